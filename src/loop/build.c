@@ -59,14 +59,14 @@ CR_NORETURN static void refuse(frame *f, const cr_rule *r, const char *what)
             f->op->name, what, cr_session_take_text(f->s, &text));
 }
 
-static cr_axis axis(cr_loop *l, const char *index, const char *extent)
+static cr_axis named_axis(cr_loop *l, const char *index, const char *extent)
 {
     const cr_sym *n = cr_sym_name(l->syms, extent, 0, CR_SYM_HIGH);
 
     return (cr_axis){cr_sym_name(l->syms, index, 0, CR_SYM_HIGH), n};
 }
 
-static value of_expr(const cr_expr *e, bool tensor)
+static value value_of_expr(const cr_expr *e, bool tensor)
 {
     return (value){.kind = IS_EXPR, .e = e, .tensor = tensor};
 }
@@ -74,7 +74,7 @@ static value of_expr(const cr_expr *e, bool tensor)
 static value of_size(const cr_sym *size) { return (value){.kind = IS_SIZE, .size = size}; }
 static value of_truth(bool b) { return (value){.kind = IS_TRUTH, .truth = b}; }
 
-static value of_number(cr_scalar n) { return (value){.kind = IS_NUMBER, .number = n}; }
+static value value_of_number(cr_scalar n) { return (value){.kind = IS_NUMBER, .number = n}; }
 
 /* The value as an expression of type `t`. */
 static const cr_expr *as_expr(frame *f, const cr_rule *r, value v, cr_dtype t)
@@ -90,14 +90,14 @@ static const cr_expr *as_expr(frame *f, const cr_rule *r, value v, cr_dtype t)
 
 /* --- types --- */
 
-static cr_dtype type_of(frame *f, const cr_rule *r);
+static cr_dtype rule_type(frame *f, const cr_rule *r);
 
 static cr_dtype type_promote(frame *f, const cr_rule *r)
 {
     cr_dtype t = CR_DTYPE_NONE;
 
     for (int i = 0; i < r->count; i++) {
-        cr_dtype a = type_of(f, r->args[i]);
+        cr_dtype a = rule_type(f, r->args[i]);
         t = a == CR_DTYPE_NONE ? t : t == CR_DTYPE_NONE ? a : cr_promote(t, a);
     }
     return t;
@@ -116,12 +116,12 @@ static cr_dtype type_of_name(frame *f, const cr_rule *r)
 
 static cr_dtype type_of_call(frame *f, const cr_rule *r)
 {
-    cr_dtype t = type_of(f, r->args[0]);
+    cr_dtype t = rule_type(f, r->args[0]);
 
     if (r->builtin == CR_BUILTIN_promote)
         return type_promote(f, r);
     if (r->builtin == CR_BUILTIN_or)
-        return t != CR_DTYPE_NONE ? t : type_of(f, r->args[1]);
+        return t != CR_DTYPE_NONE ? t : rule_type(f, r->args[1]);
     if (t == CR_DTYPE_NONE)
         return t;
     if (r->builtin == CR_BUILTIN_float)
@@ -135,15 +135,15 @@ static cr_dtype type_of_call(frame *f, const cr_rule *r)
     return t;
 }
 
-static value eval(frame *f, const cr_rule *r);
+static value eval_rule(frame *f, const cr_rule *r);
 
-static cr_dtype type_of(frame *f, const cr_rule *r)
+static cr_dtype rule_type(frame *f, const cr_rule *r)
 {
     if (r->kind == CR_RULE_NAME)
         return type_of_name(f, r);
     if (r->kind == CR_RULE_CHOOSE) {
-        value when = eval(f, r->args[0]);
-        return type_of(f, r->args[when.kind == IS_TRUTH && !when.truth ? 2 : 1]);
+        value when = eval_rule(f, r->args[0]);
+        return rule_type(f, r->args[when.kind == IS_TRUTH && !when.truth ? 2 : 1]);
     }
     return r->kind == CR_RULE_CALL && r->count ? type_of_call(f, r) : CR_DTYPE_NONE;
 }
@@ -157,7 +157,7 @@ static cr_dtype callee_type(frame *f, cr_dtype otherwise)
     cr_dtype t = CR_DTYPE_NONE;
 
     if (f->op->type)
-        t = type_of(f, f->op->type);
+        t = rule_type(f, f->op->type);
     else
         for (int i = 0; i < f->op->param_count && t == CR_DTYPE_NONE; i++)
             if (is_tensor_type(&f->op->param[i]) && f->slot[i].kind == IS_EXPR)
@@ -183,7 +183,7 @@ static value eval_constant(frame *f, const cr_rule *r)
 
     for (size_t i = 0; i < CR_LEN(known); i++)
         if (!strcmp(known[i].name, r->name))
-            return of_number(cr_scalar_float(known[i].number));
+            return value_of_number(cr_scalar_float(known[i].number));
     if (t == CR_DTYPE_NONE)
         refuse(f, r, "unknown name");
     return (value){.kind = IS_DTYPE, .dtype = t};
@@ -198,7 +198,7 @@ static value eval_name(frame *f, const cr_rule *r)
     if (!f->known[r->slot]) {
         if (let < 0 || let >= f->op->let_count)
             refuse(f, r, "no value here:");
-        f->slot[r->slot] = eval(f, f->op->lets[let].rule);
+        f->slot[r->slot] = eval_rule(f, f->op->lets[let].rule);
         f->known[r->slot] = true;
     }
     return f->slot[r->slot];
@@ -206,7 +206,7 @@ static value eval_name(frame *f, const cr_rule *r)
 
 /* The common type of a call's arguments: of its tensors, or else of its run-time numbers, or
  * else the compute type. */
-static cr_dtype meet(frame *f, const value *v, int first, int n)
+static cr_dtype args_type(frame *f, const value *v, int first, int n)
 {
     cr_dtype t = CR_DTYPE_NONE, all = CR_DTYPE_NONE;
 
@@ -238,7 +238,7 @@ static value eval_logic(frame *f, const cr_rule *r, cr_fn fn, const value *v)
 
     for (int i = 0; i < r->count; i++)
         args[i] = as_expr(f, r, v[i], CR_BOOL);
-    return of_expr(cr_expr_call(f->l, fn, r->count, args), any_tensor(v, r->count));
+    return value_of_expr(cr_expr_call(f->l, fn, r->count, args), any_tensor(v, r->count));
 }
 
 static bool is_logic(const cr_rule *r)
@@ -247,11 +247,11 @@ static bool is_logic(const cr_rule *r)
            r->builtin == CR_BUILTIN_not;
 }
 
-static value apply(frame *f, const cr_rule *r, cr_fn fn, const value *v)
+static value apply_fn(frame *f, const cr_rule *r, cr_fn fn, const value *v)
 {
     int first = cr_fn_infos[fn].kind == CR_FN_SELECT ? 1 : 0;
     const cr_expr *args[3];
-    cr_dtype t = meet(f, v, first, r->count);
+    cr_dtype t = args_type(f, v, first, r->count);
 
     if (r->count != cr_fn_infos[fn].args || r->count > 3)
         refuse(f, r, "wrong number of arguments in");
@@ -259,10 +259,13 @@ static value apply(frame *f, const cr_rule *r, cr_fn fn, const value *v)
         return eval_logic(f, r, fn, v);
     for (int i = 0; i < r->count; i++)
         args[i] = as_expr(f, r, v[i], i < first ? CR_BOOL : t);
-    return of_expr(cr_expr_call(f->l, fn, r->count, args), any_tensor(v, r->count));
+    return value_of_expr(cr_expr_call(f->l, fn, r->count, args), any_tensor(v, r->count));
 }
 
-static bool is_literal(const value *v) { return v->kind == IS_NUMBER || v->kind == IS_TRUTH; }
+static bool value_is_literal(const value *v)
+{
+    return v->kind == IS_NUMBER || v->kind == IS_TRUTH;
+}
 
 /* Arithmetic on two literals, so that 1 / 3 or -0.5 * ln2 is one constant. */
 static bool fold_numbers(const cr_rule *r, const value *v, value *out)
@@ -286,7 +289,7 @@ static bool fold_numbers(const cr_rule *r, const value *v, value *out)
     default: return false;
     }
     whole = whole && d == floor(d) && fabs(d) < 0x1p53 && r->builtin != CR_BUILTIN_div;
-    *out = of_number(whole ? cr_scalar_int((int64_t)d) : cr_scalar_float(d));
+    *out = value_of_number(whole ? cr_scalar_int((int64_t)d) : cr_scalar_float(d));
     return true;
 }
 
@@ -297,10 +300,10 @@ static value eval_divtrunc(frame *f, const cr_rule *r)
 
     if (r->count != 2)
         refuse(f, r, "wrong number of arguments in");
-    v[0] = eval(f, r->args[0]);
-    v[1] = eval(f, r->args[1]);
-    q = apply(f, r, CR_FN_div, v);
-    return of_expr(cr_expr_call1(f->l, CR_FN_trunc, q.e), q.tensor);
+    v[0] = eval_rule(f, r->args[0]);
+    v[1] = eval_rule(f, r->args[1]);
+    q = apply_fn(f, r, CR_FN_div, v);
+    return value_of_expr(cr_expr_call1(f->l, CR_FN_trunc, q.e), q.tensor);
 }
 
 static value eval_loop_call(frame *f, const cr_rule *r)
@@ -316,12 +319,12 @@ static value eval_loop_call(frame *f, const cr_rule *r)
     if (r->count > 3)
         refuse(f, r, "too many arguments in");
     for (int i = 0; i < r->count; i++) {
-        v[i] = eval(f, r->args[i]);
-        literal = literal && is_literal(&v[i]);
+        v[i] = eval_rule(f, r->args[i]);
+        literal = literal && value_is_literal(&v[i]);
     }
     if (literal && fold_numbers(r, v, &folded))
         return folded;
-    return apply(f, r, (cr_fn)fn, v);
+    return apply_fn(f, r, (cr_fn)fn, v);
 }
 
 /* The dtype of a value.  With `rounds`, every float32 value stands for one of the half type. */
@@ -340,7 +343,7 @@ static int64_t known_size(void *context, const cr_sym *name)
 /* most(n, 0) when the known sizes decide that it is n. */
 static value greater_size(frame *f, const cr_rule *r)
 {
-    value n = eval(f, r->args[0]), least = eval(f, r->args[1]);
+    value n = eval_rule(f, r->args[0]), least = eval_rule(f, r->args[1]);
     bool wrong = false;
 
     if (n.kind != IS_SIZE || least.kind != IS_NUMBER || least.number.category > CR_CAT_INT ||
@@ -356,31 +359,31 @@ static value eval_builtin(frame *f, const cr_rule *r)
 
     switch ((cr_builtin)r->builtin) {
     case CR_BUILTIN_is_tensor:
-        v = eval(f, r->args[0]);
+        v = eval_rule(f, r->args[0]);
         return of_truth(v.kind == IS_EXPR && v.tensor);
     case CR_BUILTIN_is_float:
-        v = eval(f, r->args[0]);
+        v = eval_rule(f, r->args[0]);
         if (v.kind != IS_EXPR)
             break;
         return of_truth(cr_dtype_category((cr_dtype)v.e->dtype) == CR_CAT_FLOAT);
     case CR_BUILTIN_is_complex:
-        v = eval(f, r->args[0]);
+        v = eval_rule(f, r->args[0]);
         if (v.kind != IS_EXPR)
             break;
         return of_truth(cr_dtype_is_complex((cr_dtype)v.e->dtype));
     case CR_BUILTIN_dtype:
-        v = eval(f, r->args[0]);
+        v = eval_rule(f, r->args[0]);
         if (v.kind != IS_EXPR)
             break;
         return of_dtype(f, (cr_dtype)v.e->dtype);
-    case CR_BUILTIN_float: return of_dtype(f, type_of(f, r));
+    case CR_BUILTIN_float: return of_dtype(f, rule_type(f, r));
     default: break;
     }
     if (!f->column.extent) /* the group has no rows */
         refuse(f, r, "not known inside a group:");
     switch ((cr_builtin)r->builtin) {
     case CR_BUILTIN_size:
-        if (r->count == 2 && eval(f, r->args[1]).kind == IS_DIMS)
+        if (r->count == 2 && eval_rule(f, r->args[1]).kind == IS_DIMS)
             return of_size(f->column.extent);
         break;
     case CR_BUILTIN_reduced_count:
@@ -401,8 +404,8 @@ static bool arithmetic_on_sizes(frame *f, const cr_rule *r, value *out)
 
     if (r->count != 2)
         return false;
-    a = eval(f, r->args[0]);
-    b = eval(f, r->args[1]);
+    a = eval_rule(f, r->args[0]);
+    b = eval_rule(f, r->args[1]);
     if (a.kind == IS_NUMBER && a.number.category <= CR_CAT_INT)
         a = of_size(cr_sym_int(f->l->syms, a.number.i));
     if (b.kind == IS_NUMBER && b.number.category <= CR_CAT_INT)
@@ -425,7 +428,7 @@ static bool arithmetic_on_numbers(frame *f, const cr_rule *r, value *out)
     if (r->count < 1 || r->count > 2 || cr_fn_find(r->name) < 0)
         return false;
     for (int i = 0; i < r->count; i++)
-        if ((v[i] = eval(f, r->args[i])).kind != IS_NUMBER)
+        if ((v[i] = eval_rule(f, r->args[i])).kind != IS_NUMBER)
             return false;
     return fold_numbers(r, v, out);
 }
@@ -436,15 +439,15 @@ static value eval_item(frame *f, const cr_rule *r);
 /* Chooses while building when the condition is known; otherwise the choice is `where`. */
 static value eval_choose(frame *f, const cr_rule *r)
 {
-    value v[3] = {eval(f, r->args[0])};
+    value v[3] = {eval_rule(f, r->args[0])};
 
     if (v[0].kind == IS_TRUTH)
-        return eval(f, r->args[v[0].truth ? 1 : 2]);
+        return eval_rule(f, r->args[v[0].truth ? 1 : 2]);
     if (v[0].kind == IS_NUMBER)
-        return eval(f, r->args[v[0].number.i ? 1 : 2]);
-    v[1] = eval(f, r->args[1]);
-    v[2] = eval(f, r->args[2]);
-    return apply(
+        return eval_rule(f, r->args[v[0].number.i ? 1 : 2]);
+    v[1] = eval_rule(f, r->args[1]);
+    v[2] = eval_rule(f, r->args[2]);
+    return apply_fn(
         f,
         &(cr_rule){
             .name = cr_fn_infos[CR_FN_where].name, .builtin = -1, .count = 3, .line = r->line},
@@ -459,8 +462,8 @@ static bool known_equality(frame *f, const cr_rule *r, value *out)
 
     if (r->count != 2 || (r->builtin != CR_BUILTIN_eq && r->builtin != CR_BUILTIN_ne))
         return false;
-    a = eval(f, r->args[0]);
-    b = eval(f, r->args[1]);
+    a = eval_rule(f, r->args[0]);
+    b = eval_rule(f, r->args[1]);
     if (a.kind == IS_STRING && b.kind == IS_STRING)
         equal = !strcmp(a.text, b.text);
     else if (a.kind == IS_NONE || b.kind == IS_NONE)
@@ -482,7 +485,7 @@ static bool known_comparison(frame *f, const cr_rule *r, value *out)
     if (f->scalar_code || r->count != 2 || k < 0 || k > CR_BUILTIN_ge - CR_BUILTIN_eq)
         return false;
     for (int i = 0; i < 2; i++)
-        if ((v[i] = eval(f, r->args[i])).kind != IS_NUMBER)
+        if ((v[i] = eval_rule(f, r->args[i])).kind != IS_NUMBER)
             return false;
     double a = cr_scalar_as_double(v[0].number), b = cr_scalar_as_double(v[1].number);
     bool holds[] = {a == b, a != b, a<b, a <= b, a> b, a >= b};
@@ -498,10 +501,12 @@ static bool known_logic(frame *f, const cr_rule *r, value *out)
 
     if (f->scalar_code || !is_logic(r))
         return false;
-    a = eval(f, r->args[0]);
+    a = eval_rule(f, r->args[0]);
     if (a.kind != IS_TRUTH)
         return false;
-    *out = r->count == 1 ? of_truth(!a.truth) : a.truth == either ? a : eval(f, r->args[1]);
+    *out = r->count == 1       ? of_truth(!a.truth)
+           : a.truth == either ? a
+                               : eval_rule(f, r->args[1]);
     return true;
 }
 
@@ -513,7 +518,7 @@ static bool of_type(frame *f, const cr_rule *r, value *out)
     if (!r->op || r->count != 1 ||
         (r->builtin != CR_BUILTIN_real && r->builtin != CR_BUILTIN_complex))
         return false;
-    v = eval(f, r->args[0]);
+    v = eval_rule(f, r->args[0]);
     if (v.kind != IS_DTYPE)
         return false;
     v.dtype =
@@ -522,7 +527,7 @@ static bool of_type(frame *f, const cr_rule *r, value *out)
     return true;
 }
 
-static value eval_call(frame *f, const cr_rule *r)
+static value eval_callee(frame *f, const cr_rule *r)
 {
     value v;
 
@@ -541,16 +546,16 @@ static value eval_call(frame *f, const cr_rule *r)
     return eval_loop_call(f, r);
 }
 
-static value eval(frame *f, const cr_rule *r)
+static value eval_rule(frame *f, const cr_rule *r)
 {
     switch (r->kind) {
     case CR_RULE_NAME: return eval_name(f, r);
-    case CR_RULE_INT: return of_number(cr_scalar_int(r->integer));
-    case CR_RULE_FLOAT: return of_number(cr_scalar_float(r->number));
+    case CR_RULE_INT: return value_of_number(cr_scalar_int(r->integer));
+    case CR_RULE_FLOAT: return value_of_number(cr_scalar_float(r->number));
     case CR_RULE_BOOL: return of_truth(r->integer);
     case CR_RULE_NONE: return (value){.kind = IS_NONE};
     case CR_RULE_STRING: return (value){.kind = IS_STRING, .text = r->name};
-    case CR_RULE_CALL: return eval_call(f, r);
+    case CR_RULE_CALL: return eval_callee(f, r);
     case CR_RULE_CHOOSE: return eval_choose(f, r);
     case CR_RULE_LIST:
     case CR_RULE_EACH: return (value){.kind = IS_DIMS};
@@ -568,9 +573,9 @@ static value preset_value(frame *f, const cr_param *p)
     if (!p->has_default)
         return (value){.kind = IS_NONE};
     switch ((cr_tag)v->tag) {
-    case CR_NUMBER: return of_number(v->number);
-    case CR_INT: return of_number(cr_scalar_int(v->i));
-    case CR_FLOAT: return of_number(cr_scalar_float(v->d));
+    case CR_NUMBER: return value_of_number(v->number);
+    case CR_INT: return value_of_number(cr_scalar_int(v->i));
+    case CR_FLOAT: return value_of_number(cr_scalar_float(v->d));
     case CR_TRUTH: return of_truth(v->i);
     case CR_STRING: return (value){.kind = IS_STRING, .text = cr_session_text(f->s, v->s)};
     default: return (value){.kind = IS_NONE};
@@ -578,7 +583,7 @@ static value preset_value(frame *f, const cr_param *p)
 }
 
 /* Binds the call's arguments to the callee's parameters. */
-static void bind(frame *f, frame *callee, const cr_rule *r)
+static void bind_args(frame *f, frame *callee, const cr_rule *r)
 {
     const cr_op *op = callee->op;
 
@@ -590,13 +595,13 @@ static void bind(frame *f, frame *callee, const cr_rule *r)
         int p = r->keyword[i] ? cr_op_find_param(op, r->keyword[i]) : i;
         if (p < 0 || p >= op->param_count)
             refuse(f, r, "wrong arguments in");
-        callee->slot[p] = eval(f, r->args[i]);
+        callee->slot[p] = eval_rule(f, r->args[i]);
     }
 }
 
 /* Converts tensors and numbers to the callee's compute type.  Literals beside tensors stay
  * literals in a composition, because it may choose by them. */
-static void enter(frame *f, frame *callee, const cr_rule *r)
+static void enter_callee(frame *f, frame *callee, const cr_rule *r)
 {
     const cr_op *op = callee->op;
     bool tensor = any_tensor(callee->slot, op->param_count);
@@ -607,11 +612,11 @@ static void enter(frame *f, frame *callee, const cr_rule *r)
         bool literal = v->kind == IS_NUMBER && (callee->scalar_code || !tensor);
         bool number = literal || v->kind == IS_SIZE || v->kind == IS_EXPR;
         if (is_tensor_type(&op->param[i]) && number)
-            *v = of_expr(as_expr(f, r, *v, t), v->tensor || !tensor);
+            *v = value_of_expr(as_expr(f, r, *v, t), v->tensor || !tensor);
     }
 }
 
-static bool is_true(const value *v)
+static bool value_is_true(const value *v)
 {
     return (v->kind == IS_TRUTH && v->truth) || (v->kind == IS_NUMBER && v->number.i);
 }
@@ -623,16 +628,16 @@ static value reduce(frame *f, const cr_rule *r)
     int fn = cr_fn_find(fold->name);
     value v;
 
-    if (dim < 0 || f->slot[dim].kind != IS_DIMS || keep < 0 || !is_true(&f->slot[keep]) ||
+    if (dim < 0 || f->slot[dim].kind != IS_DIMS || keep < 0 || !value_is_true(&f->slot[keep]) ||
         !f->column.extent)
         refuse(f, r, "only reductions over the row's dimensions with keepdim=True fuse, not");
     if (fn < 0 || fold->count != 1)
         refuse(f, fold, "no fold:");
-    v = eval(f, fold->args[0]);
+    v = eval_rule(f, fold->args[0]);
     if (fn == CR_FN_and || fn == CR_FN_or)
         v.e = as_expr(f, r, v, CR_BOOL);
-    return of_expr(cr_expr_reduce(f->l, (cr_fn)fn, f->column, as_expr(f, r, v, v.e->dtype)),
-                   true);
+    return value_of_expr(
+        cr_expr_reduce(f->l, (cr_fn)fn, f->column, as_expr(f, r, v, v.e->dtype)), true);
 }
 
 /* The type of result k: that of the clause `returns`, or else the compute type.  CR_DTYPE_NONE:
@@ -650,7 +655,7 @@ static cr_dtype returned(frame *f, int k)
     return r->kind == CR_RULE_NAME && r->slot < 0 ? cr_dtype_find(r->name) : CR_DTYPE_NONE;
 }
 
-static const cr_expr *as_result(frame *f, int k, const cr_rule *r, value v)
+static const cr_expr *result_expr(frame *f, int k, const cr_rule *r, value v)
 {
     cr_dtype t = returned(f, k);
 
@@ -660,7 +665,7 @@ static const cr_expr *as_result(frame *f, int k, const cr_rule *r, value v)
 }
 
 /* Rounds an operator's result to the half type when `rounds` is set. */
-static value rounded(frame *f, value v)
+static value round_value(frame *f, value v)
 {
     cr_fn fn = f->half == CR_F16 ? CR_FN_roundhalf : CR_FN_roundbfloat;
 
@@ -687,7 +692,8 @@ static value call_plain(frame *callee, const cr_rule *r)
     cr_dtype to = cast_to(callee);
 
     if (filled && filled->kind == CR_RULE_INT)
-        return of_expr(cr_expr_number(callee->l, callee->t, (double)filled->integer), true);
+        return value_of_expr(cr_expr_number(callee->l, callee->t, (double)filled->integer),
+                             true);
     if (callee->slot[0].kind != IS_EXPR)
         refuse(callee, r, "not a composition of loops:");
     if ((words & CR_WORD_IDENTITY) ||
@@ -696,7 +702,7 @@ static value call_plain(frame *callee, const cr_rule *r)
     if ((words & CR_WORD_CAST) && callee->rounds && to != CR_DTYPE_NONE && to == callee->half)
         return callee->slot[0];
     if ((words & CR_WORD_CAST) && !callee->rounds && to != CR_DTYPE_NONE)
-        return of_expr(cr_expr_cast(callee->l, to, callee->slot[0].e), true);
+        return value_of_expr(cr_expr_cast(callee->l, to, callee->slot[0].e), true);
     refuse(callee, r, "not a composition of loops:");
 }
 
@@ -717,7 +723,7 @@ static frame *callee_of(frame *f, const cr_rule *r)
                       .depth = f->depth + 1};
     if (callee->depth > DEEPEST)
         refuse(f, r, "the composition calls itself:");
-    bind(f, callee, r);
+    bind_args(f, callee, r);
     callee->t = callee_type(callee, f->t);
     callee->scalar_code = r->op->does == CR_DOES_BODY || r->op->does == CR_DOES_FOLD;
     return callee;
@@ -730,17 +736,17 @@ static value call_op(frame *f, const cr_rule *r, int item)
     value v;
 
     switch ((cr_does)r->op->does) {
-    case CR_DOES_FOLD: enter(f, callee, r); return rounded(f, reduce(callee, r));
+    case CR_DOES_FOLD: enter_callee(f, callee, r); return round_value(f, reduce(callee, r));
     case CR_DOES_BODY:
     case CR_DOES_IS:
-        enter(f, callee, r);
+        enter_callee(f, callee, r);
         if (item >= r->op->body_count)
             refuse(f, r, "no such result of");
-        v = eval(callee, r->op->body[item]);
+        v = eval_rule(callee, r->op->body[item]);
         if (v.kind != IS_EXPR && !callee->scalar_code)
             return v;
-        v = of_expr(as_result(callee, item, r, v), true);
-        return callee->scalar_code || r->op->fused ? rounded(f, v) : v;
+        v = value_of_expr(result_expr(callee, item, r, v), true);
+        return callee->scalar_code || r->op->fused ? round_value(f, v) : v;
     default: return call_plain(callee, r);
     }
 }
@@ -772,7 +778,7 @@ static value operand(frame *f, int p, cr_operand kind)
                                   operand_type(f->op, p, f->t), n, size + from);
 
     b->flexible = f->op->does == CR_DOES_BODY;
-    return of_expr(cr_expr_load(f->l, b, index + from), true);
+    return value_of_expr(cr_expr_load(f->l, b, index + from), true);
 }
 
 static void declare_params(frame *f)
@@ -789,7 +795,7 @@ static void declare_params(frame *f)
             f->slot[i] =
                 operand(f, i, op->fused ? (cr_operand)op->operand[i] : CR_OPERAND_FULL);
         if (takes_slot(p)) {
-            f->slot[i] = of_expr(
+            f->slot[i] = value_of_expr(
                 cr_expr_param(f->l, cr_loop_param_new(f->l, p->name, f->t, slot++)), false);
         }
         if (dims || (op->fused && op->fused_dim == i))
@@ -797,7 +803,7 @@ static void declare_params(frame *f)
     }
 }
 
-static const char *result_name(frame *f, int k)
+static const char *result_buffer_name(frame *f, int k)
 {
     const char *name = f->op->result[k].name;
 
@@ -814,8 +820,8 @@ static void define(frame *f, int k, cr_operand kind, const cr_expr *e)
     cr_axis both[2] = {f->row, f->column};
     const cr_sym *size[2] = {f->row.extent, f->column.extent};
     int from = kind == CR_OPERAND_COLUMN, n = kind == CR_OPERAND_FULL ? 2 : 1;
-    cr_buffer *b = cr_loop_buffer(f->l, CR_BUFFER_OUTPUT, result_name(f, k), (cr_dtype)e->dtype,
-                                  n, size + from);
+    cr_buffer *b = cr_loop_buffer(f->l, CR_BUFFER_OUTPUT, result_buffer_name(f, k),
+                                  (cr_dtype)e->dtype, n, size + from);
 
     cr_loop_define(f->l, b, n, both + from, e);
 }
@@ -826,7 +832,7 @@ static void build_body(frame *f)
     const cr_expr *e[CR_MAX_RESULTS];
 
     for (int k = 0; k < op->body_count; k++)
-        e[k] = as_result(f, k, op->body[k], eval(f, op->body[k]));
+        e[k] = result_expr(f, k, op->body[k], eval_rule(f, op->body[k]));
     for (int k = 0; k < op->body_count; k++)
         define(f, k, op->fused ? (cr_operand)op->fused_result[k] : CR_OPERAND_FULL, e[k]);
 }
@@ -840,9 +846,9 @@ static void build_fold(frame *f, cr_form form)
 
     if (fn < 0 || fold->count != 1)
         refuse(f, fold, "no fold:");
-    v = eval(f, fold->args[0]);
+    v = eval_rule(f, fold->args[0]);
     if (fn == CR_FN_and || fn == CR_FN_or)
-        v = of_expr(as_expr(f, fold, v, CR_BOOL), true);
+        v = value_of_expr(as_expr(f, fold, v, CR_BOOL), true);
     if (form >= CR_FORM_JOIN)
         v.e =
             cr_expr_load(f->l,
@@ -912,8 +918,8 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
                  .op = op,
                  .t = t,
                  .scalar_code = op->does != CR_DOES_IS,
-                 .row = axis(l, "i", "R"),
-                 .column = axis(l, "j", "C")};
+                 .row = named_axis(l, "i", "R"),
+                 .column = named_axis(l, "j", "C")};
     l->name = *op->overload ? cr_session_printf(s, "%s_%s", op->name, op->overload)
                             : cr_session_text(s, op->name);
     l->origin = cr_session_printf(s, "%s:%d %s", op->file, op->line, l->name);
@@ -933,14 +939,15 @@ static value given(frame *f, int i, const cr_loop_arg *a)
 {
     switch ((cr_loop_arg_kind)a->kind) {
     case CR_LOOP_TENSOR:
-        return of_expr(as_expr(f, NULL, of_expr(a->e, true), operand_type(f->op, i, f->t)),
-                       true);
-    case CR_LOOP_PARAM: return of_expr(a->e, is_tensor_type(&f->op->param[i]));
+        return value_of_expr(
+            as_expr(f, NULL, value_of_expr(a->e, true), operand_type(f->op, i, f->t)), true);
+    case CR_LOOP_PARAM: return value_of_expr(a->e, is_tensor_type(&f->op->param[i]));
     case CR_LOOP_NUMBER:
         if (is_tensor_type(&f->op->param[i]) && f->scalar_code)
-            return of_expr(as_expr(f, NULL, of_number(a->number), operand_type(f->op, i, f->t)),
-                           true);
-        return of_number(a->number);
+            return value_of_expr(
+                as_expr(f, NULL, value_of_number(a->number), operand_type(f->op, i, f->t)),
+                true);
+        return value_of_number(a->number);
     case CR_LOOP_TRUTH: return of_truth(a->number.i != 0);
     case CR_LOOP_STRING: return (value){.kind = IS_STRING, .text = a->text};
     case CR_LOOP_ROW_DIMS: return (value){.kind = IS_DIMS};
@@ -958,10 +965,10 @@ static const cr_expr *result_of(frame *f, int k)
     bool one_call = op->body_count == 1 && op->result_count > 1;
 
     if (op->does == CR_DOES_FOLD)
-        return as_result(f, 0, op->fold, reduce(f, op->fold));
+        return result_expr(f, 0, op->fold, reduce(f, op->fold));
     if (one_call && (r->kind != CR_RULE_CALL || !r->op))
         refuse(f, r, "no loop for");
-    return as_result(f, k, r, one_call ? call_op(f, r, k) : eval(f, r));
+    return result_expr(f, k, r, one_call ? call_op(f, r, k) : eval_rule(f, r));
 }
 
 void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg,
@@ -982,8 +989,8 @@ void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg,
     f->rounds =
         (c->half == CR_F16 || c->half == CR_BF16) && op->does == CR_DOES_IS && !op->fused;
     if (c->columns) {
-        f->row = axis(l, "i", "R");
-        f->column = axis(l, "j", "C");
+        f->row = named_axis(l, "i", "R");
+        f->column = named_axis(l, "j", "C");
     }
     for (int i = 0; i < op->param_count; i++) {
         f->slot[i] = given(f, i, &arg[i]);
@@ -1040,7 +1047,7 @@ static const cr_expr *value_of_fn(cr_loop *l, cr_fn fn, cr_dtype t, const cr_axi
 cr_loop *cr_loop_of_fn(cr_session *s, cr_fn fn, cr_dtype t, cr_form form)
 {
     cr_loop *l = cr_loop_new(s);
-    cr_axis both[2] = {axis(l, "i", "R"), axis(l, "j", "C")};
+    cr_axis both[2] = {named_axis(l, "i", "R"), named_axis(l, "j", "C")};
     const cr_sym *size[2] = {both[0].extent, both[1].extent};
     const cr_expr *e;
     int axes = form == CR_FORM_MAIN ? 2 : 1;

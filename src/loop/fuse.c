@@ -17,7 +17,7 @@ typedef struct {
     int fresh;
 } work;
 
-static int position(const cr_loop *l, const cr_buffer *b)
+static int buffer_position(const cr_loop *l, const cr_buffer *b)
 {
     for (size_t i = 0; i < l->buffers.len; i++)
         if (l->buffers.at[i] == b)
@@ -54,12 +54,12 @@ typedef struct {
     size_t room;
 } memo;
 
-static const cr_expr *recall(const memo *m, const cr_expr *e)
+static const cr_expr *memo_get(const memo *m, const cr_expr *e)
 {
     return e->id < m->room ? m->at[e->id] : NULL;
 }
 
-static const cr_expr *remember(work *w, memo *m, const cr_expr *e, const cr_expr *result)
+static const cr_expr *memo_put(work *w, memo *m, const cr_expr *e, const cr_expr *result)
 {
     if (e->id >= m->room) {
         size_t room = (size_t)e->id * 2 + 16;
@@ -119,17 +119,17 @@ static const cr_expr *rename_leaf(work *w, const cr_expr *e, const renaming *r)
 
 static const cr_expr *rename_axes(work *w, memo *m, const cr_expr *e, const renaming *r)
 {
-    const cr_expr *args[3], *known = recall(m, e);
+    const cr_expr *args[3], *known = memo_get(m, e);
 
     if (known)
         return known;
     if (e->kind == CR_EXPR_REDUCE)
-        return remember(w, m, e, rename_reduce(w, e, r));
+        return memo_put(w, m, e, rename_reduce(w, e, r));
     if (!e->count)
-        return remember(w, m, e, rename_leaf(w, e, r));
+        return memo_put(w, m, e, rename_leaf(w, e, r));
     for (int i = 0; i < e->count; i++)
         args[i] = rename_axes(w, m, e->args[i], r);
-    return remember(w, m, e, cr_expr_with(w->l, e, args));
+    return memo_put(w, m, e, cr_expr_with(w->l, e, args));
 }
 
 /* --- equal names for equal loops --- */
@@ -207,14 +207,14 @@ static const cr_expr *share_here(work *w, loops *known, const cr_def *d, const c
 static const cr_expr *share_reductions(work *w, memo *m, loops *known, const cr_def *d,
                                        const cr_expr *e)
 {
-    const cr_expr *args[3], *r = recall(m, e);
+    const cr_expr *args[3], *r = memo_get(m, e);
 
     if (r)
         return r;
     for (int i = 0; i < e->count; i++)
         args[i] = share_reductions(w, m, known, d, e->args[i]);
     r = e->count ? cr_expr_with(w->l, e, args) : e;
-    return remember(w, m, e, r->kind == CR_EXPR_REDUCE ? share_here(w, known, d, r) : r);
+    return memo_put(w, m, e, r->kind == CR_EXPR_REDUCE ? share_here(w, known, d, r) : r);
 }
 
 static void share_axes(work *w)
@@ -237,12 +237,12 @@ static void share_axes(work *w)
 
 /* --- joining --- */
 
-static const cr_expr *join(work *w, memo *m, const cr_expr *e);
+static const cr_expr *join_loads(work *w, memo *m, const cr_expr *e);
 
 /* The producer's value at the load's indices. */
-static const cr_expr *value_at(work *w, const cr_expr *load)
+static const cr_expr *producer_value(work *w, const cr_expr *load)
 {
-    const cr_def *d = w->producer[position(w->l, load->buffer)];
+    const cr_def *d = w->producer[buffer_position(w->l, load->buffer)];
     renaming r = {.count = d->axes};
     memo m = {0};
     bool same = true;
@@ -255,17 +255,17 @@ static const cr_expr *value_at(work *w, const cr_expr *load)
     return same ? d->value : rename_axes(w, &m, d->value, &r);
 }
 
-static const cr_expr *join(work *w, memo *m, const cr_expr *e)
+static const cr_expr *join_loads(work *w, memo *m, const cr_expr *e)
 {
-    const cr_expr *args[3], *known = recall(m, e);
+    const cr_expr *args[3], *known = memo_get(m, e);
 
     if (known)
         return known;
     if (e->kind == CR_EXPR_LOAD && e->buffer->role == CR_BUFFER_LOCAL)
-        return remember(w, m, e, value_at(w, e));
+        return memo_put(w, m, e, producer_value(w, e));
     for (int i = 0; i < e->count; i++)
-        args[i] = join(w, m, e->args[i]);
-    return remember(w, m, e, e->count ? cr_expr_with(w->l, e, args) : e);
+        args[i] = join_loads(w, m, e->args[i]);
+    return memo_put(w, m, e, e->count ? cr_expr_with(w->l, e, args) : e);
 }
 
 static void drop_locals(cr_loop *l)
@@ -292,8 +292,8 @@ void cr_loop_fuse(cr_loop *l)
     for (size_t i = 0; i < l->defs.len; i++) {
         cr_def *d = l->defs.at[i];
         memo m = {0};
-        d->value = join(&w, &m, d->value);
-        w.producer[position(l, d->target)] = d;
+        d->value = join_loads(&w, &m, d->value);
+        w.producer[buffer_position(l, d->target)] = d;
     }
     drop_locals(l);
 }

@@ -44,7 +44,7 @@ typedef struct {
 
 /* --- integers --- */
 
-static int64_t value_of_name(void *context, const cr_sym *name)
+static int64_t interp_name_value(void *context, const cr_sym *name)
 {
     machine *m = context;
 
@@ -57,10 +57,10 @@ static int64_t value_of_name(void *context, const cr_sym *name)
     cr_bail(m->l->session, CR_VALUE, "the size '%s' has no value", name->name);
 }
 
-static int64_t integer(machine *m, const cr_sym *e)
+static int64_t interp_integer(machine *m, const cr_sym *e)
 {
     bool wrong = false;
-    int64_t v = cr_sym_eval(e, value_of_name, m, &wrong);
+    int64_t v = cr_sym_eval(e, interp_name_value, m, &wrong);
 
     if (wrong)
         cr_bail(m->l->session, CR_ARITHMETIC, "an index overflows or divides by zero");
@@ -117,13 +117,13 @@ static scalar of_scalar(cr_dtype t, cr_scalar s)
     return load_element(t, bytes);
 }
 
-static char *place(machine *m, const cr_buffer *b, const cr_sym *const *index)
+static char *interp_place(machine *m, const cr_buffer *b, const cr_sym *const *index)
 {
     int64_t at = 0;
     size_t k = 0;
 
     for (int i = 0; i < b->ndim; i++) {
-        int64_t n = integer(m, b->size[i]), v = integer(m, index[i]);
+        int64_t n = interp_integer(m, b->size[i]), v = interp_integer(m, index[i]);
         if (v < 0 || v >= n)
             cr_bail(m->l->session, CR_INDEX, "index %lld of '%s' is outside [0, %lld)",
                     (long long)v, b->name, (long long)n);
@@ -138,8 +138,8 @@ static char *place(machine *m, const cr_buffer *b, const cr_sym *const *index)
 
 /* Calls the caller's function `fn` on values of the types `from`, which it takes as elements in
  * memory. */
-static scalar call_function(machine *m, cr_fn fn, cr_dtype to, const cr_dtype *from,
-                            const scalar *v)
+static scalar interp_call_fn(machine *m, cr_fn fn, cr_dtype to, const cr_dtype *from,
+                             const scalar *v)
 {
     char element[3][CR_PARAM_BYTES], result[CR_PARAM_BYTES] = {0};
     const void *in[3] = {element[0], element[1], element[2]};
@@ -152,16 +152,16 @@ static scalar call_function(machine *m, cr_fn fn, cr_dtype to, const cr_dtype *f
     return load_element(to, result);
 }
 
-static scalar eval(machine *m, const cr_expr *e);
+static scalar interp_eval(machine *m, const cr_expr *e);
 
-static scalar eval_call(machine *m, const cr_expr *e)
+static scalar interp_call(machine *m, const cr_expr *e)
 {
     cr_dtype from[3] = {CR_F32, CR_F32, CR_F32};
     scalar v[3] = {{0}};
 
     for (int i = 0; i < e->count; i++) {
         from[i] = (cr_dtype)e->args[i]->dtype;
-        v[i] = eval(m, e->args[i]);
+        v[i] = interp_eval(m, e->args[i]);
     }
     switch ((cr_fn_kind)cr_fn_infos[e->fn].kind) {
     case CR_FN_SELECT: return v[0].i ? v[1] : v[2];
@@ -174,16 +174,16 @@ static scalar eval_call(machine *m, const cr_expr *e)
     case CR_FN_PARTS:
     case CR_FN_JOIN: break;
     }
-    return call_function(m, (cr_fn)e->fn, (cr_dtype)e->dtype, from, v);
+    return interp_call_fn(m, (cr_fn)e->fn, (cr_dtype)e->dtype, from, v);
 }
 
 /* --- reductions --- */
 
-static scalar combine(machine *m, const cr_expr *e, scalar a, scalar b)
+static scalar interp_combine(machine *m, const cr_expr *e, scalar a, scalar b)
 {
     cr_dtype t = (cr_dtype)e->dtype, from[2] = {t, t};
 
-    return call_function(m, (cr_fn)e->fn, t, from, (scalar[]){a, b});
+    return interp_call_fn(m, (cr_fn)e->fn, t, from, (scalar[]){a, b});
 }
 
 static scalar fold_identity(const cr_expr *e)
@@ -197,7 +197,7 @@ static scalar fold_halves(machine *m, const cr_expr *e, scalar *lane, int n, int
 {
     for (int half = n / 2; half; half /= 2)
         for (int k = 0; k < half && k + half < there; k++)
-            lane[k] = combine(m, e, lane[k], lane[k + half]);
+            lane[k] = interp_combine(m, e, lane[k], lane[k + half]);
     return lane[0];
 }
 
@@ -207,7 +207,7 @@ static void fold_chunk(machine *m, const cr_expr *e, scalar *lane, const scalar 
     for (int k = 0; k < CR_FOLD_LANES; k++)
         lane[k] = fold_identity(e);
     for (int64_t i = 0; i < n; i++)
-        lane[i % CR_FOLD_LANES] = combine(m, e, lane[i % CR_FOLD_LANES], v[i]);
+        lane[i % CR_FOLD_LANES] = interp_combine(m, e, lane[i % CR_FOLD_LANES], v[i]);
 }
 
 static scalar fold_row_block(machine *m, const cr_expr *e, const scalar *v, int64_t n)
@@ -236,8 +236,10 @@ static scalar fold_block(machine *m, const cr_expr *e, const scalar *v, int64_t 
     for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)
         acc[k] = fold_identity(e);
     for (int64_t i = 0; i < n; i++)
-        acc[i % CR_FOLD_ACCUMULATORS] = combine(m, e, acc[i % CR_FOLD_ACCUMULATORS], v[i]);
-    return combine(m, e, combine(m, e, acc[0], acc[1]), combine(m, e, acc[2], acc[3]));
+        acc[i % CR_FOLD_ACCUMULATORS] =
+            interp_combine(m, e, acc[i % CR_FOLD_ACCUMULATORS], v[i]);
+    return interp_combine(m, e, interp_combine(m, e, acc[0], acc[1]),
+                          interp_combine(m, e, acc[2], acc[3]));
 }
 
 static scalar fold_column_blocks(machine *m, const cr_expr *e, const scalar *v, int64_t n)
@@ -306,14 +308,14 @@ static scalar fold_values(machine *m, const cr_expr *e, values v)
 
 static scalar eval_reduce(machine *m, const cr_expr *e)
 {
-    values v = {NULL, integer(m, e->axis.extent)};
+    values v = {NULL, interp_integer(m, e->axis.extent)};
     int k = m->axes++;
 
     v.at = CR_NEW_N(m->l->session, scalar, v.n);
     m->axis[k].index = e->axis.index;
     for (int64_t i = 0; i < v.n; i++) {
         m->axis[k].value = i;
-        v.at[i] = eval(m, e->args[0]);
+        v.at[i] = interp_eval(m, e->args[0]);
     }
     m->axes--;
     return cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype)
@@ -359,19 +361,19 @@ static scalar eval_reduce_once(machine *m, const cr_expr *e)
     bool same = f->axes >= 0;
 
     for (int i = 0; same && i < f->axes; i++)
-        same = value_of_name(m, f->axis[i].index) == f->axis[i].value;
+        same = interp_name_value(m, f->axis[i].index) == f->axis[i].value;
     if (same)
         return f->value;
     f->axes = 0;
     for (int i = 0; i < m->axes; i++)
         if (expr_reads_axis(e, m->axis[i].index)) {
             f->axis[f->axes].index = m->axis[i].index;
-            f->axis[f->axes++].value = value_of_name(m, m->axis[i].index);
+            f->axis[f->axes++].value = interp_name_value(m, m->axis[i].index);
         }
     return f->value = eval_reduce(m, e);
 }
 
-static scalar eval(machine *m, const cr_expr *e)
+static scalar interp_eval(machine *m, const cr_expr *e)
 {
     cr_dtype t = (cr_dtype)e->dtype;
 
@@ -379,9 +381,9 @@ static scalar eval(machine *m, const cr_expr *e)
     case CR_EXPR_CONST: return of_scalar(t, e->value);
     case CR_EXPR_PARAM:
         return load_element(t, (const char *)m->run->param + e->param->slot * CR_PARAM_BYTES);
-    case CR_EXPR_LOAD: return load_element(t, place(m, e->buffer, e->index));
-    case CR_EXPR_INTEGER: return of_scalar(t, cr_scalar_int(integer(m, e->index[0])));
-    case CR_EXPR_CALL: return eval_call(m, e);
+    case CR_EXPR_LOAD: return load_element(t, interp_place(m, e->buffer, e->index));
+    case CR_EXPR_INTEGER: return of_scalar(t, cr_scalar_int(interp_integer(m, e->index[0])));
+    case CR_EXPR_CALL: return interp_call(m, e);
     case CR_EXPR_REDUCE: break;
     }
     return eval_reduce_once(m, e);
@@ -397,11 +399,11 @@ static void run_def(machine *m, const cr_def *d, int k)
     if (k == d->axes) {
         for (int i = 0; i < d->axes; i++)
             index[i] = d->axis[i].index;
-        store_element((cr_dtype)d->target->dtype, place(m, d->target, index),
-                      eval(m, d->value));
+        store_element((cr_dtype)d->target->dtype, interp_place(m, d->target, index),
+                      interp_eval(m, d->value));
         return;
     }
-    n = integer(m, d->axis[k].extent);
+    n = interp_integer(m, d->axis[k].extent);
     m->axes = k + 1;
     m->axis[k].index = d->axis[k].index;
     for (int64_t i = 0; i < n; i++) {
@@ -416,7 +418,7 @@ static char *local_memory(machine *m, const cr_buffer *b)
     int64_t n = 1;
 
     for (int i = 0; i < b->ndim; i++)
-        n *= integer(m, b->size[i]);
+        n *= interp_integer(m, b->size[i]);
     return cr_session_get(m->l->session, (size_t)n * cr_dtype_size((cr_dtype)b->dtype));
 }
 

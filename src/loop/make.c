@@ -131,7 +131,7 @@ static bool same_expr(const cr_expr *a, const cr_expr *b)
            !memcmp(&a->value.c, &b->value.c, sizeof a->value.c);
 }
 
-static void rehash(cr_loop *l)
+static void expr_rehash(cr_loop *l)
 {
     size_t chains = l->chains * 2;
     const cr_expr **chain = CR_NEW_N(l->session, const cr_expr *, chains), *next;
@@ -147,7 +147,7 @@ static void rehash(cr_loop *l)
     l->chains = chains;
 }
 
-static const cr_expr *intern(cr_loop *l, const cr_expr *like)
+static const cr_expr *expr_intern(cr_loop *l, const cr_expr *like)
 {
     uint64_t h = hash_expr(like);
     cr_expr *made;
@@ -156,7 +156,7 @@ static const cr_expr *intern(cr_loop *l, const cr_expr *like)
         if (same_expr(e, like))
             return e;
     if (l->nodes >= l->chains)
-        rehash(l);
+        expr_rehash(l);
     made = CR_NEW(l->session, cr_expr);
     *made = *like;
     made->id = (unsigned)l->nodes++;
@@ -188,7 +188,7 @@ static cr_scalar scalar_in(cr_dtype t, cr_scalar v)
 
 const cr_expr *cr_expr_const(cr_loop *l, cr_dtype t, cr_scalar value)
 {
-    return intern(
+    return expr_intern(
         l,
         &(cr_expr){.kind = CR_EXPR_CONST, .dtype = (uint8_t)t, .value = scalar_in(t, value)});
 }
@@ -202,13 +202,14 @@ const cr_expr *cr_expr_integer(cr_loop *l, cr_dtype t, const cr_sym *value)
 {
     if (value->kind == CR_SYM_INT)
         return cr_expr_const(l, t, cr_scalar_int(value->integer));
-    return intern(l,
-                  &(cr_expr){.kind = CR_EXPR_INTEGER, .dtype = (uint8_t)t, .index = {value}});
+    return expr_intern(
+        l, &(cr_expr){.kind = CR_EXPR_INTEGER, .dtype = (uint8_t)t, .index = {value}});
 }
 
 const cr_expr *cr_expr_param(cr_loop *l, const cr_loop_param *param)
 {
-    return intern(l, &(cr_expr){.kind = CR_EXPR_PARAM, .dtype = param->dtype, .param = param});
+    return expr_intern(
+        l, &(cr_expr){.kind = CR_EXPR_PARAM, .dtype = param->dtype, .param = param});
 }
 
 const cr_expr *cr_expr_load(cr_loop *l, const cr_buffer *b, const cr_sym *const *index)
@@ -217,7 +218,7 @@ const cr_expr *cr_expr_load(cr_loop *l, const cr_buffer *b, const cr_sym *const 
 
     for (int i = 0; i < b->ndim; i++)
         like.index[i] = index[i];
-    return intern(l, &like);
+    return expr_intern(l, &like);
 }
 
 /* --- calls --- */
@@ -230,7 +231,7 @@ static const cr_expr *call_node(cr_loop *l, cr_fn fn, cr_dtype t, int count,
 
     for (int i = 0; i < count; i++)
         like.args[i] = args[i];
-    return intern(l, &like);
+    return expr_intern(l, &like);
 }
 
 static const cr_expr *call_not(cr_loop *l, const cr_expr *a)
@@ -429,12 +430,12 @@ const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr 
     if (!reduces(fn) || !cr_fn_has(fn, t))
         cr_bail(l->session, CR_TYPE, "no reduction by %s of %s", cr_fn_infos[fn].name,
                 cr_dtype_name(t));
-    return intern(l, &(cr_expr){.kind = CR_EXPR_REDUCE,
-                                .dtype = (uint8_t)t,
-                                .fn = (uint8_t)fn,
-                                .count = 1,
-                                .args = {a},
-                                .axis = axis});
+    return expr_intern(l, &(cr_expr){.kind = CR_EXPR_REDUCE,
+                                     .dtype = (uint8_t)t,
+                                     .fn = (uint8_t)fn,
+                                     .count = 1,
+                                     .args = {a},
+                                     .axis = axis});
 }
 
 const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *const *args)
@@ -451,7 +452,7 @@ const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *cons
     for (int i = 0; i < like->count; i++)
         e.args[i] = args[i];
     e.next = NULL;
-    return intern(l, &e);
+    return expr_intern(l, &e);
 }
 
 /* --- sets --- */

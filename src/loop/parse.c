@@ -29,12 +29,12 @@ typedef struct {
     cr_scalar number;
 } operand;
 
-CR_NORETURN static void complain(parser *p, const char *what)
+CR_NORETURN static void parser_fail(parser *p, const char *what)
 {
     cr_bail(p->s, CR_VALUE, "line %d: %s at '%.24s'", p->line, what, p->at);
 }
 
-static void skip(parser *p)
+static void parser_skip(parser *p)
 {
     while (*p->at == ' ' || *p->at == '\t')
         p->at++;
@@ -42,11 +42,11 @@ static void skip(parser *p)
 
 static bool looking_at(parser *p, const char *sign)
 {
-    skip(p);
+    parser_skip(p);
     return !strncmp(p->at, sign, strlen(sign));
 }
 
-static bool take(parser *p, const char *sign)
+static bool parser_take(parser *p, const char *sign)
 {
     if (!looking_at(p, sign))
         return false;
@@ -54,13 +54,13 @@ static bool take(parser *p, const char *sign)
     return true;
 }
 
-static void expect(parser *p, const char *sign)
+static void parser_expect(parser *p, const char *sign)
 {
-    if (!take(p, sign))
-        complain(p, cr_session_printf(p->s, "expected '%s'", sign));
+    if (!parser_take(p, sign))
+        parser_fail(p, cr_session_printf(p->s, "expected '%s'", sign));
 }
 
-static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
+static bool is_name_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 static const char *take_name(parser *p)
 {
@@ -68,11 +68,11 @@ static const char *take_name(parser *p)
     char *name;
     size_t n;
 
-    skip(p);
+    parser_skip(p);
     from = p->at;
     if (!isalpha((unsigned char)*from) && *from != '_')
-        complain(p, "expected a name");
-    while (is_name(*p->at))
+        parser_fail(p, "expected a name");
+    while (is_name_char(*p->at))
         p->at++;
     n = (size_t)(p->at - from);
     name = CR_NEW_N(p->s, char, n + 1);
@@ -82,8 +82,8 @@ static const char *take_name(parser *p)
 
 static bool take_word(parser *p, const char *word)
 {
-    skip(p);
-    if (strncmp(p->at, word, strlen(word)) || is_name(p->at[strlen(word)]))
+    parser_skip(p);
+    if (strncmp(p->at, word, strlen(word)) || is_name_char(p->at[strlen(word)]))
         return false;
     p->at += strlen(word);
     return true;
@@ -96,23 +96,23 @@ static cr_axis take_axis(parser *p)
     const char *name = take_name(p);
     cr_axis a;
 
-    expect(p, "<");
+    parser_expect(p, "<");
     a.extent = take_integer(p);
     a.index = cr_sym_name(p->l->syms, name, 0, CR_SYM_HIGH);
     return a;
 }
 
-static void enter(parser *p, cr_axis a)
+static void parser_add_axis(parser *p, cr_axis a)
 {
     if (p->axes == MOST_AXES)
-        complain(p, "too many axes");
+        parser_fail(p, "too many axes");
     p->axis[p->axes++] = a;
 }
 
 /* --- values --- */
 
-static operand of_expr(const cr_expr *e) { return (operand){.e = e}; }
-static operand of_number(cr_scalar n) { return (operand){.number = n}; }
+static operand operand_of_expr(const cr_expr *e) { return (operand){.e = e}; }
+static operand operand_of_number(cr_scalar n) { return (operand){.number = n}; }
 
 static const cr_expr *typed(parser *p, operand v, cr_dtype t)
 {
@@ -132,33 +132,33 @@ static cr_dtype shared_type(const operand *v, int first, int n)
     return CR_F32;
 }
 
-static operand call(parser *p, cr_fn fn, operand *v, int n)
+static operand parser_call(parser *p, cr_fn fn, operand *v, int n)
 {
     int first = cr_fn_infos[fn].kind == CR_FN_SELECT ? 1 : 0;
     cr_dtype t = shared_type(v, first, n);
     const cr_expr *args[MOST_ARGS];
 
     if (n != cr_fn_infos[fn].args)
-        complain(p, cr_session_printf(p->s, "wrong number of arguments for %s",
-                                      cr_fn_infos[fn].name));
+        parser_fail(p, cr_session_printf(p->s, "wrong number of arguments for %s",
+                                         cr_fn_infos[fn].name));
     for (int i = 0; i < n; i++)
         args[i] = typed(p, v[i], i < first ? CR_BOOL : t);
-    return of_expr(cr_expr_call(p->l, fn, n, args));
+    return operand_of_expr(cr_expr_call(p->l, fn, n, args));
 }
 
 static int parse_args(parser *p, operand *v)
 {
     int n = 0;
 
-    expect(p, "(");
-    if (take(p, ")"))
+    parser_expect(p, "(");
+    if (parser_take(p, ")"))
         return 0;
     do {
         if (n == MOST_ARGS)
-            complain(p, "too many arguments");
+            parser_fail(p, "too many arguments");
         v[n++] = parse_expr(p);
-    } while (take(p, ","));
-    expect(p, ")");
+    } while (parser_take(p, ","));
+    parser_expect(p, ")");
     return n;
 }
 
@@ -168,14 +168,14 @@ static operand parse_reduce(parser *p, cr_fn fn)
     operand v[MOST_ARGS];
     cr_axis a;
 
-    expect(p, "[");
+    parser_expect(p, "[");
     a = take_axis(p);
-    expect(p, "]");
-    enter(p, a);
+    parser_expect(p, "]");
+    parser_add_axis(p, a);
     if (parse_args(p, v) != 1)
-        complain(p, "a reduction has one argument");
+        parser_fail(p, "a reduction has one argument");
     p->axes--;
-    return of_expr(cr_expr_reduce(p->l, fn, a, any_type(p, v[0])));
+    return operand_of_expr(cr_expr_reduce(p->l, fn, a, any_type(p, v[0])));
 }
 
 static const cr_sym *extent_of(parser *p, const cr_sym *index)
@@ -183,7 +183,7 @@ static const cr_sym *extent_of(parser *p, const cr_sym *index)
     for (int i = p->axes - 1; i >= 0; i--)
         if (p->axis[i].index == index)
             return p->axis[i].extent;
-    complain(p, "declare the input: its sizes do not follow from its indices,");
+    parser_fail(p, "declare the input: its sizes do not follow from its indices,");
 }
 
 static operand parse_load(parser *p, const char *name)
@@ -192,40 +192,40 @@ static operand parse_load(parser *p, const char *name)
     cr_buffer *b = cr_loop_find_buffer(p->l, name);
     int n = 0;
 
-    expect(p, "[");
+    parser_expect(p, "[");
     do {
         if (n == CR_LOOP_DIMS)
-            complain(p, "too many indices");
+            parser_fail(p, "too many indices");
         index[n++] = take_integer(p);
-    } while (take(p, ","));
-    expect(p, "]");
+    } while (parser_take(p, ","));
+    parser_expect(p, "]");
     if (!b) {
         for (int i = 0; i < n; i++)
             size[i] = extent_of(p, index[i]);
         b = cr_loop_buffer(p->l, CR_BUFFER_INPUT, name, CR_F32, n, size);
     }
     if (b->ndim != n)
-        complain(p, cr_session_printf(p->s, "'%s' has %d dimensions", name, b->ndim));
+        parser_fail(p, cr_session_printf(p->s, "'%s' has %d dimensions", name, b->ndim));
     if (b->role == CR_BUFFER_OUTPUT)
         b->role = CR_BUFFER_LOCAL;
-    return of_expr(cr_expr_load(p->l, b, index));
+    return operand_of_expr(cr_expr_load(p->l, b, index));
 }
 
-static operand parse_param(parser *p, const char *name)
+static operand parse_run_param(parser *p, const char *name)
 {
     const cr_loop_param *q = cr_loop_find_param(p->l, name);
 
     if (!q)
         q = cr_loop_param_new(p->l, name, CR_F32, (int)p->l->params.len);
-    return of_expr(cr_expr_param(p->l, q));
+    return operand_of_expr(cr_expr_param(p->l, q));
 }
 
 static bool parse_constant(const char *name, operand *out)
 {
     if (!strcmp(name, "inf"))
-        *out = of_number(cr_scalar_float((double)INFINITY));
+        *out = operand_of_number(cr_scalar_float((double)INFINITY));
     else if (!strcmp(name, "nan"))
-        *out = of_number(cr_scalar_float((double)NAN));
+        *out = operand_of_number(cr_scalar_float((double)NAN));
     else
         return false;
     return true;
@@ -236,13 +236,13 @@ static operand parse_cast(parser *p, cr_dtype t)
 {
     operand v;
 
-    expect(p, "(");
-    if (take(p, "#"))
-        v = of_expr(cr_expr_integer(p->l, t, take_integer(p)));
+    parser_expect(p, "(");
+    if (parser_take(p, "#"))
+        v = operand_of_expr(cr_expr_integer(p->l, t, take_integer(p)));
     else
         v = parse_expr(p);
-    expect(p, ")");
-    return of_expr(v.e ? cr_expr_cast(p->l, t, v.e) : cr_expr_const(p->l, t, v.number));
+    parser_expect(p, ")");
+    return operand_of_expr(v.e ? cr_expr_cast(p->l, t, v.e) : cr_expr_const(p->l, t, v.number));
 }
 
 static cr_dtype dtype_by_suffix(const char *name)
@@ -261,19 +261,19 @@ static operand parse_word(parser *p)
     operand v[MOST_ARGS];
 
     if (!strcmp(name, "True") || !strcmp(name, "False"))
-        return of_expr(cr_expr_const(p->l, CR_BOOL, cr_scalar_int(*name == 'T')));
+        return operand_of_expr(cr_expr_const(p->l, CR_BOOL, cr_scalar_int(*name == 'T')));
     if (looking_at(p, "(")) {
         if (t != CR_DTYPE_NONE)
             return parse_cast(p, t);
         if (fn < 0)
-            complain(p, cr_session_printf(p->s, "no function is called '%s'", name));
+            parser_fail(p, cr_session_printf(p->s, "no function is called '%s'", name));
         int n = parse_args(p, v);
-        return call(p, (cr_fn)fn, v, n);
+        return parser_call(p, (cr_fn)fn, v, n);
     }
     if (looking_at(p, "["))
         return fn >= 0 && !cr_loop_find_buffer(p->l, name) ? parse_reduce(p, (cr_fn)fn)
                                                            : parse_load(p, name);
-    return parse_constant(name, &v[0]) ? v[0] : parse_param(p, name);
+    return parse_constant(name, &v[0]) ? v[0] : parse_run_param(p, name);
 }
 
 static operand parse_literal(parser *p)
@@ -284,28 +284,29 @@ static operand parse_literal(parser *p)
     bool whole = whole_end == end;
 
     p->at = end;
-    return of_number(whole ? cr_scalar_int(i) : cr_scalar_float(d));
+    return operand_of_number(whole ? cr_scalar_int(i) : cr_scalar_float(d));
 }
 
 static operand negated(parser *p, operand v)
 {
     if (v.e)
-        return call(p, CR_FN_neg, &v, 1);
+        return parser_call(p, CR_FN_neg, &v, 1);
     if (v.number.category == CR_CAT_INT)
-        return of_number(v.number.i ? cr_scalar_int(-v.number.i) : cr_scalar_float(-0.0));
-    return of_number(cr_scalar_float(-v.number.d));
+        return operand_of_number(v.number.i ? cr_scalar_int(-v.number.i)
+                                            : cr_scalar_float(-0.0));
+    return operand_of_number(cr_scalar_float(-v.number.d));
 }
 
-static operand parse_atom(parser *p)
+static operand parse_operand(parser *p)
 {
     operand v;
 
-    skip(p);
-    if (take(p, "-"))
-        return negated(p, parse_atom(p));
-    if (take(p, "(")) {
+    parser_skip(p);
+    if (parser_take(p, "-"))
+        return negated(p, parse_operand(p));
+    if (parser_take(p, "(")) {
         v = parse_expr(p);
-        expect(p, ")");
+        parser_expect(p, ")");
         return v;
     }
     if (isdigit((unsigned char)*p->at) || *p->at == '.')
@@ -313,37 +314,37 @@ static operand parse_atom(parser *p)
     return parse_word(p);
 }
 
-static operand parse_product(parser *p)
+static operand parse_factors(parser *p)
 {
-    operand v[2] = {parse_atom(p)};
+    operand v[2] = {parse_operand(p)};
 
     for (;;) {
         cr_fn fn;
-        if (take(p, "*"))
+        if (parser_take(p, "*"))
             fn = CR_FN_mul;
-        else if (take(p, "/"))
+        else if (parser_take(p, "/"))
             fn = CR_FN_div;
         else
             return v[0];
-        v[1] = parse_atom(p);
-        v[0] = call(p, fn, v, 2);
+        v[1] = parse_operand(p);
+        v[0] = parser_call(p, fn, v, 2);
     }
 }
 
 static operand parse_sum(parser *p)
 {
-    operand v[2] = {parse_product(p)};
+    operand v[2] = {parse_factors(p)};
 
     for (;;) {
         cr_fn fn;
-        if (take(p, "+"))
+        if (parser_take(p, "+"))
             fn = CR_FN_add;
-        else if (take(p, "-"))
+        else if (parser_take(p, "-"))
             fn = CR_FN_sub;
         else
             return v[0];
-        v[1] = parse_product(p);
-        v[0] = call(p, fn, v, 2);
+        v[1] = parse_factors(p);
+        v[0] = parser_call(p, fn, v, 2);
     }
 }
 
@@ -357,9 +358,9 @@ static operand parse_expr(parser *p)
     operand v[2] = {parse_sum(p)};
 
     for (size_t i = 0; i < CR_LEN(tests); i++)
-        if (take(p, tests[i].sign)) {
+        if (parser_take(p, tests[i].sign)) {
             v[1] = parse_sum(p);
-            return call(p, tests[i].fn, v, 2);
+            return parser_call(p, tests[i].fn, v, 2);
         }
     return v[0];
 }
@@ -371,11 +372,11 @@ static cr_dtype take_dtype(parser *p)
     const char *name;
     cr_dtype t;
 
-    expect(p, ":");
+    parser_expect(p, ":");
     name = take_name(p);
     t = dtype_by_suffix(name);
     if (t == CR_DTYPE_NONE)
-        complain(p, cr_session_printf(p->s, "no dtype is called '%s'", name));
+        parser_fail(p, cr_session_printf(p->s, "no dtype is called '%s'", name));
     return t;
 }
 
@@ -386,15 +387,15 @@ static void parse_buffer(parser *p, cr_buffer_role role)
     cr_dtype t = take_dtype(p);
     int n = 0;
 
-    expect(p, "[");
+    parser_expect(p, "[");
     while (!looking_at(p, "]")) {
         if (n == CR_LOOP_DIMS)
-            complain(p, "too many sizes");
+            parser_fail(p, "too many sizes");
         size[n++] = take_integer(p);
-        if (!take(p, ","))
+        if (!parser_take(p, ","))
             break;
     }
-    expect(p, "]");
+    parser_expect(p, "]");
     cr_loop_buffer(p->l, role, name, t, n, size);
 }
 
@@ -404,7 +405,7 @@ static void parse_param_line(parser *p)
     cr_dtype t = take_dtype(p);
     int slot = (int)p->l->params.len;
 
-    if (take(p, "@")) {
+    if (parser_take(p, "@")) {
         char *end;
         slot = (int)strtol(p->at, &end, 10);
         p->at = end;
@@ -420,23 +421,23 @@ static void parse_def(parser *p)
     cr_buffer *b;
 
     p->axes = 0;
-    expect(p, "[");
+    parser_expect(p, "[");
     while (!looking_at(p, "]")) {
         if (p->axes == CR_LOOP_DIMS)
-            complain(p, "too many axes");
-        enter(p, take_axis(p));
-        if (!take(p, ","))
+            parser_fail(p, "too many axes");
+        parser_add_axis(p, take_axis(p));
+        if (!parser_take(p, ","))
             break;
     }
-    expect(p, "]");
-    expect(p, "=");
+    parser_expect(p, "]");
+    parser_expect(p, "=");
     int axes = p->axes;
     for (int i = 0; i < axes; i++)
         size[i] = p->axis[i].extent;
     value = any_type(p, parse_expr(p));
     b = cr_loop_find_buffer(p->l, name);
     if (b && b->role == CR_BUFFER_INPUT)
-        complain(p, cr_session_printf(p->s, "the input '%s' is defined", name));
+        parser_fail(p, cr_session_printf(p->s, "the input '%s' is defined", name));
     if (!b)
         b = cr_loop_buffer(p->l, CR_BUFFER_OUTPUT, name, (cr_dtype)value->dtype, axes, size);
     if (b->dtype != value->dtype)
@@ -456,9 +457,9 @@ static void parse_line(parser *p)
         parse_param_line(p);
     else
         parse_def(p);
-    skip(p);
+    parser_skip(p);
     if (*p->at && *p->at != '\n' && *p->at != '#')
-        complain(p, "unexpected text");
+        parser_fail(p, "unexpected text");
 }
 
 /* Roles changed while reading, so operands are numbered at the end. */
@@ -475,7 +476,7 @@ cr_loop *cr_loop_parse(cr_session *s, const char *text)
     parser p = {.l = cr_loop_new(s), .s = s, .at = text, .line = 1};
 
     while (*p.at) {
-        skip(&p);
+        parser_skip(&p);
         if (*p.at && *p.at != '\n' && *p.at != '#')
             parse_line(&p);
         while (*p.at && *p.at != '\n')

@@ -63,19 +63,19 @@ static void print_const(cr_text *out, const cr_expr *e)
 
 static void print_level(cr_text *out, const cr_expr *e, int level);
 
-static bool is_literal(const cr_expr *e)
+static bool prints_as_literal(const cr_expr *e)
 {
     return e->kind == CR_EXPR_CONST && e->dtype != CR_BOOL;
 }
 
 /* Prints argument i. If all arguments of a call are literals, the first states its type. */
-static void print_arg(cr_text *out, const cr_expr *e, int i, int level)
+static void print_expr_arg(cr_text *out, const cr_expr *e, int i, int level)
 {
     int first = cr_fn_infos[e->fn].kind == CR_FN_SELECT ? 1 : 0;
     bool all = i == first;
 
     for (int k = first; k < e->count; k++)
-        all = all && is_literal(e->args[k]);
+        all = all && prints_as_literal(e->args[k]);
     if (all && e->kind == CR_EXPR_CALL) {
         cr_text_printf(out, "%s(", cr_dtype_infos[e->args[i]->dtype].suffix);
         print_const(out, e->args[i]);
@@ -90,27 +90,27 @@ static void print_infix(cr_text *out, const cr_expr *e, size_t k, int level)
     bool bracket = infix[k].level < level;
 
     cr_text_put(out, bracket ? "(" : "");
-    print_arg(out, e, 0, infix[k].level + (infix[k].level == LEVEL_COMPARE));
+    print_expr_arg(out, e, 0, infix[k].level + (infix[k].level == LEVEL_COMPARE));
     cr_text_put(out, infix[k].sign);
-    print_arg(out, e, 1, infix[k].level + 1);
+    print_expr_arg(out, e, 1, infix[k].level + 1);
     cr_text_put(out, bracket ? ")" : "");
 }
 
-static void print_list(cr_text *out, const cr_expr *e)
+static void print_expr_args(cr_text *out, const cr_expr *e)
 {
     cr_text_char(out, '(');
     for (int i = 0; i < e->count; i++) {
         cr_text_put(out, i ? ", " : "");
-        print_arg(out, e, i, 0);
+        print_expr_arg(out, e, i, 0);
     }
     cr_text_char(out, ')');
 }
 
-static void print_call(cr_text *out, const cr_expr *e, int level)
+static void print_expr_call(cr_text *out, const cr_expr *e, int level)
 {
     if (e->fn == CR_FN_neg) {
         cr_text_put(out, level > LEVEL_UNARY ? "(-" : "-");
-        print_arg(out, e, 0, LEVEL_UNARY + 1);
+        print_expr_arg(out, e, 0, LEVEL_UNARY + 1);
         cr_text_put(out, level > LEVEL_UNARY ? ")" : "");
         return;
     }
@@ -123,7 +123,7 @@ static void print_call(cr_text *out, const cr_expr *e, int level)
         cr_text_put(out, cr_dtype_infos[e->dtype].suffix);
     else
         cr_text_put(out, cr_fn_infos[e->fn].name);
-    print_list(out, e);
+    print_expr_args(out, e);
 }
 
 static void print_axis(cr_text *out, const cr_axis *a)
@@ -154,12 +154,12 @@ static void print_level(cr_text *out, const cr_expr *e, int level)
         cr_sym_print(out, e->index[0]);
         cr_text_char(out, ')');
         break;
-    case CR_EXPR_CALL: print_call(out, e, level); break;
+    case CR_EXPR_CALL: print_expr_call(out, e, level); break;
     case CR_EXPR_REDUCE:
         cr_text_printf(out, "%s[", cr_fn_infos[e->fn].name);
         print_axis(out, &e->axis);
         cr_text_char(out, ']');
-        print_list(out, e);
+        print_expr_args(out, e);
         break;
     }
 }
@@ -173,7 +173,7 @@ typedef struct {
     int count;
 } order;
 
-static void note(order *o, const void *thing)
+static void order_add(order *o, const void *thing)
 {
     for (int i = 0; i < o->count; i++)
         if (o->seen[i] == thing)
@@ -183,16 +183,16 @@ static void note(order *o, const void *thing)
 }
 
 /* Collects inputs and parameters in the order of the text. */
-static void walk(cr_expr_set *set, order *inputs, order *params, const cr_expr *e)
+static void collect_operands(cr_expr_set *set, order *inputs, order *params, const cr_expr *e)
 {
     if (!cr_expr_set_add(set, e))
         return;
     if (e->kind == CR_EXPR_LOAD && e->buffer->role == CR_BUFFER_INPUT)
-        note(inputs, e->buffer);
+        order_add(inputs, e->buffer);
     if (e->kind == CR_EXPR_PARAM)
-        note(params, e->param);
+        order_add(params, e->param);
     for (int i = 0; i < e->count; i++)
-        walk(set, inputs, params, e->args[i]);
+        collect_operands(set, inputs, params, e->args[i]);
 }
 
 static bool same_axes(const cr_def *d)
@@ -237,7 +237,7 @@ static bool needs_declarations(const cr_loop *l)
 
     for (size_t i = 0; i < l->defs.len; i++) {
         const cr_def *d = l->defs.at[i];
-        walk(&set, &inputs, &params, d->value);
+        collect_operands(&set, &inputs, &params, d->value);
         if (!same_axes(d) || !plainly_read(&plain, d, NULL, d->value))
             return true;
     }

@@ -241,14 +241,14 @@ static void set_stores(work *w)
 
 /* --- keeping --- */
 
-static int cost_of(work *w, cr_expr_set *seen, const cr_expr *e)
+static int expr_cost(work *w, cr_expr_set *seen, const cr_expr *e)
 {
     int cost = 0;
 
     if (w->scope[e->id] != CR_SCOPE_COLUMN || !cr_expr_set_add(seen, e))
         return 0;
     for (int i = 0; i < e->count; i++)
-        cost += cost_of(w, seen, e->args[i]);
+        cost += expr_cost(w, seen, e->args[i]);
     if (e->kind == CR_EXPR_LOAD)
         return 1;
     return cost + (e->kind == CR_EXPR_CALL ? cr_fn_infos[e->fn].cost : 1);
@@ -330,7 +330,7 @@ static const cr_buffer *room_for(work *w, const cr_expr *e, int k, int until)
     return NULL;
 }
 
-static void keep(work *w, const cr_expr *e, int made, int needed)
+static void keep_column(work *w, const cr_expr *e, int made, int needed)
 {
     cr_nest *n = w->n;
     const cr_buffer *b = room_for(w, e, made, needed);
@@ -361,8 +361,8 @@ static void keep_under(work *w, cr_expr_set *seen, const cr_expr *e, int at,
         return;
     fresh = cr_expr_set_new(w->l);
     if (level < at && cr_expr_set_has(&made[level], e) && e->kind != CR_EXPR_LOAD &&
-        !cr_nest_kept(w->n, e, at) && cost_of(w, &fresh, e) >= CR_COST_KEEP) {
-        keep(w, e, level, at);
+        !cr_nest_kept(w->n, e, at) && expr_cost(w, &fresh, e) >= CR_COST_KEEP) {
+        keep_column(w, e, level, at);
         return;
     }
     for (int i = 0; i < e->count; i++)

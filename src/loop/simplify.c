@@ -18,7 +18,7 @@ static bool is_number(const cr_expr *e, double v)
 }
 
 /* True for the identity of addition: -0 for floats, 0 for integers. */
-static bool is_nothing(const cr_expr *e)
+static bool is_zero_of_sum(const cr_expr *e)
 {
     return is_number(e, cr_dtype_is_float((cr_dtype)e->dtype) ? -0.0 : 0.0);
 }
@@ -30,7 +30,7 @@ static const cr_expr *simplify_pair(const cr_expr *e)
     switch ((cr_fn)e->fn) {
     case CR_FN_mul: return is_number(b, 1) ? a : is_number(a, 1) ? b : e;
     case CR_FN_div: return is_number(b, 1) ? a : e;
-    case CR_FN_add: return is_nothing(b) ? a : is_nothing(a) ? b : e;
+    case CR_FN_add: return is_zero_of_sum(b) ? a : is_zero_of_sum(a) ? b : e;
     case CR_FN_sub: return is_number(b, 0) ? a : e;
     case CR_FN_and:
     case CR_FN_or: return a == b ? a : e;
@@ -93,14 +93,14 @@ typedef struct {
     size_t nodes;
 } work;
 
-static const cr_expr *simplify(work *w, const cr_expr *e)
+static const cr_expr *simplify_expr(work *w, const cr_expr *e)
 {
     const cr_expr *args[3], *r;
 
     if (e->id < w->nodes && w->done[e->id])
         return w->done[e->id];
     for (int i = 0; i < e->count; i++)
-        args[i] = simplify(w, e->args[i]);
+        args[i] = simplify_expr(w, e->args[i]);
     r = cr_expr_with(w->l, e, args);
     if (r->kind == CR_EXPR_CALL)
         r = simplify_call(r);
@@ -114,5 +114,5 @@ void cr_loop_simplify(cr_loop *l)
     work w = {l, CR_NEW_N(l->session, const cr_expr *, l->nodes), l->nodes};
 
     for (size_t i = 0; i < l->defs.len; i++)
-        l->defs.at[i]->value = simplify(&w, l->defs.at[i]->value);
+        l->defs.at[i]->value = simplify_expr(&w, l->defs.at[i]->value);
 }

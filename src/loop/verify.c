@@ -80,7 +80,7 @@ static void check_load(scope *s, const cr_expr *e)
     }
 }
 
-static void check_call(scope *s, const cr_expr *e)
+static void verify_call_types(scope *s, const cr_expr *e)
 {
     const cr_fn_info *info = &cr_fn_infos[e->fn];
     int first = info->kind == CR_FN_SELECT ? 1 : 0;
@@ -96,7 +96,7 @@ static void check_call(scope *s, const cr_expr *e)
         broken(s, "no such function for the type:", info->name);
 }
 
-static void check(scope *s, cr_expr_set *seen, const cr_expr *e)
+static void verify_expr(scope *s, cr_expr_set *seen, const cr_expr *e)
 {
     if (e->kind != CR_EXPR_REDUCE && !cr_expr_set_add(seen, e))
         return;
@@ -108,7 +108,7 @@ static void check(scope *s, cr_expr_set *seen, const cr_expr *e)
     if (e->kind == CR_EXPR_INTEGER)
         check_names(s, e->index[0]);
     if (e->kind == CR_EXPR_CALL)
-        check_call(s, e);
+        verify_call_types(s, e);
     if (e->kind == CR_EXPR_REDUCE) {
         cr_expr_set inside = cr_expr_set_new(s->l);
         if (!cr_expr_set_add(seen, e))
@@ -117,12 +117,12 @@ static void check(scope *s, cr_expr_set *seen, const cr_expr *e)
         if (s->axes == (int)CR_LEN(s->axis))
             broken(s, "reductions are nested too deeply in", s->d->target->name);
         s->axis[s->axes++] = e->axis;
-        check(s, &inside, e->args[0]);
+        verify_expr(s, &inside, e->args[0]);
         s->axes--;
         return;
     }
     for (int i = 0; i < e->count; i++)
-        check(s, seen, e->args[i]);
+        verify_expr(s, seen, e->args[i]);
 }
 
 static void check_def(cr_loop *l, const cr_def *d)
@@ -141,7 +141,7 @@ static void check_def(cr_loop *l, const cr_def *d)
         broken(&s, "a value of another type for", d->target->name);
     if (d->target->role == CR_BUFFER_INPUT)
         broken(&s, "an input is defined:", d->target->name);
-    check(&s, &seen, d->value);
+    verify_expr(&s, &seen, d->value);
 }
 
 void cr_loop_verify(cr_loop *l)
