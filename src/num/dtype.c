@@ -96,7 +96,7 @@ cr_complex cr_scalar_as_complex(cr_scalar s)
     return s.category == CR_CAT_COMPLEX ? s.c : (cr_complex){cr_scalar_as_double(s), 0};
 }
 
-static bool is_nonzero(cr_scalar s)
+bool cr_scalar_is_nonzero(cr_scalar s)
 {
     switch (s.category) {
     case CR_CAT_FLOAT: return s.d != 0;
@@ -113,7 +113,7 @@ static cr_complex_float narrow(cr_complex c)
 void cr_scalar_store(cr_scalar s, cr_dtype t, void *element)
 {
     switch (t) {
-    case CR_BOOL: *(uint8_t *)element = is_nonzero(s); break;
+    case CR_BOOL: *(uint8_t *)element = cr_scalar_is_nonzero(s); break;
     case CR_U8: *(uint8_t *)element = (uint8_t)cr_scalar_as_int(s); break;
     case CR_I8: *(int8_t *)element = (int8_t)cr_scalar_as_int(s); break;
     case CR_I16: *(int16_t *)element = (int16_t)cr_scalar_as_int(s); break;

@@ -95,6 +95,7 @@ void cr_scalar_store(cr_scalar s, cr_dtype t, void *element);
 cr_scalar cr_scalar_load(cr_dtype t, const void *element);
 /* False when the integer dtype `t` cannot hold the value, which torch reports as an error. */
 bool cr_scalar_fits(cr_scalar s, cr_dtype t);
+bool cr_scalar_is_nonzero(cr_scalar s);
 
 /* Half types as bit patterns.  Rounds to nearest even; NaN becomes a quiet NaN. */
 float cr_half_to_float(uint16_t h);

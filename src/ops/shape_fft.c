@@ -1,13 +1,7 @@
 /* Shape rules of the Fourier transforms. */
 #include "ops/shape.h"
+#include "ops/shape_help.h"
 #include "ops/shape_text.h"
-
-static void same(cr_shape *out, const cr_view *v)
-{
-    out->ndim = v->ndim;
-    for (int d = 0; d < v->ndim; d++)
-        out->size[d] = v->size[d];
-}
 
 static cr_status check_dims(const cr_view *v, const cr_value *dims)
 {
@@ -53,7 +47,7 @@ cr_status cr_shape_fft_c2c(const cr_value *arg, cr_shape *out)
 {
     CR_TRY(check_type(arg[0].view, true));
     CR_TRY(check_dims(arg[0].view, &arg[1]));
-    same(out, arg[0].view);
+    cr_shape_like(out, arg[0].view);
     return CR_OK;
 }
 
@@ -68,7 +62,7 @@ cr_status cr_shape_fft_r2c(const cr_value *arg, cr_shape *out)
     CR_TRY(check_some(&arg[1]));
     CR_TRY(check_type(arg[0].view, false));
     CR_TRY(check_dims(arg[0].view, &arg[1]));
-    same(out, arg[0].view);
+    cr_shape_like(out, arg[0].view);
     if (arg[3].i)
         *last_size(out, &arg[1]) = *last_size(out, &arg[1]) / 2 + 1;
     return CR_OK;
@@ -80,7 +74,7 @@ cr_status cr_shape_fft_c2r(const cr_value *arg, cr_shape *out)
     CR_TRY(check_some(&arg[1]));
     CR_TRY(check_type(arg[0].view, true));
     CR_TRY(check_dims(arg[0].view, &arg[1]));
-    same(out, arg[0].view);
+    cr_shape_like(out, arg[0].view);
     if (*last_size(out, &arg[1]) < arg[3].i / 2 + 1)
         return cr_fail(CR_RUNTIME,
                        "a real transform of length %lld needs %lld elements, but got %lld",

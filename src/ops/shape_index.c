@@ -11,13 +11,6 @@ typedef long long ll; /* for printf */
 
 /* Lists of indices and masks. */
 
-static bool is_zero(const char *p, cr_dtype t)
-{
-    cr_complex c = cr_scalar_as_complex(cr_scalar_load(t, p));
-
-    return c.re == 0 && c.im == 0;
-}
-
 /* Bools are 0 or 1: sums them in blocks that the compiler vectorizes. */
 static int64_t count_bytes(const char *p, int64_t n)
 {
@@ -41,7 +34,7 @@ static int64_t count_dims(const char *data, int d, const cr_view *v)
     int64_t n = 0;
 
     if (d == v->ndim)
-        return !is_zero(data, (cr_dtype)v->dtype);
+        return cr_scalar_is_nonzero(cr_scalar_load((cr_dtype)v->dtype, data));
     if (d == v->ndim - 1 && v->dtype == CR_BOOL && v->stride[d] == 1)
         return count_bytes(data, v->size[d]);
     int64_t step = CR_WRAP_MUL(v->stride[d], item); /* of one position: any stride */

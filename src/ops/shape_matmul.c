@@ -28,30 +28,6 @@ static cr_status check_product(int64_t m, int64_t k, int64_t k2, int64_t n)
                    (ll)k, (ll)k2, (ll)n);
 }
 
-/* Checks that `v` broadcasts to the result, with the messages of expand. */
-static cr_status check_expand(const cr_view *v, const cr_shape *to)
-{
-    char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
-    int lead = to->ndim - v->ndim;
-
-    cr_sizes_text(have, v->ndim, v->size);
-    cr_sizes_text(want, to->ndim, to->size);
-    if (lead < 0)
-        return cr_fail(
-            CR_RUNTIME,
-            "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
-            "be greater or equal to the number of dimensions in the tensor (%d)",
-            cr_legacy_name(v), have, want, to->ndim, v->ndim);
-    for (int d = v->ndim - 1; d >= 0; d--)
-        if (v->size[d] != 1 && v->size[d] != to->size[lead + d])
-            return cr_fail(
-                CR_RUNTIME,
-                "The expanded size of the tensor (%lld) must match the existing size "
-                "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
-                (ll)to->size[lead + d], (ll)v->size[d], lead + d, want, have);
-    return CR_OK;
-}
-
 cr_status cr_shape_mm(const cr_value *arg, cr_shape *out)
 {
     const cr_view *a = arg[0].view, *b = arg[1].view;
@@ -91,7 +67,7 @@ cr_status cr_shape_addmm(const cr_value *arg, cr_shape *out)
     CR_TRY(check_pair(a, b));
     CR_TRY(refuse_bool(a, "addmm_impl_cpu_"));
     shape2(out, a->size[0], b->size[1]);
-    return check_expand(self, out);
+    return cr_check_expand(self, out->ndim, out->size);
 }
 
 static cr_status check_batches(const cr_view *a, const cr_view *b)
@@ -138,7 +114,7 @@ cr_status cr_shape_baddbmm(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view, *a = arg[1].view, *b = arg[2].view;
 
     CR_TRY(batch_shape(a, b, out));
-    CR_TRY(check_expand(self, out));
+    CR_TRY(cr_check_expand(self, out->ndim, out->size));
     CR_TRY(check_scalar_types(a, b));
     if (self->dtype != a->dtype)
         return cr_fail(CR_RUNTIME,
@@ -161,7 +137,7 @@ cr_status cr_shape_addbmm(const cr_value *arg, cr_shape *out)
                        "Incompatible matrix sizes for bmm (%lldx%lld and %lldx%lld)",
                        (ll)a->size[1], (ll)a->size[2], (ll)b->size[1], (ll)b->size[2]);
     shape2(out, a->size[1], b->size[2]);
-    CR_TRY(check_expand(self, out));
+    CR_TRY(cr_check_expand(self, out->ndim, out->size));
     CR_TRY(check_pair(self, b));
     CR_TRY(check_pair(a, b));
     return refuse_bool(a, "addmm_impl_cpu_");
@@ -382,7 +358,7 @@ static cr_status check_linear_bias(const cr_view *bias, int64_t rows, int64_t co
     if (ndim == 0)
         return refuse_vector_bias(bias);
     shape2(&flat, rows, cols);
-    return check_expand(bias, &flat);
+    return cr_check_expand(bias, flat.ndim, flat.size);
 }
 
 cr_status cr_shape_linear(const cr_value *arg, cr_shape *out)

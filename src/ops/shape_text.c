@@ -35,3 +35,26 @@ const char *cr_c_name(const cr_view *v)
 
     return names[v->dtype];
 }
+
+cr_status cr_check_expand(const cr_view *v, int ndim, const int64_t *size)
+{
+    char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
+    int lead = ndim - v->ndim;
+
+    cr_sizes_text(have, v->ndim, v->size);
+    cr_sizes_text(want, ndim, size);
+    if (lead < 0)
+        return cr_fail(
+            CR_RUNTIME,
+            "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
+            "be greater or equal to the number of dimensions in the tensor (%d)",
+            cr_legacy_name(v), have, want, ndim, v->ndim);
+    for (int d = v->ndim - 1; d >= 0; d--)
+        if (v->size[d] != 1 && v->size[d] != size[lead + d])
+            return cr_fail(
+                CR_RUNTIME,
+                "The expanded size of the tensor (%lld) must match the existing size "
+                "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
+                (long long)size[lead + d], (long long)v->size[d], lead + d, want, have);
+    return CR_OK;
+}

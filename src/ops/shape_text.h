@@ -12,4 +12,7 @@ const char *cr_sizes_text(char buffer[CR_SIZES_TEXT], int64_t ndim, const int64_
 const char *cr_legacy_name(const cr_view *v);
 const char *cr_c_name(const cr_view *v);
 
+/* Checks that `v` expands to the sizes, with the messages of expand. */
+CR_MUST cr_status cr_check_expand(const cr_view *v, int ndim, const int64_t *size);
+
 #endif

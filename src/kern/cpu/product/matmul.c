@@ -83,13 +83,6 @@ static bool is_one(cr_scalar s)
     return z.re == 1.0 && z.im == 0.0;
 }
 
-static bool is_zero(cr_scalar s)
-{
-    cr_complex z = cr_scalar_as_complex(s);
-
-    return z.re == 0.0 && z.im == 0.0;
-}
-
 /* --- loops --- */
 
 static void turn(char *to, const cr_gemm *g)
@@ -109,7 +102,7 @@ static void turn(char *to, const cr_gemm *g)
 static void loop_rows(void *context, int64_t begin, int64_t end)
 {
     const cr_gemm *g = context;
-    bool keep = !is_zero(g->beta), plain = !keep && is_one(g->alpha);
+    bool keep = cr_scalar_is_nonzero(g->beta), plain = !keep && is_one(g->alpha);
     cr_complex s = cr_scalar_as_complex(g->alpha), t = cr_scalar_as_complex(g->beta);
 
 #define INTEGER(type, name)                                                                    \
@@ -535,7 +528,8 @@ static cr_status widened(const cr_gemm *g)
     set_view(&vc, &g->c, sc, tc, g->dtype);
     CR_GO(cr_dense_in(&a, &va, CR_F32));
     CR_GO(cr_dense_in(&b, &vb, CR_F32));
-    CR_GO(is_zero(g->beta) ? cr_dense_out(&c, &vc, CR_F32) : cr_dense_in(&c, &vc, CR_F32));
+    CR_GO(cr_scalar_is_nonzero(g->beta) ? cr_dense_in(&c, &vc, CR_F32)
+                                        : cr_dense_out(&c, &vc, CR_F32));
     wide.dtype = CR_F32;
     wide.a = (cr_matrix){a.data, g->k, 1};
     wide.b = (cr_matrix){b.data, g->n, 1};
@@ -583,7 +577,7 @@ static cr_status scale_only(const cr_gemm *g)
     cr_gemm zero = *g;
     size_t item = cr_dtype_size(g->dtype);
 
-    if (is_zero(g->beta)) {
+    if (!cr_scalar_is_nonzero(g->beta)) {
         for (int64_t i = 0; i < g->m; i++)
             memset(g->c.data + (size_t)(i * g->c.row) * item, 0, (size_t)g->n * item);
         return CR_OK;

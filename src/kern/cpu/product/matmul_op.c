@@ -20,13 +20,6 @@ static cr_matrix dense_rows(const cr_view *out, int64_t n)
     return (cr_matrix){out->data, n, 1};
 }
 
-static bool is_nonzero(cr_scalar s)
-{
-    cr_complex z = cr_scalar_as_complex(s);
-
-    return z.re != 0.0 || z.im != 0.0;
-}
-
 /* A scalar argument; the default is 1. */
 static cr_scalar factor(const cr_value *v)
 {
@@ -60,7 +53,7 @@ cr_status cr_kern_mm(const cr_value *arg, cr_view *out)
 /* Broadcasts the added term into the result when the term's factor is not zero. */
 static void put_term(const cr_view *out, const cr_view *term, cr_scalar beta)
 {
-    if (is_nonzero(beta))
+    if (cr_scalar_is_nonzero(beta))
         cr_broadcast_copy(out, term);
 }
 

@@ -571,30 +571,6 @@ static void bernoulli_row(void *context, char *const *at, const int64_t *step, i
     }
 }
 
-/* Checks that p can be expanded to the sizes of `out`. */
-static cr_status check_expand(const cr_view *p, const cr_view *out)
-{
-    char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
-    int lead = out->ndim - p->ndim;
-
-    cr_sizes_text(have, p->ndim, p->size);
-    cr_sizes_text(want, out->ndim, out->size);
-    if (lead < 0)
-        return cr_fail(
-            CR_RUNTIME,
-            "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
-            "be greater or equal to the number of dimensions in the tensor (%d)",
-            cr_dtype_infos[p->dtype].legacy, have, want, out->ndim, p->ndim);
-    for (int d = p->ndim - 1; d >= 0; d--)
-        if (p->size[d] != 1 && p->size[d] != out->size[lead + d])
-            return cr_fail(
-                CR_RUNTIME,
-                "The expanded size of the tensor (%lld) must match the existing size "
-                "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
-                (long long)out->size[lead + d], (long long)p->size[d], lead + d, want, have);
-    return CR_OK;
-}
-
 static cr_status fill_bernoulli(const cr_view *out, const cr_view *p, const cr_value *generator)
 {
     bernoulli_context c = {generator_of(generator), (cr_dtype)p->dtype, (cr_dtype)out->dtype,
@@ -606,7 +582,7 @@ static cr_status fill_bernoulli(const cr_view *out, const cr_view *p, const cr_v
         return cr_fail(CR_NOT_IMPLEMENTED,
                        "\"bernoulli_tensor_cpu_p_\" not implemented for '%s'",
                        cr_dtype_infos[p->dtype].legacy);
-    CR_TRY(check_expand(p, out));
+    CR_TRY(cr_check_expand(p, out->ndim, out->size));
     cr_broadcast_strides(stride, p, out->ndim, out->size);
     cr_walk_start(&w, out->ndim, out->size, -1);
     cr_walk_add(&w, out);
