@@ -169,6 +169,44 @@ static void c_unrolled(cr_printer *p, const char *end, const char *count)
     cr_print_shut(p);
 }
 
+/* Accumulators that a vector of the sweep needs, as a power of two. */
+static int c_accumulators(const cr_sweep *sweep)
+{
+    int n = 0, power = 1;
+
+    for (int i = 0; i < sweep->reduces.count; i++)
+        n += 1 + cr_dtype_is_complex((cr_dtype)sweep->reduces.at[i]->dtype);
+    while (power < n)
+        power *= 2;
+    return power;
+}
+
+/* Whole vectors of a chunk.  Lanes are independent: where the accumulators of all would not
+ * stay in registers, the loop goes through the chunk several times, for a part of the lanes
+ * each. */
+static void c_reduced_parts(cr_printer *p, const cr_sweep *sweep, const char *end)
+{
+    const char *lane = cr_spell_dtype(p->lane), *name = cr_spell_vector(p, p->lane);
+
+    p->how = CR_ACCESS_WHOLE;
+    cr_print_line(p, "enum { PART = CV_PART(CV_REDUCE_%s, %d) };", name, c_accumulators(sweep));
+    cr_print_line(p, "const cv_s_i64 first = j;");
+    cr_print_line(p, "CV_UNROLL(16)");
+    cr_print_open(p, cr_session_printf(
+                         p->s, "for (int part = 0; part < CV_REDUCE_%s; part += PART)", name));
+    cr_print_open(p, cr_session_printf(p->s,
+                                       "for (j = first; j + CV_REDUCE_%s * CV_LANES_%s <= %s; "
+                                       "j += CV_REDUCE_%s * CV_LANES_%s)",
+                                       name, lane, end, name, lane));
+    cr_print_line(p, "CV_UNROLL(16)");
+    cr_print_open(p, "for (int k = part; k < part + PART; k++)");
+    cr_print_line(p, "const cv_s_i64 at = j + k * CV_LANES_%s;", lane);
+    cr_print_body(p, "k");
+    cr_print_shut(p);
+    cr_print_shut(p);
+    cr_print_shut(p);
+}
+
 /* What is left of a reduced row: fewer than CV_REDUCE vectors, each with its accumulator. */
 static void c_reduced_rest(cr_printer *p, const char *end)
 {
@@ -198,7 +236,11 @@ static void c_light_loop(cr_printer *p, const char *end)
         c_single_steps(p, CR_ACCESS_REST, end, "");
         return;
     }
-    c_unrolled(p, end, cr_session_printf(p->s, "CV_REDUCE_%s", cr_spell_vector(p, p->lane)));
+    if (cr_sweep_has_order(sweep))
+        c_reduced_parts(p, sweep, end);
+    else
+        c_unrolled(p, end,
+                   cr_session_printf(p->s, "CV_REDUCE_%s", cr_spell_vector(p, p->lane)));
     c_reduced_rest(p, end);
 }
 

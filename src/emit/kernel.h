@@ -39,48 +39,53 @@ CV_FN cv_s_i64 ck_least(cv_s_i64 a, cv_s_i64 b) { return a < b ? a : b; }
         for (int i = 0; i < CV_REDUCE_##T; i++)                                                \
             right[i] = cv_##op##_##T(left[i], right[i]);                                       \
     }                                                                                          \
-    /* Chunks 0-3 are kept; 4 meets 0, 5 meets 1, 6 meets 2, then 0, 7 meets 3, 1, 0. */       \
-    CV_FN int ck_place_##op##_##T(ck_chunks_##op##_##T *c, const cv_##T *lanes)                \
+    /* Chunks 0-3 are kept; 4 meets 0, 5 meets 1, 6 meets 2, then 0, 7 meets 3, 1, 0.  True    \
+     * where the block is complete: its lanes are then in t, else they are kept. */            \
+    CV_FN int ck_place_##op##_##T(ck_chunks_##op##_##T *c, cv_##T *t)                          \
     {                                                                                          \
-        cv_##T t[CV_REDUCE_##T];                                                               \
         int at = (int)c->chunks++;                                                             \
-        CV_UNROLL(16)                                                                          \
-        for (int i = 0; i < CV_REDUCE_##T; i++)                                                \
-            t[i] = lanes[i];                                                                   \
         if (at >= 4)                                                                           \
             ck_meet_##op##_##T(c->kept[at -= 4], t);                                           \
         if (c->chunks >= 7)                                                                    \
             ck_meet_##op##_##T(c->kept[at -= 2], t);                                           \
-        if (c->chunks == 8)                                                                    \
-            ck_meet_##op##_##T(c->kept[at -= 1], t);                                           \
+        if (c->chunks == CR_FOLD_CHUNKS) {                                                     \
+            ck_meet_##op##_##T(c->kept[0], t);                                                 \
+            c->chunks = 0;                                                                     \
+            return 1;                                                                          \
+        }                                                                                      \
         CV_UNROLL(16)                                                                          \
         for (int i = 0; i < CV_REDUCE_##T; i++)                                                \
             c->kept[at][i] = t[i];                                                             \
-        return c->chunks == CR_FOLD_CHUNKS;                                                    \
+        return 0;                                                                              \
     }                                                                                          \
-    /* What is left to combine where a block ends. */                                          \
-    CK_OUTLINE cv_s_##T ck_block_##op##_##T(ck_chunks_##op##_##T *c)                           \
+    /* The result of a block of fewer chunks; of 7, chunk 6 has met 2 and 0 already. */        \
+    CK_OUTLINE cv_s_##T ck_rest_##op##_##T(ck_chunks_##op##_##T *c)                            \
     {                                                                                          \
         cv_s_i64 n = c->chunks;                                                                \
+        cv_##T t[CV_REDUCE_##T];                                                               \
         c->chunks = 0;                                                                         \
-        if (n >= 4 && n < 8)                                                                   \
-            ck_meet_##op##_##T(c->kept[1], c->kept[3]);                                        \
-        if (n >= 3 && n < 7)                                                                   \
-            ck_meet_##op##_##T(c->kept[0], c->kept[2]);                                        \
-        if (n >= 2 && n < 8)                                                                   \
-            ck_meet_##op##_##T(c->kept[n < 3 || n == 7 ? 0 : 2], c->kept[n < 4 ? 1 : 3]);      \
-        return cv_reduce_##op##_##T(c->kept[n < 2 || n == 8 ? 0 : n < 4 ? 1 : 3]);             \
+        for (int i = 0; i < CV_REDUCE_##T; i++) {                                              \
+            cv_##T even = c->kept[0][i], odd = c->kept[1][i];                                  \
+            if (n >= 3 && n < 7)                                                               \
+                even = cv_##op##_##T(even, c->kept[2][i]);                                     \
+            if (n >= 4)                                                                        \
+                odd = cv_##op##_##T(odd, c->kept[3][i]);                                       \
+            t[i] = n < 2 ? even : cv_##op##_##T(even, odd);                                    \
+        }                                                                                      \
+        return cv_reduce_##op##_##T(t);                                                        \
     }                                                                                          \
     CK_OUTLINE cv_s_##T ck_level_##op##_##T(ck_chunks_##op##_##T *c, int level)                \
     {                                                                                          \
+        cv_s_i64 n = c->count[level];                                                          \
         cv_##T t[CV_REDUCE_##T];                                                               \
-        for (cv_s_i64 k = 0; k * CR_FOLD_CHUNK < c->count[level]; k++) {                       \
+        c->count[level] = 0;                                                                   \
+        for (cv_s_i64 k = 0; k * CR_FOLD_CHUNK < n; k++) {                                     \
             for (int i = 0; i < CV_REDUCE_##T; i++)                                            \
                 t[i] = cv_load_##T(c->lane[level][k] + i * CV_LANES_##T);                      \
-            ck_place_##op##_##T(c, t);                                                         \
+            if (ck_place_##op##_##T(c, t))                                                     \
+                return cv_reduce_##op##_##T(t);                                                \
         }                                                                                      \
-        c->count[level] = 0;                                                                   \
-        return ck_block_##op##_##T(c);                                                         \
+        return ck_rest_##op##_##T(c);                                                          \
     }                                                                                          \
     CK_OUTLINE void ck_add_##op##_##T(ck_chunks_##op##_##T *c, int level, cv_s_##T x)          \
     {                                                                                          \
@@ -95,22 +100,25 @@ CV_FN cv_s_i64 ck_least(cv_s_i64 a, cv_s_i64 b) { return a < b ? a : b; }
         lane += at % CR_FOLD_LANES;                                                            \
         cv_storen_##T(lane, cv_##op##_##T(cv_set1_##T(*lane), cv_set1_##T(x)), 1);             \
     }                                                                                          \
-    CK_OUTLINE void ck_next_##op##_##T(ck_chunks_##op##_##T *c)                                \
+    CK_OUTLINE void ck_next_##op##_##T(ck_chunks_##op##_##T *c, cv_s_##T x)                    \
     {                                                                                          \
-        cv_s_##T x = ck_block_##op##_##T(c);                                                   \
         if (c->blocks++)                                                                       \
             ck_add_##op##_##T(c, 0, c->block);                                                 \
         c->block = x;                                                                          \
     }                                                                                          \
     CV_FN void ck_put_##op##_##T(ck_chunks_##op##_##T *c, const cv_##T *lanes)                 \
     {                                                                                          \
-        if (ck_place_##op##_##T(c, lanes))                                                     \
-            ck_next_##op##_##T(c);                                                             \
+        cv_##T t[CV_REDUCE_##T];                                                               \
+        CV_UNROLL(16)                                                                          \
+        for (int i = 0; i < CV_REDUCE_##T; i++)                                                \
+            t[i] = lanes[i];                                                                   \
+        if (ck_place_##op##_##T(c, t))                                                         \
+            ck_next_##op##_##T(c, cv_reduce_##op##_##T(t));                                    \
     }                                                                                          \
     CK_OUTLINE cv_s_##T ck_end_##op##_##T(ck_chunks_##op##_##T *c)                             \
     {                                                                                          \
         if (c->chunks)                                                                         \
-            ck_next_##op##_##T(c);                                                             \
+            ck_next_##op##_##T(c, ck_rest_##op##_##T(c));                                      \
         for (int level = 0; level < 3 && c->count[level]; level++) {                           \
             ck_add_##op##_##T(c, level, c->block);                                             \
             c->block = ck_level_##op##_##T(c, level);                                          \

@@ -449,6 +449,14 @@ CV_DEFINE_MEMORY(u8)
         cv_copyn(p, &v, n *(cv_s_i64)sizeof(cv_s_##T), CV_BYTES);                              \
     }
 
+/* A row's one value is a scalar store: some processors take tens of cycles for a masked one. */
+#define CV_IS_ONE(n) (__builtin_constant_p(n) && (n) == 1)
+#define CV_STORE_FIRST(p, v)                                                                   \
+    do {                                                                                       \
+        __typeof__((v)[0]) first = (v)[0];                                                     \
+        __builtin_memcpy(p, &first, sizeof first);                                             \
+    } while (0)
+
 #ifdef CV_AVX512
 CV_FN cv_i32 cv_loadn_i32(const void *p, cv_s_i64 n)
 {
@@ -456,7 +464,10 @@ CV_FN cv_i32 cv_loadn_i32(const void *p, cv_s_i64 n)
 }
 CV_FN void cv_storen_i32(void *p, cv_i32 v, cv_s_i64 n)
 {
-    __builtin_ia32_storedqusi512_mask(p, v, cv_firstn_32(n));
+    if (CV_IS_ONE(n))
+        CV_STORE_FIRST(p, v);
+    else
+        __builtin_ia32_storedqusi512_mask(p, v, cv_firstn_32(n));
 }
 CV_FN cv_i64 cv_loadn_i64(const void *p, cv_s_i64 n)
 {
@@ -464,7 +475,10 @@ CV_FN cv_i64 cv_loadn_i64(const void *p, cv_s_i64 n)
 }
 CV_FN void cv_storen_i64(void *p, cv_i64 v, cv_s_i64 n)
 {
-    __builtin_ia32_storedqudi512_mask(p, (cv_raw64)v, cv_firstn_64(n));
+    if (CV_IS_ONE(n))
+        CV_STORE_FIRST(p, v);
+    else
+        __builtin_ia32_storedqudi512_mask(p, (cv_raw64)v, cv_firstn_64(n));
 }
 CV_FN cv_u8 cv_loadn_u8(const void *p, cv_s_i64 n)
 {
@@ -481,7 +495,10 @@ CV_FN cv_i32 cv_loadn_i32(const void *p, cv_s_i64 n)
 }
 CV_FN void cv_storen_i32(void *p, cv_i32 v, cv_s_i64 n)
 {
-    __builtin_ia32_maskstored256((cv_i32 *)p, cv_firstn_32(n), v);
+    if (CV_IS_ONE(n))
+        CV_STORE_FIRST(p, v);
+    else
+        __builtin_ia32_maskstored256((cv_i32 *)p, cv_firstn_32(n), v);
 }
 CV_FN cv_i64 cv_loadn_i64(const void *p, cv_s_i64 n)
 {
@@ -489,7 +506,10 @@ CV_FN cv_i64 cv_loadn_i64(const void *p, cv_s_i64 n)
 }
 CV_FN void cv_storen_i64(void *p, cv_i64 v, cv_s_i64 n)
 {
-    __builtin_ia32_maskstoreq256((cv_raw64 *)p, (cv_raw64)cv_firstn_64(n), (cv_raw64)v);
+    if (CV_IS_ONE(n))
+        CV_STORE_FIRST(p, v);
+    else
+        __builtin_ia32_maskstoreq256((cv_raw64 *)p, (cv_raw64)cv_firstn_64(n), (cv_raw64)v);
 }
 CV_DEFINE_BYTEWISE(u8)
 #else
@@ -666,6 +686,11 @@ CV_DEFINE_BOOLS(64)
 #define CV_REDUCE_m64  CV_REDUCE_f64
 #define CV_REDUCE_c64  CV_REDUCE_f32
 #define CV_REDUCE_c128 CV_REDUCE_f64
+
+/* How many of a reduction's vectors a loop folds at a time where each has n accumulators: half
+ * of the registers are left to operands. */
+#define CV_PART(vectors, n)                                                                    \
+    ((vectors) * (n) <= CV_BYTES / 4 ? (vectors) : (n) <= CV_BYTES / 4 ? CV_BYTES / 4 / (n) : 1)
 
 /* v with its upper lanes brought down by k; what remains above does not matter. */
 #if CV_BYTES == 64

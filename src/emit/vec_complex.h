@@ -431,6 +431,7 @@ CV_FN cv_f64 cv_squarerest_f64(cv_f64 a, cv_f64 p)
     CV_FN cv_s_##C cv_reduce_add_##C(const cv_##C *acc)                                        \
     {                                                                                          \
         cv_##T re[CV_REDUCE_##C], im[CV_REDUCE_##C];                                           \
+        CV_UNROLL(16)                                                                          \
         for (int i = 0; i < CV_REDUCE_##C; i++) {                                              \
             re[i] = acc[i].re;                                                                 \
             im[i] = acc[i].im;                                                                 \
