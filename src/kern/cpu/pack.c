@@ -46,7 +46,7 @@ typedef struct {
     int64_t n, to_inner, from_inner;
 } walk;
 
-static void walk_rows(void *context, int64_t begin, int64_t end)
+static void pack_rows(void *context, int64_t begin, int64_t end)
 {
     const walk *w = context;
 
@@ -68,7 +68,7 @@ static void walk_rows(void *context, int64_t begin, int64_t end)
 
 /* Adds an outermost dimension, joined with the present outermost one when both sides have even
  * steps over the two. */
-static void add_dim(walk *w, int64_t size, int64_t to, int64_t from)
+static void pack_add_dim(walk *w, int64_t size, int64_t to, int64_t from)
 {
     int last = w->ndim - 1;
 
@@ -107,7 +107,7 @@ static void finish_dims(walk *w)
 
 enum { GRAIN_ELEMENTS = 32768 };
 
-static void run(walk *w)
+static void pack_run(walk *w)
 {
     int64_t rows = 1, grain;
 
@@ -116,10 +116,11 @@ static void run(walk *w)
         rows *= w->size[d];
     grain = GRAIN_ELEMENTS / (w->n ? w->n : 1) + 1;
     if (w->n)
-        cr_parallel_for(rows, grain, walk_rows, w);
+        cr_parallel_for(rows, grain, pack_rows, w);
 }
 
-static void start(walk *w, char *to, cr_dtype to_type, const char *from, cr_dtype from_type)
+static void pack_start(walk *w, char *to, cr_dtype to_type, const char *from,
+                       cr_dtype from_type)
 {
     w->row = cr_convert_row(to_type, from_type);
     w->to = to;
@@ -134,13 +135,13 @@ void cr_pack(void *dst, cr_dtype to, const cr_view *v)
     walk w;
     int64_t dense = 1;
 
-    start(&w, dst, to, v->data, (cr_dtype)v->dtype);
+    pack_start(&w, dst, to, v->data, (cr_dtype)v->dtype);
     for (int d = v->ndim - 1; d >= 0; d--) {
-        add_dim(&w, v->size[d], dense, v->stride[d]);
+        pack_add_dim(&w, v->size[d], dense, v->stride[d]);
         dense *= v->size[d];
     }
     if (dense)
-        run(&w);
+        pack_run(&w);
 }
 
 void cr_unpack(const cr_view *v, const void *src, cr_dtype from)
@@ -148,13 +149,13 @@ void cr_unpack(const cr_view *v, const void *src, cr_dtype from)
     walk w;
     int64_t dense = 1;
 
-    start(&w, v->data, (cr_dtype)v->dtype, src, from);
+    pack_start(&w, v->data, (cr_dtype)v->dtype, src, from);
     for (int d = v->ndim - 1; d >= 0; d--) {
-        add_dim(&w, v->size[d], v->stride[d], dense);
+        pack_add_dim(&w, v->size[d], v->stride[d], dense);
         dense *= v->size[d];
     }
     if (dense)
-        run(&w);
+        pack_run(&w);
 }
 
 void cr_broadcast_copy(const cr_view *to, const cr_view *from)
@@ -164,12 +165,12 @@ void cr_broadcast_copy(const cr_view *to, const cr_view *from)
 
     if (!cr_view_numel(to))
         return;
-    start(&w, to->data, (cr_dtype)to->dtype, from->data, (cr_dtype)from->dtype);
+    pack_start(&w, to->data, (cr_dtype)to->dtype, from->data, (cr_dtype)from->dtype);
     for (int d = to->ndim - 1; d >= 0; d--) {
         bool absent = d < lead || from->size[d - lead] == 1;
-        add_dim(&w, to->size[d], to->stride[d], absent ? 0 : from->stride[d - lead]);
+        pack_add_dim(&w, to->size[d], to->stride[d], absent ? 0 : from->stride[d - lead]);
     }
-    run(&w);
+    pack_run(&w);
 }
 
 cr_status cr_dense_in(cr_dense *d, const cr_view *v, cr_dtype to)

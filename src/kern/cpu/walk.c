@@ -91,7 +91,7 @@ void cr_walk_sort(cr_walk *w)
         }
 }
 
-static void place(const cr_walk *w, int64_t index, int64_t *coord, char **at)
+static void walk_place(const cr_walk *w, int64_t index, int64_t *coord, char **at)
 {
     for (int k = 0; k < w->count; k++)
         at[k] = w->at[k];
@@ -126,7 +126,7 @@ void cr_walk_range(const cr_walk *w, int64_t begin, int64_t end, cr_row_fn fn, v
 
     if (begin >= end)
         return;
-    place(w, begin, coord, at);
+    walk_place(w, begin, coord, at);
     for (int k = 0; last >= 0 && k < w->count; k++)
         step[k] = w->step[k][last];
     while (begin < end) {
@@ -274,7 +274,7 @@ static void cut_plane(cr_walk *w, turn_context *c, int64_t item)
     c->rows = TURN_BLOCK;
 }
 
-static void turn(cr_walk *w, int dim, int64_t item)
+static void walk_turn(cr_walk *w, int dim, int64_t item)
 {
     turn_context c = take_plane(w, dim);
 
@@ -296,7 +296,7 @@ void cr_copy_view(const cr_view *dst, const cr_view *src)
     cr_walk_merge(&w);
     dim = dim_to_turn(&w, item);
     if (dim >= 0)
-        turn(&w, dim, item);
+        walk_turn(&w, dim, item);
     else
         cr_walk_run(&w, COPY_BYTES / item, copies[CR_CTZ(item)], NULL);
 }

@@ -34,7 +34,7 @@ typedef struct {
 #define NAME(x) f64_##x
 #include "kern/cpu/fft/fft_loops.inc"
 
-static void put(const cr_fft_plan *p, void *to, int64_t i, double re, double im)
+static void fft_put(const cr_fft_plan *p, void *to, int64_t i, double re, double im)
 {
     if (p->t == CR_C64)
         ((cr_complex_float *)to)[i] = (cr_complex_float){(float)re, (float)im};
@@ -47,7 +47,7 @@ static void put_root(const cr_fft_plan *p, void *to, int64_t i, int64_t k, int64
 {
     double angle = 2 * 3.14159265358979323846 * (double)(k % n) / (double)n;
 
-    put(p, to, i, cos(angle), p->forward ? -sin(angle) : sin(angle));
+    fft_put(p, to, i, cos(angle), p->forward ? -sin(angle) : sin(angle));
 }
 
 static void *complex_array(const cr_fft_plan *p, int64_t n)
@@ -56,7 +56,7 @@ static void *complex_array(const cr_fft_plan *p, int64_t n)
 }
 
 /* Splits n into radices; false when a prime factor is too large. */
-static bool factor(cr_fft_plan *p)
+static bool plan_factor(cr_fft_plan *p)
 {
     int64_t n = p->n;
 
@@ -96,7 +96,7 @@ static void put_chirp(const cr_fft_plan *p, void *to, int64_t i, int64_t k, bool
     double angle = 3.14159265358979323846 * (double)square / (double)p->n;
     double im = p->forward == conjugate ? sin(angle) : -sin(angle);
 
-    put(p, to, i, cos(angle) * scale, im * scale);
+    fft_put(p, to, i, cos(angle) * scale, im * scale);
 }
 
 /* The transform of the conjugate chirp, centered at zero, including the factor 1 / m. */
@@ -137,7 +137,7 @@ cr_status cr_fft_plan_new(cr_fft_plan **out, cr_dtype t, int64_t n, bool forward
     p->t = t;
     p->n = n;
     p->forward = forward;
-    if (factor(p))
+    if (plan_factor(p))
         st = make_twiddles(p);
     else {
         p->passes = 0;
@@ -212,7 +212,7 @@ static cr_fft_plan *find_kept(cr_dtype t, int64_t n, bool forward)
     return found;
 }
 
-static void keep(cr_fft_plan *p)
+static void cache_plan(cr_fft_plan *p)
 {
     int at = 0;
 
@@ -233,7 +233,7 @@ cr_status cr_fft_plan_get(cr_fft_plan **out, cr_dtype t, int64_t n, bool forward
     if (*out)
         return CR_OK;
     CR_TRY(cr_fft_plan_new(out, t, n, forward));
-    keep(*out);
+    cache_plan(*out);
     return CR_OK;
 }
 

@@ -52,7 +52,7 @@ static void dim_range(void *context, int64_t begin, int64_t end)
     cr_aligned_free(scratch);
 }
 
-static cr_status no_memory(void)
+static cr_status fft_no_memory(void)
 {
     return cr_fail(CR_MEMORY, "not enough memory for a Fourier transform");
 }
@@ -79,10 +79,10 @@ static cr_status one_dim(char *data, cr_dtype t, int ndim, const int64_t *size, 
     groups = w.lines / in_row * ((in_row + w.lanes - 1) / w.lanes);
     cr_parallel_for(groups, 16384 / (w.n * w.lanes) + 1, dim_range, &w);
     cr_fft_plan_release(plan);
-    return w.no_memory ? no_memory() : CR_OK;
+    return w.no_memory ? fft_no_memory() : CR_OK;
 }
 
-static double scale_of(int64_t mode, double n)
+static double norm_scale(int64_t mode, double n)
 {
     return mode == 0 ? 1 : mode == 1 ? 1 / sqrt(n) : 1 / n;
 }
@@ -114,7 +114,7 @@ cr_status cr_kern_fft_c2c(const cr_value *arg, cr_view *out)
 {
     cr_pack(out->data, (cr_dtype)out->dtype, arg[0].view);
     return many_dims(out->data, out, &arg[1], arg[1].len, arg[3].i,
-                     scale_of(arg[2].i, signal_size(out, &arg[1])));
+                     norm_scale(arg[2].i, signal_size(out, &arg[1])));
 }
 
 /* --- real transforms along one dim --- */
@@ -262,7 +262,7 @@ static cr_status run_real(real_job *w, const cr_view *v, int64_t dim, bool to_re
     cr_parallel_for((w->lines + 1) / 2, 8192 / w->n + 1,
                     to_real ? pairs_to_real : pairs_to_complex, w);
     cr_fft_plan_release(plan);
-    return w->no_memory ? no_memory() : CR_OK;
+    return w->no_memory ? fft_no_memory() : CR_OK;
 }
 
 /* (self, dim, normalization, onesided) */
@@ -275,7 +275,7 @@ cr_status cr_kern_fft_r2c(const cr_value *arg, cr_view *out)
                   .to = out->data,
                   .n = self->size[last],
                   .to_n = out->size[last],
-                  .scale = scale_of(arg[2].i, signal_size(self, dims))};
+                  .scale = norm_scale(arg[2].i, signal_size(self, dims))};
     cr_dense x = {0};
     cr_status st;
 
@@ -298,7 +298,7 @@ cr_status cr_kern_fft_c2r(const cr_value *arg, cr_view *out)
                   .to = out->data,
                   .n = out->size[last],
                   .from_n = self->size[last],
-                  .scale = scale_of(arg[2].i, signal_size(out, dims))};
+                  .scale = norm_scale(arg[2].i, signal_size(out, dims))};
     char *copy = cr_aligned_alloc((size_t)cr_view_numel(self) * cr_dtype_size(w.t));
     cr_status st = copy ? CR_OK : CR_MEMORY;
 

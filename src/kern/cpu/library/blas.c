@@ -27,7 +27,7 @@ static bool has_room_to_load(void)
     return cr_library_has_room((size_t)(1 + (n < 128 ? n : 128)) * buffer_bytes);
 }
 
-static void load(void)
+static void blas_load(void)
 {
     void (*set_threads)(int);
     const cr_symbol only[] = {{"openblas_set_num_threads", &set_threads}};
@@ -47,7 +47,7 @@ const cr_blas_table *cr_blas(void)
 {
     static CR_THREAD bool has_buffer;
 
-    pthread_once(&once, load);
+    pthread_once(&once, blas_load);
     has_buffer = has_buffer || (found && cr_library_has_room(buffer_bytes));
     return has_buffer ? &table : NULL;
 }

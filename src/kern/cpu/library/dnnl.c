@@ -41,7 +41,7 @@ bool cr_dnnl_attr(const cr_dnnl_table *d, dnnl_primitive_attr_t *out)
     return false;
 }
 
-static void load(void)
+static void dnnl_load(void)
 {
     /* with too little address space its constructors crash */
     found = cr_library_has_room((size_t)192 << 20) &&
@@ -57,7 +57,7 @@ const cr_dnnl_table *cr_dnnl(void)
 {
     int n;
 
-    pthread_once(&once, load);
+    pthread_once(&once, dnnl_load);
     if (!found)
         return NULL;
     n = cr_threads();
@@ -151,7 +151,7 @@ static bool make_reorder(operand *o)
     return ok;
 }
 
-static bool add_operands(cr_dnnl_primitive *p, const cr_dnnl_recipe *r)
+static bool primitive_add_operands(cr_dnnl_primitive *p, const cr_dnnl_recipe *r)
 {
     for (int i = 0; i < r->count; i++) {
         operand *o = &p->operand[p->operands++];
@@ -168,13 +168,13 @@ static bool add_operands(cr_dnnl_primitive *p, const cr_dnnl_recipe *r)
 }
 
 /* Leaves p->self.run NULL when oneDNN has no primitive. */
-static void build(cr_dnnl_primitive *p, const void *key, cr_dnnl_make make)
+static void primitive_build(cr_dnnl_primitive *p, const void *key, cr_dnnl_make make)
 {
     cr_dnnl_recipe recipe = {0};
 
     if (!make(&table, key, &recipe))
         return;
-    if (add_operands(p, &recipe))
+    if (primitive_add_operands(p, &recipe))
         runner_new(&p->self, recipe.desc);
     table.dnnl_primitive_desc_destroy(recipe.desc);
 }
@@ -201,7 +201,8 @@ static place cache[SETS][WAYS];
 static uint64_t now;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static place *find(uint64_t hash, const void *key, size_t size, int threads, cr_dnnl_make make)
+static place *primitive_find(uint64_t hash, const void *key, size_t size, int threads,
+                             cr_dnnl_make make)
 {
     place *set = cache[hash % SETS];
 
@@ -212,14 +213,14 @@ static place *find(uint64_t hash, const void *key, size_t size, int threads, cr_
     return NULL;
 }
 
-static cr_dnnl_primitive *lookup(uint64_t hash, const void *key, size_t size, int threads,
-                                 cr_dnnl_make make)
+static cr_dnnl_primitive *primitive_cached(uint64_t hash, const void *key, size_t size,
+                                           int threads, cr_dnnl_make make)
 {
     cr_dnnl_primitive *p = NULL;
     place *at;
 
     pthread_mutex_lock(&lock);
-    at = find(hash, key, size, threads, make);
+    at = primitive_find(hash, key, size, threads, make);
     if (at) {
         at->used = ++now;
         p = at->primitive;
@@ -229,8 +230,8 @@ static cr_dnnl_primitive *lookup(uint64_t hash, const void *key, size_t size, in
     return p;
 }
 
-static void remember(cr_dnnl_primitive *p, uint64_t hash, const void *key, size_t size,
-                     int threads, cr_dnnl_make make)
+static void primitive_remember(cr_dnnl_primitive *p, uint64_t hash, const void *key,
+                               size_t size, int threads, cr_dnnl_make make)
 {
     cr_dnnl_primitive *old;
     place *set = cache[hash % SETS], *at = set;
@@ -270,15 +271,15 @@ cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make)
     CR_ASSERT(size <= CR_DNNL_KEY_BYTES);
     if (!cr_dnnl() || cr_in_parallel())
         return NULL;
-    p = lookup(hash, key, size, threads, make);
+    p = primitive_cached(hash, key, size, threads, make);
     if (p)
         return usable(p);
     p = cr_alloc_zero(sizeof *p);
     if (!p)
         return NULL;
     p->count = 1;
-    build(p, key, make);
-    remember(p, hash, key, size, threads, make);
+    primitive_build(p, key, make);
+    primitive_remember(p, hash, key, size, threads, make);
     return usable(p);
 }
 
@@ -322,7 +323,7 @@ static cr_status reorder(const operand *o, const binding *b, bool into)
     return execute(&o->reorder, 2, args);
 }
 
-static cr_status bind(const operand *o, binding *b, void *data, bool own)
+static cr_status operand_bind(const operand *o, binding *b, void *data, bool own)
 {
     if (table.dnnl_memory_create(&b->plain, own ? &o->own : &o->plain, table.engine, data))
         return failed();
@@ -359,7 +360,7 @@ cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsigned own)
     cr_status st;
 
     for (int i = 0; i < p->operands; i++) {
-        CR_GO(bind(&p->operand[i], &b[i], data[i], own >> i & 1));
+        CR_GO(operand_bind(&p->operand[i], &b[i], data[i], own >> i & 1));
         args[i] = (dnnl_exec_arg_t){p->operand[i].arg, b[i].own};
     }
     CR_GO(execute(&p->self, p->operands, args));

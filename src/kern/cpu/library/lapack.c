@@ -20,7 +20,7 @@ static const cr_symbol symbols[] = {
 #undef CR_LAPACK_REAL
 };
 
-static void load(void)
+static void lapack_load(void)
 {
     found = cr_blas() && /* sets the number of threads */
             cr_library_load(names, symbols, CR_LEN(symbols));
@@ -29,7 +29,7 @@ static void load(void)
 /* NULL when the system has no LAPACK. */
 static const cr_lapack_table *lapack_functions(void)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, lapack_load);
     return found && cr_blas() ? &table : NULL;
 }
 

@@ -46,8 +46,8 @@ static const struct {
      "zero: using it in a solve would divide by zero."},
 };
 
-static cr_status report(const char *name, const char *family, int info, int64_t element,
-                        bool batched)
+static cr_status fail_info(const char *name, const char *family, int info, int64_t element,
+                           bool batched)
 {
     char where[48] = "", what[512] = "";
 
@@ -68,15 +68,15 @@ static cr_status report(const char *name, const char *family, int info, int64_t 
 }
 
 /* The arguments `check` and `name`. */
-static cr_status check(const cr_value *arg, const char *family, const cr_lapack_job *j,
-                       int info, int64_t element)
+static cr_status check_info(const cr_value *arg, const char *family, const cr_lapack_job *j,
+                            int info, int64_t element)
 {
     char name[64];
 
     if (!info || !arg[0].i)
         return CR_OK;
     snprintf(name, sizeof name, "%.*s", (int)arg[1].len, arg[1].s);
-    return report(name, family, info, element, j->batch_dims > 0);
+    return fail_info(name, family, info, element, j->batch_dims > 0);
 }
 
 static void set_info(const cr_view *out, int64_t i, int info)
@@ -111,7 +111,7 @@ cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
         cr_lapack_load(&j, self, i, a, n);
         if (n)
             j.l->potrf[j.type](upper ? "U" : "L", &n, a, &n, &info, 1);
-        CR_GO(check(arg + 2, "cholesky", &j, info, i));
+        CR_GO(check_info(arg + 2, "cholesky", &j, info, i));
         clear_triangle(&j, a, n, n, !upper);
         cr_lapack_store(&j, &out[0], i, a, n);
         set_info(&out[1], i, info);
@@ -208,7 +208,7 @@ cr_status cr_kern_lu(const cr_value *arg, cr_view *out)
     for (int64_t i = 0; i < j.batch; i++) {
         cr_lapack_load(&j, self, i, a, m);
         info = factor_lu(&j, a, m, n, (int *)(void *)out[1].data + i * k, arg[1].i);
-        CR_GO(check(arg + 2, "lu_factor", &j, info, i));
+        CR_GO(check_info(arg + 2, "lu_factor", &j, info, i));
         cr_lapack_store(&j, &out[0], i, a, m);
         set_info(&out[2], i, info);
     }
@@ -366,7 +366,7 @@ cr_status cr_kern_solve(const cr_value *arg, cr_view *out)
         load_side(&j, self, i, a, n, left);
         load_side(&j, b, i, x, n, left);
         info = factor_lu(&j, a, n, n, pivot, true);
-        CR_GO(check(arg + 3, "solve", &j, info, i));
+        CR_GO(check_info(arg + 3, "solve", &j, info, i));
         if (!info)
             solve_lu(&j, n, nrhs, a, pivot, x, false);
         store_side(&j, &out[0], i, x, n, left);
@@ -401,7 +401,7 @@ cr_status cr_kern_inv(const cr_value *arg, cr_view *out)
         cr_lapack_load(&j, self, i, a, n);
         set_identity(&j, x, n);
         info = factor_lu(&j, a, n, n, pivot, true);
-        CR_GO(check(arg + 1, "inv", &j, info, i));
+        CR_GO(check_info(arg + 1, "inv", &j, info, i));
         if (!info)
             solve_lu(&j, n, n, a, pivot, x, false);
         cr_lapack_store(&j, &out[0], i, x, n);
@@ -712,7 +712,7 @@ cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
     for (int64_t i = 0; i < j.batch; i++) {
         cr_lapack_load(&j, self, i, c.a, c.m);
         if (c.k)
-            CR_GO(check(checked, "svd", &j, find_svd(&j, &c, full ? c.m : c.k), i));
+            CR_GO(check_info(checked, "svd", &j, find_svd(&j, &c, full ? c.m : c.k), i));
         if (c.k)
             memcpy(out[1].data + (size_t)(i * c.k) * j.real, c.s, (size_t)c.k * j.real);
         if (!vectors)
@@ -789,8 +789,9 @@ cr_status cr_kern_eigh(const cr_value *arg, cr_view *out)
     CR_GO(prepare_eigh(&j, &c));
     for (int64_t i = 0; i < j.batch && c.n; i++) {
         cr_lapack_load(&j, self, i, c.a, c.n);
-        CR_GO(check(checked, "eig", &j,
-                    run_eigh(&j, &c, c.work, c.size, c.rwork, c.rsize, c.iwork, c.isize), i));
+        CR_GO(check_info(checked, "eig", &j,
+                         run_eigh(&j, &c, c.work, c.size, c.rwork, c.rsize, c.iwork, c.isize),
+                         i));
         memcpy(out[0].data + (size_t)(i * c.n) * j.real, c.w, (size_t)c.n * j.real);
         if (vectors)
             cr_lapack_store(&j, &out[1], i, c.a, c.n);
@@ -838,7 +839,7 @@ done:
     return st;
 }
 
-static double real_at(const cr_lapack_job *j, const char *p, int64_t i)
+static double job_real(const cr_lapack_job *j, const char *p, int64_t i)
 {
     double d;
     float f;
@@ -866,11 +867,11 @@ static void put_vectors(const cr_lapack_job *j, const eig_call *c, const cr_view
     char *to = out->data + (size_t)(i * n * n) * cr_dtype_size(t);
 
     for (int64_t col = 0; col < n; col++) {
-        double im = real_at(j, c->wi, col);
+        double im = job_real(j, c->wi, col);
         int64_t re_col = im < 0 ? col - 1 : col, im_col = im > 0 ? col + 1 : col;
         for (int64_t row = 0; row < n; row++) {
-            double re = real_at(j, c->v, re_col * n + row);
-            double part = im != 0 ? real_at(j, c->v, im_col * n + row) : 0;
+            double re = job_real(j, c->v, re_col * n + row);
+            double part = im != 0 ? job_real(j, c->v, im_col * n + row) : 0;
             put_complex(t, to, row * n + col, re, im < 0 ? -part : part);
         }
     }
@@ -901,7 +902,7 @@ static void put_eig(const cr_lapack_job *j, const eig_call *c, cr_view *out, int
         return;
     }
     for (int64_t k = 0; k < c->n; k++)
-        put_complex((cr_dtype)out[0].dtype, w, k, real_at(j, c->w, k), real_at(j, c->wi, k));
+        put_complex((cr_dtype)out[0].dtype, w, k, job_real(j, c->w, k), job_real(j, c->wi, k));
     if (vectors)
         put_vectors(j, c, &out[1], i);
 }
@@ -923,7 +924,7 @@ cr_status cr_kern_eig(const cr_value *arg, cr_view *out)
         if (vectors && range_of(&j, c.a, (int64_t)c.n * c.n) != FINITE)
             CR_GO(cr_fail(CR_RUNTIME,
                           "torch.linalg.eig: input tensor should not contain infs or NaNs."));
-        CR_GO(check(checked, "eig", &j, find_eig(&j, &c), i));
+        CR_GO(check_info(checked, "eig", &j, find_eig(&j, &c), i));
         put_eig(&j, &c, out, i, vectors);
     }
 done:
@@ -1046,7 +1047,7 @@ cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
         cr_lapack_load(&j, self, i, c.a, c.m);
         cr_lapack_load(&j, b, i, c.b, c.ldb);
         if (c.m && c.n && c.nrhs)
-            CR_GO(check(checked, "lstsq", &j, find_ls(&j, &c), i));
+            CR_GO(check_info(checked, "lstsq", &j, find_ls(&j, &c), i));
         cr_lapack_store(&j, &out[0], i, c.b, c.ldb);
         if (c.driver != GELS)
             ((int64_t *)(void *)out[1].data)[i] = c.rank;
@@ -1082,7 +1083,7 @@ cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
         clear_triangle(&j, a, n, n, true);
         (arg[1].i ? j.l->hetrf : j.l->sytrf)[j.type](
             "L", &n, a, &n, (int *)(void *)out[1].data + i * n, work, &size, &info, 1);
-        CR_GO(check(arg + 2, "ldl_factor", &j, info, i));
+        CR_GO(check_info(arg + 2, "ldl_factor", &j, info, i));
         cr_lapack_store(&j, &out[0], i, a, n);
         set_info(&out[2], i, info);
     }

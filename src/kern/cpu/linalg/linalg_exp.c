@@ -35,7 +35,8 @@ typedef struct {
 } exponential;
 
 /* y = the sum of c[i] * x[i], over the real numbers of the matrices. */
-static void combine(const exponential *e, char *y, int count, const double *c, char *const *x)
+static void exp_combine(const exponential *e, char *y, int count, const double *c,
+                        char *const *x)
 {
     for (int64_t i = 0; i < e->reals; i++) {
         double sum = 0;
@@ -62,7 +63,7 @@ static void add_identity(const exponential *e, char *y, double c)
     }
 }
 
-static cr_status product(const exponential *e, char *c, char *a, char *b)
+static cr_status exp_product(const exponential *e, char *c, char *a, char *b)
 {
     cr_gemm g = cr_gemm_plain(e->j->dtype, e->n, e->n, e->n);
 
@@ -94,19 +95,19 @@ static cr_status parts(exponential *e)
 {
     char *even[] = {e->a6, e->a4, e->a2};
 
-    CR_TRY(product(e, e->a2, e->a, e->a));
-    CR_TRY(product(e, e->a4, e->a2, e->a2));
-    CR_TRY(product(e, e->a6, e->a4, e->a2));
-    combine(e, e->t, 3, (double[]){pade[13], pade[11], pade[9]}, even);
-    CR_TRY(product(e, e->u, e->a6, e->t));
-    combine(e, e->t, 4, (double[]){1, pade[7], pade[5], pade[3]},
-            (char *[]){e->u, e->a6, e->a4, e->a2});
+    CR_TRY(exp_product(e, e->a2, e->a, e->a));
+    CR_TRY(exp_product(e, e->a4, e->a2, e->a2));
+    CR_TRY(exp_product(e, e->a6, e->a4, e->a2));
+    exp_combine(e, e->t, 3, (double[]){pade[13], pade[11], pade[9]}, even);
+    CR_TRY(exp_product(e, e->u, e->a6, e->t));
+    exp_combine(e, e->t, 4, (double[]){1, pade[7], pade[5], pade[3]},
+                (char *[]){e->u, e->a6, e->a4, e->a2});
     add_identity(e, e->t, pade[1]);
-    CR_TRY(product(e, e->u, e->a, e->t));
-    combine(e, e->t, 3, (double[]){pade[12], pade[10], pade[8]}, even);
-    CR_TRY(product(e, e->v, e->a6, e->t));
-    combine(e, e->v, 4, (double[]){1, pade[6], pade[4], pade[2]},
-            (char *[]){e->v, e->a6, e->a4, e->a2});
+    CR_TRY(exp_product(e, e->u, e->a, e->t));
+    exp_combine(e, e->t, 3, (double[]){pade[12], pade[10], pade[8]}, even);
+    CR_TRY(exp_product(e, e->v, e->a6, e->t));
+    exp_combine(e, e->v, 4, (double[]){1, pade[6], pade[4], pade[2]},
+                (char *[]){e->v, e->a6, e->a4, e->a2});
     add_identity(e, e->v, pade[0]);
     return CR_OK;
 }
@@ -118,23 +119,23 @@ static cr_status exponentiate(exponential *e)
     int squarings = size > pade_norm && isfinite(size) ? (int)ceil(log2(size / pade_norm)) : 0;
     int n = e->n, info = 0;
 
-    combine(e, e->a, 1, (double[]){ldexp(1, -squarings)}, &e->a);
+    exp_combine(e, e->a, 1, (double[]){ldexp(1, -squarings)}, &e->a);
     CR_TRY(parts(e));
-    combine(e, e->t, 2, (double[]){1, -1}, (char *[]){e->v, e->u});
-    combine(e, e->a, 2, (double[]){1, 1}, (char *[]){e->v, e->u});
+    exp_combine(e, e->t, 2, (double[]){1, -1}, (char *[]){e->v, e->u});
+    exp_combine(e, e->a, 2, (double[]){1, 1}, (char *[]){e->v, e->u});
     e->j->l->getrf[e->j->type](&n, &n, e->t, &n, e->pivot, &info);
     if (!info)
         e->j->l->getrs[e->j->type]("N", &n, &n, e->t, &n, e->pivot, e->a, &n, &info, 1);
     for (; squarings > 0; squarings--) {
         char *was = e->a;
-        CR_TRY(product(e, e->t, e->a, e->a));
+        CR_TRY(exp_product(e, e->t, e->a, e->a));
         e->a = e->t;
         e->t = was;
     }
     return CR_OK;
 }
 
-static cr_status prepare(exponential *e)
+static cr_status exp_prepare(exponential *e)
 {
     char **const all[] = {&e->a, &e->a2, &e->a4, &e->a6, &e->u, &e->v, &e->t};
 
@@ -145,13 +146,13 @@ static cr_status prepare(exponential *e)
     return e->pivot ? CR_OK : CR_MEMORY;
 }
 
-static cr_status run(cr_lapack_job *j, const cr_view *self, char *out)
+static cr_status exp_run(cr_lapack_job *j, const cr_view *self, char *out)
 {
     exponential e = {.j = j, .n = (int)self->size[self->ndim - 1]};
     size_t bytes = (size_t)e.n * (size_t)e.n * j->item;
 
     e.reals = (int64_t)(bytes / j->real);
-    CR_TRY(prepare(&e));
+    CR_TRY(exp_prepare(&e));
     for (int64_t i = 0; i < j->batch && e.n; i++) {
         /* columns of the transpose are rows */
         memcpy(e.a, out + (size_t)i * bytes, bytes);
@@ -162,7 +163,7 @@ static cr_status run(cr_lapack_job *j, const cr_view *self, char *out)
 }
 
 /* Converts the result to its own type; half types are converted from float32. */
-static void narrow(cr_dense *d, const cr_view *out, cr_dtype t)
+static void exp_store(cr_dense *d, const cr_view *out, cr_dtype t)
 {
     float *f = (float *)(void *)d->data;
     const double *wide = (const double *)(const void *)d->data;
@@ -188,8 +189,8 @@ cr_status cr_kern_matrix_exp(const cr_value *arg, cr_view *out)
     CR_TRY(cr_lapack_begin(&j, "linalg.matrix_exp", &self, 2));
     CR_GO(cr_dense_out(&result, out, t));
     cr_pack(result.data, t, arg[0].view);
-    CR_GO(run(&j, &self, result.data));
-    narrow(&result, out, t);
+    CR_GO(exp_run(&j, &self, result.data));
+    exp_store(&result, out, t);
 done:
     cr_dense_drop(&result);
     cr_lapack_end(&j);

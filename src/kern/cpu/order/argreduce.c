@@ -179,7 +179,7 @@ static cr_status extreme_of_all(const extreme_fn *fns, const cr_view *self, int6
     return good ? CR_OK : CR_MEMORY;
 }
 
-static cr_status arg_extreme(const extreme_fn *fns, const cr_value *arg, cr_view *out)
+static cr_status extreme_index(const extreme_fn *fns, const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
 
@@ -201,11 +201,11 @@ static cr_status extreme_dim(const extreme_fn *fns, const cr_value *arg, cr_view
 
 cr_status cr_kern_argmax(const cr_value *arg, cr_view *out)
 {
-    return arg_extreme(max_fns, arg, out);
+    return extreme_index(max_fns, arg, out);
 }
 cr_status cr_kern_argmin(const cr_value *arg, cr_view *out)
 {
-    return arg_extreme(min_fns, arg, out);
+    return extreme_index(min_fns, arg, out);
 }
 cr_status cr_kern_max_dim(const cr_value *arg, cr_view *out)
 {

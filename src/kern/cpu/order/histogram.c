@@ -5,7 +5,7 @@
 #include "kern/cpu/walk.h"
 #include "ops/shape_text.h"
 
-static double value_at(const cr_view *v, const char *p)
+static double bin_value(const cr_view *v, const char *p)
 {
     return v->dtype == CR_F32 ? (double)*(const float *)p : *(const double *)p;
 }
@@ -16,12 +16,12 @@ static int64_t bin_of(const cr_view *edges, double x)
 {
     int64_t n = edges->size[0], step = cr_view_step(edges, 0), low = 0, high = n;
 
-    if (n < 2 || !(x >= value_at(edges, edges->data)) ||
-        !(x <= value_at(edges, edges->data + (n - 1) * step)))
+    if (n < 2 || !(x >= bin_value(edges, edges->data)) ||
+        !(x <= bin_value(edges, edges->data + (n - 1) * step)))
         return -1;
     while (low < high) {
         int64_t mid = low + (high - low) / 2;
-        if (value_at(edges, edges->data + mid * step) <= x)
+        if (bin_value(edges, edges->data + mid * step) <= x)
             low = mid + 1;
         else
             high = mid;
@@ -38,7 +38,7 @@ static double bin_volume(const cr_value *edges, uint32_t dims, int64_t bin)
         const cr_view *e = edges[d].view;
         int64_t n = e->size[0] - 1, k = bin % n;
         const char *p = e->data + k * cr_view_step(e, 0);
-        volume *= value_at(e, p + cr_view_step(e, 0)) - value_at(e, p);
+        volume *= bin_value(e, p + cr_view_step(e, 0)) - bin_value(e, p);
         bin /= n;
     }
     return volume;
@@ -71,11 +71,11 @@ static void count_points(double *count, const cr_view *like, const char *points,
         int64_t bin = 0;
         for (uint32_t d = 0; d < dims && bin >= 0; d++) {
             int64_t k =
-                bin_of(edges[d].view, value_at(like, points + (i * (int64_t)dims + d) * item));
+                bin_of(edges[d].view, bin_value(like, points + (i * (int64_t)dims + d) * item));
             bin = k < 0 ? -1 : bin * (edges[d].view->size[0] - 1) + k;
         }
         if (bin >= 0)
-            count[bin] += weight ? value_at(like, weight + i * item) : 1;
+            count[bin] += weight ? bin_value(like, weight + i * item) : 1;
     }
 }
 
@@ -168,9 +168,9 @@ cr_status cr_kern_histogram_edges(const cr_value *arg, cr_view *out)
         low = arg[2].floats[2 * axis];
         high = arg[2].floats[2 * axis + 1];
     } else if (n) {
-        low = high = value_at(self, data);
+        low = high = bin_value(self, data);
         for (int64_t i = 0; i < n; i++) {
-            double x = value_at(self, data + i * (int64_t)cr_view_item(self));
+            double x = bin_value(self, data + i * (int64_t)cr_view_item(self));
             low = x < low ? x : low;
             high = x > high ? x : high;
         }

@@ -67,8 +67,8 @@ static void row_strides(int64_t *stride, const cr_view *rows, int ndim)
         stride[d] = rows->ndim > 1 && d < ndim - 1 ? rows->stride[d] : 0;
 }
 
-static void search(const cr_view *rows, const cr_view *values, const cr_view *sorter,
-                   bool right, cr_view *out)
+static void search_rows(const cr_view *rows, const cr_view *values, const cr_view *sorter,
+                        bool right, cr_view *out)
 {
     int last = rows->ndim - 1;
     int64_t stride[CR_MAX_DIMS];
@@ -92,7 +92,7 @@ static void search(const cr_view *rows, const cr_view *values, const cr_view *so
 }
 
 /* Wrong indices in a sorter would read outside the row. */
-static cr_status check_sorter(const cr_view *sorter)
+static cr_status check_sorter_range(const cr_view *sorter)
 {
     int64_t n = cr_view_numel(sorter), limit = sorter->size[sorter->ndim - 1];
     int64_t *at = (int64_t *)(void *)cr_dense_copy(sorter);
@@ -115,15 +115,15 @@ cr_status cr_kern_searchsorted(const cr_value *arg, cr_view *out)
     if (!cr_view_numel(out))
         return CR_OK;
     if (sorter)
-        CR_TRY(check_sorter(sorter));
-    search(arg[0].view, arg[1].view, sorter, right, out);
+        CR_TRY(check_sorter_range(sorter));
+    search_rows(arg[0].view, arg[1].view, sorter, right, out);
     return CR_OK;
 }
 
 cr_status cr_kern_bucketize(const cr_value *arg, cr_view *out)
 {
     if (cr_view_numel(out))
-        search(arg[1].view, arg[0].view, NULL, arg[3].i, out);
+        search_rows(arg[1].view, arg[0].view, NULL, arg[3].i, out);
     return CR_OK;
 }
 

@@ -44,7 +44,7 @@ static void job_row(void *context, char *const *at, const int64_t *step, int64_t
 }
 
 /* The strides of a result by dimension of self, with or without `dim` kept. */
-static void result_strides(int64_t *stride, const cr_view *out, int ndim, int64_t dim)
+static void sort_result_strides(int64_t *stride, const cr_view *out, int ndim, int64_t dim)
 {
     bool kept = out->ndim == ndim;
 
@@ -74,7 +74,7 @@ static cr_status run_lines(line_job *job, const cr_view *self, int64_t dim, cr_v
         return CR_OK;
     cr_walk_start(&w, self->ndim, self->size, (int)dim);
     for (int k = 0; k < 2; k++) {
-        result_strides(stride, &out[k], self->ndim, dim);
+        sort_result_strides(stride, &out[k], self->ndim, dim);
         cr_walk_add_strides(&w, out[k].data, stride, cr_view_item(&out[k]));
     }
     cr_walk_add(&w, self);

@@ -153,7 +153,7 @@ PACK(f16)
 PACK(bf16)
 PACK(f32)
 
-static void pack(uint64_t *to, const cr_line *l)
+static void pack_keys(uint64_t *to, const cr_line *l)
 {
     static void (*const fns[CR_DTYPE_COUNT])(uint64_t *, const cr_line *, uint32_t) = {
         [CR_BOOL] = pack_b8, [CR_U8] = pack_u8,   [CR_I8] = pack_i8,     [CR_I16] = pack_i16,
@@ -202,10 +202,10 @@ static bool pair_ties(const pair *item, int64_t n)
 
 static void sort_packed(const cr_line *l, int64_t *index, uint64_t *item, bool loose)
 {
-    pack(item, l);
+    pack_keys(item, l);
     packed_sort(item, item + l->n, l->n);
     if (loose && packed_ties(item, l->n)) {
-        pack(item, l);
+        pack_keys(item, l);
         packed_intro_sort(item, l->n);
     }
     put_packed(index, item, l->n);
@@ -245,7 +245,7 @@ static bool few(const cr_line *l, int64_t k) { return k * 64 <= l->n; }
 
 static void top_packed(const cr_line *l, int64_t k, int64_t *index, uint64_t *item)
 {
-    pack(item, l);
+    pack_keys(item, l);
     if (few(l, k)) {
         packed_partial_sort(item, k, l->n);
     } else {
@@ -281,7 +281,7 @@ int64_t cr_line_rank(const cr_line *l, int64_t k, void *room)
 {
     if (is_packed(l->dtype, l->n)) {
         uint64_t *item = room;
-        pack(item, l);
+        pack_keys(item, l);
         packed_quick_select(item, l->n, k);
         return (int64_t)(item[k] & 0xffffffffu);
     }
@@ -294,7 +294,7 @@ int64_t cr_line_middle(const cr_line *l, int64_t k, void *room)
 {
     if (is_packed(l->dtype, l->n)) {
         uint64_t *item = room;
-        pack(item, l);
+        pack_keys(item, l);
         packed_select(item, l->n, k);
         return (int64_t)(item[k] & 0xffffffffu);
     }

@@ -22,7 +22,7 @@ typedef struct {
 #define NAME(x) f64_##x
 #include "kern/cpu/plane/grid_loops.inc"
 
-static void run(grid_job *w, int64_t units, int64_t grain, cr_range_fn fn)
+static void grid_run(grid_job *w, int64_t units, int64_t grain, cr_range_fn fn)
 {
     w->plane = w->g->size[0] * w->g->size[1] * (w->g->dims == 3 ? w->g->size[2] : 1);
     cr_parallel_for(units, grain, fn, w);
@@ -35,7 +35,7 @@ static void grid_sample(const cr_grid *g, cr_dtype t, const void *x, const void 
 {
     grid_job w = {.g = g, .x = x, .grid = grid, .out = y};
 
-    run(&w, g->batch * g->points, grain(g), t == CR_F32 ? f32_sample : f64_sample);
+    grid_run(&w, g->batch * g->points, grain(g), t == CR_F32 ? f32_sample : f64_sample);
 }
 
 /* The derivative in x: writes all of gx. */
@@ -44,7 +44,7 @@ static void grid_spread(const cr_grid *g, cr_dtype t, const void *gy, const void
 {
     grid_job w = {.g = g, .gy = gy, .grid = grid, .out = gx};
 
-    run(&w, g->batch, 1, t == CR_F32 ? f32_spread : f64_spread);
+    grid_run(&w, g->batch, 1, t == CR_F32 ? f32_spread : f64_spread);
 }
 
 /* The derivative in the coordinates of the points. */
@@ -53,13 +53,13 @@ static void grid_slope(const cr_grid *g, cr_dtype t, const void *gy, const void 
 {
     grid_job w = {.g = g, .gy = gy, .x = x, .grid = grid, .out = gg};
 
-    run(&w, g->batch * g->points, grain(g), t == CR_F32 ? f32_slope : f64_slope);
+    grid_run(&w, g->batch * g->points, grain(g), t == CR_F32 ? f32_slope : f64_slope);
 }
 
 /* --- entries --- */
 
 /* mode, padding, align_corners */
-static cr_grid describe(const cr_view *x, const cr_view *grid, const cr_value *arg)
+static cr_grid grid_describe(const cr_view *x, const cr_view *grid, const cr_value *arg)
 {
     cr_grid g = {.dims = x->ndim - 2,
                  .batch = x->size[0],
@@ -80,21 +80,21 @@ typedef struct {
     cr_dense x, gy, grid, out;
 } arrays;
 
-static cr_status load(cr_dense *d, const cr_view *v, cr_dtype t)
+static cr_status array_load(cr_dense *d, const cr_view *v, cr_dtype t)
 {
     return v ? cr_dense_in(d, v, t) : CR_OK;
 }
 
-static cr_status load_all(arrays *a, const cr_view *x, const cr_view *gy, const cr_view *grid,
-                          const cr_view *out, cr_dtype t)
+static cr_status arrays_load(arrays *a, const cr_view *x, const cr_view *gy,
+                             const cr_view *grid, const cr_view *out, cr_dtype t)
 {
-    CR_TRY(load(&a->x, x, t));
-    CR_TRY(load(&a->gy, gy, t));
-    CR_TRY(load(&a->grid, grid, t));
+    CR_TRY(array_load(&a->x, x, t));
+    CR_TRY(array_load(&a->gy, gy, t));
+    CR_TRY(array_load(&a->grid, grid, t));
     return cr_dense_out(&a->out, out, t);
 }
 
-static void finish(arrays *a, const cr_view *out, cr_dtype t, cr_status st)
+static void arrays_store(arrays *a, const cr_view *out, cr_dtype t, cr_status st)
 {
     if (!st)
         cr_dense_store(&a->out, out, t);
@@ -104,20 +104,23 @@ static void finish(arrays *a, const cr_view *out, cr_dtype t, cr_status st)
     cr_dense_drop(&a->out);
 }
 
-static cr_dtype compute_type(const cr_view *v) { return v->dtype == CR_F64 ? CR_F64 : CR_F32; }
+static cr_dtype grid_compute_type(const cr_view *v)
+{
+    return v->dtype == CR_F64 ? CR_F64 : CR_F32;
+}
 
 /* (input, grid, mode, padding, align_corners) */
 cr_status cr_kern_grid_sampler(const cr_value *arg, cr_view *out)
 {
     const cr_view *x = arg[0].view, *grid = arg[1].view;
-    cr_grid g = describe(x, grid, arg + 2);
-    cr_dtype t = compute_type(x);
+    cr_grid g = grid_describe(x, grid, arg + 2);
+    cr_dtype t = grid_compute_type(x);
     arrays a = {{0}, {0}, {0}, {0}};
-    cr_status st = load_all(&a, x, NULL, grid, out, t);
+    cr_status st = arrays_load(&a, x, NULL, grid, out, t);
 
     if (!st)
         grid_sample(&g, t, a.x.data, a.grid.data, a.out.data);
-    finish(&a, out, t, st);
+    arrays_store(&a, out, t, st);
     return st;
 }
 
@@ -125,14 +128,14 @@ cr_status cr_kern_grid_sampler(const cr_value *arg, cr_view *out)
 cr_status cr_kern_grid_sampler_input_grad(const cr_value *arg, cr_view *out)
 {
     const cr_view *gy = arg[0].view, *grid = arg[1].view;
-    cr_grid g = describe(out, grid, arg + 3);
-    cr_dtype t = compute_type(gy);
+    cr_grid g = grid_describe(out, grid, arg + 3);
+    cr_dtype t = grid_compute_type(gy);
     arrays a = {{0}, {0}, {0}, {0}};
-    cr_status st = load_all(&a, NULL, gy, grid, out, t);
+    cr_status st = arrays_load(&a, NULL, gy, grid, out, t);
 
     if (!st)
         grid_spread(&g, t, a.gy.data, a.grid.data, a.out.data);
-    finish(&a, out, t, st);
+    arrays_store(&a, out, t, st);
     return st;
 }
 
@@ -140,13 +143,13 @@ cr_status cr_kern_grid_sampler_input_grad(const cr_value *arg, cr_view *out)
 cr_status cr_kern_grid_sampler_grid_grad(const cr_value *arg, cr_view *out)
 {
     const cr_view *gy = arg[0].view, *x = arg[1].view, *grid = arg[2].view;
-    cr_grid g = describe(x, grid, arg + 3);
-    cr_dtype t = compute_type(gy);
+    cr_grid g = grid_describe(x, grid, arg + 3);
+    cr_dtype t = grid_compute_type(gy);
     arrays a = {{0}, {0}, {0}, {0}};
-    cr_status st = load_all(&a, x, gy, grid, out, t);
+    cr_status st = arrays_load(&a, x, gy, grid, out, t);
 
     if (!st)
         grid_slope(&g, t, a.gy.data, a.x.data, a.grid.data, a.out.data);
-    finish(&a, out, t, st);
+    arrays_store(&a, out, t, st);
     return st;
 }

@@ -175,7 +175,7 @@ static void max_blocked_plane(const cr_pool *p, int64_t block, const float *x, f
 
 static int64_t volume(const int64_t *size) { return size[0] * size[1] * size[2]; }
 
-static void run(const pool_job *w, cr_range_fn fn)
+static void pool_run(const pool_job *w, cr_range_fn fn)
 {
     int64_t window = w->p->adaptive ? w->in : w->out;
 
@@ -199,7 +199,7 @@ void cr_pool_max(const cr_pool *p, cr_dtype t, const void *x, void *y, int64_t *
 {
     pool_job w = job_of(p, x, y, index);
 
-    run(&w, pick(t, f32_max_range, f64_max_range, i64_max_range));
+    pool_run(&w, pick(t, f32_max_range, f64_max_range, i64_max_range));
 }
 
 static void max_blocked_range(void *context, int64_t begin, int64_t end)
@@ -224,18 +224,18 @@ void cr_pool_average(const cr_pool *p, cr_dtype t, const void *x, void *y)
 {
     pool_job w = job_of(p, x, y, NULL);
 
-    run(&w, pick(t, f32_average_range, f64_average_range, i64_average_range));
+    pool_run(&w, pick(t, f32_average_range, f64_average_range, i64_average_range));
 }
 
 void cr_pool_spread(const cr_pool *p, cr_dtype t, const void *y, void *x)
 {
     pool_job w = job_of(p, y, x, NULL);
 
-    run(&w, pick(t, f32_spread_range, f64_spread_range, i64_spread_range));
+    pool_run(&w, pick(t, f32_spread_range, f64_spread_range, i64_spread_range));
 }
 
-static void places(const cr_pool_places *p, cr_dtype t, places_kind what, const void *from,
-                   const int64_t *index, void *to)
+static void pool_places(const cr_pool_places *p, cr_dtype t, places_kind what, const void *from,
+                        const int64_t *index, void *to)
 {
     places_job w = {p, what, from, to, index};
 
@@ -246,19 +246,19 @@ static void places(const cr_pool_places *p, cr_dtype t, places_kind what, const 
 void cr_pool_scatter(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,
                      void *x)
 {
-    places(p, t, SCATTER, y, index, x);
+    pool_places(p, t, SCATTER, y, index, x);
 }
 
 void cr_pool_gather(const cr_pool_places *p, cr_dtype t, const void *x, const int64_t *index,
                     void *y)
 {
-    places(p, t, GATHER, x, index, y);
+    pool_places(p, t, GATHER, x, index, y);
 }
 
 void cr_pool_put(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,
                  void *x)
 {
-    places(p, t, PUT, y, index, x);
+    pool_places(p, t, PUT, y, index, x);
 }
 
 int64_t cr_pool_bad_index(const int64_t *index, int64_t n, int64_t m, bool *found)

@@ -5,7 +5,7 @@
 #include "kern/pool.h"
 
 /* The dtype in which planes are computed. */
-static cr_dtype compute_type(const cr_view *v)
+static cr_dtype plane_type(const cr_view *v)
 {
     if (cr_dtype_is_float((cr_dtype)v->dtype))
         return v->dtype == CR_F64 ? CR_F64 : CR_F32;
@@ -47,7 +47,7 @@ static void set_windows(cr_pool *p, int64_t dims, const cr_value *kernel,
 
 static cr_status max_pool(const cr_pool *p, const cr_view *self, cr_view *out)
 {
-    cr_dtype t = compute_type(self);
+    cr_dtype t = plane_type(self);
     cr_dense x = {0}, y = {0};
     cr_status st;
 
@@ -93,7 +93,7 @@ typedef void (*plane_fn)(const cr_pool *p, cr_dtype t, const void *from, void *t
 static cr_status linear_pool(const cr_pool *p, plane_fn fn, const cr_view *from,
                              const cr_view *to)
 {
-    cr_dtype t = compute_type(from);
+    cr_dtype t = plane_type(from);
     cr_dense x = {0}, y = {0};
     cr_status st;
 
@@ -194,12 +194,12 @@ static cr_status check_places(const int64_t *index, const cr_pool_places *p, con
                    (long long)wrong, (long long)size[0], (long long)(dims > 1 ? size[1] : 1));
 }
 
-static cr_status places(const cr_value *arg, const cr_view *big, int64_t dims, places_fn fn,
-                        const cr_view *out)
+static cr_status run_places(const cr_value *arg, const cr_view *big, int64_t dims, places_fn fn,
+                            const cr_view *out)
 {
     const cr_view *from = arg[0].view, *index = arg[1].view;
     cr_pool_places p = places_of(index, big, dims);
-    cr_dtype t = compute_type(from);
+    cr_dtype t = plane_type(from);
     cr_dense x = {0}, y = {0}, i = {0};
     cr_status st;
 
@@ -219,17 +219,17 @@ done:
 /* (self, indices, size, dims) */
 cr_status cr_kern_pool_scatter(const cr_value *arg, cr_view *out)
 {
-    return places(arg, out, arg[3].i, cr_pool_scatter, out);
+    return run_places(arg, out, arg[3].i, cr_pool_scatter, out);
 }
 
 /* (self, indices, size, dims) */
 cr_status cr_kern_pool_put(const cr_value *arg, cr_view *out)
 {
-    return places(arg, out, arg[3].i, cr_pool_put, out);
+    return run_places(arg, out, arg[3].i, cr_pool_put, out);
 }
 
 /* (self, indices, dims) */
 cr_status cr_kern_pool_gather(const cr_value *arg, cr_view *out)
 {
-    return places(arg, arg[0].view, arg[2].i, cr_pool_gather, out);
+    return run_places(arg, arg[0].view, arg[2].i, cr_pool_gather, out);
 }

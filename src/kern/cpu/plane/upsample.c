@@ -27,7 +27,7 @@ typedef struct {
     _Atomic bool no_memory;
 } upsample_job;
 
-static int64_t nearest(const axis *a, int64_t o, float scale, bool exact)
+static int64_t nearest_index(const axis *a, int64_t o, float scale, bool exact)
 {
     int64_t i;
 
@@ -44,7 +44,7 @@ static void nearest_taps(const axis *a, bool exact)
     float scale = a->scale > 0 ? (float)(1.0 / a->scale) : (float)a->in / (float)a->out;
 
     for (int64_t o = 0; o < a->out; o++)
-        a->index[o] = nearest(a, o, scale, exact);
+        a->index[o] = nearest_index(a, o, scale, exact);
 }
 
 #define T       float
@@ -104,7 +104,8 @@ static void range(void *context, int64_t begin, int64_t end)
     cr_aligned_free(p);
 }
 
-static cr_status run(const cr_upsample *u, cr_dtype t, const void *from, void *to, bool back)
+static cr_status upsample_run(const cr_upsample *u, cr_dtype t, const void *from, void *to,
+                              bool back)
 {
     upsample_job w = {.u = u, .t = t, .back = back, .from = from, .to = to};
     cr_status st = CR_OK;
@@ -124,10 +125,10 @@ static cr_status run(const cr_upsample *u, cr_dtype t, const void *from, void *t
 
 cr_status cr_upsample_run(const cr_upsample *u, cr_dtype t, const void *x, void *y)
 {
-    return run(u, t, x, y, false);
+    return upsample_run(u, t, x, y, false);
 }
 
 cr_status cr_upsample_back(const cr_upsample *u, cr_dtype t, const void *y, void *x)
 {
-    return run(u, t, y, x, true);
+    return upsample_run(u, t, y, x, true);
 }

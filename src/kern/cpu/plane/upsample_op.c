@@ -5,7 +5,7 @@
 #include "kern/cpu/walk.h"
 
 /* mode, align_corners, scales */
-static cr_upsample describe(const cr_view *in, const cr_view *out, const cr_value *arg)
+static cr_upsample upsample_describe(const cr_view *in, const cr_view *out, const cr_value *arg)
 {
     cr_upsample u = {.planes = in->size[0] * in->size[1],
                      .in = {1, 1, 1},
@@ -48,7 +48,7 @@ done:
 /* (self, output_size, mode, align_corners, scales) */
 cr_status cr_kern_upsample(const cr_value *arg, cr_view *out)
 {
-    cr_upsample u = describe(arg[0].view, out, arg + 2);
+    cr_upsample u = upsample_describe(arg[0].view, out, arg + 2);
 
     return resample(&u, arg[0].view, out, false);
 }
@@ -56,7 +56,7 @@ cr_status cr_kern_upsample(const cr_value *arg, cr_view *out)
 /* (grad_output, input_size, mode, align_corners, scales) */
 cr_status cr_kern_upsample_backward(const cr_value *arg, cr_view *out)
 {
-    cr_upsample u = describe(out, arg[0].view, arg + 2);
+    cr_upsample u = upsample_describe(out, arg[0].view, arg + 2);
 
     return resample(&u, arg[0].view, out, true);
 }

@@ -143,7 +143,7 @@ static void unfold(const cr_conv *c, cr_dtype t, const char *x, char *col)
 #undef DO
 }
 
-static void fold(const cr_conv *c, cr_dtype t, const char *col, char *x)
+static void conv_fold(const cr_conv *c, cr_dtype t, const char *col, char *x)
 {
     if (t == CR_BOOL) {
         EACH_ROW(c, uint8_t, x, col,
@@ -169,7 +169,7 @@ void cr_conv_col2im(const cr_conv *c, cr_dtype t, const char *col, char *x)
 {
     cr_conv three = in_three(c);
 
-    fold(&three, t, col, x);
+    conv_fold(&three, t, col, x);
 }
 
 /* --- products --- */
@@ -191,7 +191,7 @@ static bool is_direct(const cr_conv *c)
     return true;
 }
 
-static job start(const cr_conv *c, cr_dtype t, char *x, char *w, char *bias, char *y)
+static job conv_start(const cr_conv *c, cr_dtype t, char *x, char *w, char *bias, char *y)
 {
     job j = {.c = in_three(c), .t = t, .x = x, .w = w, .bias = bias, .y = y};
 
@@ -219,13 +219,13 @@ static char *columns_new(job *j)
     return col;
 }
 
-static void note(job *j, cr_status st)
+static void conv_note(job *j, cr_status st)
 {
     if (st)
         j->failed = (int)st;
 }
 
-static cr_status finish(const job *j)
+static cr_status conv_finish(const job *j)
 {
     if (j->failed == CR_MEMORY)
         return cr_fail(CR_MEMORY, "not enough memory for a convolution");
@@ -258,7 +258,7 @@ static void to_y_range(void *context, int64_t begin, int64_t end)
         g.a = (cr_matrix){j->w + group * w_bytes(j), j->rows, 1};
         g.b = (cr_matrix){j->direct ? x : col, j->positions, 1};
         g.c = (cr_matrix){y, j->positions, 1};
-        note(j, cr_gemm_run(&g));
+        conv_note(j, cr_gemm_run(&g));
         add_bias(j, y, group * j->c.oc, j->c.oc, j->positions);
     }
     cr_aligned_free(col);
@@ -278,10 +278,10 @@ static void to_x_range(void *context, int64_t begin, int64_t end)
         g.a = (cr_matrix){j->w + group * w_bytes(j), 1, j->rows};
         g.b = (cr_matrix){y, j->positions, 1};
         g.c = (cr_matrix){j->direct ? x : col, j->positions, 1};
-        note(j, cr_gemm_run(&g));
+        conv_note(j, cr_gemm_run(&g));
         if (!j->direct) {
             memset(x, 0, (size_t)x_bytes(j));
-            fold(&j->c, j->t, col, x);
+            conv_fold(&j->c, j->t, col, x);
         }
         add_bias(j, x, group * j->c.ic, j->c.ic, image);
     }
@@ -308,7 +308,7 @@ static void to_w_range(void *context, int64_t begin, int64_t end)
                 unfold(&j->c, j->t, x, col);
             g.a = (cr_matrix){j->y + i * y_bytes(j), j->positions, 1};
             g.b = (cr_matrix){j->direct ? x : col, 1, j->positions};
-            note(j, cr_gemm_run(&g));
+            conv_note(j, cr_gemm_run(&g));
         }
     }
     cr_aligned_free(col);
@@ -316,7 +316,7 @@ static void to_w_range(void *context, int64_t begin, int64_t end)
 
 /* Threads share the units of work when there are enough units; otherwise the threads share each
  * product. */
-static cr_status run(job *j, int64_t units, cr_range_fn fn)
+static cr_status conv_run(job *j, int64_t units, cr_range_fn fn)
 {
     int64_t work = j->rows * j->positions * j->c.oc;
 
@@ -324,7 +324,7 @@ static cr_status run(job *j, int64_t units, cr_range_fn fn)
         fn(j, 0, units);
     else
         cr_parallel_for(units, 32768 / (work + 1) + 1, fn, j);
-    return finish(j);
+    return conv_finish(j);
 }
 
 /* --- half types without their own kernel: computed in float32 --- */
@@ -352,7 +352,7 @@ static cr_status widen(wide_array *a, cr_dtype t)
     return CR_OK;
 }
 
-static void narrow(wide_array *a, cr_dtype t, bool store)
+static void conv_narrow(wide_array *a, cr_dtype t, bool store)
 {
     int64_t stride = 1;
     cr_view v = {
@@ -363,8 +363,8 @@ static void narrow(wide_array *a, cr_dtype t, bool store)
     cr_aligned_free(a->wide);
 }
 
-static cr_status widened(cr_conv_kind kind, const cr_conv *c, cr_dtype t, char *x, char *w,
-                         char *bias, char *y)
+static cr_status conv_widened(cr_conv_kind kind, const cr_conv *c, cr_dtype t, char *x, char *w,
+                              char *bias, char *y)
 {
     int64_t ys = c->groups * c->oc, xs = c->groups * c->ic;
     wide_array a[4] = {
@@ -384,17 +384,17 @@ static cr_status widened(cr_conv_kind kind, const cr_conv *c, cr_dtype t, char *
                  ? cr_conv_to_x(c, CR_F32, a[3].wide, a[1].wide, a[2].wide, a[0].wide)
                  : cr_conv_to_w(c, CR_F32, a[0].wide, a[3].wide, a[1].wide);
     for (int i = 0; i < 4; i++)
-        narrow(&a[i], t, !st);
+        conv_narrow(&a[i], t, !st);
     return st;
 }
 
-static bool is_half(cr_dtype t) { return t == CR_F16 || t == CR_BF16; }
+static bool conv_is_half(cr_dtype t) { return t == CR_F16 || t == CR_BF16; }
 
 /* --- entry points --- */
 
 cr_status cr_conv_to_y(const cr_conv *c, cr_dtype t, char *x, char *w, char *bias, char *y)
 {
-    job j = start(c, t, x, w, bias, y);
+    job j = conv_start(c, t, x, w, bias, y);
     bool done = false;
 
     if (!c->batch || !j.c.oc || !j.positions)
@@ -403,24 +403,24 @@ cr_status cr_conv_to_y(const cr_conv *c, cr_dtype t, char *x, char *w, char *bia
         CR_TRY(cr_conv_dnnl(&done, CR_CONV_Y, c, t, x, w, bias, y));
     if (done)
         return CR_OK;
-    if (is_half(t))
-        return widened(CR_CONV_Y, c, t, x, w, bias, y);
-    return run(&j, c->batch * c->groups, to_y_range);
+    if (conv_is_half(t))
+        return conv_widened(CR_CONV_Y, c, t, x, w, bias, y);
+    return conv_run(&j, c->batch * c->groups, to_y_range);
 }
 
 cr_status cr_conv_to_x(const cr_conv *c, cr_dtype t, char *y, char *w, char *bias, char *x)
 {
-    job j = start(c, t, x, w, bias, y);
+    job j = conv_start(c, t, x, w, bias, y);
     bool done = false;
 
     if (!c->batch || !c->ic || !cr_conv_volume(c, c->in))
         return CR_OK;
     /* a bias of a half type is added before rounding */
-    if (c->oc && j.positions && !(bias && is_half(t)))
+    if (c->oc && j.positions && !(bias && conv_is_half(t)))
         CR_TRY(cr_conv_dnnl(&done, CR_CONV_X, c, t, x, w, NULL, y));
     if (!done)
-        return is_half(t) ? widened(CR_CONV_X, c, t, x, w, bias, y)
-                          : run(&j, c->batch * c->groups, to_x_range);
+        return conv_is_half(t) ? conv_widened(CR_CONV_X, c, t, x, w, bias, y)
+                               : conv_run(&j, c->batch * c->groups, to_x_range);
     for (int64_t b = 0; b < c->batch && bias; b++)
         add_bias(&j, x + b * c->groups * x_bytes(&j), 0, c->groups * c->ic,
                  cr_conv_volume(c, c->in));
@@ -429,7 +429,7 @@ cr_status cr_conv_to_x(const cr_conv *c, cr_dtype t, char *y, char *w, char *bia
 
 cr_status cr_conv_to_w(const cr_conv *c, cr_dtype t, char *x, char *y, char *w)
 {
-    job j = start(c, t, x, w, NULL, y);
+    job j = conv_start(c, t, x, w, NULL, y);
     bool done = false;
 
     if (!c->groups || !c->oc || !j.rows)
@@ -438,7 +438,7 @@ cr_status cr_conv_to_w(const cr_conv *c, cr_dtype t, char *x, char *y, char *w)
         CR_TRY(cr_conv_dnnl(&done, CR_CONV_W, c, t, x, w, NULL, y));
     if (done)
         return CR_OK;
-    if (is_half(t))
-        return widened(CR_CONV_W, c, t, x, w, NULL, y);
-    return run(&j, c->groups, to_w_range);
+    if (conv_is_half(t))
+        return conv_widened(CR_CONV_W, c, t, x, w, NULL, y);
+    return conv_run(&j, c->groups, to_w_range);
 }

@@ -20,8 +20,8 @@ typedef struct {
     dnnl_dims_t stride, dilation, before, after;
 } problem;
 
-static bool describe(const cr_dnnl_table *d, layout *out, int ndim, const int64_t *size,
-                     dnnl_data_type_t t)
+static bool layout_describe(const cr_dnnl_table *d, layout *out, int ndim, const int64_t *size,
+                            dnnl_data_type_t t)
 {
     dnnl_dims_t stride;
     int64_t step = 1;
@@ -52,9 +52,10 @@ static bool describe_all(const cr_dnnl_table *d, const conv_key *key, problem *p
         p->after[i] = (c->out[i] - 1) * c->stride[i] + (c->kernel[i] - 1) * c->dilation[i] + 1 -
                       c->in[i] - c->pad[i];
     }
-    return describe(d, &p->x, dims + 2, x, t) && describe(d, &p->y, dims + 2, y, t) &&
-           describe(d, &p->w, dims + 3 - skip, w + skip, t) &&
-           describe(d, &p->bias, 1, &bias, t);
+    return layout_describe(d, &p->x, dims + 2, x, t) &&
+           layout_describe(d, &p->y, dims + 2, y, t) &&
+           layout_describe(d, &p->w, dims + 3 - skip, w + skip, t) &&
+           layout_describe(d, &p->bias, 1, &bias, t);
 }
 
 static bool make_y(const cr_dnnl_table *d, const conv_key *key, problem *p, cr_dnnl_recipe *out)
@@ -126,7 +127,7 @@ static bool make_w(const cr_dnnl_table *d, problem *p, cr_dnnl_recipe *out)
     return ok;
 }
 
-static bool make(const cr_dnnl_table *d, const void *bytes, cr_dnnl_recipe *out)
+static bool conv_make_recipe(const cr_dnnl_table *d, const void *bytes, cr_dnnl_recipe *out)
 {
     const conv_key *key = bytes;
     problem p;
@@ -153,7 +154,7 @@ static cr_dnnl_primitive *primitive(cr_conv_kind kind, const cr_conv *c, cr_dtyp
 
     if ((t != CR_F32 && t != CR_BF16) || (t == CR_F32 && too_few_channels(kind, c)))
         return NULL;
-    return cr_dnnl_get(&key, sizeof key, make);
+    return cr_dnnl_get(&key, sizeof key, conv_make_recipe);
 }
 
 cr_dnnl_primitive *cr_conv_primitive(const cr_conv *c, cr_dtype t, bool bias)

@@ -36,21 +36,21 @@ typedef struct {
     cr_dense x, w, bias, y;
 } arrays;
 
-static cr_status load(cr_dense *d, const cr_view *v)
+static cr_status conv_array_load(cr_dense *d, const cr_view *v)
 {
     return v ? cr_dense_in(d, v, (cr_dtype)v->dtype) : CR_OK;
 }
 
-static cr_status load_all(arrays *a, const cr_view *x, const cr_view *w, const cr_view *bias,
-                          const cr_view *y)
+static cr_status conv_arrays_load(arrays *a, const cr_view *x, const cr_view *w,
+                                  const cr_view *bias, const cr_view *y)
 {
-    CR_TRY(load(&a->x, x));
-    CR_TRY(load(&a->w, w));
-    CR_TRY(load(&a->bias, bias));
-    return load(&a->y, y);
+    CR_TRY(conv_array_load(&a->x, x));
+    CR_TRY(conv_array_load(&a->w, w));
+    CR_TRY(conv_array_load(&a->bias, bias));
+    return conv_array_load(&a->y, y);
 }
 
-static void drop_all(arrays *a)
+static void conv_arrays_drop(arrays *a)
 {
     cr_dense_drop(&a->x);
     cr_dense_drop(&a->w);
@@ -67,10 +67,10 @@ static cr_status output(const cr_view *x, const cr_view *w, const cr_view *bias,
 
     if (!cr_view_numel(out))
         return CR_OK;
-    CR_GO(load_all(&a, x, w, bias, NULL));
+    CR_GO(conv_arrays_load(&a, x, w, bias, NULL));
     CR_GO(cr_conv_to_y(&c, (cr_dtype)out->dtype, a.x.data, a.w.data, a.bias.data, out->data));
 done:
-    drop_all(&a);
+    conv_arrays_drop(&a);
     return st;
 }
 
@@ -83,10 +83,10 @@ static cr_status input(const cr_view *y, const cr_view *w, const cr_view *bias,
 
     if (!cr_view_numel(out))
         return CR_OK;
-    CR_GO(load_all(&a, NULL, w, bias, y));
+    CR_GO(conv_arrays_load(&a, NULL, w, bias, y));
     CR_GO(cr_conv_to_x(&c, (cr_dtype)out->dtype, a.y.data, a.w.data, a.bias.data, out->data));
 done:
-    drop_all(&a);
+    conv_arrays_drop(&a);
     return st;
 }
 
@@ -122,17 +122,17 @@ cr_status cr_kern_conv_weight_grad(const cr_value *arg, cr_view *out)
 
     if (!cr_view_numel(out))
         return CR_OK;
-    CR_GO(load_all(&a, x, NULL, NULL, y));
+    CR_GO(conv_arrays_load(&a, x, NULL, NULL, y));
     CR_GO(cr_conv_to_w(&c, (cr_dtype)out->dtype, a.x.data, a.y.data, out->data));
 done:
-    drop_all(&a);
+    conv_arrays_drop(&a);
     return st;
 }
 
 /* --- sliding blocks --- */
 
 /* kernel_size, dilation, padding, stride; the image is in the last three dimensions. */
-static cr_conv blocks(const cr_view *image, const cr_value *arg)
+static cr_conv block_conv(const cr_view *image, const cr_value *arg)
 {
     const int64_t *size = image->size + image->ndim - 3;
     cr_conv c = {
@@ -174,7 +174,8 @@ static void block_range(void *context, int64_t begin, int64_t end)
     }
 }
 
-static void run_blocks(const cr_conv *c, cr_dtype t, bool fold, char *image, char *columns)
+static void run_block_copies(const cr_conv *c, cr_dtype t, bool fold, char *image,
+                             char *columns)
 {
     int64_t item = (int64_t)cr_dtype_size(t);
     block_job w = {*c, t, fold, image, columns, 0, 0};
@@ -188,11 +189,11 @@ static void run_blocks(const cr_conv *c, cr_dtype t, bool fold, char *image, cha
 cr_status cr_kern_im2col(const cr_value *arg, cr_view *out)
 {
     const cr_view *x = arg[0].view;
-    cr_conv c = blocks(x, arg + 1);
+    cr_conv c = block_conv(x, arg + 1);
     cr_dense image;
 
-    CR_TRY(load(&image, x));
-    run_blocks(&c, (cr_dtype)x->dtype, false, image.data, out->data);
+    CR_TRY(conv_array_load(&image, x));
+    run_block_copies(&c, (cr_dtype)x->dtype, false, image.data, out->data);
     cr_dense_drop(&image);
     return CR_OK;
 }
@@ -203,13 +204,13 @@ cr_status cr_kern_col2im(const cr_value *arg, cr_view *out)
 {
     const cr_view *x = arg[0].view;
     cr_dtype t = x->dtype == CR_F16 || x->dtype == CR_BF16 ? CR_F32 : (cr_dtype)x->dtype;
-    cr_conv c = blocks(out, arg + 2);
+    cr_conv c = block_conv(out, arg + 2);
     cr_dense columns = {0}, image = {0};
     cr_status st;
 
     CR_GO(cr_dense_in(&columns, x, t));
     CR_GO(cr_dense_out(&image, out, t));
-    run_blocks(&c, t, true, image.data, columns.data);
+    run_block_copies(&c, t, true, image.data, columns.data);
     cr_dense_store(&image, out, t);
 done:
     cr_dense_drop(&columns);

@@ -76,7 +76,7 @@ COMPLEX_OPS(cr_complex, double)
 #undef T_SCALE
 #undef T_ADD
 
-static bool is_one(cr_scalar s)
+static bool scalar_is_one(cr_scalar s)
 {
     cr_complex z = cr_scalar_as_complex(s);
 
@@ -85,7 +85,7 @@ static bool is_one(cr_scalar s)
 
 /* --- loops --- */
 
-static void turn(char *to, const cr_gemm *g)
+static void gemm_turn(char *to, const cr_gemm *g)
 {
     switch (g->dtype) {
     case CR_F32: f32_turn(to, g); break;
@@ -102,7 +102,7 @@ static void turn(char *to, const cr_gemm *g)
 static void loop_rows(void *context, int64_t begin, int64_t end)
 {
     const cr_gemm *g = context;
-    bool keep = cr_scalar_is_nonzero(g->beta), plain = !keep && is_one(g->alpha);
+    bool keep = cr_scalar_is_nonzero(g->beta), plain = !keep && scalar_is_one(g->alpha);
     cr_complex s = cr_scalar_as_complex(g->alpha), t = cr_scalar_as_complex(g->beta);
 
 #define INTEGER(type, name)                                                                    \
@@ -135,7 +135,7 @@ static cr_status loops(const cr_gemm *g)
         if (bytes > sizeof stack && !(owned = cr_aligned_alloc(bytes)))
             return CR_MEMORY;
         turned.b = (cr_matrix){owned ? owned : stack, g->n, 1};
-        turn(turned.b.data, g);
+        gemm_turn(turned.b.data, g);
     }
     cr_parallel_for(g->m, 65536 / (g->n * g->k + 1) + 1, loop_rows, &turned);
     cr_aligned_free(owned);
@@ -154,8 +154,8 @@ typedef struct {
 } lib_operand;
 
 /* Copies a matrix; rows of the copy begin `step` elements apart. */
-static cr_status copy_operand(lib_operand *o, const cr_matrix *x, int64_t rows, int64_t cols,
-                              int64_t step, cr_dtype t)
+static cr_status copy_lib_operand(lib_operand *o, const cr_matrix *x, int64_t rows,
+                                  int64_t cols, int64_t step, cr_dtype t)
 {
     int64_t size[2] = {rows, cols}, from[2] = {x->row, x->col}, to[2] = {step, 1};
     cr_view src = {
@@ -184,7 +184,7 @@ static cr_status lib_operand_of(lib_operand *o, const cr_matrix *x, int64_t rows
         o->step = cols == 1 ? rows : x->col;
         return CR_OK;
     }
-    return copy_operand(o, x, rows, cols, cols, t);
+    return copy_lib_operand(o, x, rows, cols, cols, t);
 }
 
 /* --- float32 --- */
@@ -350,7 +350,7 @@ static cr_status spread_rows(lib_operand *b, const cr_gemm *g)
     if (!wants_copy(g, b))
         return CR_OK;
     if (!b->transposed)
-        return copy_operand(b, &g->b, g->k, g->n, spread_step(g), CR_F32);
+        return copy_lib_operand(b, &g->b, g->k, g->n, spread_step(g), CR_F32);
     void *to = cr_aligned_alloc((size_t)(g->k * spread_step(g)) * sizeof(float));
     if (!to)
         return CR_MEMORY;
@@ -514,7 +514,7 @@ static void set_view(cr_view *v, const cr_matrix *x, int64_t *size, int64_t *str
         .data = x->data, .size = size, .stride = stride, .ndim = 2, .dtype = (uint8_t)t};
 }
 
-static cr_status widened(const cr_gemm *g)
+static cr_status gemm_widened(const cr_gemm *g)
 {
     int64_t sa[2] = {g->m, g->k}, sb[2] = {g->k, g->n}, sc[2] = {g->m, g->n}, ta[2], tb[2],
             tc[2];
@@ -563,7 +563,7 @@ static cr_status bf16(const cr_gemm *g)
         key.b[1] = 1;
     p = cr_dnnl_get(&key, sizeof key, make_bf16);
     if (!p)
-        return widened(g);
+        return gemm_widened(g);
     st = cr_dnnl_run(p, data);
     cr_dnnl_release(p);
     return st;
@@ -585,7 +585,7 @@ static cr_status scale_only(const cr_gemm *g)
     zero.k = 0;
     zero.a = (cr_matrix){NULL, 0, 0};
     zero.b = (cr_matrix){NULL, 0, 1};
-    return g->dtype == CR_F16 || g->dtype == CR_BF16 ? widened(&zero) : loops(&zero);
+    return g->dtype == CR_F16 || g->dtype == CR_BF16 ? gemm_widened(&zero) : loops(&zero);
 }
 
 static bool is_tiny(const cr_gemm *g)
@@ -601,7 +601,7 @@ cr_status cr_gemm_run(const cr_gemm *g)
     if (g->k == 0)
         return scale_only(g);
     switch (g->dtype) {
-    case CR_F16: return widened(g);
+    case CR_F16: return gemm_widened(g);
     case CR_BF16: return bf16(g);
     case CR_F32:
     case CR_F64:

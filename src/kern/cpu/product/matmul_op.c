@@ -7,13 +7,16 @@
 #include "kern/cpu/product/matmul.h"
 #include "kern/cpu/walk.h"
 
-static cr_matrix matrix(const cr_view *v, int row, int col)
+static cr_matrix matrix_of_view(const cr_view *v, int row, int col)
 {
     return (cr_matrix){v->data, v->stride[row], v->stride[col]};
 }
 
 /* The last two dimensions. */
-static cr_matrix last_matrix(const cr_view *v) { return matrix(v, v->ndim - 2, v->ndim - 1); }
+static cr_matrix last_matrix(const cr_view *v)
+{
+    return matrix_of_view(v, v->ndim - 2, v->ndim - 1);
+}
 
 static cr_matrix dense_rows(const cr_view *out, int64_t n)
 {
@@ -21,7 +24,7 @@ static cr_matrix dense_rows(const cr_view *out, int64_t n)
 }
 
 /* A scalar argument; the default is 1. */
-static cr_scalar factor(const cr_value *v)
+static cr_scalar scalar_factor(const cr_value *v)
 {
     switch (v->tag) {
     case CR_INT:
@@ -32,13 +35,13 @@ static cr_scalar factor(const cr_value *v)
     }
 }
 
-static cr_status product(const cr_view *a, const cr_view *b, const cr_view *out,
-                         cr_scalar alpha, cr_scalar beta)
+static cr_status matrix_product(const cr_view *a, const cr_view *b, const cr_view *out,
+                                cr_scalar alpha, cr_scalar beta)
 {
     cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, a->size[0], b->size[1], a->size[1]);
 
-    g.a = matrix(a, 0, 1);
-    g.b = matrix(b, 0, 1);
+    g.a = matrix_of_view(a, 0, 1);
+    g.b = matrix_of_view(b, 0, 1);
     g.c = dense_rows(out, g.n);
     g.alpha = alpha;
     g.beta = beta;
@@ -47,7 +50,7 @@ static cr_status product(const cr_view *a, const cr_view *b, const cr_view *out,
 
 cr_status cr_kern_mm(const cr_value *arg, cr_view *out)
 {
-    return product(arg[0].view, arg[1].view, out, cr_scalar_int(1), cr_scalar_int(0));
+    return matrix_product(arg[0].view, arg[1].view, out, cr_scalar_int(1), cr_scalar_int(0));
 }
 
 /* Broadcasts the added term into the result when the term's factor is not zero. */
@@ -59,10 +62,10 @@ static void put_term(const cr_view *out, const cr_view *term, cr_scalar beta)
 
 cr_status cr_kern_addmm(const cr_value *arg, cr_view *out)
 {
-    cr_scalar beta = factor(&arg[3]);
+    cr_scalar beta = scalar_factor(&arg[3]);
 
     put_term(out, arg[0].view, beta);
-    return product(arg[1].view, arg[2].view, out, factor(&arg[4]), beta);
+    return matrix_product(arg[1].view, arg[2].view, out, scalar_factor(&arg[4]), beta);
 }
 
 /* One product for each index of the first dimension. */
@@ -90,17 +93,17 @@ cr_status cr_kern_bmm(const cr_value *arg, cr_view *out)
 
 cr_status cr_kern_baddbmm(const cr_value *arg, cr_view *out)
 {
-    cr_scalar beta = factor(&arg[3]);
+    cr_scalar beta = scalar_factor(&arg[3]);
 
     put_term(out, arg[0].view, beta);
-    return batched(arg[1].view, arg[2].view, out, factor(&arg[4]), beta);
+    return batched(arg[1].view, arg[2].view, out, scalar_factor(&arg[4]), beta);
 }
 
 /* Adds the products of a batch in order. */
 cr_status cr_kern_addbmm(const cr_value *arg, cr_view *out)
 {
     const cr_view *a = arg[1].view, *b = arg[2].view;
-    cr_scalar beta = factor(&arg[3]);
+    cr_scalar beta = scalar_factor(&arg[3]);
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)a->dtype);
     cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, a->size[1], b->size[2], a->size[2]);
 
@@ -108,7 +111,7 @@ cr_status cr_kern_addbmm(const cr_value *arg, cr_view *out)
     g.a = last_matrix(a);
     g.b = last_matrix(b);
     g.c = dense_rows(out, g.n);
-    g.alpha = factor(&arg[4]);
+    g.alpha = scalar_factor(&arg[4]);
     g.beta = beta;
     if (a->size[0] == 0) {
         g.k = 0;
@@ -128,7 +131,7 @@ static cr_status matrix_vector(const cr_view *m, const cr_view *v, const cr_view
 {
     cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, m->size[0], 1, m->size[1]);
 
-    g.a = matrix(m, 0, 1);
+    g.a = matrix_of_view(m, 0, 1);
     g.b = (cr_matrix){v->data, v->stride[0], 1};
     g.c = dense_rows(out, 1);
     g.alpha = alpha;
@@ -143,10 +146,10 @@ cr_status cr_kern_mv(const cr_value *arg, cr_view *out)
 
 cr_status cr_kern_addmv(const cr_value *arg, cr_view *out)
 {
-    cr_scalar beta = factor(&arg[3]);
+    cr_scalar beta = scalar_factor(&arg[3]);
 
     put_term(out, arg[0].view, beta);
-    return matrix_vector(arg[1].view, arg[2].view, out, factor(&arg[4]), beta);
+    return matrix_vector(arg[1].view, arg[2].view, out, scalar_factor(&arg[4]), beta);
 }
 
 cr_status cr_kern_dot(const cr_value *arg, cr_view *out)
@@ -187,7 +190,7 @@ static operand right_operand(const cr_view *v)
 }
 
 /* Size and stride of batch dimension d of n, by dimension of the result. */
-static int64_t batch_size(const operand *o, int d, int n)
+static int64_t operand_batch_size(const operand *o, int d, int n)
 {
     int own = d - (n - o->batch);
 
@@ -203,7 +206,7 @@ static int64_t batch_stride(const operand *o, int d, int n)
 
 /* Joins the batch dimensions of `o` with its rows when one stride covers them all.  So [i, j,
  * k] x [k, n] is one product with i*j rows. */
-static bool fold_rows(operand *o)
+static bool fold_batch_rows(operand *o)
 {
     int64_t step = o->m.row, rows = o->rows;
 
@@ -236,7 +239,7 @@ static cr_status run_product(const operand *a, const operand *b, const cr_view *
     w.one.c = dense_rows(out, b->cols);
     step = a->rows * b->cols;
     for (int d = n - 1; d >= 0; d--) {
-        int64_t sa = batch_size(a, d, n), sb = batch_size(b, d, n);
+        int64_t sa = operand_batch_size(a, d, n), sb = operand_batch_size(b, d, n);
 
         w.size[d] = sa == 1 ? sb : sa;
         w.a_stride[d] = batch_stride(a, d, n);
@@ -254,7 +257,7 @@ cr_status cr_kern_matmul(const cr_value *arg, cr_view *out)
     if (!cr_view_numel(out)) /* the batch may be huge */
         return CR_OK;
     if (b.batch == 0)
-        fold_rows(&a);
+        fold_batch_rows(&a);
     return run_product(&a, &b, out);
 }
 
@@ -268,7 +271,7 @@ cr_status cr_kern_linear(const cr_value *arg, cr_view *out)
     cr_gemm g;
     cr_status st;
 
-    if (!fold_rows(&a)) {
+    if (!fold_batch_rows(&a)) {
         CR_TRY(cr_dense_in(&copy, a.view, (cr_dtype)a.view->dtype));
         a.m = (cr_matrix){copy.data, a.cols, 1};
         a.rows = n ? cr_view_numel(out) / n : 0;

@@ -19,7 +19,7 @@ typedef struct {
     uint64_t below; /* the first of the 2^53 numbers that is too large */
 } drawing;
 
-CR_WIDE static void compare(uint8_t *kept, const uint32_t *word, int64_t n, uint64_t below)
+CR_WIDE static void keep_below(uint8_t *kept, const uint32_t *word, int64_t n, uint64_t below)
 {
     for (int64_t i = 0; i < n; i++) {
         uint64_t x = (uint64_t)(word[2 * i] & 0x1fffffu) << 32 | word[2 * i + 1];
@@ -27,7 +27,7 @@ CR_WIDE static void compare(uint8_t *kept, const uint32_t *word, int64_t n, uint
     }
 }
 
-static void draw_row(void *context, char *const *at, const int64_t *step, int64_t n)
+static void draw_mask_row(void *context, char *const *at, const int64_t *step, int64_t n)
 {
     const drawing *d = context;
     uint32_t word[2 * AHEAD];
@@ -38,7 +38,7 @@ static void draw_row(void *context, char *const *at, const int64_t *step, int64_
         bool dense = step[1] == 1;
         uint8_t *to = dense ? (uint8_t *)at[1] + i : kept;
         cr_mt_fill(d->mt, word, 2 * some);
-        compare(to, word, some, d->below);
+        keep_below(to, word, some, d->below);
         for (int64_t k = 0; k < some && !dense; k++)
             at[1][(i + k) * step[1]] = (char)kept[k];
     }
@@ -58,7 +58,7 @@ cr_status cr_kern_dropout_mask(const cr_value *arg, cr_view *out)
     cr_walk_sort(&w);
     cr_walk_merge(&w);
     cr_generator_lock(g);
-    cr_walk_range(&w, 0, w.total, draw_row, &d);
+    cr_walk_range(&w, 0, w.total, draw_mask_row, &d);
     cr_generator_unlock(g);
     return CR_OK;
 }

@@ -94,7 +94,7 @@ static void running_sums(const drawing *d, int64_t row, double *sum)
     sum[d->n - 1] = 1;
 }
 
-static int64_t search(const double *sum, int64_t n, double x)
+static int64_t search_sums(const double *sum, int64_t n, double x)
 {
     int64_t low = 0, high = n;
 
@@ -117,7 +117,7 @@ static cr_status draw_again(const drawing *d)
     for (int64_t r = 0; r < d->rows; r++) {
         running_sums(d, r, sum);
         for (int64_t k = 0; k < d->draws; k++)
-            d->out[r * d->draws + k] = search(sum, d->n, cr_generator_double(d->g));
+            d->out[r * d->draws + k] = search_sums(sum, d->n, cr_generator_double(d->g));
     }
     cr_free(sum);
     return CR_OK;

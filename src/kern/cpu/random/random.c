@@ -44,7 +44,7 @@ static void store_double(cr_dtype t, char *to, double x)
     }
 }
 
-static void draw_row(void *context, char *const *at, const int64_t *step, int64_t n)
+static void draw_number_row(void *context, char *const *at, const int64_t *step, int64_t n)
 {
     const draw *d = context;
 
@@ -91,7 +91,7 @@ static cr_status fill_drawn(const cr_view *out, const cr_value *generator, draw_
 {
     draw d = {generator_of(generator), fn, a, b, (cr_dtype)out->dtype};
 
-    fill_in_order(out, d.g, draw_row, &d);
+    fill_in_order(out, d.g, draw_number_row, &d);
     return CR_OK;
 }
 
@@ -381,14 +381,14 @@ static const char *c_name(cr_dtype t)
 }
 
 /* True when the dtype represents the integer without loss (floats: without overflow). */
-static bool holds(cr_dtype t, int64_t x)
+static bool dtype_has_integer(cr_dtype t, int64_t x)
 {
     if (t == CR_F16)
         return x >= -65504 && x <= 65504;
     return cr_dtype_is_float(t) || cr_scalar_fits(cr_scalar_int(x), t);
 }
 
-static cr_status check_range(const cr_view *out, int64_t from, int64_t to)
+static cr_status check_random_range(const cr_view *out, int64_t from, int64_t to)
 {
     cr_dtype t = (cr_dtype)out->dtype;
 
@@ -398,9 +398,9 @@ static cr_status check_range(const cr_view *out, int64_t from, int64_t to)
             CR_RUNTIME,
             "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
             (long long)from, (long long)to);
-    if (!holds(t, from))
+    if (!dtype_has_integer(t, from))
         return cr_fail(CR_RUNTIME, "from is out of bounds for %s", c_name(t));
-    if (!holds(t, to - 1))
+    if (!dtype_has_integer(t, to - 1))
         return cr_fail(CR_RUNTIME, "to - 1 is out of bounds for %s", c_name(t));
     return CR_OK;
 }
@@ -416,7 +416,7 @@ static void fill_integers(const cr_view *out, const cr_value *generator, int64_t
 static cr_status fill_between(const cr_view *out, const cr_value *generator, int64_t from,
                               int64_t to)
 {
-    CR_TRY(check_range(out, from, to));
+    CR_TRY(check_random_range(out, from, to));
     fill_integers(out, generator, from, (uint64_t)to - (uint64_t)from);
     return CR_OK;
 }
@@ -459,7 +459,7 @@ static cr_status fill_from(const cr_view *out, const cr_value *generator, int64_
     uint64_t top;
 
     CR_TRY(refuse_complex("random_from_to_kernel_cpu", out));
-    if (!holds(t, from))
+    if (!dtype_has_integer(t, from))
         return cr_fail(CR_RUNTIME, "from is out of bounds for %s", c_name(t));
     if (t == CR_I64 && from == INT64_MIN) {
         fill_integers(out, generator, 0, 0);

@@ -24,7 +24,7 @@ static int64_t label_at(const cr_view *v, int64_t at)
     return cr_scalar_as_int(cr_scalar_load((cr_dtype)v->dtype, v->data + at * (int64_t)item));
 }
 
-static int64_t class_of(const sample *x, int64_t s)
+static int64_t state_class(const sample *x, int64_t s)
 {
     const cr_view *v = x->targets;
 
@@ -48,13 +48,13 @@ static double log_sum(double a, double b)
 /* Two equal labels in sequence need the blank between them. */
 static bool may_skip(const sample *x, int64_t s)
 {
-    return s >= 2 && (s & 1) && class_of(x, s) != class_of(x, s - 2);
+    return s >= 2 && (s & 1) && state_class(x, s) != state_class(x, s - 2);
 }
 
 static void forwards(const sample *x, double *alpha)
 {
     for (int64_t s = 0; s < x->states; s++)
-        alpha[s] = s < 2 ? step_at(x, 0, class_of(x, s)) : -HUGE_VAL;
+        alpha[s] = s < 2 ? step_at(x, 0, state_class(x, s)) : -HUGE_VAL;
     for (int64_t t = 1; t < x->time; t++) {
         const double *was = alpha + (t - 1) * x->states;
         double *now = alpha + t * x->states;
@@ -62,7 +62,7 @@ static void forwards(const sample *x, double *alpha)
             double p = s ? log_sum(was[s], was[s - 1]) : was[s];
             if (may_skip(x, s))
                 p = log_sum(p, was[s - 2]);
-            now[s] = p + step_at(x, t, class_of(x, s));
+            now[s] = p + step_at(x, t, state_class(x, s));
         }
     }
 }
@@ -72,7 +72,7 @@ static void backwards(const sample *x, double *beta)
     double *last = beta + (x->time - 1) * x->states;
 
     for (int64_t s = 0; s < x->states; s++)
-        last[s] = s + 2 >= x->states ? step_at(x, x->time - 1, class_of(x, s)) : -HUGE_VAL;
+        last[s] = s + 2 >= x->states ? step_at(x, x->time - 1, state_class(x, s)) : -HUGE_VAL;
     for (int64_t t = x->time - 1; t-- > 0;) {
         const double *next = beta + (t + 1) * x->states;
         double *now = beta + t * x->states;
@@ -80,7 +80,7 @@ static void backwards(const sample *x, double *beta)
             double p = s + 1 < x->states ? log_sum(next[s], next[s + 1]) : next[s];
             if (s + 2 < x->states && may_skip(x, s + 2))
                 p = log_sum(p, next[s + 2]);
-            now[s] = p + step_at(x, t, class_of(x, s));
+            now[s] = p + step_at(x, t, state_class(x, s));
         }
     }
 }
@@ -116,10 +116,10 @@ static sample sample_at(const cr_value *arg, int64_t n)
 static cr_status check_labels(const sample *x)
 {
     for (int64_t s = 1; s < x->states; s += 2)
-        if (class_of(x, s) < 0 || class_of(x, s) >= x->logp->size[2])
+        if (state_class(x, s) < 0 || state_class(x, s) >= x->logp->size[2])
             return cr_fail(CR_INDEX,
                            "ctc_loss: the target %lld is out of range for %lld classes",
-                           (long long)class_of(x, s), (long long)x->logp->size[2]);
+                           (long long)state_class(x, s), (long long)x->logp->size[2]);
     return CR_OK;
 }
 
@@ -161,7 +161,7 @@ static void class_shares(const sample *x, const double *alpha, const double *bet
     for (int64_t c = 0; c < x->logp->size[2]; c++)
         share[c] = -HUGE_VAL;
     for (int64_t s = 0; s < x->states; s++) {
-        double *to = &share[class_of(x, s)];
+        double *to = &share[state_class(x, s)];
         *to = log_sum(*to, alpha[t * x->states + s] + beta[t * x->states + s]);
     }
 }

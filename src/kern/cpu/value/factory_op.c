@@ -4,25 +4,25 @@
 #include "kern/cpu/value/factory.h"
 #include "kern/cpu/walk.h"
 
-static cr_scalar number(const cr_value *v) { return v->number; }
+static cr_scalar scalar_arg(const cr_value *v) { return v->number; }
 
 /* (start, end, step, ...) */
 cr_status cr_kern_arange(const cr_value *arg, cr_view *out)
 {
-    cr_fill_arange(out, number(&arg[0]), number(&arg[2]));
+    cr_fill_arange(out, scalar_arg(&arg[0]), scalar_arg(&arg[2]));
     return CR_OK;
 }
 
 /* (start, end, steps, ...) and (start, end, steps, base, ...) */
 cr_status cr_kern_linspace(const cr_value *arg, cr_view *out)
 {
-    cr_fill_linspace(out, number(&arg[0]), number(&arg[1]));
+    cr_fill_linspace(out, scalar_arg(&arg[0]), scalar_arg(&arg[1]));
     return CR_OK;
 }
 
 cr_status cr_kern_logspace(const cr_value *arg, cr_view *out)
 {
-    cr_fill_logspace(out, number(&arg[0]), number(&arg[1]), arg[3].d);
+    cr_fill_logspace(out, scalar_arg(&arg[0]), scalar_arg(&arg[1]), arg[3].d);
     return CR_OK;
 }
 
@@ -90,7 +90,7 @@ static double cosine_sum(double k, double span, const double *a)
     return a[0] - a[1] * cos(angle) + a[2] * cos(2 * angle);
 }
 
-static double triangle(double k, double span, const double *unused)
+static double triangle_window(double k, double span, const double *unused)
 {
     (void)unused;
     return k <= span / 2 ? 2 * k / span : 2 - 2 * k / span;
@@ -137,7 +137,7 @@ cr_status cr_kern_cosine_window(const cr_value *arg, cr_view *out)
 /* (length, periodic, ...) */
 cr_status cr_kern_bartlett_window(const cr_value *arg, cr_view *out)
 {
-    return fill_window(triangle, NULL, arg[1].i, out);
+    return fill_window(triangle_window, NULL, arg[1].i, out);
 }
 
 /* (length, periodic, beta, ...) */
