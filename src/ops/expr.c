@@ -47,7 +47,8 @@ static cr_status set_args(lexer *x, cr_rule *r, cr_rule **args, const char **key
     return CR_OK;
 }
 
-static cr_status call_of(lexer *x, cr_rule **out, const char *name, cr_rule *a, cr_rule *b)
+static cr_status make_call_rule(lexer *x, cr_rule **out, const char *name, cr_rule *a,
+                                cr_rule *b)
 {
     cr_rule *args[2] = {a, b};
 
@@ -125,7 +126,7 @@ cr_status lex_dotted(lexer *x, const char **out)
     return *out ? CR_OK : CR_MEMORY;
 }
 
-static cr_status parse_name(lexer *x, cr_rule **out)
+static cr_status parse_rule_name(lexer *x, cr_rule **out)
 {
     const char *name;
 
@@ -152,10 +153,10 @@ static cr_status parse_number(lexer *x, cr_rule **out)
     return lex_next(x);
 }
 
-static cr_status parse_atom(lexer *x, cr_rule **out)
+static cr_status parse_primary(lexer *x, cr_rule **out)
 {
     if (x->kind == TOKEN_NAME)
-        return parse_name(x, out);
+        return parse_rule_name(x, out);
     if (x->kind == TOKEN_INT || x->kind == TOKEN_FLOAT)
         return parse_number(x, out);
     if (x->kind == TOKEN_STRING) {
@@ -171,7 +172,7 @@ static cr_status parse_atom(lexer *x, cr_rule **out)
 
 static cr_status parse_postfix(lexer *x, cr_rule **out)
 {
-    CR_TRY(parse_atom(x, out));
+    CR_TRY(parse_primary(x, out));
     while (lex_is(x, "[")) {
         cr_rule *pair[2] = {*out, NULL};
         CR_TRY(lex_next(x));
@@ -200,7 +201,7 @@ static cr_status parse_unary(lexer *x, cr_rule **out)
         *out = inner;
         return CR_OK;
     }
-    return call_of(x, out, minus ? "neg" : "not", inner, NULL);
+    return make_call_rule(x, out, minus ? "neg" : "not", inner, NULL);
 }
 
 static cr_status parse_infix(lexer *x, cr_rule **out, int level)
@@ -216,7 +217,7 @@ static cr_status parse_infix(lexer *x, cr_rule **out, int level)
         CR_TRY(lex_next(x));
         /* `**` binds to the right and takes a unary minus on its right. */
         CR_TRY(parse_infix(x, &right, infix[i].level == 7 ? LEVEL_UNARY : infix[i].level + 1));
-        CR_TRY(call_of(x, out, infix[i].name, *out, right));
+        CR_TRY(make_call_rule(x, out, infix[i].name, *out, right));
     }
 }
 
@@ -237,7 +238,7 @@ cr_status rule_parse(lexer *x, cr_rule **out)
     return set_args(x, *out, args, NULL, 3);
 }
 
-static void print_args(cr_text *out, const cr_rule *r)
+static void print_rule_args(cr_text *out, const cr_rule *r)
 {
     for (int i = 0; i < r->count; i++) {
         cr_text_put(out, i ? ", " : "");
@@ -255,13 +256,13 @@ static const char *infix_sign(const cr_rule *r)
     return NULL;
 }
 
-static void print_call(cr_text *out, const cr_rule *r)
+static void print_rule_call(cr_text *out, const cr_rule *r)
 {
     const char *sign = infix_sign(r);
 
     if (!sign) {
         cr_text_printf(out, "%s(", r->name);
-        print_args(out, r);
+        print_rule_args(out, r);
         cr_text_put(out, ")");
         return;
     }
@@ -283,10 +284,10 @@ void cr_rule_print(cr_text *out, const cr_rule *r)
     case CR_RULE_STRING: cr_text_printf(out, "\"%s\"", r->name); break;
     case CR_RULE_LIST:
         cr_text_put(out, "[");
-        print_args(out, r);
+        print_rule_args(out, r);
         cr_text_put(out, "]");
         break;
-    case CR_RULE_CALL: print_call(out, r); break;
+    case CR_RULE_CALL: print_rule_call(out, r); break;
     case CR_RULE_CHOOSE:
         cr_text_put(out, "(");
         cr_rule_print(out, r->args[0]);

@@ -11,7 +11,7 @@
 #include "ops/ops.h"
 #include <string.h>
 
-static cr_status add(cr_overload **list, int *count, cr_arena *arena, cr_overload one)
+static cr_status add_overload(cr_overload **list, int *count, cr_arena *arena, cr_overload one)
 {
     cr_overload *wide = cr_arena_get(arena, (size_t)(*count + 1) * sizeof *wide);
 
@@ -68,9 +68,9 @@ cr_status overload_read(lexer *x, cr_op *op)
         }
         CR_TRY(read_differences(x, op, &one));
         if (inplace)
-            CR_TRY(add(&op->aten_inplace, &op->aten_inplace_count, x->arena, one));
+            CR_TRY(add_overload(&op->aten_inplace, &op->aten_inplace_count, x->arena, one));
         else
-            CR_TRY(add(&op->aten, &op->aten_count, x->arena, one));
+            CR_TRY(add_overload(&op->aten, &op->aten_count, x->arena, one));
     }
     return CR_OK;
 }
@@ -103,11 +103,11 @@ cr_status overload_imply(cr_op *op, cr_arena *arena)
 
     if (op->aten_count)
         return CR_OK;
-    CR_TRY(add(&op->aten, &op->aten_count, arena, one));
+    CR_TRY(add_overload(&op->aten, &op->aten_count, arena, one));
     if (!number)
         return CR_OK;
     one = (cr_overload){.name = scalar_name(one.name, arena), .scalars = number};
-    return one.name ? add(&op->aten, &op->aten_count, arena, one) : CR_MEMORY;
+    return one.name ? add_overload(&op->aten, &op->aten_count, arena, one) : CR_MEMORY;
 }
 
 cr_status overload_imply_inplace(cr_op *made, cr_arena *arena)
@@ -118,6 +118,6 @@ cr_status overload_imply_inplace(cr_op *made, cr_arena *arena)
     made->aten_count = op->aten_inplace_count;
     for (int i = 0; i < op->aten_count && !op->aten_inplace_count; i++)
         if (!(op->aten[i].scalars & 1))
-            CR_TRY(add(&made->aten, &made->aten_count, arena, op->aten[i]));
+            CR_TRY(add_overload(&made->aten, &made->aten_count, arena, op->aten[i]));
     return CR_OK;
 }

@@ -154,7 +154,7 @@ static cr_status take_param(lexer *x, const cr_op *op, int *out)
     return *out < 0 ? lex_error(x, "%s has no parameter '%s'", op->name, name) : CR_OK;
 }
 
-static cr_status read_numbers(lexer *x, cr_op *op)
+static cr_status read_number_params(lexer *x, cr_op *op)
 {
     while (x->kind != TOKEN_END) {
         int i;
@@ -244,7 +244,7 @@ static cr_status read_filled(lexer *x, cr_op *op)
     return CR_OK;
 }
 
-static cr_status read_node(lexer *x, cr_op *op) { return rule_parse(x, &op->node); }
+static cr_status read_node_clause(lexer *x, cr_op *op) { return rule_parse(x, &op->node); }
 
 static cr_status read_flops(lexer *x, cr_op *op) { return rule_parse(x, &op->flops); }
 
@@ -286,7 +286,7 @@ static cr_status read_let(lexer *x, cr_op *op)
 }
 
 /* The kind of that name in kinds.def, in any case; CR_OK when there is none. */
-static cr_status kind_of(const char *name)
+static cr_status kind_named(const char *name)
 {
     static const struct {
         const char *name;
@@ -318,7 +318,7 @@ static cr_status read_one_check(lexer *x, cr_op *op)
     CR_TRY(rule_parse(x, &c->when));
     CR_TRY(lex_expect(x, ":"));
     CR_TRY(lex_name(x, &kind));
-    c->kind = (uint8_t)kind_of(kind);
+    c->kind = (uint8_t)kind_named(kind);
     if (!c->kind || x->kind != TOKEN_STRING)
         return lex_error(x, "expected an error kind and a message");
     c->message = x->text;
@@ -481,7 +481,7 @@ static const struct {
     {"forms", read_forms},
     {"words", read_promises},
     {"dtypes", read_dtypes},
-    {"numbers", read_numbers},
+    {"numbers", read_number_params},
     {"type", read_type},
     {"returns", read_returns},
     {"shape", read_shape},
@@ -499,7 +499,7 @@ static const struct {
     {"constant", read_constant},
     {"also", read_also},
     {"autocast", read_autocast},
-    {"node", read_node},
+    {"node", read_node_clause},
     {"inverse", read_inverse},
     {"neutral", read_neutral},
     {"filled", read_filled},
@@ -556,7 +556,7 @@ static unsigned implied_dtypes(const cr_op *op)
     return makes_float ? (unsigned)(FLOATS | COMPLEXES) : (unsigned)ALL_DTYPES;
 }
 
-static cr_status enter(cr_op *op)
+static cr_status table_enter(cr_op *op)
 {
     cr_text key = {0};
     cr_status st;
@@ -663,7 +663,7 @@ static cr_status finish_entry(cr_op *op)
     if (!op->dtypes)
         op->dtypes = implied_dtypes(op);
     CR_TRY(overload_imply(op, &table.arena));
-    CR_TRY(enter(op));
+    CR_TRY(table_enter(op));
     table.entries = (int)table.ops.len;
     return CR_OK;
 }
@@ -700,7 +700,7 @@ cr_status ops_add_inplace(cr_op *op)
     made->aten_count = 0;
     op->inplace = made;
     CR_TRY(overload_imply_inplace(made, &table.arena));
-    return enter(made);
+    return table_enter(made);
 }
 
 /* The end of the block at `p`: of the lines that are indented deeper. */

@@ -27,7 +27,7 @@ typedef struct {
 
 /* Compares the first letters itself: most names differ there, and start-up compares tens of
  * thousands. */
-static bool same(const char *a, const char *b) { return *a == *b && !strcmp(a, b); }
+static bool same_text(const char *a, const char *b) { return *a == *b && !strcmp(a, b); }
 
 static int builtin_number(const char *name)
 {
@@ -37,7 +37,7 @@ static int builtin_number(const char *name)
 #undef CR_BUILTIN
     };
     for (int i = 0; i < (int)CR_LEN(names); i++)
-        if (same(names[i], name))
+        if (same_text(names[i], name))
             return i;
     return -1;
 }
@@ -57,21 +57,21 @@ static int name_slot(const scope *s, const char *name)
     const cr_op *op = s->op;
 
     for (int i = s->loops - 1; i >= 0; i--)
-        if (same(s->loop_name[i], name))
+        if (same_text(s->loop_name[i], name))
             return s->loop_slot[i];
     for (int i = s->lets - 1; i >= 0; i--)
-        if (same(op->lets[i].name, name))
+        if (same_text(op->lets[i].name, name))
             return op->lets[i].slot;
     int param = cr_op_find_param(op, name);
     if (param >= 0)
         return param;
     for (int i = 0; i < op->result_count; i++)
-        if (same(*op->result[i].name ? op->result[i].name : "result", name))
+        if (same_text(*op->result[i].name ? op->result[i].name : "result", name))
             return op->first_result_slot + i;
     return cotangent_slot(op, name);
 }
 
-static cr_status complain(const scope *s, const cr_rule *r, const char *what)
+static cr_status scope_fail(const scope *s, const cr_rule *r, const char *what)
 {
     return cr_fail(CR_VALUE, "%s:%d: in %s: %s '%s'", s->op->file, r->line, s->op->name, what,
                    r->name);
@@ -83,14 +83,14 @@ static cr_status resolve_name(scope *s, cr_rule *r)
     if (r->slot >= 0)
         return CR_OK;
     for (size_t i = 0; i < CR_LEN(constants); i++)
-        if (same(constants[i], r->name))
+        if (same_text(constants[i], r->name))
             return CR_OK;
-    return complain(s, r, "no value is called");
+    return scope_fail(s, r, "no value is called");
 }
 
-static cr_status resolve(scope *s, cr_rule *r);
+static cr_status resolve_rule(scope *s, cr_rule *r);
 
-static cr_status check_count(const scope *s, const cr_rule *r)
+static cr_status check_arg_count(const scope *s, const cr_rule *r)
 {
     static const struct {
         int least, most;
@@ -100,36 +100,36 @@ static cr_status check_count(const scope *s, const cr_rule *r)
 #undef CR_BUILTIN
     };
     if (r->count < counts[r->builtin].least || r->count > counts[r->builtin].most)
-        return complain(s, r, "wrong number of arguments for");
+        return scope_fail(s, r, "wrong number of arguments for");
     return CR_OK;
 }
 
 static cr_status resolve_call(scope *s, cr_rule *r)
 {
     for (int i = 0; i < r->count; i++)
-        CR_TRY(resolve(s, r->args[i]));
+        CR_TRY(resolve_rule(s, r->args[i]));
     r->builtin = builtin_number(r->name);
     r->op = cr_ops_find(!strcmp(r->name, "floordiv") ? "floor_divide" : r->name);
     /* loop/ resolves scalar code by name; lets of scalar code also serve derivatives */
     if (!s->scalar_code && r->builtin < 0 && !r->op)
-        return complain(s, r, "no operator or function is called");
-    return r->builtin < 0 || s->scalar_code ? CR_OK : check_count(s, r);
+        return scope_fail(s, r, "no operator or function is called");
+    return r->builtin < 0 || s->scalar_code ? CR_OK : check_arg_count(s, r);
 }
 
 static cr_status resolve_each(scope *s, cr_rule *r)
 {
-    CR_TRY(resolve(s, r->args[0]));
+    CR_TRY(resolve_rule(s, r->args[0]));
     if (s->loops == (int)CR_LEN(s->loop_name) || s->op->slot_count == CR_MAX_SLOTS)
-        return complain(s, r, "too many names, at");
+        return scope_fail(s, r, "too many names, at");
     r->slot = s->op->slot_count++;
     s->loop_name[s->loops] = r->name;
     s->loop_slot[s->loops++] = r->slot;
-    cr_status st = resolve(s, r->args[1]);
+    cr_status st = resolve_rule(s, r->args[1]);
     s->loops--;
     return st;
 }
 
-static cr_status resolve(scope *s, cr_rule *r)
+static cr_status resolve_rule(scope *s, cr_rule *r)
 {
     switch (r->kind) {
     case CR_RULE_NAME: return resolve_name(s, r);
@@ -137,7 +137,7 @@ static cr_status resolve(scope *s, cr_rule *r)
     case CR_RULE_EACH: return resolve_each(s, r);
     default:
         for (int i = 0; i < r->count; i++)
-            CR_TRY(resolve(s, r->args[i]));
+            CR_TRY(resolve_rule(s, r->args[i]));
         return CR_OK;
     }
 }
@@ -146,7 +146,7 @@ static cr_status resolve_some(scope *s, cr_rule **rules, int n)
 {
     for (int i = 0; i < n; i++)
         if (rules[i])
-            CR_TRY(resolve(s, rules[i]));
+            CR_TRY(resolve_rule(s, rules[i]));
     return CR_OK;
 }
 
@@ -224,7 +224,7 @@ static cr_status resolve_op(cr_op *op)
     if (op->slot_count > CR_MAX_SLOTS)
         return cr_fail(CR_VALUE, "%s:%d: %s has too many names", op->file, op->line, op->name);
     for (int i = 0; i < op->let_count; i++, s.lets++)
-        CR_TRY(resolve(&s, op->lets[i].rule));
+        CR_TRY(resolve_rule(&s, op->lets[i].rule));
     CR_TRY(resolve_some(&s, op->body, op->body_count));
     CR_TRY(resolve_some(&s, &op->fold, 1));
     s.scalar_code = false;
@@ -232,7 +232,7 @@ static cr_status resolve_op(cr_op *op)
     CR_TRY(resolve_some(&s, op->returns, CR_MAX_RESULTS));
     CR_TRY(resolve_some(&s, op->shape, CR_MAX_RESULTS));
     for (int i = 0; i < op->check_count; i++) {
-        CR_TRY(resolve(&s, op->checks[i].when));
+        CR_TRY(resolve_rule(&s, op->checks[i].when));
         CR_TRY(resolve_some(&s, op->checks[i].args, op->checks[i].count));
     }
     for (int i = 0; i < op->grad_count; i++)

@@ -173,7 +173,7 @@ static cr_status parse_default(lexer *x, cr_param *p)
     return lex_next(x);
 }
 
-static cr_status parse_param(lexer *x, cr_op *op, cr_param *p, bool keyword_only)
+static cr_status schema_param(lexer *x, cr_op *op, cr_param *p, bool keyword_only)
 {
     type_spec t;
     bool preset;
@@ -206,7 +206,7 @@ static cr_status parse_params(lexer *x, cr_op *op)
         if (!star) {
             if (op->param_count == CR_MAX_ARGS)
                 return lex_error(x, "more than %d parameters", CR_MAX_ARGS);
-            CR_TRY(parse_param(x, op, &params[op->param_count], keyword_only));
+            CR_TRY(schema_param(x, op, &params[op->param_count], keyword_only));
             op->param_count++;
         }
         CR_TRY(lex_take(x, ",", &more));
@@ -307,7 +307,7 @@ static void print_preset(cr_text *out, const cr_param *p)
     }
 }
 
-static void print_type(cr_text *out, unsigned type, char alias, bool written)
+static void print_param_type(cr_text *out, unsigned type, char alias, bool written)
 {
     bool list;
 
@@ -321,7 +321,7 @@ static void print_param(cr_text *out, const cr_param *p)
     bool list;
 
     type_text(p->type, &list);
-    print_type(out, p->type, p->alias, p->written);
+    print_param_type(out, p->type, p->alias, p->written);
     if (list && p->item_optional)
         cr_text_put(out, "?");
     if (list && p->fixed)
@@ -337,7 +337,7 @@ static void print_param(cr_text *out, const cr_param *p)
     }
 }
 
-static void print_call(cr_text *out, const cr_op *op, const cr_overload *differs)
+static void print_schema_params(cr_text *out, const cr_op *op, const cr_overload *differs)
 {
     const char *comma = "";
     bool keywords = false;
@@ -361,7 +361,7 @@ static void print_call(cr_text *out, const cr_op *op, const cr_overload *differs
         const cr_result *r = &op->result[i];
         bool list;
         cr_text_put(out, i ? ", " : "");
-        print_type(out, r->type, r->alias, r->written);
+        print_param_type(out, r->type, r->alias, r->written);
         type_text(r->type, &list);
         cr_text_put(out, list ? "[]" : "");
         if (*r->name)
@@ -395,7 +395,7 @@ const char *cr_param_type_text(const cr_param *p)
 void cr_op_print_schema(cr_text *out, const cr_op *op)
 {
     cr_text_printf(out, "%s%s%s(", op->name, *op->overload ? "." : "", op->overload);
-    print_call(out, op, &(cr_overload){0});
+    print_schema_params(out, op, &(cr_overload){0});
 }
 
 void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
@@ -404,5 +404,5 @@ void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
     bool named = strcmp(overload->name, "default") != 0;
 
     cr_text_printf(out, "aten::%s%s%s(", name, named ? "." : "", named ? overload->name : "");
-    print_call(out, op, overload);
+    print_schema_params(out, op, overload);
 }

@@ -14,7 +14,7 @@ typedef struct {
     int64_t dims; /* spatial */
 } call;
 
-static cr_status check_length(const cr_value *list, const char *name, int64_t dims)
+static cr_status conv_check_list(const cr_value *list, const char *name, int64_t dims)
 {
     char text[CR_SIZES_TEXT];
 
@@ -29,7 +29,7 @@ static cr_status check_length(const cr_value *list, const char *name, int64_t di
 
 /* Refuses a value below `least`, and one beyond 32 bits, so that no computation here
  * overflows. */
-static cr_status check_least(const cr_value *list, int64_t least, const char *message)
+static cr_status conv_check_least(const cr_value *list, int64_t least, const char *message)
 {
     for (uint32_t i = 0; i < list->len; i++) {
         if (list->ints[i] < least)
@@ -40,7 +40,7 @@ static cr_status check_least(const cr_value *list, int64_t least, const char *me
     return CR_OK;
 }
 
-static cr_status check_numbers(const call *c)
+static cr_status conv_check_numbers(const call *c)
 {
     if (c->dims <= 0)
         return cr_fail(CR_RUNTIME, "weight should have at least three dimensions");
@@ -50,14 +50,14 @@ static cr_status check_numbers(const call *c)
                        (long long)c->dims + 2);
     if (c->groups <= 0)
         return cr_fail(CR_RUNTIME, "non-positive groups is not supported");
-    CR_TRY(check_length(c->stride, "stride", c->dims));
-    CR_TRY(check_length(c->padding, "padding", c->dims));
-    CR_TRY(check_length(c->dilation, "dilation", c->dims));
-    CR_TRY(check_length(c->output_padding, "output_padding", c->dims));
-    CR_TRY(check_least(c->padding, 0, "negative padding is not supported"));
-    CR_TRY(check_least(c->output_padding, 0, "negative output_padding is not supported"));
-    CR_TRY(check_least(c->stride, 1, "non-positive stride is not supported"));
-    return check_least(c->dilation, 1, "dilation should be greater than zero");
+    CR_TRY(conv_check_list(c->stride, "stride", c->dims));
+    CR_TRY(conv_check_list(c->padding, "padding", c->dims));
+    CR_TRY(conv_check_list(c->dilation, "dilation", c->dims));
+    CR_TRY(conv_check_list(c->output_padding, "output_padding", c->dims));
+    CR_TRY(conv_check_least(c->padding, 0, "negative padding is not supported"));
+    CR_TRY(conv_check_least(c->output_padding, 0, "negative output_padding is not supported"));
+    CR_TRY(conv_check_least(c->stride, 1, "non-positive stride is not supported"));
+    return conv_check_least(c->dilation, 1, "dilation should be greater than zero");
 }
 
 static cr_status check_weight(const call *c)
@@ -125,7 +125,7 @@ static int64_t reach(const call *c, int64_t d)
     return (c->weight->size[d + 2] - 1) * cr_value_item(c->dilation, d) + 1;
 }
 
-static int64_t padded(const call *c, int64_t d)
+static int64_t padded_size(const call *c, int64_t d)
 {
     return c->input->size[d + 2] + 2 * cr_value_item(c->padding, d);
 }
@@ -146,11 +146,11 @@ static cr_status check_reach(const call *c)
     char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
 
     for (int64_t d = 0; d < c->dims && !c->transposed; d++)
-        if (padded(c, d) < reach(c, d))
+        if (padded_size(c, d) < reach(c, d))
             return cr_fail(CR_RUNTIME,
                            "Calculated padded input size per channel: (%s). Kernel size: (%s). "
                            "Kernel size can't be greater than actual input size",
-                           by_text(have, c, padded), by_text(want, c, reach));
+                           by_text(have, c, padded_size), by_text(want, c, reach));
     return CR_OK;
 }
 
@@ -218,7 +218,7 @@ static cr_status check_transposed(const call *c)
     return CR_OK;
 }
 
-static cr_status check_empty(const call *c)
+static cr_status check_no_empty_dim(const call *c)
 {
     char text[CR_SIZES_TEXT];
 
@@ -246,13 +246,13 @@ cr_status cr_shape_convolution(const cr_value *arg, cr_shape *out)
               .groups = arg[8].i,
               .dims = arg[1].view->ndim - 2};
 
-    CR_TRY(check_numbers(&c));
+    CR_TRY(conv_check_numbers(&c));
     CR_TRY(check_weight(&c));
     CR_TRY(check_channels(&c));
     CR_TRY(check_bias(&c));
     CR_TRY(check_reach(&c));
     CR_TRY(check_types(&c));
-    CR_TRY(check_empty(&c));
+    CR_TRY(check_no_empty_dim(&c));
     if (c.transposed)
         CR_TRY(check_transposed(&c));
     out->ndim = c.input->ndim;
@@ -263,6 +263,6 @@ cr_status cr_shape_convolution(const cr_value *arg, cr_shape *out)
     for (int64_t d = 0; d < c.dims; d++)
         out->size[d + 2] =
             c.transposed ? transposed_size(&c, d)
-                         : (padded(&c, d) - reach(&c, d)) / cr_value_item(c.stride, d) + 1;
+                         : (padded_size(&c, d) - reach(&c, d)) / cr_value_item(c.stride, d) + 1;
     return CR_OK;
 }

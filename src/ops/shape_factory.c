@@ -25,7 +25,7 @@ static double steps_between(cr_scalar start, cr_scalar end, cr_scalar step)
     return n;
 }
 
-static cr_status check_bounds(cr_scalar start, cr_scalar end, cr_scalar step)
+static cr_status arange_check_bounds(cr_scalar start, cr_scalar end, cr_scalar step)
 {
     double a, b, by;
 
@@ -58,13 +58,13 @@ cr_status cr_shape_arange(const cr_value *arg, cr_shape *out)
 {
     cr_scalar start = arg[0].number, end = arg[1].number, step = arg[2].number;
 
-    CR_TRY(check_bounds(start, end, step));
+    CR_TRY(arange_check_bounds(start, end, step));
     /* An integral dtype cuts the bounds first. */
     if (arg[3].tag != CR_NONE && cr_dtype_category((cr_dtype)arg[3].i) <= CR_CAT_INT) {
         start = cr_scalar_int(cr_scalar_as_int(start));
         end = cr_scalar_int(cr_scalar_as_int(end));
         step = cr_scalar_int(cr_scalar_as_int(step));
-        CR_TRY(check_bounds(start, end, step));
+        CR_TRY(arange_check_bounds(start, end, step));
     }
     return vector_of(out, ceil(steps_between(start, end, step)));
 }
@@ -75,7 +75,7 @@ cr_status cr_shape_range(const cr_value *arg, cr_shape *out)
     cr_scalar start = arg[0].number, end = arg[1].number, step = arg[2].number;
     double a, b;
 
-    CR_TRY(check_bounds(start, end, step));
+    CR_TRY(arange_check_bounds(start, end, step));
     a = cr_scalar_as_double(start);
     b = cr_scalar_as_double(end);
     return vector_of(out, floor((b - a) / cr_scalar_as_double(step)) + 1);
@@ -113,14 +113,14 @@ cr_status cr_shape_eye_m(const cr_value *arg, cr_shape *out)
     return matrix_of(out, arg[0].i, arg[1].i);
 }
 
-static int64_t between(int64_t x, int64_t low, int64_t high)
+static int64_t clamp_to(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
 }
 
 /* n rows, of which the first has `first` positions and each other `step` more than the one
  * before. */
-static bool add_rows(int64_t *sum, int64_t n, int64_t first, int64_t step)
+static bool triangle_add_rows(int64_t *sum, int64_t n, int64_t first, int64_t step)
 {
     int64_t pair = 2 * first + (n - 1) * step, half = n % 2 ? n : n / 2;
 
@@ -136,20 +136,21 @@ static bool triangle_size(int64_t *out, int64_t rows, int64_t columns, int64_t o
     int64_t at, begin, end;
 
     *out = 0;
-    offset = between(offset, -rows, columns);
+    offset = clamp_to(offset, -rows, columns);
     if (upper) {
-        begin = between(1 - offset, 0, rows);
-        end = between(columns - offset, begin, rows);
+        begin = clamp_to(1 - offset, 0, rows);
+        end = clamp_to(columns - offset, begin, rows);
         at = columns - offset - begin;
-        return add_rows(out, begin, columns, 0) && add_rows(out, end - begin, at, -1);
+        return triangle_add_rows(out, begin, columns, 0) &&
+               triangle_add_rows(out, end - begin, at, -1);
     }
-    begin = between(-offset, 0, rows);
-    end = between(columns - offset - 1, begin, rows);
-    return add_rows(out, end - begin, begin + offset + 1, 1) &&
-           add_rows(out, rows - end, columns, 0);
+    begin = clamp_to(-offset, 0, rows);
+    end = clamp_to(columns - offset - 1, begin, rows);
+    return triangle_add_rows(out, end - begin, begin + offset + 1, 1) &&
+           triangle_add_rows(out, rows - end, columns, 0);
 }
 
-static cr_status triangle(const cr_value *arg, cr_shape *out, bool upper)
+static cr_status triangle_indices(const cr_value *arg, cr_shape *out, bool upper)
 {
     if (arg[0].i < 0)
         return cr_fail(CR_RUNTIME, "row must be non-negative, got%lld", (ll)arg[0].i);
@@ -166,12 +167,12 @@ static cr_status triangle(const cr_value *arg, cr_shape *out, bool upper)
 
 cr_status cr_shape_tril_indices(const cr_value *arg, cr_shape *out)
 {
-    return triangle(arg, out, false);
+    return triangle_indices(arg, out, false);
 }
 
 cr_status cr_shape_triu_indices(const cr_value *arg, cr_shape *out)
 {
-    return triangle(arg, out, true);
+    return triangle_indices(arg, out, true);
 }
 
 /* The size argument of a random factory, and its place. */

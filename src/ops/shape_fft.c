@@ -3,7 +3,7 @@
 #include "ops/shape_help.h"
 #include "ops/shape_text.h"
 
-static cr_status check_dims(const cr_view *v, const cr_value *dims)
+static cr_status fft_check_dims(const cr_view *v, const cr_value *dims)
 {
     uint64_t seen = 0;
 
@@ -46,7 +46,7 @@ static cr_status check_type(const cr_view *v, bool complex)
 cr_status cr_shape_fft_c2c(const cr_value *arg, cr_shape *out)
 {
     CR_TRY(check_type(arg[0].view, true));
-    CR_TRY(check_dims(arg[0].view, &arg[1]));
+    CR_TRY(fft_check_dims(arg[0].view, &arg[1]));
     cr_shape_like(out, arg[0].view);
     return CR_OK;
 }
@@ -61,7 +61,7 @@ cr_status cr_shape_fft_r2c(const cr_value *arg, cr_shape *out)
 {
     CR_TRY(check_some(&arg[1]));
     CR_TRY(check_type(arg[0].view, false));
-    CR_TRY(check_dims(arg[0].view, &arg[1]));
+    CR_TRY(fft_check_dims(arg[0].view, &arg[1]));
     cr_shape_like(out, arg[0].view);
     if (arg[3].i)
         *last_size(out, &arg[1]) = *last_size(out, &arg[1]) / 2 + 1;
@@ -73,7 +73,7 @@ cr_status cr_shape_fft_c2r(const cr_value *arg, cr_shape *out)
 {
     CR_TRY(check_some(&arg[1]));
     CR_TRY(check_type(arg[0].view, true));
-    CR_TRY(check_dims(arg[0].view, &arg[1]));
+    CR_TRY(fft_check_dims(arg[0].view, &arg[1]));
     cr_shape_like(out, arg[0].view);
     if (*last_size(out, &arg[1]) < arg[3].i / 2 + 1)
         return cr_fail(CR_RUNTIME,

@@ -12,7 +12,7 @@ typedef long long ll; /* for printf */
 /* Lists of indices and masks. */
 
 /* Bools are 0 or 1: sums them in blocks that the compiler vectorizes. */
-static int64_t count_bytes(const char *p, int64_t n)
+static int64_t count_true_bytes(const char *p, int64_t n)
 {
     enum { BLOCK = 128 };
     int64_t sum = 0;
@@ -28,7 +28,7 @@ static int64_t count_bytes(const char *p, int64_t n)
     return sum;
 }
 
-static int64_t count_dims(const char *data, int d, const cr_view *v)
+static int64_t count_nonzero(const char *data, int d, const cr_view *v)
 {
     size_t item = cr_dtype_size((cr_dtype)v->dtype);
     int64_t n = 0;
@@ -36,13 +36,13 @@ static int64_t count_dims(const char *data, int d, const cr_view *v)
     if (d == v->ndim)
         return cr_scalar_is_nonzero(cr_scalar_load((cr_dtype)v->dtype, data));
     if (d == v->ndim - 1 && v->dtype == CR_BOOL && v->stride[d] == 1)
-        return count_bytes(data, v->size[d]);
+        return count_true_bytes(data, v->size[d]);
     int64_t step = CR_WRAP_MUL(v->stride[d], item); /* of one position: any stride */
     for (int64_t i = 0; i < v->size[d]; i++) {
         if (d == v->ndim - 1 && v->dtype == CR_BOOL)
             n += *data != 0;
         else
-            n += count_dims(data, d + 1, v);
+            n += count_nonzero(data, d + 1, v);
         data = i + 1 < v->size[d] ? data + step : data;
     }
     return n;
@@ -50,7 +50,7 @@ static int64_t count_dims(const char *data, int d, const cr_view *v)
 
 int64_t cr_count_trues(const cr_view *v)
 {
-    return cr_shape_numel(v->ndim, v->size) ? count_dims(v->data, 0, v) : 0;
+    return cr_shape_numel(v->ndim, v->size) ? count_nonzero(v->data, 0, v) : 0;
 }
 
 static cr_status too_many(const cr_view *self, int got)
@@ -168,7 +168,7 @@ static cr_status plan_result(cr_index_plan *p, const cr_view *self)
 }
 
 /* An empty result is allowed only when no index selects from an empty dimension. */
-static cr_status check_empty(const cr_index_plan *p, const cr_view *self)
+static cr_status check_empty_picks(const cr_index_plan *p, const cr_view *self)
 {
     int64_t picked = cr_shape_numel(p->picked.ndim, p->picked.size);
 
@@ -199,7 +199,7 @@ cr_status cr_index_plan_make(cr_index_plan *p, const cr_view *self, const cr_val
         }
         dim += entry_dims(entry);
     }
-    CR_TRY(check_empty(p, self));
+    CR_TRY(check_empty_picks(p, self));
     return plan_result(p, self);
 }
 

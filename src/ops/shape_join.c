@@ -7,13 +7,13 @@ typedef long long ll; /* for printf */
 
 /* Joining. */
 
-static bool is_nothing(const cr_view *v) { return v->ndim == 1 && v->size[0] == 0; }
+static bool is_empty_vector(const cr_view *v) { return v->ndim == 1 && v->size[0] == 0; }
 
 /* The first tensor that is not an empty vector. */
 static const cr_view *first_real(const cr_value *list, uint32_t *at)
 {
     for (*at = 0; *at < list->len; ++*at)
-        if (!is_nothing(list->list[*at].view))
+        if (!is_empty_vector(list->list[*at].view))
             return list->list[*at].view;
     return NULL;
 }
@@ -56,7 +56,7 @@ cr_status cr_shape_cat(const cr_value *arg, cr_shape *out)
     CR_TRY(cr_shape_wrap(&dim, arg[1].i, first->ndim));
     for (uint32_t i = start; i < list->len; i++) {
         const cr_view *v = list->list[i].view;
-        if (is_nothing(v))
+        if (is_empty_vector(v))
             continue;
         CR_TRY(check_joins(first, v, dim, i));
         if (CR_ADD_OVERFLOW(total, v->size[dim], &total))
@@ -94,7 +94,7 @@ cr_status cr_shape_stack(const cr_value *arg, cr_shape *out)
 
 /* Turning and repeating. */
 
-static cr_status check_dims(const cr_value *dims, int ndim)
+static cr_status check_dims_differ(const cr_value *dims, int ndim)
 {
     bool seen[CR_MAX_DIMS] = {false};
     int64_t d;
@@ -111,7 +111,7 @@ static cr_status check_dims(const cr_value *dims, int ndim)
 
 cr_status cr_shape_flip(const cr_value *arg, cr_shape *out)
 {
-    CR_TRY(check_dims(&arg[1], arg[0].view->ndim));
+    CR_TRY(check_dims_differ(&arg[1], arg[0].view->ndim));
     cr_shape_like(out, arg[0].view);
     return CR_OK;
 }
@@ -336,7 +336,7 @@ cr_status cr_shape_select_scatter(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-static int64_t within(const cr_value *v, int64_t preset, int64_t size)
+static int64_t clamped_bound(const cr_value *v, int64_t preset, int64_t size)
 {
     int64_t x = v->tag == CR_NONE ? preset : v->i < 0 ? v->i + size : v->i;
 
@@ -354,8 +354,8 @@ cr_status cr_shape_slice_scatter(const cr_value *arg, cr_shape *out)
     CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
     if (step <= 0)
         return cr_fail(CR_RUNTIME, "slice step must be positive");
-    start = within(&arg[3], 0, self->size[dim]);
-    end = within(&arg[4], self->size[dim], self->size[dim]);
+    start = clamped_bound(&arg[3], 0, self->size[dim]);
+    end = clamped_bound(&arg[4], self->size[dim], self->size[dim]);
     cr_shape_like(&slice, self);
     slice.size[dim] = end > start ? (end - start - 1) / step + 1 : 0;
     CR_TRY(check_part(arg[1].view, &slice));

@@ -51,7 +51,7 @@ static void batch_of(cr_shape *out, const cr_view *v, int last)
 
 static void push(cr_shape *out, int64_t n) { out->size[out->ndim++] = n; }
 
-static void matrix(cr_shape *out, const cr_view *like, int64_t m, int64_t n)
+static void push_matrix(cr_shape *out, const cr_view *like, int64_t m, int64_t n)
 {
     batch_of(out, like, 2);
     push(out, m);
@@ -64,7 +64,7 @@ static void vector(cr_shape *out, const cr_view *like, int64_t n)
     push(out, n);
 }
 
-static void nothing(cr_shape *out)
+static void empty_vector(cr_shape *out)
 {
     out->ndim = 1;
     out->size[0] = 0;
@@ -77,7 +77,7 @@ cr_status cr_shape_cholesky(const cr_value *arg, cr_shape *out)
 
     CR_TRY(check_square(v, &arg[3]));
     CR_TRY(check_inexact(v, &arg[3]));
-    matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
+    push_matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
     batch_of(&out[1], v, 2);
     return CR_OK;
 }
@@ -95,7 +95,7 @@ cr_status cr_shape_lu(const cr_value *arg, cr_shape *out)
     if (!cr_dtype_is_inexact((cr_dtype)v->dtype) || v->dtype == CR_F16 || v->dtype == CR_BF16)
         return cr_fail(CR_NOT_IMPLEMENTED, "\"lu_cpu\" not implemented for '%s'",
                        cr_legacy_name(v));
-    matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
+    push_matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
     vector(&out[1], v, cr_least(cr_view_rows(v), cr_view_cols(v)));
     batch_of(&out[2], v, 2);
     return CR_OK;
@@ -211,7 +211,7 @@ cr_status cr_shape_inv(const cr_value *arg, cr_shape *out)
 {
     CR_TRY(check_square(arg[0].view, &arg[2]));
     CR_TRY(check_inexact(arg[0].view, &arg[2]));
-    matrix(&out[0], arg[0].view, cr_view_rows(arg[0].view), cr_view_cols(arg[0].view));
+    push_matrix(&out[0], arg[0].view, cr_view_rows(arg[0].view), cr_view_cols(arg[0].view));
     batch_of(&out[1], arg[0].view, 2);
     return CR_OK;
 }
@@ -237,7 +237,7 @@ cr_status cr_shape_geqrf(const cr_value *arg, cr_shape *out)
     if (v->ndim < 2)
         return cr_fail(CR_RUNTIME, "torch.geqrf: input must have at least 2 dimensions.");
     CR_TRY(check_inexact(v, &name));
-    matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
+    push_matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
     vector(&out[1], v, cr_least(cr_view_rows(v), cr_view_cols(v)));
     return CR_OK;
 }
@@ -252,10 +252,10 @@ cr_status cr_shape_qr(const cr_value *arg, cr_shape *out)
     CR_TRY(check_matrix(v, &name, "A"));
     CR_TRY(check_inexact(v, &name));
     k = arg[2].i ? cr_least(cr_view_rows(v), cr_view_cols(v)) : cr_view_rows(v);
-    matrix(&out[0], v, cr_view_rows(v), k);
-    matrix(&out[1], v, k, cr_view_cols(v));
+    push_matrix(&out[0], v, cr_view_rows(v), k);
+    push_matrix(&out[1], v, k, cr_view_cols(v));
     if (!arg[1].i)
-        nothing(&out[0]);
+        empty_vector(&out[0]);
     return CR_OK;
 }
 
@@ -300,7 +300,7 @@ cr_status cr_shape_householder_product(const cr_value *arg, cr_shape *out)
                        "%s: input.shape[-1] must be greater than or equal to tau.shape[-1]",
                        name);
     CR_TRY(check_reflectors(v, tau, name));
-    matrix(out, v, cr_view_rows(v), cr_view_cols(v));
+    push_matrix(out, v, cr_view_rows(v), cr_view_cols(v));
     return check_inexact(v, &plain);
 }
 
@@ -354,7 +354,7 @@ cr_status cr_shape_ormqr(const cr_value *arg, cr_shape *out)
                        "torch.ormqr: Expected batch dimensions of other to be equal to "
                        "input.shape[:-2], but got %s",
                        cr_sizes_text(text, other->ndim - 2, other->size));
-    matrix(out, other, cr_view_rows(other), cr_view_cols(other));
+    push_matrix(out, other, cr_view_rows(other), cr_view_cols(other));
     return check_inexact(v, &name);
 }
 
@@ -367,12 +367,12 @@ cr_status cr_shape_svd(const cr_value *arg, cr_shape *out)
     CR_TRY(check_matrix(v, &arg[3], "A"));
     CR_TRY(check_inexact(v, &arg[3]));
     k = cr_least(cr_view_rows(v), cr_view_cols(v));
-    matrix(&out[0], v, cr_view_rows(v), arg[1].i ? cr_view_rows(v) : k);
+    push_matrix(&out[0], v, cr_view_rows(v), arg[1].i ? cr_view_rows(v) : k);
     vector(&out[1], v, k);
-    matrix(&out[2], v, arg[1].i ? cr_view_cols(v) : k, cr_view_cols(v));
+    push_matrix(&out[2], v, arg[1].i ? cr_view_cols(v) : k, cr_view_cols(v));
     if (!arg[2].i) {
-        nothing(&out[0]);
-        nothing(&out[2]);
+        empty_vector(&out[0]);
+        empty_vector(&out[2]);
     }
     return CR_OK;
 }
@@ -388,9 +388,9 @@ cr_status cr_shape_eigh(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_RUNTIME, "Expected UPLO argument to be 'L' or 'U', but got %.*s",
                        (int)arg[1].len, arg[1].s);
     vector(&out[0], v, cr_view_cols(v));
-    matrix(&out[1], v, cr_view_rows(v), cr_view_cols(v));
+    push_matrix(&out[1], v, cr_view_rows(v), cr_view_cols(v));
     if (!arg[2].i)
-        nothing(&out[1]);
+        empty_vector(&out[1]);
     return CR_OK;
 }
 
@@ -402,9 +402,9 @@ cr_status cr_shape_eig(const cr_value *arg, cr_shape *out)
     CR_TRY(check_square(v, &arg[2]));
     CR_TRY(check_inexact(v, &arg[2]));
     vector(&out[0], v, cr_view_cols(v));
-    matrix(&out[1], v, cr_view_rows(v), cr_view_cols(v));
+    push_matrix(&out[1], v, cr_view_rows(v), cr_view_cols(v));
     if (!arg[1].i)
-        nothing(&out[1]);
+        empty_vector(&out[1]);
     return CR_OK;
 }
 
@@ -425,9 +425,9 @@ cr_status cr_shape_lstsq(const cr_value *arg, cr_shape *out)
     push(&out[0], cr_view_cols(b));
     push(&out[2], cr_least(cr_view_rows(a), cr_view_cols(a)));
     if (is_driver(driver, "gels"))
-        nothing(&out[1]);
+        empty_vector(&out[1]);
     if (is_driver(driver, "gels") || is_driver(driver, "gelsy"))
-        nothing(&out[2]);
+        empty_vector(&out[2]);
     return CR_OK;
 }
 
@@ -438,7 +438,7 @@ cr_status cr_shape_ldl(const cr_value *arg, cr_shape *out)
 
     CR_TRY(check_square(v, &arg[3]));
     CR_TRY(check_inexact(v, &arg[3]));
-    matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
+    push_matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
     vector(&out[1], v, cr_view_cols(v));
     batch_of(&out[2], v, 2);
     return CR_OK;
@@ -499,6 +499,6 @@ cr_status cr_shape_matrix_exp(const cr_value *arg, cr_shape *out)
     if (!cr_dtype_is_inexact((cr_dtype)v->dtype))
         return check_inexact(v, &name);
     CR_TRY(check_square(v, &name));
-    matrix(out, v, cr_view_rows(v), cr_view_cols(v));
+    push_matrix(out, v, cr_view_rows(v), cr_view_cols(v));
     return CR_OK;
 }

@@ -208,7 +208,7 @@ cr_status cr_shape_dot(const cr_value *arg, cr_shape *out)
 /* --- matmul: first vectors and matrices, then batches --- */
 
 /* The size of a batch dimension, counted from the outermost; 1 when there is none. */
-static int64_t batch_size(const cr_view *v, int d, int n)
+static int64_t view_batch_size(const cr_view *v, int d, int n)
 {
     int own = d - (n - (v->ndim - 2));
 
@@ -221,8 +221,8 @@ static cr_status batch_dims(const cr_view *a, const cr_view *b, cr_shape *out)
     int n = na > nb ? na : nb;
 
     for (int d = 0; d < n; d++) {
-        int64_t x = a->ndim > 2 ? batch_size(a, d, n) : 1,
-                y = b->ndim > 2 ? batch_size(b, d, n) : 1;
+        int64_t x = a->ndim > 2 ? view_batch_size(a, d, n) : 1,
+                y = b->ndim > 2 ? view_batch_size(b, d, n) : 1;
         if (x != y && x != 1 && y != 1)
             return cr_fail(
                 CR_RUNTIME,

@@ -13,7 +13,7 @@ static int64_t after(const cr_value *pad, int ndim, int d)
     return pad->ints[2 * (ndim - 1 - d) + 1];
 }
 
-static cr_status padded(cr_shape *out, const cr_view *self, const cr_value *pad)
+static cr_status padded_shape(cr_shape *out, const cr_view *self, const cr_value *pad)
 {
     int n = self->ndim;
 
@@ -44,7 +44,7 @@ cr_status cr_shape_constant_pad(const cr_value *arg, cr_shape *out)
             "Length of pad should be no more than twice the number of dimensions of the "
             "input. Pad length is %uwhile the input has %ddimensions.",
             pad->len, n);
-    CR_TRY(padded(out, self, pad));
+    CR_TRY(padded_shape(out, self, pad));
     for (int d = n - (int)(pad->len / 2); d < n; d++)
         if (out->size[d] < 0)
             return cr_fail(
@@ -71,7 +71,7 @@ static cr_status check_input(const cr_view *self, int spatial)
         spatial + 1, spatial + 2, cr_view_text(self));
 }
 
-static cr_status check_length(const cr_value *pad, int spatial)
+static cr_status check_pad_length(const cr_value *pad, int spatial)
 {
     if ((int)pad->len == 2 * spatial)
         return CR_OK;
@@ -128,11 +128,11 @@ static cr_status edge_pad(const cr_value *arg, cr_shape *out, int spatial, bool 
 {
     const cr_view *self = arg[0].view;
 
-    CR_TRY(check_length(&arg[1], spatial));
+    CR_TRY(check_pad_length(&arg[1], spatial));
     CR_TRY(check_input(self, spatial));
     if (reflect)
         CR_TRY(check_reflection(self, &arg[1], spatial));
-    CR_TRY(padded(out, self, &arg[1]));
+    CR_TRY(padded_shape(out, self, &arg[1]));
     return check_output(out, self, spatial);
 }
 
@@ -173,7 +173,7 @@ cr_status cr_shape_circular_pad(const cr_value *arg, cr_shape *out)
             "Invalid padding size, expected 1 or 2 non-padded dimensions, which would be "
             "equivalent to padding of length %d or %d respectively but got %u",
             2 * (n - 1), 2 * (n - 2), pad->len);
-    CR_TRY(padded(out, self, pad));
+    CR_TRY(padded_shape(out, self, pad));
     for (int d = n - spatial; d < n; d++) {
         if (before(pad, n, d) > self->size[d] || after(pad, n, d) > self->size[d])
             return cr_fail(CR_RUNTIME, "Padding value causes wrapping around more than once.");

@@ -31,7 +31,7 @@ static int64_t dilation_at(const call *c, int64_t d)
 }
 
 /* What names and messages have words for. */
-static cr_status check_dims(int64_t dims)
+static cr_status pool_check_dims(int64_t dims)
 {
     return dims >= 1 && dims <= 3
                ? CR_OK
@@ -39,8 +39,8 @@ static cr_status check_dims(int64_t dims)
                          (ll)dims);
 }
 
-static cr_status check_length(const call *c, const cr_value *list, const char *what,
-                              const char *form)
+static cr_status pool_check_list(const call *c, const cr_value *list, const char *what,
+                                 const char *form)
 {
     if (list->len == 1 || (int64_t)list->len == c->dims)
         return CR_OK;
@@ -56,11 +56,11 @@ static cr_status check_lengths(const call *c)
     const char *form =
         c->dims == 3 && !strcmp(c->name, "avg_pool") ? "must be" : "must either be";
 
-    CR_TRY(check_length(c, c->kernel, "kernel_size", form));
+    CR_TRY(pool_check_list(c, c->kernel, "kernel_size", form));
     if (c->stride->len)
-        CR_TRY(check_length(c, c->stride, "stride", "must either be omitted,"));
-    CR_TRY(check_length(c, c->padding, "padding", form));
-    return c->dilation ? check_length(c, c->dilation, "dilation", "must be either") : CR_OK;
+        CR_TRY(pool_check_list(c, c->stride, "stride", "must either be omitted,"));
+    CR_TRY(pool_check_list(c, c->padding, "padding", form));
+    return c->dilation ? pool_check_list(c, c->dilation, "dilation", "must be either") : CR_OK;
 }
 
 static cr_status check_ndim(const call *c)
@@ -81,7 +81,7 @@ static cr_status check_ndim(const call *c)
 }
 
 /* torch computes with 32-bit ints; the limit also keeps computations here from overflowing. */
-static cr_status check_range(int64_t a)
+static cr_status check_int32(int64_t a)
 {
     return a >= INT32_MIN && a <= INT32_MAX ? CR_OK
                                             : cr_fail(CR_RUNTIME, "integer out of range");
@@ -92,10 +92,10 @@ static cr_status output_size(const call *c, int64_t d, int64_t *out)
     int64_t in = c->self->size[c->self->ndim - c->dims + d], k = kernel_at(c, d);
     int64_t s = stride_at(c, d), pad = cr_value_item(c->padding, d), dil = dilation_at(c, d);
 
-    CR_TRY(check_range(k));
-    CR_TRY(check_range(s));
-    CR_TRY(check_range(pad));
-    CR_TRY(check_range(dil));
+    CR_TRY(check_int32(k));
+    CR_TRY(check_int32(s));
+    CR_TRY(check_int32(pad));
+    CR_TRY(check_int32(dil));
     if (s == 0)
         return cr_fail(CR_RUNTIME, "stride should not be zero");
     if (pad < 0)
@@ -170,7 +170,7 @@ static cr_status pool_shape(const call *c, cr_shape *out)
     char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
     int64_t size[3], lead = c->self->ndim - c->dims;
 
-    CR_TRY(check_dims(c->dims));
+    CR_TRY(pool_check_dims(c->dims));
     CR_TRY(check_lengths(c));
     CR_TRY(check_ndim(c));
     for (int64_t d = 0; d < c->dims; d++)
@@ -270,7 +270,7 @@ cr_status cr_shape_adaptive_avg_pool(const cr_value *arg, cr_shape *out)
     int64_t dims = arg[2].i;
     char text[CR_SIZES_TEXT];
 
-    CR_TRY(check_dims(dims));
+    CR_TRY(pool_check_dims(dims));
     if (size->len != 1 && (int64_t)size->len != dims)
         return dims == 1
                    ? cr_fail(CR_RUNTIME,
@@ -301,7 +301,7 @@ cr_status cr_shape_adaptive_max_pool(const cr_value *arg, cr_shape *out)
     int64_t dims = arg[2].i;
     char text[CR_SIZES_TEXT];
 
-    CR_TRY(check_dims(dims));
+    CR_TRY(pool_check_dims(dims));
     CR_TRY(check_adaptive_input(v, "adaptive_max_pool", ":", dims));
     if (arg[1].len != 1 && (int64_t)arg[1].len != dims)
         return dims == 1
@@ -371,7 +371,7 @@ static cr_status check_unpool_input(const cr_view *v, const cr_view *index, int6
 /* (self, indices, output_size, dims) */
 cr_status cr_shape_max_unpool(const cr_value *arg, cr_shape *out)
 {
-    CR_TRY(check_dims(arg[3].i));
+    CR_TRY(pool_check_dims(arg[3].i));
     CR_TRY(check_unpool_size(&arg[2], arg[3].i));
     CR_TRY(check_unpool_input(arg[0].view, arg[1].view, arg[3].i));
     return adaptive_shape(arg[0].view, &arg[2], arg[3].i, out);
@@ -428,7 +428,7 @@ cr_status cr_shape_upsample(const cr_value *arg, cr_shape *out)
     bool given = size->tag == CR_INTS;
     int64_t dims = arg[5].i, n = given ? size->len : scale->len;
 
-    CR_TRY(check_dims(dims));
+    CR_TRY(pool_check_dims(dims));
     if (arg[2].i < 0 || arg[2].i > 5 || (arg[2].i >= 3 && dims != 2))
         return cr_fail(CR_RUNTIME,
                        "there is no way of resampling number %lld in %lld dimensions",
@@ -506,8 +506,8 @@ cr_status cr_shape_grid_sampler(const cr_value *arg, cr_shape *out)
 
 /* --- sliding blocks --- */
 
-static int64_t blocks(const cr_value *size, int64_t d, const cr_value *kernel,
-                      const cr_value *step)
+static int64_t block_count(const cr_value *size, int64_t d, const cr_value *kernel,
+                           const cr_value *step)
 {
     return cr_floor_div(size->ints[d] + 2 * cr_value_item(&step[1], d) -
                             cr_value_item(&step[0], d) * (cr_value_item(kernel, d) - 1) - 1,
@@ -541,7 +541,7 @@ static cr_status check_blocks(const cr_value *arg)
     CR_TRY(check_two(&arg[3], "stride"));
     for (int i = 0; i < 4; i++)
         for (int d = 0; d < 2; d++)
-            CR_TRY(check_range(arg[i].ints[d]));
+            CR_TRY(check_int32(arg[i].ints[d]));
     CR_TRY(check_over(&arg[0], 1, "kernel size", "kernel", "greater than zero"));
     CR_TRY(check_over(&arg[1], 1, "dilation", "dilation", "greater than zero"));
     CR_TRY(check_over(&arg[2], 0, "padding", "pad", "non-negative"));
@@ -575,8 +575,8 @@ cr_status cr_shape_im2col(const cr_value *arg, cr_shape *out)
         if (!v->size[d])
             return bad_unfold_input(v);
     size.ints = v->size + lead + 1;
-    h = blocks(&size, 0, &arg[1], &arg[2]);
-    w = blocks(&size, 1, &arg[1], &arg[2]);
+    h = block_count(&size, 0, &arg[1], &arg[2]);
+    w = block_count(&size, 1, &arg[1], &arg[2]);
     if (h < 1 || w < 1)
         return cr_fail(
             CR_RUNTIME,
@@ -613,8 +613,8 @@ cr_status cr_shape_col2im(const cr_value *arg, cr_shape *out)
                        "Expected size of input's dimension 1 to be divisible by the product of "
                        "kernel_size, but got input.size(1)=%lld and kernel_size=(%lld, %lld).",
                        (ll)v->size[lead], PAIR(arg[2]));
-    h = blocks(&arg[1], 0, &arg[2], &arg[3]);
-    w = blocks(&arg[1], 1, &arg[2], &arg[3]);
+    h = block_count(&arg[1], 0, &arg[2], &arg[3]);
+    w = block_count(&arg[1], 1, &arg[2], &arg[3]);
     if (CR_MUL_OVERFLOW(h, w, &count) || v->size[lead + 1] != count)
         return cr_fail(
             CR_RUNTIME,

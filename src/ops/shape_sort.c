@@ -39,7 +39,7 @@ static cr_status pair_of_lines(const char *what, const cr_view *self, int64_t di
     return CR_OK;
 }
 
-static cr_status arg_extreme(const char *what, const cr_value *arg, cr_shape *out)
+static cr_status arg_extreme_shape(const char *what, const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view;
     int64_t dim;
@@ -63,11 +63,11 @@ static cr_status arg_extreme(const char *what, const cr_value *arg, cr_shape *ou
 
 cr_status cr_shape_argmax(const cr_value *arg, cr_shape *out)
 {
-    return arg_extreme("argmax", arg, out);
+    return arg_extreme_shape("argmax", arg, out);
 }
 cr_status cr_shape_argmin(const cr_value *arg, cr_shape *out)
 {
-    return arg_extreme("argmin", arg, out);
+    return arg_extreme_shape("argmin", arg, out);
 }
 
 cr_status cr_shape_max_dim(const cr_value *arg, cr_shape *out)
@@ -178,7 +178,7 @@ static cr_status check_side(const cr_value *right, const cr_value *side)
     return CR_OK;
 }
 
-static cr_status check_sorter(const cr_view *sequence, const cr_view *sorter)
+static cr_status check_sorter_shape(const cr_view *sequence, const cr_view *sorter)
 {
     if (!cr_same_sizes(sequence, sorter))
         return cr_fail(
@@ -195,7 +195,7 @@ static cr_status check_sorter(const cr_view *sequence, const cr_view *sorter)
 }
 
 /* One vector of boundaries serves all values; otherwise each row has its own boundaries. */
-static cr_status check_rows(const cr_view *sequence, const cr_view *self)
+static cr_status check_boundary_rows(const cr_view *sequence, const cr_view *self)
 {
     bool rows = sequence->ndim == self->ndim && sequence->ndim;
 
@@ -224,9 +224,9 @@ cr_status cr_shape_searchsorted(const cr_value *arg, cr_shape *out)
     const cr_view *sequence = arg[0].view, *self = arg[1].view;
 
     CR_TRY(check_side(&arg[3], &arg[4]));
-    CR_TRY(check_rows(sequence, self));
+    CR_TRY(check_boundary_rows(sequence, self));
     if (arg[5].tag != CR_NONE)
-        CR_TRY(check_sorter(sequence, arg[5].view));
+        CR_TRY(check_sorter_shape(sequence, arg[5].view));
     cr_shape_like(out, self);
     return CR_OK;
 }
