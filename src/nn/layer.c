@@ -16,19 +16,22 @@ static cr_value layer_arg(const cr_module *m, const char *name)
     return i < 0 ? cr_of_none() : m->arg[i];
 }
 
-static bool is_on(const cr_module *m, const char *name) { return layer_arg(m, name).i != 0; }
+static bool layer_is_on(const cr_module *m, const char *name)
+{
+    return layer_arg(m, name).i != 0;
+}
 
 /* --- weights --- */
 
-static cr_dtype dtype_of(const cr_module *m)
+static cr_dtype layer_dtype(const cr_module *m)
 {
     cr_value v = layer_arg(m, "dtype");
 
     return v.tag == CR_DTYPE_VAL ? (cr_dtype)v.i : cr_default_dtype();
 }
 
-static cr_status make_tensor(cr_tensor **out, const cr_op *op, const int64_t *size, int ndim,
-                             cr_dtype dtype)
+static cr_status layer_tensor(cr_tensor **out, const cr_op *op, const int64_t *size, int ndim,
+                              cr_dtype dtype)
 {
     cr_value arg[] = {cr_of_ints(size, (size_t)ndim), cr_of_dtype(dtype)};
 
@@ -40,7 +43,7 @@ static cr_status add_param(cr_module *m, const char *name, const cr_op *op, cons
 {
     cr_tensor *t = NULL;
 
-    CR_TRY(make_tensor(&t, op, size, ndim, dtype_of(m)));
+    CR_TRY(layer_tensor(&t, op, size, ndim, layer_dtype(m)));
     cr_status st = cr_module_set_parameter(m, name, t);
     cr_drop(t);
     return st;
@@ -91,7 +94,8 @@ static cr_status make_linear(cr_module *m)
     int64_t size[] = {layer_arg(m, "out_features").i, layer_arg(m, "in_features").i};
 
     CR_TRY(add_param(m, "weight", cr_entry.empty_memory_format, size, 2));
-    CR_TRY(add_optional(m, "bias", is_on(m, "bias"), cr_entry.empty_memory_format, size, 1));
+    CR_TRY(
+        add_optional(m, "bias", layer_is_on(m, "bias"), cr_entry.empty_memory_format, size, 1));
     return draw_weights(m);
 }
 
@@ -117,7 +121,8 @@ static cr_status make_conv(cr_module *m)
     for (uint32_t i = 0; i < kernel.len; i++)
         size[2 + i] = kernel.ints[i];
     CR_TRY(add_param(m, "weight", cr_entry.empty_memory_format, size, 2 + (int)kernel.len));
-    CR_TRY(add_optional(m, "bias", is_on(m, "bias"), cr_entry.empty_memory_format, size, 1));
+    CR_TRY(
+        add_optional(m, "bias", layer_is_on(m, "bias"), cr_entry.empty_memory_format, size, 1));
     return draw_weights(m);
 }
 
@@ -127,7 +132,7 @@ static cr_status add_buffer(cr_module *m, const char *name, const cr_op *op,
     cr_tensor *t = NULL;
 
     if (op)
-        CR_TRY(make_tensor(&t, op, size, ndim, dtype));
+        CR_TRY(layer_tensor(&t, op, size, ndim, dtype));
     cr_status st = cr_module_set_buffer(m, name, t, true);
     cr_drop(t);
     return st;
@@ -136,19 +141,20 @@ static cr_status add_buffer(cr_module *m, const char *name, const cr_op *op,
 static cr_status make_batch_norm(cr_module *m)
 {
     int64_t size[] = {layer_arg(m, "num_features").i};
-    bool affine = is_on(m, "affine"), track = is_on(m, "track_running_stats");
+    bool affine = layer_is_on(m, "affine"), track = layer_is_on(m, "track_running_stats");
 
     CR_TRY(add_optional(m, "weight", affine, cr_entry.ones, size, 1));
-    CR_TRY(add_optional(m, "bias", affine && is_on(m, "bias"), cr_entry.zeros, size, 1));
-    CR_TRY(add_buffer(m, "running_mean", track ? cr_entry.zeros : NULL, size, 1, dtype_of(m)));
-    CR_TRY(add_buffer(m, "running_var", track ? cr_entry.ones : NULL, size, 1, dtype_of(m)));
+    CR_TRY(add_optional(m, "bias", affine && layer_is_on(m, "bias"), cr_entry.zeros, size, 1));
+    CR_TRY(
+        add_buffer(m, "running_mean", track ? cr_entry.zeros : NULL, size, 1, layer_dtype(m)));
+    CR_TRY(add_buffer(m, "running_var", track ? cr_entry.ones : NULL, size, 1, layer_dtype(m)));
     return add_buffer(m, "num_batches_tracked", track ? cr_entry.zeros : NULL, size, 0, CR_I64);
 }
 
 static cr_status make_layer_norm(cr_module *m)
 {
     cr_value shape = layer_arg(m, "normalized_shape"), bias = layer_arg(m, "bias");
-    bool affine = is_on(m, "elementwise_affine");
+    bool affine = layer_is_on(m, "elementwise_affine");
 
     CR_TRY(add_optional(m, "weight", affine, cr_entry.ones, shape.ints, (int)shape.len));
     if (bias.tag == CR_NONE) /* RMSNorm has no bias */
@@ -160,13 +166,13 @@ static cr_status make_layer_norm(cr_module *m)
 static cr_status make_group_norm(cr_module *m)
 {
     int64_t groups = layer_arg(m, "num_groups").i, size[] = {layer_arg(m, "num_channels").i};
-    bool affine = is_on(m, "affine");
+    bool affine = layer_is_on(m, "affine");
 
     if (groups <= 0 || size[0] % groups)
         return cr_fail(CR_VALUE, "num_channels (%lld) must be divisible by num_groups (%lld)",
                        (long long)size[0], (long long)groups);
     CR_TRY(add_optional(m, "weight", affine, cr_entry.ones, size, 1));
-    return add_optional(m, "bias", affine && is_on(m, "bias"), cr_entry.zeros, size, 1);
+    return add_optional(m, "bias", affine && layer_is_on(m, "bias"), cr_entry.zeros, size, 1);
 }
 
 /* Replaces an argument's value, as when a default depends on another argument. */
@@ -261,7 +267,7 @@ static cr_status forward_conv(cr_tensor **out, cr_module *m, cr_tensor *x)
 }
 
 /* BatchNorm1d accepts (N, C) and (N, C, L).  The other kinds accept one number of dims. */
-static cr_status check_dims(const cr_module *m, const cr_tensor *x)
+static cr_status check_norm_dims(const cr_module *m, const cr_tensor *x)
 {
     int space = m->kind[strlen("BatchNorm")] - '0', ndim = x->ndim;
 
@@ -314,10 +320,10 @@ static cr_status forward_batch_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
     double factor = momentum.tag == CR_NONE ? 0 : momentum.d, eps = layer_arg(m, "eps").d;
     bool batch = m->training || (mean.tag == CR_NONE && var.tag == CR_NONE);
 
-    CR_TRY(check_dims(m, x));
+    CR_TRY(check_norm_dims(m, x));
     if (batch)
         CR_TRY(check_batch(x));
-    if (m->training && is_on(m, "track_running_stats"))
+    if (m->training && layer_is_on(m, "track_running_stats"))
         CR_TRY(count_batch(m, &factor));
     if (batch ? eps <= 0 : eps < 0)
         return cr_fail(CR_VALUE,

@@ -30,40 +30,43 @@ struct cr_optim {
     cr_value *list; /* memory for the lists of one step: (STATES + 2) * count */
 };
 
-static cr_value arg_of(const cr_optim *o, const char *name)
+static cr_value optim_arg(const cr_optim *o, const char *name)
 {
     int i = cr_op_find_param(o->signature, name);
 
     return i < 0 ? cr_of_none() : o->arg[i];
 }
 
-static double number(const cr_optim *o, const char *name) { return arg_of(o, name).d; }
-static bool is_on(const cr_optim *o, const char *name) { return arg_of(o, name).i != 0; }
+static double optim_number(const cr_optim *o, const char *name) { return optim_arg(o, name).d; }
+static bool optim_is_on(const cr_optim *o, const char *name)
+{
+    return optim_arg(o, name).i != 0;
+}
 
 /* --- checks --- */
 
-static cr_status check_least(const cr_optim *o, const char *name, const char *what)
+static cr_status check_not_negative(const cr_optim *o, const char *name, const char *what)
 {
-    double x = number(o, name);
+    double x = optim_number(o, name);
 
     return x >= 0 ? CR_OK : cr_fail(CR_VALUE, "Invalid %s: %.12g", what, x);
 }
 
 static cr_status check_sgd(const cr_optim *o)
 {
-    double momentum = number(o, "momentum");
+    double momentum = optim_number(o, "momentum");
 
-    CR_TRY(check_least(o, "lr", "learning rate"));
-    CR_TRY(check_least(o, "momentum", "momentum value"));
-    CR_TRY(check_least(o, "weight_decay", "weight_decay value"));
-    if (is_on(o, "nesterov") && (momentum <= 0 || number(o, "dampening") != 0))
+    CR_TRY(check_not_negative(o, "lr", "learning rate"));
+    CR_TRY(check_not_negative(o, "momentum", "momentum value"));
+    CR_TRY(check_not_negative(o, "weight_decay", "weight_decay value"));
+    if (optim_is_on(o, "nesterov") && (momentum <= 0 || optim_number(o, "dampening") != 0))
         return cr_fail(CR_VALUE, "Nesterov momentum requires a momentum and zero dampening");
     return CR_OK;
 }
 
 static void betas_of(const cr_optim *o, double *beta)
 {
-    cr_value v = arg_of(o, "betas");
+    cr_value v = optim_arg(o, "betas");
 
     beta[0] = v.tag == CR_FLOATS ? v.floats[0] : 0.9;
     beta[1] = v.tag == CR_FLOATS ? v.floats[1] : 0.999;
@@ -72,17 +75,17 @@ static void betas_of(const cr_optim *o, double *beta)
 static cr_status check_adam(const cr_optim *o)
 {
     double beta[2];
-    cr_value v = arg_of(o, "betas");
+    cr_value v = optim_arg(o, "betas");
 
-    CR_TRY(check_least(o, "lr", "learning rate"));
-    CR_TRY(check_least(o, "eps", "epsilon value"));
+    CR_TRY(check_not_negative(o, "lr", "learning rate"));
+    CR_TRY(check_not_negative(o, "eps", "epsilon value"));
     if (v.tag == CR_FLOATS && v.len != 2)
         return cr_fail(CR_VALUE, "betas must be two numbers, not %u", v.len);
     betas_of(o, beta);
     for (int i = 0; i < 2; i++)
         if (!(beta[i] >= 0 && beta[i] < 1))
             return cr_fail(CR_VALUE, "Invalid beta parameter at index %d: %.12g", i, beta[i]);
-    return check_least(o, "weight_decay", "weight_decay value");
+    return check_not_negative(o, "weight_decay", "weight_decay value");
 }
 
 /* --- steps --- */
@@ -125,7 +128,7 @@ static cr_status call_update(const cr_op *op, const cr_value *arg, int n)
  * step of a parameter ignores dampening, so it needs a separate call. */
 static cr_status sgd_call(cr_optim *o, bool fresh)
 {
-    double momentum = number(o, "momentum"), dampening = number(o, "dampening");
+    double momentum = optim_number(o, "momentum"), dampening = optim_number(o, "dampening");
     cr_value params = {.tag = CR_TENSORS}, grads = params, buffers = params, *room = o->list;
 
     params.list = room;
@@ -145,12 +148,12 @@ static cr_status sgd_call(cr_optim *o, bool fresh)
     cr_value arg[] = {params,
                       grads,
                       buffers,
-                      arg_of(o, "weight_decay"),
+                      optim_arg(o, "weight_decay"),
                       cr_of_float(momentum),
-                      arg_of(o, "lr"),
+                      optim_arg(o, "lr"),
                       cr_of_float(dampening),
-                      arg_of(o, "nesterov"),
-                      arg_of(o, "maximize"),
+                      optim_arg(o, "nesterov"),
+                      optim_arg(o, "maximize"),
                       cr_of_bool(fresh && dampening != 0)};
     return params.len ? call_update(cr_entry._fused_sgd_, arg, 10) : CR_OK;
 }
@@ -159,12 +162,12 @@ static cr_status step_sgd(cr_optim *o)
 {
     /* Parameters with a buffer first, because the second call makes buffers. */
     CR_TRY(sgd_call(o, false));
-    return number(o, "momentum") != 0 ? sgd_call(o, true) : CR_OK;
+    return optim_number(o, "momentum") != 0 ? sgd_call(o, true) : CR_OK;
 }
 
 /* Makes the state of a parameter: for each bit of `kept` a tensor like the parameter, filled
  * with `value`, and the number of steps. */
-static cr_status start(slot *s, unsigned kept, double value)
+static cr_status slot_start(slot *s, unsigned kept, double value)
 {
     cr_value zero[] = {cr_of_ints(NULL, 0), cr_of_dtype(CR_F32)};
     cr_value like[] = {cr_of_tensor(s->param), cr_of_number(cr_scalar_float(value))};
@@ -180,7 +183,7 @@ static cr_status start(slot *s, unsigned kept, double value)
 static cr_status start_all(cr_optim *o, unsigned kept, double value)
 {
     for (size_t i = 0; i < o->count; i++)
-        CR_TRY(start(&o->slots[i], kept, value));
+        CR_TRY(slot_start(&o->slots[i], kept, value));
     return CR_OK;
 }
 
@@ -202,61 +205,63 @@ static cr_status call_lists(cr_optim *o, const cr_op *op, unsigned kept, int lis
 
 static cr_status step_adam(cr_optim *o)
 {
-    unsigned kept = is_on(o, "amsgrad") ? 7 : 3;
+    unsigned kept = optim_is_on(o, "amsgrad") ? 7 : 3;
     double beta[2];
 
     betas_of(o, beta);
     CR_TRY(start_all(o, kept, 0));
     cr_value arg[16] = {
-        [6] = arg_of(o, "lr"),        [7] = cr_of_float(beta[0]),
-        [8] = cr_of_float(beta[1]),   [9] = arg_of(o, "weight_decay"),
-        [10] = arg_of(o, "eps"),      [11] = arg_of(o, "amsgrad"),
-        [12] = arg_of(o, "maximize"), [15] = cr_of_bool(!strcmp(o->kind->kind, "AdamW"))};
+        [6] = optim_arg(o, "lr"),        [7] = cr_of_float(beta[0]),
+        [8] = cr_of_float(beta[1]),      [9] = optim_arg(o, "weight_decay"),
+        [10] = optim_arg(o, "eps"),      [11] = optim_arg(o, "amsgrad"),
+        [12] = optim_arg(o, "maximize"), [15] = cr_of_bool(!strcmp(o->kind->kind, "AdamW"))};
     return call_lists(o, cr_entry._counted_adam_, kept, 3, arg, 16);
 }
 
 static cr_status check_adagrad(const cr_optim *o)
 {
-    CR_TRY(check_least(o, "lr", "learning rate"));
-    CR_TRY(check_least(o, "lr_decay", "lr_decay value"));
-    CR_TRY(check_least(o, "weight_decay", "weight_decay value"));
-    CR_TRY(check_least(o, "initial_accumulator_value", "initial_accumulator_value value"));
-    return check_least(o, "eps", "epsilon value");
+    CR_TRY(check_not_negative(o, "lr", "learning rate"));
+    CR_TRY(check_not_negative(o, "lr_decay", "lr_decay value"));
+    CR_TRY(check_not_negative(o, "weight_decay", "weight_decay value"));
+    CR_TRY(
+        check_not_negative(o, "initial_accumulator_value", "initial_accumulator_value value"));
+    return check_not_negative(o, "eps", "epsilon value");
 }
 
 static cr_status step_adagrad(cr_optim *o)
 {
-    CR_TRY(start_all(o, 1, number(o, "initial_accumulator_value")));
-    cr_value arg[9] = {[4] = arg_of(o, "lr"),
-                       [5] = arg_of(o, "lr_decay"),
-                       [6] = arg_of(o, "weight_decay"),
-                       [7] = arg_of(o, "eps"),
-                       [8] = arg_of(o, "maximize")};
+    CR_TRY(start_all(o, 1, optim_number(o, "initial_accumulator_value")));
+    cr_value arg[9] = {[4] = optim_arg(o, "lr"),
+                       [5] = optim_arg(o, "lr_decay"),
+                       [6] = optim_arg(o, "weight_decay"),
+                       [7] = optim_arg(o, "eps"),
+                       [8] = optim_arg(o, "maximize")};
     return call_lists(o, cr_entry._counted_adagrad_, 1, 1, arg, 9);
 }
 
 static cr_status check_rmsprop(const cr_optim *o)
 {
-    CR_TRY(check_least(o, "lr", "learning rate"));
-    CR_TRY(check_least(o, "eps", "epsilon value"));
-    CR_TRY(check_least(o, "momentum", "momentum value"));
-    CR_TRY(check_least(o, "weight_decay", "weight_decay value"));
-    return check_least(o, "alpha", "alpha value");
+    CR_TRY(check_not_negative(o, "lr", "learning rate"));
+    CR_TRY(check_not_negative(o, "eps", "epsilon value"));
+    CR_TRY(check_not_negative(o, "momentum", "momentum value"));
+    CR_TRY(check_not_negative(o, "weight_decay", "weight_decay value"));
+    return check_not_negative(o, "alpha", "alpha value");
 }
 
 static cr_status step_rmsprop(cr_optim *o)
 {
-    double alpha = number(o, "alpha");
-    unsigned kept = 1u | (is_on(o, "centered") ? 2u : 0) | (number(o, "momentum") > 0 ? 4u : 0);
+    double alpha = optim_number(o, "alpha");
+    unsigned kept =
+        1u | (optim_is_on(o, "centered") ? 2u : 0) | (optim_number(o, "momentum") > 0 ? 4u : 0);
 
     CR_TRY(start_all(o, kept, 0));
-    cr_value arg[13] = {[6] = arg_of(o, "lr"),
+    cr_value arg[13] = {[6] = optim_arg(o, "lr"),
                         [7] = cr_of_float(alpha),
                         [8] = cr_of_float(1 - alpha),
-                        [9] = arg_of(o, "eps"),
-                        [10] = arg_of(o, "weight_decay"),
-                        [11] = arg_of(o, "momentum"),
-                        [12] = arg_of(o, "maximize")};
+                        [9] = optim_arg(o, "eps"),
+                        [10] = optim_arg(o, "weight_decay"),
+                        [11] = optim_arg(o, "momentum"),
+                        [12] = optim_arg(o, "maximize")};
     return call_lists(o, cr_entry._counted_rmsprop_, kept, 3, arg, 13);
 }
 
@@ -370,7 +375,7 @@ cr_status cr_optim_zero_grad(cr_optim *o)
     return CR_OK;
 }
 
-double cr_optim_lr(const cr_optim *o) { return o ? number(o, "lr") : 0; }
+double cr_optim_lr(const cr_optim *o) { return o ? optim_number(o, "lr") : 0; }
 
 cr_status cr_optim_set_lr(cr_optim *o, double lr)
 {
