@@ -255,7 +255,7 @@ static cr_status combine_marked(reader *r, cr_step_kind kind)
 }
 
 /* Adds a step that changes the value below the top n values, and removes these n values. */
-static cr_status change(reader *r, cr_step_kind kind, size_t n)
+static cr_status push_change(reader *r, cr_step_kind kind, size_t n)
 {
     uint32_t done;
 
@@ -275,7 +275,7 @@ static cr_status change_marked(reader *r, cr_step_kind kind)
     size_t n = r->stack.len - first;
     if (kind == CR_STEP_SETITEMS && n % 2)
         return fail(r, CR_INDEX, "list index out of range", "odd number of items for SETITEMS");
-    return change(r, kind, n);
+    return push_change(r, kind, n);
 }
 
 /* --- the memo --- */
@@ -781,10 +781,10 @@ static cr_status common(reader *r, unsigned op, bool *known)
     case 'c': return global(r);
     case 0x81: return pickle_combine(r, CR_STEP_NEWOBJ, 2);
     case 'R': return pickle_combine(r, CR_STEP_REDUCE, 2);
-    case 'b': return change(r, CR_STEP_BUILD, 1);
-    case 'a': return change(r, CR_STEP_APPEND, 1);
+    case 'b': return push_change(r, CR_STEP_BUILD, 1);
+    case 'a': return push_change(r, CR_STEP_APPEND, 1);
     case 'e': return change_marked(r, CR_STEP_APPEND);
-    case 's': return change(r, CR_STEP_SETITEM, 2);
+    case 's': return push_change(r, CR_STEP_SETITEM, 2);
     case 'u': return change_marked(r, CR_STEP_SETITEMS);
     case '(': return pickle_mark(r);
     case 't': return combine_marked(r, CR_STEP_TUPLE);
