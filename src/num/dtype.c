@@ -105,7 +105,7 @@ bool cr_scalar_is_nonzero(cr_scalar s)
     }
 }
 
-static cr_complex_float narrow(cr_complex c)
+static cr_complex_float complex_narrow(cr_complex c)
 {
     return (cr_complex_float){(float)c.re, (float)c.im};
 }
@@ -125,7 +125,7 @@ void cr_scalar_store(cr_scalar s, cr_dtype t, void *element)
         break;
     case CR_F32: *(float *)element = (float)cr_scalar_as_double(s); break;
     case CR_F64: *(double *)element = cr_scalar_as_double(s); break;
-    case CR_C64: *(cr_complex_float *)element = narrow(cr_scalar_as_complex(s)); break;
+    case CR_C64: *(cr_complex_float *)element = complex_narrow(cr_scalar_as_complex(s)); break;
     case CR_C128: *(cr_complex *)element = cr_scalar_as_complex(s); break;
     default: CR_ASSERT(!"dtype");
     }
