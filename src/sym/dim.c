@@ -28,7 +28,7 @@ struct cr_dims {
 
 static CR_THREAD cr_dims *current;
 
-static void start(cr_session *s, void *context)
+static void dims_start(cr_session *s, void *context)
 {
     cr_dims *d = context;
 
@@ -42,7 +42,7 @@ cr_status cr_dims_new(cr_dims **out)
 
     if (!d)
         return CR_MEMORY;
-    st = cr_session_run(&d->session, start, d);
+    st = cr_session_run(&d->session, dims_start, d);
     if (st)
         cr_dims_drop(d);
     else
@@ -138,7 +138,7 @@ static void perform(request *r, cr_session_fn fn)
         r->d->failed = st;
 }
 
-static const cr_sym *combine(cr_syms *t, cr_dim_fn fn, const cr_sym *a, const cr_sym *b)
+static const cr_sym *dim_combine(cr_syms *t, cr_dim_fn fn, const cr_sym *a, const cr_sym *b)
 {
     switch (fn) {
     case CR_DIM_ADD: return cr_sym_add(t, a, b);
@@ -157,8 +157,8 @@ static void do_combine(cr_session *s, void *context)
     request *r = context;
 
     (void)s;
-    r->result = handle_of(r->d, combine(r->d->syms, (cr_dim_fn)r->what, node_of(r->d, r->a),
-                                        node_of(r->d, r->b)));
+    r->result = handle_of(r->d, dim_combine(r->d->syms, (cr_dim_fn)r->what, node_of(r->d, r->a),
+                                            node_of(r->d, r->b)));
 }
 
 cr_dim cr_dim_symbolic(cr_dim_fn fn, cr_dim a, cr_dim b)
@@ -249,7 +249,7 @@ static bool test_values(cr_dim_test test, int64_t a, int64_t b)
     return test == CR_DIM_EQ ? a == b : test == CR_DIM_LT ? a < b : a <= b;
 }
 
-static cr_sym_answer known(cr_syms *t, cr_dim_test test, const cr_sym *a, const cr_sym *b)
+static cr_sym_answer dim_known(cr_syms *t, cr_dim_test test, const cr_sym *a, const cr_sym *b)
 {
     return test == CR_DIM_EQ   ? cr_sym_eq(t, a, b)
            : test == CR_DIM_LT ? cr_sym_lt(t, a, b)
@@ -270,7 +270,7 @@ static void do_guard(cr_session *s, void *context)
     request *r = context;
     cr_dims *d = r->d;
     cr_dim_relation g = {(uint8_t)r->what, false, node_of(d, r->a), node_of(d, r->b)};
-    cr_sym_answer answer = known(d->syms, (cr_dim_test)r->what, g.left, g.right);
+    cr_sym_answer answer = dim_known(d->syms, (cr_dim_test)r->what, g.left, g.right);
 
     r->answer = answer == CR_SYM_YES;
     if (answer != CR_SYM_UNKNOWN)

@@ -41,7 +41,7 @@ static bool same_node(const cr_sym *a, const cr_sym *b)
     return !a->count || !memcmp(a->args, b->args, sizeof *a->args * (size_t)a->count);
 }
 
-static void rehash(cr_syms *t)
+static void sym_rehash(cr_syms *t)
 {
     size_t chains = t->chains * 2;
     const cr_sym **chain = CR_NEW_N(t->session, const cr_sym *, chains);
@@ -59,7 +59,7 @@ static void rehash(cr_syms *t)
     t->chains = chains;
 }
 
-static const cr_sym *lookup(cr_syms *t, const cr_sym *like)
+static const cr_sym *sym_lookup(cr_syms *t, const cr_sym *like)
 {
     const cr_sym *e = t->chain[hash_node(like) & (t->chains - 1)];
 
@@ -157,15 +157,15 @@ static void set_range(cr_sym *e)
 }
 
 /* Returns the node equal to `like`; makes it when there is none. */
-static const cr_sym *intern(cr_syms *t, const cr_sym *like)
+static const cr_sym *sym_intern(cr_syms *t, const cr_sym *like)
 {
-    const cr_sym *found = lookup(t, like), **place;
+    const cr_sym *found = sym_lookup(t, like), **place;
     cr_sym *e;
 
     if (found)
         return found;
     if (t->nodes >= t->chains)
-        rehash(t);
+        sym_rehash(t);
     e = CR_NEW(t->session, cr_sym);
     *e = *like;
     e->id = (unsigned)++t->nodes;
@@ -182,27 +182,28 @@ static const cr_sym *intern(cr_syms *t, const cr_sym *like)
 
 const cr_sym *cr_sym_int(cr_syms *t, int64_t value)
 {
-    return intern(t, &(cr_sym){.kind = CR_SYM_INT, .integer = value});
+    return sym_intern(t, &(cr_sym){.kind = CR_SYM_INT, .integer = value});
 }
 
 const cr_sym *cr_sym_name(cr_syms *t, const char *name, int64_t low, int64_t high)
 {
-    return intern(t, &(cr_sym){.kind = CR_SYM_NAME, .name = name, .low = low, .high = high});
+    return sym_intern(t,
+                      &(cr_sym){.kind = CR_SYM_NAME, .name = name, .low = low, .high = high});
 }
 
 const cr_sym *cr_sym_find(cr_syms *t, const char *name)
 {
-    return lookup(t, &(cr_sym){.kind = CR_SYM_NAME, .name = name});
+    return sym_lookup(t, &(cr_sym){.kind = CR_SYM_NAME, .name = name});
 }
 
-static const cr_sym *node(cr_syms *t, cr_sym_kind kind, const cr_sym **args, int count)
+static const cr_sym *sym_node(cr_syms *t, cr_sym_kind kind, const cr_sym **args, int count)
 {
-    return intern(t, &(cr_sym){.kind = (uint8_t)kind, .args = args, .count = count});
+    return sym_intern(t, &(cr_sym){.kind = (uint8_t)kind, .args = args, .count = count});
 }
 
 static const cr_sym *node2(cr_syms *t, cr_sym_kind kind, const cr_sym *a, const cr_sym *b)
 {
-    return node(t, kind, (const cr_sym *[]){a, b}, 2);
+    return sym_node(t, kind, (const cr_sym *[]){a, b}, 2);
 }
 
 /* --- sums --- */
@@ -253,11 +254,11 @@ static term term_of(cr_syms *t, const cr_sym *e)
     return (term){1, one, 1};
 }
 
-static void gather(cr_syms *t, terms *list, const cr_sym *e, int64_t factor)
+static void terms_gather(cr_syms *t, terms *list, const cr_sym *e, int64_t factor)
 {
     if (e->kind == CR_SYM_ADD) {
         for (int i = 0; i < e->count; i++)
-            gather(t, list, e->args[i], factor);
+            terms_gather(t, list, e->args[i], factor);
         return;
     }
     term one = term_of(t, e);
@@ -289,12 +290,12 @@ static const cr_sym *product_of(cr_syms *t, const term *m)
     args = CR_NEW_N(t->session, const cr_sym *, m->count + 1);
     memcpy(args + 1, m->atoms, sizeof *args * (size_t)m->count);
     if (m->factor == 1)
-        return node(t, CR_SYM_MUL, args + 1, m->count);
+        return sym_node(t, CR_SYM_MUL, args + 1, m->count);
     args[0] = cr_sym_int(t, m->factor);
-    return node(t, CR_SYM_MUL, args, m->count + 1);
+    return sym_node(t, CR_SYM_MUL, args, m->count + 1);
 }
 
-static size_t merge(cr_syms *t, terms *list)
+static size_t terms_merge(cr_syms *t, terms *list)
 {
     size_t n = 0;
 
@@ -314,9 +315,9 @@ static size_t merge(cr_syms *t, terms *list)
     return list->len = n;
 }
 
-static const cr_sym *sum_of(cr_syms *t, terms *list)
+static const cr_sym *terms_sum(cr_syms *t, terms *list)
 {
-    size_t n = merge(t, list);
+    size_t n = terms_merge(t, list);
     const cr_sym **args;
 
     if (!n)
@@ -324,25 +325,25 @@ static const cr_sym *sum_of(cr_syms *t, terms *list)
     args = CR_NEW_N(t->session, const cr_sym *, n);
     for (size_t i = 0; i < n; i++)
         args[i] = product_of(t, &list->at[i]);
-    return n == 1 ? args[0] : node(t, CR_SYM_ADD, args, (int)n);
+    return n == 1 ? args[0] : sym_node(t, CR_SYM_ADD, args, (int)n);
 }
 
 const cr_sym *cr_sym_add(cr_syms *t, const cr_sym *a, const cr_sym *b)
 {
     terms list = {0};
 
-    gather(t, &list, a, 1);
-    gather(t, &list, b, 1);
-    return sum_of(t, &list);
+    terms_gather(t, &list, a, 1);
+    terms_gather(t, &list, b, 1);
+    return terms_sum(t, &list);
 }
 
 const cr_sym *cr_sym_sub(cr_syms *t, const cr_sym *a, const cr_sym *b)
 {
     terms list = {0};
 
-    gather(t, &list, a, 1);
-    gather(t, &list, b, -1);
-    return sum_of(t, &list);
+    terms_gather(t, &list, a, 1);
+    terms_gather(t, &list, b, -1);
+    return terms_sum(t, &list);
 }
 
 static int compare_ids(const void *pa, const void *pb)
@@ -370,12 +371,12 @@ const cr_sym *cr_sym_mul(cr_syms *t, const cr_sym *a, const cr_sym *b)
 {
     terms x = {0}, y = {0}, list = {0};
 
-    gather(t, &x, a, 1);
-    gather(t, &y, b, 1);
+    terms_gather(t, &x, a, 1);
+    terms_gather(t, &y, b, 1);
     for (size_t i = 0; i < x.len; i++)
         for (size_t k = 0; k < y.len; k++)
             CR_PUSH(t->session, &list, multiply(t, &x.at[i], &y.at[k]));
-    return sum_of(t, &list);
+    return terms_sum(t, &list);
 }
 
 /* --- division --- */
@@ -401,13 +402,13 @@ static bool divide_term(cr_syms *t, term *m, const term *d)
 }
 
 /* Splits a = quotient * b + rest, where b divides every term of quotient * b. */
-static void split(cr_syms *t, const cr_sym *a, const cr_sym *b, const cr_sym **quotient,
-                  const cr_sym **rest)
+static void split_by(cr_syms *t, const cr_sym *a, const cr_sym *b, const cr_sym **quotient,
+                     const cr_sym **rest)
 {
     terms all = {0}, even = {0}, odd = {0};
     term d = term_of(t, b);
 
-    gather(t, &all, a, 1);
+    terms_gather(t, &all, a, 1);
     for (size_t i = 0; i < all.len; i++) {
         term m = all.at[i];
         if (divide_term(t, &m, &d))
@@ -415,8 +416,8 @@ static void split(cr_syms *t, const cr_sym *a, const cr_sym *b, const cr_sym **q
         else
             CR_PUSH(t->session, &odd, all.at[i]);
     }
-    *quotient = sum_of(t, &even);
-    *rest = sum_of(t, &odd);
+    *quotient = terms_sum(t, &even);
+    *rest = terms_sum(t, &odd);
 }
 
 static bool below(cr_syms *t, const cr_sym *a, const cr_sym *b)
@@ -442,7 +443,7 @@ const cr_sym *cr_sym_floordiv(cr_syms *t, const cr_sym *a, const cr_sym *b)
         return cr_sym_int(t, 1);
     if (b->kind == CR_SYM_ADD || b->low < 1)
         return below(t, a, b) ? cr_sym_int(t, 0) : node2(t, CR_SYM_FLOORDIV, a, b);
-    split(t, a, b, &quotient, &rest);
+    split_by(t, a, b, &quotient, &rest);
     if (below(t, rest, b))
         return quotient;
     return cr_sym_add(t, quotient,
@@ -460,7 +461,7 @@ const cr_sym *cr_sym_mod(cr_syms *t, const cr_sym *a, const cr_sym *b)
         return cr_sym_int(t, a->integer - b->integer * cr_floor_div(a->integer, b->integer));
     if (b->kind == CR_SYM_ADD || b->low < 1)
         return below(t, a, b) ? a : a == b ? cr_sym_int(t, 0) : node2(t, CR_SYM_MOD, a, b);
-    split(t, a, b, &quotient, &rest);
+    split_by(t, a, b, &quotient, &rest);
     if (below(t, rest, b))
         return rest;
     if (rest->kind == CR_SYM_INT && b->kind == CR_SYM_INT)
@@ -549,7 +550,7 @@ const cr_sym *cr_sym_replace(cr_syms *t, const cr_sym *e, const cr_sym *name, co
     return r;
 }
 
-static int64_t combine(const cr_sym *e, int64_t a, int64_t b, bool *wrong)
+static int64_t fold_integers(const cr_sym *e, int64_t a, int64_t b, bool *wrong)
 {
     int64_t r = 0;
     bool zero = false, over = false;
@@ -582,6 +583,6 @@ int64_t cr_sym_eval(const cr_sym *e, cr_sym_value_fn value, void *context, bool 
         return value(context, e);
     r = cr_sym_eval(e->args[0], value, context, wrong);
     for (int i = 1; i < e->count; i++)
-        r = combine(e, r, cr_sym_eval(e->args[i], value, context, wrong), wrong);
+        r = fold_integers(e, r, cr_sym_eval(e->args[i], value, context, wrong), wrong);
     return r;
 }

@@ -11,14 +11,14 @@ static bool is_sum(const cr_sym *e)
     return e->kind == CR_SYM_ADD || (e->kind == CR_SYM_INT && e->integer < 0);
 }
 
-static bool is_product(const cr_sym *e)
+static bool prints_as_product(const cr_sym *e)
 {
     return e->kind == CR_SYM_MUL || e->kind == CR_SYM_FLOORDIV || e->kind == CR_SYM_MOD;
 }
 
 static void print_factor(cr_text *out, const cr_sym *e, bool product_too)
 {
-    bool bracket = is_sum(e) || (product_too && is_product(e));
+    bool bracket = is_sum(e) || (product_too && prints_as_product(e));
 
     if (bracket)
         cr_text_char(out, '(');
@@ -86,26 +86,26 @@ void cr_sym_print(cr_text *out, const cr_sym *e)
     }
 }
 
-static void skip(const char **p)
+static void sym_skip(const char **p)
 {
     while (**p == ' ' || **p == '\t')
         ++*p;
 }
 
-static bool take(const char **p, const char *sign)
+static bool sym_take(const char **p, const char *sign)
 {
     size_t n = strlen(sign);
 
-    skip(p);
+    sym_skip(p);
     if (strncmp(*p, sign, n))
         return false;
     *p += n;
     return true;
 }
 
-static void expect(cr_syms *t, const char **p, const char *sign)
+static void sym_expect(cr_syms *t, const char **p, const char *sign)
 {
-    if (!take(p, sign))
+    if (!sym_take(p, sign))
         cr_bail(t->session, CR_VALUE, "expected '%s' at '%.20s'", sign, *p);
 }
 
@@ -127,13 +127,13 @@ static const cr_sym *parse_pair(cr_syms *t, const char **p, bool least)
     const cr_sym *a, *b;
 
     a = cr_sym_parse(t, p);
-    expect(t, p, ",");
+    sym_expect(t, p, ",");
     b = cr_sym_parse(t, p);
-    expect(t, p, ")");
+    sym_expect(t, p, ")");
     return least ? cr_sym_min(t, a, b) : cr_sym_max(t, a, b);
 }
 
-static const cr_sym *parse_name(cr_syms *t, const char **p)
+static const cr_sym *parse_sym_name(cr_syms *t, const char **p)
 {
     const char *from = *p;
     char name[64];
@@ -146,37 +146,37 @@ static const cr_sym *parse_name(cr_syms *t, const char **p)
         cr_bail(t->session, CR_VALUE, "expected an integer expression at '%.20s'", from);
     memcpy(name, from, n);
     name[n] = 0;
-    if ((!strcmp(name, "min") || !strcmp(name, "max")) && take(p, "("))
+    if ((!strcmp(name, "min") || !strcmp(name, "max")) && sym_take(p, "("))
         return parse_pair(t, p, name[1] == 'i');
     return cr_sym_name(t, name, 0, CR_SYM_HIGH);
 }
 
-static const cr_sym *parse_atom(cr_syms *t, const char **p)
+static const cr_sym *parse_sym_atom(cr_syms *t, const char **p)
 {
     const cr_sym *e;
 
-    skip(p);
-    if (take(p, "(")) {
+    sym_skip(p);
+    if (sym_take(p, "(")) {
         e = cr_sym_parse(t, p);
-        expect(t, p, ")");
+        sym_expect(t, p, ")");
         return e;
     }
-    if (take(p, "-"))
-        return cr_sym_sub(t, cr_sym_int(t, 0), parse_atom(t, p));
-    return isdigit((unsigned char)**p) ? parse_integer(t, p) : parse_name(t, p);
+    if (sym_take(p, "-"))
+        return cr_sym_sub(t, cr_sym_int(t, 0), parse_sym_atom(t, p));
+    return isdigit((unsigned char)**p) ? parse_integer(t, p) : parse_sym_name(t, p);
 }
 
-static const cr_sym *parse_product(cr_syms *t, const char **p)
+static const cr_sym *parse_sym_product(cr_syms *t, const char **p)
 {
-    const cr_sym *e = parse_atom(t, p);
+    const cr_sym *e = parse_sym_atom(t, p);
 
     for (;;) {
-        if (take(p, "//"))
-            e = cr_sym_floordiv(t, e, parse_atom(t, p));
-        else if (take(p, "%"))
-            e = cr_sym_mod(t, e, parse_atom(t, p));
-        else if (take(p, "*"))
-            e = cr_sym_mul(t, e, parse_atom(t, p));
+        if (sym_take(p, "//"))
+            e = cr_sym_floordiv(t, e, parse_sym_atom(t, p));
+        else if (sym_take(p, "%"))
+            e = cr_sym_mod(t, e, parse_sym_atom(t, p));
+        else if (sym_take(p, "*"))
+            e = cr_sym_mul(t, e, parse_sym_atom(t, p));
         else
             return e;
     }
@@ -184,13 +184,13 @@ static const cr_sym *parse_product(cr_syms *t, const char **p)
 
 const cr_sym *cr_sym_parse(cr_syms *t, const char **text)
 {
-    const cr_sym *e = parse_product(t, text);
+    const cr_sym *e = parse_sym_product(t, text);
 
     for (;;) {
-        if (take(text, "+"))
-            e = cr_sym_add(t, e, parse_product(t, text));
-        else if (take(text, "-"))
-            e = cr_sym_sub(t, e, parse_product(t, text));
+        if (sym_take(text, "+"))
+            e = cr_sym_add(t, e, parse_sym_product(t, text));
+        else if (sym_take(text, "-"))
+            e = cr_sym_sub(t, e, parse_sym_product(t, text));
         else
             return e;
     }
