@@ -39,7 +39,7 @@ cr_status cr_device_copy_out(void *host, cr_device from, const void *p, size_t n
     return n ? cr_device_status(tables[from.kind]->copy_out(from.index, host, p, n)) : CR_OK;
 }
 
-static bool is_name(const char *name)
+static bool is_device_name(const char *name)
 {
     size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
 
@@ -60,7 +60,7 @@ cr_status cr_device_rename(const char *name)
             return cr_fail(CR_RUNTIME,
                            "Cannot register privateuse1 backend with in-tree device name: %s",
                            name);
-    if (!is_name(name))
+    if (!is_device_name(name))
         return cr_fail(CR_RUNTIME, "'%s' cannot be the name of a device", name);
     strcpy(own_name, name);
     names[CR_PRIVATEUSE1] = own_name;

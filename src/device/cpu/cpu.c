@@ -70,7 +70,7 @@ typedef struct block {
 
 /* --- classes --- */
 
-static inline uint32_t class_of(size_t size)
+static inline uint32_t class_of_size(size_t size)
 {
     if (CR_LIKELY(size <= 1024))
         return size ? (uint32_t)(size + 63) >> 6 : 1;
@@ -331,22 +331,22 @@ static void end_thread(void *lists)
 }
 
 /* The pool's threads take the lock when they end, so they are ended first. */
-static void before_fork(void)
+static void pool_before_fork(void)
 {
     cr_threads_end();
     pthread_mutex_lock(&lock);
 }
-static void after_fork(void) { pthread_mutex_unlock(&lock); }
+static void pool_after_fork(void) { pthread_mutex_unlock(&lock); }
 
-static void start(void)
+static void pool_start(void)
 {
     pthread_key_create(&thread_end, end_thread);
-    pthread_atfork(before_fork, after_fork, after_fork);
+    pthread_atfork(pool_before_fork, pool_after_fork, pool_after_fork);
 }
 
 static void start_thread(void)
 {
-    pthread_once(&once, start);
+    pthread_once(&once, pool_start);
     pthread_setspecific(thread_end, &mine);
     for (uint32_t c = 1; c < THREAD_CLASSES; c++) {
         size_t room = thread_list_bytes / cr_cpu_class_bytes(c);
@@ -412,7 +412,7 @@ static void *get(size_t size, uint32_t *size_class, uint32_t larger)
 {
     if (CR_UNLIKELY(size > (size_t)1 << 47 || cr_alloc_must_fail()))
         return no_memory(size);
-    uint32_t c = *size_class = class_of(size);
+    uint32_t c = *size_class = class_of_size(size);
     if (CR_LIKELY(c < THREAD_CLASSES) && mine.first[c]) {
         void *p = mine.first[c];
         mine.first[c] = *(void **)p;
