@@ -333,26 +333,6 @@ cr_status cr_version(uint32_t *out, const cr_tensor *t)
 }
 
 /* --- .grad --- */
-/* The C++ type names in torch's message. */
-static const char *cpp_name(cr_dtype d)
-{
-    static const char *const names[CR_DTYPE_COUNT] = {
-        [CR_BOOL] = "bool",
-        [CR_U8] = "unsigned char",
-        [CR_I8] = "signed char",
-        [CR_I16] = "short int",
-        [CR_I32] = "int",
-        [CR_I64] = "long int",
-        [CR_F16] = "c10::Half",
-        [CR_BF16] = "c10::BFloat16",
-        [CR_F32] = "float",
-        [CR_F64] = "double",
-        [CR_C64] = "c10::complex<float>",
-        [CR_C128] = "c10::complex<double>",
-    };
-    return names[d];
-}
-
 static cr_status check_grad_size(const cr_tensor *t, const cr_tensor *grad)
 {
     cr_text of = {0}, to = {0};
@@ -382,7 +362,7 @@ static cr_status check_grad(const cr_tensor *t, const cr_tensor *grad)
                        "attribute with a specific dtype, or None to allow any dtype. Set "
                        "grad_dtype with caution. Diverging the dtypes of a tensor and its "
                        "gradient may break downstream systems that assume they match.",
-                       cpp_name(grad->dtype), cr_dtype_infos[t->dtype].legacy);
+                       cr_dtype_cpp_name(grad->dtype), cr_dtype_infos[t->dtype].legacy);
     if (!cr_same_device(grad->device, t->device))
         return cr_fail(
             CR_RUNTIME,

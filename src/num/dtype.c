@@ -96,6 +96,25 @@ cr_complex cr_scalar_as_complex(cr_scalar s)
     return s.category == CR_CAT_COMPLEX ? s.c : (cr_complex){cr_scalar_as_double(s), 0};
 }
 
+const char *cr_dtype_cpp_name(cr_dtype t)
+{
+    static const char *const names[CR_DTYPE_COUNT] = {
+        [CR_BOOL] = "bool",
+        [CR_U8] = "unsigned char",
+        [CR_I8] = "signed char",
+        [CR_I16] = "short int",
+        [CR_I32] = "int",
+        [CR_I64] = "long int",
+        [CR_F16] = "c10::Half",
+        [CR_BF16] = "c10::BFloat16",
+        [CR_F32] = "float",
+        [CR_F64] = "double",
+        [CR_C64] = "c10::complex<float>",
+        [CR_C128] = "c10::complex<double>",
+    };
+    return names[t];
+}
+
 bool cr_scalar_is_nonzero(cr_scalar s)
 {
     switch (s.category) {

@@ -213,7 +213,7 @@ cr_status cr_shape_multinomial(const cr_value *arg, cr_shape *out)
     if (!cr_dtype_is_float((cr_dtype)self->dtype))
         return cr_fail(CR_RUNTIME,
                        "multinomial only supports floating-point dtypes for input, got: %s",
-                       cr_view_type(self));
+                       cr_legacy_name(self));
     if (arg[1].i <= 0)
         return cr_fail(CR_RUNTIME, "cannot sample n_sample <= 0 samples");
     n = self->size[self->ndim - 1];

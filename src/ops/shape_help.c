@@ -1,6 +1,5 @@
 /* Shared pieces of shape rules. */
 #include "ops/shape_help.h"
-#include <stdio.h>
 #include <string.h>
 
 cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim)
@@ -14,18 +13,6 @@ cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim)
             (long long)-n, (long long)n - 1, (long long)dim);
     *out = dim < 0 ? dim + n : dim;
     return CR_OK;
-}
-
-const char *cr_shape_print(char to[CR_SHAPE_TEXT], int ndim, const int64_t *size)
-{
-    size_t at = 1;
-
-    to[0] = '[';
-    for (int d = 0; d < ndim && at < CR_SHAPE_TEXT - 32; d++)
-        at += (size_t)snprintf(to + at, CR_SHAPE_TEXT - at, "%s%lld", d ? ", " : "",
-                               (long long)size[d]);
-    snprintf(to + at, CR_SHAPE_TEXT - at, "]");
-    return to;
 }
 
 void cr_shape_like(cr_shape *out, const cr_view *v)
@@ -70,5 +57,5 @@ bool cr_shape_broadcast(cr_shape *to, int ndim, const int64_t *size)
 cr_status cr_not_for_type(const char *name, const cr_view *v)
 {
     return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name,
-                   cr_view_type(v));
+                   cr_legacy_name(v));
 }

@@ -3,23 +3,11 @@
 #define CR_OPS_SHAPE_HELP_H
 
 #include "num/view.h"
+#include "ops/shape_text.h"
 
 /* Wraps a dimension from -n..n-1 to 0..n-1; a scalar counts as having one dimension.  Fails
  * with CR_INDEX. */
 CR_MUST cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim);
-
-/* Prints sizes in `to` as torch prints them: "[2, 3]". */
-enum { CR_SHAPE_TEXT = 256 };
-const char *cr_shape_print(char to[CR_SHAPE_TEXT], int ndim, const int64_t *size);
-/* The same in a buffer that lives until the end of the enclosing block. */
-#define cr_shape_text(ndim, size) cr_shape_print((char[CR_SHAPE_TEXT]){0}, ndim, size)
-#define cr_view_text(v)           cr_shape_text((v)->ndim, (v)->size)
-
-/* The name of a dtype in messages: "Float". */
-static inline const char *cr_view_type(const cr_view *v)
-{
-    return cr_dtype_infos[v->dtype].legacy;
-}
 
 static inline bool cr_is_index_type(const cr_view *v)
 {

@@ -232,7 +232,7 @@ cr_status cr_shape_index_put(const cr_value *arg, cr_shape *out)
             CR_RUNTIME,
             "Index put requires the source and destination dtypes match, got %s for the "
             "destination and %s for the source.",
-            cr_view_type(self), cr_view_type(values));
+            cr_legacy_name(self), cr_legacy_name(values));
     CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
     wide = p.result;
     if (!cr_shape_broadcast(&wide, values->ndim, values->size) || wide.ndim != p.result.ndim ||
@@ -311,12 +311,12 @@ cr_status cr_shape_masked_scatter(const cr_value *arg, cr_shape *out)
         return cr_fail(
             CR_RUNTIME,
             "masked_scatter: expected self and source to have same dtypes but got%s and %s",
-            cr_view_type(self), cr_view_type(source));
+            cr_legacy_name(self), cr_legacy_name(source));
     if (mask->dtype != CR_BOOL)
         return cr_fail(
             CR_RUNTIME,
             "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
-            cr_view_type(mask));
+            cr_legacy_name(mask));
     return broadcast_pair(out, mask, self);
 }
 
@@ -502,14 +502,14 @@ static cr_status index_accumulate_shape(const char *what, const cr_value *arg, c
             CR_INDEX,
             "%s(): Index is supposed to be a vector, but got dim: %d with type: %s and "
             "size: %s",
-            what, index->ndim, cr_view_type(index), cr_view_text(index));
+            what, index->ndim, cr_legacy_name(index), cr_view_text(index));
     if (!cr_is_index_type(index))
         return cr_fail(CR_RUNTIME, "%s(): Expected dtype int32/int64 for index but got: %s",
-                       what, cr_view_type(index));
+                       what, cr_legacy_name(index));
     if (self->dtype != source->dtype)
         return cr_fail(CR_RUNTIME,
                        "%s(): self (%s) and source (%s) must have the same scalar type", what,
-                       cr_view_type(self), cr_view_type(source));
+                       cr_legacy_name(self), cr_legacy_name(source));
     if (dim && dim >= source->ndim)
         return cr_fail(CR_INDEX,
                        "%s(): Indexing dim %lld is out of bounds of the source tensor with "
@@ -609,13 +609,13 @@ cr_status cr_shape_index_copy(const cr_value *arg, cr_shape *out)
     if (index->dtype != CR_I64)
         return cr_fail(CR_RUNTIME,
                        "index_copy_(): Expected a long tensor for index, but got %s",
-                       cr_view_type(index));
+                       cr_legacy_name(index));
     if (self->dtype != source->dtype)
         return cr_fail(
             CR_RUNTIME,
             "index_copy_(): self and source expected to have the same dtype, but got (self) "
             "%s and (source) %s",
-            cr_view_type(self), cr_view_type(source));
+            cr_legacy_name(self), cr_legacy_name(source));
     CR_TRY(check_copied_slices(self, source, dim));
     if (source->ndim && n != source->size[dim])
         return cr_fail(
@@ -659,7 +659,7 @@ cr_status cr_shape_take(const cr_value *arg, cr_shape *out)
 
     if (index->dtype != CR_I64)
         return cr_fail(CR_RUNTIME, "take(): Expected a long tensor for index, but got %s",
-                       cr_view_type(index));
+                       cr_legacy_name(index));
     cr_shape_like(out, index);
     return CR_OK;
 }
@@ -672,13 +672,13 @@ cr_status cr_shape_put(const cr_value *arg, cr_shape *out)
 
     if (index->dtype != CR_I64)
         return cr_fail(CR_RUNTIME, "put_(): Expected a long tensor for index, but got %s",
-                       cr_view_type(index));
+                       cr_legacy_name(index));
     if (self->dtype != source->dtype)
         return cr_fail(
             CR_RUNTIME,
             "put_(): self and source expected to have the same dtype, but got self.dtype = %s "
             "and source.dtype = %s",
-            cr_view_type(self), cr_view_type(source));
+            cr_legacy_name(self), cr_legacy_name(source));
     if (n != m)
         return cr_fail(
             CR_INDEX,
@@ -703,7 +703,7 @@ cr_status cr_shape_embedding(const cr_value *arg, cr_shape *out)
             "Expected tensor for argument #1 'indices' to have one of the following scalar "
             "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
             "embedding)",
-            cr_view_type(indices));
+            cr_legacy_name(indices));
     cr_shape_like(out, indices);
     out->size[out->ndim++] = weight->size[1];
     return CR_OK;
@@ -719,7 +719,7 @@ cr_status cr_shape_embedding_backward(const cr_value *arg, cr_shape *out)
             "Expected tensor for argument #2 'indices' to have one of the following scalar "
             "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
             "embedding_backward)",
-            cr_view_type(indices));
+            cr_legacy_name(indices));
     if (!cr_dtype_is_inexact((cr_dtype)grad->dtype))
         return cr_not_for_type("embedding_backward", grad);
     if (!grad->ndim || cr_shape_numel(grad->ndim - 1, grad->size) !=
@@ -775,7 +775,7 @@ static cr_status check_sample_weights(const cr_view *weight, const cr_view *indi
                        "'per_sample_weights'; but type torch.%sTensor does not equal "
                        "torch.%sTensor (while checking "
                        "arguments for embedding_bag)",
-                       cr_view_type(weight), cr_view_type(samples));
+                       cr_legacy_name(weight), cr_legacy_name(samples));
     if (samples->ndim != 1)
         return cr_fail(
             CR_RUNTIME,
@@ -807,14 +807,14 @@ cr_status cr_shape_embedding_bag(const cr_value *arg, cr_shape *out)
             "Expected tensor for argument #1 'indices' to have one of the following scalar "
             "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
             "embedding_bag)",
-            cr_view_type(indices));
+            cr_legacy_name(indices));
     if (!cr_is_index_type(offsets))
         return cr_fail(
             CR_RUNTIME,
             "Expected tensor for argument #1 'offsets' to have one of the following scalar "
             "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
             "embedding_bag)",
-            cr_view_type(offsets));
+            cr_legacy_name(offsets));
     if (arg[7].i && offsets->size[0] < 1)
         return cr_fail(CR_RUNTIME,
                        "include_last_offset: number of offset should be at least 1");

@@ -190,7 +190,7 @@ static cr_status check_sorter_shape(const cr_view *sequence, const cr_view *sort
         return cr_fail(
             CR_RUNTIME,
             "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype %s",
-            cr_view_type(sorter));
+            cr_legacy_name(sorter));
     return CR_OK;
 }
 

@@ -14,28 +14,6 @@ const char *cr_sizes_text(char buffer[CR_SIZES_TEXT], int64_t ndim, const int64_
     return buffer;
 }
 
-const char *cr_legacy_name(const cr_view *v) { return cr_dtype_infos[v->dtype].legacy; }
-
-const char *cr_c_name(const cr_view *v)
-{
-    static const char *const names[CR_DTYPE_COUNT] = {
-        [CR_BOOL] = "bool",
-        [CR_U8] = "unsigned char",
-        [CR_I8] = "signed char",
-        [CR_I16] = "short int",
-        [CR_I32] = "int",
-        [CR_I64] = "long int",
-        [CR_F16] = "c10::Half",
-        [CR_BF16] = "c10::BFloat16",
-        [CR_F32] = "float",
-        [CR_F64] = "double",
-        [CR_C64] = "c10::complex<float>",
-        [CR_C128] = "c10::complex<double>",
-    };
-
-    return names[v->dtype];
-}
-
 cr_status cr_check_expand(const cr_view *v, int ndim, const int64_t *size)
 {
     char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
