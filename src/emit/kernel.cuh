@@ -27,33 +27,40 @@ template <int operands, int params> struct ck_call {
     char param[16 * params] __attribute__((aligned(16)));
 };
 
-CV_FN int ck_x(void) { return __nvvm_read_ptx_sreg_tid_x(); }
-CV_FN int ck_wide(void) { return __nvvm_read_ptx_sreg_ntid_x(); }
-CV_FN int ck_thread(void) { return __nvvm_read_ptx_sreg_tid_y() * ck_wide() + ck_x(); }
-CV_FN cv_s_i64 ck_first_x(void)
-{
-    return (cv_s_i64)__nvvm_read_ptx_sreg_ctaid_x() * ck_wide() + ck_x();
-}
-CV_FN cv_s_i64 ck_step_x(void) { return (cv_s_i64)__nvvm_read_ptx_sreg_nctaid_x() * ck_wide(); }
+#ifdef __clang__
+#define CK_THREAD_(axis) __nvvm_read_ptx_sreg_tid_##axis()
+#define CK_WIDTH_(axis)  __nvvm_read_ptx_sreg_ntid_##axis()
+#define CK_BLOCK_(axis)  __nvvm_read_ptx_sreg_ctaid_##axis()
+#define CK_BLOCKS_(axis) __nvvm_read_ptx_sreg_nctaid_##axis()
+#define CK_SHUFFLE_DOWN_(mask, word, by, count)                                                \
+    __nvvm_shfl_sync_down_i32(mask, word, by, (32 - count) << 8 | 31)
+#define CK_SHUFFLE_FIRST_(mask, word, count)                                                   \
+    __nvvm_shfl_sync_idx_i32(mask, word, 0, (32 - count) << 8 | 31)
+#else
+#define CK_THREAD_(axis)                        (int)threadIdx.axis
+#define CK_WIDTH_(axis)                         (int)blockDim.axis
+#define CK_BLOCK_(axis)                         blockIdx.axis
+#define CK_BLOCKS_(axis)                        gridDim.axis
+#define CK_SHUFFLE_DOWN_(mask, word, by, count) __shfl_down_sync(mask, word, by, count)
+#define CK_SHUFFLE_FIRST_(mask, word, count)    __shfl_sync(mask, word, 0, count)
+#endif
+
+CV_FN int ck_x(void) { return CK_THREAD_(x); }
+CV_FN int ck_wide(void) { return CK_WIDTH_(x); }
+CV_FN int ck_thread(void) { return CK_THREAD_(y) * ck_wide() + ck_x(); }
+CV_FN cv_s_i64 ck_first_x(void) { return (cv_s_i64)CK_BLOCK_(x) * ck_wide() + ck_x(); }
+CV_FN cv_s_i64 ck_step_x(void) { return (cv_s_i64)CK_BLOCKS_(x) * ck_wide(); }
 CV_FN cv_s_i64 ck_first_y(void)
 {
-    return (cv_s_i64)__nvvm_read_ptx_sreg_ctaid_y() * __nvvm_read_ptx_sreg_ntid_y() +
-           __nvvm_read_ptx_sreg_tid_y();
+    return (cv_s_i64)CK_BLOCK_(y) * CK_WIDTH_(y) + CK_THREAD_(y);
 }
-CV_FN cv_s_i64 ck_step_y(void)
-{
-    return (cv_s_i64)__nvvm_read_ptx_sreg_nctaid_y() * __nvvm_read_ptx_sreg_ntid_y();
-}
+CV_FN cv_s_i64 ck_step_y(void) { return (cv_s_i64)CK_BLOCKS_(y) * CK_WIDTH_(y); }
 /* Rows of reductions: blocks along x share them. */
 CV_FN cv_s_i64 ck_first_row(void)
 {
-    return (cv_s_i64)__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_y() +
-           __nvvm_read_ptx_sreg_tid_y();
+    return (cv_s_i64)CK_BLOCK_(x) * CK_WIDTH_(y) + CK_THREAD_(y);
 }
-CV_FN cv_s_i64 ck_step_row(void)
-{
-    return (cv_s_i64)__nvvm_read_ptx_sreg_nctaid_x() * __nvvm_read_ptx_sreg_ntid_y();
-}
+CV_FN cv_s_i64 ck_step_row(void) { return (cv_s_i64)CK_BLOCKS_(x) * CK_WIDTH_(y); }
 
 /* --- elements --- */
 
@@ -162,14 +169,14 @@ CV_FN int ck_chunks(cv_s_i64 n)
 template <class V> CV_FN V ck_shuffle(V v, int by, int count, bool first)
 {
     int word[sizeof(V) / 4];
-    int base = ck_thread() % 32 / count * count, clamp = (32 - count) << 8 | 31;
+    int base = ck_thread() % 32 / count * count;
     unsigned mask = count == 32 ? ~0u : ((1u << count) - 1) << base;
 
     __builtin_memcpy(word, &v, sizeof v);
     CV_UNROLL(16)
     for (int i = 0; i < (int)(sizeof(V) / 4); i++)
-        word[i] = first ? __nvvm_shfl_sync_idx_i32(mask, word[i], 0, clamp)
-                        : __nvvm_shfl_sync_down_i32(mask, word[i], by, clamp);
+        word[i] = first ? CK_SHUFFLE_FIRST_(mask, word[i], count)
+                        : CK_SHUFFLE_DOWN_(mask, word[i], by, count);
     __builtin_memcpy(&v, word, sizeof v);
     return v;
 }
@@ -195,7 +202,7 @@ template <class V> CV_FN V ck_with(V v, int n, V from)
             v[l] = from[l];
     return v;
 }
-template <class V> CV_FN auto ck_zeroth(V v) { return v[0]; }
+template <class T, int N> CV_FN T ck_zeroth(cv_lanes<T, N> v) { return v[0]; }
 
 #ifdef CR_EMIT_VEC_COMPLEX_H
 #define CK_DEFINE_COMPLEX_LANES(C)                                                             \

@@ -49,8 +49,10 @@
 #endif
 
 #define CV_PRAGMA(text) _Pragma(#text)
-#ifdef __clang__
+#if defined(__clang__)
 #define CV_UNROLL(n) CV_PRAGMA(clang loop unroll_count(n))
+#elif defined(__CUDACC__)
+#define CV_UNROLL(n) CV_PRAGMA(unroll n)
 #else
 #define CV_UNROLL(n) CV_PRAGMA(GCC unroll n)
 #endif
@@ -75,31 +77,35 @@ typedef unsigned int cv_s_u32;
 typedef __UINT64_TYPE__ cv_s_u64;
 
 #define CV_VECTOR(bytes) __attribute__((vector_size(bytes)))
-#define CV_MEMORY(bytes) __attribute__((vector_size(bytes), aligned(1), may_alias))
+#ifndef CV_TYPE
+#define CV_TYPE(element, name, bytes) typedef element name CV_VECTOR(bytes)
+#define CV_UNALIGNED(element, name, bytes)                                                     \
+    typedef element name __attribute__((vector_size(bytes), aligned(1), may_alias))
+#endif
 
-typedef cv_s_f32 cv_f32 CV_VECTOR(CV_BYTES);
-typedef cv_s_f64 cv_f64 CV_VECTOR(CV_BYTES);
-typedef cv_s_i32 cv_i32 CV_VECTOR(CV_BYTES);
-typedef cv_s_i64 cv_i64 CV_VECTOR(CV_BYTES);
-typedef cv_s_u8 cv_u8 CV_VECTOR(CV_BYTES);
-typedef cv_s_u32 cv_u32 CV_VECTOR(CV_BYTES);
-typedef cv_s_u64 cv_u64 CV_VECTOR(CV_BYTES);
-typedef signed char cv_i8 CV_VECTOR(CV_BYTES);
+CV_TYPE(cv_s_f32, cv_f32, CV_BYTES);
+CV_TYPE(cv_s_f64, cv_f64, CV_BYTES);
+CV_TYPE(cv_s_i32, cv_i32, CV_BYTES);
+CV_TYPE(cv_s_i64, cv_i64, CV_BYTES);
+CV_TYPE(cv_s_u8, cv_u8, CV_BYTES);
+CV_TYPE(cv_s_u32, cv_u32, CV_BYTES);
+CV_TYPE(cv_s_u64, cv_u64, CV_BYTES);
+CV_TYPE(signed char, cv_i8, CV_BYTES);
 
-typedef cv_s_f32 cv_mem_f32 CV_MEMORY(CV_BYTES);
-typedef cv_s_f64 cv_mem_f64 CV_MEMORY(CV_BYTES);
-typedef cv_s_i32 cv_mem_i32 CV_MEMORY(CV_BYTES);
-typedef cv_s_i64 cv_mem_i64 CV_MEMORY(CV_BYTES);
-typedef cv_s_u8 cv_mem_u8 CV_MEMORY(CV_BYTES);
+CV_UNALIGNED(cv_s_f32, cv_mem_f32, CV_BYTES);
+CV_UNALIGNED(cv_s_f64, cv_mem_f64, CV_BYTES);
+CV_UNALIGNED(cv_s_i32, cv_mem_i32, CV_BYTES);
+CV_UNALIGNED(cv_s_i64, cv_mem_i64, CV_BYTES);
+CV_UNALIGNED(cv_s_u8, cv_mem_u8, CV_BYTES);
 
 /* The bool elements that go with a vector of 32 or 64-bit lanes. */
-typedef cv_s_u8 cv_mem_b32 CV_MEMORY(CV_BYTES / 4);
-typedef cv_s_u8 cv_mem_b64 CV_MEMORY(CV_BYTES / 8);
+CV_UNALIGNED(cv_s_u8, cv_mem_b32, CV_BYTES / 4);
+CV_UNALIGNED(cv_s_u8, cv_mem_b64, CV_BYTES / 8);
 
 /* What the target's built-in functions want to see. */
-typedef char cv_raw8 CV_VECTOR(CV_BYTES);
-typedef long long cv_raw64 CV_VECTOR(CV_BYTES);
-typedef char cv_raw8x16 CV_VECTOR(16);
+CV_TYPE(char, cv_raw8, CV_BYTES);
+CV_TYPE(long long, cv_raw64, CV_BYTES);
+CV_TYPE(char, cv_raw8x16, 16);
 
 #ifdef CV_AVX512
 typedef cv_s_u64 cv_m8;
@@ -527,7 +533,7 @@ CV_FN void cv_storen_f64(void *p, cv_f64 v, cv_s_i64 n) { cv_storen_i64(p, (cv_i
  * cv_stream_end before another thread may read. */
 CV_FN void cv_stream_f32(void *p, cv_f32 v)
 {
-#ifdef __clang__
+#if defined(__clang__) && !defined(CR_EMIT_VEC_CUH)
     __builtin_nontemporal_store(v, (cv_f32 *)p);
 #elif defined(CV_AVX512)
     __builtin_ia32_movntps512((float *)p, v);

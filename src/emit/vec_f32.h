@@ -19,7 +19,7 @@ CV_FN cv_f32 cv_exactfma_f32(cv_f32 a, cv_f32 b, cv_f32 c)
 #ifdef CV_HAS_FMA
     return cv_fma_f32(a, b, c);
 #else
-    typedef double wide CV_VECTOR(2 * CV_BYTES);
+    CV_TYPE(double, wide, 2 * CV_BYTES);
     wide r = __builtin_convertvector(a, wide) * __builtin_convertvector(b, wide);
     return __builtin_convertvector(r + __builtin_convertvector(c, wide), cv_f32);
 #endif

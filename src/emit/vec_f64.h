@@ -587,7 +587,7 @@ CV_FN cv_f64 cv_angle_f64(cv_f64 x)
 
 #ifdef CV_HAS_FMA
 /* float32 lanes through float64, a half of them at a time. */
-typedef cv_s_f64 cv_wide_f64 CV_VECTOR(2 * CV_BYTES);
+CV_TYPE(cv_s_f64, cv_wide_f64, 2 * CV_BYTES);
 typedef union {
     cv_wide_f64 all;
     cv_f64 half[2];

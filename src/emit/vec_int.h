@@ -124,7 +124,7 @@ CV_FN cv_u8 cv_sgn_u8(cv_u8 a) { return cv_frommask_u8(cv_ne_u8(a, (cv_u8){0}));
 #if defined(CV_AVX512) || defined(CV_AVX2)
 /* A quotient of two 32-bit integers is at least 2^-31 away from the integer above it, which
  * double precision resolves.  2^31, the one quotient that does not fit, converts to -2^31. */
-typedef cv_s_i32 cv_half_i32 CV_VECTOR(CV_BYTES / 2);
+CV_TYPE(cv_s_i32, cv_half_i32, CV_BYTES / 2);
 CV_FN cv_half_i32 cv_halfdiv(cv_half_i32 a, cv_half_i32 b)
 {
     cv_f64 q = __builtin_convertvector(a, cv_f64) / __builtin_convertvector(b, cv_f64);
