@@ -182,7 +182,7 @@ def launch_shape(kernel, rows, columns, most):
     vectors = -(-columns // (16 // max(widths, default=1)))
     x = min(256, power_of_two(vectors))
     y = 1 if kernel["kind"] == "columns" else min(256 // x, power_of_two(rows))
-    return min(most, -(-vectors // x)), min(most, -(-rows // y)), x, y
+    return min(most, -(-vectors // x)), min(most, 65535, -(-rows // y)), x, y
 
 
 def call_bytes(kernel, at, strides, rows, columns):
