@@ -474,12 +474,6 @@ static bool may_vary(const cr_garg *a)
            (a->tag == CR_NUMBER && is_whole_or_float(a->number));
 }
 
-static bool has_length(const cr_garg *a)
-{
-    return a->tag == CR_INTS || a->tag == CR_TRUTHS || a->tag == CR_FLOATS ||
-           a->tag == CR_STRING || a->tag == CR_TENSORS || a->tag == CR_NUMBERS;
-}
-
 static void compare_arg(comparer *c, const cr_garg *const *arg, int i)
 {
     cr_scalar at[CR_MOST_PROBES];
@@ -487,7 +481,7 @@ static void compare_arg(comparer *c, const cr_garg *const *arg, int i)
 
     for (int p = 1; p < c->x->probes; p++) {
         check(c, arg[p]->tag == arg[0]->tag, "an argument");
-        check(c, !has_length(arg[0]) || arg[p]->len == arg[0]->len, "a list");
+        check(c, !cr_garg_has_len(arg[0]) || arg[p]->len == arg[0]->len, "a list");
         check(c, may_vary(arg[0]) || same_literal(arg[0], arg[p]), "an argument");
     }
     for (uint32_t item = 0; may_vary(arg[0]) && item < items; item++) {

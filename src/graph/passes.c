@@ -81,7 +81,8 @@ static void put_bytes(cr_text *t, const void *p, size_t n) { cr_text_put_n(t, p,
 static void key_put_arg(cr_rewrite *w, cr_text *t, const cr_garg *a)
 {
     put_bytes(t, &a->tag, sizeof a->tag);
-    put_bytes(t, &a->len, sizeof a->len);
+    if (cr_garg_has_len(a))
+        put_bytes(t, &a->len, sizeof a->len);
     switch (a->tag) {
     case CR_NONE: break;
     case CR_TENSOR: put_bytes(t, &w->now[a->value->id]->id, sizeof(unsigned)); break;

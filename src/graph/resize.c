@@ -401,7 +401,8 @@ static size_class *resize_class(const cr_gsizes *x, const cr_gvalue *v)
 static void classify_put_arg(classifier *c, const cr_garg *a)
 {
     classify_put(c, &a->tag, sizeof a->tag);
-    classify_put(c, &a->len, sizeof a->len);
+    if (cr_garg_has_len(a))
+        classify_put(c, &a->len, sizeof a->len);
     switch (a->tag) {
     case CR_NONE: return;
     case CR_TENSOR:
