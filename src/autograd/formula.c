@@ -523,7 +523,7 @@ static void environment_init(environment *e, const cr_op *op)
     e->mine.at = NULL;
     e->mine.len = e->mine.cap = 0;
     e->few_count = 0;
-    e->lists.last = NULL;
+    e->lists = (cr_arena){0};
 }
 
 static void environment_drop(environment *e)

@@ -18,7 +18,7 @@ void cr_frame_init(cr_frame *f, const cr_op *op, const cr_value *arg)
     f->more_tensors.at = NULL;
     f->more_tensors.len = f->more_tensors.cap = 0;
     f->used = 0;
-    f->more_bytes.last = NULL;
+    f->more_bytes = (cr_arena){0};
 }
 
 void cr_frame_drop(cr_frame *f)
