@@ -1009,6 +1009,18 @@ static void keep_code(cr_session *s, void *context)
     b->c = c;
 }
 
+/* The sizes of the group's graph are set to others later. */
+static void keep_types(cr_session *s, const cr_graph *alone)
+{
+    for (int i = 0; i < alone->input_count; i++)
+        alone->input[i]->type = *keep_type(s, &alone->input[i]->type);
+    for (size_t i = 0; i < alone->body->len; i++)
+        for (int k = 0; k < alone->body->at[i]->result_count; k++) {
+            cr_gvalue *v = alone->body->at[i]->result[k];
+            v->type = *keep_type(s, &v->type);
+        }
+}
+
 /* The group as a graph that reads its inputs in the order of code.read. */
 static void stand_alone(cr_session *s, void *context)
 {
@@ -1026,6 +1038,7 @@ static void stand_alone(cr_session *s, void *context)
     for (int k = 0; k < block->output_count; k++)
         output[k] = cr_garg_value(w.now[block->output[k].value->id]);
     cr_gblock_return(w.to, w.to->body, output, block->output_count);
+    keep_types(s, w.to);
     b->alone = w.to;
 }
 

@@ -1058,24 +1058,54 @@ static cr_compiled_call *call_for(const program *p, cr_compiled_calls *calls)
 
 static long shared_calls; /* compared so far */
 
+/* A call for u's sizes that shares its program with those before gives what its calls give. */
+static bool shared_call_differs(trial *u, cr_compiled_calls *calls)
+{
+    int programs = cr_compiled_calls_shared(calls);
+    cr_compiled_call *c = call_for(u->p, calls);
+
+    if (!c || !programs || cr_compiled_calls_shared(calls) != programs)
+        return false;
+    shared_calls++;
+    return at_both_threads(u, "call that shares its program", run_call, c);
+}
+
+/* The same for further sizes, one after the other: instances follow each other. */
+static bool more_sizes_differ(trial *u, const program *p, cr_compiled_calls *calls,
+                              const uint64_t *dims)
+{
+    static const int64_t sizes[] = {12, 2, 33, 5};
+    bool found = false;
+
+    for (size_t i = 0; !found && i < CR_LEN(sizes); i++) {
+        program q = *p;
+        uint64_t same[INPUTS] = {0};
+        trial v = {.p = &q};
+        vary(&q, same, sizes[i]);
+        if (!memcmp(same, dims, sizeof same) && run_calls(&v))
+            found = shared_call_differs(&v, calls);
+        if (found) {
+            u->stage = v.stage;
+            memcpy(u->what, v.what, sizeof u->what);
+        }
+        end_trial(&v);
+    }
+    return found;
+}
+
 /* The same for a call of u's sizes that shares its program with a call of other sizes; false
  * when no program is shared. */
 static bool shared_differs(trial *u, const program *p, const cr_graph *g, uint64_t *dims)
 {
     program other = *p;
     cr_compiled_calls *calls = NULL;
-    cr_compiled_call *c = NULL;
     bool found = false;
 
     if (g->constants.len || !vary(&other, dims, 9 + (int64_t)(p->in[0].seed % 3)) ||
         cr_compiled_calls_new(&calls, g, false, 0))
         return false;
-    if (call_for(&other, calls) && cr_compiled_calls_shared(calls))
-        c = call_for(u->p, calls);
-    if (c && cr_compiled_calls_shared(calls) == 1) {
-        shared_calls++;
-        found = at_both_threads(u, "call that shares its program", run_call, c);
-    }
+    if (call_for(&other, calls))
+        found = shared_call_differs(u, calls) || more_sizes_differ(u, p, calls, dims);
     cr_compiled_calls_drop(calls);
     return found;
 }

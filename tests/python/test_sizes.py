@@ -349,6 +349,23 @@ def test_sizes_that_were_one_may_part():
     assert len(f._entries) == 1 and f._entries[0].runner.shared == 2
 
 
+CALLED = """
+import cresset as torch
+f = torch.compile(lambda x: torch.minimum(x, x.floor()).exp(), dynamic=True)
+with torch.no_grad():
+    for n in (2, 10, 3, 12, 3, 33, 10):
+        x = torch.randn(n)
+        assert torch.equal(f(x), torch.minimum(x, x.floor()).exp()), n
+assert f._entries[0].runner.shared == 1
+"""
+
+
+def test_sizes_that_return_where_groups_call_their_nodes():
+    run = subprocess.run([sys.executable, "-c", CALLED], capture_output=True, text=True,
+                         env={**os.environ, "CR_CC": "none", "CR_TILES": "0"})
+    assert not run.returncode, run.stderr
+
+
 LIMITED = """
 import sys
 sys.path.insert(0, sys.argv[1])
