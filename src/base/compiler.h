@@ -10,6 +10,7 @@
 #define CR_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #define CR_NORETURN           __attribute__((noreturn))
 #define CR_NOINLINE           __attribute__((noinline))
+#define CR_ALWAYS_INLINE      static inline __attribute__((always_inline))
 #define CR_LIKELY(x)          __builtin_expect(!!(x), 1)
 #define CR_UNLIKELY(x)        __builtin_expect(!!(x), 0)
 #define CR_UNUSED             __attribute__((unused))
@@ -35,8 +36,8 @@ static inline void *cr_moved(const void *base, int64_t elements, size_t item)
 {
     return (void *)((uintptr_t)base + (uintptr_t)elements * item);
 }
-/* Before a loop whose steps are independent: gcc vectorizes it at -O2.  clang does so without,
- * and warns about loops that it does not vectorize. */
+/* The iterations of the next loop are independent: gcc then makes vectors of it at -O2, too.
+ * clang does so in any case, and would warn where it cannot. */
 #ifdef __clang__
 #define CR_SIMD
 #else

@@ -49,7 +49,6 @@ typedef cr_complex cell_c128;
 CR_FLOAT_TYPES(DEFINE_REAL_OPS)
 CR_COMPLEX_TYPES(DEFINE_COMPLEX_OPS)
 
-#define ALWAYS static inline __attribute__((always_inline))
 /* A vectorized loop with independent iterations. */
 #define EACH(i, n) CR_SIMD for (int64_t i = 0; i < (n); i++)
 
@@ -66,11 +65,14 @@ static int level_room(int level)
 }
 
 #define DEFINE_TOWER(op, s)                                                                    \
-    ALWAYS cell_##s op##_four_##s(cell_##s a, cell_##s b, cell_##s c, cell_##s d)              \
+    CR_ALWAYS_INLINE cell_##s op##_four_##s(cell_##s a, cell_##s b, cell_##s c, cell_##s d)    \
     {                                                                                          \
         return op##_##s(op##_##s(a, b), op##_##s(c, d));                                       \
     }                                                                                          \
-    ALWAYS void op##_join_##s(char *to, cell_##s x) { put_##s(to, op##_##s(get_##s(to), x)); } \
+    CR_ALWAYS_INLINE void op##_join_##s(char *to, cell_##s x)                                  \
+    {                                                                                          \
+        put_##s(to, op##_##s(get_##s(to), x));                                                 \
+    }                                                                                          \
     static void op##_close_##s(cell_##s *to, const cell_##s *acc, int level, int n,            \
                                int64_t width)                                                  \
     {                                                                                          \
@@ -121,8 +123,8 @@ static int level_room(int level)
 /* few is the column of up to four entries: no accumulator has more than one.  It needs an
  * identity that is exact. */
 #define DEFINE_GROUPS(op, s, exact)                                                            \
-    ALWAYS void op##_block_##s(cell_##s *to, const int64_t *source, int64_t n,                 \
-                               const char *from, int64_t step, int64_t width)                  \
+    CR_ALWAYS_INLINE void op##_block_##s(cell_##s *to, const int64_t *source, int64_t n,       \
+                                         const char *from, int64_t step, int64_t width)        \
     {                                                                                          \
         cell_##s acc[ACCS][WIDE];                                                              \
         for (int k = 0; k < ACCS; k++)                                                         \
@@ -134,8 +136,9 @@ static int level_room(int level)
         }                                                                                      \
         EACH(w, width) { to[w] = op##_four_##s(acc[0][w], acc[1][w], acc[2][w], acc[3][w]); }  \
     }                                                                                          \
-    ALWAYS void op##_column_##s(const int64_t *source, int64_t n, const char *from,            \
-                                int64_t from_step, char *to, int64_t to_step, int64_t width)   \
+    CR_ALWAYS_INLINE void op##_column_##s(const int64_t *source, int64_t n, const char *from,  \
+                                          int64_t from_step, char *to, int64_t to_step,        \
+                                          int64_t width)                                       \
     {                                                                                          \
         cell_##s sum[WIDE], acc[LEVELS * ACCS * WIDE];                                         \
         uint8_t count[LEVELS + 1] = {0};                                                       \
@@ -150,8 +153,9 @@ static int level_room(int level)
         }                                                                                      \
         EACH(w, width) { op##_join_##s(to + w * to_step, sum[w]); }                            \
     }                                                                                          \
-    ALWAYS void op##_few_##s(const int64_t *source, int64_t n, const char *from,               \
-                             int64_t from_step, char *to, int64_t to_step, int64_t width)      \
+    CR_ALWAYS_INLINE void op##_few_##s(const int64_t *source, int64_t n, const char *from,     \
+                                       int64_t from_step, char *to, int64_t to_step,           \
+                                       int64_t width)                                          \
     {                                                                                          \
         const char *a = from + source[0], *b = from + source[n > 1],                           \
                    *c = from + source[n > 2 ? 2 : 0], *d = from + source[n > 3 ? 3 : 0];       \
@@ -227,8 +231,9 @@ static int level_room(int level)
         t->count[slot] = 0;                                                                    \
         return to;                                                                             \
     }                                                                                          \
-    ALWAYS void op##_add_row_##s(cr_fold_slots *t, const cr_fold_row *r, int64_t index_step,   \
-                                 int64_t from_step, int64_t lines, bool is32)                  \
+    CR_ALWAYS_INLINE void op##_add_row_##s(cr_fold_slots *t, const cr_fold_row *r,             \
+                                           int64_t index_step, int64_t from_step,              \
+                                           int64_t lines, bool is32)                           \
     {                                                                                          \
         int64_t inner = lines > 1, n = r->n;                                                   \
         const char *index = r->index, *from = r->from;                                         \
@@ -252,7 +257,8 @@ static int level_room(int level)
         else                                                                                   \
             op##_add_row_##s(t, r, r->index_step, r->from_step, t->lines, false);              \
     }                                                                                          \
-    ALWAYS void op##_join_row_##s(const cell_##s *a, char *to, int64_t step, int64_t n)        \
+    CR_ALWAYS_INLINE void op##_join_row_##s(const cell_##s *a, char *to, int64_t step,         \
+                                            int64_t n)                                         \
     {                                                                                          \
         EACH(i, n)                                                                             \
         {                                                                                      \
