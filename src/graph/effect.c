@@ -1,19 +1,19 @@
-/* What nodes do beside computing their results. */
+/* Effects of nodes: writes, random draws, undefined elements. */
 #include "entry.h"
 #include "graph/graph.h"
 #include <stdatomic.h>
 #include <string.h>
 
-/* --- what an entry calls --- */
+/* --- the entries that an entry calls --- */
 
 enum { MOST_OPS = 4096 };
 
 typedef bool (*op_fact)(const cr_op *op, unsigned words);
 
-/* A walk over what an entry calls; entries may call themselves. */
+/* A walk over the entries that an entry calls; an entry may call itself. */
 typedef struct {
     op_fact found;
-    unsigned words; /* for `found` */
+    unsigned words; /* argument of `found` */
     uint64_t seen[MOST_OPS / 64];
 } op_search;
 
@@ -50,8 +50,8 @@ static bool reaches(op_search *s, const cr_op *op)
     return false;
 }
 
-/* Facts by index: 0 not known yet, 1 no, 2 yes.  Threads that find out at once find the same.
- */
+/* Facts by entry index: 0 unknown, 1 no, 2 yes.  Threads that compute a fact at the same time
+ * store the same value. */
 static bool remembered(_Atomic uint8_t *facts, const cr_op *op, op_fact found, unsigned words)
 {
     uint8_t known = atomic_load_explicit(&facts[op->index], memory_order_relaxed);
@@ -75,7 +75,7 @@ bool cr_op_reaches(const cr_op *op, int word)
 
 bool cr_op_draws(const cr_op *op) { return cr_op_reaches(op, CR_WORD_BIT_RANDOM); }
 
-/* Neither cheap itself nor a composition that may be. */
+/* True for entries that are not cheap, and that are no compositions of cheap ones. */
 static bool is_dear(const cr_op *op, unsigned unused)
 {
     (void)unused;
@@ -101,7 +101,7 @@ bool cr_gnode_may_view(const cr_gnode *n)
 
 /* --- writes --- */
 
-/* Clause `updates`, of this call. */
+/* True when the call updates tensors by clause `updates`. */
 static bool call_updates(const cr_gnode *n)
 {
     for (int i = 0; i < n->arg_count; i++)

@@ -1,18 +1,18 @@
-/* Functionalization: nodes that write become nodes that compute.
+/* Functionalization: replaces nodes that write by nodes that compute.
  *
- * The graph is first called on tensors without bytes, which share storages as the real ones
- * will: a *region* is such a storage, an *object* a tensor over it - the base that covers it,
- * or a view that a node made of another object.  A region's elements are in one value at a
- * time, that of its base.  A write becomes the node that computes the written elements; written
- * through a view, they go back into the view's base by the inverse view or a scatter; other
- * views are made again from the new base when somebody reads them.  What became of an input (or
- * of a constant, which belongs to the program) is copied back at the end, and outputs that
- * share its memory are made of it after that.
+ * The graph is first called on tensors without bytes, which share storages as the real tensors
+ * will.  A *region* is such a storage.  An *object* is a tensor over it: the base, which covers
+ * the storage, or a view that a node made of another object.  At any time one value has the
+ * region's elements, the value of the base.  A write becomes a node that computes the written
+ * elements.  Elements written through a view update the base by the inverse view or a scatter;
+ * other views are made again from the new base when they are read.  The final elements of an
+ * input (or of a constant, which belongs to the program) are copied back at the end, and
+ * outputs that share its memory are made from the copy.
  *
- * Every value has the sizes and strides of the tensor it stands for, as bits may depend on
- * them. Where this cannot be kept, or an entry has no functional twin, the regions concerned
- * stay as recorded: nodes that write them are copied in place and in order, and the walk begins
- * again. */
+ * Every value has the sizes and strides of the recorded tensor, because bits may depend on
+ * them.  When this is impossible, or an entry has no functional counterpart, the affected
+ * regions stay as recorded: nodes that write them are copied unchanged and in order, and the
+ * walk starts again. */
 #include "entry.h"
 #include "graph/rewrite.h"
 #include "tensor/geometry.h"
@@ -23,49 +23,48 @@ typedef struct object object;
 typedef struct region {
     cr_storage *storage;
     object *base;
-    cr_gvalue *home; /* the input or constant whose memory it is; NULL: the graph's own */
-    bool written;    /* some node changes elements of it */
-    bool stays;      /* ... and does so after the pass, too */
-    /* while the new graph is made */
+    cr_gvalue *home; /* the input or constant with this memory; NULL: made by the graph */
+    bool written;    /* some node writes elements of it */
+    bool stays;      /* its writes stay as recorded */
+    /* the following fields are used while the new graph is made */
     cr_gvalue *now;        /* the base's elements */
-    struct region *lender; /* ... which this other region held first, or NULL */
-    struct region
-        *memory;      /* ... and which are elements of this one's home; itself: of its own */
-    unsigned version; /* counts the writes */
-    size_t order;     /* with a home: which copy back it is */
+    struct region *lender; /* the region that had these elements first, or NULL */
+    struct region *memory; /* region whose home tensor has these elements; itself if its own */
+    unsigned version;      /* counts the writes */
+    size_t order;          /* index of its copy back, when it has a home */
 } region;
 
 struct object {
-    cr_tensor *t; /* borrowed from the walk; its sizes and strides stay */
+    cr_tensor *t; /* borrowed from the walk; its sizes and strides do not change */
     region *in;
-    object *from;    /* a view: of this object ... */
-    const cr_op *op; /* ... by this entry and the arguments of this node */
+    object *from;    /* of a view: the object that it is a view of */
+    const cr_op *op; /* with the arguments of `view` */
     const cr_gnode *view;
     int index;
-    object *became; /* the same tensor after transpose_ and the like */
+    object *became; /* the same tensor after an in-place view such as transpose_ */
     cr_gvalue *value;
-    unsigned version; /* of the region, when `value` was made */
-    bool aliases;     /* `value` is the view itself, not what was written to it */
+    unsigned version; /* the region's version when `value` was made */
+    bool aliases;     /* `value` is the view itself, not elements written to it */
 };
 
-/* What is known of a node. */
+/* Facts about a node. */
 typedef struct {
-    object *turned; /* the object that its first argument becomes */
-    bool writes;    /* elements */
-    bool resized;   /* an empty base gets sizes */
+    object *turned; /* the new object of its first argument */
+    bool writes;    /* it writes elements */
+    bool resized;   /* it gives sizes to an empty base */
 } node_fact;
 
 typedef struct {
     const cr_graph *g;
     cr_session *s;
     cr_graph *out;
-    object **of;       /* by value id; NULL: no tensor */
-    cr_gvalue **plain; /* by value id: its copy, where its region is not rewritten */
+    object **of;       /* by value id; NULL when the value is no tensor */
+    cr_gvalue **plain; /* by value id: its copy, unless its region is rewritten */
     node_fact *fact;   /* by node */
     struct {
         size_t len, cap;
         cr_tensor **at;
-    } made; /* counted */
+    } made; /* references */
     struct {
         size_t len, cap;
         region **at;
@@ -75,10 +74,10 @@ typedef struct {
         region **at;
     } changed; /* regions with a home, in the order of their first write */
     cr_arena room;
-    bool again;   /* a region stays, as was found on the way */
-    bool give_up; /* the graph stays as it is */
+    bool again;   /* a region has to stay: the walk must start again */
+    bool give_up; /* the graph cannot be changed */
     const char *source;
-    bool gradient; /* the node has results with one */
+    bool gradient; /* the node has results that require a gradient */
 } walk;
 
 static object *object_root(object *o)
@@ -95,7 +94,7 @@ static object *object_of(const walk *x, const cr_gvalue *v)
 
 static bool is_rewritten(const region *r) { return r->written && !r->stays; }
 
-/* --- the first walk: who shares memory with whom, and who writes --- */
+/* --- the first walk: shared memory and writes --- */
 
 static void walk_own(walk *x, cr_tensor *t) { CR_PUSH(x->s, &x->made, t); }
 
@@ -120,7 +119,7 @@ static object *object_new(walk *x, cr_tensor *t, region *r)
     return o;
 }
 
-/* A tensor without bytes of that type, and its object. */
+/* A tensor without bytes of the given type, and its object. */
 static object *object_fake(walk *x, const cr_gtype *type)
 {
     cr_tensor *t = NULL;
@@ -181,7 +180,7 @@ static void note_written(walk *x, object *o, void *written)
     *(bool *)written = true;
 }
 
-/* Marks and versions say what was written: fakes run the code that counts versions. */
+/* Finds writes by the schema's marks and by versions: calls on fakes raise versions, too. */
 static void note_update(walk *x, object *o, void *written)
 {
     if (o->in->version != o->in->storage->version)
@@ -192,7 +191,7 @@ static void note_update(walk *x, object *o, void *written)
 typedef struct {
     const cr_tensor *t;
     object *same, *shares;
-    int objects; /* how many there are */
+    int objects; /* number of objects among the arguments */
 } search;
 
 static void search_object(walk *x, object *o, void *context)
@@ -216,7 +215,8 @@ static search search_args(walk *x, const cr_gnode *n, const cr_tensor *t)
     return s;
 }
 
-/* Whether the node can be called again to make a view of what its first tensor has become. */
+/* True when the node can be called again to make the same view of its first tensor's new
+ * value. */
 static bool may_repeat(const cr_gnode *n, const search *s)
 {
     return s->objects == 1 && !cr_gnode_has_effect(n) && !(n->op->words & CR_WORD_ABSOLUTE);
@@ -239,7 +239,7 @@ static object *result_object(walk *x, const cr_gnode *n, int k, cr_tensor *t)
     object *o;
 
     walk_own(x, t);
-    if (cr_has_bytes(t->device)) /* numbers alone make such */
+    if (cr_has_bytes(t->device)) /* the result of a call with numbers only */
         t = without_bytes(x, t);
     s = search_args(x, n, t);
     if (s.same)
@@ -254,7 +254,8 @@ static object *result_object(walk *x, const cr_gnode *n, int k, cr_tensor *t)
     return o;
 }
 
-/* The entry that computes what this one writes, or the view that self becomes. */
+/* The functional counterpart of an entry: it computes the written elements, or the view that
+ * self becomes. */
 static const cr_op *twin_of(const cr_op *op)
 {
     if (op->inplace_of)
@@ -262,7 +263,7 @@ static const cr_op *twin_of(const cr_op *op)
     return op->functional && op->functional->kind == CR_RULE_CALL ? op->functional->op : NULL;
 }
 
-/* The parameter of a writing entry that is argument i of its twin; -1: the twin's default. */
+/* The parameter of a writing entry that is argument i of its counterpart; -1: its default. */
 static int twin_param(const cr_op *op, int i)
 {
     if (op->inplace_of)
@@ -270,7 +271,7 @@ static int twin_param(const cr_op *op, int i)
     return i < op->functional->count ? op->functional->args[i]->slot : -1;
 }
 
-/* self becomes another view of its storage. */
+/* True for entries that make self another view of its storage. */
 static bool is_turn(const cr_op *op)
 {
     const cr_op *twin = op->inplace_of ? NULL : twin_of(op);
@@ -278,7 +279,8 @@ static bool is_turn(const cr_op *op)
     return twin && twin->result[0].alias;
 }
 
-/* out= with a tensor of no elements gives it sizes first: then it is a new tensor. */
+/* True for resize_ of an empty tensor that the graph made, as out= uses it: the result is then
+ * a new tensor. */
 static bool may_resize(walk *x, const cr_gnode *n)
 {
     object *o = object_of(x, n->arg[0].value);
@@ -291,14 +293,14 @@ static bool may_resize(walk *x, const cr_gnode *n)
     return n->arg[2].tag == CR_NONE;
 }
 
-/* The object keeps its sizes and strides; a new one has those that its tensor gets. */
+/* Makes a new object for the tensor's new geometry.  The old object keeps the old one. */
 static object *turn_object(walk *x, const cr_gnode *n)
 {
     object *o = object_of(x, n->arg[0].value), *after;
     cr_tensor *before;
 
     if (o->in->home && o == o->in->base) {
-        x->give_up = true; /* the caller's tensor changes its sizes */
+        x->give_up = true; /* an input would change its sizes */
         return NULL;
     }
     cr_session_check(x->s, cr_tensor_alias(&before, o->t));
@@ -325,8 +327,8 @@ static void results_of(walk *x, const cr_gnode *n, const cr_value *result)
             x->of[n->result[k]->id] = result_object(x, n, k, cr_keep(list[k].t));
 }
 
-/* A node whose sizes nobody knows before it runs: its results are as stated, and its own.  They
- * may be views of one tensor, and stay. */
+/* For a node whose result sizes are unknown before it runs: the results have their recorded
+ * types and separate memory.  Several results may be views of one tensor, so they stay. */
 static void results_as_stated(walk *x, const cr_gnode *n)
 {
     if (cr_gnode_writes(n))
@@ -343,7 +345,7 @@ static void results_as_stated(walk *x, const cr_gnode *n)
     }
 }
 
-/* An argument is missing, or a value of which nothing is known. */
+/* True when an argument's tensor is missing because nothing is known about the value. */
 static bool lacks_tensor(const cr_gnode *n, const cr_value *arg)
 {
     for (int i = 0; i < n->arg_count; i++) {
@@ -399,7 +401,7 @@ static void see_call(walk *x, const cr_gnode *n, node_fact *f)
         each_object(x, &n->arg[i], note_update, &f->writes);
 }
 
-/* A constant's fake; constants of one storage are one region, which stays. */
+/* Makes a fake of a constant.  Constants that share a storage stay as recorded. */
 static void see_constant(walk *x, const cr_gnode *n)
 {
     const cr_tensor *t = n->constant;
@@ -437,7 +439,7 @@ static void see_graph(walk *x)
 
 /* --- making nodes --- */
 
-/* A value of the new graph with a tensor like the one it stands for. */
+/* A value of the new graph, and a tensor with its type. */
 typedef struct {
     cr_gvalue *v;
     cr_tensor *t; /* borrowed from the walk */
@@ -458,8 +460,8 @@ static void any_gradient(void *context, cr_gvalue *v)
     *(bool *)context |= v->type.requires_grad;
 }
 
-/* Fakes have no gradients here: what stands for a call that had one has one where an argument
- * does. */
+/* Fakes have no gradients here.  Nodes made for a call whose results require a gradient require
+ * one when an argument does. */
 static void pass_gradient(const walk *x, cr_gnode *made)
 {
     bool any = false;
@@ -472,7 +474,7 @@ static void pass_gradient(const walk *x, cr_gnode *made)
             cr_dtype_is_complex((cr_dtype)made->result[k]->type.dtype);
 }
 
-/* Calls `op`; tensor arguments are `tensor` in order. */
+/* Makes a call of `op`; its tensor arguments are `tensor`, in order. */
 static pair make_op(walk *x, const cr_op *op, const cr_value *arg, const pair *tensor)
 {
     cr_garg made[CR_MAX_ARGS];
@@ -496,7 +498,7 @@ static pair make_op(walk *x, const cr_op *op, const cr_value *arg, const pair *t
     return (pair){n->result[0], result.t};
 }
 
-/* The same with the last arguments at their defaults; TENSOR stands for a tensor. */
+/* The same with defaults for the last arguments; TENSOR marks a tensor argument. */
 #define TENSOR ((cr_value){.tag = CR_TENSOR})
 static pair walk_call(walk *x, const cr_op *op, const cr_value *given, int n,
                       const pair *tensor)
@@ -512,7 +514,7 @@ static pair walk_call(walk *x, const cr_op *op, const cr_value *given, int n,
 
 /* --- strides --- */
 
-/* Where a dim has one position at most, its stride says nothing. */
+/* Compares strides except those of dims of size 0 or 1, which are not used. */
 static bool tensors_stride_alike(const cr_tensor *a, const cr_tensor *b)
 {
     for (int d = 0; d < a->ndim && a->numel; d++)
@@ -547,7 +549,7 @@ static pair permuted(walk *x, pair p, const int64_t *dims)
     return walk_call(x, cr_entry.permute, ARGS(TENSOR, cr_of_ints(dims, p.t->ndim)), &p);
 }
 
-/* A copy of `p`, dense, its dims in memory ordered as those of `like`. */
+/* A dense copy of `p` whose dims are ordered in memory like those of `like`. */
 static pair copied(walk *x, pair p, const cr_tensor *like)
 {
     int64_t dims[CR_MAX_DIMS], back[CR_MAX_DIMS];
@@ -561,7 +563,7 @@ static pair copied(walk *x, pair p, const cr_tensor *like)
     return permuted(x, p, back);
 }
 
-/* `p` with the strides of `like`; no value where no copy has such. */
+/* `p` with the strides of `like`; no value when no copy can have them. */
 static pair with_strides(walk *x, pair p, const cr_tensor *like)
 {
     if (tensors_stride_alike(p.t, like))
@@ -577,8 +579,8 @@ static cr_gvalue *object_value(walk *x, object *o);
 
 typedef struct {
     walk *x;
-    const object *from; /* stands for itself by ... */
-    cr_gvalue *value;   /* ... this */
+    const object *from; /* this object ... */
+    cr_gvalue *value;   /* ... has this value */
 } view_map;
 
 static cr_gvalue *now_of(walk *x, cr_gvalue *v)
@@ -588,13 +590,13 @@ static cr_gvalue *now_of(walk *x, cr_gvalue *v)
     return o && is_rewritten(o->in) ? object_value(x, o) : x->plain[v->id];
 }
 
-/* The view's node as recorded: what its tensor arguments were then. */
+/* Maps the arguments of a view's node to values of the new graph. */
 static cr_gvalue *view_arg(void *context, cr_gvalue *v)
 {
     view_map *m = context;
     object *o = m->x->of[v->id];
 
-    /* a later form of the object that the view was made of */
+    /* `o` may be an earlier form of the object that the view was made of */
     for (; o; o = o->became)
         if (o == m->from)
             return m->value;
@@ -608,7 +610,7 @@ static void set_value(object *o, cr_gvalue *v)
     o->aliases = !o->from || o->from->aliases;
 }
 
-/* Makes the view again from `from`, and what the node made beside it. */
+/* Makes the view again from `from`, together with the node's other results. */
 static void make_view(walk *x, object *o, cr_gvalue *from)
 {
     const cr_gnode *n = o->view;
@@ -631,7 +633,7 @@ static void make_view(walk *x, object *o, cr_gvalue *from)
     pass_gradient(x, made);
 }
 
-/* The object's elements now; views that are older than the last write are made again. */
+/* The present value of an object.  Views older than the last write are made again. */
 static cr_gvalue *object_value(walk *x, object *o)
 {
     struct {
@@ -663,7 +665,7 @@ static void stay(walk *x, region *r)
     x->again = true;
 }
 
-/* How a view's positions lie in what it was made of. */
+/* The relation between a view's elements and those of the object it was made of. */
 typedef enum {
     SAME,
     RESHAPED,
@@ -714,7 +716,7 @@ static bool is_permuted(const cr_tensor *p, const cr_tensor *v, int64_t *back)
     return true;
 }
 
-/* Where the offset leads along dim d of p; false: not to a position of it. */
+/* Sets *out to the index along dim d of p at which v starts; false when there is none. */
 static bool position_along(const cr_tensor *p, const cr_tensor *v, int d, int64_t *out)
 {
     int64_t step = p->stride[d], off = v->offset - p->offset;
@@ -764,7 +766,8 @@ static bool is_selected(const cr_tensor *p, const cr_tensor *v, view_way *w)
     return false;
 }
 
-/* By sizes and strides alone, whatever made the view: they say which elements it has. */
+/* Finds the relation from sizes and strides alone, which decide the view's elements for every
+ * entry. */
 static view_way way_of(const object *o)
 {
     const cr_tensor *p = o->from->t, *v = o->t;
@@ -789,8 +792,8 @@ static view_way way_of(const object *o)
     return w;
 }
 
-/* By the entry that clause `scatter` names: self, the elements, and the view's further
- * arguments. */
+/* Updates the parent by the entry of clause `scatter`, which takes self, the elements, and the
+ * view's further arguments. */
 static pair scattered_back(walk *x, const object *o, const pair *both)
 {
     cr_value arg[CR_MAX_ARGS] = {TENSOR, TENSOR};
@@ -800,7 +803,7 @@ static pair scattered_back(walk *x, const object *o, const pair *both)
     return make_op(x, o->op->scatter, arg, both);
 }
 
-/* By the view's inverse: a view of other elements, which wants them row-major. */
+/* Updates the parent by the view's inverse, which needs row-major elements. */
 static pair inverted_back(walk *x, const object *o, pair to)
 {
     cr_value arg[CR_MAX_ARGS] = {TENSOR};
@@ -811,7 +814,7 @@ static pair inverted_back(walk *x, const object *o, pair to)
     return make_op(x, o->op->inverse, arg, &to);
 }
 
-/* What the view's parent holds when the view holds `to`. */
+/* The value of the view's parent after `to` is written to the view. */
 static pair written_back(walk *x, const object *o, pair to)
 {
     view_way w = way_of(o);
@@ -856,7 +859,7 @@ static bool kind_copies(view_kind kind)
 
 static void lend(region *to, region *lender)
 {
-    if (lender == to) { /* its own elements, whosever they were */
+    if (lender == to) { /* the region gets its own elements again */
         if (to->home && !to->version)
             to->memory = to;
         return;
@@ -865,7 +868,7 @@ static void lend(region *to, region *lender)
     to->memory = !lender ? NULL : lender->home && !lender->version ? lender : lender->memory;
 }
 
-/* `to` has the object's sizes and dtype: from here on the object holds it. */
+/* Makes `to`, which has the object's sizes and dtype, the object's value. */
 static void write_to(walk *x, object *o, pair to, region *lender)
 {
     region *r = o->in;
@@ -897,7 +900,7 @@ static void write_to(walk *x, object *o, pair to, region *lender)
     o->aliases = false;
 }
 
-/* `p` in the dtype and sizes of `like`; *copy becomes true where it is not p itself. */
+/* `p` with the dtype and sizes of `like`; sets *copy when that needed a copy. */
 static pair fitted(walk *x, pair p, const cr_tensor *like, bool *copy)
 {
     if (p.t->dtype != like->dtype) {
@@ -910,8 +913,8 @@ static pair fitted(walk *x, pair p, const cr_tensor *like, bool *copy)
     return p;
 }
 
-/* The elements of another tensor (copy_, fill_).  It is copied where its memory may be
- * written later. */
+/* Writes the elements of another tensor (copy_, fill_).  They are copied when their memory may
+ * be written later. */
 static void write_copy(walk *x, object *o, cr_gvalue *from)
 {
     object *other = object_of(x, from);
@@ -925,7 +928,7 @@ static void write_copy(walk *x, object *o, cr_gvalue *from)
     write_to(x, o, p, copy ? NULL : other->in);
 }
 
-/* A draw into a tensor of its own. */
+/* Replaces a random draw into a tensor by one into a new tensor. */
 static bool write_draw(walk *x, object *o, const cr_gnode *n)
 {
     pair self = {object_value(x, o), o->t};
@@ -953,7 +956,8 @@ static cr_garg preset_arg(const cr_param *p)
     return a;
 }
 
-/* The node's twin, called with what its arguments hold now. */
+/* Replaces a node by a call of its functional counterpart with the arguments' present
+ * values. */
 static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
 {
     cr_garg arg[CR_MAX_ARGS];
@@ -981,13 +985,13 @@ static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
     pair p = fitted(x, (pair){made->result[0], result[0].t}, o->t, &copy);
     if (!cr_has_sizes(p.t, o->t->ndim, o->t->size))
         return false;
-    /* dropout that drops nothing gives its argument back */
+    /* a dropout with p = 0 returns its argument */
     lent = search_args(x, n, result[0].t);
     write_to(x, o, p, lent.shares && !copy ? lent.shares->in : NULL);
     return true;
 }
 
-/* The node in a form that writes nothing; false: there is none. */
+/* Replaces a node by one without writes; false when that is not possible. */
 static bool write_node(walk *x, const cr_gnode *n)
 {
     const cr_rule *computes = n->op->functional;
@@ -1040,7 +1044,7 @@ static void copy_call(walk *x, const cr_gnode *n)
         if (!copy->result[k]->type.known)
             copy->result[k]->type = fake_type(x, o->t);
         if (o->view != n || o->op != n->op)
-            continue; /* an argument that came back */
+            continue; /* the result is an argument itself */
         set_value(o, copy->result[k]);
         if (!o->from)
             o->in->now = copy->result[k];
@@ -1071,7 +1075,7 @@ static void write_call(walk *x, const cr_gnode *n)
     copy_call(x, n);
 }
 
-/* resize_ of a tensor without elements: a new one. */
+/* Replaces resize_ of an empty tensor by a new tensor. */
 static void resize_call(walk *x, object *o)
 {
     cr_value size = cr_of_ints(o->t->size, o->t->ndim);
@@ -1112,7 +1116,7 @@ static void walk_copy(walk *x, const cr_gnode *n, const node_fact *f)
             resize_call(x, o);
         for (int k = 0; k < n->result_count; k++)
             x->plain[n->result[k]->id] = object_value(x, o);
-        for (size_t i = 0; i < x->g->values; i++) /* all names of the tensor; few are turned */
+        for (size_t i = 0; i < x->g->values; i++) /* all values of the tensor */
             if (x->of[i] && object_root(x->of[i]) == o && x->plain[i])
                 x->plain[i] = object_value(x, o);
     } else if (f->writes) {
@@ -1154,7 +1158,7 @@ static cr_gvalue *graph_output(walk *x, int k)
 
     if (!o || !is_rewritten(o->in))
         return x->plain[x->g->body->output[k].value->id];
-    for (object *p = o; p; p = p->from) /* the view itself */
+    for (object *p = o; p; p = p->from) /* the output must be the view itself */
         if (!p->aliases)
             p->value = NULL;
     return object_value(x, o);
@@ -1171,7 +1175,7 @@ static void end_graph(walk *x)
         if (o && is_rewritten(o->in) && !o->in->home && o->in->lender)
             give_own_memory(x, o->in);
     }
-    /* not to be changed by an earlier copy */
+    /* values in memory that an earlier copy back overwrites are copied */
     for (size_t i = 0; i < x->changed.len; i++) {
         const region *memory = x->changed.at[i]->memory;
         if (memory && memory->version && memory->order < i)
@@ -1228,7 +1232,7 @@ static bool any_node_writes(const cr_graph *g)
     return false;
 }
 
-/* Below autograd, so that fakes are all there is to see. */
+/* Runs below autograd, so that only fakes are recorded. */
 static void walk_twice(cr_session *s, void *context)
 {
     walk *x = context;
@@ -1247,7 +1251,7 @@ static void walk_twice(cr_session *s, void *context)
     }
 }
 
-/* A norm that updates its statistics: its parts write them where everybody sees it. */
+/* True for a norm that updates its statistics, whose parts have visible writes. */
 static bool updates_statistics(const cr_gnode *n)
 {
     return n->op->updates && cr_gnode_writes(n);

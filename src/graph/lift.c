@@ -1,4 +1,4 @@
-/* Constants as inputs, and copies of graphs for other sessions. */
+/* Making constants inputs, and copying graphs to other sessions. */
 #include "entry.h"
 #include "graph/rewrite.h"
 
@@ -20,7 +20,7 @@ typedef struct {
 
 static void mark_read(void *context, cr_gvalue *v) { ((lifter *)context)->read[v->id] = true; }
 
-/* Also counts constants. */
+/* Marks the values that are read, and returns the number of constants. */
 static int lift_mark_block(lifter *x, const cr_gblock *b)
 {
     int constants = 0;
@@ -53,7 +53,7 @@ static void drop_unread_inputs(lifter *x)
     g->input_count = kept;
 }
 
-/* A constant that may be written is the call's own copy: its node becomes that. */
+/* Replaces a constant that may be written by a clone of the input, made in every call. */
 static void copy_input(lifter *x, cr_gnode *n)
 {
     cr_gvalue *v = n->result[0], *input = cr_graph_input(x->g, v->name, &v->type);

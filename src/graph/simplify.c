@@ -1,8 +1,8 @@
-/* Exact rewrites: the bits stay for every value, -0, infinities and NaN included.
+/* Exact rewrites: the bits do not change for any value, including -0, infinities and NaN.
  *
- * A node is looked at once, its arguments being rewritten already, so that chains fold in one
- * walk.  What must stay a tensor of its own (owner.c) is not replaced by another value; a chain
- * of views may still become one view of its root. */
+ * Each node is visited once, after its arguments were rewritten, so that one walk simplifies
+ * chains.  A value that must not share memory (owner.c) is not replaced by another value; a
+ * chain of views may still become one view of its root. */
 #include "entry.h"
 #include "graph/rewrite.h"
 #include <string.h>
@@ -53,7 +53,7 @@ static bool equals_default(const cr_garg *a, const cr_value *preset)
     return a->tag == CR_NONE && preset->tag == CR_NONE;
 }
 
-/* The number that leaves x, of x's own type, as it is (clause `neutral`). */
+/* True for the neutral number (clause `neutral`) in the dtype of x. */
 static bool is_neutral(const cr_garg *a, double number, const cr_gtype *x)
 {
     if (a->tag != CR_NUMBER || a->number.category == CR_CAT_COMPLEX)
@@ -63,8 +63,8 @@ static bool is_neutral(const cr_garg *a, double number, const cr_gtype *x)
                            !__builtin_signbit(y) == !__builtin_signbit(number));
 }
 
-/* x op 1 or x op 0 that gives x.  Not of complex numbers: a product with 1 + 0i makes NaN of
- * infinities. */
+/* True when a call with a neutral number returns x. Not for complex numbers: the product of an
+ * infinity and 1 + 0i has NaN. */
 static bool gives_first(const cr_gnode *n, const cr_gtype *x)
 {
     int at = n->op->neutral_param;
@@ -92,7 +92,7 @@ static bool same_arg(const cr_garg *a, const cr_garg *b)
     }
 }
 
-/* All but the first. */
+/* Compares all arguments but the first. */
 static bool same_further_args(const cr_gnode *a, const cr_gnode *b)
 {
     for (int i = 1; i < a->arg_count; i++)
@@ -101,7 +101,7 @@ static bool same_further_args(const cr_gnode *a, const cr_gnode *b)
     return a->arg_count == b->arg_count;
 }
 
-/* n takes back what `by` did to its first argument. */
+/* True when n is the inverse of `by`, which made n's first argument. */
 static bool is_undone(const cr_gnode *n, const cr_gnode *by)
 {
     unsigned dtypes = by ? by->op->inverse_dtypes : 0;
@@ -119,7 +119,7 @@ static bool is_idempotent(const cr_gnode *n, const cr_gnode *by)
 
 /* --- dtypes --- */
 
-/* Every value of `from` is one of `to`. */
+/* True when `to` represents every value of `from`. */
 static bool dtype_holds(cr_dtype to, cr_dtype from)
 {
     if (cr_dtype_category(from) == CR_CAT_BOOL || to == from)
@@ -129,7 +129,7 @@ static bool dtype_holds(cr_dtype to, cr_dtype from)
 
 static bool is_cast(const cr_gnode *n) { return has_word(n, CR_WORD_CAST); }
 
-/* Cast to a wider type and back. */
+/* True for a cast to a wider type and back. */
 static bool is_cast_back(const cr_gnode *n, const cr_gnode *by)
 {
     const cr_gtype *x;
@@ -142,7 +142,7 @@ static bool is_cast_back(const cr_gnode *n, const cr_gnode *by)
            dtype_holds((cr_dtype)by->result[0]->type.dtype, (cr_dtype)x->dtype);
 }
 
-/* --- the value that a node gives back --- */
+/* --- nodes that return a value unchanged --- */
 
 static bool cuts_gradient(const cr_op *op)
 {
@@ -152,8 +152,8 @@ static bool cuts_gradient(const cr_op *op)
     return !op->differentiable && op->does != CR_DOES_IS && op->does != CR_DOES_WHOLE;
 }
 
-/* Its elements are the first argument's, in their places, where its type is the first
- * argument's. */
+/* True when the result has the elements of the first argument in the same order, if it has the
+ * same type. */
 static bool keeps_elements(const cr_gnode *n)
 {
     return has_word(n, CR_WORD_IDENTITY | CR_WORD_CAST | CR_WORD_RESHAPE | CR_WORD_EXPAND) &&
@@ -176,7 +176,7 @@ static cr_gvalue *given_back(const cr_rewrite *w, const cr_gnode *n)
 
 /* --- chains of views --- */
 
-/* The row-major elements under other sizes. */
+/* True for a view of the same row-major elements with other sizes. */
 static bool is_reshape(const cr_gnode *n)
 {
     return has_word(n, CR_WORD_RESHAPE) && n->result[0]->type.known &&
@@ -184,7 +184,7 @@ static bool is_reshape(const cr_gnode *n)
            n->arg[0].value->type.known && cr_gtype_is_contiguous(&n->arg[0].value->type);
 }
 
-/* dims[k]: the dim of the argument that is dim k of the result; false: it is no such view. */
+/* Sets dims[k] to the argument's dim that is dim k of the result; false for other nodes. */
 static bool is_permutation(const cr_gnode *n, int64_t *dims)
 {
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
@@ -199,7 +199,7 @@ static bool is_permutation(const cr_gnode *n, int64_t *dims)
         return false;
     for (int d = 0; d < x->ndim; d++) {
         size[d] = x->size[d];
-        stride[d] = d; /* a mark that says where the dim came from */
+        stride[d] = d; /* marks the dim, so that the view's strides give the permutation */
     }
     for (int i = 0; i < n->arg_count; i++) {
         arg[i] = (cr_value){.tag = n->arg[i].tag, .len = n->arg[i].len};
