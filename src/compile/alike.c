@@ -1,8 +1,8 @@
 /* Groups that are alike.
  *
- * Equal layers have groups of the same operators with the same arguments over values of the
- * same types, so the plan of one group serves all of them.  The key of a group is all that
- * planning reads, with values replaced by their numbers. */
+ * Equal layers have groups with the same operators and arguments over values of the same types,
+ * so that one plan is valid for all of them.  The description of a group is everything that
+ * planning reads, with values replaced by numbers. */
 #include "compile/code.h"
 
 cr_alike *cr_alike_new(cr_session *s, unsigned values, bool all_sizes)
@@ -37,7 +37,7 @@ static void put_type(const cr_alike *x, cr_text *t, const cr_gtype *type)
         put(t, type->stride, type->ndim * sizeof *type->stride);
 }
 
-/* Values made inside are 1, 2, ...; those from outside -1, -2, ... */
+/* Values of the group have numbers 1, 2, ...; values from outside -1, -2, ... */
 static void number_value(cr_alike *x, const cr_gvalue *v, int32_t number)
 {
     x->group[v->id] = x->groups;

@@ -1,8 +1,9 @@
 /* Pointwise nodes over tensors whose channels are blocked, [N][C / b][points][b].
  *
- * The nodes become one fused program, as a group's do (code.c); only where an operand lies
- * differs: what has one value a channel is, inside a block of channels, one value a column,
- * laid out again and again until a row is long enough to be worth a kernel's while. */
+ * The nodes become one fused program, like those of a group (code.c), with other layouts of
+ * operands: an operand with one value for each channel has one value for each column inside a
+ * block of channels.  It is repeated, so that a row of several points is long enough for a
+ * kernel. */
 #include "base/parallel.h"
 #include "compile/facts.h"
 #include "compile/program_impl.h"
@@ -27,9 +28,9 @@ typedef struct {
     cr_gvalue *const *read; /* of the graph */
     int results, reads;
     uint8_t lies[MOST];                   /* cr_lies of the reads */
-    const cr_gtype *type[MOST];           /* of the plain reads */
+    const cr_gtype *type[MOST];           /* of arguments in the plain layout */
     cr_gtype made;                        /* of every result */
-    int64_t blocks, block, rows, columns; /* of one block of channels */
+    int64_t blocks, block, rows, columns; /* rows and columns of one block of channels */
     int64_t channel_blocks;
     _Alignas(16) char param[MOST_PARAMS * CR_PARAM_BYTES];
 } blocked;
@@ -62,7 +63,7 @@ typedef struct {
     unsigned values;
     int params;
     unsigned how;       /* cr_how */
-    const cr_gnode *at; /* the node at hand */
+    const cr_gnode *at; /* the current node */
     cr_facts facts;
 } builder;
 
@@ -72,7 +73,7 @@ static cr_axis axis(cr_loop *l, const char *index, const char *extent)
                      cr_sym_name(l->syms, extent, 0, CR_SYM_HIGH)};
 }
 
-/* Over rows, columns or both, as the operand lies. */
+/* A buffer with dims for rows, columns or both, as the operand has. */
 static cr_buffer *buffer(builder *x, cr_buffer_role role, const char *name, cr_lies lies,
                          const cr_sym **index)
 {
@@ -162,11 +163,11 @@ static cr_loop *make_program(cr_session *s, void *context)
 
 typedef struct {
     const blocked *b;
-    char *ptr[MOST]; /* results, then reads */
+    char *ptr[MOST]; /* results, then arguments */
     _Atomic int status;
 } job;
 
-/* The values of a block of channels, over and over. */
+/* Repeats the values of a block of channels. */
 static void spread(const blocked *b, float *to, const float *from)
 {
     for (int64_t i = 0; i < b->columns; i += b->block)
@@ -242,7 +243,7 @@ static void drop(cr_own *own)
     cr_free(own);
 }
 
-/* Columns are some points of a block; rows are the rest of them. */
+/* Cuts the points of a block into rows: a row is a number of points. */
 static void cut(blocked *b, const cr_gtype *space, int64_t block)
 {
     int64_t points = 1, some = 1;

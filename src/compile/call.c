@@ -1,7 +1,7 @@
 /* Compiled calls.
  *
- * The recorded call is all that a function's first call waits for: its graph is kept, or for
- * training joined with the backward pass and cut.  Programs are made for the second call. */
+ * The first call of a function only records: its graph is kept, or, for training, joined with
+ * the backward pass and partitioned.  The second call makes the programs. */
 #include "compile/call.h"
 #include "autograd/autograd.h"
 #include "base/log.h"
@@ -21,26 +21,25 @@ typedef struct variant {
 
 struct cr_compiled_call {
     _Atomic int32_t count;
-    pthread_mutex_t lock; /* of making the programs */
+    pthread_mutex_t lock; /* held while the programs are made */
     _Atomic bool made;
-    /* One program for all sizes.  The recording, whose session is kept: */
+    /* For one program for all sizes: the recording, with a reference to its session. */
     const cr_graph *symbolic;
-    cr_sizes *sizes; /* of the call for all sizes; in its lock */
-    cr_compiled_call
-        *of;           /* of a call that cr_compiled_call_resize made: the one for all sizes */
-    cr_scalar *symbol; /* and the values of the symbols */
-    cr_session *session;      /* of `recorded` */
-    const cr_graph *recorded; /* of inference until the program is made, or where it has
-                                 numbers; and of training with several cotangents */
-    cr_aot_joint joint; /* of training, with its parts: until the programs are made, or with
-                           several cotangents */
+    cr_sizes *sizes;      /* of the call for all sizes; under its lock */
+    cr_compiled_call *of; /* the call for all sizes, if cr_compiled_call_resize made this one */
+    cr_scalar *symbol;    /* the values of the symbols */
+    cr_session *session;  /* of `recorded` */
+    const cr_graph *recorded; /* kept for inference until the program is made, or if it has
+                               * numbers; for training if there are several cotangents */
+    cr_aot_joint joint; /* for training, like `parts`: kept until the programs are made, or if
+                         * there are several cotangents */
     cr_aot_parts parts;
     cr_program *forward, *backward;
     _Atomic(variant *) variants;
     int inputs, outputs, saved, cotangents;
-    unsigned how;         /* cr_how */
-    bool *marks;          /* the block of the arrays below; NULL: there is no backward part */
-    bool *wants;          /* by input: has a gradient */
+    unsigned how; /* cr_how */
+    bool *marks;  /* the memory of the arrays below; NULL: there is no backward program */
+    bool *wants;  /* by input: has a gradient */
     bool *differentiable; /* by output: has a cotangent */
     bool *plain;          /* by output: had no gradient in the recorded call */
 };
@@ -50,7 +49,7 @@ static bool is_made(const cr_compiled_call *c)
     return atomic_load_explicit(&c->made, memory_order_acquire);
 }
 
-/* --- making --- */
+/* --- recordings --- */
 
 typedef struct {
     cr_compiled_call *c;
@@ -115,7 +114,8 @@ typedef struct {
     cr_graph *backward;
 } partial;
 
-/* The backward graph for all outputs: its inputs are what the forward program saves. */
+/* The backward graph for all outputs; its inputs are the tensors that the forward program
+ * saves. */
 static const cr_graph *backward_graph(const cr_compiled_call *c)
 {
     return c->parts.backward ? c->parts.backward : cr_program_graph(c->backward);
@@ -132,7 +132,7 @@ static void cut_like(cr_session *s, void *context)
                                        backward_graph(x->c), x->c->saved);
 }
 
-/* The recording at the sizes of a call that shares its programs' steps. */
+/* Makes the recording for the sizes of a call that shares its programs' steps. */
 static cr_status find_recorded(cr_compiled_call *c)
 {
     cr_session *s = c->recorded ? NULL : cr_session_new();
@@ -340,7 +340,7 @@ static cr_status add_variant(variant **out, cr_compiled_call *c, const bool *rea
     return CR_OK;
 }
 
-/* The backward program for cotangents of these outputs. */
+/* The backward program for the outputs that have cotangents. */
 static cr_status backward_of(cr_program **out, cr_compiled_call *c, const bool *reached)
 {
     variant *v = find_variant(c, reached);
@@ -391,8 +391,8 @@ static cr_compiled_call *call_of(int inputs, int outputs, unsigned how)
     return NULL;
 }
 
-/* `like` is of another call of the same recording that saves what this one is to save, or NULL.
- */
+/* `like` is another call of the same recording, whose saved tensors this call has to save too;
+ * or NULL. */
 static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, unsigned how,
                           const cr_compiled_call *like)
 {
@@ -419,7 +419,7 @@ static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, 
 
 /* --- the programs --- */
 
-/* Compositions as their parts, in *parts; what cannot be replayed stays whole. */
+/* Replaces compositions by their parts; a graph that cannot be replayed is used as recorded. */
 static cr_status inference_graph(const cr_graph **out, cr_aot_joint *parts,
                                  const cr_compiled_call *c)
 {
@@ -457,7 +457,7 @@ static void drop_parts(cr_compiled_call *c)
     cr_aot_joint_drop(&c->joint);
 }
 
-/* The graphs that nothing is made of any more. */
+/* Drops the graphs from which no further program will be made. */
 static void drop_graphs(cr_compiled_call *c)
 {
     if (c->marks && c->cotangents <= 1)
@@ -479,8 +479,8 @@ cr_status cr_compiled_call_make(cr_compiled_call *c)
     if (!atomic_load(&c->made)) {
         st = c->marks ? make_training(c) : make_inference(c);
         if (!st && cr_program_peak(c->forward) > LARGE_PEAK)
-            cr_cpu_memory_trim(); /* what the recorded calls left is of other sizes than
-                                     programs need */
+            cr_cpu_memory_trim(); /* cached blocks from the recorded calls have other sizes than
+                                   * programs need */
         if (!st) {
             drop_graphs(c);
             atomic_store_explicit(&c->made, true, memory_order_release);
@@ -527,8 +527,7 @@ cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool g
     return call_new(out, g, grad, how, NULL);
 }
 
-/* The calls of a recording at the probes of its sizes, which become the first one's programs.
- */
+/* The calls of a recording at the probes; the programs for all sizes belong to the first. */
 typedef struct {
     cr_compiled_call *call[CR_MOST_PROBES];
     cr_aot_joint parts[CR_MOST_PROBES];
@@ -668,7 +667,7 @@ size_t cr_compiled_call_bytes(const cr_compiled_call *c)
 
 /* --- running --- */
 
-/* What may still change of the numbers, worked out; *holds: the guards on them do. */
+/* Evaluates the numbers of this call; *holds: the guards hold for them. */
 static cr_status run_numbers(cr_compiled_call *c, const cr_scalar *number, cr_scalar **out,
                              bool *holds)
 {
@@ -700,7 +699,7 @@ static void drop_all(cr_tensor **t, int n)
         cr_drop(t[i]);
 }
 
-/* Conversions of autocast are in the graph. */
+/* Without autocast, because the graph has its conversions. */
 static cr_status run_program(cr_program *p, cr_tensor *const *input, const cr_scalar *number,
                              cr_tensor **output)
 {
@@ -722,7 +721,7 @@ static cr_status consume(cr_program *p, cr_tensor **input, cr_tensor **output)
     return st;
 }
 
-/* --- the node --- */
+/* --- the node of the tape --- */
 
 typedef struct {
     cr_node node;
@@ -739,7 +738,7 @@ static cr_status load_saved(call_node *n, cr_tensor **out)
     return CR_OK;
 }
 
-/* Cotangents as the graph has them: row-major.  reached[k]: output k has one. */
+/* Collects the cotangents, row-major as in the graph. reached[k]: output k has one. */
 static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tensor **out,
                                  bool *reached)
 {
@@ -786,7 +785,7 @@ static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor *
     CR_TRY(load_cotangents(n, grads, room + n->saved_count, reached));
     CR_TRY(backward_of(&p, c, reached));
     if (!cr_backward_retains())
-        node_release(&n->node); /* what was saved goes as it is used up */
+        node_release(&n->node); /* the run drops saved tensors after their last reader */
     CR_TRY(consume(p, room, out));
     for (int i = 0; i < c->inputs; i++)
         if (c->wants[i])
@@ -872,7 +871,7 @@ static cr_status make_node(cr_compiled_call *c, cr_tensor *const *input, cr_tens
     return st;
 }
 
-/* An output that is an input may have lost its gradient on the way (detach). */
+/* Detaches outputs without gradient: an output that is an input may have been detached. */
 static cr_status lose_gradients(const cr_compiled_call *c, cr_tensor **output)
 {
     for (int k = 0; k < c->outputs; k++) {
@@ -930,7 +929,7 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input,
     return st;
 }
 
-/* --- for people --- */
+/* --- inspection --- */
 
 const cr_program *cr_compiled_call_forward(const cr_compiled_call *c)
 {

@@ -5,7 +5,8 @@
  * the shared call, from the recording at these two choices and a few nearby ones (sizes.h).
  * When that fails, the instance compiles separate programs.
  *
- * Instances are found by hash and chained by use; beyond CR_SIZES_LIMIT the oldest go. */
+ * Instances are found by hash and linked in order of use; the least recently used are dropped
+ * beyond CR_SIZES_LIMIT. */
 #include "base/env.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -17,8 +18,8 @@
 typedef struct instance {
     struct instance *chain, *newer, *older;
     uint64_t hash;
-    cr_compiled_call *call; /* NULL: a guard does not hold for these */
-    bool counted;           /* `bytes` are those of its programs, too */
+    cr_compiled_call *call; /* NULL: a guard does not hold for this choice */
+    bool counted;           /* `bytes` includes its programs */
     size_t bytes;
     int64_t key[];
 } instance;
@@ -43,9 +44,10 @@ struct cr_compiled_calls {
     size_t bytes, limit;
     bool alone;          /* each choice compiles separate programs */
     double seconds;      /* to make the last instance of a shared call */
-    int tries;           /* to make a shared call */
-    shared_call *shared; /* the newest first */
-    int seen; /* choices of sizes that tell which symbols are one, the recording's first */
+    int tries;           /* number of attempts to make a shared call */
+    shared_call *shared; /* newest first */
+    int seen; /* choices of sizes, the recording's first, which show the symbols that are always
+                 equal */
     int64_t *seen_symbol[MOST_SEEN]; /* by number */
 };
 
@@ -67,8 +69,8 @@ static int input_of(const cr_compiled_calls *c, const cr_gvalue *v)
     return i;
 }
 
-/* The value of every number that is a symbol, 0 of others; false: one is no whole number, or
- * its input is gone. */
+/* The value of every number that is a symbol, 0 of others; false if one is not a whole number,
+ * or its input was removed. */
 static bool symbols_now(const cr_compiled_calls *c, cr_tensor *const *input,
                         const cr_scalar *number, int64_t *out)
 {
@@ -118,7 +120,7 @@ static cr_status see(cr_compiled_calls *c, const int64_t *symbol)
 typedef struct {
     cr_compiled_calls *c;
     cr_sizes *sizes;
-    const int64_t *now;             /* the symbols of the call at hand */
+    const int64_t *now;             /* symbols of the current call */
     int param[CR_MOST_PARAMS];      /* symbols */
     int64_t *probe[CR_MOST_PROBES]; /* symbols */
     cr_session *session[CR_MOST_PROBES];
@@ -141,7 +143,7 @@ static bool has_moved(const cr_compiled_calls *c, size_t k)
     return false;
 }
 
-/* Symbols that varied until now; those that were equal at all times are one parameter. */
+/* Finds the symbols that varied; those that were always equal are one parameter. */
 static bool find_params(sharer *x)
 {
     cr_sizes *z = x->sizes;
@@ -182,8 +184,8 @@ static cr_status instantiate(sharer *x, int p)
     return st;
 }
 
-/* The symbols of the call at hand with parameter i, and all that were equal to it, changed by
- * by[i]. */
+/* Makes the symbols of a probe: parameter i of the current call, and all symbols that were
+ * equal to it, change by by[i]. */
 static bool change(sharer *x, int p, const int64_t *by)
 {
     memcpy(x->probe[p], x->now, numbers_of(x->c) * sizeof *x->now);
@@ -197,8 +199,8 @@ static bool change(sharer *x, int p, const int64_t *by)
     return true;
 }
 
-/* The nearest sizes for which the recording holds: parameter `only` changed, or all of them
- * (-1), each by another amount. */
+/* Makes a probe at the nearest sizes for which the recording holds, with parameter `only`
+ * changed, or all of them (-1), each by another amount. */
 static cr_status probe_near(sharer *x, int p, int only)
 {
     static const int64_t amounts[] = {1, -1, 2, -2, 3,  -3,  4,  -4,
@@ -327,7 +329,7 @@ static double calls_clock(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Of the shared call that serves such sizes, if there is one. */
+/* Makes an instance of a shared call that accepts these sizes, if there is one. */
 static cr_status find_shared(cr_compiled_call **out, cr_compiled_calls *c, const int64_t *now)
 {
     double start = calls_clock();
@@ -351,7 +353,7 @@ static cr_status find_shared(cr_compiled_call **out, cr_compiled_calls *c, const
     return st;
 }
 
-/* *out stays NULL where the sizes have to have programs of their own. */
+/* *out stays NULL if the sizes need separate programs. */
 static cr_status share(cr_compiled_call **out, cr_compiled_calls *c, const int64_t *now)
 {
     cr_status st;
@@ -401,7 +403,7 @@ static cr_status make_instance(cr_compiled_calls *c, cr_tensor *const *input,
     return st;
 }
 
-/* --- keeping them --- */
+/* --- the cache of instances --- */
 
 static int count_dims(uint64_t mask, int ndim)
 {
@@ -437,7 +439,7 @@ cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool
     c->g = g;
     c->grad = grad;
     c->how = how;
-    c->alone = how & CR_HOW_MEASURE; /* schedules are measured for sizes */
+    c->alone = how & CR_HOW_MEASURE; /* schedules are measured for each choice of sizes */
     c->limit = (size_t)cr_env_int(CR_ENV_CR_SIZES_LIMIT) << 20;
     c->key_len = g->numbers.inputs;
     for (int i = 0; i < g->input_count; i++)
@@ -522,7 +524,7 @@ static void forget_oldest(cr_compiled_calls *c)
     instance_drop(i);
 }
 
-/* Programs of their own are made after an instance is found first. */
+/* Counts again: separate programs are made at the first run of an instance. */
 static void count_bytes(cr_compiled_calls *c, instance *i)
 {
     c->bytes -= i->bytes;
@@ -567,7 +569,7 @@ static cr_status add_instance(instance **out, cr_compiled_calls *c, const int64_
         cr_free(i);
         return st;
     }
-    if (st) /* for such sizes there are none: eager says why */
+    if (st) /* there are none for these sizes: eager reports the error */
         cr_log_line("graph", 1, "no programs for these sizes: %s", cr_error_message());
     memcpy(i->key, key, bytes);
     i->hash = hash;

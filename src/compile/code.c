@@ -1,9 +1,9 @@
 /* Groups as fused programs.
  *
- * A plan says where every operand lies in the space of rows and columns, what each node reads,
- * and which numbers are parameters.  What is left when sizes, strides and numbers are taken
- * away is the structure: groups of equal structure share one program, which is looked for
- * before it is built, so that twelve equal layers are built, printed and compiled once. */
+ * The plan of a group has the place of every operand in the space of rows and columns, the
+ * arguments of each node, and the numbers that are parameters.  The plan without sizes, strides
+ * and numbers is the structure.  Groups of equal structure share one program, so that twelve
+ * equal layers are built, printed and compiled once. */
 #include "compile/code.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -14,32 +14,32 @@
 typedef struct source source;
 
 struct cr_compiled {
-    cr_session session; /* of the groups' code */
+    cr_session session; /* owns the groups' code */
     CR_VEC(cr_group_code *) groups;
-    CR_VEC(source *) sources; /* for all sizes: of the groups that were planned */
+    CR_VEC(source *) sources; /* for all sizes: one for each planned group */
     cr_facts_cache *facts;    /* for all sizes */
     size_t resized;           /* bytes of the code for the last other sizes */
     int built;
 };
 
-/* One node of the group, views left out; or a window of one. */
+/* A node of the group that is not a view, or a window of one. */
 typedef struct {
     const cr_gnode *n;
     cr_facts facts;
-    int16_t ref[CR_MAX_ARGS]; /* of tensors: an operand, or -1 - the number of a value made
-                                 inside */
+    int16_t ref[CR_MAX_ARGS]; /* by tensor argument: an operand, or -1 - the number of a value
+                               * of the group */
     int first;                /* number of its first result */
-    int parts, part; /* windows of the last dim, and which this is; parts 0: all of it */
-    int shape;       /* of its elements, in the list of the group's */
+    int parts, part;          /* windows of the last dim, and this one; parts 0: the whole */
+    int shape;                /* index of its shape in the group's list */
 } planned;
 
-/* The sizes of a type, of which the last dim may be a window. */
+/* The sizes of a type, or of one window of its last dim. */
 typedef struct {
     const cr_gtype *type;
     int parts;
 } planned_shape;
 
-/* A value from outside that a node reads, broadcast to the node's shape. */
+/* An argument of a node from outside the group, broadcast to the node's shape. */
 typedef struct {
     const cr_gvalue *v;
     int shape, part;
@@ -47,18 +47,19 @@ typedef struct {
     int16_t number, operand;
 } planned_read;
 
-enum { OUT_OF_REACH = -1 }; /* place of a value that is computed in windows alone */
+enum { OUT_OF_REACH = -1 }; /* place of a value that exists only in windows */
 
-/* Result `result`, or window `part` of its last dim, gets a value. */
+/* Assigns a value to result `result`, or to window `part` of its last dim. */
 typedef struct {
     int16_t result;
-    int number;           /* of the value, from 1 */
-    int parts, part;      /* parts 0: all of the result */
-    bool joined;          /* the result is made of windows that the group joins */
-    const cr_gnode *fold; /* the result is the fold of the value's columns, or NULL */
+    int number;           /* number of the value, from 1 */
+    int parts, part;      /* parts 0: the whole result */
+    bool joined;          /* the group joins windows to this result */
+    const cr_gnode *fold; /* the node that folds the value's columns to the result, or NULL */
 } planned_output;
 
-/* What the code of a group is laid out from for any sizes.  It refers to the graph. */
+/* The size-independent plan of a group, from which code for other sizes is made.  It refers to
+ * the graph. */
 struct source {
     const cr_gnode *group, *fold;
     const cr_facts *facts; /* by node of the group */
@@ -69,7 +70,7 @@ struct source {
     const cr_gnode **rows; /* nodes that reduce rows */
     int nodes, shapes, uses, params, rows_nodes;
     bool numbers; /* a number that the kernel reads varies */
-    bool whole;   /* its kernel depends on numbers that vary: it is planned anew */
+    bool whole;   /* the kernel depends on numbers that vary: it is planned for each choice */
     const cr_group_code *code;
 };
 
@@ -78,18 +79,18 @@ typedef struct {
     const cr_graph *g;
     cr_facts_cache *facts;
     cr_alike *alike;
-    cr_map *twins;           /* of groups that have code, by what describes them */
+    cr_map *twins;           /* groups with code, by description */
     unsigned how;            /* cr_how */
-    int32_t *place;          /* by value id: 1 + the number of a value made inside */
+    int32_t *place;          /* by value id: 1 + the number of a value of the group */
     const int32_t **numbers; /* by value id: places of its windows, or NULL */
-    const cr_gnode **window; /* by value id: the split in whose windows it is computed */
-    cr_gvalue **now;         /* by value id: what stands for it in a graph of the group alone */
+    const cr_gnode **window; /* by value id: the split whose windows it is computed in */
+    cr_gvalue **now;         /* by value id: the value in the graph `alone` */
     const cr_gnode *mark;
     cr_group_code *c;
     const cr_gnode *group;
-    cr_graph *alone; /* the group */
+    cr_graph *alone; /* the group as a separate graph */
     planned *node;
-    planned_shape *shape; /* of nodes */
+    planned_shape *shape; /* shapes of nodes */
     planned_read *use;
     const cr_gnode **rows; /* nodes that reduce rows */
     int nodes, room, values, params, reads, shapes, uses, rows_nodes;
@@ -97,16 +98,16 @@ typedef struct {
     const cr_gvalue *read[CR_GROUP_OPERANDS];
     planned_output *output; /* by operand */
     int outputs;
-    const cr_gnode *fold; /* folds columns, or NULL */
-    const source *from;   /* for other sizes: what is laid out again, or NULL */
+    const cr_gnode *fold; /* the node that folds columns, or NULL */
+    const source *from;   /* for other sizes: the plan, or NULL */
     source *made;
     const cr_kept_types *kept;
     cr_space space;
     int64_t numel, columns;
     int column_dims;
-    /* the program at hand */
+    /* the current program */
     cr_loop *l;
-    const cr_expr **expr; /* by number */
+    const cr_expr **expr; /* by value number */
     const planned *at;
     int slot;
 } builder;
@@ -127,7 +128,7 @@ static void mark_value(void *context, cr_gvalue *v)
     b->window[v->id] = b->mark;
 }
 
-/* What leads to the value that is split is computed window by window. */
+/* Marks the producers of the value that `split` reads: they are computed window by window. */
 static void mark_wide(builder *b, const cr_gnode *split, size_t at)
 {
     const cr_gblock *block = b->group->block[0];
@@ -186,7 +187,7 @@ static void add_windows(builder *b, const cr_gnode *split, size_t at)
     b->numbers[v->id] = numbers;
 }
 
-/* Its result is complete when the group is. */
+/* A node whose result is complete only when the group is: no node of the group reads it. */
 static void add_last(builder *b, const cr_gnode *n)
 {
     b->place[n->result[0]->id] = OUT_OF_REACH;
@@ -194,7 +195,7 @@ static void add_last(builder *b, const cr_gnode *n)
         b->fold = n;
 }
 
-/* The nodes in order, and what they read. */
+/* Lists the nodes in order. */
 static void gather_nodes(builder *b)
 {
     const cr_gblock *block = b->group->block[0];
@@ -242,7 +243,7 @@ static const cr_gtype *type_of_elements(const planned *p)
     return p->facts.kind == CR_FACT_ROWS ? cr_node_first_tensor(p->n) : &p->n->result[0]->type;
 }
 
-/* The same for any sizes. */
+/* True if the shapes are equal for all sizes. */
 static bool is_shape(const planned_shape *s, const cr_gtype *t, int parts)
 {
     return s->type->size == t->size && s->type->ndim == t->ndim && s->parts == parts;
@@ -271,7 +272,7 @@ static void list_shapes(builder *b)
 
 static int64_t numel_of(const shape *s) { return cr_sizes_numel(s->ndim, s->size); }
 
-/* A value of each row has the shape of the rows. */
+/* A type with one value for each row has the shape of the rows. */
 static bool refines(cr_space *space, const builder *b, const cr_gtype *t, int parts)
 {
     shape s;
@@ -371,13 +372,13 @@ static bool is_of_space(const builder *b, const cr_gtype *t, int parts)
     return refines(&fine, b, t, parts) && fine.ndim == b->space.ndim;
 }
 
-/* The type that the code is to refer to. */
+/* The type of `v` that lives as long as the code. */
 static const cr_gtype *kept_type(const builder *b, const cr_gvalue *v)
 {
     return b->kept ? b->kept->of(b->kept->context, v) : &v->type;
 }
 
-/* Where a value that is broadcast to `s` lies; window `part` of its last dim. */
+/* The operand for a value that is broadcast to `s`, or for window `part` of its last dim. */
 static cr_operand_plan lie(builder *b, const shape *s, const cr_gvalue *v, int part)
 {
     const cr_gtype *type = &v->type;
@@ -396,7 +397,7 @@ static cr_operand_plan lie(builder *b, const shape *s, const cr_gvalue *v, int p
     return o;
 }
 
-/* Windows of a result that is made of several. */
+/* The number of windows that are joined to the value; 0: it is not joined. */
 static int joined(const builder *b, const cr_gvalue *v)
 {
     return kind_of(b, v->by) == CR_FACT_JOIN ? (int)v->by->arg[0].len : 0;
@@ -455,10 +456,10 @@ static cr_operand_plan lie_over(builder *b, const cr_gvalue *v, int parts, int p
     return lie(b, &s, v, part);
 }
 
-/* The fold of the columns of a value that is nowhere in full. */
+/* The output for a fold of columns: rows of a value that is never stored as a whole. */
 static cr_operand_plan lie_fold(builder *b, const planned_output *p)
 {
-    cr_gvalue rows = *p->fold->arg[0].value; /* whatever its dims are: row-major */
+    cr_gvalue rows = *p->fold->arg[0].value; /* only its row-major order counts */
     int64_t size[2] = {b->numel / b->columns, b->columns};
 
     rows.type.ndim = 2;
@@ -484,8 +485,8 @@ static void add_outputs(builder *b)
     b->c->outputs = b->c->operands;
 }
 
-/* What the node reads: values made inside by number; others become operands once the space
- * is known. */
+/* Sets the arguments of the node that are values of the group; others become operands when the
+ * space is known. */
 static void add_reads(builder *b, planned *p)
 {
     for (int i = 0; i < p->n->arg_count; i++) {
@@ -509,7 +510,7 @@ static cr_operand_plan lie_read(builder *b, const planned_read *u)
     return o;
 }
 
-/* The same place for any sizes. */
+/* True if both are one operand with the same place for all sizes. */
 static bool same_read(const planned_read *a, const planned_read *b)
 {
     return a->operand == b->operand && a->shape == b->shape && a->part == b->part &&
@@ -549,7 +550,7 @@ static void add_all_operands(builder *b)
         add_operands(b, &b->node[i]);
 }
 
-/* For other sizes: what was one operand must be one again. */
+/* For other sizes: reads that share an operand must still have the same place. */
 static void set_operands(builder *b)
 {
     cr_group_code *c = b->c;
@@ -592,8 +593,8 @@ static void merge_dim(cr_group_code *c, int d)
     c->ndim--;
 }
 
-/* Neighbours become one dim where every operand has one step along both; rows and columns stay
- * apart where they are told apart. */
+/* Merges adjacent dims if every operand has one step along both.  A dim of rows and a dim of
+ * columns are not merged if nodes reduce rows. */
 static void merge_dims(builder *b)
 {
     cr_group_code *c = b->c;
@@ -697,7 +698,7 @@ static void put_arg(cr_text *t, const planned *p, int i)
         cr_text_put_n(t, (const char *)&a->i, sizeof a->i);
 }
 
-/* All that the program depends on. */
+/* Appends everything on which the program depends. */
 static void put_structure(cr_text *t, const builder *b)
 {
     put_byte(t, b->how & CR_HOW_FAST);
@@ -753,7 +754,7 @@ static const cr_expr *read_number(void *context, cr_scalar number, cr_dtype t)
         b->l, cr_loop_param_new(b->l, cr_session_printf(b->l->session, "p%d", slot), t, slot));
 }
 
-/* "add_mul_exp": the first operators, for people who read the emitted code. */
+/* "add_mul_exp": the first operators, for readers of the emitted code. */
 static const char *program_name(cr_session *s, const builder *b)
 {
     cr_text t = {0};
@@ -813,9 +814,9 @@ static struct {
 static void before_fork(void) { pthread_mutex_lock(&shared.lock); }
 static void after_fork(void) { pthread_mutex_unlock(&shared.lock); }
 
-/* --- what recomputing costs --- */
+/* --- the cost of recomputation --- */
 
-enum { MUCH = 12 }; /* in additions; an exponential is 20 */
+enum { MUCH = 12 }; /* in units of one addition; an exponential costs 20 */
 
 static int cost_once(const cr_nest *n, cr_expr_set *seen, const cr_expr *e)
 {
@@ -835,7 +836,7 @@ typedef struct {
     bool costly;
 } costs;
 
-/* Values that later sweeps need, and no output has room for, are computed again. */
+/* Later sweeps recompute values that no output stores; too much of this is costly. */
 static void weigh(cr_session *s, void *context)
 {
     costs *c = context;
@@ -870,7 +871,7 @@ static cr_status build_program(cr_group_program *p, builder *b)
     return st;
 }
 
-/* In the lock.  Entries stay, their code goes with its last user. */
+/* The caller holds the lock.  Entries stay; their code is dropped with its last user. */
 static cr_status take_program(cr_group_program **out, builder *b, const cr_text *key,
                               int *built)
 {
@@ -931,8 +932,8 @@ static void leave_program(cr_group_program *p)
 
 /* --- all groups --- */
 
-/* Reads that the result may be written over: those of every element, where one pass computes
- * one value an element and its store comes last. */
+/* True if the result may overwrite operand k: it has the result's layout, and no other operand
+ * reads the same tensor. */
 static bool may_overwrite(const cr_group_code *c, int k)
 {
     const cr_operand_plan *o = &c->operand[k], *y = &c->operand[0];
@@ -991,7 +992,8 @@ static const cr_gtype *keep_type(cr_session *s, const cr_gtype *type)
     return t;
 }
 
-/* The code without what planning left behind.  The graph may get other sizes afterwards. */
+/* Copies the code, without the data of planning.  The sizes of the graph may change
+ * afterwards. */
 static void keep_code(cr_session *s, void *context)
 {
     builder *b = context;
@@ -1021,7 +1023,7 @@ static void keep_types(cr_session *s, const cr_graph *alone)
         }
 }
 
-/* The group as a graph that reads its inputs in the order of code.read. */
+/* Makes the group a separate graph, with inputs in the order of code.read. */
 static void stand_alone(cr_session *s, void *context)
 {
     builder *b = context;
@@ -1042,14 +1044,15 @@ static void stand_alone(cr_session *s, void *context)
     b->alone = w.to;
 }
 
-/* What runs until native code is there, and for good where there is no compiler. */
+/* Makes the program of calls that runs until native code is compiled, or always without a
+ * compiler. */
 static cr_status add_nodes(cr_compiled *all, builder *b)
 {
     CR_TRY(cr_session_run(&all->session, stand_alone, b));
     return cr_program_of_calls(&b->c->nodes, b->alone);
 }
 
-/* The nodes are called while there is neither native code nor tiles, or to be measured. */
+/* True if a run may call the nodes: without native code and tiles, or to measure them. */
 static bool needs_nodes(const cr_group_code *c)
 {
     const cr_fused *f = c->program->fused;
@@ -1073,7 +1076,7 @@ static cr_status plan_code(cr_compiled *all, builder *b)
     CR_TRY(cr_session_run(&all->session, keep_code, b));
     CR_TRY(find_program(b, &all->built));
     if (cr_fused_nest(b->c->program->fused)
-            ->one_row) { /* not the rows and columns that the plan has */
+            ->one_row) { /* its rows and columns are not those of the plan */
         leave_program(b->c->program);
         return cr_fail(CR_VALUE, "what it folds is not in its results");
     }
@@ -1083,15 +1086,15 @@ static cr_status plan_code(cr_compiled *all, builder *b)
 
 /* --- other sizes --- */
 
-/* Whether such a node may be part of a group depends on sizes. */
+/* True for kinds of nodes that can be in a group for some sizes only. */
 static bool depends_on_sizes(cr_facts f)
 {
     return f.kind == CR_FACT_ROWS || f.kind == CR_FACT_SPLIT || f.kind == CR_FACT_JOIN ||
            f.kind == CR_FACT_FOLD;
 }
 
-/* A number that varies is a part of the kernel.  Lists are sizes and dims, which are read from
- * the node. */
+/* True if a number that varies is a literal of the kernel.  Lists are sizes and dims, which are
+ * read from the node. */
 static bool is_in_kernel(const cr_gnode *n, const cr_gvarying *v)
 {
     return n->arg[v->arg].tag != CR_INTS && !cr_node_reads_number(n, v->arg);
@@ -1129,7 +1132,7 @@ static void keep_source(cr_session *s, void *context)
     b->made = x;
 }
 
-/* Keeps what the group is laid out from, for other sizes. */
+/* Keeps the group's plan for other sizes. */
 static cr_status add_source(cr_compiled *all, builder *b)
 {
     if (!all->facts)
@@ -1165,7 +1168,7 @@ static void check_ways(const builder *b)
             cr_bail(b->s, CR_VALUE, "a kernel reads rows, or columns, for these sizes alone");
 }
 
-/* As plan(), with what does not depend on sizes taken from the source. */
+/* Like plan(), but takes the size-independent parts from the source. */
 static void plan_again(cr_session *s, void *context)
 {
     builder *b = context;
@@ -1219,7 +1222,7 @@ static cr_status code_again(cr_compiled *all, builder *b)
 
 typedef struct {
     const cr_group_code *code;
-    cr_gvalue **reads; /* as they are described */
+    cr_gvalue **reads; /* in the order of the description */
 } twin;
 
 typedef struct {
@@ -1246,7 +1249,7 @@ static void new_twin(cr_session *s, void *context)
     *x->made = (twin){x->code, x->b->alike->reads.at};
 }
 
-/* The twin's code with this group's reads. */
+/* Copies the code of the group that is alike, with the arguments of this group. */
 static void copy_code(cr_session *s, void *context)
 {
     twin_step *x = context;
@@ -1412,8 +1415,8 @@ static cr_status resize_all(cr_compiled *all, const cr_compiled *of, const build
     return CR_OK;
 }
 
-/* Room by value is for groups that are planned anew, and for the nodes of those that have no
- * native code yet. */
+/* Arrays by value are needed for groups with a new plan, and to make the nodes of groups
+ * without native code. */
 static bool needs_room(const cr_compiled *of)
 {
     for (size_t i = 0; i < of->sources.len; i++)

@@ -1,5 +1,4 @@
-/* code.h - the code of one group: what code.c plans and makes, and run.c runs; inside compile/.
- */
+/* code.h - the code of one group, made by code.c and run by run.c; inside compile/ only. */
 #ifndef CR_COMPILE_CODE_H
 #define CR_COMPILE_CODE_H
 
@@ -8,35 +7,36 @@
 
 enum { CR_GROUP_OPERANDS = 32, CR_GROUP_PARAMS = 160 };
 
-/* A result, or a value that is read: where its elements lie in the group's space. */
+/* An operand, a result or an argument: the place of its elements in the group's space. */
 typedef struct {
     const cr_gtype *type;
-    int16_t number;      /* which of the results, or of code.read */
-    uint8_t dtype, lane; /* of its elements, and in the kernel */
-    bool row;            /* one value a row */
-    bool staged;         /* goes through a tile: converted, or columns that lie apart */
-    bool copied;         /* columns that have no one step: copied before */
-    const cr_op *fold; /* an output whose columns are folded by this entry's kernels, or NULL */
-    int64_t step[CR_SPACE_DIMS]; /* elements, along the group's dims */
-    int64_t offset;              /* elements, of where a window begins */
-    const int64_t *spread;       /* copied: the same along the dims of its space */
+    int16_t number;      /* index in the results, or in code.read */
+    uint8_t dtype, lane; /* dtype of its elements, and in the kernel */
+    bool row;            /* one value for each row */
+    bool staged; /* converted through a tile, because of its dtype or because columns are not
+                    adjacent */
+    bool copied; /* copied first, because columns have no common step */
+    const cr_op *fold; /* the kernels of this entry fold the columns of the output, or NULL */
+    int64_t step[CR_SPACE_DIMS]; /* in elements, along the group's dims */
+    int64_t offset;              /* in elements, of the first element of a window */
+    const int64_t *spread;       /* if copied: the steps along the dims of `space` */
 } cr_operand_plan;
 
-/* Compiled code of a structure; groups of equal structure share it. */
+/* The program of a structure; groups of equal structure share it. */
 typedef struct cr_group_program {
-    cr_fused *fused; /* NULL while nobody has it */
+    cr_fused *fused; /* NULL without users */
     int users;
-    bool costly; /* it would compute more than the nodes do, one by one */
+    bool costly; /* it would compute more than separate calls of the nodes */
 } cr_group_program;
 
-/* How a group is run: no bit depends on it. */
+/* A way to run a group; all ways have equal results. */
 typedef struct {
     const char *name;
     cr_schedule schedule;
-    bool calls;     /* its nodes are called one by one */
-    bool backwards; /* the last rows, or columns of the one row, first */
-    int64_t grain;  /* elements that one thread should have at least */
-    int64_t tile;   /* elements of what is converted at a time */
+    bool calls;     /* calls the nodes one at a time */
+    bool backwards; /* starts with the last rows, or with the last columns of a single row */
+    int64_t grain;  /* least number of elements for one thread */
+    int64_t tile;   /* elements that are converted at a time */
 } cr_way;
 extern const cr_way cr_usual_way;
 
@@ -45,55 +45,55 @@ typedef struct cr_tuner cr_tuner;
 typedef struct {
     cr_gcode code;
     cr_group_program *program;
-    cr_program *nodes; /* the group's nodes one by one, where the program has no tiles or is
-                          measured; or NULL */
+    cr_program *nodes; /* calls the nodes one at a time, if the program has no tiles or is
+                        * measured; or NULL */
     cr_tuner *tuner;   /* NULL: the usual way */
     int results;
     int folds;
-    int outputs, operands; /* outputs first; a result may be several, beside each other */
+    int outputs, operands; /* outputs first; one result may have several outputs, its windows */
     cr_operand_plan *operand;
-    cr_space space; /* whose neighbours are merged into these: */
-    int ndim;       /* rows are all dims but the last */
+    cr_space space; /* adjacent dims are merged into the following ones */
+    int ndim;       /* all dims except the last are rows */
     int64_t size[CR_SPACE_DIMS], rows, columns;
     bool staged, empty, cuts;
     char *param;
     size_t param_bytes;
-    int source_number; /* of the code that is laid out again for other sizes */
+    int source_number; /* the source (cr_gcode_source) */
 } cr_group_code;
 
 cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor **output);
-/* What is read was checked. */
+/* Runs the group in the given way; arguments are already checked. */
 cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor *const *read,
                            cr_tensor **output);
 
-/* The same on another device than the host (remote.c): a launch for each plane of rows and
+/* Runs the group on another device (remote.c), with one launch for each plane of rows and
  * columns. */
 cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
                               cr_tensor **output);
 
-/* --- alike.c: groups for which the same is planned --- */
+/* --- alike.c: groups that can share one plan --- */
 typedef struct {
     cr_session *s;
-    bool all_sizes;  /* groups are alike whatever the sizes; types of a class share arrays */
+    bool all_sizes;  /* groups must be alike for all sizes; types of a class share arrays */
     uint32_t groups; /* described so far */
-    uint32_t *group; /* by value id: the group in which it got its number */
+    uint32_t *group; /* by value id: the last group that numbered it */
     int32_t *number; /* by value id */
     struct {
         size_t len, cap;
         cr_gvalue **at;
-    } reads; /* of the last group, from outside */
+    } reads; /* values that the last group reads from outside */
 } cr_alike;
 cr_alike *cr_alike_new(cr_session *s, unsigned values, bool all_sizes);
-/* Appends what tells the group's code: groups of equal texts have the same, but for the values
- * that they read, which correspond in x->reads.  Bails. */
+/* Appends a description of the group.  Groups with equal descriptions have equal code, except
+ * for the values that they read; these have equal places in x->reads.  Bails. */
 void cr_alike_describe(cr_alike *x, cr_text *out, const cr_gnode *group);
 
-/* --- tune.c: ways measured on running calls, and remembered --- */
-/* Of the code of `group`, whose program has its schedules (cr_fused_add_schedules); both are
- * borrowed. */
+/* --- tune.c: measures ways on running calls and stores the best --- */
+/* A tuner for the code of `group`, whose program has schedules (cr_fused_add_schedules); both
+ * are borrowed. */
 CR_MUST cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group);
 void cr_tuner_drop(cr_tuner *t);
-/* Runs the group by the way that is best as far as is known, or that is to be measured. */
+/* Runs the group in the best known way, or in the way that is measured next. */
 cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output);
 
 #endif

@@ -3,9 +3,9 @@
  *     recorded graph --group--> graph with groups --code--> the same, with code in its groups
  *
  * A group is a set of pointwise nodes, reductions of rows and views over one space of rows and
- * columns that is computed in one nest of sweeps: by tiles at once, by native code as soon as
- * it is there (jit/fused.h), with the bits of the nodes called one by one.  Everything else
- * stays a call. */
+ * columns.  One nest of sweeps computes it: tiles at first, native code as soon as it is
+ * compiled (jit/fused.h), with the same bits as separate calls of the nodes.  All other nodes
+ * stay calls. */
 #ifndef CR_COMPILE_COMPILE_H
 #define CR_COMPILE_COMPILE_H
 
@@ -14,31 +14,31 @@
 #include "jit/fused.h"
 #include <string.h>
 
-/* The graph with nodes gathered into groups of at least two, in g's session.  Types have to be
- * known; a node without them stays a call. */
+/* The graph with groups of at least two nodes, in g's session.  A node without known types
+ * stays a call. */
 cr_graph *cr_compile_group(const cr_graph *g);
 
-/* Batch norm by given statistics as its parts, with what belongs to the channels apart from the
- * elements, in g's session; g itself when there is none. */
+/* Replaces batch norm with given statistics by its parts, in g's session; operands with one
+ * value for each channel stay vectors.  Returns g itself if it has no such batch norm. */
 cr_graph *cr_compile_norms(const cr_graph *g);
 
-/* The groups' code.  It belongs to the graph's owner: drop it before the graph. */
+/* The code of a graph's groups.  Drop it before the graph. */
 typedef struct cr_compiled cr_compiled;
-/* Gives every group of `g` code; a group that cannot have any keeps calling its nodes, and the
- * log (CR_LOG=fusion) says why.  `how` is of cr_how. */
+/* Makes code for every group of `g`.  A group without code calls its nodes, and the log
+ * (CR_LOG=fusion) has the reason.  `how` has bits of cr_how. */
 CR_MUST cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how);
 void cr_compiled_drop(cr_compiled *c);
 
-/* The same of a graph whose sizes vary (graph.h: cr_gsizes): code for the sizes that it has,
- * which cr_compiled_resize lays out again for others.  Groups that are alike for all sizes are
- * one source of code. */
+/* Like cr_compile_code, for a graph whose sizes vary (graph.h: cr_gsizes).  The code is for the
+ * present sizes; cr_compiled_resize makes the layouts for others.  Groups that are alike for
+ * all sizes have one source. */
 CR_MUST cr_status cr_compile_code_for_all_sizes(cr_compiled **out, cr_graph *g, unsigned how);
 int cr_compiled_sources(const cr_compiled *c);
-/* Which source a group's code is of. */
+/* The number of the source of a group's code. */
 int cr_gcode_source(const cr_gcode *code);
-/* The code of every source for the sizes that the graph has now; `kept` gives types that live
- * as long as the code, which is not the graph's.  CR_VALUE where a group needs another kernel.
- */
+/* Makes the code of every source for the present sizes of the graph.  `kept` returns types that
+ * live as long as the code, because the graph's sizes change.  Fails with CR_VALUE if a group
+ * needs another kernel. */
 typedef struct {
     const cr_gtype *(*of)(void *context, const cr_gvalue *v);
     void *context;
@@ -48,49 +48,49 @@ CR_MUST cr_status cr_compiled_resize(cr_compiled **out, cr_compiled *of, const c
 /* The code of source k. */
 const cr_gcode *cr_compiled_code(const cr_compiled *c, int k);
 int cr_compiled_groups(const cr_compiled *c);
-/* How many programs had to be built: equal groups share one, across graphs. */
+/* The number of programs that were built; equal groups share one, across graphs. */
 int cr_compiled_built(const cr_compiled *c);
-/* Bytes of the groups' code, kernels left out. */
+/* Bytes of the groups' code, without kernels. */
 size_t cr_compiled_bytes(const cr_compiled *c);
 /* The fused program of group k, borrowed. */
 const cr_fused *cr_compiled_fused(const cr_compiled *c, int k);
 
-/* --- for people: show.c, picture.c --- */
+/* --- inspection: show.c, picture.c --- */
 
-/* Logs the text of `g` under its title. */
+/* Logs the text of `g` with a title. */
 void cr_show_graph(const char *topic, const char *title, const cr_graph *g);
-/* The C of a group's code after a list of its operators, with the lines of the program that
- * called them.  (The lines are no part of the C itself: equal groups of different lines are one
- * kernel.) */
+/* Appends the C code of a group after a list of its operators with their source lines.  (The
+ * lines are not in the C code itself: equal groups from different lines share one kernel.) */
 void cr_show_code(cr_text *out, const cr_gnode *group, const cr_fused *f);
-/* Logs that (CR_LOG=code). */
+/* Logs this text (CR_LOG=code). */
 void cr_show_group(const cr_gnode *group, const cr_fused *f);
 
-/* Appends graphs, one below the other, as an SVG picture: groups with their operators, calls,
- * views, and edges with sizes. */
+/* Appends an SVG picture of the graphs, one below the other: groups with their operators,
+ * calls, views, and edges with sizes. */
 typedef struct {
     const char *title;
     const cr_graph *graph;
 } cr_picture_part;
 CR_MUST cr_status cr_picture(cr_text *out, const cr_picture_part *part, int parts);
 
-/* CR_RUNTIME: `t` came for `v`, and `owner` ("its group") was made for another tensor. */
+/* Fails with CR_RUNTIME: `t` does not have the type of `v` for which `owner` ("its group") was
+ * made. */
 cr_status cr_refuse_tensor(const cr_gvalue *v, const cr_tensor *t, const char *owner);
-/* Along dimensions of more than one element. */
+/* True if `t` has these strides in dims of more than one element. */
 bool cr_tensor_has_strides(const cr_tensor *t, const int64_t *stride);
-/* The sizes of a type that is known, its dtype and device. */
+/* True if `t` has the sizes, dtype and device of a known type. */
 static inline bool cr_tensor_has_sizes(const cr_tensor *t, const cr_gtype *type)
 {
     return t->dtype == type->dtype && t->ndim == type->ndim &&
            cr_same_device(t->device, type->device) &&
            !memcmp(t->size, type->size, type->ndim * sizeof *type->size);
 }
-/* Its strides, where they matter. */
+/* True if `t` has the type's strides in dims of more than one element. */
 static inline bool cr_tensor_lies_so(const cr_tensor *t, const cr_gtype *type)
 {
     return type->stride ? !t->numel || cr_tensor_has_strides(t, type->stride) : t->contiguous;
 }
-/* What a run asks of a tensor. */
+/* True if `t` has the type, as far as it is known. */
 static inline bool cr_tensor_is_of(const cr_tensor *t, const cr_gtype *type)
 {
     return !type->known || (cr_tensor_has_sizes(t, type) && cr_tensor_lies_so(t, type));

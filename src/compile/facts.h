@@ -1,5 +1,4 @@
-/* facts.h - what grouping knows of nodes and of the spaces they run over; inside compile/ only.
- */
+/* facts.h - facts about nodes and iteration spaces, for groups; inside compile/ only. */
 #ifndef CR_COMPILE_FACTS_H
 #define CR_COMPILE_FACTS_H
 
@@ -9,47 +8,49 @@
 
 typedef enum {
     CR_FACT_CALL,  /* stays a call */
-    CR_FACT_POINT, /* one value for each point of its result */
-    CR_FACT_ROWS,  /* reduces along rows, or normalizes them */
-    CR_FACT_VIEW,  /* the elements of its argument by other sizes or strides */
-    CR_FACT_SPLIT, /* its row-major argument in equal windows of the last dim, one a result */
-    CR_FACT_JOIN,  /* its arguments of one shape beside each other along the last dim */
-    CR_FACT_FOLD   /* the columns of its argument, reduced over the leading dims */
+    CR_FACT_POINT, /* elementwise: one value for each element of its result */
+    CR_FACT_ROWS,  /* reduces rows, or normalizes them */
+    CR_FACT_VIEW,  /* elements of its argument with other sizes or strides */
+    CR_FACT_SPLIT, /* equal windows of its row-major argument's last dim */
+    CR_FACT_JOIN,  /* concatenates arguments of one shape along the last dim */
+    CR_FACT_FOLD   /* reduces the leading dims of its argument */
 } cr_fact_kind;
 
 typedef struct {
-    uint8_t kind;  /* cr_fact_kind */
-    uint8_t entry; /* cr_dtype: the type in which the entry computes, as its types rule says */
-    uint8_t compute; /* cr_dtype: that of its loops, float32 for half types; BOOL: truth values
-                        alone */
-    uint8_t half;    /* cr_dtype: what results are rounded to, or CR_DTYPE_NONE */
-    bool loose;      /* results of half types stay as they were computed: fast mode */
+    uint8_t kind;    /* cr_fact_kind */
+    uint8_t entry;   /* cr_dtype: the type in which the entry computes, by its types rule */
+    uint8_t compute; /* cr_dtype: the type of its loops, float32 for half types; BOOL: truth
+                      * values only */
+    uint8_t half;    /* cr_dtype: the type to which results are rounded, or CR_DTYPE_NONE */
+    bool loose;      /* fast mode: results of half types are not rounded */
 } cr_facts;
 
-/* Facts are remembered by entry and kinds of arguments, so that a node costs a look-up; the
- * cache is what a pass has of its own beside, in `s`. */
+/* The process remembers facts by entry and kinds of arguments, so that a node costs one
+ * look-up.  `cr_facts_cache` is the part of one pass, in `s`. */
 typedef struct cr_facts_cache cr_facts_cache;
 cr_facts_cache *cr_facts_cache_new(cr_session *s);
 cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n);
 
-/* The number of elements that a ROWS node reduces for one result: the product of the trailing
- * dims of its first tensor.  0: they are not trailing, or it is one element. */
+/* The number of elements that a ROWS node reduces for one result, the product of the reduced
+ * trailing dims of its first tensor. 0: the reduced dims are not trailing, or have one
+ * element. */
 int64_t cr_node_columns(const cr_gnode *n);
 /* The number of elements that a FOLD node keeps: the product of the trailing dims that it does
- * not reduce.  0: those it reduces are not leading. */
+ * not reduce. 0: the reduced dims are not leading, or fewer than two elements are kept. */
 int64_t cr_node_kept(const cr_gnode *n);
 const cr_gtype *cr_node_first_tensor(const cr_gnode *n);
-/* The argument is a number that the kernel reads when it runs; and which. */
+/* True if argument i is a number that the kernel reads at run time; cr_node_number is its
+ * value. */
 bool cr_node_reads_number(const cr_gnode *n, int i);
 cr_scalar cr_node_number(const cr_gnode *n, int i);
-/* The type in which loops read argument i: BOOL, or that of the loops. */
+/* The type in which loops read argument i: BOOL for masks, else the type of the loops. */
 cr_dtype cr_node_wants(const cr_gnode *n, const cr_facts *f, int i);
-/* The type in which loops have a value of dtype t: float32 for half types. */
+/* The type of a value of dtype t in loops: float32 for half types. */
 static inline cr_dtype cr_lane_type(int t) { return cr_dtype_compute((cr_dtype)t); }
 
-/* The node's results as expressions of `l`: `value(context, i)` gives that of argument i in the
- * type that the node wants, `number(context, n)` that of a run-time number of dtype `t`.  Bails
- * where the facts do not hold. */
+/* Builds the node's results as expressions of `l`.  `value(context, i)` is the expression of
+ * argument i in the type cr_node_wants; `number(context, n, t)` that of run-time number `n` as
+ * dtype `t`.  Bails if loops cannot compute the node. */
 typedef struct {
     const cr_expr *(*value)(void *context, int i);
     const cr_expr *(*number)(void *context, cr_scalar n, cr_dtype t);
@@ -58,7 +59,7 @@ typedef struct {
 void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r,
                      const cr_expr **result);
 
-/* The same for fast mode: nothing is rounded on the way. */
+/* The facts in fast mode: intermediate results are not rounded. */
 static inline cr_facts cr_facts_loose(cr_facts f)
 {
     f.half = CR_DTYPE_NONE;
@@ -70,25 +71,26 @@ static inline cr_facts cr_facts_loose(cr_facts f)
 
 enum { CR_SPACE_DIMS = 12 };
 
-/* Sizes without ones, such that every shape in it is made of products of neighbours. */
+/* An iteration space: sizes without ones.  Every dim of a shape in it is a product of adjacent
+ * dims of the space. */
 typedef struct {
     int ndim;
     int64_t size[CR_SPACE_DIMS];
 } cr_space;
 
 int64_t cr_sizes_numel(int ndim, const int64_t *size);
-/* Cuts dims of `s` so that `size`, of as many elements, is a shape of it; false, with `s` as it
- * was, when that cannot be.  A space of no dims takes any shape. */
+/* Splits dims of `s` so that `size`, with the same number of elements, is a shape in it; false,
+ * with `s` unchanged, if it cannot.  A space without dims accepts any shape. */
 bool cr_space_refine(cr_space *s, int ndim, const int64_t *size);
-/* Steps, in elements, along the first `dims` dims of `s` through an operand of sizes and
- * strides (NULL: row-major) `in` that is broadcast to the shape `size` of these dims. */
+/* Steps, in elements, along the first `dims` dims of `s` through an operand with the sizes and
+ * strides (NULL: row-major) of `in`, broadcast to the shape `size` of these dims. */
 void cr_space_steps(int64_t *step, const cr_space *s, int dims, int ndim, const int64_t *size,
                     const cr_gtype *in);
-/* How many trailing dims make `columns` elements. */
+/* The number of trailing dims with `columns` elements together. */
 int cr_space_columns(const cr_space *s, int64_t columns);
 
-/* Whether `in` has one value for each row when the shape `size` is cut into rows of `columns`.
- */
+/* True if `in` has one value for each row when the shape `size` is cut into rows of
+ * `columns`. */
 bool cr_is_one_a_row(int ndim, const int64_t *size, int64_t columns, const cr_gtype *in);
 
 #endif

@@ -1,12 +1,14 @@
-/* Gathering nodes into groups.
+/* Gathers nodes into groups.
  *
- * Nodes are seen in order.  One that loops can compute joins the open groups that made its
- * arguments, which become one, where shapes, rows and types agree; views of values that a group
- * makes are part of it.  A group is computed where its last node stands, so it closes as soon
- * as anything else reads one of its values, and all close where a tensor is written.
+ * The pass visits nodes in order.  A node that loops can compute joins the open groups that
+ * produce its arguments, and merges them, if shapes, rows and types agree; a view of a value of
+ * a group joins the group.  A group is computed at the place of its last node.  It closes, and
+ * takes no more nodes, when a node outside reads one of its values; all groups close at a node
+ * that writes a tensor.
  *
- * Invariant: a group reads and makes at most MOST_OPERANDS values, counted exactly: values made
- * count while a reader is still to come.  Every step is bounded, so gathering is linear. */
+ * Invariant: a group reads and stores at most MOST_OPERANDS values.  The count is exact: a
+ * value that the group computes counts while it has readers later.  Every step is bounded, so
+ * the pass is linear. */
 #include "base/parallel.h"
 #include "compile/facts.h"
 #include "entry.h"
@@ -16,37 +18,36 @@
 enum { MOST_OPERANDS = 28, MOST_NODES = 64 };
 
 typedef struct group {
-    int64_t numel, columns; /* of the space; columns 0: no rows are told apart */
+    int64_t numel, columns; /* of the space; columns 0: no node reduces rows */
     cr_space space;
-    uint8_t type; /* in which its loops compute; BOOL: truth values alone */
+    uint8_t type; /* in which its loops compute; BOOL: truth values only */
     bool open;
     unsigned era;       /* a group of an earlier era is closed */
     struct group *into; /* merged into this one */
     int real;           /* nodes, views left out */
-    int count,
-        live; /* nodes as they are computed; values made that will be read outside or later */
-    int more; /* operands beside: what is read and made in windows counts once for each */
-    bool split, joined; /* has windows; its values lie beside each other in a result */
+    int count, live; /* nodes that will be computed; computed values that have readers left */
+    int more;        /* further operands: a value in windows is one operand for each window */
+    bool split, joined; /* its space is one window; a result joins its values */
     int64_t last;       /* the last dim of all its nodes, or -1 */
     int reads;
-    cr_gvalue *read[MOST_OPERANDS]; /* values from outside */
+    cr_gvalue *read[MOST_OPERANDS]; /* values that it reads from outside */
     struct {
         size_t len, cap, *at;
-    } nodes; /* once all are gathered: its nodes, in order */
+    } nodes; /* its nodes in order, filled at the end */
 } group;
 
 typedef struct {
     const cr_graph *g;
     cr_session *s;
     cr_facts_cache *facts;
-    group **of;          /* by value id: the group that makes it */
-    uint32_t *left;      /* by value id: readers still to come */
-    bool *sealed;        /* by value id: complete only when its group is */
-    bool *dead;          /* by node: nobody reads it */
-    cr_gvalue **instead; /* by node: what it reads for its first argument, or NULL */
+    group **of;          /* by value id: the group that computes it */
+    uint32_t *left;      /* by value id: readers not visited yet */
+    bool *sealed;        /* by value id: no node of its group may read it */
+    bool *dead;          /* by node: its results have no reader */
+    cr_gvalue **instead; /* by node: replaces its first argument, or NULL */
     const cr_op *mask;
-    group **at;   /* by node: the group it is in */
-    unsigned era; /* counts the nodes that write */
+    group **at;   /* by node: its group */
+    unsigned era; /* number of nodes so far that write */
     size_t place; /* the next node to be emitted */
 } gatherer;
 
@@ -68,14 +69,14 @@ static int load(const group *p) { return p->reads + p->live + p->more; }
 
 static int64_t numel(const cr_gvalue *v) { return cr_sizes_numel(v->type.ndim, v->type.size); }
 
-/* --- what a node asks of its group --- */
+/* --- requirements of a node on its group --- */
 
 typedef struct {
     const cr_gnode *n;
     const cr_facts *facts;
-    const cr_gtype *shape; /* that its arguments are broadcast to */
+    const cr_gtype *shape; /* to which its arguments are broadcast */
     int64_t numel, columns;
-    bool row; /* one value a row of the group it is to join */
+    bool row; /* it has one value for each row of the group that it joins */
 } wish;
 
 static bool makes_rows_of(const group *p, const wish *w)
@@ -83,7 +84,7 @@ static bool makes_rows_of(const group *p, const wish *w)
     return w->facts->kind == CR_FACT_POINT && p->columns && w->numel * p->columns == p->numel;
 }
 
-/* The value is one of each row of p. */
+/* The value has one element for each row of p. */
 static bool is_row_of(const group *p, const cr_gvalue *v)
 {
     return p->columns && numel(v) != p->numel;
@@ -95,7 +96,7 @@ static bool converts(const cr_gvalue *v, cr_dtype wanted)
            cr_lane_type(v->type.dtype) == wanted;
 }
 
-/* Whether argument i, which p makes, lies where the node needs it. */
+/* True if the node can read argument i, a value of p, at its own points. */
 static bool lies_well(const group *p, const wish *w, int i)
 {
     const cr_gvalue *v = w->n->arg[i].value;
@@ -161,7 +162,7 @@ static void add_read(group *p, cr_gvalue *v)
         p->read[p->reads++] = v;
 }
 
-/* Values from outside that the node adds to p's, and its results. */
+/* The number of operands that the node adds to p: new values from outside, and its results. */
 static int growth(const gatherer *x, const group *p, const cr_gnode *n)
 {
     int more = n->result_count;
@@ -204,7 +205,7 @@ static void merge(group *p, group *q)
     q->into = p;
 }
 
-/* The groups that made the arguments become one, or close. */
+/* Merges the open groups that produce the arguments; closes those that cannot be merged. */
 static group *join_arguments(gatherer *x, wish *w)
 {
     const cr_gnode *n = w->n;
@@ -242,7 +243,7 @@ static group *new_group(gatherer *x, const wish *w)
     return p;
 }
 
-/* One reader fewer is to come. */
+/* Counts one reader of `v` as visited. */
 static void take_reader(gatherer *x, group *p, const cr_gvalue *v)
 {
     x->left[v->id]--;
@@ -276,7 +277,7 @@ static void place(gatherer *x, wish *w, size_t i)
         p = new_group(x, w);
         w->row = false;
     }
-    if (!refines(&s, p, w)) /* of more dims than a space has */
+    if (!refines(&s, p, w)) /* more dims than a space can have */
         p->open = false;
     p->space = s;
     p->columns = p->columns ? p->columns : w->columns;
@@ -289,8 +290,7 @@ static void place(gatherer *x, wish *w, size_t i)
 
 /* --- views --- */
 
-/* A view of what p makes is part of p when it has the same elements in the same order, or
- * repeats the values of rows along them. */
+/* Adds a view of a value of p to p, if the view has the same elements in the same order. */
 static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL, *r = n->result[0];
@@ -307,8 +307,8 @@ static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
 
 /* --- windows of columns --- */
 
-/* A value that is read in equal windows of its last dim, and not otherwise, is computed window
- * by window: so is all that leads to it, and the group's space is that of one window. */
+/* A value whose only reader splits it into equal windows of its last dim is computed window by
+ * window, and so is the whole group: its space becomes that of one window. */
 static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].value;
@@ -335,7 +335,7 @@ static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
     return true;
 }
 
-/* The open groups that make the values become one; NULL, and all close, where they differ. */
+/* Merges the open groups that produce the values of the list; NULL if one cannot be merged. */
 static group *join_members(gatherer *x, const cr_garg *list)
 {
     group *p = maker(x, list->list[0].value);
@@ -352,7 +352,8 @@ static group *join_members(gatherer *x, const cr_garg *list)
     return all ? p : NULL;
 }
 
-/* Values of a group that somebody wants beside each other are stored there. */
+/* A node that joins values of one group becomes part of it: the group stores the values side by
+ * side in the result. */
 static bool place_join(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_garg *list = &n->arg[0];
@@ -377,11 +378,11 @@ static bool place_join(gatherer *x, const cr_gnode *n, size_t i)
 
 /* --- columns --- */
 
-/* Rows that a thread folds at a time are kept until then. */
+/* A thread stores a block of rows until it folds them, so wide rows need much memory. */
 enum { WIDEST_FOLD = 4096, NARROWEST_FOLD = 64 };
 
-/* The columns of a value that a group makes are folded as its rows come, where there are rows
- * enough for all threads: eager shares out columns, too. */
+/* The group folds columns of its value while it computes the rows, if there are enough rows for
+ * all threads: eager also divides the columns among threads. */
 static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].value;
@@ -414,8 +415,8 @@ static bool is_alike(const cr_gtype *a, const cr_gtype *b)
            a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
 }
 
-/* A mask of dropout asks for the sizes and strides of its argument alone: it is drawn for
- * something that the group reads and that has the same, and the group stays open. */
+/* A dropout mask uses only the sizes and strides of its argument.  It is drawn for an operand
+ * of the group with the same sizes and strides instead, so that the group stays open. */
 static bool place_mask(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].value;
@@ -433,7 +434,7 @@ static bool place_mask(gatherer *x, const cr_gnode *n, size_t i)
     return false;
 }
 
-/* --- everything else --- */
+/* --- other nodes --- */
 
 static void close_group(void *context, cr_gvalue *v)
 {
@@ -467,7 +468,7 @@ static bool is_dead(const gatherer *x, const cr_gnode *n)
     return n->kind == CR_GNODE_CALL && !cr_gnode_has_effect(n);
 }
 
-/* Backwards, so that what a dead node reads may be dead, too. */
+/* In reverse order: the producers of a dead node's arguments may be dead, too. */
 static void count_block(gatherer *x, const cr_gblock *b)
 {
     for (int i = 0; i < b->output_count; i++)
@@ -482,10 +483,11 @@ static void count_block(gatherer *x, const cr_gblock *b)
     }
 }
 
-/* Elements of a row where there are few rows: of longer ones eager shares the blocks out. */
+/* Longest row, in elements, if there are few rows: eager divides longer rows among threads. */
 enum { LONGEST_ROW = 2 * CR_FOLD_ROW };
 
-/* Elements that lie behind each other, or are one, in an operand as well as in the shape. */
+/* The number of trailing elements of the shape along which the operand has step 1, or step
+ * 0. */
 static int64_t run_of(const cr_gtype *shape, const cr_gtype *in)
 {
     int64_t run = 1, dense = 1;
@@ -506,8 +508,8 @@ static int64_t run_of(const cr_gtype *shape, const cr_gtype *in)
     return run;
 }
 
-/* Kernels go along rows: where these are too short, eager's calls, of which most need no rows,
- * are faster. */
+/* Group kernels loop along rows.  If rows are too short, eager's calls are faster, most of
+ * which do not depend on rows. */
 enum { SHORTEST_RUN = 8, SHORTEST_ROW = 16, FEW = 4096 };
 
 static bool runs_are_short(const wish *w)
@@ -531,8 +533,8 @@ static bool is_broadcast(const cr_gtype *to, const cr_gtype *in)
     return lead >= 0;
 }
 
-/* Whether groups have room for the node: row-major results, sums in the order of row-major
- * elements. */
+/* Fills `w`; false if the node cannot be part of a group, which needs row-major results, and
+ * row-major arguments of reductions. */
 static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
 {
     *w = (wish){.n = n, .facts = f};
@@ -588,7 +590,7 @@ static void gather(gatherer *x)
 
 typedef struct {
     gatherer *x;
-    bool *outside; /* by value id of the old graph: somebody outside its group reads it */
+    bool *outside; /* by value id of the old graph: it has a reader outside its group */
     const group *reader;
 } emitter;
 
@@ -614,7 +616,8 @@ static bool any_outside(const emitter *e, const cr_gnode *n)
     return false;
 }
 
-/* A view is made again where it is read outside, of what the group makes. */
+/* A view with a reader outside is made again from the group's result: its base is an output,
+ * too. */
 static void mark_outside(void *context, cr_gvalue *v)
 {
     emitter *e = context;
@@ -664,7 +667,7 @@ static void add_outputs(const emitter *e, outputs *o, const cr_gnode *n, const c
         }
 }
 
-/* Views that are read outside, of the group's results. */
+/* Makes the views that have readers outside, from the group's results. */
 static void emit_views(cr_rewrite *w, cr_gblock *to, const group *p)
 {
     const emitter *e = w->context;
@@ -676,7 +679,7 @@ static void emit_views(cr_rewrite *w, cr_gblock *to, const group *p)
     }
 }
 
-/* All nodes of the group, where its last one stood. */
+/* Emits the group with all its nodes, at the place of the last one. */
 static void emit_group(cr_rewrite *w, cr_gblock *to, const group *p)
 {
     emitter *e = w->context;
@@ -695,7 +698,7 @@ static void emit_group(cr_rewrite *w, cr_gblock *to, const group *p)
             add_outputs(e, &o, n, made);
     }
     if (!o.count)
-        return; /* nobody reads any of it */
+        return; /* no value of it has a reader outside */
     cr_gblock_return(w->to, inner, o.out, o.count);
     cr_gnode *made = cr_graph_group(w->to, to, inner, o.names);
     for (int k = 0; k < o.count; k++)

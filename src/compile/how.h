@@ -2,12 +2,13 @@
 #ifndef CR_COMPILE_HOW_H
 #define CR_COMPILE_HOW_H
 
-/* None: strict, every bit is eager's, and groups have the schedule that fits most.
+/* Zero: results equal eager's bit for bit, and every group has the usual schedule.
  *
- * FAST       results may differ from eager's by rounding: products and sums are contracted, and
- *            chains of half types are rounded where they end
- * MEASURE    candidates for schedules are measured on the running calls, and the best is kept;
- * no bit depends on which it is CALLS      every operator stays a call */
+ * - FAST: results may differ from eager's by rounding.  Products and sums are contracted, and
+ *   chains of half types are rounded only at the end.
+ * - MEASURE: schedules are measured on running calls, and the best is kept.  All schedules have
+ *   equal results.
+ * - CALLS: every operator stays a call. */
 typedef enum { CR_HOW_FAST = 1, CR_HOW_MEASURE = 2, CR_HOW_CALLS = 4 } cr_how;
 
 #endif

@@ -39,10 +39,10 @@ typedef struct {
     cr_own own;
     const cr_layout_hook *hook;
     cr_layout_kernel *kernel;
-    bool x_blocked, y_own; /* X comes and Y goes in the kernel's layout */
+    bool x_blocked, y_own; /* X and Y are in the kernel's layout */
     bool has_bias;
-    const cr_gtype *type[3]; /* of X when it is plain, of W and of the bias */
-    const cr_gtype *made;    /* Y's: that of the graph, or one dimension */
+    const cr_gtype *type[3]; /* of X in the plain layout, of W and of the bias */
+    const cr_gtype *made;    /* of Y: the graph's type, or one dimension */
     const cr_value *arg;     /* of the call */
     cr_packer *packer, mine; /* of the weight; shared with the same step for other sizes */
 } convolution;
@@ -239,11 +239,11 @@ typedef struct {
     struct {
         size_t len, cap;
         cr_step *at;
-    } steps;             /* the new ones */
-    cr_gvalue **blocked; /* by id of the graph's values: the same in blocks, or NULL */
+    } steps;             /* the new list */
+    cr_gvalue **blocked; /* by id of the graph's values: the value in blocks, or NULL */
     int64_t *block;
-    bool *no_plain; /* the value is there in blocks only */
-    bool *read;     /* somebody reads the value */
+    bool *no_plain; /* the value exists in blocks only */
+    bool *read;     /* the value has a reader */
 } layouter;
 
 static cr_step *add(layouter *x, const cr_step *like, cr_own *own, int reads, cr_gvalue **made,
@@ -262,7 +262,7 @@ static cr_step *add(layouter *x, const cr_step *like, cr_own *own, int reads, cr
     return s;
 }
 
-/* The value's twin in blocks. */
+/* Makes the value that holds `v` in blocks. */
 static cr_gvalue *new_blocked(layouter *x, cr_gvalue *v, int64_t block)
 {
     cr_gvalue *b = CR_NEW(x->s, cr_gvalue);
@@ -290,7 +290,7 @@ static cr_gvalue **one_value(layouter *x, cr_gvalue *v)
     return at;
 }
 
-/* Makes the plain twin of a value that is there in blocks only. */
+/* Adds the copy to the plain layout of a value that exists in blocks only. */
 static void need_plain(layouter *x, const cr_step *like, cr_gvalue *v)
 {
     unblocking *u;
@@ -313,7 +313,7 @@ static void need_plain(layouter *x, const cr_step *like, cr_gvalue *v)
     add(x, like, &u->own, 1, one_value(x, v), 1)->read_value[0] = x->blocked[v->id];
 }
 
-/* The kernel that eager runs for the step; NULL when there is none or a type is unknown. */
+/* The kernel that eager runs for the step; NULL if there is none or a type is unknown. */
 static cr_layout_kernel *convolution_kernel(const layouter *x, const cr_step *s)
 {
     const cr_gnode *n = s->node;
@@ -383,7 +383,8 @@ static bool convolve(layouter *x, const cr_step *s)
 
 /* --- pointwise steps --- */
 
-/* Whether all that lies over the whole space is there in blocks of one size; 0: no. */
+/* The block size of all arguments that cover the whole space; 0: they are not all in blocks of
+ * one size. */
 static int64_t common_block(const layouter *x, const cr_step *s, const cr_gtype *space)
 {
     int64_t block = 0;
@@ -411,7 +412,7 @@ static bool results_fill(const cr_step *s, const cr_gtype *space)
     return true;
 }
 
-/* The distinct reads of a step, as the nodes name them. */
+/* The distinct arguments of a step, as the nodes name them. */
 static int distinct_reads(cr_gvalue **out, const cr_step *s)
 {
     int n = 0;
@@ -514,7 +515,7 @@ static cr_status resize_pooling(cr_own **out, const cr_own *own, const cr_step *
     return CR_OK;
 }
 
-/* The greatest values of windows; their places are asked for by backward passes only. */
+/* Max pooling in blocks, if no step reads the indices, which only backward passes need. */
 static bool pool(layouter *x, const cr_step *s)
 {
     const cr_gnode *n = s->node;
@@ -554,7 +555,7 @@ static void mark_reads(layouter *x)
             x->read[p->output_value[i]->id] = true;
 }
 
-/* The hook of the device that the convolutions' results are on. */
+/* The hook of the device of the convolutions' results. */
 static const cr_layout_hook *layout_hook(const cr_plan *p)
 {
     for (size_t i = 0; i < p->steps.len; i++)

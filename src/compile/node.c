@@ -1,8 +1,8 @@
-/* Nodes as loop expressions, and what can be known of them beforehand.
+/* Nodes as loop expressions, and the facts about nodes.
  *
- * Whether loops can compute a node follows from its entry, the types of its arguments and, in a
- * composition, which chooses by them, its numbers.  It is found out by building the expressions
- * once and is remembered under these. */
+ * The entry, the types of the arguments and, for a composition, which branches on them, its
+ * numbers decide if loops can compute a node.  The first node of a kind is tried by building
+ * its expressions; the result is remembered under these properties. */
 #include "base/log.h"
 #include "base/map.h"
 #include "compile/facts.h"
@@ -24,7 +24,7 @@ static void drop_fakes(fakes *f)
         cr_drop(f->made[i]);
 }
 
-/* Arguments with tensors that have a type and no bytes, for the rules. */
+/* Arguments for the rules, with tensors without bytes. */
 static cr_status fake_args(fakes *f, const cr_gnode *n)
 {
     for (int i = 0; i < n->arg_count; i++) {
@@ -55,7 +55,7 @@ done:
     return st;
 }
 
-/* A composition that states no type computes in that of its tensors, where they agree. */
+/* A composition without a types rule computes in the common type of its tensors. */
 static cr_dtype common_type(const cr_gnode *n)
 {
     cr_dtype t = CR_DTYPE_NONE;
@@ -100,8 +100,8 @@ static bool is_preset(const cr_gnode *n, int i)
            p->preset.number.i == n->arg[i].number.i;
 }
 
-/* A body reads its numbers when it runs, as the eager kernel does, unless they are what the
- * entry presets; a composition chooses by them, so that they are literals there. */
+/* A body reads its numbers at run time, like the eager kernel, except those equal to the
+ * entry's defaults.  A composition branches on them, so its numbers are literals. */
 bool cr_node_reads_number(const cr_gnode *n, int i)
 {
     uint8_t tag = n->arg[i].tag;
@@ -118,7 +118,7 @@ cr_dtype cr_node_wants(const cr_gnode *n, const cr_facts *f, int i)
     return n->op->mask_params >> i & 1 ? CR_BOOL : (cr_dtype)f->compute;
 }
 
-/* The parameter that says which dims make a row, or -1. */
+/* The parameter with the dims of a row, or -1. */
 static int dims_param(const cr_op *op)
 {
     int dim = cr_op_find_param(op, "dim");
@@ -160,8 +160,7 @@ static cr_loop_arg arg_of(cr_loop *l, const cr_gnode *n, int i, const cr_facts *
     case CR_INT:
     case CR_FLOAT:
     case CR_TRUTH: return number_arg(n, i, f, r);
-    case CR_INTS:
-        return (cr_loop_arg){.kind = CR_LOOP_ROW_DIMS}; /* of use to derivatives alone */
+    case CR_INTS: return (cr_loop_arg){.kind = CR_LOOP_ROW_DIMS}; /* only derivatives use it */
     default:
         cr_bail(l->session, CR_VALUE, "%s: no loop for its argument '%s'", n->op->name,
                 n->op->param[i].name);
@@ -170,7 +169,7 @@ static cr_loop_arg arg_of(cr_loop *l, const cr_gnode *n, int i, const cr_facts *
 
 /* --- expressions --- */
 
-/* Entries that copy or convert: each element is that of the argument. */
+/* Entries that copy or convert the elements of their argument. */
 static bool copies(const cr_op *op)
 {
     return op->does == CR_DOES_WHOLE && (op->words & (CR_WORD_IDENTITY | CR_WORD_CAST));
@@ -181,7 +180,7 @@ static const cr_expr *rounded(cr_loop *l, const cr_expr *e, int half)
     return cr_expr_call1(l, half == CR_F16 ? CR_FN_roundhalf : CR_FN_roundbfloat, e);
 }
 
-/* The result as the next node reads it. */
+/* Result k in its lane type, rounded if its type is a half type. */
 static const cr_expr *as_result(cr_loop *l, const cr_gnode *n, int k, const cr_facts *f,
                                 const cr_expr *e)
 {
@@ -194,14 +193,14 @@ static const cr_expr *as_result(cr_loop *l, const cr_gnode *n, int k, const cr_f
     return half && !done && !f->loose ? rounded(l, e, t) : e;
 }
 
-/* A number that would make a composition's parts compute in another type. */
+/* A number whose category would change the type in which a composition computes. */
 static bool is_wide(const cr_garg *a, const cr_facts *f)
 {
     return a->tag == CR_NUMBER && a->number.category > cr_dtype_category((cr_dtype)f->compute);
 }
 
-/* An entry that gives its argument back makes no tensor: what is made of it would not share its
- * memory. */
+/* Bails if a result is an argument itself: eager returns the same tensor, a loop would make
+ * another without shared storage. */
 static void refuse_same(cr_loop *l, const cr_gnode *n, const cr_loop_arg *arg,
                         const cr_expr *result)
 {
@@ -210,7 +209,7 @@ static void refuse_same(cr_loop *l, const cr_gnode *n, const cr_loop_arg *arg,
             cr_bail(l->session, CR_VALUE, "%%%s is its argument", n->result[0]->name);
 }
 
-/* Gives its argument back: nothing has to change. */
+/* The node returns its argument itself, because type and strides already fit. */
 static bool is_itself(const cr_gnode *n)
 {
     if (!copies(n->op) || !(n->op->words & CR_WORD_ITSELF) || n->arg[0].tag != CR_TENSOR)
@@ -250,7 +249,7 @@ void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_
 
 /* --- rows --- */
 
-/* False of a number that is no dim of the tensor: it says something else. */
+/* False if `d` is not a dim of the tensor: the argument has another meaning. */
 static bool set_dim(uint64_t *mask, int64_t d, int ndim)
 {
     d += d < 0 ? ndim : 0;
@@ -260,7 +259,7 @@ static bool set_dim(uint64_t *mask, int64_t d, int ndim)
     return true;
 }
 
-/* Bit d: dim d is reduced.  False where the argument says nothing of dims. */
+/* Bit d: dim d is reduced.  False if the argument does not name dims. */
 static bool reduced_dims(uint64_t *out, const cr_garg *a, int ndim)
 {
     *out = 0;
@@ -333,7 +332,8 @@ int64_t cr_node_kept(const cr_gnode *n)
     return reduced ? more_than_one(kept) : 0;
 }
 
-/* Which elements argument i of a ROWS node has in the rows of the node's first tensor. */
+/* How argument i of a ROWS node covers the node's first tensor: one value for each element, for
+ * each row, for each column, or one in all. */
 typedef enum { ARG_FULL, ARG_ROW, ARG_COLUMN, ARG_ONE } arg_over;
 static arg_over node_over(const cr_gnode *n, int i)
 {
@@ -359,8 +359,7 @@ typedef struct entry {
 
 enum { CHAINS = 4096, MOST_ENTRIES = 16384, KEY_ROOM = 384 };
 
-/* Facts of the process, in a session of their own; when there are too many they are found anew.
- */
+/* Facts of the process, in a separate session; all are dropped when there are MOST_ENTRIES. */
 static struct {
     pthread_mutex_t lock;
     cr_session s;
@@ -373,7 +372,7 @@ static void before_fork(void) { pthread_mutex_lock(&known.lock); }
 static void after_fork(void) { pthread_mutex_unlock(&known.lock); }
 
 struct cr_facts_cache {
-    uint8_t *kind; /* by entry: 1 + what it may be */
+    uint8_t *kind; /* by entry: 1 + kind_of it; 0: not asked yet */
 };
 
 cr_facts_cache *cr_facts_cache_new(cr_session *s)
@@ -384,15 +383,15 @@ cr_facts_cache *cr_facts_cache_new(cr_session *s)
     return c;
 }
 
-/* A view for certain, or where strides allow it. */
+/* Always a view, or a view if strides permit. */
 static bool is_view(const cr_op *op)
 {
     return op->does == CR_DOES_MAP ||
            (op->does == CR_DOES_WHOLE && (op->words & CR_WORD_RESHAPE));
 }
 
-/* A list of dims that a comprehension chooses is not the one given: renorm folds all dims but
- * its own. */
+/* A rule that filters a list of dims reduces other dims than the given ones: renorm reduces all
+ * dims but `dim`. */
 static bool chooses_dims(const cr_rule *r)
 {
     if (!r)
@@ -416,7 +415,7 @@ static bool folds_other_dims(const cr_op *op)
     return false;
 }
 
-/* What nodes of the entry may be, whatever their arguments. */
+/* The kind that nodes of the entry can have; arguments decide between it and CALL. */
 static cr_fact_kind kind_of(const cr_op *op)
 {
     if (op->words & CR_WORD_RANDOM || op->does == CR_DOES_INPLACE)
@@ -474,7 +473,7 @@ static void put_arg(key *k, const cr_gnode *n, int i, bool rows)
         put(k, &a->len, sizeof a->len);
         put(k, a->s, a->len);
     } else if (a->tag == CR_INTS) {
-        put_byte(k, 0); /* dims are read from the node itself */
+        put_byte(k, 0); /* cr_node_columns reads dims from the node */
     } else {
         put(k, &a->i, sizeof a->i);
     }
@@ -482,7 +481,7 @@ static void put_arg(key *k, const cr_gnode *n, int i, bool rows)
 
 static bool is_known(const cr_gtype *t) { return t->known && cr_has_bytes(t->device); }
 
-/* All tensors are known, have elements, and are on one device. */
+/* All tensors have known types, and bytes on one device. */
 static bool all_known(const cr_gnode *n)
 {
     if (n->result_count != n->op->result_count || !n->result_count)
@@ -540,7 +539,8 @@ static bool depends_on(const cr_expr *e, const cr_sym *index)
     return false;
 }
 
-/* What is reduced has a value for every column; else eager reduces dims of one element. */
+/* False if the loop reduces a value that is the same in all columns: eager reduces dims of one
+ * element there. */
 static bool reduces_columns(const cr_expr *e)
 {
     for (int i = 0; i < e->count; i++)
@@ -576,7 +576,7 @@ static bool has_loop(const cr_gnode *n, const cr_facts *f)
 
 static bool is_half(int t) { return t == CR_F16 || t == CR_BF16; }
 
-/* Conversions between tensors are those of eager where they take one step. */
+/* Loops convert as eager does only if the conversion is one step. */
 static bool converts_well(int from, int to)
 {
     cr_dtype lane = cr_lane_type(to);
@@ -587,7 +587,7 @@ static bool converts_well(int from, int to)
     return from == to || !is_half(to) || from == CR_F32 || from == CR_BOOL || is_half(from);
 }
 
-/* The parts of a composition of half values round to it, unless one asks for another type. */
+/* All results have type t or BOOL: a composition in half types rounds every part to t. */
 static bool gives_type(const cr_gnode *n, cr_dtype t)
 {
     for (int k = 0; k < n->result_count; k++)
@@ -606,11 +606,11 @@ static bool find_type(cr_facts *f, const cr_gnode *n)
     f->entry = (uint8_t)t;
     f->compute = (uint8_t)lane;
     f->half = is_half(t) ? (uint8_t)t : (uint8_t)CR_DTYPE_NONE;
-    if (lane != t && !is_half(t)) /* small integers wrap when they are stored */
+    if (lane != t && !is_half(t)) /* small integers wrap only when stored */
         return false;
     if (copies(n->op))
         return converts_well(n->arg[0].value->type.dtype, t);
-    /* A composition hands its tensors on as they are. */
+    /* A composition does not convert its tensors. */
     return n->op->does != CR_DOES_IS || n->op->fused || !is_half(t) ||
            (common_type(n) == t && gives_type(n, t));
 }
@@ -635,7 +635,7 @@ static cr_facts find_facts(const cr_gnode *n, cr_fact_kind kind)
     return (cr_facts){.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};
 }
 
-/* In the lock. */
+/* The caller holds the lock. */
 static bool recall(cr_facts *out, const key *k, uint64_t hash)
 {
     for (const entry *e = known.chain[hash % CHAINS]; e; e = e->next)
@@ -671,7 +671,7 @@ static void forget_all(void)
     known.count = 0;
 }
 
-/* What cannot be remembered is found again. */
+/* Without memory for the entry the facts are found again next time. */
 static cr_facts look_up(const key *k, const cr_gnode *n, cr_fact_kind kind)
 {
     fresh f = {.k = k, .hash = cr_hash(k->at, k->len)};
@@ -731,7 +731,7 @@ static bool joins_evenly(const cr_gnode *n)
     return a->list[0].value->type.ndim == out->ndim;
 }
 
-/* Columns of floats that eager folds by kernels of its own. */
+/* A reduction of leading dims for which eager has column kernels. */
 static bool folds_columns(const cr_gnode *n)
 {
     const cr_gtype *in = &n->arg[0].value->type;
@@ -754,7 +754,7 @@ cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
     key k = {.len = 0};
     uint8_t *kind;
 
-    if (n->kind != CR_GNODE_CALL || cr_gnode_has_symbol(n)) /* a group's numbers are its own */
+    if (n->kind != CR_GNODE_CALL || cr_gnode_has_symbol(n)) /* a group stores its numbers */
         return call;
     kind = &c->kind[n->op->index];
     if (!*kind)

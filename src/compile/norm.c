@@ -1,7 +1,7 @@
-/* Batch norm by given statistics as its parts.
+/* Replaces batch norm with given statistics by its parts.
  *
- * Eager computes (x - mean) * (rsqrt(var + eps) * weight) + bias one operator after the other,
- * and so do the parts, with equal bits; what has one value a channel stays a vector, so that
+ * Eager computes (x - mean) * (rsqrt(var + eps) * weight) + bias in this order, and so do the
+ * parts, with equal bits.  Operands with one value for each channel stay vectors, so that
  * constant statistics are folded. */
 #include "compile/compile.h"
 #include "entry.h"
@@ -42,7 +42,7 @@ static bool is_norm(const norms *x, const cr_gnode *n)
     return n->arg[MEAN].tag == CR_TENSOR && n->arg[VAR].tag == CR_TENSOR;
 }
 
-/* A call with defaults behind the arguments given; its result is of type `t`. */
+/* A call with the given arguments and defaults for the others; its result has type `t`. */
 static cr_gvalue *call(cr_rewrite *w, cr_gblock *to, const cr_op *op, const cr_garg *given,
                        int n, const cr_gtype *t, const char *source)
 {
@@ -92,7 +92,7 @@ static cr_gvalue *scale(const norm *x)
     return weight ? two(x, cr_entry.mul, r, weight, &var->type) : r;
 }
 
-/* A vector of one value a channel, to be broadcast over the input. */
+/* Reshapes a vector with one value for each channel so that it broadcasts over the input. */
 static cr_gvalue *per_channel(const norm *x, cr_gvalue *v)
 {
     cr_session *s = x->w->to->session;

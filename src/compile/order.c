@@ -1,21 +1,21 @@
-/* The order of steps.
+/* Reorders steps so that less memory is in use.
  *
- * A step that makes something large waits until that is read: what the steps between free is
- * free by then.  A linear layer's two gradients are the case in point: eager makes that of the
- * input first and holds it while that of the weight is made of what nobody needs afterwards.
+ * A step with a large result moves down to the first reader of the result, so that steps
+ * between the two can free memory before.  Example: eager computes the gradient of a linear
+ * layer's input first, and holds it while it computes the gradient of the weight, which is the
+ * last reader of its arguments.
  *
- * A step waits only while nothing is written, and nothing that it reads would live longer; so
- * the bytes alive at every step are as many as before, or fewer.  Plans with choices keep their
- * order. */
+ * A step does not move across writes, nor past the last other reader of its arguments; so the
+ * bytes in use at every step do not increase.  Plans with branches keep their order. */
 #include "compile/program_impl.h"
 #include "graph/graph.h"
 
-enum { LARGE = 1 << 20, MOST_STEPS = 64 /* that one waits for */ };
+enum { LARGE = 1 << 20, MOST_STEPS = 64 /* the most steps that one moves down */ };
 
 typedef struct {
     cr_plan *p;
-    unsigned *root; /* by value id: of values that may share a storage */
-    int64_t *last;  /* by root: the step that reads it last */
+    unsigned *root; /* by value id: the same for values that may share a storage */
+    int64_t *last;  /* by root: the last step that reads it */
 } sorter;
 
 static unsigned root_of(const sorter *x, cr_gvalue *v)
@@ -33,7 +33,7 @@ static bool has_effect(const cr_step *s)
     return s->kind == CR_STEP_CALL && cr_gnode_has_effect(s->node);
 }
 
-/* Whether results may be views of what the call reads. */
+/* True if results may be views of arguments of the call. */
 static bool may_alias(const cr_step *s)
 {
     return s->kind == CR_STEP_CALL && (s->op->does == CR_DOES_MAP || s->op->result[0].alias);
@@ -85,7 +85,7 @@ static bool reads_from(const sorter *x, const cr_step *s, const cr_step *made)
     return false;
 }
 
-/* The step after which step i may come. */
+/* The last place to which step i may move. */
 static size_t place_of(const sorter *x, size_t i)
 {
     const cr_step *s = &x->p->steps.at[i];

@@ -1,12 +1,12 @@
 /* Packed tensors.
  *
- * A storage counts its changes in `version`, and in `hidden` those that others may have made to
- * bytes that were lent to them (tensor.h).  The storage is held while something packed of it is
- * kept, so that its address stays its own. */
+ * A storage counts its changes in `version`, and in `hidden` the aliases that ended, which may
+ * have changed bytes without a new version (tensor.h).  The cache holds a reference to the
+ * storage, so that no other storage can get the same address. */
 #include "compile/packed.h"
 #include <string.h>
 
-enum { MOST_CHANGES = 3 }; /* a tensor that changes so often is not kept */
+enum { MOST_CHANGES = 3 }; /* after so many changes nothing is packed any more */
 
 struct cr_packed {
     _Atomic int count;
@@ -79,8 +79,9 @@ static void keep(cr_packer *k, cr_packed *p)
     cr_packed_release(old);
 }
 
-/* *found is what is kept of these bytes, counted; what is kept of others goes.  True when they
- * were asked for before, so that packing them is worth it; too many changes end it. */
+/* *found is the cached form of these bytes, with a reference for the caller; a form of other
+ * bytes is dropped.  True if the last request was for the same bytes, so that packing them
+ * pays, and the bytes have not changed too often. */
 static bool look(cr_packer *k, const cr_packed_of *now, cr_packed **found)
 {
     cr_packed *old = NULL;

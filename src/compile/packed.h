@@ -1,5 +1,5 @@
-/* packed.h - a tensor in the layout that a kernel wants, kept while the tensor is what it was.
- */
+/* packed.h - cache of tensors in the layout of a kernel, valid while the tensor is
+ * unchanged. */
 #ifndef CR_COMPILE_PACKED_H
 #define CR_COMPILE_PACKED_H
 
@@ -8,22 +8,22 @@
 
 typedef struct cr_packed cr_packed;
 
-/* The bytes that something was packed of. */
+/* The bytes from which a form was packed. */
 typedef struct {
     const cr_storage *storage;
     const char *data;
     uint32_t version, hidden;
 } cr_packed_of;
 
-/* `t` in another layout; the caller owns *out. */
+/* Packs `t` into a new tensor; the caller owns *out. */
 typedef cr_status (*cr_pack_fn)(void *context, cr_tensor *t, cr_tensor **out);
 
-/* One place where a tensor is packed.  Any thread may ask. */
+/* The cache of one place in a program where a tensor is packed.  Thread-safe. */
 typedef struct {
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the other fields */
     cr_packed *kept;
-    cr_packed_of last; /* what was asked for last */
-    int changes;       /* how often another tensor came, or changed bytes */
+    cr_packed_of last; /* of the last request */
+    int changes;       /* number of requests that made `kept` invalid */
 } cr_packer;
 
 void cr_packer_init(cr_packer *k);

@@ -1,12 +1,12 @@
-/* A picture of a graph with groups.
+/* Draws a graph with groups.
  *
- * Boxes lie in layers: one below the lowest of those that it reads, inputs just above their
- * first reader.  Where one reader alone has many inputs (an optimizer's state), they are one
- * box.  An edge that passes layers goes through a bend in each; the edges of one value share
- * their bends.  Within a layer boxes are sorted by the mean place of their neighbours, above
- * and below in turn; then each is moved towards its neighbours as far as the order and the
- * widths let it (least squares under an order: neighbours that would pass each other move as
- * one block). */
+ * Boxes are placed in layers.  The layer of a box is below the layers of its producers; an
+ * input is in the layer above its first reader.  Many inputs with one common reader (an
+ * optimizer's state) are drawn as one box.  An edge across several layers has a bend in each;
+ * edges of one value share their bends.  Within a layer boxes are sorted by the mean position
+ * of their neighbours, above and below in turn; then each box moves towards its neighbours as
+ * far as order and widths permit (least squares under an order: boxes that would overtake each
+ * other move as one block). */
 #include "compile/compile.h"
 #include <math.h>
 #include <stdlib.h>
@@ -32,19 +32,19 @@ typedef struct {
     const cr_gnode *node;   /* of calls, groups, constants */
     const cr_gvalue *value; /* of inputs, results, bends */
     int layer, place;
-    double x, y, wide, tall; /* x: of its middle */
-    double bottom;           /* of its layer */
+    double x, y, wide, tall; /* x: its centre */
+    double bottom;           /* bottom of its layer */
     double wish;
     struct {
         size_t len, cap;
         const cr_gvalue **at;
-    } bundle; /* of an input that stands for several */
+    } bundle; /* of a box that shows several inputs */
 } box;
 
 typedef struct {
     int from, to; /* boxes */
     const cr_gvalue *v;
-    int layer; /* of the reader, while edges are sorted */
+    int layer; /* layer of the reader, used while edges are sorted */
 } edge;
 
 typedef struct {
@@ -57,15 +57,15 @@ typedef struct {
     struct {
         size_t len, cap;
         edge *at;
-    } edges;    /* between neighbouring layers once laid out */
+    } edges;    /* between adjacent layers, after bend_edges */
     int *maker; /* by value id: its box, or -1 */
-    int reader; /* at hand */
+    int reader; /* the current box */
     int layers;
     int **layer, *count; /* boxes of a layer, in order */
     double wide, tall;
 } drawing;
 
-/* --- boxes and what they read --- */
+/* --- boxes and edges --- */
 
 static int add_box(drawing *d, box b)
 {
@@ -113,7 +113,7 @@ static void add_result(void *context, cr_gvalue *v)
     drawing *d = context;
 
     if (!v->by)
-        return; /* an input given back */
+        return; /* an input that is also an output */
     d->reader = add_box(d, (box){.kind = RESULT, .value = v});
     add_edge(d, v);
 }
@@ -133,11 +133,11 @@ static void find_boxes(drawing *d)
         cr_garg_each(&b->output[i], add_result, d);
 }
 
-/* Inputs that are read by one box alone, where it has many of them. */
+/* Joins inputs with one common reader into one box, if the reader has many of them. */
 static void bundle_inputs(drawing *d)
 {
     int *readers = CR_NEW_N(d->s, int, d->boxes.len), *own = CR_NEW_N(d->s, int, d->boxes.len);
-    int *bundle = CR_NEW_N(d->s, int, d->boxes.len); /* by reader: the box, counted from 1 */
+    int *bundle = CR_NEW_N(d->s, int, d->boxes.len); /* by reader: 1 + the box of its inputs */
     size_t n = d->edges.len, kept = 0;
 
     for (size_t i = 0; i < n; i++)
@@ -162,7 +162,7 @@ static void bundle_inputs(drawing *d)
     d->edges.len = kept;
 }
 
-/* --- what stands in a box --- */
+/* --- text of a box --- */
 
 static const char *name_of(const cr_gnode *n)
 {
@@ -197,7 +197,7 @@ static char *size_of(drawing *d, const cr_gvalue *v)
     return cr_session_take_text(d->s, &t);
 }
 
-/* Line k, and in *source where it comes from. */
+/* Line k of the text; *source is the source line of the operator. */
 static const char *line_of(drawing *d, const box *b, int k, const char **source)
 {
     int all = all_lines(b);
@@ -219,7 +219,7 @@ static const char *line_of(drawing *d, const box *b, int k, const char **source)
     return name_of(n);
 }
 
-/* Letters, where a multiplication sign is two bytes. */
+/* The number of characters: a multiplication sign has two bytes. */
 static int letters(const char *s)
 {
     int n = 0;
@@ -229,7 +229,7 @@ static int letters(const char *s)
     return n;
 }
 
-/* Values that have a label below the box. */
+/* The number of values with a label below the box. */
 static int labels(const box *b)
 {
     return b->node ? b->node->result_count : b->kind == INPUT && !b->bundle.len;
@@ -269,7 +269,7 @@ static void set_layers(drawing *d)
 {
     size_t nodes = d->edges.len;
 
-    for (size_t i = 0; i < nodes; i++) { /* makers stand before their readers */
+    for (size_t i = 0; i < nodes; i++) { /* producers come before their readers */
         const edge *e = &d->edges.at[i];
         box *to = &d->boxes.at[e->to], *from = &d->boxes.at[e->from];
         int below = from->kind == INPUT ? 1 : from->layer + 1;
@@ -299,7 +299,7 @@ static int by_value(const void *a, const void *b)
     return x->layer != y->layer ? x->layer - y->layer : x->to - y->to;
 }
 
-/* Edges over several layers go through bends. */
+/* Replaces edges across several layers by edges through bends. */
 static void bend_edges(drawing *d)
 {
     edge *old = d->edges.at;
@@ -346,7 +346,8 @@ static void fill_layers(drawing *d)
 
 /* --- order --- */
 
-/* The mean of what `value` says of the neighbours above, below or both; `own` without any. */
+/* Sets `wish` to the mean of `value` over the neighbours above, below or both; a box without
+ * neighbours keeps its value. */
 typedef double (*reading)(const box *b);
 static double place_of(const box *b) { return (double)b->place; }
 static double x_of(const box *b) { return b->x; }
@@ -398,7 +399,7 @@ static void order(drawing *d)
 
 static double between(const box *a, const box *b) { return (a->wide + b->wide) / 2 + GAP_X; }
 
-/* x as near to the wishes as order and widths allow: blocks of boxes that touch. */
+/* Sets x as near to `wish` as order and widths permit; boxes that touch form blocks. */
 static void place_layer(drawing *d, int l)
 {
     int n = d->count[l], blocks = 0;
@@ -494,7 +495,7 @@ static void put_box(cr_text *out, drawing *d, const box *b)
     }
 }
 
-/* Where result k leaves a box. */
+/* The x at which the edge of a value leaves its box. */
 static double port(const box *b, const cr_gvalue *v)
 {
     int n = labels(b);
@@ -518,7 +519,7 @@ static void put_labels(cr_text *out, drawing *d, const box *b)
     }
 }
 
-/* Edges that arrive at one box are spread by where they come from. */
+/* The x at which an edge arrives: edges into one box are ordered by their origin. */
 static double arrival(const drawing *d, const edge *e)
 {
     const box *to = &d->boxes.at[e->to], *from = &d->boxes.at[e->from];
@@ -580,7 +581,7 @@ static void lay_out(drawing *d)
     place(d);
 }
 
-/* --- the whole --- */
+/* --- all graphs --- */
 
 typedef struct {
     cr_text *out;
@@ -602,7 +603,7 @@ static const char style[] =
     "markerHeight=\"7\" "
     "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#77808c\"/></marker></defs>\n";
 
-/* What the colours mean, in a line of `wide`. */
+/* Writes the legend of colours in one line. */
 static void put_legend(cr_text *out, double y)
 {
     static const struct {

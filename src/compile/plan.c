@@ -1,12 +1,12 @@
-/* Where tensors live and die.
+/* Lifetimes of tensors, reuse of memory, and slots.
  *
- * A value dies at the step that reads it last; what a branch of a choice reads of the values
- * around dies where the branches meet.  Values share a storage when one is a view of the other
- * or was written in its place; a storage dies with the last of them.
+ * A value dies at the last step that reads it; a value from outside that a branch reads dies
+ * where the branches join.  Values share a storage if one is a view of the other or was written
+ * in its place; a storage dies with the last of its values.
  *
- * A result takes over the tensor of a value that dies at its step when both are of one type,
- * nothing else lives in the storage, and the kernel reads every element before it writes it.
- * The run asks once more whether anybody else has a count of the tensor. */
+ * A result takes over the tensor of a value that dies at its step if both have one type, no
+ * other value uses the storage, and the kernel reads every element before it writes it.  A run
+ * does so only if it has the only reference to the tensor. */
 #include "compile/program_impl.h"
 #include "jit/oracle.h"
 #include <string.h>
@@ -16,7 +16,7 @@ enum { NEVER = -1 };
 typedef struct {
     cr_plan *p;
     cr_session *s;
-    int64_t *made, *last; /* by value id: the step that makes it, and that reads it last */
+    int64_t *made, *last; /* by value id: the step that makes it, the last that reads it */
     int *in;              /* by value id: its storage, or -1 */
     uint32_t *slot;       /* by value id */
     struct {
@@ -32,12 +32,12 @@ typedef struct {
     struct {
         size_t len, cap;
         uint32_t *at;
-    } spare; /* slots that are free again */
+    } spare; /* free slots */
 } planner;
 
-/* --- life --- */
+/* --- lifetimes --- */
 
-/* The step at which a value that is read at step i can go. */
+/* The step at which a value that step i reads may die, if no later step reads it. */
 static int64_t death_at(const planner *x, const cr_gvalue *v, int64_t i)
 {
     for (size_t k = 0; k < x->open.len; k++)
@@ -96,7 +96,7 @@ static bool same_type(const cr_gtype *a, const cr_gtype *b)
            !b->stride && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
 }
 
-/* The argument that result k of a call is, or may be, a view of; NULL: none. */
+/* The argument of which result k of a call is, or may be, a view; NULL: none. */
 static cr_gvalue *viewed(const cr_step *s, uint32_t k)
 {
     const cr_op *op = s->op;
@@ -109,8 +109,8 @@ static cr_gvalue *viewed(const cr_step *s, uint32_t k)
     return NULL;
 }
 
-/* Results that are views for certain: of maps, parts (split), writes, and of what copies only
- * when it must (reshape, contiguous, to), when nothing has to change. */
+/* True if result k is always a view of `of`: for maps, parts (split) and writes; and for
+ * entries that copy only if necessary (reshape, contiguous, to) when no copy is necessary. */
 static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
 {
     const cr_gtype *a = &of->type, *b = &s->made_value[k]->type;
@@ -140,7 +140,7 @@ static void live_until(planner *x, int k, int64_t step)
         x->storages.at[k].dies = step;
 }
 
-/* A value read nowhere dies where it is made. */
+/* A value without readers dies at the step that makes it. */
 static void give_storage(planner *x, const cr_step *s, uint32_t k, int64_t i)
 {
     const cr_gvalue *v = s->made_value[k];
@@ -161,7 +161,8 @@ static void give_storage(planner *x, const cr_step *s, uint32_t k, int64_t i)
     live_until(x, other, x->last[v->id]);
 }
 
-/* A choice's results are moved in both branches: the storages of both live on. */
+/* Both branches of a choice move their results to the same values; the storages of both live
+ * until these die. */
 static void find_storages(planner *x)
 {
     cr_plan *p = x->p;
@@ -186,7 +187,8 @@ static bool is_copy(const cr_step *s)
     return (s->op->words & both) == both;
 }
 
-/* Which reads of the step its result may overwrite; that of a copy may be what is copied. */
+/* True if the step's result may overwrite its argument k; the result of a copy may be the
+ * argument itself. */
 static bool may_overwrite(const cr_step *s, uint32_t k)
 {
     if (s->kind == CR_STEP_GROUP)
@@ -197,7 +199,8 @@ static bool may_overwrite(const cr_step *s, uint32_t k)
            (s->op->does == CR_DOES_BODY ? s->op->result_count == 1 : is_copy(s));
 }
 
-/* A value occurs once among the reads of a call, which checks operands for overlap itself. */
+/* Another argument over the same storage holds a reference to it, so that the run does not
+ * reuse the storage. */
 static void find_reuse(planner *x, size_t i)
 {
     cr_step *s = &x->p->steps.at[i];
@@ -221,7 +224,7 @@ static void find_reuse(planner *x, size_t i)
     }
 }
 
-/* Views of the result found their storage before: they follow. */
+/* Updates the storage of a view whose base has moved to the storage of an argument. */
 static void follow(planner *x, size_t i)
 {
     const cr_step *s = &x->p->steps.at[i];
@@ -271,7 +274,7 @@ static void release_dying(planner *x, cr_step *s)
     }
 }
 
-/* The values made by the program, at the steps where they die. */
+/* Lists the program's values at the steps where they die. */
 static void list_deaths(planner *x)
 {
     cr_plan *p = x->p;
@@ -297,7 +300,7 @@ static void list_deaths(planner *x)
     }
 }
 
-/* Inputs, at the steps that read them last. */
+/* Lists the inputs at the last steps that read them. */
 static void list_given(planner *x)
 {
     cr_plan *p = x->p;
@@ -356,7 +359,7 @@ static void give_output_slots(planner *x)
 
 /* --- the peak --- */
 
-/* Branches are counted as if both ran. */
+/* Counts both branches of a choice as if both ran. */
 static void find_peak(planner *x)
 {
     cr_plan *p = x->p;

@@ -1,5 +1,5 @@
-/* Products with a weight: the copy that eager makes of it for each product
- * (kern/cpu/product/matmul.h) is made once and given to the same kernel. */
+/* Products with a weight: eager copies the weight for each product (kern/cpu/product/matmul.h);
+ * a program copies it once and gives the copy to the same kernel. */
 #include "compile/packed.h"
 #include "compile/program_impl.h"
 #include "entry.h"
@@ -8,17 +8,17 @@
 
 typedef struct {
     cr_own own;
-    cr_packer *packer, mine; /* that of the first product with the weight */
+    cr_packer *packer, mine; /* the packer of the first product with the weight */
     const cr_op *op;
-    cr_value arg[CR_MAX_ARGS]; /* complete but for the tensors */
-    int args, reads, at[4];    /* the argument that a read is */
-    int weight, rows;          /* which reads */
-    bool turned;               /* the weight is b transposed */
+    cr_value arg[CR_MAX_ARGS]; /* complete except for the tensors */
+    int args, reads, at[4];    /* by read: the argument */
+    int weight, rows;          /* indices of reads */
+    bool turned;               /* b is the transposed weight */
     cr_gtype type;             /* of the weight */
-    cr_gemm gemm;              /* sizes; those of the rows are of each run */
+    cr_gemm gemm;              /* sizes; each run sets the number of rows */
 } product;
 
-/* The entries, and which argument is b. */
+/* The entries, and the argument that is b. */
 static const struct {
     const cr_op *const *op;
     int weight;
@@ -28,7 +28,7 @@ static const struct {
                {&cr_entry.addmm, 2, false},
                {&cr_entry.matmul, 1, false}};
 
-/* What `v` is a view of, or itself. */
+/* The base of the view `v`, or `v` itself. */
 static const cr_gvalue *root(const cr_gvalue *v)
 {
     while (v->by && v->by->kind == CR_GNODE_CALL && v->by->op->does == CR_DOES_MAP)
@@ -38,7 +38,7 @@ static const cr_gvalue *root(const cr_gvalue *v)
 
 static void mark(void *written, cr_gvalue *v) { ((bool *)written)[root(v)->id] = true; }
 
-/* By id: what a step writes. */
+/* By value id: true if a step writes the value. */
 static bool *find_written(const cr_plan *p)
 {
     bool *written = CR_NEW_N(p->s, bool, p->g->values);
@@ -52,7 +52,7 @@ static bool *find_written(const cr_plan *p)
     return written;
 }
 
-/* A tensor that comes from outside or is constant, or a view of one, and stays what it is. */
+/* True for an input, a constant or a view of one that no step writes. */
 static bool is_lasting(const cr_gvalue *v, const bool *written)
 {
     v = root(v);
@@ -64,7 +64,7 @@ static bool is_matrix(const cr_gtype *t)
     return t->known && t->dtype == CR_F32 && cr_is_host(t->device) && t->ndim == 2;
 }
 
-/* The sizes and the layout of b, from the types. */
+/* Fills the sizes and the layout of b from the types; false if it is not such a product. */
 static bool describe(cr_gemm *g, const cr_gtype *x, const cr_gtype *w, bool turned)
 {
     int64_t step[2] = {w->stride ? w->stride[0] : w->size[1], w->stride ? w->stride[1] : 1},
@@ -122,7 +122,7 @@ static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
     return st;
 }
 
-/* Eager copies the weight for so many rows. */
+/* True if eager copies the weight for this number of rows. */
 static bool copies(const product *p, cr_tensor *const *read)
 {
     cr_gemm g = p->gemm;
@@ -157,7 +157,7 @@ static void drop(cr_own *own)
     cr_free(own);
 }
 
-/* --- making --- */
+/* --- plans --- */
 
 /* Products with one weight share its copy. */
 static void share_packer(product *p, product **first)
@@ -209,7 +209,7 @@ static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g, pr
 void cr_plan_products(cr_plan *p)
 {
     product **first = CR_NEW_N(p->s, product *,
-                               2 * (size_t)p->g->values); /* by id of the weight, and turned */
+                               2 * (size_t)p->g->values); /* by id of the weight and `turned` */
     const bool *written = find_written(p);
     cr_gemm g;
     int entry;

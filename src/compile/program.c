@@ -1,14 +1,15 @@
-/* Making a program: the passes, then the blocks of the graph as one flat list of steps.
+/* Makes programs: runs the passes, then converts the blocks of the graph to one flat list of
+ * steps.
  *
- * A choice becomes jumps; a group without code becomes the calls of its nodes, and its results
- * are the values of the block by other names. */
+ * A choice becomes jumps.  A group without code becomes calls of its nodes, and its results are
+ * other names of the block's values. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "compile/program_impl.h"
 #include <string.h>
 
-/* --- the graph that is run --- */
+/* --- the graph that runs --- */
 
 static void take_graph(cr_program *p, cr_graph *next)
 {
@@ -41,7 +42,7 @@ static void prepare_one(cr_session *s, void *context)
     cr_show_graph("fusion", "with groups", p->g);
 }
 
-/* The graph for each probe; the program is that of the first. */
+/* A program for each probe; the first becomes the program for all sizes. */
 typedef struct {
     cr_program *p, probe[CR_MOST_PROBES];
     cr_sizes *x;
@@ -83,7 +84,7 @@ static void keep(cr_session *s, void *context)
     take_graph(p, cr_graph_copy(s, p->g));
 }
 
-/* What the passes made on the way goes with their session. */
+/* Runs the passes in a separate session, so that intermediate graphs are freed. */
 static cr_status run_passes(cr_program *p, cr_session_fn fn, void *context)
 {
     cr_session passes = {.keep = {.mapped = true}};
@@ -115,7 +116,7 @@ static void count_value(void *context, cr_gvalue *v)
 
 static void read_value(filler *f, cr_gvalue *v) { f->step->read_value[f->step->reads++] = v; }
 
-/* The slot of a patch is the place in read_value until slots are known. */
+/* The slot of a patch is the index in read_value until slots are known. */
 static void patch(filler *f, int arg, bool in_list, uint32_t item, cr_gvalue *v)
 {
     f->step->patch[f->step->patches++] =
@@ -131,7 +132,7 @@ static cr_value literal(const cr_garg *a)
     return v;
 }
 
-/* Lists of tensors are put together in the frame of a run. */
+/* A run builds lists of tensors in its frame. */
 static void fill_list(filler *f, int i, const cr_garg *a)
 {
     cr_value *list = CR_NEW_N(f->p->s, cr_value, a->len);
@@ -280,7 +281,7 @@ static void add_block(cr_plan *p, const cr_gblock *b)
     }
 }
 
-/* --- views of what is the caller's --- */
+/* --- views of inputs --- */
 
 static const cr_param *aliased_param(const cr_op *op, int k)
 {
@@ -290,8 +291,8 @@ static const cr_param *aliased_param(const cr_op *op, int k)
     return op->does == CR_DOES_MAP ? &op->param[0] : NULL;
 }
 
-/* An output that may be a view of an input is made as eager makes it, with its base, and so are
- * the views between the two. */
+/* Marks calls whose result may be an output and a view of an input, and the views between the
+ * two: they run as in eager, so that the output has its base. */
 static void track_outputs(cr_plan *p)
 {
     bool *leaves = CR_NEW_N(p->s, bool, p->g->values);
@@ -326,7 +327,7 @@ static void add_outputs(cr_plan *p)
             b->output[i].tag == CR_TENSOR ? cr_plan_value(p, b->output[i].value) : NULL;
 }
 
-/* Those that the plan was made for. */
+/* Fills the sizes for which the plan was made. */
 static void tell_sizes(cr_plan *p)
 {
     cr_plan_sizes *z = &p->sizes;
@@ -461,7 +462,7 @@ cr_status cr_program_plan(cr_plan **out, cr_program *p)
     return CR_LIKELY(*out) ? CR_OK : add_plan(out, p, threads);
 }
 
-/* --- the whole --- */
+/* --- programs --- */
 
 static cr_status make_one(cr_program *p, void *unused)
 {
@@ -474,7 +475,7 @@ static cr_status make_one(cr_program *p, void *unused)
     return cr_program_plan(&plan, p);
 }
 
-/* Comparing makes numbers in the session of the sizes. */
+/* Comparison adds numbers, so that it runs in the session of the sizes. */
 static void run_varying_passes(cr_session *s, void *context)
 {
     varying *v = context;
@@ -482,7 +483,7 @@ static void run_varying_passes(cr_session *s, void *context)
     cr_session_check(s, run_passes(v->p, prepare_varying, v));
 }
 
-/* The numbers at every probe. */
+/* Finds the types for other sizes from the numbers at every probe. */
 static cr_status find_types(cr_program *p, const cr_sizes *x)
 {
     size_t n = x->numbers.len;
@@ -548,7 +549,7 @@ cr_status cr_program_of_calls(cr_program **out, const cr_graph *g)
 
 typedef cr_status (*making)(cr_program *p, void *context);
 
-/* Takes `p`. */
+/* Takes the reference to `p`. */
 static cr_status make_by(cr_program **out, cr_program *p, making fn, void *context)
 {
     uint32_t was = cr_thread.exclude;
@@ -621,7 +622,7 @@ void cr_program_drop(cr_program *p)
 int cr_program_inputs(const cr_program *p) { return p->g->input_count; }
 int cr_program_outputs(const cr_program *p) { return p->g->body->output_count; }
 
-/* The program whose steps it runs. */
+/* The program whose steps `p` runs. */
 static const cr_program *base_of(const cr_program *p) { return p->of ? p->of : p; }
 
 int64_t cr_program_peak(const cr_program *p) { return atomic_load(&base_of(p)->plans)->peak; }

@@ -1,5 +1,5 @@
-/* Programs beside their graphs run node by node; memory that is reused; memory that is not
- * there. */
+/* Programs compared with their graphs run node by node; reuse of memory; failing
+ * allocations. */
 #include "autograd/autograd.h"
 #include "base/parallel.h"
 #include "base/test.h"
@@ -156,7 +156,7 @@ TEST(inputs_of_another_type_are_refused_without_a_leak)
     drop_graph(&t);
 }
 
-/* A tensor that somebody still holds is not written over: here, the item of the outer list. */
+/* A tensor with another reference is not overwritten: here, the item of the outer list. */
 TEST(a_tensor_with_another_owner_is_not_written_over)
 {
     graph_text t;
@@ -164,12 +164,12 @@ TEST(a_tensor_with_another_owner_is_not_written_over)
     cr_tensor *in[1] = {ramp(3, 4, 1)}, *out[1];
 
     start();
-    OK(read_graph(
-        &t, "graph(%x: float32[3, 4]) {\n"
-            "  %a: float32[3, 4] = dropout(%x, 0.5, False)\n" /* gives its argument back */
-            "  %b: float32[3, 4] = neg(%a)\n"
-            "  return %b\n"
-            "}\n"));
+    OK(read_graph(&t,
+                  "graph(%x: float32[3, 4]) {\n"
+                  "  %a: float32[3, 4] = dropout(%x, 0.5, False)\n" /* returns its argument */
+                  "  %b: float32[3, 4] = neg(%a)\n"
+                  "  return %b\n"
+                  "}\n"));
     OK(cr_program_new(&p, t.g, 0));
     OK(cr_program_run(p, in, NULL, out));
     EQ(((float *)(void *)in[0]->data)[1], 1.25f);
@@ -229,7 +229,7 @@ TEST(several_threads_run_one_program)
     drop_graph(&t);
 }
 
-/* --- memory that is not there --- */
+/* --- failing allocations --- */
 
 static int64_t used(void)
 {
@@ -279,7 +279,7 @@ static void fail_everywhere(const char *text, cr_tensor *const *in)
 {
     graph_text t;
     uint64_t n = 0;
-    int successes = 0; /* a group may do without code, a cache without memory */
+    int successes = 0; /* a group can run without code, a cache without memory */
     int64_t before;
 
     start();

@@ -1,8 +1,8 @@
 /* Running a group's code on another device than the host.
  *
- * Operands that the kernel cannot read in place, or that have another dtype, are moved to dense
- * tensors of the kernel's dtype first; such results are moved to their place afterwards.  Then
- * there is one launch for each plane of rows and columns. */
+ * Operands that the kernel cannot read in place, or that have another dtype, are first copied
+ * to dense tensors of the kernel's dtype; such results are copied back afterwards.  The kernel
+ * is launched once for each plane of rows and columns. */
 #include "tensor/remote.h"
 #include "compile/code.h"
 #include "tensor/geometry.h"
@@ -15,7 +15,8 @@ typedef struct {
     int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
 } remote_run;
 
-/* The operand's elements along the dims of its group; a value a row has one column. */
+/* The operand's elements along the dims of its group; an operand with one value for each row
+ * has one column. */
 static cr_view operand_view(const cr_group_code *c, const cr_operand_plan *o,
                             const cr_tensor *t, int64_t *size)
 {
@@ -32,7 +33,7 @@ static cr_view operand_view(const cr_group_code *c, const cr_operand_plan *o,
     return v;
 }
 
-/* A dense tensor in its place. */
+/* Replaces the operand by a dense tensor. */
 static cr_status move_operand(remote_run *r, int k, const cr_tensor *t)
 {
     const cr_group_code *c = r->c;
@@ -65,7 +66,7 @@ static cr_status place_operand(remote_run *r, int k, const cr_tensor *t)
     return CR_OK;
 }
 
-/* Rows and columns whose first row is number `first`, of the plane at `at`. */
+/* Launches the kernel for the plane at `at`, whose first row is number `first`. */
 static cr_status launch_plane(const remote_run *r, void *const *at, int64_t first)
 {
     const cr_group_code *c = r->c;
@@ -106,7 +107,7 @@ static cr_status launch_planes(const remote_run *r)
     return CR_OK;
 }
 
-/* A result that was made elsewhere. */
+/* Copies a result from its dense tensor to its place. */
 static cr_status return_operand(const remote_run *r, int k, const cr_tensor *out)
 {
     int64_t size[CR_SPACE_DIMS + CR_MAX_DIMS];

@@ -9,17 +9,17 @@
 #include "tensor/geometry.h"
 #include <string.h>
 
-enum { OF_PLAN = -1 }; /* a step has what the plan was made with, for all sizes */
+enum { OF_PLAN = -1 }; /* the data of the plan, for all sizes */
 
 typedef struct {
     const cr_step *step;
-    int rule; /* of a map; -1: it reshapes */
+    int rule; /* rule of a map; -1: a reshape */
     int from, made;
 } resized_view;
 
-/* A step that depends on sizes: indices into what is made for them. */
+/* A step that depends on sizes: indices into the data made for them. */
 typedef struct {
-    size_t at; /* of the step */
+    size_t at; /* index of the step */
     int arg, code, view, made;
     bool own;
 } resized_step;
@@ -43,7 +43,7 @@ typedef struct cr_resizer {
     } views;
 } resizer;
 
-/* --- what depends on sizes --- */
+/* --- data that depends on sizes --- */
 
 /* Twins in blocks have classes behind those of the graph. */
 static int resizer_class(const resizer *x, const cr_gvalue *v)
@@ -62,7 +62,8 @@ static bool resizer_is_fixed(const resizer *x, const cr_gvalue *v)
     return cr_gsizes_is_fixed(x->p->types, resizer_class(x, v));
 }
 
-/* Index of the arguments, which calls of one rule share; `of_rule` by rule, from 1. */
+/* The index of the step's arguments, which calls of one rule share; `of_rule`: by rule, from
+ * 1. */
 static int resizer_args(resizer *x, const cr_step *s, int *of_rule)
 {
     int alone = 0, *at = &alone;
@@ -170,7 +171,7 @@ static void *sizer_array(cr_session *s, const int64_t *of, int n)
     return of ? cr_session_copy(s, of, (size_t)n * sizeof *of) : NULL;
 }
 
-/* Types of fixed sizes are the graph's. */
+/* Types of fixed sizes are shared with the graph. */
 static const cr_gtype *sizer_type(cr_session *s, const cr_gsizes *types, int k)
 {
     const cr_gtype *from = cr_gsizes_type(types, k);
@@ -323,7 +324,7 @@ static cr_status sizer_make(sizer *y)
     return sizer_own(y, &kept);
 }
 
-/* --- the whole --- */
+/* --- programs --- */
 
 void cr_plan_sizes_drop(cr_plan_sizes *z)
 {

@@ -1,8 +1,9 @@
 /* Running a group's code.
  *
- * The space is planes of rows of columns.  A part is some rows of a plane, or a piece of one
- * long row; operands that the kernel cannot read in place - another dtype, columns that lie
- * apart - go through tiles of the part, as they do in eager pointwise operators. */
+ * A space consists of planes, a plane of rows, a row of columns.  A part is a number of rows of
+ * a plane, or a piece of one long row.  Operands that the kernel cannot read in place, because
+ * of their dtype or because their columns are not adjacent, are converted through tiles, as in
+ * eager pointwise operators. */
 #include "base/parallel.h"
 #include "compile/code.h"
 #include "num/convert.h"
@@ -20,12 +21,12 @@ typedef struct {
     cr_fused_call call;
     char *ptr[CR_GROUP_OPERANDS];
     int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
-    int64_t block;                 /* the first of the rows whose columns are folded together */
-    char *part[CR_GROUP_OPERANDS]; /* folds: a row for each block */
+    int64_t block; /* the first row of the block whose columns are folded together */
+    char *part[CR_GROUP_OPERANDS]; /* of folds: one row for each block */
     _Atomic int *status;
 } job;
 
-/* Rows of one plane, from column `from` on: where each operand starts. */
+/* Rows of one plane, or a piece of a row: the address of each operand. */
 typedef struct {
     char *at[CR_GROUP_OPERANDS];
     int64_t first_row, rows, columns;
@@ -33,7 +34,7 @@ typedef struct {
 
 /* --- one part --- */
 
-/* The kernel's two strides of operand k: in place, or in its tile. */
+/* The strides of operand k along rows and columns, in place or in its tile. */
 static void set_strides(const job *j, int k, int64_t columns, int64_t *stride)
 {
     const cr_operand_plan *o = &j->c->operand[k];
@@ -63,7 +64,7 @@ static void convert(const job *j, int k, const part *p, char *tile, bool out)
     }
 }
 
-/* The part through tiles for the operands that need them, which lie in `tiles`. */
+/* Runs the kernel on the part; `tiles` is the memory for operands that are converted. */
 static cr_status run_part(const job *j, const part *p, char *tiles)
 {
     const cr_group_code *c = j->c;
@@ -100,7 +101,7 @@ static void move(const job *j, part *p, const part *from, int64_t row, int64_t c
     p->first_row = from->first_row + row;
 }
 
-/* In pieces whose tiles stay in the cache. */
+/* Runs the part in pieces whose tiles fit in the cache. */
 static cr_status run_staged(const job *j, const part *whole)
 {
     int64_t most = j->way->tile,
@@ -135,9 +136,9 @@ static void run_whole(job *j, const part *p)
         atomic_store(j->status, (int)st);
 }
 
-/* --- all of them --- */
+/* --- all parts --- */
 
-/* Rows [begin, end) of all rows of the space, plane by plane. */
+/* Runs rows [begin, end) of the whole space, plane by plane. */
 static void run_rows(void *context, int64_t begin, int64_t end)
 {
     job *j = context;
@@ -165,7 +166,7 @@ static void run_rows(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Columns [begin, end) in units of SPAN, of a space of one row. */
+/* Runs columns [begin, end), in units of SPAN, of a space of one row. */
 static void run_spans(void *context, int64_t begin, int64_t end)
 {
     job *j = context;
@@ -185,13 +186,13 @@ static int64_t fold_item(const cr_operand_plan *o)
     return (int64_t)cr_dtype_size((cr_dtype)o->lane);
 }
 
-/* Rows of a fold that lie `step` rows apart. */
+/* Rows to fold; `step` is the distance between them, in rows. */
 typedef struct {
     char *from;
     int64_t rows, step;
 } fold_part;
 
-/* Folds the part into the row at `to`, in eager's order. */
+/* Folds the rows into the row at `to`, in eager's order. */
 static void fold_rows(const job *j, const cr_operand_plan *o, cr_form form, char *to,
                       fold_part in)
 {
@@ -204,7 +205,7 @@ static void fold_rows(const job *j, const cr_operand_plan *o, cr_form form, char
 
 static char *align(char *p) { return p + (64 - ((uintptr_t)p & 63)); }
 
-/* Blocks of rows: their columns are folded while the rows are in the cache. */
+/* Computes blocks of rows, and folds the columns of each while the block is in the cache. */
 static void run_blocks(void *context, int64_t begin, int64_t end)
 {
     const job *j = context;
@@ -236,8 +237,8 @@ static void run_blocks(void *context, int64_t begin, int64_t end)
     cr_free(memory);
 }
 
-/* The results of the blocks: CR_FOLD_BLOCKS neighbours become the result of CR_FOLD_COLUMN
- * rows. */
+/* Folds every CR_FOLD_BLOCKS adjacent results of blocks into the result of CR_FOLD_COLUMN rows,
+ * and returns the number of these. */
 static int64_t pair_blocks(const job *j, const cr_operand_plan *o, char *at, int64_t blocks)
 {
     int64_t row = j->c->columns * fold_item(o), columns = 0;
@@ -254,8 +255,8 @@ static int64_t pair_blocks(const job *j, const cr_operand_plan *o, char *at, int
     return columns;
 }
 
-/* Results of CR_FOLD_COLUMN rows are folded by the same rule from one half of the memory into
- * the other. */
+/* Folds results of CR_FOLD_COLUMN rows by the same rule until one is left, from one half of the
+ * memory into the other in turn. */
 static void end_fold(const job *j, int k, int64_t blocks, cr_tensor *out)
 {
     const cr_operand_plan *o = &j->c->operand[k];
@@ -303,7 +304,7 @@ static cr_status run_folds(job *j, cr_tensor **output)
     return CR_OK;
 }
 
-/* A thread's share from its end on, some units at a time. */
+/* Runs a range from its end, `units` units at a time. */
 typedef struct {
     job *j;
     cr_range_fn run;
@@ -363,15 +364,16 @@ bool cr_tensor_has_strides(const cr_tensor *t, const int64_t *stride)
     return true;
 }
 
-/* Where the type's positions share elements, those of another tensor may differ. */
+/* True if the elements of `t` can be copied to the strides of `type`: no two positions of
+ * `type` share an element. */
 static bool may_lie_otherwise(const cr_tensor *t, const cr_gtype *type)
 {
     return cr_tensor_has_sizes(t, type) &&
            (!type->stride || cr_is_dense_view(type->ndim, type->size, type->stride));
 }
 
-/* *otherwise: some lie otherwise than they did.  How results of other calls lie may follow from
- * the strides of dims of one position, which types do not tell. */
+/* *otherwise: some tensors have other strides than the types.  That happens because strides of
+ * dims of one element, which types leave out, can determine the strides of results of calls. */
 static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read, bool *otherwise)
 {
     *otherwise = false;
@@ -400,7 +402,7 @@ static cr_status make_outputs(const cr_group_code *c, cr_tensor **output)
     return CR_OK;
 }
 
-/* The operand's elements in the order of the space, in a tensor of their own. */
+/* Copies the operand's elements to a new tensor in the order of the space. */
 static cr_status copy_operand(cr_tensor **out, const cr_group_code *c, const cr_operand_plan *o,
                               cr_tensor *t)
 {
@@ -465,7 +467,7 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
 
 /* --- without tiles and native code --- */
 
-/* A copy with these strides; NULL: row-major. */
+/* Copies `t` to a tensor with these strides; NULL: row-major. */
 static cr_status laid_out(cr_tensor **out, const cr_tensor *t, const int64_t *stride)
 {
     cr_tensor *made = NULL;
@@ -485,7 +487,8 @@ static cr_status laid_out(cr_tensor **out, const cr_tensor *t, const int64_t *st
     return st;
 }
 
-/* A result shares memory with nothing, as those of code. */
+/* Copies *result if anything else shares its storage, or if it is not row-major: results of
+ * code are new and row-major. */
 static cr_status own_result(cr_tensor **result)
 {
     cr_tensor *t = *result;
@@ -498,8 +501,8 @@ static cr_status own_result(cr_tensor **result)
     return CR_OK;
 }
 
-/* The nodes one by one.  A tensor that was there for the result is one of those that are read.
- */
+/* Calls the nodes one at a time.  A tensor given for the result is also an argument, so that it
+ * is dropped afterwards. */
 static cr_status run_nodes(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
 {
     cr_tensor *over = output[0];
@@ -523,7 +526,7 @@ static cr_status run_code(const cr_group_code *c, const cr_way *way, cr_tensor *
     return c->empty ? CR_OK : run_over(&j, read, output);
 }
 
-/* Native code that is there stays there. */
+/* True if the group has tiles or native code; native code stays once it is compiled. */
 static bool has_code(const cr_group_code *c)
 {
     return !c->nodes || c->empty || cr_fused_has_tiles(c->program->fused) ||
@@ -556,8 +559,7 @@ static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read,
 {
     size_t n = (size_t)c->code.read_count;
     cr_tensor **all = cr_alloc_zero((2 * n + 1) * sizeof *all), **made;
-    cr_tensor *over =
-        output[0]; /* may be one of those that are read, there to be written over */
+    cr_tensor *over = output[0]; /* may be an argument that the result may overwrite */
     cr_status st = CR_OK;
 
     if (!all)

@@ -1,4 +1,4 @@
-/* What people see of graphs and groups: CR_LOG's graph, aot, fusion and code. */
+/* Logs graphs and groups: the topics graph, aot, fusion and code of CR_LOG. */
 #include "base/log.h"
 #include "compile/compile.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Numbers of graphs by symbols. */
+/* Matches numbers of graphs with arithmetic over symbols. */
 #include "compile/sizes.h"
 #include <math.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static int constant(cr_sizes *x, cr_scalar value)
     return k < 0 ? add_number(x, n) : k;
 }
 
-/* -1: it has no value at some probe. */
+/* -1: the operation has no value at a probe. */
 static int apply(cr_sizes *x, cr_gnum_fn fn, int a, int b)
 {
     cr_size_number n = {.fn = (uint8_t)fn, .a = a, .b = b};
@@ -127,7 +127,7 @@ static int linear(cr_sizes *x, const int64_t *factor, int64_t c)
                    : sum;
 }
 
-/* The values without these powers of the parameters; false: they do not divide all. */
+/* Divides the values by these powers of the parameters; false if one is not divisible. */
 static bool divide(const cr_sizes *x, const int *power, const int64_t *at, int64_t *out)
 {
     for (int p = 0; p < x->probes; p++) {
@@ -142,7 +142,7 @@ static bool divide(const cr_sizes *x, const int *power, const int64_t *at, int64
     return true;
 }
 
-/* Number k times these powers of the parameters; -1 where k is. */
+/* Number k times these powers of the parameters; -1 if k is -1. */
 static int times(cr_sizes *x, int k, const int *power)
 {
     for (int i = 0; k >= 0 && i < x->params; i++)
@@ -162,7 +162,7 @@ static int find_with(cr_sizes *x, const int *power, const int64_t *at)
 
 enum { MOST_POWER = 2 };
 
-/* The next powers of the parameters; false: that were all. */
+/* The next powers of the parameters; false after the last. */
 static bool next_powers(const cr_sizes *x, int *power)
 {
     for (int i = 0; i < x->params; i++) {
@@ -175,8 +175,8 @@ static bool next_powers(const cr_sizes *x, int *power)
 
 /* --- halves and quotients --- */
 
-/* Half of parameter i, rounded down, and of the next one; -1: only even or only odd ones were
- * seen. */
+/* Half of parameter i, or of its value plus 1, rounded down; -1: all probes are even, or all
+ * odd. */
 static int half_of(cr_sizes *x, int i, int more)
 {
     bool seen[2] = {false, false};
@@ -232,7 +232,7 @@ static int find_whole(cr_sizes *x, const int64_t *at)
     return k;
 }
 
-/* at[] = 1, or 2, over a whole number. */
+/* at[] = 1 or 2 divided by a whole number. */
 static int find_quotient(cr_sizes *x, const cr_scalar *at)
 {
     for (int c = 1; c <= 2; c++) {
@@ -300,7 +300,7 @@ int cr_sizes_find(cr_sizes *x, const cr_scalar *at)
     return at[0].category == CR_CAT_INT ? find_whole(x, whole) : find_float(x, at);
 }
 
-/* --- of a recording --- */
+/* --- numbers of a recording --- */
 
 static bool is_symbol(const cr_gnumber *n)
 {
@@ -309,8 +309,8 @@ static bool is_symbol(const cr_gnumber *n)
 
 static void add_guard(cr_sizes *x, cr_gnum_guard g) { CR_PUSH(x->s, &x->guards, g); }
 
-/* A symbol that is no parameter is what it was at the probes: constant, or arithmetic of these.
- */
+/* A symbol that is not a parameter is constant or arithmetic over parameters, as at the probes;
+ * a guard checks it. */
 static int read_symbol(cr_sizes *x, int symbol, const cr_scalar *at)
 {
     cr_size_number n = {.fn = CR_GNUM_INPUT, .a = symbol};
@@ -391,8 +391,8 @@ typedef struct {
     struct {
         size_t len, cap;
         cr_gvarying *at;
-    } varying;        /* of the node at hand */
-    const char *name; /* its own */
+    } varying;        /* of the current node */
+    const char *name; /* name of the current node */
 } comparer;
 
 static CR_NORETURN void differ(const comparer *c, const char *in)

@@ -1,9 +1,8 @@
-/* sizes.h - how the numbers of a recording's graphs follow from its symbols; inside compile/.
+/* sizes.h - numbers of a recording's graphs as functions of its symbols; inside compile/ only.
  *
  * The graphs of a recording are made for several choices of sizes, the *probes*, and compared.
- * When they differ only in numbers, each such number is matched with arithmetic over the
- * symbols. One program then serves all sizes that satisfy the recorded guards on the symbols.
- */
+ * If they differ only in numbers, each such number is matched with arithmetic over the symbols.
+ * Then one program is valid for all sizes that satisfy the recorded guards on the symbols. */
 #ifndef CR_COMPILE_SIZES_H
 #define CR_COMPILE_SIZES_H
 
@@ -13,7 +12,7 @@ enum { CR_MOST_PARAMS = 3, CR_MOST_PROBES = CR_MOST_PARAMS + 3 };
 
 typedef struct {
     uint8_t fn;      /* cr_gnum_fn; CR_GNUM_INPUT: symbol a */
-    int a, b;        /* of arithmetic: earlier numbers */
+    int a, b;        /* operands of arithmetic: earlier numbers */
     cr_scalar value; /* of a constant */
     cr_scalar at[CR_MOST_PROBES];
 } cr_size_number;
@@ -21,10 +20,9 @@ typedef struct {
 typedef struct cr_sizes {
     cr_session own;
     cr_session *s; /* `own`, or another one */
-    int probes; /* the first is what programs are made for; then one for each parameter, alone
-                   changed */
+    int probes; /* programs are made for the first; the next ones change one parameter each */
     const cr_scalar *symbol[CR_MOST_PROBES]; /* by number of the recording */
-    int params;                              /* they are the first numbers */
+    int params;                              /* the first numbers */
     struct {
         size_t len, cap;
         cr_size_number *at;
@@ -36,27 +34,27 @@ typedef struct cr_sizes {
     struct {
         size_t len, cap;
         double *at;
-    } floats; /* of arguments that are the same at all probes: momentums and the like */
+    } floats; /* arguments that are equal at all probes, such as momentums */
 } cr_sizes;
 
 /* In its own session. */
 CR_MUST cr_status cr_sizes_new(cr_sizes **out);
 void cr_sizes_drop(cr_sizes *x);
-/* The next parameter: symbol `symbol`, and its values. */
+/* Adds a parameter: symbol `symbol`, with its values at the probes. */
 void cr_sizes_param(cr_sizes *x, int symbol, const int64_t *at);
-/* The number that has these values at the probes; made of earlier ones where there is none. -1:
- * it cannot be told. */
+/* The number with these values at the probes, computed from earlier ones if it is new; -1:
+ * there is no match. */
 int cr_sizes_find(cr_sizes *x, const cr_scalar *at);
 /* Reads the numbers of the recording `g` and the guards on them; of[p] is its instance for
  * probe p.  Symbol k is number k of g when that number is an input or the size of one.  False
  * when a number cannot be matched. */
 bool cr_sizes_read(cr_sizes *x, const cr_graph *g, cr_graph *const *of);
-/* All numbers for other symbols; false where a guard does not hold, or a parameter is below 2.
- */
+/* Evaluates all numbers for other symbols; false if a guard does not hold, or a parameter is
+ * below 2. */
 bool cr_sizes_evaluate(const cr_sizes *x, const cr_scalar *symbol, cr_scalar *out);
 
-/* Compares a graph as it is for each probe, and tells what varies: of graph[0]'s nodes in the
- * nodes, of inputs in *inputs, both in the session of graph[0], which bails with CR_VALUE where
- * they differ in anything but numbers that are known. */
+/* Compares the graphs of the probes.  Stores the numbers that vary in the nodes of graph[0],
+ * and the dims of inputs that vary in *inputs, both in the session of graph[0].  Bails with
+ * CR_VALUE if the graphs differ in anything except matched numbers. */
 void cr_sizes_compare(cr_sizes *x, cr_graph *const *graph, cr_gvarying_dims *inputs);
 #endif

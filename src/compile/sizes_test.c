@@ -1,4 +1,4 @@
-/* Numbers that follow from sizes, found by their values. */
+/* Numbers that depend on sizes, matched by their values. */
 #include "base/test.h"
 #include "compile/sizes.h"
 
@@ -15,7 +15,8 @@ static cr_sizes sizes_in(cr_session *s)
     return x;
 }
 
-/* The number with these values at the probes, for b = 11 and n = 13; -1: none. */
+/* The value for b = 11 and n = 13 of the number with these values at the probes; -1: no
+ * match. */
 #define FOUND(expression)                                                                      \
     found((int64_t[PROBES]){AT(0, expression), AT(1, expression), AT(2, expression),           \
                             AT(3, expression), AT(4, expression)})

@@ -1,8 +1,8 @@
-/* Shapes as one space of dims.
+/* Iteration spaces for several shapes.
  *
- * Nodes of a group may have different shapes of equally many elements; their common refinement
- * has a dim wherever one of them ends a dim, so that an operand of any of the shapes has one
- * step along each. */
+ * Nodes of a group may have different shapes with the same number of elements.  Their common
+ * refinement has a dim boundary wherever a shape has one, so that an operand of any of the
+ * shapes has one step along each dim. */
 #include "compile/facts.h"
 #include <string.h>
 
@@ -15,7 +15,7 @@ int64_t cr_sizes_numel(int ndim, const int64_t *size)
     return n;
 }
 
-/* The next dim from the back that is no one; 1 when there is none. */
+/* The size of the next dim from the end that is not 1; 1 if there is none. */
 static int64_t next_size(const int64_t *size, int *d)
 {
     while (*d > 0)
@@ -36,7 +36,7 @@ bool cr_space_refine(cr_space *s, int ndim, const int64_t *size)
     a = next_size(s->size, &i);
     b = next_size(size, &j);
     if (!s->ndim)
-        a = 0; /* takes what comes */
+        a = 0; /* an empty space accepts every size */
     while (b != 1 || a > 1) {
         int64_t least = !a || b < a ? b : a;
         if (n == CR_SPACE_DIMS || least == 1 || (a && a % least) || b % least)

@@ -1,4 +1,4 @@
-/* Shapes of one space, and where operands lie in it. */
+/* Iteration spaces of several shapes, and steps of operands through them. */
 #include "base/test.h"
 #include "compile/facts.h"
 

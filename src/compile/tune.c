@@ -1,14 +1,15 @@
-/* Ways of running a group, measured on running calls.
+/* Measures the ways to run a group on running calls.
  *
- * Each number of threads has its own measurement.  Until the usual native code is there, or has
- * failed, nothing is measured, so that the kernels of other schedules, which are then asked
- * for, hold up nobody's first one.  Calls that come while another thread measures go the usual
- * way.
+ * There is a measurement for each number of threads.  It starts when the usual kernel is
+ * compiled or has failed: only then are kernels of other schedules requested, so that they do
+ * not delay the usual kernels of other groups.  A call while another thread measures takes the
+ * usual way.
  *
- * Invariant: no way changes a bit, so that nobody sees which one a call took.
+ * Invariant: all ways have equal results, bit for bit.
  *
- * What was found is written beside the kernel on disk: a line for every processor, number of
- * threads and class of sizes.  Whatever else is found there is measured again. */
+ * The result is stored beside the kernel on disk, one line for each processor, number of
+ * threads and class of sizes.  A line that names no way of this group is ignored, and the group
+ * is measured again. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parallel.h"
@@ -27,16 +28,16 @@ typedef struct measured {
     struct measured *next;
     int threads;
     const cr_way *way[CR_MEASURE_WAYS];
-    cr_measure measure; /* in the tuner's lock */
+    cr_measure measure; /* under the tuner's lock */
     _Atomic int chosen; /* CR_MEASURE_NONE: not yet */
-    bool asked;         /* for the kernels; in the lock */
+    bool asked;         /* kernels were requested; under the lock */
 } measured;
 
 struct cr_tuner {
     const cr_group_code *c;
     const cr_gnode *group;
     pthread_mutex_t lock;
-    _Atomic(measured *) first; /* by number of threads; they stay until the tuner goes */
+    _Atomic(measured *) first; /* by number of threads; dropped with the tuner */
 };
 
 /* --- ways --- */
@@ -63,7 +64,7 @@ static int64_t bytes_of(const cr_group_code *c, int from, int to)
     return n;
 }
 
-/* Whether the way is another than the usual one, and may be worth its measuring. */
+/* True if the way differs from the usual one for this group, and may be faster. */
 static bool may_gain(const cr_group_code *c, const cr_way *w, int threads)
 {
     int64_t elements = c->rows * c->columns;
@@ -94,7 +95,7 @@ static int find_ways(const cr_way **out, const cr_group_code *c, int threads)
     return n;
 }
 
-/* --- what is known from before --- */
+/* --- stored results --- */
 
 static int log2_of(int64_t n)
 {
@@ -120,7 +121,7 @@ static void put_class(cr_text *out, const cr_tuner *t, int threads)
                    c->folds ? " folds" : "");
 }
 
-/* The line of that class in a note, or NULL; *len without the end of line. */
+/* The line of the class in a note, or NULL; *len is its length without the newline. */
 static const char *find_line(const char *note, const char *class, size_t *len)
 {
     for (; *note; note += *len + (note[*len] == '\n')) {
@@ -151,7 +152,7 @@ static void recall(cr_tuner *t, measured *m)
                     t->group->result[0]->name, m->way[m->measure.chosen]->name, m->threads);
 }
 
-/* Replaces the line of the class. */
+/* Replaces the line of the class by the chosen way. */
 static void remember(const cr_tuner *t, const measured *m)
 {
     cr_text note = {0}, class = {0}, fresh = {0};
@@ -231,7 +232,8 @@ static measured *find_measured(const cr_tuner *t, int threads)
     return m;
 }
 
-/* The ways that can be taken now; those that never will are left out.  In the lock. */
+/* The ways that can run now, as bits; removes ways whose kernel failed.  The caller holds the
+ * lock. */
 static unsigned ready_ways(cr_tuner *t, measured *m)
 {
     unsigned ready = 0;
@@ -246,7 +248,7 @@ static unsigned ready_ways(cr_tuner *t, measured *m)
         if (state == CR_JIT_FAILED && m->way[k]->schedule != CR_SCHEDULE_PLAIN &&
             !m->measure.out[k])
             cr_measure_leave_out(&m->measure, k);
-        ready |= (unsigned)(state != CR_JIT_WAITING) << k; /* tiles are a way, too */
+        ready |= (unsigned)(state != CR_JIT_WAITING) << k; /* else it runs tiles */
     }
     return ready;
 }
@@ -283,7 +285,7 @@ cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output)
     m = find_measured(t, cr_threads());
     m = m ? m : add_measured(t, cr_threads());
     chosen = m ? atomic_load(&m->chosen)
-               : CR_MEASURE_NONE; /* from before, or by another thread meanwhile */
+               : CR_MEASURE_NONE; /* stored, or measured by another thread meanwhile */
     st = !m            ? CR_MEMORY
          : chosen >= 0 ? cr_group_run_way(t->c, m->way[chosen], read, output)
                        : run_measured(t, m, read, output);
@@ -291,7 +293,7 @@ cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output)
     return st;
 }
 
-/* --- the whole --- */
+/* --- tuners --- */
 
 cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group)
 {

@@ -1,7 +1,7 @@
-/* Views whose geometry is known before running.
+/* Views whose geometry is known when the program is made.
  *
- * Maps are asked once, about a tensor without bytes; what reshapes a row-major tensor is a view
- * of it.  The run checks that the tensor is of the type asked about. */
+ * The rule of a map runs once, on a tensor without bytes; a reshape of a row-major tensor is a
+ * view of it.  The run checks that its tensor has this type. */
 #include "compile/program_impl.h"
 #include "tensor/geometry.h"
 #include <string.h>
@@ -24,12 +24,12 @@ static bool reshapes(const cr_step *s)
     if (s->op->does != CR_DOES_WHOLE || !(s->op->words & CR_WORD_RESHAPE))
         return false;
     if ((s->op->words & CR_WORD_ITSELF) && from->ndim == to->ndim)
-        return false; /* gives the tensor itself */
+        return false; /* returns the tensor itself */
     return is_row_major(from) && is_row_major(to) && from->dtype == to->dtype &&
            numel(from) == numel(to);
 }
 
-/* The view of a map entry, which is asked about a fake; false: it refuses. */
+/* Runs the rule of a map entry on a fake tensor; false if the rule fails. */
 static bool ask(cr_geometry *out, const cr_step *s, const cr_value *given, const cr_gtype *from)
 {
     cr_value arg[CR_MAX_ARGS];
@@ -64,7 +64,7 @@ static void row_major(cr_geometry *g, const cr_gtype *t)
     cr_row_major(t->ndim, t->size, g->stride);
 }
 
-/* A dim of one position may have any stride, and views may pass it on. */
+/* A dim of one element may have any stride, and views may inherit it. */
 const int64_t *cr_assumed_strides(cr_session *s, const cr_gtype *from)
 {
     int64_t stride[CR_MAX_DIMS];
@@ -98,7 +98,7 @@ static bool same_sizes(const cr_geometry *g, const cr_gtype *t)
            (g->ndim == t->ndim && !memcmp(g->size, t->size, (size_t)g->ndim * sizeof *t->size));
 }
 
-/* NULL: the geometry does not follow from the types. */
+/* NULL if the types do not determine the geometry. */
 static const cr_static_view *view_of_step(cr_session *to, const cr_step *s)
 {
     const cr_gtype *from = &s->node->arg[0].value->type;
