@@ -35,10 +35,10 @@ static inline bool lex_is(const lexer *x, const char *sign_or_name)
     return (x->kind == TOKEN_SIGN || x->kind == TOKEN_NAME) && *x->text == *sign_or_name &&
            strlen(sign_or_name) == x->len && !memcmp(x->text, sign_or_name, x->len);
 }
-/* Steps over the token when it is `sign`; *took tells whether. */
+/* Skips the token if it is `sign`, and sets *took. */
 CR_MUST cr_status lex_take(lexer *x, const char *sign, bool *took);
 CR_MUST cr_status lex_expect(lexer *x, const char *sign);
-/* The current NAME as a string in the arena.  Steps over the NAME. */
+/* The current NAME as a string in the arena.  Skips the NAME. */
 CR_MUST cr_status lex_name(lexer *x, const char **out);
 /* `max` or, naming an overload, `max.dim`. */
 CR_MUST cr_status lex_dotted(lexer *x, const char **out);

@@ -1,8 +1,7 @@
 /* ops.h - operator records, read from the table text.
  *
- * The same reader serves opgen at build time and the library at run time, where
- * the text is embedded.  Records are read-only after cr_ops_load, apart from the
- * function pointers that upper rooms fill in at start-up. */
+ * opgen uses this reader at build time, and the library at run time on the embedded text.
+ * Records are read-only after start-up, when other rooms have set the function pointers. */
 #ifndef CR_OPS_OPS_H
 #define CR_OPS_OPS_H
 
@@ -48,21 +47,21 @@ typedef struct {
 } cr_param;
 
 typedef struct {
-    const char *name; /* "" when the schema names none */
+    const char *name; /* "" if the schema has no name */
     uint8_t type;
     char alias;
     bool written;
-    bool constant; /* carries no gradient (clause `constant`) */
+    bool constant; /* has no gradient (clause `constant`) */
 } cr_result;
 
-/* What an entry does. */
+/* How an entry computes. */
 typedef enum {
     CR_DOES_BODY,   /* elementwise: bodies[] */
     CR_DOES_FOLD,   /* reduction: fold, fold_join */
     CR_DOES_MAP,    /* view: extern name */
     CR_DOES_IS,     /* composition of other entries */
     CR_DOES_EXTERN, /* kern function over views; results allocated by type and shape */
-    CR_DOES_WHOLE,  /* tensor function that does everything itself */
+    CR_DOES_WHOLE,  /* tensor function that also allocates its results */
     CR_DOES_INPLACE /* computes inplace_of into its first argument */
 } cr_does;
 
@@ -73,19 +72,19 @@ enum {
     CR_AS_INPLACE = 4,  /* name_ : method, and function where torch has one */
     CR_AS_OUT = 8,      /* out= */
     CR_AS_NN = 16,      /* torch._C._nn / nn.functional only */
-    CR_AS_C = 32        /* a C function; Python has other words for it */
+    CR_AS_C = 32        /* a C function; Python has other syntax for it */
 };
 
 typedef struct {
-    const char *input; /* parameter that the formula is for */
-    int arg;           /* its position */
-    cr_rule *rule;     /* NULL: explicitly not differentiable */
+    const char *input; /* the parameter */
+    int arg;           /* index of the parameter */
+    cr_rule *rule;     /* the gradient; NULL: explicitly not differentiable */
 } cr_derivative;
 
 typedef struct {
     cr_rule *when;       /* the error is raised when this is true */
     uint8_t kind;        /* cr_status */
-    const char *message; /* printf-like: {} stands for the next of `args` */
+    const char *message; /* {} is replaced by the next of `args` */
     int count;
     cr_rule **args;
 } cr_check;
@@ -100,27 +99,27 @@ typedef struct {
  */
 typedef struct {
     const char *name;
-    /* Bit i says of parameter i what differs there: */
-    uint32_t scalars;  /* it is a Scalar, where the entry also takes a Tensor */
-    uint32_t numbers;  /* it is a Tensor, and torch takes a Python number for it all the same */
-    uint32_t absent;   /* it is not there */
+    /* Differences from the entry; bit i is for parameter i. */
+    uint32_t scalars;  /* it is a Scalar; the entry also accepts a Tensor */
+    uint32_t numbers;  /* it is a Tensor, and torch also accepts a Python number */
+    uint32_t absent;   /* it does not exist */
     uint32_t required; /* it has no default */
 } cr_overload;
 
 typedef enum { CR_OPERAND_FULL, CR_OPERAND_ROW, CR_OPERAND_COLUMN } cr_operand;
 
-/* In what type floating-point arguments come while autocast is on (clause `autocast`). */
+/* The type to which autocast converts floating-point arguments (clause `autocast`). */
 typedef enum {
     CR_AUTOCAST_AS_GIVEN,
-    CR_AUTOCAST_LOWER, /* the lower precision that the user chose */
+    CR_AUTOCAST_LOWER, /* the chosen lower precision */
     CR_AUTOCAST_FLOAT32,
-    CR_AUTOCAST_PROMOTE /* the widest of theirs */
+    CR_AUTOCAST_PROMOTE /* the widest type of the arguments */
 } cr_autocast_way;
 
 struct cr_tensor;
 typedef struct cr_op cr_op;
 
-/* Functions that a record points to once the library is up. */
+/* Functions that a record points to after start-up. */
 typedef cr_status (*cr_call_fn)(const cr_op *op, const cr_value *arg, cr_value *result);
 typedef cr_status (*cr_extern_fn)(const cr_value *arg, cr_view *out);
 typedef cr_status (*cr_whole_fn)(const cr_value *arg, cr_value *result);
@@ -128,39 +127,39 @@ typedef cr_status (*cr_map_fn)(const cr_value *arg, const cr_view *self, cr_geom
 typedef cr_status (*cr_shape_fn)(const cr_value *arg, cr_shape *out);
 
 struct cr_op {
-    /* Hot: read by every call. */
-    cr_call_fn kernel_stage; /* the last stage, by `does` */
-    uint16_t index;          /* its place in the table */
+    /* Hot: every call reads these. */
+    cr_call_fn kernel_stage; /* the last stage, chosen by `does` */
+    uint16_t index;          /* index in the table */
     uint8_t param_count, result_count;
     uint8_t does;                      /* cr_does */
     bool differentiable;               /* has a grad clause */
     uint8_t autocast;                  /* cr_autocast_way */
-    uint8_t fast_type, fast_type_args; /* tensor/: what the type rule amounts to */
-    int8_t dim_param, keepdim_param;   /* FOLD: where `dim` and `keepdim` stand, or -1 */
+    uint8_t fast_type, fast_type_args; /* tensor/: the kind of type rule */
+    int8_t dim_param, keepdim_param;   /* FOLD: indices of `dim` and `keepdim`, or -1 */
     uint32_t tensor_params;            /* bit i: parameter i is a Tensor or Tensor[] */
-    uint32_t mask_params;              /* those that a kernel reads as bool: the type rule names
-                                          other tensors only */
-    bool steady; /* tensor/: checks and types follow from the tensors' types and
-                    these other arguments, while they have their defaults */
+    uint32_t mask_params; /* bit i: a kernel reads parameter i as bool, because the type rule
+                           * names other tensors only */
+    bool steady; /* tensor/: tensor types alone determine checks and types while the arguments
+                  * `steady_params` have their defaults */
     uint32_t steady_params;
-    _Atomic uint64_t decided; /* tensor/: the last types seen, and what followed from them */
+    _Atomic uint64_t decided; /* tensor/: the last tensor types and their decision */
     cr_kernel kernel[CR_DTYPE_COUNT][CR_FORM_COUNT];
-    cr_param *param; /* param_count of them */
+    cr_param *param; /* [param_count] */
     cr_result result[CR_MAX_RESULTS];
     /* Cold. */
     const char *name;     /* "add" */
     const char *overload; /* "" or "dim" */
     const char *doc, *ref, *sample, *tags;
-    int aten_count; /* torch's overloads that this entry serves */
+    int aten_count; /* torch's overloads of this entry */
     cr_overload *aten;
-    int aten_inplace_count; /* the same of its in-place form, where they are not simply these */
+    int aten_inplace_count; /* overloads of the in-place form, if they differ */
     cr_overload *aten_inplace;
     const char *also; /* further Python names of all overloads: "clip" */
     const char *file; /* table file, for messages */
     int line;
     unsigned forms;
-    unsigned dtypes; /* bit per cr_dtype: compute types that are supported; 0 = all */
-    cr_rule *type;   /* compute and default result type; NULL: as self */
+    unsigned dtypes;                  /* bit per cr_dtype: supported compute types; 0 = all */
+    cr_rule *type;                    /* compute and default result type; NULL: as self */
     cr_rule *returns[CR_MAX_RESULTS]; /* result types; NULL: as type */
     cr_rule *shape[CR_MAX_RESULTS];   /* NULL: broadcast of the tensor arguments */
     const char *shape_extern;
@@ -168,11 +167,11 @@ struct cr_op {
     int let_count;
     cr_let *lets; /* in order; each may use the earlier ones */
     int body_count;
-    cr_rule *body[CR_MAX_RESULTS]; /* BODY: one a result; IS: the results */
-    cr_rule *fold;                 /* FOLD: the call combine(expression of self) */
-    bool fused;                    /* IS with an eager row kernel of its own */
-    int fused_dim; /* fused: parameter with the dim a row runs along (int), or the
-                      sizes of the trailing dims that make a row (int[]) */
+    cr_rule *body[CR_MAX_RESULTS]; /* BODY: one for each result; IS: the results */
+    cr_rule *fold; /* FOLD: the call of a combining function on an expression of self */
+    bool fused;    /* IS with an eager row kernel */
+    int fused_dim; /* fused: the parameter with the dim of a row (int), or with the sizes of the
+                    * trailing dims of a row (int[]) */
     uint8_t operand[CR_MAX_ARGS];         /* fused: cr_operand of each tensor parameter */
     uint8_t fused_result[CR_MAX_RESULTS]; /* fused: cr_operand of each result */
     const char *extern_name;
@@ -180,49 +179,48 @@ struct cr_op {
     cr_whole_fn whole_fn;
     cr_map_fn map_fn;
     cr_rule
-        *flops;    /* floating point operations, over sizes of arguments and results; or NULL */
-    cr_rule *node; /* what its node is called, over what the node saves; or NULL */
+        *flops;    /* floating point operations, from sizes of arguments and results; or NULL */
+    cr_rule *node; /* name of its autograd node, from the saved values; or NULL */
     int check_count;
     cr_check *checks;
     int grad_count;
     cr_derivative *grads;
-    double ulp;     /* bound of its functions; 0: exact or 1 */
+    double ulp;     /* error bound of its functions in ulp; 0: exact or 1 ulp */
     int slot_count; /* arguments, results, g's, lets, loop variables */
     int first_result_slot, first_grad_slot, first_let_slot;
     unsigned words; /* CR_WORD_* */
-    /* Clause `inverse`: this entry, called on the result with the same further arguments, gives
-     * self's bits; of results of these dtypes.  NULL without the clause. */
+    /* Clause `inverse`: an entry that, called on the result with the same further arguments,
+     * returns self's bits, for results of these dtypes.  NULL without the clause. */
     const char *inverse_name;
     const cr_op *inverse;
     unsigned inverse_dtypes;
-    /* Clause `neutral`: the parameter and the number with which, other arguments at their
-     * defaults, a real self of the result's dtype comes back, bit for bit.  -1 without the
-     * clause.  A zero has a sign for floats. */
+    /* Clause `neutral`: a parameter and a number.  With this number and defaults for the other
+     * arguments the result equals a real self of the same dtype, bit for bit. -1 without the
+     * clause.  For floats the sign of a zero counts. */
     int8_t neutral_param;
     double neutral;
-    /* Clause `functional`, of an entry that writes self: what self becomes, computed without
-     * writing.  Either a parameter, whose elements self gets, or a call of an entry on
-     * parameters. */
+    /* Clause `functional`, of an entry that writes self: the new value of self, without writes.
+     * Either a parameter, whose elements self gets, or a call of an entry on parameters. */
     cr_rule *functional;
-    /* Clause `scatter`, of a view: the entry that gives self with other elements in the view's
-     * places, called on self, these elements and the view's further arguments.  Or NULL. */
+    /* Clause `scatter`, of a view: an entry that, called on self, new elements and the view's
+     * further arguments, returns self with the new elements in the places of the view.  Or
+     * NULL. */
     const char *scatter_name;
     const cr_op *scatter;
-    /* Clause `updates`: tensor parameters that are written though the schema (torch's) does not
-     * mark them, a bit each, where the parameter updates_when (a bool) is true. */
+    /* Clause `updates`: bits of tensor parameters that the entry writes although torch's schema
+     * does not mark them, if the bool parameter `updates_when` is true. */
     uint32_t updates;
     int8_t updates_when;
     /* Clause `filled`: all elements of the result are this number or parameter. */
     cr_rule *filled;
     const cr_op *next; /* next overload of the same name, or NULL */
-    /* The in-place form is a record of its own, made from this one: `name_`, its first
-     * parameter written, does == CR_DOES_INPLACE, forms == 0. */
+    /* The in-place form `name_` is a separate record, made from this one.  It writes its first
+     * parameter; does == CR_DOES_INPLACE, forms == 0. */
     const cr_op *inplace;    /* this entry's in-place form, or NULL */
     const cr_op *inplace_of; /* of an in-place form: the entry it computes */
 };
 
-/* What an entry promises by a word (clause `words`), a bit set; words.def says what each means.
- */
+/* Properties of entries (clause `words`), a bit set; words.def defines them. */
 enum {
 #define CR_WORD(NAME, name, promise) CR_WORD_BIT_##NAME,
 #include "ops/words.def"
@@ -239,12 +237,12 @@ typedef struct {
 } cr_word_info;
 extern const cr_word_info cr_word_infos[CR_WORD_COUNT];
 
-/* A call may give a tensor that shares memory with an argument: views, and entries such as
- * reshape that copy only where they must. */
+/* True if the result may share memory with an argument: for views, and for entries such as
+ * reshape that copy only if necessary. */
 bool cr_op_may_view(const cr_op *op);
 
-/* Reads table text into records, adding to those read before.  `file` names it in
- * messages.  Fails with CR_VALUE and a message "file:line: ...". */
+/* Reads table text and adds its records.  `file` is the name in messages.  Fails with CR_VALUE
+ * and a message "file:line: ...". */
 CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
 /* Reads a schema alone, "name(int n, bool bias=True) -> Tensor": the names, parameters and
  * results of *op, which must be zero; strings go to `arena`.  CR_VALUE. */
@@ -252,7 +250,7 @@ CR_MUST cr_status cr_schema_read(cr_op *op, cr_arena *arena, const char *schema)
 /* Resolves names and calls in all rule trees, once, after the last read. */
 CR_MUST cr_status cr_ops_resolve(void);
 
-/* Built-in functions of rules (builtin.def): what cr_rule.builtin numbers. */
+/* Built-in functions of rules (builtin.def), the values of cr_rule.builtin. */
 typedef enum {
 #define CR_BUILTIN(name, least, most) CR_BUILTIN_##name,
 #include "ops/builtin.def"
@@ -270,13 +268,13 @@ cr_op *cr_ops_find(const char *name);
 int cr_op_find_param(const cr_op *op, const char *name);
 
 /* Prints torch's schema of one of op->aten: "aten::add.Scalar(Tensor self, ...) -> Tensor".
- * `name` is the entry's, or one of clause `also`. */
+ * `name` is the entry's name, or one of clause `also`. */
 void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
                           const cr_overload *overload);
-/* Prints the schema line; parses back to the same. */
+/* Prints the schema line, which parses to an equal record. */
 void cr_op_print_schema(cr_text *out, const cr_op *op);
 void cr_rule_print(cr_text *out, const cr_rule *rule);
-/* A parameter's type as messages name it: "tuple of ints". */
+/* The name of a parameter's type in messages: "tuple of ints". */
 const char *cr_param_type_text(const cr_param *p);
 
 #endif

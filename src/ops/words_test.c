@@ -1,4 +1,4 @@
-/* Words and the clauses beside them: what the reader takes, and what it refuses. */
+/* The reader's checks of words and related clauses. */
 #include "base/test.h"
 #include "ops/ops.h"
 
