@@ -148,7 +148,7 @@ static void recall(cr_tuner *t, measured *m)
     cr_text_drop(&note);
     cr_text_drop(&class);
     if (m->measure.chosen >= 0)
-        cr_log_line("autotune", 1, "%%%s: %s, as was found before (%d threads)",
+        cr_log_line("autotune", 1, "%%%s: %s, from a stored measurement (%d threads)",
                     t->group->result[0]->name, m->way[m->measure.chosen]->name, m->threads);
 }
 
@@ -172,7 +172,7 @@ static void remember(const cr_tuner *t, const measured *m)
     st = cr_text_status(&fresh);
     st = st ? st : cr_cache_write_note(key_of(t), fresh.at);
     if (st)
-        cr_log_line("cache", 1, "what was measured is not kept: %s", cr_error_message());
+        cr_log_line("cache", 1, "measurements are not stored: %s", cr_error_message());
     cr_text_drop(&fresh);
     cr_text_drop(&note);
     cr_text_drop(&class);

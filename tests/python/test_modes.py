@@ -197,15 +197,15 @@ for f, args in cases:
 
 
 def measured(cache, threads, **env):
-    """Returns the log lines of a process that measures: chosen schedules, and those known
-    before."""
+    """Returns the log lines of a process that measures: chosen schedules, and those that an
+    earlier process measured."""
     import subprocess
     import sys
     e = {**os.environ, "CR_CACHE": str(cache), "CR_LOG": "autotune", **env}
     r = subprocess.run([sys.executable, "-c", MEASURED, str(threads)], env=e, capture_output=True, text=True)
     assert r.returncode == 0, r.stderr
     lines = [line for line in r.stderr.splitlines() if line.startswith("[autotune]")]
-    return [x for x in lines if x.endswith("stays")], [x for x in lines if "as was found before" in x]
+    return [x for x in lines if x.endswith("stays")], [x for x in lines if "stored measurement" in x]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
