@@ -582,16 +582,16 @@ done:
     return st;
 }
 
-/* --- what words go together --- */
+/* --- words that exclude each other --- */
 
 enum {
-    /* Each of them says what elements the result has. */
+    /* Words about the elements of the result. */
     OF_ELEMENTS = CR_WORD_IDENTITY | CR_WORD_CAST | CR_WORD_RESHAPE | CR_WORD_PERMUTE |
                   CR_WORD_EXPAND | CR_WORD_JOIN | CR_WORD_SPLIT | CR_WORD_ABSOLUTE |
                   CR_WORD_UNDEFINED,
-    /* Each of them says what memory the result has. */
+    /* Words about the memory of the result. */
     OF_MEMORY = CR_WORD_VIEW | CR_WORD_COPY | CR_WORD_ITSELF,
-    /* These are about a first parameter that is a tensor, and one result. */
+    /* Words for entries whose first parameter is a tensor and that have one result. */
     OF_SELF = CR_WORD_VIEW | CR_WORD_IDENTITY | CR_WORD_CAST | CR_WORD_RESHAPE |
               CR_WORD_PERMUTE | CR_WORD_EXPAND | CR_WORD_ITSELF | CR_WORD_ABSOLUTE |
               CR_WORD_IDEMPOTENT

@@ -180,8 +180,8 @@ static void lay_slots(cr_op *op)
         op->lets[i].slot = op->first_let_slot + i;
 }
 
-/* The entry that a clause names, with `more` parameters than this one; NULL where it names
- * none. */
+/* The entry that a clause names, which must have `more` parameters more than this one; NULL
+ * without the clause. */
 static cr_status find_partner(const cr_op *op, const char *name, int more, const cr_op **out)
 {
     if (!name)

@@ -69,7 +69,7 @@ static cr_status parse_type(lexer *x, type_spec *t)
     return lex_take(x, "?", &t->optional);
 }
 
-/* Words that stand for integers in the defaults of ATen's schemas; contiguous_format is 0. */
+/* Names of integers in the defaults of ATen's schemas; contiguous_format is 0. */
 static int64_t named_default(const char *name)
 {
     return !strcmp(name, "Mean") ? 1 : !strcmp(name, "Sum") ? 2 : 0;

@@ -5,7 +5,7 @@
 
 typedef long long ll; /* for printf */
 
-/* How the bounds print: as integers when they are. */
+/* Bounds in messages print as integers if they are integers. */
 static cr_status unsupported(cr_scalar start, cr_scalar end)
 {
     return cr_fail(CR_RUNTIME, "unsupported range: %g -> %g", cr_scalar_as_double(start),
@@ -14,7 +14,7 @@ static cr_status unsupported(cr_scalar start, cr_scalar end)
 
 static bool integral(cr_scalar s) { return s.category <= CR_CAT_INT; }
 
-/* The count of integers needs no rounding where it fits. */
+/* The number of steps is exact for integers less than 2^52 apart. */
 static double steps_between(cr_scalar start, cr_scalar end, cr_scalar step)
 {
     double a = cr_scalar_as_double(start), b = cr_scalar_as_double(end);
@@ -69,7 +69,7 @@ cr_status cr_shape_arange(const cr_value *arg, cr_shape *out)
     return vector_of(out, ceil(steps_between(start, end, step)));
 }
 
-/* The same with the end included. */
+/* Like arange, with the end included. */
 cr_status cr_shape_range(const cr_value *arg, cr_shape *out)
 {
     cr_scalar start = arg[0].number, end = arg[1].number, step = arg[2].number;
@@ -118,7 +118,7 @@ static int64_t clamp_to(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* n rows, of which the first has `first` positions and each other `step` more than the one
+/* Adds the positions of n rows: the first has `first`, each later row `step` more than the row
  * before. */
 static bool triangle_add_rows(int64_t *sum, int64_t n, int64_t first, int64_t step)
 {
@@ -128,8 +128,8 @@ static bool triangle_add_rows(int64_t *sum, int64_t n, int64_t first, int64_t st
     return n <= 0 || (!CR_MUL_OVERFLOW(half, pair, &pair) && !CR_ADD_OVERFLOW(*sum, pair, sum));
 }
 
-/* Positions of a matrix with column - row <= offset (>= for the upper triangle): some rows have
- * none, some have part of the columns, some all. */
+/* The number of positions of a matrix with column - row <= offset (>= for the upper triangle):
+ * rows have no, some or all columns. */
 static bool triangle_size(int64_t *out, int64_t rows, int64_t columns, int64_t offset,
                           bool upper)
 {
@@ -175,7 +175,7 @@ cr_status cr_shape_triu_indices(const cr_value *arg, cr_shape *out)
     return triangle_indices(arg, out, true);
 }
 
-/* The size argument of a random factory, and its place. */
+/* The result size of a random factory, from its size argument. */
 static cr_status sized(const cr_value *size, cr_shape *out)
 {
     if (size->len > CR_MAX_DIMS)
@@ -226,7 +226,7 @@ cr_status cr_shape_multinomial(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-/* Binomial coefficients from the left, exact while they fit. */
+/* The binomial coefficient of n and r, one factor at a time; every division is exact. */
 static cr_status choices(int64_t *out, int64_t n, int64_t r)
 {
     int64_t c = 1;

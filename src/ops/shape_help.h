@@ -1,4 +1,4 @@
-/* shape_help.h - what the shape rules of many operators share. */
+/* shape_help.h - common functions of shape rules. */
 #ifndef CR_OPS_SHAPE_HELP_H
 #define CR_OPS_SHAPE_HELP_H
 

@@ -130,8 +130,8 @@ static cr_status name_shapes(const cr_value *indices)
         text);
 }
 
-/* Where the sizes of the picked elements go: in place of the picked dimensions when these are
- * adjacent, otherwise in front. */
+/* The position of the picked elements' sizes in the result: that of the picked dimensions if
+ * these are adjacent, else 0. */
 static int place_of_picked(const cr_index_plan *p, int ndim)
 {
     int first = 0, last = ndim - 1;
@@ -746,7 +746,7 @@ static int64_t largest(const cr_view *v, int d, const int64_t *p)
     return best;
 }
 
-/* (self, num_classes): -1 stands for the largest number plus one. */
+/* (self, num_classes): -1 means the largest number plus one. */
 cr_status cr_shape_one_hot(const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view;

@@ -180,7 +180,7 @@ cr_status cr_shape_circular_pad(const cr_value *arg, cr_shape *out)
         int64_t b = before(pad, n, d), a = after(pad, n, d),
                 left = self->size[d] + (b < 0 ? b : 0) + (a < 0 ? a : 0);
         if (out->size[d] < 0 ||
-            (left <= 0 && out->size[d])) /* there is nothing to go around in */
+            (left <= 0 && out->size[d])) /* circular padding needs elements to repeat */
             return cr_fail(CR_RUNTIME,
                            "Negative padding value is resulting in an empty dimension");
     }
