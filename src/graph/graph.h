@@ -70,14 +70,14 @@ typedef struct cr_garg {
 
 typedef enum { CR_GNODE_CALL, CR_GNODE_CONSTANT, CR_GNODE_IF, CR_GNODE_GROUP } cr_gnode_kind;
 
-/* Of the others `len` says nothing. */
+/* True for arguments with a `len`, which others leave undefined. */
 static inline bool cr_garg_has_len(const cr_garg *a)
 {
     return a->tag == CR_STRING || a->tag == CR_INTS || a->tag == CR_TRUTHS ||
            a->tag == CR_FLOATS || a->tag == CR_TENSORS || a->tag == CR_NUMBERS;
 }
 
-/* A number of an argument that is another one for other sizes. */
+/* A number in an argument that depends on the sizes of a call. */
 typedef struct {
     uint16_t arg;
     uint32_t item; /* of a list of integers; else 0 */

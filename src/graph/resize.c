@@ -1,15 +1,15 @@
 /* Other sizes for a graph.
  *
- * The types of the values follow from the operators' rules, which run on tensors without bytes.
- * Most of these calls repeat each other: equal layers have equal calls.  So values are put in
- * classes: those of a class had equal types at every probe.  A class has one type, whose arrays
- * its values share.  Two calls are one *rule* when they have the same entry, the same arguments
- * and tensors of the same classes; each rule runs once.  A rule whose tensors come from inputs
- * and constants of fixed sizes does not run again.
+ * The operators' rules compute the types of values; they run on tensors without bytes.  Many of
+ * these calls are equal, because equal layers have equal calls.  So values with equal types at
+ * every probe form a class.  A class has one type, whose arrays its values share.  Two calls
+ * are one *rule* if they have the same entry, the same arguments and tensors of the same
+ * classes; each rule runs once.  A rule whose tensors depend only on inputs and constants of
+ * fixed sizes does not run again.
  *
- * The classes are only observed; for other sizes they are checked: every rule's results must
- * have the type of their class, and the first one to be computed decides it.  Since a rule's
- * results follow from its entry, arguments and classes, every type then is that of its rule. */
+ * Classes are only observed, so they are checked for other sizes: every rule's results must
+ * have the type of their class, and the first computed result decides it.  Entry, arguments and
+ * classes determine a rule's results, so every type is then the one that its rule computes. */
 #include "base/log.h"
 #include "base/map.h"
 #include "graph/graph.h"
@@ -19,13 +19,13 @@
 enum { NO_CLASS = UINT32_MAX };
 
 typedef struct {
-    cr_gtype type;   /* its arrays are those of all values of the class */
-    int64_t *stride; /* those of the type, or row-major ones */
-    cr_tensor shell; /* the same as a tensor without a storage, and as a view: for what reads */
-    cr_view view;    /* sizes and strides alone */
-    cr_tensor *fake; /* made when it is first read; owned */
-    bool fixed;      /* for all sizes the same */
-    bool known;      /* for the sizes at hand */
+    cr_gtype type;   /* all values of the class share its arrays */
+    int64_t *stride; /* strides of the type, or row-major strides */
+    cr_tensor shell; /* the type as a tensor without storage, and as a view: for functions of */
+    cr_view view;    /* sizes and strides only */
+    cr_tensor *fake; /* made at first use; owned */
+    bool fixed;      /* equal for all sizes */
+    bool known;      /* for the present sizes */
 } size_class;
 
 /* A tensor of a rule's arguments. */
@@ -34,17 +34,17 @@ typedef struct {
     size_class *of;
 } rule_read;
 
-/* How the types of a rule's results are found. */
+/* How the types of a rule's results are computed. */
 typedef enum {
     RULE_CALL,  /* by a call on tensors without bytes */
     RULE_BODY,  /* elementwise: by the geometries of the arguments */
-    RULE_SHAPE, /* by the entry's function of sizes, which gives row-major tensors */
+    RULE_SHAPE, /* by the entry's function of sizes; results are row-major */
     RULE_MAP    /* by the entry's function of geometry */
 } rule_way;
 
 typedef struct {
     const cr_gnode *n;
-    cr_value *arg; /* complete but for tensors and numbers that vary */
+    cr_value *arg; /* complete except for tensors and numbers that vary */
     struct {
         size_t len, cap;
         rule_read *at;
@@ -115,7 +115,7 @@ static bool type_is_alike(int ndim, const int64_t *a, const int64_t *b)
     return true;
 }
 
-/* Whether a pass or a plan made for the type is right for `t`, too. */
+/* True if a pass or a plan made for the type is also valid for `t`. */
 static bool type_is_like(const cr_gtype *type, const cr_tensor *t)
 {
     return type->known && type->dtype == t->dtype && type->ndim == t->ndim &&
@@ -138,7 +138,7 @@ static cr_status type_fake(cr_tensor **out, const cr_gtype *t)
                      : cr_tensor_new(out, (cr_dtype)t->dtype, device, t->ndim, t->size);
 }
 
-/* The tensors that a call gave: one a result, or the items of a list. */
+/* The tensors that a call returned: one for each result, or the items of a list. */
 static cr_status rule_results(cr_value **out, const cr_gnode *n, cr_value *result)
 {
     bool list = n->op->result_count == 1 && result[0].tag == CR_TENSORS;
@@ -308,7 +308,7 @@ static void classify_put(classifier *c, const void *bytes, size_t n)
     cr_text_put_n(&c->text, bytes, n);
 }
 
-/* The number under the text, or `fresh` when it is new. */
+/* The number of the text, or `fresh` if the text is new. */
 static uint32_t classify_text(classifier *c, cr_map *map, size_t fresh)
 {
     cr_session *s = &c->x->session;
@@ -338,7 +338,7 @@ static void classify_put_types(classifier *c, unsigned id)
     }
 }
 
-/* What follows from the sizes of the type. */
+/* Fills the fields that depend on the sizes of the type. */
 static void class_complete(size_class *c)
 {
     const cr_gtype *t = &c->type;
@@ -464,7 +464,7 @@ static bool rule_writes(const cr_op *op)
     return false;
 }
 
-/* Every result is a tensor of a known class, one a result of the entry. */
+/* True if every result of the entry is one tensor of a known class. */
 static bool rule_gives_each(const cr_gsizes *x, const cr_gnode *n)
 {
     bool each = n->result_count == n->op->result_count && n->op->result[0].type != CR_T_TENSORS;
@@ -483,7 +483,7 @@ static uint32_t rule_varying(const cr_gnode *n)
     return params;
 }
 
-/* Checks see tensors, so entries that check sizes are called. */
+/* Checks need tensors, so entries that check sizes are called. */
 static rule_way rule_find_way(const cr_gsizes *x, const size_rule *r)
 {
     const cr_op *op = r->n->op;
@@ -619,7 +619,7 @@ static void rules_end(cr_thread_state was)
     cr_thread.exclude = was.exclude;
 }
 
-/* Probe 0 comes last: the arguments of nodes have its numbers afterwards. */
+/* Probe 0 is last, because the arguments of nodes must have its numbers afterwards. */
 static cr_status probe_each(classifier *c, const cr_scalar *const *value)
 {
     const cr_gtype ***type = resize_writable(c->type);
@@ -679,8 +679,8 @@ static bool class_has(const cr_gtype *type, const cr_tensor *t)
            (!type->stride || !memcmp(type->stride, t->stride, bytes));
 }
 
-/* The type of a class for the sizes at hand: the first tensor decides it, the others must have
- * it. */
+/* Sets or checks the type of a class for the present sizes: the first tensor decides it, others
+ * must have the same. */
 static cr_status class_meet(size_class *c, const cr_tensor *t, const cr_gvalue *v)
 {
     size_t bytes = t->ndim * sizeof *t->size;
@@ -699,7 +699,7 @@ static cr_status class_meet(size_class *c, const cr_tensor *t, const cr_gvalue *
     return CR_OK;
 }
 
-/* Takes the dims of input at->input; *next is the first one of another input. */
+/* Sets the dims of input at->input; *next becomes the first dim of another input. */
 static cr_status class_set_input(cr_gsizes *x, const cr_scalar *value, size_t *next)
 {
     const cr_gvarying_dims *in = x->inputs;
@@ -731,8 +731,8 @@ static cr_status class_set_inputs(cr_gsizes *x, const cr_scalar *value)
 
 /* --- calls of rules --- */
 
-/* Dims of one position have the strides that the type tells, so that the tensor may serve all
- * values of its class. */
+/* True if dims of one element have the strides of the type, so that the tensor can be used for
+ * all values of its class. */
 static bool class_may_lend(const cr_tensor *t)
 {
     int64_t stride[CR_MAX_DIMS];
@@ -788,8 +788,8 @@ static cr_status rule_load(size_rule *r)
     return CR_OK;
 }
 
-/* Each argument of a call that writes gets a tensor that shares no memory; they are dropped by
- * the caller. */
+/* Each argument of a call that writes gets a tensor with separate memory; the caller drops
+ * them. */
 static cr_status rule_load_apart(size_rule *r)
 {
     for (size_t i = 0; i < r->reads.len; i++)
@@ -836,7 +836,7 @@ static cr_status rule_meet(cr_gsizes *x, const size_rule *r, int k, int ndim,
     return class_meet(c, &t, v);
 }
 
-/* All are row-major and of equal sizes, as the result is then. */
+/* True if all arguments are row-major with equal sizes; then the result is, too. */
 static bool rule_reads_alike(const size_rule *r)
 {
     const cr_gtype *first = &r->reads.at[0].of->type;
@@ -930,7 +930,7 @@ cr_status cr_gsizes_set(cr_gsizes *x, const cr_scalar *value)
     return st;
 }
 
-/* --- what was found --- */
+/* --- results --- */
 
 int cr_gsizes_classes(const cr_gsizes *x) { return (int)x->classes.len; }
 int cr_gsizes_rules(const cr_gsizes *x) { return (int)x->rules.len; }
