@@ -269,7 +269,7 @@ static bool any_varies(const cr_blocked_work *w)
     return false;
 }
 
-/* Sets what depends on sizes; false: an operand lies in another way. */
+/* Sets the fields that depend on sizes; false if an operand has other dims. */
 static bool lie_again(blocked *b, const cr_step *s, const cr_kept_types *kept)
 {
     const cr_gtype *space = kept->of(kept->context, b->of);

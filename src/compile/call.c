@@ -285,7 +285,8 @@ static cr_status evaluate(cr_scalar **out, const cr_compiled_call *c, const cr_s
     return CR_OK;
 }
 
-/* Whether the backward program reads what the forward program saves. */
+/* Checks that the backward program reads tensors of the types that the forward program
+ * saves. */
 static cr_status check_saved(const cr_compiled_call *c, const cr_program *backward)
 {
     for (int i = 0; i < c->saved; i++)
@@ -294,7 +295,7 @@ static cr_status check_saved(const cr_compiled_call *c, const cr_program *backwa
     return CR_OK;
 }
 
-/* v->program stays NULL where the sizes have to have a program of their own. */
+/* v->program stays NULL if the sizes need a separate program. */
 static cr_status resize_variant(variant *v, const cr_compiled_call *c)
 {
     cr_scalar *value = NULL;

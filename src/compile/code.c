@@ -1011,7 +1011,7 @@ static void keep_code(cr_session *s, void *context)
     b->c = c;
 }
 
-/* The sizes of the group's graph are set to others later. */
+/* Copies the types of the group's graph, because the shared sizes change later. */
 static void keep_types(cr_session *s, const cr_graph *alone)
 {
     for (int i = 0; i < alone->input_count; i++)

@@ -372,7 +372,7 @@ static void before_fork(void) { pthread_mutex_lock(&known.lock); }
 static void after_fork(void) { pthread_mutex_unlock(&known.lock); }
 
 struct cr_facts_cache {
-    uint8_t *kind; /* by entry: 1 + kind_of it; 0: not asked yet */
+    uint8_t *kind; /* by entry: 1 + kind_of it; 0: not computed yet */
 };
 
 cr_facts_cache *cr_facts_cache_new(cr_session *s)

@@ -6,7 +6,7 @@
 #include "compile/packed.h"
 #include <string.h>
 
-enum { MOST_CHANGES = 3 }; /* after so many changes nothing is packed any more */
+enum { MOST_CHANGES = 3 }; /* after this number of changes nothing is packed */
 
 struct cr_packed {
     _Atomic int count;

@@ -45,7 +45,7 @@ typedef struct cr_resizer {
 
 /* --- data that depends on sizes --- */
 
-/* Twins in blocks have classes behind those of the graph. */
+/* Values in blocks have classes after those of the graph. */
 static int resizer_class(const resizer *x, const cr_gvalue *v)
 {
     unsigned values = x->p->g->values;
@@ -337,7 +337,7 @@ void cr_plan_sizes_drop(cr_plan_sizes *z)
     }
 }
 
-/* For the plan of so many threads, of the types that the graph has. */
+/* Makes the sizes for the plan of `threads` threads, from the present types of the graph. */
 static cr_status sizes_new(cr_plan_sizes **out, cr_program *of, int threads)
 {
     cr_plan_sizes *z = cr_alloc_zero(sizeof *z);

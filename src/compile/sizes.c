@@ -262,8 +262,8 @@ static bool is_unbiased(double v, double c, int64_t *n)
     return v == c * ((double)*n / (double)(*n - 1));
 }
 
-/* c * (n / (n - 1)) with a float c of the graph: what the variance of n elements adds to a
- * running variance. */
+/* c * (n / (n - 1)) with a float c of the graph: the factor of a variance of n elements in the
+ * update of a running variance. */
 static int find_unbiased(cr_sizes *x, const cr_scalar *at)
 {
     for (size_t i = 0; i < x->floats.len; i++) {
