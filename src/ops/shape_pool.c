@@ -1,6 +1,6 @@
 /* Shape rules of pooling, with torch's checks in torch's order.
  *
- * One entry serves 1, 2 and 3 dimensions.  `dims` is its last argument and selects the operator
+ * One entry is for 1, 2 and 3 dimensions.  `dims` is its last argument and selects the operator
  * that torch's messages name. */
 #include "base/integer.h"
 #include "ops/shape.h"
@@ -30,7 +30,7 @@ static int64_t dilation_at(const call *c, int64_t d)
     return c->dilation ? cr_value_item(c->dilation, d) : 1;
 }
 
-/* What names and messages have words for. */
+/* Names and messages exist for 1 to 3 dimensions. */
 static cr_status pool_check_dims(int64_t dims)
 {
     return dims >= 1 && dims <= 3
@@ -412,7 +412,7 @@ static cr_status check_resample(const cr_view *v, const cr_shape *out, int64_t d
     return CR_OK;
 }
 
-/* What is no size becomes 0, which is refused. */
+/* A value that is not a valid size becomes 0, which the caller refuses. */
 static int64_t scaled_size(int64_t size, double scale)
 {
     double scaled = (double)size * scale;

@@ -194,7 +194,7 @@ static cr_status check_sorter_shape(const cr_view *sequence, const cr_view *sort
     return CR_OK;
 }
 
-/* One vector of boundaries serves all values; otherwise each row has its own boundaries. */
+/* Boundaries are one vector for all values, or one row for each row of values. */
 static cr_status check_boundary_rows(const cr_view *sequence, const cr_view *self)
 {
     bool rows = sequence->ndim == self->ndim && sequence->ndim;
