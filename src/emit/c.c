@@ -1,7 +1,7 @@
 /* Nests as C with vector extensions.
  *
  * A value per column is a vector of as many lanes as fit.  Cheap loops are unrolled, with one
- * masked step for what is left; costly ones have one body that masks in its last step. */
+ * masked step for the remainder; costly loops have one body, masked in the last step. */
 #include "emit/dialect.h"
 
 /* --- elements --- */
@@ -19,7 +19,8 @@ static const char *c_load(cr_printer *p, const cr_buffer *b)
     return p->how == CR_ACCESS_WHOLE ? whole : rest;
 }
 
-/* Nothing of the kernel reads it again, and its vectors are those of memory. */
+/* True if the kernel does not read the buffer, and its vectors have the same format in
+ * memory. */
 static bool c_streams(const cr_printer *p, const cr_store *st)
 {
     cr_dtype t = (cr_dtype)st->buffer->dtype;
@@ -59,7 +60,7 @@ static void c_store_row(cr_printer *p, const cr_store *st)
 
 /* --- loops over columns --- */
 
-/* One step of one vector from `at = j` on, or what is left of the row. */
+/* Steps of one vector from `at = j`, or the remainder of the row. */
 static void c_single_steps(cr_printer *p, cr_access how, const char *end,
                            const char *accumulators)
 {
@@ -79,7 +80,7 @@ static void c_single_steps(cr_printer *p, cr_access how, const char *end,
     cr_print_shut(p);
 }
 
-/* The random numbers that the sweep's stores need. */
+/* The random numbers of the sweep's stores. */
 typedef struct {
     const cr_expr *at[8];
     int count;
@@ -100,8 +101,8 @@ static void c_find_randoms(cr_printer *p, cr_expr_set *seen, const cr_expr *e, r
         c_find_randoms(p, seen, e->args[i], out);
 }
 
-/* Four vectors at once share the blocks of the random stream, where their first element
- * begins a block. */
+/* Four vectors at a time use each block of the random stream once, if their first element
+ * starts a block. */
 static void c_random_loop(cr_printer *p, const char *end, const randoms *r)
 {
     const char *test = "";
@@ -152,7 +153,7 @@ static void c_heavy_loop(cr_printer *p, const char *end)
                    reduces ? cr_session_printf(p->s, "CV_REDUCE_%s", name) : "");
 }
 
-/* Whole vectors, `count` of them a step. */
+/* Whole vectors, `count` for each step. */
 static void c_unrolled(cr_printer *p, const char *end, const char *count)
 {
     const char *lane = cr_spell_dtype(p->lane);
@@ -207,7 +208,7 @@ static void c_reduced_parts(cr_printer *p, const cr_sweep *sweep, const char *en
     cr_print_shut(p);
 }
 
-/* What is left of a reduced row: fewer than CV_REDUCE vectors, each with its accumulator. */
+/* The remainder of a reduced row: fewer than CV_REDUCE vectors, each with its accumulator. */
 static void c_reduced_rest(cr_printer *p, const char *end)
 {
     const char *lane = cr_spell_dtype(p->lane);
@@ -269,8 +270,8 @@ static void c_open_row(cr_printer *p)
     cr_print_pointers(p, true);
 }
 
-/* Contiguous operands first; any operand may instead be one value a row, which is laid
- * out as a vector that does not advance. */
+/* True if an operand may be contiguous or one value for each row.  The first loop is for
+ * contiguous operands; in the other a single value is a vector that does not advance. */
 static bool c_any_flexible(const cr_printer *p)
 {
     for (int k = 0; k < p->operands; k++)
@@ -354,7 +355,7 @@ static void c_define_folds(cr_printer *p)
         }
 }
 
-/* Accumulators of the reductions that have an order, or of those that have none. */
+/* Declares accumulators of the reductions with an order, or of those without. */
 static void c_start_accumulators(cr_printer *p, const cr_sweep *sweep, bool order)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
@@ -404,7 +405,7 @@ static void c_end_chunk(cr_printer *p, const cr_sweep *sweep)
     }
 }
 
-/* Where order does not matter the accumulators live as long as the row. */
+/* Reductions without an order have accumulators for the whole row. */
 static void c_end_unordered(cr_printer *p, const cr_sweep *sweep)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
@@ -452,8 +453,8 @@ static void c_end_fold(cr_printer *p, const cr_expr *e)
 
 /* --- columns --- */
 
-/* Row r of a block goes to accumulator r mod 4; a strip of columns stays in the cache
- * while the rows pass. */
+/* Row r of a block is combined into accumulator r mod 4; a strip of columns stays in the cache
+ * for all rows. */
 static void c_columns_rows(cr_printer *p, const cr_expr *e)
 {
     const char *lane = cr_spell_dtype(p->lane), *t = cr_spell_vector(p, (cr_dtype)e->dtype);
@@ -487,7 +488,7 @@ static const char *c_combine_if(cr_printer *p, const cr_expr *e, const char *tes
     return cr_session_printf(p->s, "%s ? %s : %s", test, cr_spell_combine(p, e, a, b), a);
 }
 
-/* The result of block `top / CR_FOLD_BLOCK` goes to w[it mod 4]: blocks b and b + 4 meet. */
+/* The result of block b, `top / CR_FOLD_BLOCK`, is combined into w[b mod 4]. */
 static void c_columns_end_block(cr_printer *p, const cr_expr *e)
 {
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
@@ -539,7 +540,7 @@ static void c_columns_blocks(cr_printer *p, const cr_expr *e)
     cr_print_shut(p);
 }
 
-/* At most CR_FOLD_COLUMN rows; no rows are one block of identities. */
+/* At most CR_FOLD_COLUMN rows; zero rows are one block of identities. */
 static void c_columns(cr_printer *p)
 {
     const cr_expr *e = p->n->sweep[0].reduces.at[0];

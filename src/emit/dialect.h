@@ -1,10 +1,10 @@
-/* dialect.h - what a target says about its text, and what the walk over a nest offers it.
+/* dialect.h - the interface between the walk over a nest and a target's text.
  *
- * walk.c goes over a nest: it finds types and operands, declares each value once where its
- * scope begins, and asks the dialect for everything that is no value: how a kernel begins, how
- * loops go over rows and columns, how elements are read and written, where a reduction
- * accumulates.  spell.c prints values.  They are words of one vocabulary (vec.h), so a program
- * has the same bits in every dialect; a target brings its own definition of the words.
+ * walk.c visits a nest: it finds types and operands and declares each value once, at the start
+ * of its scope.  The dialect prints the rest: heads of kernels, loops over rows and columns,
+ * loads and stores, and accumulators of reductions. spell.c prints values as words of one
+ * vocabulary (vec.h), so that a program has the same bits in every dialect; a target may define
+ * the words differently.
  *
  * Names in the text: p<k> pointer to operand k's row, v<id> value, z<id> identity of a
  * reduction, a<id>[] its accumulators, s<id> its result; rows, columns, row0, and r, the row at
@@ -16,11 +16,11 @@
 
 enum { CR_EMIT_OPERANDS = 32 };
 
-/* How a loop's body reads and writes. */
+/* The access to elements in a loop's body. */
 typedef enum {
     CR_ACCESS_WHOLE, /* full vectors */
     CR_ACCESS_REST,  /* the first `m` lanes */
-    CR_ACCESS_EITHER /* full vectors or, when m says so, fewer lanes */
+    CR_ACCESS_EITHER /* full vectors, or the first `m` lanes */
 } cr_access;
 
 /* One kernel that is being printed. */
@@ -34,8 +34,8 @@ typedef struct {
     cr_buffer *operand[CR_EMIT_OPERANDS];
     int operands;
     cr_dtype lane;              /* names the lane count: CV_LANES_<lane> */
-    int width;                  /* bits a lane: masks are cv_m<width> */
-    cr_expr_set hoisted, inner; /* declared outside, and inside the body at hand */
+    int width;                  /* bits of a lane: masks are cv_m<width> */
+    cr_expr_set hoisted, inner; /* values declared outside, and inside the current body */
     int sweep, indent;
     cr_access how;
     bool stepping; /* operands have steps d<k> in variables */
@@ -47,7 +47,7 @@ struct cr_dialect {
     const char *name;         /* of crc's pass: "c" */
     const char *first_header; /* before the vocabulary, or NULL */
     const char *last_header;  /* after it */
-    /* Definitions that the nest's reductions need and the unit lacks. */
+    /* Prints missing definitions for the nest's reductions. */
     void (*define_folds)(cr_printer *p);
     /* The function's head, its opening brace included: declares stride, size, param, and ptr,
      * which has an address for each operand. */
@@ -58,14 +58,14 @@ struct cr_dialect {
     /* An expression: the vector of columns at..at+lanes of the operand. */
     const char *(*load)(cr_printer *p, const cr_buffer *b);
     void (*store)(cr_printer *p, const cr_store *st);
-    void (*store_row)(cr_printer *p, const cr_store *st); /* one value a row */
+    void (*store_row)(cr_printer *p, const cr_store *st); /* one value for each row */
 
     /* --- loops --- */
     void (*open_row)(cr_printer *p); /* the head of the loop over r, and pointers */
     /* All columns of the only sweep of a pointwise program; flexible operands may have column
      * stride 0. */
     void (*pointwise)(cr_printer *p);
-    void (*columns_loop)(cr_printer *p); /* all columns of a sweep that reduces nothing */
+    void (*columns_loop)(cr_printer *p); /* all columns of a sweep without reductions */
 
     /* --- reductions along rows --- */
     void (*begin_folds)(cr_printer *p, const cr_sweep *sweep); /* declares s<id> of each */
@@ -92,7 +92,7 @@ const char *cr_spell_set1(cr_printer *p, cr_dtype t, const char *scalar);
 const char *cr_spell_value(cr_printer *p, const cr_expr *e);
 /* The address of column `at` of an operand. */
 const char *cr_spell_address(cr_printer *p, const cr_buffer *b);
-/* An integer or a value known before the loop, for the column that is named. */
+/* An integer, or a value declared before the loop, for the given column. */
 const char *cr_spell_scalar(cr_printer *p, const cr_expr *e, const char *column);
 /* Seed, offset and element of random(). */
 const char *cr_spell_random(cr_printer *p, const cr_expr *e, const char *column);
@@ -111,7 +111,7 @@ bool cr_expr_has_order(const cr_expr *e);     /* a reduction whose bits depend o
 
 void cr_print_value(cr_printer *p, const cr_expr *e, const char *text); /* declares v<id> */
 void cr_print_pointers(cr_printer *p, bool outputs_too); /* declares p<k> for row r */
-/* Declares the values that sweep p->sweep needs beside its columns. */
+/* Declares the values of a row that sweep p->sweep needs. */
 void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep);
 /* The body of a loop over columns: values, stores, and accumulators a<id>[index]. */
 void cr_print_body(cr_printer *p, const char *index);

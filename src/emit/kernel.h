@@ -1,4 +1,4 @@
-/* kernel.h - what generated kernels use beside the vectors of vec.h.
+/* kernel.h - functions of generated kernels beyond the vectors of vec.h.
  *
  * CK_ISA is set on the command line; a kernel's symbol carries it, so that one library
  * holds a kernel several times. */
@@ -17,11 +17,11 @@
 #define CK_OUTLINE static __attribute__((noinline, unused))
 CV_FN cv_s_i64 ck_least(cv_s_i64 a, cv_s_i64 b) { return a < b ? a : b; }
 
-/* A row of more than CR_FOLD_CHUNK columns.  ck_put takes the lanes of the next chunk and
- * combines them with those of earlier chunks of the block as soon as the order allows, so
- * that at most four are kept.  A block's result is an element of level 0 when another block
- * follows; a level's elements are a row, whose result is an element of the next level.  Three
- * levels hold 2^52 elements. */
+/* Reduces a row of more than CR_FOLD_CHUNK columns. ck_put combines the lanes of the next chunk
+ * with lanes of earlier chunks of the block as soon as the order permits, so that at most four
+ * chunks are kept.  If another block follows, the block's result is an element of level 0. The
+ * elements of a level are a row, whose result is an element of the next level.  Three levels
+ * hold 2^52 elements. */
 #define CK_DEFINE_CHUNKS(op, T)                                                                \
     typedef struct {                                                                           \
         cv_##T kept[4][CV_REDUCE_##T];                                                         \

@@ -158,7 +158,7 @@ static const char *spell_param(cr_printer *p, const cr_expr *e)
                              e->param->slot * CR_PARAM_BYTES);
 }
 
-/* Where element `at` of an operand's row lies. */
+/* The address of element `at` of an operand's row. */
 const char *cr_spell_address(cr_printer *p, const cr_buffer *b)
 {
     int k = cr_operand_number(p, b);
@@ -216,7 +216,7 @@ const char *cr_spell_scalar(cr_printer *p, const cr_expr *e, const char *column)
     cr_bail(p->s, CR_VALUE, "random() takes integers that are known before the loop");
 }
 
-/* Seed, offset and the element that column `column` has. */
+/* Seed, offset and the number of the element in column `column`. */
 const char *cr_spell_random(cr_printer *p, const cr_expr *e, const char *column)
 {
     return cr_session_printf(p->s, "(cv_s_u64)(%s), (cv_s_u64)(%s), (cv_s_u64)(%s)",
@@ -300,7 +300,7 @@ bool cr_expr_has_order(const cr_expr *e)
     return cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype);
 }
 
-/* The sum of nothing is +0.0, though sums start at -0.0. */
+/* The sum of no elements is +0.0, although sums start at -0.0. */
 const char *cr_spell_empty_sum(cr_printer *p, const cr_expr *e)
 {
     return cr_session_printf(
@@ -308,7 +308,7 @@ const char *cr_spell_empty_sum(cr_printer *p, const cr_expr *e)
         cr_spell_dtype((cr_dtype)e->dtype));
 }
 
-/* Of +0 and -0 an extreme is what came last: as +0 it does not depend on the order. */
+/* An extreme of +0 and -0 is the later one; converted to +0 it does not depend on the order. */
 const char *cr_spell_without_order(cr_printer *p, const cr_expr *e, const char *v)
 {
     if (!cr_dtype_is_float((cr_dtype)e->dtype) || cr_expr_has_order(e))

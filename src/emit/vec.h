@@ -3,12 +3,11 @@
  * Every kernel, prebuilt or compiled at run time, is written in this vocabulary.  A name is
  * cv_<function>_<dtype>, so that a printer of kernels only joins two words.
  *
- * It is plain C with vector extensions and no system header: the text is put before each
- * kernel that is compiled at run time, where reading system headers would cost more than
- * compiling the kernel.  Whoever embeds the text drops its #include lines; the order is
- * num/order.h, vec.h,
- * vec_float.h, vec_f32.h, vec_f64.h (float32's pow included), vec_int.h, vec_complex.h,
- * vec_special.h, vec_random.h.  The last four are left out where none of their names is used.
+ * It is plain C with vector extensions and without system headers, because each kernel that is
+ * compiled at run time includes the text, and system headers would take longer than the kernel.
+ * A program that embeds the text drops its #include lines; the order is num/order.h, vec.h,
+ * vec_float.h, vec_f32.h, vec_f64.h (with float32's pow), vec_int.h, vec_complex.h,
+ * vec_special.h, vec_random.h. The last four are left out if no name of them is used.
  *
  * Compile with -O2 -ffp-contract=off: every fused multiply-add is spelled cv_fma_*.
  *
@@ -43,7 +42,7 @@
 
 #ifndef CV_FN
 #define CV_FN static inline __attribute__((always_inline, unused))
-/* What is rare or long stands once in a file and is called. */
+/* For rare or long functions: one copy in a file, which is called. */
 #define CV_SLOW static __attribute__((noinline, unused))
 #define CV_LIBM extern
 #endif
@@ -98,11 +97,11 @@ CV_UNALIGNED(cv_s_i32, cv_mem_i32, CV_BYTES);
 CV_UNALIGNED(cv_s_i64, cv_mem_i64, CV_BYTES);
 CV_UNALIGNED(cv_s_u8, cv_mem_u8, CV_BYTES);
 
-/* The bool elements that go with a vector of 32 or 64-bit lanes. */
+/* The bool elements for a vector of 32 or 64-bit lanes. */
 CV_UNALIGNED(cv_s_u8, cv_mem_b32, CV_BYTES / 4);
 CV_UNALIGNED(cv_s_u8, cv_mem_b64, CV_BYTES / 8);
 
-/* What the target's built-in functions want to see. */
+/* Operand types of the target's built-in functions. */
 CV_TYPE(char, cv_raw8, CV_BYTES);
 CV_TYPE(long long, cv_raw64, CV_BYTES);
 CV_TYPE(char, cv_raw8x16, 16);
@@ -188,7 +187,7 @@ typedef cv_i64 cv_m64;
 #define CV_X_SQRT_f64(a)   __builtin_ia32_sqrtpd(a)
 #endif
 
-/* How the predicates and roundings above are numbered. */
+/* Numbers of the predicates and roundings above. */
 enum {
     CV_EQ = 0,
     CV_LT = 0x11,
@@ -285,7 +284,8 @@ CV_DEFINE_SELECT(i32, m32)
 CV_DEFINE_SELECT(i64, m64)
 CV_DEFINE_SELECT(u8, m8)
 #else
-/* Lanes are all ones or all zeros, so any 64 bits tell the whole truth about them. */
+/* Every lane is all ones or all zeros, so that any 64 bits have the information of their
+ * lanes. */
 CV_FN cv_s_u64 cv_fold_or(cv_u64 v)
 {
 #if CV_BYTES == 32
@@ -387,7 +387,7 @@ CV_DEFINE_COMPARE(i32, m32, CV_I)
 CV_DEFINE_COMPARE(i64, m64, CV_I)
 CV_DEFINE_COMPARE(u8, m8, CV_I)
 
-/* To bool, and to what a value already is. */
+/* Casts to bool, and to the same type. */
 #define CV_DEFINE_CAST(T, M)                                                                   \
     CV_FN cv_##M cv_cast_bool_##T(cv_##T a) { return cv_ne_##T(a, (cv_##T){0}); }              \
     CV_FN cv_##T cv_cast_##T##_##T(cv_##T a) { return a; }
@@ -399,8 +399,8 @@ CV_DEFINE_CAST(u8, m8)
 
 /* --- memory --- */
 
-/* Copies n <= size <= 64 bytes without a call, size being a constant: tensors of a few
- * elements live on this path. */
+/* Copies n <= size <= 64 bytes without a call; size is a constant.  Most accesses of tensors
+ * with few elements are of this kind. */
 CV_FN void cv_copyn(void *to, const void *from, cv_s_i64 n, int size)
 {
     char *d = (char *)to;
@@ -558,7 +558,7 @@ CV_FN void cv_stream_end(void)
 #endif
 }
 
-/* The same for any p; where it is not aligned the store is a usual one. */
+/* Like cv_stream, for any p; an unaligned address gets a normal store. */
 #define CV_DEFINE_STREAMTO(T)                                                                  \
     CV_FN void cv_streamto_##T(void *p, cv_##T v)                                              \
     {                                                                                          \
@@ -657,7 +657,7 @@ CV_DEFINE_BOOLS(32)
 CV_DEFINE_BOOLS(64)
 #endif
 
-/* --- lane by lane: for functions too rare or too intricate for vectors --- */
+/* --- lane by lane: for rare or complicated functions --- */
 
 #define CV_LANEWISE1(T, name, scalar)                                                          \
     CV_FN cv_##T cv_##name##_##T(cv_##T a)                                                     \
@@ -698,7 +698,7 @@ CV_DEFINE_BOOLS(64)
 #define CV_PART(vectors, n)                                                                    \
     ((vectors) * (n) <= CV_BYTES / 4 ? (vectors) : (n) <= CV_BYTES / 4 ? CV_BYTES / 4 / (n) : 1)
 
-/* v with its upper lanes brought down by k; what remains above does not matter. */
+/* v with its upper lanes moved down by k; the upper lanes of the result are undefined. */
 #if CV_BYTES == 64
 #define CV_DOWN_4(v, k)                                                                        \
     __builtin_shufflevector(v, v, 0 + k, 1 + k, 2 + k, 3 + k, 4 + k, 5 + k, 6 + k, 7 + k, 8,   \

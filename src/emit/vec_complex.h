@@ -1,8 +1,8 @@
 /* vec_complex.h - complex64 and complex128 vectors.
  *
- * A vector is a pair of vectors, real and imaginary; loads part them, stores join them.
- * Functions are made of those of the parts, with the special values of C's annex G; inverse
- * circular and hyperbolic ones go through libm lane by lane. */
+ * A vector is a pair of vectors, real and imaginary parts; loads separate them, stores join
+ * them.  Functions use functions of the parts, with the special values of C's annex G; inverse
+ * circular and hyperbolic functions call libm lane by lane. */
 #ifndef CR_EMIT_VEC_COMPLEX_H
 #define CR_EMIT_VEC_COMPLEX_H
 
@@ -61,7 +61,7 @@ typedef _Complex double cv_x_c128;
 #define CV_ZIPHIGH_f64(a, b) __builtin_shufflevector(a, b, 1, 3)
 #endif
 
-/* C is the suffix, T that of its parts, I integers as wide as a part, M the mask. */
+/* C is the suffix, T the suffix of the parts, I the integers of a part's width, M the mask. */
 #define CV_DEFINE_COMPLEX(C, T, I, M)                                                          \
     CV_FN cv_##C cv_make_##C(cv_##T re, cv_##T im) { return (cv_##C){re, im}; }                \
     CV_FN cv_##C cv_set1_##C(cv_s_##C x)                                                       \
@@ -193,7 +193,7 @@ typedef _Complex double cv_x_c128;
         return cv_select_##C(cv_eq_##T(size, zero), cv_make_##C(zero, zero), r);               \
     }
 
-/* Through libm, a lane at a time. */
+/* Calls libm for each lane. */
 #define CV_COMPLEX1(C, T, name, function)                                                      \
     CV_FN cv_##C cv_##name##_##C(cv_##C a)                                                     \
     {                                                                                          \

@@ -13,7 +13,7 @@ CV_DEFINE_FLOAT(f32, i32, u32, m32, 4, f)
 
 #define CV_K(c) cv_set1_f32(c)
 
-/* c + a b with the product exact on every target, for the few places that rest on it. */
+/* c + a b with an exact product on every target, for the few places that need it. */
 CV_FN cv_f32 cv_exactfma_f32(cv_f32 a, cv_f32 b, cv_f32 c)
 {
 #ifdef CV_HAS_FMA
@@ -54,7 +54,7 @@ CV_FN cv_f32 cv_scale_f32(cv_f32 r, cv_f32 t)
 #endif
 }
 
-/* The same where r and the result are known to be normal. */
+/* Like cv_scale_f32, if r and the result are normal. */
 CV_FN cv_f32 cv_scalenormal_f32(cv_f32 r, cv_f32 t)
 {
     return (cv_f32)((cv_u32)r + ((cv_u32)cv_magic_int(t) << 23));
@@ -171,7 +171,7 @@ CV_FN cv_f32 cv_logreduce_f32(cv_f32 x, cv_f32 *e)
     return (cv_f32)(b - ((cv_u32)n << 23)) - 1.0f;
 }
 
-/* What logarithms of zero, negative and infinite numbers are. */
+/* Corrects logarithms of zero, negative and infinite numbers. */
 CV_FN cv_f32 cv_logedge_f32(cv_f32 x, cv_f32 r)
 {
     r = cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), CV_K(-CV_INF_f32), r);
@@ -241,7 +241,7 @@ CV_FN cv_f32 cv_log1p_f32(cv_f32 x)
 
 /* --- circular functions --- */
 
-/* Up to here three parts of pi / 2 suffice. */
+/* Three parts of pi / 2 are precise enough up to this angle. */
 #define CV_ANGLE_LIMIT 200000.0f
 
 CV_SLOW void cv_farangle_f32(const cv_f32 *x, cv_f32 *t, cv_f32 *r, cv_f32 *low)
@@ -398,7 +398,7 @@ CV_DEFINE_DIVISION(f32, m32)
 
 /* --- rounding to half types, whose values stay float32 --- */
 
-/* Nearest even at the upper 16 bits; a NaN stays one. */
+/* Rounds to nearest even in the upper 16 bits; a NaN stays a NaN. */
 CV_FN cv_f32 cv_roundbfloat_f32(cv_f32 x)
 {
     const cv_u32 u = (cv_u32)x; /* the bits of a NaN may pass the largest integer */

@@ -49,7 +49,7 @@ CV_FN cv_f64 cv_scale_f64(cv_f64 r, cv_f64 t)
 #endif
 }
 
-/* The same where r and the result are known to be normal. */
+/* Like cv_scale_f64, if r and the result are normal. */
 CV_FN cv_f64 cv_scalenormal_f64(cv_f64 r, cv_f64 t)
 {
     return (cv_f64)((cv_u64)r + ((cv_u64)t << 52));
@@ -142,7 +142,7 @@ CV_FN cv_f64 cv_logreduce_f64(cv_f64 x, cv_f64 *e)
     return (cv_f64)((b & 0x000fffffffffffff) + root);
 }
 
-/* What logarithms of zero, negative and infinite numbers are. */
+/* Corrects logarithms of zero, negative and infinite numbers. */
 CV_FN cv_f64 cv_logedge_f64(cv_f64 x, cv_f64 r)
 {
     r = cv_select_f64(cv_eq_f64(x, CV_D(0.0)), CV_D(-CV_INF_f64), r);
@@ -288,7 +288,7 @@ CV_FN cv_f64 cv_powsize_f64(cv_f64 a, cv_f64 y, int odd)
 
 /* --- circular functions --- */
 
-/* Up to here three parts of pi / 2 suffice. */
+/* Three parts of pi / 2 are precise enough up to this angle. */
 #define CV_ANGLE_LIMIT64 0x1p27
 
 CV_SLOW void cv_farangle_f64(const cv_f64 *x, cv_f64 *t, cv_f64 *r, cv_f64 *low)
@@ -477,7 +477,7 @@ CV_FN cv_f64 cv_atanpair_f64(cv_f64 low, cv_f64 high, cv_f64 *rest)
     return z;
 }
 
-/* The angle is count pi/2 +- what cv_atanpair gives. */
+/* The angle count pi/2 +- (z + rest), the result of cv_atanpair. */
 CV_FN cv_f64 cv_atanjoin_f64(cv_f64 count, cv_m64 minus, cv_f64 z, cv_f64 rest)
 {
     z = cv_select_f64(minus, -z, z);
@@ -593,7 +593,7 @@ typedef union {
     cv_f64 half[2];
 } cv_halves_f64;
 
-/* |x|^y, for which float64 has digits to spare. */
+/* |x|^y in float64, which has more digits than the result needs. */
 CV_FN cv_f32 cv_powsize_f32(cv_f32 x, cv_f32 y, int odd)
 {
     cv_halves_f64 a = {__builtin_convertvector(x, cv_wide_f64)};
@@ -604,8 +604,8 @@ CV_FN cv_f32 cv_powsize_f32(cv_f32 x, cv_f32 y, int odd)
     return __builtin_convertvector(a.all, cv_f32);
 }
 
-/* What the sign of x, zeros, ones and infinities change.  Numbers that are whole when halved,
- * such as all large ones, are even. */
+/* Corrects the power for the sign of x, zeros, ones and infinities.  Numbers that are whole
+ * when halved, such as all large numbers, are even. */
 #define CV_DEFINE_POW(T, M)                                                                    \
     CV_FN cv_##T cv_powedge_##T(cv_##T x, cv_##T y, cv_##T r)                                  \
     {                                                                                          \

@@ -1,4 +1,4 @@
-/* vec_float.h - what float32 and float64 vectors have in common.
+/* vec_float.h - common functions of float32 and float64 vectors.
  *
  * CV_DEFINE_FLOAT(T, U, I, M, ...) writes the functions of one dtype: T its suffix, U and I
  * the unsigned and signed integers of its width, M its mask, bits the width, top the sign bit,
@@ -17,8 +17,8 @@
 #define CV_NAN_f32   __builtin_nanf("")
 #define CV_NAN_f64   __builtin_nan("")
 
-/* a * b + c rounded once.  The baseline has no such instruction: there it is rounded twice,
- * which makes the baseline a numerics class of its own. */
+/* a * b + c rounded once.  The baseline has no such instruction and rounds twice, so that its
+ * results differ from those of other targets. */
 #ifdef CV_X_FMA_f32
 CV_FN cv_f32 cv_fma_f32(cv_f32 a, cv_f32 b, cv_f32 c) { return CV_X_FMA_f32(a, b, c); }
 CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return CV_X_FMA_f64(a, b, c); }
@@ -100,7 +100,7 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
     CV_FN cv_##T cv_ceil_##T(cv_##T a) { return CV_X_ROUND_##T(a, CV_UP); }                    \
     CV_FN cv_##T cv_trunc_##T(cv_##T a) { return CV_X_ROUND_##T(a, CV_ZERO); }
 #else
-/* Adding and taking away `whole` leaves no room for a fraction. */
+/* The sum with `whole` has no bits for a fraction. */
 #define CV_DEFINE_ROUND(T)                                                                     \
     CV_FN cv_##T cv_round_##T(cv_##T a)                                                        \
     {                                                                                          \
@@ -132,8 +132,8 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
 #endif
 
 /* The remainder of a division is exact: a fused multiply-add gives it without rounding while
- * the quotient is off by at most one.  Of larger quotients the nearest number of the type is
- * taken off first, again and again; b times lift or its square keeps them finite.  There is no
+ * the quotient is off by at most one.  For larger quotients the nearest number of the type is
+ * subtracted first, repeatedly; b times lift or its square keeps them finite.  There is no
  * rounding, so that the baseline's libm gives the same bits. */
 #ifdef CV_HAS_FMA
 #define CV_DEFINE_FMOD(T, M, suffix, lift)                                                     \
@@ -174,7 +174,8 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
 #define CV_DEFINE_FMOD(T, M, suffix, lift) CV_LANEWISE2(T, fmod, __builtin_fmod##suffix)
 #endif
 
-/* fmod, and what Python and torch make of it.  mod + b is exact enough: both are below |b|. */
+/* fmod, and Python's and torch's division by it. mod + b is precise enough: both are below
+ * |b|. */
 #define CV_DEFINE_DIVISION(T, M)                                                               \
     CV_FN cv_##T cv_remainder_##T(cv_##T a, cv_##T b)                                          \
     {                                                                                          \
@@ -308,7 +309,7 @@ CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
     }
     wide product = (wide)m * w[2], turn = (product >> 64) + (wide)m * w[1];
     turn += (wide)(m * w[0]) << 64;
-    /* The two highest bits count quarters, the next is the sign of what is left. */
+    /* The two highest bits count quarters, the next bit is the sign of the remainder. */
     cv_s_u64 odd = (cv_s_u64)(turn >> 125) & 1;
     *quarter = (int)(cv_s_u64)(turn >> 126) + (int)odd;
     turn = turn << 2 | (cv_s_u64)product >> 62;
@@ -321,7 +322,7 @@ CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
     return (double)(cv_s_i64)(turn >> 75) * scale.d;
 }
 
-/* asin, acos, asinh, acosh and atanh of what is known of the type: cv_asintail_T, the part of
+/* asin, acos, asinh, acosh and atanh, from functions of the type: cv_asintail_T, the part of
  * asin z beyond z for z in [-1/2, 1/2] with u = z^2, sqrt and log1p.  From CV_ARCHUGE_T on
  * asinh x is log (2 x); up to there x^2 is in range.  Below CV_ATANHSMALL_T atanh x is x. */
 #define CV_DEFINE_ARCS(T, M)                                                                   \
@@ -372,7 +373,7 @@ CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
         return cv_copysign_##T(r, x);                                                          \
     }
 
-/* The next number on the way from x to y: bits are ordered as numbers of one sign are. */
+/* The next number from x towards y: bits have the order of numbers of one sign. */
 #define CV_DEFINE_NEXTAFTER(T, I, U, M)                                                        \
     CV_FN cv_##T cv_nextafter_##T(cv_##T x, cv_##T y)                                          \
     {                                                                                          \

@@ -1,7 +1,7 @@
 /* vec_int.h - int32, int64 and uint8 vectors.
  *
- * Arithmetic wraps around.  Division by zero gives zero and never traps (callers that owe
- * their user an error look before they divide); the smallest integer divided by -1 wraps. */
+ * Arithmetic wraps around.  Division by zero gives zero and never traps (callers that must
+ * report an error check before they divide); the smallest integer divided by -1 wraps. */
 #ifndef CR_EMIT_VEC_INT_H
 #define CR_EMIT_VEC_INT_H
 
@@ -74,7 +74,7 @@
     {                                                                                          \
         return cv_select_##T(cv_lt_##T(a, b), a, b);                                           \
     }                                                                                          \
-    /* A count outside [0, width) shifts everything out. */                                    \
+    /* A count outside [0, width) shifts all bits out. */                                      \
     CV_FN cv_##T cv_shl_##T(cv_##T a, cv_##T b)                                                \
     {                                                                                          \
         cv_##T last = cv_set1_##T(CV_BITS_##T - 1), zero = {0};                                \
@@ -181,7 +181,7 @@ CV_FN cv_u8 cv_abs_u8(cv_u8 a) { return a; }
 CV_DEFINE_INT_REDUCE(i32, 4)
 CV_DEFINE_INT_REDUCE(i64, 8)
 
-/* The order of these cannot be seen in the result, so uint8 just walks its lanes. */
+/* The order does not change these results, so uint8 combines lane by lane. */
 #define CV_DEFINE_BYTE_REDUCE(op)                                                              \
     CV_FN cv_s_u8 cv_reduce_##op##_u8(const cv_u8 *acc)                                        \
     {                                                                                          \

@@ -88,13 +88,13 @@ CV_FN cv_f32 cv_uniform_f32(cv_i32 bits)
     return __builtin_convertvector(high, cv_f32) * 0x1p-24f;
 }
 
-/* What a kernel names: element i of the stream, and its successors, in [0, 1). */
+/* Called by kernels: elements i, i + 1, ... of the stream, in [0, 1). */
 CV_FN cv_f32 cv_random_f32(cv_s_u64 seed, cv_s_u64 offset, cv_s_u64 i)
 {
     return cv_uniform_f32(cv_philox(seed, offset, i));
 }
 
-/* The same for 64-bit lanes. */
+/* Like cv_random_f32, for 64-bit lanes. */
 CV_FN cv_f64 cv_random_f64(cv_s_u64 seed, cv_s_u64 offset, cv_s_u64 i)
 {
     cv_f32 r = cv_random_f32(seed, offset, i);

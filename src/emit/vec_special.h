@@ -1,7 +1,7 @@
-/* vec_special.h - functions seldom used, lane by lane in double precision.
+/* vec_special.h - rarely used functions, lane by lane in double precision.
  *
- * float32 lanes are computed as doubles and rounded at the end.  Everything is made of
- * published series, continued fractions and iterations; speed is not the aim.  digamma, i0,
+ * float32 lanes are computed as doubles and rounded at the end.  The functions use published
+ * series, continued fractions and iterations; they are not optimized for speed. digamma, i0,
  * i0e, i1 and i1e take exp, log and tan from vec_f64.h; the others call libm. */
 #ifndef CR_EMIT_VEC_SPECIAL_H
 #define CR_EMIT_VEC_SPECIAL_H
@@ -139,7 +139,7 @@ CV_SLOW double cv_d_besseli(int order, double x)
     return order && x < 0 ? -sum : sum;
 }
 
-/* e^x e^-x-scaled, without leaving the range before the result does. */
+/* e^x times the function scaled by e^-x, without overflow unless the result overflows. */
 CV_SLOW double cv_d_unscaled(double x, double scaled)
 {
     double half = cv_d_exp(__builtin_fabs(x) / 2);
@@ -180,7 +180,7 @@ CV_SLOW double cv_d_erfcinv(double c)
     return y;
 }
 
-/* Halley's iteration; near the ends the complement holds the digits. */
+/* Halley's iteration; near -1 and 1 it uses the complement, which has more digits. */
 CV_SLOW double cv_d_erfinv(double x)
 {
     double a = __builtin_fabs(x), y = a;

@@ -1,11 +1,11 @@
 /* The walk over a nest.
  *
- * A value is declared once, in the scope where it can be known: the kernel, a row, or a column.
- * What the sweeps of a row compute is forgotten with the row. */
+ * A value is declared once, in the outermost scope where it is constant: the kernel, a row, or
+ * a column.  Values of a row are no longer declared after the row. */
 #include "emit/dialect.h"
 #include <string.h>
 
-/* --- values where their scopes begin --- */
+/* --- values at the start of their scopes --- */
 
 void cr_print_value(cr_printer *p, const cr_expr *e, const char *text)
 {
@@ -27,7 +27,7 @@ static void walk_kernel_values(cr_printer *p, cr_expr_set *seen, const cr_expr *
     }
 }
 
-/* What sweep `p->sweep` needs beside its columns; deeper sweeps are not entered. */
+/* Declares the values of a row that sweep `p->sweep` needs; later sweeps are not visited. */
 static void walk_row_values(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
 {
     if (!cr_expr_set_add(seen, e) || cr_nest_kept(p->n, e, p->sweep))
@@ -73,7 +73,7 @@ void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep)
 
 /* --- bodies of loops over columns --- */
 
-/* a<id>[k] takes in the operand; lanes beyond the row count as the identity. */
+/* Combines the operand into a<id>[k]; lanes beyond the row are the identity. */
 static void walk_accumulate(cr_printer *p, const cr_expr *e, const char *target)
 {
     const cr_expr *x = e->args[0];
@@ -118,7 +118,7 @@ bool cr_sweep_has_order(const cr_sweep *sweep)
     return false;
 }
 
-/* The results of a sweep's reductions are values of the row. */
+/* Declares the results of a sweep's reductions, values of the row. */
 static void walk_results(cr_printer *p, const cr_sweep *sweep)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
@@ -131,7 +131,7 @@ static void walk_results(cr_printer *p, const cr_sweep *sweep)
     }
 }
 
-/* Names of a sweep's loop live in a block of their own, its results outlive it. */
+/* Variables of a sweep's loop are in a separate block; its results are declared outside. */
 static void walk_sweep(cr_printer *p, int k)
 {
     const cr_sweep *sweep = &p->n->sweep[k];
@@ -176,7 +176,7 @@ void cr_print_pointers(cr_printer *p, bool outputs_too)
     }
 }
 
-/* Row values computed inside one row are forgotten with it. */
+/* Values of a row are declared again in the next row. */
 static void walk_rows(cr_printer *p)
 {
     cr_expr_set outside = p->hoisted;
@@ -235,7 +235,7 @@ static void walk_find_types(cr_printer *p)
         p->lane = CR_U8;
 }
 
-/* Kernel values that something below uses, and the reductions' identities. */
+/* Declares the kernel's values and the identities of reductions. */
 static void walk_kernel(cr_printer *p)
 {
     cr_expr_set seen = cr_expr_set_new(p->n->loop);
