@@ -107,6 +107,15 @@ static bool kernels_wanted(const cr_op *op, int argc, char **argv)
     return argc == 0;
 }
 
+/* CR_RUNTIME for a name that no entry has. */
+static cr_status kernels_check_names(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (!cr_ops_find(argv[i]))
+            return cr_fail(CR_RUNTIME, "no operator is called '%s'", argv[i]);
+    return CR_OK;
+}
+
 static void kernels_print(const kernels_job *j)
 {
     cr_text includes = {0};
@@ -126,6 +135,8 @@ int crc_kernels(int argc, char **argv)
         fputs("usage: crc kernels c|cuda [ENTRY...]\n", stderr);
         return 2;
     }
+    if (!st)
+        st = kernels_check_names(argc - 2, argv + 2);
     for (int i = 0; i < cr_ops_count() && !st; i++) {
         j.op = cr_ops_at(i);
         if (kernels_wanted(j.op, argc - 2, argv + 2))

@@ -49,3 +49,5 @@ def test_kernels_prints_a_file_in_either_dialect():
     assert texts["cuda"].startswith('#include "emit/vec.cuh"') and "CK_DEFINE_BLOCKS(add, f64)" in texts["cuda"]
     wrong = subprocess.run([CRC, "kernels", "fortran"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2 and "usage: crc kernels c|cuda" in wrong.stderr
+    absent = subprocess.run([CRC, "kernels", "c", "sum", "summ"], capture_output=True, text=True, check=False)
+    assert absent.returncode == 1 and not absent.stdout and "no operator is called 'summ'" in absent.stderr
