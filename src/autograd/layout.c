@@ -81,6 +81,14 @@ static cr_status layout_tensor_over(cr_tensor **out, cr_storage *s, const cr_lay
     return st;
 }
 
+static cr_status layout_zero(cr_storage *s, int64_t bytes)
+{
+    const int64_t step = 1;
+    cr_view v = {s->bytes, &bytes, &step, 1, CR_U8, s->device, false};
+
+    return s->bytes ? cr_fill_elements(&v, cr_scalar_int(0)) : CR_OK;
+}
+
 /* Makes both layouts as tensors over one new block, which is zeroed when `zero` is set. */
 static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
                            const cr_layout *view, bool zero)
@@ -92,9 +100,9 @@ static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
 
     start -= start % (int64_t)cr_dtype_size((cr_dtype)base->dtype);
     CR_TRY(cr_storage_new(&s, base->device, (size_t)(end - start)));
-    if (zero && s->bytes)
-        memset(s->bytes, 0, (size_t)(end - start));
-    st = layout_tensor_over(b, s, base, start);
+    st = zero ? layout_zero(s, end - start) : CR_OK;
+    if (!st)
+        st = layout_tensor_over(b, s, base, start);
     if (!st) {
         st = layout_tensor_over(v, s, view, start);
         if (st)

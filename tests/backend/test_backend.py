@@ -269,6 +269,16 @@ def test_compiled_programs_have_the_hosts_bits():
         assert all(torch.equal(a, b) for a, b in zip(results[0], other))
 
 
+def test_gradients_of_views_by_strides():
+    given, results = torch.arange(12.0), []
+    for device in ("cpu", "demo"):
+        x = given.to(device).requires_grad_()
+        y = x.as_strided((4, 3), (2, 1), 1) * 2
+        z = x.expand(3, 12).as_strided((3, 2), (0, 5))
+        results.append(torch.autograd.grad([y, z], x, [torch.ones_like(y), torch.ones_like(z)])[0].cpu())
+    assert torch.equal(*results)
+
+
 def test_a_compiled_training_step():
     torch.manual_seed(2)
     x, y = torch.randn(32, 8), torch.randint(0, 4, (32,))
