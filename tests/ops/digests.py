@@ -105,11 +105,12 @@ def placed(value, place):
 def prepared(torch, make, place):
     """The case's arguments and function, or None where the entry refuses them."""
     from test_compiled import wrap
+    from test_on_device import ON_THE_HOST
 
     try:
         draw = make()
         if place:
-            draw.values = {k: placed(v, place) for k, v in draw.values.items()}
+            draw.values = {k: v if k in ON_THE_HOST else placed(v, place) for k, v in draw.values.items()}
         f = wrap(draw.entry, draw)
         outcome(torch, f, draw)
         return draw, f
