@@ -71,6 +71,9 @@ def compile_nvcc(stem):
 
 def assemble(stem):
     """Complaints about the part's kernels for the GPU."""
+    for old in (stem + ".ptx", stem + ".cubin"):
+        if os.path.exists(old):
+            os.remove(old)
     if NVCC:
         return compile_nvcc(stem)
     command(CLANG, "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80", "-Xclang",
@@ -198,7 +201,8 @@ class Folder:
     def __init__(self, folder):
         self.folder, self.libraries = folder, {}
         with open("/proc/cpuinfo") as f:
-            self.isas = [isa for isa in HOSTS if isa == "avx2" or "avx512dq" in f.read()]
+            flags = f.read()
+        self.isas = [isa for isa in HOSTS if isa == "avx2" or "avx512dq" in flags]
         with open(os.path.join(folder, "kernels.json")) as f:
             self.kernels = json.load(f)
 

@@ -211,7 +211,8 @@ static int level_room(int level)
         cell_##s *acc = t->acc;                                                                \
         EACH(i, ACCS *slots) { acc[i] = none_##op##_##s; }                                     \
         memset(t->count, 0, (size_t)slots);                                                    \
-        memset(t->tower, 0, t->tower ? (size_t)slots * sizeof *t->tower : 0);                  \
+        if (t->tower)                                                                          \
+            memset(t->tower, 0, (size_t)slots * sizeof *t->tower);                             \
         t->used = 0;                                                                           \
     }                                                                                          \
     /* Moves the result of the slot's accumulators to its tower, and returns the tower. */     \

@@ -275,10 +275,13 @@ static void slots_fold(const ordered *o, cr_fold_slots *s, int64_t outer, int64_
                  o->p->unit, table);
 }
 
-/* The number of lines that are folded together. */
+/* The number of lines that are folded together: their slots should fit the cache. */
 static int64_t lines_together(const ordered *o)
 {
-    return o->across.size < LINES ? o->across.size : LINES;
+    int64_t fit = 8 * MOST_SLOTS / o->p->range;
+
+    fit = fit < 1 ? 1 : fit < LINES ? fit : LINES;
+    return o->across.size < fit ? o->across.size : fit;
 }
 
 /* Units are (outer position, lines along `across` that are folded together). */

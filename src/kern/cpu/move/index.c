@@ -42,7 +42,8 @@ static offset_scale scale_of(const cr_index_plan *p, const cr_view *table)
     for (int d = table->ndim - 1; d >= 0; d--) {
         if (!p->by_index[d] || table->size[d] == 1)
             continue;
-        if (table->stride[d] <= 0 || (s.unit && table->stride[d] != s.unit * s.range))
+        if (table->stride[d] <= 0 ||
+            (s.unit && table->stride[d] != CR_WRAP_MUL(s.unit, s.range)))
             return (offset_scale){1, 0};
         s.unit = s.unit ? s.unit : table->stride[d];
         s.range *= table->size[d];
@@ -207,7 +208,7 @@ static void plan_walk(index_walk *w, const cr_index_plan *p, const cr_view *tabl
                             .index = (char *)offset,
                             .table_stride = w->table_stride,
                             .index_stride = w->index_stride,
-                            .unit = scale.unit * (int64_t)cr_view_item(table),
+                            .unit = CR_WRAP_MUL(scale.unit, cr_view_item(table)),
                             .range = scale.range,
                             .item = cr_view_item(table),
                             .other_item = cr_view_item(table),

@@ -61,10 +61,10 @@ static bool next_choice(int64_t *choice, int64_t n, int64_t r, bool again)
     return true;
 }
 
-/* (n, r, with_replacement).  Each row starts as a copy of the row before. */
+/* (self, r, with_replacement).  Each row starts as a copy of the row before. */
 cr_status cr_kern_combinations(const cr_value *arg, cr_view *out)
 {
-    int64_t n = arg[0].i, r = arg[1].i, *row = (int64_t *)(void *)out->data;
+    int64_t n = cr_view_numel(arg[0].view), r = arg[1].i, *row = (int64_t *)(void *)out->data;
     bool again = arg[2].i;
 
     for (int64_t i = 0; i < out->size[0]; i++, row += r) {
