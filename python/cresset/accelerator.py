@@ -68,7 +68,7 @@ def current_stream(device=None):
 def set_stream(stream):
     """Makes a stream the thread's stream of its device."""
     _need()
-    _C._backend_set_stream(stream.device.index, stream._at)
+    stream._make_current()
 
 
 def synchronize(device=None):

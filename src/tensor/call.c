@@ -89,7 +89,7 @@ static cr_status fake_stage(const cr_op *op, const cr_value *arg, cr_value *resu
 static cr_status call_run_map(const cr_op *op, const cr_value *arg, cr_value *result);
 static cr_status call_run_whole(const cr_op *op, const cr_value *arg, cr_value *result);
 
-static cr_status refuse_devices(cr_device a, cr_device b)
+cr_status cr_refuse_devices(cr_device a, cr_device b)
 {
     if (cr_is_meta(a) || cr_is_meta(b))
         return cr_fail(CR_RUNTIME, "Tensor on device %s is not on the expected device %s!",
@@ -115,7 +115,7 @@ static cr_status remote_stage(const cr_op *op, const cr_value *arg, cr_value *re
         return cr_remote_indices(op, arg, result);
     CR_TRY(cr_common_device(&device, op, arg));
     if (op->does == CR_DOES_INPLACE && !cr_same_device(device, arg[0].t->device))
-        return refuse_devices(arg[0].t->device, device);
+        return cr_refuse_devices(arg[0].t->device, device);
     if (op->words & CR_WORD_HOST)
         return cr_remote_whole(op, arg, result, device);
     return op->kernel_stage(op, arg, result);
@@ -234,7 +234,7 @@ static cr_status meet_device(cr_device *out, const cr_tensor **seen, const cr_te
         *out = t->device;
         *seen = t;
     } else if (!device_goes_with(t)) {
-        return refuse_devices((*seen)->device, t->device);
+        return cr_refuse_devices((*seen)->device, t->device);
     }
     out->fake = fake;
     return CR_OK;

@@ -49,6 +49,8 @@ CR_MUST cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device devi
                                  const cr_shape *shape, const cr_value *v, int n);
 /* The device of the tensors in a call.  CR_RUNTIME when they differ. */
 CR_MUST cr_status cr_common_device(cr_device *out, const cr_op *op, const cr_value *arg);
+/* CR_RUNTIME in torch's words: a call has tensors on both devices. */
+CR_MUST cr_status cr_refuse_devices(cr_device a, cr_device b);
 
 /* --- kernels by kind of entry; each is a cr_call_fn --- */
 cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result);

@@ -756,6 +756,7 @@ cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *resu
     cr_value given[CR_MAX_ARGS], *list;
     uint32_t n = 0, at = 0;
     cr_tensor **made;
+    cr_device device;
     cr_status st;
 
     while (arg[at].tag != CR_TENSORS)
@@ -770,6 +771,10 @@ cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *resu
         given[at].list = list;
         st = place_indices(list, n, arg[0].t->device, made);
     }
+    if (!st)
+        st = cr_common_device(&device, op, given);
+    if (!st && !cr_same_device(device, arg[0].t->device))
+        st = cr_refuse_devices(arg[0].t->device, device);
     if (!st)
         st = op->kernel_stage(op, given, result);
     for (uint32_t i = 0; made && i < n; i++)

@@ -403,6 +403,15 @@ def test_indices_of_another_device_are_refused():
         text = f"indices should be either on cpu or on the same device as the indexed tensor \\({t.device}\\)"
         with pytest.raises(RuntimeError, match=text):
             t[i]
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.tensor(5.0).index_put_((torch.tensor(True),), torch.ones(1).demo())
+
+
+def test_a_compiled_composition_with_indices():
+    x = torch.arange(4.0).demo()
+    compiled = torch.compile(lambda t: torch.combinations(t, 2))
+    for _ in range(2):
+        assert torch.equal(compiled(x).cpu(), torch.combinations(x.cpu(), 2))
 
 
 # --- the accelerator ---
@@ -429,6 +438,8 @@ def test_streams_of_the_accelerator():
     assert a.current_stream("demo:0") == default
     a.set_stream(other)
     assert a.current_stream() == other
+    a.set_stream(torch.demo.Stream())
+    assert a.current_stream() != torch.demo.Stream() and a.current_stream() != default
     a.set_stream(default)
     a.synchronize()
     assert x[-1].item() == 1000.0

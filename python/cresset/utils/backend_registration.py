@@ -1,6 +1,8 @@
 """Devices outside the library: loading them, their names, and the methods that tensors get."""
 import sys
+import threading
 import types
+import weakref
 
 from .. import _C
 
@@ -12,6 +14,10 @@ def rename_privateuse1_backend(backend_name):
     _C._rename_privateuse1_backend(backend_name)
 
 
+_streams = weakref.WeakValueDictionary()  # {(index of the device, address): Stream}
+_thread = threading.local()               # {index of the device: Stream that set_stream made current}
+
+
 class Stream:
     """Work on one device, in order.  `with stream:` makes it the thread's."""
 
@@ -19,15 +25,22 @@ class Stream:
         self.device = _device(device)
         self._at = _C._backend_stream_new(self.device.index)
         self._owned, self._before = True, []
+        _streams[self.device.index, self._at] = self
 
     @classmethod
     def _current(cls, index):
-        """The thread's stream of a device, borrowed."""
-        stream = cls.__new__(cls)
-        stream.device = _device(index)
-        stream._at = _C._backend_stream(index)
-        stream._owned, stream._before = False, []
+        """The thread's stream of a device."""
+        stream = _streams.get((index, _C._backend_stream(index)))
+        if stream is None:  # the device's default stream, which nothing owns
+            stream = cls.__new__(cls)
+            stream.device, stream._at = _device(index), _C._backend_stream(index)
+            stream._owned, stream._before = False, []
         return stream
+
+    def _make_current(self):
+        """Makes it the thread's stream, and keeps it until another one is."""
+        _C._backend_set_stream(self.device.index, self._at)
+        _thread.__dict__[self.device.index] = self
 
     def __eq__(self, other):
         return isinstance(other, Stream) and (self.device, self._at) == (other.device, other._at)
