@@ -56,7 +56,8 @@ CR_API void cr_cpu_memory_trim(void);
 /* Which cached blocks the calling thread may get. */
 typedef enum {
     CR_MEMORY_FAST, /* blocks of the requested class */
-    CR_MEMORY_FIT   /* also larger ones: of up to one and a half times the size */
+    CR_MEMORY_FIT   /* also blocks of up to one and a half times the size, and for scratch
+                       memory any larger block */
 } cr_memory_mode;
 /* Sets the thread's mode and returns the earlier one. */
 cr_memory_mode cr_cpu_memory_set_mode(cr_memory_mode mode);

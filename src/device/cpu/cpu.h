@@ -12,8 +12,7 @@ extern const cr_device_ops cr_cpu_ops;
 /* A block of at least `size` bytes with undefined contents; NULL and CR_MEMORY when out of
  * memory.  *size_class is nonzero and must be given to the release.  Any thread may release. */
 void *cr_cpu_get(size_t size, uint32_t *size_class);
-/* For memory that is released before the operator ends.  In mode CR_MEMORY_FIT a cached block
- * of any larger class may be used. */
+/* For memory that is released before the operator ends (cr_memory_mode). */
 void *cr_cpu_get_scratch(size_t size, uint32_t *size_class);
 void cr_cpu_release(void *p, uint32_t size_class);
 

@@ -7,8 +7,9 @@
  *
  * Slots, for single elements: every destination of the line has accumulators, into which
  * entries are folded in index order.  Adjacent lines are folded together if they are nearer in
- * memory than the entries of one line.  If the accumulators of a line do not fit into the
- * cache, its entries are first sorted by tile of destinations.
+ * memory than the entries of one line, as many as have 8 * MOST_SLOTS slots.  If a line
+ * is folded alone and its accumulators do not fit into the cache, its entries are first sorted
+ * by tile of destinations.
  *
  * Groups, for entries that are rows, for many more destinations than entries, or if not all
  * numbers below the range are destinations: entries are listed by destination.

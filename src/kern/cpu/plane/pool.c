@@ -73,8 +73,8 @@ static bool has_squares(const cr_pool *p)
     return p->kernel[0] == 1 && p->out[0] == 1 && p->in[0] == 1 && !p->pad[0];
 }
 
-/* Kernel positions of dimension d that are inside the input for some output, and maybe a few
- * more.  A kernel may be much larger than the input. */
+/* Bounds of the kernel positions of dimension d that are inside the input for some output: a
+ * kernel may be much larger than the input.  Positions between the bounds are checked again. */
 static inline int64_t first_position(const cr_pool *p, int d)
 {
     int64_t outside = p->pad[d] - (p->out[d] - 1) * p->stride[d];
