@@ -5,12 +5,12 @@ void cr_view_extent(const cr_view *v, const char **begin, const char **end)
 {
     int64_t item = (int64_t)cr_dtype_size(v->dtype), low = 0, high = item;
 
+    *begin = *end = v->data;
+    for (int i = 0; i < v->ndim; i++)
+        if (v->size[i] == 0)
+            return;
     for (int i = 0; i < v->ndim; i++) {
         int64_t reach = (v->size[i] - 1) * v->stride[i] * item;
-        if (v->size[i] == 0) {
-            *begin = *end = v->data;
-            return;
-        }
         *(reach < 0 ? &low : &high) += reach;
     }
     *begin = v->data + low;

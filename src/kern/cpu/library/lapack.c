@@ -88,9 +88,9 @@ char *cr_lapack_at(const cr_lapack_job *j, const cr_view *v, int last, int64_t i
 
         i /= j->batch_size[d];
         if (d >= lead && v->size[d - lead] != 1)
-            at += k * v->stride[d - lead];
+            at = CR_WRAP_ADD(at, CR_WRAP_MUL(k, v->stride[d - lead]));
     }
-    return v->data + at * (int64_t)cr_dtype_size((cr_dtype)v->dtype);
+    return cr_moved(v->data, at, cr_dtype_size((cr_dtype)v->dtype));
 }
 
 typedef struct {
