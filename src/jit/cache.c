@@ -7,8 +7,8 @@
  * Security: a cached file is machine code, so another user must not be able to supply it.  The
  * cache opens its folder once, without following a symbolic link, and checks the descriptor:
  * this user owns the folder and only this user may write to it.  All files are then opened
- * relative to that descriptor and checked in the same way, so nobody else can exchange a folder
- * or a file between the check and the use.  The seal only detects damage; it is not a
+ * relative to that descriptor and checked in the same way, so no other user can exchange a
+ * folder or a file between the check and the use.  The seal only detects damage; it is not a
  * signature.
  *
  * A temporary file older than ten minutes belongs to an ended process, because no compilation

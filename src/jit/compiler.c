@@ -1,6 +1,6 @@
 /* The compiler as a child process.
  *
- * The compiler runs in a process group of its own, so that a hanging compiler can be ended with
+ * The compiler runs in a separate process group, so that a hanging compiler can be ended with
  * all its children.  The leader of the group is a guard: a shell that waits on a pipe from this
  * process.  When this process ends in any way, the pipe closes, and the guard removes the
  * folder and ends the group.  In a program that ignores SIGCHLD the exit status is lost; the
