@@ -754,14 +754,18 @@ cr_status cr_shape_one_hot(const cr_value *arg, cr_shape *out)
 
     if (classes == -1) {
         CR_TRY(need_data(self, "one_hot"));
-        classes = largest(self, 0, (const int64_t *)(const void *)self->data) + 1;
-        if (classes < 1)
+        classes = largest(self, 0, (const int64_t *)(const void *)self->data);
+        if (classes < 0)
             return cr_fail(CR_RUNTIME, "Class values must be non-negative.");
+        classes = CR_WRAP_ADD(classes, 1);
     } else if (classes < 1) {
         return cr_fail(CR_RUNTIME, "num_classes should be positive");
     }
     cr_shape_like(out, self);
     out->size[out->ndim++] = classes;
+    if (classes < 0)
+        return cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
+                       (long long)classes, cr_shape_text(out->ndim, out->size));
     return CR_OK;
 }
 

@@ -75,7 +75,8 @@ cr_status cr_shape_ctc(const cr_value *arg, cr_shape *out)
     CR_TRY(check_ctc_lengths(logp, &arg[2], &arg[3]));
     for (uint32_t n = 0; n < arg[3].len; n++) {
         longest = arg[3].ints[n] > longest ? arg[3].ints[n] : longest;
-        sum += arg[3].ints[n];
+        if (CR_ADD_OVERFLOW(sum, arg[3].ints[n], &sum))
+            sum = INT64_MAX;
     }
     if (targets->ndim == 1 && targets->size[0] != sum)
         return cr_fail(CR_RUNTIME,

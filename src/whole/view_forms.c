@@ -38,8 +38,9 @@ static cr_status smaller_elements(const cr_value *arg, int64_t ratio, cr_geometr
 
     CR_TRY(need_unit_stride(arg, g->stride[last]));
     for (int i = 0; i < last; i++)
-        g->stride[i] *= ratio;
-    g->size[last] *= ratio;
+        g->stride[i] = CR_WRAP_MUL(g->stride[i], ratio);
+    if (CR_MUL_OVERFLOW(g->size[last], ratio, &g->size[last]))
+        return cr_fail(CR_RUNTIME, "numel: integer multiplication overflow");
     g->offset *= ratio;
     return CR_OK;
 }

@@ -226,8 +226,8 @@ static void draw_strides(cr_geometry *g)
         order[i] = i == 0 ? 1 : i == g->ndim - 1 ? 0 : g->ndim - i;
     for (int i = 0; i < g->ndim; i++) {
         g->stride[order[i]] = step;
-        step *= g->size[order[i]] > 1 ? g->size[order[i]] : 1;
-        step *= kind == 3 ? 2 : 1;
+        step = CR_WRAP_MUL(step, g->size[order[i]] > 1 ? g->size[order[i]] : 1);
+        step = CR_WRAP_MUL(step, kind == 3 ? 2 : 1);
     }
     for (int d = 0; d < g->ndim; d++) {
         if (kind == 4 && one_in(2))

@@ -253,3 +253,33 @@ def test_libraries_without_address_space(megabytes):
     """OpenBLAS tries for ever to map its buffers."""
     done = subprocess.run([sys.executable, "-c", SHORT.format(megabytes)], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "200.0" or "not enough memory" in done.stdout, (done.returncode, done.stderr)
+
+
+MOST = 2**63 - 1
+
+
+def test_one_hot_of_the_largest_number():
+    with pytest.raises(RuntimeError, match="negative dimension -9223372036854775808: \\[1, -9223372036854775808\\]"):
+        torch.nn.functional.one_hot(torch.tensor([MOST]))
+
+
+def test_pads_that_cut_more_than_the_input():
+    x = torch.arange(24.0).reshape(1, 2, 3, 4)
+    y = torch.nn.functional.pad(x, (-MOST - 1, MOST - 1, 0, 0), mode="replicate")
+    assert y.shape == (1, 2, 3, 2) and (y == x[..., 3:]).all()
+
+
+def test_steps_past_the_end():
+    assert torch.slice_scatter(torch.zeros(3), torch.ones(1), 0, None, None, MOST).tolist() == [1, 0, 0]
+    x = torch.ones(3, 4, requires_grad=True)
+    x.unfold(0, 2, MOST).sum().backward()
+    assert x.grad.sum(1).tolist() == [4, 4, 0]
+
+
+def test_bytes_of_more_elements_than_a_size_can_tell():
+    with pytest.raises(RuntimeError, match="numel: integer multiplication overflow"):
+        torch.zeros(0, 2**62, dtype=torch.float64).view(torch.uint8)
+
+
+def test_differences_of_nothing_are_taken_at_once():
+    assert torch.diff(torch.zeros(1, 2**33, 0), 2**31 - 1, dim=1).shape == (1, 2**33 - 2**31 + 1, 0)

@@ -52,11 +52,11 @@ static void dims_add(dims *to, const cr_places *p, int d)
     to->size *= size;
     if (size == 1)
         return;
-    int64_t table = p->table_stride[d] * (int64_t)p->item,
-            other = p->other_stride[d] * (int64_t)p->other_item,
-            index = p->index_stride[d] * (int64_t)p->index_item;
-    if (k >= 0 && to->table[k] == table * size && to->other[k] == other * size &&
-        to->index[k] == index * size)
+    int64_t table = CR_WRAP_MUL(p->table_stride[d], p->item),
+            other = CR_WRAP_MUL(p->other_stride[d], p->other_item),
+            index = CR_WRAP_MUL(p->index_stride[d], p->index_item);
+    if (k >= 0 && to->table[k] == CR_WRAP_MUL(table, size) &&
+        to->other[k] == CR_WRAP_MUL(other, size) && to->index[k] == CR_WRAP_MUL(index, size))
         size *= to->extent[k];
     else
         k = to->ndim++;

@@ -359,8 +359,8 @@ cr_status cr_kern_slice_scatter(const cr_value *arg, cr_view *out)
     if (end <= start)
         return CR_OK;
     part_of(&p, out);
-    narrow(&p, dim, start, (end - start + step - 1) / step);
-    p.stride[dim] *= step;
+    narrow(&p, dim, start, (end - start - 1) / step + 1);
+    p.stride[dim] = CR_WRAP_MUL(p.stride[dim], step);
     cr_copy_view(&p.v, arg[1].view);
     return CR_OK;
 }
@@ -510,7 +510,7 @@ cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
         remove_dim(&from, grad->ndim - 1);
         if (out->ndim) {
             narrow(&to, dim, k, windows);
-            to.stride[dim] *= step;
+            to.stride[dim] = CR_WRAP_MUL(to.stride[dim], step);
         }
         p = (cr_places){.ndim = to.v.ndim,
                         .size = to.v.size,

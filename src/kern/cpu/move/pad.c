@@ -34,12 +34,13 @@ cr_status cr_kern_constant_pad(const cr_value *arg, cr_view *out)
     cr_fill_view(out, &value);
     for (int d = 0; d < out->ndim; d++) {
         int64_t before = pad_before(&arg[1], out->ndim, d);
-        int64_t first = before > 0 ? before : 0, cut = before < 0 ? -before : 0;
-        int64_t left = self->size[d] - cut, room = out->size[d] - first;
+        int64_t first = before > 0 ? before : 0, cut = before < 0 ? before : 0;
+        int64_t left = self->size[d] + cut, room = out->size[d] - first;
         size[d] = left < room ? left : room;
         size[d] = size[d] < 0 ? 0 : size[d];
-        to.data += first * cr_view_step(out, d);
-        from.data += cut * cr_view_step(self, d);
+        to.data = cr_moved(to.data, CR_WRAP_MUL(first, out->stride[d]), cr_view_item(out));
+        from.data = cr_moved(from.data, CR_WRAP_MUL(-(uint64_t)cut, self->stride[d]),
+                             cr_view_item(self));
     }
     to.size = from.size = size;
     if (cr_view_numel(&to))
@@ -61,8 +62,9 @@ static int64_t reflected(int64_t i, int64_t size, int64_t before, int64_t after)
 static int64_t nearest(int64_t i, int64_t size, int64_t before, int64_t after)
 {
     (void)after;
-    i -= before;
-    return i < 0 ? 0 : i < size ? i : size - 1;
+    if (before >= 0)
+        return i <= before ? 0 : i - before < size ? i - before : size - 1;
+    return i < size + before ? i - before : size - 1;
 }
 
 /* Negative pads cut the input first; the rest repeats cyclically. */

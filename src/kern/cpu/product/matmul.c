@@ -648,20 +648,21 @@ cr_matrix cr_gemm_copy_b(const cr_gemm *g, void *to)
 /* One element of a batch. */
 static cr_gemm batch_at(const cr_gemm_batch *b, int64_t i)
 {
-    int64_t item = (int64_t)cr_dtype_size(b->one.dtype), at[3] = {0};
+    size_t item = cr_dtype_size(b->one.dtype);
+    int64_t at[3] = {0};
     cr_gemm g = b->one;
 
     for (int d = b->ndim - 1; d >= 0; d--) {
         int64_t j = i % b->size[d];
 
         i /= b->size[d];
-        at[0] += j * b->a_stride[d];
-        at[1] += j * b->b_stride[d];
-        at[2] += j * b->c_stride[d];
+        at[0] = CR_WRAP_ADD(at[0], CR_WRAP_MUL(j, b->a_stride[d]));
+        at[1] = CR_WRAP_ADD(at[1], CR_WRAP_MUL(j, b->b_stride[d]));
+        at[2] = CR_WRAP_ADD(at[2], CR_WRAP_MUL(j, b->c_stride[d]));
     }
-    g.a.data += at[0] * item;
-    g.b.data += at[1] * item;
-    g.c.data += at[2] * item;
+    g.a.data = cr_moved(g.a.data, at[0], item);
+    g.b.data = cr_moved(g.b.data, at[1], item);
+    g.c.data = cr_moved(g.c.data, at[2], item);
     return g;
 }
 
