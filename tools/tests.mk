@@ -2,6 +2,7 @@
 # fuzzers and faults.  The Makefile includes this file.
 
 include tests/ulp/rules.mk
+include tests/libraries/rules.mk
 
 # --- C ---------------------------------------------------------------------------
 $(B)/tests/%: src/%.c src/base/test_main.c $(B)/libcresset.a
