@@ -60,6 +60,19 @@ extern long cr_py_graph_objects;
         cr_py_unlocked--;                                                                      \
     } while (0)
 
+/* --- the package's root name (root.c) --- */
+
+/* "torch" or "cresset". */
+const char *cr_py_root(void);
+/* The root, a point, and `name`; kept for the life of the process.  NULL on failure. */
+const char *cr_py_full_name(const char *name);
+/* Imports a module of the package, named without the root. */
+PyObject *cr_py_import(const char *module);
+/* PyType_Ready, after the root is put before tp_name. */
+int cr_py_type_ready(PyTypeObject *type);
+/* Takes the root from the name of the extension's module. */
+int cr_py_root_start(PyObject *m);
+
 /* --- errors (raise.c) --- */
 
 /* Raises the Python exception for `st` and the thread's error record.  Returns NULL. */
@@ -373,7 +386,8 @@ int cr_py_function_start(PyObject *m);
 int cr_py_engine_start(PyObject *m);
 int cr_py_override_start(PyObject *m);
 int cr_py_settings_start(PyObject *m);
-/* Adds a static type under `name`. */
+/* Adds a static type under `name`.  Its tp_name states the module without the root, as
+ * "storage.UntypedStorage". */
 int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type);
 
 /* --- the operator table as data (table.c) --- */

@@ -1,4 +1,4 @@
-/* cresset._C: the extension module.  The files of py/bind add its types and functions. */
+/* _C: the extension module.  The files of py/bind add its types and functions. */
 #include "py/bind/bind.h"
 #include "py/bind/compile/compiled.h"
 
@@ -26,8 +26,7 @@ static int start_library(void)
     return st ? cr_py_raise_int(st) : 0;
 }
 
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "cresset._C",
-                                    .m_size = -1};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_C", .m_size = -1};
 
 CR_API PyMODINIT_FUNC PyInit__C(void);
 
@@ -39,7 +38,7 @@ CR_API PyMODINIT_FUNC PyInit__C(void)
 
     if (made)
         return m;
-    if (!m || cr_py_raise_start(m) < 0 || start_library() < 0) {
+    if (!m || cr_py_root_start(m) < 0 || cr_py_raise_start(m) < 0 || start_library() < 0) {
         Py_XDECREF(m);
         return NULL;
     }

@@ -159,8 +159,7 @@ static PyType_Slot slots[] = {
     {Py_tp_call, module_call},
     {Py_tp_doc, (void *)(uintptr_t) "Calls and attribute lookups of nn.Module."},
     {0}};
-static PyType_Spec spec = {.name = "cresset._C.ModuleBase",
-                           .basicsize = sizeof(PyObject),
+static PyType_Spec spec = {.basicsize = sizeof(PyObject),
                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                            .slots = slots};
 
@@ -184,6 +183,9 @@ int cr_py_nn_module_start(PyObject *m)
         return -1;
     forward = name[0], compiled = name[1], slow_call = name[2], getattr = name[3];
     if (PyModule_AddFunctions(m, functions) < 0)
+        return -1;
+    spec.name = cr_py_full_name("_C.ModuleBase");
+    if (!spec.name)
         return -1;
     return PyModule_AddObject(m, "ModuleBase", PyType_FromSpec(&spec));
 }

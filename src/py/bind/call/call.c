@@ -418,10 +418,8 @@ static PyObject *op_doc(PyObject *self, void *unused)
 /* Modules for functions outside the package's main namespace, as in torch. */
 static const struct {
     const char *module, *prefix; /* empty prefix: functions that only nn.functional has */
-} families[] = {{"cresset._C._nn", NULL},
-                {"cresset._C._linalg", "linalg_"},
-                {"cresset._C._fft", "fft_"},
-                {"cresset._C._special", "special_"}};
+} families[] = {
+    {"_nn", NULL}, {"_linalg", "linalg_"}, {"_fft", "fft_"}, {"_special", "special_"}};
 
 static bool is_family(size_t i, const char *name, unsigned forms)
 {
@@ -448,8 +446,8 @@ static PyObject *op_module(PyObject *self, void *unused)
     (void)unused;
     for (size_t i = 0; i < CR_LEN(families) && !o->method; i++)
         if (is_family(i, name, all_forms(o)))
-            return PyUnicode_InternFromString(families[i].module);
-    return PyUnicode_InternFromString("cresset");
+            return PyUnicode_FromFormat("%s._C.%s", cr_py_root(), families[i].module);
+    return PyUnicode_InternFromString(cr_py_root());
 }
 
 /* Pickles a callable by name. */
@@ -473,7 +471,7 @@ static PyGetSetDef op_getset[] = {{"__name__", op_name, NULL, NULL, NULL},
 static PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, NULL}, {0}};
 
 PyTypeObject cr_py_function_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.function",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.function",
     .tp_basicsize = sizeof(cr_py_op),
     .tp_flags =
         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
@@ -484,7 +482,7 @@ PyTypeObject cr_py_function_type = {
     .tp_getset = op_getset,
 };
 PyTypeObject cr_py_method_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.method",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.method",
     .tp_basicsize = sizeof(cr_py_op),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
                 Py_TPFLAGS_DISALLOW_INSTANTIATION,
@@ -566,10 +564,11 @@ static int install_families(PyObject *m, PyObject *ops)
     PyObject *name, *callable;
 
     for (size_t i = 0; i < CR_LEN(families); i++) {
-        PyObject *module = PyImport_AddModule(families[i].module); /* borrowed */
+        char full[64];
+        snprintf(full, sizeof full, "%s._C.%s", cr_py_root(), families[i].module);
+        PyObject *module = PyImport_AddModule(full); /* borrowed */
         Py_ssize_t at = 0;
-        if (!module ||
-            PyModule_AddObjectRef(m, strrchr(families[i].module, '.') + 1, module) < 0)
+        if (!module || PyModule_AddObjectRef(m, families[i].module, module) < 0)
             return -1;
         while (PyDict_Next(PyModule_GetDict(ops), &at, &name, &callable))
             if (Py_IS_TYPE(callable, &cr_py_function_type) &&
@@ -582,11 +581,12 @@ static int install_families(PyObject *m, PyObject *ops)
 
 int cr_py_op_start(PyObject *m)
 {
-    PyObject *ops = PyModule_New("cresset._C.ops");
+    const char *full = cr_py_full_name("_C.ops");
+    PyObject *ops = full ? PyModule_New(full) : NULL;
 
     return_types = PyDict_New();
-    if (!ops || !return_types || PyType_Ready(&cr_py_function_type) < 0 ||
-        PyType_Ready(&cr_py_method_type) < 0)
+    if (!ops || !return_types || cr_py_type_ready(&cr_py_function_type) < 0 ||
+        cr_py_type_ready(&cr_py_method_type) < 0)
         return -1;
     for (int i = 0; i < cr_ops_count(); i++) {
         const cr_op *op = cr_ops_at(i);

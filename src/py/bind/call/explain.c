@@ -19,12 +19,13 @@ static Py_ssize_t given_keywords(const call *c)
 static const char *type_name(PyObject *x)
 {
     const char *name = Py_TYPE(x)->tp_name;
+    size_t n = strlen(cr_py_root());
     char *own;
 
-    if (strncmp(name, "cresset.", 8))
+    if (strncmp(name, cr_py_root(), n) || name[n] != '.')
         return name;
     own = cr_error_scratch();
-    snprintf(own, CR_SCRATCH_BYTES, "torch.%s", name + 8);
+    snprintf(own, CR_SCRATCH_BYTES, "torch%s", name + n);
     return own;
 }
 

@@ -130,7 +130,7 @@ static PyGetSetDef getset[] = {FORWARD("__name__"),
 static PyMethodDef methods[] = {{"__reduce__", overridable_reduce, METH_NOARGS, NULL}, {0}};
 
 static PyTypeObject overridable_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.overridable",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.overridable",
     .tp_basicsize = sizeof(overridable),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC |
                 Py_TPFLAGS_METHOD_DESCRIPTOR,
@@ -158,7 +158,7 @@ static PyMethodDef functions[] = {{"_set_override_handler", set_handler, METH_O,
 
 int cr_py_overridable_start(PyObject *m)
 {
-    if (PyType_Ready(&overridable_type) < 0 || PyModule_AddFunctions(m, functions) < 0)
+    if (cr_py_type_ready(&overridable_type) < 0 || PyModule_AddFunctions(m, functions) < 0)
         return -1;
     return PyModule_AddObjectRef(m, "overridable", (PyObject *)&overridable_type);
 }

@@ -317,7 +317,7 @@ static PyMethodDef off_methods[] = {{"__enter__", off_enter, METH_NOARGS, NULL},
                                     {"__exit__", off_exit, METH_VARARGS, NULL},
                                     {0}};
 static PyTypeObject off_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.DisableTorchFunctionSubclass",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.DisableTorchFunctionSubclass",
     .tp_basicsize = sizeof(PyObject),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "Disables __torch_function__ of subclasses inside.",

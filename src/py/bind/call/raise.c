@@ -84,15 +84,13 @@ int cr_py_raise_start(PyObject *m)
 
 int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type)
 {
-    const char *dot = strrchr(type->tp_name, '.');
-
-    if (PyType_Ready(type) < 0)
+    if (cr_py_type_ready(type) < 0)
         return -1;
+    const char *dot = strrchr(type->tp_name, '.');
     /* Static types have no __module__, which pickle needs for objects that are pickled by name
      * (dtypes). */
-    PyObject *home =
-        dot ? PyUnicode_FromStringAndSize(type->tp_name, dot - type->tp_name) : NULL;
-    if (dot && (!home || PyDict_SetItemString(type->tp_dict, "__module__", home) < 0)) {
+    PyObject *home = PyUnicode_FromStringAndSize(type->tp_name, dot - type->tp_name);
+    if (!home || PyDict_SetItemString(type->tp_dict, "__module__", home) < 0) {
         Py_XDECREF(home);
         return -1;
     }

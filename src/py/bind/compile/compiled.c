@@ -176,7 +176,7 @@ static PyGetSetDef call_getset[] = {
     {"peak", call_peak, NULL, "Peak bytes of the forward program's tensors.", NULL},
     {0}};
 static PyTypeObject call_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Call",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Call",
     .tp_basicsize = sizeof(call_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "The programs of a recorded call.",
@@ -257,7 +257,7 @@ static PyGetSetDef calls_getset[] = {
     {"picture", calls_picture, NULL, "The graphs for the latest sizes, as SVG.", NULL},
     {0}};
 static PyTypeObject calls_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Calls",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Calls",
     .tp_basicsize = sizeof(calls_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "The programs of a recording with symbols, by sizes.",
@@ -902,7 +902,7 @@ static PyMemberDef entry_members[] = {{"runner", T_OBJECT_EX, offsetof(entry, ru
                                        "Number of calls that used this entry."},
                                       {0}};
 static PyTypeObject entry_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.CompiledEntry",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.CompiledEntry",
     .tp_basicsize = sizeof(entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "One recording of a compiled function.",
@@ -925,7 +925,7 @@ static PyMemberDef function_members[] = {
 static PyGetSetDef function_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {0}};
 static PyTypeObject function_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.CompiledFunction",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.CompiledFunction",
     .tp_basicsize = sizeof(function),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_doc = "CompiledFunction(function, miss): a call that fits no entry calls miss(self, "

@@ -621,7 +621,7 @@ static PyGetSetDef graph_getset[] = {
     {"built", graph_built, NULL, "Number of programs that compile() built.", NULL},
     {0}};
 static PyTypeObject graph_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Graph",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Graph",
     .tp_basicsize = sizeof(graph_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "Graph(text): operator calls in single assignment form; str() gives the text.",
@@ -817,7 +817,7 @@ static PyMethodDef recorder_methods[] = {
     {"finish", recorder_finish, METH_O, "finish(outputs) -> Graph."},
     {0}};
 static PyTypeObject recorder_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Recorder",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Recorder",
     .tp_basicsize = sizeof(recorder_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc =

@@ -134,7 +134,7 @@ static PyGetSetDef program_getset[] = {
     {"groups", program_groups, NULL, "Number of fusion groups with code.", NULL},
     {0}};
 static PyTypeObject program_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Program",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Program",
     .tp_basicsize = sizeof(program_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "A graph as a program; str() gives its steps.  Made by Graph.program().",

@@ -354,7 +354,7 @@ static PyGetSetDef symbol_getset[] = {{"__class__", symbol_class, NULL, "int or 
                                       {0}};
 
 PyTypeObject cr_py_symbol_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Symbol",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Symbol",
     .tp_basicsize = sizeof(symbol),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "A number that may differ from call to call of a recording.",

@@ -93,7 +93,7 @@ const char *cr_py_where_now(void *context, cr_session *s)
 /* The folder of the library's file: "/.../cresset/" of "/.../cresset/_C.so". */
 static PyObject *package_folder(void)
 {
-    PyObject *module = PyImport_ImportModule("cresset");
+    PyObject *module = PyImport_ImportModule(cr_py_root());
     PyObject *file = module ? PyModule_GetFilenameObject(module) : NULL, *out = NULL;
     const char *text = file ? PyUnicode_AsUTF8(file) : NULL,
                *slash = text ? strrchr(text, '/') : NULL;

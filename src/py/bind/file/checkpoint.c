@@ -73,12 +73,10 @@ static PyObject *answer(const loader *l, const cr_pickle_name *n)
 /* Imports a module; torch's modules are those of this package. */
 static PyObject *checkpoint_import(const char *module)
 {
-    char own[512];
-
-    if (strncmp(module, "torch", 5) || (module[5] && module[5] != '.'))
-        return PyImport_ImportModule(module);
-    snprintf(own, sizeof own, "cresset%s", module + 5);
-    return PyImport_ImportModule(own);
+    if (!strcmp(module, "torch"))
+        return PyImport_ImportModule(cr_py_root());
+    return strncmp(module, "torch.", 6) ? PyImport_ImportModule(module)
+                                        : cr_py_import(module + 6);
 }
 
 static PyObject *default_object(const cr_pickle_name *n)
@@ -206,7 +204,7 @@ static PyObject *typed_storage(loader *l, size_t i)
     PyObject *storage = storage_object(l, i), *module = NULL, *made = NULL;
 
     if (storage)
-        module = PyImport_ImportModule("cresset.storage");
+        module = cr_py_import("storage");
     if (module)
         made = PyObject_CallMethod(module, "_typed", "OO", storage,
                                    cr_py_dtype_object(l->p->storages.at[i].dtype));

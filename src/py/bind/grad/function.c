@@ -658,7 +658,7 @@ static PyGetSetDef context_getset[] = {
     {0}};
 
 static PyTypeObject context_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._FunctionBase",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C._FunctionBase",
     .tp_basicsize = sizeof(context),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "The context of a call of a Function.",

@@ -76,7 +76,7 @@ static PyObject *switch_clone(PyObject *self, PyObject *unused)
 /* As a decorator: functools does the work. */
 static PyObject *decorate(PyObject *self, PyObject *function)
 {
-    PyObject *m = PyImport_ImportModule("cresset.autograd.grad_mode"), *out;
+    PyObject *m = cr_py_import("autograd.grad_mode"), *out;
 
     if (!m)
         return NULL;
@@ -179,7 +179,7 @@ static PyGetSetDef switch_getset[] = {{"mode", switch_mode, NULL, NULL, NULL}, {
 
 #define SWITCH_TYPE(name_, new_, doc_)                                                         \
     {                                                                                          \
-        PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.autograd.grad_mode." name_,          \
+        PyVarObject_HEAD_INIT(NULL, 0).tp_name = "autograd.grad_mode." name_,                  \
                                     .tp_basicsize = sizeof(grad_switch),                       \
                                     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,      \
                                     .tp_doc = doc_, .tp_new = new_, .tp_init = switch_init,    \

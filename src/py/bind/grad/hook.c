@@ -9,9 +9,9 @@
 
 /* --- the dicts --- */
 
-static PyObject *import_from(const char *module, const char *name)
+/* The attribute of a module, which is dropped; NULL when it was not imported. */
+static PyObject *hook_attribute(PyObject *m, const char *name)
 {
-    PyObject *m = PyImport_ImportModule(module);
     PyObject *found = m ? PyObject_GetAttrString(m, name) : NULL;
 
     Py_XDECREF(m);
@@ -23,9 +23,11 @@ PyObject *cr_py_hook_dict_add(PyObject **dict, PyObject *callable, bool *made)
     static PyObject *ordered, *handle_type;
     PyObject *handle, *id;
 
-    if (!ordered && !(ordered = import_from("collections", "OrderedDict")))
+    if (!ordered &&
+        !(ordered = hook_attribute(PyImport_ImportModule("collections"), "OrderedDict")))
         return NULL;
-    if (!handle_type && !(handle_type = import_from("cresset.utils.hooks", "RemovableHandle")))
+    if (!handle_type &&
+        !(handle_type = hook_attribute(cr_py_import("utils.hooks"), "RemovableHandle")))
         return NULL;
     cr_recorder_refuse("a hook is registered");
     *made = !*dict;

@@ -267,7 +267,7 @@ static PyGetSetDef own_getset[] = {
     {0}};
 
 static PyTypeObject node_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.autograd.graph.Node",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "autograd.graph.Node",
     .tp_basicsize = sizeof(py_node),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_doc = "A recorded operation.",

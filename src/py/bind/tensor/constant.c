@@ -16,7 +16,7 @@ static PyMethodDef constant_methods[] = {{"__reduce__", constant_reduce, METH_NO
                                          {0}};
 
 PyTypeObject cr_py_layout_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.layout",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "layout",
     .tp_basicsize = sizeof(cr_py_constant),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_doc = "How a tensor's elements are stored.",
@@ -24,7 +24,7 @@ PyTypeObject cr_py_layout_type = {
     .tp_methods = constant_methods,
 };
 PyTypeObject cr_py_format_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.memory_format",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "memory_format",
     .tp_basicsize = sizeof(cr_py_constant),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_doc = "The order of a tensor's elements in memory.",

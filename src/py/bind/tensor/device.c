@@ -215,7 +215,7 @@ static PyGetSetDef device_getset[] = {{"type", device_type, NULL, "\"cpu\", \"me
                                       {0}};
 
 PyTypeObject cr_py_device_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.device",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "device",
     .tp_basicsize = sizeof(cr_py_device),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "The device of a tensor's elements.",

@@ -83,7 +83,7 @@ static PyGetSetDef dtype_getset[] = {
     {0}};
 
 PyTypeObject cr_py_dtype_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.dtype",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "dtype",
     .tp_basicsize = sizeof(cr_py_dtype),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_doc = "The type of a tensor's elements.",
@@ -252,7 +252,7 @@ static PyGetSetDef iinfo_getset[] = {{"dtype", info_dtype, NULL, NULL, NULL},
                                      {0}};
 
 static PyTypeObject finfo_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.finfo",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "finfo",
     .tp_basicsize = sizeof(type_info),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = finfo_new,
@@ -261,7 +261,7 @@ static PyTypeObject finfo_type = {
     .tp_getset = finfo_getset,
 };
 static PyTypeObject iinfo_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.iinfo",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "iinfo",
     .tp_basicsize = sizeof(type_info),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = iinfo_new,

@@ -191,7 +191,7 @@ static PyObject *generator_repr(PyObject *self)
 }
 
 PyTypeObject cr_py_generator_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.Generator",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "Generator",
     .tp_repr = generator_repr,
     .tp_basicsize = sizeof(cr_py_generator),
     .tp_flags = Py_TPFLAGS_DEFAULT,

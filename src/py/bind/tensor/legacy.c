@@ -203,7 +203,7 @@ static PyGetSetDef type_getset[] = {{"dtype", type_dtype, NULL, NULL, NULL},
                                     {0}};
 
 static PyTypeObject tensor_type_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.tensortype",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "tensortype",
     .tp_basicsize = sizeof(tensor_type),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_call = type_call,
@@ -280,7 +280,7 @@ static PyMethodDef functions[] = {{"_dtype_of_type", dtype_of_type, METH_O, NULL
 
 int cr_py_legacy_start(PyObject *m)
 {
-    if (PyType_Ready(&tensor_type_type) < 0 || PyModule_AddFunctions(m, functions) < 0)
+    if (cr_py_type_ready(&tensor_type_type) < 0 || PyModule_AddFunctions(m, functions) < 0)
         return -1;
     for (int t = 0; t < CR_DTYPE_COUNT; t++) {
         char name[64];

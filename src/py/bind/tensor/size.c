@@ -105,7 +105,7 @@ static PyMethodDef size_methods[] = {
     {0}};
 
 PyTypeObject cr_py_size_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.Size",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "Size",
     .tp_base = &PyTuple_Type,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "The sizes of a tensor.",

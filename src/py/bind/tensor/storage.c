@@ -253,7 +253,7 @@ static PySequenceMethods storage_sequence = {.sq_length = storage_length,
 static PyBufferProcs storage_buffer = {.bf_getbuffer = storage_getbuffer};
 
 PyTypeObject cr_py_storage_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.storage.UntypedStorage",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "storage.UntypedStorage",
     .tp_basicsize = sizeof(py_storage),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "A block of bytes that tensors share.",

@@ -315,11 +315,11 @@ int cr_py_tensor_start(PyObject *m)
     add_slots(slots, &slot_count, cr_py_convert_slots, MAX_SLOTS);
     add_slots(slots, &slot_count, cr_py_method_slots, MAX_SLOTS);
     slots[slot_count] = (PyType_Slot){Py_tp_methods, methods};
-    PyType_Spec spec = {.name = "cresset.Tensor",
+    PyType_Spec spec = {.name = cr_py_full_name("Tensor"),
                         .basicsize = sizeof(cr_py_tensor),
                         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
                         .slots = slots};
-    cr_py_tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    cr_py_tensor_type = spec.name ? (PyTypeObject *)PyType_FromSpec(&spec) : NULL;
     if (!cr_py_tensor_type)
         return -1;
     cr_py_tensor_type->tp_name = "Tensor"; /* the class name in messages */
