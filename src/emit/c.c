@@ -321,6 +321,10 @@ static void c_pointwise(cr_printer *p)
 {
     bool light = p->n->sweep[0].cost < CR_COST_HEAVY;
 
+    if (cr_nest_is_move(p->n)) {
+        cr_print_move(p);
+        return;
+    }
     cr_print_line(p, "cv_s_i64 j = 0;");
     if (!c_any_flexible(p)) {
         c_loop(p, "columns");
@@ -584,6 +588,7 @@ static void c_end_kernel(cr_printer *p)
 const cr_dialect cr_dialect_c = {
     .name = "c",
     .last_header = "emit/kernel.h",
+    .any_address = true,
     .define_folds = c_define_folds,
     .open_kernel = c_open_kernel,
     .end_kernel = c_end_kernel,

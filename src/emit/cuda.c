@@ -402,8 +402,10 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
         cr_print_line(p, "/* rows of %d */", CR_FOLD_LANES / (16 * 8 / p->width));
     else
         cr_print_line(p, "/* pointwise */");
-    cr_print_line(p, "CK_KERNEL void CK(%s)(const ck_call<%d, %d> call)", symbol, p->operands,
-                  params);
+    const char *computed =
+        cr_computed_dims(p) ? cr_session_printf(p->s, ", %d", cr_computed_dims(p)) : "";
+    cr_print_line(p, "CK_KERNEL void CK(%s)(const ck_call<%d, %d%s> call)", symbol, p->operands,
+                  params, computed);
     cr_print_line(p, "{");
     p->indent++;
     cr_print_line(p, "void *const *const ptr = call.ptr;");

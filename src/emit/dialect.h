@@ -7,8 +7,9 @@
  * the words differently.
  *
  * Names in the text: p<k> pointer to operand k's row, v<id> value, z<id> identity of a
- * reduction, a<id>[] its accumulators, s<id> its result; rows, columns, row0, and r, the row at
- * hand; at, the first column of the vector at hand, and m, its lanes within the row. */
+ * reduction, a<id>[] its accumulators, s<id> its result, q<id> an indexed load's row; rows,
+ * columns, row0, and r, the row at hand; at, the first column of the vector at hand, and m, its
+ * lanes within the row. */
 #ifndef CR_EMIT_DIALECT_H
 #define CR_EMIT_DIALECT_H
 
@@ -33,8 +34,10 @@ typedef struct {
     cr_session *s;
     cr_buffer *operand[CR_EMIT_OPERANDS];
     int operands;
-    cr_dtype lane;              /* names the lane count: CV_LANES_<lane> */
-    int width;                  /* bits of a lane: masks are cv_m<width> */
+    uint8_t computed[CR_EMIT_OPERANDS]; /* bit k: some load computes its index of dim k */
+    const char *base;                   /* of the load at hand instead of p<k>, or NULL */
+    cr_dtype lane;                      /* names the lane count: CV_LANES_<lane> */
+    int width;                          /* bits of a lane: masks are cv_m<width> */
     cr_expr_set hoisted, inner; /* values declared outside, and inside the current body */
     int sweep, indent;
     cr_access how;
@@ -47,6 +50,7 @@ struct cr_dialect {
     const char *name;         /* of crc's pass: "c" */
     const char *first_header; /* before the vocabulary, or NULL */
     const char *last_header;  /* after it */
+    bool any_address;         /* vectors are loaded from any address */
     /* Prints missing definitions for the nest's reductions. */
     void (*define_folds)(cr_printer *p);
     /* The function's head, its opening brace included: declares stride, size, param, and ptr,
@@ -116,5 +120,19 @@ void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep);
 /* The body of a loop over columns: values, stores, and accumulators a<id>[index]. */
 void cr_print_body(cr_printer *p, const char *index);
 bool cr_sweep_has_order(const cr_sweep *sweep);
+
+/* --- loads at computed indices (indexed.c) --- */
+
+/* Finds the computed dims of all operands.  Their byte strides are stride[2 * operands ...],
+ * and their sizes size[3 ...], by operand and dim. */
+void cr_find_computed(cr_printer *p);
+int cr_computed_dims(const cr_printer *p); /* how many there are */
+/* Declares v<id> of an indexed load, and before it, at a row's start, the address q<id>. */
+void cr_print_indexed(cr_printer *p, const cr_expr *e);
+void cr_print_indexed_row(cr_printer *p, const cr_expr *e);
+/* True for a nest that only moves elements. */
+bool cr_nest_is_move(const cr_nest *n);
+/* Moves the elements of a row. */
+void cr_print_move(cr_printer *p);
 
 #endif

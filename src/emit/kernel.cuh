@@ -20,10 +20,11 @@
 #define CK_SHARED __attribute__((shared))
 #endif
 
-/* A kernel's only argument: what a cr_kernel takes, by value. */
-template <int operands, int params> struct ck_call {
+/* A kernel's only argument: what a cr_kernel takes, by value.  `computed` dims have their
+ * strides and sizes after the others. */
+template <int operands, int params, int computed = 0> struct ck_call {
     void *ptr[operands];
-    cv_s_i64 stride[2 * operands], size[3];
+    cv_s_i64 stride[2 * operands + computed], size[3 + computed];
     char param[16 * params] __attribute__((aligned(16)));
 };
 

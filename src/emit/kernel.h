@@ -16,6 +16,15 @@
 
 #define CK_OUTLINE static __attribute__((noinline, unused))
 CV_FN cv_s_i64 ck_least(cv_s_i64 a, cv_s_i64 b) { return a < b ? a : b; }
+CV_FN cv_s_i64 ck_most(cv_s_i64 a, cv_s_i64 b) { return a > b ? a : b; }
+
+/* Indices: an index outside of [0, n) is 0; division rounds down. */
+CV_FN cv_s_i64 ck_within(cv_s_i64 i, cv_s_i64 n) { return (cv_s_u64)i < (cv_s_u64)n ? i : 0; }
+CV_FN cv_s_i64 ck_floordiv(cv_s_i64 a, cv_s_i64 b)
+{
+    return b ? a / b - (a % b != 0 && (a < 0) != (b < 0)) : 0;
+}
+CV_FN cv_s_i64 ck_remainder(cv_s_i64 a, cv_s_i64 b) { return a - b * ck_floordiv(a, b); }
 
 /* Reduces a row of more than CR_FOLD_CHUNK columns. ck_put combines the lanes of the next chunk
  * with lanes of earlier chunks of the block as soon as the order permits, so that at most four

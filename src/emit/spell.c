@@ -163,6 +163,9 @@ const char *cr_spell_address(cr_printer *p, const cr_buffer *b)
 {
     int k = cr_operand_number(p, b);
 
+    if (p->base)
+        return cr_session_printf(p->s, "%s + at * %d", p->base,
+                                 (int)cr_dtype_size((cr_dtype)b->dtype));
     if (p->stepping && b->flexible)
         return cr_session_printf(p->s, "p%d + at * d%d", k, k);
     return cr_session_printf(p->s, "p%d + at * %d", k, (int)cr_dtype_size((cr_dtype)b->dtype));

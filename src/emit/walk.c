@@ -13,17 +13,31 @@ void cr_print_value(cr_printer *p, const cr_expr *e, const char *text)
                   text);
 }
 
+static void walk_declare(cr_printer *p, const cr_expr *e)
+{
+    if (cr_expr_is_indexed(e))
+        cr_print_indexed(p, e);
+    else
+        cr_print_value(p, e, cr_spell_value(p, e));
+}
+
+/* True when the arguments are scalar code inside the value's text. */
+static bool walk_skips_args(const cr_expr *e)
+{
+    return cr_expr_takes_scalars(e) || cr_expr_is_indexed(e);
+}
+
 /* Declares the kernel's values under `e`, once. */
 static void walk_kernel_values(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
 {
     if (!cr_expr_set_add(seen, e))
         return;
-    if (!cr_expr_takes_scalars(e))
+    if (!walk_skips_args(e))
         for (int i = 0; i < e->count; i++)
             walk_kernel_values(p, seen, e->args[i]);
     if (cr_nest_scope(p->n, e) == CR_SCOPE_KERNEL) {
         cr_expr_set_add(&p->hoisted, e);
-        cr_print_value(p, e, cr_spell_value(p, e));
+        walk_declare(p, e);
     }
 }
 
@@ -34,13 +48,15 @@ static void walk_row_values(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
         return;
     if (cr_nest_scope(p->n, e) <= CR_SCOPE_ROW) {
         if (e->kind != CR_EXPR_REDUCE)
-            for (int i = 0; i < e->count && !cr_expr_takes_scalars(e); i++)
+            for (int i = 0; i < e->count && !walk_skips_args(e); i++)
                 walk_row_values(p, seen, e->args[i]);
         if (e->kind != CR_EXPR_REDUCE && cr_expr_set_add(&p->hoisted, e))
-            cr_print_value(p, e, cr_spell_value(p, e));
+            walk_declare(p, e);
         return;
     }
-    for (int i = 0; i < e->count && !cr_expr_takes_scalars(e); i++)
+    if (cr_expr_is_indexed(e) && cr_expr_set_add(&p->hoisted, e))
+        cr_print_indexed_row(p, e);
+    for (int i = 0; i < e->count && !walk_skips_args(e); i++)
         walk_row_values(p, seen, e->args[i]);
 }
 
@@ -55,10 +71,10 @@ static void walk_column_values(cr_printer *p, const cr_expr *e)
         cr_print_value(p, e, p->dialect->load(p, kept));
         return;
     }
-    if (!cr_expr_takes_scalars(e))
+    if (!walk_skips_args(e))
         for (int i = 0; i < e->count; i++)
             walk_column_values(p, e->args[i]);
-    cr_print_value(p, e, cr_spell_value(p, e));
+    walk_declare(p, e);
 }
 
 void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep)
@@ -217,6 +233,8 @@ static void walk_note_types(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
         p->u->random = true;
         return;
     }
+    if (cr_expr_is_indexed(e))
+        return;
     if (e->kind == CR_EXPR_CALL && cr_fn_infos[e->fn].cost >= 60)
         p->u->special = true;
     for (int i = 0; i < e->count; i++)
@@ -284,6 +302,7 @@ void cr_emit(cr_unit *u, const cr_dialect *d, const cr_nest *n, const char *symb
 
     p.operands = cr_loop_operands(n->loop, p.operand, CR_EMIT_OPERANDS);
     walk_find_types(&p);
+    cr_find_computed(&p);
     p.hoisted = cr_expr_set_new(n->loop);
     walk_function(&p, symbol);
     cr_session_check(p.s, cr_text_status(p.out));

@@ -104,17 +104,19 @@ static const cr_expr *rename_reduce(work *w, const cr_expr *e, const renaming *r
                           rename_axes(w, &fresh, e->args[0], &inside));
 }
 
-static const cr_expr *rename_leaf(work *w, const cr_expr *e, const renaming *r)
+static const cr_expr *rename_load(work *w, memo *m, const cr_expr *e, const renaming *r)
 {
     const cr_sym *index[CR_LOOP_DIMS];
+    const cr_expr *at[CR_LOOP_DIMS];
+    int n = 0;
 
-    if (e->kind == CR_EXPR_INTEGER)
-        return cr_expr_integer(w->l, (cr_dtype)e->dtype, rename_index(w, e->index[0], r));
-    if (e->kind != CR_EXPR_LOAD)
-        return e;
-    for (int i = 0; i < e->buffer->ndim; i++)
-        index[i] = rename_index(w, e->index[i], r);
-    return cr_expr_load(w->l, e->buffer, index);
+    for (int i = 0; i < e->buffer->ndim; i++) {
+        const cr_expr *computed = cr_load_computed(e, i);
+        index[i] = computed ? NULL : rename_index(w, e->index[i], r);
+        if (computed)
+            at[n++] = rename_axes(w, m, computed, r);
+    }
+    return cr_expr_load_at(w->l, e->buffer, index, at);
 }
 
 static const cr_expr *rename_axes(work *w, memo *m, const cr_expr *e, const renaming *r)
@@ -125,8 +127,12 @@ static const cr_expr *rename_axes(work *w, memo *m, const cr_expr *e, const rena
         return known;
     if (e->kind == CR_EXPR_REDUCE)
         return memo_put(w, m, e, rename_reduce(w, e, r));
-    if (!e->count)
-        return memo_put(w, m, e, rename_leaf(w, e, r));
+    if (e->kind == CR_EXPR_LOAD)
+        return memo_put(w, m, e, rename_load(w, m, e, r));
+    if (e->kind == CR_EXPR_INTEGER)
+        return memo_put(
+            w, m, e,
+            cr_expr_integer(w->l, (cr_dtype)e->dtype, rename_index(w, e->index[0], r)));
     for (int i = 0; i < e->count; i++)
         args[i] = rename_axes(w, m, e->args[i], r);
     return memo_put(w, m, e, cr_expr_with(w->l, e, args));
@@ -247,6 +253,9 @@ static const cr_expr *producer_value(work *w, const cr_expr *load)
     memo m = {0};
     bool same = true;
 
+    if (load->count)
+        cr_bail(w->s, CR_VALUE, "'%s' is read at computed indices by the program that makes it",
+                load->buffer->name);
     for (int k = 0; k < d->axes; k++) {
         r.from[k] = d->axis[k].index;
         r.to[k] = load->index[k];

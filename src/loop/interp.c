@@ -117,13 +117,14 @@ static scalar of_scalar(cr_dtype t, cr_scalar s)
     return load_element(t, bytes);
 }
 
-static char *interp_place(machine *m, const cr_buffer *b, const cr_sym *const *index)
+/* The address of the element at index[0..ndim). */
+static char *interp_place(machine *m, const cr_buffer *b, const int64_t *index)
 {
     int64_t at = 0;
     size_t k = 0;
 
     for (int i = 0; i < b->ndim; i++) {
-        int64_t n = interp_integer(m, b->size[i]), v = interp_integer(m, index[i]);
+        int64_t n = interp_integer(m, b->size[i]), v = index[i];
         if (v < 0 || v >= n)
             cr_bail(m->l->session, CR_INDEX, "index %lld of '%s' is outside [0, %lld)",
                     (long long)v, b->name, (long long)n);
@@ -154,21 +155,34 @@ static scalar interp_call_fn(machine *m, cr_fn fn, cr_dtype to, const cr_dtype *
 
 static scalar interp_eval(machine *m, const cr_expr *e);
 
+static scalar interp_load(machine *m, const cr_expr *e)
+{
+    int64_t index[CR_LOOP_DIMS];
+
+    for (int i = 0; i < e->buffer->ndim; i++) {
+        const cr_expr *computed = cr_load_computed(e, i);
+        index[i] = computed ? interp_eval(m, computed).i : interp_integer(m, e->index[i]);
+    }
+    return load_element((cr_dtype)e->dtype, interp_place(m, e->buffer, index));
+}
+
 static scalar interp_call(machine *m, const cr_expr *e)
 {
     cr_dtype from[3] = {CR_F32, CR_F32, CR_F32};
     scalar v[3] = {{0}};
 
+    if (cr_fn_infos[e->fn].kind == CR_FN_SELECT)
+        return interp_eval(m, e->args[interp_eval(m, e->args[0]).i ? 1 : 2]);
     for (int i = 0; i < e->count; i++) {
         from[i] = (cr_dtype)e->args[i]->dtype;
         v[i] = interp_eval(m, e->args[i]);
     }
     switch ((cr_fn_kind)cr_fn_infos[e->fn].kind) {
-    case CR_FN_SELECT: return v[0].i ? v[1] : v[2];
     case CR_FN_CAST: return of_scalar((cr_dtype)e->dtype, as_scalar(from[0], v[0]));
     case CR_FN_RANDOM:
         return (scalar){.f = cr_philox_float(cr_philox_word((uint64_t)v[0].i, (uint64_t)v[1].i,
                                                             (uint64_t)v[2].i))};
+    case CR_FN_SELECT:
     case CR_FN_SAME:
     case CR_FN_TEST:
     case CR_FN_PARTS:
@@ -381,7 +395,7 @@ static scalar interp_eval(machine *m, const cr_expr *e)
     case CR_EXPR_CONST: return of_scalar(t, e->value);
     case CR_EXPR_PARAM:
         return load_element(t, (const char *)m->run->param + e->param->slot * CR_PARAM_BYTES);
-    case CR_EXPR_LOAD: return load_element(t, interp_place(m, e->buffer, e->index));
+    case CR_EXPR_LOAD: return interp_load(m, e);
     case CR_EXPR_INTEGER: return of_scalar(t, cr_scalar_int(interp_integer(m, e->index[0])));
     case CR_EXPR_CALL: return interp_call(m, e);
     case CR_EXPR_REDUCE: break;
@@ -393,12 +407,11 @@ static scalar interp_eval(machine *m, const cr_expr *e)
 
 static void run_def(machine *m, const cr_def *d, int k)
 {
-    const cr_sym *index[CR_LOOP_DIMS];
-    int64_t n;
+    int64_t index[CR_LOOP_DIMS], n;
 
     if (k == d->axes) {
         for (int i = 0; i < d->axes; i++)
-            index[i] = d->axis[i].index;
+            index[i] = m->axis[i].value;
         store_element((cr_dtype)d->target->dtype, interp_place(m, d->target, index),
                       interp_eval(m, d->value));
         return;

@@ -5,9 +5,13 @@
  *     m[i<R] = maximum[j<C](x[i, j])
  *     y[i<R, j<C] = exp(x[i, j] - m[i])
  *
- * each of which gives every element of one buffer.  Expressions are hash-consed in the
- * program's session.  A reduction binds its axis and has the fixed order of num/order.h; no
- * pass may change it.  Scheduling makes a nest (nest.h) of a program, and emit/ prints nests.
+ * each of which gives every element of one buffer.  An index is an integer expression over the
+ * axes, or `$` and a value that is computed: y[i<P, j<C] = x[$ids[i], j].  Only the chosen
+ * argument of `where` is read, so a condition guards the loads beside it.
+ *
+ * Expressions are hash-consed in the program's session.  A reduction binds its axis and has the
+ * fixed order of num/order.h; no pass may change it.  Scheduling makes a nest (nest.h) of a
+ * program, and emit/ prints nests.
  *
  * Functions that make expressions bail from the session (sym/session.h) on an error. */
 #ifndef CR_LOOP_LOOP_H
@@ -48,7 +52,7 @@ typedef struct {
 typedef enum {
     CR_EXPR_CONST,   /* value */
     CR_EXPR_PARAM,   /* param */
-    CR_EXPR_LOAD,    /* buffer at index[0..ndim) */
+    CR_EXPR_LOAD,    /* buffer at index[0..ndim); computed indices are args */
     CR_EXPR_INTEGER, /* the integer expression index[0] as a number */
     CR_EXPR_CALL,    /* fn(args) */
     CR_EXPR_REDUCE   /* fn over axis of args[0] */
@@ -117,6 +121,17 @@ const cr_expr *cr_expr_number(cr_loop *l, cr_dtype t, double value);
 const cr_expr *cr_expr_integer(cr_loop *l, cr_dtype t, const cr_sym *value);
 const cr_expr *cr_expr_param(cr_loop *l, const cr_loop_param *param);
 const cr_expr *cr_expr_load(cr_loop *l, const cr_buffer *b, const cr_sym *const *index);
+/* A load with computed indices: where index[k] is NULL, the index is the next of `at`, which
+ * are values of an integer type. */
+const cr_expr *cr_expr_load_at(cr_loop *l, const cr_buffer *b, const cr_sym *const *index,
+                               const cr_expr *const *at);
+/* The computed index of dim k of a load; NULL when it is the integer expression index[k]. */
+const cr_expr *cr_load_computed(const cr_expr *load, int k);
+/* True when a load has a computed index: its place follows from values. */
+static inline bool cr_expr_is_indexed(const cr_expr *e)
+{
+    return e->kind == CR_EXPR_LOAD && e->count > 0;
+}
 /* A call; argument types agree.  A function that is not elementary for bools, integers or
  * complex numbers is replaced by its meaning there (maximum of bools is `or`).  CR_TYPE when
  * the function does not exist for the type. */

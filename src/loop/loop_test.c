@@ -44,6 +44,7 @@ static bool few_functions(cr_fn fn, cr_dtype t, void *out, const void *const *in
     case CR_FN_neg: *r = -*x; return true;
     case CR_FN_exp: *r = expf(*x); return true;
     case CR_FN_lt: *(bool *)out = *x < *y; return true;
+    case CR_FN_gt: *(bool *)out = *x > *y; return true;
     default: return false;
     }
 }
@@ -72,6 +73,67 @@ static void softmax_sums_to_one(cr_session *s, cr_loop *l)
     for (int i = 0; i < 3; i++)
         NEAR(y[4 * i] + y[4 * i + 1] + y[4 * i + 2] + y[4 * i + 3], 1, 1e-6);
     NEAR(y[4], 0.25, 0);
+}
+
+static void rows_are_picked(cr_session *s, cr_loop *l)
+{
+    float x[6] = {1, 2, 3, 4, 5, 6}, y[6];
+    int64_t ids[3] = {2, 0, 2};
+    void *operand[3] = {y, x, ids};
+
+    (void)s;
+    run(l, 3, 2, operand, NULL);
+    for (int i = 0; i < 6; i++)
+        NEAR(y[i], x[2 * ids[i / 2] + i % 2], 0);
+}
+
+TEST(a_computed_index_picks_rows)
+{
+    with_program("input x: f32[R, C]\n"
+                 "input ids: i64[R]\n"
+                 "y[i<R, j<C] = x[$ids[i], j]\n",
+                 rows_are_picked);
+}
+
+static void guarded_loads_stay_inside(cr_session *s, cr_loop *l)
+{
+    float x[2] = {1, 2}, on[3] = {1, 0, 1}, y[3];
+    int32_t ids[3] = {1, 7, 0};
+    void *operand[4] = {y, on, x, ids};
+
+    (void)s;
+    run(l, 3, 2, operand, NULL);
+    NEAR(y[0], 2, 0);
+    NEAR(y[1], -1, 0);
+    NEAR(y[2], 1, 0);
+}
+
+TEST(a_condition_guards_the_load_beside_it)
+{
+    with_program("input on: f32[R]\n"
+                 "input x: f32[C]\n"
+                 "input ids: i32[R]\n"
+                 "y[i<R] = where(on[i] > 0, x[$ids[i]], -1)\n",
+                 guarded_loads_stay_inside);
+}
+
+static void index_outside(cr_session *s, void *context)
+{
+    float x[2] = {1, 2}, y[3];
+    int64_t ids[3] = {1, 2, 0};
+    void *operand[3] = {y, x, ids};
+
+    (void)context;
+    run(cr_loop_parse(s, "input x: f32[C]\ninput ids: i64[R]\ny[i<R] = x[$ids[i]]\n"), 3, 2,
+        operand, NULL);
+}
+
+TEST(the_interpreter_refuses_an_index_outside)
+{
+    cr_session s = {.status = CR_OK};
+
+    FAILS(CR_INDEX, cr_session_run(&s, index_outside, NULL));
+    cr_session_drop(&s);
 }
 
 TEST(the_interpreter_computes_the_text_of_a_program)

@@ -221,6 +221,41 @@ const cr_expr *cr_expr_load(cr_loop *l, const cr_buffer *b, const cr_sym *const 
     return expr_intern(l, &like);
 }
 
+/* A computed index is the name $k in the load's index list; k numbers the load's arguments. */
+static const cr_sym *computed_name(cr_loop *l, int k)
+{
+    return cr_sym_name(l->syms, cr_session_printf(l->session, "$%d", k), 0, CR_SYM_HIGH);
+}
+
+const cr_expr *cr_load_computed(const cr_expr *load, int k)
+{
+    const cr_sym *e = load->index[k];
+
+    return e->kind == CR_SYM_NAME && *e->name == '$' ? load->args[e->name[1] - '0'] : NULL;
+}
+
+const cr_expr *cr_expr_load_at(cr_loop *l, const cr_buffer *b, const cr_sym *const *index,
+                               const cr_expr *const *at)
+{
+    cr_expr like = {.kind = CR_EXPR_LOAD, .dtype = b->dtype, .buffer = b};
+
+    for (int i = 0; i < b->ndim; i++) {
+        like.index[i] = index[i];
+        if (index[i])
+            continue;
+        if (like.count == CR_LEN(like.args))
+            cr_bail(l->session, CR_VALUE, "'%s' is read at more than %d computed indices",
+                    b->name, (int)CR_LEN(like.args));
+        if (at[like.count]->dtype != CR_I64 && at[like.count]->dtype != CR_I32)
+            cr_bail(l->session, CR_TYPE, "'%s' is read at a computed index of type %s", b->name,
+                    cr_dtype_name((cr_dtype)at[like.count]->dtype));
+        like.index[i] = computed_name(l, like.count);
+        like.args[like.count] = at[like.count];
+        like.count++;
+    }
+    return expr_intern(l, &like);
+}
+
 /* --- calls --- */
 
 static const cr_expr *call_node(cr_loop *l, cr_fn fn, cr_dtype t, int count,

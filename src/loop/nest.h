@@ -53,6 +53,9 @@ typedef struct {
     int keeps;
 } cr_nest;
 
+/* The cost of a load whose place is computed, beyond that of another load. */
+enum { CR_COST_INDEXED = 8 };
+
 /* The least costs at which a loop is not unrolled, and at which a value is kept instead of
  * recomputed. */
 enum { CR_COST_HEAVY = 14, CR_COST_KEEP = 6 };

@@ -2,6 +2,7 @@
  *
  *   input x: f64[R, C]    output y: f32[R]    param s: f32 @0     declarations, optional
  *   y[i<R, j<C] = x[i, j] * s + add[k<C](x[i, k])                 definitions
+ *   y[i<R, j<C] = x[$ids[i], j] + w[$(ids[i] + i64(#j))]          computed indices
  *
  * A name that is read with indices and not defined before is a float32 input, whose sizes are
  * the extents of its indices; any other name is a float32 parameter.  A definition that a later
@@ -186,29 +187,45 @@ static const cr_sym *extent_of(parser *p, const cr_sym *index)
     parser_fail(p, "declare the input: its sizes do not follow from its indices,");
 }
 
+static operand parse_operand(parser *p);
+
+/* Sizes of an input that is not declared: the extents of its indices. */
+static cr_buffer *parse_new_input(parser *p, const char *name, const cr_sym *const *index,
+                                  int n)
+{
+    const cr_sym *size[CR_LOOP_DIMS];
+
+    for (int i = 0; i < n; i++)
+        size[i] = extent_of(p, index[i]);
+    return cr_loop_buffer(p->l, CR_BUFFER_INPUT, name, CR_F32, n, size);
+}
+
 static operand parse_load(parser *p, const char *name)
 {
-    const cr_sym *index[CR_LOOP_DIMS], *size[CR_LOOP_DIMS];
+    const cr_sym *index[CR_LOOP_DIMS];
+    const cr_expr *at[CR_LOOP_DIMS];
     cr_buffer *b = cr_loop_find_buffer(p->l, name);
-    int n = 0;
+    int n = 0, computed = 0;
 
     parser_expect(p, "[");
     do {
         if (n == CR_LOOP_DIMS)
             parser_fail(p, "too many indices");
-        index[n++] = take_integer(p);
+        if (parser_take(p, "$")) {
+            at[computed++] = typed(p, parse_operand(p), CR_I64);
+            index[n++] = NULL;
+        } else {
+            index[n++] = take_integer(p);
+        }
     } while (parser_take(p, ","));
     parser_expect(p, "]");
-    if (!b) {
-        for (int i = 0; i < n; i++)
-            size[i] = extent_of(p, index[i]);
-        b = cr_loop_buffer(p->l, CR_BUFFER_INPUT, name, CR_F32, n, size);
-    }
+    if (!b)
+        b = parse_new_input(p, name, index, n);
     if (b->ndim != n)
         parser_fail(p, cr_session_printf(p->s, "'%s' has %d dimensions", name, b->ndim));
     if (b->role == CR_BUFFER_OUTPUT)
         b->role = CR_BUFFER_LOCAL;
-    return operand_of_expr(cr_expr_load(p->l, b, index));
+    return operand_of_expr(cr_expr_load_at(p->l, b, index, at));
 }
 
 static operand parse_run_param(parser *p, const char *name)

@@ -137,8 +137,14 @@ static void print_load(cr_text *out, const cr_expr *e)
 {
     cr_text_printf(out, "%s[", e->buffer->name);
     for (int i = 0; i < e->buffer->ndim; i++) {
+        const cr_expr *computed = cr_load_computed(e, i);
         cr_text_put(out, i ? ", " : "");
-        cr_sym_print(out, e->index[i]);
+        if (computed) {
+            cr_text_char(out, '$');
+            print_level(out, computed, LEVEL_ATOM);
+        } else {
+            cr_sym_print(out, e->index[i]);
+        }
     }
     cr_text_char(out, ']');
 }

@@ -98,10 +98,25 @@ static cr_scope scope_of_index(work *w, const cr_sym *const *index, int n)
     return scope;
 }
 
+/* True when every index of an indexed load is computed or one of the two axes. */
+static bool reads_axes_once(work *w, const cr_expr *e)
+{
+    int rows = 0, columns = 0, computed = 0;
+
+    for (int k = 0; k < e->buffer->ndim; k++) {
+        computed += cr_load_computed(e, k) != NULL;
+        rows += e->index[k] == w->n->row.index;
+        columns += e->index[k] == w->n->column.index;
+    }
+    return rows <= 1 && columns <= 1 && rows + columns + computed == e->buffer->ndim;
+}
+
 static bool reads_in_order(work *w, const cr_expr *e)
 {
     const cr_sym *i = w->n->row.index, *j = w->n->column.index;
 
+    if (e->count)
+        return reads_axes_once(w, e);
     if (e->buffer->ndim == 2)
         return e->index[0] == i && e->index[1] == j;
     return e->buffer->ndim == 1 && (e->index[0] == i || e->index[0] == j);
@@ -109,12 +124,15 @@ static bool reads_in_order(work *w, const cr_expr *e)
 
 static void visit_load(work *w, const cr_expr *e)
 {
+    cr_scope scope = scope_of_index(w, e->index, e->buffer->ndim);
+
     if (e->buffer->role != CR_BUFFER_INPUT)
         cr_bail(w->s, CR_VALUE, "'%s' is made by the program that reads it: fuse it first",
                 e->buffer->name);
     if (!reads_in_order(w, e))
         cr_bail(w->s, CR_VALUE, "'%s' is not read row by row", e->buffer->name);
-    w->scope[e->id] = (uint8_t)scope_of_index(w, e->index, e->buffer->ndim);
+    if (scope > w->scope[e->id])
+        w->scope[e->id] = (uint8_t)scope;
 }
 
 static void visit_reduce(work *w, const cr_expr *e)
@@ -250,7 +268,7 @@ static int expr_cost(work *w, cr_expr_set *seen, const cr_expr *e)
     for (int i = 0; i < e->count; i++)
         cost += expr_cost(w, seen, e->args[i]);
     if (e->kind == CR_EXPR_LOAD)
-        return 1;
+        return 1 + (e->count ? CR_COST_INDEXED : 0);
     return cost + (e->kind == CR_EXPR_CALL ? cr_fn_infos[e->fn].cost : 1);
 }
 
@@ -411,7 +429,7 @@ static int cost_without_kept(work *w, cr_expr_set *seen, const cr_expr *e, int a
     if (w->scope[e->id] != CR_SCOPE_COLUMN || !cr_expr_set_add(seen, e))
         return 0;
     if (e->kind == CR_EXPR_LOAD || cr_nest_kept(w->n, e, at))
-        return 1;
+        return 1 + (cr_expr_is_indexed(e) ? CR_COST_INDEXED : 0);
     for (int i = 0; i < e->count; i++)
         cost += cost_without_kept(w, seen, e->args[i], at);
     return cost + (e->kind == CR_EXPR_CALL ? cr_fn_infos[e->fn].cost : 1);

@@ -2,7 +2,8 @@
  *
  *   - a definition has as many axes as its target has dimensions, of the same extents
  *   - what is read is an input or was defined before, with one index a dimension
- *   - an index uses only sizes and the enclosing axes, and is within its dim when that is known
+ *   - an index uses only sizes and the enclosing axes, and is within its dim when that is
+ * known; a computed index is an int32 or int64 value
  *   - arguments of a call agree in type, and values have their target's type */
 #include "loop/loop.h"
 #include <string.h>
@@ -73,6 +74,8 @@ static void check_load(scope *s, const cr_expr *e)
         broken(s, "read in another type than it has:", e->buffer->name);
     for (int k = 0; k < e->buffer->ndim; k++) {
         const cr_sym *most;
+        if (cr_load_computed(e, k))
+            continue;
         check_names(s, e->index[k]);
         most = at_most(s, e->index[k]);
         if (most && cr_sym_lt(s->l->syms, most, e->buffer->size[k]) == CR_SYM_NO)
