@@ -59,8 +59,8 @@ cr_status cr_shape_arange(const cr_value *arg, cr_shape *out)
     cr_scalar start = arg[0].number, end = arg[1].number, step = arg[2].number;
 
     CR_TRY(arange_check_bounds(start, end, step));
-    /* An integral dtype cuts the bounds first. */
-    if (arg[3].tag != CR_NONE && cr_dtype_category((cr_dtype)arg[3].i) <= CR_CAT_INT) {
+    /* int64 cuts the bounds first.  Shorter integers cut the elements only, as in torch. */
+    if (arg[3].tag != CR_NONE && (cr_dtype)arg[3].i == CR_I64) {
         start = cr_scalar_int(cr_scalar_as_int(start));
         end = cr_scalar_int(cr_scalar_as_int(end));
         step = cr_scalar_int(cr_scalar_as_int(step));

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
-#include "kern/cpu/order/sort_line.h"
+#include "kern/cpu/random/normal.h"
 #include "kern/cpu/walk.h"
 #include "num/generator.h"
 #include "ops/ops.h"
@@ -95,7 +95,7 @@ static cr_status fill_drawn(const cr_view *out, const cr_value *generator, draw_
     return CR_OK;
 }
 
-static double draw_normal(const draw *d) { return cr_generator_normal(d->g) * d->b + d->a; }
+static double draw_normal(const draw *d) { return fma(cr_generator_normal(d->g), d->b, d->a); }
 static double draw_log_normal(const draw *d) { return exp(draw_normal(d)); }
 static double draw_exponential(const draw *d)
 {
@@ -109,32 +109,42 @@ static double draw_geometric(const draw *d)
 
 static double draw_cauchy(const draw *d)
 {
-    return d->a + d->b * tan(PI * (cr_generator_double(d->g) - 0.5));
+    return fma(d->b, tan(PI * (cr_generator_double(d->g) - 0.5)), d->a);
 }
 
 /* Uniform numbers.  A number that rounding moved to the end becomes the start. */
 
-#define UNIFORM(suffix, unit, next)                                                            \
-    static void uniform_##suffix(void *context, char *const *at, const int64_t *step,          \
-                                 int64_t n)                                                    \
+enum { AT_ONCE = 512 };
+
+#define UNIT_FLOAT(word, k) cr_unit_float((word)[k])
+#define UNIT_DOUBLE(word, k)                                                                   \
+    cr_unit_double((uint64_t)(word)[2 * (k)] << 32 | (word)[2 * (k) + 1])
+#define UNIFORM(suffix, unit, words, fused)                                                    \
+    CR_WIDE_FMA static void uniform_##suffix(void *context, char *const *at,                   \
+                                             const int64_t *step, int64_t n)                   \
     {                                                                                          \
         const draw *d = context;                                                               \
-        cr_mt19937 *mt = cr_generator_words(d->g);                                             \
-        item_##suffix from, to;                                                                \
-        store_##suffix(&from, d->a);                                                           \
-        store_##suffix(&to, d->b);                                                             \
-        wide_##suffix low = load_##suffix(&from), high = load_##suffix(&to);                   \
-        for (int64_t i = 0; i < n; i++) {                                                      \
-            char *p = at[0] + i * step[0];                                                     \
-            store_##suffix(p, unit(next(mt)) * (high - low) + low);                            \
-            if (load_##suffix(p) == high)                                                      \
-                store_##suffix(p, low);                                                        \
+        wide_##suffix low = (wide_##suffix)d->a, high = (wide_##suffix)d->b, x;                \
+        item_##suffix first, end;                                                              \
+        uint32_t word[AT_ONCE * (words)];                                                      \
+        char *p = at[0];                                                                       \
+        store_##suffix(&first, low);                                                           \
+        store_##suffix(&end, high);                                                            \
+        for (int64_t i = 0; i < n; i += AT_ONCE) {                                             \
+            int64_t some = n - i < AT_ONCE ? n - i : AT_ONCE;                                  \
+            cr_mt_fill(cr_generator_words(d->g), word, some *(words));                         \
+            for (int64_t k = 0; k < some; k++, p += step[0]) {                                 \
+                x = fused(unit(word, k), high - low, low);                                     \
+                store_##suffix(p, x);                                                          \
+                if (load_##suffix(p) == load_##suffix(&end))                                   \
+                    memcpy(p, &first, sizeof first);                                           \
+            }                                                                                  \
         }                                                                                      \
     }
-UNIFORM(f16, cr_unit_float, cr_mt_next)
-UNIFORM(bf16, cr_unit_float, cr_mt_next)
-UNIFORM(f32, cr_unit_float, cr_mt_next)
-UNIFORM(f64, cr_unit_double, cr_mt_next64)
+UNIFORM(f16, UNIT_FLOAT, 1, fmaf)
+UNIFORM(bf16, UNIT_FLOAT, 1, fmaf)
+UNIFORM(f32, UNIT_FLOAT, 1, fmaf)
+UNIFORM(f64, UNIT_DOUBLE, 2, fma)
 
 static cr_status fill_uniform(const cr_view *out, const cr_value *generator, double from,
                               double to)
@@ -151,168 +161,6 @@ static cr_status fill_uniform(const cr_view *out, const cr_value *generator, dou
     return CR_OK;
 }
 
-/* Normal numbers.  A dense tensor of 16 or more elements is filled in blocks: 16 uniform
- * numbers become 16 normal numbers, number i of the first half together with number i of the
- * second.  For a remainder the last 16 numbers are drawn again. */
-
-enum { BLOCK = 16, HALF = BLOCK / 2 };
-
-typedef struct {
-    char *data;
-    double mean, std;
-    cr_kernel pairs; /* computes vectors of pairs; may be NULL */
-} normal_blocks;
-
-static void block_f32(float *x, float mean, float std)
-{
-    for (int i = 0; i < HALF; i++) {
-        float radius = sqrtf(-2 * logf(1 - x[i])), angle = 2 * (float)PI * x[i + HALF];
-        x[i] = radius * cosf(angle) * std + mean;
-        x[i + HALF] = radius * sinf(angle) * std + mean;
-    }
-}
-
-static void block_f64(double *x, double mean, double std)
-{
-    for (int i = 0; i < HALF; i++) {
-        double radius = sqrt(-2 * log(1 - x[i])), angle = 2 * PI * x[i + HALF];
-        x[i] = radius * cos(angle) * std + mean;
-        x[i + HALF] = radius * sin(angle) * std + mean;
-    }
-}
-
-/* The entry _normal_pairs as a kernel over `n` blocks.  The results replace the uniform
- * numbers, so the uniform numbers are first copied to a buffer that separates the halves. */
-#define PAIRS(name, type)                                                                      \
-    static void name(const normal_blocks *b, type *x, int64_t n)                               \
-    {                                                                                          \
-        type u[AHEAD * HALF], v[AHEAD * HALF];                                                 \
-        _Alignas(CR_PARAM_BYTES) char param[2 * CR_PARAM_BYTES];                               \
-        void *const ptr[] = {u, v, u, v};                                                      \
-        int64_t e = sizeof(type), stride[] = {0, e, 0, e, 0, e, 0, e}, size[] = {1, n * HALF}; \
-        type mean = (type)b->mean, std = (type)b->std;                                         \
-        memcpy(param, &mean, sizeof mean);                                                     \
-        memcpy(param + CR_PARAM_BYTES, &std, sizeof std);                                      \
-        for (int64_t i = 0; i < n; i++) {                                                      \
-            memcpy(u + i * HALF, x + i * BLOCK, HALF * sizeof(type));                          \
-            memcpy(v + i * HALF, x + i * BLOCK + HALF, HALF * sizeof(type));                   \
-        }                                                                                      \
-        b->pairs(ptr, stride, size, param);                                                    \
-        for (int64_t i = 0; i < n; i++) {                                                      \
-            memcpy(x + i * BLOCK, u + i * HALF, HALF * sizeof(type));                          \
-            memcpy(x + i * BLOCK + HALF, v + i * HALF, HALF * sizeof(type));                   \
-        }                                                                                      \
-    }
-enum { AHEAD = 64 };
-PAIRS(pairs_f32, float)
-PAIRS(pairs_f64, double)
-
-/* Block by block, without the table's kernels, as in unit tests. */
-static void blocks_f32(void *context, int64_t begin, int64_t end)
-{
-    const normal_blocks *b = context;
-    float *x = (float *)(void *)b->data;
-
-    for (int64_t i = begin; b->pairs && i < end; i += AHEAD)
-        pairs_f32(b, x + i * BLOCK, end - i < AHEAD ? end - i : AHEAD);
-    for (int64_t i = begin; !b->pairs && i < end; i++)
-        block_f32(x + i * BLOCK, (float)b->mean, (float)b->std);
-}
-
-static void blocks_f64(void *context, int64_t begin, int64_t end)
-{
-    const normal_blocks *b = context;
-    double *x = (double *)(void *)b->data;
-
-    for (int64_t i = begin; b->pairs && i < end; i += AHEAD)
-        pairs_f64(b, x + i * BLOCK, end - i < AHEAD ? end - i : AHEAD);
-    for (int64_t i = begin; !b->pairs && i < end; i++)
-        block_f64(x + i * BLOCK, b->mean, b->std);
-}
-
-static cr_kernel pairs_kernel(cr_dtype t)
-{
-    const cr_op *op = cr_ops_find("_normal_pairs");
-
-    return op ? op->kernel[t][CR_FORM_MAIN] : NULL;
-}
-
-enum { AT_ONCE = 512 };
-
-static void draw_floats(cr_mt19937 *mt, float *x, int64_t n)
-{
-    uint32_t word[AT_ONCE];
-
-    for (int64_t i = 0; i < n; i += AT_ONCE) {
-        int64_t some = n - i < AT_ONCE ? n - i : AT_ONCE;
-        cr_mt_fill(mt, word, some);
-        for (int64_t k = 0; k < some; k++)
-            x[i + k] = cr_unit_float(word[k]);
-    }
-}
-
-static void draw_doubles(cr_mt19937 *mt, double *x, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        x[i] = cr_unit_double(cr_mt_next64(mt));
-}
-
-static void dense_normal_f32(cr_mt19937 *mt, float *x, int64_t n, double mean, double std)
-{
-    normal_blocks b = {(char *)x, mean, std, pairs_kernel(CR_F32)};
-
-    draw_floats(mt, x, n);
-    cr_parallel_for(n / BLOCK, 256, blocks_f32, &b);
-    if (n % BLOCK) {
-        b.data = (char *)(x + n - BLOCK);
-        draw_floats(mt, x + n - BLOCK, BLOCK);
-        blocks_f32(&b, 0, 1);
-    }
-}
-
-static void dense_normal_f64(cr_mt19937 *mt, double *x, int64_t n, double mean, double std)
-{
-    normal_blocks b = {(char *)x, mean, std, pairs_kernel(CR_F64)};
-
-    draw_doubles(mt, x, n);
-    cr_parallel_for(n / BLOCK, 256, blocks_f64, &b);
-    if (n % BLOCK) {
-        b.data = (char *)(x + n - BLOCK);
-        draw_doubles(mt, x + n - BLOCK, BLOCK);
-        blocks_f64(&b, 0, 1);
-    }
-}
-
-/* Half types draw whole blocks only. */
-static void dense_normal_half(cr_mt19937 *mt, char *x, int64_t n, double mean, double std,
-                              cr_dtype t)
-{
-    float block[BLOCK];
-
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        int64_t first = i + BLOCK <= n ? i : n - BLOCK;
-        draw_floats(mt, block, BLOCK);
-        block_f32(block, (float)mean, (float)std);
-        for (int64_t k = 0; k < BLOCK; k++)
-            store_double(t, x + (first + k) * 2, (double)block[k]);
-    }
-}
-
-static void dense_normal(const cr_view *out, cr_generator *g, double mean, double std)
-{
-    cr_mt19937 *mt = cr_generator_words(g);
-    int64_t n = cr_view_numel(out);
-
-    cr_generator_lock(g);
-    if (out->dtype == CR_F32)
-        dense_normal_f32(mt, (float *)(void *)out->data, n, mean, std);
-    else if (out->dtype == CR_F64)
-        dense_normal_f64(mt, (double *)(void *)out->data, n, mean, std);
-    else
-        dense_normal_half(mt, out->data, n, mean, std, (cr_dtype)out->dtype);
-    cr_generator_unlock(g);
-}
-
 /* The real and the imaginary part each have half the variance. */
 static cr_status fill_normal(const cr_view *out, const cr_value *generator, double mean,
                              double std)
@@ -321,9 +169,9 @@ static cr_status fill_normal(const cr_view *out, const cr_value *generator, doub
     cr_view parts = real_parts(out, size, stride);
 
     if (cr_dtype_is_complex((cr_dtype)out->dtype))
-        std *= sqrt(0.5);
-    if (cr_view_numel(&parts) >= BLOCK && cr_view_is_contiguous(&parts)) {
-        dense_normal(&parts, generator_of(generator), mean, std);
+        std /= sqrt(2);
+    if (cr_fills_blocks(&parts)) {
+        cr_fill_blocks(&parts, generator_of(generator), mean, std);
         return CR_OK;
     }
     return fill_drawn(&parts, generator, draw_normal, mean, std);
@@ -674,7 +522,16 @@ cr_status cr_kern_randperm(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Normal numbers around tensors: draws standard ones first, then scales and shifts them. */
+/* Normal numbers around tensors: draws standard ones first, then scales and shifts them.  The
+ * scaled number is rounded to the dtype, as in torch, where the steps are two operators. */
+
+static double as_stored(cr_dtype t, double x)
+{
+    char room[sizeof(double)];
+
+    store_double(t, room, x);
+    return cr_scalar_as_double(cr_scalar_load(t, room));
+}
 
 typedef struct {
     cr_dtype dtype, mean_type, std_type;
@@ -688,7 +545,7 @@ static void affine_row(void *context, char *const *at, const int64_t *step, int6
         double x = cr_scalar_as_double(cr_scalar_load(c->dtype, at[0] + i * step[0]));
         double mean = cr_scalar_as_double(cr_scalar_load(c->mean_type, at[1] + i * step[1]));
         double std = cr_scalar_as_double(cr_scalar_load(c->std_type, at[2] + i * step[2]));
-        store_double(c->dtype, at[0] + i * step[0], x * std + mean);
+        store_double(c->dtype, at[0] + i * step[0], as_stored(c->dtype, x * std) + mean);
     }
 }
 
@@ -734,8 +591,13 @@ cr_status cr_kern_normal_around(const cr_value *arg, cr_view *out)
     int64_t stride[CR_MAX_DIMS];
     cr_walk w;
 
-    CR_TRY(arg[1].tag == CR_VIEW ? check_stds(&std) : check_std(room[1]));
-    CR_TRY(fill_normal(out, &arg[2], 0, 1));
+    bool number = arg[1].tag != CR_VIEW; /* scales as it draws */
+    CR_TRY(number ? check_std(room[1]) : check_stds(&std));
+    CR_TRY(fill_normal(out, &arg[2], 0, number ? room[1] : 1));
+    if (number)
+        room[1] = 1;
+    if (arg[0].tag != CR_VIEW)
+        room[0] = as_stored((cr_dtype)out->dtype, room[0]);
     cr_walk_start(&w, out->ndim, out->size, -1);
     cr_walk_add(&w, out);
     cr_broadcast_strides(stride, &mean, out->ndim, out->size);

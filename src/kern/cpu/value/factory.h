@@ -5,8 +5,9 @@
 
 #include "num/view.h"
 
-/* out[i] = start + i * step; exact for integers. */
+/* out[i] = start + i * step; exact for integers.  The two round floats differently. */
 void cr_fill_arange(const cr_view *out, cr_scalar start, cr_scalar step);
+void cr_fill_range(const cr_view *out, cr_scalar start, cr_scalar step);
 /* Evenly spaced values from start to end, both included, computed from the nearer end. */
 void cr_fill_linspace(const cr_view *out, cr_scalar start, cr_scalar end);
 /* `base` to the power of linspace. */

@@ -13,6 +13,13 @@ cr_status cr_kern_arange(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
+/* (start, end, step, ...) */
+cr_status cr_kern_range(const cr_value *arg, cr_view *out)
+{
+    cr_fill_range(out, scalar_arg(&arg[0]), scalar_arg(&arg[2]));
+    return CR_OK;
+}
+
 /* (start, end, steps, ...) and (start, end, steps, base, ...) */
 cr_status cr_kern_linspace(const cr_value *arg, cr_view *out)
 {
