@@ -568,6 +568,9 @@ static void set_operands(builder *b)
 
 /* --- dims --- */
 
+/* Rows of fewer elements are computed as parts of one row if nothing reduces them. */
+enum { SHORTEST_ROW = 64 };
+
 static bool merges(const cr_operand_plan *o, const int64_t *size, int d)
 {
     return o->copied || o->step[d] == o->step[d + 1] * size[d + 1];
@@ -580,6 +583,19 @@ static void mark_copied(builder *b)
     for (int k = c->outputs; k < c->operands; k++)
         for (int d = c->ndim - b->column_dims; d + 1 < c->ndim; d++)
             c->operand[k].copied = c->operand[k].copied || !merges(&c->operand[k], c->size, d);
+}
+
+static void swap_dims(cr_group_code *c, int d, int e)
+{
+    int64_t size = c->size[d];
+
+    c->size[d] = c->size[e];
+    c->size[e] = size;
+    for (int k = 0; k < c->operands; k++) {
+        int64_t step = c->operand[k].step[d];
+        c->operand[k].step[d] = c->operand[k].step[e];
+        c->operand[k].step[e] = step;
+    }
 }
 
 static void merge_dim(cr_group_code *c, int d)
@@ -609,12 +625,74 @@ static void merge_dims(builder *b)
     }
 }
 
+/* Dims in the order of the first result's memory: reads and writes then go forward.  Rows that
+ * are reduced keep their dims. */
+static void order_dims(builder *b)
+{
+    cr_group_code *c = b->c;
+    const int64_t *step = c->operand[0].step;
+
+    for (int i = 1; i < c->ndim && !b->columns; i++)
+        for (int d = i; d > 0 && step[d - 1] < step[d]; d--)
+            swap_dims(c, d - 1, d);
+}
+
+static bool is_uniform(const cr_group_code *c, const cr_operand_plan *o)
+{
+    for (int d = 0; d < c->ndim; d++)
+        if (o->step[d])
+            return false;
+    return true;
+}
+
+/* The number of elements after which the operand repeats: its leading steps are 0.  0: it does
+ * not repeat. */
+static int64_t period_of(const cr_group_code *c, const cr_operand_plan *o)
+{
+    int64_t period = 1;
+    int first = 0;
+
+    while (first < c->ndim && !o->step[first])
+        first++;
+    for (int d = first; d < c->ndim; d++)
+        period *= c->size[d];
+    return first ? period : 0;
+}
+
+static bool is_dense(const cr_group_code *c, const cr_operand_plan *o)
+{
+    int64_t step = 1;
+
+    for (int d = c->ndim - 1; d >= 0; step *= c->size[d--])
+        if (o->step[d] != step)
+            return false;
+    return true;
+}
+
+/* Short rows without a reduction: the kernel sees all elements as one row. */
+static bool lay_flat(builder *b)
+{
+    cr_group_code *c = b->c;
+
+    if (b->columns || c->ndim < 2 || c->empty || c->columns >= SHORTEST_ROW)
+        return false;
+    for (int k = 0; k < c->operands; k++) {
+        cr_operand_plan *o = &c->operand[k];
+        o->row = k >= c->outputs && is_uniform(c, o);
+        o->staged = !o->row ? o->dtype != o->lane || !is_dense(c, o) : o->dtype != o->lane;
+        o->period = o->row || k < c->outputs ? 0 : period_of(c, o);
+        c->staged = c->staged || o->staged;
+    }
+    return true;
+}
+
 static void set_ways(builder *b)
 {
     cr_group_code *c = b->c;
     int last = c->ndim - 1;
 
-    for (int k = 0; k < c->operands; k++) {
+    c->flat = lay_flat(b);
+    for (int k = 0; k < c->operands && !c->flat; k++) {
         cr_operand_plan *o = &c->operand[k];
         int64_t step = o->copied ? 1 : o->step[last];
         o->row = o->row || (k >= c->outputs && !step && (b->columns || c->size[last] > 1));
@@ -630,12 +708,14 @@ static void lay_out(builder *b)
     c->empty = !b->numel;
     c->ndim = b->space.ndim;
     memcpy(c->size, b->space.size, sizeof c->size);
+    order_dims(b);
     mark_copied(b);
     for (int k = 0; k < c->operands; k++)
         if (c->operand[k].copied)
             c->operand[k].spread =
                 cr_session_copy(b->s, c->operand[k].step, sizeof c->operand[k].step);
     c->space = b->space;
+    memcpy(c->space.size, c->size, sizeof c->size);
     merge_dims(b);
     if (!c->ndim)
         c->size[c->ndim++] = 1;
@@ -1070,15 +1150,29 @@ static cr_status finish_code(cr_compiled *all, builder *b)
     return needs_nodes(b->c) ? add_nodes(all, b) : CR_OK;
 }
 
+/* The plan's rows and columns must be those of the program. */
+static cr_status check_rows(const builder *b)
+{
+    const cr_fused *f = b->c->program->fused;
+
+    if (cr_fused_nest(f)->one_row)
+        return cr_fail(CR_VALUE, "what it folds is not in its results");
+    if (b->c->flat && !cr_fused_cuts_rows(f))
+        return cr_fail(CR_VALUE, "its rows are too short");
+    return CR_OK;
+}
+
 static cr_status plan_code(cr_compiled *all, builder *b)
 {
+    cr_status st;
+
     CR_TRY(cr_session_run(b->s, plan, b));
     CR_TRY(cr_session_run(&all->session, keep_code, b));
     CR_TRY(find_program(b, &all->built));
-    if (cr_fused_nest(b->c->program->fused)
-            ->one_row) { /* its rows and columns are not those of the plan */
+    st = check_rows(b);
+    if (st) {
         leave_program(b->c->program);
-        return cr_fail(CR_VALUE, "what it folds is not in its results");
+        return st;
     }
     cr_show_group(b->group, b->c->program->fused);
     return finish_code(all, b);

@@ -13,9 +13,11 @@ typedef struct {
     int16_t number;      /* index in the results, or in code.read */
     uint8_t dtype, lane; /* dtype of its elements, and in the kernel */
     bool row;            /* one value for each row */
-    bool staged; /* converted through a tile, because of its dtype or because columns are not
-                    adjacent */
-    bool copied; /* copied first, because columns have no common step */
+    bool staged;    /* converted through a tile, because of its dtype or because columns are not
+                       adjacent */
+    bool copied;    /* copied first, because columns have no common step */
+    int64_t period; /* in a flat space: the operand repeats after so many elements; 0: it does
+                       not */
     const cr_op *fold; /* the kernels of this entry fold the columns of the output, or NULL */
     int64_t step[CR_SPACE_DIMS]; /* in elements, along the group's dims */
     int64_t offset;              /* in elements, of the first element of a window */
@@ -56,6 +58,7 @@ typedef struct {
     int ndim;       /* all dims except the last are rows */
     int64_t size[CR_SPACE_DIMS], rows, columns;
     bool staged, empty, cuts;
+    bool flat; /* its rows are short: all elements are one row, in pieces */
     char *param;
     size_t param_bytes;
     int source_number; /* the source (cr_gcode_source) */
@@ -70,6 +73,22 @@ cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor 
  * columns. */
 cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
                               cr_tensor **output);
+
+/* --- stage.c: operands that a kernel cannot read in place --- */
+/* Where an operand's elements are: the first, and byte steps along the dims of the code. */
+typedef struct {
+    const cr_operand_plan *plan;
+    char *base;
+    const int64_t *step;
+} cr_placed_operand;
+/* Converts elements [at, at + n) of the space between the operand and a dense tile of the
+ * kernel's dtype; `out`: to the operand. */
+void cr_stage_elements(const cr_group_code *c, const cr_placed_operand *o, int64_t at,
+                       int64_t n, char *tile, bool out);
+/* Converts rows [0, rows) of `columns` elements between o->base and a dense tile; the steps are
+ * those of rows and columns. */
+void cr_stage_rows(const cr_operand_plan *o, char *base, const int64_t *step, int64_t rows,
+                   int64_t columns, char *tile, bool out);
 
 /* --- alike.c: groups that can share one plan --- */
 typedef struct {

@@ -13,6 +13,7 @@
 #include "compile/facts.h"
 #include "entry.h"
 #include "graph/rewrite.h"
+#include "tensor/geometry.h"
 #include <string.h>
 
 enum { MOST_OPERANDS = 28, MOST_NODES = 64 };
@@ -67,7 +68,8 @@ static group *maker(const gatherer *x, const cr_gvalue *v)
 
 static int load(const group *p) { return p->reads + p->live + p->more; }
 
-static int64_t numel(const cr_gvalue *v) { return cr_sizes_numel(v->type.ndim, v->type.size); }
+static int64_t numel_of(const cr_gtype *t) { return cr_sizes_numel(t->ndim, t->size); }
+static int64_t numel(const cr_gvalue *v) { return numel_of(&v->type); }
 
 /* --- requirements of a node on its group --- */
 
@@ -486,39 +488,94 @@ static void count_block(gatherer *x, const cr_gblock *b)
 /* Longest row, in elements, if there are few rows: eager divides longer rows among threads. */
 enum { LONGEST_ROW = 2 * CR_FOLD_ROW };
 
-/* The number of trailing elements of the shape along which the operand has step 1, or step
- * 0. */
-static int64_t run_of(const cr_gtype *shape, const cr_gtype *in)
-{
-    int64_t run = 1, dense = 1;
-    bool one = true, next = true;
+/* The steps of an operand, and the order in which loops go through them: that of the result's
+ * memory, innermost dim first. */
+typedef struct {
+    int n;
+    int64_t size[CR_MAX_DIMS], step[CR_MAX_DIMS];
+} walk;
 
-    for (int d = shape->ndim - 1; d >= 0 && (one || next); d--) {
-        int own = d - (shape->ndim - in->ndim);
-        int64_t size = own < 0 ? 1 : in->size[own], step = size == 1    ? 0
-                                                           : in->stride ? in->stride[own]
-                                                                        : dense;
-        if (shape->size[d] == 1)
+static int64_t step_of(const cr_gtype *in, int d)
+{
+    int64_t step = 1;
+
+    if (d < 0 || in->size[d] == 1)
+        return 0;
+    if (in->stride)
+        return in->stride[d];
+    for (int i = d + 1; i < in->ndim; i++)
+        step *= in->size[i];
+    return step;
+}
+
+static void walk_over(walk *w, const cr_gtype *result, const cr_gtype *in)
+{
+    int64_t own[CR_MAX_DIMS];
+
+    w->n = 0;
+    for (int d = result->ndim - 1; d >= 0; d--) {
+        int64_t along = step_of(result, d);
+        int at = w->n;
+        if (result->size[d] == 1)
             continue;
-        one = one && !step;
-        next = next && step == run;
-        run *= one || next ? shape->size[d] : 1;
-        dense *= size;
+        for (; at > 0 && own[at - 1] > along; at--) {
+            own[at] = own[at - 1];
+            w->size[at] = w->size[at - 1];
+            w->step[at] = w->step[at - 1];
+        }
+        own[at] = along;
+        w->size[at] = result->size[d];
+        w->step[at] = step_of(in, d - (result->ndim - in->ndim));
+        w->n++;
     }
+}
+
+/* The number of innermost elements along which the operand has one step of at most `most`
+ * elements, or step 0. */
+static int64_t run_of(const walk *w, int64_t most)
+{
+    int64_t run = 1, step = w->n ? w->step[0] : 0;
+
+    for (int d = 0; step <= most && d < w->n && w->step[d] == step * run; d++)
+        run *= w->size[d];
     return run;
 }
 
-/* Group kernels loop along rows.  If rows are too short, eager's calls are faster, most of
- * which do not depend on rows. */
-enum { SHORTEST_RUN = 8, SHORTEST_ROW = 16, FEW = 4096 };
+/* The operand's memory is in the order of the loops, apart from repetitions. */
+static bool goes_forward(const walk *w)
+{
+    int64_t last = 0;
+
+    for (int d = 0; d < w->n; d++) {
+        if (w->step[d] && w->step[d] < last)
+            return false;
+        last = w->step[d] ? w->step[d] : last;
+    }
+    return true;
+}
+
+/* Kernels loop along rows.  If rows that are reduced are too short, or loops would jump through
+ * a large operand, eager's calls are faster. */
+enum { SHORTEST_RUN = 8, LONGEST_STEP = 8, SHORTEST_ROW = 16, FEW = 4096 };
+
+static bool jumps(const wish *w, const cr_gtype *in)
+{
+    const cr_gtype *result = &w->n->result[0]->type;
+    walk over;
+
+    walk_over(&over, w->columns ? w->shape : result, in);
+    if (w->columns)
+        return run_of(&over, 1) < SHORTEST_RUN;
+    return numel_of(in) > FEW && !goes_forward(&over) &&
+           run_of(&over, LONGEST_STEP) < SHORTEST_RUN;
+}
 
 static bool runs_are_short(const wish *w)
 {
     if (w->numel <= FEW)
         return false;
     for (int i = 0; i < w->n->arg_count; i++)
-        if (w->n->arg[i].tag == CR_TENSOR &&
-            run_of(w->shape, &w->n->arg[i].value->type) < SHORTEST_RUN)
+        if (w->n->arg[i].tag == CR_TENSOR && jumps(w, &w->n->arg[i].value->type))
             return true;
     return w->columns && w->columns < SHORTEST_ROW;
 }
@@ -533,8 +590,15 @@ static bool is_broadcast(const cr_gtype *to, const cr_gtype *in)
     return lead >= 0;
 }
 
-/* Fills `w`; false if the node cannot be part of a group, which needs row-major results, and
- * row-major arguments of reductions. */
+/* A group makes results whose elements are in any order, without gaps; results of reductions
+ * are row-major. */
+static bool makes_result(const wish *w, const cr_gtype *t)
+{
+    return !t->stride || (!w->columns && cr_is_dense_view(t->ndim, t->size, t->stride));
+}
+
+/* Fills `w`; false if the node cannot be part of a group, which needs row-major arguments of
+ * reductions. */
 static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
 {
     *w = (wish){.n = n, .facts = f};
@@ -544,7 +608,7 @@ static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
     w->columns = f->kind == CR_FACT_ROWS ? cr_node_columns(n) : 0;
     w->numel = cr_sizes_numel(w->shape->ndim, w->shape->size);
     for (int k = 0; k < n->result_count; k++)
-        if (n->result[k]->type.stride)
+        if (!makes_result(w, &n->result[k]->type))
             return false;
     for (int i = 0; i < n->arg_count; i++)
         if (n->arg[i].tag == CR_TENSOR &&

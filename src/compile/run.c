@@ -49,19 +49,9 @@ static void convert(const job *j, int k, const part *p, char *tile, bool out)
 {
     const cr_operand_plan *o = &j->c->operand[k];
     const int64_t *step = j->step[k] + j->c->ndim;
-    cr_dtype to = (cr_dtype)(out ? o->dtype : o->lane),
-             from = (cr_dtype)(out ? o->lane : o->dtype);
-    cr_convert_fn fn = cr_convert_row(to, from);
-    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->lane), n = o->row ? 1 : p->columns;
-    int64_t down = j->c->ndim > 1 ? step[-2] : 0;
+    int64_t both[2] = {j->c->ndim > 1 ? step[-2] : 0, step[-1]};
 
-    for (int64_t r = 0; r < p->rows; r++) {
-        char *there = p->at[k] + r * down, *here = tile + r * n * item;
-        if (out)
-            fn(there, step[-1], here, item, n);
-        else
-            fn(here, item, there, step[-1], n);
-    }
+    cr_stage_rows(o, p->at[k], both, p->rows, o->row ? 1 : p->columns, tile, out);
 }
 
 /* Runs the kernel on the part; `tiles` is the memory for operands that are converted. */
@@ -177,6 +167,109 @@ static void run_spans(void *context, int64_t begin, int64_t end)
     for (int k = 0; k < c->operands; k++)
         p.at[k] = j->ptr[k] + begin * SPAN * j->step[k][c->ndim - 1];
     run_whole(j, &p);
+}
+
+/* --- flat spaces --- */
+
+/* Operands that repeat soon are laid out once for a range of elements. */
+typedef struct {
+    char *tile[CR_GROUP_OPERANDS]; /* of staged operands */
+    bool repeats[CR_GROUP_OPERANDS];
+    char *memory;
+} flat_tiles;
+
+static int64_t flat_item(const job *j, int k)
+{
+    return (int64_t)cr_dtype_size((cr_dtype)j->c->operand[k].lane);
+}
+
+static cr_placed_operand flat_operand(const job *j, int k)
+{
+    return (cr_placed_operand){&j->c->operand[k], j->ptr[k], j->step[k]};
+}
+
+/* Lays out what all pieces read: uniform values, and operands that repeat within a tile. */
+static void flat_prepare(const job *j, flat_tiles *t, int k)
+{
+    const cr_operand_plan *o = &j->c->operand[k];
+    cr_placed_operand at = flat_operand(j, k);
+
+    t->repeats[k] = o->period && o->period <= j->way->tile;
+    if (o->row)
+        cr_stage_rows(o, at.base, (int64_t[2]){0, 0}, 1, 1, t->tile[k], false);
+    else if (t->repeats[k])
+        cr_stage_elements(j->c, &at, 0, o->period + j->way->tile, t->tile[k], false);
+}
+
+static bool flat_begin(const job *j, flat_tiles *t)
+{
+    int64_t bytes = 2 * j->way->tile * 8 + 128;
+    int count = 0;
+
+    for (int k = 0; k < j->c->operands; k++)
+        count += j->c->operand[k].staged;
+    t->memory = cr_alloc((size_t)(bytes * count) + 64);
+    if (!t->memory)
+        return false;
+    char *at = t->memory + (64 - ((uintptr_t)t->memory & 63));
+    for (int k = 0; k < j->c->operands; k++)
+        if (j->c->operand[k].staged) {
+            t->tile[k] = at;
+            at += bytes & ~(int64_t)63;
+            flat_prepare(j, t, k);
+        }
+    return true;
+}
+
+/* Where the kernel finds elements [at, at + n) of operand k. */
+static void *flat_address(const job *j, const flat_tiles *t, int k, int64_t at, int64_t n)
+{
+    const cr_operand_plan *o = &j->c->operand[k];
+    cr_placed_operand from = flat_operand(j, k);
+
+    if (!o->staged)
+        return j->ptr[k] + (o->row ? 0 : at * flat_item(j, k));
+    if (t->repeats[k])
+        return t->tile[k] + at % o->period * flat_item(j, k);
+    if (k >= j->c->outputs && !o->row)
+        cr_stage_elements(j->c, &from, at, n, t->tile[k], false);
+    return t->tile[k];
+}
+
+static cr_status flat_piece(const job *j, const flat_tiles *t, int64_t at, int64_t n)
+{
+    const cr_group_code *c = j->c;
+    void *ptr[CR_GROUP_OPERANDS];
+    int64_t stride[2 * CR_GROUP_OPERANDS], size[3] = {1, n, 0};
+
+    for (int k = 0; k < c->operands; k++) {
+        ptr[k] = flat_address(j, t, k, at, n);
+        stride[2 * k] = 0;
+        stride[2 * k + 1] = c->operand[k].row ? 0 : flat_item(j, k);
+    }
+    CR_TRY(cr_fused_part(&j->call, ptr, stride, size, c->param));
+    for (int k = 0; k < c->outputs; k++)
+        if (c->operand[k].staged) {
+            cr_placed_operand to = flat_operand(j, k);
+            cr_stage_elements(c, &to, at, n, t->tile[k], true);
+        }
+    return CR_OK;
+}
+
+/* Runs elements [begin, end), in units of SPAN, of a flat space. */
+static void run_flat(void *context, int64_t begin, int64_t end)
+{
+    const job *j = context;
+    int64_t all = j->c->rows * j->c->columns, most = j->c->staged ? j->way->tile : SPAN;
+    flat_tiles t = {.memory = NULL};
+    cr_status st = flat_begin(j, &t) ? CR_OK : CR_MEMORY;
+
+    end = end * SPAN < all ? end * SPAN : all;
+    for (int64_t at = begin * SPAN; !st && at < end; at += most)
+        st = flat_piece(j, &t, at, end - at < most ? end - at : most);
+    cr_free(t.memory);
+    if (st)
+        atomic_store(j->status, (int)st);
 }
 
 /* --- columns --- */
@@ -336,7 +429,10 @@ static void run_all(job *j)
     const cr_group_code *c = j->c;
     int64_t grain = j->way->grain;
 
-    if (c->rows == 1 && c->cuts)
+    if (c->flat)
+        share_out(j, run_flat, (c->rows * c->columns + SPAN - 1) / SPAN,
+                  grain > SPAN ? grain / SPAN : 1);
+    else if (c->rows == 1 && c->cuts)
         share_out(j, run_spans, (c->columns + SPAN - 1) / SPAN,
                   grain > SPAN ? grain / SPAN : 1);
     else
@@ -396,7 +492,10 @@ static cr_status make_outputs(const cr_group_code *c, cr_tensor **output)
     for (int k = 0; k < c->outputs; k++) {
         const cr_gtype *t = c->operand[k].type;
         cr_tensor **out = &output[c->operand[k].number];
-        if (!*out)
+        if (!*out && t->stride)
+            CR_TRY(cr_tensor_new_strided(out, (cr_dtype)t->dtype, t->device, t->ndim, t->size,
+                                         t->stride));
+        else if (!*out)
             CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, t->device, t->ndim, t->size));
     }
     return CR_OK;
@@ -487,16 +586,17 @@ static cr_status laid_out(cr_tensor **out, const cr_tensor *t, const int64_t *st
     return st;
 }
 
-/* Copies *result if anything else shares its storage, or if it is not row-major: results of
- * code are new and row-major. */
-static cr_status own_result(cr_tensor **result)
+/* Copies *result if anything else shares its storage, or if it does not have the strides of
+ * `type`: results of code are new. */
+static cr_status own_result(cr_tensor **result, const cr_gtype *type)
 {
     cr_tensor *t = *result;
 
-    if (t->contiguous && atomic_load_explicit(&t->count, memory_order_acquire) == 1 &&
+    if (cr_tensor_lies_so(t, type) &&
+        atomic_load_explicit(&t->count, memory_order_acquire) == 1 &&
         atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1)
         return CR_OK;
-    CR_TRY(laid_out(result, t, NULL));
+    CR_TRY(laid_out(result, t, type->stride));
     cr_drop(t);
     return CR_OK;
 }
@@ -510,8 +610,8 @@ static cr_status run_nodes(const cr_group_code *c, cr_tensor *const *read, cr_te
 
     output[0] = NULL;
     st = cr_program_run(c->nodes, read, NULL, output);
-    for (int k = 0; !st && k < c->results; k++)
-        st = own_result(&output[k]);
+    for (int k = 0; !st && k < c->outputs; k++)
+        st = own_result(&output[c->operand[k].number], c->operand[k].type);
     cr_drop(over);
     return st;
 }

@@ -26,6 +26,11 @@ def groups_of(compiled):
     return str(compiled).count("= group {")
 
 
+def strides(x):
+    """Types leave out the strides of dims of one element."""
+    return [step for step, size in zip(x.stride(), x.shape) if size > 1]
+
+
 def check(f, *inputs, native=True, groups=None):
     """Compares eager and compiled results at one and two threads, as tiles and as native code."""
     graph, _ = record(f, *inputs, parts=True)
@@ -43,6 +48,7 @@ def check(f, *inputs, native=True, groups=None):
                 got = compiled.run(list(inputs))
                 for k, (a, b) in enumerate(zip(got, want)):
                     assert a.shape == b.shape and same(a, b), f"result {k}\n{compiled}"
+                    assert strides(a) == strides(b), f"result {k}\n{compiled}"
     return compiled
 
 
@@ -115,6 +121,40 @@ VIEWS = {
 @pytest.mark.parametrize("size", [(6, 8), (70, 66), (1, 4), (4, 2), (300, 3)])
 def test_views_and_strides(name, size):
     check(VIEWS[name], torch.randn(*size), torch.randn(*size), native=size[0] < 10)
+
+
+MEAN, SCALE = torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.3, 0.25])
+IMAGES = {
+    "normalized": lambda x: (x.permute(0, 3, 1, 2).float() / 255 - MEAN.view(1, 3, 1, 1)) / SCALE.view(1, 3, 1, 1),
+    "normalized in rows": lambda x: (x.float() / 255 - MEAN) / SCALE,
+    "planes": lambda x: ((x.permute(0, 3, 1, 2).float() / 255 - MEAN.view(3, 1, 1)) * 2).contiguous(),
+    "both": lambda x: (lambda y: (y * 2, (y * 3).contiguous()))(x.permute(0, 3, 1, 2).float() + 1),
+    "a value for each pixel": lambda x: (x.float() * 2 + x[..., :1].float()) * x[:, :1].float(),
+    "a value for each image": lambda x: (x.double() + x[:, :1, :1, :1]) * 0.5 - MEAN.double(),
+    "planes to pixels": lambda x: (lambda p: (p.permute(0, 2, 3, 1) * 2 + MEAN).contiguous())(
+        x.permute(0, 3, 1, 2).contiguous().float()),
+    "turned": lambda x: (x.permute(2, 0, 3, 1).float() * 2 + 1, x.permute(3, 2, 1, 0).double() * 2 - 1),
+    "half": lambda x: (x.permute(0, 3, 1, 2).half() * 0.5 - MEAN.half().view(3, 1, 1)).relu(),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("size", [(2, 5, 7, 3), (3, 40, 50, 3), (1, 1, 4, 3), (2, 1, 1, 3), (1, 90, 91, 3), (0, 4, 4, 3)])
+def test_images_in_any_stride_order(name, size):
+    x = torch.randint(0, 256, size).to(torch.uint8)
+    compiled = check(IMAGES[name], x, native=size[1] == 40)
+    assert groups_of(compiled) == (2 if name == "turned" else 1) or 0 in size or size[1] == 1
+
+
+def test_rows_of_fewer_elements_than_a_vector_in_one_group():
+    for columns in (2, 3, 5, 31, 63):
+        x, y = torch.randn(3000, columns), torch.randn(columns, 3000).t()
+        w, v = torch.randn(columns), torch.randn(3000, 1)
+        check(lambda x, w, v: ((x * w + v).exp() - w) * v, x, w, v, groups=1)
+        check(lambda x, y, w: (x * w + y) * 2, x, y, w, native=False)
+    x = torch.randn(10, 300, 4)
+    check(lambda x, p: (x + p) * 2 - p, x, torch.randn(300, 4), groups=1)
+    check(lambda x, p: (x + p) * 2 - p, torch.randn(4, 3000, 4), torch.randn(3000, 4), groups=1)
 
 
 def test_a_view_of_a_groups_value_is_made_from_its_result():

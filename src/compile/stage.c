@@ -1,0 +1,69 @@
+/* Copies of operands that a kernel cannot read in place.
+ *
+ * A tile has the kernel's dtype and dense columns.  Short rows are converted column by column,
+ * so that a call of a converter has many elements. */
+#include "compile/code.h"
+#include "num/convert.h"
+
+enum { SHORT_ROW = 16 };
+
+void cr_stage_rows(const cr_operand_plan *o, char *base, const int64_t *step, int64_t rows,
+                   int64_t columns, char *tile, bool out)
+{
+    cr_dtype to = (cr_dtype)(out ? o->dtype : o->lane),
+             from = (cr_dtype)(out ? o->lane : o->dtype);
+    cr_convert_fn fn = cr_convert_row(to, from);
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->lane), down = columns * item;
+    bool across = columns < SHORT_ROW && rows > columns;
+    int64_t count = across ? columns : rows, n = across ? rows : columns;
+    int64_t next = across ? step[1] : step[0], next_in = across ? item : down;
+    int64_t along = across ? step[0] : step[1], along_in = across ? down : item;
+
+    for (int64_t i = 0; i < count; i++) {
+        char *there = base + i * next, *here = tile + i * next_in;
+        if (out)
+            fn(there, along, here, along_in, n);
+        else
+            fn(here, along_in, there, along, n);
+    }
+}
+
+/* The address of the element at the start of row `row` of the space. */
+static char *stage_row(const cr_group_code *c, const cr_placed_operand *o, int64_t row)
+{
+    char *at = o->base;
+
+    for (int d = c->ndim - 2; d >= 0; d--) {
+        at += row % c->size[d] * o->step[d];
+        row /= c->size[d];
+    }
+    return at;
+}
+
+/* The first piece of elements [at, at + n): a part of a row, or rows of one plane. */
+static int64_t stage_piece(const cr_group_code *c, const cr_placed_operand *o, int64_t at,
+                           int64_t n, char *tile, bool out)
+{
+    const int64_t *step = o->step + c->ndim - 2;
+    int64_t wide = c->columns, row = at / wide, column = at % wide, high = 1,
+            left = wide - column;
+    char *first = stage_row(c, o, row) + column * step[1];
+
+    if (!column && n >= wide) {
+        high = c->size[c->ndim - 2] - row % c->size[c->ndim - 2];
+        high = n / wide < high ? n / wide : high;
+    } else {
+        wide = n < left ? n : left;
+    }
+    cr_stage_rows(o->plan, first, step, high, wide, tile, out);
+    return high * wide;
+}
+
+void cr_stage_elements(const cr_group_code *c, const cr_placed_operand *o, int64_t at,
+                       int64_t n, char *tile, bool out)
+{
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->plan->lane);
+
+    for (int64_t done = 0; done < n;)
+        done += stage_piece(c, o, at + done, n - done, tile + done * item, out);
+}
