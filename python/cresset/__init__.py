@@ -14,14 +14,14 @@ newaxis = None
 
 # Modules that are imported on first use, so that importing the package stays fast.
 _MODULES = frozenset((
-    "_inductor", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "fft", "func", "functional",
-    "fx", "linalg",
-    "mps", "nn", "ops", "optim",
-    "overrides", "random", "return_types", "safetensors", "serialization", "special", "storage",
-    "testing", "torch_version", "types", "utils", "version", "xpu"))
+    "__config__", "_inductor", "_jit_internal", "accelerator", "amp", "autograd", "backends", "compiler",
+    "cpu", "cuda", "distributed", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit",
+    "linalg", "monitor", "mps", "mtia", "nn", "onnx", "ops", "optim",
+    "overrides", "package", "random", "return_types", "safetensors", "serialization", "special",
+    "storage", "testing", "torch_version", "types", "utils", "version", "xpu"))
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
-         "load": "serialization",
+         "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",
              "ComplexFloat", "ComplexDouble")}}

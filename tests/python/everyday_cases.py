@@ -1,9 +1,10 @@
-"""Small everyday programs and their results.
+"""Small everyday programs, programs that use torch's further modules, and their results.
 
 A case is a name and up to a dozen lines, run as at Python's prompt: the result has the repr of
 every expression that is not None, and all printed text, warnings and exceptions.  `python
-everyday_cases.py --record` runs all cases with torch and writes everyday_expected.json.  The
-cases are in everyday_cases.txt: `# group` begins a group, `== name` a case.
+everyday_cases.py --record [SUITE]` runs all cases with torch and writes SUITE_expected.json.  The
+cases of the suites `everyday` and `modules` are in SUITE_cases.txt: `# group` begins a group,
+`== name` a case.
 """
 import ast
 import contextlib
@@ -18,10 +19,10 @@ import warnings
 HERE = pathlib.Path(__file__).parent
 
 
-def read_cases():
+def read_cases(suite="everyday"):
     """Returns {"group: name": lines}, in the file's order."""
     cases, group, name = {}, None, None
-    for line in (HERE / "everyday_cases.txt").read_text().splitlines():
+    for line in (HERE / f"{suite}_cases.txt").read_text().splitlines():
         if line.startswith("# "):
             group = line[2:].strip()
         elif line.startswith("== "):
@@ -98,8 +99,9 @@ def run(module, text):
 def main(args):
     if args[:1] != ["--record"]:
         sys.exit(__doc__)
-    got = {name: run("torch", text) for name, text in read_cases().items()}
-    (HERE / "everyday_expected.json").write_text(json.dumps(got, indent=0, ensure_ascii=False) + "\n")
+    suite = args[1] if len(args) > 1 else "everyday"
+    got = {name: run("torch", text) for name, text in read_cases(suite).items()}
+    (HERE / f"{suite}_expected.json").write_text(json.dumps(got, indent=0, ensure_ascii=False) + "\n")
     print(len(got), "cases")
 
 

@@ -13,7 +13,7 @@ class _Matmul:
 
 
 matmul = _Matmul()
-_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "overrideable": True}
 
 
 def flash_sdp_enabled():

@@ -1,74 +1,90 @@
 """CUDA, which this build lacks: queries return that there is none, other calls raise."""
+import enum
 
-__all__ = ["is_available", "device_count", "current_device", "synchronize", "empty_cache",
-           "manual_seed", "manual_seed_all", "is_initialized", "init", "get_device_name",
-           "get_device_properties", "set_device", "memory_allocated", "max_memory_allocated", "amp"]
+from .. import _absent
 
+_ERROR = AssertionError("Torch not compiled with CUDA enabled")
+_refuse = _absent.refusal(_ERROR)
 
-def is_available():
-    """Returns whether tensors can be on a CUDA device."""
-    return False
+globals().update(_absent.queries())
+globals().update(_absent.parts("torch.cuda", "CUDA", _ERROR))
+globals().update(_absent.legacy_types("torch.cuda", "CUDA"))
 
-
-def device_count():
-    return 0
-
-
-def is_initialized():
-    return False
-
-
-def is_bf16_supported(including_emulation=True):
-    return False
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+default_stream = ipc_collect = current_blas_handle = cudart = _refuse
+get_sync_debug_mode = set_sync_debug_mode = get_stream_from_external = _refuse
+has_magma, has_half = False, True
 
 
-def get_arch_list():
-    return []
+class Stream(Stream):
+    """The class of streams; it has no instances here."""
+
+    def __new__(cls, device=None, priority=0, **kwargs):
+        raise RuntimeError("torch.cuda.Stream requires CUDA support")
 
 
-def manual_seed(seed):
-    """Does nothing; torch does not seed the CPU's generator here, either."""
+class ExternalStream(Stream):
+    """A stream that another library made."""
 
 
-def manual_seed_all(seed):
-    """Does nothing."""
+class CudaError(RuntimeError):
+    """An error of the CUDA runtime."""
+
+    def __init__(self, code):
+        super().__init__(f"CUDA error {code}")
 
 
-def empty_cache():
-    """Does nothing."""
+class DeferredCudaCallError(Exception):
+    """An error of a call that waited for the first use of CUDA."""
 
 
-def memory_allocated(device=None):
-    return 0
+class cudaStatus(enum.IntEnum):
+    """Results of the CUDA runtime."""
+
+    SUCCESS = 0
+    ERROR_NOT_READY = 34
 
 
-def max_memory_allocated(device=None):
-    return 0
+class CUDAGraph:
+    """The class of recorded graphs; it has no instances here."""
+
+    def __new__(cls, *args, **kwargs):
+        raise RuntimeError("Tried to instantiate dummy base class CUDAGraph")
 
 
-def memory_reserved(device=None):
-    return 0
+class graph:
+    """Records the work inside a `with` block into a graph."""
+
+    def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="thread_local",
+                 enable_annotations=None):
+        self.cuda_graph = cuda_graph
+        self.pool = pool
+        self.capture_error_mode = capture_error_mode
+
+    def __enter__(self):
+        raise _ERROR
+
+    def __exit__(self, *exception):
+        pass
 
 
-def max_memory_reserved(device=None):
-    return 0
+for _name in ("Stream", "ExternalStream", "CudaError", "DeferredCudaCallError", "cudaStatus",
+              "CUDAGraph", "graph"):
+    globals()[_name].__module__ = "torch.cuda"
 
 
-def reset_peak_memory_stats(device=None):
-    """Does nothing."""
+def list_gpu_processes(device=None):
+    return "pynvml module not found, please install nvidia-ml-py"
 
 
-def _refuse(*args, **kwargs):
-    raise AssertionError("Torch not compiled with CUDA enabled")
-
-
-init = _lazy_init = current_device = set_device = synchronize = _refuse
-get_device_name = get_device_properties = get_device_capability = mem_get_info = _refuse
-current_stream = default_stream = ipc_collect = _refuse
+__all__ = sorted(name for name in globals()
+                 if name[0] != "_" and name not in ("enum", "annotations"))
+_MODULES = ("amp", "graphs", "memory", "nvtx", "profiler", "random", "sparse", "streams")
 
 
 def __getattr__(name):
-    if name == "amp":
+    if name in _MODULES:
         from importlib import import_module
-        return import_module(f"{__name__}.amp")
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

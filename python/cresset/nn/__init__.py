@@ -4,6 +4,16 @@ from .modules import *
 from . import functional, init, modules, parameter, utils
 
 
+def __getattr__(name):
+    if name in ("attention", "parallel"):
+        from importlib import import_module
+        return import_module(f"{__name__}.{name}")
+    if name == "DataParallel":
+        from .parallel import DataParallel
+        return DataParallel
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
 def factory_kwargs(kwargs):
     """Returns the arguments among `kwargs` that tensor factories accept."""
     if kwargs is None:

@@ -201,3 +201,106 @@ def adaptive_avg_pool2d(input, output_size):
 def adaptive_avg_pool3d(input, output_size):
     """Means of as many windows as the output has elements; None keeps a size."""
     return ops.adaptive_avg_pool3d(input, _list_with_default(output_size, input.size()))
+
+
+# Fractional pooling: windows of one size at random places.
+
+_AXES = {2: ("height", "width"), 3: ("time", "height", "width")}
+
+
+def _fractional_sizes(input, kernel, output_size, output_ratio, dims):
+    name = f"fractional_max_pool{dims}d"
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    if output_size is None:
+        ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else tuple(output_ratio)
+        output_size = [int(size * ratio) for size, ratio in zip(input.shape[-dims:], ratios)]
+    output = [output_size] * dims if isinstance(output_size, int) else list(output_size)
+    for axis, size, window, out in zip(_AXES[dims], input.shape[-dims:], kernel, output):
+        if out + window - 1 > size:
+            shown = f"{name}_out" if dims == 3 else name
+            raise RuntimeError(f"{shown}(): pool {axis} {window} too large relative to input {axis} {size}")
+    return output
+
+
+def _fractional_starts(samples, size, window, out):
+    """Returns the first element of each window along a dim, for every sample: (..., out).
+
+    Truncations of (i + sample) * step differ by the step rounded down or up; the last window ends
+    at the last element.
+    """
+    last = samples.new_full((*samples.shape, 1), size - window, dtype=cresset.int64)
+    if out == 1:
+        return last
+    step = (size - window) / (out - 1)
+    step = cresset.tensor(step, dtype=samples.dtype, device=samples.device)
+    i = cresset.arange(out - 1, dtype=samples.dtype, device=samples.device)
+    sample = samples.unsqueeze(-1)
+    starts = ((i + sample) * step).to(cresset.int64) - (sample * step).to(cresset.int64)
+    return cresset.cat([starts, last], -1)
+
+
+def _along(index, dim, dims):
+    """Gives an index (N, C, ...) of windows along `dim` the sizes that broadcast with the others':
+    (N, C, out of all dims, window of all dims)."""
+    n, c, out, window = index.shape
+    shape = [n, c] + [1] * (2 * dims)
+    shape[2 + dim], shape[2 + dims + dim] = out, window
+    return index.reshape(shape)
+
+
+def _fractional_pool(input, kernel, output, samples, dims):
+    """Returns the maxima of all windows and their positions in the planes of `input`."""
+    batched = input.dim() == dims + 2
+    x = input if batched else input.unsqueeze(0)
+    n, c, sizes = x.size(0), x.size(1), x.shape[2:]
+    # torch's samples are in the order W, H for images and T, H, W for volumes.
+    order = (1, 0) if dims == 2 else (0, 1, 2)
+    rows = []
+    for dim, (size, window, out) in enumerate(zip(sizes, kernel, output)):
+        starts = _fractional_starts(samples[..., order[dim]], size, window, out)
+        places = starts.unsqueeze(-1) + cresset.arange(window, device=x.device)
+        rows.append(_along(places, dim, dims))
+    position = rows[0]
+    for size, row in zip(sizes[1:], rows[1:]):
+        position = position * size + row
+    position = position.expand(n, c, *position.shape[2:]).flatten(-dims)
+    found = x.flatten(2).gather(2, position.flatten(2)).reshape(position.shape)
+    maxima, at = found.max(-1)
+    where = position.gather(-1, at.unsqueeze(-1)).squeeze(-1)
+    return (maxima, where) if batched else (maxima.squeeze(0), where.squeeze(0))
+
+
+def _fractional(input, kernel_size, output_size, output_ratio, samples, dims):
+    kernel = (kernel_size,) * dims if isinstance(kernel_size, int) else tuple(kernel_size)
+    if samples is None:
+        n = input.size(0) if input.dim() > dims + 1 else 1
+        samples = cresset.rand(n, input.size(-dims - 1), dims, dtype=input.dtype, device=input.device)
+    output = _fractional_sizes(input, kernel, output_size, output_ratio, dims)
+    return _fractional_pool(input, kernel, output, samples, dims)
+
+
+def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None,
+                                       return_indices=False, _random_samples=None):
+    """fractional_max_pool2d and where the maxima are."""
+    return _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 2)
+
+
+def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
+                          _random_samples=None):
+    """The maxima of windows at random places of an image."""
+    found = _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 2)
+    return found if return_indices else found[0]
+
+
+def fractional_max_pool3d_with_indices(input, kernel_size, output_size=None, output_ratio=None,
+                                       return_indices=False, _random_samples=None):
+    """fractional_max_pool3d and where the maxima are."""
+    return _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 3)
+
+
+def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
+                          _random_samples=None):
+    """The maxima of windows at random places of a volume."""
+    found = _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 3)
+    return found if return_indices else found[0]

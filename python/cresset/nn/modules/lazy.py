@@ -3,12 +3,13 @@ import cresset
 from ..parameter import UninitializedParameter, is_lazy
 from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from .instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from .linear import Linear
 from .module import Module
 
 __all__ = ["LazyLinear", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d",
            "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyBatchNorm1d", "LazyBatchNorm2d",
-           "LazyBatchNorm3d"]
+           "LazyBatchNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d"]
 
 
 class LazyModuleMixin(Module.__base__):  # the same base, so that objects may change class
@@ -129,7 +130,7 @@ class _LazyConv(LazyModuleMixin):
         self.reset_parameters()
 
 
-class _LazyBatchNorm(LazyModuleMixin):
+class _LazyNorm(LazyModuleMixin):
     def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None,
                  dtype=None, *, bias=True):
         super().__init__(0, eps, momentum, False, False, device, dtype)
@@ -170,8 +171,8 @@ def _family(base, kind, dims):
     globals()[name] = made
 
 
-for _dims, _kinds in enumerate(((Conv1d, ConvTranspose1d, BatchNorm1d),
-                                (Conv2d, ConvTranspose2d, BatchNorm2d),
-                                (Conv3d, ConvTranspose3d, BatchNorm3d)), 1):
+for _dims, _kinds in enumerate(((Conv1d, ConvTranspose1d, BatchNorm1d, InstanceNorm1d),
+                                (Conv2d, ConvTranspose2d, BatchNorm2d, InstanceNorm2d),
+                                (Conv3d, ConvTranspose3d, BatchNorm3d, InstanceNorm3d)), 1):
     for _kind in _kinds:
-        _family(_LazyBatchNorm if "Norm" in _kind.__name__ else _LazyConv, _kind, _dims)
+        _family(_LazyNorm if "Norm" in _kind.__name__ else _LazyConv, _kind, _dims)

@@ -5,7 +5,7 @@ from .. import init
 from ..parameter import Parameter
 from .module import Module
 
-__all__ = ["LocalResponseNorm", "LayerNorm", "GroupNorm", "RMSNorm"]
+__all__ = ["LocalResponseNorm", "CrossMapLRN2d", "LayerNorm", "GroupNorm", "RMSNorm"]
 
 
 class LocalResponseNorm(Module):
@@ -22,6 +22,39 @@ class LocalResponseNorm(Module):
 
     def forward(self, input):
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self):
+        return "{size}, alpha={alpha}, beta={beta}, k={k}".format(**self.__dict__)
+
+
+class CrossMapLRN2d(Module):
+    """Divides images by a power of the mean square of neighbouring channels, in Torch 7's way.
+
+    The square of the first channel stays in the sums of all following channels.
+    """
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input):
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        ahead, channels = int((self.size - 1) / 2 + 1), input.size(1)
+        square = input.square()
+        sums = [square[:, :ahead].sum(1)]
+        for c in range(1, channels):
+            total = sums[-1]
+            if c < channels - ahead + 1:
+                total = total + square[:, c + ahead - 1]
+            if c > ahead:
+                total = total - square[:, c - ahead]
+            sums.append(total)
+        scale = cresset.stack(sums, 1) * (self.alpha / self.size) + self.k
+        return input * scale.pow(-self.beta)
 
     def extra_repr(self):
         return "{size}, alpha={alpha}, beta={beta}, k={k}".format(**self.__dict__)

@@ -13,7 +13,7 @@ _LATER = {
     "fuse_linear_bn_eval": "fusion", "fuse_linear_bn_weights": "fusion",
     "convert_conv2d_weight_memory_format": "memory_format",
     "convert_conv3d_weight_memory_format": "memory_format"}
-_MODULES = ("parametrizations", "parametrize", "stateless", "fusion", "memory_format", "init")
+_MODULES = ("parametrizations", "parametrize", "stateless", "fusion", "memory_format", "init", "prune")
 
 
 def __getattr__(name):

@@ -1,0 +1,2 @@
+"""Streams and events of CUDA devices."""
+from . import Event, ExternalStream, Stream

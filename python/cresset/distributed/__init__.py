@@ -1,0 +1,49 @@
+"""Distributed training, as in a torch that is built without it: is_available() returns False.
+
+The package then has the errors and two classes for annotations only, so that programs which ask
+is_available() first take their path for one process.
+"""
+
+__all__ = ["is_available"]
+
+
+def is_available():
+    """Returns whether the package can communicate with other processes: False."""
+    return False
+
+
+class DistError(RuntimeError):
+    """An error of a distributed operation."""
+
+    __module__ = "torch.distributed"
+
+
+class DistBackendError(DistError):
+    """An error of a backend."""
+
+    __module__ = "torch.distributed"
+
+
+class DistNetworkError(DistError):
+    """An error of the network."""
+
+    __module__ = "torch.distributed"
+
+
+class DistStoreError(DistError):
+    """An error of the store."""
+
+    __module__ = "torch.distributed"
+
+
+class QueueEmptyError(DistStoreError):
+    """A queue of the store is empty."""
+
+    __module__ = "torch.distributed"
+
+
+class _Stub:
+    """A class for annotations."""
+
+
+GroupName = ProcessGroup = _Stub

@@ -1,0 +1,347 @@
+"""The interface of TorchScript, without a compiler: functions and modules stay eager.
+
+This is torch's behaviour under PYTORCH_JIT=0: `script` and `trace` return their argument, and the
+decorators mark functions.
+"""
+import contextlib
+import os
+import typing
+import warnings
+from typing import Final
+
+from ..futures import Future as _CompletedFuture, _Future as Future
+from ..nn import Module
+
+__all__ = ["Attribute", "Error", "Future", "ScriptFunction", "ScriptModule", "annotate",
+           "enable_onednn_fusion", "export", "fork", "freeze", "ignore", "interface", "isinstance",
+           "onednn_fusion_enabled", "optimize_for_inference", "save", "script",
+           "script_if_tracing", "set_fusion_strategy", "strict_fusion", "trace", "trace_module",
+           "unused", "wait"]
+
+_builtin_isinstance = isinstance
+
+
+class Error(Exception):
+    """An error inside a compiled function."""
+
+
+class TracerWarning(Warning):
+    """A trace may depend on values of its example inputs."""
+
+    @staticmethod
+    def ignore_lib_warnings():
+        """Hides warnings that this package causes."""
+        warnings.filterwarnings("ignore", category=TracerWarning, module=__name__.partition(".")[0])
+
+
+class TracingCheckError(Exception):
+    """A traced function gives other results than the original."""
+
+    def __init__(self, graph_diff_error, tensor_compare_error, extra_msg=None):
+        self.message = "Tracing failed sanity checks!\n" + "\n".join(
+            text for text in (extra_msg, graph_diff_error, tensor_compare_error) if text)
+        super().__init__(self.message)
+
+
+class ScriptWarning(Warning):
+    """A warning of the compiler."""
+
+
+def Attribute(value, type):
+    """Gives a ScriptModule's attribute a type.  Without a compiler the attribute is the value."""
+    return value
+
+
+class ScriptFunction:
+    """The class of compiled functions, of which there are none."""
+
+
+class ScriptModule(Module):
+    """The class of compiled modules; its subclasses are modules."""
+
+
+class RecursiveScriptModule(ScriptModule):
+    """The class of modules that `script` compiled, of which there are none."""
+
+
+class RecursiveScriptClass:
+    """The class of compiled objects, of which there are none."""
+
+
+# --- compiling ---
+
+def _deprecate(name, advice="Please use `torch.compile` instead."):
+    warnings.warn(f"`torch.jit.{name}` is deprecated. {advice}", DeprecationWarning, stacklevel=3)
+
+
+_COMPILE_OR_EXPORT = "Please switch to `torch.compile` or `torch.export`."
+
+
+def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
+    """Returns the function, class or module."""
+    _deprecate("script", _COMPILE_OR_EXPORT)
+    return obj
+
+
+def trace(func, example_inputs=None, optimize=None, check_trace=True, check_inputs=None,
+          check_tolerance=1e-5, strict=True, _force_outplace=False, _module_class=None,
+          _compilation_unit=None, example_kwarg_inputs=None, _store_inputs=True):
+    """Returns the function or module."""
+    _deprecate("trace", _COMPILE_OR_EXPORT)
+    return func
+
+
+def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None,
+                 check_tolerance=1e-5, strict=True, _force_outplace=False, _module_class=None,
+                 _compilation_unit=None, example_inputs_is_kwarg=False, _store_inputs=True):
+    """Returns the module."""
+    _deprecate("trace_method", _COMPILE_OR_EXPORT)
+    return mod
+
+
+def script_method(fn):
+    """Returns the method."""
+    _deprecate("script_method", _COMPILE_OR_EXPORT)
+    return fn
+
+
+def script_if_tracing(fn):
+    """Returns the function; nothing is traced."""
+    return fn
+
+
+def is_scripting():
+    """Returns whether the caller is being compiled: never."""
+    return False
+
+
+def is_tracing():
+    """Returns whether the caller is being traced: never."""
+    return False
+
+
+def _need_script_module(mod, task):
+    if not _builtin_isinstance(mod, ScriptModule):
+        raise RuntimeError(f"{task} expects a ScriptModule as input. Please use torch.jit.script "
+                           "or torch.jit.trace to script your 'nn.Module'.")
+
+
+def freeze(mod, preserved_attrs=None, optimize_numerics=True):
+    """Returns a ScriptModule in evaluation mode."""
+    _deprecate("freeze")
+    _need_script_module(mod, "Freezing")
+    if mod.training:
+        raise RuntimeError("Freezing is currently only implemented for modules in eval mode. "
+                           "Please call .eval() on your module before freezing.")
+    return mod
+
+
+def optimize_for_inference(mod, other_methods=None):
+    """Returns a ScriptModule in evaluation mode."""
+    _deprecate("optimize_for_inference")
+    _need_script_module(mod, "optimize_for_inference")
+    return mod.eval()
+
+
+def save(m, f, _extra_files=None):
+    """Saves a module that can save itself."""
+    _deprecate("save", "Please switch to `torch.export`.")
+    options = {} if _extra_files is None else {"_extra_files": _extra_files}
+    if _builtin_isinstance(f, (str, os.PathLike)):
+        return m.save(f, **options)
+    f.write(m.save_to_buffer(**options))
+
+
+# --- marks of functions ---
+
+_IGNORED = "ignore (leave as a call to Python, cannot be torch.jit.save'd)"
+_UNUSED = "unused (ignored and replaced with raising of an exception)"
+_EXPORTED = "export (compile this function even if nothing calls it)"
+
+
+def export(fn):
+    """Marks a method as an entry point of a compiled module."""
+    fn._torchscript_modifier = _EXPORTED
+    return fn
+
+
+def unused(fn):
+    """Marks a method or property that compiled code does not call."""
+    if _builtin_isinstance(fn, property):
+        for accessor in (fn.fget, fn.fset):
+            if accessor is not None:
+                accessor._torchscript_modifier = _UNUSED
+        return fn
+    fn._torchscript_modifier = _UNUSED
+    return fn
+
+
+def ignore(drop=False, **kwargs):
+    """Marks a method that compiled code calls in Python; with drop=True, like unused."""
+    if callable(drop):
+        drop._torchscript_modifier = _IGNORED
+        return drop
+    if not _builtin_isinstance(drop, bool):
+        raise RuntimeError("Argument to @torch.jit.ignore must be a bool or a function but got "
+                           f"{drop}")
+    old = kwargs.pop("drop_on_export", None)
+    if old:
+        warnings.warn("ignore(drop_on_export=True) has been deprecated. TorchScript will now drop "
+                      "the function call on compilation. Use torch.jit.unused now. {}",
+                      category=FutureWarning, stacklevel=2)
+        drop = old
+    elif drop:
+        warnings.warn("ignore(True) has been deprecated. TorchScript will now drop the function "
+                      "call on compilation. Use torch.jit.unused now. {}",
+                      category=FutureWarning, stacklevel=2)
+
+    def mark(fn):
+        fn._torchscript_modifier = _UNUSED if drop else _IGNORED
+        return fn
+    return mark
+
+
+def interface(obj):
+    """Marks a class as an interface of compiled modules."""
+    _deprecate("interface")
+    return obj
+
+
+def _overload(func):
+    return func
+
+
+def _overload_method(func):
+    return func
+
+
+# --- types ---
+
+def annotate(the_type, the_value):
+    """Returns the value; the type is for the compiler."""
+    return the_value
+
+
+def _unwrap_optional(x):
+    """Returns a value that must not be None."""
+    assert x is not None, "Unwrapping null optional"
+    return x
+
+
+_CONTAINED = {list: ("a contained type", "type", "int"), dict: ("contained types", "type", "int, int"),
+              tuple: ("a contained type", "type", "int"),
+              typing.Optional: ("a contained type", "type", "int")}
+
+
+def _refuse_bare(target):
+    name = target.__name__ if _builtin_isinstance(target, type) else target._name
+    kind = typing.get_origin(target) or target
+    lacks, add, example = _CONTAINED[kind]
+    raise RuntimeError(f"Attempted to use {name} without {lacks}. Please add {lacks.replace('types', add)}, "
+                       f"e.g. {name}[{example}]")
+
+
+def _contains(obj, target):
+    """Compares an object with List[T], Dict[K, V] or Tuple[...]."""
+    kind, inner = typing.get_origin(target), typing.get_args(target)
+    if not _builtin_isinstance(obj, kind):
+        return False
+    if kind is list:
+        return all(_matches(item, inner[0]) for item in obj)
+    if kind is dict:
+        return all(_matches(k, inner[0]) and _matches(v, inner[1]) for k, v in obj.items())
+    return len(obj) == len(inner) and all(map(_matches, obj, inner))
+
+
+def _warn_if_empty(obj):
+    if _builtin_isinstance(obj, (list, dict, tuple)) and not obj:
+        warnings.warn(
+            "The inner type of a container is lost when calling torch.jit.isinstance in eager mode. For "
+            "example, List[int] would become list and therefore falsely return True for List[float] or "
+            "List[str].", stacklevel=4)
+
+
+def _matches(obj, target):
+    bare = typing.get_origin(target) in _CONTAINED and not typing.get_args(target)
+    if target in _CONTAINED or bare:
+        _refuse_bare(target)
+    if typing.get_origin(target) in (list, dict, tuple):
+        _warn_if_empty(obj)
+        return _contains(obj, target)
+    if typing.get_origin(target) is typing.Union or type(target).__name__ == "UnionType":
+        return any(_matches(obj, member) for member in typing.get_args(target))
+    if typing.get_origin(target) is _CompletedFuture:
+        return _builtin_isinstance(obj, Future)
+    return obj is None if target is None else _builtin_isinstance(obj, target)
+
+
+def isinstance(obj, target_type):
+    """isinstance that also looks into List[T], Dict[K, V], Tuple[...], Optional[T] and Union."""
+    targets = target_type if _builtin_isinstance(target_type, tuple) else (target_type,)
+    for bare in [t for t in targets if t in _CONTAINED]:
+        _refuse_bare(bare)
+    return any(_matches(obj, target) for target in targets)
+
+
+# --- tasks ---
+
+def fork(func, *args, **kwargs):
+    """Calls the function and returns a completed future with its result."""
+    _deprecate("fork")
+    future = _CompletedFuture()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future):
+    """Returns the result of fork."""
+    _deprecate("wait")
+    return future.wait()
+
+
+# --- settings of the compiler, which have no effect ---
+
+_settings = {"strategy": [("STATIC", 2), ("DYNAMIC", 10)], "onednn": False}
+
+
+def set_fusion_strategy(strategy):
+    """Stores the setting; returns the former one."""
+    _deprecate("set_fusion_strategy")
+    former, _settings["strategy"] = _settings["strategy"], list(strategy)
+    return former
+
+
+def enable_onednn_fusion(enabled):
+    """Stores the setting."""
+    _settings["onednn"] = bool(enabled)
+
+
+def onednn_fusion_enabled():
+    return _settings["onednn"]
+
+
+@contextlib.contextmanager
+def optimized_execution(should_optimize):
+    """Has no effect."""
+    yield
+
+
+@contextlib.contextmanager
+def fuser(name):
+    """Has no effect; the names are torch's."""
+    if name not in ("fuser0", "fuser1", "fuser2", "fuser3", "none"):
+        raise Exception(f"unrecognized fuser option (name: {name})")
+    yield
+
+
+class strict_fusion:
+    """Has no effect outside compiled code."""
+
+    def __init__(self):
+        warnings.warn("Only works in script mode", stacklevel=2)
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, type, value, tb):
+        pass

@@ -1,0 +1,2 @@
+"""Streams and events of XPU devices."""
+from . import Event, Stream

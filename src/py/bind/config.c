@@ -1,0 +1,36 @@
+/* torch.__config__: how the library was built, and what it computes with. */
+#include "jit/isa.h"
+#include "py/bind/bind.h"
+
+#ifdef __clang__
+#define CONFIG_COMPILER "Clang " __clang_version__
+#else
+#define CONFIG_COMPILER "GCC " __VERSION__
+#endif
+
+/* The processor's instruction set under torch's name. */
+static const char *config_capability(void)
+{
+    static const char *const names[] = {
+        [CR_ISA_base] = "DEFAULT", [CR_ISA_avx2] = "AVX2", [CR_ISA_avx512] = "AVX512"};
+    return names[cr_isa_chosen()];
+}
+
+/* _build_config() -> dict: compiler, C standard, OpenMP version (0: none), instruction set. */
+static PyObject *config_build(PyObject *m, PyObject *unused)
+{
+    long openmp = 0;
+
+    (void)m;
+    (void)unused;
+#ifdef _OPENMP
+    openmp = _OPENMP;
+#endif
+    return Py_BuildValue("{s:s,s:l,s:l,s:s}", "compiler", CONFIG_COMPILER, "standard",
+                         (long)__STDC_VERSION__, "openmp", openmp, "capability",
+                         config_capability());
+}
+
+static PyMethodDef config_functions[] = {{"_build_config", config_build, METH_NOARGS, NULL}, {0}};
+
+int cr_py_config_start(PyObject *m) { return PyModule_AddFunctions(m, config_functions); }
