@@ -31,6 +31,7 @@ static PyObject *config_build(PyObject *m, PyObject *unused)
                          config_capability());
 }
 
-static PyMethodDef config_functions[] = {{"_build_config", config_build, METH_NOARGS, NULL}, {0}};
+static PyMethodDef config_functions[] = {{"_build_config", config_build, METH_NOARGS, NULL},
+                                         {0}};
 
 int cr_py_config_start(PyObject *m) { return PyModule_AddFunctions(m, config_functions); }
