@@ -50,40 +50,20 @@ cr_status cr_do_cross_entropy_loss(const cr_value *arg, cr_value *result)
     return st;
 }
 
-/* Whether all elements are between 0 and 1; NaN is not. */
-static cr_status all_shares(bool *out, cr_tensor *t)
+/* (self, refused, message) */
+cr_status cr_do_refused_where(const cr_value *arg, cr_value *result)
 {
-    cr_value zero[] = {cr_of_tensor(t), cr_of_number(cr_scalar_int(0))};
-    cr_value one[] = {cr_of_tensor(t), cr_of_number(cr_scalar_int(1))};
-    cr_tensor *low = NULL, *high = NULL, *both = NULL, *all = NULL;
-    cr_scalar s;
-    cr_status st;
+    cr_scalar any = cr_scalar_int(0);
+    cr_tensor *found = NULL;
 
-    CR_GO(cr_call_tensor(&low, cr_entry.ge, zero, 2));
-    CR_GO(cr_call_tensor(&high, cr_entry.le, one, 2));
-    CR_GO(cr_call_tensor(&both, cr_entry.logical_and,
-                         (cr_value[]){cr_of_tensor(low), cr_of_tensor(high)}, 2));
-    CR_GO(cr_call_tensor(&all, cr_entry.all, (cr_value[]){cr_of_tensor(both)}, 1));
-    CR_GO(cr_tensor_item(&s, all));
-    *out = s.i != 0;
-done:
-    cr_drop(low);
-    cr_drop(high);
-    cr_drop(both);
-    cr_drop(all);
-    return st;
-}
-
-/* (self, message).  Elements outside [0, 1] are usually logits, which binary cross entropy does
- * not take. */
-cr_status cr_do_checked_share(const cr_value *arg, cr_value *result)
-{
-    bool good = true;
-
-    if (cr_has_bytes(arg[0].t->device))
-        CR_TRY(all_shares(&good, arg[0].t));
-    if (!good)
-        return cr_fail(CR_RUNTIME, "%.*s", (int)arg[1].len, arg[1].s);
+    if (cr_has_bytes(arg[1].t->device)) {
+        CR_TRY(cr_call_tensor(&found, cr_entry.any, &arg[1], 1));
+        cr_status st = cr_tensor_item(&any, found);
+        cr_drop(found);
+        CR_TRY(st);
+    }
+    if (any.i)
+        return cr_fail(CR_RUNTIME, "%.*s", (int)arg[2].len, arg[2].s);
     result[0] = cr_of_tensor(cr_keep(arg[0].t));
     return CR_OK;
 }

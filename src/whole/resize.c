@@ -1,6 +1,9 @@
 /* Other sizes or another storage for self: resize_, set_. */
 #include "whole/whole_impl.h"
 
+/* No memory format was given: a tensor that has the sizes already keeps its strides. */
+enum { KEEP_STRIDES = -1 };
+
 static cr_status check_no_grad(const cr_tensor *t)
 {
     if (t->requires_grad)
@@ -18,21 +21,24 @@ static cr_status resize_self(cr_tensor *t, int ndim, const int64_t *size, int64_
         return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions", CR_MAX_DIMS);
     if (format == CR_FORMAT_PRESERVE)
         return cr_fail(CR_RUNTIME, "Unsupported memory formatPreserve");
-    CR_TRY(cr_format_strides(format, ndim, size, stride));
-    CR_TRY(cr_tensor_resize(t, ndim, size, stride));
+    if (format != KEEP_STRIDES || !cr_has_sizes(t, ndim, size)) {
+        CR_TRY(cr_format_strides(format == KEEP_STRIDES ? CR_FORMAT_CONTIGUOUS : format, ndim,
+                                 size, stride));
+        CR_TRY(cr_tensor_resize(t, ndim, size, stride));
+    }
     return cr_give_changed(result, t);
 }
 
 cr_status cr_do_resize(const cr_value *arg, cr_value *result)
 {
-    return resize_self(arg[0].t, (int)arg[1].len, arg[1].ints,
-                       cr_int_or(&arg[2], CR_FORMAT_CONTIGUOUS), result);
+    return resize_self(arg[0].t, (int)arg[1].len, arg[1].ints, cr_int_or(&arg[2], KEEP_STRIDES),
+                       result);
 }
 
 cr_status cr_do_resize_as(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *as = arg[1].t;
-    int64_t format = cr_int_or(&arg[2], CR_FORMAT_CONTIGUOUS);
+    int64_t format = cr_int_or(&arg[2], KEEP_STRIDES);
 
     if (format == CR_FORMAT_PRESERVE)
         format = cr_is_channels_last(as) && !as->contiguous ? CR_FORMAT_CHANNELS_LAST

@@ -62,6 +62,8 @@ cr_status cr_do_sum_to_size(const cr_value *arg, cr_value *result)
     int64_t dims[CR_MAX_DIMS];
     cr_status st;
 
+    if (!arg[1].len) /* torch calls sum, also for a tensor without dims */
+        return cr_call_given(result, cr_entry.sum, arg, 1);
     /* like sum, integers that are added become int64 */
     if (cr_dtype_category(t->dtype) < CR_CAT_FLOAT &&
         dims_to_sum(t, (int)arg[1].len, arg[1].ints, dims) > 0)

@@ -15,7 +15,7 @@ SAMPLES = {
     "embedding_dense_backward": "grad_output = t(3, 4); indices = i(5, 3); num_weights = 5",
     "one_hot": "self = i(4, 3) | self = i(4, 3); num_classes = 4", "bincount": "self = i(4, 5)", "_unique2": "self = i(4, 5)",
     "unique_dim": "self = i(2, 5); dim = 0", "unique_consecutive": "self = i(2, 9)",
-    "_checked_share": "self = torch.rand(3); message = 'x'",
+    "_refused_where": "self = torch.rand(3); refused = torch.zeros(3, dtype=torch.bool); message = 'x'",
     "_ctc_loss": "log_probs = t(4, 2, 3).log_softmax(2); targets = torch.ones(2, 2, dtype=int64); "
                  "input_lengths = [4, 4]; target_lengths = [2, 2]",
     "_ctc_loss_backward": "grad = t(2); log_probs = t(4, 2, 3).log_softmax(2); "
