@@ -115,6 +115,17 @@ const char *cr_dtype_cpp_name(cr_dtype t)
     return names[t];
 }
 
+const char *cr_dtype_scalar_name(cr_dtype t)
+{
+    switch (t) {
+    case CR_U8: return "uint8_t";
+    case CR_I8: return "int8_t";
+    case CR_I16: return "int16_t";
+    case CR_I64: return "int64_t";
+    default: return cr_dtype_cpp_name(t);
+    }
+}
+
 bool cr_scalar_is_nonzero(cr_scalar s)
 {
     switch (s.category) {

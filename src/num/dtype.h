@@ -42,6 +42,8 @@ static inline cr_category cr_dtype_category(cr_dtype t)
 static inline const char *cr_dtype_name(cr_dtype t) { return cr_dtype_infos[t].name; }
 /* The C++ name of the type in messages: "long int". */
 const char *cr_dtype_cpp_name(cr_dtype t);
+/* The same as torch's messages about numbers name it: "int8_t" */
+const char *cr_dtype_scalar_name(cr_dtype t);
 static inline bool cr_dtype_is_float(cr_dtype t)
 {
     return cr_dtype_category(t) == CR_CAT_FLOAT;

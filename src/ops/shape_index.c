@@ -221,6 +221,26 @@ cr_status cr_shape_index(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
+/* torch calls masked_fill_ when the only index is a mask and there is one value. */
+static cr_status check_byte_mask(const cr_value *indices, const cr_view *values,
+                                 bool accumulate)
+{
+    const cr_view *mask = NULL;
+
+    for (uint32_t i = 0; i < indices->len; i++) {
+        if (indices->list[i].tag != CR_VIEW)
+            continue;
+        if (mask || indices->list[i].view->dtype != CR_U8)
+            return CR_OK;
+        mask = indices->list[i].view;
+    }
+    if (!mask || accumulate || cr_shape_numel(values->ndim, values->size) != 1)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME,
+                   "masked_fill_ only supports boolean masks, but got mask with dtype %s",
+                   cr_dtype_cpp_name(CR_U8));
+}
+
 cr_status cr_shape_index_put(const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view, *values = arg[2].view;
@@ -233,6 +253,7 @@ cr_status cr_shape_index_put(const cr_value *arg, cr_shape *out)
             "Index put requires the source and destination dtypes match, got %s for the "
             "destination and %s for the source.",
             cr_legacy_name(self), cr_legacy_name(values));
+    CR_TRY(check_byte_mask(&arg[1], values, arg[3].i != 0));
     CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
     wide = p.result;
     if (!cr_shape_broadcast(&wide, values->ndim, values->size) || wide.ndim != p.result.ndim ||

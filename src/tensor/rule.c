@@ -494,6 +494,47 @@ static double epsilon_of(cr_dtype t)
     }
 }
 
+static cr_value text_value(const char *s)
+{
+    return s ? (cr_value){.tag = CR_STRING, .len = (uint32_t)strlen(s), .s = s} : cr_of_none();
+}
+
+static cr_status joined_text(cr_frame *f, cr_value *out, const char *a, const char *b,
+                             const char *c, const char *d)
+{
+    size_t size = strlen(a) + strlen(b) + strlen(c) + strlen(d) + 1;
+    char *text = frame_get(f, size);
+
+    if (!text)
+        return CR_MEMORY;
+    snprintf(text, size, "%s%s%s%s", a, b, c, d);
+    *out = text_value(text);
+    return CR_OK;
+}
+
+/* The first parameter decides whether dtypes are mixed, the others must have its dtype. */
+static cr_status mixed_refusal(cr_frame *f, const cr_value *v, int n, cr_value *out)
+{
+    cr_dtype input = cr_value_dtype(&v[0]), first = CR_DTYPE_NONE, other = CR_DTYPE_NONE;
+
+    for (int i = 1; i < n; i++) {
+        cr_dtype t = cr_value_dtype(&v[i]);
+        first = first == CR_DTYPE_NONE ? t : first;
+        other = t != CR_DTYPE_NONE && t != first ? t : other;
+    }
+    *out = cr_of_none();
+    if (first == CR_DTYPE_NONE || (first == input && other == CR_DTYPE_NONE))
+        return CR_OK;
+    if (first == input)
+        return joined_text(f, out, "expected scalar type ", cr_dtype_infos[first].legacy,
+                           " but found ", cr_dtype_infos[other].legacy);
+    if (first != CR_F32 || other != CR_DTYPE_NONE)
+        *out = text_value("mixed dtype (CPU): expect parameter to have scalar type of Float");
+    else if (cr_dtype_size(input) != 2)
+        *out = text_value("mixed dtype (CPU): all inputs must share same datatype.");
+    return CR_OK;
+}
+
 static cr_status listed(cr_frame *f, const cr_value *v, cr_value *out)
 {
     char *text = frame_get(f, v->len * 24 + 1);
@@ -521,9 +562,12 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
         return CR_OK;
     case CR_BUILTIN_default_dtype: *out = cr_of_dtype(cr_default_dtype()); return CR_OK;
     case CR_BUILTIN_legacy:
-        *out = (cr_value){.tag = CR_STRING, .s = cr_dtype_infos[cr_value_dtype(v)].legacy};
-        out->len = (uint32_t)strlen(out->s);
+        *out = text_value(cr_dtype_infos[cr_value_dtype(v)].legacy);
         return CR_OK;
+    case CR_BUILTIN_c_name:
+        *out = text_value(cr_dtype_cpp_name(cr_value_dtype(v)));
+        return CR_OK;
+    case CR_BUILTIN_mixed: return mixed_refusal(f, v, r->count, out);
     case CR_BUILTIN_listed: return listed(f, v, out);
     case CR_BUILTIN_epsilon: *out = cr_of_float(epsilon_of(cr_value_dtype(v))); return CR_OK;
     case CR_BUILTIN_is_complex:

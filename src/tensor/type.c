@@ -347,8 +347,24 @@ static cr_status evaluate_types(const cr_op *op, const cr_value *arg, cr_dtype *
     return st;
 }
 
-cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
-                          cr_dtype *dtypes)
+cr_status cr_check_fits(cr_scalar value, cr_dtype dtype)
+{
+    if (CR_LIKELY(cr_scalar_fits(value, dtype)))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "value cannot be converted to type %s without overflow",
+                   cr_dtype_scalar_name(dtype));
+}
+
+cr_status cr_check_numbers(const cr_op *op, const cr_value *arg, cr_dtype compute)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (arg[i].tag == CR_NUMBER)
+            CR_TRY(cr_check_fits(arg[i].number, compute));
+    return CR_OK;
+}
+
+static cr_status decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
+                              cr_dtype *dtypes)
 {
     _Atomic uint64_t *decided = &((cr_op *)(uintptr_t)op)->decided;
     uint64_t key = op->steady ? types_key(op, arg) : 0, word;
@@ -370,6 +386,13 @@ cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *comput
         atomic_store_explicit(decided, word, memory_order_relaxed);
     }
     return CR_OK;
+}
+
+cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
+                          cr_dtype *dtypes)
+{
+    CR_TRY(decide_types(op, arg, compute, dtypes));
+    return CR_UNLIKELY(op->words & CR_WORD_FITS) ? cr_check_numbers(op, arg, *compute) : CR_OK;
 }
 
 /* --- checks --- */

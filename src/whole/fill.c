@@ -1,31 +1,6 @@
 /* Fills with one value. */
 #include "whole/whole_impl.h"
 
-static const char *c_type_name(cr_dtype t)
-{
-    static const char *const names[CR_DTYPE_COUNT] = {[CR_BOOL] = "bool",
-                                                      [CR_U8] = "uint8_t",
-                                                      [CR_I8] = "int8_t",
-                                                      [CR_I16] = "int16_t",
-                                                      [CR_I32] = "int",
-                                                      [CR_I64] = "int64_t",
-                                                      [CR_F16] = "c10::Half",
-                                                      [CR_BF16] = "c10::BFloat16",
-                                                      [CR_F32] = "float",
-                                                      [CR_F64] = "double",
-                                                      [CR_C64] = "c10::complex<float>",
-                                                      [CR_C128] = "c10::complex<double>"};
-    return names[t];
-}
-
-cr_status cr_check_fits(cr_scalar value, cr_dtype dtype)
-{
-    if (CR_LIKELY(cr_scalar_fits(value, dtype)))
-        return CR_OK;
-    return cr_fail(CR_RUNTIME, "value cannot be converted to type %s without overflow",
-                   c_type_name(dtype));
-}
-
 cr_status cr_fill(cr_tensor *t, cr_scalar value)
 {
     cr_view v = cr_view_of(t);

@@ -1,6 +1,7 @@
 /* Norms that keep running statistics: the statistics are updated here, in place and without
  * autograd; the differentiable part is an entry. */
 #include "whole/whole_impl.h"
+#include <string.h>
 
 enum { INPUT, WEIGHT, BIAS, MEAN, VAR, TRAINING, MOMENTUM, EPS };
 
@@ -9,15 +10,14 @@ static const char *const names[] = {"input", "weight", "bias", "running_mean", "
 static cr_status check_sizes(const cr_value *arg)
 {
     const cr_tensor *x = arg[INPUT].t;
+    int64_t channels = x->ndim < 2 ? 0 : x->size[1];
     static const uint8_t order[] = {MEAN, VAR, WEIGHT, BIAS};
 
-    if (x->ndim < 2)
-        return cr_fail(CR_RUNTIME, "batch_norm expects at least 2 dimensions, got %d", x->ndim);
     for (size_t k = 0; k < CR_LEN(order); k++) {
         int i = order[k];
-        if (arg[i].tag == CR_TENSOR && arg[i].t->numel != x->size[1])
+        if (arg[i].tag == CR_TENSOR && arg[i].t->numel != channels)
             return cr_fail(CR_RUNTIME, "%s should contain %lld elements not %lld", names[i],
-                           (long long)x->size[1], (long long)arg[i].t->numel);
+                           (long long)channels, (long long)arg[i].t->numel);
     }
     return CR_OK;
 }
@@ -62,20 +62,55 @@ static cr_status update_both(const cr_value *arg, const cr_value *stats, int64_t
     return CR_OK;
 }
 
+/* The dtype of the statistics that are results: that of the parameters. */
+static cr_dtype statistics_type(const cr_value *arg)
+{
+    for (int i = WEIGHT; i <= VAR; i++)
+        if (arg[i].tag == CR_TENSOR)
+            return (cr_dtype)arg[i].t->dtype;
+    return (cr_dtype)arg[INPUT].t->dtype;
+}
+
+static cr_status convert_result(cr_value *v, cr_dtype dtype)
+{
+    cr_tensor *cast;
+
+    if (v->t->dtype == dtype)
+        return CR_OK;
+    CR_TRY(cr_call_tensor(&cast, cr_entry.to_dtype, (cr_value[]){*v, cr_of_dtype(dtype)}, 2));
+    cr_drop(v->t);
+    v->t = cast;
+    return CR_OK;
+}
+
+/* The input, in float32 if its dtype has 16 bits. */
+static cr_status wide_input(cr_value *out, const cr_value *arg)
+{
+    bool narrow = cr_dtype_size((cr_dtype)arg[INPUT].t->dtype) == 2;
+
+    *out = cr_of_tensor(cr_keep(arg[INPUT].t));
+    return narrow ? convert_result(out, CR_F32) : CR_OK;
+}
+
 static cr_status train(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *x = arg[INPUT].t;
     cr_value call[] = {arg[INPUT], arg[WEIGHT], arg[BIAS], arg[EPS]}, stats[4];
 
-    CR_TRY(cr_call_given(stats, cr_entry._batch_norm_train, call, 4));
-    cr_status st = update_both(arg, stats, x->size[1] ? x->numel / x->size[1] : 0);
+    CR_TRY(wide_input(&call[0], arg));
+    cr_status st = cr_call_given(stats, cr_entry._batch_norm_train, call, 4);
+    cr_drop_values(call, 1);
+    CR_TRY(st);
+    st = update_both(arg, stats, x->size[1] ? x->numel / x->size[1] : 0);
+    st = st ? st : convert_result(&stats[0], (cr_dtype)x->dtype);
+    for (int k = 1; !st && k < 3; k++)
+        st = convert_result(&stats[k], statistics_type(arg));
     if (st) {
         cr_drop_values(stats, 4);
         return st;
     }
     cr_drop_values(&stats[3], 1);
-    for (int k = 0; k < 3; k++)
-        result[k] = stats[k];
+    memcpy(result, stats, 3 * sizeof *result);
     return CR_OK;
 }
 
@@ -88,8 +123,17 @@ static cr_status evaluate(const cr_value *arg, cr_value *result)
     for (int i = MEAN; i <= VAR; i++)
         if (arg[i].tag != CR_TENSOR)
             return cr_fail(CR_RUNTIME, "%s must be defined in evaluation mode", names[i]);
-    CR_TRY(cr_tensor_new(&empty, CR_F32, arg[INPUT].t->device, 1, &none));
-    cr_status st = cr_call_given(result, cr_entry._batch_norm_eval, call, 6);
+    CR_TRY(cr_tensor_new(&empty, statistics_type(arg), arg[INPUT].t->device, 1, &none));
+    cr_status st = wide_input(&call[0], arg);
+    if (!st) {
+        st = cr_call_given(result, cr_entry._batch_norm_eval, call, 6);
+        cr_drop_values(call, 1);
+    }
+    if (!st) {
+        st = convert_result(result, (cr_dtype)arg[INPUT].t->dtype);
+        if (st)
+            cr_drop_values(result, 1);
+    }
     if (st) {
         cr_drop(empty);
         return st;
@@ -99,9 +143,35 @@ static cr_status evaluate(const cr_value *arg, cr_value *result)
     return CR_OK;
 }
 
+/* An input without a dim of channels has a result only when it is empty. */
+static cr_status without_channels(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *x = arg[INPUT].t, *same = NULL;
+    int64_t none = 0;
+
+    if (x->numel)
+        return cr_fail(
+            CR_INDEX, "Dimension out of range (expected to be in range of [-1, 0], but got 1)");
+    CR_TRY(cr_call_tensor(&same, cr_entry.clone, &arg[INPUT], 1));
+    for (int k = 1; k < 3; k++)
+        result[k] = cr_of_none();
+    result[0] = cr_of_tensor(same);
+    for (int k = 1; k < 3; k++) {
+        cr_status st = cr_tensor_new(&same, statistics_type(arg), x->device, 1, &none);
+        if (st) {
+            cr_drop_values(result, 3);
+            return st;
+        }
+        result[k] = cr_of_tensor(same);
+    }
+    return CR_OK;
+}
+
 cr_status cr_do_native_batch_norm(const cr_value *arg, cr_value *result)
 {
     CR_TRY(check_sizes(arg));
+    if (arg[INPUT].t->ndim < 2)
+        return without_channels(arg, result);
     return arg[TRAINING].i ? train(arg, result) : evaluate(arg, result);
 }
 

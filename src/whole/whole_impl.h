@@ -11,8 +11,6 @@
 #include "tensor/plain.h"
 #include "whole/whole.h"
 
-/* CR_RUNTIME when a value cannot be stored in the dtype (fill_, full). */
-CR_MUST cr_status cr_check_fits(cr_scalar value, cr_dtype dtype);
 /* Fills with a value that is known to fit. */
 CR_MUST cr_status cr_fill(cr_tensor *t, cr_scalar value);
 
