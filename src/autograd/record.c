@@ -338,7 +338,8 @@ done:
     return st;
 }
 
-/* In-place form of a composition: the composition is recorded on a clone of self. */
+/* In-place form of a composition: the composition is recorded on a clone of self.  If it
+ * returns its argument, self does not change. */
 static cr_status record_composition(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_value spared[CR_MAX_ARGS], made[CR_MAX_RESULTS];
@@ -351,7 +352,10 @@ static cr_status record_composition(const cr_op *op, const cr_value *arg, cr_val
         if (spared[i].tag == CR_TENSOR && spared[i].t == self)
             spared[i].t = copy;
     CR_GO(cr_call(op->inplace_of, spared, made));
-    st = record_become(self, made[0].t);
+    if (made[0].t != copy)
+        st = cr_check_inplace(self, true);
+    if (!st && made[0].t != copy)
+        st = record_become(self, made[0].t);
     cr_drop_values(made, op->result_count);
     if (!st)
         result[0] = cr_of_tensor(cr_keep(self));
@@ -367,9 +371,9 @@ static cr_status stage_inplace(const cr_op *op, const cr_plan *p, const cr_value
         return pass(op, p, arg, result);
     if (CR_UNLIKELY(p->no_history && cr_requires_grad(arg[w].t)))
         return cr_fail(CR_RUNTIME, "cannot resize variables that require grad");
-    CR_TRY(cr_check_inplace(arg[w].t, true));
     if (op->inplace_of && op->inplace_of->does == CR_DOES_IS && !op->differentiable)
         return record_composition(op, arg, result);
+    CR_TRY(cr_check_inplace(arg[w].t, true));
     if (!wanted && !cr_requires_grad(arg[w].t))
         return cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result);
     return record_inplace(op, p, arg, result, wanted, w);

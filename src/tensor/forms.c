@@ -83,7 +83,8 @@ static cr_status copy_into(cr_tensor *self, cr_tensor *from)
     return self->data && from->data ? cr_copy_elements(&to, &v) : CR_OK;
 }
 
-static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg)
+/* *changed: false for a composition that returned self, as dropout of no element does. */
+static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg, bool *changed)
 {
     cr_tensor *self = arg[0].t;
     cr_value made[CR_MAX_RESULTS];
@@ -91,9 +92,10 @@ static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg)
     CR_TRY(op->kernel_stage(op, arg, made));
     cr_tensor *from = made[0].t;
     cr_status st = CR_OK;
+    *changed = from != self;
     if (!cr_has_sizes(from, self->ndim, self->size))
         st = check_inplace_size(self, made, 1);
-    if (!st)
+    if (!st && *changed)
         st = copy_into(self, from);
     cr_drop_values(made, op->result_count);
     return st;
@@ -131,22 +133,23 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     const cr_op *of = op->inplace_of;
     cr_tensor *self = arg[0].t;
+    bool changed = true;
     cr_status st;
 
     CR_TRY(cr_check_target(self));
     CR_TRY(check_written_device(of, arg));
     if (of->does == CR_DOES_BODY) {
         CR_TRY(check_inplace_size(self, arg, of->param_count));
-        st = overlaps_operand(of, arg, self) ? inplace_by_copy(of, arg)
+        st = overlaps_operand(of, arg, self) ? inplace_by_copy(of, arg, &changed)
                                              : cr_run_body_into(of, arg, &self);
     } else if (may_run_in_place(of, arg)) {
         st = cr_run_extern_into(of, arg, self);
     } else {
-        st = inplace_by_copy(of, arg);
+        st = inplace_by_copy(of, arg, &changed);
     }
     if (st)
         return st;
-    self->storage->version++;
+    self->storage->version += changed;
     result[0] = cr_of_tensor(cr_keep(self));
     return CR_OK;
 }
