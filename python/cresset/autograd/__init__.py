@@ -1,4 +1,6 @@
 """Automatic differentiation: backward, grad, custom Functions, gradient checks."""
+import sys
+
 from .. import _C
 from .._C import Tensor
 from . import function, grad_mode, graph
@@ -101,6 +103,18 @@ def _batched(outputs, inputs, grads, create_graph, unused, materialize):
         return tuple(x.new_zeros((0, *x.shape)) for x in inputs)
     result = tuple(None if column[0] is None else _C.stack(list(column)) for column in zip(*rows))
     return _materialize(result, inputs) if materialize else result
+
+
+class _Package(type(_C)):
+    """Importing the submodule gradcheck leaves `gradcheck` the function."""
+
+    def __setattr__(self, name, value):
+        if name == "gradcheck" and isinstance(value, type(_C)):
+            value = value.gradcheck
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name):

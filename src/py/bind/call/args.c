@@ -333,10 +333,16 @@ bool cr_py_handles_call(cr_py_args *a, const cr_param *p, PyObject *x)
     return found;
 }
 
+/* torch takes None for a list of integers with the default []. */
+static bool defaults_to_empty_list(const cr_param *p)
+{
+    return p->type == CR_T_INTS && p->has_default && p->preset.tag == CR_INTS && !p->preset.len;
+}
+
 static cr_py_fit to_other(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
 {
-    if (x == Py_None && p->optional) {
-        *out = cr_of_none();
+    if (x == Py_None && (p->optional || defaults_to_empty_list(p))) {
+        *out = p->optional ? cr_of_none() : p->preset;
         return CR_PY_FITS;
     }
     a->bad_item = -1;

@@ -494,7 +494,7 @@ static cr_tensor *value_tensor(const cr_tensor *t, PyObject *value, bool *number
     return NULL;
 }
 
-/* Drops leading dims of size one until `t` has at most `ndim` dims. */
+/* Drops leading dims of size one while `t` has more than `ndim` dims. */
 static int drop_leading(cr_tensor **t, int ndim)
 {
     cr_value arg[CR_MAX_ARGS], result;
@@ -560,6 +560,10 @@ static int write_value(walk *w, PyObject *value)
         st = check_expands(w->at, from);
         st = st ? st : index_call(OP_copy_, arg, 1, &result);
     } else {
+        if (drop_leading(&from, 0) < 0) {
+            cr_drop(from);
+            return -1;
+        }
         arg[1] = collected(w);
         arg[2] = cr_of_tensor(from);
         st = index_call(OP_index_put_, arg, 2, &result);

@@ -3,12 +3,7 @@
 #include "py/bind/bind.h"
 #include <string.h>
 
-typedef struct {
-    PyObject_HEAD uint8_t dtype;
-} tensor_type; /* torch.FloatTensor: not a class, but isinstance works */
-
-static PyTypeObject tensor_type_type;
-static tensor_type *types[CR_DTYPE_COUNT];
+static PyObject *types[CR_DTYPE_COUNT]; /* torch.FloatTensor and the like */
 
 /* --- making --- */
 
@@ -133,43 +128,32 @@ static PyObject *tensor_new(PyObject *self, PyObject *args, PyObject *kwargs)
     return t ? cr_py_wrap(t) : NULL;
 }
 
-/* --- torch.FloatTensor and the like --- */
+/* --- torch.FloatTensor and the like: classes, whose metaclass is tensortype --- */
 
-static const char *legacy_name(PyObject *self)
+static cr_dtype legacy_dtype_of(PyObject *self)
 {
-    return cr_dtype_infos[((tensor_type *)self)->dtype].legacy;
+    for (int t = 0; t < CR_DTYPE_COUNT; t++)
+        if (self && types[t] == self)
+            return (cr_dtype)t;
+    return CR_DTYPE_NONE;
 }
 
 static PyObject *type_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    cr_tensor *t =
-        construct(args, kwargs, (cr_dtype)((tensor_type *)self)->dtype, cr_thread.device);
+    cr_tensor *t = construct(args, kwargs, legacy_dtype_of(self), cr_thread.device);
 
     return t ? cr_py_wrap(t) : NULL;
 }
 
 static PyObject *type_repr(PyObject *self)
 {
-    return PyUnicode_FromFormat("<class 'torch.%sTensor'>", legacy_name(self));
-}
-
-static PyObject *legacy_type_name(PyObject *self, void *unused)
-{
-    (void)unused;
-    return PyUnicode_FromFormat("%sTensor", legacy_name(self));
-}
-
-static PyObject *type_module(PyObject *self, void *unused)
-{
-    (void)self;
-    (void)unused;
-    return PyUnicode_FromString("torch");
+    return PyUnicode_FromFormat("<class 'torch.%s'>", ((PyTypeObject *)self)->tp_name);
 }
 
 static PyObject *type_dtype(PyObject *self, void *unused)
 {
     (void)unused;
-    return Py_NewRef(cr_py_dtype_object((cr_dtype)((tensor_type *)self)->dtype));
+    return Py_NewRef(cr_py_dtype_object(legacy_dtype_of(self)));
 }
 
 static PyObject *type_is_cuda(PyObject *self, void *unused)
@@ -183,34 +167,48 @@ static PyObject *type_instancecheck(PyObject *self, PyObject *x)
 {
     return PyBool_FromLong(cr_py_is_tensor(x) &&
                            cr_py_tensor_of(x)->device.kind == CR_HOST.kind &&
-                           cr_py_tensor_of(x)->dtype == ((tensor_type *)self)->dtype);
-}
-
-static PyObject *type_reduce(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return PyUnicode_FromFormat("%sTensor", legacy_name(self));
+                           cr_py_tensor_of(x)->dtype == legacy_dtype_of(self));
 }
 
 static PyMethodDef type_methods[] = {{"__instancecheck__", type_instancecheck, METH_O, NULL},
-                                     {"__reduce__", type_reduce, METH_NOARGS, NULL},
                                      {0}};
-static PyGetSetDef type_getset[] = {{"dtype", type_dtype, NULL, NULL, NULL},
-                                    {"is_cuda", type_is_cuda, NULL, NULL, NULL},
-                                    {"__name__", legacy_type_name, NULL, NULL, NULL},
-                                    {"__qualname__", legacy_type_name, NULL, NULL, NULL},
-                                    {"__module__", type_module, NULL, NULL, NULL},
-                                    {0}};
+static PyGetSetDef type_getset[] = {
+    {"dtype", type_dtype, NULL, NULL, NULL}, {"is_cuda", type_is_cuda, NULL, NULL, NULL}, {0}};
+
+/* A class statement with such a base. */
+static PyObject *type_refuse(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    (void)kwargs;
+    PyObject *bases = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : NULL;
+
+    if (bases && PyTuple_Check(bases) && PyTuple_GET_SIZE(bases) &&
+        Py_IS_TYPE(PyTuple_GET_ITEM(bases, 0), type))
+        return PyErr_Format(PyExc_TypeError, "type 'torch.%s' is not an acceptable base type",
+                            ((PyTypeObject *)PyTuple_GET_ITEM(bases, 0))->tp_name);
+    return PyErr_Format(PyExc_TypeError, "cannot create 'torch.tensortype' instances");
+}
 
 static PyTypeObject tensor_type_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "tensortype",
-    .tp_basicsize = sizeof(tensor_type),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_base = &PyType_Type,
+    .tp_new = type_refuse,
     .tp_call = type_call,
     .tp_repr = type_repr,
     .tp_methods = type_methods,
     .tp_getset = type_getset,
 };
+
+static PyObject *legacy_type_new(const char *name)
+{
+    PyObject *args = Py_BuildValue("(s(){ss})", name, "__module__", cr_py_root());
+    PyObject *made = args ? PyType_Type.tp_new(&tensor_type_type, args, NULL) : NULL;
+
+    Py_XDECREF(args);
+    if (made)
+        ((PyTypeObject *)made)->tp_flags &= ~Py_TPFLAGS_BASETYPE;
+    return made;
+}
 
 /* --- x.type(...) --- */
 
@@ -233,7 +231,7 @@ static cr_dtype dtype_of_name(const char *name)
 static cr_dtype dtype_named_by(PyObject *x)
 {
     if (Py_IS_TYPE(x, &tensor_type_type))
-        return (cr_dtype)((tensor_type *)x)->dtype;
+        return legacy_dtype_of(x);
     if (x == (PyObject *)cr_py_tensor_type)
         return cr_default_dtype();
     if (PyUnicode_Check(x))
@@ -286,12 +284,11 @@ int cr_py_legacy_start(PyObject *m)
         char name[64];
         if (t == CR_C64 || t == CR_C128) /* torch has no such types */
             continue;
-        types[t] = PyObject_New(tensor_type, &tensor_type_type);
+        snprintf(name, sizeof name, "%sTensor", cr_dtype_infos[t].legacy);
+        types[t] = legacy_type_new(name);
         if (!types[t])
             return -1;
-        types[t]->dtype = (uint8_t)t;
-        snprintf(name, sizeof name, "%sTensor", cr_dtype_infos[t].legacy);
-        if (PyModule_AddObjectRef(m, name, (PyObject *)types[t]) < 0)
+        if (PyModule_AddObjectRef(m, name, types[t]) < 0)
             return -1;
     }
     return 0;

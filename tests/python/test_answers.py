@@ -1,0 +1,219 @@
+"""Values, dtypes and strides of operators that differed from torch 2.13. Expected values are torch's."""
+import pytest
+
+import cresset as torch
+import cresset.nn.functional as F
+
+inf, nan = float("inf"), float("nan")
+
+
+def equal(got, want, atol=0.0, rtol=0.0):
+    want = want if torch.is_tensor(want) else torch.tensor(want)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    torch.testing.assert_close(got, want, equal_nan=True, atol=atol, rtol=rtol)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64", "bfloat16", "float32", "float64"])
+def test_heaviside_gives_the_second_argument_at_zero(dtype):
+    dtype = getattr(torch, dtype)
+    x = torch.tensor([0, 1, 3, 0], dtype=dtype)
+    equal(torch.heaviside(x, torch.tensor([5, 6, 7, 2], dtype=dtype)), torch.tensor([5, 1, 1, 2], dtype=dtype))
+
+
+def test_heaviside_of_bool_and_nan():
+    equal(torch.heaviside(torch.tensor([True, False]), torch.tensor([False, True])), [True, True])
+    equal(torch.heaviside(torch.tensor([nan, -1.0]), torch.tensor([3.0, 3.0])), [0.0, 0.0])
+
+
+def test_cosine_similarity_broadcasts_before_it_sums():
+    x, y = torch.arange(6.0).view(2, 1, 3) + 1, torch.ones(4, 1)
+    equal(F.cosine_similarity(x, y, dim=-1), torch.tensor([[0.925820], [0.986928]]).expand(2, 4), atol=1e-6)
+    assert F.cosine_similarity(x, y, dim=2).shape == (2, 4)
+    equal(F.cosine_similarity(torch.ones(5), torch.arange(10.0).view(2, 5), dim=0)[:2], [0.707107, 0.813733], atol=1e-6)
+
+
+def test_cosine_similarity_has_a_gradient_at_zero():
+    x = torch.zeros(4, requires_grad=True)
+    y = torch.tensor([3.0, 0.0, 4.0, 0.0])
+    F.cosine_similarity(x, y, dim=0).backward()
+    equal(x.grad, y / 5 / 1e-8, rtol=1e-6)
+
+
+def test_cosine_similarity_refuses_integers():
+    with pytest.raises(RuntimeError, match="expected common dtype to be floating point, yet common dtype is Int"):
+        F.cosine_similarity(torch.ones(2, 5, dtype=torch.int), torch.ones(2, 5, dtype=torch.int))
+
+
+POINTS = [[0.0, 2.0, 1.0], [2.0, 0.0, 1.0]]
+
+
+def test_cov_with_weights():
+    both = torch.cov(torch.tensor(POINTS), fweights=torch.tensor([1, 2, 3]), aweights=torch.tensor([1.0, 2.0, 0.5]))
+    equal(both, [[0.723077, -0.723077], [-0.723077, 0.723077]], atol=1e-5)
+
+
+@pytest.mark.parametrize("weights, message", [
+    ({"fweights": [1.0, 2.0, 3.0]}, "expected fweights to have integral dtype but got fweights with Float dtype"),
+    ({"aweights": [1, 2, 3]}, "expected aweights to have floating point dtype but got aweights with Long dtype"),
+    ({"fweights": [1, -2, 3]}, "fweights cannot be negative"),
+    ({"aweights": [1.0, -2.0, 3.0]}, "aweights cannot be negative"),
+    ({"aweights": [0.0, 0.0, 0.0]}, "weights sum to zero, can't be normalized"),
+    ({"fweights": [1, 2]}, "the same numel as there are observations in the input but got 2 != 3"),
+    ({"aweights": [[1.0, 2.0, 3.0]]}, "one or fewer dimensions but got aweights with 2 dimensions"),
+])
+def test_cov_refuses_weights(weights, message):
+    with pytest.raises(RuntimeError, match=message):
+        torch.cov(torch.tensor(POINTS), **{k: torch.tensor(v) for k, v in weights.items()})
+
+
+def test_sum_to_size_without_dims_sums():
+    assert torch.ones((), dtype=torch.bool).sum_to_size(()).dtype == torch.int64
+    equal(torch.ones(2, 3, dtype=torch.bool).sum_to_size(1, 3), [[2, 2, 2]])
+    x = torch.ones(2, 3, dtype=torch.bool)
+    assert x.sum_to_size(2, 3) is x
+
+
+def test_resize_keeps_strides_of_a_tensor_that_has_the_sizes():
+    x = torch.zeros(3, 2).t()
+    assert x.resize_as_(torch.zeros(2, 3)).stride() == (1, 2)
+    assert x.resize_(2, 3).stride() == (1, 2)
+    assert x.resize_as_(torch.zeros(2, 3), memory_format=torch.contiguous_format).stride() == (3, 1)
+    assert x.resize_(3, 2).stride() == (2, 1)
+
+
+def test_numbers_that_do_not_fit_the_dtype_are_refused():
+    x, mask = torch.zeros(2, dtype=torch.int8), torch.tensor([True, False])
+    for call in (lambda: x.masked_fill(mask, 300), lambda: x.masked_fill_(mask, 300),
+                 lambda: x.index_fill(0, torch.tensor([0]), 300), lambda: x.scatter(0, torch.tensor([0]), 300),
+                 lambda: F.pad(x, (1, 1), value=300), lambda: x.clamp(-300, 3), lambda: x.clamp(max=300)):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type int8_t without overflow"):
+            call()
+    assert x.tolist() == [0, 0]
+    equal(torch.zeros(2, dtype=torch.uint8).masked_fill(mask, -1), torch.tensor([255, 0], dtype=torch.uint8))
+    equal(torch.zeros(2, dtype=torch.float16).masked_fill(mask, -inf), torch.tensor([-inf, 0], dtype=torch.float16))
+    with pytest.raises(RuntimeError, match="type c10::Half without overflow"):
+        torch.zeros(2, dtype=torch.float16).masked_fill(mask, 1e6)
+    with pytest.raises(RuntimeError, match="type float without overflow"):
+        torch.zeros(2).masked_fill(mask, 1j)
+
+
+def test_masks_of_bytes():
+    mask, x = torch.tensor([1, 0, 1], dtype=torch.uint8), torch.arange(3)
+    message = "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char"
+    with pytest.raises(RuntimeError, match=message):
+        x.masked_fill(mask, 7)
+    with pytest.raises(RuntimeError, match=message):
+        x[mask] = 7
+    x[mask] = torch.tensor([7, 8])
+    assert x.tolist() == [7, 1, 8]
+
+
+NORMS = {
+    "layer_norm": lambda x, w, b: F.layer_norm(x, (4,), w, b),
+    "group_norm": lambda x, w, b: F.group_norm(x, 2, w, b),
+    "batch_norm": lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("input, weight, bias, message", [
+    ("float32", "float64", "float64", "mixed dtype (CPU): expect parameter to have scalar type of Float"),
+    ("bfloat16", "float32", "bfloat16", "mixed dtype (CPU): expect parameter to have scalar type of Float"),
+    ("float64", "float32", "float32", "mixed dtype (CPU): all inputs must share same datatype."),
+    ("bfloat16", "bfloat16", "float32", "expected scalar type BFloat16 but found Float"),
+    ("float32", None, "bfloat16", "mixed dtype (CPU): expect parameter to have scalar type of Float"),
+])
+def test_norms_refuse_mixed_dtypes(norm, input, weight, bias, message):
+    parameters = [None if d is None else torch.ones(4, dtype=getattr(torch, d)) for d in (weight, bias)]
+    with pytest.raises(RuntimeError) as error:
+        NORMS[norm](torch.ones(2, 4, 4, dtype=getattr(torch, input)), *parameters)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_of_16_bit_inputs_round_once(norm):
+    torch.manual_seed(0)
+    x = (torch.randn(8, 4, 4) * 3).bfloat16()
+    w, b = torch.rand(4).bfloat16(), torch.rand(4).bfloat16()
+    want = NORMS[norm](x.float(), w.float(), b.float()).bfloat16()
+    equal(NORMS[norm](x, w, b), want, atol=0.02)
+    equal(NORMS[norm](x, w.float(), b.float()), want)
+
+
+def test_statistics_have_the_dtype_of_the_parameters():
+    x, w = torch.randn(2, 4, 4).bfloat16(), torch.ones(4)
+    for call in (lambda x, w: torch.native_layer_norm(x, (4,), w, w, 1e-5),
+                 lambda x, w: torch.native_group_norm(x, w, w, 2, 4, 4, 2, 1e-5),
+                 lambda x, w: torch.native_batch_norm(x, w, w, None, None, True, 0.1, 1e-5),
+                 lambda x, w: torch.native_batch_norm(x, w, w, w, w, False, 0.1, 1e-5)):
+        assert [t.dtype for t in call(x, w)] == [torch.bfloat16, torch.float32, torch.float32]
+        assert [t.dtype for t in call(x, w.bfloat16())] == [torch.bfloat16] * 3
+        assert [t.dtype for t in call(x.double(), w.double())] == [torch.float64] * 3
+
+
+def test_rms_norm_has_the_dtype_of_its_input():
+    assert F.rms_norm(torch.randn(2, 3), (3,), torch.ones(3).double()).dtype == torch.float32
+    assert F.rms_norm(torch.randn(2, 3).bfloat16(), (3,), torch.ones(3)).dtype == torch.bfloat16
+
+
+def test_batch_norm_of_a_vector():
+    empty = torch.ones(0)
+    assert F.batch_norm(empty, empty, empty).shape == (0,)
+    with pytest.raises(RuntimeError, match="running_mean should contain 0 elements not 1"):
+        F.batch_norm(torch.ones(3), torch.ones(1), torch.ones(1))
+
+
+@pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "feature_alpha_dropout", "dropout2d"])
+@pytest.mark.parametrize("p, training", [(0.0, True), (0.5, False)])
+def test_inactive_dropout_in_place_changes_nothing(name, p, training):
+    x = torch.ones(2, 3, 4, 4)
+    assert getattr(F, name)(x, p, training, inplace=True) is x and x._version == 0
+    leaf = torch.ones(2, 3, 4, 4, requires_grad=True)
+    y = leaf * 2
+    node, version = y.grad_fn, y._version
+    assert getattr(F, name)(y, p, training, inplace=True).grad_fn is node and y._version == version
+    assert getattr(F, name)(leaf, p, training, inplace=True) is leaf
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        getattr(F, name)(leaf, 0.5, True, inplace=True)
+
+
+def test_none_stands_for_an_empty_list_of_dims():
+    x = torch.arange(6.0).view(2, 3)
+    equal(torch.amax(x, dim=None), 5.0)
+    equal(x.amin(None, True), [[0.0]])
+    equal(torch.roll(x, 1, None), [[5.0, 0.0, 1.0], [2.0, 3.0, 4.0]])
+    with pytest.raises(RuntimeError, match="shifts and dimensions must align. shifts: 2, dims:0"):
+        torch.roll(x, (1, 2), None)
+    with pytest.raises(TypeError, match="must be tuple of ints, not NoneType"):
+        torch.rot90(x, 1, None)
+
+
+def test_assigned_values_may_have_leading_ones():
+    x = torch.zeros(3, 2)
+    x[torch.tensor([0, 1])] = torch.ones(1, 1, 2, 2)
+    x[x == 0] = torch.full((1, 1, 2), 2.0)
+    x[0, torch.tensor([1])] = torch.full((1, 1, 1), 3.0)
+    equal(x, [[1.0, 3.0], [1.0, 1.0], [2.0, 2.0]])
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        x[torch.tensor([0, 1])] = torch.ones(2, 1, 2, 2)
+    values = torch.ones(1, 1, 2, requires_grad=True)
+    x[[0, 1], [0, 0]] = values
+    x.sum().backward()
+    assert values.grad.shape == (1, 1, 2) and values.grad.sum() == 2
+
+
+def test_gradcheck_stays_a_function():
+    from cresset.autograd.gradcheck import GradcheckError
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(torch.sin, (x,)) and issubclass(GradcheckError, RuntimeError)
+
+
+def test_tensor_types_in_annotations():
+    import types
+    union = torch.LongTensor | None
+    assert isinstance(union, types.UnionType) and repr(union) == "torch.LongTensor | None"
+    assert isinstance(torch.tensor([1]), union) and not isinstance(torch.tensor([1.0]), union)
+    assert not issubclass(torch.LongTensor, torch.Tensor)
+    assert torch.LongTensor([1, 2]).dtype == torch.LongTensor.dtype == torch.int64
+    with pytest.raises(TypeError, match="is not an acceptable base type"):
+        type("Mine", (torch.FloatTensor,), {})
