@@ -39,13 +39,14 @@ def _rebuild_args(self):
     """Returns the function and arguments that make a tensor equal to this one."""
     from . import _utils
     from collections import OrderedDict
+    from .storage import _to_pickle
     from .utils.hooks import warn_if_has_hooks
     warn_if_has_hooks(self)
     if self.is_meta:
         return _utils._rebuild_meta_tensor_no_storage, (
             self.dtype, tuple(self.shape), self.stride(), self.requires_grad)
     return _utils._rebuild_tensor_v2, (
-        storage(self), self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad,
+        _to_pickle(self.untyped_storage(), self.dtype), self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad,
         OrderedDict())
 
 
@@ -193,6 +194,20 @@ def _istft(self, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     return istft(self, n_fft, hop_length, win_length, window, center, normalized, onesided, length,
                  return_complex)
 
+
+class _VariableFunctionsMeta(type):
+    def __getattr__(cls, name):
+        return getattr(_C, name)
+
+
+class _VariableFunctionsClass(metaclass=_VariableFunctionsMeta):
+    """The functions of operators, which torch's pickles name as attributes of this class."""
+
+    __module__ = _C.__name__
+
+
+_C.TensorBase = Tensor  # torch's methods are attributes of a base class
+_C._VariableFunctionsClass = _C._VariableFunctions = _VariableFunctionsClass
 
 for _name, _method in {
         "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,

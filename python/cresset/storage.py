@@ -9,6 +9,41 @@ def _typed(storage, dtype):
     return TypedStorage(wrap_storage=storage, dtype=dtype)
 
 
+def _load_from_bytes(b):
+    """Makes the storage that a pickle holds."""
+    from io import BytesIO
+    from .serialization import load
+    return load(BytesIO(b), weights_only=False)
+
+
+def _reduce(storage):
+    """How pickles hold a storage: as the bytes of a file, as torch's pickles do."""
+    from io import BytesIO
+    from .serialization import save
+    buffer = BytesIO()
+    save(storage, buffer, _use_new_zipfile_serialization=False)
+    return _load_from_bytes, (buffer.getvalue(),)
+
+
+_pickled = None  # the storages that pickles being written refer to
+
+
+def _to_pickle(untyped, dtype):
+    """The TypedStorage by which a pickle refers to a storage.
+
+    It is the same object for all tensors of the storage, so that they share it after loading.
+    """
+    global _pickled
+    if _pickled is None:
+        from weakref import WeakValueDictionary
+        _pickled = WeakValueDictionary()
+    key = id(untyped), dtype
+    found = _pickled.get(key)
+    if found is None:
+        found = _pickled[key] = _typed(untyped, dtype)
+    return found
+
+
 class TypedStorage:
     """The elements of a storage with a dtype."""
 
@@ -19,7 +54,7 @@ class TypedStorage:
         self._untyped_storage = wrap_storage
 
     def __reduce__(self):
-        return _typed, (self._untyped_storage, self.dtype)
+        return _reduce(self)
 
     def _pickle_class(self):
         """The class that represents the dtype in checkpoints."""

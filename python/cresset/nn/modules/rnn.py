@@ -266,8 +266,11 @@ class RNNBase(Module):
             s += ", bidirectional={bidirectional}"
         return s.format(**self.__dict__)
 
+    def __getstate__(self):
+        return {**self.__dict__, "_flat_weights": self._flat_weights}  # torch expects it
+
     def __setstate__(self, state):
-        super().__setstate__(state)
+        super().__setstate__({k: v for k, v in state.items() if k != "_flat_weights"})
         self.__dict__.setdefault("proj_size", 0)
 
     # Computing.  `states` below is a tuple: (hidden,) or (hidden, cell).

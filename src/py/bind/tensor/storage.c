@@ -183,36 +183,15 @@ static PyObject *storage_item(PyObject *self, Py_ssize_t i)
     return st ? cr_py_raise(st) : PyLong_FromLong(byte);
 }
 
-/* UntypedStorage._from_bytes(bytes): copies the bytes.  Pickles are loaded by it. */
-static PyObject *storage_from_bytes(PyObject *type, PyObject *x)
-{
-    Py_buffer view;
-    cr_storage *s;
-
-    (void)type;
-    if (PyObject_GetBuffer(x, &view, PyBUF_SIMPLE) < 0)
-        return NULL;
-    cr_status st = cr_storage_new(&s, CR_HOST, (size_t)view.len);
-    if (!st && view.len)
-        memcpy(s->bytes, view.buf, (size_t)view.len);
-    PyBuffer_Release(&view);
-    if (st)
-        return cr_py_raise(st);
-    PyObject *self = cr_py_storage_object(s);
-    cr_storage_drop(s);
-    return self;
-}
-
+/* Pickles hold a storage as torch's do. */
 static PyObject *storage_reduce(PyObject *self, PyObject *unused)
 {
-    PyObject *make = PyObject_GetAttrString((PyObject *)&cr_py_storage_type, "_from_bytes");
-    PyObject *bytes = make ? storage_tobytes(self, unused) : NULL;
+    PyObject *module = cr_py_import("storage"), *out;
 
-    if (!bytes) {
-        Py_XDECREF(make);
-        return NULL;
-    }
-    return Py_BuildValue("N(N)", make, bytes);
+    (void)unused;
+    out = module ? PyObject_CallMethod(module, "_reduce", "O", self) : NULL;
+    Py_XDECREF(module);
+    return out;
 }
 
 /* Adds the copy to the memo of copy.deepcopy, so that copied tensors share it. */
@@ -243,7 +222,6 @@ static PyMethodDef storage_methods[] = {
     {"clone", storage_clone, METH_NOARGS, "A copy."},
     {"copy_", storage_copy_in, METH_O, "Copies the bytes of another storage in."},
     {"tobytes", storage_tobytes, METH_NOARGS, "The bytes."},
-    {"_from_bytes", storage_from_bytes, METH_O | METH_STATIC, NULL},
     {"__reduce__", storage_reduce, METH_NOARGS, NULL},
     {"__deepcopy__", storage_deepcopy, METH_O, NULL},
     {0}};
