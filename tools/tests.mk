@@ -42,7 +42,7 @@ test-text: $(B)/crc
 # --- Python ------------------------------------------------------------------------
 # Tests that need ../shared run when it exists.
 SHARED_TESTS = $(if $(wildcard $(SHARED)/programs),tests/shared)
-PY_TEST_ENV  = $(PASSIVE) SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B))
+PY_TEST_ENV  = $(PASSIVE) SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B)) PEER=$(PEER)
 PYTEST       = $(PY_TEST_ENV) $(RUN_PY) -m pytest -q
 PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
 test-python: pkg

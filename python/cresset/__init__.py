@@ -2,6 +2,9 @@
 
     import cresset as torch
 """
+from . import _root
+
+_root.settle(__name__)  # from here on, __name__ is the root's name
 from . import _C
 from ._C import *  # operators, dtypes, Tensor; some names shadow builtins from here on
 from . import _tensor  # completes Tensor

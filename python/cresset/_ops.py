@@ -142,7 +142,7 @@ class OpOverloadPacket:
 
     def __init__(self, name, made):
         self.__name__ = self.__qualname__ = name
-        self.__module__ = "cresset._ops.aten"
+        self.__module__ = f"{__name__}.aten"
         self._qualified_op_name = f"aten::{name}"
         self._made = {m["name"]: m for m in made}
         self._op = _C._all_overloads(name)

@@ -7,7 +7,7 @@ in scientific notation when the magnitudes require it.
 import math
 import sys
 
-from . import _C
+from . import _C, _root
 
 __all__ = ["set_printoptions"]
 
@@ -188,7 +188,7 @@ def _str(self, *, tensor_contents=None):
     """Returns the text of `repr(tensor)`."""
     # Subclasses print their class.  Parameters print as tensors, because Parameter adds a
     # heading.
-    parameter = sys.modules.get("cresset.nn.parameter")
+    parameter = sys.modules.get(f"{_root.NAME}.nn.parameter")
     plain = type(self) is _C.Tensor or (parameter and type(self) is parameter.Parameter)
     prefix = ("tensor" if plain else type(self).__name__) + "("
     indent = len(prefix)

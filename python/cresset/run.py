@@ -1,71 +1,28 @@
-"""Runs programs that say `import torch`.
+"""Runs programs that say `import torch`: `python -m cresset run`.
 
-`torch` and every `torch.x.y` become aliases of cresset's modules.  They are the same module
-objects, so a class has one identity under both names.
+The package's name is then torch (_root.py).  Processes that the program starts find torch by
+sys.path and PYTHONPATH, as they would find an installed one.
 """
 import os
 import sys
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import find_spec
+from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
-_NAMES = {"torch": "cresset", "functorch": "cresset.functorch"}
+from . import _root
 
-USAGE = "usage: python -m cresset run SCRIPT [ARGS...]\n"
-
-
-class _Alias:
-    """Loads a module by adding another name to it."""
-
-    def __init__(self, target):
-        self.target = target
-
-    def create_module(self, spec):
-        from importlib import import_module
-        module = import_module(self.target)
-        self.spec = module.__spec__
-        return module
-
-    def exec_module(self, module):
-        module.__spec__ = self.spec  # the import system has replaced it by the alias's
+USAGE = """usage: python -m cresset run SCRIPT [ARGS...]
+       python -m cresset install-torch [--target DIR]
+"""
 
 
-class _Finder:
-    """Finds `torch.x.y` at `cresset.x.y`."""
-
-    @staticmethod
-    def find_spec(fullname, path=None, target=None):
-        root, dot, rest = fullname.partition(".")
-        if root not in _NAMES:
-            return None
-        name = _NAMES[root] + dot + rest
-        spec = find_spec(name)
-        if spec is None:
-            return None
-        return ModuleSpec(fullname, _Alias(name), origin=spec.origin,
-                          is_package=spec.submodule_search_locations is not None)
-
-
-def install():
-    """Makes `import torch` mean cresset from now on.  Further calls do nothing."""
-    if _Finder not in sys.meta_path:
-        sys.meta_path.insert(0, _Finder)
-
-
-def _restore(text):
-    install()
-    return text
-
-
-class _Argument(str):
-    """The script's name in sys.argv.
-
-    A process that multiprocessing spawns unpickles sys.argv before it imports the script;
-    unpickling this class installs the alias there.
-    """
-
-    def __reduce__(self):
-        return _restore, (str(self),)
+def put_on_path():
+    """Makes this process and those that it starts find torch, and this package."""
+    folders = [_root.AS_TORCH, os.path.dirname(_root.HERE)]
+    sys.path[1:1] = [folders[0]]
+    sys.path += [folder for folder in folders[1:] if folder not in sys.path]
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [*folders, *(path for path in inherited if path and path not in folders)])
 
 
 def _make_main(path):
@@ -110,8 +67,8 @@ def run_script(script, arguments):
         print(f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] "
               f"{error.strerror}", file=sys.stderr)
         return 2
-    install()
-    sys.argv = [_Argument(script), *arguments]
+    put_on_path()
+    sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.realpath(path))
     main = sys.modules["__main__"] = _make_main(path)
     try:
@@ -127,9 +84,13 @@ def run_script(script, arguments):
 
 
 def main(arguments):
-    """The command line: `run SCRIPT [ARGS...]`.  Returns the exit status."""
-    if len(arguments) >= 2 and arguments[0] == "run":
-        return run_script(arguments[1], arguments[2:])
-    wants_help = arguments[:1] in (["-h"], ["--help"])
+    """The command line.  Returns the exit status."""
+    command, rest = arguments[:1], arguments[1:]
+    if command == ["run"] and rest:
+        return run_script(rest[0], rest[1:])
+    if command == ["install-torch"]:
+        from .install import main as install
+        return install(rest)
+    wants_help = command in (["-h"], ["--help"])
     (sys.stdout if wants_help else sys.stderr).write(USAGE)
     return 0 if wants_help else 2

@@ -16,7 +16,8 @@ import sys
 import warnings
 from enum import Enum
 
-from . import _C
+from . import _C, _root
+from ._utils import torch_name
 from .storage import TypedStorage, UntypedStorage
 
 __all__ = [
@@ -106,16 +107,12 @@ class safe_globals:
         _safe.difference_update(self.safe_globals)
 
 
-def _torch_name(name):
-    return "torch" + name[7:] if name == "cresset" or name.startswith("cresset.") else name
-
-
 def _allowed_names():
     """Returns the user's allowed objects by their names in checkpoints."""
     names = {}
     for item in _safe:
         if not isinstance(item, tuple):
-            names[_torch_name(f"{item.__module__}.{item.__qualname__}")] = item
+            names[torch_name(f"{item.__module__}.{item.__qualname__}")] = item
             continue
         if len(item) != 2:
             raise ValueError("Expected tuple of length 2 (global, str of callable full path), but "
@@ -123,7 +120,7 @@ def _allowed_names():
         if type(item[1]) is not str:
             raise TypeError("Expected second item in tuple to be str of callable full path, but "
                             f"got: {type(item[1])}")
-        names[_torch_name(item[1])] = item[0]
+        names[torch_name(item[1])] = item[0]
     return names
 
 
@@ -138,14 +135,14 @@ def _own_object(module, name):
         return None
     from importlib import import_module
     try:
-        found = getattr(import_module(".".join(["cresset", *parts])), name)
+        found = getattr(import_module(".".join([_root.NAME, *parts])), name)
     except (ImportError, AttributeError):
         return None
     # Constants, and functions that modules have as attributes (an activation).
     if isinstance(found, (_C.layout, _C.memory_format, type(_C.add))):
         return found, _NAMED
     # Only objects that the module defines, not those that it imports.
-    if not str(getattr(found, "__module__", None)).startswith("cresset."):
+    if not str(getattr(found, "__module__", None)).startswith(_root.NAME + "."):
         return None
     if not isinstance(found, type):
         return (found, _NAMED) if parts == ["nn", "functional"] and callable(found) else None
@@ -245,7 +242,7 @@ def default_restore_location(storage, location):
 
 
 def _typename(storage):
-    return _torch_name(f"{type(storage).__module__}.{type(storage).__name__}")
+    return torch_name(f"{type(storage).__module__}.{type(storage).__name__}")
 
 
 def _restore_function(map_location):

@@ -1,5 +1,5 @@
 """Storages: the memory of tensors, as bytes or as elements of a dtype."""
-from . import _C
+from . import _C, _root
 from ._C import UntypedStorage
 
 __all__ = ["UntypedStorage", "TypedStorage"]
@@ -142,7 +142,7 @@ def _class_of(dtype, name):
             return TypedStorage(size, wrap_storage=wrap_storage, dtype=cls.dtype, device=device)
         return _typed(_C.tensor(size, dtype=cls.dtype, device=device).untyped_storage(), cls.dtype)
 
-    return _DtypeClass(name, (), {"__new__": __new__, "__module__": "cresset", "dtype": dtype})
+    return _DtypeClass(name, (), {"__new__": __new__, "__module__": _root.NAME, "dtype": dtype})
 
 
 _BY_DTYPE = {}

@@ -10,10 +10,11 @@ import sys
 import warnings
 from _weakref import ref  # importing weakref takes a millisecond
 
-from .. import Tensor, _C, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
+from .. import Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from . import config
 from .guards import NotYet, Refused, Walk, plain, tensor_facts
 
+_INDUCTOR_CONFIG = f"{_root.NAME}._inductor.config"
 _ATTEMPTS = 3  # attempts to record a function whose calls change objects that they read
 _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
 _LEAF, _TUPLE, _LIST, _TREE = range(4)  # kinds of return values
@@ -455,7 +456,7 @@ class _Recording:
     def programs(self, graph, differentiate):
         """Makes this package's programs.  Settings other than the defaults are rare."""
         changes = self.compiler.settings
-        if not changes and "cresset._inductor.config" not in sys.modules:
+        if not changes and _INDUCTOR_CONFIG not in sys.modules:
             return graph.call(differentiate)
         from .._inductor import settings
         call = graph.call(differentiate, settings.how(changes))

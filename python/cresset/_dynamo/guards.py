@@ -14,7 +14,7 @@ import types
 from collections import OrderedDict, defaultdict, deque
 from operator import is_
 
-from .. import Generator, Size, Tensor, device, dtype, layout, memory_format
+from .. import Generator, Size, Tensor, _root, device, dtype, layout, memory_format
 from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code, _walk_items
 
 
@@ -47,6 +47,7 @@ _IMPURE_MODULES = frozenset(("random", "time", "os", "datetime", "secrets", "uui
 _PURE_SETTERS = frozenset(("manual_seed", "seed", "set_default_dtype", "set_num_threads", "set_rng_state",
                            "set_default_device"))
 _STDLIB = sys.stdlib_module_names
+_OPTIM, _PARAMETER = f"{_root.NAME}.optim", f"{_root.NAME}.nn.parameter"
 _MOST_NODES = 100_000
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
 _NOTHING = {}
@@ -141,7 +142,7 @@ class Walk:
         self.kept.append(x)
         if isinstance(x, ModuleBase):
             return self.nn_module(x, source, parent, key)
-        if _is_of("cresset.optim", "Optimizer", x):
+        if _is_of(_OPTIM, "Optimizer", x):
             return self.optimizer(x, source, parent, key)
         if _is_of("enum", "Enum", x):
             return self.add(source, parent, key, "is", x)
@@ -184,7 +185,7 @@ class Walk:
             if source == "item" else self.holders[parent][key]
 
     def tensor(self, x, source, parent, key):
-        if type(x) is not Tensor and _is_of("cresset.nn.parameter", "UninitializedTensorMixin", x):
+        if type(x) is not Tensor and _is_of(_PARAMETER, "UninitializedTensorMixin", x):
             raise NotYet("a parameter gets its size in the first call")
         node = self.known[id(x)] = self.add(source, parent, key, "tensor", x)
         self.tensors.append((x, node))

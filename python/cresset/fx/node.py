@@ -71,9 +71,10 @@ def map_aggregate(a, fn):
 def _find_module_of_method(function):
     module = function.__module__
     if module is not None:
-        inner = module.startswith("cresset._") and getattr(cresset, function.__name__,
-                                                           None) is function
-        return "torch" if inner else torch_name(module)
+        name = torch_name(module)
+        inner = name.startswith("torch._") and getattr(cresset, function.__name__,
+                                                       None) is function
+        return "torch" if inner else name
     for guess in (cresset, cresset.nn.functional):
         if getattr(guess, function.__name__, None) is function:
             return torch_name(guess.__name__)
@@ -84,7 +85,7 @@ def _is_tensor_method(function, name):
     if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType,
                              type(cresset.Tensor.add))):
         return function is getattr(cresset.Tensor, name, None)
-    return (function.__module__ == "cresset._tensor" and
+    return (function.__module__ == cresset._tensor.__name__ and
             getattr(function, "__qualname__", "") == f"Tensor.{name}")
 
 

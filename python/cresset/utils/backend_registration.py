@@ -4,7 +4,7 @@ import threading
 import types
 import weakref
 
-from .. import _C
+from .. import _C, _root
 
 __all__ = ["load_backend", "rename_privateuse1_backend", "generate_methods_for_privateuse1_backend"]
 
@@ -122,8 +122,8 @@ class _Chosen:
 
 def _default_module(name):
     """torch.<name> of a device without a registered module."""
-    module = types.ModuleType(f"cresset.{name}", f"The device {name}.")
-    random = sys.modules["cresset"].random
+    module = types.ModuleType(f"{_root.NAME}.{name}", f"The device {name}.")
+    random = sys.modules[_root.NAME].random
     module.is_available = lambda: _C._backend_count() > 0
     module.is_initialized = module.is_available
     module.device_count = _C._backend_count
@@ -145,7 +145,7 @@ def load_backend(path):
     """Loads a device from a shared object (cresset_backend.h); tensors get its methods."""
     _C._load_backend(path)
     name = _C._get_privateuse1_backend_name()
-    torch = sys.modules["cresset"]
+    torch = sys.modules[_root.NAME]
     if not hasattr(torch, name):
         torch._register_device_module(name, _default_module(name))
     if not hasattr(_C.Tensor, name):
@@ -182,7 +182,7 @@ def generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True,
                                              unsupported_dtype=None):
     """Tensor.<name>(), Tensor.is_<name>, Module.<name>() and the like, for the device's name."""
     name = _C._get_privateuse1_backend_name()
-    torch = sys.modules["cresset"]
+    torch = sys.modules[_root.NAME]
     owners = []
     if for_tensor:
         owners.append(torch.Tensor)
