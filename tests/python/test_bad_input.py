@@ -283,3 +283,9 @@ def test_bytes_of_more_elements_than_a_size_can_tell():
 
 def test_differences_of_nothing_are_taken_at_once():
     assert torch.diff(torch.zeros(1, 2**33, 0), 2**31 - 1, dim=1).shape == (1, 2**33 - 2**31 + 1, 0)
+
+
+def test_matrices_of_more_rows_than_lapack_counts():
+    assert torch.linalg.lu_factor(torch.zeros(2, 2**31 + 1, 0))[1].shape == (2, 0)
+    with pytest.raises(RuntimeError, match="at most 2147483647 rows and columns, but got 2147483649"):
+        torch.linalg.svdvals(torch.zeros(1, 1).expand(2**31 + 1, 1))

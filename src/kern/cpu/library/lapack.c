@@ -3,6 +3,7 @@
 #include "kern/cpu/library/blas.h"
 #include "kern/cpu/library/library.h"
 #include "kern/cpu/pack.h"
+#include "kern/cpu/walk.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -33,6 +34,17 @@ static const cr_lapack_table *lapack_functions(void)
     return found && cr_blas() ? &table : NULL;
 }
 
+cr_status cr_lapack_counts(const char *name, const cr_view *v, int last)
+{
+    for (int d = v->ndim - last; d < v->ndim; d++)
+        if (v->size[d] > INT_MAX && cr_view_numel(v))
+            return cr_fail(CR_RUNTIME,
+                           "%s: LAPACK takes matrices of at most %d rows and columns, but got "
+                           "%lld",
+                           name, INT_MAX, (long long)v->size[d]);
+    return CR_OK;
+}
+
 cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like, int last)
 {
     *j = (cr_lapack_job){.l = lapack_functions(),
@@ -48,6 +60,7 @@ cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *lik
                        "Calling %s on a CPU tensor requires LAPACK, and neither %s nor %s "
                        "was found.",
                        name, names[0], names[1]);
+    CR_TRY(cr_lapack_counts(name, like, last));
     j->complex = cr_dtype_is_complex(j->dtype);
     /* entries refuse other dtypes before; here their element size would be wrong */
     if (j->dtype != CR_F32 && j->dtype != CR_F64 && j->dtype != CR_C64 && j->dtype != CR_C128)

@@ -6,6 +6,7 @@
 #define CR_KERN_LAPACK_H
 
 #include "num/view.h"
+#include <limits.h>
 
 typedef struct {
 #define CR_LAPACK(field, s, d, c, z, args) void(*field[4]) args;
@@ -32,8 +33,16 @@ typedef struct {
     int scratch_count;
 } cr_lapack_job;
 
+/* Sizes in the type that LAPACK counts in.  A tensor with elements has no larger ones
+ * (cr_lapack_counts). */
+static inline int cr_lapack_int(int64_t n) { return n < INT_MAX ? (int)n : INT_MAX; }
+static inline int cr_lapack_rows(const cr_view *v) { return cr_lapack_int(cr_view_rows(v)); }
+static inline int cr_lapack_cols(const cr_view *v) { return cr_lapack_int(cr_view_cols(v)); }
+/* Fails with CR_RUNTIME when v has elements and one of its last `last` sizes is above
+ * INT_MAX. */
+CR_MUST cr_status cr_lapack_counts(const char *name, const cr_view *v, int last);
 /* A job over the batch dimensions of `like` (all but its last `last`), in the dtype of `like`.
- * Fails with CR_RUNTIME when there is no LAPACK. */
+ * Fails with CR_RUNTIME when there is no LAPACK, and as cr_lapack_counts. */
 CR_MUST cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like,
                                   int last);
 /* `count` elements of `item` bytes, freed by cr_lapack_end.  NULL and an error when out of

@@ -99,7 +99,7 @@ static void clear_triangle(const cr_lapack_job *j, char *a, int m, int n, bool a
 cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int n = cr_view_cols(self), info = 0;
+    int n = cr_lapack_cols(self), info = 0;
     bool upper = arg[1].i;
     cr_lapack_job j;
     cr_status st;
@@ -198,7 +198,7 @@ static int factor_lu(const cr_lapack_job *j, void *a, int m, int n, int *pivot, 
 cr_status cr_kern_lu(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int m = cr_view_rows(self), n = cr_view_cols(self), k = cr_least(m, n), info;
+    int m = cr_lapack_rows(self), n = cr_lapack_cols(self), k = cr_least(m, n), info;
     cr_lapack_job j;
     cr_status st;
     char *a;
@@ -280,7 +280,7 @@ static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride,
 cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
 {
     const cr_view *lu = arg[0].view, *b = arg[2].view;
-    int n = cr_view_cols(lu), nrhs = cr_view_cols(out);
+    int n = cr_lapack_cols(lu), nrhs = cr_lapack_cols(out);
     int64_t stride[CR_MAX_DIMS];
     cr_dense held = {0};
     cr_view pivots;
@@ -352,7 +352,7 @@ cr_status cr_kern_solve(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *b = arg[1].view;
     bool left = arg[2].i;
-    int n = cr_view_cols(self), nrhs = left ? cr_view_cols(out) : cr_view_rows(out), info,
+    int n = cr_lapack_cols(self), nrhs = left ? cr_lapack_cols(out) : cr_lapack_rows(out), info,
         *pivot;
     cr_lapack_job j;
     cr_status st;
@@ -388,7 +388,7 @@ static void set_identity(const cr_lapack_job *j, char *x, int n)
 cr_status cr_kern_inv(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int n = cr_view_cols(self), info, *pivot;
+    int n = cr_lapack_cols(self), info, *pivot;
     cr_lapack_job j;
     cr_status st;
     char *a, *x;
@@ -417,7 +417,7 @@ cr_status cr_kern_solve_triangular(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *b = arg[1].view;
     bool upper = arg[2].i, left = arg[3].i;
-    int m = cr_view_rows(out), n = cr_view_cols(out), k = cr_view_cols(self);
+    int m = cr_lapack_rows(out), n = cr_lapack_cols(out), k = cr_lapack_cols(self);
     cr_complex one = {1, 0};
     cr_complex_float one_f = {1, 0};
     cr_lapack_job j;
@@ -465,7 +465,7 @@ done:
 cr_status cr_kern_geqrf(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int m = cr_view_rows(self), n = cr_view_cols(self), size = 0;
+    int m = cr_lapack_rows(self), n = cr_lapack_cols(self), size = 0;
     int64_t k = cr_least(m, n);
     cr_lapack_job j;
     cr_status st;
@@ -508,7 +508,7 @@ done:
 cr_status cr_kern_qr(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int m = cr_view_rows(self), n = cr_view_cols(self), k = cr_least(m, n), size = 0,
+    int m = cr_lapack_rows(self), n = cr_lapack_cols(self), k = cr_least(m, n), size = 0,
         q_size = 0;
     int width = arg[2].i ? k : m;
     cr_lapack_job j;
@@ -542,8 +542,7 @@ done:
 cr_status cr_kern_householder_product(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *tau = arg[1].view;
-    int m = cr_view_rows(self), n = cr_view_cols(self), k = (int)tau->size[tau->ndim - 1],
-        size = 0;
+    int m = cr_lapack_rows(self), n = cr_lapack_cols(self), k = cr_lapack_cols(tau), size = 0;
     cr_dense t = {0};
     cr_lapack_job j;
     cr_status st;
@@ -567,8 +566,8 @@ done:
 cr_status cr_kern_ormqr(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *tau = arg[1].view, *other = arg[2].view;
-    int m = cr_view_rows(out), n = cr_view_cols(out), k = (int)tau->size[tau->ndim - 1],
-        lda = cr_view_rows(self);
+    int m = cr_lapack_rows(out), n = cr_lapack_cols(out), k = cr_lapack_cols(tau),
+        lda = cr_lapack_rows(self);
     int size = -1, info = 0;
     const char *side = arg[3].i ? "L" : "R", *turn;
     cr_dense t = {0};
@@ -579,7 +578,7 @@ cr_status cr_kern_ormqr(const cr_value *arg, cr_view *out)
     CR_TRY(cr_lapack_begin(&j, "ormqr", out, 2));
     turn = !arg[4].i ? "N" : j.complex ? "C" : "T";
     CR_GO(cr_dense_in(&t, tau, j.dtype));
-    TAKE(&j, a, (int64_t)lda * cr_view_cols(self), j.item);
+    TAKE(&j, a, (int64_t)lda * cr_lapack_cols(self), j.item);
     TAKE(&j, c, (int64_t)m * n, j.item);
     if (!m || !n)
         goto done;
@@ -700,7 +699,7 @@ cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
     bool full = arg[1].i, vectors = arg[2].i;
-    svd_call c = {.m = cr_view_rows(self), .n = cr_view_cols(self)};
+    svd_call c = {.m = cr_lapack_rows(self), .n = cr_lapack_cols(self)};
     cr_value checked[2] = {cr_of_bool(true), arg[3]};
     cr_lapack_job j;
     cr_status st;
@@ -779,7 +778,7 @@ cr_status cr_kern_eigh(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
     bool vectors = arg[2].i;
-    eigh_call c = {.n = cr_view_cols(self), .job = vectors ? "V" : "N"};
+    eigh_call c = {.n = cr_lapack_cols(self), .job = vectors ? "V" : "N"};
     cr_value checked[2] = {cr_of_bool(true), arg[3]};
     cr_lapack_job j;
     cr_status st;
@@ -912,7 +911,7 @@ cr_status cr_kern_eig(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
     bool vectors = arg[1].i;
-    eig_call c = {.n = cr_view_cols(self), .job = vectors ? "V" : "N"};
+    eig_call c = {.n = cr_lapack_cols(self), .job = vectors ? "V" : "N"};
     cr_value checked[2] = {cr_of_bool(true), arg[2]};
     cr_lapack_job j;
     cr_status st;
@@ -1028,9 +1027,9 @@ static ls_driver driver_of(const cr_value *name)
 cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *b = arg[1].view;
-    ls_call c = {.m = cr_view_rows(self),
-                 .n = cr_view_cols(self),
-                 .nrhs = cr_view_cols(b),
+    ls_call c = {.m = cr_lapack_rows(self),
+                 .n = cr_lapack_cols(self),
+                 .nrhs = cr_lapack_cols(b),
                  .driver = driver_of(&arg[3])};
     cr_value name = {.tag = CR_STRING, .len = 12, .s = "linalg.lstsq"};
     cr_value checked[2] = {cr_of_bool(true), name};
@@ -1038,6 +1037,7 @@ cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
     cr_lapack_job j;
     cr_status st;
 
+    CR_TRY(cr_lapack_counts("linalg.lstsq", self, 2));
     CR_TRY(cr_lapack_begin(&j, "linalg.lstsq", out, 2));
     cr_scalar_store(cr_scalar_float(arg[2].d), cr_dtype_real(j.dtype), c.rcond);
     CR_GO(prepare_ls(&j, &c));
@@ -1065,7 +1065,7 @@ done:
 cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int n = cr_view_cols(self), info = 0, size = -1;
+    int n = cr_lapack_cols(self), info = 0, size = -1;
     cr_lapack_job j;
     cr_status st;
     char *a, *work, answer[16];
@@ -1096,7 +1096,7 @@ done:
 cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
 {
     const cr_view *ld = arg[0].view, *b = arg[2].view;
-    int n = cr_view_cols(ld), nrhs = cr_view_cols(out), info = 0;
+    int n = cr_lapack_cols(ld), nrhs = cr_lapack_cols(out), info = 0;
     int64_t stride[CR_MAX_DIMS];
     cr_dense held = {0};
     cr_view pivots;
