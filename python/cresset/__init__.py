@@ -45,6 +45,9 @@ def __getattr__(name):
     if name in _LAZY:
         value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
         return value
+    if name.startswith("_") and hasattr(_C.ops, name) and hasattr(_C, name):  # _standard_gamma
+        value = globals()[name] = getattr(_C, name)
+        return value
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 

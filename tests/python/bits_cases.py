@@ -34,6 +34,20 @@ RANDOM = {
 }
 PLAIN = ("rand", "randn")  # with complex numbers, too
 
+# Numbers around parameters.
+DRAWS = {
+    "_standard_gamma": lambda t, a: t._standard_gamma(a),
+    "_standard_gamma in another order": lambda t, a: t._standard_gamma(a.expand(3, -1).t()),
+    "_sample_dirichlet": lambda t, a: t._sample_dirichlet(a),
+    "_sample_dirichlet of rows": lambda t, a: t._sample_dirichlet(a.expand(3, -1).t()),
+    "poisson": lambda t, a: t.poisson(a),
+    "bernoulli": lambda t, a: t.bernoulli(a / a.max()),
+    "multinomial": lambda t, a: t.multinomial(a, a.numel()),
+    "multinomial with replacement": lambda t, a: t.multinomial(a, 9, replacement=True),
+    **{f"binomial {p}": lambda t, a, p=p: t.binomial((4 * a).ceil()[:, None], t.tensor([p, p / 2]).to(a))
+       for p in (0.05, 0.3, 0.5, 0.7, 0.95)},
+}
+
 # Parts of a larger tensor: the whole tensor is compared.
 PARTS = {
     "behind the first row": lambda x: x[1:],
@@ -102,6 +116,14 @@ def random_groups(t):
             yield f"{name} {kind}", lambda: (draw(t, n, dtype) for n in (*SIZES, LARGE))
 
 
+def draw_groups(t):
+    for name, draw in DRAWS.items():
+        for kind in FLOATS[:2]:
+            yield f"{name} {kind}", lambda: (
+                draw(t, t.linspace(low, high, n, dtype=getattr(t, kind)))
+                for low, high in ((0.01, 1), (0.5, 5), (5, 500)) for n in SIZES)
+
+
 def part_groups(t):
     for name, part in PARTS.items():
         for kind in FLOATS:
@@ -153,7 +175,7 @@ def weight_groups(t):
 
 def cases(t):
     """Yields names and functions that return tensors."""
-    for groups in (random_groups, part_groups, range_groups, weight_groups):
+    for groups in (random_groups, draw_groups, part_groups, range_groups, weight_groups):
         yield from groups(t)
 
 

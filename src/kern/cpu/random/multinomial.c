@@ -4,11 +4,9 @@
  * exponential number, and the categories with the largest quotients are drawn.  With
  * replacement, uniform numbers are searched in the cumulative sums of the weights. */
 #include "base/memory.h"
-#include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/order/sort_line.h"
-#include "kern/cpu/walk.h"
-#include "num/generator.h"
+#include "kern/cpu/random/draw.h"
 
 typedef struct {
     const cr_view *weights; /* dense: rows of n */
@@ -135,10 +133,9 @@ cr_status cr_kern_multinomial(const cr_value *arg, cr_view *out)
                  .draws = arg[1].i,
                  .dtype = (cr_dtype)self->dtype,
                  .out = (int64_t *)(void *)out->data};
-    bool given = arg[3].tag == CR_GENERATOR && arg[3].generator;
     cr_status st;
 
-    d.g = given ? arg[3].generator : cr_generator_default();
+    d.g = cr_generator_of(&arg[3]);
     d.data = cr_dense_copy(self);
     st = d.data ? check_weights(&d, !apart) : CR_MEMORY;
     if (!st) {

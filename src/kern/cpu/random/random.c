@@ -4,22 +4,13 @@
  * in the order of its memory.  Distributions are computed in double precision from one or two
  * words for each element; uniform and normal numbers have float versions. */
 #include "base/memory.h"
-#include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
+#include "kern/cpu/random/draw.h"
 #include "kern/cpu/random/normal.h"
-#include "kern/cpu/walk.h"
-#include "num/generator.h"
 #include "ops/ops.h"
 #include "ops/shape_text.h"
 
 static const double PI = 3.14159265358979323846;
-
-static cr_generator *generator_of(const cr_value *v)
-{
-    bool given = v->tag == CR_GENERATOR && v->generator;
-
-    return given ? v->generator : cr_generator_default();
-}
 
 /* One number per element. */
 
@@ -89,7 +80,7 @@ static void fill_in_order(const cr_view *out, cr_generator *g, cr_row_fn row, vo
 static cr_status fill_drawn(const cr_view *out, const cr_value *generator, draw_fn fn, double a,
                             double b)
 {
-    draw d = {generator_of(generator), fn, a, b, (cr_dtype)out->dtype};
+    draw d = {cr_generator_of(generator), fn, a, b, (cr_dtype)out->dtype};
 
     fill_in_order(out, d.g, draw_number_row, &d);
     return CR_OK;
@@ -155,7 +146,7 @@ static cr_status fill_uniform(const cr_view *out, const cr_value *generator, dou
                                                    [CR_F64] = uniform_f64};
     int64_t size[CR_MAX_DIMS + 1], stride[CR_MAX_DIMS + 1];
     cr_view parts = real_parts(out, size, stride);
-    draw d = {.g = generator_of(generator), .a = from, .b = to};
+    draw d = {.g = cr_generator_of(generator), .a = from, .b = to};
 
     fill_in_order(&parts, d.g, rows[parts.dtype], &d);
     return CR_OK;
@@ -171,7 +162,7 @@ static cr_status fill_normal(const cr_view *out, const cr_value *generator, doub
     if (cr_dtype_is_complex((cr_dtype)out->dtype))
         std /= sqrt(2);
     if (cr_fills_blocks(&parts)) {
-        cr_fill_blocks(&parts, generator_of(generator), mean, std);
+        cr_fill_blocks(&parts, cr_generator_of(generator), mean, std);
         return CR_OK;
     }
     return fill_drawn(&parts, generator, draw_normal, mean, std);
@@ -256,7 +247,7 @@ static cr_status check_random_range(const cr_view *out, int64_t from, int64_t to
 static void fill_integers(const cr_view *out, const cr_value *generator, int64_t from,
                           uint64_t range)
 {
-    integers c = {generator_of(generator), range, from, !range || range >= NARROW_RANGE};
+    integers c = {cr_generator_of(generator), range, from, !range || range >= NARROW_RANGE};
 
     fill_in_order(out, c.g, integer_rows[out->dtype], &c);
 }
@@ -291,7 +282,7 @@ static uint64_t full_range(cr_dtype t)
 cr_status cr_kern_random(const cr_value *arg, cr_view *out)
 {
     cr_dtype t = (cr_dtype)out->dtype;
-    integers c = {.g = generator_of(&arg[1]), .wide = t == CR_I64 || t == CR_F64};
+    integers c = {.g = cr_generator_of(&arg[1]), .wide = t == CR_I64 || t == CR_F64};
 
     CR_TRY(refuse_complex("random_kernel_cpu", out));
     c.range = full_range(t);
@@ -421,7 +412,7 @@ static void bernoulli_row(void *context, char *const *at, const int64_t *step, i
 
 static cr_status fill_bernoulli(const cr_view *out, const cr_view *p, const cr_value *generator)
 {
-    bernoulli_context c = {generator_of(generator), (cr_dtype)p->dtype, (cr_dtype)out->dtype,
+    bernoulli_context c = {cr_generator_of(generator), (cr_dtype)p->dtype, (cr_dtype)out->dtype,
                            false};
     int64_t stride[CR_MAX_DIMS];
     cr_walk w;
@@ -505,7 +496,7 @@ cr_status cr_kern_randperm(const cr_value *arg, cr_view *out)
     bool direct = out->dtype == CR_I64 && cr_view_is_contiguous(out);
     int64_t *order =
         direct ? (int64_t *)(void *)out->data : cr_alloc((size_t)n * sizeof *order);
-    cr_generator *g = generator_of(&arg[1]);
+    cr_generator *g = cr_generator_of(&arg[1]);
 
     if (!order)
         return n ? CR_MEMORY : CR_OK;
@@ -667,8 +658,8 @@ static void poisson_row(void *context, char *const *at, const int64_t *step, int
 cr_status cr_kern_poisson(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    bernoulli_context c = {generator_of(&arg[1]), (cr_dtype)self->dtype, (cr_dtype)out->dtype,
-                           false};
+    bernoulli_context c = {cr_generator_of(&arg[1]), (cr_dtype)self->dtype,
+                           (cr_dtype)out->dtype, false};
     cr_walk w;
 
     cr_walk_start(&w, out->ndim, out->size, -1);
