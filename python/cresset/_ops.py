@@ -203,6 +203,34 @@ class _OpNamespace(ModuleType):
         return sorted({*super().__dir__(), *(n for n in dir(ops) if n[0] != "_")})
 
 
+loaded_libraries = set()  # paths that load_library() opened
+
+
+def _torch_libraries(path):
+    """The libraries of torch that a shared object needs, by the names in its string table."""
+    import re
+    with open(path, "rb") as file:
+        content = file.read()
+    found = re.findall(rb"\0((?:libtorch|libc10)[\w.+-]*\.so)(?=\0)", content)
+    return [name.decode() for name in dict.fromkeys(found)]
+
+
+def load_library(path):
+    """Loads a shared object, which may register operators.
+
+    One that is linked to torch's own libraries cannot be loaded: it is not opened.
+    """
+    from os.path import realpath
+    path = realpath(path)
+    needed = _torch_libraries(path)
+    if needed:
+        raise ImportError(f"{path} is linked to {', '.join(needed)}, the C++ library of PyTorch, "
+                          "which Cresset does not have; its operators are not available", path=path)
+    from ctypes import CDLL
+    CDLL(path)
+    loaded_libraries.add(path)
+
+
 def _packet(name):
     from . import ops as public
     return getattr(public.aten, name)

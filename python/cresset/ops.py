@@ -1,5 +1,5 @@
 """Operators by torch's overloads: `ops.aten.add.Tensor(x, y)`."""
-from ._ops import _OpNamespace
+from ._ops import _OpNamespace, load_library, loaded_libraries
 
 
 def __getattr__(name):

@@ -1,0 +1,42 @@
+"""torch.ops.load_library: shared objects, which may be linked to torch's own libraries."""
+import subprocess
+
+import pytest
+
+import cresset as torch
+
+
+def compile_library(folder, source, *options):
+    path = folder / "lib.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", path, *options], input=source,
+                   text=True, check=True)
+    return path
+
+
+def test_a_library_is_loaded(tmp_path):
+    mark = tmp_path / "loaded"
+    path = compile_library(tmp_path, f"""
+#include <stdio.h>
+__attribute__((constructor)) static void start(void) {{ fclose(fopen("{mark}", "w")); }}
+""")
+    torch.ops.load_library(path)
+    assert mark.exists() and str(path) in torch.ops.loaded_libraries
+
+
+def test_a_library_linked_to_torch_is_not_opened(tmp_path):
+    mark = tmp_path / "loaded"
+    (tmp_path / "libtorch_cpu.so").symlink_to(compile_library(tmp_path, "", "-Wl,-soname,libtorch_cpu.so"))
+    extension = tmp_path / "extension"
+    extension.mkdir()
+    path = compile_library(extension, f"""
+#include <stdio.h>
+__attribute__((constructor)) static void start(void) {{ fclose(fopen("{mark}", "w")); }}
+""", "-Wl,--no-as-needed", f"-L{tmp_path}", "-ltorch_cpu")
+    with pytest.raises(ImportError, match=r"lib\.so is linked to libtorch_cpu\.so, the C\+\+ library"):
+        torch.ops.load_library(path)
+    assert not mark.exists() and str(path) not in torch.ops.loaded_libraries
+
+
+def test_a_missing_library_is_named(tmp_path):
+    with pytest.raises(OSError, match="nowhere.so"):
+        torch.ops.load_library(tmp_path / "nowhere.so")
