@@ -1,8 +1,12 @@
 """Flattening and rebuilding of nested containers."""
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from dataclasses import dataclass
 
 import pytest
+from cresset.overrides import TorchFunctionMode
 from cresset.utils import _pytree as trees
+
+import cresset as torch
 
 Point = namedtuple("Point", "x y")
 TREE = {"a": [1, (2, None)], "b": Point(3, deque([4], maxlen=2)), "c": OrderedDict(z=5),
@@ -59,3 +63,101 @@ def test_wrong_trees_are_refused():
         trees.tree_map(lambda a, b: a, [1], (1,))
     with pytest.raises(ValueError, match="Node arity mismatch; expected 1, but got 2."):
         trees.tree_map(lambda a, b: a, [1], [1, 2])
+
+
+# --- names that libraries use, and specs as text ---
+
+Pair = namedtuple("Pair", "first second")
+
+
+def test_specs_are_the_text_that_torch_writes():
+    tree = {"a": [1, (2, 3)], "b": OrderedDict(x=1), "c": deque([1], maxlen=3),
+            "d": defaultdict(list, {"q": 1})}
+    spec = trees.tree_structure(tree)
+    leaf = '{"type": null, "context": null, "children_spec": []}'
+    text = trees.treespec_dumps(spec)
+    assert text == (
+        '[1, {"type": "builtins.dict", "context": "[\\"a\\", \\"b\\", \\"c\\", \\"d\\"]", '
+        '"children_spec": [{"type": "builtins.list", "context": "null", "children_spec": ['
+        f'{leaf}, {{"type": "builtins.tuple", "context": "null", "children_spec": [{leaf}, {leaf}]'
+        '}]}, {"type": "collections.OrderedDict", "context": "[\\"x\\"]", "children_spec": ['
+        f'{leaf}]}}, {{"type": "collections.deque", "context": "3", "children_spec": [{leaf}]}}, '
+        '{"type": "collections.defaultdict", "context": {"default_factory_module": "builtins", '
+        '"default_factory_name": "list", "dict_context": ["q"]}, "children_spec": ['
+        f'{leaf}]}}]}}]')
+    assert trees.treespec_loads(text) == spec
+    assert trees.treespec_pprint(spec) == (
+        "{'a': [*, (*, *)], 'b': OrderedDict([('x', *)]), 'c': deque([*], maxlen=3), "
+        "'d': defaultdict(<class 'list'>, {'q': *})}")
+
+
+def test_named_tuples_need_a_name_in_text():
+    spec = trees.tree_structure(Pair(1, [2]))
+    with pytest.raises(NotImplementedError, match="namedtuple class .*Pair"):
+        trees.treespec_dumps(spec)
+    trees._register_namedtuple(Pair, serialized_type_name="here.Pair")
+    text = trees.treespec_dumps(spec)
+    assert '"collections.namedtuple", "context": "here.Pair"' in text
+    assert trees.treespec_loads(text) == spec
+
+
+@pytest.mark.parametrize("call, kind, message", [
+    (lambda: trees.treespec_dumps(3), TypeError, "Expected `treespec` to be an instance"),
+    (lambda: trees.treespec_dumps(trees.tree_structure(1), 9), ValueError, "Unknown protocol 9"),
+    (lambda: trees.treespec_loads('[7, {}]'), ValueError, "Unknown protocol 7"),
+    (lambda: trees.treespec_loads('[1, {"type": "q.w", "context": "null", "children_spec": []}]'),
+     NotImplementedError, "Deserializing q.w"),
+    (lambda: trees.treespec_dumps(trees.tree_structure({Pair: 1})), TypeError,
+     "Unable to serialize context")])
+def test_refused_texts(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_dataclasses_become_containers():
+    @dataclass
+    class Point:
+        x: object
+        y: object = None
+
+    trees.register_dataclass(Point)
+    leaves, spec = trees.tree_flatten(Point([1, 2], 3))
+    assert leaves == [1, 2, 3] and spec.unflatten([4, 5, 6]) == Point([4, 5], 6)
+    assert [(trees.keystr(path), x) for path, x in trees.tree_leaves_with_path(Point([7]))] == [
+        (".x[0]", 7)]
+    trees._deregister_pytree_node(Point)
+    assert trees.tree_is_leaf(Point(1))
+
+
+def test_parts_of_containers():
+    assert trees._dict_flatten_with_keys({"a": 1}) == ([(trees.MappingKey("a"), 1)], ["a"])
+    assert trees._dict_unflatten(*trees._dict_flatten({"a": 1})) == {"a": 1}
+    assert trees.key_get([1, {"a": 5}], (trees.SequenceKey(1), trees.MappingKey("a"))) == 5
+    assert trees.arg_tree_leaves(1, [2], a=(3,)) == [1, 2, 3]
+    results = torch.ones(2).max(0)
+    assert trees.is_structseq(results) and not trees.is_namedtuple(results)
+    assert trees.is_namedtuple(Pair) and trees.is_namedtuple_instance(Pair(1, 2))
+    assert trees._get_node_type(Pair(1, 2)) is namedtuple and trees._get_node_type(3) is int
+    with pytest.warns(FutureWarning, match="register_pytree_node"):
+        trees._register_pytree_node(Other, lambda x: ([x.value], None), lambda c, _: Other(*c))
+    assert trees.tree_map(lambda x: x + 1, Other(1)).value == 2
+    trees._deregister_pytree_node(Other)
+
+
+class Other:
+    def __init__(self, value):
+        self.value = value
+
+
+def test_indexing_by_tensors_becomes_an_operator():
+    from cresset._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+    x, seen = torch.arange(6).view(2, 3), []
+
+    class Seen(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Seen(), TransformGetItemToIndex():
+        assert x[torch.tensor(1), torch.tensor(2)].item() == 5 and x[1].tolist() == [3, 4, 5]
+    assert seen.count(torch.Tensor.__getitem__) == 1 and torch.ops.aten.index in seen

@@ -51,7 +51,7 @@ class immutable_dict(dict):
 def _register(cls, like, rebuild):
     """Registers `cls` as a container like `like`, built by `rebuild`."""
     known = SUPPORTED_NODES[like]
-    SUPPORTED_NODES[cls] = NodeDef(cls, known.flatten_fn, rebuild, known.keys_fn)
+    SUPPORTED_NODES[cls] = NodeDef(cls, known.flatten_fn, rebuild, known.flatten_with_keys_fn)
 
 
 _register(immutable_list, list, lambda children, _: immutable_list(children))

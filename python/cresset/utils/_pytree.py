@@ -6,13 +6,20 @@ Programs register further classes.  All other objects are leaves.
 # Creating a namedtuple class takes 0.1 ms, so this module creates none.
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
-__all__ = ["PyTree", "TreeSpec", "LeafSpec", "register_pytree_node", "tree_flatten",
-           "tree_unflatten", "tree_leaves", "tree_structure", "tree_iter", "tree_map",
-           "tree_map_", "tree_map_only", "tree_map_only_", "tree_any", "tree_all",
-           "tree_any_only", "tree_all_only", "tree_flatten_with_path", "tree_map_with_path",
-           "keystr", "SequenceKey", "MappingKey", "GetAttrKey"]
+__all__ = ["PyTree", "Context", "FlattenFn", "UnflattenFn", "DumpableContext",
+           "ToDumpableContextFn", "FromDumpableContextFn", "PyTreeSpec", "TreeSpec", "LeafSpec",
+           "register_pytree_node", "register_dataclass", "tree_flatten", "tree_unflatten",
+           "tree_leaves", "tree_structure", "tree_iter", "tree_map", "tree_map_", "tree_map_only",
+           "tree_map_only_", "tree_any", "tree_all", "tree_any_only", "tree_all_only",
+           "tree_is_leaf", "tree_flatten_with_path", "tree_leaves_with_path",
+           "tree_map_with_path", "keystr", "key_get", "SequenceKey", "MappingKey", "GetAttrKey",
+           "treespec_dumps", "treespec_loads", "treespec_pprint", "is_namedtuple",
+           "is_namedtuple_class", "is_namedtuple_instance", "is_structseq", "is_structseq_class",
+           "is_structseq_instance"]
 
-PyTree = object
+# For annotations.
+PyTree = Context = DumpableContext = object
+FlattenFn = UnflattenFn = ToDumpableContextFn = FromDumpableContextFn = object
 
 
 class _Key:
@@ -77,13 +84,21 @@ class GetAttrKey(_Key):
 
 
 class NodeDef:
-    """A class of containers: obj -> (children, context), the inverse, and the keys of the
-    children."""
+    """A class of containers.
 
-    __slots__ = ("type", "flatten_fn", "unflatten_fn", "keys_fn")
+    flatten_fn: obj -> (children, context); unflatten_fn is its inverse;
+    flatten_with_keys_fn: obj -> ([(key, child)...], context), or None.  `name`, `dump` and `load`
+    are for texts of specs (_pytree_text).
+    """
 
-    def __init__(self, type, flatten_fn, unflatten_fn, keys_fn):
-        self.type, self.flatten_fn, self.unflatten_fn, self.keys_fn = type, flatten_fn, unflatten_fn, keys_fn
+    __slots__ = ("type", "flatten_fn", "unflatten_fn", "flatten_with_keys_fn", "name", "dump",
+                 "load")
+
+    def __init__(self, type, flatten_fn, unflatten_fn, flatten_with_keys_fn, name=None, dump=None,
+                 load=None):
+        self.type, self.flatten_fn, self.unflatten_fn = type, flatten_fn, unflatten_fn
+        self.flatten_with_keys_fn = flatten_with_keys_fn
+        self.name, self.dump, self.load = name, dump, load
 
 
 def keystr(path):
@@ -91,16 +106,11 @@ def keystr(path):
     return "".join(map(str, path))
 
 
-def _sequence_keys(tree):
-    return [SequenceKey(i) for i in range(len(tree))]
-
-
-def _mapping_keys(tree):
-    return [MappingKey(key) for key in tree]
-
-
-def _flatten_mapping(tree):
-    return list(tree.values()), list(tree)
+def key_get(obj, kp):
+    """Returns the part of `obj` at a path of keys."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj
 
 
 SUPPORTED_NODES = {}
@@ -112,38 +122,209 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=
     """Makes `cls` a container: flatten_fn(obj) -> (children, context), and its inverse."""
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    keys_fn = None
-    if flatten_with_keys_fn is not None:
-        keys_fn = lambda tree: [key for key, _ in flatten_with_keys_fn(tree)[0]]
-    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, keys_fn)
+    if (to_dumpable_context is None) != (from_dumpable_context is None):
+        raise ValueError(f"Both to_dumpable_context and from_dumpable_context for {cls} must be "
+                         "None or registered.")
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn,
+                                   serialized_type_name, to_dumpable_context, from_dumpable_context)
 
 
-def _add(cls, flatten, unflatten, keys):
-    SUPPORTED_NODES[cls] = NodeDef(cls, flatten, unflatten, keys)
+def _register_pytree_node(cls, flatten_fn, unflatten_fn, to_str_fn=None, maybe_from_str_fn=None,
+                          **kwargs):
+    """register_pytree_node under its earlier name."""
+    import warnings
+    warnings.warn("`torch.utils._pytree._register_pytree_node` is deprecated. Please use "
+                  "`torch.utils._pytree.register_pytree_node` instead.", FutureWarning, stacklevel=2)
+    register_pytree_node(cls, flatten_fn, unflatten_fn, **kwargs)
 
 
-_add(tuple, lambda t: (list(t), None), lambda c, _: tuple(c), _sequence_keys)
-_add(list, lambda t: (t, None), lambda c, _: list(c), _sequence_keys)
-_add(dict, _flatten_mapping, lambda c, keys: dict(zip(keys, c)), _mapping_keys)
-_add(OrderedDict, _flatten_mapping, lambda c, keys: OrderedDict(zip(keys, c)), _mapping_keys)
-_add(defaultdict, lambda t: (list(t.values()), [t.default_factory, list(t)]),
-     lambda c, context: defaultdict(context[0], zip(context[1], c)), _mapping_keys)
-_add(deque, lambda t: (list(t), t.maxlen), lambda c, maxlen: deque(c, maxlen=maxlen),
-     _sequence_keys)
-_add(namedtuple, lambda t: (list(t), type(t)), lambda c, cls: cls(*c),
-     lambda t: [GetAttrKey(name) for name in t._fields])
+def _deregister_pytree_node(cls):
+    """Makes objects of `cls` leaves again."""
+    del SUPPORTED_NODES[cls]
+
+
+def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None):
+    """Makes a dataclass a container of its fields, except those that are named to be dropped."""
+    from dataclasses import fields
+    dropped = set(drop_field_names or ())
+    if field_names is None:
+        names = [f.name for f in fields(cls) if f.init and f.name not in dropped]
+    else:
+        names = list(field_names)
+        known = {f.name for f in fields(cls) if f.init}
+        if set(names) | dropped != known:
+            raise ValueError(f"Field names of {cls} that are neither given nor dropped, or unknown: "
+                             f"{sorted((set(names) | dropped) ^ known)}")
+
+    def flatten(obj):
+        there = [name for name in names if getattr(obj, name) is not None]
+        absent = [name for name in names if getattr(obj, name) is None]
+        return [getattr(obj, name) for name in there], [there, absent]
+
+    def unflatten(values, context):
+        return cls(**dict(zip(context[0], values)), **dict.fromkeys(context[1]))
+
+    def flatten_with_keys(obj):
+        values, context = flatten(obj)
+        return [(GetAttrKey(name), value) for name, value in zip(context[0], values)], context
+
+    register_pytree_node(cls, flatten, unflatten, flatten_with_keys_fn=flatten_with_keys,
+                         serialized_type_name=serialized_type_name)
+
+
+# --- Python's containers ---
+
+def _list_flatten(d):
+    return d, None
+
+
+def _list_unflatten(values, context):
+    return list(values)
+
+
+def _list_flatten_with_keys(d):
+    return [(SequenceKey(i), value) for i, value in enumerate(d)], None
+
+
+def _tuple_flatten(d):
+    return list(d), None
+
+
+def _tuple_unflatten(values, context):
+    return tuple(values)
+
+
+def _dict_flatten(d):
+    return list(d.values()), list(d)
+
+
+def _dict_unflatten(values, context):
+    return dict(zip(context, values))
+
+
+def _dict_flatten_with_keys(d):
+    return [(MappingKey(key), value) for key, value in d.items()], list(d)
+
+
+def _ordereddict_unflatten(values, context):
+    return OrderedDict(zip(context, values))
+
+
+def _defaultdict_flatten(d):
+    return list(d.values()), [d.default_factory, list(d)]
+
+
+def _defaultdict_unflatten(values, context):
+    return defaultdict(context[0], zip(context[1], values))
+
+
+def _defaultdict_flatten_with_keys(d):
+    return _dict_flatten_with_keys(d)[0], [d.default_factory, list(d)]
+
+
+def _deque_flatten(d):
+    return list(d), d.maxlen
+
+
+def _deque_unflatten(values, context):
+    return deque(values, maxlen=context)
+
+
+def _deque_flatten_with_keys(d):
+    return _list_flatten_with_keys(d)[0], d.maxlen
+
+
+def _namedtuple_flatten(d):
+    return list(d), type(d)
+
+
+def _namedtuple_unflatten(values, context):
+    return context(*values)
+
+
+def _namedtuple_flatten_with_keys(d):
+    return [(GetAttrKey(name), value) for name, value in zip(d._fields, d)], type(d)
+
+
+_odict_flatten = _ordereddict_flatten = _dict_flatten
+_odict_unflatten = _ordereddict_unflatten
+_ordereddict_flatten_with_keys = _dict_flatten_with_keys
+_tuple_flatten_with_keys = _list_flatten_with_keys
+
+
+def _add(cls, flatten, unflatten, with_keys):
+    module = cls.__module__
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten, unflatten, with_keys, f"{module}.{cls.__name__}")
+
+
+_add(tuple, _tuple_flatten, _tuple_unflatten, _tuple_flatten_with_keys)
+_add(list, _list_flatten, _list_unflatten, _list_flatten_with_keys)
+_add(dict, _dict_flatten, _dict_unflatten, _dict_flatten_with_keys)
+_add(OrderedDict, _dict_flatten, _ordereddict_unflatten, _dict_flatten_with_keys)
+_add(defaultdict, _defaultdict_flatten, _defaultdict_unflatten, _defaultdict_flatten_with_keys)
+_add(deque, _deque_flatten, _deque_unflatten, _deque_flatten_with_keys)
+_add(namedtuple, _namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys)
+
+
+def is_namedtuple_class(cls):
+    """Whether `cls` was made by namedtuple, or is derived from such a class."""
+    return (isinstance(cls, type) and issubclass(cls, tuple)
+            and isinstance(getattr(cls, "_fields", None), tuple)
+            and all(type(field) is str for field in cls._fields)
+            and callable(getattr(cls, "_make", None)) and callable(getattr(cls, "_asdict", None)))
+
+
+def is_namedtuple_instance(obj):
+    """Whether obj's class was made by namedtuple."""
+    return is_namedtuple_class(type(obj))
+
+
+def is_namedtuple(obj):
+    """Whether `obj` is a class made by namedtuple, or an object of one."""
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_structseq_class(cls):
+    """Whether `cls` is a class of named results made in C, as torch.return_types.max."""
+    return (isinstance(cls, type) and cls.__bases__ == (tuple,)
+            and all(isinstance(getattr(cls, name, None), int)
+                    for name in ("n_sequence_fields", "n_fields", "n_unnamed_fields")))
+
+
+def is_structseq_instance(obj):
+    """Whether obj's class is one of named results."""
+    return is_structseq_class(type(obj))
+
+
+def is_structseq(obj):
+    """Whether `obj` is a class of named results, or an object of one."""
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
 
 
 def _node_type(tree):
+    """The registered class of a container; None for a leaf."""
     cls = type(tree)
     if cls in SUPPORTED_NODES:
         return cls
     if cls.__bases__ == (tuple,) and hasattr(cls, "_fields"):
         return namedtuple
-    if cls.__bases__ == (tuple,) and hasattr(cls, "n_sequence_fields"):  # torch.return_types
-        _add(cls, lambda t: (list(t), None), lambda children, _: cls(children), _sequence_keys)
+    if is_structseq_class(cls):
+        _add(cls, _tuple_flatten, lambda children, _: cls(children), _list_flatten_with_keys)
         return cls
     return None
+
+
+def _get_node_type(tree):
+    """The registered class of a container; a leaf's own class."""
+    return _node_type(tree) or type(tree)
+
+
+def tree_is_leaf(tree, is_leaf=None):
+    """Whether the whole tree is one leaf."""
+    return (is_leaf is not None and is_leaf(tree)) or _node_type(tree) is None
+
+
+_is_leaf = tree_is_leaf
 
 
 class TreeSpec:
@@ -236,6 +417,7 @@ class LeafSpec(TreeSpec):
 
 
 _LEAF = LeafSpec()
+PyTreeSpec = TreeSpec
 
 
 def _flatten(tree, leaves, is_leaf):
@@ -265,6 +447,11 @@ def tree_unflatten(leaves, treespec):
 def tree_leaves(tree, is_leaf=None):
     """The leaves from left to right."""
     return tree_flatten(tree, is_leaf)[0]
+
+
+def arg_tree_leaves(*args, **kwargs):
+    """The leaves of all arguments, in order."""
+    return [leaf for tree in (*args, *kwargs.values()) for leaf in tree_leaves(tree)]
 
 
 def tree_iter(tree, is_leaf=None):
@@ -331,11 +518,11 @@ def _paths(tree, path, is_leaf):
         yield path, tree
         return
     node = SUPPORTED_NODES[kind]
-    if node.keys_fn is None:
+    if node.flatten_with_keys_fn is None:
         raise ValueError("Did not find a flatten_with_keys_fn for type: "
                          f"{kind}. Please pass a flatten_with_keys_fn argument to "
                          "register_pytree_node.")
-    for key, child in zip(node.keys_fn(tree), node.flatten_fn(tree)[0]):
+    for key, child in node.flatten_with_keys_fn(tree)[0]:
         yield from _paths(child, (*path, key), is_leaf)
 
 
@@ -344,8 +531,39 @@ def tree_flatten_with_path(tree, is_leaf=None):
     return list(_paths(tree, (), is_leaf)), tree_structure(tree, is_leaf)
 
 
+def tree_leaves_with_path(tree, is_leaf=None):
+    """[(path, leaf), ...]."""
+    return list(_paths(tree, (), is_leaf))
+
+
 def tree_map_with_path(func, tree, *rests, is_leaf=None):
     """Returns the tree with func(path, leaf, ...) instead of every leaf."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     others = [spec.flatten_up_to(r) for r in rests]
     return spec.unflatten(func(*pair, *rest) for pair, *rest in zip(pairs, *others))
+
+
+# --- specs as text ---
+
+def treespec_dumps(treespec, protocol=None):
+    """Returns a spec as JSON."""
+    from ._pytree_text import dumps
+    return dumps(treespec, protocol)
+
+
+def treespec_loads(serialized):
+    """Returns the spec of a text that treespec_dumps made."""
+    from ._pytree_text import loads
+    return loads(serialized)
+
+
+def treespec_pprint(treespec):
+    """Returns the tree of a spec as text, with an asterisk for each leaf."""
+    from ._pytree_text import Asterisk
+    return repr(tree_unflatten([Asterisk()] * treespec.num_leaves, treespec))
+
+
+def _register_namedtuple(cls, *, serialized_type_name):
+    """Gives a class that namedtuple made a name in texts of specs."""
+    from ._pytree_text import NAMEDTUPLES
+    NAMEDTUPLES[cls] = serialized_type_name
