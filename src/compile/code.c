@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "graph/rewrite.h"
+#include "num/order.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -701,6 +702,22 @@ static void set_ways(builder *b)
     }
 }
 
+/* Rows of at most MOST_ACROSS elements that are reduced, at least LEAST_ROWS of them: vectors
+ * of the native code have several rows.  For other sizes the code stays as it is. */
+enum { MOST_ACROSS = 32, LEAST_ROWS = 64 };
+
+static bool lies_across(builder *b)
+{
+    const cr_group_code *c = b->c;
+
+    if (!b->from)
+        return b->columns && !c->folds && !c->empty && c->ndim > 1 &&
+               c->columns <= MOST_ACROSS && c->rows >= LEAST_ROWS;
+    if (b->from->code->across && !c->empty && (c->ndim < 2 || c->columns > CR_FOLD_LANES))
+        cr_bail(b->s, CR_VALUE, "the rows are too long for the kernel");
+    return b->from->code->across;
+}
+
 static void lay_out(builder *b)
 {
     cr_group_code *c = b->c;
@@ -724,6 +741,7 @@ static void lay_out(builder *b)
         c->rows *= c->size[d];
     c->columns = c->size[c->ndim - 1];
     set_ways(b);
+    c->across = lies_across(b);
 }
 
 /* --- numbers --- */
@@ -782,6 +800,7 @@ static void put_arg(cr_text *t, const planned *p, int i)
 static void put_structure(cr_text *t, const builder *b)
 {
     put_byte(t, b->how & CR_HOW_FAST);
+    put_byte(t, b->c->across);
     for (int k = 0; k < b->c->operands; k++) {
         put_byte(t, b->c->operand[k].lane);
         put_byte(t, b->c->operand[k].row);
@@ -942,7 +961,8 @@ static cr_status check_cost(cr_group_program *p)
 
 static cr_status build_program(cr_group_program *p, builder *b)
 {
-    CR_TRY(cr_fused_new(&p->fused, make_program, b));
+    CR_TRY(b->c->across ? cr_fused_new_across(&p->fused, make_program, b)
+                        : cr_fused_new(&p->fused, make_program, b));
     cr_status st = check_cost(p);
     if (st || p->costly) {
         cr_fused_drop(p->fused);

@@ -58,7 +58,8 @@ typedef struct {
     int ndim;       /* all dims except the last are rows */
     int64_t size[CR_SPACE_DIMS], rows, columns;
     bool staged, empty, cuts;
-    bool flat; /* its rows are short: all elements are one row, in pieces */
+    bool across; /* its rows are short and reduced: vectors of native code have several rows */
+    bool flat;   /* its rows are short: all elements are one row, in pieces */
     char *param;
     size_t param_bytes;
     int source_number; /* the source (cr_gcode_source) */
@@ -85,6 +86,10 @@ typedef struct {
  * kernel's dtype; `out`: to the operand. */
 void cr_stage_elements(const cr_group_code *c, const cr_placed_operand *o, int64_t at,
                        int64_t n, char *tile, bool out);
+/* Converts rows [row, row + n), all rows of the space counted, between the operand and a tile
+ * in which rows are adjacent, and columns `pitch` elements apart. */
+void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t row, int64_t n,
+                     char *tile, int64_t pitch, bool out);
 /* Converts rows [0, rows) of `columns` elements between o->base and a dense tile; the steps are
  * those of rows and columns. */
 void cr_stage_rows(const cr_operand_plan *o, char *base, const int64_t *step, int64_t rows,

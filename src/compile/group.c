@@ -554,9 +554,9 @@ static bool goes_forward(const walk *w)
     return true;
 }
 
-/* Kernels loop along rows.  If rows that are reduced are too short, or loops would jump through
- * a large operand, eager's calls are faster. */
-enum { SHORTEST_RUN = 8, LONGEST_STEP = 8, SHORTEST_ROW = 16, FEW = 4096 };
+/* Kernels loop along rows.  If loops would jump through a large operand, eager's calls are
+ * faster. */
+enum { SHORTEST_RUN = 8, LONGEST_STEP = 8, FEW = 4096 };
 
 static bool jumps(const wish *w, const cr_gtype *in)
 {
@@ -565,7 +565,7 @@ static bool jumps(const wish *w, const cr_gtype *in)
 
     walk_over(&over, w->columns ? w->shape : result, in);
     if (w->columns)
-        return run_of(&over, 1) < SHORTEST_RUN;
+        return w->columns >= SHORTEST_RUN && run_of(&over, 1) < SHORTEST_RUN;
     return numel_of(in) > FEW && !goes_forward(&over) &&
            run_of(&over, LONGEST_STEP) < SHORTEST_RUN;
 }
@@ -577,7 +577,7 @@ static bool runs_are_short(const wish *w)
     for (int i = 0; i < w->n->arg_count; i++)
         if (w->n->arg[i].tag == CR_TENSOR && jumps(w, &w->n->arg[i].value->type))
             return true;
-    return w->columns && w->columns < SHORTEST_ROW;
+    return false;
 }
 
 static bool is_broadcast(const cr_gtype *to, const cr_gtype *in)

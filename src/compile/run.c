@@ -272,6 +272,111 @@ static void run_flat(void *context, int64_t begin, int64_t end)
         atomic_store(j->status, (int)st);
 }
 
+/* --- short rows --- */
+
+/* Rows of one kernel call, a multiple of the lanes of all vectors. */
+static int64_t across_high(const job *j)
+{
+    int64_t high = j->way->tile / j->c->columns & ~(int64_t)63;
+
+    return high > 64 ? high : 64;
+}
+
+/* The kernel reads and writes the operand in place: all its rows are adjacent. */
+static bool across_fits(const job *j, int k)
+{
+    const cr_operand_plan *o = &j->c->operand[k];
+    int64_t step = flat_item(j, k);
+
+    for (int d = j->c->ndim - 2; d >= 0; step *= j->c->size[d--])
+        if (j->step[k][d] != step)
+            return false;
+    return o->dtype == o->lane;
+}
+
+/* The number of rows after which the operand repeats; 0: it does not. */
+static int64_t across_period(const job *j, int k)
+{
+    int64_t period = 1;
+    int first = 0;
+
+    while (first < j->c->ndim - 1 && !j->step[k][first])
+        first++;
+    for (int d = first; d < j->c->ndim - 1; d++)
+        period *= j->c->size[d];
+    return first ? period : 0;
+}
+
+typedef struct {
+    const job *j;
+    int64_t high;
+    char *tile[CR_GROUP_OPERANDS]; /* NULL: in place */
+    bool repeats[CR_GROUP_OPERANDS];
+} across_tiles;
+
+static void across_prepare(across_tiles *t, char *at)
+{
+    const job *j = t->j;
+
+    for (int k = 0; k < j->c->operands; k++) {
+        int64_t period = k < j->c->outputs ? 0 : across_period(j, k);
+        cr_placed_operand o = flat_operand(j, k);
+        t->tile[k] = NULL;
+        if (across_fits(j, k))
+            continue;
+        t->tile[k] = at;
+        at += ((j->c->operand[k].row ? 1 : j->c->columns) * t->high * 8 + 127) & ~(int64_t)63;
+        t->repeats[k] = period && t->high % period == 0;
+        if (t->repeats[k])
+            cr_stage_across(j->c, &o, 0, t->high, t->tile[k], t->high, false);
+    }
+}
+
+static cr_status across_piece(const across_tiles *t, int64_t row, int64_t n)
+{
+    const job *j = t->j;
+    const cr_group_code *c = j->c;
+    void *ptr[CR_GROUP_OPERANDS];
+    int64_t stride[2 * CR_GROUP_OPERANDS], size[3] = {n, c->columns, row};
+
+    for (int k = 0; k < c->operands; k++) {
+        cr_placed_operand o = flat_operand(j, k);
+        int64_t item = flat_item(j, k);
+        if (t->tile[k] && k >= c->outputs && !t->repeats[k])
+            cr_stage_across(c, &o, row, n, t->tile[k], t->high, false);
+        ptr[k] = t->tile[k] ? t->tile[k] : j->ptr[k] + row * item;
+        stride[2 * k] = item;
+        stride[2 * k + 1] = c->operand[k].row ? 0
+                            : t->tile[k]      ? t->high * item
+                                              : j->step[k][c->ndim - 1];
+    }
+    CR_TRY(cr_fused_part(&j->call, ptr, stride, size, c->param));
+    for (int k = 0; k < c->outputs; k++) {
+        cr_placed_operand o = flat_operand(j, k);
+        if (t->tile[k])
+            cr_stage_across(c, &o, row, n, t->tile[k], t->high, true);
+    }
+    return CR_OK;
+}
+
+/* Runs rows [begin, end), in units of across_high(). */
+static void run_across(void *context, int64_t begin, int64_t end)
+{
+    const job *j = context;
+    across_tiles t = {.j = j, .high = across_high(j)};
+    int64_t last = end * t.high < j->c->rows ? end * t.high : j->c->rows;
+    char *memory = cr_alloc((size_t)(j->c->operands * (j->c->columns * t.high * 8 + 128)) + 64);
+    cr_status st = memory ? CR_OK : CR_MEMORY;
+
+    if (memory)
+        across_prepare(&t, memory + (64 - ((uintptr_t)memory & 63)));
+    for (int64_t row = begin * t.high; !st && row < last; row += t.high)
+        st = across_piece(&t, row, last - row < t.high ? last - row : t.high);
+    cr_free(memory);
+    if (st)
+        atomic_store(j->status, (int)st);
+}
+
 /* --- columns --- */
 
 static int64_t fold_item(const cr_operand_plan *o)
@@ -429,7 +534,11 @@ static void run_all(job *j)
     const cr_group_code *c = j->c;
     int64_t grain = j->way->grain;
 
-    if (c->flat)
+    if (c->across)
+        share_out(j, run_across, (c->rows + across_high(j) - 1) / across_high(j),
+                  grain > across_high(j) * c->columns ? grain / (across_high(j) * c->columns)
+                                                      : 1);
+    else if (c->flat)
         share_out(j, run_flat, (c->rows * c->columns + SPAN - 1) / SPAN,
                   grain > SPAN ? grain / SPAN : 1);
     else if (c->rows == 1 && c->cuts)

@@ -4,28 +4,63 @@
  * so that a call of a converter has many elements. */
 #include "compile/code.h"
 #include "num/convert.h"
+#include <string.h>
 
 enum { SHORT_ROW = 16 };
+
+typedef struct {
+    cr_convert_fn fn;
+    int64_t item; /* bytes of an element of both; 0: the dtypes differ */
+    bool out;
+} stage_way;
+
+static stage_way stage_for(const cr_operand_plan *o, bool out)
+{
+    cr_dtype to = (cr_dtype)(out ? o->dtype : o->lane),
+             from = (cr_dtype)(out ? o->lane : o->dtype);
+
+    return (stage_way){cr_convert_row(to, from), to == from ? (int64_t)cr_dtype_size(to) : 0,
+                       out};
+}
+
+/* One element of 4 bytes, repeated: many short runs would each call a converter. */
+static void stage_repeat(char *here, const char *there, int64_t n)
+{
+    uint32_t block[8];
+    int64_t i = 0;
+
+    for (size_t k = 0; k < CR_LEN(block); k++)
+        memcpy(&block[k], there, sizeof *block);
+    for (; i + (int64_t)CR_LEN(block) <= n; i += (int64_t)CR_LEN(block))
+        memcpy(here + 4 * i, block, sizeof block);
+    for (; i < n; i++)
+        memcpy(here + 4 * i, block, sizeof *block);
+}
+
+/* Converts `n` elements between the operand, at `there`, and a tile; steps are in bytes. */
+static inline void stage_line(stage_way w, char *there, int64_t along, char *here,
+                              int64_t along_in, int64_t n)
+{
+    if (w.out)
+        w.fn(there, along, here, along_in, n);
+    else if (!along && w.item == 4 && along_in == 4)
+        stage_repeat(here, there, n);
+    else
+        w.fn(here, along_in, there, along, n);
+}
 
 void cr_stage_rows(const cr_operand_plan *o, char *base, const int64_t *step, int64_t rows,
                    int64_t columns, char *tile, bool out)
 {
-    cr_dtype to = (cr_dtype)(out ? o->dtype : o->lane),
-             from = (cr_dtype)(out ? o->lane : o->dtype);
-    cr_convert_fn fn = cr_convert_row(to, from);
+    stage_way w = stage_for(o, out);
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->lane), down = columns * item;
     bool across = columns < SHORT_ROW && rows > columns;
     int64_t count = across ? columns : rows, n = across ? rows : columns;
     int64_t next = across ? step[1] : step[0], next_in = across ? item : down;
     int64_t along = across ? step[0] : step[1], along_in = across ? down : item;
 
-    for (int64_t i = 0; i < count; i++) {
-        char *there = base + i * next, *here = tile + i * next_in;
-        if (out)
-            fn(there, along, here, along_in, n);
-        else
-            fn(here, along_in, there, along, n);
-    }
+    for (int64_t i = 0; i < count; i++)
+        stage_line(w, base + i * next, along, tile + i * next_in, along_in, n);
 }
 
 /* The address of the element at the start of row `row` of the space. */
@@ -66,4 +101,22 @@ void cr_stage_elements(const cr_group_code *c, const cr_placed_operand *o, int64
 
     for (int64_t done = 0; done < n;)
         done += stage_piece(c, o, at + done, n - done, tile + done * item, out);
+}
+
+void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t row, int64_t n,
+                     char *tile, int64_t pitch, bool out)
+{
+    const int64_t *step = o->step + c->ndim - 2;
+    int64_t high = c->size[c->ndim - 2], columns = o->plan->row ? 1 : c->columns;
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->plan->lane), piece;
+    stage_way w = stage_for(o->plan, out);
+
+    for (int64_t done = 0; done < n; done += piece) {
+        char *first = stage_row(c, o, row + done);
+        piece = high - (row + done) % high;
+        piece = n - done < piece ? n - done : piece;
+        for (int64_t k = 0; k < columns; k++)
+            stage_line(w, first + k * step[1], step[0], tile + (k * pitch + done) * item, item,
+                       piece);
+    }
 }

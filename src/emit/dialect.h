@@ -51,6 +51,7 @@ struct cr_dialect {
     const char *first_header; /* before the vocabulary, or NULL */
     const char *last_header;  /* after it */
     bool any_address;         /* vectors are loaded from any address */
+    bool lanes_are_rows;      /* a vector has one column of several rows */
     /* Prints missing definitions for the nest's reductions. */
     void (*define_folds)(cr_printer *p);
     /* The function's head, its opening brace included: declares stride, size, param, and ptr,

@@ -23,8 +23,11 @@ typedef struct {
 } cr_emit_choice;
 
 typedef struct cr_dialect cr_dialect;
-extern const cr_dialect cr_dialect_c, cr_dialect_cuda;
-/* "c", "cuda"; NULL if no dialect has the name. */
+/* across: C for rows of at most CR_FOLD_LANES columns that are reduced; the lanes of a vector
+ * are rows.  Operands with two dims, and those with a value for each row, have rows that are
+ * adjacent in memory. */
+extern const cr_dialect cr_dialect_c, cr_dialect_across, cr_dialect_cuda;
+/* "c", "across", "cuda"; NULL if no dialect has the name. */
 const cr_dialect *cr_dialect_named(const char *name);
 
 /* Appends the nest as a function named `symbol`, after missing definitions.  `choice` may be

@@ -166,6 +166,9 @@ const char *cr_spell_address(cr_printer *p, const cr_buffer *b)
     if (p->base)
         return cr_session_printf(p->s, "%s + at * %d", p->base,
                                  (int)cr_dtype_size((cr_dtype)b->dtype));
+    if (p->dialect->lanes_are_rows)
+        return b->ndim == 2 ? cr_session_printf(p->s, "p%d + j * stride[%d]", k, 2 * k + 1)
+                            : cr_session_printf(p->s, "p%d", k);
     if (p->stepping && b->flexible)
         return cr_session_printf(p->s, "p%d + at * d%d", k, k);
     return cr_session_printf(p->s, "p%d + at * %d", k, (int)cr_dtype_size((cr_dtype)b->dtype));
@@ -266,8 +269,9 @@ const char *cr_spell_value(cr_printer *p, const cr_expr *e)
     case CR_EXPR_CONST: return cr_spell_set1(p, (cr_dtype)e->dtype, spell_literal(p, e));
     case CR_EXPR_PARAM: return cr_spell_set1(p, (cr_dtype)e->dtype, spell_param(p, e));
     case CR_EXPR_LOAD:
-        return cr_nest_scope(p->n, e) == CR_SCOPE_COLUMN ? p->dialect->load(p, e->buffer)
-                                                         : spell_row_load(p, e);
+        return cr_nest_scope(p->n, e) == CR_SCOPE_COLUMN || p->dialect->lanes_are_rows
+                   ? p->dialect->load(p, e->buffer)
+                   : spell_row_load(p, e);
     case CR_EXPR_INTEGER: return spell_integer_vector(p, e);
     case CR_EXPR_CALL: return spell_call(p, e);
     case CR_EXPR_REDUCE: break;

@@ -96,7 +96,7 @@ static void walk_accumulate(cr_printer *p, const cr_expr *e, const char *target)
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype),
                *v = cr_session_printf(p->s, "v%u", x->id);
 
-    if (p->how != CR_ACCESS_WHOLE) {
+    if (p->how != CR_ACCESS_WHOLE && !p->dialect->lanes_are_rows) {
         const char *full = cr_session_printf(p->s, "cv_select_%s(cv_firstn_%d(m), v%u, z%u)", t,
                                              p->width, x->id, e->id);
         if (p->how == CR_ACCESS_EITHER)
@@ -119,9 +119,11 @@ void cr_print_body(cr_printer *p, const char *index)
         walk_column_values(p, sweep->store[i].value);
     for (int i = 0; i < sweep->stores; i++)
         p->dialect->store(p, &sweep->store[i]);
-    for (int i = 0; i < sweep->reduces.count; i++)
-        walk_accumulate(p, sweep->reduces.at[i],
-                        cr_session_printf(p->s, "a%u[%s]", sweep->reduces.at[i]->id, index));
+    for (int i = 0; i < sweep->reduces.count; i++) {
+        const cr_expr *e = sweep->reduces.at[i];
+        bool one = p->dialect->lanes_are_rows && !cr_expr_has_order(e);
+        walk_accumulate(p, e, cr_session_printf(p->s, "a%u[%s]", e->id, one ? "0" : index));
+    }
 }
 
 /* --- rows --- */
@@ -139,11 +141,13 @@ static void walk_results(cr_printer *p, const cr_sweep *sweep)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
-        const char *result = cr_session_printf(p->s, "s%u", e->id);
+        const char *result =
+            p->dialect->lanes_are_rows
+                ? cr_session_printf(p->s, "a%u[0]", e->id)
+                : cr_spell_set1(p, (cr_dtype)e->dtype, cr_session_printf(p->s, "s%u", e->id));
         p->dialect->end_fold(p, e);
         cr_expr_set_add(&p->hoisted, e);
-        cr_print_value(
-            p, e, cr_spell_without_order(p, e, cr_spell_set1(p, (cr_dtype)e->dtype, result)));
+        cr_print_value(p, e, cr_spell_without_order(p, e, result));
     }
 }
 
@@ -329,7 +333,8 @@ void cr_emit_includes(cr_text *out, const cr_dialect *d, const cr_unit *u)
 
 const cr_dialect *cr_dialect_named(const char *name)
 {
-    static const cr_dialect *const all[] = {&cr_dialect_c, &cr_dialect_cuda};
+    static const cr_dialect *const all[] = {&cr_dialect_c, &cr_dialect_across,
+                                            &cr_dialect_cuda};
 
     for (size_t i = 0; i < CR_LEN(all); i++)
         if (!strcmp(name, all[i]->name))

@@ -29,6 +29,7 @@ typedef struct {
 struct cr_fused {
     cr_session session;
     cr_loop_maker make;
+    const cr_dialect *dialect;
     void *context;
     cr_nest *nest;
     cr_tile *tile; /* NULL when a step has no prebuilt kernel */
@@ -49,7 +50,7 @@ static void fused_build(cr_session *s, void *context)
         cr_loop_print(&f->text, l);
     cr_loop_fuse_whole(l);
     f->nest = cr_nest_schedule(l);
-    cr_emit(&f->unit, &cr_dialect_c, f->nest, l->name, NULL);
+    cr_emit(&f->unit, f->dialect, f->nest, l->name, NULL);
 }
 
 static void fused_plan(cr_session *s, void *context)
@@ -70,7 +71,8 @@ static cr_jit_urgency urgency(const cr_fused *f)
     return !f->tile || cost < CR_COST_HEAVY ? CR_JIT_CHEAP : CR_JIT_COSTLY;
 }
 
-cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context)
+static cr_status fused_new(cr_fused **out, cr_loop_maker make, void *context,
+                           const cr_dialect *dialect)
 {
     cr_fused *f = cr_alloc_zero(sizeof *f);
     cr_status st;
@@ -79,8 +81,11 @@ cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context)
         return CR_MEMORY;
     f->make = make;
     f->context = context;
+    f->dialect = dialect;
     CR_GO(cr_session_run(&f->session, fused_build, f));
-    if (!cr_env_int(CR_ENV_CR_TILES) || cr_session_run(&f->session, fused_plan, f)) {
+    if (dialect != &cr_dialect_c || !cr_env_int(CR_ENV_CR_TILES)) {
+        f->tile = NULL;
+    } else if (cr_session_run(&f->session, fused_plan, f)) {
         f->tile = NULL;
         cr_log_line("jit", 2, "%s has no tiles: %s", f->nest->loop->name, cr_error_message());
     }
@@ -90,6 +95,16 @@ cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context)
 done:
     cr_fused_drop(f);
     return st;
+}
+
+cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context)
+{
+    return fused_new(out, make, context, &cr_dialect_c);
+}
+
+cr_status cr_fused_new_across(cr_fused **out, cr_loop_maker make, void *context)
+{
+    return fused_new(out, make, context, &cr_dialect_across);
 }
 
 void cr_fused_drop(cr_fused *f)
@@ -233,7 +248,7 @@ static void print_schedules(cr_session *s, void *context)
 
 cr_status cr_fused_add_schedules(cr_fused *f)
 {
-    if (f->variant)
+    if (f->variant || f->dialect != &cr_dialect_c)
         return CR_OK;
     f->variant = cr_alloc_zero(CR_SCHEDULES * sizeof *f->variant);
     return f->variant ? cr_session_run(&f->session, print_schedules, f) : CR_MEMORY;

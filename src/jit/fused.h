@@ -15,6 +15,9 @@ typedef cr_loop *(*cr_loop_maker)(cr_session *s, void *context);
 /* Makes the program, simplifies, fuses and schedules it, and requests its native code.  Fails
  * with the errors of the passes.  The caller owns *out. */
 CR_MUST cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context);
+/* The same for rows of at most CR_FOLD_LANES columns that are reduced: the lanes of the native
+ * code are rows (cr_dialect_across), and there are no tiles.  Rows of operands are adjacent. */
+CR_MUST cr_status cr_fused_new_across(cr_fused **out, cr_loop_maker make, void *context);
 void cr_fused_drop(cr_fused *f);
 
 /* Runs rows.  Operands are those of a cr_kernel: outputs, then inputs, each with two strides in

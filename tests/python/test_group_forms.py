@@ -85,6 +85,42 @@ def test_norms_of_every_order(p):
     assert p in (1.5, 3, 4) or "pow" not in compiled.sources[0]
 
 
+SHORT = {
+    **{name: ROWS[name] for name in ("sum", "extremes", "softmax", "layer_norm", "variance", "truth", "product", "row after row",
+                                     "heavy", "norm", "logsumexp")},
+    "distances": lambda x, r: ((x[:, None, :] - x[None, :7, :] * 2) ** 2).sum(-1),
+    "distances to rows": lambda x, r: (x[:, None, :] * x[None, 3:, :]).sum(-1).sqrt() + r[:-3],
+    "a value for each column": lambda x, r: ((x * x[0] - x[1]).softmax(-1) + x[2]).amax(-1) * r,
+    "transposed": lambda x, r: (x.t().contiguous().t() * 2 + x).amax(-1) + r,
+    "integers": lambda x, r: (x * 9).long().sum(-1) + (x * 3).long().amax(-1) * 2,
+    "three dims": lambda x, r: (x.view(-1, 2, x.shape[1]) * 2).softmax(-1).sum(-1) if x.shape[0] % 2 == 0 else x.sum(-1) * 2,
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=lambda t: str(t)[6:])
+def test_short_rows(name, dtype):
+    """Vectors of native code have several rows; rows beyond the last whole vector are there, too."""
+    for size in ((64, 2), (67, 5), (1000, 8), (515, 31), (100, 32), (63, 7)):
+        check(SHORT[name], (torch.randn(*size) * 2).to(dtype), torch.randn(size[0]).to(dtype), native=size in ((67, 5), (1000, 8)))
+
+
+def test_short_rows_are_one_group():
+    x, c = torch.randn(3000, 8), torch.randn(16, 8)
+    compiled = check(lambda x, c: ((x[:, None] - c[None]) ** 2).sum(-1).sqrt(), x, c, groups=1)
+    assert "r += CV_LANES_f32" in compiled.sources[0]
+    assert "r += CV_LANES_f32" not in check(lambda x: (x * 2).softmax(-1), torch.randn(30, 8), groups=1).sources[0]
+
+
+def test_short_rows_for_all_sizes():
+    """Other sizes share the kernel whatever the number of rows, until a row has more columns than lanes."""
+    f = torch.compile(lambda x: ((x * 2 + 1).softmax(-1) * 3).sum(-1) + 1, dynamic=True)
+    for rows, columns in ((100, 8), (120, 9), (7, 12), (1, 8), (300, 40), (200, 64), (80, 65), (90, 700)):
+        x = torch.randn(rows, columns)
+        for _ in range(2):
+            assert same(f(x), ((x * 2 + 1).softmax(-1) * 3).sum(-1) + 1)
+
+
 def has_rows(name, size):
     """Whether eager takes the size: extremes need an element, and layer_norm's weight is a row of a matrix."""
     return not (0 in size and name in ("extremes", "weighted layer_norm", "logsumexp")) and \
