@@ -6,6 +6,7 @@
  * that need it. */
 #include "autograd/task.h"
 #include "entry.h"
+#include "tensor/profile.h"
 #include <string.h>
 
 void *(*cr_anomaly_record)(void);
@@ -81,10 +82,16 @@ static cr_status call_kind(const cr_task *t, cr_node *n, cr_tensor *const *in, c
     applying was = current;
     bool python = n->kind->python;
 
+    int32_t event = -1;
+
+    if (CR_UNLIKELY(cr_profiling()))
+        event = cr_profile_enter(CR_PROFILE_APPLY, cr_node_name(n), (int64_t)n->sequence);
     current = (applying){t, n};
     cr_lock(python);
     cr_status st = n->kind->apply(n, in, out);
     cr_unlock(python);
+    if (CR_UNLIKELY(event >= 0))
+        cr_profile_leave(event);
     current = was;
     return st;
 }
@@ -189,6 +196,21 @@ static cr_status engine_evaluate(cr_task *t, cr_node *n, cr_tensor **in, bool ne
     return apply_and_distribute(t, n, in);
 }
 
+/* engine_evaluate with two events, as torch has them: the node with its hooks, and its function
+ * (call_kind). */
+static cr_status engine_evaluate_profiled(cr_task *t, cr_node *n, cr_tensor **in, bool needed,
+                                          int32_t first)
+{
+    cr_text name = {0};
+
+    cr_text_printf(&name, "autograd::engine::evaluate_function: %s", cr_node_name(n));
+    int32_t event = cr_profile_enter(CR_PROFILE_NODE, cr_text_str(&name), (int64_t)n->sequence);
+    cr_text_drop(&name);
+    cr_status st = engine_evaluate(t, n, in, needed, first);
+    cr_profile_leave(event);
+    return st;
+}
+
 static cr_status run_item(cr_task *t, uint32_t i)
 {
     cr_task_item item = t->items.at[i];
@@ -203,7 +225,9 @@ static cr_status run_item(cr_task *t, uint32_t i)
         if (!in)
             return CR_MEMORY;
     }
-    st = engine_evaluate(t, item.node, in, item.needed, item.capture);
+    st = CR_UNLIKELY(cr_profiling())
+             ? engine_evaluate_profiled(t, item.node, in, item.needed, item.capture)
+             : engine_evaluate(t, item.node, in, item.needed, item.capture);
     engine_drop_tensors(in, results);
     if (in != &item.one)
         cr_free(in);

@@ -15,6 +15,8 @@ void (*cr_lock_python)(void);
 void (*cr_unlock_python)(void);
 
 static CR_THREAD uint64_t made; /* creation order; compared within a thread only */
+
+uint64_t cr_node_next_sequence(void) { return made; }
 static CR_THREAD cr_node *dying;
 static CR_THREAD bool reaping;
 

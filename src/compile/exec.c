@@ -4,6 +4,7 @@
  * group.  Small frames are on the stack.  A program keeps one large frame for its next run. */
 #include "compile/program_impl.h"
 #include "tensor/geometry.h"
+#include "tensor/profile.h"
 #include <string.h>
 
 typedef struct {
@@ -222,6 +223,30 @@ static inline cr_status run_step(const machine *m, const cr_step *s, size_t *nex
     return CR_OK;
 }
 
+/* The name of the event that a step writes; NULL: it writes none, or its call does. */
+static const char *step_event(const machine *m, const cr_step *s)
+{
+    switch ((cr_step_kind)s->kind) {
+    case CR_STEP_GROUP:
+    case CR_STEP_OWN: return "cresset::fused";
+    case CR_STEP_CALL: return s->tracked || !m->direct ? NULL : s->op->name;
+    case CR_STEP_VIEW: return s->op ? s->op->name : NULL;
+    default: return NULL;
+    }
+}
+
+static cr_status run_step_profiled(const machine *m, const cr_step *s, size_t *next)
+{
+    bool call = s->kind == CR_STEP_CALL || s->kind == CR_STEP_VIEW;
+    const char *name = step_event(m, s);
+    int32_t event =
+        name ? cr_profile_enter(call ? CR_PROFILE_OP : CR_PROFILE_GROUP, name, -1) : -1;
+    cr_status st = run_step(m, s, next);
+
+    cr_profile_leave(event);
+    return st;
+}
+
 static cr_status run_steps(machine *m)
 {
     const cr_step *steps = m->p->steps.at;
@@ -230,7 +255,8 @@ static cr_status run_steps(machine *m)
         const cr_step *s = &steps[i];
         next = i + 1;
         m->now = &m->sizes->step[i];
-        CR_TRY(run_step(m, s, &next));
+        CR_TRY(CR_UNLIKELY(cr_profiling()) ? run_step_profiled(m, s, &next)
+                                           : run_step(m, s, &next));
         for (uint32_t k = 0; k < s->releases; k++) {
             cr_drop(m->slot[s->release[k]]);
             m->slot[s->release[k]] = NULL;
@@ -270,7 +296,7 @@ static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
     mode = cr_cpu_memory_set_mode(CR_MEMORY_FIT);
     m->direct = !(cr_thread.include & ~was & CR_STAGE_BIT(AUTOCAST));
     m->tracking = was | CR_STAGE_BIT(CAPTURE);
-    cr_thread.exclude = m->direct ? was | (CR_STAGE_BIT(FAKE) - 1) : m->tracking;
+    cr_thread.exclude = m->direct ? was | CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD) : m->tracking;
     cr_thread.no_grad = true;
     st = run_steps(m);
     cr_thread.exclude = was;

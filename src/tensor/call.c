@@ -1,5 +1,6 @@
 /* Calling operators: stages, then the kernel stage by kind of entry. */
 #include "tensor/internal.h"
+#include "tensor/profile.h"
 #include "tensor/remote.h"
 #include <string.h>
 
@@ -44,8 +45,10 @@ cr_status cr_call_below(cr_stage stage, const cr_op *op, const cr_value *arg, cr
 {
     uint32_t was = cr_thread.exclude;
 
-    cr_thread.exclude = was | ((2u << stage) - 1);
-    cr_status st = cr_call(op, arg, result);
+    cr_thread.exclude = was | CR_STAGES_UP_TO(stage);
+    uint32_t bits = call_stages(op, arg) & ~CR_STAGE_BIT(PROFILE);
+    cr_status st = CR_LIKELY(!bits) ? op->kernel_stage(op, arg, result)
+                                    : cr_stage_fns[CR_CTZ(bits)](op, arg, result);
     cr_thread.exclude = was;
     return st;
 }
@@ -130,6 +133,7 @@ static const cr_call_fn kernel_stages[] = {
 
 void cr_install_calls(void)
 {
+    cr_profile_install();
     cr_stage_fns[CR_STAGE_FAKE] = fake_stage;
     cr_stage_fns[CR_STAGE_KERNEL] = remote_stage;
     for (int i = 0; i < cr_ops_count(); i++) {

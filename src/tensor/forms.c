@@ -263,7 +263,7 @@ cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *ou
                            "differentiation, but one of the arguments requires grad.",
                            op->name);
     was = cr_thread.exclude;
-    cr_thread.exclude = was | (CR_STAGE_BIT(FAKE) - 1 - CR_STAGE_BIT(CAPTURE));
+    cr_thread.exclude = was | (CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD) & ~CR_STAGE_BIT(CAPTURE));
     st = call_and_deliver(op, arg, out);
     cr_thread.exclude = was;
     for (int k = 0; !st && k < op->result_count; k++)

@@ -20,6 +20,9 @@ typedef enum {
     CR_STAGE_COUNT
 } cr_stage;
 #define CR_STAGE_BIT(name) (1u << CR_STAGE_##name)
+/* The stages up to `stage`, except PROFILE, which calls inside of other calls also go
+ * through. */
+#define CR_STAGES_UP_TO(stage) (((2u << (stage)) - 1) & ~CR_STAGE_BIT(PROFILE))
 
 /* A block of bytes on one device.  Never moves to another device. */
 typedef struct cr_storage {

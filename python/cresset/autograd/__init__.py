@@ -14,6 +14,7 @@ __all__ = ["backward", "grad", "Function", "Variable", "no_grad", "enable_grad",
            "gradcheck", "gradgradcheck", "functional", "graph"]
 
 is_grad_enabled = _C.is_grad_enabled
+_profiler_enabled, _disable_profiler = _C._profile_enabled, _C._profile_stop
 
 
 def _as_tuple(x, what="tensors"):
@@ -123,6 +124,6 @@ def __getattr__(name):
         module = import_module(f"{__name__}.gradcheck")
         globals()["gradcheck"], globals()["gradgradcheck"] = module.gradcheck, module.gradgradcheck
         return globals()[name]
-    if name == "functional":
-        return import_module(f"{__name__}.functional")
+    if name in ("functional", "profiler", "profiler_util"):
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

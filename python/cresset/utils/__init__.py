@@ -2,7 +2,7 @@
 
 
 def __getattr__(name):
-    if name in ("data", "checkpoint", "dlpack", "hooks", "_pytree",
+    if name in ("data", "checkpoint", "dlpack", "flop_counter", "hooks", "_pytree",
                 "backend_registration"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")

@@ -387,6 +387,7 @@ int cr_py_engine_start(PyObject *m);
 int cr_py_override_start(PyObject *m);
 int cr_py_settings_start(PyObject *m);
 int cr_py_config_start(PyObject *m);
+int cr_py_profile_start(PyObject *m);
 /* Adds a static type under `name`.  Its tp_name states the module without the root, as
  * "storage.UntypedStorage". */
 int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type);
