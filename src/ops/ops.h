@@ -116,6 +116,15 @@ typedef enum {
     CR_AUTOCAST_PROMOTE /* the widest type of the arguments */
 } cr_autocast_way;
 
+/* Which tensors out= takes (clause `out`). */
+enum {
+    CR_OUT_EXACT = 1,   /* only those of the result's dtype */
+    CR_OUT_ANY = 2,     /* those of any dtype; otherwise the result must be castable */
+    CR_OUT_TYPED = 4,   /* its dtype is the default of parameter `dtype`, exact beside that */
+    CR_OUT_ALIGNED = 8, /* none that shares part of the elements of an argument */
+    CR_OUT_APART = 16   /* none that shares memory with an argument */
+};
+
 struct cr_tensor;
 typedef struct cr_op cr_op;
 
@@ -211,6 +220,9 @@ struct cr_op {
      * does not mark them, if the bool parameter `updates_when` is true. */
     uint32_t updates;
     int8_t updates_when;
+    /* Clause `out`: CR_OUT_*; the class and the text of the error about its dtype, or NULL. */
+    uint8_t out_rule, out_error;
+    const char *out_message;
     /* Clause `filled`: all elements of the result are this number or parameter. */
     cr_rule *filled;
     const cr_op *next; /* next overload of the same name, or NULL */

@@ -341,6 +341,43 @@ static cr_status read_check(lexer *x, cr_op *op)
     return CR_OK;
 }
 
+static unsigned out_word(const lexer *x)
+{
+    static const word words[] = {{"exact", CR_OUT_EXACT},
+                                 {"any", CR_OUT_ANY},
+                                 {"typed", CR_OUT_TYPED},
+                                 {"aligned", CR_OUT_ALIGNED},
+                                 {"apart", CR_OUT_APART}};
+
+    for (size_t i = 0; i < CR_LEN(words); i++)
+        if (lex_is(x, words[i].name))
+            return words[i].bit;
+    return 0;
+}
+
+/* `out WORD... [KIND] ["text"]` */
+static cr_status read_out(lexer *x, cr_op *op)
+{
+    const char *kind;
+    unsigned bit;
+
+    for (; x->kind == TOKEN_NAME && (bit = out_word(x)) != 0;) {
+        op->out_rule |= (uint8_t)bit;
+        CR_TRY(lex_next(x));
+    }
+    op->out_error = CR_RUNTIME;
+    if (x->kind == TOKEN_NAME) {
+        CR_TRY(lex_name(x, &kind));
+        op->out_error = (uint8_t)kind_named(kind);
+        if (!op->out_error)
+            return lex_error(x, "no kind of error is called '%s'", kind);
+    }
+    if (x->kind != TOKEN_STRING)
+        return CR_OK;
+    op->out_message = x->text;
+    return lex_next(x);
+}
+
 static cr_status does(lexer *x, cr_op *op, cr_does what)
 {
     if (op->does != 0xff)
@@ -508,6 +545,7 @@ static const struct {
     {"updates", read_updates},
     {"aten", overload_read},
     {"flops", read_flops},
+    {"out", read_out},
 };
 
 static bool is_free_text(const char *name)
@@ -631,6 +669,10 @@ static const char *contradiction(const cr_op *op)
         return "`functional` is for an entry that writes self";
     if ((w & CR_WORD_RESETS) && !(op->param_count && op->param[0].written))
         return "`resets` is for an entry that writes self";
+    if (op->out_rule && !(op->forms & (CR_AS_OUT | CR_AS_INPLACE)))
+        return "`out` is for an entry with the form out or inplace";
+    if ((op->out_rule & CR_OUT_TYPED) && cr_op_find_param(op, "dtype") < 0)
+        return "`out typed` is for an entry with the parameter dtype";
     if (op->neutral_param >= 0 && (!from_tensor || !to_tensor || op->neutral_param == 0))
         return "`neutral` is about another parameter than self";
     return NULL;
@@ -660,6 +702,8 @@ static cr_status finish_entry(cr_op *op)
         return cr_fail(CR_VALUE, "%s:%d: nothing says what %s does", op->file, op->line,
                        op->name);
     CR_TRY(check_words(op));
+    if (op->does == CR_DOES_BODY)
+        op->out_rule |= CR_OUT_ALIGNED;
     if (!op->dtypes)
         op->dtypes = implied_dtypes(op);
     CR_TRY(overload_imply(op, &table.arena));

@@ -51,6 +51,39 @@ cr_status cr_check_target(const cr_tensor *out)
     return CR_OK;
 }
 
+cr_status cr_check_shared(const cr_tensor *out, const cr_tensor *arg, bool same)
+{
+    cr_overlap overlap;
+
+    if (!arg->numel || !out->numel)
+        return CR_OK;
+    overlap = arg == out ? CR_SAME : overlap_of(out, arg);
+    if (overlap != CR_PARTLY && (same || overlap != CR_SAME))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME,
+                   "unsupported operation: some elements of the input tensor and the "
+                   "written-to tensor refer to a single memory location. Please clone() the "
+                   "tensor before performing the operation.");
+}
+
+static cr_status check_overlap_with(const cr_op *op, const cr_value *v, const cr_tensor *out)
+{
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        CR_TRY(check_overlap_with(op, &v->list[i], out));
+    return v->tag == CR_TENSOR ? cr_check_shared(out, v->t, !(op->out_rule & CR_OUT_APART))
+                               : CR_OK;
+}
+
+/* Refuses a target that shares elements with an argument, as far as clause `out` says so. */
+static cr_status check_overlap(const cr_op *op, const cr_value *arg, const cr_tensor *out)
+{
+    if (!(op->out_rule & (CR_OUT_ALIGNED | CR_OUT_APART)))
+        return CR_OK;
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
+        CR_TRY(check_overlap_with(op, &arg[CR_CTZ(mask)], out));
+    return CR_OK;
+}
+
 /* --- in place --- */
 
 /* Refuses values whose broadcast sizes differ from those of self. */
@@ -73,13 +106,18 @@ static cr_status check_inplace_size(const cr_tensor *self, const cr_value *arg, 
     return st;
 }
 
+static cr_status check_cast(const cr_tensor *self, const cr_tensor *from)
+{
+    if (cr_can_cast((cr_dtype)from->dtype, (cr_dtype)self->dtype))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
+                   cr_dtype_infos[from->dtype].legacy, cr_dtype_infos[self->dtype].legacy);
+}
+
 static cr_status copy_into(cr_tensor *self, cr_tensor *from)
 {
     cr_view to = cr_view_of(self), v = cr_view_of(from);
 
-    if (!cr_can_cast((cr_dtype)from->dtype, (cr_dtype)self->dtype))
-        return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
-                       cr_dtype_infos[from->dtype].legacy, cr_dtype_infos[self->dtype].legacy);
     return self->data && from->data ? cr_copy_elements(&to, &v) : CR_OK;
 }
 
@@ -95,6 +133,8 @@ static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg, bool *cha
     *changed = from != self;
     if (!cr_has_sizes(from, self->ndim, self->size))
         st = check_inplace_size(self, made, 1);
+    if (!st && *changed)
+        st = check_cast(self, from);
     if (!st && *changed)
         st = copy_into(self, from);
     cr_drop_values(made, op->result_count);
@@ -138,6 +178,7 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
 
     CR_TRY(cr_check_target(self));
     CR_TRY(check_written_device(of, arg));
+    CR_TRY(check_overlap(of, arg, self));
     if (of->does == CR_DOES_BODY) {
         CR_TRY(check_inplace_size(self, arg, of->param_count));
         st = overlaps_operand(of, arg, self) ? inplace_by_copy(of, arg, &changed)
@@ -217,16 +258,52 @@ void cr_numbers_were_elements(void)
     cr_sizes_of_values = cr_sizes_of_values || calls_are_recorded();
 }
 
-static cr_status deliver_out(const cr_value *made, cr_tensor *out)
+/* The text of a message: {result} and {out} are dtypes' names, {result_c} and {out_c} their
+ * names in C++. */
+static cr_status refuse_out(const cr_op *op, cr_dtype made, cr_dtype out)
+{
+    const char *at = op->out_message ? op->out_message
+                                     : "Expected out tensor to have dtype {result_c}, but got "
+                                       "{out_c} instead";
+    const char *const names[] = {
+        "{result}",   cr_dtype_infos[made].legacy, "{out}",   cr_dtype_infos[out].legacy,
+        "{result_c}", cr_dtype_cpp_name(made),     "{out_c}", cr_dtype_cpp_name(out)};
+    cr_text text = {0};
+
+    while (*at) {
+        size_t k = 0;
+        while (k < CR_LEN(names) && strncmp(at, names[k], strlen(names[k])))
+            k += 2;
+        cr_text_put_n(&text, k < CR_LEN(names) ? names[k + 1] : at,
+                      k < CR_LEN(names) ? strlen(names[k + 1]) : 1);
+        at += k < CR_LEN(names) ? strlen(names[k]) : 1;
+    }
+    cr_status st = cr_fail((cr_status)op->out_error, "%s", cr_text_str(&text));
+    cr_text_drop(&text);
+    return st;
+}
+
+static cr_status check_out_type(const cr_op *op, const cr_tensor *made, const cr_tensor *out)
+{
+    bool fits = op->out_rule & (CR_OUT_EXACT | CR_OUT_TYPED) ? made->dtype == out->dtype
+                : op->out_rule & CR_OUT_ANY
+                    ? true
+                    : cr_can_cast((cr_dtype)made->dtype, (cr_dtype)out->dtype);
+
+    if (fits)
+        return CR_OK;
+    return op->out_rule & (CR_OUT_EXACT | CR_OUT_TYPED) || op->out_message
+               ? refuse_out(op, (cr_dtype)made->dtype, (cr_dtype)out->dtype)
+               : check_cast(out, made);
+}
+
+static cr_status deliver_out(const cr_op *op, const cr_value *made, cr_tensor *out)
 {
     if (!cr_same_device(out->device, made->t->device))
         return cr_fail(CR_RUNTIME, "Expected out tensor to have device %s, but got %s instead",
                        cr_device_print(made->t->device).text,
                        cr_device_print(out->device).text);
-    if (!cr_can_cast((cr_dtype)made->t->dtype, (cr_dtype)out->dtype))
-        return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
-                       cr_dtype_infos[made->t->dtype].legacy,
-                       cr_dtype_infos[out->dtype].legacy);
+    CR_TRY(check_out_type(op, made->t, out));
     CR_TRY(cr_check_target(out));
     if (calls_are_recorded())
         return deliver_by_calls(made->t, out);
@@ -236,15 +313,31 @@ static cr_status deliver_out(const cr_value *made, cr_tensor *out)
     return CR_OK;
 }
 
+/* The call; with `out typed` the dtype of `out` is the default of `dtype`. */
+static cr_status call_for_out(const cr_op *op, const cr_value *arg, const cr_tensor *out,
+                              cr_value *made)
+{
+    cr_value typed[CR_MAX_ARGS];
+    int dtype = op->out_rule & CR_OUT_TYPED ? cr_op_find_param(op, "dtype") : -1;
+
+    if (dtype < 0 || arg[dtype].tag != CR_NONE)
+        return cr_call(op, arg, made);
+    memcpy(typed, arg, op->param_count * sizeof *typed);
+    typed[dtype] = cr_of_dtype((cr_dtype)out->dtype);
+    return cr_call(op, typed, made);
+}
+
 static cr_status call_and_deliver(const cr_op *op, const cr_value *arg, cr_tensor *const *out)
 {
     cr_value made[CR_MAX_RESULTS];
     cr_status st = CR_OK;
 
-    CR_TRY(cr_call(op, arg, made));
+    for (int k = 0; k < op->result_count; k++)
+        CR_TRY(check_overlap(op, arg, out[k]));
+    CR_TRY(call_for_out(op, arg, out[0], made));
     for (int k = 0; !st && k < op->result_count; k++)
         if (made[k].tag == CR_TENSOR) /* masked results are none */
-            st = deliver_out(&made[k], out[k]);
+            st = deliver_out(op, &made[k], out[k]);
     cr_drop_values(made, op->result_count);
     return st;
 }

@@ -47,4 +47,8 @@ typedef enum { CR_APART, CR_SAME, CR_PARTLY, CR_UNSURE } cr_overlap;
 /* How the memory of two views overlaps; CR_UNSURE when either has gaps, as in torch. */
 cr_overlap cr_overlap_of(const cr_view *a, const cr_view *b);
 
+/* CR_RUNTIME when `out`, which is written, shares part of its elements with `arg`; unless
+ * `same`, also when it has exactly the elements of `arg`. */
+CR_MUST cr_status cr_check_shared(const cr_tensor *out, const cr_tensor *arg, bool same);
+
 #endif

@@ -141,6 +141,7 @@ cr_status cr_do_copy(const cr_value *arg, cr_value *result)
     if (cr_has_internal_overlap(to))
         return refuse_repeated();
     CR_TRY(cr_check_copy(to, from));
+    CR_TRY(cr_check_shared(to, from, true));
     cr_view t = cr_view_of(to), f = cr_view_of(from);
     CR_TRY(cr_copy_elements(&t, &f));
     return cr_give_changed(result, to);

@@ -217,3 +217,77 @@ def test_tensor_types_in_annotations():
     assert torch.LongTensor([1, 2]).dtype == torch.LongTensor.dtype == torch.int64
     with pytest.raises(TypeError, match="is not an acceptable base type"):
         type("Mine", (torch.FloatTensor,), {})
+
+
+F32, F64 = torch.float32, torch.float64
+X, INDEX = torch.arange(6.0), torch.tensor([0, 1])
+
+
+@pytest.mark.parametrize("call, dtype, message", [
+    (lambda out: torch.mm(torch.ones(2, 2), torch.ones(2, 2), out=out), F64,
+     "Expected out tensor to have dtype float, but got double instead"),
+    (lambda out: torch.argmax(X, 0, out=out), torch.int32,
+     "Expected out tensor to have dtype long int, but got int instead"),
+    (lambda out: torch.max(X, 0, out=(torch.empty(0), out)), torch.int32,
+     "Expected out tensor to have dtype long int, but got int instead"),
+    (lambda out: torch.amax(X, 0, out=out), F64,
+     "Expected the dtype for input and out to match, but got Float for input's dtype and Double for out's dtype."),
+    (lambda out: torch.gather(X, 0, INDEX, out=out), F64,
+     "Expected out tensor to have dtype float, but got double instead"),
+    (lambda out: torch.take(X, INDEX, out=out), F64,
+     "take(): self and out expected to have the same dtype, but got self.dtype = Float and out.dtype = Double"),
+    (lambda out: torch.neg(X, out=out), F64, "Found dtype Double but expected Float"),
+    (lambda out: torch.add(X, X, out=out), torch.int32,
+     "result type Float can't be cast to the desired output type Int"),
+    (lambda out: torch.sum(X, 0, dtype=F64, out=out), F32,
+     "Expected out tensor to have dtype double, but got float instead"),
+    (lambda out: torch.zeros(6, dtype=F32, out=out), F64, "dtype Float does not match dtype of out parameter (Double)"),
+    (lambda out: torch.softmax(X, 0, out=out), F64, "Expected out tensor to have dtype float, but got double instead"),
+])
+def test_out_of_another_dtype_is_refused(call, dtype, message):
+    with pytest.raises(RuntimeError) as error:
+        call(torch.empty(0, dtype=dtype))
+    assert str(error.value) == message
+
+
+def test_out_of_another_dtype_is_taken():
+    equal(torch.add(X, X, out=torch.empty(6, dtype=F64)), torch.arange(6.0).double() * 2)
+    equal(torch.eq(X, X, out=torch.empty(6)), torch.ones(6))
+    equal(torch.sum(torch.tensor([1.5, 1.5]), 0, out=torch.empty((), dtype=torch.int64)), 2)
+    equal(torch.cumsum(torch.tensor([1.5, 1.5]), 0, out=torch.empty(2, dtype=torch.int64)), [1, 2])
+    with pytest.raises(TypeError, match="input types can't be cast to the desired output type Int"):
+        torch.cat([X, X], out=torch.empty(12, dtype=torch.int32))
+
+
+OVERLAPPING = {
+    "add": lambda x: torch.add(x[:5], 1, out=x[1:]),
+    "exp": lambda x: torch.exp(x[:5], out=x[1:]),
+    "where": lambda x: torch.where(x[:5] > 1, x[:5], x[:5], out=x[1:]),
+    "lerp": lambda x: torch.lerp(x[:5], x[:5], 0.5, out=x[1:]),
+    "add_": lambda x: x[1:].add_(x[:5]),
+    "add_ transposed": lambda x: x[:4].view(2, 2).add_(x[:4].view(2, 2).t()),
+    "copy_": lambda x: x[1:].copy_(x[:5]),
+    "cat": lambda x: torch.cat([x[:3], x[:2]], out=x[1:]),
+    "cumsum": lambda x: torch.cumsum(x[:5], 0, out=x[1:]),
+    "gather": lambda x: torch.gather(x, 0, INDEX, out=x[:2]),
+    "gather itself": lambda x: torch.gather(x[:2], 0, INDEX, out=x[:2]),
+    "index_select": lambda x: torch.index_select(x, 0, INDEX, out=x[:2]),
+    "take": lambda x: torch.take(x, INDEX, out=x[:2]),
+    "index_add_": lambda x: x.index_add_(0, INDEX, x[:2]),
+    "scatter_": lambda x: x.scatter_(0, INDEX, x[2:4]),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_writing_to_part_of_an_argument_is_refused(name):
+    x = torch.arange(6.0)
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a"):
+        OVERLAPPING[name](x)
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_writing_to_all_of_an_argument_is_allowed():
+    x = torch.arange(4.0)
+    equal(torch.add(x, 1, out=x), [1.0, 2.0, 3.0, 4.0])
+    equal(x[::2].add_(x[::2]), [2.0, 6.0])
+    equal(torch.add(x[::2], 1, out=x[1::2]), [3.0, 7.0])

@@ -270,14 +270,27 @@ static int warn_resized(const sizes *had, const cr_tensor *now)
     return done;
 }
 
-static PyObject *call_out(const cr_py_op *self, const cr_op *op, cr_py_args *a)
+/* The dtype that a factory is given must be that of `out`. */
+static bool dtype_matches_out(const cr_py_sig *s, const cr_value *arg, const cr_tensor *out)
 {
+    int dtype = s->factory ? cr_op_find_param(s->op, "dtype") : -1;
+
+    if (dtype < 0 || arg[dtype].tag != CR_DTYPE_VAL || arg[dtype].i == out->dtype)
+        return true;
+    PyErr_Format(PyExc_RuntimeError, "dtype %s does not match dtype of out parameter (%s)",
+                 cr_dtype_infos[arg[dtype].i].legacy, cr_dtype_infos[out->dtype].legacy);
+    return false;
+}
+
+static PyObject *call_out(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
+{
+    const cr_op *op = s->op;
     cr_tensor *out[CR_MAX_RESULTS];
     cr_value result[CR_MAX_RESULTS];
     sizes had[CR_MAX_RESULTS];
     cr_status st;
 
-    if (!out_tensors(self, op, a->out, out))
+    if (!out_tensors(self, op, a->out, out) || !dtype_matches_out(s, a->value, out[0]))
         return NULL;
     for (int k = 0; k < op->result_count; k++)
         had[k] = call_sizes_of(out[k]);
@@ -312,7 +325,7 @@ static PyObject *call_run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
     cr_status st;
 
     if (CR_UNLIKELY(a->out != NULL))
-        return call_out(self, s->op, a);
+        return call_out(self, s, a);
     st = cr_py_call(s->op, a->value, result);
     if (CR_UNLIKELY(st))
         return cr_py_raise(st);
