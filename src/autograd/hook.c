@@ -119,9 +119,20 @@ cr_status cr_run_tensor_hooks(cr_node *n, cr_tensor **grads)
     if (!n->extra)
         return CR_OK;
     for (cr_hook *h = n->extra->tensor_hooks; h; h = h->next)
-        if (grads[h->output])
+        if (grads[h->output] || h->call.python) /* Python's hooks get None */
             CR_TRY(hook_run(h, &grads[h->output], 1, NULL, 0));
     return cr_run_retains(n, grads);
+}
+
+/* The number of results that hooks see: integer results at the end, as the indices of max, have
+ * no cotangent. */
+static int hook_results(const cr_node *n)
+{
+    uint32_t count = n->result_count;
+
+    while (count > 1 && !cr_dtype_is_inexact((cr_dtype)n->results[count - 1].dtype))
+        count--;
+    return (int)count;
 }
 
 cr_status cr_run_before(cr_node *n, cr_tensor **grads)
@@ -129,7 +140,7 @@ cr_status cr_run_before(cr_node *n, cr_tensor **grads)
     if (!n->extra)
         return CR_OK;
     for (cr_hook *h = n->extra->before; h; h = h->next)
-        CR_TRY(hook_run(h, grads, (int)n->result_count, NULL, 0));
+        CR_TRY(hook_run(h, grads, hook_results(n), NULL, 0));
     return CR_OK;
 }
 
@@ -138,7 +149,7 @@ cr_status cr_run_after(cr_node *n, cr_tensor **out, cr_tensor *const *given)
     if (!n->extra)
         return CR_OK;
     for (cr_hook *h = n->extra->after; h; h = h->next)
-        CR_TRY(hook_run(h, out, (int)n->edge_count, given, (int)n->result_count));
+        CR_TRY(hook_run(h, out, (int)n->edge_count, given, hook_results(n)));
     return CR_OK;
 }
 

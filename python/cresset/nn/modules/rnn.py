@@ -197,6 +197,11 @@ class RNNBase(Module):
     def _flat_weights(self):
         return [getattr(self, name, None) for name in self._flat_weights_names]
 
+    @_flat_weights.setter
+    def _flat_weights(self, weights):
+        for name, weight in zip(self._flat_weights_names, weights):
+            setattr(self, name, weight)
+
     @property
     def all_weights(self):
         """The weights of every layer and direction."""

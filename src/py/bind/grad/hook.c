@@ -55,15 +55,44 @@ static cr_status hook_wrong(const char *fmt, PyObject *x)
     return CR_PYTHON;
 }
 
-static cr_status wrong_size(PyObject *hook)
+/* Raises "hook 'NAME' has ...". */
+static cr_status hook_refuse(PyObject *hook, const char *what)
 {
     PyObject *name = PyObject_GetAttrString(hook, "__name__");
 
     PyErr_Clear();
-    PyErr_Format(PyExc_RuntimeError, "hook '%S' has changed the size of value",
-                 name ? name : (PyObject *)Py_TYPE(hook));
+    if (name)
+        PyErr_Format(PyExc_RuntimeError, "hook '%S' has %s", name, what);
+    else
+        PyErr_Format(PyExc_RuntimeError, "hook '<unknown>' has %s", what);
     Py_XDECREF(name);
     return CR_PYTHON;
+}
+
+static void hook_print_type(cr_text *out, const cr_tensor *t)
+{
+    const char *dtype = cr_dtype_infos[t->dtype].legacy;
+
+    if (cr_is_meta(t->device))
+        cr_text_printf(out, "Meta%sType", dtype);
+    else if (cr_dtype_is_complex((cr_dtype)t->dtype))
+        cr_text_printf(out, "CPU%sType", dtype);
+    else
+        cr_text_put(out, cr_tensor_type_name(t));
+}
+
+static cr_status refuse_type(const cr_tensor *had, const cr_tensor *got, PyObject *hook)
+{
+    cr_text text = {0};
+
+    cr_text_put(&text, "changed the type of value (was ");
+    hook_print_type(&text, had);
+    cr_text_put(&text, " got ");
+    hook_print_type(&text, got);
+    cr_text_put(&text, ")");
+    cr_status st = hook_refuse(hook, cr_text_str(&text));
+    cr_text_drop(&text);
+    return st;
 }
 
 /* Replaces `*grad` by the hook's return value. */
@@ -76,9 +105,11 @@ static cr_status hook_replace(cr_tensor **grad, PyObject *answer, PyObject *hook
     if (!cr_py_is_tensor(answer))
         return hook_wrong("expected Variable, but hook returned '%s'", answer);
     t = cr_py_tensor_of(answer);
+    if (*grad && ((*grad)->dtype != t->dtype || !cr_same_device((*grad)->device, t->device)))
+        return refuse_type(*grad, t, hook);
     if (*grad &&
         ((*grad)->ndim != t->ndim || memcmp((*grad)->size, t->size, t->ndim * sizeof *t->size)))
-        return wrong_size(hook);
+        return hook_refuse(hook, "changed the size of value");
     cr_keep(t);
     cr_drop(*grad);
     *grad = t;
@@ -109,11 +140,11 @@ static cr_status replace_all(cr_tensor **grads, int n, PyObject *answer, PyObjec
     if (!PyTuple_Check(answer) && !PyList_Check(answer))
         return hook_wrong("expected a tuple of tensors, but hook returned '%s'", answer);
     if (PySequence_Fast_GET_SIZE(answer) != n) {
-        PyErr_Format(
-            PyExc_RuntimeError,
-            "hook has returned an incorrect number of values (got %zd, but expected %d)",
-            PySequence_Fast_GET_SIZE(answer), n);
-        return CR_PYTHON;
+        char text[96];
+        snprintf(text, sizeof text,
+                 "returned an incorrect number of values (got %zd, but expected %d)",
+                 PySequence_Fast_GET_SIZE(answer), n);
+        return hook_refuse(hook, text);
     }
     for (int i = 0; i < n; i++)
         CR_TRY(hook_replace(&grads[i], PySequence_Fast_GET_ITEM(answer, i), hook));
@@ -145,8 +176,6 @@ static cr_status tensor_one(PyObject *callable, cr_tensor **grads, int n,
     (void)n;
     (void)given;
     (void)given_n;
-    if (!grads[0])
-        return CR_OK;
     grad = cr_py_wrap_keep(grads[0]);
     answer = grad ? PyObject_CallOneArg(callable, grad) : NULL;
     Py_XDECREF(grad);

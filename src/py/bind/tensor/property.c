@@ -254,6 +254,18 @@ GETTER(data)
     return cr_py_raise(st);
 }
 
+static cr_status check_data(const cr_tensor *t, const cr_tensor *data)
+{
+    if (cr_is_meta(t->device) != cr_is_meta(data->device))
+        return cr_fail(CR_RUNTIME,
+                       "Attempted to call `variable.set_data(tensor)`, but `variable` and "
+                       "`tensor` have incompatible tensor type.");
+    if (cr_requires_grad(t) && !cr_dtype_is_inexact((cr_dtype)data->dtype))
+        return cr_fail(CR_RUNTIME, "data set to a tensor that requires gradients must be "
+                                   "floating point or complex dtype");
+    return CR_OK;
+}
+
 static int set_data(PyObject *self, PyObject *value, void *unused)
 {
     (void)unused;
@@ -263,7 +275,9 @@ static int set_data(PyObject *self, PyObject *value, void *unused)
         return -1;
     }
     cr_recorder_refuse("the .data of a tensor is set");
-    cr_status st = cr_tensor_set_from(SELF, cr_py_tensor_of(value));
+    cr_status st = check_data(SELF, cr_py_tensor_of(value));
+    if (!st)
+        st = cr_tensor_set_from(SELF, cr_py_tensor_of(value));
     return st ? cr_py_raise_int(st) : 0;
 }
 
