@@ -93,7 +93,8 @@ static cr_status kernels_entry(kernels_job *j)
         for (int form = 0; form < CR_FORM_COUNT; form++) {
             j->dtype = dtypes[t];
             j->form = (cr_form)form;
-            if (cr_loop_has_form(j->op, j->form) && cr_loop_wants(j->op, j->dtype))
+            if (!j->op->loop_value && cr_loop_has_form(j->op, j->form) &&
+                cr_loop_wants(j->op, j->dtype))
                 CR_TRY(kernels_one(j));
         }
     return CR_OK;

@@ -16,8 +16,10 @@
 
 enum { MOST_FILES = 64 };
 
-static const cr_dtype prebuilt[] = {CR_F32, CR_F64,  CR_I32, CR_I64,
-                                    CR_U8,  CR_BOOL, CR_C64, CR_C128};
+static const cr_dtype prebuilt[] = {CR_F32,  CR_F64, CR_I32,  CR_I64, CR_U8,
+                                    CR_BOOL, CR_C64, CR_C128, CR_I16};
+/* Only loops that move elements have kernels of the last type. */
+enum { COMPUTED = 8 };
 static const char *const isas[] = {"base", "avx2", "avx512"};
 
 typedef struct {
@@ -75,7 +77,7 @@ typedef struct {
 
 static const char *symbol_of(cr_session *s, const kernel_job *j)
 {
-    static const char *const form[] = {"", "_columns", "_join", "_join_columns"};
+    static const char *const form[] = {"", "_columns", "_join", "_join_columns", "_int32"};
 
     if (!j->op)
         return cr_session_printf(s, "fn_%s_%s%s", cr_fn_infos[j->fn].name,
@@ -183,7 +185,7 @@ static void add_entry(generator *g, const cr_op *op)
 {
     bool any = false, wanted = false;
 
-    for (size_t t = 0; t < CR_LEN(prebuilt); t++)
+    for (size_t t = 0; t < (op->loop_value ? CR_LEN(prebuilt) : COMPUTED); t++)
         for (int form = 0; form < CR_FORM_COUNT; form++) {
             if (!cr_loop_has_form(op, (cr_form)form) || !cr_loop_wants(op, prebuilt[t]))
                 continue;
@@ -205,7 +207,7 @@ static void add_entry(generator *g, const cr_op *op)
 static void add_functions(generator *g)
 {
     for (int fn = 0; fn < CR_FN_COUNT; fn++)
-        for (size_t t = 0; t < CR_LEN(prebuilt); t++)
+        for (size_t t = 0; t < COMPUTED; t++)
             for (int form = CR_FORM_MAIN; form <= CR_FORM_JOIN; form += CR_FORM_JOIN) {
                 bool random = cr_fn_infos[fn].kind == CR_FN_RANDOM;
                 if (random ? prebuilt[t] != CR_F32 || form : !cr_fn_has((cr_fn)fn, prebuilt[t]))

@@ -70,11 +70,13 @@ static const char *scalar_address(cr_printer *p, const cr_expr *e, const char *c
             const char *index = scalar_value(p, at, column);
             if (clamped)
                 index = cr_session_printf(p->s, "ck_within(%s, size[%d])", index, 3 + n);
-            text = cr_session_printf(p->s, "%s + %s * stride[%d]", text, index,
-                                     2 * p->operands + n);
+            text =
+                cr_session_printf(p->s, p->stepping ? "%s + %s * e%d" : "%s + %s * stride[%d]",
+                                  text, index, p->stepping ? n : 2 * p->operands + n);
         } else if (column && e->index[k] == p->n->column.index) {
             text =
-                cr_session_printf(p->s, "%s + %s * stride[%d]", text, column, 2 * operand + 1);
+                cr_session_printf(p->s, p->stepping ? "%s + %s * d%d" : "%s + %s * stride[%d]",
+                                  text, column, p->stepping ? operand : 2 * operand + 1);
         }
     }
     return text;
@@ -229,30 +231,52 @@ static const char *move_still(cr_printer *p, cr_expr_set *seen, const cr_expr *e
     if (!cr_expr_set_add(seen, e))
         return test;
     if (e->kind == CR_EXPR_LOAD && e->index[e->buffer->ndim - 1] == p->n->column.index)
-        test = cr_session_printf(p->s, "%s%sstride[%d] == 0", test, *test ? " && " : "",
-                                 2 * cr_operand_number(p, e->buffer) + 1);
+        test = cr_session_printf(p->s, "%s%sd%d == 0", test, *test ? " && " : "",
+                                 cr_operand_number(p, e->buffer));
     for (int i = 0; i < e->count; i++)
         test = move_still(p, seen, e->args[i], test);
     return test;
 }
 
+/* The loop over a row's columns, in which all strides are variables of the function. */
 static void move_columns(cr_printer *p, const char *to, const char *from, int item)
 {
     cr_print_line(p, "for (cv_s_i64 c = 0; c < columns; c++)");
-    cr_print_line(p, "    __builtin_memcpy(%s, %s, %d);", to, from, item);
+    cr_print_line(p, "    *(ck_item%d *)(%s) = *(const ck_item%d *)(%s);", item, to, item,
+                  from);
 }
 
 /* A row whose indices do not move is a copy.  Operands have the numbers `k` and `from`. */
 static void move_row(cr_printer *p, const cr_expr *e, int k, int from, int item)
 {
     cr_print_line(p, "const char *const q = %s;", scalar_address(p, e, NULL, false));
-    cr_print_open(p, cr_session_printf(p->s, "if (stride[%d] == %d && stride[%d] == %d)",
-                                       2 * k + 1, item, 2 * from + 1, item));
-    cr_print_line(p, "__builtin_memcpy(p%d, q, (cv_s_u64)columns * %d);", k, item);
+    cr_print_open(p,
+                  cr_session_printf(p->s, "if (d%d == %d && d%d == %d)", k, item, from, item));
+    cr_print_line(p, "ck_copy(p%d, q, columns * %d);", k, item);
     cr_print_line(p, "continue;");
     cr_print_shut(p);
-    move_columns(p, cr_session_printf(p->s, "p%d + c * stride[%d]", k, 2 * k + 1),
-                 cr_session_printf(p->s, "q + c * stride[%d]", 2 * from + 1), item);
+    move_columns(p, cr_session_printf(p->s, "p%d + c * d%d", k, k),
+                 cr_session_printf(p->s, "q + c * d%d", from), item);
+}
+
+/* A row of the result, with an index that moves along it in a table that does not. */
+static void move_picked(cr_printer *p, const cr_expr *e, int k, int from, int item)
+{
+    const cr_expr *at = e->args[0];
+    int index = at->kind == CR_EXPR_LOAD ? cr_operand_number(p, at->buffer) : -1;
+    int size = (int)cr_dtype_size((cr_dtype)at->dtype);
+
+    if (e->count > 1 || index < 0)
+        return;
+    cr_print_open(p,
+                  cr_session_printf(p->s, "if (d%d == %d && d%d == %d && d%d == 0 && e0 == %d)",
+                                    k, item, index, size, from, item));
+    cr_print_line(p, "for (cv_s_i64 c = 0; c < columns; c++)");
+    cr_print_line(
+        p, "    ((ck_item%d *)p%d)[c] = ((const ck_item%d *)p%d)[((const ck_int%d *)p%d)[c]];",
+        item, k, item, from, size, index);
+    cr_print_line(p, "continue;");
+    cr_print_shut(p);
 }
 
 void cr_print_move(cr_printer *p)
@@ -264,16 +288,22 @@ void cr_print_move(cr_printer *p)
     cr_expr_set seen = cr_expr_set_new(p->n->loop);
     const char *test = "";
 
+    for (int i = 0; i < p->operands; i++)
+        cr_print_line(p, "const cv_s_i64 d%d = stride[%d];", i, 2 * i + 1);
+    for (int i = 0; i < cr_computed_dims(p); i++)
+        cr_print_line(p, "const cv_s_i64 e%d = stride[%d];", i, 2 * p->operands + i);
+    p->stepping = true;
     for (int i = 0; i < e->count; i++)
         test = move_still(p, &seen, e->args[i], test);
-    if (!*test) {
-        move_row(p, e, k, from, item);
-        return;
-    }
-    cr_print_open(p, cr_session_printf(p->s, "if (%s)", test));
+    if (*test)
+        cr_print_open(p, cr_session_printf(p->s, "if (%s)", test));
     move_row(p, e, k, from, item);
-    cr_print_line(p, "continue;");
-    cr_print_shut(p);
-    move_columns(p, cr_session_printf(p->s, "p%d + c * stride[%d]", k, 2 * k + 1),
-                 scalar_address(p, e, "c", false), item);
+    if (*test) {
+        cr_print_line(p, "continue;");
+        cr_print_shut(p);
+        move_picked(p, e, k, from, item);
+        move_columns(p, cr_session_printf(p->s, "p%d + c * d%d", k, k),
+                     scalar_address(p, e, "c", false), item);
+    }
+    p->stepping = false;
 }

@@ -18,6 +18,32 @@
 CV_FN cv_s_i64 ck_least(cv_s_i64 a, cv_s_i64 b) { return a < b ? a : b; }
 CV_FN cv_s_i64 ck_most(cv_s_i64 a, cv_s_i64 b) { return a > b ? a : b; }
 
+/* Elements that are only moved, by their size; at any address. */
+typedef unsigned char ck_item1;
+typedef unsigned short __attribute__((may_alias, aligned(1))) ck_item2;
+typedef cv_s_u32 __attribute__((may_alias, aligned(1))) ck_item4;
+typedef cv_s_u64 __attribute__((may_alias, aligned(1))) ck_item8;
+typedef struct {
+    cv_s_u64 part[2];
+} __attribute__((may_alias, aligned(1))) ck_item16;
+typedef cv_s_i32 __attribute__((may_alias)) ck_int4;
+typedef cv_s_i64 __attribute__((may_alias)) ck_int8;
+
+/* Short rows are copied here: a call of memcpy takes longer. */
+CV_FN void ck_copy(char *to, const char *from, cv_s_i64 n)
+{
+    if (n > 128) {
+        __builtin_memcpy(to, from, (cv_s_u64)n);
+        return;
+    }
+    for (; n >= 16; n -= 16, to += 16, from += 16)
+        __builtin_memcpy(to, from, 16);
+    for (; n >= 4; n -= 4, to += 4, from += 4)
+        __builtin_memcpy(to, from, 4);
+    for (; n; n--)
+        *to++ = *from++;
+}
+
 /* Indices: an index outside of [0, n) is 0; division rounds down. */
 CV_FN cv_s_i64 ck_within(cv_s_i64 i, cv_s_i64 n) { return (cv_s_u64)i < (cv_s_u64)n ? i : 0; }
 CV_FN cv_s_i64 ck_floordiv(cv_s_i64 a, cv_s_i64 b)

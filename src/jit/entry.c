@@ -67,7 +67,7 @@ cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtyp
     cr_session s = {0};
 
     /* The same kernel folds the partial results of a plain fold. */
-    if (form >= CR_FORM_JOIN && !cr_loop_has_form(op, form))
+    if (op->does == CR_DOES_FOLD && form >= CR_FORM_JOIN && !cr_loop_has_form(op, form))
         j.form = form = form == CR_FORM_JOIN ? CR_FORM_MAIN : CR_FORM_COLUMNS;
     if (!cr_loop_has_form(op, form))
         return cr_fail(CR_VALUE, "%s has no kernel of form %d", op->name, (int)form);

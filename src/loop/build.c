@@ -884,10 +884,23 @@ static bool plain_fold(const cr_op *op)
 
 bool cr_loop_has_form(const cr_op *op, cr_form form)
 {
+    if (op->loop_value)
+        return op->index_count == 1 && (form == CR_FORM_MAIN || form == CR_FORM_INT32);
     if (op->does == CR_DOES_FOLD)
-        return form < CR_FORM_JOIN || !plain_fold(op);
+        return form < CR_FORM_JOIN || (form <= CR_FORM_JOIN_COLUMNS && !plain_fold(op));
     return form == CR_FORM_MAIN &&
            (op->does == CR_DOES_BODY || (op->does == CR_DOES_IS && op->fused));
+}
+
+cr_dtype cr_loop_moved_as(cr_dtype t)
+{
+    switch (cr_dtype_size(t)) {
+    case 1: return CR_U8;
+    case 2: return CR_I16;
+    case 4: return CR_I32;
+    case 8: return CR_I64;
+    default: return CR_C128;
+    }
 }
 
 bool cr_loop_wants(const cr_op *op, cr_dtype t)
@@ -895,6 +908,8 @@ bool cr_loop_wants(const cr_op *op, cr_dtype t)
     const cr_rule *r = op->type;
     cr_category c = cr_dtype_category(t);
 
+    if (op->loop_value)
+        return t == cr_loop_moved_as(t);
     if (op->dtypes && !(op->dtypes >> t & 1))
         return false;
     if (r && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_float && c <= CR_CAT_INT)
@@ -904,6 +919,21 @@ bool cr_loop_wants(const cr_op *op, cr_dtype t)
     if (r && r->kind == CR_RULE_NAME && r->slot < 0)
         return cr_dtype_find(r->name) == t;
     return true;
+}
+
+/* out[i, j] = table[i, j, $index[i, j]]: what tensor/stated.c makes of a loop that reads at the
+ * elements of one index tensor.  Strides decide which axes each operand has. */
+static void build_move(frame *f, cr_form form)
+{
+    const cr_sym *size[3] = {f->row.extent, f->column.extent,
+                             cr_sym_name(f->l->syms, "L", 0, CR_SYM_HIGH)};
+    const cr_sym *at[3] = {f->row.index, f->column.index, NULL};
+    const cr_buffer *table = cr_loop_buffer(f->l, CR_BUFFER_INPUT, "table", f->t, 3, size);
+    const cr_buffer *index = cr_loop_buffer(f->l, CR_BUFFER_INPUT, "index",
+                                            form == CR_FORM_INT32 ? CR_I32 : CR_I64, 2, size);
+    const cr_expr *computed = cr_expr_load(f->l, index, at);
+
+    define(f, 0, CR_OPERAND_FULL, cr_expr_load_at(f->l, table, at, &computed));
 }
 
 cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
@@ -923,6 +953,10 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
     l->name = *op->overload ? cr_session_printf(s, "%s_%s", op->name, op->overload)
                             : cr_session_text(s, op->name);
     l->origin = cr_session_printf(s, "%s:%d %s", op->file, op->line, l->name);
+    if (op->loop_value) {
+        build_move(f, form);
+        return l;
+    }
     declare_params(f);
     if (op->does == CR_DOES_FOLD)
         build_fold(f, form);

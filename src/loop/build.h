@@ -4,6 +4,8 @@
  *   body           out[i, j] = body(self[i, j], ...)
  *   fold           out[i] = combine[j < C](expr), and its other forms
  *   is with fused  operands as the entry declares them: [i, j], [i] or [j]
+ *   loop           out[i, j] = table[i, j, $index[i, j]], of an entry with one index tensor; a
+ *                  kernel for each size of an item
  * Operands are the results, then the tensor parameters in schema order.  Parameters of
  * type Scalar, int, float and bool take slots in schema order, in the compute type.
  * A tensor parameter has the compute type; those in cr_op.mask_params are bool. */
@@ -20,6 +22,9 @@ bool cr_loop_has_form(const cr_op *op, cr_form form);
 cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form);
 /* True when the entry's `dtypes` and type rule allow compute type `t`. */
 bool cr_loop_wants(const cr_op *op, cr_dtype t);
+
+/* The dtype whose kernel moves elements of type `t`: it has the same size. */
+cr_dtype cr_loop_moved_as(cr_dtype t);
 
 /* The kinds of arguments of an entry inside a larger program. */
 typedef enum {

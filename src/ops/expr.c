@@ -170,17 +170,29 @@ static cr_status parse_primary(lexer *x, cr_rule **out)
     return lex_expect(x, ")");
 }
 
+static cr_status parse_index(lexer *x, cr_rule **out)
+{
+    cr_rule *args[MOST_ARGS] = {*out};
+    int n = 1;
+    bool more = true;
+
+    CR_TRY(lex_next(x));
+    while (more) {
+        if (n == MOST_ARGS)
+            return lex_error(x, "more than %d indices", MOST_ARGS - 1);
+        CR_TRY(rule_parse(x, &args[n++]));
+        CR_TRY(lex_take(x, ",", &more));
+    }
+    CR_TRY(lex_expect(x, "]"));
+    CR_TRY(rule_new(x, out, CR_RULE_INDEX, NULL));
+    return set_args(x, *out, args, NULL, n);
+}
+
 static cr_status parse_postfix(lexer *x, cr_rule **out)
 {
     CR_TRY(parse_primary(x, out));
-    while (lex_is(x, "[")) {
-        cr_rule *pair[2] = {*out, NULL};
-        CR_TRY(lex_next(x));
-        CR_TRY(rule_parse(x, &pair[1]));
-        CR_TRY(lex_expect(x, "]"));
-        CR_TRY(rule_new(x, out, CR_RULE_INDEX, NULL));
-        CR_TRY(set_args(x, *out, pair, NULL, 2));
-    }
+    while (lex_is(x, "["))
+        CR_TRY(parse_index(x, out));
     return CR_OK;
 }
 
@@ -306,8 +318,10 @@ void cr_rule_print(cr_text *out, const cr_rule *r)
         break;
     case CR_RULE_INDEX:
         cr_rule_print(out, r->args[0]);
-        cr_text_put(out, "[");
-        cr_rule_print(out, r->args[1]);
+        for (int i = 1; i < r->count; i++) {
+            cr_text_put(out, i > 1 ? ", " : "[");
+            cr_rule_print(out, r->args[i]);
+        }
         cr_text_put(out, "]");
         break;
     }

@@ -95,6 +95,23 @@ typedef struct {
     int slot;
 } cr_let;
 
+/* A name of clause `axes`: an axis of the loops over a result, or a pack of any number of
+ * axes. */
+typedef struct {
+    const char *name;
+    bool pack;
+    cr_rule *count; /* axes of the pack; NULL: those that the others leave */
+    int slot;
+} cr_loop_axis;
+enum { CR_LOOP_AXES = 6, CR_LOOP_INDICES = 3 };
+
+/* Clause `index`: the elements of an integer tensor are within [low, high). */
+typedef struct {
+    int param;
+    cr_rule *low, *high; /* low may be NULL: 0 */
+    cr_check error;      /* its arguments see the element as the parameter; `when` is unused */
+} cr_loop_index;
+
 /* torch's overloads of an entry (clause `aten`, else by rule): "Tensor", "Scalar", "default".
  */
 typedef struct {
@@ -183,6 +200,13 @@ struct cr_op {
                     * trailing dims of a row (int[]) */
     uint8_t operand[CR_MAX_ARGS];         /* fused: cr_operand of each tensor parameter */
     uint8_t fused_result[CR_MAX_RESULTS]; /* fused: cr_operand of each result */
+    /* Clauses `axes`, `loop` and `index`, of an EXTERN entry that is stated as loops:
+     * loop_target, an element of the result for all axes, is loop_value.  extern_name is then a
+     * faster kernel (clause `kernel cpu`), or NULL. */
+    int axis_count, index_count;
+    cr_loop_axis axis[CR_LOOP_AXES];
+    cr_loop_index index_check[CR_LOOP_INDICES];
+    cr_rule *loop_target, *loop_value;
     const char *extern_name;
     cr_extern_fn extern_fn;
     cr_whole_fn whole_fn;

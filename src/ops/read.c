@@ -302,20 +302,13 @@ static cr_status kind_named(const char *name)
     return CR_OK;
 }
 
-static cr_status read_one_check(lexer *x, cr_op *op)
+/* `: KIND "message", ARG, ...` */
+static cr_status read_error(lexer *x, cr_check *c)
 {
-    cr_check *wide = cr_arena_get(x->arena, (size_t)(op->check_count + 1) * sizeof *wide);
     cr_rule *args[8];
     const char *kind;
     bool more;
 
-    if (!wide)
-        return CR_MEMORY;
-    if (op->check_count)
-        memcpy(wide, op->checks, (size_t)op->check_count * sizeof *wide);
-    op->checks = wide;
-    cr_check *c = &wide[op->check_count];
-    CR_TRY(rule_parse(x, &c->when));
     CR_TRY(lex_expect(x, ":"));
     CR_TRY(lex_name(x, &kind));
     c->kind = (uint8_t)kind_named(kind);
@@ -330,6 +323,20 @@ static cr_status read_one_check(lexer *x, cr_op *op)
     if (!c->args)
         return CR_MEMORY;
     memcpy(c->args, args, (size_t)c->count * sizeof *args);
+    return CR_OK;
+}
+
+static cr_status read_one_check(lexer *x, cr_op *op)
+{
+    cr_check *wide = cr_arena_get(x->arena, (size_t)(op->check_count + 1) * sizeof *wide);
+
+    if (!wide)
+        return CR_MEMORY;
+    if (op->check_count)
+        memcpy(wide, op->checks, (size_t)op->check_count * sizeof *wide);
+    op->checks = wide;
+    CR_TRY(rule_parse(x, &wide[op->check_count].when));
+    CR_TRY(read_error(x, &wide[op->check_count]));
     op->check_count++;
     return CR_OK;
 }
@@ -413,6 +420,97 @@ static cr_status read_map(lexer *x, cr_op *op)
 static cr_status read_extern(lexer *x, cr_op *op)
 {
     CR_TRY(does(x, op, CR_DOES_EXTERN));
+    return lex_name(x, &op->extern_name);
+}
+
+/* --- loops --- */
+
+/* `NAME` or, for a pack, `NAME..` */
+static cr_status read_axis(lexer *x, cr_op *op)
+{
+    cr_loop_axis *a = &op->axis[op->axis_count++];
+    bool second = true;
+
+    if (op->axis_count > CR_LOOP_AXES)
+        return lex_error(x, "more than %d axes", CR_LOOP_AXES);
+    if (x->kind != TOKEN_NAME)
+        return lex_error(x, "the name of an axis expected");
+    a->name = cr_arena_text(x->arena, x->text, x->len);
+    CR_TRY(lex_next(x));
+    CR_TRY(lex_take(x, ".", &a->pack));
+    if (a->pack)
+        CR_TRY(lex_take(x, ".", &second));
+    return a->name && second ? CR_OK : lex_error(x, "a pack is written `%s..`", a->name);
+}
+
+/* `with NAME = COUNT`: the number of axes of a pack. */
+static cr_status read_axis_count(lexer *x, cr_op *op)
+{
+    const char *name;
+
+    CR_TRY(lex_name(x, &name));
+    CR_TRY(lex_expect(x, "="));
+    for (int i = 0; i < op->axis_count; i++)
+        if (op->axis[i].pack && !strcmp(op->axis[i].name, name))
+            return rule_parse(x, &op->axis[i].count);
+    return lex_error(x, "no pack is called '%s'", name);
+}
+
+/* `axes o.. i n.. with o = COUNT` */
+static cr_status read_axes(lexer *x, cr_op *op)
+{
+    int open = 0;
+    bool with = false;
+
+    while (x->kind != TOKEN_END && !lex_is(x, "with"))
+        CR_TRY(read_axis(x, op));
+    CR_TRY(lex_take(x, "with", &with));
+    while (with && x->kind != TOKEN_END)
+        CR_TRY(read_axis_count(x, op));
+    for (int i = 0; i < op->axis_count; i++)
+        open += op->axis[i].pack && !op->axis[i].count;
+    return open <= 1 ? CR_OK : lex_error(x, "only one pack takes the axes that others leave");
+}
+
+/* `loop RESULT[AXIS, ...] = VALUE` */
+static cr_status read_loop(lexer *x, cr_op *op)
+{
+    if (op->does != CR_DOES_EXTERN)
+        CR_TRY(does(x, op, CR_DOES_EXTERN));
+    CR_TRY(rule_parse(x, &op->loop_target));
+    if (op->loop_target->kind != CR_RULE_INDEX)
+        return lex_error(x, "a loop defines an element of the result");
+    CR_TRY(lex_expect(x, "="));
+    return rule_parse(x, &op->loop_value);
+}
+
+/* `index PARAM in HIGH : KIND "message", ...`, or `in LOW, HIGH` */
+static cr_status read_index(lexer *x, cr_op *op)
+{
+    cr_loop_index *c = &op->index_check[op->index_count++];
+    bool in, two;
+
+    if (op->index_count > CR_LOOP_INDICES)
+        return lex_error(x, "more than %d index tensors", CR_LOOP_INDICES);
+    CR_TRY(take_param(x, op, &c->param));
+    CR_TRY(lex_take(x, "in", &in));
+    if (!in || op->param[c->param].type != CR_T_TENSOR)
+        return lex_error(x, "`index TENSOR in SIZE` expected");
+    CR_TRY(rule_parse(x, &c->high));
+    CR_TRY(lex_take(x, ",", &two));
+    if (two) {
+        c->low = c->high;
+        CR_TRY(rule_parse(x, &c->high));
+    }
+    return read_error(x, &c->error);
+}
+
+/* `kernel cpu NAME`: a faster way beside a loop. */
+static cr_status read_kernel(lexer *x, cr_op *op)
+{
+    CR_TRY(lex_expect(x, "cpu"));
+    if (!op->loop_value)
+        return lex_error(x, "a kernel stands after the loop that states it");
     return lex_name(x, &op->extern_name);
 }
 
@@ -530,6 +628,10 @@ static const struct {
     {"is", read_is},
     {"extern", read_extern},
     {"whole", read_whole},
+    {"axes", read_axes},
+    {"loop", read_loop},
+    {"index", read_index},
+    {"kernel", read_kernel},
     {"fused", read_fused},
     {"grad", read_grad},
     {"ulp", read_ulp},

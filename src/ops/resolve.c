@@ -21,6 +21,7 @@ typedef struct {
     cr_op *op;
     int lets;         /* how many lets are visible */
     bool scalar_code; /* body and fold: calls are loop functions */
+    bool loops_code;  /* clauses of loops: axes have names */
     const char *loop_name[8];
     int loop_slot[8], loops;
 } scope;
@@ -65,6 +66,9 @@ static int name_slot(const scope *s, const char *name)
     int param = cr_op_find_param(op, name);
     if (param >= 0)
         return param;
+    for (int i = 0; i < op->axis_count && s->loops_code; i++)
+        if (same_text(op->axis[i].name, name))
+            return op->axis[i].slot;
     for (int i = 0; i < op->result_count; i++)
         if (same_text(*op->result[i].name ? op->result[i].name : "result", name))
             return op->first_result_slot + i;
@@ -131,6 +135,9 @@ static cr_status resolve_each(scope *s, cr_rule *r)
 
 static cr_status resolve_rule(scope *s, cr_rule *r)
 {
+    if (r->kind == CR_RULE_INDEX && r->count > 2 && !s->loops_code)
+        return cr_fail(CR_VALUE, "%s:%d: in %s: several indices outside of a loop", s->op->file,
+                       r->line, s->op->name);
     switch (r->kind) {
     case CR_RULE_NAME: return resolve_name(s, r);
     case CR_RULE_CALL: return resolve_call(s, r);
@@ -175,9 +182,11 @@ static void lay_slots(cr_op *op)
     op->first_result_slot = op->param_count;
     op->first_grad_slot = op->first_result_slot + op->result_count;
     op->first_let_slot = op->first_grad_slot + op->result_count;
-    op->slot_count = op->first_let_slot + op->let_count;
+    op->slot_count = op->first_let_slot + op->let_count + op->axis_count;
     for (int i = 0; i < op->let_count; i++)
         op->lets[i].slot = op->first_let_slot + i;
+    for (int i = 0; i < op->axis_count; i++)
+        op->axis[i].slot = op->first_let_slot + op->let_count + i;
 }
 
 /* The entry that a clause names, which must have `more` parameters more than this one; NULL
@@ -216,6 +225,23 @@ static cr_status check_functional(const cr_op *op)
                           op->line, op->name);
 }
 
+/* Lets of an entry with loops may name axes, which then have values in loops only. */
+static cr_status resolve_loop(scope *s, cr_op *op)
+{
+    s->loops_code = true;
+    CR_TRY(resolve_some(s, &op->loop_target, 1));
+    CR_TRY(resolve_some(s, &op->loop_value, 1));
+    s->loops_code = false;
+    for (int i = 0; i < op->axis_count; i++)
+        CR_TRY(resolve_some(s, &op->axis[i].count, 1));
+    for (int i = 0; i < op->index_count; i++) {
+        CR_TRY(resolve_some(s, &op->index_check[i].low, 1));
+        CR_TRY(resolve_some(s, &op->index_check[i].high, 1));
+        CR_TRY(resolve_some(s, op->index_check[i].error.args, op->index_check[i].error.count));
+    }
+    return CR_OK;
+}
+
 static cr_status resolve_op(cr_op *op)
 {
     scope s = {.op = op, .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD};
@@ -223,8 +249,11 @@ static cr_status resolve_op(cr_op *op)
     lay_slots(op);
     if (op->slot_count > CR_MAX_SLOTS)
         return cr_fail(CR_VALUE, "%s:%d: %s has too many names", op->file, op->line, op->name);
+    s.loops_code = op->axis_count > 0;
     for (int i = 0; i < op->let_count; i++, s.lets++)
         CR_TRY(resolve_rule(&s, op->lets[i].rule));
+    s.loops_code = false;
+    CR_TRY(resolve_loop(&s, op));
     CR_TRY(resolve_some(&s, op->body, op->body_count));
     CR_TRY(resolve_some(&s, &op->fold, 1));
     s.scalar_code = false;

@@ -1,5 +1,6 @@
 /* Entries that name a function of kern: results are allocated by the entry's rules, then the
  * function is called with plain views in the compute type. */
+#include "base/env.h"
 #include "num/generator.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -212,6 +213,13 @@ static cr_status check_generator(const cr_op *op, const cr_value *arg, cr_device
     return CR_OK;
 }
 
+cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out)
+{
+    bool stated = op->loop_value && (!op->extern_fn || cr_env_int(CR_ENV_CR_STATED));
+
+    return stated ? cr_run_stated(op, arg, out) : op->extern_fn(arg, out);
+}
+
 static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *out)
 {
     cr_view views[CR_MAX_RESULTS];
@@ -225,7 +233,7 @@ static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *
         return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
     CR_TRY(check_generator(op, c->arg, c->device));
     if (!is_without_elements(op, c, views))
-        CR_TRY(cr_is_host(c->device) ? op->extern_fn(c->arg, views)
+        CR_TRY(cr_is_host(c->device) ? cr_run_on_views(op, c->arg, views)
                                      : cr_remote_extern(op, c->arg, views, c->device));
     for (int k = 0; k < op->result_count; k++)
         if (op->result[k].written)
@@ -251,8 +259,10 @@ static cr_status run_extern(const cr_op *op, const cr_value *arg, cr_tensor *int
     cr_frame f;
     cr_status st;
 
-    memset(c.list, 0, sizeof c.list);
-    memset(c.list_view, 0, sizeof c.list_view);
+    for (int i = 0; i < op->param_count; i++) {
+        c.list[i] = NULL;
+        c.list_view[i] = NULL;
+    }
     memset(&c.made, 0, sizeof c.made);
     c.fake = false;
     cr_frame_init(&f, op, arg);

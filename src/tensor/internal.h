@@ -16,6 +16,8 @@ CR_MUST cr_status cr_result_type(cr_dtype *out, const cr_op *op, int k, cr_dtype
                                  cr_frame *f);
 /* Raises the first check that holds. */
 CR_MUST cr_status cr_run_checks(const cr_op *op, cr_frame *f);
+/* The error of a check whose condition holds. */
+CR_MUST cr_status cr_raise_check(const cr_check *c, cr_frame *f);
 /* Decide op->fast_type and op->steady once. */
 void cr_classify_type(cr_op *op);
 void cr_classify_steady(cr_op *op);
@@ -59,6 +61,11 @@ cr_status cr_run_body_planned(const cr_op *op, const cr_value *arg, cr_value *re
 cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result);
+/* An entry stated as loops, on the host: arguments and results as of a cr_extern_fn
+ * (stated.c). */
+CR_MUST cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out);
+/* An entry's kernel, or its loops when it has none. */
+CR_MUST cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out);
 cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result);
 /* The same with `out` as the only result.  It has the size and dtype that the rules give. */
 cr_status cr_run_extern_into(const cr_op *op, const cr_value *arg, cr_tensor *out);

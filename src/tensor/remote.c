@@ -672,7 +672,7 @@ static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *o
         CR_GO(mirror_new(&made[k], &out[k], old));
         result[k] = made[k].here;
     }
-    CR_GO(op->extern_fn(given, result));
+    CR_GO(cr_run_on_views(op, given, result));
     for (size_t i = 0; op->updates && i < all.len; i++)
         CR_GO(mirror_return(all.at[i]));
     for (int k = 0; k < op->result_count; k++)

@@ -412,7 +412,7 @@ static void print_value(cr_text *out, const cr_value *v)
     }
 }
 
-static cr_status raise_check(const cr_check *c, cr_frame *f)
+cr_status cr_raise_check(const cr_check *c, cr_frame *f)
 {
     cr_text text = {0};
     cr_status st = CR_OK;
@@ -440,7 +440,7 @@ cr_status cr_run_checks(const cr_op *op, cr_frame *f)
         cr_value v;
         CR_TRY(cr_frame_eval(f, op->checks[i].when, &v));
         if (CR_UNLIKELY(v.i))
-            return raise_check(&op->checks[i], f);
+            return cr_raise_check(&op->checks[i], f);
     }
     return CR_OK;
 }

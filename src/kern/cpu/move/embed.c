@@ -14,32 +14,6 @@ static cr_status check_rows(const cr_view *indices, int64_t rows)
     return cr_fail(CR_INDEX, "index out of range in self");
 }
 
-/* The walk has the dims of the indices, then the row of the table. */
-cr_status cr_kern_embedding(const cr_value *arg, cr_view *out)
-{
-    const cr_view *weight = arg[0].view, *indices = arg[1].view;
-    int64_t table[CR_MAX_DIMS] = {0}, index[CR_MAX_DIMS] = {0};
-    int n = indices->ndim;
-    cr_places p = {.ndim = n + 1,
-                   .size = out->size,
-                   .table = weight->data,
-                   .other = out->data,
-                   .index = indices->data,
-                   .table_stride = table,
-                   .index_stride = index,
-                   .other_stride = out->stride,
-                   .unit = cr_view_step(weight, 0),
-                   .item = cr_view_item(weight),
-                   .other_item = cr_view_item(weight),
-                   .index_item = cr_view_item(indices)};
-
-    CR_TRY(check_rows(indices, weight->size[0]));
-    memcpy(index, indices->stride, (size_t)n * sizeof *index);
-    table[n] = weight->stride[1];
-    (void)cr_places_read(&p);
-    return CR_OK;
-}
-
 /* The gradient of the table: sums of the rows of grad with the same index. */
 
 #define DIVIDE(suffix)                                                                         \

@@ -1,22 +1,6 @@
 #include "base/parallel.h"
 #include "kern/cpu/test_views.h"
 
-TEST(rows_are_picked_by_indices_of_any_shape)
-{
-    float table[] = {0, 1, 10, 11, 20, 21}, out[8];
-    int32_t index[] = {2, 0, 1, 1};
-
-    OK(cr_kern_embedding(
-        ARGS(of_view(VIEW(table, CR_F32, 3, 2)), of_view(VIEW(index, CR_I32, 2, 2))),
-        VIEW(out, CR_F32, 2, 2, 2)));
-    SAME_FLOATS(out, 20, 21, 0, 1, 10, 11, 10, 11);
-    index[3] = 3;
-    FAILS(CR_INDEX, cr_kern_embedding(ARGS(of_view(VIEW(table, CR_F32, 3, 2)),
-                                           of_view(VIEW(index, CR_I32, 2, 2))),
-                                      VIEW(out, CR_F32, 2, 2, 2)));
-    EQ_STR(cr_error_message(), "index out of range in self");
-}
-
 TEST(the_padding_row_gets_no_gradient_and_frequent_rows_an_average)
 {
     float g[] = {1, 3, 5}, out[3];

@@ -198,6 +198,11 @@ typedef struct {
 OUTSIDE(int32_t, outside_32)
 OUTSIDE(int64_t, outside_64)
 
+bool cr_indices_row_within(const char *p, int64_t step, int64_t n, int64_t high, bool is32)
+{
+    return !(is32 ? outside_32 : outside_64)(p, step, n, 0, (uint64_t)high);
+}
+
 static void within_row(void *context, char *const *at, const int64_t *step, int64_t n)
 {
     within_context *c = context;
@@ -353,22 +358,6 @@ static void set_index_vector(dim_places *p, const cr_view *table, const cr_view 
 
 /* An empty index is accepted whatever its other sizes and dtype are. */
 static bool is_empty(const cr_view *index) { return cr_view_numel(index) == 0; }
-
-cr_status cr_kern_gather(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view, *index = arg[2].view;
-    dim_places p;
-
-    if (is_empty(index))
-        return CR_OK;
-    set_table(&p, self, arg[1].i);
-    set_index(&p, index);
-    set_other(&p, out);
-    p.places.limit = (uint64_t)cr_view_size(self, p.dim);
-    if (!p.places.limit || !cr_places_read(&p.places))
-        return check_indices(index, cr_view_size(self, p.dim), p.dim);
-    return CR_OK;
-}
 
 /* Copies self to `out` and combines `src` into it. src is a view with a stride for each
  * dimension of the index. */
@@ -573,20 +562,16 @@ cr_status cr_kern_scatter_reduce(const cr_value *arg, cr_view *out)
 
 static cr_status out_of_self(void) { return cr_fail(CR_INDEX, "index out of range in self"); }
 
-cr_status cr_kern_index_select(const cr_value *arg, cr_view *out)
+void cr_read_positions(const cr_view *out, const cr_view *self, int64_t dim,
+                       const cr_view *index)
 {
-    const cr_view *self = arg[0].view, *index = arg[2].view;
-    int64_t bad;
     dim_places p;
 
-    set_table(&p, self, arg[1].i);
-    if (!cr_indices_within(index, 0, cr_view_size(self, p.dim), &bad))
-        return out_of_self();
+    set_table(&p, self, dim);
     set_index_vector(&p, self, index);
     set_other(&p, out);
     if (cr_view_numel(out))
         (void)cr_places_read(&p.places);
-    return CR_OK;
 }
 
 static cr_status combine_vector(const cr_view *out, const cr_value *arg, const cr_view *src,

@@ -56,11 +56,16 @@ void cr_places_write(const cr_places *p, cr_combine_fn fn, const bool *picked);
 CR_MUST cr_status cr_places_combine(const cr_places *p, cr_combine how, cr_dtype t,
                                     const bool *picked);
 
+/* out = the positions of self along dim that a vector of checked indices names. */
+void cr_read_positions(const cr_view *out, const cr_view *self, int64_t dim,
+                       const cr_view *index);
 /* Copies `from` to `to` unless they are the same memory. */
 void cr_start_from(const cr_view *to, const cr_view *from);
 /* True when all elements of an int32 or int64 view are in [low, high); or else *bad is the
  * first that is not. */
 bool cr_indices_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad);
+/* True when n indices, `step` bytes apart, are in [0, high). */
+bool cr_indices_row_within(const char *p, int64_t step, int64_t n, int64_t high, bool is32);
 /* The indices as int64 in row-major order; the caller frees them.  NULL and CR_MEMORY when out
  * of memory. */
 int64_t *cr_indices_copy(const cr_view *index);

@@ -2,17 +2,6 @@
 #include "base/parallel.h"
 #include "kern/cpu/test_views.h"
 
-TEST(gather_reads_along_its_dim_for_any_strides)
-{
-    float x[] = {0, 1, 2, 10, 11, 12}, out[4];
-    int64_t index[] = {2, 0, 1, 1};
-    cr_view *self = test_turned(VIEW(x, CR_F32, 2, 3), 0, 1); /* {0,10}, {1,11}, {2,12} */
-
-    OK(cr_kern_gather(ARGS(of_view(self), cr_of_int(0), of_view(VIEW(index, CR_I64, 2, 2))),
-                      VIEW(out, CR_F32, 2, 2)));
-    SAME_FLOATS(out, 2, 10, 1, 11);
-}
-
 TEST(an_index_outside_is_refused_before_anything_is_written)
 {
     float x[] = {1, 2, 3}, src[] = {7, 8}, out[] = {-1, -1, -1};
@@ -98,9 +87,6 @@ TEST(negative_indices_count_from_the_end_where_torch_lets_them)
     OK(cr_kern_take(ARGS(of_view(VIEW(x, CR_F32, 2, 2)), of_view(VIEW(index, CR_I64, 1))),
                     VIEW(out, CR_F32, 1)));
     SAME_FLOATS(out, 4);
-    FAILS(CR_INDEX, cr_kern_index_select(ARGS(of_view(VIEW(x, CR_F32, 4)), cr_of_int(0),
-                                              of_view(VIEW(index, CR_I64, 1))),
-                                         VIEW(out, CR_F32, 1)));
 }
 
 TEST(put_adds_repeated_places_up)

@@ -107,102 +107,6 @@ cr_status cr_kern_stack(const cr_value *arg, cr_view *out)
 
 /* --- turning --- */
 
-cr_status cr_kern_flip(const cr_value *arg, cr_view *out)
-{
-    part p;
-
-    part_of(&p, arg[0].view);
-    for (uint32_t i = 0; i < arg[1].len && p.v.ndim; i++) {
-        int64_t d = cr_view_dim(out, arg[1].ints[i]);
-        if (p.size[d] > 1)
-            narrow(&p, d, p.size[d] - 1, p.size[d]);
-        p.stride[d] = -p.stride[d];
-    }
-    cr_copy_view(out, &p.v);
-    return CR_OK;
-}
-
-/* Copies with dims[k..] rolled.  Copies the two pieces of dims[k] one after the other. */
-static void roll_from(const cr_view *to, const cr_view *from, const int64_t *shift,
-                      const int64_t *dims, uint32_t n)
-{
-    int64_t size, by, d;
-
-    if (!n) {
-        cr_copy_view(to, from);
-        return;
-    }
-    d = cr_view_dim(to, dims[0]);
-    size = to->size[d];
-    by = size ? (shift[0] % size + size) % size : 0;
-    for (int piece = 0; piece < 2; piece++) {
-        part a, b;
-        part_of(&a, to);
-        part_of(&b, from);
-        narrow(&a, d, piece ? by : 0, piece ? size - by : by);
-        narrow(&b, d, piece ? 0 : size - by, piece ? size - by : by);
-        if (a.size[d])
-            roll_from(&a.v, &b.v, shift + 1, dims + 1, n - 1);
-    }
-}
-
-/* Without dims, the elements are rolled as one row.  out is dense, so one cut of a dense copy
- * of self is enough. */
-static cr_status roll_flat(cr_view *out, const cr_view *self, int64_t shift)
-{
-    int64_t n = cr_view_numel(out), by = n ? (shift % n + n) % n : 0;
-    size_t item = cr_view_item(out);
-    cr_view copy = *out;
-
-    copy.data = cr_alloc((size_t)n * item);
-    if (!copy.data)
-        return CR_MEMORY;
-    cr_copy_view(&copy, self);
-    memcpy(out->data, copy.data + (size_t)(n - by) * item, (size_t)by * item);
-    memcpy(out->data + (size_t)by * item, copy.data, (size_t)(n - by) * item);
-    cr_free(copy.data);
-    return CR_OK;
-}
-
-cr_status cr_kern_roll(const cr_value *arg, cr_view *out)
-{
-    if (!cr_view_numel(out))
-        return CR_OK;
-    if (!arg[2].len || !out->ndim)
-        return roll_flat(out, arg[0].view, arg[1].ints[0]);
-    roll_from(out, arg[0].view, arg[1].ints, arg[2].ints, arg[2].len);
-    return CR_OK;
-}
-
-/* --- repeating --- */
-
-/* Dimension d of out consists of repeats[d] copies of self's dimension: two dimensions of a
- * copy. */
-cr_status cr_kern_repeat(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view;
-    int n = 0, missing = out->ndim - self->ndim;
-    part to, from;
-
-    if (2 * out->ndim > CR_MAX_DIMS)
-        return cr_fail(CR_RUNTIME, "repeat: more than %d dimensions", CR_MAX_DIMS / 2);
-    part_of(&to, out);
-    part_of(&from, self);
-    for (int d = 0; d < out->ndim; d++) {
-        int64_t inner = d < missing ? 1 : self->size[d - missing];
-        to.size[n] = arg[1].ints[d];
-        to.stride[n] = out->stride[d] * inner;
-        from.stride[n++] = 0;
-        to.size[n] = inner;
-        to.stride[n] = out->stride[d];
-        from.stride[n++] = d < missing ? 0 : self->stride[d - missing];
-    }
-    to.v.ndim = (uint8_t)n;
-    if (cr_view_numel(out))
-        cr_copy_view(&to.v, &from.v);
-    return CR_OK;
-}
-
 /* Repeats every element `repeats` times: adds a dimension of stride 0 after dim. */
 static void interleave(const cr_view *out, const cr_view *self, int64_t dim, int64_t repeats)
 {
@@ -224,13 +128,6 @@ static void interleave(const cr_view *out, const cr_view *self, int64_t dim, int
     from.stride[dim + 1] = 0;
     to.v.ndim++;
     cr_copy_view(&to.v, &from.v);
-}
-
-cr_status cr_kern_repeat_interleave(const cr_value *arg, cr_view *out)
-{
-    if (cr_view_numel(out))
-        interleave(out, arg[0].view, cr_view_dim(out, arg[2].i), arg[1].i);
-    return CR_OK;
 }
 
 static int64_t count_at(const cr_view *repeats, int64_t i)
@@ -270,8 +167,6 @@ cr_status cr_kern_repeat_interleave_each(const cr_value *arg, cr_view *out)
     const cr_view *self = arg[0].view, *repeats = arg[1].view;
     int64_t dim = cr_view_dim(out, arg[2].i), n = cr_view_size(out, dim), one = 1;
     cr_view index = {NULL, &n, &one, 1, CR_I64, CR_HOST, false};
-    cr_value with[3] = {arg[0], cr_of_int(dim), {.tag = CR_VIEW, .view = &index}};
-    cr_status st;
 
     if (cr_view_numel(repeats) == 1 && self->ndim) {
         if (cr_view_numel(out))
@@ -282,9 +177,9 @@ cr_status cr_kern_repeat_interleave_each(const cr_value *arg, cr_view *out)
     if (!index.data)
         return CR_MEMORY;
     fill_indices((int64_t *)index.data, repeats);
-    st = cr_kern_index_select(with, out);
+    cr_read_positions(out, self, dim, &index);
     cr_free(index.data);
-    return st;
+    return CR_OK;
 }
 
 /* --- copies with a part replaced --- */

@@ -11,28 +11,6 @@ TEST(cat_passes_over_empty_vectors)
     SAME_INTS(out, 1, 2, 3, 4, 5, 6);
 }
 
-TEST(roll_wraps_elements_around)
-{
-    int32_t x[] = {1, 2, 3, 4, 5, 6}, out[6];
-    cr_value self = of_view(VIEW(x, CR_I32, 2, 3));
-
-    OK(cr_kern_roll(ARGS(self, INTS(1, -1), INTS(0, 1)), VIEW(out, CR_I32, 2, 3)));
-    SAME_INTS(out, 5, 6, 4, 2, 3, 1);
-    OK(cr_kern_roll(ARGS(self, INTS(8), cr_of_ints(NULL, 0)), VIEW(out, CR_I32, 2, 3)));
-    SAME_INTS(out, 5, 6, 1, 2, 3, 4);
-}
-
-TEST(flip_and_repeat_move_elements_of_every_size)
-{
-    uint8_t a[] = {1, 2, 3}, flipped[3];
-    cr_complex c[] = {{1, 2}, {3, 4}}, twice[4];
-
-    OK(cr_kern_flip(ARGS(of_view(VIEW(a, CR_U8, 3)), INTS(-1)), VIEW(flipped, CR_U8, 3)));
-    SAME_INTS(flipped, 3, 2, 1);
-    OK(cr_kern_repeat(ARGS(of_view(VIEW(c, CR_C128, 2)), INTS(2)), VIEW(twice, CR_C128, 4)));
-    CHECK(twice[2].re == 1 && twice[3].im == 4);
-}
-
 TEST(triangles_cut_at_the_diagonal)
 {
     float x[] = {1, 2, 3, 4, 5, 6}, out[6];
@@ -42,22 +20,6 @@ TEST(triangles_cut_at_the_diagonal)
     SAME_FLOATS(out, 1, 0, 0, 4, 5, 0);
     OK(cr_kern_triu(ARGS(self, cr_of_int(1)), VIEW(out, CR_F32, 2, 3)));
     SAME_FLOATS(out, 0, 2, 3, 0, 0, 6);
-}
-
-TEST(pads_repeat_mirror_and_go_round)
-{
-    int64_t x[] = {1, 2, 3}, out[7];
-    cr_value self = of_view(VIEW(x, CR_I64, 1, 3)), pads = INTS(2, 2);
-
-    OK(cr_kern_reflection_pad(ARGS(self, pads), VIEW(out, CR_I64, 1, 7)));
-    SAME_INTS(out, 3, 2, 1, 2, 3, 2, 1);
-    OK(cr_kern_replication_pad(ARGS(self, pads), VIEW(out, CR_I64, 1, 7)));
-    SAME_INTS(out, 1, 1, 1, 2, 3, 3, 3);
-    OK(cr_kern_circular_pad(ARGS(self, pads), VIEW(out, CR_I64, 1, 7)));
-    SAME_INTS(out, 2, 3, 1, 2, 3, 1, 2);
-    OK(cr_kern_constant_pad(ARGS(self, INTS(2, -1), cr_of_number(cr_scalar_int(9))),
-                            VIEW(out, CR_I64, 1, 4)));
-    SAME_INTS(out, 9, 9, 1, 2);
 }
 
 TEST(the_gradient_of_a_pad_sums_repeated_elements)

@@ -1,8 +1,7 @@
-/* Padding.
+/* The gradients of padding.
  *
- * A constant pad is a fill and a copy.  The other modes repeat elements of the input: the walk
- * of gather.c reads through the offsets of the source elements, or adds back through them, for
- * one run of columns after the other. */
+ * Modes other than a constant repeat elements of the input: the walk of gather.c adds back
+ * through the offsets of the source elements, for one run of columns after the other. */
 #include "base/memory.h"
 #include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
@@ -21,31 +20,6 @@ static int64_t pad_after(const cr_value *pad, int ndim, int d)
     uint32_t pair = (uint32_t)(ndim - 1 - d);
 
     return 2 * pair < pad->len ? pad->ints[2 * pair + 1] : 0;
-}
-
-cr_status cr_kern_constant_pad(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view;
-    int64_t size[CR_MAX_DIMS];
-    cr_view to = *out, from = *self;
-    cr_complex value;
-
-    cr_scalar_store(arg[2].number, (cr_dtype)out->dtype, &value);
-    cr_fill_view(out, &value);
-    for (int d = 0; d < out->ndim; d++) {
-        int64_t before = pad_before(&arg[1], out->ndim, d);
-        int64_t first = before > 0 ? before : 0, cut = before < 0 ? before : 0;
-        int64_t left = self->size[d] + cut, room = out->size[d] - first;
-        size[d] = left < room ? left : room;
-        size[d] = size[d] < 0 ? 0 : size[d];
-        to.data = cr_moved(to.data, CR_WRAP_MUL(first, out->stride[d]), cr_view_item(out));
-        from.data = cr_moved(from.data, CR_WRAP_MUL(-(uint64_t)cut, self->stride[d]),
-                             cr_view_item(self));
-    }
-    to.size = from.size = size;
-    if (cr_view_numel(&to))
-        cr_copy_view(&to, &from);
-    return CR_OK;
 }
 
 /* The input position whose element output position i repeats. */
@@ -168,13 +142,9 @@ static void each_run(const pad_plan *p, int64_t begin, int64_t end, int64_t by,
     }
     w.table += source_of(p, last, begin) * cr_view_step(p->small, last);
     w.other += begin * cr_view_step(p->large, last);
-    if (add)
-        cr_places_write(&w, add, picked);
-    else
-        (void)cr_places_read(&w);
+    cr_places_write(&w, add, picked);
 }
 
-/* Copies when `add` is NULL; otherwise adds back with `add`. */
 static void all_runs(const pad_plan *p, cr_combine_fn add)
 {
     int64_t size = p->large->size[p->large->ndim - 1], by;
@@ -183,18 +153,6 @@ static void all_runs(const pad_plan *p, cr_combine_fn add)
         end = run_end(p, i, &by);
         each_run(p, i, end, by, add);
     }
-}
-
-static cr_status pad_by(source_fn source, const cr_value *arg, cr_view *out)
-{
-    pad_plan p;
-
-    if (!cr_view_numel(out))
-        return CR_OK;
-    CR_TRY(make_plan(&p, out, arg[0].view, &arg[1], source));
-    all_runs(&p, NULL);
-    cr_free(p.offset);
-    return CR_OK;
 }
 
 static cr_status pad_back(source_fn source, const cr_value *arg, cr_view *out)
@@ -211,18 +169,6 @@ static cr_status pad_back(source_fn source, const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-cr_status cr_kern_reflection_pad(const cr_value *arg, cr_view *out)
-{
-    return pad_by(reflected, arg, out);
-}
-cr_status cr_kern_replication_pad(const cr_value *arg, cr_view *out)
-{
-    return pad_by(nearest, arg, out);
-}
-cr_status cr_kern_circular_pad(const cr_value *arg, cr_view *out)
-{
-    return pad_by(around, arg, out);
-}
 cr_status cr_kern_reflection_pad_backward(const cr_value *arg, cr_view *out)
 {
     return pad_back(reflected, arg, out);

@@ -1,0 +1,142 @@
+/* Moves (kern/move.h) on the host.
+ *
+ * Threads share the rows of a move.  Through an index, rows go in pieces whose indices are
+ * checked just before the generated kernel reads them, while they are in the cache. */
+#include "kern/cpu/element.h"
+#include "kern/cpu/move/gather.h"
+#include "kern/cpu/walk.h"
+#include "kern/move.h"
+#include <stdatomic.h>
+
+/* Elements of a piece; fewer, when each of its indices has its own cache line. */
+enum { PIECE = 2048, PIECE_APART = 128, LINE = 64 };
+
+static int64_t piece_length(int64_t index_step)
+{
+    return index_step >= LINE || index_step <= -LINE ? PIECE_APART : PIECE;
+}
+
+void cr_move_copy(const cr_move *m)
+{
+    cr_view to = {m->to, m->size, m->to_stride, (uint8_t)m->ndim, m->dtype, CR_HOST, false};
+    cr_view from = to;
+
+    from.data = (char *)(uintptr_t)m->from;
+    from.stride = m->from_stride;
+    cr_copy_view(&to, &from);
+}
+
+void cr_move_fill(const cr_view *to, const void *item) { cr_fill_view(to, item); }
+
+bool cr_move_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad)
+{
+    return cr_indices_within(index, low, high, bad);
+}
+
+typedef struct {
+    const cr_move *m;
+    int64_t columns, column[3]; /* of a walk over rows */
+    _Atomic bool outside;
+} move_context;
+
+enum { TO, FROM, INDEX };
+
+/* Rows of columns: byte steps from row to row and from column to column. */
+typedef struct {
+    int64_t rows, columns;
+    int64_t row[3], column[3];
+} move_plane;
+
+static bool move_checked(const cr_move *m, const move_plane *p, const char *index)
+{
+    int64_t columns = p->column[INDEX] ? p->columns : 1;
+
+    if (columns == 1 || !p->row[INDEX])
+        return cr_indices_row_within(index, p->row[INDEX] ? p->row[INDEX] : p->column[INDEX],
+                                     p->row[INDEX] ? p->rows : columns, m->extent, m->is32);
+    for (int64_t r = 0; r < p->rows; r++)
+        if (!cr_indices_row_within(index + r * p->row[INDEX], p->column[INDEX], columns,
+                                   m->extent, m->is32))
+            return false;
+    return true;
+}
+
+static bool move_plane_run(const cr_move *m, const move_plane *p, char *const *at)
+{
+    int64_t size[2] = {p->rows, p->columns};
+    int64_t stride[7] = {p->row[TO],    p->column[TO],    p->row[FROM], p->column[FROM],
+                         p->row[INDEX], p->column[INDEX], m->unit};
+
+    if (!move_checked(m, p, at[INDEX]))
+        return false;
+    m->kernel((void *const *)at, stride, size, NULL);
+    return true;
+}
+
+/* Runs n steps of a plane, rows or columns, in pieces of `piece`. */
+static void move_pieces(move_context *c, move_plane *p, int64_t *count, const int64_t *step,
+                        char *const *at, int64_t n, int64_t piece)
+{
+    bool inside = true;
+
+    for (int64_t i = 0; i < n && inside; i += piece) {
+        char *part[] = {at[TO] + i * step[TO], at[FROM] + i * step[FROM],
+                        at[INDEX] + i * step[INDEX]};
+        *count = n - i < piece ? n - i : piece;
+        inside = move_plane_run(c->m, p, part);
+    }
+    if (!inside)
+        atomic_store(&c->outside, true);
+}
+
+/* A line of positions, each of which is a row of c->columns. */
+static void move_rows(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    move_context *c = context;
+    move_plane p = {0,
+                    c->columns,
+                    {step[TO], step[FROM], step[INDEX]},
+                    {c->column[TO], c->column[FROM], c->column[INDEX]}};
+    int64_t piece = c->column[INDEX] ? piece_length(c->column[INDEX]) / c->columns : PIECE;
+
+    move_pieces(c, &p, &p.rows, step, at, n, piece ? piece : 1);
+}
+
+static void move_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    move_context *c = context;
+    move_plane p = {1, 0, {0, 0, 0}, {step[TO], step[FROM], step[INDEX]}};
+
+    move_pieces(c, &p, &p.columns, step, at, n, step[INDEX] ? piece_length(step[INDEX]) : n);
+}
+
+/* Takes the columns out of a walk with rows. */
+static int64_t move_take_columns(cr_walk *w, move_context *c)
+{
+    int last = w->ndim - 1;
+
+    c->columns = w->size[last];
+    for (int k = 0; k < 3; k++)
+        c->column[k] = w->step[k][last];
+    w->ndim--;
+    w->total /= c->columns;
+    return cr_walk_grain(c->columns);
+}
+
+bool cr_move_indexed(const cr_move *m)
+{
+    size_t item = cr_dtype_size((cr_dtype)m->dtype);
+    move_context c = {.m = m};
+    cr_walk w;
+
+    cr_walk_start(&w, m->ndim, m->size, -1);
+    cr_walk_add_strides(&w, m->to, m->to_stride, item);
+    cr_walk_add_strides(&w, (char *)(uintptr_t)m->from, m->from_stride, item);
+    cr_walk_add_strides(&w, (char *)(uintptr_t)m->index, m->index_stride, m->is32 ? 4 : 8);
+    cr_walk_merge(&w);
+    if (w.ndim > 1 && w.size[w.ndim - 1] <= piece_length(w.step[INDEX][w.ndim - 1]))
+        cr_walk_run(&w, move_take_columns(&w, &c), move_rows, &c);
+    else
+        cr_walk_run(&w, CR_WALK_GRAIN, move_row, &c);
+    return !atomic_load(&c.outside);
+}

@@ -1,0 +1,37 @@
+/* move.h - moving elements: what a loop that only reads becomes (tensor/stated.c).
+ *
+ * A move has corresponding elements of a result, of a source, and possibly of an index tensor,
+ * whose element times `unit` is added to the address in the source. */
+#ifndef CR_KERN_MOVE_H
+#define CR_KERN_MOVE_H
+
+#include "num/view.h"
+
+typedef struct {
+    int ndim;
+    int64_t size[CR_MAX_DIMS];
+    uint8_t dtype; /* of result and source */
+    char *to;
+    const char *from;
+    int64_t to_stride[CR_MAX_DIMS], from_stride[CR_MAX_DIMS]; /* elements */
+    /* Of a move with an index; NULL without. */
+    cr_kernel kernel; /* for the item's size and the index's type */
+    const char *index;
+    int64_t index_stride[CR_MAX_DIMS]; /* elements */
+    int64_t unit;                      /* bytes */
+    int64_t extent;                    /* indices are in [0, extent) */
+    bool is32;                         /* the index is int32 */
+} cr_move;
+
+/* Copies the elements.  The result has elements, and shares none with the source. */
+void cr_move_copy(const cr_move *m);
+/* The same through the index.  False when an index is outside: then some elements may be
+ * missing. */
+bool cr_move_indexed(const cr_move *m);
+/* Sets all elements of a view to the element at `item`. */
+void cr_move_fill(const cr_view *to, const void *item);
+/* True when all elements of an int32 or int64 view are in [low, high); else *bad is the first
+ * that is not. */
+bool cr_move_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad);
+
+#endif

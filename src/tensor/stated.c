@@ -1,0 +1,593 @@
+/* Entries that are stated as loops (clauses `axes`, `loop`, `index`).
+ *
+ * A loop that reads, result[AXES] = source[INDICES] or GUARD ? source[INDICES] : number, is
+ * carried out as moves (stated_run.c).  Each index is a function of one axis, which is linear
+ * over pieces of the axis, or an element of an index tensor.  The result is cut into boxes
+ * where all indices are linear and the guard is constant: a padded row is a prefix, a body and
+ * a suffix.  A box is one move.
+ *
+ * Indices by `axis % n` and `axis // n` cut an axis into two axes. */
+#include "tensor/stated.h"
+#include "base/integer.h"
+#include "loop/build.h"
+
+/* A source's dim that is not indexed by an axis or an index tensor. */
+typedef struct {
+    int axis, item; /* item: the axis's place in its pack */
+    const cr_rule *rule;
+    int64_t stride; /* elements of the source from one index to the next */
+} stated_map;
+
+typedef struct {
+    const cr_op *op;
+    cr_frame f;
+    cr_stated_plan *plan;
+    int first[CR_LOOP_AXES], count[CR_LOOP_AXES]; /* axes of each name */
+    int ndim;
+    int64_t size[CR_MAX_DIMS];
+    /* Strides, and the offset of the box at hand, in elements. */
+    int64_t to_stride[CR_MAX_DIMS], from_stride[CR_MAX_DIMS], index_stride[CR_MAX_DIMS];
+    int64_t to, from, index;
+    stated_map map[CR_MAX_DIMS];
+    int maps;
+    const cr_rule *guard;
+    int guarded;             /* the name of the guard's last axis */
+    bool joint;              /* the guard names several axes */
+    bool cut[CR_MAX_DIMS];   /* by axis: maps or the guard cut it */
+    bool steps[CR_MAX_DIMS]; /* the guard names it and a later axis: it goes one by one */
+    int64_t at[CR_MAX_DIMS]; /* the values of axes that go one by one */
+} stated;
+
+static cr_status stated_refuse(const stated *s, const cr_rule *r, const char *what)
+{
+    return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s", s->op->file, r->line, s->op->name, what);
+}
+
+/* --- names of axes --- */
+
+/* The number of the axis name in a slot, or -1. */
+static int stated_name(const stated *s, const cr_rule *r)
+{
+    int k = s->op->axis_count ? r->slot - s->op->axis[0].slot : -1;
+
+    return r->kind == CR_RULE_NAME && k >= 0 && k < s->op->axis_count ? k : -1;
+}
+
+/* The let that a name stands for, or NULL. */
+static const cr_rule *stated_let(const stated *s, const cr_rule *r)
+{
+    int k = r->slot - s->op->first_let_slot;
+
+    return r->kind == CR_RULE_NAME && k >= 0 && k < s->op->let_count ? s->op->lets[k].rule
+                                                                     : NULL;
+}
+
+/* The axis names in a rule, a bit each. */
+static unsigned stated_names(const stated *s, const cr_rule *r)
+{
+    const cr_rule *let = stated_let(s, r);
+    int name = stated_name(s, r);
+    unsigned all = name >= 0 ? 1u << name : let ? stated_names(s, let) : 0;
+
+    for (int i = 0; i < r->count; i++)
+        all |= stated_names(s, r->args[i]);
+    return all;
+}
+
+/* --- pieces: an integer or a condition as a function of one axis --- */
+
+/* value + slope * (t - start) for start <= t < end; end is INT64_MAX when there is none. */
+typedef struct {
+    int64_t value, slope, end;
+} piece;
+
+/* The place where a piece is made: at t of an axis, which has the place `item` in its pack. */
+typedef struct {
+    stated *s;
+    int axis, item;
+    bool joint; /* the rule names further axes, which go one by one */
+    int64_t t;
+} place;
+
+static cr_status piece_of(const place *p, const cr_rule *r, piece *out);
+
+static int64_t piece_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t divided_up(int64_t a, int64_t b) { return -cr_floor_div(-a, b); }
+
+/* The end of the piece that lasts `n` steps from p. */
+static int64_t piece_after(const place *p, int64_t n)
+{
+    return n >= INT64_MAX - p->t ? INT64_MAX : p->t + n;
+}
+
+static cr_status piece_constant(const place *p, const cr_rule *r, piece *out)
+{
+    cr_value v;
+
+    CR_TRY(cr_frame_eval(&p->s->f, r, &v));
+    *out = (piece){v.i, 0, INT64_MAX};
+    if (v.tag == CR_INT || v.tag == CR_TRUTH)
+        return CR_OK;
+    if ((v.tag != CR_INTS && v.tag != CR_TRUTHS) || (uint32_t)p->item >= v.len)
+        return stated_refuse(p->s, r, "an index needs one integer for each axis");
+    out->value = v.ints[p->item];
+    return CR_OK;
+}
+
+static cr_status piece_of_name(const place *p, const cr_rule *r, piece *out)
+{
+    int name = stated_name(p->s, r);
+    const cr_rule *let = stated_let(p->s, r);
+    int axis;
+
+    if (name < 0)
+        return let && stated_names(p->s, let) ? piece_of(p, let, out)
+                                              : piece_constant(p, r, out);
+    axis = p->joint ? p->s->first[name] : p->axis;
+    *out =
+        axis == p->axis ? (piece){p->t, 1, INT64_MAX} : (piece){p->s->at[axis], 0, INT64_MAX};
+    return CR_OK;
+}
+
+/* a // n, or a % n when `rest`, for a constant n. */
+static cr_status piece_divide(const place *p, const cr_rule *r, piece a, piece n, bool rest,
+                              piece *out)
+{
+    int64_t quotient, over;
+
+    if (n.value <= 0 || n.slope)
+        return stated_refuse(p->s, r, "an index is divided by a number that is not positive");
+    quotient = cr_floor_div(a.value, n.value);
+    over = a.value - quotient * n.value;
+    *out = (piece){rest ? over : quotient, rest ? a.slope : 0, piece_least(a.end, n.end)};
+    if (a.slope > 0)
+        out->end = piece_least(out->end, piece_after(p, divided_up(n.value - over, a.slope)));
+    else if (a.slope < 0)
+        out->end = piece_least(out->end, piece_after(p, over / -a.slope + 1));
+    return CR_OK;
+}
+
+/* The piece on which `a` is the smaller, or else the larger, of a and b; or that of b. */
+static piece piece_choose(const place *p, piece a, piece b, bool smaller)
+{
+    int64_t sign = smaller ? 1 : -1;
+    int64_t gap = sign * (a.value - b.value), rate = sign * (a.slope - b.slope);
+    bool first = gap < 0 || (gap == 0 && rate <= 0);
+    piece r = first ? a : b;
+
+    r.end = piece_least(a.end, b.end);
+    if (first && rate > 0)
+        r.end = piece_least(r.end, piece_after(p, -gap / rate + 1));
+    else if (!first && rate < 0)
+        r.end = piece_least(r.end, piece_after(p, gap / -rate + 1));
+    return r;
+}
+
+/* The truth of value < 0, as 0 or 1. */
+static piece piece_negative(const place *p, piece d)
+{
+    piece r = {d.value < 0, 0, d.end};
+
+    if (d.value < 0 && d.slope > 0)
+        r.end = piece_least(r.end, piece_after(p, divided_up(-d.value, d.slope)));
+    else if (d.value >= 0 && d.slope < 0)
+        r.end = piece_least(r.end, piece_after(p, d.value / -d.slope + 1));
+    return r;
+}
+
+static piece piece_minus(piece a, piece b, int64_t less)
+{
+    return (piece){CR_WRAP_ADD(a.value, -b.value) - less, a.slope - b.slope,
+                   piece_least(a.end, b.end)};
+}
+
+static piece piece_not(piece a) { return (piece){!a.value, 0, a.end}; }
+
+static piece piece_both(piece a, piece b)
+{
+    return (piece){a.value && b.value, 0, piece_least(a.end, b.end)};
+}
+
+static cr_status piece_pair(const place *p, const cr_rule *r, piece a, piece b, piece *out)
+{
+    switch (r->builtin) {
+    case CR_BUILTIN_add:
+        *out = (piece){CR_WRAP_ADD(a.value, b.value), a.slope + b.slope,
+                       piece_least(a.end, b.end)};
+        break;
+    case CR_BUILTIN_sub: *out = piece_minus(a, b, 0); break;
+    case CR_BUILTIN_mul:
+        if (a.slope && b.slope)
+            return stated_refuse(p->s, r, "a product of axes");
+        *out = (piece){CR_WRAP_MUL(a.value, b.value),
+                       CR_WRAP_MUL(a.slope, b.value) + CR_WRAP_MUL(b.slope, a.value),
+                       piece_least(a.end, b.end)};
+        break;
+    case CR_BUILTIN_floordiv: return piece_divide(p, r, a, b, false, out);
+    case CR_BUILTIN_remainder: return piece_divide(p, r, a, b, true, out);
+    case CR_BUILTIN_least: *out = piece_choose(p, a, b, true); break;
+    case CR_BUILTIN_most: *out = piece_choose(p, a, b, false); break;
+    case CR_BUILTIN_lt: *out = piece_negative(p, piece_minus(a, b, 0)); break;
+    case CR_BUILTIN_le: *out = piece_negative(p, piece_minus(a, b, 1)); break;
+    case CR_BUILTIN_gt: *out = piece_negative(p, piece_minus(b, a, 0)); break;
+    case CR_BUILTIN_ge: *out = piece_negative(p, piece_minus(b, a, 1)); break;
+    case CR_BUILTIN_and: *out = piece_both(a, b); break;
+    case CR_BUILTIN_or: *out = piece_not(piece_both(piece_not(a), piece_not(b))); break;
+    default: return stated_refuse(p->s, r, "no index is computed so");
+    }
+    return CR_OK;
+}
+
+static bool piece_is_arithmetic(const cr_rule *r)
+{
+    return r->kind == CR_RULE_CALL && r->builtin >= 0 && r->count == 2 &&
+           (r->builtin == CR_BUILTIN_least || r->builtin == CR_BUILTIN_most ||
+            (r->builtin >= CR_BUILTIN_add && r->builtin <= CR_BUILTIN_or));
+}
+
+static cr_status piece_of(const place *p, const cr_rule *r, piece *out)
+{
+    piece a, b;
+
+    if (r->kind == CR_RULE_NAME)
+        return piece_of_name(p, r, out);
+    if (r->kind == CR_RULE_CHOOSE) {
+        CR_TRY(piece_of(p, r->args[0], &a));
+        CR_TRY(piece_of(p, r->args[a.value ? 1 : 2], out));
+        out->end = piece_least(out->end, a.end);
+        return CR_OK;
+    }
+    if (piece_is_arithmetic(r)) {
+        CR_TRY(piece_of(p, r->args[0], &a));
+        CR_TRY(piece_of(p, r->args[1], &b));
+        return piece_pair(p, r, a, b, out);
+    }
+    if (r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_neg) {
+        CR_TRY(piece_of(p, r->args[0], &a));
+        *out = (piece){-a.value, -a.slope, a.end};
+        return CR_OK;
+    }
+    return piece_constant(p, r, out);
+}
+
+/* --- from the clauses to one move over all axes --- */
+
+/* Divides the result's dims among the names of axes.  A result without dims has one axis. */
+static cr_status stated_axes(stated *s, const cr_view *out)
+{
+    int left = out->ndim ? out->ndim : s->op->axis_count > 0, open = -1, next = 0;
+
+    for (int i = 0; i < s->op->axis_count; i++) {
+        const cr_loop_axis *a = &s->op->axis[i];
+        cr_value v = cr_of_int(1);
+        if (a->count)
+            CR_TRY(cr_frame_eval(&s->f, a->count, &v));
+        open = a->pack && !a->count ? i : open;
+        s->count[i] = open == i ? 0 : (int)v.i;
+        left -= s->count[i];
+    }
+    if (open >= 0)
+        s->count[open] = left > 0 ? left : 0;
+    for (int i = 0; i < s->op->axis_count; i++) {
+        s->first[i] = next;
+        next += s->count[i];
+    }
+    s->ndim = next;
+    for (int d = 0; d < next; d++) {
+        s->size[d] = d < out->ndim ? out->size[d] : 1;
+        s->to_stride[d] = d < out->ndim ? out->stride[d] : 0;
+        s->from_stride[d] = s->index_stride[d] = 0;
+        s->cut[d] = s->steps[d] = false;
+    }
+    return CR_OK;
+}
+
+/* The number of dims that an index stands for: as many as its pack has axes, or one.  *name is
+ * the first axis name in it, or -1. */
+static int stated_width(const stated *s, const cr_rule *r, int *name)
+{
+    unsigned all = r->kind == CR_RULE_INDEX ? 0 : stated_names(s, r);
+
+    *name = all ? (int)CR_CTZ(all) : -1;
+    return all && s->op->axis[*name].pack ? s->count[*name] : 1;
+}
+
+/* The strides of an index tensor, which is indexed by axes. */
+static cr_status stated_index(stated *s, const cr_rule *r, int64_t unit, int64_t extent)
+{
+    int param = r->args[0]->slot, dim = 0, name;
+    const cr_view *v = s->f.arg[param].view;
+
+    if (s->plan->index >= 0)
+        return stated_refuse(s, r, "a second index tensor");
+    s->plan->index = param;
+    s->plan->is32 = v->dtype == CR_I32;
+    s->plan->unit = unit;
+    s->plan->extent = extent;
+    for (int i = 1; i < r->count; i++) {
+        int n = stated_width(s, r->args[i], &name);
+        if (stated_name(s, r->args[i]) < 0)
+            return stated_refuse(s, r, "an index tensor is indexed by axes");
+        for (int k = 0; k < n && dim < v->ndim; k++, dim++)
+            s->index_stride[s->first[name] + k] = v->stride[dim];
+    }
+    for (int i = 0; i < s->op->index_count; i++)
+        if (s->op->index_check[i].param == param)
+            s->plan->bounds = &s->op->index_check[i];
+    return s->plan->bounds ? CR_OK : stated_refuse(s, r, "no `index` clause bounds");
+}
+
+static cr_status stated_add_map(stated *s, const cr_rule *r, int axis, int item, int64_t stride)
+{
+    if (s->maps == (int)CR_LEN(s->map))
+        return stated_refuse(s, r, "too many indices");
+    s->map[s->maps++] = (stated_map){axis, item, r, stride};
+    s->cut[axis] = true;
+    return CR_OK;
+}
+
+/* One index of the source, for its dims from `dim` on; returns the dims in *n. */
+static cr_status stated_source_index(stated *s, const cr_view *v, const cr_rule *r, int dim,
+                                     int *n)
+{
+    int name, width = stated_width(s, r, &name);
+
+    *n = width;
+    if (r->kind == CR_RULE_INDEX)
+        return stated_index(
+            s, r, (int64_t)cr_dtype_size((cr_dtype)v->dtype) * (v->ndim ? v->stride[dim] : 0),
+            v->ndim ? v->size[dim] : 1);
+    if (name < 0)
+        return stated_refuse(s, r, "an index without an axis");
+    for (int k = 0; k < width && dim + k < v->ndim; k++) {
+        int axis = s->first[name] + k;
+        if (stated_name(s, r) >= 0)
+            s->from_stride[axis] += v->stride[dim + k];
+        else
+            CR_TRY(stated_add_map(s, r, axis, k, v->stride[dim + k]));
+    }
+    return CR_OK;
+}
+
+static cr_status stated_source(stated *s, const cr_rule *r)
+{
+    const cr_view *v;
+    int dim = 0, n;
+
+    if (r->kind != CR_RULE_INDEX || r->args[0]->kind != CR_RULE_NAME)
+        return stated_refuse(s, r, "a loop reads elements of a tensor");
+    s->plan->from = r->args[0]->slot;
+    v = s->f.arg[s->plan->from].view;
+    for (int i = 1; i < r->count; i++, dim += n)
+        CR_TRY(stated_source_index(s, v, r->args[i], dim, &n));
+    return CR_OK;
+}
+
+/* The axes that a guard cuts: those of one name, or, of several single axes, the last; the
+ * others then go one by one. */
+static void stated_guard(stated *s, const cr_rule *r)
+{
+    unsigned all = stated_names(s, r);
+
+    s->guard = r;
+    s->joint = (all & (all - 1)) != 0;
+    s->guarded = 0;
+    for (int i = 0; i < s->op->axis_count; i++)
+        s->guarded = all >> i & 1 ? i : s->guarded;
+    for (int i = 0; i < s->op->axis_count; i++)
+        for (int k = 0; all >> i & 1 && k < s->count[i]; k++) {
+            s->cut[s->first[i] + k] = true;
+            s->steps[s->first[i] + k] = i != s->guarded;
+        }
+}
+
+/* --- cutting an axis in two --- */
+
+/* n of `axis % n` or `axis // n`, which divides the axis's size; 0 for another rule. */
+static cr_status stated_period(stated *s, const stated_map *map, int64_t *n)
+{
+    const cr_rule *r = map->rule;
+    place p = {s, map->axis, map->item, false, 0};
+    piece by;
+
+    *n = 0;
+    if (r->kind != CR_RULE_CALL ||
+        (r->builtin != CR_BUILTIN_remainder && r->builtin != CR_BUILTIN_floordiv) ||
+        stated_name(s, r->args[0]) < 0 || s->guard)
+        return CR_OK;
+    CR_TRY(piece_of(&p, r->args[1], &by));
+    *n = by.value > 0 && s->size[map->axis] % by.value == 0 ? by.value : 0;
+    return CR_OK;
+}
+
+static void stated_open_axis(stated *s, int axis)
+{
+    for (int d = s->ndim; d > axis; d--) {
+        s->size[d] = s->size[d - 1];
+        s->to_stride[d] = s->to_stride[d - 1];
+        s->from_stride[d] = s->from_stride[d - 1];
+        s->index_stride[d] = s->index_stride[d - 1];
+        s->cut[d] = s->cut[d - 1];
+        s->steps[d] = s->steps[d - 1];
+    }
+    for (int i = 0; i < s->maps; i++)
+        s->map[i].axis += s->map[i].axis > axis;
+    for (int i = 0; i < s->op->axis_count; i++)
+        s->first[i] += s->first[i] > axis;
+    s->ndim++;
+}
+
+/* Replaces the only map of an axis, `axis % n` or `axis // n`, by two axes. */
+static void stated_split(stated *s, stated_map *map, int64_t n)
+{
+    int outer = map->axis, inner = outer + 1;
+    bool rest = map->rule->builtin == CR_BUILTIN_remainder;
+
+    stated_open_axis(s, outer);
+    s->size[outer] /= n;
+    s->size[inner] = n;
+    s->to_stride[outer] *= n;
+    s->index_stride[outer] *= n;
+    s->from_stride[outer] = rest ? 0 : map->stride;
+    s->from_stride[inner] = rest ? map->stride : 0;
+    s->cut[outer] = s->cut[inner] = false;
+    *map = s->map[--s->maps];
+}
+
+static bool stated_maps_once(const stated *s, int k)
+{
+    for (int i = 0; i < s->maps; i++)
+        if (i != k && s->map[i].axis == s->map[k].axis)
+            return false;
+    return s->from_stride[s->map[k].axis] == 0;
+}
+
+static cr_status stated_splits(stated *s)
+{
+    for (int i = s->maps - 1; i >= 0; i--) {
+        int64_t n;
+        CR_TRY(stated_period(s, &s->map[i], &n));
+        if (n && s->ndim < CR_MAX_DIMS && stated_maps_once(s, i))
+            stated_split(s, &s->map[i], n);
+    }
+    return CR_OK;
+}
+
+/* --- boxes --- */
+
+/* The part of an axis from t on: its end, the source's offset and stride in elements, and
+ * whether the guard holds. */
+typedef struct {
+    int64_t end, offset, stride;
+    bool inside;
+} segment;
+
+static cr_status segment_guard(stated *s, int axis, int64_t t, segment *out)
+{
+    int item = s->guard && !s->steps[axis] ? axis - s->first[s->guarded] : -1;
+    place p = {s, axis, item, s->joint, t};
+    piece v;
+
+    if (item < 0 || item >= s->count[s->guarded])
+        return CR_OK;
+    CR_TRY(piece_of(&p, s->guard, &v));
+    out->inside = v.value != 0;
+    out->end = piece_least(out->end, v.end);
+    return CR_OK;
+}
+
+static cr_status stated_segment(stated *s, int axis, int64_t t, segment *out)
+{
+    piece v;
+
+    *out = (segment){s->size[axis], t * s->from_stride[axis], s->from_stride[axis], true};
+    for (int i = 0; i < s->maps; i++) {
+        if (s->map[i].axis != axis)
+            continue;
+        CR_TRY(piece_of(&(place){s, axis, s->map[i].item, false, t}, s->map[i].rule, &v));
+        out->offset += CR_WRAP_MUL(v.value, s->map[i].stride);
+        out->stride += CR_WRAP_MUL(v.slope, s->map[i].stride);
+        out->end = piece_least(out->end, v.end);
+    }
+    if (s->steps[axis])
+        out->end = t + 1;
+    return segment_guard(s, axis, t, out);
+}
+
+static cr_status stated_boxes(stated *s, int axis);
+
+/* Cuts an axis, and boxes of its parts along the axes after it. */
+static cr_status stated_cut(stated *s, int axis)
+{
+    int64_t size = s->size[axis], stride = s->from_stride[axis];
+    int64_t to = s->to, from = s->from, index = s->index;
+    segment g = {.end = 0};
+
+    for (int64_t t = 0; t < size; t = g.end) {
+        s->size[axis] = size;
+        s->from_stride[axis] = stride;
+        CR_TRY(stated_segment(s, axis, t, &g));
+        s->at[axis] = t;
+        s->size[axis] = g.end - t;
+        s->from_stride[axis] = g.stride;
+        s->to = to + t * s->to_stride[axis];
+        s->from = from + g.offset;
+        s->index = index + t * s->index_stride[axis];
+        if (g.inside)
+            CR_TRY(stated_boxes(s, axis + 1));
+    }
+    s->size[axis] = size;
+    s->from_stride[axis] = stride;
+    s->to = to;
+    s->from = from;
+    s->index = index;
+    return CR_OK;
+}
+
+static cr_status stated_box(stated *s)
+{
+    cr_stated_plan *p = s->plan;
+
+    CR_TRY(cr_vec_reserve(&p->box, (size_t)(3 + 4 * s->ndim)));
+    cr_vec_put(&p->box, s->to);
+    cr_vec_put(&p->box, s->from);
+    cr_vec_put(&p->box, s->index);
+    for (int d = 0; d < s->ndim; d++) {
+        cr_vec_put(&p->box, s->size[d]);
+        cr_vec_put(&p->box, s->to_stride[d]);
+        cr_vec_put(&p->box, s->from_stride[d]);
+        cr_vec_put(&p->box, s->index_stride[d]);
+    }
+    p->boxes++;
+    return CR_OK;
+}
+
+/* Adds the boxes into which the axes from `axis` on are cut. */
+static cr_status stated_boxes(stated *s, int axis)
+{
+    while (axis < s->ndim && !s->cut[axis])
+        axis++;
+    return axis < s->ndim ? stated_cut(s, axis) : stated_box(s);
+}
+
+/* --- the plan --- */
+
+static cr_status stated_clauses(stated *s, const cr_view *out)
+{
+    const cr_rule *value = s->op->loop_value;
+    cr_stated_plan *p = s->plan;
+
+    CR_TRY(stated_axes(s, out));
+    CR_TRY(stated_source(s, value->kind == CR_RULE_CHOOSE ? value->args[1] : value));
+    if (value->kind == CR_RULE_CHOOSE) {
+        stated_guard(s, value->args[0]);
+        p->fill = value->args[2];
+    }
+    if (p->index >= 0)
+        p->kernel = s->op->kernel[cr_loop_moved_as((cr_dtype)out->dtype)]
+                                 [p->is32 ? CR_FORM_INT32 : CR_FORM_MAIN];
+    CR_TRY(stated_splits(s));
+    p->ndim = s->ndim;
+    for (int d = 0; d < s->ndim; d++)
+        if (!s->size[d])
+            return CR_OK;
+    return stated_boxes(s, 0);
+}
+
+cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg,
+                         const cr_view *out)
+{
+    stated s = {.op = op, .plan = p};
+    cr_status st;
+
+    p->index = -1;
+    p->boxes = 0;
+    p->fill = NULL;
+    p->bounds = NULL;
+    cr_frame_init(&s.f, op, arg);
+    cr_frame_set(&s.f, op->first_result_slot, (cr_value){.tag = CR_VIEW, .view = out});
+    st = stated_clauses(&s, out);
+    cr_frame_drop(&s.f);
+    return st;
+}

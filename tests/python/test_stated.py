@@ -1,0 +1,132 @@
+"""Entries that the table states as loops: pieces of axes, index tensors, kept plans."""
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import cresset as torch
+import cresset.nn.functional as F
+
+RNG = np.random.default_rng(5)
+DTYPES = [np.bool_, np.int16, np.float32, np.float64, np.complex128]
+
+
+def values(shape, dtype=np.float32):
+    return (RNG.integers(-99, 99, shape) + RNG.integers(0, 2, shape)).astype(dtype)
+
+
+def same(got, want):
+    assert tuple(got.shape) == want.shape
+    assert got.dtype == torch.from_numpy(np.zeros(1, want.dtype)).dtype
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+def layouts(x):
+    """The array as tensors with several strides."""
+    t = torch.from_numpy(x)
+    yield t
+    if x.ndim > 1:
+        yield torch.from_numpy(np.ascontiguousarray(x.T)).permute(*range(x.ndim - 1, -1, -1))
+    yield torch.from_numpy(np.repeat(x, 2, -1))[..., ::2] if x.ndim else t
+
+
+@pytest.mark.parametrize("mode, name", [("constant", "constant"), ("reflect", "reflect"),
+                                        ("replicate", "edge"), ("circular", "wrap")])
+@pytest.mark.parametrize("pads", [(1, 2), (0, 3), (2, 1, 1, 2), (3, 0, 0, 3)])
+@pytest.mark.parametrize("dtype", [np.int16, np.float32, np.complex128])
+def test_pads(mode, name, pads, dtype):
+    x = values((2, 3, 5, 4)[4 - len(pads) // 2 - 2:], dtype)
+    pairs = [(0, 0)] * (x.ndim - len(pads) // 2) + [tuple(pads[i:i + 2]) for i in range(len(pads) - 2, -1, -2)]
+    for t in layouts(x):
+        same(F.pad(t, pads, mode=mode), np.pad(x, pairs, mode=name))
+
+
+def test_a_negative_pad_cuts_and_a_pad_may_leave_nothing_of_self():
+    x = values((3, 4))
+    same(F.pad(torch.from_numpy(x), (-1, 2, 1, -2), value=7),
+         np.pad(x, ((1, 0), (0, 2)), constant_values=7)[:2, 1:])
+    same(F.pad(torch.from_numpy(x), (-5, 8), value=2), np.full((3, 7), 2, np.float32))
+    same(F.pad(torch.from_numpy(x), (-4, 0)), x[:, :0])
+
+
+def test_kept_plans_are_those_of_sizes_strides_and_numbers():
+    x = values((4, 4))
+    for t, want in ((x, x), (x.T, x.T), (x[:, :3], x[:, :3]), (x, x)):
+        for value in (1, 2):
+            same(F.pad(torch.from_numpy(t), (1, 0), value=value),
+                 np.pad(want, ((0, 0), (1, 0)), constant_values=value))
+        for by in (1, 2):
+            same(torch.from_numpy(t).roll(by, 1), np.roll(want, by, 1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_turned_rolled_and_repeated(dtype):
+    x = values((2, 3, 4), dtype)
+    for t in layouts(x):
+        same(t.flip([0, -1]), np.flip(x, (0, 2)))
+        same(t.flip([]), x)
+        same(t.roll((1, -6, 2), (0, 1, 1)), np.roll(np.roll(x, 1, 0), -4, 1))
+        same(t.roll(-5), np.roll(x, -5))
+        same(t.repeat(2, 1, 3, 2), np.tile(x, (2, 1, 3, 2)))
+        same(t.repeat_interleave(3, 1), np.repeat(x, 3, 1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
+def test_reads_at_indices(dtype, index_dtype):
+    x = values((5, 6, 7), dtype)
+    for dim in range(3):
+        shape = [3, 4, 5]
+        shape[dim] = 9
+        index = RNG.integers(0, x.shape[dim], shape).astype(index_dtype)
+        part = x[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(shape))]
+        line = index.flat[:8].astype(index_dtype)
+        for t in layouts(x):
+            for i in layouts(index):
+                same(torch.gather(t, dim, i), np.take_along_axis(part, index.astype(np.int64), dim))
+            same(torch.index_select(t, dim, torch.from_numpy(line)), np.take(x, line, dim))
+    index = RNG.integers(0, 5, (2, 3)).astype(index_dtype)
+    for t in layouts(x[:, :, 0]):
+        same(F.embedding(torch.from_numpy(index), t), x[:, :, 0][index])
+
+
+def test_threads_and_long_rows_change_nothing():
+    x, long = values((300, 700)), RNG.integers(0, 5000, 100_000)
+    index = RNG.integers(0, 300, (300, 700))
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        same(torch.gather(torch.from_numpy(x), 0, torch.from_numpy(index)), np.take_along_axis(x, index, 0))
+        same(torch.gather(torch.from_numpy(x[0]), 0, torch.from_numpy(long % 700)), x[0][long % 700])
+        same(F.embedding(torch.from_numpy(index[0]), torch.from_numpy(x)), x[index[0]])
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("call, error, text", [
+    (lambda x, bad: torch.gather(x, -1, torch.full((3, 2), bad)), RuntimeError,
+     "index {} is out of bounds for dimension 1 with size 4"),
+    (lambda x, bad: torch.index_select(x, 0, torch.tensor([0, bad])), IndexError, "index out of range in self"),
+    (lambda x, bad: F.embedding(torch.tensor([[bad]]), x), IndexError, "index out of range in self"),
+    (lambda x, bad: torch.index_select(x[:, :0], 0, torch.tensor([bad])), IndexError, "index out of range in self"),
+])
+@pytest.mark.parametrize("bad", [-1, 4, 2**62])
+def test_indices_outside(call, error, text, bad):
+    with pytest.raises(error, match=text.format(bad)):
+        call(torch.zeros(3, 4), bad)
+
+
+STATED = """
+import numpy as np
+import cresset as torch
+x = np.arange(2 * 5 * 4.).reshape(2, 5, 4)
+for k in range(-6, 7):
+    for t, n in ((x, x), (x.transpose(0, 2, 1), x.transpose(0, 2, 1))):
+        assert (torch.tril(torch.from_numpy(t), k).numpy() == np.tril(n, k)).all()
+        assert (torch.triu(torch.from_numpy(t), k).numpy() == np.triu(n, k)).all()
+"""
+
+
+def test_loops_beside_kernels_compute_the_same():
+    done = subprocess.run([sys.executable, "-c", STATED], env=dict(os.environ, CR_STATED="1"))
+    assert done.returncode == 0
