@@ -28,8 +28,8 @@ def test_recorded_cases(text):
     recorded.compare(want, recorded_cases.evaluate(torch, text), True, text)
 
 
-# Steps that C functions of other entries call, and an error; tests/python compares those.
-ELSEWHERE = {"_underived", "_underived_named", "_standard_gamma_grad", "_dirichlet_grad", "_batch_norm_eval", "_cross_entropy_probabilities", "_cross_entropy_smoothed", "_philox_dropout",
+# Steps that C functions of other entries call, and errors; tests/python compares those.
+ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamma_grad", "_dirichlet_grad", "_batch_norm_eval", "_cross_entropy_probabilities", "_cross_entropy_smoothed", "_philox_dropout",
              "as_strided_backward", "lift_fresh"}
 
 
