@@ -8,6 +8,7 @@ _root.settle(__name__)  # from here on, __name__ is the root's name
 from . import _C
 from ._C import *  # operators, dtypes, Tensor; some names shadow builtins from here on
 from . import _tensor  # completes Tensor
+from . import _c_names  # completes _C
 from .functional import *
 from ._settings import *
 from .version import __version__
@@ -25,6 +26,7 @@ _MODULES = frozenset((
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
+         "PyTorchFileReader": "_archive",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",
              "ComplexFloat", "ComplexDouble")}}

@@ -1,0 +1,17 @@
+"""Names of torch._C that are written in Python.  Each is loaded when it is first read."""
+from . import _C
+
+_HOMES = {"DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
+          "_ExcludeDispatchKeyGuard": "_dispatch_keys", "PyTorchFileReader": "_archive"}
+
+
+def _find(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module '{_C.__name__}' has no attribute '{name}'")
+    from importlib import import_module
+    value = getattr(import_module(f"{__package__}.{_HOMES[name]}"), name)
+    setattr(_C, name, value)
+    return value
+
+
+_C.__getattr__ = _find
