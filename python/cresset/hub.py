@@ -252,13 +252,27 @@ def _load_local(hubconf_dir, model, *args, **kwargs):
 
 # --- files ---
 
-class _Progress:
-    """A line on stderr that shows how much of a file has been read."""
+class _Faketqdm:
+    """A line on stderr that shows how much has been done, as the package tqdm does."""
 
-    def __init__(self, total, disable):
-        self.total, self.shown, self.read = total, not disable, 0
+    def __init__(self, iterable=None, desc=None, total=None, disable=False, **unused):
+        self.iterable = iterable
+        self.total = len(iterable) if total is None and hasattr(iterable, "__len__") else total
+        self.shown, self.read = not disable, 0
 
-    def update(self, count):
+    def __iter__(self):
+        with self:
+            for item in self.iterable:
+                yield item
+                self.update(1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def update(self, count=1):
         self.read += count
         if self.shown:
             size = f"{100 * self.read / self.total:.1f}%" if self.total else f"{self.read:.1f} bytes"
@@ -280,7 +294,7 @@ def download_url_to_file(url, dst, hash_prefix=None, progress=True):
     digest = hashlib.sha256()
     try:
         with answer, partial:
-            bar = _Progress(int(length) if length else None, not progress)
+            bar = _Faketqdm(total=int(length) if length else None, disable=not progress)
             while chunk := answer.read(READ_DATA_CHUNK):
                 partial.write(chunk)
                 digest.update(chunk)

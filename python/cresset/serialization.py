@@ -15,8 +15,10 @@ import stat
 import sys
 import warnings
 from enum import Enum
+from typing import Callable, Union
 
 from . import _C, _root
+from ._C import device
 from ._utils import torch_name
 from .storage import TypedStorage, UntypedStorage
 
@@ -26,6 +28,10 @@ __all__ = [
     "StorageType", "LoadEndianness", "get_crc32_options", "set_crc32_options",
     "get_default_load_endianness", "set_default_load_endianness", "clear_safe_globals",
     "get_safe_globals", "add_safe_globals", "safe_globals", "get_unsafe_globals_in_checkpoint"]
+
+# For annotations.
+MAP_LOCATION = Union[Callable, device, str, dict, None]
+STORAGE = Union[TypedStorage, UntypedStorage]
 
 DEFAULT_PROTOCOL = 2
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C

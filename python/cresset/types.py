@@ -1,6 +1,7 @@
 """Names for annotations."""
 import builtins
-from typing import Any, List, Optional, Sequence, Tuple, Union
+import os
+from typing import IO, List, Optional, Sequence, Tuple, Union
 
 from ._C import Size, Tensor, device, dtype, layout, memory_format
 
@@ -10,7 +11,7 @@ _int, _float, _bool, _complex = builtins.int, builtins.float, builtins.bool, bui
 _dtype, _device, _layout, _size = dtype, device, layout, Union[Size, List[int], Tuple[int, ...]]
 Number = Union[builtins.int, builtins.float, builtins.bool]
 Device = Optional[Union[device, str, builtins.int]]
-FileLike = Any
+FileLike = Union[str, os.PathLike, IO[bytes]]
 _TensorOrTensors = Union[Tensor, Sequence[Tensor]]
 
 

@@ -71,3 +71,21 @@ def test_what_a_reader_refuses(reader, tmp_path):
         torch.PyTorchFileReader(io.BytesIO(b"xx"))
     with pytest.raises(RuntimeError, match="errno 2 on fopen: No such file"):
         torch.PyTorchFileReader(str(tmp_path / "nowhere"))
+
+
+def test_progress_is_shown_like_tqdm(capsys):
+    from cresset.hub import _Faketqdm
+    assert list(_Faketqdm([5, 6])) == [5, 6]
+    with _Faketqdm(total=4, unit="B", unit_scale=True) as bar:
+        bar.update(1)
+        bar.update()
+    with _Faketqdm(total=4, disable=True) as silent:
+        silent.update(3)
+    assert capsys.readouterr().err == "\r50.0%\r100.0%\n\r25.0%\r50.0%\n"
+
+
+def test_earlier_names_of_downloads_and_names_for_annotations():
+    from cresset.utils import model_zoo
+    assert model_zoo.load_url is torch.hub.load_state_dict_from_url and callable(model_zoo.tqdm)
+    for names in (torch.serialization.MAP_LOCATION, torch.types.FileLike):
+        assert str in names.__args__

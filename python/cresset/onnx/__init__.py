@@ -1,5 +1,6 @@
 """Names of the exporter to ONNX, which this build lacks: no program is being exported."""
 import enum
+import re
 
 __all__ = ["OnnxExporterError", "is_in_onnx_export"]
 
@@ -21,6 +22,11 @@ class TrainingMode(enum.IntEnum):
     TRAINING = 2
 
 
+TensorProtoDataType = enum.IntEnum("TensorProtoDataType", """UNDEFINED FLOAT UINT8 INT8 UINT16 INT16
+    INT32 INT64 STRING BOOL FLOAT16 DOUBLE UINT32 UINT64 COMPLEX64 COMPLEX128 BFLOAT16 FLOAT8E4M3FN
+    FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ""", start=0)
+
+
 class OnnxExporterError(RuntimeError):
     """An error of the exporter."""
 
@@ -28,3 +34,32 @@ class OnnxExporterError(RuntimeError):
 def is_in_onnx_export():
     """Returns whether the caller is being exported: False."""
     return False
+
+
+_custom = {}  # (operator, version of ONNX's operators): the function that writes its nodes
+
+
+def _check_name(name):
+    if not re.fullmatch(r"[a-zA-Z0-9-_]+::[a-zA-Z-_]+[a-zA-Z0-9-_]*", name):
+        raise OnnxExporterError(
+            f"Failed to register operator {name}. The symbolic name must match the format "
+            "domain::name, and should start with a letter and contain only alphanumeric characters")
+
+
+def register_custom_op_symbolic(symbolic_name, symbolic_fn, opset_version):
+    """States how an operator is written as ONNX nodes."""
+    _check_name(symbolic_name)
+    _custom[symbolic_name, opset_version] = symbolic_fn
+
+
+def unregister_custom_op_symbolic(symbolic_name, opset_version):
+    """Removes what register_custom_op_symbolic stated."""
+    _check_name(symbolic_name)
+    _custom.pop((symbolic_name, opset_version), None)
+
+
+def __getattr__(name):
+    if name in ("symbolic_helper", "symbolic_opset11"):
+        from importlib import import_module
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
