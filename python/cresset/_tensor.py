@@ -7,6 +7,8 @@ from ._C import Tensor
 
 __all__ = ["Tensor"]
 
+_C._TensorMeta = type(Tensor)  # the metaclass, under the name that libraries import
+
 
 def __repr__(self, *, tensor_contents=None):
     if type(self) is not Tensor and _C._has_torch_function((self,)):
@@ -100,6 +102,20 @@ def __setstate__(self, state):
         self.data = state[0]
         state = (state[3], state[4], state[2])
     self.requires_grad = bool(state[0])
+
+
+# --- shared memory ---
+
+def is_shared(self):
+    """Returns whether other processes can share the memory."""
+    from .multiprocessing import shared
+    return shared.is_shared(self)
+
+
+def share_memory_(self):
+    """Moves the storage to memory that processes share."""
+    from .multiprocessing import shared
+    return shared.share_tensor(self)
 
 
 # --- NumPy ---
@@ -212,7 +228,8 @@ _C._VariableFunctionsClass = _C._VariableFunctions = _VariableFunctionsClass
 for _name, _method in {
         "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
         "__setstate__": __setstate__, "__array_wrap__": __array_wrap__,
-        "__contains__": __contains__, "storage": storage, "_typed_storage": storage,
+        "__contains__": __contains__, "is_shared": is_shared, "share_memory_": share_memory_,
+        "storage": storage, "_typed_storage": storage,
         "storage_type": storage_type, "apply_": apply_, "map_": map_,
         "__dir__": __dir__}.items():
     setattr(Tensor, _name, _method)

@@ -120,7 +120,8 @@ class TypedStorage:
         return self
 
     def is_shared(self):
-        return False
+        from .multiprocessing import shared
+        return self.device.type != "cpu" or shared.of_storage(self._untyped_storage) is not None
 
     def __repr__(self):
         lines = "\n ".join(map(str, self.tolist()))

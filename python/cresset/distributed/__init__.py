@@ -47,3 +47,10 @@ class _Stub:
 
 
 GroupName = ProcessGroup = _Stub
+
+
+def __getattr__(name):
+    if name in ("device_mesh", "rpc"):
+        from importlib import import_module
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
