@@ -23,8 +23,18 @@ typedef struct {
     bool is32;                         /* the index is int32 */
 } cr_move;
 
+/* A part of a line along the last dim of a move, in elements: a copy, or a fill. */
+typedef struct {
+    int64_t at, n;        /* of the result */
+    int64_t from, stride; /* of the source */
+    bool fill;
+} cr_move_part;
+
 /* Copies the elements.  The result has elements, and shares none with the source. */
 void cr_move_copy(const cr_move *m);
+/* Makes lines of parts; m->from_stride of the last dim is unused.  `item` is the element of
+ * fills. */
+void cr_move_lines(const cr_move *m, const cr_move_part *part, int parts, const void *item);
 /* The same through the index.  False when an index is outside: then some elements may be
  * missing. */
 bool cr_move_indexed(const cr_move *m);

@@ -497,6 +497,48 @@ static cr_status stated_segment(stated *s, int axis, int64_t t, segment *out)
 
 static cr_status stated_boxes(stated *s, int axis);
 
+static cr_status stated_add_box(stated *s, cr_stated_box box)
+{
+    cr_stated_plan *p = s->plan;
+
+    CR_TRY(cr_vec_reserve(&p->box, 1));
+    CR_TRY(cr_vec_reserve(&p->dim, (size_t)(CR_STATED_DIM * s->ndim)));
+    cr_vec_put(&p->box, box);
+    for (int d = 0; d < s->ndim; d++) {
+        cr_vec_put(&p->dim, s->size[d]);
+        cr_vec_put(&p->dim, s->to_stride[d]);
+        cr_vec_put(&p->dim, s->from_stride[d]);
+        cr_vec_put(&p->dim, s->index_stride[d]);
+    }
+    return CR_OK;
+}
+
+/* True when the last axis, along which elements are neighbours, is cut.  Other strides are left
+ * to copies, which go by tiles when the source is dense along another dim. */
+static bool stated_has_lines(const stated *s, int axis)
+{
+    int64_t stride = s->from_stride[axis];
+
+    for (int i = 0; i < s->maps; i++)
+        stride = s->map[i].axis == axis ? s->map[i].stride : stride;
+    return axis + 1 == s->ndim && s->plan->index < 0 && stride == 1;
+}
+
+/* Cuts the last axis: all its parts are one box. */
+static cr_status stated_lines(stated *s, int axis)
+{
+    cr_stated_plan *p = s->plan;
+    cr_stated_box box = {s->to, s->from, s->index, 0, false};
+    segment g = {.end = 0};
+
+    for (int64_t t = 0; t < s->size[axis]; t = g.end, box.parts++) {
+        CR_TRY(stated_segment(s, axis, t, &g));
+        CR_TRY(cr_vec_reserve(&p->part, 1));
+        cr_vec_put(&p->part, ((cr_move_part){t, g.end - t, g.offset, g.stride, !g.inside}));
+    }
+    return stated_add_box(s, box);
+}
+
 /* Cuts an axis, and boxes of its parts along the axes after it. */
 static cr_status stated_cut(stated *s, int axis)
 {
@@ -514,8 +556,8 @@ static cr_status stated_cut(stated *s, int axis)
         s->to = to + t * s->to_stride[axis];
         s->from = from + g.offset;
         s->index = index + t * s->index_stride[axis];
-        if (g.inside)
-            CR_TRY(stated_boxes(s, axis + 1));
+        CR_TRY(g.inside ? stated_boxes(s, axis + 1)
+                        : stated_add_box(s, (cr_stated_box){s->to, 0, 0, 0, true}));
     }
     s->size[axis] = size;
     s->from_stride[axis] = stride;
@@ -525,30 +567,14 @@ static cr_status stated_cut(stated *s, int axis)
     return CR_OK;
 }
 
-static cr_status stated_box(stated *s)
-{
-    cr_stated_plan *p = s->plan;
-
-    CR_TRY(cr_vec_reserve(&p->box, (size_t)(3 + 4 * s->ndim)));
-    cr_vec_put(&p->box, s->to);
-    cr_vec_put(&p->box, s->from);
-    cr_vec_put(&p->box, s->index);
-    for (int d = 0; d < s->ndim; d++) {
-        cr_vec_put(&p->box, s->size[d]);
-        cr_vec_put(&p->box, s->to_stride[d]);
-        cr_vec_put(&p->box, s->from_stride[d]);
-        cr_vec_put(&p->box, s->index_stride[d]);
-    }
-    p->boxes++;
-    return CR_OK;
-}
-
 /* Adds the boxes into which the axes from `axis` on are cut. */
 static cr_status stated_boxes(stated *s, int axis)
 {
     while (axis < s->ndim && !s->cut[axis])
         axis++;
-    return axis < s->ndim ? stated_cut(s, axis) : stated_box(s);
+    if (axis == s->ndim)
+        return stated_add_box(s, (cr_stated_box){s->to, s->from, s->index, 0, false});
+    return stated_has_lines(s, axis) ? stated_lines(s, axis) : stated_cut(s, axis);
 }
 
 /* --- the plan --- */
@@ -582,7 +608,6 @@ cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg
     cr_status st;
 
     p->index = -1;
-    p->boxes = 0;
     p->fill = NULL;
     p->bounds = NULL;
     cr_frame_init(&s.f, op, arg);

@@ -81,8 +81,11 @@ static _Atomic(cr_stated_plan *) plans[PLANS];
 
 static void plan_drop(cr_stated_plan *p)
 {
-    if (p)
+    if (p) {
         cr_vec_drop(&p->box);
+        cr_vec_drop(&p->dim);
+        cr_vec_drop(&p->part);
+    }
     cr_free(p);
 }
 
@@ -127,65 +130,75 @@ static cr_status plan_get(cr_stated_plan **out, const cr_stated_plan *like, uint
 
 /* --- moves --- */
 
-static void run_box(cr_move *m, const int64_t *box, char *to, const char *from,
-                    const char *index)
-{
-    int64_t item = (int64_t)cr_dtype_size((cr_dtype)m->dtype);
-
-    m->to = to + box[0] * item;
-    m->from = from + box[1] * item;
-    m->index = index ? index + box[2] * (m->is32 ? 4 : 8) : NULL;
-    for (int d = 0; d < m->ndim; d++) {
-        m->size[d] = box[3 + 4 * d];
-        m->to_stride[d] = box[4 + 4 * d];
-        m->from_stride[d] = box[5 + 4 * d];
-        m->index_stride[d] = box[6 + 4 * d];
-    }
-}
-
-/* False when an index is outside. */
-static bool run_boxes(const cr_stated_plan *p, const cr_value *arg, const cr_view *out)
-{
-    const char *index = p->index >= 0 ? arg[p->index].view->data : NULL;
-    bool inside = true;
+/* A plan's moves on the tensors of a call. */
+typedef struct {
+    const cr_stated_plan *p;
     cr_move m;
+    char *to;
+    const char *from, *index; /* index: NULL without */
+    _Alignas(16) char item[16];
+    bool inside; /* all indices were */
+} running;
 
-    m.ndim = p->ndim;
-    m.dtype = out->dtype;
-    m.kernel = p->kernel;
-    m.unit = p->unit;
-    m.extent = p->extent;
-    m.is32 = p->is32;
-    for (int i = 0; i < p->boxes; i++) {
-        run_box(&m, p->box.at + i * (3 + 4 * p->ndim), out->data, arg[p->from].view->data,
-                index);
-        if (index)
-            inside = cr_move_indexed(&m) && inside;
-        else
-            cr_move_copy(&m);
-    }
-    return inside;
-}
-
-/* Sets all elements to the value outside of the boxes. */
-static cr_status run_fill(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
-                          const cr_view *out)
+/* The value outside of a guard, as an element of the result. */
+static cr_status run_fill_value(running *r, const cr_op *op, const cr_value *arg,
+                                cr_dtype dtype)
 {
-    _Alignas(16) char element[16];
     cr_frame f;
     cr_value v;
     cr_status st;
 
     cr_frame_init(&f, op, arg);
-    st = cr_frame_eval(&f, p->fill, &v);
+    st = cr_frame_eval(&f, r->p->fill, &v);
     cr_frame_drop(&f);
     CR_TRY(st);
     cr_scalar_store(v.tag == CR_NUMBER  ? v.number
                     : v.tag == CR_FLOAT ? cr_scalar_float(v.d)
                                         : cr_scalar_int(v.i),
-                    (cr_dtype)out->dtype, element);
-    cr_move_fill(out, element);
+                    dtype, r->item);
     return CR_OK;
+}
+
+static void run_place(running *r, const cr_stated_box *box, const int64_t *dim)
+{
+    cr_move *m = &r->m;
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)m->dtype);
+
+    m->to = r->to + box->to * item;
+    m->from = r->from + box->from * item;
+    m->index = r->index ? r->index + box->index * (m->is32 ? 4 : 8) : NULL;
+    for (int d = 0; d < m->ndim; d++, dim += CR_STATED_DIM) {
+        m->size[d] = dim[0];
+        m->to_stride[d] = dim[1];
+        m->from_stride[d] = dim[2];
+        m->index_stride[d] = dim[3];
+    }
+}
+
+static void run_box(running *r, const cr_stated_box *box, const cr_move_part *part)
+{
+    const cr_move *m = &r->m;
+    cr_view to = {m->to, m->size, m->to_stride, (uint8_t)m->ndim, m->dtype, CR_HOST, false};
+
+    if (box->fill)
+        cr_move_fill(&to, r->item);
+    else if (box->parts)
+        cr_move_lines(m, part, box->parts, r->item);
+    else if (r->index)
+        r->inside = cr_move_indexed(m) && r->inside;
+    else
+        cr_move_copy(m);
+}
+
+static void run_boxes(running *r)
+{
+    const cr_stated_plan *p = r->p;
+    const cr_move_part *part = p->part.at;
+
+    for (size_t i = 0; i < p->box.len; part += p->box.at[i++].parts) {
+        run_place(r, &p->box.at[i], p->dim.at + i * (size_t)(CR_STATED_DIM * p->ndim));
+        run_box(r, &p->box.at[i], part);
+    }
 }
 
 /* The error of clause `index` when an element of the index tensor is outside. */
@@ -210,11 +223,19 @@ static cr_status run_check(const cr_stated_plan *p, const cr_op *op, const cr_va
 static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
                              const cr_view *out)
 {
+    running r = {.p = p, .to = out->data, .from = arg[p->from].view->data, .inside = true};
+
+    r.index = p->index >= 0 ? arg[p->index].view->data : NULL;
+    r.m.ndim = p->ndim;
+    r.m.dtype = out->dtype;
+    r.m.kernel = p->kernel;
+    r.m.unit = p->unit;
+    r.m.extent = p->extent;
+    r.m.is32 = p->is32;
     if (p->fill)
-        CR_TRY(run_fill(p, op, arg, out));
-    if (!run_boxes(p, arg, out) || (p->index >= 0 && !p->boxes))
-        return run_check(p, op, arg);
-    return CR_OK;
+        CR_TRY(run_fill_value(&r, op, arg, (cr_dtype)out->dtype));
+    run_boxes(&r);
+    return !r.inside || (r.index && !p->box.len) ? run_check(p, op, arg) : CR_OK;
 }
 
 cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
@@ -227,7 +248,7 @@ cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
     hash = key_hash(&like);
     CR_TRY(plan_get(&p, &like, hash, op, arg, out));
     st = run_planned(p, op, arg, out);
-    if (p->words && p->box.len <= CR_STATED_CACHED)
+    if (p->words && p->dim.len <= CR_STATED_CACHED)
         plan_put(p, hash);
     else
         plan_drop(p);

@@ -7,6 +7,7 @@
 #include "kern/cpu/walk.h"
 #include "kern/move.h"
 #include <stdatomic.h>
+#include <string.h>
 
 /* Elements of a piece; fewer, when each of its indices has its own cache line. */
 enum { PIECE = 2048, PIECE_APART = 128, LINE = 64 };
@@ -24,6 +25,94 @@ void cr_move_copy(const cr_move *m)
     from.data = (char *)(uintptr_t)m->from;
     from.stride = m->from_stride;
     cr_copy_view(&to, &from);
+}
+
+/* --- lines of parts --- */
+
+typedef struct {
+    const cr_move_part *part;
+    int parts;
+    int64_t to_stride; /* of the last dim, in elements */
+    cr_complex item;
+} lines_context;
+
+enum { SHORT = 256, CHUNK = 16 };
+
+/* Copies n bytes; short rows without a call. */
+static inline void copy_bytes(char *to, const char *from, int64_t n)
+{
+    int64_t i = 0;
+
+    if (n > SHORT) {
+        memcpy(to, from, (size_t)n);
+        return;
+    }
+    for (; i + CHUNK <= n; i += CHUNK)
+        memcpy(to + i, from + i, CHUNK);
+    for (; i < n; i++)
+        to[i] = from[i];
+}
+
+#define LINES(name, type)                                                                      \
+    static void name##_turned(type *to, const type *from, int64_t n)                           \
+    {                                                                                          \
+        int64_t i = 0;                                                                         \
+        for (; i + 4 <= n; i += 4) {                                                           \
+            const type *f = from - i - 3;                                                      \
+            type a = f[0], b = f[1], c = f[2], d = f[3];                                       \
+            to[i] = d, to[i + 1] = c, to[i + 2] = b, to[i + 3] = a;                            \
+        }                                                                                      \
+        for (; i < n; i++)                                                                     \
+            to[i] = from[-i];                                                                  \
+    }                                                                                          \
+    static void name##_part(const lines_context *c, const cr_move_part *p, type *to,           \
+                            const type *from)                                                  \
+    {                                                                                          \
+        int64_t step = c->to_stride;                                                           \
+        type item;                                                                             \
+        to += p->at * step;                                                                    \
+        memcpy(&item, &c->item, sizeof item);                                                  \
+        if (p->n == 1)                                                                         \
+            *to = p->fill ? item : from[p->from];                                              \
+        else if (p->fill)                                                                      \
+            for (int64_t i = 0; i < p->n; i++)                                                 \
+                to[i * step] = item;                                                           \
+        else if (step == 1 && p->stride == 1)                                                  \
+            copy_bytes((char *)to, (const char *)(from + p->from),                             \
+                       p->n *(int64_t)sizeof(type));                                           \
+        else if (step == 1 && p->stride == -1)                                                 \
+            name##_turned(to, from + p->from, p->n);                                           \
+        else                                                                                   \
+            for (int64_t i = 0; i < p->n; i++)                                                 \
+                to[i * step] = from[p->from + i * p->stride];                                  \
+    }                                                                                          \
+    static void name(void *context, char *const *at, const int64_t *step, int64_t n)           \
+    {                                                                                          \
+        const lines_context *c = context;                                                      \
+        for (int64_t r = 0; r < n; r++)                                                        \
+            for (int i = 0; i < c->parts; i++)                                                 \
+                name##_part(c, &c->part[i], (type *)(void *)(at[0] + r * step[0]),             \
+                            (const type *)(const void *)(at[1] + r * step[1]));                \
+    }
+LINES(lines_1, uint8_t)
+LINES(lines_2, uint16_t)
+LINES(lines_4, uint32_t)
+LINES(lines_8, uint64_t)
+LINES(lines_16, cr_complex)
+
+void cr_move_lines(const cr_move *m, const cr_move_part *part, int parts, const void *item)
+{
+    static const cr_row_fn rows[] = {lines_1, lines_2, lines_4, lines_8, lines_16};
+    size_t bytes = cr_dtype_size((cr_dtype)m->dtype);
+    lines_context c = {part, parts, m->to_stride[m->ndim - 1], {0, 0}};
+    cr_walk w;
+
+    memcpy(&c.item, item, bytes);
+    cr_walk_start(&w, m->ndim - 1, m->size, -1);
+    cr_walk_add_strides(&w, m->to, m->to_stride, bytes);
+    cr_walk_add_strides(&w, (char *)(uintptr_t)m->from, m->from_stride, bytes);
+    cr_walk_merge(&w);
+    cr_walk_run(&w, cr_walk_grain(m->size[m->ndim - 1]), rows[CR_CTZ(bytes)], &c);
 }
 
 void cr_move_fill(const cr_view *to, const void *item) { cr_fill_view(to, item); }
