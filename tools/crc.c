@@ -119,13 +119,13 @@ static int env(void)
 
 static int usage(void)
 {
-    fputs(
-        "usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
-        " kernels DIALECT [OP...] | ops | env\n"
-        "passes: print simplify contract fuse verify schedule c cuda; of a graph: print verify "
-        "dead common fold"
-        " simplify functional decompose group instantiate(K=V,...) cost run\n",
-        stderr);
+    fputs("usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
+          " kernels DIALECT [OP...] | ops | env\n"
+          "passes: print simplify contract fuse verify schedule c across cuda; of a graph: "
+          "print verify "
+          "dead common fold"
+          " simplify functional decompose group instantiate(K=V,...) cost run\n",
+          stderr);
     return 2;
 }
 

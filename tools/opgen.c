@@ -433,6 +433,7 @@ static const char *const vocabulary[][4] = {
     {"../num/order.h", "vec.h", "vec_float.h", "vec_f32.h"},
     {"vec_f64.h"},
     {"vec_int.h"},
+    {"vec_mixed.h"},
     {"vec_complex.h"},
     {"vec_special.h"},
     {"vec_random.h"},

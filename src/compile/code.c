@@ -526,13 +526,22 @@ static void list_read(builder *b, const planned_read *u)
     b->use[b->uses++] = *u;
 }
 
+/* Kernels convert elements where they can; else tiles have the type that the node reads. */
+static cr_dtype lane_of(const planned *p, int i)
+{
+    cr_dtype want = cr_node_wants(p->n, &p->facts, i);
+    int own = p->n->arg[i].value->type.dtype;
+
+    return cr_node_converts(p->n, own, want) ? (cr_dtype)own : want;
+}
+
 static void add_operands(builder *b, planned *p)
 {
     for (int i = 0; i < p->n->arg_count; i++) {
         if (p->n->arg[i].tag != CR_TENSOR || p->ref[i])
             continue;
         planned_read u = {.v = p->n->arg[i].value, .shape = p->shape, .part = p->part};
-        u.lane = (uint8_t)cr_node_wants(p->n, &p->facts, i);
+        u.lane = (uint8_t)lane_of(p, i);
         u.number = (int16_t)read_number_of(b, u.v);
         cr_operand_plan o = lie_read(b, &u);
         p->ref[i] = u.operand = (int16_t)add_operand(b, &o);

@@ -45,6 +45,13 @@ bool cr_node_reads_number(const cr_gnode *n, int i);
 cr_scalar cr_node_number(const cr_gnode *n, int i);
 /* The type in which loops read argument i: BOOL for masks, else the type of the loops. */
 cr_dtype cr_node_wants(const cr_gnode *n, const cr_facts *f, int i);
+/* True if kernels can load elements of dtype `own` and convert them to `want`, the type in
+ * which the node reads them: on the host, numbers with lanes.  Bytes are only copied. */
+bool cr_node_converts(const cr_gnode *n, int own, cr_dtype want);
+/* The types in which loops compute the node, as bits by cr_dtype; truth values have no bit. */
+unsigned cr_node_types(const cr_gnode *n, const cr_facts *f);
+/* True if one kernel can have values of all these types. */
+bool cr_types_mix(unsigned types, cr_device device);
 /* The type of a value of dtype t in loops: float32 for half types. */
 static inline cr_dtype cr_lane_type(int t) { return cr_dtype_compute((cr_dtype)t); }
 

@@ -21,7 +21,8 @@ enum { MOST_OPERANDS = 28, MOST_NODES = 64 };
 typedef struct group {
     int64_t numel, columns; /* of the space; columns 0: no node reduces rows */
     cr_space space;
-    uint8_t type; /* in which its loops compute; BOOL: truth values only */
+    unsigned types; /* in which its loops compute, bits by cr_dtype */
+    cr_device device;
     bool open;
     unsigned era;       /* a group of an earlier era is closed */
     struct group *into; /* merged into this one */
@@ -78,6 +79,8 @@ typedef struct {
     const cr_facts *facts;
     const cr_gtype *shape; /* to which its arguments are broadcast */
     int64_t numel, columns;
+    unsigned types;
+    cr_device device;
     bool row; /* it has one value for each row of the group that it joins */
 } wish;
 
@@ -92,10 +95,12 @@ static bool is_row_of(const group *p, const cr_gvalue *v)
     return p->columns && numel(v) != p->numel;
 }
 
-static bool converts(const cr_gvalue *v, cr_dtype wanted)
+static bool converts(const wish *w, const cr_gvalue *v, cr_dtype wanted)
 {
-    return v->type.dtype == CR_BOOL || wanted == CR_BOOL ||
-           cr_lane_type(v->type.dtype) == wanted;
+    cr_dtype lane = cr_lane_type(v->type.dtype);
+
+    return lane == CR_BOOL || wanted == CR_BOOL || lane == wanted ||
+           cr_node_converts(w->n, (int)lane, wanted);
 }
 
 /* True if the node can read argument i, a value of p, at its own points. */
@@ -105,18 +110,13 @@ static bool lies_well(const group *p, const wish *w, int i)
     bool row = is_row_of(p, v);
     int64_t columns = w->columns ? w->columns : p->columns;
 
-    if (!converts(v, cr_node_wants(w->n, w->facts, i)))
+    if (!converts(w, v, cr_node_wants(w->n, w->facts, i)))
         return false;
     if (!row && !w->row)
         return numel(v) == w->numel;
     if (row && w->row)
         return numel(v) == w->numel;
     return row && cr_is_one_a_row(w->shape->ndim, w->shape->size, columns, &v->type);
-}
-
-static cr_dtype joint_type(int a, int b)
-{
-    return (cr_dtype)(a == CR_BOOL ? b : b == CR_BOOL || a == b ? a : CR_DTYPE_NONE);
 }
 
 static bool refines(cr_space *s, const group *p, const wish *w)
@@ -139,7 +139,7 @@ static bool fits(const group *p, wish *w)
     cr_space s;
 
     w->row = w->numel != p->numel;
-    if (p->count >= MOST_NODES || joint_type(p->type, w->facts->compute) == CR_DTYPE_NONE)
+    if (p->count >= MOST_NODES || !cr_types_mix(p->types | w->types, p->device))
         return false;
     if (w->row ? !makes_rows_of(p, w) : w->columns && p->columns && p->columns != w->columns)
         return false;
@@ -182,7 +182,7 @@ static bool mergeable(const group *p, const group *q)
 
     memcpy(size, q->space.size, sizeof size);
     return p->numel == q->numel && (!p->columns || !q->columns || p->columns == q->columns) &&
-           joint_type(p->type, q->type) != CR_DTYPE_NONE && p->count + q->count < MOST_NODES &&
+           cr_types_mix(p->types | q->types, p->device) && p->count + q->count < MOST_NODES &&
            load(p) + load(q) < MOST_OPERANDS && cr_space_refine(&s, q->space.ndim, size) &&
            !((p->joined || q->joined) && (p->columns || q->columns));
 }
@@ -194,7 +194,7 @@ static void merge(group *p, group *q)
     CR_ASSERT(cr_space_refine(&s, q->space.ndim, q->space.size));
     p->space = s;
     p->columns = p->columns ? p->columns : q->columns;
-    p->type = (uint8_t)joint_type(p->type, q->type);
+    p->types |= q->types;
     p->count += q->count;
     p->real += q->real;
     p->last = p->last == q->last ? p->last : -1;
@@ -241,7 +241,7 @@ static group *new_group(gatherer *x, const wish *w)
 {
     group *p = CR_NEW(x->s, group);
 
-    *p = (group){.numel = w->numel, .type = CR_BOOL, .open = true, .era = x->era};
+    *p = (group){.numel = w->numel, .device = w->device, .open = true, .era = x->era};
     return p;
 }
 
@@ -283,7 +283,7 @@ static void place(gatherer *x, wish *w, size_t i)
         p->open = false;
     p->space = s;
     p->columns = p->columns ? p->columns : w->columns;
-    p->type = (uint8_t)joint_type(p->type, w->facts->compute);
+    p->types |= w->types;
     p->count++;
     p->real++;
     p->last = !p->last || p->last == last_dim(w->shape) ? last_dim(w->shape) : -1;
@@ -607,6 +607,8 @@ static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
     w->shape = f->kind == CR_FACT_ROWS ? cr_node_first_tensor(n) : &n->result[0]->type;
     w->columns = f->kind == CR_FACT_ROWS ? cr_node_columns(n) : 0;
     w->numel = cr_sizes_numel(w->shape->ndim, w->shape->size);
+    w->types = cr_node_types(n, f);
+    w->device = n->result[0]->type.device;
     for (int k = 0; k < n->result_count; k++)
         if (!makes_result(w, &n->result[k]->type))
             return false;

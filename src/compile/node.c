@@ -175,6 +175,38 @@ static bool copies(const cr_op *op)
     return op->does == CR_DOES_WHOLE && (op->words & (CR_WORD_IDENTITY | CR_WORD_CAST));
 }
 
+/* --- several types in one kernel --- */
+
+enum {
+    WIDE_LANES = 1 << CR_I32 | 1 << CR_I64 | 1 << CR_F32 | 1 << CR_F64,
+    BYTES = 1 << CR_U8,
+    LOADED = WIDE_LANES | BYTES | 1 << CR_BOOL
+};
+
+bool cr_node_converts(const cr_gnode *n, int own, cr_dtype want)
+{
+    return cr_is_host(n->result[0]->type.device) && (LOADED >> own & 1) &&
+           (WIDE_LANES >> want & 1 ||
+            (want == CR_U8 && copies(n->op) && (WIDE_LANES >> own & 1)));
+}
+
+unsigned cr_node_types(const cr_gnode *n, const cr_facts *f)
+{
+    cr_dtype t = (cr_dtype)f->compute;
+
+    if (t == CR_BOOL)
+        return 0;
+    if (t == CR_U8 && copies(n->op) && cr_node_converts(n, n->arg[0].value->type.dtype, t))
+        t = (cr_dtype)n->arg[0].value->type.dtype;
+    return 1u << t;
+}
+
+/* Bytes are computed in lanes of bytes. */
+bool cr_types_mix(unsigned types, cr_device device)
+{
+    return !(types & (types - 1)) || (cr_is_host(device) && !(types & BYTES));
+}
+
 static const cr_expr *rounded(cr_loop *l, const cr_expr *e, int half)
 {
     return cr_expr_call1(l, half == CR_F16 ? CR_FN_roundhalf : CR_FN_roundbfloat, e);

@@ -63,15 +63,18 @@ static void across_columns(cr_printer *p)
     cr_print_shut(p);
 }
 
-/* Column j has the accumulator j where the order counts; else there is one accumulator. */
+/* Column j has the accumulator j where the order counts; else there is one accumulator.  Each
+ * is as many vectors as its value. */
 static void across_begin(cr_printer *p, const cr_sweep *sweep)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
         const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+        int parts = cr_spell_parts(p, (cr_dtype)e->dtype);
         bool order = cr_expr_has_order(e);
-        cr_print_line(p, "cv_%s a%u[%s];", t, e->id, order ? "CR_FOLD_LANES" : "1");
-        cr_print_line(p, "for (cv_s_i64 k = 0; k < %s; k++)", order ? "columns" : "1");
+        cr_print_line(p, "cv_%s a%u[%d%s];", t, e->id, parts, order ? " * CR_FOLD_LANES" : "");
+        cr_print_line(p, "for (cv_s_i64 k = 0; k < %d%s; k++)", parts,
+                      order ? " * columns" : "");
         cr_print_line(p, "    a%u[k] = z%u;", e->id, e->id);
     }
 }
@@ -84,16 +87,18 @@ static void across_fold(cr_printer *p, const cr_sweep *sweep)
 
 static void across_end(cr_printer *p, const cr_expr *e)
 {
-    const char *left = cr_session_printf(p->s, "a%u[k]", e->id);
+    int parts = cr_spell_parts(p, (cr_dtype)e->dtype);
+    const char *left = cr_session_printf(p->s, "a%u[k]", e->id),
+               *right = cr_session_printf(p->s, "a%u[k + half]", e->id);
 
     if (!cr_expr_has_order(e))
         return;
-    cr_print_line(p, "for (cv_s_i64 half = CR_FOLD_LANES / 2, n = columns; half;");
+    cr_print_line(p,
+                  "for (cv_s_i64 half = %d * CR_FOLD_LANES / 2, n = %d * columns; half >= %d;",
+                  parts, parts, parts);
     cr_print_line(p, "     n = ck_least(n, half), half /= 2)");
     cr_print_line(p, "    for (cv_s_i64 k = 0; k + half < n; k++)");
-    cr_print_line(
-        p, "        %s = %s;", left,
-        cr_spell_combine(p, e, left, cr_session_printf(p->s, "a%u[k + half]", e->id)));
+    cr_print_line(p, "        %s = %s;", left, cr_spell_combine(p, e, left, right));
 }
 
 static void across_fold_columns(cr_printer *p) { across_refuse(p); }
@@ -101,6 +106,7 @@ static void across_fold_columns(cr_printer *p) { across_refuse(p); }
 const cr_dialect cr_dialect_across = {
     .name = "across",
     .last_header = "emit/kernel.h",
+    .mixes = true,
     .lanes_are_rows = true,
     .define_folds = across_define_folds,
     .open_kernel = across_open_kernel,

@@ -6,12 +6,21 @@
 
 /* --- elements --- */
 
+/* The second part of a value of two vectors follows the first. */
+static const char *c_address(cr_printer *p, const cr_buffer *b)
+{
+    const char *at = cr_spell_address(p, b);
+
+    return p->part ? cr_session_printf(p->s, "%s + CV_BYTES", at) : at;
+}
+
 static const char *c_load(cr_printer *p, const cr_buffer *b)
 {
     const char *letter, *name = cr_spell_memory(p, (cr_dtype)b->dtype, &letter);
-    const char *at = cr_spell_address(p, b);
+    const char *at = c_address(p, b);
     const char *whole = cr_session_printf(p->s, "cv_load%s_%s(%s)", letter, name, at);
-    const char *rest = cr_session_printf(p->s, "cv_load%sn_%s(%s, m)", letter, name, at);
+    const char *rest = cr_session_printf(p->s, "cv_load%sn_%s(%s, %s)", letter, name, at,
+                                         cr_spell_rest(p, (cr_dtype)b->dtype));
 
     if (p->how == CR_ACCESS_EITHER)
         return cr_session_printf(p->s, "m == CV_LANES_%s ? %s : %s", cr_spell_dtype(p->lane),
@@ -28,34 +37,44 @@ static bool c_streams(const cr_printer *p, const cr_store *st)
     for (int q = 0; q < p->n->keeps; q++)
         if (p->n->keep[q].buffer == st->buffer && p->n->keep[q].value == st->value)
             return false;
-    return p->choice.stream && t != CR_BOOL && !cr_dtype_is_complex(t);
+    return p->choice.stream && t != CR_BOOL && !cr_dtype_is_complex(t) &&
+           !(p->mixed && t == CR_U8);
 }
 
-static void c_store(cr_printer *p, const cr_store *st)
+static void c_store_part(cr_printer *p, const cr_store *st)
 {
     const char *letter, *name = cr_spell_memory(p, (cr_dtype)st->buffer->dtype, &letter);
-    const char *at = cr_spell_address(p, st->buffer);
+    const char *at = c_address(p, st->buffer), *v = cr_spell_name(p, st->value);
     const char *way = c_streams(p, st) ? "streamto" : "store";
 
     if (p->how == CR_ACCESS_EITHER)
         cr_print_line(p, "if (m == CV_LANES_%s)", cr_spell_dtype(p->lane));
     if (p->how != CR_ACCESS_REST)
-        cr_print_line(p, "%scv_%s%s_%s(%s, v%u);", p->how == CR_ACCESS_EITHER ? "    " : "",
-                      way, letter, name, at, st->value->id);
+        cr_print_line(p, "%scv_%s%s_%s(%s, %s);", p->how == CR_ACCESS_EITHER ? "    " : "", way,
+                      letter, name, at, v);
     if (p->how == CR_ACCESS_EITHER)
         cr_print_line(p, "else");
     if (p->how != CR_ACCESS_WHOLE)
-        cr_print_line(p, "%scv_store%sn_%s(%s, v%u, m);",
-                      p->how == CR_ACCESS_EITHER ? "    " : "", letter, name, at,
-                      st->value->id);
+        cr_print_line(p, "%scv_store%sn_%s(%s, %s, %s);",
+                      p->how == CR_ACCESS_EITHER ? "    " : "", letter, name, at, v,
+                      cr_spell_rest(p, (cr_dtype)st->buffer->dtype));
+}
+
+static void c_store(cr_printer *p, const cr_store *st)
+{
+    int parts = cr_spell_parts(p, (cr_dtype)st->buffer->dtype);
+
+    for (p->part = 0; p->part < parts; p->part++)
+        c_store_part(p, st);
+    p->part = 0;
 }
 
 static void c_store_row(cr_printer *p, const cr_store *st)
 {
     const char *letter, *name = cr_spell_memory(p, (cr_dtype)st->buffer->dtype, &letter);
 
-    cr_print_line(p, "cv_store%sn_%s(p%d, v%u, 1);", letter, name,
-                  cr_operand_number(p, st->buffer), st->value->id);
+    cr_print_line(p, "cv_store%sn_%s(p%d, %s, 1);", letter, name,
+                  cr_operand_number(p, st->buffer), cr_spell_name(p, st->value));
 }
 
 /* --- loops over columns --- */
@@ -171,12 +190,13 @@ static void c_unrolled(cr_printer *p, const char *end, const char *count)
 }
 
 /* Accumulators that a vector of the sweep needs, as a power of two. */
-static int c_accumulators(const cr_sweep *sweep)
+static int c_accumulators(const cr_printer *p, const cr_sweep *sweep)
 {
     int n = 0, power = 1;
 
     for (int i = 0; i < sweep->reduces.count; i++)
-        n += 1 + cr_dtype_is_complex((cr_dtype)sweep->reduces.at[i]->dtype);
+        n += cr_spell_parts(p, (cr_dtype)sweep->reduces.at[i]->dtype) +
+             cr_dtype_is_complex((cr_dtype)sweep->reduces.at[i]->dtype);
     while (power < n)
         power *= 2;
     return power;
@@ -190,7 +210,8 @@ static void c_reduced_parts(cr_printer *p, const cr_sweep *sweep, const char *en
     const char *lane = cr_spell_dtype(p->lane), *name = cr_spell_vector(p, p->lane);
 
     p->how = CR_ACCESS_WHOLE;
-    cr_print_line(p, "enum { PART = CV_PART(CV_REDUCE_%s, %d) };", name, c_accumulators(sweep));
+    cr_print_line(p, "enum { PART = CV_PART(CV_REDUCE_%s, %d) };", name,
+                  c_accumulators(p, sweep));
     cr_print_line(p, "const cv_s_i64 first = j;");
     cr_print_line(p, "CV_UNROLL(16)");
     cr_print_open(p, cr_session_printf(
@@ -589,6 +610,7 @@ const cr_dialect cr_dialect_c = {
     .name = "c",
     .last_header = "emit/kernel.h",
     .any_address = true,
+    .mixes = true,
     .define_folds = c_define_folds,
     .open_kernel = c_open_kernel,
     .end_kernel = c_end_kernel,

@@ -39,6 +39,8 @@ typedef struct {
     cr_dtype lane;                      /* names the lane count: CV_LANES_<lane> */
     int width;                          /* bits of a lane: masks are cv_m<width> */
     cr_expr_set hoisted, inner; /* values declared outside, and inside the current body */
+    bool mixed; /* lanes of 32 bits; values of 64 bits are two vectors, of 8 bits a lane each */
+    int part;   /* of a value of two vectors: the one at hand */
     int sweep, indent;
     cr_access how;
     bool stepping; /* operands have steps d<k> in variables */
@@ -51,6 +53,7 @@ struct cr_dialect {
     const char *first_header; /* before the vocabulary, or NULL */
     const char *last_header;  /* after it */
     bool any_address;         /* vectors are loaded from any address */
+    bool mixes;               /* values of 64 bits beside lanes of 32, as pairs of vectors */
     bool lanes_are_rows;      /* a vector has one column of several rows */
     /* Prints missing definitions for the nest's reductions. */
     void (*define_folds)(cr_printer *p);
@@ -91,6 +94,11 @@ void cr_print_shut(cr_printer *p);
 
 const char *cr_spell_dtype(cr_dtype t);                       /* "f32" */
 const char *cr_spell_vector(const cr_printer *p, cr_dtype t); /* "f32", "m32" of truths */
+/* The vectors of a value: 1, or 2 for 64 bits beside lanes of 32. */
+int cr_spell_parts(const cr_printer *p, cr_dtype t);
+const char *cr_spell_name(cr_printer *p, const cr_expr *e); /* "v7", or "v7_1" of two parts */
+/* The number of lanes of the vector at hand within the row: "m", or its rest. */
+const char *cr_spell_rest(cr_printer *p, cr_dtype t);
 /* "32", with letter "b" in cv_load<letter>, for the truths beside 32-bit lanes; "f32" and "" */
 const char *cr_spell_memory(const cr_printer *p, cr_dtype t, const char **letter);
 const char *cr_spell_set1(cr_printer *p, cr_dtype t, const char *scalar);

@@ -11,7 +11,7 @@
 typedef struct {
     cr_text body;
     unsigned dtypes; /* bit for each cr_dtype of a value */
-    bool complex, special, random;
+    bool complex, special, random, mixed;
     uint32_t chunks[CR_FN_COUNT]; /* by combining function: bit for each dtype whose definitions
                                    * the unit has */
 } cr_unit;

@@ -200,6 +200,9 @@ static const char *indexed_lanes(cr_printer *p, const cr_expr *e)
 
 void cr_print_indexed(cr_printer *p, const cr_expr *e)
 {
+    if (p->mixed && e->dtype != CR_BOOL && cr_dtype_size((cr_dtype)e->dtype) != 4)
+        cr_bail(p->s, CR_TYPE, "values of several widths, and %s at computed indices",
+                cr_spell_dtype((cr_dtype)e->dtype));
     if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN) {
         cr_print_value(p, e, cr_spell_set1(p, (cr_dtype)e->dtype, scalar_load(p, e, NULL)));
         return;

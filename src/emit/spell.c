@@ -46,11 +46,35 @@ const char *cr_spell_vector(const cr_printer *p, cr_dtype t)
 {
     static const char *const masks[] = {"m8", "m32", "m64"};
 
+    if (p->mixed && t == CR_U8)
+        return "i32";
     return t != CR_BOOL ? cr_spell_dtype(t) : masks[p->width == 8 ? 0 : p->width == 32 ? 1 : 2];
+}
+
+int cr_spell_parts(const cr_printer *p, cr_dtype t)
+{
+    return p->mixed && t != CR_BOOL && cr_dtype_size(t) == 8 ? 2 : 1;
+}
+
+const char *cr_spell_name(cr_printer *p, const cr_expr *e)
+{
+    return cr_spell_parts(p, (cr_dtype)e->dtype) == 2
+               ? cr_session_printf(p->s, "v%u_%d", e->id, p->part)
+               : cr_session_printf(p->s, "v%u", e->id);
+}
+
+const char *cr_spell_rest(cr_printer *p, cr_dtype t)
+{
+    return cr_spell_parts(p, t) == 2 ? cr_session_printf(p->s, "cv_rest64(m, %d)", p->part)
+                                     : "m";
 }
 
 const char *cr_spell_memory(const cr_printer *p, cr_dtype t, const char **letter)
 {
+    if (p->mixed && t == CR_U8) {
+        *letter = "32";
+        return "u8";
+    }
     *letter = t == CR_BOOL ? "b" : "";
     return t == CR_BOOL ? cr_spell_vector(p, t) + 1 : cr_spell_dtype(t);
 }
@@ -143,7 +167,7 @@ const char *cr_spell_set1(cr_printer *p, cr_dtype t, const char *scalar)
 {
     if (t == CR_BOOL)
         return cr_session_printf(p->s, "cv_set1b_%d(%s)", p->width, scalar);
-    return cr_session_printf(p->s, "cv_set1_%s(%s)", cr_spell_dtype(t), scalar);
+    return cr_session_printf(p->s, "cv_set1_%s(%s)", cr_spell_vector(p, t), scalar);
 }
 
 static const char *spell_scalar_type(cr_printer *p, cr_dtype t)
@@ -193,6 +217,8 @@ static const char *spell_integer_vector(cr_printer *p, const cr_expr *e)
 
     if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN)
         return cr_spell_set1(p, t, first);
+    if (p->mixed)
+        cr_bail(p->s, CR_TYPE, "numbers of columns beside values of several widths");
     step = cr_sym_sub(
         p->n->loop->syms,
         cr_sym_replace(p->n->loop->syms, e->index[0], j,
@@ -231,15 +257,50 @@ const char *cr_spell_random(cr_printer *p, const cr_expr *e, const char *column)
                              cr_spell_scalar(p, e->args[2], column));
 }
 
+/* An argument of a function on vectors of type t: the mask of a half, or the part at hand. */
+static const char *spell_arg(cr_printer *p, const cr_expr *e, cr_dtype t)
+{
+    if (e->dtype == CR_BOOL && cr_spell_parts(p, t) == 2)
+        return cr_session_printf(p->s, "cv_half_m64(v%u, %d)", e->id, p->part);
+    return cr_spell_name(p, e);
+}
+
 static const char *spell_cast(cr_printer *p, const cr_expr *e)
 {
-    cr_dtype t = (cr_dtype)e->dtype, from = (cr_dtype)e->args[0]->dtype;
+    const cr_expr *x = e->args[0];
+    cr_dtype t = (cr_dtype)e->dtype, from = (cr_dtype)x->dtype;
+    int parts = cr_spell_parts(p, t), given = cr_spell_parts(p, from);
+    const char *to = cr_spell_dtype(t), *of = cr_spell_dtype(from);
 
     if (from == CR_BOOL)
-        return cr_session_printf(p->s, "cv_frommask_%s(v%u)", cr_spell_dtype(t),
-                                 e->args[0]->id);
-    return cr_session_printf(p->s, "cv_cast_%s_%s(v%u)", cr_spell_dtype(t),
-                             cr_spell_dtype(from), e->args[0]->id);
+        return cr_session_printf(p->s, "cv_frommask_%s(%s)", cr_spell_vector(p, t),
+                                 spell_arg(p, x, t));
+    if (parts > given)
+        return cr_session_printf(p->s, "cv_widen_%s_%s(v%u, %d)", to, of, x->id, p->part);
+    if (parts < given)
+        return cr_session_printf(p->s, "cv_narrow_%s_%s(v%u_0, v%u_1)", to, of, x->id, x->id);
+    return cr_session_printf(p->s, "cv_cast_%s_%s(%s)", to, of, cr_spell_name(p, x));
+}
+
+static const char *spell_function(cr_printer *p, const cr_expr *e, const char *name, cr_dtype t)
+{
+    const char *text = cr_session_printf(p->s, "cv_%s_%s(%s", name, cr_spell_vector(p, t),
+                                         spell_arg(p, e->args[0], t));
+
+    for (int i = 1; i < e->count; i++)
+        text = cr_session_printf(p->s, "%s, %s", text, spell_arg(p, e->args[i], t));
+    return cr_session_printf(p->s, "%s)", text);
+}
+
+/* A test of values of two parts gives one mask. */
+static const char *spell_joined(cr_printer *p, const cr_expr *e, const char *name, cr_dtype t)
+{
+    const char *half[2];
+
+    for (p->part = 0; p->part < 2; p->part++)
+        half[p->part] = spell_function(p, e, name, t);
+    p->part = 0;
+    return cr_session_printf(p->s, "cv_join_m32(%s, %s)", half[0], half[1]);
 }
 
 static const char *spell_call(cr_printer *p, const cr_expr *e)
@@ -257,10 +318,9 @@ static const char *spell_call(cr_printer *p, const cr_expr *e)
                                  cr_spell_random(p, e, "at"));
     if (info->kind == CR_FN_JOIN)
         t = (cr_dtype)e->dtype;
-    name = cr_session_printf(p->s, "cv_%s_%s(v%u", name, cr_spell_vector(p, t), e->args[0]->id);
-    for (int i = 1; i < e->count; i++)
-        name = cr_session_printf(p->s, "%s, v%u", name, e->args[i]->id);
-    return cr_session_printf(p->s, "%s)", name);
+    if (e->dtype == CR_BOOL && cr_spell_parts(p, t) == 2)
+        return spell_joined(p, e, name, t);
+    return spell_function(p, e, name, t);
 }
 
 const char *cr_spell_value(cr_printer *p, const cr_expr *e)

@@ -9,8 +9,26 @@
 
 void cr_print_value(cr_printer *p, const cr_expr *e, const char *text)
 {
-    cr_print_line(p, "const cv_%s v%u = %s;", cr_spell_vector(p, (cr_dtype)e->dtype), e->id,
-                  text);
+    cr_print_line(p, "const cv_%s %s = %s;", cr_spell_vector(p, (cr_dtype)e->dtype),
+                  cr_spell_name(p, e), text);
+}
+
+static void walk_parts(cr_printer *p, const cr_expr *e)
+{
+    for (int q = 0; q < cr_spell_parts(p, (cr_dtype)e->dtype); q++) {
+        p->part = q;
+        cr_print_value(p, e, cr_spell_value(p, e));
+    }
+    p->part = 0;
+}
+
+static void walk_load(cr_printer *p, const cr_expr *e, const cr_buffer *b)
+{
+    for (int q = 0; q < cr_spell_parts(p, (cr_dtype)e->dtype); q++) {
+        p->part = q;
+        cr_print_value(p, e, p->dialect->load(p, b));
+    }
+    p->part = 0;
 }
 
 static void walk_declare(cr_printer *p, const cr_expr *e)
@@ -18,7 +36,7 @@ static void walk_declare(cr_printer *p, const cr_expr *e)
     if (cr_expr_is_indexed(e))
         cr_print_indexed(p, e);
     else
-        cr_print_value(p, e, cr_spell_value(p, e));
+        walk_parts(p, e);
 }
 
 /* True when the arguments are scalar code inside the value's text. */
@@ -68,7 +86,7 @@ static void walk_column_values(cr_printer *p, const cr_expr *e)
     if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN || !cr_expr_set_add(&p->inner, e))
         return;
     if (kept) {
-        cr_print_value(p, e, p->dialect->load(p, kept));
+        walk_load(p, e, kept);
         return;
     }
     if (!walk_skips_args(e))
@@ -93,17 +111,18 @@ void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep)
 static void walk_accumulate(cr_printer *p, const cr_expr *e, const char *target)
 {
     const cr_expr *x = e->args[0];
-    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype),
-               *v = cr_session_printf(p->s, "v%u", x->id);
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype), *v = cr_spell_name(p, x);
 
     if (p->how != CR_ACCESS_WHOLE && !p->dialect->lanes_are_rows) {
-        const char *full = cr_session_printf(p->s, "cv_select_%s(cv_firstn_%d(m), v%u, z%u)", t,
-                                             p->width, x->id, e->id);
+        bool two = cr_spell_parts(p, (cr_dtype)e->dtype) == 2;
+        const char *full = cr_session_printf(p->s, "cv_select_%s(cv_firstn_%d(%s), %s, z%u)", t,
+                                             two ? 64 : p->width,
+                                             cr_spell_rest(p, (cr_dtype)e->dtype), v, e->id);
         if (p->how == CR_ACCESS_EITHER)
             full = cr_session_printf(p->s, "m == CV_LANES_%s ? %s : %s",
                                      cr_spell_dtype(p->lane), v, full);
-        cr_print_line(p, "const cv_%s x%u = %s;", t, e->id, full);
-        v = cr_session_printf(p->s, "x%u", e->id);
+        v = cr_session_printf(p->s, "x%s", cr_spell_name(p, e) + 1);
+        cr_print_line(p, "const cv_%s %s = %s;", t, v, full);
     }
     cr_print_line(p, "%s = %s;", target, cr_spell_combine(p, e, target, v));
 }
@@ -121,8 +140,14 @@ void cr_print_body(cr_printer *p, const char *index)
         p->dialect->store(p, &sweep->store[i]);
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
-        bool one = p->dialect->lanes_are_rows && !cr_expr_has_order(e);
-        walk_accumulate(p, e, cr_session_printf(p->s, "a%u[%s]", e->id, one ? "0" : index));
+        const char *at = p->dialect->lanes_are_rows && !cr_expr_has_order(e) ? "0" : index;
+        int parts = cr_spell_parts(p, (cr_dtype)e->dtype);
+        for (p->part = 0; p->part < parts; p->part++)
+            walk_accumulate(
+                p, e,
+                parts == 1 ? cr_session_printf(p->s, "a%u[%s]", e->id, at)
+                           : cr_session_printf(p->s, "a%u[2 * %s + %d]", e->id, at, p->part));
+        p->part = 0;
     }
 }
 
@@ -136,18 +161,25 @@ bool cr_sweep_has_order(const cr_sweep *sweep)
     return false;
 }
 
+static const char *walk_result(cr_printer *p, const cr_expr *e)
+{
+    return p->dialect->lanes_are_rows
+               ? cr_session_printf(p->s, "a%u[%d]", e->id, p->part)
+               : cr_spell_set1(p, (cr_dtype)e->dtype, cr_session_printf(p->s, "s%u", e->id));
+}
+
 /* Declares the results of a sweep's reductions, values of the row. */
 static void walk_results(cr_printer *p, const cr_sweep *sweep)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
-        const char *result =
-            p->dialect->lanes_are_rows
-                ? cr_session_printf(p->s, "a%u[0]", e->id)
-                : cr_spell_set1(p, (cr_dtype)e->dtype, cr_session_printf(p->s, "s%u", e->id));
         p->dialect->end_fold(p, e);
         cr_expr_set_add(&p->hoisted, e);
-        cr_print_value(p, e, cr_spell_without_order(p, e, result));
+        for (int q = 0; q < cr_spell_parts(p, (cr_dtype)e->dtype); q++) {
+            p->part = q;
+            cr_print_value(p, e, cr_spell_without_order(p, e, walk_result(p, e)));
+        }
+        p->part = 0;
     }
 }
 
@@ -214,25 +246,35 @@ static void walk_rows(cr_printer *p)
 
 static int walk_width(cr_dtype t) { return 8 * (int)cr_dtype_size(cr_dtype_real(t)); }
 
+/* The widths of a kernel's values, as a sum of powers of two: 8 + 32. */
 static void walk_note_type(cr_printer *p, cr_dtype t)
 {
     p->u->dtypes |= 1u << t;
     p->u->complex = p->u->complex || cr_dtype_is_complex(t);
     if (t == CR_BOOL)
         return;
-    if (p->width && walk_width(t) != p->width)
-        cr_bail(p->s, CR_TYPE, "values of %d and %d bits in one kernel", p->width,
-                walk_width(t));
-    p->width = walk_width(t);
+    p->width |= walk_width(t);
     if (p->lane == CR_BOOL || cr_dtype_is_complex(t))
         p->lane = t;
 }
 
-static void walk_note_types(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
+/* Bytes beside wider lanes are loaded, stored and converted; nothing is computed with them. */
+static bool walk_computes_bytes(const cr_expr *e)
+{
+    if (e->kind == CR_EXPR_CALL && cr_fn_infos[e->fn].kind == CR_FN_CAST)
+        return false;
+    for (int i = 0; i < e->count; i++)
+        if (e->args[i]->dtype == CR_U8)
+            return true;
+    return e->dtype == CR_U8 && e->kind != CR_EXPR_LOAD;
+}
+
+static void walk_note_types(cr_printer *p, cr_expr_set *seen, const cr_expr *e, bool *bytes)
 {
     if (!cr_expr_set_add(seen, e))
         return;
     walk_note_type(p, (cr_dtype)e->dtype);
+    *bytes = *bytes || walk_computes_bytes(e);
     if (cr_expr_takes_scalars(e)) {
         p->u->random = true;
         return;
@@ -242,15 +284,31 @@ static void walk_note_types(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
     if (e->kind == CR_EXPR_CALL && cr_fn_infos[e->fn].cost >= 60)
         p->u->special = true;
     for (int i = 0; i < e->count; i++)
-        walk_note_types(p, seen, e->args[i]);
+        walk_note_types(p, seen, e->args[i], bytes);
+}
+
+/* Values of several widths: lanes have 32 bits. */
+static void walk_mix(cr_printer *p, bool bytes)
+{
+    if (!p->dialect->mixes || p->u->complex || p->n->kind != CR_NEST_ROWS ||
+        ((p->width & 8) && bytes))
+        cr_bail(p->s, CR_TYPE, "values of %d and %d bits in one kernel", p->width & -p->width,
+                p->width & ~(p->width & -p->width));
+    p->mixed = p->u->mixed = true;
+    p->u->dtypes |= 1u << CR_I32;
+    p->width = 32;
+    p->lane = CR_F32;
 }
 
 static void walk_find_types(cr_printer *p)
 {
     cr_expr_set seen = cr_expr_set_new(p->n->loop);
+    bool bytes = false;
 
     for (size_t i = 0; i < p->n->loop->defs.len; i++)
-        walk_note_types(p, &seen, p->n->loop->defs.at[i]->value);
+        walk_note_types(p, &seen, p->n->loop->defs.at[i]->value, &bytes);
+    if (p->width & (p->width - 1))
+        walk_mix(p, bytes);
     if (!p->width)
         p->width = 8;
     if (p->lane == CR_BOOL)
@@ -320,8 +378,10 @@ void cr_emit_includes(cr_text *out, const cr_dialect *d, const cr_unit *u)
         cr_text_printf(out, "#include \"%s\"\n", d->first_header);
     cr_text_put(out, "#include \"emit/vec.h\"\n");
     cr_text_put(out, "#include \"emit/vec_f32.h\"\n#include \"emit/vec_f64.h\"\n");
-    if (u->dtypes & ints)
+    if (u->dtypes & ints || u->mixed)
         cr_text_put(out, "#include \"emit/vec_int.h\"\n");
+    if (u->mixed)
+        cr_text_put(out, "#include \"emit/vec_mixed.h\"\n");
     if (u->complex)
         cr_text_put(out, "#include \"emit/vec_complex.h\"\n");
     if (u->special)

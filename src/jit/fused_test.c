@@ -204,6 +204,11 @@ TEST(tiers_and_the_interpreter_give_equal_bits)
         "o[i<R] = add[j<C](where(x[i, j] < 0, 1, 0)) * a[i]\n",
         "input x: f32[R, C]\nparam seed: i64 @0\nparam offset: i64 @1\n"
         "y[i<R, j<C] = where(random(seed, offset, i64(#i*C + j)) < 0.5, x[i, j], 0)\n",
+        "input d: f64[R, C]\ninput k: i64[R, C]\n"
+        "y[i<R, j<C] = where(d[i, j] > 0, x[i, j], f32(k[i, j]) * 2)\n"
+        "z[i<R, j<C] = exp(d[i, j]) + f64(x[i, j] * 2)\n",
+        "input d: f64[R, C]\nt[i<R] = add[j<C](d[i, j])\nn[i<R] = add[j<C](i64(x[i, j] > 0))\n"
+        "y[i<R, j<C] = f32(f64(x[i, j]) / (t[i] + f64(n[i])))\n",
         "any[i<R] = or[j<C](x[i, j] > 7)\nevery[i<R] = and[j<C](x[i, j] < 7)\n",
     };
 

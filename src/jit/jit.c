@@ -69,8 +69,10 @@ static void unit_needs(bool want[CR_VEC_COUNT], const cr_unit *u)
     unsigned ints = 1u << CR_I32 | 1u << CR_I64 | 1u << CR_U8;
 
     want[CR_VEC_BASE] = want[CR_VEC_KERNEL] = true;
-    want[CR_VEC_F64] = want[CR_VEC_F64] || u->dtypes >> CR_F64 & 1 || u->complex || u->special;
-    want[CR_VEC_INT] = want[CR_VEC_INT] || u->dtypes & ints;
+    want[CR_VEC_F64] =
+        want[CR_VEC_F64] || u->dtypes >> CR_F64 & 1 || u->complex || u->special || u->mixed;
+    want[CR_VEC_INT] = want[CR_VEC_INT] || u->dtypes & ints || u->mixed;
+    want[CR_VEC_MIXED] = want[CR_VEC_MIXED] || u->mixed;
     want[CR_VEC_COMPLEX] = want[CR_VEC_COMPLEX] || u->complex;
     want[CR_VEC_SPECIAL] = want[CR_VEC_SPECIAL] || u->special;
     want[CR_VEC_RANDOM] = want[CR_VEC_RANDOM] || u->random;

@@ -9,6 +9,7 @@
  * (CR_FOLD_ROW elements), so the reduction of a tile is that of a block. */
 #include "jit/tile.h"
 #include "jit/generated.h"
+#include "num/convert.h"
 #include <string.h>
 
 /* Where a value is stored. */
@@ -22,6 +23,7 @@ typedef struct {
 
 typedef enum {
     STEP_FUNCTION,
+    STEP_CONVERT,
     STEP_RANDOM,
     STEP_REDUCE,
     STEP_CONST,
@@ -32,6 +34,7 @@ typedef enum {
 typedef struct {
     uint8_t kind, scope, dtype, count;
     cr_kernel kernel, join;
+    cr_convert_fn convert;
     ref out, in[3];
     const cr_expr *e;
 } step;
@@ -131,9 +134,13 @@ static void plan_function(planner *p, step *st, const cr_expr *e)
         return;
     }
     if (info->kind == CR_FN_CAST) {
-        if (e->args[0]->dtype != CR_BOOL)
-            cr_bail(p->t->s, CR_VALUE, "conversions between numbers have no prebuilt kernel");
         t = (cr_dtype)e->dtype;
+        if (e->args[0]->dtype != CR_BOOL) {
+            st->kind = STEP_CONVERT;
+            st->convert = cr_convert_row(t, (cr_dtype)e->args[0]->dtype);
+            st->in[0] = plan_expr(p, e->args[0]);
+            return;
+        }
     }
     st->kind = STEP_FUNCTION;
     st->count = e->count;
@@ -377,6 +384,17 @@ static void tile_call(const machine *m, const step *st)
     st->kernel(ptr, stride, size, NULL);
 }
 
+static void tile_convert(const machine *m, const step *st)
+{
+    int64_t to[2], from[2];
+    char *out = address(m, &st->out, to), *in = address(m, &st->in[0], from);
+    int64_t rows = st->scope == CR_SCOPE_KERNEL ? 1 : m->rows,
+            columns = st->scope == CR_SCOPE_COLUMN ? m->wide : 1;
+
+    for (int64_t r = 0; r < rows; r++)
+        st->convert(out + r * to[0], to[1], in + r * from[0], from[1], columns);
+}
+
 static int64_t tile_name_value(void *context, const cr_sym *name)
 {
     const machine *m = context;
@@ -461,6 +479,7 @@ static void tile_steps(const machine *m, const steps *list)
         const step *st = &list->at[i];
         switch ((kind)st->kind) {
         case STEP_FUNCTION: tile_call(m, st); break;
+        case STEP_CONVERT: tile_convert(m, st); break;
         case STEP_RANDOM: call_random(m, st); break;
         case STEP_REDUCE: call_reduce(m, st, part++); break;
         case STEP_CONST:

@@ -9,6 +9,7 @@ typedef enum {
     CR_VEC_BASE, /* num/order.h, vec.h, vec_float.h, vec_f32.h: always */
     CR_VEC_F64,
     CR_VEC_INT,
+    CR_VEC_MIXED,
     CR_VEC_COMPLEX,
     CR_VEC_SPECIAL,
     CR_VEC_RANDOM,

@@ -5,6 +5,7 @@
  * P (num/order.h): that of rows when they run along the last index of their operand, that of
  * columns when they do not. */
 #include "loop/interp.h"
+#include "num/convert.h"
 #include "num/philox.h"
 #include <string.h>
 
@@ -117,6 +118,15 @@ static scalar of_scalar(cr_dtype t, cr_scalar s)
     return load_element(t, bytes);
 }
 
+static scalar interp_cast(cr_dtype to, cr_dtype from, scalar v)
+{
+    char given[CR_PARAM_BYTES], made[CR_PARAM_BYTES];
+
+    store_element(from, given, v);
+    cr_convert_row(to, from)(made, 0, given, 0, 1);
+    return load_element(to, made);
+}
+
 /* The address of the element at index[0..ndim). */
 static char *interp_place(machine *m, const cr_buffer *b, const int64_t *index)
 {
@@ -178,7 +188,7 @@ static scalar interp_call(machine *m, const cr_expr *e)
         v[i] = interp_eval(m, e->args[i]);
     }
     switch ((cr_fn_kind)cr_fn_infos[e->fn].kind) {
-    case CR_FN_CAST: return of_scalar((cr_dtype)e->dtype, as_scalar(from[0], v[0]));
+    case CR_FN_CAST: return interp_cast((cr_dtype)e->dtype, from[0], v[0]);
     case CR_FN_RANDOM:
         return (scalar){.f = cr_philox_float(cr_philox_word((uint64_t)v[0].i, (uint64_t)v[1].i,
                                                             (uint64_t)v[2].i))};

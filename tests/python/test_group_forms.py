@@ -248,6 +248,59 @@ def test_types(name, kinds):
         check(TYPES[name], x, y, native=size == (5, 37))
 
 
+WIDTHS = {
+    "double between": lambda x, d, i, u: ((x.double() * d).sin() + 1).float() * x,
+    "choice by double": lambda x, d, i, u: torch.where(d > 0, x * 2, x - 1) * (d < 1),
+    "double by choice": lambda x, d, i, u: torch.where(x > 0, d * 2, d - 1),
+    "indices beside floats": lambda x, d, i, u: torch.where(i % 7 == 0, x * i.float(), (i + 1) * 0.5),
+    "integers of both widths": lambda x, d, i, u: (i * 3 + i.int() * 2, (i.int() - 5).float() * x),
+    "bytes": lambda x, d, i, u: ((u.float() * 0.3 + x).clamp(0, 255).to(torch.uint8), u.double() * d, u.long() + i),
+    "bytes and back": lambda x, d, i, u: (x * 40).to(torch.uint8).float() * 0.5 + (d * 300).to(torch.uint8),
+    "bytes from integers": lambda x, d, i, u: ((i * 77).to(torch.uint8), (i.int() * 77).to(torch.uint8).double() + d),
+    "bytes alone": lambda x, d, i, u: ((u + 7) * (u > 100), (u * 3).float() * x),
+    "truths counted": lambda x, d, i, u: ((x > 0.5).sum(-1), ((d > 0) & (x < 1)).sum(-1) * 2, u.sum(-1) + 1),
+    "sums of several types": lambda x, d, i, u: ((x * 2).sum(-1).double() + (d * 2).sum(-1), (i * 3).sum(-1) * x.amax(-1)),
+    "rows in double": lambda x, d, i, u: (x.double().softmax(-1).float() * x, (x.double() - x.double().mean(-1, keepdim=True)).to(x.dtype)),
+    "extremes of both": lambda x, d, i, u: torch.maximum(x.double().amax(-1), d.amin(-1)) + i.amax(-1),
+    "any of doubles": lambda x, d, i, u: ((d > 2).any(-1), ((d > -3) | (x > 0)).all(-1)),
+    "halves": lambda x, d, i, u: (x.half().double() * d, (x.bfloat16() * 2).float() + i, d.float().half() * 3),
+    "one double": lambda x, d, i, u: (x * d[0, 0].float() + 1) * x,
+    "a row of doubles": lambda x, d, i, u: (x * 2 + d[0].float()) * d[:, :1].float(),
+}
+
+
+NEED_ELEMENTS = "extremes of both", "sums of several types", "one double", "a row of doubles"
+
+
+@pytest.mark.parametrize("name, size", [(name, size) for size in ((5, 37), (40, 300), (3, 2100), (70, 5), (300, 16), (2, 1), (0, 4), (1, 64))
+                                        for name in WIDTHS if 0 not in size or name not in NEED_ELEMENTS])
+def test_values_of_several_widths(name, size):
+    x, d = torch.randn(*size), torch.randn(*size, dtype=torch.float64)
+    i, u = torch.randint(-99, 99, size), torch.randint(0, 256, size).to(torch.uint8)
+    check(WIDTHS[name], x, d, i, u, native=size in ((5, 37), (70, 5), (3, 2100)))
+
+
+def test_values_of_several_widths_are_one_group():
+    for name in ("double between", "indices beside floats", "bytes and back"):
+        x, d = torch.randn(64, 100), torch.randn(64, 100, dtype=torch.float64)
+        i, u = torch.randint(-99, 99, (64, 100)), torch.randint(0, 256, (64, 100)).to(torch.uint8)
+        check(WIDTHS[name], x, d, i, u, native=False, groups=1)
+
+
+def test_conversions_of_every_kind_of_number():
+    """Numbers that do not fit give in a kernel what they give in eager."""
+    edges = [0.0, -0.0, 0.5, -0.5, 1.5, 255.5, 256.0, -1.0, -255.9, 2.0 ** 31, -2.0 ** 31, 2.0 ** 31 - 1, 2.0 ** 32 + 3, 2.0 ** 53 + 2,
+             2.0 ** 62, 2.0 ** 63, -2.0 ** 63, 1e19, 1e300, -1e300, 1e-320, 3e38, 4e38, float("inf"), -float("inf"), float("nan"), 16777217.0]
+    d = torch.tensor(edges * 3, dtype=torch.float64)
+    x = d.float()
+    i = torch.tensor([0, 1, -1, 255, 256, -2 ** 31, 2 ** 31, 2 ** 32 + 5, 2 ** 53 + 1, 2 ** 62 + 1, 2 ** 63 - 1, -2 ** 63, 16777217] * 5)
+    kinds = [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64, torch.bool]
+    check(lambda x: tuple((x * 1).to(k) for k in kinds if k != x.dtype), x)
+    check(lambda x: tuple((x * 1).to(k) for k in kinds if k != x.dtype), d)
+    check(lambda x: tuple((x * 1).to(k) for k in kinds if k != x.dtype), i)
+    check(lambda x: tuple((x * 1).to(k) for k in kinds if k != x.dtype), i.int())
+
+
 def test_every_half_is_rounded_as_eager_rounds():
     bits = torch.arange(-2 ** 15, 2 ** 15, dtype=torch.int32).to(torch.int16)
     for dtype in (torch.float16, torch.bfloat16):
