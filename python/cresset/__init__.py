@@ -18,7 +18,7 @@ newaxis = None
 
 # Modules that are imported on first use, so that importing the package stays fast.
 _MODULES = frozenset((
-    "__config__", "_inductor", "_jit_internal", "accelerator", "amp", "autograd", "backends", "compiler",
+    "__config__", "_inductor", "_jit_internal", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
     "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit",
     "linalg", "monitor", "mps", "mtia", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "package", "profiler", "random", "return_types", "safetensors", "serialization", "special",

@@ -89,3 +89,15 @@ def test_earlier_names_of_downloads_and_names_for_annotations():
     assert model_zoo.load_url is torch.hub.load_state_dict_from_url and callable(model_zoo.tqdm)
     for names in (torch.serialization.MAP_LOCATION, torch.types.FileLike):
         assert str in names.__args__
+
+
+def test_questions_about_compilation():
+    from cresset._dynamo import eval_frame, utils
+    assert utils.is_compile_supported("cpu") and not utils.is_compile_supported("cuda")
+    assert eval_frame.is_dynamo_supported()
+    assert eval_frame.OptimizedModule is torch._dynamo.OptimizedModule
+    assert isinstance(torch.compile(torch.nn.Linear(1, 1)), eval_frame.OptimizedModule)
+
+
+def test_functions_that_are_scripted_while_tracing_stay_functions():
+    assert torch.jit._script_if_tracing(len) is len

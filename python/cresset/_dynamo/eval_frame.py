@@ -148,3 +148,15 @@ def disable(fn=None, recursive=True, *, reason=None):
     plain._torchdynamo_disable = True
     plain._torchdynamo_orig_callable = fn
     return plain
+
+
+def is_dynamo_supported():
+    """Whether compile() makes programs in this process: always."""
+    return True
+
+
+def __getattr__(name):
+    if name == "OptimizedModule":  # a module needs nn, which compile() does not
+        from .optimized_module import OptimizedModule
+        return OptimizedModule
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

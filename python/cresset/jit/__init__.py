@@ -110,6 +110,9 @@ def script_if_tracing(fn):
     return fn
 
 
+_script_if_tracing = script_if_tracing  # torchvision's name for it
+
+
 def is_scripting():
     """Returns whether the caller is being compiled: never."""
     return False

@@ -5,7 +5,7 @@ from . import functional, init, modules, parameter, utils
 
 
 def __getattr__(name):
-    if name in ("attention", "parallel"):
+    if name in ("attention", "parallel", "quantized"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
     if name == "DataParallel":

@@ -1,0 +1,2 @@
+"""Modules for quantization."""
+from . import quantized
