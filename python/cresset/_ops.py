@@ -53,7 +53,7 @@ class FunctionSchema:
 
     def __init__(self, name, made):
         self._text = made["schema"]
-        self.name = f"aten::{name}"
+        self.name = name if "::" in name else f"aten::{name}"
         self.overload_name = "" if made["name"] == "default" else made["name"]
         self.arguments = [self._argument(p, made, 1 << i)
                           for i, p in enumerate(made["record"]["params"])
@@ -94,16 +94,17 @@ class FunctionSchema:
 class OpOverload:
     """One overload of an operator: a callable that is a target in graphs."""
 
-    namespace = "aten"
+    guarded_by_identity = True  # a recording calls it and does not look inside
 
     def __init__(self, packet, made):
+        self.namespace = packet._namespace
         self.overloadpacket = packet
         self._overloadname = made["name"]
         self._opname = packet.__name__
         self.__name__ = f"{packet.__name__}.{made['name']}"
         self.__qualname__ = self.__name__
         self.__module__ = packet.__module__
-        self._schema = FunctionSchema(packet.__name__, made)
+        self._schema = FunctionSchema(packet._qualified_op_name, made)
         self._nondeterministic_seeded = made["random"]
         self.is_view = made["view"]
         self._op = made["callable"]
@@ -122,10 +123,10 @@ class OpOverload:
                                     if self._schema.overload_name else "")
 
     def __str__(self):
-        return f"aten.{self.__name__}"
+        return f"{self.namespace}.{self.__name__}"
 
     def __repr__(self):
-        return f"<OpOverload(op='aten.{self._opname}', overload='{self._overloadname}')>"
+        return f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
 
     def __deepcopy__(self, memo):
         return self
@@ -140,13 +141,20 @@ class OpOverload:
 class OpOverloadPacket:
     """All overloads of an operator.  A call chooses one by its arguments."""
 
-    def __init__(self, name, made):
+    guarded_by_identity = True
+
+    def __init__(self, name, made, namespace="aten"):
         self.__name__ = self.__qualname__ = name
-        self.__module__ = f"{__name__}.aten"
-        self._qualified_op_name = f"aten::{name}"
+        self.__module__ = f"{__name__}.{namespace}"
+        self._namespace = namespace
+        self._qualified_op_name = f"{namespace}::{name}"
         self._made = {m["name"]: m for m in made}
-        self._op = _C._all_overloads(name)
+        self._op = self._all()
         _C._set_shown(self._op, self)
+
+    def _all(self):
+        """Returns the callable that chooses an overload by its arguments."""
+        return _C._all_overloads(self.__name__)
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -172,16 +180,20 @@ class OpOverloadPacket:
         return [*super().__dir__(), *self._made]
 
     def __str__(self):
-        return f"aten.{self.__name__}"
+        return f"{self._namespace}.{self.__name__}"
 
     def __repr__(self):
-        return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
+        return f"<OpOverloadPacket(op='{self._namespace}.{self.__name__}')>"
 
     def __deepcopy__(self, memo):
         return self
 
     def __reduce__(self):
-        return _packet, (self.__name__,)
+        return _packet, (self._qualified_op_name,)
+
+
+# Packets of operators that programs defined (library.py), by namespace and name.
+defined_packets = {}
 
 
 class _OpNamespace(ModuleType):
@@ -193,6 +205,9 @@ class _OpNamespace(ModuleType):
         self.name = name
 
     def __getattr__(self, name):
+        defined = defined_packets.get((self.name, name))
+        if defined is not None:
+            return defined
         made = _C._overloads(name) if self.name == "aten" and not name.startswith("__") else None
         if not made:
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
@@ -200,7 +215,9 @@ class _OpNamespace(ModuleType):
         return packet
 
     def __dir__(self):
-        return sorted({*super().__dir__(), *(n for n in dir(ops) if n[0] != "_")})
+        defined = {name for namespace, name in defined_packets if namespace == self.name}
+        table = (n for n in dir(ops) if n[0] != "_") if self.name == "aten" else ()
+        return sorted({*super().__dir__(), *table, *defined})
 
 
 loaded_libraries = set()  # paths that load_library() opened
@@ -232,8 +249,10 @@ def load_library(path):
 
 
 def _packet(name):
+    """Returns the packet of "add", "aten::add" or "mylib::f"."""
     from . import ops as public
-    return getattr(public.aten, name)
+    namespace, colons, rest = name.partition("::")
+    return getattr(getattr(public, namespace), rest) if colons else getattr(public.aten, name)
 
 
 def _serves(made, overload, given):
@@ -257,7 +276,7 @@ def _serves(made, overload, given):
 
 def overload_of(name, overload, given):
     """Returns the OpOverload that torch would call where a record calls `name.overload`."""
-    packet = _packet(name)
+    packet = _packet(name.partition("#")[0])
     fitting = [n for n, made in packet._made.items() if _serves(made, overload, given)]
     own = [n for n, made in packet._made.items() if made["record"]["overload"] == overload]
     return getattr(packet, (fitting or own)[0])

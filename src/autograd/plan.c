@@ -185,11 +185,21 @@ static cr_plan *plan_make(const cr_op *op)
     return p;
 }
 
+cr_status cr_plan_add(const cr_op *op)
+{
+    cr_plan *p = plan_make(op);
+
+    if (!p)
+        return CR_MEMORY;
+    cr_plans[op->index] = p;
+    return CR_OK;
+}
+
 cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *, cr_tensor **),
                          void (*release)(cr_node *))
 {
     int n = cr_ops_table_count(), records = cr_ops_count();
-    cr_plan **all = cr_alloc_zero((size_t)records * sizeof *all);
+    cr_plan **all = cr_alloc_zero(CR_MOST_OPS * sizeof *all);
 
     if (!all)
         return CR_MEMORY;

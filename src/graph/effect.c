@@ -6,15 +6,13 @@
 
 /* --- the entries that an entry calls --- */
 
-enum { MOST_OPS = 4096 };
-
 typedef bool (*op_fact)(const cr_op *op, unsigned words);
 
 /* A walk over the entries that an entry calls; an entry may call itself. */
 typedef struct {
     op_fact found;
     unsigned words; /* argument of `found` */
-    uint64_t seen[MOST_OPS / 64];
+    uint64_t seen[CR_MOST_OPS / 64];
 } op_search;
 
 static bool reaches(op_search *s, const cr_op *op);
@@ -33,7 +31,7 @@ static bool rule_reaches(op_search *s, const cr_rule *r)
 
 static bool reaches(op_search *s, const cr_op *op)
 {
-    CR_ASSERT(op->index < MOST_OPS);
+    CR_ASSERT(op->index < CR_MOST_OPS);
     if (s->seen[op->index / 64] >> op->index % 64 & 1)
         return false;
     s->seen[op->index / 64] |= (uint64_t)1 << op->index % 64;
@@ -68,7 +66,7 @@ static bool op_has_word(const cr_op *op, unsigned words) { return op->words & wo
 
 bool cr_op_reaches(const cr_op *op, int word)
 {
-    static _Atomic uint8_t facts[CR_WORD_COUNT][MOST_OPS];
+    static _Atomic uint8_t facts[CR_WORD_COUNT][CR_MOST_OPS];
 
     return remembered(facts[word], op, op_has_word, 1u << word);
 }
@@ -86,7 +84,7 @@ static bool is_dear(const cr_op *op, unsigned unused)
 
 bool cr_op_is_cheap(const cr_op *op)
 {
-    static _Atomic uint8_t facts[MOST_OPS];
+    static _Atomic uint8_t facts[CR_MOST_OPS];
 
     return !remembered(facts, op, is_dear, 0);
 }

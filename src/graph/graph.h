@@ -361,6 +361,10 @@ void cr_recorder_at(cr_recorder *r, const char *source);
 typedef const char *(*cr_recorder_where)(void *context, cr_session *s);
 void cr_recorder_follow(cr_recorder *r, cr_recorder_where where, void *context);
 cr_recorder *cr_recorder_active(void);
+/* Between the two, the thread's recording sees nothing: of an operator whose inside is not part
+ * of the graph.  The pair nests. */
+cr_recorder *cr_recorder_pause(void);
+void cr_recorder_resume(cr_recorder *r);
 /* Tells the thread's recorder, if any, that the program made `t` from plain data: `t` is a
  * constant, but not a tensor from outside the call. */
 void cr_recorder_literal(cr_tensor *t);

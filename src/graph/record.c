@@ -46,6 +46,16 @@ static char gone; /* value of freed tensors in the maps */
 
 cr_recorder *cr_recorder_active(void) { return active; }
 
+cr_recorder *cr_recorder_pause(void)
+{
+    cr_recorder *r = active;
+
+    active = NULL;
+    return r;
+}
+
+void cr_recorder_resume(cr_recorder *r) { active = r; }
+
 static void new_graph(cr_session *s, void *context)
 {
     cr_recorder *r = context;
@@ -496,6 +506,8 @@ size_t cr_recorder_foreign(const cr_recorder *r, cr_tensor *const **out)
  * call. */
 static bool has_parts(const cr_op *op)
 {
+    if (op->custom == CR_CUSTOM_OPAQUE)
+        return false;
     for (int i = 0; i < op->param_count; i++)
         if (op->param[i].written)
             return false;
@@ -689,7 +701,7 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
     if (active->failed)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     /* Under autocast the arguments of the calls that an entry makes may be converted. */
-    parts = (active->parts || autocasts()) && shown == arg && has_parts(op);
+    parts = (active->parts || autocasts() || op->custom) && shown == arg && has_parts(op);
     find_source(active);
     note_failure(active, cr_session_run(active->session, record_args, &c));
     cr_sizes_of_values = false;

@@ -57,5 +57,9 @@ CR_MUST cr_status overload_imply(struct cr_op *op, cr_arena *arena);
 CR_MUST cr_status overload_imply_inplace(struct cr_op *made, cr_arena *arena);
 /* Adds the in-place form of an entry. */
 CR_MUST cr_status ops_add_inplace(struct cr_op *op);
+/* Resolves the rules of one entry. */
+CR_MUST cr_status ops_resolve_one(struct cr_op *op);
+/* Reserves room for all records, so that entries which programs add move none of them. */
+CR_MUST cr_status ops_reserve(void);
 
 #endif

@@ -141,6 +141,12 @@ enum {
     CR_OUT_ALIGNED = 8, /* none that shares part of the elements of an argument */
     CR_OUT_APART = 16   /* none that shares memory with an argument */
 };
+/* Entries that programs add at run time (cr_ops_add). */
+typedef enum {
+    CR_CUSTOM_NONE,   /* an entry of the table */
+    CR_CUSTOM_INLINE, /* graphs have the calls that it makes, if these make its results */
+    CR_CUSTOM_OPAQUE  /* graphs have the call itself */
+} cr_custom;
 
 struct cr_tensor;
 typedef struct cr_op cr_op;
@@ -160,6 +166,7 @@ struct cr_op {
     uint8_t does;                      /* cr_does */
     bool differentiable;               /* has a grad clause */
     uint8_t autocast;                  /* cr_autocast_way */
+    uint8_t custom;                    /* cr_custom */
     uint8_t fast_type, fast_type_args; /* tensor/: the kind of type rule */
     int8_t dim_param, keepdim_param;   /* FOLD: indices of `dim` and `keepdim`, or -1 */
     uint32_t tensor_params;            /* bit i: parameter i is a Tensor or Tensor[] */
@@ -283,6 +290,13 @@ CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
 /* Reads a schema alone, "name(int n, bool bias=True) -> Tensor": the names, parameters and
  * results of *op, which must be zero; strings go to `arena`.  CR_VALUE. */
 CR_MUST cr_status cr_schema_read(cr_op *op, cr_arena *arena, const char *schema);
+/* Adds an entry after the table: `name` is its full name ("mylib::f"), `schema` as for
+ * cr_schema_read.  `stage` is its kernel stage.  Entries are never removed.  CR_VALUE for a
+ * schema that cannot be read or a name that exists. */
+CR_MUST cr_status cr_ops_add(cr_op **out, const char *name, const char *schema,
+                             cr_call_fn stage);
+/* The number of records that there may be: arrays by cr_op.index have this length. */
+enum { CR_MOST_OPS = 4096 };
 /* Resolves names and calls in all rule trees, once, after the last read. */
 CR_MUST cr_status cr_ops_resolve(void);
 

@@ -933,3 +933,37 @@ cr_status cr_ops_read(const char *file, const char *text, size_t len)
     }
     return op ? finish_entry(op) : CR_OK;
 }
+
+cr_status ops_reserve(void) { return cr_vec_reserve(&table.ops, CR_MOST_OPS - table.ops.len); }
+
+/* The program's schema has no file; the message's place is the schema itself. */
+static cr_status added_entry(cr_op *op, const char *name, cr_call_fn stage)
+{
+    op->name = cr_arena_text(&table.arena, name, strlen(name));
+    if (!op->name)
+        return CR_MEMORY;
+    op->does = CR_DOES_WHOLE;
+    op->forms = CR_AS_C;
+    op->custom = CR_CUSTOM_INLINE;
+    op->kernel_stage = stage;
+    op->dtypes = ~0u;
+    CR_TRY(overload_imply(op, &table.arena));
+    return ops_resolve_one(op);
+}
+
+cr_status cr_ops_add(cr_op **out, const char *name, const char *schema, cr_call_fn stage)
+{
+    const char *text = cr_arena_text(&table.arena, schema, strlen(schema));
+    cr_op *op;
+
+    if (!text)
+        return CR_MEMORY;
+    if (table.ops.len == CR_MOST_OPS)
+        return cr_fail(CR_RUNTIME, "a program may add %d operators",
+                       CR_MOST_OPS - table.entries);
+    CR_TRY(start_entry(&op, text, 1, text, strlen(text)));
+    CR_TRY(added_entry(op, name, stage));
+    CR_TRY(table_enter(op));
+    *out = op;
+    return CR_OK;
+}

@@ -242,7 +242,7 @@ static cr_status resolve_loop(scope *s, cr_op *op)
     return CR_OK;
 }
 
-static cr_status resolve_op(cr_op *op)
+cr_status ops_resolve_one(cr_op *op)
 {
     scope s = {.op = op, .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD};
 
@@ -284,9 +284,9 @@ cr_status cr_ops_resolve(void)
     int entries = cr_ops_count();
 
     for (int i = 0; i < entries; i++)
-        CR_TRY(resolve_op(cr_ops_at(i)));
+        CR_TRY(ops_resolve_one(cr_ops_at(i)));
     for (int i = 0; i < entries; i++)
         if (cr_ops_at(i)->forms & CR_AS_INPLACE)
             CR_TRY(ops_add_inplace(cr_ops_at(i)));
-    return CR_OK;
+    return ops_reserve();
 }

@@ -509,10 +509,12 @@ cr_status cr_shape_grid_sampler(const cr_value *arg, cr_shape *out)
 static int64_t block_count(const cr_value *size, int64_t d, const cr_value *kernel,
                            const cr_value *step)
 {
-    return cr_floor_div(size->ints[d] + 2 * cr_value_item(&step[1], d) -
-                            cr_value_item(&step[0], d) * (cr_value_item(kernel, d) - 1) - 1,
-                        cr_value_item(&step[2], d)) +
-           1;
+    int64_t room, more = 2 * cr_value_item(&step[1], d) -
+                         cr_value_item(&step[0], d) * (cr_value_item(kernel, d) - 1) - 1;
+
+    if (CR_ADD_OVERFLOW(size->ints[d], more, &room))
+        room = INT64_MAX - 1;
+    return cr_floor_div(room, cr_value_item(&step[2], d)) + 1;
 }
 
 static cr_status check_two(const cr_value *list, const char *name)
@@ -586,8 +588,9 @@ cr_status cr_shape_im2col(const cr_value *arg, cr_shape *out)
             PAIR(size), PAIR(arg[1]), PAIR(arg[2]), PAIR(arg[3]), (ll)h, (ll)w);
     out->ndim = lead + 2;
     out->size[0] = v->size[0];
-    out->size[lead] = v->size[lead] * arg[1].ints[0] * arg[1].ints[1];
-    out->size[lead + 1] = h * w;
+    if (CR_MUL_OVERFLOW(v->size[lead], arg[1].ints[0] * arg[1].ints[1], &out->size[lead]) ||
+        CR_MUL_OVERFLOW(h, w, &out->size[lead + 1]))
+        return cr_fail(CR_RUNTIME, "numel: integer multiplication overflow");
     return CR_OK;
 }
 

@@ -289,3 +289,10 @@ def test_matrices_of_more_rows_than_lapack_counts():
     assert torch.linalg.lu_factor(torch.zeros(2, 2**31 + 1, 0))[1].shape == (2, 0)
     with pytest.raises(RuntimeError, match="at most 2147483647 rows and columns, but got 2147483649"):
         torch.linalg.svdvals(torch.zeros(1, 1).expand(2**31 + 1, 1))
+
+
+def test_blocks_of_huge_planes():
+    with pytest.raises(RuntimeError, match="expected size of input's dimension 2 to match the calculated number"):
+        torch.nn.functional.fold(torch.zeros(1, 8, 9), (3, MOST), 2, padding=1, stride=2)
+    with pytest.raises(RuntimeError, match="numel: integer multiplication overflow"):
+        torch.nn.functional.unfold(torch.zeros(0, 2**60, 4, 4), 4)

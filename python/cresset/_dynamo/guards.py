@@ -144,7 +144,7 @@ class Walk:
             return self.nn_module(x, source, parent, key)
         if _is_of(_OPTIM, "Optimizer", x):
             return self.optimizer(x, source, parent, key)
-        if _is_of("enum", "Enum", x):
+        if _is_of("enum", "Enum", x) or getattr(t, "guarded_by_identity", False):
             return self.add(source, parent, key, "is", x)
         for kinds, method in _METHODS:
             if isinstance(x, kinds):

@@ -266,6 +266,8 @@ PyObject *cr_py_given_kwargs(const cr_py_given *g);
 
 /* The schema's name of a type, as in "Tensor[]". */
 const char *cr_py_schema_type(unsigned type);
+/* A list of (name, type) of the results (overload.c). */
+PyObject *cr_py_op_results(const cr_op *op);
 /* An entry of the table as a dict (table.c). */
 PyObject *cr_py_record(const cr_op *op);
 
@@ -388,6 +390,7 @@ int cr_py_override_start(PyObject *m);
 int cr_py_settings_start(PyObject *m);
 int cr_py_config_start(PyObject *m);
 int cr_py_profile_start(PyObject *m);
+int cr_py_custom_start(PyObject *m); /* custom.c */
 /* Adds a static type under `name`.  Its tp_name states the module without the root, as
  * "storage.UntypedStorage". */
 int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type);

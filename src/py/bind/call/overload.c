@@ -21,7 +21,7 @@ static PyObject *callable_of(const cr_op *op, const char *name)
 }
 
 /* (name, type) of every result. */
-static PyObject *returns_of(const cr_op *op)
+PyObject *cr_py_op_results(const cr_op *op)
 {
     PyObject *out = PyList_New(op->result_count);
 
@@ -42,7 +42,7 @@ static PyObject *overload_object(const cr_op *op, const char *name, const cr_ove
 
     return Py_BuildValue("{s:s,s:N,s:N,s:N,s:N,s:I,s:I,s:I,s:I,s:O,s:O}", "name", o->name,
                          "schema", schema_text(op, name, o), "callable", callable_of(op, name),
-                         "record", cr_py_record(op), "returns", returns_of(op), "scalars",
+                         "record", cr_py_record(op), "returns", cr_py_op_results(op), "scalars",
                          (unsigned)o->scalars, "numbers", (unsigned)o->numbers, "absent",
                          (unsigned)o->absent, "required", (unsigned)o->required, "random",
                          entry->words & CR_WORD_RANDOM ? Py_True : Py_False, "view",

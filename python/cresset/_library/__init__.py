@@ -1,0 +1,1 @@
+"""Operators that programs define: schemas, kernels, derivatives."""
