@@ -50,6 +50,8 @@ def __getattr__(name):
     if name.startswith("_") and hasattr(_C.ops, name) and hasattr(_C, name):  # _standard_gamma
         value = globals()[name] = getattr(_C, name)
         return value
+    if name.startswith("_foreach_"):
+        return getattr(import_module(f"{__name__}._foreach"), name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 

@@ -1,5 +1,7 @@
 """Optimizers and learning-rate schedules."""
 from . import lr_scheduler
+from ._adafactor import Adafactor
+from ._muon import Muon
 from .adadelta import Adadelta
 from .adagrad import Adagrad
 from .adam import Adam
