@@ -2,7 +2,7 @@
 
 
 def __getattr__(name):
-    if name in ("data", "checkpoint", "dlpack", "flop_counter", "hooks", "_pytree",
+    if name in ("benchmark", "data", "checkpoint", "dlpack", "flop_counter", "hooks", "_pytree",
                 "backend_registration"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
@@ -10,3 +10,24 @@ def __getattr__(name):
         from . import backend_registration
         return getattr(backend_registration, name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def swap_tensors(t1, t2):
+    """Exchanges two tensors: class, attributes, elements, gradient.  References to one then see the other."""
+    from weakref import getweakrefs
+    for name, tensor in (("t1", t1), ("t2", t2)):
+        if getweakrefs(tensor):
+            raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
+    slots = [name for cls in type(t1).__mro__ for name in getattr(cls, "__slots__", ())]
+    if slots != [name for cls in type(t2).__mro__ for name in getattr(cls, "__slots__", ())]:
+        raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
+    t1._swap_tensor(t2)
+    t1.__class__, t2.__class__ = t2.__class__, t1.__class__
+    first, second = dict(t1.__dict__), dict(t2.__dict__)
+    for tensor, state in ((t1, second), (t2, first)):
+        tensor.__dict__.clear()
+        tensor.__dict__.update(state)
+    for name in slots:
+        one, two = getattr(t1, name), getattr(t2, name)
+        setattr(t1, name, two)
+        setattr(t2, name, one)

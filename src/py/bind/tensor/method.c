@@ -493,6 +493,27 @@ static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
     return cr_py_raise(st);
 }
 
+/* Exchanges the tensors of two objects, with their hooks; the objects keep class and
+ * attributes.  The caller's references make both objects owners of their tensors. */
+static PyObject *swap_tensor(PyObject *self, PyObject *x)
+{
+    cr_py_tensor *a = (cr_py_tensor *)self, *b = (cr_py_tensor *)x, was = *a;
+
+    if (!cr_py_is_tensor(x))
+        return PyErr_Format(PyExc_TypeError, "a tensor is expected, not %s",
+                            Py_TYPE(x)->tp_name);
+    CR_ASSERT(a->owns && b->owns);
+    a->t = b->t;
+    a->hooks = b->hooks;
+    a->accumulated = b->accumulated;
+    b->t = was.t;
+    b->hooks = was.hooks;
+    b->accumulated = was.accumulated;
+    a->t->peer = a;
+    b->t->peer = b;
+    Py_RETURN_NONE;
+}
+
 /* An alias with the same history. */
 static PyObject *as_subclass(PyObject *self, PyObject *cls)
 {
@@ -665,6 +686,7 @@ PyMethodDef cr_py_methods[] = {
     {"cfloat", KEYWORDS(tensor_cfloat), NULL},
     {"cdouble", KEYWORDS(tensor_cdouble), NULL},
     {"_make_subclass", KEYWORDS(make_subclass) | METH_STATIC, NULL},
+    {"_swap_tensor", swap_tensor, METH_O, NULL},
     {"as_subclass", as_subclass, METH_O, "The same tensor as an object of a subclass."},
     {"set_", KEYWORDS(tensor_set), "Replaces the storage, sizes and strides."},
     {0}};
