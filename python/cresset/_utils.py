@@ -48,6 +48,12 @@ def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
     return tensor
 
 
+def own_name(module):
+    """Returns this package's name of a module of torch."""
+    root, dot, rest = module.partition(".")
+    return f"cresset{dot}{rest}" if root == "torch" else module
+
+
 def torch_name(module):
     """Returns torch's name of a module of this package."""
     root, dot, rest = module.partition(".")

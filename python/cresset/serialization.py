@@ -1,10 +1,9 @@
 """save and load: checkpoints in torch's format.
 
 The pickle of a checkpoint is read in C (src/io/pickle.c) and checked as a whole before objects
-are made.  With weights_only=True it may contain tensors, containers, numbers, and objects
-allowed by add_safe_globals().  With weights_only=False this package's classes (modules,
-optimizers) are also made, by __new__ and their state.  In both cases only allowed functions are
-called.
+are made.  It may contain tensors, containers, numbers, and objects allowed by add_safe_globals();
+only allowed functions are called.  With weights_only=False a pickle module reads the file, which
+can run any code (_unpickling.py).
 """
 import copyreg
 import io
@@ -17,7 +16,7 @@ import warnings
 from enum import Enum
 from typing import Callable, Union
 
-from . import _C, _root
+from . import _C
 from ._C import device
 from ._utils import torch_name
 from .storage import TypedStorage, UntypedStorage
@@ -130,40 +129,13 @@ def _allowed_names():
     return names
 
 
-# Permitted uses of a name (checkpoint.c): refer to it, make instances by __new__, call it.
-_NAMED, _MADE, _CALLED = range(3)
+_CALLED = 2  # the permitted use of a name (checkpoint.c): it may be called
 
 
-def _own_object(module, name):
-    """Returns this package's object of a torch name and its permitted use; or None."""
-    root, *parts = ("torch.nn.functional" if module == "torch._C._nn" else module).split(".")
-    if root != "torch" or (parts and parts[0] not in ("nn", "optim")):
-        return None
-    from importlib import import_module
-    try:
-        found = getattr(import_module(".".join([_root.NAME, *parts])), name)
-    except (ImportError, AttributeError):
-        return None
-    # Constants, and functions that modules have as attributes (an activation).
-    if isinstance(found, (_C.layout, _C.memory_format, type(_C.add))):
-        return found, _NAMED
-    # Only objects that the module defines, not those that it imports.
-    if not str(getattr(found, "__module__", None)).startswith(_root.NAME + "."):
-        return None
-    if not isinstance(found, type):
-        return (found, _NAMED) if parts == ["nn", "functional"] and callable(found) else None
-    from .nn import Module
-    from .optim import Optimizer
-    from .optim.lr_scheduler import LRScheduler
-    return found, _MADE if issubclass(found, (Module, Optimizer, LRScheduler)) else _NAMED
-
-
-def _finder(allowed, weights_only):
+def _finder(allowed):
     def find(module, name):
         found = allowed.get(f"{module}.{name}")
-        if found is not None:
-            return found, _CALLED
-        return None if weights_only else _own_object(module, name)
+        return None if found is None else (found, _CALLED)
 
     return find
 
@@ -315,6 +287,11 @@ def _descriptor(f):
     return raw.fileno()
 
 
+def _is_device(f):
+    raw = getattr(f, "raw", f)
+    return isinstance(raw, io.FileIO) and stat.S_ISCHR(os.fstat(raw.fileno()).st_mode)
+
+
 class _opened:
     """with _opened(f) as (file, start, head): a descriptor and a position, or bytes and 0; and the
     first 512 bytes."""
@@ -331,6 +308,8 @@ class _opened:
         f, self.start = self.f, self.f.tell()
         head = f.read(512)
         f.seek(self.start)
+        if _is_device(f):  # /dev/zero has no end; no device contains a checkpoint
+            return head, 0, head
         descriptor = _descriptor(f)
         if descriptor is not None:
             if self.own is None and f.writable():
@@ -541,9 +520,6 @@ def _choose(weights_only, pickle_module):
         weights_only = pickle_module is None
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
-    if pickle_module not in (None, pickle):
-        raise RuntimeError(f"load() reads pickles itself and cannot use {pickle_module.__name__}; "
-                           "allow the classes in the file with torch.serialization.add_safe_globals")
     return bool(weights_only)
 
 
@@ -587,8 +563,9 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
 
     map_location sets the devices of tensors: a device, a dict from device to device as strings,
     or a function of (storage, location).  With mmap=True the tensors share a mapping of the
-    file.  weights_only=False also loads modules and optimizers.  Other classes and functions in
-    the file must be allowed first by torch.serialization.add_safe_globals.
+    file.  By default classes and functions in the file must be allowed first by
+    torch.serialization.add_safe_globals.  weights_only=False unpickles the file with pickle_module,
+    which can run any code: only for files from sources that you trust.
     """
     only = _choose(weights_only, pickle_module)
     if pickle_load_args and only:
@@ -604,15 +581,28 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
             _refuse_tar(only)
         if mmap:
             _check_mmap(f, is_archive)
+        if not only:
+            return _unpickled(f, opened, file, start, is_archive, map_location,
+                              pickle_module or pickle, bool(mmap), pickle_load_args)
         allowed = _allowed_names()
         try:
             result, end = _C._checkpoint_load(
-                file, start, _finder(allowed, only), allowed, _restore_function(map_location), only,
-                bool(mmap), _options["endianness"] is LoadEndianness.BIG,
-                pickle_load_args.get("encoding", "utf-8"), _is_meta(map_location),
-                map_location is None or str(map_location) == "cpu")
+                file, start, _finder(allowed), allowed, _restore_function(map_location), True,
+                bool(mmap), _options["endianness"] is LoadEndianness.BIG, "utf-8",
+                _is_meta(map_location), map_location is None or str(map_location) == "cpu")
         except pickle.UnpicklingError as e:
-            raise pickle.UnpicklingError(_weights_only_message(str(e)) if only else str(e)) from None
+            raise pickle.UnpicklingError(_weights_only_message(str(e))) from None
         if opened.own is None and not is_archive:
             f.seek(opened.start + end)
         return result
+
+
+def _unpickled(f, opened, file, start, is_archive, map_location, pickle_module, mmap, load_args):
+    from . import _unpickling
+    restore, meta = _restore_function(map_location), _is_meta(map_location)
+    load_args.setdefault("encoding", "utf-8")
+    if not is_archive:
+        return _unpickling.load_old(opened.f, restore, pickle_module, meta, load_args)
+    swapped = _options["endianness"] is LoadEndianness.BIG
+    return _unpickling.load_archive(file, start, restore, pickle_module, mmap, swapped, meta,
+                                    load_args)

@@ -156,7 +156,11 @@ static cr_status open_archive(cr_checkpoint *c, const cr_checkpoint_options *o)
 {
     size_t len;
 
+    c->end = cr_source_size(c->source);
     CR_TRY(cr_zip_open(&c->zip, c->source));
+    cr_source_keep(cr_zip_source(c->zip));
+    cr_source_drop(c->source);
+    c->source = cr_zip_source(c->zip);
     CR_TRY(check_version(c->zip));
     if (cr_zip_find(c->zip, "constants.pkl"))
         return refuse_script(o);
@@ -164,7 +168,6 @@ static cr_status open_archive(cr_checkpoint *c, const cr_checkpoint_options *o)
     CR_TRY(read_record(&c->bytes, &len, c->zip, "data.pkl"));
     CR_TRY(cr_pickle_read(&c->pickle, c->bytes, len, &o->rules));
     CR_TRY(room_for_storages(c));
-    c->end = cr_source_size(c->source);
     return find_records(c);
 }
 

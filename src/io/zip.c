@@ -15,7 +15,7 @@ enum {
     ENTRY_BYTES = 46,
     LOCAL_BYTES = 30
 };
-enum { MOST_COMMENT = 65535 };
+enum { MOST_COMMENT = 65535, DEFLATED = 8 };
 
 struct cr_zip {
     cr_source *source;
@@ -24,6 +24,7 @@ struct cr_zip {
     CR_VEC(cr_zip_entry) entries;
     const char *folder;
     size_t folder_len;
+    bool deflated; /* some record is */
 };
 
 /* The position of the directory. */
@@ -180,7 +181,7 @@ static cr_status find_data(const cr_zip *z, cr_zip_entry *e, uint64_t local, uin
         return corrupted();
     CR_TRY(cr_source_read(z->source, local, sizeof head, head));
     e->at = local + LOCAL_BYTES + get16(head + 26) + get16(head + 28);
-    if (memcmp(head, "PK\3\4", 4) || e->at > limit || e->size > limit - e->at)
+    if (memcmp(head, "PK\3\4", 4) || e->at > limit || e->packed > limit - e->at)
         return corrupted();
     return CR_OK;
 }
@@ -229,10 +230,12 @@ static cr_status read_entry(cr_zip *z, const unsigned char *p, size_t left, uint
     char *name = cr_arena_text(&z->arena, (const char *)p + ENTRY_BYTES, name_len);
     if (!name)
         return CR_MEMORY;
-    /* torch does not compress.  A compressed record could expand a thousandfold. */
-    if (get16(p + 10) || packed != size || get16(p + 8) & 1)
+    unsigned method = get16(p + 10);
+    if ((method && method != DEFLATED) || get16(p + 8) & 1 || (!method && packed != size))
         return refuse_record("reading", name, "unsupported method");
-    cr_zip_entry e = {.size = size, .crc = get32(p + 16)};
+    cr_zip_entry e = {
+        .size = size, .packed = packed, .crc = get32(p + 16), .deflated = method == DEFLATED};
+    z->deflated |= e.deflated;
     CR_TRY(find_data(z, &e, local, limit));
     return add_entry(z, name, e);
 }
@@ -244,7 +247,7 @@ static int by_place(const void *a, const void *b)
 
     if (x->at != y->at)
         return x->at < y->at ? -1 : 1;
-    return x->size < y->size ? -1 : x->size > y->size;
+    return x->packed < y->packed ? -1 : x->packed > y->packed;
 }
 
 /* Rejects overlapping records, which would let a small file fill the memory. */
@@ -260,7 +263,7 @@ static cr_status check_overlap(const cr_zip *z)
     if (z->entries.len)
         qsort(sorted, z->entries.len, sizeof *sorted, by_place);
     for (size_t i = 1; !st && i < z->entries.len; i++)
-        if (sorted[i]->at - sorted[i - 1]->at < sorted[i - 1]->size)
+        if (sorted[i]->at - sorted[i - 1]->at < sorted[i - 1]->packed)
             st = corrupted();
     cr_free(sorted);
     return st;
@@ -293,6 +296,100 @@ done:
     return st;
 }
 
+/* --- deflated records --- */
+
+/* A byte of deflated data gives at most 1032 bytes. */
+static bool zip_size_is_possible(const cr_zip_entry *e)
+{
+    return !e->deflated || e->size / 1032 <= e->packed;
+}
+
+static cr_status zip_inflate(const cr_zip_entry *e, unsigned char *packed, char *to)
+{
+    z_stream s = {.next_in = packed, .next_out = (unsigned char *)to};
+    uint64_t in = e->packed, out = e->size;
+    int done = inflateInit2(&s, -MAX_WBITS);
+
+    while (done == Z_OK) {
+        uInt give = in > UINT32_MAX ? UINT32_MAX : (uInt)in;
+        uInt room = out > UINT32_MAX ? UINT32_MAX : (uInt)out;
+        s.avail_in = give;
+        s.avail_out = room;
+        done = inflate(&s, Z_NO_FLUSH);
+        if (done == Z_OK && give == s.avail_in && room == s.avail_out)
+            break; /* the data ends early, or is longer than stated */
+        in -= give - s.avail_in;
+        out -= room - s.avail_out;
+    }
+    inflateEnd(&s);
+    return done == Z_STREAM_END && !out
+               ? CR_OK
+               : refuse_record("reading", e->name, "decompression failed");
+}
+
+/* Reads one record to its place in the unpacked memory. */
+static cr_status zip_unpack_record(cr_zip *z, cr_zip_entry *e, char *bytes, uint64_t at)
+{
+    unsigned char *packed = NULL;
+    cr_status st;
+
+    if (!e->deflated) {
+        CR_TRY(cr_source_read(z->source, e->at, (size_t)e->size, bytes + at));
+    } else {
+        packed = cr_alloc((size_t)e->packed + 1);
+        st = packed ? cr_source_read(z->source, e->at, (size_t)e->packed, packed) : CR_MEMORY;
+        st = st ? st : zip_inflate(e, packed, bytes + at);
+        cr_free(packed);
+        CR_TRY(st);
+    }
+    e->at = at;
+    e->packed = e->size;
+    e->deflated = false;
+    return CR_OK;
+}
+
+/* The size of the unpacked memory: each record at a multiple of CR_ZIP_ALIGNMENT. */
+static bool zip_unpacked_size(const cr_zip *z, uint64_t *total)
+{
+    *total = 0;
+    for (size_t i = 0; i < z->entries.len; i++) {
+        const cr_zip_entry *e = &z->entries.at[i];
+        if (!zip_size_is_possible(e) || CR_ADD_OVERFLOW(*total, e->size, total) ||
+            CR_ADD_OVERFLOW(*total, (uint64_t)CR_ZIP_ALIGNMENT - 1, total))
+            return false;
+        *total &= ~(uint64_t)(CR_ZIP_ALIGNMENT - 1);
+    }
+    return true;
+}
+
+static void zip_free(void *bytes) { cr_free(bytes); }
+
+static cr_status zip_unpack(cr_zip *z)
+{
+    cr_source *memory;
+    uint64_t total, at = 0;
+
+    if (!zip_unpacked_size(z, &total))
+        return corrupted();
+    char *bytes = cr_alloc_zero((size_t)total + 1);
+    if (!bytes)
+        return CR_MEMORY;
+    cr_status st = CR_OK;
+    for (size_t i = 0; !st && i < z->entries.len; i++) {
+        cr_zip_entry *e = &z->entries.at[i];
+        st = zip_unpack_record(z, e, bytes, at);
+        at = (at + e->size + CR_ZIP_ALIGNMENT - 1) & ~(uint64_t)(CR_ZIP_ALIGNMENT - 1);
+    }
+    st = st ? st : cr_source_memory(&memory, bytes, (size_t)total, zip_free, bytes);
+    if (st) {
+        cr_free(bytes);
+        return st;
+    }
+    cr_source_drop(z->source);
+    z->source = memory;
+    return CR_OK;
+}
+
 /* --- opening and reading --- */
 cr_status cr_zip_open(cr_zip **out, cr_source *source)
 {
@@ -302,6 +399,8 @@ cr_status cr_zip_open(cr_zip **out, cr_source *source)
         return CR_MEMORY;
     z->source = cr_source_keep(source);
     cr_status st = read_directory(z);
+    if (!st && z->deflated)
+        st = zip_unpack(z);
     if (st)
         cr_zip_drop(z);
     else
@@ -319,6 +418,8 @@ void cr_zip_drop(cr_zip *z)
     cr_source_drop(z->source);
     cr_free(z);
 }
+
+cr_source *cr_zip_source(const cr_zip *z) { return z->source; }
 
 const cr_zip_entry *cr_zip_find(const cr_zip *z, const char *name)
 {

@@ -1,9 +1,10 @@
 /* zip.h - archives of uncompressed records, in torch.save's layout.
  *
  * The reader checks the whole directory before it gives an entry: every record is inside the
- * file, no record overlaps another, and none is compressed.  Names are relative to the
- * archive's one folder ("archive/data/0" is "data/0").  Failures are CR_RUNTIME in torch's
- * words.  The writer aligns data to 64 bytes. */
+ * file, and no record overlaps another.  An archive with deflated records, which other programs
+ * write, is unpacked into memory when it is opened.  Names are relative to the archive's one
+ * folder ("archive/data/0" is "data/0").  Failures are CR_RUNTIME in torch's words.  The writer
+ * aligns data to 64 bytes. */
 #ifndef CR_IO_ZIP_H
 #define CR_IO_ZIP_H
 
@@ -15,7 +16,9 @@ enum { CR_ZIP_ALIGNMENT = 64 };
 typedef struct {
     const char *name;
     uint64_t at, size; /* position and size of the record in the source */
+    uint64_t packed;   /* size in the archive; equal to `size` but for deflated records */
     uint32_t crc;
+    bool deflated; /* only while the archive is opened */
 } cr_zip_entry;
 
 typedef struct cr_zip cr_zip;
@@ -23,6 +26,9 @@ typedef struct cr_zip cr_zip;
 /* The caller owns *out, which holds a reference on `source`. */
 CR_MUST cr_status cr_zip_open(cr_zip **out, cr_source *source);
 void cr_zip_drop(cr_zip *z);
+/* The source of the records' bytes, borrowed: the archive's, or the memory they were unpacked
+ * into. */
+cr_source *cr_zip_source(const cr_zip *z);
 /* True when the source starts with the signature of an archive. */
 bool cr_zip_begins(const cr_source *source);
 /* The entry, borrowed from `z`; NULL when there is none. */

@@ -1,6 +1,7 @@
 """Checkpoints: torch's files are read, the same bytes are written, and files are never trusted."""
 import collections
 import copy
+import fcntl
 import io
 import json
 import os
@@ -12,6 +13,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import types
+import warnings
 import zipfile
 from collections import OrderedDict, defaultdict, deque
 
@@ -108,9 +111,6 @@ def test_whole_modules_are_saved_and_loaded():
     assert torch.equal(model.eval()(x), cases.network(torch).eval()(x))
     for f in (nn.functional.relu, nn.functional.gelu, torch.tanh):
         assert through([f], {"weights_only": False})[0] is f
-    for name in (b"torch.nn.modules.module\nOrderedDict", b"torch.nn.init\nuniform_", b"torch\nload", b"torch.run\nmain",
-                 b"torch.nn.modules.module\nwarnings", b"torch.nn.functional\n__builtins__"):
-        refused("also with weights_only=False", b"\x80\x02c" + name + b"\n.", False)
     layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=4)
     again = through(layer, {"weights_only": False})
     assert again.activation is layer.activation
@@ -124,31 +124,7 @@ def recorded_outcomes():
         yield from [RECORDED["texts"][text]] * count
 
 
-# Cases where torch's text comes from its C++ code, or from Python's unpickler running code.
-REFUSED = "_pickle.UnpicklingError: "
-OTHERWISE = {
-    **{f"archive cut {n} False": REFUSED + "pickle data was truncated" for n in (1, 2, 3)},
-    "pickle call of a str False": REFUSED + "Trying to call reduce for unrecognized function id",
-    "pickle item of a list False": REFUSED + "Can only SETITEM for dict, collections.OrderedDict, "
-                                             "collections.Counter, but got <class 'list'>",
-    "pickle items of a tuple False": REFUSED + "Can only SETITEMS for dict, collections.OrderedDict, "
-                                               "collections.Counter, but got <class 'tuple'>",
-    "pickle state of a dict False": REFUSED + "Can only build Tensor, Parameter, OrderedDict or types "
-                                              "allowlisted via `add_safe_globals`, but got <class 'dict'>",
-    "pickle new of an int False": REFUSED + "Can only create new object for nn.Parameter or classes "
-                                            "allowlisted via `add_safe_globals` but got 1",
-    "pickle far memo False": "(1, 1)",
-    "pickle id is a str False": REFUSED + "persistent_load id must be tuple or int, but got <class 'str'>",
-    "pickle id of something else False": REFUSED + "Only persistent_load of storage is allowed, but got "
-                                                   "<class 'str'>",
-    "pickle extension False": REFUSED + "invalid load key, '\\x82'.",
-    "pickle state is an int False": "builtins.TypeError: 'int' object is not iterable",
-}
-
-
-def in_our_words(name, said):
-    if name in OTHERWISE:
-        return OTHERWISE[name]
+def in_our_words(said):
     prefix = "builtins.RuntimeError: [enforce fail at inline_container.cc:"
     return "builtins.RuntimeError: " + said.partition("] . ")[2] if said.startswith(prefix) else said
 
@@ -159,7 +135,7 @@ def test_damaged_and_hostile_files_give_torchs_errors():
     for (name, data, arguments), said in zip(cases.hostile(archive, old), recorded_outcomes(), strict=True):
         ours = cases.outcome(torch, data, arguments)
         count += 1
-        if ours != in_our_words(name, said):
+        if ours != in_our_words(said):
             differ[name] = (ours, said)
     assert differ == {} and count > 4000
 
@@ -169,32 +145,101 @@ def small_with(pickled, weights_only=True):
     return torch.load(io.BytesIO(data), weights_only=weights_only)
 
 
-def refused(match, pickled, weights_only=True, error=pickle.UnpicklingError):
+def refused(match, pickled, error=pickle.UnpicklingError):
     with pytest.raises(error, match=match):
-        small_with(pickled, weights_only)
+        small_with(pickled)
 
 
-def test_code_is_not_run_with_weights_only_false(tmp_path):
-    class Evil:
+@pytest.mark.parametrize("zipped", [True, False])
+def test_code_runs_only_with_weights_only_false(tmp_path, zipped):
+    class Code:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "ran"),)
 
     buffer = io.BytesIO()
-    torch.save({"a": Evil()}, buffer)
-    for weights_only in (True, False):
-        buffer.seek(0)
-        with pytest.raises(pickle.UnpicklingError, match="posix"):
-            torch.load(buffer, weights_only=weights_only)
+    torch.save({"a": Code()}, buffer, _use_new_zipfile_serialization=zipped)
+    buffer.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="posix"):
+        torch.load(buffer)
     add_safe_globals([(os.mkdir, "posix.mkdir")])  # an allowed function, under another name
     buffer.seek(0)
     with pytest.raises(pickle.UnpicklingError, match="whose module posix is blocked"):
         torch.load(buffer)
     assert not (tmp_path / "ran").exists()
-    refused(r"GLOBAL subprocess.Popen is not allowed: also with weights_only=False, only classes and "
-            r"functions that you have allowed are used. .*torch.serialization.add_safe_globals\(\[",
-            cases.CODE["subprocess"], False)
-    assert "Weights only load failed" not in str(pytest.raises(
-        pickle.UnpicklingError, small_with, cases.CODE["eval"], False).value)
+    buffer.seek(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.load(buffer, weights_only=False)
+    assert (tmp_path / "ran").exists()
+
+
+class Traced(pickle.Unpickler):
+    """An unpickler of a user's pickle module; `made` counts its instances."""
+    made = 0
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        Traced.made += 1
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_weights_only_false_unpickles_with_the_pickle_module(zipped):
+    module = types.SimpleNamespace(Unpickler=Traced, load=pickle.load, __name__="mine")
+    x, storage = torch.arange(6.0), torch.arange(2).untyped_storage()
+    saved = {"x": x, "tail": x[2:], "plain": Plain(x), "storage": storage, "p": nn.Parameter(x), "tuple": (1, {2})}
+    buffer = io.BytesIO()
+    torch.save(saved, buffer, _use_new_zipfile_serialization=zipped)
+    before = Traced.made
+    buffer.seek(0)
+    got = torch.load(buffer, pickle_module=module, weights_only=False)
+    assert Traced.made == before + 1
+    got["x"][2] = 7
+    assert got["tail"][0] == 7 and got["plain"].x[2] == 7 and got["tuple"] == (1, {2})
+    assert isinstance(got["p"], nn.Parameter) and got["p"].requires_grad
+    assert got["storage"].tolist() == list(storage.tobytes())
+    for place in ("meta", torch.device("meta"), {"cpu": "meta"}):
+        buffer.seek(0)
+        assert torch.load(buffer, place, weights_only=False)["tail"].device.type == "meta"
+    buffer.seek(0)
+    with pytest.raises(RuntimeError, match="Can not safely load weights when explicit pickle_module is specified"):
+        torch.load(buffer, pickle_module=pickle, weights_only=True)
+
+
+def test_weights_only_false_reads_views_of_storages_and_other_byte_orders():
+    for name in sorted(path.name for path in DATA.glob("*.pt")):
+        try:
+            want = torch.load(DATA / name)
+        except (pickle.UnpicklingError, RuntimeError):
+            continue
+        got = torch.load(DATA / name, weights_only=False)
+        assert cases.describe(torch, got) == cases.describe(torch, want), name
+
+
+def test_devices_are_not_read_to_their_end():
+    for weights_only in (True, False):
+        with pytest.raises((pickle.UnpicklingError, RuntimeError, EOFError)):
+            torch.load("/dev/zero", weights_only=weights_only)
+        with pytest.raises(EOFError):
+            torch.load("/dev/null", weights_only=weights_only)
+
+
+def test_save_keeps_the_mode_and_removes_files_of_killed_writers(tmp_path):
+    path = tmp_path / "model.pt"
+    torch.save([1], path)
+    path.chmod(0o640)
+    stale, other = tmp_path / "model.pt.123.0.part", tmp_path / "other.pt.123.0.part"
+    mine = tmp_path / "model.pt.mine.part"
+    for file in (stale, other, mine):
+        file.write_bytes(b"x")
+    held = tmp_path / "model.pt.124.7.part"  # a writer that lives holds a lock
+    with open(held, "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        torch.save([2], path)
+        assert held.exists()
+    assert torch.load(path) == [2] and path.stat().st_mode & 0o777 == 0o640
+    assert not stale.exists() and other.exists() and mine.exists()
+    torch.save([3], path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.pt", "model.pt.mine.part", "other.pt.123.0.part"]
 
 
 def test_names_without_a_counterpart_give_an_error():
@@ -210,11 +255,7 @@ def test_allowed_functions_are_called_only_with_safe_arguments():
     refused("not called with these arguments", b"\x80\x02ctorch\nFloatTensor\n" + big + b"\x85R.")
     refused("not called with these arguments", b"\x80\x02c_codecs\nencode\n" + cases.text(b"a")
             + cases.text(b"rot13") + b"\x86R.")
-    refused("not called with these arguments",  # frozenset(range(1 << 50))
-            b"\x80\x02cbuiltins\nfrozenset\ncbuiltins\nrange\n" + big + b"\x85R\x85R.", False)
     refused("unrecognized function", b"\x80\x02ctorch.storage\nUntypedStorage\n" + big + b"\x85R.")
-    refused("unrecognized function", b"\x80\x02ctorch.nn.functional\nrelu\nK\1\x85R.", False)
-    refused("unrecognized function", b"\x80\x02ctorch.nn.modules.linear\nLinear\nK\1K\1\x86R.", False)
     refused("not called with these arguments",  # _rebuild_from_type_v2(set, ...)
             b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\n(cbuiltins\nset\nctorch\nTensor\n)NtR.")
 
@@ -225,9 +266,6 @@ def test_wrong_sizes_in_a_file_allocate_no_memory():
         refused("does not match expected size", cases.tensor_pickle(numel=cases.long1(numel)),
                 error=RuntimeError)
     assert before == 16
-    for op in (b"\x8e", b"\x96", b"\x8d"):  # BINBYTES8, BYTEARRAY8, BINUNICODE8
-        refused("truncated", b"\x80\x05" + op + b"\xff" * 7 + b"\x7f.", False)
-    refused("truncated", b"\x80\x02\x8b\xff\xff\xff\x7f.", False)  # LONG4
 
 
 def deep(open_, close, n, first=b""):
@@ -248,10 +286,26 @@ def test_depth_and_repetition_are_bounded():
     refused("1879048192", b"\x80\x02" + b"K\1r\xff\xff\xff\x7f" * 1000 + b"j\0\0\0\x70.", error=KeyError)
 
 
-def test_overlapping_or_compressed_records_are_refused():
+def test_deflated_records_are_read(tmp_path):
     whole = (DATA / "small.pt").read_bytes()
-    with pytest.raises(RuntimeError, match="failed reading file small/data.pkl: unsupported method"):
-        torch.load(io.BytesIO(cases.archive_of(cases.records_of(whole), zipfile.ZIP_DEFLATED)))
+    packed = cases.archive_of(cases.records_of(whole), zipfile.ZIP_DEFLATED)
+    (tmp_path / "packed.pt").write_bytes(packed)
+    want = cases.describe(torch, torch.load(io.BytesIO(whole)))
+    for given in ({}, {"mmap": True}, {"weights_only": False}):
+        assert cases.describe(torch, torch.load(tmp_path / "packed.pt", **given)) == want
+    with pytest.raises(RuntimeError, match="unsupported method"):
+        torch.load(io.BytesIO(cases.archive_of(cases.records_of(whole), zipfile.ZIP_BZIP2)))
+    for at in range(0, len(packed), 7):  # a damaged file is refused, or the damage is not read
+        damaged = bytearray(packed)
+        damaged[at] ^= 0x55
+        try:
+            torch.load(io.BytesIO(bytes(damaged)))
+        except (RuntimeError, ValueError, pickle.UnpicklingError, EOFError, AssertionError, KeyError, IndexError):
+            pass
+
+
+def test_overlapping_records_are_refused():
+    whole = (DATA / "small.pt").read_bytes()
     # Two directory entries with the same bytes.
     entry = whole.index(b"PK\1\2", whole.index(b"PK\1\2") + 1)
     first = whole.index(b"PK\1\2")
@@ -296,7 +350,7 @@ def test_random_damage_is_refused_or_read():
             data = bytearray(whole)
             for _ in range(draw.randint(1, 4)):
                 data[draw.randrange(len(data))] = draw.randrange(256)
-            said = cases.outcome(torch, bytes(data), {"weights_only": draw.random() < 0.5})
+            said = cases.outcome(torch, bytes(data), {})
             error = re.match(r"([\w.]+): ", said)
             seen[error[1] if error else "read"] += 1
     assert 100 < seen.pop("read") < 5900
@@ -383,8 +437,6 @@ def test_allowed_classes_are_loaded_and_others_named_in_the_error():
     for obj in everything:
         with pytest.raises(pickle.UnpicklingError, match=f"GLOBAL {__name__}.* was not an allowed global"):
             through(obj)
-        with pytest.raises(pickle.UnpicklingError, match="also with weights_only=False"):
-            through(obj, {"weights_only": False})
     for weights_only in (True, False):
         with safe_globals([Plain, Slots, State, TupleState, make_pair]):
             a, b, c, d, e = (through(x, {"weights_only": weights_only}) for x in everything)
@@ -492,7 +544,7 @@ def test_conflicting_arguments(tmp_path):
     with pytest.raises(RuntimeError, match="Can not safely load weights when explicit pickle_module"):
         torch.load(io.BytesIO(data), pickle_module=pickle, weights_only=True)
     assert torch.load(io.BytesIO(data), pickle_module=pickle)["n"] == [1, 2.5, None]
-    with pytest.raises(RuntimeError, match="cannot use json"):
+    with pytest.raises(AttributeError, match="module 'json' has no attribute 'Unpickler'"):
         torch.load(io.BytesIO(data), pickle_module=json)
     with pytest.warns(UserWarning, match="pickle_load_args only works if `weights_only=False`."):
         torch.load(io.BytesIO(data), encoding="latin1")

@@ -409,5 +409,9 @@ int cr_py_program_start(PyObject *m);     /* program.c */
 struct cr_graph;
 PyObject *cr_py_program_new(PyObject *graph, const struct cr_graph *g);
 int cr_py_checkpoint_start(PyObject *m); /* checkpoint.c */
+/* A source over a file descriptor (from byte `start` on) or an object with a buffer, which the
+ * caller owns; NULL with an exception. */
+struct cr_source *cr_py_source_of(PyObject *file, unsigned long long start, bool map);
+int cr_py_archive_start(PyObject *m); /* archive.c */
 
 #endif

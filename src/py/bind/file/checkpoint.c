@@ -891,7 +891,7 @@ static cr_source *memory_source(PyObject *x)
 }
 
 /* Opens a file descriptor or an object with a buffer. */
-static cr_source *checkpoint_source_of(PyObject *file, unsigned long long start, bool map)
+cr_source *cr_py_source_of(PyObject *file, unsigned long long start, bool map)
 {
     cr_source *source = NULL;
 
@@ -929,7 +929,7 @@ static PyObject *checkpoint_load(PyObject *module, PyObject *args, PyObject *kwa
         .rules = {.weights_only = weights_only, .ask = checkpoint_ask, .who = &l},
         .share = map,
         .swapped = swapped};
-    cr_source *source = checkpoint_source_of(file, start, map);
+    cr_source *source = cr_py_source_of(file, start, map);
     if (!source)
         return NULL;
     PyObject *both = loader_init(&l) ? NULL : load_source(&l, source, &o);
@@ -960,7 +960,7 @@ static PyObject *list_names(PyObject *module, PyObject *args)
         Py_XDECREF(names);
         return NULL;
     }
-    cr_source *source = checkpoint_source_of(file, start, false);
+    cr_source *source = cr_py_source_of(file, start, false);
     cr_status st = source ? cr_checkpoint_list(source, checkpoint_collect, names) : CR_PYTHON;
     cr_source_drop(source);
     if (st) {
