@@ -291,3 +291,13 @@ def test_writing_to_all_of_an_argument_is_allowed():
     equal(torch.add(x, 1, out=x), [1.0, 2.0, 3.0, 4.0])
     equal(x[::2].add_(x[::2]), [2.0, 6.0])
     equal(torch.add(x[::2], 1, out=x[1::2]), [3.0, 7.0])
+
+
+def test_truncating_division_of_16_bit_floats_rounds_before_it_truncates():
+    x, y = (torch.tensor(v, dtype=torch.bfloat16) for v in ([7.0, -7.0, 100.0, 3.3], [2.0, 2.0, 0.3, 0.1]))
+    equal(torch.div(x, y, rounding_mode="trunc"), torch.tensor([3.0, -3.0, 332.0, 33.0], dtype=torch.bfloat16))
+
+
+def test_logcumsumexp_at_complex_infinities():
+    x = torch.tensor([complex(-inf, 0), 1 + 1j, complex(-inf, 2), complex(inf, 1), complex(2, 3)])
+    equal(torch.logcumsumexp(x, 0), torch.tensor([complex(-inf, 0), 1 + 1j, 1 + 1j, complex(inf, 1), complex(inf, 1)]))

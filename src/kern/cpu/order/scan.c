@@ -118,15 +118,13 @@ static double log_add(double a, double x)
 /* The same for complex numbers, whose real parts are compared. */
 static double _Complex log_add_complex(double _Complex a, double _Complex x)
 {
-    double _Complex low = creal(a) < creal(x) ? a : x, high = creal(a) < creal(x) ? x : a;
+    double _Complex low = creal(x) < creal(a) ? x : a, high = creal(x) < creal(a) ? a : x;
     double _Complex one = cr_join_complex(1, 0);
 
     if (isnan(creal(a)) || isnan(cimag(a)) || isnan(creal(x)) || isnan(cimag(x)))
         return cr_join_complex((double)NAN, (double)NAN);
-    if (isinf(creal(low)) && creal(low) < 0)
-        return high;
-    if (isinf(creal(high)))
-        return clog(cexp(low) + cexp(high));
+    if (isinf(creal(low)) && creal(low) == creal(high))
+        return creal(low) < 0 ? low : clog(cexp(low) + cexp(high));
     return high + clog(one + cexp(low - high));
 }
 
