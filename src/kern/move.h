@@ -38,6 +38,14 @@ void cr_move_lines(const cr_move *m, const cr_move_part *part, int parts, const 
 /* The same through the index.  False when an index is outside: then some elements may be
  * missing. */
 bool cr_move_indexed(const cr_move *m);
+/* The elements of `to` are written to those of `from`, through an index if there is one; or
+ * they are added: in order P through an index (num/order.h), one after the other without.  Bit
+ * d of `picked`: several positions along dim d may have one place.  Indices are inside. */
+CR_MUST cr_status cr_move_combine(const cr_move *m, bool add, uint64_t picked);
+/* A dense copy of v times a number; the caller frees copy->data, and `stride` has room for the
+ * dims.  CR_MEMORY. */
+CR_MUST cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *v,
+                                cr_scalar factor);
 /* Sets all elements of a view to the element at `item`. */
 void cr_move_fill(const cr_view *to, const void *item);
 /* True when all elements of an int32 or int64 view are in [low, high); else *bad is the first

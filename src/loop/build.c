@@ -885,7 +885,8 @@ static bool plain_fold(const cr_op *op)
 bool cr_loop_has_form(const cr_op *op, cr_form form)
 {
     if (op->loop_value)
-        return op->index_count == 1 && (form == CR_FORM_MAIN || form == CR_FORM_INT32);
+        return op->index_count == 1 && !op->loop_start &&
+               (form == CR_FORM_MAIN || form == CR_FORM_INT32);
     if (op->does == CR_DOES_FOLD)
         return form < CR_FORM_JOIN || (form <= CR_FORM_JOIN_COLUMNS && !plain_fold(op));
     return form == CR_FORM_MAIN &&
@@ -909,7 +910,7 @@ bool cr_loop_wants(const cr_op *op, cr_dtype t)
     cr_category c = cr_dtype_category(t);
 
     if (op->loop_value)
-        return t == cr_loop_moved_as(t);
+        return !op->loop_start && t == cr_loop_moved_as(t);
     if (op->dtypes && !(op->dtypes >> t & 1))
         return false;
     if (r && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_float && c <= CR_CAT_INT)

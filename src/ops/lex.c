@@ -82,7 +82,8 @@ static void lex_sign(lexer *x)
 {
     char first = *x->at, second = x->end - x->at >= 2 ? x->at[1] : ' ';
     bool pair =
-        (second == '=' && (first == '=' || first == '!' || first == '<' || first == '>')) ||
+        (second == '=' &&
+         (first == '=' || first == '!' || first == '<' || first == '>' || first == '+')) ||
         (second == first && (first == '/' || first == '*')) || (first == '-' && second == '>');
 
     x->kind = TOKEN_SIGN;

@@ -208,12 +208,14 @@ struct cr_op {
     uint8_t operand[CR_MAX_ARGS];         /* fused: cr_operand of each tensor parameter */
     uint8_t fused_result[CR_MAX_RESULTS]; /* fused: cr_operand of each result */
     /* Clauses `axes`, `loop` and `index`, of an EXTERN entry that is stated as loops:
-     * loop_target, an element of the result for all axes, is loop_value.  extern_name is then a
-     * faster kernel (clause `kernel cpu`), or NULL. */
+     * loop_target, an element of the result, is or adds loop_value, for all axes.  A result of
+     * which not every element is written so starts as loop_start, a tensor or a number; else
+     * this is NULL.  extern_name is then a faster kernel (clause `kernel cpu`), or NULL. */
     int axis_count, index_count;
     cr_loop_axis axis[CR_LOOP_AXES];
     cr_loop_index index_check[CR_LOOP_INDICES];
-    cr_rule *loop_target, *loop_value;
+    cr_rule *loop_start, *loop_target, *loop_value;
+    bool loop_adds;
     const char *extern_name;
     cr_extern_fn extern_fn;
     cr_whole_fn whole_fn;

@@ -472,15 +472,28 @@ static cr_status read_axes(lexer *x, cr_op *op)
     return open <= 1 ? CR_OK : lex_error(x, "only one pack takes the axes that others leave");
 }
 
-/* `loop RESULT[AXIS, ...] = VALUE` */
+/* `RESULT = START ;` before the elements that are written. */
+static cr_status read_loop_start(lexer *x, cr_op *op)
+{
+    if (op->loop_target->kind != CR_RULE_NAME)
+        return CR_OK;
+    CR_TRY(lex_expect(x, "="));
+    CR_TRY(rule_parse(x, &op->loop_start));
+    CR_TRY(lex_expect(x, ";"));
+    return rule_parse(x, &op->loop_target);
+}
+
+/* `loop RESULT[AXIS, ...] = VALUE`, or `loop RESULT = START; RESULT[INDEX, ...] += VALUE` */
 static cr_status read_loop(lexer *x, cr_op *op)
 {
-    if (op->does != CR_DOES_EXTERN)
-        CR_TRY(does(x, op, CR_DOES_EXTERN));
+    CR_TRY(does(x, op, CR_DOES_EXTERN));
     CR_TRY(rule_parse(x, &op->loop_target));
+    CR_TRY(read_loop_start(x, op));
     if (op->loop_target->kind != CR_RULE_INDEX)
         return lex_error(x, "a loop defines an element of the result");
-    CR_TRY(lex_expect(x, "="));
+    CR_TRY(lex_take(x, "+=", &op->loop_adds));
+    if (!op->loop_adds)
+        CR_TRY(lex_expect(x, "="));
     return rule_parse(x, &op->loop_value);
 }
 

@@ -229,6 +229,7 @@ static cr_status check_functional(const cr_op *op)
 static cr_status resolve_loop(scope *s, cr_op *op)
 {
     s->loops_code = true;
+    CR_TRY(resolve_some(s, &op->loop_start, 1));
     CR_TRY(resolve_some(s, &op->loop_target, 1));
     CR_TRY(resolve_some(s, &op->loop_value, 1));
     s->loops_code = false;

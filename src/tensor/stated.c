@@ -6,6 +6,9 @@
  * where all indices are linear and the guard is constant: a padded row is a prefix, a body and
  * a suffix.  A box is one move.
  *
+ * A loop that writes, result = START; result[INDICES] += VALUE, is the same with the result in
+ * the source's place.
+ *
  * Indices by `axis % n` and `axis // n` cut an axis into two axes. */
 #include "tensor/stated.h"
 #include "base/integer.h"
@@ -309,8 +312,10 @@ static cr_status stated_index(stated *s, const cr_rule *r, int64_t unit, int64_t
         int n = stated_width(s, r->args[i], &name);
         if (stated_name(s, r->args[i]) < 0)
             return stated_refuse(s, r, "an index tensor is indexed by axes");
-        for (int k = 0; k < n && dim < v->ndim; k++, dim++)
+        for (int k = 0; k < n && dim < v->ndim; k++, dim++) {
             s->index_stride[s->first[name] + k] = v->stride[dim];
+            s->size[s->first[name] + k] = v->size[dim];
+        }
     }
     for (int i = 0; i < s->op->index_count; i++)
         if (s->op->index_check[i].param == param)
@@ -350,15 +355,54 @@ static cr_status stated_source_index(stated *s, const cr_view *v, const cr_rule 
     return CR_OK;
 }
 
+/* The tensor whose element a rule is: a parameter or, -1, the result. */
+static cr_status stated_tensor(stated *s, const cr_rule *r, int *param, const cr_view **v)
+{
+    cr_value of;
+
+    if (r->kind != CR_RULE_INDEX || r->args[0]->kind != CR_RULE_NAME)
+        return stated_refuse(s, r, "a loop is about elements of tensors");
+    CR_TRY(cr_frame_eval(&s->f, r->args[0], &of));
+    *param = r->args[0]->slot < s->op->param_count ? r->args[0]->slot : -1;
+    *v = of.view;
+    return of.tag == CR_VIEW ? CR_OK
+                             : stated_refuse(s, r, "a loop is about elements of tensors");
+}
+
+/* The tensor that a loop writes to places of the result, or a number; its axes have its sizes.
+ */
+static cr_status stated_written(stated *s, const cr_rule *r)
+{
+    const cr_view *v;
+    int dim = 0, name;
+
+    for (int d = 0; d < s->ndim; d++)
+        s->to_stride[d] = 0;
+    if (cr_stated_scale(s->op) >= 0)
+        r = r->args[1];
+    if (r->kind != CR_RULE_INDEX) {
+        s->plan->fill = r;
+        return CR_OK;
+    }
+    CR_TRY(stated_tensor(s, r, &s->plan->plain, &v));
+    for (int i = 1; i < r->count; i++) {
+        int n = stated_width(s, r->args[i], &name);
+        if (stated_name(s, r->args[i]) < 0)
+            return stated_refuse(s, r, "what is written is indexed by axes");
+        for (int k = 0; k < n && dim < v->ndim; k++, dim++) {
+            s->to_stride[s->first[name] + k] = v->stride[dim];
+            s->size[s->first[name] + k] = v->size[dim];
+        }
+    }
+    return CR_OK;
+}
+
 static cr_status stated_source(stated *s, const cr_rule *r)
 {
     const cr_view *v;
     int dim = 0, n;
 
-    if (r->kind != CR_RULE_INDEX || r->args[0]->kind != CR_RULE_NAME)
-        return stated_refuse(s, r, "a loop reads elements of a tensor");
-    s->plan->from = r->args[0]->slot;
-    v = s->f.arg[s->plan->from].view;
+    CR_TRY(stated_tensor(s, r, &s->plan->from, &v));
     for (int i = 1; i < r->count; i++, dim += n)
         CR_TRY(stated_source_index(s, v, r->args[i], dim, &n));
     return CR_OK;
@@ -495,7 +539,14 @@ static cr_status stated_segment(stated *s, int axis, int64_t t, segment *out)
     return segment_guard(s, axis, t, out);
 }
 
-static cr_status stated_boxes(stated *s, int axis);
+static cr_status stated_boxes(stated *s, int k);
+
+/* The axis that is cut k-th: the last one first, where elements are added, because the
+ * gradients of pads add whole runs of columns. */
+static int stated_axis(const stated *s, int k)
+{
+    return !s->op->loop_start ? k : k ? k - 1 : s->ndim - 1;
+}
 
 static cr_status stated_add_box(stated *s, cr_stated_box box)
 {
@@ -521,7 +572,7 @@ static bool stated_has_lines(const stated *s, int axis)
 
     for (int i = 0; i < s->maps; i++)
         stride = s->map[i].axis == axis ? s->map[i].stride : stride;
-    return axis + 1 == s->ndim && s->plan->index < 0 && stride == 1;
+    return axis + 1 == s->ndim && s->plan->index < 0 && !s->op->loop_start && stride == 1;
 }
 
 /* Cuts the last axis: all its parts are one box. */
@@ -539,9 +590,10 @@ static cr_status stated_lines(stated *s, int axis)
     return stated_add_box(s, box);
 }
 
-/* Cuts an axis, and boxes of its parts along the axes after it. */
-static cr_status stated_cut(stated *s, int axis)
+/* Cuts the k-th axis, and boxes of its parts along the axes after it. */
+static cr_status stated_cut(stated *s, int k)
 {
+    int axis = stated_axis(s, k);
     int64_t size = s->size[axis], stride = s->from_stride[axis];
     int64_t to = s->to, from = s->from, index = s->index;
     segment g = {.end = 0};
@@ -556,7 +608,7 @@ static cr_status stated_cut(stated *s, int axis)
         s->to = to + t * s->to_stride[axis];
         s->from = from + g.offset;
         s->index = index + t * s->index_stride[axis];
-        CR_TRY(g.inside ? stated_boxes(s, axis + 1)
+        CR_TRY(g.inside ? stated_boxes(s, k + 1)
                         : stated_add_box(s, (cr_stated_box){s->to, 0, 0, 0, true}));
     }
     s->size[axis] = size;
@@ -567,24 +619,23 @@ static cr_status stated_cut(stated *s, int axis)
     return CR_OK;
 }
 
-/* Adds the boxes into which the axes from `axis` on are cut. */
-static cr_status stated_boxes(stated *s, int axis)
+/* Adds the boxes into which the axes from the k-th on are cut. */
+static cr_status stated_boxes(stated *s, int k)
 {
-    while (axis < s->ndim && !s->cut[axis])
-        axis++;
-    if (axis == s->ndim)
+    while (k < s->ndim && !s->cut[stated_axis(s, k)])
+        k++;
+    if (k == s->ndim)
         return stated_add_box(s, (cr_stated_box){s->to, s->from, s->index, 0, false});
-    return stated_has_lines(s, axis) ? stated_lines(s, axis) : stated_cut(s, axis);
+    return stated_has_lines(s, k) ? stated_lines(s, k) : stated_cut(s, k);
 }
 
 /* --- the plan --- */
 
-static cr_status stated_clauses(stated *s, const cr_view *out)
+static cr_status stated_reads(stated *s, const cr_view *out)
 {
     const cr_rule *value = s->op->loop_value;
     cr_stated_plan *p = s->plan;
 
-    CR_TRY(stated_axes(s, out));
     CR_TRY(stated_source(s, value->kind == CR_RULE_CHOOSE ? value->args[1] : value));
     if (value->kind == CR_RULE_CHOOSE) {
         stated_guard(s, value->args[0]);
@@ -593,7 +644,24 @@ static cr_status stated_clauses(stated *s, const cr_view *out)
     if (p->index >= 0)
         p->kernel = s->op->kernel[cr_loop_moved_as((cr_dtype)out->dtype)]
                                  [p->is32 ? CR_FORM_INT32 : CR_FORM_MAIN];
-    CR_TRY(stated_splits(s));
+    return stated_splits(s);
+}
+
+static cr_status stated_writes(stated *s)
+{
+    CR_TRY(stated_written(s, s->op->loop_value));
+    CR_TRY(stated_source(s, s->op->loop_target));
+    for (int d = 0; d < s->ndim; d++)
+        s->plan->picked |= (uint64_t)(s->cut[d] || !s->from_stride[d]) << d;
+    return CR_OK;
+}
+
+static cr_status stated_clauses(stated *s, const cr_view *out)
+{
+    cr_stated_plan *p = s->plan;
+
+    CR_TRY(stated_axes(s, out));
+    CR_TRY(s->op->loop_start ? stated_writes(s) : stated_reads(s, out));
     p->ndim = s->ndim;
     for (int d = 0; d < s->ndim; d++)
         if (!s->size[d])
@@ -607,7 +675,8 @@ cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg
     stated s = {.op = op, .plan = p};
     cr_status st;
 
-    p->index = -1;
+    p->index = p->plain = -1;
+    p->picked = 0;
     p->fill = NULL;
     p->bounds = NULL;
     cr_frame_init(&s.f, op, arg);

@@ -21,18 +21,32 @@ enum { CR_STATED_DIM = 4 };
 typedef struct {
     int64_t key[CR_STATED_KEY];
     int words; /* of the key; 0: the plan is not kept */
-    int from;  /* the parameter that is read */
-    int index; /* the parameter of the index tensor, or -1 */
+    int from;  /* the parameter that is read; -1: the result is written there */
+    int plain; /* of a loop with a start, the parameter whose elements it writes; -1: a number
+                */
+    uint64_t picked; /* bit d: axis d does not number a dim of the result */
+    int index;       /* the parameter of the index tensor, or -1 */
     const cr_loop_index *bounds;
     cr_kernel kernel;
     bool is32;
     int64_t unit, extent;
-    const cr_rule *fill; /* the value outside of the boxes, or NULL */
+    const cr_rule *fill; /* the number outside of the boxes, or the number that is written */
     int ndim;
     CR_VEC(cr_stated_box) box;
     CR_VEC(int64_t) dim;       /* CR_STATED_DIM numbers for each dim of each box */
     CR_VEC(cr_move_part) part; /* of all boxes */
 } cr_stated_plan;
+
+/* The number parameter by which a loop multiplies what it writes, or -1: the tensor that it
+ * then names is given multiplied. */
+static inline int cr_stated_scale(const cr_op *op)
+{
+    const cr_rule *r = op->loop_value;
+
+    return op->loop_start && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_mul
+               ? r->args[0]->slot
+               : -1;
+}
 
 /* Evaluates the entry's clauses for a call.  The caller drops the lists, also on failure. */
 CR_MUST cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg,

@@ -62,11 +62,10 @@ static uint64_t key_hash(const cr_stated_plan *p)
 {
     uint64_t h = 0;
 
-    for (int i = 0; i < p->words; i++) {
-        h = (h ^ (uint64_t)p->key[i]) * 0x9E3779B97F4A7C15u;
-        h ^= h >> 29;
-    }
-    return h;
+    for (int i = 0; i < p->words; i++)
+        h = (h << 7 | h >> 57) ^ (uint64_t)p->key[i];
+    h *= 0x9E3779B97F4A7C15u;
+    return h ^ h >> 32;
 }
 
 /* --- the cache --- */
@@ -140,16 +139,16 @@ typedef struct {
     bool inside; /* all indices were */
 } running;
 
-/* The value outside of a guard, as an element of the result. */
-static cr_status run_fill_value(running *r, const cr_op *op, const cr_value *arg,
-                                cr_dtype dtype)
+/* A number as an element of the result. */
+static cr_status run_number(running *r, const cr_rule *number, const cr_op *op,
+                            const cr_value *arg, cr_dtype dtype)
 {
     cr_frame f;
     cr_value v;
     cr_status st;
 
     cr_frame_init(&f, op, arg);
-    st = cr_frame_eval(&f, r->p->fill, &v);
+    st = cr_frame_eval(&f, number, &v);
     cr_frame_drop(&f);
     CR_TRY(st);
     cr_scalar_store(v.tag == CR_NUMBER  ? v.number
@@ -173,6 +172,75 @@ static void run_place(running *r, const cr_stated_box *box, const int64_t *dim)
         m->from_stride[d] = dim[2];
         m->index_stride[d] = dim[3];
     }
+}
+
+/* Sets the result to what a loop that writes starts from. */
+static cr_status run_start(running *r, const cr_op *op, const cr_value *arg, cr_view *out)
+{
+    const cr_rule *start = op->loop_start;
+    cr_move m;
+
+    if (start->kind != CR_RULE_NAME) {
+        CR_TRY(run_number(r, start, op, arg, (cr_dtype)out->dtype));
+        cr_move_fill(out, r->item);
+        return CR_OK;
+    }
+    const cr_view *v = arg[start->slot].view;
+    m.ndim = out->ndim;
+    m.dtype = out->dtype;
+    m.to = out->data;
+    m.from = v->data;
+    for (int d = 0; d < out->ndim; d++) {
+        m.size[d] = out->size[d];
+        m.to_stride[d] = out->stride[d];
+        m.from_stride[d] = v->stride[d];
+    }
+    if (out->data != v->data)
+        cr_move_copy(&m);
+    return CR_OK;
+}
+
+static cr_status run_write_boxes(running *r, bool add)
+{
+    const cr_stated_plan *p = r->p;
+
+    for (size_t i = 0; i < p->box.len; i++) {
+        run_place(r, &p->box.at[i], p->dim.at + i * (size_t)(CR_STATED_DIM * p->ndim));
+        CR_TRY(cr_move_combine(&r->m, add, p->picked));
+    }
+    return CR_OK;
+}
+
+/* The error of clause `index` when an element of the index tensor is outside. */
+static cr_status run_check(const cr_stated_plan *p, const cr_op *op, const cr_value *given)
+{
+    const cr_loop_index *b = p->bounds;
+    cr_value arg[CR_MAX_ARGS];
+    cr_frame f;
+    cr_status st;
+    int64_t bad;
+
+    if (cr_move_within(given[p->index].view, 0, p->extent, &bad))
+        return CR_OK;
+    memcpy(arg, given, op->param_count * sizeof *arg);
+    arg[b->param] = cr_of_int(bad);
+    cr_frame_init(&f, op, arg);
+    st = cr_raise_check(&b->error, &f);
+    cr_frame_drop(&f);
+    return st;
+}
+
+/* All indices are checked before anything is written. */
+static cr_status run_writes(running *r, const cr_op *op, const cr_value *arg, cr_view *out)
+{
+    const cr_stated_plan *p = r->p;
+
+    if (p->index >= 0)
+        CR_TRY(run_check(p, op, arg));
+    CR_TRY(run_start(r, op, arg, out));
+    if (p->fill)
+        CR_TRY(run_number(r, p->fill, op, arg, (cr_dtype)out->dtype));
+    return run_write_boxes(r, op->loop_adds);
 }
 
 static void run_box(running *r, const cr_stated_box *box, const cr_move_part *part)
@@ -201,30 +269,23 @@ static void run_boxes(running *r)
     }
 }
 
-/* The error of clause `index` when an element of the index tensor is outside. */
-static cr_status run_check(const cr_stated_plan *p, const cr_op *op, const cr_value *given)
+static cr_status run_reads(running *r, const cr_op *op, const cr_value *arg, const cr_view *out)
 {
-    const cr_loop_index *b = p->bounds;
-    cr_value arg[CR_MAX_ARGS];
-    cr_frame f;
-    cr_status st;
-    int64_t bad;
+    const cr_stated_plan *p = r->p;
 
-    if (cr_move_within(given[p->index].view, 0, p->extent, &bad))
-        return CR_OK;
-    memcpy(arg, given, op->param_count * sizeof *arg);
-    arg[b->param] = cr_of_int(bad);
-    cr_frame_init(&f, op, arg);
-    st = cr_raise_check(&b->error, &f);
-    cr_frame_drop(&f);
-    return st;
+    if (p->fill)
+        CR_TRY(run_number(r, p->fill, op, arg, (cr_dtype)out->dtype));
+    run_boxes(r);
+    return !r->inside || (r->index && !p->box.len) ? run_check(p, op, arg) : CR_OK;
 }
 
 static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
-                             const cr_view *out)
+                             cr_view *out)
 {
-    running r = {.p = p, .to = out->data, .from = arg[p->from].view->data, .inside = true};
+    running r; /* an initializer would clear two kilobytes */
 
+    r.p = p;
+    r.inside = true;
     r.index = p->index >= 0 ? arg[p->index].view->data : NULL;
     r.m.ndim = p->ndim;
     r.m.dtype = out->dtype;
@@ -232,13 +293,17 @@ static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_
     r.m.unit = p->unit;
     r.m.extent = p->extent;
     r.m.is32 = p->is32;
-    if (p->fill)
-        CR_TRY(run_fill_value(&r, op, arg, (cr_dtype)out->dtype));
-    run_boxes(&r);
-    return !r.inside || (r.index && !p->box.len) ? run_check(p, op, arg) : CR_OK;
+    if (op->loop_start) {
+        r.to = p->plain >= 0 ? arg[p->plain].view->data : r.item;
+        r.from = out->data;
+        return run_writes(&r, op, arg, out);
+    }
+    r.to = out->data;
+    r.from = arg[p->from].view->data;
+    return run_reads(&r, op, arg, out);
 }
 
-cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
+static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out)
 {
     cr_stated_plan like, *p;
     uint64_t hash;
@@ -252,5 +317,31 @@ cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
         plan_put(p, hash);
     else
         plan_drop(p);
+    return st;
+}
+
+static bool is_one(cr_scalar s)
+{
+    cr_complex c = cr_scalar_as_complex(s);
+
+    return c.re == 1 && c.im == 0;
+}
+
+cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
+{
+    int by = cr_stated_scale(op), param;
+    cr_value given[CR_MAX_ARGS];
+    int64_t stride[CR_MAX_DIMS];
+    cr_view scaled = {0};
+    cr_status st;
+
+    if (by < 0 || is_one(arg[by].number))
+        return run_by_plan(op, arg, out);
+    param = op->loop_value->args[1]->args[0]->slot;
+    memcpy(given, arg, op->param_count * sizeof *given);
+    given[param].view = &scaled;
+    CR_TRY(cr_move_scale(&scaled, stride, arg[param].view, arg[by].number));
+    st = run_by_plan(op, given, out);
+    cr_free(scaled.data);
     return st;
 }

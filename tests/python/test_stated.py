@@ -116,6 +116,71 @@ def test_indices_outside(call, error, text, bad):
         call(torch.zeros(3, 4), bad)
 
 
+@pytest.mark.parametrize("write", [
+    lambda x, bad: x.scatter_(0, torch.tensor([[0], [bad]]), torch.ones(2, 1)),
+    lambda x, bad: x.scatter_(1, torch.tensor([[0, bad]]), 5.0),
+    lambda x, bad: x.scatter_add_(0, torch.tensor([[0], [bad]]), torch.ones(2, 1)),
+    lambda x, bad: x.index_add_(1, torch.tensor([0, bad]), torch.ones(3, 2)),
+    lambda x, bad: x.index_copy_(1, torch.tensor([0, bad]), torch.ones(3, 2)),
+])
+@pytest.mark.parametrize("bad", [-1, 4, 2**62])
+def test_nothing_is_written_before_an_index_error(write, bad):
+    x = torch.zeros(3, 4)
+    with pytest.raises((RuntimeError, IndexError), match=f"index {bad} is out of bounds for dimension . with size"):
+        write(x, bad)
+    assert x.sum().item() == 0
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.float32, np.complex128])
+@pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
+def test_writes_at_indices(dtype, index_dtype):
+    x = values((5, 6, 7), dtype)
+    for dim in range(3):
+        shape = [3, 4, 5]
+        shape[dim] = 9
+        index = RNG.integers(0, x.shape[dim], shape).astype(index_dtype)
+        src = values([n + 1 for n in shape], dtype)
+        places = list(np.indices(shape))
+        places[dim] = index
+        part = src[tuple(slice(n) for n in shape)]
+        want, added = x.copy(), x.copy()
+        for at, v in zip(zip(*(p.flat for p in places)), part.flat):
+            want[at] = v
+        np.add.at(added, tuple(places), part)
+        line = index.flat[:8]
+        rows = values([8 if d == dim else n for d, n in enumerate(x.shape)], dtype)
+        summed = np.moveaxis(x, dim, 0).copy()
+        np.add.at(summed, line, np.moveaxis(rows, dim, 0) * 3)
+        for t in layouts(x):
+            for i in layouts(index):
+                same(t.scatter(dim, i, torch.from_numpy(src)), want)
+                same(t.scatter_add(dim, i, torch.from_numpy(src)), added)
+            i = torch.from_numpy(line)
+            same(t.index_add(dim, i, torch.from_numpy(rows), alpha=3), np.moveaxis(summed, 0, dim))
+            same(t.clone().index_add_(dim, i, torch.from_numpy(rows), alpha=3), np.moveaxis(summed, 0, dim))
+
+
+def test_of_two_writes_to_one_place_the_later_stays():
+    x = torch.zeros(2)
+    same(x.scatter(0, torch.tensor([1, 1, 0], dtype=torch.int32), torch.tensor([1.0, 2.0, 3.0])),
+         np.array([3, 2], np.float32))
+    same(x.index_copy(0, torch.tensor([1, 1]), torch.tensor([4.0, 5.0])), np.array([0, 5], np.float32))
+
+
+@pytest.mark.parametrize("mode, pads", [("reflect", (2, 1)), ("replicate", (3, 2)), ("circular", (1, 3)),
+                                        ("replicate", (-1, 2)), ("reflect", (2, 1, 1, 3)),
+                                        ("replicate", (2, 1, 0, 3)), ("circular", (2, 1, 1, 3))])
+def test_the_gradient_of_a_pad_sums_the_copies_of_an_element(mode, pads):
+    shape = (2, 3, 4, 5)[4 - len(pads) // 2 - 2:]
+    place = torch.arange(float(np.prod(shape))).reshape(shape)
+    x = torch.zeros(shape, requires_grad=True)
+    g = values(F.pad(place, pads, mode=mode).shape)
+    F.pad(x, pads, mode=mode).backward(torch.from_numpy(g))
+    want = np.zeros(int(np.prod(shape)), np.float32)
+    np.add.at(want, F.pad(place, pads, mode=mode).numpy().astype(int), g)
+    same(x.grad, want.reshape(shape))
+
+
 STATED = """
 import numpy as np
 import cresset as torch

@@ -4,7 +4,9 @@
 
 #include "base/test.h"
 #include "kern/cpu/entries.h"
+#include "kern/cpu/move/gather.h"
 #include "kern/cpu/walk.h"
+#include "kern/move.h"
 
 typedef struct {
     cr_view v;
@@ -57,6 +59,30 @@ static inline cr_value of_text(const char *s)
     ((cr_value){.tag = CR_TENSORS,                                                             \
                 .len = sizeof(ARGS(__VA_ARGS__)) / sizeof(cr_value),                           \
                 .list = ARGS(__VA_ARGS__)})
+
+/* out = self, with source added at the places in dim 0 that an index names: one for each
+ * position of source, or for each of its rows. */
+static inline cr_status test_add_at(cr_view *out, const cr_view *self, const cr_view *index,
+                                    const cr_view *source)
+{
+    cr_move m = {.ndim = source->ndim,
+                 .dtype = out->dtype,
+                 .to = source->data,
+                 .from = out->data,
+                 .index = index->data,
+                 .unit = cr_view_step(out, 0),
+                 .extent = out->size[0],
+                 .is32 = index->dtype == CR_I32};
+
+    for (int d = 0; d < m.ndim; d++) {
+        m.size[d] = source->size[d];
+        m.to_stride[d] = source->stride[d];
+        m.from_stride[d] = d ? out->stride[d] : 0;
+        m.index_stride[d] = d < index->ndim ? index->stride[d] : 0;
+    }
+    cr_start_from(out, self);
+    return cr_move_combine(&m, true, 1);
+}
 
 #define SAME_INTS(have, ...)                                                                   \
     do {                                                                                       \

@@ -12,6 +12,7 @@
 #include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/walk.h"
+#include "kern/move.h"
 #include <stdatomic.h>
 
 /* Reading. */
@@ -377,29 +378,11 @@ static cr_status scatter(const cr_value *arg, cr_view *out, const cr_view *src, 
     return cr_places_combine(&p.places, how, (cr_dtype)out->dtype, p.picked);
 }
 
-cr_status cr_kern_scatter(const cr_value *arg, cr_view *out)
-{
-    return scatter(arg, out, arg[3].view, CR_COMBINE_SET);
-}
-
-cr_status cr_kern_scatter_add(const cr_value *arg, cr_view *out)
-{
-    return scatter(arg, out, arg[3].view, CR_COMBINE_ADD);
-}
-
 /* One number as a view of any shape. */
 static cr_view constant_view(cr_complex *room, cr_scalar number, cr_dtype t)
 {
     cr_scalar_store(number, t, room);
     return (cr_view){(char *)room, once, still, CR_MAX_DIMS, (uint8_t)t, CR_HOST, false};
-}
-
-cr_status cr_kern_scatter_value(const cr_value *arg, cr_view *out)
-{
-    cr_complex room;
-    cr_view src = constant_view(&room, arg[3].number, (cr_dtype)out->dtype);
-
-    return scatter(arg, out, &src, CR_COMBINE_SET);
 }
 
 /* "add" or "multiply", as the shape rule has checked. */
@@ -585,9 +568,7 @@ static cr_status combine_vector(const cr_view *out, const cr_value *arg, const c
     return cr_places_combine(&p.places, how, (cr_dtype)out->dtype, p.picked);
 }
 
-/* A dense copy of `src` times `factor`; the caller frees its data. */
-static cr_status scaled_copy(cr_view *copy, int64_t stride[], const cr_view *src,
-                             cr_scalar factor)
+cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *src, cr_scalar factor)
 {
     int64_t zero = 0;
     size_t item = cr_view_item(src);
@@ -613,42 +594,6 @@ static cr_status scaled_copy(cr_view *copy, int64_t stride[], const cr_view *src
         return CR_MEMORY;
     cr_places_write(&p, cr_combine_for(CR_COMBINE_MUL, (cr_dtype)src->dtype), picked);
     return CR_OK;
-}
-
-static bool is_one(cr_scalar s)
-{
-    cr_complex c = cr_scalar_as_complex(s);
-
-    return c.re == 1 && c.im == 0;
-}
-
-cr_status cr_kern_index_add(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view, *source = arg[3].view;
-    int64_t dim = cr_view_dim(self, arg[1].i), stride[CR_MAX_DIMS];
-    cr_view scaled = {0};
-
-    CR_TRY(check_indices(arg[2].view, cr_view_size(self, dim), dim));
-    if (!is_one(arg[4].number))
-        CR_TRY(scaled_copy(&scaled, stride, source, arg[4].number));
-    cr_start_from(out, self);
-    cr_status st = combine_vector(out, arg, scaled.data ? &scaled : source, CR_COMBINE_ADD);
-    cr_free(scaled.data);
-    return st;
-}
-
-cr_status cr_kern_index_copy(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view;
-    int64_t dim = cr_view_dim(self, arg[1].i), size = cr_view_size(self, dim), bad;
-
-    if (!cr_indices_within(arg[2].view, 0, size, &bad))
-        return cr_fail(
-            CR_INDEX,
-            "index_copy_(): index %lld is out of bounds for dimension %lld with size %lld",
-            (long long)bad, (long long)dim, (long long)size);
-    cr_start_from(out, self);
-    return combine_vector(out, arg, arg[3].view, CR_COMBINE_SET);
 }
 
 /* A dense copy of an index with the negative ones wrapped. */

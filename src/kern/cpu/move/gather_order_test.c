@@ -91,11 +91,8 @@ static void check_index_add(int64_t n, int64_t columns, cr_dtype t)
     lay_out(&w);
     for (int64_t i = 0; i < n; i++)
         w.index[i] = row_of(i);
-    OK(cr_kern_index_add(ARGS(of_view(VIEW(w.self, t, ROWS, columns)), cr_of_int(0),
-                              of_view(VIEW(w.index, CR_I64, n)),
-                              of_view(VIEW(w.source, t, n, columns)),
-                              cr_of_number(cr_scalar_int(1))),
-                         VIEW(w.out, t, ROWS, columns)));
+    OK(test_add_at(VIEW(w.out, t, ROWS, columns), VIEW(w.self, t, ROWS, columns),
+                   VIEW(w.index, CR_I64, n), VIEW(w.source, t, n, columns)));
     check_and_tidy(&w);
 }
 
@@ -106,10 +103,8 @@ static void check_scatter_add(int64_t n, int64_t columns)
     lay_out(&w);
     for (int64_t i = 0; i < n * columns; i++)
         w.index[i] = row_of(i / columns);
-    OK(cr_kern_scatter_add(ARGS(of_view(VIEW(w.self, CR_F32, ROWS, columns)), cr_of_int(0),
-                                of_view(VIEW(w.index, CR_I64, n, columns)),
-                                of_view(VIEW(w.source, CR_F32, n, columns))),
-                           VIEW(w.out, CR_F32, ROWS, columns)));
+    OK(test_add_at(VIEW(w.out, CR_F32, ROWS, columns), VIEW(w.self, CR_F32, ROWS, columns),
+                   VIEW(w.index, CR_I64, n, columns), VIEW(w.source, CR_F32, n, columns)));
     check_and_tidy(&w);
 }
 
@@ -153,9 +148,8 @@ TEST(elements_scattered_over_a_long_line_are_columns_in_order_p)
         if (i % HOT == 0)
             hot[i / HOT] = x[i];
     }
-    OK(cr_kern_scatter_add(ARGS(of_view(VIEW(self, CR_F32, RANGE)), cr_of_int(0),
-                                of_view(VIEW(index, CR_I64, N)), of_view(VIEW(x, CR_F32, N))),
-                           VIEW(out, CR_F32, RANGE)));
+    OK(test_add_at(VIEW(out, CR_F32, RANGE), VIEW(self, CR_F32, RANGE), VIEW(index, CR_I64, N),
+                   VIEW(x, CR_F32, N)));
     for (int64_t i = 0; i < N; i++)
         if (i % HOT)
             CHECK(!memcmp(&out[i * 3], &x[i], sizeof *x));

@@ -2,41 +2,15 @@
 #include "base/parallel.h"
 #include "kern/cpu/test_views.h"
 
-TEST(an_index_outside_is_refused_before_anything_is_written)
-{
-    float x[] = {1, 2, 3}, src[] = {7, 8}, out[] = {-1, -1, -1};
-    int64_t index[] = {0, 3};
-    const cr_value args[] = {of_view(VIEW(x, CR_F32, 3)), cr_of_int(0),
-                             of_view(VIEW(index, CR_I64, 2)), of_view(VIEW(src, CR_F32, 2))};
-
-    FAILS(CR_RUNTIME, cr_kern_scatter(args, VIEW(out, CR_F32, 3)));
-    EQ_STR(cr_error_message(), "index 3 is out of bounds for dimension 0 with size 3");
-    FAILS(CR_RUNTIME, cr_kern_scatter_add(args, VIEW(out, CR_F32, 3)));
-    SAME_FLOATS(out, -1, -1, -1);
-}
-
-TEST(of_two_writes_to_one_place_the_later_stays)
-{
-    float x[] = {0, 0}, src[] = {1, 2, 3}, out[2];
-    int32_t index[] = {1, 1, 0};
-
-    OK(cr_kern_scatter(ARGS(of_view(VIEW(x, CR_F32, 2)), cr_of_int(0),
-                            of_view(VIEW(index, CR_I32, 3)), of_view(VIEW(src, CR_F32, 3))),
-                       VIEW(out, CR_F32, 2)));
-    SAME_FLOATS(out, 3, 2);
-}
-
 /* Sums whose bits depend on their order. */
 static void sum_rows(float *out, const float *x, const int64_t *index, int threads)
 {
     float zero[3 * 1000] = {0};
 
     OK(cr_set_threads(threads));
-    OK(cr_kern_index_add(ARGS(of_view(VIEW(zero, CR_F32, 3, 1000)), cr_of_int(0),
-                              of_view(VIEW((void *)(uintptr_t)index, CR_I64, 200)),
-                              of_view(VIEW((void *)(uintptr_t)x, CR_F32, 200, 1000)),
-                              cr_of_number(cr_scalar_int(1))),
-                         VIEW(out, CR_F32, 3, 1000)));
+    OK(test_add_at(VIEW(out, CR_F32, 3, 1000), VIEW(zero, CR_F32, 3, 1000),
+                   VIEW((void *)(uintptr_t)index, CR_I64, 200),
+                   VIEW((void *)(uintptr_t)x, CR_F32, 200, 1000)));
 }
 
 TEST(sums_by_index_have_the_same_bits_for_any_number_of_threads)

@@ -22,16 +22,6 @@ TEST(triangles_cut_at_the_diagonal)
     SAME_FLOATS(out, 0, 2, 3, 0, 0, 6);
 }
 
-TEST(the_gradient_of_a_pad_sums_repeated_elements)
-{
-    float g[] = {1, 1, 1, 1, 1, 1, 1}, x[3] = {0}, out[3];
-
-    OK(cr_kern_replication_pad_backward(
-        ARGS(of_view(VIEW(g, CR_F32, 1, 7)), of_view(VIEW(x, CR_F32, 1, 3)), INTS(2, 2)),
-        VIEW(out, CR_F32, 1, 3)));
-    SAME_FLOATS(out, 3, 1, 3);
-}
-
 TEST(windows_that_overlap_add_up)
 {
     float g[] = {1, 2, 3, 4}, out[3]; /* windows of 2, one apart */

@@ -115,7 +115,15 @@ void cr_move_lines(const cr_move *m, const cr_move_part *part, int parts, const 
     cr_walk_run(&w, cr_walk_grain(m->size[m->ndim - 1]), rows[CR_CTZ(bytes)], &c);
 }
 
-void cr_move_fill(const cr_view *to, const void *item) { cr_fill_view(to, item); }
+void cr_move_fill(const cr_view *to, const void *item)
+{
+    static const char zeros[sizeof(cr_complex)];
+
+    if (memcmp(item, zeros, cr_view_item(to)))
+        cr_fill_view(to, item);
+    else
+        cr_zero_view(to);
+}
 
 bool cr_move_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad)
 {
@@ -228,4 +236,33 @@ bool cr_move_indexed(const cr_move *m)
     else
         cr_walk_run(&w, CR_WALK_GRAIN, move_row, &c);
     return !atomic_load(&c.outside);
+}
+
+cr_status cr_move_combine(const cr_move *m, bool add, uint64_t picked)
+{
+    static const int64_t still[CR_MAX_DIMS];
+    cr_combine how = add ? CR_COMBINE_ADD : CR_COMBINE_SET;
+    size_t item = cr_dtype_size((cr_dtype)m->dtype);
+    bool dims[CR_MAX_DIMS];
+    int64_t zero = 0;
+    cr_places p = {.ndim = m->ndim,
+                   .size = m->size,
+                   .table = (char *)(uintptr_t)m->from,
+                   .other = m->to,
+                   .index = m->index ? (char *)(uintptr_t)m->index : (char *)&zero,
+                   .table_stride = m->from_stride,
+                   .other_stride = m->to_stride,
+                   .index_stride = m->index ? m->index_stride : still,
+                   .unit = m->index ? m->unit : 0,
+                   .item = item,
+                   .other_item = item,
+                   .index_item = m->index && m->is32 ? sizeof(int32_t) : sizeof(int64_t),
+                   .range = m->index ? m->extent : 0};
+
+    for (int d = 0; d < m->ndim; d++)
+        dims[d] = picked >> d & 1;
+    if (m->index)
+        return cr_places_combine(&p, how, (cr_dtype)m->dtype, dims);
+    cr_places_write(&p, cr_combine_for(how, (cr_dtype)m->dtype), dims);
+    return CR_OK;
 }
