@@ -295,4 +295,4 @@ def test_blocks_of_huge_planes():
     with pytest.raises(RuntimeError, match="expected size of input's dimension 2 to match the calculated number"):
         torch.nn.functional.fold(torch.zeros(1, 8, 9), (3, MOST), 2, padding=1, stride=2)
     with pytest.raises(RuntimeError, match="numel: integer multiplication overflow"):
-        torch.nn.functional.unfold(torch.zeros(0, 2**60, 4, 4), 4)
+        torch.nn.functional.unfold(torch.zeros(0, 2**58, 4, 4), (2**3, 2**3), padding=4)
