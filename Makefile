@@ -99,7 +99,8 @@ KERN_OBJ := $(foreach i,$(ISAS),$(KERN_FILES:%=$(B)/gen/kern_%.$(i).o))
 
 GEN_NAMES := kern_table ops_text functions vec_text ops_api
 $(B)/gen/%.o: $(B)/gen/%.c
-	$(Q)$(CC) $(CFLAGS_ALL) -c $(B)/gen/$*.c -o $@
+	@mkdir -p $(B)/obj/gen
+	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MF $(B)/obj/gen/$*.d -c $(B)/gen/$*.c -o $@
 GEN_OBJ := $(GEN_NAMES:%=$(B)/gen/%.o)
 
 # --- library ---------------------------------------------------------------------
