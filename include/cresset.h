@@ -42,7 +42,9 @@ typedef enum {
 } cr_status;
 
 /* Types of elements: CR_BOOL, CR_U8, CR_I8, CR_I16, CR_I32, CR_I64, CR_F16, CR_BF16, CR_F32,
- * CR_F64, CR_C64, CR_C128. */
+ * CR_F64, CR_C64, CR_C128.  For storage, conversion and a few operators, as in torch: CR_U16,
+ * CR_U32, CR_U64, CR_C32 (a pair of float16), CR_E4M3FN, CR_E5M2, CR_E4M3FNUZ, CR_E5M2FNUZ,
+ * CR_E8M0FNU. */
 typedef enum {
 #define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) CR_##NAME,
 #include "cresset/dtype.def"
@@ -67,6 +69,7 @@ typedef struct {
 typedef enum { CR_CAT_BOOL, CR_CAT_INT, CR_CAT_FLOAT, CR_CAT_COMPLEX } cr_category;
 typedef struct {
     cr_category category;
+    bool large; /* INT: i has the bits of an uint64 above INT64_MAX */
     union {
         int64_t i; /* BOOL, INT */
         double d;  /* FLOAT */
@@ -78,6 +81,7 @@ static inline cr_scalar cr_scalar_int(int64_t i)
 {
     cr_scalar s;
     s.category = CR_CAT_INT;
+    s.large = false;
     s.i = i;
     return s;
 }
@@ -85,6 +89,7 @@ static inline cr_scalar cr_scalar_float(double d)
 {
     cr_scalar s;
     s.category = CR_CAT_FLOAT;
+    s.large = false;
     s.d = d;
     return s;
 }

@@ -38,11 +38,13 @@ extern "C" {
 #define CR_BACKEND_API __attribute__((visibility("default")))
 
 /* The version of this header. */
-enum { CR_BACKEND_ABI = 1 };
+enum { CR_BACKEND_ABI = 2 };
 
 /* An array with strides in elements, in memory of a device or of the host. dtype is a cr_dtype:
  * 0 bool, 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float16, 7 bfloat16, 8 float32, 9
- * float64, 10 complex64, 11 complex128. */
+ * float64, 10 complex64, 11 complex128.  Since version 2 also 12 uint16, 13 uint32, 14 uint64,
+ * 15 complex32, 16 float8_e4m3fn, 17 float8_e5m2, 18 float8_e4m3fnuz, 19 float8_e5m2fnuz, 20
+ * float8_e8m0fnu, which `move` and `fill` get and kernels do not. */
 typedef struct {
     char *data;
     int dtype, ndim;

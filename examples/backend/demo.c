@@ -12,7 +12,8 @@ static _Thread_local int current;
 
 static int64_t item_size(int dtype)
 {
-    static const int64_t bytes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+    static const int64_t bytes[] = {1,  1, 1, 2, 4, 8, 2, 2, 4, 8, 8,
+                                    16, 2, 4, 8, 4, 1, 1, 1, 1, 1};
 
     return bytes[dtype];
 }

@@ -7,6 +7,7 @@ from . import _root
 _root.settle(__name__)  # from here on, __name__ is the root's name
 from . import _C
 from ._C import *  # operators, dtypes, Tensor; some names shadow builtins from here on
+from ._C import _scaled_mm
 from . import _tensor  # completes Tensor
 from . import _c_names  # completes _C
 from .functional import *

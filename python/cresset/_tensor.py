@@ -41,15 +41,16 @@ def _rebuild_args(self):
     """Returns the function and arguments that make a tensor equal to this one."""
     from . import _utils
     from collections import OrderedDict
-    from .storage import _to_pickle
+    from .storage import _to_pickle, storage_class
     from .utils.hooks import warn_if_has_hooks
     warn_if_has_hooks(self)
     if self.is_meta:
         return _utils._rebuild_meta_tensor_no_storage, (
             self.dtype, tuple(self.shape), self.stride(), self.requires_grad)
-    return _utils._rebuild_tensor_v2, (
-        _to_pickle(self.untyped_storage(), self.dtype), self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad,
-        OrderedDict())
+    place = self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad, OrderedDict()
+    if not storage_class(self.dtype):
+        return _utils._rebuild_tensor_v3, (self.untyped_storage(), *place, self.dtype)
+    return _utils._rebuild_tensor_v2, (_to_pickle(self.untyped_storage(), self.dtype), *place)
 
 
 def __reduce_ex__(self, protocol):

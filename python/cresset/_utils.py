@@ -33,8 +33,9 @@ def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, bac
 def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype,
                        metadata=None):
     from .storage import _typed
-    return _rebuild_tensor_v2(_typed(storage._untyped_storage, dtype), storage_offset, size, stride,
-                              requires_grad, backward_hooks, metadata)
+    untyped = getattr(storage, "_untyped_storage", storage)
+    return _rebuild_tensor_v2(_typed(untyped, dtype), storage_offset, size, stride, requires_grad,
+                              backward_hooks, metadata)
 
 
 def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):

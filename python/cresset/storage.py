@@ -44,6 +44,12 @@ def _to_pickle(untyped, dtype):
     return found
 
 
+def storage_class(dtype):
+    """The class that represents a dtype in checkpoints; None for dtypes that torch saves with
+    untyped storages."""
+    return _BY_DTYPE.get(dtype)
+
+
 class TypedStorage:
     """The elements of a storage with a dtype."""
 

@@ -7,8 +7,11 @@
 
 #define CR_AUTOGRAD_BIT CR_STAGE_BIT(AUTOGRAD)
 
-/* True for floating-point and complex dtypes, which follow all others in num/dtype.def. */
-static inline bool cr_is_inexact(const cr_tensor *t) { return t->dtype >= CR_F16; }
+/* True for floating-point and complex dtypes. */
+static inline bool cr_is_inexact(const cr_tensor *t)
+{
+    return cr_dtype_is_inexact((cr_dtype)t->dtype);
+}
 
 static inline bool cr_recording(void) { return !cr_thread.no_grad && !cr_thread.inference; }
 

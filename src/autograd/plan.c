@@ -36,6 +36,7 @@ static bool asks_shape(int builtin)
     case CR_BUILTIN_len:
     case CR_BUILTIN_is_complex:
     case CR_BUILTIN_is_float:
+    case CR_BUILTIN_is_float8:
     case CR_BUILTIN_is_integral:
     case CR_BUILTIN_is_tensor: return true;
     default: return false;

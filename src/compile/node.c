@@ -647,12 +647,17 @@ static bool find_type(cr_facts *f, const cr_gnode *n)
            (common_type(n) == t && gives_type(n, t));
 }
 
-static bool takes_complex(const cr_gnode *n)
+static bool loops_over(int dtype)
+{
+    return !cr_dtype_is_complex((cr_dtype)dtype) && !cr_dtype_is_stored((cr_dtype)dtype);
+}
+
+/* Complex arguments, or arguments of dtypes without kernels. */
+static bool takes_others(const cr_gnode *n)
 {
     for (int i = 0; i < n->arg_count; i++)
         if ((n->arg[i].tag == CR_NUMBER && n->arg[i].number.category == CR_CAT_COMPLEX) ||
-            (n->arg[i].tag == CR_TENSOR &&
-             cr_dtype_is_complex((cr_dtype)n->arg[i].value->type.dtype)))
+            (n->arg[i].tag == CR_TENSOR && !loops_over(n->arg[i].value->type.dtype)))
             return true;
     return false;
 }
@@ -661,8 +666,8 @@ static cr_facts find_facts(const cr_gnode *n, cr_fact_kind kind)
 {
     cr_facts f = {.kind = (uint8_t)kind};
 
-    if (!takes_complex(n) && find_type(&f, n) &&
-        (kind == CR_FACT_POINT || cr_node_columns(n)) && has_loop(n, &f))
+    if (!takes_others(n) && find_type(&f, n) && (kind == CR_FACT_POINT || cr_node_columns(n)) &&
+        has_loop(n, &f))
         return f;
     return (cr_facts){.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};
 }

@@ -16,11 +16,10 @@ static const row rows[] = {
 
 /* torch's dtypes that this library does not have. */
 static const char *const absent[] = {
-    "uint16",       "uint32",          "uint64",          "complex32",       "float8_e4m3fn",
-    "float8_e5m2",  "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",  "float4_e2m1fn_x2",
-    "qint8",        "quint8",          "qint32",          "quint4x2",        "quint2x4",
-    "bits8",        "bits16",          "bits1x8",         "bits2x4",         "bits4x2",
-    "QInt8Storage", "QUInt8Storage",   "QInt32Storage",   "QUInt4x2Storage", "QUInt2x4Storage"};
+    "float4_e2m1fn_x2", "qint8",         "quint8",          "qint32",
+    "quint4x2",         "quint2x4",      "bits8",           "bits16",
+    "bits1x8",          "bits2x4",       "bits4x2",         "QInt8Storage",
+    "QUInt8Storage",    "QInt32Storage", "QUInt4x2Storage", "QUInt2x4Storage"};
 
 /* The dtype whose legacy name plus `suffix` is `name`, as in "FloatStorage". */
 static cr_dtype by_legacy(const char *name, const char *suffix)

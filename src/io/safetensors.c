@@ -238,10 +238,25 @@ static cr_status parse_json_integer(parser *p, uint64_t *out)
 }
 
 /* --- entries --- */
-static const char *const dtype_names[CR_DTYPE_COUNT] = {
-    [CR_BOOL] = "BOOL", [CR_U8] = "U8",   [CR_I8] = "I8",   [CR_I16] = "I16",
-    [CR_I32] = "I32",   [CR_I64] = "I64", [CR_F16] = "F16", [CR_BF16] = "BF16",
-    [CR_F32] = "F32",   [CR_F64] = "F64", [CR_C64] = "C64"};
+static const char *const dtype_names[CR_DTYPE_COUNT] = {[CR_BOOL] = "BOOL",
+                                                        [CR_U8] = "U8",
+                                                        [CR_I8] = "I8",
+                                                        [CR_I16] = "I16",
+                                                        [CR_I32] = "I32",
+                                                        [CR_I64] = "I64",
+                                                        [CR_F16] = "F16",
+                                                        [CR_BF16] = "BF16",
+                                                        [CR_F32] = "F32",
+                                                        [CR_F64] = "F64",
+                                                        [CR_C64] = "C64",
+                                                        [CR_U16] = "U16",
+                                                        [CR_U32] = "U32",
+                                                        [CR_U64] = "U64",
+                                                        [CR_E4M3FN] = "F8_E4M3",
+                                                        [CR_E5M2] = "F8_E5M2",
+                                                        [CR_E8M0FNU] = "F8_E8M0",
+                                                        [CR_E4M3FNUZ] = "F8_E4M3FNUZ",
+                                                        [CR_E5M2FNUZ] = "F8_E5M2FNUZ"};
 
 const char *cr_safetensors_dtype(cr_dtype t) { return dtype_names[t]; }
 

@@ -14,8 +14,10 @@ typedef struct {
 /* The reference implementation's order of dtypes, which keeps large elements aligned. */
 static int rank(cr_dtype t)
 {
-    static const cr_dtype order[] = {CR_BOOL, CR_U8,  CR_I8,  CR_I16, CR_F16, CR_BF16,
-                                     CR_I32,  CR_F32, CR_C64, CR_F64, CR_I64};
+    static const cr_dtype order[] = {CR_BOOL,    CR_U8,       CR_I8,       CR_E5M2, CR_E4M3FN,
+                                     CR_E8M0FNU, CR_E4M3FNUZ, CR_E5M2FNUZ, CR_I16,  CR_U16,
+                                     CR_F16,     CR_BF16,     CR_I32,      CR_U32,  CR_F32,
+                                     CR_C64,     CR_F64,      CR_I64,      CR_U64};
 
     for (int i = 0; i < (int)CR_LEN(order); i++)
         if (order[i] == t)

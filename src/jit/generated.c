@@ -13,7 +13,7 @@ static void install_kernels(void)
     /* the same kernel folds a plain fold's partial results */
     for (int i = 0; i < cr_ops_count(); i++) {
         cr_op *op = cr_ops_at(i);
-        for (int t = 0; op->does == CR_DOES_FOLD && t < CR_DTYPE_COUNT; t++) {
+        for (int t = 0; op->does == CR_DOES_FOLD && t < CR_DTYPE_KERNELS; t++) {
             cr_kernel *k = op->kernel[t];
             k[CR_FORM_JOIN] = k[CR_FORM_JOIN] ? k[CR_FORM_JOIN] : k[CR_FORM_MAIN];
             k[CR_FORM_JOIN_COLUMNS] =
@@ -22,7 +22,7 @@ static void install_kernels(void)
     }
 }
 
-static cr_kernel fn_kernel[CR_FN_COUNT][CR_DTYPE_COUNT][CR_FORM_COUNT];
+static cr_kernel fn_kernel[CR_FN_COUNT][CR_DTYPE_KERNELS][CR_FORM_COUNT];
 
 static void index_fn_kernels(void)
 {

@@ -1,7 +1,11 @@
 /* Conversion of rows of elements: one function for each pair of dtypes.
  *
- * Half types are converted without branches, so that the compiler vectorizes the loops. */
+ * Half types are converted without branches, so that the compiler vectorizes the loops.
+ *
+ * A dtype without kernels is converted to and from one or two wider dtypes with kernels. All
+ * other pairs go through the wider dtype, in blocks: their functions only name the pair. */
 #include "num/convert.h"
+#include "num/float8.h"
 #include <string.h>
 
 static inline uint32_t convert_float_bits(float f)
@@ -178,15 +182,169 @@ ROW(F64, F32)
 ROW(C64, F32)
 ROW(C128, F32)
 
+/* --- dtypes without kernels --- */
+
+uint32_t cr_double_to_u32(double d)
+{
+    double top = 0x1p31, rest = d >= top ? d - top : d;
+    int32_t i = rest > -0x1p31 - 1 && rest < 0x1p31 ? (int32_t)rest : INT32_MIN;
+
+    return (uint32_t)i ^ (d >= top ? 0x80000000u : 0);
+}
+
+uint64_t cr_double_to_u64(double d)
+{
+    double top = 0x1p63, rest = d >= top ? d - top : d;
+    int64_t i = rest >= -0x1p63 && rest < 0x1p63 ? (int64_t)rest : INT64_MIN;
+
+    return (uint64_t)i ^ (d >= top ? (uint64_t)1 << 63 : 0);
+}
+
+static inline cr_complex_float complex_widen(cr_complex_half x)
+{
+    return (cr_complex_float){half_to_float(x.re), half_to_float(x.im)};
+}
+
+static inline cr_complex_half complex_halve(cr_complex_float x)
+{
+    return (cr_complex_half){float_to_half(x.re), float_to_half(x.im)};
+}
+
+/* T from F by a function of the element. */
+#define EACH_ROW(targets, T, F, function)                                                      \
+    targets static void T##_from_##F(void *to, int64_t to_step, const void *from,              \
+                                     int64_t from_step, int64_t n)                             \
+    {                                                                                          \
+        raw_##T *restrict t = to;                                                              \
+        const raw_##F *restrict f = from;                                                      \
+        if (to_step == (int64_t)sizeof *t && from_step == (int64_t)sizeof *f) {                \
+            for (int64_t i = 0; i < n; i++)                                                    \
+                t[i] = function(f[i]);                                                         \
+            return;                                                                            \
+        }                                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            const raw_##F *e = (const raw_##F *)((const char *)from + i * from_step);          \
+            *(raw_##T *)((char *)to + i * to_step) = function(*e);                             \
+        }                                                                                      \
+    }
+
+EACH_ROW(, I32, U16, (int32_t))
+EACH_ROW(, U16, I32, (uint16_t))
+EACH_ROW(, I64, U32, (int64_t))
+EACH_ROW(, U32, I64, (uint32_t))
+EACH_ROW(, U32, F64, cr_double_to_u32)
+EACH_ROW(, I64, U64, (int64_t))
+EACH_ROW(, U64, I64, (uint64_t))
+EACH_ROW(, F32, U64, (float))
+EACH_ROW(, F64, U64, (double))
+EACH_ROW(, U64, F64, cr_double_to_u64)
+EACH_ROW(CR_WIDE, C64, C32, complex_widen)
+EACH_ROW(CR_WIDE, C32, C64, complex_halve)
+EACH_ROW(CR_WIDE, F32, E4M3FN, e4m3fn_to_float)
+EACH_ROW(CR_WIDE, E4M3FN, F32, e4m3fn_from_float)
+EACH_ROW(CR_WIDE, F32, E5M2, e5m2_to_float)
+EACH_ROW(CR_WIDE, E5M2, F32, e5m2_from_float)
+EACH_ROW(CR_WIDE, F32, E4M3FNUZ, e4m3fnuz_to_float)
+EACH_ROW(CR_WIDE, E4M3FNUZ, F32, e4m3fnuz_from_float)
+EACH_ROW(CR_WIDE, F32, E5M2FNUZ, e5m2fnuz_to_float)
+EACH_ROW(CR_WIDE, E5M2FNUZ, F32, e5m2fnuz_from_float)
+EACH_ROW(CR_WIDE, F32, E8M0FNU, e8m0fnu_to_float)
+EACH_ROW(CR_WIDE, E8M0FNU, F32, e8m0fnu_from_float)
+
+/* The dtype with kernels between `stored` and `other`; `reads`: `stored` is the source. */
+static cr_dtype via_dtype(cr_dtype stored, cr_dtype other, bool reads)
+{
+    bool inexact = cr_dtype_is_inexact(other);
+
+    switch (stored) {
+    case CR_U32:
+        if (!inexact || reads)
+            return CR_I64;
+        return other >= CR_BF16 && other <= CR_C128 ? CR_F64 : CR_I64; /* torch's bits */
+    case CR_U64:
+        if (!inexact)
+            return CR_I64;
+        return !reads || other == CR_F64 || other == CR_C128 ? CR_F64 : CR_F32;
+    default: return cr_dtype_compute(stored);
+    }
+}
+
+enum { VIA_BLOCK = 256 };
+
+/* One step through a buffer in the next dtype; the rest of the way starts from there. */
+CR_NOINLINE static void convert_via(cr_dtype t, void *to, int64_t to_step, cr_dtype f,
+                                    const void *from, int64_t from_step, int64_t n)
+{
+    cr_complex buffer[VIA_BLOCK];
+    cr_dtype via = cr_dtype_is_stored(f) ? via_dtype(f, t, true) : via_dtype(t, f, false);
+    int64_t step = (int64_t)cr_dtype_size(via);
+
+    for (int64_t i = 0; i < n; i += VIA_BLOCK) {
+        int64_t some = n - i < VIA_BLOCK ? n - i : VIA_BLOCK;
+        cr_convert_row(via, f)(buffer, step, (const char *)from + i * from_step, from_step,
+                               some);
+        cr_convert_row(t, via)((char *)to + i * to_step, to_step, buffer, step, some);
+    }
+}
+
+#define VIA(T, F)                                                                              \
+    static void T##_from_##F(void *to, int64_t to_step, const void *from, int64_t from_step,   \
+                             int64_t n)                                                        \
+    {                                                                                          \
+        convert_via(CR_##T, to, to_step, CR_##F, from, from_step, n);                          \
+    }
+
+#define VIA_BOTH(S, K) VIA(S, K) VIA(K, S)
+/* With the dtypes that no dtype without kernels is converted to directly. */
+#define VIA_COMMON(S)                                                                          \
+    VIA_BOTH(S, BOOL)                                                                          \
+    VIA_BOTH(S, U8)                                                                            \
+    VIA_BOTH(S, I8)                                                                            \
+    VIA_BOTH(S, I16) VIA_BOTH(S, F16) VIA_BOTH(S, BF16) VIA_BOTH(S, C128)
+#define VIA_FLOAT8(S)                                                                          \
+    VIA_COMMON(S) VIA_BOTH(S, I32) VIA_BOTH(S, I64) VIA_BOTH(S, F64) VIA_BOTH(S, C64)
+#define VIA_STORED(T)                                                                          \
+    VIA(T, U16)                                                                                \
+    VIA(T, U32)                                                                                \
+    VIA(T, U64)                                                                                \
+    VIA(T, C32)                                                                                \
+    VIA(T, E4M3FN)                                                                             \
+    VIA(T, E5M2) VIA(T, E4M3FNUZ) VIA(T, E5M2FNUZ) VIA(T, E8M0FNU)
+
+/* clang-format off */
+VIA_COMMON(U16) VIA_BOTH(U16, I64) VIA_BOTH(U16, F32) VIA_BOTH(U16, F64) VIA_BOTH(U16, C64)
+VIA_COMMON(U32) VIA_BOTH(U32, I32) VIA_BOTH(U32, F32) VIA_BOTH(U32, C64) VIA(F64, U32)
+VIA_COMMON(U64) VIA_BOTH(U64, I32) VIA_BOTH(U64, C64) VIA(U64, F32)
+VIA_COMMON(C32) VIA_BOTH(C32, I32) VIA_BOTH(C32, I64) VIA_BOTH(C32, F32) VIA_BOTH(C32, F64)
+VIA_FLOAT8(E4M3FN)
+VIA_FLOAT8(E5M2)
+VIA_FLOAT8(E4M3FNUZ)
+VIA_FLOAT8(E5M2FNUZ)
+VIA_FLOAT8(E8M0FNU)
+VIA_STORED(U16)
+VIA_STORED(U32)
+VIA_STORED(U64)
+VIA_STORED(C32)
+VIA_STORED(E4M3FN)
+VIA_STORED(E5M2)
+VIA_STORED(E4M3FNUZ)
+VIA_STORED(E5M2FNUZ)
+VIA_STORED(E8M0FNU)
+/* clang-format on */
+
 #define LINE(T)                                                                                \
     {                                                                                          \
         [CR_BOOL] = T##_from_BOOL, [CR_U8] = T##_from_U8, [CR_I8] = T##_from_I8,               \
         [CR_I16] = T##_from_I16, [CR_I32] = T##_from_I32, [CR_I64] = T##_from_I64,             \
         [CR_F16] = T##_from_F16, [CR_BF16] = T##_from_BF16, [CR_F32] = T##_from_F32,           \
-        [CR_F64] = T##_from_F64, [CR_C64] = T##_from_C64, [CR_C128] = T##_from_C128            \
+        [CR_F64] = T##_from_F64, [CR_C64] = T##_from_C64, [CR_C128] = T##_from_C128,           \
+        [CR_U16] = T##_from_U16, [CR_U32] = T##_from_U32, [CR_U64] = T##_from_U64,             \
+        [CR_C32] = T##_from_C32, [CR_E4M3FN] = T##_from_E4M3FN, [CR_E5M2] = T##_from_E5M2,     \
+        [CR_E4M3FNUZ] = T##_from_E4M3FNUZ, [CR_E5M2FNUZ] = T##_from_E5M2FNUZ,                  \
+        [CR_E8M0FNU] = T##_from_E8M0FNU                                                        \
     }
 
-static const cr_convert_fn rows[CR_DTYPE_COUNT][CR_DTYPE_COUNT] = {
+                            static const cr_convert_fn rows[CR_DTYPE_COUNT][CR_DTYPE_COUNT] = {
 #define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
     [CR_##NAME] = LINE(NAME),
 #include "num/dtype.def"

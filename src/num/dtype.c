@@ -1,5 +1,6 @@
 /* Element types, promotion, scalars, half types. */
 #include "num/dtype.h"
+#include "num/convert.h"
 #include "num/view.h"
 #include <math.h>
 #include <string.h>
@@ -11,18 +12,58 @@ const cr_dtype_info cr_dtype_infos[CR_DTYPE_COUNT] = {
 #undef CR_DTYPE
 };
 
-cr_dtype cr_dtype_real(cr_dtype t) { return t == CR_C64 ? CR_F32 : t == CR_C128 ? CR_F64 : t; }
+bool cr_dtype_is_signed(cr_dtype t)
+{
+    return t != CR_BOOL && t != CR_U8 && t != CR_U16 && t != CR_U32 && t != CR_U64 &&
+           t != CR_E8M0FNU;
+}
+
+cr_dtype cr_dtype_real(cr_dtype t)
+{
+    switch (t) {
+    case CR_C32: return CR_F16;
+    case CR_C64: return CR_F32;
+    case CR_C128: return CR_F64;
+    default: return t;
+    }
+}
 
 cr_dtype cr_dtype_complex(cr_dtype t)
 {
+    if (cr_dtype_is_float8(t))
+        return CR_DTYPE_NONE;
+    if (t == CR_F16)
+        return CR_C32;
     return t == CR_F64 ? CR_C128 : cr_dtype_is_float(t) ? CR_C64 : t;
 }
 
 cr_dtype cr_dtype_compute(cr_dtype t)
 {
-    if (t == CR_F16 || t == CR_BF16)
-        return CR_F32;
-    return t == CR_I8 || t == CR_I16 ? CR_I32 : t;
+    switch (t) {
+    case CR_F16:
+    case CR_BF16: return CR_F32;
+    case CR_I8:
+    case CR_I16:
+    case CR_U16: return CR_I32;
+    case CR_U32:
+    case CR_U64: return CR_I64;
+    case CR_C32: return CR_C64;
+    default: return cr_dtype_is_float8(t) ? CR_F32 : t;
+    }
+}
+
+/* A stored dtype with a lower one. */
+static cr_dtype promote_stored(cr_dtype low, cr_dtype stored)
+{
+    if (cr_dtype_is_float8(stored))
+        return CR_DTYPE_NONE;
+    if (stored != CR_C32)
+        return cr_dtype_is_float(low) ? low : CR_DTYPE_NONE;
+    if (cr_dtype_is_stored(low))
+        return CR_DTYPE_NONE;
+    if (cr_dtype_is_complex(low))
+        return low;
+    return cr_dtype_is_float(low) ? cr_dtype_complex(low) : CR_C32;
 }
 
 static cr_dtype promote_same_category(cr_dtype low, cr_dtype high)
@@ -38,11 +79,23 @@ cr_dtype cr_promote(cr_dtype a, cr_dtype b)
 
     if (a == b)
         return a;
+    if (cr_dtype_is_stored(high))
+        return promote_stored(low, high);
     if (cr_dtype_category(low) == cr_dtype_category(high))
         return promote_same_category(low, high);
     if (cr_dtype_is_complex(high))
         return low == CR_F64 ? CR_C128 : high;
     return high;
+}
+
+cr_status cr_refuse_promotion(cr_dtype a, cr_dtype b)
+{
+    bool float8 = cr_dtype_is_float8(a) || cr_dtype_is_float8(b);
+
+    return cr_fail(CR_RUNTIME,
+                   "Promotion for %s is not supported, attempted to promote %s and %s",
+                   float8 ? "Float8 Types" : "uint16, uint32, uint64 types",
+                   cr_dtype_infos[a].legacy, cr_dtype_infos[b].legacy);
 }
 
 bool cr_can_cast(cr_dtype from, cr_dtype to)
@@ -72,7 +125,7 @@ double cr_scalar_as_double(cr_scalar s)
     switch (s.category) {
     case CR_CAT_FLOAT: return s.d;
     case CR_CAT_COMPLEX: return s.c.re;
-    default: return (double)s.i;
+    default: return s.large ? (double)(uint64_t)s.i : (double)s.i;
     }
 }
 
@@ -111,6 +164,15 @@ const char *cr_dtype_cpp_name(cr_dtype t)
         [CR_F64] = "double",
         [CR_C64] = "c10::complex<float>",
         [CR_C128] = "c10::complex<double>",
+        [CR_U16] = "uint16_t",
+        [CR_U32] = "uint32_t",
+        [CR_U64] = "uint64_t",
+        [CR_C32] = "c10::complex<c10::Half>",
+        [CR_E4M3FN] = "c10::Float8_e4m3fn",
+        [CR_E5M2] = "c10::Float8_e5m2",
+        [CR_E4M3FNUZ] = "c10::Float8_e4m3fnuz",
+        [CR_E5M2FNUZ] = "c10::Float8_e5m2fnuz",
+        [CR_E8M0FNU] = "c10::Float8_e8m0fnu",
     };
     return names[t];
 }
@@ -140,6 +202,16 @@ static cr_complex_float complex_narrow(cr_complex c)
     return (cr_complex_float){(float)c.re, (float)c.im};
 }
 
+/* The dtype of which s.i, s.d or s.c is an element. */
+static cr_dtype scalar_dtype(cr_scalar s)
+{
+    switch (s.category) {
+    case CR_CAT_FLOAT: return CR_F64;
+    case CR_CAT_COMPLEX: return CR_C128;
+    default: return s.large ? CR_U64 : CR_I64;
+    }
+}
+
 void cr_scalar_store(cr_scalar s, cr_dtype t, void *element)
 {
     switch (t) {
@@ -157,13 +229,25 @@ void cr_scalar_store(cr_scalar s, cr_dtype t, void *element)
     case CR_F64: *(double *)element = cr_scalar_as_double(s); break;
     case CR_C64: *(cr_complex_float *)element = complex_narrow(cr_scalar_as_complex(s)); break;
     case CR_C128: *(cr_complex *)element = cr_scalar_as_complex(s); break;
-    default: CR_ASSERT(!"dtype");
+    default: cr_convert_row(t, scalar_dtype(s))(element, 0, &s.i, 0, 1);
     }
 }
 
 static cr_scalar complex_scalar(double re, double im)
 {
     return (cr_scalar){.category = CR_CAT_COMPLEX, .c = {re, im}};
+}
+
+/* An element of a dtype without kernels. */
+static cr_scalar load_stored(cr_dtype t, const void *element)
+{
+    static const cr_dtype wide[] = {
+        [CR_CAT_INT] = CR_I64, [CR_CAT_FLOAT] = CR_F64, [CR_CAT_COMPLEX] = CR_C128};
+    cr_scalar s = {.category = cr_dtype_category(t)};
+
+    cr_convert_row(wide[s.category], t)(&s.i, 0, element, 0, 1);
+    s.large = t == CR_U64 && s.i < 0;
+    return s;
 }
 
 cr_scalar cr_scalar_load(cr_dtype t, const void *element)
@@ -186,11 +270,11 @@ cr_scalar cr_scalar_load(cr_dtype t, const void *element)
     case CR_F64: return cr_scalar_float(*(const double *)element);
     case CR_C64: return complex_scalar((double)c->re, (double)c->im);
     case CR_C128: return complex_scalar(z->re, z->im);
-    default: CR_ASSERT(!"dtype"); return cr_scalar_int(0);
+    default: return load_stored(t, element);
     }
 }
 
-static bool int_fits(double d, cr_dtype t)
+static bool int_fits(cr_scalar s, cr_dtype t)
 {
     static const double low[] = {[CR_U8] = 0,
                                  [CR_I8] = -128,
@@ -201,24 +285,56 @@ static bool int_fits(double d, cr_dtype t)
                                   [CR_I8] = 127,
                                   [CR_I16] = 32767,
                                   [CR_I32] = 2147483647.0,
-                                  [CR_I64] = 9223372036854774784.0};
-    /* torch accepts a negative number for uint8 when its absolute value fits */
-    return t == CR_U8 ? fabs(d) <= 255 : d >= low[t] && d <= high[t];
+                                  [CR_I64] = 9223372036854774784.0,
+                                  [CR_U16] = 65535,
+                                  [CR_U32] = 4294967295.0,
+                                  [CR_U64] = 18446744073709549568.0};
+    double d = cr_scalar_as_double(s);
+
+    if ((t == CR_I64 || t == CR_U64) && s.category <= CR_CAT_INT)
+        return t == CR_U64 || !s.large;
+    if (cr_dtype_is_stored(t) && s.category > CR_CAT_INT)
+        return d >= 0 && d <= high[t];
+    /* torch accepts a negative number for an unsigned dtype when its absolute value fits */
+    return cr_dtype_is_signed(t) ? d >= low[t] && d <= high[t] : fabs(d) <= high[t];
+}
+
+static bool float8_fits(cr_scalar s, cr_dtype t)
+{
+    static const double high[] = {[CR_E4M3FN] = 448,
+                                  [CR_E5M2] = 57344,
+                                  [CR_E4M3FNUZ] = 240,
+                                  [CR_E5M2FNUZ] = 57344,
+                                  [CR_E8M0FNU] = 0x1p127};
+    double d = cr_scalar_as_double(s);
+
+    if (isnan(d) || (isinf(d) && t == CR_E5M2))
+        return true;
+    if (t == CR_E8M0FNU) /* torch checks the lower end for floats only */
+        return d <= high[t] && (s.category != CR_CAT_FLOAT || d >= 0x1p-127);
+    return fabs(d) <= high[t];
+}
+
+static bool float_fits(double d, cr_dtype t)
+{
+    double largest = t == CR_F16                  ? 65504.0
+                     : t == CR_BF16               ? 3.3895313892515355e38
+                     : t == CR_F32 || t == CR_C64 ? 3.4028234663852886e38
+                                                  : HUGE_VAL;
+    return isinf(d) || isnan(d) || fabs(d) <= largest;
 }
 
 bool cr_scalar_fits(cr_scalar s, cr_dtype t)
 {
-    double d = cr_scalar_as_double(s), largest;
+    cr_complex c = cr_scalar_as_complex(s);
 
-    if (s.category == CR_CAT_COMPLEX && t > CR_BOOL && !cr_dtype_is_complex(t) && s.c.im != 0)
+    if (t > CR_BOOL && !cr_dtype_is_complex(t) && c.im != 0)
         return false;
     if (cr_dtype_category(t) == CR_CAT_INT)
-        return t == CR_I64 && s.category <= CR_CAT_INT ? true : int_fits(d, t);
-    largest = t == CR_F16                  ? 65504.0
-              : t == CR_BF16               ? 3.3895313892515355e38
-              : t == CR_F32 || t == CR_C64 ? 3.4028234663852886e38
-                                           : HUGE_VAL;
-    return t == CR_BOOL || isinf(d) || isnan(d) || fabs(d) <= largest;
+        return int_fits(s, t);
+    if (cr_dtype_is_float8(t))
+        return float8_fits(s, t);
+    return t == CR_BOOL || float_fits(c.re, t);
 }
 
 static uint32_t float_bits(float f)

@@ -12,11 +12,16 @@ typedef struct {
     double re, im;
 } cr_complex;
 
+typedef struct {
+    uint16_t re, im; /* float16 */
+} cr_complex_half;
+
 typedef enum {
 #define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) CR_##NAME,
 #include "num/dtype.def"
 #undef CR_DTYPE
     CR_DTYPE_COUNT,
+    CR_DTYPE_KERNELS = CR_C128 + 1, /* the dtypes below have kernels, the others are stored */
     CR_DTYPE_NONE = 0xff
 } cr_dtype;
 
@@ -58,14 +63,28 @@ static inline bool cr_dtype_is_inexact(cr_dtype t)
     return cr_dtype_category(t) >= CR_CAT_FLOAT;
 }
 
-/* The result dtype of torch's promotion. */
+/* True for a dtype without kernels, see dtype.def. */
+static inline bool cr_dtype_is_stored(cr_dtype t) { return t >= CR_DTYPE_KERNELS; }
+static inline bool cr_dtype_is_float8(cr_dtype t)
+{
+    return cr_dtype_is_stored(t) && cr_dtype_is_float(t);
+}
+/* False for bool, unsigned integers and float8_e8m0fnu. */
+bool cr_dtype_is_signed(cr_dtype t);
+
+/* The result dtype of torch's promotion.  CR_DTYPE_NONE where torch refuses: float8 with
+ * another dtype; uint16, uint32 and uint64 with another dtype that is not real floating point.
+ */
 cr_dtype cr_promote(cr_dtype a, cr_dtype b);
+/* Fails with torch's message for a pair that cr_promote refuses. */
+CR_MUST cr_status cr_refuse_promotion(cr_dtype a, cr_dtype b);
 /* The dtype of the real part: complex64 -> float32 and so on; other dtypes unchanged. */
 cr_dtype cr_dtype_real(cr_dtype t);
-/* float32, float16 and bfloat16 -> complex64 and so on; other dtypes unchanged. */
+/* float16 -> complex32, float32 and bfloat16 -> complex64, float64 -> complex128; CR_DTYPE_NONE
+ * for float8, which has no complex dtype; other dtypes unchanged. */
 cr_dtype cr_dtype_complex(cr_dtype t);
-/* The dtype that kernels compute in: float32 for half types, int32 for int8 and int16, else
- * t. */
+/* The dtype that kernels compute in: float32 for half types and float8, int32 for int8, int16
+ * and uint16, int64 for uint32 and uint64, complex64 for complex32, else t. */
 cr_dtype cr_dtype_compute(cr_dtype t);
 /* True when torch allows a result of dtype `from` to be stored in a tensor of dtype `to`
  * (in-place, out=). */
@@ -76,6 +95,7 @@ CR_API cr_dtype cr_dtype_find(const char *name);
 /* A number and its category: the C form of Python's bool, int, float and complex. */
 typedef struct {
     cr_category category;
+    bool large; /* INT: i has the bits of an uint64 above INT64_MAX */
     union {
         int64_t i; /* BOOL, INT */
         double d;  /* FLOAT */
@@ -97,7 +117,7 @@ CR_API cr_complex cr_scalar_as_complex(cr_scalar s);
 /* Writes `s` as one element of dtype `t`, with the wrapping and rounding of a cast. */
 void cr_scalar_store(cr_scalar s, cr_dtype t, void *element);
 cr_scalar cr_scalar_load(cr_dtype t, const void *element);
-/* False when the integer dtype `t` cannot hold the value, which torch reports as an error. */
+/* False when dtype `t` cannot hold the value, which torch reports as an error. */
 bool cr_scalar_fits(cr_scalar s, cr_dtype t);
 bool cr_scalar_is_nonzero(cr_scalar s);
 
@@ -106,5 +126,10 @@ float cr_half_to_float(uint16_t h);
 uint16_t cr_float_to_half(float f);
 float cr_bfloat_to_float(uint16_t h);
 uint16_t cr_float_to_bfloat(float f);
+
+/* A float to an unsigned integer, truncated.  A value out of range gives what x86's vector
+ * conversion gives, as in torch: it converts x, or x minus the top bit's value for large x. */
+uint32_t cr_double_to_u32(double d);
+uint64_t cr_double_to_u64(double d);
 
 #endif

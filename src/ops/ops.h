@@ -176,7 +176,7 @@ struct cr_op {
                   * `steady_params` have their defaults */
     uint32_t steady_params;
     _Atomic uint64_t decided; /* tensor/: the last tensor types and their decision */
-    cr_kernel kernel[CR_DTYPE_COUNT][CR_FORM_COUNT];
+    cr_kernel kernel[CR_DTYPE_KERNELS][CR_FORM_COUNT];
     cr_param *param; /* [param_count] */
     cr_result result[CR_MAX_RESULTS];
     /* Cold. */
@@ -191,8 +191,10 @@ struct cr_op {
     const char *file; /* table file, for messages */
     int line;
     unsigned forms;
-    unsigned dtypes;                  /* bit per cr_dtype: supported compute types; 0 = all */
-    cr_rule *type;                    /* compute and default result type; NULL: as self */
+    unsigned dtypes;     /* bit per cr_dtype: supported compute types; 0 = all */
+    unsigned stored;     /* those of them that have no kernels */
+    const char *refuses; /* torch's name of the kernel, for refusing a dtype; or NULL */
+    cr_rule *type;       /* compute and default result type; NULL: as self */
     cr_rule *returns[CR_MAX_RESULTS]; /* result types; NULL: as type */
     cr_rule *shape[CR_MAX_RESULTS];   /* NULL: broadcast of the tensor arguments */
     const char *shape_extern;

@@ -124,16 +124,17 @@ enum {
     COMPLEXES = 1u << CR_C64 | 1u << CR_C128,
     INTS = 1u << CR_U8 | 1u << CR_I8 | 1u << CR_I16 | 1u << CR_I32 | 1u << CR_I64,
     BOOLS = 1u << CR_BOOL,
-    ALL_DTYPES = FLOATS | COMPLEXES | INTS | BOOLS
+    ALL_DTYPES = FLOATS | COMPLEXES | INTS | BOOLS,
+    UNSIGNED = 1u << CR_U16 | 1u << CR_U32 | 1u << CR_U64,
+    FLOAT8 = 1u << CR_E4M3FN | 1u << CR_E5M2 | 1u << CR_E4M3FNUZ | 1u << CR_E5M2FNUZ,
+    STORED = UNSIGNED | FLOAT8 | 1u << CR_C32 | 1u << CR_E8M0FNU
 };
 
 static cr_status read_dtype_words(lexer *x, unsigned *dtypes)
 {
     static const word words[] = {
-        {"float", FLOATS},
-        {"complex", COMPLEXES},
-        {"int", INTS},
-        {"bool", BOOLS},
+        {"float", FLOATS},      {"complex", COMPLEXES}, {"int", INTS},   {"bool", BOOLS},
+        {"unsigned", UNSIGNED}, {"float8", FLOAT8},     {"all", STORED},
 #define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
     {#suffix, 1u << CR_##NAME},
 #include "num/dtype.def"
@@ -144,6 +145,14 @@ static cr_status read_dtype_words(lexer *x, unsigned *dtypes)
 }
 
 static cr_status read_dtypes(lexer *x, cr_op *op) { return read_dtype_words(x, &op->dtypes); }
+
+static cr_status read_stored(lexer *x, cr_op *op) { return read_dtype_words(x, &op->stored); }
+
+static cr_status read_refuses(lexer *x, cr_op *op)
+{
+    CR_TRY(lex_name(x, &op->refuses));
+    return x->kind == TOKEN_END ? CR_OK : lex_error(x, "one name expected");
+}
 
 static cr_status take_param(lexer *x, const cr_op *op, int *out)
 {
@@ -629,6 +638,8 @@ static const struct {
     {"forms", read_forms},
     {"words", read_promises},
     {"dtypes", read_dtypes},
+    {"stored", read_stored},
+    {"refuses", read_refuses},
     {"numbers", read_number_params},
     {"type", read_type},
     {"returns", read_returns},
@@ -821,6 +832,10 @@ static cr_status finish_entry(cr_op *op)
         op->out_rule |= CR_OUT_ALIGNED;
     if (!op->dtypes)
         op->dtypes = implied_dtypes(op);
+    if ((op->dtypes | op->stored) & ~STORED & ~op->dtypes)
+        return cr_fail(CR_VALUE, "%s:%d: %s: clause stored is for dtypes without kernels",
+                       op->file, op->line, op->name);
+    op->dtypes |= op->stored;
     CR_TRY(overload_imply(op, &table.arena));
     CR_TRY(table_enter(op));
     table.entries = (int)table.ops.len;

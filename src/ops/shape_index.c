@@ -254,6 +254,9 @@ cr_status cr_shape_index_put(const cr_value *arg, cr_shape *out)
             "destination and %s for the source.",
             cr_legacy_name(self), cr_legacy_name(values));
     CR_TRY(check_byte_mask(&arg[1], values, arg[3].i != 0));
+    if (arg[3].i && cr_dtype_is_stored((cr_dtype)self->dtype)) /* has no kernel that adds */
+        return cr_fail(CR_NOT_IMPLEMENTED, "\"index_put\" not implemented for '%s'",
+                       cr_legacy_name(self));
     CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
     wide = p.result;
     if (!cr_shape_broadcast(&wide, values->ndim, values->size) || wide.ndim != p.result.ndim ||

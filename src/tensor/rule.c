@@ -480,6 +480,7 @@ static cr_value category_test(int builtin, const cr_value *v)
     switch (builtin) {
     case CR_BUILTIN_is_complex: return cr_of_bool(cr_dtype_is_complex(t));
     case CR_BUILTIN_is_float: return cr_of_bool(cr_dtype_is_float(t));
+    case CR_BUILTIN_is_float8: return cr_of_bool(cr_dtype_is_float8(t));
     default: return cr_of_bool(cr_dtype_category(t) < CR_CAT_FLOAT);
     }
 }
@@ -552,7 +553,9 @@ static cr_status listed(cr_frame *f, const cr_value *v, cr_value *out)
 static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
     switch (r->builtin) {
-    case CR_BUILTIN_promote: *out = dtype_value(cr_promote_values(v, r->count)); return CR_OK;
+    case CR_BUILTIN_promote:
+        *out = dtype_value(cr_promote_values(v, r->count));
+        return out->tag == CR_NONE ? cr_promotion_status(v, r->count) : CR_OK;
     case CR_BUILTIN_float:
     case CR_BUILTIN_accumulate:
     case CR_BUILTIN_real:
@@ -572,6 +575,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_epsilon: *out = cr_of_float(epsilon_of(cr_value_dtype(v))); return CR_OK;
     case CR_BUILTIN_is_complex:
     case CR_BUILTIN_is_float:
+    case CR_BUILTIN_is_float8:
     case CR_BUILTIN_is_integral: *out = category_test(r->builtin, v); return CR_OK;
     case CR_BUILTIN_is_tensor: *out = cr_of_bool(value_is_tensor(v)); return CR_OK;
     case CR_BUILTIN_needs_grad:

@@ -28,22 +28,36 @@ cr_dtype cr_value_dtype(const cr_value *v)
     }
 }
 
-static cr_dtype promote_or_either(cr_dtype a, cr_dtype b)
+/* Promotion in progress. */
+typedef struct {
+    cr_dtype kinds[3];   /* of the operands of each strength; CR_DTYPE_NONE without one */
+    cr_dtype refused[2]; /* the first pair that cr_promote or cr_dtype_complex refused */
+} promotion;
+
+static cr_dtype promote_or_either(promotion *p, cr_dtype a, cr_dtype b)
 {
-    return a == CR_DTYPE_NONE ? b : b == CR_DTYPE_NONE ? a : cr_promote(a, b);
+    if (a == CR_DTYPE_NONE || b == CR_DTYPE_NONE)
+        return a == CR_DTYPE_NONE ? b : a;
+    cr_dtype t = cr_promote(a, b);
+    if (t == CR_DTYPE_NONE && p->refused[0] == CR_DTYPE_NONE)
+        p->refused[0] = a, p->refused[1] = b;
+    return t;
 }
 
 /* Adds a weaker operand (a 0-d tensor or a number): it changes the dtype only when its category
  * is higher. */
-static cr_dtype combine_kinds(cr_dtype strong, cr_dtype weak)
+static cr_dtype combine_kinds(promotion *p, cr_dtype strong, cr_dtype weak)
 {
     if (strong == CR_DTYPE_NONE || weak == CR_DTYPE_NONE)
         return strong == CR_DTYPE_NONE ? weak : strong;
     if (cr_dtype_category(weak) <= cr_dtype_category(strong))
         return strong;
-    if (cr_dtype_is_complex(weak) && cr_dtype_is_float(strong))
-        return cr_dtype_complex(strong);
-    return weak;
+    if (!cr_dtype_is_complex(weak) || !cr_dtype_is_float(strong))
+        return promote_or_either(p, strong, weak);
+    cr_dtype t = cr_dtype_complex(strong);
+    if (t == CR_DTYPE_NONE)
+        p->refused[0] = strong;
+    return t;
 }
 
 /* The class of an operand in promotion: with dims, 0-d, or a number. */
@@ -56,27 +70,49 @@ static int strength(const cr_value *v)
     return v->tag == CR_DTYPE_VAL ? 0 : 2;
 }
 
-static void gather_kinds(cr_dtype kinds[3], const cr_value *v)
+static void gather_kinds(promotion *p, const cr_value *v)
 {
     if (v->tag == CR_TENSORS) {
         for (uint32_t i = 0; i < v->len; i++)
-            gather_kinds(kinds, &v->list[i]);
+            gather_kinds(p, &v->list[i]);
         return;
     }
     cr_dtype t = cr_value_dtype(v);
     if (t != CR_DTYPE_NONE) {
         int k = strength(v);
-        kinds[k] = promote_or_either(kinds[k], t);
+        p->kinds[k] = promote_or_either(p, p->kinds[k], t);
     }
+}
+
+static cr_dtype promote_all(promotion *p, const cr_value *v, int n)
+{
+    *p = (promotion){{CR_DTYPE_NONE, CR_DTYPE_NONE, CR_DTYPE_NONE},
+                     {CR_DTYPE_NONE, CR_DTYPE_NONE}};
+    for (int i = 0; i < n; i++)
+        gather_kinds(p, &v[i]);
+    cr_dtype t = combine_kinds(p, p->kinds[1], p->kinds[2]);
+    t = combine_kinds(p, p->kinds[0], t);
+    return p->refused[0] == CR_DTYPE_NONE ? t : CR_DTYPE_NONE;
 }
 
 cr_dtype cr_promote_values(const cr_value *v, int n)
 {
-    cr_dtype kinds[3] = {CR_DTYPE_NONE, CR_DTYPE_NONE, CR_DTYPE_NONE};
+    promotion p;
 
-    for (int i = 0; i < n; i++)
-        gather_kinds(kinds, &v[i]);
-    return combine_kinds(kinds[0], combine_kinds(kinds[1], kinds[2]));
+    return promote_all(&p, v, n);
+}
+
+cr_status cr_promotion_status(const cr_value *v, int n)
+{
+    promotion p;
+
+    promote_all(&p, v, n);
+    if (p.refused[0] == CR_DTYPE_NONE)
+        return CR_OK;
+    if (p.refused[1] == CR_DTYPE_NONE)
+        return cr_fail(CR_RUNTIME, "Unknown Complex ScalarType for %s",
+                       cr_dtype_infos[p.refused[0]].legacy);
+    return cr_refuse_promotion(p.refused[0], p.refused[1]);
 }
 
 /* --- rules --- */
@@ -140,12 +176,13 @@ static cr_status eval_type(cr_dtype *out, const cr_op *op, const cr_rule *rule, 
     return CR_OK;
 }
 
-/* The message has the entry's name without a leading underscore, like the entry that it is a
- * part of. */
+/* Without clause `refuses`, the message has the entry's name without a leading underscore, like
+ * the entry that it is a part of. */
 static cr_status refuse_dtype(const cr_op *op, cr_dtype t)
 {
     return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'",
-                   op->name + (*op->name == '_'), cr_dtype_infos[t].legacy);
+                   op->refuses ? op->refuses : op->name + (*op->name == '_'),
+                   cr_dtype_infos[t].legacy);
 }
 
 cr_status cr_compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg, cr_frame *f)
@@ -165,8 +202,10 @@ cr_status cr_compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg, c
             return cr_fail(CR_RUNTIME, "%s has no type rule", op->name);
         CR_TRY(eval_type(&t, op, op->type, f));
     }
-    if (CR_UNLIKELY(t == CR_DTYPE_NONE))
+    if (CR_UNLIKELY(t == CR_DTYPE_NONE)) {
+        CR_TRY(cr_promotion_status(arg, op->fast_type_args));
         return cr_fail(CR_RUNTIME, "%s(): the result type cannot be inferred", op->name);
+    }
     if (CR_UNLIKELY(!(op->dtypes >> t & 1)))
         return refuse_dtype(op, t);
     *out = t;
@@ -207,6 +246,7 @@ static bool asks_types_only(int builtin)
     case CR_BUILTIN_dtype:
     case CR_BUILTIN_is_complex:
     case CR_BUILTIN_is_float:
+    case CR_BUILTIN_is_float8:
     case CR_BUILTIN_is_integral:
     case CR_BUILTIN_is_tensor: return true;
     default: return false;

@@ -17,20 +17,27 @@ static cr_status int64_tensor(cr_value *out, cr_tensor *like, int ndim, const in
 static cr_status pick_group_firsts(cr_value *out, cr_tensor *self, const cr_groups *g,
                                    bool slices, int64_t dim)
 {
-    cr_value index, args[3];
-    cr_tensor *t = NULL;
+    static const int64_t flat = -1;
+    cr_value index, args[2] = {cr_of_tensor(self), cr_of_ints(&flat, 1)}, list[CR_MAX_DIMS];
+    cr_tensor *t = NULL, *elements = NULL;
     cr_status st;
 
     CR_TRY(int64_tensor(&index, self, 1, &g->count));
     cr_groups_describe(g, (int64_t *)(void *)index.t->data, NULL, NULL);
-    args[0] = cr_of_tensor(self);
-    args[1] = slices ? cr_of_int(dim) : index;
-    args[2] = index;
-    st = cr_call_tensor(&t, slices ? cr_entry.index_select : cr_entry.take, args,
-                        slices ? 3 : 2);
+    if (!slices) {
+        CR_GO(cr_call_tensor(&elements, cr_entry.reshape, args, 2));
+        args[0] = cr_of_tensor(elements);
+    }
+    for (int64_t d = 0; slices && d < dim; d++)
+        list[d] = cr_of_none();
+    list[slices ? dim : 0] = index;
+    args[1] = (cr_value){.tag = CR_TENSORS, .len = slices ? (uint32_t)dim + 1 : 1};
+    args[1].list = list;
+    CR_GO(cr_call_tensor(&t, cr_entry.index_Tensor, args, 2));
+    *out = cr_of_tensor(t);
+done:
+    cr_drop(elements);
     cr_drop_values(&index, 1);
-    if (!st)
-        *out = cr_of_tensor(t);
     return st;
 }
 
@@ -62,7 +69,7 @@ static cr_status unique(cr_value *result, cr_tensor *self, const int64_t *dim, b
     cr_sizes_of_values = true;
     if (!cr_has_bytes(self->device))
         return cr_fail(CR_RUNTIME, "unique: the size of the result depends on the values");
-    if (cr_dtype_is_complex((cr_dtype)self->dtype))
+    if (cr_dtype_is_complex((cr_dtype)self->dtype) || cr_dtype_is_float8((cr_dtype)self->dtype))
         return cr_fail(CR_NOT_IMPLEMENTED, "\"unique\" not implemented for '%s'",
                        cr_dtype_infos[self->dtype].legacy);
     memset(result, 0, 3 * sizeof *result);

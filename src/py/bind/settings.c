@@ -114,7 +114,10 @@ static PyObject *promote_types(PyObject *m, PyObject *args)
     (void)m;
     if (!two_dtypes(args, "OO:promote_types", &a, &b))
         return NULL;
-    return Py_NewRef(cr_py_dtype_object(cr_promote(a, b)));
+    cr_dtype t = cr_promote(a, b);
+    if (t == CR_DTYPE_NONE)
+        return cr_py_raise(cr_refuse_promotion(a, b));
+    return Py_NewRef(cr_py_dtype_object(t));
 }
 
 static PyObject *can_cast(PyObject *m, PyObject *args, PyObject *kwargs)
@@ -155,6 +158,9 @@ static PyObject *settings_result_type(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO:result_type", &x, &y) || !promotion_value(x, &v[0]) ||
         !promotion_value(y, &v[1]))
         return NULL;
+    cr_status st = cr_promotion_status(v, 2);
+    if (st)
+        return cr_py_raise(st);
     return Py_NewRef(cr_py_dtype_object(cr_promote_values(v, 2)));
 }
 

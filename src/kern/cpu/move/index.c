@@ -22,7 +22,8 @@ static bool is_true(const char *p, cr_dtype t)
     case CR_F64: return load_f64(p) != 0;
     case CR_C64:
     case CR_C128: return cabs(t == CR_C64 ? load_c64(p) : load_c128(p)) != 0;
-    default: return *p != 0;
+    default:
+        return cr_dtype_is_stored(t) ? cr_scalar_is_nonzero(cr_scalar_load(t, p)) : *p != 0;
     }
 }
 

@@ -54,6 +54,8 @@ static uint64_t bits64(const char *p)
 
 static inline uint32_t key_b8(const char *p) { return (uint32_t)load_b8(p); }
 static inline uint32_t key_u8(const char *p) { return *(const uint8_t *)p; }
+static inline uint32_t key_u16(const char *p) { return *(const uint16_t *)(const void *)p; }
+static inline uint32_t key_u32(const char *p) { return bits32(p); }
 static inline uint32_t key_i8(const char *p) { return (uint32_t)(*(const int8_t *)p + 128); }
 static inline uint32_t key_i16(const char *p)
 {
@@ -93,6 +95,9 @@ uint64_t cr_sort_key(cr_dtype t, const char *p)
     case CR_F16: return key_f16(p);
     case CR_BF16: return key_bf16(p);
     case CR_F32: return key_f32(p);
+    case CR_U16: return key_u16(p);
+    case CR_U32: return key_u32(p);
+    case CR_U64: return bits64(p);
     default: return key_f64(p);
     }
 }
@@ -152,12 +157,15 @@ PACK(i32)
 PACK(f16)
 PACK(bf16)
 PACK(f32)
+PACK(u16)
+PACK(u32)
 
 static void pack_keys(uint64_t *to, const cr_line *l)
 {
     static void (*const fns[CR_DTYPE_COUNT])(uint64_t *, const cr_line *, uint32_t) = {
         [CR_BOOL] = pack_b8, [CR_U8] = pack_u8,   [CR_I8] = pack_i8,     [CR_I16] = pack_i16,
-        [CR_I32] = pack_i32, [CR_F16] = pack_f16, [CR_BF16] = pack_bf16, [CR_F32] = pack_f32};
+        [CR_I32] = pack_i32, [CR_F16] = pack_f16, [CR_BF16] = pack_bf16, [CR_F32] = pack_f32,
+        [CR_U16] = pack_u16, [CR_U32] = pack_u32};
 
     fns[l->dtype](to, l, l->descending ? 0xffffffffu : 0);
 }

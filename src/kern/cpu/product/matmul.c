@@ -504,7 +504,12 @@ static bool make_bf16(const cr_dnnl_table *d, const void *bytes, cr_dnnl_recipe 
     return ok;
 }
 
-/* --- half types in float32 --- */
+/* --- half types and float8 in float32 --- */
+
+static bool computes_wider(const cr_gemm *g)
+{
+    return cr_dtype_is_float(g->dtype) && cr_dtype_compute(g->dtype) != g->dtype;
+}
 
 static void set_view(cr_view *v, const cr_matrix *x, int64_t *size, int64_t *stride, cr_dtype t)
 {
@@ -585,7 +590,7 @@ static cr_status scale_only(const cr_gemm *g)
     zero.k = 0;
     zero.a = (cr_matrix){NULL, 0, 0};
     zero.b = (cr_matrix){NULL, 0, 1};
-    return g->dtype == CR_F16 || g->dtype == CR_BF16 ? gemm_widened(&zero) : loops(&zero);
+    return computes_wider(g) ? gemm_widened(&zero) : loops(&zero);
 }
 
 static bool is_tiny(const cr_gemm *g)
@@ -601,13 +606,12 @@ cr_status cr_gemm_run(const cr_gemm *g)
     if (g->k == 0)
         return scale_only(g);
     switch (g->dtype) {
-    case CR_F16: return gemm_widened(g);
     case CR_BF16: return bf16(g);
     case CR_F32:
     case CR_F64:
     case CR_C64:
     case CR_C128: return is_tiny(g) ? loops(g) : library(g);
-    default: return loops(g);
+    default: return computes_wider(g) ? gemm_widened(g) : loops(g);
     }
 }
 

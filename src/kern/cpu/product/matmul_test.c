@@ -77,7 +77,7 @@ TEST(mm_agrees_with_the_definition_in_every_dtype_and_layout)
     static const int64_t size[][3] = {{1, 1, 1},   {4, 2, 8},   {3, 17, 5},    {33, 40, 29},
                                       {1, 70, 90}, {90, 1, 70}, {130, 70, 300}};
 
-    for (int t = CR_U8; t < CR_DTYPE_COUNT; t++)
+    for (int t = CR_U8; t < CR_DTYPE_KERNELS; t++)
         for (size_t s = 0; s < CR_LEN(size); s++)
             for (int turned = 0; turned < 8; turned++) {
                 double w;
@@ -108,7 +108,7 @@ TEST(addmm_scales_both_terms_and_ignores_the_first_when_its_factor_is_zero)
     matrix self, a, b, c;
     cr_value arg[5] = {{.tag = CR_VIEW}, {.tag = CR_VIEW}, {.tag = CR_VIEW}};
 
-    for (int t = CR_I16; t < CR_DTYPE_COUNT; t++) {
+    for (int t = CR_I16; t < CR_DTYPE_KERNELS; t++) {
         make(&self, (cr_dtype)t, 1, 30, false, 0);
         make(&a, (cr_dtype)t, 20, 10, false, 0);
         make(&b, (cr_dtype)t, 10, 30, false, 0);

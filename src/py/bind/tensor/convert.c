@@ -92,7 +92,7 @@ static PyObject *tensor_int(PyObject *self)
         return NULL;
     if (s.category == CR_CAT_FLOAT)
         return PyLong_FromDouble(s.d);
-    if (s.category == CR_CAT_COMPLEX)
+    if (s.category == CR_CAT_COMPLEX || s.large)
         return PyErr_Format(PyExc_RuntimeError,
                             "value cannot be converted to type int64_t without overflow");
     return PyLong_FromLongLong(s.i);

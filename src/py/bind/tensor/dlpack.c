@@ -2,7 +2,19 @@
 #include "py/bind/bind.h"
 
 enum { DL_CPU = 1 };
-enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6 };
+enum {
+    DL_INT = 0,
+    DL_UINT = 1,
+    DL_FLOAT = 2,
+    DL_BFLOAT = 4,
+    DL_COMPLEX = 5,
+    DL_BOOL = 6,
+    DL_E4M3FN = 10,
+    DL_E4M3FNUZ = 11,
+    DL_E5M2 = 12,
+    DL_E5M2FNUZ = 13,
+    DL_E8M0FNU = 14
+};
 
 typedef struct {
     int32_t device_type, device_id;
@@ -38,9 +50,16 @@ static const char plain_name[] = "dltensor", versioned_name[] = "dltensor_versio
 
 static dl_dtype to_dl(cr_dtype t)
 {
+    static const uint8_t float8[] = {[CR_E4M3FN] = DL_E4M3FN,
+                                     [CR_E5M2] = DL_E5M2,
+                                     [CR_E4M3FNUZ] = DL_E4M3FNUZ,
+                                     [CR_E5M2FNUZ] = DL_E5M2FNUZ,
+                                     [CR_E8M0FNU] = DL_E8M0FNU};
+    bool is_int = cr_dtype_category(t) == CR_CAT_INT;
     uint8_t code = t == CR_BOOL                           ? DL_BOOL
-                   : t == CR_U8                           ? DL_UINT
+                   : is_int && !cr_dtype_is_signed(t)     ? DL_UINT
                    : t == CR_BF16                         ? DL_BFLOAT
+                   : cr_dtype_is_float8(t)                ? float8[t]
                    : cr_dtype_category(t) == CR_CAT_INT   ? DL_INT
                    : cr_dtype_category(t) == CR_CAT_FLOAT ? DL_FLOAT
                                                           : DL_COMPLEX;

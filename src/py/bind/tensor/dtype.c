@@ -48,7 +48,7 @@ static PyObject *dtype_is_complex(PyObject *self, void *unused)
 static PyObject *dtype_is_signed(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(dtype_of_object(self) != CR_BOOL && dtype_of_object(self) != CR_U8);
+    return PyBool_FromLong(cr_dtype_is_signed(dtype_of_object(self)));
 }
 
 static PyObject *dtype_itemsize(PyObject *self, void *unused)
@@ -65,8 +65,13 @@ static PyObject *dtype_to_real(PyObject *self, PyObject *unused)
 
 static PyObject *dtype_to_complex(PyObject *self, PyObject *unused)
 {
+    cr_dtype t = dtype_of_object(self), complex = cr_dtype_complex(t);
+
     (void)unused;
-    return Py_NewRef(cr_py_dtype_object(cr_dtype_complex(dtype_of_object(self))));
+    if (complex == CR_DTYPE_NONE || (cr_dtype_is_stored(t) && !cr_dtype_is_complex(t)))
+        return PyErr_Format(PyExc_RuntimeError, "Unknown Complex ScalarType for %s",
+                            cr_dtype_infos[t].legacy);
+    return Py_NewRef(cr_py_dtype_object(complex));
 }
 
 static PyMethodDef dtype_methods[] = {
@@ -108,6 +113,11 @@ static float_facts facts_of(cr_dtype t)
     case CR_F16: return (float_facts){0x1p-10, 65504, -65504, 0x1p-14, 1e-3};
     case CR_BF16: return (float_facts){0x1p-7, 0x1.fep127, -0x1.fep127, 0x1p-126, 1e-2};
     case CR_F64: return (float_facts){DBL_EPSILON, DBL_MAX, -DBL_MAX, DBL_MIN, 1e-15};
+    case CR_E4M3FN: return (float_facts){0x1p-3, 448, -448, 0x1p-6, 1};
+    case CR_E5M2: return (float_facts){0x1p-2, 57344, -57344, 0x1p-14, 1};
+    case CR_E4M3FNUZ: return (float_facts){0x1p-3, 240, -240, 0x1p-7, 1};
+    case CR_E5M2FNUZ: return (float_facts){0x1p-3, 57344, -57344, 0x1p-15, 1};
+    case CR_E8M0FNU: return (float_facts){1, 0x1p127, 0x1p-127, 0x1p-127, 1};
     default:
         return (float_facts){(double)FLT_EPSILON, (double)FLT_MAX, -(double)FLT_MAX,
                              (double)FLT_MIN, 1e-6};
@@ -152,14 +162,22 @@ static PyObject *finfo_repr(PyObject *self)
     return PyUnicode_FromString(text);
 }
 
+static uint64_t iinfo_largest(cr_dtype t)
+{
+    return UINT64_MAX >> (64 - 8 * cr_dtype_size(t) + cr_dtype_is_signed(t));
+}
+
+static int64_t iinfo_smallest(cr_dtype t)
+{
+    return cr_dtype_is_signed(t) ? INT64_MIN >> (64 - 8 * cr_dtype_size(t)) : 0;
+}
+
 static PyObject *iinfo_max(PyObject *self, void *unused)
 {
     cr_dtype t = ((type_info *)self)->dtype;
 
     (void)unused;
-    if (t == CR_U8)
-        return PyLong_FromLong(255);
-    return PyLong_FromLongLong(INT64_MAX >> (64 - 8 * cr_dtype_size(t)));
+    return PyLong_FromUnsignedLongLong(iinfo_largest(t));
 }
 
 static PyObject *iinfo_min(PyObject *self, void *unused)
@@ -167,21 +185,17 @@ static PyObject *iinfo_min(PyObject *self, void *unused)
     cr_dtype t = ((type_info *)self)->dtype;
 
     (void)unused;
-    if (t == CR_U8)
-        return PyLong_FromLong(0);
-    return PyLong_FromLongLong(INT64_MIN >> (64 - 8 * cr_dtype_size(t)));
+    return PyLong_FromLongLong(iinfo_smallest(t));
 }
 
 /* Prints the limits as floats, as torch does. */
 static PyObject *iinfo_repr(PyObject *self)
 {
     cr_dtype t = ((type_info *)self)->dtype;
-    int bits = 8 * (int)cr_dtype_size(t);
     char text[128];
 
-    snprintf(text, sizeof text, "iinfo(min=%g, max=%g, dtype=%s)",
-             t == CR_U8 ? 0.0 : (double)(INT64_MIN >> (64 - bits)),
-             t == CR_U8 ? 255.0 : (double)(INT64_MAX >> (64 - bits)), cr_dtype_name(t));
+    snprintf(text, sizeof text, "iinfo(min=%g, max=%g, dtype=%s)", (double)iinfo_smallest(t),
+             (double)iinfo_largest(t), cr_dtype_name(t));
     return PyUnicode_FromString(text);
 }
 

@@ -282,8 +282,8 @@ int cr_py_legacy_start(PyObject *m)
         return -1;
     for (int t = 0; t < CR_DTYPE_COUNT; t++) {
         char name[64];
-        if (t == CR_C64 || t == CR_C128) /* torch has no such types */
-            continue;
+        if (cr_dtype_is_complex((cr_dtype)t) || cr_dtype_is_stored((cr_dtype)t))
+            continue; /* torch has no such types */
         snprintf(name, sizeof name, "%sTensor", cr_dtype_infos[t].legacy);
         types[t] = legacy_type_new(name);
         if (!types[t])

@@ -125,6 +125,20 @@ typedef struct {
     size_t bytes;
 } sink;
 
+/* Raises torch's errors for numbers that do not fit integers of 64 bits. */
+static bool fits_64_bits(PyObject *x, cr_scalar s, cr_dtype t)
+{
+    if (t == CR_U64 && s.category > CR_CAT_INT)
+        PyErr_SetString(PyExc_TypeError, "an integer is required");
+    else if (t == CR_U64 && s.i < 0 && !s.large && PyLong_Check(x))
+        PyErr_SetString(PyExc_OverflowError, "can't convert negative int to unsigned");
+    else if (s.large && t != CR_U64 && cr_dtype_category(t) == CR_CAT_INT)
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
+    else
+        return true;
+    return false;
+}
+
 static int store_scalar(const sink *k, PyObject *x, char *at)
 {
     cr_dtype t = (cr_dtype)k->t->dtype;
@@ -145,7 +159,7 @@ static int store_scalar(const sink *k, PyObject *x, char *at)
             PyErr_Format(PyExc_TypeError, "'%s' object cannot be interpreted as %s",
                          Py_TYPE(x)->tp_name,
                          cr_dtype_category(t) <= CR_CAT_INT ? "an integer" : "a number");
-        if (fit == CR_PY_RAISED && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        if (fit == CR_PY_RAISED && PyErr_ExceptionMatches(PyExc_OverflowError) && t != CR_U64) {
             PyErr_Clear();
             PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
         }
@@ -158,7 +172,9 @@ static int store_scalar(const sink *k, PyObject *x, char *at)
         PyErr_SetString(PyExc_TypeError, "must be real number, not complex");
         return -1;
     }
-    if (!cr_scalar_fits(s, t)) {
+    if (!fits_64_bits(x, s, t))
+        return -1;
+    if (!cr_dtype_is_float8(t) && !cr_scalar_fits(s, t)) {
         PyErr_Format(PyExc_RuntimeError,
                      "value cannot be converted to type %s without overflow", cr_dtype_name(t));
         return -1;

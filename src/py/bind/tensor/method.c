@@ -72,7 +72,7 @@ FACT(data_ptr, (cr_py_note_read(SELF, "data_ptr()"), SELF->storage->exposed = tr
                 PyLong_FromVoidPtr(SELF->numel ? SELF->data : NULL)))
 FACT(is_floating_point, PyBool_FromLong(cr_dtype_is_float((cr_dtype)SELF->dtype)))
 FACT(is_complex, PyBool_FromLong(cr_dtype_is_complex((cr_dtype)SELF->dtype)))
-FACT(is_signed, PyBool_FromLong(SELF->dtype != CR_BOOL && SELF->dtype != CR_U8))
+FACT(is_signed, PyBool_FromLong(cr_dtype_is_signed((cr_dtype)SELF->dtype)))
 FACT(is_inference, PyBool_FromLong(SELF->inference))
 FACT(is_view, PyBool_FromLong(cr_base_of(SELF) != NULL))
 FACT(get_device,
@@ -418,6 +418,7 @@ SHORT_FORM(long, CR_I64)
 SHORT_FORM(bool, CR_BOOL)
 SHORT_FORM(cfloat, CR_C64)
 SHORT_FORM(cdouble, CR_C128)
+SHORT_FORM(chalf, CR_C32)
 #undef SHORT_FORM
 
 static PyObject *tensor_cpu(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -685,6 +686,7 @@ PyMethodDef cr_py_methods[] = {
     {"bool", KEYWORDS(tensor_bool), NULL},
     {"cfloat", KEYWORDS(tensor_cfloat), NULL},
     {"cdouble", KEYWORDS(tensor_cdouble), NULL},
+    {"chalf", KEYWORDS(tensor_chalf), NULL},
     {"_make_subclass", KEYWORDS(make_subclass) | METH_STATIC, NULL},
     {"_swap_tensor", swap_tensor, METH_O, NULL},
     {"as_subclass", as_subclass, METH_O, "The same tensor as an object of a subclass."},

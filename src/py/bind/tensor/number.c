@@ -82,6 +82,7 @@ static inline bool number_operand(const cr_param *p, PyObject *x, cr_value *out)
     if (PyLong_CheckExact(x)) {
         int overflow;
         out->number.category = CR_CAT_INT;
+        out->number.large = false;
         out->number.i = PyLong_AsLongLongAndOverflow(x, &overflow);
         return !overflow;
     }

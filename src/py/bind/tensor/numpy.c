@@ -14,7 +14,8 @@ static const struct {
     uint8_t dtype;
 } formats[] = {{"?", CR_BOOL}, {"B", CR_U8},  {"b", CR_I8},   {"h", CR_I16},
                {"i", CR_I32},  {"l", CR_I64}, {"q", CR_I64},  {"e", CR_F16},
-               {"f", CR_F32},  {"d", CR_F64}, {"Zf", CR_C64}, {"Zd", CR_C128}};
+               {"f", CR_F32},  {"d", CR_F64}, {"Zf", CR_C64}, {"Zd", CR_C128},
+               {"H", CR_U16},  {"I", CR_U32}, {"L", CR_U64},  {"Q", CR_U64}};
 
 static const char *format_of(cr_dtype t)
 {
@@ -77,8 +78,8 @@ static int numpy_unsupported(PyObject *array)
         PyErr_Format(
             PyExc_TypeError,
             "can't convert np.ndarray of type %s. The only supported types are: float64, "
-            "float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, "
-            "and bool.",
+            "float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, "
+            "uint32, uint16, uint8, and bool.",
             type && PyType_Check(type) ? ((PyTypeObject *)type)->tp_name
                                        : Py_TYPE(array)->tp_name);
     Py_XDECREF(dtype);

@@ -22,6 +22,22 @@ static cr_py_fit int_value(PyObject *x, int64_t *out)
     return *out == -1 && PyErr_Occurred() ? CR_PY_RAISED : CR_PY_FITS;
 }
 
+/* Accepts unsigned numbers of 64 bits, too. */
+static cr_py_fit scalar_int_value(PyObject *x, cr_scalar *out)
+{
+    int overflow;
+
+    out->i = PyLong_AsLongLongAndOverflow(x, &overflow);
+    if (CR_LIKELY(!overflow))
+        return out->i == -1 && PyErr_Occurred() ? CR_PY_RAISED : CR_PY_FITS;
+    out->i = overflow > 0 ? (int64_t)PyLong_AsUnsignedLongLong(x) : -1;
+    out->large = !PyErr_Occurred();
+    if (overflow > 0 && out->large)
+        return CR_PY_FITS;
+    PyErr_SetString(PyExc_OverflowError, "int too big to convert");
+    return CR_PY_RAISED;
+}
+
 static cr_py_fit numpy_scalar(PyObject *x, cr_scalar *out)
 {
     PyObject *item = PyObject_CallMethod(x, "item", NULL);
@@ -44,8 +60,8 @@ cr_py_fit cr_py_scalar_from(PyObject *x, cr_scalar *out)
         return CR_PY_FITS;
     }
     if (PyLong_Check(x)) {
-        out->category = CR_CAT_INT;
-        return int_value(x, &out->i);
+        *out = cr_scalar_int(0);
+        return scalar_int_value(x, out);
     }
     if (PyComplex_Check(x)) {
         Py_complex c = PyComplex_AsCComplex(x);
@@ -61,7 +77,8 @@ PyObject *cr_py_scalar_object(cr_scalar s)
 {
     switch (s.category) {
     case CR_CAT_BOOL: return PyBool_FromLong(s.i != 0);
-    case CR_CAT_INT: return PyLong_FromLongLong(s.i);
+    case CR_CAT_INT:
+        return s.large ? PyLong_FromUnsignedLongLong((uint64_t)s.i) : PyLong_FromLongLong(s.i);
     case CR_CAT_FLOAT: return PyFloat_FromDouble(s.d);
     default: return PyComplex_FromDoubles(s.c.re, s.c.im);
     }

@@ -1,0 +1,110 @@
+"""uint16, uint32, uint64, complex32 and float8: what torch gives (stored_cases.py), files, arrays."""
+import io
+import json
+import pathlib
+import pickle
+import zipfile
+
+import cresset
+import numpy
+import pytest
+import stored_cases
+from stored_cases import STORED
+
+EXPECTED = json.loads((pathlib.Path(__file__).parent / "stored_expected.json").read_text())
+
+
+@pytest.mark.parametrize("pair", EXPECTED["digests"])
+@pytest.mark.filterwarnings("ignore:Casting complex")
+def test_conversion_of_all_patterns(pair):
+    assert stored_cases.digest(cresset, *pair.split()) == EXPECTED["digests"][pair]
+
+
+@pytest.mark.parametrize("name", STORED)
+@pytest.mark.filterwarnings("ignore:Casting complex")
+def test_operators_and_refusals(name):
+    assert stored_cases.operators(cresset, name) == EXPECTED["operators"][name]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_promotions(name):
+    assert stored_cases.promotions(cresset, name) == EXPECTED["promotions"][name]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_files(name, tmp_path):
+    x = stored_cases.patterns(cresset, name)[:200].reshape(2, 100)
+    file = io.BytesIO()
+    cresset.save({"x": x, "row": x[1]}, file)
+    names = zipfile.ZipFile(file).read("archive/data.pkl")
+    assert b"_rebuild_tensor_v3" in names and b"UntypedStorage" in names and name.encode() in names
+    file.seek(0)
+    for y in (cresset.load(file)["x"], pickle.loads(pickle.dumps(x))):
+        assert y.dtype == x.dtype and y.shape == x.shape
+        assert y.view(cresset.uint8).tolist() == x.view(cresset.uint8).tolist()
+
+
+@pytest.mark.parametrize("name", [n for n in STORED if n != "complex32"])
+def test_safetensors(name, tmp_path):
+    x = stored_cases.patterns(cresset, name)[:64]
+    cresset.safetensors.save_file({"x": x}, tmp_path / "file")
+    y = cresset.safetensors.load_file(tmp_path / "file")["x"]
+    assert y.dtype == x.dtype and y.view(cresset.uint8).equal(x.view(cresset.uint8))
+
+
+@pytest.mark.parametrize("name", ["uint16", "uint32", "uint64"])
+def test_numpy_shares_memory(name):
+    array = numpy.array([1, numpy.iinfo(name).max], name)
+    x = cresset.from_numpy(array)
+    assert x.dtype == getattr(cresset, name) and x.numpy().dtype == name
+    x[0] = 5
+    assert array.tolist() == [5, numpy.iinfo(name).max] == x.tolist()
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_dlpack(name):
+    x = cresset.ones(3).to(getattr(cresset, name))
+    assert cresset.from_dlpack(x).dtype == x.dtype
+
+
+def test_uint64_beyond_int64():
+    x = cresset.tensor([2**64 - 1, 2**63], dtype=cresset.uint64)
+    assert x.tolist() == [2**64 - 1, 2**63] and (x == 2**64 - 1).tolist() == [True, False]
+    assert x.double().tolist() == [float(2**64 - 1), float(2**63)]
+    assert cresset.full((1,), 2**63, dtype=cresset.uint64).item() == 2**63
+    assert (cresset.ones(1) + 2**63).item() == float(2**63)
+    with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+        cresset.tensor([2**63])
+    with pytest.raises(OverflowError, match="can't convert negative int to unsigned"):
+        cresset.tensor([-1], dtype=cresset.uint64)
+    with pytest.raises(RuntimeError, match="type int64_t without overflow"):
+        cresset.ones(1).long().fill_(2**63)
+
+
+def test_scaled_mm():
+    a = (cresset.arange(12.0).reshape(3, 4) / 4).to(cresset.float8_e4m3fn)
+    b = (cresset.arange(8.0).reshape(2, 4) - 3).to(cresset.float8_e5m2).t()
+    scale, other = cresset.tensor(0.5), cresset.tensor(3.0)
+    product = (a.float() * scale) @ (b.float() * other)
+    assert cresset._scaled_mm(a, b, scale, other, out_dtype=cresset.float32).equal(product)
+    assert cresset._scaled_mm(a, b, scale, other).dtype == a.dtype
+    bias = cresset.tensor([1.0, 2.0], dtype=cresset.bfloat16)
+    with_bias = cresset._scaled_mm(a, b, scale, other, bias=bias, out_dtype=cresset.float32)
+    assert with_bias.equal(product + bias.float())
+    rows, columns = cresset.ones(3, 1), cresset.tensor([[1.0, 2.0]])
+    by_rows = cresset._scaled_mm(a, b, rows, columns, out_dtype=cresset.float32)
+    assert by_rows.equal(a.float() @ (b.float() * columns))
+    with pytest.raises(ValueError, match="Invalid scaling configuration"):
+        cresset._scaled_mm(a, b, cresset.ones(3), other)
+    with pytest.raises(ValueError, match="Invalid scaling configuration"):
+        cresset._scaled_mm(a.float(), b, scale, other)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        cresset._scaled_mm(a, b.t(), scale, other)
+
+
+def test_compiled_functions_call_operators():
+    x = cresset.tensor([1, 2, 65535], dtype=cresset.uint16)
+    f = cresset.compile(lambda x: (x * x).to(cresset.float32) + 1)
+    assert f(x).tolist() == [2.0, 5.0, 2.0]
+    y = cresset.tensor([1.5, 3.0]).to(cresset.float8_e4m3fn)
+    assert cresset.compile(lambda y: y.float() * 2)(y).tolist() == [3.0, 6.0]
