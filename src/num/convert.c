@@ -142,6 +142,34 @@ ROWS(F64)
 ROWS(C64)
 ROWS(C128)
 
+/* Every second, third or fourth element, such as a channel of an image: a constant distance is
+ * vectorized. */
+#define THIN(bytes, type, k)                                                                   \
+    CR_WIDE static void thin_##bytes##_##k(type *restrict to, const type *restrict from,       \
+                                           int64_t n)                                          \
+    {                                                                                          \
+        for (int64_t i = 0; i < n; i++)                                                        \
+            to[i] = from[k * i];                                                               \
+    }
+#define THINS(bytes, type)                                                                     \
+    THIN(bytes, type, 2)                                                                       \
+    THIN(bytes, type, 3)                                                                       \
+    THIN(bytes, type, 4)                                                                       \
+    static bool thin_##bytes(type *to, const type *from, int64_t from_step, int64_t n)         \
+    {                                                                                          \
+        switch (from_step) {                                                                   \
+        case 2 * bytes: thin_##bytes##_2(to, from, n); return true;                            \
+        case 3 * bytes: thin_##bytes##_3(to, from, n); return true;                            \
+        case 4 * bytes: thin_##bytes##_4(to, from, n); return true;                            \
+        default: return false;                                                                 \
+        }                                                                                      \
+    }
+THINS(1, uint8_t)
+THINS(2, uint16_t)
+THINS(4, uint32_t)
+#define thin_8(to, from, from_step, n)  false
+#define thin_16(to, from, from_step, n) false
+
 /* Plain copies, by element size. */
 #define COPY(bytes, type)                                                                      \
     static void copy_##bytes(void *to, int64_t to_step, const void *from, int64_t from_step,   \
@@ -158,6 +186,8 @@ ROWS(C128)
                 ((type *)to)[i] = one;                                                         \
             return;                                                                            \
         }                                                                                      \
+        if (to_step == bytes && n >= 64 && thin_##bytes(to, from, from_step, n))               \
+            return;                                                                            \
         for (int64_t i = 0; i < n; i++)                                                        \
             memcpy((char *)to + i * to_step, (const char *)from + i * from_step, bytes);       \
     }

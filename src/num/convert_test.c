@@ -1,0 +1,34 @@
+#include "base/test.h"
+#include "num/convert.h"
+#include <string.h>
+
+enum { MOST = 203, WIDEST = 7 };
+
+/* Copies every `apart`-th element; bytes after the last one must stay. */
+static bool copies(cr_dtype t, int64_t apart, int64_t n)
+{
+    static uint8_t from[WIDEST * MOST * 8], to[(MOST + 1) * 8];
+    int64_t item = (int64_t)cr_dtype_size(t);
+    bool same = true;
+
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (uint8_t)(i * 37 + i / 256);
+    memset(to, 0xA5, sizeof to);
+    cr_convert_row(t, t)(to, item, from, apart * item, n);
+    for (int64_t i = 0; i < n; i++)
+        same = same && !memcmp(to + i * item, from + i * apart * item, (size_t)item);
+    for (int64_t i = 0; i < item; i++)
+        same = same && to[n * item + i] == 0xA5;
+    return same;
+}
+
+TEST(elements_at_any_distance_are_copied)
+{
+    static const cr_dtype types[] = {CR_U8, CR_I16, CR_F32, CR_F64};
+    static const int64_t counts[] = {0, 1, 2, 5, 16, 31, 32, 33, 64, 100, MOST};
+
+    for (size_t k = 0; k < CR_LEN(types); k++)
+        for (int64_t apart = 0; apart <= WIDEST; apart++)
+            for (size_t i = 0; i < CR_LEN(counts); i++)
+                CHECK(copies(types[k], apart, counts[i]));
+}
