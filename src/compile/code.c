@@ -578,8 +578,9 @@ static void set_operands(builder *b)
 
 /* --- dims --- */
 
-/* Rows of fewer elements are computed as parts of one row if nothing reduces them. */
-enum { SHORTEST_ROW = 64 };
+/* Rows that nothing reduces are computed as parts of one row if they have fewer elements than
+ * SHORT_ROW, or fewer than a vector or two and no operand that must be copied. */
+enum { SHORT_ROW = 8, SHORTISH_ROW = 32, LONGEST_PERIOD = 1024 };
 
 static bool merges(const cr_operand_plan *o, const int64_t *size, int d)
 {
@@ -679,12 +680,32 @@ static bool is_dense(const cr_group_code *c, const cr_operand_plan *o)
     return true;
 }
 
+/* The operand needs no copy in a flat space, or one for all its elements. */
+static bool lies_flat(const cr_group_code *c, const cr_operand_plan *o)
+{
+    int64_t period = period_of(c, o);
+
+    return is_dense(c, o) || is_uniform(c, o) || (period && period <= LONGEST_PERIOD);
+}
+
+static bool is_flat(const builder *b)
+{
+    const cr_group_code *c = b->c;
+    bool all = c->columns < SHORTISH_ROW;
+
+    if (b->columns || c->ndim < 2 || c->empty)
+        return false;
+    for (int k = 0; all && k < c->operands; k++)
+        all = lies_flat(c, &c->operand[k]);
+    return all || c->columns < SHORT_ROW;
+}
+
 /* Short rows without a reduction: the kernel sees all elements as one row. */
 static bool lay_flat(builder *b)
 {
     cr_group_code *c = b->c;
 
-    if (b->columns || c->ndim < 2 || c->empty || c->columns >= SHORTEST_ROW)
+    if (!is_flat(b))
         return false;
     for (int k = 0; k < c->operands; k++) {
         cr_operand_plan *o = &c->operand[k];
@@ -713,7 +734,7 @@ static void set_ways(builder *b)
 
 /* Rows of at most MOST_ACROSS elements that are reduced, at least LEAST_ROWS of them: vectors
  * of the native code have several rows.  For other sizes the code stays as it is. */
-enum { MOST_ACROSS = 32, LEAST_ROWS = 64 };
+enum { MOST_ACROSS = 16, LEAST_ROWS = 64 };
 
 static bool lies_across(builder *b)
 {

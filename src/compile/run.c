@@ -193,12 +193,13 @@ static void flat_prepare(const job *j, flat_tiles *t, int k)
 {
     const cr_operand_plan *o = &j->c->operand[k];
     cr_placed_operand at = flat_operand(j, k);
+    int64_t wanted = o->period + j->way->tile, all = j->c->rows * j->c->columns;
 
     t->repeats[k] = o->period && o->period <= j->way->tile;
     if (o->row)
         cr_stage_rows(o, at.base, (int64_t[2]){0, 0}, 1, 1, t->tile[k], false);
     else if (t->repeats[k])
-        cr_stage_elements(j->c, &at, 0, o->period + j->way->tile, t->tile[k], false);
+        cr_stage_elements(j->c, &at, 0, wanted < all ? wanted : all, t->tile[k], false);
 }
 
 static bool flat_begin(const job *j, flat_tiles *t)
