@@ -226,8 +226,15 @@ class _VariableFunctionsClass(metaclass=_VariableFunctionsMeta):
 _C.TensorBase = Tensor  # torch's methods are attributes of a base class
 _C._VariableFunctionsClass = _C._VariableFunctions = _VariableFunctionsClass
 
+def pin_memory(self, device=None):
+    """A copy in memory that a device reads directly; itself if it is pinned."""
+    if device is None or _C.device(device).type in ("cuda", "cpu"):
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    raise RuntimeError(f"Need to provide pin_memory allocator to use pin memory on {device}.")
+
+
 for _name, _method in {
-        "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
+        "pin_memory": pin_memory, "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
         "__setstate__": __setstate__, "__array_wrap__": __array_wrap__,
         "__contains__": __contains__, "is_shared": is_shared, "share_memory_": share_memory_,
         "storage": storage, "_typed_storage": storage,

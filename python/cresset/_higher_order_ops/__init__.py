@@ -1,0 +1,2 @@
+"""Operators that take functions."""
+from .associative_scan import associative_scan
