@@ -11,4 +11,19 @@ __all__ = ["BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Datas
            "DistributedSampler", "IterableDataset", "RandomSampler", "Sampler",
            "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler",
            "TensorDataset", "WeightedRandomSampler", "_DatasetKind", "default_collate",
-           "default_convert", "get_worker_info", "random_split"]
+           "default_convert", "get_worker_info", "random_split", "DataChunk", "DFIterDataPipe", "IterDataPipe",
+           "MapDataPipe", "functional_datapipe", "guaranteed_datapipes_determinism", "non_deterministic"]
+
+_LATER = {name: "datapipes.datapipe" for name in (
+    "DataChunk", "DFIterDataPipe", "IterDataPipe", "MapDataPipe", "functional_datapipe",
+    "guaranteed_datapipes_determinism", "non_deterministic")}
+
+
+def __getattr__(name):
+    from importlib import import_module
+    if name in ("datapipes", "graph", "graph_settings"):
+        return import_module(f"{__name__}.{name}")
+    if name in _LATER:
+        import_module(f"{__name__}.datapipes")  # registers the stages as methods
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -5,7 +5,9 @@ pipe for each process, or by one queue for all threads.  Results are returned in
 their numbers; early results wait in `_task_info`.  The death of a worker process is detected by
 its sentinel.
 """
+import copy
 import os
+import sys
 import warnings
 from itertools import cycle
 from types import GenericAlias
@@ -40,6 +42,20 @@ class _InfiniteConstantSampler(Sampler):
     def __iter__(self):
         while True:
             yield None
+
+
+def _is_pipe(dataset):
+    """Returns whether the data set is an IterDataPipe, without importing datapipes."""
+    module = sys.modules.get(f"{__package__}.datapipes.datapipe")
+    return module is not None and isinstance(dataset, module.IterDataPipe)
+
+
+def _prepare_pipe(dataset, shared_seed):
+    """Seeds the stages of a pipe, alike in all workers."""
+    from .graph_settings import apply_random_seed
+    generator = cresset.Generator()
+    generator.manual_seed(shared_seed)
+    return apply_random_seed(dataset, generator)
 
 
 def _check_numbers(num_workers, timeout, prefetch_factor, persistent_workers):
@@ -126,6 +142,10 @@ class DataLoader:
         self.worker_method = worker_method
         if isinstance(dataset, IterableDataset):
             self._dataset_kind = _DatasetKind.Iterable
+            if _is_pipe(dataset):
+                from .graph_settings import apply_shuffle_settings
+                self.dataset = apply_shuffle_settings(dataset, shuffle=shuffle)
+                shuffle = False
             _check_iterable(shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler)
         else:
             self._dataset_kind = _DatasetKind.Map
@@ -269,6 +289,7 @@ def _pins(loader):
 class _BaseDataLoaderIter:
     def __init__(self, loader):
         self._dataset = loader.dataset
+        self._seed_pipe(loader)
         self._dataset_kind = loader._dataset_kind
         self._IterableDataset_len_called = loader._IterableDataset_len_called
         self._auto_collation = loader._auto_collation
@@ -287,7 +308,17 @@ class _BaseDataLoaderIter:
     def __iter__(self):
         return self
 
+    def _seed_pipe(self, loader):
+        """Seeds the stages of a pipe anew for every iteration."""
+        self._shared_seed = None
+        if _is_pipe(loader.dataset):
+            self._shared_seed = cresset.empty((), dtype=cresset.int64).random_(
+                generator=loader.generator).item()
+            self._dataset = _prepare_pipe(loader.dataset, self._shared_seed)
+
     def _reset(self, loader, first_iter=False):
+        if not first_iter:
+            self._seed_pipe(loader)
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
@@ -349,9 +380,15 @@ class _Job:
         self.base_seed = iterator._base_seed
         self.num_workers = iterator._num_workers
         self.init_fn = init_fn
+        self.shared_seed = iterator._shared_seed
 
-    def make_fetcher(self):
-        return _DatasetKind.create_fetcher(self.kind, self.dataset, self.auto_collation,
+    def make_fetcher(self, worker_id):
+        dataset = self.dataset
+        if self.shared_seed is not None:  # each worker reads a share of its own copy
+            from .graph_settings import apply_sharding
+            dataset = _prepare_pipe(copy.deepcopy(dataset), self.shared_seed)
+            apply_sharding(dataset, self.num_workers, worker_id)
+        return _DatasetKind.create_fetcher(self.kind, dataset, self.auto_collation,
                                            self.collate_fn, self.drop_last)
 
 
@@ -543,7 +580,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _resume(self):
         for requests in self._pool.requests:
-            requests.put(_utils.worker._ResumeIteration())
+            requests.put(_utils.worker._ResumeIteration(self._shared_seed))
         waiting = self._num_workers
         while waiting:
             number, _ = self._get_data()

@@ -56,6 +56,9 @@ class _IterableDatasetStopIteration:
 class _ResumeIteration:
     """A request to restart the data set; sent back when that is done."""
 
+    def __init__(self, shared_seed=None):
+        self.shared_seed = shared_seed
+
 
 def _hash32(constant, multiplier):
     """The hash of NumPy's seed sequence, whose constant changes with every use."""
@@ -120,7 +123,7 @@ class _Worker:
         try:
             if self.job.init_fn is not None:
                 self.job.init_fn(self.id)
-            self.fetcher = self.job.make_fetcher()
+            self.fetcher = self.job.make_fetcher(self.id)
         except Exception:
             self.failure = self.wrap()
 
@@ -138,7 +141,8 @@ class _Worker:
         while (request := self.next_request()) is not None:
             if isinstance(request, _ResumeIteration):
                 self.ended = False
-                self.fetcher = self.job.make_fetcher()
+                self.job.shared_seed = request.shared_seed
+                self.fetcher = self.job.make_fetcher(self.id)
                 self.send((request, None))
             elif not self.ended:
                 number, index = request
