@@ -287,3 +287,104 @@ def unravel_index(indices, shape):
         out.append(indices % n)
         indices = indices // n
     return tuple(reversed(out))
+
+
+def _gradient_spacings(input, spacing, dims):
+    """Returns a number or the coordinates for each dim; None without `dim` means every dim."""
+    count = input.dim() if dims is None else len(dims)
+    if spacing is None:
+        spacing = 1
+    if not isinstance(spacing, (list, tuple)):
+        if not isinstance(spacing, (int, float, complex)):
+            raise TypeError("gradient() received an invalid combination of arguments - got (Tensor, "
+                            f"spacing={type(spacing).__name__}), but expected a number, or a sequence of "
+                            "numbers or tensors")
+        return [spacing] * count
+    if len(spacing) != count and dims is None:
+        raise RuntimeError("torch.gradient expected spacing to be unspecified, a scalar, or a list of length "
+                           f"equal to 'self.dim() = {count}', since dim argument was not given, but got a "
+                           f"list of length {len(spacing)}")
+    if len(spacing) != count:
+        raise RuntimeError("torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim "
+                           f"arguments to have the same length, but got a spacing argument of length {len(spacing)} "
+                           f"and a dim argument of length {count}.")
+    for each in spacing:
+        if isinstance(each, Tensor) and each.dim() != 1:
+            raise RuntimeError("torch.gradient expected each element of spacing to have one dimension, but got an "
+                               f"element with {each.dim()} dimensions!")
+    return list(spacing)
+
+
+def _gradient_dims(input, dim, edge_order):
+    """Returns the dims, not negative."""
+    if input.dtype == _C.uint8:
+        raise RuntimeError("torch.gradient does not support uint8 input.")
+    dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    seen = []
+    for d in dims:
+        if not -max(input.dim(), 1) <= d < max(input.dim(), 1):
+            raise IndexError("Dimension out of range (expected to be in range of "
+                             f"[{-max(input.dim(), 1)}, {max(input.dim(), 1) - 1}], but got {d})")
+        seen.append(d % max(input.dim(), 1))
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    for d in seen:
+        if seen.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    if any(input.size(d) < edge_order + 1 for d in seen):
+        raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
+    return seen
+
+
+def _gradient_along(x, dim, spacing, edge_order):
+    """Differences in the middle, and at both ends of one order lower or the same."""
+    n = x.size(dim)
+    part = [lambda i, k=k: x.narrow(dim, i, k) for k in (1, n - 2)]
+    one, middle = part
+    if isinstance(spacing, Tensor):
+        step = spacing.diff().view([-1] + [1] * (x.dim() - 1 - dim))
+        before, after = step[:-1], step[1:]
+        inner = (middle(0) * (-after / (before * (before + after)))
+                 + middle(1) * ((after - before) / (before * after))
+                 + middle(2) * (before / (after * (before + after)))) if n > 2 else None
+        first, last = step[:1], step[-1:]
+    else:
+        inner = (middle(2) - middle(0)) / (2.0 * spacing) if n > 2 else None
+        step, first, last = None, spacing, spacing
+    if edge_order == 1:
+        ends = (one(1) - one(0)) / first, (one(n - 1) - one(n - 2)) / last
+    else:
+        second, third = (spacing, spacing) if step is None else (step[1:2], step[-2:-1])
+        ends = (_one_sided(one(0), one(1), one(2), first, second),
+                -_one_sided(one(n - 1), one(n - 2), one(n - 3), last, third))
+    return _C.cat([ends[0]] + ([] if inner is None else [inner]) + [ends[1]], dim)
+
+
+def _one_sided(a, b, c, near, far):
+    """The derivative at a from the values at distances 0, near, and near + far."""
+    both = near + far
+    return a * (-(near + both) / (near * both)) + b * (both / (near * far)) + c * (-near / (far * both))
+
+
+@_export("narrow", "cat")
+def gradient(input, *, spacing=1, dim=None, edge_order=1):
+    """Estimates derivatives along dims from values on a grid; a tuple of one tensor a dim."""
+    if has_torch_function((input,)):
+        return handle_torch_function(gradient, (input,), input, spacing=spacing, dim=dim, edge_order=edge_order)
+    spacings = _gradient_spacings(input, spacing, [dim] if isinstance(dim, int) else dim)
+    dims = _gradient_dims(input, dim, edge_order)
+    return tuple(_gradient_along(input, d, s, edge_order) for d, s in zip(dims, spacings))
+
+
+_CDIST_MODES = {"use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": 1,
+                "donot_use_mm_for_euclid_dist": 2}
+
+
+@_export("cdist")
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    """The p-norm distances of each row of x1 to each row of x2."""
+    if has_torch_function((x1, x2)):
+        return handle_torch_function(cdist, (x1, x2), x1, x2, p=p, compute_mode=compute_mode)
+    if compute_mode not in _CDIST_MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    return ops.cdist(x1, x2, p, _CDIST_MODES[compute_mode])

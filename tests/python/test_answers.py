@@ -301,3 +301,45 @@ def test_truncating_division_of_16_bit_floats_rounds_before_it_truncates():
 def test_logcumsumexp_at_complex_infinities():
     x = torch.tensor([complex(-inf, 0), 1 + 1j, complex(-inf, 2), complex(inf, 1), complex(2, 3)])
     equal(torch.logcumsumexp(x, 0), torch.tensor([complex(-inf, 0), 1 + 1j, 1 + 1j, complex(inf, 1), complex(inf, 1)]))
+
+
+def test_gradient_of_values_on_a_grid():
+    x = torch.tensor([1, 5, 4])
+    equal(torch.gradient(x)[0], [4.0, 1.5, -1.0])
+    equal(torch.gradient(x, spacing=(torch.tensor([0, 1, 3]),))[0], [4.0, 2.5, -0.5])
+    equal(torch.gradient(x.double(), spacing=(torch.tensor([0.0, 1, 3]).double(),), edge_order=2)[0],
+          torch.tensor([5.5, 2.5, -3.5], dtype=torch.float64), atol=1e-12)
+    grid = torch.arange(12.0).view(3, 4) ** 2
+    rows, columns = torch.gradient(grid, spacing=(2.0, 0.5))
+    equal(torch.gradient(grid, spacing=2.0, dim=0)[0], rows)
+    equal(torch.gradient(grid, spacing=0.5, dim=-1)[0], columns)
+    equal(columns[0], [2.0, 4.0, 8.0, 10.0])
+    for given, message in (({"spacing": (1.0, 2.0, 3.0)}, "or a list of length equal to 'self.dim\\(\\) = 2'"),
+                           ({"edge_order": 3}, "only supports edge_order=1 and edge_order=2"),
+                           ({"dim": (0, -2)}, "dim 0 appears multiple times in the list of dims")):
+        with pytest.raises(RuntimeError, match=message):
+            torch.gradient(grid, **given)
+    with pytest.raises(RuntimeError, match="each dimension size to be at least edge_order\\+1"):
+        torch.gradient(torch.ones(2), edge_order=2)
+
+
+def test_cdist_takes_torchs_modes():
+    x, y = torch.tensor([[0.0, 0.0], [3.0, 4.0]]), torch.tensor([[0.0, 0.0]])
+    equal(torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist"), [[0.0], [5.0]])
+    assert torch.cdist is torch.functional.cdist
+    with pytest.raises(ValueError, match="mean is not a valid value for compute_mode"):
+        torch.cdist(x, y, compute_mode="mean")
+
+
+@pytest.mark.parametrize("loss", [F.multi_margin_loss, F.multilabel_margin_loss])
+def test_margin_losses_of_numbers_and_empty_inputs(loss):
+    equal(loss(torch.ones(()), torch.tensor(0)), 0.0)
+    assert loss(torch.ones(()), torch.tensor(0), reduction="none").shape == ()
+    with pytest.raises(RuntimeError, match=r"with optional 0-dim batch size, but got: \[5, 0\]"):
+        loss(torch.ones(5, 0), torch.zeros(5, 0, dtype=torch.int64))
+
+
+def test_the_derivative_of_hardsigmoid_has_torchs_constant():
+    x = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    F.hardsigmoid(x).backward()
+    assert x.grad.item() == 0.1666666716337204

@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <string.h>
 
+/* clang-format off */
 #define POLYNOMIALS(EACH)                                                                      \
-    EACH(chebyshev_t)                                                                          \
-    EACH(chebyshev_u)                                                                          \
-    EACH(chebyshev_v)                                                                          \
-    EACH(chebyshev_w) EACH(shifted_t) EACH(shifted_u) EACH(shifted_v) EACH(shifted_w)          \
-        EACH(hermite_h) EACH(hermite_he) EACH(laguerre) EACH(legendre)
+    EACH(chebyshev_t) EACH(chebyshev_u) EACH(chebyshev_v) EACH(chebyshev_w)                    \
+    EACH(shifted_t) EACH(shifted_u) EACH(shifted_v) EACH(shifted_w)                            \
+    EACH(hermite_h) EACH(hermite_he) EACH(laguerre) EACH(legendre)
+/* clang-format on */
 
 /* T is the type, F(f) the function f of the type, LIMIT the largest degree of Hermite
  * polynomials. */
