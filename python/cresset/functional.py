@@ -388,3 +388,13 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     if compute_mode not in _CDIST_MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     return ops.cdist(x1, x2, p, _CDIST_MODES[compute_mode])
+
+
+@_export("empty")
+def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=False):
+    """A tensor over the first `size` elements of a file; with `shared` writes change the file."""
+    if device is not None and _C.device(device).type != "cpu":
+        raise RuntimeError("from_file() makes tensors of the CPU only")
+    dtype = dtype or _C.get_default_dtype()
+    storage = _C.UntypedStorage.from_file(filename, bool(shared), size * dtype.itemsize)
+    return _C.empty(0, dtype=dtype).set_(storage, 0, (size,), (1,))

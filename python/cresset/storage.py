@@ -149,7 +149,12 @@ def _class_of(dtype, name):
             return TypedStorage(size, wrap_storage=wrap_storage, dtype=cls.dtype, device=device)
         return _typed(_C.tensor(size, dtype=cls.dtype, device=device).untyped_storage(), cls.dtype)
 
-    return _DtypeClass(name, (), {"__new__": __new__, "__module__": _root.NAME, "dtype": dtype})
+    def from_file(filename, shared=False, size=0):
+        """Maps `size` elements of a file; with `shared` writes change the file."""
+        return _typed(UntypedStorage.from_file(filename, shared, size * dtype.itemsize), dtype)
+
+    return _DtypeClass(name, (), {"__new__": __new__, "__module__": _root.NAME, "dtype": dtype,
+                                  "from_file": staticmethod(from_file)})
 
 
 _BY_DTYPE = {}

@@ -343,3 +343,22 @@ def test_the_derivative_of_hardsigmoid_has_torchs_constant():
     x = torch.zeros(1, dtype=torch.float64, requires_grad=True)
     F.hardsigmoid(x).backward()
     assert x.grad.item() == 0.1666666716337204
+
+
+def test_storages_of_files(tmp_path):
+    path = tmp_path / "bytes"
+    shared = torch.UntypedStorage.from_file(str(path), True, 16)
+    torch.empty(0, dtype=torch.int32).set_(shared).fill_(7)
+    assert path.read_bytes() == b"\7\0\0\0" * 4 and shared.filename == str(path)
+    private = torch.UntypedStorage.from_file(str(path), shared=False, nbytes=8)
+    x = torch.empty(0, dtype=torch.int32).set_(private)
+    assert x.tolist() == [7, 7] and private.filename is None
+    x.fill_(8)
+    assert path.read_bytes()[:4] == b"\7\0\0\0"
+    assert torch.IntStorage.from_file(str(path), False, 2).tolist() == [7, 7]
+    assert torch.from_file(str(path), size=4, dtype=torch.int32).tolist() == [7] * 4
+    assert torch.from_file(str(path), True, 5, dtype=torch.int32)[4] == 0 and path.stat().st_size == 20
+    with pytest.raises(RuntimeError, match="in read-only mode: No such file or directory \\(2\\)"):
+        torch.UntypedStorage.from_file(str(tmp_path / "none"), False, 16)
+    with pytest.raises(RuntimeError, match="size <20> is smaller than the required mapping size <160>"):
+        torch.UntypedStorage.from_file(str(path), False, 160)

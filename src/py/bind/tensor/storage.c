@@ -3,10 +3,16 @@
  * A storage has at most one Python object, so that pickling and copying see which tensors share
  * memory.  `known` maps storages to their objects. */
 #include "py/bind/bind.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct {
     PyObject_HEAD cr_storage *storage;
+    PyObject *filename; /* of a file that it shares, or NULL */
 } py_storage;
 
 static PyObject *known; /* address of a storage -> address of its object (borrowed) */
@@ -27,6 +33,8 @@ static PyObject *make_known(PyObject *key, cr_storage *s)
 
     if (self)
         self->storage = cr_storage_keep(s);
+    if (self)
+        self->filename = NULL;
     if (!address || PyDict_SetItem(known, key, address) < 0)
         Py_CLEAR(self);
     Py_XDECREF(address);
@@ -54,6 +62,7 @@ static void storage_dealloc(PyObject *self)
     if (!key || PyDict_DelItem(known, key) < 0)
         PyErr_Clear();
     Py_XDECREF(key);
+    Py_XDECREF(((py_storage *)self)->filename);
     cr_storage_drop(s);
     PyObject_Free(self);
 }
@@ -214,6 +223,110 @@ static int storage_getbuffer(PyObject *self, Py_buffer *view, int flags)
                              flags);
 }
 
+/* --- files --- */
+
+typedef struct {
+    void *bytes;
+    size_t size;
+} mapping;
+
+static void mapping_drop(void *owner)
+{
+    mapping *m = owner;
+
+    munmap(m->bytes, m->size);
+    cr_free(m);
+}
+
+/* Grows a shared file; refuses a private one that is too small. */
+static cr_status fit_file(int fd, const char *path, bool shared, size_t size)
+{
+    struct stat info;
+
+    if (fstat(fd, &info))
+        return cr_fail(CR_RUNTIME, "unable to stat the file <%s>: %s (%d)", path,
+                       strerror(errno), errno);
+    if ((size_t)info.st_size >= size)
+        return CR_OK;
+    if (!shared)
+        return cr_fail(CR_RUNTIME,
+                       "file <%s> size <%zu> is smaller than the required mapping size <%zu>",
+                       path, (size_t)info.st_size, size);
+    if (ftruncate(fd, (off_t)size))
+        return cr_fail(CR_RUNTIME, "unable to resize file <%s> to the right size: %s (%d)",
+                       path, strerror(errno), errno);
+    return CR_OK;
+}
+
+static cr_status map_file(cr_storage **out, int fd, const char *path, bool shared, size_t size)
+{
+    CR_TRY(fit_file(fd, path, shared, size));
+    if (!size)
+        return cr_storage_new(out, CR_HOST, 0);
+    void *bytes =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, shared ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+    if (bytes == MAP_FAILED)
+        return cr_fail(CR_RUNTIME, "unable to mmap %zu bytes from file <%s>: %s (%d)", size,
+                       path, strerror(errno), errno);
+    mapping *m = cr_alloc(sizeof *m);
+    cr_status st = m ? CR_OK : CR_MEMORY;
+    if (m)
+        *m = (mapping){bytes, size};
+    st = st ? st : cr_storage_foreign(out, bytes, size, mapping_drop, m);
+    if (st) {
+        munmap(bytes, size);
+        cr_free(m);
+    }
+    return st;
+}
+
+static cr_status open_file(cr_storage **out, const char *path, bool shared, size_t size)
+{
+    int fd = shared ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
+                    : open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return cr_fail(CR_RUNTIME, "unable to open file <%s> in %s mode: %s (%d)", path,
+                       shared ? "read-write" : "read-only", strerror(errno), errno);
+    cr_status st = map_file(out, fd, path, shared, size);
+    close(fd);
+    return st;
+}
+
+static PyObject *storage_from_file(PyObject *unused, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"filename", "shared", "nbytes", NULL};
+    PyObject *path = NULL, *self = NULL;
+    cr_storage *s;
+    Py_ssize_t size = 0;
+    int shared = 0;
+
+    (void)unused;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|pn:from_file", names,
+                                     PyUnicode_FSConverter, &path, &shared, &size))
+        return NULL;
+    cr_status st = size < 0 ? cr_fail(CR_RUNTIME, "a storage cannot have %zd bytes", size)
+                            : open_file(&s, PyBytes_AS_STRING(path), shared, (size_t)size);
+    if (st) {
+        Py_DECREF(path);
+        return cr_py_raise(st);
+    }
+    self = cr_py_storage_object(s);
+    cr_storage_drop(s);
+    if (self && shared)
+        ((py_storage *)self)->filename = PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(path));
+    Py_DECREF(path);
+    return self;
+}
+
+static PyObject *storage_filename(PyObject *self, void *unused)
+{
+    PyObject *name = ((py_storage *)self)->filename;
+
+    (void)unused;
+    return Py_NewRef(name ? name : Py_None);
+}
+
 static PyMethodDef storage_methods[] = {
     {"nbytes", storage_nbytes, METH_NOARGS, "Bytes."},
     {"size", storage_nbytes, METH_NOARGS, "Bytes."},
@@ -222,10 +335,17 @@ static PyMethodDef storage_methods[] = {
     {"clone", storage_clone, METH_NOARGS, "A copy."},
     {"copy_", storage_copy_in, METH_O, "Copies the bytes of another storage in."},
     {"tobytes", storage_tobytes, METH_NOARGS, "The bytes."},
+    {"from_file", (PyCFunction)(void (*)(void))storage_from_file,
+     METH_VARARGS | METH_KEYWORDS | METH_STATIC,
+     "from_file(filename, shared=False, nbytes=0): the bytes of a file, mapped; `shared`: "
+     "writes "
+     "change the file, which is created and grown when needed."},
     {"__reduce__", storage_reduce, METH_NOARGS, NULL},
     {"__deepcopy__", storage_deepcopy, METH_O, NULL},
     {0}};
-static PyGetSetDef storage_getset[] = {{"device", storage_device, NULL, NULL, NULL}, {0}};
+static PyGetSetDef storage_getset[] = {{"device", storage_device, NULL, NULL, NULL},
+                                       {"filename", storage_filename, NULL, NULL, NULL},
+                                       {0}};
 static PySequenceMethods storage_sequence = {.sq_length = storage_length,
                                              .sq_item = storage_item};
 static PyBufferProcs storage_buffer = {.bf_getbuffer = storage_getbuffer};
