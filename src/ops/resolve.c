@@ -225,6 +225,23 @@ static cr_status check_functional(const cr_op *op)
                           op->line, op->name);
 }
 
+/* The target is an element of the first result: without a start, the one at all axes. */
+static cr_status check_target(const cr_op *op)
+{
+    const cr_rule *t = op->loop_target;
+    bool good = !t || t->args[0]->slot == op->first_result_slot;
+
+    if (t && !op->loop_start)
+        good = good && t->count == op->axis_count + 1;
+    for (int i = 0; good && t && !op->loop_start && i < op->axis_count; i++)
+        good = t->args[i + 1]->slot == op->axis[i].slot;
+    return good ? CR_OK
+                : cr_fail(CR_VALUE,
+                          "%s:%d: %s: a loop without a start defines the element at its axes, "
+                          "in order",
+                          op->file, op->line, op->name);
+}
+
 /* Lets of an entry with loops may name axes, which then have values in loops only. */
 static cr_status resolve_loop(scope *s, cr_op *op)
 {
@@ -232,6 +249,7 @@ static cr_status resolve_loop(scope *s, cr_op *op)
     CR_TRY(resolve_some(s, &op->loop_start, 1));
     CR_TRY(resolve_some(s, &op->loop_target, 1));
     CR_TRY(resolve_some(s, &op->loop_value, 1));
+    CR_TRY(check_target(op));
     s->loops_code = false;
     for (int i = 0; i < op->axis_count; i++)
         CR_TRY(resolve_some(s, &op->axis[i].count, 1));

@@ -11,19 +11,31 @@
 typedef struct {
     cr_value arg[CR_MAX_ARGS];
     cr_view view[CR_MAX_ARGS];
-    cr_view *list_view[CR_MAX_ARGS]; /* for Tensor[] arguments */
+    cr_view *list_view[CR_MAX_ARGS]; /* set for Tensor[] parameters only */
     cr_value *list[CR_MAX_ARGS];
     CR_VEC(cr_tensor *) made; /* casts and numbers */
     bool fake;                /* some tensor has no bytes */
     cr_device device;         /* of the results */
 } extern_call;
 
-static void call_drop(extern_call *c, int n)
+static void call_start(extern_call *c, const cr_op *op)
 {
-    for (int i = 0; i < n; i++) {
-        cr_free(c->list_view[i]);
-        cr_free(c->list[i]);
-    }
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].type == CR_T_TENSORS) {
+            c->list[i] = NULL;
+            c->list_view[i] = NULL;
+        }
+    memset(&c->made, 0, sizeof c->made);
+    c->fake = false;
+}
+
+static void call_drop(extern_call *c, const cr_op *op)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].type == CR_T_TENSORS) {
+            cr_free(c->list_view[i]);
+            cr_free(c->list[i]);
+        }
     for (size_t i = 0; i < c->made.len; i++)
         cr_drop(c->made.at[i]);
     cr_vec_drop(&c->made);
@@ -259,12 +271,7 @@ static cr_status run_extern(const cr_op *op, const cr_value *arg, cr_tensor *int
     cr_frame f;
     cr_status st;
 
-    for (int i = 0; i < op->param_count; i++) {
-        c.list[i] = NULL;
-        c.list_view[i] = NULL;
-    }
-    memset(&c.made, 0, sizeof c.made);
-    c.fake = false;
+    call_start(&c, op);
     cr_frame_init(&f, op, arg);
     CR_GO(cr_run_checks(op, &f));
     CR_GO(extern_compute_type(&compute, op, arg, &f));
@@ -281,7 +288,7 @@ done:
             result[k] = cr_of_tensor(out[k]);
     }
     cr_frame_drop(&f);
-    call_drop(&c, op->param_count);
+    call_drop(&c, op);
     return st;
 }
 

@@ -11,26 +11,50 @@
 
 /* --- keys --- */
 
-static void key_word(cr_stated_plan *p, int64_t word)
+/* Room for n more words of the key; NULL when there is none. */
+static int64_t *key_room(cr_stated_plan *p, int n)
 {
-    if (p->words >= 0 && p->words < CR_STATED_KEY)
-        p->key[p->words++] = word;
-    else
+    int64_t *at = p->key + p->words;
+
+    if (p->words < 0 || n > CR_STATED_KEY - p->words) {
         p->words = -1;
+        return NULL;
+    }
+    p->words += n;
+    return at;
 }
 
-static void key_words(cr_stated_plan *p, const int64_t *word, int64_t n)
+static void key_word(cr_stated_plan *p, int64_t word)
 {
-    key_word(p, n);
-    for (int64_t i = 0; i < n && p->words >= 0; i++)
-        key_word(p, word[i]);
+    int64_t *at = key_room(p, 1);
+
+    if (at)
+        *at = word;
+}
+
+static void key_words(cr_stated_plan *p, const int64_t *word, uint32_t n)
+{
+    int64_t *at = n < CR_STATED_KEY ? key_room(p, (int)n + 1) : key_room(p, CR_STATED_KEY + 1);
+
+    if (!at)
+        return;
+    *at++ = n;
+    for (uint32_t i = 0; i < n; i++)
+        at[i] = word[i];
 }
 
 static void key_view(cr_stated_plan *p, const cr_view *v)
 {
-    key_word(p, v->dtype);
-    key_words(p, v->size, v->ndim);
-    key_words(p, v->stride, v->ndim);
+    int n = v->ndim;
+    int64_t *at = key_room(p, 1 + 2 * n);
+
+    if (!at)
+        return;
+    *at++ = v->dtype | n << 8;
+    for (int d = 0; d < n; d++) {
+        at[2 * d] = v->size[d];
+        at[2 * d + 1] = v->stride[d];
+    }
 }
 
 /* Other values than integers and tensors take no part in indices. */

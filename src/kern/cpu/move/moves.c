@@ -148,6 +148,9 @@ static bool move_checked(const cr_move *m, const move_plane *p, const char *inde
 {
     int64_t columns = p->column[INDEX] ? p->columns : 1;
 
+    if (columns > 1 && p->row[INDEX] == columns * p->column[INDEX])
+        return cr_indices_row_within(index, p->column[INDEX], p->rows * columns, m->extent,
+                                     m->is32);
     if (columns == 1 || !p->row[INDEX])
         return cr_indices_row_within(index, p->row[INDEX] ? p->row[INDEX] : p->column[INDEX],
                                      p->row[INDEX] ? p->rows : columns, m->extent, m->is32);

@@ -1,0 +1,62 @@
+/* The reader's and the resolver's checks of clauses `axes`, `loop`, `index` and `kernel`. */
+#include "base/test.h"
+#include "ops/ops.h"
+
+static cr_status read(const char *text) { return cr_ops_read("test.op", text, strlen(text)); }
+
+#define REFUSED(text, message)                                                                 \
+    do {                                                                                       \
+        FAILS(CR_VALUE, read(text));                                                           \
+        EQ_STR(cr_error_message(), message);                                                   \
+    } while (0)
+
+#define HEAD "op l_x(Tensor self, Tensor index, int dim) -> Tensor\n"
+
+TEST(wrong_clauses_of_loops_are_refused_with_file_and_line)
+{
+    REFUSED(HEAD "  axes    o.. i n..\n  loop    result[o, i, n] = self[o, i, n]\n",
+            "test.op:2: only one pack takes the axes that others leave");
+    REFUSED(HEAD "  axes    o. i\n", "test.op:2: a pack is written `o..`");
+    REFUSED(HEAD "  axes    o.. i with i = 1\n", "test.op:2: no pack is called 'i'");
+    REFUSED(HEAD "  axes    d..\n  loop    result = self\n", "test.op:3: expected ';', got ''");
+    REFUSED(HEAD "  axes    d..\n  loop    result = 0; result = self[d]\n",
+            "test.op:3: a loop defines an element of the result");
+    REFUSED(HEAD "  index   dim in 5 : index \"text\"\n",
+            "test.op:2: `index TENSOR in SIZE` expected");
+    REFUSED(HEAD "  kernel  cpu cr_kern_cat\n",
+            "test.op:2: a kernel stands after the loop that states it");
+    REFUSED(HEAD "  axes    d..\n  loop    result[d] = self[d]\n  extern  cr_kern_cat\n",
+            "test.op:4: a second clause says what l_x does");
+}
+
+TEST(a_loop_has_axes_values_and_bounds)
+{
+    OK(read("op l_rows(Tensor self, Tensor index, int dim) -> Tensor\n"
+            "  axes    o.. i n.. with o = dim\n"
+            "  index   index in -size(self, dim), size(self, dim) : index \"{} is outside\", "
+            "index\n"
+            "  loop    result[o, i, n] = self[o, index[i], n]\n"
+            "op l_add(Tensor self, Tensor index) -> Tensor\n  axes    d..\n"
+            "  loop    result = self; result[index[d]] += 2\n"));
+    OK(cr_ops_resolve());
+    const cr_op *rows = cr_ops_find("l_rows"), *add = cr_ops_find("l_add");
+    EQ(rows->does, CR_DOES_EXTERN);
+    EQ(rows->axis_count, 3);
+    EQ(rows->axis[0].pack && !rows->axis[1].pack && rows->axis[2].pack, true);
+    EQ(rows->axis[0].count != NULL && rows->axis[2].count == NULL, true);
+    EQ(rows->index_count, 1);
+    EQ(rows->index_check[0].param, 1);
+    EQ(rows->index_check[0].low != NULL, true);
+    EQ(rows->loop_start == NULL && !rows->loop_adds, true);
+    EQ(add->loop_start != NULL && add->loop_adds, true);
+}
+
+TEST(a_loop_without_a_start_defines_every_element)
+{
+    OK(read("op l_part(Tensor self) -> Tensor\n  axes    d..\n  loop    result[d - 1] = "
+            "self[d]\n"));
+    FAILS(CR_VALUE, cr_ops_resolve());
+    EQ_STR(
+        cr_error_message(),
+        "test.op:1: l_part: a loop without a start defines the element at its axes, in order");
+}
