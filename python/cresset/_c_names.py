@@ -2,7 +2,8 @@
 from . import _C
 
 _HOMES = {"DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
-          "_ExcludeDispatchKeyGuard": "_dispatch_keys", "PyTorchFileReader": "_archive"}
+          "_ExcludeDispatchKeyGuard": "_dispatch_keys", "PyTorchFileReader": "_archive",
+          "_get_tracing_state": "jit"}
 
 
 def _find(name):

@@ -120,7 +120,12 @@ def is_scripting():
 
 def is_tracing():
     """Returns whether the caller is being traced: never."""
-    return False
+    return _get_tracing_state() is not None
+
+
+def _get_tracing_state():
+    """Returns the trace that is being recorded: none."""
+    return None
 
 
 def _need_script_module(mod, task):
