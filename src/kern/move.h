@@ -46,6 +46,9 @@ CR_MUST cr_status cr_move_combine(const cr_move *m, bool add, uint64_t picked);
  * dims.  CR_MEMORY. */
 CR_MUST cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *v,
                                 cr_scalar factor);
+/* The elements of an index as int64 in row-major order, plus `size` where they are negative;
+ * the caller frees them.  NULL and CR_MEMORY when out of memory. */
+int64_t *cr_move_wrapped(const cr_view *index, int64_t size);
 /* Sets all elements of a view to the element at `item`. */
 void cr_move_fill(const cr_view *to, const void *item);
 /* True when all elements of an int32 or int64 view are in [low, high); else *bad is the first

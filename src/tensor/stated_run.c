@@ -163,7 +163,7 @@ typedef struct {
     bool inside; /* all indices were */
 } running;
 
-/* A number as an element of the result. */
+/* A number, or the element of a tensor of one, as an element of the result. */
 static cr_status run_number(running *r, const cr_rule *number, const cr_op *op,
                             const cr_value *arg, cr_dtype dtype)
 {
@@ -177,6 +177,7 @@ static cr_status run_number(running *r, const cr_rule *number, const cr_op *op,
     CR_TRY(st);
     cr_scalar_store(v.tag == CR_NUMBER  ? v.number
                     : v.tag == CR_FLOAT ? cr_scalar_float(v.d)
+                    : v.tag == CR_VIEW  ? cr_scalar_load((cr_dtype)v.view->dtype, v.view->data)
                                         : cr_scalar_int(v.i),
                     dtype, r->item);
     return CR_OK;
@@ -235,16 +236,16 @@ static cr_status run_write_boxes(running *r, bool add)
     return CR_OK;
 }
 
-/* The error of clause `index` when an element of the index tensor is outside. */
-static cr_status run_check(const cr_stated_plan *p, const cr_op *op, const cr_value *given)
+/* The error of clause `index` when an element of the index tensor is not in [low, high). */
+static cr_status run_check(const cr_loop_index *b, const cr_op *op, const cr_value *given,
+                           int64_t low, int64_t high)
 {
-    const cr_loop_index *b = p->bounds;
     cr_value arg[CR_MAX_ARGS];
     cr_frame f;
     cr_status st;
     int64_t bad;
 
-    if (cr_move_within(given[p->index].view, 0, p->extent, &bad))
+    if (cr_move_within(given[b->param].view, low, high, &bad))
         return CR_OK;
     memcpy(arg, given, op->param_count * sizeof *arg);
     arg[b->param] = cr_of_int(bad);
@@ -260,7 +261,7 @@ static cr_status run_writes(running *r, const cr_op *op, const cr_value *arg, cr
     const cr_stated_plan *p = r->p;
 
     if (p->index >= 0)
-        CR_TRY(run_check(p, op, arg));
+        CR_TRY(run_check(p->bounds, op, arg, 0, p->extent));
     CR_TRY(run_start(r, op, arg, out));
     if (p->fill)
         CR_TRY(run_number(r, p->fill, op, arg, (cr_dtype)out->dtype));
@@ -300,7 +301,8 @@ static cr_status run_reads(running *r, const cr_op *op, const cr_value *arg, con
     if (p->fill)
         CR_TRY(run_number(r, p->fill, op, arg, (cr_dtype)out->dtype));
     run_boxes(r);
-    return !r->inside || (r->index && !p->box.len) ? run_check(p, op, arg) : CR_OK;
+    return !r->inside || (r->index && !p->box.len) ? run_check(p->bounds, op, arg, 0, p->extent)
+                                                   : CR_OK;
 }
 
 static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
@@ -351,7 +353,8 @@ static bool is_one(cr_scalar s)
     return c.re == 1 && c.im == 0;
 }
 
-cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
+/* With the tensor that is written multiplied by a number. */
+static cr_status run_scaled(const cr_op *op, const cr_value *arg, cr_view *out)
 {
     int by = cr_stated_scale(op), param;
     cr_value given[CR_MAX_ARGS];
@@ -368,4 +371,54 @@ cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
     st = run_by_plan(op, given, out);
     cr_free(scaled.data);
     return st;
+}
+
+/* The bounds of an index tensor. */
+static cr_status run_bounds(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
+                            int64_t *low, int64_t *high)
+{
+    cr_value least, most;
+    cr_frame f;
+    cr_status st;
+
+    cr_frame_init(&f, op, arg);
+    CR_GO(cr_frame_eval(&f, b->low, &least));
+    CR_GO(cr_frame_eval(&f, b->high, &most));
+    *low = least.i;
+    *high = most.i;
+done:
+    cr_frame_drop(&f);
+    return st;
+}
+
+/* With an index that may be negative: these count from the end. */
+static cr_status run_wrapped(const cr_op *op, const cr_value *arg, cr_view *out)
+{
+    const cr_loop_index *b = &op->index_check[0];
+    const cr_view *index = arg[b->param].view;
+    cr_value given[CR_MAX_ARGS];
+    int64_t stride[CR_MAX_DIMS], low, high, next = 1;
+    cr_view dense = *index;
+    cr_status st;
+
+    CR_TRY(run_bounds(b, op, arg, &low, &high));
+    CR_TRY(run_check(b, op, arg, low, high));
+    dense.stride = stride;
+    dense.dtype = CR_I64;
+    for (int d = index->ndim - 1; d >= 0; next *= index->size[d--])
+        stride[d] = next;
+    dense.data = (char *)cr_move_wrapped(index, high);
+    if (!dense.data)
+        return CR_MEMORY;
+    memcpy(given, arg, op->param_count * sizeof *given);
+    given[b->param].view = &dense;
+    st = run_scaled(op, given, out);
+    cr_free(dense.data);
+    return st;
+}
+
+cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
+{
+    return op->index_count && op->index_check[0].low ? run_wrapped(op, arg, out)
+                                                     : run_scaled(op, arg, out);
 }

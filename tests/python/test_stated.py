@@ -160,6 +160,20 @@ def test_writes_at_indices(dtype, index_dtype):
             same(t.clone().index_add_(dim, i, torch.from_numpy(rows), alpha=3), np.moveaxis(summed, 0, dim))
 
 
+def test_negative_indices_of_fills_count_from_the_end():
+    x = values((4, 5))
+    for value in (7.0, torch.tensor(7.0)):
+        want = x.copy()
+        want[:, [1, -1]] = 7
+        same(torch.from_numpy(x).index_fill(1, torch.tensor([1, -1]), value), want)
+        same(torch.from_numpy(x.copy()).index_fill_(-1, torch.tensor([-1, 9, 1])[::2], value), want)
+    y = torch.zeros(3)
+    with pytest.raises(IndexError, match="index -4 is out of bounds for dimension 0 with size 3"):
+        y.index_fill_(0, torch.tensor([0, -4]), 1.0)
+    assert y.sum().item() == 0
+    assert torch.zeros(()).index_fill(0, torch.tensor([0, -1]), 2.0).item() == 2
+
+
 def test_of_two_writes_to_one_place_the_later_stays():
     x = torch.zeros(2)
     same(x.scatter(0, torch.tensor([1, 1, 0], dtype=torch.int32), torch.tensor([1.0, 2.0, 3.0])),

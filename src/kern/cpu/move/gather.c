@@ -557,17 +557,6 @@ void cr_read_positions(const cr_view *out, const cr_view *self, int64_t dim,
         (void)cr_places_read(&p.places);
 }
 
-static cr_status combine_vector(const cr_view *out, const cr_value *arg, const cr_view *src,
-                                cr_combine how)
-{
-    dim_places p;
-
-    set_table(&p, out, arg[1].i);
-    set_index_vector(&p, out, arg[2].view);
-    set_other(&p, src);
-    return cr_places_combine(&p.places, how, (cr_dtype)out->dtype, p.picked);
-}
-
 cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *src, cr_scalar factor)
 {
     int64_t zero = 0;
@@ -596,44 +585,13 @@ cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *src, cr_s
     return CR_OK;
 }
 
-/* A dense copy of an index with the negative ones wrapped. */
-static int64_t *wrapped_indices(const cr_view *index, int64_t size)
+int64_t *cr_move_wrapped(const cr_view *index, int64_t size)
 {
     int64_t n = cr_view_numel(index), *copy = cr_indices_copy(index);
 
     for (int64_t i = 0; copy && i < n; i++)
         copy[i] += copy[i] < 0 ? size : 0;
     return copy;
-}
-
-/* The value is a number or a tensor of one element. */
-cr_status cr_kern_index_fill(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view, *index = arg[2].view;
-    int64_t dim = cr_view_dim(self, arg[1].i), size = cr_view_size(self, dim), bad;
-    int64_t count = cr_view_numel(index), stride = 1, *wrapped;
-    cr_dtype t = (cr_dtype)out->dtype;
-    cr_scalar number = arg[3].tag == CR_NUMBER
-                           ? arg[3].number
-                           : cr_scalar_load((cr_dtype)arg[3].view->dtype, arg[3].view->data);
-    cr_complex room;
-    cr_view value = constant_view(&room, number, t);
-    cr_value with[4] = {arg[0], arg[1], arg[2], arg[3]};
-    cr_view dense = {NULL, &count, &stride, 1, CR_I64, CR_HOST, false};
-
-    if (!cr_indices_within(index, -size, size, &bad))
-        return cr_fail(CR_INDEX,
-                       "index %lld is out of bounds for dimension %lld with size %lld",
-                       (long long)bad, (long long)dim, (long long)size);
-    wrapped = wrapped_indices(index, size);
-    if (!wrapped)
-        return CR_MEMORY;
-    dense.data = (char *)wrapped;
-    with[2].view = &dense;
-    cr_start_from(out, self);
-    cr_status st = combine_vector(out, with, &value, CR_COMBINE_SET);
-    cr_free(wrapped);
-    return st;
 }
 
 cr_status cr_kern_index_reduce(const cr_value *arg, cr_view *out)
