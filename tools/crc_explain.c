@@ -68,6 +68,22 @@ static void put_words(cr_text *out, const cr_op *op)
     put_rule(out, "filled", op->filled);
 }
 
+/* The clauses of an entry that is stated as loops. */
+static void put_loop(cr_text *out, const cr_op *op)
+{
+    if (!op->loop_value)
+        return;
+    cr_text_put(out, "  axes   ");
+    for (int i = 0; i < op->axis_count; i++)
+        cr_text_printf(out, " %s%s", op->axis[i].name, op->axis[i].pack ? ".." : "");
+    cr_text_char(out, '\n');
+    for (int i = 0; i < op->index_count; i++)
+        cr_text_printf(out, "  index   %s\n", op->param[op->index_check[i].param].name);
+    put_rule(out, "start", op->loop_start);
+    put_rule(out, op->loop_adds ? "adds to" : "defines", op->loop_target);
+    put_rule(out, "loop", op->loop_value);
+}
+
 static void put_record(cr_text *out, const cr_op *op)
 {
     cr_op_print_schema(out, op);
@@ -86,6 +102,7 @@ static void put_record(cr_text *out, const cr_op *op)
     for (int k = 0; k < op->body_count; k++)
         put_rule(out, op->does == CR_DOES_IS ? "is" : "body", op->body[k]);
     put_rule(out, "fold", op->fold);
+    put_loop(out, op);
     if (op->extern_name)
         cr_text_printf(out, "  C       %s\n", op->extern_name);
     for (int i = 0; i < op->check_count; i++)
