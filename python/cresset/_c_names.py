@@ -15,4 +15,9 @@ def _find(name):
     return value
 
 
+def _log_api_usage_once(event):
+    """Torch's hook for counting events, which nothing listens to."""
+
+
 _C.__getattr__ = _find
+_C._log_api_usage_once = _log_api_usage_once

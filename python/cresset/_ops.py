@@ -232,15 +232,28 @@ def _torch_libraries(path):
     return [name.decode() for name in dict.fromkeys(found)]
 
 
+# Operators that the Python part of a library describes even if its shared object is not loaded.
+_DESCRIBED = {"torchvision": {name: "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+                              for name in ("nms", "qnms")}}
+
+
+def _declare(library):
+    """Defines the operators of _DESCRIBED, without kernels."""
+    from .library import define
+    for name, schema in _DESCRIBED.pop(library, {}).items():
+        define(f"{library}::{name}", schema)
+
+
 def load_library(path):
     """Loads a shared object, which may register operators.
 
     One that is linked to torch's own libraries cannot be loaded: it is not opened.
     """
-    from os.path import realpath
+    from os.path import basename, dirname, realpath
     path = realpath(path)
     needed = _torch_libraries(path)
     if needed:
+        _declare(basename(dirname(path)))
         raise ImportError(f"{path} is linked to {', '.join(needed)}, the C++ library of PyTorch, "
                           "which Cresset does not have; its operators are not available", path=path)
     from ctypes import CDLL

@@ -101,3 +101,9 @@ def test_questions_about_compilation():
 
 def test_functions_that_are_scripted_while_tracing_stay_functions():
     assert torch.jit._script_if_tracing(len) is len
+
+
+def test_streams_and_events_are_those_of_registered_devices():
+    from cresset.utils import backend_registration
+    assert torch.Stream is backend_registration.Stream and torch.Event is backend_registration.Event
+    assert torch._C._log_api_usage_once("torchmetrics.metric") is None

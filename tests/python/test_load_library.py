@@ -40,3 +40,19 @@ __attribute__((constructor)) static void start(void) {{ fclose(fopen("{mark}", "
 def test_a_missing_library_is_named(tmp_path):
     with pytest.raises(OSError, match="nowhere.so"):
         torch.ops.load_library(tmp_path / "nowhere.so")
+
+
+def test_operators_that_a_library_describes_are_defined(tmp_path):
+    folder = tmp_path / "torchvision"
+    folder.mkdir()
+    (folder / "_C.so").write_bytes(b"\0libtorch.so\0")
+    with pytest.raises(ImportError, match="is linked to libtorch.so"):
+        torch.ops.load_library(folder / "_C.so")
+    import cresset._custom_ops
+    assert cresset._custom_ops.get_ctx is torch.library.get_ctx
+
+    @torch.library.register_fake("torchvision::nms")
+    def fake(dets, scores, iou_threshold):
+        return dets.new_empty(0, dtype=torch.long)
+
+    assert torch.ops.torchvision.nms.default._schema.name == "torchvision::nms"
