@@ -27,8 +27,8 @@ _MODULES = frozenset((
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
-         "PyTorchFileReader": "_archive", "Stream": "utils.backend_registration",
-         "Event": "utils.backend_registration", "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank",
+         "PyTorchFileReader": "_archive", "Stream": "_streams", "Event": "_streams",
+         "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",
              "ComplexFloat", "ComplexDouble")}}

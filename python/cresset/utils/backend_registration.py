@@ -5,6 +5,7 @@ import types
 import weakref
 
 from .. import _C, _root
+from .. import _streams as _streams_of_torch
 
 __all__ = ["load_backend", "rename_privateuse1_backend", "generate_methods_for_privateuse1_backend"]
 
@@ -18,10 +19,10 @@ _streams = weakref.WeakValueDictionary()  # {(index of the device, address): Str
 _thread = threading.local()               # {index of the device: Stream that set_stream made current}
 
 
-class Stream:
+class Stream(_streams_of_torch.Stream):
     """Work on one device, in order.  `with stream:` makes it the thread's."""
 
-    def __init__(self, device=None):
+    def __init__(self, device=None, *, priority=0):
         self.device = _device(device)
         self._at = _C._backend_stream_new(self.device.index)
         self._owned, self._before = True, []
@@ -74,10 +75,10 @@ class Stream:
             _C._backend_stream_drop(self.device.index, self._at)
 
 
-class Event:
+class Event(_streams_of_torch.Event):
     """A point in a stream, which streams and the host can wait for."""
 
-    def __init__(self, device=None):
+    def __init__(self, device=None, *, enable_timing=False, blocking=False, interprocess=False):
         self.device = _device(device)
         self._at = _C._backend_event_new(self.device.index)
 
