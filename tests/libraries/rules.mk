@@ -14,3 +14,14 @@ names-record:
 	@mkdir -p $(LIBRARIES)/wheels
 	$(VENV)/bin/python $(NAMES)/walk.py $(LIBRARIES)/wheels $(LIBRARIES)/spelled.txt
 	$(PEER) $(NAMES)/record.py $(LIBRARIES)/spelled.txt
+
+# Programs of those libraries, unmodified, in an environment whose torch is this package
+# (install-torch).  LIBRARY names some of them.  PEER, a Python that has torch 2.13, records.
+.PHONY: test-programs programs-record programs-environment
+LIBRARY ?=
+programs-environment: pkg
+	@PYTHONPATH=$(abspath $(B))/pkg $(PYTHON) tests/libraries/environment.py $(LIBRARIES)/env
+test-programs: programs-environment
+	$(PASSIVE) $(LIBRARIES)/env/bin/python tests/libraries/run.py $(LIBRARY) --log $(LIBRARIES)/log.txt --table $(LIBRARIES)/table.md
+programs-record:
+	PYTHONPATH=$(abspath $(LIBRARIES))/env/recording $(PEER) tests/libraries/run.py $(LIBRARY) --record --log $(LIBRARIES)/log.txt

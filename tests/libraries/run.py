@@ -64,9 +64,21 @@ def difference(got, want, tolerance):
 
 # --- in a library's process ---
 
+def define_operators():
+    """Declares the operators that the import of torchvision names.
+
+    torchvision's wheel is built for CUDA: where torch is not, its operators do not load.
+    """
+    import torch
+    if "+cresset" not in torch.__version__:
+        for name in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{name}",
+                                 "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
 def load(library):
     """The programs of a library, by name."""
-    sys.path.insert(0, str(HERE / "programs"))
+    define_operators()
     path = HERE / "programs" / f"{library}.py"
     spec = importlib.util.spec_from_file_location(f"programs_of_{library}", path)
     module = importlib.util.module_from_spec(spec)
@@ -125,13 +137,14 @@ def read_reasons():
 
 
 def record(library, found):
-    failed = {name: result["error"] for name, result in found.items() if "error" in result}
-    if failed:
-        raise SystemExit(f"{library}: {failed}")
+    for name, result in found.items():
+        if "error" in result:
+            print(f"{library} {name} is not recorded: {result['error']}")
     expected_file(library).parent.mkdir(exist_ok=True)
-    lines = [f'"{name}": {json.dumps(result["values"])}' for name, result in found.items()]
+    lines = [f'"{name}": {json.dumps(result["values"])}' for name, result in found.items()
+             if "values" in result]
     expected_file(library).write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    print(f"{library}: {len(found)} recorded")
+    print(f"{library}: {len(lines)} recorded")
 
 
 def judge(found, wanted):
@@ -180,7 +193,7 @@ def main():
     if options.worker:
         return worker(options.libraries[0], options.only)
     libraries = options.libraries or sorted(
-        path.stem for path in (HERE / "programs").glob("*.py") if path.stem != "program")
+        path.stem for path in (HERE / "programs").glob("*.py"))
     rows, good = ["| library | version | passed | of | seconds |", "|---|---|---|---|---|"], True
     with open(options.log, "w") as log:
         for library in libraries:
