@@ -108,3 +108,19 @@ def test_compiled_functions_call_operators():
     assert f(x).tolist() == [2.0, 5.0, 2.0]
     y = cresset.tensor([1.5, 3.0]).to(cresset.float8_e4m3fn)
     assert cresset.compile(lambda y: y.float() * 2)(y).tolist() == [3.0, 6.0]
+
+
+def test_hash_tensor():
+    x = cresset.tensor([[1.5, 2.5], [3.0, -4.0]])
+    bits = x.double().view(cresset.int64)
+    assert cresset.hash_tensor(x).dtype == cresset.uint64
+    assert (cresset.hash_tensor(x, 1).view(cresset.int64) == bits[:, 0] ^ bits[:, 1]).all()
+    assert cresset.hash_tensor(x.t(), -1, keepdim=True).tolist() == \
+        [[v] for v in cresset.hash_tensor(x, 0).tolist()]
+    assert cresset.hash_tensor(x.half()).equal(cresset.hash_tensor(x))
+    assert cresset.tensor([1, -2], dtype=cresset.int8).hash_tensor().item() == 2**64 - 1
+    assert cresset.hash_tensor(cresset.arange(2000) % 3, 0).item() == 1
+    with pytest.raises(IndexError, match="Expected reduction dim 0 to have non-zero size"):
+        cresset.hash_tensor(cresset.ones(0, 3), 0)
+    with pytest.raises(RuntimeError, match="Unknown hash_tensor mode: 1"):
+        x.hash_tensor(mode=1)
