@@ -1,4 +1,5 @@
-/* Orthogonal polynomials by their recurrences, in torch's order of operations.  Chebyshev
+/* Orthogonal polynomials by their recurrences, in torch's order of operations, which torch's
+ * compiler contracts to fused multiply-adds.  Chebyshev
  * polynomials of higher degree are computed by their trigonometric forms between -1 and 1. */
 #include "base/parallel.h"
 #include "kern/cpu/entries.h"
@@ -24,7 +25,7 @@
         if (n == 0)                                                                            \
             return 1;                                                                          \
         for (int64_t k = 2; k <= n && last == last; k++) {                                     \
-            T next = step * last - before;                                                     \
+            T next = F(fma)(step, last, -before);                                              \
             before = last;                                                                     \
             last = next;                                                                       \
         }                                                                                      \
@@ -107,7 +108,7 @@
         if (n > LIMIT)                                                                         \
             return (T)NAN;                                                                     \
         for (int64_t k = 2; k < n + n; k += 2) {                                               \
-            T next = (x + x) * last - (T)k * before;                                           \
+            T next = F(fma)(x + x, last, -((T)k * before));                                    \
             before = last;                                                                     \
             last = next;                                                                       \
         }                                                                                      \
@@ -119,7 +120,7 @@
         if (n > LIMIT)                                                                         \
             return (T)NAN;                                                                     \
         for (int64_t k = 1; k < n; k++) {                                                      \
-            T next = x * last - (T)k * before;                                                 \
+            T next = F(fma)(x, last, -((T)k * before));                                        \
             before = last;                                                                     \
             last = next;                                                                       \
         }                                                                                      \
@@ -131,7 +132,7 @@
         if (x == 0)                                                                            \
             return 1;                                                                          \
         for (int64_t k = 1; k < n && last == last; k++) {                                      \
-            T next = (((T)(k + k) + (1 - x)) * last - (T)k * before) / (T)(k + 1);             \
+            T next = F(fma)((T)(k + k) + (1 - x), last, -((T)k * before)) / (T)(k + 1);        \
             before = last;                                                                     \
             last = next;                                                                       \
         }                                                                                      \
@@ -143,7 +144,7 @@
         if (F(fabs)(x) == 1)                                                                   \
             return x > 0 ? (T)1 : polynomial_##T##_sign(n);                                    \
         for (int64_t k = 1; k < n && last == last; k++) {                                      \
-            T next = ((T)(k + k + 1) * x * last - (T)k * before) / (T)(k + 1);                 \
+            T next = F(fma)((T)(k + k + 1) * x, last, -((T)k * before)) / (T)(k + 1);          \
             before = last;                                                                     \
             last = next;                                                                       \
         }                                                                                      \
