@@ -1,9 +1,10 @@
-"""Polynomials of torch.special have the bits of torch 2.13."""
+"""Polynomials of torch.special have the bits of torch 2.13; K of small numbers."""
 import hashlib
 
 import cresset as torch
 import numpy
 import pytest
+from scipy import special
 
 NAMES = [f"{kind}_polynomial_{letter}" for kind, letters in (
     ("chebyshev", "tuvw"), ("shifted_chebyshev", "tuvw"), ("legendre", "p"), ("laguerre", "l"))
@@ -61,3 +62,11 @@ def test_arguments(name):
     assert function(torch.tensor([float("nan")]), 3).isnan().all()
     with pytest.raises(NotImplementedError, match=f'"{name}_cpu" not implemented for \'Half\''):
         function(torch.ones(1, dtype=torch.float16), 2)
+
+
+def test_bessel_k_of_small_numbers():
+    x = numpy.geomspace(1e-300, 1e-6, 400)
+    for order, reference in enumerate((special.k0, special.k1)):
+        for prefix, want in (("", reference(x)), ("scaled_", reference(x) * numpy.exp(x))):
+            got = getattr(torch.special, f"{prefix}modified_bessel_k{order}")(torch.from_numpy(x)).numpy()
+            assert (abs(got - want) / want).max() < 1e-14

@@ -22,8 +22,8 @@ static double bessel_scaled_k(int order, double x)
         return (double)INFINITY;
     if (!(x > 0))
         return (double)NAN;
-    if (order == 1 && x < 1e-300)
-        return 1 / x;
+    if (x < 1e-9) /* the series' first terms; the sum would need t beyond its range */
+        return (order ? 1 / x : -log(x / 2) - 0.57721566490153286061) * (1 + x);
     for (int i = 1; i < MOST_TERMS; i++) {
         double t = i * step, s = sinh(t / 2), fall = x * 2 * s * s; /* x (cosh t - 1) */
         double term = exp(-fall) * (order ? cosh(t) : 1);
