@@ -314,13 +314,22 @@ static void cuda_columns_rows(cr_printer *p, const cr_expr *e)
     cr_print_shut(p);
 }
 
+/* The accumulators combined. */
+static const char *cuda_columns_joined(cr_printer *p, const cr_expr *e)
+{
+    const char *a[CR_FOLD_ACCUMULATORS];
+
+    for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)
+        a[k] = cr_session_printf(p->s, "a%u[%d]", e->id, k);
+    return cr_spell_combine(p, e, cr_spell_combine(p, e, a[0], a[1]),
+                            cr_spell_combine(p, e, a[2], a[3]));
+}
+
 /* Blocks b and b + 4 meet in w[b]. */
 static void cuda_columns_blocks(cr_printer *p, const cr_expr *e)
 {
-    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype), *a[4];
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
 
-    for (int k = 0; k < 4; k++)
-        a[k] = cr_session_printf(p->s, "a%u[%d]", e->id, k);
     cr_print_line(p, "cv_%s w[4] = {z%u, z%u, z%u, z%u};", t, e->id, e->id, e->id, e->id);
     cr_print_line(p, "CV_UNROLL(1)");
     cr_print_open(p, "for (int block = 0; block < CR_FOLD_BLOCKS; block++)");
@@ -329,9 +338,7 @@ static void cuda_columns_blocks(cr_printer *p, const cr_expr *e)
     cr_print_line(p, "const cv_s_i64 top = block * CR_FOLD_BLOCK;");
     cr_print_line(p, "const cv_s_i64 end = ck_least(rows, top + CR_FOLD_BLOCK);");
     cuda_columns_rows(p, e);
-    cr_print_line(p, "const cv_%s x = %s;", t,
-                  cr_spell_combine(p, e, cr_spell_combine(p, e, a[0], a[1]),
-                                   cr_spell_combine(p, e, a[2], a[3])));
+    cr_print_line(p, "const cv_%s x = %s;", t, cuda_columns_joined(p, e));
     cr_print_line(p, "CV_UNROLL(4)");
     cr_print_line(p, "for (int b = 0; b < 4; b++)");
     cr_print_line(p, "    if (block %% 4 == b)");
@@ -346,12 +353,28 @@ static const char *cuda_if(cr_printer *p, const cr_expr *e, int blocks, const ch
                              cr_spell_combine(p, e, a, b), a);
 }
 
-/* At most CR_FOLD_COLUMN rows. */
+/* Declares v, the fold of at most CR_FOLD_COLUMN rows. */
+static void cuda_columns_fold(cr_printer *p, const cr_expr *e)
+{
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+
+    if (!cr_expr_has_order(e)) {
+        cr_print_line(p, "const cv_s_i64 top = 0, end = rows;");
+        cuda_columns_rows(p, e);
+        cr_print_line(p, "const cv_%s v = %s;", t, cuda_columns_joined(p, e));
+        return;
+    }
+    cuda_columns_blocks(p, e);
+    cr_print_line(p, "const cv_%s x = %s;", t, cuda_if(p, e, 2, "w[0]", "w[2]"));
+    cr_print_line(p, "const cv_%s y = %s;", t, cuda_if(p, e, 3, "w[1]", "w[3]"));
+    cr_print_line(p, "const cv_%s v = %s;", t, cuda_if(p, e, 1, "x", "y"));
+}
+
 static void cuda_columns(cr_printer *p)
 {
     const cr_expr *e = p->n->sweep[0].reduces.at[0];
     const cr_store *st = &p->n->row_store[0];
-    const char *lane = cr_spell_dtype(p->lane), *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    const char *lane = cr_spell_dtype(p->lane);
     int k = cr_operand_number(p, st->buffer);
 
     cr_print_open(p, cr_session_printf(p->s,
@@ -359,10 +382,7 @@ static void cuda_columns(cr_printer *p)
                                        "at < columns; at += ck_step_x() * CV_LANES_%s)",
                                        lane, lane));
     cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);", lane);
-    cuda_columns_blocks(p, e);
-    cr_print_line(p, "const cv_%s x = %s;", t, cuda_if(p, e, 2, "w[0]", "w[2]"));
-    cr_print_line(p, "const cv_%s y = %s;", t, cuda_if(p, e, 3, "w[1]", "w[3]"));
-    cr_print_line(p, "const cv_%s v = %s;", t, cuda_if(p, e, 1, "x", "y"));
+    cuda_columns_fold(p, e);
     cr_print_value(p, e, cr_spell_without_order(p, e, "v"));
     cr_print_line(p, "char *const p%d = (char *)ptr[%d];", k, k);
     cr_print_line(p, "const bool wide = ck_aligned(p%d, %d);", k,
