@@ -656,13 +656,24 @@ static cr_status stated_writes(stated *s)
     return CR_OK;
 }
 
-static cr_status stated_clauses(stated *s, const cr_view *out)
+static bool stated_has_elements(const cr_value *arg, int param)
+{
+    for (int d = 0; param >= 0 && d < arg[param].view->ndim; d++)
+        if (!arg[param].view->size[d])
+            return false;
+    return true;
+}
+
+/* Index tensors without elements may have any number of dims; nothing is moved then. */
+static cr_status stated_clauses(stated *s, const cr_value *arg, const cr_view *out)
 {
     cr_stated_plan *p = s->plan;
 
     CR_TRY(stated_axes(s, out));
     CR_TRY(s->op->loop_start ? stated_writes(s) : stated_reads(s, out));
     p->ndim = s->ndim;
+    if (!stated_has_elements(arg, p->index) || !stated_has_elements(arg, p->plain))
+        return CR_OK;
     for (int d = 0; d < s->ndim; d++)
         if (!s->size[d])
             return CR_OK;
@@ -681,7 +692,7 @@ cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg
     p->bounds = NULL;
     cr_frame_init(&s.f, op, arg);
     cr_frame_set(&s.f, op->first_result_slot, (cr_value){.tag = CR_VIEW, .view = out});
-    st = stated_clauses(&s, out);
+    st = stated_clauses(&s, arg, out);
     cr_frame_drop(&s.f);
     return st;
 }

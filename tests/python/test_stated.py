@@ -209,3 +209,13 @@ for k in range(-6, 7):
 def test_loops_beside_kernels_compute_the_same():
     done = subprocess.run([sys.executable, "-c", STATED], env=dict(os.environ, CR_STATED="1"))
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_indices_without_elements_may_have_other_dims(dtype):
+    x = torch.randn(5, dtype=dtype, requires_grad=True)
+    index = torch.empty((2, 0), dtype=torch.uint8)
+    picked = x.gather(0, index)
+    assert picked.shape == (2, 0)
+    assert torch.autograd.grad(picked, x, torch.ones_like(picked))[0].tolist() == [0] * 5
+    assert torch.equal(x.scatter(0, index.long(), 7), x)
