@@ -4,6 +4,7 @@
  * trapezoidal rule converges faster than any power of its step, for every x. */
 #include "base/parallel.h"
 #include "kern/cpu/entries.h"
+#include "kern/cpu/pack.h"
 #include "kern/cpu/walk.h"
 #include <math.h>
 #include <stdbool.h>
@@ -94,8 +95,9 @@ static double scaled_k1(double x) { return bessel_scaled_k(1, x); }
 
 typedef struct {
     double (*f)(double x);
-    const cr_view *x;
-    cr_view *out;
+    cr_dtype dtype;
+    const char *x;
+    char *out;
 } bessel_call;
 
 static void bessel_span(void *context, int64_t begin, int64_t end)
@@ -103,15 +105,31 @@ static void bessel_span(void *context, int64_t begin, int64_t end)
     const bessel_call *c = context;
 
     for (int64_t i = begin; i < end; i++)
-        if (c->out->dtype == CR_F32)
-            ((float *)(void *)c->out->data)[i] =
-                (float)c->f((double)((const float *)(const void *)c->x->data)[i]);
+        if (c->dtype == CR_F32)
+            ((float *)(void *)c->out)[i] =
+                (float)c->f((double)((const float *)(const void *)c->x)[i]);
         else
-            ((double *)(void *)c->out->data)[i] =
-                c->f(((const double *)(const void *)c->x->data)[i]);
+            ((double *)(void *)c->out)[i] = c->f(((const double *)(const void *)c->x)[i]);
 }
 
-/* (self, name); self is row-major. */
+static cr_status bessel_run(double (*f)(double), const cr_view *self, cr_view *out)
+{
+    cr_dtype t = (cr_dtype)out->dtype;
+    cr_dense x = {0}, to = {0};
+    cr_status st;
+
+    CR_GO(cr_dense_in(&x, self, t));
+    CR_GO(cr_dense_out(&to, out, t));
+    cr_parallel_for(cr_view_numel(out), 256, bessel_span,
+                    &(bessel_call){f, t, x.data, to.data});
+    cr_dense_store(&to, out, t);
+done:
+    cr_dense_drop(&x);
+    cr_dense_drop(&to);
+    return st;
+}
+
+/* (self, name) */
 cr_status cr_kern_bessel(const cr_value *arg, cr_view *out)
 {
     static const struct {
@@ -125,10 +143,7 @@ cr_status cr_kern_bessel(const cr_value *arg, cr_view *out)
 
     for (size_t i = 0; i < CR_LEN(functions); i++)
         if (strlen(functions[i].name) == arg[1].len &&
-            !memcmp(functions[i].name, arg[1].s, arg[1].len)) {
-            bessel_call c = {functions[i].f, arg[0].view, out};
-            cr_parallel_for(cr_view_numel(out), 256, bessel_span, &c);
-            return CR_OK;
-        }
+            !memcmp(functions[i].name, arg[1].s, arg[1].len))
+            return bessel_run(functions[i].f, arg[0].view, out);
     return cr_fail(CR_VALUE, "no function is called '%.*s'", (int)arg[1].len, arg[1].s);
 }

@@ -3,6 +3,7 @@
  * polynomials of higher degree are computed by their trigonometric forms between -1 and 1. */
 #include "base/parallel.h"
 #include "kern/cpu/entries.h"
+#include "kern/cpu/pack.h"
 #include "kern/cpu/walk.h"
 #include <math.h>
 #include <stdbool.h>
@@ -15,6 +16,10 @@
     EACH(hermite_h) EACH(hermite_he) EACH(laguerre) EACH(legendre)
 /* clang-format on */
 
+/* The largest degree of recurrences: rounding errors grow with the degree, so polynomials of
+ * higher degrees are NaN. */
+enum { MOST_DEGREE = 1 << 22 };
+
 /* T is the type, F(f) the function f of the type, LIMIT the largest degree of Hermite
  * polynomials. */
 #define FUNCTIONS(T, F, LIMIT)                                                                 \
@@ -24,6 +29,8 @@
         T before = 1, last = first;                                                            \
         if (n == 0)                                                                            \
             return 1;                                                                          \
+        if (n > MOST_DEGREE)                                                                   \
+            return (T)NAN;                                                                     \
         for (int64_t k = 2; k <= n && last == last; k++) {                                     \
             T next = F(fma)(step, last, -before);                                              \
             before = last;                                                                     \
@@ -131,6 +138,8 @@
         T before = 1, last = n ? 1 - x : 1;                                                    \
         if (x == 0)                                                                            \
             return 1;                                                                          \
+        if (n > MOST_DEGREE)                                                                   \
+            return (T)NAN;                                                                     \
         for (int64_t k = 1; k < n && last == last; k++) {                                      \
             T next = F(fma)((T)(k + k) + (1 - x), last, -((T)k * before)) / (T)(k + 1);        \
             before = last;                                                                     \
@@ -143,6 +152,8 @@
         T before = 1, last = n ? x : 1;                                                        \
         if (F(fabs)(x) == 1)                                                                   \
             return x > 0 ? (T)1 : polynomial_##T##_sign(n);                                    \
+        if (n > MOST_DEGREE)                                                                   \
+            return (T)NAN;                                                                     \
         for (int64_t k = 1; k < n && last == last; k++) {                                      \
             T next = F(fma)((T)(k + k + 1) * x, last, -((T)k * before)) / (T)(k + 1);          \
             before = last;                                                                     \
@@ -170,39 +181,56 @@ static const polynomial polynomials[] = {
 
 typedef struct {
     const polynomial *p;
-    const cr_view *x, *n;
-    cr_view *out;
+    cr_dtype dtype;
+    const char *x, *n;
+    char *out;
 } polynomial_call;
 
 /* The degree is cut towards zero; the polynomials of negative degree are 0. */
 static void polynomial_span(void *context, int64_t begin, int64_t end)
 {
     const polynomial_call *c = context;
-    bool single = c->out->dtype == CR_F32;
-    const float *x32 = (const float *)(const void *)c->x->data,
-                *n32 = (const float *)(const void *)c->n->data;
-    const double *x64 = (const double *)(const void *)c->x->data,
-                 *n64 = (const double *)(const void *)c->n->data;
+    bool single = c->dtype == CR_F32;
+    const float *x32 = (const float *)(const void *)c->x,
+                *n32 = (const float *)(const void *)c->n;
+    const double *x64 = (const double *)(const void *)c->x,
+                 *n64 = (const double *)(const void *)c->n;
 
     for (int64_t i = begin; i < end; i++) {
         double degree = single ? (double)n32[i] : n64[i];
         int64_t n = degree >= 0x1p62 ? (int64_t)1 << 62 : degree > -1 ? (int64_t)degree : -1;
         if (single)
-            ((float *)(void *)c->out->data)[i] = n < 0 ? 0 : c->p->f32(x32[i], n);
+            ((float *)(void *)c->out)[i] = n < 0 ? 0 : c->p->f32(x32[i], n);
         else
-            ((double *)(void *)c->out->data)[i] = n < 0 ? 0 : c->p->f64(x64[i], n);
+            ((double *)(void *)c->out)[i] = n < 0 ? 0 : c->p->f64(x64[i], n);
     }
 }
 
-/* (x, n, name); x and n are row-major and have the result's sizes. */
+static cr_status polynomial_run(const polynomial *p, const cr_value *arg, cr_view *out)
+{
+    cr_dtype t = (cr_dtype)out->dtype;
+    cr_dense x = {0}, n = {0}, to = {0};
+    cr_status st;
+
+    CR_GO(cr_dense_in(&x, arg[0].view, t));
+    CR_GO(cr_dense_in(&n, arg[1].view, t));
+    CR_GO(cr_dense_out(&to, out, t));
+    cr_parallel_for(cr_view_numel(out), 1024, polynomial_span,
+                    &(polynomial_call){p, t, x.data, n.data, to.data});
+    cr_dense_store(&to, out, t);
+done:
+    cr_dense_drop(&x);
+    cr_dense_drop(&n);
+    cr_dense_drop(&to);
+    return st;
+}
+
+/* (x, n, name); x and n have the result's sizes. */
 cr_status cr_kern_polynomial(const cr_value *arg, cr_view *out)
 {
     for (size_t i = 0; i < CR_LEN(polynomials); i++)
         if (strlen(polynomials[i].name) == arg[2].len &&
-            !memcmp(polynomials[i].name, arg[2].s, arg[2].len)) {
-            polynomial_call c = {&polynomials[i], arg[0].view, arg[1].view, out};
-            cr_parallel_for(cr_view_numel(out), 1024, polynomial_span, &c);
-            return CR_OK;
-        }
+            !memcmp(polynomials[i].name, arg[2].s, arg[2].len))
+            return polynomial_run(&polynomials[i], arg, out);
     return cr_fail(CR_VALUE, "no polynomial is called '%.*s'", (int)arg[2].len, arg[2].s);
 }
