@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "graph/rewrite.h"
+#include "jit/jit.h"
 #include "num/order.h"
 #include <pthread.h>
 #include <string.h>
@@ -943,6 +944,16 @@ static struct {
 static void before_fork(void) { pthread_mutex_lock(&shared.lock); }
 static void after_fork(void) { pthread_mutex_unlock(&shared.lock); }
 
+/* The handler that is registered last takes its lock first.  Programs are made under this lock
+ * and request kernels, so it comes before the locks of jit. */
+static void watch_forks(void)
+{
+    if (shared.prepared)
+        return;
+    cr_jit_watch_forks();
+    shared.prepared = !pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 /* --- the cost of recomputation --- */
 
 enum { MUCH = 12 }; /* in units of one addition; an exponential costs 20 */
@@ -1039,8 +1050,7 @@ static cr_status find_program(builder *b, int *built)
     st = cr_text_status(&key);
     if (!st) {
         pthread_mutex_lock(&shared.lock);
-        if (!shared.prepared)
-            shared.prepared = !pthread_atfork(before_fork, after_fork, after_fork);
+        watch_forks();
         st = take_program(&b->c->program, b, &key, built);
         pthread_mutex_unlock(&shared.lock);
     }

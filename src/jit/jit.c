@@ -602,6 +602,20 @@ static cr_status request(cr_jit_kernel **out, const cr_unit *u, const char *symb
     return CR_OK;
 }
 
+/* The caller holds the lock. */
+static void jit_watch_forks(void)
+{
+    if (!prepared)
+        prepared = !pthread_atfork(jit_before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+void cr_jit_watch_forks(void)
+{
+    pthread_mutex_lock(&lock);
+    jit_watch_forks();
+    pthread_mutex_unlock(&lock);
+}
+
 cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symbol,
                          cr_jit_urgency urgency)
 {
@@ -612,8 +626,7 @@ cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symb
     pthread_mutex_lock(&lock);
     cr_env_keep();
     cr_compiler_keep_environment();
-    if (!prepared)
-        prepared = !pthread_atfork(jit_before_fork, after_fork_in_parent, after_fork_in_child);
+    jit_watch_forks();
     st = request(out, u, symbol, urgency, key);
     pthread_mutex_unlock(&lock);
     return st;

@@ -28,6 +28,11 @@ typedef enum {
     CR_JIT_URGENCIES
 } cr_jit_urgency;
 
+/* Registers the handlers that hold the compiler's locks while the process forks; requests do
+ * so, too.  Callers that request kernels under a lock register their handlers later, so that
+ * theirs is taken first. */
+void cr_jit_watch_forks(void);
+
 /* Requests the function `symbol` (as given to cr_emit) of a unit that holds only this
  * function.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symbol,
