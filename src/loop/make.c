@@ -424,7 +424,7 @@ cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t)
 {
     bool whole = cr_dtype_category(t) <= CR_CAT_INT;
     int bits = 8 * (int)cr_dtype_size(t);
-    int64_t most = bits == 64 ? INT64_MAX : ((int64_t)1 << (bits - 1)) - 1;
+    int64_t most = bits >= 64 ? INT64_MAX : ((int64_t)1 << (bits - 1)) - 1;
 
     switch (fn) {
     case CR_FN_mul: return cr_scalar_int(1);
