@@ -142,7 +142,8 @@ static cr_status piece_divide(const place *p, const cr_rule *r, piece a, piece n
     if (n.value <= 0 || n.slope)
         return stated_refuse(p->s, r, "an index is divided by a number that is not positive");
     quotient = cr_floor_div(a.value, n.value);
-    over = a.value - quotient * n.value;
+    over = a.value % n.value;
+    over += over < 0 ? n.value : 0;
     *out = (piece){rest ? over : quotient, rest ? a.slope : 0, piece_least(a.end, n.end)};
     if (a.slope > 0)
         out->end = piece_least(out->end, piece_after(p, divided_up(n.value - over, a.slope)));
@@ -341,7 +342,7 @@ static cr_status stated_source_index(stated *s, const cr_view *v, const cr_rule 
     *n = width;
     if (r->kind == CR_RULE_INDEX)
         return stated_index(
-            s, r, (int64_t)cr_dtype_size((cr_dtype)v->dtype) * (v->ndim ? v->stride[dim] : 0),
+            s, r, CR_WRAP_MUL(cr_dtype_size((cr_dtype)v->dtype), v->ndim ? v->stride[dim] : 0),
             v->ndim ? v->size[dim] : 1);
     if (name < 0)
         return stated_refuse(s, r, "an index without an axis");

@@ -236,10 +236,16 @@ static cr_status affine(cr_value *result, const cr_value *arg, cr_value *x)
 static cr_status by_instance(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *x = arg[INPUT].t;
-    int64_t size[CR_MAX_DIMS], places = x->size[0] * x->size[1];
+    int64_t size[CR_MAX_DIMS], places;
     cr_value flat = cr_of_none(), back = cr_of_none(), stats[4] = {{0}};
     cr_status st;
 
+    if (x->ndim < 2)
+        return cr_fail(
+            CR_INDEX, "Dimension out of range (expected to be in range of [%d, %d], but got 1)",
+            x->ndim ? -x->ndim : -1, x->ndim ? x->ndim - 1 : 0);
+    if (CR_MUL_OVERFLOW(x->size[0], x->size[1], &places))
+        return cr_fail(CR_RUNTIME, "numel: integer multiplication overflow");
     size[0] = 1;
     size[1] = places;
     for (int d = 2; d < x->ndim; d++)

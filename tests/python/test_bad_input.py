@@ -296,3 +296,19 @@ def test_blocks_of_huge_planes():
         torch.nn.functional.fold(torch.zeros(1, 8, 9), (3, MOST), 2, padding=1, stride=2)
     with pytest.raises(RuntimeError, match="numel: integer multiplication overflow"):
         torch.nn.functional.unfold(torch.zeros(0, 2**58, 4, 4), (2**3, 2**3), padding=4)
+
+
+def test_instance_norm_of_a_number():
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        torch.instance_norm(torch.tensor(1.0), None, None, None, None, True, 0.1, 1e-5, False)
+
+
+def test_shifts_and_degrees_near_the_largest_integer():
+    x = torch.arange(6.0)
+    assert torch.equal(x.roll(MOST), x.roll(MOST % 6)) and torch.equal(x.roll(-MOST - 1), x.roll((-MOST - 1) % 6))
+    assert torch.special.shifted_chebyshev_polynomial_w(torch.tensor([-2.0]), torch.tensor([1e19])).isnan().all()
+
+
+def test_normal_numbers_around_complex_means():
+    x = torch.normal(torch.full((64,), 5 + 0j, dtype=torch.complex128), 0.0)
+    assert (x == 5).all()

@@ -198,7 +198,7 @@ static void polynomial_span(void *context, int64_t begin, int64_t end)
 
     for (int64_t i = begin; i < end; i++) {
         double degree = single ? (double)n32[i] : n64[i];
-        int64_t n = degree >= 0x1p62 ? (int64_t)1 << 62 : degree > -1 ? (int64_t)degree : -1;
+        int64_t n = degree >= 0x1p61 ? (int64_t)1 << 61 : degree > -1 ? (int64_t)degree : -1;
         if (single)
             ((float *)(void *)c->out)[i] = n < 0 ? 0 : c->p->f32(x32[i], n);
         else

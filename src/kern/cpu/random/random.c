@@ -518,7 +518,7 @@ cr_status cr_kern_randperm(const cr_value *arg, cr_view *out)
 
 static double as_stored(cr_dtype t, double x)
 {
-    char room[sizeof(double)];
+    char room[sizeof(cr_complex)];
 
     store_double(t, room, x);
     return cr_scalar_as_double(cr_scalar_load(t, room));
