@@ -1,6 +1,6 @@
 """Keys of torch's dispatcher, as names: this package has no dispatcher.
 
-A key that stands for autocast on a device can be excluded: autocast is off meanwhile.
+The autocast key of a device can be excluded: autocast is off meanwhile.
 """
 from enum import IntEnum
 

@@ -178,7 +178,7 @@ void cr_loop_simplify(cr_loop *l);
 void cr_loop_contract(cr_loop *l);
 /* Substitutes locals where they are read; only definitions of outputs remain. */
 void cr_loop_fuse(cr_loop *l);
-/* What is done to a group of operators before it is scheduled: verified, simplified, fused. */
+/* Passes over a group of operators before it is scheduled: verify, simplify, fuse. */
 void cr_loop_fuse_whole(cr_loop *l);
 /* Bails with CR_RUNTIME when an invariant does not hold. */
 void cr_loop_verify(cr_loop *l);

@@ -56,7 +56,7 @@ static int stated_name(const stated *s, const cr_rule *r)
     return r->kind == CR_RULE_NAME && k >= 0 && k < s->op->axis_count ? k : -1;
 }
 
-/* The let that a name stands for, or NULL. */
+/* The rule of the let that a name refers to, or NULL. */
 static const cr_rule *stated_let(const stated *s, const cr_rule *r)
 {
     int k = r->slot - s->op->first_let_slot;
@@ -287,7 +287,7 @@ static cr_status stated_axes(stated *s, const cr_view *out)
     return CR_OK;
 }
 
-/* The number of dims that an index stands for: as many as its pack has axes, or one.  *name is
+/* The number of dims that an index covers: as many as its pack has axes, or one.  *name is
  * the first axis name in it, or -1. */
 static int stated_width(const stated *s, const cr_rule *r, int *name)
 {

@@ -5,7 +5,7 @@
 programs/LIBRARY.py has functions named by @program; each returns numbers: a list, or a dict of
 lists.  With --record, under torch, the numbers go to expected/LIBRARY.json; otherwise they are
 compared with that file: integers and texts must be equal, and floats within the program's
-tolerance.  Each library runs in a process of its own.  differing.txt gives reasons for programs
+tolerance.  Each library runs in a separate process.  differing.txt gives reasons for programs
 that differ; the exit status is 1 if a program differs without a reason, or passes with one.
 """
 import argparse
