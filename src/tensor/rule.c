@@ -135,6 +135,14 @@ static cr_status int_overflow(const cr_frame *f, int64_t a, int64_t b)
                    (long long)a, (long long)b);
 }
 
+/* a - b * floor(a / b), whose product may be below INT64_MIN. */
+static int64_t floor_rest(int64_t a, int64_t b)
+{
+    int64_t rest = a % b;
+
+    return rest && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, int64_t b,
                                 cr_value *out)
 {
@@ -157,7 +165,7 @@ static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, 
                 cr_of_int(r->builtin == CR_BUILTIN_floordiv ? (int64_t)(0 - (uint64_t)a) : 0);
         else
             *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv ? cr_floor_div(a, b)
-                                                               : a - b * cr_floor_div(a, b));
+                                                               : floor_rest(a, b));
     }
     return overflow ? int_overflow(f, a, b) : CR_OK;
 }

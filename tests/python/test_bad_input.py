@@ -306,6 +306,8 @@ def test_instance_norm_of_a_number():
 def test_shifts_and_degrees_near_the_largest_integer():
     x = torch.arange(6.0)
     assert torch.equal(x.roll(MOST), x.roll(MOST % 6)) and torch.equal(x.roll(-MOST - 1), x.roll((-MOST - 1) % 6))
+    rows = x.reshape(3, 2)
+    assert torch.equal(rows.roll(-MOST - 1, 0), rows.roll((-MOST - 1) % 3, 0))
     assert torch.special.shifted_chebyshev_polynomial_w(torch.tensor([-2.0]), torch.tensor([1e19])).isnan().all()
 
 

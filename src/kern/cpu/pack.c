@@ -74,8 +74,8 @@ static void pack_add_dim(walk *w, int64_t size, int64_t to, int64_t from)
 
     if (size == 1)
         return;
-    if (last >= 0 && to == w->to_stride[last] * w->size[last] &&
-        from == w->from_stride[last] * w->size[last]) {
+    if (last >= 0 && to == CR_WRAP_MUL(w->to_stride[last], w->size[last]) &&
+        from == CR_WRAP_MUL(w->from_stride[last], w->size[last])) {
         w->size[last] *= size;
         return;
     }

@@ -70,6 +70,8 @@ static inline void copy_bytes(char *to, const char *from, int64_t n)
     {                                                                                          \
         int64_t step = c->to_stride;                                                           \
         type item;                                                                             \
+        if (!p->n)                                                                             \
+            return;                                                                            \
         to += p->at * step;                                                                    \
         memcpy(&item, &c->item, sizeof item);                                                  \
         if (p->n == 1)                                                                         \
