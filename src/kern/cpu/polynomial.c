@@ -66,6 +66,10 @@ enum { MOST_DEGREE = 1 << 22 };
                                       : m * polynomial_##T##_sign(n);                          \
         return polynomial_##T##_chebyshev(x + x - 1, x + x, n);                                \
     }                                                                                          \
+    static T polynomial_##T##_w_at_end(T x, T m, int64_t n)                                    \
+    {                                                                                          \
+        return x > 0 ? m : polynomial_##T##_sign(n);                                           \
+    }                                                                                          \
     static T polynomial_##T##_w(T x, int64_t n, bool up, bool down, int64_t least)             \
     {                                                                                          \
         T a = F(acos)(x), m = (T)(n + n + 1);                                                  \
@@ -73,8 +77,7 @@ enum { MOST_DEGREE = 1 << 22 };
             return up ? m : polynomial_##T##_sign(n);                                          \
         if (n > least && F(fabs)(x) < 1)                                                       \
             return F(cos)(a / 2) != 1 ? F(sin)(((T)n + (T)0.5) * a) / F(sin)(a / 2)            \
-                   : x > 0            ? m                                                      \
-                                      : polynomial_##T##_sign(n);                                         \
+                                      : polynomial_##T##_w_at_end(x, m, n);                    \
         return polynomial_##T##_chebyshev(x + x + 1, x + x, n);                                \
     }                                                                                          \
     static T T##_chebyshev_t(T x, int64_t n)                                                   \
