@@ -214,17 +214,13 @@ static bool any_requires_grad(const cr_op *op, const cr_value *arg)
 static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
 {
     cr_geometry g = {.ndim = made->ndim, .offset = 0};
-    int64_t step = 1;
+    uint64_t need;
 
-    if (out->ndim == made->ndim &&
-        !memcmp(out->size, made->size, made->ndim * sizeof *out->size))
+    if (cr_has_sizes(out, made->ndim, made->size))
         return CR_OK;
-    for (int d = made->ndim - 1; d >= 0; d--) {
-        g.size[d] = made->size[d];
-        g.stride[d] = step;
-        step *= made->size[d];
-    }
-    size_t need = ((size_t)out->offset + (size_t)step) * cr_dtype_size((cr_dtype)out->dtype);
+    memcpy(g.size, made->size, made->ndim * sizeof *g.size);
+    cr_row_major(g.ndim, g.size, g.stride);
+    CR_TRY(cr_view_bytes(&need, (cr_dtype)out->dtype, out->offset, g.ndim, g.size, g.stride));
     if (out->storage->size < need)
         CR_TRY(cr_storage_resize(out->storage, need));
     return cr_tensor_set_geometry(out, &g);

@@ -314,3 +314,9 @@ def test_shifts_and_degrees_near_the_largest_integer():
 def test_normal_numbers_around_complex_means():
     x = torch.normal(torch.full((64,), 5 + 0j, dtype=torch.complex128), 0.0)
     assert (x == 5).all()
+
+
+def test_an_empty_result_gives_its_target_strides_without_zeros():
+    out = torch.empty(0)
+    torch.mul(torch.zeros(2, 0, 3), 1, out=out)
+    assert out.shape == (2, 0, 3) and out.stride() == (3, 3, 1)
