@@ -460,38 +460,42 @@ static cr_status gather_facts(fold_facts *x, const cr_op *op, const cr_value *ar
     return cr_decide_types(op, arg, &x->compute, &x->result);
 }
 
-static bool covers_all(const cr_tensor *t, uint64_t mask)
+/* True when the last dims of `t`, and no others, are reduced. */
+static bool reduces_last_dims(const cr_tensor *t, uint64_t mask)
 {
-    return t->ndim == 0 || mask == ~(uint64_t)0 >> (64 - t->ndim);
+    int first = 0;
+
+    while (first < t->ndim && !(mask >> first & 1))
+        first++;
+    return mask == (first < t->ndim ? (~(uint64_t)0 >> (64 - t->ndim)) >> first << first : 0);
 }
 
-/* True for the fast path: all of a small contiguous tensor in the kernel's compute type. */
+/* True for the fast path: rows of a contiguous tensor in the kernel's compute type, together
+ * the work of one thread. */
 static bool is_short(const cr_op *op, const cr_value *arg, const fold_facts *x)
 {
     const cr_tensor *self = arg[0].t;
 
-    return self->contiguous && self->numel && self->numel <= CR_FOLD_ROW && !x->keep &&
-           covers_all(self, x->mask) && self->data && cr_is_host(self->device) &&
+    return self->contiguous && self->numel && self->numel <= GRAIN &&
+           reduces_last_dims(self, x->mask) && self->data && cr_is_host(self->device) &&
            x->compute == self->dtype && x->result == self->dtype &&
            cr_dtype_compute(x->compute) == x->compute && x->compute != CR_BOOL &&
            op->kernel[x->compute][CR_FORM_MAIN] && !op->returns[0];
 }
 
-static cr_status fold_short(const cr_op *op, const cr_value *arg, cr_value *result,
-                            const fold_facts *x)
+/* Folds all rows in one kernel call, which also joins the blocks of a row. */
+static void fold_short(cr_tensor *out, const cr_op *op, const cr_value *arg,
+                       const fold_facts *x)
 {
     const cr_tensor *self = arg[0].t;
-    int64_t item = (int64_t)cr_dtype_size(x->compute), size[2] = {1, self->numel};
-    int64_t stride[4] = {item, 0, 0, item};
+    int64_t item = (int64_t)cr_dtype_size(x->compute);
+    int64_t size[2] = {self->numel / x->count, x->count};
+    int64_t stride[4] = {item, 0, x->count * item, item};
     cr_params params;
-    cr_tensor *out;
 
-    CR_TRY(cr_tensor_new(&out, x->result, CR_HOST, 0, NULL));
     cr_fill_params(&params, op, arg, x->compute);
     op->kernel[x->compute][CR_FORM_MAIN]((void *[2]){out->data, self->data}, stride, size,
                                          params.slot);
-    result[0] = cr_of_tensor(out);
-    return CR_OK;
 }
 
 cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result)
@@ -503,13 +507,13 @@ cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result)
     cr_status st = CR_OK;
 
     CR_TRY(gather_facts(&x, op, arg));
-    if (is_short(op, arg, &x))
-        return fold_short(op, arg, result, &x);
     if (x.count == 0)
         CR_TRY(identity_of(&identity, op));
     CR_TRY(new_result(&out, kept_dim, arg[0].t, &x));
     cr_view to = cr_view_of(out);
-    if (!cr_has_bytes(out->device) || !out->numel)
+    if (is_short(op, arg, &x))
+        fold_short(out, op, arg, &x);
+    else if (!cr_has_bytes(out->device) || !out->numel)
         st = CR_OK;
     else if (x.count == 0)
         st = cr_fill_elements(&to, identity);
