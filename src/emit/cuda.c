@@ -290,27 +290,60 @@ static void cuda_end_fold(cr_printer *p, const cr_expr *e)
 
 /* --- columns --- */
 
-/* Row r of a block goes to accumulator r mod 4. */
-static void cuda_columns_rows(cr_printer *p, const cr_expr *e)
+/* `wide`: as for a row, but for all rows, and for the result. */
+static void cuda_columns_wide(cr_printer *p)
 {
-    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    const char *test = "";
     bool column[CR_EMIT_OPERANDS];
 
-    cr_print_line(p, "cv_%s a%u[CR_FOLD_ACCUMULATORS] = {z%u, z%u, z%u, z%u};", t, e->id, e->id,
-                  e->id, e->id, e->id);
-    cr_print_open(p, "for (cv_s_i64 q = top; q < end; q += CR_FOLD_ACCUMULATORS)");
+    cuda_column_operands(p, column);
+    column[cr_operand_number(p, p->n->row_store[0].buffer)] = true;
+    for (int k = 0; k < p->operands; k++) {
+        int bytes = cuda_bytes(p, p->operand[k]) < 16 ? cuda_bytes(p, p->operand[k]) : 16;
+        if (column[k])
+            test = cr_session_printf(p->s,
+                                     "%s && ck_aligned(ptr[%d], %d) && stride[%d] %% %d == 0",
+                                     test, k, bytes, 2 * k, bytes);
+    }
+    cr_print_line(p, "const bool wide = m == CV_LANES_%s%s;", cr_spell_dtype(p->lane), test);
+}
+
+/* The rows q + k, below `end`. */
+static void cuda_columns_step(cr_printer *p, cr_access how)
+{
+    p->how = how;
     cr_print_line(p, "CV_UNROLL(4)");
     cr_print_open(p, "for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)");
     cr_print_line(p, "const cv_s_i64 r = q + k;");
-    cr_print_line(p, "if (r >= end)");
-    cr_print_line(p, "    break;");
+    if (how != CR_ACCESS_WHOLE) {
+        cr_print_line(p, "if (r >= end)");
+        cr_print_line(p, "    break;");
+    }
     cr_print_pointers(p, false);
-    cuda_column_operands(p, column);
-    cuda_wide(p, column);
     cr_print_sweep_values(p, &p->n->sweep[0]);
-    p->how = CR_ACCESS_EITHER;
     cr_print_body(p, "k");
     cr_print_shut(p);
+}
+
+/* Row r of a block goes to accumulator r mod 4.  Whole vectors of four rows come first, so that
+ * their loads overlap; a costly body is there only once. */
+static void cuda_columns_rows(cr_printer *p, const cr_expr *e)
+{
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+
+    cr_print_line(p, "cv_%s a%u[CR_FOLD_ACCUMULATORS] = {z%u, z%u, z%u, z%u};", t, e->id, e->id,
+                  e->id, e->id, e->id);
+    cr_print_line(p, "cv_s_i64 q = top;");
+    if (p->n->sweep[0].cost < CUDA_COST_ONCE) {
+        cr_print_line(p, "CV_UNROLL(%d)", p->n->sweep[0].cost < CR_COST_HEAVY ? 4 : 1);
+        cr_print_open(p, "for (; wide && q + CR_FOLD_ACCUMULATORS <= end; q += "
+                         "CR_FOLD_ACCUMULATORS)");
+        cuda_columns_step(p, CR_ACCESS_WHOLE);
+        cr_print_shut(p);
+    }
+    cr_print_line(p, "CV_UNROLL(1)");
+    cr_print_open(p, "for (; q < end; q += CR_FOLD_ACCUMULATORS)");
+    cuda_columns_step(p, CR_ACCESS_EITHER);
     cr_print_shut(p);
 }
 
@@ -382,11 +415,10 @@ static void cuda_columns(cr_printer *p)
                                        "at < columns; at += ck_step_x() * CV_LANES_%s)",
                                        lane, lane));
     cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);", lane);
+    cuda_columns_wide(p);
     cuda_columns_fold(p, e);
     cr_print_value(p, e, cr_spell_without_order(p, e, "v"));
     cr_print_line(p, "char *const p%d = (char *)ptr[%d];", k, k);
-    cr_print_line(p, "const bool wide = ck_aligned(p%d, %d);", k,
-                  cuda_bytes(p, st->buffer) < 16 ? cuda_bytes(p, st->buffer) : 16);
     p->how = CR_ACCESS_EITHER;
     cuda_store(p, st);
     cr_print_shut(p);
