@@ -48,6 +48,27 @@ static void kernels_head(kernels_job *j, cr_loop *l, const char *symbol)
     cr_text_put(out, " */\n");
 }
 
+static bool kernels_reduces_rows(const cr_nest *n)
+{
+    for (int k = 0; k < n->sweeps && n->kind == CR_NEST_ROWS; k++)
+        if (n->sweep[k].reduces.count)
+            return true;
+    return false;
+}
+
+/* The kernel for rows of at most 64 * steps columns, or CR_FOLD_ROW of 16: "sum_f32_rows16". */
+static void kernels_emit_rows(kernels_job *j, cr_loop *l, const cr_nest *n, const char *symbol)
+{
+    static const uint8_t steps[] = {1, 4, 16};
+
+    for (size_t i = 0; i < CR_LEN(steps); i++) {
+        cr_emit_choice choice = {.steps = steps[i]};
+        const char *name = cr_session_printf(l->session, "%s_rows%d", symbol, steps[i]);
+        kernels_head(j, l, name);
+        cr_emit(&j->unit, &cr_dialect_cuda_rows, n, name, &choice);
+    }
+}
+
 static void kernels_emit(cr_session *s, void *context)
 {
     static const char *const form[] = {"", "_columns", "_join", "_join_columns"};
@@ -67,6 +88,8 @@ static void kernels_emit(cr_session *s, void *context)
     }
     kernels_head(j, l, symbol);
     cr_emit(&j->unit, j->dialect, n, symbol, NULL);
+    if (j->dialect == &cr_dialect_cuda && kernels_reduces_rows(n))
+        kernels_emit_rows(j, l, n, symbol);
 }
 
 /* A kernel that the dtype does not have is left out. */

@@ -44,6 +44,7 @@ typedef struct {
     int sweep, indent;
     cr_access how;
     bool stepping; /* operands have steps d<k> in variables */
+    uint32_t held; /* operands whose elements of a row are in registers, h<k>[q] */
     bool batched;  /* random words of four vectors are in q<id>[4] */
 } cr_printer;
 

@@ -20,6 +20,8 @@ typedef struct {
 typedef struct {
     bool stream;    /* stores of values that are not read again bypass the cache */
     uint8_t unroll; /* vectors for each step of loops without reductions; 0: chosen by cost */
+    uint8_t steps;  /* cuda_rows: the row has at most CR_FOLD_LANES * steps columns for each of
+                     * the block's chunks; 0: CR_FOLD_CHUNK columns */
 } cr_emit_choice;
 
 typedef struct cr_dialect cr_dialect;
@@ -27,7 +29,10 @@ typedef struct cr_dialect cr_dialect;
  * are rows.  Operands with two dims, and those with a value for each row, have rows that are
  * adjacent in memory. */
 extern const cr_dialect cr_dialect_c, cr_dialect_across, cr_dialect_cuda;
-/* "c", "across", "cuda"; NULL if no dialect has the name. */
+/* CUDA C++ for rows of at most CR_FOLD_ROW columns that are reduced: elements are in registers.
+ */
+extern const cr_dialect cr_dialect_cuda_rows;
+/* "c", "across", "cuda", "cuda_rows"; NULL if no dialect has the name. */
 const cr_dialect *cr_dialect_named(const char *name);
 
 /* Appends the nest as a function named `symbol`, after missing definitions.  `choice` may be

@@ -7,7 +7,9 @@
  *   rows of T      a block of 1, 2, 4 or 8 chunks of T threads a row, at least
  *                  columns / CR_FOLD_CHUNK chunks or 8; y rows a block, one where x is more
  *                  than one chunk; the grid's x blocks share the rows
- *   columns        a thread a vector of columns
+ *   S steps        before rows: at most CR_FOLD_LANES * S columns a chunk, and one chunk where
+ *                  S is less than a whole chunk's 16
+ *   columns        a thread a vector of columns; a grid along x
  *
  * Order P (num/order.h): the 64 lanes of a chunk are the vectors of T = 64 / lanes threads. */
 #ifndef CR_EMIT_KERNEL_CUH

@@ -393,8 +393,8 @@ void cr_emit_includes(cr_text *out, const cr_dialect *d, const cr_unit *u)
 
 const cr_dialect *cr_dialect_named(const char *name)
 {
-    static const cr_dialect *const all[] = {&cr_dialect_c, &cr_dialect_across,
-                                            &cr_dialect_cuda};
+    static const cr_dialect *const all[] = {&cr_dialect_c, &cr_dialect_across, &cr_dialect_cuda,
+                                            &cr_dialect_cuda_rows};
 
     for (size_t i = 0; i < CR_LEN(all); i++)
         if (!strcmp(name, all[i]->name))

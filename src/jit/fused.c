@@ -15,7 +15,7 @@ const char *const cr_schedule_names[CR_SCHEDULES] = {
 };
 
 static const cr_emit_choice choices[CR_SCHEDULES] = {
-#define CR_SCHEDULE(name, stream, unroll) {stream, unroll},
+#define CR_SCHEDULE(name, stream, unroll) {stream, unroll, 0},
 #include "jit/schedules.def"
 #undef CR_SCHEDULE
 };

@@ -27,6 +27,7 @@ CRC = os.path.join(os.environ.get("CRESSET_BUILD", os.path.join(ROOT, "build")),
 NVCC = os.environ.get("NVCC")  # compiles for the GPU in clang's place where it is set
 PARTS = 32
 ITEM = {"bool": 1, "u8": 1, "i32": 4, "i64": 8, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
+MOST = {"1": 64, "4": 256, "16": 8192}  # columns of kernels whose names end with _rows<steps>
 KERNEL = re.compile(r"/\* kernel (\w+): results(.*?); arguments(.*?); parameters(.*?) \*/\n(.*?)\n}\n", re.S)
 
 
@@ -41,8 +42,10 @@ def describe(text):
     """A dictionary for each kernel of a file of CUDA C++."""
     for name, results, arguments, parameters, body in KERNEL.findall(text):
         kind, threads = re.search(r"/\* (pointwise|rows|columns)(?: of (\d+))? \*/", body).groups()
-        yield {"name": name, "results": results.split(), "arguments": arguments.split(), "kind": kind,
-               "threads": int(threads or 0), "parameters": [p.split("@") for p in parameters.split()],
+        steps = re.search(r"_rows(\d+)$", name)
+        yield {"name": name, "host": re.sub(r"_rows\d+$", "", name), "most": MOST[steps.group(1)] if steps else None,
+               "results": results.split(), "arguments": arguments.split(), "kind": kind, "threads": int(threads or 0),
+               "parameters": [p.split("@") for p in parameters.split()],
                "slots": int(re.search(r"ck_call<\d+, (\d+)>", body).group(1)),
                "flexible": [int(k) for k in re.findall(r"const cv_s_i64 d(\d+) = stride", body)]}
 
@@ -184,7 +187,9 @@ def launch_shape(kernel, rows, columns, most):
     widths = [ITEM[t] // (2 if t[0] == "c" else 1) for t in kernel["results"] + kernel["arguments"] if t != "bool"]
     vectors = -(-columns // (16 // max(widths, default=1)))
     x = min(256, power_of_two(vectors))
-    y = 1 if kernel["kind"] == "columns" else min(256 // x, power_of_two(rows))
+    if kernel["kind"] == "columns":
+        return min(most, -(-vectors // x)), 1, x, 1
+    y = min(256 // x, power_of_two(rows))
     return min(most, -(-vectors // x)), min(most, 65535, -(-rows // y)), x, y
 
 
@@ -216,7 +221,7 @@ class Folder:
         return self.libraries[key]
 
     def host(self, kernel, isa):
-        return getattr(self.library(kernel, isa), f"ck_{isa}_{kernel['name']}")
+        return getattr(self.library(kernel, isa), f"ck_{isa}_{kernel['host']}")
 
 
 class OnGpu(Folder):
@@ -312,6 +317,8 @@ def compare(machine):
     calls, wrong = 0, []
     for kernel in machine.kernels:
         for rows, columns in SIZES[kernel["kind"]]:
+            if kernel["most"] and columns > kernel["most"]:
+                continue
             for still in [()] + [(k,) for k in kernel["flexible"]]:
                 wrong += check_size(np, machine, kernel, rng, rows, columns, still)
                 calls += 1
@@ -331,10 +338,24 @@ def simulate(folder, *names):
     return build(folder, *names, simulated=True) or compare(Simulated(folder))
 
 
-# Names and shapes of what is timed; bytes are those of operands, each read or written once.
+# Names and shapes of what is timed; bytes are those of operands, each read or written once.  Results of folds, and
+# operands with a value a column, are few.
 TIMED = [("add_f32", 1, 1 << 26), ("exp_f32", 1, 1 << 26), ("exp_f64", 1, 1 << 25), ("sum_f32", 8192, 8192),
-         ("sum_f32", 65536, 1024), ("sum_f32", 1 << 20, 64), ("sum_f64", 8192, 4096), ("_softmax_f32", 8192, 8192),
-         ("_softmax_f32", 65536, 1024), ("_softmax_f32", 8192, 8191), ("sum_f32_columns", 512, 131072)]
+         ("sum_f32", 65536, 1024), ("sum_f32", 1 << 18, 256), ("sum_f32", 1 << 20, 64), ("sum_f64", 8192, 4096),
+         ("_softmax_f32", 8192, 8192), ("_softmax_f32", 65536, 1024), ("_softmax_f32", 1 << 20, 64),
+         ("_softmax_f32", 8192, 8191), ("_softmax_f32", 8192, 1001), ("_layer_norm_f32", 8192, 8192),
+         ("_layer_norm_f32", 65536, 768), ("_layer_norm_backward_input_f32", 8192, 8192),
+         ("sum_f32_columns", 512, 131072), ("sum_f32_columns", 512, 8192), ("sum_f32_columns", 64, 1 << 20)]
+
+
+# Operands with few bytes, and how many elements apart their rows are.
+FEW = {"sum_f32": {0: 1}, "sum_f64": {0: 1}, "sum_f32_columns": {0: 0}, "_layer_norm_f32": {1: 1, 2: 1, 4: 0, 5: 0},
+       "_layer_norm_backward_input_f32": {3: 1, 4: 1, 5: 0}}
+
+
+def kernels_for(by_name, name, rows, columns):
+    """The kernels that take the shape."""
+    return [k for k in by_name.values() if k["host"] == name and columns <= (k["most"] or columns)]
 
 
 def speed(folder):
@@ -345,7 +366,7 @@ def speed(folder):
     for event in (start, end):
         gpu.call("cuEventCreate", ctypes.byref(event), 0)
     blocks = []
-    for _ in range(3):
+    for _ in range(6):
         at = ctypes.c_uint64()
         gpu.call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(1 << 29))
         gpu.call("cuMemsetD32_v2", at, 0x3F000000, ctypes.c_size_t(1 << 27))
@@ -368,16 +389,13 @@ def speed(folder):
                                                ctypes.c_size_t(size))) / 1e6
     print(f"{gpu.name}: copy {ceiling:.0f} GB/s")
     for name, rows, columns in TIMED:
-        kernel = by_name.get(name)
-        if not kernel:
-            print(f"{name}: not built")
-            continue
-        dtypes = kernel["results"] + kernel["arguments"]
-        strides = [s for t in dtypes for s in (columns * ITEM[t], ITEM[t])]
-        ms = best(lambda: machine.launch(kernel, blocks[:len(dtypes)], strides, rows, columns, most=1 << 16))
-        whole = sum(ITEM[t] for t in dtypes) if not name.startswith("sum") else ITEM[dtypes[-1]]
-        rate = whole * rows * columns / ms / 1e6
-        print(f"{name} {rows} x {columns}: {ms:.3f} ms, {rate:.0f} GB/s, {rate / ceiling:.2f} of copy")
+        for kernel in kernels_for(by_name, name, rows, columns):
+            dtypes = kernel["results"] + kernel["arguments"]
+            few = FEW.get(name, {})
+            strides = [s for k, t in enumerate(dtypes) for s in (few.get(k, columns) * ITEM[t], ITEM[t])]
+            ms = best(lambda: machine.launch(kernel, blocks[:len(dtypes)], strides, rows, columns, most=1 << 16))
+            rate = sum(ITEM[t] for k, t in enumerate(dtypes) if k not in few) * rows * columns / ms / 1e6
+            print(f"{kernel['name']} {rows} x {columns}: {ms:.3f} ms, {rate:.0f} GB/s, {rate / ceiling:.2f} of copy", flush=True)
 
 
 if __name__ == "__main__":

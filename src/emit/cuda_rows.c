@@ -1,0 +1,262 @@
+/* Rows of at most CR_FOLD_ROW columns with reductions as CUDA C++.
+ *
+ * As in cuda.c a thread has the same elements in every sweep: a vector in each of the STEPS
+ * groups of CR_FOLD_LANES elements of its chunk.  Here they are in registers, h<k>[q], so each
+ * element is read once, and all reads begin before the first sweep.  What a sweep keeps for a
+ * later one stays in registers too.  Operands for which there are no registers are read in each
+ * sweep, as in cuda.c. */
+#include "emit/dialect.h"
+#include <string.h>
+
+/* The registers that may hold elements, and the steps of a whole chunk. */
+enum { ROWS_REGISTERS = 128, ROWS_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES };
+
+static int rows_steps(const cr_printer *p)
+{
+    return p->choice.steps ? p->choice.steps : ROWS_STEPS;
+}
+
+/* --- which operands are held --- */
+
+typedef struct {
+    uint32_t first, again, kept; /* read in sweep 0; in several sweeps; in place of a value */
+} rows_reads;
+
+static void rows_note(const cr_printer *p, cr_expr_set *seen, const cr_expr *e, int sweep,
+                      uint32_t *read, uint32_t *kept)
+{
+    const cr_buffer *b = cr_nest_kept(p->n, e, sweep);
+
+    if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN || !cr_expr_set_add(seen, e))
+        return;
+    if (b) {
+        *kept |= 1u << cr_operand_number(p, b);
+        return;
+    }
+    if (cr_expr_is_indexed(e) || cr_expr_takes_scalars(e))
+        return;
+    if (e->kind == CR_EXPR_LOAD)
+        *read |= 1u << cr_operand_number(p, e->buffer);
+    for (int i = 0; i < e->count; i++)
+        rows_note(p, seen, e->args[i], sweep, read, kept);
+}
+
+static rows_reads rows_find_reads(const cr_printer *p)
+{
+    rows_reads r = {0};
+    uint32_t before = 0;
+
+    for (int k = 0; k < p->n->sweeps; k++) {
+        const cr_sweep *sweep = &p->n->sweep[k];
+        cr_expr_set seen = cr_expr_set_new(p->n->loop);
+        uint32_t read = 0;
+        for (int i = 0; i < sweep->reduces.count; i++)
+            rows_note(p, &seen, sweep->reduces.at[i]->args[0], k, &read, &r.kept);
+        for (int i = 0; i < sweep->stores; i++)
+            rows_note(p, &seen, sweep->store[i].value, k, &read, &r.kept);
+        if (k == 0)
+            r.first = read;
+        r.again |= before & read;
+        before |= read;
+    }
+    return r;
+}
+
+/* Registers for the elements of a step; one holds an element of 32 bits or fewer. */
+static int rows_cost(const cr_printer *p, int k)
+{
+    cr_dtype t = (cr_dtype)p->operand[k]->dtype;
+    int lanes = 16 * 8 / p->width, bytes = (int)cr_dtype_size(t);
+
+    return t == CR_BOOL && p->width == 64 ? 2 * lanes : lanes * (bytes + 3) / 4;
+}
+
+/* Adds operands of `wanted` to `held` while there are registers. */
+static void rows_hold(const cr_printer *p, uint32_t *held, uint32_t wanted, int *left)
+{
+    for (int k = 0; k < p->operands; k++) {
+        if (!(wanted >> k & 1) || *held >> k & 1 || rows_cost(p, k) > *left)
+            continue;
+        *held |= 1u << k;
+        *left -= rows_cost(p, k);
+    }
+}
+
+/* --- elements --- */
+
+static bool rows_holds(const cr_printer *p, const cr_buffer *b)
+{
+    return !p->base && p->held >> cr_operand_number(p, b) & 1;
+}
+
+/* Values are those of whole vectors; what is beyond the row is not accumulated nor stored. */
+static const char *rows_load(cr_printer *p, const cr_buffer *b)
+{
+    if (rows_holds(p, b))
+        return cr_session_printf(p->s, "h%d[q]", cr_operand_number(p, b));
+    p->how = CR_ACCESS_EITHER;
+    const char *text = cr_dialect_cuda.load(p, b);
+    p->how = CR_ACCESS_REST;
+    return text;
+}
+
+/* True when a sweep after the one at hand stores in the same place. */
+static bool rows_stored_later(const cr_printer *p, const cr_buffer *b)
+{
+    for (int k = p->sweep + 1; k < p->n->sweeps; k++)
+        for (int i = 0; i < p->n->sweep[k].stores; i++)
+            if (p->n->sweep[k].store[i].buffer == b)
+                return true;
+    return false;
+}
+
+static void rows_store(cr_printer *p, const cr_store *st)
+{
+    if (rows_holds(p, st->buffer))
+        cr_print_line(p, "h%d[q] = v%u;", cr_operand_number(p, st->buffer), st->value->id);
+    if (rows_holds(p, st->buffer) && rows_stored_later(p, st->buffer))
+        return;
+    p->how = CR_ACCESS_EITHER;
+    cr_dialect_cuda.store(p, st);
+    p->how = CR_ACCESS_REST;
+}
+
+/* --- loops --- */
+
+/* A loop over the thread's vectors; its body follows. */
+static void rows_open_steps(cr_printer *p)
+{
+    const char *lane = cr_spell_dtype(p->lane);
+
+    cr_print_line(p, "CV_UNROLL(%d)", ROWS_STEPS);
+    cr_print_open(p, cr_session_printf(p->s, "for (int q = 0; q < %d; q++)", rows_steps(p)));
+    cr_print_line(p, "const int at = first + q * CR_FOLD_LANES;");
+    cr_print_line(p, "if (at >= width)");
+    cr_print_line(p, "    break;");
+    cr_print_line(p, "const int m = width - at < CV_LANES_%s ? width - at : CV_LANES_%s;", lane,
+                  lane);
+}
+
+static void rows_read(cr_printer *p, uint32_t which, cr_access how)
+{
+    p->how = how;
+    rows_open_steps(p);
+    for (int k = 0; k < p->operands; k++)
+        if (which >> k & 1)
+            cr_print_line(p, "h%d[q] = %s;", k, cr_dialect_cuda.load(p, p->operand[k]));
+    cr_print_shut(p);
+}
+
+/* The inputs that are held, read before the first sweep. */
+static void rows_read_inputs(cr_printer *p, uint32_t inputs)
+{
+    cr_print_open(p, cr_session_printf(p->s, "if (wide && width %% CV_LANES_%s == 0)",
+                                       cr_spell_dtype(p->lane)));
+    rows_read(p, inputs, CR_ACCESS_WHOLE);
+    cr_print_shut(p);
+    cr_print_open(p, "else");
+    rows_read(p, inputs, CR_ACCESS_REST);
+    cr_print_shut(p);
+}
+
+static void rows_open_row(cr_printer *p)
+{
+    rows_reads r = rows_find_reads(p);
+    const char *lane = cr_spell_dtype(p->lane);
+    int left = ROWS_REGISTERS / ROWS_STEPS;
+
+    p->held = 0;
+    rows_hold(p, &p->held, r.kept, &left);
+    uint32_t kept = p->held;
+    rows_hold(p, &p->held, r.again, &left);
+    rows_hold(p, &p->held, r.first, &left);
+    cr_dialect_cuda.open_row(p);
+    cr_print_line(p, "const int width = (int)columns;");
+    cr_print_line(
+        p, "const int first = CK_CHUNK_(%s) * CR_FOLD_CHUNK + CK_PLACE_(%s) * CV_LANES_%s;",
+        lane, lane, lane);
+    for (int k = 0; k < p->operands; k++)
+        if (p->held >> k & 1)
+            cr_print_line(p, "cv_%s h%d[%d];",
+                          cr_spell_vector(p, (cr_dtype)p->operand[k]->dtype), k, rows_steps(p));
+    if (p->held & ~kept)
+        rows_read_inputs(p, p->held & ~kept);
+}
+
+static void rows_columns_loop(cr_printer *p)
+{
+    p->how = CR_ACCESS_REST;
+    rows_open_steps(p);
+    cr_print_body(p, "0");
+    cr_print_shut(p);
+}
+
+/* --- reductions --- */
+
+static const char *rows_fold(cr_printer *p, const cr_expr *e)
+{
+    return cr_session_printf(p->s, "%s_%s", cr_fn_infos[e->fn].name,
+                             cr_spell_vector(p, (cr_dtype)e->dtype));
+}
+
+static void rows_begin_folds(cr_printer *p, const cr_sweep *sweep)
+{
+    for (int i = 0; i < sweep->reduces.count; i++) {
+        const cr_expr *e = sweep->reduces.at[i];
+        cr_print_line(p, "cv_%s a%u[1] = {z%u};", cr_spell_vector(p, (cr_dtype)e->dtype), e->id,
+                      e->id);
+    }
+}
+
+static void rows_fold_row(cr_printer *p, const cr_sweep *sweep)
+{
+    (void)sweep;
+    rows_columns_loop(p);
+}
+
+static void rows_end_fold(cr_printer *p, const cr_expr *e)
+{
+    const char *t = e->dtype == CR_BOOL ? "int"
+                                        : cr_session_printf(p->s, "cv_s_%s",
+                                                            cr_spell_dtype((cr_dtype)e->dtype));
+    const char *full = cr_expr_has_order(e) ? "ck_chunks(columns)" : "CR_FOLD_CHUNKS";
+
+    cr_print_line(p, "%s s%u = ck_tree_%s(a%u[0], %s);", t, e->id, rows_fold(p, e), e->id,
+                  full);
+    if (cr_expr_has_order(e) && e->fn == CR_FN_add)
+        cr_print_line(p, "s%u = columns ? s%u : %s;", e->id, e->id, cr_spell_empty_sum(p, e));
+}
+
+/* --- the function --- */
+
+static void rows_define_folds(cr_printer *p) { cr_dialect_cuda.define_folds(p); }
+
+static void rows_open_kernel(cr_printer *p, const char *symbol)
+{
+    cr_print_line(p, "/* %d steps */", rows_steps(p));
+    cr_dialect_cuda.open_kernel(p, symbol);
+}
+
+static void rows_store_row(cr_printer *p, const cr_store *st)
+{
+    cr_dialect_cuda.store_row(p, st);
+}
+
+static void rows_end_kernel(cr_printer *p) { cr_dialect_cuda.end_kernel(p); }
+
+const cr_dialect cr_dialect_cuda_rows = {
+    .name = "cuda_rows",
+    .first_header = "emit/vec.cuh",
+    .last_header = "emit/kernel.cuh",
+    .define_folds = rows_define_folds,
+    .open_kernel = rows_open_kernel,
+    .end_kernel = rows_end_kernel,
+    .load = rows_load,
+    .store = rows_store,
+    .store_row = rows_store_row,
+    .open_row = rows_open_row,
+    .columns_loop = rows_columns_loop,
+    .begin_folds = rows_begin_folds,
+    .fold_row = rows_fold_row,
+    .end_fold = rows_end_fold,
+};
