@@ -133,8 +133,9 @@ bool cr_target_of(cr_target *out, const cr_edge *edge);
  * and `index` appear in error messages. */
 CR_MUST cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from,
                            uint32_t index);
-CR_MUST cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
-                                 const int64_t *size);
+/* A new tensor of one number, contiguous. */
+CR_MUST cr_status cr_filled_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
+                                   const int64_t *size, cr_scalar number);
 
 /* --- calls.c: operators that backward itself calls, through every stage --- */
 CR_MUST cr_status cr_call_add(cr_tensor **out, cr_tensor *a, cr_tensor *b);

@@ -1,17 +1,33 @@
 /* Converts gradients to the shape and dtype of their tensors: sums over broadcast dims, casts,
  * and takes the real part for a real tensor. */
 #include "autograd/autograd_impl.h"
+#include "entry.h"
 #include "whole/whole.h"
 #include <stdio.h>
 
-cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
-                         const int64_t *size)
+/* A call that a recording sees. */
+static cr_status call_full(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
+                           const int64_t *size, cr_scalar number)
+{
+    cr_value arg[] = {cr_of_ints(size, (size_t)ndim),
+                      cr_of_number(number),
+                      cr_of_dtype(dtype),
+                      cr_of_none(),
+                      {.tag = CR_DEVICE_VAL, .i = cr_packed_device(device)}};
+
+    return cr_call_tensor(out, cr_entry.full, arg, CR_LEN(arg));
+}
+
+cr_status cr_filled_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
+                           const int64_t *size, cr_scalar number)
 {
     cr_tensor *t;
 
+    if (cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE))
+        return call_full(out, dtype, device, ndim, size, number);
     CR_TRY(cr_tensor_new(&t, dtype, device, ndim, size));
     cr_view v = cr_view_of(t);
-    cr_status st = t->data ? cr_fill_elements(&v, cr_scalar_int(0)) : CR_OK;
+    cr_status st = t->data ? cr_fill_elements(&v, number) : CR_OK;
     if (st) {
         cr_drop(t);
         return st;

@@ -315,12 +315,8 @@ static cr_status engine_find_roots(cr_task *t)
 
 static cr_status engine_ones(cr_tensor **out, const cr_tensor *root)
 {
-    CR_TRY(cr_zero_tensor(out, (cr_dtype)root->dtype, root->device, root->ndim, root->size));
-    cr_view v = cr_view_of(*out);
-    cr_status st = (*out)->data ? cr_fill_elements(&v, cr_scalar_int(1)) : CR_OK;
-    if (st)
-        cr_drop(*out);
-    return st;
+    return cr_filled_tensor(out, (cr_dtype)root->dtype, root->device, root->ndim, root->size,
+                            cr_scalar_int(1));
 }
 
 static cr_status start_root(cr_task *t, int i)

@@ -465,14 +465,7 @@ static cr_status formula_filled(cr_tensor **out, const cr_edge *edge, const cr_v
 
     if (!cr_target_of(&to, edge))
         return cr_fail(CR_RUNTIME, "a number is no gradient of a tensor of unknown shape");
-    CR_TRY(cr_zero_tensor(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size));
-    cr_view view = cr_view_of(*out);
-    cr_status st = (*out)->data ? cr_fill_elements(&view, s) : CR_OK;
-    if (st) {
-        cr_drop(*out);
-        *out = NULL;
-    }
-    return st;
+    return cr_filled_tensor(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size, s);
 }
 
 static cr_status formula_put(cr_tensor **out, const cr_edge *edge, const cr_value *v)

@@ -222,7 +222,7 @@ cr_status cr_node_zeros(cr_tensor **out, const cr_node *n, uint32_t i)
     const cr_node_result *r = &n->results[i];
 
     CR_ASSERT(r->known);
-    return cr_zero_tensor(out, r->dtype, r->device, r->ndim, r->size);
+    return cr_filled_tensor(out, r->dtype, r->device, r->ndim, r->size, cr_scalar_int(0));
 }
 
 /* --- nodes that a node can reach --- */

@@ -203,7 +203,8 @@ static cr_status changed_part(cr_tensor **out, const copy_slices *c, cr_tensor *
         *inner = NULL;
         return cr_bring(out, &to, c->fn, (uint32_t)c->self_edge);
     }
-    return cr_zero_tensor(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size);
+    return cr_filled_tensor(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size,
+                            cr_scalar_int(0));
 }
 
 /* A boolean mask over the base: true at the view's elements. */

@@ -1,0 +1,57 @@
+"""compile(): later calls have eager's results, gradients and errors, also where the program writes
+to literals, changes views, catches errors or removes gradients."""
+import collections
+import warnings
+
+import pytest
+
+import cresset as torch
+from cresset import nn
+
+
+@pytest.fixture(autouse=True)
+def strictly():
+    """Turns the warning about eager runs into an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def served(f):
+    """Returns the number of calls that recordings served."""
+    return sum(e.calls for e in f._entries)
+
+
+# --- gradients ---
+
+@pytest.mark.parametrize("outputs", [(0,), (1,), (0, 1)])
+def test_a_pass_through_some_outputs_of_attention(outputs):
+    """The gradient of `unbind` needs zeros where no cotangent arrives."""
+    m = nn.MultiheadAttention(8, 2, batch_first=True)
+    compiled = torch.compile(m)
+    for _ in range(3):
+        x, found = torch.randn(2, 3, 8), []
+        for f in (compiled, m):
+            m.zero_grad()
+            out = f(x, x, x)
+            sum(out[k].pow(2).sum() for k in outputs).backward()
+            found.append([p.grad for p in m.parameters()])
+        for mine, wanted in zip(*found):
+            assert (mine is None) == (wanted is None) and (mine is None or torch.equal(mine, wanted))
+
+
+def test_a_recorded_pass_through_some_results():
+    def f(x, w):
+        w.grad = None
+        a, b, _ = (x * w).unbind(0)
+        (a * b).sum().backward()
+        return a.detach()
+    compiled = torch.compile(f, fullgraph=True)
+    for _ in range(3):
+        x, grads = torch.randn(3, 4), []
+        for g in (compiled, f):
+            w = torch.arange(12.).view(3, 4).requires_grad_()
+            g(x, w)
+            grads.append(w.grad)
+        assert torch.equal(*grads)
+    assert served(compiled) == 2
