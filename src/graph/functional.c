@@ -26,6 +26,7 @@ typedef struct region {
     cr_gvalue *home; /* the input or constant with this memory; NULL: made by the graph */
     bool written;    /* some node writes elements of it */
     bool stays;      /* its writes stay as recorded */
+    bool gradient;   /* an output, or a call whose result requires a gradient, reads it */
     /* the following fields are used while the new graph is made */
     cr_gvalue *now;        /* the base's elements */
     struct region *lender; /* the region that had these elements first, or NULL */
@@ -171,6 +172,21 @@ static void each_object(walk *x, const cr_garg *a, object_fn fn, void *context)
         fn(x, object_of(x, a->value), context);
     for (uint32_t i = 0; a->tag == CR_TENSORS && i < a->len; i++)
         each_object(x, &a->list[i], fn, context);
+}
+
+static bool result_needs_grad(const cr_gnode *n)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (n->result[k]->type.requires_grad)
+            return true;
+    return false;
+}
+
+static void note_gradient(walk *x, object *o, void *unused)
+{
+    (void)x;
+    (void)unused;
+    o->in->gradient = true;
 }
 
 static void note_written(walk *x, object *o, void *written)
@@ -394,6 +410,8 @@ static void see_call(walk *x, const cr_gnode *n, node_fact *f)
     }
     results_of(x, n, result);
     cr_drop_values(result, n->op->result_count);
+    for (int i = 0; i < n->arg_count && result_needs_grad(n); i++)
+        each_object(x, &n->arg[i], note_gradient, NULL);
     for (int i = 0; i < n->arg_count; i++)
         each_object(x, &n->arg[i], n->op->param[i].written ? note_written : note_update,
                     &f->writes);
@@ -435,6 +453,9 @@ static void see_graph(walk *x)
         else
             x->give_up = true;
     }
+    for (int i = 0; i < b->output_count && !x->give_up; i++)
+        if (b->output[i].tag == CR_TENSOR && b->output[i].value->type.requires_grad)
+            each_object(x, &b->output[i], note_gradient, NULL);
 }
 
 /* --- making nodes --- */
@@ -447,26 +468,18 @@ typedef struct {
 
 static cr_gtype fake_type(walk *x, const cr_tensor *t) { return cr_gtype_of(x->s, t); }
 
-static bool result_needs_grad(const cr_gnode *n)
-{
-    for (int k = 0; k < n->result_count; k++)
-        if (n->result[k]->type.requires_grad)
-            return true;
-    return false;
-}
-
 static void any_gradient(void *context, cr_gvalue *v)
 {
     *(bool *)context |= v->type.requires_grad;
 }
 
-/* Fakes have no gradients here.  Nodes made for a call whose results require a gradient require
- * one when an argument does. */
-static void pass_gradient(const walk *x, cr_gnode *made)
+/* Fakes have no gradients here.  Nodes made where a gradient is `wanted` require one when an
+ * argument does. */
+static void pass_gradient(cr_gnode *made, bool wanted)
 {
     bool any = false;
 
-    for (int i = 0; i < made->arg_count && x->gradient; i++)
+    for (int i = 0; i < made->arg_count && wanted; i++)
         cr_garg_each(&made->arg[i], any_gradient, &any);
     for (int k = 0; k < made->result_count && any; k++)
         made->result[k]->type.requires_grad =
@@ -494,7 +507,7 @@ static pair make_op(walk *x, const cr_op *op, const cr_value *arg, const pair *t
     cr_gnode *n = cr_graph_call(x->out, x->out->body, op, made, 1, NULL);
     n->source = x->source;
     n->result[0]->type = fake_type(x, result.t);
-    pass_gradient(x, n);
+    pass_gradient(n, x->gradient);
     return (pair){n->result[0], result.t};
 }
 
@@ -610,6 +623,21 @@ static void set_value(object *o, cr_gvalue *v)
     o->aliases = !o->from || o->from->aliases;
 }
 
+/* True for a view of a tensor with a gradient that has none itself: it was made under no_grad,
+ * or by detach. */
+static bool cuts_gradient(const cr_gnode *view)
+{
+    return view->arg_count && view->arg[0].tag == CR_TENSOR &&
+           view->arg[0].value->type.requires_grad && !result_needs_grad(view);
+}
+
+/* The call that reads a view first may need no gradient where a later call needs one, and both
+ * read the same value. */
+static bool view_needs_gradient(const walk *x, const object *o)
+{
+    return x->gradient || (o->in->gradient && !cuts_gradient(o->view));
+}
+
 /* Makes the view again from `from`, together with the node's other results. */
 static void make_view(walk *x, object *o, cr_gvalue *from)
 {
@@ -630,7 +658,7 @@ static void make_view(walk *x, object *o, cr_gvalue *from)
         if (other && other->view == n && other->from == o->from && other->in == o->in)
             set_value(other, made->result[k]);
     }
-    pass_gradient(x, made);
+    pass_gradient(made, view_needs_gradient(x, o));
 }
 
 /* The present value of an object.  Views older than the last write are made again. */
@@ -981,7 +1009,7 @@ static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
     made = cr_graph_call(x->out, x->out->body, twin, arg, 1, NULL);
     made->source = n->source;
     made->result[0]->type = fake_type(x, result[0].t);
-    pass_gradient(x, made);
+    pass_gradient(made, x->gradient);
     pair p = fitted(x, (pair){made->result[0], result[0].t}, o->t, &copy);
     if (!cr_has_sizes(p.t, o->t->ndim, o->t->size))
         return false;

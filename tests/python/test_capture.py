@@ -24,6 +24,33 @@ def served(f):
 
 # --- gradients ---
 
+def view_read_by_a_comparison_first(x):
+    y = x * 2
+    b = y.view(-1)
+    y.add_(1)
+    return (b > 0), b * 3
+
+
+def view_of_a_view(x):
+    y = x * 2
+    b = y.view(-1)
+    c = b[1:]
+    y.mul_(3)
+    return (b > 0), c * 3
+
+
+@pytest.mark.parametrize("f", [view_read_by_a_comparison_first, view_of_a_view])
+def test_a_view_of_a_written_tensor_keeps_its_gradient(f):
+    compiled = torch.compile(f)
+    for _ in range(3):
+        a = torch.rand(2, 2).requires_grad_()
+        b = a.detach().clone().requires_grad_()
+        for g, x in ((compiled, a), (f, b)):
+            g(x)[1].sum().backward()
+        assert torch.equal(a.grad, b.grad)
+    assert served(compiled) == 2
+
+
 @pytest.mark.parametrize("outputs", [(0,), (1,), (0, 1)])
 def test_a_pass_through_some_outputs_of_attention(outputs):
     """The gradient of `unbind` needs zeros where no cotangent arrives."""
