@@ -12,16 +12,16 @@ bool cr_graph_writes(const cr_graph *g)
 
 typedef struct {
     cr_graph *g;
-    bool *read;  /* by value id */
+    int *reads;  /* number of readers, by value id */
     bool writes; /* some node writes a tensor */
     int *from;
     cr_tensor **constant;
 } lifter;
 
-static void mark_read(void *context, cr_gvalue *v) { ((lifter *)context)->read[v->id] = true; }
+static void count_read(void *context, cr_gvalue *v) { ((lifter *)context)->reads[v->id]++; }
 
-/* Marks the values that are read, and returns the number of constants. */
-static int lift_mark_block(lifter *x, const cr_gblock *b)
+/* Counts the readers of every value, and returns the number of constants. */
+static int lift_count_block(lifter *x, const cr_gblock *b)
 {
     int constants = 0;
 
@@ -29,12 +29,12 @@ static int lift_mark_block(lifter *x, const cr_gblock *b)
         const cr_gnode *n = b->at[i];
         constants += n->kind == CR_GNODE_CONSTANT;
         for (int k = 0; k < n->arg_count; k++)
-            cr_garg_each(&n->arg[k], mark_read, x);
+            cr_garg_each(&n->arg[k], count_read, x);
         for (int k = 0; k < cr_gnode_blocks(n); k++)
-            constants += lift_mark_block(x, n->block[k]);
+            constants += lift_count_block(x, n->block[k]);
     }
     for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], mark_read, x);
+        cr_garg_each(&b->output[i], count_read, x);
     return constants;
 }
 
@@ -44,7 +44,7 @@ static void drop_unread_inputs(lifter *x)
     int kept = 0;
 
     for (int i = 0; i < g->input_count; i++)
-        if (x->read[g->input[i]->id]) {
+        if (x->reads[g->input[i]->id]) {
             x->from[kept] = i;
             g->input[kept] = g->input[i];
             g->input[kept]->index = kept;
@@ -66,6 +66,16 @@ static void copy_input(lifter *x, cr_gnode *n)
     n->constant = NULL;
 }
 
+/* True for a constant that only the next node reads, a clone: a literal of the program. */
+static bool is_copied(const lifter *x, const cr_gblock *b, size_t i)
+{
+    const cr_gvalue *v = b->at[i]->result[0];
+    const cr_gnode *next = i + 1 < b->len ? b->at[i + 1] : NULL;
+
+    return next && next->kind == CR_GNODE_CALL && next->op == cr_entry.clone &&
+           next->arg[0].value == v && x->reads[v->id] == 1;
+}
+
 static void lift_block(lifter *x, cr_gblock *b)
 {
     size_t kept = 0;
@@ -77,7 +87,7 @@ static void lift_block(lifter *x, cr_gblock *b)
         if (n->kind == CR_GNODE_CONSTANT) {
             x->from[x->g->input_count] = -1;
             x->constant[x->g->input_count] = n->constant;
-            if (!x->writes) {
+            if (!x->writes || is_copied(x, b, i)) {
                 cr_graph_push_input(x->g, n->result[0]);
                 continue;
             }
@@ -91,12 +101,12 @@ static void lift_block(lifter *x, cr_gblock *b)
 cr_origins cr_graph_lift(cr_graph *g)
 {
     cr_session *s = g->session;
-    lifter x = {.g = g, .writes = cr_graph_writes(g), .read = CR_NEW_N(s, bool, g->values)};
-    size_t most = (size_t)(g->input_count + lift_mark_block(&x, g->body));
+    lifter x = {.g = g, .writes = cr_graph_writes(g), .reads = CR_NEW_N(s, int, g->values)};
+    size_t most = (size_t)(g->input_count + lift_count_block(&x, g->body));
 
     for (size_t k = 0; k < g->numbers.list.len; k++)
         if (g->numbers.list.at[k].of)
-            x.read[g->numbers.list.at[k].of->id] = true;
+            x.reads[g->numbers.list.at[k].of->id]++;
     x.from = CR_NEW_N(s, int, most);
     x.constant = CR_NEW_N(s, cr_tensor *, most);
     drop_unread_inputs(&x);

@@ -443,21 +443,48 @@ static void note_failure(cr_recorder *r, cr_status st)
     snprintf(r->why, sizeof r->why, "%s", cr_error_message());
 }
 
+/* Asks for the source line that makes the call. */
+static void find_source(cr_recorder *r)
+{
+    const char *text = r->where ? r->where(r->where_context, r->session) : NULL;
+
+    if (text)
+        r->source = text;
+}
+
+/* `result` is the clone of `arg`, as far as the graph knows. */
 static void add_literal(cr_session *s, void *context)
 {
     call_record *c = context;
-    cr_tensor *t = c->arg[0].t;
+    cr_graph *g = c->r->g;
+    cr_garg arg[CR_MAX_ARGS] = {
+        cr_garg_value(cr_graph_constant(g, g->body, c->arg[0].t, NULL))};
+    cr_gnode *n = cr_graph_call(g, g->body, cr_entry.clone, arg, 1, NULL);
 
     (void)s;
-    record_tensor(c->r, t, cr_graph_constant(c->r->g, c->r->g->body, t, NULL));
+    n->source = c->r->source;
+    know_result(c, n->result[0], c->result[0].t);
 }
 
+/* The constant is a copy, because the call may write to the literal. */
 void cr_recorder_literal(cr_tensor *t)
 {
-    call_record c = {.r = active, .arg = &(cr_value){.tag = CR_TENSOR, .t = t}};
+    cr_recorder *r = cr_recorder_pause();
+    cr_value value = cr_of_tensor(t), copy;
+    call_record c = {.r = r, .arg = &copy, .result = &value};
+    cr_status st;
 
-    if (active && !active->failed && !recorded_value(active, t))
-        note_failure(active, cr_session_run(active->session, add_literal, &c));
+    if (r && !r->failed && !recorded_value(r, t)) {
+        st = cr_call_tensor(&copy.t, cr_entry.clone, &value, 1);
+        copy.tag = CR_TENSOR;
+        find_source(r);
+        if (!st) {
+            st = cr_session_run(r->session, add_literal, &c);
+            cr_drop(copy.t);
+        }
+        note_failure(r, st);
+    }
+    cr_recorder_resume(r);
 }
 
 void cr_recorder_refuse(const char *why)
@@ -526,15 +553,6 @@ static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
             return false;
     }
     return true;
-}
-
-/* Asks for the source line that makes the call. */
-static void find_source(cr_recorder *r)
-{
-    const char *text = r->where ? r->where(r->where_context, r->session) : NULL;
-
-    if (text)
-        r->source = text;
 }
 
 void cr_recorder_follow(cr_recorder *r, cr_recorder_where where, void *context)

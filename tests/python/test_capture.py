@@ -22,6 +22,46 @@ def served(f):
     return sum(e.calls for e in f._entries)
 
 
+# --- literals ---
+
+def written(x):
+    total = torch.tensor(0.)
+    total += x.sum()
+    return total
+
+
+def returned(x):
+    return torch.tensor([1., 2.]), x + 1
+
+
+def view_returned(x):
+    return torch.tensor([[1., 2.], [3., 4.]])[0], x * 2
+
+
+def written_through_a_view(x):
+    a = torch.tensor([1., 2., 3.])
+    a[1:] += x
+    return a * 2
+
+
+@pytest.mark.parametrize("f", [written, returned, view_returned, written_through_a_view])
+def test_a_literal_is_made_anew_in_every_call(f):
+    compiled, x = torch.compile(f), torch.ones(2)
+    for _ in range(4):
+        for mine, wanted in zip([*compiled(x)] if f in (returned, view_returned) else [compiled(x)],
+                                [*f(x)] if f in (returned, view_returned) else [f(x)]):
+            assert torch.equal(mine, wanted)
+            mine.add_(5)  # must not reach the next call
+    assert served(compiled) == 3
+
+
+def test_a_literal_that_is_only_read_is_not_copied():
+    compiled, x = torch.compile(lambda x: (x * torch.tensor([1., 2.])).sin()), torch.ones(2)
+    for _ in range(3):
+        assert torch.equal(compiled(x), (x * torch.tensor([1., 2.])).sin())
+    assert "clone" not in compiled._entries[0].runner.forward_steps
+
+
 # --- gradients ---
 
 def view_read_by_a_comparison_first(x):
