@@ -122,3 +122,35 @@ def test_a_recorded_pass_through_some_results():
             grads.append(w.grad)
         assert torch.equal(*grads)
     assert served(compiled) == 2
+
+
+def removed_gradient(x, p):
+    y = x * p
+    p.grad = None
+    return y.sum()
+
+
+def replaced_gradient(x, p):
+    p.grad = (x * 2).detach()
+    return (x * p).sum()
+
+
+def zeroed_gradient(x, p):
+    p.grad.zero_()
+    return (x * p).sum()
+
+
+@pytest.mark.parametrize("f", [removed_gradient, replaced_gradient, zeroed_gradient])
+def test_results_keep_their_history_when_a_gradient_changes_without_a_backward_pass(f):
+    compiled = torch.compile(f)
+    for _ in range(3):
+        x, found = torch.randn(2), []
+        for g in (compiled, f):
+            p = nn.Parameter(torch.ones(2))
+            p.grad = torch.ones(2)
+            out = g(x, p)
+            before = p.grad
+            out.backward()
+            found.append((before, p.grad))
+        assert (found[0][0] is None) == (found[1][0] is None) and torch.equal(found[0][1], found[1][1])
+    assert served(compiled) == 2

@@ -374,8 +374,7 @@ class _Recording:
                 places.append(-1)
         if any(_C._is_meta_or_subclass(t) for t in tensors):
             raise Refused("it returns a meta tensor or a tensor subclass")
-        backward_ran = recorder.backward or any(kind == "grad" for kind, *_ in puts)
-        differentiate = is_grad_enabled() and not backward_ran
+        differentiate = is_grad_enabled() and not recorder.backward
         if not differentiate and any(_C._can_go_back(t) for t in tensors if id(t) not in self.walk.known):
             differentiate = is_grad_enabled()
             if not differentiate:
