@@ -154,3 +154,74 @@ def test_results_keep_their_history_when_a_gradient_changes_without_a_backward_p
             found.append((before, p.grad))
         assert (found[0][0] is None) == (found[1][0] is None) and torch.equal(found[0][1], found[1][1])
     assert served(compiled) == 2
+
+
+# --- orders ---
+
+def chain(x, d):
+    for value in d.values():
+        x = x * 2 + value
+    return x
+
+
+def moved():
+    d = collections.OrderedDict(a=1, b=2)
+    yield d
+    d.move_to_end("a")
+    yield d
+
+
+def inserted_again():
+    d = {"a": 1, "b": 2}
+    yield d
+    d["a"] = d.pop("a")
+    yield d
+
+
+@pytest.mark.parametrize("dicts", [
+    lambda: [{"a": 1, "b": 2}, {"b": 2, "a": 1}], moved, inserted_again,
+    lambda: [collections.defaultdict(int, a=1, b=2), collections.defaultdict(int, b=2, a=1)]])
+def test_a_dict_is_read_in_its_order(dicts):
+    compiled, x = torch.compile(chain), torch.ones(1)
+    for _ in range(3):
+        for d in dicts():
+            assert torch.equal(compiled(x, d), chain(x, d)), list(d)
+    assert served(compiled) == 4
+
+
+def test_an_unchanged_dict_needs_no_second_recording():
+    compiled, x, d = torch.compile(chain), torch.ones(1), {"a": 1, "b": 2}
+    for _ in range(3):
+        compiled(x, d)
+        compiled(x, {"a": 1, "b": 2})
+    assert len(compiled._entries) == 1 and served(compiled) == 5
+
+
+@pytest.mark.parametrize("keys", [(1, True), (1, 1.0), (0.0, -0.0), ("a", "b"), ((1,), (True,))])
+def test_a_key_is_read_with_its_type_and_sign(keys):
+    def f(x, d):
+        return x + len(repr(list(d))), d
+    compiled, x = torch.compile(f), torch.ones(1)
+    for key in keys * 2:
+        mine, wanted = compiled(x, {key: 1}), f(x, {key: 1})
+        assert torch.equal(mine[0], wanted[0]) and repr(mine[1]) == repr(wanted[1])
+
+
+def test_a_set_is_read_in_its_order():
+    def f(x, s):
+        for k in s:
+            x = x * 2 + k
+        return x
+    compiled, x, first, second = torch.compile(f), torch.ones(1), {8, 0}, {0, 8}
+    assert list(first) != list(second)  # 8 and 0 have one place in the table
+    for _ in range(2):
+        for s in (first, second):
+            assert torch.equal(compiled(x, s), f(x, s))
+
+
+def test_complex_numbers_are_compared_with_their_signs():
+    def f(x, z):
+        return x + z.real * z.imag + (1.0 if repr(z.imag) == "0.0" else 2.0)
+    compiled, x = torch.compile(f), torch.ones(1)
+    for z in (1 + 0j, complex(1, -0.0)) * 2:
+        assert torch.equal(compiled(x, z), f(x, z))

@@ -394,7 +394,7 @@ def why_again(f, first, second):
     (True, False, "x is True (it is False)"),
     ([1, 2], [1], "len(x) == 2 (it is 1)"),
     ((1,), [1], "type(x) is tuple (it is list)"),
-    ({"a": 1}, {"b": 1}, "x['a'] is missing"),
+    ({"a": 1}, {"b": 1}, "list(x) == ['a'] (it is ['b'])"),
     (None, torch.ones(2), "x is None (it is a tensor)"),
 ])
 def test_why_it_is_recorded_again(first, second, reason):

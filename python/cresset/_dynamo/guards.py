@@ -190,7 +190,7 @@ class Walk:
         node = self.known[id(x)] = self.add(source, parent, key, "tensor", x)
         self.tensors.append((x, node))
         if x.__dict__:  # attributes that the user set
-            inner = self.add("dict", node, None, "mapping", (dict, len(x.__dict__)))
+            inner = self.add("dict", node, None, "mapping", (dict, tuple(x.__dict__)))
             self.holders[inner] = x.__dict__
             self.items(x.__dict__, "item", inner)
         return node
@@ -203,7 +203,7 @@ class Walk:
         return node
 
     def mapping(self, x, source, parent, key):
-        node = self.known[id(x)] = self.add(source, parent, key, "mapping", (type(x), len(x)))
+        node = self.known[id(x)] = self.add(source, parent, key, "mapping", (type(x), tuple(x)))
         self.holders[node] = x
         if x:
             self.items(x, "item", node)
@@ -262,7 +262,7 @@ class Walk:
     def nn_module(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
         state = x.__dict__
-        inner = self.add("dict", node, None, "mapping", (dict, len(state)))
+        inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
         self.holders[inner] = state
         self.items(state, "item", inner)
         self.reach_class(type(x))
@@ -299,7 +299,7 @@ class Walk:
         self.reach_class(t)
         if not isinstance(state, dict):
             return node
-        inner = self.add("dict", node, None, "mapping", (dict, len(state)))
+        inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
         self.holders[inner] = state
         self.items(state, "item", inner)
         return node

@@ -53,8 +53,10 @@ def guard(walk, node):
     name, check, expected, _ = _parts(walk, node)
     if check == "equal":
         return f"{name} == {_short(expected)}"
-    if check in ("list", "mapping"):
+    if check == "list":
         return f"len({name}) == {expected[1]}"
+    if check == "mapping":
+        return f"list({name}) == {_short(list(expected[1]))}"
     if check == "tensor":
         return f"{name}: {expected[0].__name__}, {expected[1]}, {list(expected[2])}"
     if check in ("instance", "number"):
@@ -80,8 +82,10 @@ def failure(walk, node, found):
     x, = found
     if check == "tensor":
         return _tensor(name, expected, mask, x)
-    if check in ("list", "mapping") and type(x) is expected[0]:
+    if check == "list" and type(x) is expected[0]:
         return f"{guard(walk, node)} (it is {len(x)})"
+    if check == "mapping" and type(x) is expected[0]:
+        return f"{guard(walk, node)} (it is {_short(list(x))})"
     if check in ("list", "mapping", "instance", "number"):
         wanted = expected[0] if isinstance(expected, tuple) else expected
         return f"type({name}) is {wanted.__name__} (it is {type(x).__name__})"

@@ -49,6 +49,7 @@ typedef struct {
     Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_AT */
     Py_ssize_t wanted; /* expected length, or number of a node */
     PyObject *key, *expected;
+    PyObject *keys;     /* IS_MAPPING: a tuple, borrowed from `expected` */
     PyTypeObject *type; /* borrowed from `expected` */
     tensor_facts facts;
     uint64_t version;
@@ -119,11 +120,9 @@ static int set_expected(node *d)
 {
     switch ((check_kind)d->check) {
     case IS_SAME: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
-    case IS_LIST:
+    case IS_LIST: return PyArg_ParseTuple(d->expected, "On", &d->type, &d->wanted) ? 0 : -1;
     case IS_MAPPING:
-        d->type = (PyTypeObject *)PyTuple_GetItem(d->expected, 0);
-        d->wanted = d->type ? PyLong_AsSsize_t(PyTuple_GET_ITEM(d->expected, 1)) : -1;
-        return PyErr_Occurred() ? -1 : 0;
+        return PyArg_ParseTuple(d->expected, "OO!", &d->type, &PyTuple_Type, &d->keys) ? 0 : -1;
     case IS_INSTANCE:
     case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
     case IS_TENSOR: /* the guard does not keep the tensor alive */
@@ -254,21 +253,98 @@ static bool has_facts(const tensor_facts *f, const cr_tensor *t)
            t->inference == f->inference && !t->number && has_sizes(f, t) && has_strides(f, t);
 }
 
-/* Floats must have equal bits: -0.0 differs from 0.0, and NaN equals NaN. */
+static bool equals(PyObject *o, PyObject *expected);
+
+static bool same_bits(double a, double b) { return !memcmp(&a, &b, sizeof a); }
+
+static bool tuples_equal(PyObject *a, PyObject *b)
+{
+    if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b))
+        return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); i++)
+        if (!equals(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i)))
+            return false;
+    return true;
+}
+
+/* Sets are equal when they iterate over equal elements in the same order. */
+static bool sets_equal(PyObject *a, PyObject *b)
+{
+    PyObject *x = PySequence_Tuple(a), *y = x ? PySequence_Tuple(b) : NULL;
+    bool same = y && tuples_equal(x, y);
+
+    PyErr_Clear();
+    Py_XDECREF(x);
+    Py_XDECREF(y);
+    return same;
+}
+
+/* Floats must have equal bits: -0.0 differs from 0.0, and NaN equals NaN.  Objects of classes
+ * of the program must be identical, because their __eq__ is code of the program. */
 static bool equals(PyObject *o, PyObject *expected)
 {
     if (o == expected)
         return true;
     if (Py_TYPE(o) != Py_TYPE(expected))
         return false;
-    if (PyFloat_CheckExact(o)) {
-        double a = PyFloat_AS_DOUBLE(o), b = PyFloat_AS_DOUBLE(expected);
-        return !memcmp(&a, &b, sizeof a);
-    }
+    if (PyFloat_CheckExact(o))
+        return same_bits(PyFloat_AS_DOUBLE(o), PyFloat_AS_DOUBLE(expected));
+    if (PyComplex_CheckExact(o))
+        return same_bits(PyComplex_RealAsDouble(o), PyComplex_RealAsDouble(expected)) &&
+               same_bits(PyComplex_ImagAsDouble(o), PyComplex_ImagAsDouble(expected));
+    if (PyTuple_CheckExact(o))
+        return tuples_equal(o, expected);
+    if (PyAnySet_Check(o))
+        return sets_equal(o, expected);
+    if (PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_HEAPTYPE))
+        return false;
     int same = PyObject_RichCompareBool(o, expected, Py_EQ);
     if (same < 0)
         PyErr_Clear();
     return same == 1;
+}
+
+/* --- dicts --- */
+
+/* True when an OrderedDict, which has an order besides the dict's, has these keys in order. */
+static bool ordered_has_keys(PyObject *dict, PyObject *keys)
+{
+    PyObject *each = PyODict_Type.tp_iter(dict), *key = NULL;
+    Py_ssize_t i = 0, n = PyTuple_GET_SIZE(keys);
+
+    for (; each && (key = PyIter_Next(each)); i++) {
+        bool same = i < n && equals(key, PyTuple_GET_ITEM(keys, i));
+        Py_DECREF(key);
+        if (!same)
+            break;
+    }
+    PyErr_Clear();
+    Py_XDECREF(each);
+    return i == n && !key;
+}
+
+static bool dict_has_keys(PyObject *dict, PyObject *keys)
+{
+    PyObject *key, *x;
+    Py_ssize_t at = 0, i = 0;
+
+    if (PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys))
+        return false;
+    if (PyODict_Check(dict))
+        return ordered_has_keys(dict, keys);
+    while (PyDict_Next(dict, &at, &key, &x))
+        if (i >= PyTuple_GET_SIZE(keys) || !equals(key, PyTuple_GET_ITEM(keys, i++)))
+            return false;
+    return i == PyTuple_GET_SIZE(keys);
+}
+
+/* True when the dict was not changed since the last check.  OrderedDict.move_to_end() keeps
+ * the version. */
+static bool dict_is_unchanged(const node *d, PyObject *o)
+{
+    uint64_t now = dict_version(o);
+
+    return now && o == d->seen && now == d->version && !PyODict_Check(o);
 }
 
 static bool take_number(PyObject *o, cr_scalar *out)
@@ -375,7 +451,8 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
     case IS_LIST:
         return Py_TYPE(o) == d->type &&
                (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted;
-    case IS_MAPPING: return Py_TYPE(o) == d->type && PyDict_GET_SIZE(o) == d->wanted;
+    case IS_MAPPING:
+        return Py_TYPE(o) == d->type && (dict_is_unchanged(d, o) || dict_has_keys(o, d->keys));
     case IS_TENSOR:
         if (Py_TYPE(o) != d->type || !has_facts(&d->facts, cr_py_tensor_of(o)))
             return false;

@@ -114,7 +114,8 @@ static int add_container(walk *w, PyObject *key, PyObject *x, PyObject *id)
 {
     bool tuple = PyTuple_CheckExact(x);
     PyObject *node = PyLong_FromSsize_t(PyList_GET_SIZE(w->nodes));
-    PyObject *expected = Py_BuildValue("(On)", Py_TYPE(x), tuple ? PyTuple_GET_SIZE(x) : 0);
+    PyObject *expected = tuple ? Py_BuildValue("(On)", Py_TYPE(x), PyTuple_GET_SIZE(x))
+                               : Py_BuildValue("(O())", Py_TYPE(x));
     int status = -1;
 
     if (node && expected && PyDict_SetItem(w->known, id, node) >= 0 &&
