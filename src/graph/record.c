@@ -707,6 +707,89 @@ static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *r
     return record_call(op, arg, arg, result);
 }
 
+/* --- errors --- */
+
+static cr_status fake_of(cr_value *out, const cr_tensor *t)
+{
+    cr_tensor *made;
+
+    CR_TRY(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
+                                 t->size, t->stride));
+    made->number = t->number;
+    *out = cr_of_tensor(made);
+    return CR_OK;
+}
+
+/* The argument with fakes of its tensors; cr_drop_values() drops it, also after a failure. */
+static cr_status fake_arg(cr_value *out, const cr_value *v)
+{
+    cr_value *list;
+
+    *out = cr_of_none();
+    if (v->tag == CR_TENSOR)
+        return fake_of(out, v->t);
+    if (v->tag != CR_TENSORS) {
+        *out = *v;
+        return CR_OK;
+    }
+    list = cr_alloc_zero(v->len * sizeof *list + 1);
+    if (!list)
+        return CR_MEMORY;
+    *out = (cr_value){.tag = CR_TENSORS, .len = v->len, .list = list};
+    for (uint32_t i = 0; i < v->len; i++)
+        CR_TRY(fake_arg(&list[i], &v->list[i]));
+    return CR_OK;
+}
+
+static cr_status call_on_fakes(const cr_op *op, const cr_value *arg)
+{
+    cr_value fake[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+    cr_status st = CR_OK;
+    int n = 0;
+
+    while (!st && n < op->param_count) {
+        st = fake_arg(&fake[n], &arg[n]);
+        n++;
+    }
+    if (!st && !(st = cr_call(op, fake, result)))
+        cr_drop_values(result, op->result_count);
+    cr_drop_values(fake, n);
+    return st;
+}
+
+/* True when the error follows from dtypes, sizes and other facts that guards check: the call
+ * fails on tensors without bytes, too. */
+static bool fails_without_bytes(const cr_op *op, const cr_value *arg)
+{
+    cr_thread_state was = cr_thread;
+
+    cr_thread.no_grad = cr_thread.fakes = true;
+    cr_status st = call_on_fakes(op, arg);
+    cr_thread = was;
+    return st && st != CR_MEMORY;
+}
+
+/* The program may catch the error and take another way than in later calls, so that the
+ * recording serves only if each of these fails in the same way. */
+static cr_status record_error(const cr_op *op, const cr_value *arg, cr_status st)
+{
+    cr_recorder *r = cr_recorder_pause();
+    char text[CR_SCRATCH_BYTES];
+
+    if (!r || r->failed) {
+        cr_recorder_resume(r);
+        return st;
+    }
+    snprintf(text, sizeof text, "%s", cr_error_message());
+    if (r->g->numbers.list.len || !fails_without_bytes(op, arg))
+        note_failure(r, cr_fail(CR_RUNTIME,
+                                "%s raises an error that may depend on values, and the program "
+                                "catches it",
+                                op->name));
+    cr_recorder_resume(r);
+    return cr_fail(st, "%s", text);
+}
+
 /* Runs a call and records it with the arguments `shown`.  With parts, the calls that the entry
  * makes are recorded, and the entry itself only when one of its results was made without a
  * call. */
@@ -727,7 +810,8 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
                          : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     bool of_values = cr_sizes_of_values;
     cr_sizes_of_values = outer;
-    CR_TRY(st);
+    if (st)
+        return record_error(op, arg, st);
     if (of_values && active)
         note_failure(
             active,

@@ -225,3 +225,77 @@ def test_complex_numbers_are_compared_with_their_signs():
     compiled, x = torch.compile(f), torch.ones(1)
     for z in (1 + 0j, complex(1, -0.0)) * 2:
         assert torch.equal(compiled(x, z), f(x, z))
+
+
+# --- errors of operators ---
+
+def first_rows(x, i):
+    try:
+        return x.gather(0, i) * 2
+    except (RuntimeError, IndexError):
+        return x + 1
+
+
+def factor(x):
+    try:
+        return torch.linalg.cholesky(x) * 2
+    except RuntimeError:
+        return x + 1
+
+
+def product(x, y):
+    try:
+        return x @ y
+    except RuntimeError:
+        return x @ y.t()
+
+
+GOOD, BAD = torch.eye(2) * 4, torch.eye(2) * -4
+
+
+@pytest.mark.parametrize("calls", [(BAD, GOOD, BAD), (GOOD, GOOD, BAD, GOOD)])
+def test_an_error_that_depends_on_values_and_is_caught(calls):
+    warnings.simplefilter("ignore")  # one of them runs eagerly
+    compiled = torch.compile(factor)
+    for x in calls:
+        assert torch.equal(compiled(x), factor(x))
+
+
+@pytest.mark.parametrize("calls", [(5, 0, 5), (0, 0, 5, 0)])
+def test_an_index_that_is_out_of_range_in_some_calls(calls):
+    warnings.simplefilter("ignore")  # one of them runs eagerly
+    compiled, x = torch.compile(first_rows), torch.arange(3.)
+    for i in calls:
+        i = torch.tensor([i, 0, 1])
+        assert torch.equal(compiled(x, i), first_rows(x, i))
+
+
+def test_the_reason_is_stated_when_a_caught_error_depends_on_values():
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="linalg_cholesky.* raises an error that may depend on values"):
+        torch.compile(factor, fullgraph=True)(BAD)
+
+
+def test_a_caught_error_of_sizes_is_recorded():
+    compiled = torch.compile(product)
+    for _ in range(3):
+        x, y = torch.randn(2, 3), torch.randn(4, 3)
+        assert torch.equal(compiled(x, y), product(x, y))
+    assert served(compiled) == 2
+
+
+def test_a_call_that_raises_runs_eagerly_before_anything_is_written():
+    def f(x, y, i):
+        y += x.gather(0, i)
+        return y
+    compiled, x = torch.compile(f), torch.arange(3.)
+    for i in (0, 1, 7, 2):
+        found = []
+        for g in (compiled, f):
+            y = torch.ones(3)
+            try:
+                g(x, y, torch.tensor([i, 0, 1]))
+            except (RuntimeError, IndexError) as e:
+                found.append(str(e))
+            found.append(y)
+        n = len(found) // 2
+        assert found[:n - 1] == found[n:-1] and torch.equal(found[n - 1], found[-1])

@@ -337,15 +337,16 @@ class _Recording:
 
     # --- after the call ---
 
-    def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, puts, heavy):
+    def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, puts, heavy,
+              draws):
         return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins,
-                                returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers))
+                                returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers), draws)
 
     def check_unchanged(self):
         """Checks that the call did not change objects that it reads, except gradients."""
         if self.changed is not None:
             raise Refused(f"each call changes an object that it reads: {self.walk.path(self.changed)}")
-        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False)
+        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False, False)
         failed = probe.fails(self.args, self.kwargs)
         if failed is None:
             return True
@@ -422,7 +423,7 @@ class _Recording:
         keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry(self.walk.nodes, runner, constants,
                            _origins(keys) if graph.writes else None, returns, plain, places, unflatten, puts,
-                           graph.size > 2 or sum(x.numel() for x in given) > 30_000)
+                           graph.size > 2 or sum(x.numel() for x in given) > 30_000, graph.draws)
         self.walk.tensors.clear()
         self.walk.kept.clear()
         for node in self.walk.nodes:

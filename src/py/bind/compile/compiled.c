@@ -295,6 +295,7 @@ typedef struct {
     int puts;
     put *put;
     bool heavy; /* large enough to release the interpreter lock */
+    bool draws; /* draws random numbers */
     int64_t calls;
 } entry;
 
@@ -402,18 +403,19 @@ static int read_origins(entry *e, PyObject *origins)
 }
 
 /* CompiledEntry(guard, positional, names, runner, constants, origins, returns, leaves, places,
- * unflatten, puts, heavy, numbers) */
+ * unflatten, puts, heavy, numbers, draws) */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *guard, *names, *runner, *constants, *origins, *leaves, *places, *unflatten, *puts;
     Py_ssize_t positional;
-    int how, heavy, numbers;
+    int how, heavy, numbers, draws;
     entry *e;
 
-    if (kwargs || !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!pi", &PyList_Type, &guard,
-                                    &positional, &names, &runner, &PyList_Type, &constants,
-                                    &origins, &how, &PyList_Type, &leaves, &PyList_Type,
-                                    &places, &unflatten, &PyList_Type, &puts, &heavy, &numbers))
+    if (kwargs ||
+        !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!pip", &PyList_Type, &guard, &positional,
+                          &names, &runner, &PyList_Type, &constants, &origins, &how,
+                          &PyList_Type, &leaves, &PyList_Type, &places, &unflatten,
+                          &PyList_Type, &puts, &heavy, &numbers, &draws))
         return PyErr_Occurred()
                    ? NULL
                    : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
@@ -431,6 +433,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->unflatten = Py_NewRef(unflatten);
     e->heavy = heavy;
     e->numbers = numbers;
+    e->draws = draws;
     e->guard = cr_guard_new(guard);
     if (e->guard && read_outputs(e, places) == 0 && read_puts(e, puts) == 0 &&
         read_origins(e, origins) == 0)
@@ -481,6 +484,7 @@ typedef struct {
     cr_tensor **input;
     cr_scalar *number;
     cr_compiled_call *call; /* NULL: the runner is a Python callable */
+    bool undone; /* set by a run that an operator's error ended before it changed anything */
 } match;
 
 /* Finds the programs for the inputs' sizes.  When they cannot be made, the call does not fit,
@@ -675,7 +679,17 @@ static int entry_compute(entry *e, const match *m, PyObject *const *target, cr_t
     return bad;
 }
 
-static PyObject *entry_run(entry *e, const match *m)
+/* Number of in-place changes that the inputs have seen. */
+static uint64_t input_versions(const entry *e, const match *m)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < e->inputs; i++)
+        sum += m->input[i]->storage->version;
+    return sum;
+}
+
+static PyObject *entry_run(entry *e, match *m)
 {
     cr_tensor *few[FEW], **output = few;
     PyObject *few_targets[FEW], **target = few_targets, *out = NULL;
@@ -697,10 +711,15 @@ static PyObject *entry_run(entry *e, const match *m)
     find_targets(e, target);
     e->calls++;
     Py_INCREF(e);
-    if (entry_compute(e, m, target, output) == 0 && put_all(e, target, output) == 0)
-        out = entry_pack(e, output);
-    else
+    uint64_t versions = input_versions(e, m);
+    if (entry_compute(e, m, target, output) < 0) {
+        m->undone = m->call && !e->draws && versions == input_versions(e, m);
         entry_drop_tensors(output, e->outputs);
+    } else if (put_all(e, target, output) == 0) {
+        out = entry_pack(e, output);
+    } else {
+        entry_drop_tensors(output, e->outputs);
+    }
     entry_drop_tensors(m->input, e->inputs);
     cr_compiled_call_drop(m->call);
     for (int k = 0; k < e->puts; k++)
@@ -741,12 +760,34 @@ static PyObject *call_miss(function *f, PyObject *const *args, Py_ssize_t positi
     return out;
 }
 
+/* Drops the error and returns true when the plain function may run instead, which raises the
+ * error itself or handles it. */
+static bool may_run_again(const match *m)
+{
+    PyObject *type, *error, *trace;
+
+    if (!m->undone || !PyErr_ExceptionMatches(PyExc_Exception))
+        return false;
+    PyErr_Fetch(&type, &error, &trace);
+    PyObject *text = cr_log_wants("graph", 1) && error ? PyObject_Str(error) : NULL;
+    if (text)
+        cr_log_line("graph", 1, "a call runs eagerly, because a program raised: %s",
+                    PyUnicode_AsUTF8(text));
+    PyErr_Clear();
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(trace);
+    return true;
+}
+
+/* Leaves *fitted false when the entry does not serve the call. */
 static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positional,
-                           PyObject *names, bool *fitted)
+                           PyObject *names, bool *fitted, bool *eager)
 {
     cr_tensor *few[2 * FEW];
     cr_scalar few_numbers[FEW];
-    match m = {few, few_numbers, NULL};
+    match m = {few, few_numbers, NULL, false};
     PyObject *out = NULL;
 
     *fitted = false;
@@ -758,6 +799,7 @@ static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positiona
         *fitted = entry_fits_call(e, args, positional, names, &m);
         if (*fitted)
             out = entry_run(e, &m);
+        *eager = *fitted && !out && may_run_again(&m);
     } else {
         PyErr_NoMemory();
     }
@@ -778,9 +820,11 @@ static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagge
                     cr_py_mode_count || cr_py_override_off))
         return PyObject_Vectorcall(f->function, args, flagged, names);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->entries); i++) {
-        bool fitted;
+        bool fitted, eager = false;
         PyObject *out = try_entry((entry *)PyList_GET_ITEM(f->entries, i), args, positional,
-                                  names, &fitted);
+                                  names, &fitted, &eager);
+        if (eager)
+            return PyObject_Vectorcall(f->function, args, flagged, names);
         if (fitted || PyErr_Occurred())
             return out;
     }

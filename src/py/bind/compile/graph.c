@@ -317,6 +317,17 @@ static PyObject *graph_call(PyObject *x, PyObject *args)
                                    : cr_py_compiled_call(g, grad, how);
 }
 
+static PyObject *graph_draws(PyObject *x, void *unused)
+{
+    const cr_gblock *b = ((graph_object *)x)->g->body;
+    bool draws = false;
+
+    (void)unused;
+    for (size_t i = 0; i < b->len; i++)
+        draws = draws || (b->at[i]->kind == CR_GNODE_CALL && cr_op_draws(b->at[i]->op));
+    return PyBool_FromLong(draws);
+}
+
 static PyObject *graph_writes(PyObject *x, void *unused)
 {
     (void)unused;
@@ -617,6 +628,7 @@ static PyGetSetDef graph_getset[] = {
     {"outputs", graph_outputs, NULL, "Names of the outputs.", NULL},
     {"size", graph_size, NULL, "The number of nodes, without those in nested blocks.", NULL},
     {"writes", graph_writes, NULL, "True when a node writes to a tensor.", NULL},
+    {"draws", graph_draws, NULL, "True when a node draws random numbers.", NULL},
     {"sources", graph_sources, NULL, "The C text of every fusion group.", NULL},
     {"built", graph_built, NULL, "Number of programs that compile() built.", NULL},
     {0}};
