@@ -7,6 +7,7 @@ import pytest
 
 import cresset as torch
 from cresset import nn
+from cresset._dynamo.backends import inductor
 
 
 @pytest.fixture(autouse=True)
@@ -299,3 +300,59 @@ def test_a_call_that_raises_runs_eagerly_before_anything_is_written():
             found.append(y)
         n = len(found) // 2
         assert found[:n - 1] == found[n:-1] and torch.equal(found[n - 1], found[-1])
+
+
+# --- symbols in the graphs of other backends ---
+
+def by_number(x, n, s):
+    return x * n + s / 2 - (n - 1) ** 2
+
+
+def by_size(x, n, s):
+    return x.reshape(x.shape[0] * 2) + x.shape[0] - x.shape[1]
+
+
+def by_branch(x, n, s):
+    return x + 1 if x.shape[0] > 4 else x * n
+
+
+def by_size_of_a_result(x, n, s):
+    y = torch.cat([x, x])
+    return y.sum(0) / y.shape[0] + y[: y.shape[0] - 1].sum() * -n
+
+
+def inductor_inside(gm, inputs):
+    return inductor(gm, inputs)
+
+
+def as_it_is(gm, inputs):
+    assert [type(x) for x in inputs if not isinstance(x, torch.Tensor)] in ([], [int], [int, float])
+    assert not any("46116860184273879" in line or "nan" in line for line in gm.code.splitlines())
+    return gm.forward
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", inductor_inside, as_it_is])
+@pytest.mark.parametrize("f", [by_number, by_size, by_branch, by_size_of_a_result])
+def test_numbers_and_sizes_that_vary_are_arguments_of_a_backends_graph(f, backend):
+    compiled = torch.compile(f, backend=backend, recompile_limit=20)  # the tape saves n: a recording for each
+    for size in (3, 4, 5, 6, 7, 2, 9, 3):
+        x, n, s = torch.randn(size, 2), size + 1, size / 4
+        a, b = (x.clone().requires_grad_() for _ in range(2))
+        for mine, wanted in ((compiled(x, n, s), f(x, n, s)), (compiled(a, n, s), f(b, n, s))):
+            assert torch.equal(mine, wanted)
+        mine.sum().backward()
+        wanted.sum().backward()
+        assert torch.equal(a.grad, b.grad)
+
+
+def test_a_backends_graph_is_used_for_all_sizes():
+    made = []
+
+    def backend(gm, inputs):
+        made.append(gm)
+        return gm.forward
+    compiled = torch.compile(by_size, backend=backend, dynamic=True)
+    for size in (3, 4, 5, 6):
+        x = torch.randn(size, 2)
+        assert torch.equal(compiled(x, 1, 1.), by_size(x, 1, 1.))
+    assert len(made) == 1 and "size(0)" in made[0].code

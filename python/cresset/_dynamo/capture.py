@@ -338,15 +338,16 @@ class _Recording:
     # --- after the call ---
 
     def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, puts, heavy,
-              draws):
+              draws, graph):
         return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins,
-                                returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers), draws)
+                                returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers), draws,
+                                graph)
 
     def check_unchanged(self):
         """Checks that the call did not change objects that it reads, except gradients."""
         if self.changed is not None:
             raise Refused(f"each call changes an object that it reads: {self.walk.path(self.changed)}")
-        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False, False)
+        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False, False, None)
         failed = probe.fails(self.args, self.kwargs)
         if failed is None:
             return True
@@ -423,7 +424,8 @@ class _Recording:
         keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry(self.walk.nodes, runner, constants,
                            _origins(keys) if graph.writes else None, returns, plain, places, unflatten, puts,
-                           graph.size > 2 or sum(x.numel() for x in given) > 30_000, graph.draws)
+                           graph.size > 2 or sum(x.numel() for x in given) > 30_000, graph.draws,
+                           graph if graph.numbers else None)
         self.walk.tensors.clear()
         self.walk.kept.clear()
         for node in self.walk.nodes:
@@ -442,11 +444,12 @@ class _Recording:
             return self.programs(graph, differentiate)
         from ..fx.experimental.proxy_tensor import to_graph_module
         slots = sorted((self.walk.nodes[n][5], n) for _, n in self.walk.tensors if self.walk.nodes[n][5] >= 0)
-        names = _input_names([self.walk.path(n) for _, n in slots])
-        names += [f"constant_{i}" for i in range(len(given) - len(names))]
-        module = to_graph_module(graph, names)
+        numbers = [value for _, value in self.walk.numbers]
+        names = _input_names([self.walk.path(n) for n, _ in self.walk.numbers + [(n, s) for s, n in slots]])
+        names += [f"constant_{i}" for i in range(len(numbers) + len(given) - len(names))]
+        module = to_graph_module(graph, names, numbers=len(numbers))
         try:
-            return backend(module, given)
+            return backend(module, numbers + given)
         except Exception as e:
             if config.suppress_errors:
                 raise Refused(f"the backend raised {type(e).__name__}: {e}") from e

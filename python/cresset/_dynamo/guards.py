@@ -222,7 +222,7 @@ class Walk:
     def set(self, x, source, parent, key):
         if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
             raise Refused("it reads a set of objects")
-        return self.add(source, parent, key, "equal", type(x)(x))
+        return self.add(source, parent, key, "set", (type(x), tuple(x)))
 
     def function(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)

@@ -55,7 +55,7 @@ def guard(walk, node):
         return f"{name} == {_short(expected)}"
     if check == "list":
         return f"len({name}) == {expected[1]}"
-    if check == "mapping":
+    if check in ("mapping", "set"):
         return f"list({name}) == {_short(list(expected[1]))}"
     if check == "tensor":
         return f"{name}: {expected[0].__name__}, {expected[1]}, {list(expected[2])}"
@@ -84,9 +84,9 @@ def failure(walk, node, found):
         return _tensor(name, expected, mask, x)
     if check == "list" and type(x) is expected[0]:
         return f"{guard(walk, node)} (it is {len(x)})"
-    if check == "mapping" and type(x) is expected[0]:
+    if check in ("mapping", "set") and type(x) is expected[0]:
         return f"{guard(walk, node)} (it is {_short(list(x))})"
-    if check in ("list", "mapping", "instance", "number"):
+    if check in ("list", "mapping", "set", "instance", "number"):
         wanted = expected[0] if isinstance(expected, tuple) else expected
         return f"type({name}) is {wanted.__name__} (it is {type(x).__name__})"
     return f"{guard(walk, node)} (it is {'a tensor' if isinstance(x, Tensor) else _short(x)})"

@@ -38,17 +38,45 @@ def _split(schema, given):
 
 # --- from the recorded graph to fx ---
 
+_ARITHMETIC = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+               "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow, "neg": operator.neg,
+               "abs": operator.abs}
+
+
 class _Builder:
     """Builds an fx graph from a `_C.Graph`.  `env` maps every value to its fx node."""
 
     def __init__(self, recorded):
-        self.recorded = recorded
+        self.recorded, self.numbers = recorded, recorded.numbers
         self.graph, self.env, self.attributes = Graph(), {}, {}
+        self.symbols = {}  # index in `numbers` -> fx node or number
 
     def value(self, x):
         if type(x) is tuple:
             return self.env[x[0]]
+        if self.numbers and type(x) in (int, float):
+            k = _C._symbol_of(x)
+            return x if k < 0 else self.symbol(k)
         return [self.value(item) for item in x] if isinstance(x, list) else x
+
+    def symbol(self, k):
+        if k not in self.symbols:
+            self.symbols[k] = self.new_symbol(*self.numbers[k])
+        return self.symbols[k]
+
+    def new_symbol(self, how, *of):
+        if how == "const":
+            return of[0]
+        if how == "size":
+            return self.graph.call_method("size", (self.env[of[0]], of[1]))
+        return self.graph.call_function(_ARITHMETIC[how], tuple(map(self.symbol, of)))
+
+    def placeholders(self, names, numbers):
+        """The first `numbers` placeholders are the numbers of a call, the others its tensors."""
+        made = [self.graph.create_node("placeholder", name, name=name) for name in names]
+        inputs = {how[1]: k for k, how in enumerate(self.numbers) if how[0] == "input"}
+        self.symbols.update((inputs[i], made[i]) for i in range(numbers))
+        self.env.update(zip(self.recorded.inputs, made[numbers:]))
 
     def constant(self, name, tensor):
         kind = "_param_constant" if isinstance(tensor, nn.Parameter) else "_tensor_constant"
@@ -84,12 +112,11 @@ class _Builder:
         return GraphModule(self.attributes, self.graph, name)
 
 
-def to_graph_module(recorded, input_names, name="GraphModule", outputs=None):
+def to_graph_module(recorded, input_names, name="GraphModule", outputs=None, numbers=0):
     """Returns a GraphModule with the nodes of a `_C.Graph`.  Its inputs have the names
-    `input_names`."""
+    `input_names`; the first `numbers` of them are numbers."""
     b = _Builder(recorded)
-    for value, wanted in zip(recorded.inputs, input_names):
-        b.env[value] = b.graph.create_node("placeholder", wanted, name=wanted)
+    b.placeholders(input_names, numbers)
     b.nodes()
     out = tuple(None if v is None else b.env[v] for v in recorded.outputs)
     return b.module(out if outputs is None else outputs(out), name)

@@ -283,8 +283,10 @@ typedef struct {
     PyObject_HEAD cr_guard *guard;
     PyObject *names; /* keyword names, or NULL */
     Py_ssize_t positional;
-    uint32_t mode;    /* see mode_now */
-    PyObject *runner; /* a Call, Calls, or a Python callable that takes the inputs */
+    uint32_t mode;     /* see mode_now */
+    PyObject *runner;  /* a Call, Calls, or a Python callable that takes numbers and inputs */
+    PyObject *graph;   /* of a Python callable: a Graph with symbols, or None */
+    PyObject *fitting; /* set of sizes and numbers for which the guards of `graph` hold */
     int inputs, outputs, numbers;
     PyObject *constants; /* one per input: a tensor, or None when the guard gives the input */
     int *origin;         /* first input with the same storage, by input; NULL: no writes */
@@ -318,6 +320,7 @@ static int entry_traverse(PyObject *x, visitproc visit, void *arg)
 
     Py_VISIT(e->names);
     Py_VISIT(e->runner);
+    Py_VISIT(e->graph);
     Py_VISIT(e->constants);
     Py_VISIT(e->leaves);
     Py_VISIT(e->unflatten);
@@ -335,6 +338,8 @@ static int entry_clear(PyObject *x)
     cr_guard_drop(g);
     Py_CLEAR(e->names);
     Py_CLEAR(e->runner);
+    Py_CLEAR(e->graph);
+    Py_CLEAR(e->fitting);
     Py_CLEAR(e->constants);
     Py_CLEAR(e->leaves);
     Py_CLEAR(e->unflatten);
@@ -403,19 +408,20 @@ static int read_origins(entry *e, PyObject *origins)
 }
 
 /* CompiledEntry(guard, positional, names, runner, constants, origins, returns, leaves, places,
- * unflatten, puts, heavy, numbers, draws) */
+ * unflatten, puts, heavy, numbers, draws, graph) */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *guard, *names, *runner, *constants, *origins, *leaves, *places, *unflatten, *puts;
+    PyObject *guard, *names, *runner, *constants, *origins, *leaves, *places, *unflatten, *puts,
+        *graph;
     Py_ssize_t positional;
     int how, heavy, numbers, draws;
     entry *e;
 
     if (kwargs ||
-        !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!pip", &PyList_Type, &guard, &positional,
+        !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!pipO", &PyList_Type, &guard, &positional,
                           &names, &runner, &PyList_Type, &constants, &origins, &how,
                           &PyList_Type, &leaves, &PyList_Type, &places, &unflatten,
-                          &PyList_Type, &puts, &heavy, &numbers, &draws))
+                          &PyList_Type, &puts, &heavy, &numbers, &draws, &graph))
         return PyErr_Occurred()
                    ? NULL
                    : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
@@ -426,6 +432,8 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->positional = positional;
     e->mode = mode_now();
     e->runner = Py_NewRef(runner);
+    e->graph = Py_NewRef(graph);
+    e->fitting = PySet_New(NULL);
     e->constants = Py_NewRef(constants);
     e->inputs = (int)PyList_GET_SIZE(constants);
     e->returns = (returns_kind)how;
@@ -435,7 +443,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->numbers = numbers;
     e->draws = draws;
     e->guard = cr_guard_new(guard);
-    if (e->guard && read_outputs(e, places) == 0 && read_puts(e, puts) == 0 &&
+    if (e->guard && e->fitting && read_outputs(e, places) == 0 && read_puts(e, puts) == 0 &&
         read_origins(e, origins) == 0)
         return (PyObject *)e;
     if (!PyErr_Occurred())
@@ -487,6 +495,43 @@ typedef struct {
     bool undone; /* set by a run that an operator's error ended before it changed anything */
 } match;
 
+/* The sizes of the inputs and the numbers as an object. */
+static PyObject *sizes_key(const entry *e, const match *m)
+{
+    Py_ssize_t length = (Py_ssize_t)sizeof *m->number * e->numbers;
+
+    for (int i = 0; i < e->inputs; i++)
+        length += (Py_ssize_t)sizeof(int64_t) * m->input[i]->ndim;
+    PyObject *key = PyBytes_FromStringAndSize(NULL, length);
+    char *at = key ? PyBytes_AS_STRING(key) : NULL;
+    for (int k = 0; key && k < e->numbers; k++, at += sizeof *m->number)
+        memcpy(at, &m->number[k], sizeof *m->number);
+    for (int i = 0; key && i < e->inputs; i++) {
+        memcpy(at, m->input[i]->size, m->input[i]->ndim * sizeof(int64_t));
+        at += m->input[i]->ndim * sizeof(int64_t);
+    }
+    return key;
+}
+
+/* True when the guards on symbols hold.  The numbers of dims are fixed by the guard. */
+static bool symbols_fit(entry *e, const match *m)
+{
+    enum { MOST = 4096 };
+    PyObject *key = e->graph == Py_None ? NULL : sizes_key(e, m);
+    int fits = !key ? e->graph == Py_None : PySet_Contains(e->fitting, key);
+
+    if (!fits && key) {
+        fits = cr_py_graph_fits(e->graph, m->input, m->number);
+        if (PySet_GET_SIZE(e->fitting) >= MOST)
+            PySet_Clear(e->fitting);
+        if (fits > 0)
+            fits = PySet_Add(e->fitting, key) == 0;
+    }
+    Py_XDECREF(key);
+    PyErr_Clear();
+    return fits > 0;
+}
+
 /* Finds the programs for the inputs' sizes.  When they cannot be made, the call does not fit,
  * and eager mode reports the error. */
 static bool find_call(entry *e, match *m)
@@ -495,7 +540,7 @@ static bool find_call(entry *e, match *m)
     if (Py_IS_TYPE(e->runner, &call_type))
         m->call = compiled_call_of(e->runner);
     else if (!Py_IS_TYPE(e->runner, &calls_type))
-        return true;
+        return symbols_fit(e, m);
     else if (cr_compiled_calls_find(&m->call, ((calls_object *)e->runner)->c, m->input,
                                     m->number))
         return false;
@@ -615,12 +660,13 @@ static void entry_drop_tensors(cr_tensor **t, int n)
         cr_drop(t[i]);
 }
 
-static PyObject *run_python(entry *e, cr_tensor *const *input)
+static PyObject *run_python(entry *e, const match *m)
 {
-    PyObject *args = PyTuple_New(e->inputs), *out;
+    PyObject *args = PyTuple_New(e->numbers + e->inputs), *out;
 
-    for (int i = 0; args && i < e->inputs; i++) {
-        PyObject *x = cr_py_wrap_keep(input[i]);
+    for (int i = 0; args && i < e->numbers + e->inputs; i++) {
+        PyObject *x = i < e->numbers ? cr_py_scalar_object(m->number[i])
+                                     : cr_py_wrap_keep(m->input[i - e->numbers]);
         if (!x) {
             Py_DECREF(args);
             return NULL;
@@ -671,7 +717,7 @@ static int entry_compute(entry *e, const match *m, PyObject *const *target, cr_t
             st = cr_compiled_call_run(m->call, m->input, m->number, output);
         return st ? cr_py_raise_int(st) : 0;
     }
-    out = run_python(e, m->input);
+    out = run_python(e, m);
     if (!out)
         return -1;
     int bad = take_python(e, out, output);
@@ -1112,6 +1158,7 @@ static PyMethodDef functions[] = {
     {"_can_go_back", can_go_back, METH_O, NULL},
     {"_storage_key", storage_key, METH_O, NULL},
     {"_log", log_line, METH_VARARGS, NULL},
+    {"_symbol_of", cr_py_symbol_of, METH_O, NULL},
     {"_force_eager", set_force_eager, METH_O, NULL},
     {"_compiled_off", compiled_off, METH_O, NULL},
     {"_refuse_recording", refuse_recording, METH_O, NULL},

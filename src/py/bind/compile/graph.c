@@ -136,16 +136,27 @@ static PyObject *graph_run(PyObject *x, PyObject *given)
     return out;
 }
 
+int cr_py_graph_fits(PyObject *graph, cr_tensor *const *input, const cr_scalar *number)
+{
+    cr_session s = {.status = CR_OK};
+    cr_graph *instance = NULL;
+    cr_status st =
+        cr_graph_instantiate(&instance, &s, ((graph_object *)graph)->g, input, number, false);
+    bool fits = instance != NULL;
+
+    cr_graph_drop(instance);
+    cr_session_drop(&s);
+    return st ? cr_py_raise_int(st) : fits;
+}
+
 /* fits(inputs, numbers) -> bool */
 static PyObject *graph_fits(PyObject *x, PyObject *args)
 {
     const cr_graph *g = ((graph_object *)x)->g;
-    cr_session s = {.status = CR_OK};
-    cr_graph *instance = NULL;
     PyObject *given, *numbers, *items;
     cr_scalar *number;
     cr_tensor **input;
-    cr_status st;
+    int fits;
 
     if (!PyArg_ParseTuple(args, "OO!:fits", &given, &PyTuple_Type, &numbers))
         return NULL;
@@ -165,14 +176,57 @@ static PyObject *graph_fits(PyObject *x, PyObject *args)
         PyMem_Free(number);
         return NULL;
     }
-    st = cr_graph_instantiate(&instance, &s, g, input, number, false);
-    bool fits = instance != NULL;
-    cr_graph_drop(instance);
-    cr_session_drop(&s);
+    fits = cr_py_graph_fits(x, input, number);
     PyMem_Free(number);
     PyMem_Free(input);
     Py_DECREF(items);
-    return st ? cr_py_raise(st) : PyBool_FromLong(fits);
+    return fits < 0 ? NULL : PyBool_FromLong(fits);
+}
+
+/* A tuple for each symbol: ("input", index), ("size", value, dim), ("const", number), or an
+ * operation and the symbols that it reads. */
+static PyObject *number_tuple(const cr_gnumber *n)
+{
+    switch ((cr_gnum_fn)n->fn) {
+    case CR_GNUM_INPUT: return Py_BuildValue("(si)", "input", n->a);
+    case CR_GNUM_SIZE: return Py_BuildValue("(ssi)", "size", n->of->name, n->a);
+    case CR_GNUM_CONST: return Py_BuildValue("(sN)", "const", cr_py_scalar_object(n->value));
+    default: break;
+    }
+    return cr_gnum_is_unary((cr_gnum_fn)n->fn)
+               ? Py_BuildValue("(si)", cr_gnum_fn_name[n->fn], n->a)
+               : Py_BuildValue("(sii)", cr_gnum_fn_name[n->fn], n->a, n->b);
+}
+
+static PyObject *graph_numbers(PyObject *x, void *unused)
+{
+    const cr_gnumbers *all = &((graph_object *)x)->g->numbers;
+    PyObject *out = PyList_New((Py_ssize_t)all->list.len);
+
+    (void)unused;
+    for (size_t i = 0; out && i < all->list.len; i++) {
+        PyObject *one = number_tuple(&all->list.at[i]);
+        if (!one)
+            Py_CLEAR(out);
+        else
+            PyList_SET_ITEM(out, (Py_ssize_t)i, one);
+    }
+    return out;
+}
+
+/* _symbol_of(number) -> index in Graph.numbers when an argument of a node is a symbol; else
+ * -1. */
+PyObject *cr_py_symbol_of(PyObject *m, PyObject *x)
+{
+    cr_scalar s;
+
+    (void)m;
+    if (PyFloat_CheckExact(x))
+        return PyLong_FromLong(cr_gnum_of(cr_scalar_float(PyFloat_AS_DOUBLE(x))));
+    if (PyLong_CheckExact(x) && cr_py_scalar_from(x, &s) == CR_PY_FITS)
+        return PyLong_FromLong(cr_gnum_of(s));
+    PyErr_Clear();
+    return PyLong_FromLong(-1);
 }
 
 /* --- passes and text --- */
@@ -627,6 +681,8 @@ static PyGetSetDef graph_getset[] = {
     {"inputs", graph_inputs, NULL, "Names of the inputs.", NULL},
     {"outputs", graph_outputs, NULL, "Names of the outputs.", NULL},
     {"size", graph_size, NULL, "The number of nodes, without those in nested blocks.", NULL},
+    {"numbers", graph_numbers, NULL, "The symbols: inputs, sizes, and arithmetic on them.",
+     NULL},
     {"writes", graph_writes, NULL, "True when a node writes to a tensor.", NULL},
     {"draws", graph_draws, NULL, "True when a node draws random numbers.", NULL},
     {"sources", graph_sources, NULL, "The C text of every fusion group.", NULL},

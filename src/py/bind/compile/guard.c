@@ -25,13 +25,14 @@ typedef enum {
     IS_NUMBER,
     IS_LIST,
     IS_MAPPING,
+    IS_SET,
     IS_TENSOR
 } check_kind;
 
 static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none", "at",
                                            "cell", "dict",  "attr",  "type", "grad"};
 static const char *const check_names[] = {"any",    "is",   "same",    "instance", "equal",
-                                          "number", "list", "mapping", "tensor"};
+                                          "number", "list", "mapping", "set",      "tensor"};
 
 typedef struct {
     uint8_t dtype, ndim;
@@ -49,7 +50,7 @@ typedef struct {
     Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_AT */
     Py_ssize_t wanted; /* expected length, or number of a node */
     PyObject *key, *expected;
-    PyObject *keys;     /* IS_MAPPING: a tuple, borrowed from `expected` */
+    PyObject *keys;     /* IS_MAPPING, IS_SET: a tuple, borrowed from `expected` */
     PyTypeObject *type; /* borrowed from `expected` */
     tensor_facts facts;
     uint64_t version;
@@ -122,6 +123,7 @@ static int set_expected(node *d)
     case IS_SAME: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
     case IS_LIST: return PyArg_ParseTuple(d->expected, "On", &d->type, &d->wanted) ? 0 : -1;
     case IS_MAPPING:
+    case IS_SET:
         return PyArg_ParseTuple(d->expected, "OO!", &d->type, &PyTuple_Type, &d->keys) ? 0 : -1;
     case IS_INSTANCE:
     case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
@@ -267,18 +269,6 @@ static bool tuples_equal(PyObject *a, PyObject *b)
     return true;
 }
 
-/* Sets are equal when they iterate over equal elements in the same order. */
-static bool sets_equal(PyObject *a, PyObject *b)
-{
-    PyObject *x = PySequence_Tuple(a), *y = x ? PySequence_Tuple(b) : NULL;
-    bool same = y && tuples_equal(x, y);
-
-    PyErr_Clear();
-    Py_XDECREF(x);
-    Py_XDECREF(y);
-    return same;
-}
-
 /* Floats must have equal bits: -0.0 differs from 0.0, and NaN equals NaN.  Objects of classes
  * of the program must be identical, because their __eq__ is code of the program. */
 static bool equals(PyObject *o, PyObject *expected)
@@ -294,14 +284,24 @@ static bool equals(PyObject *o, PyObject *expected)
                same_bits(PyComplex_ImagAsDouble(o), PyComplex_ImagAsDouble(expected));
     if (PyTuple_CheckExact(o))
         return tuples_equal(o, expected);
-    if (PyAnySet_Check(o))
-        return sets_equal(o, expected);
     if (PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_HEAPTYPE))
         return false;
     int same = PyObject_RichCompareBool(o, expected, Py_EQ);
     if (same < 0)
         PyErr_Clear();
     return same == 1;
+}
+
+/* True when the set has these elements in this order.  A copy of a set may have another. */
+static bool set_has_items(PyObject *set, PyObject *items)
+{
+    PyObject *now =
+        PySet_GET_SIZE(set) == PyTuple_GET_SIZE(items) ? PySequence_Tuple(set) : NULL;
+    bool same = now && tuples_equal(now, items);
+
+    PyErr_Clear();
+    Py_XDECREF(now);
+    return same;
 }
 
 /* --- dicts --- */
@@ -453,6 +453,7 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
                (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted;
     case IS_MAPPING:
         return Py_TYPE(o) == d->type && (dict_is_unchanged(d, o) || dict_has_keys(o, d->keys));
+    case IS_SET: return Py_TYPE(o) == d->type && set_has_items(o, d->keys);
     case IS_TENSOR:
         if (Py_TYPE(o) != d->type || !has_facts(&d->facts, cr_py_tensor_of(o)))
             return false;

@@ -39,6 +39,7 @@ typedef struct cr_guard cr_guard;
  *                                   `slot`
  *   "list"        (type, length)    has exactly this class and length
  *   "mapping"     (type, keys)      has exactly this class, and these keys in this order
+ *   "set"         (type, items)     has exactly this class, and these items in this order
  *   "tensor"      tensor            has its class, dtype, device, sizes, strides and
  *                                   requires_grad; it is input `slot`, or no input when slot is
  *                                   -1; dims in the mask `dims` may have any size but 0 and 1
