@@ -89,7 +89,9 @@ static void put_record(cr_text *out, const cr_op *op)
     cr_op_print_schema(out, op);
     cr_text_printf(out, "\n  %s:%d, number %d, %s\n", op->file, op->line, op->index,
                    does_names[op->does]);
-    cr_text_printf(out, "  doc     %s\n", op->doc);
+    cr_text_put(out, "  doc     ");
+    cr_clause_put(out, op->doc);
+    cr_text_char(out, '\n');
     put_forms(out, op);
     put_words(out, op);
     put_rule(out, "type", op->type);
@@ -209,16 +211,19 @@ static void put_kernels(cr_text *out, const cr_op *op, size_t most)
 /* The generated tests of tests/ops; `make check-op` runs them. */
 static void put_generated_tests(cr_text *out, const cr_op *op)
 {
-    bool drawn = strncmp(op->sample, "none", 4) != 0;
+    bool drawn = strncmp(op->sample.at, "none", 4) != 0, compared = drawn && op->ref.len;
 
     cr_text_printf(out, "  tests   make check-op OP=%s:", op->name);
     if (drawn)
         cr_text_put(out, " dtypes, strides, fakes, compiled;");
-    if (drawn && *op->ref)
-        cr_text_printf(out, " values against %s;", op->ref);
+    if (compared) {
+        cr_text_put(out, " values against ");
+        cr_clause_put(out, op->ref);
+        cr_text_char(out, ';');
+    }
     if (drawn && op->grad_count)
         cr_text_put(out, " gradients against differences;");
-    cr_text_put(out, *op->ref && drawn ? "\n" : " calls recorded from torch\n");
+    cr_text_put(out, compared ? "\n" : " calls recorded from torch\n");
 }
 
 static bool is_name_character(char c) { return isalnum((unsigned char)c) || c == '_'; }

@@ -507,8 +507,7 @@ static cr_status read_table(char **paths, int n)
         char *text;
         size_t len;
         CR_TRY(cr_read_file(&text, &len, paths[i]));
-        CR_TRY(cr_ops_read(base_name(paths[i]), text, len));
-        cr_free(text);
+        CR_TRY(cr_ops_read(base_name(paths[i]), text, len)); /* the records keep the text */
     }
     return cr_ops_resolve();
 }

@@ -2,24 +2,30 @@
 #include "jit/generated.h"
 #include <pthread.h>
 
-static void install_kernels(void)
+/* The same kernel folds a plain fold's partial results. */
+static void install_joins(cr_op *op)
+{
+    for (int t = 0; t < CR_DTYPE_KERNELS; t++) {
+        cr_kernel *k = op->kernel[t];
+        k[CR_FORM_JOIN] = k[CR_FORM_JOIN] ? k[CR_FORM_JOIN] : k[CR_FORM_MAIN];
+        k[CR_FORM_JOIN_COLUMNS] =
+            k[CR_FORM_JOIN_COLUMNS] ? k[CR_FORM_JOIN_COLUMNS] : k[CR_FORM_COLUMNS];
+    }
+}
+
+static cr_status install_kernels(void)
 {
     cr_isa isa = cr_isa_chosen();
 
     for (int i = 0; i < cr_kernel_table_count; i++) {
         const cr_kernel_entry *e = &cr_kernel_table[i];
+        CR_TRY(cr_op_add_kernels(cr_ops_at(e->op)));
         cr_ops_at(e->op)->kernel[e->dtype][e->form] = e->fn[isa];
     }
-    /* the same kernel folds a plain fold's partial results */
-    for (int i = 0; i < cr_ops_count(); i++) {
-        cr_op *op = cr_ops_at(i);
-        for (int t = 0; op->does == CR_DOES_FOLD && t < CR_DTYPE_KERNELS; t++) {
-            cr_kernel *k = op->kernel[t];
-            k[CR_FORM_JOIN] = k[CR_FORM_JOIN] ? k[CR_FORM_JOIN] : k[CR_FORM_MAIN];
-            k[CR_FORM_JOIN_COLUMNS] =
-                k[CR_FORM_JOIN_COLUMNS] ? k[CR_FORM_JOIN_COLUMNS] : k[CR_FORM_COLUMNS];
-        }
-    }
+    for (int i = 0; i < cr_ops_count(); i++)
+        if (cr_ops_at(i)->does == CR_DOES_FOLD)
+            install_joins(cr_ops_at(i));
+    return CR_OK;
 }
 
 static cr_kernel fn_kernel[CR_FN_COUNT][CR_DTYPE_KERNELS][CR_FORM_COUNT];
@@ -62,6 +68,5 @@ cr_status cr_generated_install(void)
             cr_ops_read(cr_table_texts[i].file, cr_table_texts[i].text, cr_table_texts[i].len));
     CR_TRY(cr_ops_resolve());
     cr_generated_records();
-    install_kernels();
-    return CR_OK;
+    return install_kernels();
 }

@@ -30,6 +30,7 @@ static cr_status rule_new(lexer *x, cr_rule **out, cr_rule_kind kind, const char
 }
 
 enum { MOST_ARGS = 32 };
+static const char *no_keywords[MOST_ARGS]; /* of all calls by place */
 
 /* Copies a list of children into the arena. */
 static cr_status set_args(lexer *x, cr_rule *r, cr_rule **args, const char **keyword, int n)
@@ -38,7 +39,7 @@ static cr_status set_args(lexer *x, cr_rule *r, cr_rule **args, const char **key
 
     r->count = n;
     r->args = cr_arena_get(x->arena, bytes);
-    r->keyword = cr_arena_get(x->arena, bytes);
+    r->keyword = keyword ? cr_arena_get(x->arena, bytes) : no_keywords;
     if (!r->args || !r->keyword)
         return CR_MEMORY;
     memcpy(r->args, args, bytes);
@@ -69,7 +70,7 @@ static cr_status parse_list(lexer *x, cr_rule *r, const char *close)
     cr_rule *args[MOST_ARGS];
     const char *keyword[MOST_ARGS] = {0};
     int n = 0;
-    bool more = !lex_is(x, close);
+    bool more = !lex_is(x, close), any = false;
 
     while (more) {
         if (n == MOST_ARGS)
@@ -77,12 +78,13 @@ static cr_status parse_list(lexer *x, cr_rule *r, const char *close)
         if (is_keyword(x)) {
             CR_TRY(lex_name(x, &keyword[n]));
             CR_TRY(lex_expect(x, "="));
+            any = true;
         }
         CR_TRY(rule_parse(x, &args[n++]));
         CR_TRY(lex_take(x, ",", &more));
     }
     CR_TRY(lex_expect(x, close));
-    return set_args(x, r, args, keyword, n);
+    return set_args(x, r, args, any ? keyword : NULL, n);
 }
 
 static bool is_each(const lexer *x)
@@ -216,13 +218,26 @@ static cr_status parse_unary(lexer *x, cr_rule **out)
     return make_call_rule(x, out, minus ? "neg" : "not", inner, NULL);
 }
 
+/* The operator at `x`, of at least this level; CR_LEN(infix) if there is none. */
+static size_t infix_at(const lexer *x, int level)
+{
+    size_t i = 0;
+
+    /* most expressions end at one of these signs */
+    if (x->kind != TOKEN_SIGN && x->kind != TOKEN_NAME)
+        return CR_LEN(infix);
+    if (strchr(",)]:?", *x->text))
+        return CR_LEN(infix);
+    while (i < CR_LEN(infix) && !(infix[i].level >= level && lex_is(x, infix[i].sign)))
+        i++;
+    return i;
+}
+
 static cr_status parse_infix(lexer *x, cr_rule **out, int level)
 {
     CR_TRY(parse_unary(x, out));
     for (;;) {
-        size_t i = x->kind == TOKEN_SIGN || x->kind == TOKEN_NAME ? 0 : CR_LEN(infix);
-        while (i < CR_LEN(infix) && !(infix[i].level >= level && lex_is(x, infix[i].sign)))
-            i++;
+        size_t i = infix_at(x, level);
         if (i == CR_LEN(infix))
             return CR_OK;
         cr_rule *right;

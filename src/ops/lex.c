@@ -1,6 +1,5 @@
 /* Tokens: names, numbers, "strings", signs of one or two characters.  A # starts a comment. */
 #include "ops/lex.h"
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,10 @@ cr_status lex_error(const lexer *x, const char *fmt, ...)
     return cr_fail(CR_VALUE, "%s:%d: %s", x->file, x->line, text);
 }
 
+/* The table is ASCII: these are inlined, and depend on no locale. */
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_'; }
+
 static void skip_space(lexer *x)
 {
     while (x->at < x->end) {
@@ -24,7 +27,7 @@ static void skip_space(lexer *x)
                 x->at++;
         else if (*x->at == '\n')
             x->line++, x->at++;
-        else if (isspace((unsigned char)*x->at))
+        else if (*x->at == ' ' || *x->at == '\t' || *x->at == '\r')
             x->at++;
         else
             return;
@@ -65,7 +68,7 @@ static void lex_number(lexer *x)
     bool real = false;
     char digits[64];
 
-    while (x->at < x->end && (isalnum((unsigned char)*x->at) || *x->at == '.' ||
+    while (x->at < x->end && (is_digit(*x->at) || is_letter(*x->at) || *x->at == '.' ||
                               ((*x->at == '-' || *x->at == '+') && (x->at[-1] | 32) == 'e'))) {
         real |= *x->at == '.' || (*x->at | 32) == 'e';
         x->at++;
@@ -103,16 +106,16 @@ cr_status lex_next(lexer *x)
         x->line = line; /* an error at the end is one of the last line, not of the next */
         return CR_OK;
     }
-    unsigned char c = (unsigned char)*x->at;
-    if (isalpha(c) || c == '_') {
+    char c = *x->at;
+    if (is_letter(c)) {
         x->text = x->at;
-        while (x->at < x->end && (isalnum((unsigned char)*x->at) || *x->at == '_'))
+        while (x->at < x->end && (is_letter(*x->at) || is_digit(*x->at)))
             x->at++;
         x->len = (size_t)(x->at - x->text);
         x->kind = TOKEN_NAME;
         return CR_OK;
     }
-    if (isdigit(c) || (c == '.' && x->at + 1 < x->end && isdigit((unsigned char)x->at[1]))) {
+    if (is_digit(c) || (c == '.' && x->at + 1 < x->end && is_digit(x->at[1]))) {
         lex_number(x);
         return CR_OK;
     }

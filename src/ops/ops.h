@@ -112,6 +112,12 @@ typedef struct {
     cr_check error;      /* its arguments see the element as the parameter; `when` is unused */
 } cr_loop_index;
 
+/* Text of a clause as the table has it: lines are joined by cr_clause_put. */
+typedef struct {
+    const char *at;
+    size_t len;
+} cr_clause_text;
+
 /* torch's overloads of an entry (clause `aten`, else by rule): "Tensor", "Scalar", "default".
  */
 typedef struct {
@@ -175,14 +181,15 @@ struct cr_op {
     bool steady; /* tensor/: tensor types alone determine checks and types while the arguments
                   * `steady_params` have their defaults */
     uint32_t steady_params;
-    _Atomic uint64_t decided; /* tensor/: the last tensor types and their decision */
-    cr_kernel kernel[CR_DTYPE_KERNELS][CR_FORM_COUNT];
-    cr_param *param; /* [param_count] */
+    _Atomic uint64_t decided;           /* tensor/: the last tensor types and their decision */
+    cr_kernel (*kernel)[CR_FORM_COUNT]; /* [CR_DTYPE_KERNELS] */
+    cr_param *param;                    /* [param_count] */
     cr_result result[CR_MAX_RESULTS];
     /* Cold. */
     const char *name;     /* "add" */
     const char *overload; /* "" or "dim" */
-    const char *doc, *ref, *sample, *tags;
+    cr_clause_text doc, ref, sample;
+    const char *tags;
     int aten_count; /* torch's overloads of this entry */
     cr_overload *aten;
     int aten_inplace_count; /* overloads of the in-place form, if they differ */
@@ -214,8 +221,8 @@ struct cr_op {
      * which not every element is written so starts as loop_start, a tensor or a number; else
      * this is NULL.  extern_name is then a faster kernel (clause `kernel cpu`), or NULL. */
     int axis_count, index_count;
-    cr_loop_axis axis[CR_LOOP_AXES];
-    cr_loop_index index_check[CR_LOOP_INDICES];
+    cr_loop_axis *axis;
+    cr_loop_index *index_check;
     cr_rule *loop_start, *loop_target, *loop_value;
     bool loop_adds;
     const char *extern_name;
@@ -288,8 +295,8 @@ extern const cr_word_info cr_word_infos[CR_WORD_COUNT];
  * reshape that copy only if necessary. */
 bool cr_op_may_view(const cr_op *op);
 
-/* Reads table text and adds its records.  `file` is the name in messages.  Fails with CR_VALUE
- * and a message "file:line: ...". */
+/* Reads table text and adds its records, which refer to it: the text must stay.  `file` is the
+ * name in messages.  Fails with CR_VALUE and a message "file:line: ...". */
 CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
 /* Reads a schema alone, "name(int n, bool bias=True) -> Tensor": the names, parameters and
  * results of *op, which must be zero; strings go to `arena`.  CR_VALUE. */
@@ -299,6 +306,9 @@ CR_MUST cr_status cr_schema_read(cr_op *op, cr_arena *arena, const char *schema)
  * schema that cannot be read or a name that exists. */
 CR_MUST cr_status cr_ops_add(cr_op **out, const char *name, const char *schema,
                              cr_call_fn stage);
+/* Gives `op` a table of kernels to fill, unless it has one.  Records start with a shared table
+ * without kernels.  CR_MEMORY. */
+CR_MUST cr_status cr_op_add_kernels(cr_op *op);
 /* The number of records that there may be: arrays by cr_op.index have this length. */
 enum { CR_MOST_OPS = 4096 };
 /* Resolves names and calls in all rule trees, once, after the last read. */
@@ -328,6 +338,8 @@ void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
 /* Prints the schema line, which parses to an equal record. */
 void cr_op_print_schema(cr_text *out, const cr_op *op);
 void cr_rule_print(cr_text *out, const cr_rule *rule);
+/* Appends the text of a clause, its lines joined by blanks. */
+void cr_clause_put(cr_text *out, cr_clause_text text);
 /* The name of a parameter's type in messages: "tuple of ints". */
 const char *cr_param_type_text(const cr_param *p);
 

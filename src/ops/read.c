@@ -35,33 +35,55 @@ int cr_op_find_param(const cr_op *op, const char *name)
 
 /* --- clauses --- */
 
-static cr_status rest_as_text(lexer *x, const char **out)
+/* The rest of a clause, without blanks and newlines behind it. */
+static cr_clause_text rest_of_clause(const lexer *x)
 {
-    const char *from = x->kind == TOKEN_END ? x->at : x->kind == TOKEN_STRING ? NULL : x->text;
-    char *joined;
-    size_t len = 0;
+    const char *end = x->end;
 
-    if (!from)
-        return lex_error(x, "expected plain text, got a string");
-    joined = cr_arena_get(x->arena, (size_t)(x->end - from) + 1);
-    if (!joined)
-        return CR_MEMORY;
-    for (const char *p = from; p < x->end; p++) {
-        joined[len++] = *p == '\n' ? ' ' : *p;
-        while (*p == '\n' && p + 1 < x->end && p[1] == ' ')
-            p++;
+    while (end > x->at && (end[-1] == ' ' || end[-1] == '\n'))
+        end--;
+    return (cr_clause_text){x->at, (size_t)(end - x->at)};
+}
+
+void cr_clause_put(cr_text *out, cr_clause_text text)
+{
+    const char *p = text.at, *end = text.at + text.len, *eol;
+
+    for (; p < end && (eol = memchr(p, '\n', (size_t)(end - p))) != NULL; p = eol) {
+        cr_text_put_n(out, p, (size_t)(eol - p));
+        cr_text_char(out, ' ');
+        while (eol < end && (*eol == '\n' || *eol == ' '))
+            eol++;
     }
-    while (len && joined[len - 1] == ' ')
-        joined[--len] = '\0';
-    *out = joined;
+    cr_text_put_n(out, p, (size_t)(end - p));
+}
+
+/* The words of a clause in the arena. */
+static cr_status rest_as_words(lexer *x, const char **out)
+{
+    cr_text joined = {0};
+    cr_status st;
+
+    cr_clause_put(&joined, rest_of_clause(x));
+    CR_GO(cr_text_status(&joined));
+    *out = cr_arena_text(x->arena, cr_text_str(&joined), joined.len);
+    st = *out ? CR_OK : CR_MEMORY;
+done:
+    cr_text_drop(&joined);
+    return st;
+}
+
+static cr_status set_rest(lexer *x, cr_clause_text *out)
+{
+    *out = rest_of_clause(x);
     return CR_OK;
 }
 
-static cr_status read_doc(lexer *x, cr_op *op) { return rest_as_text(x, &op->doc); }
-static cr_status read_ref(lexer *x, cr_op *op) { return rest_as_text(x, &op->ref); }
-static cr_status read_sample(lexer *x, cr_op *op) { return rest_as_text(x, &op->sample); }
-static cr_status read_tags(lexer *x, cr_op *op) { return rest_as_text(x, &op->tags); }
-static cr_status read_also(lexer *x, cr_op *op) { return rest_as_text(x, &op->also); }
+static cr_status read_doc(lexer *x, cr_op *op) { return set_rest(x, &op->doc); }
+static cr_status read_ref(lexer *x, cr_op *op) { return set_rest(x, &op->ref); }
+static cr_status read_sample(lexer *x, cr_op *op) { return set_rest(x, &op->sample); }
+static cr_status read_tags(lexer *x, cr_op *op) { return rest_as_words(x, &op->tags); }
+static cr_status read_also(lexer *x, cr_op *op) { return rest_as_words(x, &op->also); }
 
 typedef struct {
     const char *name;
@@ -328,7 +350,7 @@ static cr_status read_error(lexer *x, cr_check *c)
     CR_TRY(lex_take(x, ",", &more));
     if (more)
         CR_TRY(read_list(x, args, (int)CR_LEN(args), &c->count));
-    c->args = cr_arena_get(x->arena, sizeof args);
+    c->args = cr_arena_get(x->arena, (size_t)c->count * sizeof *args);
     if (!c->args)
         return CR_MEMORY;
     memcpy(c->args, args, (size_t)c->count * sizeof *args);
@@ -471,6 +493,9 @@ static cr_status read_axes(lexer *x, cr_op *op)
     int open = 0;
     bool with = false;
 
+    op->axis = cr_arena_get(x->arena, CR_LOOP_AXES * sizeof *op->axis);
+    if (!op->axis)
+        return CR_MEMORY;
     while (x->kind != TOKEN_END && !lex_is(x, "with"))
         CR_TRY(read_axis(x, op));
     CR_TRY(lex_take(x, "with", &with));
@@ -509,11 +534,16 @@ static cr_status read_loop(lexer *x, cr_op *op)
 /* `index PARAM in HIGH : KIND "message", ...`, or `in LOW, HIGH` */
 static cr_status read_index(lexer *x, cr_op *op)
 {
-    cr_loop_index *c = &op->index_check[op->index_count++];
+    cr_loop_index *c;
     bool in, two;
 
-    if (op->index_count > CR_LOOP_INDICES)
+    if (!op->index_check)
+        op->index_check = cr_arena_get(x->arena, CR_LOOP_INDICES * sizeof *op->index_check);
+    if (!op->index_check)
+        return CR_MEMORY;
+    if (op->index_count == CR_LOOP_INDICES)
         return lex_error(x, "more than %d index tensors", CR_LOOP_INDICES);
+    c = &op->index_check[op->index_count++];
     CR_TRY(take_param(x, op, &c->param));
     CR_TRY(lex_take(x, "in", &in));
     if (!in || op->param[c->param].type != CR_T_TENSOR)
@@ -688,7 +718,8 @@ static cr_status read_clause(cr_op *op, const char *file, int line, const char *
 
     if (n > len)
         n = len;
-    while (i < CR_LEN(clauses) && !(!strncmp(clauses[i].name, text, n) && !clauses[i].name[n]))
+    while (i < CR_LEN(clauses) && !(*clauses[i].name == *text &&
+                                    !strncmp(clauses[i].name, text, n) && !clauses[i].name[n]))
         i++;
     if (i == CR_LEN(clauses))
         return cr_fail(CR_VALUE, "%s:%d: no clause is called '%.*s'", file, line, (int)n, text);
@@ -877,6 +908,17 @@ cr_status ops_add_inplace(cr_op *op)
     return table_enter(made);
 }
 
+static cr_kernel no_kernels[CR_DTYPE_KERNELS][CR_FORM_COUNT];
+
+cr_status cr_op_add_kernels(cr_op *op)
+{
+    if (op->kernel != no_kernels)
+        return CR_OK;
+    cr_kernel(*made)[CR_FORM_COUNT] = cr_arena_get(&table.arena, sizeof no_kernels);
+    op->kernel = made ? made : op->kernel;
+    return made ? CR_OK : CR_MEMORY;
+}
+
 /* The end of the block at `p`: of the lines that are indented deeper. */
 static const char *block_end(const char *p, const char *end, int indent, int *lines)
 {
@@ -910,7 +952,9 @@ static cr_status start_entry(cr_op **out, const char *file, int line, const char
     op->neutral_param = -1;
     op->file = file;
     op->line = line;
-    op->doc = op->ref = op->sample = op->tags = op->also = "";
+    op->tags = op->also = "";
+    op->doc.at = op->ref.at = op->sample.at = "";
+    op->kernel = no_kernels;
     CR_TRY(lex_start(&x, file, line, text, len, &table.arena));
     CR_TRY(schema_parse(&x, op));
     *out = op;

@@ -421,7 +421,9 @@ static PyObject *op_doc(PyObject *self, void *unused)
     (void)unused;
     for (const cr_py_sig *s = o->chain; s; s = s->next) {
         cr_op_print_schema(&text, s->op);
-        cr_text_printf(&text, "\n    %s\n", s->op->doc);
+        cr_text_put(&text, "\n    ");
+        cr_clause_put(&text, s->op->doc);
+        cr_text_char(&text, '\n');
     }
     out = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
     cr_text_drop(&text);
