@@ -7,9 +7,9 @@ package's `__init__` as torch's.  `import cresset` takes the name torch itself i
 name's modules are aliases: the same objects.
 """
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
 from os.path import abspath, dirname, join
 
+ModuleSpec = type(__spec__)  # importing importlib.machinery would take longer than this file
 NAME = "cresset"  # or "torch"
 HERE = dirname(abspath(__file__))
 AS_TORCH = join(HERE, "_as_torch")  # a folder for sys.path, in which torch is this package
@@ -75,7 +75,9 @@ def is_as_torch(folder, name="torch"):
 
 def _is_torch_ours():
     """Whether `import torch` would find this package."""
-    spec = PathFinder.find_spec("torch")
+    found = (finder.find_spec("torch", None) for finder in sys.meta_path
+             if hasattr(finder, "find_spec"))
+    spec = next(filter(None, found), None)
     return spec is not None and spec.origin is not None and is_as_torch(dirname(spec.origin))
 
 
