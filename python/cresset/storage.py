@@ -55,7 +55,9 @@ class TypedStorage:
 
     def __init__(self, size=0, *, wrap_storage=None, dtype=None, device=None):
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
-        if wrap_storage is None:
+        if wrap_storage is None and not hasattr(size, "__index__"):  # values
+            wrap_storage = _C.tensor(size, dtype=self.dtype, device=device).untyped_storage()
+        elif wrap_storage is None:
             wrap_storage = UntypedStorage(size * self.dtype.itemsize, device=device or "cpu")
         self._untyped_storage = wrap_storage
 
@@ -70,7 +72,10 @@ class TypedStorage:
         return _C.empty(0, dtype=self.dtype, device=self.device).set_(self._untyped_storage)
 
     device = property(lambda self: self._untyped_storage.device)
-    is_cuda = False
+    filename = property(lambda self: self._untyped_storage.filename)
+    is_cuda = property(lambda self: self._untyped_storage.is_cuda)
+    is_hpu = property(lambda self: self._untyped_storage.is_hpu)
+    is_sparse = False
 
     def untyped(self):
         return self._untyped_storage
@@ -96,6 +101,12 @@ class TypedStorage:
         return self._untyped_storage.data_ptr()
 
     def __getitem__(self, index):
+        if isinstance(index, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        if not hasattr(index, "__index__"):
+            raise RuntimeError(f"can't index a {type(self)} with {type(index)}")
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} out of range for storage of size {len(self)}")
         return self._tensor()[index].tolist()
 
     def __setitem__(self, index, value):
@@ -116,22 +127,82 @@ class TypedStorage:
         return self
 
     def clone(self):
-        return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
+        return _typed(self._untyped_storage.clone(), self.dtype)
+
+    __copy__ = clone
+
+    def __deepcopy__(self, memo):
+        from copy import deepcopy
+        return _typed(deepcopy(self._untyped_storage, memo), self.dtype)
 
     def resize_(self, size):
         self._untyped_storage.resize_(size * self.dtype.itemsize)
         return self
 
-    def cpu(self):
-        return self
+    def resizable(self):
+        return self._untyped_storage.resizable()
 
     def is_shared(self):
-        from .multiprocessing import shared
-        return self.device.type != "cpu" or shared.of_storage(self._untyped_storage) is not None
+        return self._untyped_storage.is_shared()
+
+    def is_pinned(self, device="cuda"):
+        return self._untyped_storage.is_pinned(device)
+
+    def pin_memory(self, device="cuda"):
+        return self._on(self._untyped_storage.pin_memory(device))
+
+    def get_device(self):
+        return self._untyped_storage.get_device()
+
+    # --- other devices and dtypes ---
+
+    def _on(self, untyped):
+        return self if untyped is self._untyped_storage else _typed(untyped, self.dtype)
+
+    def to(self, *, device, non_blocking=False):
+        return self._on(self._untyped_storage.to(device=device, non_blocking=non_blocking))
+
+    def cpu(self):
+        return self._on(self._untyped_storage.cpu())
+
+    def cuda(self, device=None, non_blocking=False):
+        return self._on(self._untyped_storage.cuda(device, non_blocking))
+
+    def hpu(self, device=None, non_blocking=False):
+        return self._on(self._untyped_storage.hpu(device, non_blocking))
+
+    def _to(self, dtype):
+        numbers = self._tensor().to(dtype)
+        return self if dtype == self.dtype else _typed(numbers.untyped_storage(), dtype)
+
+    def pickle_storage_type(self):
+        """The name of the class that represents the dtype in checkpoints."""
+        return self._pickle_class().__name__
+
+    def type(self, dtype=None, non_blocking=False):
+        """The name of the dtype's class."""
+        if dtype is not None:
+            raise TypeError("a storage is converted by its methods: float(), long()")
+        family = "torch" if self.device.type == "cpu" else f"torch.{self.device.type}"
+        return f"{family}.{self.pickle_storage_type()}"
 
     def __repr__(self):
         lines = "\n ".join(map(str, self.tolist()))
         return f" {lines}\n[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+
+
+def _converts_to(dtype):
+    return lambda self: self._to(dtype)
+
+
+DTYPES = {  # by the method that converts to them
+    "bool": _C.bool, "byte": _C.uint8, "char": _C.int8, "short": _C.int16, "int": _C.int32,
+    "long": _C.int64, "half": _C.float16, "bfloat16": _C.bfloat16, "float": _C.float32,
+    "double": _C.float64, "complex_float": _C.complex64, "complex_double": _C.complex128,
+    "float8_e4m3fn": _C.float8_e4m3fn, "float8_e4m3fnuz": _C.float8_e4m3fnuz,
+    "float8_e5m2": _C.float8_e5m2, "float8_e5m2fnuz": _C.float8_e5m2fnuz}
+for _name, _dtype in DTYPES.items():
+    setattr(TypedStorage, _name, _converts_to(_dtype))
 
 
 # --- a class for each dtype: torch.FloatStorage ---
@@ -153,8 +224,14 @@ def _class_of(dtype, name):
         """Maps `size` elements of a file; with `shared` writes change the file."""
         return _typed(UntypedStorage.from_file(filename, shared, size * dtype.itemsize), dtype)
 
-    return _DtypeClass(name, (), {"__new__": __new__, "__module__": _root.NAME, "dtype": dtype,
-                                  "from_file": staticmethod(from_file)})
+    def from_buffer(buffer, byte_order=None, count=-1, offset=0):
+        """Copies elements of a buffer."""
+        made = UntypedStorage.from_buffer(buffer, byte_order, count, offset, dtype=dtype)
+        return _typed(made, dtype)
+
+    return _DtypeClass(name, (TypedStorage,), {
+        "__new__": __new__, "__module__": _root.NAME, "dtype": dtype,
+        "from_file": staticmethod(from_file), "from_buffer": staticmethod(from_buffer)})
 
 
 _BY_DTYPE = {}

@@ -5,6 +5,7 @@
 #include "py/bind/bind.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,7 +13,8 @@
 
 typedef struct {
     PyObject_HEAD cr_storage *storage;
-    PyObject *filename; /* of a file that it shares, or NULL */
+    PyObject *filename;   /* of a file that it shares, or NULL */
+    PyObject *references; /* weak ones */
 } py_storage;
 
 static PyObject *known; /* address of a storage -> address of its object (borrowed) */
@@ -31,10 +33,10 @@ static PyObject *make_known(PyObject *key, cr_storage *s)
     py_storage *self = PyObject_New(py_storage, &cr_py_storage_type);
     PyObject *address = self ? PyLong_FromVoidPtr(self) : NULL;
 
-    if (self)
+    if (self) {
         self->storage = cr_storage_keep(s);
-    if (self)
-        self->filename = NULL;
+        self->filename = self->references = NULL;
+    }
     if (!address || PyDict_SetItem(known, key, address) < 0)
         Py_CLEAR(self);
     Py_XDECREF(address);
@@ -59,6 +61,8 @@ static void storage_dealloc(PyObject *self)
     cr_storage *s = cr_py_storage_of(self);
     PyObject *key = PyLong_FromVoidPtr(s);
 
+    if (((py_storage *)self)->references)
+        PyObject_ClearWeakRefs(self);
     if (!key || PyDict_DelItem(known, key) < 0)
         PyErr_Clear();
     Py_XDECREF(key);
@@ -67,6 +71,19 @@ static void storage_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* Calls a function of _untyped_storage.py. */
+static PyObject *storage_call(const char *name, PyObject *args, PyObject *kwargs)
+{
+    PyObject *module = cr_py_import("_untyped_storage"), *out;
+    PyObject *function = module ? PyObject_GetAttrString(module, name) : NULL;
+
+    out = function ? PyObject_Call(function, args, kwargs) : NULL;
+    Py_XDECREF(function);
+    Py_XDECREF(module);
+    return out;
+}
+
+/* Of a number of bytes, or of the bytes themselves. */
 static PyObject *storage_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"size", "device", NULL};
@@ -77,6 +94,8 @@ static PyObject *storage_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     cr_storage *s;
 
     (void)type;
+    if (PyTuple_GET_SIZE(args) == 1 && PySequence_Check(PyTuple_GET_ITEM(args, 0)))
+        return storage_call("from_sequence", args, kwargs);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|nO:UntypedStorage", names, &size,
                                      &device) ||
         (device && cr_py_device_from(device, &kind, &index) < 0))
@@ -190,6 +209,57 @@ static PyObject *storage_item(PyObject *self, Py_ssize_t i)
     unsigned char byte;
     cr_status st = cr_device_copy_out(&byte, s->device, s->bytes + i, 1);
     return st ? cr_py_raise(st) : PyLong_FromLong(byte);
+}
+
+/* The bytes [start, start + size) as another storage over the same memory. */
+static PyObject *storage_part(PyObject *self, Py_ssize_t start, Py_ssize_t size)
+{
+    cr_storage *part;
+    cr_status st = cr_storage_alias(&part, cr_py_storage_of(self));
+
+    if (st)
+        return cr_py_raise(st);
+    part->bytes = part->bytes ? part->bytes + start : NULL;
+    part->size = (size_t)size;
+    PyObject *out = cr_py_storage_object(part);
+    cr_storage_drop(part);
+    return out;
+}
+
+static PyObject *storage_subscript(PyObject *self, PyObject *index)
+{
+    Py_ssize_t start, stop, step, size = storage_length(self);
+
+    if (PySlice_Check(index)) {
+        if (PySlice_Unpack(index, &start, &stop, &step) < 0)
+            return NULL;
+        size = PySlice_AdjustIndices(size, &start, &stop, step);
+        if (step != 1)
+            return PyErr_Format(PyExc_RuntimeError,
+                                "Trying to slice with a step of %zd, but only a step of 1 is "
+                                "supported",
+                                step);
+        return storage_part(self, start, size);
+    }
+    start = PyNumber_AsSsize_t(index, PyExc_IndexError);
+    if (start == -1 && PyErr_Occurred())
+        return NULL;
+    return storage_item(self, start < 0 ? start + size : start);
+}
+
+static int storage_assign(PyObject *self, PyObject *index, PyObject *value)
+{
+    PyObject *args, *out;
+
+    if (!value) {
+        PyErr_SetString(PyExc_TypeError, "bytes of a storage cannot be deleted");
+        return -1;
+    }
+    args = Py_BuildValue("(OOO)", self, index, value);
+    out = args ? storage_call("assign", args, NULL) : NULL;
+    Py_XDECREF(args);
+    Py_XDECREF(out);
+    return out ? 0 : -1;
 }
 
 /* Pickles hold a storage as torch's do. */
@@ -327,7 +397,76 @@ static PyObject *storage_filename(PyObject *self, void *unused)
     return Py_NewRef(name ? name : Py_None);
 }
 
+/* --- written in Python --- */
+
+#define CR_STORAGE_METHOD(name, doc)                                                           \
+    static PyObject *storage_py_##name(PyObject *self, PyObject *args, PyObject *kwargs)       \
+    {                                                                                          \
+        return storage_call_method(#name, self, args, kwargs);                                 \
+    }
+#define CR_STORAGE_FUNCTION(name, doc)                                                         \
+    static PyObject *storage_py_##name(PyObject *unused, PyObject *args, PyObject *kwargs)     \
+    {                                                                                          \
+        (void)unused;                                                                          \
+        return storage_call(#name, args, kwargs);                                              \
+    }
+
+static PyObject *storage_call_method(const char *name, PyObject *self, PyObject *args,
+                                     PyObject *kwargs)
+{
+    PyObject *first = PyTuple_Pack(1, self), *out;
+    PyObject *all = first ? PySequence_Concat(first, args) : NULL;
+
+    out = all ? storage_call(name, all, kwargs) : NULL;
+    Py_XDECREF(all);
+    Py_XDECREF(first);
+    return out;
+}
+
+#include "py/bind/tensor/storage_methods.def"
+#undef CR_STORAGE_METHOD
+#undef CR_STORAGE_FUNCTION
+
+static PyObject *storage_itself(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return Py_NewRef(self);
+}
+
+/* Whether it is on a device of the kind that the attribute's closure names. */
+static PyObject *storage_is_on(PyObject *self, void *kind)
+{
+    cr_device device = cr_py_storage_of(self)->device;
+
+    return PyBool_FromLong(!strcmp(cr_device_kind_name(device.kind), kind));
+}
+
+static PyObject *storage_false(PyObject *self, void *unused)
+{
+    (void)self;
+    (void)unused;
+    Py_RETURN_FALSE;
+}
+
+static PyObject *storage_repr(PyObject *self)
+{
+    PyObject *args = PyTuple_Pack(1, self),
+             *out = args ? storage_call("text", args, NULL) : NULL;
+
+    Py_XDECREF(args);
+    return out;
+}
+
 static PyMethodDef storage_methods[] = {
+#define CR_STORAGE_METHOD(name, doc)                                                           \
+    {#name, (PyCFunction)(void (*)(void))storage_py_##name, METH_VARARGS | METH_KEYWORDS, doc},
+#define CR_STORAGE_FUNCTION(name, doc)                                                         \
+    {#name, (PyCFunction)(void (*)(void))storage_py_##name,                                    \
+     METH_VARARGS | METH_KEYWORDS | METH_STATIC, doc},
+#include "py/bind/tensor/storage_methods.def"
+#undef CR_STORAGE_METHOD
+#undef CR_STORAGE_FUNCTION
+    {"untyped", storage_itself, METH_NOARGS, "Itself."},
     {"nbytes", storage_nbytes, METH_NOARGS, "Bytes."},
     {"size", storage_nbytes, METH_NOARGS, "Bytes."},
     {"data_ptr", storage_data_ptr, METH_NOARGS, "The address of the first byte."},
@@ -342,12 +481,20 @@ static PyMethodDef storage_methods[] = {
      "change the file, which is created and grown when needed."},
     {"__reduce__", storage_reduce, METH_NOARGS, NULL},
     {"__deepcopy__", storage_deepcopy, METH_O, NULL},
+    {"__copy__", storage_clone, METH_NOARGS, NULL},
     {0}};
 static PyGetSetDef storage_getset[] = {{"device", storage_device, NULL, NULL, NULL},
                                        {"filename", storage_filename, NULL, NULL, NULL},
+                                       {"is_cuda", storage_is_on, NULL, NULL, "cuda"},
+                                       {"is_hpu", storage_is_on, NULL, NULL, "hpu"},
+                                       {"is_sparse", storage_false, NULL, NULL, NULL},
+                                       {"is_sparse_csr", storage_false, NULL, NULL, NULL},
                                        {0}};
 static PySequenceMethods storage_sequence = {.sq_length = storage_length,
                                              .sq_item = storage_item};
+static PyMappingMethods storage_mapping = {.mp_length = storage_length,
+                                           .mp_subscript = storage_subscript,
+                                           .mp_ass_subscript = storage_assign};
 static PyBufferProcs storage_buffer = {.bf_getbuffer = storage_getbuffer};
 
 PyTypeObject cr_py_storage_type = {
@@ -358,7 +505,10 @@ PyTypeObject cr_py_storage_type = {
     .tp_new = storage_new,
     .tp_dealloc = storage_dealloc,
     .tp_as_sequence = &storage_sequence,
+    .tp_as_mapping = &storage_mapping,
     .tp_as_buffer = &storage_buffer,
+    .tp_weaklistoffset = offsetof(py_storage, references),
+    .tp_repr = storage_repr,
     .tp_methods = storage_methods,
     .tp_getset = storage_getset,
 };

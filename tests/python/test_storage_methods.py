@@ -1,0 +1,78 @@
+"""Methods of storages: bytes, conversions, parts that share memory."""
+import copy
+import weakref
+
+import cresset as torch
+import pytest
+
+
+def bytes_of(*values):
+    return torch.tensor(values, dtype=torch.uint8).untyped_storage()
+
+
+def test_a_part_shares_memory():
+    storage = bytes_of(0, 1, 2, 3)
+    part = storage[1:3]
+    part[0] = 9
+    assert storage.tolist() == [0, 9, 2, 3]
+    storage[-1:] = 7
+    assert storage[3] == storage[-1] == 7
+    del storage
+    assert part.tolist() == [9, 2]
+    with pytest.raises(RuntimeError, match="only a step of 1 is supported"):
+        part[::2]
+
+
+def test_bad_assignments_write_nothing():
+    storage = bytes_of(1, 2)
+    with pytest.raises(RuntimeError, match="int types, but got float"):
+        storage[0] = 1.5
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        storage[2] = 1
+    assert storage.tolist() == [1, 2]
+
+
+def test_conversions_are_of_each_byte():
+    storage = bytes_of(1, 255)
+    assert storage.float().tolist() == [1.0, 255.0]
+    assert storage.float().dtype == torch.float32
+    assert storage.complex_double().tolist() == [1, 255]
+    assert torch.FloatStorage([1.5, 2]).long().tolist() == [1, 2]
+    assert torch.FloatStorage([1.5, 2]).type() == "torch.FloatStorage"
+
+
+def test_from_buffer_reads_either_byte_order():
+    read = torch.UntypedStorage.from_buffer
+    assert read(b"abcd", dtype=torch.uint8).tolist() == list(b"abcd")
+    assert read(b"abcdef", "big", 2, 2, dtype=torch.int16).tolist() == list(b"dcfe")
+    assert torch.IntStorage.from_buffer(b"abcdefgh", "little", offset=4).tolist() == [1751606885]
+    with pytest.raises(ValueError, match="must be a multiple of element size"):
+        read(b"abc", "little", dtype=torch.int16)
+    with pytest.raises(RuntimeError, match="'dtype' cannot be None"):
+        read(b"abcd", "little")
+
+
+def test_byteswap_swaps_within_elements():
+    storage = bytes_of(*range(6))
+    storage.byteswap(torch.int16)
+    assert storage.tolist() == [1, 0, 3, 2, 5, 4]
+
+
+def test_an_untyped_storage_is_its_untyped_storage():
+    storage = bytes_of(1)
+    assert storage.untyped() is storage is storage.cpu() is storage.to(device="cpu")
+    assert storage.element_size() == 1 and not storage.is_cuda and storage.get_device() is None
+    assert torch.zeros(2).share_memory_().untyped_storage().is_shared() and not storage.is_shared()
+    assert copy.copy(storage).tolist() == [1] and copy.copy(storage) is not storage
+    assert weakref.ref(storage)() is storage
+    assert repr(storage) == " 1\n[torch.storage.UntypedStorage(device=cpu) of size 1]"
+    assert torch.UntypedStorage([1, 300]).tolist() == [1, 44]
+
+
+def test_typed_storages_take_single_indices():
+    storage = torch.FloatStorage([1, 2])
+    assert issubclass(torch.FloatStorage, torch.storage.TypedStorage) and storage[-1] == 2
+    with pytest.raises(RuntimeError, match="slices are only supported"):
+        storage[:1]
+    with pytest.raises(IndexError, match="index 5 out of range for storage of size 2"):
+        storage[5]
