@@ -6,18 +6,24 @@ _HOMES = {"DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
           "_get_tracing_state": "jit"}
 
 
-def _find(name):
-    if name not in _HOMES:
-        raise AttributeError(f"module '{_C.__name__}' has no attribute '{name}'")
-    from importlib import import_module
-    value = getattr(import_module(f"{__package__}.{_HOMES[name]}"), name)
-    setattr(_C, name, value)
-    return value
+_NN_HOMES = {"_parse_to": "nn.modules.module"}
+
+
+def _finder(module, homes):
+    def find(name):
+        if name not in homes:
+            raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
+        from importlib import import_module
+        value = getattr(import_module(f"{__package__}.{homes[name]}"), name)
+        setattr(module, name, value)
+        return value
+    return find
 
 
 def _log_api_usage_once(event):
     """Torch's hook for counting events, which nothing listens to."""
 
 
-_C.__getattr__ = _find
+_C.__getattr__ = _finder(_C, _HOMES)
+_C._nn.__getattr__ = _finder(_C._nn, _NN_HOMES)
 _C._log_api_usage_once = _log_api_usage_once

@@ -50,7 +50,7 @@ GroupName = ProcessGroup = _Stub
 
 
 def __getattr__(name):
-    if name in ("device_mesh", "rpc"):
+    if name in ("device_mesh", "rpc", "tensor"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -182,6 +182,8 @@ def _parse_to(*args, **kwargs):
         if name not in values:
             raise TypeError(f"to() got an unexpected keyword argument '{name}'")
         values[name] = value
+    if values["copy"]:
+        raise RuntimeError(".to() does not accept copy argument")
     if values["dtype"] is not None and not isinstance(values["dtype"], cresset.dtype):
         raise TypeError("to() received an invalid combination of arguments - got "
                         f"dtype={type(values['dtype']).__name__}")

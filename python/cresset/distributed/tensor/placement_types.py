@@ -1,0 +1,51 @@
+"""How a tensor is spread over the devices of one dimension of a mesh."""
+from dataclasses import dataclass
+
+__all__ = ["Partial", "Placement", "Replicate", "Shard"]
+
+
+class Placement:
+    """The base class."""
+
+    def is_shard(self, dim=None):
+        """Whether each device has a part: of dimension `dim`, if it is given."""
+        return isinstance(self, Shard) and dim in (None, self.dim)
+
+    def is_replicate(self):
+        """Whether each device has the whole tensor."""
+        return isinstance(self, Replicate)
+
+    def is_partial(self, reduce_op=None):
+        """Whether the devices' tensors must be combined: by `reduce_op`, if it is given."""
+        return isinstance(self, Partial) and reduce_op in (None, self.reduce_op)
+
+
+@dataclass(frozen=True)
+class Shard(Placement):
+    """Each device has a part along dimension `dim`."""
+
+    dim: int
+
+    def __str__(self):
+        return f"S({self.dim})"
+
+
+@dataclass(frozen=True)
+class Replicate(Placement):
+    """Each device has the whole tensor."""
+
+    def __str__(self):
+        return "R"
+
+
+@dataclass(frozen=True)
+class Partial(Placement):
+    """Each device has a term of the tensor, by the operation that combines them."""
+
+    reduce_op: str = "sum"
+
+    def __repr__(self):
+        return f"Partial({self.reduce_op})"
+
+    def __str__(self):
+        return f"P({self.reduce_op})"
