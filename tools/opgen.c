@@ -255,10 +255,15 @@ static cr_status save_table(generator *g)
 
 /* --- names --- */
 
-/* A C name for the record: "squeeze.dim" is squeeze_dim. */
+/* A C name for the record: "squeeze.dim" is squeeze_dim, torchvision::nms torchvision_nms. */
 static void put_field(cr_text *out, const cr_op *op)
 {
-    cr_text_printf(out, "%s%s%s", op->name, *op->overload ? "_" : "", op->overload);
+    const char *colons = strstr(op->name, "::");
+
+    if (colons)
+        cr_text_printf(out, "%.*s_%s", (int)(colons - op->name), op->name, colons + 2);
+    else
+        cr_text_printf(out, "%s%s%s", op->name, *op->overload ? "_" : "", op->overload);
 }
 
 /* Two records with one C name would be a redefined field. */

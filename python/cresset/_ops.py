@@ -154,7 +154,7 @@ class OpOverloadPacket:
 
     def _all(self):
         """Returns the callable that chooses an overload by its arguments."""
-        return _C._all_overloads(self.__name__)
+        return _C._all_overloads(self._qualified_op_name.removeprefix("aten::"))
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -196,6 +196,18 @@ class OpOverloadPacket:
 defined_packets = {}
 
 
+def table_overloads(qualname):
+    """The overloads that the table has of "aten::add" or "torchvision::nms"; an empty list without any."""
+    return _C._overloads(qualname.removeprefix("aten::"))
+
+
+def table_names(namespace):
+    """The names of the table's operators in a namespace, without those that start with _."""
+    prefix = "" if namespace == "aten" else f"{namespace}::"
+    names = (n.removeprefix(prefix) for n in vars(ops) if n.startswith(prefix))
+    return [n for n in names if n[0] != "_" and "::" not in n]
+
+
 class _OpNamespace(ModuleType):
     """The operators of a library; the table's are `aten`'s."""
 
@@ -208,16 +220,15 @@ class _OpNamespace(ModuleType):
         defined = defined_packets.get((self.name, name))
         if defined is not None:
             return defined
-        made = _C._overloads(name) if self.name == "aten" and not name.startswith("__") else None
+        made = None if name.startswith("__") else table_overloads(f"{self.name}::{name}")
         if not made:
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
-        packet = self.__dict__[name] = OpOverloadPacket(name, made)
+        packet = self.__dict__[name] = OpOverloadPacket(name, made, self.name)
         return packet
 
     def __dir__(self):
         defined = {name for namespace, name in defined_packets if namespace == self.name}
-        table = (n for n in dir(ops) if n[0] != "_") if self.name == "aten" else ()
-        return sorted({*super().__dir__(), *table, *defined})
+        return sorted({*super().__dir__(), *table_names(self.name), *defined})
 
 
 loaded_libraries = set()  # paths that load_library() opened
@@ -232,28 +243,18 @@ def _torch_libraries(path):
     return [name.decode() for name in dict.fromkeys(found)]
 
 
-# Operators that the Python part of a library describes even if its shared object is not loaded.
-_DESCRIBED = {"torchvision": {name: "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-                              for name in ("nms", "qnms")}}
-
-
-def _declare(library):
-    """Defines the operators of _DESCRIBED, without kernels."""
-    from .library import define
-    for name, schema in _DESCRIBED.pop(library, {}).items():
-        define(f"{library}::{name}", schema)
-
-
 def load_library(path):
     """Loads a shared object, which may register operators.
 
-    One that is linked to torch's own libraries cannot be loaded: it is not opened.
+    One that is linked to torch's own libraries cannot be loaded: it is not opened.  Where it is the
+    extension _C of a package whose operators the table has, these are there already.
     """
     from os.path import basename, dirname, realpath
     path = realpath(path)
     needed = _torch_libraries(path)
+    if needed and basename(path).startswith("_C.") and table_names(basename(dirname(path))):
+        return
     if needed:
-        _declare(basename(dirname(path)))
         raise ImportError(f"{path} is linked to {', '.join(needed)}, the C++ library of PyTorch, "
                           "which Cresset does not have; its operators are not available", path=path)
     from ctypes import CDLL

@@ -5,9 +5,9 @@ import sys
 
 from . import _C
 from ._C import Tensor
-from ._library.operators import Operator, registry, split_name
+from ._library.operators import Operator, TableOperator, registry, split_name
 from ._library.schemas import infer_schema
-from ._ops import OpOverload, OpOverloadPacket
+from ._ops import OpOverload, OpOverloadPacket, table_overloads
 
 __all__ = ["Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract",
            "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake", "register_kernel"]
@@ -110,6 +110,8 @@ def _find(op, what="operator"):
     else:
         name = op.removesuffix(".default")
     found = registry.get(name)
+    if found is None and "::" in name and not name.startswith("aten::") and table_overloads(name):
+        return TableOperator(name)
     if found is None:
         raise RuntimeError(f"{what} {name} does not exist")
     return found

@@ -1,4 +1,5 @@
-/* Tokens: names, numbers, "strings", signs of one or two characters.  A # starts a comment. */
+/* Tokens: names (nms, torchvision::nms), numbers, "strings", signs of one or two characters.  A
+ * # starts a comment. */
 #include "ops/lex.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +96,26 @@ static void lex_sign(lexer *x)
     x->at += x->len;
 }
 
+static bool lex_starts_word(const char *at, const char *end)
+{
+    return at < end && is_letter(*at);
+}
+
+/* A name, or a name of a namespace: nms, torchvision::nms. */
+static void lex_word(lexer *x)
+{
+    x->text = x->at;
+    for (;;) {
+        while (x->at < x->end && (is_letter(*x->at) || is_digit(*x->at)))
+            x->at++;
+        if (x->end - x->at < 3 || memcmp(x->at, "::", 2) || !lex_starts_word(x->at + 2, x->end))
+            break;
+        x->at += 2;
+    }
+    x->len = (size_t)(x->at - x->text);
+    x->kind = TOKEN_NAME;
+}
+
 cr_status lex_next(lexer *x)
 {
     int line = x->line;
@@ -108,11 +129,7 @@ cr_status lex_next(lexer *x)
     }
     char c = *x->at;
     if (is_letter(c)) {
-        x->text = x->at;
-        while (x->at < x->end && (is_letter(*x->at) || is_digit(*x->at)))
-            x->at++;
-        x->len = (size_t)(x->at - x->text);
-        x->kind = TOKEN_NAME;
+        lex_word(x);
         return CR_OK;
     }
     if (is_digit(c) || (c == '.' && x->at + 1 < x->end && is_digit(x->at[1]))) {

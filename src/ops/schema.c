@@ -406,6 +406,7 @@ void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
 {
     bool named = strcmp(overload->name, "default") != 0;
 
-    cr_text_printf(out, "aten::%s%s%s(", name, named ? "." : "", named ? overload->name : "");
+    cr_text_printf(out, "%s%s%s%s(", strstr(name, "::") ? "" : "aten::", name, named ? "." : "",
+                   named ? overload->name : "");
     print_schema_params(out, op, overload);
 }

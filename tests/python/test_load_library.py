@@ -42,17 +42,17 @@ def test_a_missing_library_is_named(tmp_path):
         torch.ops.load_library(tmp_path / "nowhere.so")
 
 
-def test_operators_that_a_library_describes_are_defined(tmp_path):
+def test_an_extension_whose_operators_the_table_has_is_not_opened(tmp_path):
     folder = tmp_path / "torchvision"
     folder.mkdir()
     (folder / "_C.so").write_bytes(b"\0libtorch.so\0")
-    with pytest.raises(ImportError, match="is linked to libtorch.so"):
-        torch.ops.load_library(folder / "_C.so")
-    import cresset._custom_ops
-    assert cresset._custom_ops.get_ctx is torch.library.get_ctx
-
-    @torch.library.register_fake("torchvision::nms")
-    def fake(dets, scores, iou_threshold):
-        return dets.new_empty(0, dtype=torch.long)
-
-    assert torch.ops.torchvision.nms.default._schema.name == "torchvision::nms"
+    torch.ops.load_library(folder / "_C.so")
+    assert str(folder / "_C.so") not in torch.ops.loaded_libraries
+    (folder / "image.so").write_bytes(b"\0libtorch.so\0")
+    with pytest.raises(ImportError, match="image.so is linked to libtorch.so"):
+        torch.ops.load_library(folder / "image.so")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "_C.so").write_bytes(b"\0libtorch.so\0")
+    with pytest.raises(ImportError, match="_C.so is linked to libtorch.so"):
+        torch.ops.load_library(other / "_C.so")

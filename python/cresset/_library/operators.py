@@ -90,6 +90,31 @@ class _Overload(OpOverload):
                     f"Cast error details: Unable to cast {given!r} to {argument.type}")
 
 
+class TableOperator:
+    """An operator of another library that the table has, like torchvision::nms.
+
+    The entry states its derivative, its sizes and its dtypes under autocast, so what the library's
+    Python part registers for them changes nothing.
+    """
+
+    written, keyword_only = (), set()
+    below_autograd, backward = False, None
+    _STATED = "Autograd", "Autocast", "Meta"
+
+    def __init__(self, qualname):
+        self.qualname = qualname
+        self.fake, self.cast = None, {}
+
+    def set_derivative(self, backward, setup_context):
+        """Accepts a derivative."""
+
+    def impl(self, function, key):
+        """Accepts what the entry states; refuses a kernel, which would not be called."""
+        if not key.startswith(self._STATED):
+            raise RuntimeError(f"the kernel of {self.qualname} cannot be replaced for {key}: the operator is part "
+                               "of this package")
+
+
 _PLAIN = {"Tensor": Tensor, "int": int, "float": (float, int), "bool": bool, "str": str}
 
 

@@ -1,0 +1,130 @@
+/* Deformable convolution: every tap of the kernel is moved by an offset that depends on the
+ * place of the result, and reads the input there by linear interpolation.
+ *
+ * The columns [images, channels * taps, places] times the weight are the result.  Channels of
+ * an offset group share offsets, so the stencils of a block of places serve a range of
+ * channels. */
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "kern/cpu/entries.h"
+#include "kern/cpu/pack.h"
+#include "kern/cpu/walk.h"
+#include <math.h>
+#include <string.h>
+
+enum { DEFORM_CHANNELS = 16, DEFORM_PLACES = 32 };
+
+typedef struct {
+    int64_t images, channels, offset_groups;
+    int64_t size[2], kernel[2], places[2]; /* places: the sizes of the result */
+    int64_t stride[2], pad[2], dilation[2];
+} deform;
+
+typedef struct {
+    deform d;
+    const void *x, *offset, *mask; /* mask may be NULL */
+    const void *g;                 /* the cotangent of the columns, or NULL */
+    void *out;
+    bool of_mask; /* the derivative in the mask, not in the offsets */
+} deform_job;
+
+/* Ranges of channels in an offset group. */
+static int64_t deform_ranges(const deform *d)
+{
+    return (d->channels / d->offset_groups + DEFORM_CHANNELS - 1) / DEFORM_CHANNELS;
+}
+
+#define T       float
+#define NAME(x) f32_##x
+#include "kern/cpu/plane/deform_loops.inc"
+#define T       double
+#define NAME(x) f64_##x
+#include "kern/cpu/plane/deform_loops.inc"
+
+/* arg: input, weight, offset, mask, shifts, groups, offset_groups, use_mask */
+static deform deform_of(const cr_value *arg)
+{
+    const cr_view *x = arg[0].view, *weight = arg[1].view, *offset = arg[2].view;
+    deform d = {.images = x->size[0], .channels = x->size[1], .offset_groups = arg[6].i};
+
+    for (int k = 0; k < 2; k++) {
+        d.size[k] = x->size[2 + k];
+        d.kernel[k] = weight->size[2 + k];
+        d.places[k] = offset->size[2 + k];
+        d.stride[k] = arg[4].ints[k];
+        d.pad[k] = arg[4].ints[2 + k];
+        d.dilation[k] = arg[4].ints[4 + k];
+    }
+    return d;
+}
+
+typedef enum { DEFORM_COLUMNS, DEFORM_INPUT, DEFORM_OFFSET, DEFORM_MASK } deform_what;
+
+static void deform_compute(deform_job *w, deform_what what, cr_dtype t)
+{
+    const deform *d = &w->d;
+    int64_t groups = d->images * d->offset_groups;
+
+    w->of_mask = what == DEFORM_MASK;
+    if (what == DEFORM_COLUMNS || what == DEFORM_INPUT)
+        cr_parallel_for(groups * deform_ranges(d), 1, t == CR_F32 ? f32_channels : f64_channels,
+                        w);
+    else
+        cr_parallel_for(groups * d->kernel[0] * d->kernel[1], 1,
+                        t == CR_F32 ? f32_slopes : f64_slopes, w);
+}
+
+/* `grad` is the cotangent of the columns; NULL when the columns are computed. */
+static cr_status deform_run(const cr_view *grad, const cr_value *arg, const cr_view *out,
+                            deform_what what)
+{
+    cr_dtype t = arg[0].view->dtype == CR_F64 ? CR_F64 : CR_F32;
+    cr_dense x = {0}, offset = {0}, mask = {0}, g = {0}, to = {0};
+    deform_job w = {.d = deform_of(arg)};
+    cr_status st;
+
+    CR_GO(cr_dense_in(&x, arg[0].view, t));
+    CR_GO(cr_dense_in(&offset, arg[2].view, t));
+    CR_GO(arg[7].i ? cr_dense_in(&mask, arg[3].view, t) : CR_OK);
+    CR_GO(grad ? cr_dense_in(&g, grad, t) : CR_OK);
+    CR_GO(cr_dense_out(&to, out, t));
+    w.x = x.data, w.offset = offset.data, w.g = g.data, w.out = to.data;
+    w.mask = arg[7].i ? mask.data : NULL;
+    if (what == DEFORM_INPUT)
+        memset(to.data, 0, (size_t)cr_view_numel(out) * cr_dtype_size(t));
+    deform_compute(&w, what, t);
+    cr_dense_store(&to, out, t);
+done:
+    cr_dense_drop(&x);
+    cr_dense_drop(&offset);
+    cr_dense_drop(&mask);
+    cr_dense_drop(&g);
+    cr_dense_drop(&to);
+    return st;
+}
+
+cr_status cr_kern_deform_columns(const cr_value *arg, cr_view *out)
+{
+    return cr_view_numel(out) ? deform_run(NULL, arg, out, DEFORM_COLUMNS) : CR_OK;
+}
+
+/* The derivatives: (grad, arguments...) */
+cr_status cr_kern_deform_input_grad(const cr_value *arg, cr_view *out)
+{
+    return cr_view_numel(out) ? deform_run(arg[0].view, arg + 1, out, DEFORM_INPUT) : CR_OK;
+}
+
+cr_status cr_kern_deform_offset_grad(const cr_value *arg, cr_view *out)
+{
+    return cr_view_numel(out) ? deform_run(arg[0].view, arg + 1, out, DEFORM_OFFSET) : CR_OK;
+}
+
+cr_status cr_kern_deform_mask_grad(const cr_value *arg, cr_view *out)
+{
+    if (!cr_view_numel(out))
+        return CR_OK;
+    if (arg[8].i)
+        return deform_run(arg[0].view, arg + 1, out, DEFORM_MASK);
+    cr_zero_view(out);
+    return CR_OK;
+}
