@@ -406,10 +406,22 @@ static cr_status check_resample(const cr_view *v, const cr_shape *out, int64_t d
         return cr_fail(CR_RUNTIME,
                        "Non-empty %lldD data tensor expected but got a tensor with sizes %s",
                        (ll)(dims + 2), cr_sizes_text(a, v->ndim, v->size));
-    if (cr_dtype_category((cr_dtype)v->dtype) != CR_CAT_FLOAT)
-        return cr_fail(CR_NOT_IMPLEMENTED, "\"upsample%lldd\" not implemented for '%s'",
-                       (ll)dims, cr_legacy_name(v));
     return CR_OK;
+}
+
+/* Bytes are resampled in planes, and by the nearest element. */
+static cr_status check_resampled_dtype(const cr_view *v, int64_t mode, int64_t dims)
+{
+    static const char *const name[] = {"indices_weights_nearest", "indices_weights_nearest",
+                                       "indices_weights_linear",  "indices_weights_cubic",
+                                       "index_ranges_weights",    "index_ranges_weights"};
+
+    if (cr_dtype_category((cr_dtype)v->dtype) == CR_CAT_FLOAT)
+        return CR_OK;
+    if (v->dtype == CR_U8 && (mode != 2 || dims == 2))
+        return CR_OK;
+    return cr_fail(CR_NOT_IMPLEMENTED, "\"compute_%s\" not implemented for '%s'", name[mode],
+                   cr_legacy_name(v));
 }
 
 /* A value that is not a valid size becomes 0, which the caller refuses. */
@@ -451,7 +463,8 @@ cr_status cr_shape_upsample(const cr_value *arg, cr_shape *out)
         out->size[d] = d < 2   ? v->size[d]
                        : given ? size->ints[d - 2]
                                : scaled_size(v->size[d], scale->floats[d - 2]);
-    return check_resample(v, out, dims);
+    CR_TRY(check_resample(v, out, dims));
+    return check_resampled_dtype(v, arg[2].i, dims);
 }
 
 /* (input, grid, mode, padding, align_corners) */

@@ -488,3 +488,62 @@ def test_registrations_of_the_package_change_nothing():
         library.impl("nms", wrong, "CPU")
     with pytest.raises(RuntimeError, match="operator torchvision::nothing does not exist"):
         torch.library.register_fake("torchvision::nothing")(wrong)
+
+
+# --- images of bytes ---
+
+def weights_of_bytes(positions, n, cubic):
+    """Rows of weights that sum to 1, and the fraction bits with which they fit 16 bits."""
+    rows = numpy.zeros((len(positions), n))
+    for o, at in enumerate(positions):
+        low = math.floor(at)
+        for k in range(low - 1, low + 3) if cubic else (low, low + 1):
+            d = abs(at - k)
+            near = ((1.25 * d - 2.25) * d * d + 1) if d <= 1 else ((-0.75 * d + 3.75) * d - 6) * d + 3
+            rows[o, min(max(k, 0), n - 1)] += near if cubic else 1 - d
+    bits = max(b for b in range(23) if b == 0 or 0.5 + rows.max() * 2.0 ** b < 2 ** 15)
+    return numpy.trunc(rows * 2.0 ** bits + numpy.where(rows < 0, -0.5, 0.5)).astype(numpy.int64), bits
+
+
+def bytes_reference(x, out, cubic):
+    """Columns first, then rows; each rounds to bytes."""
+    for dim in (-1, -2):
+        n = x.shape[dim]
+        if n == out[dim]:
+            continue
+        at = (numpy.arange(out[dim]) + 0.5) * n / out[dim] - 0.5
+        rows, bits = weights_of_bytes(at if cubic else numpy.clip(at, 0, None), n, cubic)
+        sums = numpy.moveaxis(numpy.tensordot(rows, x.astype(numpy.int64), (1, x.ndim + dim)), 0, dim)
+        x = numpy.clip((sums + (1 << (bits - 1))) >> bits, 0, 255)
+    return x
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_resampled_bytes(mode):
+    random = numpy.random.default_rng(0)
+    for size, out in (((7, 9), (13, 5)), ((20, 16), (31, 16)), ((5, 6), (5, 20)), ((9, 9), (3, 4)), ((4, 1), (2, 3))):
+        x = random.integers(0, 256, (2, 3, *size)).astype("uint8")
+        for given in (torch.from_numpy(x), apart(torch.from_numpy(x))):
+            got = torch.nn.functional.interpolate(given, out, mode=mode)
+            assert got.dtype == torch.uint8
+            numpy.testing.assert_array_equal(got.numpy(), bytes_reference(x, out, mode == "bicubic"))
+        smooth = torch.nn.functional.interpolate(torch.from_numpy(x), out, mode=mode, antialias=True)
+        plain = torch.nn.functional.interpolate(torch.from_numpy(x).double(), out, mode=mode, antialias=True)
+        assert (smooth.double() - plain.clamp(0, 255)).abs().max() < 1.2  # each dimension rounds
+
+
+def test_nearest_bytes():
+    x = torch.from_numpy(numpy.random.default_rng(0).integers(0, 256, (2, 3, 5, 6, 7)).astype("uint8"))
+    for mode in ("nearest", "nearest-exact"):
+        for given, out in ((x, (3, 9, 7)), (x[:, :, 0], (9, 4)), (x[:, :, 0, 0], (11,))):
+            want = torch.nn.functional.interpolate(given.double(), out, mode=mode)
+            got = torch.nn.functional.interpolate(given, out, mode=mode)
+            assert got.dtype == torch.uint8 and torch.equal(got.double(), want)
+
+
+@pytest.mark.parametrize("dtype, mode, sizes, name", [
+    (torch.int32, "nearest", (3,), "compute_indices_weights_nearest"), (torch.uint8, "linear", (3,), "compute_indices_weights_linear"),
+    (torch.uint8, "trilinear", (3, 3, 3), "compute_indices_weights_linear"), (torch.int32, "bicubic", (3, 3), "compute_indices_weights_cubic")])
+def test_resampling_refuses_dtypes(dtype, mode, sizes, name):
+    with pytest.raises(NotImplementedError, match=f'"{name}" not implemented for'):
+        torch.nn.functional.interpolate(torch.ones(1, 3, *[5] * len(sizes)).to(dtype), sizes, mode=mode)

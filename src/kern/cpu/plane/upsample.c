@@ -1,7 +1,9 @@
 /* Resampling of planes.
  *
  * Source positions are computed in the element type, those of nearest modes in float, so that
- * they are on the same side of a boundary as torch's. */
+ * they are on the same side of a boundary as torch's.  Bytes have weights of 16 bits, as
+ * torch's have: a dimension's largest weight chooses their unit, and every dimension rounds to
+ * bytes. */
 #include "kern/cpu/plane/upsample.h"
 #include "base/memory.h"
 #include "base/parallel.h"
@@ -13,7 +15,8 @@ typedef struct {
     int64_t in, out, taps;
     double scale;
     int64_t *index; /* [out, taps] */
-    void *weight;   /* [out, taps] */
+    void *weight;   /* [out, taps]; of bytes: int16 */
+    int fraction;   /* bits of a byte's weight after the point */
 } axis;
 
 typedef struct {
@@ -54,6 +57,94 @@ static void nearest_taps(const axis *a, bool exact)
 #define NAME(x) f64_##x
 #include "kern/cpu/plane/upsample_loops.inc"
 
+/* --- bytes --- */
+
+/* Adds the weights of equal neighbouring taps, as at a border, to the first of them. */
+static void bytes_merge(const axis *a, double *weight)
+{
+    for (int64_t o = 0; o < a->out; o++) {
+        int64_t *index = a->index + o * a->taps, first = 0;
+        double *w = weight + o * a->taps;
+        for (int64_t t = 1; t < a->taps; t++) {
+            first = index[t] == index[first] ? first : t;
+            if (first != t) {
+                w[first] += w[t];
+                w[t] = 0;
+            }
+        }
+    }
+}
+
+/* The greatest number of fraction bits with which all weights fit 16 bits. */
+static int bytes_fraction(const axis *a, const double *weight)
+{
+    double most = 0;
+    int bits = 0;
+
+    for (int64_t i = 0; i < a->out * a->taps; i++)
+        most = weight[i] > most ? weight[i] : most;
+    while (bits < 22 && 0.5 + most * (double)(1 << (bits + 1)) < (double)(1 << 15))
+        bits++;
+    return bits;
+}
+
+static void bytes_taps(axis *a)
+{
+    double *weight = a->weight;
+    int16_t *small = a->weight; /* an integer is stored where its weight has been read */
+
+    bytes_merge(a, weight);
+    a->fraction = bytes_fraction(a, weight);
+    for (int64_t i = 0; i < a->out * a->taps; i++) {
+        double w = weight[i] * (double)(1 << a->fraction);
+        int16_t rounded = (int16_t)(w < 0 ? w - 0.5 : w + 0.5);
+        memcpy(&small[i], &rounded, sizeof rounded);
+    }
+}
+
+static uint8_t bytes_sum(const axis *a, int64_t o, const uint8_t *x, int64_t step)
+{
+    const int16_t *weight = (const int16_t *)a->weight + o * a->taps;
+    const int64_t *index = a->index + o * a->taps;
+    int32_t sum = a->fraction ? 1 << (a->fraction - 1) : 0;
+
+    for (int64_t t = 0; t < a->taps; t++)
+        sum += (int32_t)weight[t] * x[index[t] * step];
+    sum = sum < 0 ? 0 : sum >> a->fraction;
+    return (uint8_t)(sum > 255 ? 255 : sum);
+}
+
+/* y[outer, out, inner] from x[outer, in, inner]; the elements themselves between equal sizes.
+ */
+static void bytes_stretch(const axis *a, int64_t outer, int64_t inner, const uint8_t *x,
+                          uint8_t *y)
+{
+    if (a->in == a->out && a->taps > 1) {
+        memcpy(y, x, (size_t)(outer * a->in * inner));
+        return;
+    }
+    for (int64_t i = 0; i < outer; i++, x += a->in * inner)
+        for (int64_t o = 0; o < a->out; o++)
+            for (int64_t j = 0; j < inner; j++)
+                *y++ = bytes_sum(a, o, x + j, inner);
+}
+
+static void bytes_range(const upsample_job *w, int64_t begin, int64_t end, uint8_t *scratch)
+{
+    const cr_upsample *u = w->u;
+    uint8_t *one = scratch, *two = one + u->in[0] * u->in[1] * u->out[2];
+
+    for (int64_t i = begin; i < end; i++) {
+        const uint8_t *x = (const uint8_t *)w->from + i * w->in;
+        bytes_stretch(&w->axis[2], u->in[0] * u->in[1], 1, x, one);
+        bytes_stretch(&w->axis[1], u->in[0], u->out[2], one, two);
+        bytes_stretch(&w->axis[0], 1, u->out[1] * u->out[2], two,
+                      (uint8_t *)w->to + i * w->out);
+    }
+}
+
+/* --- all dtypes --- */
+
 static int64_t tap_count(const cr_upsample *u, int d)
 {
     double scale = u->scale[d] > 0 ? 1.0 / u->scale[d] : (double)u->in[d] / (double)u->out[d];
@@ -78,13 +169,15 @@ static cr_status axis_init(axis *a, const cr_upsample *u, int d, cr_dtype t)
     *a = (axis){.in = u->in[d], .out = u->out[d], .scale = plain ? 0 : u->scale[d]};
     a->taps = plain ? 1 : tap_count(u, d);
     a->index = cr_alloc((size_t)(a->out * a->taps) * sizeof *a->index);
-    a->weight = cr_alloc((size_t)(a->out * a->taps) * cr_dtype_size(t));
+    a->weight = cr_alloc((size_t)(a->out * a->taps) * sizeof(double));
     if (!a->index || !a->weight)
         return CR_MEMORY;
     if (t == CR_F32)
         f32_taps(a, mode, u->align_corners);
     else
         f64_taps(a, mode, u->align_corners);
+    if (t == CR_U8)
+        bytes_taps(a);
     return CR_OK;
 }
 
@@ -97,6 +190,8 @@ static void range(void *context, int64_t begin, int64_t end)
 
     if (!p)
         w->no_memory = true;
+    else if (w->t == CR_U8)
+        bytes_range(w, begin, end, p);
     else if (w->t == CR_F32)
         f32_range(w, begin, end, p);
     else

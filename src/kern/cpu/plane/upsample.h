@@ -1,7 +1,7 @@
 /* upsample.h - resamples planes, one dimension after another.
  *
  * Every mode is a table of taps for each dimension: output o is the sum of weight * input over
- * the taps of o.  Dtypes are F32 and F64. */
+ * the taps of o.  Dtypes are F32 and F64, and U8 without a transpose. */
 #ifndef CR_KERN_UPSAMPLE_H
 #define CR_KERN_UPSAMPLE_H
 

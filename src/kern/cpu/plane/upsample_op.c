@@ -26,7 +26,8 @@ static cr_upsample upsample_describe(const cr_view *in, const cr_view *out, cons
 static cr_status resample(const cr_upsample *u, const cr_view *from, const cr_view *to,
                           bool back)
 {
-    cr_dtype t = from->dtype == CR_F64 ? CR_F64 : CR_F32;
+    bool own = from->dtype == CR_F64 || (from->dtype == CR_U8 && !back);
+    cr_dtype t = own ? (cr_dtype)from->dtype : CR_F32;
     cr_dense a = {0}, b = {0};
     cr_status st;
 
