@@ -258,6 +258,11 @@ static void put_operation(splitter *w, const cr_expr *e)
         put_value(w, e->args[0]);
         cr_text_put(&w->text, ")");
     } else {
+        const char *end = e->kind == CR_EXPR_INDEX_OF ? "))" : ")";
+        if (e->kind == CR_EXPR_INDEX_OF) {
+            cr_text_put(&w->text, "index(");
+            e = e->args[0];
+        }
         cr_text_put(&w->text, cr_fn_infos[e->fn].name);
         if (e->kind == CR_EXPR_REDUCE) {
             cr_text_printf(&w->text, "[%s<", e->axis.index->name);
@@ -268,7 +273,7 @@ static void put_operation(splitter *w, const cr_expr *e)
             cr_text_put(&w->text, i ? ", " : "(");
             put_typed(w, e->args[i]);
         }
-        cr_text_put(&w->text, ")");
+        cr_text_put(&w->text, end);
     }
     cr_text_put(&w->text, "\n");
 }

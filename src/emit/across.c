@@ -63,6 +63,9 @@ static void across_columns(cr_printer *p)
     cr_print_shut(p);
 }
 
+/* The type of lanes with the number of a column. */
+static const char *across_counter(const cr_printer *p) { return p->mixed ? "i32" : "i64"; }
+
 /* Column j has the accumulator j where the order counts; else there is one accumulator.  Each
  * is as many vectors as its value. */
 static void across_begin(cr_printer *p, const cr_sweep *sweep)
@@ -76,7 +79,30 @@ static void across_begin(cr_printer *p, const cr_sweep *sweep)
         cr_print_line(p, "for (cv_s_i64 k = 0; k < %d%s; k++)", parts,
                       order ? " * columns" : "");
         cr_print_line(p, "    a%u[k] = z%u;", e->id, e->id);
+        if (cr_expr_keeps_index(e))
+            cr_print_line(p, "cv_%s k%u = {0};", across_counter(p), e->id);
     }
+}
+
+/* Lanes in which the operand is beyond the accumulator take it, and the column's number. */
+static void across_keep_index(cr_printer *p, const cr_expr *e)
+{
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype), *n = across_counter(p);
+    int parts = cr_spell_parts(p, (cr_dtype)e->dtype);
+    const char *mask = parts == 2 ? "m64" : cr_spell_vector(p, CR_BOOL);
+
+    for (p->part = 0; p->part < parts; p->part++) {
+        const char *v = cr_spell_name(p, e->args[0]);
+        const char *a = cr_session_printf(p->s, "a%u[%d]", e->id, p->part);
+        cr_print_line(p, "const cv_%s t%u_%d = cv_%s_%s(%s, %s);", mask, e->id, p->part,
+                      cr_fn_infos[e->fn].name, t, v, a);
+        cr_print_line(p, "%s = cv_select_%s(t%u_%d, %s, %s);", a, t, e->id, p->part, v, a);
+    }
+    p->part = 0;
+    const char *take = cr_session_printf(
+        p->s, parts == 2 ? "cv_join_m32(t%u_0, t%u_1)" : "t%u_0", e->id, e->id);
+    cr_print_line(p, "k%u = cv_select_%s(%s, cv_set1_%s((cv_s_%s)j), k%u);", e->id, n, take, n,
+                  n, e->id);
 }
 
 static void across_fold(cr_printer *p, const cr_sweep *sweep)
@@ -108,6 +134,7 @@ const cr_dialect cr_dialect_across = {
     .last_header = "emit/kernel.h",
     .mixes = true,
     .lanes_are_rows = true,
+    .keep_index = across_keep_index,
     .define_folds = across_define_folds,
     .open_kernel = across_open_kernel,
     .end_kernel = across_end_kernel,

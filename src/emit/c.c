@@ -71,6 +71,11 @@ static void c_store(cr_printer *p, const cr_store *st)
 
 static void c_store_row(cr_printer *p, const cr_store *st)
 {
+    if (st->value->kind == CR_EXPR_INDEX_OF) {
+        cr_print_line(p, "*(ck_int8 *)p%d = k%u;", cr_operand_number(p, st->buffer),
+                      st->value->args[0]->id);
+        return;
+    }
     const char *letter, *name = cr_spell_memory(p, (cr_dtype)st->buffer->dtype, &letter);
 
     cr_print_line(p, "cv_store%sn_%s(p%d, %s, 1);", letter, name,
@@ -172,6 +177,21 @@ static void c_heavy_loop(cr_printer *p, const char *end)
                    reduces ? cr_session_printf(p->s, "CV_REDUCE_%s", name) : "");
 }
 
+/* True for reductions that have accumulators for each chunk of a row: those with an order, and
+ * those that keep their index, which is sought in one chunk. */
+static bool c_goes_by_chunk(const cr_expr *e)
+{
+    return cr_expr_has_order(e) || cr_expr_keeps_index(e);
+}
+
+static bool c_sweep_goes_by_chunk(const cr_sweep *sweep)
+{
+    for (int i = 0; i < sweep->reduces.count; i++)
+        if (c_goes_by_chunk(sweep->reduces.at[i]))
+            return true;
+    return false;
+}
+
 /* Whole vectors, `count` for each step. */
 static void c_unrolled(cr_printer *p, const char *end, const char *count)
 {
@@ -258,7 +278,7 @@ static void c_light_loop(cr_printer *p, const char *end)
         c_single_steps(p, CR_ACCESS_REST, end, "");
         return;
     }
-    if (cr_sweep_has_order(sweep))
+    if (c_sweep_goes_by_chunk(sweep))
         c_reduced_parts(p, sweep, end);
     else
         c_unrolled(p, end,
@@ -380,13 +400,13 @@ static void c_define_folds(cr_printer *p)
         }
 }
 
-/* Declares accumulators of the reductions with an order, or of those without. */
-static void c_start_accumulators(cr_printer *p, const cr_sweep *sweep, bool order)
+/* Declares accumulators of the reductions that have them for each chunk, or for the row. */
+static void c_start_accumulators(cr_printer *p, const cr_sweep *sweep, bool by_chunk)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
         const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
-        if (cr_expr_has_order(e) != order)
+        if (c_goes_by_chunk(e) != by_chunk)
             continue;
         cr_print_line(p, "cv_%s a%u[CV_REDUCE_%s];", t, e->id, t);
         cr_print_line(p, "CV_UNROLL(16)");
@@ -398,7 +418,7 @@ static void c_start_accumulators(cr_printer *p, const cr_sweep *sweep, bool orde
 static void c_declare_result(cr_printer *p, const cr_expr *e)
 {
     if (e->dtype == CR_BOOL)
-        cr_print_line(p, "int s%u;", e->id);
+        cr_print_line(p, "int s%u = %d;", e->id, cr_fn_identity((cr_fn)e->fn, CR_BOOL).i != 0);
     else
         cr_print_line(p, "cv_s_%s s%u = %s;", cr_spell_dtype((cr_dtype)e->dtype), e->id,
                       cr_spell_identity(p, e));
@@ -409,6 +429,8 @@ static void c_begin_folds(cr_printer *p, const cr_sweep *sweep)
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
         c_declare_result(p, e);
+        if (cr_expr_keeps_index(e))
+            cr_print_line(p, "cv_s_i64 k%u = 0;", e->id);
         if (!cr_expr_has_order(e))
             continue;
         cr_print_line(p, "ck_chunks_%s c%u;", cr_spell_fold(p, e), e->id);
@@ -417,10 +439,29 @@ static void c_begin_folds(cr_printer *p, const cr_sweep *sweep)
     }
 }
 
+/* k<id> is the first column of the first chunk whose extreme none is beyond. */
+static void c_end_chunk_of_index(cr_printer *p, const cr_expr *e)
+{
+    const char *t = e->dtype == CR_BOOL ? "int"
+                                        : cr_session_printf(p->s, "cv_s_%s",
+                                                            cr_spell_dtype((cr_dtype)e->dtype));
+
+    cr_print_line(p, "const %s t%u = cv_reduce_%s_%s(a%u);", t, e->id, cr_spell_combiner(e),
+                  cr_spell_vector(p, (cr_dtype)e->dtype), e->id);
+    cr_print_open(p, cr_session_printf(p->s, "if (%s(t%u, s%u))",
+                                       e->fn == CR_FN_above ? "CK_ABOVE" : "CK_BELOW", e->id,
+                                       e->id));
+    cr_print_line(p, "s%u = t%u;", e->id, e->id);
+    cr_print_line(p, "k%u = from;", e->id);
+    cr_print_shut(p);
+}
+
 static void c_end_chunk(cr_printer *p, const cr_sweep *sweep)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
+        if (cr_expr_keeps_index(e))
+            c_end_chunk_of_index(p, e);
         if (!cr_expr_has_order(e))
             continue;
         cr_print_line(p, "if (columns > CR_FOLD_CHUNK)");
@@ -435,7 +476,7 @@ static void c_end_unordered(cr_printer *p, const cr_sweep *sweep)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
-        if (!cr_expr_has_order(e))
+        if (!c_goes_by_chunk(e))
             cr_print_line(p, "s%u = cv_reduce_%s_%s(a%u);", e->id, cr_fn_infos[e->fn].name,
                           cr_spell_vector(p, (cr_dtype)e->dtype), e->id);
     }
@@ -445,6 +486,8 @@ static void c_chunks(cr_printer *p, const cr_sweep *sweep)
 {
     cr_print_open(p, "do");
     cr_print_line(p, "const cv_s_i64 end = ck_least(columns, j + CR_FOLD_CHUNK);");
+    if (cr_nest_keeps_index(p->n))
+        cr_print_line(p, "const cv_s_i64 from = j;");
     c_start_accumulators(p, sweep, true);
     c_loop(p, "end");
     c_end_chunk(p, sweep);
@@ -458,7 +501,7 @@ static void c_fold_row(cr_printer *p, const cr_sweep *sweep)
     p->indent++;
     cr_print_line(p, "cv_s_i64 j = 0;");
     c_start_accumulators(p, sweep, false);
-    if (cr_sweep_has_order(sweep))
+    if (c_sweep_goes_by_chunk(sweep))
         c_chunks(p, sweep);
     else
         c_loop(p, "columns");
@@ -466,8 +509,73 @@ static void c_fold_row(cr_printer *p, const cr_sweep *sweep)
     cr_print_shut(p);
 }
 
+/* Lanes whose value is the extreme s<id>, or NaN: if there is a NaN, it is the extreme. */
+static const char *c_hits(cr_printer *p, const cr_expr *e)
+{
+    cr_dtype t = (cr_dtype)e->dtype;
+    const char *name = cr_spell_vector(p, t), *half[2] = {NULL, NULL};
+    int parts = cr_spell_parts(p, t);
+
+    for (p->part = 0; p->part < parts; p->part++) {
+        const char *v = cr_spell_name(p, e->args[0]);
+        const char *sought = cr_spell_set1(p, t, cr_session_printf(p->s, "s%u", e->id));
+        if (t == CR_BOOL)
+            half[p->part] =
+                cr_session_printf(p->s, "cv_not_%s(cv_xor_%s(%s, %s))", name, name, v, sought);
+        else if (!cr_dtype_is_float(t))
+            half[p->part] = cr_session_printf(p->s, "cv_eq_%s(%s, %s)", name, v, sought);
+        else
+            half[p->part] =
+                cr_session_printf(p->s, "cv_or_m%d(cv_eq_%s(%s, %s), cv_isnan_%s(%s))",
+                                  8 * (int)cr_dtype_size(t), name, v, sought, name, v);
+    }
+    p->part = 0;
+    return parts == 1 ? half[0]
+                      : cr_session_printf(p->s, "cv_join_m32(%s, %s)", half[0], half[1]);
+}
+
+/* s<id> is lane `hit` of the operand, with the bits that equal floats need not share. */
+static void c_take_lane(cr_printer *p, const cr_expr *e)
+{
+    const char *t = cr_spell_dtype((cr_dtype)e->dtype);
+    int parts = cr_spell_parts(p, (cr_dtype)e->dtype);
+
+    cr_print_line(p, "cv_s_%s lane[%d * CV_LANES_%s];", t, parts, t);
+    for (p->part = 0; p->part < parts; p->part++)
+        cr_print_line(p, "cv_store_%s(lane + %d * CV_LANES_%s, %s);", t, p->part, t,
+                      cr_spell_name(p, e->args[0]));
+    p->part = 0;
+    cr_print_line(p, "s%u = lane[hit];", e->id);
+}
+
+/* Finds the first element of the chunk from k<id> on that is the extreme. */
+static void c_find_index(cr_printer *p, const cr_expr *e)
+{
+    const char *lane = cr_spell_dtype(p->lane), *mask = cr_spell_vector(p, CR_BOOL);
+
+    cr_print_open(p, cr_session_printf(p->s,
+                                       "for (cv_s_i64 at = k%u; at < columns; at += "
+                                       "CV_LANES_%s)",
+                                       e->id, lane));
+    cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);", lane);
+    p->how = CR_ACCESS_EITHER;
+    cr_print_column_value(p, e->args[0]);
+    cr_print_line(p, "const cv_%s hits = cv_and_%s(cv_firstn_%d(m), %s);", mask, mask, p->width,
+                  c_hits(p, e));
+    cr_print_open(p, cr_session_printf(p->s, "if (cv_any_%s(hits))", mask));
+    cr_print_line(p, "const int hit = cv_first_%s(hits);", mask);
+    cr_print_line(p, "k%u = at + hit;", e->id);
+    if (cr_dtype_is_float((cr_dtype)e->dtype))
+        c_take_lane(p, e);
+    cr_print_line(p, "break;");
+    cr_print_shut(p);
+    cr_print_shut(p);
+}
+
 static void c_end_fold(cr_printer *p, const cr_expr *e)
 {
+    if (cr_expr_keeps_index(e))
+        c_find_index(p, e);
     if (!cr_expr_has_order(e))
         return;
     cr_print_line(p, "if (columns > CR_FOLD_CHUNK)");
@@ -566,9 +674,8 @@ static void c_columns_blocks(cr_printer *p, const cr_expr *e)
 }
 
 /* At most CR_FOLD_COLUMN rows; zero rows are one block of identities. */
-static void c_columns(cr_printer *p)
+static void c_columns_sum(cr_printer *p, const cr_expr *e)
 {
-    const cr_expr *e = p->n->sweep[0].reduces.at[0];
     const char *lane = cr_spell_dtype(p->lane), *t = cr_spell_vector(p, (cr_dtype)e->dtype);
 
     cr_print_line(p, "const cv_s_i64 blocks = (rows + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK;");
@@ -582,6 +689,113 @@ static void c_columns(cr_printer *p)
     c_columns_blocks(p, e);
     c_columns_end(p, e);
     cr_print_shut(p);
+}
+
+/* Rows that a vector of columns goes down while its accumulators are in registers. */
+enum { C_INDEX_ROWS = 16 };
+
+/* Takes row r where it is beyond the accumulators x; n is its number in each lane of y. */
+static void c_index_row(cr_printer *p, const cr_expr *e, const char *counter)
+{
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype), *v = cr_spell_name(p, e->args[0]);
+
+    cr_print_pointers(p, false);
+    cr_print_sweep_values(p, &p->n->sweep[0]);
+    cr_print_column_value(p, e->args[0]);
+    cr_print_line(p, "const cv_%s take = cv_%s_%s(%s, x);", cr_spell_vector(p, CR_BOOL),
+                  cr_fn_infos[e->fn].name, t, v);
+    cr_print_line(p, "x = cv_select_%s(take, %s, x);", t, v);
+    cr_print_line(p, "y = cv_select_%s(take, n, y);", counter);
+    cr_print_line(p, "n = n + 1;");
+}
+
+/* The vectors k of the strip that `head` visits. */
+static void c_index_vectors(cr_printer *p, const cr_expr *e, const char *counter,
+                            const char *head, cr_access how)
+{
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype), *lane = cr_spell_dtype(p->lane);
+    cr_expr_set outside = p->hoisted;
+
+    p->how = how;
+    p->hoisted.bits = cr_session_copy(p->s, outside.bits, outside.words * sizeof *outside.bits);
+    cr_print_open(p, head);
+    cr_print_line(p, "const cv_s_i64 at = first + k * CV_LANES_%s;", lane);
+    if (how != CR_ACCESS_WHOLE)
+        cr_print_line(p, "const cv_s_i64 m = ck_least(first + wide - at, CV_LANES_%s);", lane);
+    cr_print_line(p, "cv_%s x = top ? b[k] : z%u;", t, e->id);
+    cr_print_line(p, "cv_%s y = top ? index[k] : cv_set1_%s(0), n = cv_set1_%s((cv_s_%s)top);",
+                  counter, counter, counter, counter);
+    cr_print_open(p, "for (cv_s_i64 r = top; r < end; r++)");
+    c_index_row(p, e, counter);
+    cr_print_shut(p);
+    cr_print_line(p, "b[k] = x;");
+    cr_print_line(p, "index[k] = y;");
+    cr_print_shut(p);
+    p->hoisted = outside;
+}
+
+static void c_index_store(cr_printer *p, const cr_expr *e, const cr_store *st)
+{
+    int k = cr_operand_number(p, st->buffer);
+
+    cr_print_line(p, "char *const p%d = (char *)ptr[%d];", k, k);
+    if (st->value == e)
+        cr_print_value(p, e, "b[k]");
+    else if (p->mixed)
+        for (p->part = 0; p->part < 2; p->part++)
+            cr_print_value(p, st->value,
+                           cr_session_printf(p->s, "cv_widen_i64_i32(index[k], %d)", p->part));
+    else
+        cr_print_value(p, st->value, "index[k]");
+    p->part = 0;
+    p->how = CR_ACCESS_EITHER;
+    c_store(p, st);
+}
+
+/* The extreme of each column and the number of its row, of any number of rows below 2^31. */
+static void c_columns_index(cr_printer *p, const cr_expr *e)
+{
+    const char *lane = cr_spell_dtype(p->lane), *counter = p->mixed ? "i32" : "i64";
+
+    if (cr_spell_parts(p, (cr_dtype)e->dtype) == 2)
+        cr_bail(p->s, CR_TYPE, "values of several widths in a column reduction");
+    cr_print_open(p, cr_session_printf(p->s,
+                                       "for (cv_s_i64 first = 0; first < columns; "
+                                       "first += CK_STRIP * CV_LANES_%s)",
+                                       lane));
+    cr_print_line(p, "const cv_s_i64 wide = ck_least(columns - first, CK_STRIP * CV_LANES_%s);",
+                  lane);
+    cr_print_line(p, "cv_%s b[CK_STRIP];", cr_spell_vector(p, (cr_dtype)e->dtype));
+    cr_print_line(p, "cv_%s index[CK_STRIP];", counter);
+    cr_print_open(p, cr_session_printf(p->s, "for (cv_s_i64 top = 0; top < rows; top += %d)",
+                                       C_INDEX_ROWS));
+    cr_print_line(p, "const cv_s_i64 end = ck_least(rows, top + %d);", C_INDEX_ROWS);
+    cr_print_line(p, "int k = 0;");
+    c_index_vectors(p, e, counter,
+                    cr_session_printf(p->s, "for (; (k + 1) * CV_LANES_%s <= wide; k++)", lane),
+                    CR_ACCESS_WHOLE);
+    c_index_vectors(p, e, counter,
+                    cr_session_printf(p->s, "for (; k * CV_LANES_%s < wide; k++)", lane),
+                    CR_ACCESS_REST);
+    cr_print_shut(p);
+    cr_print_open(
+        p, cr_session_printf(p->s, "for (int k = 0; k * CV_LANES_%s < wide; k++)", lane));
+    cr_print_line(p, "const cv_s_i64 at = first + k * CV_LANES_%s;", lane);
+    cr_print_line(p, "const cv_s_i64 m = ck_least(first + wide - at, CV_LANES_%s);", lane);
+    for (int i = 0; i < p->n->row_stores; i++)
+        c_index_store(p, e, &p->n->row_store[i]);
+    cr_print_shut(p);
+    cr_print_shut(p);
+}
+
+static void c_columns(cr_printer *p)
+{
+    const cr_expr *e = p->n->sweep[0].reduces.at[0];
+
+    if (cr_expr_keeps_index(e))
+        c_columns_index(p, e);
+    else
+        c_columns_sum(p, e);
 }
 
 /* --- the function --- */

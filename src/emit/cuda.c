@@ -64,6 +64,11 @@ static void cuda_store_row(cr_printer *p, const cr_store *st)
     const char *letter, *name = cr_spell_memory(p, (cr_dtype)st->buffer->dtype, &letter);
 
     cr_print_line(p, "if (ck_x() == 0)");
+    if (st->value->kind == CR_EXPR_INDEX_OF) {
+        cr_print_line(p, "    *(ck_int8 *)p%d = k%u;", cr_operand_number(p, st->buffer),
+                      st->value->args[0]->id);
+        return;
+    }
     cr_print_line(p, "    ck_store%sn_%s(p%d, v%u, 1);", letter, name,
                   cr_operand_number(p, st->buffer), st->value->id);
 }
@@ -194,7 +199,7 @@ static void cuda_columns_loop(cr_printer *p)
 
 static const char *cuda_fold(cr_printer *p, const cr_expr *e)
 {
-    return cr_session_printf(p->s, "%s_%s", cr_fn_infos[e->fn].name,
+    return cr_session_printf(p->s, "%s_%s", cr_spell_combiner(e),
                              cr_spell_vector(p, (cr_dtype)e->dtype));
 }
 
@@ -206,15 +211,16 @@ static int cuda_definition(const cr_printer *p, const cr_expr *e)
 
 static void cuda_define(cr_printer *p, const cr_expr *e)
 {
-    const char *name = cr_fn_infos[e->fn].name, *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    cr_fn fn = (cr_fn)cr_fn_find(cr_spell_combiner(e));
+    const char *name = cr_fn_infos[fn].name, *t = cr_spell_vector(p, (cr_dtype)e->dtype);
     int bit = cuda_definition(p, e);
 
-    if (p->u->chunks[e->fn] >> bit & 1)
+    if (p->u->chunks[fn] >> bit & 1)
         return;
-    p->u->chunks[e->fn] |= 1u << bit;
+    p->u->chunks[fn] |= 1u << bit;
     if (e->dtype == CR_BOOL)
         cr_print_line(p, "CK_DEFINE_MASK_TREE(%s, %s, %s)\n", name, t,
-                      e->fn == CR_FN_and ? "all" : "any");
+                      fn == CR_FN_and ? "all" : "any");
     else
         cr_print_line(p, "%s(%s, %s)\n",
                       cr_expr_has_order(e) ? "CK_DEFINE_BLOCKS" : "CK_DEFINE_TREE", name, t);
@@ -279,8 +285,52 @@ static void cuda_fold_row(cr_printer *p, const cr_sweep *sweep)
     cr_print_shut(p);
 }
 
+/* A lane's element is the extreme, or NaN: if there is a NaN, it is the extreme. */
+static const char *cuda_hit(cr_printer *p, const cr_expr *e)
+{
+    unsigned v = e->args[0]->id;
+
+    if (e->dtype == CR_BOOL)
+        return cr_session_printf(p->s, "(v%u[l] != 0) == (s%u != 0)", v, e->id);
+    return cr_session_printf(p->s, "v%u[l] == s%u || v%u[l] != v%u[l]", v, e->id, v, v);
+}
+
+/* The thread's elements again, until one is the extreme; of all threads', the first counts. */
+static void cuda_find_index(cr_printer *p, const cr_expr *e)
+{
+    const char *lane = cr_spell_dtype(p->lane);
+    const char *t = e->dtype == CR_BOOL ? "int" : cr_session_printf(p->s, "cv_s_%s", lane);
+
+    cr_print_line(p, "ck_found<%s> f%u = {columns, s%u};", t, e->id, e->id);
+    cr_print_open(p, cr_session_printf(p->s,
+                                       "for (cv_s_i64 block = 0; block < f%u.at; block += "
+                                       "CR_FOLD_ROW)",
+                                       e->id));
+    cr_print_line(p, "const cv_s_i64 top = block + CK_CHUNK_(%s) * CR_FOLD_CHUNK;", lane);
+    cr_print_line(p, "const cv_s_i64 end = ck_least(f%u.at, top + CR_FOLD_CHUNK);", e->id);
+    cr_print_open(p, cr_session_printf(p->s,
+                                       "for (cv_s_i64 at = top + CK_PLACE_(%s) * CV_LANES_%s; "
+                                       "at < ck_least(end, f%u.at); at += CR_FOLD_LANES)",
+                                       lane, lane, e->id));
+    cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);", lane);
+    p->how = CR_ACCESS_EITHER;
+    cr_print_column_value(p, e->args[0]);
+    cr_print_line(p, "CV_UNROLL(16)");
+    cr_print_line(p, "for (int l = CV_LANES_%s - 1; l >= 0; l--)", lane);
+    cr_print_line(p, "    if (l < m && (%s))", cuda_hit(p, e));
+    cr_print_line(p, "        f%u = {at + l, (%s)v%u[l]};", e->id, t, e->args[0]->id);
+    cr_print_shut(p);
+    cr_print_shut(p);
+    cr_print_line(p, "f%u = ck_first(f%u, CK_THREADS_(%s));", e->id, e->id, lane);
+    cr_print_line(p, "const cv_s_i64 k%u = f%u.at;", e->id, e->id);
+    if (e->dtype != CR_BOOL)
+        cr_print_line(p, "s%u = f%u.value;", e->id, e->id);
+}
+
 static void cuda_end_fold(cr_printer *p, const cr_expr *e)
 {
+    if (cr_expr_keeps_index(e))
+        cuda_find_index(p, e);
     if (!cr_expr_has_order(e))
         return;
     cr_print_line(p, "s%u = ck_end_%s(&c%u);", e->id, cuda_fold(p, e), e->id);
@@ -403,12 +453,76 @@ static void cuda_columns_fold(cr_printer *p, const cr_expr *e)
     cr_print_line(p, "const cv_%s v = %s;", t, cuda_if(p, e, 1, "x", "y"));
 }
 
+/* Row r where it is beyond the accumulator. */
+static void cuda_index_rows(cr_printer *p, const cr_expr *e)
+{
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    bool column[CR_EMIT_OPERANDS];
+
+    cr_print_line(p, "cv_%s a = z%u;", t, e->id);
+    cr_print_line(p, "cv_s_i64 found[CV_LANES_%s] = {0};", cr_spell_dtype(p->lane));
+    cr_print_open(p, "for (cv_s_i64 r = 0; r < rows; r++)");
+    cr_print_pointers(p, false);
+    cuda_column_operands(p, column);
+    cuda_wide(p, column);
+    cr_print_sweep_values(p, &p->n->sweep[0]);
+    p->how = CR_ACCESS_EITHER;
+    cr_print_column_value(p, e->args[0]);
+    cr_print_line(p, "const cv_%s take = cv_%s_%s(v%u, a);", cr_spell_vector(p, CR_BOOL),
+                  cr_fn_infos[e->fn].name, t, e->args[0]->id);
+    cr_print_line(p, "a = cv_select_%s(take, v%u, a);", t, e->args[0]->id);
+    cr_print_line(p, "CV_UNROLL(16)");
+    cr_print_line(p, "for (int l = 0; l < CV_LANES_%s; l++)", cr_spell_dtype(p->lane));
+    cr_print_line(p, "    if (take[l])");
+    cr_print_line(p, "        found[l] = r;");
+    cr_print_shut(p);
+}
+
+static void cuda_index_store(cr_printer *p, const cr_expr *e, const cr_store *st)
+{
+    int k = cr_operand_number(p, st->buffer);
+
+    cr_print_line(p, "char *const p%d = (char *)ptr[%d];", k, k);
+    if (st->value == e) {
+        cr_print_value(p, e, "a");
+        cr_print_line(p, "const bool wide = ck_aligned(p%d, %d);", k,
+                      cuda_bytes(p, st->buffer) < 16 ? cuda_bytes(p, st->buffer) : 16);
+        cuda_store(p, st);
+        return;
+    }
+    cr_print_line(p, "CV_UNROLL(16)");
+    cr_print_line(p, "for (int l = 0; l < CV_LANES_%s; l++)", cr_spell_dtype(p->lane));
+    cr_print_line(p, "    if (l < m)");
+    cr_print_line(p, "        ((ck_int8 *)p%d)[at + l] = found[l];", k);
+}
+
+/* The extreme of each column and the number of its row. */
+static void cuda_columns_index(cr_printer *p, const cr_expr *e)
+{
+    const char *lane = cr_spell_dtype(p->lane);
+
+    cr_print_open(p, cr_session_printf(p->s,
+                                       "for (cv_s_i64 at = ck_first_x() * CV_LANES_%s; "
+                                       "at < columns; at += ck_step_x() * CV_LANES_%s)",
+                                       lane, lane));
+    cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);", lane);
+    cuda_index_rows(p, e);
+    for (int i = 0; i < p->n->row_stores; i++)
+        cuda_index_store(p, e, &p->n->row_store[i]);
+    cr_print_shut(p);
+}
+
 static void cuda_columns(cr_printer *p)
 {
     const cr_expr *e = p->n->sweep[0].reduces.at[0];
     const cr_store *st = &p->n->row_store[0];
     const char *lane = cr_spell_dtype(p->lane);
     int k = cr_operand_number(p, st->buffer);
+
+    if (cr_expr_keeps_index(e)) {
+        cuda_columns_index(p, e);
+        return;
+    }
 
     cr_print_open(p, cr_session_printf(p->s,
                                        "for (cv_s_i64 at = ck_first_x() * CV_LANES_%s; "

@@ -7,9 +7,9 @@
  * the words differently.
  *
  * Names in the text: p<k> pointer to operand k's row, v<id> value, z<id> identity of a
- * reduction, a<id>[] its accumulators, s<id> its result, q<id> an indexed load's row; rows,
- * columns, row0, and r, the row at hand; at, the first column of the vector at hand, and m, its
- * lanes within the row. */
+ * reduction, a<id>[] its accumulators, s<id> its result, k<id> the index that it keeps, q<id>
+ * an indexed load's row; rows, columns, row0, and r, the row at hand; at, the first column of
+ * the vector at hand, and m, its lanes within the row. */
 #ifndef CR_EMIT_DIALECT_H
 #define CR_EMIT_DIALECT_H
 
@@ -40,7 +40,8 @@ typedef struct {
     int width;                          /* bits of a lane: masks are cv_m<width> */
     cr_expr_set hoisted, inner; /* values declared outside, and inside the current body */
     bool mixed; /* lanes of 32 bits; values of 64 bits are two vectors, of 8 bits a lane each */
-    int part;   /* of a value of two vectors: the one at hand */
+    bool complex; /* some value is */
+    int part;     /* of a value of two vectors: the one at hand */
     int sweep, indent;
     cr_access how;
     bool stepping; /* operands have steps d<k> in variables */
@@ -56,6 +57,9 @@ struct cr_dialect {
     bool any_address;         /* vectors are loaded from any address */
     bool mixes;               /* values of 64 bits beside lanes of 32, as pairs of vectors */
     bool lanes_are_rows;      /* a vector has one column of several rows */
+    /* Combines the operand, and the column's number, into the accumulators of a reduction that
+     * keeps its index.  NULL: a sweep accumulates the value alone, and end_fold finds it. */
+    void (*keep_index)(cr_printer *p, const cr_expr *e);
     /* Prints missing definitions for the nest's reductions. */
     void (*define_folds)(cr_printer *p);
     /* The function's head, its opening brace included: declares stride, size, param, and ptr,
@@ -114,12 +118,15 @@ const char *cr_spell_fold(cr_printer *p, const cr_expr *e); /* "add_f32" */
 const char *cr_spell_identity(cr_printer *p, const cr_expr *e);
 const char *cr_spell_empty_sum(cr_printer *p, const cr_expr *e);
 const char *cr_spell_combine(cr_printer *p, const cr_expr *e, const char *a, const char *b);
+/* The function that combines a reduction's accumulators: maximum for above. */
+const char *cr_spell_combiner(const cr_expr *e);
 /* The value of a reduction without an order, whose result is `v`. */
 const char *cr_spell_without_order(cr_printer *p, const cr_expr *e, const char *v);
 
 int cr_operand_number(const cr_printer *p, const cr_buffer *b);
 bool cr_expr_takes_scalars(const cr_expr *e); /* random() */
 bool cr_expr_has_order(const cr_expr *e);     /* a reduction whose bits depend on the order */
+bool cr_nest_keeps_index(const cr_nest *n);   /* some reduction does */
 
 /* --- parts of the walk (walk.c) --- */
 
@@ -129,7 +136,8 @@ void cr_print_pointers(cr_printer *p, bool outputs_too); /* declares p<k> for ro
 void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep);
 /* The body of a loop over columns: values, stores, and accumulators a<id>[index]. */
 void cr_print_body(cr_printer *p, const char *index);
-bool cr_sweep_has_order(const cr_sweep *sweep);
+/* Declares the value of a column without its sweep's stores and accumulators. */
+void cr_print_column_value(cr_printer *p, const cr_expr *e);
 
 /* --- loads at computed indices (indexed.c) --- */
 

@@ -276,6 +276,36 @@ CK_DEFINE_COMPLEX_LANES(c128)
         return cv_##whether##_##M(ck_shuffle(v, 0, CK_THREADS_(M), true));                     \
     }
 
+/* An element that was sought, and its column. */
+template <class T> struct ck_found {
+    cv_s_i64 at;
+    T value;
+};
+
+/* The first that a thread of the row found, in every thread; a chunk has `threads`. */
+template <class T> CV_FN ck_found<T> ck_first(ck_found<T> f, int threads)
+{
+    CK_SHARED ck_found<T> kept[CR_FOLD_CHUNKS];
+    const int chunks = ck_wide() / threads;
+
+    for (int by = threads / 2; by > 0; by /= 2) {
+        const ck_found<T> other = ck_shuffle(f, by, threads, false);
+        if (other.at < f.at)
+            f = other;
+    }
+    if (chunks == 1)
+        return ck_shuffle(f, 0, threads, true);
+    __syncthreads();
+    if (ck_x() % threads == 0)
+        kept[ck_x() / threads] = f;
+    __syncthreads();
+    f = kept[0];
+    for (int c = 1; c < chunks; c++)
+        if (kept[c].at < f.at)
+            f = kept[c];
+    return f;
+}
+
 /* A row in blocks.  Results of blocks are elements of level 0, which is a row; the results of
  * its blocks are elements of level 1.  Two levels hold 2^39 elements. */
 #define CK_DEFINE_BLOCKS(op, T)                                                                \

@@ -29,6 +29,10 @@ typedef struct {
 typedef cv_s_i32 __attribute__((may_alias)) ck_int4;
 typedef cv_s_i64 __attribute__((may_alias)) ck_int8;
 
+/* Whether x replaces the extreme: it is beyond, or the first NaN. */
+#define CK_ABOVE(x, extreme) ((x) > (extreme) || ((x) != (x) && (extreme) == (extreme)))
+#define CK_BELOW(x, extreme) ((x) < (extreme) || ((x) != (x) && (extreme) == (extreme)))
+
 /* Short rows are copied here: a call of memcpy takes longer. */
 CV_FN void ck_copy(char *to, const char *from, cv_s_i64 n)
 {

@@ -323,6 +323,16 @@ static const char *spell_call(cr_printer *p, const cr_expr *e)
     return spell_function(p, e, name, t);
 }
 
+/* The index that a reduction kept: lanes where lanes are rows, else one number. */
+static const char *spell_index(cr_printer *p, const cr_expr *e)
+{
+    if (!p->dialect->lanes_are_rows)
+        return cr_spell_set1(p, CR_I64, cr_session_printf(p->s, "k%u", e->args[0]->id));
+    if (cr_spell_parts(p, CR_I64) == 2)
+        return cr_session_printf(p->s, "cv_widen_i64_i32(k%u, %d)", e->args[0]->id, p->part);
+    return cr_session_printf(p->s, "k%u", e->args[0]->id);
+}
+
 const char *cr_spell_value(cr_printer *p, const cr_expr *e)
 {
     switch ((cr_expr_kind)e->kind) {
@@ -334,6 +344,7 @@ const char *cr_spell_value(cr_printer *p, const cr_expr *e)
                    : spell_row_load(p, e);
     case CR_EXPR_INTEGER: return spell_integer_vector(p, e);
     case CR_EXPR_CALL: return spell_call(p, e);
+    case CR_EXPR_INDEX_OF: return spell_index(p, e);
     case CR_EXPR_REDUCE: break;
     }
     cr_bail(p->s, CR_VALUE, "a reduction is read before it is complete");
@@ -356,9 +367,17 @@ const char *cr_spell_identity(cr_printer *p, const cr_expr *e)
     return spell_literal(p, &start);
 }
 
+const char *cr_spell_combiner(const cr_expr *e)
+{
+    cr_fn fn = (cr_fn)e->fn;
+
+    return cr_fn_infos[cr_fn_keeps_index(fn) ? cr_fn_without_index(fn, (cr_dtype)e->dtype) : fn]
+        .name;
+}
+
 const char *cr_spell_combine(cr_printer *p, const cr_expr *e, const char *a, const char *b)
 {
-    return cr_session_printf(p->s, "cv_%s_%s(%s, %s)", cr_fn_infos[e->fn].name,
+    return cr_session_printf(p->s, "cv_%s_%s(%s, %s)", cr_spell_combiner(e),
                              cr_spell_vector(p, (cr_dtype)e->dtype), a, b);
 }
 
@@ -378,7 +397,8 @@ const char *cr_spell_empty_sum(cr_printer *p, const cr_expr *e)
 /* An extreme of +0 and -0 is the later one; converted to +0 it does not depend on the order. */
 const char *cr_spell_without_order(cr_printer *p, const cr_expr *e, const char *v)
 {
-    if (!cr_dtype_is_float((cr_dtype)e->dtype) || cr_expr_has_order(e))
+    if (!cr_dtype_is_float((cr_dtype)e->dtype) || cr_expr_has_order(e) ||
+        cr_expr_keeps_index(e))
         return v;
     return cr_session_printf(p->s, "cv_add_%s(%s, cv_set1_%s(0))",
                              cr_spell_dtype((cr_dtype)e->dtype), v,

@@ -258,6 +258,9 @@ CV_FN cv_f64 cv_iota_f64(void) { return __builtin_convertvector(cv_iota_i64(), c
     CV_FN cv_##M cv_or_##M(cv_##M a, cv_##M b) { return a | b; }                               \
     CV_FN cv_##M cv_xor_##M(cv_##M a, cv_##M b) { return a ^ b; }                              \
     CV_FN cv_##M cv_not_##M(cv_##M a) { return (cv_##M) ~a; }                                  \
+    CV_FN cv_##M cv_above_##M(cv_##M a, cv_##M b) { return (cv_##M)(a & ~b); }                 \
+    CV_FN cv_##M cv_below_##M(cv_##M a, cv_##M b) { return (cv_##M)(~a & b); }                 \
+    CV_FN int cv_first_##M(cv_##M a) { return __builtin_ctzll(a); }                            \
     CV_FN int cv_any_##M(cv_##M a) { return a != 0; }                                          \
     CV_FN int cv_all_##M(cv_##M a) { return a == all; }                                        \
     CV_FN int cv_count_##M(cv_##M a) { return __builtin_popcountll(a); }
@@ -284,6 +287,20 @@ CV_DEFINE_SELECT(i32, m32)
 CV_DEFINE_SELECT(i64, m64)
 CV_DEFINE_SELECT(u8, m8)
 #else
+#if defined(CV_AVX2)
+#define CV_FIRST_BYTE(a) __builtin_ctz((unsigned)__builtin_ia32_pmovmskb256((cv_raw8)(a)))
+#elif defined(__SSE2__)
+#define CV_FIRST_BYTE(a) __builtin_ctz((unsigned)__builtin_ia32_pmovmskb128((cv_raw8)(a)))
+#else
+CV_FN int cv_firstbyte(cv_i8 a)
+{
+    int l = 0;
+    while (l < CV_LANES_m8 - 1 && !a[l])
+        l++;
+    return l;
+}
+#define CV_FIRST_BYTE(a) cv_firstbyte((cv_i8)(a))
+#endif
 /* Every lane is all ones or all zeros, so that any 64 bits have the information of their
  * lanes. */
 CV_FN cv_s_u64 cv_fold_or(cv_u64 v)
@@ -299,6 +316,10 @@ CV_FN cv_s_u64 cv_fold_or(cv_u64 v)
     CV_FN cv_##M cv_or_##M(cv_##M a, cv_##M b) { return a | b; }                               \
     CV_FN cv_##M cv_xor_##M(cv_##M a, cv_##M b) { return a ^ b; }                              \
     CV_FN cv_##M cv_not_##M(cv_##M a) { return ~a; }                                           \
+    CV_FN cv_##M cv_above_##M(cv_##M a, cv_##M b) { return a & ~b; }                           \
+    CV_FN cv_##M cv_below_##M(cv_##M a, cv_##M b) { return ~a & b; }                           \
+    /* The first lane that is set; some lane is. */                                            \
+    CV_FN int cv_first_##M(cv_##M a) { return CV_FIRST_BYTE(a) / (int)sizeof(S); }             \
     CV_FN int cv_any_##M(cv_##M a) { return cv_fold_or((cv_u64)a) != 0; }                      \
     CV_FN int cv_all_##M(cv_##M a) { return cv_fold_or((cv_u64)~a) == 0; }                     \
     CV_FN int cv_count_##M(cv_##M a)                                                           \

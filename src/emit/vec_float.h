@@ -74,6 +74,17 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
     }
 #endif
 
+/* A NaN is beyond every number, and not beyond another NaN. */
+#define CV_DEFINE_BEYOND(T, M)                                                                 \
+    CV_FN cv_##M cv_above_##T(cv_##T a, cv_##T b)                                              \
+    {                                                                                          \
+        return cv_and_##M(cv_not_##M(cv_le_##T(a, b)), cv_eq_##T(b, b));                       \
+    }                                                                                          \
+    CV_FN cv_##M cv_below_##T(cv_##T a, cv_##T b)                                              \
+    {                                                                                          \
+        return cv_and_##M(cv_not_##M(cv_ge_##T(a, b)), cv_eq_##T(b, b));                       \
+    }
+
 /* cv_maximum and cv_minimum pass NaN on; cv_fmax and cv_fmin return the other operand. */
 #define CV_DEFINE_MINMAX(T)                                                                    \
     CV_FN cv_##T cv_maximum_##T(cv_##T a, cv_##T b)                                            \
@@ -388,6 +399,7 @@ CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
 #define CV_DEFINE_FLOAT(T, I, U, M, size, suffix)                                              \
     CV_DEFINE_BITS(T, I, U, M)                                                                 \
     CV_DEFINE_EXTREMA(T)                                                                       \
+    CV_DEFINE_BEYOND(T, M)                                                                     \
     CV_DEFINE_MINMAX(T)                                                                        \
     CV_DEFINE_ROUND(T)                                                                         \
     CV_DEFINE_SQRT(T, suffix)                                                                  \

@@ -74,6 +74,8 @@
     {                                                                                          \
         return cv_select_##T(cv_lt_##T(a, b), a, b);                                           \
     }                                                                                          \
+    CV_FN cv_##M cv_above_##T(cv_##T a, cv_##T b) { return cv_gt_##T(a, b); }                  \
+    CV_FN cv_##M cv_below_##T(cv_##T a, cv_##T b) { return cv_lt_##T(a, b); }                  \
     /* A count outside [0, width) shifts all bits out. */                                      \
     CV_FN cv_##T cv_shl_##T(cv_##T a, cv_##T b)                                                \
     {                                                                                          \

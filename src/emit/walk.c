@@ -107,6 +107,12 @@ void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep)
 
 /* --- bodies of loops over columns --- */
 
+void cr_print_column_value(cr_printer *p, const cr_expr *e)
+{
+    p->inner = cr_expr_set_new(p->n->loop);
+    walk_column_values(p, e);
+}
+
 /* Combines the operand into a<id>[k]; lanes beyond the row are the identity. */
 static void walk_accumulate(cr_printer *p, const cr_expr *e, const char *target)
 {
@@ -142,6 +148,10 @@ void cr_print_body(cr_printer *p, const char *index)
         const cr_expr *e = sweep->reduces.at[i];
         const char *at = p->dialect->lanes_are_rows && !cr_expr_has_order(e) ? "0" : index;
         int parts = cr_spell_parts(p, (cr_dtype)e->dtype);
+        if (cr_expr_keeps_index(e) && p->dialect->keep_index) {
+            p->dialect->keep_index(p, e);
+            continue;
+        }
         for (p->part = 0; p->part < parts; p->part++)
             walk_accumulate(
                 p, e,
@@ -152,14 +162,6 @@ void cr_print_body(cr_printer *p, const char *index)
 }
 
 /* --- rows --- */
-
-bool cr_sweep_has_order(const cr_sweep *sweep)
-{
-    for (int i = 0; i < sweep->reduces.count; i++)
-        if (cr_expr_has_order(sweep->reduces.at[i]))
-            return true;
-    return false;
-}
 
 static const char *walk_result(cr_printer *p, const cr_expr *e)
 {
@@ -207,11 +209,19 @@ static void walk_sweep(cr_printer *p, int k)
     }
 }
 
+/* True where the index that a reduction keeps is a number k<id>, which is stored as it is. */
+static bool walk_stores_number(const cr_printer *p, const cr_expr *e)
+{
+    return e->kind == CR_EXPR_INDEX_OF && !p->dialect->lanes_are_rows;
+}
+
 static void walk_row_stores(cr_printer *p)
 {
     for (int i = 0; i < p->n->row_stores; i++) {
+        const cr_store *st = &p->n->row_store[i];
         cr_expr_set seen = cr_expr_set_new(p->n->loop);
-        walk_row_values(p, &seen, p->n->row_store[i].value);
+        if (!walk_stores_number(p, st->value))
+            walk_row_values(p, &seen, st->value);
         p->dialect->store_row(p, &p->n->row_store[i]);
     }
 }
@@ -250,7 +260,8 @@ static int walk_width(cr_dtype t) { return 8 * (int)cr_dtype_size(cr_dtype_real(
 static void walk_note_type(cr_printer *p, cr_dtype t)
 {
     p->u->dtypes |= 1u << t;
-    p->u->complex = p->u->complex || cr_dtype_is_complex(t);
+    p->complex = p->complex || cr_dtype_is_complex(t);
+    p->u->complex = p->u->complex || p->complex;
     if (t == CR_BOOL)
         return;
     p->width |= walk_width(t);
@@ -258,10 +269,13 @@ static void walk_note_type(cr_printer *p, cr_dtype t)
         p->lane = t;
 }
 
-/* Bytes beside wider lanes are loaded, stored and converted; nothing is computed with them. */
+/* Bytes beside wider lanes are loaded, stored, converted and compared for an extreme; nothing
+ * else is computed with them. */
 static bool walk_computes_bytes(const cr_expr *e)
 {
     if (e->kind == CR_EXPR_CALL && cr_fn_infos[e->fn].kind == CR_FN_CAST)
+        return false;
+    if (cr_expr_keeps_index(e) || e->kind == CR_EXPR_INDEX_OF)
         return false;
     for (int i = 0; i < e->count; i++)
         if (e->args[i]->dtype == CR_U8)
@@ -290,8 +304,9 @@ static void walk_note_types(cr_printer *p, cr_expr_set *seen, const cr_expr *e, 
 /* Values of several widths: lanes have 32 bits. */
 static void walk_mix(cr_printer *p, bool bytes)
 {
-    if (!p->dialect->mixes || p->u->complex || p->n->kind != CR_NEST_ROWS ||
-        ((p->width & 8) && bytes))
+    bool refused = p->n->kind != CR_NEST_ROWS && !cr_nest_keeps_index(p->n);
+
+    if (!p->dialect->mixes || p->complex || refused || ((p->width & 8) && bytes))
         cr_bail(p->s, CR_TYPE, "values of %d and %d bits in one kernel", p->width & -p->width,
                 p->width & ~(p->width & -p->width));
     p->mixed = p->u->mixed = true;
@@ -300,13 +315,48 @@ static void walk_mix(cr_printer *p, bool bytes)
     p->lane = CR_F32;
 }
 
+bool cr_nest_keeps_index(const cr_nest *n)
+{
+    for (int k = 0; k < n->sweeps; k++)
+        for (int i = 0; i < n->sweep[k].reduces.count; i++)
+            if (cr_expr_keeps_index(n->sweep[k].reduces.at[i]))
+                return true;
+    return false;
+}
+
+/* True for one value a row, or a column of a column reduction. */
+static bool walk_stores_once(const cr_nest *n, const cr_def *d)
+{
+    for (int i = 0; i < n->row_stores; i++)
+        if (n->row_store[i].buffer == d->target)
+            return true;
+    return false;
+}
+
+/* Lanes that count rows or columns have 32 bits beside values of at most 32, or 64. */
+static void walk_note_counters(cr_printer *p)
+{
+    bool lanes = p->n->kind == CR_NEST_COLUMNS || p->dialect->lanes_are_rows;
+
+    if (!cr_nest_keeps_index(p->n) || !lanes || !p->dialect->mixes)
+        return;
+    p->width |= p->width ? 64 : 32 | 64;
+    p->u->dtypes |= 1u << CR_I64;
+}
+
 static void walk_find_types(cr_printer *p)
 {
     cr_expr_set seen = cr_expr_set_new(p->n->loop);
     bool bytes = false;
 
-    for (size_t i = 0; i < p->n->loop->defs.len; i++)
-        walk_note_types(p, &seen, p->n->loop->defs.at[i]->value, &bytes);
+    for (size_t i = 0; i < p->n->loop->defs.len; i++) {
+        const cr_def *d = p->n->loop->defs.at[i];
+        const cr_expr *e = d->value;
+        if (e->kind == CR_EXPR_INDEX_OF && walk_stores_once(p->n, d))
+            e = e->args[0];
+        walk_note_types(p, &seen, e, &bytes);
+    }
+    walk_note_counters(p);
     if (p->width & (p->width - 1))
         walk_mix(p, bytes);
     if (!p->width)
@@ -325,8 +375,9 @@ static void walk_kernel(cr_printer *p)
     for (int k = 0; k < p->n->sweeps; k++)
         for (int i = 0; i < p->n->sweep[k].reduces.count; i++) {
             const cr_expr *e = p->n->sweep[k].reduces.at[i];
-            const char *start = e->dtype == CR_BOOL ? (e->fn == CR_FN_and ? "1" : "0")
-                                                    : cr_spell_identity(p, e);
+            const char *start = e->dtype == CR_BOOL
+                                    ? (cr_fn_identity((cr_fn)e->fn, CR_BOOL).i ? "1" : "0")
+                                    : cr_spell_identity(p, e);
             cr_print_line(p, "const cv_%s z%u = %s;", cr_spell_vector(p, (cr_dtype)e->dtype),
                           e->id, cr_spell_set1(p, (cr_dtype)e->dtype, start));
         }

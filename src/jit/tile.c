@@ -185,6 +185,7 @@ static ref plan_expr(planner *p, const cr_expr *e)
     case CR_EXPR_PARAM: st.kind = STEP_PARAM; break;
     case CR_EXPR_INTEGER: st.kind = STEP_INTEGER; break;
     case CR_EXPR_CALL: plan_function(p, &st, e); break;
+    case CR_EXPR_INDEX_OF:
     case CR_EXPR_LOAD:
     case CR_EXPR_REDUCE: cr_bail(p->t->s, CR_VALUE, "a reduction is read before it is made");
     }
@@ -219,6 +220,8 @@ static void plan_reduce(planner *p, const cr_expr *e)
     step st = {
         .kind = STEP_REDUCE, .scope = CR_SCOPE_COLUMN, .dtype = e->dtype, .count = 1, .e = e};
 
+    if (cr_expr_keeps_index(e))
+        cr_bail(p->t->s, CR_VALUE, "tiles keep no index of a reduction");
     st.in[0] = plan_expr(p, e->args[0]);
     if (!st.in[0].full) {
         ref wide = new_place(p, e->args[0], CR_SCOPE_COLUMN);

@@ -621,7 +621,15 @@ static bool value_is_true(const value *v)
     return (v->kind == IS_TRUTH && v->truth) || (v->kind == IS_NUMBER && v->number.i);
 }
 
-static value reduce(frame *f, const cr_rule *r)
+/* Result `item` of a fold: its value, or the index that it keeps. */
+static const cr_expr *fold_result(frame *f, int item, const cr_expr *e)
+{
+    bool index = item == 1 || f->op->fold_index;
+
+    return index ? cr_expr_index_of(f->l, e) : e;
+}
+
+static value reduce(frame *f, const cr_rule *r, int item)
 {
     const cr_rule *fold = f->op->fold;
     int dim = cr_op_find_param(f->op, "dim"), keep = cr_op_find_param(f->op, "keepdim");
@@ -636,8 +644,8 @@ static value reduce(frame *f, const cr_rule *r)
     v = eval_rule(f, fold->args[0]);
     if (fn == CR_FN_and || fn == CR_FN_or)
         v.e = as_expr(f, r, v, CR_BOOL);
-    return value_of_expr(
-        cr_expr_reduce(f->l, (cr_fn)fn, f->column, as_expr(f, r, v, v.e->dtype)), true);
+    v.e = cr_expr_reduce(f->l, (cr_fn)fn, f->column, as_expr(f, r, v, v.e->dtype));
+    return value_of_expr(fold_result(f, item, v.e), true);
 }
 
 /* The type of result k: that of the clause `returns`, or else the compute type.  CR_DTYPE_NONE:
@@ -736,7 +744,9 @@ static value call_op(frame *f, const cr_rule *r, int item)
     value v;
 
     switch ((cr_does)r->op->does) {
-    case CR_DOES_FOLD: enter_callee(f, callee, r); return round_value(f, reduce(callee, r));
+    case CR_DOES_FOLD:
+        enter_callee(f, callee, r);
+        return round_value(f, reduce(callee, r, item));
     case CR_DOES_BODY:
     case CR_DOES_IS:
         enter_callee(f, callee, r);
@@ -855,8 +865,9 @@ static void build_fold(frame *f, cr_form form)
                          cr_loop_buffer(f->l, CR_BUFFER_INPUT, "part", (cr_dtype)v.e->dtype, 2,
                                         (const cr_sym *[]){f->row.extent, f->column.extent}),
                          (const cr_sym *[]){f->row.index, f->column.index});
-    define(f, 0, columns ? CR_OPERAND_COLUMN : CR_OPERAND_ROW,
-           cr_expr_reduce(f->l, (cr_fn)fn, columns ? f->row : f->column, v.e));
+    v.e = cr_expr_reduce(f->l, (cr_fn)fn, columns ? f->row : f->column, v.e);
+    for (int k = 0; k < f->op->result_count; k++)
+        define(f, k, columns ? CR_OPERAND_COLUMN : CR_OPERAND_ROW, fold_result(f, k, v.e));
 }
 
 /* Removes the inputs of a join but `part`; the others were declared to evaluate the fold. */
@@ -887,6 +898,8 @@ bool cr_loop_has_form(const cr_op *op, cr_form form)
     if (op->loop_value)
         return op->index_count == 1 && !op->loop_start &&
                (form == CR_FORM_MAIN || form == CR_FORM_INT32);
+    if (op->does == CR_DOES_FOLD && cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold->name)))
+        return form < CR_FORM_JOIN;
     if (op->does == CR_DOES_FOLD)
         return form < CR_FORM_JOIN || (form <= CR_FORM_JOIN_COLUMNS && !plain_fold(op));
     return form == CR_FORM_MAIN &&
@@ -1000,7 +1013,7 @@ static const cr_expr *result_of(frame *f, int k)
     bool one_call = op->body_count == 1 && op->result_count > 1;
 
     if (op->does == CR_DOES_FOLD)
-        return result_expr(f, 0, op->fold, reduce(f, op->fold));
+        return result_expr(f, k, op->fold, reduce(f, op->fold, k));
     if (one_call && (r->kind != CR_RULE_CALL || !r->op))
         refuse(f, r, "no loop for");
     return result_expr(f, k, r, one_call ? call_op(f, r, k) : eval_rule(f, r));
@@ -1093,6 +1106,8 @@ cr_loop *cr_loop_of_fn(cr_session *s, cr_fn fn, cr_dtype t, cr_form form)
     l->origin = l->name;
     if (form == CR_FORM_MAIN)
         e = value_of_fn(l, fn, t, both);
+    else if (cr_fn_keeps_index(fn))
+        cr_bail(s, CR_TYPE, "%s has no kernel without an index", cr_fn_infos[fn].name);
     else
         e = cr_expr_reduce(l, fn, both[1], operand_of_fn(l, both, 0, t));
     for (size_t k = 0; k < l->buffers.len && form != CR_FORM_MAIN; k++)

@@ -28,6 +28,7 @@ struct folded {
         int64_t value;
     } axis[INTERP_AXES];
     scalar value;
+    int64_t index; /* of the value, where the reduction keeps it */
     folded *next;
 };
 
@@ -330,7 +331,21 @@ static scalar fold_values(machine *m, const cr_expr *e, values v)
     return fold_parts(m, e, v.at, v.n, CR_FOLD_COLUMN, fold_column_blocks);
 }
 
-static scalar eval_reduce(machine *m, const cr_expr *e)
+/* The place of the first element that none is beyond. */
+static int64_t index_of_extreme(machine *m, const cr_expr *e, values v)
+{
+    cr_dtype t = (cr_dtype)e->dtype, from[2] = {t, t};
+    int64_t at = 0;
+
+    if (!v.n)
+        cr_bail(m->l->session, CR_VALUE, "%s of no elements", cr_fn_infos[e->fn].name);
+    for (int64_t i = 1; i < v.n; i++)
+        if (interp_call_fn(m, (cr_fn)e->fn, CR_BOOL, from, (scalar[]){v.at[i], v.at[at]}).i)
+            at = i;
+    return at;
+}
+
+static scalar eval_reduce(machine *m, const cr_expr *e, int64_t *index)
 {
     values v = {NULL, interp_integer(m, e->axis.extent)};
     int k = m->axes++;
@@ -342,6 +357,10 @@ static scalar eval_reduce(machine *m, const cr_expr *e)
         v.at[i] = interp_eval(m, e->args[0]);
     }
     m->axes--;
+    if (cr_expr_keeps_index(e)) {
+        *index = index_of_extreme(m, e, v);
+        return v.at[*index];
+    }
     return cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype)
                ? fold_values(m, e, v)
                : positive_zero(e, fold_values(m, e, v));
@@ -379,7 +398,7 @@ static folded *folded_of(machine *m, const cr_expr *e)
 
 /* Computes a reduction once for each combination of the axes that it reads: the sum of a row is
  * read at each of its columns. */
-static scalar eval_reduce_once(machine *m, const cr_expr *e)
+static folded *eval_reduce_once(machine *m, const cr_expr *e)
 {
     folded *f = folded_of(m, e);
     bool same = f->axes >= 0;
@@ -387,14 +406,15 @@ static scalar eval_reduce_once(machine *m, const cr_expr *e)
     for (int i = 0; same && i < f->axes; i++)
         same = interp_name_value(m, f->axis[i].index) == f->axis[i].value;
     if (same)
-        return f->value;
+        return f;
     f->axes = 0;
     for (int i = 0; i < m->axes; i++)
         if (expr_reads_axis(e, m->axis[i].index)) {
             f->axis[f->axes].index = m->axis[i].index;
             f->axis[f->axes++].value = interp_name_value(m, m->axis[i].index);
         }
-    return f->value = eval_reduce(m, e);
+    f->value = eval_reduce(m, e, &f->index);
+    return f;
 }
 
 static scalar interp_eval(machine *m, const cr_expr *e)
@@ -408,9 +428,10 @@ static scalar interp_eval(machine *m, const cr_expr *e)
     case CR_EXPR_LOAD: return interp_load(m, e);
     case CR_EXPR_INTEGER: return of_scalar(t, cr_scalar_int(interp_integer(m, e->index[0])));
     case CR_EXPR_CALL: return interp_call(m, e);
+    case CR_EXPR_INDEX_OF: return (scalar){.i = eval_reduce_once(m, e->args[0])->index};
     case CR_EXPR_REDUCE: break;
     }
-    return eval_reduce_once(m, e);
+    return eval_reduce_once(m, e)->value;
 }
 
 /* --- definitions --- */

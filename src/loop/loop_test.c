@@ -45,6 +45,7 @@ static bool few_functions(cr_fn fn, cr_dtype t, void *out, const void *const *in
     case CR_FN_exp: *r = expf(*x); return true;
     case CR_FN_lt: *(bool *)out = *x < *y; return true;
     case CR_FN_gt: *(bool *)out = *x > *y; return true;
+    case CR_FN_above: *(bool *)out = *x > *y || (isnan(*x) && !isnan(*y)); return true;
     default: return false;
     }
 }
@@ -93,6 +94,45 @@ TEST(a_computed_index_picks_rows)
                  "input ids: i64[R]\n"
                  "y[i<R, j<C] = x[$ids[i], j]\n",
                  rows_are_picked);
+}
+
+static void extremes_are_found(cr_session *s, cr_loop *l)
+{
+    float x[12] = {1, 3, 3, 2, -0.0f, 0, -1, -0.0f, 1, NAN, 9, NAN}, v[3];
+    int64_t k[3];
+    void *operand[3] = {k, v, x};
+
+    (void)s;
+    run(l, 3, 4, operand, NULL);
+    EQ(k[0], 1);
+    EQ(k[1], 0);
+    CHECK(signbit(v[1]));
+    EQ(k[2], 1);
+    CHECK(isnan(v[2]));
+}
+
+TEST(the_first_extreme_counts_and_a_nan_before_all_numbers)
+{
+    with_program("k[i<R] = index(above[j<C](x[i, j]))\n"
+                 "v[i<R] = above[j<C](x[i, j])\n",
+                 extremes_are_found);
+}
+
+static void extreme_of_nothing(cr_session *s, void *context)
+{
+    float x[1], v[1];
+    void *operand[2] = {v, x};
+
+    (void)context;
+    run(cr_loop_parse(s, "v[i<R] = above[j<C](x[i, j])\n"), 1, 0, operand, NULL);
+}
+
+TEST(the_interpreter_refuses_the_extreme_of_no_elements)
+{
+    cr_session s = {.status = CR_OK};
+
+    FAILS(CR_VALUE, cr_session_run(&s, extreme_of_nothing, NULL));
+    cr_session_drop(&s);
 }
 
 static void guarded_loads_stay_inside(cr_session *s, cr_loop *l)

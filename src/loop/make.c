@@ -296,6 +296,8 @@ static const cr_expr *call_on_bools(cr_loop *l, cr_fn fn, const cr_expr *const *
     case CR_FN_abs:
     case CR_FN_square:
     case CR_FN_sgn: return a[0];
+    case CR_FN_above: return logic2(l, CR_FN_and, a[0], call_not(l, a[1]));
+    case CR_FN_below: return logic2(l, CR_FN_and, call_not(l, a[0]), a[1]);
     default: return NULL;
     }
 }
@@ -318,6 +320,8 @@ static const cr_expr *call_on_integral(cr_loop *l, cr_fn fn, const cr_expr *cons
                             : cr_expr_call2(l, CR_FN_lt, a[0], cr_expr_number(l, t, 0));
     case CR_FN_fmax: return cr_expr_call2(l, CR_FN_maximum, a[0], a[1]);
     case CR_FN_fmin: return cr_expr_call2(l, CR_FN_minimum, a[0], a[1]);
+    case CR_FN_above: return cr_expr_call2(l, CR_FN_gt, a[0], a[1]);
+    case CR_FN_below: return cr_expr_call2(l, CR_FN_lt, a[0], a[1]);
     case CR_FN_fma:
         return cr_expr_call2(l, CR_FN_add, cr_expr_call2(l, CR_FN_mul, a[0], a[1]), a[2]);
     default: return NULL;
@@ -420,12 +424,32 @@ bool cr_fn_has_order(cr_fn fn, cr_dtype t)
     return (fn == CR_FN_add || fn == CR_FN_mul) && cr_dtype_category(t) >= CR_CAT_FLOAT;
 }
 
+bool cr_fn_keeps_index(cr_fn fn) { return fn == CR_FN_above || fn == CR_FN_below; }
+
+/* The function of bools that folds as `fn` does. */
+static cr_fn logical(cr_fn fn)
+{
+    return fn == CR_FN_add || fn == CR_FN_maximum   ? CR_FN_or
+           : fn == CR_FN_mul || fn == CR_FN_minimum ? CR_FN_and
+                                                    : fn;
+}
+
+cr_fn cr_fn_without_index(cr_fn fn, cr_dtype t)
+{
+    cr_fn extreme = fn == CR_FN_above ? CR_FN_maximum : CR_FN_minimum;
+
+    CR_ASSERT(cr_fn_keeps_index(fn));
+    return t == CR_BOOL ? logical(extreme) : extreme;
+}
+
 cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t)
 {
     bool whole = cr_dtype_category(t) <= CR_CAT_INT;
     int bits = 8 * (int)cr_dtype_size(t);
     int64_t most = bits >= 64 ? INT64_MAX : ((int64_t)1 << (bits - 1)) - 1;
 
+    if (cr_fn_keeps_index(fn))
+        fn = cr_fn_without_index(fn, t);
     switch (fn) {
     case CR_FN_mul: return cr_scalar_int(1);
     case CR_FN_and: return cr_scalar_int(-1);
@@ -445,15 +469,7 @@ cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t)
 static bool reduces(cr_fn fn)
 {
     return fn == CR_FN_add || fn == CR_FN_mul || fn == CR_FN_maximum || fn == CR_FN_minimum ||
-           fn == CR_FN_and || fn == CR_FN_or;
-}
-
-/* The function of bools that folds as `fn` does. */
-static cr_fn logical(cr_fn fn)
-{
-    return fn == CR_FN_add || fn == CR_FN_maximum   ? CR_FN_or
-           : fn == CR_FN_mul || fn == CR_FN_minimum ? CR_FN_and
-                                                    : fn;
+           fn == CR_FN_and || fn == CR_FN_or || cr_fn_keeps_index(fn);
 }
 
 const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr *a)
@@ -471,6 +487,14 @@ const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr 
                                      .count = 1,
                                      .args = {a},
                                      .axis = axis});
+}
+
+const cr_expr *cr_expr_index_of(cr_loop *l, const cr_expr *reduce)
+{
+    if (!cr_expr_keeps_index(reduce))
+        cr_bail(l->session, CR_TYPE, "index() takes a reduction by above or below");
+    return expr_intern(
+        l, &(cr_expr){.kind = CR_EXPR_INDEX_OF, .dtype = CR_I64, .count = 1, .args = {reduce}});
 }
 
 const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *const *args)

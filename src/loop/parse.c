@@ -2,6 +2,7 @@
  *
  *   input x: f64[R, C]    output y: f32[R]    param s: f32 @0     declarations, optional
  *   y[i<R, j<C] = x[i, j] * s + add[k<C](x[i, k])                 definitions
+ *   k[i<R] = index(above[j<C](x[i, j]))                           a reduction's index
  *   y[i<R, j<C] = x[$ids[i], j] + w[$(ids[i] + i64(#j))]          computed indices
  *
  * A name that is read with indices and not defined before is a float32 input, whose sizes are
@@ -270,6 +271,16 @@ static cr_dtype dtype_by_suffix(const char *name)
     return CR_DTYPE_NONE;
 }
 
+/* index(reduction) */
+static operand parse_index_of(parser *p)
+{
+    operand v[MOST_ARGS];
+
+    if (parse_args(p, v) != 1 || !v[0].e)
+        parser_fail(p, "index() takes a reduction by above or below");
+    return operand_of_expr(cr_expr_index_of(p->l, v[0].e));
+}
+
 static operand parse_word(parser *p)
 {
     const char *name = take_name(p);
@@ -282,6 +293,8 @@ static operand parse_word(parser *p)
     if (looking_at(p, "(")) {
         if (t != CR_DTYPE_NONE)
             return parse_cast(p, t);
+        if (!strcmp(name, "index"))
+            return parse_index_of(p);
         if (fn < 0)
             parser_fail(p, cr_session_printf(p->s, "no function is called '%s'", name));
         int n = parse_args(p, v);

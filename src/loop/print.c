@@ -167,6 +167,10 @@ static void print_level(cr_text *out, const cr_expr *e, int level)
         cr_text_char(out, ']');
         print_expr_args(out, e);
         break;
+    case CR_EXPR_INDEX_OF:
+        cr_text_put(out, "index");
+        print_expr_args(out, e);
+        break;
     }
 }
 

@@ -38,6 +38,12 @@ static const cr_expr *first_reduce(const cr_expr *e)
     return r;
 }
 
+/* The value of the reduction, or its index. */
+static bool is_result_of(const cr_expr *e, const cr_expr *reduce)
+{
+    return e == reduce || (e->kind == CR_EXPR_INDEX_OF && e->args[0] == reduce);
+}
+
 static void set_single(work *w, const cr_def *d)
 {
     const cr_expr *r = first_reduce(d->value);
@@ -54,8 +60,9 @@ static void set_single(work *w, const cr_def *d)
         w->n->column = r->axis;
         return;
     }
-    if (r != d->value || w->l->defs.len != 1)
-        cr_bail(w->s, CR_VALUE, "a column reduction stands alone in its kernel");
+    for (size_t i = 0; i < w->l->defs.len; i++)
+        if (!is_result_of(w->l->defs.at[i]->value, r))
+            cr_bail(w->s, CR_VALUE, "a column reduction stands alone in its kernel");
     w->n->kind = CR_NEST_COLUMNS;
     w->n->row = r->axis;
     w->n->column = d->axis[0];

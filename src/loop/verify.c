@@ -4,6 +4,7 @@
  *   - what is read is an input or was defined before, with one index a dimension
  *   - an index uses only sizes and the enclosing axes, and is within its dim when that is
  * known; a computed index is an int32 or int64 value
+ *   - only a reduction that keeps its index has one
  *   - arguments of a call agree in type, and values have their target's type */
 #include "loop/loop.h"
 #include <string.h>
@@ -112,6 +113,8 @@ static void verify_expr(scope *s, cr_expr_set *seen, const cr_expr *e)
         check_names(s, e->index[0]);
     if (e->kind == CR_EXPR_CALL)
         verify_call_types(s, e);
+    if (e->kind == CR_EXPR_INDEX_OF && !cr_expr_keeps_index(e->args[0]))
+        broken(s, "the index of a value without one in", s->d->target->name);
     if (e->kind == CR_EXPR_REDUCE) {
         cr_expr_set inside = cr_expr_set_new(s->l);
         if (!cr_expr_set_add(seen, e))

@@ -210,8 +210,9 @@ struct cr_op {
     cr_let *lets; /* in order; each may use the earlier ones */
     int body_count;
     cr_rule *body[CR_MAX_RESULTS]; /* BODY: one for each result; IS: the results */
-    cr_rule *fold; /* FOLD: the call of a combining function on an expression of self */
-    bool fused;    /* IS with an eager row kernel */
+    cr_rule *fold;   /* FOLD: the call of a combining function on an expression of self */
+    bool fold_index; /* FOLD: the first result is the index that the reduction keeps */
+    bool fused;      /* IS with an eager row kernel */
     int fused_dim; /* fused: the parameter with the dim of a row (int), or with the sizes of the
                     * trailing dims of a row (int[]) */
     uint8_t operand[CR_MAX_ARGS];         /* fused: cr_operand of each tensor parameter */

@@ -439,7 +439,11 @@ static cr_status read_is(lexer *x, cr_op *op)
 static cr_status read_fold(lexer *x, cr_op *op)
 {
     CR_TRY(does(x, op, CR_DOES_FOLD));
-    return rule_parse(x, &op->fold);
+    CR_TRY(rule_parse(x, &op->fold));
+    op->fold_index = !strcmp(op->fold->name, "index") && op->fold->count == 1;
+    if (op->fold_index)
+        op->fold = op->fold->args[0];
+    return CR_OK;
 }
 
 static cr_status read_map(lexer *x, cr_op *op)

@@ -139,6 +139,8 @@ void cr_install_calls(void)
     for (int i = 0; i < cr_ops_count(); i++) {
         cr_op *op = cr_ops_at(i);
         op->kernel_stage = op->fused ? cr_run_fused : kernel_stages[op->does];
+        if (op->does == CR_DOES_FOLD && cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold->name)))
+            op->kernel_stage = cr_run_extern;
         if (op->does == CR_DOES_INPLACE)
             op->kernel_stage = cr_run_inplace;
         cr_classify_type(op);

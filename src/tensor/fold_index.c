@@ -1,0 +1,314 @@
+/* Reductions that keep the index of their value: argmax, and max along a dim.
+ *
+ * A reduced dim whose elements are adjacent is folded along rows; any other as columns, if
+ * elements of another dim are adjacent in the input and in the results.  Other layouts, and
+ * dtypes without kernels, are copied to a row-major tensor of the compute type first.  The
+ * result does not depend on the order: the first of equal extremes counts, and the first NaN
+ * before all numbers. */
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "tensor/geometry.h"
+#include "tensor/internal.h"
+#include "tensor/remote.h"
+#include <string.h>
+
+enum { GRAIN = 32768, STRIP = 2048, PART = 65536 };
+
+/* Results and input; dims other than the reduced one are from the slowest to the fastest.
+ * Strides count bytes of the input and elements of the results. */
+typedef struct {
+    const cr_op *op;
+    cr_placed_kernel kernel;
+    cr_status status; /* of launches on another device */
+    const char *in;
+    char *out[CR_MAX_RESULTS];
+    int64_t out_item[CR_MAX_RESULTS];
+    int outputs, ndim;
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS], out_stride[CR_MAX_DIMS];
+    int64_t count; /* product of the sizes */
+    int64_t length, step, item;
+    int64_t columns, strips; /* the dim that COLUMNS kernels take */
+} index_job;
+
+/* --- kernel calls --- */
+
+/* Calls the kernel for results from `to` on and elements from `from` on. */
+static void index_call(index_job *j, int64_t to, const char *from, const int64_t *out_stride,
+                       const int64_t *in_stride, const int64_t *size)
+{
+    void *ptr[CR_MAX_RESULTS + 1];
+    int64_t stride[2 * (CR_MAX_RESULTS + 1)];
+
+    for (int k = 0; k < j->outputs; k++) {
+        ptr[k] = j->out[k] + to * j->out_item[k];
+        stride[2 * k] = out_stride[0] * j->out_item[k];
+        stride[2 * k + 1] = out_stride[1] * j->out_item[k];
+    }
+    ptr[j->outputs] = (void *)from;
+    stride[2 * j->outputs] = in_stride[0];
+    stride[2 * j->outputs + 1] = in_stride[1];
+    cr_status st = cr_call_kernel(&j->kernel, j->outputs + 1, ptr, stride, size, NULL);
+    if (CR_UNLIKELY(st))
+        j->status = st;
+}
+
+/* The offsets of position `i` in the first `ndim` dims. */
+static const char *index_place(const index_job *j, int ndim, int64_t i, int64_t *to)
+{
+    const char *from = j->in;
+
+    *to = 0;
+    for (int d = ndim - 1; d >= 0; d--) {
+        from += i % j->size[d] * j->stride[d];
+        *to += i % j->size[d] * j->out_stride[d];
+        i /= j->size[d];
+    }
+    return from;
+}
+
+/* Folds the rows [begin, end); one call folds neighbours in the fastest dim. */
+static void index_rows(void *context, int64_t begin, int64_t end)
+{
+    index_job *j = context;
+    int last = j->ndim - 1;
+    int64_t run = last >= 0 ? j->size[last] : 1, to;
+
+    while (begin < end) {
+        int64_t left = run - begin % run, n = left < end - begin ? left : end - begin;
+        const char *from = index_place(j, j->ndim, begin, &to);
+        index_call(j, to, from, (int64_t[]){last >= 0 ? j->out_stride[last] : 0, 0},
+                   (int64_t[]){last >= 0 ? j->stride[last] : 0, j->item},
+                   (int64_t[]){n, j->length});
+        begin += n;
+    }
+}
+
+/* Folds units (outer, strip of columns); the columns are the last dim. */
+static void index_strips(void *context, int64_t begin, int64_t end)
+{
+    index_job *j = context;
+    int64_t to;
+
+    for (int64_t u = begin; u < end; u++) {
+        int64_t first = u % j->strips * STRIP;
+        int64_t n = j->columns - first < STRIP ? j->columns - first : STRIP;
+        const char *from = index_place(j, j->ndim - 1, u / j->strips, &to);
+        index_call(j, to + first, from + first * j->item, (int64_t[]){0, 1},
+                   (int64_t[]){j->step, j->item}, (int64_t[]){j->length, n});
+    }
+}
+
+/* --- few long rows, on the host --- */
+
+/* Results of the parts of one row. */
+typedef struct {
+    index_job *j;
+    const char *from;
+    int64_t *index;
+    char *value;
+} row_parts;
+
+/* The same kernel with results at `index` and `value`. */
+static index_job index_job_at(const index_job *j, int64_t *index, char *value)
+{
+    index_job p = *j;
+
+    p.out[0] = value;
+    p.out_item[0] = j->item;
+    p.out[j->outputs - 1] = (char *)index;
+    p.out_item[j->outputs - 1] = sizeof *index;
+    return p;
+}
+
+static void index_parts(void *context, int64_t begin, int64_t end)
+{
+    row_parts *r = context;
+    index_job p = index_job_at(r->j, r->index, r->value);
+    static const int64_t none[2] = {0, 0};
+
+    for (int64_t u = begin; u < end; u++) {
+        int64_t first = u * PART, left = r->j->length - first;
+        index_call(&p, u, r->from + first * p.item, none, (int64_t[]){0, p.item},
+                   (int64_t[]){1, left < PART ? left : PART});
+        memcpy(r->value + u * p.item, r->from + (first + r->index[u]) * p.item, (size_t)p.item);
+    }
+}
+
+/* Folds each part of the row, then the parts' extremes. */
+static cr_status index_long_row(index_job *j, int64_t row)
+{
+    int64_t parts = (j->length + PART - 1) / PART, to, best;
+    row_parts r = {.j = j,
+                   .from = index_place(j, j->ndim, row, &to),
+                   .index = cr_alloc((size_t)parts * sizeof *r.index),
+                   .value = cr_alloc((size_t)(parts * j->item))};
+    cr_status st = r.index && r.value ? CR_OK : CR_MEMORY;
+
+    if (!st) {
+        char *value = j->outputs > 1 ? j->out[0] + to * j->out_item[0] : NULL;
+        index_job p = index_job_at(j, &best, value);
+        cr_parallel_for(parts, 1, index_parts, &r);
+        index_call(&p, 0, r.value, (int64_t[]){0, 0}, (int64_t[]){0, p.item},
+                   (int64_t[]){1, parts});
+        int64_t found = best * PART + r.index[best];
+        memcpy(j->out[j->outputs - 1] + to * (int64_t)sizeof found, &found, sizeof found);
+    }
+    cr_free(r.value);
+    cr_free(r.index);
+    return st;
+}
+
+static cr_status index_all_rows(index_job *j)
+{
+    bool split = cr_is_host(j->kernel.device) && j->count < 4 && j->length >= 2 * PART;
+
+    if (!split)
+        cr_share_out(j->kernel.device, j->count, 1 + GRAIN / j->length, index_rows, j);
+    for (int64_t row = 0; split && row < j->count; row++)
+        CR_TRY(index_long_row(j, row));
+    return j->status;
+}
+
+/* --- layouts --- */
+
+/* Moves dim `d` to the end, as the columns. */
+static void index_set_columns(index_job *j, int d)
+{
+    int64_t size = j->size[d], stride = j->stride[d], out_stride = j->out_stride[d];
+
+    for (; d + 1 < j->ndim; d++) {
+        j->size[d] = j->size[d + 1];
+        j->stride[d] = j->stride[d + 1];
+        j->out_stride[d] = j->out_stride[d + 1];
+    }
+    j->size[d] = j->columns = size;
+    j->stride[d] = stride;
+    j->out_stride[d] = out_stride;
+    j->strips = (size + STRIP - 1) / STRIP;
+}
+
+/* A dim whose elements are adjacent in the input and the results, or -1. */
+static int index_column_dim(const index_job *j)
+{
+    for (int d = j->ndim - 1; d >= 0 && j->length <= INT32_MAX; d--)
+        if (j->stride[d] == j->item && j->out_stride[d] == 1)
+            return d;
+    return -1;
+}
+
+/* Joins dims without gaps between them. */
+static void index_add_dim(index_job *j, int64_t size, int64_t stride, int64_t out_stride)
+{
+    int last = j->ndim - 1;
+
+    if (last >= 0 && j->stride[last] == stride * size &&
+        j->out_stride[last] == out_stride * size) {
+        j->size[last] *= size;
+        j->stride[last] = stride;
+        j->out_stride[last] = out_stride;
+        return;
+    }
+    j->size[j->ndim] = size;
+    j->stride[j->ndim] = stride;
+    j->out_stride[j->ndim++] = out_stride;
+}
+
+/* Fills the job from views; `dim` is -1 for a row of all elements of a row-major input. */
+static void index_set_dims(index_job *j, const cr_view *self, int dim, const cr_view *out)
+{
+    bool kept = out->ndim == self->ndim;
+
+    j->in = self->data;
+    j->item = (int64_t)cr_dtype_size((cr_dtype)self->dtype);
+    j->ndim = 0;
+    j->length = dim < 0 ? cr_numel(self->ndim, self->size) : self->size[dim];
+    j->step = dim < 0 ? j->item : self->stride[dim] * j->item;
+    j->count = 1;
+    for (int d = 0; dim >= 0 && d < self->ndim; d++) {
+        if (d == dim || self->size[d] == 1)
+            continue;
+        index_add_dim(j, self->size[d], self->stride[d] * j->item,
+                      out->stride[kept || d < dim ? d : d - 1]);
+        j->count *= self->size[d];
+    }
+}
+
+/* True when the kernels take the input as it is. */
+static bool index_reads_in_place(const index_job *j, const cr_view *self, int dim)
+{
+    if (cr_dtype_compute((cr_dtype)self->dtype) != self->dtype)
+        return false;
+    if (dim < 0)
+        return cr_is_contiguous(self->ndim, self->size, self->stride);
+    return j->length == 1 || j->step == j->item || index_column_dim(j) >= 0;
+}
+
+static cr_status index_run(index_job *j, const cr_view *self)
+{
+    int column = j->length == 1 || j->step == j->item ? -1 : index_column_dim(j);
+    bool rows = column < 0;
+
+    j->step = rows ? j->item : j->step;
+    CR_TRY(cr_place_kernel(&j->kernel, self->device, j->op, (cr_dtype)self->dtype,
+                           rows ? CR_FORM_MAIN : CR_FORM_COLUMNS));
+    if (rows)
+        return index_all_rows(j);
+    index_set_columns(j, column);
+    int64_t wide = j->columns < STRIP ? j->columns : STRIP;
+    cr_share_out(self->device, j->count / j->columns * j->strips,
+                 1 + GRAIN / (j->length * wide), index_strips, j);
+    return j->status;
+}
+
+static void index_set_outputs(index_job *j, const cr_op *op, cr_view *out)
+{
+    j->outputs = op->result_count;
+    for (int k = 0; k < op->result_count; k++) {
+        j->out[k] = out[k].data;
+        j->out_item[k] = (int64_t)cr_dtype_size((cr_dtype)out[k].dtype);
+    }
+}
+
+/* Folds a row-major copy in the compute type; values are converted back. */
+static cr_status index_run_copy(index_job *j, const cr_view *self, int dim, cr_view *out)
+{
+    cr_dtype compute = cr_dtype_compute((cr_dtype)self->dtype);
+    cr_tensor *copy = NULL, *value = NULL;
+    cr_status st;
+
+    CR_GO(cr_tensor_new(&copy, compute, self->device, self->ndim, self->size));
+    cr_view dense = cr_view_of(copy);
+    CR_GO(cr_copy_elements(&dense, self));
+    if (j->outputs > 1 && compute != self->dtype) {
+        CR_GO(cr_tensor_new(&value, compute, self->device, out[0].ndim, out[0].size));
+        j->out[0] = value->data;
+        j->out_item[0] = (int64_t)cr_dtype_size(compute);
+    }
+    index_set_dims(j, &dense, dim, &out[0]);
+    CR_GO(index_run(j, &dense));
+    if (value) {
+        cr_view from = cr_view_of(value);
+        CR_GO(cr_copy_elements(&out[0], &from));
+    }
+done:
+    cr_drop(copy);
+    cr_drop(value);
+    return st;
+}
+
+cr_status cr_run_fold_index(const cr_op *op, const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    const cr_value *at = &arg[op->dim_param];
+    int dim = at->tag == CR_NONE || !self->ndim ? -1
+              : at->i < 0                       ? (int)at->i + self->ndim
+                                                : (int)at->i;
+    index_job j = {.op = op};
+
+    if (!cr_numel(out[0].ndim, out[0].size))
+        return CR_OK;
+    index_set_outputs(&j, op, out);
+    index_set_dims(&j, self, dim, &out[0]);
+    return index_reads_in_place(&j, self, dim) ? index_run(&j, self)
+                                               : index_run_copy(&j, self, dim, out);
+}
