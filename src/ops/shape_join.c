@@ -404,6 +404,37 @@ cr_status cr_shape_as_strided_scatter(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
+/* True when `w` has the sizes of the windows along dim of a tensor of sizes v. */
+static bool are_windows_of(const cr_shape *v, int64_t dim, int64_t size, int64_t step,
+                           const cr_view *w)
+{
+    if (dim < 0 || dim >= (v->ndim ? v->ndim : 1) || size < 0 || step <= 0 ||
+        w->ndim != (v->ndim ? v->ndim + 1 : 1) || w->size[w->ndim - 1] != size)
+        return false;
+    for (int d = 0; d < v->ndim; d++)
+        if (d == dim ? size > v->size[d] || w->size[d] != (v->size[d] - size) / step + 1
+                     : w->size[d] != v->size[d])
+            return false;
+    return v->ndim || size <= 1;
+}
+
+/* (grad_in, input_sizes, dim, size, step) */
+cr_status cr_shape_unfold_backward(const cr_value *arg, cr_shape *out)
+{
+    int64_t dim = arg[2].i;
+
+    if (arg[1].len > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "unfold_backward: more than %d dimensions", CR_MAX_DIMS);
+    out->ndim = (int)arg[1].len;
+    for (int d = 0; d < out->ndim; d++)
+        out->size[d] = arg[1].ints[d];
+    dim = dim < 0 ? dim + (out->ndim ? out->ndim : 1) : dim;
+    if (!are_windows_of(out, dim, arg[3].i, arg[4].i, arg[0].view))
+        return cr_fail(CR_RUNTIME,
+                       "unfold_backward: grad_in has not the sizes of windows of input_sizes");
+    return CR_OK;
+}
+
 static cr_status triangle_shape(const char *what, const cr_view *self, cr_shape *out)
 {
     if (self->ndim < 2)

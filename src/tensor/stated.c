@@ -9,7 +9,8 @@
  * A loop that writes, result = START; result[INDICES] += VALUE, is the same with the result in
  * the source's place.
  *
- * Indices by `axis % n` and `axis // n` cut an axis into two axes. */
+ * Indices by `axis % n` and `axis // n` cut an axis into two axes.  An index that is a sum over
+ * several axes (`i * step + k`) is a map of each of them. */
 #include "tensor/stated.h"
 #include "base/integer.h"
 #include "loop/build.h"
@@ -18,7 +19,9 @@
 typedef struct {
     int axis, item; /* item: the axis's place in its pack */
     const cr_rule *rule;
-    int64_t stride; /* elements of the source from one index to the next */
+    int64_t stride;   /* elements of the source from one index to the next */
+    unsigned at_zero; /* a sum over axes: the names of the others, which are 0 */
+    int64_t less;     /* subtracted from the rule's value */
 } stated_map;
 
 typedef struct {
@@ -90,6 +93,7 @@ typedef struct {
     int axis, item;
     bool joint; /* the rule names further axes, which go one by one */
     int64_t t;
+    unsigned at_zero; /* names of axes that are 0 */
 } place;
 
 static cr_status piece_of(const place *p, const cr_rule *r, piece *out);
@@ -128,8 +132,9 @@ static cr_status piece_of_name(const place *p, const cr_rule *r, piece *out)
         return let && stated_names(p->s, let) ? piece_of(p, let, out)
                                               : piece_constant(p, r, out);
     axis = p->joint ? p->s->first[name] : p->axis;
-    *out =
-        axis == p->axis ? (piece){p->t, 1, INT64_MAX} : (piece){p->s->at[axis], 0, INT64_MAX};
+    *out = p->at_zero >> name & 1 ? (piece){0, 0, INT64_MAX}
+           : axis == p->axis      ? (piece){p->t, 1, INT64_MAX}
+                                  : (piece){p->s->at[axis], 0, INT64_MAX};
     return CR_OK;
 }
 
@@ -324,12 +329,59 @@ static cr_status stated_index(stated *s, const cr_rule *r, int64_t unit, int64_t
     return s->plan->bounds ? CR_OK : stated_refuse(s, r, "no `index` clause bounds");
 }
 
-static cr_status stated_add_map(stated *s, const cr_rule *r, int axis, int item, int64_t stride)
+static cr_status stated_add_map(stated *s, stated_map map)
 {
     if (s->maps == (int)CR_LEN(s->map))
-        return stated_refuse(s, r, "too many indices");
-    s->map[s->maps++] = (stated_map){axis, item, r, stride};
-    s->cut[axis] = true;
+        return stated_refuse(s, map.rule, "too many indices");
+    s->map[s->maps++] = map;
+    s->cut[map.axis] = true;
+    return CR_OK;
+}
+
+/* True for a sum whose terms name one axis at most. */
+static bool stated_is_sum(const stated *s, const cr_rule *r)
+{
+    unsigned all = stated_names(s, r);
+    const cr_rule *let = stated_let(s, r);
+
+    if (!(all & (all - 1)))
+        return true;
+    if (let)
+        return stated_is_sum(s, let);
+    return r->kind == CR_RULE_CALL && r->count == 2 &&
+           (r->builtin == CR_BUILTIN_add || r->builtin == CR_BUILTIN_sub) &&
+           stated_is_sum(s, r->args[0]) && stated_is_sum(s, r->args[1]);
+}
+
+/* An index that is a sum over several axes: a map for each, with the others at 0; constants
+ * belong to the first. */
+static cr_status stated_sum(stated *s, const cr_rule *r, int item, int64_t stride)
+{
+    unsigned all = stated_names(s, r);
+    stated_map map = {.item = item, .rule = r, .stride = stride};
+    piece constant;
+
+    if (!stated_is_sum(s, r))
+        return stated_refuse(s, r, "an index of several axes is a sum");
+    CR_TRY(piece_of(&(place){.s = s, .item = item, .at_zero = all}, r, &constant));
+    for (int i = 0; i < s->op->axis_count; i++) {
+        if (!(all >> i & 1))
+            continue;
+        map.axis = s->first[i] + item;
+        map.at_zero = all & ~(1u << i);
+        CR_TRY(stated_add_map(s, map));
+        map.less = constant.value;
+    }
+    return CR_OK;
+}
+
+/* A dim at the same index for all elements. */
+static cr_status stated_fixed(stated *s, const cr_rule *r, int64_t stride)
+{
+    piece at;
+
+    CR_TRY(piece_constant(&(place){.s = s}, r, &at));
+    s->from += CR_WRAP_MUL(at.value, stride);
     return CR_OK;
 }
 
@@ -338,6 +390,7 @@ static cr_status stated_source_index(stated *s, const cr_view *v, const cr_rule 
                                      int *n)
 {
     int name, width = stated_width(s, r, &name);
+    unsigned all = r->kind == CR_RULE_INDEX ? 0 : stated_names(s, r);
 
     *n = width;
     if (r->kind == CR_RULE_INDEX)
@@ -345,13 +398,15 @@ static cr_status stated_source_index(stated *s, const cr_view *v, const cr_rule 
             s, r, CR_WRAP_MUL(cr_dtype_size((cr_dtype)v->dtype), v->ndim ? v->stride[dim] : 0),
             v->ndim ? v->size[dim] : 1);
     if (name < 0)
-        return stated_refuse(s, r, "an index without an axis");
+        return dim < v->ndim ? stated_fixed(s, r, v->stride[dim]) : CR_OK;
     for (int k = 0; k < width && dim + k < v->ndim; k++) {
         int axis = s->first[name] + k;
         if (stated_name(s, r) >= 0)
             s->from_stride[axis] += v->stride[dim + k];
+        else if (all & (all - 1))
+            CR_TRY(stated_sum(s, r, k, v->stride[dim + k]));
         else
-            CR_TRY(stated_add_map(s, r, axis, k, v->stride[dim + k]));
+            CR_TRY(stated_add_map(s, (stated_map){axis, k, r, v->stride[dim + k], 0, 0}));
     }
     return CR_OK;
 }
@@ -433,7 +488,7 @@ static void stated_guard(stated *s, const cr_rule *r)
 static cr_status stated_period(stated *s, const stated_map *map, int64_t *n)
 {
     const cr_rule *r = map->rule;
-    place p = {s, map->axis, map->item, false, 0};
+    place p = {.s = s, .axis = map->axis, .item = map->item};
     piece by;
 
     *n = 0;
@@ -511,7 +566,7 @@ typedef struct {
 static cr_status segment_guard(stated *s, int axis, int64_t t, segment *out)
 {
     int item = s->guard && !s->steps[axis] ? axis - s->first[s->guarded] : -1;
-    place p = {s, axis, item, s->joint, t};
+    place p = {s, axis, item, s->joint, t, 0};
     piece v;
 
     if (item < 0 || item >= s->count[s->guarded])
@@ -528,10 +583,11 @@ static cr_status stated_segment(stated *s, int axis, int64_t t, segment *out)
 
     *out = (segment){s->size[axis], t * s->from_stride[axis], s->from_stride[axis], true};
     for (int i = 0; i < s->maps; i++) {
-        if (s->map[i].axis != axis)
+        const stated_map *map = &s->map[i];
+        if (map->axis != axis)
             continue;
-        CR_TRY(piece_of(&(place){s, axis, s->map[i].item, false, t}, s->map[i].rule, &v));
-        out->offset += CR_WRAP_MUL(v.value, s->map[i].stride);
+        CR_TRY(piece_of(&(place){s, axis, map->item, false, t, map->at_zero}, map->rule, &v));
+        out->offset += CR_WRAP_MUL(v.value - map->less, map->stride);
         out->stride += CR_WRAP_MUL(v.slope, s->map[i].stride);
         out->end = piece_least(out->end, v.end);
     }

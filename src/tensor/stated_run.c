@@ -57,7 +57,8 @@ static void key_view(cr_stated_plan *p, const cr_view *v)
     }
 }
 
-/* Other values than integers and tensors take no part in indices. */
+/* Other values than integers and tensors take no part in indices; an integer may be
+ * None. */
 static void key_value(cr_stated_plan *p, const cr_value *v)
 {
     if (v->tag == CR_VIEW)
@@ -67,7 +68,7 @@ static void key_value(cr_stated_plan *p, const cr_value *v)
     else if (v->tag == CR_INTS || v->tag == CR_TRUTHS)
         key_words(p, v->ints, v->len);
     else
-        key_word(p, v->tag);
+        key_word(p, INT64_MIN + v->tag);
 }
 
 /* Sets the key; a call with more numbers has no key. */

@@ -219,3 +219,68 @@ def test_indices_without_elements_may_have_other_dims(dtype):
     assert picked.shape == (2, 0)
     assert torch.autograd.grad(picked, x, torch.ones_like(picked))[0].tolist() == [0] * 5
     assert torch.equal(x.scatter(0, index.long(), 7), x)
+
+
+def test_diagonals_of_new_dims():
+    x = values((2, 3, 4))
+    for t in layouts(x):
+        for offset in (-2, 0, 1):
+            for one in range(-4, 4):
+                for two in range(-4, 4):
+                    if one % 4 != two % 4:
+                        y = torch.diag_embed(t, offset, one, two).numpy()
+                        same(torch.from_numpy(np.diagonal(y, offset, one, two).copy()), x)
+                        assert np.count_nonzero(y) == np.count_nonzero(x)
+    assert torch.diag_embed(torch.zeros(2, 0), 2).shape == (2, 2, 2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_copies_with_a_part_replaced(dtype):
+    x = values((3, 4, 5), dtype)
+    for t in layouts(x):
+        for dim in range(-3, 3):
+            for index in (-3, 0, 2):
+                part = [slice(None)] * 3
+                part[dim] = index
+                want = x.copy()
+                src = want[tuple(part)] = values(want[tuple(part)].shape, dtype)
+                for s in layouts(src):
+                    same(torch.select_scatter(t, s, dim, index), want)
+            for start, end, step in [(None, None, 1), (0, 0, 1), (1, None, 2), (-2, None, 1), (-9, 2, 1), (None, -1, 3)]:
+                part[dim] = slice(start, end, step)
+                want = x.copy()
+                src = want[tuple(part)] = values(want[tuple(part)].shape, dtype)
+                for s in layouts(src):
+                    same(torch.slice_scatter(t, s, dim, start, end, step), want)
+        for offset, one, two in [(0, 0, 1), (-1, 2, 0), (1, -1, 1), (3, 0, 1)]:
+            want = x.copy()
+            src = values(np.diagonal(x, offset, one, two).shape, dtype)
+            y = torch.diagonal_scatter(t, torch.from_numpy(src), offset, one, two)
+            same(y.diagonal(offset, one, two), src)
+            mask = torch.diagonal_scatter(torch.ones(3, 4, 5), torch.zeros(src.shape), offset, one, two).numpy() == 1
+            np.testing.assert_array_equal(y.numpy()[mask], want[mask])
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.float32, np.complex128])
+@pytest.mark.parametrize("size, step", [(1, 1), (2, 1), (3, 2), (2, 3), (3, 1)])
+def test_windows_that_overlap_add_up(dtype, size, step):
+    for dim in range(-3, 3):
+        shape = (4, 5, 3)
+        count = (shape[dim] - size) // step + 1
+        sizes = list(shape)
+        sizes[dim] = count
+        g = values((*sizes, size), dtype)
+        want = np.zeros(shape, dtype)
+        for k in range(size):
+            part = [slice(None)] * 3
+            part[dim] = slice(k, k + (count - 1) * step + 1, step)
+            want[tuple(part)] += g[..., k]
+        for t in layouts(g):
+            same(torch.unfold_backward(t, shape, dim, size, step), want)
+    same(torch.unfold_backward(torch.ones(1), [], 0, 1, 1), np.float32(1))
+
+
+@pytest.mark.parametrize("sizes, dim, size, step", [([5], 0, 2, 1), ([5], 1, 2, 1), ([5], 0, 2, 0), ([1], 0, 2, 1)])
+def test_windows_that_are_not_those_of_the_sizes_are_refused(sizes, dim, size, step):
+    with pytest.raises(RuntimeError, match="unfold_backward: grad_in has not the sizes of windows of input_sizes"):
+        torch.unfold_backward(torch.ones(3, 2), sizes, dim, size, step)

@@ -22,16 +22,6 @@ TEST(triangles_cut_at_the_diagonal)
     SAME_FLOATS(out, 0, 2, 3, 0, 0, 6);
 }
 
-TEST(windows_that_overlap_add_up)
-{
-    float g[] = {1, 2, 3, 4}, out[3]; /* windows of 2, one apart */
-
-    OK(cr_kern_unfold_backward(
-        ARGS(of_view(VIEW(g, CR_F32, 2, 2)), INTS(3), cr_of_int(0), cr_of_int(2), cr_of_int(1)),
-        VIEW(out, CR_F32, 3)));
-    SAME_FLOATS(out, 1, 5, 4);
-}
-
 TEST(sequences_hit_both_ends)
 {
     float line[5];

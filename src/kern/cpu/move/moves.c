@@ -243,7 +243,23 @@ bool cr_move_indexed(const cr_move *m)
     return !atomic_load(&c.outside);
 }
 
-cr_status cr_move_combine(const cr_move *m, bool add, uint64_t picked)
+static void move_back(const cr_move *m)
+{
+    cr_view to = {(char *)(uintptr_t)m->from,
+                  m->size,
+                  m->from_stride,
+                  (uint8_t)m->ndim,
+                  m->dtype,
+                  CR_HOST,
+                  false};
+    cr_view from = to;
+
+    from.data = m->to;
+    from.stride = m->to_stride;
+    cr_copy_view(&to, &from);
+}
+
+static cr_status move_combine(const cr_move *m, bool add, uint64_t picked)
 {
     static const int64_t still[CR_MAX_DIMS];
     cr_combine how = add ? CR_COMBINE_ADD : CR_COMBINE_SET;
@@ -269,5 +285,13 @@ cr_status cr_move_combine(const cr_move *m, bool add, uint64_t picked)
     if (m->index)
         return cr_places_combine(&p, how, (cr_dtype)m->dtype, dims);
     cr_places_write(&p, cr_combine_for(how, (cr_dtype)m->dtype), dims);
+    return CR_OK;
+}
+
+cr_status cr_move_combine(const cr_move *m, bool add, uint64_t picked)
+{
+    if (add || m->index)
+        return move_combine(m, add, picked);
+    move_back(m);
     return CR_OK;
 }
