@@ -7,6 +7,16 @@
 
 #include "num/view.h"
 
+/* How a written value is combined with the present one. */
+typedef enum {
+    CR_COMBINE_SET,
+    CR_COMBINE_ADD,
+    CR_COMBINE_MUL,
+    CR_COMBINE_MIN,
+    CR_COMBINE_MAX,
+    CR_COMBINE_COUNT
+} cr_combine;
+
 typedef struct {
     int ndim;
     int64_t size[CR_MAX_DIMS];
@@ -21,6 +31,7 @@ typedef struct {
     int64_t unit;                      /* bytes */
     int64_t extent;                    /* indices are in [0, extent) */
     bool is32;                         /* the index is int32 */
+    bool gaps; /* not all positions below the extent are elements of the source */
 } cr_move;
 
 /* A part of a line along the last dim of a move, in elements: a copy, or a fill. */
@@ -30,6 +41,8 @@ typedef struct {
     bool fill;
 } cr_move_part;
 
+/* Copies the elements between views of equal sizes that share none. */
+void cr_move_view(const cr_view *to, const cr_view *from);
 /* Copies the elements.  The result has elements, and shares none with the source. */
 void cr_move_copy(const cr_move *m);
 /* Makes lines of parts; m->from_stride of the last dim is unused.  `item` is the element of
@@ -38,10 +51,11 @@ void cr_move_lines(const cr_move *m, const cr_move_part *part, int parts, const 
 /* The same through the index.  False when an index is outside: then some elements may be
  * missing. */
 bool cr_move_indexed(const cr_move *m);
-/* The elements of `to` are written to those of `from`, through an index if there is one; or
- * they are added: in order P through an index (num/order.h), one after the other without.  Bit
- * d of `picked`: several positions along dim d may have one place.  Indices are inside. */
-CR_MUST cr_status cr_move_combine(const cr_move *m, bool add, uint64_t picked);
+/* The elements of `to` are combined into those of `from`, through an index if there is one:
+ * sums and products then have order P (num/order.h); without an index they are added one after
+ * the other.  Bit d of `picked`: several positions along dim d may have one place.  Indices are
+ * inside. */
+CR_MUST cr_status cr_move_combine(const cr_move *m, cr_combine how, uint64_t picked);
 /* A dense copy of v times a number; the caller frees copy->data, and `stride` has room for the
  * dims.  CR_MEMORY. */
 CR_MUST cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *v,
@@ -49,6 +63,8 @@ CR_MUST cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *v
 /* The elements of an index as int64 in row-major order, plus `size` where they are negative;
  * the caller frees them.  NULL and CR_MEMORY when out of memory. */
 int64_t *cr_move_wrapped(const cr_view *index, int64_t size);
+/* Replaces the row-major numbers of elements of v, as many as `index` has, by their offsets. */
+void cr_move_unravel(int64_t *number, const cr_view *index, const cr_view *v);
 /* Sets all elements of a view to the element at `item`. */
 void cr_move_fill(const cr_view *to, const void *item);
 /* True when all elements of an int32 or int64 view are in [low, high); else *bad is the first

@@ -27,6 +27,8 @@ TEST(wrong_clauses_of_loops_are_refused_with_file_and_line)
             "test.op:2: a kernel stands after the loop that states it");
     REFUSED(HEAD "  axes    d..\n  loop    result[d] = self[d]\n  extern  cr_kern_cat\n",
             "test.op:4: a second clause says what l_x does");
+    REFUSED(HEAD "  axes    d..\n  loop    result = self; result[d] += 2\n  combine \"add\"\n",
+            "test.op:4: `combine` stands after a loop with a start and `=`");
 }
 
 TEST(a_loop_has_axes_values_and_bounds)

@@ -535,6 +535,14 @@ static cr_status read_loop(lexer *x, cr_op *op)
     return rule_parse(x, &op->loop_value);
 }
 
+/* `combine NAME`: how elements that a loop writes join those that are there. */
+static cr_status read_combine(lexer *x, cr_op *op)
+{
+    if (!op->loop_start || op->loop_adds)
+        return lex_error(x, "`combine` stands after a loop with a start and `=`");
+    return rule_parse(x, &op->loop_combine);
+}
+
 /* `index PARAM in HIGH : KIND "message", ...`, or `in LOW, HIGH` */
 static cr_status read_index(lexer *x, cr_op *op)
 {
@@ -688,6 +696,7 @@ static const struct {
     {"whole", read_whole},
     {"axes", read_axes},
     {"loop", read_loop},
+    {"combine", read_combine},
     {"index", read_index},
     {"kernel", read_kernel},
     {"fused", read_fused},

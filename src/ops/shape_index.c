@@ -679,11 +679,13 @@ cr_status cr_shape_index_fill(const cr_value *arg, cr_shape *out)
 
 cr_status cr_shape_take(const cr_value *arg, cr_shape *out)
 {
-    const cr_view *index = arg[1].view;
+    const cr_view *self = arg[0].view, *index = arg[1].view;
 
     if (index->dtype != CR_I64)
         return cr_fail(CR_RUNTIME, "take(): Expected a long tensor for index, but got %s",
                        cr_legacy_name(index));
+    if (!cr_shape_numel(self->ndim, self->size) && cr_shape_numel(index->ndim, index->size))
+        return cr_fail(CR_INDEX, "take(): tried to take from an empty tensor");
     cr_shape_like(out, index);
     return CR_OK;
 }
@@ -709,6 +711,8 @@ cr_status cr_shape_put(const cr_value *arg, cr_shape *out)
             "put_(): Expected source and index to have the same number of elements, but got "
             "source.numel() = %lld, index.numel() = %lld",
             (ll)m, (ll)n);
+    if (n && !cr_shape_numel(self->ndim, self->size))
+        return cr_fail(CR_INDEX, "put_(): Tried to put elements into an empty tensor");
     cr_shape_like(out, self);
     return CR_OK;
 }

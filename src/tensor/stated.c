@@ -302,10 +302,61 @@ static int stated_width(const stated *s, const cr_rule *r, int *name)
     return all && s->op->axis[*name].pack ? s->count[*name] : 1;
 }
 
+/* The last index of a tensor with more dims numbers all elements of the dims from `dim` on,
+ * row-major.  Returns how many elements these have, and their distance in *stride; where they
+ * have none, the plan asks for a row-major copy. */
+static int64_t stated_flat(stated *s, const cr_view *v, int dim, int param, int64_t *stride)
+{
+    int64_t n = 1, step = 1;
+
+    for (int d = v->ndim - 1; d >= dim; d--) {
+        step = n == 1 ? v->stride[d] : step;
+        if (v->size[d] != 1 && v->stride[d] != CR_WRAP_MUL(step, n))
+            s->plan->dense |= UINT64_C(1) << (param < 0 ? CR_STATED_RESULT : param);
+        n = CR_WRAP_MUL(n, v->size[d]);
+    }
+    *stride = step;
+    return n;
+}
+
+/* True for the last index of an element, `i` of r, which has less indices than v has dims. */
+static bool stated_is_flat(const stated *s, const cr_rule *r, int i, int dim, const cr_view *v)
+{
+    int name;
+
+    (void)stated_width(s, r->args[i], &name);
+    return i + 1 == r->count && v->ndim - dim != 1 && (name < 0 || !s->op->axis[name].pack);
+}
+
+/* Sets the axes of a tensor that is indexed by axes: their sizes, and its strides. */
+static cr_status stated_axes_of(stated *s, const cr_rule *r, int param, const cr_view *v,
+                                int64_t *stride)
+{
+    int dim = 0, name;
+
+    for (int i = 1; i < r->count; i++) {
+        int n = stated_width(s, r->args[i], &name);
+        if (stated_name(s, r->args[i]) < 0)
+            return stated_refuse(s, r,
+                                 "an index tensor, and what is written, is indexed by "
+                                 "axes");
+        if (stated_is_flat(s, r, i, dim, v)) {
+            int axis = s->first[name];
+            s->size[axis] = stated_flat(s, v, dim, param, &stride[axis]);
+            return CR_OK;
+        }
+        for (int k = 0; k < n && dim < v->ndim; k++, dim++) {
+            stride[s->first[name] + k] = v->stride[dim];
+            s->size[s->first[name] + k] = v->size[dim];
+        }
+    }
+    return CR_OK;
+}
+
 /* The strides of an index tensor, which is indexed by axes. */
 static cr_status stated_index(stated *s, const cr_rule *r, int64_t unit, int64_t extent)
 {
-    int param = r->args[0]->slot, dim = 0, name;
+    int param = r->args[0]->slot;
     const cr_view *v = s->f.arg[param].view;
 
     if (s->plan->index >= 0)
@@ -314,15 +365,7 @@ static cr_status stated_index(stated *s, const cr_rule *r, int64_t unit, int64_t
     s->plan->is32 = v->dtype == CR_I32;
     s->plan->unit = unit;
     s->plan->extent = extent;
-    for (int i = 1; i < r->count; i++) {
-        int n = stated_width(s, r->args[i], &name);
-        if (stated_name(s, r->args[i]) < 0)
-            return stated_refuse(s, r, "an index tensor is indexed by axes");
-        for (int k = 0; k < n && dim < v->ndim; k++, dim++) {
-            s->index_stride[s->first[name] + k] = v->stride[dim];
-            s->size[s->first[name] + k] = v->size[dim];
-        }
-    }
+    CR_TRY(stated_axes_of(s, r, param, v, s->index_stride));
     for (int i = 0; i < s->op->index_count; i++)
         if (s->op->index_check[i].param == param)
             s->plan->bounds = &s->op->index_check[i];
@@ -430,7 +473,6 @@ static cr_status stated_tensor(stated *s, const cr_rule *r, int *param, const cr
 static cr_status stated_written(stated *s, const cr_rule *r)
 {
     const cr_view *v;
-    int dim = 0, name;
 
     for (int d = 0; d < s->ndim; d++)
         s->to_stride[d] = 0;
@@ -441,16 +483,21 @@ static cr_status stated_written(stated *s, const cr_rule *r)
         return CR_OK;
     }
     CR_TRY(stated_tensor(s, r, &s->plan->plain, &v));
-    for (int i = 1; i < r->count; i++) {
-        int n = stated_width(s, r->args[i], &name);
-        if (stated_name(s, r->args[i]) < 0)
-            return stated_refuse(s, r, "what is written is indexed by axes");
-        for (int k = 0; k < n && dim < v->ndim; k++, dim++) {
-            s->to_stride[s->first[name] + k] = v->stride[dim];
-            s->size[s->first[name] + k] = v->size[dim];
-        }
-    }
-    return CR_OK;
+    return stated_axes_of(s, r, s->plan->plain, v, s->to_stride);
+}
+
+/* Indices that may be negative are copied for each call, and can be replaced by offsets.
+ * Returns the end of the offsets. */
+static int64_t stated_unravel(stated *s, const cr_view *v, int64_t *stride)
+{
+    int64_t span = 1;
+
+    for (int d = 0; d < v->ndim; d++)
+        span += CR_WRAP_MUL(v->size[d] - 1, v->stride[d]);
+    s->plan->dense &= ~(UINT64_C(1) << (s->plan->from < 0 ? CR_STATED_RESULT : s->plan->from));
+    s->plan->unravel = true;
+    *stride = 1;
+    return span;
 }
 
 static cr_status stated_source(stated *s, const cr_rule *r)
@@ -459,8 +506,19 @@ static cr_status stated_source(stated *s, const cr_rule *r)
     int dim = 0, n;
 
     CR_TRY(stated_tensor(s, r, &s->plan->from, &v));
-    for (int i = 1; i < r->count; i++, dim += n)
-        CR_TRY(stated_source_index(s, v, r->args[i], dim, &n));
+    for (int i = 1; i < r->count; i++, dim += n) {
+        cr_view rest = {v->data, &(int64_t){1}, &(int64_t){0}, 1, v->dtype, CR_HOST, false};
+        if (!stated_is_flat(s, r, i, dim, v) || !v->ndim)
+            CR_TRY(stated_source_index(s, v, r->args[i], dim, &n));
+        else {
+            int64_t stride, size = stated_flat(s, v, dim, s->plan->from, &stride);
+            if (s->plan->dense && dim == 0 && s->op->index_count && s->op->index_check[0].low)
+                size = stated_unravel(s, v, &stride);
+            rest.size = &size;
+            rest.stride = &stride;
+            CR_TRY(stated_source_index(s, &rest, r->args[i], 0, &n));
+        }
+    }
     return CR_OK;
 }
 
@@ -729,6 +787,8 @@ static cr_status stated_clauses(stated *s, const cr_value *arg, const cr_view *o
     CR_TRY(stated_axes(s, out));
     CR_TRY(s->op->loop_start ? stated_writes(s) : stated_reads(s, out));
     p->ndim = s->ndim;
+    if (p->dense)
+        return CR_OK;
     if (!stated_has_elements(arg, p->index) || !stated_has_elements(arg, p->plain))
         return CR_OK;
     for (int d = 0; d < s->ndim; d++)
@@ -744,7 +804,8 @@ cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg
     cr_status st;
 
     p->index = p->plain = -1;
-    p->picked = 0;
+    p->picked = p->dense = 0;
+    p->unravel = false;
     p->fill = NULL;
     p->bounds = NULL;
     cr_frame_init(&s.f, op, arg);

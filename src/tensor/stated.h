@@ -15,7 +15,7 @@ typedef struct {
     int parts; /* 0: its lines are not cut */
     bool fill; /* instead of a copy */
 } cr_stated_box;
-enum { CR_STATED_DIM = 4 };
+enum { CR_STATED_DIM = 4, CR_STATED_RESULT = 63 };
 
 /* The moves of a call, for given sizes, strides and numbers; addresses are relative. */
 typedef struct {
@@ -25,6 +25,8 @@ typedef struct {
     int plain; /* of a loop with a start, the parameter whose elements it writes; -1: a number
                 */
     uint64_t picked; /* bit d: axis d does not number a dim of the result */
+    bool unravel;    /* indices are row-major numbers; they become offsets of elements */
+    uint64_t dense;  /* bit i: parameter i, or CR_STATED_RESULT, must be row-major; no boxes */
     int index;       /* the parameter of the index tensor, or -1 */
     const cr_loop_index *bounds;
     cr_kernel kernel;

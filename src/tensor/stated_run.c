@@ -5,6 +5,7 @@
  * it uses it, and puts it back. */
 #include "base/memory.h"
 #include "kern/move.h"
+#include "tensor/geometry.h"
 #include "tensor/stated.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -204,35 +205,50 @@ static void run_place(running *r, const cr_stated_box *box, const int64_t *dim)
 static cr_status run_start(running *r, const cr_op *op, const cr_value *arg, cr_view *out)
 {
     const cr_rule *start = op->loop_start;
-    cr_move m;
 
     if (start->kind != CR_RULE_NAME) {
         CR_TRY(run_number(r, start, op, arg, (cr_dtype)out->dtype));
         cr_move_fill(out, r->item);
         return CR_OK;
     }
-    const cr_view *v = arg[start->slot].view;
-    m.ndim = out->ndim;
-    m.dtype = out->dtype;
-    m.to = out->data;
-    m.from = v->data;
-    for (int d = 0; d < out->ndim; d++) {
-        m.size[d] = out->size[d];
-        m.to_stride[d] = out->stride[d];
-        m.from_stride[d] = v->stride[d];
-    }
-    if (out->data != v->data)
-        cr_move_copy(&m);
+    if (out->data != arg[start->slot].view->data)
+        cr_move_view(out, arg[start->slot].view);
     return CR_OK;
 }
 
-static cr_status run_write_boxes(running *r, bool add)
+/* The operation that the entry names, or that of `=` or `+=`. */
+static cr_status run_combination(cr_combine *how, const cr_op *op, const cr_value *arg)
+{
+    static const struct {
+        const char *name;
+        cr_combine how;
+    } known[] = {{"set", CR_COMBINE_SET},      {"add", CR_COMBINE_ADD},
+                 {"multiply", CR_COMBINE_MUL}, {"sum", CR_COMBINE_ADD},
+                 {"prod", CR_COMBINE_MUL},     {"amin", CR_COMBINE_MIN},
+                 {"amax", CR_COMBINE_MAX}};
+    cr_frame f;
+    cr_value v;
+    cr_status st;
+
+    *how = op->loop_adds ? CR_COMBINE_ADD : CR_COMBINE_SET;
+    if (!op->loop_combine)
+        return CR_OK;
+    cr_frame_init(&f, op, arg);
+    st = cr_frame_eval(&f, op->loop_combine, &v);
+    for (size_t i = 0; !st && i < CR_LEN(known); i++)
+        if (v.len == strlen(known[i].name) && !memcmp(v.s, known[i].name, v.len))
+            *how = known[i].how;
+    cr_frame_drop(&f);
+    return st;
+}
+
+static cr_status run_write_boxes(running *r, cr_combine how)
 {
     const cr_stated_plan *p = r->p;
 
     for (size_t i = 0; i < p->box.len; i++) {
         run_place(r, &p->box.at[i], p->dim.at + i * (size_t)(CR_STATED_DIM * p->ndim));
-        CR_TRY(cr_move_combine(&r->m, add, p->picked));
+        CR_TRY(cr_move_combine(&r->m, how, p->picked));
     }
     return CR_OK;
 }
@@ -260,13 +276,15 @@ static cr_status run_check(const cr_loop_index *b, const cr_op *op, const cr_val
 static cr_status run_writes(running *r, const cr_op *op, const cr_value *arg, cr_view *out)
 {
     const cr_stated_plan *p = r->p;
+    cr_combine how;
 
+    CR_TRY(run_combination(&how, op, arg));
     if (p->index >= 0)
         CR_TRY(run_check(p->bounds, op, arg, 0, p->extent));
     CR_TRY(run_start(r, op, arg, out));
     if (p->fill)
         CR_TRY(run_number(r, p->fill, op, arg, (cr_dtype)out->dtype));
-    return run_write_boxes(r, op->loop_adds);
+    return run_write_boxes(r, how);
 }
 
 static void run_box(running *r, const cr_stated_box *box, const cr_move_part *part)
@@ -320,6 +338,10 @@ static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_
     r.m.unit = p->unit;
     r.m.extent = p->extent;
     r.m.is32 = p->is32;
+    r.m.gaps = p->unravel;
+    if (p->unravel)
+        cr_move_unravel((int64_t *)(void *)arg[p->index].view->data, arg[p->index].view,
+                        p->from >= 0 ? arg[p->from].view : out);
     if (op->loop_start) {
         r.to = p->plain >= 0 ? arg[p->plain].view->data : r.item;
         r.from = out->data;
@@ -328,6 +350,53 @@ static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_
     r.to = out->data;
     r.from = arg[p->from].view->data;
     return run_reads(&r, op, arg, out);
+}
+
+static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out);
+
+/* A row-major copy of v, which the caller frees; its elements only when `filled`. */
+static cr_status run_dense_view(cr_view *copy, int64_t *stride, const cr_view *v, bool filled)
+{
+    cr_view all = *v;
+    int64_t n = cr_numel(v->ndim, v->size);
+
+    *copy = *v;
+    copy->stride = stride;
+    cr_row_major(v->ndim, v->size, stride);
+    copy->data = cr_alloc((size_t)n * cr_dtype_size((cr_dtype)v->dtype) + 1);
+    if (!copy->data)
+        return CR_MEMORY;
+    if (filled && n)
+        cr_move_view(copy, &all);
+    return CR_OK;
+}
+
+/* The call with row-major copies of the tensors that the plan asks for. */
+static cr_status run_dense(uint64_t dense, const cr_op *op, const cr_value *arg, cr_view *out)
+{
+    cr_value given[CR_MAX_ARGS];
+    cr_view copy[CR_MAX_ARGS + 1];
+    int64_t stride[CR_MAX_ARGS + 1][CR_MAX_DIMS];
+    bool result = dense >> CR_STATED_RESULT & 1;
+    cr_view *into = result ? &copy[CR_MAX_ARGS] : out;
+    cr_status st;
+
+    memset(copy, 0, sizeof copy);
+    memcpy(given, arg, op->param_count * sizeof *given);
+    for (int i = 0; i < op->param_count; i++)
+        if (dense >> i & 1) {
+            CR_GO(run_dense_view(&copy[i], stride[i], arg[i].view, true));
+            given[i].view = &copy[i];
+        }
+    if (result)
+        CR_GO(run_dense_view(into, stride[CR_MAX_ARGS], out, false));
+    CR_GO(run_by_plan(op, given, into));
+    if (result)
+        cr_move_view(out, into);
+done:
+    for (int i = 0; i <= CR_MAX_ARGS; i++)
+        cr_free(copy[i].data);
+    return st;
 }
 
 static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out)
@@ -339,7 +408,7 @@ static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out)
     stated_key(&like, op, arg, out);
     hash = key_hash(&like);
     CR_TRY(plan_get(&p, &like, hash, op, arg, out));
-    st = run_planned(p, op, arg, out);
+    st = p->dense ? run_dense(p->dense, op, arg, out) : run_planned(p, op, arg, out);
     if (p->words && p->dim.len <= CR_STATED_CACHED)
         plan_put(p, hash);
     else

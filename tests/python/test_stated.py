@@ -284,3 +284,52 @@ def test_windows_that_overlap_add_up(dtype, size, step):
 def test_windows_that_are_not_those_of_the_sizes_are_refused(sizes, dim, size, step):
     with pytest.raises(RuntimeError, match="unfold_backward: grad_in has not the sizes of windows of input_sizes"):
         torch.unfold_backward(torch.ones(3, 2), sizes, dim, size, step)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_indices_that_count_the_elements(dtype):
+    x = values((3, 4, 5), dtype)
+    for shape in [(), (7,), (2, 3), (2, 0)]:
+        index = RNG.integers(-60, 60, shape)
+        src = values(index.size, dtype)
+        put, added = x.copy(), x.copy()
+        for at, v in zip(index.flat, src):
+            put.flat[at % 60] = v
+            added.flat[at % 60] += v
+        for t in layouts(x):
+            for i in layouts(index):
+                same(torch.take(t, i), np.take(x, index))
+                for accumulate, want in [(False, put), (True, added)]:
+                    same(t.put(i, torch.from_numpy(src), accumulate), want)
+                    base = torch.zeros(3, 4, 10, dtype=t.dtype)
+                    same(base[..., ::2].copy_(t).put_(i, torch.from_numpy(src.reshape(shape)), accumulate), want)
+                    assert not base[..., 1::2].any()
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda x: torch.take(x, torch.tensor([0, 12])), "tried to access index 12 on a tensor of 12 elements"),
+    (lambda x: x.put_(torch.tensor([0, -13]), torch.ones(2)), "tried to access index -13 on a tensor of 12 elements"),
+    (lambda x: torch.take(x[:0], torch.tensor([0])), r"take\(\): tried to take from an empty tensor"),
+    (lambda x: x[:0].put_(torch.tensor([0]), torch.ones(1)), r"put_\(\): Tried to put elements into an empty tensor")])
+def test_numbers_of_elements_outside(call, text):
+    x = torch.zeros(3, 4)
+    for t in (x, x.t()):
+        with pytest.raises(IndexError, match=text):
+            call(t)
+    assert x.sum().item() == 0
+
+
+def test_scatter_reduces_by_its_operation():
+    x, index = values((4, 3)), RNG.integers(0, 4, (6, 3))
+    src = values((6, 3))
+    added, times = x.copy(), x.copy()
+    for i in range(6):
+        for j in range(3):
+            added[index[i, j], j] += src[i, j]
+            times[index[i, j], j] *= src[i, j]
+    for t in layouts(x):
+        i = torch.from_numpy(index)
+        same(t.scatter(0, i, torch.from_numpy(src), reduce="add"), added)
+        np.testing.assert_allclose(t.scatter(0, i, torch.from_numpy(src), reduce="multiply").numpy(), times, 1e-5)
+        same(t.clone().scatter_(0, i, 2, reduce="add"),
+             x + 2 * (index[:, :, None] == np.arange(4)).sum(0).T.astype(np.float32))

@@ -360,48 +360,11 @@ static void set_index_vector(dim_places *p, const cr_view *table, const cr_view 
 /* An empty index is accepted whatever its other sizes and dtype are. */
 static bool is_empty(const cr_view *index) { return cr_view_numel(index) == 0; }
 
-/* Copies self to `out` and combines `src` into it. src is a view with a stride for each
- * dimension of the index. */
-static cr_status scatter(const cr_value *arg, cr_view *out, const cr_view *src, cr_combine how)
-{
-    const cr_view *self = arg[0].view, *index = arg[2].view;
-    dim_places p;
-
-    set_table(&p, out, arg[1].i);
-    if (!is_empty(index))
-        CR_TRY(check_indices(index, cr_view_size(self, p.dim), p.dim));
-    cr_start_from(out, self);
-    if (is_empty(index))
-        return CR_OK;
-    set_index(&p, index);
-    set_other(&p, src);
-    return cr_places_combine(&p.places, how, (cr_dtype)out->dtype, p.picked);
-}
-
 /* One number as a view of any shape. */
 static cr_view constant_view(cr_complex *room, cr_scalar number, cr_dtype t)
 {
     cr_scalar_store(number, t, room);
     return (cr_view){(char *)room, once, still, CR_MAX_DIMS, (uint8_t)t, CR_HOST, false};
-}
-
-/* "add" or "multiply", as the shape rule has checked. */
-static cr_combine old_reduction(const cr_value *name)
-{
-    return name->s[0] == 'a' ? CR_COMBINE_ADD : CR_COMBINE_MUL;
-}
-
-cr_status cr_kern_scatter_with(const cr_value *arg, cr_view *out)
-{
-    return scatter(arg, out, arg[3].view, old_reduction(&arg[4]));
-}
-
-cr_status cr_kern_scatter_value_with(const cr_value *arg, cr_view *out)
-{
-    cr_complex room;
-    cr_view src = constant_view(&room, arg[3].number, (cr_dtype)out->dtype);
-
-    return scatter(arg, out, &src, old_reduction(&arg[4]));
 }
 
 /* Reductions with sum, prod, mean, amax, amin. */
@@ -609,100 +572,4 @@ cr_status cr_kern_index_reduce(const cr_value *arg, cr_view *out)
     if (cr_view_numel(arg[3].view) == 0)
         return CR_OK;
     return reduce_into(&p, out, reduction_named(&arg[4]), arg[5].i);
-}
-
-/* take and put: an index numbers the elements of self in row-major order. */
-
-/* Offsets, in elements, of the elements with the row-major numbers `index`.  The caller frees
- * them.  NULL when out of memory. */
-static int64_t *flat_offsets(const cr_view *self, const cr_view *index)
-{
-    int64_t numel = cr_view_numel(self), n = cr_view_numel(index);
-    int64_t *offset = cr_indices_copy(index);
-
-    for (int64_t i = 0; offset && i < n; i++) {
-        int64_t rest = offset[i] < 0 ? offset[i] + numel : offset[i], at = 0;
-        for (int d = self->ndim - 1; d >= 0; d--) {
-            at += rest % self->size[d] * self->stride[d];
-            rest /= self->size[d];
-        }
-        offset[i] = at;
-    }
-    return offset;
-}
-
-static cr_status check_flat(const char *empty, const cr_view *self, const cr_view *index)
-{
-    int64_t numel = cr_view_numel(self), bad;
-
-    if (numel == 0 && cr_view_numel(index))
-        return cr_fail(CR_INDEX, "%s an empty tensor", empty);
-    if (cr_indices_within(index, -numel, numel, &bad))
-        return CR_OK;
-    return cr_fail(CR_INDEX,
-                   "out of range: tried to access index %lld on a tensor of %lld elements.",
-                   (long long)bad, (long long)numel);
-}
-
-cr_status cr_kern_take(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view, *index = arg[1].view;
-    int64_t dense[CR_MAX_DIMS], *offset;
-    cr_places p = {.ndim = index->ndim,
-                   .size = index->size,
-                   .table = self->data,
-                   .other = out->data,
-                   .table_stride = still,
-                   .other_stride = out->stride,
-                   .index_stride = dense,
-                   .unit = (int64_t)cr_view_item(self),
-                   .item = cr_view_item(self),
-                   .other_item = cr_view_item(self),
-                   .index_item = sizeof *offset};
-
-    CR_TRY(check_flat("take(): tried to take from", self, index));
-    offset = flat_offsets(self, index);
-    if (!offset)
-        return CR_MEMORY;
-    cr_dense_strides(dense, index->ndim, index->size);
-    p.index = (char *)offset;
-    (void)cr_places_read(&p);
-    cr_free(offset);
-    return CR_OK;
-}
-
-/* source has as many elements as index, and any shape; they are used in row-major order. */
-cr_status cr_kern_put(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view, *index = arg[1].view, *source = arg[2].view;
-    cr_combine how = arg[3].i ? CR_COMBINE_ADD : CR_COMBINE_SET;
-    int64_t n = cr_view_numel(index), *offset;
-    size_t item = cr_view_item(self);
-    char *values;
-    bool picked = true;
-    cr_status st = CR_MEMORY;
-    cr_places p = {.ndim = 1,
-                   .size = &n,
-                   .table = out->data,
-                   .table_stride = still,
-                   .other_stride = once,
-                   .index_stride = once,
-                   .unit = (int64_t)item,
-                   .range = cr_view_is_contiguous(out) ? cr_view_numel(out) : 0,
-                   .item = item,
-                   .other_item = item,
-                   .index_item = sizeof *offset};
-
-    CR_TRY(check_flat("put_(): Tried to put elements into", self, index));
-    offset = flat_offsets(out, index);
-    values = cr_dense_copy(source);
-    if (offset && values) {
-        cr_start_from(out, self);
-        p.index = (char *)offset;
-        p.other = values;
-        st = cr_places_combine(&p, how, (cr_dtype)self->dtype, &picked);
-    }
-    cr_free(values);
-    cr_free(offset);
-    return st;
 }

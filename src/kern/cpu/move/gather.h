@@ -5,17 +5,7 @@
 #ifndef CR_KERN_GATHER_H
 #define CR_KERN_GATHER_H
 
-#include "num/view.h"
-
-/* How a written value is combined with the present one. */
-typedef enum {
-    CR_COMBINE_SET,
-    CR_COMBINE_ADD,
-    CR_COMBINE_MUL,
-    CR_COMBINE_MIN,
-    CR_COMBINE_MAX,
-    CR_COMBINE_COUNT
-} cr_combine;
+#include "kern/move.h"
 
 /* dst[i] = combine(dst[i], src[i]) for i < n, in order.  With an index, the address of dst[i]
  * is increased by unit * index[i] bytes. */

@@ -162,19 +162,6 @@ TEST(elements_scattered_over_a_long_line_are_columns_in_order_p)
     free(index);
 }
 
-/* Bytes between the rows of a view belong to no destination. */
-TEST(elements_added_to_a_view_with_gaps_leave_the_gaps_alone)
-{
-    float base[4] = {1, 2, 3, 4}, x[] = {0.5f, 0.25f, 8};
-    int64_t size[] = {2}, stride[] = {2}, index[] = {1, 1, 0};
-    cr_view view = {(char *)base, size, stride, 1, CR_F32, CR_HOST, false};
-
-    OK(cr_kern_put(ARGS(of_view(&view), of_view(VIEW(index, CR_I64, 3)),
-                        of_view(VIEW(x, CR_F32, 3)), cr_of_bool(true)),
-                   &view));
-    SAME_FLOATS(base, 9, 2, 3.75, 4);
-}
-
 /* Destinations that are far apart are found by hashing. */
 TEST(an_embeddings_gradient_is_a_column_in_order_p)
 {

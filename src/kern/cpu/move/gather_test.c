@@ -48,23 +48,3 @@ TEST(reductions_count_self_only_when_asked)
     OK(cr_kern_scatter_reduce(args, VIEW(out, CR_F32, 2)));
     SAME_FLOATS(out, 10, 20);
 }
-
-TEST(negative_indices_count_from_the_end_where_torch_lets_them)
-{
-    float x[] = {1, 2, 3, 4}, out[4];
-    int64_t index[] = {-1};
-
-    OK(cr_kern_take(ARGS(of_view(VIEW(x, CR_F32, 2, 2)), of_view(VIEW(index, CR_I64, 1))),
-                    VIEW(out, CR_F32, 1)));
-    SAME_FLOATS(out, 4);
-}
-
-TEST(put_adds_repeated_places_up)
-{
-    int64_t x[] = {1, 1, 1}, index[] = {0, -3, 2}, source[] = {5, 6, 7}, out[3];
-
-    OK(cr_kern_put(ARGS(of_view(VIEW(x, CR_I64, 3)), of_view(VIEW(index, CR_I64, 3)),
-                        of_view(VIEW(source, CR_I64, 3)), cr_of_bool(true)),
-                   VIEW(out, CR_I64, 3)));
-    SAME_INTS(out, 12, 1, 8);
-}

@@ -17,6 +17,8 @@ static int64_t piece_length(int64_t index_step)
     return index_step >= LINE || index_step <= -LINE ? PIECE_APART : PIECE;
 }
 
+void cr_move_view(const cr_view *to, const cr_view *from) { cr_copy_view(to, from); }
+
 void cr_move_copy(const cr_move *m)
 {
     cr_view to = {m->to, m->size, m->to_stride, (uint8_t)m->ndim, m->dtype, CR_HOST, false};
@@ -125,6 +127,20 @@ void cr_move_fill(const cr_view *to, const void *item)
         cr_fill_view(to, item);
     else
         cr_zero_view(to);
+}
+
+void cr_move_unravel(int64_t *number, const cr_view *index, const cr_view *v)
+{
+    int64_t n = cr_view_numel(index);
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest = number[i], at = 0;
+        for (int d = v->ndim - 1; d >= 0; d--) {
+            at += rest % v->size[d] * v->stride[d];
+            rest /= v->size[d];
+        }
+        number[i] = at;
+    }
 }
 
 bool cr_move_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad)
@@ -259,10 +275,9 @@ static void move_back(const cr_move *m)
     cr_copy_view(&to, &from);
 }
 
-static cr_status move_combine(const cr_move *m, bool add, uint64_t picked)
+static cr_status move_combine(const cr_move *m, cr_combine how, uint64_t picked)
 {
     static const int64_t still[CR_MAX_DIMS];
-    cr_combine how = add ? CR_COMBINE_ADD : CR_COMBINE_SET;
     size_t item = cr_dtype_size((cr_dtype)m->dtype);
     bool dims[CR_MAX_DIMS];
     int64_t zero = 0;
@@ -278,7 +293,7 @@ static cr_status move_combine(const cr_move *m, bool add, uint64_t picked)
                    .item = item,
                    .other_item = item,
                    .index_item = m->index && m->is32 ? sizeof(int32_t) : sizeof(int64_t),
-                   .range = m->index ? m->extent : 0};
+                   .range = m->index && !m->gaps ? m->extent : 0};
 
     for (int d = 0; d < m->ndim; d++)
         dims[d] = picked >> d & 1;
@@ -288,10 +303,10 @@ static cr_status move_combine(const cr_move *m, bool add, uint64_t picked)
     return CR_OK;
 }
 
-cr_status cr_move_combine(const cr_move *m, bool add, uint64_t picked)
+cr_status cr_move_combine(const cr_move *m, cr_combine how, uint64_t picked)
 {
-    if (add || m->index)
-        return move_combine(m, add, picked);
+    if (how != CR_COMBINE_SET || m->index)
+        return move_combine(m, how, picked);
     move_back(m);
     return CR_OK;
 }
