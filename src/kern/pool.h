@@ -29,15 +29,13 @@ void cr_pool_average(const cr_pool *p, cr_dtype t, const void *x, void *y);
 void cr_pool_spread(const cr_pool *p, cr_dtype t, const void *y, void *x);
 
 /* Indexed access between `planes` planes of `n` values and planes of `m` positions: scatter
- * sets x to zero and adds x[index] += y, gather sets y = x[index], put sets x[index] = y.
+ * sets x to zero and adds x[index] += y, put sets x[index] = y.
  * Indices must be in range. */
 typedef struct {
     int64_t planes, n, m;
 } cr_pool_places;
 void cr_pool_scatter(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,
                      void *x);
-void cr_pool_gather(const cr_pool_places *p, cr_dtype t, const void *x, const int64_t *index,
-                    void *y);
 void cr_pool_put(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,
                  void *x);
 /* The first index outside [0, m).  Sets *found to false and returns -1 when there is none. */

@@ -333,3 +333,29 @@ def test_scatter_reduces_by_its_operation():
         np.testing.assert_allclose(t.scatter(0, i, torch.from_numpy(src), reduce="multiply").numpy(), times, 1e-5)
         same(t.clone().scatter_(0, i, 2, reduce="add"),
              x + 2 * (index[:, :, None] == np.arange(4)).sum(0).T.astype(np.float32))
+
+
+def test_elements_at_positions_in_planes():
+    for dims, lead, plane, shape in [(1, (2, 3), (9,), (5,)), (2, (2, 3), (5, 6), (2, 4)), (3, (3,), (3, 4, 2), (2, 1, 3))]:
+        x, index = values((*lead, *plane)), RNG.integers(0, np.prod(plane), (*lead, *shape))
+        flat = (*lead, -1)
+        want = np.take_along_axis(x.reshape(flat), index.reshape(flat), -1).reshape(index.shape)
+        for t in layouts(x):
+            for i in layouts(index):
+                same(torch.ops.aten._pool_gather(t, i, dims), want)
+        for bad in (-1, np.prod(plane)):
+            index[..., -1] = bad
+            sizes = "x".join(map(str, plane if dims > 1 else (*plane, 1)))
+            with pytest.raises(RuntimeError, match=rf"Found an invalid max index: {bad} \(output volumes are of size {sizes}\)"):
+                torch.ops.aten._pool_gather(torch.from_numpy(x), torch.from_numpy(index), dims)
+
+
+def test_one_hot_rows():
+    for shape in [(), (4,), (2, 3), (2, 0)]:
+        index = RNG.integers(0, 5, shape)
+        for i in layouts(index):
+            same(F.one_hot(i, 6), np.eye(6, dtype=np.int64)[index])
+    assert F.one_hot(torch.tensor([1, 3])).tolist() == [[0, 1, 0, 0], [0, 0, 0, 1]]
+    for bad, text in [(-1, "non-negative"), (3, "smaller than num_classes")]:
+        with pytest.raises(RuntimeError, match=f"Class values must be {text}."):
+            F.one_hot(torch.tensor([1, bad]), 3)

@@ -99,25 +99,6 @@ cr_status cr_kern_embedding_backward(const cr_value *arg, cr_view *out)
     return st;
 }
 
-/* (self, num_classes), from int64 to int64. */
-cr_status cr_kern_one_hot(const cr_value *arg, cr_view *out)
-{
-    int64_t n = cr_view_numel(arg[0].view), classes = out->size[out->ndim - 1], bad;
-    int64_t *at, *to = (int64_t *)(void *)out->data;
-
-    if (!cr_indices_within(arg[0].view, 0, classes, &bad))
-        return cr_fail(CR_RUNTIME, bad < 0 ? "Class values must be non-negative."
-                                           : "Class values must be smaller than num_classes.");
-    at = cr_indices_copy(arg[0].view);
-    if (!at)
-        return CR_MEMORY;
-    cr_zero_view(out);
-    for (int64_t i = 0; i < n; i++)
-        to[i * classes + at[i]] = 1;
-    cr_free(at);
-    return CR_OK;
-}
-
 /* Bags: for each run of indices the sum, mean or maximum of the selected rows. */
 
 enum { BAG_SUM, BAG_MEAN, BAG_MAX, BAG_BLOCK = 32 };

@@ -15,7 +15,7 @@ typedef struct {
     int64_t in, out; /* elements of a plane */
 } pool_job;
 
-typedef enum { SCATTER, PUT, GATHER } places_kind;
+typedef enum { SCATTER, PUT } places_kind;
 
 typedef struct {
     const cr_pool_places *p;
@@ -247,12 +247,6 @@ void cr_pool_scatter(const cr_pool_places *p, cr_dtype t, const void *y, const i
                      void *x)
 {
     pool_places(p, t, SCATTER, y, index, x);
-}
-
-void cr_pool_gather(const cr_pool_places *p, cr_dtype t, const void *x, const int64_t *index,
-                    void *y)
-{
-    pool_places(p, t, GATHER, x, index, y);
 }
 
 void cr_pool_put(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,

@@ -227,9 +227,3 @@ cr_status cr_kern_pool_put(const cr_value *arg, cr_view *out)
 {
     return run_places(arg, out, arg[3].i, cr_pool_put, out);
 }
-
-/* (self, indices, dims) */
-cr_status cr_kern_pool_gather(const cr_value *arg, cr_view *out)
-{
-    return run_places(arg, arg[0].view, arg[2].i, cr_pool_gather, out);
-}
