@@ -1,7 +1,7 @@
 """compile() beside torch.compile, as one Markdown table.
 
     python bench/compile.py [--peer PYTHON] [--threads N] [--only TEXT] [--repeat N] [--save FILE] [--load FILE]
-                             [--peer-only]
+                             [--peer-only] [--steady]
 
 Every row runs in fresh processes: eager, compiled with empty caches ("cold"), compiled with the
 caches of the cold process ("warm"), compiled at sizes at which only the cost of a call matters, and,
@@ -10,7 +10,7 @@ without torch its columns are empty).  --save writes the peer's figures, --load 
 measuring again. Speed on a shared machine varies by a third from moment to moment, so compared measurements alternate:
 first eager and first compiled calls of Cresset in pairs of processes, as many as FIRSTS_SECONDS
 allow within FIRSTS; calls in warm processes with eager ones of the same process; warm processes of Cresset with
-the peer's, --repeat times (3).
+the peer's, --repeat times (3).  --steady measures only these warm processes, after one process that fills the caches.
 Figures are medians.  The peer's cold processes run once.
 
     eager       ms of a call, once warm, beside compiled ones
@@ -118,6 +118,32 @@ def measure_case(libraries, name, threads, repeat):
     return {module: {**row, "warm": median(warm[module])} for module, row in rows.items()}
 
 
+def measure_steady(libraries, name, threads, repeat):
+    """The warm figures alone."""
+    warm = {module: [] for module in libraries}
+    with tempfile.TemporaryDirectory(prefix="cresset_bench_") as folder:
+        for turn in range(repeat + 1):
+            for module, (python, _) in libraries.items():
+                env = environment(os.path.join(folder, module), threads)
+                run = child(python, module, name, "compiled", threads, env, *(["turns"] if turn else ["first"]))
+                warm[module] += [run] if turn else []
+    return {module: {"warm": median(runs)} for module, runs in warm.items()}
+
+
+def steady_table(ours, theirs, threads):
+    print(f"\n| {threads} thread(s) | ours ms | eager / ours | torch ms | eager / torch | torch / ours |\n|{'---|' * 6}")
+    ratios, own = [], []
+    for name, row in ours.items():
+        mine, peer = number(row, "warm", "steady"), number(theirs.get(name, {}), "warm", "steady")
+        ratios.append(peer / mine)
+        own.append(number(row, "warm", "gain", 1))
+        gain = number(theirs.get(name, {}), "warm", "gain", 1)
+        print(f"| {name} | {show(mine, 3)} | {show(own[-1])} | {show(peer, 3)} | {show(gain)} | {show(ratios[-1])} |")
+    for what, values in (("torch.compile's speed", ratios), ("our eager speed", own)):
+        least = min((v for v in values if not math.isnan(v)), default=math.nan)
+        print(f"geometric mean {show(mean(values))} times {what}, worst {show(least)}")
+
+
 def number(row, way, what, scale=1e3):
     v = row.get(way, {}).get(what)
     return math.nan if v is None else v * scale
@@ -199,6 +225,7 @@ def main():
     ap.add_argument("--save", default="")
     ap.add_argument("--load", default="")
     ap.add_argument("--peer-only", action="store_true")
+    ap.add_argument("--steady", action="store_true")
     a = ap.parse_args()
     names = [n for n in CASES if a.only in n]
     ours, theirs = {}, {}
@@ -210,15 +237,15 @@ def main():
     if peer:
         libraries["torch"] = a.peer, 1
     for name in names:
-        rows = measure_case(libraries, name, a.threads, a.repeat)
+        rows = (measure_steady if a.steady else measure_case)(libraries, name, a.threads, a.repeat)
         for module, row in rows.items():
             (ours if module == "cresset" else theirs)[name] = row
         print(f"{name}: measured", file=sys.stderr, flush=True)
         if a.save and peer:
             with open(a.save, "w") as f:
                 json.dump(theirs, f, indent=1)
-    table(ours, theirs, a.threads)
-    if ours:
+    (steady_table if a.steady else table)(ours, theirs, a.threads)
+    if ours and not a.steady:
         bare_table(ours)
 
 

@@ -218,3 +218,234 @@ def _(torch, nn, F, small):
     model = GPT()
     return training(torch, F, model, torch.optim.AdamW(model.parameters(), lr=1e-3),
                     torch.randint(0, words, (batch, length)), torch.randint(0, words, (batch, length)))
+
+
+# --- forms: indices, reductions in the middle, images, layers ---
+
+def forward(name, make):
+    """A case of one expression on tensors, `make(torch, small)` makes both."""
+    def build(torch, nn, F, small):
+        part, tensors = make(torch, F, small)
+
+        def step(compiled):
+            with torch.no_grad():
+                return compiled(*tensors)
+        return part, step
+    case(name)(build)
+
+
+def both_ways(part, inputs, others=()):
+    """Steps that also compute the gradients of `inputs`."""
+    def make(torch):
+        def step(compiled):
+            y = compiled(*inputs, *others)
+            return (y.detach(), *torch.autograd.grad(y, inputs, torch.ones_like(y)))
+        return part, step
+    return make
+
+
+forward("nearest centroid, 100,000 x 8 against 16", lambda torch, F, small: (
+    lambda x, c: ((x[:, None, :] - c[None]) ** 2).sum(-1).argmin(1),
+    (torch.randn(4 if small else 100000, 8), torch.randn(16, 8))))
+
+for what in ("argmax", "argmin", "amax"):
+    forward(f"{what} over the middle of 64 x 256 x 512", lambda torch, F, small, what=what: (
+        lambda x: getattr(x * 2 + 1, what)(1), (torch.randn(2 if small else 64, 4 if small else 256, 4 if small else 512),)))
+
+forward("uint8 images NHWC to normalized NCHW, 16 x 224 x 224", lambda torch, F, small: (
+    lambda x, mean, std: ((x.permute(0, 3, 1, 2).float() / 255 - mean) / std).contiguous(),
+    (torch.randint(0, 256, (1, 4, 4, 3) if small else (16, 224, 224, 3), dtype=torch.uint8),
+     torch.rand(3, 1, 1), torch.rand(3, 1, 1) + 0.5)))
+
+forward("cumsum chain, 1024 x 4096", lambda torch, F, small: (
+    lambda x: (x * 0.5 + 1).cumsum(1).sigmoid() * 2, (torch.randn(2 if small else 1024, 4 if small else 4096),)))
+
+forward("roll stencil float64, 1024 x 1024", lambda torch, F, small: (
+    lambda u: u + 0.1 * (u.roll(1, 0) + u.roll(-1, 0) + u.roll(1, 1) + u.roll(-1, 1) - 4 * u),
+    (torch.randn(4 if small else 1024, 4 if small else 1024, dtype=torch.float64),)))
+
+forward("complex multiply, 1M", lambda torch, F, small: (
+    lambda a, b: a * b + a, tuple(torch.randn(4 if small else 1 << 20, dtype=torch.complex64) for _ in range(2))))
+
+forward("layer norm at width 777, 2048 rows", lambda torch, F, small: (
+    lambda x, w, b: F.layer_norm(x * 2, (777,), w, b), (torch.randn(1 if small else 2048, 777), torch.rand(777), torch.rand(777))))
+
+forward("top-k sampling, 32 x 32,000", lambda torch, F, small: (
+    lambda x, noise: (lambda top: top[1].gather(1, ((top[0] / 0.8).softmax(-1) / noise).argmax(-1, keepdim=True)))(x.topk(50)),
+    (torch.randn(1 if small else 32, 64 if small else 32000), torch.rand(1 if small else 32, 50) + 0.01)))
+
+forward("embedding + positions + norm, 16 x 512 x 256", lambda torch, F, small: (
+    lambda ids, w, p: F.layer_norm(F.embedding(ids, w) + p, (p.shape[1],)),
+    (torch.randint(0, 10000, (1, 4) if small else (16, 512)), torch.randn(10000, 8 if small else 256),
+     torch.randn(4 if small else 512, 8 if small else 256))))
+
+forward("gather and pointwise, 1024 x 2048", lambda torch, F, small: (
+    lambda x, i, y: x.gather(1, i) * y + 1, (torch.randn(2 if small else 1024, 2048),
+                                            torch.randint(0, 2048, (2 if small else 1024, 2048)), torch.randn(2 if small else 1024, 2048))))
+
+forward("index_select of rows and pointwise, 4096 x 512", lambda torch, F, small: (
+    lambda x, i, y: (x.index_select(0, i) + y).relu(), (torch.randn(8192, 512), torch.randint(0, 8192, (2 if small else 4096,)),
+                                                       torch.randn(2 if small else 4096, 512))))
+
+forward("pad, flip and pointwise, 32 x 3 x 256 x 256", lambda torch, F, small: (
+    lambda x: (F.pad(x, (1, 1, 1, 1), mode="reflect").flip(-1) * 2 - 1).relu(),
+    (torch.randn(1 if small else 32, 3, 4 if small else 256, 4 if small else 256),)))
+
+forward("cat of channels and pointwise, 16 x (32 + 32) x 64 x 64", lambda torch, F, small: (
+    lambda a, b, w: (torch.cat([a, b], 1) * w).relu(),
+    (*(torch.randn(1 if small else 16, 32, 4 if small else 64, 4 if small else 64) for _ in range(2)), torch.rand(64, 1, 1))))
+
+
+@case("masked softmax, forward and backward, 96 x 256 x 256")
+def _(torch, nn, F, small):
+    n = 4 if small else 256
+    x, mask = torch.randn(2 if small else 96, n, n, requires_grad=True), torch.rand(n, n) < 0.8
+    return both_ways(lambda x, mask: x.masked_fill(~mask, -1e9).softmax(-1), (x,), (mask,))(torch)
+
+
+@case("batch norm + relu, training, 32 x 64 x 56 x 56", training=True)
+def _(torch, nn, F, small):
+    norm = nn.BatchNorm2d(64)
+    x = torch.randn(1 if small else 32, 64, 4 if small else 56, 4 if small else 56, requires_grad=True)
+
+    def step(part):
+        y = part(x)
+        return torch.autograd.grad(y, (x, *norm.parameters()), torch.ones_like(y))
+    return (lambda x: norm(x).relu()), step
+
+
+def unet(torch, nn, small):
+    class Block(nn.Module):
+        def __init__(self, have, want):
+            super().__init__()
+            self.conv1, self.norm1 = nn.Conv2d(have, want, 3, padding=1), nn.BatchNorm2d(want)
+            self.conv2, self.norm2 = nn.Conv2d(want, want, 3, padding=1), nn.BatchNorm2d(want)
+
+        def forward(self, x):
+            return self.norm2(self.conv2(self.norm1(self.conv1(x)).relu())).relu()
+
+    class UNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down, self.middle, self.up = Block(16, 32), Block(32, 64), Block(96, 32)
+
+        def forward(self, x):
+            wide = self.down(x)
+            deep = self.middle(nn.functional.max_pool2d(wide, 2))
+            deep = nn.functional.interpolate(deep, scale_factor=2, mode="nearest")
+            return self.up(torch.cat([wide, deep], 1))
+    return UNet(), torch.randn(1 if small else 4, 16, 8 if small else 64, 8 if small else 64)
+
+
+@case("U-Net block, inference, 4 x 16 x 64 x 64")
+def _(torch, nn, F, small):
+    model, x = unet(torch, nn, small)
+    model.eval()
+
+    def step(part):
+        with torch.no_grad():
+            return part(x)
+    return model, step
+
+
+def gradients(torch, model, part, x):
+    y = part(x)
+    return torch.autograd.grad(y, tuple(model.parameters()), torch.ones_like(y))
+
+
+@case("U-Net block, training, 4 x 16 x 64 x 64", training=True)
+def _(torch, nn, F, small):
+    model, x = unet(torch, nn, small)
+    return model, lambda part: gradients(torch, model, part, x)
+
+
+@case("MobileNet block, training, 8 x 32 x 56 x 56", training=True)
+def _(torch, nn, F, small):
+    class Block(nn.Module):
+        def __init__(self, n, wide):
+            super().__init__()
+            self.layers = nn.Sequential(
+                nn.Conv2d(n, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6(),
+                nn.Conv2d(wide, wide, 3, padding=1, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.ReLU6(),
+                nn.Conv2d(wide, n, 1, bias=False), nn.BatchNorm2d(n))
+
+        def forward(self, x):
+            return x + self.layers(x)
+    model = Block(32, 192)
+    x = torch.randn(1 if small else 8, 32, 4 if small else 56, 4 if small else 56)
+    return model, lambda part: gradients(torch, model, part, x)
+
+
+@case("nn.LSTM layer, training, 50 x 32 x 128", training=True)
+def _(torch, nn, F, small):
+    model = nn.LSTM(8 if small else 128, 8 if small else 128)
+    x = torch.randn(4 if small else 50, 1 if small else 32, 8 if small else 128)
+
+    def step(part):
+        y = part(x)[0]
+        return torch.autograd.grad(y, tuple(model.parameters()), torch.ones_like(y))
+    return model, step
+
+
+@case("embedding + cross entropy over 32,000 classes, training", training=True)
+def _(torch, nn, F, small):
+    classes, width = (64, 8) if small else (32000, 64)
+    words, head = nn.Embedding(classes, width), nn.Linear(width, classes, bias=False)
+    ids, t = (torch.randint(0, classes, (2 if small else 256,)) for _ in range(2))
+    parameters = (words.weight, head.weight)
+
+    def step(part):
+        loss = part(ids, t)
+        return (loss.detach(), *torch.autograd.grad(loss, parameters))
+    return (lambda ids, t: F.cross_entropy(head(words(ids)), t)), step
+
+
+@case("cross entropy over 32,000 classes, forward and backward, 256 rows")
+def _(torch, nn, F, small):
+    rows, n = (1, 4) if small else (256, 32000)
+    x, t = torch.randn(rows, n, requires_grad=True), torch.randint(0, n, (rows,))
+
+    def step(part):
+        loss = part(x, t)
+        return (loss.detach(), *torch.autograd.grad(loss, (x,)))
+    return (lambda x, t: F.cross_entropy(x, t)), step
+
+
+@case("Llama block, forward and backward, 4 x 128 x 256", training=True)
+def _(torch, nn, F, small):
+    width, heads, length = (8, 2, 4) if small else (256, 4, 128)
+    each = width // heads
+
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(width))
+
+        def forward(self, x):
+            return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+    def turn(x, cos, sin):
+        a, b = x.chunk(2, -1)
+        return x * cos + torch.cat([-b, a], -1) * sin
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = Norm(), Norm()
+            self.q, self.k, self.v, self.o = (nn.Linear(width, width, bias=False) for _ in range(4))
+            self.gate, self.up = (nn.Linear(width, 3 * width, bias=False) for _ in range(2))
+            self.down = nn.Linear(3 * width, width, bias=False)
+            angle = torch.arange(length)[:, None] / 10000 ** (torch.arange(0, each, 2)[None] / each)
+            self.cos, self.sin = (torch.cat([f, f], -1) for f in (angle.cos(), angle.sin()))
+
+        def forward(self, x):
+            n, length, _ = x.shape
+            h = self.norm1(x)
+            q, k, v = (f(h).reshape(n, length, heads, each).transpose(1, 2) for f in (self.q, self.k, self.v))
+            y = F.scaled_dot_product_attention(turn(q, self.cos, self.sin), turn(k, self.cos, self.sin), v, is_causal=True)
+            x = x + self.o(y.transpose(1, 2).reshape(n, length, width))
+            h = self.norm2(x)
+            return x + self.down(F.silu(self.gate(h)) * self.up(h))
+    model = Block()
+    x = torch.randn(1 if small else 4, length, width)
+    return model, lambda part: gradients(torch, model, part, x)
