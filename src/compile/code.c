@@ -19,6 +19,7 @@ struct cr_compiled {
     cr_session session; /* owns the groups' code */
     CR_VEC(cr_group_code *) groups;
     CR_VEC(source *) sources; /* for all sizes: one for each planned group */
+    CR_VEC(cr_part *) parts;  /* of the groups' sources */
     cr_facts_cache *facts;    /* for all sizes */
     size_t resized;           /* bytes of the code for the last other sizes */
     int built;
@@ -33,6 +34,7 @@ typedef struct {
     int first;                /* number of its first result */
     int parts, part;          /* windows of the last dim, and this one; parts 0: the whole */
     int shape;                /* index of its shape in the group's list */
+    int source;               /* READ: index in the group's sources */
 } planned;
 
 /* The sizes of a type, or of one window of its last dim. */
@@ -78,6 +80,7 @@ struct source {
 
 typedef struct {
     cr_session *s;
+    cr_compiled *all;
     const cr_graph *g;
     cr_facts_cache *facts;
     cr_alike *alike;
@@ -101,7 +104,8 @@ typedef struct {
     planned_output *output; /* by operand */
     int outputs;
     const cr_gnode *fold; /* the node that folds columns, or NULL */
-    const source *from;   /* for other sizes: the plan, or NULL */
+    cr_source_plan *filling;
+    const source *from; /* for other sizes: the plan, or NULL */
     source *made;
     const cr_kept_types *kept;
     cr_space space;
@@ -118,9 +122,12 @@ typedef struct {
 
 static void add_reads(builder *b, planned *p);
 
+/* A node that joins values from outside is a read. */
 static cr_fact_kind kind_of(const builder *b, const cr_gnode *n)
 {
-    return (cr_fact_kind)cr_facts_of(b->facts, n).kind;
+    cr_fact_kind kind = (cr_fact_kind)cr_facts_of(b->facts, n).kind;
+
+    return kind == CR_FACT_JOIN && !b->place[n->arg[0].list[0].value->id] ? CR_FACT_READ : kind;
 }
 
 static void mark_value(void *context, cr_gvalue *v)
@@ -166,6 +173,22 @@ static void add_node(builder *b, const cr_gnode *n, int parts, int part)
     for (int k = 0; k < n->result_count; k++)
         b->place[n->result[k]->id] = ++b->values;
     add_reads(b, &b->node[b->nodes++]);
+}
+
+/* The result is an operand that is made part by part. */
+static void add_part_node(builder *b, const cr_gnode *n)
+{
+    int dtype = n->result[0]->type.dtype;
+    cr_facts f = {.kind = CR_FACT_READ,
+                  .entry = (uint8_t)dtype,
+                  .compute = (uint8_t)cr_lane_type(dtype),
+                  .half = CR_DTYPE_NONE};
+
+    if (b->nodes == b->room || b->c->sources == CR_GROUP_SOURCES)
+        cr_bail(b->s, CR_VALUE, "too many nodes");
+    b->node[b->nodes++] =
+        (planned){.n = n, .facts = f, .first = b->values, .source = b->c->sources++};
+    b->place[n->result[0]->id] = ++b->values;
 }
 
 static void add_windows(builder *b, const cr_gnode *split, size_t at)
@@ -220,6 +243,8 @@ static void gather_nodes(builder *b)
             add_windows(b, n, i);
         else if (kind_of(b, n) == CR_FACT_JOIN || kind_of(b, n) == CR_FACT_FOLD)
             add_last(b, n);
+        else if (kind_of(b, n) == CR_FACT_READ)
+            add_part_node(b, n);
         else
             add_node(b, n, 0, 0);
     }
@@ -536,23 +561,70 @@ static cr_dtype lane_of(const planned *p, int i)
     return cr_node_converts(p->n, own, want) ? (cr_dtype)own : want;
 }
 
+static int add_read(builder *b, planned_read u)
+{
+    cr_operand_plan o = lie_read(b, &u);
+
+    u.operand = (int16_t)add_operand(b, &o);
+    list_read(b, &u);
+    return u.operand;
+}
+
+static void count_tensor(void *context, cr_gvalue *v)
+{
+    builder *b = context;
+    cr_source_plan *x = b->filling;
+
+    if (b->place[v->id] > 0)
+        cr_bail(b->s, CR_VALUE, "%%%s is read at other places in its group", v->name);
+    if (x->tensors == CR_PART_TENSORS)
+        cr_bail(b->s, CR_VALUE, "too many operands");
+    x->type[x->tensors] = kept_type(b, v);
+    x->read[x->tensors++] = (int16_t)read_number_of(b, v);
+}
+
+static void add_part(builder *b, cr_source_plan *x, const cr_gnode *n)
+{
+    cr_part *part;
+
+    cr_session_check(b->s, cr_vec_reserve(&b->all->parts, 1));
+    cr_session_check(b->s, cr_node_part(&part, n));
+    cr_vec_put(&b->all->parts, part);
+    x->part = part;
+}
+
+/* The tensors of a source, and its operand. */
+static void fill_source(builder *b, planned *p)
+{
+    b->filling = &b->c->source[p->source];
+    for (int i = 0; i < p->n->arg_count; i++)
+        cr_garg_each(&p->n->arg[i], count_tensor, b);
+    add_part(b, b->filling, p->n);
+    p->ref[0] = (int16_t)add_read(b, (planned_read){.v = p->n->result[0],
+                                                    .shape = p->shape,
+                                                    .lane = p->facts.compute,
+                                                    .number = (int16_t)(-1 - p->source)});
+}
+
 static void add_operands(builder *b, planned *p)
 {
+    if (p->facts.kind == CR_FACT_READ) {
+        fill_source(b, p);
+        return;
+    }
     for (int i = 0; i < p->n->arg_count; i++) {
         if (p->n->arg[i].tag != CR_TENSOR || p->ref[i])
             continue;
         planned_read u = {.v = p->n->arg[i].value, .shape = p->shape, .part = p->part};
         u.lane = (uint8_t)lane_of(p, i);
         u.number = (int16_t)read_number_of(b, u.v);
-        cr_operand_plan o = lie_read(b, &u);
-        p->ref[i] = u.operand = (int16_t)add_operand(b, &o);
-        list_read(b, &u);
+        p->ref[i] = (int16_t)add_read(b, u);
     }
 }
 
 static void add_all_operands(builder *b)
 {
-    int most = 0;
+    int most = b->c->sources;
 
     for (int i = 0; i < b->nodes; i++)
         most += b->node[i].n->arg_count;
@@ -638,13 +710,13 @@ static void merge_dims(builder *b)
 }
 
 /* Dims in the order of the first result's memory: reads and writes then go forward.  Rows that
- * are reduced keep their dims. */
+ * are reduced keep their dims, and so do sources, whose elements are counted. */
 static void order_dims(builder *b)
 {
     cr_group_code *c = b->c;
     const int64_t *step = c->operand[0].step;
 
-    for (int i = 1; i < c->ndim && !b->columns; i++)
+    for (int i = 1; i < c->ndim && !b->columns && !c->sources; i++)
         for (int d = i; d > 0 && step[d - 1] < step[d]; d--)
             swap_dims(c, d - 1, d);
 }
@@ -701,6 +773,11 @@ static bool is_flat(const builder *b)
     return all || c->columns < SHORT_ROW;
 }
 
+static bool is_source(const cr_group_code *c, int k)
+{
+    return k >= c->outputs && c->operand[k].number < 0;
+}
+
 /* Short rows without a reduction: the kernel sees all elements as one row. */
 static bool lay_flat(builder *b)
 {
@@ -711,7 +788,7 @@ static bool lay_flat(builder *b)
     for (int k = 0; k < c->operands; k++) {
         cr_operand_plan *o = &c->operand[k];
         o->row = k >= c->outputs && is_uniform(c, o);
-        o->staged = !o->row ? o->dtype != o->lane || !is_dense(c, o) : o->dtype != o->lane;
+        o->staged = o->dtype != o->lane || (!o->row && !is_dense(c, o)) || is_source(c, k);
         o->period = o->row || k < c->outputs ? 0 : period_of(c, o);
         c->staged = c->staged || o->staged;
     }
@@ -728,7 +805,8 @@ static void set_ways(builder *b)
         cr_operand_plan *o = &c->operand[k];
         int64_t step = o->copied ? 1 : o->step[last];
         o->row = o->row || (k >= c->outputs && !step && (b->columns || c->size[last] > 1));
-        o->staged = o->dtype != o->lane || (!o->row && step != 1 && c->size[last] > 1);
+        o->staged = o->dtype != o->lane || (!o->row && step != 1 && c->size[last] > 1) ||
+                    is_source(c, k);
         c->staged = c->staged || o->staged;
     }
 }
@@ -844,7 +922,9 @@ static void put_structure(cr_text *t, const builder *b)
         for (int k = 0; k < p->n->result_count; k++)
             put_byte(t, p->n->result[k]->type.dtype);
         put_byte(t, p->facts.entry);
-        for (int k = 0; k < p->n->arg_count; k++)
+        if (p->facts.kind == CR_FACT_READ)
+            put_short(t, p->ref[0]);
+        for (int k = 0; p->facts.kind != CR_FACT_READ && k < p->n->arg_count; k++)
             put_arg(t, p, k);
     }
 }
@@ -919,7 +999,10 @@ static cr_loop *make_program(cr_session *s, void *context)
     load_operands(b);
     for (int i = 0; i < b->nodes; i++) {
         b->at = &b->node[i];
-        cr_compile_node(b->l, b->at->n, &b->at->facts, &reader, b->expr + b->at->first);
+        if (b->at->facts.kind == CR_FACT_READ)
+            b->expr[b->at->first] = b->expr[b->values + b->at->ref[0]];
+        else
+            cr_compile_node(b->l, b->at->n, &b->at->facts, &reader, b->expr + b->at->first);
     }
     both[0] = axis(b->l, "i", "R");
     both[1] = axis(b->l, "j", "C");
@@ -1072,13 +1155,22 @@ static void leave_program(cr_group_program *p)
 
 /* --- all groups --- */
 
+static bool source_reads(const cr_group_code *c, int number)
+{
+    for (int i = 0; i < c->sources; i++)
+        for (int k = 0; k < c->source[i].tensors; k++)
+            if (c->source[i].read[k] == number)
+                return true;
+    return false;
+}
+
 /* True if the result may overwrite operand k: it has the result's layout, and no other operand
  * reads the same tensor. */
 static bool may_overwrite(const cr_group_code *c, int k)
 {
     const cr_operand_plan *o = &c->operand[k], *y = &c->operand[0];
 
-    if (o->row || o->staged || o->copied || y->staged ||
+    if (o->row || o->staged || o->copied || y->staged || source_reads(c, o->number) ||
         memcmp(o->step, y->step, c->ndim * sizeof *o->step))
         return false;
     for (int q = c->outputs; q < c->operands; q++)
@@ -1107,6 +1199,7 @@ static void plan(cr_session *s, void *context)
 
     b->c = CR_NEW(s, cr_group_code);
     b->c->operand = CR_NEW_N(s, cr_operand_plan, CR_GROUP_OPERANDS);
+    b->c->source = CR_NEW_N(s, cr_source_plan, CR_GROUP_SOURCES);
     b->c->code.run = cr_group_run;
     b->output = CR_NEW_N(s, planned_output, CR_GROUP_OPERANDS);
     gather_nodes(b);
@@ -1145,6 +1238,10 @@ static void keep_code(cr_session *s, void *context)
         o->type = keep_type(s, o->type);
         o->spread = o->spread ? cr_session_copy(s, o->spread, sizeof o->step) : NULL;
     }
+    c->source = cr_session_copy(s, c->source, (size_t)c->sources * sizeof *c->source);
+    for (int i = 0; i < c->sources; i++)
+        for (int k = 0; k < c->source[i].tensors; k++)
+            c->source[i].type[k] = keep_type(s, c->source[i].type[k]);
     c->code.read =
         cr_session_copy(s, c->code.read, (size_t)c->code.read_count * sizeof *c->code.read);
     c->param = cr_session_copy(s, c->param, (size_t)(b->params + 1) * CR_PARAM_BYTES);
@@ -1244,14 +1341,15 @@ static cr_status plan_code(cr_compiled *all, builder *b)
 static bool depends_on_sizes(cr_facts f)
 {
     return f.kind == CR_FACT_ROWS || f.kind == CR_FACT_SPLIT || f.kind == CR_FACT_JOIN ||
-           f.kind == CR_FACT_FOLD;
+           f.kind == CR_FACT_FOLD || f.kind == CR_FACT_READ;
 }
 
 /* True if a number that varies is a literal of the kernel.  Lists are sizes and dims, which are
  * read from the node. */
 static bool is_in_kernel(const cr_gnode *n, const cr_gvarying *v)
 {
-    return n->arg[v->arg].tag != CR_INTS && !cr_node_reads_number(n, v->arg);
+    return n->arg[v->arg].tag != CR_INTS && !cr_node_reads_number(n, v->arg) &&
+           !cr_op_has_parts(n->op);
 }
 
 static void keep_source(cr_session *s, void *context)
@@ -1322,6 +1420,30 @@ static void check_ways(const builder *b)
             cr_bail(b->s, CR_VALUE, "a kernel reads rows, or columns, for these sizes alone");
 }
 
+static void keep_tensor(void *context, cr_gvalue *v)
+{
+    builder *b = context;
+
+    b->filling->type[b->filling->tensors++] = kept_type(b, v);
+}
+
+static void plan_sources_again(builder *b)
+{
+    cr_group_code *c = b->c;
+
+    c->source = cr_session_copy(b->s, c->source, (size_t)c->sources * sizeof *c->source);
+    for (int i = 0; i < b->nodes; i++) {
+        const planned *p = &b->node[i];
+        if (p->facts.kind != CR_FACT_READ)
+            continue;
+        b->filling = &c->source[p->source];
+        b->filling->tensors = 0;
+        for (int k = 0; k < p->n->arg_count; k++)
+            cr_garg_each(&p->n->arg[k], keep_tensor, b);
+        add_part(b, b->filling, p->n);
+    }
+}
+
 /* Like plan(), but takes the size-independent parts from the source. */
 static void plan_again(cr_session *s, void *context)
 {
@@ -1350,6 +1472,7 @@ static void plan_again(cr_session *s, void *context)
     find_space(b);
     add_outputs(b);
     set_operands(b);
+    plan_sources_again(b);
     lay_out(b);
     check_ways(b);
     if (from->numbers)
@@ -1466,6 +1589,7 @@ static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
     for (size_t i = 0; i < g->body->len; i++) {
         cr_gnode *n = g->body->at[i];
         builder b = *start;
+        b.all = all;
         if (n->kind != CR_GNODE_GROUP)
             continue;
         b.group = n;
@@ -1561,6 +1685,7 @@ static cr_status resize_all(cr_compiled *all, const cr_compiled *of, const build
 {
     for (size_t i = 0; i < of->sources.len; i++) {
         builder b = *start;
+        b.all = all;
         b.from = of->sources.at[i];
         b.group = b.from->group;
         CR_TRY(cr_vec_reserve(&all->groups, 1));
@@ -1614,6 +1739,9 @@ void cr_compiled_drop(cr_compiled *c)
         cr_program_drop(c->groups.at[i]->nodes);
         leave_program(c->groups.at[i]->program);
     }
+    for (size_t i = 0; i < c->parts.len; i++)
+        cr_part_drop(c->parts.at[i]);
+    cr_vec_drop(&c->parts);
     cr_vec_drop(&c->groups);
     cr_vec_drop(&c->sources);
     cr_session_drop(&c->session);

@@ -7,10 +7,19 @@
 
 enum { CR_GROUP_OPERANDS = 32, CR_GROUP_PARAMS = 160 };
 
+/* A result that the group reads part by part: a tile of its elements is made before the kernel
+ * reads them. */
+typedef struct {
+    const cr_part *part; /* owned by the cr_compiled */
+    int tensors;
+    int16_t read[CR_PART_TENSORS]; /* indices in code.read of its tensors */
+    const cr_gtype *type[CR_PART_TENSORS];
+} cr_source_plan;
+
 /* An operand, a result or an argument: the place of its elements in the group's space. */
 typedef struct {
     const cr_gtype *type;
-    int16_t number;      /* index in the results, or in code.read */
+    int16_t number;      /* index in the results, or in code.read; -1 - k: source k */
     uint8_t dtype, lane; /* dtype of its elements, and in the kernel */
     bool row;            /* one value for each row */
     bool staged;    /* converted through a tile, because of its dtype or because columns are not
@@ -54,6 +63,8 @@ typedef struct {
     int folds;
     int outputs, operands; /* outputs first; one result may have several outputs, its windows */
     cr_operand_plan *operand;
+    cr_source_plan *source;
+    int sources;
     cr_space space; /* adjacent dims are merged into the following ones */
     int ndim;       /* all dims except the last are rows */
     int64_t size[CR_SPACE_DIMS], rows, columns;
@@ -94,6 +105,21 @@ void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t
  * those of rows and columns. */
 void cr_stage_rows(const cr_operand_plan *o, char *base, const int64_t *step, int64_t rows,
                    int64_t columns, char *tile, bool out);
+
+/* A source, with the addresses of its tensors. */
+typedef struct {
+    const cr_part *part;
+    char *data[CR_PART_TENSORS];
+} cr_placed_source;
+/* Converts elements [at, at + n) of the space, counted in row-major order, from the source to a
+ * dense tile of the kernel's dtype.  False if an index is outside. */
+bool cr_stage_source(const cr_operand_plan *o, const cr_placed_source *from, int64_t at,
+                     int64_t n, char *tile);
+/* The same for rows [row, row + n) of `columns` elements; the tile is that of
+ * cr_stage_across. */
+bool cr_stage_source_across(const cr_group_code *c, const cr_operand_plan *o,
+                            const cr_placed_source *from, int64_t row, int64_t n, char *tile,
+                            int64_t pitch);
 
 /* --- alike.c: groups that can share one plan --- */
 typedef struct {

@@ -3,6 +3,7 @@
 #define CR_COMPILE_FACTS_H
 
 #include "compile/compile.h"
+#include "tensor/part.h"
 
 /* --- nodes --- */
 
@@ -13,7 +14,8 @@ typedef enum {
     CR_FACT_VIEW,  /* elements of its argument with other sizes or strides */
     CR_FACT_SPLIT, /* equal windows of its row-major argument's last dim */
     CR_FACT_JOIN,  /* concatenates arguments of one shape along the last dim */
-    CR_FACT_FOLD   /* reduces the leading dims of its argument */
+    CR_FACT_FOLD,  /* reduces the leading dims of its argument */
+    CR_FACT_READ   /* elements of its arguments at other places, read part by part (part.c) */
 } cr_fact_kind;
 
 typedef struct {
@@ -43,6 +45,12 @@ const cr_gtype *cr_node_first_tensor(const cr_gnode *n);
  * value. */
 bool cr_node_reads_number(const cr_gnode *n, int i);
 cr_scalar cr_node_number(const cr_gnode *n, int i);
+/* The most results that a group reads part by part. */
+enum { CR_GROUP_SOURCES = 8 };
+/* The parts of the node's result for the present sizes of its arguments. */
+CR_MUST cr_status cr_node_part(cr_part **out, const cr_gnode *n);
+/* True if the result is row-major on the host and has parts. */
+bool cr_node_has_part(const cr_gnode *n);
 /* The type in which loops read argument i: BOOL for masks, else the type of the loops. */
 cr_dtype cr_node_wants(const cr_gnode *n, const cr_facts *f, int i);
 /* True if kernels can load elements of dtype `own` and convert them to `want`, the type in

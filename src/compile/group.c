@@ -30,6 +30,7 @@ typedef struct group {
     int count, live; /* nodes that will be computed; computed values that have readers left */
     int more;        /* further operands: a value in windows is one operand for each window */
     bool split, joined; /* its space is one window; a result joins its values */
+    int parts;          /* results that it reads part by part */
     int64_t last;       /* the last dim of all its nodes, or -1 */
     int reads;
     cr_gvalue *read[MOST_OPERANDS]; /* values that it reads from outside */
@@ -181,7 +182,9 @@ static bool mergeable(const group *p, const group *q)
     int64_t size[CR_SPACE_DIMS];
 
     memcpy(size, q->space.size, sizeof size);
-    return p->numel == q->numel && (!p->columns || !q->columns || p->columns == q->columns) &&
+    return p->numel == q->numel && !((p->split || q->split) && (p->parts || q->parts)) &&
+           p->parts + q->parts <= CR_GROUP_SOURCES &&
+           (!p->columns || !q->columns || p->columns == q->columns) &&
            cr_types_mix(p->types | q->types, p->device) && p->count + q->count < MOST_NODES &&
            load(p) + load(q) < MOST_OPERANDS && cr_space_refine(&s, q->space.ndim, size) &&
            !((p->joined || q->joined) && (p->columns || q->columns));
@@ -202,6 +205,7 @@ static void merge(group *p, group *q)
     p->more += q->more;
     p->split = p->split || q->split;
     p->joined = p->joined || q->joined;
+    p->parts += q->parts;
     for (int i = 0; i < q->reads; i++)
         add_read(p, q->read[i]);
     q->into = p;
@@ -319,9 +323,9 @@ static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
     int parts = n->result_count;
     cr_space s;
 
-    if (!p || x->sealed[v->id] || p->columns || p->split || p->joined || p->numel != numel(v) ||
-        !p->numel || p->live != 1 || x->left[v->id] != 1 || p->last != wide ||
-        p->space.size[p->space.ndim - 1] != wide || wide == parts ||
+    if (!p || x->sealed[v->id] || p->columns || p->split || p->joined || p->parts ||
+        p->numel != numel(v) || !p->numel || p->live != 1 || x->left[v->id] != 1 ||
+        p->last != wide || p->space.size[p->space.ndim - 1] != wide || wide == parts ||
         p->count * parts >= MOST_NODES || p->reads * parts + parts >= MOST_OPERANDS)
         return false;
     s = (cr_space){.ndim = p->space.ndim};
@@ -409,6 +413,43 @@ static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
     return true;
 }
 
+/* --- results that are read part by part --- */
+
+static void close_group(void *context, cr_gvalue *v)
+{
+    gatherer *x = context;
+    group *p = root(x->of[v->id]);
+
+    x->left[v->id]--;
+    if (p)
+        p->open = false;
+}
+
+static void add_outside(void *context, cr_gvalue *v) { add_read(context, v); }
+
+/* A group starts with elements at other places of values that are computed before.  The result
+ * is an operand of the group, and its arguments are read, too. */
+static bool place_read(gatherer *x, const cr_gnode *n, size_t i)
+{
+    const cr_gtype *t = &n->result[0]->type;
+    group *p = CR_NEW(x->s, group);
+
+    *p = (group){.numel = numel_of(t), .device = t->device, .open = true, .era = x->era};
+    if (!cr_space_refine(&p->space, t->ndim, t->size))
+        return false;
+    for (int k = 0; k < n->arg_count; k++) {
+        cr_garg_each(&n->arg[k], close_group, x);
+        cr_garg_each(&n->arg[k], add_outside, p);
+    }
+    p->count = p->real = 1;
+    p->more = 1;
+    p->last = last_dim(t);
+    p->parts = 1;
+    x->at[i] = x->of[n->result[0]->id] = p;
+    p->live = x->left[n->result[0]->id] > 0;
+    return true;
+}
+
 /* --- masks --- */
 
 static bool is_alike(const cr_gtype *a, const cr_gtype *b)
@@ -437,16 +478,6 @@ static bool place_mask(gatherer *x, const cr_gnode *n, size_t i)
 }
 
 /* --- other nodes --- */
-
-static void close_group(void *context, cr_gvalue *v)
-{
-    gatherer *x = context;
-    group *p = root(x->of[v->id]);
-
-    x->left[v->id]--;
-    if (p)
-        p->open = false;
-}
 
 static void close_read(gatherer *x, const cr_gnode *n)
 {
@@ -641,6 +672,9 @@ static void gather(gatherer *x)
             (f.kind == CR_FACT_SPLIT && place_split(x, b->at[i], i)) ||
             (f.kind == CR_FACT_JOIN && place_join(x, b->at[i], i)) ||
             (f.kind == CR_FACT_FOLD && place_fold(x, b->at[i], i)) ||
+            ((f.kind == CR_FACT_READ ||
+              (f.kind == CR_FACT_JOIN && cr_node_has_part(b->at[i]))) &&
+             place_read(x, b->at[i], i)) ||
             (b->at[i]->op == x->mask && b->at[i]->kind == CR_GNODE_CALL &&
              place_mask(x, b->at[i], i)))
             continue;

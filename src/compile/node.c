@@ -456,6 +456,8 @@ static cr_fact_kind kind_of(const cr_op *op)
         return CR_FACT_JOIN;
     if (op->words & CR_WORD_SPLIT)
         return CR_FACT_SPLIT;
+    if (cr_op_has_parts(op))
+        return CR_FACT_READ;
     for (int i = 0; i < op->param_count; i++)
         if (op->param[i].written)
             return CR_FACT_CALL;
@@ -788,6 +790,7 @@ cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
     static const cr_facts split = {.kind = CR_FACT_SPLIT, .half = CR_DTYPE_NONE};
     static const cr_facts fold = {.kind = CR_FACT_FOLD, .half = CR_DTYPE_NONE};
     static const cr_facts join = {.kind = CR_FACT_JOIN, .half = CR_DTYPE_NONE};
+    static const cr_facts read = {.kind = CR_FACT_READ, .half = CR_DTYPE_NONE};
     key k = {.len = 0};
     uint8_t *kind;
 
@@ -799,7 +802,9 @@ cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
     if (*kind == 1 + CR_FACT_SPLIT)
         return splits_evenly(n) ? split : call;
     if (*kind == 1 + CR_FACT_JOIN)
-        return joins_evenly(n) ? join : call;
+        return joins_evenly(n) ? join : cr_node_has_part(n) ? read : call;
+    if (*kind == 1 + CR_FACT_READ)
+        return cr_node_has_part(n) ? read : call;
     if (*kind == 1 + CR_FACT_CALL || !all_known(n))
         return call;
     if (*kind == 1 + CR_FACT_VIEW || is_itself(n))

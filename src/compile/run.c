@@ -21,6 +21,7 @@ typedef struct {
     cr_fused_call call;
     char *ptr[CR_GROUP_OPERANDS];
     int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
+    cr_placed_source source[CR_GROUP_SOURCES];
     int64_t block; /* the first row of the block whose columns are folded together */
     char *part[CR_GROUP_OPERANDS]; /* of folds: one row for each block */
     _Atomic int *status;
@@ -29,8 +30,16 @@ typedef struct {
 /* Rows of one plane, or a piece of a row: the address of each operand. */
 typedef struct {
     char *at[CR_GROUP_OPERANDS];
-    int64_t first_row, rows, columns;
+    int64_t first_row, first_column, rows, columns;
 } part;
+
+/* The source of operand k, or NULL. */
+static const cr_placed_source *source_of(const job *j, int k)
+{
+    int number = j->c->operand[k].number;
+
+    return k >= j->c->outputs && number < 0 ? &j->source[-1 - number] : NULL;
+}
 
 /* --- one part --- */
 
@@ -43,6 +52,20 @@ static void set_strides(const job *j, int k, int64_t columns, int64_t *stride)
 
     stride[0] = o->staged ? (o->row ? 1 : columns) * item : j->c->ndim > 1 ? step[-2] : 0;
     stride[1] = o->row ? 0 : item;
+}
+
+/* The source's elements where they are, or in the tile.  CR_INDEX if an index is outside: the
+ * error is made when all threads have ended. */
+static cr_status read_source(const job *j, int k, int64_t at, int64_t n, char *tile,
+                             void **place)
+{
+    const cr_operand_plan *o = &j->c->operand[k];
+    const cr_placed_source *from = source_of(j, k);
+    const char *found =
+        o->dtype == o->lane ? cr_part_place(from->part, from->data, at, n) : NULL;
+
+    *place = found ? (void *)(uintptr_t)found : tile;
+    return found || cr_stage_source(o, from, at, n, tile) ? CR_OK : CR_INDEX;
 }
 
 static void convert(const job *j, int k, const part *p, char *tile, bool out)
@@ -71,7 +94,10 @@ static cr_status run_part(const job *j, const part *p, char *tiles)
         ptr[k] = tile[k] = tiles;
         tiles += (p->rows * p->columns * (int64_t)cr_dtype_size((cr_dtype)o->lane) + 127) &
                  ~(int64_t)63;
-        if (k >= c->outputs)
+        if (source_of(j, k))
+            CR_TRY(read_source(j, k, p->first_row * c->columns + p->first_column,
+                               p->rows * p->columns, tile[k], &ptr[k]));
+        else if (k >= c->outputs)
             convert(j, k, p, tile[k], false);
     }
     CR_TRY(cr_fused_part(&j->call, ptr, stride, size, c->param));
@@ -89,6 +115,7 @@ static void move(const job *j, part *p, const part *from, int64_t row, int64_t c
         p->at[k] = from->at[k] + (ndim > 1 ? row * j->step[k][ndim - 2] : 0) +
                    column * j->step[k][ndim - 1];
     p->first_row = from->first_row + row;
+    p->first_column = from->first_column + column;
 }
 
 /* Runs the part in pieces whose tiles fit in the cache. */
@@ -161,7 +188,8 @@ static void run_spans(void *context, int64_t begin, int64_t end)
 {
     job *j = context;
     const cr_group_code *c = j->c;
-    part p = {.rows = 1,
+    part p = {.first_column = begin * SPAN,
+              .rows = 1,
               .columns = (end * SPAN < c->columns ? end * SPAN : c->columns) - begin * SPAN};
 
     for (int k = 0; k < c->operands; k++)
@@ -222,11 +250,15 @@ static bool flat_begin(const job *j, flat_tiles *t)
     return true;
 }
 
-/* Where the kernel finds elements [at, at + n) of operand k. */
+/* Where the kernel finds elements [at, at + n) of operand k; NULL if an index is outside. */
 static void *flat_address(const job *j, const flat_tiles *t, int k, int64_t at, int64_t n)
 {
     const cr_operand_plan *o = &j->c->operand[k];
     cr_placed_operand from = flat_operand(j, k);
+    void *place;
+
+    if (source_of(j, k))
+        return read_source(j, k, at, n, t->tile[k], &place) ? NULL : place;
 
     if (!o->staged)
         return j->ptr[k] + (o->row ? 0 : at * flat_item(j, k));
@@ -245,6 +277,8 @@ static cr_status flat_piece(const job *j, const flat_tiles *t, int64_t at, int64
 
     for (int k = 0; k < c->operands; k++) {
         ptr[k] = flat_address(j, t, k, at, n);
+        if (!ptr[k])
+            return CR_INDEX;
         stride[2 * k] = 0;
         stride[2 * k + 1] = c->operand[k].row ? 0 : flat_item(j, k);
     }
@@ -292,7 +326,7 @@ static bool across_fits(const job *j, int k)
     for (int d = j->c->ndim - 2; d >= 0; step *= j->c->size[d--])
         if (j->step[k][d] != step)
             return false;
-    return o->dtype == o->lane;
+    return o->dtype == o->lane && !source_of(j, k);
 }
 
 /* The number of rows after which the operand repeats; 0: it does not. */
@@ -320,7 +354,7 @@ static void across_prepare(across_tiles *t, char *at)
     const job *j = t->j;
 
     for (int k = 0; k < j->c->operands; k++) {
-        int64_t period = k < j->c->outputs ? 0 : across_period(j, k);
+        int64_t period = k < j->c->outputs || source_of(j, k) ? 0 : across_period(j, k);
         cr_placed_operand o = flat_operand(j, k);
         t->tile[k] = NULL;
         if (across_fits(j, k))
@@ -343,8 +377,14 @@ static cr_status across_piece(const across_tiles *t, int64_t row, int64_t n)
     for (int k = 0; k < c->operands; k++) {
         cr_placed_operand o = flat_operand(j, k);
         int64_t item = flat_item(j, k);
-        if (t->tile[k] && k >= c->outputs && !t->repeats[k])
+        bool inside = true;
+        if (source_of(j, k))
+            inside =
+                cr_stage_source_across(c, o.plan, source_of(j, k), row, n, t->tile[k], t->high);
+        else if (t->tile[k] && k >= c->outputs && !t->repeats[k])
             cr_stage_across(c, &o, row, n, t->tile[k], t->high, false);
+        if (!inside)
+            return CR_INDEX;
         ptr[k] = t->tile[k] ? t->tile[k] : j->ptr[k] + row * item;
         stride[2 * k] = item;
         stride[2 * k + 1] = c->operand[k].row ? 0
@@ -580,20 +620,30 @@ static bool may_lie_otherwise(const cr_tensor *t, const cr_gtype *type)
 
 /* *otherwise: some tensors have other strides than the types.  That happens because strides of
  * dims of one element, which types leave out, can determine the strides of results of calls. */
+static cr_status check_read(const cr_group_code *c, cr_tensor *const *read, int i,
+                            const cr_gtype *type, bool *otherwise)
+{
+    bool so = cr_tensor_is_of(read[i], type);
+
+    if (!so && !may_lie_otherwise(read[i], type))
+        return cr_refuse_tensor(c->code.read[i], read[i], "its group");
+    *otherwise = *otherwise || !so;
+    if (read[i]->requires_grad && !cr_thread.no_grad)
+        return cr_fail(CR_RUNTIME,
+                       "a compiled group records no gradient, and %%%s requires one",
+                       c->code.read[i]->name);
+    return CR_OK;
+}
+
 static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read, bool *otherwise)
 {
     *otherwise = false;
-    for (int k = c->outputs; k < c->operands; k++) {
-        int i = c->operand[k].number;
-        bool so = cr_tensor_is_of(read[i], c->operand[k].type);
-        if (!so && !may_lie_otherwise(read[i], c->operand[k].type))
-            return cr_refuse_tensor(c->code.read[i], read[i], "its group");
-        *otherwise = *otherwise || !so;
-        if (read[i]->requires_grad && !cr_thread.no_grad)
-            return cr_fail(CR_RUNTIME,
-                           "a compiled group records no gradient, and %%%s requires one",
-                           c->code.read[i]->name);
-    }
+    for (int k = c->outputs; k < c->operands; k++)
+        if (c->operand[k].number >= 0)
+            CR_TRY(check_read(c, read, c->operand[k].number, c->operand[k].type, otherwise));
+    for (int s = 0; s < c->sources; s++)
+        for (int k = 0; k < c->source[s].tensors; k++)
+            CR_TRY(check_read(c, read, c->source[s].read[k], c->source[s].type[k], otherwise));
     return CR_OK;
 }
 
@@ -646,6 +696,24 @@ static void set_operand(job *j, int k, const cr_tensor *t, bool copied)
     }
 }
 
+static void place_sources(job *j, cr_tensor *const *read)
+{
+    for (int i = 0; i < j->c->sources; i++) {
+        const cr_source_plan *x = &j->c->source[i];
+        j->source[i].part = x->part;
+        for (int k = 0; k < x->tensors; k++)
+            j->source[i].data[k] = read[x->read[k]]->data;
+    }
+}
+
+/* The error of the first source with an index outside. */
+static cr_status check_sources(const job *j)
+{
+    for (int i = 0; i < j->c->sources; i++)
+        CR_TRY(cr_part_check(j->source[i].part, j->source[i].data));
+    return CR_OK;
+}
+
 static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
 {
     const cr_group_code *c = j->c;
@@ -655,6 +723,8 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
 
     for (int k = 0; !st && k < c->operands; k++) {
         const cr_operand_plan *o = &c->operand[k];
+        if (source_of(j, k))
+            continue;
         cr_tensor *t = k < c->outputs ? output[o->number] : read[o->number];
         if (o->copied)
             st = copy_operand(&t, c, o, t);
@@ -663,6 +733,7 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
         if (!st)
             set_operand(j, k, t, o->copied);
     }
+    place_sources(j, read);
     if (!st)
         st = cr_fused_begin_schedule(&j->call, c->program->fused, j->way->schedule);
     if (!st && c->folds)
@@ -671,7 +742,10 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
         run_all(j);
     while (copies)
         cr_drop(copy[--copies]);
-    return st ? st : (cr_status)atomic_load(j->status);
+    st = st ? st : (cr_status)atomic_load(j->status);
+    if (st == CR_INDEX)
+        CR_TRY(check_sources(j));
+    return st;
 }
 
 /* --- without tiles and native code --- */
@@ -764,6 +838,13 @@ static cr_status run(const cr_group_code *c, cr_tensor *const *read, cr_tensor *
                                          : cr_group_run_way(c, &cr_usual_way, read, output);
 }
 
+static cr_status lay_read(cr_tensor **made, cr_tensor *const *read, int i, const cr_gtype *type)
+{
+    return made[i] || cr_tensor_lies_so(read[i], type)
+               ? CR_OK
+               : laid_out(&made[i], read[i], type->stride);
+}
+
 static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read,
                               cr_tensor **output)
 {
@@ -776,11 +857,12 @@ static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read,
         return CR_MEMORY;
     made = all + n;
     output[0] = NULL;
-    for (int k = c->outputs; !st && k < c->operands; k++) {
-        int i = c->operand[k].number;
-        if (!made[i] && !cr_tensor_lies_so(read[i], c->operand[k].type))
-            st = laid_out(&made[i], read[i], c->operand[k].type->stride);
-    }
+    for (int k = c->outputs; !st && k < c->operands; k++)
+        if (c->operand[k].number >= 0)
+            st = lay_read(made, read, c->operand[k].number, c->operand[k].type);
+    for (int s = 0; s < c->sources; s++)
+        for (int k = 0; !st && k < c->source[s].tensors; k++)
+            st = lay_read(made, read, c->source[s].read[k], c->source[s].type[k]);
     for (size_t i = 0; !st && i < n; i++)
         all[i] = made[i] ? made[i] : read[i];
     if (!st)

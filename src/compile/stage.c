@@ -120,3 +120,48 @@ void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t
                        piece);
     }
 }
+
+/* --- sources --- */
+
+/* Elements that are read before they are converted. */
+enum { SOURCE_PIECE = 512 };
+
+bool cr_stage_source(const cr_operand_plan *o, const cr_placed_source *from, int64_t at,
+                     int64_t n, char *tile)
+{
+    _Alignas(64) char own[SOURCE_PIECE * 8];
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->dtype),
+            to = (int64_t)cr_dtype_size((cr_dtype)o->lane);
+    stage_way w = stage_for(o, false);
+
+    if (o->dtype == o->lane)
+        return cr_part_read(from->part, from->data, at, n, tile);
+    for (int64_t i = 0; i < n; i += SOURCE_PIECE) {
+        int64_t piece = n - i < SOURCE_PIECE ? n - i : SOURCE_PIECE;
+        if (!cr_part_read(from->part, from->data, at + i, piece, own))
+            return false;
+        w.fn(tile + i * to, to, own, item, piece);
+    }
+    return true;
+}
+
+bool cr_stage_source_across(const cr_group_code *c, const cr_operand_plan *o,
+                            const cr_placed_source *from, int64_t row, int64_t n, char *tile,
+                            int64_t pitch)
+{
+    _Alignas(64) char own[SOURCE_PIECE * 8];
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->dtype),
+            to = (int64_t)cr_dtype_size((cr_dtype)o->lane);
+    int64_t high = SOURCE_PIECE / c->columns, piece;
+    stage_way w = stage_for(o, false);
+
+    for (int64_t i = 0; i < n; i += piece) {
+        piece = n - i < high ? n - i : high;
+        if (!cr_part_read(from->part, from->data, (row + i) * c->columns, piece * c->columns,
+                          own))
+            return false;
+        for (int64_t k = 0; k < c->columns; k++)
+            w.fn(tile + (k * pitch + i) * to, to, own + k * item, c->columns * item, piece);
+    }
+    return true;
+}

@@ -48,8 +48,11 @@ void cr_move_copy(const cr_move *m);
 /* Makes lines of parts; m->from_stride of the last dim is unused.  `item` is the element of
  * fills. */
 void cr_move_lines(const cr_move *m, const cr_move_part *part, int parts, const void *item);
-/* The same through the index.  False when an index is outside: then some elements may be
- * missing. */
+/* Copies n elements of `item` bytes, `stride` elements apart, to adjacent ones, in this
+ * thread. */
+void cr_move_line(char *to, const char *from, int64_t stride, int64_t n, int64_t item);
+/* The same as cr_move_copy through the index.  False when an index is outside: then some
+ * elements may be missing. */
 bool cr_move_indexed(const cr_move *m);
 /* The elements of `to` are combined into those of `from`, through an index if there is one:
  * sums and products then have order P (num/order.h); without an index they are added one after
@@ -70,5 +73,7 @@ void cr_move_fill(const cr_view *to, const void *item);
 /* True when all elements of an int32 or int64 view are in [low, high); else *bad is the first
  * that is not. */
 bool cr_move_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad);
+/* The same for n elements, `step` bytes apart, and [0, extent), in this thread. */
+bool cr_move_row_within(const char *index, int64_t step, int64_t n, int64_t extent, bool is32);
 
 #endif

@@ -54,4 +54,11 @@ static inline int cr_stated_scale(const cr_op *op)
 CR_MUST cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg,
                                  const cr_view *out);
 
+/* A number, or the element of a tensor of one, as an element of dtype `dtype` at `item`. */
+CR_MUST cr_status cr_stated_number(void *item, const cr_rule *number, const cr_op *op,
+                                   const cr_value *arg, cr_dtype dtype);
+/* The error of clause `index` if an element of the index tensor is not in [low, high). */
+CR_MUST cr_status cr_stated_check(const cr_loop_index *b, const cr_op *op,
+                                  const cr_value *given, int64_t low, int64_t high);
+
 #endif

@@ -165,9 +165,8 @@ typedef struct {
     bool inside; /* all indices were */
 } running;
 
-/* A number, or the element of a tensor of one, as an element of the result. */
-static cr_status run_number(running *r, const cr_rule *number, const cr_op *op,
-                            const cr_value *arg, cr_dtype dtype)
+cr_status cr_stated_number(void *item, const cr_rule *number, const cr_op *op,
+                           const cr_value *arg, cr_dtype dtype)
 {
     cr_frame f;
     cr_value v;
@@ -181,7 +180,7 @@ static cr_status run_number(running *r, const cr_rule *number, const cr_op *op,
                     : v.tag == CR_FLOAT ? cr_scalar_float(v.d)
                     : v.tag == CR_VIEW  ? cr_scalar_load((cr_dtype)v.view->dtype, v.view->data)
                                         : cr_scalar_int(v.i),
-                    dtype, r->item);
+                    dtype, item);
     return CR_OK;
 }
 
@@ -207,7 +206,7 @@ static cr_status run_start(running *r, const cr_op *op, const cr_value *arg, cr_
     const cr_rule *start = op->loop_start;
 
     if (start->kind != CR_RULE_NAME) {
-        CR_TRY(run_number(r, start, op, arg, (cr_dtype)out->dtype));
+        CR_TRY(cr_stated_number(r->item, start, op, arg, (cr_dtype)out->dtype));
         cr_move_fill(out, r->item);
         return CR_OK;
     }
@@ -253,9 +252,8 @@ static cr_status run_write_boxes(running *r, cr_combine how)
     return CR_OK;
 }
 
-/* The error of clause `index` when an element of the index tensor is not in [low, high). */
-static cr_status run_check(const cr_loop_index *b, const cr_op *op, const cr_value *given,
-                           int64_t low, int64_t high)
+cr_status cr_stated_check(const cr_loop_index *b, const cr_op *op, const cr_value *given,
+                          int64_t low, int64_t high)
 {
     cr_value arg[CR_MAX_ARGS];
     cr_frame f;
@@ -280,10 +278,10 @@ static cr_status run_writes(running *r, const cr_op *op, const cr_value *arg, cr
 
     CR_TRY(run_combination(&how, op, arg));
     if (p->index >= 0)
-        CR_TRY(run_check(p->bounds, op, arg, 0, p->extent));
+        CR_TRY(cr_stated_check(p->bounds, op, arg, 0, p->extent));
     CR_TRY(run_start(r, op, arg, out));
     if (p->fill)
-        CR_TRY(run_number(r, p->fill, op, arg, (cr_dtype)out->dtype));
+        CR_TRY(cr_stated_number(r->item, p->fill, op, arg, (cr_dtype)out->dtype));
     return run_write_boxes(r, how);
 }
 
@@ -318,10 +316,11 @@ static cr_status run_reads(running *r, const cr_op *op, const cr_value *arg, con
     const cr_stated_plan *p = r->p;
 
     if (p->fill)
-        CR_TRY(run_number(r, p->fill, op, arg, (cr_dtype)out->dtype));
+        CR_TRY(cr_stated_number(r->item, p->fill, op, arg, (cr_dtype)out->dtype));
     run_boxes(r);
-    return !r->inside || (r->index && !p->box.len) ? run_check(p->bounds, op, arg, 0, p->extent)
-                                                   : CR_OK;
+    return !r->inside || (r->index && !p->box.len)
+               ? cr_stated_check(p->bounds, op, arg, 0, p->extent)
+               : CR_OK;
 }
 
 static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
@@ -472,7 +471,7 @@ static cr_status run_wrapped(const cr_op *op, const cr_value *arg, cr_view *out)
     cr_status st;
 
     CR_TRY(run_bounds(b, op, arg, &low, &high));
-    CR_TRY(run_check(b, op, arg, low, high));
+    CR_TRY(cr_stated_check(b, op, arg, low, high));
     dense.stride = stride;
     dense.dtype = CR_I64;
     for (int d = index->ndim - 1; d >= 0; next *= index->size[d--])

@@ -317,7 +317,7 @@ UNARY = [torch.neg, torch.exp, torch.tanh, torch.relu, torch.sigmoid, F.silu, la
 BINARY = [torch.add, torch.sub, torch.mul, torch.maximum, lambda a, b: a / (b.abs() + 1),
           lambda a, b: torch.where(a > b, a, b * 2), lambda a, b: torch.add(a, b, alpha=0.3)]
 REDUCING = [lambda x: x.sum(-1, keepdim=True), lambda x: x.mean(-1, keepdim=True), lambda x: x.amax(-1, keepdim=True),
-            lambda x: x.softmax(-1), lambda x: x.log_softmax(-1), lambda x: F.layer_norm(x, x.shape[-1:]),
+            lambda x: x.softmax(-1), lambda x: x.log_softmax(-1), lambda x: F.layer_norm(x, x.shape[-1:]) if x.dim() else x.tanh(),
             lambda x: x.var(-1, keepdim=True), lambda x: x.logsumexp(-1, keepdim=True),
             lambda x: x.sum(-1).unsqueeze(-1), lambda x: x.sum(0), lambda x: x.square().mean(),
             lambda x: x.norm(dim=-1, keepdim=True)]
@@ -325,14 +325,32 @@ TURNING = [lambda x: x.reshape(-1).view(x.shape), lambda x: x.t().contiguous().t
            lambda x: x.view(*x.shape, 1).flatten(1) if x.dim() > 1 and x.is_contiguous() else x,
            lambda x: x.expand(3, *x.shape)[1], lambda x: x.to(torch.float16).to(x.dtype), lambda x: x.bfloat16().to(x.dtype),
            lambda x: x.t().reshape(x.shape) if x.dim() == 2 else x, lambda x: x.clone(), lambda x: x * (x > 0),
-           lambda x: torch.cat(x.chunk(2, -1)[::-1], -1), lambda x: x.float(), lambda x: x.cumsum(0)]
+           lambda x: torch.cat(x.chunk(2, -1)[::-1], -1) if x.dim() else x, lambda x: x.float(), lambda x: x.cumsum(0)]
+
+
+def along(x, dim):
+    """Indices in x's dim, computed from x."""
+    return (x.detach().abs().nan_to_num(1, 1, 1).clamp(max=1e4) * 7).long() % x.shape[dim]
+
+
+def of_any_dims(f):
+    return lambda x: f(x) if x.dim() and x.numel() else x * 2
+
+
+READING = [of_any_dims(f) for f in (
+    lambda x: x.roll(1, 0), lambda x: x.roll((-2, 3), (0, -1)), lambda x: x.roll(2), lambda x: x.flip(0), lambda x: x.flip(-1),
+    lambda x: F.pad(x, (1, 0))[..., 1:], lambda x: F.pad(x, (2, 0), value=0.5)[..., :-2], lambda x: F.pad(x, (-1, 1)),
+    lambda x: torch.cat([x[..., 1:], x[..., :1]], -1), lambda x: torch.cat([x[:1], x[1:]], 0), lambda x: x.tril(0) if x.dim() == 2 else x.flip(0),
+    lambda x: x.gather(-1, along(x, -1)), lambda x: x.gather(0, along(x, 0).int().long()), lambda x: x.index_select(0, along(x, 0).flatten()[:x.shape[0]]),
+    lambda x: x.index_select(-1, along(x, -1).flatten()[:x.shape[-1]].int()), lambda x: x.repeat(*[2] * x.dim())[tuple(slice(1, n + 1) for n in x.shape)],
+    lambda x: x.repeat_interleave(2, 0)[::2], lambda x: F.embedding(along(x, 0).flatten()[:x.shape[0]], x) if x.dim() == 2 else x.flip(0))]
 
 
 def random_function(r):
     plan = []
     for _ in range(r.randrange(3, 20)):
         kind = r.random()
-        fn = r.choice(BINARY if kind < 0.4 else UNARY if kind < 0.7 else REDUCING if kind < 0.85 else TURNING)
+        fn = r.choice(BINARY if kind < 0.4 else UNARY if kind < 0.6 else READING if kind < 0.75 else REDUCING if kind < 0.87 else TURNING)
         plan.append((fn, *(r.randrange(99) for _ in range(2 if kind < 0.4 else 1))))
     outputs = [r.randrange(99) for _ in range(3)]
 
@@ -358,6 +376,94 @@ def test_random_programs_keep_their_bits(seed, dtype):
     r = random.Random(seed)
     for k in range(10):
         check(random_function(r), *random_inputs(r, dtype), native=not k)
+
+
+# --- reads at other places ---
+
+READS = {
+    "embedding and norm": lambda x, y, i: F.layer_norm(F.embedding(i[0] % x.shape[0], x) + x[0], x.shape[-1:]),
+    "gather": lambda x, y, i: x.gather(1, i) * y + 1,
+    "gather of rows": lambda x, y, i: x.gather(0, i % x.shape[0]) * 2 - y,
+    "selected rows": lambda x, y, i: (x.index_select(0, i[:, 0] % x.shape[0]) + y).relu(),
+    "selected columns": lambda x, y, i: (x.index_select(1, i[0].int()) + y).softmax(-1),
+    "stencil": lambda x, y, i: x + 0.1 * (x.roll(1, 0) + x.roll(-1, 0) + x.roll(1, 1) + x.roll(-1, 1) - 4 * x),
+    "turned": lambda x, y, i: (x.flip(1) * y + y.flip(0)) * x.flip(0, 1),
+    "padded": lambda x, y, i: (F.pad(x, (1, 2, 2, 1), value=0.5) * 2).relu() + F.pad(y, (2, 1, 1, 2)),
+    "beside": lambda x, y, i: torch.cat([x, y, x], 0) * 2 + 1,
+    "beside in rows": lambda x, y, i: torch.cat([x, y[:, :1], y], 1).exp().sum(-1),
+    "repeated": lambda x, y, i: x.repeat(2, 3) * 0.5 - y.repeat(2, 3),
+    "interleaved": lambda x, y, i: x.repeat_interleave(3, 1) + y.repeat_interleave(3, 1),
+    "masked": lambda x, y, i: torch.where(y > 0, x.gather(1, i), -1.0) * 2,
+    "read and left": lambda x, y, i: (lambda g: (g, g * y, g.sum(-1)))(x.gather(1, i)),
+    "reads of a transpose": lambda x, y, i: (x.t().contiguous().t().gather(1, i) * 2 + y).t().contiguous() * 3,
+    "columns of a read": lambda x, y, i: (x.roll(1, 0) * y).sum(0) + 1,
+    "a view of a read": lambda x, y, i: (x.flip(0).view(-1) * 2).view(x.shape) + y,
+    "several types": lambda x, y, i: (x.roll(1, 1).double() + i.flip(1)) * (y > 0).roll(1, 0),
+    "of one group": lambda x, y, i: ((x * 2).roll(1, 0) + y) * 3,
+}
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.uint8, torch.int64], ids=lambda t: str(t)[6:])
+def test_reads_at_other_places(name, dtype):
+    for size in ((5, 37), (300, 7), (40, 300), (3, 2500)):
+        x, y = operand(dtype, *size), operand(dtype, *size)
+        i = torch.randint(0, size[1], size)
+        try:
+            READS[name](x, y, i)
+        except RuntimeError as eager:
+            with pytest.raises(RuntimeError, match=re.escape(str(eager))):
+                torch.compile(READS[name])(x, y, i)
+            continue
+        check(READS[name], x, y, i, native=size in ((5, 37), (3, 2500)))
+
+
+@pytest.mark.parametrize("name", ["embedding and norm", "gather", "selected rows", "stencil", "turned", "padded", "beside", "repeated", "masked"])
+def test_reads_are_part_of_one_group(name):
+    check(READS[name], torch.randn(30, 70), torch.randn(30, 70), torch.randint(0, 70, (30, 70)), native=False, groups=1)
+
+
+WRONG = {
+    "gather": (lambda x, i: x.gather(1, i) * 2 + 1, (40, 60)),
+    "rows": (lambda x, i: x.index_select(0, i[:, 0]) * 2 + 1, (40, 60)),
+    "embedding": (lambda x, i: F.layer_norm(F.embedding(i[:, 0], x) + x[0], (60,)), (40, 60)),
+    "the second read": (lambda x, i: x.flip(0) + x.gather(1, i.clamp(0, 39)) * x.gather(1, i), (40, 60)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("bad", [-1, 60, 2 ** 40])
+def test_an_index_outside_is_eagers_error(name, bad):
+    f, size = WRONG[name]
+    x, good = torch.randn(*size), torch.randint(0, 40, size)
+    i = good.clone()
+    i[39, 0] = bad
+    with pytest.raises((IndexError, RuntimeError)) as eager:
+        f(x, i)
+    graph, _ = record(f, x, good, parts=True)
+    compiled = graph.compile()
+    assert groups_of(compiled) == 1
+    for native in ([False, True] if COMPILER else [False]):
+        if native:
+            compiled.wait(FINE)
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            with pytest.raises(type(eager.value), match=re.escape(str(eager.value))):
+                compiled.run([x, i])
+            assert same(compiled.run([x, good])[0], f(x, good))
+
+
+def test_reads_for_all_sizes():
+    f = torch.compile(lambda x, i: (x.gather(1, i) * 2 + x.flip(0) + F.pad(x, (1, 0))[:, 1:].roll(1, 0)).relu(), dynamic=True)
+    for size in ((8, 9), (20, 30), (7, 12), (300, 40), (2, 2500)):
+        x, i = torch.randn(*size), torch.randint(0, size[1], size)
+        for _ in range(2):
+            assert same(f(x, i), (x.gather(1, i) * 2 + x.flip(0) + F.pad(x, (1, 0))[:, 1:].roll(1, 0)).relu())
+
+
+def test_a_result_does_not_overwrite_what_it_reads_elsewhere():
+    f = lambda x: (lambda y: y * 2 + y.roll(1, 0) + y.flip(1))(x.cumsum(0))
+    check(f, torch.randn(50, 60), groups=1)
 
 
 # --- windows of columns ---

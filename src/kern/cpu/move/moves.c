@@ -38,17 +38,20 @@ typedef struct {
     cr_complex item;
 } lines_context;
 
-enum { SHORT = 256, CHUNK = 16 };
+enum { BLOCK = 64, LONG = 1 << 15, CHUNK = 16 };
 
-/* Copies n bytes; short rows without a call. */
+/* Copies n bytes.  memcpy starts slowly where it uses instructions for strings, which pays for
+ * long runs only. */
 static inline void copy_bytes(char *to, const char *from, int64_t n)
 {
     int64_t i = 0;
 
-    if (n > SHORT) {
+    if (n > LONG) {
         memcpy(to, from, (size_t)n);
         return;
     }
+    for (; i + BLOCK <= n; i += BLOCK)
+        memcpy(to + i, from + i, BLOCK);
     for (; i + CHUNK <= n; i += CHUNK)
         memcpy(to + i, from + i, CHUNK);
     for (; i < n; i++)
@@ -119,6 +122,20 @@ void cr_move_lines(const cr_move *m, const cr_move_part *part, int parts, const 
     cr_walk_run(&w, cr_walk_grain(m->size[m->ndim - 1]), rows[CR_CTZ(bytes)], &c);
 }
 
+void cr_move_line(char *to, const char *from, int64_t stride, int64_t n, int64_t item)
+{
+    lines_context c = {NULL, 1, 1, {0, 0}};
+    cr_move_part part = {.n = n, .stride = stride};
+
+    switch (item) {
+    case 1: lines_1_part(&c, &part, (uint8_t *)to, (const uint8_t *)from); return;
+    case 2: lines_2_part(&c, &part, (void *)to, (const void *)from); return;
+    case 4: lines_4_part(&c, &part, (void *)to, (const void *)from); return;
+    case 8: lines_8_part(&c, &part, (void *)to, (const void *)from); return;
+    default: lines_16_part(&c, &part, (void *)to, (const void *)from); return;
+    }
+}
+
 void cr_move_fill(const cr_view *to, const void *item)
 {
     static const char zeros[sizeof(cr_complex)];
@@ -146,6 +163,11 @@ void cr_move_unravel(int64_t *number, const cr_view *index, const cr_view *v)
 bool cr_move_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad)
 {
     return cr_indices_within(index, low, high, bad);
+}
+
+bool cr_move_row_within(const char *index, int64_t step, int64_t n, int64_t extent, bool is32)
+{
+    return cr_indices_row_within(index, step, n, extent, is32);
 }
 
 typedef struct {
