@@ -65,7 +65,7 @@ typedef struct {
 /* The size-independent plan of a group, from which code for other sizes is made.  It refers to
  * the graph. */
 struct source {
-    const cr_gnode *group, *fold;
+    const cr_gnode *group, *fold, *spread;
     const cr_facts *facts; /* by node of the group */
     planned *node;
     planned_shape *shape;
@@ -103,7 +103,8 @@ typedef struct {
     const cr_gvalue *read[CR_GROUP_OPERANDS];
     planned_output *output; /* by operand */
     int outputs;
-    const cr_gnode *fold; /* the node that folds columns, or NULL */
+    const cr_gnode *fold;   /* the node that folds columns, or NULL */
+    const cr_gnode *spread; /* a view that repeats values of rows along the rows, or NULL */
     cr_source_plan *filling;
     const source *from; /* for other sizes: the plan, or NULL */
     source *made;
@@ -154,12 +155,19 @@ static void mark_wide(builder *b, const cr_gnode *split, size_t at)
     }
 }
 
+static int64_t numel_of_value(const cr_gvalue *v)
+{
+    return cr_sizes_numel(v->type.ndim, v->type.size);
+}
+
 static void add_node(builder *b, const cr_gnode *n, int parts, int part)
 {
     cr_facts f = cr_facts_of(b->facts, n);
 
     if (f.kind == CR_FACT_VIEW && b->place[n->arg[0].value->id] > 0) {
         b->place[n->result[0]->id] = b->place[n->arg[0].value->id];
+        if (numel_of_value(n->result[0]) != numel_of_value(n->arg[0].value))
+            b->spread = n;
         return;
     }
     if ((f.kind != CR_FACT_POINT && f.kind != CR_FACT_ROWS) ||
@@ -323,6 +331,9 @@ static void count_elements(builder *b)
 
     if (b->fold)
         set_columns(b, cr_node_kept(b->fold));
+    if (b->spread && numel_of_value(b->spread->arg[0].value))
+        set_columns(b, numel_of_value(b->spread->result[0]) /
+                           numel_of_value(b->spread->arg[0].value));
     for (int i = 0; i < b->rows_nodes; i++)
         set_columns(b, cr_node_columns(b->rows[i]));
     for (int i = 0; i < b->shapes; i++) {
@@ -1361,6 +1372,7 @@ static void keep_source(cr_session *s, void *context)
 
     *x = (source){.group = b->group,
                   .fold = b->fold,
+                  .spread = b->spread,
                   .code = b->c,
                   .facts = facts,
                   .nodes = b->nodes,
@@ -1466,6 +1478,7 @@ static void plan_again(cr_session *s, void *context)
     b->rows_nodes = from->rows_nodes;
     b->params = from->params;
     b->fold = from->fold;
+    b->spread = from->spread;
     b->output = from->output;
     b->outputs = from->code->outputs;
     check_facts(b);

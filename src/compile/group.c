@@ -31,7 +31,8 @@ typedef struct group {
     int more;        /* further operands: a value in windows is one operand for each window */
     bool split, joined; /* its space is one window; a result joins its values */
     int parts;          /* results that it reads part by part */
-    int64_t last;       /* the last dim of all its nodes, or -1 */
+    bool spread, full; /* its values became rows for an expanded one; a node has all elements */
+    int64_t last;      /* the last dim of all its nodes, or -1 */
     int reads;
     cr_gvalue *read[MOST_OPERANDS]; /* values that it reads from outside */
     struct {
@@ -48,7 +49,7 @@ typedef struct {
     bool *sealed;        /* by value id: no node of its group may read it */
     bool *dead;          /* by node: its results have no reader */
     cr_gvalue **instead; /* by node: replaces its first argument, or NULL */
-    const cr_op *mask;
+    const cr_op *mask, *expand;
     group **at;   /* by node: its group */
     unsigned era; /* number of nodes so far that write */
     size_t place; /* the next node to be emitted */
@@ -206,6 +207,8 @@ static void merge(group *p, group *q)
     p->split = p->split || q->split;
     p->joined = p->joined || q->joined;
     p->parts += q->parts;
+    p->spread = p->spread || q->spread;
+    p->full = p->full || q->full;
     for (int i = 0; i < q->reads; i++)
         add_read(p, q->read[i]);
     q->into = p;
@@ -288,6 +291,7 @@ static void place(gatherer *x, wish *w, size_t i)
     p->space = s;
     p->columns = p->columns ? p->columns : w->columns;
     p->types |= w->types;
+    p->full = p->full || !w->row;
     p->count++;
     p->real++;
     p->last = !p->last || p->last == last_dim(w->shape) ? last_dim(w->shape) : -1;
@@ -296,16 +300,64 @@ static void place(gatherer *x, wish *w, size_t i)
 
 /* --- views --- */
 
-/* Adds a view of a value of p to p, if the view has the same elements in the same order. */
+/* The view repeats a value of each row along the row. */
+static bool repeats_rows(const gatherer *x, const group *p, const cr_gnode *n)
+{
+    const cr_gvalue *v = n->arg[0].value, *r = n->result[0];
+
+    return n->op == x->expand && p->columns && numel(r) == p->numel &&
+           numel(v) * p->columns == p->numel &&
+           cr_is_one_a_row(r->type.ndim, r->type.size, p->columns, &v->type);
+}
+
+/* Least length of rows for which one value a row is computed beside them: it takes the time of
+ * a vector. */
+enum { LEAST_SPREAD = 32 };
+
+/* A group of elementwise nodes becomes one of rows, with one value a row each, if a value is
+ * repeated along rows. */
+static void spread(const gatherer *x, group *p, const cr_gnode *n)
+{
+    int64_t own = numel(n->arg[0].value), columns = own ? numel(n->result[0]) / own : 0;
+
+    if (n->op != x->expand || p->columns || own != p->numel || p->split || p->joined ||
+        p->parts || columns < LEAST_SPREAD || p->space.ndim == CR_SPACE_DIMS)
+        return;
+    p->space.size[p->space.ndim++] = columns;
+    p->numel *= columns;
+    p->columns = columns;
+    p->spread = true;
+    p->full = false;
+}
+
+/* An expanded value whose readers are outside leaves the group. */
+static void leave_spread(gatherer *x, const cr_gnode *n, size_t i)
+{
+    const group *p = root(x->at[i]);
+
+    if (p && p->spread && !p->full && n->kind == CR_GNODE_CALL && n->op == x->expand)
+        x->at[i] = x->of[n->result[0]->id] = NULL;
+}
+
+/* The view has the same elements in the same order. */
+static bool keeps_order(const group *p, const cr_gvalue *v, const cr_gvalue *r)
+{
+    return !r->type.stride && numel(v) == numel(r) && v->type.dtype == r->type.dtype &&
+           (numel(v) == p->numel || numel(v) * p->columns == p->numel);
+}
+
+/* Adds a view of a value of p to p, if loops can read the value in its place. */
 static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL, *r = n->result[0];
     group *p = v && n->result_count == 1 ? maker(x, v) : NULL;
-    bool whole = p && !x->sealed[v->id] && cr_gtype_is_contiguous(&v->type) &&
-                 !r->type.stride && numel(v) == numel(r) && v->type.dtype == r->type.dtype;
 
-    if (!whole || p->count >= MOST_NODES ||
-        (numel(v) != p->numel && numel(v) * p->columns != p->numel))
+    if (!p || x->sealed[v->id] || !cr_gtype_is_contiguous(&v->type) || p->count >= MOST_NODES)
+        return false;
+    if (cr_is_one_a_row(r->type.ndim, r->type.size, numel(v) ? numel(r) / numel(v) : 0,
+                        &v->type))
+        spread(x, p, n);
+    if (!(keeps_order(p, v, r) || repeats_rows(x, p, n)))
         return false;
     put(x, p, n, i);
     return true;
@@ -682,6 +734,8 @@ static void gather(gatherer *x)
         x->era += cr_gnode_writes(b->at[i]);
     }
     for (size_t i = 0; i < b->len; i++)
+        leave_spread(x, b->at[i], i);
+    for (size_t i = 0; i < b->len; i++)
         if (x->at[i])
             CR_PUSH(x->s, &root(x->at[i])->nodes, i);
 }
@@ -850,6 +904,7 @@ cr_graph *cr_compile_group(const cr_graph *g)
                   .dead = CR_NEW_N(s, bool, g->body->len),
                   .instead = CR_NEW_N(s, cr_gvalue *, g->body->len),
                   .mask = cr_entry._dropout_mask,
+                  .expand = cr_entry.expand,
                   .at = CR_NEW_N(s, group *, g->body->len)};
     emitter e = {.x = &x, .outside = CR_NEW_N(s, bool, g->values)};
     cr_rewrite w = {.from = g, .node = emit, .context = &e};

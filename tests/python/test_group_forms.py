@@ -325,7 +325,8 @@ TURNING = [lambda x: x.reshape(-1).view(x.shape), lambda x: x.t().contiguous().t
            lambda x: x.view(*x.shape, 1).flatten(1) if x.dim() > 1 and x.is_contiguous() else x,
            lambda x: x.expand(3, *x.shape)[1], lambda x: x.to(torch.float16).to(x.dtype), lambda x: x.bfloat16().to(x.dtype),
            lambda x: x.t().reshape(x.shape) if x.dim() == 2 else x, lambda x: x.clone(), lambda x: x * (x > 0),
-           lambda x: torch.cat(x.chunk(2, -1)[::-1], -1) if x.dim() else x, lambda x: x.float(), lambda x: x.cumsum(0)]
+           lambda x: torch.cat(x.chunk(2, -1)[::-1], -1) if x.dim() else x, lambda x: x.float(), lambda x: x.cumsum(0),
+           lambda x: x.amax(-1, keepdim=True).expand(x.shape) if x.dim() else x]
 
 
 def along(x, dim):
@@ -376,6 +377,42 @@ def test_random_programs_keep_their_bits(seed, dtype):
     r = random.Random(seed)
     for k in range(10):
         check(random_function(r), *random_inputs(r, dtype), native=not k)
+
+
+# --- values of rows that are repeated ---
+
+def with_gradients(f):
+    """The result of f and the gradients of its inputs."""
+    def g(*inputs):
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        with torch.enable_grad():
+            y = f(*leaves)
+            return (y.detach(), *torch.autograd.grad((y * y.detach()).sum(), leaves))
+    return g
+
+
+REPEATED = {
+    "softmax by hand": lambda x, y: (lambda e: e / e.sum(-1, keepdim=True))((x - 3).exp() * y),
+    "rms norm": lambda x, y: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * y,
+    "rows after rows": lambda x, y: ((x * 2).square().sum(-1) + 1).log() * (y * 2).sigmoid().sum(-1),
+    "standardized": lambda x, y: (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1).sqrt() + y,
+    "expanded values of rows": lambda x, y: (x[:, 0] * 2 + y[:, 0].exp()).unsqueeze(1).expand(x.shape) * x + y,
+    "expanded and left": lambda x, y: (lambda r: (r * 3).unsqueeze(1).expand(x.shape).cumsum(1) + r.unsqueeze(1))(x[:, 0] * y[:, 1]),
+    "a repeated sum that is folded": lambda x, y: ((x.exp() + y).sum(-1, keepdim=True).expand(x.shape) * x).sum(0),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=lambda t: str(t)[6:])
+def test_values_of_rows_that_are_repeated(name, dtype):
+    for size in ((5, 37), (300, 7), (64, 128), (2, 33), (3, 2500)):
+        x, y = operand(dtype, *size), operand(dtype, *size)
+        check(REPEATED[name], x, y, native=False)
+        check(with_gradients(REPEATED[name]), x, y, native=size in ((5, 37), (64, 128)))
+
+
+def test_a_sum_does_not_end_its_group_in_the_backward_pass():
+    check(with_gradients(REPEATED["softmax by hand"]), torch.randn(64, 128), torch.rand(64, 128), native=False, groups=2)
 
 
 # --- reads at other places ---
