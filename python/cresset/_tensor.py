@@ -48,9 +48,12 @@ def _rebuild_args(self):
         return _utils._rebuild_meta_tensor_no_storage, (
             self.dtype, tuple(self.shape), self.stride(), self.requires_grad)
     place = self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad, OrderedDict()
+    bits = {name: True for name, on in (("conj", self.is_conj()), ("neg", self.is_neg())) if on}
+    bits = (bits,) if bits else ()
     if not storage_class(self.dtype):
-        return _utils._rebuild_tensor_v3, (self.untyped_storage(), *place, self.dtype)
-    return _utils._rebuild_tensor_v2, (_to_pickle(self.untyped_storage(), self.dtype), *place)
+        return _utils._rebuild_tensor_v3, (self.untyped_storage(), *place, self.dtype, *bits)
+    return _utils._rebuild_tensor_v2, (
+        _to_pickle(self.untyped_storage(), self.dtype), *place, *bits)
 
 
 def __reduce_ex__(self, protocol):
@@ -73,7 +76,7 @@ def __deepcopy__(self, memo):
         return memo[id(self)]
     from copy import deepcopy
     with _C.no_grad():
-        if self.is_meta:
+        if self.is_meta or self.is_conj() or self.is_neg():
             new = self.detach().clone()
         else:
             new = _C.empty(0, dtype=self.dtype)

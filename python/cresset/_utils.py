@@ -23,9 +23,9 @@ def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, bac
                        metadata=None):
     """Makes a tensor over a storage, for unpickling."""
     tensor = _rebuild_tensor(storage, storage_offset, size, stride)
-    for mark in ("conj", "neg"):
+    for mark, view in ("conj", "_conj"), ("neg", "_neg_view"):
         if metadata and metadata.get(mark):
-            tensor = getattr(tensor, mark)()
+            tensor = getattr(tensor, view)()
     tensor.requires_grad = requires_grad
     return tensor
 

@@ -40,7 +40,7 @@ static bool may_adopt(const cr_tensor *grad, const cr_tensor *leaf)
 {
     int64_t room[CR_MAX_DIMS];
 
-    return !cr_recording() && cr_is_sole(grad) &&
+    return !cr_recording() && cr_is_sole(grad) && !cr_is_lazy(grad) &&
            accumulate_same_strides(grad, wanted_strides(leaf, room));
 }
 
@@ -54,8 +54,7 @@ cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
     cr_tensor *copy;
     CR_TRY(cr_tensor_new_strided(&copy, t->dtype, t->device, t->ndim, t->size,
                                  wanted_strides(like, room)));
-    cr_view to = cr_view_of(copy), from = cr_view_of(t);
-    cr_status st = cr_copy_elements(&to, &from);
+    cr_status st = cr_copy_tensor(copy, t);
     if (st) {
         cr_drop(copy);
         return st;

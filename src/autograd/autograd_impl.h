@@ -86,6 +86,7 @@ CR_MUST cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *
 /* --- layout.c: a view and its base as two layouts of one block --- */
 typedef struct {
     uint8_t ndim, dtype;
+    bool conj, neg; /* the tensor's bits */
     cr_device device;
     int64_t offset; /* elements of `dtype` from the storage's start */
     int64_t *size, *stride;

@@ -43,8 +43,7 @@ static cr_status call_copy(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
         CR_TRY(cr_tensor_new_strided(&made, dtype, t->device, t->ndim, t->size, t->stride));
     else
         CR_TRY(cr_tensor_new(&made, dtype, t->device, t->ndim, t->size));
-    cr_view to = cr_view_of(made), from = cr_view_of(t);
-    st = made->data && t->data ? cr_copy_elements(&to, &from) : CR_OK;
+    st = made->data && t->data ? cr_copy_tensor(made, t) : CR_OK;
     if (st) {
         cr_drop(made);
         return st;

@@ -34,6 +34,8 @@ cr_status cr_layout_of(cr_layout *out, const cr_tensor *t)
     out->dtype = t->dtype;
     out->device = t->device;
     out->offset = t->offset;
+    out->conj = t->conj;
+    out->neg = t->neg;
     return CR_OK;
 }
 
@@ -78,6 +80,8 @@ static cr_status layout_tensor_over(cr_tensor **out, cr_storage *s, const cr_lay
     cr_status st = cr_tensor_over(out, s, (cr_dtype)l->dtype, l->ndim, l->size, l->stride, at);
     if (st)
         cr_storage_drop(s);
+    else
+        cr_tensor_set_bits(*out, l->conj, l->neg);
     return st;
 }
 
@@ -114,9 +118,7 @@ static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
 
 static cr_status layout_copy_elements(cr_tensor *to, cr_tensor *from)
 {
-    cr_view a = cr_view_of(to), b = cr_view_of(from);
-
-    return to->data && from->data ? cr_copy_elements(&a, &b) : CR_OK;
+    return to->data && from->data ? cr_copy_tensor(to, from) : CR_OK;
 }
 
 cr_status cr_layout_spread(cr_tensor **out, cr_tensor **view_out, cr_tensor *t,
@@ -172,6 +174,8 @@ static cr_status slice(cr_tensor **out, cr_tensor *t, int d, int64_t i)
                                   t->offset + i * t->stride[d]);
     if (st)
         cr_storage_drop(t->storage);
+    else
+        cr_tensor_set_bits(*out, t->conj, t->neg);
     return st;
 }
 
@@ -259,6 +263,8 @@ static cr_status without_repeats(cr_tensor **v_out, cr_tensor **t_out, cr_tensor
                                   v->stride, v->offset);
     if (st)
         cr_storage_drop(v->storage);
+    else
+        cr_tensor_set_bits(*v_out, v->conj, v->neg);
     return st;
 }
 
@@ -387,10 +393,10 @@ cr_status cr_layout_node(cr_node **out, cr_tensor *base, const cr_tensor *view,
 {
     cr_layout b, v;
 
-    b = (cr_layout){base->ndim,   base->dtype, base->device,
-                    base->offset, base->size,  base->stride};
-    v = (cr_layout){view->ndim,   view->dtype, view->device,
-                    view->offset, view->size,  view->stride};
+    b = (cr_layout){base->ndim,   base->dtype,  base->conj, base->neg,
+                    base->device, base->offset, base->size, base->stride};
+    v = (cr_layout){view->ndim,   view->dtype,  view->conj, view->neg,
+                    view->device, view->offset, view->size, view->stride};
     CR_TRY(layout_node_new(out, &view_kind, base, &b, &v));
     ((layout_node *)*out)->name = name;
     return CR_OK;

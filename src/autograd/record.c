@@ -108,7 +108,9 @@ static cr_status pass(const cr_op *op, const cr_plan *p, const cr_value *arg, cr
     if (CR_UNLIKELY(w >= 0 && arg[w].tag == CR_TENSOR))
         CR_TRY(cr_check_inplace(arg[w].t, false));
     if (w < 0 && calls_others(op))
-        return op->kernel_stage(op, arg, result);
+        return CR_UNLIKELY(cr_any_lazy(op, arg))
+                   ? cr_call_past(CR_STAGE_AUTOGRAD, op, arg, result)
+                   : op->kernel_stage(op, arg, result);
     CR_TRY(cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result));
     if (CR_LIKELY(!p->views || w >= 0))
         return CR_OK;
@@ -326,9 +328,8 @@ static cr_status record_become(cr_tensor *self, cr_tensor *from)
 
     CR_TRY(check_fits(from, self));
     CR_GO(cr_call_cast(&cast, from, (cr_dtype)self->dtype));
-    cr_view to = cr_view_of(self), v = cr_view_of(cast);
     if (self->data && cast->data)
-        CR_GO(cr_copy_elements(&to, &v));
+        CR_GO(cr_copy_tensor(self, cast));
     self->storage->version++;
     CR_GO(cr_grad_fn(&n, cast));
     if (n)

@@ -232,11 +232,9 @@ static cr_status view_replaced(cr_tensor **out, const copy_slices *c, cr_tensor 
                                cr_tensor *part)
 {
     cr_tensor *view;
-    cr_view to, from = cr_view_of(part);
 
     CR_TRY(cr_layout_spread(out, &view, grad, &c->base, &c->view));
-    to = cr_view_of(view);
-    cr_status st = view->data ? cr_copy_elements(&to, &from) : CR_OK;
+    cr_status st = view->data ? cr_copy_tensor(view, part) : CR_OK;
     cr_drop(view);
     if (st) {
         cr_drop(*out);

@@ -287,7 +287,8 @@ static void followed_loses(const void *bytes)
 static bool same_elements(const cr_tensor *a, const cr_tensor *b)
 {
     return a->data == b->data && a->offset == b->offset && a->dtype == b->dtype &&
-           a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+           a->conj == b->conj && a->neg == b->neg && a->ndim == b->ndim &&
+           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
            !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
 }
 
@@ -790,13 +791,89 @@ static cr_status record_error(const cr_op *op, const cr_value *arg, cr_status st
     return cr_fail(st, "%s", text);
 }
 
-/* Runs a call and records it with the arguments `shown`.  With parts, the calls that the entry
- * makes are recorded, and the entry itself only when one of its results was made without a
- * call. */
+/* --- the bits conj and neg --- */
+
+static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_value *arg,
+                                   const cr_value *shown, cr_value *result);
+
+static cr_status record_as_itself(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    return record_plain_call(op, op, arg, arg, result);
+}
+
+/* Runs an entry of which the calls that it makes are recorded. */
+static cr_status record_parts_only(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    return op->kernel_stage(op, arg, result);
+}
+
+/* copy_ to a tensor with bits: the stored numbers are written. */
+static cr_status record_stored_copy(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_tensor *to = arg[0].t, *stored = cr_keep(to), *from = cr_keep(arg[1].t);
+    const cr_op *const view[] = {cr_entry._conj, cr_entry._neg_view},
+                       *const computed[] = {cr_entry._conj_physical, cr_entry.neg};
+    const bool on[] = {to->conj, to->neg};
+    cr_tensor *made;
+    cr_status st = CR_OK;
+
+    for (int i = 0; i < 2; i++) {
+        cr_value a = cr_of_tensor(stored), b = cr_of_tensor(from);
+        if (!on[i])
+            continue;
+        CR_GO(cr_call_tensor(&made, view[i], &a, 1));
+        cr_drop(stored);
+        stored = made;
+        if (i == 0 && !cr_dtype_is_complex((cr_dtype)from->dtype))
+            continue;
+        CR_GO(cr_call_tensor(&made, computed[i], &b, 1));
+        cr_drop(from);
+        from = made;
+    }
+    CR_GO(cr_call_given(result, op,
+                        (cr_value[]){cr_of_tensor(stored), cr_of_tensor(from), arg[2]}, 3));
+    cr_drop_values(result, 1);
+    result[0] = cr_of_tensor(cr_keep(to));
+done:
+    cr_drop(from);
+    cr_drop(stored);
+    return st;
+}
+
+/* A value of a graph stands for the stored numbers of its tensor.  So views are recorded
+ * unchanged, a view with other bits as `alias`, and other calls with arguments that were
+ * computed by recorded calls. */
+static cr_status record_with_bits(const cr_op *op, const cr_value *arg, const cr_value *shown,
+                                  cr_value *result)
+{
+    bool view = op->words & (CR_WORD_VIEW | CR_WORD_RESETS);
+
+    if (view && op->words & CR_WORD_BITS)
+        return record_plain_call(op, cr_entry.alias, arg, shown, result);
+    if (view)
+        return record_plain_call(op, op, arg, shown, result);
+    if (op == cr_entry.copy_ && cr_is_lazy(arg[0].t))
+        return record_stored_copy(op, arg, result);
+    if (cr_op_takes_bits(op) && !op->differentiable && has_parts(op))
+        return record_parts_only(op, arg, result);
+    return cr_call_resolved(record_as_itself, op, arg, result);
+}
+
 static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown,
                              cr_value *result)
 {
-    call_record c = {.r = active, .op = op, .arg = shown, .result = result};
+    if (CR_UNLIKELY(!active->failed && (op->words & CR_WORD_BITS || cr_any_lazy(op, arg))))
+        return record_with_bits(op, arg, shown, result);
+    return record_plain_call(op, op, arg, shown, result);
+}
+
+/* Runs a call and records it as a call of `as` with the arguments `shown`.  With parts, the
+ * calls that the entry makes are recorded, and the entry itself only when one of its results
+ * was made without a call. */
+static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_value *arg,
+                                   const cr_value *shown, cr_value *result)
+{
+    call_record c = {.r = active, .op = as, .arg = shown, .result = result};
     bool parts, outer = cr_sizes_of_values; /* of the enclosing call */
 
     if (active->failed)
@@ -942,6 +1019,8 @@ static void add_input(cr_session *s, void *context)
     step *x = context;
     cr_gtype type = cr_gtype_of_input(s, x->t);
 
+    if (cr_is_lazy(x->t))
+        cr_bail(s, CR_RUNTIME, "an input is a view with the bit conj or neg");
     if (recorded_value(x->r, x->t))
         cr_bail(s, CR_VALUE, "a tensor is an input twice");
     record_tensor(x->r, x->t, cr_graph_input(x->r->g, x->name, &type));
@@ -1020,10 +1099,57 @@ static void record_finish(cr_session *s, void *context)
     cr_graph_verify(x->r->g);
 }
 
+/* Replaces outputs with bits by computed ones, which are recorded.  made[i] is owned. */
+static cr_status finish_resolved(cr_recorder *r, cr_tensor *const *output, cr_tensor **made,
+                                 int n)
+{
+    cr_recorder *was = active;
+    uint32_t include = cr_thread.include;
+    cr_status st = CR_OK;
+
+    active = r;
+    cr_thread.include |= CR_STAGE_BIT(CAPTURE);
+    for (int i = 0; i < n; i++) {
+        made[i] = cr_keep(output[i]);
+        if (st || !output[i] || !cr_is_lazy(output[i]))
+            continue;
+        cr_drop(made[i]);
+        made[i] = NULL;
+        st = cr_tensor_resolved_by_calls(&made[i], output[i]);
+    }
+    cr_thread.include = include;
+    active = was;
+    return st;
+}
+
+static cr_status finish_with_bits(cr_graph **out, cr_recorder *r, cr_tensor *const *output,
+                                  int n)
+{
+    cr_tensor **made = cr_alloc_zero((size_t)n * sizeof *made);
+    cr_status st = made ? finish_resolved(r, output, made, n) : CR_MEMORY;
+
+    if (!st)
+        st = cr_recorder_finish(out, r, made, n);
+    for (int i = 0; made && i < n; i++)
+        cr_drop(made[i]);
+    cr_free(made);
+    return st;
+}
+
+static bool finish_has_bits(cr_tensor *const *output, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (output[i] && cr_is_lazy(output[i]))
+            return true;
+    return false;
+}
+
 cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *output, int n)
 {
     step x = {.r = r, .output = output, .n = n};
 
+    if (!r->failed && finish_has_bits(output, n))
+        return finish_with_bits(out, r, output, n);
     cr_recorder_stop(r);
     if (r->failed)
         return cr_fail(r->failed, "%s", r->why);

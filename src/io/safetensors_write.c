@@ -132,11 +132,10 @@ static cr_status safetensors_put_tensor(cr_output *o, cr_tensor *t)
 {
     cr_tensor *flat;
 
-    if (t->contiguous || !t->numel)
+    if ((t->contiguous && !cr_is_lazy(t)) || !t->numel)
         return cr_output_put(o, t->data, (size_t)safetensors_bytes_of(t));
     CR_TRY(cr_tensor_new(&flat, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
-    cr_view to = cr_view_of(flat), from = cr_view_of(t);
-    cr_status st = cr_copy_elements(&to, &from);
+    cr_status st = cr_copy_tensor(flat, t);
     if (!st)
         st = cr_output_put(o, flat->data, (size_t)safetensors_bytes_of(t));
     cr_drop(flat);

@@ -134,6 +134,7 @@ static const cr_call_fn kernel_stages[] = {
 void cr_install_calls(void)
 {
     cr_profile_install();
+    cr_stage_fns[CR_STAGE_CONJ] = cr_conj_stage;
     cr_stage_fns[CR_STAGE_FAKE] = fake_stage;
     cr_stage_fns[CR_STAGE_KERNEL] = remote_stage;
     for (int i = 0; i < cr_ops_count(); i++) {
@@ -378,6 +379,8 @@ static cr_status call_run_map(const cr_op *op, const cr_value *arg, cr_value *re
     CR_TRY(cr_tensor_over(&made, self->storage, (cr_dtype)self->dtype, g.ndim, g.size, g.stride,
                           CR_WRAP_ADD(self->offset, g.offset)));
     cr_storage_keep(self->storage);
+    if (CR_UNLIKELY(cr_is_lazy(self)))
+        cr_tensor_set_bits(made, self->conj, self->neg);
     result[0] = cr_of_tensor(made);
     return CR_OK;
 }

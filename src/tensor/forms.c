@@ -116,9 +116,7 @@ static cr_status check_cast(const cr_tensor *self, const cr_tensor *from)
 
 static cr_status copy_into(cr_tensor *self, cr_tensor *from)
 {
-    cr_view to = cr_view_of(self), v = cr_view_of(from);
-
-    return self->data && from->data ? cr_copy_elements(&to, &v) : CR_OK;
+    return self->data && from->data ? cr_copy_tensor(self, from) : CR_OK;
 }
 
 /* *changed: false for a composition that returned self, as dropout of no element does. */

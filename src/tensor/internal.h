@@ -80,6 +80,9 @@ bool cr_meets(const cr_tensor *a, const cr_tensor *b);
 /* Refuses a target whose elements share memory. */
 CR_MUST cr_status cr_check_target(const cr_tensor *out);
 
+/* The stage of calls with tensors that have the bit conj or neg (lazy.c). */
+cr_status cr_conj_stage(const cr_op *op, const cr_value *arg, cr_value *result);
+
 /* Points every record at its kernel stage; once, at start-up. */
 void cr_install_calls(void);
 

@@ -33,8 +33,7 @@ cr_status cr_copy_as(cr_tensor **out, const cr_tensor *t, cr_dtype dtype, cr_dev
 
     CR_GO(cr_new_like(&made, t, dtype, device, format));
     CR_GO(cr_check_copy(made, t));
-    cr_view to = cr_view_of(made), from = cr_view_of(t);
-    CR_GO(cr_copy_elements(&to, &from));
+    CR_GO(cr_copy_tensor(made, t));
     *out = made;
     made = NULL;
 done:
@@ -49,7 +48,7 @@ cr_status cr_copy_plain(cr_tensor **out, const cr_tensor *t)
 
 cr_status cr_contiguous_plain(cr_tensor **out, cr_tensor *t)
 {
-    if (!t->contiguous)
+    if (!t->contiguous || cr_is_lazy(t))
         return cr_copy_plain(out, t);
     *out = cr_keep(t);
     return CR_OK;
@@ -60,7 +59,7 @@ cr_status cr_cast_plain(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
     cr_tensor *made = NULL;
     cr_status st;
 
-    if (t->dtype == dtype) {
+    if (t->dtype == dtype && !cr_is_lazy(t)) {
         *out = cr_keep(t);
         return CR_OK;
     }
@@ -68,8 +67,7 @@ cr_status cr_cast_plain(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
     memcpy(shape.size, t->size, t->ndim * sizeof *t->size);
     cr_value v = cr_of_tensor(t);
     CR_TRY(cr_result_like(&made, dtype, t->device, &shape, &v, 1));
-    cr_view to = cr_view_of(made), from = cr_view_of(t);
-    st = cr_copy_elements(&to, &from);
+    st = cr_copy_tensor(made, t);
     if (st) {
         cr_drop(made);
         return st;
@@ -90,7 +88,7 @@ cr_status cr_as_tensor(cr_tensor **out, const cr_value *v)
 
 cr_status cr_tensor_on_host(cr_tensor **out, cr_tensor *t)
 {
-    if (CR_UNLIKELY(!cr_is_host(t->device) && t->data))
+    if (CR_UNLIKELY(t->data && (!cr_is_host(t->device) || cr_is_lazy(t))))
         return cr_copy_as(out, t, (cr_dtype)t->dtype, CR_HOST, CR_FORMAT_CONTIGUOUS);
     *out = cr_keep(t);
     return CR_OK;

@@ -3,6 +3,7 @@
  * Values are tagged, so one evaluator serves types, sizes, checks, compositions and
  * derivatives.  Arithmetic with a tensor is a call of the operator, other arithmetic is on
  * numbers.  The frame owns tensors made during evaluation. */
+#include "entry.h"
 #include "sym/dim.h"
 #include "tensor/internal.h"
 #include <math.h>
@@ -419,13 +420,18 @@ static cr_dtype type_function(int builtin, cr_dtype t)
     }
 }
 
-static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out);
+static cr_status pack_results(cr_frame *f, const cr_op *op, cr_value *results, cr_value *out);
 
-static cr_status conjugate(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+/* Computes the conjugates: formulas read them at once, so a view would save nothing. */
+static cr_status conjugate(cr_frame *f, const cr_value *v, cr_value *out)
 {
+    cr_value made;
+
     *out = v[0];
-    if (v[0].tag == CR_TENSOR && cr_dtype_is_complex((cr_dtype)v[0].t->dtype))
-        return call_operator(f, r, v, out);
+    if (v[0].tag == CR_TENSOR && cr_dtype_is_complex((cr_dtype)v[0].t->dtype)) {
+        CR_TRY(cr_call(cr_entry._conj_physical, v, &made));
+        return pack_results(f, cr_entry._conj_physical, &made, out);
+    }
     if (is_complex_number(&v[0]))
         out->number.c.im = -out->number.c.im;
     return CR_OK;
@@ -589,7 +595,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_needs_grad:
         *out = cr_of_bool(v->tag == CR_TENSOR && v->t->requires_grad);
         return CR_OK;
-    case CR_BUILTIN_conj: return conjugate(f, r, v, out);
+    case CR_BUILTIN_conj: return conjugate(f, v, out);
     case CR_BUILTIN_range: return make_range(f, v[0].i, out);
     case CR_BUILTIN_len:
     case CR_BUILTIN_has:

@@ -282,6 +282,8 @@ cr_status cr_tensor_view(cr_tensor **out, const cr_tensor *base, const cr_geomet
                           CR_WRAP_ADD(base->offset, g->offset)));
     cr_storage_keep(base->storage);
     set_inference(*out, base->inference);
+    if (CR_UNLIKELY(cr_is_lazy(base)))
+        cr_tensor_set_bits(*out, base->conj, base->neg);
     return CR_OK;
 }
 
@@ -291,6 +293,8 @@ cr_status cr_tensor_alias(cr_tensor **out, const cr_tensor *t)
     cr_storage_keep(t->storage);
     set_inference(*out, t->inference);
     (*out)->number = t->number;
+    if (CR_UNLIKELY(cr_is_lazy(t)))
+        cr_tensor_set_bits(*out, t->conj, t->neg);
     return CR_OK;
 }
 
@@ -359,6 +363,25 @@ cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size, const in
 
 /* --- properties --- */
 
+/* The element of a tensor with bits from the stored number. */
+static cr_scalar item_of_stored(cr_scalar s, const cr_tensor *t)
+{
+    _Alignas(16) char element[16];
+
+    if (t->conj && s.category == CR_CAT_COMPLEX)
+        s.c.im = -s.c.im;
+    if (!t->neg)
+        return s;
+    if (s.category == CR_CAT_COMPLEX)
+        s.c = (cr_complex){-s.c.re, -s.c.im};
+    else if (s.category == CR_CAT_FLOAT)
+        s.d = -s.d;
+    else
+        s.i = (int64_t)(0 - (uint64_t)s.i);
+    cr_scalar_store(s, (cr_dtype)t->dtype, element); /* wraps integers to the dtype */
+    return cr_scalar_load((cr_dtype)t->dtype, element);
+}
+
 cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t)
 {
     if (t->numel != 1)
@@ -370,9 +393,11 @@ cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t)
         _Alignas(16) char element[16];
         CR_TRY(cr_device_copy_out(element, t->device, t->data, cr_dtype_size(t->dtype)));
         *out = cr_scalar_load(t->dtype, element);
-        return CR_OK;
+    } else {
+        *out = cr_scalar_load(t->dtype, t->data);
     }
-    *out = cr_scalar_load(t->dtype, t->data);
+    if (CR_UNLIKELY(cr_is_lazy(t)))
+        *out = item_of_stored(*out, t);
     return CR_OK;
 }
 

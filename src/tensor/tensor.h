@@ -60,6 +60,8 @@ typedef struct cr_tensor {
     bool inference;     /* made in inference mode */
     bool parameter;     /* reserved for nn */
     bool watched;       /* a recorder refers to it without a reference (cr_watched_dies) */
+    bool conj, neg;     /* elements are the conjugates, the negatives of the stored numbers;
+                         * change them by cr_tensor_set_bits */
     cr_storage *storage;
     char *data;     /* storage bytes + offset; NULL for fakes and meta tensors */
     int64_t offset; /* elements from the storage's start */
@@ -138,8 +140,8 @@ CR_MUST cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size,
 /* Copies bytes between storages on any devices.  Does nothing when one of them has no bytes. */
 CR_MUST cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from,
                                   size_t from_at, size_t n);
-/* A new reference to `t` when the host can access its elements, or else a dense copy on the
- * host. */
+/* A new reference to `t` when the host can access its elements in its memory, or else a dense
+ * copy on the host: for other devices, and for tensors with the bit conj or neg. */
 CR_MUST cr_status cr_tensor_on_host(cr_tensor **out, cr_tensor *t);
 /* Never moves the bytes when they fit the block; see cr_tensor_resize. */
 CR_MUST cr_status cr_storage_resize(cr_storage *s, size_t size);
@@ -149,6 +151,30 @@ static inline cr_view cr_view_of(const cr_tensor *t)
 {
     return (cr_view){t->data, t->size, t->stride, t->ndim, t->dtype, t->device, t->number};
 }
+
+/* --- tensors with the bit conj or neg (lazy.c) --- */
+/* Code below the stage CONJ sees no such tensors, except in entries that take them
+ * (cr_op_takes_bits), and may therefore read the stored numbers. */
+static inline bool cr_is_lazy(const cr_tensor *t)
+{
+    return (t->stages & CR_STAGE_BIT(CONJ)) != 0;
+}
+void cr_tensor_set_bits(cr_tensor *t, bool conj, bool neg);
+/* Whether a tensor among the arguments has one of the bits. */
+bool cr_any_lazy(const cr_op *op, const cr_value *arg);
+/* A new reference to `t`, or a copy without bits when it has some.  Not recorded. */
+CR_MUST cr_status cr_tensor_resolved(cr_tensor **out, cr_tensor *t);
+/* The same by calls through all stages. */
+CR_MUST cr_status cr_tensor_resolved_by_calls(cr_tensor **out, cr_tensor *t);
+/* Copies elements as cr_copy_elements does, for tensors that may have bits. */
+CR_MUST cr_status cr_copy_tensor(const cr_tensor *to, const cr_tensor *from);
+/* Runs `call` with copies instead of the arguments that have bits, and copies back to those
+ * that the entry writes.  The copies are made by calls through all stages. */
+CR_MUST cr_status cr_call_resolved(cr_call_fn call, const cr_op *op, const cr_value *arg,
+                                   cr_value *result);
+/* Whether the entry is called with tensors that have bits: it is a view or a composition, or
+ * its function sees to them. */
+bool cr_op_takes_bits(const cr_op *op);
 
 /* --- properties --- */
 bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride);

@@ -13,10 +13,14 @@ static cr_status copy_to_result(cr_value *result, const cr_tensor *t, cr_dtype d
 
 cr_status cr_do_clone(const cr_value *arg, cr_value *result)
 {
-    const cr_tensor *t = arg[0].t;
+    cr_tensor *t = arg[0].t, *made;
+    int64_t format = cr_int_or(&arg[1], CR_FORMAT_PRESERVE);
 
-    return copy_to_result(result, t, t->dtype, t->device,
-                          cr_int_or(&arg[1], CR_FORMAT_PRESERVE));
+    if (CR_LIKELY(!cr_is_lazy(t)) || format != CR_FORMAT_PRESERVE)
+        return copy_to_result(result, t, t->dtype, t->device, format);
+    CR_TRY(cr_tensor_resolved(&made, t));
+    *result = cr_of_tensor(made);
+    return CR_OK;
 }
 
 cr_status cr_do_clone_strided(const cr_value *arg, cr_value *result)
@@ -142,7 +146,6 @@ cr_status cr_do_copy(const cr_value *arg, cr_value *result)
         return refuse_repeated();
     CR_TRY(cr_check_copy(to, from));
     CR_TRY(cr_check_shared(to, from, true));
-    cr_view t = cr_view_of(to), f = cr_view_of(from);
-    CR_TRY(cr_copy_elements(&t, &f));
+    CR_TRY(cr_copy_tensor(to, from));
     return cr_give_changed(result, to);
 }

@@ -88,8 +88,18 @@ static cr_status over_same(cr_value *result, const cr_tensor *t, cr_dtype dtype,
     CR_TRY(cr_tensor_over(&made, t->storage, dtype, g->ndim, g->size, g->stride, g->offset));
     cr_storage_keep(t->storage);
     made->inference = t->inference;
+    if (CR_UNLIKELY(cr_is_lazy(t)))
+        cr_tensor_set_bits(made, t->conj && cr_dtype_is_complex(dtype), t->neg);
     *result = cr_of_tensor(made);
     return CR_OK;
+}
+
+static cr_status refuse_bits(const cr_tensor *t)
+{
+    return cr_fail(CR_RUNTIME,
+                   "torch.Tensor.view is not supported for %s when converting to a "
+                   "different dtype.",
+                   t->conj ? "conjugate view tensors" : "tensors with negative bit set");
 }
 
 cr_status cr_do_view_dtype(const cr_value *arg, cr_value *result)
@@ -99,6 +109,8 @@ cr_status cr_do_view_dtype(const cr_value *arg, cr_value *result)
     int64_t from_size = (int64_t)cr_dtype_size(t->dtype), to_size = (int64_t)cr_dtype_size(to);
     cr_geometry g;
 
+    if (CR_UNLIKELY(cr_is_lazy(t)))
+        return refuse_bits(t);
     geometry_of(t, &g);
     if (from_size != to_size && t->ndim == 0)
         return refuse_dtype(arg, "self.dim() cannot be 0");
@@ -116,6 +128,12 @@ cr_status cr_do_view_as_real(const cr_value *arg, cr_value *result)
 
     if (!cr_dtype_is_complex(t->dtype))
         return cr_fail(CR_RUNTIME, "view_as_real is only supported for complex tensors");
+    if (t->conj)
+        return cr_fail(CR_RUNTIME,
+                       "view_as_real doesn't work on unresolved conjugated tensors.  To "
+                       "resolve the conjugate tensor so you can view it as real, use "
+                       "self.resolve_conj(); however, be warned that the resulting tensor will "
+                       "NOT alias the original.");
     if (t->ndim == CR_MAX_DIMS)
         return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions", CR_MAX_DIMS);
     geometry_of(t, &g);
@@ -162,6 +180,84 @@ cr_status cr_do_view_as_complex(const cr_value *arg, cr_value *result)
         g.stride[i] /= 2;
     g.offset /= 2;
     return over_same(result, t, cr_dtype_complex(t->dtype), &g);
+}
+
+/* --- conjugates and negatives --- */
+
+static cr_status with_bits(cr_value *result, const cr_tensor *t, bool conj, bool neg)
+{
+    cr_tensor *made;
+
+    CR_TRY(cr_tensor_alias(&made, t));
+    cr_tensor_set_bits(made, conj, neg);
+    *result = cr_of_tensor(made);
+    return CR_OK;
+}
+
+cr_status cr_do_conj_view(const cr_value *arg, cr_value *result)
+{
+    return with_bits(result, arg[0].t, !arg[0].t->conj, arg[0].t->neg);
+}
+
+cr_status cr_do_neg_view(const cr_value *arg, cr_value *result)
+{
+    return with_bits(result, arg[0].t, arg[0].t->conj, !arg[0].t->neg);
+}
+
+cr_status cr_do_resolve_conj(const cr_value *arg, cr_value *result)
+{
+    return arg[0].t->conj ? cr_call_given(result, cr_entry.clone, arg, 1)
+                          : cr_give(result, arg[0].t);
+}
+
+cr_status cr_do_resolve_neg(const cr_value *arg, cr_value *result)
+{
+    return arg[0].t->neg ? cr_call_given(result, cr_entry.clone, arg, 1)
+                         : cr_give(result, arg[0].t);
+}
+
+/* Replaces *t by the result of an entry with the arguments that follow it. */
+static cr_status view_step(cr_tensor **t, const cr_op *op, cr_value a, cr_value b)
+{
+    cr_tensor *made;
+
+    CR_TRY(cr_call_tensor(&made, op, (cr_value[]){cr_of_tensor(*t), a, b}, op->param_count));
+    cr_drop(*t);
+    *t = made;
+    return CR_OK;
+}
+
+/* The real (0) or imaginary (1) parts: of a tensor with the bit conj, the stored real parts or
+ * the negatives of the stored imaginary parts. */
+static cr_status complex_part(const cr_value *arg, int part, cr_value *result)
+{
+    cr_tensor *t = cr_keep(arg[0].t);
+    bool conj = t->conj;
+    cr_value none = cr_of_none();
+    cr_status st;
+
+    if (conj)
+        CR_GO(view_step(&t, cr_entry._conj, none, none));
+    CR_GO(view_step(&t, cr_entry.view_as_real, none, none));
+    if (conj && part)
+        CR_GO(view_step(&t, cr_entry._neg_view, none, none));
+    CR_GO(view_step(&t, cr_entry.select_int, cr_of_int(-1), cr_of_int(part)));
+    *result = cr_of_tensor(t);
+    return CR_OK;
+done:
+    cr_drop(t);
+    return st;
+}
+
+cr_status cr_do_real(const cr_value *arg, cr_value *result)
+{
+    return cr_dtype_is_complex((cr_dtype)arg[0].t->dtype) ? complex_part(arg, 0, result)
+                                                          : cr_give(result, arg[0].t);
+}
+
+cr_status cr_do_imag(const cr_value *arg, cr_value *result)
+{
+    return complex_part(arg, 1, result);
 }
 
 /* --- other sizes: a view, or a copy when no view has them --- */

@@ -159,7 +159,7 @@ def leaves(x):
 
 
 def as_array(t):
-    t = t.detach()
+    t = t.detach().resolve_conj().resolve_neg()
     return (t.float() if t.dtype in (torch.float16, torch.bfloat16) else t).numpy()
 
 

@@ -34,7 +34,7 @@ def moved(v, to):
 
 def bits(t):
     """The bytes of the elements, all NaN as one."""
-    t = t.detach().cpu().contiguous()
+    t = t.detach().cpu().resolve_conj().resolve_neg().contiguous()
     if t.is_complex():
         t = torch.view_as_real(t)
     if t.is_floating_point():

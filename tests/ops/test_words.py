@@ -14,7 +14,8 @@ from table import BY_KEY, COMPLEX, ENTRIES, FLOATS, HALVES, INTS, Draw, leaves
 
 DTYPES = FLOATS + HALVES + COMPLEX + INTS + ("bool",)
 # The samples of entries whose own clause says that they are not drawn.
-SAMPLES = {"as_strided": "size = [2, 2]; stride = [4, 1]", "view_as_complex": "self = t(3, 2)",
+SAMPLES = {"_conj": "self = t(3, 2)", "_neg_view": "self = t(3, 2)", "copy_": "self = t(3, 4); src = t(4)",
+           "item": "self = t()", "as_strided": "size = [2, 2]; stride = [4, 1]", "view_as_complex": "self = t(3, 2)",
            "empty.memory_format": "", "empty_strided": "stride = [4, 1]"}
 
 
@@ -330,6 +331,26 @@ def test_library():
         assert does == "whole" or function in defined, text
         folders.add(defined.get(function))
     assert {"product", "linalg", "fft"} <= folders
+
+
+@having("bits")
+def test_bits(key):
+    """The result shares memory, and has another bit than self."""
+    for x, made, _ in cases(BY_KEY[key], COMPLEX):
+        assert home(made) == home(x) and (made.is_conj(), made.is_neg()) != (False, False)
+
+
+@having("lazy")
+def test_lazy(key):
+    """Arguments with bits give the same elements, if the entry makes some (tests/ops/test_lazy.py has all entries)."""
+    for x, made, draw in cases(BY_KEY[key], COMPLEX):
+        stored = (-x).conj_physical().conj()._neg_view()
+        assert stored.is_conj() and stored.is_neg()
+        got = draw.run({**draw.values, draw.entry.params[0]["name"]: stored})
+        for a, b in zip(leaves(made), leaves(got)):
+            assert b is stored or not b.is_conj() and not b.is_neg()
+            b = b.resolve_conj()
+            assert "undefined" in BY_KEY[key].words or same_bits(a, b)
 
 
 def test_every_word_is_promised_by_an_entry():

@@ -107,7 +107,7 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad):
             continue
         for index in range(y.numel()):
             for unit in ([1.0, 1j] if y.is_complex() else [1.0]):
-                seed = _C.zeros_like(y, requires_grad=False)
+                seed = _C.zeros(y.shape, dtype=y.dtype, device=y.device)
                 seed.view(-1)[index] = unit
                 runs = [grad(y, chosen, seed, retain_graph=True, allow_unused=True)
                         for _ in range(2)]

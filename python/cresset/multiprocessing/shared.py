@@ -95,5 +95,6 @@ def share_tensor(tensor):
         flat = _C.empty(0, dtype=tensor.dtype)
         flat.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
         with _C.no_grad():
-            tensor.data = flat
+            flat = flat._conj() if tensor.is_conj() else flat
+            tensor.data = flat._neg_view() if tensor.is_neg() else flat
     return tensor

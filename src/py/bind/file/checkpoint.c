@@ -364,10 +364,10 @@ static int ask_grad(PyObject *tensor, PyObject *wanted)
     return asked > 0 ? PyObject_SetAttrString(tensor, "requires_grad", Py_True) : asked;
 }
 
-/* Applies torch's marks of lazy views, "conj" and "neg".  Takes ownership of the tensor. */
+/* Sets the bits of torch's marks, "conj" and "neg".  Takes ownership of the tensor. */
 static PyObject *apply_marks(PyObject *tensor, PyObject *marks)
 {
-    static const char *const names[] = {"conj", "neg"};
+    static const char *const names[] = {"conj", "neg"}, *const views[] = {"_conj", "_neg_view"};
 
     if (!PyDict_Check(marks)) {
         PyErr_Format(PyExc_AssertionError, "expected dict, got %s", Py_TYPE(marks)->tp_name);
@@ -377,7 +377,7 @@ static PyObject *apply_marks(PyObject *tensor, PyObject *marks)
         PyObject *on = PyDict_GetItemString(marks, names[i]);
         if (!on || !PyObject_IsTrue(on))
             continue;
-        PyObject *changed = PyObject_CallMethod(tensor, names[i], NULL);
+        PyObject *changed = PyObject_CallMethod(tensor, views[i], NULL);
         Py_SETREF(tensor, changed);
     }
     return tensor;

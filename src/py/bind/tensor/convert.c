@@ -24,7 +24,7 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
     cr_py_note_read(t, "item()");
     if (!t->data)
         return no_bytes("item");
-    if (CR_LIKELY(cr_is_host(t->device)))
+    if (CR_LIKELY(cr_is_host(t->device) && !cr_is_lazy(t)))
         return element_object(t, t->data);
     cr_scalar s;
     cr_status st = cr_tensor_item(&s, t);

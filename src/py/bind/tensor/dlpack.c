@@ -171,6 +171,12 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
                             "Can't export tensors that require gradient, use tensor.detach()");
     if (!cr_is_host(cr_py_tensor_of(self)->device))
         return PyErr_Format(PyExc_BufferError, "only CPU tensors can be exported");
+    if (cr_py_tensor_of(self)->conj)
+        return PyErr_Format(PyExc_BufferError,
+                            "Can't export tensors with the conjugate bit set");
+    if (cr_py_tensor_of(self)->neg)
+        return PyErr_Format(PyExc_BufferError,
+                            "Can't export tensors with the negative bit set");
     source = copy == Py_True ? PyObject_CallMethod(self, "clone", NULL) : Py_NewRef(self);
     out = source ? export(cr_py_tensor_of(source), major >= 1) : NULL;
     Py_XDECREF(source);

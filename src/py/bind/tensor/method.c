@@ -64,6 +64,8 @@ static PyObject *tensor_stride(PyObject *self, PyObject *args, PyObject *kwargs)
         (void)self;                                                                            \
         return expression;                                                                     \
     }
+FACT(is_conj, PyBool_FromLong(SELF->conj))
+FACT(is_neg, PyBool_FromLong(SELF->neg))
 FACT(dim, PyLong_FromLong(SELF->ndim))
 FACT(element_size, PyLong_FromSize_t(cr_dtype_size((cr_dtype)SELF->dtype)))
 FACT(storage_offset,
@@ -657,8 +659,10 @@ PyMethodDef cr_py_methods[] = {
     {"is_inference", tensor_is_inference, METH_NOARGS, NULL},
     {"is_pinned", tensor_no, METH_NOARGS, NULL},
     {"is_shared", tensor_no, METH_NOARGS, NULL},
-    {"is_conj", tensor_no, METH_NOARGS, NULL},
-    {"is_neg", tensor_no, METH_NOARGS, NULL},
+    {"is_conj", tensor_is_conj, METH_NOARGS,
+     "True when the elements are the conjugates of the stored numbers."},
+    {"is_neg", tensor_is_neg, METH_NOARGS,
+     "True when the elements are the negatives of the stored numbers."},
     {"_is_view", tensor_is_view, METH_NOARGS, NULL},
     {"get_device", tensor_get_device, METH_NOARGS, "The device's index, -1 for the CPU."},
     {"untyped_storage", tensor_untyped_storage, METH_NOARGS, "The tensor's storage."},

@@ -299,7 +299,8 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
 
     view->obj = NULL;
     cr_py_note_read(t, "a buffer");
-    if (cr_requires_grad(t) || !format || ((!t->data || !cr_is_host(t->device)) && t->numel) ||
+    if (cr_requires_grad(t) || cr_is_lazy(t) || !format ||
+        ((!t->data || !cr_is_host(t->device)) && t->numel) ||
         (!t->contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES)) {
         PyErr_SetString(PyExc_BufferError, "this tensor cannot be exported as a buffer");
         return -1;
@@ -390,6 +391,14 @@ static bool exportable(const cr_tensor *t)
         PyErr_SetString(PyExc_RuntimeError,
                         "Can't call numpy() on Tensor that requires grad. Use "
                         "tensor.detach().numpy() instead.");
+    else if (t->conj)
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Can't call numpy() on Tensor that has conjugate bit set. Use "
+                        "tensor.resolve_conj().numpy() instead.");
+    else if (t->neg)
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Can't call numpy() on Tensor that has negative bit set. Use "
+                        "tensor.resolve_neg().numpy() instead.");
     else
         return true;
     return false;
@@ -407,6 +416,8 @@ static PyObject *tensor_numpy(PyObject *self, PyObject *args, PyObject *kwargs)
     if (!force)
         return exportable(cr_py_tensor_of(self)) ? make_array(cr_py_tensor_of(self)) : NULL;
     plain = PyObject_CallMethod(self, "detach", NULL);
+    if (plain && cr_is_lazy(cr_py_tensor_of(plain)))
+        Py_SETREF(plain, PyObject_CallMethod(plain, "clone", NULL));
     out =
         plain && exportable(cr_py_tensor_of(plain)) ? make_array(cr_py_tensor_of(plain)) : NULL;
     Py_XDECREF(plain);

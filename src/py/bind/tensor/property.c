@@ -245,6 +245,8 @@ GETTER(data)
     st = cr_tensor_over(&made, alias, (cr_dtype)t->dtype, t->ndim, t->size, t->stride,
                         t->offset);
     if (!st)
+        cr_tensor_set_bits(made, t->conj, t->neg);
+    if (!st)
         cr_recorder_cut(made);
     if (!st && !Py_IS_TYPE(self, cr_py_tensor_type) && cr_py_overrides(Py_TYPE(self)))
         return cr_py_wrap_as(Py_TYPE(self), made);
@@ -278,6 +280,8 @@ static int set_data(PyObject *self, PyObject *value, void *unused)
     cr_status st = check_data(SELF, cr_py_tensor_of(value));
     if (!st)
         st = cr_tensor_set_from(SELF, cr_py_tensor_of(value));
+    if (!st)
+        cr_tensor_set_bits(SELF, cr_py_tensor_of(value)->conj, cr_py_tensor_of(value)->neg);
     return st ? cr_py_raise_int(st) : 0;
 }
 
