@@ -1,5 +1,6 @@
 /* Copies the generated tables to the operator records. */
 #include "jit/generated.h"
+#include "loop/loop.h"
 #include <pthread.h>
 
 /* The same kernel folds a plain fold's partial results. */
@@ -13,6 +14,11 @@ static void install_joins(cr_op *op)
     }
 }
 
+static bool joins_itself(const cr_op *op)
+{
+    return op->does == CR_DOES_FOLD && !cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold->name));
+}
+
 static cr_status install_kernels(void)
 {
     cr_isa isa = cr_isa_chosen();
@@ -23,7 +29,7 @@ static cr_status install_kernels(void)
         cr_ops_at(e->op)->kernel[e->dtype][e->form] = e->fn[isa];
     }
     for (int i = 0; i < cr_ops_count(); i++)
-        if (cr_ops_at(i)->does == CR_DOES_FOLD)
+        if (joins_itself(cr_ops_at(i)))
             install_joins(cr_ops_at(i));
     return CR_OK;
 }
