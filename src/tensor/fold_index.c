@@ -11,6 +11,7 @@
 #include "num/convert.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
+#include "tensor/kernel.h"
 #include "tensor/remote.h"
 #include <string.h>
 
@@ -43,6 +44,7 @@ typedef struct {
 static void index_call(index_job *j, int64_t to, const char *from, const int64_t *out_stride,
                        const int64_t *in_stride, const int64_t *size)
 {
+    static const cr_params none; /* a launch copies all slots */
     void *ptr[CR_MAX_RESULTS + 1];
     int64_t stride[2 * (CR_MAX_RESULTS + 1)];
 
@@ -54,7 +56,7 @@ static void index_call(index_job *j, int64_t to, const char *from, const int64_t
     ptr[j->outputs] = (void *)from;
     stride[2 * j->outputs] = in_stride[0];
     stride[2 * j->outputs + 1] = in_stride[1];
-    cr_status st = cr_call_kernel(&j->kernel, j->outputs + 1, ptr, stride, size, NULL);
+    cr_status st = cr_call_kernel(&j->kernel, j->outputs + 1, ptr, stride, size, none.slot);
     if (CR_UNLIKELY(st))
         j->status = st;
 }
