@@ -251,19 +251,15 @@ static bool index_is_short(const index_job *j)
     return j->step == j->item && j->length > 1 && j->length < below && j->count >= FEW;
 }
 
-/* The dtype of the kernel. */
-static cr_dtype index_compute(const index_job *j, const cr_view *self)
+/* A few short rows of bytes take less time as int32. */
+static bool index_widens(const index_job *j)
 {
-    bool few = j->item == 1 && j->step == 1 && j->length < SHORT_BYTES && j->count < FEW;
-
-    return few ? CR_I32 : cr_dtype_compute((cr_dtype)self->dtype);
+    return j->item == 1 && j->step == 1 && j->length < SHORT_BYTES && j->count < FEW;
 }
 
-/* True when the kernels take the input as it is. */
+/* True when the kernels take the layout as it is; the dtype is theirs. */
 static bool index_reads_in_place(const index_job *j, const cr_view *self, int dim)
 {
-    if (index_compute(j, self) != self->dtype)
-        return false;
     if (dim < 0)
         return cr_is_contiguous(self->ndim, self->size, self->stride);
     return j->length == 1 || (j->step == j->item && !index_is_short(j)) ||
@@ -342,16 +338,17 @@ static cr_status index_convert(const cr_view *to, const cr_view *from)
     return CR_OK;
 }
 
-/* Folds a copy in the compute type; values are converted back. */
-static cr_status index_run_copy(index_job *j, const cr_view *self, int dim, cr_view *out)
+/* Folds a copy with dtype `compute`, in which dim `slowest` has the largest stride; values are
+ * converted back. */
+static cr_status index_run_copy(index_job *j, const cr_view *self, int dim, cr_dtype compute,
+                                int slowest, cr_view *out)
 {
-    cr_dtype compute = index_compute(j, self);
     index_copy copy, value;
     bool converted = j->outputs > 1 && compute != self->dtype;
     cr_status st;
 
-    value.tensor = NULL;
-    CR_GO(index_copy_new(&copy, self, compute, dim >= 0 && index_is_short(j) ? dim : -1));
+    copy.tensor = value.tensor = NULL;
+    CR_GO(index_copy_new(&copy, self, compute, slowest));
     CR_GO(index_convert(&copy.view, self));
     if (converted) {
         CR_GO(index_copy_new(&value, &out[0], compute, -1));
@@ -375,6 +372,8 @@ cr_status cr_run_fold_index(const cr_op *op, const cr_value *arg, cr_view *out)
     int dim = at->tag == CR_NONE || !self->ndim ? -1
               : at->i < 0                       ? (int)at->i + self->ndim
                                                 : (int)at->i;
+    cr_dtype compute = cr_dtype_compute((cr_dtype)self->dtype);
+    int slowest = -1;
     index_job j; /* not initialised: its lists of dims are long */
 
     if (!cr_numel(out[0].ndim, out[0].size))
@@ -382,7 +381,14 @@ cr_status cr_run_fold_index(const cr_op *op, const cr_value *arg, cr_view *out)
     j.op = op;
     j.status = CR_OK;
     index_set_outputs(&j, op, out);
-    index_set_dims(&j, self, dim, &out[0]);
-    return index_reads_in_place(&j, self, dim) ? index_run(&j, self)
-                                               : index_run_copy(&j, self, dim, out);
+    if (compute == self->dtype) {
+        index_set_dims(&j, self, dim, &out[0]);
+        if (index_widens(&j))
+            compute = CR_I32;
+        else if (index_reads_in_place(&j, self, dim))
+            return index_run(&j, self);
+        else if (dim >= 0 && index_is_short(&j))
+            slowest = dim;
+    }
+    return index_run_copy(&j, self, dim, compute, slowest, out);
 }
