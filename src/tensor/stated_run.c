@@ -1,13 +1,13 @@
 /* Running entries that are stated as loops.
  *
  * Evaluating the clauses takes microseconds, more than moving a few elements, so plans are kept
- * by the sizes, strides and numbers of the call.  A thread takes a plan out of the cache while
- * it uses it, and puts it back. */
+ * by the sizes, strides and numbers of the call.  Every thread has its own plans, because two
+ * atomic exchanges would cost a tenth of a small call. */
 #include "base/memory.h"
 #include "kern/move.h"
 #include "tensor/geometry.h"
 #include "tensor/stated.h"
-#include <stdatomic.h>
+#include <pthread.h>
 #include <string.h>
 
 /* --- keys --- */
@@ -25,12 +25,18 @@ static int64_t *key_room(cr_stated_plan *p, int n)
     return at;
 }
 
+static inline uint64_t key_mixed(uint64_t h, int64_t word)
+{
+    return (h << 7 | h >> 57) ^ (uint64_t)word;
+}
+
 static void key_word(cr_stated_plan *p, int64_t word)
 {
     int64_t *at = key_room(p, 1);
 
     if (at)
         *at = word;
+    p->hash = key_mixed(p->hash, word);
 }
 
 static void key_words(cr_stated_plan *p, const int64_t *word, uint32_t n)
@@ -40,14 +46,17 @@ static void key_words(cr_stated_plan *p, const int64_t *word, uint32_t n)
     if (!at)
         return;
     *at++ = n;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         at[i] = word[i];
+        p->hash = key_mixed(p->hash, word[i]);
+    }
 }
 
 static void key_view(cr_stated_plan *p, const cr_view *v)
 {
     int n = v->ndim;
     int64_t *at = key_room(p, 1 + 2 * n);
+    uint64_t h = p->hash;
 
     if (!at)
         return;
@@ -55,7 +64,9 @@ static void key_view(cr_stated_plan *p, const cr_view *v)
     for (int d = 0; d < n; d++) {
         at[2 * d] = v->size[d];
         at[2 * d + 1] = v->stride[d];
+        h = key_mixed(key_mixed(h, v->size[d]), v->stride[d]);
     }
+    p->hash = h;
 }
 
 /* Other values than integers and tensors take no part in indices; an integer may be
@@ -77,21 +88,24 @@ static void stated_key(cr_stated_plan *p, const cr_op *op, const cr_value *arg,
                        const cr_view *out)
 {
     p->words = 0;
+    p->hash = 0;
     key_word(p, op->index);
     for (int i = 0; i < op->param_count; i++)
         key_value(p, &arg[i]);
     key_view(p, out);
     p->words = p->words < 0 ? 0 : p->words;
+    p->hash *= 0x9E3779B97F4A7C15u;
+    p->hash ^= p->hash >> 32;
 }
 
-static uint64_t key_hash(const cr_stated_plan *p)
+/* Word by word: memcmp would read by vectors what has just been written by words. */
+static bool key_is(const cr_stated_plan *p, const cr_stated_plan *like)
 {
-    uint64_t h = 0;
+    int64_t differ = p->words ^ like->words;
 
-    for (int i = 0; i < p->words; i++)
-        h = (h << 7 | h >> 57) ^ (uint64_t)p->key[i];
-    h *= 0x9E3779B97F4A7C15u;
-    return h ^ h >> 32;
+    for (int i = 0; i < like->words && !differ; i++)
+        differ = p->key[i] ^ like->key[i];
+    return !differ;
 }
 
 /* --- the cache --- */
@@ -102,7 +116,14 @@ enum { PLANS = 1 };
 enum { PLANS = 64 };
 #endif
 
-static _Atomic(cr_stated_plan *) plans[PLANS];
+typedef struct {
+    cr_stated_plan *slot[PLANS];
+} plan_cache;
+
+static CR_THREAD plan_cache *cache; /* NULL until the thread keeps a plan */
+static pthread_once_t cache_once = PTHREAD_ONCE_INIT;
+static pthread_key_t cache_end;
+static bool cache_ends; /* caches are dropped when their threads end */
 
 static void plan_drop(cr_stated_plan *p)
 {
@@ -114,37 +135,56 @@ static void plan_drop(cr_stated_plan *p)
     cr_free(p);
 }
 
-static cr_stated_plan *plan_take(const cr_stated_plan *like, uint64_t hash)
+static void cache_drop(void *of)
 {
-    cr_stated_plan *p = atomic_exchange(&plans[hash % PLANS], NULL);
+    plan_cache *c = of;
 
-    if (p && p->words == like->words &&
-        !memcmp(p->key, like->key, (size_t)p->words * sizeof *p->key))
-        return p;
-    plan_drop(p);
-    return NULL;
+    for (int i = 0; c && i < PLANS; i++)
+        plan_drop(c->slot[i]);
+    cr_free(c);
+    cache = NULL;
 }
 
-static void plan_put(cr_stated_plan *p, uint64_t hash)
+static void cache_start(void) { cache_ends = !pthread_key_create(&cache_end, cache_drop); }
+
+/* The thread's plan for the key of `like`, or NULL. */
+static cr_stated_plan *plan_find(const cr_stated_plan *like)
 {
-    plan_drop(atomic_exchange(&plans[hash % PLANS], p));
+    cr_stated_plan *p = cache && like->words ? cache->slot[like->hash % PLANS] : NULL;
+
+    return p && key_is(p, like) ? p : NULL;
 }
 
-/* A plan for the key of `like`, which may have been made before. */
-static cr_status plan_get(cr_stated_plan **out, const cr_stated_plan *like, uint64_t hash,
-                          const cr_op *op, const cr_value *arg, const cr_view *view)
+/* Keeps the plan in place of another one; false when it is not kept. */
+static bool plan_keep(cr_stated_plan *p)
 {
-    cr_stated_plan *p = like->words ? plan_take(like, hash) : NULL;
+    if (!p->words || p->dim.len > CR_STATED_CACHED)
+        return false;
+    if (!cache) {
+        pthread_once(&cache_once, cache_start);
+        cache = cache_ends ? cr_alloc_zero(sizeof *cache) : NULL;
+        if (cache && pthread_setspecific(cache_end, cache))
+            cache_drop(cache);
+    }
+    if (!cache)
+        return false;
+    plan_drop(cache->slot[p->hash % PLANS]);
+    cache->slot[p->hash % PLANS] = p;
+    return true;
+}
+
+/* A new plan for the key of `like`. */
+static cr_status plan_new(cr_stated_plan **out, const cr_stated_plan *like, const cr_op *op,
+                          const cr_value *arg, const cr_view *view)
+{
+    cr_stated_plan *p = cr_alloc_zero(sizeof *p);
     cr_status st;
 
-    *out = p;
-    if (p)
-        return CR_OK;
-    p = cr_alloc_zero(sizeof *p);
     if (!p)
         return CR_MEMORY;
     memcpy(p->key, like->key, (size_t)like->words * sizeof *p->key);
     p->words = like->words;
+    p->hash = like->hash;
     st = cr_stated_make(p, op, arg, view);
     if (st)
         plan_drop(p);
@@ -398,19 +438,27 @@ done:
     return st;
 }
 
+/* A plan that asks for copies leads to a call with another key, which may replace it. */
+static cr_status run_plan(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
+                          cr_view *out)
+{
+    return p->dense ? run_dense(p->dense, op, arg, out) : run_planned(p, op, arg, out);
+}
+
 static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out)
 {
     cr_stated_plan like, *p;
-    uint64_t hash;
+    bool kept;
     cr_status st;
 
     stated_key(&like, op, arg, out);
-    hash = key_hash(&like);
-    CR_TRY(plan_get(&p, &like, hash, op, arg, out));
-    st = p->dense ? run_dense(p->dense, op, arg, out) : run_planned(p, op, arg, out);
-    if (p->words && p->dim.len <= CR_STATED_CACHED)
-        plan_put(p, hash);
-    else
+    p = plan_find(&like);
+    if (p)
+        return run_plan(p, op, arg, out);
+    CR_TRY(plan_new(&p, &like, op, arg, out));
+    kept = plan_keep(p);
+    st = run_plan(p, op, arg, out);
+    if (!kept)
         plan_drop(p);
     return st;
 }
