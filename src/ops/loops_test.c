@@ -17,7 +17,7 @@ TEST(wrong_clauses_of_loops_are_refused_with_file_and_line)
     REFUSED(HEAD "  axes    o.. i n..\n  loop    result[o, i, n] = self[o, i, n]\n",
             "test.op:2: only one pack takes the axes that others leave");
     REFUSED(HEAD "  axes    o. i\n", "test.op:2: a pack is written `o..`");
-    REFUSED(HEAD "  axes    o.. i with i = 1\n", "test.op:2: no pack is called 'i'");
+    REFUSED(HEAD "  axes    o.. i with j = 1\n", "test.op:2: no axis is called 'j'");
     REFUSED(HEAD "  axes    d..\n  loop    result = self\n", "test.op:3: expected ';', got ''");
     REFUSED(HEAD "  axes    d..\n  loop    result = 0; result = self[d]\n",
             "test.op:3: a loop defines an element of the result");

@@ -100,7 +100,8 @@ typedef struct {
 typedef struct {
     const char *name;
     bool pack;
-    cr_rule *count; /* axes of the pack; NULL: those that the others leave */
+    cr_rule *count; /* axes of the pack, NULL: those that the others leave; or the size of an
+                     * axis, NULL: that of its dim */
     int slot;
 } cr_loop_axis;
 enum { CR_LOOP_AXES = 6, CR_LOOP_INDICES = 3 };

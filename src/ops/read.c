@@ -478,7 +478,7 @@ static cr_status read_axis(lexer *x, cr_op *op)
     return a->name && second ? CR_OK : lex_error(x, "a pack is written `%s..`", a->name);
 }
 
-/* `with NAME = COUNT`: the number of axes of a pack. */
+/* `with NAME = COUNT`: the number of axes of a pack, or the size of an axis. */
 static cr_status read_axis_count(lexer *x, cr_op *op)
 {
     const char *name;
@@ -486,9 +486,9 @@ static cr_status read_axis_count(lexer *x, cr_op *op)
     CR_TRY(lex_name(x, &name));
     CR_TRY(lex_expect(x, "="));
     for (int i = 0; i < op->axis_count; i++)
-        if (op->axis[i].pack && !strcmp(op->axis[i].name, name))
+        if (!strcmp(op->axis[i].name, name))
             return rule_parse(x, &op->axis[i].count);
-    return lex_error(x, "no pack is called '%s'", name);
+    return lex_error(x, "no axis is called '%s'", name);
 }
 
 /* `axes o.. i n.. with o = COUNT` */

@@ -262,6 +262,20 @@ static cr_status piece_of(const place *p, const cr_rule *r, piece *out)
 
 /* --- from the clauses to one move over all axes --- */
 
+/* The sizes of single axes that the clause gives. */
+static cr_status stated_sizes(stated *s)
+{
+    for (int i = 0; i < s->op->axis_count; i++) {
+        const cr_loop_axis *a = &s->op->axis[i];
+        cr_value v;
+        if (a->pack || !a->count)
+            continue;
+        CR_TRY(cr_frame_eval(&s->f, a->count, &v));
+        s->size[s->first[i]] = v.i;
+    }
+    return CR_OK;
+}
+
 /* Divides the result's dims among the names of axes.  A result without dims has one axis. */
 static cr_status stated_axes(stated *s, const cr_view *out)
 {
@@ -270,7 +284,7 @@ static cr_status stated_axes(stated *s, const cr_view *out)
     for (int i = 0; i < s->op->axis_count; i++) {
         const cr_loop_axis *a = &s->op->axis[i];
         cr_value v = cr_of_int(1);
-        if (a->count)
+        if (a->pack && a->count)
             CR_TRY(cr_frame_eval(&s->f, a->count, &v));
         open = a->pack && !a->count ? i : open;
         s->count[i] = open == i ? 0 : (int)v.i;
@@ -289,7 +303,7 @@ static cr_status stated_axes(stated *s, const cr_view *out)
         s->from_stride[d] = s->index_stride[d] = 0;
         s->cut[d] = s->steps[d] = false;
     }
-    return CR_OK;
+    return stated_sizes(s);
 }
 
 /* The number of dims that an index covers: as many as its pack has axes, or one.  *name is

@@ -359,3 +359,12 @@ def test_one_hot_rows():
     for bad, text in [(-1, "non-negative"), (3, "smaller than num_classes")]:
         with pytest.raises(RuntimeError, match=f"Class values must be {text}."):
             F.one_hot(torch.tensor([1, bad]), 3)
+
+
+def test_ones_on_the_diagonal():
+    for n, m in [(0, 0), (1, 1), (3, 5), (5, 3), (0, 4), (100, 7)]:
+        for dtype in DTYPES:
+            same(torch.eye(n, m, dtype=torch.from_numpy(np.zeros(1, dtype)).dtype), np.eye(n, m, dtype=dtype))
+        out = torch.full((2 * n, m), 7.0)[::2]
+        same(torch.eye(n, m, out=out), np.eye(n, m, dtype=np.float32))
+    same(torch.eye(4), np.eye(4, dtype=np.float32))

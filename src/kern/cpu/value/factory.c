@@ -349,21 +349,6 @@ void cr_fill_logspace(const cr_view *out, cr_scalar start, cr_scalar end, double
 
 /* Matrices. */
 
-void cr_fill_eye(const cr_view *out)
-{
-    int64_t n = out->size[0] < out->size[1] ? out->size[0] : out->size[1];
-    int64_t stride = n ? out->stride[0] + out->stride[1] : 0;
-    cr_view diagonal = *out;
-    cr_complex one;
-
-    cr_zero_view(out);
-    cr_scalar_store(cr_scalar_int(1), (cr_dtype)out->dtype, &one);
-    diagonal.ndim = 1;
-    diagonal.size = &n;
-    diagonal.stride = &stride;
-    cr_fill_view(&diagonal, &one);
-}
-
 /* Columns [*first, *last) of row i belong to the triangle. */
 static void row_span(int64_t i, int64_t columns, int64_t offset, bool upper, int64_t *first,
                      int64_t *last)

@@ -12,8 +12,6 @@ void cr_fill_range(const cr_view *out, cr_scalar start, cr_scalar step);
 void cr_fill_linspace(const cr_view *out, cr_scalar start, cr_scalar end);
 /* `base` to the power of linspace. */
 void cr_fill_logspace(const cr_view *out, cr_scalar start, cr_scalar end, double base);
-/* Ones on the main diagonal of a matrix, zeros elsewhere. */
-void cr_fill_eye(const cr_view *out);
 /* Row and column indices of a triangle of a rows x columns matrix, {2, n}: the elements with
  * column - row <= offset, or >= for the upper triangle. */
 void cr_fill_triangle_indices(const cr_view *out, int64_t rows, int64_t columns, int64_t offset,

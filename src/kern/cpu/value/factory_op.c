@@ -33,13 +33,6 @@ cr_status cr_kern_logspace(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-cr_status cr_kern_eye(const cr_value *arg, cr_view *out)
-{
-    (void)arg;
-    cr_fill_eye(out);
-    return CR_OK;
-}
-
 /* (row, col, offset, ...) */
 cr_status cr_kern_tril_indices(const cr_value *arg, cr_view *out)
 {
