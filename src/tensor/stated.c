@@ -323,6 +323,10 @@ static int64_t stated_flat(stated *s, const cr_view *v, int dim, int param, int6
 {
     int64_t n = 1, step = 1;
 
+    *stride = 1;
+    for (int d = dim; d < v->ndim; d++)
+        if (!v->size[d])
+            return 0;
     for (int d = v->ndim - 1; d >= dim; d--) {
         step = n == 1 ? v->stride[d] : step;
         if (v->size[d] != 1 && v->stride[d] != CR_WRAP_MUL(step, n))

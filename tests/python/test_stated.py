@@ -289,7 +289,7 @@ def test_windows_that_are_not_those_of_the_sizes_are_refused(sizes, dim, size, s
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_indices_that_count_the_elements(dtype):
     x = values((3, 4, 5), dtype)
-    for shape in [(), (7,), (2, 3), (2, 0)]:
+    for shape in [(), (7,), (2, 3), (2, 0), (2, 4, 0), (3, 0, 2)]:
         index = RNG.integers(-60, 60, shape)
         src = values(index.size, dtype)
         put, added = x.copy(), x.copy()
@@ -301,6 +301,7 @@ def test_indices_that_count_the_elements(dtype):
                 same(torch.take(t, i), np.take(x, index))
                 for accumulate, want in [(False, put), (True, added)]:
                     same(t.put(i, torch.from_numpy(src), accumulate), want)
+                    same(t.put(i, torch.zeros(i.shape, dtype=t.dtype).copy_(torch.from_numpy(src.reshape(shape))), accumulate), want)
                     base = torch.zeros(3, 4, 10, dtype=t.dtype)
                     same(base[..., ::2].copy_(t).put_(i, torch.from_numpy(src.reshape(shape)), accumulate), want)
                     assert not base[..., 1::2].any()
@@ -368,3 +369,11 @@ def test_ones_on_the_diagonal():
         out = torch.full((2 * n, m), 7.0)[::2]
         same(torch.eye(n, m, out=out), np.eye(n, m, dtype=np.float32))
     same(torch.eye(4), np.eye(4, dtype=np.float32))
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (2, 4, 0), (3, 4, 0, 1)])
+def test_numbers_without_elements_pick_nothing(shape):
+    x = torch.ones(3, 4, requires_grad=True)
+    picked = torch.take(x, torch.zeros(shape, dtype=torch.int64))
+    picked.backward(torch.ones(shape))
+    assert picked.shape == shape and x.grad.tolist() == [[0] * 4] * 3
