@@ -377,3 +377,23 @@ def test_numbers_without_elements_pick_nothing(shape):
     picked = torch.take(x, torch.zeros(shape, dtype=torch.int64))
     picked.backward(torch.ones(shape))
     assert picked.shape == shape and x.grad.tolist() == [[0] * 4] * 3
+
+
+@pytest.mark.parametrize("shape, call", [
+    ((3, 4), lambda x: torch.diag_embed(x, 1, 0, 2)),
+    ((3, 4), lambda x: torch.take(x, torch.tensor([[0, -1], [5, 5]]))),
+    ((3, 4), lambda x: torch.zeros(3, 4, dtype=x.dtype).put(torch.arange(12) * 5 % 12, x, True)),
+    ((4,), lambda x: torch.select_scatter(torch.zeros(3, 4, dtype=x.dtype), x, 0, 1)),
+    ((3, 2), lambda x: torch.slice_scatter(torch.zeros(3, 4, dtype=x.dtype), x, 1, 1, None, 2)),
+    ((3,), lambda x: torch.diagonal_scatter(torch.zeros(3, 4, dtype=x.dtype), x, 1)),
+    ((6, 3, 2), lambda x: torch.unfold_backward(x, [7, 3], 0, 2, 1)),
+    ((2, 3, 9), lambda x: torch.ops.aten._pool_gather(x, torch.tensor([8, 0, 8]).expand(2, 3, 3), 1)),
+    ((3, 4), lambda x: x.roll((1, 2), (0, 1))),
+    ((3, 4), lambda x: F.pad(x, (2, 1), mode="reflect"))])
+def test_the_gradient_is_the_transposed_loop(shape, call):
+    x = torch.from_numpy(values(shape, np.float64)).requires_grad_()
+    y = call(x)
+    g = torch.from_numpy(values(tuple(y.shape), np.float64))
+    y.backward(g)
+    assert (y.detach() * g).sum().item() == (x.detach() * x.grad).sum().item()
+    assert y.detach().any() and x.grad.any()
