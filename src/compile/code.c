@@ -860,6 +860,8 @@ static void lay_out(builder *b)
     for (int d = 0; d + 1 < c->ndim; d++)
         c->rows *= c->size[d];
     c->columns = c->size[c->ndim - 1];
+    if (b->columns && b->numel && c->columns != b->columns)
+        cr_bail(b->s, CR_VALUE, "a result's elements are in another order than its rows");
     set_ways(b);
     c->across = lies_across(b);
 }

@@ -74,6 +74,8 @@ static int load(const group *p) { return p->reads + p->live + p->more; }
 static int64_t numel_of(const cr_gtype *t) { return cr_sizes_numel(t->ndim, t->size); }
 static int64_t numel(const cr_gvalue *v) { return numel_of(&v->type); }
 
+static int64_t last_dim(const cr_gtype *t) { return t->ndim ? t->size[t->ndim - 1] : 1; }
+
 /* --- requirements of a node on its group --- */
 
 typedef struct {
@@ -144,6 +146,9 @@ static bool fits(const group *p, wish *w)
     if (p->count >= MOST_NODES || !cr_types_mix(p->types | w->types, p->device))
         return false;
     if (w->row ? !makes_rows_of(p, w) : w->columns && p->columns && p->columns != w->columns)
+        return false;
+    if (p->columns && !w->row && w->n->result[0]->type.stride &&
+        p->columns != last_dim(w->shape))
         return false;
     if (w->columns && (p->joined || (p->split && w->columns != p->last)))
         return false;
@@ -274,8 +279,6 @@ static void put(gatherer *x, group *p, const cr_gnode *n, size_t i)
         p->live += x->left[n->result[k]->id] > 0;
     }
 }
-
-static int64_t last_dim(const cr_gtype *t) { return t->ndim ? t->size[t->ndim - 1] : 1; }
 
 static void place(gatherer *x, wish *w, size_t i)
 {

@@ -148,6 +148,8 @@ VIEWS = {
     "middle": lambda x, y: (x.unsqueeze(1) * 2 + y.unsqueeze(0)).exp() - x.unsqueeze(1),
     "permuted": lambda x, y: (x.reshape(x.shape[0], 1, -1).permute(2, 0, 1).contiguous() * 2).add(1).relu(),
     "rows of a slice": lambda x, y: (x[:, :-1] * 2).softmax(-1) + 1,
+    "mean beside a transpose": lambda x, y: (y.t().contiguous().t() + x.square().mean(), x.square().mean() * 2),
+    "transpose beside a mean": lambda x, y: (lambda z: (z, z.contiguous().mean() + 1))(y.t().contiguous().t() * 2),
     "sum of a transpose": lambda x, y: (x.t() * 2).contiguous().sum(-1) * 3,
     "rows of strided columns": lambda x, y: (y.contiguous() * x.t().contiguous().t()).softmax(-1),
 }
