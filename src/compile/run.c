@@ -41,6 +41,14 @@ static const cr_placed_source *source_of(const job *j, int k)
     return k >= j->c->outputs && number < 0 ? &j->source[-1 - number] : NULL;
 }
 
+/* Elements of a tile.  Tiles of sources may leave the first cache: lines are made faster when
+ * they are long, and elements that are read in place need no tile. */
+enum { SOURCE_TILES = 4 };
+static int64_t tile_elements(const job *j)
+{
+    return j->way->tile * (j->c->sources ? SOURCE_TILES : 1);
+}
+
 /* --- one part --- */
 
 /* The strides of operand k along rows and columns, in place or in its tile. */
@@ -121,7 +129,7 @@ static void move(const job *j, part *p, const part *from, int64_t row, int64_t c
 /* Runs the part in pieces whose tiles fit in the cache. */
 static cr_status run_staged(const job *j, const part *whole)
 {
-    int64_t most = j->way->tile,
+    int64_t most = tile_elements(j),
             wide = j->c->cuts && whole->columns > most ? most : whole->columns;
     int64_t high = wide < most ? most / wide : 1,
             tile = (high < whole->rows ? high : whole->rows) * wide * 8 + 128;
@@ -221,9 +229,9 @@ static void flat_prepare(const job *j, flat_tiles *t, int k)
 {
     const cr_operand_plan *o = &j->c->operand[k];
     cr_placed_operand at = flat_operand(j, k);
-    int64_t wanted = o->period + j->way->tile, all = j->c->rows * j->c->columns;
+    int64_t wanted = o->period + tile_elements(j), all = j->c->rows * j->c->columns;
 
-    t->repeats[k] = o->period && o->period <= j->way->tile;
+    t->repeats[k] = o->period && o->period <= tile_elements(j);
     if (o->row)
         cr_stage_rows(o, at.base, (int64_t[2]){0, 0}, 1, 1, t->tile[k], false);
     else if (t->repeats[k])
@@ -232,7 +240,7 @@ static void flat_prepare(const job *j, flat_tiles *t, int k)
 
 static bool flat_begin(const job *j, flat_tiles *t)
 {
-    int64_t bytes = 2 * j->way->tile * 8 + 128;
+    int64_t bytes = 2 * tile_elements(j) * 8 + 128;
     int count = 0;
 
     for (int k = 0; k < j->c->operands; k++)
@@ -295,7 +303,7 @@ static cr_status flat_piece(const job *j, const flat_tiles *t, int64_t at, int64
 static void run_flat(void *context, int64_t begin, int64_t end)
 {
     const job *j = context;
-    int64_t all = j->c->rows * j->c->columns, most = j->c->staged ? j->way->tile : SPAN;
+    int64_t all = j->c->rows * j->c->columns, most = j->c->staged ? tile_elements(j) : SPAN;
     flat_tiles t = {.memory = NULL};
     cr_status st = flat_begin(j, &t) ? CR_OK : CR_MEMORY;
 
@@ -312,7 +320,7 @@ static void run_flat(void *context, int64_t begin, int64_t end)
 /* Rows of one kernel call, a multiple of the lanes of all vectors. */
 static int64_t across_high(const job *j)
 {
-    int64_t high = j->way->tile / j->c->columns & ~(int64_t)63;
+    int64_t high = tile_elements(j) / j->c->columns & ~(int64_t)63;
 
     return high > 64 ? high : 64;
 }
