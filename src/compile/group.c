@@ -368,20 +368,21 @@ static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
 
 /* --- windows of columns --- */
 
-/* A value whose only reader splits it into equal windows of its last dim is computed window by
- * window, and so is the whole group: its space becomes that of one window. */
+/* A value that is split into equal windows of its last dim is computed window by window, and so
+ * is the whole group: its space becomes that of one window.  If the value has other readers,
+ * each window of it is stored, too. */
 static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].value;
     group *p = maker(x, v);
     int64_t wide = v->type.size[v->type.ndim - 1];
-    int parts = n->result_count;
+    int parts = n->result_count, stored = x->left[v->id] > 1 ? parts : 0;
     cr_space s;
 
     if (!p || x->sealed[v->id] || p->columns || p->split || p->joined || p->parts ||
-        p->numel != numel(v) || !p->numel || p->live != 1 || x->left[v->id] != 1 ||
-        p->last != wide || p->space.size[p->space.ndim - 1] != wide || wide == parts ||
-        p->count * parts >= MOST_NODES || p->reads * parts + parts >= MOST_OPERANDS)
+        p->numel != numel(v) || !p->numel || p->live != 1 || p->last != wide ||
+        p->space.size[p->space.ndim - 1] != wide || wide == parts ||
+        p->count * parts >= MOST_NODES || p->reads * parts + parts + stored >= MOST_OPERANDS)
         return false;
     s = (cr_space){.ndim = p->space.ndim};
     memcpy(s.size, p->space.size, sizeof s.size);
@@ -390,9 +391,10 @@ static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
     p->numel /= parts;
     p->split = true;
     p->last = wide / parts;
-    p->more += p->reads * (parts - 1);
+    p->more += p->reads * (parts - 1) + stored;
     p->count *= parts;
     put(x, p, n, i);
+    x->sealed[v->id] = true;
     return true;
 }
 

@@ -542,6 +542,17 @@ def test_windows_that_are_also_read_outside():
     check(f, torch.randn(5, 12, dtype=torch.bfloat16), torch.randn(5, 4, dtype=torch.bfloat16), torch.randn(12).bfloat16())
 
 
+def test_a_value_that_is_split_and_read_as_a_whole_is_one_group():
+    def f(x, w):
+        g = x * 2 + w
+        a, b, c = g.chunk(3, -1)
+        return a * b.sigmoid() + c, g
+    check(f, torch.randn(5, 12), torch.randn(12), groups=1)
+    check(f, torch.randn(70, 36).double(), torch.randn(12, 36).double()[:1], groups=1)
+    check(lambda x, w: (*f(x, w), f(x, w)[1].sum(-1), f(x, w)[1].exp()), torch.randn(5, 12), torch.randn(12))
+    check(lambda x, w: (f(x, w)[0], f(x, w)[1].t() @ f(x, w)[0]), torch.randn(5, 12).bfloat16(), torch.randn(12).bfloat16())
+
+
 def test_values_beside_each_other():
     def f(x, y):
         a, b = x * 2 + y, x.exp()
