@@ -38,20 +38,21 @@ typedef struct {
     cr_complex item;
 } lines_context;
 
-enum { BLOCK = 64, LONG = 1 << 15, CHUNK = 16 };
+enum { SHORT = 256, BLOCK = 4096, LONG = 1 << 15, CHUNK = 16 };
 
-/* Copies n bytes.  memcpy starts slowly where it uses instructions for strings, which pays for
- * long runs only. */
+/* Copies n bytes; short rows without a call.  memcpy uses vectors for blocks, and instructions for
+ * strings, which start slowly, for more. */
 static inline void copy_bytes(char *to, const char *from, int64_t n)
 {
     int64_t i = 0;
 
-    if (n > LONG) {
-        memcpy(to, from, (size_t)n);
+    if (n > SHORT) {
+        for (int64_t piece = n > LONG ? n : BLOCK; i < n; i += piece) {
+            piece = n - i < piece ? n - i : piece;
+            memcpy(to + i, from + i, (size_t)piece);
+        }
         return;
     }
-    for (; i + BLOCK <= n; i += BLOCK)
-        memcpy(to + i, from + i, BLOCK);
     for (; i + CHUNK <= n; i += CHUNK)
         memcpy(to + i, from + i, CHUNK);
     for (; i < n; i++)
