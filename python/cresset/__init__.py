@@ -22,12 +22,19 @@ _MODULES = frozenset((
     "__config__", "_inductor", "_jit_internal", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
     "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit",
     "library", "linalg", "monitor", "mps", "mtia", "multiprocessing", "nn", "onnx", "ops", "optim",
-    "overrides", "package", "profiler", "random", "return_types", "safetensors", "serialization", "special",
-    "storage", "testing", "torch_version", "types", "utils", "version", "xpu"))
+    "overrides", "package", "profiler", "random", "return_types", "safetensors", "serialization", "signal",
+    "special", "storage", "testing", "torch_version", "types", "utils", "version", "xpu"))
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
          "PyTorchFileReader": "_archive", "Stream": "_streams", "Event": "_streams",
+         "DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
+         **dict.fromkeys((
+             "_check", "_check_with", "_check_is_size", "_check_index", "_check_value",
+             "_check_type", "_check_not_implemented", "_check_tensor_all",
+             "_check_tensor_all_with", "sym_int", "sym_float", "sym_not", "sym_max", "sym_min",
+             "sym_sum", "sym_sqrt", "sym_ite", "get_device_module", "OutOfMemoryError",
+             "AcceleratorError"), "_checks"),
          "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",

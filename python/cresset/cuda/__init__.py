@@ -84,7 +84,9 @@ _MODULES = ("amp", "graphs", "memory", "nvtx", "profiler", "random", "sparse", "
 
 
 def __getattr__(name):
+    from importlib import import_module
     if name in _MODULES:
-        from importlib import import_module
         return import_module(f"{__name__}.{name}")
+    if name == "OutOfMemoryError":
+        return import_module(".._checks", __name__).OutOfMemoryError
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -49,6 +49,15 @@ class _Stub:
 GroupName = ProcessGroup = _Stub
 
 
+def init_process_group(*args, **kwargs):
+    """Refuses.  Scripts import this name for runs of several processes and call it only there."""
+    raise RuntimeError("torch.distributed is not available: this package runs in one process")
+
+
+def destroy_process_group(group=None):
+    """Ends a group of processes: there is none."""
+
+
 def __getattr__(name):
     if name in ("device_mesh", "rpc", "tensor"):
         from importlib import import_module

@@ -161,15 +161,42 @@ static PyTypeObject *make_named(const cr_op *op)
     return type;
 }
 
+/* The type of an entry's results, borrowed. */
+static PyTypeObject *named_type(const cr_op *op)
+{
+    PyTypeObject *type = (PyTypeObject *)PyDict_GetItemString(return_types, op->name);
+
+    return type ? type : make_named(op);
+}
+
 static PyObject *new_results(const cr_op *op)
 {
     if (!is_named(op))
         return PyTuple_New(op->result_count);
-    PyTypeObject *type = (PyTypeObject *)PyDict_GetItemString(return_types, op->name);
-    if (!type)
-        type = make_named(op);
+    PyTypeObject *type = named_type(op);
     return type ? PyStructSequence_New(type) : NULL;
 }
+
+/* _return_type(name): the type of the results of the overload that has several. */
+static PyObject *op_return_type(PyObject *module, PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+    const cr_op *op = text ? cr_ops_find(text) : NULL;
+
+    (void)module;
+    if (PyErr_Occurred())
+        return NULL;
+    while (op && !is_named(op))
+        op = op->next;
+    if (!op)
+        Py_RETURN_NONE;
+    return Py_XNewRef((PyObject *)named_type(op));
+}
+
+static PyMethodDef op_functions[] = {
+    {"_return_type", op_return_type, METH_O,
+     "_return_type(name): the type of an operator's results; None if it has one result."},
+    {0}};
 
 /* Results to Python: a tensor, a tuple, a named tuple, a number.  Takes them. */
 static PyObject *call_results(const cr_op *op, cr_value *result)
@@ -614,7 +641,7 @@ int cr_py_op_start(PyObject *m)
     PyType_Modified(cr_py_tensor_type);
     if (install_families(m, ops) < 0)
         return -1;
-    if (PyModule_AddObjectRef(m, "_return_types", return_types) < 0)
+    if (PyModule_AddFunctions(m, op_functions) < 0)
         return -1;
     return PyModule_AddObject(m, "ops", ops);
 }

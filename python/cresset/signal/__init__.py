@@ -1,0 +1,4 @@
+"""Functions for signals."""
+from . import windows
+
+__all__ = ["windows"]
