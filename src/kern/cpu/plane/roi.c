@@ -19,6 +19,11 @@ typedef struct {
     int64_t *image, *first;
 } roi_job;
 
+enum { ROI_CHANNELS = 8 };
+
+/* The channels of the result that one unit of work computes. */
+static int64_t roi_range(const cr_roi *r) { return r->sensitive ? 1 : ROI_CHANNELS; }
+
 #define T       float
 #define NAME(x) f32_##x
 #include "kern/cpu/plane/roi_loops.inc"
@@ -88,8 +93,8 @@ static cr_status roi_run(const cr_roi *r, const cr_view *x, const cr_view *regio
         memset(to.data, 0, (size_t)cr_view_numel(out) * cr_dtype_size(t));
         cr_parallel_for(r->channels, 1, t == CR_F32 ? f32_spread : f64_spread, &w);
     } else {
-        cr_parallel_for(r->regions * cr_roi_results(r), 16,
-                        t == CR_F32 ? f32_average : f64_average, &w);
+        int64_t ranges = (cr_roi_results(r) + roi_range(r) - 1) / roi_range(r);
+        cr_parallel_for(r->regions * ranges, 4, t == CR_F32 ? f32_average : f64_average, &w);
     }
     cr_dense_store(&to, out, t);
 done:

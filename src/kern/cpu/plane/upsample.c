@@ -59,6 +59,8 @@ static void nearest_taps(const axis *a, bool exact)
 
 /* --- bytes --- */
 
+enum { BYTES_AT_ONCE = 64 };
+
 /* Adds the weights of equal neighbouring taps, as at a border, to the first of them. */
 static void bytes_merge(const axis *a, double *weight)
 {
@@ -102,16 +104,51 @@ static void bytes_taps(axis *a)
     }
 }
 
-static uint8_t bytes_sum(const axis *a, int64_t o, const uint8_t *x, int64_t step)
+static uint8_t bytes_round(int32_t sum, int fraction)
+{
+    int32_t v = sum >> fraction;
+
+    return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+}
+
+/* A line of outputs of the last dimension. */
+static void bytes_line(const axis *a, const uint8_t *x, uint8_t *y)
+{
+    const int16_t *weight = a->weight;
+    const int64_t *index = a->index;
+
+    for (int64_t o = 0; o < a->out; o++, weight += a->taps, index += a->taps) {
+        int32_t sum = a->fraction ? 1 << (a->fraction - 1) : 0;
+        for (int64_t t = 0; t < a->taps; t++)
+            sum += (int32_t)weight[t] * x[index[t]];
+        y[o] = bytes_round(sum, a->fraction);
+    }
+}
+
+/* Writes `n` neighbouring bytes of output o; n is at most BYTES_AT_ONCE. */
+CR_WIDE static void bytes_sums(const axis *a, int64_t o, int64_t inner, int64_t n,
+                               const uint8_t *x, uint8_t *y)
 {
     const int16_t *weight = (const int16_t *)a->weight + o * a->taps;
     const int64_t *index = a->index + o * a->taps;
-    int32_t sum = a->fraction ? 1 << (a->fraction - 1) : 0;
+    int32_t sum[BYTES_AT_ONCE];
 
+    for (int64_t j = 0; j < n; j++)
+        sum[j] = a->fraction ? 1 << (a->fraction - 1) : 0;
     for (int64_t t = 0; t < a->taps; t++)
-        sum += (int32_t)weight[t] * x[index[t] * step];
-    sum = sum < 0 ? 0 : sum >> a->fraction;
-    return (uint8_t)(sum > 255 ? 255 : sum);
+        for (int64_t j = 0; j < n; j++)
+            sum[j] += (int32_t)weight[t] * x[index[t] * inner + j];
+    for (int64_t j = 0; j < n; j++)
+        y[j] = bytes_round(sum[j], a->fraction);
+}
+
+static void bytes_rows(const axis *a, int64_t inner, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t o = 0; o < a->out; o++)
+        for (int64_t j = 0; j < inner; j += BYTES_AT_ONCE) {
+            int64_t n = inner - j < BYTES_AT_ONCE ? inner - j : BYTES_AT_ONCE;
+            bytes_sums(a, o, inner, n, x + j, y + o * inner + j);
+        }
 }
 
 /* y[outer, out, inner] from x[outer, in, inner]; the elements themselves between equal sizes.
@@ -123,10 +160,11 @@ static void bytes_stretch(const axis *a, int64_t outer, int64_t inner, const uin
         memcpy(y, x, (size_t)(outer * a->in * inner));
         return;
     }
-    for (int64_t i = 0; i < outer; i++, x += a->in * inner)
-        for (int64_t o = 0; o < a->out; o++)
-            for (int64_t j = 0; j < inner; j++)
-                *y++ = bytes_sum(a, o, x + j, inner);
+    for (int64_t i = 0; i < outer; i++, x += a->in * inner, y += a->out * inner)
+        if (inner == 1)
+            bytes_line(a, x, y);
+        else
+            bytes_rows(a, inner, x, y);
 }
 
 static void bytes_range(const upsample_job *w, int64_t begin, int64_t end, uint8_t *scratch)
