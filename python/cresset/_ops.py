@@ -243,6 +243,14 @@ def _torch_libraries(path):
     return [name.decode() for name in dict.fromkeys(found)]
 
 
+def refuse_torch_library(path):
+    """Raises for a shared object that is linked to torch's own libraries."""
+    needed = _torch_libraries(path)
+    if needed:
+        raise ImportError(f"{path} is linked to {', '.join(needed)}, the C++ library of PyTorch, "
+                          "which Cresset does not have; its operators are not available", path=path)
+
+
 def load_library(path):
     """Loads a shared object, which may register operators.
 
@@ -251,15 +259,12 @@ def load_library(path):
     """
     from os.path import basename, dirname, realpath
     path = realpath(path)
-    needed = _torch_libraries(path)
-    if needed and basename(path).startswith("_C.") and table_names(basename(dirname(path))):
-        return
-    if needed:
-        raise ImportError(f"{path} is linked to {', '.join(needed)}, the C++ library of PyTorch, "
-                          "which Cresset does not have; its operators are not available", path=path)
-    from ctypes import CDLL
-    CDLL(path)
-    loaded_libraries.add(path)
+    if not (basename(path).startswith("_C.") and table_names(basename(dirname(path)))
+            and _torch_libraries(path)):
+        refuse_torch_library(path)
+        from ctypes import CDLL
+        CDLL(path)
+        loaded_libraries.add(path)
 
 
 def _packet(name):

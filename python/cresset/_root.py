@@ -7,6 +7,7 @@ package's `__init__` as torch's.  `import cresset` takes the name torch itself i
 name's modules are aliases: the same objects.
 """
 import sys
+from _frozen_importlib_external import ExtensionFileLoader  # as importlib.machinery's, which imports more
 from os.path import abspath, dirname, join
 
 ModuleSpec = type(__spec__)  # importing importlib.machinery would take longer than this file
@@ -105,6 +106,19 @@ def _rename(module):
     module._root = here
 
 
+_create_module = ExtensionFileLoader.create_module
+
+
+def _create_or_explain(loader, spec):
+    """Loads an extension; if that fails because it is linked to torch's C++ library, says so."""
+    try:
+        return _create_module(loader, spec)
+    except ImportError:
+        from ._ops import refuse_torch_library
+        refuse_torch_library(loader.path)
+        raise
+
+
 def settle(name):
     """Decides the root's name.  The first thing that the package's `__init__` does."""
     global NAME
@@ -114,3 +128,4 @@ def settle(name):
         _rename(sys.modules[name])
     NAME = "torch"
     add_alias("cresset", "torch")
+    ExtensionFileLoader.create_module = _create_or_explain

@@ -203,3 +203,24 @@ def test_pickles_go_to_torch_and_come_back(tmp_path):
     assert python("-c", READ, file, interpreter=peer, path=[]).startswith("ok ")
     python("-c", WRITE, file, interpreter=peer, path=[])
     assert python("-c", READ, file) == f"ok {cresset.__version__}\n"
+
+
+def test_extensions_that_are_linked_to_torch_are_explained(tmp_path):
+    library = tmp_path / "libtorch_cpu.so"
+    subprocess.run(["gcc", "-shared", "-o", library, "-x", "c", os.devnull, "-Wl,-soname,libtorch_cpu.so"], check=True)
+    for name, option in (("linked", "-ltorch_cpu"), ("odd", "-lm")):
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / f"{name}.so", "-x", "c", os.devnull,
+                        "-Wl,--no-as-needed", f"-L{tmp_path}", option], check=True)
+    library.unlink()
+    print_errors = """
+for name in ("linked", "odd"):
+    try:
+        __import__(name)
+    except ImportError as error:
+        print(error)
+"""
+    first, second = python("-c", "import torch" + print_errors, path=(FOLDER, AS_TORCH, str(tmp_path))).splitlines()
+    assert first.startswith(f"{tmp_path}/linked.so is linked to libtorch_cpu.so, the C++ library of PyTorch")
+    assert "does not define module export function" in second
+    beside = python("-c", "import cresset" + print_errors, path=(FOLDER, str(tmp_path)))
+    assert beside.startswith("libtorch_cpu.so: cannot open shared object file")
