@@ -12,7 +12,7 @@ from _weakref import ref  # importing weakref takes a millisecond
 
 from .. import Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from . import config
-from .guards import NotYet, Refused, Walk, plain, tensor_facts
+from .guards import NotYet, Refused, Walk, may_vary, plain, tensor_facts
 
 _INDUCTOR_CONFIG = f"{_root.NAME}._inductor.config"
 _ATTEMPTS = 3  # attempts to record a function whose calls change objects that they read
@@ -164,6 +164,7 @@ class _Recording:
             return self.eagerly(why)
         if self.walk_again():
             return _Recording(self.compiler, self.compiled, self.args, self.kwargs).result()
+        _watch_messages()
         recorder = _C.Recorder(parts=bool(self.walk.wants_gradients), sources=True, borrow=True)
         self.mark_inputs(recorder)
         self.mark_sizes(recorder)
@@ -207,12 +208,14 @@ class _Recording:
                     replaced.append((node, value, symbol))
             try:
                 out = self.fn(*args, **kwargs)
+            except BaseException as error:
+                error.args = tuple(plain(x) if type(x) is _C.Symbol else x for x in error.args)
+                raise
             finally:
                 self.put_back(replaced)
-            if self.walk.numbers or self.dynamic:
-                self.walk.settle()
-                out = _without_symbols(out)
-            return out
+                if self.walk.numbers or self.dynamic:
+                    self.walk.settle()
+            return _without_symbols(out) if self.walk.numbers or self.dynamic else out
         finally:
             recorder.stop()
 
@@ -254,6 +257,8 @@ class _Recording:
         dynamic=True."""
         c, w = self.compiler, self.walk
         self.dynamic, self.marked = {}, []
+        if w.plain_only:
+            return
         for t, node in w.tensors:
             must, may, never = self.marks(t)
             if not must and not may and not c.sizes and not c.dynamic:
@@ -302,6 +307,10 @@ class _Recording:
         """Returns whether a number varies, which requires another walk."""
         c = self.compiler
         c.catch_up()
+        if self.walk.plain_only:
+            varied = bool(c.varying)
+            c.varying.clear()
+            return varied
         before = len(c.varying)
         if c.dynamic is not False and c.values:
             self.note_numbers()
@@ -314,7 +323,8 @@ class _Recording:
             if check == "equal" and type(expected) in (int, float):
                 path = w.path(node)
                 before = c.values.get(path, expected)
-                if type(before) is type(expected) and before != expected and w.can_replace(node):
+                if type(before) is type(expected) and before != expected and may_vary(expected) and \
+                   w.can_replace(node):
                     c.varying.add(path)
                 c.values[path] = expected
 
@@ -468,6 +478,26 @@ class _Recording:
         call = graph.call(differentiate, settings.how(changes))
         settings.write_trace(changes, self.compiler.name, graph, call)
         return call
+
+
+def _watch_messages():
+    """Makes warnings and lines of logs refuse the recording of their thread.  The functions stay
+    wrapped, because other threads may record at the same time."""
+    _refuse_in(warnings, "_showwarnmsg", "it warns")
+    if "logging" in sys.modules:
+        _refuse_in(sys.modules["logging"].Logger, "callHandlers", "it logs")
+
+
+def _refuse_in(holder, name, why):
+    function = getattr(holder, name)
+    if getattr(function, "refuses_recording", False):
+        return
+
+    def refusing(*args):
+        _C._refuse_recording(why)
+        return function(*args)
+    refusing.refuses_recording = True
+    setattr(holder, name, refusing)
 
 
 def _without_symbols(out):

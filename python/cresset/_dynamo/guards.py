@@ -11,10 +11,12 @@ import builtins
 import functools
 import sys
 import types
+from _thread import _local as local
 from collections import OrderedDict, defaultdict, deque
+from math import isfinite
 from operator import is_
 
-from .. import Generator, Size, Tensor, _root, device, dtype, layout, memory_format
+from .. import Generator, Size, Tensor, _root, device, dtype, layout, matmul, memory_format
 from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code, _walk_items
 
 
@@ -37,7 +39,8 @@ _ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
 _TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_",
                               "clip_grads_with_norm_"))
 
-_MUTABLE = (deque, bytearray, memoryview)  # containers whose contents no guard checks
+# Objects with contents that no guard checks.
+_MUTABLE = (deque, bytearray, memoryview, local, type(functools.lru_cache(is_)))
 
 # Builtins and modules with side effects or inputs that a recording does not see.
 _IMPURE_BUILTINS = frozenset(("print", "input", "open", "exec", "eval", "compile", "globals", "locals",
@@ -46,8 +49,21 @@ _IMPURE_MODULES = frozenset(("random", "time", "os", "datetime", "secrets", "uui
                              "socket", "threading", "multiprocessing", "sys", "io", "pathlib", "tempfile"))
 _PURE_SETTERS = frozenset(("manual_seed", "seed", "set_default_dtype", "set_num_threads", "set_rng_state",
                            "set_default_device"))
+# Queries of the process's state that no guard checks.
+_QUERIES = frozenset(("get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
+                      "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode",
+                      "get_rng_state", "initial_seed"))
+_BY_NAME = frozenset(("getattr", "hasattr"))  # builtins that read attributes by a string
+# Special methods that only making, copying and pickling an object call.
+_NOT_IN_USE = frozenset(("__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__",
+                         "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__copy__",
+                         "__deepcopy__", "__dir__", "__sizeof__"))
 _STDLIB = sys.stdlib_module_names
 _OPTIM, _PARAMETER = f"{_root.NAME}.optim", f"{_root.NAME}.nn.parameter"
+_MODULE = f"{_root.NAME}.nn.modules.module"
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type(matmul), type)
+# Methods whose results C code checks for their class, so that they may not return a symbol.
+_CHECKED_METHODS = frozenset(("__bool__", "__complex__", "__float__", "__index__", "__int__"))
 _MOST_NODES = 100_000
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
 _NOTHING = {}
@@ -83,6 +99,12 @@ def _contents(holder):
     return {name: getattr(holder, name) for name in names if hasattr(holder, name)}
 
 
+def may_vary(x):
+    """Whether a symbol can stand for the number.  Zeros have signs, and very large integers mark
+    symbols."""
+    return -2 ** 61 < x < 2 ** 61 if type(x) is int else type(x) is float and x != 0 and isfinite(x)
+
+
 def plain(x):
     """Returns a symbol's number and fixes the recording to it."""
     return x.__class__(x)
@@ -116,8 +138,11 @@ class Walk:
         self.names = set()  # all names in the visited code
         self.codes = set()
         self.classes = {}  # user classes whose code may run -> names looked up in them
+        self.makes = set()  # classes that code may call
         self.modules = {}  # user modules that code reads -> names looked up in them
         self.optimizers = 0
+        self.met_module = False
+        self.plain_only = False  # code may tell a symbol from a number
 
     def add(self, source, parent, key, check, expected=None):
         if len(self.nodes) >= _MOST_NODES:
@@ -155,6 +180,7 @@ class Walk:
         node = self.add(source, parent, key, "is", x)
         if isinstance(x, type):
             self.reach_class(x)
+            self.makes.update(x.__mro__)
         bound = getattr(x, "__self__", None) if type(x) is types.BuiltinFunctionType else None
         if bound is not None and not isinstance(bound, types.ModuleType):
             self.visit(bound, "const", -1, bound)
@@ -162,7 +188,7 @@ class Walk:
 
     def value(self, x, source, parent, key):
         node = self.add(source, parent, key, "equal", x)
-        if self.varying and type(x) in (int, float) and self.path(node) in self.varying and self.can_replace(node):
+        if self.varying and may_vary(x) and self.path(node) in self.varying and self.can_replace(node):
             self.nodes[node][3:] = ["number", type(x), len(self.numbers)]
             self.numbers.append((node, x))
         return node
@@ -200,6 +226,7 @@ class Walk:
         if isinstance(x, list):
             self.holders[node] = x
         self.items(x, "at", node)
+        self.attributes(x, node)
         return node
 
     def mapping(self, x, source, parent, key):
@@ -207,7 +234,20 @@ class Walk:
         self.holders[node] = x
         if x:
             self.items(x, "item", node)
+        self.attributes(x, node)
         return node
+
+    def attributes(self, x, node):
+        """Visits the attributes and the class of a container or function."""
+        t = type(x)
+        if not t.__dictoffset__:
+            return
+        state = x.__dict__
+        if state or t is not types.FunctionType:
+            inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
+            self.holders[inner] = state
+            self.items(state, "item", inner)
+        self.reach_class(t)
 
     def items(self, holder, source, node):
         """Adds plain values first, because a check skips them while their container is
@@ -227,6 +267,8 @@ class Walk:
     def function(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
         self.reach_function(x, node)
+        if not _is_trusted(x.__module__):
+            self.attributes(x, node)
         return node
 
     def method(self, x, source, parent, key):
@@ -255,18 +297,27 @@ class Walk:
         root = x.__name__.partition(".")[0]
         if root in _IMPURE_MODULES:
             raise Refused(f"it uses the module '{x.__name__}'")
-        if not _is_trusted(x.__name__):
-            self.modules[node] = (x, set())
+        self.modules[node] = (x, set())
         return node
 
     def nn_module(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        self.hooks_of_all_modules()
         state = x.__dict__
         inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
         self.holders[inner] = state
         self.items(state, "item", inner)
         self.reach_class(type(x))
         return node
+
+    def hooks_of_all_modules(self):
+        if self.met_module:
+            return
+        self.met_module = True
+        for name, hooks in sys.modules[_MODULE].__dict__.items():
+            if name.startswith("_global_") and isinstance(hooks, dict):
+                self.kept.append(hooks)
+                self.mapping(hooks, "const", -1, hooks)
 
     def optimizer(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
@@ -308,7 +359,7 @@ class Walk:
 
     def snapshot(self):
         """Copies the contents of all containers before the call."""
-        fixed = [*self.classes, *(module for module, _ in self.modules.values())]
+        fixed = [*self.classes, *(m for m, _ in self.modules.values() if not _is_trusted(m.__name__))]
         holders = [*self.holders.items(), *((None, x.__dict__) for x in fixed), *((None, x) for x in self.slotted)]
         self.before = [(node, x, _contents(x) if x or not isinstance(x, dict) else _NOTHING) for node, x in holders]
         self.bare = [t for t, node in self.tensors if self.nodes[node][0] != "grad" and not t.__dict__]
@@ -363,10 +414,14 @@ class Walk:
         if _is_trusted(f.__module__) or f in self.codes:
             return
         self.codes.add(f)
+        self.plain_only = self.plain_only or f.__name__ in _CHECKED_METHODS
         node = self.add("const", -1, f, "any") if node is None else node
         code = f.__code__
+        self.add("code", node, None, "is", code)
         loaded, names = _facts_of_code(code)
         self.names |= names
+        if not loaded.isdisjoint(_BY_NAME):
+            self.names.update(x for x in code.co_consts if type(x) is str and x.isidentifier())
         for cell_name, cell in zip(code.co_freevars, f.__closure__ or ()):
             at = self.add("const", -1, cell, "any")
             self.holders[at] = cell
@@ -387,6 +442,7 @@ class Walk:
             if name in table:
                 continue
             self.add("none", at, name, "any")
+            self.plain_only = self.plain_only or name == "type"
             if name in _IMPURE_BUILTINS and hasattr(builtins, name):
                 raise Refused(f"it calls {name}()")
         self.items({name: table[name] for name in loaded if name in table}, "item", at)
@@ -399,22 +455,38 @@ class Walk:
 
     def close(self):
         """Visits the attributes of used names until there is nothing new."""
-        if self.names & _PURE_SETTERS:
-            raise Refused(f"it calls {min(self.names & _PURE_SETTERS)}()")
         before = -1
         while before != (before := len(self.nodes) + len(self.names) + len(self.codes)) or before < 0:
             for t, done in list(self.classes.items()):
-                for name in (self.names | {"forward", "__call__"}) - done:
+                for name in (self.names | {"forward"} | self.special_methods(t)) - done:
                     done.add(name)
                     self.class_attribute(t, name)
             for node, (module, done) in list(self.modules.items()):
                 for name in self.names - done:
                     done.add(name)
                     if name in module.__dict__:
-                        at = self.add("dict", node, None, "any")
-                        self.visit(module.__dict__[name], "item", at, name)
+                        self.module_attribute(module, node, name)
             if before == len(self.nodes) + len(self.names) + len(self.codes):
                 break
+        for t in self.classes:  # a name that is missing now may come later, and hide another
+            self.add("const", -1, t, "lacks", tuple(self.names.difference(t.__dict__)))
+        for names in (_PURE_SETTERS, _QUERIES):
+            if self.names & names:
+                raise Refused(f"it calls {min(self.names & names)}()")
+
+    def module_attribute(self, module, node, name):
+        x = module.__dict__[name]
+        if not _is_trusted(module.__name__):
+            self.visit(x, "item", self.add("dict", node, None, "any"), name)
+        elif isinstance(x, _FUNCTIONS):  # the program may replace it
+            self.add("item", self.add("dict", node, None, "any"), name, "is", x)
+            if isinstance(x, type):
+                self.atom(x, "const", -1, x)
+
+    def special_methods(self, t):
+        """The names of methods that Python may call without naming them."""
+        return {name for name, x in t.__dict__.items() if name.startswith("__") and callable(x) and
+                (t in self.makes or name not in _NOT_IN_USE)} - {"__class__", "__dict__", "__weakref__"}
 
     def class_attribute(self, t, name):
         x = t.__dict__.get(name, self)

@@ -63,6 +63,8 @@ def guard(walk, node):
         return f"type({name}) is {expected.__name__}"
     if check == "same":
         return f"{name} is {walk.path(expected)}"
+    if check == "lacks":
+        return f"{name} has no further attributes"
     if check == "is":
         return f"{name} is {_short(expected)}"
     return f"{name} is there"

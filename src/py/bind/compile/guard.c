@@ -1,6 +1,7 @@
 /* Guards: see guard.h. */
 #include "py/bind/compile/guard.h"
 #include "tensor/geometry.h"
+#include <math.h>
 #include <string.h>
 
 typedef enum {
@@ -14,6 +15,7 @@ typedef enum {
     FROM_DICT,
     FROM_ATTR,
     FROM_TYPE,
+    FROM_CODE,
     FROM_GRAD
 } source_kind;
 typedef enum {
@@ -26,18 +28,21 @@ typedef enum {
     IS_LIST,
     IS_MAPPING,
     IS_SET,
+    IS_LACKING,
     IS_TENSOR
 } check_kind;
 
 static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none", "at",
-                                           "cell", "dict",  "attr",  "type", "grad"};
-static const char *const check_names[] = {"any",    "is",   "same",    "instance", "equal",
-                                          "number", "list", "mapping", "set",      "tensor"};
+                                           "cell", "dict",  "attr",  "type", "code", "grad"};
+static const char *const check_names[] = {"any",   "is",     "same",  "instance",
+                                          "equal", "number", "list",  "mapping",
+                                          "set",   "lacks",  "tensor"};
 
 typedef struct {
     uint8_t dtype, ndim;
     cr_device device;
     bool contiguous, row_major, requires_grad, inference;
+    bool bare;     /* the wrapper has no attributes */
     uint64_t dims; /* dims whose size may be anything but 0 and 1 */
     int64_t *size; /* sizes and strides */
 } tensor_facts;
@@ -117,6 +122,13 @@ static int set_facts(tensor_facts *f, const cr_tensor *t)
     return 0;
 }
 
+static bool is_bare(PyObject *tensor)
+{
+    PyObject **dict = _PyObject_GetDictPtr(tensor);
+
+    return !dict || !*dict || !PyDict_GET_SIZE(*dict);
+}
+
 static int set_expected(node *d)
 {
     switch ((check_kind)d->check) {
@@ -125,12 +137,14 @@ static int set_expected(node *d)
     case IS_MAPPING:
     case IS_SET:
         return PyArg_ParseTuple(d->expected, "OO!", &d->type, &PyTuple_Type, &d->keys) ? 0 : -1;
+    case IS_LACKING: d->keys = d->expected; return PyTuple_CheckExact(d->keys) ? 0 : -1;
     case IS_INSTANCE:
     case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
     case IS_TENSOR: /* the guard does not keep the tensor alive */
         if (set_facts(&d->facts, cr_py_tensor_of(d->expected)) < 0)
             return -1;
         d->type = Py_TYPE(d->expected);
+        d->facts.bare = is_bare(d->expected);
         Py_SETREF(d->expected, Py_NewRef(d->type));
         return 0;
     default: return 0;
@@ -296,8 +310,11 @@ static bool equals(PyObject *o, PyObject *expected)
 /* True when the set has these elements in this order.  A copy of a set may have another. */
 static bool set_has_items(PyObject *set, PyObject *items)
 {
-    PyObject *now =
-        PySet_GET_SIZE(set) == PyTuple_GET_SIZE(items) ? PySequence_Tuple(set) : NULL;
+    if (PySet_GET_SIZE(set) != PyTuple_GET_SIZE(items))
+        return false;
+    if (!PySet_GET_SIZE(set))
+        return true;
+    PyObject *now = PySequence_Tuple(set);
     bool same = now && tuples_equal(now, items);
 
     PyErr_Clear();
@@ -331,7 +348,9 @@ static bool dict_has_keys(PyObject *dict, PyObject *keys)
 
     if (PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys))
         return false;
-    if (PyODict_Check(dict))
+    if (!PyDict_GET_SIZE(dict))
+        return true;
+    if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1)
         return ordered_has_keys(dict, keys);
     while (PyDict_Next(dict, &at, &key, &x))
         if (i >= PyTuple_GET_SIZE(keys) || !equals(key, PyTuple_GET_ITEM(keys, i++)))
@@ -343,16 +362,18 @@ static bool dict_has_keys(PyObject *dict, PyObject *keys)
  * the version. */
 static bool dict_is_unchanged(const node *d, PyObject *o)
 {
-    uint64_t now = dict_version(o);
-
-    return now && o == d->seen && now == d->version && !PyODict_Check(o);
+    return o == d->seen && d->version && dict_version(o) == d->version && !PyODict_Check(o);
 }
 
+/* False for numbers that no symbol stands for (guards.py, may_vary): an equal value may then
+ * have another sign, or be a mark of a symbol. */
 static bool take_number(PyObject *o, cr_scalar *out)
 {
+    const int64_t most = INT64_C(1) << 61;
+
     if (PyFloat_CheckExact(o)) {
         *out = cr_scalar_float(PyFloat_AS_DOUBLE(o));
-        return true;
+        return out->d != 0 && isfinite(out->d);
     }
     long long i = PyLong_AsLongLong(o);
     if (i == -1 && PyErr_Occurred()) {
@@ -360,7 +381,7 @@ static bool take_number(PyObject *o, cr_scalar *out)
         return false;
     }
     *out = cr_scalar_int(i);
-    return true;
+    return i > -most && i < most;
 }
 
 /* True when the container contains the objects of the last check. */
@@ -430,6 +451,7 @@ static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssiz
     case FROM_TYPE:
         return _PyType_Lookup((PyTypeObject *)(PyType_Check(o) ? o : (PyObject *)Py_TYPE(o)),
                               d->key);
+    case FROM_CODE: return PyFunction_GET_CODE(o);
     case FROM_GRAD: {
         cr_tensor *grad = cr_grad_of(cr_py_tensor_of(o));
         return grad ? (grad->peer ? (PyObject *)grad->peer
@@ -438,6 +460,19 @@ static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssiz
     }
     }
     return NULL;
+}
+
+/* True when the class itself has none of these attributes.  The version of a class changes with
+ * every change of it or of a base; 0: it has none. */
+static bool type_lacks(node *d, PyTypeObject *t)
+{
+    if (t->tp_version_tag && t->tp_version_tag == d->version)
+        return true;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(d->keys); i++)
+        if (PyDict_Contains(t->tp_dict, PyTuple_GET_ITEM(d->keys, i)))
+            return false;
+    d->version = t->tp_version_tag;
+    return true;
 }
 
 static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr_scalar *number)
@@ -454,9 +489,11 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
                (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted;
     case IS_MAPPING:
         return Py_TYPE(o) == d->type && (dict_is_unchanged(d, o) || dict_has_keys(o, d->keys));
+    case IS_LACKING: return PyType_Check(o) && type_lacks(d, (PyTypeObject *)o);
     case IS_SET: return Py_TYPE(o) == d->type && set_has_items(o, d->keys);
     case IS_TENSOR:
-        if (Py_TYPE(o) != d->type || !has_facts(&d->facts, cr_py_tensor_of(o)))
+        if (Py_TYPE(o) != d->type || !has_facts(&d->facts, cr_py_tensor_of(o)) ||
+            (d->facts.bare && !is_bare(o)))
             return false;
         if (d->slot >= 0)
             input[d->slot] = cr_py_tensor_of(o);

@@ -27,6 +27,7 @@ typedef struct cr_guard cr_guard;
  *   "dict"        any object    -               its __dict__
  *   "attr"        any object    name            its attribute, by getattr
  *   "type"        any object    name            the attribute of its class
+ *   "code"        a function    -               its code object
  *   "grad"        a tensor      -               its .grad or None
  *
  *   check         expected          condition on the object
@@ -40,6 +41,7 @@ typedef struct cr_guard cr_guard;
  *   "list"        (type, length)    has exactly this class and length
  *   "mapping"     (type, keys)      has exactly this class, and these keys in this order
  *   "set"         (type, items)     has exactly this class, and these items in this order
+ *   "lacks"       names             is a class that does not define these attributes
  *   "tensor"      tensor            has its class, dtype, device, sizes, strides and
  *                                   requires_grad; it is input `slot`, or no input when slot is
  *                                   -1; dims in the mask `dims` may have any size but 0 and 1

@@ -328,6 +328,29 @@ static PyObject *symbol_format(PyObject *a, PyObject *spec)
     return out;
 }
 
+/* Methods that C code looks up in the class: those of the fixed number. */
+static PyObject *symbol_forward(PyObject *a, const char *name, PyObject *args)
+{
+    PyObject *x = settled(a), *method = x ? PyObject_GetAttrString(x, name) : NULL;
+    PyObject *out = method ? PyObject_CallObject(method, args) : NULL;
+
+    Py_XDECREF(method);
+    Py_XDECREF(x);
+    return out;
+}
+
+#define FORWARDED(name)                                                                        \
+    static PyObject *symbol_##name(PyObject *a, PyObject *args)                                \
+    {                                                                                          \
+        return symbol_forward(a, "__" #name "__", args);                                       \
+    }
+FORWARDED(round)
+FORWARDED(trunc)
+FORWARDED(floor)
+FORWARDED(ceil)
+FORWARDED(reduce_ex)
+#undef FORWARDED
+
 static PyNumberMethods as_number = {.nb_add = symbol_add,
                                     .nb_subtract = symbol_sub,
                                     .nb_multiply = symbol_mul,
@@ -349,7 +372,13 @@ static PyNumberMethods as_number = {.nb_add = symbol_add,
                                     .nb_int = symbol_int,
                                     .nb_float = symbol_float,
                                     .nb_index = symbol_index};
-static PyMethodDef symbol_methods[] = {{"__format__", symbol_format, METH_O, NULL}, {0}};
+static PyMethodDef symbol_methods[] = {{"__format__", symbol_format, METH_O, NULL},
+                                       {"__round__", symbol_round, METH_VARARGS, NULL},
+                                       {"__trunc__", symbol_trunc, METH_VARARGS, NULL},
+                                       {"__floor__", symbol_floor, METH_VARARGS, NULL},
+                                       {"__ceil__", symbol_ceil, METH_VARARGS, NULL},
+                                       {"__reduce_ex__", symbol_reduce_ex, METH_VARARGS, NULL},
+                                       {0}};
 static PyGetSetDef symbol_getset[] = {{"__class__", symbol_class, NULL, "int or float.", NULL},
                                       {0}};
 

@@ -74,6 +74,22 @@ static int64_t value_seen(int64_t i)
                : i;
 }
 
+/* The program may catch the error, so that a recording serves only calls that raise it too. */
+static int raise_out_of_bounds(const walk *w, int64_t index)
+{
+    cr_recorder *r = cr_recorder_active();
+    int64_t i = value_seen(index);
+
+    cr_py_fix_sizes(w->at);
+    if (cr_gnum_is_int(index))
+        cr_recorder_ask(r, CR_GNUM_EQ, cr_gnum_of_int(index),
+                        cr_recorder_plain_number(r, cr_scalar_int(i)));
+    PyErr_Format(PyExc_IndexError,
+                 "index %lld is out of bounds for dimension %lld with size %lld", (long long)i,
+                 (long long)(w->dim + w->dropped), (long long)w->at->size[w->dim]);
+    return -1;
+}
+
 /* `index` may be a symbol. */
 static int take_int(walk *w, int64_t index)
 {
@@ -87,12 +103,8 @@ static int take_int(walk *w, int64_t index)
         return -1;
     }
     int64_t size = w->at->size[w->dim];
-    if (i < -size || i >= size) {
-        PyErr_Format(PyExc_IndexError,
-                     "index %lld is out of bounds for dimension %lld with size %lld",
-                     (long long)i, (long long)(w->dim + w->dropped), (long long)size);
-        return -1;
-    }
+    if (i < -size || i >= size)
+        return raise_out_of_bounds(w, index);
     arg[1] = cr_of_int(w->dim);
     arg[2] = cr_of_int(index);
     w->dropped++;

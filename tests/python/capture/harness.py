@@ -1,0 +1,66 @@
+"""Programs that run twice, eagerly and compiled, and must be observed alike.
+
+A program is a generator function with one argument, `compile`, which it applies to the function
+under test: once the identity, once `torch.compile`.  It calls the function several times, changes
+state between the calls, and yields everything that a user could observe: results, mutated
+arguments, attributes, gradients, errors.  All state is made inside, because every run needs its own.
+"""
+import contextlib
+import io
+import random
+import warnings
+
+import cresset as torch
+
+PROGRAMS = []  # (family, function, reason why it is wrong today, or None)
+
+
+def program(family, wrong=None):
+    """Registers a program.  `wrong`: it differs from eager today, for this reason."""
+    def register(f):
+        PROGRAMS.append((family, f, wrong))
+        return f
+    return register
+
+
+def attempt(f, *args, **kwargs):
+    """Returns the result, or the class and the message of the error."""
+    try:
+        return f(*args, **kwargs)
+    except Exception as e:
+        return type(e).__name__, str(e)
+
+
+def frozen(x):
+    """Returns an object as plain data that compares by value, with its classes."""
+    if isinstance(x, torch.Tensor):
+        values = x.detach()
+        return (type(x).__name__, x.dtype, tuple(x.shape), x.stride(), x.requires_grad, x.grad_fn is None,
+                values.isnan().tolist(), values.nan_to_num(0.).tolist() if x.is_floating_point() else values.tolist(),
+                frozen(x.grad) if x.is_leaf and x.grad is not None else None)
+    if isinstance(x, dict):
+        return type(x).__name__, [(frozen(k), frozen(v)) for k, v in x.items()]
+    if isinstance(x, (list, tuple)):
+        return type(x).__name__, [frozen(item) for item in x]
+    if isinstance(x, (set, frozenset)):
+        return type(x).__name__, sorted(map(repr, x))
+    if isinstance(x, float):
+        return "float", repr(x)
+    return type(x).__name__, x if isinstance(x, (int, str, bytes, type(None))) else str(x)
+
+
+def observed(f, compile):
+    """Runs a program; returns what it yielded and what it printed."""
+    torch.manual_seed(0)
+    random.seed(0)
+    out, seen = io.StringIO(), []
+    with warnings.catch_warnings(), contextlib.redirect_stdout(out):
+        warnings.simplefilter("ignore")
+        for x in f(compile):
+            seen.append(frozen(x))
+    return seen, out.getvalue()
+
+
+def plain(f=None, **options):
+    """The compiler of the eager run."""
+    return (lambda f: f) if f is None else f

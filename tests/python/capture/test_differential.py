@@ -1,0 +1,27 @@
+"""Compiled programs are observed like eager ones, over several calls with changing state."""
+import pytest
+
+import cresset as torch
+
+from . import (aliases, classes, containers, effects, errors, hooks, iteration, orders, process, symbols,  # noqa: F401
+               threads)
+from .harness import PROGRAMS, observed, plain
+
+
+def _cases():
+    for family, f, wrong in PROGRAMS:
+        marks = [pytest.mark.xfail(strict=True, reason=wrong)] if wrong else []
+        yield pytest.param(f, id=f"{family}-{f.__name__}", marks=marks)
+
+
+@pytest.mark.parametrize("f", list(_cases()))
+def test_a_compiled_program_is_observed_like_the_eager_one(f):
+    torch.compiler.reset()
+    wanted = observed(f, plain)
+    assert wanted == observed(f, plain), "the program differs from itself"
+    assert observed(f, torch.compile) == wanted
+
+
+def test_names_are_unique():
+    names = [f.__name__ for _, f, _ in PROGRAMS]
+    assert len(names) == len(set(names)) >= 150
