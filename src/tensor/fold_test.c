@@ -101,3 +101,43 @@ TEST(neighbouring_dims_are_one_column)
     cr_drop(s);
     cr_drop(t);
 }
+
+/* Checks the indices of argmax or argmin along `dim`, or of all elements where `dim` is NULL. */
+static void same_indices(const char *name, cr_tensor *t, const int64_t *dim,
+                         const int64_t *want, int64_t n)
+{
+    cr_value arg[2] = {cr_of_tensor(t), dim ? cr_of_int(*dim) : cr_of_none()};
+    cr_value result = cr_of_none();
+
+    OK(cr_call_named(name, arg, 2, &result));
+    EQ(result.t->numel, n);
+    EQ(memcmp(result.t->data, want, (size_t)n * sizeof *want), 0);
+    cr_drop(result.t);
+}
+
+TEST(the_first_of_equal_extremes_counts_and_nan_beats_all)
+{
+    const float x[] = {1, 7, 7, 2, NAN, 9, NAN, 3};
+    const int64_t size[2] = {2, 4}, first = 0, last = 1;
+    cr_tensor *t = numbers(2, size);
+
+    memcpy(t->data, x, sizeof x);
+    same_indices("argmax", t, &last, (int64_t[]){1, 0}, 2);
+    same_indices("argmax", t, &first, (int64_t[]){1, 1, 1, 1}, 4);
+    same_indices("argmin", t, NULL, (int64_t[]){4}, 1);
+    cr_drop(t);
+}
+
+TEST(a_long_dense_line_is_searched_to_its_end)
+{
+    const int64_t n = 200003;
+    cr_tensor *t = numbers(1, &n);
+    float *x = (float *)(void *)t->data;
+
+    memset(x, 0, (size_t)n * sizeof *x);
+    x[n - 1] = 1;
+    same_indices("argmax", t, NULL, (int64_t[]){n - 1}, 1);
+    x[70000] = NAN;
+    same_indices("argmax", t, NULL, (int64_t[]){70000}, 1);
+    cr_drop(t);
+}

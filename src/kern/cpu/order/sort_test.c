@@ -99,37 +99,6 @@ TEST(lines_of_any_dim_are_sorted)
     SAME_INTS(index, 1, 1, 0, 0);
 }
 
-TEST(the_first_of_equal_extremes_counts_and_nan_beats_all)
-{
-    float x[] = {1, 7, 7, 2, NAN, 9, NAN, 3};
-    int64_t index[4];
-    cr_value self = of_view(VIEW(x, CR_F32, 2, 4));
-
-    OK(cr_kern_argmax(ARGS(self, cr_of_int(1), cr_of_bool(false)), VIEW(index, CR_I64, 2)));
-    SAME_INTS(index, 1, 0);
-    OK(cr_kern_argmax(ARGS(self, cr_of_int(0), cr_of_bool(false)), VIEW(index, CR_I64, 4)));
-    SAME_INTS(index, 1, 1, 1, 1);
-    OK(cr_kern_argmin(ARGS(self, cr_of_none(), cr_of_bool(false)), SCALAR_VIEW(index, CR_I64)));
-    EQ(index[0], 4);
-}
-
-TEST(a_long_dense_line_is_searched_to_its_end)
-{
-    enum { N = 200003 };
-    float *x = cr_alloc_zero(N * sizeof *x);
-    int64_t index;
-
-    x[N - 1] = 1;
-    OK(cr_kern_argmax(ARGS(of_view(VIEW(x, CR_F32, N)), cr_of_none(), cr_of_bool(false)),
-                      SCALAR_VIEW(&index, CR_I64)));
-    EQ(index, N - 1);
-    x[70000] = NAN;
-    OK(cr_kern_argmax(ARGS(of_view(VIEW(x, CR_F32, N)), cr_of_none(), cr_of_bool(false)),
-                      SCALAR_VIEW(&index, CR_I64)));
-    EQ(index, 70000);
-    cr_free(x);
-}
-
 TEST(sums_of_floats_do_not_drift)
 {
     enum { N = 100000 };
