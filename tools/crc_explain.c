@@ -104,7 +104,7 @@ static void put_record(cr_text *out, const cr_op *op)
         put_rule(out, op->lets[i].name, op->lets[i].rule);
     for (int k = 0; k < op->body_count; k++)
         put_rule(out, op->does == CR_DOES_IS ? "is" : "body", op->body[k]);
-    put_rule(out, "fold", op->fold);
+    put_rule(out, op->fold_index ? "index" : "fold", op->fold);
     put_loop(out, op);
     if (op->extern_name)
         cr_text_printf(out, "  C       %s\n", op->extern_name);
