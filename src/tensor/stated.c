@@ -518,6 +518,21 @@ static int64_t stated_unravel(stated *s, const cr_view *v, int64_t *stride)
     return span;
 }
 
+/* The last index of a source with more dims, by which its dims from `dim` on are one. */
+static cr_status stated_flat_index(stated *s, const cr_view *v, const cr_rule *r, int dim)
+{
+    int64_t stride, size = stated_flat(s, v, dim, s->plan->from, &stride);
+    cr_view rest = *v;
+    int n;
+
+    if (s->plan->dense && dim == 0 && s->op->index_count && s->op->index_check[0].low)
+        size = stated_unravel(s, v, &stride);
+    rest.ndim = 1;
+    rest.size = &size;
+    rest.stride = &stride;
+    return stated_source_index(s, &rest, r, 0, &n);
+}
+
 static cr_status stated_source(stated *s, const cr_rule *r)
 {
     const cr_view *v;
@@ -525,17 +540,9 @@ static cr_status stated_source(stated *s, const cr_rule *r)
 
     CR_TRY(stated_tensor(s, r, &s->plan->from, &v));
     for (int i = 1; i < r->count; i++, dim += n) {
-        cr_view rest = {v->data, &(int64_t){1}, &(int64_t){0}, 1, v->dtype, CR_HOST, false};
-        if (!stated_is_flat(s, r, i, dim, v) || !v->ndim)
-            CR_TRY(stated_source_index(s, v, r->args[i], dim, &n));
-        else {
-            int64_t stride, size = stated_flat(s, v, dim, s->plan->from, &stride);
-            if (s->plan->dense && dim == 0 && s->op->index_count && s->op->index_check[0].low)
-                size = stated_unravel(s, v, &stride);
-            rest.size = &size;
-            rest.stride = &stride;
-            CR_TRY(stated_source_index(s, &rest, r->args[i], 0, &n));
-        }
+        if (v->ndim && stated_is_flat(s, r, i, dim, v))
+            return stated_flat_index(s, v, r->args[i], dim);
+        CR_TRY(stated_source_index(s, v, r->args[i], dim, &n));
     }
     return CR_OK;
 }
