@@ -398,3 +398,10 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
     dtype = dtype or _C.get_default_dtype()
     storage = _C.UntypedStorage.from_file(filename, bool(shared), size * dtype.itemsize)
     return _C.empty(0, dtype=dtype).set_(storage, 0, (size,), (1,))
+
+
+def __getattr__(name):
+    if name not in ("pca_lowrank", "svd_lowrank"):
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from . import _lowrank
+    return getattr(_lowrank, name)

@@ -42,6 +42,15 @@ def test_types_of_results_exist_before_the_results():
         torch.return_types.add
 
 
+def test_names_that_modules_share():
+    functional = torch.nn.functional
+    assert functional.Tensor is torch.Tensor
+    assert functional.has_torch_function is torch.overrides.has_torch_function
+    assert torch.functional.svd_lowrank is torch.svd_lowrank
+    with pytest.raises(AttributeError, match="has no attribute .nothing."):
+        functional.nothing
+
+
 def test_modules_of_devices():
     assert torch.get_device_module() is torch.cpu and torch.get_device_module("cuda") is torch.cuda
     with pytest.raises(RuntimeError, match="does not have a corresponding module"):

@@ -468,3 +468,18 @@ for _name, _function in list(globals().items()):
             globals()[_name] = _function.__globals__[_function.__name__] = overridable(_function)
 _threshold = threshold
 del _name, _function, _forwarding
+
+_ELSEWHERE = {"BroadcastingList1": "_jit_internal", "BroadcastingList2": "_jit_internal",
+              "BroadcastingList3": "_jit_internal", "boolean_dispatch": "_jit_internal",
+              "handle_torch_function": "overrides", "has_torch_function": "overrides",
+              "has_torch_function_unary": "overrides", "has_torch_function_variadic": "overrides",
+              "Tensor": "_C"}
+
+
+def __getattr__(name):
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from importlib import import_module
+    module = import_module(f"{cresset.__name__}.{_ELSEWHERE[name]}")
+    value = globals()[name] = getattr(module, name)
+    return value
