@@ -1,13 +1,13 @@
 """compile(): recordings, guards and refusals; results have eager's bits."""
 import collections
 import copy
+import ctypes
 import gc
 import pickle
 import subprocess
 import sys
 import threading
 import warnings
-import weakref
 
 import pytest
 
@@ -763,8 +763,8 @@ def test_errors_are_eagers():
 
 def test_a_tensor_without_a_guarded_path_is_refused():
     t = torch.ones(3)
-    hidden = weakref.ref(t)
-    f = torch.compile(lambda x: x + hidden())
+    hidden = ctypes.py_object(t)
+    f = torch.compile(lambda x: x + hidden.value)
     with pytest.warns(UserWarning, match="not made by the call"):
         f(torch.ones(3))
     t.zero_()

@@ -11,10 +11,12 @@ import builtins
 import functools
 import sys
 import types
+from _contextvars import ContextVar
 from _thread import _local as local
+from _weakref import ReferenceType
 from collections import OrderedDict, defaultdict, deque
 from math import isfinite
-from operator import is_
+from operator import attrgetter, is_, methodcaller
 
 from .. import Generator, Size, Tensor, _root, device, dtype, layout, matmul, memory_format
 from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code, _walk_items
@@ -39,14 +41,16 @@ _ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
 _TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_",
                               "clip_grads_with_norm_"))
 
-# Objects with contents that no guard checks.
-_MUTABLE = (deque, bytearray, memoryview, local, type(functools.lru_cache(is_)))
+# Objects with contents that no guard checks, or that read objects a walk does not see.
+_MUTABLE = (deque, bytearray, memoryview, local, type(functools.lru_cache(is_)), ContextVar, ReferenceType, attrgetter,
+            methodcaller, types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()))
 
 # Builtins and modules with side effects or inputs that a recording does not see.
 _IMPURE_BUILTINS = frozenset(("print", "input", "open", "exec", "eval", "compile", "globals", "locals",
                               "breakpoint", "__import__", "setattr", "delattr", "next"))
 _IMPURE_MODULES = frozenset(("random", "time", "os", "datetime", "secrets", "uuid", "logging", "subprocess",
                              "socket", "threading", "multiprocessing", "sys", "io", "pathlib", "tempfile"))
+_IMPURE_CLASSES = frozenset(("datetime", "random", "secrets", "time", "uuid"))
 _PURE_SETTERS = frozenset(("manual_seed", "seed", "set_default_dtype", "set_num_threads", "set_rng_state",
                            "set_default_device"))
 # Queries of the process's state that no guard checks.
@@ -73,6 +77,10 @@ def _is_trusted(module_name):
     """Returns whether code of the module is assumed to read only its arguments."""
     root = (module_name or "").partition(".")[0]
     return root == "cresset" or root == "torch" or root in _STDLIB and root != "__main__"
+
+
+def _root_of(x):
+    return (x.__module__ or "").partition(".")[0]
 
 
 def _is_of(module, name, x):
@@ -181,7 +189,12 @@ class Walk:
         if isinstance(x, type):
             self.reach_class(x)
             self.makes.update(x.__mro__)
+            if _root_of(x) in _IMPURE_CLASSES:
+                raise Refused(f"it uses the class '{x.__module__}.{x.__qualname__}'")
         bound = getattr(x, "__self__", None) if type(x) is types.BuiltinFunctionType else None
+        if type(x) is types.BuiltinFunctionType and (_root_of(x) in _IMPURE_MODULES or _root_of(type(bound)) in
+                                                     _IMPURE_CLASSES):
+            raise Refused(f"it calls {x.__qualname__}()")
         if bound is not None and not isinstance(bound, types.ModuleType):
             self.visit(bound, "const", -1, bound)
         return node
@@ -333,7 +346,7 @@ class Walk:
             raise Refused(f"it reads an iterator of type {t.__name__}, which every call advances")
         if t.__module__.partition(".")[0] == "numpy":
             raise Refused(f"it reads a NumPy object of type {t.__name__}")
-        if isinstance(x, _MUTABLE):
+        if isinstance(x, _MUTABLE) or _root_of(t) in _IMPURE_CLASSES:
             raise Refused(f"it reads an object of type {t.__name__}")
         state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
         slots = () if _is_trusted(t.__module__) else _slots(t)

@@ -3,8 +3,8 @@ import pytest
 
 import cresset as torch
 
-from . import (aliases, classes, containers, effects, errors, hooks, iteration, orders, process, symbols,  # noqa: F401
-               threads)
+from . import (aliases, classes, containers, effects, errors, hidden, hooks, iteration, orders, process,  # noqa: F401
+               symbols, threads)
 from .harness import PROGRAMS, observed, plain
 
 
