@@ -27,6 +27,16 @@ TEST(an_entry_of_tensors_is_the_default_overload)
     EQ_STR(overloads("twice"), "aten::twice(Tensor self) -> Tensor\n");
 }
 
+TEST(an_entry_of_another_namespace_keeps_its_full_name)
+{
+    OK(read("op other::half(Tensor self) -> Tensor\n  body    self / 2\n"
+            "op fourth(Tensor self, bool a) -> Tensor\n"
+            "  is      a ? other::half(other::half(self)) : self\n"));
+    EQ_STR(overloads("other::half"), "other::half(Tensor self) -> Tensor\n");
+    EQ(cr_ops_find("half"), NULL);
+    EQ(cr_ops_find("fourth")->body_count, 1);
+}
+
 TEST(an_entry_that_takes_numbers_is_two_overloads)
 {
     OK(read("op plus(Tensor self, Tensor other) -> Tensor\n  numbers self other\n"
