@@ -4,16 +4,21 @@
 # make bench     speed beside torch (PEER=)      make docs      a page for every operator
 # make check-op  the tests of one operator (OP=logaddexp)
 #
-# B is the build folder; builds in different folders are independent.  PYTHON builds the
-# package for another interpreter, VENV is another virtual environment, V=1 shows commands.
+# B is the build folder; builds in different folders are independent.  PYTHON builds and tests the
+# package for another interpreter, in the virtual environment .venv-3.12 and the like; VENV names
+# another one.  V=1 shows commands.
 
 B       ?= build
 ifeq ($(origin CC),default)
 CC      := gcc
 endif
 HOSTCC  ?= $(CC)
-PYTHON  ?= python3.11
+ifeq ($(origin PYTHON),undefined)
+PYTHON  := python3.11
 VENV    ?= .venv
+else ifeq ($(origin VENV),undefined)
+VENV    := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+endif
 FLAVOUR ?=
 JOBS    ?= $(shell nproc)
 V       ?=

@@ -45,7 +45,7 @@ SHARED_TESTS = $(if $(wildcard $(SHARED)/programs),tests/shared)
 PY_TEST_ENV  = $(PASSIVE) SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B)) PEER=$(PEER)
 PYTEST       = $(PY_TEST_ENV) $(RUN_PY) -m pytest -q
 PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
-test-python: pkg
+test-python: build
 	$(PYTEST) $(PY_TESTS)
 
 # A device outside the library (examples/backend): its own tests, and every operator's results and

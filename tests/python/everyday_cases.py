@@ -16,6 +16,8 @@ import re
 import sys
 import warnings
 
+import versions
+
 HERE = pathlib.Path(__file__).parent
 
 
@@ -65,7 +67,8 @@ def run(module, text):
     reset(t)
 
     def warned(message, category, *rest, **more):
-        out.append(f"{category.__name__}: {message}")
+        if not versions.says_fork(message):
+            out.append(f"{category.__name__}: {message}")
 
     printed = io.StringIO()
 
@@ -93,7 +96,7 @@ def run(module, text):
             out.append(f"{type(error).__name__}: {error}")
     reset(t)
     t.set_warn_always(False)
-    return neutral("\n".join(out)).splitlines()
+    return neutral(versions.ordered_dicts("\n".join(out))).splitlines()
 
 
 def main(args):
