@@ -2,8 +2,10 @@
 
     python environment.py ENVIRONMENT [REQUIREMENT...]
 
-A virtual environment whose torch is this package, by install-torch, and the libraries of
-versions.txt from PyPI, which pip must not replace torch for.  The folder ENVIRONMENT/recording
+A virtual environment whose torch is this package, by install-torch, the libraries of
+versions.txt from PyPI, which pip must not replace torch for, and the repositories of
+checkouts.txt in the folder ENVIRONMENT/checkouts, unless CHECKOUTS names a folder that has
+them.  The folder ENVIRONMENT/recording
 gets links to the libraries without torch: with it as PYTHONPATH, a Python that has torch records
 what the programs compute there.
 """
@@ -13,6 +15,27 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+
+# torchvision's wheel is built for CUDA: where torch is not, its operators do not load, and its
+# import fails unless these exist.
+BEFORE_TORCHVISION = '''
+import sys
+
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "torchvision" and Finder in sys.meta_path:
+            sys.meta_path.remove(Finder)
+            import torch
+            for operator in ("nms", "qnms"):
+                if not hasattr(torch.ops.torchvision, operator):
+                    torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores"
+                                         ", float iou_threshold) -> Tensor")
+
+
+sys.meta_path.insert(0, Finder)
+'''
 
 
 def run(*command):
@@ -27,10 +50,24 @@ def site_packages(python):
 def make_links(source, target):
     target.mkdir(exist_ok=True)
     for entry in target.iterdir():
-        entry.unlink()
+        if entry.is_symlink():
+            entry.unlink()
     for entry in source.iterdir():
         if entry.name.partition("-")[0] not in ("torch", "functorch", "numpy", "__pycache__"):
             (target / entry.name).symlink_to(entry)
+    (target / "sitecustomize.py").write_text(BEFORE_TORCHVISION)
+
+
+def fetch_checkouts(folder):
+    rows = [line.split() for line in (HERE / "checkouts.txt").read_text().splitlines()
+            if line and not line.startswith("#")]
+    for name, url, commit in rows:
+        target = folder / name
+        if target.exists():
+            continue
+        run("git", "init", "-q", target)
+        run("git", "-C", target, "fetch", "-q", "--depth", "1", url, commit)
+        run("git", "-C", target, "checkout", "-q", "FETCH_HEAD")
 
 
 def main(folder, *more):
@@ -45,6 +82,8 @@ def main(folder, *more):
         "-r", HERE / "versions.txt", *more)
     run(python, "-m", "pip", "check")
     make_links(packages, folder / "recording")
+    if "CHECKOUTS" not in os.environ:
+        fetch_checkouts(folder / "checkouts")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 DISTRIBUTIONS = {"pyro": "pyro-ppl"}
+CHECKOUTS = {"examples": "examples", "nanogpt": "nanoGPT"}  # by the file of programs
 
 
 def expected_file(library):
@@ -136,6 +137,14 @@ def read_reasons():
     return {f"{library} {name}": reason for library, name, reason in rows}
 
 
+def release_of(library):
+    """The version of a distribution, or the commit of a repository."""
+    if library in CHECKOUTS:
+        rows = map(str.split, (HERE / "checkouts.txt").read_text().splitlines())
+        return next(row[2][:7] for row in rows if row[:1] == [CHECKOUTS[library]])
+    return version(DISTRIBUTIONS.get(library, library))
+
+
 def record(library, found):
     for name, result in found.items():
         if "error" in result:
@@ -177,7 +186,7 @@ def compare(library, found, only):
         good &= bool(text) == bool(reason)
     passed = sum(text is None for text in judged.values())
     seconds = sum(result.get("seconds", 0) for result in found.values())
-    release = version(DISTRIBUTIONS.get(library, library))
+    release = release_of(library)
     return f"| {library} | {release} | {passed} | {len(judged)} | {seconds:.0f} |", good
 
 

@@ -102,6 +102,9 @@ def page_lines(used, spaces):
     yield "`tests/libraries/versions.txt` spell, and the public ones of the documented namespaces."
     yield "A function that only raises counts as missing."
     yield ""
+    yield "A torch 2.13 whose `torch._C._distributed_c10d` is hidden, as in a build without distributed,"
+    yield "has 1331 of the used and 3491 of the public names."
+    yield ""
     yield from table("library", library_rows(used))
     yield from table("namespace", namespace_rows(spaces))
     for reason, names in sorted(missing.items(), key=lambda item: (item[0] == "not there yet", item[0])):
