@@ -4,7 +4,7 @@
  * them. Pointwise programs: a thread a vector.  Rows with reductions: threads hold the lanes of
  * order P's chunks, so a row's sweeps all have the same element in the same thread, and what
  * one sweep keeps the next one reads without a barrier.  Columns: a thread goes down a vector
- * of columns.
+ * of columns, 512 rows; the grid's y blocks share more rows, which have a result for each 512.
  *
  * A body exists twice, for whole vectors at aligned addresses and element by element. */
 #include "emit/dialect.h"
@@ -123,18 +123,20 @@ static void cuda_wide(cr_printer *p, const bool *column)
     cr_print_line(p, "const bool wide = %s;", *test ? test : "true");
 }
 
-/* A flexible operand has a step d<k>, and the value f<k> where it does not advance. */
+/* A flexible operand has a step d<k>, and the value f<k> where it does not advance.  A number
+ * has no address, and is in the call where an operand has its strides. */
 static void cuda_flexible(cr_printer *p, int k)
 {
     cr_dtype dtype = (cr_dtype)p->operand[k]->dtype;
-    const char *t = cr_spell_dtype(dtype);
+    const char *t = dtype == CR_BOOL ? "u8" : cr_spell_dtype(dtype);
+    const char *one = cr_session_printf(
+        p->s, "ptr[%d] ? *(const cv_s_%s *)p%d : *(const cv_s_%s *)(stride + %d)", k, t, k, t,
+        2 * k);
 
-    cr_print_line(p, "const cv_s_i64 d%d = stride[%d];", k, 2 * k + 1);
-    if (dtype == CR_BOOL)
-        cr_print_line(p, "const cv_%s f%d = cv_set1b_%d(*(const cv_s_u8 *)p%d);",
-                      cr_spell_vector(p, CR_BOOL), k, p->width, k);
-    else
-        cr_print_line(p, "const cv_%s f%d = cv_set1_%s(*(const cv_s_%s *)p%d);", t, k, t, t, k);
+    p->u->launch.flexible |= 1u << k;
+    cr_print_line(p, "const cv_s_i64 d%d = ptr[%d] ? stride[%d] : 0;", k, k, 2 * k + 1);
+    cr_print_line(p, "const cv_%s f%d = %s;", cr_spell_vector(p, dtype), k,
+                  cr_spell_set1(p, dtype, one));
 }
 
 static void cuda_block(cr_printer *p, const char *head, cr_access how)
@@ -364,9 +366,9 @@ static void cuda_columns_step(cr_printer *p, cr_access how)
     p->how = how;
     cr_print_line(p, "CV_UNROLL(4)");
     cr_print_open(p, "for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)");
-    cr_print_line(p, "const cv_s_i64 r = q + k;");
+    cr_print_line(p, "const cv_s_i64 r = first + q + k;");
     if (how != CR_ACCESS_WHOLE) {
-        cr_print_line(p, "if (r >= end)");
+        cr_print_line(p, "if (q + k >= end)");
         cr_print_line(p, "    break;");
     }
     cr_print_pointers(p, false);
@@ -524,6 +526,10 @@ static void cuda_columns(cr_printer *p)
         return;
     }
 
+    cr_print_open(p, "for (cv_s_i64 part = ck_first_y(); part * CR_FOLD_COLUMN < size[0]; "
+                     "part += ck_step_y())");
+    cr_print_line(p, "const cv_s_i64 first = part * CR_FOLD_COLUMN;");
+    cr_print_line(p, "const cv_s_i64 rows = ck_least(size[0] - first, CR_FOLD_COLUMN);");
     cr_print_open(p, cr_session_printf(p->s,
                                        "for (cv_s_i64 at = ck_first_x() * CV_LANES_%s; "
                                        "at < columns; at += ck_step_x() * CV_LANES_%s)",
@@ -532,9 +538,10 @@ static void cuda_columns(cr_printer *p)
     cuda_columns_wide(p);
     cuda_columns_fold(p, e);
     cr_print_value(p, e, cr_spell_without_order(p, e, "v"));
-    cr_print_line(p, "char *const p%d = (char *)ptr[%d];", k, k);
+    cr_print_line(p, "char *const p%d = (char *)ptr[%d] + part * stride[%d];", k, k, 2 * k);
     p->how = CR_ACCESS_EITHER;
     cuda_store(p, st);
+    cr_print_shut(p);
     cr_print_shut(p);
 }
 
@@ -562,16 +569,25 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
     for (size_t i = 0; i < p->n->loop->params.len; i++)
         if (p->n->loop->params.at[i]->slot >= params)
             params = p->n->loop->params.at[i]->slot + 1;
-    if (p->n->kind == CR_NEST_COLUMNS)
+    int lanes = 16 * 8 / p->width;
+    p->u->launch = (cr_emit_launch){.kind = p->n->kind == CR_NEST_COLUMNS ? CR_LAUNCH_COLUMNS
+                                            : cuda_reduces(p)             ? CR_LAUNCH_ROWS
+                                                                          : CR_LAUNCH_POINTWISE,
+                                    .threads = CR_FOLD_LANES / lanes,
+                                    .lanes = lanes,
+                                    .operands = p->operands,
+                                    .params = params,
+                                    .computed = cr_computed_dims(p)};
+    if (p->u->launch.kind == CR_LAUNCH_COLUMNS)
         cr_print_line(p, "/* columns */");
-    else if (cuda_reduces(p))
-        cr_print_line(p, "/* rows of %d */", CR_FOLD_LANES / (16 * 8 / p->width));
+    else if (p->u->launch.kind == CR_LAUNCH_ROWS)
+        cr_print_line(p, "/* rows of %d */", p->u->launch.threads);
     else
         cr_print_line(p, "/* pointwise */");
     const char *computed =
         cr_computed_dims(p) ? cr_session_printf(p->s, ", %d", cr_computed_dims(p)) : "";
-    cr_print_line(p, "CK_KERNEL void CK(%s)(const ck_call<%d, %d%s> call)", symbol, p->operands,
-                  params, computed);
+    cr_print_line(p, "CK_KERNEL(CK(%s), ck_call<%d, %d%s>)", symbol, p->operands, params,
+                  computed);
     cr_print_line(p, "{");
     p->indent++;
     cr_print_line(p, "void *const *const ptr = call.ptr;");

@@ -8,9 +8,20 @@
 
 #include "loop/nest.h"
 
+/* How a CUDA kernel is launched (kernel.cuh). */
+typedef enum { CR_LAUNCH_POINTWISE, CR_LAUNCH_ROWS, CR_LAUNCH_COLUMNS } cr_launch_kind;
+typedef struct {
+    cr_launch_kind kind;
+    int threads;                    /* of a chunk */
+    int lanes;                      /* of a vector */
+    int operands, params, computed; /* of its ck_call */
+    uint32_t flexible;              /* operands that may be numbers in the call */
+} cr_emit_launch;
+
 typedef struct {
     cr_text body;
-    unsigned dtypes; /* bit for each cr_dtype of a value */
+    cr_emit_launch launch; /* of the last kernel, in CUDA C++ */
+    unsigned dtypes;       /* bit for each cr_dtype of a value */
     bool complex, special, random, mixed;
     uint32_t chunks[CR_FN_COUNT]; /* by combining function: bit for each dtype whose definitions
                                    * the unit has */

@@ -9,18 +9,14 @@
  *                  than one chunk; the grid's x blocks share the rows
  *   S steps        before rows: at most CR_FOLD_LANES * S columns a chunk, and one chunk where
  *                  S is less than a whole chunk's 16
- *   columns        a thread a vector of columns; a grid along x
+ *   columns        a thread a vector of columns; the grid's y blocks share the parts of
+ *                  CR_FOLD_COLUMN rows, each of which has a result
  *
  * Order P (num/order.h): the 64 lanes of a chunk are the vectors of T = 64 / lanes threads. */
 #ifndef CR_EMIT_KERNEL_CUH
 #define CR_EMIT_KERNEL_CUH
 
 #include "emit/kernel.h"
-
-#define CK_KERNEL extern "C" __attribute__((global))
-#ifndef CK_SHARED
-#define CK_SHARED __attribute__((shared))
-#endif
 
 /* A kernel's only argument: what a cr_kernel takes, by value.  `computed` dims have their
  * strides and sizes after the others. */
@@ -30,29 +26,6 @@ template <int operands, int params, int computed = 0> struct ck_call {
     char param[16 * params] __attribute__((aligned(16)));
 };
 
-#ifdef __clang__
-#define CK_THREAD_(axis) __nvvm_read_ptx_sreg_tid_##axis()
-#define CK_WIDTH_(axis)  __nvvm_read_ptx_sreg_ntid_##axis()
-#define CK_BLOCK_(axis)  __nvvm_read_ptx_sreg_ctaid_##axis()
-#define CK_BLOCKS_(axis) __nvvm_read_ptx_sreg_nctaid_##axis()
-#define CK_SHUFFLE_DOWN_(mask, word, by, count)                                                \
-    __nvvm_shfl_sync_down_i32(mask, word, by, (32 - count) << 8 | 31)
-#define CK_SHUFFLE_FIRST_(mask, word, count)                                                   \
-    __nvvm_shfl_sync_idx_i32(mask, word, 0, (32 - count) << 8 | 31)
-#else
-#define CK_THREAD_(axis)                        (int)threadIdx.axis
-#define CK_WIDTH_(axis)                         (int)blockDim.axis
-#define CK_BLOCK_(axis)                         blockIdx.axis
-#define CK_BLOCKS_(axis)                        gridDim.axis
-#define CK_SHUFFLE_DOWN_(mask, word, by, count) __shfl_down_sync(mask, word, by, count)
-#define CK_SHUFFLE_FIRST_(mask, word, count)    __shfl_sync(mask, word, 0, count)
-#endif
-
-CV_FN int ck_x(void) { return CK_THREAD_(x); }
-CV_FN int ck_wide(void) { return CK_WIDTH_(x); }
-CV_FN int ck_thread(void) { return CK_THREAD_(y) * ck_wide() + ck_x(); }
-CV_FN cv_s_i64 ck_first_x(void) { return (cv_s_i64)CK_BLOCK_(x) * ck_wide() + ck_x(); }
-CV_FN cv_s_i64 ck_step_x(void) { return (cv_s_i64)CK_BLOCKS_(x) * ck_wide(); }
 CV_FN cv_s_i64 ck_first_y(void)
 {
     return (cv_s_i64)CK_BLOCK_(y) * CK_WIDTH_(y) + CK_THREAD_(y);
@@ -217,7 +190,7 @@ template <class T, int N> CV_FN T ck_zeroth(cv_lanes<T, N> v) { return v[0]; }
     {                                                                                          \
         return cv_make_##C(ck_with(v.re, n, from.re), ck_with(v.im, n, from.im));              \
     }                                                                                          \
-    CV_FN cv_s_##C ck_zeroth(cv_##C v) { return (cv_s_##C){v.re[0], v.im[0]}; }
+    CV_FN cv_s_##C ck_zeroth(cv_##C v) { return CV_MAKE(cv_s_##C, v.re[0], v.im[0]); }
 CK_DEFINE_COMPLEX_LANES(c64)
 CK_DEFINE_COMPLEX_LANES(c128)
 #endif

@@ -23,9 +23,11 @@ typedef unsigned char ck_item1;
 typedef unsigned short __attribute__((may_alias, aligned(1))) ck_item2;
 typedef cv_s_u32 __attribute__((may_alias, aligned(1))) ck_item4;
 typedef cv_s_u64 __attribute__((may_alias, aligned(1))) ck_item8;
+#ifndef __CUDACC_RTC__
 typedef struct {
     cv_s_u64 part[2];
 } __attribute__((may_alias, aligned(1))) ck_item16;
+#endif
 typedef cv_s_i32 __attribute__((may_alias)) ck_int4;
 typedef cv_s_i64 __attribute__((may_alias)) ck_int8;
 

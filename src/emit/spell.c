@@ -151,7 +151,7 @@ static const char *spell_literal(cr_printer *p, const cr_expr *e)
     switch (cr_dtype_category(t)) {
     case CR_CAT_FLOAT: return spell_real(p, t, e->value.d);
     case CR_CAT_COMPLEX:
-        return cr_session_printf(p->s, "((cv_s_%s){%s, %s})", cr_spell_dtype(t),
+        return cr_session_printf(p->s, "CV_MAKE(cv_s_%s, %s, %s)", cr_spell_dtype(t),
                                  spell_real(p, part, e->value.c.re),
                                  spell_real(p, part, e->value.c.im));
     case CR_CAT_INT:
@@ -390,7 +390,7 @@ bool cr_expr_has_order(const cr_expr *e)
 const char *cr_spell_empty_sum(cr_printer *p, const cr_expr *e)
 {
     return cr_session_printf(
-        p->s, cr_dtype_is_complex((cr_dtype)e->dtype) ? "(cv_s_%s){0}" : "(cv_s_%s)0",
+        p->s, cr_dtype_is_complex((cr_dtype)e->dtype) ? "CV_MAKE(cv_s_%s, 0)" : "(cv_s_%s)0",
         cr_spell_dtype((cr_dtype)e->dtype));
 }
 

@@ -22,6 +22,63 @@
 #define CV_ALL  _Pragma("unroll")
 #endif
 
+/* A functional cast: NVRTC has no compound literals. */
+#define CV_MAKE(type, ...) (type{__VA_ARGS__})
+
+/* The types and functions that other compilers predefine. */
+#ifdef __CUDACC_RTC__
+#define __INT64_TYPE__          long
+#define __UINT64_TYPE__         unsigned long
+#define __UINTPTR_TYPE__        unsigned long
+#define __builtin_memcpy        memcpy
+#define __builtin_inff()        __int_as_float(0x7f800000)
+#define __builtin_nanf(text)    __int_as_float(0x7fc00000)
+#define __builtin_inf()         __longlong_as_double(0x7ff0000000000000)
+#define __builtin_nan(text)     __longlong_as_double(0x7ff8000000000000)
+#define __builtin_clzll         __clzll
+#define __builtin_constant_p(n) false
+#define __builtin_isinf         isinf
+#define __builtin_fmaf          __fmaf_rn
+#define __builtin_fma           __fma_rn
+#define CV_BUILTIN1_(name)                                                                     \
+    __device__ inline float __builtin_##name##f(float x) { return name##f(x); }                \
+    __device__ inline double __builtin_##name(double x) { return name(x); }
+#define CV_BUILTIN2_(name)                                                                     \
+    __device__ inline float __builtin_##name##f(float x, float y) { return name##f(x, y); }    \
+    __device__ inline double __builtin_##name(double x, double y) { return name(x, y); }
+CV_BUILTIN1_(sqrt)
+CV_BUILTIN1_(floor)
+CV_BUILTIN1_(fabs)
+CV_BUILTIN1_(erfc)
+CV_BUILTIN1_(erf)
+CV_BUILTIN1_(exp)
+CV_BUILTIN1_(exp2)
+CV_BUILTIN1_(expm1)
+CV_BUILTIN1_(log)
+CV_BUILTIN1_(log2)
+CV_BUILTIN1_(log10)
+CV_BUILTIN1_(log1p)
+CV_BUILTIN1_(sin)
+CV_BUILTIN1_(cos)
+CV_BUILTIN1_(tan)
+CV_BUILTIN1_(sinh)
+CV_BUILTIN1_(cosh)
+CV_BUILTIN1_(tanh)
+CV_BUILTIN1_(asin)
+CV_BUILTIN1_(acos)
+CV_BUILTIN1_(atan)
+CV_BUILTIN1_(asinh)
+CV_BUILTIN1_(acosh)
+CV_BUILTIN1_(atanh)
+CV_BUILTIN2_(atan2)
+CV_BUILTIN2_(copysign)
+CV_BUILTIN2_(pow)
+CV_BUILTIN2_(fmod)
+CV_BUILTIN2_(hypot)
+__device__ inline float __builtin_scalbnf(float x, int n) { return scalbnf(x, n); }
+__device__ inline double __builtin_scalbn(double x, int n) { return scalbn(x, n); }
+#endif
+
 /* The integer as wide as a lane, of which a comparison's result is made. */
 template <int bytes> struct cv_truth;
 template <> struct cv_truth<1> {
@@ -178,5 +235,41 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 }
 #define CV_X_FMA_f32 cv_x_fma
 #define CV_X_FMA_f64 cv_x_fma
+
+/* --- threads --- */
+
+/* A kernel's head; its argument is `call`, of the given type. */
+#ifndef CK_KERNEL
+#define CK_KERNEL(name, ...)                                                                   \
+    extern "C" __attribute__((global)) void name(const __VA_ARGS__ call)
+#define CK_SHARED __attribute__((shared))
+#endif
+
+#ifdef __clang__
+#define CK_THREAD_(axis) __nvvm_read_ptx_sreg_tid_##axis()
+#define CK_WIDTH_(axis)  __nvvm_read_ptx_sreg_ntid_##axis()
+#define CK_BLOCK_(axis)  __nvvm_read_ptx_sreg_ctaid_##axis()
+#define CK_BLOCKS_(axis) __nvvm_read_ptx_sreg_nctaid_##axis()
+#define CK_SHUFFLE_DOWN_(mask, word, by, count)                                                \
+    __nvvm_shfl_sync_down_i32(mask, word, by, (32 - count) << 8 | 31)
+#define CK_SHUFFLE_FIRST_(mask, word, count)                                                   \
+    __nvvm_shfl_sync_idx_i32(mask, word, 0, (32 - count) << 8 | 31)
+#else
+#define CK_THREAD_(axis)                        (int)threadIdx.axis
+#define CK_WIDTH_(axis)                         (int)blockDim.axis
+#define CK_BLOCK_(axis)                         blockIdx.axis
+#define CK_BLOCKS_(axis)                        gridDim.axis
+#define CK_SHUFFLE_DOWN_(mask, word, by, count) __shfl_down_sync(mask, word, by, count)
+#define CK_SHUFFLE_FIRST_(mask, word, count)    __shfl_sync(mask, word, 0, count)
+#endif
+
+CV_FN int ck_x(void) { return CK_THREAD_(x); }
+CV_FN int ck_wide(void) { return CK_WIDTH_(x); }
+CV_FN int ck_thread(void) { return CK_THREAD_(y) * ck_wide() + ck_x(); }
+CV_FN __INT64_TYPE__ ck_first_x(void)
+{
+    return (__INT64_TYPE__)CK_BLOCK_(x) * ck_wide() + ck_x();
+}
+CV_FN __INT64_TYPE__ ck_step_x(void) { return (__INT64_TYPE__)CK_BLOCKS_(x) * ck_wide(); }
 
 #endif

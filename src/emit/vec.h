@@ -76,6 +76,10 @@ typedef unsigned int cv_s_u32;
 typedef __UINT64_TYPE__ cv_s_u64;
 
 #define CV_VECTOR(bytes) __attribute__((vector_size(bytes)))
+/* A vector, or a complex number, of the given lanes or parts. */
+#ifndef CV_MAKE
+#define CV_MAKE(type, ...) ((type){__VA_ARGS__})
+#endif
 #ifndef CV_TYPE
 #define CV_TYPE(element, name, bytes) typedef element name CV_VECTOR(bytes)
 #define CV_UNALIGNED(element, name, bytes)                                                     \
@@ -211,31 +215,31 @@ enum { CV_NEAREST = 8, CV_DOWN = 9, CV_UP = 10, CV_ZERO = 11 };
 
 /* --- constants and whole vectors --- */
 
-CV_FN cv_f32 cv_set1_f32(cv_s_f32 x) { return x - (cv_f32){0}; }
-CV_FN cv_f64 cv_set1_f64(cv_s_f64 x) { return x - (cv_f64){0}; }
-CV_FN cv_i32 cv_set1_i32(cv_s_i32 x) { return x - (cv_i32){0}; }
-CV_FN cv_i64 cv_set1_i64(cv_s_i64 x) { return x - (cv_i64){0}; }
-CV_FN cv_u8 cv_set1_u8(cv_s_u8 x) { return x - (cv_u8){0}; }
+CV_FN cv_f32 cv_set1_f32(cv_s_f32 x) { return x - CV_MAKE(cv_f32, 0); }
+CV_FN cv_f64 cv_set1_f64(cv_s_f64 x) { return x - CV_MAKE(cv_f64, 0); }
+CV_FN cv_i32 cv_set1_i32(cv_s_i32 x) { return x - CV_MAKE(cv_i32, 0); }
+CV_FN cv_i64 cv_set1_i64(cv_s_i64 x) { return x - CV_MAKE(cv_i64, 0); }
+CV_FN cv_u8 cv_set1_u8(cv_s_u8 x) { return x - CV_MAKE(cv_u8, 0); }
 
 CV_FN cv_i32 cv_iota_i32(void)
 {
 #if CV_BYTES == 64
-    return (cv_i32){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return CV_MAKE(cv_i32, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 #elif CV_BYTES == 32
-    return (cv_i32){0, 1, 2, 3, 4, 5, 6, 7};
+    return CV_MAKE(cv_i32, 0, 1, 2, 3, 4, 5, 6, 7);
 #else
-    return (cv_i32){0, 1, 2, 3};
+    return CV_MAKE(cv_i32, 0, 1, 2, 3);
 #endif
 }
 
 CV_FN cv_i64 cv_iota_i64(void)
 {
 #if CV_BYTES == 64
-    return (cv_i64){0, 1, 2, 3, 4, 5, 6, 7};
+    return CV_MAKE(cv_i64, 0, 1, 2, 3, 4, 5, 6, 7);
 #elif CV_BYTES == 32
-    return (cv_i64){0, 1, 2, 3};
+    return CV_MAKE(cv_i64, 0, 1, 2, 3);
 #else
-    return (cv_i64){0, 1};
+    return CV_MAKE(cv_i64, 0, 1);
 #endif
 }
 
@@ -410,7 +414,7 @@ CV_DEFINE_COMPARE(u8, m8, CV_I)
 
 /* Casts to bool, and to the same type. */
 #define CV_DEFINE_CAST(T, M)                                                                   \
-    CV_FN cv_##M cv_cast_bool_##T(cv_##T a) { return cv_ne_##T(a, (cv_##T){0}); }              \
+    CV_FN cv_##M cv_cast_bool_##T(cv_##T a) { return cv_ne_##T(a, CV_MAKE(cv_##T, 0)); }       \
     CV_FN cv_##T cv_cast_##T##_##T(cv_##T a) { return a; }
 CV_DEFINE_CAST(f32, m32)
 CV_DEFINE_CAST(f64, m64)
@@ -487,7 +491,7 @@ CV_DEFINE_MEMORY(u8)
 #ifdef CV_AVX512
 CV_FN cv_i32 cv_loadn_i32(const void *p, cv_s_i64 n)
 {
-    return __builtin_ia32_loaddqusi512_mask(p, (cv_i32){0}, cv_firstn_32(n));
+    return __builtin_ia32_loaddqusi512_mask(p, CV_MAKE(cv_i32, 0), cv_firstn_32(n));
 }
 CV_FN void cv_storen_i32(void *p, cv_i32 v, cv_s_i64 n)
 {
@@ -498,7 +502,7 @@ CV_FN void cv_storen_i32(void *p, cv_i32 v, cv_s_i64 n)
 }
 CV_FN cv_i64 cv_loadn_i64(const void *p, cv_s_i64 n)
 {
-    return (cv_i64)__builtin_ia32_loaddqudi512_mask(p, (cv_raw64){0}, cv_firstn_64(n));
+    return (cv_i64)__builtin_ia32_loaddqudi512_mask(p, CV_MAKE(cv_raw64, 0), cv_firstn_64(n));
 }
 CV_FN void cv_storen_i64(void *p, cv_i64 v, cv_s_i64 n)
 {
@@ -509,7 +513,7 @@ CV_FN void cv_storen_i64(void *p, cv_i64 v, cv_s_i64 n)
 }
 CV_FN cv_u8 cv_loadn_u8(const void *p, cv_s_i64 n)
 {
-    return (cv_u8)__builtin_ia32_loaddquqi512_mask(p, (cv_raw8){0}, cv_firstn_8(n));
+    return (cv_u8)__builtin_ia32_loaddquqi512_mask(p, CV_MAKE(cv_raw8, 0), cv_firstn_8(n));
 }
 CV_FN void cv_storen_u8(void *p, cv_u8 v, cv_s_i64 n)
 {
@@ -597,17 +601,19 @@ CV_DEFINE_STREAMTO(u8)
 /* --- bool elements --- */
 
 #ifdef CV_AVX512
-#define CV_X_TRUE8X16(v) __builtin_ia32_ucmpb128_mask(v, (cv_raw8x16){0}, CV_INE, CV_ALL32)
-CV_FN cv_m8 cv_loadb_8(const void *p) { return cv_ne_u8(cv_load_u8(p), (cv_u8){0}); }
+#define CV_X_TRUE8X16(v)                                                                       \
+    __builtin_ia32_ucmpb128_mask(v, CV_MAKE(cv_raw8x16, 0), CV_INE, CV_ALL32)
+CV_FN cv_m8 cv_loadb_8(const void *p) { return cv_ne_u8(cv_load_u8(p), CV_MAKE(cv_u8, 0)); }
 CV_FN cv_m8 cv_loadbn_8(const void *p, cv_s_i64 n)
 {
-    return cv_ne_u8(cv_loadn_u8(p, n), (cv_u8){0});
+    return cv_ne_u8(cv_loadn_u8(p, n), CV_MAKE(cv_u8, 0));
 }
 CV_FN void cv_storeb_8(void *p, cv_m8 m) { cv_store_u8(p, cv_frommask_u8(m)); }
 CV_FN void cv_storebn_8(void *p, cv_m8 m, cv_s_i64 n) { cv_storen_u8(p, cv_frommask_u8(m), n); }
 CV_FN cv_m32 cv_loadbn_32(const void *p, cv_s_i64 n)
 {
-    return CV_X_TRUE8X16(__builtin_ia32_loaddquqi128_mask(p, (cv_raw8x16){0}, cv_firstn_32(n)));
+    return CV_X_TRUE8X16(
+        __builtin_ia32_loaddquqi128_mask(p, CV_MAKE(cv_raw8x16, 0), cv_firstn_32(n)));
 }
 CV_FN cv_raw8x16 cv_bytes_of_bits(unsigned short m)
 {
@@ -629,7 +635,7 @@ CV_FN void cv_storeb_32(void *p, cv_m32 m)
 CV_FN cv_m64 cv_loadbn_64(const void *p, cv_s_i64 n)
 {
     return (cv_m64)CV_X_TRUE8X16(
-        __builtin_ia32_loaddquqi128_mask(p, (cv_raw8x16){0}, cv_firstn_64(n)));
+        __builtin_ia32_loaddquqi128_mask(p, CV_MAKE(cv_raw8x16, 0), cv_firstn_64(n)));
 }
 CV_FN void cv_storebn_64(void *p, cv_m64 m, cv_s_i64 n)
 {

@@ -25,9 +25,6 @@ typedef struct {
     cv_s_f64 re, im;
 } cv_s_c128;
 
-typedef _Complex float cv_x_c64;
-typedef _Complex double cv_x_c128;
-
 #if CV_BYTES == 64
 #define CV_EVEN_f32(a, b)                                                                      \
     __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
@@ -63,7 +60,7 @@ typedef _Complex double cv_x_c128;
 
 /* C is the suffix, T the suffix of the parts, I the integers of a part's width, M the mask. */
 #define CV_DEFINE_COMPLEX(C, T, I, M)                                                          \
-    CV_FN cv_##C cv_make_##C(cv_##T re, cv_##T im) { return (cv_##C){re, im}; }                \
+    CV_FN cv_##C cv_make_##C(cv_##T re, cv_##T im) { return CV_MAKE(cv_##C, re, im); }         \
     CV_FN cv_##C cv_set1_##C(cv_s_##C x)                                                       \
     {                                                                                          \
         return cv_make_##C(cv_set1_##T(x.re), cv_set1_##T(x.im));                              \
@@ -72,7 +69,7 @@ typedef _Complex double cv_x_c128;
     {                                                                                          \
         return cv_make_##C(cv_set1_##T(re), cv_set1_##T(im));                                  \
     }                                                                                          \
-    CV_FN cv_##C cv_iota_##C(void) { return cv_make_##C(cv_iota_##T(), (cv_##T){0}); }         \
+    CV_FN cv_##C cv_iota_##C(void) { return cv_make_##C(cv_iota_##T(), CV_MAKE(cv_##T, 0)); }  \
     CV_FN cv_##C cv_part_##C(cv_##T a, cv_##T b)                                               \
     {                                                                                          \
         return cv_make_##C(CV_EVEN_##T(a, b), CV_ODD_##T(a, b));                               \
@@ -95,7 +92,7 @@ typedef _Complex double cv_x_c128;
     {                                                                                          \
         const char *next = (const char *)p + CV_BYTES;                                         \
         if (2 * n <= CV_LANES_##T)                                                             \
-            return cv_part_##C(cv_loadn_##T(p, 2 * n), (cv_##T){0});                           \
+            return cv_part_##C(cv_loadn_##T(p, 2 * n), CV_MAKE(cv_##T, 0));                    \
         return cv_part_##C(cv_load_##T(p), cv_loadn_##T(next, 2 * n - CV_LANES_##T));          \
     }                                                                                          \
     CV_FN void cv_storen_##C(void *p, cv_##C z, cv_s_i64 n)                                    \
@@ -116,18 +113,18 @@ typedef _Complex double cv_x_c128;
     CV_FN cv_##T cv_imag_##C(cv_##C a) { return a.im; }                                        \
     CV_FN cv_##T cv_abs_##C(cv_##C a) { return cv_hypot_##T(a.re, a.im); }                     \
     CV_FN cv_##T cv_magnitude_##C(cv_##C a) { return cv_abs_##C(a); }                          \
-    CV_FN cv_##C cv_complex_##C(cv_##T re, cv_##T im) { return (cv_##C){re, im}; }             \
+    CV_FN cv_##C cv_complex_##C(cv_##T re, cv_##T im) { return CV_MAKE(cv_##C, re, im); }      \
     CV_FN cv_##C cv_polar_##C(cv_##T r, cv_##T angle)                                          \
     {                                                                                          \
         return cv_make_##C(r * cv_cos_##T(angle), r * cv_sin_##T(angle));                      \
     }                                                                                          \
     CV_FN cv_##T cv_angle_##C(cv_##C a) { return cv_atan2_##T(a.im, a.re); }                   \
-    CV_FN cv_##C cv_cast_##C##_##T(cv_##T a) { return cv_make_##C(a, (cv_##T){0}); }           \
+    CV_FN cv_##C cv_cast_##C##_##T(cv_##T a) { return cv_make_##C(a, CV_MAKE(cv_##T, 0)); }    \
     CV_FN cv_##T cv_cast_##T##_##C(cv_##C a) { return a.re; }                                  \
     CV_FN cv_##C cv_cast_##C##_##C(cv_##C a) { return a; }                                     \
     CV_FN cv_##C cv_cast_##C##_##I(cv_##I a)                                                   \
     {                                                                                          \
-        return cv_make_##C(cv_cast_##T##_##I(a), (cv_##T){0});                                 \
+        return cv_make_##C(cv_cast_##T##_##I(a), CV_MAKE(cv_##T, 0));                          \
     }                                                                                          \
     CV_FN cv_##I cv_cast_##I##_##C(cv_##C a) { return cv_cast_##I##_##T(a.re); }               \
     CV_FN cv_##M cv_cast_bool_##C(cv_##C a)                                                    \
@@ -193,7 +190,12 @@ typedef _Complex double cv_x_c128;
         return cv_select_##C(cv_eq_##T(size, zero), cv_make_##C(zero, zero), r);               \
     }
 
-/* Calls libm for each lane. */
+/* Calls libm for each lane; NVRTC has no complex numbers, and such kernels do not compile. */
+#ifdef __CUDACC_RTC__
+#define CV_COMPLEX1(C, T, name, function)
+#else
+typedef _Complex float cv_x_c64;
+typedef _Complex double cv_x_c128;
 #define CV_COMPLEX1(C, T, name, function)                                                      \
     CV_FN cv_##C cv_##name##_##C(cv_##C a)                                                     \
     {                                                                                          \
@@ -204,6 +206,7 @@ typedef _Complex double cv_x_c128;
         }                                                                                      \
         return a;                                                                              \
     }
+#endif
 
 /* From CV_EXPSTEP_T on e^x is computed in two steps, because its product with a small sine or
  * cosine may be in range when it is not; CV_EXPSTEPPED_T is e to that.  Above CV_TANHONE_T tanh
@@ -436,7 +439,7 @@ CV_FN cv_f64 cv_squarerest_f64(cv_f64 a, cv_f64 p)
             re[i] = acc[i].re;                                                                 \
             im[i] = acc[i].im;                                                                 \
         }                                                                                      \
-        return (cv_s_##C){cv_reduce_add_##T(re), cv_reduce_add_##T(im)};                       \
+        return CV_MAKE(cv_s_##C, cv_reduce_add_##T(re), cv_reduce_add_##T(im));                \
     }                                                                                          \
     CV_FN cv_s_##C cv_reduce_mul_##C(const cv_##C *acc)                                        \
     {                                                                                          \
@@ -449,7 +452,7 @@ CV_FN cv_f64 cv_squarerest_f64(cv_f64 a, cv_f64 p)
             CV_UNROLL(8)                                                                       \
         for (int i = 0; i < half; i++)                                                         \
             t[i] = cv_mul_##C(t[i], t[i + half]);                                              \
-        CV_LOWER_##size(CV_MEET_##C) return (cv_s_##C){t[0].re[0], t[0].im[0]};                \
+        CV_LOWER_##size(CV_MEET_##C) return CV_MAKE(cv_s_##C, t[0].re[0], t[0].im[0]);         \
     }
 
 CV_DEFINE_COMPLEX(c64, f32, i32, m32)

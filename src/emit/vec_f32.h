@@ -281,7 +281,7 @@ CV_FN cv_f32 cv_sincos_f32(cv_f32 x, cv_f32 *c)
     cv_f32 w = 1.0f - half, p = CV_P3(z, 2.44306684e-5f, -0.00138873013f, 0.0416666456f);
     p = w + (((1.0f - w) - half) + cv_fma_f32(z * z, p, -a * low));
     cv_i32 n = cv_magic_int(t);
-    cv_m32 odd = cv_ne_i32(n & 1, (cv_i32){0});
+    cv_m32 odd = cv_ne_i32(n & 1, CV_MAKE(cv_i32, 0));
     *c = (cv_f32)((cv_i32)cv_select_f32(odd, s, p) ^ (((n + 1) & 2) << 30));
     s = (cv_f32)((cv_i32)cv_select_f32(odd, p, s) ^ ((n & 2) << 30));
     return cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), x, s);
@@ -306,7 +306,7 @@ CV_FN cv_f32 cv_tan_f32(cv_f32 x)
     cv_f32 p = CV_P7(z, 0.0044878982f, -0.000131027497f, 0.0110045867f, 0.0212194677f,
                      0.054071486f, 0.133325681f, 0.333333522f);
     cv_f32 r = a + cv_fma_f32(a * z, p, cv_fma_f32(low, z, low));
-    r = cv_select_f32(cv_ne_i32(cv_magic_int(t) & 1, (cv_i32){0}), -1.0f / r, r);
+    r = cv_select_f32(cv_ne_i32(cv_magic_int(t) & 1, CV_MAKE(cv_i32, 0)), -1.0f / r, r);
     return cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), x, r);
 }
 
@@ -389,7 +389,8 @@ CV_FN cv_f32 cv_hypot_f32(cv_f32 x, cv_f32 y)
 
 CV_FN cv_f32 cv_angle_f32(cv_f32 x)
 {
-    cv_f32 r = cv_select_f32(cv_lt_f32(x, CV_K(0.0f)), CV_K(2 * CV_HALFPI_f32), (cv_f32){0});
+    cv_f32 r =
+        cv_select_f32(cv_lt_f32(x, CV_K(0.0f)), CV_K(2 * CV_HALFPI_f32), CV_MAKE(cv_f32, 0));
     return cv_select_f32(cv_isnan_f32(x), x, r);
 }
 

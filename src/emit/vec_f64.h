@@ -89,7 +89,7 @@ CV_FN cv_f64 cv_expreduce_f64(cv_f64 x, cv_f64 low, cv_f64 *t, cv_f64 *tail)
 CV_FN cv_f64 cv_exp_f64(cv_f64 x)
 {
     cv_f64 a = cv_clamp_f64(x, -746.0, 710.0), t, tail, f;
-    f = cv_expreduce_f64(a, (cv_f64){0}, &t, &tail);
+    f = cv_expreduce_f64(a, CV_MAKE(cv_f64, 0), &t, &tail);
     return cv_scale_f64(1.0 + (f + tail), t);
 }
 
@@ -229,7 +229,7 @@ CV_FN cv_f64 cv_timespair_f64(cv_f64 high, cv_f64 *low, cv_s_f64 a, cv_s_f64 b)
 
 CV_FN cv_f64 cv_log2join_f64(cv_f64 e, cv_f64 m)
 {
-    cv_f64 low, high = cv_logsum_f64(m - 1.0, (cv_f64){0}, &low);
+    cv_f64 low, high = cv_logsum_f64(m - 1.0, CV_MAKE(cv_f64, 0), &low);
     high = cv_timespair_f64(high, &low, 0x1.71547652b82fep+0, 0x1.777d0ffda0d24p-56);
     high = cv_addwhole_f64(high, &low, e, 1.0, 0.0);
     return high + low;
@@ -237,7 +237,7 @@ CV_FN cv_f64 cv_log2join_f64(cv_f64 e, cv_f64 m)
 
 CV_FN cv_f64 cv_log10join_f64(cv_f64 e, cv_f64 m)
 {
-    cv_f64 low, high = cv_logsum_f64(m - 1.0, (cv_f64){0}, &low);
+    cv_f64 low, high = cv_logsum_f64(m - 1.0, CV_MAKE(cv_f64, 0), &low);
     high = cv_timespair_f64(high, &low, 0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57);
     high = cv_addwhole_f64(high, &low, e, 0x1.34413509f8p-2, -0x1.80433b83b532ap-44);
     return high + low;
@@ -273,14 +273,14 @@ CV_FN cv_f64 cv_powsize_f64(cv_f64 a, cv_f64 y, int odd)
     cv_f64 e, low, t, tail, m = cv_logreduce_f64(odd ? cv_lifted_f64(a, tiny) : a, &e);
     cv_f64 high = cv_logpair_f64(m, &low);
     if (odd)
-        e -= cv_select_f64(tiny, CV_D(CV_LIFT), (cv_f64){0});
+        e -= cv_select_f64(tiny, CV_D(CV_LIFT), CV_MAKE(cv_f64, 0));
     high = cv_addwhole_f64(high, &low, e, CV_LN2_HIGH64, CV_LN2_LOW64);
     cv_f64 sum = high + low;
     if (odd)
         sum = cv_logedge_f64(a, sum);
     low = low - (sum - high);
     cv_f64 x = y * sum, xlow = cv_fma_f64(y, low, cv_fma_f64(y, sum, -x));
-    xlow = cv_select_f64(cv_lt_f64(cv_abs_f64(x), CV_D(800.0)), xlow, (cv_f64){0});
+    xlow = cv_select_f64(cv_lt_f64(cv_abs_f64(x), CV_D(800.0)), xlow, CV_MAKE(cv_f64, 0));
     cv_f64 f = cv_expreduce_f64(cv_clamp_f64(x, -746.0, 710.0), xlow, &t, &tail), q = f + tail;
     cv_f64 r = 1.0 + q;
     return cv_scale_f64(r + (q - (r - 1.0) + (tail - (q - f))), t);
@@ -348,7 +348,7 @@ CV_FN cv_f64 cv_sincos_f64(cv_f64 x, cv_f64 *c)
     cv_f64 t, low, rest, a = cv_reduceangle_f64(x, &t, &low);
     cv_f64 p = cv_cosine_f64(a, low, &rest), s = a + cv_sinetail_f64(a, low);
     cv_u64 n = (cv_u64)t;
-    cv_m64 odd = cv_ne_i64((cv_i64)(n & 1), (cv_i64){0});
+    cv_m64 odd = cv_ne_i64((cv_i64)(n & 1), CV_MAKE(cv_i64, 0));
     p += rest;
     *c = (cv_f64)((cv_u64)cv_select_f64(odd, s, p) ^ ((n + 1) & 2) << 62);
     s = (cv_f64)((cv_u64)cv_select_f64(odd, p, s) ^ (n & 2) << 62);
@@ -376,7 +376,7 @@ CV_FN cv_f64 cv_tan_f64(cv_f64 x)
     w = cv_cosine_f64(a, low, &rest);
     cv_f64 c = w + rest, clow = rest - (c - w);
     cv_u64 n = (cv_u64)t & 1;
-    cv_m64 odd = cv_ne_i64((cv_i64)n, (cv_i64){0});
+    cv_m64 odd = cv_ne_i64((cv_i64)n, CV_MAKE(cv_i64, 0));
     cv_f64 r = cv_ratio_f64(cv_select_f64(odd, c, s), cv_select_f64(odd, clow, slow),
                             cv_select_f64(odd, s, c), cv_select_f64(odd, slow, clow));
     return cv_select_f64(cv_eq_f64(x, CV_D(0.0)), x, (cv_f64)((cv_u64)r ^ n << 63));
@@ -406,7 +406,7 @@ CV_FN cv_f64 cv_erf_f64(cv_f64 x)
     p = cv_fma_f64(p, a, CV_D(0.10277432667804293));
     p = cv_fma_f64(p, a, CV_D(0.6366194759804866));
     p = cv_fma_f64(p, a, CV_D(0.12837919102420575));
-    cv_f64 f = cv_expreduce_f64(cv_fma_f64(-a, p, -a), (cv_f64){0}, &t, &tail);
+    cv_f64 f = cv_expreduce_f64(cv_fma_f64(-a, p, -a), CV_MAKE(cv_f64, 0), &t, &tail);
     cv_f64 two = cv_scalenormal_f64(CV_D(1.0), t);
     cv_f64 large = cv_copysign_f64(cv_fma_f64(-two, f + tail, 1.0 - two), x);
     cv_f64 q = CV_D8(z, -2.0636498236213583e-09, 1.878129207523398e-08, -1.707213537328104e-07,
@@ -575,13 +575,13 @@ CV_DEFINE_DIVISION(f64, m64)
 CV_FN cv_f64 cv_sigmoid_f64(cv_f64 x)
 {
     cv_f64 e = cv_exp_f64(-cv_abs_f64(x)), one = cv_set1_f64(1.0);
-    return cv_select_f64(cv_lt_f64(x, (cv_f64){0}), e, one) / (one + e);
+    return cv_select_f64(cv_lt_f64(x, CV_MAKE(cv_f64, 0)), e, one) / (one + e);
 }
 
 CV_FN cv_f64 cv_angle_f64(cv_f64 x)
 {
     cv_f64 pi = cv_set1_f64(3.14159265358979324);
-    cv_f64 r = cv_select_f64(cv_lt_f64(x, (cv_f64){0}), pi, (cv_f64){0});
+    cv_f64 r = cv_select_f64(cv_lt_f64(x, CV_MAKE(cv_f64, 0)), pi, CV_MAKE(cv_f64, 0));
     return cv_select_f64(cv_isnan_f64(x), x, r);
 }
 

@@ -41,7 +41,7 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
     {                                                                                          \
         return (cv_##T)((cv_##U)a ^ ((cv_##U)b & CV_SIGN_##T));                                \
     }                                                                                          \
-    CV_FN cv_##M cv_signbit_##T(cv_##T a) { return cv_lt_##I((cv_##I)a, (cv_##I){0}); }        \
+    CV_FN cv_##M cv_signbit_##T(cv_##T a) { return cv_lt_##I((cv_##I)a, CV_MAKE(cv_##I, 0)); } \
     CV_FN cv_##M cv_isnan_##T(cv_##T a) { return cv_ne_##T(a, a); }                            \
     CV_FN cv_##M cv_isinf_##T(cv_##T a)                                                        \
     {                                                                                          \
@@ -53,7 +53,7 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
     }                                                                                          \
     CV_FN cv_##T cv_sgn_##T(cv_##T a)                                                          \
     {                                                                                          \
-        cv_##M up = cv_gt_##T(a, (cv_##T){0}), down = cv_lt_##T(a, (cv_##T){0});               \
+        cv_##M up = cv_gt_##T(a, CV_MAKE(cv_##T, 0)), down = cv_lt_##T(a, CV_MAKE(cv_##T, 0)); \
         return cv_frommask_##T(up) - cv_frommask_##T(down);                                    \
     }
 
@@ -152,7 +152,7 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
     {                                                                                          \
         const cv_s_##T most = (cv_s_##T)0.5 * CV_WHOLE_##T;                                    \
         cv_##M one = cv_and_##M(cv_lt_##T(y, cv_set1_##T(CV_INF_##T)), cv_isfinite_##T(x));    \
-        one = cv_and_##M(one, cv_gt_##T(y, (cv_##T){0}));                                      \
+        one = cv_and_##M(one, cv_gt_##T(y, CV_MAKE(cv_##T, 0)));                               \
         for (;;) {                                                                             \
             cv_##T a = cv_abs_##T(x), b = y;                                                   \
             cv_##M more = cv_and_##M(one, cv_ge_##T(a, y * most));                             \
@@ -231,7 +231,7 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
     }                                                                                          \
     CV_FN cv_##M cv_plain_##T(cv_##T a)                                                        \
     {                                                                                          \
-        return cv_and_##M(cv_isfinite_##T(a), cv_ne_##T(a, (cv_##T){0}));                      \
+        return cv_and_##M(cv_isfinite_##T(a), cv_ne_##T(a, CV_MAKE(cv_##T, 0)));               \
     }                                                                                          \
     CV_FN cv_##T cv_frexpm_##T(cv_##T a)                                                       \
     {                                                                                          \
@@ -245,7 +245,7 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
         cv_##I b = (cv_##I)cv_lifted_##T(a, tiny) & CV_EXPONENT_##T;                           \
         cv_##I e = (b >> CV_DIGITS_##T) - ((CV_EXPONENT_##T >> (CV_DIGITS_##T + 1)) - 1);      \
         e -= cv_frommask_##I(tiny) * CV_LIFT;                                                  \
-        return cv_select_##I(cv_plain_##T(a), e, (cv_##I){0});                                 \
+        return cv_select_##I(cv_plain_##T(a), e, CV_MAKE(cv_##I, 0));                          \
     }
 
 /* a times two to the e, rounded once. */
@@ -351,7 +351,8 @@ CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
     {                                                                                          \
         const cv_s_##T half = (cv_s_##T)0.5;                                                   \
         cv_##T a = cv_abs_##T(x);                                                              \
-        cv_##M over = cv_gt_##T(a, cv_set1_##T(half)), left = cv_lt_##T(x, (cv_##T){0});       \
+        cv_##M over = cv_gt_##T(a, cv_set1_##T(half)),                                         \
+               left = cv_lt_##T(x, CV_MAKE(cv_##T, 0));                                        \
         cv_##T u = cv_select_##T(over, half - half * a, a * a);                                \
         cv_##T z = cv_select_##T(over, cv_sqrt_##T(u), x), tail = cv_asintail_##T(z, u);       \
         cv_##T far = 2 * CV_HALFPI_##T - (2 * z + (2 * tail - 2 * CV_HALFPI_LOW_##T));         \
@@ -365,7 +366,8 @@ CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
         cv_##M huge = cv_gt_##T(a, cv_set1_##T(CV_ARCHUGE_##T));                               \
         cv_##T in = a + z / (one + cv_sqrt_##T(one + z));                                      \
         cv_##T r = cv_log1p_##T(cv_select_##T(huge, a, in));                                   \
-        return cv_copysign_##T(r + cv_select_##T(huge, cv_set1_##T(ln2), (cv_##T){0}), x);     \
+        return cv_copysign_##T(r + cv_select_##T(huge, cv_set1_##T(ln2), CV_MAKE(cv_##T, 0)),  \
+                               x);                                                             \
     }                                                                                          \
     CV_FN cv_##T cv_acosh_##T(cv_##T x)                                                        \
     {                                                                                          \
@@ -374,7 +376,7 @@ CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
         cv_##M huge = cv_gt_##T(x, cv_set1_##T(CV_ARCHUGE_##T));                               \
         cv_##T in = a + cv_sqrt_##T(a) * cv_sqrt_##T(a + 2 * one);                             \
         cv_##T r = cv_log1p_##T(cv_select_##T(huge, x, in));                                   \
-        return r + cv_select_##T(huge, cv_set1_##T(ln2), (cv_##T){0});                         \
+        return r + cv_select_##T(huge, cv_set1_##T(ln2), CV_MAKE(cv_##T, 0));                  \
     }                                                                                          \
     CV_FN cv_##T cv_atanh_##T(cv_##T x)                                                        \
     {                                                                                          \

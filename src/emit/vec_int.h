@@ -111,7 +111,7 @@
     CV_FN cv_##T cv_signfill_##T(cv_##T a) { return a >> (CV_BITS_##T - 1); }                  \
     CV_FN cv_##T cv_sgn_##T(cv_##T a)                                                          \
     {                                                                                          \
-        return cv_signfill_##T(a) | cv_frommask_##T(cv_gt_##T(a, (cv_##T){0}));                \
+        return cv_signfill_##T(a) | cv_frommask_##T(cv_gt_##T(a, CV_MAKE(cv_##T, 0)));         \
     }
 
 CV_DEFINE_SCALAR_INT(i32, u32)
@@ -121,7 +121,7 @@ CV_DEFINE_SCALAR_INT(u8, u8)
 CV_DEFINE_SIGNED(i32)
 CV_DEFINE_SIGNED(i64)
 CV_FN cv_u8 cv_signfill_u8(cv_u8 a) { return a ^ a; }
-CV_FN cv_u8 cv_sgn_u8(cv_u8 a) { return cv_frommask_u8(cv_ne_u8(a, (cv_u8){0})); }
+CV_FN cv_u8 cv_sgn_u8(cv_u8 a) { return cv_frommask_u8(cv_ne_u8(a, CV_MAKE(cv_u8, 0))); }
 
 #if defined(CV_AVX512) || defined(CV_AVX2)
 /* A quotient of two 32-bit integers is at least 2^-31 away from the integer above it, which
@@ -140,12 +140,12 @@ CV_FN cv_i32 cv_div_i32(cv_i32 a, cv_i32 b)
     } x = {a}, y = {b}, q;
     q.half[0] = cv_halfdiv(x.half[0], y.half[0]);
     q.half[1] = cv_halfdiv(x.half[1], y.half[1]);
-    return cv_select_i32(cv_ne_i32(b, (cv_i32){0}), q.all, (cv_i32){0});
+    return cv_select_i32(cv_ne_i32(b, CV_MAKE(cv_i32, 0)), q.all, CV_MAKE(cv_i32, 0));
 }
 CV_FN cv_i32 cv_fmod_i32(cv_i32 a, cv_i32 b)
 {
     cv_u32 r = (cv_u32)a - (cv_u32)cv_div_i32(a, b) * (cv_u32)b;
-    return cv_select_i32(cv_ne_i32(b, (cv_i32){0}), (cv_i32)r, (cv_i32){0});
+    return cv_select_i32(cv_ne_i32(b, CV_MAKE(cv_i32, 0)), (cv_i32)r, CV_MAKE(cv_i32, 0));
 }
 #else
 CV_LANEWISE2(i32, div, cv_s_div_i32)

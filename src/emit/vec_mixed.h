@@ -95,11 +95,11 @@ CV_FN cv_i64 cv_widen_i64_u8(cv_i32 v, int half) { return cv_widen_i64_i32(v, ha
 #if defined(CV_AVX512) && !defined(__clang__)
 CV_FN cv_i32 cv_widen_bytes(cv_h_u8 b)
 {
-    return __builtin_ia32_pmovzxbd512_mask((cv_raw8x16)b, (cv_i32){0}, CV_ALL32);
+    return __builtin_ia32_pmovzxbd512_mask((cv_raw8x16)b, CV_MAKE(cv_i32, 0), CV_ALL32);
 }
 CV_FN cv_h_u8 cv_narrow_bytes(cv_i32 v)
 {
-    return (cv_h_u8)__builtin_ia32_pmovdb512_mask(v, (cv_raw8x16){0}, CV_ALL32);
+    return (cv_h_u8)__builtin_ia32_pmovdb512_mask(v, CV_MAKE(cv_raw8x16, 0), CV_ALL32);
 }
 #elif defined(CV_AVX2) && !defined(__clang__)
 CV_FN cv_i32 cv_widen_bytes(cv_h_u8 b)

@@ -12,7 +12,7 @@
 CV_FN cv_u64 cv_mulwide(cv_u64 a, cv_u64 b)
 {
 #if defined(CV_AVX512) && !defined(__clang__)
-    return (cv_u64)__builtin_ia32_pmuludq512_mask((cv_i32)a, (cv_i32)b, (cv_raw64){0},
+    return (cv_u64)__builtin_ia32_pmuludq512_mask((cv_i32)a, (cv_i32)b, CV_MAKE(cv_raw64, 0),
                                                   CV_ALL64);
 #elif defined(CV_AVX2) && !defined(__clang__)
     return (cv_u64)__builtin_ia32_pmuludq256((cv_i32)a, (cv_i32)b);
@@ -28,7 +28,7 @@ CV_FN void cv_philoxblocks(cv_s_u64 seed, cv_u64 count, cv_u64 *word)
 {
     cv_s_u32 key0 = (cv_s_u32)seed, key1 = (cv_s_u32)(seed >> 32);
     cv_u64 c0 = count & 0xffffffffu, c1 = count >> 32, c2 = {0}, c3 = {0};
-    const cv_u64 m0 = (cv_u64){0} + 0xD2511F53u, m1 = (cv_u64){0} + 0xCD9E8D57u;
+    const cv_u64 m0 = CV_MAKE(cv_u64, 0) + 0xD2511F53u, m1 = CV_MAKE(cv_u64, 0) + 0xCD9E8D57u;
 
     for (int i = 0; i < 10; i++) {
         cv_u64 a = cv_mulwide(m0, c0), b = cv_mulwide(m1, c2);

@@ -9,7 +9,9 @@
 #include "emit/vec_f32.h"
 #include "emit/vec_f64.h"
 
+#ifndef __CUDACC_RTC__
 CV_LIBM double lgamma_r(double, int *), j0(double), j1(double), y0(double), y1(double);
+#endif
 
 #define CV_PI 3.14159265358979323846
 
@@ -30,8 +32,12 @@ enum { CV_BERNOULLIS = 10 };
 
 CV_SLOW double cv_d_lgamma(double x)
 {
+#ifdef __CUDACC_RTC__
+    return lgamma(x);
+#else
     int sign;
     return lgamma_r(x, &sign);
+#endif
 }
 
 /* Up to 10 by the recurrence, then the asymptotic series. */

@@ -47,7 +47,7 @@ def describe(text):
                "results": results.split(), "arguments": arguments.split(), "kind": kind, "threads": int(threads or 0),
                "parameters": [p.split("@") for p in parameters.split()],
                "slots": int(re.search(r"ck_call<\d+, (\d+)>", body).group(1)),
-               "flexible": [int(k) for k in re.findall(r"const cv_s_i64 d(\d+) = stride", body)]}
+               "flexible": [int(k) for k in re.findall(r"const cv_s_i64 d(\d+) = ptr", body)]}
 
 
 def command(*words):
@@ -94,19 +94,9 @@ def assemble(stem):
     return spills(report.stderr) + ([report.stderr] if report.returncode else [])
 
 
-WRAPPER = """extern "C" void simt_{name}(const void *call, int gx, int gy, int x, int y)
-{{
-    const ck_call<{operands}, {slots}> c = *(const ck_call<{operands}, {slots}> *)call;
-    simt::launch([&] {{ ck_cuda_{name}(c); }}, gx, gy, x, y);
-}}
-"""
-
-
-def compile_simulation(stem, kernels):
+def compile_simulation(stem):
     with open(stem + ".cpp", "w") as f:
         f.write(f'#include "simt.h"\n#include "{os.path.abspath(stem)}.cu"\n')
-        for k in kernels:
-            f.write(WRAPPER.format(operands=len(k["results"] + k["arguments"]), **k))
     command(CLANG, "-x", "c++", "-std=c++17", "-O1", "-w", "-mfma", "-fPIC", "-shared", "-ffp-contract=off",
             "-DCK_ISA=cuda", "-I" + SRC, "-I" + os.path.dirname(os.path.abspath(__file__)), stem + ".cpp", "-o",
             stem + ".simt.so", "-lm", "-lstdc++")
@@ -126,7 +116,7 @@ def compile_part(folder, number, names, simulated):
     for kernel in found:
         kernel["part"] = number
     compile_hosts(stem)
-    return found, compile_simulation(stem, found) if simulated else assemble(stem)
+    return found, compile_simulation(stem) if simulated else assemble(stem)
 
 
 def build(folder, *names, simulated=False):
@@ -271,7 +261,7 @@ class Simulated(Folder):
             aligned[k] = aligned[k][start:start + x.nbytes]
             aligned[k][:] = x
         call = call_bytes(kernel, [x.ctypes.data for x in aligned], strides, rows, columns)
-        getattr(self.library(kernel, "simt"), f"simt_{kernel['name']}")(
+        getattr(self.library(kernel, "simt"), f"ck_cuda_{kernel['name']}_simt")(
             ctypes.c_char_p(call), *launch_shape(kernel, rows, columns, 3))
         return aligned[:outs]
 

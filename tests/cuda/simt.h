@@ -13,6 +13,16 @@
 #include <ucontext.h>
 #include <vector>
 
+/* Beside a kernel there is <name>_simt, which runs it with a grid. */
+#define CK_KERNEL(name, ...) CK_KERNEL_(name, __VA_ARGS__)
+#define CK_KERNEL_(name, ...)                                                                  \
+    static void name(const __VA_ARGS__ call);                                                  \
+    extern "C" void name##_simt(const void *argument, int gx, int gy, int bx, int by)          \
+    {                                                                                          \
+        const __VA_ARGS__ call = *(const __VA_ARGS__ *)argument;                               \
+        simt::launch([&] { name(call); }, gx, gy, bx, by);                                     \
+    }                                                                                          \
+    static void name(const __VA_ARGS__ call)
 #define CK_SHARED static
 
 namespace simt

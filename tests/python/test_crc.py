@@ -17,7 +17,7 @@ def explain(name):
 def test_explain_prints_the_kernel_the_derivative_and_the_tests_of_an_entry():
     text = explain("logaddexp2")
     assert "d self: (g / (1 + exp2((other - self))))" in text and "\nvoid CK(logaddexp2_f32)" in text
-    assert "-- CUDA C++" in text and "CK_KERNEL void CK(logaddexp2_f32)(const ck_call<3, 1> call)" in text
+    assert "-- CUDA C++" in text and "CK_KERNEL(CK(logaddexp2_f32), ck_call<3, 1>)" in text
     assert "values against numpy.logaddexp2(self, other); gradients against differences;" in text
     assert "-- part" not in text
 

@@ -1,0 +1,189 @@
+/* move.cuh - copies, conversions and fills of elements with any strides, on an NVIDIA GPU.
+ *
+ * With CM_TO and CM_FROM, the names of two dtypes, the text is one kernel that converts.
+ * Without them it has a copy and a fill for each size of elements.  Conversions have the bits
+ * of num/convert.c: a number that does not fit an integer becomes the least one, as on
+ * processors, and a half type is rounded to the nearest even number. */
+#ifndef CR_EMIT_MOVE_CUH
+#define CR_EMIT_MOVE_CUH
+
+#include "emit/vec.cuh"
+
+typedef __INT64_TYPE__ cm_i64;
+
+/* --- dtypes --- */
+
+struct cm_bool {
+    unsigned char bits;
+};
+struct cm_f16 {
+    unsigned short bits;
+};
+struct cm_bf16 {
+    unsigned short bits;
+};
+struct cm_c64 {
+    float re, im;
+};
+struct cm_c128 {
+    double re, im;
+};
+typedef unsigned char cm_u8;
+typedef signed char cm_i8;
+typedef short cm_i16;
+typedef int cm_i32;
+typedef float cm_f32;
+typedef double cm_f64;
+
+CV_FN unsigned cm_bits(float x)
+{
+    unsigned u;
+    __builtin_memcpy(&u, &x, sizeof u);
+    return u;
+}
+CV_FN float cm_float(unsigned u)
+{
+    float x;
+    __builtin_memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* --- reading: the real part, in a type that holds it --- */
+
+CV_FN int cm_real(cm_bool x) { return x.bits; }
+CV_FN int cm_real(cm_u8 x) { return x; }
+CV_FN int cm_real(cm_i8 x) { return x; }
+CV_FN int cm_real(cm_i16 x) { return x; }
+CV_FN int cm_real(int x) { return x; }
+CV_FN cm_i64 cm_real(cm_i64 x) { return x; }
+CV_FN float cm_real(float x) { return x; }
+CV_FN double cm_real(double x) { return x; }
+CV_FN float cm_real(cm_c64 x) { return x.re; }
+CV_FN double cm_real(cm_c128 x) { return x.re; }
+CV_FN float cm_real(cm_bf16 x) { return cm_float((unsigned)x.bits << 16); }
+CV_FN float cm_real(cm_f16 x)
+{
+    unsigned rest = x.bits & 0x7fffu, top = rest >= 0x7c00u ? 0x7f800000u : 0;
+    float f = cm_float(rest << 13) * 0x1p112f;
+
+    return cm_float(cm_bits(f) | top | (unsigned)(x.bits & 0x8000u) << 16);
+}
+template <class F> CV_FN int cm_imag(F) { return 0; }
+CV_FN float cm_imag(cm_c64 x) { return x.im; }
+CV_FN double cm_imag(cm_c128 x) { return x.im; }
+
+/* --- integers --- */
+
+CV_FN int cm_to32(int x) { return x; }
+CV_FN int cm_to32(cm_i64 x) { return (int)x; }
+CV_FN int cm_to32(float x) { return x >= -0x1p31f && x < 0x1p31f ? (int)x : -2147483647 - 1; }
+CV_FN int cm_to32(double x) { return x > -0x1p31 - 1 && x < 0x1p31 ? (int)x : -2147483647 - 1; }
+CV_FN cm_i64 cm_to64(int x) { return x; }
+CV_FN cm_i64 cm_to64(cm_i64 x) { return x; }
+CV_FN cm_i64 cm_to64(double x)
+{
+    return x >= -0x1p63 && x < 0x1p63 ? (cm_i64)x : -9223372036854775807 - 1;
+}
+CV_FN cm_i64 cm_to64(float x) { return cm_to64((double)x); }
+
+/* --- writing --- */
+
+CV_FN unsigned short cm_half(float f)
+{
+    unsigned u = cm_bits(f), rest = u & 0x7fffffffu;
+    unsigned small = cm_bits(cm_float(rest) + 0.5f) - 0x3f000000u;
+    unsigned normal = (rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13;
+    unsigned large = 0x7c00u | (rest > 0x7f800000u) << 9;
+    unsigned h = rest < 0x38800000u ? small : rest >= 0x477ff000u ? large : normal;
+
+    return (unsigned short)(h | (u >> 16 & 0x8000u));
+}
+CV_FN unsigned short cm_brain(float f)
+{
+    unsigned u = cm_bits(f), rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+
+    return (unsigned short)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+}
+
+template <class T> struct cm_to;
+#define CM_DEFINE_TO(T, ...)                                                                   \
+    template <> struct cm_to<T> {                                                              \
+        template <class F> __attribute__((device, always_inline)) static T of(F x)             \
+        {                                                                                      \
+            return __VA_ARGS__;                                                                \
+        }                                                                                      \
+    };
+CM_DEFINE_TO(cm_bool, {(unsigned char)((cm_real(x) != 0) | (cm_imag(x) != 0))})
+CM_DEFINE_TO(cm_u8, (unsigned char)cm_to64(cm_real(x)))
+CM_DEFINE_TO(cm_i8, (signed char)cm_to32(cm_real(x)))
+CM_DEFINE_TO(cm_i16, (short)cm_to32(cm_real(x)))
+CM_DEFINE_TO(cm_i32, cm_to32(cm_real(x)))
+CM_DEFINE_TO(cm_i64, cm_to64(cm_real(x)))
+CM_DEFINE_TO(cm_f16, {cm_half((float)cm_real(x))})
+CM_DEFINE_TO(cm_bf16, {cm_brain((float)cm_real(x))})
+CM_DEFINE_TO(cm_f32, (float)cm_real(x))
+CM_DEFINE_TO(cm_f64, (double)cm_real(x))
+CM_DEFINE_TO(cm_c64, {(float)cm_real(x), (float)cm_imag(x)})
+CM_DEFINE_TO(cm_c128, {(double)cm_real(x), (double)cm_imag(x)})
+
+/* --- kernels --- */
+
+enum { CM_DIMS = 8 };
+
+/* The call of a copy or fill; `item` is what a fill writes. */
+struct cm_call {
+    char *to;
+    const char *from;
+    cm_i64 n, ndim, size[CM_DIMS], to_step[CM_DIMS], from_step[CM_DIMS];
+    char item[16] __attribute__((aligned(16)));
+};
+
+/* The places of element i, in bytes.  Unsigned division of 32 bits is much faster than that of
+ * 64. */
+template <class I> CV_FN void cm_place(const cm_call &c, I i, cm_i64 *to, cm_i64 *from)
+{
+    *to = *from = 0;
+    for (int d = (int)c.ndim - 1; d > 0; d--) {
+        I next = i / (I)c.size[d], k = i - next * (I)c.size[d];
+        *to += (cm_i64)k * c.to_step[d];
+        *from += (cm_i64)k * c.from_step[d];
+        i = next;
+    }
+    *to += (cm_i64)i * c.to_step[0];
+    *from += (cm_i64)i * c.from_step[0];
+}
+
+#define CM_EACH(text)                                                                          \
+    for (cm_i64 i = ck_first_x(); i < call.n; i += ck_step_x()) {                              \
+        cm_i64 to, from;                                                                       \
+        if (call.n <= 0x7fffffff)                                                              \
+            cm_place(call, (unsigned)i, &to, &from);                                           \
+        else                                                                                   \
+            cm_place(call, i, &to, &from);                                                     \
+        text;                                                                                  \
+    }
+
+#ifdef CM_TO
+CK_KERNEL(cm_convert, cm_call)
+{
+    CM_EACH(*(CM_TO *)(call.to + to) = cm_to<CM_TO>::of(*(const CM_FROM *)(call.from + from)))
+}
+#else
+struct cm_pair8 {
+    cm_i64 part[2];
+};
+#define CM_DEFINE_ITEM(bytes, T)                                                               \
+    CK_KERNEL(cm_copy##bytes, cm_call){CM_EACH(                                                \
+        *(T *)(call.to + to) = *(const T *)(call.from + from))} CK_KERNEL(cm_fill##bytes,      \
+                                                                          cm_call)             \
+    {                                                                                          \
+        CM_EACH(*(T *)(call.to + to) = *(const T *)call.item)                                  \
+    }
+CM_DEFINE_ITEM(1, unsigned char)
+CM_DEFINE_ITEM(2, unsigned short)
+CM_DEFINE_ITEM(4, unsigned)
+CM_DEFINE_ITEM(8, cm_i64)
+CM_DEFINE_ITEM(16, cm_pair8)
+#endif
+
+#endif
