@@ -76,7 +76,7 @@ $(B)/opgen: tools/opgen.c tools/opgen_api.c tools/opgen_easy.c $(HOST_SRC:src/%.
 
 # --- generated code --------------------------------------------------------------
 KERN_FILES := 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
-$(B)/gen/stamp: $(B)/opgen $(TABLE) $(VEC)
+$(B)/gen/stamp: $(B)/opgen $(TABLE) $(VEC) $(wildcard src/emit/*.cuh)
 	@mkdir -p $(B)/gen
 	$(Q)$(B)/opgen $(B)/gen $(words $(KERN_FILES)) $(TABLE)
 	@touch $@

@@ -435,14 +435,12 @@ static cr_status save_text(generator *g, char **paths, int n)
 
 /* The texts of each part, in the order of jit/vocabulary.h. */
 static const char *const vocabulary[][4] = {
-    {"../num/order.h", "vec.h", "vec_float.h", "vec_f32.h"},
-    {"vec_f64.h"},
-    {"vec_int.h"},
-    {"vec_mixed.h"},
-    {"vec_complex.h"},
-    {"vec_special.h"},
-    {"vec_random.h"},
-    {"kernel.h"},
+    {"vec.cuh"},       {"../num/order.h", "vec.h", "vec_float.h", "vec_f32.h"},
+    {"vec_f64.h"},     {"vec_int.h"},
+    {"vec_mixed.h"},   {"vec_complex.h"},
+    {"vec_special.h"}, {"vec_random.h"},
+    {"kernel.h"},      {"kernel.cuh"},
+    {"move.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

@@ -170,7 +170,7 @@ static void remember(const cr_tuner *t, const measured *m)
         cr_text_put(&fresh, old + len + (old[len] == '\n'));
     cr_text_printf(&fresh, "%s%s\n", cr_text_str(&class), m->way[m->measure.chosen]->name);
     st = cr_text_status(&fresh);
-    st = st ? st : cr_cache_write_note(key_of(t), fresh.at);
+    st = st ? st : cr_cache_write_note(key_of(t), fresh.at, fresh.len);
     if (st)
         cr_log_line("cache", 1, "measurements are not stored: %s", cr_error_message());
     cr_text_drop(&fresh);

@@ -1,6 +1,7 @@
 /* Device kinds and their text. */
 #include "device/device.h"
 #include "device/cpu/cpu.h"
+#include "device/cuda/cuda.h"
 #include "device/meta/meta.h"
 #include <ctype.h>
 #include <stddef.h>
@@ -20,7 +21,24 @@ static const cr_device_ops *tables[CR_DEVICE_COUNT] = {
     [CR_CPU] = &cr_cpu_ops, [CR_META] = &cr_meta_ops};
 static char own_name[CR_DEVICE_NAME]; /* the name given to privateuseone; empty before */
 
-const cr_device_ops *cr_device_of(cr_device_kind kind) { return tables[kind]; }
+const cr_device_ops *cr_device_of(cr_device_kind kind)
+{
+    return CR_UNLIKELY(kind == CR_CUDA) ? cr_cuda_table() : tables[kind];
+}
+
+cr_status cr_device_no_memory(cr_device d, size_t size)
+{
+    char text[1024];
+
+    if (d.kind != CR_CUDA)
+        return cr_fail(CR_MEMORY, "%s out of memory. Tried to allocate %zu bytes.",
+                       cr_device_print(d).text, size);
+    const char *error = cr_cuda_use(d.index);
+    if (error)
+        return cr_device_status(error);
+    cr_cuda_describe_shortage(text, sizeof text, d.index, size);
+    return cr_fail(CR_DEVICE_MEMORY, "%s", text);
+}
 
 /* --- tables from outside --- */
 
@@ -31,12 +49,13 @@ cr_status cr_device_status(const char *error)
 
 cr_status cr_device_copy_in(cr_device to, void *p, const void *host, size_t n)
 {
-    return n ? cr_device_status(tables[to.kind]->copy_in(to.index, p, host, n)) : CR_OK;
+    return n ? cr_device_status(cr_device_of(to.kind)->copy_in(to.index, p, host, n)) : CR_OK;
 }
 
 cr_status cr_device_copy_out(void *host, cr_device from, const void *p, size_t n)
 {
-    return n ? cr_device_status(tables[from.kind]->copy_out(from.index, host, p, n)) : CR_OK;
+    return n ? cr_device_status(cr_device_of(from.kind)->copy_out(from.index, host, p, n))
+             : CR_OK;
 }
 
 static bool is_device_name(const char *name)
@@ -196,11 +215,17 @@ static cr_status refuse_new(cr_device_kind kind)
 /* The host and meta are one device for any index. */
 static cr_status name_device(cr_device *out, cr_device_kind kind, int index)
 {
-    const cr_device_ops *ops = tables[kind];
+    const cr_device_ops *ops = cr_device_of(kind);
 
     *out = (cr_device){.kind = (uint8_t)kind};
     if (!ops->count)
         return CR_OK;
+    if (index >= ops->count() && kind == CR_CUDA)
+        return cr_fail(CR_RUNTIME,
+                       "CUDA error: invalid device ordinal\nCUDA kernel errors might be "
+                       "asynchronously reported at some other API call, so the stacktrace "
+                       "below might be incorrect.\nFor debugging consider passing "
+                       "CUDA_LAUNCH_BLOCKING=1\n");
     if (index >= ops->count())
         return cr_fail(CR_RUNTIME, "%s error: invalid device ordinal", names[kind]);
     out->index = (uint8_t)(index < 0 ? ops->current() : index);

@@ -482,7 +482,7 @@ bool cr_cache_read_note(cr_text *out, const char *key)
     return !cr_text_status(out);
 }
 
-cr_status cr_cache_write_note(const char *key, const char *note)
+cr_status cr_cache_write_note(const char *key, const char *note, size_t n)
 {
     cr_cache_folder f = {-1, {0}};
     cr_text text = {0};
@@ -492,8 +492,8 @@ cr_status cr_cache_write_note(const char *key, const char *note)
     CR_GO(cache_open(&f, true));
     cache_new_name(spare);
     snprintf(name, sizeof name, "%s.sc", key);
-    cr_text_put(&text, note);
-    seal(end, note, strlen(note));
+    cr_text_put_n(&text, note, n);
+    seal(end, note, n);
     cr_text_put(&text, end);
     CR_GO(cr_text_status(&text));
     CR_GO(cache_write_new(f.dir, spare, &text));

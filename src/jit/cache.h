@@ -25,11 +25,11 @@ void *cr_cache_find(const char *key, const char *symbol, const char *source);
 void cr_cache_keep(int from, const char *object, int n, const char *const *key,
                    const char *const *source);
 
-/* Measurements of the kernel with that key: a text in <key>.sc, sealed, and replaced as a
- * whole.  Reading returns false when there is no note or the note is damaged; the caller drops
- * *out.  Writing fails with CR_IO. */
+/* Bytes under a key in <key>.sc, sealed, and replaced as a whole: measurements of the kernel
+ * with that key, or the image of a kernel for a GPU.  Reading returns false when there is no
+ * note or the note is damaged; the caller drops *out.  Writing fails with CR_IO. */
 bool cr_cache_read_note(cr_text *out, const char *key);
-CR_MUST cr_status cr_cache_write_note(const char *key, const char *text);
+CR_MUST cr_status cr_cache_write_note(const char *key, const char *bytes, size_t n);
 
 /* Loads an object file in the open folder `dir`.  Returns the address of the symbol in it, or
  * NULL and records the reason.  The loader identifies an object by descriptor and name: after a

@@ -8,6 +8,7 @@
 #include <string.h>
 
 struct cr_kernel_source {
+    const cr_dialect *dialect;
     cr_unit unit;
     char *name; /* as given to cr_emit */
     cr_text text, symbol, program;
@@ -17,7 +18,8 @@ enum { PATIENCE_SECONDS = 300 };
 
 /* --- making --- */
 
-static cr_status kernel_source_new(cr_kernel_source **out, const char *name)
+static cr_status kernel_source_new(cr_kernel_source **out, const cr_dialect *d,
+                                   const char *name)
 {
     cr_kernel_source *s = cr_alloc_zero(sizeof *s);
 
@@ -26,6 +28,7 @@ static cr_status kernel_source_new(cr_kernel_source **out, const char *name)
         return CR_MEMORY;
     }
     strcpy(s->name, name);
+    s->dialect = d;
     *out = s;
     return CR_OK;
 }
@@ -34,7 +37,7 @@ static cr_status kernel_source_new(cr_kernel_source **out, const char *name)
 static cr_status source_finish(cr_kernel_source **out, cr_kernel_source *s)
 {
     cr_text_put(&s->text, "#define CK_ISA device\n");
-    cr_jit_source(&s->text, &s->unit);
+    cr_jit_source(&s->text, &s->unit, s->dialect);
     cr_text_printf(&s->symbol, "ck_device_%s", s->name);
     if (s->text.failed || s->symbol.failed || s->program.failed) {
         cr_kernel_source_drop(s);
@@ -58,10 +61,11 @@ static void entry_emit(cr_session *s, void *context)
 
     cr_loop_simplify(l);
     cr_loop_print(&j->source->program, l);
-    cr_emit(&j->source->unit, &cr_dialect_c, cr_nest_schedule(l), j->source->name, NULL);
+    cr_emit(&j->source->unit, j->source->dialect, cr_nest_schedule(l), j->source->name, NULL);
 }
 
-cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtype, cr_form form)
+cr_status cr_entry_source(cr_kernel_source **out, const cr_dialect *d, const cr_op *op,
+                          cr_dtype dtype, cr_form form)
 {
     entry_job j = {.op = op, .dtype = dtype, .form = form};
     cr_session s = {0};
@@ -71,7 +75,7 @@ cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtyp
         j.form = form = form == CR_FORM_JOIN ? CR_FORM_MAIN : CR_FORM_COLUMNS;
     if (!cr_loop_has_form(op, form))
         return cr_fail(CR_VALUE, "%s has no kernel of form %d", op->name, (int)form);
-    CR_TRY(kernel_source_new(&j.source, op->name));
+    CR_TRY(kernel_source_new(&j.source, d, op->name));
     cr_status st = cr_session_run(&s, entry_emit, &j);
     cr_session_drop(&s);
     if (!st)
@@ -93,7 +97,7 @@ static void group_emit(cr_session *s, void *context)
 
     cr_loop_fuse_whole(l);
     cr_loop_print(&j->source->program, l);
-    cr_emit(&j->source->unit, &cr_dialect_c, cr_nest_schedule(l), j->source->name, NULL);
+    cr_emit(&j->source->unit, j->source->dialect, cr_nest_schedule(l), j->source->name, NULL);
 }
 
 cr_status cr_group_source(cr_kernel_source **out, const char *program)
@@ -101,7 +105,7 @@ cr_status cr_group_source(cr_kernel_source **out, const char *program)
     group_job j = {.program = program};
     cr_session s = {0};
 
-    CR_TRY(kernel_source_new(&j.source, "group"));
+    CR_TRY(kernel_source_new(&j.source, &cr_dialect_c, "group"));
     cr_status st = cr_session_run(&s, group_emit, &j);
     cr_session_drop(&s);
     if (!st)
@@ -110,11 +114,12 @@ cr_status cr_group_source(cr_kernel_source **out, const char *program)
     return st;
 }
 
-cr_status cr_unit_source(cr_kernel_source **out, const cr_unit *u, const cr_loop *l)
+cr_status cr_unit_source(cr_kernel_source **out, const cr_dialect *d, const cr_unit *u,
+                         const cr_loop *l)
 {
     cr_kernel_source *s;
 
-    CR_TRY(kernel_source_new(&s, l->name));
+    CR_TRY(kernel_source_new(&s, d, l->name));
     cr_loop_print(&s->program, l);
     s->unit = *u;
     s->unit.body = (cr_text){0};
@@ -135,6 +140,8 @@ void cr_kernel_source_drop(const cr_kernel_source *source)
     cr_free(s->name);
     cr_free(s);
 }
+
+const cr_emit_launch *cr_kernel_launch(const cr_kernel_source *s) { return &s->unit.launch; }
 
 /* --- the functions of cresset_backend.h --- */
 

@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "jit/oracle.h"
 #include "jit/tile.h"
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -230,6 +231,34 @@ cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t 
 }
 
 bool cr_fused_has_tiles(const cr_fused *f) { return f->tile; }
+
+/* --- other dialects --- */
+
+typedef struct {
+    const cr_fused *f;
+    const cr_dialect *dialect;
+    cr_unit *unit;
+} print_job;
+
+static void print_again(cr_session *s, void *context)
+{
+    print_job *j = context;
+
+    (void)s;
+    cr_emit(j->unit, j->dialect, j->f->nest, j->f->nest->loop->name, NULL);
+}
+
+cr_status cr_fused_print(cr_unit *out, const cr_fused *f, const cr_dialect *d)
+{
+    static pthread_mutex_t printing = PTHREAD_MUTEX_INITIALIZER;
+    print_job j = {.f = f, .dialect = d, .unit = out};
+
+    /* One thread at a time: printing makes expressions in the program's session. */
+    pthread_mutex_lock(&printing);
+    cr_status st = cr_session_run((cr_session *)(uintptr_t)&f->session, print_again, &j);
+    pthread_mutex_unlock(&printing);
+    return st;
+}
 
 /* --- schedules --- */
 

@@ -52,8 +52,8 @@ const char *cr_jit_key(const cr_jit_kernel *k);
 double cr_jit_seconds(const cr_jit_kernel *k);
 bool cr_jit_from_disk(const cr_jit_kernel *k);
 
-/* The complete C text of a unit, as it is compiled. */
-void cr_jit_source(cr_text *out, const cr_unit *u);
+/* The complete text of a unit that was printed in a dialect, as it is compiled. */
+void cr_jit_source(cr_text *out, const cr_unit *u, const cr_dialect *d);
 
 typedef struct {
     int64_t requested, compiled, from_memory, from_disk, failed;

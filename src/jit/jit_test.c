@@ -619,12 +619,12 @@ TEST(a_note_is_read_unchanged_and_replaced_completely)
 
     fresh_cache();
     CHECK(!cr_cache_read_note(&note, key));
-    OK(cr_cache_write_note(key, "one: fast\ntwo: slow\n"));
+    OK(cr_cache_write_note(key, "one: fast\ntwo: slow\n", 20));
     CHECK(cr_cache_read_note(&note, key));
     EQ_STR(cr_text_str(&note), "one: fast\ntwo: slow\n");
     cr_text_drop(&note);
     note = (cr_text){0};
-    OK(cr_cache_write_note(key, ""));
+    OK(cr_cache_write_note(key, "", 0));
     CHECK(cr_cache_read_note(&note, key));
     EQ_STR(cr_text_str(&note), "");
     cr_text_drop(&note);
@@ -638,11 +638,11 @@ TEST(a_damaged_note_is_ignored)
     char path[256];
 
     fresh_cache();
-    OK(cr_cache_write_note(key, "one: fast\n"));
+    OK(cr_cache_write_note(key, "one: fast\n", 10));
     snprintf(path, sizeof path, "%s/%s.sc", cache, key);
     for (int cut = 1; cut < 60; cut++) {
         cr_text note = {0};
-        OK(cr_cache_write_note(key, "one: fast\n"));
+        OK(cr_cache_write_note(key, "one: fast\n", 10));
         struct stat st;
         EQ(stat(path, &st), 0);
         if (st.st_size > cut) {

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 typedef enum {
+    CR_VEC_CUDA, /* vec.cuh: CUDA C++ */
     CR_VEC_BASE, /* num/order.h, vec.h, vec_float.h, vec_f32.h: always */
     CR_VEC_F64,
     CR_VEC_INT,
@@ -13,7 +14,9 @@ typedef enum {
     CR_VEC_COMPLEX,
     CR_VEC_SPECIAL,
     CR_VEC_RANDOM,
-    CR_VEC_KERNEL, /* kernel.h: always */
+    CR_VEC_KERNEL,      /* kernel.h: always */
+    CR_VEC_CUDA_KERNEL, /* kernel.cuh: CUDA C++ */
+    CR_VEC_CUDA_MOVE,   /* move.cuh: copies and fills, without the others */
     CR_VEC_COUNT
 } cr_vec_part;
 

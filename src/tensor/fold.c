@@ -87,17 +87,22 @@ static void run_axis_rows(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Folds units (row, part) of rows longer than CR_FOLD_ROW. */
+/* Folds units (row, part) of rows longer than CR_FOLD_ROW.  One kernel call folds neighbouring
+ * parts of a row; the last part is shorter. */
 static void run_axis_parts(void *context, int64_t begin, int64_t end)
 {
     axis_job *j = context;
+    int64_t whole = j->length / j->part;
 
-    for (int64_t u = begin; u < end; u++) {
-        int64_t row = u / j->parts, from = u % j->parts * j->part;
-        int64_t size[2] = {1, j->length - from < j->part ? j->length - from : j->part};
-        void *ptr[2] = {j->out + u * j->out_item, (void *)(outer_at(j, row) + from * j->item)};
-        int64_t stride[4] = {0, 0, 0, j->item};
+    while (begin < end) {
+        int64_t row = begin / j->parts, part = begin % j->parts, from = part * j->part;
+        int64_t left = whole - part, n = left < end - begin ? left : end - begin;
+        int64_t size[2] = {n > 0 ? n : 1, n > 0 ? j->part : j->length - from};
+        void *ptr[2] = {j->out + begin * j->out_item,
+                        (void *)(outer_at(j, row) + from * j->item)};
+        int64_t stride[4] = {j->out_item, 0, j->part * j->item, j->item};
         call_fold(j, ptr, stride, size);
+        begin += size[0];
     }
 }
 
@@ -116,6 +121,21 @@ static void run_strips(void *context, int64_t begin, int64_t end)
         void *ptr[2] = {out, (void *)in};
         int64_t stride[4] = {0, j->out_item, j->axis_stride, j->item};
         int64_t size[2] = {rows, columns};
+        call_fold(j, ptr, stride, size);
+    }
+}
+
+/* Folds units (outer), all parts and columns in one call: kernels of CUDA take any number of
+ * rows and give a result for every CR_FOLD_COLUMN of them. */
+static void run_all_strips(void *context, int64_t begin, int64_t end)
+{
+    axis_job *j = context;
+
+    for (int64_t o = begin; o < end; o++) {
+        void *ptr[2] = {j->out + o * j->parts * j->columns * j->out_item,
+                        (void *)outer_at(j, o)};
+        int64_t stride[4] = {j->columns * j->out_item, j->out_item, j->axis_stride, j->item};
+        int64_t size[2] = {j->length, j->columns};
         call_fold(j, ptr, stride, size);
     }
 }
@@ -219,7 +239,10 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     j.out = made->data;
     int64_t unit =
         (j.length < j.part ? j.length : j.part) * (j.columns < STRIP ? j.columns : STRIP);
-    cr_share_out(t->device, j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
+    if (t->device.kind == CR_CUDA)
+        cr_share_out(t->device, j.outer, 1, run_all_strips, &j);
+    else
+        cr_share_out(t->device, j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
     CR_TRY(check_job(&j, made));
     if (j.parts > 1)
         CR_TRY(join_axis_parts(&made, f, made, 1, param));

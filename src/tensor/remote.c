@@ -9,6 +9,8 @@
 #include "base/parallel.h"
 #include "jit/cache.h"
 #include "jit/entry.h"
+#include "kern/cuda/product.h"
+#include "loop/libm.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include <pthread.h>
@@ -48,6 +50,12 @@ static cr_status remember_code(const void *key, size_t len, void *code)
     return st;
 }
 
+/* The dialect of the texts that the device builds. */
+static const cr_dialect *dialect_of(cr_device device)
+{
+    return device.kind == CR_CUDA ? &cr_dialect_cuda : &cr_dialect_c;
+}
+
 /* Drops the source. */
 static cr_status build_code(void **code, cr_device device, cr_kernel_source *source)
 {
@@ -71,9 +79,23 @@ static cr_status find_code(void **code, cr_device device, const cr_op *op, cr_dt
     *code = known_code(&key, sizeof key);
     if (*code)
         return CR_OK;
-    CR_TRY(cr_entry_source(&source, op, dtype, form));
+    CR_TRY(cr_entry_source(&source, dialect_of(device), op, dtype, form));
     CR_TRY(build_code(code, device, source));
     return remember_code(&key, sizeof key, *code);
+}
+
+static cr_status fused_source(cr_kernel_source **out, const cr_dialect *d, const cr_fused *f)
+{
+    const cr_loop *l = cr_fused_nest(f)->loop;
+    cr_unit unit = {.launch.params = 0};
+
+    if (d == &cr_dialect_c)
+        return cr_unit_source(out, d, cr_fused_unit(f), l);
+    cr_status st = cr_fused_print(&unit, f, d);
+    if (!st)
+        st = cr_unit_source(out, d, &unit, l);
+    cr_unit_drop(&unit);
+    return st;
 }
 
 cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused *f)
@@ -86,7 +108,7 @@ cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused
     *out = (cr_placed_kernel){.device = device, .code = known_code(key, (size_t)n)};
     if (out->code)
         return CR_OK;
-    CR_TRY(cr_unit_source(&source, cr_fused_unit(f), cr_fused_nest(f)->loop));
+    CR_TRY(fused_source(&source, dialect_of(device), f));
     CR_TRY(build_code(&out->code, device, source));
     return remember_code(key, (size_t)n, out->code);
 }
@@ -132,10 +154,7 @@ static cr_status block_get(block *b, cr_device device, size_t size)
     b->device = device;
     b->at = size ? ops_of(device)->get(device.index, size, &b->size_class) : NULL;
     if (size && !b->at)
-        return cr_is_host(device)
-                   ? CR_MEMORY
-                   : cr_fail(CR_MEMORY, "%s out of memory. Tried to allocate %zu bytes.",
-                             cr_device_print(device).text, size);
+        return cr_is_host(device) ? CR_MEMORY : cr_device_no_memory(device, size);
     return CR_OK;
 }
 
@@ -421,44 +440,6 @@ static cr_status flat_layout(cr_tensor **like, cr_tensor *out)
                          out->size);
 }
 
-cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
-                         cr_dtype compute, const cr_dtype *kernel_result)
-{
-    flat_call c = {.device = out[0]->device};
-    cr_placed_kernel kernel;
-    cr_tensor *like = NULL;
-    cr_params params;
-    cr_status st;
-
-    if (!out[0]->numel)
-        return CR_OK;
-    CR_GO(flat_layout(&like, out[0]));
-    c.like = like;
-    CR_GO(cr_place_kernel(&kernel, c.device, op, compute, CR_FORM_MAIN));
-    for (int k = 0; k < op->result_count; k++)
-        CR_GO(flat_put_result(&c, out[k], kernel_result[k],
-                              apart_from_arguments(op, arg, out[k])));
-    CR_GO(flat_put_arguments(&c, op, arg, cr_dtype_compute(compute)));
-    cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
-    CR_GO(cr_launch_kernel(&kernel, &(cr_launch){.operands = c.count,
-                                                 .pointer = c.ptr,
-                                                 .numbers = c.numbers,
-                                                 .stride = c.stride,
-                                                 .size = {1, out[0]->numel},
-                                                 .param = params.slot,
-                                                 .param_bytes = sizeof params.slot}));
-    for (int k = 0; k < op->result_count; k++)
-        if (c.made[k]) {
-            cr_view to = cr_view_of(out[k]), from = cr_view_of(c.made[k]);
-            CR_GO(cr_copy_elements(&to, &from));
-        }
-done:
-    for (int k = 0; k < CR_MAX_OPERANDS; k++)
-        cr_drop(c.made[k]);
-    cr_drop(like);
-    return st;
-}
-
 /* --- kernels of entries written in C --- */
 
 static size_t entry_key(char *key, size_t room, cr_device_kind kind, const cr_op *op)
@@ -481,6 +462,16 @@ cr_status cr_remote_register(const char *entry, cr_device_kind kind, cr_entry_ke
     cr_status st = cr_map_set(&entries, key, n, (void *)(uintptr_t)fn);
     pthread_mutex_unlock(&lock);
     return st;
+}
+
+cr_status cr_remote_install(void)
+{
+    int n;
+    const cr_cuda_product *rows = cr_cuda_products(&n);
+
+    for (int i = 0; i < n; i++)
+        CR_TRY(cr_remote_register(rows[i].entry, CR_CUDA, rows[i].kernel));
+    return CR_OK;
 }
 
 static cr_entry_kernel registered(const cr_op *op, cr_device device)
@@ -525,7 +516,7 @@ static cr_given given_of(const cr_value *v)
 }
 
 static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_value *arg,
-                                 const cr_view *out, cr_device device)
+                                 const cr_view *out, cr_device device, bool *declined)
 {
     cr_given given[CR_MAX_ARGS];
     cr_array result[CR_MAX_RESULTS];
@@ -546,9 +537,10 @@ static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_v
     }
     for (int k = 0; k < op->result_count; k++)
         result[k] = array_of(&out[k]);
-    cr_status st = cr_device_status(fn(device.index, given, result));
+    const char *error = fn(device.index, given, result);
     cr_arena_drop(&room);
-    return st;
+    *declined = error == cr_cuda_declines;
+    return *declined ? CR_OK : cr_device_status(error);
 }
 
 /* --- the host fallback --- */
@@ -567,9 +559,10 @@ static void tell_once(const cr_op *op, cr_device device)
                     op->name, cr_device_kind_name((cr_device_kind)device.kind));
 }
 
+/* A CUDA device has the fallback: torch computes every operator there. */
 static cr_status check_fallback(const cr_op *op, cr_device device)
 {
-    if (!atomic_load(&fallback))
+    if (device.kind != CR_CUDA && !atomic_load(&fallback))
         return cr_fail(
             CR_NOT_IMPLEMENTED,
             "Could not run 'aten::%s' with arguments from the 'PrivateUse1' backend. "
@@ -687,9 +680,13 @@ done:
 cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device)
 {
     cr_entry_kernel fn = registered(op, device);
+    bool declined = false;
 
-    if (fn)
-        return call_registered(fn, op, arg, out, device);
+    if (fn) {
+        cr_status st = call_registered(fn, op, arg, out, device, &declined);
+        if (!declined)
+            return st;
+    }
     CR_TRY(check_fallback(op, device));
     return extern_on_host(op, arg, out);
 }
@@ -702,6 +699,85 @@ static cr_status bring(cr_value *v, cr_device to)
     *v = cr_of_tensor(made);
     return CR_OK;
 }
+
+/* --- elementwise entries, on the device or the host --- */
+
+/* NVRTC has no functions of complex numbers, which some entries call. */
+static bool body_is_hosts(const cr_op *op, cr_dtype compute, cr_device device)
+{
+    cr_fn_set calls = {{false}, 0};
+
+    return device.kind == CR_CUDA && cr_dtype_is_complex(compute) &&
+           !cr_op_libm(&calls, op, compute) && calls.count > 0;
+}
+
+static cr_status body_on_host(const cr_op *op, const cr_value *arg, cr_tensor *const *out)
+{
+    cr_value given[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+    cr_tensor *made[CR_MAX_ARGS] = {0};
+    cr_status st = CR_OK;
+
+    tell_once(op, out[0]->device);
+    memcpy(given, arg, op->param_count * sizeof *given);
+    for (int i = 0; i < op->param_count; i++)
+        if (arg[i].tag == CR_TENSOR && !cr_is_host(arg[i].t->device)) {
+            CR_GO(bring(&given[i], CR_HOST));
+            made[i] = given[i].t;
+        }
+    CR_GO(op->kernel_stage(op, given, result));
+    for (int k = 0; k < op->result_count; k++) {
+        cr_view to = cr_view_of(out[k]), from = cr_view_of(result[k].t);
+        if (!st)
+            st = cr_copy_elements(&to, &from);
+    }
+    cr_drop_values(result, op->result_count);
+done:
+    for (int i = 0; i < op->param_count; i++)
+        cr_drop(made[i]);
+    return st;
+}
+
+cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                         cr_dtype compute, const cr_dtype *kernel_result)
+{
+    flat_call c = {.device = out[0]->device};
+    cr_placed_kernel kernel;
+    cr_tensor *like = NULL;
+    cr_params params;
+    cr_status st;
+
+    if (!out[0]->numel)
+        return CR_OK;
+    if (body_is_hosts(op, compute, c.device))
+        return body_on_host(op, arg, out);
+    CR_GO(flat_layout(&like, out[0]));
+    c.like = like;
+    CR_GO(cr_place_kernel(&kernel, c.device, op, compute, CR_FORM_MAIN));
+    for (int k = 0; k < op->result_count; k++)
+        CR_GO(flat_put_result(&c, out[k], kernel_result[k],
+                              apart_from_arguments(op, arg, out[k])));
+    CR_GO(flat_put_arguments(&c, op, arg, cr_dtype_compute(compute)));
+    cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
+    CR_GO(cr_launch_kernel(&kernel, &(cr_launch){.operands = c.count,
+                                                 .pointer = c.ptr,
+                                                 .numbers = c.numbers,
+                                                 .stride = c.stride,
+                                                 .size = {1, out[0]->numel},
+                                                 .param = params.slot,
+                                                 .param_bytes = sizeof params.slot}));
+    for (int k = 0; k < op->result_count; k++)
+        if (c.made[k]) {
+            cr_view to = cr_view_of(out[k]), from = cr_view_of(c.made[k]);
+            CR_GO(cr_copy_elements(&to, &from));
+        }
+done:
+    for (int k = 0; k < CR_MAX_OPERANDS; k++)
+        cr_drop(c.made[k]);
+    cr_drop(like);
+    return st;
+}
+
+/* --- entries over tensors --- */
 
 cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value *result,
                           cr_device device)

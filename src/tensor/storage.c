@@ -27,10 +27,7 @@ static cr_storage *storage_header_new(size_t extra, cr_device device, size_t siz
 /* The host's allocator has already set the error. */
 static CR_NOINLINE cr_status refuse_size(cr_device device, size_t size)
 {
-    return cr_is_host(device)
-               ? CR_MEMORY
-               : cr_fail(CR_MEMORY, "%s out of memory. Tried to allocate %zu bytes.",
-                         cr_device_print(device).text, size);
+    return cr_is_host(device) ? CR_MEMORY : cr_device_no_memory(device, size);
 }
 
 /* Gives `s` a block of `size` bytes. */

@@ -59,11 +59,15 @@ int cr_py_warn_once(bool *said, const char *text)
     return PyErr_WarnEx(PyExc_UserWarning, text, 1);
 }
 
-/* The class of a name in kinds.def, if loaded: a built-in class, or LinAlgError. */
+static PyObject *memory_error;
+
+/* The class of a name in kinds.def, if loaded: a built-in class, or one of this file. */
 static PyObject *class_named(const char *name)
 {
     if (!strcmp(name, "cresset.linalg.LinAlgError"))
         return cr_py_linalg_error;
+    if (!strcmp(name, "cresset.OutOfMemoryError"))
+        return memory_error;
     return PyDict_GetItemString(PyEval_GetBuiltins(), name);
 }
 
@@ -73,6 +77,11 @@ int cr_py_raise_start(PyObject *m)
         "torch._C._LinAlgError", "A matrix does not have the property that a routine needs.",
         PyExc_RuntimeError, NULL);
     if (!cr_py_linalg_error || PyModule_AddObjectRef(m, "_LinAlgError", cr_py_linalg_error) < 0)
+        return -1;
+    memory_error = PyErr_NewExceptionWithDoc("torch.OutOfMemoryError",
+                                             "Exception raised when device is out of memory",
+                                             PyExc_RuntimeError, NULL);
+    if (!memory_error || PyModule_AddObjectRef(m, "OutOfMemoryError", memory_error) < 0)
         return -1;
     for (int i = 0; i < CR_KIND_COUNT; i++)
         if (class_names[i]) {

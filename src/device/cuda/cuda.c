@@ -1,0 +1,469 @@
+/* Devices, contexts, copies and launches. */
+#include "device/cuda/cuda.h"
+#include "base/env.h"
+#include "base/memory.h"
+#include "device/cuda/driver.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { CUDA_NONE = -1, CUDA_STREAMS = 32, CUDA_PRIORITIES = 2 };
+
+static const cr_cuda_driver *driver;
+static int device_count;
+static bool launches_wait;
+static _Atomic bool initialized, forked;
+
+/* What a device has once it is used. */
+typedef struct {
+    void *context;
+    void *stream[CUDA_PRIORITIES][CUDA_STREAMS];
+    unsigned next[CUDA_PRIORITIES];
+} cuda_device;
+
+static cuda_device devices[CR_CUDA_DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Thread-local storage is scarce (base/compiler.h), so streams have a block. */
+typedef struct {
+    int current, bound; /* the chosen device; the device whose context is the thread's */
+    void **stream;      /* by device; NULL while all are the default stream */
+} cuda_thread;
+
+static CR_THREAD cuda_thread mine = {.bound = CUDA_NONE};
+
+/* --- errors --- */
+
+static const char *cuda_say(const char *text)
+{
+    cr_fail(CR_RUNTIME, "%s", text);
+    return cr_error_message();
+}
+
+const char *cr_cuda_check(int result)
+{
+    const char *text = NULL;
+
+    if (CR_LIKELY(!result))
+        return NULL;
+    if (driver->error_string(result, &text) || !text)
+        text = "unrecognized error code";
+    cr_fail(CR_RUNTIME,
+            "CUDA error: %s\nCUDA kernel errors might be asynchronously reported at some other "
+            "API call, so the stacktrace below might be incorrect.\nFor debugging consider "
+            "passing CUDA_LAUNCH_BLOCKING=1\n",
+            text);
+    return cr_error_message();
+}
+
+#define CUDA_TRY(call)                                                                         \
+    do {                                                                                       \
+        const char *cuda_error = (call);                                                       \
+        if (CR_UNLIKELY(cuda_error != NULL))                                                   \
+            return cuda_error;                                                                 \
+    } while (0)
+#define CUDA_CALL(call) CUDA_TRY(cr_cuda_check(driver->call))
+
+/* --- contexts --- */
+
+bool cr_cuda_is_initialized(void) { return initialized && !forked; }
+
+static void cuda_after_fork(void)
+{
+    if (initialized)
+        forked = true;
+}
+
+static const char *cuda_make_context(int index)
+{
+    static bool watching;
+    cuda_device *d = &devices[index];
+    const char *error = NULL;
+    int device;
+
+    pthread_mutex_lock(&lock);
+    if (!watching) {
+        pthread_atfork(NULL, NULL, cuda_after_fork);
+        watching = true;
+    }
+    if (!d->context) {
+        error = cr_cuda_check(driver->device_get(&device, index));
+        if (!error)
+            error = cr_cuda_check(driver->context_retain(&d->context, device));
+        initialized = initialized || !error;
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+static CR_NOINLINE const char *cuda_bind(int index)
+{
+    if (forked)
+        return cuda_say("Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
+                        "multiprocessing, you must use the 'spawn' start method");
+    if (index < 0 || index >= device_count)
+        return cuda_say("CUDA error: invalid device ordinal");
+    CUDA_TRY(cuda_make_context(index));
+    CUDA_CALL(context_set(devices[index].context));
+    mine.bound = index;
+    return NULL;
+}
+
+const char *cr_cuda_use(int index)
+{
+    return CR_LIKELY(mine.bound == index && !forked) ? NULL : cuda_bind(index);
+}
+
+/* --- devices --- */
+
+static int cuda_count(void) { return device_count; }
+
+static int cuda_current(void) { return mine.current; }
+
+static const char *cuda_set_current(int index)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    mine.current = index;
+    return NULL;
+}
+
+static int cuda_attribute(int device, cr_cuda_attribute which)
+{
+    int value = 0;
+
+    return driver->device_attribute(&value, (int)which, device) ? 0 : value;
+}
+
+const char *cr_cuda_property(cr_cuda_properties *out, int index)
+{
+    int d;
+
+    *out = (cr_cuda_properties){.warp_size = 32};
+    CUDA_CALL(device_get(&d, index));
+    CUDA_CALL(device_name(out->name, (int)sizeof out->name, d));
+    CUDA_CALL(device_memory(&out->total_memory, d));
+    CUDA_CALL(device_uuid(out->uuid, d));
+    out->major = cuda_attribute(d, CR_CUDA_MAJOR);
+    out->minor = cuda_attribute(d, CR_CUDA_MINOR);
+    out->processors = cuda_attribute(d, CR_CUDA_PROCESSORS);
+    out->l2_bytes = cuda_attribute(d, CR_CUDA_L2_BYTES);
+    out->threads_of_processor = cuda_attribute(d, CR_CUDA_THREADS_OF_PROCESSOR);
+    out->max_threads_of_block = cuda_attribute(d, CR_CUDA_MAX_THREADS_OF_BLOCK);
+    out->warp_size = cuda_attribute(d, CR_CUDA_WARP_SIZE);
+    out->shared_of_block = cuda_attribute(d, CR_CUDA_SHARED_OF_BLOCK);
+    out->shared_of_block_optin = cuda_attribute(d, CR_CUDA_SHARED_OF_BLOCK_OPTIN);
+    out->shared_of_processor = cuda_attribute(d, CR_CUDA_SHARED_OF_PROCESSOR);
+    out->registers_of_processor = cuda_attribute(d, CR_CUDA_REGISTERS_OF_PROCESSOR);
+    out->clock_rate = cuda_attribute(d, CR_CUDA_CLOCK_RATE);
+    out->memory_clock_rate = cuda_attribute(d, CR_CUDA_MEMORY_CLOCK_RATE);
+    out->memory_bus_width = cuda_attribute(d, CR_CUDA_MEMORY_BUS_WIDTH);
+    out->pci_domain = cuda_attribute(d, CR_CUDA_PCI_DOMAIN);
+    out->pci_bus = cuda_attribute(d, CR_CUDA_PCI_BUS);
+    out->pci_device = cuda_attribute(d, CR_CUDA_PCI_DEVICE);
+    out->integrated = cuda_attribute(d, CR_CUDA_INTEGRATED) != 0;
+    out->multi_gpu_board = cuda_attribute(d, CR_CUDA_MULTI_GPU_BOARD) != 0;
+    return NULL;
+}
+
+static const char *cuda_limits(int index, cr_device_limits *out)
+{
+    static cr_cuda_properties of[CR_CUDA_DEVICES];
+
+    CUDA_TRY(cr_cuda_property(&of[index], index));
+    *out = (cr_device_limits){
+        .total_memory = of[index].total_memory, .alignment = 512, .name = of[index].name};
+    return NULL;
+}
+
+const char *cr_cuda_driver_version(int *out)
+{
+    CUDA_CALL(driver_version(out));
+    return NULL;
+}
+
+const char *cr_cuda_can_access_peer(bool *can, int index, int peer)
+{
+    int a, b, yes = 0;
+
+    CUDA_CALL(device_get(&a, index));
+    CUDA_CALL(device_get(&b, peer));
+    CUDA_CALL(can_access_peer(&yes, a, b));
+    *can = yes != 0;
+    return NULL;
+}
+
+/* --- streams: a pool for each priority, so that no stream that a block names is destroyed ---
+ */
+
+void *cr_cuda_stream(int index) { return mine.stream ? mine.stream[index] : NULL; }
+
+/* The streams of a thread that ends. */
+static void cuda_free_streams(void *streams) { cr_free(streams); }
+
+static pthread_key_t streams_key;
+
+static void cuda_make_key(void) { pthread_key_create(&streams_key, cuda_free_streams); }
+
+static const char *cuda_own_streams(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, cuda_make_key);
+    mine.stream = mine.stream ? mine.stream : cr_alloc_zero(CR_CUDA_DEVICES * sizeof(void *));
+    if (!mine.stream)
+        return cr_error_message();
+    pthread_setspecific(streams_key, mine.stream);
+    return NULL;
+}
+
+const char *cr_cuda_stream_new(int index, int priority, void **stream)
+{
+    cuda_device *d = &devices[index];
+    int which = priority < 0;
+    const char *error = NULL;
+
+    CUDA_TRY(cr_cuda_use(index));
+    pthread_mutex_lock(&lock);
+    void **at = &d->stream[which][d->next[which]++ % CUDA_STREAMS];
+    if (!*at)
+        error = cr_cuda_check(driver->stream_new(at, CR_CUDA_STREAM_APART, which ? -1 : 0));
+    *stream = *at;
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+static const char *cuda_stream_new(int index, void **stream)
+{
+    return cr_cuda_stream_new(index, 0, stream);
+}
+
+static void cuda_stream_drop(int index, void *stream)
+{
+    (void)index;
+    (void)stream;
+}
+
+static const char *cuda_set_stream(int index, void *stream)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_TRY(cuda_own_streams());
+    mine.stream[index] = stream;
+    return NULL;
+}
+
+const char *cr_cuda_stream_synchronize(int index, void *stream)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(stream_wait(stream));
+    return NULL;
+}
+
+/* True for an object of which all work is done; an error is that of the work. */
+static const char *cuda_is_done(int result, bool *done)
+{
+    *done = result != CR_CUDA_NOT_READY;
+    return *done ? cr_cuda_check(result) : NULL;
+}
+
+const char *cr_cuda_stream_done(int index, void *stream, bool *done)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    return cuda_is_done(driver->stream_query(stream), done);
+}
+
+/* --- events --- */
+
+const char *cr_cuda_event_new(int index, bool timed, bool blocking, void **event)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(event_new(event, (timed ? 0u : CR_CUDA_EVENT_NO_TIME) |
+                                   (blocking ? CR_CUDA_EVENT_BLOCKING : 0u)));
+    return NULL;
+}
+
+static const char *cuda_event_new(int index, void **event)
+{
+    return cr_cuda_event_new(index, false, false, event);
+}
+
+static void cuda_event_drop(int index, void *event)
+{
+    if (!cr_cuda_use(index))
+        driver->event_drop(event);
+}
+
+static const char *cuda_event_record(int index, void *event)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(event_record(event, cr_cuda_stream(index)));
+    return NULL;
+}
+
+static const char *cuda_event_wait(int index, void *event)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(stream_wait_event(cr_cuda_stream(index), event, 0));
+    return NULL;
+}
+
+static const char *cuda_event_synchronize(int index, void *event)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(event_wait(event));
+    return NULL;
+}
+
+static bool cuda_event_done(int index, void *event)
+{
+    bool done = true;
+
+    if (!cr_cuda_use(index))
+        cuda_is_done(driver->event_query(event), &done);
+    return done;
+}
+
+const char *cr_cuda_event_elapsed(int index, void *start, void *end, double *ms)
+{
+    float f = 0;
+
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(event_elapsed(&f, start, end));
+    *ms = (double)f;
+    return NULL;
+}
+
+static const char *cuda_synchronize(int index)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(context_wait());
+    return NULL;
+}
+
+/* --- copies --- */
+
+/* Pinned memory is copied from where it is, so its copies have ended only after a wait; other
+ * memory is staged by the driver before its function returns. */
+static bool cuda_is_pinned(const void *host)
+{
+    int kind = 0;
+
+    return !driver->pointer_attribute(&kind, CR_CUDA_POINTER_MEMORY, (uintptr_t)host) &&
+           kind == CR_CUDA_POINTER_HOST_MEMORY;
+}
+
+static const char *cuda_copy_in(int index, void *to, const void *host, size_t n)
+{
+    void *stream = cr_cuda_stream(index);
+
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(copy_in((uintptr_t)to, host, n, stream));
+    if (cuda_is_pinned(host))
+        CUDA_CALL(stream_wait(stream));
+    return NULL;
+}
+
+static const char *cuda_copy_out(int index, void *host, const void *from, size_t n)
+{
+    void *stream = cr_cuda_stream(index);
+
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(copy_out(host, (uintptr_t)from, n, stream));
+    CUDA_CALL(stream_wait(stream));
+    return NULL;
+}
+
+static const char *cuda_copy(int index, void *to, const void *from, size_t n)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(copy((uintptr_t)to, (uintptr_t)from, n, cr_cuda_stream(index)));
+    return NULL;
+}
+
+const char *cr_cuda_fill(int index, void *to, const void *item, int bytes, size_t n)
+{
+    uint32_t word = 0;
+    uintptr_t at = (uintptr_t)to;
+    void *stream = cr_cuda_stream(index);
+
+    memcpy(&word, item, (size_t)bytes);
+    CUDA_TRY(cr_cuda_use(index));
+    return cr_cuda_check(bytes == 1   ? driver->fill_8(at, (unsigned char)word, n, stream)
+                         : bytes == 2 ? driver->fill_16(at, (unsigned short)word, n, stream)
+                                      : driver->fill_32(at, word, n, stream));
+}
+
+/* --- kernels --- */
+
+const char *cr_cuda_load_code(void **function, int index, const void *image, const char *symbol)
+{
+    void *module;
+
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(module_load(&module, image));
+    CUDA_CALL(module_function(function, module, symbol));
+    return NULL;
+}
+
+const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument)
+{
+    CUDA_TRY(cr_cuda_use(index));
+    CUDA_CALL(launch(g->function, g->grid[0], g->grid[1], 1, g->block[0], g->block[1], 1, 0,
+                     cr_cuda_stream(index), &argument, NULL));
+    if (CR_UNLIKELY(launches_wait))
+        CUDA_CALL(stream_wait(cr_cuda_stream(index)));
+    return NULL;
+}
+
+/* --- the table --- */
+
+static cr_device_ops ops = {
+    .bytes = sizeof ops,
+    .count = cuda_count,
+    .current = cuda_current,
+    .set_current = cuda_set_current,
+    .limits = cuda_limits,
+    .get = cr_cuda_memory_get,
+    .release = cr_cuda_memory_release,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .copy = cuda_copy,
+    .stream_new = cuda_stream_new,
+    .stream_drop = cuda_stream_drop,
+    .set_stream = cuda_set_stream,
+    .stream = cr_cuda_stream,
+    .event_new = cuda_event_new,
+    .event_drop = cuda_event_drop,
+    .event_record = cuda_event_record,
+    .event_wait = cuda_event_wait,
+    .event_synchronize = cuda_event_synchronize,
+    .event_done = cuda_event_done,
+    .synchronize = cuda_synchronize,
+};
+
+void cr_cuda_set_kernels(const char *(*build)(int, const cr_kernel_source *, void **),
+                         const char *(*launch)(int, const cr_launch *),
+                         const char *(*move)(int, const cr_array *, const cr_array *),
+                         const char *(*fill)(int, const cr_array *, const void *))
+{
+    ops.build = build;
+    ops.launch = launch;
+    ops.move = move;
+    ops.fill = fill;
+}
+
+static void cuda_start(void)
+{
+    driver = cr_cuda_load_driver();
+    if (!driver || driver->device_count(&device_count))
+        return;
+    device_count = device_count < CR_CUDA_DEVICES ? device_count : CR_CUDA_DEVICES;
+    launches_wait = cr_env_int(CR_ENV_CUDA_LAUNCH_BLOCKING) != 0;
+}
+
+const cr_device_ops *cr_cuda_table(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, cuda_start);
+    return device_count ? &ops : NULL;
+}

@@ -1,0 +1,99 @@
+/* cuda.h - NVIDIA devices: what the rooms above use beside the table of operations.
+ *
+ * Functions that return `const char *` follow cresset_backend.h: NULL, or the text of an error.
+ * They may be called from any thread.  The first use of a device makes its context; a process
+ * that was forked after that cannot use CUDA. */
+#ifndef CR_DEVICE_CUDA_CUDA_H
+#define CR_DEVICE_CUDA_CUDA_H
+
+#include "device/device.h"
+
+enum { CR_CUDA_DEVICES = 64 };
+
+/* The table, or NULL without a driver and a device.  Loads the driver at the first call. */
+const cr_device_ops *cr_cuda_table(void);
+/* Installs the functions of the table that need kernels of the library's own text. */
+void cr_cuda_set_kernels(const char *(*build)(int, const cr_kernel_source *, void **),
+                         const char *(*launch)(int, const cr_launch *),
+                         const char *(*move)(int, const cr_array *, const cr_array *),
+                         const char *(*fill)(int, const cr_array *, const void *));
+/* Whether a context was made. */
+CR_API bool cr_cuda_is_initialized(void);
+
+/* Makes the device's context the thread's.  Every call of the driver comes after it. */
+const char *cr_cuda_use(int index);
+/* The text for a result of the driver, NULL for success. */
+const char *cr_cuda_check(int result);
+/* The thread's stream of the device. */
+void *cr_cuda_stream(int index);
+
+/* Code for a device, loaded once; never unloaded.  `image` is what NVRTC made. */
+const char *cr_cuda_load_code(void **function, int index, const void *image,
+                              const char *symbol);
+/* Launches a function with one argument of `bytes` bytes on the thread's stream. */
+typedef struct {
+    void *function;
+    unsigned grid[2], block[2];
+} cr_cuda_grid;
+const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument);
+/* Fills n items of 1, 2 or 4 bytes. */
+const char *cr_cuda_fill(int index, void *to, const void *item, int bytes, size_t n);
+
+/* --- properties --- */
+
+typedef struct {
+    char name[256], uuid[16];
+    size_t total_memory;
+    int major, minor, processors, l2_bytes, threads_of_processor, warp_size;
+    int shared_of_block, shared_of_block_optin, shared_of_processor, registers_of_processor;
+    int clock_rate, memory_clock_rate, memory_bus_width, max_threads_of_block;
+    int pci_domain, pci_bus, pci_device;
+    bool integrated, multi_gpu_board;
+} cr_cuda_properties;
+CR_API const char *cr_cuda_property(cr_cuda_properties *out, int index);
+CR_API const char *cr_cuda_driver_version(int *out);
+CR_API const char *cr_cuda_can_access_peer(bool *can, int index, int peer);
+
+/* --- streams and events beyond the table --- */
+
+/* A stream of the pool of its priority; -1 is high.  It is never destroyed. */
+CR_API const char *cr_cuda_stream_new(int index, int priority, void **stream);
+CR_API const char *cr_cuda_stream_synchronize(int index, void *stream);
+CR_API const char *cr_cuda_stream_done(int index, void *stream, bool *done);
+CR_API const char *cr_cuda_event_new(int index, bool timed, bool blocking, void **event);
+CR_API const char *cr_cuda_event_elapsed(int index, void *start, void *end, double *ms);
+
+/* --- memory --- */
+
+/* A block on a stream: reused at once by later work of the same stream. */
+void *cr_cuda_memory_get(int index, size_t size, uint32_t *block);
+void cr_cuda_memory_release(int index, void *p, uint32_t block);
+/* Work on `stream` uses the block: it is not reused before that work has ended. */
+CR_API const char *cr_cuda_memory_record(uint32_t block, void *stream);
+/* Gives cached segments back. */
+CR_API const char *cr_cuda_memory_trim(void);
+CR_API const char *cr_cuda_memory_info(int index, size_t *free, size_t *total);
+/* At most this part of the device's memory is taken. */
+CR_API const char *cr_cuda_memory_limit(int index, double part);
+/* torch's text for a request that failed. */
+void cr_cuda_describe_shortage(char *out, size_t room, int index, size_t size);
+
+/* The allocator's counters.  Each has three rows, all, small_pool, large_pool. */
+/* clang-format off */
+#define CR_CUDA_COUNTERS(X)                                                                    \
+    X(allocation) X(segment) X(active) X(inactive_split) X(allocated_bytes) X(reserved_bytes)  \
+    X(active_bytes) X(inactive_split_bytes) X(requested_bytes)
+/* clang-format on */
+typedef struct {
+    int64_t current, peak, allocated, freed;
+} cr_cuda_counter;
+typedef struct {
+#define CR_CUDA_COUNTER(name) cr_cuda_counter name[3];
+    CR_CUDA_COUNTERS(CR_CUDA_COUNTER)
+#undef CR_CUDA_COUNTER
+    int64_t retries, shortages, gets, frees;
+} cr_cuda_memory_stats;
+CR_API void cr_cuda_memory_statistics(cr_cuda_memory_stats *out, int index);
+CR_API void cr_cuda_memory_reset(int index, bool peaks);
+
+#endif

@@ -1,0 +1,162 @@
+/* Loading the CUDA libraries. */
+#include "device/cuda/driver.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DRIVER_PATH = 1024 };
+
+static const char *const driver_names[] = {
+#define CR_CUDA_CALL(name, symbol, arguments) #symbol,
+#include "device/cuda/driver.def"
+#undef CR_CUDA_CALL
+};
+
+static const char *const nvrtc_names[] = {
+#define CR_NVRTC_CALL(name, symbol, arguments) #symbol,
+#include "device/cuda/nvrtc.def"
+#undef CR_NVRTC_CALL
+};
+
+static cr_cuda_driver driver;
+static cr_nvrtc nvrtc;
+static char wheels[DRIVER_PATH], error_text[256];
+static bool driver_works, nvrtc_works;
+
+/* --- places --- */
+
+void cr_cuda_look_in(const char *folder) { snprintf(wheels, sizeof wheels, "%s", folder); }
+
+/* A library in a folder, or in the folder of a wheel within it. */
+static void *driver_open_file(const char *folder, const char *wheel, const char *name, int how)
+{
+    char path[2 * DRIVER_PATH];
+
+    snprintf(path, sizeof path, "%s%s%s%s/%s", folder, *wheel ? "/" : "", wheel,
+             *wheel ? "/lib" : "", name);
+    void *found = dlopen(path, how);
+    if (found)
+        cr_log_line("cuda", 1, "%s", path);
+    return found;
+}
+
+static void *driver_open(const char *folder, const char *wheel, const cr_cuda_library *l)
+{
+    if (!*folder)
+        return NULL;
+    if (l->first)
+        driver_open_file(folder, wheel, l->first, RTLD_NOW | RTLD_GLOBAL);
+    return driver_open_file(folder, wheel, l->name, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void *driver_open_system(const cr_cuda_library *l)
+{
+    char folder[DRIVER_PATH];
+    const char *home = cr_env(CR_ENV_CUDA_HOME);
+    void *found = NULL;
+
+    if (*home) {
+        snprintf(folder, sizeof folder, "%s/lib64", home);
+        found = driver_open(folder, "", l);
+    }
+    return found ? found : dlopen(l->name, RTLD_NOW | RTLD_LOCAL);
+}
+
+void *cr_cuda_open(const cr_cuda_library *list, int n)
+{
+    void *found = NULL;
+
+    for (int i = 0; i < n && !found; i++) {
+        found = driver_open(cr_env(CR_ENV_CR_CUDA), "", &list[i]);
+        if (!found && list[i].wheel)
+            found = driver_open(wheels, list[i].wheel, &list[i]);
+        if (!found)
+            found = driver_open_system(&list[i]);
+    }
+    return found;
+}
+
+bool cr_cuda_symbols(void *library, void *table, const char *const *name, int n)
+{
+    void **at = table;
+
+    for (int i = 0; i < n; i++)
+        if (!(at[i] = dlsym(library, name[i]))) {
+            snprintf(error_text, sizeof error_text, "the library has no function %s", name[i]);
+            return false;
+        }
+    return true;
+}
+
+/* --- the driver --- */
+
+/* The driver's folder is that of the system, except for the stand-in of the tests. */
+static void driver_load(void)
+{
+    static const cr_cuda_library list[] = {{"libcuda.so.1", NULL, NULL}};
+    void *library = cr_cuda_open(list, 1);
+    int count = 0;
+
+    if (!library) {
+        snprintf(error_text, sizeof error_text, "libcuda.so.1 was not found");
+        return;
+    }
+    if (!cr_cuda_symbols(library, &driver, driver_names, (int)CR_LEN(driver_names)))
+        return;
+    int result = driver.init(0);
+    if (result) {
+        snprintf(error_text, sizeof error_text, "cuInit returned %d", result);
+        return;
+    }
+    driver_works = !driver.device_count(&count) && count > 0;
+    if (!driver_works)
+        snprintf(error_text, sizeof error_text, "there is no device");
+}
+
+static void driver_load_once(void)
+{
+    driver_load();
+    if (!driver_works)
+        cr_log_line("cuda", 1, "no CUDA: %s", error_text);
+}
+
+const cr_cuda_driver *cr_cuda_load_driver(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, driver_load_once);
+    return driver_works ? &driver : NULL;
+}
+
+/* --- the compiler --- */
+
+static void nvrtc_load(void)
+{
+    /* The builtins come first: NVRTC looks for them in the loader's path only. */
+    static const cr_cuda_library list[] = {
+        {"libnvrtc.so.13", "cu13", "libnvrtc-builtins.so.13.0"},
+        {"libnvrtc.so.12", "cuda_nvrtc", NULL},
+        {"libnvrtc.so", NULL, NULL},
+    };
+    void *library = cr_cuda_open(list, (int)CR_LEN(list));
+
+    nvrtc_works =
+        library && cr_cuda_symbols(library, &nvrtc, nvrtc_names, (int)CR_LEN(nvrtc_names));
+}
+
+cr_status cr_cuda_load_nvrtc(const cr_nvrtc **out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, nvrtc_load);
+    *out = &nvrtc;
+    return nvrtc_works
+               ? CR_OK
+               : cr_fail(CR_RUNTIME,
+                         "libnvrtc.so was not found: CUDA kernels are compiled with it.  "
+                         "Install nvidia-cuda-nvrtc, or set CUDA_HOME or CR_CUDA");
+}

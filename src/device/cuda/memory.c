@@ -1,0 +1,543 @@
+/* Device memory: a caching allocator.
+ *
+ * Segments come from the driver, whose calls take tens of microseconds and wait for the device.
+ * A segment is split into blocks.  A block belongs to the stream for which it was requested:
+ * work of that stream may reuse it at once, because it runs later.  A block that other streams
+ * have used (cr_cuda_memory_record) waits for events on these streams.
+ *
+ * Sizes are torch's, so that its statistics are ours: requests of up to 1 MB come from segments
+ * of 2 MB, of up to 10 MB from segments of 20 MB, and larger ones are multiples of 2 MB.
+ *
+ * Free blocks are in lists by power of two.  The smallest fitting block of the request's own
+ * list is taken, or else the first of a larger list; lists are short. */
+#include "base/memory.h"
+#include "base/map.h"
+#include "device/cuda/cuda.h"
+#include "device/cuda/driver.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MEMORY_GRAIN = 512,
+    MEMORY_SMALL = 1 << 20,
+    MEMORY_SMALL_SEGMENT = 2 << 20,
+    MEMORY_LARGE = 10 << 20,
+    MEMORY_LARGE_SEGMENT = 20 << 20,
+    MEMORY_ROUND = 2 << 20,
+    MEMORY_LISTS = 64
+};
+
+typedef enum { MEMORY_ALL, MEMORY_SMALL_POOL, MEMORY_LARGE_POOL } memory_pool;
+
+typedef struct memory_block memory_block;
+struct memory_block {
+    char *at;
+    size_t size, requested;
+    memory_block *before, *after; /* neighbours in the segment */
+    memory_block *next, *last;    /* in its free list */
+    void *stream;
+    CR_VEC(void *) users;  /* other streams whose work used it */
+    CR_VEC(void *) events; /* after which it is free */
+    uint32_t number;
+    uint8_t device, pool;
+    bool used;
+};
+
+typedef struct {
+    memory_block *free[3][MEMORY_LISTS]; /* by pool */
+    cr_cuda_memory_stats stats;
+    size_t limit; /* 0: none */
+} memory_heap;
+
+static memory_heap heaps[CR_CUDA_DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static CR_VEC(memory_block *) blocks; /* by number - 1; NULL where unused */
+static CR_VEC(uint32_t) spare;        /* unused numbers */
+static CR_VEC(memory_block *) late;   /* that wait for events */
+
+static const cr_cuda_driver *memory_driver(void) { return cr_cuda_load_driver(); }
+
+/* --- counters --- */
+
+static void memory_count(cr_cuda_counter *row, const memory_block *b, int64_t by)
+{
+    cr_cuda_counter *both[2] = {&row[MEMORY_ALL], &row[b->pool]};
+
+    for (int i = 0; i < 2; i++) {
+        cr_cuda_counter *c = both[i];
+        c->current += by;
+        c->peak = c->current > c->peak ? c->current : c->peak;
+        *(by > 0 ? &c->allocated : &c->freed) += by > 0 ? by : -by;
+    }
+}
+
+/* A block in use, or that waits for events. */
+static void memory_count_active(const memory_block *b, int64_t sign)
+{
+    cr_cuda_memory_stats *s = &heaps[b->device].stats;
+
+    memory_count(s->active, b, sign);
+    memory_count(s->active_bytes, b, sign * (int64_t)b->size);
+}
+
+static void memory_count_used(const memory_block *b, int64_t sign)
+{
+    cr_cuda_memory_stats *s = &heaps[b->device].stats;
+
+    memory_count(s->allocation, b, sign);
+    memory_count(s->allocated_bytes, b, sign * (int64_t)b->size);
+    memory_count(s->requested_bytes, b, sign * (int64_t)b->requested);
+}
+
+static bool memory_is_split(const memory_block *b) { return b->before || b->after; }
+
+/* A free part of a segment. */
+static void memory_count_part(const memory_block *b, int64_t sign)
+{
+    cr_cuda_memory_stats *s = &heaps[b->device].stats;
+
+    if (!memory_is_split(b))
+        return;
+    memory_count(s->inactive_split, b, sign);
+    memory_count(s->inactive_split_bytes, b, sign * (int64_t)b->size);
+}
+
+/* --- records --- */
+
+static memory_block *memory_record(void)
+{
+    memory_block *b = cr_alloc_zero(sizeof *b);
+
+    if (!b)
+        return NULL;
+    if (!spare.len && (cr_vec_reserve(&blocks, 1) || cr_vec_reserve(&spare, blocks.len + 1))) {
+        cr_free(b);
+        return NULL;
+    }
+    if (!spare.len) {
+        cr_vec_put(&blocks, NULL);
+        cr_vec_put(&spare, (uint32_t)blocks.len);
+    }
+    b->number = spare.at[--spare.len];
+    blocks.at[b->number - 1] = b;
+    return b;
+}
+
+/* The room for the number was reserved when the record was made. */
+static void memory_forget(memory_block *b)
+{
+    blocks.at[b->number - 1] = NULL;
+    cr_vec_put(&spare, b->number);
+    cr_vec_drop(&b->users);
+    cr_vec_drop(&b->events);
+    cr_free(b);
+}
+
+/* --- free lists --- */
+
+static int memory_list(size_t size) { return 63 - (int)CR_CLZ64((uint64_t)size); }
+
+static void memory_list_put(memory_block *b)
+{
+    memory_block **list = &heaps[b->device].free[b->pool][memory_list(b->size)];
+
+    b->last = NULL;
+    b->next = *list;
+    if (b->next)
+        b->next->last = b;
+    *list = b;
+    memory_count_part(b, 1);
+}
+
+static void memory_list_take(memory_block *b)
+{
+    memory_count_part(b, -1);
+    if (b->last)
+        b->last->next = b->next;
+    else
+        heaps[b->device].free[b->pool][memory_list(b->size)] = b->next;
+    if (b->next)
+        b->next->last = b->last;
+    b->next = b->last = NULL;
+}
+
+/* The smallest block of a list that fits. */
+static memory_block *memory_list_find(memory_block *list, size_t size, void *stream)
+{
+    memory_block *best = NULL;
+
+    for (memory_block *b = list; b; b = b->next)
+        if (b->stream == stream && b->size >= size && (!best || b->size < best->size))
+            best = b;
+    return best;
+}
+
+static memory_block *memory_find(memory_heap *h, memory_pool pool, size_t size, void *stream)
+{
+    for (int k = memory_list(size); k < MEMORY_LISTS; k++) {
+        memory_block *b = memory_list_find(h->free[pool][k], size, stream);
+        if (b)
+            return b;
+    }
+    return NULL;
+}
+
+/* --- segments --- */
+
+static size_t memory_segment_bytes(size_t size)
+{
+    if (size <= MEMORY_SMALL)
+        return MEMORY_SMALL_SEGMENT;
+    return size < MEMORY_LARGE ? MEMORY_LARGE_SEGMENT
+                               : (size + MEMORY_ROUND - 1) / MEMORY_ROUND * MEMORY_ROUND;
+}
+
+static memory_block *memory_new_segment(int index, memory_pool pool, size_t size, void *stream)
+{
+    memory_heap *h = &heaps[index];
+    size_t bytes = memory_segment_bytes(size);
+    uintptr_t at;
+
+    if (h->limit && (size_t)h->stats.reserved_bytes[MEMORY_ALL].current + bytes > h->limit)
+        return NULL;
+    memory_block *b = memory_record();
+    if (!b)
+        return NULL;
+    if (cr_alloc_must_fail() || memory_driver()->memory_get(&at, bytes)) {
+        memory_forget(b);
+        return NULL;
+    }
+    b->at = (char *)at;
+    b->size = bytes;
+    b->stream = stream;
+    b->device = (uint8_t)index;
+    b->pool = (uint8_t)pool;
+    h->stats.gets++;
+    memory_count(h->stats.segment, b, 1);
+    memory_count(h->stats.reserved_bytes, b, (int64_t)bytes);
+    memory_list_put(b);
+    return b;
+}
+
+/* Frees whole segments that are in no use.  Freeing waits for the device. */
+static void memory_free_segments(int index)
+{
+    memory_heap *h = &heaps[index];
+
+    for (int pool = MEMORY_SMALL_POOL; pool <= MEMORY_LARGE_POOL; pool++)
+        for (int k = 0; k < MEMORY_LISTS; k++)
+            for (memory_block *b = h->free[pool][k], *next; b; b = next) {
+                next = b->next;
+                if (memory_is_split(b))
+                    continue;
+                memory_list_take(b);
+                memory_driver()->memory_free((uintptr_t)b->at);
+                h->stats.frees++;
+                memory_count(h->stats.segment, b, -1);
+                memory_count(h->stats.reserved_bytes, b, -(int64_t)b->size);
+                memory_forget(b);
+            }
+}
+
+/* --- blocks --- */
+
+/* Takes the first `size` bytes of a free block; the rest stays free. */
+static void memory_split(memory_block *b, size_t size)
+{
+    size_t least = b->pool == MEMORY_SMALL_POOL ? MEMORY_GRAIN : MEMORY_SMALL + 1;
+    memory_block *rest = b->size - size >= least ? memory_record() : NULL;
+
+    if (!rest)
+        return;
+    rest->at = b->at + size;
+    rest->size = b->size - size;
+    rest->stream = b->stream;
+    rest->device = b->device;
+    rest->pool = b->pool;
+    rest->before = b;
+    rest->after = b->after;
+    if (rest->after)
+        rest->after->before = rest;
+    b->after = rest;
+    b->size = size;
+    memory_list_put(rest);
+}
+
+/* Joins `b` with the free neighbour after it. */
+static void memory_join(memory_block *b, memory_block *after)
+{
+    b->size += after->size;
+    b->after = after->after;
+    if (b->after)
+        b->after->before = b;
+    memory_forget(after);
+}
+
+static bool memory_is_free(const memory_block *b) { return b && !b->used && !b->events.len; }
+
+/* The block has no more users: it joins its free neighbours. */
+static void memory_put(memory_block *b)
+{
+    memory_block *before = b->before, *after = b->after;
+
+    memory_count_active(b, -1);
+    if (memory_is_free(after)) {
+        memory_list_take(after);
+        memory_join(b, after);
+    }
+    if (memory_is_free(before)) {
+        memory_list_take(before);
+        memory_join(before, b);
+        b = before;
+    }
+    memory_list_put(b);
+}
+
+/* --- use by several streams --- */
+
+static void memory_wait(memory_block *b, bool all)
+{
+    const cr_cuda_driver *d = memory_driver();
+
+    while (b->events.len) {
+        void *event = b->events.at[b->events.len - 1];
+        if (all)
+            d->event_wait(event);
+        else if (d->event_query(event) == CR_CUDA_NOT_READY)
+            return;
+        d->event_drop(event);
+        b->events.len--;
+    }
+}
+
+/* Frees blocks whose events have happened; `all` waits for them. */
+static void memory_collect(bool all)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < late.len; i++) {
+        memory_block *b = late.at[i];
+        if (!cr_cuda_use(b->device))
+            memory_wait(b, all);
+        if (b->events.len)
+            late.at[n++] = b;
+        else
+            memory_put(b);
+    }
+    late.len = n;
+}
+
+/* Records an event on each other stream.  False when there is none. */
+static bool memory_delay(memory_block *b)
+{
+    const cr_cuda_driver *d = memory_driver();
+
+    if (!b->users.len)
+        return false;
+    if (cr_vec_reserve(&b->events, b->users.len) || cr_vec_reserve(&late, 1)) {
+        for (size_t i = 0; i < b->users.len; i++)
+            d->stream_wait(b->users.at[i]);
+        b->users.len = 0;
+        return false;
+    }
+    for (size_t i = 0; i < b->users.len; i++) {
+        void *event;
+        if (d->event_new(&event, CR_CUDA_EVENT_NO_TIME))
+            continue;
+        d->event_record(event, b->users.at[i]);
+        cr_vec_put(&b->events, event);
+    }
+    b->users.len = 0;
+    if (b->events.len)
+        cr_vec_put(&late, b);
+    return b->events.len > 0;
+}
+
+const char *cr_cuda_memory_record(uint32_t number, void *stream)
+{
+    const char *error = NULL;
+
+    pthread_mutex_lock(&lock);
+    memory_block *b = number && number <= blocks.len ? blocks.at[number - 1] : NULL;
+    if (b && b->stream != stream) {
+        bool known = false;
+        for (size_t i = 0; i < b->users.len; i++)
+            known = known || b->users.at[i] == stream;
+        if (!known && cr_vec_reserve(&b->users, 1))
+            error = "CUDA: no host memory";
+        else if (!known)
+            cr_vec_put(&b->users, stream);
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+/* --- the functions of the table --- */
+
+static memory_block *memory_take(int index, size_t size, void *stream)
+{
+    memory_heap *h = &heaps[index];
+    memory_pool pool = size <= MEMORY_SMALL ? MEMORY_SMALL_POOL : MEMORY_LARGE_POOL;
+
+    memory_collect(false);
+    memory_block *b = memory_find(h, pool, size, stream);
+    if (!b)
+        b = memory_new_segment(index, pool, size, stream);
+    if (!b) {
+        h->stats.retries++;
+        memory_collect(true);
+        memory_free_segments(index);
+        b = memory_new_segment(index, pool, size, stream);
+    }
+    if (!b) {
+        h->stats.shortages++;
+        return NULL;
+    }
+    memory_list_take(b);
+    memory_split(b, size);
+    return b;
+}
+
+void *cr_cuda_memory_get(int index, size_t size, uint32_t *block)
+{
+    size_t rounded = (size + MEMORY_GRAIN - 1) / MEMORY_GRAIN * MEMORY_GRAIN;
+
+    if (rounded < size || cr_cuda_use(index))
+        return NULL;
+    pthread_mutex_lock(&lock);
+    memory_block *b =
+        memory_take(index, rounded ? rounded : MEMORY_GRAIN, cr_cuda_stream(index));
+    if (b) {
+        b->used = true;
+        b->requested = size;
+        memory_count_used(b, 1);
+        memory_count_active(b, 1);
+        *block = b->number;
+    }
+    pthread_mutex_unlock(&lock);
+    return b ? b->at : NULL;
+}
+
+void cr_cuda_memory_release(int index, void *p, uint32_t number)
+{
+    (void)p;
+    if (cr_cuda_use(index))
+        return; /* a forked child has no such memory */
+    pthread_mutex_lock(&lock);
+    memory_block *b = blocks.at[number - 1];
+    memory_count_used(b, -1);
+    b->used = false;
+    if (!memory_delay(b))
+        memory_put(b);
+    pthread_mutex_unlock(&lock);
+}
+
+const char *cr_cuda_memory_trim(void)
+{
+    pthread_mutex_lock(&lock);
+    memory_collect(true);
+    for (int i = 0; i < CR_CUDA_DEVICES; i++)
+        if (heaps[i].stats.segment[MEMORY_ALL].current && !cr_cuda_use(i))
+            memory_free_segments(i);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* --- reports --- */
+
+const char *cr_cuda_memory_info(int index, size_t *free_bytes, size_t *total)
+{
+    const char *error = cr_cuda_use(index);
+
+    return error ? error : cr_cuda_check(memory_driver()->memory_info(free_bytes, total));
+}
+
+const char *cr_cuda_memory_limit(int index, double part)
+{
+    size_t unused, total = 0;
+    const char *error = cr_cuda_memory_info(index, &unused, &total);
+
+    if (error)
+        return error;
+    pthread_mutex_lock(&lock);
+    heaps[index].limit = part >= 1 ? 0 : (size_t)((double)total * part);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+void cr_cuda_memory_statistics(cr_cuda_memory_stats *out, int index)
+{
+    pthread_mutex_lock(&lock);
+    *out = heaps[index].stats;
+    pthread_mutex_unlock(&lock);
+}
+
+static void memory_reset_row(cr_cuda_counter *row, bool peaks)
+{
+    for (int pool = 0; pool < 3; pool++)
+        if (peaks)
+            row[pool].peak = row[pool].current;
+        else
+            row[pool].allocated = row[pool].freed = 0;
+}
+
+void cr_cuda_memory_reset(int index, bool peaks)
+{
+    pthread_mutex_lock(&lock);
+    cr_cuda_memory_stats *s = &heaps[index].stats;
+#define CR_CUDA_COUNTER(name) memory_reset_row(s->name, peaks);
+    CR_CUDA_COUNTERS(CR_CUDA_COUNTER)
+#undef CR_CUDA_COUNTER
+    if (!peaks)
+        s->retries = s->shortages = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- running out --- */
+
+static void memory_print_size(char *out, size_t room, size_t n)
+{
+    if (n <= 1024)
+        snprintf(out, room, "%zu bytes", n);
+    else if (n <= 1 << 20)
+        snprintf(out, room, "%.2f KiB", (double)n / 1024);
+    else if (n <= 1 << 30)
+        snprintf(out, room, "%.2f MiB", (double)n / (1 << 20));
+    else
+        snprintf(out, room, "%.2f GiB", (double)n / (1 << 30));
+}
+
+void cr_cuda_describe_shortage(char *out, size_t room, int index, size_t size)
+{
+    char text[6][32];
+    size_t free_bytes = 0, total = 0, limit;
+    cr_cuda_memory_stats s;
+
+    cr_cuda_memory_statistics(&s, index);
+    if (cr_cuda_memory_info(index, &free_bytes, &total))
+        free_bytes = total = 0;
+    pthread_mutex_lock(&lock);
+    limit = heaps[index].limit;
+    pthread_mutex_unlock(&lock);
+    size_t allocated = (size_t)s.allocated_bytes[0].current,
+           reserved = (size_t)s.reserved_bytes[0].current;
+    size_t sizes[6] = {
+        size, total, free_bytes, total - free_bytes, allocated, reserved - allocated};
+    for (int i = 0; i < 6; i++)
+        memory_print_size(text[i], sizeof text[i], sizes[i]);
+    char allowed[64] = "";
+    if (limit) {
+        memory_print_size(allowed, sizeof allowed, limit);
+        snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), " allowed; ");
+    }
+    snprintf(out, room,
+             "CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of "
+             "which %s is free. %sIncluding non-PyTorch memory, this process has %s memory in "
+             "use. Of the allocated memory %s is allocated by PyTorch, and %s is reserved by "
+             "PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+             "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See "
+             "documentation for Memory Management  "
+             "(https://docs.pytorch.org/docs/stable/notes/cuda.html#environment-variables)",
+             text[0], index, text[1], text[2], allowed, text[3], text[4], text[5]);
+}

@@ -1,0 +1,587 @@
+/* Products by cuBLASLt, whose matrices are column-major: a row-major C = A B is its C' = B' A'.
+ */
+#include "kern/cuda/product.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "device/cuda/cuda.h"
+#include "device/cuda/driver.h"
+#include "num/dtype.h"
+#include <pthread.h>
+#include <string.h>
+
+const char cr_cuda_declines[] = "the kernel declines";
+
+enum { PRODUCT_DIMS = 64, PRODUCT_ROOM = 32 << 20, PRODUCT_ALIGN = 256 };
+
+/* Values of the library's enumerations. */
+enum {
+    CUBLAS_TRANSPOSE_A = 3,
+    CUBLAS_TRANSPOSE_B = 4,
+    CUBLAS_BATCH_COUNT = 5,
+    CUBLAS_BATCH_STEP = 6,
+    CUBLAS_WISH_ROOM = 1
+};
+
+typedef struct {
+#define CR_CUBLAS_CALL(name, symbol, arguments) int(*name) arguments;
+#include "kern/cuda/cublas.def"
+#undef CR_CUBLAS_CALL
+} cublas_table;
+
+static const char *const cublas_names[] = {
+#define CR_CUBLAS_CALL(name, symbol, arguments) #symbol,
+#include "kern/cuda/cublas.def"
+#undef CR_CUBLAS_CALL
+};
+
+static cublas_table cublas;
+static bool cublas_works;
+static void *handles[CR_CUDA_DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cr_map plans; /* product_key -> plan */
+
+static void cublas_load(void)
+{
+    static const cr_cuda_library list[] = {
+        {"libcublasLt.so.13", "cu13", NULL},
+        {"libcublasLt.so.12", "cublas", NULL},
+        {"libcublasLt.so", NULL, NULL},
+    };
+    void *library = cr_cuda_open(list, (int)CR_LEN(list));
+
+    cublas_works =
+        library && cr_cuda_symbols(library, &cublas, cublas_names, (int)CR_LEN(cublas_names));
+}
+
+static bool cublas_is_there(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, cublas_load);
+    return cublas_works;
+}
+
+/* --- plans --- */
+
+/* A column-major matrix in memory. */
+typedef struct {
+    int64_t rows, columns, step, batch_step;
+    bool transposed;
+} product_side;
+
+typedef struct {
+    int32_t index, dtype, align;
+    int32_t unused;
+    int64_t batch;
+    product_side a, b, c;
+} product_key;
+
+/* cublasLtMatmulHeuristicResult_t */
+typedef struct {
+    uint64_t algorithm[8];
+    size_t room;
+    int state;
+    float waves;
+    int reserved[4];
+} product_found;
+
+typedef struct {
+    void *desc, *a, *b, *c;
+    product_found found;
+} product_plan;
+
+/* The library's dtype, how it computes, and the dtype of alpha and beta. */
+typedef struct {
+    int dtype, type, compute, scale;
+} product_type;
+
+static const product_type *product_type_of(int dtype)
+{
+    static const product_type rows[] = {
+        {CR_F32, 0, 68, 0},   {CR_F64, 1, 70, 1}, {CR_F16, 2, 68, 0},
+        {CR_BF16, 14, 68, 0}, {CR_C64, 4, 68, 4}, {CR_C128, 5, 70, 5},
+    };
+
+    for (size_t i = 0; i < CR_LEN(rows); i++)
+        if (rows[i].dtype == dtype)
+            return &rows[i];
+    return NULL;
+}
+
+static int product_layout(void **out, int type, const product_side *s, int64_t batch)
+{
+    int32_t count = (int32_t)batch;
+    int failed = cublas.new_layout(out, type, (uint64_t)s->rows, (uint64_t)s->columns, s->step);
+
+    if (failed || batch == 1)
+        return failed;
+    failed = cublas.set_layout(*out, CUBLAS_BATCH_COUNT, &count, sizeof count);
+    return failed ? failed
+                  : cublas.set_layout(*out, CUBLAS_BATCH_STEP, &s->batch_step,
+                                      sizeof s->batch_step);
+}
+
+static int product_find(product_plan *p, void *handle)
+{
+    size_t most = PRODUCT_ROOM;
+    void *wish = NULL;
+    int count = 0, failed = cublas.new_wish(&wish);
+
+    if (!failed)
+        failed = cublas.set_wish(wish, CUBLAS_WISH_ROOM, &most, sizeof most);
+    if (!failed)
+        failed =
+            cublas.find(handle, p->desc, p->a, p->b, p->c, p->c, wish, 1, &p->found, &count);
+    if (wish)
+        cublas.drop_wish(wish);
+    return failed ? failed : count < 1;
+}
+
+static int product_make(product_plan *p, const product_key *k, void *handle)
+{
+    const product_type *t = product_type_of(k->dtype);
+    int32_t a = k->a.transposed, b = k->b.transposed;
+    int failed = cublas.new_product(&p->desc, t->compute, t->scale);
+    if (!failed)
+        failed = cublas.set_product(p->desc, CUBLAS_TRANSPOSE_A, &a, sizeof a);
+    if (!failed)
+        failed = cublas.set_product(p->desc, CUBLAS_TRANSPOSE_B, &b, sizeof b);
+    if (!failed)
+        failed = product_layout(&p->a, t->type, &k->a, k->batch);
+    if (!failed)
+        failed = product_layout(&p->b, t->type, &k->b, k->batch);
+    if (!failed)
+        failed = product_layout(&p->c, t->type, &k->c, k->batch);
+    return failed ? failed : product_find(p, handle);
+}
+
+static void product_forget(product_plan *p)
+{
+    void *layout[3] = {p->a, p->b, p->c};
+
+    for (int i = 0; i < 3; i++)
+        if (layout[i])
+            cublas.drop_layout(layout[i]);
+    if (p->desc)
+        cublas.drop_product(p->desc);
+    cr_free(p);
+}
+
+/* The plan of a key, which lives until the process ends; the caller holds the lock. */
+static const char *product_plan_of(product_plan **out, const product_key *k)
+{
+    product_plan *p = cr_map_get(&plans, (const char *)k, sizeof *k);
+
+    if (p) {
+        *out = p;
+        return NULL;
+    }
+    if (!handles[k->index] && cublas.new_handle(&handles[k->index]))
+        return "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
+               "`cublasLtCreate(handle)`";
+    p = cr_alloc_zero(sizeof *p);
+    if (!p)
+        return cr_error_message();
+    if (product_make(p, k, handles[k->index])) {
+        product_forget(p);
+        return "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling "
+               "`cublasLtMatmulAlgoGetHeuristic`";
+    }
+    if (cr_map_set(&plans, (const char *)k, sizeof *k, p)) {
+        product_forget(p);
+        return cr_error_message();
+    }
+    *out = p;
+    return NULL;
+}
+
+/* --- one product --- */
+
+/* A batch of row-major matrices in memory: sizes and distances in elements. */
+typedef struct {
+    char *data;
+    int64_t rows, columns, row, column, batch;
+} product_matrix;
+
+/* True when one of the distances is 1 and the other holds a line of the matrix. */
+static bool product_side_of(product_side *s, const product_matrix *m)
+{
+    int64_t row = m->rows == 1 ? m->columns : m->row, column = m->columns == 1 ? 1 : m->column;
+
+    if (column == 1 && row >= m->columns) {
+        *s = (product_side){m->columns, m->rows, row > 0 ? row : 1, m->batch, false};
+        return true;
+    }
+    column = m->columns == 1 ? m->rows : m->column;
+    row = m->rows == 1 ? 1 : m->row;
+    if (row != 1 || column < m->rows)
+        return false;
+    *s = (product_side){m->rows, m->columns, column > 0 ? column : 1, m->batch, true};
+    return true;
+}
+
+static int product_alignment(const product_matrix *a, const product_matrix *b,
+                             const product_matrix *c)
+{
+    uintptr_t bits = (uintptr_t)a->data | (uintptr_t)b->data | (uintptr_t)c->data;
+
+    for (int align = PRODUCT_ALIGN; align > 1; align /= 2)
+        if (!(bits & (uintptr_t)(align - 1)))
+            return align;
+    return 1;
+}
+
+typedef struct {
+    int index, dtype;
+    cr_complex alpha, beta;
+} product_call;
+
+/* The number as the library reads it beside operands of the dtype. */
+static void product_number(void *out, int dtype, cr_complex x)
+{
+    cr_dtype t = dtype == CR_F16 || dtype == CR_BF16 ? CR_F32 : (cr_dtype)dtype;
+
+    cr_scalar_store((cr_scalar){.category = CR_CAT_COMPLEX, .c = x}, t, out);
+}
+
+static const char *product_start(const product_call *p, const product_plan *plan,
+                                 const product_matrix *a, const product_matrix *b,
+                                 const product_matrix *c)
+{
+    const cr_device_ops *ops = cr_cuda_table();
+    _Alignas(16) char alpha[16], beta[16];
+    uint32_t block = 0;
+    size_t bytes = plan->found.room;
+    void *room = bytes ? ops->get(p->index, bytes, &block) : NULL;
+
+    if (bytes && !room)
+        return "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasLtMatmul`";
+    product_number(alpha, p->dtype, p->alpha);
+    product_number(beta, p->dtype, p->beta);
+    int failed = cublas.run(handles[p->index], plan->desc, alpha, b->data, plan->a, a->data,
+                            plan->b, beta, c->data, plan->c, c->data, plan->c,
+                            plan->found.algorithm, room, bytes, ops->stream(p->index));
+    if (room)
+        ops->release(p->index, room, block);
+    return failed ? "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasLtMatmul`"
+                  : NULL;
+}
+
+/* c = beta c + alpha a b, for `batch` matrices; sides that the library cannot read are given
+ * as copies. */
+static const char *product_run(const product_call *p, const product_matrix *a,
+                               const product_matrix *b, const product_matrix *c, int64_t batch)
+{
+    product_key key;
+    product_plan *plan = NULL;
+
+    memset(&key, 0, sizeof key);
+    key.index = p->index;
+    key.dtype = p->dtype;
+    key.align = product_alignment(a, b, c);
+    key.batch = batch;
+    if (!product_side_of(&key.a, b) || !product_side_of(&key.b, a) ||
+        !product_side_of(&key.c, c) || key.c.transposed)
+        return "CUDA: a product's operands are not dense";
+    const char *error = cr_cuda_use(p->index);
+    if (error)
+        return error;
+    pthread_mutex_lock(&lock);
+    error = product_plan_of(&plan, &key);
+    pthread_mutex_unlock(&lock);
+    return error ? error : product_start(p, plan, a, b, c);
+}
+
+/* --- arrays --- */
+
+/* A copy of an array whose matrices the library cannot read. */
+typedef struct {
+    void *at;
+    uint32_t block;
+    int64_t stride[PRODUCT_DIMS];
+} product_copy;
+
+static int64_t product_item(const cr_array *a)
+{
+    return (int64_t)cr_dtype_size((cr_dtype)a->dtype);
+}
+
+static product_matrix product_last(const cr_array *a)
+{
+    int n = a->ndim;
+
+    return (product_matrix){.data = a->data,
+                            .rows = a->size[n - 2],
+                            .columns = a->size[n - 1],
+                            .row = a->stride[n - 2],
+                            .column = a->stride[n - 1]};
+}
+
+/* Replaces the array by a dense copy where its matrices are not readable. */
+static const char *product_readable(int index, cr_array *a, product_copy *copy)
+{
+    const cr_device_ops *ops = cr_cuda_table();
+    product_matrix m = product_last(a);
+    product_side side;
+    int64_t n = 1;
+
+    if (product_side_of(&side, &m))
+        return NULL;
+    for (int d = a->ndim - 1; d >= 0; d--) {
+        copy->stride[d] = n;
+        n *= a->size[d];
+    }
+    copy->at = ops->get(index, (size_t)(n * product_item(a)), &copy->block);
+    if (!copy->at)
+        return "CUDA: no memory for a product's operand";
+    cr_array dense = {copy->at, a->dtype, a->ndim, a->size, copy->stride};
+    const char *error = ops->move(index, &dense, a);
+    *a = dense;
+    return error;
+}
+
+static void product_drop(int index, product_copy *copy)
+{
+    if (copy->at)
+        cr_cuda_table()->release(index, copy->at, copy->block);
+}
+
+/* The array's distance along dim d of the batch, counted from the last; 0 where it repeats. */
+static int64_t product_step(const cr_array *a, int d)
+{
+    int at = a->ndim - 3 - d;
+
+    return at < 0 || a->size[at] == 1 ? 0 : a->stride[at];
+}
+
+static cr_array product_at(const cr_array *a, int d, int64_t i)
+{
+    cr_array r = *a;
+
+    r.data += i * product_step(a, d) * product_item(a);
+    return r;
+}
+
+/* All batches of c from dim `d` of the batch on, counted from the last. */
+static const char *product_batches(const product_call *p, const cr_array *a, const cr_array *b,
+                                   const cr_array *c, int d)
+{
+    const char *error = NULL;
+    int64_t n = d < 0 ? 1 : c->size[c->ndim - 3 - d];
+
+    if (d <= 0) {
+        product_matrix x = product_last(a), y = product_last(b), z = product_last(c);
+        x.batch = d < 0 ? 0 : product_step(a, 0);
+        y.batch = d < 0 ? 0 : product_step(b, 0);
+        z.batch = d < 0 ? 0 : product_step(c, 0);
+        return product_run(p, &x, &y, &z, n);
+    }
+    for (int64_t i = 0; i < n && !error; i++) {
+        cr_array x = product_at(a, d, i), y = product_at(b, d, i), z = product_at(c, d, i);
+        error = product_batches(p, &x, &y, &z, d - 1);
+    }
+    return error;
+}
+
+/* A dense array of more dims as one matrix, when its leading dims have one distance. */
+static bool product_flatten(cr_array *a, int64_t *size, int64_t *stride)
+{
+    int64_t rows = 1, step = a->stride[a->ndim - 2];
+
+    for (int d = a->ndim - 2; d >= 0; d--) {
+        if (a->size[d] != 1 && a->stride[d] != step * rows)
+            return false;
+        rows *= a->size[d];
+    }
+    size[0] = rows;
+    size[1] = a->size[a->ndim - 1];
+    stride[0] = step;
+    stride[1] = a->stride[a->ndim - 1];
+    *a = (cr_array){a->data, a->dtype, 2, size, stride};
+    return true;
+}
+
+static bool product_is_empty(const cr_array *a)
+{
+    for (int d = 0; d < a->ndim; d++)
+        if (!a->size[d])
+            return true;
+    return false;
+}
+
+/* c = beta c + alpha a b, over batches. */
+static const char *product(const product_call *p, const cr_array *given_a,
+                           const cr_array *given_b, const cr_array *given_c)
+{
+    cr_array a = *given_a, b = *given_b, c = *given_c;
+    product_copy copy_a = {.at = NULL}, copy_b = {.at = NULL};
+    int64_t a_size[2], a_stride[2], c_size[2], c_stride[2];
+    _Alignas(16) static const char zero[16];
+
+    if (!cublas_is_there() || !product_type_of(p->dtype) || a.dtype != p->dtype ||
+        b.dtype != p->dtype)
+        return cr_cuda_declines;
+    if (product_is_empty(&c))
+        return NULL;
+    if (product_is_empty(&a))
+        return p->beta.re == 0 && p->beta.im == 0 ? cr_cuda_table()->fill(p->index, &c, zero)
+                                                  : cr_cuda_declines;
+    if (b.ndim == 2 && a.ndim > 2 && a.ndim == c.ndim) {
+        cr_array whole = a, result = c;
+        if (product_flatten(&whole, a_size, a_stride) &&
+            product_flatten(&result, c_size, c_stride)) {
+            a = whole;
+            c = result;
+        }
+    }
+    const char *error = product_readable(p->index, &a, &copy_a);
+    if (!error)
+        error = product_readable(p->index, &b, &copy_b);
+    if (!error)
+        error = product_batches(p, &a, &b, &c, c.ndim - 3);
+    product_drop(p->index, &copy_a);
+    product_drop(p->index, &copy_b);
+    return error;
+}
+
+/* --- entries --- */
+
+static product_call product_plain(int index, const cr_array *result)
+{
+    return (product_call){.index = index, .dtype = result->dtype, .alpha = {1, 0}};
+}
+
+static bool product_given(cr_complex *out, const cr_given *g)
+{
+    out->im = 0;
+    out->re = g->kind == CR_GIVEN_INT ? (double)g->i : g->d;
+    return g->kind == CR_GIVEN_INT || g->kind == CR_GIVEN_FLOAT;
+}
+
+static const char *product_mm(int index, const cr_given *arg, const cr_array *result)
+{
+    product_call p = product_plain(index, result);
+
+    return product(&p, &arg[0].array, &arg[1].array, result);
+}
+
+static const char *product_bmm(int index, const cr_given *arg, const cr_array *result)
+{
+    return product_mm(index, arg, result);
+}
+
+/* beta * self + alpha * a b: self is first copied to the result. */
+static const char *product_added(int index, const cr_array *self, const cr_array *a,
+                                 const cr_array *b, const cr_array *result, cr_complex alpha,
+                                 cr_complex beta)
+{
+    const cr_device_ops *ops = cr_cuda_table();
+    product_call p = product_plain(index, result);
+    int64_t stride[PRODUCT_DIMS];
+    int lead = result->ndim - self->ndim;
+
+    p.alpha = alpha;
+    p.beta = beta;
+    if (!cublas_is_there() || self->dtype != result->dtype)
+        return cr_cuda_declines;
+    for (int d = 0; d < result->ndim; d++)
+        stride[d] = d < lead || self->size[d - lead] == 1 ? 0 : self->stride[d - lead];
+    cr_array spread = {self->data, self->dtype, result->ndim, result->size, stride};
+    if ((beta.re != 0 || beta.im != 0) && self->data != result->data) {
+        const char *error = ops->move(index, result, &spread);
+        if (error)
+            return error;
+    }
+    return product(&p, a, b, result);
+}
+
+static const char *product_addmm(int index, const cr_given *arg, const cr_array *result)
+{
+    cr_complex alpha, beta;
+
+    if (!product_given(&beta, &arg[3]) || !product_given(&alpha, &arg[4]) ||
+        arg[0].kind != CR_GIVEN_ARRAY)
+        return cr_cuda_declines;
+    return product_added(index, &arg[0].array, &arg[1].array, &arg[2].array, result, alpha,
+                         beta);
+}
+
+static const char *product_baddbmm(int index, const cr_given *arg, const cr_array *result)
+{
+    return product_addmm(index, arg, result);
+}
+
+/* A vector as a matrix of one row or one column. */
+static cr_array product_vector(const cr_array *v, bool row, int64_t *size, int64_t *stride)
+{
+    int64_t n = v->ndim ? v->size[0] : 1, step = v->ndim ? v->stride[0] : 1;
+
+    size[0] = row ? 1 : n;
+    size[1] = row ? n : 1;
+    stride[0] = row ? n * step : step;
+    stride[1] = row ? step : 1;
+    return (cr_array){v->data, v->dtype, 2, size, stride};
+}
+
+static const char *product_mv(int index, const cr_given *arg, const cr_array *result)
+{
+    int64_t size[2][2], stride[2][2];
+    cr_array b = product_vector(&arg[1].array, false, size[0], stride[0]);
+    cr_array c = product_vector(result, false, size[1], stride[1]);
+    product_call p = product_plain(index, result);
+
+    return product(&p, &arg[0].array, &b, &c);
+}
+
+static const char *product_dot(int index, const cr_given *arg, const cr_array *result)
+{
+    int64_t size[3][2], stride[3][2];
+    cr_array a = product_vector(&arg[0].array, true, size[0], stride[0]);
+    cr_array b = product_vector(&arg[1].array, false, size[1], stride[1]);
+    cr_array c = product_vector(result, false, size[2], stride[2]);
+    product_call p = product_plain(index, result);
+
+    return product(&p, &a, &b, &c);
+}
+
+/* Products of vectors with batches are left to the host. */
+static const char *product_matmul(int index, const cr_given *arg, const cr_array *result)
+{
+    int a = arg[0].array.ndim, b = arg[1].array.ndim;
+
+    if (a == 1 && b == 1)
+        return product_dot(index, arg, result);
+    if (a == 2 && b == 1)
+        return product_mv(index, arg, result);
+    return a < 2 || b < 2 ? cr_cuda_declines : product_mm(index, arg, result);
+}
+
+/* linear(input, weight, bias): input weight' + bias */
+static const char *product_linear(int index, const cr_given *arg, const cr_array *result)
+{
+    const cr_array *x = &arg[0].array, *w = &arg[1].array;
+    int64_t size[2] = {w->ndim == 2 ? w->size[1] : 0, w->size[0]};
+    int64_t stride[2] = {w->ndim == 2 ? w->stride[1] : 0, w->stride[0]};
+    cr_array turned = {w->data, w->dtype, 2, size, stride};
+    cr_given plain[2] = {arg[0], {.kind = CR_GIVEN_ARRAY, .array = turned}};
+
+    if (x->ndim < 2 || w->ndim != 2)
+        return cr_cuda_declines;
+    if (arg[2].kind != CR_GIVEN_ARRAY)
+        return arg[2].kind == CR_GIVEN_NONE ? product_mm(index, plain, result)
+                                            : cr_cuda_declines;
+    return product_added(index, &arg[2].array, x, &turned, result, (cr_complex){1, 0},
+                         (cr_complex){1, 0});
+}
+
+const cr_cuda_product *cr_cuda_products(int *count)
+{
+    static const cr_cuda_product rows[] = {
+        {"mm", product_mm},           {"bmm", product_bmm},       {"addmm", product_addmm},
+        {"baddbmm", product_baddbmm}, {"mv", product_mv},         {"dot", product_dot},
+        {"matmul", product_matmul},   {"linear", product_linear},
+    };
+
+    *count = (int)CR_LEN(rows);
+    return rows;
+}

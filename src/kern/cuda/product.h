@@ -1,0 +1,22 @@
+/* product.h - matrix products on NVIDIA devices, by cuBLASLt.
+ *
+ * A product's algorithm is a function of its key: the device, sizes, transposes, dtype,
+ * distances of rows, alignment.  One table for the process keeps the algorithms, so eager and
+ * compiled programs get the same bits.  float32 is not rounded to TF32. */
+#ifndef CR_KERN_CUDA_PRODUCT_H
+#define CR_KERN_CUDA_PRODUCT_H
+
+#include "cresset_backend.h"
+
+/* What a kernel returns for operands that it does not take (integers; no cuBLASLt): the entry
+ * is computed on the host. */
+extern const char cr_cuda_declines[];
+
+/* The entries that have kernels here. */
+typedef struct {
+    const char *entry;
+    cr_entry_kernel kernel;
+} cr_cuda_product;
+const cr_cuda_product *cr_cuda_products(int *count);
+
+#endif
