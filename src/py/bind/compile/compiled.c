@@ -1123,8 +1123,8 @@ static PyObject *log_line(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* _outline(t) -> a tensor with the dtype, sizes and strides of t and no memory.  It must not be
- * read. */
+/* _outline(t) -> a tensor with the device, dtype, sizes and strides of t and no memory.  It
+ * must not be read. */
 static PyObject *outline(PyObject *m, PyObject *x)
 {
     const cr_tensor *t = cr_py_tensor_of(x);
@@ -1132,7 +1132,7 @@ static PyObject *outline(PyObject *m, PyObject *x)
     cr_tensor *out;
 
     (void)m;
-    cr_status st = cr_storage_new(&none, CR_HOST, 0);
+    cr_status st = cr_storage_new(&none, t->device, 0);
     if (!st)
         st = cr_tensor_over(&out, none, (cr_dtype)t->dtype, t->ndim, t->size, t->stride, 0);
     if (!st)
