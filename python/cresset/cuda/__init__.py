@@ -1,7 +1,8 @@
-"""CUDA, which this build lacks: queries return that there is none, other calls raise."""
+"""CUDA.  Without a device, queries return that there is none and other calls raise; with one, `_device` has
+the answers."""
 import enum
 
-from .. import _absent
+from .. import _C, _absent
 
 _ERROR = AssertionError("Torch not compiled with CUDA enabled")
 _refuse = _absent.refusal(_ERROR)
@@ -68,6 +69,11 @@ class graph:
     def __exit__(self, *exception):
         pass
 
+
+if _C._cuda_count():
+    from . import _device
+    globals().update({name: value for name, value in vars(_device).items()
+                      if getattr(value, "__module__", None) == _device.__name__ or name == "OutOfMemoryError"})
 
 for _name in ("Stream", "ExternalStream", "CudaError", "DeferredCudaCallError", "cudaStatus",
               "CUDAGraph", "graph"):

@@ -1,0 +1,402 @@
+/* torch.cuda: queries to NVIDIA devices, for the Python module of that name. */
+#include "device/cuda/cuda.h"
+#include "device/cuda/driver.h"
+#include "py/bind/bind.h"
+#include <stdio.h>
+
+static PyObject *cuda_done(const char *error)
+{
+    cr_status st = cr_device_status(error);
+
+    return st ? cr_py_raise(st) : Py_NewRef(Py_None);
+}
+
+/* The table; NULL with torch's error without a device. */
+static const cr_device_ops *cuda_ops(void)
+{
+    cr_device unused;
+    const cr_device_ops *ops = cr_cuda_table();
+
+    if (!ops)
+        cr_py_raise(cr_device_named(&unused, cr_device_pack(CR_CUDA, -1)));
+    return ops;
+}
+
+static PyObject *cuda_count(PyObject *m, PyObject *unused)
+{
+    const cr_device_ops *ops = cr_cuda_table();
+
+    (void)m;
+    (void)unused;
+    return PyLong_FromLong(ops ? ops->count() : 0);
+}
+
+static PyObject *cuda_current(PyObject *m, PyObject *unused)
+{
+    const cr_device_ops *ops = cuda_ops();
+
+    (void)m;
+    (void)unused;
+    return ops ? PyLong_FromLong(ops->current()) : NULL;
+}
+
+static PyObject *cuda_is_initialized(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(cr_cuda_is_initialized());
+}
+
+/* The number of a device that exists; -1 with an exception. */
+static int cuda_index(PyObject *x)
+{
+    const cr_device_ops *ops = cuda_ops();
+    long index = ops ? PyLong_AsLong(x) : -1;
+    cr_device d;
+
+    if (!ops || PyErr_Occurred())
+        return -1;
+    if (index >= 0 && index < ops->count())
+        return (int)index;
+    cr_py_raise(cr_device_named(&d, cr_device_pack(CR_CUDA, CR_CUDA_DEVICES)));
+    return -1;
+}
+
+static PyObject *cuda_set_current(PyObject *m, PyObject *x)
+{
+    int index = cuda_index(x);
+
+    (void)m;
+    return index < 0 ? NULL : cuda_done(cr_cuda_table()->set_current(index));
+}
+
+static PyObject *cuda_synchronize(PyObject *m, PyObject *x)
+{
+    int index = cuda_index(x);
+    const char *error;
+
+    (void)m;
+    if (index < 0)
+        return NULL;
+    CR_PY_UNLOCKED(error = cr_cuda_table()->synchronize(index));
+    return cuda_done(error);
+}
+
+static PyObject *cuda_properties(PyObject *m, PyObject *x)
+{
+    int index = cuda_index(x);
+    cr_cuda_properties p;
+
+    (void)m;
+    if (index < 0)
+        return NULL;
+    cr_status st = cr_device_status(cr_cuda_property(&p, index));
+    if (st)
+        return cr_py_raise(st);
+    return Py_BuildValue(
+        "{s:s,s:i,s:i,s:n,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:y#}",
+        "name", p.name, "major", p.major, "minor", p.minor, "total_memory",
+        (Py_ssize_t)p.total_memory, "multi_processor_count", p.processors, "L2_cache_size",
+        p.l2_bytes, "max_threads_per_multi_processor", p.threads_of_processor,
+        "max_threads_per_block", p.max_threads_of_block, "warp_size", p.warp_size,
+        "shared_memory_per_block", p.shared_of_block, "shared_memory_per_block_optin",
+        p.shared_of_block_optin, "shared_memory_per_multiprocessor", p.shared_of_processor,
+        "regs_per_multiprocessor", p.registers_of_processor, "clock_rate", p.clock_rate,
+        "memory_clock_rate", p.memory_clock_rate, "memory_bus_width", p.memory_bus_width,
+        "pci_bus_id", p.pci_bus, "pci_device_id", p.pci_device, "pci_domain_id", p.pci_domain,
+        "uuid", p.uuid, (Py_ssize_t)sizeof p.uuid);
+}
+
+static PyObject *cuda_driver_version(PyObject *m, PyObject *unused)
+{
+    int version = 0;
+
+    (void)m;
+    (void)unused;
+    if (!cuda_ops())
+        return NULL;
+    cr_status st = cr_device_status(cr_cuda_driver_version(&version));
+    return st ? cr_py_raise(st) : PyLong_FromLong(version);
+}
+
+static PyObject *cuda_can_access(PyObject *m, PyObject *args)
+{
+    int index, peer;
+    bool can = false;
+
+    (void)m;
+    if (!cuda_ops() || !PyArg_ParseTuple(args, "ii", &index, &peer))
+        return NULL;
+    cr_status st = cr_device_status(cr_cuda_can_access_peer(&can, index, peer));
+    return st ? cr_py_raise(st) : PyBool_FromLong(can);
+}
+
+/* --- streams and events: addresses as numbers, wrapped in classes by Python --- */
+
+static PyObject *cuda_stream_new(PyObject *m, PyObject *args)
+{
+    int index, priority;
+    void *stream = NULL;
+
+    (void)m;
+    if (!cuda_ops() || !PyArg_ParseTuple(args, "ii", &index, &priority))
+        return NULL;
+    cr_status st = cr_device_status(cr_cuda_stream_new(index, priority, &stream));
+    return st ? cr_py_raise(st) : PyLong_FromVoidPtr(stream);
+}
+
+static PyObject *cuda_stream(PyObject *m, PyObject *x)
+{
+    int index = cuda_index(x);
+
+    (void)m;
+    return index < 0 ? NULL : PyLong_FromVoidPtr(cr_cuda_stream(index));
+}
+
+static PyObject *cuda_event_new(PyObject *m, PyObject *args)
+{
+    int index, timed, blocking;
+    void *event = NULL;
+
+    (void)m;
+    if (!cuda_ops() || !PyArg_ParseTuple(args, "ipp", &index, &timed, &blocking))
+        return NULL;
+    cr_status st = cr_device_status(cr_cuda_event_new(index, timed, blocking, &event));
+    return st ? cr_py_raise(st) : PyLong_FromVoidPtr(event);
+}
+
+/* (index, address) */
+static bool cuda_pair(PyObject *args, int *index, void **at)
+{
+    PyObject *address;
+
+    if (!cuda_ops() || !PyArg_ParseTuple(args, "iO", index, &address))
+        return false;
+    *at = PyLong_AsVoidPtr(address);
+    return !PyErr_Occurred();
+}
+
+#define CUDA_ON_PAIR(name, call)                                                               \
+    static PyObject *cuda_##name(PyObject *m, PyObject *args)                                  \
+    {                                                                                          \
+        const char *error;                                                                     \
+        void *at;                                                                              \
+        int index;                                                                             \
+                                                                                               \
+        (void)m;                                                                               \
+        if (!cuda_pair(args, &index, &at))                                                     \
+            return NULL;                                                                       \
+        CR_PY_UNLOCKED(error = call(index, at));                                               \
+        return cuda_done(error);                                                               \
+    }
+CUDA_ON_PAIR(event_record, cr_cuda_table()->event_record)
+CUDA_ON_PAIR(event_wait, cr_cuda_table()->event_wait)
+CUDA_ON_PAIR(event_synchronize, cr_cuda_table()->event_synchronize)
+CUDA_ON_PAIR(stream_synchronize, cr_cuda_stream_synchronize)
+
+static PyObject *cuda_set_stream(PyObject *m, PyObject *args)
+{
+    void *at;
+    int index;
+
+    (void)m;
+    return cuda_pair(args, &index, &at) ? cuda_done(cr_cuda_table()->set_stream(index, at))
+                                        : NULL;
+}
+
+static PyObject *cuda_event_drop(PyObject *m, PyObject *args)
+{
+    void *at;
+    int index;
+
+    (void)m;
+    if (!cuda_pair(args, &index, &at))
+        return NULL;
+    cr_cuda_table()->event_drop(index, at);
+    Py_RETURN_NONE;
+}
+
+static PyObject *cuda_event_done(PyObject *m, PyObject *args)
+{
+    void *at;
+    int index;
+
+    (void)m;
+    if (!cuda_pair(args, &index, &at))
+        return NULL;
+    return PyBool_FromLong(cr_cuda_table()->event_done(index, at));
+}
+
+static PyObject *cuda_stream_query(PyObject *m, PyObject *args)
+{
+    void *at;
+    int index;
+    bool done = true;
+
+    (void)m;
+    if (!cuda_pair(args, &index, &at))
+        return NULL;
+    cr_status st = cr_device_status(cr_cuda_stream_done(index, at, &done));
+    return st ? cr_py_raise(st) : PyBool_FromLong(done);
+}
+
+static PyObject *cuda_elapsed(PyObject *m, PyObject *args)
+{
+    PyObject *start, *end;
+    int index;
+    double ms = 0;
+
+    (void)m;
+    if (!cuda_ops() || !PyArg_ParseTuple(args, "iOO", &index, &start, &end))
+        return NULL;
+    void *a = PyLong_AsVoidPtr(start), *b = PyLong_AsVoidPtr(end);
+    if (PyErr_Occurred())
+        return NULL;
+    cr_status st = cr_device_status(cr_cuda_event_elapsed(index, a, b, &ms));
+    return st ? cr_py_raise(st) : PyFloat_FromDouble(ms);
+}
+
+/* --- memory --- */
+
+/* One counter's rows: ((current, peak, allocated, freed), ...). */
+static PyObject *cuda_counter(const cr_cuda_counter *c)
+{
+    return Py_BuildValue("((LLLL)(LLLL)(LLLL))", c[0].current, c[0].peak, c[0].allocated,
+                         c[0].freed, c[1].current, c[1].peak, c[1].allocated, c[1].freed,
+                         c[2].current, c[2].peak, c[2].allocated, c[2].freed);
+}
+
+static PyObject *cuda_memory(PyObject *m, PyObject *x)
+{
+    int index = cuda_index(x);
+    cr_cuda_memory_stats s;
+
+    (void)m;
+    if (index < 0)
+        return NULL;
+    cr_cuda_memory_statistics(&s, index);
+    PyObject *out =
+        Py_BuildValue("{s:L,s:L,s:L,s:L}", "num_alloc_retries", s.retries, "num_ooms",
+                      s.shortages, "num_device_alloc", s.gets, "num_device_free", s.frees);
+#define CR_CUDA_COUNTER(name)                                                                  \
+    {                                                                                          \
+        PyObject *rows = out ? cuda_counter(s.name) : NULL;                                    \
+        if (out && (!rows || PyDict_SetItemString(out, #name, rows)))                          \
+            Py_CLEAR(out);                                                                     \
+        Py_XDECREF(rows);                                                                      \
+    }
+    CR_CUDA_COUNTERS(CR_CUDA_COUNTER)
+#undef CR_CUDA_COUNTER
+    return out;
+}
+
+static PyObject *cuda_memory_reset(PyObject *m, PyObject *args)
+{
+    int index, peaks;
+
+    (void)m;
+    if (!cuda_ops() || !PyArg_ParseTuple(args, "ip", &index, &peaks))
+        return NULL;
+    cr_cuda_memory_reset(index, peaks);
+    Py_RETURN_NONE;
+}
+
+static PyObject *cuda_memory_trim(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return cuda_done(cr_cuda_memory_trim());
+}
+
+static PyObject *cuda_memory_free(PyObject *m, PyObject *x)
+{
+    int index = cuda_index(x);
+    size_t free_bytes = 0, total = 0;
+
+    (void)m;
+    if (index < 0)
+        return NULL;
+    cr_status st = cr_device_status(cr_cuda_memory_info(index, &free_bytes, &total));
+    return st ? cr_py_raise(st)
+              : Py_BuildValue("(nn)", (Py_ssize_t)free_bytes, (Py_ssize_t)total);
+}
+
+static PyObject *cuda_memory_limit(PyObject *m, PyObject *args)
+{
+    int index;
+    double part;
+
+    (void)m;
+    if (!cuda_ops() || !PyArg_ParseTuple(args, "id", &index, &part))
+        return NULL;
+    return cuda_done(cr_cuda_memory_limit(index, part));
+}
+
+/* record_stream(tensor, address of the stream) */
+static PyObject *cuda_record_stream(PyObject *m, PyObject *args)
+{
+    PyObject *x, *address;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO", &x, &address))
+        return NULL;
+    if (!cr_py_is_tensor(x) || cr_py_tensor_of(x)->device.kind != CR_CUDA) {
+        PyErr_SetString(PyExc_RuntimeError, "record_stream: a CUDA tensor is expected");
+        return NULL;
+    }
+    void *stream = PyLong_AsVoidPtr(address);
+    if (PyErr_Occurred())
+        return NULL;
+    return cuda_done(cr_cuda_memory_record(cr_py_tensor_of(x)->storage->size_class, stream));
+}
+
+static PyMethodDef functions[] = {
+    {"_cuda_count", cuda_count, METH_NOARGS, "How many devices there are."},
+    {"_cuda_current", cuda_current, METH_NOARGS, "The thread's device."},
+    {"_cuda_is_initialized", cuda_is_initialized, METH_NOARGS, "Whether a device was used."},
+    {"_cuda_set_current", cuda_set_current, METH_O, "Sets the thread's device."},
+    {"_cuda_synchronize", cuda_synchronize, METH_O, "Waits for a device."},
+    {"_cuda_properties", cuda_properties, METH_O, "Properties by name."},
+    {"_cuda_driver_version", cuda_driver_version, METH_NOARGS, "13000: CUDA 13.0."},
+    {"_cuda_can_access", cuda_can_access, METH_VARARGS, "Whether a device reaches a peer."},
+    {"_cuda_stream_new", cuda_stream_new, METH_VARARGS, "A stream of a priority."},
+    {"_cuda_stream", cuda_stream, METH_O, "The thread's stream."},
+    {"_cuda_set_stream", cuda_set_stream, METH_VARARGS, "Sets the thread's stream."},
+    {"_cuda_stream_synchronize", cuda_stream_synchronize, METH_VARARGS, "Waits for a stream."},
+    {"_cuda_stream_query", cuda_stream_query, METH_VARARGS, "Whether all work is done."},
+    {"_cuda_event_new", cuda_event_new, METH_VARARGS, "Makes an event."},
+    {"_cuda_event_drop", cuda_event_drop, METH_VARARGS, "Drops an event."},
+    {"_cuda_event_record", cuda_event_record, METH_VARARGS, "Records an event."},
+    {"_cuda_event_wait", cuda_event_wait, METH_VARARGS, "The thread's stream waits for it."},
+    {"_cuda_event_synchronize", cuda_event_synchronize, METH_VARARGS, "Waits for an event."},
+    {"_cuda_event_done", cuda_event_done, METH_VARARGS, "Whether an event has happened."},
+    {"_cuda_elapsed", cuda_elapsed, METH_VARARGS, "Milliseconds between two events."},
+    {"_cuda_memory", cuda_memory, METH_O, "The allocator's counters."},
+    {"_cuda_memory_reset", cuda_memory_reset, METH_VARARGS, "Resets peaks, or sums."},
+    {"_cuda_memory_trim", cuda_memory_trim, METH_NOARGS, "Frees cached memory."},
+    {"_cuda_memory_info", cuda_memory_free, METH_O, "Free and total bytes of the device."},
+    {"_cuda_memory_limit", cuda_memory_limit, METH_VARARGS, "Limits the memory of a device."},
+    {"_cuda_record_stream", cuda_record_stream, METH_VARARGS, "A stream uses a tensor."},
+    {0}};
+
+/* NVIDIA's wheels are beside the interpreter's other packages. */
+static void look_in_wheels(void)
+{
+    PyObject *prefix = PySys_GetObject("prefix");
+    const char *text = prefix ? PyUnicode_AsUTF8(prefix) : NULL;
+    char folder[1024];
+
+    if (!text) {
+        PyErr_Clear();
+        return;
+    }
+    snprintf(folder, sizeof folder, "%s/lib/python%d.%d/site-packages/nvidia", text,
+             PY_MAJOR_VERSION, PY_MINOR_VERSION);
+    cr_cuda_look_in(folder);
+}
+
+int cr_py_cuda_start(PyObject *m)
+{
+    look_in_wheels();
+    return PyModule_AddFunctions(m, functions);
+}
