@@ -78,7 +78,7 @@ test: build
 	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-counts test-format test-headers test-text test-graphs-short test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(PYTEST) $(PY_TESTS)
-	$(MAKE) --no-print-directory test-backend
+	$(MAKE) --no-print-directory test-backend test-fake-cuda
 
 # --- flavours --------------------------------------------------------------------------
 # Each flavour has a build folder below B.
@@ -198,6 +198,17 @@ test-cuda-build: $(B)/crc
 test-cuda: test-cuda-build
 	$(CUDA_TEST)/vocabulary.py run $(B)/cuda
 	$(CUDA_TEST)/kernels.py run $(B)/cuda-kernels
+# torch.cuda on a stand-in for the driver and NVRTC, whose kernels are fibers.
+FAKE_CUDA = $(B)/fake_cuda
+$(FAKE_CUDA):
+	@mkdir -p $@
+$(FAKE_CUDA)/libcuda.so.1: tests/fake_cuda/driver.cpp | $(FAKE_CUDA)
+	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ -ldl
+$(FAKE_CUDA)/libnvrtc.so.13: tests/fake_cuda/nvrtc.cpp | $(FAKE_CUDA)
+	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@
+.PHONY: test-fake-cuda
+test-fake-cuda: pkg $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libnvrtc.so.13
+	CR_CUDA=$(abspath $(FAKE_CUDA)) FAKE_CUDA_SIMT=$(abspath tests/cuda) FAKE_CUDA_CLANG=$(CLANG) $(PYTEST) tests/fake_cuda
 test-simt: $(B)/crc
 	@$(CUDA_TEST)/kernels.py simulate $(B)/simt
 

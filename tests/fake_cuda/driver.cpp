@@ -1,0 +1,443 @@
+/* A stand-in for libcuda: a device whose memory is the host's and whose kernels are fibers.
+ *
+ * Memory of the device may not be accessed outside a job: the heap is protected, so an instruction
+ * of the library that reads or writes device memory ends the process.  Work of a stream is a queue
+ * of jobs, which run late: each call of the driver runs some of them, at random, and waiting runs
+ * all that are needed.  So a missing wait shows as a wrong result.
+ *
+ *   FAKE_CUDA_DEVICES   how many devices there are (1)
+ *   FAKE_CUDA_MEMORY    megabytes of a device (512)
+ *   FAKE_CUDA_LATE      0: jobs run at once */
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <deque>
+#include <dlfcn.h>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#define API extern "C" __attribute__((visibility("default"))) int
+
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_INIT = 3, NO_IMAGE = 200, NO_SYMBOL = 500, NOT_READY = 600 };
+
+namespace
+{
+
+typedef unsigned long address;
+
+/* A job runs when those before it in its stream have run, and the events for which it waits. */
+struct event {
+    long recorded = 0, happened = 0; /* counts of records */
+    double at = 0;
+};
+
+struct job {
+    std::function<void()> run;
+    event *waits = nullptr;
+    long count = 0;
+};
+
+struct stream {
+    std::deque<job> jobs;
+};
+
+struct device {
+    char *heap = nullptr;
+    std::map<size_t, size_t> used; /* begin -> size */
+    std::vector<stream *> streams;
+    stream first;
+};
+
+struct module {
+    void *library;
+};
+
+std::recursive_mutex lock;
+device devices[8];
+std::map<void *, size_t> pinned;
+thread_local int current;
+unsigned seed = 1;
+bool started;
+
+int number(const char *name, int preset)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : preset;
+}
+
+size_t heap_bytes() { return (size_t)number("FAKE_CUDA_MEMORY", 512) << 20; }
+
+double now()
+{
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+void protect(int how)
+{
+    for (device &d : devices)
+        if (d.heap)
+            mprotect(d.heap, heap_bytes(), how);
+}
+
+/* Runs the first job of a stream, if the event for which it waits has happened. */
+bool step(stream *s)
+{
+    if (s->jobs.empty())
+        return false;
+    job &j = s->jobs.front();
+    if (j.waits && j.waits->happened < j.count)
+        return false;
+    std::function<void()> run = j.run;
+    s->jobs.pop_front();
+    if (run) {
+        protect(PROT_READ | PROT_WRITE);
+        run();
+        protect(PROT_NONE);
+    }
+    return true;
+}
+
+std::vector<stream *> all_streams()
+{
+    std::vector<stream *> all;
+    for (device &d : devices) {
+        all.push_back(&d.first);
+        all.insert(all.end(), d.streams.begin(), d.streams.end());
+    }
+    return all;
+}
+
+void settle(const std::function<bool()> &until)
+{
+    std::vector<stream *> all = all_streams();
+    while (!until()) {
+        bool moved = false;
+        for (stream *s : all)
+            moved = step(s) || moved;
+        if (!moved)
+            break;
+    }
+}
+
+stream *stream_of(void *s) { return s ? (stream *)s : &devices[current].first; }
+
+void enqueue(void *handle, std::function<void()> run, event *waits = nullptr, long count = 0)
+{
+    stream *s = stream_of(handle);
+    s->jobs.push_back({run, waits, count});
+    if (!number("FAKE_CUDA_LATE", 1)) {
+        settle([&] { return s->jobs.empty(); });
+        return;
+    }
+    std::vector<stream *> all = all_streams();
+    for (int n = rand_r(&seed) % 3; n > 0; n--)
+        step(all[(size_t)rand_r(&seed) % all.size()]);
+}
+
+bool empty(stream *s) { return s->jobs.empty(); }
+
+#define LOCKED std::lock_guard<std::recursive_mutex> guard(lock)
+
+} // namespace
+
+API cuInit(unsigned)
+{
+    LOCKED;
+    if (started)
+        return OK;
+    for (int i = 0; i < number("FAKE_CUDA_DEVICES", 1); i++) {
+        devices[i].heap = (char *)mmap(nullptr, heap_bytes(), PROT_NONE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (devices[i].heap == MAP_FAILED)
+            return NO_MEMORY;
+    }
+    started = true;
+    return OK;
+}
+
+API cuDriverGetVersion(int *version) { return *version = 13000, OK; }
+API cuGetErrorName(int, const char **name) { return *name = "CUDA_ERROR", OK; }
+
+API cuGetErrorString(int error, const char **text)
+{
+    *text = error == NO_MEMORY    ? "out of memory"
+            : error == NO_IMAGE   ? "device kernel image is invalid"
+            : error == NO_SYMBOL  ? "named symbol not found"
+            : error == NOT_READY  ? "device not ready"
+                                  : "invalid argument";
+    return OK;
+}
+
+API cuDeviceGetCount(int *count) { return *count = number("FAKE_CUDA_DEVICES", 1), OK; }
+API cuDeviceGet(int *device, int ordinal) { return *device = ordinal, OK; }
+API cuDeviceGetName(char *name, int room, int) { return snprintf(name, room, "Fake GPU"), OK; }
+API cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = heap_bytes(), OK; }
+API cuDeviceGetUuid(void *uuid, int device) { return memset(uuid, device + 1, 16), OK; }
+API cuDeviceCanAccessPeer(int *can, int, int) { return *can = 0, OK; }
+
+API cuDeviceGetAttribute(int *value, int attribute, int)
+{
+    static const std::map<int, int> known = {{1, 1024}, {8, 49152}, {10, 32}, {16, 4},
+                                             {39, 2048}, {75, 9},   {76, 0},  {82, 65536}};
+    auto found = known.find(attribute);
+    *value = found == known.end() ? 0 : found->second;
+    return OK;
+}
+
+API cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    return *context = (void *)(long)(device + 1), OK;
+}
+API cuCtxSetCurrent(void *context) { return current = (int)(long)context - 1, OK; }
+API cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    return *least = 0, *greatest = -1, OK;
+}
+
+API cuCtxSynchronize()
+{
+    LOCKED;
+    device &d = devices[current];
+    settle([&] {
+        bool done = empty(&d.first);
+        for (stream *s : d.streams)
+            done = done && empty(s);
+        return done;
+    });
+    return OK;
+}
+
+/* --- memory --- */
+
+API cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    LOCKED;
+    *total = *free = heap_bytes();
+    for (auto &b : devices[current].used)
+        *free -= b.second;
+    return OK;
+}
+
+API cuMemAlloc_v2(address *p, size_t bytes)
+{
+    LOCKED;
+    device &d = devices[current];
+    size_t at = 0, size = (bytes + 511) / 512 * 512;
+    for (auto &b : d.used) {
+        if (b.first - at >= size)
+            break;
+        at = b.first + b.second;
+    }
+    if (at + size > heap_bytes())
+        return NO_MEMORY;
+    d.used[at] = size;
+    *p = (address)(d.heap + at);
+    return OK;
+}
+
+API cuMemFree_v2(address p)
+{
+    LOCKED;
+    cuCtxSynchronize();
+    return devices[current].used.erase(p - (address)devices[current].heap) ? OK : INVALID;
+}
+
+API cuMemHostAlloc(void **p, size_t bytes, unsigned)
+{
+    LOCKED;
+    *p = malloc(bytes);
+    if (!*p)
+        return NO_MEMORY;
+    pinned[*p] = bytes;
+    return OK;
+}
+
+API cuMemFreeHost(void *p)
+{
+    LOCKED;
+    if (!pinned.erase(p))
+        return INVALID;
+    free(p);
+    return OK;
+}
+
+API cuPointerGetAttribute(void *value, int, address p)
+{
+    LOCKED;
+    auto after = pinned.upper_bound((void *)p);
+    if (after == pinned.begin())
+        return INVALID;
+    --after;
+    if ((char *)p >= (char *)after->first + after->second)
+        return INVALID;
+    *(int *)value = 1;
+    return OK;
+}
+
+API cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *s)
+{
+    LOCKED;
+    int kind;
+    if (!cuPointerGetAttribute(&kind, 2, (address)from)) { /* read when the job runs */
+        enqueue(s, [=] { memcpy((void *)to, from, n); });
+        return OK;
+    }
+    std::string bytes((const char *)from, n);
+    enqueue(s, [=] { memcpy((void *)to, bytes.data(), n); });
+    return OK;
+}
+
+API cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *s)
+{
+    LOCKED;
+    enqueue(s, [=] { memcpy(to, (void *)from, n); });
+    return OK;
+}
+
+API cuMemcpyDtoDAsync_v2(address to, address from, size_t n, void *s)
+{
+    LOCKED;
+    enqueue(s, [=] { memmove((void *)to, (void *)from, n); });
+    return OK;
+}
+
+template <class T> static int fill(address to, T value, size_t n, void *s)
+{
+    LOCKED;
+    enqueue(s, [=] {
+        for (size_t i = 0; i < n; i++)
+            ((T *)to)[i] = value;
+    });
+    return OK;
+}
+API cuMemsetD8Async(address to, unsigned char value, size_t n, void *s) { return fill(to, value, n, s); }
+API cuMemsetD16Async(address to, unsigned short value, size_t n, void *s) { return fill(to, value, n, s); }
+API cuMemsetD32Async(address to, unsigned value, size_t n, void *s) { return fill(to, value, n, s); }
+
+/* --- streams and events --- */
+
+API cuStreamCreateWithPriority(void **s, unsigned, int)
+{
+    LOCKED;
+    stream *made = new stream;
+    devices[current].streams.push_back(made);
+    return *s = made, OK;
+}
+
+API cuStreamSynchronize(void *s)
+{
+    LOCKED;
+    stream *of = stream_of(s);
+    settle([&] { return empty(of); });
+    return OK;
+}
+
+API cuStreamQuery(void *s)
+{
+    LOCKED;
+    step(stream_of(s));
+    return empty(stream_of(s)) ? OK : NOT_READY;
+}
+
+API cuEventCreate(void **e, unsigned) { return *e = new event, OK; }
+API cuEventDestroy_v2(void *e)
+{
+    (void)e; /* jobs may still name it */
+    return OK;
+}
+
+API cuEventRecord(void *e, void *s)
+{
+    LOCKED;
+    event *of = (event *)e;
+    long count = ++of->recorded;
+    enqueue(s, [=] {
+        of->happened = count;
+        of->at = now();
+    });
+    return OK;
+}
+
+API cuStreamWaitEvent(void *s, void *e, unsigned)
+{
+    LOCKED;
+    event *of = (event *)e;
+    enqueue(s, nullptr, of, of->recorded);
+    return OK;
+}
+
+API cuEventSynchronize(void *e)
+{
+    LOCKED;
+    event *of = (event *)e;
+    settle([&] { return of->happened >= of->recorded; });
+    return OK;
+}
+
+API cuEventQuery(void *e)
+{
+    LOCKED;
+    event *of = (event *)e;
+    std::vector<stream *> all = all_streams();
+    step(all[(size_t)rand_r(&seed) % all.size()]);
+    return of->happened >= of->recorded ? OK : NOT_READY;
+}
+
+API cuEventElapsedTime(float *ms, void *start, void *end)
+{
+    LOCKED;
+    event *a = (event *)start, *b = (event *)end;
+    if (a->happened < a->recorded || b->happened < b->recorded)
+        return NOT_READY;
+    *ms = (float)(b->at - a->at);
+    return OK;
+}
+
+/* --- kernels: an image is a shared object after its length (nvrtc.cpp) --- */
+
+API cuModuleLoadData(void **out, const void *image)
+{
+    LOCKED;
+    uint64_t n;
+    if (memcmp(image, "FAKECUDA", 8))
+        return NO_IMAGE;
+    memcpy(&n, (const char *)image + 8, sizeof n);
+    int file = memfd_create("kernel", MFD_CLOEXEC);
+    if (file < 0 || write(file, (const char *)image + 16, n) != (ssize_t)n)
+        return NO_MEMORY;
+    std::string path = "/proc/self/fd/" + std::to_string(file);
+    void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    /* The file stays open: the loader knows objects by their file's number. */
+    return library ? (*out = library, OK) : NO_IMAGE;
+}
+
+API cuModuleGetFunction(void **function, void *library, const char *name)
+{
+    *function = dlsym(library, (std::string(name) + "_simt").c_str());
+    return *function ? OK : NO_SYMBOL;
+}
+
+API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned, void *s, void **argument, void **)
+{
+    LOCKED;
+    if (!gx || !gy || gy > 65535 || !bx || !by || bx * by > 1024 || gz != 1 || bz != 1)
+        return INVALID;
+    std::string call((const char *)argument[0], 4096);
+    auto run = (void (*)(const void *, int, int, int, int))function;
+    enqueue(s, [=] {
+        alignas(16) char copy[4096];
+        memcpy(copy, call.data(), sizeof copy);
+        run(copy, (int)gx, (int)gy, (int)bx, (int)by);
+    });
+    return OK;
+}

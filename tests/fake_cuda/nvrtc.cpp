@@ -1,0 +1,80 @@
+/* A stand-in for NVRTC: CUDA C++ becomes a shared object in which threads are fibers (simt.h).
+ *
+ *   FAKE_CUDA_CLANG   the compiler (clang-14)
+ *   FAKE_CUDA_SIMT    the folder of simt.h */
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <unistd.h>
+
+#define API extern "C" __attribute__((visibility("default"))) int
+
+enum { OK = 0, FAILED = 6 };
+
+struct program {
+    std::string text, log, image;
+};
+
+static std::string whole(const std::string &path)
+{
+    std::ifstream f(path, std::ios::binary);
+    std::stringstream text;
+    text << f.rdbuf();
+    return text.str();
+}
+
+static std::string variable(const char *name, const char *preset)
+{
+    const char *text = getenv(name);
+    return text ? text : preset;
+}
+
+API nvrtcVersion(int *major, int *minor) { return *major = 0, *minor = 1, OK; }
+
+API nvrtcCreateProgram(void **out, const char *text, const char *, int, const char *const *,
+                       const char *const *)
+{
+    program *p = new program;
+    p->text = text;
+    return *out = p, OK;
+}
+
+API nvrtcDestroyProgram(void **p)
+{
+    delete (program *)*p;
+    return *p = nullptr, OK;
+}
+
+API nvrtcCompileProgram(void *handle, int, const char *const *)
+{
+    program *p = (program *)handle;
+    char folder[] = "/tmp/fake_cuda_XXXXXX";
+    if (!mkdtemp(folder))
+        return FAILED;
+    std::string base = std::string(folder) + "/k";
+    std::ofstream(base + ".cpp") << "#include \"simt.h\"\n" << p->text;
+    std::string command = variable("FAKE_CUDA_CLANG", "clang-14") +
+                          " -x c++ -std=c++17 -O1 -w -mfma -fPIC -shared -ffp-contract=off -I" +
+                          variable("FAKE_CUDA_SIMT", "tests/cuda") + " " + base + ".cpp -o " + base +
+                          ".so -lm -lstdc++ 2>" + base + ".log";
+    int status = system(command.c_str());
+    p->log = whole(base + ".log");
+    std::string object = status ? "" : whole(base + ".so");
+    system(("rm -r " + std::string(folder)).c_str());
+    uint64_t n = object.size();
+    p->image = std::string("FAKECUDA") + std::string((const char *)&n, sizeof n) + object;
+    return status ? FAILED : OK;
+}
+
+API nvrtcGetProgramLogSize(void *p, size_t *size) { return *size = ((program *)p)->log.size() + 1, OK; }
+API nvrtcGetProgramLog(void *p, char *text) { return strcpy(text, ((program *)p)->log.c_str()), OK; }
+API nvrtcGetCUBINSize(void *p, size_t *size) { return *size = ((program *)p)->image.size(), OK; }
+API nvrtcGetCUBIN(void *p, char *bytes)
+{
+    memcpy(bytes, ((program *)p)->image.data(), ((program *)p)->image.size());
+    return OK;
+}

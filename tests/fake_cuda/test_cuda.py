@@ -1,0 +1,171 @@
+"""torch.cuda on the stand-in of tests/fake_cuda; `make test-fake-cuda`, or on a GPU with CR_CUDA unset.
+
+Results are compared with the host's bit for bit.  Device memory is protected and work is late, so a
+missing wait or an access of the host fails."""
+import os
+
+import numpy as np
+import pytest
+
+import cresset as torch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+FAKE = torch.cuda.is_available() and torch.cuda.get_device_name() == "Fake GPU"
+
+
+def same(a, b):
+    return torch.equal(a.cpu(), b) and a.dtype == b.dtype
+
+
+def test_device():
+    x = torch.empty(0, device="cuda")
+    assert str(x.device) == "cuda:0" and x.is_cuda and x.type() == "torch.cuda.FloatTensor"
+    assert torch.cuda.current_device() == 0 and torch.cuda.is_initialized()
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        torch.empty(1, device="cuda:63")
+    with pytest.raises(TypeError, match="can't convert cuda"):
+        torch.ones(2, device="cuda").numpy()
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.ones(2, device="cuda") + torch.ones(2)
+
+
+def test_numbers_and_flexible_operands():
+    torch.manual_seed(1)
+    x = torch.randn(5, 33)
+    there = x.cuda()
+    assert same(there * 2.5, x * 2.5)
+    assert same(there + torch.tensor(3.0), x + torch.tensor(3.0))
+    assert same(there * there[2, 3], x * x[2, 3])
+    assert same(there[:, ::2] + there[:, :1], x[:, ::2] + x[:, :1])
+
+
+def test_long_reductions_have_the_hosts_bits():
+    torch.manual_seed(2)
+    for shape, dim in (((3, 20000), 1), ((1100, 37), 0), ((2, 600, 5), 1), ((30000,), 0)):
+        x = torch.randn(shape)
+        assert same(x.cuda().sum(dim), x.sum(dim)), (shape, dim)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float16", "bfloat16", "float64", "complex64"])
+def test_conversions(dtype):
+    x = torch.tensor([0.0, -0.0, 1.5, -2.5, 65519.9, 1e-8, 3e9, -3e9, float("inf"), float("nan")])
+    to = getattr(torch, dtype)
+    have, want = x.cuda().to(to).cpu(), x.to(to)
+    assert have.view(torch.uint8).tolist() == want.view(torch.uint8).tolist()
+
+
+def test_copies_of_any_strides():
+    x = torch.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    for view in (lambda t: t.permute(3, 1, 0, 2), lambda t: t[:, :, ::2, 1::3], lambda t: t[:1].expand(4, 3, 4, 5)):
+        assert same(view(x.cuda()).contiguous(), view(x).contiguous())
+        assert same(view(x.cuda()), view(x))
+
+
+def test_backward_and_optimizer():
+    def train(device):
+        torch.manual_seed(3)
+        w = torch.randn(4, 6).to(device).requires_grad_()
+        optimizer = torch.optim.SGD([w], lr=0.1, momentum=0.9)
+        x = torch.linspace(-1, 1, 24).reshape(4, 6).to(device)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (w * x).softmax(1).square().sum().backward()
+            optimizer.step()
+        return w.detach(), w.grad
+
+    for a, b in zip(train("cuda"), train("cpu")):
+        assert same(a, b)
+
+
+def test_compiled_equals_eager_and_is_recorded_once():
+    w = torch.linspace(-2, 2, 12).reshape(3, 4).cuda().requires_grad_()
+
+    def step(x):
+        w.grad = None
+        loss = ((w * x).sigmoid() + x).sum()
+        loss.backward()
+        return loss
+
+    x = torch.linspace(0, 1, 12).reshape(3, 4).cuda()
+    want = step(x).item(), w.grad.cpu()
+    compiled, made = torch.compile(step), []
+    for _ in range(5):
+        assert compiled(x).item() == want[0] and same(w.grad, want[1])
+        made.append(torch._C._programs_made())
+    assert made[-1] == made[2] > 0
+
+
+def test_streams_and_events():
+    x = torch.ones(1000).cuda()
+    s, done = torch.cuda.Stream(), torch.cuda.Event(enable_timing=True)
+    start = torch.cuda.Event(enable_timing=True)
+    s.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(s):
+        assert torch.cuda.current_stream() == s != torch.cuda.default_stream()
+        start.record()
+        y = x + 1
+        done.record()
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    torch.cuda.current_stream().wait_event(done)
+    assert (y + 1).sum().item() == 3000
+    done.synchronize()
+    assert done.query() and s.query() and start.elapsed_time(done) >= 0
+
+
+def test_memory_is_cached_and_counted():
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    x = torch.empty(1000, device="cuda")
+    assert torch.cuda.memory_allocated() == before + 4096 and torch.cuda.memory_reserved() >= 2 << 20
+    at = x.data_ptr()
+    del x
+    assert torch.empty(1000, device="cuda").data_ptr() == at
+    assert torch.cuda.memory_allocated() == before and torch.cuda.max_memory_allocated() == before + 4096
+    stats = torch.cuda.memory_stats()
+    assert stats["allocated_bytes.all.current"] == before and stats["num_ooms"] == 0
+    blocks = [torch.empty(n * 1000, device="cuda") for n in range(1, 60)]
+    del blocks[::2]
+    del blocks
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_allocated() == before
+
+
+@pytest.mark.skipif(not FAKE, reason="takes the device's memory")
+def test_out_of_memory_in_torchs_words():
+    with pytest.raises(torch.cuda.OutOfMemoryError, match="CUDA out of memory. Tried to allocate 1.00 TiB|1024.00 GiB"):
+        torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
+    assert torch.cuda.memory_stats()["num_ooms"] == 1
+    assert torch.ones(3, device="cuda").sum().item() == 3
+    torch.cuda.set_per_process_memory_fraction(0.01)
+    with pytest.raises(torch.cuda.OutOfMemoryError, match="allowed"):
+        torch.empty(30 << 20, dtype=torch.uint8, device="cuda")
+    torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_a_forked_child_gets_torchs_error():
+    torch.ones(1, device="cuda")
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            torch.ones(1, device="cuda")
+            text = "no error"
+        except RuntimeError as error:
+            text = str(error)
+        os.write(writer, text.encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert os.read(reader, 1000).decode().startswith("Cannot re-initialize CUDA in forked subprocess.")
+
+
+def test_entries_without_a_statement_are_the_hosts():
+    x = torch.tensor([3.0, 1.0, 2.0])
+    assert same(x.cuda().sort()[1], x.sort()[1])
+    z = torch.tensor([0.5 + 1j, -2j])
+    assert same(z.cuda().asin(), z.asin())
+
+
+def test_arrays_come_in():
+    x = torch.tensor(np.arange(6.0).reshape(2, 3), device="cuda")
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]] and x.sum().item() == 15
