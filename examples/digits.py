@@ -1,6 +1,6 @@
 """Trains a small convolutional network on scikit-learn's 8x8 handwritten digits.
 
-    python examples/digits.py [--epochs N] [--out FOLDER]
+    python examples/digits.py [--epochs N] [--out FOLDER] [--device cuda]
 
 Trains twice from the same initial weights: eagerly, and with the training step compiled.
 Prints the loss and the time of every epoch, whether all losses are equal, and the accuracy on
@@ -36,7 +36,7 @@ class DigitsNet(nn.Module):
         return F.log_softmax(self.fc2(x), dim=1)
 
 
-def load():
+def load(device):
     """Returns the training set and the test set: images [n, 1, 8, 8] in 0..1 and labels [n]."""
     from sklearn.datasets import load_digits
 
@@ -46,8 +46,8 @@ def load():
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
     held_back = len(labels) // 5
     test, train = order[:held_back], order[held_back:]
-    return (TensorDataset(images[train], labels[train]),
-            TensorDataset(images[test], labels[test]))
+    return (TensorDataset(images[train].to(device), labels[train].to(device)),
+            TensorDataset(images[test].to(device), labels[test].to(device)))
 
 
 def training_step(model):
@@ -80,12 +80,12 @@ def train(model, data, epochs, step=None):
     return losses
 
 
-def train_both_ways(data, epochs, folder):
+def train_both_ways(data, epochs, folder, device):
     """Returns the compiled run's model and losses, after comparing them with eager's."""
     runs = {}
     for way in ("eager", "compiled"):
         torch.manual_seed(0)
-        model = DigitsNet()
+        model = DigitsNet().to(device)
         if not runs:
             print(model)
         print(f"{way}:")
@@ -120,7 +120,7 @@ def save_and_check(model, folder):
 
     path = os.path.join(folder, "digits.safetensors")
     save_file(model.state_dict(), path)
-    again = DigitsNet()
+    again = DigitsNet().to(model.fc1.weight.device)
     again.load_state_dict(load_file(path))
     for (name, a), b in zip(model.named_parameters(), again.parameters()):
         if not torch.equal(a, b):
@@ -168,13 +168,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--out", default="out")
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
-    training, held_back = load()
-    model, losses = train_both_ways(training, args.epochs, args.out)
+    training, held_back = load(args.device)
+    model, losses = train_both_ways(training, args.epochs, args.out, args.device)
     model = save_and_check(model, args.out)
     read, labels = predict(model, held_back)
-    draw(losses, held_back.tensors[0], read, labels, args.out)
+    draw(losses, held_back.tensors[0].cpu(), read, labels, args.out)
     accuracy = (read == labels).float().mean().item()
     print(f"held-back accuracy: {accuracy * 100:.1f} %")
 

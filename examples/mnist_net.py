@@ -1,6 +1,6 @@
 """Trains a convolutional network on MNIST's handwritten digits.
 
-    python -m cresset run examples/mnist_net.py FOLDER [--epochs N] [--steps N] [--losses FILE]
+    python -m cresset run examples/mnist_net.py FOLDER [--epochs N] [--steps N] [--losses FILE] [--device cuda]
 
 FOLDER must contain t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz.  The first 8,000
 images train the network, the last 2,000 test it.  The program is plain torch and also runs
@@ -56,7 +56,7 @@ def load(folder):
             TensorDataset(images[TRAINING:], labels[TRAINING:]))
 
 
-def train_epoch(model, data, optimizer, steps_left):
+def train_epoch(model, data, optimizer, steps_left, device):
     """Runs one epoch, or as many steps as are left.  Returns the losses."""
     losses = []
     model.train()
@@ -64,19 +64,20 @@ def train_epoch(model, data, optimizer, steps_left):
         if len(losses) == steps_left:
             break
         optimizer.zero_grad()
-        loss = F.nll_loss(model(images), labels)
+        loss = F.nll_loss(model(images.to(device)), labels.to(device))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     return losses
 
 
-def test(model, data):
+def test(model, data, device):
     """Returns the mean loss and the share of correctly classified digits."""
     loss, right, count = 0.0, 0, 0
     model.eval()
     with torch.no_grad():
         for images, labels in data:
+            images, labels = images.to(device), labels.to(device)
             output = model(images)
             loss += F.nll_loss(output, labels, reduction="sum").item()
             right += (output.argmax(1) == labels).sum().item()
@@ -91,6 +92,7 @@ def main():
     parser.add_argument("--steps", type=int, help="stop after so many steps")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--losses", help="a file for the loss of every step")
     args = parser.parse_args()
     if args.threads:
@@ -98,21 +100,21 @@ def main():
     torch.manual_seed(1)
     training, held_back = load(args.folder)
     batches = DataLoader(training, batch_size=args.batch, shuffle=True)
-    model = Net()
+    model = Net().to(args.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
     losses = []
     for epoch in range(1, args.epochs + 1):
         left = args.steps - len(losses) if args.steps else -1
         start = time.perf_counter()
-        new = train_epoch(model, batches, optimizer, left)
+        new = train_epoch(model, batches, optimizer, left, args.device)
         seconds = time.perf_counter() - start
         losses += new
         print(f"epoch {epoch}  loss {sum(new) / len(new):.4f}  {seconds:.2f} s  "
               f"{seconds / len(new) * 1000:.1f} ms a step", flush=True)
         if args.steps and len(losses) >= args.steps:
             break
-        loss, share = test(model, DataLoader(held_back, batch_size=500))
+        loss, share = test(model, DataLoader(held_back, batch_size=500), args.device)
         print(f"held back: loss {loss:.4f}, {share * 100:.1f} % right")
         scheduler.step()
     if args.losses:
