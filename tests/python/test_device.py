@@ -87,3 +87,8 @@ def test_without_an_accelerator():
             call()
     with a.device_index(None):
         pass
+
+
+def test_the_class_of_memory_errors_exists_without_a_device():
+    assert torch.cuda.OutOfMemoryError is torch.OutOfMemoryError
+    assert issubclass(torch.OutOfMemoryError, RuntimeError) and torch.OutOfMemoryError.__module__ == "torch"

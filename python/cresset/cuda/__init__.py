@@ -16,6 +16,7 @@ reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 default_stream = ipc_collect = current_blas_handle = cudart = _refuse
 get_sync_debug_mode = set_sync_debug_mode = get_stream_from_external = _refuse
 has_magma, has_half = False, True
+OutOfMemoryError = _C.OutOfMemoryError
 
 
 class Stream(Stream):
@@ -73,7 +74,7 @@ class graph:
 if _C._cuda_count():
     from . import _device
     globals().update({name: value for name, value in vars(_device).items()
-                      if getattr(value, "__module__", None) == _device.__name__ or name == "OutOfMemoryError"})
+                      if getattr(value, "__module__", None) == _device.__name__})
 
 for _name in ("Stream", "ExternalStream", "CudaError", "DeferredCudaCallError", "cudaStatus",
               "CUDAGraph", "graph"):

@@ -436,8 +436,5 @@ def get_rng_state_all():
     return [get_rng_state(i) for i in range(device_count())]
 
 
-OutOfMemoryError = _C.OutOfMemoryError
-
-
 def ipc_collect():
     """Does nothing: memory is not shared between processes."""
