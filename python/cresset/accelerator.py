@@ -1,4 +1,4 @@
-"""The accelerator: the device that a backend registers (utils.load_backend), or none."""
+"""The accelerator: the device that a backend registers (utils.load_backend), CUDA, or none."""
 import warnings
 
 from . import _C
@@ -9,9 +9,17 @@ __all__ = ["is_available", "device_count", "current_accelerator", "current_devic
            "empty_cache"]
 
 
+def _cuda():
+    """torch.cuda where it is the accelerator, or None."""
+    if _C._backend_count() or not _C._cuda_count():
+        return None
+    from . import cuda
+    return cuda
+
+
 def device_count():
     """The number of devices; 0 without an accelerator."""
-    return _C._backend_count()
+    return _C._backend_count() or _C._cuda_count()
 
 
 def is_available():
@@ -20,7 +28,18 @@ def is_available():
 
 def current_accelerator(check_available=False):
     """The accelerator as a torch.device without an index, or None."""
-    return _C.device(_C._get_privateuse1_backend_name()) if is_available() else None
+    if not is_available():
+        return None
+    return _C.device("cuda" if _cuda() else _C._get_privateuse1_backend_name())
+
+
+def _current():
+    """The index of the thread's device."""
+    return _C._cuda_current() if _cuda() else _C._backend_current()
+
+
+def _set_current(index):
+    (_C._cuda_set_current if _cuda() else _C._backend_set_current)(index)
 
 
 def _need():
@@ -37,7 +56,7 @@ def _index(device):
     accelerator = current_accelerator()
     if device is not None and device.type != accelerator.type:
         raise ValueError(f"{device.type} doesn't match the current accelerator {accelerator}.")
-    return _C._backend_current() if device is None or device.index is None else device.index
+    return _current() if device is None or device.index is None else device.index
 
 
 def current_device_index():
@@ -47,7 +66,7 @@ def current_device_index():
 
 def set_device_index(device):
     """Makes a device the thread's."""
-    _C._backend_set_current(_index(device))
+    _set_current(_index(device))
 
 
 def current_device_idx():
@@ -62,7 +81,8 @@ def set_device_idx(device):
 
 def current_stream(device=None):
     """The thread's stream of a device."""
-    return _backend.Stream._current(_index(device))
+    cuda = _cuda()
+    return cuda.current_stream(_index(device)) if cuda else _backend.Stream._current(_index(device))
 
 
 def set_stream(stream):
@@ -73,12 +93,14 @@ def set_stream(stream):
 
 def synchronize(device=None):
     """Waits until all work of a device is done."""
-    _C._backend_synchronize(_index(device))
+    (_C._cuda_synchronize if _cuda() else _C._backend_synchronize)(_index(device))
 
 
 def empty_cache():
     """Gives cached memory back; devices of backends have no cache of the library's."""
     _need()
+    if _cuda():
+        _cuda().empty_cache()
 
 
 class device_index:
@@ -90,9 +112,9 @@ class device_index:
     def __enter__(self):
         if self.index is not None:
             self.before = current_device_index()
-            _C._backend_set_current(self.index)
+            _set_current(self.index)
 
     def __exit__(self, *exception):
         if self.index is not None:
-            _C._backend_set_current(self.before)
+            _set_current(self.before)
         return False

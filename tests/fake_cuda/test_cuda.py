@@ -169,3 +169,13 @@ def test_entries_without_a_statement_are_the_hosts():
 def test_arrays_come_in():
     x = torch.tensor(np.arange(6.0).reshape(2, 3), device="cuda")
     assert x.tolist() == [[0, 1, 2], [3, 4, 5]] and x.sum().item() == 15
+
+
+def test_cuda_is_the_accelerator():
+    assert torch.accelerator.is_available() and torch.accelerator.current_accelerator() == torch.device("cuda")
+    assert torch.accelerator.device_count() == torch.cuda.device_count()
+    assert torch.accelerator.current_stream() == torch.cuda.default_stream()
+    with torch.accelerator.device_index(0):
+        assert torch.accelerator.current_device_index() == 0
+    torch.accelerator.synchronize()
+    torch.accelerator.empty_cache()
