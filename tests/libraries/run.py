@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 import warnings
-from importlib.metadata import version
+from importlib.metadata import files, version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -66,12 +66,16 @@ def difference(got, want, tolerance):
 # --- in a library's process ---
 
 def define_operators():
-    """Declares the operators that the import of torchvision names.
+    """Declares the operators that the import of torchvision names, where its extension does not load.
 
-    torchvision's wheel is built for CUDA: where torch is not, its operators do not load.
+    torchvision's wheel is built for CUDA.  Where torch is not, LD_LIBRARY_PATH needs stand-ins of the
+    libraries of CUDA to record torchvision's programs.
     """
     import torch
-    if "+cresset" not in torch.__version__:
+    [extension] = [f for f in files("torchvision") if f.name == "_C.so"]
+    try:
+        torch.ops.load_library(extension.locate())
+    except OSError:
         for name in ("nms", "qnms"):
             torch.library.define(f"torchvision::{name}",
                                  "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
