@@ -36,7 +36,7 @@ class DigitsNet(nn.Module):
         return F.log_softmax(self.fc2(x), dim=1)
 
 
-def load(device):
+def load(device="cpu"):
     """Returns the training set and the test set: images [n, 1, 8, 8] in 0..1 and labels [n]."""
     from sklearn.datasets import load_digits
 
