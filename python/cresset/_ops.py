@@ -220,7 +220,7 @@ class _OpNamespace(ModuleType):
         defined = defined_packets.get((self.name, name))
         if defined is not None:
             return defined
-        made = None if name.startswith("__") else table_overloads(f"{self.name}::{name}")
+        made = None if name.startswith("__") or "::" in name else table_overloads(f"{self.name}::{name}")
         if not made:
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
         packet = self.__dict__[name] = OpOverloadPacket(name, made, self.name)

@@ -867,6 +867,15 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
     return record_plain_call(op, op, arg, shown, result);
 }
 
+static bool has_lazy(const cr_value *v, int n)
+{
+    for (int k = 0; k < n; k++)
+        if (v[k].tag == CR_TENSORS ? has_lazy(v[k].list, (int)v[k].len)
+                                   : v[k].tag == CR_TENSOR && v[k].t && cr_is_lazy(v[k].t))
+            return true;
+    return false;
+}
+
 /* Runs a call and records it as a call of `as` with the arguments `shown`.  With parts, the
  * calls that the entry makes are recorded, and the entry itself only when one of its results
  * was made without a call. */
@@ -875,6 +884,7 @@ static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_va
 {
     call_record c = {.r = active, .op = as, .arg = shown, .result = result};
     bool parts, outer = cr_sizes_of_values; /* of the enclosing call */
+    bool view = op->words & (CR_WORD_VIEW | CR_WORD_RESETS);
 
     if (active->failed)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
@@ -893,6 +903,10 @@ static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_va
         note_failure(
             active,
             cr_fail(CR_RUNTIME, "%s: the size of the result depends on the values", op->name));
+    if (active && !parts && as == op && !view && has_lazy(result, op->result_count))
+        note_failure(
+            active,
+            cr_fail(CR_RUNTIME, "%s: the result is a view with the bit conj or neg", op->name));
     if (active && !active->failed && !(parts && knows_all(active, result, op->result_count)))
         note_failure(active, cr_session_run(active->session, record_results, &c));
     return CR_OK;

@@ -195,3 +195,12 @@ def test_shared_memory_keeps_the_bits():
     x = torch.zeros(2, dtype=torch.complex64)
     x.data = torch.tensor([1j, 2j]).conj()
     assert x.is_conj() and x.tolist() == [-1j, -2j]
+
+
+def test_a_compiled_product_of_reflectors_on_the_right():
+    a, tau, c = (torch.randn(s, dtype=torch.complex128, requires_grad=True) for s in ((4, 3), (3,), (4, 4)))
+    compiled = torch.compile(lambda a, tau, c: torch.ormqr(a, tau, c, False, True))
+    want = torch.ormqr(a, tau, c, False, True)
+    assert not want.is_conj()
+    for _ in range(3):
+        assert torch.equal(compiled(a, tau, c), want)

@@ -216,7 +216,7 @@ def test_overloads_are_pickled_and_compared():
 
 def test_every_overload_has_a_schema_and_an_operator():
     from cresset import _C
-    names = [n for n in dir(_C.ops) if not n.startswith("__")]
+    names = [n for n in dir(_C.ops) if not n.startswith("__") and "::" not in n]
     count = 0
     for name in names:
         packet = getattr(torch.ops.aten, name)

@@ -467,7 +467,8 @@ def test_overloads():
     assert str(ops.nms.default._schema) == "torchvision::nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
     assert {"nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d"} <= set(dir(ops))
     assert ops._cuda_version() == -1
-    for namespace, name in (("torchvision", "add"), ("aten", "nms"), ("torchvision", "nothing")):
+    for namespace, name in (("torchvision", "add"), ("aten", "nms"), ("torchvision", "nothing"),
+                            ("aten", "torchvision::nms")):
         with pytest.raises(AttributeError, match=f"'{namespace}' object has no attribute '{name}'"):
             getattr(getattr(torch.ops, namespace), name)
     assert not any("::" in name for name in (*dir(torch.ops.aten), *dir(torch)))
