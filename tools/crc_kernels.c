@@ -48,12 +48,16 @@ static void kernels_head(kernels_job *j, cr_loop *l, const char *symbol)
     cr_text_put(out, " */\n");
 }
 
+/* True for rows with reductions, none of which keeps its index. */
 static bool kernels_reduces_rows(const cr_nest *n)
 {
-    for (int k = 0; k < n->sweeps && n->kind == CR_NEST_ROWS; k++)
-        if (n->sweep[k].reduces.count)
-            return true;
-    return false;
+    int reduces = 0;
+
+    for (int k = 0; k < n->sweeps; k++)
+        for (int i = 0; i < n->sweep[k].reduces.count; i++, reduces++)
+            if (cr_expr_keeps_index(n->sweep[k].reduces.at[i]))
+                return false;
+    return reduces && n->kind == CR_NEST_ROWS;
 }
 
 /* The kernel for rows of at most 64 * steps columns, or CR_FOLD_ROW of 16: "sum_f32_rows16". */

@@ -643,9 +643,24 @@ static void apply_setting(fuzz_call *c, const cr_op *op, const char *text, size_
 
 static const cr_op *of_entry(const cr_op *op) { return op->inplace_of ? op->inplace_of : op; }
 
+/* The entry's sample without its line ends, or NULL. */
+static const char *sample_text(const cr_op *op)
+{
+    cr_text text = {0};
+    const char *kept = NULL;
+
+    if (!of_entry(op)->sample.at)
+        return NULL;
+    cr_clause_put(&text, of_entry(op)->sample);
+    if (!cr_text_status(&text))
+        kept = cr_arena_text(&arena, cr_text_str(&text), text.len);
+    cr_text_drop(&text);
+    return kept;
+}
+
 static void sample_call(fuzz_call *c, const cr_op *op)
 {
-    const char *text = of_entry(op)->sample, *end;
+    const char *text = sample_text(op), *end;
 
     for (int i = 0; i < op->param_count; i++)
         c->given[i] = preset_arg(&c->arg[i], &op->param[i]);
