@@ -7,6 +7,7 @@
  * does not depend on the order: the first of equal extremes counts, and the first NaN before
  * all numbers. */
 #include "base/memory.h"
+#include "base/integer.h"
 #include "base/parallel.h"
 #include "num/convert.h"
 #include "tensor/geometry.h"
@@ -233,7 +234,8 @@ static void index_set_dims(index_job *j, const cr_view *self, int dim, const cr_
     j->item = (int64_t)cr_dtype_size((cr_dtype)self->dtype);
     j->ndim = 0;
     j->length = dim < 0 ? cr_numel(self->ndim, self->size) : self->size[dim];
-    j->step = dim < 0 ? j->item : self->stride[dim] * j->item;
+    /* The stride of a dim of size 1 may be any number. */
+    j->step = dim < 0 ? j->item : CR_WRAP_MUL(self->stride[dim], j->item);
     j->count = 1;
     for (int d = 0; dim >= 0 && d < self->ndim; d++) {
         if (d == dim || self->size[d] == 1)

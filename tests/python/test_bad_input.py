@@ -320,3 +320,13 @@ def test_an_empty_result_gives_its_target_strides_without_zeros():
     out = torch.empty(0)
     torch.mul(torch.zeros(2, 0, 3), 1, out=out)
     assert out.shape == (2, 0, 3) and out.stride() == (3, 3, 1)
+
+
+def test_extremes_along_a_dim_of_one_element_with_a_huge_stride():
+    x = torch.tensor([3.0, 4.0]).as_strided((1, 2), (MOST, 1))
+    assert x.min(0).values.tolist() == [3.0, 4.0] and x.argmax(0).tolist() == [0, 0]
+
+
+def test_positions_in_planes_are_int64():
+    with pytest.raises(RuntimeError, match="expected int64 indices, but got Float"):
+        torch._C.ops._pool_gather(torch.zeros(3, 3), torch.zeros(3, 3), 1)
