@@ -6,8 +6,8 @@
  * columns where rows are so short that their kernel takes longer than the copy.  The result
  * does not depend on the order: the first of equal extremes counts, and the first NaN before
  * all numbers. */
-#include "base/memory.h"
 #include "base/integer.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "num/convert.h"
 #include "tensor/geometry.h"
