@@ -333,13 +333,36 @@ static void spread(const gatherer *x, group *p, const cr_gnode *n)
     p->full = false;
 }
 
-/* An expanded value whose readers are outside leaves the group. */
-static void leave_spread(gatherer *x, const cr_gnode *n, size_t i)
+static bool is_in(const gatherer *x, const group *p, size_t i)
 {
-    const group *p = root(x->at[i]);
+    return x->at[i] && root(x->at[i]) == p;
+}
 
-    if (p && p->spread && !p->full && n->kind == CR_GNODE_CALL && n->op == x->expand)
-        x->at[i] = x->of[n->result[0]->id] = NULL;
+static void leave(gatherer *x, const cr_gnode *n, size_t i)
+{
+    x->at[i] = NULL;
+    for (int k = 0; k < n->result_count; k++)
+        x->of[n->result[k]->id] = NULL;
+}
+
+/* An expanded value whose readers are outside leaves the group.  If nodes of the group come
+ * after it, the group ends too late for it, and all its nodes leave. */
+static void leave_spread(gatherer *x, const cr_gblock *b, size_t i)
+{
+    const group *p = x->at[i] ? root(x->at[i]) : NULL;
+    size_t first = i, last = i;
+
+    if (!p || !p->spread || p->full || b->at[i]->kind != CR_GNODE_CALL ||
+        b->at[i]->op != x->expand)
+        return;
+    for (size_t k = i + 1; k < b->len; k++)
+        if (is_in(x, p, k)) {
+            first = 0;
+            last = b->len - 1;
+        }
+    for (size_t k = first; k <= last; k++)
+        if (is_in(x, p, k))
+            leave(x, b->at[k], k);
 }
 
 /* The view has the same elements in the same order. */
@@ -739,7 +762,7 @@ static void gather(gatherer *x)
         x->era += cr_gnode_writes(b->at[i]);
     }
     for (size_t i = 0; i < b->len; i++)
-        leave_spread(x, b->at[i], i);
+        leave_spread(x, b, i);
     for (size_t i = 0; i < b->len; i++)
         if (x->at[i])
             CR_PUSH(x->s, &root(x->at[i])->nodes, i);

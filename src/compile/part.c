@@ -41,27 +41,27 @@ static bool part_add_view(part_args *x, const cr_garg *a)
     return true;
 }
 
+/* False when the argument holds a tensor that part_add_view refuses. */
 static bool part_add_arg(part_args *x, int i, const cr_garg *a)
 {
-    bool all = true;
-
     x->arg[i] = (cr_value){.tag = a->tag, .len = a->len};
     if (a->tag == CR_TENSOR) {
-        all = part_add_view(x, a);
+        if (!part_add_view(x, a))
+            return false;
         x->arg[i].tag = CR_VIEW;
         x->arg[i].view = &x->view[x->views - 1];
     } else if (a->tag == CR_TENSORS) {
-        int first = x->views;
-        for (uint32_t k = 0; all && k < a->len; k++) {
-            all = part_add_view(x, &a->list[k]);
+        x->arg[i].list = x->member + x->views;
+        for (uint32_t k = 0; k < a->len; k++) {
+            if (!part_add_view(x, &a->list[k]))
+                return false;
             x->member[x->views - 1] =
                 (cr_value){.tag = CR_VIEW, .view = &x->view[x->views - 1]};
         }
-        x->arg[i].list = x->member + first;
     } else {
         memcpy(&x->arg[i].number, &a->number, sizeof a->number);
     }
-    return all;
+    return true;
 }
 
 cr_status cr_node_part(cr_part **out, const cr_gnode *n)

@@ -150,12 +150,15 @@ static cr_gnode *node_new(cr_graph *g, cr_gblock *b, cr_gnode_kind kind, int arg
     return n;
 }
 
-/* Names a result after its node's operator, or as the schema names it. */
+/* Names a result after its node's operator, without the namespace, or as the schema names it.
+ */
 static const char *result_base_name(const cr_op *op, int k)
 {
+    const char *colons = strstr(op->name, "::");
+
     if (op->result_count > 1 && k < op->result_count && *op->result[k].name)
         return op->result[k].name;
-    return op->name;
+    return colons ? colons + 2 : op->name;
 }
 
 cr_gnode *cr_graph_call(cr_graph *g, cr_gblock *b, const cr_op *op, const cr_garg *arg,

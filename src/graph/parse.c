@@ -63,14 +63,20 @@ static void reader_expect(reader *r, const char *sign)
 
 static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
+static bool is_namespace_sign(const char *p)
+{
+    return p[0] == ':' && p[1] == ':' && is_word(p[2]);
+}
+
+/* A name: x1, add.Tensor, torchvision::nms. */
 static const char *word(reader *r)
 {
     const char *from;
 
     reader_skip(r);
     from = r->at;
-    while (is_word(*r->at) || (*r->at == '.' && is_word(r->at[1])))
-        r->at++;
+    while (is_word(*r->at) || (*r->at == '.' && is_word(r->at[1])) || is_namespace_sign(r->at))
+        r->at += *r->at == ':' ? 2 : 1;
     if (r->at == from)
         reader_fail(r, "expected a name", "");
     return cr_session_printf(r->s, "%.*s", (int)(r->at - from), from);

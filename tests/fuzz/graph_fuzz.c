@@ -350,7 +350,8 @@ static bool is_left_out(const cr_op *op)
     for (size_t i = 0; i < CR_LEN(fronts); i++)
         if (starts(op->name, fronts[i]))
             return true;
-    return (op->words & CR_WORD_THREADS) || !strcmp(op->overload, "dtype") ||
+    /* Graphs have no views with other bits conj and neg: recordings compute conjugates. */
+    return (op->words & (CR_WORD_THREADS | CR_WORD_BITS)) || !strcmp(op->overload, "dtype") ||
            (n > 9 && !strcmp(op->name + n - 9, "_backward")) || !op->result_count;
 }
 

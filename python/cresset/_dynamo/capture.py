@@ -6,6 +6,7 @@ backend.  Later calls use it when all objects that the function can read are unc
 (`guards.Walk`).  A call that fits no recording is recorded again, up to
 `config.recompile_limit` times.
 """
+import functools
 import sys
 import warnings
 from _weakref import ref  # importing weakref takes a millisecond
@@ -493,9 +494,10 @@ def _refuse_in(holder, name, why):
     if getattr(function, "refuses_recording", False):
         return
 
-    def refusing(*args):
+    @functools.wraps(function)
+    def refusing(*args, **kwargs):
         _C._refuse_recording(why)
-        return function(*args)
+        return function(*args, **kwargs)
     refusing.refuses_recording = True
     setattr(holder, name, refusing)
 

@@ -163,6 +163,9 @@ class Walk:
     def visit(self, x, source, parent, key):
         """Returns the node of x, found from `parent` by `source` and `key`."""
         t = type(x)
+        if isinstance(x, type) and t is not type:
+            self.reach_class(t)  # the metaclass
+            return self.atom(x, source, parent, key)
         if t in _ATOM_SET:
             return self.atom(x, source, parent, key)
         if t in _VALUE_SET:
@@ -511,6 +514,9 @@ class Walk:
             x = x.__func__
         elif isinstance(x, property):
             self.add("type", at, name, "is", x)
+            for function in (x.fset, x.fdel):
+                if isinstance(function, types.FunctionType):
+                    self.reach_function(function)
             x = x.fget
         elif not isinstance(x, types.FunctionType):
             self.visit(x, "type", at, name)

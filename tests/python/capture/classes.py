@@ -1,4 +1,5 @@
 """Special methods, subclasses, and writes to classes."""
+import abc
 import enum
 import functools
 
@@ -641,3 +642,35 @@ def attributes_are_missing_at_first(compile):
     yield f(torch.ones(2))
     del Box.k
     yield f(torch.ones(2))
+
+
+@program(WRITES)
+def a_written_class_of_another_metaclass(compile):
+    class Box(abc.ABC):
+        n = 1
+    f = compile(lambda x: x * Box.n)
+    for Box.n in (1, 4, 1):
+        yield f(torch.ones(2))
+
+
+SCALE = {"setter": 1}
+
+
+@program(METHODS)
+def a_setter_that_reads_a_global(compile):
+    class Box:
+        @property
+        def n(self):
+            return self._n
+
+        @n.setter
+        def n(self, value):
+            self._n = value * SCALE["setter"]
+    b = Box()
+
+    def put(x):
+        b.n = x
+        return b.n
+    f = compile(put)
+    for SCALE["setter"] in (1, 3, 1):
+        yield f(torch.ones(2))

@@ -292,10 +292,11 @@ static PyObject *cuda_memory(PyObject *m, PyObject *x)
 
 static PyObject *cuda_memory_reset(PyObject *m, PyObject *args)
 {
+    PyObject *device;
     int index, peaks;
 
     (void)m;
-    if (!cuda_ops() || !PyArg_ParseTuple(args, "ip", &index, &peaks))
+    if (!PyArg_ParseTuple(args, "Op", &device, &peaks) || (index = cuda_index(device)) < 0)
         return NULL;
     cr_cuda_memory_reset(index, peaks);
     Py_RETURN_NONE;
