@@ -12,8 +12,8 @@
 /* The operations of a kind, or NULL when there is no such device.  cpu has memory and copies of
  * bytes, and computes in functions of this library.  meta has an empty table. */
 const cr_device_ops *cr_device_of(cr_device_kind kind);
-/* The error of a device without memory for `size` bytes: CR_DEVICE_MEMORY or CR_MEMORY in
- * torch's words. */
+/* Fails because the device has no memory for `size` bytes, with torch's message: with
+ * CR_DEVICE_MEMORY for CUDA, with CR_MEMORY for other kinds. */
 CR_MUST cr_status cr_device_no_memory(cr_device d, size_t size);
 /* Registers the table of `privateuseone` and names the kind.  Fails with CR_RUNTIME when a
  * table is already registered or a function is missing. */

@@ -63,7 +63,7 @@ static void across_columns(cr_printer *p)
     cr_print_shut(p);
 }
 
-/* The type of lanes with the number of a column. */
+/* The type of lanes that hold a column's number. */
 static const char *across_counter(const cr_printer *p) { return p->mixed ? "i32" : "i64"; }
 
 /* Column j has the accumulator j where the order counts; else there is one accumulator.  Each
@@ -84,7 +84,7 @@ static void across_begin(cr_printer *p, const cr_sweep *sweep)
     }
 }
 
-/* Lanes in which the operand is beyond the accumulator take it, and the column's number. */
+/* Lanes in which the operand is beyond the accumulator take the operand and the column. */
 static void across_keep_index(cr_printer *p, const cr_expr *e)
 {
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype), *n = across_counter(p);

@@ -177,8 +177,8 @@ static void c_heavy_loop(cr_printer *p, const char *end)
                    reduces ? cr_session_printf(p->s, "CV_REDUCE_%s", name) : "");
 }
 
-/* True for reductions that have accumulators for each chunk of a row: those with an order, and
- * those that keep their index, which is sought in one chunk. */
+/* True for reductions that have new accumulators for each chunk of a row: those with an order,
+ * and those that keep their index, because the index is searched in one chunk. */
 static bool c_goes_by_chunk(const cr_expr *e)
 {
     return cr_expr_has_order(e) || cr_expr_keeps_index(e);
@@ -400,7 +400,7 @@ static void c_define_folds(cr_printer *p)
         }
 }
 
-/* Declares accumulators of the reductions that have them for each chunk, or for the row. */
+/* Declares the accumulators that are new for each chunk, or those that serve the whole row. */
 static void c_start_accumulators(cr_printer *p, const cr_sweep *sweep, bool by_chunk)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
@@ -439,7 +439,8 @@ static void c_begin_folds(cr_printer *p, const cr_sweep *sweep)
     }
 }
 
-/* k<id> is the first column of the first chunk whose extreme none is beyond. */
+/* s<id> is the extreme of the chunks so far; k<id> is the first column of the first chunk that
+ * has it. */
 static void c_end_chunk_of_index(cr_printer *p, const cr_expr *e)
 {
     const char *t = e->dtype == CR_BOOL ? "int"
@@ -509,7 +510,7 @@ static void c_fold_row(cr_printer *p, const cr_sweep *sweep)
     cr_print_shut(p);
 }
 
-/* Lanes whose value is the extreme s<id>, or NaN: if there is a NaN, it is the extreme. */
+/* The lanes whose value is the extreme s<id>.  A NaN in the row is its extreme. */
 static const char *c_hits(cr_printer *p, const cr_expr *e)
 {
     cr_dtype t = (cr_dtype)e->dtype;
@@ -534,7 +535,7 @@ static const char *c_hits(cr_printer *p, const cr_expr *e)
                       : cr_session_printf(p->s, "cv_join_m32(%s, %s)", half[0], half[1]);
 }
 
-/* s<id> is lane `hit` of the operand, with the bits that equal floats need not share. */
+/* Sets s<id> to lane `hit` of the operand, because equal floats may differ in bits. */
 static void c_take_lane(cr_printer *p, const cr_expr *e)
 {
     const char *t = cr_spell_dtype((cr_dtype)e->dtype);
@@ -691,10 +692,11 @@ static void c_columns_sum(cr_printer *p, const cr_expr *e)
     cr_print_shut(p);
 }
 
-/* Rows that a vector of columns goes down while its accumulators are in registers. */
+/* Rows for which the accumulators of a vector of columns stay in registers. */
 enum { C_INDEX_ROWS = 16 };
 
-/* Takes row r where it is beyond the accumulators x; n is its number in each lane of y. */
+/* Takes row r in the lanes in which it is beyond the accumulator x: its value to x, its number,
+ * which each lane of n has, to y. */
 static void c_index_row(cr_printer *p, const cr_expr *e, const char *counter)
 {
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype), *v = cr_spell_name(p, e->args[0]);
@@ -709,7 +711,7 @@ static void c_index_row(cr_printer *p, const cr_expr *e, const char *counter)
     cr_print_line(p, "n = n + 1;");
 }
 
-/* The vectors k of the strip that `head` visits. */
+/* The vectors k of the strip over which the loop `head` goes. */
 static void c_index_vectors(cr_printer *p, const cr_expr *e, const char *counter,
                             const char *head, cr_access how)
 {
@@ -752,7 +754,7 @@ static void c_index_store(cr_printer *p, const cr_expr *e, const cr_store *st)
     c_store(p, st);
 }
 
-/* The extreme of each column and the number of its row, of any number of rows below 2^31. */
+/* The extreme of each column and the number of its row; there are fewer than 2^31 rows. */
 static void c_columns_index(cr_printer *p, const cr_expr *e)
 {
     const char *lane = cr_spell_dtype(p->lane), *counter = p->mixed ? "i32" : "i64";

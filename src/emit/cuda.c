@@ -1,10 +1,11 @@
 /* Nests as CUDA C++.
  *
  * A thread computes with the vectors of the vocabulary, 16 bytes each, as its baseline has
- * them. Pointwise programs: a thread a vector.  Rows with reductions: threads hold the lanes of
- * order P's chunks, so a row's sweeps all have the same element in the same thread, and what
- * one sweep keeps the next one reads without a barrier.  Columns: a thread goes down a vector
- * of columns, 512 rows; the grid's y blocks share more rows, which have a result for each 512.
+ * them.  Pointwise programs: a thread has a vector.  Rows with reductions: threads hold the
+ * lanes of order P's chunks.  An element is in the same thread in all sweeps of a row, so a
+ * sweep needs no barrier to read values that an earlier sweep stored.  Columns: a thread
+ * reduces a vector of columns over 512 rows; the grid's y blocks share longer columns, and each
+ * part of 512 rows has its own result.
  *
  * A body exists twice, for whole vectors at aligned addresses and element by element. */
 #include "emit/dialect.h"
@@ -123,8 +124,8 @@ static void cuda_wide(cr_printer *p, const bool *column)
     cr_print_line(p, "const bool wide = %s;", *test ? test : "true");
 }
 
-/* A flexible operand has a step d<k>, and the value f<k> where it does not advance.  A number
- * has no address, and is in the call where an operand has its strides. */
+/* A flexible operand has a step d<k>, and the value f<k> when the step is 0.  A number has the
+ * address NULL; its value is in the place of its strides. */
 static void cuda_flexible(cr_printer *p, int k)
 {
     cr_dtype dtype = (cr_dtype)p->operand[k]->dtype;
@@ -287,7 +288,7 @@ static void cuda_fold_row(cr_printer *p, const cr_sweep *sweep)
     cr_print_shut(p);
 }
 
-/* A lane's element is the extreme, or NaN: if there is a NaN, it is the extreme. */
+/* The condition that lane l has the extreme.  A NaN in the row is its extreme. */
 static const char *cuda_hit(cr_printer *p, const cr_expr *e)
 {
     unsigned v = e->args[0]->id;
@@ -297,7 +298,7 @@ static const char *cuda_hit(cr_printer *p, const cr_expr *e)
     return cr_session_printf(p->s, "v%u[l] == s%u || v%u[l] != v%u[l]", v, e->id, v, v);
 }
 
-/* The thread's elements again, until one is the extreme; of all threads', the first counts. */
+/* Each thread searches its elements again for the extreme; the row's lowest index is kept. */
 static void cuda_find_index(cr_printer *p, const cr_expr *e)
 {
     const char *lane = cr_spell_dtype(p->lane);
@@ -342,7 +343,7 @@ static void cuda_end_fold(cr_printer *p, const cr_expr *e)
 
 /* --- columns --- */
 
-/* `wide`: as for a row, but for all rows, and for the result. */
+/* Declares `wide`, as cuda_wide() does for a row: all rows and the result are aligned. */
 static void cuda_columns_wide(cr_printer *p)
 {
     const char *test = "";
@@ -360,7 +361,7 @@ static void cuda_columns_wide(cr_printer *p)
     cr_print_line(p, "const bool wide = m == CV_LANES_%s%s;", cr_spell_dtype(p->lane), test);
 }
 
-/* The rows q + k, below `end`. */
+/* The body for the rows q + k that are below `end`. */
 static void cuda_columns_step(cr_printer *p, cr_access how)
 {
     p->how = how;
@@ -377,8 +378,8 @@ static void cuda_columns_step(cr_printer *p, cr_access how)
     cr_print_shut(p);
 }
 
-/* Row r of a block goes to accumulator r mod 4.  Whole vectors of four rows come first, so that
- * their loads overlap; a costly body is there only once. */
+/* Row r of a block goes to accumulator r mod 4.  A loop over whole vectors of four rows comes
+ * first, so that their loads overlap.  A costly body is printed once, without this loop. */
 static void cuda_columns_rows(cr_printer *p, const cr_expr *e)
 {
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
@@ -455,7 +456,7 @@ static void cuda_columns_fold(cr_printer *p, const cr_expr *e)
     cr_print_line(p, "const cv_%s v = %s;", t, cuda_if(p, e, 1, "x", "y"));
 }
 
-/* Row r where it is beyond the accumulator. */
+/* Takes row r in the lanes in which it is beyond the accumulator. */
 static void cuda_index_rows(cr_printer *p, const cr_expr *e)
 {
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);

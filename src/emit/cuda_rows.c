@@ -1,14 +1,14 @@
 /* Rows of at most CR_FOLD_ROW columns with reductions as CUDA C++.
  *
- * As in cuda.c a thread has the same elements in every sweep: a vector in each of the STEPS
- * groups of CR_FOLD_LANES elements of its chunk.  Here they are in registers, h<k>[q], so each
- * element is read once, and all reads begin before the first sweep.  What a sweep keeps for a
- * later one stays in registers too.  Operands for which there are no registers are read in each
- * sweep, as in cuda.c. */
+ * As in cuda.c, a thread has the same elements in every sweep: a vector in each of the
+ * rows_steps() groups of CR_FOLD_LANES elements of its chunk.  This dialect holds them in
+ * registers, h<k>[q], so each element is read once, and all reads begin before the first sweep.
+ * Values that a sweep keeps for a later one stay in registers too.  Operands without registers
+ * are read in each sweep, as in cuda.c. */
 #include "emit/dialect.h"
 #include <string.h>
 
-/* The registers that may hold elements, and the steps of a whole chunk. */
+/* The number of registers that may hold elements, and the steps of a whole chunk. */
 enum { ROWS_REGISTERS = 128, ROWS_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES };
 
 static int rows_steps(const cr_printer *p)
@@ -19,7 +19,8 @@ static int rows_steps(const cr_printer *p)
 /* --- which operands are held --- */
 
 typedef struct {
-    uint32_t first, again, kept; /* read in sweep 0; in several sweeps; in place of a value */
+    uint32_t first, again; /* operands that are read in sweep 0, and in several sweeps */
+    uint32_t kept;         /* outputs that are read in place of a value that they keep */
 } rows_reads;
 
 static void rows_note(const cr_printer *p, cr_expr_set *seen, const cr_expr *e, int sweep,
@@ -62,7 +63,7 @@ static rows_reads rows_find_reads(const cr_printer *p)
     return r;
 }
 
-/* Registers for the elements of a step; one holds an element of 32 bits or fewer. */
+/* Registers for operand k's elements of a step; each has at most 32 bits of an element. */
 static int rows_cost(const cr_printer *p, int k)
 {
     cr_dtype t = (cr_dtype)p->operand[k]->dtype;
@@ -71,7 +72,7 @@ static int rows_cost(const cr_printer *p, int k)
     return t == CR_BOOL && p->width == 64 ? 2 * lanes : lanes * (bytes + 3) / 4;
 }
 
-/* Adds operands of `wanted` to `held` while there are registers. */
+/* Adds operands of `wanted` to *held as long as *left registers suffice. */
 static void rows_hold(const cr_printer *p, uint32_t *held, uint32_t wanted, int *left)
 {
     for (int k = 0; k < p->operands; k++) {
@@ -89,7 +90,7 @@ static bool rows_holds(const cr_printer *p, const cr_buffer *b)
     return !p->base && p->held >> cr_operand_number(p, b) & 1;
 }
 
-/* Values are those of whole vectors; what is beyond the row is not accumulated nor stored. */
+/* Loads have whole vectors; lanes beyond the row are neither accumulated nor stored. */
 static const char *rows_load(cr_printer *p, const cr_buffer *b)
 {
     if (rows_holds(p, b))
@@ -100,7 +101,7 @@ static const char *rows_load(cr_printer *p, const cr_buffer *b)
     return text;
 }
 
-/* True when a sweep after the one at hand stores in the same place. */
+/* True when a sweep after the current one stores in the same buffer. */
 static bool rows_stored_later(const cr_printer *p, const cr_buffer *b)
 {
     for (int k = p->sweep + 1; k < p->n->sweeps; k++)
@@ -147,7 +148,7 @@ static void rows_read(cr_printer *p, uint32_t which, cr_access how)
     cr_print_shut(p);
 }
 
-/* The inputs that are held, read before the first sweep. */
+/* Reads the held inputs, before the first sweep. */
 static void rows_read_inputs(cr_printer *p, uint32_t inputs)
 {
     cr_print_open(p, cr_session_printf(p->s, "if (wide && width %% CV_LANES_%s == 0)",

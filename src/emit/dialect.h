@@ -40,12 +40,12 @@ typedef struct {
     int width;                          /* bits of a lane: masks are cv_m<width> */
     cr_expr_set hoisted, inner; /* values declared outside, and inside the current body */
     bool mixed; /* lanes of 32 bits; values of 64 bits are two vectors, of 8 bits a lane each */
-    bool complex; /* some value is */
-    int part;     /* of a value of two vectors: the one at hand */
+    bool complex; /* some value is complex */
+    int part;     /* the current vector of a value of two vectors */
     int sweep, indent;
     cr_access how;
     bool stepping; /* operands have steps d<k> in variables */
-    uint32_t held; /* operands whose elements of a row are in registers, h<k>[q] */
+    uint32_t held; /* bit k: registers h<k>[q] hold the row's elements of operand k */
     bool batched;  /* random words of four vectors are in q<id>[4] */
 } cr_printer;
 
@@ -57,8 +57,8 @@ struct cr_dialect {
     bool any_address;         /* vectors are loaded from any address */
     bool mixes;               /* values of 64 bits beside lanes of 32, as pairs of vectors */
     bool lanes_are_rows;      /* a vector has one column of several rows */
-    /* Combines the operand, and the column's number, into the accumulators of a reduction that
-     * keeps its index.  NULL: a sweep accumulates the value alone, and end_fold finds it. */
+    /* Combines the operand and the column's number into the accumulators of a reduction that
+     * keeps its index.  NULL: a sweep accumulates the value, and end_fold finds the index. */
     void (*keep_index)(cr_printer *p, const cr_expr *e);
     /* Prints missing definitions for the nest's reductions. */
     void (*define_folds)(cr_printer *p);
@@ -118,7 +118,7 @@ const char *cr_spell_fold(cr_printer *p, const cr_expr *e); /* "add_f32" */
 const char *cr_spell_identity(cr_printer *p, const cr_expr *e);
 const char *cr_spell_empty_sum(cr_printer *p, const cr_expr *e);
 const char *cr_spell_combine(cr_printer *p, const cr_expr *e, const char *a, const char *b);
-/* The function that combines a reduction's accumulators: maximum for above. */
+/* The function that combines a reduction's accumulators: "maximum" for `above`. */
 const char *cr_spell_combiner(const cr_expr *e);
 /* The value of a reduction without an order, whose result is `v`. */
 const char *cr_spell_without_order(cr_printer *p, const cr_expr *e, const char *v);
@@ -126,7 +126,7 @@ const char *cr_spell_without_order(cr_printer *p, const cr_expr *e, const char *
 int cr_operand_number(const cr_printer *p, const cr_buffer *b);
 bool cr_expr_takes_scalars(const cr_expr *e); /* random() */
 bool cr_expr_has_order(const cr_expr *e);     /* a reduction whose bits depend on the order */
-bool cr_nest_keeps_index(const cr_nest *n);   /* some reduction does */
+bool cr_nest_keeps_index(const cr_nest *n);   /* some reduction keeps its index */
 
 /* --- parts of the walk (walk.c) --- */
 
@@ -136,7 +136,7 @@ void cr_print_pointers(cr_printer *p, bool outputs_too); /* declares p<k> for ro
 void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep);
 /* The body of a loop over columns: values, stores, and accumulators a<id>[index]. */
 void cr_print_body(cr_printer *p, const char *index);
-/* Declares the value of a column without its sweep's stores and accumulators. */
+/* Declares a value of a column, without the stores and accumulators of its sweep. */
 void cr_print_column_value(cr_printer *p, const cr_expr *e);
 
 /* --- loads at computed indices (indexed.c) --- */

@@ -12,15 +12,15 @@
 typedef enum { CR_LAUNCH_POINTWISE, CR_LAUNCH_ROWS, CR_LAUNCH_COLUMNS } cr_launch_kind;
 typedef struct {
     cr_launch_kind kind;
-    int threads;                    /* of a chunk */
-    int lanes;                      /* of a vector */
-    int operands, params, computed; /* of its ck_call */
-    uint32_t flexible;              /* operands that may be numbers in the call */
+    int threads;                    /* threads of a chunk */
+    int lanes;                      /* lanes of a vector */
+    int operands, params, computed; /* the arguments of its ck_call */
+    uint32_t flexible;              /* bit k: operand k may be a number */
 } cr_emit_launch;
 
 typedef struct {
     cr_text body;
-    cr_emit_launch launch; /* of the last kernel, in CUDA C++ */
+    cr_emit_launch launch; /* of the last kernel; only in CUDA C++ */
     unsigned dtypes;       /* bit for each cr_dtype of a value */
     bool complex, special, random, mixed;
     uint32_t chunks[CR_FN_COUNT]; /* by combining function: bit for each dtype whose definitions
@@ -40,8 +40,7 @@ typedef struct cr_dialect cr_dialect;
  * are rows.  Operands with two dims, and those with a value for each row, have rows that are
  * adjacent in memory. */
 extern const cr_dialect cr_dialect_c, cr_dialect_across, cr_dialect_cuda;
-/* CUDA C++ for rows of at most CR_FOLD_ROW columns that are reduced: elements are in registers.
- */
+/* CUDA C++ for reductions of rows of at most CR_FOLD_ROW columns; registers hold elements. */
 extern const cr_dialect cr_dialect_cuda_rows;
 /* "c", "across", "cuda", "cuda_rows"; NULL if no dialect has the name. */
 const cr_dialect *cr_dialect_named(const char *name);

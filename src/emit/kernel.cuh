@@ -7,8 +7,8 @@
  *   rows of T      a block of 1, 2, 4 or 8 chunks of T threads a row, at least
  *                  columns / CR_FOLD_CHUNK chunks or 8; y rows a block, one where x is more
  *                  than one chunk; the grid's x blocks share the rows
- *   S steps        before rows: at most CR_FOLD_LANES * S columns a chunk, and one chunk where
- *                  S is less than a whole chunk's 16
+ *   S steps        before `rows`: at most CR_FOLD_LANES * S columns a chunk; when S is less
+ *                  than a whole chunk's 16, a row is one chunk
  *   columns        a thread a vector of columns; the grid's y blocks share the parts of
  *                  CR_FOLD_COLUMN rows, each of which has a result
  *
@@ -249,13 +249,14 @@ CK_DEFINE_COMPLEX_LANES(c128)
         return cv_##whether##_##M(ck_shuffle(v, 0, CK_THREADS_(M), true));                     \
     }
 
-/* An element that was sought, and its column. */
+/* The column and value of an element that a thread has found. */
 template <class T> struct ck_found {
     cv_s_i64 at;
     T value;
 };
 
-/* The first that a thread of the row found, in every thread; a chunk has `threads`. */
+/* Returns to all threads of a row the element of the lowest column that one of them has found.
+ * A chunk has `threads` threads. */
 template <class T> CV_FN ck_found<T> ck_first(ck_found<T> f, int threads)
 {
     CK_SHARED ck_found<T> kept[CR_FOLD_CHUNKS];

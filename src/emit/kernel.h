@@ -31,7 +31,7 @@ typedef struct {
 typedef cv_s_i32 __attribute__((may_alias)) ck_int4;
 typedef cv_s_i64 __attribute__((may_alias)) ck_int8;
 
-/* Whether x replaces the extreme: it is beyond, or the first NaN. */
+/* Whether x replaces the extreme: x is beyond it, or x is the first NaN. */
 #define CK_ABOVE(x, extreme) ((x) > (extreme) || ((x) != (x) && (extreme) == (extreme)))
 #define CK_BELOW(x, extreme) ((x) < (extreme) || ((x) != (x) && (extreme) == (extreme)))
 

@@ -1,9 +1,9 @@
 /* move.cuh - copies, conversions and fills of elements with any strides, on an NVIDIA GPU.
  *
- * With CM_TO and CM_FROM, the names of two dtypes, the text is one kernel that converts.
+ * When CM_TO and CM_FROM are defined as two dtypes, the text is one kernel that converts.
  * Without them it has a copy and a fill for each size of elements.  Conversions have the bits
- * of num/convert.c: a number that does not fit an integer becomes the least one, as on
- * processors, and a half type is rounded to the nearest even number. */
+ * of num/convert.c: a float that is out of an integer's range becomes the least integer, as on
+ * x86, and a float becomes the nearest half, ties to even. */
 #ifndef CR_EMIT_MOVE_CUH
 #define CR_EMIT_MOVE_CUH
 
@@ -48,7 +48,7 @@ CV_FN float cm_float(unsigned u)
     return x;
 }
 
-/* --- reading: the real part, in a type that holds it --- */
+/* --- reading: the real part, in a type that represents it exactly --- */
 
 CV_FN int cm_real(cm_bool x) { return x.bits; }
 CV_FN int cm_real(cm_u8 x) { return x; }
@@ -130,7 +130,7 @@ CM_DEFINE_TO(cm_c128, {(double)cm_real(x), (double)cm_imag(x)})
 
 enum { CM_DIMS = 8 };
 
-/* The call of a copy or fill; `item` is what a fill writes. */
+/* The argument of a kernel; a fill writes `item`. */
 struct cm_call {
     char *to;
     const char *from;
@@ -138,8 +138,8 @@ struct cm_call {
     char item[16] __attribute__((aligned(16)));
 };
 
-/* The places of element i, in bytes.  Unsigned division of 32 bits is much faster than that of
- * 64. */
+/* The offsets of element i in bytes.  I is `unsigned` when all numbers fit, because division of
+ * 32 bits is much faster than division of 64 bits. */
 template <class I> CV_FN void cm_place(const cm_call &c, I i, cm_i64 *to, cm_i64 *from)
 {
     *to = *from = 0;

@@ -323,7 +323,7 @@ static const char *spell_call(cr_printer *p, const cr_expr *e)
     return spell_function(p, e, name, t);
 }
 
-/* The index that a reduction kept: lanes where lanes are rows, else one number. */
+/* The index that a reduction kept: a vector when lanes are rows, or else one number. */
 static const char *spell_index(cr_printer *p, const cr_expr *e)
 {
     if (!p->dialect->lanes_are_rows)

@@ -1,9 +1,9 @@
 /* vec.cuh - the vocabulary on an NVIDIA GPU: included before vec.h.
  *
- * A thread computes with vectors of 16 bytes.  The text of vec*.h is that of processors; nvcc
- * has no vector extensions, so here is a class with their operators, for every compiler, the
- * fused multiply-add, lane by lane, and the words that make the vocabulary's functions the
- * device's. */
+ * A thread computes with vectors of 16 bytes.  The text of vec*.h is the one for processors.
+ * nvcc has no vector extensions, so this file defines, for every compiler, a class with their
+ * operators and the fused multiply-add, lane by lane.  It also defines the macros that turn the
+ * vocabulary's functions into functions of the device. */
 #ifndef CR_EMIT_VEC_CUH
 #define CR_EMIT_VEC_CUH
 
@@ -22,7 +22,7 @@
 #define CV_ALL  _Pragma("unroll")
 #endif
 
-/* A functional cast: NVRTC has no compound literals. */
+/* List initialization, because NVRTC has no compound literals. */
 #define CV_MAKE(type, ...) (type{__VA_ARGS__})
 
 /* The types and functions that other compilers predefine. */
@@ -238,7 +238,7 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 
 /* --- threads --- */
 
-/* A kernel's head; its argument is `call`, of the given type. */
+/* A kernel's head.  Its only parameter is `call`, of the type that follows the name. */
 #ifndef CK_KERNEL
 #define CK_KERNEL(name, ...)                                                                   \
     extern "C" __attribute__((global)) void name(const __VA_ARGS__ call)

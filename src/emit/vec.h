@@ -76,7 +76,7 @@ typedef unsigned int cv_s_u32;
 typedef __UINT64_TYPE__ cv_s_u64;
 
 #define CV_VECTOR(bytes) __attribute__((vector_size(bytes)))
-/* A vector, or a complex number, of the given lanes or parts. */
+/* A vector of the given lanes, or a complex number of the given parts. */
 #ifndef CV_MAKE
 #define CV_MAKE(type, ...) ((type){__VA_ARGS__})
 #endif
@@ -322,7 +322,7 @@ CV_FN cv_s_u64 cv_fold_or(cv_u64 v)
     CV_FN cv_##M cv_not_##M(cv_##M a) { return ~a; }                                           \
     CV_FN cv_##M cv_above_##M(cv_##M a, cv_##M b) { return a & ~b; }                           \
     CV_FN cv_##M cv_below_##M(cv_##M a, cv_##M b) { return ~a & b; }                           \
-    /* The first lane that is set; some lane is. */                                            \
+    /* The first lane that is set; at least one is. */                                         \
     CV_FN int cv_first_##M(cv_##M a) { return CV_FIRST_BYTE(a) / (int)sizeof(S); }             \
     CV_FN int cv_any_##M(cv_##M a) { return cv_fold_or((cv_u64)a) != 0; }                      \
     CV_FN int cv_all_##M(cv_##M a) { return cv_fold_or((cv_u64)~a) == 0; }                     \

@@ -190,7 +190,8 @@ typedef struct {
         return cv_select_##C(cv_eq_##T(size, zero), cv_make_##C(zero, zero), r);               \
     }
 
-/* Calls libm for each lane; NVRTC has no complex numbers, and such kernels do not compile. */
+/* Calls libm for each lane.  NVRTC has no complex numbers: kernels that need these functions do
+ * not compile. */
 #ifdef __CUDACC_RTC__
 #define CV_COMPLEX1(C, T, name, function)
 #else

@@ -74,7 +74,7 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
     }
 #endif
 
-/* A NaN is beyond every number, and not beyond another NaN. */
+/* A NaN is beyond every number, but not beyond another NaN. */
 #define CV_DEFINE_BEYOND(T, M)                                                                 \
     CV_FN cv_##M cv_above_##T(cv_##T a, cv_##T b)                                              \
     {                                                                                          \

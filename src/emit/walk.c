@@ -209,7 +209,7 @@ static void walk_sweep(cr_printer *p, int k)
     }
 }
 
-/* True where the index that a reduction keeps is a number k<id>, which is stored as it is. */
+/* True when a row's index is one number k<id>, which the store writes directly. */
 static bool walk_stores_number(const cr_printer *p, const cr_expr *e)
 {
     return e->kind == CR_EXPR_INDEX_OF && !p->dialect->lanes_are_rows;
@@ -269,8 +269,7 @@ static void walk_note_type(cr_printer *p, cr_dtype t)
         p->lane = t;
 }
 
-/* Bytes beside wider lanes are loaded, stored, converted and compared for an extreme; nothing
- * else is computed with them. */
+/* Beside wider lanes, bytes are only loaded, stored, converted, and compared for an extreme. */
 static bool walk_computes_bytes(const cr_expr *e)
 {
     if (e->kind == CR_EXPR_CALL && cr_fn_infos[e->fn].kind == CR_FN_CAST)
@@ -324,7 +323,7 @@ bool cr_nest_keeps_index(const cr_nest *n)
     return false;
 }
 
-/* True for one value a row, or a column of a column reduction. */
+/* True when `d` is stored once for each row, or once for each column of a column reduction. */
 static bool walk_stores_once(const cr_nest *n, const cr_def *d)
 {
     for (int i = 0; i < n->row_stores; i++)
@@ -333,7 +332,8 @@ static bool walk_stores_once(const cr_nest *n, const cr_def *d)
     return false;
 }
 
-/* Lanes that count rows or columns have 32 bits beside values of at most 32, or 64. */
+/* Notes that lanes hold an index, an int64; beside narrower values walk_mix() chooses lanes of
+ * 32 bits. */
 static void walk_note_counters(cr_printer *p)
 {
     bool lanes = p->n->kind == CR_NEST_COLUMNS || p->dialect->lanes_are_rows;

@@ -25,8 +25,8 @@ void *cr_cache_find(const char *key, const char *symbol, const char *source);
 void cr_cache_keep(int from, const char *object, int n, const char *const *key,
                    const char *const *source);
 
-/* Bytes under a key in <key>.sc, sealed, and replaced as a whole: measurements of the kernel
- * with that key, or the image of a kernel for a GPU.  Reading returns false when there is no
+/* The file <key>.sc: sealed bytes, replaced as a whole, that are measurements of the kernel
+ * with this key, or the image of a GPU kernel.  Reading returns false when there is no
  * note or the note is damaged; the caller drops *out.  Writing fails with CR_IO. */
 bool cr_cache_read_note(cr_text *out, const char *key);
 CR_MUST cr_status cr_cache_write_note(const char *key, const char *bytes, size_t n);

@@ -1,7 +1,7 @@
-/* Kernels for NVIDIA devices: CUDA C++ is compiled by NVRTC and kept in the kernel cache.
+/* Kernels for NVIDIA devices: NVRTC compiles CUDA C++, and the kernel cache keeps the images.
  *
  * A kernel's key is the hash of its text, the compiler's version and the device's architecture.
- * Here are also the copies and fills of elements, whose kernels are those of emit/move.cuh. */
+ * This file also has the copies and fills of elements; their kernels are in emit/move.cuh. */
 #include "jit/cuda.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -21,17 +21,17 @@
 #include <string.h>
 
 enum {
-    CUDA_CALL_BYTES = 4096, /* what a kernel's argument may take on every device */
-    CUDA_BLOCK = 256,       /* threads */
+    CUDA_CALL_BYTES = 4096, /* the largest kernel argument that every device accepts */
+    CUDA_BLOCK = 256,       /* threads of a block */
     CUDA_MOST_X = 1 << 30,
     CUDA_MOST_Y = 65535,
     CUDA_CHUNKS = 8,
-    CUDA_ROWS = 4 /* rows a block, where a row is one chunk */
+    CUDA_ROWS = 4 /* rows of a block when a row is one chunk */
 };
 
 /* --- the compiler --- */
 
-/* "sm_90": the device's, or with a letter for what only it has. */
+/* The device's architecture: "sm_90". */
 static const char *cuda_architecture(char out[16], int index)
 {
     static int known[CR_CUDA_DEVICES];
@@ -75,7 +75,7 @@ static cr_status cuda_fail_compile(const cr_nvrtc *nvrtc, void *program, const c
     return st;
 }
 
-/* Compiles a text; *out is the image. */
+/* Compiles a text and appends the image to *out. */
 static cr_status cuda_compile(cr_text *out, const cr_nvrtc *nvrtc, const char *text,
                               const char *arch, const char *symbol)
 {
@@ -106,7 +106,7 @@ static cr_status cuda_compile(cr_text *out, const cr_nvrtc *nvrtc, const char *t
     return st;
 }
 
-/* The image of a text, from the cache or the compiler. */
+/* Appends the image of a text, which comes from the cache or the compiler, to *out. */
 static cr_status cuda_image(cr_text *out, const char *text, const char *arch,
                             const char *symbol)
 {
@@ -165,7 +165,7 @@ static int64_t cuda_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t cuda_parts(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-/* The least power of two that is not below n, at most `most`, which is one. */
+/* The least power of two that is at least n, but no more than `most`, a power of two. */
 static unsigned cuda_power(int64_t n, unsigned most)
 {
     unsigned p = 1;
@@ -175,7 +175,8 @@ static unsigned cuda_power(int64_t n, unsigned most)
     return p;
 }
 
-/* The grid of rows that are reduced: a block has the chunks of a row, or some short rows. */
+/* The grid of a reduction of rows: a block has all chunks of one row, or CUDA_ROWS rows of one
+ * chunk. */
 static void cuda_grid_rows(cr_cuda_grid *g, const cr_emit_launch *how, const int64_t *size)
 {
     unsigned chunks = cuda_power(cuda_parts(size[1], CR_FOLD_CHUNK), CUDA_CHUNKS);
@@ -207,7 +208,8 @@ static char *cuda_put(char *begin, char *at, size_t align, const void *bytes, si
     return at + n;
 }
 
-/* Writes the kernel's ck_call.  A number has no address: it takes the place of its strides. */
+/* Writes the kernel's ck_call.  An operand that is a number has the address NULL, and its value
+ * is stored in the place of its strides. */
 static void cuda_fill_call(char *call, const cr_emit_launch *how, const cr_launch *l)
 {
     size_t n = (size_t)l->operands, room = 16 * (size_t)how->params;
@@ -259,7 +261,8 @@ typedef struct {
 } move_call;
 
 typedef struct {
-    int index, to, from; /* dtypes; -1 for copies of elements of `to` bytes, -2 for fills */
+    int index;    /* the device */
+    int to, from; /* dtypes; or bytes of an element, and MOVE_COPY or MOVE_FILL */
 } move_key;
 
 enum { MOVE_COPY = -1, MOVE_FILL = -2 };
@@ -301,13 +304,13 @@ static const char *move_find(void **out, const move_key *k)
     return error;
 }
 
-/* A dim of a copy: its size and two steps in bytes. */
+/* A dim of a copy: its size, and its steps in bytes. */
 typedef struct {
     int64_t size, to, from;
 } move_dim;
 
-/* The dims without those of size 1, and with neighbours merged that one step covers; returns
- * how many remain, at least 1. */
+/* Removes dims of size 1, and merges neighbours that one step covers.  Returns the number of
+ * dims that remain, at least 1. */
 static int move_merge(move_dim *out, const cr_array *to, const int64_t *from_stride,
                       int64_t to_item, int64_t from_item)
 {
@@ -337,7 +340,7 @@ static const char *move_launch(int index, void *function, move_call *c)
     return cr_cuda_launch(index, &g, c);
 }
 
-/* Runs the kernel for each index of the dims that a call has no room for. */
+/* Runs the kernel once, or, beyond MOVE_DIMS dims, once for each index of the outer dims. */
 static const char *move_dims(int index, void *function, move_call *c, const move_dim *dim,
                              int n)
 {
@@ -387,7 +390,7 @@ static const char *move_elements(int index, const cr_array *to, const cr_array *
     return error ? error : move_dims(index, function, &c, dim, n);
 }
 
-/* --- dtypes without kernels: their conversions are the host's --- */
+/* --- conversions on the host, for dtypes without kernels --- */
 
 static int64_t move_count(const cr_array *a)
 {
@@ -398,7 +401,7 @@ static int64_t move_count(const cr_array *a)
     return n;
 }
 
-/* The same sizes, dense, at `data`. */
+/* A dense array at `data` with the sizes of `like`; the caller owns `stride`. */
 static cr_array move_dense(const cr_array *like, int dtype, char *data, int64_t *stride)
 {
     int64_t step = 1;

@@ -2,7 +2,7 @@
 #ifndef CR_JIT_CUDA_H
 #define CR_JIT_CUDA_H
 
-/* Completes the table of device/cuda by its functions that need kernels. */
+/* Installs the functions of device/cuda's table that run kernels. */
 void cr_cuda_install(void);
 
 #endif

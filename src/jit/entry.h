@@ -1,4 +1,4 @@
-/* entry.h - the text of one kernel, of an entry or a group, for other devices than the host. */
+/* entry.h - the text of one kernel, of an entry or a group, for devices other than the host. */
 #ifndef CR_JIT_ENTRY_H
 #define CR_JIT_ENTRY_H
 
@@ -6,13 +6,13 @@
 #include "jit/jit.h"
 #include "ops/ops.h"
 
-/* The kernel of an entry in a dialect.  CR_TYPE or CR_VALUE when it has none of this type and
- * form.  The caller owns *out. */
+/* The kernel of an entry in a dialect.  Fails with CR_TYPE or CR_VALUE when the entry has no
+ * kernel of this type and form.  The caller owns *out. */
 CR_MUST cr_status cr_entry_source(cr_kernel_source **out, const cr_dialect *d, const cr_op *op,
                                   cr_dtype dtype, cr_form form);
 /* The kernel of a program's text.  CR_VALUE when it is no program, or no nest. */
 CR_MUST cr_status cr_group_source(cr_kernel_source **out, const char *program);
-/* The kernel of a unit that holds it alone in the dialect, which is copied, and its program. */
+/* The only kernel of a unit, which was printed in the dialect from `l`.  The unit is copied. */
 CR_MUST cr_status cr_unit_source(cr_kernel_source **out, const cr_dialect *d, const cr_unit *u,
                                  const cr_loop *l);
 /* How a kernel in CUDA C++ is launched. */

@@ -253,7 +253,7 @@ cr_status cr_fused_print(cr_unit *out, const cr_fused *f, const cr_dialect *d)
     static pthread_mutex_t printing = PTHREAD_MUTEX_INITIALIZER;
     print_job j = {.f = f, .dialect = d, .unit = out};
 
-    /* One thread at a time: printing makes expressions in the program's session. */
+    /* One thread at a time, because printing makes expressions in the program's session. */
     pthread_mutex_lock(&printing);
     cr_status st = cr_session_run((cr_session *)(uintptr_t)&f->session, print_again, &j);
     pthread_mutex_unlock(&printing);

@@ -3,7 +3,7 @@
 #include "loop/loop.h"
 #include <pthread.h>
 
-/* The same kernel folds a plain fold's partial results. */
+/* Partial results of a plain fold are folded by the kernel that folds its elements. */
 static void install_joins(cr_op *op)
 {
     for (int t = 0; t < CR_DTYPE_KERNELS; t++) {

@@ -14,7 +14,7 @@ static int device_count;
 static bool launches_wait;
 static _Atomic bool initialized, forked;
 
-/* What a device has once it is used. */
+/* The state of a device that was used. */
 typedef struct {
     void *context;
     void *stream[CUDA_PRIORITIES][CUDA_STREAMS];
@@ -24,10 +24,10 @@ typedef struct {
 static cuda_device devices[CR_CUDA_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Thread-local storage is scarce (base/compiler.h), so streams have a block. */
+/* Thread-local storage is scarce (base/compiler.h), so the array of streams is allocated. */
 typedef struct {
-    int current, bound; /* the chosen device; the device whose context is the thread's */
-    void **stream;      /* by device; NULL while all are the default stream */
+    int current, bound; /* the current device; the device of the bound context */
+    void **stream;      /* by device; NULL while the thread uses only default streams */
 } cuda_thread;
 
 static CR_THREAD cuda_thread mine = {.bound = CUDA_NONE};
@@ -192,12 +192,11 @@ const char *cr_cuda_can_access_peer(bool *can, int index, int peer)
     return NULL;
 }
 
-/* --- streams: a pool for each priority, so that no stream that a block names is destroyed ---
- */
+/* --- streams: pools that are never destroyed, because blocks keep their streams --- */
 
 void *cr_cuda_stream(int index) { return mine.stream ? mine.stream[index] : NULL; }
 
-/* The streams of a thread that ends. */
+/* Frees the array of streams of a thread that ends. */
 static void cuda_free_streams(void *streams) { cr_free(streams); }
 
 static pthread_key_t streams_key;
@@ -258,7 +257,7 @@ const char *cr_cuda_stream_synchronize(int index, void *stream)
     return NULL;
 }
 
-/* True for an object of which all work is done; an error is that of the work. */
+/* *done: whether the query found all work done.  The error is an error of this work. */
 static const char *cuda_is_done(int result, bool *done)
 {
     *done = result != CR_CUDA_NOT_READY;
@@ -341,8 +340,8 @@ static const char *cuda_synchronize(int index)
 
 /* --- copies --- */
 
-/* Pinned memory is copied from where it is, so its copies have ended only after a wait; other
- * memory is staged by the driver before its function returns. */
+/* The device reads pinned memory directly, so the host must wait for the end of the copy.  The
+ * driver stages other memory before its function returns. */
 static bool cuda_is_pinned(const void *host)
 {
     int kind = 0;

@@ -1,8 +1,8 @@
-/* cuda.h - NVIDIA devices: what the rooms above use beside the table of operations.
+/* cuda.h - NVIDIA devices: functions that the table of operations does not have.
  *
  * Functions that return `const char *` follow cresset_backend.h: NULL, or the text of an error.
- * They may be called from any thread.  The first use of a device makes its context; a process
- * that was forked after that cannot use CUDA. */
+ * They may be called from any thread.  The first use of a device retains its primary context; a
+ * process that was forked after the first use cannot use CUDA. */
 #ifndef CR_DEVICE_CUDA_CUDA_H
 #define CR_DEVICE_CUDA_CUDA_H
 
@@ -10,33 +10,34 @@
 
 enum { CR_CUDA_DEVICES = 64 };
 
-/* The table, or NULL without a driver and a device.  Loads the driver at the first call. */
+/* The table; NULL when there is no driver or no device.  The first call loads the driver. */
 const cr_device_ops *cr_cuda_table(void);
-/* Installs the functions of the table that need kernels of the library's own text. */
+/* Installs the functions of the table that run generated kernels. */
 void cr_cuda_set_kernels(const char *(*build)(int, const cr_kernel_source *, void **),
                          const char *(*launch)(int, const cr_launch *),
                          const char *(*move)(int, const cr_array *, const cr_array *),
                          const char *(*fill)(int, const cr_array *, const void *));
-/* Whether a context was made. */
+/* Whether this process has a context. */
 CR_API bool cr_cuda_is_initialized(void);
 
-/* Makes the device's context the thread's.  Every call of the driver comes after it. */
+/* Binds the device's context to the thread.  Call it before any function of the driver that
+ * uses a context. */
 const char *cr_cuda_use(int index);
-/* The text for a result of the driver, NULL for success. */
+/* The error text of a result of the driver; NULL for success. */
 const char *cr_cuda_check(int result);
-/* The thread's stream of the device. */
+/* The stream that the thread uses on the device; NULL is the default stream. */
 void *cr_cuda_stream(int index);
 
-/* Code for a device, loaded once; never unloaded.  `image` is what NVRTC made. */
+/* Loads a cubin and returns one of its functions.  The code is never unloaded. */
 const char *cr_cuda_load_code(void **function, int index, const void *image,
                               const char *symbol);
-/* Launches a function with one argument of `bytes` bytes on the thread's stream. */
+/* Launches a function, whose only parameter is at `argument`, on the thread's stream. */
 typedef struct {
     void *function;
     unsigned grid[2], block[2];
 } cr_cuda_grid;
 const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument);
-/* Fills n items of 1, 2 or 4 bytes. */
+/* Fills n items of 1, 2 or 4 bytes with the item at `item`. */
 const char *cr_cuda_fill(int index, void *to, const void *item, int bytes, size_t n);
 
 /* --- properties --- */
@@ -56,7 +57,7 @@ CR_API const char *cr_cuda_can_access_peer(bool *can, int index, int peer);
 
 /* --- streams and events beyond the table --- */
 
-/* A stream of the pool of its priority; -1 is high.  It is never destroyed. */
+/* The next stream of the priority's pool; -1 is high.  Streams are never destroyed. */
 CR_API const char *cr_cuda_stream_new(int index, int priority, void **stream);
 CR_API const char *cr_cuda_stream_synchronize(int index, void *stream);
 CR_API const char *cr_cuda_stream_done(int index, void *stream, bool *done);
@@ -65,20 +66,22 @@ CR_API const char *cr_cuda_event_elapsed(int index, void *start, void *end, doub
 
 /* --- memory --- */
 
-/* A block on a stream: reused at once by later work of the same stream. */
+/* A block for the thread's stream; NULL when there is no memory.  *block is its number.  After
+ * its release, later work of the same stream may reuse it at once. */
 void *cr_cuda_memory_get(int index, size_t size, uint32_t *block);
 void cr_cuda_memory_release(int index, void *p, uint32_t block);
-/* Work on `stream` uses the block: it is not reused before that work has ended. */
+/* Says that work on `stream` uses the block.  After its release, the block is reused only when
+ * this work has ended. */
 CR_API const char *cr_cuda_memory_record(uint32_t block, void *stream);
-/* Gives cached segments back. */
+/* Returns cached segments to the driver. */
 CR_API const char *cr_cuda_memory_trim(void);
 CR_API const char *cr_cuda_memory_info(int index, size_t *free, size_t *total);
-/* At most this part of the device's memory is taken. */
+/* Limits the segments of a device to this part of its memory. */
 CR_API const char *cr_cuda_memory_limit(int index, double part);
-/* torch's text for a request that failed. */
+/* Writes torch's text for a request of `size` bytes that failed. */
 void cr_cuda_describe_shortage(char *out, size_t room, int index, size_t size);
 
-/* The allocator's counters.  Each has three rows, all, small_pool, large_pool. */
+/* The allocator's counters.  Each has three rows: all, small_pool and large_pool. */
 /* clang-format off */
 #define CR_CUDA_COUNTERS(X)                                                                    \
     X(allocation) X(segment) X(active) X(inactive_split) X(allocated_bytes) X(reserved_bytes)  \

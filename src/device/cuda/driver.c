@@ -31,7 +31,7 @@ static bool driver_works, nvrtc_works;
 
 void cr_cuda_look_in(const char *folder) { snprintf(wheels, sizeof wheels, "%s", folder); }
 
-/* A library in a folder, or in the folder of a wheel within it. */
+/* Opens <folder>/<name>, or <folder>/<wheel>/lib/<name>. */
 static void *driver_open_file(const char *folder, const char *wheel, const char *name, int how)
 {
     char path[2 * DRIVER_PATH];
@@ -94,7 +94,7 @@ bool cr_cuda_symbols(void *library, void *table, const char *const *name, int n)
 
 /* --- the driver --- */
 
-/* The driver's folder is that of the system, except for the stand-in of the tests. */
+/* libcuda is in the loader's path; tests set CR_CUDA to the folder of a stand-in. */
 static void driver_load(void)
 {
     static const cr_cuda_library list[] = {{"libcuda.so.1", NULL, NULL}};
@@ -136,7 +136,7 @@ const cr_cuda_driver *cr_cuda_load_driver(void)
 
 static void nvrtc_load(void)
 {
-    /* The builtins come first: NVRTC looks for them in the loader's path only. */
+    /* The builtins are loaded first, because NVRTC looks for them only in the loader's path. */
     static const cr_cuda_library list[] = {
         {"libnvrtc.so.13", "cu13", "libnvrtc-builtins.so.13.0"},
         {"libnvrtc.so.12", "cuda_nvrtc", NULL},

@@ -1,14 +1,14 @@
 /* driver.h - the CUDA libraries, which are loaded at run time.
  *
- * No header of CUDA is needed: the declarations here are those of NVIDIA's documentation.  A
- * library is found in the folder CR_CUDA, beside the interpreter (cr_cuda_look_in), in
- * CUDA_HOME, or in the loader's path, in this order. */
+ * No header of CUDA is needed: the declarations follow NVIDIA's documentation.  A library is
+ * looked for in the folder CR_CUDA, beside the interpreter (cr_cuda_look_in), in CUDA_HOME, and
+ * in the loader's path, in this order. */
 #ifndef CR_DEVICE_CUDA_DRIVER_H
 #define CR_DEVICE_CUDA_DRIVER_H
 
 #include "base/error.h"
 
-/* Results of the driver that are not failures of a call, or that have other texts. */
+/* Results of the driver that the library distinguishes. */
 typedef enum {
     CR_CUDA_SUCCESS = 0,
     CR_CUDA_NO_MEMORY = 2,
@@ -42,9 +42,9 @@ typedef enum {
 enum {
     CR_CUDA_EVENT_BLOCKING = 1, /* the host sleeps while it waits */
     CR_CUDA_EVENT_NO_TIME = 2,  /* no time is recorded */
-    CR_CUDA_STREAM_APART = 1,   /* does not wait for the default stream */
-    CR_CUDA_HOST_PORTABLE = 1,  /* pinned for all devices */
-    CR_CUDA_POINTER_MEMORY = 2, /* the attribute "kind of memory" of an address */
+    CR_CUDA_STREAM_APART = 1,   /* the stream does not wait for the default stream */
+    CR_CUDA_HOST_PORTABLE = 1,  /* memory is pinned for all devices */
+    CR_CUDA_POINTER_MEMORY = 2, /* attribute of an address: its kind of memory */
     CR_CUDA_POINTER_HOST_MEMORY = 1
 };
 
@@ -60,23 +60,22 @@ typedef struct {
 #undef CR_NVRTC_CALL
 } cr_nvrtc;
 
-/* The driver, initialized; NULL without a driver or a device (CR_LOG=cuda says why). */
+/* The initialized driver; NULL without a driver or a device (CR_LOG=cuda logs the reason). */
 const cr_cuda_driver *cr_cuda_load_driver(void);
-/* The compiler.  CR_RUNTIME names the library that is missing. */
+/* The compiler.  Fails with CR_RUNTIME, and names the missing library. */
 CR_MUST cr_status cr_cuda_load_nvrtc(const cr_nvrtc **out);
 
-/* Adds a folder that contains folders of libraries as NVIDIA's wheels install them. */
+/* Sets the folder that has the folders of NVIDIA's wheels (site-packages/nvidia). */
 void cr_cuda_look_in(const char *folder);
 
-/* Opens the first of the libraries (NULL ends the list) that exists.  *path is its address in
- * the file system where it was found in a folder, or its name. */
 typedef struct {
     const char *name;  /* "libnvrtc.so.13" */
-    const char *wheel; /* the folder of its wheel: "cu13" */
-    const char *first; /* a library to be loaded before, from the same folder; or NULL */
+    const char *wheel; /* the folder of its wheel: "cu13"; NULL when no wheel has it */
+    const char *first; /* a library of the same folder that is loaded before it, or NULL */
 } cr_cuda_library;
+/* Opens the first of n libraries that exists; NULL when none does.  It stays open. */
 void *cr_cuda_open(const cr_cuda_library *list, int n);
-/* Reads `n` functions with the given names to `table`.  False when one is missing. */
+/* Stores the addresses of n named functions in `table`.  False when one is missing. */
 bool cr_cuda_symbols(void *library, void *table, const char *const *name, int n);
 
 #endif

@@ -1,15 +1,15 @@
 /* Device memory: a caching allocator.
  *
  * Segments come from the driver, whose calls take tens of microseconds and wait for the device.
- * A segment is split into blocks.  A block belongs to the stream for which it was requested:
- * work of that stream may reuse it at once, because it runs later.  A block that other streams
- * have used (cr_cuda_memory_record) waits for events on these streams.
+ * A segment is split into blocks.  A block belongs to the stream that requested it.  After its
+ * release, work of this stream may reuse it at once, because a stream runs its work in order.
+ * A block that other streams used (cr_cuda_memory_record) waits for events on these streams.
  *
- * Sizes are torch's, so that its statistics are ours: requests of up to 1 MB come from segments
- * of 2 MB, of up to 10 MB from segments of 20 MB, and larger ones are multiples of 2 MB.
+ * Sizes are torch's, so the statistics are torch's: a request of up to 1 MB gets a segment of
+ * 2 MB, one below 10 MB a segment of 20 MB, and a larger one a segment of a multiple of 2 MB.
  *
- * Free blocks are in lists by power of two.  The smallest fitting block of the request's own
- * list is taken, or else the first of a larger list; lists are short. */
+ * A pool has a list of free blocks for each power of two.  A request takes the smallest block
+ * that fits from the first list that has one.  Lists are short. */
 #include "base/memory.h"
 #include "base/map.h"
 #include "device/cuda/cuda.h"
@@ -35,10 +35,10 @@ struct memory_block {
     char *at;
     size_t size, requested;
     memory_block *before, *after; /* neighbours in the segment */
-    memory_block *next, *last;    /* in its free list */
+    memory_block *next, *last;    /* the next and previous block of its free list */
     void *stream;
     CR_VEC(void *) users;  /* other streams whose work used it */
-    CR_VEC(void *) events; /* after which it is free */
+    CR_VEC(void *) events; /* the block is free after these */
     uint32_t number;
     uint8_t device, pool;
     bool used;
@@ -47,14 +47,14 @@ struct memory_block {
 typedef struct {
     memory_block *free[3][MEMORY_LISTS]; /* by pool */
     cr_cuda_memory_stats stats;
-    size_t limit; /* 0: none */
+    size_t limit; /* of the bytes of segments; 0: no limit */
 } memory_heap;
 
 static memory_heap heaps[CR_CUDA_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static CR_VEC(memory_block *) blocks; /* by number - 1; NULL where unused */
+static CR_VEC(memory_block *) blocks; /* by number - 1; NULL: the number is unused */
 static CR_VEC(uint32_t) spare;        /* unused numbers */
-static CR_VEC(memory_block *) late;   /* that wait for events */
+static CR_VEC(memory_block *) late;   /* released blocks with events */
 
 static const cr_cuda_driver *memory_driver(void) { return cr_cuda_load_driver(); }
 
@@ -72,7 +72,7 @@ static void memory_count(cr_cuda_counter *row, const memory_block *b, int64_t by
     }
 }
 
-/* A block in use, or that waits for events. */
+/* Counts a block that is in use or has events. */
 static void memory_count_active(const memory_block *b, int64_t sign)
 {
     cr_cuda_memory_stats *s = &heaps[b->device].stats;
@@ -92,7 +92,7 @@ static void memory_count_used(const memory_block *b, int64_t sign)
 
 static bool memory_is_split(const memory_block *b) { return b->before || b->after; }
 
-/* A free part of a segment. */
+/* Counts a free block that is only a part of its segment. */
 static void memory_count_part(const memory_block *b, int64_t sign)
 {
     cr_cuda_memory_stats *s = &heaps[b->device].stats;
@@ -124,7 +124,7 @@ static memory_block *memory_record(void)
     return b;
 }
 
-/* The room for the number was reserved when the record was made. */
+/* memory_record() reserved the room in `spare`. */
 static void memory_forget(memory_block *b)
 {
     blocks.at[b->number - 1] = NULL;
@@ -162,7 +162,7 @@ static void memory_list_take(memory_block *b)
     b->next = b->last = NULL;
 }
 
-/* The smallest block of a list that fits. */
+/* The smallest block of the list that fits; NULL when none does. */
 static memory_block *memory_list_find(memory_block *list, size_t size, void *stream)
 {
     memory_block *best = NULL;
@@ -220,7 +220,7 @@ static memory_block *memory_new_segment(int index, memory_pool pool, size_t size
     return b;
 }
 
-/* Frees whole segments that are in no use.  Freeing waits for the device. */
+/* Frees the segments that are one free block.  The driver waits for the device. */
 static void memory_free_segments(int index)
 {
     memory_heap *h = &heaps[index];
@@ -276,7 +276,7 @@ static void memory_join(memory_block *b, memory_block *after)
 
 static bool memory_is_free(const memory_block *b) { return b && !b->used && !b->events.len; }
 
-/* The block has no more users: it joins its free neighbours. */
+/* Joins a block that is no longer used with its free neighbours, and lists the result. */
 static void memory_put(memory_block *b)
 {
     memory_block *before = b->before, *after = b->after;
@@ -296,6 +296,7 @@ static void memory_put(memory_block *b)
 
 /* --- use by several streams --- */
 
+/* Drops the events that have happened; `all` waits for each. */
 static void memory_wait(memory_block *b, bool all)
 {
     const cr_cuda_driver *d = memory_driver();
@@ -328,7 +329,8 @@ static void memory_collect(bool all)
     late.len = n;
 }
 
-/* Records an event on each other stream.  False when there is none. */
+/* Records an event on each other stream that used the block.  False when the block has no
+ * events, so it is free. */
 static bool memory_delay(memory_block *b)
 {
     const cr_cuda_driver *d = memory_driver();
@@ -423,7 +425,7 @@ void cr_cuda_memory_release(int index, void *p, uint32_t number)
 {
     (void)p;
     if (cr_cuda_use(index))
-        return; /* a forked child has no such memory */
+        return; /* the memory belongs to the parent process */
     pthread_mutex_lock(&lock);
     memory_block *b = blocks.at[number - 1];
     memory_count_used(b, -1);
@@ -494,7 +496,7 @@ void cr_cuda_memory_reset(int index, bool peaks)
     pthread_mutex_unlock(&lock);
 }
 
-/* --- running out --- */
+/* --- the error of a request that fails --- */
 
 static void memory_print_size(char *out, size_t room, size_t n)
 {
