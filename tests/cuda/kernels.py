@@ -328,8 +328,7 @@ def simulate(folder, *names):
     return build(folder, *names, simulated=True) or compare(Simulated(folder))
 
 
-# Names and shapes of what is timed; bytes are those of operands, each read or written once.  Results of folds, and
-# operands with a value a column, are few.
+# Names and shapes of the kernels that are timed.  Rates count each operand once, without the small ones of FEW.
 TIMED = [("add_f32", 1, 1 << 26), ("exp_f32", 1, 1 << 26), ("exp_f64", 1, 1 << 25), ("sum_f32", 8192, 8192),
          ("sum_f32", 65536, 1024), ("sum_f32", 1 << 18, 256), ("sum_f32", 1 << 20, 64), ("sum_f64", 8192, 4096),
          ("_softmax_f32", 8192, 8192), ("_softmax_f32", 65536, 1024), ("_softmax_f32", 1 << 20, 64),
@@ -338,7 +337,7 @@ TIMED = [("add_f32", 1, 1 << 26), ("exp_f32", 1, 1 << 26), ("exp_f64", 1, 1 << 2
          ("sum_f32_columns", 512, 131072), ("sum_f32_columns", 512, 8192), ("sum_f32_columns", 64, 1 << 20)]
 
 
-# Operands with few bytes, and how many elements apart their rows are.
+# Small operands: results of folds, and operands with one value a column.  {operand: elements from row to row}
 FEW = {"sum_f32": {0: 1}, "sum_f64": {0: 1}, "sum_f32_columns": {0: 0}, "_layer_norm_f32": {1: 1, 2: 1, 4: 0, 5: 0},
        "_layer_norm_backward_input_f32": {3: 1, 4: 1, 5: 0}}
 

@@ -13,7 +13,7 @@
 #include <ucontext.h>
 #include <vector>
 
-/* Beside a kernel there is <name>_simt, which runs it with a grid. */
+/* Defines a kernel, and <name>_simt, which runs it with a grid. */
 #define CK_KERNEL(name, ...) CK_KERNEL_(name, __VA_ARGS__)
 #define CK_KERNEL_(name, ...)                                                                  \
     static void name(const __VA_ARGS__ call);                                                  \

@@ -1,9 +1,9 @@
-/* A stand-in for libcuda: a device whose memory is the host's and whose kernels are fibers.
+/* A stand-in for libcuda: device memory is host memory, and the threads of kernels are fibers.
  *
- * Memory of the device may not be accessed outside a job: the heap is protected, so an instruction
- * of the library that reads or writes device memory ends the process.  Work of a stream is a queue
- * of jobs, which run late: each call of the driver runs some of them, at random, and waiting runs
- * all that are needed.  So a missing wait shows as a wrong result.
+ * The memory of a device is protected except while a job runs, so a process whose library reads or
+ * writes device memory ends.  A stream is a queue of jobs, which run with a delay: a call of the
+ * driver runs up to two random jobs, and a wait runs all jobs that it needs.  So a missing wait
+ * shows as a wrong result.
  *
  *   FAKE_CUDA_DEVICES   how many devices there are (1)
  *   FAKE_CUDA_MEMORY    megabytes of a device (512)
@@ -32,12 +32,12 @@ namespace
 
 typedef unsigned long address;
 
-/* A job runs when those before it in its stream have run, and the events for which it waits. */
 struct event {
     long recorded = 0, happened = 0; /* counts of records */
     double at = 0;
 };
 
+/* A job runs when the jobs before it in its stream have run, and its event has happened. */
 struct job {
     std::function<void()> run;
     event *waits = nullptr;
@@ -351,7 +351,7 @@ API cuStreamQuery(void *s)
 API cuEventCreate(void **e, unsigned) { return *e = new event, OK; }
 API cuEventDestroy_v2(void *e)
 {
-    (void)e; /* jobs may still name it */
+    (void)e; /* jobs may still refer to it */
     return OK;
 }
 
@@ -402,7 +402,7 @@ API cuEventElapsedTime(float *ms, void *start, void *end)
     return OK;
 }
 
-/* --- kernels: an image is a shared object after its length (nvrtc.cpp) --- */
+/* --- kernels: an image is a magic word, a length and a shared object (nvrtc.cpp) --- */
 
 API cuModuleLoadData(void **out, const void *image)
 {
@@ -416,7 +416,7 @@ API cuModuleLoadData(void **out, const void *image)
         return NO_MEMORY;
     std::string path = "/proc/self/fd/" + std::to_string(file);
     void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    /* The file stays open: the loader knows objects by their file's number. */
+    /* The file stays open, because the loader identifies objects by device and inode. */
     return library ? (*out = library, OK) : NO_IMAGE;
 }
 

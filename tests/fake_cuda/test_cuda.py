@@ -1,7 +1,7 @@
 """torch.cuda on the stand-in of tests/fake_cuda; `make test-fake-cuda`, or on a GPU with CR_CUDA unset.
 
-Results are compared with the host's bit for bit.  Device memory is protected and work is late, so a
-missing wait or an access of the host fails."""
+Results are compared with the host's bit for bit.  On the stand-in, device memory is protected and work is
+delayed, so an access from the host or a missing wait fails."""
 import os
 
 import numpy as np

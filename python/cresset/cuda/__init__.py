@@ -1,5 +1,5 @@
-"""CUDA.  Without a device, queries return that there is none and other calls raise; with one, `_device` has
-the answers."""
+"""torch.cuda.  Without a device, queries return that there is none, and other calls raise.  With a device, the
+names of `_device` replace these functions."""
 import enum
 
 from .. import _C, _absent

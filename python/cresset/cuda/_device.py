@@ -1,4 +1,4 @@
-"""torch.cuda where there is a device: what replaces the answers of a build without one."""
+"""torch.cuda with a device: these names replace those of a build without CUDA."""
 import threading
 from collections import OrderedDict, namedtuple
 from weakref import WeakValueDictionary
@@ -7,7 +7,7 @@ from .. import _C
 from .. import _streams as _base
 
 _streams = WeakValueDictionary()  # {(index, address): Stream}
-_chosen = threading.local()       # .streams: the Stream that each device uses, which is kept alive
+_chosen = threading.local()       # .streams: {index: Stream}, to keep each chosen Stream alive
 
 
 def _index(device, optional=True):
@@ -51,7 +51,7 @@ def current_device():
 
 
 def set_device(device):
-    """Makes a device the thread's."""
+    """Makes a device the current device of the thread."""
     index = _C.device(device).index if not isinstance(device, int) else device
     if index is not None and index >= 0:
         _C._cuda_set_current(index)
@@ -63,7 +63,7 @@ def synchronize(device=None):
 
 
 class device:
-    """`with torch.cuda.device(1):` makes it the thread's device."""
+    """`with torch.cuda.device(1):` makes device 1 the current device of the thread."""
 
     def __init__(self, device):
         self.idx = _index(device) if device is not None else -1
@@ -81,7 +81,7 @@ class device:
 
 
 class device_of(device):
-    """Makes the device of a tensor the thread's."""
+    """Makes the device of a tensor the current device of the thread."""
 
     def __init__(self, obj):
         super().__init__(obj.get_device() if obj.is_cuda else None)
@@ -124,7 +124,7 @@ def get_device_capability(device=None):
 
 
 def get_arch_list():
-    """Kernels are compiled for the devices that are there."""
+    """The architectures of the devices, because kernels are compiled at run time."""
     return sorted({f"sm_{major}{minor}" for major, minor in map(get_device_capability, range(device_count()))})
 
 
@@ -147,7 +147,7 @@ def can_device_access_peer(device, peer_device):
 # --- streams and events ---
 
 class Stream(_base.Stream):
-    """Work on one device, in order.  `with torch.cuda.stream(s):` makes it the thread's."""
+    """A queue of work on one device.  `with torch.cuda.stream(s):` makes it the current stream of the thread."""
 
     def __new__(cls, device=None, priority=0, **kwargs):
         return object.__new__(cls)
@@ -282,7 +282,7 @@ class Event(_base.Event):
 
 
 class StreamContext:
-    """`with torch.cuda.stream(s):` makes a stream the thread's; None changes nothing."""
+    """`with torch.cuda.stream(s):` makes s the current stream of the thread; None changes nothing."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -372,7 +372,7 @@ def reset_accumulated_memory_stats(device=None):
 
 
 def empty_cache():
-    """Gives the memory that no tensor uses back to the driver."""
+    """Returns cached memory that no tensor uses to the driver."""
     if is_initialized():
         _C._cuda_memory_trim()
 
@@ -386,7 +386,7 @@ _fractions = {}
 
 
 def set_per_process_memory_fraction(fraction, device=None):
-    """At most this part of a device's memory is taken."""
+    """Limits the memory that tensors take on a device to this part of its memory."""
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if not 0 <= fraction <= 1:
@@ -399,7 +399,7 @@ def get_per_process_memory_fraction(device=None):
     return _fractions.get(_index(device), 1.0)
 
 
-# --- random numbers: those of the host's generator ---
+# --- random numbers: the host's generator is used ---
 
 def _random():
     from .. import random
