@@ -134,7 +134,7 @@ bool cr_target_of(cr_target *out, const cr_edge *edge);
  * and `index` appear in error messages. */
 CR_MUST cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from,
                            uint32_t index);
-/* A new tensor of one number, contiguous. */
+/* A new contiguous tensor whose elements are `number`. */
 CR_MUST cr_status cr_filled_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
                                    const int64_t *size, cr_scalar number);
 

@@ -5,7 +5,7 @@
 #include "whole/whole.h"
 #include <stdio.h>
 
-/* A call that a recording sees. */
+/* Makes the tensor by a call, which is recorded. */
 static cr_status call_full(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
                            const int64_t *size, cr_scalar number)
 {

@@ -183,7 +183,7 @@ static void add_node(builder *b, const cr_gnode *n, int parts, int part)
     add_reads(b, &b->node[b->nodes++]);
 }
 
-/* The result is an operand that is made part by part. */
+/* Makes the node's result an operand that is read part by part. */
 static void add_part_node(builder *b, const cr_gnode *n)
 {
     int dtype = n->result[0]->type.dtype;
@@ -604,7 +604,7 @@ static void add_part(builder *b, cr_source_plan *x, const cr_gnode *n)
     x->part = part;
 }
 
-/* The tensors of a source, and its operand. */
+/* Sets the tensors of a source and adds its operand. */
 static void fill_source(builder *b, planned *p)
 {
     b->filling = &b->c->source[p->source];
@@ -720,8 +720,8 @@ static void merge_dims(builder *b)
     }
 }
 
-/* Dims in the order of the first result's memory: reads and writes then go forward.  Rows that
- * are reduced keep their dims, and so do sources, whose elements are counted. */
+/* Dims in the order of the first result's memory: reads and writes then go forward.  A group
+ * with reduced rows or with sources keeps the order: sources count elements row-major. */
 static void order_dims(builder *b)
 {
     cr_group_code *c = b->c;

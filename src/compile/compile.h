@@ -22,8 +22,8 @@ cr_graph *cr_compile_group(const cr_graph *g);
  * value for each channel stay vectors.  Returns g itself if it has no such batch norm. */
 cr_graph *cr_compile_norms(const cr_graph *g);
 
-/* Replaces compositions of entries that are stated as reads by these, in g's session, so that
- * groups can read their results part by part.  Returns g itself if it has none. */
+/* Replaces compositions of reads by the reads, in g's session, so that groups can read the
+ * results part by part.  Returns g itself if it has no such composition. */
 cr_graph *cr_compile_reads(const cr_graph *g);
 
 /* The code of a graph's groups.  Drop it before the graph. */

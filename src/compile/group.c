@@ -31,8 +31,9 @@ typedef struct group {
     int more;        /* further operands: a value in windows is one operand for each window */
     bool split, joined; /* its space is one window; a result joins its values */
     int parts;          /* results that it reads part by part */
-    bool spread, full; /* its values became rows for an expanded one; a node has all elements */
-    int64_t last;      /* the last dim of all its nodes, or -1 */
+    bool spread;  /* its elementwise values became one value a row, for an expanded value */
+    bool full;    /* a node computes all elements of the space */
+    int64_t last; /* the last dim of all its nodes, or -1 */
     int reads;
     cr_gvalue *read[MOST_OPERANDS]; /* values that it reads from outside */
     struct {
@@ -313,12 +314,12 @@ static bool repeats_rows(const gatherer *x, const group *p, const cr_gnode *n)
            cr_is_one_a_row(r->type.ndim, r->type.size, p->columns, &v->type);
 }
 
-/* Least length of rows for which one value a row is computed beside them: it takes the time of
- * a vector. */
+/* Least length of rows for which a group also computes one value a row, which takes as long as
+ * a vector of the row. */
 enum { LEAST_SPREAD = 32 };
 
-/* A group of elementwise nodes becomes one of rows, with one value a row each, if a value is
- * repeated along rows. */
+/* Gives rows to a group of elementwise nodes if `n` repeats one of its values along rows: all
+ * values of the group become one value a row. */
 static void spread(const gatherer *x, group *p, const cr_gnode *n)
 {
     int64_t own = numel(n->arg[0].value), columns = own ? numel(n->result[0]) / own : 0;
@@ -372,7 +373,7 @@ static bool keeps_order(const group *p, const cr_gvalue *v, const cr_gvalue *r)
            (numel(v) == p->numel || numel(v) * p->columns == p->numel);
 }
 
-/* Adds a view of a value of p to p, if loops can read the value in its place. */
+/* Adds a view to the group of its argument, if loops can read the argument instead. */
 static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL, *r = n->result[0];
@@ -507,8 +508,8 @@ static void close_group(void *context, cr_gvalue *v)
 
 static void add_outside(void *context, cr_gvalue *v) { add_read(context, v); }
 
-/* A group starts with elements at other places of values that are computed before.  The result
- * is an operand of the group, and its arguments are read, too. */
+/* Starts a group with a read.  The read's arguments are computed before the group; its result
+ * is an operand of the group. */
 static bool place_read(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gtype *t = &n->result[0]->type;

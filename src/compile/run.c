@@ -41,8 +41,8 @@ static const cr_placed_source *source_of(const job *j, int k)
     return k >= j->c->outputs && number < 0 ? &j->source[-1 - number] : NULL;
 }
 
-/* Elements of a tile.  Tiles of sources may leave the first cache: lines are made faster when
- * they are long, and elements that are read in place need no tile. */
+/* The number of elements of a tile.  With sources, tiles may exceed the first-level cache: long
+ * lines are copied faster, and elements that are read in place need no tile. */
 enum { SOURCE_TILES = 4 };
 static int64_t tile_elements(const job *j)
 {
@@ -62,8 +62,8 @@ static void set_strides(const job *j, int k, int64_t columns, int64_t *stride)
     stride[1] = o->row ? 0 : item;
 }
 
-/* The source's elements where they are, or in the tile.  CR_INDEX if an index is outside: the
- * error is made when all threads have ended. */
+/* *place: the source's elements in place, or the tile with a copy of them.  CR_INDEX, without
+ * a message, if an index is outside; check_sources() then sets the message. */
 static cr_status read_source(const job *j, int k, int64_t at, int64_t n, char *tile,
                              void **place)
 {
@@ -714,7 +714,7 @@ static void place_sources(job *j, cr_tensor *const *read)
     }
 }
 
-/* The error of the first source with an index outside. */
+/* The error of the first source that has an index outside, when all threads have ended. */
 static cr_status check_sources(const job *j)
 {
     for (int i = 0; i < j->c->sources; i++)

@@ -123,7 +123,7 @@ void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t
 
 /* --- sources --- */
 
-/* Elements that are read before they are converted. */
+/* The number of elements that are read at a time and then converted. */
 enum { SOURCE_PIECE = 512 };
 
 bool cr_stage_source(const cr_operand_plan *o, const cr_placed_source *from, int64_t at,

@@ -631,8 +631,8 @@ static bool cuts_gradient(const cr_gnode *view)
            view->arg[0].value->type.requires_grad && !result_needs_grad(view);
 }
 
-/* The call that reads a view first may need no gradient where a later call needs one, and both
- * read the same value. */
+/* All calls that read a view read the same value.  The first of them may need no gradient while
+ * a later one does, so the region is asked, too. */
 static bool view_needs_gradient(const walk *x, const object *o)
 {
     return x->gradient || (o->in->gradient && !cuts_gradient(o->view));

@@ -66,7 +66,7 @@ static void copy_input(lifter *x, cr_gnode *n)
     n->constant = NULL;
 }
 
-/* True for a constant that only the next node reads, a clone: a literal of the program. */
+/* True for a literal of the program: a constant whose only reader is the next node, a clone. */
 static bool is_copied(const lifter *x, const cr_gblock *b, size_t i)
 {
     const cr_gvalue *v = b->at[i]->result[0];

@@ -453,7 +453,7 @@ static void find_source(cr_recorder *r)
         r->source = text;
 }
 
-/* `result` is the clone of `arg`, as far as the graph knows. */
+/* Records c->result as the clone of a constant, c->arg. */
 static void add_literal(cr_session *s, void *context)
 {
     call_record *c = context;
@@ -467,7 +467,7 @@ static void add_literal(cr_session *s, void *context)
     know_result(c, n->result[0], c->result[0].t);
 }
 
-/* The constant is a copy, because the call may write to the literal. */
+/* The constant is a copy, because the program may write to the literal. */
 void cr_recorder_literal(cr_tensor *t)
 {
     cr_recorder *r = cr_recorder_pause();
@@ -758,8 +758,8 @@ static cr_status call_on_fakes(const cr_op *op, const cr_value *arg)
     return st;
 }
 
-/* True when the error follows from dtypes, sizes and other facts that guards check: the call
- * fails on tensors without bytes, too. */
+/* True if the call also fails on tensors without bytes: the error depends only on dtypes, sizes
+ * and other facts that guards check. */
 static bool fails_without_bytes(const cr_op *op, const cr_value *arg)
 {
     cr_thread_state was = cr_thread;
@@ -770,8 +770,8 @@ static bool fails_without_bytes(const cr_op *op, const cr_value *arg)
     return st && st != CR_MEMORY;
 }
 
-/* The program may catch the error and take another way than in later calls, so that the
- * recording serves only if each of these fails in the same way. */
+/* The program may catch the error.  The recording is then valid only if every later call raises
+ * the same error. */
 static cr_status record_error(const cr_op *op, const cr_value *arg, cr_status st)
 {
     cr_recorder *r = cr_recorder_pause();
@@ -801,13 +801,13 @@ static cr_status record_as_itself(const cr_op *op, const cr_value *arg, cr_value
     return record_plain_call(op, op, arg, arg, result);
 }
 
-/* Runs an entry of which the calls that it makes are recorded. */
+/* Runs an entry and records only the calls that it makes. */
 static cr_status record_parts_only(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     return op->kernel_stage(op, arg, result);
 }
 
-/* copy_ to a tensor with bits: the stored numbers are written. */
+/* Records copy_ to a tensor with bits as copy_ to its stored numbers. */
 static cr_status record_stored_copy(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_tensor *to = arg[0].t, *stored = cr_keep(to), *from = cr_keep(arg[1].t);
@@ -840,9 +840,9 @@ done:
     return st;
 }
 
-/* A value of a graph stands for the stored numbers of its tensor.  So views are recorded
- * unchanged, a view with other bits as `alias`, and other calls with arguments that were
- * computed by recorded calls. */
+/* A value of a graph stands for the stored numbers of its tensor.  So a view is recorded
+ * unchanged, and a view that changes bits is recorded as `alias`.  Any other call is recorded
+ * with arguments without bits, which recorded calls compute. */
 static cr_status record_with_bits(const cr_op *op, const cr_value *arg, const cr_value *shown,
                                   cr_value *result)
 {

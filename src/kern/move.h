@@ -41,7 +41,7 @@ typedef struct {
     bool fill;
 } cr_move_part;
 
-/* Copies the elements between views of equal sizes that share none. */
+/* Copies the elements between views of equal sizes that share no memory. */
 void cr_move_view(const cr_view *to, const cr_view *from);
 /* Copies the elements.  The result has elements, and shares none with the source. */
 void cr_move_copy(const cr_move *m);
@@ -66,7 +66,8 @@ CR_MUST cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *v
 /* The elements of an index as int64 in row-major order, plus `size` where they are negative;
  * the caller frees them.  NULL and CR_MEMORY when out of memory. */
 int64_t *cr_move_wrapped(const cr_view *index, int64_t size);
-/* Replaces the row-major numbers of elements of v, as many as `index` has, by their offsets. */
+/* `number` holds row-major numbers of elements of v, one for each element of `index`: replaces
+ * them by the offsets of these elements. */
 void cr_move_unravel(int64_t *number, const cr_view *index, const cr_view *v);
 /* Sets all elements of a view to the element at `item`. */
 void cr_move_fill(const cr_view *to, const void *item);

@@ -2,8 +2,8 @@
  *
  * The program of an entry works on rows and columns: axes i < R and j < C.
  *   body           out[i, j] = body(self[i, j], ...)
- *   fold           out[i] = combine[j < C](expr), and its other forms; of a reduction that
- *                  keeps its index, this is the second result, or the only one
+ *   fold           out[i] = combine[j < C](expr), and its other forms; the index that a
+ *                  reduction keeps is the second result, or the only one
  *   is with fused  operands as the entry declares them: [i, j], [i] or [j]
  *   loop           out[i, j] = table[i, j, $index[i, j]], of an entry with one index tensor; a
  *                  kernel for each size of an item

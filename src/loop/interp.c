@@ -331,7 +331,7 @@ static scalar fold_values(machine *m, const cr_expr *e, values v)
     return fold_parts(m, e, v.at, v.n, CR_FOLD_COLUMN, fold_column_blocks);
 }
 
-/* The place of the first element that none is beyond. */
+/* The index of the first element that no other element is beyond. */
 static int64_t index_of_extreme(machine *m, const cr_expr *e, values v)
 {
     cr_dtype t = (cr_dtype)e->dtype, from[2] = {t, t};

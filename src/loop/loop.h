@@ -60,7 +60,7 @@ typedef enum {
     CR_EXPR_INTEGER, /* the integer expression index[0] as a number */
     CR_EXPR_CALL,    /* fn(args) */
     CR_EXPR_REDUCE,  /* fn over axis of args[0] */
-    CR_EXPR_INDEX_OF /* where args[0], a reduction that keeps its index, found its value */
+    CR_EXPR_INDEX_OF /* the index that args[0], a reduction by above or below, keeps */
 } cr_expr_kind;
 
 typedef struct cr_expr cr_expr;
@@ -143,16 +143,18 @@ static inline bool cr_expr_is_indexed(const cr_expr *e)
 const cr_expr *cr_expr_call(cr_loop *l, cr_fn fn, int count, const cr_expr *const *args);
 const cr_expr *cr_expr_cast(cr_loop *l, cr_dtype t, const cr_expr *a);
 const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr *a);
-/* The int64 place along its axis of the element that is the reduction's value. */
+/* The int64 index, along the reduction's axis, of the element that is its value. */
 const cr_expr *cr_expr_index_of(cr_loop *l, const cr_expr *reduce);
 /* `like` with other arguments. */
 const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *const *args);
 /* True when the result of a reduction depends on the order of its elements (num/order.h). */
 bool cr_fn_has_order(cr_fn fn, cr_dtype t);
-/* True for `above` and `below`: the value of the reduction is its first element that none is
- * beyond, bit for bit, and it keeps the element's index.  The axis is not empty. */
+/* True for `above` and `below`.  The value of such a reduction is its first element that no
+ * other element is beyond, bit for bit; the reduction keeps the element's index.  The axis is
+ * not empty. */
 bool cr_fn_keeps_index(cr_fn fn);
-/* The reduction without an index whose value is equal: maximum for `above`; NaN for any NaN. */
+/* The reduction without an index that has the same value: maximum for `above`, minimum for
+ * `below`.  A NaN may have other bits. */
 cr_fn cr_fn_without_index(cr_fn fn, cr_dtype t);
 static inline bool cr_expr_keeps_index(const cr_expr *e)
 {

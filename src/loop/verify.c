@@ -114,7 +114,7 @@ static void verify_expr(scope *s, cr_expr_set *seen, const cr_expr *e)
     if (e->kind == CR_EXPR_CALL)
         verify_call_types(s, e);
     if (e->kind == CR_EXPR_INDEX_OF && !cr_expr_keeps_index(e->args[0]))
-        broken(s, "the index of a value without one in", s->d->target->name);
+        broken(s, "the index of a reduction that keeps none in", s->d->target->name);
     if (e->kind == CR_EXPR_REDUCE) {
         cr_expr_set inside = cr_expr_set_new(s->l);
         if (!cr_expr_set_add(seen, e))

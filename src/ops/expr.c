@@ -30,7 +30,7 @@ static cr_status rule_new(lexer *x, cr_rule **out, cr_rule_kind kind, const char
 }
 
 enum { MOST_ARGS = 32 };
-static const char *no_keywords[MOST_ARGS]; /* of all calls by place */
+static const char *no_keywords[MOST_ARGS]; /* shared by all calls without keywords */
 
 /* Copies a list of children into the arena. */
 static cr_status set_args(lexer *x, cr_rule *r, cr_rule **args, const char **keyword, int n)

@@ -100,8 +100,8 @@ typedef struct {
 typedef struct {
     const char *name;
     bool pack;
-    cr_rule *count; /* axes of the pack, NULL: those that the others leave; or the size of an
-                     * axis, NULL: that of its dim */
+    cr_rule *count; /* of a pack: the number of its axes (NULL: all that other names leave); of
+                     * an axis: its size (NULL: that of its dim) */
     int slot;
 } cr_loop_axis;
 enum { CR_LOOP_AXES = 6, CR_LOOP_INDICES = 3 };
@@ -226,7 +226,7 @@ struct cr_op {
     cr_loop_axis *axis;
     cr_loop_index *index_check;
     cr_rule *loop_start, *loop_target, *loop_value;
-    cr_rule *loop_combine; /* the name of the operation by which it writes, or NULL */
+    cr_rule *loop_combine; /* the name of the operation that writes, or NULL */
     bool loop_adds;
     const char *extern_name;
     cr_extern_fn extern_fn;

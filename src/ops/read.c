@@ -35,7 +35,7 @@ int cr_op_find_param(const cr_op *op, const char *name)
 
 /* --- clauses --- */
 
-/* The rest of a clause, without blanks and newlines behind it. */
+/* The rest of a clause, without trailing blanks and newlines. */
 static cr_clause_text rest_of_clause(const lexer *x)
 {
     const char *end = x->end;
@@ -535,7 +535,7 @@ static cr_status read_loop(lexer *x, cr_op *op)
     return rule_parse(x, &op->loop_value);
 }
 
-/* `combine NAME`: how elements that a loop writes join those that are there. */
+/* `combine NAME`: the operation that combines a written element with the present one. */
 static cr_status read_combine(lexer *x, cr_op *op)
 {
     if (!op->loop_start || op->loop_adds)

@@ -125,8 +125,8 @@ static void run_strips(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Folds units (outer), all parts and columns in one call: kernels of CUDA take any number of
- * rows and give a result for every CR_FOLD_COLUMN of them. */
+/* Folds units (outer).  One call folds all parts and columns: a CUDA kernel takes any number of
+ * rows and stores one result for every CR_FOLD_COLUMN rows. */
 static void run_all_strips(void *context, int64_t begin, int64_t end)
 {
     axis_job *j = context;
@@ -493,8 +493,8 @@ static bool reduces_last_dims(const cr_tensor *t, uint64_t mask)
     return mask == (first < t->ndim ? (~(uint64_t)0 >> (64 - t->ndim)) >> first << first : 0);
 }
 
-/* True for the fast path: rows of a contiguous tensor in the kernel's compute type, together
- * the work of one thread. */
+/* True for the fast path: the tensor is contiguous, has the kernel's compute type and is small
+ * enough for one thread. */
 static bool is_short(const cr_op *op, const cr_value *arg, const fold_facts *x)
 {
     const cr_tensor *self = arg[0].t;

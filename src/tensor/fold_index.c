@@ -1,11 +1,11 @@
 /* Reductions that keep the index of their value: argmax, and max along a dim.
  *
- * A reduced dim whose elements are adjacent is folded along rows; any other as columns, if
- * elements of another dim are adjacent in the input and in the results.  Other layouts, and
- * dtypes without kernels, are copied first: to a row-major tensor of the compute type, or to
- * columns where rows are so short that their kernel takes longer than the copy.  The result
- * does not depend on the order: the first of equal extremes counts, and the first NaN before
- * all numbers. */
+ * A kernel of rows folds a dim whose elements are adjacent.  A kernel of columns folds any
+ * other dim, if the elements of a remaining dim are adjacent in the input and in the results.
+ * Other layouts, and dtypes without kernels, are copied first to a row-major tensor of the
+ * compute type.  Rows so short that their kernel takes longer than a copy are copied to
+ * columns.  The result does not depend on the order of the fold: the first of equal extremes
+ * wins, and the first NaN wins over any number. */
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/parallel.h"
@@ -18,9 +18,9 @@
 
 enum { GRAIN = 32768, STRIP = 2048, PART = 65536, SMALL = 4096 };
 
-/* Rows of bytes below SHORT_BYTES elements, and of 8 bytes an element below SHORT_WIDE, are
- * copied to columns when there are at least FEW rows; fewer rows of bytes are computed in
- * int32.  20,000 rows of 16: uint8 2,060 to 175 us, int64 524 to 213. */
+/* Short rows have less than SHORT_BYTES elements of one byte, or less than SHORT_WIDE elements
+ * of eight bytes.  At least FEW short rows are copied to columns; fewer rows of bytes are
+ * computed in int32.  With 20,000 rows of 16: uint8 2,060 -> 175 us, int64 524 -> 213 us. */
 enum { SHORT_BYTES = 128, SHORT_WIDE = 32, FEW = 64 };
 
 /* Results and input; dims other than the reduced one are from the slowest to the fastest.
@@ -253,13 +253,13 @@ static bool index_is_short(const index_job *j)
     return j->step == j->item && j->length > 1 && j->length < below && j->count >= FEW;
 }
 
-/* A few short rows of bytes take less time as int32. */
+/* True for a few short rows of bytes, which take less time as int32. */
 static bool index_widens(const index_job *j)
 {
     return j->item == 1 && j->step == 1 && j->length < SHORT_BYTES && j->count < FEW;
 }
 
-/* True when the kernels take the layout as it is; the dtype is theirs. */
+/* True if a kernel can read the layout in place.  The dtype must be a compute type. */
 static bool index_reads_in_place(const index_job *j, const cr_view *self, int dim)
 {
     if (dim < 0)
@@ -302,8 +302,8 @@ typedef struct {
     _Alignas(16) char small[SMALL];
 } index_copy;
 
-/* Uninitialised memory for the elements of `like`, whose dim `slowest` gets the largest stride,
- * and other dims are in order. */
+/* Allocates a tensor with the sizes of `like`, without setting its elements.  Dim `slowest`
+ * gets the largest stride; the other dims are row-major. */
 static cr_status index_copy_new(index_copy *c, const cr_view *like, cr_dtype dtype, int slowest)
 {
     int64_t step = 1;
@@ -325,7 +325,8 @@ static cr_status index_copy_new(index_copy *c, const cr_view *like, cr_dtype dty
     return CR_OK;
 }
 
-/* cr_copy_elements, which costs more than the conversion of a small row-major tensor. */
+/* Copies elements.  Small row-major tensors are converted directly, which takes less time than
+ * cr_copy_elements. */
 static cr_status index_convert(const cr_view *to, const cr_view *from)
 {
     cr_dtype t = (cr_dtype)to->dtype, f = (cr_dtype)from->dtype;

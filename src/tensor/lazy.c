@@ -125,8 +125,8 @@ cr_status cr_tensor_resolved_by_calls(cr_tensor **out, cr_tensor *t)
 
 /* --- copying between tensors with bits --- */
 
-/* The stored numbers of `from` in the dtype of `to`; differs from `from` only when a real
- * number becomes complex. */
+/* *out: the stored numbers of `from`, converted to the dtype of `to` if a real number becomes
+ * complex. */
 static cr_status lazy_source(cr_tensor **out, const cr_tensor *to, const cr_tensor *from)
 {
     cr_tensor *stored;
@@ -168,7 +168,7 @@ cr_status cr_copy_tensor(const cr_tensor *to, const cr_tensor *from)
 
 /* --- the stage --- */
 
-/* A call with arguments without bits. */
+/* The arguments of a call; copies without bits replace the tensors with bits. */
 typedef struct {
     const cr_op *op;
     cr_value arg[CR_MAX_ARGS];
@@ -258,7 +258,7 @@ static bool lazy_is_written(const cr_op *op, int i)
     return op->param[i].written || op->updates >> i & 1;
 }
 
-/* Copies what the call wrote to the tensors with bits. */
+/* Copies the arguments that the call wrote back to the caller's tensors. */
 static cr_status lazy_write_back(const lazy_args *x, const cr_value *arg)
 {
     for (int i = 0; i < x->op->param_count; i++) {
@@ -273,7 +273,7 @@ static cr_status lazy_write_back(const lazy_args *x, const cr_value *arg)
     return CR_OK;
 }
 
-/* Results that are such an argument become the caller's tensor. */
+/* Replaces a result that is the copy of a written argument by the caller's tensor. */
 static void lazy_give_back(const lazy_args *x, const cr_value *arg, cr_value *result)
 {
     for (int k = 0; k < x->op->result_count; k++)

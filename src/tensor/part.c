@@ -10,8 +10,8 @@
 #include "tensor/stated.h"
 #include <string.h>
 
-/* A line of the result is in at most one box for each piece of a dim; more boxes than these
- * would be searched for each tile. */
+/* The most boxes of a result, because every read searches all boxes, and the most dims of a
+ * box. */
 enum { PART_BOXES = 32, PART_DIMS = 12 };
 
 /* Offsets and strides are in elements, of the result, of the source and of the index. */
@@ -129,7 +129,8 @@ static cr_status part_box_new(cr_part *p, part_box **out, int ndim)
     return CR_OK;
 }
 
-/* Lines go along neighbours in the result. */
+/* Adds a dim of size 1 for the lines, unless the last dim's elements are adjacent in the
+ * result. */
 static void box_end(part_box *b)
 {
     if (!b->ndim || (b->to_stride[b->ndim - 1] != 1 && b->size[b->ndim - 1] != 1)) {
@@ -182,7 +183,7 @@ static cr_status part_stated(cr_part *p, const cr_view *result)
     return part_stated_boxes(p);
 }
 
-/* One box for each tensor that has elements. */
+/* One box for each tensor. */
 static cr_status part_joined(cr_part *p, const cr_view *result)
 {
     int64_t dim = p->arg[1].i + (p->arg[1].i < 0 ? result->ndim : 0), at = 0, stride = 1;
@@ -326,14 +327,14 @@ static bool place_first(part_place *x, const part_box *b, int64_t at)
     return x->to + b->size[b->ndim - 1] > at || place_next(x, b);
 }
 
-/* Elements [first, last) of `rows` lines of a box; several lines are whole.  Each is a row of
- * the result's. */
+/* Elements [first, last) of `rows` lines of a box, stored from `to` on.  Several lines are
+ * always whole. */
 typedef struct {
     int64_t rows, first, last;
     char *to;
 } part_lines;
 
-/* Strides along the lines of a box, from row to row, or zero. */
+/* The stride from one line of a box to the next; 0 if the box has one line. */
 static int64_t lines_stride(const part_box *b, const int64_t *stride)
 {
     return b->ndim > 1 ? stride[b->ndim - 2] : 0;
@@ -388,8 +389,8 @@ static bool lines_read(const cr_part *p, const part_box *b, const part_place *x,
     return true;
 }
 
-/* The number of whole lines from x on that end before element `end`; lines differ in the last
- * of the other dims only. */
+/* The number of whole lines that end before element `end`: line x and the lines after it along
+ * the second-last dim. */
 static int64_t whole_lines(const part_box *b, const part_place *x, int64_t end)
 {
     int64_t left = end - b->size[b->ndim - 1] - x->to, n;
@@ -402,7 +403,8 @@ static int64_t whole_lines(const part_box *b, const part_place *x, int64_t end)
                : b->size[b->ndim - 2] - x->at[b->ndim - 2];
 }
 
-/* The elements of a box among [at, at + n). */
+/* Copies the elements of a box that are in [at, at + n) of the result.  False if an index is
+ * outside. */
 static bool box_read(const cr_part *p, const part_box *b, char *const *data, int64_t at,
                      int64_t n, char *to)
 {

@@ -1,7 +1,7 @@
 /* part.h - parts of a result without the result.
  *
- * An entry whose result consists of elements of its arguments (clause `loop`, or word `join`)
- * can give any range of these elements, so that a reader never stores the whole. */
+ * If the result of an entry consists of elements of its arguments (clause `loop`, or word
+ * `join`), any range of the result can be read, and the whole result is never stored. */
 #ifndef CR_TENSOR_PART_H
 #define CR_TENSOR_PART_H
 
@@ -11,7 +11,7 @@ enum { CR_PART_TENSORS = 16 };
 
 typedef struct cr_part cr_part;
 
-/* True if entries like this have parts, for some arguments. */
+/* True if the entry has parts for some arguments. */
 bool cr_op_has_parts(const cr_op *op);
 /* The parts of a call.  Tensors of `arg` are views without bytes; the row-major result has the
  * given dtype and sizes.  Fails with CR_VALUE if the call has no parts, or too many tensors or

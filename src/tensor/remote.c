@@ -559,7 +559,7 @@ static void tell_once(const cr_op *op, cr_device device)
                     op->name, cr_device_kind_name((cr_device_kind)device.kind));
 }
 
-/* A CUDA device has the fallback: torch computes every operator there. */
+/* A CUDA device always has the fallback, because torch implements every operator on CUDA. */
 static cr_status check_fallback(const cr_op *op, cr_device device)
 {
     if (device.kind != CR_CUDA && !atomic_load(&fallback))
@@ -702,7 +702,8 @@ static cr_status bring(cr_value *v, cr_device to)
 
 /* --- elementwise entries, on the device or the host --- */
 
-/* NVRTC has no functions of complex numbers, which some entries call. */
+/* True if the host must compute the entry: its kernel calls functions of complex numbers, which
+ * NVRTC does not have. */
 static bool body_is_hosts(const cr_op *op, cr_dtype compute, cr_device device)
 {
     cr_fn_set calls = {{false}, 0};

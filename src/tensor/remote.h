@@ -68,10 +68,10 @@ CR_MUST cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value
  * device.  CR_RUNTIME for an index on a third device. */
 CR_MUST cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *result);
 
-/* Registers a kernel for (entry, device kind).  CR_RUNTIME unless the entry's kernel is a C
- * function on views. */
 /* Registers the kernels of kern/cuda. */
 CR_MUST cr_status cr_remote_install(void);
+/* Registers a kernel for (entry, device kind).  CR_RUNTIME unless the entry's kernel is a C
+ * function on views. */
 CR_MUST cr_status cr_remote_register(const char *entry, cr_device_kind kind,
                                      cr_entry_kernel fn);
 void cr_remote_allow_fallback(bool on);

@@ -10,7 +10,7 @@
  * the source's place.
  *
  * Indices by `axis % n` and `axis // n` cut an axis into two axes.  An index that is a sum over
- * several axes (`i * step + k`) is a map of each of them. */
+ * several axes (`i * step + k`) has one map for each axis. */
 #include "tensor/stated.h"
 #include "base/integer.h"
 #include "loop/build.h"
@@ -20,7 +20,7 @@ typedef struct {
     int axis, item; /* item: the axis's place in its pack */
     const cr_rule *rule;
     int64_t stride;   /* elements of the source from one index to the next */
-    unsigned at_zero; /* a sum over axes: the names of the others, which are 0 */
+    unsigned at_zero; /* of a sum over axes: bits of the other names, which count as 0 */
     int64_t less;     /* subtracted from the rule's value */
 } stated_map;
 
@@ -93,7 +93,7 @@ typedef struct {
     int axis, item;
     bool joint; /* the rule names further axes, which go one by one */
     int64_t t;
-    unsigned at_zero; /* names of axes that are 0 */
+    unsigned at_zero; /* bits of the names of axes that count as 0 */
 } place;
 
 static cr_status piece_of(const place *p, const cr_rule *r, piece *out);
@@ -264,7 +264,7 @@ static cr_status piece_of(const place *p, const cr_rule *r, piece *out)
 
 /* --- from the clauses to one move over all axes --- */
 
-/* The sizes of single axes that the clause gives. */
+/* Sets the sizes of single axes for which clause `axes` states one. */
 static cr_status stated_sizes(stated *s)
 {
     for (int i = 0; i < s->op->axis_count; i++) {
@@ -318,9 +318,9 @@ static int stated_width(const stated *s, const cr_rule *r, int *name)
     return all && s->op->axis[*name].pack ? s->count[*name] : 1;
 }
 
-/* The last index of a tensor with more dims numbers all elements of the dims from `dim` on,
- * row-major.  Returns how many elements these have, and their distance in *stride; where they
- * have none, the plan asks for a row-major copy. */
+/* If a tensor has more dims than indices, its last index numbers the elements of the dims from
+ * `dim` on, row-major.  Returns the number of these elements and sets *stride to the distance
+ * between them; if they have no common distance, the plan asks for a row-major copy. */
 static int64_t stated_flat(stated *s, const cr_view *v, int dim, int param, int64_t *stride)
 {
     int64_t n = 1, step = 1;
@@ -339,7 +339,8 @@ static int64_t stated_flat(stated *s, const cr_view *v, int dim, int param, int6
     return n;
 }
 
-/* True for the last index of an element, `i` of r, which has less indices than v has dims. */
+/* True if index `i` of r is the last one and numbers the elements of several dims of v, from
+ * `dim` on, or of none. */
 static bool stated_is_flat(const stated *s, const cr_rule *r, int i, int dim, const cr_view *v)
 {
     int name;
@@ -357,9 +358,7 @@ static cr_status stated_axes_of(stated *s, const cr_rule *r, int param, const cr
     for (int i = 1; i < r->count; i++) {
         int n = stated_width(s, r->args[i], &name);
         if (stated_name(s, r->args[i]) < 0)
-            return stated_refuse(s, r,
-                                 "an index tensor, and what is written, is indexed by "
-                                 "axes");
+            return stated_refuse(s, r, "index tensors and written tensors are indexed by axes");
         if (stated_is_flat(s, r, i, dim, v)) {
             int axis = s->first[name];
             s->size[axis] = stated_flat(s, v, dim, param, &stride[axis]);
@@ -438,7 +437,7 @@ static cr_status stated_sum(stated *s, const cr_rule *r, int item, int64_t strid
     return CR_OK;
 }
 
-/* A dim at the same index for all elements. */
+/* A dim that all elements read at the same index. */
 static cr_status stated_fixed(stated *s, const cr_rule *r, int64_t stride)
 {
     piece at;
@@ -506,8 +505,8 @@ static cr_status stated_written(stated *s, const cr_rule *r)
     return stated_axes_of(s, r, s->plan->plain, v, s->to_stride);
 }
 
-/* Indices that may be negative are copied for each call, and can be replaced by offsets.
- * Returns the end of the offsets. */
+/* Avoids the row-major copy of the source: indices that may be negative are copied for each
+ * call, and the copy can hold offsets of elements instead.  Returns the end of the offsets. */
 static int64_t stated_unravel(stated *s, const cr_view *v, int64_t *stride)
 {
     int64_t span = 1;
@@ -520,7 +519,7 @@ static int64_t stated_unravel(stated *s, const cr_view *v, int64_t *stride)
     return span;
 }
 
-/* The last index of a source with more dims, by which its dims from `dim` on are one. */
+/* The last index of a source with more dims than indices: dims from `dim` on count as one. */
 static cr_status stated_flat_index(stated *s, const cr_view *v, const cr_rule *r, int dim)
 {
     int64_t stride, size = stated_flat(s, v, dim, s->plan->from, &stride);

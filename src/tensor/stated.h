@@ -27,7 +27,8 @@ typedef struct {
                 */
     uint64_t picked; /* bit d: axis d does not number a dim of the result */
     bool unravel;    /* indices are row-major numbers; they become offsets of elements */
-    uint64_t dense;  /* bit i: parameter i, or CR_STATED_RESULT, must be row-major; no boxes */
+    uint64_t dense;  /* bit i: parameter i (CR_STATED_RESULT: the result) is replaced by a
+                      * row-major copy, and the plan has no boxes */
     int index;       /* the parameter of the index tensor, or -1 */
     const cr_loop_index *bounds;
     cr_kernel kernel;

@@ -69,8 +69,8 @@ static void key_view(cr_stated_plan *p, const cr_view *v)
     p->hash = h;
 }
 
-/* Other values than integers and tensors take no part in indices; an integer may be
- * None. */
+/* Values other than integers and tensors do not affect indices.  The tag is in the key because
+ * an integer may be None. */
 static void key_value(cr_stated_plan *p, const cr_value *v)
 {
     if (v->tag == CR_VIEW)
@@ -98,7 +98,8 @@ static void stated_key(cr_stated_plan *p, const cr_op *op, const cr_value *arg,
     p->hash ^= p->hash >> 32;
 }
 
-/* Word by word: memcmp would read by vectors what has just been written by words. */
+/* Compares word by word: the key was just written by words, and vector loads of memcmp would
+ * wait for these stores. */
 static bool key_is(const cr_stated_plan *p, const cr_stated_plan *like)
 {
     int64_t differ = p->words ^ like->words;
@@ -255,7 +256,7 @@ static cr_status run_start(running *r, const cr_op *op, const cr_value *arg, cr_
     return CR_OK;
 }
 
-/* The operation that the entry names, or that of `=` or `+=`. */
+/* *how: the operation that clause `combine` names; without the clause, that of `=` or `+=`. */
 static cr_status run_combination(cr_combine *how, const cr_op *op, const cr_value *arg)
 {
     static const struct {
@@ -393,7 +394,7 @@ static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_
 
 static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out);
 
-/* A row-major copy of v, which the caller frees; its elements only when `filled`. */
+/* Allocates a row-major copy of v, which the caller frees; copies the elements if `filled`. */
 static cr_status run_dense_view(cr_view *copy, int64_t *stride, const cr_view *v, bool filled)
 {
     cr_view all = *v;
@@ -438,7 +439,8 @@ done:
     return st;
 }
 
-/* A plan that asks for copies leads to a call with another key, which may replace it. */
+/* A plan that asks for copies makes a call with another key.  That call may remove p from the
+ * cache, so p is not read after it. */
 static cr_status run_plan(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
                           cr_view *out)
 {

@@ -363,7 +363,7 @@ cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size, const in
 
 /* --- properties --- */
 
-/* The element of a tensor with bits from the stored number. */
+/* The value of an element, from the stored number `s` and the tensor's bits. */
 static cr_scalar item_of_stored(cr_scalar s, const cr_tensor *t)
 {
     _Alignas(16) char element[16];

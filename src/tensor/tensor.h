@@ -60,8 +60,8 @@ typedef struct cr_tensor {
     bool inference;     /* made in inference mode */
     bool parameter;     /* reserved for nn */
     bool watched;       /* a recorder refers to it without a reference (cr_watched_dies) */
-    bool conj, neg;     /* elements are the conjugates, the negatives of the stored numbers;
-                         * change them by cr_tensor_set_bits */
+    bool conj, neg;     /* elements are the conjugates (conj) or the negatives (neg) of the
+                         * stored numbers; cr_tensor_set_bits changes the bits */
     cr_storage *storage;
     char *data;     /* storage bytes + offset; NULL for fakes and meta tensors */
     int64_t offset; /* elements from the storage's start */
@@ -140,8 +140,8 @@ CR_MUST cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size,
 /* Copies bytes between storages on any devices.  Does nothing when one of them has no bytes. */
 CR_MUST cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from,
                                   size_t from_at, size_t n);
-/* A new reference to `t` when the host can access its elements in its memory, or else a dense
- * copy on the host: for other devices, and for tensors with the bit conj or neg. */
+/* A dense copy on the host if `t` has bytes on another device, or has bytes and the bit conj or
+ * neg; else a new reference to `t`. */
 CR_MUST cr_status cr_tensor_on_host(cr_tensor **out, cr_tensor *t);
 /* Never moves the bytes when they fit the block; see cr_tensor_resize. */
 CR_MUST cr_status cr_storage_resize(cr_storage *s, size_t size);
@@ -172,8 +172,8 @@ CR_MUST cr_status cr_copy_tensor(const cr_tensor *to, const cr_tensor *from);
  * that the entry writes.  The copies are made by calls through all stages. */
 CR_MUST cr_status cr_call_resolved(cr_call_fn call, const cr_op *op, const cr_value *arg,
                                    cr_value *result);
-/* Whether the entry is called with tensors that have bits: it is a view or a composition, or
- * its function sees to them. */
+/* True if the entry takes tensors that have bits: a view, a composition, or an entry whose
+ * function handles the bits. */
 bool cr_op_takes_bits(const cr_op *op);
 
 /* --- properties --- */

@@ -203,7 +203,8 @@ typedef struct {
     int64_t rows, columns, row, column, batch;
 } product_matrix;
 
-/* True when one of the distances is 1 and the other holds a line of the matrix. */
+/* Describes the matrix to the library.  False unless the elements of each row, or of each
+ * column, are adjacent and these lines do not overlap. */
 static bool product_side_of(product_side *s, const product_matrix *m)
 {
     int64_t row = m->rows == 1 ? m->columns : m->row, column = m->columns == 1 ? 1 : m->column;
@@ -267,8 +268,8 @@ static const char *product_start(const product_call *p, const product_plan *plan
                   : NULL;
 }
 
-/* c = beta c + alpha a b, for `batch` matrices; sides that the library cannot read are given
- * as copies. */
+/* c = beta c + alpha a b, for `batch` matrices.  The caller has copied operands that the
+ * library cannot read. */
 static const char *product_run(const product_call *p, const product_matrix *a,
                                const product_matrix *b, const product_matrix *c, int64_t batch)
 {
@@ -362,7 +363,7 @@ static cr_array product_at(const cr_array *a, int d, int64_t i)
     return r;
 }
 
-/* All batches of c from dim `d` of the batch on, counted from the last. */
+/* Computes the batch dims of c from `d` to 0, which are counted from the last one. */
 static const char *product_batches(const product_call *p, const cr_array *a, const cr_array *b,
                                    const cr_array *c, int d)
 {
@@ -383,7 +384,7 @@ static const char *product_batches(const product_call *p, const cr_array *a, con
     return error;
 }
 
-/* A dense array of more dims as one matrix, when its leading dims have one distance. */
+/* Makes one matrix of an array of more dims; false unless all rows have one distance. */
 static bool product_flatten(cr_array *a, int64_t *size, int64_t *stride)
 {
     int64_t rows = 1, step = a->stride[a->ndim - 2];

@@ -8,8 +8,8 @@
 
 #include "cresset_backend.h"
 
-/* What a kernel returns for operands that it does not take (integers; no cuBLASLt): the entry
- * is computed on the host. */
+/* A kernel returns this pointer if it does not take the operands (integers), or if cuBLASLt is
+ * missing.  The host then computes the entry. */
 extern const char cr_cuda_declines[];
 
 /* The entries that have kernels here. */

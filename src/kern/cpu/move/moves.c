@@ -40,8 +40,8 @@ typedef struct {
 
 enum { SHORT = 256, BLOCK = 4096, LONG = 1 << 15, CHUNK = 16 };
 
-/* Copies n bytes; short rows without a call.  memcpy uses vectors for blocks, and instructions
- * for strings, which start slowly, for more. */
+/* Copies n bytes; short rows without a call.  Up to LONG bytes are copied in blocks: memcpy
+ * copies a block by vectors, but more bytes by string instructions, which start slowly. */
 static inline void copy_bytes(char *to, const char *from, int64_t n)
 {
     int64_t i = 0;

@@ -1,4 +1,4 @@
-/* Overlapping boxes: non-maximum suppression, and rotated boxes, whose intersection is one
+/* Non-maximum suppression, and the overlap of rotated boxes, whose intersection is one box
  * clipped by the sides of the other. */
 #include "kern/cpu/plane/boxes.h"
 #include "base/memory.h"

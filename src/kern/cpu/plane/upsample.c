@@ -1,9 +1,9 @@
 /* Resampling of planes.
  *
  * Source positions are computed in the element type, those of nearest modes in float, so that
- * they are on the same side of a boundary as torch's.  Bytes have weights of 16 bits, as
- * torch's have: a dimension's largest weight chooses their unit, and every dimension rounds to
- * bytes. */
+ * they are on the same side of a boundary as torch's.  As in torch, bytes are multiplied by
+ * weights of 16 bits; the largest weight of a dimension determines the number of fraction bits,
+ * and the results of every dimension are rounded to bytes. */
 #include "kern/cpu/plane/upsample.h"
 #include "base/memory.h"
 #include "base/parallel.h"
@@ -151,8 +151,7 @@ static void bytes_rows(const axis *a, int64_t inner, const uint8_t *x, uint8_t *
         }
 }
 
-/* y[outer, out, inner] from x[outer, in, inner]; the elements themselves between equal sizes.
- */
+/* y[outer, out, inner] from x[outer, in, inner]; a copy if the sizes are equal. */
 static void bytes_stretch(const axis *a, int64_t outer, int64_t inner, const uint8_t *x,
                           uint8_t *y)
 {
