@@ -223,7 +223,7 @@ def _(torch, nn, F, small):
 # --- forms: indices, reductions in the middle, images, layers ---
 
 def forward(name, make):
-    """A case of one expression on tensors, `make(torch, small)` makes both."""
+    """A case of one function of tensors; `make(torch, F, small)` returns the function and the tensors."""
     def build(torch, nn, F, small):
         part, tensors = make(torch, F, small)
 

@@ -48,7 +48,7 @@ static void kernels_head(kernels_job *j, cr_loop *l, const char *symbol)
     cr_text_put(out, " */\n");
 }
 
-/* True for rows with reductions, none of which keeps its index. */
+/* True when the nest reduces rows and no reduction keeps an index, as argmax does. */
 static bool kernels_reduces_rows(const cr_nest *n)
 {
     int reduces = 0;
@@ -60,7 +60,8 @@ static bool kernels_reduces_rows(const cr_nest *n)
     return reduces && n->kind == CR_NEST_ROWS;
 }
 
-/* The kernel for rows of at most 64 * steps columns, or CR_FOLD_ROW of 16: "sum_f32_rows16". */
+/* Emits a kernel for each number of steps, for rows of at most 64 * steps columns; the last one
+ * takes CR_FOLD_ROW columns: "sum_f32_rows16". */
 static void kernels_emit_rows(kernels_job *j, cr_loop *l, const cr_nest *n, const char *symbol)
 {
     static const uint8_t steps[] = {1, 4, 16};

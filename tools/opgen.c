@@ -255,7 +255,8 @@ static cr_status save_table(generator *g)
 
 /* --- names --- */
 
-/* A C name for the record: "squeeze.dim" is squeeze_dim, torchvision::nms torchvision_nms. */
+/* Puts the record's C name: squeeze_dim for "squeeze.dim", torchvision_nms for
+ * "torchvision::nms". */
 static void put_field(cr_text *out, const cr_op *op)
 {
     const char *colons = strstr(op->name, "::");

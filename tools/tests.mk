@@ -198,7 +198,7 @@ test-cuda-build: $(B)/crc
 test-cuda: test-cuda-build
 	$(CUDA_TEST)/vocabulary.py run $(B)/cuda
 	$(CUDA_TEST)/kernels.py run $(B)/cuda-kernels
-# torch.cuda on a stand-in for the driver and NVRTC, whose kernels are fibers.
+# torch.cuda on a stand-in for the driver and NVRTC, which runs a kernel's threads as fibers.
 FAKE_CUDA = $(B)/fake_cuda
 $(FAKE_CUDA):
 	@mkdir -p $@

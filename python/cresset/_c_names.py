@@ -21,7 +21,7 @@ def _finder(module, homes):
 
 
 def _log_api_usage_once(event):
-    """Torch's hook for counting events, which nothing listens to."""
+    """Does nothing; torch counts events here."""
 
 
 _C.__getattr__ = _finder(_C, _HOMES)

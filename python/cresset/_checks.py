@@ -1,4 +1,4 @@
-"""Checks that programs make, numbers that may be symbols, and modules of devices."""
+"""torch._check() and its variants, sym_int() and its like, and get_device_module()."""
 import math
 
 from . import _C, _root
@@ -8,7 +8,7 @@ _FAILED = ("Expected cond to be True, but got False. (Could this error message b
 
 
 def _check_with(error_type, cond, message):
-    """Raises an error of that type, with the text that `message()` returns, unless cond is true."""
+    """Raises error_type with the text of `message()` unless cond is true."""
     if not isinstance(cond, (bool, _C.Symbol)):
         raise TypeError(f"cond must be a bool, but got {type(cond)}")
     if cond:
@@ -26,7 +26,7 @@ def _check(cond, message=None):
 
 
 def _check_is_size(i, message=None, *, max=None):
-    """Raises a RuntimeError unless i is a size."""
+    """Raises a RuntimeError unless 0 <= i <= max."""
     _check(i >= 0, message)
     if max is not None:
         _check(i <= max, message)
@@ -53,7 +53,7 @@ def _check_not_implemented(cond, message=None):
 
 
 def _check_tensor_all_with(error_type, cond, message=None):
-    """Raises an error of that type unless all elements are true."""
+    """Raises error_type with the text of `message()` unless all elements are true."""
     if not isinstance(cond, _C.Tensor):
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     if cond.dtype != _C.bool:
@@ -88,12 +88,12 @@ def _larger(a, b, choose):
 
 
 def sym_max(a, b):
-    """The larger number, a float if one of them is."""
+    """The larger number; a float if one of the two is."""
     return _larger(a, b, max)
 
 
 def sym_min(a, b):
-    """The smaller number, a float if one of them is."""
+    """The smaller number; a float if one of the two is."""
     return _larger(a, b, min)
 
 
@@ -107,7 +107,7 @@ def sym_sqrt(a):
 
 
 def sym_ite(b, t, f):
-    """t if b, else f, which must be of one type."""
+    """t if b is true, else f.  t and f must have the same type."""
     assert isinstance(b, (bool, _C.Symbol)), f"expected SymBool or bool, got {type(b)}"
     assert type(t) is type(f), f"type mismatch: {type(t)} vs {type(f)}"
     return t if b else f

@@ -197,7 +197,7 @@ defined_packets = {}
 
 
 def table_overloads(qualname):
-    """The overloads that the table has of "aten::add" or "torchvision::nms"; an empty list without any."""
+    """The table's overloads of a name like "aten::add" or "torchvision::nms"; empty if there are none."""
     return _C._overloads(qualname.removeprefix("aten::"))
 
 
@@ -254,8 +254,8 @@ def refuse_torch_library(path):
 def load_library(path):
     """Loads a shared object, which may register operators.
 
-    One that is linked to torch's own libraries cannot be loaded: it is not opened.  Where it is the
-    extension _C of a package whose operators the table has, these are there already.
+    A shared object that is linked to torch's own libraries is refused without being opened.  It is
+    skipped if it is the extension _C of a package whose operators the table has.
     """
     from os.path import basename, dirname, realpath
     path = realpath(path)

@@ -7,7 +7,7 @@ package's `__init__` as torch's.  `import cresset` takes the name torch itself i
 name's modules are aliases: the same objects.
 """
 import sys
-from _frozen_importlib_external import ExtensionFileLoader  # as importlib.machinery's, which imports more
+from _frozen_importlib_external import ExtensionFileLoader  # importing importlib.machinery loads more
 from os.path import abspath, dirname, join
 
 ModuleSpec = type(__spec__)  # importing importlib.machinery would take longer than this file
@@ -110,7 +110,7 @@ _create_module = ExtensionFileLoader.create_module
 
 
 def _create_or_explain(loader, spec):
-    """Loads an extension; if that fails because it is linked to torch's C++ library, says so."""
+    """Loads an extension.  If it fails and is linked to torch's C++ library, the error says so."""
     try:
         return _create_module(loader, spec)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Methods of UntypedStorage, which the extension imports when one of them is first called."""
+"""Methods of UntypedStorage.  The extension imports this module when one is first called."""
 from . import _C
 from .storage import DTYPES, TypedStorage, UntypedStorage
 
@@ -20,7 +20,7 @@ del _name
 
 
 def from_sequence(values, device=None):
-    """Makes a storage of bytes that are given as integers."""
+    """Makes a storage of bytes from a sequence of integers."""
     for value in values:
         if not hasattr(value, "__index__"):
             kind = value.__class__.__name__

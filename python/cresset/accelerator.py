@@ -10,7 +10,7 @@ __all__ = ["is_available", "device_count", "current_accelerator", "current_devic
 
 
 def _cuda():
-    """torch.cuda where it is the accelerator, or None."""
+    """The module torch.cuda if CUDA is the accelerator, else None."""
     if _C._backend_count() or not _C._cuda_count():
         return None
     from . import cuda
@@ -97,7 +97,7 @@ def synchronize(device=None):
 
 
 def empty_cache():
-    """Gives cached memory back; devices of backends have no cache of the library's."""
+    """Returns cached memory to the driver.  Devices of backends have no cache."""
     _need()
     if _cuda():
         _cuda().empty_cache()

@@ -55,7 +55,7 @@ class TypedStorage:
 
     def __init__(self, size=0, *, wrap_storage=None, dtype=None, device=None):
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
-        if wrap_storage is None and not hasattr(size, "__index__"):  # values
+        if wrap_storage is None and not hasattr(size, "__index__"):  # a sequence of values
             wrap_storage = _C.tensor(size, dtype=self.dtype, device=device).untyped_storage()
         elif wrap_storage is None:
             wrap_storage = UntypedStorage(size * self.dtype.itemsize, device=device or "cpu")
@@ -195,7 +195,7 @@ def _converts_to(dtype):
     return lambda self: self._to(dtype)
 
 
-DTYPES = {  # by the method that converts to them
+DTYPES = {  # the dtype of each conversion method
     "bool": _C.bool, "byte": _C.uint8, "char": _C.int8, "short": _C.int16, "int": _C.int32,
     "long": _C.int64, "half": _C.float16, "bfloat16": _C.bfloat16, "float": _C.float32,
     "double": _C.float64, "complex_float": _C.complex64, "complex_double": _C.complex128,

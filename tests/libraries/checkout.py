@@ -16,7 +16,7 @@ ROOT = Path(os.environ.get("CHECKOUTS") or Path(sys.prefix) / "checkouts")
 
 
 def write_mnist(folder, train=256, test=96):
-    """Files in MNIST's format: bars whose place is the digit, with noise."""
+    """Files in MNIST's format: a bar whose row depends on the digit, with noise."""
     random = numpy.random.RandomState(0)
     raw = folder / "MNIST" / "raw"
     raw.mkdir(parents=True)
@@ -33,7 +33,7 @@ def write_mnist(folder, train=256, test=96):
 
 
 def text(words, seed=0):
-    """Lines of words that follow each other by rules."""
+    """Lines of random words; each word has three possible successors."""
     random = numpy.random.RandomState(seed)
     follow = random.randint(0, 40, (40, 3))
     line, out, word = [], [], 0
@@ -48,7 +48,7 @@ def text(words, seed=0):
 
 @contextmanager
 def copied(checkout, part=""):
-    """A copy of a checkout's folder, in an otherwise empty folder."""
+    """Yields a copy of a checkout's folder, in an otherwise empty folder."""
     source = ROOT / checkout / part
     if not source.is_dir():
         raise FileNotFoundError(f"{source}: git did not fetch it (checkouts.txt)")
@@ -59,7 +59,7 @@ def copied(checkout, part=""):
 
 
 def run(folder, script, *arguments, **environment):
-    """What a script prints."""
+    """Runs a script in the folder and returns what it prints."""
     done = subprocess.run([sys.executable, script, *map(str, arguments)], cwd=folder, text=True,
                           env={**os.environ, **environment},
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)
@@ -70,7 +70,7 @@ def run(folder, script, *arguments, **environment):
 
 
 def numbers(output, pattern):
-    """The numbers that a pattern's group finds."""
+    """The numbers that the pattern's group matches."""
     found = [float(x) for x in re.findall(pattern, output)]
     if not found:
         raise RuntimeError(f"no {pattern} in: {output[-300:]}")

@@ -2,12 +2,11 @@
 
     python environment.py ENVIRONMENT [REQUIREMENT...]
 
-A virtual environment whose torch is this package, by install-torch, the libraries of
-versions.txt from PyPI, which pip must not replace torch for, and the repositories of
-checkouts.txt in the folder ENVIRONMENT/checkouts, unless CHECKOUTS names a folder that has
-them.  The folder ENVIRONMENT/recording
-gets links to the libraries without torch: with it as PYTHONPATH, a Python that has torch records
-what the programs compute there.
+`install-torch` makes this package the torch of the virtual environment, and pip installs the
+libraries of versions.txt without replacing it.  The repositories of checkouts.txt are fetched to
+ENVIRONMENT/checkouts, unless CHECKOUTS names a folder that has them.  ENVIRONMENT/recording gets
+links to the libraries without torch: with it as PYTHONPATH, a Python that has torch records what
+the programs compute there.
 """
 import os
 import subprocess
@@ -16,8 +15,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-# torchvision's wheel is built for CUDA: where torch is not, its operators do not load, and its
-# import fails unless these exist.
+# torchvision's wheel is built for CUDA.  With a torch without CUDA its operators do not load, and
+# its import fails unless nms and qnms are defined.
 BEFORE_TORCHVISION = '''
 import sys
 

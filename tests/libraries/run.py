@@ -23,7 +23,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 DISTRIBUTIONS = {"pyro": "pyro-ppl"}
-CHECKOUTS = {"examples": "examples", "nanogpt": "nanoGPT"}  # by the file of programs
+CHECKOUTS = {"examples": "examples", "nanogpt": "nanoGPT"}  # file of programs -> folder
 
 
 def expected_file(library):
@@ -66,10 +66,10 @@ def difference(got, want, tolerance):
 # --- in a library's process ---
 
 def define_operators():
-    """Declares the operators that the import of torchvision names, where its extension does not load.
+    """Declares the operators that the import of torchvision needs if its extension does not load.
 
-    torchvision's wheel is built for CUDA.  Where torch is not, LD_LIBRARY_PATH needs stand-ins of the
-    libraries of CUDA to record torchvision's programs.
+    torchvision's wheel is built for CUDA.  To record its programs with a torch without CUDA,
+    LD_LIBRARY_PATH must name stand-ins for CUDA's libraries.
     """
     import torch
     [extension] = [f for f in files("torchvision") if f.name == "_C.so"]

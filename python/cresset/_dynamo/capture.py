@@ -482,8 +482,8 @@ class _Recording:
 
 
 def _watch_messages():
-    """Makes warnings and lines of logs refuse the recording of their thread.  The functions stay
-    wrapped, because other threads may record at the same time."""
+    """Makes a warning or a log line refuse the recording of the thread that issues it.  The wrappers
+    stay installed, because other threads may record at the same time."""
     _refuse_in(warnings, "_showwarnmsg", "it warns")
     if "logging" in sys.modules:
         _refuse_in(sys.modules["logging"].Logger, "callHandlers", "it logs")

@@ -41,7 +41,7 @@ _ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
 _TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_",
                               "clip_grads_with_norm_"))
 
-# Objects with contents that no guard checks, or that read objects a walk does not see.
+# Types whose contents no guard checks, or which read objects that the walk does not see.
 _MUTABLE = (deque, bytearray, memoryview, local, type(functools.lru_cache(is_)), ContextVar, ReferenceType, attrgetter,
             methodcaller, types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()))
 
@@ -58,7 +58,7 @@ _QUERIES = frozenset(("get_num_threads", "get_num_interop_threads", "are_determi
                       "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode",
                       "get_rng_state", "initial_seed"))
 _BY_NAME = frozenset(("getattr", "hasattr"))  # builtins that read attributes by a string
-# Special methods that only making, copying and pickling an object call.
+# Special methods that are called only to make, copy or pickle an object.
 _NOT_IN_USE = frozenset(("__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__",
                          "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__copy__",
                          "__deepcopy__", "__dir__", "__sizeof__"))
@@ -66,7 +66,7 @@ _STDLIB = sys.stdlib_module_names
 _OPTIM, _PARAMETER = f"{_root.NAME}.optim", f"{_root.NAME}.nn.parameter"
 _MODULE = f"{_root.NAME}.nn.modules.module"
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type(matmul), type)
-# Methods whose results C code checks for their class, so that they may not return a symbol.
+# CPython checks the class of these methods' results, so they may not return a symbol.
 _CHECKED_METHODS = frozenset(("__bool__", "__complex__", "__float__", "__index__", "__int__"))
 _MOST_NODES = 100_000
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
@@ -108,8 +108,8 @@ def _contents(holder):
 
 
 def may_vary(x):
-    """Whether a symbol can stand for the number.  Zeros have signs, and very large integers mark
-    symbols."""
+    """Whether a symbol can stand for the number.  Float zeros have signs, and very large integers
+    mark symbols."""
     return -2 ** 61 < x < 2 ** 61 if type(x) is int else type(x) is float and x != 0 and isfinite(x)
 
 
@@ -150,7 +150,7 @@ class Walk:
         self.modules = {}  # user modules that code reads -> names looked up in them
         self.optimizers = 0
         self.met_module = False
-        self.plain_only = False  # code may tell a symbol from a number
+        self.plain_only = False  # no number becomes a symbol, because code may tell them apart
 
     def add(self, source, parent, key, check, expected=None):
         if len(self.nodes) >= _MOST_NODES:
@@ -484,7 +484,7 @@ class Walk:
                         self.module_attribute(module, node, name)
             if before == len(self.nodes) + len(self.names) + len(self.codes):
                 break
-        for t in self.classes:  # a name that is missing now may come later, and hide another
+        for t in self.classes:  # a name added later would hide a base's attribute
             self.add("const", -1, t, "lacks", tuple(self.names.difference(t.__dict__)))
         for names in (_PURE_SETTERS, _QUERIES):
             if self.names & names:
@@ -500,7 +500,7 @@ class Walk:
                 self.atom(x, "const", -1, x)
 
     def special_methods(self, t):
-        """The names of methods that Python may call without naming them."""
+        """The special methods that Python may call although no code names them."""
         return {name for name, x in t.__dict__.items() if name.startswith("__") and callable(x) and
                 (t in self.makes or name not in _NOT_IN_USE)} - {"__class__", "__dict__", "__weakref__"}
 

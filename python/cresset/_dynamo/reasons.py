@@ -67,7 +67,7 @@ def guard(walk, node):
         return f"{name} has no further attributes"
     if check == "is":
         return f"{name} is {_short(expected)}"
-    return f"{name} is there"
+    return f"{name} exists"
 
 
 def failure(walk, node, found):

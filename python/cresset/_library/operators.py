@@ -91,10 +91,10 @@ class _Overload(OpOverload):
 
 
 class TableOperator:
-    """An operator of another library that the table has, like torchvision::nms.
+    """An operator of another library that is in this package's table, like torchvision::nms.
 
-    The entry states its derivative, its sizes and its dtypes under autocast, so what the library's
-    Python part registers for them changes nothing.
+    The table's entry states the derivative, the sizes and the dtypes under autocast.  What the
+    library's Python code registers for these is ignored.
     """
 
     written, keyword_only = (), set()
@@ -106,10 +106,10 @@ class TableOperator:
         self.fake, self.cast = None, {}
 
     def set_derivative(self, backward, setup_context):
-        """Accepts a derivative."""
+        """Ignores a derivative: the entry has one."""
 
     def impl(self, function, key):
-        """Accepts what the entry states; refuses a kernel, which would not be called."""
+        """Ignores what the entry states; raises for a kernel, which would not be called."""
         if not key.startswith(self._STATED):
             raise RuntimeError(f"the kernel of {self.qualname} cannot be replaced for {key}: the operator is part "
                                "of this package")

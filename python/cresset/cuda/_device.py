@@ -11,7 +11,7 @@ _chosen = threading.local()       # .streams: {index: Stream}, to keep each chos
 
 
 def _index(device, optional=True):
-    """The index of an int, a device, a string, or None for the current device."""
+    """The index that an int, a device or a string names; the current device's for None."""
     if device is None and optional:
         return _C._cuda_current()
     if isinstance(device, int):
@@ -227,7 +227,7 @@ class ExternalStream(Stream):
 
 
 class Event(_base.Event):
-    """A point in a stream's work; the driver's event is made by the first record."""
+    """A point in a stream's work.  The first record() makes the driver's event."""
 
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False, external=False):
         return object.__new__(cls)

@@ -50,12 +50,12 @@ GroupName = ProcessGroup = _Stub
 
 
 def init_process_group(*args, **kwargs):
-    """Refuses.  Scripts import this name for runs of several processes and call it only there."""
+    """Raises a RuntimeError.  Scripts import this name and call it only in runs of several processes."""
     raise RuntimeError("torch.distributed is not available: this package runs in one process")
 
 
 def destroy_process_group(group=None):
-    """Ends a group of processes: there is none."""
+    """Does nothing: there is no process group."""
 
 
 def __getattr__(name):

@@ -8,4 +8,4 @@ class DeviceMesh:
 
 
 def init_device_mesh(*args, **kwargs):
-    """Makes no arrangement where there is one process: returns None, as torch does then."""
+    """Returns None, as in a torch built without distributed."""

@@ -1,4 +1,4 @@
-"""Absolute values of numbers that are symmetric around 0."""
+"""Distributions of |x|, where the distribution of x is symmetric around 0."""
 import math
 
 import cresset as torch
@@ -8,7 +8,7 @@ from .transforms import AbsTransform
 
 
 class Half(TransformedDistribution):
-    """|x| for a number x of the distribution `_whole` around 0."""
+    """The distribution of |x|, where x has the distribution `_whole` with location 0."""
     arg_constraints = {"scale": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True

@@ -35,14 +35,14 @@ def mnist_rnn():
 
 @program("siamese_network")
 def siamese_network():
-    """Its pairs are drawn by Python's generator, which it does not seed: the results vary."""
+    """The script draws pairs by Python's generator without seeding it, so the results vary."""
     output = train_digits("siamese_network", "--no-accel", "--dry-run")
     return {"batches": len(checkout.numbers(output, rf"Loss: {NUMBER}"))}
 
 
 @program("mnist_hogwild")
 def mnist_hogwild():
-    """Processes that write the same weights without locks: the results vary."""
+    """Its processes write the same weights without locks, so the results vary."""
     output = train_digits("mnist_hogwild")
     losses = checkout.numbers(output, rf"Loss: {NUMBER}")
     return {"batches": len(losses), "finite": all(0 < loss < 10 for loss in losses),
@@ -56,7 +56,7 @@ def time_sequence_prediction():
         (folder / "generate_small.py").write_text(
             made.replace("L = 1000", "L = 60").replace("N = 100", "N = 12"))
         checkout.run(folder, "generate_small.py")
-        # its file is an array of NumPy, which torch.load refuses since 2.6
+        # its data file is a pickled NumPy array, which torch.load refuses since 2.6
         output = checkout.run(folder, "train.py", "--steps", 1, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1")
     return {"losses": checkout.numbers(output, rf"loss: {NUMBER}")[:8]}
 
@@ -102,7 +102,7 @@ def gat():
 
 
 def reinforce(script):
-    """Episodes until the pole is balanced, or the first ones."""
+    """Runs 20 episodes at most; the script itself runs until the pole is balanced."""
     with checkout.copied("examples", "reinforcement_learning") as folder:
         text = (folder / script).read_text()
         (folder / "short.py").write_text(text.replace("in count(1):", "in range(1, 21):"))

@@ -112,7 +112,7 @@ def bfloat16():
 
 @program("manual")
 def manual():
-    """Two optimizers that the module itself steps, by Fabric."""
+    """Two optimizers that the module steps itself, with Fabric."""
     L.seed_everything(0, verbose=False)
     fabric = L.Fabric(accelerator="cpu", devices=1)
     net = torch.nn.Linear(6, 3)

@@ -17,7 +17,7 @@ from torchvision.transforms import v2
 SIZES = {"googlenet": 96, "inception_v3": 128, "maxvit_t": 224, "vit_h_14": 56, "alexnet": 96}
 OPTIONS = {"googlenet": {"init_weights": False}, "inception_v3": {"init_weights": False, "aux_logits": False},
            "maxvit_t": {"input_size": (224, 224)}}
-DOUBLE = "resnet101", "resnet152"  # without training their float32 gradients have two digits
+DOUBLE = "resnet101", "resnet152"  # untrained, their float32 gradients have two correct digits
 
 
 def run_model(name):
@@ -65,7 +65,7 @@ def boxes(n, size, seed=0):
 
 
 def detect(make, **more):
-    """Losses in float64: rounding would decide which boxes are proposed."""
+    """Computes losses in float64: in float32, rounding decides which boxes are proposed."""
     torch.manual_seed(0)
     model = make(weights=None, weights_backbone=None, num_classes=4, **more).double()
     torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""Programs that run twice, eagerly and compiled, and must be observed alike.
+"""Programs that run eagerly and compiled, and must behave alike.
 
 A program is a generator function with one argument, `compile`, which it applies to the function
 under test: once the identity, once `torch.compile`.  It calls the function several times, changes
@@ -12,11 +12,11 @@ import warnings
 
 import cresset as torch
 
-PROGRAMS = []  # (family, function, reason why it is wrong today, or None)
+PROGRAMS = []  # (family, function, known difference or None)
 
 
 def program(family, wrong=None):
-    """Registers a program.  `wrong`: it differs from eager today, for this reason."""
+    """Registers a program.  `wrong`: why it is known to differ from eager mode."""
     def register(f):
         PROGRAMS.append((family, f, wrong))
         return f
@@ -62,5 +62,5 @@ def observed(f, compile):
 
 
 def plain(f=None, **options):
-    """The compiler of the eager run."""
+    """Takes the place of torch.compile in the eager run."""
     return (lambda f: f) if f is None else f

@@ -1,4 +1,4 @@
-"""State that a program reads without naming it where it is kept."""
+"""State that a program reads indirectly, without naming the object that holds it."""
 import abc
 import contextvars
 import datetime as calendar

@@ -1,4 +1,4 @@
-"""Counts the programs: captured in one graph, eager as a whole, and wrong.
+"""Counts the programs that are captured in one graph, that run eagerly, and that are wrong.
 
     PYTHONPATH=build/pkg:tests/python .venv/bin/python -m capture.report
 """

@@ -1,4 +1,4 @@
-"""Compiled programs are observed like eager ones, over several calls with changing state."""
+"""Compiled programs behave like eager ones over several calls with changing state."""
 import pytest
 
 import cresset as torch

@@ -1,9 +1,8 @@
-"""Tensors that are spread over processes: the class that programs compare types with.
+"""DTensor, the class of distributed tensors, for isinstance(), and the placements.
 
-A torch that is built without distributed has no such module.  Here it has the class, which has
-no instances, and the placements: transformers' Trainer and peft ask whether a tensor is a
-DTensor without asking first whether torch.distributed is available.  Functions that would spread
-a tensor are absent.
+A torch built without distributed lacks this module.  It exists here because transformers' Trainer
+and peft ask whether a tensor is a DTensor before they ask whether torch.distributed is available.
+DTensor has no instances, and functions that distribute a tensor are absent.
 """
 from ... import _C
 from .placement_types import Partial, Placement, Replicate, Shard
@@ -15,5 +14,4 @@ class DTensor(_C.Tensor):
     """A tensor whose parts are in several processes."""
 
     def __new__(cls, *args, **kwargs):
-        raise RuntimeError("a tensor is spread over processes by torch.distributed, which is not "
-                           "available")
+        raise RuntimeError("DTensor needs torch.distributed, which is not available")

@@ -1,4 +1,4 @@
-"""How a tensor is spread over the devices of one dimension of a mesh."""
+"""Placements: how a tensor is distributed over the devices of one dimension of a mesh."""
 from dataclasses import dataclass
 
 __all__ = ["Partial", "Placement", "Replicate", "Shard"]
@@ -8,7 +8,7 @@ class Placement:
     """The base class."""
 
     def is_shard(self, dim=None):
-        """Whether each device has a part: of dimension `dim`, if it is given."""
+        """Whether the tensor is split, along dimension `dim` if that is given."""
         return isinstance(self, Shard) and dim in (None, self.dim)
 
     def is_replicate(self):
@@ -16,7 +16,7 @@ class Placement:
         return isinstance(self, Replicate)
 
     def is_partial(self, reduce_op=None):
-        """Whether the devices' tensors must be combined: by `reduce_op`, if it is given."""
+        """Whether the devices' tensors must be reduced, by `reduce_op` if that is given."""
         return isinstance(self, Partial) and reduce_op in (None, self.reduce_op)
 
 
@@ -40,7 +40,7 @@ class Replicate(Placement):
 
 @dataclass(frozen=True)
 class Partial(Placement):
-    """Each device has a term of the tensor, by the operation that combines them."""
+    """The tensor is the reduction of the devices' tensors by `reduce_op`."""
 
     reduce_op: str = "sum"
 

@@ -1,7 +1,7 @@
 """Window functions.
 
-A window has M values at equal distances.  With `sym` it is symmetric; otherwise it is one period
-of a window with M values a period.
+A window has M values at equal distances.  With `sym` it is symmetric; without, it is one period of
+a periodic window.
 """
 import math
 
@@ -12,7 +12,7 @@ __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general
 
 
 def _window(function, M, sym, dtype, layout, device, requires_grad, values):
-    """Checks the arguments; `values(n, last)` is the window at places 0 to last, if M > 1."""
+    """Checks the arguments.  If M > 1, the window is `values(n, last)` at the places n; it ends at `last`."""
     dtype = _C.get_default_dtype() if dtype is None else dtype
     if M < 0:
         raise ValueError(f"{function} requires non-negative window length, got M={M}")
@@ -33,14 +33,14 @@ def bartlett(M, *, sym=True, dtype=None, layout=_C.strided, device=None, require
 
 
 def cosine(M, *, sym=True, dtype=None, layout=_C.strided, device=None, requires_grad=False):
-    """Half a period of the sine, at the middles of equal parts."""
+    """Half a period of the sine, sampled at the midpoints of equal parts."""
     return _window("cosine", M, sym, dtype, layout, device, requires_grad,
                    lambda n, last: ((n + 0.5) * (math.pi / (last + 1))).sin())
 
 
 def exponential(M, *, center=None, tau=1.0, sym=True, dtype=None, layout=_C.strided, device=None,
                 requires_grad=False):
-    """Decays from its center to both sides, by e in `tau` places."""
+    """exp(-abs(n - center) / tau)"""
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
@@ -51,7 +51,7 @@ def exponential(M, *, center=None, tau=1.0, sym=True, dtype=None, layout=_C.stri
 
 def gaussian(M, *, std=1.0, sym=True, dtype=None, layout=_C.strided, device=None,
              requires_grad=False):
-    """A normal density of that standard deviation, 1 at its mean."""
+    """A Gaussian of standard deviation `std` that is 1 at its mean."""
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     return _window("gaussian", M, sym, dtype, layout, device, requires_grad,
@@ -60,7 +60,7 @@ def gaussian(M, *, std=1.0, sym=True, dtype=None, layout=_C.strided, device=None
 
 def kaiser(M, *, beta=12.0, sym=True, dtype=None, layout=_C.strided, device=None,
            requires_grad=False):
-    """Kaiser's window: near the one whose spectrum is most concentrated."""
+    """Kaiser's window, which approximates the window with the most concentrated spectrum."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
 

@@ -161,7 +161,7 @@ static PyTypeObject *make_named(const cr_op *op)
     return type;
 }
 
-/* The type of an entry's results, borrowed. */
+/* The named tuple type of an entry's results; borrowed, NULL with an exception. */
 static PyTypeObject *named_type(const cr_op *op)
 {
     PyTypeObject *type = (PyTypeObject *)PyDict_GetItemString(return_types, op->name);
@@ -177,7 +177,7 @@ static PyObject *new_results(const cr_op *op)
     return type ? PyStructSequence_New(type) : NULL;
 }
 
-/* _return_type(name): the type of the results of the overload that has several. */
+/* _return_type(name): the named tuple type of the first overload that has one, or None. */
 static PyObject *op_return_type(PyObject *module, PyObject *name)
 {
     const char *text = PyUnicode_AsUTF8(name);
@@ -195,7 +195,7 @@ static PyObject *op_return_type(PyObject *module, PyObject *name)
 
 static PyMethodDef op_functions[] = {
     {"_return_type", op_return_type, METH_O,
-     "_return_type(name): the type of an operator's results; None if it has one result."},
+     "_return_type(name): the named tuple type of an operator's results, or None."},
     {0}};
 
 /* Results to Python: a tensor, a tuple, a named tuple, a number.  Takes them. */

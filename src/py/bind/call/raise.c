@@ -61,7 +61,8 @@ int cr_py_warn_once(bool *said, const char *text)
 
 static PyObject *memory_error;
 
-/* The class of a name in kinds.def, if loaded: a built-in class, or one of this file. */
+/* The exception class of a name in kinds.def: one that this file makes, or a built-in class.
+ * Borrowed; NULL when it does not exist yet. */
 static PyObject *class_named(const char *name)
 {
     if (!strcmp(name, "cresset.linalg.LinAlgError"))

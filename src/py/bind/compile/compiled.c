@@ -285,8 +285,8 @@ typedef struct {
     Py_ssize_t positional;
     uint32_t mode;     /* see mode_now */
     PyObject *runner;  /* a Call, Calls, or a Python callable that takes numbers and inputs */
-    PyObject *graph;   /* of a Python callable: a Graph with symbols, or None */
-    PyObject *fitting; /* set of sizes and numbers for which the guards of `graph` hold */
+    PyObject *graph;   /* Graph whose guards on symbols symbols_fit() checks, or None */
+    PyObject *fitting; /* set of keys (sizes_key) for which these guards hold */
     int inputs, outputs, numbers;
     PyObject *constants; /* one per input: a tensor, or None when the guard gives the input */
     int *origin;         /* first input with the same storage, by input; NULL: no writes */
@@ -492,10 +492,10 @@ typedef struct {
     cr_tensor **input;
     cr_scalar *number;
     cr_compiled_call *call; /* NULL: the runner is a Python callable */
-    bool undone; /* set by a run that an operator's error ended before it changed anything */
+    bool undone;            /* set when an operator raised before the run changed anything */
 } match;
 
-/* The sizes of the inputs and the numbers as an object. */
+/* The call's numbers and the inputs' sizes as a bytes object. */
 static PyObject *sizes_key(const entry *e, const match *m)
 {
     Py_ssize_t length = (Py_ssize_t)sizeof *m->number * e->numbers;
@@ -513,7 +513,8 @@ static PyObject *sizes_key(const entry *e, const match *m)
     return key;
 }
 
-/* True when the guards on symbols hold.  The numbers of dims are fixed by the guard. */
+/* True when the guards on symbols hold.  The key needs no ndim, because the entry's guard fixes
+ * it. */
 static bool symbols_fit(entry *e, const match *m)
 {
     enum { MOST = 4096 };
@@ -725,7 +726,7 @@ static int entry_compute(entry *e, const match *m, PyObject *const *target, cr_t
     return bad;
 }
 
-/* Number of in-place changes that the inputs have seen. */
+/* Sum of the version counters of the inputs' storages. */
 static uint64_t input_versions(const entry *e, const match *m)
 {
     uint64_t sum = 0;
@@ -806,8 +807,8 @@ static PyObject *call_miss(function *f, PyObject *const *args, Py_ssize_t positi
     return out;
 }
 
-/* Drops the error and returns true when the plain function may run instead, which raises the
- * error itself or handles it. */
+/* Clears the error and returns true when the plain function may run instead.  That run raises
+ * the error again or handles it. */
 static bool may_run_again(const match *m)
 {
     PyObject *type, *error, *trace;
@@ -827,7 +828,8 @@ static bool may_run_again(const match *m)
     return true;
 }
 
-/* Leaves *fitted false when the entry does not serve the call. */
+/* Sets *fitted when the entry serves the call, and *eager when the plain function must run
+ * instead. */
 static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positional,
                            PyObject *names, bool *fitted, bool *eager)
 {

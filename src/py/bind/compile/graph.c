@@ -184,7 +184,7 @@ static PyObject *graph_fits(PyObject *x, PyObject *args)
 }
 
 /* A tuple for each symbol: ("input", index), ("size", value, dim), ("const", number), or an
- * operation and the symbols that it reads. */
+ * operation and the indices of its operands. */
 static PyObject *number_tuple(const cr_gnumber *n)
 {
     switch ((cr_gnum_fn)n->fn) {
@@ -214,8 +214,8 @@ static PyObject *graph_numbers(PyObject *x, void *unused)
     return out;
 }
 
-/* _symbol_of(number) -> index in Graph.numbers when an argument of a node is a symbol; else
- * -1. */
+/* _symbol_of(x) -> index in Graph.numbers of the symbol that x, an argument of a node, stands
+ * for; -1 when x is a plain number. */
 PyObject *cr_py_symbol_of(PyObject *m, PyObject *x)
 {
     cr_scalar s;

@@ -42,7 +42,7 @@ typedef struct {
     uint8_t dtype, ndim;
     cr_device device;
     bool contiguous, row_major, requires_grad, inference;
-    bool bare;     /* the wrapper has no attributes */
+    bool bare;     /* the Python object has no attributes */
     uint64_t dims; /* dims whose size may be anything but 0 and 1 */
     int64_t *size; /* sizes and strides */
 } tensor_facts;
@@ -284,8 +284,8 @@ static bool tuples_equal(PyObject *a, PyObject *b)
     return true;
 }
 
-/* Floats must have equal bits: -0.0 differs from 0.0, and NaN equals NaN.  Objects of classes
- * of the program must be identical, because their __eq__ is code of the program. */
+/* Floats must have equal bits: -0.0 differs from 0.0, and NaN equals NaN.  Instances of
+ * the program's classes must be identical, because __eq__ would run code of the program. */
 static bool equals(PyObject *o, PyObject *expected)
 {
     if (o == expected)
@@ -307,7 +307,7 @@ static bool equals(PyObject *o, PyObject *expected)
     return same == 1;
 }
 
-/* True when the set has these elements in this order.  A copy of a set may have another. */
+/* True when the set gives these items in this order.  Equal sets may differ in order. */
 static bool set_has_items(PyObject *set, PyObject *items)
 {
     if (PySet_GET_SIZE(set) != PyTuple_GET_SIZE(items))
@@ -324,7 +324,8 @@ static bool set_has_items(PyObject *set, PyObject *items)
 
 /* --- dicts --- */
 
-/* True when an OrderedDict, which has an order besides the dict's, has these keys in order. */
+/* True when the OrderedDict, whose order is not that of the dict inside it, has these keys in
+ * this order. */
 static bool ordered_has_keys(PyObject *dict, PyObject *keys)
 {
     PyObject *each = PyODict_Type.tp_iter(dict), *key = NULL;
@@ -358,15 +359,15 @@ static bool dict_has_keys(PyObject *dict, PyObject *keys)
     return i == PyTuple_GET_SIZE(keys);
 }
 
-/* True when the dict was not changed since the last check.  OrderedDict.move_to_end() keeps
- * the version. */
+/* True when the dict has not changed since the last check.  An OrderedDict is always checked
+ * again, because move_to_end() keeps its version. */
 static bool dict_is_unchanged(const node *d, PyObject *o)
 {
     return o == d->seen && d->version && dict_version(o) == d->version && !PyODict_Check(o);
 }
 
-/* False for numbers that no symbol stands for (guards.py, may_vary): an equal value may then
- * have another sign, or be a mark of a symbol. */
+/* Reads a number; false when may_vary() of guards.py is false for it.  Float zeros differ in
+ * sign, and very large integers mark symbols. */
 static bool take_number(PyObject *o, cr_scalar *out)
 {
     const int64_t most = INT64_C(1) << 61;
@@ -462,8 +463,8 @@ static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssiz
     return NULL;
 }
 
-/* True when the class itself has none of these attributes.  The version of a class changes with
- * every change of it or of a base; 0: it has none. */
+/* True when the class's own dict has none of these names.  The version of a class changes with
+ * every change of the class or of a base; 0 means that the class has no version. */
 static bool type_lacks(node *d, PyTypeObject *t)
 {
     if (t->tp_version_tag && t->tp_version_tag == d->version)

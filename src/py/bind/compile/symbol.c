@@ -328,7 +328,8 @@ static PyObject *symbol_format(PyObject *a, PyObject *spec)
     return out;
 }
 
-/* Methods that C code looks up in the class: those of the fixed number. */
+/* Special methods that C code looks up in the class.  Each fixes the symbol and calls the
+ * number's method. */
 static PyObject *symbol_forward(PyObject *a, const char *name, PyObject *args)
 {
     PyObject *x = settled(a), *method = x ? PyObject_GetAttrString(x, name) : NULL;

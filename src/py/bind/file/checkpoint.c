@@ -364,7 +364,7 @@ static int ask_grad(PyObject *tensor, PyObject *wanted)
     return asked > 0 ? PyObject_SetAttrString(tensor, "requires_grad", Py_True) : asked;
 }
 
-/* Sets the bits of torch's marks, "conj" and "neg".  Takes ownership of the tensor. */
+/* Sets the bits conj and neg that the file's marks name.  Takes ownership of the tensor. */
 static PyObject *apply_marks(PyObject *tensor, PyObject *marks)
 {
     static const char *const names[] = {"conj", "neg"}, *const views[] = {"_conj", "_neg_view"};

@@ -11,7 +11,7 @@ static PyObject *cuda_done(const char *error)
     return st ? cr_py_raise(st) : Py_NewRef(Py_None);
 }
 
-/* The table; NULL with torch's error without a device. */
+/* The table of operations; NULL with torch's error when there is no device. */
 static const cr_device_ops *cuda_ops(void)
 {
     cr_device unused;
@@ -47,7 +47,7 @@ static PyObject *cuda_is_initialized(PyObject *m, PyObject *unused)
     return PyBool_FromLong(cr_cuda_is_initialized());
 }
 
-/* The number of a device that exists; -1 with an exception. */
+/* The index of an existing device; -1 with an exception. */
 static int cuda_index(PyObject *x)
 {
     const cr_device_ops *ops = cuda_ops();
@@ -131,7 +131,7 @@ static PyObject *cuda_can_access(PyObject *m, PyObject *args)
     return st ? cr_py_raise(st) : PyBool_FromLong(can);
 }
 
-/* --- streams and events: addresses as numbers, wrapped in classes by Python --- */
+/* --- streams and events: addresses as ints, which cuda/_device.py wraps in classes --- */
 
 static PyObject *cuda_stream_new(PyObject *m, PyObject *args)
 {
@@ -165,7 +165,7 @@ static PyObject *cuda_event_new(PyObject *m, PyObject *args)
     return st ? cr_py_raise(st) : PyLong_FromVoidPtr(event);
 }
 
-/* (index, address) */
+/* Parses (index, address). */
 static bool cuda_pair(PyObject *args, int *index, void **at)
 {
     PyObject *address;
@@ -258,7 +258,7 @@ static PyObject *cuda_elapsed(PyObject *m, PyObject *args)
 
 /* --- memory --- */
 
-/* One counter's rows: ((current, peak, allocated, freed), ...). */
+/* A counter as (current, peak, allocated, freed) for each pool. */
 static PyObject *cuda_counter(const cr_cuda_counter *c)
 {
     return Py_BuildValue("((LLLL)(LLLL)(LLLL))", c[0].current, c[0].peak, c[0].allocated,
@@ -352,35 +352,35 @@ static PyObject *cuda_record_stream(PyObject *m, PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"_cuda_count", cuda_count, METH_NOARGS, "How many devices there are."},
+    {"_cuda_count", cuda_count, METH_NOARGS, "The number of devices."},
     {"_cuda_current", cuda_current, METH_NOARGS, "The thread's device."},
     {"_cuda_is_initialized", cuda_is_initialized, METH_NOARGS, "Whether a device was used."},
     {"_cuda_set_current", cuda_set_current, METH_O, "Sets the thread's device."},
     {"_cuda_synchronize", cuda_synchronize, METH_O, "Waits for a device."},
     {"_cuda_properties", cuda_properties, METH_O, "Properties by name."},
-    {"_cuda_driver_version", cuda_driver_version, METH_NOARGS, "13000: CUDA 13.0."},
-    {"_cuda_can_access", cuda_can_access, METH_VARARGS, "Whether a device reaches a peer."},
-    {"_cuda_stream_new", cuda_stream_new, METH_VARARGS, "A stream of a priority."},
+    {"_cuda_driver_version", cuda_driver_version, METH_NOARGS, "13000 is CUDA 13.0."},
+    {"_cuda_can_access", cuda_can_access, METH_VARARGS, "Whether a device can access a peer."},
+    {"_cuda_stream_new", cuda_stream_new, METH_VARARGS, "A stream of this priority."},
     {"_cuda_stream", cuda_stream, METH_O, "The thread's stream."},
     {"_cuda_set_stream", cuda_set_stream, METH_VARARGS, "Sets the thread's stream."},
     {"_cuda_stream_synchronize", cuda_stream_synchronize, METH_VARARGS, "Waits for a stream."},
-    {"_cuda_stream_query", cuda_stream_query, METH_VARARGS, "Whether all work is done."},
+    {"_cuda_stream_query", cuda_stream_query, METH_VARARGS, "Whether a stream's work is done."},
     {"_cuda_event_new", cuda_event_new, METH_VARARGS, "Makes an event."},
     {"_cuda_event_drop", cuda_event_drop, METH_VARARGS, "Drops an event."},
     {"_cuda_event_record", cuda_event_record, METH_VARARGS, "Records an event."},
-    {"_cuda_event_wait", cuda_event_wait, METH_VARARGS, "The thread's stream waits for it."},
+    {"_cuda_event_wait", cuda_event_wait, METH_VARARGS, "Makes the thread's stream wait."},
     {"_cuda_event_synchronize", cuda_event_synchronize, METH_VARARGS, "Waits for an event."},
     {"_cuda_event_done", cuda_event_done, METH_VARARGS, "Whether an event has happened."},
     {"_cuda_elapsed", cuda_elapsed, METH_VARARGS, "Milliseconds between two events."},
     {"_cuda_memory", cuda_memory, METH_O, "The allocator's counters."},
-    {"_cuda_memory_reset", cuda_memory_reset, METH_VARARGS, "Resets peaks, or sums."},
+    {"_cuda_memory_reset", cuda_memory_reset, METH_VARARGS, "Resets the peaks or the sums."},
     {"_cuda_memory_trim", cuda_memory_trim, METH_NOARGS, "Frees cached memory."},
     {"_cuda_memory_info", cuda_memory_free, METH_O, "Free and total bytes of the device."},
     {"_cuda_memory_limit", cuda_memory_limit, METH_VARARGS, "Limits the memory of a device."},
     {"_cuda_record_stream", cuda_record_stream, METH_VARARGS, "A stream uses a tensor."},
     {0}};
 
-/* NVIDIA's wheels are beside the interpreter's other packages. */
+/* Lets the driver search the folder of NVIDIA's wheels, which is in site-packages. */
 static void look_in_wheels(void)
 {
     PyObject *prefix = PySys_GetObject("prefix");

@@ -74,7 +74,8 @@ static int64_t value_seen(int64_t i)
                : i;
 }
 
-/* The program may catch the error, so that a recording serves only calls that raise it too. */
+/* Fixes the index and the sizes in the recording, which then serves only calls that raise the
+ * error too: the program may catch it. */
 static int raise_out_of_bounds(const walk *w, int64_t index)
 {
     cr_recorder *r = cr_recorder_active();

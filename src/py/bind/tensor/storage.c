@@ -14,7 +14,7 @@
 typedef struct {
     PyObject_HEAD cr_storage *storage;
     PyObject *filename;   /* of a file that it shares, or NULL */
-    PyObject *references; /* weak ones */
+    PyObject *references; /* list of weak references, or NULL */
 } py_storage;
 
 static PyObject *known; /* address of a storage -> address of its object (borrowed) */
@@ -83,7 +83,7 @@ static PyObject *storage_call(const char *name, PyObject *args, PyObject *kwargs
     return out;
 }
 
-/* Of a number of bytes, or of the bytes themselves. */
+/* UntypedStorage(size) or UntypedStorage(values). */
 static PyObject *storage_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"size", "device", NULL};
@@ -273,7 +273,7 @@ static PyObject *storage_reduce(PyObject *self, PyObject *unused)
     return out;
 }
 
-/* Adds the copy to the memo of copy.deepcopy, so that copied tensors share it. */
+/* copy.deepcopy() adds the copy to its memo, so that copied tensors share it. */
 static PyObject *storage_deepcopy(PyObject *self, PyObject *memo)
 {
     (void)memo;
@@ -397,7 +397,7 @@ static PyObject *storage_filename(PyObject *self, void *unused)
     return Py_NewRef(name ? name : Py_None);
 }
 
-/* --- written in Python --- */
+/* --- methods written in Python --- */
 
 #define CR_STORAGE_METHOD(name, doc)                                                           \
     static PyObject *storage_py_##name(PyObject *self, PyObject *args, PyObject *kwargs)       \
@@ -433,7 +433,7 @@ static PyObject *storage_itself(PyObject *self, PyObject *unused)
     return Py_NewRef(self);
 }
 
-/* Whether it is on a device of the kind that the attribute's closure names. */
+/* True when the storage is on a device of the kind `kind`, the attribute's closure. */
 static PyObject *storage_is_on(PyObject *self, void *kind)
 {
     cr_device device = cr_py_storage_of(self)->device;
@@ -466,7 +466,7 @@ static PyMethodDef storage_methods[] = {
 #include "py/bind/tensor/storage_methods.def"
 #undef CR_STORAGE_METHOD
 #undef CR_STORAGE_FUNCTION
-    {"untyped", storage_itself, METH_NOARGS, "Itself."},
+    {"untyped", storage_itself, METH_NOARGS, "The storage itself."},
     {"nbytes", storage_nbytes, METH_NOARGS, "Bytes."},
     {"size", storage_nbytes, METH_NOARGS, "Bytes."},
     {"data_ptr", storage_data_ptr, METH_NOARGS, "The address of the first byte."},
