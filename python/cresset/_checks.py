@@ -70,7 +70,7 @@ def _check_tensor_all(cond, message=None):
 
 def sym_int(a):
     """The number without its fraction."""
-    return a if isinstance(a, (int, _C.Symbol)) else math.trunc(a)
+    return a if isinstance(a, int) else math.trunc(a)
 
 
 def sym_float(a):

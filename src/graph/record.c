@@ -840,7 +840,7 @@ done:
     return st;
 }
 
-/* A value of a graph stands for the stored numbers of its tensor.  So a view is recorded
+/* A value of a graph has the stored numbers of its tensor.  So a view is recorded
  * unchanged, and a view that changes bits is recorded as `alias`.  Any other call is recorded
  * with arguments without bits, which recorded calls compute. */
 static cr_status record_with_bits(const cr_op *op, const cr_value *arg, const cr_value *shown,
@@ -1142,7 +1142,9 @@ static cr_status finish_with_bits(cr_graph **out, cr_recorder *r, cr_tensor *con
     cr_tensor **made = cr_alloc_zero((size_t)n * sizeof *made);
     cr_status st = made ? finish_resolved(r, output, made, n) : CR_MEMORY;
 
-    if (!st)
+    if (st)
+        cr_recorder_stop(r);
+    else
         st = cr_recorder_finish(out, r, made, n);
     for (int i = 0; made && i < n; i++)
         cr_drop(made[i]);

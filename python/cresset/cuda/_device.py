@@ -436,5 +436,10 @@ def get_rng_state_all():
     return [get_rng_state(i) for i in range(device_count())]
 
 
+def set_rng_state_all(new_states):
+    for i, state in enumerate(new_states):
+        set_rng_state(state, i)
+
+
 def ipc_collect():
     """Does nothing: memory is not shared between processes."""

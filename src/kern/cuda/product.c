@@ -66,7 +66,7 @@ static bool cublas_is_there(void)
 /* A column-major matrix in memory. */
 typedef struct {
     int64_t rows, columns, step, batch_step;
-    bool transposed;
+    int64_t transposed; /* 0 or 1; no padding, because a key is compared by its bytes */
 } product_side;
 
 typedef struct {
@@ -140,7 +140,7 @@ static int product_find(product_plan *p, void *handle)
 static int product_make(product_plan *p, const product_key *k, void *handle)
 {
     const product_type *t = product_type_of(k->dtype);
-    int32_t a = k->a.transposed, b = k->b.transposed;
+    int32_t a = (int32_t)k->a.transposed, b = (int32_t)k->b.transposed;
     int failed = cublas.new_product(&p->desc, t->compute, t->scale);
     if (!failed)
         failed = cublas.set_product(p->desc, CUBLAS_TRANSPOSE_A, &a, sizeof a);

@@ -65,7 +65,7 @@ static cr_status roi_pool_prepare(roi_pool_job *w, const cr_view *regions, cr_dt
     return CR_OK;
 }
 
-/* Elements outside of the plane are an error; -1 stands for an empty bin. */
+/* Elements outside of the plane are an error; -1 marks an empty bin. */
 static cr_status roi_check_argmax(const roi_pool_job *w)
 {
     int64_t n = w->r->regions * w->r->channels * cr_roi_bins(w->r);
