@@ -107,9 +107,8 @@ done:
     return st;
 }
 
-/* The sizes of the input `x`, and those of a result from pooled_height and pooled_width. */
-static cr_roi roi_of(const char *name, const cr_view *x, const cr_view *regions,
-                     const cr_value *scale, const cr_value *pooled)
+cr_roi cr_roi_of(const char *name, const cr_view *x, const cr_view *regions,
+                 const cr_value *scale, const cr_value *pooled)
 {
     return (cr_roi){.images = x->size[0],
                     .channels = x->size[1],
@@ -125,7 +124,7 @@ static cr_roi roi_of(const char *name, const cr_view *x, const cr_view *regions,
 /* (input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned) */
 cr_status cr_kern_roi_align(const cr_value *arg, cr_view *out)
 {
-    cr_roi r = roi_of("roi_align", arg[0].view, arg[1].view, arg + 2, arg + 3);
+    cr_roi r = cr_roi_of("roi_align", arg[0].view, arg[1].view, arg + 2, arg + 3);
 
     r.samples = arg[5].i;
     r.aligned = arg[6].i;
@@ -136,7 +135,7 @@ cr_status cr_kern_roi_align(const cr_value *arg, cr_view *out)
  * sampling_ratio, aligned) */
 cr_status cr_kern_roi_align_backward(const cr_value *arg, cr_view *out)
 {
-    cr_roi r = roi_of("roi_align", out, arg[1].view, arg + 2, arg + 3);
+    cr_roi r = cr_roi_of("roi_align", out, arg[1].view, arg + 2, arg + 3);
 
     r.samples = arg[9].i;
     r.aligned = arg[10].i;
@@ -146,7 +145,7 @@ cr_status cr_kern_roi_align_backward(const cr_value *arg, cr_view *out)
 /* (input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio) */
 cr_status cr_kern_ps_roi_align(const cr_value *arg, cr_view *out)
 {
-    cr_roi r = roi_of("ps_roi_align", arg[0].view, arg[1].view, arg + 2, arg + 3);
+    cr_roi r = cr_roi_of("ps_roi_align", arg[0].view, arg[1].view, arg + 2, arg + 3);
 
     r.samples = arg[5].i;
     r.aligned = r.sensitive = true;
@@ -159,7 +158,7 @@ cr_status cr_kern_ps_roi_align(const cr_value *arg, cr_view *out)
  * sizes...) */
 cr_status cr_kern_ps_roi_align_backward(const cr_value *arg, cr_view *out)
 {
-    cr_roi r = roi_of("ps_roi_align", out, arg[1].view, arg + 3, arg + 4);
+    cr_roi r = cr_roi_of("ps_roi_align", out, arg[1].view, arg + 3, arg + 4);
 
     r.samples = arg[6].i;
     r.aligned = r.sensitive = true;

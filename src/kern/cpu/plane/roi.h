@@ -25,6 +25,10 @@ static inline int64_t cr_roi_results(const cr_roi *r)
     return r->sensitive ? r->channels / cr_roi_bins(r) : r->channels;
 }
 
+/* The sizes of the input `x` and of a result with pooled_height and pooled_width; not
+ * `sensitive`. */
+cr_roi cr_roi_of(const char *name, const cr_view *x, const cr_view *regions,
+                 const cr_value *scale, const cr_value *pooled);
 /* Converts the image of each region to an index.  CR_INDEX for one that does not exist,
  * CR_MEMORY. The caller frees *out. */
 CR_MUST cr_status cr_roi_images(int64_t **out, const cr_roi *r, const cr_view *regions);

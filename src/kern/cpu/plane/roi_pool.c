@@ -125,16 +125,10 @@ done:
 static cr_roi roi_pool_of(const char *name, const cr_view *x, const cr_view *regions,
                           const cr_value *scale, bool sensitive)
 {
-    return (cr_roi){.images = x->size[0],
-                    .channels = x->size[1],
-                    .rows = x->size[2],
-                    .columns = x->size[3],
-                    .regions = regions->size[0],
-                    .height = scale[1].i,
-                    .width = scale[2].i,
-                    .scale = scale->d,
-                    .sensitive = sensitive,
-                    .name = name};
+    cr_roi r = cr_roi_of(name, x, regions, scale, scale + 1);
+
+    r.sensitive = sensitive;
+    return r;
 }
 
 /* (input, rois, spatial_scale, pooled_height, pooled_width) */
