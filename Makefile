@@ -93,6 +93,8 @@ KFLAGS     := -std=gnu11 -O2 -fPIC -fvisibility=hidden -ffp-contract=off -Isrc -
 # opgen leaves a file alone that would not change; what is made from it then stays too.
 $(B)/gen/%.c: $(B)/gen/stamp
 	@:
+$(B)/gen/%.h: $(B)/gen/stamp
+	@:
 
 define isa_rules
 $(B)/gen/kern_%.$(1).o: $(B)/gen/kern_%.c $(VEC) src/emit/kernel.h
