@@ -246,9 +246,12 @@ static bool is_itself(const cr_gnode *n)
 {
     if (!copies(n->op) || !(n->op->words & CR_WORD_ITSELF) || n->arg[0].tag != CR_TENSOR)
         return false;
-    const cr_gtype *x = &n->arg[0].value->type;
-    return x->dtype == n->result[0]->type.dtype &&
-           ((n->op->words & CR_WORD_CAST) || cr_gtype_is_contiguous(x));
+    const cr_gtype *x = &n->arg[0].value->type, *y = &n->result[0]->type;
+    if (x->dtype != y->dtype || x->ndim != y->ndim)
+        return false;
+    return cr_gtype_is_contiguous(x)
+               ? cr_gtype_is_contiguous(y)
+               : y->stride && !memcmp(x->stride, y->stride, x->ndim * sizeof *x->stride);
 }
 
 void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r,

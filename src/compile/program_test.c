@@ -139,6 +139,30 @@ TEST(a_program_tells_its_inputs_outputs_and_peak)
     drop_graph(&t);
 }
 
+/* resolve_neg returns its argument when that has no bit, whatever its strides; the plan knows
+ * it and keeps the argument's bytes. */
+TEST(a_node_that_returns_its_argument_is_planned_as_a_view)
+{
+    graph_text t;
+    cr_program *p = program_of(&t, "graph(%x: float32[3, 4] by [1, 3]) {\n"
+                                   "  %same: float32[3, 4] by [1, 3] = resolve_neg(%x)\n"
+                                   "  %a: float32[3, 4] by [1, 3] = pow(0.5, %same)\n"
+                                   "  return %same, %a\n"
+                                   "}\n");
+    cr_tensor *in = NULL, *out[2];
+
+    OK(cr_tensor_new_strided(&in, CR_F32, CR_HOST, 2, (int64_t[]){3, 4}, (int64_t[]){1, 3}));
+    memset(in->data, 0, 12 * sizeof(float));
+    OK(cr_program_run(p, &in, NULL, out));
+    CHECK(out[0]->storage == in->storage);
+    CHECK(out[1]->storage != in->storage);
+    for (int k = 0; k < 2; k++)
+        cr_drop(out[k]);
+    cr_drop(in);
+    cr_program_drop(p);
+    drop_graph(&t);
+}
+
 TEST(inputs_of_another_type_are_refused_without_a_leak)
 {
     graph_text t;
