@@ -85,7 +85,7 @@ test: build
 ASAN_FLAVOUR = -fsanitize=address,undefined -fno-sanitize-recover=undefined \
                -fno-omit-frame-pointer -DCR_SANITIZE
 ASAN_PY      = LD_PRELOAD="$(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so)" \
-               ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc
+               ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc
 FUZZ_SECONDS ?= 60
 FUZZ_SRC    := $(filter-out tests/fuzz/calls_fuzz.c,$(wildcard tests/fuzz/*.c))
 GRAPH_FUZZ   = CR_CACHE=$(abspath $(B))/fuzz/cache $(B)/fuzz/graph_fuzz
@@ -136,13 +136,14 @@ test-flavour-python: pkg $(B)/crc
 # Leaks are checked in single-threaded C programs only: the leak checker fails with the threads
 # of the matrix libraries, and Python keeps objects until its end.  The data loader's processes
 # are excluded: a child forked from a process with threads hangs in the sanitizer's allocator.
+# A hostile pickle makes Python request gigabytes; the allocator answers NULL, as malloc does.
 test-asan:
 	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' -j$(JOBS) tests-build pkg fuzz-build
 	ASAN_OPTIONS=detect_leaks=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' test-flavour-c test-fuzz
 	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' CALLS=200 test-calls
 	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' RUN_UNDER='$(ASAN_PY)' \
-	    FLAVOUR_PYTEST=--ignore=tests/python/test_data.py test-flavour-python
+	    FLAVOUR_PYTEST='--ignore=tests/python/test_data.py --ignore=tests/python/test_datapipes.py' test-flavour-python
 
 # Checks for data races in parallel regions (plain threads in this flavour, see
 # base/parallel.c), the compiler, backward and the loader.  Reports are files, because pytest

@@ -40,7 +40,8 @@ static double bessel_k(int order, double x) { return bessel_scaled_k(order, x) *
 /* The power series: Ai(0) f(x) + Ai'(0) g(x). */
 static double airy_series(double x)
 {
-    long double cube = (long double)x * x * x, f = 1, g = x, a = 1, b = x;
+    const long double long_x = (long double)x, cube = long_x * long_x * long_x;
+    long double f = 1, g = long_x, a = 1, b = long_x;
 
     for (int k = 1; k < 200; k++) {
         a *= cube / ((3.0L * k - 1) * (3.0L * k));
