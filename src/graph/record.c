@@ -16,6 +16,13 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The numbers of a tensor with the bits conj or neg, computed by recorded calls. */
+typedef struct {
+    const cr_gvalue *of;
+    uint32_t version; /* of the tensor's storage when they were computed */
+    cr_tensor *as;    /* owned */
+} computed_bits;
+
 struct cr_recorder {
     cr_session *session;
     bool parts, backward;
@@ -28,6 +35,7 @@ struct cr_recorder {
     cr_recorder *outer;    /* the next in the thread's list of recorders that borrow */
     CR_VEC(size_t) before; /* of seen[i]: the tensor before it over the bytes, index + 1 */
     CR_VEC(cr_tensor *) foreign; /* constants from outside the call; borrowed from `seen` */
+    CR_VEC(computed_bits) computed;
     const char *source;
     cr_recorder_where where;
     void *where_context;
@@ -117,6 +125,9 @@ void cr_recorder_drop(cr_recorder *r)
         if (r->held.at[i] == COUNTED || r->held.at[i] == TAKEN)
             cr_drop(r->seen.at[i]);
     }
+    for (size_t i = 0; i < r->computed.len; i++)
+        cr_drop(r->computed.at[i].as);
+    cr_vec_drop(&r->computed);
     cr_vec_drop(&r->seen);
     cr_vec_drop(&r->held);
     cr_vec_drop(&r->before);
@@ -840,6 +851,49 @@ done:
     return st;
 }
 
+/* The numbers that an earlier call computed for the tensor; NULL when there are none. */
+static cr_tensor *record_computed(const cr_recorder *r, const cr_gvalue *v, const cr_tensor *t)
+{
+    bool grad = t->requires_grad && !cr_thread.no_grad;
+
+    for (size_t i = 0; v && i < r->computed.len; i++) {
+        const computed_bits *c = &r->computed.at[i];
+        if (c->of == v && c->version == t->storage->version && c->as->requires_grad == grad)
+            return c->as;
+    }
+    return NULL;
+}
+
+/* Records the computation once for all calls that read the tensor: backward then sums their
+ * cotangents before it conjugates, as it does for the view in eager mode. */
+static cr_status record_resolved(cr_tensor **out, cr_tensor *t)
+{
+    cr_recorder *r = active;
+    const cr_gvalue *v = recorded_value(r, t);
+    cr_tensor *known = record_computed(r, v, t);
+
+    if (known) {
+        *out = cr_keep(known);
+        return CR_OK;
+    }
+    if (v)
+        CR_TRY(cr_vec_reserve(&r->computed, 1));
+    CR_TRY(cr_tensor_resolved_by_calls(out, t));
+    if (v)
+        cr_vec_put(&r->computed, ((computed_bits){v, t->storage->version, cr_keep(*out)}));
+    return CR_OK;
+}
+
+/* True when the call neither returns nor writes the memory of an argument. */
+static bool record_only_reads(const cr_op *op)
+{
+    bool writes = op->updates;
+
+    for (int i = 0; i < op->param_count; i++)
+        writes = writes || op->param[i].written;
+    return !writes && !cr_op_may_view(op);
+}
+
 /* A value of a graph has the stored numbers of its tensor.  So a view is recorded
  * unchanged, and a view that changes bits is recorded as `alias`.  Any other call is recorded
  * with arguments without bits, which recorded calls compute. */
@@ -856,7 +910,9 @@ static cr_status record_with_bits(const cr_op *op, const cr_value *arg, const cr
         return record_stored_copy(op, arg, result);
     if (cr_op_takes_bits(op) && !op->differentiable && has_parts(op))
         return record_parts_only(op, arg, result);
-    return cr_call_resolved(record_as_itself, op, arg, result);
+    return cr_call_resolved(
+        record_as_itself, record_only_reads(op) ? record_resolved : cr_tensor_resolved_by_calls,
+        op, arg, result);
 }
 
 static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown,

@@ -171,12 +171,13 @@ cr_status cr_copy_tensor(const cr_tensor *to, const cr_tensor *from)
 /* The arguments of a call; copies without bits replace the tensors with bits. */
 typedef struct {
     const cr_op *op;
+    cr_resolve_fn resolve;
     cr_value arg[CR_MAX_ARGS];
     cr_value *list[CR_MAX_ARGS]; /* owned copies of lists; their tensors are owned */
     bool single[CR_MAX_ARGS];    /* arg[i].t is owned */
 } lazy_args;
 
-static cr_status lazy_resolve(cr_value *v)
+static cr_status lazy_resolve(const lazy_args *x, cr_value *v)
 {
     cr_tensor *made;
 
@@ -186,7 +187,7 @@ static cr_status lazy_resolve(cr_value *v)
         cr_keep(v->t);
         return CR_OK;
     }
-    CR_TRY(cr_tensor_resolved_by_calls(&made, v->t));
+    CR_TRY(x->resolve(&made, v->t));
     *v = cr_of_tensor(made);
     return CR_OK;
 }
@@ -199,14 +200,14 @@ static void lazy_list_drop(cr_value *list, uint32_t n)
     cr_free(list);
 }
 
-static cr_status lazy_resolve_list(cr_value **out, cr_value *v)
+static cr_status lazy_resolve_list(const lazy_args *x, cr_value **out, cr_value *v)
 {
     cr_value *list = cr_alloc(v->len * sizeof *list + 1);
     cr_status st = list ? CR_OK : CR_MEMORY;
 
     for (uint32_t i = 0; !st && i < v->len; i++) {
         list[i] = v->list[i];
-        st = lazy_resolve(&list[i]);
+        st = lazy_resolve(x, &list[i]);
         if (st)
             lazy_list_drop(list, i);
     }
@@ -222,10 +223,10 @@ static cr_status lazy_args_make(lazy_args *x, const cr_value *arg)
     for (uint32_t mask = x->op->tensor_params; mask; mask &= mask - 1) {
         int i = CR_CTZ(mask);
         if (arg[i].tag == CR_TENSOR) {
-            CR_TRY(lazy_resolve(&x->arg[i]));
+            CR_TRY(lazy_resolve(x, &x->arg[i]));
             x->single[i] = true;
         } else if (arg[i].tag == CR_TENSORS && list_has_lazy(&arg[i])) {
-            CR_TRY(lazy_resolve_list(&x->list[i], &x->arg[i]));
+            CR_TRY(lazy_resolve_list(x, &x->list[i], &x->arg[i]));
         }
     }
     return CR_OK;
@@ -241,11 +242,12 @@ static void lazy_args_drop(lazy_args *x)
     }
 }
 
+/* Copies `from`, the copy of `to` that the call had, back unless the call left it unwritten. */
 static cr_status lazy_write(cr_tensor *to, cr_tensor *from)
 {
     cr_value result;
 
-    if (to == from)
+    if (to == from || !from->storage->version)
         return CR_OK;
     CR_TRY(cr_call_given(&result, cr_entry.copy_,
                          (cr_value[]){cr_of_tensor(to), cr_of_tensor(from)}, 2));
@@ -285,10 +287,10 @@ static void lazy_give_back(const lazy_args *x, const cr_value *arg, cr_value *re
             }
 }
 
-cr_status cr_call_resolved(cr_call_fn call, const cr_op *op, const cr_value *arg,
-                           cr_value *result)
+cr_status cr_call_resolved(cr_call_fn call, cr_resolve_fn resolve, const cr_op *op,
+                           const cr_value *arg, cr_value *result)
 {
-    lazy_args x = {.op = op};
+    lazy_args x = {.op = op, .resolve = resolve};
     cr_status st = lazy_args_make(&x, arg);
 
     if (!st)
@@ -311,6 +313,7 @@ static cr_status lazy_call_past(const cr_op *op, const cr_value *arg, cr_value *
 
 cr_status cr_conj_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    return cr_op_takes_bits(op) ? lazy_call_past(op, arg, result)
-                                : cr_call_resolved(lazy_call_past, op, arg, result);
+    return cr_op_takes_bits(op)
+               ? lazy_call_past(op, arg, result)
+               : cr_call_resolved(lazy_call_past, cr_tensor_resolved_by_calls, op, arg, result);
 }

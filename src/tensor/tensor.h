@@ -166,12 +166,13 @@ bool cr_any_lazy(const cr_op *op, const cr_value *arg);
 CR_MUST cr_status cr_tensor_resolved(cr_tensor **out, cr_tensor *t);
 /* The same by calls through all stages. */
 CR_MUST cr_status cr_tensor_resolved_by_calls(cr_tensor **out, cr_tensor *t);
+typedef cr_status (*cr_resolve_fn)(cr_tensor **out, cr_tensor *t);
 /* Copies elements as cr_copy_elements does, for tensors that may have bits. */
 CR_MUST cr_status cr_copy_tensor(const cr_tensor *to, const cr_tensor *from);
-/* Runs `call` with copies instead of the arguments that have bits, and copies back to those
- * that the entry writes.  The copies are made by calls through all stages. */
-CR_MUST cr_status cr_call_resolved(cr_call_fn call, const cr_op *op, const cr_value *arg,
-                                   cr_value *result);
+/* Runs `call` with copies, made by `resolve`, instead of the arguments that have bits, and
+ * copies back to those that the entry writes. */
+CR_MUST cr_status cr_call_resolved(cr_call_fn call, cr_resolve_fn resolve, const cr_op *op,
+                                   const cr_value *arg, cr_value *result);
 /* True if the entry takes tensors that have bits: a view, a composition, or an entry whose
  * function handles the bits. */
 bool cr_op_takes_bits(const cr_op *op);

@@ -190,6 +190,16 @@ def test_compiled_call_with_a_bit():
         torch.compile(lambda x: x * 2, fullgraph=True)(Z.conj())
 
 
+def test_statistics_are_written_back_in_training_only():
+    mean, var, x = (-torch.arange(3.))._neg_view(), torch.ones(3), torch.randn(4, 3)
+    plain = mean.clone()
+    torch.nn.functional.batch_norm(x, mean, var, training=False)
+    assert mean._version == 0
+    torch.nn.functional.batch_norm(x, plain, torch.ones(3), training=True)
+    torch.nn.functional.batch_norm(x, mean, var, training=True)
+    assert mean._version == 1 and torch.equal(mean, plain)
+
+
 def test_shared_memory_keeps_the_bits():
     assert Z.clone().conj().share_memory_().is_conj()
     x = torch.zeros(2, dtype=torch.complex64)
@@ -204,3 +214,50 @@ def test_a_compiled_product_of_reflectors_on_the_right():
     assert not want.is_conj()
     for _ in range(3):
         assert torch.equal(compiled(a, tau, c), want)
+
+
+def reads_twice(x):
+    o = x.conj()
+    return o * 2 + o
+
+
+def writes_between(x):
+    x = x * 1
+    o = x.conj()
+    a = o * 2
+    x.mul_(3j)
+    return a, o * 2
+
+
+def without_gradient_first(x):
+    o = x.conj()
+    with torch.no_grad():
+        a = o * 2
+    return a, o * 3
+
+
+def copies_that_are_written(x):
+    o = x.conj()
+    a, b = o.contiguous(), o.contiguous()
+    a = a.clone() if a is o else a
+    a.mul_(2)
+    return a, b, o + a
+
+
+# Cotangents without an imaginary part show the signs of zeros.
+@pytest.mark.parametrize("f, cotangent", [(reads_twice, 1), (writes_between, 1), (without_gradient_first, 1),
+                                          (copies_that_are_written, 1 + 1j)])
+def test_compiled_reads_of_a_conjugate_are_those_of_eager(f, cotangent):
+    def run(g):
+        x = torch.tensor([1 + 2j, -3j, 4 + 0j], requires_grad=True)
+        out = g(x)
+        out = out if isinstance(out, tuple) else (out,)
+        roots = [o for o in out if o.requires_grad]
+        grad, = torch.autograd.grad(roots, x, [torch.full_like(o, cotangent) for o in roots])
+        return [str(torch.view_as_real(o.detach().resolve_conj())) for o in (*out, grad)] + [
+            [o.requires_grad for o in out]]
+
+    want, compiled = run(f), torch.compile(f)
+    for _ in range(3):
+        assert run(compiled) == want
+    assert len(compiled._entries) == 1
