@@ -751,8 +751,10 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
     while (copies)
         cr_drop(copy[--copies]);
     st = st ? st : (cr_status)atomic_load(j->status);
-    if (st == CR_INDEX)
+    if (st == CR_INDEX) {
         CR_TRY(check_sources(j));
+        return cr_fail(CR_INDEX, "index out of range: the indices changed during the call");
+    }
     return st;
 }
 

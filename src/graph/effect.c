@@ -140,6 +140,11 @@ bool cr_gnode_writes(const cr_gnode *n)
     return n->kind == CR_GNODE_CALL ? call_writes(n) : any_inside(n, cr_gnode_writes);
 }
 
+bool cr_gnode_draws(const cr_gnode *n)
+{
+    return n->kind == CR_GNODE_CALL ? cr_op_draws(n->op) : any_inside(n, cr_gnode_draws);
+}
+
 bool cr_gnode_has_effect(const cr_gnode *n)
 {
     if (n->kind == CR_GNODE_CALL)

@@ -161,7 +161,7 @@ static PyObject *rule_text(const cr_rule *r)
     if (!r)
         Py_RETURN_NONE;
     cr_rule_print(&text, r);
-    made = PyUnicode_FromString(cr_text_str(&text));
+    made = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
     cr_text_drop(&text);
     return made;
 }
@@ -172,7 +172,7 @@ static PyObject *clause_text(cr_clause_text clause)
     PyObject *made;
 
     cr_clause_put(&text, clause);
-    made = PyUnicode_FromString(cr_text_str(&text));
+    made = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
     cr_text_drop(&text);
     return made;
 }

@@ -495,17 +495,28 @@ typedef struct {
     bool undone;            /* set when an operator raised before the run changed anything */
 } match;
 
+enum { SIZES_KEY_NUMBER = 1 + sizeof(cr_complex) };
+
+/* Writes a number without the padding of its struct: equal numbers have equal bytes. */
+static char *sizes_key_number(char *at, const cr_scalar *s)
+{
+    *at++ = (char)(s->category << 1 | s->large);
+    memset(at, 0, sizeof s->c);
+    memcpy(at, &s->c, s->category == CR_CAT_COMPLEX ? sizeof s->c : sizeof s->i);
+    return at + sizeof s->c;
+}
+
 /* The call's numbers and the inputs' sizes as a bytes object. */
 static PyObject *sizes_key(const entry *e, const match *m)
 {
-    Py_ssize_t length = (Py_ssize_t)sizeof *m->number * e->numbers;
+    Py_ssize_t length = (Py_ssize_t)SIZES_KEY_NUMBER * e->numbers;
 
     for (int i = 0; i < e->inputs; i++)
         length += (Py_ssize_t)sizeof(int64_t) * m->input[i]->ndim;
     PyObject *key = PyBytes_FromStringAndSize(NULL, length);
     char *at = key ? PyBytes_AS_STRING(key) : NULL;
-    for (int k = 0; key && k < e->numbers; k++, at += sizeof *m->number)
-        memcpy(at, &m->number[k], sizeof *m->number);
+    for (int k = 0; key && k < e->numbers; k++)
+        at = sizes_key_number(at, &m->number[k]);
     for (int i = 0; key && i < e->inputs; i++) {
         memcpy(at, m->input[i]->size, m->input[i]->ndim * sizeof(int64_t));
         at += m->input[i]->ndim * sizeof(int64_t);
@@ -817,9 +828,9 @@ static bool may_run_again(const match *m)
         return false;
     PyErr_Fetch(&type, &error, &trace);
     PyObject *text = cr_log_wants("graph", 1) && error ? PyObject_Str(error) : NULL;
-    if (text)
-        cr_log_line("graph", 1, "a call runs eagerly, because a program raised: %s",
-                    PyUnicode_AsUTF8(text));
+    const char *said = text ? PyUnicode_AsUTF8(text) : NULL;
+    if (said)
+        cr_log_line("graph", 1, "a call runs eagerly, because a program raised: %s", said);
     PyErr_Clear();
     Py_XDECREF(text);
     Py_XDECREF(type);

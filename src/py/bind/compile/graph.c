@@ -378,7 +378,7 @@ static PyObject *graph_draws(PyObject *x, void *unused)
 
     (void)unused;
     for (size_t i = 0; i < b->len; i++)
-        draws = draws || (b->at[i]->kind == CR_GNODE_CALL && cr_op_draws(b->at[i]->op));
+        draws = draws || cr_gnode_draws(b->at[i]);
     return PyBool_FromLong(draws);
 }
 
