@@ -2,6 +2,9 @@
  *
  *     crc kernels cuda softmax sum > some.cu
  *
+ * In CUDA C++, entries that reduce rows also have kernels that hold rows in registers; those
+ * with vectors of 8 bytes are in the file of `crc kernels cuda_rows`.
+ *
  * Before each kernel a line says what it takes:
  *
  *     kernel sum_f32: results f32; arguments f32; parameters f32@0
@@ -48,29 +51,36 @@ static void kernels_head(kernels_job *j, cr_loop *l, const char *symbol)
     cr_text_put(out, " */\n");
 }
 
-/* True when the nest reduces rows and no reduction keeps an index, as argmax does. */
-static bool kernels_reduces_rows(const cr_nest *n)
+/* The bytes of a vector in the kernel. */
+static int kernels_vector(const cr_nest *n, const cr_emit_choice *choice)
 {
-    int reduces = 0;
+    cr_unit unit = {.launch.params = 0};
 
-    for (int k = 0; k < n->sweeps; k++)
-        for (int i = 0; i < n->sweep[k].reduces.count; i++, reduces++)
-            if (cr_expr_keeps_index(n->sweep[k].reduces.at[i]))
-                return false;
-    return reduces && n->kind == CR_NEST_ROWS;
+    cr_emit(&unit, &cr_dialect_cuda_rows, n, "k", choice);
+    cr_unit_drop(&unit);
+    return unit.launch.vector;
 }
 
-/* Emits a kernel for each number of steps, for rows of at most 64 * steps columns; the last one
- * takes CR_FOLD_ROW columns: "sum_f32_rows16". */
+/* Emits a kernel for each number of steps, for rows of at most 64 * steps columns; 16 steps
+ * take CR_FOLD_ROW columns: "sum_f32_rows16", and "sum_f32_whole16" for whole chunks.  A file
+ * has kernels of one vector length. */
 static void kernels_emit_rows(kernels_job *j, cr_loop *l, const cr_nest *n, const char *symbol)
 {
-    static const uint8_t steps[] = {1, 4, 16};
+    static const cr_emit_choice choices[] = {{.steps = 1},
+                                             {.steps = 4},
+                                             {.steps = 16},
+                                             {.steps = 1, .whole = true},
+                                             {.steps = 12, .whole = true},
+                                             {.steps = 16, .whole = true}};
 
-    for (size_t i = 0; i < CR_LEN(steps); i++) {
-        cr_emit_choice choice = {.steps = steps[i]};
-        const char *name = cr_session_printf(l->session, "%s_rows%d", symbol, steps[i]);
+    for (size_t i = 0; i < CR_LEN(choices); i++) {
+        const cr_emit_choice *c = &choices[i];
+        const char *name = cr_session_printf(l->session, "%s_%s%d", symbol,
+                                             c->whole ? "whole" : "rows", c->steps);
+        if (kernels_vector(n, c) != (j->dialect == &cr_dialect_cuda ? 16 : 8))
+            continue;
         kernels_head(j, l, name);
-        cr_emit(&j->unit, &cr_dialect_cuda_rows, n, name, &choice);
+        cr_emit(&j->unit, &cr_dialect_cuda_rows, n, name, c);
     }
 }
 
@@ -91,9 +101,11 @@ static void kernels_emit(cr_session *s, void *context)
         cr_text_printf(&j->unit.body, "/* %s calls the C library */\n\n", symbol);
         return;
     }
-    kernels_head(j, l, symbol);
-    cr_emit(&j->unit, j->dialect, n, symbol, NULL);
-    if (j->dialect == &cr_dialect_cuda && kernels_reduces_rows(n))
+    if (j->dialect != &cr_dialect_cuda_rows) {
+        kernels_head(j, l, symbol);
+        cr_emit(&j->unit, j->dialect, n, symbol, NULL);
+    }
+    if (j->dialect != &cr_dialect_c && cr_nest_fits_registers(n))
         kernels_emit_rows(j, l, n, symbol);
 }
 
@@ -149,6 +161,8 @@ static void kernels_print(const kernels_job *j)
 {
     cr_text includes = {0};
 
+    if (j->dialect == &cr_dialect_cuda_rows)
+        cr_text_put(&includes, "#define CV_BYTES 8\n");
     cr_emit_includes(&includes, j->dialect, &j->unit);
     fputs(cr_text_str(&includes), stdout);
     fputs(cr_text_str(&j->unit.body), stdout);
@@ -161,7 +175,7 @@ int crc_kernels(int argc, char **argv)
     cr_status st = crc_read_table();
 
     if (!j.dialect) {
-        fputs("usage: crc kernels c|cuda [ENTRY...]\n", stderr);
+        fputs("usage: crc kernels c|cuda|cuda_rows [ENTRY...]\n", stderr);
         return 2;
     }
     if (!st)

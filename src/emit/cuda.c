@@ -1,11 +1,10 @@
 /* Nests as CUDA C++.
  *
- * A thread computes with the vectors of the vocabulary, 16 bytes each, as its baseline has
- * them.  Pointwise programs: a thread has a vector.  Rows with reductions: threads hold the
- * lanes of order P's chunks.  An element is in the same thread in all sweeps of a row, so a
- * sweep needs no barrier to read values that an earlier sweep stored.  Columns: a thread
- * reduces a vector of columns over 512 rows; the grid's y blocks share longer columns, and each
- * part of 512 rows has its own result.
+ * A thread computes with the vectors of the vocabulary, 16 bytes each.  Pointwise programs: a
+ * thread has a vector.  Rows with reductions: threads hold the lanes of order P's chunks.  An
+ * element is in the same thread in all sweeps of a row, so a sweep needs no barrier to read
+ * values that an earlier sweep stored.  Columns: a thread reduces a vector of columns over 512
+ * rows; the grid's y blocks share longer columns, and each part of 512 rows has its own result.
  *
  * A body exists twice, for whole vectors at aligned addresses and element by element. */
 #include "emit/dialect.h"
@@ -19,7 +18,7 @@ enum { CUDA_COST_ONCE = 100 };
 /* How many bytes a vector of the operand's elements has. */
 static int cuda_bytes(const cr_printer *p, const cr_buffer *b)
 {
-    int lanes = 16 * 8 / p->width;
+    int lanes = p->vector * 8 / p->width;
 
     return lanes * (int)cr_dtype_size((cr_dtype)b->dtype);
 }
@@ -116,6 +115,7 @@ static void cuda_wide(cr_printer *p, const bool *column)
         const cr_buffer *b = p->operand[k];
         int bytes = cuda_bytes(p, b) < 16 ? cuda_bytes(p, b) : 16;
         const char *aligned = cr_session_printf(p->s, "ck_aligned(p%d, %d)", k, bytes);
+        p->u->launch.align[k] = (uint8_t)(column[k] ? bytes : 0);
         if (b->flexible)
             aligned = cr_session_printf(p->s, "(!d%d || %s)", k, aligned);
         if (column[k])
@@ -570,15 +570,17 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
     for (size_t i = 0; i < p->n->loop->params.len; i++)
         if (p->n->loop->params.at[i]->slot >= params)
             params = p->n->loop->params.at[i]->slot + 1;
-    int lanes = 16 * 8 / p->width;
+    int lanes = p->vector * 8 / p->width;
     p->u->launch = (cr_emit_launch){.kind = p->n->kind == CR_NEST_COLUMNS ? CR_LAUNCH_COLUMNS
                                             : cuda_reduces(p)             ? CR_LAUNCH_ROWS
                                                                           : CR_LAUNCH_POINTWISE,
                                     .threads = CR_FOLD_LANES / lanes,
                                     .lanes = lanes,
+                                    .vector = p->vector,
                                     .operands = p->operands,
                                     .params = params,
-                                    .computed = cr_computed_dims(p)};
+                                    .computed = cr_computed_dims(p),
+                                    .rows_fit = cr_nest_fits_registers(p->n)};
     if (p->u->launch.kind == CR_LAUNCH_COLUMNS)
         cr_print_line(p, "/* columns */");
     else if (p->u->launch.kind == CR_LAUNCH_ROWS)
@@ -587,8 +589,13 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
         cr_print_line(p, "/* pointwise */");
     const char *computed =
         cr_computed_dims(p) ? cr_session_printf(p->s, ", %d", cr_computed_dims(p)) : "";
-    cr_print_line(p, "CK_KERNEL(CK(%s), ck_call<%d, %d%s>)", symbol, p->operands, params,
-                  computed);
+    if (p->u->launch.kind == CR_LAUNCH_ROWS)
+        cr_print_line(p, "CK_KERNEL_OF(%d, CK(%s), ck_call<%d, %d%s>)",
+                      p->u->launch.threads * CR_FOLD_CHUNKS, symbol, p->operands, params,
+                      computed);
+    else
+        cr_print_line(p, "CK_KERNEL(CK(%s), ck_call<%d, %d%s>)", symbol, p->operands, params,
+                      computed);
     cr_print_line(p, "{");
     p->indent++;
     cr_print_line(p, "void *const *const ptr = call.ptr;");
@@ -598,10 +605,17 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
 
 static void cuda_end_kernel(cr_printer *p) { (void)p; }
 
+static int cuda_vector(const cr_printer *p)
+{
+    (void)p;
+    return 16;
+}
+
 const cr_dialect cr_dialect_cuda = {
     .name = "cuda",
     .first_header = "emit/vec.cuh",
     .last_header = "emit/kernel.cuh",
+    .vector = cuda_vector,
     .define_folds = cuda_define_folds,
     .open_kernel = cuda_open_kernel,
     .end_kernel = cuda_end_kernel,

@@ -1,10 +1,10 @@
 /* Rows of at most CR_FOLD_ROW columns with reductions as CUDA C++.
  *
- * As in cuda.c, a thread has the same elements in every sweep: a vector in each of the
- * rows_steps() groups of CR_FOLD_LANES elements of its chunk.  This dialect holds them in
- * registers, h<k>[q], so each element is read once, and all reads begin before the first sweep.
- * Values that a sweep keeps for a later one stay in registers too.  Operands without registers
- * are read in each sweep, as in cuda.c. */
+ * As in cuda.c, a thread has the same elements in every sweep: a vector of 8 or 16 bytes in
+ * each of the rows_steps() groups of CR_FOLD_LANES elements of its chunk.  This dialect holds
+ * them in registers, h<k>[q], so each element is read once, and all reads begin before the
+ * first sweep. Values that a sweep keeps for a later one stay in registers too.  Operands
+ * without registers are read in each sweep, as in cuda.c. */
 #include "emit/dialect.h"
 #include <string.h>
 
@@ -67,16 +67,19 @@ static rows_reads rows_find_reads(const cr_printer *p)
 static int rows_cost(const cr_printer *p, int k)
 {
     cr_dtype t = (cr_dtype)p->operand[k]->dtype;
-    int lanes = 16 * 8 / p->width, bytes = (int)cr_dtype_size(t);
+    int lanes = p->vector * 8 / p->width, words = ((int)cr_dtype_size(t) + 3) / 4;
 
-    return t == CR_BOOL && p->width == 64 ? 2 * lanes : lanes * (bytes + 3) / 4;
+    return t == CR_BOOL && p->width == 64 ? 2 * lanes : lanes * words;
 }
 
-/* Adds operands of `wanted` to *held as long as *left registers suffice. */
+/* Adds operands of `wanted` to *held as long as *left registers suffice.  An input that all
+ * rows share is read again, from the cache. */
 static void rows_hold(const cr_printer *p, uint32_t *held, uint32_t wanted, int *left)
 {
     for (int k = 0; k < p->operands; k++) {
         if (!(wanted >> k & 1) || *held >> k & 1 || rows_cost(p, k) > *left)
+            continue;
+        if (p->operand[k]->role == CR_BUFFER_INPUT && p->operand[k]->ndim < 2 && !p->n->one_row)
             continue;
         *held |= 1u << k;
         *left -= rows_cost(p, k);
@@ -90,14 +93,26 @@ static bool rows_holds(const cr_printer *p, const cr_buffer *b)
     return !p->base && p->held >> cr_operand_number(p, b) & 1;
 }
 
+/* The access of a body's values. */
+static cr_access rows_how(const cr_printer *p)
+{
+    return p->choice.whole ? CR_ACCESS_WHOLE : CR_ACCESS_REST;
+}
+
+/* The access of a load or a store that is not in registers. */
+static cr_access rows_memory(const cr_printer *p)
+{
+    return p->choice.whole ? CR_ACCESS_WHOLE : CR_ACCESS_EITHER;
+}
+
 /* Loads have whole vectors; lanes beyond the row are neither accumulated nor stored. */
 static const char *rows_load(cr_printer *p, const cr_buffer *b)
 {
     if (rows_holds(p, b))
         return cr_session_printf(p->s, "h%d[q]", cr_operand_number(p, b));
-    p->how = CR_ACCESS_EITHER;
+    p->how = rows_memory(p);
     const char *text = cr_dialect_cuda.load(p, b);
-    p->how = CR_ACCESS_REST;
+    p->how = rows_how(p);
     return text;
 }
 
@@ -117,9 +132,9 @@ static void rows_store(cr_printer *p, const cr_store *st)
         cr_print_line(p, "h%d[q] = v%u;", cr_operand_number(p, st->buffer), st->value->id);
     if (rows_holds(p, st->buffer) && rows_stored_later(p, st->buffer))
         return;
-    p->how = CR_ACCESS_EITHER;
+    p->how = rows_memory(p);
     cr_dialect_cuda.store(p, st);
-    p->how = CR_ACCESS_REST;
+    p->how = rows_how(p);
 }
 
 /* --- loops --- */
@@ -129,9 +144,13 @@ static void rows_open_steps(cr_printer *p)
 {
     const char *lane = cr_spell_dtype(p->lane);
 
+    if (p->choice.whole && rows_steps(p) == ROWS_STEPS)
+        cr_print_line(p, "if (first < width)");
     cr_print_line(p, "CV_UNROLL(%d)", ROWS_STEPS);
     cr_print_open(p, cr_session_printf(p->s, "for (int q = 0; q < %d; q++)", rows_steps(p)));
     cr_print_line(p, "const int at = first + q * CR_FOLD_LANES;");
+    if (p->choice.whole)
+        return;
     cr_print_line(p, "if (at >= width)");
     cr_print_line(p, "    break;");
     cr_print_line(p, "const int m = width - at < CV_LANES_%s ? width - at : CV_LANES_%s;", lane,
@@ -151,6 +170,10 @@ static void rows_read(cr_printer *p, uint32_t which, cr_access how)
 /* Reads the held inputs, before the first sweep. */
 static void rows_read_inputs(cr_printer *p, uint32_t inputs)
 {
+    if (p->choice.whole) {
+        rows_read(p, inputs, CR_ACCESS_WHOLE);
+        return;
+    }
     cr_print_open(p, cr_session_printf(p->s, "if (wide && width %% CV_LANES_%s == 0)",
                                        cr_spell_dtype(p->lane)));
     rows_read(p, inputs, CR_ACCESS_WHOLE);
@@ -186,7 +209,7 @@ static void rows_open_row(cr_printer *p)
 
 static void rows_columns_loop(cr_printer *p)
 {
-    p->how = CR_ACCESS_REST;
+    p->how = rows_how(p);
     rows_open_steps(p);
     cr_print_body(p, "0");
     cr_print_shut(p);
@@ -230,11 +253,30 @@ static void rows_end_fold(cr_printer *p, const cr_expr *e)
 
 /* --- the function --- */
 
+/* Vectors of 8 bytes leave registers to more threads.  Lanes of 64 bits would then have more
+ * threads than a warp a chunk. */
+static int rows_vector(const cr_printer *p)
+{
+    bool narrow = rows_steps(p) > 4 && p->width == 32 && !p->complex && !p->mixed &&
+                  !p->u->random && !p->u->special;
+
+    return narrow ? 8 : 16;
+}
+
+bool cr_nest_fits_registers(const cr_nest *n)
+{
+    int reduces = 0;
+
+    for (int k = 0; k < n->sweeps; k++)
+        reduces += n->sweep[k].reduces.count;
+    return reduces && n->kind == CR_NEST_ROWS && !cr_nest_keeps_index(n);
+}
+
 static void rows_define_folds(cr_printer *p) { cr_dialect_cuda.define_folds(p); }
 
 static void rows_open_kernel(cr_printer *p, const char *symbol)
 {
-    cr_print_line(p, "/* %d steps */", rows_steps(p));
+    cr_print_line(p, "/* %d%s steps */", rows_steps(p), p->choice.whole ? " whole" : "");
     cr_dialect_cuda.open_kernel(p, symbol);
 }
 
@@ -249,6 +291,7 @@ const cr_dialect cr_dialect_cuda_rows = {
     .name = "cuda_rows",
     .first_header = "emit/vec.cuh",
     .last_header = "emit/kernel.cuh",
+    .vector = rows_vector,
     .define_folds = rows_define_folds,
     .open_kernel = rows_open_kernel,
     .end_kernel = rows_end_kernel,

@@ -15,8 +15,6 @@
 
 #include "emit/emit.h"
 
-enum { CR_EMIT_OPERANDS = 32 };
-
 /* The access to elements in a loop's body. */
 typedef enum {
     CR_ACCESS_WHOLE, /* full vectors */
@@ -38,6 +36,7 @@ typedef struct {
     const char *base;                   /* of the load at hand instead of p<k>, or NULL */
     cr_dtype lane;                      /* names the lane count: CV_LANES_<lane> */
     int width;                          /* bits of a lane: masks are cv_m<width> */
+    int vector;                         /* bytes of a vector in CUDA C++ */
     cr_expr_set hoisted, inner; /* values declared outside, and inside the current body */
     bool mixed; /* lanes of 32 bits; values of 64 bits are two vectors, of 8 bits a lane each */
     bool complex; /* some value is complex */
@@ -57,6 +56,7 @@ struct cr_dialect {
     bool any_address;         /* vectors are loaded from any address */
     bool mixes;               /* values of 64 bits beside lanes of 32, as pairs of vectors */
     bool lanes_are_rows;      /* a vector has one column of several rows */
+    int (*vector)(const cr_printer *p); /* bytes of a vector; NULL: the vocabulary's */
     /* Combines the operand and the column's number into the accumulators of a reduction that
      * keeps its index.  NULL: a sweep accumulates the value, and end_fold finds the index. */
     void (*keep_index)(cr_printer *p, const cr_expr *e);

@@ -8,14 +8,20 @@
 
 #include "loop/nest.h"
 
+enum { CR_EMIT_OPERANDS = 32 };
+
 /* How a CUDA kernel is launched (kernel.cuh). */
 typedef enum { CR_LAUNCH_POINTWISE, CR_LAUNCH_ROWS, CR_LAUNCH_COLUMNS } cr_launch_kind;
 typedef struct {
     cr_launch_kind kind;
-    int threads;                    /* threads of a chunk */
-    int lanes;                      /* lanes of a vector */
-    int operands, params, computed; /* the arguments of its ck_call */
-    uint32_t flexible;              /* bit k: operand k may be a number */
+    int threads;                     /* threads of a chunk */
+    int lanes;                       /* lanes of a vector */
+    int vector;                      /* bytes of a vector */
+    int operands, params, computed;  /* the arguments of its ck_call */
+    uint32_t flexible;               /* bit k: operand k may be a number */
+    uint8_t align[CR_EMIT_OPERANDS]; /* bytes of operand k's vectors, at most 16; 0: it has one
+                                      * value a row */
+    bool rows_fit;                   /* cr_dialect_cuda_rows prints the nest */
 } cr_emit_launch;
 
 typedef struct {
@@ -33,6 +39,8 @@ typedef struct {
     uint8_t unroll; /* vectors for each step of loops without reductions; 0: chosen by cost */
     uint8_t steps;  /* cuda_rows: the row has at most CR_FOLD_LANES * steps columns for each of
                      * the block's chunks; 0: CR_FOLD_CHUNK columns */
+    bool whole;     /* cuda_rows: each chunk has CR_FOLD_LANES * steps columns or none, and all
+                     * vectors are aligned */
 } cr_emit_choice;
 
 typedef struct cr_dialect cr_dialect;
@@ -42,6 +50,9 @@ typedef struct cr_dialect cr_dialect;
 extern const cr_dialect cr_dialect_c, cr_dialect_across, cr_dialect_cuda;
 /* CUDA C++ for reductions of rows of at most CR_FOLD_ROW columns; registers hold elements. */
 extern const cr_dialect cr_dialect_cuda_rows;
+/* True when cr_dialect_cuda_rows prints the nest: it reduces rows, and no reduction keeps its
+ * index. */
+bool cr_nest_fits_registers(const cr_nest *n);
 /* "c", "across", "cuda", "cuda_rows"; NULL if no dialect has the name. */
 const cr_dialect *cr_dialect_named(const char *name);
 

@@ -1,7 +1,7 @@
 /* kernel.cuh - what generated CUDA kernels use beside the vectors of vec.h.
  *
- * A vector has 16 bytes.  Launches (block is {x, y}, grid likewise), as the comment before a
- * kernel says:
+ * A vector has CV_BYTES bytes, 16 or 8.  Launches (block is {x, y}, grid likewise), as the
+ * comment before a kernel says:
  *
  *   pointwise      a thread a vector of columns, y a row; loops cover what the grid does not
  *   rows of T      a block of 1, 2, 4 or 8 chunks of T threads a row, at least
@@ -100,8 +100,13 @@ CK_DEFINE_MEMORY(u8)
                 ((cv_s_u8 *)p)[l] = m[l] ? 1 : 0;                                              \
     }
 CK_DEFINE_BOOLS(8, cv_u8)
+#if CV_BYTES == 16
 CK_DEFINE_BOOLS(32, cv_s_u32)
 CK_DEFINE_BOOLS(64, unsigned short)
+#else
+CK_DEFINE_BOOLS(32, unsigned short)
+CK_DEFINE_BOOLS(64, unsigned char)
+#endif
 
 #ifdef CR_EMIT_VEC_COMPLEX_H
 #define CK_DEFINE_COMPLEX_MEMORY(C, T)                                                         \

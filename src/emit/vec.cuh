@@ -1,9 +1,9 @@
 /* vec.cuh - the vocabulary on an NVIDIA GPU: included before vec.h.
  *
- * A thread computes with vectors of 16 bytes.  The text of vec*.h is the one for processors.
- * nvcc has no vector extensions, so this file defines, for every compiler, a class with their
- * operators and the fused multiply-add, lane by lane.  It also defines the macros that turn the
- * vocabulary's functions into functions of the device. */
+ * A thread computes with vectors of CV_BYTES bytes, 16 or 8.  The text of vec*.h is the one for
+ * processors. nvcc has no vector extensions, so this file defines, for every compiler, a class
+ * with their operators and the fused multiply-add, lane by lane.  It also defines the macros
+ * that turn the vocabulary's functions into functions of the device. */
 #ifndef CR_EMIT_VEC_CUH
 #define CR_EMIT_VEC_CUH
 
@@ -242,6 +242,14 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 #ifndef CK_KERNEL
 #define CK_KERNEL(name, ...)                                                                   \
     extern "C" __attribute__((global)) void name(const __VA_ARGS__ call)
+/* The same for blocks of at most `threads` threads. */
+#ifdef __clang__
+#define CK_KERNEL_OF(threads, name, ...)                                                       \
+    extern "C" __attribute__((global, launch_bounds(threads))) void name(const __VA_ARGS__ call)
+#else
+#define CK_KERNEL_OF(threads, name, ...)                                                       \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __VA_ARGS__ call)
+#endif
 #define CK_SHARED __attribute__((shared))
 #endif
 

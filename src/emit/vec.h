@@ -30,7 +30,9 @@
 #define CV_AVX2  1
 #define CV_BYTES 32
 #else
+#ifndef CV_BYTES
 #define CV_BYTES 16
+#endif
 #ifdef __SSE2__
 #define CV_SSE2 1
 #endif
@@ -227,8 +229,10 @@ CV_FN cv_i32 cv_iota_i32(void)
     return CV_MAKE(cv_i32, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 #elif CV_BYTES == 32
     return CV_MAKE(cv_i32, 0, 1, 2, 3, 4, 5, 6, 7);
-#else
+#elif CV_BYTES == 16
     return CV_MAKE(cv_i32, 0, 1, 2, 3);
+#else
+    return CV_MAKE(cv_i32, 0, 1);
 #endif
 }
 
@@ -238,8 +242,10 @@ CV_FN cv_i64 cv_iota_i64(void)
     return CV_MAKE(cv_i64, 0, 1, 2, 3, 4, 5, 6, 7);
 #elif CV_BYTES == 32
     return CV_MAKE(cv_i64, 0, 1, 2, 3);
-#else
+#elif CV_BYTES == 16
     return CV_MAKE(cv_i64, 0, 1);
+#else
+    return CV_MAKE(cv_i64, 0);
 #endif
 }
 
@@ -311,8 +317,10 @@ CV_FN cv_s_u64 cv_fold_or(cv_u64 v)
 {
 #if CV_BYTES == 32
     return (v[0] | v[1]) | (v[2] | v[3]);
-#else
+#elif CV_BYTES == 16
     return v[0] | v[1];
+#else
+    return v[0];
 #endif
 }
 #define CV_DEFINE_MASK(M, S)                                                                   \
@@ -734,9 +742,11 @@ CV_DEFINE_BOOLS(64)
 #elif CV_BYTES == 32
 #define CV_DOWN_4(v, k) __builtin_shufflevector(v, v, 0 + k, 1 + k, 2 + k, 3 + k, 4, 5, 6, 7)
 #define CV_DOWN_8(v, k) __builtin_shufflevector(v, v, 0 + k, 1 + k, 2, 3)
-#else
+#elif CV_BYTES == 16
 #define CV_DOWN_4(v, k) __builtin_shufflevector(v, v, 0 + k, 1 + k, 2, 3)
 #define CV_DOWN_8(v, k) __builtin_shufflevector(v, v, 0 + k, 1)
+#else
+#define CV_DOWN_4(v, k) __builtin_shufflevector(v, v, 0 + k, 1)
 #endif
 
 #if CV_BYTES == 64
@@ -757,11 +767,14 @@ CV_DEFINE_BOOLS(64)
 #define CV_TREE_8(op, v)                                                                       \
     v = op(v, CV_DOWN_8(v, 2));                                                                \
     v = op(v, CV_DOWN_8(v, 1));
-#else
+#elif CV_BYTES == 16
 #define CV_TREE_4(op, v)                                                                       \
     v = op(v, CV_DOWN_4(v, 2));                                                                \
     v = op(v, CV_DOWN_4(v, 1));
 #define CV_TREE_8(op, v) v = op(v, CV_DOWN_8(v, 1));
+#else
+#define CV_TREE_4(op, v) v = op(v, CV_DOWN_4(v, 1));
+#define CV_TREE_8(op, v)
 #endif
 
 #define CV_DEFINE_REDUCE(T, op, size)                                                          \

@@ -415,6 +415,7 @@ void cr_emit(cr_unit *u, const cr_dialect *d, const cr_nest *n, const char *symb
 
     p.operands = cr_loop_operands(n->loop, p.operand, CR_EMIT_OPERANDS);
     walk_find_types(&p);
+    p.vector = d->vector ? d->vector(&p) : 0;
     cr_find_computed(&p);
     p.hoisted = cr_expr_set_new(n->loop);
     walk_function(&p, symbol);

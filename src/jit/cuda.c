@@ -17,6 +17,7 @@
 #include "num/order.h"
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +27,8 @@ enum {
     CUDA_MOST_X = 1 << 30,
     CUDA_MOST_Y = 65535,
     CUDA_CHUNKS = 8,
-    CUDA_ROWS = 4 /* rows of a block when a row is one chunk */
+    CUDA_ROWS = 4,    /* rows of a block when a row is one chunk */
+    CUDA_SHORT = 256, /* columns up to which a block has CUDA_BLOCK threads of one-chunk rows */
 };
 
 /* --- the compiler --- */
@@ -140,25 +142,123 @@ static const char *cuda_function(void **out, int index, const char *text, const 
 
 /* --- kernels of entries and groups --- */
 
+/* A function of a module, and how it is launched. */
 typedef struct {
     void *function;
     cr_emit_launch how;
+} cuda_variant;
+
+/* The steps of a kernel that holds rows in registers (cr_emit_choice), 0 in one that does not.
+ */
+enum { CUDA_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES };
+
+/* A kernel of which cr_dialect_cuda_rows prints faster forms is compiled when it is launched,
+ * in the form for the row's length. */
+typedef struct {
+    cuda_variant plain; /* its function may be NULL until it is needed */
+    char *program;      /* NULL: there is only the plain form */
+    _Atomic(cuda_variant *) variant[2][CUDA_STEPS + 1]; /* [whole][steps] */
 } cuda_kernel;
+
+static void cuda_kernel_drop(cuda_kernel *k)
+{
+    cr_free(k->program);
+    cr_free(k);
+}
 
 static const char *cuda_build(int index, const cr_kernel_source *source, void **code)
 {
-    cuda_kernel *k = cr_alloc(sizeof *k);
-    const char *error =
-        k ? cuda_function(&k->function, index, cr_kernel_text(source), cr_kernel_symbol(source))
-          : "CUDA: no host memory";
+    cuda_kernel *k = cr_alloc_zero(sizeof *k);
+    const char *program = cr_kernel_program(source), *error = NULL;
 
-    if (error) {
-        cr_free(k);
-        return error;
+    if (!k)
+        return cr_error_message();
+    k->plain.how = *cr_kernel_launch(source);
+    if (k->plain.how.rows_fit && !k->plain.how.computed) {
+        k->program = cr_alloc(strlen(program) + 1);
+        error = k->program ? NULL : cr_error_message();
+        if (k->program)
+            strcpy(k->program, program);
+    } else {
+        error = cuda_function(&k->plain.function, index, cr_kernel_text(source),
+                              cr_kernel_symbol(source));
     }
-    k->how = *cr_kernel_launch(source);
-    *code = k;
-    return NULL;
+    if (error)
+        cuda_kernel_drop(k);
+    else
+        *code = k;
+    return error;
+}
+
+static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_kernel *k,
+                                     int steps, bool whole)
+{
+    cr_emit_choice choice = {.steps = (uint8_t)steps, .whole = whole};
+    cr_kernel_source *source;
+    cuda_variant *v = cr_alloc(sizeof *v);
+
+    if (!v || cr_cuda_source(&source, k->program, steps ? &choice : NULL)) {
+        cr_free(v);
+        return cr_error_message();
+    }
+    v->how = *cr_kernel_launch(source);
+    const char *error =
+        cuda_function(&v->function, index, cr_kernel_text(source), cr_kernel_symbol(source));
+    cr_kernel_source_drop(source);
+    if (error)
+        cr_free(v);
+    else
+        *out = v;
+    return error;
+}
+
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+/* The form of a kernel for `steps` (0: the plain one), which is made once. */
+static const char *cuda_find_variant(cuda_variant **out, int index, cuda_kernel *k, int steps,
+                                     bool whole)
+{
+    const char *error = NULL;
+
+    *out = atomic_load_explicit(&k->variant[whole][steps], memory_order_acquire);
+    if (CR_LIKELY(*out != NULL))
+        return NULL;
+    pthread_mutex_lock(&making);
+    *out = atomic_load(&k->variant[whole][steps]);
+    if (!*out)
+        error = cuda_make_variant(out, index, k, steps, whole);
+    if (!error)
+        atomic_store_explicit(&k->variant[whole][steps], *out, memory_order_release);
+    pthread_mutex_unlock(&making);
+    return error;
+}
+
+/* True when all vectors of the rows are aligned. */
+static bool cuda_rows_align(const cr_emit_launch *how, const cr_launch *l)
+{
+    for (int k = 0; k < l->operands; k++) {
+        uintptr_t bits = (uintptr_t)l->pointer[k] | (uintptr_t)l->stride[2 * k];
+        if (how->align[k] && bits & (uintptr_t)(how->align[k] - 1))
+            return false;
+    }
+    return true;
+}
+
+/* The form for a row's length.  A row of one chunk that has whole vectors of all lanes, and a
+ * row of whole chunks, need no tests of the row's end. */
+static const char *cuda_choose(cuda_variant **out, int index, cuda_kernel *k,
+                               const cr_launch *l)
+{
+    int64_t columns = l->size[1], groups = (columns + CR_FOLD_LANES - 1) / CR_FOLD_LANES;
+    int64_t unit = columns <= CR_FOLD_CHUNK ? CR_FOLD_LANES : CR_FOLD_CHUNK;
+    bool whole = columns && columns % unit == 0 && cuda_rows_align(&k->plain.how, l);
+    int steps = groups > CUDA_STEPS ? CUDA_STEPS : (int)groups;
+
+    if (!whole)
+        steps = groups <= 1 ? 1 : groups <= 4 ? 4 : CUDA_STEPS;
+    if (columns > CR_FOLD_ROW)
+        steps = 0;
+    return cuda_find_variant(out, index, k, steps, steps && whole);
 }
 
 static int64_t cuda_least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -175,14 +275,16 @@ static unsigned cuda_power(int64_t n, unsigned most)
     return p;
 }
 
-/* The grid of a reduction of rows: a block has all chunks of one row, or CUDA_ROWS rows of one
+/* The grid of a reduction of rows: a block has all chunks of one row, or several rows of one
  * chunk. */
 static void cuda_grid_rows(cr_cuda_grid *g, const cr_emit_launch *how, const int64_t *size)
 {
     unsigned chunks = cuda_power(cuda_parts(size[1], CR_FOLD_CHUNK), CUDA_CHUNKS);
 
     g->block[0] = chunks * (unsigned)how->threads;
-    g->block[1] = chunks == 1 ? CUDA_ROWS : 1;
+    g->block[1] = chunks > 1              ? 1
+                  : size[1] <= CUDA_SHORT ? CUDA_BLOCK / (unsigned)how->threads
+                                          : CUDA_ROWS;
     g->grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(size[0], g->block[1]));
     g->grid[1] = 1;
 }
@@ -208,6 +310,14 @@ static char *cuda_put(char *begin, char *at, size_t align, const void *bytes, si
     return at + n;
 }
 
+/* The bytes of the kernel's ck_call: addresses, strides, sizes, and parameters. */
+static size_t cuda_call_bytes(const cr_emit_launch *how)
+{
+    size_t words = 3 * (size_t)how->operands + 2 * (size_t)how->computed + 3;
+
+    return (8 * words + 15) / 16 * 16 + 16 * (size_t)how->params;
+}
+
 /* Writes the kernel's ck_call.  An operand that is a number has the address NULL, and its value
  * is stored in the place of its strides. */
 static void cuda_fill_call(char *call, const cr_emit_launch *how, const cr_launch *l)
@@ -230,21 +340,25 @@ static void cuda_fill_call(char *call, const cr_emit_launch *how, const cr_launc
 static const char *cuda_launch(int index, const cr_launch *l)
 {
     _Alignas(16) char call[CUDA_CALL_BYTES];
-    const cuda_kernel *k = l->code;
-    cr_cuda_grid g = {.function = k->function};
+    cuda_kernel *k = l->code;
+    cuda_variant *v = &k->plain;
 
-    if (k->how.operands != l->operands || k->how.computed ||
-        (l->numbers & ~(uint64_t)k->how.flexible))
+    if (v->how.operands != l->operands || v->how.computed ||
+        (l->numbers & ~(uint64_t)v->how.flexible) || cuda_call_bytes(&v->how) > sizeof call)
         return "CUDA: a kernel was called with other operands than it has";
     if (!l->size[0])
         return NULL;
-    if (k->how.kind == CR_LAUNCH_ROWS)
-        cuda_grid_rows(&g, &k->how, l->size);
+    const char *error = k->program ? cuda_choose(&v, index, k, l) : NULL;
+    if (error)
+        return error;
+    cr_cuda_grid g = {.function = v->function};
+    if (v->how.kind == CR_LAUNCH_ROWS)
+        cuda_grid_rows(&g, &v->how, l->size);
     else
-        cuda_grid_vectors(&g, &k->how, l->size);
+        cuda_grid_vectors(&g, &v->how, l->size);
     if (!g.grid[0])
         return NULL;
-    cuda_fill_call(call, &k->how, l);
+    cuda_fill_call(call, &v->how, l);
     return cr_cuda_launch(index, &g, call);
 }
 

@@ -37,7 +37,7 @@ static cr_status kernel_source_new(cr_kernel_source **out, const cr_dialect *d,
 static cr_status source_finish(cr_kernel_source **out, cr_kernel_source *s)
 {
     cr_text_put(&s->text, "#define CK_ISA device\n");
-    cr_jit_source(&s->text, &s->unit, s->dialect);
+    cr_jit_source(&s->text, &s->unit);
     cr_text_printf(&s->symbol, "ck_device_%s", s->name);
     if (s->text.failed || s->symbol.failed || s->program.failed) {
         cr_kernel_source_drop(s);
@@ -107,6 +107,37 @@ cr_status cr_group_source(cr_kernel_source **out, const char *program)
 
     CR_TRY(kernel_source_new(&j.source, &cr_dialect_c, "group"));
     cr_status st = cr_session_run(&s, group_emit, &j);
+    cr_session_drop(&s);
+    if (!st)
+        return source_finish(out, j.source);
+    cr_kernel_source_drop(j.source);
+    return st;
+}
+
+/* A program in CUDA C++. */
+typedef struct {
+    cr_kernel_source *source;
+    const char *program;
+    const cr_emit_choice *choice;
+} cuda_job;
+
+static void cuda_emit(cr_session *s, void *context)
+{
+    cuda_job *j = context;
+    cr_loop *l = cr_loop_parse(s, j->program);
+
+    cr_emit(&j->source->unit, j->choice ? &cr_dialect_cuda_rows : &cr_dialect_cuda,
+            cr_nest_schedule(l), j->source->name, j->choice);
+}
+
+cr_status cr_cuda_source(cr_kernel_source **out, const char *program,
+                         const cr_emit_choice *choice)
+{
+    cuda_job j = {.program = program, .choice = choice};
+    cr_session s = {0};
+
+    CR_TRY(kernel_source_new(&j.source, &cr_dialect_cuda, "rows"));
+    cr_status st = cr_session_run(&s, cuda_emit, &j);
     cr_session_drop(&s);
     if (!st)
         return source_finish(out, j.source);

@@ -15,6 +15,10 @@ CR_MUST cr_status cr_group_source(cr_kernel_source **out, const char *program);
 /* The only kernel of a unit, which was printed in the dialect from `l`.  The unit is copied. */
 CR_MUST cr_status cr_unit_source(cr_kernel_source **out, const cr_dialect *d, const cr_unit *u,
                                  const cr_loop *l);
+/* The kernel of a program that cr_kernel_program() printed, in CUDA C++: by cr_dialect_cuda,
+ * or, with a choice, by cr_dialect_cuda_rows. */
+CR_MUST cr_status cr_cuda_source(cr_kernel_source **out, const char *program,
+                                 const cr_emit_choice *choice);
 /* How a kernel in CUDA C++ is launched. */
 const cr_emit_launch *cr_kernel_launch(const cr_kernel_source *s);
 

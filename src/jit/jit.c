@@ -85,12 +85,14 @@ static void put_vocabulary(cr_text *out, const bool want[CR_VEC_COUNT])
             cr_text_put(out, cr_vec_texts[i]);
 }
 
-void cr_jit_source(cr_text *out, const cr_unit *u, const cr_dialect *d)
+void cr_jit_source(cr_text *out, const cr_unit *u)
 {
     bool want[CR_VEC_COUNT] = {0};
 
     unit_needs(want, u);
-    want[CR_VEC_CUDA] = want[CR_VEC_CUDA_KERNEL] = d == &cr_dialect_cuda;
+    want[CR_VEC_CUDA] = want[CR_VEC_CUDA_KERNEL] = u->launch.vector > 0;
+    if (u->launch.vector)
+        cr_text_printf(out, "#define CV_BYTES %d\n", u->launch.vector);
     put_vocabulary(out, want);
     cr_text_put(out, cr_text_str(&u->body));
 }

@@ -53,7 +53,7 @@ double cr_jit_seconds(const cr_jit_kernel *k);
 bool cr_jit_from_disk(const cr_jit_kernel *k);
 
 /* The complete text of a unit that was printed in a dialect, as it is compiled. */
-void cr_jit_source(cr_text *out, const cr_unit *u, const cr_dialect *d);
+void cr_jit_source(cr_text *out, const cr_unit *u);
 
 typedef struct {
     int64_t requested, compiled, from_memory, from_disk, failed;

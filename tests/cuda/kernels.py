@@ -27,7 +27,7 @@ CRC = os.path.join(os.environ.get("CRESSET_BUILD", os.path.join(ROOT, "build")),
 NVCC = os.environ.get("NVCC")  # compiles for the GPU in clang's place where it is set
 PARTS = 32
 ITEM = {"bool": 1, "u8": 1, "i32": 4, "i64": 8, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
-MOST = {"1": 64, "4": 256, "16": 8192}  # columns of kernels whose names end with _rows<steps>
+ROWS = re.compile(r"_(rows|whole)(\d+)$")  # ends the names of kernels that hold rows in registers
 KERNEL = re.compile(r"/\* kernel (\w+): results(.*?); arguments(.*?); parameters(.*?) \*/\n(.*?)\n}\n", re.S)
 
 
@@ -42,8 +42,9 @@ def describe(text):
     """A dictionary for each kernel of a file of CUDA C++."""
     for name, results, arguments, parameters, body in KERNEL.findall(text):
         kind, threads = re.search(r"/\* (pointwise|rows|columns)(?: of (\d+))? \*/", body).groups()
-        steps = re.search(r"_rows(\d+)$", name)
-        yield {"name": name, "host": re.sub(r"_rows\d+$", "", name), "most": MOST[steps.group(1)] if steps else None,
+        found = ROWS.search(name)
+        how, steps = found.groups() if found else (None, 0)
+        yield {"name": name, "host": ROWS.sub("", name), "how": how, "steps": int(steps),
                "results": results.split(), "arguments": arguments.split(), "kind": kind, "threads": int(threads or 0),
                "parameters": [p.split("@") for p in parameters.split()],
                "slots": int(re.search(r"ck_call<\d+, (\d+)>", body).group(1)),
@@ -103,20 +104,26 @@ def compile_simulation(stem):
     return []
 
 
+def write_text(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+
 def compile_part(folder, number, names, simulated):
-    """The part's kernels, and the complaints about them."""
+    """The part's kernels, and the complaints about them.  Kernels with vectors of 8 bytes are in a separate file."""
     stem = os.path.join(folder, f"part{number}")
-    texts = {d: command(CRC, "kernels", d, *names) for d in ("c", "cuda")}
-    found = list(describe(texts["cuda"]))
-    if not found:
-        return [], []
-    for dialect, ending in (("c", ".c"), ("cuda", ".cu")):
-        with open(stem + ending, "w") as f:
-            f.write(texts[dialect])
-    for kernel in found:
-        kernel["part"] = number
-    compile_hosts(stem)
-    return found, compile_simulation(stem) if simulated else assemble(stem)
+    write_text(stem + ".c", command(CRC, "kernels", "c", *names))
+    found, wrong = [], []
+    for dialect, file in (("cuda", stem), ("cuda_rows", stem + "_rows")):
+        text = command(CRC, "kernels", dialect, *names)
+        kernels = list(describe(text))
+        if kernels:
+            write_text(file + ".cu", text)
+            found += [{**kernel, "part": number, "file": os.path.basename(file)} for kernel in kernels]
+            wrong += compile_simulation(file) if simulated else assemble(file)
+    if found:
+        compile_hosts(stem)
+    return found, wrong
 
 
 def build(folder, *names, simulated=False):
@@ -172,7 +179,7 @@ def launch_shape(kernel, rows, columns, most):
     """(grid x, grid y, block x, block y), as src/emit/kernel.cuh says; `most` blocks along a side."""
     if kernel["kind"] == "rows":
         chunks = power_of_two(min(8, -(-columns // 1024)))
-        y = 4 if chunks == 1 else 1
+        y = 256 // kernel["threads"] if 0 < kernel["steps"] <= 4 else 4 if chunks == 1 else 1
         return min(most, -(-rows // y)), 1, chunks * kernel["threads"], y
     widths = [ITEM[t] // (2 if t[0] == "c" else 1) for t in kernel["results"] + kernel["arguments"] if t != "bool"]
     vectors = -(-columns // (16 // max(widths, default=1)))
@@ -202,13 +209,14 @@ class Folder:
             self.kernels = json.load(f)
 
     def stem(self, kernel):
-        return os.path.join(self.folder, f"part{kernel['part']}")
+        return os.path.join(self.folder, kernel["file"])
 
     def library(self, kernel, isa):
-        key = kernel["part"], isa
-        if key not in self.libraries:
-            self.libraries[key] = ctypes.CDLL(os.path.abspath(f"{self.stem(kernel)}.{isa}.so"))
-        return self.libraries[key]
+        path = self.stem(kernel) if isa == "simt" else os.path.join(self.folder, f"part{kernel['part']}")
+        path += f".{isa}.so"
+        if path not in self.libraries:
+            self.libraries[path] = ctypes.CDLL(os.path.abspath(path))
+        return self.libraries[path]
 
     def host(self, kernel, isa):
         return getattr(self.library(kernel, isa), f"ck_{isa}_{kernel['host']}")
@@ -221,7 +229,7 @@ class OnGpu(Folder):
         self.name = self.gpu.name
 
     def function(self, kernel):
-        part, function = kernel["part"], ctypes.c_void_p()
+        part, function = kernel["file"], ctypes.c_void_p()
         if part not in self.modules:
             self.modules[part] = ctypes.c_void_p()
             path = self.stem(kernel) + ".cubin"
@@ -268,6 +276,7 @@ class Simulated(Folder):
 
 SIZES = {"pointwise": [(1, 1), (3, 1000), (37, 333), (2, 4096), (1, 50001)],
          "rows": [(3, 1), (5, 7), (9, 64), (130, 50), (3, 333), (3, 1000), (2, 1024), (3, 1025), (2, 3000), (3, 5001),
+                  (5, 768), (2, 3072),
                   (2, 8192), (3, 8193), (2, 30000), (1, 100000), (4, 0)],
          "columns": [(1, 1), (3, 33), (5, 130), (64, 40), (65, 40), (130, 31), (200, 1000), (512, 65), (511, 4)]}
 
@@ -279,6 +288,16 @@ def differing(np, dtype, got, want):
         a, b = got.view(real), want.view(real)
         return int(((a.view(bits) != b.view(bits)) & ~(np.isnan(a) & np.isnan(b))).sum())
     return int((got != want).sum())
+
+
+def takes(kernel, columns):
+    """Whether the kernel takes rows of this length."""
+    if not kernel["how"]:
+        return True
+    if kernel["steps"] < 16:
+        most = 64 * kernel["steps"]
+        return columns == most if kernel["how"] == "whole" else columns <= most
+    return columns <= 8192 and (kernel["how"] == "rows" or (columns > 0 and columns % 1024 == 0))
 
 
 def check_size(np, machine, kernel, rng, rows, columns, still):
@@ -307,7 +326,7 @@ def compare(machine):
     calls, wrong = 0, []
     for kernel in machine.kernels:
         for rows, columns in SIZES[kernel["kind"]]:
-            if kernel["most"] and columns > kernel["most"]:
+            if not takes(kernel, columns):
                 continue
             for still in [()] + [(k,) for k in kernel["flexible"]]:
                 wrong += check_size(np, machine, kernel, rng, rows, columns, still)
@@ -344,7 +363,7 @@ FEW = {"sum_f32": {0: 1}, "sum_f64": {0: 1}, "sum_f32_columns": {0: 0}, "_layer_
 
 def kernels_for(by_name, name, rows, columns):
     """The kernels that take the shape."""
-    return [k for k in by_name.values() if k["host"] == name and columns <= (k["most"] or columns)]
+    return [k for k in by_name.values() if k["host"] == name and takes(k, columns)]
 
 
 def speed(folder):

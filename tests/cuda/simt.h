@@ -13,17 +13,20 @@
 #include <ucontext.h>
 #include <vector>
 
-/* Defines a kernel, and <name>_simt, which runs it with a grid. */
+/* Defines a kernel, <name>_simt, which runs it with a grid, and <name>_bytes, the size of its
+ * parameter. */
 #define CK_KERNEL(name, ...) CK_KERNEL_(name, __VA_ARGS__)
 #define CK_KERNEL_(name, ...)                                                                  \
     static void name(const __VA_ARGS__ call);                                                  \
+    extern "C" const int name##_bytes = sizeof(__VA_ARGS__);                                   \
     extern "C" void name##_simt(const void *argument, int gx, int gy, int bx, int by)          \
     {                                                                                          \
         const __VA_ARGS__ call = *(const __VA_ARGS__ *)argument;                               \
         simt::launch([&] { name(call); }, gx, gy, bx, by);                                     \
     }                                                                                          \
     static void name(const __VA_ARGS__ call)
-#define CK_SHARED static
+#define CK_KERNEL_OF(threads, name, ...) CK_KERNEL_(name, __VA_ARGS__)
+#define CK_SHARED                        static
 
 namespace simt
 {

@@ -55,8 +55,11 @@ struct device {
     stream first;
 };
 
-struct module {
-    void *library;
+typedef void (*kernel_body)(const void *, int, int, int, int);
+
+struct kernel {
+    kernel_body run;
+    size_t bytes; /* of its parameter */
 };
 
 std::recursive_mutex lock;
@@ -422,8 +425,12 @@ API cuModuleLoadData(void **out, const void *image)
 
 API cuModuleGetFunction(void **function, void *library, const char *name)
 {
-    *function = dlsym(library, (std::string(name) + "_simt").c_str());
-    return *function ? OK : NO_SYMBOL;
+    void *body = dlsym(library, (std::string(name) + "_simt").c_str());
+    const int *bytes = (const int *)dlsym(library, (std::string(name) + "_bytes").c_str());
+    if (!body || !bytes)
+        return NO_SYMBOL;
+    *function = new kernel{(kernel_body)body, (size_t)*bytes};
+    return OK;
 }
 
 API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -432,12 +439,12 @@ API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     LOCKED;
     if (!gx || !gy || gy > 65535 || !bx || !by || bx * by > 1024 || gz != 1 || bz != 1)
         return INVALID;
-    std::string call((const char *)argument[0], 4096);
-    auto run = (void (*)(const void *, int, int, int, int))function;
+    kernel k = *(kernel *)function;
+    std::string call((const char *)argument[0], k.bytes);
     enqueue(s, [=] {
         alignas(16) char copy[4096];
-        memcpy(copy, call.data(), sizeof copy);
-        run(copy, (int)gx, (int)gy, (int)bx, (int)by);
+        memcpy(copy, call.data(), k.bytes);
+        k.run(copy, (int)gx, (int)gy, (int)bx, (int)by);
     });
     return OK;
 }
