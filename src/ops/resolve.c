@@ -12,9 +12,6 @@ static const char *const constants[] = {
     "nan",
     "pi",
     "ln2",
-#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) torch,
-#include "num/dtype.def"
-#undef CR_DTYPE
 };
 
 typedef struct {
@@ -86,10 +83,12 @@ static cr_status resolve_name(scope *s, cr_rule *r)
     r->slot = name_slot(s, r->name);
     if (r->slot >= 0)
         return CR_OK;
-    for (size_t i = 0; i < CR_LEN(constants); i++)
+    if (cr_dtype_find(r->name) != CR_DTYPE_NONE)
+        r->integer = 1 + (int64_t)cr_dtype_find(r->name);
+    for (size_t i = 0; i < CR_LEN(constants) && !r->integer; i++)
         if (same_text(constants[i], r->name))
             return CR_OK;
-    return scope_fail(s, r, "no value is called");
+    return r->integer ? CR_OK : scope_fail(s, r, "no value is called");
 }
 
 static cr_status resolve_rule(scope *s, cr_rule *r);

@@ -27,7 +27,7 @@ struct cr_rule {
     cr_rule_kind kind;
     int line; /* in the table file */
     const char *name;
-    int64_t integer;
+    int64_t integer; /* NAME of a dtype: its number plus 1 */
     double number;
     int slot;               /* NAME, EACH: index into the evaluation's slots */
     const struct cr_op *op; /* CALL: the operator, NULL for a built-in function */

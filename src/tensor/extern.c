@@ -8,15 +8,20 @@
 #include "tensor/remote.h"
 #include <string.h>
 
+/* Tensors of a call that need no allocation to be kept. */
+enum { FEW = 8 };
+
 /* The function's arguments, and the memory to free after the call. */
 typedef struct {
     cr_value arg[CR_MAX_ARGS];
     cr_view view[CR_MAX_ARGS];
     cr_view *list_view[CR_MAX_ARGS]; /* set for Tensor[] parameters only */
     cr_value *list[CR_MAX_ARGS];
-    CR_VEC(cr_tensor *) made; /* casts and numbers */
-    bool fake;                /* some tensor has no bytes */
-    cr_device device;         /* of the results */
+    cr_tensor *few[FEW]; /* casts, copies and numbers; `more` after the first */
+    int few_count;
+    CR_VEC(cr_tensor *) more;
+    bool fake;        /* some tensor has no bytes */
+    cr_device device; /* of the results */
 } extern_call;
 
 static void call_start(extern_call *c, const cr_op *op)
@@ -26,8 +31,24 @@ static void call_start(extern_call *c, const cr_op *op)
             c->list[i] = NULL;
             c->list_view[i] = NULL;
         }
-    memset(&c->made, 0, sizeof c->made);
+    memset(&c->more, 0, sizeof c->more);
+    c->few_count = 0;
     c->fake = false;
+}
+
+/* The call drops the tensor, also when there is no memory. */
+static cr_status call_keep(extern_call *c, cr_tensor *t)
+{
+    if (c->few_count < FEW) {
+        c->few[c->few_count++] = t;
+        return CR_OK;
+    }
+    if (cr_vec_reserve(&c->more, 1)) {
+        cr_drop(t);
+        return CR_MEMORY;
+    }
+    cr_vec_put(&c->more, t);
+    return CR_OK;
 }
 
 static void call_drop(extern_call *c, const cr_op *op)
@@ -37,9 +58,11 @@ static void call_drop(extern_call *c, const cr_op *op)
             cr_free(c->list_view[i]);
             cr_free(c->list[i]);
         }
-    for (size_t i = 0; i < c->made.len; i++)
-        cr_drop(c->made.at[i]);
-    cr_vec_drop(&c->made);
+    for (int i = 0; i < c->few_count; i++)
+        cr_drop(c->few[i]);
+    for (size_t i = 0; i < c->more.len; i++)
+        cr_drop(c->more.at[i]);
+    cr_vec_drop(&c->more);
 }
 
 /* The tensor argument that the entry writes, or NULL. */
@@ -62,16 +85,19 @@ static cr_status present(extern_call *c, const cr_value *v, cr_dtype compute, bo
         *out = *v;
         return CR_OK;
     }
-    CR_TRY(cr_vec_reserve(&c->made, 2));
-    CR_TRY(cr_as_tensor(&t, v));
-    cr_vec_put(&c->made, t);
+    if (v->tag == CR_TENSOR) {
+        t = v->t; /* the caller keeps it */
+    } else {
+        CR_TRY(cr_as_tensor(&t, v));
+        CR_TRY(call_keep(c, t));
+    }
     c->fake |= !cr_has_bytes(t->device);
     if (typed && t->dtype != compute) {
         CR_TRY(cr_cast_plain(&t, t, compute));
-        cr_vec_put(&c->made, t);
+        CR_TRY(call_keep(c, t));
     } else if (written && cr_meets(written, t)) {
         CR_TRY(cr_copy_plain(&t, t));
-        cr_vec_put(&c->made, t);
+        CR_TRY(call_keep(c, t));
     }
     *view = cr_view_of(t);
     *out = (cr_value){.tag = CR_VIEW, .view = view};
@@ -172,7 +198,8 @@ static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_v
 static cr_status extern_results(cr_tensor **out, const cr_op *op, const cr_value *arg,
                                 extern_call *c, cr_dtype compute, cr_frame *f, cr_tensor *into)
 {
-    cr_shape *shape = cr_alloc(op->result_count * sizeof *shape);
+    cr_shape one,
+        *shape = op->result_count == 1 ? &one : cr_alloc(op->result_count * sizeof one);
     cr_device device = CR_HOST;
     cr_status st = shape ? CR_OK : CR_MEMORY;
 
@@ -185,7 +212,8 @@ static cr_status extern_results(cr_tensor **out, const cr_op *op, const cr_value
         st = make_result(&out[k], op, k, arg, compute, shape, device, f);
     if (!st && into)
         out[0] = cr_keep(into);
-    cr_free(shape);
+    if (shape != &one)
+        cr_free(shape);
     return st;
 }
 

@@ -983,10 +983,8 @@ static CR_NOINLINE cr_status eval_index(cr_frame *f, const cr_rule *r, cr_value 
 
 static cr_status eval_rule_constant(cr_frame *f, const cr_rule *r, cr_value *out)
 {
-    cr_dtype t = cr_dtype_find(r->name);
-
-    if (t != CR_DTYPE_NONE)
-        *out = cr_of_dtype(t);
+    if (r->integer)
+        *out = cr_of_dtype((cr_dtype)(r->integer - 1));
     else if (!strcmp(r->name, "inf"))
         *out = cr_of_float((double)INFINITY);
     else if (!strcmp(r->name, "nan"))
