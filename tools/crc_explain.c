@@ -83,6 +83,7 @@ static void put_loop(cr_text *out, const cr_op *op)
     put_rule(out, op->loop_adds ? "adds to" : "defines", op->loop_target);
     put_rule(out, "loop", op->loop_value);
     put_rule(out, "combine", op->loop_combine);
+    put_rule(out, "fresh", op->loop_fresh);
 }
 
 static void put_record(cr_text *out, const cr_op *op)

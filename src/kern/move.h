@@ -63,6 +63,9 @@ CR_MUST cr_status cr_move_combine(const cr_move *m, cr_combine how, uint64_t pic
  * dims.  CR_MEMORY. */
 CR_MUST cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *v,
                                 cr_scalar factor);
+/* Divides elements by the int64 counts at the same places, which are at least 0: integers round
+ * down, and counts below 2 change nothing. */
+void cr_move_divide(const cr_view *v, const cr_view *count);
 /* The elements of an index as int64 in row-major order, plus `size` where they are negative;
  * the caller frees them.  NULL and CR_MEMORY when out of memory. */
 int64_t *cr_move_wrapped(const cr_view *index, int64_t size);

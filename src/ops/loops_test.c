@@ -39,8 +39,15 @@ TEST(a_loop_has_axes_values_and_bounds)
             "index\n"
             "  loop    result[o, i, n] = self[o, index[i], n]\n"
             "op l_add(Tensor self, Tensor index) -> Tensor\n  axes    d..\n"
-            "  loop    result = self; result[index[d]] += 2\n"));
+            "  loop    result = self; result[index[d]] += 2\n"
+            "op l_reduce(Tensor self, Tensor index, str how, bool keep) -> Tensor\n"
+            "  axes    d..\n"
+            "  loop    result = self; result[index[d]] = 2\n"
+            "  combine how fresh not keep\n"));
     OK(cr_ops_resolve());
+    EQ(cr_ops_find("l_reduce")->loop_combine != NULL, true);
+    EQ(cr_ops_find("l_reduce")->loop_fresh != NULL, true);
+    EQ(cr_ops_find("l_add")->loop_fresh == NULL, true);
     const cr_op *rows = cr_ops_find("l_rows"), *add = cr_ops_find("l_add");
     EQ(rows->does, CR_DOES_EXTERN);
     EQ(rows->axis_count, 3);

@@ -227,6 +227,7 @@ struct cr_op {
     cr_loop_index *index_check;
     cr_rule *loop_start, *loop_target, *loop_value;
     cr_rule *loop_combine; /* the name of the operation that writes, or NULL */
+    cr_rule *loop_fresh;   /* true: written places start as the operation's identity; or NULL */
     bool loop_adds;
     const char *extern_name;
     cr_extern_fn extern_fn;

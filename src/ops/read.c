@@ -535,12 +535,17 @@ static cr_status read_loop(lexer *x, cr_op *op)
     return rule_parse(x, &op->loop_value);
 }
 
-/* `combine NAME`: the operation that combines a written element with the present one. */
+/* `combine NAME [fresh COND]`: the operation that combines a written element with the present
+ * one, or, where COND is true, with the operation's identity. */
 static cr_status read_combine(lexer *x, cr_op *op)
 {
+    bool fresh;
+
     if (!op->loop_start || op->loop_adds)
         return lex_error(x, "`combine` stands after a loop with a start and `=`");
-    return rule_parse(x, &op->loop_combine);
+    CR_TRY(rule_parse(x, &op->loop_combine));
+    CR_TRY(lex_take(x, "fresh", &fresh));
+    return fresh ? rule_parse(x, &op->loop_fresh) : CR_OK;
 }
 
 /* `index PARAM in HIGH : KIND "message", ...`, or `in LOW, HIGH` */

@@ -249,6 +249,7 @@ static cr_status resolve_loop(scope *s, cr_op *op)
     CR_TRY(resolve_some(s, &op->loop_target, 1));
     CR_TRY(resolve_some(s, &op->loop_value, 1));
     CR_TRY(resolve_some(s, &op->loop_combine, 1));
+    CR_TRY(resolve_some(s, &op->loop_fresh, 1));
     CR_TRY(check_target(op));
     s->loops_code = false;
     for (int i = 0; i < op->axis_count; i++)

@@ -788,9 +788,36 @@ static cr_status stated_reads(stated *s, const cr_view *out)
     return stated_splits(s);
 }
 
-static cr_status stated_writes(stated *s)
+/* True if index i of the target is an axis, or a pack, that no other index names. */
+static bool stated_is_even(const stated *s, int i)
+{
+    const cr_rule *target = s->op->loop_target;
+    int name = stated_name(s, target->args[i]);
+
+    for (int k = 1; name >= 0 && k < target->count; k++)
+        if (k != i && stated_names(s, target->args[k]) >> name & 1)
+            return false;
+    return name >= 0;
+}
+
+static void stated_even(stated *s, const cr_view *out)
+{
+    const cr_rule *target = s->op->loop_target;
+    int dim = 0, name;
+
+    for (int i = 1; i < target->count && !stated_is_flat(s, target, i, dim, out); i++) {
+        int n = stated_width(s, target->args[i], &name);
+        uint64_t bits = n && stated_is_even(s, i) ? UINT64_MAX >> (64 - n) : 0;
+        s->plan->even |= bits ? bits << s->first[name] : 0;
+        s->plan->even_dims |= bits << dim;
+        dim += n;
+    }
+}
+
+static cr_status stated_writes(stated *s, const cr_view *out)
 {
     CR_TRY(stated_written(s, s->op->loop_value));
+    stated_even(s, out);
     CR_TRY(stated_source(s, s->op->loop_target));
     for (int d = 0; d < s->ndim; d++)
         s->plan->picked |= (uint64_t)(s->cut[d] || !s->from_stride[d]) << d;
@@ -811,7 +838,7 @@ static cr_status stated_clauses(stated *s, const cr_value *arg, const cr_view *o
     cr_stated_plan *p = s->plan;
 
     CR_TRY(stated_axes(s, out));
-    CR_TRY(s->op->loop_start ? stated_writes(s) : stated_reads(s, out));
+    CR_TRY(s->op->loop_start ? stated_writes(s, out) : stated_reads(s, out));
     p->ndim = s->ndim;
     if (p->dense)
         return CR_OK;
@@ -830,7 +857,7 @@ cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg
     cr_status st;
 
     p->index = p->plain = -1;
-    p->picked = p->dense = 0;
+    p->picked = p->even = p->even_dims = p->dense = 0;
     p->unravel = false;
     p->fill = NULL;
     p->bounds = NULL;

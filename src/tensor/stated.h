@@ -26,10 +26,12 @@ typedef struct {
     int plain; /* of a loop with a start, the parameter whose elements it writes; -1: a number
                 */
     uint64_t picked; /* bit d: axis d does not number a dim of the result */
-    bool unravel;    /* indices are row-major numbers; they become offsets of elements */
-    uint64_t dense;  /* bit i: parameter i (CR_STATED_RESULT: the result) is replaced by a
-                      * row-major copy, and the plan has no boxes */
-    int index;       /* the parameter of the index tensor, or -1 */
+    uint64_t even;   /* bit d: axis d numbers a dim of the result and affects no other index */
+    uint64_t even_dims; /* these dims of the result */
+    bool unravel;       /* indices are row-major numbers; they become offsets of elements */
+    uint64_t dense;     /* bit i: parameter i (CR_STATED_RESULT: the result) is replaced by a
+                         * row-major copy, and the plan has no boxes */
+    int index;          /* the parameter of the index tensor, or -1 */
     const cr_loop_index *bounds;
     cr_kernel kernel;
     bool is32;

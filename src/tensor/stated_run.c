@@ -7,6 +7,7 @@
 #include "kern/move.h"
 #include "tensor/geometry.h"
 #include "tensor/stated.h"
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ static void key_view(cr_stated_plan *p, const cr_view *v)
 {
     int n = v->ndim;
     int64_t *at = key_room(p, 1 + 2 * n);
-    uint64_t h = p->hash;
+    uint64_t h = key_mixed(p->hash, v->dtype | n << 8);
 
     if (!at)
         return;
@@ -196,6 +197,9 @@ static cr_status plan_new(cr_stated_plan **out, const cr_stated_plan *like, cons
 
 /* --- moves --- */
 
+/* A call as it is given; with all indices inside; or one that counts what it would write. */
+typedef enum { GIVEN, WRAPPED, COUNTS } run_how;
+
 /* A plan's moves on the tensors of a call. */
 typedef struct {
     const cr_stated_plan *p;
@@ -204,19 +208,38 @@ typedef struct {
     const char *from, *index; /* index: NULL without */
     _Alignas(16) char item[16];
     bool inside; /* all indices were */
+    bool counts; /* each place that is written counts; even axes share their counts */
 } running;
+
+/* An integer or a parameter needs no frame. */
+static cr_status number_value(cr_value *v, const cr_rule *number, const cr_op *op,
+                              const cr_value *arg)
+{
+    cr_frame f;
+    cr_status st = CR_OK;
+
+    if (number->kind == CR_RULE_INT) {
+        *v = cr_of_int(number->integer);
+    } else if (number->kind == CR_RULE_NAME && number->slot < op->param_count) {
+        *v = arg[number->slot];
+    } else {
+        cr_frame_init(&f, op, arg);
+        st = cr_frame_eval(&f, number, v);
+        cr_frame_drop(&f);
+    }
+    return st;
+}
 
 cr_status cr_stated_number(void *item, const cr_rule *number, const cr_op *op,
                            const cr_value *arg, cr_dtype dtype)
 {
-    cr_frame f;
     cr_value v;
-    cr_status st;
 
-    cr_frame_init(&f, op, arg);
-    st = cr_frame_eval(&f, number, &v);
-    cr_frame_drop(&f);
-    CR_TRY(st);
+    if (number->kind == CR_RULE_INT && !number->integer) {
+        memset(item, 0, cr_dtype_size(dtype));
+        return CR_OK;
+    }
+    CR_TRY(number_value(&v, number, op, arg));
     cr_scalar_store(v.tag == CR_NUMBER  ? v.number
                     : v.tag == CR_FLOAT ? cr_scalar_float(v.d)
                     : v.tag == CR_VIEW  ? cr_scalar_load((cr_dtype)v.view->dtype, v.view->data)
@@ -256,30 +279,73 @@ static cr_status run_start(running *r, const cr_op *op, const cr_value *arg, cr_
     return CR_OK;
 }
 
-/* *how: the operation that clause `combine` names; without the clause, that of `=` or `+=`. */
-static cr_status run_combination(cr_combine *how, const cr_op *op, const cr_value *arg)
+/* How written elements are combined with present ones. */
+typedef struct {
+    cr_combine how;
+    bool mean;  /* the sum is divided by the number of its terms */
+    bool fresh; /* written places start as the identity */
+} combination;
+
+static const struct {
+    const char *name;
+    combination is;
+} combinations[] = {
+    {"set", {.how = CR_COMBINE_SET}},      {"add", {.how = CR_COMBINE_ADD}},
+    {"multiply", {.how = CR_COMBINE_MUL}}, {"sum", {.how = CR_COMBINE_ADD}},
+    {"prod", {.how = CR_COMBINE_MUL}},     {"amin", {.how = CR_COMBINE_MIN}},
+    {"amax", {.how = CR_COMBINE_MAX}},     {"mean", {.how = CR_COMBINE_ADD, .mean = true}}};
+
+static cr_status combination_of_clause(combination *c, const cr_op *op, cr_frame *f)
 {
-    static const struct {
-        const char *name;
-        cr_combine how;
-    } known[] = {{"set", CR_COMBINE_SET},      {"add", CR_COMBINE_ADD},
-                 {"multiply", CR_COMBINE_MUL}, {"sum", CR_COMBINE_ADD},
-                 {"prod", CR_COMBINE_MUL},     {"amin", CR_COMBINE_MIN},
-                 {"amax", CR_COMBINE_MAX}};
-    cr_frame f;
     cr_value v;
+
+    CR_TRY(cr_frame_eval(f, op->loop_combine, &v));
+    for (size_t i = 0; i < CR_LEN(combinations); i++) {
+        const char *name = combinations[i].name;
+        if (v.len == strlen(name) && !memcmp(v.s, name, v.len))
+            *c = combinations[i].is;
+    }
+    if (!op->loop_fresh)
+        return CR_OK;
+    CR_TRY(cr_frame_eval(f, op->loop_fresh, &v));
+    c->fresh = v.i != 0;
+    return CR_OK;
+}
+
+/* The operation that clause `combine` names; without the clause, that of `=` or `+=`. */
+static cr_status combination_of(combination *c, const cr_op *op, const cr_value *arg)
+{
+    cr_frame f;
     cr_status st;
 
-    *how = op->loop_adds ? CR_COMBINE_ADD : CR_COMBINE_SET;
+    *c = (combination){.how = op->loop_adds ? CR_COMBINE_ADD : CR_COMBINE_SET};
     if (!op->loop_combine)
         return CR_OK;
     cr_frame_init(&f, op, arg);
-    st = cr_frame_eval(&f, op->loop_combine, &v);
-    for (size_t i = 0; !st && i < CR_LEN(known); i++)
-        if (v.len == strlen(known[i].name) && !memcmp(v.s, known[i].name, v.len))
-            *how = known[i].how;
+    st = combination_of_clause(c, op, &f);
     cr_frame_drop(&f);
     return st;
+}
+
+/* The least number of a dtype, or the greatest. */
+static cr_scalar combination_limit(cr_dtype t, bool greatest)
+{
+    int bits = 8 * (int)cr_dtype_size(t);
+    int64_t top = t == CR_BOOL ? 1 : t == CR_U8 ? UINT8_MAX : INT64_MAX >> (64 - bits);
+
+    if (cr_dtype_category(t) >= CR_CAT_FLOAT)
+        return cr_scalar_float(greatest ? (double)INFINITY : -(double)INFINITY);
+    return cr_scalar_int(greatest ? top : t == CR_BOOL || t == CR_U8 ? 0 : -top - 1);
+}
+
+static cr_scalar combination_identity(combination c, cr_dtype t)
+{
+    switch (c.how) {
+    case CR_COMBINE_MUL: return cr_scalar_int(1);
+    case CR_COMBINE_MIN:
+    case CR_COMBINE_MAX: return combination_limit(t, c.how == CR_COMBINE_MIN);
+    default: return cr_scalar_int(0);
+    }
 }
 
 static cr_status run_write_boxes(running *r, cr_combine how)
@@ -288,6 +354,23 @@ static cr_status run_write_boxes(running *r, cr_combine how)
 
     for (size_t i = 0; i < p->box.len; i++) {
         run_place(r, &p->box.at[i], p->dim.at + i * (size_t)(CR_STATED_DIM * p->ndim));
+        CR_TRY(cr_move_combine(&r->m, how, p->picked));
+    }
+    return CR_OK;
+}
+
+/* The same with r->item in place of all elements that are written. */
+static cr_status run_item_boxes(running *r, cr_combine how)
+{
+    const cr_stated_plan *p = r->p;
+
+    for (size_t i = 0; i < p->box.len; i++) {
+        run_place(r, &p->box.at[i], p->dim.at + i * (size_t)(CR_STATED_DIM * p->ndim));
+        r->m.to = r->item;
+        for (int d = 0; d < p->ndim; d++) {
+            r->m.to_stride[d] = 0;
+            r->m.size[d] = r->counts && p->even >> d & 1 ? 1 : r->m.size[d];
+        }
         CR_TRY(cr_move_combine(&r->m, how, p->picked));
     }
     return CR_OK;
@@ -311,19 +394,34 @@ cr_status cr_stated_check(const cr_loop_index *b, const cr_op *op, const cr_valu
     return st;
 }
 
-/* All indices are checked before anything is written. */
+static cr_status run_counts(running *r)
+{
+    int64_t one = 1;
+
+    memcpy(r->item, &one, sizeof one);
+    return run_item_boxes(r, CR_COMBINE_ADD);
+}
+
+static cr_status run_mean(uint64_t even, const cr_op *op, const cr_value *arg,
+                          const cr_view *out, bool fresh);
+
+/* All indices are inside. */
 static cr_status run_writes(running *r, const cr_op *op, const cr_value *arg, cr_view *out)
 {
     const cr_stated_plan *p = r->p;
-    cr_combine how;
+    cr_dtype t = (cr_dtype)out->dtype;
+    combination c;
 
-    CR_TRY(run_combination(&how, op, arg));
-    if (p->index >= 0)
-        CR_TRY(cr_stated_check(p->bounds, op, arg, 0, p->extent));
+    CR_TRY(combination_of(&c, op, arg));
     CR_TRY(run_start(r, op, arg, out));
+    if (c.fresh) {
+        cr_scalar_store(combination_identity(c, t), t, r->item);
+        CR_TRY(run_item_boxes(r, CR_COMBINE_SET));
+    }
     if (p->fill)
-        CR_TRY(cr_stated_number(r->item, p->fill, op, arg, (cr_dtype)out->dtype));
-    return run_write_boxes(r, how);
+        CR_TRY(cr_stated_number(r->item, p->fill, op, arg, t));
+    CR_TRY(run_write_boxes(r, c.how));
+    return c.mean ? run_mean(p->even_dims, op, arg, out, c.fresh) : CR_OK;
 }
 
 static void run_box(running *r, const cr_stated_box *box, const cr_move_part *part)
@@ -359,18 +457,40 @@ static cr_status run_reads(running *r, const cr_op *op, const cr_value *arg, con
     if (p->fill)
         CR_TRY(cr_stated_number(r->item, p->fill, op, arg, (cr_dtype)out->dtype));
     run_boxes(r);
-    return !r->inside || (r->index && !p->box.len)
-               ? cr_stated_check(p->bounds, op, arg, 0, p->extent)
-               : CR_OK;
+    return CR_OK;
+}
+
+static cr_status run_wrapped(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
+                             cr_view *out);
+
+/* A call of which some index is not in [0, extent): some may count from the end. */
+static cr_status run_outside(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
+                             cr_view *out, run_how how)
+{
+    return p->bounds->low && how == GIVEN ? run_wrapped(p->bounds, op, arg, out)
+                                          : cr_stated_check(p->bounds, op, arg, 0, p->extent);
+}
+
+/* True if the indices cannot be used as they are.  Reads find an index outside when they come
+ * to it; writes check all indices first. */
+static bool run_refuses(const cr_stated_plan *p, const cr_op *op, const cr_value *arg)
+{
+    int64_t bad;
+
+    return p->unravel || (op->loop_start && p->index >= 0 &&
+                          !cr_move_within(arg[p->index].view, 0, p->extent, &bad));
 }
 
 static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
-                             cr_view *out)
+                             cr_view *out, run_how how)
 {
     running r; /* an initializer would clear two kilobytes */
 
+    if (how == GIVEN && run_refuses(p, op, arg))
+        return run_outside(p, op, arg, out, how);
     r.p = p;
     r.inside = true;
+    r.counts = how == COUNTS;
     r.index = p->index >= 0 ? arg[p->index].view->data : NULL;
     r.m.ndim = p->ndim;
     r.m.dtype = out->dtype;
@@ -382,6 +502,10 @@ static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_
     if (p->unravel)
         cr_move_unravel((int64_t *)(void *)arg[p->index].view->data, arg[p->index].view,
                         p->from >= 0 ? arg[p->from].view : out);
+    if (how == COUNTS) {
+        r.from = out->data;
+        return run_counts(&r);
+    }
     if (op->loop_start) {
         r.to = p->plain >= 0 ? arg[p->plain].view->data : r.item;
         r.from = out->data;
@@ -389,10 +513,11 @@ static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_
     }
     r.to = out->data;
     r.from = arg[p->from].view->data;
-    return run_reads(&r, op, arg, out);
+    CR_TRY(run_reads(&r, op, arg, out));
+    return !r.inside || (r.index && !p->box.len) ? run_outside(p, op, arg, out, how) : CR_OK;
 }
 
-static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out);
+static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out, run_how how);
 
 /* Allocates a row-major copy of v, which the caller frees; copies the elements if `filled`. */
 static cr_status run_dense_view(cr_view *copy, int64_t *stride, const cr_view *v, bool filled)
@@ -412,7 +537,8 @@ static cr_status run_dense_view(cr_view *copy, int64_t *stride, const cr_view *v
 }
 
 /* The call with row-major copies of the tensors that the plan asks for. */
-static cr_status run_dense(uint64_t dense, const cr_op *op, const cr_value *arg, cr_view *out)
+static cr_status run_dense(uint64_t dense, const cr_op *op, const cr_value *arg, cr_view *out,
+                           run_how how)
 {
     cr_value given[CR_MAX_ARGS];
     cr_view copy[CR_MAX_ARGS + 1];
@@ -430,7 +556,7 @@ static cr_status run_dense(uint64_t dense, const cr_op *op, const cr_value *arg,
         }
     if (result)
         CR_GO(run_dense_view(into, stride[CR_MAX_ARGS], out, false));
-    CR_GO(run_by_plan(op, given, into));
+    CR_GO(run_by_plan(op, given, into, how));
     if (result)
         cr_move_view(out, into);
 done:
@@ -442,12 +568,13 @@ done:
 /* A plan that asks for copies makes a call with another key.  That call may remove p from the
  * cache, so p is not read after it. */
 static cr_status run_plan(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
-                          cr_view *out)
+                          cr_view *out, run_how how)
 {
-    return p->dense ? run_dense(p->dense, op, arg, out) : run_planned(p, op, arg, out);
+    return p->dense ? run_dense(p->dense, op, arg, out, how)
+                    : run_planned(p, op, arg, out, how);
 }
 
-static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out)
+static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out, run_how how)
 {
     cr_stated_plan like, *p;
     bool kept;
@@ -456,39 +583,39 @@ static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out)
     stated_key(&like, op, arg, out);
     p = plan_find(&like);
     if (p)
-        return run_plan(p, op, arg, out);
+        return run_plan(p, op, arg, out, how);
     CR_TRY(plan_new(&p, &like, op, arg, out));
     kept = plan_keep(p);
-    st = run_plan(p, op, arg, out);
+    st = run_plan(p, op, arg, out, how);
     if (!kept)
         plan_drop(p);
     return st;
 }
 
-static bool is_one(cr_scalar s)
+/* Divides each place that was written by the number of its terms, one more unless `fresh`. */
+static cr_status run_mean(uint64_t even, const cr_op *op, const cr_value *arg,
+                          const cr_view *out, bool fresh)
 {
-    cr_complex c = cr_scalar_as_complex(s);
-
-    return c.re == 1 && c.im == 0;
-}
-
-/* With the tensor that is written multiplied by a number. */
-static cr_status run_scaled(const cr_op *op, const cr_value *arg, cr_view *out)
-{
-    int by = cr_stated_scale(op), param;
-    cr_value given[CR_MAX_ARGS];
-    int64_t stride[CR_MAX_DIMS];
-    cr_view scaled = {0};
+    int64_t stride[CR_MAX_DIMS], n = 1, *count;
+    cr_view counts = *out;
     cr_status st;
 
-    if (by < 0 || is_one(arg[by].number))
-        return run_by_plan(op, arg, out);
-    param = op->loop_value->args[1]->args[0]->slot;
-    memcpy(given, arg, op->param_count * sizeof *given);
-    given[param].view = &scaled;
-    CR_TRY(cr_move_scale(&scaled, stride, arg[param].view, arg[by].number));
-    st = run_by_plan(op, given, out);
-    cr_free(scaled.data);
+    counts.stride = stride;
+    counts.dtype = CR_I64;
+    for (int d = out->ndim - 1; d >= 0; d--) {
+        stride[d] = even >> d & 1 ? 0 : n;
+        n *= even >> d & 1 ? 1 : out->size[d];
+    }
+    count = cr_alloc((size_t)n * sizeof *count);
+    if (!count)
+        return CR_MEMORY;
+    for (int64_t i = 0; i < n; i++)
+        count[i] = !fresh;
+    counts.data = (char *)count;
+    st = run_by_plan(op, arg, &counts, COUNTS);
+    if (!st)
+        cr_move_divide(out, &counts);
+    cr_free(count);
     return st;
 }
 
@@ -510,10 +637,10 @@ done:
     return st;
 }
 
-/* With an index that may be negative: these count from the end. */
-static cr_status run_wrapped(const cr_op *op, const cr_value *arg, cr_view *out)
+/* With indices that are negative: these count from the end. */
+static cr_status run_wrapped(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
+                             cr_view *out)
 {
-    const cr_loop_index *b = &op->index_check[0];
     const cr_view *index = arg[b->param].view;
     cr_value given[CR_MAX_ARGS];
     int64_t stride[CR_MAX_DIMS], low, high, next = 1;
@@ -531,13 +658,34 @@ static cr_status run_wrapped(const cr_op *op, const cr_value *arg, cr_view *out)
         return CR_MEMORY;
     memcpy(given, arg, op->param_count * sizeof *given);
     given[b->param].view = &dense;
-    st = run_scaled(op, given, out);
+    st = run_by_plan(op, given, out, WRAPPED);
     cr_free(dense.data);
     return st;
 }
 
+static bool is_one(cr_scalar s)
+{
+    cr_complex c = cr_scalar_as_complex(s);
+
+    return c.re == 1 && c.im == 0;
+}
+
+/* A tensor that is written may be multiplied by a number. */
 cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
 {
-    return op->index_count && op->index_check[0].low ? run_wrapped(op, arg, out)
-                                                     : run_scaled(op, arg, out);
+    int by = cr_stated_scale(op), param;
+    cr_value given[CR_MAX_ARGS];
+    int64_t stride[CR_MAX_DIMS];
+    cr_view scaled = {0};
+    cr_status st;
+
+    if (by < 0 || is_one(arg[by].number))
+        return run_by_plan(op, arg, out, GIVEN);
+    param = op->loop_value->args[1]->args[0]->slot;
+    memcpy(given, arg, op->param_count * sizeof *given);
+    given[param].view = &scaled;
+    CR_TRY(cr_move_scale(&scaled, stride, arg[param].view, arg[by].number));
+    st = run_by_plan(op, given, out, GIVEN);
+    cr_free(scaled.data);
+    return st;
 }

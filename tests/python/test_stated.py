@@ -397,3 +397,71 @@ def test_the_gradient_is_the_transposed_loop(shape, call):
     y.backward(g)
     assert (y.detach() * g).sum().item() == (x.detach() * x.grad).sum().item()
     assert y.detach().any() and x.grad.any()
+
+
+def combined(x, dim, index, source, fn, start, mean):
+    """The elements of source combined into x by a loop over its places; a mean when asked."""
+    out, count = x.copy(), np.ones(x.shape, np.int64)
+    places = [(at, at[:dim] + (int(index[at]),) + at[dim + 1:]) for at in np.ndindex(source.shape)]
+    if start is not None:
+        for _, to in places:
+            out[to], count[to] = start, 0
+    for at, to in places:
+        out[to] = fn(out[to], source[at])
+        count[to] += 1
+    divide = np.floor_divide if x.dtype.kind == "i" else np.divide
+    return divide(out, np.maximum(count, 1)).astype(x.dtype) if mean else out
+
+
+REDUCTIONS = {"sum": (np.add, 0), "prod": (np.multiply, 1), "mean": (np.add, 0), "amax": (np.maximum, None),
+              "amin": (np.minimum, None)}
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("dtype", [np.int16, np.float64])
+def test_reductions_start_from_self_only_when_asked(reduce, keep, dtype):
+    fn, start = REDUCTIONS[reduce]
+    x, source = RNG.integers(-5, 5, (3, 4, 2)).astype(dtype), RNG.integers(-5, 5, (3, 6, 2)).astype(dtype)
+    if start is None:
+        start = (-1 if reduce == "amax" else 1) * (np.inf if dtype == np.float64 else 32767) - (
+            reduce == "amax" and dtype == np.int16)
+    start = None if keep else start
+    index, line = RNG.integers(0, 3, (3, 6, 2)), RNG.integers(0, 3, 6)
+    want = combined(x, 1, index, source, fn, start, reduce == "mean")
+    lines = combined(x, 1, np.broadcast_to(line[:, None], source.shape), source, fn, start, reduce == "mean")
+    for t in list(layouts(x.copy())):
+        same(torch.scatter_reduce(t, 1, torch.from_numpy(index), torch.from_numpy(source), reduce, include_self=keep), want)
+        if reduce != "sum":
+            same(torch.index_reduce(t, 1, torch.from_numpy(line), torch.from_numpy(source), reduce, include_self=keep), lines)
+            t.index_reduce_(1, torch.from_numpy(line.astype(np.int32)), torch.from_numpy(source), reduce, include_self=keep)
+            same(t, lines)
+
+
+def test_nothing_is_reduced_when_an_index_is_outside():
+    x = torch.zeros(2, 3)
+    with pytest.raises(RuntimeError, match="index 3 is out of bounds for dimension 1 with size 3"):
+        x.scatter_reduce_(1, torch.tensor([[0, 1, 3]]), torch.ones(1, 3), "mean", include_self=False)
+    with pytest.raises(IndexError, match="index out of range in self"):
+        x.index_reduce_(1, torch.tensor([0, -1]), torch.ones(2, 2), "prod", include_self=False)
+    same(x, np.zeros((2, 3), np.float32))
+
+
+def test_indices_from_the_end_are_found_among_others():
+    x = values((4, 5))
+    index = np.array([[3, -1, 19], [-20, 0, 7]])
+    for t in layouts(x):
+        same(torch.take(t, torch.from_numpy(index)), np.take(x, index))
+        given = torch.from_numpy(index.copy())
+        put = x.ravel().copy()
+        np.add.at(put, index, 2)
+        same(t.put(given, torch.full((2, 3), 2.), accumulate=True), put.reshape(4, 5))
+        same(given, index)
+        same(t.index_fill(1, torch.tensor([1, -1]), 9.), np.where(np.arange(5) % 3 == 1, 9, x).astype(np.float32))
+        for outside in (20, -21):
+            out = t.clone()
+            with pytest.raises(IndexError, match="out of range"):
+                torch.take(t, torch.tensor([0, -1, outside]))
+            with pytest.raises(IndexError, match="out of range"):
+                out.put_(torch.tensor([0, -1, outside]), torch.ones(3))
+            same(out, x)

@@ -48,10 +48,6 @@ static inline cr_value of_view(const cr_view *v)
 {
     return (cr_value){.tag = CR_VIEW, .view = v};
 }
-static inline cr_value of_text(const char *s)
-{
-    return (cr_value){.tag = CR_STRING, .s = s, .len = (uint32_t)strlen(s)};
-}
 #define ARGS(...) ((const cr_value[]){__VA_ARGS__})
 #define INTS(...)                                                                              \
     cr_of_ints((const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / 8)

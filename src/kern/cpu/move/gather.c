@@ -167,8 +167,8 @@ void cr_places_write(const cr_places *p, cr_combine_fn fn, const bool *picked)
     mark_picked(&w, p, picked);
     cr_walk_merge(&w);
     c.w = &w;
-    c.cut = dim_to_cut(&w);
-    if (c.cut < 0 || !w.total)
+    c.cut = w.total > CR_WALK_GRAIN ? dim_to_cut(&w) : -1;
+    if (c.cut < 0)
         cr_walk_range(&w, 0, w.total, write_row, &c);
     else
         cr_parallel_for(w.size[c.cut], cr_walk_grain(w.total / w.size[c.cut]), write_range, &c);
@@ -213,6 +213,12 @@ static void within_row(void *context, char *const *at, const int64_t *step, int6
         atomic_store(&c->outside, true);
 }
 
+/* True for indices that need no walk and no threads. */
+static bool is_short_row(const cr_view *index)
+{
+    return cr_view_is_contiguous(index) && cr_view_numel(index) <= CR_WALK_GRAIN;
+}
+
 typedef struct {
     const within_context *limits;
     int64_t bad;
@@ -235,6 +241,12 @@ bool cr_indices_within(const cr_view *index, int64_t low, int64_t high, int64_t 
     first_context f = {.limits = &c};
     cr_walk w;
 
+    if (is_short_row(index)) {
+        char *at[] = {index->data};
+        within_row(&c, at, (int64_t[]){(int64_t)cr_view_item(index)}, cr_view_numel(index));
+        if (!atomic_load(&c.outside))
+            return true;
+    }
     cr_walk_start(&w, index->ndim, index->size, -1);
     cr_walk_add(&w, index);
     cr_walk_merge(&w);
@@ -244,16 +256,6 @@ bool cr_indices_within(const cr_view *index, int64_t low, int64_t high, int64_t 
     cr_walk_range(&w, 0, w.total, first_row, &f);
     *bad = f.bad;
     return false;
-}
-
-static cr_status check_indices(const cr_view *index, int64_t size, int64_t dim)
-{
-    int64_t bad;
-
-    if (cr_indices_within(index, 0, size, &bad))
-        return CR_OK;
-    return cr_fail(CR_RUNTIME, "index %lld is out of bounds for dimension %lld with size %lld",
-                   (long long)bad, (long long)dim, (long long)size);
 }
 
 typedef struct {
@@ -290,75 +292,8 @@ void cr_start_from(const cr_view *to, const cr_view *from)
         cr_copy_view(to, from);
 }
 
-/* Gather and scatter: the index has every dimension. */
-
 static const int64_t still[CR_MAX_DIMS]; /* strides of one value everywhere */
 static const int64_t once[CR_MAX_DIMS] = {1};
-
-typedef struct {
-    cr_places places;
-    int64_t dim;
-    int64_t size[CR_MAX_DIMS], table_stride[CR_MAX_DIMS], index_stride[CR_MAX_DIMS];
-    int64_t other_stride[CR_MAX_DIMS];
-    bool picked[CR_MAX_DIMS];
-} dim_places;
-
-/* Sets the table's strides; that of `dim` is 0, because the index moves along it.  A 0-d table
- * is a vector of one element. */
-static void set_table(dim_places *p, const cr_view *table, int64_t dim)
-{
-    int n = table->ndim ? table->ndim : 1;
-
-    p->dim = dim < 0 ? dim + n : dim;
-    p->places.ndim = n;
-    p->places.limit = 0;
-    p->places.table = table->data;
-    p->places.item = p->places.other_item = cr_view_item(table);
-    p->places.unit = cr_view_step(table, p->dim);
-    p->places.range = cr_view_size(table, p->dim);
-    for (int d = 0; d < n; d++) {
-        p->picked[d] = d == p->dim;
-        p->table_stride[d] = p->picked[d] || !table->ndim ? 0 : table->stride[d];
-    }
-    p->places.size = p->size;
-    p->places.table_stride = p->table_stride;
-    p->places.other_stride = p->other_stride;
-    p->places.index_stride = p->index_stride;
-}
-
-static void set_other(dim_places *p, const cr_view *other)
-{
-    p->places.other = other->data;
-    for (int d = 0; d < p->places.ndim; d++)
-        p->other_stride[d] = d < other->ndim ? other->stride[d] : 0;
-}
-
-/* Sets an index with all dimensions.  The walk has its sizes. */
-static void set_index(dim_places *p, const cr_view *index)
-{
-    p->places.index = index->data;
-    p->places.index_item = cr_view_item(index);
-    for (int d = 0; d < p->places.ndim; d++) {
-        p->size[d] = d < index->ndim ? index->size[d] : 1;
-        p->index_stride[d] = d < index->ndim ? index->stride[d] : 0;
-    }
-}
-
-/* Sets a vector of indices along `dim`.  The walk's other sizes are those of the table. */
-static void set_index_vector(dim_places *p, const cr_view *table, const cr_view *index)
-{
-    p->places.index = index->data;
-    p->places.index_item = cr_view_item(index);
-    for (int d = 0; d < p->places.ndim; d++) {
-        p->size[d] = d < table->ndim ? table->size[d] : 1;
-        p->index_stride[d] = 0;
-    }
-    p->size[p->dim] = index->ndim ? index->size[0] : 1;
-    p->index_stride[p->dim] = index->ndim ? index->stride[0] : 0;
-}
-
-/* An empty index is accepted whatever its other sizes and dtype are. */
-static bool is_empty(const cr_view *index) { return cr_view_numel(index) == 0; }
 
 /* One number as a view of any shape. */
 static cr_view constant_view(cr_complex *room, cr_scalar number, cr_dtype t)
@@ -367,49 +302,7 @@ static cr_view constant_view(cr_complex *room, cr_scalar number, cr_dtype t)
     return (cr_view){(char *)room, once, still, CR_MAX_DIMS, (uint8_t)t, CR_HOST, false};
 }
 
-/* Reductions with sum, prod, mean, amax, amin. */
-
-typedef struct {
-    cr_combine how;
-    bool mean;
-} reduction;
-
-static reduction reduction_named(const cr_value *name)
-{
-    if (name->len == 3 && !memcmp(name->s, "sum", 3))
-        return (reduction){CR_COMBINE_ADD, false};
-    if (name->len == 4 && !memcmp(name->s, "mean", 4))
-        return (reduction){CR_COMBINE_ADD, true};
-    if (name->len == 4 && !memcmp(name->s, "prod", 4))
-        return (reduction){CR_COMBINE_MUL, false};
-    if (name->len == 4 && !memcmp(name->s, "amax", 4))
-        return (reduction){CR_COMBINE_MAX, false};
-    return (reduction){CR_COMBINE_MIN, false};
-}
-
-static cr_scalar lowest(cr_dtype t, bool highest)
-{
-    static const int64_t top[] = {
-        [CR_BOOL] = 1,        [CR_U8] = UINT8_MAX,  [CR_I8] = INT8_MAX,
-        [CR_I16] = INT16_MAX, [CR_I32] = INT32_MAX, [CR_I64] = INT64_MAX};
-
-    if (cr_dtype_category(t) >= CR_CAT_FLOAT)
-        return cr_scalar_float(highest ? (double)INFINITY : -(double)INFINITY);
-    if (highest)
-        return cr_scalar_int(top[t]);
-    return cr_scalar_int(t == CR_BOOL || t == CR_U8 ? 0 : -top[t] - 1);
-}
-
-/* The start value of an element when include_self is false. */
-static cr_scalar identity(reduction r, cr_dtype t)
-{
-    switch (r.how) {
-    case CR_COMBINE_MUL: return cr_scalar_int(1);
-    case CR_COMBINE_MAX: return lowest(t, false);
-    case CR_COMBINE_MIN: return lowest(t, true);
-    default: return cr_scalar_int(0);
-    }
-}
+/* Means. */
 
 #define DIVIDE_INT(suffix)                                                                     \
     static void divide_##suffix(char *p, int64_t n)                                            \
@@ -439,85 +332,43 @@ static void divide_row(void *context, char *const *at, const int64_t *step, int6
     }
 }
 
-/* Divides each element of `out` by the number of values combined into it. */
-static cr_status divide_by_count(const dim_places *sum, const cr_view *out, bool include_self)
+void cr_move_divide(const cr_view *v, const cr_view *count)
 {
     static const divide_fn divides[] = {CR_TYPE_TABLE(divide, CR_AND_FLOATS_AND_COMPLEX)};
-    int64_t stride[CR_MAX_DIMS], one = 1, total = cr_view_numel(out);
-    divide_fn divide = divides[out->dtype];
-    dim_places p = *sum;
+    divide_fn divide = divides[v->dtype];
     cr_walk w;
-    int64_t *count = cr_alloc((size_t)total * sizeof *count);
-    cr_view counts = {(char *)count, out->size, stride, out->ndim, CR_I64, CR_HOST, false};
 
-    if (!count)
-        return CR_MEMORY;
-    cr_dense_strides(stride, out->ndim, out->size);
-    for (int64_t i = 0; i < total; i++)
-        count[i] = include_self;
-    set_table(&p, &counts, sum->dim);
-    p.places.other = (char *)&one;
-    p.places.other_stride = still;
-    p.places.size = p.size;
-    p.places.index_stride = p.index_stride;
-    cr_places_write(&p.places, cr_combine_for(CR_COMBINE_ADD, CR_I64), p.picked);
-    cr_walk_start(&w, out->ndim, out->size, -1);
-    cr_walk_add(&w, out);
-    cr_walk_add(&w, &counts);
+    cr_walk_start(&w, v->ndim, v->size, -1);
+    cr_walk_add(&w, v);
+    cr_walk_add(&w, count);
     cr_walk_merge(&w);
     cr_walk_run(&w, CR_WALK_GRAIN, divide_row, &divide);
-    cr_free(count);
-    return CR_OK;
-}
-
-/* Combines the values of `p` into its table `out`, which contains self. */
-static cr_status reduce_into(dim_places *p, const cr_view *out, reduction r, bool include_self)
-{
-    cr_complex room;
-    cr_view first =
-        constant_view(&room, identity(r, (cr_dtype)out->dtype), (cr_dtype)out->dtype);
-
-    if (!include_self) {
-        cr_places start = p->places;
-        start.other = first.data;
-        start.other_stride = still;
-        cr_places_write(&start, cr_combine_for(CR_COMBINE_SET, (cr_dtype)out->dtype),
-                        p->picked);
-    }
-    CR_TRY(cr_places_combine(&p->places, r.how, (cr_dtype)out->dtype, p->picked));
-    return r.mean ? divide_by_count(p, out, include_self) : CR_OK;
-}
-
-cr_status cr_kern_scatter_reduce(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view, *index = arg[2].view, *src = arg[3].view;
-    dim_places p;
-
-    set_table(&p, out, arg[1].i);
-    if (!is_empty(index))
-        CR_TRY(check_indices(index, cr_view_size(self, p.dim), p.dim));
-    cr_start_from(out, self);
-    if (is_empty(index))
-        return CR_OK;
-    set_index(&p, index);
-    set_other(&p, src);
-    return reduce_into(&p, out, reduction_named(&arg[4]), arg[5].i);
 }
 
 /* Operators with a vector of indices. */
 
-static cr_status out_of_self(void) { return cr_fail(CR_INDEX, "index out of range in self"); }
-
 void cr_read_positions(const cr_view *out, const cr_view *self, int64_t dim,
                        const cr_view *index)
 {
-    dim_places p;
+    int64_t table[CR_MAX_DIMS], of[CR_MAX_DIMS] = {0};
+    cr_places p = {.ndim = out->ndim,
+                   .size = out->size,
+                   .table = self->data,
+                   .other = out->data,
+                   .index = index->data,
+                   .table_stride = table,
+                   .other_stride = out->stride,
+                   .index_stride = of,
+                   .unit = self->ndim ? cr_view_step(self, dim) : 0,
+                   .item = cr_view_item(self),
+                   .other_item = cr_view_item(self),
+                   .index_item = cr_view_item(index)};
 
-    set_table(&p, self, dim);
-    set_index_vector(&p, self, index);
-    set_other(&p, out);
+    for (int d = 0; d < out->ndim; d++)
+        table[d] = d == dim || d >= self->ndim ? 0 : self->stride[d];
+    of[dim] = index->stride[0];
     if (cr_view_numel(out))
-        (void)cr_places_read(&p.places);
+        (void)cr_places_read(&p);
 }
 
 cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *src, cr_scalar factor)
@@ -555,21 +406,4 @@ int64_t *cr_move_wrapped(const cr_view *index, int64_t size)
     for (int64_t i = 0; copy && i < n; i++)
         copy[i] += copy[i] < 0 ? size : 0;
     return copy;
-}
-
-cr_status cr_kern_index_reduce(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view;
-    int64_t bad;
-    dim_places p;
-
-    set_table(&p, out, arg[1].i);
-    if (!cr_indices_within(arg[2].view, 0, cr_view_size(self, p.dim), &bad))
-        return out_of_self();
-    cr_start_from(out, self);
-    set_index_vector(&p, out, arg[2].view);
-    set_other(&p, arg[3].view);
-    if (cr_view_numel(arg[3].view) == 0)
-        return CR_OK;
-    return reduce_into(&p, out, reduction_named(&arg[4]), arg[5].i);
 }

@@ -30,21 +30,3 @@ TEST(sums_by_index_have_the_same_bits_for_any_number_of_threads)
     cr_free(one);
     cr_free(two);
 }
-
-TEST(reductions_count_self_only_when_asked)
-{
-    float x[] = {10, 20}, src[] = {1, 3}, out[2];
-    int64_t index[] = {0, 0};
-    cr_value args[] = {
-        of_view(VIEW(x, CR_F32, 2)),   cr_of_int(0),    of_view(VIEW(index, CR_I64, 2)),
-        of_view(VIEW(src, CR_F32, 2)), of_text("mean"), cr_of_bool(false)};
-
-    OK(cr_kern_scatter_reduce(args, VIEW(out, CR_F32, 2)));
-    SAME_FLOATS(out, 2, 20);
-    args[5] = cr_of_bool(true);
-    OK(cr_kern_scatter_reduce(args, VIEW(out, CR_F32, 2)));
-    SAME_FLOATS(out, 14.0 / 3, 20);
-    args[4] = of_text("amax");
-    OK(cr_kern_scatter_reduce(args, VIEW(out, CR_F32, 2)));
-    SAME_FLOATS(out, 10, 20);
-}
