@@ -68,6 +68,20 @@ static void put_words(cr_text *out, const cr_op *op)
     put_rule(out, "filled", op->filled);
 }
 
+static void put_window(cr_text *out, const cr_op *op)
+{
+    static const char *const folds[] = {"add", "above_last_nan"};
+    const cr_loop_window *w = op->loop_window;
+
+    if (!w)
+        return;
+    cr_text_printf(out, "  folds   %s\n", folds[w->how]);
+    put_rule(out, "window", op->axis[op->axis_count - 1].count);
+    put_rule(out, "inside", w->inside);
+    put_rule(out, "divisor", w->divisor);
+    put_rule(out, "index", w->index);
+}
+
 /* The clauses of an entry that is stated as loops. */
 static void put_loop(cr_text *out, const cr_op *op)
 {
@@ -81,6 +95,7 @@ static void put_loop(cr_text *out, const cr_op *op)
         cr_text_printf(out, "  index   %s\n", op->param[op->index_check[i].param].name);
     put_rule(out, "start", op->loop_start);
     put_rule(out, op->loop_adds ? "adds to" : "defines", op->loop_target);
+    put_window(out, op);
     put_rule(out, "loop", op->loop_value);
     put_rule(out, "combine", op->loop_combine);
     put_rule(out, "fresh", op->loop_fresh);

@@ -60,6 +60,33 @@ TEST(a_loop_has_axes_values_and_bounds)
     EQ(add->loop_start != NULL && add->loop_adds, true);
 }
 
+TEST(a_loop_folds_a_window)
+{
+    OK(read("op l_most(Tensor self, int[] sizes) -> (Tensor value, Tensor number)\n"
+            "  axes    o.. p.. with p = 2\n"
+            "  loop    value[o, p], number[o, p] = above_last_nan[u.. < sizes](u < 2 : self[o, "
+            "p + u])\n"
+            "op l_mean(Tensor self, int[] sizes) -> Tensor\n"
+            "  axes    p..\n"
+            "  loop    result[p] = add[u.. < sizes](self[p + u]) / product(sizes)\n"));
+    OK(cr_ops_resolve());
+    const cr_op *most = cr_ops_find("l_most"), *mean = cr_ops_find("l_mean");
+    EQ(most->loop_window->how, CR_WINDOW_ABOVE_LAST_NAN);
+    EQ(most->axis_count, 3);
+    EQ(most->loop_window->inside != NULL && most->loop_window->index != NULL, true);
+    EQ(mean->loop_window->how, CR_WINDOW_ADD);
+    EQ(mean->loop_window->inside == NULL && mean->loop_window->divisor != NULL, true);
+    EQ(mean->axis[1].pack && mean->axis[1].count != NULL, true);
+}
+
+TEST(a_wrong_window_is_refused)
+{
+    REFUSED(HEAD "  axes    d..\n  loop    result[d], self[d] = index[d]\n",
+            "test.op:3: a fold over a window expected");
+    REFUSED(HEAD "  axes    d..\n  loop    result[d] = add[u..](self[d])\n",
+            "test.op:3: expected '<', got ']'");
+}
+
 TEST(a_loop_without_a_start_defines_every_element)
 {
     OK(read("op l_part(Tensor self) -> Tensor\n  axes    d..\n  loop    result[d - 1] = "

@@ -106,6 +106,23 @@ typedef struct {
 } cr_loop_axis;
 enum { CR_LOOP_AXES = 6, CR_LOOP_INDICES = 3 };
 
+/* Of a loop whose element is a fold: `add[u.. < n](inside : value) / divisor`.  The window's
+ * axis is the last one of the entry, and its `count` gives the sizes of the window. */
+typedef enum {
+    CR_WINDOW_ADD,
+    CR_WINDOW_ABOVE_LAST_NAN, /* of equal values the first; NaN is above, and of NaNs the last
+                               */
+    CR_WINDOW_COUNT
+} cr_window_how;
+
+typedef struct {
+    cr_window_how how;
+    cr_rule *inside;  /* positions at which this does not hold are left out; NULL: none */
+    cr_rule *divisor; /* of the sum, if there is a position; or NULL */
+    cr_rule *index; /* the element of the second result, for the row-major number of the value's
+                     * position in the source's dims of the window; or NULL */
+} cr_loop_window;
+
 /* Clause `index`: the elements of an integer tensor are within [low, high). */
 typedef struct {
     int param;
@@ -229,6 +246,7 @@ struct cr_op {
     cr_rule *loop_combine; /* the name of the operation that writes, or NULL */
     cr_rule *loop_fresh;   /* true: written places start as the operation's identity; or NULL */
     bool loop_adds;
+    cr_loop_window *loop_window; /* loop_value is folded over the window; or NULL */
     const char *extern_name;
     cr_extern_fn extern_fn;
     cr_whole_fn whole_fn;

@@ -521,18 +521,79 @@ static cr_status read_loop_start(lexer *x, cr_op *op)
     return rule_parse(x, &op->loop_target);
 }
 
-/* `loop RESULT[AXIS, ...] = VALUE`, or `loop RESULT = START; RESULT[INDEX, ...] += VALUE` */
+static const char *const window_folds[CR_WINDOW_COUNT] = {"add", "above_last_nan"};
+
+/* The fold that the next tokens, `NAME [`, name; or CR_WINDOW_COUNT. */
+static int window_fold(const lexer *x)
+{
+    lexer ahead = *x;
+    int how = 0;
+
+    while (how < CR_WINDOW_COUNT && !lex_is(x, window_folds[how]))
+        how++;
+    return lex_next(&ahead) == CR_OK && lex_is(&ahead, "[") ? how : CR_WINDOW_COUNT;
+}
+
+/* `(VALUE)` or `(INSIDE : VALUE)` */
+static cr_status read_window_value(lexer *x, cr_op *op)
+{
+    bool guarded;
+
+    CR_TRY(lex_expect(x, "("));
+    CR_TRY(rule_parse(x, &op->loop_value));
+    CR_TRY(lex_take(x, ":", &guarded));
+    if (guarded) {
+        op->loop_window->inside = op->loop_value;
+        CR_TRY(rule_parse(x, &op->loop_value));
+    }
+    return lex_expect(x, ")");
+}
+
+/* `FOLD[AXIS.. < SIZES](INSIDE : VALUE) / DIVISOR` */
+static cr_status read_window(lexer *x, cr_op *op, cr_rule *index)
+{
+    bool divided;
+    int how = window_fold(x);
+
+    if (how == CR_WINDOW_COUNT || !op->axis)
+        return lex_error(x, "a fold over a window expected");
+    op->loop_window = cr_arena_get(x->arena, sizeof *op->loop_window);
+    if (!op->loop_window)
+        return CR_MEMORY;
+    op->loop_window->how = (cr_window_how)how;
+    op->loop_window->index = index;
+    CR_TRY(lex_next(x));
+    CR_TRY(lex_expect(x, "["));
+    CR_TRY(read_axis(x, op));
+    CR_TRY(lex_expect(x, "<"));
+    CR_TRY(rule_parse(x, &op->axis[op->axis_count - 1].count));
+    CR_TRY(lex_expect(x, "]"));
+    CR_TRY(read_window_value(x, op));
+    CR_TRY(lex_take(x, "/", &divided));
+    return divided ? rule_parse(x, &op->loop_window->divisor) : CR_OK;
+}
+
+/* `loop RESULT[AXIS, ...] = VALUE`, `loop RESULT = START; RESULT[INDEX, ...] += VALUE`, or
+ * `loop RESULT[AXIS, ...], RESULT[AXIS, ...] = FOLD...` */
 static cr_status read_loop(lexer *x, cr_op *op)
 {
+    cr_rule *index = NULL;
+    bool two;
+
     CR_TRY(does(x, op, CR_DOES_EXTERN));
     CR_TRY(rule_parse(x, &op->loop_target));
     CR_TRY(read_loop_start(x, op));
     if (op->loop_target->kind != CR_RULE_INDEX)
         return lex_error(x, "a loop defines an element of the result");
+    CR_TRY(lex_take(x, ",", &two));
+    if (two)
+        CR_TRY(rule_parse(x, &index));
     CR_TRY(lex_take(x, "+=", &op->loop_adds));
     if (!op->loop_adds)
         CR_TRY(lex_expect(x, "="));
-    return rule_parse(x, &op->loop_value);
+    if (!two && (op->loop_start || window_fold(x) == CR_WINDOW_COUNT))
+        return rule_parse(x, &op->loop_value);
+    return read_window(x, op, index);
 }
 
 /* `combine NAME [fresh COND]`: the operation that combines a written element with the present

@@ -224,6 +224,17 @@ static cr_status check_functional(const cr_op *op)
                           op->line, op->name);
 }
 
+/* True if the indices of an element are all axes of the result, in order. */
+static bool is_at_axes(const cr_op *op, const cr_rule *element)
+{
+    int names = op->axis_count - (op->loop_window != NULL);
+    bool good = element->count == names + 1;
+
+    for (int i = 0; good && i < names; i++)
+        good = element->args[i + 1]->slot == op->axis[i].slot;
+    return good;
+}
+
 /* The target is an element of the first result: without a start, the one at all axes. */
 static cr_status check_target(const cr_op *op)
 {
@@ -231,9 +242,11 @@ static cr_status check_target(const cr_op *op)
     bool good = !t || t->args[0]->slot == op->first_result_slot;
 
     if (t && !op->loop_start)
-        good = good && t->count == op->axis_count + 1;
-    for (int i = 0; good && t && !op->loop_start && i < op->axis_count; i++)
-        good = t->args[i + 1]->slot == op->axis[i].slot;
+        good = good && is_at_axes(op, t);
+    if (op->loop_window && op->loop_window->index)
+        good = good && op->loop_window->index->kind == CR_RULE_INDEX &&
+               op->loop_window->index->args[0]->slot == op->first_result_slot + 1 &&
+               is_at_axes(op, op->loop_window->index);
     return good ? CR_OK
                 : cr_fail(CR_VALUE,
                           "%s:%d: %s: a loop without a start defines the element at its axes, "
@@ -250,6 +263,11 @@ static cr_status resolve_loop(scope *s, cr_op *op)
     CR_TRY(resolve_some(s, &op->loop_value, 1));
     CR_TRY(resolve_some(s, &op->loop_combine, 1));
     CR_TRY(resolve_some(s, &op->loop_fresh, 1));
+    if (op->loop_window) {
+        CR_TRY(resolve_some(s, &op->loop_window->inside, 1));
+        CR_TRY(resolve_some(s, &op->loop_window->divisor, 1));
+        CR_TRY(resolve_some(s, &op->loop_window->index, 1));
+    }
     CR_TRY(check_target(op));
     s->loops_code = false;
     for (int i = 0; i < op->axis_count; i++)

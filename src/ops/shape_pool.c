@@ -119,11 +119,11 @@ static cr_status check_positive(const call *c, int64_t (*at)(const call *, int64
     size_t n = 0;
     bool good = true;
 
-    for (int64_t d = 0; d < c->dims; d++) {
+    for (int64_t d = 0; d < c->dims; d++)
         good = good && at(c, d) > 0;
+    for (int64_t d = 0; !good && d < c->dims; d++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%s%c: %lld", d ? " " : "", letter,
                               "THW"[3 - c->dims + d], (ll)at(c, d));
-    }
     return good ? CR_OK
                 : cr_fail(CR_RUNTIME, "%s should be greater than zero, but got %s", what, text);
 }

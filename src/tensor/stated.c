@@ -11,40 +11,11 @@
  *
  * Indices by `axis % n` and `axis // n` cut an axis into two axes.  An index that is a sum over
  * several axes (`i * step + k`) has one map for each axis. */
-#include "tensor/stated.h"
 #include "base/integer.h"
 #include "loop/build.h"
+#include "tensor/stated_piece.h"
 
-/* A source's dim that is not indexed by an axis or an index tensor. */
-typedef struct {
-    int axis, item; /* item: the axis's place in its pack */
-    const cr_rule *rule;
-    int64_t stride;   /* elements of the source from one index to the next */
-    unsigned at_zero; /* of a sum over axes: bits of the other names, which count as 0 */
-    int64_t less;     /* subtracted from the rule's value */
-} stated_map;
-
-typedef struct {
-    const cr_op *op;
-    cr_frame f;
-    cr_stated_plan *plan;
-    int first[CR_LOOP_AXES], count[CR_LOOP_AXES]; /* axes of each name */
-    int ndim;
-    int64_t size[CR_MAX_DIMS];
-    /* Strides, and the offset of the box at hand, in elements. */
-    int64_t to_stride[CR_MAX_DIMS], from_stride[CR_MAX_DIMS], index_stride[CR_MAX_DIMS];
-    int64_t to, from, index;
-    stated_map map[CR_MAX_DIMS];
-    int maps;
-    const cr_rule *guard;
-    int guarded;             /* the name of the guard's last axis */
-    bool joint;              /* the guard names several axes */
-    bool cut[CR_MAX_DIMS];   /* by axis: maps or the guard cut it */
-    bool steps[CR_MAX_DIMS]; /* the guard names it and a later axis: it goes one by one */
-    int64_t at[CR_MAX_DIMS]; /* the values of axes that go one by one */
-} stated;
-
-static cr_status stated_refuse(const stated *s, const cr_rule *r, const char *what)
+cr_status cr_stated_refuse(const stated *s, const cr_rule *r, const char *what)
 {
     return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s", s->op->file, r->line, s->op->name, what);
 }
@@ -68,35 +39,18 @@ static const cr_rule *stated_let(const stated *s, const cr_rule *r)
                                                                      : NULL;
 }
 
-/* The axis names in a rule, a bit each. */
-static unsigned stated_names(const stated *s, const cr_rule *r)
+unsigned cr_stated_names(const stated *s, const cr_rule *r)
 {
     const cr_rule *let = stated_let(s, r);
     int name = stated_name(s, r);
-    unsigned all = name >= 0 ? 1u << name : let ? stated_names(s, let) : 0;
+    unsigned all = name >= 0 ? 1u << name : let ? cr_stated_names(s, let) : 0;
 
     for (int i = 0; i < r->count; i++)
-        all |= stated_names(s, r->args[i]);
+        all |= cr_stated_names(s, r->args[i]);
     return all;
 }
 
-/* --- pieces: an integer or a condition as a function of one axis --- */
-
-/* value + slope * (t - start) for start <= t < end; end is INT64_MAX when there is none. */
-typedef struct {
-    int64_t value, slope, end;
-} piece;
-
-/* The place where a piece is made: at t of an axis, which has the place `item` in its pack. */
-typedef struct {
-    stated *s;
-    int axis, item;
-    bool joint; /* the rule names further axes, which go one by one */
-    int64_t t;
-    unsigned at_zero; /* bits of the names of axes that count as 0 */
-} place;
-
-static cr_status piece_of(const place *p, const cr_rule *r, piece *out);
+/* --- pieces (stated_piece.h) --- */
 
 static int64_t piece_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -117,9 +71,15 @@ static cr_status piece_constant(const place *p, const cr_rule *r, piece *out)
     if (v.tag == CR_INT || v.tag == CR_TRUTH)
         return CR_OK;
     if ((v.tag != CR_INTS && v.tag != CR_TRUTHS) || (uint32_t)p->item >= v.len)
-        return stated_refuse(p->s, r, "an index needs one integer for each axis");
+        return cr_stated_refuse(p->s, r, "an index needs one integer for each axis");
     out->value = v.ints[p->item];
     return CR_OK;
+}
+
+static piece piece_varying(const place *p)
+{
+    return p->step ? (piece){p->start + p->step * p->t, p->step, INT64_MAX}
+                   : (piece){p->t, 1, INT64_MAX};
 }
 
 static cr_status piece_of_name(const place *p, const cr_rule *r, piece *out)
@@ -128,14 +88,37 @@ static cr_status piece_of_name(const place *p, const cr_rule *r, piece *out)
     const cr_rule *let = stated_let(p->s, r);
     int axis;
 
+    if (p->bound && r->kind == CR_RULE_NAME && r->slot == p->bound) {
+        *out = piece_varying(p);
+        return CR_OK;
+    }
     if (name < 0)
-        return let && stated_names(p->s, let) ? piece_of(p, let, out)
-                                              : piece_constant(p, r, out);
-    axis = p->joint ? p->s->first[name] : p->axis;
+        return let && cr_stated_names(p->s, let) ? cr_stated_piece(p, let, out)
+                                                 : piece_constant(p, r, out);
+    axis = p->joint ? p->s->first[name] + (p->s->op->axis[name].pack ? p->item : 0) : p->axis;
     *out = p->at_zero >> name & 1 ? (piece){0, 0, INT64_MAX}
-           : axis == p->axis      ? (piece){p->t, 1, INT64_MAX}
+           : axis == p->axis      ? piece_varying(p)
                                   : (piece){p->s->at[axis], 0, INT64_MAX};
     return CR_OK;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Notes that the axis goes in steps of n / gcd(n, slope) without a division's rest. */
+static void piece_add_period(const place *p, int64_t n, int64_t slope)
+{
+    int64_t step = n / common_divisor(n, cr_magnitude(slope));
+
+    if (p->period)
+        *p->period = CR_WRAP_MUL(*p->period / common_divisor(*p->period, step), step);
 }
 
 /* a // n, or a % n when `rest`, for a constant n. */
@@ -145,11 +128,17 @@ static cr_status piece_divide(const place *p, const cr_rule *r, piece a, piece n
     int64_t quotient, over;
 
     if (n.value <= 0 || n.slope)
-        return stated_refuse(p->s, r, "an index is divided by a number that is not positive");
+        return cr_stated_refuse(p->s, r,
+                                "an index is divided by a number that is not positive");
     quotient = cr_floor_div(a.value, n.value);
     over = a.value % n.value;
     over += over < 0 ? n.value : 0;
     *out = (piece){rest ? over : quotient, rest ? a.slope : 0, piece_least(a.end, n.end)};
+    if (a.slope % n.value == 0) {
+        out->slope = rest ? 0 : a.slope / n.value;
+        return CR_OK;
+    }
+    piece_add_period(p, n.value, a.slope);
     if (a.slope > 0)
         out->end = piece_least(out->end, piece_after(p, divided_up(n.value - over, a.slope)));
     else if (a.slope < 0)
@@ -210,7 +199,7 @@ static cr_status piece_pair(const place *p, const cr_rule *r, piece a, piece b, 
     case CR_BUILTIN_sub: *out = piece_minus(a, b, 0); break;
     case CR_BUILTIN_mul:
         if (a.slope && b.slope)
-            return stated_refuse(p->s, r, "a product of axes");
+            return cr_stated_refuse(p->s, r, "a product of axes");
         *out = (piece){CR_WRAP_MUL(a.value, b.value),
                        CR_WRAP_MUL(a.slope, b.value) + CR_WRAP_MUL(b.slope, a.value),
                        piece_least(a.end, b.end)};
@@ -225,7 +214,7 @@ static cr_status piece_pair(const place *p, const cr_rule *r, piece a, piece b, 
     case CR_BUILTIN_ge: *out = piece_negative(p, piece_minus(b, a, 1)); break;
     case CR_BUILTIN_and: *out = piece_both(a, b); break;
     case CR_BUILTIN_or: *out = piece_not(piece_both(piece_not(a), piece_not(b))); break;
-    default: return stated_refuse(p->s, r, "no index is computed so");
+    default: return cr_stated_refuse(p->s, r, "no index is computed so");
     }
     return CR_OK;
 }
@@ -237,25 +226,25 @@ static bool piece_is_arithmetic(const cr_rule *r)
             (r->builtin >= CR_BUILTIN_add && r->builtin <= CR_BUILTIN_or));
 }
 
-static cr_status piece_of(const place *p, const cr_rule *r, piece *out)
+cr_status cr_stated_piece(const place *p, const cr_rule *r, piece *out)
 {
     piece a, b;
 
     if (r->kind == CR_RULE_NAME)
         return piece_of_name(p, r, out);
     if (r->kind == CR_RULE_CHOOSE) {
-        CR_TRY(piece_of(p, r->args[0], &a));
-        CR_TRY(piece_of(p, r->args[a.value ? 1 : 2], out));
+        CR_TRY(cr_stated_piece(p, r->args[0], &a));
+        CR_TRY(cr_stated_piece(p, r->args[a.value ? 1 : 2], out));
         out->end = piece_least(out->end, a.end);
         return CR_OK;
     }
     if (piece_is_arithmetic(r)) {
-        CR_TRY(piece_of(p, r->args[0], &a));
-        CR_TRY(piece_of(p, r->args[1], &b));
+        CR_TRY(cr_stated_piece(p, r->args[0], &a));
+        CR_TRY(cr_stated_piece(p, r->args[1], &b));
         return piece_pair(p, r, a, b, out);
     }
     if (r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_neg) {
-        CR_TRY(piece_of(p, r->args[0], &a));
+        CR_TRY(cr_stated_piece(p, r->args[0], &a));
         *out = (piece){-a.value, -a.slope, a.end};
         return CR_OK;
     }
@@ -264,10 +253,16 @@ static cr_status piece_of(const place *p, const cr_rule *r, piece *out)
 
 /* --- from the clauses to one move over all axes --- */
 
+/* The names of the result's axes: all but that of a window. */
+static int stated_result_names(const stated *s)
+{
+    return s->op->axis_count - (s->op->loop_window != NULL);
+}
+
 /* Sets the sizes of single axes for which clause `axes` states one. */
 static cr_status stated_sizes(stated *s)
 {
-    for (int i = 0; i < s->op->axis_count; i++) {
+    for (int i = 0; i < stated_result_names(s); i++) {
         const cr_loop_axis *a = &s->op->axis[i];
         cr_value v;
         if (a->pack || !a->count)
@@ -282,8 +277,9 @@ static cr_status stated_sizes(stated *s)
 static cr_status stated_axes(stated *s, const cr_view *out)
 {
     int left = out->ndim ? out->ndim : s->op->axis_count > 0, open = -1, next = 0;
+    int names = stated_result_names(s);
 
-    for (int i = 0; i < s->op->axis_count; i++) {
+    for (int i = 0; i < names; i++) {
         const cr_loop_axis *a = &s->op->axis[i];
         cr_value v = cr_of_int(1);
         if (a->pack && a->count)
@@ -294,7 +290,7 @@ static cr_status stated_axes(stated *s, const cr_view *out)
     }
     if (open >= 0)
         s->count[open] = left > 0 ? left : 0;
-    for (int i = 0; i < s->op->axis_count; i++) {
+    for (int i = 0; i < names; i++) {
         s->first[i] = next;
         next += s->count[i];
     }
@@ -312,7 +308,7 @@ static cr_status stated_axes(stated *s, const cr_view *out)
  * the first axis name in it, or -1. */
 static int stated_width(const stated *s, const cr_rule *r, int *name)
 {
-    unsigned all = r->kind == CR_RULE_INDEX ? 0 : stated_names(s, r);
+    unsigned all = r->kind == CR_RULE_INDEX ? 0 : cr_stated_names(s, r);
 
     *name = all ? (int)CR_CTZ(all) : -1;
     return all && s->op->axis[*name].pack ? s->count[*name] : 1;
@@ -358,7 +354,8 @@ static cr_status stated_axes_of(stated *s, const cr_rule *r, int param, const cr
     for (int i = 1; i < r->count; i++) {
         int n = stated_width(s, r->args[i], &name);
         if (stated_name(s, r->args[i]) < 0)
-            return stated_refuse(s, r, "index tensors and written tensors are indexed by axes");
+            return cr_stated_refuse(s, r,
+                                    "index tensors and written tensors are indexed by axes");
         if (stated_is_flat(s, r, i, dim, v)) {
             int axis = s->first[name];
             s->size[axis] = stated_flat(s, v, dim, param, &stride[axis]);
@@ -379,7 +376,7 @@ static cr_status stated_index(stated *s, const cr_rule *r, int64_t unit, int64_t
     const cr_view *v = s->f.arg[param].view;
 
     if (s->plan->index >= 0)
-        return stated_refuse(s, r, "a second index tensor");
+        return cr_stated_refuse(s, r, "a second index tensor");
     s->plan->index = param;
     s->plan->is32 = v->dtype == CR_I32;
     s->plan->unit = unit;
@@ -388,13 +385,13 @@ static cr_status stated_index(stated *s, const cr_rule *r, int64_t unit, int64_t
     for (int i = 0; i < s->op->index_count; i++)
         if (s->op->index_check[i].param == param)
             s->plan->bounds = &s->op->index_check[i];
-    return s->plan->bounds ? CR_OK : stated_refuse(s, r, "no `index` clause bounds");
+    return s->plan->bounds ? CR_OK : cr_stated_refuse(s, r, "no `index` clause bounds");
 }
 
 static cr_status stated_add_map(stated *s, stated_map map)
 {
     if (s->maps == (int)CR_LEN(s->map))
-        return stated_refuse(s, map.rule, "too many indices");
+        return cr_stated_refuse(s, map.rule, "too many indices");
     s->map[s->maps++] = map;
     s->cut[map.axis] = true;
     return CR_OK;
@@ -403,7 +400,7 @@ static cr_status stated_add_map(stated *s, stated_map map)
 /* True for a sum whose terms name one axis at most. */
 static bool stated_is_sum(const stated *s, const cr_rule *r)
 {
-    unsigned all = stated_names(s, r);
+    unsigned all = cr_stated_names(s, r);
     const cr_rule *let = stated_let(s, r);
 
     if (!(all & (all - 1)))
@@ -419,13 +416,13 @@ static bool stated_is_sum(const stated *s, const cr_rule *r)
  * belong to the first. */
 static cr_status stated_sum(stated *s, const cr_rule *r, int item, int64_t stride)
 {
-    unsigned all = stated_names(s, r);
+    unsigned all = cr_stated_names(s, r);
     stated_map map = {.item = item, .rule = r, .stride = stride};
     piece constant;
 
     if (!stated_is_sum(s, r))
-        return stated_refuse(s, r, "an index of several axes is a sum");
-    CR_TRY(piece_of(&(place){.s = s, .item = item, .at_zero = all}, r, &constant));
+        return cr_stated_refuse(s, r, "an index of several axes is a sum");
+    CR_TRY(cr_stated_piece(&(place){.s = s, .item = item, .at_zero = all}, r, &constant));
     for (int i = 0; i < s->op->axis_count; i++) {
         if (!(all >> i & 1))
             continue;
@@ -452,7 +449,7 @@ static cr_status stated_source_index(stated *s, const cr_view *v, const cr_rule 
                                      int *n)
 {
     int name, width = stated_width(s, r, &name);
-    unsigned all = r->kind == CR_RULE_INDEX ? 0 : stated_names(s, r);
+    unsigned all = r->kind == CR_RULE_INDEX ? 0 : cr_stated_names(s, r);
 
     *n = width;
     if (r->kind == CR_RULE_INDEX)
@@ -479,12 +476,12 @@ static cr_status stated_tensor(stated *s, const cr_rule *r, int *param, const cr
     cr_value of;
 
     if (r->kind != CR_RULE_INDEX || r->args[0]->kind != CR_RULE_NAME)
-        return stated_refuse(s, r, "a loop is about elements of tensors");
+        return cr_stated_refuse(s, r, "a loop is about elements of tensors");
     CR_TRY(cr_frame_eval(&s->f, r->args[0], &of));
     *param = r->args[0]->slot < s->op->param_count ? r->args[0]->slot : -1;
     *v = of.view;
     return of.tag == CR_VIEW ? CR_OK
-                             : stated_refuse(s, r, "a loop is about elements of tensors");
+                             : cr_stated_refuse(s, r, "a loop is about elements of tensors");
 }
 
 /* The tensor that a loop writes to places of the result, or a number; its axes have its sizes.
@@ -552,7 +549,7 @@ static cr_status stated_source(stated *s, const cr_rule *r)
  * others then go one by one. */
 static void stated_guard(stated *s, const cr_rule *r)
 {
-    unsigned all = stated_names(s, r);
+    unsigned all = cr_stated_names(s, r);
 
     s->guard = r;
     s->joint = (all & (all - 1)) != 0;
@@ -580,7 +577,7 @@ static cr_status stated_period(stated *s, const stated_map *map, int64_t *n)
         (r->builtin != CR_BUILTIN_remainder && r->builtin != CR_BUILTIN_floordiv) ||
         stated_name(s, r->args[0]) < 0 || s->guard)
         return CR_OK;
-    CR_TRY(piece_of(&p, r->args[1], &by));
+    CR_TRY(cr_stated_piece(&p, r->args[1], &by));
     *n = by.value > 0 && s->size[map->axis] % by.value == 0 ? by.value : 0;
     return CR_OK;
 }
@@ -650,12 +647,12 @@ typedef struct {
 static cr_status segment_guard(stated *s, int axis, int64_t t, segment *out)
 {
     int item = s->guard && !s->steps[axis] ? axis - s->first[s->guarded] : -1;
-    place p = {s, axis, item, s->joint, t, 0};
+    place p = {.s = s, .axis = axis, .item = item, .joint = s->joint, .t = t};
     piece v;
 
     if (item < 0 || item >= s->count[s->guarded])
         return CR_OK;
-    CR_TRY(piece_of(&p, s->guard, &v));
+    CR_TRY(cr_stated_piece(&p, s->guard, &v));
     out->inside = v.value != 0;
     out->end = piece_least(out->end, v.end);
     return CR_OK;
@@ -670,7 +667,9 @@ static cr_status stated_segment(stated *s, int axis, int64_t t, segment *out)
         const stated_map *map = &s->map[i];
         if (map->axis != axis)
             continue;
-        CR_TRY(piece_of(&(place){s, axis, map->item, false, t, map->at_zero}, map->rule, &v));
+        CR_TRY(cr_stated_piece(
+            &(place){.s = s, .axis = axis, .item = map->item, .t = t, .at_zero = map->at_zero},
+            map->rule, &v));
         out->offset += CR_WRAP_MUL(v.value - map->less, map->stride);
         out->stride += CR_WRAP_MUL(v.slope, s->map[i].stride);
         out->end = piece_least(out->end, v.end);
@@ -838,6 +837,8 @@ static cr_status stated_clauses(stated *s, const cr_value *arg, const cr_view *o
     cr_stated_plan *p = s->plan;
 
     CR_TRY(stated_axes(s, out));
+    if (s->op->loop_window)
+        return cr_stated_window(s, arg, out);
     CR_TRY(s->op->loop_start ? stated_writes(s, out) : stated_reads(s, out));
     p->ndim = s->ndim;
     if (p->dense)
@@ -861,6 +862,7 @@ cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg
     p->unravel = false;
     p->fill = NULL;
     p->bounds = NULL;
+    p->window = NULL;
     cr_frame_init(&s.f, op, arg);
     cr_frame_set(&s.f, op->first_result_slot, (cr_value){.tag = CR_VIEW, .view = out});
     st = stated_clauses(&s, arg, out);

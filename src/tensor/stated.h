@@ -3,6 +3,7 @@
 #define CR_TENSOR_STATED_H
 
 #include "kern/move.h"
+#include "kern/window.h"
 #include "tensor/internal.h"
 
 enum { CR_STATED_KEY = 96, CR_STATED_CACHED = 512 };
@@ -41,6 +42,7 @@ typedef struct {
     CR_VEC(cr_stated_box) box;
     CR_VEC(int64_t) dim;       /* CR_STATED_DIM numbers for each dim of each box */
     CR_VEC(cr_move_part) part; /* of all boxes */
+    cr_window *window;         /* of a loop that folds windows, instead of boxes; or NULL */
 } cr_stated_plan;
 
 /* The number parameter by which a loop multiplies what it writes, or -1: the tensor that it

@@ -133,6 +133,7 @@ static void plan_drop(cr_stated_plan *p)
         cr_vec_drop(&p->box);
         cr_vec_drop(&p->dim);
         cr_vec_drop(&p->part);
+        cr_window_drop(p->window);
     }
     cr_free(p);
 }
@@ -486,6 +487,8 @@ static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_
 {
     running r; /* an initializer would clear two kilobytes */
 
+    if (p->window)
+        return cr_window_run_all(p->window, arg[p->from].view, out);
     if (how == GIVEN && run_refuses(p, op, arg))
         return run_outside(p, op, arg, out, how);
     r.p = p;

@@ -465,3 +465,64 @@ def test_indices_from_the_end_are_found_among_others():
             with pytest.raises(IndexError, match="out of range"):
                 out.put_(torch.tensor([0, -1, outside]), torch.ones(3))
             same(out, x)
+
+
+def average(x, kernel, step, pad, count_pad, places):
+    """Averages of windows along the last dim, from the definition."""
+    out = []
+    for p in range(places):
+        low, high = p * step - pad, min(p * step - pad + kernel, x.shape[-1] + pad)
+        part = x[..., max(low, 0):max(min(high, x.shape[-1]), 0)]
+        count = high - low if count_pad else part.shape[-1]
+        out.append(part.sum(-1) / count if part.shape[-1] else np.zeros(x.shape[:-1]))
+    return np.stack(out, -1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("size, kernel, step, pad", [(9, 3, 2, 1), (9, 3, 1, 0), (5, 8, 3, 4), (700, 5, 4, 2),
+                                                     (60, 2, 2, 0), (64, 33, 1, 16), (7, 2, 5, 1)])
+def test_averages_of_windows(dtype, size, kernel, step, pad):
+    x = values((2, 3, size)).astype(dtype)
+    for ceil in (False, True):
+        for count_pad in (False, True):
+            for t in layouts(x):
+                got = F.avg_pool1d(t, kernel, step, pad, ceil, count_pad)
+                want = average(x.astype(np.float64), kernel, step, pad, count_pad, got.shape[-1])
+                np.testing.assert_allclose(got.double().numpy(), want, rtol=2e-3 if dtype == np.float16 else 1e-6,
+                                           atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("kernel, step, pad, apart", [(2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 2), (5, 3, 2, 1)])
+def test_extremes_of_windows_and_their_places(dtype, kernel, step, pad, apart):
+    x = values((2, 3, 17, 40)).astype(dtype)
+    x[..., ::3] = x[..., 1::3][..., :x[..., ::3].shape[-1]][..., :1]
+    places = [(n + 2 * pad - apart * (kernel - 1) - 1) // step + 1 for n in x.shape[2:]]
+    at = [[[p * step - pad + k * apart for k in range(kernel) if 0 <= p * step - pad + k * apart < n]
+           for p in range(count)] for n, count in zip(x.shape[2:], places)]
+    for t in layouts(x):
+        got, index = F.max_pool2d(t, kernel, step, pad, apart, return_indices=True)
+        for y, rows in enumerate(at[0]):
+            for z, columns in enumerate(at[1]):
+                part = x[:, :, rows][..., columns].reshape(2, 3, -1)
+                best = part.argmax(-1)
+                numbers = np.array([r * 40 + c for r in rows for c in columns])
+                np.testing.assert_array_equal(got.numpy()[:, :, y, z], part.max(-1))
+                np.testing.assert_array_equal(index.numpy()[:, :, y, z], numbers[best])
+
+
+@pytest.mark.parametrize("layer", [lambda x: F.avg_pool2d(x, 3, 2, 1), lambda x: F.avg_pool2d(x, 2, 3, 1, True, False),
+                                   lambda x: F.adaptive_avg_pool2d(x, (5, 3)), lambda x: F.avg_pool2d(x, 5, 1, 2, divisor_override=7),
+                                   lambda x: F.max_pool2d(x, 3, 2, 1), lambda x: F.adaptive_avg_pool2d(x, (20, 9))])
+def test_threads_change_no_bit_of_windows(layer):
+    results = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        x = torch.linspace(-3, 4, 8 * 16 * 13 * 17).reshape(8, 16, 13, 17).sin().requires_grad_()
+        y = layer(x)
+        y.backward(torch.ones_like(y).cumsum(-1))
+        results.append((y.detach().numpy(), x.grad.numpy()))
+    torch.set_num_threads(1)
+    for y, grad in results[1:]:
+        np.testing.assert_array_equal(y, results[0][0])
+        np.testing.assert_array_equal(grad, results[0][1])

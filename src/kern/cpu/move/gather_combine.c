@@ -64,10 +64,19 @@ CR_FLOAT_TYPES(FLOAT_ROWS)
 CR_COMPLEX_TYPES(COMPLEX_ROWS)
 
 #define SET(name, type)                                                                        \
+    static void name##_dense(type *to, const type *from, const int64_t *index, int64_t n)      \
+    {                                                                                          \
+        for (int64_t i = 0; i < n; i++)                                                        \
+            to[index[i]] = from[i];                                                            \
+    }                                                                                          \
     static void name(const cr_combine_row *r)                                                  \
     {                                                                                          \
         enum { ITEM = sizeof(type) };                                                          \
-        if (!r->index && r->dst_step == ITEM && r->src_step == ITEM)                           \
+        if (r->index && !r->is32 && !r->dst_step && r->src_step == ITEM && r->unit == ITEM &&  \
+            r->index_step == sizeof(int64_t))                                                  \
+            name##_dense((type *)(void *)r->dst, (const type *)(const void *)r->src,           \
+                         (const int64_t *)(const void *)r->index, r->n);                       \
+        else if (!r->index && r->dst_step == ITEM && r->src_step == ITEM)                      \
             memcpy(r->dst, r->src, (size_t)r->n *ITEM);                                        \
         else if (!r->index)                                                                    \
             for (int64_t i = 0; i < r->n; i++)                                                 \

@@ -1,145 +1,43 @@
-/* Pooling of planes: windows, dispatch by element type, and division among threads. */
+/* Greatest elements of windows of interleaved planes (kern/pool.h), and values added up at
+ * positions in planes. */
 #include "kern/pool.h"
 #include "base/parallel.h"
-#include "kern/cpu/plane/window.h"
+#include "kern/cpu/entries.h"
+#include "kern/cpu/move/gather.h"
+#include "kern/cpu/pack.h"
+#include "kern/cpu/plane/slide.h"
+#include "kern/cpu/walk.h"
 #include <math.h>
 #include <string.h>
 
-enum { SHARES = 128, GRAIN_ELEMENTS = 16384 };
+enum { GRAIN_ELEMENTS = 16384 };
 
-typedef struct {
-    const cr_pool *p;
-    const void *x;
-    void *y;
-    int64_t *index;
-    int64_t in, out; /* elements of a plane */
-} pool_job;
-
-typedef enum { SCATTER, PUT } places_kind;
-
-typedef struct {
-    const cr_pool_places *p;
-    places_kind what;
-    const void *from;
-    void *to;
-    const int64_t *index;
-} places_job;
-
-static inline cr_window last_window(const cr_pool *p)
-{
-    return (cr_window){p->in[2], p->out[2], p->stride[2], p->pad[2], p->dilation[2]};
-}
-
-static inline int64_t extent(const cr_pool *p, int d, int64_t i)
-{
-    int64_t from = i * p->stride[d] - p->pad[d], to = from + p->kernel[d];
-
-    if (to > p->in[d] + p->pad[d])
-        to = p->in[d] + p->pad[d];
-    if (p->count_pad)
-        return to - from;
-    return (to < p->in[d] ? to : p->in[d]) - (from > 0 ? from : 0);
-}
-
-/* The divisor of the sum of a window; never zero. */
-static inline int64_t window_count(const cr_pool *p, int64_t i0, int64_t i1, int64_t i2)
-{
-    int64_t n;
-
-    if (p->divisor)
-        return p->divisor;
-    n = extent(p, 0, i0) * extent(p, 1, i1) * extent(p, 2, i2);
-    return n ? n : 1;
-}
-
-/* The first and the end position of the window of output o in each dimension. */
-static inline void adaptive_range(const cr_pool *p, const int64_t *o, int64_t *r)
-{
-    for (int d = 0; d < 3; d++) {
-        /* callers ask for output 0 even when there is none */
-        int64_t n = p->out[d] ? p->out[d] : 1;
-        r[2 * d] = o[d] * p->in[d] / n;
-        r[2 * d + 1] = ((o[d] + 1) * p->in[d] + n - 1) / n;
-    }
-}
-
-/* True when the windows are adjacent squares of 2 x 2 inside the input. */
-static bool has_squares(const cr_pool *p)
-{
-    for (int d = 1; d < 3; d++)
-        if (p->kernel[d] != 2 || p->stride[d] != 2 || p->pad[d] || p->dilation[d] != 1 ||
-            2 * p->out[d] > p->in[d])
-            return false;
-    return p->kernel[0] == 1 && p->out[0] == 1 && p->in[0] == 1 && !p->pad[0];
-}
-
-/* Bounds of the kernel positions of dimension d that are inside the input for some output: a
- * kernel may be much larger than the input.  Positions between the bounds are checked again. */
-static inline int64_t first_position(const cr_pool *p, int d)
-{
-    int64_t outside = p->pad[d] - (p->out[d] - 1) * p->stride[d];
-
-    return outside > 0 ? outside / p->dilation[d] : 0;
-}
-static inline int64_t end_position(const cr_pool *p, int d)
-{
-    int64_t inside = p->in[d] + p->pad[d];
-
-    return p->kernel[d] < inside ? p->kernel[d] : inside;
-}
-
-/* Makes the call for every kernel position and for the outputs [b, e) of row (i0, i1) whose
- * windows contain that position; `at` is the input position of output b. */
-#define EACH_SHIFT(p, i0, i1, CALL)                                                            \
-    for (int64_t k0 = first_position(p, 0); k0 < end_position(p, 0); k0++)                     \
-        for (int64_t k1 = first_position(p, 1); k1 < end_position(p, 1); k1++) {               \
-            int64_t y0 = (i0) * (p)->stride[0] + k0 * (p)->dilation[0] - (p)->pad[0];          \
-            int64_t y1 = (i1) * (p)->stride[1] + k1 * (p)->dilation[1] - (p)->pad[1];          \
-            if (y0 < 0 || y0 >= (p)->in[0] || y1 < 0 || y1 >= (p)->in[1])                      \
-                continue;                                                                      \
-            for (int64_t k2 = first_position(p, 2); k2 < end_position(p, 2); k2++) {           \
-                cr_window w2 = last_window(p);                                                 \
-                int64_t b, e, at;                                                              \
-                cr_window_range(&w2, k2, &b, &e, &at);                                         \
-                at += (y0 * (p)->in[1] + y1) * (p)->in[2];                                     \
-                CALL;                                                                          \
-            }                                                                                  \
-        }
-
-/* Integers wrap around, as torch's do. */
-static inline int64_t wrapped_sum(int64_t a, int64_t b)
-{
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-static inline int64_t wrapped_quotient(int64_t a, int64_t b)
-{
-    return b == -1 ? (int64_t)(0 - (uint64_t)a)
-                   : a / b; /* the negative of INT64_MIN overflows */
-}
-
-#define T          float
-#define NAME(x)    f32_##x
-#define LOWEST     (-INFINITY)
-#define IS_NAN(v)  ((v) != (v))
-#define PLUS(a, b) ((a) + (b))
-#define OVER(a, b) ((a) / (b))
-#include "kern/cpu/plane/pool_loops.inc"
-#define T          double
-#define NAME(x)    f64_##x
-#define LOWEST     ((double)-INFINITY)
-#define IS_NAN(v)  ((v) != (v))
-#define PLUS(a, b) ((a) + (b))
-#define OVER(a, b) ((a) / (b))
-#include "kern/cpu/plane/pool_loops.inc"
-#define T          int64_t
-#define NAME(x)    i64_##x
-#define LOWEST     INT64_MIN
-#define IS_NAN(v)  ((void)(v), false)
-#define PLUS(a, b) wrapped_sum(a, b)
-#define OVER(a, b) wrapped_quotient(a, b)
-#include "kern/cpu/plane/pool_loops.inc"
+static int64_t volume(const int64_t *size) { return size[0] * size[1] * size[2]; }
 
 /* --- interleaved planes --- */
+
+cr_pool cr_pool_max_windows(const cr_view *in, const cr_view *out, const cr_value *arg)
+{
+    cr_pool p = {.planes = 1,
+                 .in = {1, 1, 1},
+                 .out = {1, 1, 1},
+                 .kernel = {1, 1, 1},
+                 .stride = {1, 1, 1},
+                 .dilation = {1, 1, 1}};
+    int dims = (int)arg[6].i, lead = in->ndim - dims;
+
+    for (int d = 0; d < lead; d++)
+        p.planes *= in->size[d];
+    for (int d = 0, at = 3 - dims; d < dims; d++, at++) {
+        p.in[at] = in->size[lead + d];
+        p.out[at] = out->size[lead + d];
+        p.kernel[at] = cr_value_item(&arg[1], d);
+        p.stride[at] = arg[2].len ? cr_value_item(&arg[2], d) : p.kernel[at];
+        p.pad[at] = cr_value_item(&arg[3], d);
+        p.dilation[at] = cr_value_item(&arg[4], d);
+    }
+    return p;
+}
 
 typedef struct {
     const cr_pool *p;
@@ -148,7 +46,8 @@ typedef struct {
     float *y;
 } blocked_job;
 
-/* Like take_max_value, for n outputs of `block` values each. */
+/* Takes the greater of m and x in n outputs of `block` values each.  A NaN that is there stays,
+ * a NaN that comes is taken. */
 CR_WIDE static void take_max_blocks(float *restrict m, const float *restrict x, int64_t n,
                                     int64_t s, int64_t block)
 {
@@ -159,47 +58,38 @@ CR_WIDE static void take_max_blocks(float *restrict m, const float *restrict x, 
         }
 }
 
-static void max_blocked_plane(const cr_pool *p, int64_t block, const float *x, float *y)
+/* Takes the elements of one row of the input, for all outputs of a row. */
+static void max_blocked_row(const cr_pool *p, int64_t block, const float *x, float *y)
 {
-    int64_t row = p->out[2] * block;
+    cr_slide w = {p->in[2], p->out[2], p->stride[2], p->pad[2], p->dilation[2]};
 
-    for (int64_t i0 = 0; i0 < p->out[0]; i0++)
-        for (int64_t i1 = 0; i1 < p->out[1]; i1++, y += row) {
-            for (int64_t j = 0; j < row; j++)
-                y[j] = -INFINITY;
-            EACH_SHIFT(
-                p, i0, i1,
-                take_max_blocks(y + b * block, x + at * block, e - b, p->stride[2], block))
+    for (int64_t k = 0; k < p->kernel[2]; k++) {
+        int64_t begin, end, at;
+        cr_slide_range(&w, k, &begin, &end, &at);
+        take_max_blocks(y + begin * block, x + at * block, end - begin, p->stride[2], block);
+    }
+}
+
+/* Row (o0, o1) of the outputs. */
+static void max_blocked_rows(const cr_pool *p, int64_t block, int64_t o0, int64_t o1,
+                             const float *x, float *y)
+{
+    for (int64_t j = 0; j < p->out[2] * block; j++)
+        y[j] = -INFINITY;
+    for (int64_t k0 = 0; k0 < p->kernel[0]; k0++)
+        for (int64_t k1 = 0; k1 < p->kernel[1]; k1++) {
+            int64_t y0 = o0 * p->stride[0] + k0 * p->dilation[0] - p->pad[0];
+            int64_t y1 = o1 * p->stride[1] + k1 * p->dilation[1] - p->pad[1];
+            if (y0 >= 0 && y0 < p->in[0] && y1 >= 0 && y1 < p->in[1])
+                max_blocked_row(p, block, x + (y0 * p->in[1] + y1) * p->in[2] * block, y);
         }
 }
 
-static int64_t volume(const int64_t *size) { return size[0] * size[1] * size[2]; }
-
-static void pool_run(const pool_job *w, cr_range_fn fn)
+static void max_blocked_plane(const cr_pool *p, int64_t block, const float *x, float *y)
 {
-    int64_t window = w->p->adaptive ? w->in : w->out;
-
-    for (int d = 0; d < 3 && !w->p->adaptive; d++)
-        window *= end_position(w->p, d) - first_position(w->p, d);
-    if (w->in + w->out > 0)
-        cr_parallel_for(w->p->planes, GRAIN_ELEMENTS / (window + 1) + 1, fn, (void *)w);
-}
-
-static pool_job job_of(const cr_pool *p, const void *x, void *y, int64_t *index)
-{
-    return (pool_job){p, x, y, index, volume(p->in), volume(p->out)};
-}
-
-static cr_range_fn pick(cr_dtype t, cr_range_fn f32, cr_range_fn f64, cr_range_fn i64)
-{
-    return t == CR_F32 ? f32 : t == CR_F64 ? f64 : i64;
-}
-
-void cr_pool_max(const cr_pool *p, cr_dtype t, const void *x, void *y, int64_t *index)
-{
-    pool_job w = job_of(p, x, y, index);
-
-    pool_run(&w, pick(t, f32_max_range, f64_max_range, i64_max_range));
+    for (int64_t o0 = 0; o0 < p->out[0]; o0++)
+        for (int64_t o1 = 0; o1 < p->out[1]; o1++, y += p->out[2] * block)
+            max_blocked_rows(p, block, o0, o1, x, y);
 }
 
 static void max_blocked_range(void *context, int64_t begin, int64_t end)
@@ -220,48 +110,101 @@ void cr_pool_max_blocked(const cr_pool *p, int64_t block, const float *x, float 
                     max_blocked_range, &w);
 }
 
-void cr_pool_average(const cr_pool *p, cr_dtype t, const void *x, void *y)
-{
-    pool_job w = job_of(p, x, y, NULL);
+/* --- values added up at positions in planes --- */
 
-    pool_run(&w, pick(t, f32_average_range, f64_average_range, i64_average_range));
+/* Planes of n values, and planes of m positions. */
+typedef struct {
+    int64_t planes, n, m;
+    const void *from;
+    void *to;
+    const int64_t *index;
+} scatter_job;
+
+/* Integers wrap around, as torch's do. */
+#define WRAPPED(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define SUM(a, b)     ((a) + (b))
+
+#define SCATTER(name, type, plus)                                                              \
+    static void name(void *context, int64_t begin, int64_t end)                                \
+    {                                                                                          \
+        const scatter_job *w = context;                                                        \
+        for (int64_t i = begin; i < end; i++) {                                                \
+            const type *from = (const type *)w->from + i * w->n;                               \
+            const int64_t *index = w->index + i * w->n;                                        \
+            type *to = (type *)w->to + i * w->m;                                               \
+            memset(to, 0, (size_t)w->m * sizeof *to);                                          \
+            for (int64_t k = 0; k < w->n; k++)                                                 \
+                to[index[k]] = plus(to[index[k]], from[k]);                                    \
+        }                                                                                      \
+    }
+SCATTER(scatter_f32, float, SUM)
+SCATTER(scatter_f64, double, SUM)
+SCATTER(scatter_i64, int64_t, WRAPPED)
+
+/* The last `dims` dims of `small` and of `big` are planes. */
+static scatter_job planes_of(const cr_view *small, const cr_view *big, int64_t dims)
+{
+    scatter_job w = {.planes = 1, .n = 1, .m = 1};
+
+    for (int64_t d = 0; d < small->ndim; d++) {
+        if (d < small->ndim - dims)
+            w.planes *= small->size[d];
+        else
+            w.n *= small->size[d], w.m *= big->size[d];
+    }
+    return w;
 }
 
-void cr_pool_spread(const cr_pool *p, cr_dtype t, const void *y, void *x)
+static cr_status check_positions(const cr_view *index, const cr_view *big, int64_t dims,
+                                 int64_t m)
 {
-    pool_job w = job_of(p, y, x, NULL);
+    const int64_t *size = big->size + big->ndim - dims;
+    int64_t wrong;
 
-    pool_run(&w, pick(t, f32_spread_range, f64_spread_range, i64_spread_range));
+    if (cr_indices_within(index, 0, m, &wrong))
+        return CR_OK;
+    if (dims == 3)
+        return cr_fail(
+            CR_RUNTIME,
+            "Found an invalid max index: %lld (output volumes are of size %lldx%lldx%lld)",
+            (long long)wrong, (long long)size[0], (long long)size[1], (long long)size[2]);
+    return cr_fail(CR_RUNTIME,
+                   "Found an invalid max index: %lld (output volumes are of size %lldx%lld)",
+                   (long long)wrong, (long long)size[0], (long long)(dims > 1 ? size[1] : 1));
 }
 
-static void pool_places(const cr_pool_places *p, cr_dtype t, places_kind what, const void *from,
-                        const int64_t *index, void *to)
+static void scatter_run(scatter_job *w, cr_dtype t)
 {
-    places_job w = {p, what, from, to, index};
-
-    cr_parallel_for(p->planes, GRAIN_ELEMENTS / (p->n + p->m + 1) + 1,
-                    pick(t, f32_places_range, f64_places_range, i64_places_range), &w);
+    cr_parallel_for(w->planes, GRAIN_ELEMENTS / (w->n + w->m + 1) + 1,
+                    t == CR_F32   ? scatter_f32
+                    : t == CR_F64 ? scatter_f64
+                                  : scatter_i64,
+                    w);
 }
 
-void cr_pool_scatter(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,
-                     void *x)
+/* (self, indices, size, dims) */
+cr_status cr_kern_pool_scatter(const cr_value *arg, cr_view *out)
 {
-    pool_places(p, t, SCATTER, y, index, x);
-}
+    const cr_view *from = arg[0].view;
+    scatter_job w = planes_of(arg[1].view, out, arg[3].i);
+    cr_dtype t = !cr_dtype_is_float((cr_dtype)from->dtype) ? CR_I64
+                 : from->dtype == CR_F64                   ? CR_F64
+                                                           : CR_F32;
+    cr_dense x = {0}, y = {0}, i = {0};
+    cr_status st;
 
-void cr_pool_put(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,
-                 void *x)
-{
-    pool_places(p, t, PUT, y, index, x);
-}
-
-int64_t cr_pool_bad_index(const int64_t *index, int64_t n, int64_t m, bool *found)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (index[i] < 0 || index[i] >= m) {
-            *found = true;
-            return index[i];
-        }
-    *found = false;
-    return -1;
+    CR_GO(check_positions(arg[1].view, out, arg[3].i, w.m));
+    CR_GO(cr_dense_in(&i, arg[1].view, CR_I64));
+    CR_GO(cr_dense_in(&x, from, t));
+    CR_GO(cr_dense_out(&y, out, t));
+    w.from = x.data;
+    w.to = y.data;
+    w.index = (const int64_t *)(void *)i.data;
+    scatter_run(&w, t);
+    cr_dense_store(&y, out, t);
+done:
+    cr_dense_drop(&i);
+    cr_dense_drop(&x);
+    cr_dense_drop(&y);
+    return st;
 }

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "kern/cpu/pack.h"
-#include "kern/cpu/plane/window.h"
+#include "kern/cpu/plane/slide.h"
 #include "kern/cpu/product/matmul.h"
 #include <string.h>
 
@@ -35,9 +35,9 @@ static cr_conv in_three(const cr_conv *c)
 static void inside(const cr_conv *c, int d, int64_t k, int64_t *begin, int64_t *end,
                    int64_t *at)
 {
-    cr_window w = {c->in[d], c->out[d], c->stride[d], c->pad[d], c->dilation[d]};
+    cr_slide w = {c->in[d], c->out[d], c->stride[d], c->pad[d], c->dilation[d]};
 
-    cr_window_range(&w, k, begin, end, at);
+    cr_slide_range(&w, k, begin, end, at);
 }
 
 #define FOLDING(T, NAME, ADD)                                                                  \

@@ -1,18 +1,18 @@
-/* window.h - the outputs of a sliding window that contain a position inside the input. */
-#ifndef CR_KERN_WINDOW_H
-#define CR_KERN_WINDOW_H
+/* slide.h - the outputs of a sliding window that contain a position inside the input. */
+#ifndef CR_KERN_SLIDE_H
+#define CR_KERN_SLIDE_H
 
 #include <stdint.h>
 
 /* One dimension of a sliding window. */
 typedef struct {
     int64_t in, out, stride, pad, dilation;
-} cr_window;
+} cr_slide;
 
 /* Outputs [*begin, *end) for which kernel position k is inside the input.  *at is the input
  * position of output *begin; each further output is `stride` further. */
-static inline void cr_window_range(const cr_window *w, int64_t k, int64_t *begin, int64_t *end,
-                                   int64_t *at)
+static inline void cr_slide_range(const cr_slide *w, int64_t k, int64_t *begin, int64_t *end,
+                                  int64_t *at)
 {
     int64_t shift = k * w->dilation - w->pad, last = w->in - 1 - shift;
 

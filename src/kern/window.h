@@ -1,0 +1,63 @@
+/* window.h - folds of windows: what a loop `fold[u.. < n](...)` becomes
+ * (tensor/stated_window.c).
+ *
+ * Planes of the source and of the result follow each other, row-major.  A dim of a window has,
+ * for each place of the result along it, positions of the source.  An element of the result is
+ * the fold of the elements at all sums of a position of each dim, the last dim fastest. */
+#ifndef CR_KERN_WINDOW_H
+#define CR_KERN_WINDOW_H
+
+#include "num/view.h"
+#include "ops/ops.h"
+
+enum { CR_WINDOW_DIMS = 3 };
+
+/* `n` positions from `offset` on, `step` elements apart; `first` is the first one's number in
+ * the window. */
+typedef struct {
+    int64_t offset, step, n, first;
+} cr_window_range;
+
+/* Places at, at + step, ... of the result: `n` of them, whose positions are in the same ranges,
+ * each time `shift` elements further. */
+typedef struct {
+    int64_t at, n, step, shift;
+    int64_t range, ranges; /* in the dim's list */
+} cr_window_run;
+
+/* The places [place, place + n) of a dim's order have a position with one number in the window:
+ * `offset`, and for each further place the dim's `shift` more. */
+typedef struct {
+    int64_t place, n, offset, number;
+} cr_window_segment;
+
+typedef struct {
+    int64_t size, in; /* of the result, and of the source */
+    CR_VEC(cr_window_run) run;
+    CR_VEC(cr_window_range) range;
+    int64_t *run_of; /* the run of each place, but for the last dim; else NULL */
+    double *count;   /* the factor of each place in the divisor of the sum, or NULL */
+    double *share;   /* the factor of each source element's divisor, or NULL */
+    /* Of the last dim, if rows are folded by segments, which are in the order of positions.
+     * Places are ordered by their remainder when divided by `period`. */
+    CR_VEC(cr_window_segment) segment;
+    int64_t period, shift;
+    int64_t *first; /* by place in that order: its first position, or -1 */
+} cr_window_dim;
+
+/* Missing leading dims have one place and one position. */
+typedef struct {
+    cr_window_how how;
+    int64_t planes, in, out; /* in, out: elements of a plane */
+    int64_t divisor;         /* 1, or the constant part of the divisor */
+    bool divides;            /* the sum; and, if `shares`, the source's elements before */
+    bool shares;
+    cr_window_dim dim[CR_WINDOW_DIMS];
+} cr_window;
+
+/* Computes out[0] from the elements of `from`, and for extremes out[1]: the row-major numbers
+ * of their positions in the plane, or -1. */
+CR_MUST cr_status cr_window_run_all(const cr_window *w, const cr_view *from, cr_view *out);
+void cr_window_drop(cr_window *w);
+
+#endif
