@@ -87,6 +87,14 @@ TEST(a_wrong_window_is_refused)
             "test.op:3: expected '<', got ']'");
 }
 
+TEST(a_list_is_read_at_a_single_axis)
+{
+    OK(read("op l_join(Tensor[] all, int dim) -> Tensor\n  axes    o.. i n.. with o = dim\n"
+            "  loop    result[o, i, n] = all[i][o, i, n]\n"));
+    OK(cr_ops_resolve());
+    EQ(cr_ops_find("l_join")->loop_value->args[0]->kind, CR_RULE_INDEX);
+}
+
 TEST(a_loop_without_a_start_defines_every_element)
 {
     OK(read("op l_part(Tensor self) -> Tensor\n  axes    d..\n  loop    result[d - 1] = "

@@ -254,6 +254,25 @@ static cr_status check_target(const cr_op *op)
                           op->file, op->line, op->name);
 }
 
+/* A list is indexed by a single axis, and each pack before it has a number of axes. */
+static cr_status check_list(const cr_op *op)
+{
+    const cr_rule *r = op->loop_value;
+    int axis, i = 0;
+
+    if (!r || r->kind != CR_RULE_INDEX || r->args[0]->kind != CR_RULE_INDEX)
+        return CR_OK;
+    axis = op->axis_count ? r->args[0]->args[1]->slot - op->axis[0].slot : -1;
+    while (i < axis && i < op->axis_count && (!op->axis[i].pack || op->axis[i].count))
+        i++;
+    return i == axis && i < op->axis_count && !op->axis[i].pack && !op->loop_start
+               ? CR_OK
+               : cr_fail(CR_VALUE,
+                         "%s:%d: %s: a list is read at a single axis, after packs of a stated "
+                         "number of axes",
+                         op->file, op->line, op->name);
+}
+
 /* Lets of an entry with loops may name axes, which then have values in loops only. */
 static cr_status resolve_loop(scope *s, cr_op *op)
 {
@@ -269,6 +288,7 @@ static cr_status resolve_loop(scope *s, cr_op *op)
         CR_TRY(resolve_some(s, &op->loop_window->index, 1));
     }
     CR_TRY(check_target(op));
+    CR_TRY(check_list(op));
     s->loops_code = false;
     for (int i = 0; i < op->axis_count; i++)
         CR_TRY(resolve_some(s, &op->axis[i].count, 1));

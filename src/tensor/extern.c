@@ -15,9 +15,8 @@ enum { FEW = 8 };
 typedef struct {
     cr_value arg[CR_MAX_ARGS];
     cr_view view[CR_MAX_ARGS];
-    cr_view *list_view[CR_MAX_ARGS]; /* set for Tensor[] parameters only */
-    cr_value *list[CR_MAX_ARGS];
-    cr_tensor *few[FEW]; /* casts, copies and numbers; `more` after the first */
+    cr_value *list[CR_MAX_ARGS]; /* set for Tensor[] parameters only; views are behind it */
+    cr_tensor *few[FEW];         /* casts, copies and numbers; `more` after the first */
     int few_count;
     CR_VEC(cr_tensor *) more;
     bool fake;        /* some tensor has no bytes */
@@ -27,10 +26,8 @@ typedef struct {
 static void call_start(extern_call *c, const cr_op *op)
 {
     for (int i = 0; i < op->param_count; i++)
-        if (op->param[i].type == CR_T_TENSORS) {
+        if (op->param[i].type == CR_T_TENSORS)
             c->list[i] = NULL;
-            c->list_view[i] = NULL;
-        }
     memset(&c->more, 0, sizeof c->more);
     c->few_count = 0;
     c->fake = false;
@@ -54,10 +51,8 @@ static cr_status call_keep(extern_call *c, cr_tensor *t)
 static void call_drop(extern_call *c, const cr_op *op)
 {
     for (int i = 0; i < op->param_count; i++)
-        if (op->param[i].type == CR_T_TENSORS) {
-            cr_free(c->list_view[i]);
+        if (op->param[i].type == CR_T_TENSORS)
             cr_free(c->list[i]);
-        }
     for (int i = 0; i < c->few_count; i++)
         cr_drop(c->few[i]);
     for (size_t i = 0; i < c->more.len; i++)
@@ -107,13 +102,14 @@ static cr_status present(extern_call *c, const cr_value *v, cr_dtype compute, bo
 static cr_status present_list(extern_call *c, int i, const cr_value *v, cr_dtype compute,
                               bool typed)
 {
-    c->list_view[i] = cr_alloc(v->len * sizeof *c->list_view[i]);
-    c->list[i] = cr_alloc(v->len * sizeof *c->list[i]);
-    if (!c->list_view[i] || !c->list[i])
+    cr_view *view;
+
+    c->list[i] = cr_alloc(v->len * (sizeof *c->list[i] + sizeof *view));
+    if (!c->list[i])
         return CR_MEMORY;
+    view = (cr_view *)(c->list[i] + v->len);
     for (uint32_t k = 0; k < v->len; k++)
-        CR_TRY(
-            present(c, &v->list[k], compute, typed, NULL, &c->list_view[i][k], &c->list[i][k]));
+        CR_TRY(present(c, &v->list[k], compute, typed, NULL, &view[k], &c->list[i][k]));
     c->arg[i] = (cr_value){.tag = CR_TENSORS, .len = v->len, .list = c->list[i]};
     return CR_OK;
 }

@@ -183,42 +183,36 @@ static cr_status part_stated(cr_part *p, const cr_view *result)
     return part_stated_boxes(p);
 }
 
-/* One box for each tensor. */
-static cr_status part_joined(cr_part *p, const cr_view *result)
+/* One box for each tensor of a list. */
+static cr_status part_list(cr_part *p, const cr_view *result)
 {
-    int64_t dim = p->arg[1].i + (p->arg[1].i < 0 ? result->ndim : 0), at = 0, stride = 1;
+    int64_t at = 0, stride[CR_MAX_DIMS], to = 1;
+    cr_stated_list_of l;
 
-    for (int d = result->ndim - 1; d > dim; d--)
-        stride *= result->size[d];
+    CR_TRY(cr_stated_list(&l, p->op, p->arg, result));
+    for (int d = result->ndim - 1; d >= 0; to *= result->size[d--])
+        stride[d] = to;
     for (int k = 0; k < p->tensors; k++) {
         const cr_view *v = &p->view[k];
-        int64_t to = 1, tos[CR_MAX_DIMS];
         part_box *b = NULL;
-        if (v->dtype != result->dtype || v->ndim != result->ndim)
+        if (v->dtype != result->dtype || v->ndim + l.stacked != result->ndim)
             return cr_fail(CR_VALUE, "%s converts", p->op->name);
         CR_TRY(part_box_new(p, &b, v->ndim + 1));
-        *b = (part_box){.to = at * stride, .source = k};
-        for (int d = result->ndim - 1; d >= 0; to *= result->size[d--])
-            tos[d] = to;
+        *b = (part_box){.to = at * stride[l.dim], .source = k};
         for (int d = 0; d < v->ndim; d++)
-            box_dim(b, v->size[d], tos[d], v->stride[d], 0);
+            box_dim(b, v->size[d], stride[d + (l.stacked && d >= l.dim)], v->stride[d], 0);
         box_end(b);
-        at += v->size[dim];
+        at += l.stacked ? 1 : v->size[l.dim];
     }
     return CR_OK;
-}
-
-static bool is_join(const cr_op *op)
-{
-    return (op->words & CR_WORD_JOIN) && op->does == CR_DOES_EXTERN;
 }
 
 bool cr_op_has_parts(const cr_op *op)
 {
     bool wraps = op->index_count && op->index_check[0].low;
 
-    return is_join(op) || (op->loop_value && !op->loop_start && !op->loop_window &&
-                           op->result_count == 1 && !wraps);
+    return op->loop_value && !op->loop_start && !op->loop_window && op->result_count == 1 &&
+           !wraps;
 }
 
 cr_status cr_part_new(cr_part **out, const cr_op *op, const cr_value *arg,
@@ -233,7 +227,7 @@ cr_status cr_part_new(cr_part **out, const cr_op *op, const cr_value *arg,
     p->index = -1;
     p->item = (int64_t)cr_dtype_size((cr_dtype)result->dtype);
     CR_GO(part_args(p, arg));
-    CR_GO(is_join(op) ? part_joined(p, result) : part_stated(p, result));
+    CR_GO(cr_stated_has_list(op) ? part_list(p, result) : part_stated(p, result));
     *out = p;
     return CR_OK;
 done:

@@ -284,6 +284,7 @@ static cr_status stated_axes(stated *s, const cr_view *out)
         cr_value v = cr_of_int(1);
         if (a->pack && a->count)
             CR_TRY(cr_frame_eval(&s->f, a->count, &v));
+        v.i += v.i < 0 ? out->ndim : 0;
         open = a->pack && !a->count ? i : open;
         s->count[i] = open == i ? 0 : (int)v.i;
         left -= s->count[i];
@@ -794,7 +795,7 @@ static bool stated_is_even(const stated *s, int i)
     int name = stated_name(s, target->args[i]);
 
     for (int k = 1; name >= 0 && k < target->count; k++)
-        if (k != i && stated_names(s, target->args[k]) >> name & 1)
+        if (k != i && cr_stated_names(s, target->args[k]) >> name & 1)
             return false;
     return name >= 0;
 }

@@ -56,6 +56,23 @@ static inline int cr_stated_scale(const cr_op *op)
                : -1;
 }
 
+/* A loop that reads a list of tensors (stated_list.c). */
+typedef struct {
+    int param, dim; /* the list, and the dim of the result along which its tensors are pieces */
+    bool stacked;   /* the tensors do not have this dim */
+} cr_stated_list_of;
+
+static inline bool cr_stated_has_list(const cr_op *op)
+{
+    const cr_rule *r = op->loop_value;
+
+    return r && r->kind == CR_RULE_INDEX && r->args[0]->kind == CR_RULE_INDEX;
+}
+
+CR_MUST cr_status cr_stated_list(cr_stated_list_of *l, const cr_op *op, const cr_value *arg,
+                                 const cr_view *out);
+CR_MUST cr_status cr_run_stated_list(const cr_op *op, const cr_value *arg, cr_view *out);
+
 /* Evaluates the entry's clauses for a call.  The caller drops the lists, also on failure. */
 CR_MUST cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg,
                                  const cr_view *out);

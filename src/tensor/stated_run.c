@@ -682,6 +682,8 @@ cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
     cr_view scaled = {0};
     cr_status st;
 
+    if (cr_stated_has_list(op))
+        return cr_run_stated_list(op, arg, out);
     if (by < 0 || is_one(arg[by].number))
         return run_by_plan(op, arg, out, GIVEN);
     param = op->loop_value->args[1]->args[0]->slot;

@@ -526,3 +526,35 @@ def test_threads_change_no_bit_of_windows(layer):
     for y, grad in results[1:]:
         np.testing.assert_array_equal(y, results[0][0])
         np.testing.assert_array_equal(grad, results[0][1])
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_lists_are_pieces_along_any_dim(dim):
+    arrays = [values((3, 4), dtype) for dtype in (np.float32, np.int16, np.float32)]
+    for strided in zip(*map(layouts, arrays)):
+        same(torch.stack(strided, dim), np.stack(arrays, dim).astype(np.float32))
+        if dim < 2:
+            same(torch.cat(strided + (torch.zeros(0),), dim), np.concatenate(arrays, dim).astype(np.float32))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_threads_share_pieces(dim):
+    arrays = [values((512, 300)) for _ in range(6)]
+    tensors = [torch.from_numpy(a) for a in arrays]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        same(torch.cat(tensors, dim), np.concatenate(arrays, dim))
+        same(torch.stack(tensors, dim), np.stack(arrays, dim))
+        same(torch.cat(tensors[:5] + [tensors[5][:1]], 0), np.concatenate(arrays[:5] + [arrays[5][:1]]))
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_a_stack_is_read_in_groups(dim):
+    def scaled(a, b):
+        return (torch.stack([a, b], dim) * 2 + 1).sum(-1)
+
+    a, b = torch.from_numpy(values((24, 130))), torch.from_numpy(values((130, 24))).t()
+    same(torch.compile(scaled)(a, b), scaled(a, b).numpy())

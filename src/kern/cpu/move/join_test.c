@@ -1,16 +1,5 @@
 #include "kern/cpu/test_views.h"
 
-TEST(cat_passes_over_empty_vectors)
-{
-    int64_t a[] = {1, 2}, b[] = {3, 4, 5, 6}, out[6];
-
-    OK(cr_kern_cat(ARGS(LIST(of_view(VIEW(a, CR_I64, 1, 2)), of_view(VIEW(a, CR_I64, 0)),
-                             of_view(VIEW(b, CR_I64, 2, 2))),
-                        cr_of_int(0)),
-                   VIEW(out, CR_I64, 3, 2)));
-    SAME_INTS(out, 1, 2, 3, 4, 5, 6);
-}
-
 TEST(triangles_cut_at_the_diagonal)
 {
     float x[] = {1, 2, 3, 4, 5, 6}, out[6];
