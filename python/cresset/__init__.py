@@ -33,8 +33,7 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
              "_check", "_check_with", "_check_is_size", "_check_index", "_check_value",
              "_check_type", "_check_not_implemented", "_check_tensor_all",
              "_check_tensor_all_with", "sym_int", "sym_float", "sym_not", "sym_max", "sym_min",
-             "sym_sum", "sym_sqrt", "sym_ite", "get_device_module", "OutOfMemoryError",
-             "AcceleratorError"), "_checks"),
+             "sym_sum", "sym_sqrt", "sym_ite", "get_device_module"), "_checks"),
          "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",

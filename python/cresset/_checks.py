@@ -129,15 +129,3 @@ def get_device_module(device=None):
         raise RuntimeError(
             f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'.")
     return module
-
-
-class OutOfMemoryError(RuntimeError):
-    """The memory of an accelerator does not suffice."""
-
-    __module__ = _root.NAME
-
-
-class AcceleratorError(RuntimeError):
-    """An accelerator reports an error."""
-
-    __module__ = _root.NAME

@@ -229,6 +229,12 @@ class _VariableFunctionsClass(metaclass=_VariableFunctionsMeta):
 _C.TensorBase = Tensor  # torch's methods are attributes of a base class
 _C._VariableFunctionsClass = _C._VariableFunctions = _VariableFunctionsClass
 
+def record_stream(self, stream):
+    """Says that work on a stream of the tensor's device uses the tensor."""
+    from .cuda import _device
+    _device._record_stream(self, stream)
+
+
 def pin_memory(self, device=None):
     """A copy in memory that a device reads directly; itself if it is pinned."""
     if device is None or _C.device(device).type in ("cuda", "cpu"):
@@ -237,7 +243,7 @@ def pin_memory(self, device=None):
 
 
 for _name, _method in {
-        "pin_memory": pin_memory, "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
+        "pin_memory": pin_memory, "record_stream": record_stream, "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
         "__setstate__": __setstate__, "__array_wrap__": __array_wrap__,
         "__contains__": __contains__, "is_shared": is_shared, "share_memory_": share_memory_,
         "storage": storage, "_typed_storage": storage,

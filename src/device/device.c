@@ -2,6 +2,7 @@
 #include "device/device.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/driver.h"
 #include "device/meta/meta.h"
 #include <ctype.h>
 #include <stddef.h>
@@ -44,7 +45,9 @@ cr_status cr_device_no_memory(cr_device d, size_t size)
 
 cr_status cr_device_status(const char *error)
 {
-    return error ? cr_fail(CR_RUNTIME, "%s", error) : CR_OK;
+    if (!error)
+        return CR_OK;
+    return error == cr_error_message() ? cr_error_kind() : cr_fail(CR_RUNTIME, "%s", error);
 }
 
 cr_status cr_device_copy_in(cr_device to, void *p, const void *host, size_t n)
@@ -221,11 +224,7 @@ static cr_status name_device(cr_device *out, cr_device_kind kind, int index)
     if (!ops->count)
         return CR_OK;
     if (index >= ops->count() && kind == CR_CUDA)
-        return cr_fail(CR_RUNTIME,
-                       "CUDA error: invalid device ordinal\nCUDA kernel errors might be "
-                       "asynchronously reported at some other API call, so the stacktrace "
-                       "below might be incorrect.\nFor debugging consider passing "
-                       "CUDA_LAUNCH_BLOCKING=1\n");
+        return cr_device_status(cr_cuda_check(CR_CUDA_NO_SUCH_DEVICE));
     if (index >= ops->count())
         return cr_fail(CR_RUNTIME, "%s error: invalid device ordinal", names[kind]);
     out->index = (uint8_t)(index < 0 ? ops->current() : index);

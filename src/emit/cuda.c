@@ -563,6 +563,12 @@ static void cuda_open_row(cr_printer *p)
     cuda_wide(p, column);
 }
 
+/* The most threads of a block: all chunks of a row, or 256 threads of short rows. */
+static int cuda_most_threads(int chunk)
+{
+    return chunk * CR_FOLD_CHUNKS < 256 ? 256 : chunk * CR_FOLD_CHUNKS;
+}
+
 static void cuda_open_kernel(cr_printer *p, const char *symbol)
 {
     int params = 1;
@@ -591,7 +597,7 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
         cr_computed_dims(p) ? cr_session_printf(p->s, ", %d", cr_computed_dims(p)) : "";
     if (p->u->launch.kind == CR_LAUNCH_ROWS)
         cr_print_line(p, "CK_KERNEL_OF(%d, CK(%s), ck_call<%d, %d%s>)",
-                      p->u->launch.threads * CR_FOLD_CHUNKS, symbol, p->operands, params,
+                      cuda_most_threads(p->u->launch.threads), symbol, p->operands, params,
                       computed);
     else
         cr_print_line(p, "CK_KERNEL(CK(%s), ck_call<%d, %d%s>)", symbol, p->operands, params,

@@ -69,8 +69,9 @@ static cr_status cuda_fail_compile(const cr_nvrtc *nvrtc, void *program, const c
     char *log = NULL;
     cr_status st;
 
-    if (!nvrtc->log_size(program, &n) && (log = cr_alloc(n + 1)) && !nvrtc->log(program, log))
-        log[n] = 0;
+    if (!nvrtc->log_size(program, &n) && (log = cr_alloc_zero(n + 1)) &&
+        nvrtc->log(program, log))
+        log[0] = 0;
     cr_log_line("cuda", 1, "%s: %s", symbol, log ? log : "");
     st = cr_fail(CR_RUNTIME, "NVRTC could not compile %s: %.400s", symbol, log ? log : "");
     cr_free(log);
@@ -212,25 +213,25 @@ static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_k
     return error;
 }
 
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-
-/* The form of a kernel for `steps` (0: the plain one), which is made once. */
+/* The form of a kernel for `steps` (0: the plain one).  Threads that need it at once may each
+ * build it; the first one is kept. */
 static const char *cuda_find_variant(cuda_variant **out, int index, cuda_kernel *k, int steps,
                                      bool whole)
 {
-    const char *error = NULL;
+    cuda_variant *made, *none = NULL;
 
     *out = atomic_load_explicit(&k->variant[whole][steps], memory_order_acquire);
     if (CR_LIKELY(*out != NULL))
         return NULL;
-    pthread_mutex_lock(&making);
-    *out = atomic_load(&k->variant[whole][steps]);
-    if (!*out)
-        error = cuda_make_variant(out, index, k, steps, whole);
-    if (!error)
-        atomic_store_explicit(&k->variant[whole][steps], *out, memory_order_release);
-    pthread_mutex_unlock(&making);
-    return error;
+    const char *error = cuda_make_variant(&made, index, k, steps, whole);
+    if (error)
+        return error;
+    if (!atomic_compare_exchange_strong(&k->variant[whole][steps], &none, made)) {
+        cr_free(made);
+        made = none;
+    }
+    *out = made;
+    return NULL;
 }
 
 /* True when all vectors of the rows are aligned. */
@@ -397,25 +398,29 @@ static void move_text(cr_text *out, char symbol[32], const move_key *k)
     cr_text_put(out, cr_vec_texts[CR_VEC_CUDA_MOVE]);
 }
 
+/* Threads that need the same kernel at once may each build it. */
 static const char *move_find(void **out, const move_key *k)
 {
     char symbol[32];
     cr_text text = {0};
-    const char *error = NULL;
+    cr_status st = CR_OK;
 
     pthread_mutex_lock(&lock);
     *out = cr_map_get(&moves, (const char *)k, sizeof *k);
-    if (!*out) {
-        move_text(&text, symbol, k);
-        error = cr_text_status(&text)
-                    ? cr_error_message()
-                    : cuda_function(out, k->index, cr_text_str(&text), symbol);
-        if (!error && cr_map_set(&moves, (const char *)k, sizeof *k, *out))
-            error = cr_error_message();
-        cr_text_drop(&text);
-    }
     pthread_mutex_unlock(&lock);
-    return error;
+    if (*out)
+        return NULL;
+    move_text(&text, symbol, k);
+    const char *error = cr_text_status(&text)
+                            ? cr_error_message()
+                            : cuda_function(out, k->index, cr_text_str(&text), symbol);
+    cr_text_drop(&text);
+    if (error)
+        return error;
+    pthread_mutex_lock(&lock);
+    st = cr_map_set(&moves, (const char *)k, sizeof *k, *out);
+    pthread_mutex_unlock(&lock);
+    return st ? cr_error_message() : NULL;
 }
 
 /* A dim of a copy: its size, and its steps in bytes. */

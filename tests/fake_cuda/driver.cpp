@@ -176,6 +176,7 @@ API cuGetErrorString(int error, const char **text)
             : error == NO_IMAGE   ? "device kernel image is invalid"
             : error == NO_SYMBOL  ? "named symbol not found"
             : error == NOT_READY  ? "device not ready"
+            : error == 101        ? "invalid device ordinal"
                                   : "invalid argument";
     return OK;
 }

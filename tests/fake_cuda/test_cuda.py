@@ -131,11 +131,86 @@ def test_memory_is_cached_and_counted():
     assert torch.cuda.memory_allocated() == before
 
 
+def test_errors_of_the_driver():
+    for call in (lambda: torch.empty(1, device="cuda:63"), lambda: torch.cuda.set_device(63),
+                 lambda: torch.cuda.synchronize(63), lambda: torch.cuda.device(63).__enter__()):
+        with pytest.raises(torch.AcceleratorError, match="invalid device ordinal") as found:
+            call()
+        assert found.value.error_code == 101
+    assert issubclass(torch.AcceleratorError, RuntimeError) and torch.OutOfMemoryError is torch.cuda.OutOfMemoryError
+    with pytest.raises(AssertionError, match="Invalid device id"):
+        torch.cuda.get_device_properties(63)
+    for device in ("cuda", None, 1.5):
+        with pytest.raises(ValueError, match="Expected a torch.device with a specified index or an integer"):
+            torch.cuda.set_device(device)
+    with pytest.raises(ValueError, match="Expected a cuda device, but got: cpu"):
+        torch.cuda.set_device("cpu")
+    with pytest.raises(ValueError, match="must be recorded"):
+        torch.cuda.Event(enable_timing=True).elapsed_time(torch.cuda.Event(enable_timing=True))
+
+
+def test_memory_waits_for_the_streams_that_use_it():
+    side = torch.cuda.Stream()
+    x = torch.full((1000,), 3.0, device="cuda")
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        y = x
+        for _ in range(20):
+            y = y + 1
+    x.record_stream(side)
+    del x
+    other = [torch.full((1000,), -1.0, device="cuda") for _ in range(20)]
+    torch.cuda.current_stream().wait_stream(side)
+    assert y.tolist() == [23.0] * 1000 and len(other) == 20
+    with pytest.raises(RuntimeError, match="unknown parameter type"):
+        y.record_stream(3)
+    with pytest.raises(NotImplementedError, match="aten::record_stream"):
+        torch.ones(1).record_stream(side)
+
+
+def test_threads_leave_their_own_streams():
+    import threading
+    s, seen = torch.cuda.Stream(), []
+    ready, done = threading.Event(), threading.Event()
+
+    def other():
+        t = torch.cuda.Stream()
+        with torch.cuda.stream(t):
+            with torch.cuda.stream(s):
+                ready.set()
+                done.wait()
+            seen.append(torch.cuda.current_stream() == t)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    ready.wait()
+    with torch.cuda.stream(s):
+        pass
+    seen.append(torch.cuda.current_stream() == torch.cuda.default_stream())
+    done.set()
+    thread.join()
+    assert seen == [True, True]
+    same_stream = torch.cuda.Stream(stream_ptr=s.cuda_stream)
+    assert same_stream == s
+    with pytest.raises(TypeError, match="unexpected keyword|invalid keyword"):
+        torch.cuda.Stream(wrong=1)
+
+
+@pytest.mark.skipif(not FAKE, reason="takes the device's memory")
+def test_a_limit_of_nothing():
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(0.0)
+    with pytest.raises(torch.OutOfMemoryError, match="0 bytes allowed"):
+        torch.empty(30 << 20, dtype=torch.uint8, device="cuda")
+    torch.cuda.set_per_process_memory_fraction(1.0)
+
+
 @pytest.mark.skipif(not FAKE, reason="takes the device's memory")
 def test_out_of_memory_in_torchs_words():
+    before = torch.cuda.memory_stats()["num_ooms"]
     with pytest.raises(torch.cuda.OutOfMemoryError, match="CUDA out of memory. Tried to allocate 1.00 TiB|1024.00 GiB"):
         torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
-    assert torch.cuda.memory_stats()["num_ooms"] == 1
+    assert torch.cuda.memory_stats()["num_ooms"] == before + 1
     assert torch.ones(3, device="cuda").sum().item() == 3
     torch.cuda.set_per_process_memory_fraction(0.01)
     with pytest.raises(torch.cuda.OutOfMemoryError, match="allowed"):

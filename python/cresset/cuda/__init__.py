@@ -75,6 +75,7 @@ if _C._cuda_count():
     from . import _device
     globals().update({name: value for name, value in vars(_device).items()
                       if getattr(value, "__module__", None) == _device.__name__})
+    del cudart, current_blas_handle, get_sync_debug_mode, set_sync_debug_mode
 
 for _name in ("Stream", "ExternalStream", "CudaError", "DeferredCudaCallError", "cudaStatus",
               "CUDAGraph", "graph"):
@@ -94,6 +95,4 @@ def __getattr__(name):
     from importlib import import_module
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    if name == "OutOfMemoryError":
-        return import_module(".._checks", __name__).OutOfMemoryError
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -7,7 +7,8 @@ from .. import _C
 from .. import _streams as _base
 
 _streams = WeakValueDictionary()  # {(index, address): Stream}
-_chosen = threading.local()       # .streams: {index: Stream}, to keep each chosen Stream alive
+# .streams: {index: Stream}, to keep each chosen Stream alive; .before: (device, Stream) of each open `with stream`
+_chosen = threading.local()
 
 
 def _index(device, optional=True):
@@ -22,6 +23,18 @@ def _index(device, optional=True):
     if device.type != "cuda":
         raise ValueError(f"Expected a cuda device, but got: {device}")
     return _C._cuda_current() if device.index is None else device.index
+
+
+def _chosen_index(device):
+    """The index that an int, or a device or a string with an index, names."""
+    if isinstance(device, int):
+        return device
+    found = _C.device(device) if isinstance(device, (str, _C.device)) else None
+    if found is not None and found.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {found}")
+    if found is None or found.index is None:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+    return found.index
 
 
 def is_available():
@@ -52,8 +65,8 @@ def current_device():
 
 def set_device(device):
     """Makes a device the current device of the thread."""
-    index = _C.device(device).index if not isinstance(device, int) else device
-    if index is not None and index >= 0:
+    index = _chosen_index(device)
+    if index >= 0:
         _C._cuda_set_current(index)
 
 
@@ -111,7 +124,10 @@ class _Uuid:
 
 
 def get_device_properties(device=None):
-    return _CudaDeviceProperties(_C._cuda_properties(_index(device)))
+    index = device if isinstance(device, int) else _index(device)
+    if not 0 <= index < device_count():
+        raise AssertionError("Invalid device id")
+    return _CudaDeviceProperties(_C._cuda_properties(index))
 
 
 def get_device_name(device=None):
@@ -152,15 +168,15 @@ class Stream(_base.Stream):
     def __new__(cls, device=None, priority=0, **kwargs):
         return object.__new__(cls)
 
-    def __init__(self, device=None, priority=0, **kwargs):
-        index = _index(device)
-        self._set(index, _C._cuda_stream_new(index, priority))
+    def __init__(self, device=None, priority=0, *, stream_id=None, device_index=None, device_type=None, stream_ptr=None):
+        index = _index(device if device_index is None else device_index)
+        existing = stream_id if stream_ptr is None else stream_ptr
+        self._set(index, _C._cuda_stream_new(index, priority) if existing is None else existing)
         self.priority = min(0, max(-1, priority))
 
     def _set(self, index, at):
         self.device, self.cuda_stream, self.priority = _C.device("cuda", index), at, 0
         self.device_index, self.device_type, self.stream_id = index, 1, at
-        self._before = []
         _streams[index, at] = self
 
     @classmethod
@@ -198,13 +214,13 @@ class Stream(_base.Stream):
         _chosen.__dict__.setdefault("streams", {})[self.device.index] = self
 
     def __enter__(self):
-        self._before.append((_C._cuda_current(), current_stream(self.device)))
+        _chosen.__dict__.setdefault("before", []).append((_C._cuda_current(), current_stream(self.device)))
         self._make_current()
         _C._cuda_set_current(self.device.index)
         return self
 
     def __exit__(self, *exception):
-        index, stream = self._before.pop()
+        index, stream = _chosen.before.pop()
         stream._make_current()
         _C._cuda_set_current(index)
         return False
@@ -271,6 +287,8 @@ class Event(_base.Event):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self.device is None or end_event.device is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if not (self.query() and end_event.query()):
+            raise RuntimeError("Both events must be completed before calculating elapsed time.")
         return _C._cuda_elapsed(self.device.index, self.cuda_event, end_event.cuda_event)
 
     def __del__(self):
@@ -316,6 +334,18 @@ def set_stream(stream):
 
 def get_stream_from_external(data_ptr, device=None):
     return ExternalStream(data_ptr, device)
+
+
+def _record_stream(tensor, stream):
+    """Says that work on the stream uses the tensor: its memory is reused only after this work."""
+    if not isinstance(stream, _base.Stream):
+        raise RuntimeError("unknown parameter type")
+    if not tensor.is_cuda:
+        raise NotImplementedError(
+            "Could not run 'aten::record_stream' with arguments from the "
+            f"'{tensor.device.type.upper()}' backend. This could be because the operator doesn't exist for this "
+            "backend, or was omitted during the selective/custom build process (if using custom build).")
+    _C._cuda_record_stream(tensor, stream.cuda_stream)
 
 
 # --- memory ---

@@ -27,6 +27,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Thread-local storage is scarce (base/compiler.h), so the array of streams is allocated. */
 typedef struct {
     int current, bound; /* the current device; the device of the bound context */
+    int failed;         /* the last result that was an error */
     void **stream;      /* by device; NULL while the thread uses only default streams */
 } cuda_thread;
 
@@ -48,13 +49,21 @@ const char *cr_cuda_check(int result)
         return NULL;
     if (driver->error_string(result, &text) || !text)
         text = "unrecognized error code";
-    cr_fail(CR_RUNTIME,
-            "CUDA error: %s\nCUDA kernel errors might be asynchronously reported at some other "
-            "API call, so the stacktrace below might be incorrect.\nFor debugging consider "
-            "passing CUDA_LAUNCH_BLOCKING=1\n",
-            text);
+    mine.failed = result;
+    cr_fail(
+        CR_ACCELERATOR,
+        "CUDA error: %s\n%sCUDA kernel errors might be asynchronously reported at some other "
+        "API call, so the stacktrace below might be incorrect.\nFor debugging consider "
+        "passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable "
+        "device-side assertions.\n",
+        text,
+        result == CR_CUDA_NO_SUCH_DEVICE
+            ? "GPU device may be out of range, do you have enough GPUs?\n"
+            : "");
     return cr_error_message();
 }
+
+int cr_cuda_last_failure(void) { return mine.failed; }
 
 #define CUDA_TRY(call)                                                                         \
     do {                                                                                       \
@@ -102,7 +111,7 @@ static CR_NOINLINE const char *cuda_bind(int index)
         return cuda_say("Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
                         "multiprocessing, you must use the 'spawn' start method");
     if (index < 0 || index >= device_count)
-        return cuda_say("CUDA error: invalid device ordinal");
+        return cr_cuda_check(CR_CUDA_NO_SUCH_DEVICE);
     CUDA_TRY(cuda_make_context(index));
     CUDA_CALL(context_set(devices[index].context));
     mine.bound = index;
@@ -197,7 +206,11 @@ const char *cr_cuda_can_access_peer(bool *can, int index, int peer)
 void *cr_cuda_stream(int index) { return mine.stream ? mine.stream[index] : NULL; }
 
 /* Frees the array of streams of a thread that ends. */
-static void cuda_free_streams(void *streams) { cr_free(streams); }
+static void cuda_free_streams(void *streams)
+{
+    mine.stream = NULL; /* later destructors of the thread may still ask for its stream */
+    cr_free(streams);
+}
 
 static pthread_key_t streams_key;
 

@@ -25,6 +25,8 @@ CR_API bool cr_cuda_is_initialized(void);
 const char *cr_cuda_use(int index);
 /* The error text of a result of the driver; NULL for success. */
 const char *cr_cuda_check(int result);
+/* The driver's result that the thread's last error of CUDA tells. */
+CR_API int cr_cuda_last_failure(void);
 /* The stream that the thread uses on the device; NULL is the default stream. */
 void *cr_cuda_stream(int index);
 

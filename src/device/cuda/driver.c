@@ -3,6 +3,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -44,12 +45,27 @@ static void *driver_open_file(const char *folder, const char *wheel, const char 
     return found;
 }
 
+/* Opens the libraries of the folder whose names begin with `first`. */
+static void driver_open_first(const char *folder, const char *wheel, const char *first)
+{
+    char path[2 * DRIVER_PATH];
+
+    snprintf(path, sizeof path, "%s%s%s%s", folder, *wheel ? "/" : "", wheel,
+             *wheel ? "/lib" : "");
+    DIR *files = opendir(path);
+    for (const struct dirent *f; files && (f = readdir(files));)
+        if (!strncmp(f->d_name, first, strlen(first)))
+            driver_open_file(folder, wheel, f->d_name, RTLD_NOW | RTLD_GLOBAL);
+    if (files)
+        closedir(files);
+}
+
 static void *driver_open(const char *folder, const char *wheel, const cr_cuda_library *l)
 {
     if (!*folder)
         return NULL;
     if (l->first)
-        driver_open_file(folder, wheel, l->first, RTLD_NOW | RTLD_GLOBAL);
+        driver_open_first(folder, wheel, l->first);
     return driver_open_file(folder, wheel, l->name, RTLD_NOW | RTLD_LOCAL);
 }
 
@@ -138,8 +154,8 @@ static void nvrtc_load(void)
 {
     /* The builtins are loaded first, because NVRTC looks for them only in the loader's path. */
     static const cr_cuda_library list[] = {
-        {"libnvrtc.so.13", "cu13", "libnvrtc-builtins.so.13.0"},
-        {"libnvrtc.so.12", "cuda_nvrtc", NULL},
+        {"libnvrtc.so.13", "cu13", "libnvrtc-builtins.so.13."},
+        {"libnvrtc.so.12", "cuda_nvrtc", "libnvrtc-builtins.so.12."},
         {"libnvrtc.so", NULL, NULL},
     };
     void *library = cr_cuda_open(list, (int)CR_LEN(list));

@@ -12,6 +12,7 @@
 typedef enum {
     CR_CUDA_SUCCESS = 0,
     CR_CUDA_NO_MEMORY = 2,
+    CR_CUDA_NO_SUCH_DEVICE = 101,
     CR_CUDA_NOT_READY = 600
 } cr_cuda_result;
 
@@ -71,7 +72,8 @@ void cr_cuda_look_in(const char *folder);
 typedef struct {
     const char *name;  /* "libnvrtc.so.13" */
     const char *wheel; /* the folder of its wheel: "cu13"; NULL when no wheel has it */
-    const char *first; /* a library of the same folder that is loaded before it, or NULL */
+    const char *first; /* the beginning of the name of a library in the same folder, which is
+                        * loaded before it; or NULL */
 } cr_cuda_library;
 /* Opens the first of n libraries that exists; NULL when none does.  It stays open. */
 void *cr_cuda_open(const cr_cuda_library *list, int n);

@@ -47,7 +47,8 @@ struct memory_block {
 typedef struct {
     memory_block *free[3][MEMORY_LISTS]; /* by pool */
     cr_cuda_memory_stats stats;
-    size_t limit; /* of the bytes of segments; 0: no limit */
+    size_t limit; /* of the bytes of segments */
+    bool limited;
 } memory_heap;
 
 static memory_heap heaps[CR_CUDA_DEVICES];
@@ -199,9 +200,9 @@ static memory_block *memory_new_segment(int index, memory_pool pool, size_t size
     size_t bytes = memory_segment_bytes(size);
     uintptr_t at;
 
-    if (h->limit && (size_t)h->stats.reserved_bytes[MEMORY_ALL].current + bytes > h->limit)
+    if (h->limited && (size_t)h->stats.reserved_bytes[MEMORY_ALL].current + bytes > h->limit)
         return NULL;
-    memory_block *b = memory_record();
+    memory_block *b = cr_cuda_use(index) ? NULL : memory_record();
     if (!b)
         return NULL;
     if (cr_alloc_must_fail() || memory_driver()->memory_get(&at, bytes)) {
@@ -225,6 +226,8 @@ static void memory_free_segments(int index)
 {
     memory_heap *h = &heaps[index];
 
+    if (cr_cuda_use(index))
+        return;
     for (int pool = MEMORY_SMALL_POOL; pool <= MEMORY_LARGE_POOL; pool++)
         for (int k = 0; k < MEMORY_LISTS; k++)
             for (memory_block *b = h->free[pool][k], *next; b; b = next) {
@@ -329,6 +332,19 @@ static void memory_collect(bool all)
     late.len = n;
 }
 
+/* An event on the stream; NULL when the driver makes none. */
+static void *memory_event(const cr_cuda_driver *d, void *stream)
+{
+    void *event;
+
+    if (d->event_new(&event, CR_CUDA_EVENT_NO_TIME))
+        return NULL;
+    if (!d->event_record(event, stream))
+        return event;
+    d->event_drop(event);
+    return NULL;
+}
+
 /* Records an event on each other stream that used the block.  False when the block has no
  * events, so it is free. */
 static bool memory_delay(memory_block *b)
@@ -337,18 +353,13 @@ static bool memory_delay(memory_block *b)
 
     if (!b->users.len)
         return false;
-    if (cr_vec_reserve(&b->events, b->users.len) || cr_vec_reserve(&late, 1)) {
-        for (size_t i = 0; i < b->users.len; i++)
-            d->stream_wait(b->users.at[i]);
-        b->users.len = 0;
-        return false;
-    }
+    bool room = !cr_vec_reserve(&b->events, b->users.len) && !cr_vec_reserve(&late, 1);
     for (size_t i = 0; i < b->users.len; i++) {
-        void *event;
-        if (d->event_new(&event, CR_CUDA_EVENT_NO_TIME))
-            continue;
-        d->event_record(event, b->users.at[i]);
-        cr_vec_put(&b->events, event);
+        void *event = room ? memory_event(d, b->users.at[i]) : NULL;
+        if (event)
+            cr_vec_put(&b->events, event);
+        else
+            d->stream_wait(b->users.at[i]);
     }
     b->users.len = 0;
     if (b->events.len)
@@ -440,7 +451,7 @@ const char *cr_cuda_memory_trim(void)
     pthread_mutex_lock(&lock);
     memory_collect(true);
     for (int i = 0; i < CR_CUDA_DEVICES; i++)
-        if (heaps[i].stats.segment[MEMORY_ALL].current && !cr_cuda_use(i))
+        if (heaps[i].stats.segment[MEMORY_ALL].current)
             memory_free_segments(i);
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -463,7 +474,8 @@ const char *cr_cuda_memory_limit(int index, double part)
     if (error)
         return error;
     pthread_mutex_lock(&lock);
-    heaps[index].limit = part >= 1 ? 0 : (size_t)((double)total * part);
+    heaps[index].limit = (size_t)((double)total * part);
+    heaps[index].limited = part < 1;
     pthread_mutex_unlock(&lock);
     return NULL;
 }
@@ -514,6 +526,7 @@ void cr_cuda_describe_shortage(char *out, size_t room, int index, size_t size)
 {
     char text[6][32];
     size_t free_bytes = 0, total = 0, limit;
+    bool limited;
     cr_cuda_memory_stats s;
 
     cr_cuda_memory_statistics(&s, index);
@@ -521,6 +534,7 @@ void cr_cuda_describe_shortage(char *out, size_t room, int index, size_t size)
         free_bytes = total = 0;
     pthread_mutex_lock(&lock);
     limit = heaps[index].limit;
+    limited = heaps[index].limited;
     pthread_mutex_unlock(&lock);
     size_t allocated = (size_t)s.allocated_bytes[0].current,
            reserved = (size_t)s.reserved_bytes[0].current;
@@ -529,7 +543,7 @@ void cr_cuda_describe_shortage(char *out, size_t room, int index, size_t size)
     for (int i = 0; i < 6; i++)
         memory_print_size(text[i], sizeof text[i], sizes[i]);
     char allowed[64] = "";
-    if (limit) {
+    if (limited) {
         memory_print_size(allowed, sizeof allowed, limit);
         snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), " allowed; ");
     }

@@ -19,7 +19,9 @@ enum {
     CUBLAS_TRANSPOSE_B = 4,
     CUBLAS_BATCH_COUNT = 5,
     CUBLAS_BATCH_STEP = 6,
-    CUBLAS_WISH_ROOM = 1
+    CUBLAS_WISH_ROOM = 1,
+    CUBLAS_WISH_ALIGN = 5, /* of A; B, C and D follow */
+    CUBLAS_OPERANDS = 4
 };
 
 typedef struct {
@@ -121,14 +123,17 @@ static int product_layout(void **out, int type, const product_side *s, int64_t b
                                       sizeof s->batch_step);
 }
 
-static int product_find(product_plan *p, void *handle)
+static int product_find(product_plan *p, const product_key *k, void *handle)
 {
     size_t most = PRODUCT_ROOM;
+    uint32_t align = (uint32_t)k->align;
     void *wish = NULL;
     int count = 0, failed = cublas.new_wish(&wish);
 
     if (!failed)
         failed = cublas.set_wish(wish, CUBLAS_WISH_ROOM, &most, sizeof most);
+    for (int i = 0; i < CUBLAS_OPERANDS && !failed; i++)
+        failed = cublas.set_wish(wish, CUBLAS_WISH_ALIGN + i, &align, sizeof align);
     if (!failed)
         failed =
             cublas.find(handle, p->desc, p->a, p->b, p->c, p->c, wish, 1, &p->found, &count);
@@ -152,7 +157,7 @@ static int product_make(product_plan *p, const product_key *k, void *handle)
         failed = product_layout(&p->b, t->type, &k->b, k->batch);
     if (!failed)
         failed = product_layout(&p->c, t->type, &k->c, k->batch);
-    return failed ? failed : product_find(p, handle);
+    return failed ? failed : product_find(p, k, handle);
 }
 
 static void product_forget(product_plan *p)
@@ -237,6 +242,13 @@ typedef struct {
     cr_complex alpha, beta;
 } product_call;
 
+static const char *product_no_memory(int index, size_t bytes)
+{
+    return cr_device_no_memory((cr_device){.kind = CR_CUDA, .index = (uint8_t)index}, bytes)
+               ? cr_error_message()
+               : NULL;
+}
+
 /* The number as the library reads it beside operands of the dtype. */
 static void product_number(void *out, int dtype, cr_complex x)
 {
@@ -256,7 +268,7 @@ static const char *product_start(const product_call *p, const product_plan *plan
     void *room = bytes ? ops->get(p->index, bytes, &block) : NULL;
 
     if (bytes && !room)
-        return "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasLtMatmul`";
+        return product_no_memory(p->index, bytes);
     product_number(alpha, p->dtype, p->alpha);
     product_number(beta, p->dtype, p->beta);
     int failed = cublas.run(handles[p->index], plan->desc, alpha, b->data, plan->a, a->data,
@@ -334,7 +346,7 @@ static const char *product_readable(int index, cr_array *a, product_copy *copy)
     }
     copy->at = ops->get(index, (size_t)(n * product_item(a)), &copy->block);
     if (!copy->at)
-        return "CUDA: no memory for a product's operand";
+        return product_no_memory(index, (size_t)(n * product_item(a)));
     cr_array dense = {copy->at, a->dtype, a->ndim, a->size, copy->stride};
     const char *error = ops->move(index, &dense, a);
     *a = dense;
@@ -561,13 +573,12 @@ static const char *product_matmul(int index, const cr_given *arg, const cr_array
 static const char *product_linear(int index, const cr_given *arg, const cr_array *result)
 {
     const cr_array *x = &arg[0].array, *w = &arg[1].array;
-    int64_t size[2] = {w->ndim == 2 ? w->size[1] : 0, w->size[0]};
-    int64_t stride[2] = {w->ndim == 2 ? w->stride[1] : 0, w->stride[0]};
-    cr_array turned = {w->data, w->dtype, 2, size, stride};
-    cr_given plain[2] = {arg[0], {.kind = CR_GIVEN_ARRAY, .array = turned}};
 
     if (x->ndim < 2 || w->ndim != 2)
         return cr_cuda_declines;
+    int64_t size[2] = {w->size[1], w->size[0]}, stride[2] = {w->stride[1], w->stride[0]};
+    cr_array turned = {w->data, w->dtype, 2, size, stride};
+    cr_given plain[2] = {arg[0], {.kind = CR_GIVEN_ARRAY, .array = turned}};
     if (arg[2].kind != CR_GIVEN_ARRAY)
         return arg[2].kind == CR_GIVEN_NONE ? product_mm(index, plain, result)
                                             : cr_cuda_declines;

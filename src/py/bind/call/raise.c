@@ -1,4 +1,5 @@
 /* Errors: converts a status to a Python exception.  No other file does. */
+#include "device/cuda/cuda.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -36,12 +37,27 @@ static PyObject *raise_class_of(cr_status st)
     return classes[st];
 }
 
+/* An error of the driver, whose number is the attribute `error_code`. */
+static void raise_accelerator(PyObject *class)
+{
+    PyObject *error = PyObject_CallFunction(class, "s", cr_error_message());
+    PyObject *code = error ? PyLong_FromLong(cr_cuda_last_failure()) : NULL;
+
+    if (code && !PyObject_SetAttrString(error, "error_code", code))
+        PyErr_SetObject(class, error);
+    Py_XDECREF(code);
+    Py_XDECREF(error);
+}
+
 PyObject *cr_py_raise(cr_status st)
 {
     if (st == CR_PYTHON && PyErr_Occurred())
         return NULL;
     PyObject *class = raise_class_of(st);
-    PyErr_SetString(class ? class : PyExc_RuntimeError, cr_error_message());
+    if (st == CR_ACCELERATOR)
+        raise_accelerator(class);
+    else
+        PyErr_SetString(class ? class : PyExc_RuntimeError, cr_error_message());
     return NULL;
 }
 
@@ -59,7 +75,7 @@ int cr_py_warn_once(bool *said, const char *text)
     return PyErr_WarnEx(PyExc_UserWarning, text, 1);
 }
 
-static PyObject *memory_error;
+static PyObject *memory_error, *accelerator_error;
 
 /* The exception class of a name in kinds.def: one that this file makes, or a built-in class.
  * Borrowed; NULL when it does not exist yet. */
@@ -69,6 +85,8 @@ static PyObject *class_named(const char *name)
         return cr_py_linalg_error;
     if (!strcmp(name, "cresset.OutOfMemoryError"))
         return memory_error;
+    if (!strcmp(name, "cresset.AcceleratorError"))
+        return accelerator_error;
     return PyDict_GetItemString(PyEval_GetBuiltins(), name);
 }
 
@@ -83,6 +101,13 @@ int cr_py_raise_start(PyObject *m)
                                              "Exception raised when device is out of memory",
                                              PyExc_RuntimeError, NULL);
     if (!memory_error || PyModule_AddObjectRef(m, "OutOfMemoryError", memory_error) < 0)
+        return -1;
+    accelerator_error = PyErr_NewExceptionWithDoc("torch.AcceleratorError",
+                                                  "Exception raised while executing "
+                                                  "on device",
+                                                  PyExc_RuntimeError, NULL);
+    if (!accelerator_error ||
+        PyModule_AddObjectRef(m, "AcceleratorError", accelerator_error) < 0)
         return -1;
     for (int i = 0; i < CR_KIND_COUNT; i++)
         if (class_names[i]) {
