@@ -406,6 +406,13 @@ API cuEventElapsedTime(float *ms, void *start, void *end)
     return OK;
 }
 
+/* For the stand-ins of libraries: queues work on a stream. */
+extern "C" __attribute__((visibility("default"))) void fake_cuda_enqueue(void *s, const std::function<void()> *run)
+{
+    LOCKED;
+    enqueue(s, *run);
+}
+
 /* --- kernels: an image is a magic word, a length and a shared object (nvrtc.cpp) --- */
 
 API cuModuleLoadData(void **out, const void *image)

@@ -254,3 +254,33 @@ def test_cuda_is_the_accelerator():
         assert torch.accelerator.current_device_index() == 0
     torch.accelerator.synchronize()
     torch.accelerator.empty_cache()
+
+
+CONVOLUTIONS = [((2, 3, 9, 8), (4, 3, 3, 3), dict(padding=1)), ((2, 4, 9, 8), (6, 2, 3, 2), dict(stride=2, groups=2)),
+                ((1, 2, 11), (3, 2, 4), dict(stride=2, padding=3, dilation=2)), ((1, 2, 5, 4, 5), (2, 2, 2, 3, 2), dict(padding=(1, 0, 1)))]
+
+
+@pytest.mark.parametrize("size, kernel, how", CONVOLUTIONS)
+def test_convolutions(size, kernel, how):
+    torch.manual_seed(4)
+    f = {3: torch.nn.functional.conv1d, 4: torch.nn.functional.conv2d, 5: torch.nn.functional.conv3d}[len(size)]
+    x, w, b = (torch.randn(n).double() for n in (size, kernel, kernel[:1]))
+    results = []
+    for device in ("cuda", "cpu"):
+        leaves = [t.to(device).requires_grad_() for t in (x, w, b)]
+        y = f(*leaves, **how)
+        y.square().sum().backward()
+        results.append([y.detach().cpu()] + [t.grad.cpu() for t in leaves])
+    for a, b in zip(*results):
+        assert torch.allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_transposed_convolution_and_other_layouts():
+    torch.manual_seed(5)
+    x, w, b = torch.randn(2, 4, 5, 6), torch.randn(4, 3, 3, 2), torch.randn(6)
+    f = torch.nn.functional.conv_transpose2d
+    how = dict(stride=2, padding=1, groups=2, output_padding=(1, 0))
+    assert torch.allclose(f(x.cuda(), w.cuda(), b.cuda(), **how).cpu(), f(x, w, b, **how), atol=1e-5)
+    x, w = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last), torch.randn(4, 3, 3, 3)
+    got = torch.nn.functional.conv2d(x.cuda(), w.cuda().transpose(2, 3), b[:4].cuda())
+    assert torch.allclose(got.cpu(), torch.nn.functional.conv2d(x, w.transpose(2, 3), b[:4]), atol=1e-5)

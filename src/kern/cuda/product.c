@@ -242,7 +242,7 @@ typedef struct {
     cr_complex alpha, beta;
 } product_call;
 
-static const char *product_no_memory(int index, size_t bytes)
+const char *cr_cuda_no_memory(int index, size_t bytes)
 {
     return cr_device_no_memory((cr_device){.kind = CR_CUDA, .index = (uint8_t)index}, bytes)
                ? cr_error_message()
@@ -268,7 +268,7 @@ static const char *product_start(const product_call *p, const product_plan *plan
     void *room = bytes ? ops->get(p->index, bytes, &block) : NULL;
 
     if (bytes && !room)
-        return product_no_memory(p->index, bytes);
+        return cr_cuda_no_memory(p->index, bytes);
     product_number(alpha, p->dtype, p->alpha);
     product_number(beta, p->dtype, p->beta);
     int failed = cublas.run(handles[p->index], plan->desc, alpha, b->data, plan->a, a->data,
@@ -346,7 +346,7 @@ static const char *product_readable(int index, cr_array *a, product_copy *copy)
     }
     copy->at = ops->get(index, (size_t)(n * product_item(a)), &copy->block);
     if (!copy->at)
-        return product_no_memory(index, (size_t)(n * product_item(a)));
+        return cr_cuda_no_memory(index, (size_t)(n * product_item(a)));
     cr_array dense = {copy->at, a->dtype, a->ndim, a->size, copy->stride};
     const char *error = ops->move(index, &dense, a);
     *a = dense;
@@ -589,9 +589,18 @@ static const char *product_linear(int index, const cr_given *arg, const cr_array
 const cr_cuda_product *cr_cuda_products(int *count)
 {
     static const cr_cuda_product rows[] = {
-        {"mm", product_mm},           {"bmm", product_bmm},       {"addmm", product_addmm},
-        {"baddbmm", product_baddbmm}, {"mv", product_mv},         {"dot", product_dot},
-        {"matmul", product_matmul},   {"linear", product_linear},
+        {"mm", product_mm},
+        {"bmm", product_bmm},
+        {"addmm", product_addmm},
+        {"baddbmm", product_baddbmm},
+        {"mv", product_mv},
+        {"dot", product_dot},
+        {"matmul", product_matmul},
+        {"linear", product_linear},
+        {"convolution", cr_cuda_convolution},
+        {"_convolution_output", cr_cuda_conv_output},
+        {"_convolution_input_grad", cr_cuda_conv_input_grad},
+        {"_convolution_weight_grad", cr_cuda_conv_weight_grad},
     };
 
     *count = (int)CR_LEN(rows);

@@ -1,4 +1,4 @@
-/* product.h - matrix products on NVIDIA devices, by cuBLASLt.
+/* product.h - matrix products on NVIDIA devices, by cuBLASLt, and convolutions, by cuDNN.
  *
  * A product's algorithm is a function of its key: the device, sizes, transposes, dtype,
  * distances of rows, alignment.  One table for the process keeps the algorithms, so eager and
@@ -11,6 +11,15 @@
 /* A kernel returns this pointer if it does not take the operands (integers), or if cuBLASLt is
  * missing.  The host then computes the entry. */
 extern const char cr_cuda_declines[];
+
+/* The error of a request for memory that failed: torch's text. */
+const char *cr_cuda_no_memory(int index, size_t bytes);
+
+/* Convolutions (conv.c), as entries call them. */
+const char *cr_cuda_convolution(int index, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_conv_output(int index, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_conv_input_grad(int index, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_conv_weight_grad(int index, const cr_given *arg, const cr_array *result);
 
 /* The entries that have kernels here. */
 typedef struct {

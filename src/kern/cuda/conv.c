@@ -1,0 +1,456 @@
+/* Convolutions by cuDNN.
+ *
+ * A convolution's algorithm is a function of its key: the device, what is computed, dtype,
+ * sizes, strides of the convolution.  cuDNN's heuristics choose it among the algorithms whose
+ * results do not change from call to call, and one table for the process keeps it, so eager and
+ * compiled programs get the same bits.  float32 is not rounded to TF32. */
+#include "base/map.h"
+#include "base/memory.h"
+#include "device/cuda/cuda.h"
+#include "device/cuda/driver.h"
+#include "kern/cuda/product.h"
+#include "num/dtype.h"
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+
+/* Values of the library's enumerations. */
+enum {
+    CUDNN_ROW_MAJOR = 0,
+    CUDNN_CROSS_CORRELATION = 1,
+    CUDNN_DETERMINISTIC = 1,
+    CUDNN_MATH_DEFAULT = 0,
+    CUDNN_MATH_FMA = 3
+};
+
+/* Two or three dims of an image, after the batch and the channels. */
+enum { CONV_DIMS = 3, CONV_ALL = CONV_DIMS + 2, CONV_ALGORITHMS = 10 };
+
+typedef struct {
+#define CR_CUDNN_CALL(name, symbol, arguments) int(*name) arguments;
+#include "kern/cuda/cudnn.def"
+#undef CR_CUDNN_CALL
+} cudnn_table;
+
+static const char *const cudnn_names[] = {
+#define CR_CUDNN_CALL(name, symbol, arguments) #symbol,
+#include "kern/cuda/cudnn.def"
+#undef CR_CUDNN_CALL
+};
+
+static cudnn_table cudnn;
+static bool cudnn_works;
+/* A handle has one stream at a time, so a call holds the lock until its work is queued. */
+static void *handles[CR_CUDA_DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cr_map plans; /* conv_key -> conv_plan */
+
+static void cudnn_load(void)
+{
+    static const cr_cuda_library list[] = {
+        {"libcudnn.so.9", "cudnn", NULL},
+        {"libcudnn.so", NULL, NULL},
+    };
+    void *library = cr_cuda_open(list, (int)CR_LEN(list));
+
+    cudnn_works =
+        library && cr_cuda_symbols(library, &cudnn, cudnn_names, (int)CR_LEN(cudnn_names));
+}
+
+static bool cudnn_is_there(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, cudnn_load);
+    return cudnn_works;
+}
+
+/* --- keys and plans --- */
+
+/* What is computed: the output, or a gradient. */
+typedef enum { CONV_OUTPUT, CONV_INPUT, CONV_WEIGHT, CONV_WAYS } conv_way;
+
+/* The arrays are x (input), w (weight) and y (output), all row-major.  int32_t, because the
+ * library has ints and a key is compared by its bytes. */
+typedef struct {
+    int32_t index, way, dtype, dims, groups;
+    int32_t x[CONV_ALL], w[CONV_ALL], y[CONV_ALL];
+    int32_t stride[CONV_DIMS], pad[CONV_DIMS], dilation[CONV_DIMS];
+} conv_key;
+
+/* cudnnConvolutionFwdAlgoPerf_t and its siblings */
+typedef struct {
+    int algorithm, status;
+    float time;
+    size_t room;
+    int determinism, math, reserved[3];
+} conv_found;
+
+typedef struct {
+    void *x, *w, *y, *bias, *conv;
+    conv_found found;
+} conv_plan;
+
+/* The library's dtype, and the dtype of alpha, beta and sums. */
+static bool conv_type(int dtype, int *type, int *compute)
+{
+    static const struct {
+        int dtype, type, compute;
+    } rows[] = {{CR_F32, 0, 0}, {CR_F64, 1, 1}, {CR_F16, 2, 0}, {CR_BF16, 9, 0}};
+
+    for (size_t i = 0; i < CR_LEN(rows); i++)
+        if (rows[i].dtype == dtype) {
+            *type = rows[i].type;
+            *compute = rows[i].compute;
+            return true;
+        }
+    return false;
+}
+
+static int conv_tensor(void **out, int type, int n, const int32_t *size)
+{
+    int stride[CONV_ALL], step = 1, failed = cudnn.new_tensor(out);
+
+    for (int d = n - 1; d >= 0; d--) {
+        stride[d] = step;
+        step *= size[d];
+    }
+    return failed ? failed : cudnn.set_tensor(*out, type, n, size, stride);
+}
+
+static int conv_bias_tensor(void **out, int type, const conv_key *k)
+{
+    int32_t size[CONV_ALL] = {1, 1, 1, 1, 1};
+
+    size[1] = k->way == CONV_INPUT ? k->x[1] : k->y[1];
+    return conv_tensor(out, type, k->dims + 2, size);
+}
+
+static int conv_describe(conv_plan *p, const conv_key *k)
+{
+    int type = 0, compute = 0, failed, n = k->dims + 2;
+
+    conv_type(k->dtype, &type, &compute);
+    failed = conv_tensor(&p->x, type, n, k->x);
+    if (!failed)
+        failed = conv_tensor(&p->y, type, n, k->y);
+    if (!failed)
+        failed = conv_bias_tensor(&p->bias, type, k);
+    if (!failed)
+        failed = cudnn.new_filter(&p->w);
+    if (!failed)
+        failed = cudnn.set_filter(p->w, type, CUDNN_ROW_MAJOR, n, k->w);
+    if (!failed)
+        failed = cudnn.new_conv(&p->conv);
+    if (!failed)
+        failed = cudnn.set_conv(p->conv, k->dims, k->pad, k->stride, k->dilation,
+                                CUDNN_CROSS_CORRELATION, compute);
+    if (!failed)
+        failed = cudnn.set_groups(p->conv, k->groups);
+    if (!failed)
+        failed = cudnn.set_math(p->conv, k->dtype == CR_F32 || k->dtype == CR_F64
+                                             ? CUDNN_MATH_FMA
+                                             : CUDNN_MATH_DEFAULT);
+    return failed;
+}
+
+/* The library's best algorithm that is deterministic. */
+static int conv_find(conv_plan *p, const conv_key *k, void *handle)
+{
+    conv_found found[CONV_ALGORITHMS];
+    int n = 0, failed;
+
+    if (k->way == CONV_OUTPUT)
+        failed =
+            cudnn.find_output(handle, p->x, p->w, p->conv, p->y, CONV_ALGORITHMS, &n, found);
+    else if (k->way == CONV_INPUT)
+        failed =
+            cudnn.find_input(handle, p->w, p->y, p->conv, p->x, CONV_ALGORITHMS, &n, found);
+    else
+        failed =
+            cudnn.find_weight(handle, p->x, p->y, p->conv, p->w, CONV_ALGORITHMS, &n, found);
+    for (int i = 0; i < n && !failed; i++)
+        if (!found[i].status && found[i].determinism == CUDNN_DETERMINISTIC) {
+            p->found = found[i];
+            return 0;
+        }
+    return failed ? failed : 1;
+}
+
+static void conv_forget(conv_plan *p)
+{
+    void *tensor[3] = {p->x, p->y, p->bias};
+
+    for (int i = 0; i < 3; i++)
+        if (tensor[i])
+            cudnn.drop_tensor(tensor[i]);
+    if (p->w)
+        cudnn.drop_filter(p->w);
+    if (p->conv)
+        cudnn.drop_conv(p->conv);
+    cr_free(p);
+}
+
+/* The plan of a key, which lives until the process ends; the caller holds the lock.  The
+ * library declines sizes that it has no algorithm for. */
+static const char *conv_plan_of(conv_plan **out, const conv_key *k)
+{
+    conv_plan *p = cr_map_get(&plans, (const char *)k, sizeof *k);
+
+    *out = p;
+    if (p)
+        return NULL;
+    if (!handles[k->index] && cudnn.new_handle(&handles[k->index]))
+        return cr_cuda_declines;
+    p = cr_alloc_zero(sizeof *p);
+    if (!p)
+        return cr_error_message();
+    if (conv_describe(p, k) || conv_find(p, k, handles[k->index])) {
+        conv_forget(p);
+        return cr_cuda_declines;
+    }
+    if (cr_map_set(&plans, (const char *)k, sizeof *k, p)) {
+        conv_forget(p);
+        return cr_error_message();
+    }
+    *out = p;
+    return NULL;
+}
+
+/* --- one convolution --- */
+
+/* A call: the arrays in their roles. */
+typedef struct {
+    cr_array x, w, y, bias;
+    bool biased;
+    const cr_given *step; /* stride, padding, dilation */
+    int64_t groups;
+    conv_way way;
+} conv_call;
+
+static int conv_start(const conv_plan *p, const conv_key *k, const conv_call *c, void *room)
+{
+    static const double one = 1, zero = 0;
+    static const float single_one = 1, single_zero = 0;
+    bool wide = k->dtype == CR_F64;
+    const void *alpha = wide ? (const void *)&one : &single_one;
+    const void *beta = wide ? (const void *)&zero : &single_zero;
+    void *h = handles[k->index];
+    int algorithm = p->found.algorithm, failed;
+    size_t bytes = p->found.room;
+
+    if (k->way == CONV_OUTPUT)
+        failed = cudnn.run_output(h, alpha, p->x, c->x.data, p->w, c->w.data, p->conv,
+                                  algorithm, room, bytes, beta, p->y, c->y.data);
+    else if (k->way == CONV_INPUT)
+        failed = cudnn.run_input(h, alpha, p->w, c->w.data, p->y, c->y.data, p->conv, algorithm,
+                                 room, bytes, beta, p->x, c->x.data);
+    else
+        failed = cudnn.run_weight(h, alpha, p->x, c->x.data, p->y, c->y.data, p->conv,
+                                  algorithm, room, bytes, beta, p->w, c->w.data);
+    if (failed || !c->biased)
+        return failed;
+    return k->way == CONV_INPUT
+               ? cudnn.add(h, alpha, p->bias, c->bias.data, alpha, p->x, c->x.data)
+               : cudnn.add(h, alpha, p->bias, c->bias.data, alpha, p->y, c->y.data);
+}
+
+static const char *conv_with_plan(const conv_key *k, const conv_call *c)
+{
+    const cr_device_ops *ops = cr_cuda_table();
+    conv_plan *p;
+    uint32_t block = 0;
+    const char *error = conv_plan_of(&p, k);
+
+    if (error)
+        return error;
+    size_t bytes = p->found.room;
+    void *room = bytes ? ops->get(k->index, bytes, &block) : NULL;
+    if (bytes && !room)
+        return cr_cuda_no_memory(k->index, bytes);
+    int failed = cudnn.set_stream(handles[k->index], ops->stream(k->index));
+    if (!failed)
+        failed = conv_start(p, k, c, room);
+    if (room)
+        ops->release(k->index, room, block);
+    return failed ? "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED" : NULL;
+}
+
+/* Copies sizes; a convolution in one dim gets a second dim of size 1. */
+static bool conv_sizes(int32_t *out, const cr_array *a)
+{
+    int n = a->ndim == 3 ? 4 : a->ndim;
+
+    for (int d = 0; d < n; d++) {
+        int64_t size = d < 2 ? a->size[d] : d < n - a->ndim + 2 ? 1 : a->size[d - n + a->ndim];
+        if (size < 1 || size > INT_MAX)
+            return false;
+        out[d] = (int32_t)size;
+    }
+    return true;
+}
+
+/* Copies a number for each of the last `real` of `dims` dims; those before get `fill`.  One
+ * number is that of all dims. */
+static bool conv_steps(int32_t *out, const cr_given *g, int real, int dims, int64_t fill)
+{
+    if (g->kind != CR_GIVEN_INTS || (g->count != 1 && g->count != (size_t)real))
+        return false;
+    for (int d = 0; d < dims; d++) {
+        int at = d - (dims - real);
+        int64_t step = at < 0 ? fill : g->ints[g->count == 1 ? 0 : at];
+        if (step < 0 || step > INT_MAX)
+            return false;
+        out[d] = (int32_t)step;
+    }
+    return true;
+}
+
+/* False for problems that are left to the host. */
+static bool conv_key_of(conv_key *k, int index, const conv_call *c)
+{
+    int type, compute, dims = c->w.ndim - 2;
+
+    memset(k, 0, sizeof *k);
+    k->index = index;
+    k->way = (int32_t)c->way;
+    k->dtype = c->w.dtype;
+    k->dims = dims < 2 ? 2 : dims;
+    k->groups = (int32_t)c->groups;
+    if (dims < 1 || dims > CONV_DIMS || !conv_type(k->dtype, &type, &compute) ||
+        c->x.dtype != k->dtype || c->y.dtype != k->dtype || c->x.ndim != c->w.ndim)
+        return false;
+    if (c->biased && c->bias.dtype != k->dtype)
+        return false;
+    return conv_sizes(k->x, &c->x) && conv_sizes(k->w, &c->w) && conv_sizes(k->y, &c->y) &&
+           conv_steps(k->stride, &c->step[0], dims, k->dims, 1) &&
+           conv_steps(k->pad, &c->step[1], dims, k->dims, 0) &&
+           conv_steps(k->dilation, &c->step[2], dims, k->dims, 1);
+}
+
+/* --- arrays --- */
+
+/* A dense copy of an array that is not row-major. */
+typedef struct {
+    void *at;
+    uint32_t block;
+    int64_t stride[CONV_ALL];
+} conv_copy;
+
+static bool conv_is_dense(const cr_array *a)
+{
+    int64_t step = 1;
+
+    for (int d = a->ndim - 1; d >= 0; d--) {
+        if (a->size[d] != 1 && a->stride[d] != step)
+            return false;
+        step *= a->size[d];
+    }
+    return true;
+}
+
+static const char *conv_make_dense(int index, cr_array *a, conv_copy *copy, bool filled)
+{
+    const cr_device_ops *ops = cr_cuda_table();
+    int64_t n = 1;
+
+    if (conv_is_dense(a))
+        return NULL;
+    for (int d = a->ndim - 1; d >= 0; d--) {
+        copy->stride[d] = n;
+        n *= a->size[d];
+    }
+    n *= (int64_t)cr_dtype_size((cr_dtype)a->dtype);
+    copy->at = ops->get(index, (size_t)n, &copy->block);
+    if (!copy->at)
+        return cr_cuda_no_memory(index, (size_t)n);
+    cr_array dense = {copy->at, a->dtype, a->ndim, a->size, copy->stride};
+    const char *error = filled ? ops->move(index, &dense, a) : NULL;
+    *a = dense;
+    return error;
+}
+
+/* Runs the convolution with row-major arrays. */
+static const char *conv_run(int index, conv_call *c)
+{
+    conv_copy copy[CONV_WAYS + 1] = {{.at = NULL}};
+    cr_array *array[CONV_WAYS] = {
+        [CONV_OUTPUT] = &c->y, [CONV_INPUT] = &c->x, [CONV_WEIGHT] = &c->w};
+    cr_array result = *array[c->way];
+    conv_key key;
+
+    if (!cudnn_is_there() || !conv_key_of(&key, index, c))
+        return cr_cuda_declines;
+    const char *error = cr_cuda_use(index);
+    for (int i = 0; i < CONV_WAYS && !error; i++)
+        error = conv_make_dense(index, array[i], &copy[i], i != (int)c->way);
+    if (!error && c->biased)
+        error = conv_make_dense(index, &c->bias, &copy[CONV_WAYS], true);
+    if (!error) {
+        pthread_mutex_lock(&lock);
+        error = conv_with_plan(&key, c);
+        pthread_mutex_unlock(&lock);
+    }
+    if (!error && copy[c->way].at)
+        error = cr_cuda_table()->move(index, &result, array[c->way]);
+    for (int i = 0; i <= CONV_WAYS; i++)
+        if (copy[i].at)
+            cr_cuda_table()->release(index, copy[i].at, copy[i].block);
+    return error;
+}
+
+/* --- entries --- */
+
+/* (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups) */
+const char *cr_cuda_convolution(int index, const cr_given *arg, const cr_array *result)
+{
+    conv_call c = {
+        .w = arg[1].array, .bias = arg[2].array, .step = arg + 3, .groups = arg[8].i};
+
+    if (arg[2].kind != CR_GIVEN_ARRAY && arg[2].kind != CR_GIVEN_NONE)
+        return cr_cuda_declines;
+    c.biased = arg[2].kind == CR_GIVEN_ARRAY;
+    c.way = arg[6].i ? CONV_INPUT : CONV_OUTPUT;
+    c.x = arg[6].i ? *result : arg[0].array;
+    c.y = arg[6].i ? arg[0].array : *result;
+    return conv_run(index, &c);
+}
+
+/* (input, weight, output_size, stride, padding, dilation, groups) */
+const char *cr_cuda_conv_output(int index, const cr_given *arg, const cr_array *result)
+{
+    conv_call c = {.x = arg[0].array,
+                   .w = arg[1].array,
+                   .y = *result,
+                   .step = arg + 3,
+                   .groups = arg[6].i,
+                   .way = CONV_OUTPUT};
+
+    return conv_run(index, &c);
+}
+
+/* (grad_output, weight, input_size, stride, padding, dilation, groups) */
+const char *cr_cuda_conv_input_grad(int index, const cr_given *arg, const cr_array *result)
+{
+    conv_call c = {.x = *result,
+                   .w = arg[1].array,
+                   .y = arg[0].array,
+                   .step = arg + 3,
+                   .groups = arg[6].i,
+                   .way = CONV_INPUT};
+
+    return conv_run(index, &c);
+}
+
+/* (grad_output, input, weight_size, stride, padding, dilation, groups) */
+const char *cr_cuda_conv_weight_grad(int index, const cr_given *arg, const cr_array *result)
+{
+    conv_call c = {.x = arg[1].array,
+                   .w = *result,
+                   .y = arg[0].array,
+                   .step = arg + 3,
+                   .groups = arg[6].i,
+                   .way = CONV_WEIGHT};
+
+    return conv_run(index, &c);
+}
