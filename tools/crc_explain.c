@@ -66,6 +66,7 @@ static void put_words(cr_text *out, const cr_op *op)
         cr_text_printf(out, "  neutral   %s = %g\n", op->param[op->neutral_param].name,
                        op->neutral);
     put_rule(out, "filled", op->filled);
+    put_rule(out, "dispatch", op->dispatch);
 }
 
 static void put_window(cr_text *out, const cr_op *op)

@@ -3,6 +3,7 @@
 `ops.<name>` is the entry with this (ATen) name, callable with ATen's arguments.  Programs see
 packets of overloads instead (`torch.ops.aten.add.Tensor`), made from the same records.
 """
+import re
 from types import ModuleType
 
 from . import _C
@@ -25,8 +26,18 @@ def bind(namespace, names):
 _JIT_NAMES = {"Scalar": "number", "ScalarType": "int", "Layout": "int", "MemoryFormat": "int"}
 
 
+class AliasInfo:
+    """The alias mark of a parameter or result: a set of letters, and whether it is written."""
+
+    def __init__(self, letter, is_write):
+        self.before_set = self.after_set = {f"alias::{letter}"}
+        self.is_write = is_write
+
+
 class Argument:
     """A parameter or result of an operator."""
+
+    alias_info = None
 
     def __init__(self, name, type, *, optional=False, default=None, has_default=False,
                  kwarg_only=False, written=False):
@@ -60,6 +71,18 @@ class FunctionSchema:
                           if not made["absent"] >> i & 1]
         self.returns = [Argument(name, kind) for name, kind in made["returns"]]
         self.is_mutable = any(argument.is_write for argument in self.arguments)
+        self._mark_aliases()
+
+    def _mark_aliases(self):
+        """Reads the alias marks of parameters, "Tensor(a!) self", and of results."""
+        at = self._text.rindex(") -> ")
+        found = {name: mark for mark, name in re.findall(r"\((\w!?)[^()]*\)\S* (\w+)", self._text[:at])}
+        marks = [found.get(argument.name) for argument in self.arguments]
+        results = self._text[at + 5:].strip("()").split(", ") if len(self.returns) > 1 else [self._text[at + 5:]]
+        marks += [mark[1] if mark else None for mark in (re.search(r"\((\w!?)", text) for text in results)]
+        for argument, mark in zip([*self.arguments, *self.returns], marks):
+            if mark:
+                argument.alias_info = AliasInfo(mark[0], mark.endswith("!"))
 
     @staticmethod
     def _argument(p, made, bit):
@@ -107,6 +130,8 @@ class OpOverload:
         self._schema = FunctionSchema(packet._qualified_op_name, made)
         self._nondeterministic_seeded = made["random"]
         self.is_view = made["view"]
+        self._record = made["record"]
+        self.words = self._record["words"]
         self._op = made["callable"]
         _C._set_shown(self._op, self)
 
@@ -116,6 +141,12 @@ class OpOverload:
         except TypeError:
             self._schema.refuse(args, kwargs)
             raise
+
+    @property
+    def tags(self):
+        """The overload's torch.Tag objects."""
+        from ._tags import tags_of
+        return tags_of(self, self._record)
 
     def name(self):
         """The full name: "aten::add.Tensor"."""
@@ -189,7 +220,7 @@ class OpOverloadPacket:
         return self
 
     def __reduce__(self):
-        return _packet, (self._qualified_op_name,)
+        return packet_of, (self._qualified_op_name,)
 
 
 # Packets of operators that programs defined (library.py), by namespace and name.
@@ -236,7 +267,6 @@ loaded_libraries = set()  # paths that load_library() opened
 
 def _torch_libraries(path):
     """The libraries of torch that a shared object needs, by the names in its string table."""
-    import re
     with open(path, "rb") as file:
         content = file.read()
     found = re.findall(rb"\0((?:libtorch|libc10)[\w.+-]*\.so)(?=\0)", content)
@@ -267,7 +297,7 @@ def load_library(path):
         loaded_libraries.add(path)
 
 
-def _packet(name):
+def packet_of(name):
     """Returns the packet of "add", "aten::add" or "mylib::f"."""
     from . import ops as public
     namespace, colons, rest = name.partition("::")
@@ -293,9 +323,25 @@ def _serves(made, overload, given):
     return True
 
 
+def split_arguments(schema, given):
+    """Returns positional and keyword arguments, without those equal to their defaults."""
+    args, kwargs = [], {}
+    for argument in schema.arguments:
+        value = given[argument.name]
+        usual = (argument.has_default_value() and type(value) is type(argument.default_value) and
+                 value == argument.default_value)
+        if not argument.kwarg_only:
+            args.append((value, usual))
+        elif not usual:
+            kwargs[argument.name] = value
+    while args and args[-1][1]:
+        args.pop()
+    return [value for value, _ in args], kwargs
+
+
 def overload_of(name, overload, given):
     """Returns the OpOverload that torch would call where a record calls `name.overload`."""
-    packet = _packet(name.partition("#")[0])
+    packet = packet_of(name.partition("#")[0])
     fitting = [n for n, made in packet._made.items() if _serves(made, overload, given)]
     own = [n for n, made in packet._made.items() if made["record"]["overload"] == overload]
     return getattr(packet, (fitting or own)[0])
@@ -305,5 +351,5 @@ def schemas_of_function(function):
     """Returns the schemas of the overloads of a table function; None for other functions."""
     if not isinstance(function, type(ops.add)):
         return None
-    packet = _packet(function.__name__)
+    packet = packet_of(function.__name__)
     return [getattr(packet, name)._schema for name in packet.overloads()]

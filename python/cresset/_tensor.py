@@ -242,8 +242,22 @@ def pin_memory(self, device=None):
     raise RuntimeError(f"Need to provide pin_memory allocator to use pin memory on {device}.")
 
 
+@staticmethod
+def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_format=None, dtype=None,
+                           layout=None, device=None, pin_memory=False, requires_grad=False, **options):
+    """Makes an object of a class with __torch_dispatch__ that has sizes and no elements."""
+    if not isinstance(cls, type):
+        raise TypeError(f"cls must be a type (got {type(cls).__name__})")
+    if getattr(cls, "__torch_dispatch__", None) in (None, Tensor.__torch_dispatch__):
+        raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
+    place = _C.get_default_device() if device is None else device
+    return _C._make_wrapper(cls, tuple(size), None if strides is None else tuple(strides),
+                            _C.get_default_dtype() if dtype is None else dtype, place, requires_grad)
+
+
 for _name, _method in {
-        "pin_memory": pin_memory, "record_stream": record_stream, "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
+        "_make_wrapper_subclass": _make_wrapper_subclass, "pin_memory": pin_memory, "record_stream": record_stream,
+        "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
         "__setstate__": __setstate__, "__array_wrap__": __array_wrap__,
         "__contains__": __contains__, "is_shared": is_shared, "share_memory_": share_memory_,
         "storage": storage, "_typed_storage": storage,

@@ -166,6 +166,11 @@ class TorchFunctionMode:
         raise NotImplementedError
 
 
+def enable_reentrant_dispatch():
+    """Inside, calls of a __torch_dispatch__ handler are recorded by autograd, as those outside of it."""
+    return _C._ReentrantDispatch()
+
+
 class BaseTorchFunctionMode(TorchFunctionMode):
     """Calls functions without a change."""
 

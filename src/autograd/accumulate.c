@@ -49,7 +49,8 @@ cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
     int64_t room[CR_MAX_DIMS];
 
     /* A copy that must be recorded or captured is an operator call. */
-    if ((cr_recording() && cr_requires_grad(t)) || cr_thread.include & CR_STAGE_BIT(CAPTURE))
+    if ((cr_recording() && cr_requires_grad(t)) || cr_is_dispatched(t) ||
+        cr_thread.include & (CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(PYTHON)))
         return cr_call_unary(out, cr_entry.clone, t);
     cr_tensor *copy;
     CR_TRY(cr_tensor_new_strided(&copy, t->dtype, t->device, t->ndim, t->size,
@@ -65,6 +66,9 @@ cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
 
 static cr_status first_grad(cr_tensor **out, cr_tensor *leaf, cr_tensor *grad)
 {
+    if (CR_UNLIKELY(cr_goes_to_python(grad)))
+        return cr_recording() ? cr_call_unary(out, cr_entry.clone, grad)
+                              : cr_detached(out, grad);
     if (!may_adopt(grad, leaf))
         return cr_clone_like(out, grad, leaf);
     *out = cr_keep(grad);

@@ -110,6 +110,8 @@ static inline cr_tensor *cr_grad_of(const cr_tensor *t) /* .grad, borrowed; may 
 /* Sets .grad and holds a reference on `grad`; NULL clears it.  Fails with torch's errors. */
 CR_API CR_MUST cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad);
 CR_API CR_MUST cr_status cr_retain_grad(cr_tensor *t);
+/* True when __torch_dispatch__ of a class or mode handles calls with `t`. */
+bool cr_goes_to_python(cr_tensor *t);
 /* detach(): makes an alias without history that shares the version. */
 CR_MUST cr_status cr_detached(cr_tensor **out, cr_tensor *t);
 CR_MUST cr_status cr_detach_inplace(cr_tensor *t);

@@ -23,7 +23,7 @@ cr_status cr_filled_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, in
 {
     cr_tensor *t;
 
-    if (cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE))
+    if (cr_thread.include & ~cr_thread.exclude & (CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(PYTHON)))
         return call_full(out, dtype, device, ndim, size, number);
     CR_TRY(cr_tensor_new(&t, dtype, device, ndim, size));
     cr_view v = cr_view_of(t);
@@ -41,7 +41,7 @@ bool cr_target_of(cr_target *out, const cr_edge *edge)
     const cr_tensor *leaf = cr_node_variable(edge->node);
 
     if (leaf) {
-        *out = (cr_target){leaf->size, leaf->ndim, leaf->dtype, leaf->device};
+        *out = (cr_target){leaf->size, leaf->ndim, leaf->dtype, cr_device_beside(leaf)};
         return true;
     }
     const cr_node_result *r = &edge->node->results[edge->input];

@@ -60,7 +60,7 @@ cr_status cr_call_cast(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
         *out = cr_keep(t);
         return CR_OK;
     }
-    if ((cr_recording() && cr_requires_grad(t)) ||
+    if ((cr_recording() && cr_requires_grad(t)) || cr_goes_to_python(t) ||
         cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE))
         return cr_call_tensor(out, cr_entry.to_dtype, arg, 2);
     return call_copy(out, t, dtype);

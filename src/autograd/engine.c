@@ -313,8 +313,20 @@ static cr_status engine_find_roots(cr_task *t)
     return CR_OK;
 }
 
-static cr_status engine_ones(cr_tensor **out, const cr_tensor *root)
+/* By a call, which __torch_dispatch__ sees. */
+static cr_status engine_call_ones(cr_tensor **out, cr_tensor *root)
 {
+    cr_value arg[] = {cr_of_tensor(root), cr_of_none(),
+                      cr_of_none(),       cr_of_none(),
+                      cr_of_bool(false),  {.tag = CR_FORMAT_VAL, .i = CR_FORMAT_PRESERVE}};
+
+    return cr_call_tensor(out, cr_entry.ones_like, arg, CR_LEN(arg));
+}
+
+static cr_status engine_ones(cr_tensor **out, cr_tensor *root)
+{
+    if (CR_UNLIKELY(cr_goes_to_python(root)))
+        return engine_call_ones(out, root);
     return cr_filled_tensor(out, (cr_dtype)root->dtype, root->device, root->ndim, root->size,
                             cr_scalar_int(1));
 }

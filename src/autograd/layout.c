@@ -118,6 +118,10 @@ static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
 
 static cr_status layout_copy_elements(cr_tensor *to, cr_tensor *from)
 {
+    if (cr_is_dispatched(from) && !from->data)
+        return cr_fail(CR_RUNTIME,
+                       "the derivative of an in-place change of a view, or of a view "
+                       "by strides, is not available for tensors that wrap others");
     return to->data && from->data ? cr_copy_tensor(to, from) : CR_OK;
 }
 

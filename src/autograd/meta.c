@@ -1,5 +1,6 @@
 /* The autograd slots of tensors: history, edges, flags, .grad, retain_grad, detach. */
 #include "autograd/autograd_impl.h"
+#include "entry.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -295,7 +296,7 @@ static void set_flag(cr_tensor *t, bool on)
     t->requires_grad = on;
     if (on)
         t->stages |= CR_AUTOGRAD_BIT;
-    else if (!cr_base_of(t) && !t->inference)
+    else if (!cr_base_of(t) && !t->inference && !cr_is_dispatched(t))
         t->stages &= ~CR_AUTOGRAD_BIT;
 }
 
@@ -397,7 +398,21 @@ cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad)
 }
 
 /* --- detach --- */
-cr_status cr_detached(cr_tensor **out, cr_tensor *t) { return cr_tensor_alias(out, t); }
+bool cr_goes_to_python(cr_tensor *t)
+{
+    return ((t->stages | cr_thread.include) & ~cr_thread.exclude & CR_STAGE_BIT(PYTHON)) != 0;
+}
+
+cr_status cr_detached(cr_tensor **out, cr_tensor *t)
+{
+    cr_value arg = cr_of_tensor(t), result;
+
+    if (CR_LIKELY(!cr_goes_to_python(t)))
+        return cr_tensor_alias(out, t);
+    CR_TRY(cr_call_below(CR_STAGE_AUTOGRAD, cr_entry.detach, &arg, &result));
+    *out = result.t;
+    return CR_OK;
+}
 
 cr_status cr_detach_inplace(cr_tensor *t)
 {

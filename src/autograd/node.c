@@ -109,7 +109,7 @@ cr_status cr_node_result_set(cr_node_result *r, const cr_tensor *t)
         size[i] = t->size[i];
     r->ndim = t->ndim;
     r->dtype = t->dtype;
-    r->device = t->device;
+    r->device = cr_device_beside(t);
     r->known = true;
     return CR_OK;
 }

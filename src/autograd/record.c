@@ -53,11 +53,25 @@ static cr_tensor *record_viewed(const cr_op *op, int k, const cr_value *arg)
     return op->does == CR_DOES_MAP && arg[0].tag == CR_TENSOR ? arg[0].t : NULL;
 }
 
+/* A handler of __torch_dispatch__ may return a new tensor for a view.  If neither has bytes, it
+ * gets the storage of its base, so that they have one version. */
+static void share_wrapped(cr_tensor *view, cr_tensor *base)
+{
+    cr_storage *old = view->storage;
+
+    if (!cr_is_dispatched(view) || !cr_is_dispatched(base) || view->data || base->data)
+        return;
+    view->storage = cr_storage_keep(base->storage);
+    cr_storage_drop(old);
+}
+
 /* A view with an integer dtype (view.dtype) carries no gradient and is not tracked. */
 static cr_status track(cr_value *v, cr_tensor *of, cr_view_kind kind)
 {
     if (v->tag == CR_TENSOR && !cr_is_inexact(v->t) && cr_is_inexact(of))
         return CR_OK;
+    if (v->tag == CR_TENSOR && v->t != of && CR_UNLIKELY(v->t->storage != of->storage))
+        share_wrapped(v->t, of);
     if (v->tag == CR_TENSOR && v->t != of && v->t->storage == of->storage)
         return cr_track_view(v->t, of, kind);
     return CR_OK;
@@ -101,6 +115,12 @@ static bool calls_others(const cr_op *op)
     return !op->differentiable && (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE);
 }
 
+/* A composition whose arguments have bits, or which __torch_dispatch__ may see. */
+static bool pass_goes_on(const cr_op *op, const cr_value *arg)
+{
+    return cr_call_stages(op, arg) & (CR_STAGE_BIT(CONJ) | CR_STAGE_BIT(PYTHON));
+}
+
 static cr_status pass(const cr_op *op, const cr_plan *p, const cr_value *arg, cr_value *result)
 {
     int w = record_written_param(op, p);
@@ -108,7 +128,7 @@ static cr_status pass(const cr_op *op, const cr_plan *p, const cr_value *arg, cr
     if (CR_UNLIKELY(w >= 0 && arg[w].tag == CR_TENSOR))
         CR_TRY(cr_check_inplace(arg[w].t, false));
     if (w < 0 && calls_others(op))
-        return CR_UNLIKELY(cr_any_lazy(op, arg))
+        return CR_UNLIKELY(pass_goes_on(op, arg))
                    ? cr_call_past(CR_STAGE_AUTOGRAD, op, arg, result)
                    : op->kernel_stage(op, arg, result);
     CR_TRY(cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result));
@@ -319,6 +339,15 @@ static cr_status check_fits(const cr_tensor *from, const cr_tensor *self)
     return CR_RUNTIME;
 }
 
+static cr_status record_copy_below(cr_tensor *self, cr_tensor *from)
+{
+    cr_value arg[] = {cr_of_tensor(self), cr_of_tensor(from), cr_of_bool(false)}, result;
+
+    CR_TRY(cr_call_below(CR_STAGE_AUTOGRAD, cr_entry.copy_, arg, &result));
+    cr_drop(result.t);
+    return CR_OK;
+}
+
 /* Copies `from`, computed from a clone of `self`, to `self` and gives `self` its history. */
 static cr_status record_become(cr_tensor *self, cr_tensor *from)
 {
@@ -330,6 +359,8 @@ static cr_status record_become(cr_tensor *self, cr_tensor *from)
     CR_GO(cr_call_cast(&cast, from, (cr_dtype)self->dtype));
     if (self->data && cast->data)
         CR_GO(cr_copy_tensor(self, cast));
+    else if (cr_goes_to_python(self))
+        CR_GO(record_copy_below(self, cast));
     self->storage->version++;
     CR_GO(cr_grad_fn(&n, cast));
     if (n)

@@ -161,6 +161,8 @@ cr_status cr_saved_get(cr_tensor **out, const cr_saved *s, cr_node *node)
         return saved_unpack(out, s, node);
     if (CR_UNLIKELY(version_of(s->tensor) != s->version))
         return modified(s, node);
+    if (s->is_result && cr_goes_to_python(s->tensor) && !cr_recording())
+        return cr_detached(out, s->tensor);
     if (s->is_result && cr_recording())
         return with_history(out, cr_keep(s->tensor), node, s->output);
     *out = cr_keep(s->tensor);

@@ -250,8 +250,9 @@ void cr_task_drop(cr_task *t)
 /* --- cotangents --- */
 static bool may_grow(const cr_tensor *t, const cr_tensor *by)
 {
-    return !cr_recording() && t->dtype == by->dtype && cr_has_sizes(t, by->ndim, by->size) &&
-           cr_is_sole(t) && cr_is_dense(t);
+    return !cr_recording() && !(cr_thread.include & CR_STAGE_BIT(PYTHON)) &&
+           t->dtype == by->dtype && cr_has_sizes(t, by->ndim, by->size) && cr_is_sole(t) &&
+           cr_is_dense(t);
 }
 
 /* *sum += grad.  Takes ownership of both. */

@@ -289,6 +289,11 @@ struct cr_op {
     const char *out_message;
     /* Clause `filled`: all elements of the result are this number or parameter. */
     cr_rule *filled;
+    /* Clause `dispatch`: how programs with __torch_dispatch__ see a call.  `dispatch_call`: as
+     * a call of this entry.  `dispatch`: as these calls.  Without the clause: a composition
+     * without derivatives as its calls, another entry as a call. */
+    bool dispatch_call;
+    cr_rule *dispatch;
     const cr_op *next; /* next overload of the same name, or NULL */
     /* The in-place form `name_` is a separate record, made from this one.  It writes its first
      * parameter; does == CR_DOES_INPLACE, forms == 0. */

@@ -279,6 +279,13 @@ static cr_status read_node_clause(lexer *x, cr_op *op) { return rule_parse(x, &o
 
 static cr_status read_flops(lexer *x, cr_op *op) { return rule_parse(x, &op->flops); }
 
+/* `dispatch call`, `dispatch EXPR` */
+static cr_status read_dispatch(lexer *x, cr_op *op)
+{
+    CR_TRY(lex_take(x, "call", &op->dispatch_call));
+    return op->dispatch_call ? CR_OK : rule_parse(x, &op->dispatch);
+}
+
 static cr_status read_type(lexer *x, cr_op *op) { return rule_parse(x, &op->type); }
 
 static cr_status read_returns(lexer *x, cr_op *op)
@@ -780,6 +787,7 @@ static const struct {
     {"updates", read_updates},
     {"aten", overload_read},
     {"flops", read_flops},
+    {"dispatch", read_dispatch},
     {"out", read_out},
 };
 

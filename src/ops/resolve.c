@@ -326,6 +326,7 @@ cr_status ops_resolve_one(cr_op *op)
         CR_TRY(resolve_some(&s, &op->grads[i].rule, 1));
     CR_TRY(resolve_some(&s, &op->node, 1));
     CR_TRY(resolve_some(&s, &op->flops, 1));
+    CR_TRY(resolve_some(&s, &op->dispatch, 1));
     CR_TRY(resolve_some(&s, &op->filled, 1));
     CR_TRY(resolve_some(&s, &op->functional, 1));
     CR_TRY(check_functional(op));

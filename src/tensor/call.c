@@ -32,6 +32,8 @@ static inline uint32_t call_stages(const cr_op *op, const cr_value *arg)
     return bits & ~cr_thread.exclude;
 }
 
+uint32_t cr_call_stages(const cr_op *op, const cr_value *arg) { return call_stages(op, arg); }
+
 cr_status cr_call(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     uint32_t bits = call_stages(op, arg);
@@ -277,12 +279,13 @@ cr_status cr_common_device(cr_device *out, const cr_op *op, const cr_value *arg)
 
 /* --- compositions --- */
 
-static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_frame *f)
+static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_rule *body,
+                                    cr_frame *f)
 {
     cr_value v;
     cr_tensor *t;
 
-    CR_TRY(cr_frame_eval(f, op->body[k], &v));
+    CR_TRY(cr_frame_eval(f, body, &v));
     if (v.tag == CR_TENSORS ||
         op->result[k].type == CR_T_TENSORS) { /* an empty list has the tag of ints */
         cr_value *list = cr_alloc(v.len * sizeof *list + 1);
@@ -310,13 +313,14 @@ static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_fr
 }
 
 /* `is (a, b, c)` or one expression whose value is the list of all results. */
-static cr_status composition_results(const cr_op *op, cr_frame *f, cr_value *result)
+static cr_status composition_results(const cr_op *op, cr_frame *f, cr_rule *const *body,
+                                     int count, cr_value *result)
 {
     cr_value v;
 
-    if (op->body_count == op->result_count) {
+    if (count == op->result_count) {
         for (int i = 0; i < op->result_count; i++) {
-            cr_status st = composition_result(&result[i], op, i, f);
+            cr_status st = composition_result(&result[i], op, i, body[i], f);
             if (st) {
                 cr_drop_values(result, i);
                 return st;
@@ -324,7 +328,7 @@ static cr_status composition_results(const cr_op *op, cr_frame *f, cr_value *res
         }
         return CR_OK;
     }
-    CR_TRY(cr_frame_eval(f, op->body[0], &v));
+    CR_TRY(cr_frame_eval(f, body[0], &v));
     CR_ASSERT(v.tag == CR_TENSORS && v.len >= op->result_count);
     for (int i = 0; i < op->result_count; i++) {
         result[i] = v.list[i];
@@ -334,7 +338,8 @@ static cr_status composition_results(const cr_op *op, cr_frame *f, cr_value *res
     return CR_OK;
 }
 
-cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result)
+static cr_status composition_run(const cr_op *op, cr_rule *const *body, int count,
+                                 const cr_value *arg, cr_value *result)
 {
     cr_frame f;
     cr_status st;
@@ -342,9 +347,22 @@ cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *res
     cr_frame_init(&f, op, arg);
     st = op->check_count ? cr_run_checks(op, &f) : CR_OK;
     if (!st)
-        st = composition_results(op, &f, result);
+        st = composition_results(op, &f, body, count, result);
     cr_frame_drop(&f);
     return st;
+}
+
+cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    return composition_run(op, op->body, op->body_count, arg, result);
+}
+
+cr_status cr_call_dispatch_parts(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    if (op->dispatch)
+        return composition_run(op, (cr_rule *const *)&op->dispatch, 1, arg, result);
+    return op->does == CR_DOES_IS ? cr_run_composition(op, arg, result)
+                                  : op->kernel_stage(op, arg, result);
 }
 
 static cr_status call_run_whole(const cr_op *op, const cr_value *arg, cr_value *result)

@@ -177,6 +177,27 @@ CR_MUST cr_status cr_call_resolved(cr_call_fn call, cr_resolve_fn resolve, const
  * function handles the bits. */
 bool cr_op_takes_bits(const cr_op *op);
 
+/* --- tensors and modes with __torch_dispatch__ (stage PYTHON, py/bind/call/dispatch.c) --- */
+/* Calls with such a tensor go through the stages AUTOGRAD and PYTHON.  A tensor that only wraps
+ * others has no bytes; its device is a fake one. */
+#define CR_DISPATCH_BITS (CR_STAGE_BIT(AUTOGRAD) | CR_STAGE_BIT(PYTHON))
+static inline bool cr_is_dispatched(const cr_tensor *t)
+{
+    return (t->stages & CR_STAGE_BIT(PYTHON)) != 0;
+}
+/* The device of new tensors that belong to `t`. */
+static inline cr_device cr_device_beside(const cr_tensor *t)
+{
+    cr_device device = t->device;
+
+    device.fake &= !cr_is_dispatched(t);
+    return device;
+}
+/* Runs a composition or a `whole` entry as the calls that programs with __torch_dispatch__ see
+ * instead of it. */
+CR_MUST cr_status cr_call_dispatch_parts(const cr_op *op, const cr_value *arg,
+                                         cr_value *result);
+
 /* --- properties --- */
 bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride);
 bool cr_is_channels_last(const cr_tensor *t); /* NCHW with NHWC strides */
@@ -228,6 +249,8 @@ CR_MUST cr_status cr_call_below(cr_stage stage, const cr_op *op, const cr_value 
 /* The same for this call only: the calls that the operator makes go through all stages. */
 CR_MUST cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *arg,
                                cr_value *result);
+/* The stages that a call of the thread with these arguments goes through. */
+uint32_t cr_call_stages(const cr_op *op, const cr_value *arg);
 /* The in-place form: cr_call of op->inplace, a record whose first parameter is written
  * (so every stage sees that); the result is arg[0] again, counted.  Stages recognise an
  * in-place call by op->param[0].written, and the entry it computes by op->inplace_of. */

@@ -288,6 +288,10 @@ PyObject *cr_py_op_callable(cr_py_sig *chain, const char *name, bool method);
 cr_status cr_py_call(const cr_op *op, const cr_value *arg, cr_value *result);
 /* Calls an operator and wraps the result. */
 PyObject *cr_py_call_wrap(const cr_op *op, const cr_value *arg);
+/* The arguments of a call of C as a tuple with an item for each parameter (custom.c). */
+PyObject *cr_py_arguments(const cr_op *op, const cr_value *arg);
+/* Converts the results of a Python function for a call of `op`; the caller owns them. */
+CR_MUST cr_status cr_py_results(cr_value *result, const cr_op *op, PyObject *x);
 /* Implements a factory's requires_grad=True, with the factories' error message. */
 CR_MUST cr_status cr_py_ask_grad(cr_tensor *t);
 /* Fills arg[from..] with the default values of op. */
@@ -306,6 +310,12 @@ extern CR_THREAD int cr_py_override_off; /* > 0: subclasses are treated as plain
 /* > 0: a TorchFunctionMode is active and handles calls of `function`. */
 extern CR_THREAD int cr_py_mode_count;
 PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g);
+
+/* --- __torch_dispatch__ (dispatch.c) --- */
+
+/* Makes calls with `t` go to the class, if it has a __torch_dispatch__. */
+void cr_py_mark_dispatched(PyTypeObject *type, cr_tensor *t);
+int cr_py_dispatch_start(PyObject *m);
 
 /* --- pieces of the Tensor type --- */
 

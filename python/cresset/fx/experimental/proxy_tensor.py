@@ -9,31 +9,13 @@ import inspect
 import operator
 
 from ... import Tensor, _C, nn, no_grad
-from ..._ops import overload_of
+from ..._ops import overload_of, split_arguments
 from ...utils._pytree import tree_flatten, tree_leaves, tree_structure, tree_unflatten
 from ..graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from ..graph_module import GraphModule
 from ..interpreter import Interpreter
 
 __all__ = ["make_fx"]
-
-
-# --- torch's names of operators ---
-
-def _split(schema, given):
-    """Returns positional and keyword arguments, without those equal to their defaults."""
-    args, kwargs = [], {}
-    for argument in schema.arguments:
-        value = given[argument.name]
-        usual = (argument.has_default_value() and type(value) is type(argument.default_value) and
-                 value == argument.default_value)
-        if not argument.kwarg_only:
-            args.append((value, usual))
-        elif not usual:
-            kwargs[argument.name] = value
-    while args and args[-1][1]:
-        args.pop()
-    return [value for value, _ in args], kwargs
 
 
 # --- from the recorded graph to fx ---
@@ -86,7 +68,7 @@ class _Builder:
 
     def call(self, names, op, overload, arguments, source):
         target = overload_of(op, overload, arguments)
-        args, kwargs = _split(target._schema, arguments)
+        args, kwargs = split_arguments(target._schema, arguments)
         node = self.graph.call_function(target, tuple(map(self.value, args)),
                                         {key: self.value(x) for key, x in kwargs.items()}, name=op)
         if source:

@@ -309,6 +309,25 @@ static bool dtype_matches_out(const cr_py_sig *s, const cr_value *arg, const cr_
     return false;
 }
 
+/* out= for tensors that wrap others: the function, then a copy to each of `out`. */
+static cr_status call_out_by_copies(const cr_op *op, const cr_value *arg, cr_tensor **out,
+                                    cr_value *result)
+{
+    cr_value made[CR_MAX_RESULTS];
+    cr_status st = CR_OK;
+    int k;
+
+    CR_TRY(cr_call(op, arg, made));
+    for (k = 0; !st && k < op->result_count; k++) {
+        cr_value copy[] = {cr_of_tensor(out[k]), made[k]};
+        st = cr_call_given(&result[k], cr_ops_find("copy_"), copy, 2);
+    }
+    cr_drop_values(made, op->result_count);
+    if (st)
+        cr_drop_values(result, k - 1);
+    return st;
+}
+
 static PyObject *call_out(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
 {
     const cr_op *op = s->op;
@@ -321,7 +340,9 @@ static PyObject *call_out(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
         return NULL;
     for (int k = 0; k < op->result_count; k++)
         had[k] = call_sizes_of(out[k]);
-    if (is_large(op, a->value))
+    if (CR_UNLIKELY(cr_is_dispatched(out[0])))
+        st = call_out_by_copies(op, a->value, out, result);
+    else if (is_large(op, a->value))
         CR_PY_UNLOCKED(st = cr_call_out(op, a->value, out, result));
     else
         st = cr_call_out(op, a->value, out, result);

@@ -62,7 +62,7 @@ static PyObject *custom_object(const cr_value *v)
     }
 }
 
-static PyObject *custom_arguments(const cr_op *op, const cr_value *arg)
+PyObject *cr_py_arguments(const cr_op *op, const cr_value *arg)
 {
     PyObject *out = PyTuple_New(op->param_count);
 
@@ -134,7 +134,7 @@ static cr_status custom_result(cr_value *out, const cr_op *op, int k, PyObject *
     return CR_OK;
 }
 
-static cr_status custom_results(cr_value *result, const cr_op *op, PyObject *x)
+cr_status cr_py_results(cr_value *result, const cr_op *op, PyObject *x)
 {
     if (op->result_count == 1)
         return custom_result(result, op, 0, x);
@@ -170,9 +170,9 @@ static PyObject *custom_handler(const cr_op *op)
 
 static cr_status custom_call(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    PyObject *args = custom_arguments(op, arg), *handler = args ? custom_handler(op) : NULL;
+    PyObject *args = cr_py_arguments(op, arg), *handler = args ? custom_handler(op) : NULL;
     PyObject *out = handler ? PyObject_CallObject(handler, args) : NULL;
-    cr_status st = out ? custom_results(result, op, out) : CR_PYTHON;
+    cr_status st = out ? cr_py_results(result, op, out) : CR_PYTHON;
 
     Py_XDECREF(args);
     Py_XDECREF(out);

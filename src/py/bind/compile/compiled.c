@@ -311,6 +311,8 @@ static uint32_t mode_now(void)
     if (cr_thread.include & CR_STAGE_BIT(AUTOCAST))
         m |= 4u | (uint32_t)cr_autocast_on(CR_HOST.kind) << 3 |
              (uint32_t)cr_autocast_dtype(CR_HOST.kind) << 16;
+    if (cr_thread.include & CR_STAGE_BIT(PYTHON)) /* a dispatch mode: nothing is recorded */
+        m |= 16u;
     return m;
 }
 

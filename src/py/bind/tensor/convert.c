@@ -12,9 +12,24 @@ static PyObject *no_bytes(const char *what)
                         what);
 }
 
+/* The only element.  By a call if __torch_dispatch__ sees it. */
+static cr_status convert_item(cr_scalar *out, cr_tensor *t)
+{
+    const cr_op *op = cr_ops_find("_local_scalar_dense");
+    cr_value arg = cr_of_tensor(t), result;
+
+    if (CR_LIKELY(!cr_goes_to_python(t)))
+        return cr_tensor_item(out, t);
+    CR_TRY(cr_call(op, &arg, &result));
+    *out = result.tag == CR_NUMBER  ? result.number
+           : result.tag == CR_FLOAT ? cr_scalar_float(result.d)
+                                    : cr_scalar_int(result.i);
+    return CR_OK;
+}
+
 static PyObject *tensor_item(PyObject *self, PyObject *unused)
 {
-    const cr_tensor *t = cr_py_tensor_of(self);
+    cr_tensor *t = cr_py_tensor_of(self);
 
     (void)unused;
     if (t->numel != 1)
@@ -22,12 +37,13 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
                             "a Tensor with %lld elements cannot be converted to Scalar",
                             (long long)t->numel);
     cr_py_note_read(t, "item()");
-    if (!t->data)
+    bool dispatched = cr_goes_to_python(t);
+    if (!t->data && !dispatched)
         return no_bytes("item");
-    if (CR_LIKELY(cr_is_host(t->device) && !cr_is_lazy(t)))
+    if (CR_LIKELY(cr_is_host(t->device) && !cr_is_lazy(t) && !dispatched))
         return element_object(t, t->data);
     cr_scalar s;
-    cr_status st = cr_tensor_item(&s, t);
+    cr_status st = convert_item(&s, t);
     return st ? cr_py_raise(st) : cr_py_scalar_object(s);
 }
 
@@ -70,7 +86,7 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
  * tensors. */
 static bool only_element(PyObject *self, cr_scalar *out)
 {
-    const cr_tensor *t = cr_py_tensor_of(self);
+    cr_tensor *t = cr_py_tensor_of(self);
 
     if (t->numel != 1) {
         PyErr_SetString(PyExc_ValueError,
@@ -78,7 +94,7 @@ static bool only_element(PyObject *self, cr_scalar *out)
         return false;
     }
     cr_py_note_read(t, "a conversion to a number");
-    cr_status st = cr_tensor_item(out, t);
+    cr_status st = convert_item(out, t);
     if (st)
         cr_py_raise(st);
     return !st;
@@ -135,7 +151,7 @@ static PyObject *tensor_complex(PyObject *self, PyObject *unused)
 
 static int tensor_bool(PyObject *self)
 {
-    const cr_tensor *t = cr_py_tensor_of(self);
+    cr_tensor *t = cr_py_tensor_of(self);
     cr_scalar s;
 
     if (t->numel != 1) {
@@ -146,7 +162,7 @@ static int tensor_bool(PyObject *self)
         return -1;
     }
     cr_py_note_read(t, "data-dependent branching, such as `if x.sum() > 0`");
-    cr_status st = cr_tensor_item(&s, t);
+    cr_status st = convert_item(&s, t);
     if (st)
         return cr_py_raise_int(st);
     if (s.category == CR_CAT_COMPLEX)

@@ -34,7 +34,7 @@ static cr_tensor *from_other(cr_tensor *other, cr_dtype dtype)
                      cr_dtype_name(dtype), cr_dtype_name((cr_dtype)other->dtype));
         return NULL;
     }
-    cr_status st = cr_detached(&t, other);
+    cr_status st = cr_tensor_alias(&t, other);
     if (st)
         cr_py_raise(st);
     return st ? NULL : t;

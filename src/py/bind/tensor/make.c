@@ -346,6 +346,19 @@ static PyObject *make_finish(cr_tensor *t, bool requires_grad)
     return cr_py_raise(st);
 }
 
+/* The literal `t` (ownership taken) as a dispatch mode sees it; NULL with an exception. */
+static cr_tensor *make_lifted(cr_tensor *t)
+{
+    cr_value arg = cr_of_tensor(t), result;
+    cr_status st = cr_call(cr_ops_find("lift_fresh"), &arg, &result);
+
+    cr_drop(t);
+    if (!st)
+        return result.t;
+    cr_py_raise(st);
+    return NULL;
+}
+
 /* Raises torch's error for a keyword that is not in `names`. */
 static bool known_keywords(const char *function, PyObject *kwargs, char **names)
 {
@@ -396,7 +409,10 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     cr_device where = o.placed                ? o.device
                       : cr_py_is_tensor(data) ? cr_py_tensor_of(data)->device
                                               : cr_thread.device;
-    return make_finish(cr_py_tensor_from_data(data, o.dtype, where), requires_grad);
+    cr_tensor *t = cr_py_tensor_from_data(data, o.dtype, where);
+    if (t && CR_UNLIKELY(cr_goes_to_python(t)))
+        t = make_lifted(t);
+    return make_finish(t, requires_grad);
 }
 
 /* Shares memory where possible: tensors, arrays, buffers. */

@@ -485,7 +485,7 @@ static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
         !cr_py_is_tensor(data))
         return PyErr_Format(PyExc_TypeError,
                             "_make_subclass(): a class and a tensor are expected");
-    cr_status st = cr_detached(&t, cr_py_tensor_of(data));
+    cr_status st = cr_tensor_alias(&t, cr_py_tensor_of(data));
     if (st)
         return cr_py_raise(st);
     cr_recorder_cut(t);

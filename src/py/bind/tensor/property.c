@@ -239,6 +239,10 @@ GETTER(data)
     cr_tensor *made;
 
     (void)unused;
+    if (CR_UNLIKELY(cr_goes_to_python(SELF))) {
+        cr_status detached = cr_detached(&made, SELF);
+        return detached ? cr_py_raise(detached) : cr_py_wrap(made);
+    }
     cr_status st = cr_storage_alias(&alias, t->storage);
     if (st)
         return cr_py_raise(st);

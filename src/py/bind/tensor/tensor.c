@@ -74,6 +74,7 @@ PyObject *cr_py_wrap_keep(cr_tensor *t)
 PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t)
 {
     CR_ASSERT(!t->peer);
+    cr_py_mark_dispatched(type, t);
     return wrap_new(type, t);
 }
 

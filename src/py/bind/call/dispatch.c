@@ -1,0 +1,460 @@
+/* __torch_dispatch__: classes of tensors and modes that handle calls of operators.
+ *
+ * Tensors of such classes have the bit of the stage PYTHON, and so has the thread while a mode
+ * is active.  The stage is below autograd, so a handler sees the operators that run, forward
+ * and backward.  `utils/_python_dispatch.py` finds torch's overload and calls the handler. */
+#include "graph/graph.h"
+#include "py/bind/bind.h"
+
+static CR_THREAD PyObject *dispatch_modes; /* list of active TorchDispatchModes, or NULL */
+static CR_THREAD int dispatch_off;         /* number of active guards _DisableTorchDispatch */
+static PyObject *dispatch_caller;          /* set by _set_dispatch_caller */
+static PyObject *dispatch_name, *dispatch_disabled;
+
+/* --- which calls --- */
+
+void cr_py_mark_dispatched(PyTypeObject *type, cr_tensor *t)
+{
+    PyObject *handler;
+
+    if (type == cr_py_tensor_type || !dispatch_disabled)
+        return;
+    handler = PyObject_GetAttr((PyObject *)type, dispatch_name);
+    if (!handler)
+        PyErr_Clear();
+    else if (handler != dispatch_disabled)
+        t->stages |= CR_DISPATCH_BITS;
+    Py_XDECREF(handler);
+}
+
+/* The thread's bits follow from its modes and guards. */
+static void dispatch_update_thread(void)
+{
+    if (dispatch_modes && PyList_GET_SIZE(dispatch_modes))
+        cr_thread.include |= CR_DISPATCH_BITS;
+    else
+        cr_thread.include &= ~CR_DISPATCH_BITS;
+    if (dispatch_off)
+        cr_thread.exclude |= CR_STAGE_BIT(PYTHON);
+    else
+        cr_thread.exclude &= ~CR_STAGE_BIT(PYTHON);
+}
+
+static bool dispatch_value_requires(const cr_value *v)
+{
+    bool any = v->tag == CR_TENSOR && cr_requires_grad(v->t);
+
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        any |= dispatch_value_requires(&v->list[i]);
+    return any;
+}
+
+/* True when autograd will record the call's parts. */
+static bool dispatch_is_recorded(const cr_op *op, const cr_value *arg)
+{
+    bool any = false;
+
+    for (uint32_t m = op->tensor_params; m; m &= m - 1)
+        any |= dispatch_value_requires(&arg[CR_CTZ(m)]);
+    return any && !cr_thread.no_grad && !(cr_thread.exclude & CR_STAGE_BIT(AUTOGRAD));
+}
+
+static bool dispatch_has_parts(const cr_op *op, const cr_value *arg)
+{
+    bool composite = op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE;
+
+    if (op->custom || (op->dispatch_call && op->does == CR_DOES_WHOLE))
+        return false;
+    if (op->dispatch)
+        return true;
+    return composite && !op->differentiable &&
+           (!op->dispatch_call || dispatch_is_recorded(op, arg));
+}
+
+/* The in-place form of a composition: the composition, then a copy. */
+static cr_status dispatch_inplace_parts(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_value made[CR_MAX_RESULTS];
+
+    CR_TRY(cr_call_dispatch_parts(op->inplace_of, arg, made));
+    cr_value copy[] = {arg[0], made[0]};
+    cr_status st = cr_call_given(result, cr_ops_find("copy_"), copy, 2);
+    cr_drop_values(made, op->result_count);
+    return st;
+}
+
+/* --- calling handlers --- */
+
+/* Adds an object whose class differs from those in `list`, before the first object of a base
+ * class. */
+static int dispatch_add(PyObject *list, PyObject *x)
+{
+    Py_ssize_t at = PyList_GET_SIZE(list);
+
+    for (Py_ssize_t i = PyList_GET_SIZE(list); i-- > 0;) {
+        PyTypeObject *other = Py_TYPE(PyList_GET_ITEM(list, i));
+        if (other == Py_TYPE(x))
+            return 0;
+        if (PyType_IsSubtype(Py_TYPE(x), other))
+            at = i;
+    }
+    return PyList_Insert(list, at, x);
+}
+
+static int dispatch_add_value(PyObject *list, const cr_value *v)
+{
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        if (dispatch_add_value(list, &v->list[i]) < 0)
+            return -1;
+    if (v->tag != CR_TENSOR || !cr_is_dispatched(v->t))
+        return 0;
+    PyObject *x = cr_py_wrap_keep(v->t);
+    int done = x ? dispatch_add(list, x) : -1;
+    Py_XDECREF(x);
+    return done;
+}
+
+/* One tensor for each class with a __torch_dispatch__ among the arguments. */
+static PyObject *dispatch_overloaded(const cr_op *op, const cr_value *arg)
+{
+    PyObject *list = PyList_New(0);
+
+    for (uint32_t m = op->tensor_params; list && m; m &= m - 1)
+        if (dispatch_add_value(list, &arg[CR_CTZ(m)]) < 0)
+            Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *dispatch_ask(PyObject *mode, PyObject *overloaded, const cr_op *op,
+                              PyObject *args)
+{
+    if (!dispatch_caller) { /* the module calls _set_dispatch_caller */
+        PyObject *module = cr_py_import("utils._python_dispatch");
+        if (!module)
+            return NULL;
+        Py_DECREF(module);
+    }
+    return PyObject_CallFunction(dispatch_caller, "OOssO", mode, overloaded, op->name,
+                                 op->overload, args);
+}
+
+/* Calls the innermost mode, which is inactive during the call; NotImplemented without one. */
+static PyObject *dispatch_ask_mode(PyObject *overloaded, const cr_op *op, PyObject *args)
+{
+    Py_ssize_t last = dispatch_modes ? PyList_GET_SIZE(dispatch_modes) - 1 : -1;
+
+    if (last < 0)
+        return Py_NewRef(Py_NotImplemented);
+    PyObject *mode = Py_NewRef(PyList_GET_ITEM(dispatch_modes, last)), *out = NULL;
+    if (PyList_SetSlice(dispatch_modes, last, last + 1, NULL) == 0) {
+        dispatch_update_thread();
+        out = dispatch_ask(mode, overloaded, op, args);
+        if (PyList_Append(dispatch_modes, mode) < 0)
+            Py_CLEAR(out);
+        dispatch_update_thread();
+    }
+    Py_DECREF(mode);
+    return out;
+}
+
+static PyObject *dispatch_handlers(const cr_op *op, const cr_value *arg)
+{
+    PyObject *args = cr_py_arguments(op, arg);
+    PyObject *overloaded = args ? dispatch_overloaded(op, arg) : NULL;
+    PyObject *out = overloaded ? dispatch_ask_mode(overloaded, op, args) : NULL;
+
+    if (out == Py_NotImplemented)
+        Py_SETREF(out, dispatch_ask(Py_None, overloaded, op, args));
+    Py_XDECREF(overloaded);
+    Py_XDECREF(args);
+    return out;
+}
+
+/* --- results --- */
+
+/* The argument that result k is, by the schema: one that the entry writes; NULL for none. */
+static cr_tensor *dispatch_written(const cr_op *op, int k, const cr_value *arg)
+{
+    if (op->does == CR_DOES_INPLACE)
+        return arg[0].t;
+    for (int i = 0; i < op->param_count; i++)
+        if (op->result[k].written && op->param[i].written && arg[i].tag == CR_TENSOR &&
+            op->param[i].alias == op->result[k].alias)
+            return arg[i].t;
+    return NULL;
+}
+
+/* A handler may return anything for a tensor that the operator writes; the result is that
+ * tensor. */
+static cr_status dispatch_results(cr_value *result, const cr_op *op, const cr_value *arg,
+                                  PyObject *x)
+{
+    cr_tensor *written = op->result_count ? dispatch_written(op, 0, arg) : NULL;
+
+    if (!written)
+        return cr_py_results(result, op, x);
+    for (int k = 0; k < op->result_count; k++)
+        result[k] = cr_of_tensor(cr_keep(dispatch_written(op, k, arg)));
+    return CR_OK;
+}
+
+static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    PyGILState_STATE locked = PyGILState_Ensure();
+    uint32_t was = cr_thread.exclude;
+
+    cr_recorder_refuse("__torch_dispatch__ handles a call");
+    cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
+    PyObject *out = dispatch_handlers(op, arg);
+    cr_status st = out ? dispatch_results(result, op, arg, out) : CR_PYTHON;
+    Py_XDECREF(out);
+    cr_thread.exclude = was;
+    PyGILState_Release(locked);
+    return st;
+}
+
+static cr_status dispatch_stage(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    if (op->does == CR_DOES_INPLACE && dispatch_has_parts(op->inplace_of, arg))
+        return dispatch_inplace_parts(op, arg, result);
+    if (dispatch_has_parts(op, arg))
+        return cr_call_dispatch_parts(op, arg, result);
+    return dispatch_call(op, arg, result);
+}
+
+/* --- modes, for Python --- */
+
+static PyObject *dispatch_push(PyObject *m, PyObject *mode)
+{
+    (void)m;
+    if ((!dispatch_modes && !(dispatch_modes = PyList_New(0))) ||
+        PyList_Append(dispatch_modes, mode) < 0)
+        return NULL;
+    dispatch_update_thread();
+    Py_RETURN_NONE;
+}
+
+static PyObject *dispatch_pop(PyObject *m, PyObject *unused)
+{
+    Py_ssize_t last = dispatch_modes ? PyList_GET_SIZE(dispatch_modes) - 1 : -1;
+
+    (void)m;
+    (void)unused;
+    if (last < 0)
+        return PyErr_Format(PyExc_AssertionError, "no dispatch mode is active");
+    PyObject *mode = Py_NewRef(PyList_GET_ITEM(dispatch_modes, last));
+    PyList_SetSlice(dispatch_modes, last, last + 1, NULL);
+    dispatch_update_thread();
+    return mode;
+}
+
+static PyObject *dispatch_stack(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return dispatch_modes ? PyList_GetSlice(dispatch_modes, 0, PY_SSIZE_T_MAX) : PyList_New(0);
+}
+
+static PyObject *dispatch_length(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyLong_FromSsize_t(dispatch_modes ? PyList_GET_SIZE(dispatch_modes) : 0);
+}
+
+/* --- guards --- */
+
+/* A guard acts from its construction to its end: `with`, or `del`. */
+typedef struct {
+    PyObject_HEAD bool active;
+    uint32_t was; /* the thread's excluded stages before a guard of the second kind */
+} dispatch_guard;
+
+static PyObject *dispatch_off_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    dispatch_guard *g = (dispatch_guard *)PyType_GenericNew(type, args, kwargs);
+
+    if (!g)
+        return NULL;
+    g->active = true;
+    dispatch_off++;
+    dispatch_update_thread();
+    return (PyObject *)g;
+}
+
+static void dispatch_off_end(dispatch_guard *g)
+{
+    if (!g->active)
+        return;
+    g->active = false;
+    dispatch_off--;
+    dispatch_update_thread();
+}
+
+static PyObject *dispatch_again_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    dispatch_guard *g = (dispatch_guard *)PyType_GenericNew(type, args, kwargs);
+
+    if (!g)
+        return NULL;
+    g->active = true;
+    g->was = cr_thread.exclude;
+    cr_thread.exclude &= ~CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
+    return (PyObject *)g;
+}
+
+static void dispatch_again_end(dispatch_guard *g)
+{
+    if (!g->active)
+        return;
+    g->active = false;
+    cr_thread.exclude = g->was;
+}
+
+static PyObject *dispatch_guard_enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return Py_NewRef(self);
+}
+
+#define DISPATCH_GUARD(kind, name, text)                                                       \
+    static PyObject *dispatch_##kind##_exit(PyObject *self, PyObject *args)                    \
+    {                                                                                          \
+        (void)args;                                                                            \
+        dispatch_##kind##_end((dispatch_guard *)self);                                         \
+        Py_RETURN_NONE;                                                                        \
+    }                                                                                          \
+    static void dispatch_##kind##_dealloc(PyObject *self)                                      \
+    {                                                                                          \
+        dispatch_##kind##_end((dispatch_guard *)self);                                         \
+        Py_TYPE(self)->tp_free(self);                                                          \
+    }                                                                                          \
+    static PyMethodDef dispatch_##kind##_methods[] = {                                         \
+        {"__enter__", dispatch_guard_enter, METH_NOARGS, NULL},                                \
+        {"__exit__", dispatch_##kind##_exit, METH_VARARGS, NULL},                              \
+        {0}};                                                                                  \
+    static PyTypeObject dispatch_##kind##_type = {                                             \
+        PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C." name,                                   \
+        .tp_basicsize = sizeof(dispatch_guard),                                                \
+        .tp_flags = Py_TPFLAGS_DEFAULT,                                                        \
+        .tp_doc = text,                                                                        \
+        .tp_new = dispatch_##kind##_new,                                                       \
+        .tp_dealloc = dispatch_##kind##_dealloc,                                               \
+        .tp_methods = dispatch_##kind##_methods,                                               \
+    }
+
+DISPATCH_GUARD(off, "_DisableTorchDispatch",
+               "While it lives, no __torch_dispatch__ of a class or mode is called.");
+DISPATCH_GUARD(again, "_ReentrantDispatch",
+               "While it lives, calls inside of a handler start at the first stage.");
+
+/* As __torch_dispatch__: calls the function without handlers. */
+static PyObject *dispatch_plain(PyObject *m, PyObject *args)
+{
+    PyObject *function, *types, *given = NULL, *kwargs = NULL;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO|OO:_disabled_torch_dispatch_impl", &function, &types,
+                          &given, &kwargs))
+        return NULL;
+    PyObject *tuple = given ? PySequence_Tuple(given) : PyTuple_New(0);
+    if (!tuple)
+        return NULL;
+    dispatch_off++;
+    dispatch_update_thread();
+    PyObject *out = PyObject_Call(function, tuple, kwargs == Py_None ? NULL : kwargs);
+    dispatch_off--;
+    dispatch_update_thread();
+    Py_DECREF(tuple);
+    return out;
+}
+
+/* --- tensors without elements --- */
+
+/* _make_wrapper(cls, size, stride or None, dtype, device, requires_grad) */
+static PyObject *dispatch_make_wrapper(PyObject *m, PyObject *args)
+{
+    PyObject *cls, *size, *stride, *dtype, *device;
+    int64_t sizes[CR_MAX_DIMS], strides[CR_MAX_DIMS];
+    int requires_grad, n = 0, k = 0, kind, index;
+    cr_tensor *t;
+    cr_status st;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OOOOOp", &cls, &size, &stride, &dtype, &device,
+                          &requires_grad))
+        return NULL;
+    if (cr_py_ints_from(size, sizes, CR_MAX_DIMS, &n) != CR_PY_FITS ||
+        (stride != Py_None && cr_py_ints_from(stride, strides, CR_MAX_DIMS, &k) != CR_PY_FITS))
+        return PyErr_Occurred() ? NULL
+                                : PyErr_Format(PyExc_TypeError, "sizes and strides are ints");
+    if (stride != Py_None && n != k)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "_make_wrapper_subclass: sizes and strides differ in length");
+    if (cr_py_device_from(device, &kind, &index) <= 0)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "not a device");
+    cr_device place = {
+        .kind = (uint8_t)kind, .index = (uint8_t)(index < 0 ? 0 : index), .fake = true};
+    cr_dtype type = cr_py_dtype_from(dtype);
+    st = stride == Py_None ? cr_tensor_new(&t, type, place, n, sizes)
+                           : cr_tensor_new_strided(&t, type, place, n, sizes, strides);
+    if (st)
+        return cr_py_raise(st);
+    t->stages |= CR_DISPATCH_BITS;
+    st = requires_grad ? cr_py_ask_grad(t) : CR_OK;
+    if (!st)
+        return cr_py_wrap_as((PyTypeObject *)cls, t);
+    cr_drop(t);
+    return cr_py_raise(st);
+}
+
+/* _share_storage(to, from): a result that is a view has the storage of its base, so that
+ * autograd treats it as a view. */
+static PyObject *dispatch_share_storage(PyObject *m, PyObject *args)
+{
+    PyObject *to, *from;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO", &to, &from))
+        return NULL;
+    if (!cr_py_is_tensor(to) || !cr_py_is_tensor(from) || cr_py_tensor_of(to)->data ||
+        cr_py_tensor_of(from)->data)
+        return PyErr_Format(PyExc_TypeError, "two tensors without elements are expected");
+    cr_storage *old = cr_py_tensor_of(to)->storage;
+    cr_py_tensor_of(to)->storage = cr_storage_keep(cr_py_tensor_of(from)->storage);
+    cr_storage_drop(old);
+    Py_RETURN_NONE;
+}
+
+static PyObject *dispatch_set_caller(PyObject *m, PyObject *function)
+{
+    (void)m;
+    Py_XSETREF(dispatch_caller, Py_NewRef(function));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef dispatch_functions[] = {
+    {"_disabled_torch_dispatch_impl", dispatch_plain, METH_VARARGS,
+     "As __torch_dispatch__: treats objects of the class as plain tensors."},
+    {"_push_on_torch_dispatch_stack", dispatch_push, METH_O, NULL},
+    {"_pop_torch_dispatch_stack", dispatch_pop, METH_NOARGS, NULL},
+    {"_torch_dispatch_stack", dispatch_stack, METH_NOARGS, NULL},
+    {"_len_torch_dispatch_stack", dispatch_length, METH_NOARGS, NULL},
+    {"_make_wrapper", dispatch_make_wrapper, METH_VARARGS, NULL},
+    {"_share_storage", dispatch_share_storage, METH_VARARGS, NULL},
+    {"_set_dispatch_caller", dispatch_set_caller, METH_O, NULL},
+    {0}};
+
+int cr_py_dispatch_start(PyObject *m)
+{
+    cr_stage_fns[CR_STAGE_PYTHON] = dispatch_stage;
+    dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
+    if (!dispatch_name || PyModule_AddFunctions(m, dispatch_functions) < 0 ||
+        cr_py_add_type(m, "_DisableTorchDispatch", &dispatch_off_type) < 0 ||
+        cr_py_add_type(m, "_ReentrantDispatch", &dispatch_again_type) < 0)
+        return -1;
+    dispatch_disabled = PyObject_GetAttrString(m, "_disabled_torch_dispatch_impl");
+    return dispatch_disabled ? PyObject_SetAttr((PyObject *)cr_py_tensor_type, dispatch_name,
+                                                dispatch_disabled)
+                             : -1;
+}
