@@ -27,7 +27,7 @@ _MODULES = frozenset((
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
-         "Tag": "_tags", "PyTorchFileReader": "_archive", "Stream": "_streams", "Event": "_streams",
+         "Tag": "_tags", "vmap": "func", "PyTorchFileReader": "_archive", "Stream": "_streams", "Event": "_streams",
          "DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
          **dict.fromkeys((
              "_check", "_check_with", "_check_is_size", "_check_index", "_check_value",

@@ -1,7 +1,11 @@
-"""Calling modules as functions of their parameters."""
+"""Derivatives and batches of functions; modules as functions of their parameters."""
+from .._functorch.eager_transforms import (debug_unwrap, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize,
+                                           vjp)
+from .._functorch.vmap import vmap
 from ..nn.utils.stateless import _functional_call
 
-__all__ = ["functional_call", "stack_module_state"]
+__all__ = ["debug_unwrap", "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp",
+           "linearize", "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap"]
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *,
@@ -21,6 +25,16 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
                              "functional call is ambiguous")
         dicts = {k: v for d in dicts for k, v in d.items()}
     return _functional_call(module, dicts, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def replace_all_batch_norm_modules_(root):
+    """Removes the running statistics of all batch norms in a module; they then use those of the batch."""
+    from ..nn.modules.batchnorm import _BatchNorm
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
 
 
 def stack_module_state(models):

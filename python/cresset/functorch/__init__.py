@@ -1,2 +1,3 @@
 """torch's functorch package: compilation to forward and backward graphs."""
+from ..func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from . import compile

@@ -1,0 +1,313 @@
+"""Derivatives of functions: vjp, grad, jvp, Jacobians.
+
+A derivative runs the function on aliases of its inputs and differentiates by the tape.  The aliases of one
+derivative are separate from those of another, so derivatives nest; a result keeps its history only if it
+depends on tensors other than these aliases.  jvp differentiates the vector-Jacobian product, which is
+linear in its vector, by this vector.
+"""
+import functools
+
+from .. import _C
+from .._C import Tensor
+from ..autograd import grad as tape_gradients
+from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
+from .vmap import _Batched, fresh, vmap
+
+
+# --- inputs and results ---
+
+def _alias(x):
+    """Returns an alias of x to differentiate by."""
+    if not isinstance(x, Tensor):
+        raise RuntimeError(f"Expected tensors, got unsupported type {type(x)}")
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError("only Tensors of floating point dtype can require gradients")
+    return x.view_as(x) if x.requires_grad else fresh(x).requires_grad_()
+
+
+def _depends_on_others(x, own):
+    """Returns whether the history of x reaches a leaf that is not among `own`."""
+    seen, stack = set(), [x.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None and not any(variable is y for y in own):
+            return True
+        stack += [following for following, _ in node.next_functions]
+    return False
+
+
+def _ended(x, own):
+    """Returns x; without its history if it only reaches the aliases."""
+    if not isinstance(x, Tensor) or not x.requires_grad or _depends_on_others(x, own):
+        return x
+    return fresh(x)
+
+
+def _gradients(outs, inputs, cotangents):
+    """Returns a gradient for each input, zeros if no output depends on it."""
+    pairs = [(y, v) for y, v in zip(outs, cotangents) if y.requires_grad]
+    if not pairs:
+        return [_C.zeros_like(x) for x in inputs]
+    found = tape_gradients([y for y, _ in pairs], inputs, [v for _, v in pairs], create_graph=True, allow_unused=True)
+    return [_C.zeros_like(x) if g is None else g for g, x in zip(found, inputs)]
+
+
+def _leaves_of(inputs):
+    return [x for x in inputs if x.is_leaf]
+
+
+def _all_tensors(name, outs):
+    for x in outs:
+        if not isinstance(x, Tensor):
+            raise RuntimeError(f"{name}: Expected f to return only tensors, got unsupported type {type(x)}")
+    return outs
+
+
+# --- reverse mode ---
+
+def vjp(func, *primals, has_aux=False):
+    """Returns (func(*primals), a function of cotangents that returns cotangents of the primals), and
+    with has_aux the further results of func."""
+    leaves, spec = tree_flatten(primals)
+    with _C.enable_grad():
+        inputs = list(map(_alias, leaves))
+        out = func(*tree_unflatten(inputs, spec))
+    aux = None
+    if has_aux:
+        if not (isinstance(out, tuple) and len(out) == 2):
+            raise RuntimeError("vjp(f, *primals): output of function f should be a tuple: (output, aux) if has_aux is "
+                               "True")
+        out, aux = out
+    outs, out_spec = tree_flatten(out)
+    _all_tensors("vjp(f, *primals)", outs)
+    own = _leaves_of(inputs)
+
+    def pull(cotangents, retain_graph=True, create_graph=None):
+        given, given_spec = tree_flatten(cotangents)
+        if given_spec != out_spec:
+            raise RuntimeError(f"Expected pytree structure of cotangents to be the same as pytree structure of outputs "
+                               f"to the function. cotangents: {given_spec}, primal output: {out_spec}")
+        for k, (v, y) in enumerate(zip(given, outs)):
+            if v.shape != y.shape:
+                raise RuntimeError(f"Mismatch in shape: grad_output[{k}] has a shape of {v.shape} and output[{k}] has "
+                                   f"a shape of {y.shape}.")
+        with _C.enable_grad():
+            found = [_ended(g, own) for g in _gradients(outs, inputs, given)]
+        return tree_unflatten(found, spec)
+    shown = tree_map(lambda x: _ended(x, own), tree_unflatten(outs, out_spec))
+    return (shown, pull, tree_map(lambda x: _ended(x, own), aux)) if has_aux else (shown, pull)
+
+
+def _picked(args, argnums):
+    for n in argnums if isinstance(argnums, tuple) else (argnums,):
+        if not isinstance(n, int):
+            raise RuntimeError(f"argnum must be int, got: {type(n)}")
+        if not -len(args) <= n < len(args):
+            raise RuntimeError(f"Got argnum={n}, but only {len(args)} positional inputs")
+    if isinstance(argnums, tuple):
+        if not argnums:
+            raise RuntimeError("argnums must be non-empty")
+        return tuple(args[n] for n in argnums)
+    return args[argnums]
+
+
+def _replaced(args, argnums, values):
+    args = list(args)
+    for n, x in zip(argnums, values) if isinstance(argnums, tuple) else [(argnums, values)]:
+        args[n] = x
+    return args
+
+
+def grad_and_value(func, argnums=0, has_aux=False):
+    """Returns a function that computes the gradient of `func` by some arguments, and its result."""
+    @functools.wraps(func, assigned=("__name__", "__doc__"), updated=())
+    def wrapped(*args, **kwargs):
+        leaves, spec = tree_flatten(_picked(args, argnums))
+        with _C.enable_grad():
+            inputs = list(map(_alias, leaves))
+            out = func(*_replaced(args, argnums, tree_unflatten(inputs, spec)), **kwargs)
+            aux = None
+            if has_aux:
+                if not (isinstance(out, tuple) and len(out) == 2):
+                    raise RuntimeError("grad_and_value(f)(*args): output of function f should be a tuple: (output, aux) "
+                                       "if has_aux is True")
+                out, aux = out
+                for x in tree_flatten(aux)[0]:
+                    if not isinstance(x, Tensor):
+                        raise RuntimeError(f"Expected tensors, got unsupported type {type(x)}")
+            if not isinstance(out, Tensor):
+                raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got {type(out)}")
+            if out.dim():
+                raise RuntimeError("grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor "
+                                   f"with {out.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?")
+            own = _leaves_of(inputs)
+            found = [_ended(g, own) for g in _gradients([out], inputs, [_C.ones_like(out)])]
+        result, value = tree_unflatten(found, spec), _ended(out, own)
+        return (result, (value, tree_map(lambda x: _ended(x, own), aux))) if has_aux else (result, value)
+    return wrapped
+
+
+def grad(func, argnums=0, has_aux=False):
+    """Returns a function that computes the gradient of `func` by some arguments."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func, assigned=("__name__", "__doc__"), updated=())
+    def wrapped(*args, **kwargs):
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+    return wrapped
+
+
+# --- forward mode ---
+
+def push_forward(outs, inputs, tangents):
+    """Returns the tangents of outputs for tangents of inputs, which are aliases, and the vectors that
+    were differentiated by."""
+    found, vectors = [], []
+    for y in outs:
+        if not y.requires_grad:
+            found.append(_C.zeros_like(y))
+            continue
+        v = _C.zeros_like(y).requires_grad_()
+        vectors.append(v)
+        pulled = tape_gradients([y], inputs, [v], create_graph=True, allow_unused=True)
+        pairs = [(g, t) for g, t in zip(pulled, tangents) if g is not None and g.requires_grad]
+        pushed = tape_gradients([g for g, _ in pairs], [v], [t for _, t in pairs], create_graph=True,
+                                allow_unused=True)[0] if pairs else None
+        found.append(_C.zeros_like(y) if pushed is None else pushed)
+    return found, vectors
+
+
+def check_tangent(x, t):
+    if x.shape != t.shape:
+        raise RuntimeError("Trying to set a forward gradient that has a different size than that of the original "
+                           f"Tensor, this is not supported. Tensor is of size {list(x.shape)} while the given forward "
+                           f"gradient is of size {list(t.shape)}.")
+
+
+def _check_jvp_input(name, x):
+    if not isinstance(x, tuple):
+        raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be a tuple. E.g. it should be valid to call "
+                           "f(*primals).")
+    if not x:
+        raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be a non-empty tuple.")
+
+
+def jvp(func, primals, tangents, *, strict=False, has_aux=False):
+    """Returns (func(*primals), the product of its Jacobian and the tangents), and with has_aux the
+    further results of func."""
+    _check_jvp_input("primals", primals)
+    leaves, spec = tree_flatten(primals)
+    pushed, pushed_spec = tree_flatten(tangents)
+    if spec != pushed_spec:
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same python structure. "
+                           f"For example, if primals is a tuple of 3 tensors, tangents also must be. Got primals with "
+                           f"structure {spec} and tangents with structure {pushed_spec}")
+    for x, t in zip(leaves, pushed):
+        check_tangent(x, t)
+    with _C.enable_grad():
+        inputs = list(map(_alias, leaves))
+        out = func(*tree_unflatten(inputs, spec))
+        aux = None
+        if has_aux:
+            if not (isinstance(out, tuple) and len(out) == 2):
+                raise RuntimeError("jvp(f, primals, tangents): output of function f should be a tuple: (output, aux) if "
+                                   "has_aux is True")
+            out, aux = out
+        outs, out_spec = tree_flatten(out)
+        _all_tensors("jvp(f, primals, tangents)", outs)
+        own = _leaves_of(inputs)
+        found, vectors = push_forward(outs, inputs, pushed)
+    result = (tree_unflatten([_ended(y, own) for y in outs], out_spec),
+              tree_unflatten([_ended(t, own + vectors) for t in found], out_spec))
+    return (*result, tree_map(lambda x: _ended(x, own), aux)) if has_aux else result
+
+
+def linearize(func, *primals):
+    """Returns (func(*primals), a function that multiplies tangents by the Jacobian at the primals)."""
+    out = func(*primals)
+
+    def push(*tangents):
+        return jvp(func, primals, tangents)[1]
+    return out, push
+
+
+# --- Jacobians ---
+
+def _unit_vectors(leaves):
+    """Returns for each leaf the parts of the unit vectors of the whole space."""
+    total, at, found = sum(x.numel() for x in leaves), 0, []
+    for x in leaves:
+        part = _C.zeros(total, x.numel(), dtype=x.dtype, device=x.device)
+        part[at:at + x.numel()] = _C.eye(x.numel(), dtype=x.dtype, device=x.device)
+        found.append(part.reshape(total, *x.shape))
+        at += x.numel()
+    return found
+
+
+def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+    """Returns a function that computes the Jacobian of `func`, row by row (a batch of vjps)."""
+    def wrapped(*args):
+        def partial(*picked):
+            return func(*_replaced(args, argnums, picked if isinstance(argnums, tuple) else picked[0]))
+        picked = _picked(args, argnums)
+        picked = picked if isinstance(argnums, tuple) else (picked,)
+        out, pull, *aux = vjp(partial, *picked, has_aux=has_aux)
+        outs, out_spec = tree_flatten(out)
+
+        def rows(*cotangents):
+            return tuple(tree_flatten(pull(tree_unflatten(list(cotangents), out_spec)))[0])
+        found = vmap(rows, chunk_size=chunk_size)(*_unit_vectors(outs))
+        leaves, spec = tree_flatten(picked)
+        split = [f.split([y.numel() for y in outs]) for f in found]
+        result = []
+        for k, y in enumerate(outs):
+            parts = [split[i][k].reshape(*y.shape, *x.shape) for i, x in enumerate(leaves)]
+            whole = tree_unflatten(parts, spec)
+            result.append(whole if isinstance(argnums, tuple) else whole[0])
+        result = tree_unflatten(result, out_spec)
+        return (result, aux[0]) if has_aux else result
+    return functools.wraps(func, assigned=("__name__", "__doc__"), updated=())(wrapped)
+
+
+def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error"):
+    """Returns a function that computes the Jacobian of `func`, column by column (a batch of jvps)."""
+    def wrapped(*args):
+        picked = _picked(args, argnums)
+        picked = picked if isinstance(argnums, tuple) else (picked,)
+        leaves, spec = tree_flatten(picked)
+
+        def partial(*values):
+            return func(*_replaced(args, argnums, values if isinstance(argnums, tuple) else values[0]))
+
+        def column(*tangents):
+            return jvp(partial, picked, tree_unflatten(list(tangents), spec), has_aux=has_aux)[1:]
+        found = vmap(column, randomness=randomness, chunk_size=chunk_size)(*_unit_vectors(leaves))
+        outs, out_spec = tree_flatten(found[0])
+        result = []
+        for f in outs:
+            parts, shape = f.split([x.numel() for x in leaves]), f.shape[1:]
+            parts = [p.movedim(0, -1).reshape(*shape, *x.shape) for p, x in zip(parts, leaves)]
+            whole = tree_unflatten(parts, spec)
+            result.append(whole if isinstance(argnums, tuple) else whole[0])
+        result = tree_unflatten(result, out_spec)
+        return (result, tree_map(lambda x: x[0], found[1])) if has_aux else result
+    return functools.wraps(func, assigned=("__name__", "__doc__"), updated=())(wrapped)
+
+
+def hessian(func, argnums=0):
+    """Returns a function that computes the Hessian of `func`."""
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+def debug_unwrap(tensor, *, recurse=True):
+    """Returns the batch that an example inside of vmap wraps; another tensor as it is."""
+    while isinstance(tensor, _Batched):
+        tensor = tensor.inner
+        if not recurse:
+            break
+    return tensor

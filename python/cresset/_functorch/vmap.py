@@ -1,0 +1,445 @@
+"""vmap: a function of one example becomes a function of a batch.
+
+Inside of the function a batch is a tensor of the example's sizes that wraps the whole batch (`_Batched`).
+Its __torch_dispatch__ gives every operator a call for the batch.  Which call follows from the entry of the
+table: pointwise entries broadcast, entries with dims get theirs shifted by one, views keep the batch as
+their first dim, products become products of batches.  Any other entry is called once for each example,
+and the results are stacked.  Calls for the batch are recorded by autograd, and so are those of the
+function: derivatives may be taken inside and outside of it.
+"""
+import functools
+import itertools
+
+from .. import _C
+from .._C import Tensor
+from ..utils._python_dispatch import TorchDispatchMode
+from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+_levels = itertools.count(1)
+
+
+class _Batched(Tensor):
+    """One example of a batch: `inner` is the batch, along its first dim."""
+
+    __torch_function__ = _C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inner, level):
+        made = Tensor._make_wrapper_subclass(cls, inner.shape[1:], strides=inner.stride()[1:], dtype=inner.dtype,
+                                             device=inner.device)
+        made.inner, made.level = inner, level
+        return made
+
+    def detach(self):
+        return _Batched(self.inner.detach(), self.level)
+
+    def item(self):
+        raise RuntimeError(
+            "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a "
+            "Tensor, please try to rewrite what you're doing with other operations. If error is occurring somewhere "
+            "inside PyTorch internals, please file a bug report.")
+
+    def __bool__(self):
+        raise RuntimeError("vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
+                           "flow. We don't support that yet, please file an issue at "
+                           "https://github.com/pytorch/pytorch/issues .")
+
+    __int__ = __float__ = __index__ = tolist = numpy = item
+
+    def __repr__(self, *, tensor_contents=None):
+        return f"BatchedTensor(lvl={self.level}, bdim=0, value=\n{self.inner!r}\n)"
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        leaves, _ = tree_flatten((args, kwargs))
+        level = max(x.level for x in leaves if isinstance(x, _Batched))
+        with _C._ReentrantDispatch():
+            return _call_batch(func, args, kwargs, level)
+
+
+def fresh(x):
+    """Returns an alias of x without the history of x at its own level; a batch keeps its history."""
+    return _Batched(x.inner, x.level) if isinstance(x, _Batched) else x.detach()
+
+
+def _is_at(x, level):
+    return isinstance(x, _Batched) and x.level == level
+
+
+# --- calls for a batch ---
+
+def _call_batch(func, args, kwargs, level):
+    """Calls an operator for the batch that tensors of a level wrap."""
+    if func._opname == "detach":  # of a saved result: the batch keeps its history
+        return _Batched(args[0].inner, level)
+    if func._opname == "_local_scalar_dense":
+        return args[0].item()
+    call = _Call(func, args, kwargs, level)
+    for rule in _rules(func):
+        result = rule(call)
+        if result is not NotImplemented:
+            return call.wrapped(result)
+    return call.each_example()
+
+
+class _Call:
+    """A call of an operator in which some tensors wrap batches of one level."""
+
+    def __init__(self, func, args, kwargs, level):
+        self.func, self.kwargs, self.level = func, dict(kwargs), level
+        self.args = list(args)
+        self.record, self.words = func._record, func.words
+        self.leaves, self.spec = tree_flatten((self.args, self.kwargs))
+        self.size = next(x.inner.shape[0] for x in self.leaves if _is_at(x, level))
+        names = [argument.name for argument in func._schema.arguments]
+        self.given = dict(zip(names, args)) | self.kwargs
+        self.writes = func._schema.is_mutable
+
+    def is_batch(self, x):
+        return _is_at(x, self.level)
+
+    def tensors(self):
+        return [x for x in self.leaves if isinstance(x, Tensor)]
+
+    def as_batch(self, x):
+        """Returns the batch that x wraps; another tensor, repeated."""
+        return x.inner if self.is_batch(x) else x.expand(self.size, *x.shape)
+
+    def result_of_writing(self):
+        """Returns the tensor that an in-place operator writes, whose result it is."""
+        target = self.args[0]
+        if not self.is_batch(target):
+            raise RuntimeError(
+                f"vmap: {self.func._schema.name}(self, *extra_args) is not possible because there exists a Tensor "
+                "`other` in extra_args that has more elements than `self`. This happened due to `other` being "
+                "vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators "
+                "instead of in-place operators. If said operator is being called inside the PyTorch framework, "
+                "please file a bug report instead.")
+        return target
+
+    def wrapped(self, result):
+        if self.writes:
+            return self.args[0]
+        return tree_map(lambda x: _Batched(x, self.level) if isinstance(x, Tensor) else x, result)
+
+    def run(self, changed, leading=()):
+        """Calls the operator with some arguments (by name) changed."""
+        given = {name: x.inner if self.is_batch(x) else x for name, x in {**self.given, **changed}.items()}
+        positional = [a.name for a in self.func._schema.arguments if not a.kwarg_only]
+        args, missing = [], False
+        for name in positional:
+            missing = missing or name not in given
+            if not missing:
+                args.append(given.pop(name))
+        return self.func(*args, **given)
+
+    def each_example(self):
+        """Calls the operator for one example after the other."""
+        if self.writes:
+            self.result_of_writing()
+        if not self.size:
+            raise RuntimeError(f"vmap: {self.func} needs an example, and the batch has none")
+        outs = []
+        for k in range(self.size):
+            leaves = [x.inner[k] if self.is_batch(x) else x for x in self.leaves]
+            args, kwargs = tree_unflatten(leaves, self.spec)
+            outs.append(self.func(*args, **kwargs))
+        if self.writes:
+            return self.args[0]
+        flat = [tree_flatten(out) for out in outs]
+        stacked = [_Batched(_C.stack(parts), self.level) if isinstance(parts[0], Tensor) else parts[0]
+                   for parts in zip(*(leaves for leaves, _ in flat))]
+        return tree_unflatten(stacked, flat[0][1])
+
+
+# --- rules: the result for the batch, or NotImplemented ---
+
+def _pointwise(call):
+    """All operands get the same number of dims behind the batch."""
+    tensors = call.tensors()
+    if call.writes:
+        call.result_of_writing()
+    ndim = max(x.dim() for x in tensors)
+    kinds = {x.dtype for x in tensors}
+    if len(kinds) > 1 and any(x.dim() == 0 for x in tensors):
+        return NotImplemented  # a tensor without dims has less weight in promotion
+
+    def leaf(x):
+        if not call.is_batch(x):
+            return x
+        sizes = [call.size, *[1] * (ndim - x.dim()), *x.shape]
+        return x.inner if x.dim() == ndim else x.inner.reshape(sizes)
+    args, kwargs = tree_unflatten(list(map(leaf, call.leaves)), call.spec)
+    return call.func(*args, **kwargs)
+
+
+def _shift(d, ndim):
+    """The dim of the batch for a dim of an example."""
+    if not -ndim <= d < ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {d})")
+    return d % ndim + 1
+
+
+def _dims(call):
+    """An operator of one tensor that names its dims."""
+    named = {name: x for name, x in call.given.items() if name.startswith("dim") and not isinstance(x, bool)}
+    x = call.args[0] if call.args else None
+    if not named or not call.is_batch(x) or len(call.tensors()) != 1 or x.dim() == 0:
+        return NotImplemented
+    ndim = x.dim() + (call.func._opname.startswith("unsqueeze"))
+    changed = {}
+    for name, d in named.items():
+        if isinstance(d, (list, tuple)) and d:
+            changed[name] = [_shift(one, ndim) for one in d]
+        elif isinstance(d, int):
+            changed[name] = _shift(d, ndim)
+        else:
+            return NotImplemented
+    if "permute" in call.words and "dims" in changed:
+        changed["dims"] = [0, *changed["dims"]]
+    return call.run(changed)
+
+
+def _sizes(call):
+    """A view with other sizes."""
+    size = call.given.get("size")
+    if size is None or not call.is_batch(call.args[0]) or not {"reshape", "expand"} & set(call.words):
+        return NotImplemented
+    x = call.args[0]
+    if "reshape" in call.words:
+        size = list(size)
+        if -1 in size and x.numel():
+            known = 1
+            for n in size:
+                known *= n if n != -1 else 1
+            size[size.index(-1)] = x.numel() // known
+        return x.inner.reshape([call.size, *size])
+    inner = x.inner.reshape([call.size, *[1] * (len(size) - x.dim()), *x.shape])
+    return inner.expand([call.size, *size])
+
+
+def _joined(call):
+    """Tensors of a list, along a dim."""
+    items = call.args[0] if call.args else None
+    if not isinstance(items, (list, tuple)) or not all(isinstance(x, Tensor) for x in items):
+        return NotImplemented
+    batches = [call.as_batch(x) for x in items]
+    d = call.given.get("dim", 0)
+    stacks = "join" not in call.words
+    return call.func(batches, _shift(d, items[0].dim() + stacks))
+
+
+def _whole_reduction(call):
+    """A reduction of all elements: of each example's, in one row."""
+    x = call.args[0]
+    if not call.is_batch(x) or call.given.get("dim") or call.record["does"] != "fold" or len(call.args) > 1:
+        return NotImplemented
+    return call.func(x.inner.reshape(call.size, -1), [1], **call.kwargs) if call.func._opname == "sum" else \
+        NotImplemented
+
+
+def _matrices(call, factor):
+    return call.as_batch(call.args[factor]) if call.is_batch(call.args[factor]) else call.args[factor]
+
+
+def _product(call):
+    """A product of matrices or vectors: a product of batches."""
+    a, b = call.args
+    left, right = _matrices(call, 0), _matrices(call, 1)
+    row, column = a.dim() == 1, b.dim() == 1
+    left = left.unsqueeze(-2) if row else left
+    right = right.unsqueeze(-1) if column else right
+    out = _C.matmul(left, right)
+    out = out.squeeze(-1) if column else out
+    return out.squeeze(-1 if column else -2) if row else out
+
+
+def _sum_with_product(call):
+    """beta * self + alpha * product."""
+    self, a, b = call.args
+    beta, alpha = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
+    product = _Call(call.func, [a, b], {}, call.level)
+    value = _product(product) if product else None
+    first = call.as_batch(self)
+    while first.dim() < value.dim():
+        first = first.unsqueeze(1)
+    return _C.add(first if beta == 1 else first * beta, value, alpha=alpha)
+
+
+def _flip_matrix(call):
+    x = call.args[0]
+    return x.inner.transpose(1, 2) if x.dim() == 2 else x.inner
+
+
+def _like(call):
+    """A new tensor like a batch."""
+    return call.func(call.args[0].inner, *call.args[1:], **call.kwargs)
+
+
+def _new(call):
+    return call.func(call.args[0].inner, [call.size, *call.args[1]], *call.args[2:], **call.kwargs)
+
+
+_PRODUCTS = {"mm": _product, "mv": _product, "dot": _product, "addmm": _sum_with_product,
+             "addmv": _sum_with_product, "t": _flip_matrix}
+
+
+@functools.cache
+def _rules(func):
+    """Returns the rules that may have the call for a batch."""
+    if func._opname in _PRODUCTS:
+        return (_PRODUCTS[func._opname],)
+    name, does = func._opname, func._record["does"]
+    if func.namespace == "aten" and name.startswith("new_"):
+        return (_new,)
+    if func.namespace == "aten" and (name.endswith("_like") or name in ("clone", "_to_copy", "alias")):
+        return (_like,)
+    if does == "body":
+        return (_pointwise,)
+    return (_sizes, _joined, _whole_reduction) if func._schema.is_mutable else (
+        _sizes, _joined, _dims, _whole_reduction)
+
+
+# --- random numbers ---
+
+class _Randomness(TorchDispatchMode):
+    """Applies vmap's `randomness` to calls that draw numbers."""
+
+    def __init__(self, way, size, level):
+        self.way, self.size, self.level = way, size, level
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        leaves = tree_flatten((args, kwargs))[0]
+        batched = [x for x in leaves if _is_at(x, self.level)]
+        if func._nondeterministic_seeded and self.way == "error":
+            raise RuntimeError(
+                "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+                "'different' randomness flags on vmap or perform the randomness operation out of vmap")
+        if func._nondeterministic_seeded and self.way == "same" and batched:
+            raise RuntimeError("Vmap does not currently support same randomness with a batched tensor input")
+        if func._nondeterministic_seeded and self.way == "different" and not batched:
+            if func._schema.is_mutable:
+                raise RuntimeError("vmap: Cannot ask for different inplace randomness on an unbatched tensor.")
+            return _Batched(_C.stack([func(*args, **kwargs) for _ in range(self.size)]), self.level)
+        return func(*args, **kwargs)
+
+
+# --- vmap ---
+
+def _name(func):
+    return getattr(func, "__name__", repr(func))
+
+
+def broadcast_to_tree(prefix, spec, error):
+    """Returns the leaves of `prefix` spread over a structure; calls error() if they do not fit."""
+    own = tree_flatten(prefix)[1]
+    if own.is_leaf():
+        return [prefix] * spec.num_leaves
+    if spec.is_leaf() or own.type != spec.type or len(own.children()) != len(spec.children()):
+        error()
+    parts = [prefix[key] for key in own.context] if isinstance(prefix, dict) else list(prefix)
+    return [leaf for part, child in zip(parts, spec.children()) for leaf in broadcast_to_tree(part, child, error)]
+
+
+def _inputs(in_dims, args, func):
+    """Returns (size of the batch, dims of the leaves, leaves, their structure)."""
+    said = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
+    if not isinstance(in_dims, (int, tuple)):
+        raise ValueError(f"{said}: expected `in_dims` to be int or a (potentially nested) tuple matching the "
+                         f"structure of inputs, got: {type(in_dims)}.")
+    if not args:
+        raise ValueError(f"vmap({_name(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are "
+                         "trying to vmap over a function with no inputs. The latter is unsupported.")
+    leaves, spec = tree_flatten(args)
+
+    def misfit():
+        raise ValueError(f"{said}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
+                         f"{tree_flatten(in_dims)[1]} but inputs has structure {spec}.")
+    dims = broadcast_to_tree(in_dims, spec, misfit)
+    for k, (x, d) in enumerate(zip(leaves, dims)):
+        if d is not None and not isinstance(d, int):
+            raise ValueError(f"{said}: Got in_dim={d} for an input but in_dim must be either an integer dimension or "
+                             "None.")
+        if d is not None and not isinstance(x, Tensor):
+            raise ValueError(f"{said}: Got in_dim={d} for an input but the input is of type {type(x)}. We cannot vmap "
+                             "over non-Tensor arguments, please use None as the respective in_dim")
+        if d is not None and not -x.dim() <= d < x.dim():
+            raise ValueError(f"{said}: Got in_dim={d} for some input, but that input is a Tensor of dimensionality "
+                             f"{x.dim()} so expected in_dim to satisfy -{x.dim()} <= in_dim < {x.dim()}.")
+    sizes = [x.shape[d] for x, d in zip(leaves, dims) if d is not None]
+    if not sizes:
+        raise ValueError("vmap: Expected at least one Tensor to vmap over")
+    if any(n != sizes[0] for n in sizes):
+        raise ValueError("vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+                         f"{sizes} for the mapped dimension")
+    return sizes[0], dims, leaves, spec
+
+
+def _output(x, d, size, level, func):
+    if not isinstance(x, Tensor):
+        if d is None:
+            return x
+        raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(x)}. "
+                         "Did you mean to set out_dims= to None for output?")
+    if d is None:
+        if _is_at(x, level):
+            raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim "
+                             "is None")
+        return x
+    inner = x.inner if _is_at(x, level) else x.expand(size, *x.shape)
+    return inner if d == 0 else inner.movedim(0, d)
+
+
+def _run(func, size, dims, leaves, spec, out_dims, randomness, kwargs):
+    level = next(_levels)
+    given = [x if d is None else _Batched(x.movedim(d, 0), level) for x, d in zip(leaves, dims)]
+    with _Randomness(randomness, size, level):
+        out = func(*tree_unflatten(given, spec), **kwargs)
+    outs, out_spec = tree_flatten(out)
+
+    def misfit():
+        raise ValueError(f"vmap({_name(func)}, ..., out_dims={out_dims}): out_dims is not compatible with the "
+                         f"structure of `outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs "
+                         f"has structure {out_spec}.")
+    if isinstance(out_dims, int) or out_dims is None:
+        places = [out_dims] * len(outs)
+    else:
+        places = broadcast_to_tree(out_dims, out_spec, misfit)
+    return tree_unflatten([_output(x, d, size, level, func) for x, d in zip(outs, places)], out_spec)
+
+
+def _run_chunks(func, size, dims, leaves, spec, out_dims, randomness, kwargs, chunk):
+    parts = []
+    for start in range(0, size, chunk):
+        n = min(chunk, size - start)
+        some = [x if d is None else x.narrow(d, start, n) for x, d in zip(leaves, dims)]
+        parts.append(tree_flatten(_run(func, n, dims, some, spec, out_dims, randomness, kwargs)))
+    out_spec = parts[0][1]
+    places = [out_dims] * len(parts[0][0]) if isinstance(out_dims, int) else broadcast_to_tree(
+        out_dims, out_spec, lambda: None)
+    joined = [xs[0] if d is None else _C.cat(xs, d) for d, xs in zip(places, map(list, zip(*(p for p, _ in parts))))]
+    return tree_unflatten(joined, out_spec)
+
+
+def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
+    """Returns a function that maps `func` over a dim of its tensors.
+
+        in_dims     the dim of each input, None for an input that is not mapped over
+        out_dims    where the dim goes in each output
+        randomness  "error", "same" or "different": calls that draw random numbers
+        chunk_size  examples that are computed together
+    """
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+    if chunk_size is not None and not chunk_size > 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+
+    @functools.wraps(func, assigned=("__name__", "__doc__"), updated=())
+    def mapped(*args, **kwargs):
+        size, dims, leaves, spec = _inputs(in_dims, args, func)
+        if chunk_size is not None and chunk_size < size:
+            return _run_chunks(func, size, dims, leaves, spec, out_dims, randomness, kwargs, chunk_size)
+        return _run(func, size, dims, leaves, spec, out_dims, randomness, kwargs)
+    return mapped
