@@ -40,6 +40,7 @@ LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wild
 # opgen reads no sizes: the functions that compute them include headers that opgen makes.
 HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c src/ops/shape_%.c,$(wildcard src/$(r)/*.c)))
 PY_SRC    := $(wildcard src/py/bind/*.c src/py/bind/*/*.c)
+FRAME_SRC := $(wildcard src/frame/*.c)
 TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c src/*/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
 VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h src/num/order.h
@@ -141,7 +142,16 @@ $(PY_OBJ)/%.o: src/py/bind/%.c | $(B)/gen/stamp
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -I$(PY_INC) -MMD -c $< -o $@
-$(PY_OBJ)/_C.so: $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(B)/libcresset.a
+# The room frame knows this interpreter's instructions.
+FRAME_OBJ := $(FRAME_SRC:src/frame/%.c=$(PY_OBJ)/frame/%.o)
+$(PY_OBJ)/gen/frame_opcodes.h: tools/opcodes src/frame/opcodes.txt
+	@mkdir -p $(@D)
+	$(Q)$(PYTHON) tools/opcodes src/frame/opcodes.txt >$@
+$(FRAME_OBJ): $(PY_OBJ)/frame/%.o: src/frame/%.c $(PY_OBJ)/gen/frame_opcodes.h
+	@mkdir -p $(@D)
+	@echo "  $<"
+	$(Q)$(CC) $(CFLAGS_ALL) -I$(PY_INC) -I$(PY_OBJ)/gen -MMD -c $< -o $@
+$(PY_OBJ)/_C.so: $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ) $(B)/libcresset.a
 	$(Q)$(CC) -shared $(FLAVOUR) $(filter %.o,$^) $(ARCHIVE) -o $@ $(LIBS)
 
 # The package as it is imported: links to the Python files, and the extension.

@@ -48,6 +48,18 @@ PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
 test-python: build
 	$(PYTEST) $(PY_TESTS)
 
+# CPython's own tests, plain and observed by the room frame, which must give the same counts.  An
+# interpreter without the package `test` has none of them.  FRAME_TESTS=--quick runs a selection.
+FRAME_GATE = $(PY_OBJ)/gate/frame_gate.so
+$(FRAME_GATE): tests/frame/gate.c $(FRAME_OBJ)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -I$(PY_INC) -shared $^ -o $@
+.PHONY: test-frame test-frame-quick
+test-frame: $(FRAME_GATE)
+	@PYTHONPATH=$(abspath $(dir $(FRAME_GATE))) $(PYTHON) tests/frame/gate.py $(FRAME_TESTS)
+test-frame-quick:
+	@$(MAKE) --no-print-directory FRAME_TESTS=--quick test-frame
+
 # A device outside the library (examples/backend): its own tests, and every operator's results and
 # gradients on it, which must have the host's bits.
 BACKEND      = $(B)/examples/libdemo.so
@@ -78,7 +90,7 @@ test: build
 	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-counts test-format test-headers test-text test-graphs-short test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(PYTEST) $(PY_TESTS)
-	$(MAKE) --no-print-directory test-backend test-fake-cuda
+	$(MAKE) --no-print-directory test-frame-quick test-backend test-fake-cuda
 
 # --- flavours --------------------------------------------------------------------------
 # Each flavour has a build folder below B.

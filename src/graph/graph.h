@@ -373,6 +373,8 @@ void cr_recorder_literal(cr_tensor *t);
 /* Called when a graph cannot represent the program's action (it read an element): finishing
  * then fails with CR_RUNTIME and this text. */
 void cr_recorder_refuse(const char *why);
+/* Whether finishing the thread's recording would fail; false without a recording. */
+bool cr_recorder_has_failed(void);
 /* Ends the autograd history of `t`, which is recorded or has the elements of a recorded tensor:
  * later calls pass no gradient through it. */
 void cr_recorder_cut(cr_tensor *t);

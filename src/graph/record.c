@@ -505,6 +505,8 @@ void cr_recorder_refuse(const char *why)
         note_failure(active, cr_fail(CR_RUNTIME, "%s", why));
 }
 
+bool cr_recorder_has_failed(void) { return active && active->failed; }
+
 static void record_cut(cr_session *s, void *context)
 {
     call_record *c = context;

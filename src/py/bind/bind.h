@@ -393,6 +393,7 @@ int cr_py_legacy_start(PyObject *m);
 int cr_py_gradmode_start(PyObject *m);
 int cr_py_autocast_start(PyObject *m);
 int cr_py_jit_start(PyObject *m);
+int cr_py_observed_start(PyObject *m);
 int cr_py_saved_hooks_start(PyObject *m);
 int cr_py_node_start(PyObject *m);
 int cr_py_function_start(PyObject *m);

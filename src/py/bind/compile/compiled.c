@@ -1138,6 +1138,18 @@ static PyObject *log_line(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* _log_wants(topic, level) -> bool */
+static PyObject *log_wants(PyObject *m, PyObject *args)
+{
+    const char *topic;
+    int level;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "si", &topic, &level))
+        return NULL;
+    return PyBool_FromLong(cr_log_wants(topic, level));
+}
+
 /* _outline(t) -> a tensor with the device, dtype, sizes and strides of t and no memory.  It
  * must not be read. */
 static PyObject *outline(PyObject *m, PyObject *x)
@@ -1173,6 +1185,7 @@ static PyMethodDef functions[] = {
     {"_can_go_back", can_go_back, METH_O, NULL},
     {"_storage_key", storage_key, METH_O, NULL},
     {"_log", log_line, METH_VARARGS, NULL},
+    {"_log_wants", log_wants, METH_VARARGS, NULL},
     {"_symbol_of", cr_py_symbol_of, METH_O, NULL},
     {"_force_eager", set_force_eager, METH_O, NULL},
     {"_compiled_off", compiled_off, METH_O, NULL},

@@ -90,8 +90,7 @@ const char *cr_py_where_now(void *context, cr_session *s)
     return m->text;
 }
 
-/* The folder of the library's file: "/.../cresset/" of "/.../cresset/_C.so". */
-static PyObject *package_folder(void)
+PyObject *cr_py_package_folder(void)
 {
     PyObject *module = PyImport_ImportModule(cr_py_root());
     PyObject *file = module ? PyModule_GetFilenameObject(module) : NULL, *out = NULL;
@@ -113,7 +112,7 @@ cr_py_where *cr_py_where_new(void)
 
     if (!w)
         return (cr_py_where *)PyErr_NoMemory();
-    w->package = package_folder();
+    w->package = cr_py_package_folder();
     if (w->package)
         return w;
     PyMem_Free(w);

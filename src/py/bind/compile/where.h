@@ -10,6 +10,10 @@ typedef struct cr_py_where cr_py_where;
 cr_py_where *cr_py_where_new(void);
 void cr_py_where_drop(cr_py_where *w);
 
+/* The folder of the library's file, "/.../cresset/" of "/.../cresset/_C.so"; a new reference,
+ * NULL with an exception. */
+PyObject *cr_py_package_folder(void);
+
 /* The running line, such as "file.py:12", in the memory of the session, which must be the same
  * in all calls; NULL when it is unknown.  `context` is a cr_py_where.  For
  * cr_recorder_follow. */

@@ -1,0 +1,55 @@
+/* shadow.h - where the objects in a running frame come from.
+ *
+ * The shadow follows the observed frames.  Beside every local and every entry of the value
+ * stack it has a *source*: the path by which the program reached the object, such as an
+ * argument, an attribute of another source, or a global.  Objects that the program computed
+ * have no source.
+ *
+ * Before every instruction the shadow compares what it expects on the value stack with what is
+ * there.  A difference only loses a source; it cannot change a result.
+ *
+ * The shadow borrows the program's objects and compares their addresses.  It keeps none alive,
+ * except names, numbers and code objects. */
+#ifndef CR_FRAME_SHADOW_H
+#define CR_FRAME_SHADOW_H
+
+#include "frame/observe.h"
+
+typedef struct cr_shadow cr_shadow;
+
+/* One access of the program to a place that outlives the instruction: an attribute, item,
+ * global or cell. */
+typedef struct {
+    PyCodeObject *code; /* the access is instruction `at` of `code` */
+    int at;
+    char kind;              /* 'r' read, 'w' write, 'd' deletion */
+    const PyObject *holder; /* the object that has the attribute or item; may be freed by now */
+    PyObject *key;          /* its name or item, NULL unless a str or int */
+    const PyObject *value;  /* the object that was read or written; may be freed by now */
+    int source;             /* of the value; 0: none */
+} cr_access;
+
+/* Makes a shadow; NULL with an exception.  With log = 0 accesses are not kept. */
+cr_shadow *cr_shadow_new(int log);
+void cr_shadow_drop(cr_shadow *s);
+/* The callbacks that keep the shadow up to date. */
+cr_observer cr_shadow_observer(cr_shadow *s);
+
+/* Instructions seen; entries of value stacks that were compared with what was expected;
+ * differences. */
+uint64_t cr_shadow_events(const cr_shadow *s);
+uint64_t cr_shadow_compared(const cr_shadow *s);
+uint64_t cr_shadow_differences(const cr_shadow *s);
+/* The first difference as text, a new reference; NULL with an exception. */
+PyObject *cr_shadow_first_difference(const cr_shadow *s);
+
+/* The accesses in program order.  The array is valid until the next callback. */
+const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count);
+/* The path of a source as text, such as "self.layers[0]"; a new reference, NULL with an
+ * exception. */
+PyObject *cr_shadow_path(const cr_shadow *s, int source);
+/* The instruction that the innermost frame outside `folder` executes: its code, borrowed, and
+ * *at; NULL when there is none. */
+PyCodeObject *cr_shadow_place(const cr_shadow *s, PyObject *folder, int *at);
+
+#endif

@@ -1,0 +1,165 @@
+/* _C.Observation: the instructions of one recorded call.
+ *
+ * It tells which instruction made a recording impossible, and which instructions read and wrote
+ * attributes, items, globals and cells (frame/shadow.h). */
+#include "frame/shadow.h"
+#include "graph/graph.h"
+#include "py/bind/bind.h"
+#include "py/bind/compile/where.h"
+
+typedef struct {
+    PyObject_HEAD cr_shadow *shadow;
+    cr_observer follow;   /* the shadow's callbacks */
+    PyObject *folder;     /* the package's, whose frames are not the user's */
+    PyCodeObject *failed; /* the code in which the recording failed, or NULL */
+    int at;               /* and the instruction */
+} observed_object;
+
+/* Remembers the user's instruction in execution at the first event after the failure. */
+static void observed_check(observed_object *self)
+{
+    if (!self->failed && cr_recorder_has_failed())
+        self->failed = (PyCodeObject *)Py_XNewRef(
+            (PyObject *)cr_shadow_place(self->shadow, self->folder, &self->at));
+}
+
+static void observed_enter(void *context, const cr_live_frame *f)
+{
+    observed_object *self = context;
+
+    observed_check(self);
+    self->follow.enter(self->follow.context, f);
+}
+
+static void observed_instruction(void *context, const cr_live_frame *f, int at)
+{
+    observed_object *self = context;
+
+    observed_check(self);
+    self->follow.instruction(self->follow.context, f, at);
+}
+
+static void observed_leave(void *context, const cr_live_frame *f)
+{
+    observed_object *self = context;
+
+    observed_check(self);
+    self->follow.leave(self->follow.context, f);
+}
+
+static PyObject *observed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    observed_object *self = (observed_object *)type->tp_alloc(type, 0);
+
+    (void)args;
+    (void)kwargs;
+    if (!self)
+        return NULL;
+    self->folder = cr_py_package_folder();
+    self->shadow = self->folder ? cr_shadow_new(1) : NULL;
+    if (self->shadow) {
+        self->follow = cr_shadow_observer(self->shadow);
+        return (PyObject *)self;
+    }
+    Py_DECREF(self);
+    return NULL;
+}
+
+static void observed_dealloc(PyObject *x)
+{
+    observed_object *self = (observed_object *)x;
+
+    cr_shadow_drop(self->shadow);
+    Py_XDECREF(self->folder);
+    Py_XDECREF((PyObject *)self->failed);
+    Py_TYPE(x)->tp_free(x);
+}
+
+/* start() -> bool: False when no hook can be installed now */
+static PyObject *observed_start(PyObject *x, PyObject *unused)
+{
+    cr_observer o = {observed_enter, observed_instruction, observed_leave, x};
+    int on = cr_observe_start(&o);
+
+    (void)unused;
+    return on < 0 ? NULL : PyBool_FromLong(on);
+}
+
+static PyObject *observed_stop(PyObject *x, PyObject *unused)
+{
+    (void)unused;
+    observed_check((observed_object *)x);
+    cr_observe_stop();
+    Py_RETURN_NONE;
+}
+
+/* The instruction that made the recording fail as (code, number), or None. */
+static PyObject *observed_failed(PyObject *x, void *unused)
+{
+    const observed_object *self = (observed_object *)x;
+
+    (void)unused;
+    if (!self->failed)
+        Py_RETURN_NONE;
+    return Py_BuildValue("Oi", self->failed, self->at);
+}
+
+static PyObject *observed_events(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(cr_shadow_events(((observed_object *)x)->shadow));
+}
+
+static PyObject *observed_access(const cr_shadow *s, const cr_access *a)
+{
+    return Py_BuildValue(
+        "(CNON(Oi)N)", a->kind, PyLong_FromVoidPtr((void *)(uintptr_t)a->holder),
+        a->key ? a->key : Py_None, PyLong_FromVoidPtr((void *)(uintptr_t)a->value), a->code,
+        a->at, cr_shadow_path(s, a->source));
+}
+
+/* accesses() -> [(kind, id of the holder, key, id of the value, (code, instruction), path)], in
+ * program order.  Objects may have been freed since. */
+static PyObject *observed_accesses(PyObject *x, PyObject *unused)
+{
+    const cr_shadow *s = ((observed_object *)x)->shadow;
+    size_t count;
+    const cr_access *a = cr_shadow_accesses(s, &count);
+    PyObject *out = PyList_New((Py_ssize_t)count);
+
+    (void)unused;
+    for (size_t i = 0; out && i < count; i++) {
+        PyObject *item = observed_access(s, a + i);
+        if (item)
+            PyList_SET_ITEM(out, (Py_ssize_t)i, item);
+        else
+            Py_CLEAR(out);
+    }
+    return out;
+}
+
+static PyMethodDef observed_methods[] = {{"start", observed_start, METH_NOARGS, NULL},
+                                         {"stop", observed_stop, METH_NOARGS, NULL},
+                                         {"accesses", observed_accesses, METH_NOARGS, NULL},
+                                         {0}};
+
+static PyGetSetDef observed_properties[] = {{"failed", observed_failed, NULL, NULL, NULL},
+                                            {"events", observed_events, NULL, NULL, NULL},
+                                            {0}};
+
+static PyTypeObject observed_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Observation",
+    .tp_basicsize = sizeof(observed_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc =
+        "Observation(): the instructions that the thread executes between start() and stop().",
+    .tp_new = observed_new,
+    .tp_dealloc = observed_dealloc,
+    .tp_methods = observed_methods,
+    .tp_getset = observed_properties,
+};
+
+int cr_py_observed_start(PyObject *m)
+{
+    return cr_py_add_type(m, "Observation", &observed_type);
+}
