@@ -30,6 +30,7 @@ class Compiler:
         self.given_name = self.limit = None
         self.attempts = 0
         self.refusal, self.said_limit = None, False
+        self.place = None  # the instruction that the refusal is about, a places.Place
         self.expected = None  # the kernels of a call that was recorded and not kept
         self.records = []  # (Walk, CompiledEntry)
         self.put_away = {}  # backend forced by a stance -> its entries and records
@@ -135,13 +136,20 @@ class Compiler:
             warnings.warn(text + "\nOther calls run eagerly.", stacklevel=3)
         return compiled._function(*args, **kwargs)
 
-    def refuse(self, compiled, why):
+    @property
+    def wants_place(self):
+        """Whether calls are observed, to name the instruction that keeps them from being a graph."""
+        return self.fullgraph or self.backend_name == "explain" or _C._log_wants("capture", 1)
+
+    def refuse(self, compiled, why, place=None):
         """Makes the function eager from now on; raises with fullgraph=True."""
-        self.refusal = str(why)
+        self.refusal, self.place = str(why), place
         _C._log("graph", 1, f"{self.name} runs eagerly: {why}")
+        at = f"\n  at {place}" if place is not None else ""
+        _C._log("capture", 1, f"{self.name} runs eagerly: {why}{at}")
         if self.fullgraph:
             from .exc import Unsupported
-            raise Unsupported(f"{self.name} cannot be one graph: {why}")
+            raise Unsupported(f"{self.name} cannot be one graph: {why}{at}")
         compiled._off = True
         warnings.warn(f"torch.compile: {self.name} runs eagerly: {why}", stacklevel=4)
 
@@ -152,6 +160,7 @@ class _Recording:
     def __init__(self, compiler, compiled, args, kwargs):
         self.compiler, self.compiled, self.args, self.kwargs = compiler, compiled, args, kwargs
         self.fn = compiled._function
+        self.observation = None
         self.walk = Walk(self.fn, list(kwargs), compiler.varying)
 
     def result(self):
@@ -176,7 +185,7 @@ class _Recording:
         try:
             self.finish(recorder, out)
         except Refused as why:
-            self.compiler.refuse(self.compiled, why)
+            self.compiler.refuse(self.compiled, why, self.place(why))
         except Exception as e:
             from .exc import ConstraintViolationError, InternalTorchDynamoError, TorchDynamoException
             if isinstance(e, (TorchDynamoException, ConstraintViolationError)):
@@ -187,8 +196,53 @@ class _Recording:
         return out
 
     def eagerly(self, why):
-        self.compiler.refuse(self.compiled, why)
-        return self.fn(*self.args, **self.kwargs)
+        """Runs a call that the walk refused."""
+        value, name = self.walk.refused_at() if self.compiler.wants_place else (None, None)
+        place = self.place_of_name(name)
+        if self.compiler.fullgraph or not self.compiler.wants_place:
+            self.compiler.refuse(self.compiled, why, place)
+            return self.fn(*self.args, **self.kwargs)
+        try:
+            return self.call(self.args, self.kwargs)
+        finally:
+            self.compiler.refuse(self.compiled, why, self.place_of_read(value) or place)
+
+    # --- the instruction that a refusal is about ---
+
+    def call(self, args, kwargs):
+        """Calls the function, observed if somebody asks for the instruction of a refusal."""
+        if not self.compiler.wants_place:
+            return self.fn(*args, **kwargs)
+        observation = _C.Observation()
+        if not observation.start():  # a debugger has the hooks
+            return self.fn(*args, **kwargs)
+        self.observation = observation
+        try:
+            return self.fn(*args, **kwargs)
+        finally:
+            observation.stop()
+
+    def place(self, why):
+        """The instruction that made a recorded call impossible, or None."""
+        if self.observation is None:
+            return None
+        from . import places
+        if why.changed is not None:
+            return places.of_change(self.observation, *why.changed)
+        failed = self.observation.failed
+        return failed and places.Place(*failed)
+
+    def place_of_name(self, name):
+        if name is None:
+            return None
+        from . import places
+        return places.of_name([f.__code__ for f in self.walk.codes], name)
+
+    def place_of_read(self, value):
+        if value is None or self.observation is None:
+            return None
+        from . import places
+        return places.of_read(self.observation, value)
 
     def run(self, recorder):
         """Calls the function.  Varying numbers are symbols during the call."""
@@ -208,7 +262,7 @@ class _Recording:
                     self.walk.replace(node, symbol)
                     replaced.append((node, value, symbol))
             try:
-                out = self.fn(*args, **kwargs)
+                out = self.call(args, kwargs)
             except BaseException as error:
                 error.args = tuple(plain(x) if type(x) is _C.Symbol else x for x in error.args)
                 raise
@@ -339,6 +393,7 @@ class _Recording:
         w.close()
         self.plain = len(w.nodes)
         self.grads = w.gradients() if w.wants_gradients else []
+        w.visited = None  # it may be a gradient that the call replaces
         for t, _ in w.tensors:
             if _C._is_meta_or_subclass(t):
                 raise Refused("it reads a meta tensor or a tensor subclass")
@@ -360,7 +415,8 @@ class _Recording:
     def check_unchanged(self):
         """Checks that the call did not change objects that it reads, except gradients."""
         if self.changed is not None:
-            raise Refused(f"each call changes an object that it reads: {self.walk.path(self.changed)}")
+            raise Refused(f"each call changes an object that it reads: {self.walk.path(self.changed)}",
+                          self.walk.change(self.changed))
         probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False, False, None)
         failed = probe.fails(self.args, self.kwargs)
         if failed is None:
@@ -369,7 +425,8 @@ class _Recording:
         if self.compiler.attempts < _ATTEMPTS:
             return False
         from .reasons import failure
-        raise Refused(f"each call changes an object that it reads: {failure(self.walk, *failed)}")
+        raise Refused(f"each call changes an object that it reads: {failure(self.walk, *failed)}",
+                      self.walk.change(failed[0]) if failed[0] >= 0 else None)
 
     def finish(self, recorder, out):
         if not self.check_unchanged():
@@ -588,5 +645,5 @@ def reset():
         for seen in (compiler.records, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
                      compiler.varying):
             seen.clear()
-        compiler.attempts, compiler.refusal, compiler.said_limit = 0, None, False
+        compiler.attempts, compiler.refusal, compiler.place, compiler.said_limit = 0, None, None, False
         compiler.expected = compiler.unread = None

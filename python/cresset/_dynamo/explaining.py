@@ -3,6 +3,16 @@ from .capture import compile_function
 from .reasons import guard
 
 
+class GraphCompileReason:
+    """Why a function is not one graph, and the line of its program that keeps it from being one."""
+
+    def __init__(self, reason, user_stack, graph_break=True):
+        self.reason, self.user_stack, self.graph_break = reason, user_stack, graph_break
+
+    def __repr__(self):
+        return f"GraphCompileReason(reason={self.reason!r}, user_stack={self.user_stack!r}, graph_break={self.graph_break})"
+
+
 class ExplainOutput:
     """A report: graphs, operators, reasons why there is no graph, guards."""
 
@@ -17,7 +27,8 @@ class ExplainOutput:
         lines = [f"Graph Count: {self.graph_count}", f"Graph Break Count: {self.graph_break_count}",
                  f"Op Count: {self.op_count}", "Break Reasons:"]
         for i, reason in enumerate(self.break_reasons):
-            lines += [f"  Break Reason {i + 1}:", f"    Reason: {reason}"]
+            lines += [f"  Break Reason {i + 1}:", f"    Reason: {reason.reason}", "    User Stack:",
+                      *(f"      {frame}" for frame in reason.user_stack)]
         lines.append("Ops per Graph:")
         for i, ops in enumerate(self.ops_per_graph):
             lines += [f"  Ops {i + 1}:", *(f"    {op}" for op in ops)]
@@ -30,17 +41,24 @@ class ExplainOutput:
     __repr__ = __str__
 
 
+def _reasons(compiler):
+    if compiler.refusal is None:
+        return []
+    if compiler.place is None:
+        return [GraphCompileReason(compiler.refusal, [])]
+    return [GraphCompileReason(f"{compiler.refusal}\n    at {compiler.place}", [compiler.place.frame])]
+
+
 def explain(f, *extra_args, **extra_kwargs):
     """explain(f)(*args) returns the ExplainOutput of this call of f."""
     def inner(*args, **kwargs):
-        from ..nn import Module
         import warnings
         graphs = []
 
         def keep(module, example_inputs):
             graphs.append(module)
             return module.forward
-        target = f.__call__ if isinstance(f, Module) else getattr(f, "_torchdynamo_orig_callable", f)
+        target = getattr(getattr(f, "_compiled_forward", f), "_torchdynamo_orig_callable", f)
         compiled = compile_function(target, keep, "explain", False, False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -52,5 +70,5 @@ def explain(f, *extra_args, **extra_kwargs):
         ops = [[node.target for node in module.graph.nodes if node.op == "call_function"] for module in graphs]
         guards = [guard(walk, i) for walk, _ in compiler.records
                   for i in range(len(walk.nodes)) if walk.nodes[i][3] != "any"]
-        return ExplainOutput(graphs, [compiler.refusal] if compiler.refusal else [], ops, guards)
+        return ExplainOutput(graphs, _reasons(compiler), ops, guards)
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner

@@ -23,7 +23,14 @@ from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code, _walk_ite
 
 
 class Refused(Exception):
-    """The function's calls cannot be a graph; the text states the reason."""
+    """The function's calls cannot be a graph; the text states the reason.
+
+    changed: (ids of an object and its owner, key) if the call changed this key of the object.
+    """
+
+    def __init__(self, text, changed=None):
+        super().__init__(text)
+        self.changed = changed
 
 
 class NotYet(Refused):
@@ -150,6 +157,8 @@ class Walk:
         self.modules = {}  # user modules that code reads -> names looked up in them
         self.optimizers = 0
         self.met_module = False
+        self.visited = None  # the last visited object, and how it was found
+        self.refused_name = None  # the name that a refusal is about
         self.plain_only = False  # no number becomes a symbol, because code may tell them apart
 
     def add(self, source, parent, key, check, expected=None):
@@ -162,6 +171,7 @@ class Walk:
 
     def visit(self, x, source, parent, key):
         """Returns the node of x, found from `parent` by `source` and `key`."""
+        self.visited = x, source, parent, key
         t = type(x)
         if isinstance(x, type) and t is not type:
             self.reach_class(t)  # the metaclass
@@ -392,13 +402,15 @@ class Walk:
                 continue
             now = _contents(holder)
             if len(before) > len(now):
-                raise Refused(f"it removes an item of {self.holder_name(node, holder)}")
+                raise Refused(f"it removes an item of {self.holder_name(node, holder)}",
+                              (self.ids(node, holder), None))
             for key, x in now.items():
                 old = before.get(key, self)
                 if old is x or type(old) is type(x) and type(x) in _VALUE_SET and (old == x or old != old and x != x):
                     continue
                 if node is None or type(x) is not Tensor:
-                    raise Refused(f"it changes {self.holder_name(node, holder)}, at {key!r}")
+                    raise Refused(f"it changes {self.holder_name(node, holder)}, at {key!r}",
+                                  (self.ids(node, holder), key))
                 kind = "cell" if isinstance(holder, types.CellType) else "at" if isinstance(holder, list) else "item"
                 found.append((kind, node, key, x))
         if any(t.__dict__ for t in self.bare):
@@ -460,6 +472,7 @@ class Walk:
             self.add("none", at, name, "any")
             self.plain_only = self.plain_only or name == "type"
             if name in _IMPURE_BUILTINS and hasattr(builtins, name):
+                self.refused_name = name
                 raise Refused(f"it calls {name}()")
         self.items({name: table[name] for name in loaded if name in table}, "item", at)
 
@@ -488,7 +501,8 @@ class Walk:
             self.add("const", -1, t, "lacks", tuple(self.names.difference(t.__dict__)))
         for names in (_PURE_SETTERS, _QUERIES):
             if self.names & names:
-                raise Refused(f"it calls {min(self.names & names)}()")
+                self.refused_name = min(self.names & names)
+                raise Refused(f"it calls {self.refused_name}()")
 
     def module_attribute(self, module, node, name):
         x = module.__dict__[name]
@@ -551,6 +565,31 @@ class Walk:
         return self.optimizers or not self.names.isdisjoint(_TOUCH_GRADIENTS)
 
     # --- names of nodes in messages ---
+
+    def ids(self, node, holder):
+        """The ids of a container and, if it is an object's __dict__, of the object."""
+        owner = self.nodes[node][1] if node is not None and self.nodes[node][0] == "dict" else None
+        return {id(holder), *(i for i, n in self.known.items() if n == owner)}
+
+    def change(self, node):
+        """(ids, key) of the object that changed when the check of a node fails; a key of None means all."""
+        if node in self.holders:  # its keys or its length
+            return self.ids(node, self.holders[node]), None
+        parent, key = self.nodes[node][1:3]
+        if parent in self.holders:
+            return self.ids(parent, self.holders[parent]), key
+        return {i for i, n in self.known.items() if n == parent}, key
+
+    def refused_at(self):
+        """(id, name) of the object that the walk refuses: its name in the code that reaches it."""
+        if self.refused_name is not None:
+            return None, self.refused_name
+        if self.visited is None:
+            return None, None
+        x, source, parent, key = self.visited
+        while parent >= 0 and not (source in ("cell", "item", "type") and self.nodes[parent][0] == "const"):
+            source, parent, key = self.nodes[parent][:3]
+        return id(x), key if isinstance(key, str) else None
 
     def path(self, node):
         found = self.paths.get(node)

@@ -1,0 +1,215 @@
+"""explain(), Unsupported and CR_LOG=capture name the instruction that keeps a function from being a graph."""
+import contextlib
+import inspect
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import cresset as torch
+from cresset._dynamo.exc import Unsupported
+
+STATE = {"calls": ""}
+SEEN = []
+
+
+class Settings:
+    def __init__(self):
+        self.stream = sys.stderr
+
+
+SETTINGS = Settings()
+
+
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.word = "a"
+
+    def forward(self, x):
+        self.word += "b"  # changes
+        return x + 1
+
+
+def branches(x):
+    y = x * 2
+    if y.sum() > 0:  # the value
+        return y + 1
+    return y
+
+
+def calls_branches(x):
+    return branches(x) + 1
+
+
+def prints(x):
+    y = x + 1
+    print("x")  # prints
+    return y
+
+
+def appends(x):
+    SEEN.append(x.shape[0])  # appends
+    return x + len(SEEN)
+
+
+def writes(x):
+    STATE["calls"] += "x"  # writes
+    return x + len(STATE)
+
+
+def reads_stream(x):
+    SETTINGS.stream.flush()  # stream
+    return x + 1
+
+
+def never_reads_stream(x):
+    return x + 1 if x.dim() else SETTINGS.stream.write(x)  # unread
+
+
+def breaks(x):
+    torch._dynamo.graph_break("here")  # breaks
+    return x + 1
+
+
+def line_of(f, comment):
+    lines, first = inspect.getsourcelines(f)
+    return first + next(i for i, line in enumerate(lines) if comment in line)
+
+
+CASES = [(branches, branches, "# the value", "y.sum() > 0"), (calls_branches, branches, "# the value", "y.sum() > 0"),
+         (prints, prints, "# prints", "print"), (breaks, breaks, "# breaks", 'torch._dynamo.graph_break("here")'),
+         (appends, appends, "# appends", "SEEN.append"), (writes, writes, "# writes", 'STATE["calls"]'),
+         (reads_stream, reads_stream, "# stream", "SETTINGS.stream"),
+         (Counter(), Counter.forward, "# changes", "self.word")]
+
+
+@contextlib.contextmanager
+def untraced():
+    """Without the trace function of the tests (tests/comparisons.py): under a debugger nothing is observed."""
+    trace = sys.gettrace()
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(trace)
+
+
+def reason(f):
+    with untraced(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = torch._dynamo.explain(f)(torch.ones(3))
+    assert found.graph_break_count == 1
+    return found
+
+
+@pytest.mark.parametrize("f, inner, comment, text", CASES, ids=lambda x: getattr(x, "__name__", None))
+def test_explain_names_the_line_and_its_source(f, inner, comment, text):
+    found, line = reason(f), line_of(inner, comment)
+    first, = found.break_reasons[0].user_stack
+    assert (first.filename, first.lineno, first.name) == (__file__, line, inner.__name__)
+    assert f"{__file__}:{line} in {inner.__qualname__}: {text}" in found.break_reasons[0].reason
+    assert "User Stack:" in str(found) and f"line {line}" in str(found)
+
+
+@pytest.mark.parametrize("f, inner, comment, text", [c for c in CASES if c[0] in (branches, calls_branches, prints, breaks)],
+                         ids=lambda x: getattr(x, "__name__", None))
+def test_unsupported_names_the_line(f, inner, comment, text):
+    with pytest.raises(Unsupported) as error, untraced():
+        torch.compile(f, fullgraph=True)(torch.ones(3))
+    assert f"at {__file__}:{line_of(inner, comment)} in {inner.__qualname__}: {text}" in str(error.value)
+
+
+def test_an_object_that_no_instruction_reads_is_named_by_its_global():
+    found = reason(never_reads_stream)
+    assert f":{line_of(never_reads_stream, '# unread')} in never_reads_stream: SETTINGS (LOAD_GLOBAL" in \
+        found.break_reasons[0].reason.replace("NULL + ", "")
+
+
+def test_the_log_has_instruction_and_place(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import cresset as torch\n\ndef f(x):\n    return x + x.sum().item()\n\ntorch.compile(f)(torch.ones(2))\n")
+    done = subprocess.run([sys.executable, "-W", "ignore", "program.py"], cwd=tmp_path, text=True, capture_output=True,
+                          env={**os.environ, "CR_LOG": "capture"}, timeout=120)
+    assert done.returncode == 0, done.stderr
+    head, place = done.stderr.splitlines()
+    assert head.startswith("[capture] f runs eagerly: the value of a tensor is read")
+    assert place == f"  at {tmp_path}/program.py:4 in f: x.sum().item() (CALL)" or \
+        place.startswith(f"  at {tmp_path}/program.py:4 in f: x.sum().item() (CALL ")
+
+
+def hooks():
+    tools = [sys.monitoring.get_tool(i) for i in range(6)] if hasattr(sys, "monitoring") else []
+    return [x for x in (sys.gettrace(), *tools) if x is not None]
+
+
+def test_no_hook_is_left_after_results_and_errors():
+    def fails(x):
+        raise KeyError("x")
+    with untraced():
+        before = hooks()
+        torch.compile(lambda x: x * 2, fullgraph=True)(torch.ones(2))
+        for f in (fails, branches):
+            with pytest.raises((KeyError, Unsupported)):
+                torch.compile(f, fullgraph=True)(torch.ones(2))
+        after = hooks()
+    assert after == before == []
+
+
+def test_under_a_debugger_the_error_has_no_place_and_the_debugger_keeps_its_hook():
+    def trace(frame, event, arg):
+        return trace
+    with untraced():
+        sys.settrace(trace)
+        try:
+            torch.compile(branches, fullgraph=True)(torch.ones(3))
+        except Unsupported as e:
+            error = e
+        kept = sys.gettrace()
+        sys.settrace(None)
+    assert kept is trace and "branching" in str(error) and "test_places.py" not in str(error)
+
+
+def test_a_profiler_keeps_its_hook():
+    seen = []
+
+    def profile(frame, event, arg):
+        seen.append(event)
+    with untraced():
+        sys.setprofile(profile)
+        try:
+            with pytest.raises(Unsupported, match="y.sum\\(\\) > 0"):
+                torch.compile(branches, fullgraph=True)(torch.ones(3))
+            kept = sys.getprofile()
+        finally:
+            sys.setprofile(None)
+    assert kept is profile and seen
+
+
+def test_an_observation_lists_reads_and_writes():
+    class Thing:
+        pass
+    thing, key = Thing(), "k"
+    thing.inner = {key: 1}
+
+    def f(a):
+        b = a.inner
+        b["k"] += 1
+        a.new = b
+        return b["k"]
+    watch = torch._C.Observation()
+    with untraced():
+        started = watch.start()
+        f(thing)
+        watch.stop()
+    assert started
+    found = [(kind, holder, name, value) for kind, holder, name, value, place, _ in watch.accesses()
+             if place[0] is f.__code__]
+    inner = thing.inner
+    assert found == [("r", id(thing), "inner", id(inner)), ("r", id(inner), "k", id(1)), ("w", id(inner), "k", id(2)),
+                     ("w", id(thing), "new", id(inner)), ("r", id(inner), "k", id(2))]
+    paths = [path for *_, place, path in watch.accesses() if place[0] is f.__code__]
+    assert paths[0] == "a.inner" and paths[1] == "a.inner['k']" and paths[4] == "a.inner['k']"
+    assert watch.events > 10
