@@ -23,7 +23,7 @@ _MODULES = frozenset((
     "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit",
     "library", "linalg", "monitor", "mps", "mtia", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "package", "profiler", "random", "return_types", "safetensors", "serialization", "signal",
-    "special", "storage", "testing", "torch_version", "types", "utils", "version", "xpu"))
+    "sparse", "special", "storage", "testing", "torch_version", "types", "utils", "version", "xpu"))
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
@@ -34,6 +34,8 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
              "_check_type", "_check_not_implemented", "_check_tensor_all",
              "_check_tensor_all_with", "sym_int", "sym_float", "sym_not", "sym_max", "sym_min",
              "sym_sum", "sym_sqrt", "sym_ite", "get_device_module"), "_checks"),
+         **dict.fromkeys(("sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor",
+                         "sparse_csc_tensor", "spmm", "dsmm", "hsmm", "saddmm"), "_sparse"),
          "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",

@@ -47,6 +47,15 @@ def _rebuild_args(self):
     if self.is_meta:
         return _utils._rebuild_meta_tensor_no_storage, (
             self.dtype, tuple(self.shape), self.stride(), self.requires_grad)
+    if self.layout == _C.sparse_coo:
+        return _utils._rebuild_sparse_tensor, (
+            self.layout, (self._indices(), self._values(), self.size(), self.is_coalesced()))
+    if self.layout == _C.sparse_csr:
+        return _utils._rebuild_sparse_tensor, (
+            self.layout, (self.crow_indices(), self.col_indices(), self.values(), self.size()))
+    if self.layout == _C.sparse_csc:
+        return _utils._rebuild_sparse_tensor, (
+            self.layout, (self.ccol_indices(), self.row_indices(), self.values(), self.size()))
     place = self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad, OrderedDict()
     bits = {name: True for name, on in (("conj", self.is_conj()), ("neg", self.is_neg())) if on}
     bits = (bits,) if bits else ()
@@ -76,7 +85,7 @@ def __deepcopy__(self, memo):
         return memo[id(self)]
     from copy import deepcopy
     with _C.no_grad():
-        if self.is_meta or self.is_conj() or self.is_neg():
+        if self.layout != _C.strided or self.is_meta or self.is_conj() or self.is_neg():
             new = self.detach().clone()
         else:
             new = _C.empty(0, dtype=self.dtype)

@@ -161,11 +161,35 @@ def _contents(tensor, indent):
     return _layout(nested, tensor.dim(), indent, form)
 
 
-def _with_suffixes(text, suffixes, indent):
+def _part_text(part, name, indent):
+    """The text of an index or value tensor of a sparse one."""
+    indent += len(name) + len("=tensor(")
+    if part.is_meta:
+        text = "..."
+    else:
+        text = _contents(part, indent) if part.numel() else "[]"
+    if part.is_meta or not part.numel():
+        text += ", size=" + str(tuple(part.shape))
+    return f"{name}=tensor({text})"
+
+
+_PARTS = {"sparse_coo": ("_indices", "_values"),
+          "sparse_csr": ("crow_indices", "col_indices", "values"),
+          "sparse_csc": ("ccol_indices", "row_indices", "values")}
+
+
+def _sparse_contents(tensor, indent):
+    names = _PARTS[str(tensor.layout).partition(".")[2]]
+    return (",\n" + " " * indent).join(
+        _part_text(getattr(tensor, name)(), name.lstrip("_"), indent) for name in names)
+
+
+def _with_suffixes(text, suffixes, indent, new_line=False):
     parts = [text]
     used = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if used + len(suffix) + 2 > PRINT_OPTS.linewidth:
+        if new_line or used + len(suffix) + 2 > PRINT_OPTS.linewidth:
+            new_line = False
             parts.append(",\n" + " " * indent + suffix)
             used = indent + len(suffix)
         else:
@@ -199,7 +223,15 @@ def _str(self, *, tensor_contents=None):
         data = self.detach().as_subclass(_C.Tensor) if type(self) is not _C.Tensor else self.detach()
         if data.is_meta or data.device.type != _C.get_default_device().type:
             suffixes.append(f"device='{data.device}'")
-        if data.is_meta:
+        if data.layout != _C.strided:
+            suffixes.append("size=" + str(tuple(data.shape)))
+            if not data.is_meta:
+                suffixes.append(f"nnz={data._nnz()}")
+            if data.dtype not in usual:
+                suffixes.append(f"dtype={data.dtype}")
+            suffixes.append(f"layout={data.layout}")
+            text = _sparse_contents(data, indent) if tensor_contents is None else tensor_contents
+        elif data.is_meta:
             suffixes.append("size=" + str(tuple(data.shape)))
             if data.dtype != default:
                 suffixes.append("dtype=" + str(data.dtype))
@@ -214,4 +246,5 @@ def _str(self, *, tensor_contents=None):
             if data.dtype not in usual:
                 suffixes.append("dtype=" + str(data.dtype))
             text = _contents(data, indent) if tensor_contents is None else tensor_contents
-    return _with_suffixes(prefix + (tensor_contents or text), suffixes + _grad_suffix(self), indent)
+    return _with_suffixes(prefix + (tensor_contents or text), suffixes + _grad_suffix(self), indent,
+                          data.is_sparse)

@@ -43,6 +43,17 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
     return empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
 
 
+def _rebuild_sparse_tensor(layout, data):
+    from . import _C, _sparse
+    if layout == _C.sparse_coo:
+        indices, values, size = data[:3]
+        return _sparse.sparse_coo_tensor(indices, values, size, check_invariants=True,
+                                         is_coalesced=data[3] if len(data) > 3 else None)
+    if layout in (_C.sparse_csr, _C.sparse_csc):
+        return _sparse.sparse_compressed_tensor(*data, layout=layout, check_invariants=True)
+    raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+
+
 def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
     tensor = data.to(dtype=dtype, device=device)
     tensor.requires_grad = requires_grad

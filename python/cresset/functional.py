@@ -195,6 +195,8 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     if has_torch_function((input,)):
         return handle_torch_function(norm, (input,), input, p=p, dim=dim, keepdim=keepdim, out=out,
                                      dtype=dtype)
+    if input.layout != _C.strided:
+        return ops.norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
     kwargs = {"keepdim": keepdim, "dtype": dtype, **({} if out is None else {"out": out})}
     dims = [dim] if isinstance(dim, int) else None if dim is None else list(dim)
     if p == "nuc":

@@ -5,7 +5,6 @@ are made.  It may contain tensors, containers, numbers, and objects allowed by a
 only allowed functions are called.  With weights_only=False a pickle module reads the file, which
 can run any code (_unpickling.py).
 """
-import copyreg
 import io
 import os
 import pickle
@@ -151,7 +150,6 @@ def _get_layout(name):
     return getattr(_C, name.removeprefix("torch."))
 
 
-copyreg.pickle(_C.layout, lambda layout: (_get_layout, (str(layout),)))
 
 
 # --- locations of storages ---

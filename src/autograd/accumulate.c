@@ -49,7 +49,7 @@ cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
     int64_t room[CR_MAX_DIMS];
 
     /* A copy that must be recorded or captured is an operator call. */
-    if ((cr_recording() && cr_requires_grad(t)) || cr_is_dispatched(t) ||
+    if ((cr_recording() && cr_requires_grad(t)) || cr_is_dispatched(t) || t->layout ||
         cr_thread.include & (CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(PYTHON)))
         return cr_call_unary(out, cr_entry.clone, t);
     cr_tensor *copy;
@@ -80,7 +80,7 @@ static cr_status add_grad(cr_tensor **sum, cr_tensor *grad)
 {
     cr_tensor *made;
 
-    if (!cr_recording())
+    if (!cr_recording() && (!(*sum)->layout || grad->layout))
         return cr_call_add_inplace(*sum, grad);
     CR_TRY(cr_call_add(&made, *sum, grad));
     cr_drop(*sum);

@@ -5,7 +5,10 @@
 
 cr_status cr_call_add(cr_tensor **out, cr_tensor *a, cr_tensor *b)
 {
-    return cr_call_tensor(out, cr_entry.add, (cr_value[]){cr_of_tensor(a), cr_of_tensor(b)}, 2);
+    bool swap = a->layout && !b->layout; /* there is no sum of a sparse and a strided tensor */
+    cr_value arg[] = {cr_of_tensor(swap ? b : a), cr_of_tensor(swap ? a : b)};
+
+    return cr_call_tensor(out, cr_entry.add, arg, 2);
 }
 
 cr_status cr_call_add_inplace(cr_tensor *a, cr_tensor *b)
@@ -60,7 +63,7 @@ cr_status cr_call_cast(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
         *out = cr_keep(t);
         return CR_OK;
     }
-    if ((cr_recording() && cr_requires_grad(t)) || cr_goes_to_python(t) ||
+    if ((cr_recording() && cr_requires_grad(t)) || cr_goes_to_python(t) || t->layout ||
         cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE))
         return cr_call_tensor(out, cr_entry.to_dtype, arg, 2);
     return call_copy(out, t, dtype);

@@ -355,6 +355,10 @@ static cr_status check_grad(const cr_tensor *t, const cr_tensor *grad)
 {
     if (grad == t)
         return cr_fail(CR_RUNTIME, "can't assign Variable as its own grad");
+    if (t->layout && grad->layout != t->layout)
+        return cr_fail(CR_RUNTIME,
+                       "attempting to assign a gradient to a tensor that has data of a "
+                       "different type");
     if (grad->dtype != t->dtype)
         return cr_fail(CR_RUNTIME,
                        "attempting to assign a gradient with dtype '%s' to a tensor with "

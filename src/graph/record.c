@@ -708,10 +708,27 @@ static bool autocasts(void)
     return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(AUTOCAST);
 }
 
+static bool any_sparse(const cr_op *op, const cr_value *arg)
+{
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        if (v->tag == CR_TENSOR && v->t->layout)
+            return true;
+        for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+            if (v->list[i].tag == CR_TENSOR && v->list[i].t->layout)
+                return true;
+    }
+    return false;
+}
+
 static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     if (!active)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    if (CR_UNLIKELY(op->words & CR_WORD_SPARSE || any_sparse(op, arg))) {
+        cr_recorder_refuse("a sparse tensor is used");
+        return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    }
     /* Autocast runs first, so that its conversions are recorded. */
     if (autocasts() && op->autocast)
         return cr_stage_fns[CR_STAGE_AUTOCAST](op, arg, result);
@@ -1093,6 +1110,8 @@ static void add_input(cr_session *s, void *context)
 
     if (cr_is_lazy(x->t))
         cr_bail(s, CR_RUNTIME, "an input is a view with the bit conj or neg");
+    if (x->t->layout)
+        cr_bail(s, CR_RUNTIME, "an input is a sparse tensor");
     if (recorded_value(x->r, x->t))
         cr_bail(s, CR_VALUE, "a tensor is an input twice");
     record_tensor(x->r, x->t, cr_graph_input(x->r->g, x->name, &type));

@@ -280,6 +280,10 @@ struct cr_op {
      * NULL. */
     const char *scatter_name;
     const cr_op *scatter;
+    /* Clause `sparse`: the entry that computes this one for arguments of sparse layouts, and
+     * the one for its in-place form, with the same parameters.  NULL without the clause. */
+    const char *sparse_name, *sparse_inplace_name;
+    const cr_op *sparse, *sparse_inplace;
     /* Clause `updates`: bits of tensor parameters that the entry writes although torch's schema
      * does not mark them, if the bool parameter `updates_when` is true. */
     uint32_t updates;

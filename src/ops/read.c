@@ -246,6 +246,16 @@ static cr_status read_functional(lexer *x, cr_op *op)
 
 static cr_status read_scatter(lexer *x, cr_op *op) { return lex_dotted(x, &op->scatter_name); }
 
+/* `sparse NAME [inplace NAME]` */
+static cr_status read_sparse(lexer *x, cr_op *op)
+{
+    bool inplace;
+
+    CR_TRY(lex_dotted(x, &op->sparse_name));
+    CR_TRY(lex_take(x, "inplace", &inplace));
+    return inplace ? lex_dotted(x, &op->sparse_inplace_name) : CR_OK;
+}
+
 /* `updates PARAM... when PARAM` */
 static cr_status read_updates(lexer *x, cr_op *op)
 {
@@ -784,6 +794,7 @@ static const struct {
     {"filled", read_filled},
     {"functional", read_functional},
     {"scatter", read_scatter},
+    {"sparse", read_sparse},
     {"updates", read_updates},
     {"aten", overload_read},
     {"flops", read_flops},

@@ -332,6 +332,8 @@ cr_status ops_resolve_one(cr_op *op)
     CR_TRY(check_functional(op));
     CR_TRY(find_partner(op, op->inverse_name, 0, &op->inverse));
     CR_TRY(find_partner(op, op->scatter_name, 1, &op->scatter));
+    CR_TRY(find_partner(op, op->sparse_name, 0, &op->sparse));
+    CR_TRY(find_partner(op, op->sparse_inplace_name, 0, &op->sparse_inplace));
     find_masks(op);
     op->dim_param = (int8_t)cr_op_find_param(op, "dim");
     op->keepdim_param = (int8_t)cr_op_find_param(op, "keepdim");

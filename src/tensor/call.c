@@ -136,6 +136,7 @@ static const cr_call_fn kernel_stages[] = {
 void cr_install_calls(void)
 {
     cr_profile_install();
+    cr_stage_fns[CR_STAGE_SPARSE] = cr_sparse_stage;
     cr_stage_fns[CR_STAGE_CONJ] = cr_conj_stage;
     cr_stage_fns[CR_STAGE_FAKE] = fake_stage;
     cr_stage_fns[CR_STAGE_KERNEL] = remote_stage;
@@ -249,12 +250,16 @@ static cr_status meet_device(cr_device *out, const cr_tensor **seen, const cr_te
     return CR_OK;
 }
 
-/* The device of a factory's result: its argument, or the thread's default. */
+/* The device of a factory's result: its argument, or the thread's default.  Refuses other
+ * layouts than strided, which factories with kernels cannot make. */
 static cr_status named_device(cr_device *out, const cr_op *op, const cr_value *arg)
 {
     *out = cr_thread.device;
     for (int i = 0; i < op->param_count; i++)
-        if (op->param[i].type == CR_T_DEVICE && arg[i].tag == CR_DEVICE_VAL)
+        if (op->param[i].type == CR_T_LAYOUT && arg[i].tag == CR_LAYOUT_VAL && arg[i].i)
+            return cr_fail(CR_NOT_IMPLEMENTED, "aten::%s makes strided tensors only, not %s",
+                           op->name, cr_layout_names[arg[i].i]);
+        else if (op->param[i].type == CR_T_DEVICE && arg[i].tag == CR_DEVICE_VAL)
             CR_TRY(cr_device_named(out, arg[i].i));
     out->fake = cr_thread.fakes;
     return CR_OK;

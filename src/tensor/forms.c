@@ -6,6 +6,7 @@
 #include "ops/shape.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
+#include "tensor/sparse.h"
 #include <string.h>
 
 cr_status cr_call_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
@@ -291,12 +292,27 @@ static cr_status check_out_type(const cr_op *op, const cr_tensor *made, const cr
                : check_cast(out, made);
 }
 
+/* A result or an `out` of a sparse layout. */
+static cr_status deliver_sparse(const cr_tensor *made, cr_tensor *out)
+{
+    if (made->layout != out->layout)
+        return cr_fail(CR_RUNTIME, "Expected out tensor to have layout %s, but got %s instead",
+                       cr_layout_text(made->layout), cr_layout_text(out->layout));
+    if (made->dtype != out->dtype)
+        return cr_fail(CR_RUNTIME, "Expected out tensor to have dtype %s, but got %s instead",
+                       cr_dtype_cpp_name((cr_dtype)made->dtype),
+                       cr_dtype_cpp_name((cr_dtype)out->dtype));
+    return cr_sparse_assign(out, made);
+}
+
 static cr_status deliver_out(const cr_op *op, const cr_value *made, cr_tensor *out)
 {
     if (!cr_same_device(out->device, made->t->device))
         return cr_fail(CR_RUNTIME, "Expected out tensor to have device %s, but got %s instead",
                        cr_device_print(made->t->device).text,
                        cr_device_print(out->device).text);
+    if (CR_UNLIKELY(made->t->layout || out->layout))
+        return deliver_sparse(made->t, out);
     CR_TRY(check_out_type(op, made->t, out));
     CR_TRY(cr_check_target(out));
     if (calls_are_recorded())

@@ -83,6 +83,9 @@ CR_MUST cr_status cr_check_target(const cr_tensor *out);
 /* The stage of calls with tensors that have the bit conj or neg (lazy.c). */
 cr_status cr_conj_stage(const cr_op *op, const cr_value *arg, cr_value *result);
 
+/* The stage of calls with tensors of sparse layouts (sparse.c). */
+cr_status cr_sparse_stage(const cr_op *op, const cr_value *arg, cr_value *result);
+
 /* Points every record at its kernel stage; once, at start-up. */
 void cr_install_calls(void);
 

@@ -592,6 +592,9 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_is_float8:
     case CR_BUILTIN_is_integral: *out = category_test(r->builtin, v); return CR_OK;
     case CR_BUILTIN_is_tensor: *out = cr_of_bool(value_is_tensor(v)); return CR_OK;
+    case CR_BUILTIN_is_sparse:
+        *out = cr_of_bool(v->tag == CR_TENSOR && v->t->layout != CR_LAYOUT_STRIDED);
+        return CR_OK;
     case CR_BUILTIN_needs_grad:
         *out = cr_of_bool(v->tag == CR_TENSOR && v->t->requires_grad);
         return CR_OK;

@@ -293,6 +293,8 @@ cr_status cr_tensor_alias(cr_tensor **out, const cr_tensor *t)
     cr_storage_keep(t->storage);
     set_inference(*out, t->inference);
     (*out)->number = t->number;
+    if (CR_UNLIKELY(t->layout))
+        cr_tensor_set_layout(*out, t->layout);
     if (CR_UNLIKELY(cr_is_lazy(t)))
         cr_tensor_set_bits(*out, t->conj, t->neg);
     return CR_OK;
@@ -342,6 +344,7 @@ cr_status cr_tensor_set_from(cr_tensor *t, const cr_tensor *from)
     t->device = from->device;
     t->stages &= ~(CR_STAGE_BIT(FAKE) | CR_STAGE_BIT(KERNEL));
     t->stages |= device_stages(from->device);
+    cr_tensor_set_layout(t, from->layout);
     set_storage(t, cr_storage_keep(from->storage), from->offset);
     cr_storage_drop(old);
     return CR_OK;
@@ -387,6 +390,8 @@ cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t)
     if (t->numel != 1)
         return cr_fail(CR_RUNTIME, "a Tensor with %lld elements cannot be converted to Scalar",
                        (long long)t->numel);
+    if (CR_UNLIKELY(t->layout))
+        return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on sparse tensors");
     if (!t->data)
         return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on meta tensors");
     if (CR_UNLIKELY(!cr_is_host(t->device))) {
@@ -430,5 +435,13 @@ const char *cr_tensor_type_name(const cr_tensor *t)
 #include "num/dtype.def"
 #undef CR_DTYPE
     };
+    static const char *const sparse[] = {
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
+    [CR_##NAME] = "torch.sparse." legacy "Tensor",
+#include "num/dtype.def"
+#undef CR_DTYPE
+    };
+    if (t->layout == CR_LAYOUT_COO)
+        return sparse[t->dtype];
     return (t->device.kind == CR_CUDA ? cuda : host)[t->dtype];
 }

@@ -20,9 +20,10 @@ typedef enum {
     CR_STAGE_COUNT
 } cr_stage;
 #define CR_STAGE_BIT(name) (1u << CR_STAGE_##name)
-/* The stages up to `stage`, except PROFILE, which calls inside of other calls also go
- * through. */
-#define CR_STAGES_UP_TO(stage) (((2u << (stage)) - 1) & ~CR_STAGE_BIT(PROFILE))
+/* The stages up to `stage`, except PROFILE and SPARSE, which calls inside of other calls also
+ * go through. */
+#define CR_STAGES_UP_TO(stage)                                                                 \
+    (((2u << (stage)) - 1) & ~(CR_STAGE_BIT(PROFILE) | CR_STAGE_BIT(SPARSE)))
 
 /* A block of bytes on one device.  Never moves to another device. */
 typedef struct cr_storage {
@@ -44,6 +45,15 @@ typedef struct cr_storage {
     void *owner;
 } cr_storage;
 
+/* How the elements of a tensor are stored; sparse.h has the layouts other than strided. */
+typedef enum {
+#define CR_LAYOUT_(NAME, name, text, backend) CR_LAYOUT_##NAME,
+#include "tensor/layouts.def"
+#undef CR_LAYOUT_
+    CR_LAYOUT_COUNT
+} cr_layout_kind;
+extern const char *const cr_layout_names[CR_LAYOUT_COUNT];
+
 /* Opaque slots of upper rooms. */
 typedef struct cr_grad_meta cr_grad_meta; /* autograd/ */
 
@@ -62,8 +72,9 @@ typedef struct cr_tensor {
     bool watched;       /* a recorder refers to it without a reference (cr_watched_dies) */
     bool conj, neg;     /* elements are the conjugates (conj) or the negatives (neg) of the
                          * stored numbers; cr_tensor_set_bits changes the bits */
+    uint8_t layout;     /* cr_layout_kind */
     cr_storage *storage;
-    char *data;     /* storage bytes + offset; NULL for fakes and meta tensors */
+    char *data;     /* storage bytes + offset; NULL for fakes, meta and sparse tensors */
     int64_t offset; /* elements from the storage's start */
     int64_t numel;
     int64_t *size, *stride; /* ndim each; inline up to CR_INLINE_DIMS */
@@ -151,6 +162,9 @@ static inline cr_view cr_view_of(const cr_tensor *t)
 {
     return (cr_view){t->data, t->size, t->stride, t->ndim, t->dtype, t->device, t->number};
 }
+
+/* Sets the layout, and the stage of calls with such tensors (sparse.h). */
+void cr_tensor_set_layout(cr_tensor *t, int layout);
 
 /* --- tensors with the bit conj or neg (lazy.c) --- */
 /* Code below the stage CONJ sees no such tensors, except in entries that take them

@@ -16,12 +16,25 @@ static cr_status take_options(const cr_value *arg, cr_dtype dtype, cr_device dev
         CR_TRY(cr_device_named(&out->device, arg[2].i));
     out->device.fake |= device.fake || cr_thread.fakes;
     if (cr_int_or(&arg[1], 0) != 0)
-        return cr_fail(CR_RUNTIME, "only the strided layout is supported");
+        return cr_fail(CR_RUNTIME, "full(...) is not implemented for sparse layout");
     if (cr_int_or(&arg[3], 0))
         return cr_fail(CR_RUNTIME,
                        "pin_memory=True requires a CUDA or other accelerator backend; "
                        "no pinned memory allocator is available on this system.");
     return CR_OK;
+}
+
+/* Whether the options `dtype, layout, device, pin_memory` ask for a sparse layout. */
+static bool wants_sparse(const cr_value *option) { return cr_int_or(&option[1], 0) != 0; }
+
+/* A sparse tensor without values. */
+static cr_status make_sparse(cr_value *result, const cr_value *size, cr_dtype dtype,
+                             const cr_value *option)
+{
+    cr_value arg[] = {*size, cr_of_dtype((cr_dtype)cr_int_or(&option[0], dtype)), option[1],
+                      option[2]};
+
+    return cr_call_given(result, cr_entry._sparse_empty, arg, 4);
 }
 
 static cr_status make_by_options(cr_value *result, const options *o, const cr_value *size,
@@ -93,6 +106,8 @@ cr_status cr_do_empty(const cr_value *arg, cr_value *result)
 {
     options o;
 
+    if (wants_sparse(arg + 1))
+        return make_sparse(result, &arg[0], cr_default_dtype(), arg + 1);
     CR_TRY(take_options(arg + 1, cr_default_dtype(), cr_thread.device, &o));
     return make_by_options(result, &o, &arg[0], cr_int_or(&arg[5], CR_FORMAT_CONTIGUOUS));
 }
@@ -156,6 +171,8 @@ cr_status cr_do_zeros(const cr_value *arg, cr_value *result)
 {
     options o;
 
+    if (wants_sparse(arg + 1))
+        return make_sparse(result, &arg[0], cr_default_dtype(), arg + 1);
     CR_TRY(take_options(arg + 1, cr_default_dtype(), cr_thread.device, &o));
     return make_filled(result, &o, &arg[0], cr_scalar_int(0));
 }
@@ -201,13 +218,25 @@ static cr_status make_like(cr_value *result, const cr_value *self, const cr_valu
     return CR_OK;
 }
 
+static cr_status make_sparse_like(cr_value *result, const cr_value *arg)
+{
+    const cr_tensor *t = arg[0].t;
+    cr_value size = cr_of_ints(t->size, t->ndim);
+
+    return make_sparse(result, &size, (cr_dtype)t->dtype, arg + 1);
+}
+
 cr_status cr_do_empty_like(const cr_value *arg, cr_value *result)
 {
+    if (wants_sparse(arg + 1))
+        return make_sparse_like(result, arg);
     return make_like(result, &arg[0], arg + 1);
 }
 
 cr_status cr_do_zeros_like(const cr_value *arg, cr_value *result)
 {
+    if (wants_sparse(arg + 1))
+        return make_sparse_like(result, arg);
     CR_TRY(make_like(result, &arg[0], arg + 1));
     return filled(result, cr_scalar_int(0));
 }

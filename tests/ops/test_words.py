@@ -199,6 +199,12 @@ def test_idempotent(key):
         assert same_bits(draw.run(dict(values, **{entry.params[0]["name"]: made})), made)
 
 
+@having("keeps_zero")
+def test_keeps_zero(key):
+    dtype = torch.float64 if "float64" in BY_KEY[key].dtypes else torch.complex128
+    assert not getattr(torch.ops.aten, key.partition(".")[0])(torch.zeros(3, dtype=dtype)).any()
+
+
 def fits_special(entry):
     return entry.key not in SAMPLES and "self =" not in entry.cases()[0]
 
@@ -275,7 +281,8 @@ def written(entry, dtype):
     return Draw(entry, samples.get(entry.key, ""), dtype)
 
 
-@pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.functional])
+# Entries with the word `sparse` are tested in tests/python/test_sparse.py.
+@pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.functional and "sparse" not in e.words])
 def test_functional(key):
     """The clause computes the new value of self."""
     entry = BY_KEY[key]

@@ -397,8 +397,9 @@ class _Recording:
         for t, _ in w.tensors:
             if _C._is_meta_or_subclass(t):
                 raise Refused("it reads a meta tensor or a tensor subclass")
-            if t.is_conj() or t.is_neg():
-                why = "an input is a view with the bit conj or neg"
+            if t.layout != _C.strided or t.is_conj() or t.is_neg():
+                why = ("an input is a sparse tensor" if t.layout != _C.strided
+                       else "an input is a view with the bit conj or neg")
                 raise Refused(why) if self.compiler.fullgraph else NotYet(why)
         if _C._saved_hooks_active():
             raise Refused("saved-tensor hooks are active")

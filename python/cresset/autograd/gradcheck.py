@@ -112,7 +112,8 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad):
                 runs = [grad(y, chosen, seed, retain_graph=True, allow_unused=True)
                         for _ in range(2)]
                 for j, x in enumerate(chosen):
-                    analytic, again = (_C.zeros_like(x) if r[j] is None else r[j] for r in runs)
+                    analytic, again = (_C.zeros_like(x) if r[j] is None else r[j].to_dense()
+                                       for r in runs)
                     numeric = _from_table(table[j], k, index, unit, x)
                     if not _C.allclose(analytic, again, rtol=0.0, atol=nondet_tol):
                         raise GradcheckError("Backward is not reentrant, i.e., running backward "

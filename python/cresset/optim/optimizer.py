@@ -53,7 +53,7 @@ def _use_grad_for_differentiable(function):
     @wraps(function)
     def step(self, *args, **kwargs):
         previous = cresset.is_grad_enabled()
-        _set_grad_enabled(self.defaults["differentiable"])
+        _set_grad_enabled(self.defaults.get("differentiable", False))
         try:
             return function(self, *args, **kwargs)
         finally:
@@ -420,7 +420,7 @@ class ElementwiseOptimizer(Optimizer):
             with cresset.enable_grad():
                 loss = closure()
         previous = cresset.is_grad_enabled()
-        _set_grad_enabled(self.defaults["differentiable"])
+        _set_grad_enabled(self.defaults.get("differentiable", False))
         try:
             for group in self.param_groups:
                 self._step_group(group)

@@ -111,7 +111,6 @@ typedef struct {
     int value;
 } cr_py_constant;
 extern PyTypeObject cr_py_layout_type, cr_py_format_type;
-enum { CR_LAYOUT_STRIDED };
 PyObject *cr_py_layout_object(int value); /* borrowed */
 PyObject *cr_py_format_object(int value); /* borrowed */
 

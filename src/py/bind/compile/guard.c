@@ -266,8 +266,8 @@ static bool has_facts(const tensor_facts *f, const cr_tensor *t)
 {
     return t->dtype == f->dtype && t->ndim == f->ndim && cr_same_device(t->device, f->device) &&
            t->contiguous == f->contiguous && cr_requires_grad(t) == f->requires_grad &&
-           t->inference == f->inference && !t->number && !cr_is_lazy(t) && has_sizes(f, t) &&
-           has_strides(f, t);
+           t->inference == f->inference && !t->number && !t->layout && !cr_is_lazy(t) &&
+           has_sizes(f, t) && has_strides(f, t);
 }
 
 static bool equals(PyObject *o, PyObject *expected);

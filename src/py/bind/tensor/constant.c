@@ -9,7 +9,16 @@ static PyObject *constant_repr(PyObject *self)
 static PyObject *constant_reduce(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return PyUnicode_FromString(((cr_py_constant *)self)->name);
+    if (!Py_IS_TYPE(self, &cr_py_layout_type))
+        return PyUnicode_FromString(((cr_py_constant *)self)->name);
+    PyObject *module = cr_py_import("serialization"), *text = constant_repr(self), *out = NULL;
+    PyObject *function = module ? PyObject_GetAttrString(module, "_get_layout") : NULL;
+    if (function && text)
+        out = Py_BuildValue("O(O)", function, text);
+    Py_XDECREF(function);
+    Py_XDECREF(text);
+    Py_XDECREF(module);
+    return out;
 }
 
 static PyMethodDef constant_methods[] = {{"__reduce__", constant_reduce, METH_NOARGS, NULL},
@@ -32,8 +41,7 @@ PyTypeObject cr_py_format_type = {
     .tp_methods = constant_methods,
 };
 
-static const char *const layouts[] = {[CR_LAYOUT_STRIDED] = "strided"};
-static PyObject *layout_objects[CR_LEN(layouts)], *format_objects[CR_FORMAT_COUNT];
+static PyObject *layout_objects[CR_LAYOUT_COUNT], *format_objects[CR_FORMAT_COUNT];
 
 PyObject *cr_py_layout_object(int value) { return layout_objects[value]; }
 
@@ -59,7 +67,7 @@ int cr_py_constant_start(PyObject *m)
 {
     if (cr_py_add_type(m, "layout", &cr_py_layout_type) < 0 ||
         cr_py_add_type(m, "memory_format", &cr_py_format_type) < 0 ||
-        add_all(m, &cr_py_layout_type, layouts, CR_LEN(layouts), layout_objects) < 0)
+        add_all(m, &cr_py_layout_type, cr_layout_names, CR_LAYOUT_COUNT, layout_objects) < 0)
         return -1;
     return add_all(m, &cr_py_format_type, cr_format_names, CR_FORMAT_COUNT, format_objects);
 }

@@ -27,6 +27,15 @@ static cr_status convert_item(cr_scalar *out, cr_tensor *t)
     return CR_OK;
 }
 
+static PyObject *item_of_sparse(PyObject *self)
+{
+    PyObject *dense = PyObject_CallMethod(self, "to_dense", NULL);
+    PyObject *out = dense ? PyObject_CallMethod(dense, "item", NULL) : NULL;
+
+    Py_XDECREF(dense);
+    return out;
+}
+
 static PyObject *tensor_item(PyObject *self, PyObject *unused)
 {
     cr_tensor *t = cr_py_tensor_of(self);
@@ -39,7 +48,7 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
     cr_py_note_read(t, "item()");
     bool dispatched = cr_goes_to_python(t);
     if (!t->data && !dispatched)
-        return no_bytes("item");
+        return t->layout ? item_of_sparse(self) : no_bytes("item");
     if (CR_LIKELY(cr_is_host(t->device) && !cr_is_lazy(t) && !dispatched))
         return element_object(t, t->data);
     cr_scalar s;
@@ -72,6 +81,10 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
 
     (void)unused;
     cr_py_note_read(t, "tolist()");
+    if (t->layout)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Cannot access data pointer of Tensor that doesn't "
+                            "have storage");
     if (!t->data && t->numel)
         return no_bytes("tolist");
     cr_status st = cr_tensor_on_host(&here, t);

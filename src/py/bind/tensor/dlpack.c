@@ -169,6 +169,9 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     if (cr_requires_grad(cr_py_tensor_of(self)))
         return PyErr_Format(PyExc_BufferError,
                             "Can't export tensors that require gradient, use tensor.detach()");
+    if (cr_py_tensor_of(self)->layout)
+        return PyErr_Format(PyExc_BufferError,
+                            "Can't export tensors with layout other than torch.strided");
     if (!cr_is_host(cr_py_tensor_of(self)->device))
         return PyErr_Format(PyExc_BufferError, "only CPU tensors can be exported");
     if (cr_py_tensor_of(self)->conj)

@@ -597,6 +597,10 @@ int cr_py_ass_subscript(PyObject *self, PyObject *index, PyObject *value)
         PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
         return -1;
     }
+    if (cr_py_tensor_of(self)->layout) {
+        PyErr_SetString(PyExc_TypeError, "Cannot assign to a sparse tensor");
+        return -1;
+    }
     if (!index_is_plain(self) || has_foreign(index)) {
         PyObject *out = index_overridden(self, index, value);
         Py_XDECREF(out);

@@ -256,10 +256,32 @@ static cr_tensor *from_sequence(PyObject *data, cr_dtype dtype)
 
 /* --- conversion --- */
 
+/* Copies a sparse tensor.  Takes ownership of t. */
+static cr_tensor *copy_sparse(cr_tensor *t, cr_dtype dtype, cr_device device)
+{
+    cr_tensor *plain = NULL, *made = NULL;
+    cr_value place = {.tag = CR_DEVICE_VAL, .i = cr_packed_device(device)};
+    cr_status st = cr_detached(&plain, t);
+
+    if (!st)
+        st = cr_call_tensor(
+            &made, cr_py_find_op("_to_copy"),
+            (cr_value[]){cr_of_tensor(plain), cr_of_dtype(dtype), cr_of_none(), place}, 4);
+    cr_drop(plain);
+    cr_drop(t);
+    if (!st)
+        return made;
+    cr_py_raise(st);
+    return NULL;
+}
+
 /* Copies t to new memory with this dtype and device.  Takes ownership of t. */
 static cr_tensor *copy_as(cr_tensor *t, cr_dtype dtype, cr_device device)
 {
     cr_tensor *made = NULL;
+
+    if (t->layout)
+        return copy_sparse(t, dtype, device);
     cr_status st = cr_tensor_new(&made, dtype, device, t->ndim, t->size);
 
     if (!st && made->data && t->data) {

@@ -3,6 +3,7 @@
 #include "graph/graph.h"
 #include "py/bind/bind.h"
 #include "tensor/geometry.h"
+#include "tensor/sparse.h"
 #include <string.h>
 
 #define SELF        cr_py_tensor_of(self)
@@ -54,6 +55,9 @@ static PyObject *tensor_size(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static PyObject *tensor_stride(PyObject *self, PyObject *args, PyObject *kwargs)
 {
+    if (cr_is_sparse(SELF) && !cr_is_coo(SELF))
+        return PyErr_Format(PyExc_RuntimeError, "Sparse %s tensors do not have strides",
+                            SELF->layout == CR_LAYOUT_CSR ? "CSR" : "CSC");
     return all_or_one(self, args, kwargs, SELF->stride, false);
 }
 
@@ -70,8 +74,6 @@ FACT(dim, PyLong_FromLong(SELF->ndim))
 FACT(element_size, PyLong_FromSize_t(cr_dtype_size((cr_dtype)SELF->dtype)))
 FACT(storage_offset,
      (cr_py_note_read(SELF, "storage_offset()"), PyLong_FromLongLong(SELF->offset)))
-FACT(data_ptr, (cr_py_note_read(SELF, "data_ptr()"), SELF->storage->exposed = true,
-                PyLong_FromVoidPtr(SELF->numel ? SELF->data : NULL)))
 FACT(is_floating_point, PyBool_FromLong(cr_dtype_is_float((cr_dtype)SELF->dtype)))
 FACT(is_complex, PyBool_FromLong(cr_dtype_is_complex((cr_dtype)SELF->dtype)))
 FACT(is_signed, PyBool_FromLong(cr_dtype_is_signed((cr_dtype)SELF->dtype)))
@@ -81,10 +83,30 @@ FACT(get_device,
      PyLong_FromLong(cr_is_host(SELF->device) || cr_is_meta(SELF->device) ? -1
                                                                           : SELF->device.index))
 FACT(no, PyBool_FromLong(0))
-FACT(untyped_storage,
-     (cr_py_note_read(SELF, "untyped_storage()"), cr_py_storage_object(SELF->storage)))
 FACT(reversed, PyObject_CallMethod(self, "flip", "i", 0))
 #undef FACT
+
+static PyObject *tensor_data_ptr(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    if (cr_is_sparse(SELF))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Cannot access data pointer of Tensor that doesn't "
+                            "have storage");
+    cr_py_note_read(SELF, "data_ptr()");
+    SELF->storage->exposed = true;
+    return PyLong_FromVoidPtr(SELF->numel ? SELF->data : NULL);
+}
+
+static PyObject *tensor_untyped_storage(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    if (cr_is_sparse(SELF))
+        return PyErr_Format(PyExc_NotImplementedError, "Cannot access storage of %s",
+                            cr_is_coo(SELF) ? "SparseTensorImpl" : "SparseCsrTensorImpl");
+    cr_py_note_read(SELF, "untyped_storage()");
+    return cr_py_storage_object(SELF->storage);
+}
 
 static PyObject *tensor_numel(PyObject *self, PyObject *unused)
 {
@@ -598,6 +620,10 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OLOO:set_", names, &source, &offset, &size,
                                      &stride))
         return NULL;
+    if (SELF->layout || (source && cr_py_is_tensor(source) && cr_py_tensor_of(source)->layout))
+        return PyErr_Format(PyExc_NotImplementedError,
+                            "Could not run 'aten::set_.source_Tensor' with arguments from the "
+                            "'SparseCPU' backend.");
     cr_recorder_refuse("set_() is called");
     if (source && cr_py_is_tensor(source) && !size) {
         cr_status st = cr_tensor_set_from(SELF, cr_py_tensor_of(source));

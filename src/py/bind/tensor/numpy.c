@@ -4,6 +4,7 @@
  * numpy.ndarray(shape, dtype, buffer, offset, strides) over an object that exports a storage's
  * bytes. */
 #include "py/bind/bind.h"
+#include "tensor/sparse.h"
 #include <string.h>
 
 /* --- element types --- */
@@ -299,7 +300,7 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
 
     view->obj = NULL;
     cr_py_note_read(t, "a buffer");
-    if (cr_requires_grad(t) || cr_is_lazy(t) || !format ||
+    if (cr_requires_grad(t) || cr_is_lazy(t) || t->layout || !format ||
         ((!t->data || !cr_is_host(t->device)) && t->numel) ||
         (!t->contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES)) {
         PyErr_SetString(PyExc_BufferError, "this tensor cannot be exported as a buffer");
@@ -384,6 +385,10 @@ static bool exportable(const cr_tensor *t)
                      "can't convert %s device type tensor to numpy. Use Tensor.cpu() to copy "
                      "the tensor to host memory first.",
                      cr_device_kind_name((cr_device_kind)t->device.kind));
+    else if (t->layout)
+        PyErr_Format(PyExc_TypeError,
+                     "can't convert %s layout tensor to numpy. Use Tensor.to_dense() first.",
+                     cr_layout_text(t->layout));
     else if (!format_of((cr_dtype)t->dtype))
         PyErr_Format(PyExc_TypeError, "Got unsupported ScalarType %s",
                      cr_dtype_infos[t->dtype].legacy);

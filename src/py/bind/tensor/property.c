@@ -1,6 +1,7 @@
 /* Attributes of tensors. */
 #include "graph/graph.h"
 #include "py/bind/bind.h"
+#include "tensor/sparse.h"
 
 #define GETTER(name) static PyObject *get_##name(PyObject *self, void *unused)
 #define SELF         cr_py_tensor_of(self)
@@ -27,9 +28,8 @@ GETTER(device)
 
 GETTER(layout)
 {
-    (void)self;
     (void)unused;
-    return Py_NewRef(cr_py_layout_object(CR_LAYOUT_STRIDED));
+    return Py_NewRef(cr_py_layout_object(SELF->layout));
 }
 
 GETTER(ndim)
@@ -47,6 +47,13 @@ GETTER(itemsize)
 GETTER(nbytes)
 {
     (void)unused;
+    if (cr_is_sparse(SELF))
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "nbytes is not defined for sparse tensors.  If you want the size of the "
+            "constituent "
+            "tensors, add the nbytes of the indices and values.  If you want the size of the  "
+            "equivalent dense tensor, multiply numel() by element_size()");
     cr_py_fix_sizes(SELF);
     return PyLong_FromLongLong(SELF->numel * (int64_t)cr_dtype_size((cr_dtype)SELF->dtype));
 }
@@ -55,6 +62,18 @@ GETTER(is_cpu)
 {
     (void)unused;
     return PyBool_FromLong(cr_is_host(SELF->device));
+}
+
+GETTER(is_sparse)
+{
+    (void)unused;
+    return PyBool_FromLong(cr_is_coo(SELF));
+}
+
+GETTER(is_sparse_csr)
+{
+    (void)unused;
+    return PyBool_FromLong(SELF->layout == CR_LAYOUT_CSR);
 }
 
 GETTER(is_meta)
@@ -243,6 +262,8 @@ GETTER(data)
         cr_status detached = cr_detached(&made, SELF);
         return detached ? cr_py_raise(detached) : cr_py_wrap(made);
     }
+    if (cr_is_sparse(t)) /* the storage has no bytes that could have a separate version */
+        return PyObject_CallMethod(self, "detach", NULL);
     cr_status st = cr_storage_alias(&alias, t->storage);
     if (st)
         return cr_py_raise(st);
@@ -262,7 +283,7 @@ GETTER(data)
 
 static cr_status check_data(const cr_tensor *t, const cr_tensor *data)
 {
-    if (cr_is_meta(t->device) != cr_is_meta(data->device))
+    if (cr_is_meta(t->device) != cr_is_meta(data->device) || t->layout != data->layout)
         return cr_fail(CR_RUNTIME,
                        "Attempted to call `variable.set_data(tensor)`, but `variable` and "
                        "`tensor` have incompatible tensor type.");
@@ -432,8 +453,8 @@ PyGetSetDef cr_py_properties[] = {
     {"is_cpu", get_is_cpu, NULL, NULL, NULL},
     {"is_meta", get_is_meta, NULL, NULL, NULL},
     {"is_cuda", get_is_cuda, NULL, NULL, NULL},
-    {"is_sparse", get_no, NULL, NULL, NULL},
-    {"is_sparse_csr", get_no, NULL, NULL, NULL},
+    {"is_sparse", get_is_sparse, NULL, NULL, NULL},
+    {"is_sparse_csr", get_is_sparse_csr, NULL, NULL, NULL},
     {"is_quantized", get_no, NULL, NULL, NULL},
     {"is_mkldnn", get_no, NULL, NULL, NULL},
     {"is_nested", get_no, NULL, NULL, NULL},

@@ -1,0 +1,99 @@
+"""Construction of sparse tensors from parts; torch.sparse has the operators."""
+from . import _C
+from ._C import Tensor
+from ._ops import ops
+
+__all__ = []
+
+_state = {"check": False}  # torch.sparse.check_sparse_tensor_invariants
+
+
+def _part(data, name, dtype=None, device=None):
+    """A part as a tensor: a tensor itself, converted, or one made of numbers."""
+    if isinstance(data, Tensor):
+        if dtype is None and device is None:
+            return data
+        return data.to(dtype=dtype or data.dtype, device=device or data.device)
+    if not isinstance(data, (list, tuple, int, float, complex)) and not hasattr(data, "__array__"):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    return _C.tensor(data, dtype=dtype, device=device)
+
+
+def _checks(check_invariants):
+    return _state["check"] if check_invariants is None else check_invariants
+
+
+def _finish(made, requires_grad):
+    return made.requires_grad_() if requires_grad else made
+
+
+def _sizes(size, name):
+    if isinstance(size, int):
+        return (size,)
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(f"{name}(): argument 'size' (position 1) must be tuple of ints, not "
+                        f"{type(size).__name__}")
+    return tuple(size)
+
+
+def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, device=None,
+                      pin_memory=False, requires_grad=False, check_invariants=None,
+                      is_coalesced=None):
+    """Makes a COO tensor of indices [sparse dims, n] and values [n, dense dims...], or an empty
+    one of a size."""
+    if values is None:
+        if indices is not None and size is None:
+            indices, size = None, indices
+        if indices is not None or size is None:
+            raise TypeError("sparse_coo_tensor() takes indices and values, or a size")
+        made = ops._sparse_empty(_sizes(size, "sparse_coo_tensor"),
+                                 dtype or _C.get_default_dtype(), _C.sparse_coo, device)
+        return _finish(made, requires_grad)
+    values = _part(values, "values", dtype, device)
+    if not isinstance(indices, Tensor):
+        indices = _part(indices, "indices", _C.int64, values.device)
+    elif indices.device != values.device:
+        indices = indices.to(values.device)
+    made = ops._sparse_coo(indices, values, None if size is None else _sizes(size, "sparse_coo_tensor"),
+                           is_coalesced, _checks(check_invariants))
+    return _finish(made, requires_grad)
+
+
+def sparse_compressed_tensor(compressed_indices, plain_indices, values, size=None, *, dtype=None,
+                             layout=None, device=None, pin_memory=False, requires_grad=False,
+                             check_invariants=None):
+    """Makes a tensor of a compressed layout: CSR or CSC."""
+    if layout is None:
+        raise TypeError("sparse_compressed_tensor expected sparse compressed tensor layout but got none")
+    values = _part(values, "values", dtype, device)
+    compressed, plain = (
+        x if isinstance(x, Tensor) else _C.tensor(x, dtype=_C.int64, device=values.device)
+        for x in (compressed_indices, plain_indices))
+    made = ops._sparse_compressed(compressed, plain, values, size, layout,
+                                  _checks(check_invariants))
+    return _finish(made, requires_grad)
+
+
+def sparse_csr_tensor(crow_indices, col_indices, values, size=None, **options):
+    """Makes a CSR tensor: the values of each row one after the other."""
+    return sparse_compressed_tensor(crow_indices, col_indices, values, size,
+                                    layout=_C.sparse_csr, **options)
+
+
+def sparse_csc_tensor(ccol_indices, row_indices, values, size=None, **options):
+    """Makes a CSC tensor: the values of each column one after the other."""
+    return sparse_compressed_tensor(ccol_indices, row_indices, values, size,
+                                    layout=_C.sparse_csc, **options)
+
+
+def spmm(input, mat2):
+    """The product of two matrices, of which one may be sparse."""
+    return ops.mm(input, mat2)
+
+
+dsmm = hsmm = spmm
+
+
+def saddmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
+    """See torch.sparse.addmm."""
+    return ops.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha)

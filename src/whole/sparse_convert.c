@@ -1,0 +1,466 @@
+/* Sparse tensors: conversions between layouts, coalescing, and masks. */
+#include "whole/sparse_impl.h"
+#include <string.h>
+
+/* --- construction of compressed tensors --- */
+
+static const char *compressed_name(bool csr) { return csr ? "crow_indices" : "ccol_indices"; }
+static const char *plain_name(bool csr) { return csr ? "col_indices" : "row_indices"; }
+
+static void require(cr_steps *s, bool holds, const char *format, const char *name)
+{
+    if (!s->st && !holds)
+        cr_step_fail(s, cr_fail(CR_RUNTIME, format, name));
+}
+
+/* The element of a comparison or a number, read. */
+static int64_t read_int(cr_steps *s, cr_tensor *t)
+{
+    cr_scalar n = {0};
+
+    if (!s->st)
+        cr_step_fail(s, cr_tensor_item(&n, t));
+    return n.i;
+}
+
+static bool all_within(cr_steps *s, cr_tensor *t, int64_t low, int64_t high)
+{
+    if (s->st || !t->numel)
+        return true;
+    int64_t least = read_int(s, CR_STEP(s, amin, T(t)));
+    return least >= low && read_int(s, CR_STEP(s, amax, T(t))) < high;
+}
+
+/* The conditions that torch.sparse.check_sparse_tensor_invariants checks. */
+static void check_compressed(cr_steps *s, cr_tensor *compressed, cr_tensor *plain, bool csr,
+                             int64_t lines, int64_t others)
+{
+    const char *name = compressed_name(csr);
+    int64_t n = plain->size[0];
+
+    if (!s->st && compressed->size[0] != lines + 1)
+        cr_step_fail(s,
+                     cr_fail(CR_RUNTIME,
+                             "%s.shape[-1] must be equal to the number of %s + 1 (=%lld), but "
+                             "got %lld",
+                             name, csr ? "rows" : "columns", (long long)lines + 1,
+                             (long long)compressed->size[0]));
+    if (s->st)
+        return;
+    cr_tensor *first = CR_STEP(s, select_int, T(compressed), I(0), I(0));
+    cr_tensor *last = CR_STEP(s, select_int, T(compressed), I(0), I(-1));
+    require(s, read_int(s, first) == 0, "`%s[..., 0] == 0` is not satisfied.", name);
+    require(s, read_int(s, last) == n, "`%s[..., -1] == nnz` is not satisfied.", name);
+    cr_tensor *counts = CR_STEP(s, diff, T(compressed));
+    if (!s->st && !all_within(s, counts, 0, others + 1))
+        cr_step_fail(s, cr_fail(CR_RUNTIME,
+                                "`0 <= %s[..., 1:] - %s[..., :-1] <= %s` is not satisfied.",
+                                name, name, csr ? "ncols" : "nrows"));
+    if (!s->st && !all_within(s, plain, 0, others))
+        cr_step_fail(s, cr_fail(CR_RUNTIME, "`0 <= %s < %s` is not satisfied.", plain_name(csr),
+                                csr ? "ncols" : "nrows"));
+}
+
+static cr_status check_shapes(const cr_tensor *compressed, const cr_tensor *plain,
+                              const cr_tensor *values, bool csr)
+{
+    if (compressed->ndim != 1 || plain->ndim != 1 || !values->ndim)
+        return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
+    if (!compressed->size[0])
+        return cr_fail(CR_RUNTIME, "%s must have at least one element", compressed_name(csr));
+    if (plain->size[0] != values->size[0])
+        return cr_fail(CR_RUNTIME,
+                       "number of elements in %s and values must match, but got %lld and %lld",
+                       plain_name(csr), (long long)plain->size[0], (long long)values->size[0]);
+    if (compressed->dtype != plain->dtype || (plain->dtype != CR_I64 && plain->dtype != CR_I32))
+        return cr_fail(
+            CR_RUNTIME, "%s and %s must be an int32 or int64 type, but got: %s and %s",
+            compressed_name(csr), plain_name(csr), cr_dtype_infos[compressed->dtype].legacy,
+            cr_dtype_infos[plain->dtype].legacy);
+    if (!cr_same_device(compressed->device, values->device) ||
+        !cr_same_device(plain->device, values->device))
+        return cr_fail(CR_RUNTIME, "device of %s and %s must match device of values",
+                       compressed_name(csr), plain_name(csr));
+    return CR_OK;
+}
+
+/* compressed_indices, plain_indices, values, size, layout, check */
+cr_status cr_do_sparse_compressed(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *compressed = arg[0].t, *plain = arg[1].t, *values = arg[2].t, *made = NULL;
+    bool csr = arg[4].i == CR_LAYOUT_CSR;
+    int64_t size[CR_MAX_DIMS], ndim = values->ndim + 1;
+    cr_steps s = {0};
+
+    if (!csr && arg[4].i != CR_LAYOUT_CSC)
+        return cr_fail(CR_NOT_IMPLEMENTED, "tensors of the layout %s are not implemented",
+                       cr_layout_text((int)arg[4].i));
+    CR_TRY(check_shapes(compressed, plain, values, csr));
+    if (ndim > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions, not %lld", CR_MAX_DIMS,
+                       (long long)ndim);
+    if (arg[3].tag != CR_NONE) {
+        if ((int64_t)arg[3].len != ndim)
+            return cr_fail(CR_RUNTIME,
+                           "tensor dimensionality must be sum of batch, base, and dense "
+                           "dimensionalities (=0 + 2 + %lld) but got %u",
+                           (long long)ndim - 2, arg[3].len);
+        memcpy(size, arg[3].ints, arg[3].len * sizeof *size);
+    } else {
+        int64_t most =
+            plain->numel && plain->data ? read_int(&s, CR_STEP(&s, amax, T(plain))) + 1 : 0;
+        size[csr ? 0 : 1] = compressed->size[0] - 1;
+        size[csr ? 1 : 0] = most;
+        memcpy(size + 2, values->size + 1, (size_t)(values->ndim - 1) * sizeof *size);
+    }
+    if (arg[5].i)
+        check_compressed(&s, compressed, plain, csr, size[!csr], size[csr]);
+    cr_sparse parts = {.compressed = compressed, .indices = plain, .values = values};
+    if (!s.st)
+        cr_step_fail(&s,
+                     cr_sparse_new(&made, (cr_layout_kind)arg[4].i, (int)ndim, size, &parts));
+    if (!s.st)
+        cr_step_own(&s, made);
+    return cr_steps_give(&s, result, made);
+}
+
+/* --- coalescing --- */
+
+cr_status cr_do_coalesce_coo(const cr_value *arg, cr_value *result)
+{
+    CR_TRY(cr_expect_coo("coalesce", arg[0].t));
+    cr_steps s = {0};
+
+    return cr_steps_give(&s, result, cr_step_coalesced(&s, arg[0].t));
+}
+
+cr_status cr_do_coalesce(const cr_value *arg, cr_value *result)
+{
+    CR_TRY(cr_expect_coo("coalesce", arg[0].t));
+    if (cr_sparse_of(arg[0].t)->coalesced)
+        return cr_give(result, arg[0].t);
+    return cr_call_given(result, cr_entry._coalesce, arg, 1);
+}
+
+/* --- strided to sparse --- */
+
+/* The coordinates, [n, dims], of the elements that are not zero, or slices with such. */
+static cr_tensor *nonzero_places(cr_steps *s, cr_tensor *t, int dims)
+{
+    int64_t rest[CR_MAX_DIMS];
+    cr_tensor *mask = CR_STEP(s, ne, T(t), cr_of_number(cr_scalar_int(0)));
+
+    for (int i = dims; i < t->ndim; i++)
+        rest[i - dims] = i;
+    if (dims < t->ndim)
+        mask = CR_STEP(s, any, T(mask), cr_of_ints(rest, (size_t)(t->ndim - dims)));
+    return CR_STEP(s, nonzero, T(mask));
+}
+
+static cr_tensor *strided_to_coo(cr_steps *s, cr_tensor *t, int dims)
+{
+    cr_tensor *places = nonzero_places(s, t, dims);
+    cr_tensor *indices = CR_STEP(s, contiguous, T(CR_STEP(s, t, T(places)))), *values;
+
+    if (s->st)
+        return NULL;
+    if (!dims) {
+        values = CR_STEP(s, unsqueeze, T(t), I(0));
+        values = CR_STEP(s, narrow_copy, T(values), I(0), I(0), I(places->size[0]));
+        return cr_step_coo_like(s, t, indices, values, true);
+    }
+    cr_tensor *place = cr_step_coo_like(s, t, indices, t, true);
+    return cr_step_coo_like(s, t, indices, s->st ? NULL : cr_step_at(s, t, place), true);
+}
+
+/* --- COO to compressed --- */
+
+static cr_tensor *compress(cr_steps *s, cr_tensor *coo, cr_layout_kind layout)
+{
+    bool csr = layout == CR_LAYOUT_CSR;
+    cr_tensor *made;
+
+    if (s->st)
+        return NULL;
+    if (cr_sparse_dims(coo) != 2) {
+        cr_step_fail(s, cr_fail(CR_RUNTIME, "Conversion to a sparse compressed tensor is "
+                                            "supported for tensors with two sparse dims only"));
+        return NULL;
+    }
+    const cr_sparse *p = cr_sparse_of(coo);
+    if (!csr) { /* sorted by columns: the transpose, coalesced */
+        int64_t size[CR_MAX_DIMS] = {coo->size[1], coo->size[0]}, zero = 0;
+        memcpy(size + 2, coo->size + 2, (size_t)(coo->ndim - 2) * sizeof *size);
+        cr_tensor *swapped = CR_STEP(s, flip, T(p->indices), cr_of_ints(&zero, 1));
+        coo = cr_step_coo(s, coo->ndim, size, swapped, p->values, false);
+    }
+    coo = s->st ? NULL : cr_step_coalesced(s, coo);
+    if (s->st)
+        return NULL;
+    p = cr_sparse_of(coo);
+    cr_tensor *lines = cr_step_row(s, p->indices, 0);
+    cr_tensor *starts = cr_step_arange(s, coo->size[0] + 1, coo);
+    int64_t size[CR_MAX_DIMS];
+    memcpy(size, coo->size, (size_t)coo->ndim * sizeof *size);
+    size[0] = coo->size[!csr];
+    size[1] = coo->size[csr];
+    cr_sparse parts = {.values = p->values};
+    lines = CR_STEP(s, contiguous, T(lines));
+    parts.compressed = CR_STEP(s, searchsorted_Tensor, T(lines), T(starts));
+    parts.indices = CR_STEP(s, clone, T(cr_step_row(s, p->indices, 1)));
+    if (!s->st)
+        cr_step_fail(s, cr_sparse_new(&made, layout, coo->ndim, size, &parts));
+    return s->st ? NULL : cr_step_own(s, made);
+}
+
+/* --- the entries --- */
+
+/* self, layout, dense_dim: self has another layout */
+cr_status cr_do_to_sparse_layout(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *t = arg[0].t;
+    cr_steps s = {0};
+
+    if (arg[1].i < CR_LAYOUT_COO || arg[1].i > CR_LAYOUT_CSC || arg[2].i < 0 ||
+        arg[2].i > t->ndim)
+        return cr_fail(CR_RUNTIME, "_to_sparse: no such layout or number of dense dims");
+    t = cr_is_sparse(t) ? cr_step_as_coo(&s, t)
+                        : strided_to_coo(&s, t, t->ndim - (int)arg[2].i);
+    if (arg[1].i != CR_LAYOUT_COO)
+        t = compress(&s, t, (cr_layout_kind)arg[1].i);
+    return cr_steps_give(&s, result, t);
+}
+
+static cr_status to_layout(cr_value *result, cr_tensor *t, int64_t layout, int64_t dense)
+{
+    if (layout == CR_LAYOUT_STRIDED)
+        return cr_call_given(result, cr_entry.to_dense, (cr_value[]){T(t)}, 1);
+    if (t->layout == layout)
+        return cr_give(result, t);
+    if (layout != CR_LAYOUT_COO && layout != CR_LAYOUT_CSR && layout != CR_LAYOUT_CSC)
+        return cr_fail(CR_NOT_IMPLEMENTED, "tensors of the layout %s are not implemented",
+                       cr_layout_text((int)layout));
+    if (layout != CR_LAYOUT_COO && t->ndim - dense != 2)
+        return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
+    return cr_call_given(result, cr_entry._to_sparse, (cr_value[]){T(t), I(layout), I(dense)},
+                         3);
+}
+
+/* self, layout, blocksize, dense_dim */
+cr_status cr_do_to_sparse(const cr_value *arg, cr_value *result)
+{
+    return to_layout(result, arg[0].t, cr_int_or(&arg[1], CR_LAYOUT_COO),
+                     cr_int_or(&arg[3], 0));
+}
+
+cr_status cr_do_to_sparse_csr(const cr_value *arg, cr_value *result)
+{
+    return to_layout(result, arg[0].t, CR_LAYOUT_CSR, cr_int_or(&arg[1], 0));
+}
+
+cr_status cr_do_to_sparse_csc(const cr_value *arg, cr_value *result)
+{
+    return to_layout(result, arg[0].t, CR_LAYOUT_CSC, cr_int_or(&arg[1], 0));
+}
+
+/* self, sparse_dim */
+cr_status cr_do_to_sparse_dim(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *t = arg[0].t;
+    int64_t dims = arg[1].i;
+    cr_steps s = {0};
+
+    if (cr_is_sparse(t)) {
+        if (cr_is_coo(t) && cr_sparse_dims(t) == dims)
+            return cr_give(result, t);
+        return cr_fail(CR_RUNTIME,
+                       "sparse dim %lld expected to be equal to the sparse dim of the "
+                       "tensor (%d)",
+                       (long long)dims, cr_sparse_dims(t));
+    }
+    if (!dims && t->ndim)
+        return cr_fail(CR_RUNTIME,
+                       "dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0");
+    if (dims < 0 || dims > t->ndim)
+        return cr_fail(
+            CR_RUNTIME,
+            "dense_to_sparse: sparse_dim argument must be in [0,%d] range, but %lld is "
+            "given",
+            t->ndim, (long long)dims);
+    return cr_steps_give(&s, result, strided_to_coo(&s, t, (int)dims));
+}
+
+cr_status cr_do_sparse_to_dense(const cr_value *arg, cr_value *result)
+{
+    CR_TRY(cr_expect_sparse("_to_dense", arg[0].t));
+    cr_steps s = {0};
+    cr_tensor *t = arg[0].t, *coo = cr_step_as_coo(&s, t);
+    int dims = cr_sparse_dims(t);
+    int64_t rows = cr_step_product(&s, dims, t->size);
+
+    if (s.st)
+        return cr_steps_end(&s, &t, NULL);
+    const cr_sparse *p = cr_sparse_of(coo);
+    cr_tensor *flat = cr_step_flat(&s, p->indices, dims, t->size);
+    cr_tensor *dense = cr_step_add_rows(&s, p->values, flat, rows);
+    dense = CR_STEP(&s, view, T(dense), cr_of_ints(t->size, t->ndim));
+    return cr_steps_give(&s, result, dense);
+}
+
+/* self, dtype, masked_grad */
+cr_status cr_do_to_dense(const cr_value *arg, cr_value *result)
+{
+    if (!cr_is_sparse(arg[0].t))
+        return arg[1].tag == CR_NONE ? cr_give(result, arg[0].t)
+                                     : cr_call_given(result, cr_entry.to_dtype, arg, 2);
+    if (arg[1].tag != CR_NONE)
+        return cr_fail(CR_RUNTIME, "dtype argument is not supported by sparse_to_dense");
+    return cr_call_given(result, cr_entry._to_dense, arg, 1);
+}
+
+/* --- masks --- */
+
+/* The values of a coalesced tensor at the positions `flat`; zeros where it has none. */
+static cr_tensor *values_at(cr_steps *s, cr_tensor *coo, cr_tensor *flat)
+{
+    cr_tensor *found;
+    cr_tensor *place = cr_step_find(s, coo, flat, &found);
+
+    if (s->st)
+        return NULL;
+    const cr_sparse *p = cr_sparse_of(coo);
+    int64_t size[CR_MAX_DIMS];
+    memcpy(size, p->values->size, (size_t)p->values->ndim * sizeof *size);
+    size[0] = flat->size[0];
+    if (!cr_sparse_count(coo))
+        return CR_STEP(s, new_zeros, T(p->values), cr_of_ints(size, p->values->ndim));
+    cr_tensor *values = CR_STEP(s, index_select, T(p->values), I(0), T(place));
+    for (int i = 1; i < p->values->ndim; i++)
+        found = CR_STEP(s, unsqueeze, T(found), I(-1));
+    found = CR_STEP(s, logical_not, T(found));
+    return CR_STEP(s, masked_fill_Scalar, T(values), T(found), cr_of_number(cr_scalar_int(0)));
+}
+
+static bool same_indices(const cr_tensor *a, const cr_tensor *b)
+{
+    const cr_tensor *x = cr_sparse_of(a)->indices, *y = cr_sparse_of(b)->indices;
+
+    return a->layout == b->layout && x->data == y->data &&
+           x->size[x->ndim - 1] == y->size[y->ndim - 1] && x->numel == y->numel &&
+           x->contiguous && y->contiguous;
+}
+
+/* self, mask */
+cr_status cr_do_sparse_values_like(const cr_value *arg, cr_value *result)
+{
+    CR_TRY(cr_expect_sparse("sparse_mask", arg[1].t));
+    cr_tensor *self = arg[0].t, *mask = arg[1].t, *values;
+    cr_steps s = {0};
+
+    if (cr_is_sparse(self) && same_indices(self, mask))
+        return cr_do_sparse_values(arg, result);
+    mask = cr_step_indexed(&s, mask);
+    if (!s.st && cr_is_sparse(self)) {
+        self = cr_step_coalesced(&s, cr_step_as_coo(&s, self));
+        cr_tensor *flat = s.st ? NULL
+                               : cr_step_flat(&s, cr_sparse_of(mask)->indices,
+                                              cr_sparse_dims(mask), mask->size);
+        values = values_at(&s, self, flat);
+    } else {
+        values = s.st ? NULL : cr_step_at(&s, self, mask);
+    }
+    return cr_steps_give(&s, result, values);
+}
+
+/* self, mask */
+cr_status cr_do_sparse_mask(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *self = arg[0].t, *mask = arg[1].t;
+    cr_tensor *values, *made;
+
+    if (!cr_is_sparse(mask))
+        return cr_sparse_refuse(cr_entry.sparse_mask, arg);
+    if (!cr_has_sizes(self, mask->ndim, mask->size)) {
+        cr_text have = {0}, want = {0};
+        cr_print_sizes(&have, self->ndim, self->size);
+        cr_print_sizes(&want, mask->ndim, mask->size);
+        cr_fail(
+            CR_RUNTIME,
+            "sparse_mask(): operands have incompatible sizes; self has size %s but mask has "
+            "size %s",
+            cr_text_str(&have), cr_text_str(&want));
+        cr_text_drop(&have);
+        cr_text_drop(&want);
+        return CR_RUNTIME;
+    }
+    CR_TRY(cr_call_tensor(&values, cr_entry._sparse_values_like, arg, 2));
+    cr_status st =
+        cr_call_tensor(&made, cr_entry._sparse_with_values, (cr_value[]){arg[1], T(values)}, 2);
+    cr_drop(values);
+    CR_TRY(st);
+    if (cr_is_coo(made))
+        cr_sparse_of(made)->coalesced = cr_sparse_of(mask)->coalesced;
+    *result = T(made);
+    return CR_OK;
+}
+
+/* grad, like */
+cr_status cr_do_sparse_grad(const cr_value *arg, cr_value *result)
+{
+    if (!cr_is_sparse(arg[1].t))
+        return cr_call_given(result, cr_entry.to_dense, arg, 1);
+    if (cr_is_sparse(arg[0].t))
+        return cr_give(result, arg[0].t);
+    return cr_call_given(result, cr_entry.sparse_mask, arg, 2);
+}
+
+/* --- gradients of selections --- */
+
+/* grad, indices, num_weights, padding_idx, scale_grad_by_freq */
+cr_status cr_do_embedding_sparse_backward(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *grad = arg[0].t, *kept;
+    const int64_t all = -1;
+    int64_t size[2] = {arg[2].i, grad->ndim ? grad->size[grad->ndim - 1] : 1};
+    int64_t rows[2] = {arg[1].t->numel, size[1]};
+    cr_steps s = {0};
+
+    cr_tensor *index = CR_STEP(&s, reshape, arg[1], cr_of_ints(&all, 1));
+    cr_tensor *values = CR_STEP(&s, reshape, T(grad), cr_of_ints(rows, 2));
+    index = CR_STEP(&s, to_dtype, T(index), cr_of_dtype(CR_I64));
+    if (arg[3].i >= 0) {
+        kept = CR_STEP(&s, ne, T(index), cr_of_number(cr_scalar_int(arg[3].i)));
+        kept = CR_STEP(&s, select_int, T(CR_STEP(&s, nonzero, T(kept))), I(1), I(0));
+        index = CR_STEP(&s, index_select, T(index), I(0), T(kept));
+        values = CR_STEP(&s, index_select, T(values), I(0), T(kept));
+    }
+    index = CR_STEP(&s, unsqueeze, T(index), I(0));
+    return cr_steps_give(&s, result, cr_step_coo(&s, 2, size, index, values, false));
+}
+
+/* grad, size, dim, index */
+cr_status cr_do_gather_sparse_backward(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *index = arg[3].t;
+    int ndim = (int)arg[1].len;
+    int64_t dim, n = index->numel;
+    cr_steps s = {0};
+
+    CR_TRY(cr_wrap_dim(&dim, arg[2].i, ndim));
+    if (index->ndim != ndim || arg[0].t->numel != n)
+        return cr_fail(CR_RUNTIME, "gather: the gradient, the index and the sizes do not fit");
+    cr_tensor *values = CR_STEP(&s, reshape, arg[0], cr_of_ints(&n, 1));
+    cr_tensor *flat = CR_STEP(&s, reshape, T(index), cr_of_ints(&n, 1));
+    if (!ndim) {
+        int64_t none[2] = {0, n};
+        flat = CR_STEP(&s, new_zeros, T(flat), cr_of_ints(none, 2));
+        return cr_steps_give(&s, result, cr_step_coo(&s, 0, NULL, flat, values, false));
+    }
+    cr_tensor *place =
+        cr_step_unflat(&s, cr_step_arange(&s, n, index), index->ndim, index->size);
+    cr_value part[3] = {T(CR_STEP(&s, narrow, T(place), I(0), I(0), I(dim))),
+                        T(CR_STEP(&s, unsqueeze, T(flat), I(0))),
+                        T(CR_STEP(&s, narrow, T(place), I(0), I(dim + 1), I(ndim - dim - 1)))};
+    place = cr_step_cat(&s, part, 3, 0);
+    return cr_steps_give(&s, result, cr_step_coo(&s, ndim, arg[1].ints, place, values, false));
+}

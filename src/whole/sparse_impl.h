@@ -1,0 +1,73 @@
+/* sparse_impl.h - helpers of the entries on sparse tensors.
+ *
+ * These entries compute on the parts by calls of other entries, so they run on every device.  A
+ * `cr_steps` holds the tensors that such a sequence of calls makes.  After a failure, further
+ * steps do nothing and return NULL; cr_steps_end reports the failure. */
+#ifndef CR_WHOLE_SPARSE_IMPL_H
+#define CR_WHOLE_SPARSE_IMPL_H
+
+#include "tensor/sparse.h"
+#include "whole/whole_impl.h"
+
+typedef struct {
+    CR_VEC(cr_tensor *) made;
+    cr_status st;
+} cr_steps;
+
+/* The first result of a call with the first n arguments, borrowed from the steps. */
+cr_tensor *cr_step(cr_steps *s, const cr_op *op, int n, const cr_value *arg);
+#define CR_STEP(s, op, ...)                                                                    \
+    cr_step(s, cr_entry.op, (int)(sizeof((cr_value[]){__VA_ARGS__}) / sizeof(cr_value)),       \
+            (cr_value[]){__VA_ARGS__})
+/* Gives the steps a tensor that the caller owns.  NULL when out of memory. */
+cr_tensor *cr_step_own(cr_steps *s, cr_tensor *t);
+/* Makes the failure of another function that of the steps. */
+static inline void cr_step_fail(cr_steps *s, cr_status st) { s->st = s->st ? s->st : st; }
+/* Drops the tensors; *out is a reference to `t` unless a step failed. */
+CR_MUST cr_status cr_steps_end(cr_steps *s, cr_tensor **out, cr_tensor *t);
+/* The same with the tensor as the result of an entry. */
+CR_MUST cr_status cr_steps_give(cr_steps *s, cr_value *result, cr_tensor *t);
+
+/* Values of arguments; a NULL tensor, of a failed step, is not read. */
+#define T(t) cr_of_tensor(t)
+#define I(i) cr_of_int(i)
+
+/* A COO tensor of the parts with these sizes. */
+cr_tensor *cr_step_coo(cr_steps *s, int ndim, const int64_t *size, cr_tensor *indices,
+                       cr_tensor *values, bool coalesced);
+/* The same with the sizes of `like`. */
+cr_tensor *cr_step_coo_like(cr_steps *s, const cr_tensor *like, cr_tensor *indices,
+                            cr_tensor *values, bool coalesced);
+/* Row r of the indices. */
+cr_tensor *cr_step_row(cr_steps *s, cr_tensor *indices, int64_t r);
+/* The positions, row-major, that the indices of the first `dims` dims address. */
+cr_tensor *cr_step_flat(cr_steps *s, cr_tensor *indices, int dims, const int64_t *size);
+/* The indices of such positions. */
+cr_tensor *cr_step_unflat(cr_steps *s, cr_tensor *flat, int dims, const int64_t *size);
+/* Whether such positions increase, by reading them. */
+bool cr_step_increases(cr_steps *s, cr_tensor *flat);
+/* The coalesced form of a COO tensor. */
+cr_tensor *cr_step_coalesced(cr_steps *s, cr_tensor *t);
+/* The COO form of a sparse tensor, coalesced if it was compressed. */
+cr_tensor *cr_step_as_coo(cr_steps *s, cr_tensor *t);
+/* The COO form with the values in the order in which they are stored. */
+cr_tensor *cr_step_indexed(cr_steps *s, cr_tensor *t);
+/* The places of the positions `flat` in a coalesced tensor, and whether it has them. */
+cr_tensor *cr_step_find(cr_steps *s, cr_tensor *coo, cr_tensor *flat, cr_tensor **found);
+/* Zeros with `rows` added to those that `index` names. */
+cr_tensor *cr_step_add_rows(cr_steps *s, cr_tensor *values, cr_tensor *index, int64_t rows);
+/* The elements of a dense tensor at the indices of a COO tensor: [n, dense dims...]. */
+cr_tensor *cr_step_at(cr_steps *s, cr_tensor *dense, const cr_tensor *coo);
+/* The integers 0 ... n - 1 on the device of `like`. */
+cr_tensor *cr_step_arange(cr_steps *s, int64_t n, const cr_tensor *like);
+/* A list of tensors concatenated. */
+cr_tensor *cr_step_cat(cr_steps *s, const cr_value *list, uint32_t n, int64_t dim);
+
+/* The product of n sizes.  Steps fail when it does not fit int64. */
+int64_t cr_step_product(cr_steps *s, int n, const int64_t *size);
+/* CR_RUNTIME unless `t` has a sparse layout; `name` is that of the entry. */
+CR_MUST cr_status cr_expect_sparse(const char *name, const cr_tensor *t);
+/* CR_RUNTIME in torch's words unless `t` is a COO tensor. */
+CR_MUST cr_status cr_expect_coo(const char *name, const cr_tensor *t);
+
+#endif

@@ -1,0 +1,283 @@
+/* Sequences of calls on the parts of sparse tensors. */
+#include "whole/sparse_impl.h"
+#include <string.h>
+
+cr_tensor *cr_step_own(cr_steps *s, cr_tensor *t)
+{
+    cr_step_fail(s, cr_vec_reserve(&s->made, 1));
+    if (s->st) {
+        cr_drop(t);
+        return NULL;
+    }
+    cr_vec_put(&s->made, t);
+    return t;
+}
+
+cr_tensor *cr_step(cr_steps *s, const cr_op *op, int n, const cr_value *arg)
+{
+    cr_value result[CR_MAX_RESULTS];
+
+    if (s->st)
+        return NULL;
+    cr_step_fail(s, cr_call_given(result, op, arg, n));
+    if (s->st)
+        return NULL;
+    for (int k = 1; k < op->result_count; k++)
+        cr_step_own(s, result[k].t);
+    return cr_step_own(s, result[0].t);
+}
+
+cr_status cr_steps_end(cr_steps *s, cr_tensor **out, cr_tensor *t)
+{
+    if (!s->st)
+        *out = cr_keep(t);
+    for (size_t i = 0; i < s->made.len; i++)
+        cr_drop(s->made.at[i]);
+    cr_vec_drop(&s->made);
+    return s->st;
+}
+
+cr_status cr_steps_give(cr_steps *s, cr_value *result, cr_tensor *t)
+{
+    cr_tensor *made;
+
+    CR_TRY(cr_steps_end(s, &made, t));
+    *result = cr_of_tensor(made);
+    return CR_OK;
+}
+
+cr_tensor *cr_step_coo(cr_steps *s, int ndim, const int64_t *size, cr_tensor *indices,
+                       cr_tensor *values, bool coalesced)
+{
+    cr_tensor *t;
+
+    if (s->st)
+        return NULL;
+    cr_sparse parts = {.indices = indices, .values = values, .coalesced = coalesced};
+    cr_step_fail(s, cr_sparse_new(&t, CR_LAYOUT_COO, ndim, size, &parts));
+    return s->st ? NULL : cr_step_own(s, t);
+}
+
+cr_tensor *cr_step_coo_like(cr_steps *s, const cr_tensor *like, cr_tensor *indices,
+                            cr_tensor *values, bool coalesced)
+{
+    return cr_step_coo(s, like->ndim, like->size, indices, values, coalesced);
+}
+
+cr_tensor *cr_step_row(cr_steps *s, cr_tensor *indices, int64_t r)
+{
+    return CR_STEP(s, select_int, T(indices), I(0), I(r));
+}
+
+static cr_value sparse_number(int64_t n) { return cr_of_number(cr_scalar_int(n)); }
+
+cr_tensor *cr_step_arange(cr_steps *s, int64_t n, const cr_tensor *like)
+{
+    cr_value device = {.tag = CR_DEVICE_VAL, .i = cr_packed_device(like->device)};
+
+    return CR_STEP(s, arange, sparse_number(n), cr_of_dtype(CR_I64), cr_of_none(), device);
+}
+
+int64_t cr_step_product(cr_steps *s, int n, const int64_t *size)
+{
+    int64_t product = 1;
+
+    for (int i = 0; i < n; i++)
+        if (CR_MUL_OVERFLOW(product, size[i], &product) && !s->st)
+            cr_step_fail(s, cr_fail(CR_RUNTIME, "numel: integer multiplication overflow"));
+    return product;
+}
+
+cr_tensor *cr_step_flat(cr_steps *s, cr_tensor *indices, int dims, const int64_t *size)
+{
+    if (s->st)
+        return NULL;
+    if (!dims) {
+        int64_t n = indices->size[1];
+        return CR_STEP(s, new_zeros, T(indices), cr_of_ints(&n, 1));
+    }
+    cr_tensor *flat = cr_step_row(s, indices, 0);
+    for (int d = 1; d < dims; d++) {
+        flat = CR_STEP(s, mul, T(flat), sparse_number(size[d]));
+        flat = CR_STEP(s, add, T(flat), T(cr_step_row(s, indices, d)));
+    }
+    return flat;
+}
+
+cr_tensor *cr_step_unflat(cr_steps *s, cr_tensor *flat, int dims, const int64_t *size)
+{
+    cr_value row[CR_MAX_DIMS];
+
+    if (s->st)
+        return NULL;
+    if (dims == 1)
+        return CR_STEP(s, unsqueeze, T(flat), I(0));
+    for (int d = dims - 1; d >= 0; d--) {
+        row[d] = T(d ? CR_STEP(s, remainder, T(flat), sparse_number(size[d])) : flat);
+        if (d)
+            flat = CR_STEP(s, floor_divide, T(flat), sparse_number(size[d]));
+    }
+    if (!dims) {
+        int64_t none[2] = {0, s->st ? 0 : flat->size[0]};
+        return CR_STEP(s, new_zeros, T(flat), cr_of_ints(none, 2));
+    }
+    cr_value list = {.tag = CR_TENSORS, .len = (uint32_t)dims, .list = row};
+    return CR_STEP(s, stack, list);
+}
+
+cr_tensor *cr_step_cat(cr_steps *s, const cr_value *list, uint32_t n, int64_t dim)
+{
+    cr_value v = {.tag = CR_TENSORS, .len = n, .list = list};
+
+    return CR_STEP(s, cat, v, I(dim));
+}
+
+cr_tensor *cr_step_add_rows(cr_steps *s, cr_tensor *values, cr_tensor *index, int64_t rows)
+{
+    int64_t size[CR_MAX_DIMS];
+    bool truth;
+
+    if (s->st)
+        return NULL;
+    truth = values->dtype == CR_BOOL;
+    if (truth)
+        values = CR_STEP(s, to_dtype, T(values), cr_of_dtype(CR_U8));
+    if (s->st)
+        return NULL;
+    memcpy(size, values->size, values->ndim * sizeof *size);
+    size[0] = rows;
+    cr_tensor *sum = CR_STEP(s, new_zeros, T(values), cr_of_ints(size, values->ndim));
+    cr_tensor *arg[] = {sum, index, values};
+    if (s->st)
+        return NULL;
+    cr_value call[] = {T(arg[0]), I(0), T(arg[1]), T(arg[2]), sparse_number(1)}, result;
+    cr_step_fail(s, cr_call_inplace(cr_entry.index_add, call, &result));
+    if (!s->st)
+        cr_drop_values(&result, 1);
+    return truth ? CR_STEP(s, ne, T(sum), sparse_number(0)) : sum;
+}
+
+/* Whether the positions increase. */
+bool cr_step_increases(cr_steps *s, cr_tensor *flat)
+{
+    cr_scalar answer;
+
+    if (s->st)
+        return false;
+    int64_t n = flat->size[0];
+    if (n < 2)
+        return true;
+    cr_tensor *low = CR_STEP(s, narrow, T(flat), I(0), I(0), I(n - 1));
+    cr_tensor *high = CR_STEP(s, narrow, T(flat), I(0), I(1), I(n - 1));
+    cr_tensor *all = CR_STEP(s, all, T(CR_STEP(s, lt, T(low), T(high))));
+    if (s->st)
+        return false;
+    cr_step_fail(s, cr_tensor_item(&answer, all));
+    return !s->st && answer.i;
+}
+
+/* The sorted distinct positions of `flat` and the sums of their values. */
+static cr_tensor *coalesced_of(cr_steps *s, cr_tensor *t, cr_tensor *flat)
+{
+    const cr_sparse *p = cr_sparse_of(t);
+    int dims = cr_sparse_dims(t);
+    cr_value sorted[CR_MAX_RESULTS], groups[CR_MAX_RESULTS];
+
+    cr_step_fail(s, cr_call_given(sorted, cr_entry.sort_stable,
+                                  (cr_value[]){T(flat), cr_of_bool(true), I(0)}, 3));
+    if (s->st)
+        return NULL;
+    cr_step_own(s, sorted[0].t);
+    cr_step_own(s, sorted[1].t);
+    cr_step_fail(s, cr_call_given(groups, cr_entry.unique_consecutive,
+                                  (cr_value[]){sorted[0], cr_of_bool(true)}, 2));
+    if (s->st)
+        return NULL;
+    for (int k = 0; k < 3; k++)
+        cr_step_own(s, groups[k].t);
+    cr_tensor *values = CR_STEP(s, index_select, T(p->values), I(0), sorted[1]);
+    values = cr_step_add_rows(s, values, groups[1].t, groups[0].t->size[0]);
+    cr_tensor *indices = cr_step_unflat(s, groups[0].t, dims, t->size);
+    return cr_step_coo_like(s, t, indices, values, true);
+}
+
+cr_tensor *cr_step_coalesced(cr_steps *s, cr_tensor *t)
+{
+    if (s->st || cr_sparse_of(t)->coalesced)
+        return s->st ? NULL : t;
+    const cr_sparse *p = cr_sparse_of(t);
+    cr_step_product(s, cr_sparse_dims(t), t->size);
+    cr_tensor *flat = cr_step_flat(s, p->indices, cr_sparse_dims(t), t->size);
+    if (cr_step_increases(s, flat))
+        return cr_step_coo_like(s, t, p->indices, p->values, true);
+    return s->st ? NULL : coalesced_of(s, t, flat);
+}
+
+cr_tensor *cr_step_indexed(cr_steps *s, cr_tensor *t)
+{
+    if (s->st || cr_is_coo(t))
+        return s->st ? NULL : t;
+    const cr_sparse *p = cr_sparse_of(t);
+    bool columns = t->layout == CR_LAYOUT_CSC;
+    cr_tensor *other = CR_STEP(s, to_dtype, T(p->indices), cr_of_dtype(CR_I64));
+    cr_tensor *counts = CR_STEP(s, diff, T(p->compressed));
+    cr_tensor *lines = CR_STEP(s, repeat_interleave_Tensor, T(counts));
+    lines = CR_STEP(s, to_dtype, T(lines), cr_of_dtype(CR_I64));
+    cr_value rows[] = {T(columns ? other : lines), T(columns ? lines : other)};
+    cr_value list = {.tag = CR_TENSORS, .len = 2, .list = rows};
+    return cr_step_coo_like(s, t, CR_STEP(s, stack, list), p->values, false);
+}
+
+cr_tensor *cr_step_as_coo(cr_steps *s, cr_tensor *t)
+{
+    if (s->st || cr_is_coo(t))
+        return s->st ? NULL : t;
+    t = cr_step_indexed(s, t);
+    return s->st ? NULL : cr_step_coalesced(s, t);
+}
+
+cr_tensor *cr_step_find(cr_steps *s, cr_tensor *coo, cr_tensor *flat, cr_tensor **found)
+{
+    if (s->st)
+        return NULL;
+    int64_t n = cr_sparse_count(coo);
+    cr_tensor *have =
+        cr_step_flat(s, cr_sparse_of(coo)->indices, cr_sparse_dims(coo), coo->size);
+    if (!n) {
+        *found = CR_STEP(s, ne, T(flat), T(flat));
+        return flat;
+    }
+    have = CR_STEP(s, contiguous, T(have));
+    cr_tensor *place = CR_STEP(s, searchsorted_Tensor, T(have), T(flat));
+    place = CR_STEP(s, clamp_max, T(place), sparse_number(n - 1));
+    *found = CR_STEP(s, eq, T(CR_STEP(s, index_select, T(have), I(0), T(place))), T(flat));
+    return place;
+}
+
+cr_tensor *cr_step_at(cr_steps *s, cr_tensor *dense, const cr_tensor *coo)
+{
+    cr_value list[CR_MAX_DIMS];
+    int dims = cr_sparse_dims(coo);
+
+    for (int d = 0; d < dims; d++)
+        list[d] = T(cr_step_row(s, cr_sparse_of(coo)->indices, d));
+    if (!dims)
+        return CR_STEP(s, unsqueeze, T(dense), I(0));
+    cr_value all = {.tag = CR_TENSORS, .len = (uint32_t)dims, .list = list};
+    return CR_STEP(s, index_Tensor, T(dense), all);
+}
+
+cr_status cr_expect_sparse(const char *name, const cr_tensor *t)
+{
+    if (cr_is_sparse(t))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "%s expected sparse tensor layout but got Strided", name);
+}
+
+cr_status cr_expect_coo(const char *name, const cr_tensor *t)
+{
+    if (cr_is_coo(t))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "%s expected sparse coordinate tensor layout but got %s", name,
+                   cr_layout_text(t->layout));
+}
