@@ -10,7 +10,7 @@
 #include "emit/vec_f64.h"
 
 #ifndef __CUDACC_RTC__
-CV_LIBM double lgamma_r(double, int *), j0(double), j1(double), y0(double), y1(double);
+CV_LIBM double lgamma_r(double, int *);
 #endif
 
 #define CV_PI 3.14159265358979323846
@@ -276,6 +276,157 @@ CV_SLOW double cv_d_igammac(double a, double x)
     return x < a + 1 ? 1 - cv_d_igammaseries(a, x) : cv_d_igammafraction(a, x);
 }
 
+/* torch's float32 trigamma rounds pi x before the sine; then come six steps of the recurrence
+ * and the asymptotic series (DLMF 5.5.4, 5.5.2, 5.15.8).  Near negative integers it is less
+ * precise than cv_d_trigamma. */
+CV_SLOW float cv_f_trigamma(float x)
+{
+    const float pi = (float)CV_PI;
+    float sign = 1, sum = 0;
+
+    if (x < 0.5f) {
+        float s = __builtin_sinf(pi * x);
+        sign = -1;
+        sum = -(pi * pi) / (s * s);
+        x = 1 - x;
+    }
+    for (int i = 0; i < 6; i++) {
+        sum += 1 / (x * x);
+        x += 1;
+    }
+    float u = 1 / (x * x);
+    sum += (1 + 1 / (2 * x) + u * (1.0f / 6 - u * (1.0f / 30 - u * (1.0f / 42)))) / x;
+    return sign * sum;
+}
+
+CV_SLOW float cv_f_polygamma(float n, float x)
+{
+    return n == 1 ? cv_f_trigamma(x) : (float)cv_d_polygamma((double)n, (double)x);
+}
+
+/* Bessel functions of orders 0 and 1, with the coefficients of Cephes (j0.c and j1.c).
+ * Up to 5 they are rational in x^2; J has its first two zeros as factors.  Above 5, with
+ * rational P and Q in 25 / x^2 and a = pi / 4 or 3 pi / 4,
+ *   J = sqrt(2 / (pi x)) (P cos(x - a) - 5 / x Q sin(x - a))
+ *   Y = sqrt(2 / (pi x)) (P sin(x - a) + 5 / x Q cos(x - a)).
+ * In Cephes some denominators have an implied leading coefficient 1.  torch omits it, so the
+ * error near 5 is 3e-7; these functions give torch's values. */
+
+/* The polynomial with n coefficients, highest power first. */
+CV_SLOW double cv_d_polynomial(const double *c, int n, double z)
+{
+    double r = 0;
+
+    for (int i = 0; i < n; i++)
+        r = r * z + c[i];
+    return r;
+}
+
+CV_SLOW double cv_d_besselfar(int order, double x, int second)
+{
+    static const double p[2][7] = {
+        {7.96936729297347051624e-4, 8.28352392107440799803e-2, 1.23953371646414299388,
+         5.44725003058768775090, 8.74716500199817011941, 5.30324038235394892183,
+         9.99999999999999997821e-1},
+        {7.62125616208173112003e-4, 7.31397056940917570436e-2, 1.12719608129684925192,
+         5.11207951146807644818, 8.42404590141772420927, 5.21451598682361504063,
+         1.00000000000000000254}};
+    static const double under_p[2][7] = {
+        {9.24408810558863637013e-4, 8.56288474354474431428e-2, 1.25352743901058953537,
+         5.47097740330417105182, 8.76190883237069594232, 5.30605288235394617618,
+         1.00000000000000000218},
+        {5.71323128072548699714e-4, 6.88455908754495404082e-2, 1.10514232634061696926,
+         5.07386386128601488557, 8.39985554327604159757, 5.20982848682361821619,
+         9.99999999999999997461e-1}};
+    static const double q[2][8] = {
+        {-1.13663838898469149931e-2, -1.28252718670509318512, -1.95539544257735972385e1,
+         -9.32060152123768231369e1, -1.77681167980488050595e2, -1.47077505154951170175e2,
+         -5.14105326766599330220e1, -6.05014350600728481186},
+        {5.10862594750176621635e-2, 4.98213872951233449420, 7.58238284132545283818e1,
+         3.66779609360150777800e2, 7.10856304998926107277e2, 5.97489612400613639965e2,
+         2.11688757100572135698e2, 2.52070205858023719784e1}};
+    static const double under_q[2][7] = {
+        {6.43178256118178023184e1, 8.56430025976980587198e2, 3.88240183605401609683e3,
+         7.24046774195652478189e3, 5.93072701187316984827e3, 2.06209331660327847417e3,
+         2.42005740240291393179e2},
+        {7.42373277035675149943e1, 1.05644886038262816351e3, 4.98641058337653607651e3,
+         9.56231892404756170795e3, 7.99704160447350683650e3, 2.82619278517639096600e3,
+         3.36093607810698293419e2}};
+    double z = 25 / (x * x), at = x - CV_PI / 4 * (1 + 2 * order);
+    double even = cv_d_polynomial(p[order], 7, z) / cv_d_polynomial(under_p[order], 7, z);
+    double odd = cv_d_polynomial(q[order], 8, z) / cv_d_polynomial(under_q[order], 7, z);
+    double s = __builtin_sin(at), c = __builtin_cos(at);
+    double sum = second ? even * s + 5 / x * odd * c : even * c - 5 / x * odd * s;
+
+    return sum * 0.797884560802865355879892119868763737 / __builtin_sqrt(x);
+}
+
+/* J for 0 <= x <= 5. */
+CV_SLOW double cv_d_besselnear(int order, double x)
+{
+    static const double over[2][4] = {{-4.79443220978201773821e9, 1.95617491946556577543e12,
+                                       -2.49248344360967716204e14, 9.70862251047306323952e15},
+                                      {-8.99971225705559398224e8, 4.52228297998194034323e11,
+                                       -7.27494245221818276015e13, 3.68295732863852883286e15}};
+    static const double under[2][8] = {
+        {4.99563147152651017219e2, 1.73785401676374683123e5, 4.84409658339962045305e7,
+         1.11855537045356834862e10, 2.11277520115489217587e12, 3.10518229857422583814e14,
+         3.18121955943204943306e16, 1.71086294081043136091e18},
+        {6.20836478118054335476e2, 2.56987256757748830383e5, 8.35146791431949253037e7,
+         2.21511595479792499675e10, 4.74914122079991414898e12, 7.84369607876235854894e14,
+         8.95222336184627338078e16, 5.32278620332680085395e18}};
+    static const double zeros[2][2] = {{5.78318596294678452118, 3.04712623436620863991e1},
+                                       {1.46819706421238932572e1, 4.92184563216946036703e1}};
+    double z = x * x;
+    double w = cv_d_polynomial(over[order], 4, z) / cv_d_polynomial(under[order], 8, z);
+
+    return (z - zeros[order][0]) * (z - zeros[order][1]) * w * (order ? x : 1);
+}
+
+/* Y for 0 < x <= 5. */
+CV_SLOW double cv_d_besselnear2(int order, double x)
+{
+    static const double over[2][8] = {
+        {1.55924367855235737965e4, -1.46639295903971606143e7, 5.43526477051876500413e9,
+         -9.82136065717911466409e11, 8.75906394395366999549e13, -3.46628303384729719441e15,
+         4.42733268572569800351e16, -1.84950800436986690637e16},
+        {0, 0, 1.26320474790178026440e9, -6.47355876379160291031e11, 1.14509511541823727583e14,
+         -8.12770255501325109621e15, 2.02439475713594898196e17, -7.78877196265950026825e17}};
+    static const double under[2][8] = {
+        {0, 1.04128353664259848412e3, 6.26107330137134956842e5, 2.68919633393814121987e8,
+         8.64002487103935000337e10, 2.02979612750105546709e13, 3.17157752842975028269e15,
+         2.50596256172653059228e17},
+        {5.94301592346128195359e2, 2.35564092943068577943e5, 7.34811944459721705660e7,
+         1.87601316108706159478e10, 3.88231277496238566008e12, 6.20557727146953693363e14,
+         6.87141087355300489866e16, 3.97270608116560655612e18}};
+    double z = x * x, first = cv_d_besselnear(order, x), log = __builtin_log(x);
+    double w = cv_d_polynomial(over[order], 8, z) / cv_d_polynomial(under[order], 8, z);
+
+    return order ? x * w + 2 / CV_PI * (first * log - 1 / x) : w + 2 / CV_PI * log * first;
+}
+
+CV_SLOW double cv_d_bessel(int order, double x)
+{
+    double a = __builtin_fabs(x);
+    double r = a > 5 ? cv_d_besselfar(order, a, 0) : cv_d_besselnear(order, a);
+
+    return order && x < 0 ? -r : r;
+}
+
+CV_SLOW double cv_d_bessel2(int order, double x)
+{
+    if (x == 0)
+        return -__builtin_inf();
+    if (!(x > 0))
+        return __builtin_nan("");
+    return x > 5 ? cv_d_besselfar(order, x, 1) : cv_d_besselnear2(order, x);
+}
+
+CV_SLOW double cv_d_bessel_j0(double x) { return cv_d_bessel(0, x); }
+CV_SLOW double cv_d_bessel_j1(double x) { return cv_d_bessel(1, x); }
+CV_SLOW double cv_d_bessel_y0(double x) { return cv_d_bessel2(0, x); }
+CV_SLOW double cv_d_bessel_y1(double x) { return cv_d_bessel2(1, x); }
+
 #define CV_SPECIAL1(name, scalar)                                                              \
     CV_SLOW float cv_s_##name##_f32(float x) { return (float)scalar((double)x); }              \
     CV_LANEWISE1(f32, name, cv_s_##name##_f32)                                                 \
@@ -290,8 +441,10 @@ CV_SLOW double cv_d_igammac(double a, double x)
 
 CV_SPECIAL1(lgamma, cv_d_lgamma)
 CV_SPECIAL1(digamma, cv_d_digamma)
-CV_SPECIAL1(trigamma, cv_d_trigamma)
-CV_SPECIAL2(polygamma, cv_d_polygamma)
+CV_LANEWISE1(f32, trigamma, cv_f_trigamma)
+CV_LANEWISE1(f64, trigamma, cv_d_trigamma)
+CV_LANEWISE2(f32, polygamma, cv_f_polygamma)
+CV_LANEWISE2(f64, polygamma, cv_d_polygamma)
 CV_SPECIAL2(zeta, cv_d_zeta)
 CV_SPECIAL2(igamma, cv_d_igamma)
 CV_SPECIAL2(igammac, cv_d_igammac)
@@ -299,10 +452,10 @@ CV_SPECIAL1(i0, cv_d_i0)
 CV_SPECIAL1(i0e, cv_d_i0e)
 CV_SPECIAL1(i1, cv_d_i1)
 CV_SPECIAL1(i1e, cv_d_i1e)
-CV_SPECIAL1(bessel_j0, j0)
-CV_SPECIAL1(bessel_j1, j1)
-CV_SPECIAL1(bessel_y0, y0)
-CV_SPECIAL1(bessel_y1, y1)
+CV_SPECIAL1(bessel_j0, cv_d_bessel_j0)
+CV_SPECIAL1(bessel_j1, cv_d_bessel_j1)
+CV_SPECIAL1(bessel_y0, cv_d_bessel_y0)
+CV_SPECIAL1(bessel_y1, cv_d_bessel_y1)
 CV_SPECIAL1(erfinv, cv_d_erfinv)
 CV_SPECIAL1(erfcx, cv_d_erfcx)
 CV_SPECIAL1(ndtri, cv_d_ndtri)

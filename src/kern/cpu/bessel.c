@@ -61,32 +61,69 @@ static double airy_ratio(int k)
     return (6.0 * k - 5) * (6.0 * k - 3) * (6.0 * k - 1) / (216.0 * k * (2 * k - 1));
 }
 
-/* For large |x|: `even` and `odd` are the sums of the terms of even and odd number, with
- * alternating signs when x is negative. */
+/* For large x: the sum of the terms with alternating signs. */
 static double airy_far(double x)
 {
-    double size = fabs(x), z = 2.0 / 3 * size * sqrt(size), term = 1, even = 1, odd = 0;
-    double root = sqrt(sqrt(size) * 3.14159265358979323846);
+    double z = 2.0 / 3 * x * sqrt(x), term = 1, sum = 1;
 
     for (int k = 1; k < 30; k++) {
-        double next = term * airy_ratio(k) / z;
+        double next = -term * airy_ratio(k) / z;
         if (fabs(next) > fabs(term))
             break;
         term = next;
-        double sign = x < 0 && (k / 2) % 2 ? -1 : 1;
-        *(k % 2 ? &odd : &even) += sign * term;
+        sum += term;
     }
-    if (x > 0)
-        return 0.5 * exp(-z) * (even - odd) / root;
-    return (sin(z + 0.78539816339744830962) * even - cos(z + 0.78539816339744830962) * odd) /
-           root;
+    return 0.5 * exp(-z) * sum / sqrt(sqrt(x) * 3.14159265358979323846);
 }
 
+static double airy_polynomial(const double *c, int n, double z)
+{
+    double r = 0;
+
+    for (int i = 0; i < n; i++)
+        r = r * z + c[i];
+    return r;
+}
+
+/* Ai below -2.09: rational F and G in 1 / z^2, z = -2/3 (-x)^(3/2), with the coefficients of
+ * Cephes (airy.c).  As torch does, the denominators omit Cephes' implied leading coefficient 1,
+ * so the error near -2.09 is 3e-6. */
+static double airy_wave(double x)
+{
+    static const double f[] = {
+        -1.31696323418331795333e-1, -6.26456544431912369773e-1, -6.93158036036933542233e-1,
+        -2.79779981545119124951e-1, -4.91900132609500318020e-2, -4.06265923594885404393e-3,
+        -1.59276496239262096340e-4, -2.77649108155232920844e-6, -1.67787698489114633780e-8};
+    static const double under_f[] = {
+        1.33560420706553243746e1,  3.26825032795224613948e1,  2.67367040941499554804e1,
+        9.18707402907259625840,    1.47529146771666414581,    1.15687173795188044134e-1,
+        4.40291641615211203805e-3, 7.54720348287414296618e-5, 4.51850092970580378464e-7};
+    static const double g[] = {
+        1.97339932091685679179e-2, 3.91103029615688277255e-1, 1.06579897599595591108,
+        9.39169229816650230044e-1, 3.51465656105547619242e-1, 6.33888919628925490927e-2,
+        5.85804113048388458567e-3, 2.82851600836737019778e-4, 6.98793669997260967291e-6,
+        8.11789239554389293311e-8, 3.41551784765923618484e-10};
+    static const double under_g[] = {9.30892908077441974853,    1.98352928718312140417e1,
+                                     1.55646628932864612953e1,  5.47686069422975497931,
+                                     9.54293611618961883998e-1, 8.64580826352392193095e-2,
+                                     4.12656523824222607191e-3, 1.01259085116509135510e-4,
+                                     1.17166733214413521882e-6, 4.91834570062930015649e-9};
+    double root = sqrt(-x), angle = -2 * x * root / 3, z = 1 / angle;
+    double even = 1 + z * z * airy_polynomial(f, 9, z * z) / airy_polynomial(under_f, 9, z * z);
+    double odd = z * airy_polynomial(g, 11, z * z) / airy_polynomial(under_g, 10, z * z);
+
+    angle += 0.78539816339744830962;
+    return 0.564189583547756286948 / sqrt(root) * (sin(angle) * even - cos(angle) * odd);
+}
+
+/* NaN at infinities, as in torch. */
 static double airy_ai(double x)
 {
     if (isinf(x))
-        return 0;
-    return x > -9 && x < 6 ? airy_series(x) : x == x ? airy_far(x) : x;
+        return (double)NAN;
+    if (x < -2.09)
+        return airy_wave(x);
+    return x < 6 ? airy_series(x) : x == x ? airy_far(x) : x;
 }
 
 static double k0(double x) { return bessel_k(0, x); }
