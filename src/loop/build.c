@@ -533,9 +533,9 @@ static value eval_callee(frame *f, const cr_rule *r)
 
     if (known_equality(f, r, &v) || known_comparison(f, r, &v) || known_logic(f, r, &v))
         return v;
-    if (f->scalar_code)
+    if (f->scalar_code && r->builtin != CR_BUILTIN_is_complex)
         return eval_loop_call(f, r);
-    if (r->builtin >= 0 && !r->op)
+    if (r->builtin >= 0 && (!r->op || f->scalar_code))
         return eval_builtin(f, r);
     if (arithmetic_on_numbers(f, r, &v) || arithmetic_on_sizes(f, r, &v))
         return v;

@@ -93,3 +93,16 @@ def test_trigamma_of_float32_is_that_of_torch():
     x = torch.tensor([-7.950586795806885, -0.3, -1.49, 3.3])
     want = numpy.float32([412.7525939941406, 13.945158958435059, 9.386622428894043, 0.3535015285015106])
     numpy.testing.assert_allclose(torch.polygamma(1, x).numpy(), want, rtol=3e-7)
+
+
+def test_logaddexp_of_complex_numbers():
+    inf = float("inf")
+    a = torch.tensor([1 + 2j, 3 - 1j, complex(inf, 1), complex(-inf, 1)], dtype=torch.complex128)
+    b = torch.tensor([2 + 0j, complex(-inf, 1), complex(inf, 0), complex(-inf, 0)], dtype=torch.complex128)
+    got = torch.logaddexp(a, b)
+    want = numpy.array([1.906323790550232 + 0.37617138028144836j, 3 - 1j, complex(inf, numpy.pi / 4), complex(-inf, 0)])
+    numpy.testing.assert_allclose(got.real.numpy(), want.real, rtol=1e-7)
+    numpy.testing.assert_allclose(got.imag.numpy(), want.imag, rtol=1e-7)
+    x, y = a[:1].requires_grad_(), b[:1].requires_grad_()
+    assert torch.autograd.gradcheck(torch.logaddexp, (x, y))
+    assert type(torch.logaddexp(x, y).grad_fn).__name__ == "LogaddexpBackward0"
