@@ -1,6 +1,7 @@
 /* Shape rules of the matrix products. */
 #include "base/text.h"
 #include "ops/shape.h"
+#include "ops/shape_help.h"
 #include "ops/shape_text.h"
 
 typedef long long ll; /* for printf */
@@ -17,6 +18,26 @@ static cr_status refuse_bool(const cr_view *v, const char *kernel)
     if (v->dtype != CR_BOOL)
         return CR_OK;
     return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for 'Bool'", kernel);
+}
+
+/* uint16, uint32 and uint64, which are stored but not multiplied. */
+static cr_status refuse_unsigned(const cr_view *v, const char *kernel)
+{
+    cr_dtype t = (cr_dtype)v->dtype;
+
+    if (!cr_dtype_is_stored(t) || cr_dtype_category(t) != CR_CAT_INT)
+        return CR_OK;
+    return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel,
+                   cr_dtype_infos[t].legacy);
+}
+
+/* Unsigned operands of matrix products may be empty: the product is then empty or zeros. */
+static cr_status refuse_product(const cr_view *a, const cr_view *b, const char *kernel)
+{
+    CR_TRY(refuse_bool(a, kernel));
+    return cr_shape_numel(a->ndim, a->size) && cr_shape_numel(b->ndim, b->size)
+               ? refuse_unsigned(a, kernel)
+               : CR_OK;
 }
 
 static cr_status check_product(int64_t m, int64_t k, int64_t k2, int64_t n)
@@ -41,7 +62,7 @@ cr_status cr_shape_mm(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_RUNTIME,
                        "expected m1 and m2 to have the same dtype, but got: %s != %s",
                        cr_c_name(a), cr_c_name(b));
-    CR_TRY(refuse_bool(a, "addmm_impl_cpu_"));
+    CR_TRY(refuse_product(a, b, "addmm_impl_cpu_"));
     shape2(out, a->size[0], b->size[1]);
     return CR_OK;
 }
@@ -106,7 +127,7 @@ cr_status cr_shape_bmm(const cr_value *arg, cr_shape *out)
 {
     CR_TRY(batch_shape(arg[0].view, arg[1].view, out));
     CR_TRY(check_scalar_types(arg[0].view, arg[1].view));
-    return refuse_bool(arg[0].view, "bmm");
+    return refuse_product(arg[0].view, arg[1].view, "bmm");
 }
 
 cr_status cr_shape_baddbmm(const cr_value *arg, cr_shape *out)
@@ -168,7 +189,7 @@ static cr_status vector_shape(const cr_view *self, const cr_view *mat, const cr_
                        cr_legacy_name(self), cr_legacy_name(mat), cr_legacy_name(vec));
     out->ndim = 1;
     out->size[0] = n;
-    return refuse_bool(mat, "addmv_impl_cpu");
+    return refuse_product(mat, vec, "addmv_impl_cpu");
 }
 
 cr_status cr_shape_mv(const cr_value *arg, cr_shape *out)
@@ -197,7 +218,8 @@ static cr_status vectors_shape(const cr_view *a, const cr_view *b, cr_shape *out
             "same number of elements, but got %lld and %lld elements respectively",
             (ll)a->size[0], (ll)b->size[0], (ll)a->size[0], (ll)b->size[0]);
     out->ndim = 0;
-    return refuse_bool(a, "dot");
+    CR_TRY(refuse_bool(a, "dot"));
+    return refuse_unsigned(a, "dot");
 }
 
 cr_status cr_shape_dot(const cr_value *arg, cr_shape *out)
@@ -276,7 +298,8 @@ static cr_status check_matmul_types(const cr_view *a, const cr_view *b)
         return cr_fail(CR_RUNTIME,
                        "addmv input tensors must have the same dtype, but got %s, %s, and %s",
                        cr_legacy_name(b), cr_legacy_name(a), cr_legacy_name(b));
-    return refuse_bool(a, vector                       ? "addmv_impl_cpu"
+    return refuse_product(a, b,
+                          vector                       ? "addmv_impl_cpu"
                           : a->ndim < 3 && b->ndim < 3 ? "addmm_impl_cpu_"
                                                        : "bmm");
 }

@@ -124,3 +124,20 @@ def test_hash_tensor():
         cresset.hash_tensor(cresset.ones(0, 3), 0)
     with pytest.raises(RuntimeError, match="Unknown hash_tensor mode: 1"):
         x.hash_tensor(mode=1)
+
+
+@pytest.mark.parametrize("dtype", [cresset.uint16, cresset.uint32, cresset.uint64])
+def test_products_of_unsigned_numbers_are_empty_or_zeros(dtype):
+    def made(*size):
+        return cresset.ones(size).to(dtype)
+
+    for a, b in [((2, 0), (0, 3)), ((0, 3), (3, 2)), ((2, 1, 0), (2, 0, 1)), ((0, 1, 3), (0, 3, 1)), ((2, 0), (0,))]:
+        got = made(*a) @ made(*b)
+        assert got.dtype == dtype and got.tolist() == (cresset.ones(a) @ cresset.ones(b)).tolist()
+    assert cresset.mm(made(2, 0), made(0, 2)).tolist() == [[0, 0], [0, 0]]
+    assert cresset.mv(made(2, 0), made(0)).tolist() == [0, 0]
+    assert cresset.bmm(made(1, 1, 0), made(1, 0, 1)).tolist() == [[[0]]]
+    for kernel, a, b in [("addmm_impl_cpu_", (1, 3), (3, 1)), ("bmm", (2, 1, 3), (2, 3, 1)), ("dot", (3,), (3,)),
+                         ("dot", (0,), (0,)), ("addmv_impl_cpu", (2, 3), (3,))]:
+        with pytest.raises(NotImplementedError, match=f'"{kernel}" not implemented for \'UInt'):
+            made(*a) @ made(*b)
