@@ -115,7 +115,10 @@ def _create_or_explain(loader, spec):
         return _create_module(loader, spec)
     except ImportError:
         from ._ops import refuse_torch_library
-        refuse_torch_library(loader.path)
+        try:
+            refuse_torch_library(loader.path)
+        except OSError:  # the file cannot be read
+            pass
         raise
 
 

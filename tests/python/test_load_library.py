@@ -1,9 +1,11 @@
 """torch.ops.load_library: shared objects, which may be linked to torch's own libraries."""
 import subprocess
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
 
 import pytest
 
 import cresset as torch
+from cresset import _root
 
 
 def compile_library(folder, source, *options):
@@ -56,3 +58,9 @@ def test_an_extension_whose_operators_the_table_has_is_not_opened(tmp_path):
     (other / "_C.so").write_bytes(b"\0libtorch.so\0")
     with pytest.raises(ImportError, match="_C.so is linked to libtorch.so"):
         torch.ops.load_library(other / "_C.so")
+
+
+def test_an_extension_that_cannot_be_read_gives_its_import_error(tmp_path):
+    loader = ExtensionFileLoader("gone", str(tmp_path / "gone.so"))
+    with pytest.raises(ImportError, match="gone.so"):
+        _root._create_or_explain(loader, ModuleSpec("gone", loader, origin=loader.path))
