@@ -356,3 +356,13 @@ def test_a_backends_graph_is_used_for_all_sizes():
         x = torch.randn(size, 2)
         assert torch.equal(compiled(x, 1, 1.), by_size(x, 1, 1.))
     assert len(made) == 1 and "size(0)" in made[0].code
+
+
+def test_an_error_whose_args_are_fixed_arrives_unchanged():
+    class Fixed(Exception):
+        args = property(lambda self: ("fixed",))
+
+    def f(x):
+        raise Fixed(x.size(0))
+    with pytest.raises(Fixed):
+        torch.compile(f)(torch.ones(2))

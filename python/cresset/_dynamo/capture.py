@@ -264,7 +264,9 @@ class _Recording:
             try:
                 out = self.call(args, kwargs)
             except BaseException as error:
-                error.args = tuple(plain(x) if type(x) is _C.Symbol else x for x in error.args)
+                if any(type(x) is _C.Symbol for x in error.args):
+                    error.args = tuple(plain(x) if type(x) is _C.Symbol else x
+                                       for x in error.args)
                 raise
             finally:
                 self.put_back(replaced)
