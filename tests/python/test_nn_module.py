@@ -602,3 +602,19 @@ def test_nothing_warns_in_an_ordinary_step():
         net.zero_grad()
         copy.deepcopy(net).load_state_dict(net.state_dict())
     assert not caught
+
+
+def test_flat_weights_of_recurrent_layers_may_be_plain_tensors():
+    m, x = nn.LSTM(2, 3), torch.ones(1, 1, 2)
+    before, first = m(x)[0], m.weight_ih_l0
+    m._flat_weights = [w.detach() * 0 for w in m._flat_weights]
+    assert not m(x)[0].any() and m.weight_ih_l0 is first and first in set(m.parameters())
+    assert not copy.deepcopy(m)(x)[0].any()
+    m.bias_ih_l0 = nn.Parameter(torch.ones(12))
+    assert m._flat_weights[2] is m.bias_ih_l0 and m(x)[0].any()
+    m.bias_ih_l0 = nn.Parameter(torch.zeros(12))
+    m.double().float()
+    assert m._flat_weights[0] is m.weight_ih_l0
+    m._flat_weights = [w.detach() for w in nn.LSTM(2, 3).parameters()]
+    m._flat_weights = list(m.parameters())
+    assert all(a is b for a, b in zip(m._flat_weights, m.parameters())) and before.shape == m(x)[0].shape

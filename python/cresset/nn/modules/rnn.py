@@ -195,12 +195,24 @@ class RNNBase(Module):
 
     @property
     def _flat_weights(self):
-        return [getattr(self, name, None) for name in self._flat_weights_names]
+        """The tensors that forward computes with.  Assigning them leaves the parameters."""
+        given = self.__dict__.get("_given_weights", ())
+        return [given[name] if name in given else getattr(self, name, None)
+                for name in self._flat_weights_names]
 
     @_flat_weights.setter
     def _flat_weights(self, weights):
-        for name, weight in zip(self._flat_weights_names, weights):
-            setattr(self, name, weight)
+        self._given_weights = {name: weight for name, weight
+                               in zip(self._flat_weights_names, weights)
+                               if weight is not getattr(self, name, None)}
+
+    def __setattr__(self, name, value):
+        self.__dict__.get("_given_weights", {}).pop(name, None)
+        super().__setattr__(name, value)
+
+    def _apply(self, fn, recurse=True):
+        self.__dict__.pop("_given_weights", None)
+        return super()._apply(fn, recurse)
 
     @property
     def all_weights(self):
@@ -286,10 +298,12 @@ class RNNBase(Module):
 
     def _weights(self, index):
         names = self._all_weights[index]
+        given = self.__dict__.get("_given_weights", ())
         w = {"b_ih": None, "b_hh": None}
         for name in names:
             kind, part, _ = name.split("_", 2)
-            w[part if kind == "weight" else "b_" + part] = getattr(self, name)
+            weight = given[name] if name in given else getattr(self, name)
+            w[part if kind == "weight" else "b_" + part] = weight
         return w
 
     def _direction(self, index, input, states, sizes):
