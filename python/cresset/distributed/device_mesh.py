@@ -7,5 +7,5 @@ class DeviceMesh:
     """An arrangement of the devices of several processes."""
 
 
-def init_device_mesh(*args, **kwargs):
-    """Returns None, as in a torch built without distributed."""
+def init_device_mesh():
+    """Takes no arguments, as in a torch built without distributed: a call with some raises."""
