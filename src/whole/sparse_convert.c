@@ -183,8 +183,11 @@ static cr_tensor *compress(cr_steps *s, cr_tensor *coo, cr_layout_kind layout)
     if (s->st)
         return NULL;
     if (cr_sparse_dims(coo) != 2) {
-        cr_step_fail(s, cr_fail(CR_RUNTIME, "Conversion to a sparse compressed tensor is "
-                                            "supported for tensors with two sparse dims only"));
+        cr_step_fail(s,
+                     cr_fail(CR_RUNTIME,
+                             "coo_to_sparse_%s: conversion from Sparse to %s for input tensors "
+                             "with sparse_dim()!=2 is not supported",
+                             csr ? "csr" : "csc", cr_layout_text(layout)));
         return NULL;
     }
     const cr_sparse *p = cr_sparse_of(coo);
@@ -274,9 +277,9 @@ cr_status cr_do_to_sparse_dim(const cr_value *arg, cr_value *result)
         if (cr_is_coo(t) && cr_sparse_dims(t) == dims)
             return cr_give(result, t);
         return cr_fail(CR_RUNTIME,
-                       "sparse dim %lld expected to be equal to the sparse dim of the "
-                       "tensor (%d)",
-                       (long long)dims, cr_sparse_dims(t));
+                       "to_sparse: conversion from %s to Sparse with sparse_dim argument "
+                       "!=self.sparse_dim() is not supported",
+                       cr_layout_text(t->layout));
     }
     if (!dims && t->ndim)
         return cr_fail(CR_RUNTIME,

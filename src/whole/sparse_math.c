@@ -589,6 +589,9 @@ static cr_status softmax_entry(const cr_value *arg, cr_value *result, bool logar
     int64_t dim;
 
     CR_TRY(cr_expect_coo(name, arg[0].t));
+    if (cr_dtype_category((cr_dtype)arg[0].t->dtype) != CR_CAT_FLOAT)
+        return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name,
+                       cr_dtype_infos[arg[0].t->dtype].legacy);
     CR_TRY(cr_wrap_dim(&dim, arg[1].i, arg[0].t->ndim));
     cr_tensor *self = cr_step_coalesced(&s, arg[0].t);
     CR_TRY(s.st);

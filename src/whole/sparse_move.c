@@ -68,7 +68,7 @@ cr_status cr_do_sparse_t(const cr_value *arg, cr_value *result)
     cr_value call[] = {arg[0], I(0), I(arg[0].t->ndim < 2 ? 0 : 1)};
 
     CR_TRY(cr_expect_sparse("t", arg[0].t));
-    if (arg[0].t->ndim > 2)
+    if (arg[0].t->ndim > 2 || arg[0].t->ndim > cr_sparse_dims(arg[0].t))
         return cr_fail(
             CR_RUNTIME,
             "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got %d "

@@ -132,8 +132,13 @@ cr_status cr_do_sparse_bmm(const cr_value *arg, cr_value *result)
 
     if (!cr_is_coo(a) || cr_is_sparse(b))
         return cr_sparse_refuse(cr_entry.bmm, arg);
-    if (cr_sparse_dims(a) != 3 || a->ndim != 3 || b->ndim != 3)
-        return cr_fail(CR_RUNTIME, "bmm_sparse: Tensors 'self' and 'mat2' must have 3 dims");
+    if (cr_sparse_dims(a) != 3)
+        return cr_fail(CR_RUNTIME,
+                       "bmm_sparse: Tensor 'self' must have 3 sparse dims, but has %d",
+                       cr_sparse_dims(a));
+    if (a->ndim != 3 || b->ndim != 3)
+        return cr_fail(CR_RUNTIME, "bmm_sparse: Tensor '%s' must have 3 dims",
+                       a->ndim == 3 ? "mat2" : "self");
     if (a->size[0] != b->size[0])
         return cr_fail(CR_RUNTIME, "bmm_sparse: 'self.size(0)' and 'mat2.size(0)' must match");
     if (a->size[2] != b->size[1])

@@ -84,7 +84,7 @@ def _describe(a, b, close, rtol, atol, kind):
     if kind == "Scalars":
         return _describe_scalar(a, b, distance, rtol, atol)
     relative = distance / b.abs()
-    lines = ["Tensor-likes are not equal!" if exact else "Tensor-likes are not close!", "",
+    lines = [f"{kind} are not equal!" if exact else f"{kind} are not close!", "",
              f"Mismatched elements: {count} / {total} ({count / total:.1%})"]
     for name, values, allowed in (("absolute", distance, atol), ("relative", relative, rtol)):
         value, index = _worst(values, close)
@@ -104,6 +104,28 @@ def _describe_scalar(a, b, distance, rtol, atol):
             f"Relative difference: {(distance / b.abs()).item()} (up to {rtol} allowed)")
 
 
+def _compare_sparse(a, b, options):
+    """Compares the indices, then the values; tensors of different layouts as strided ones."""
+    if a.layout != b.layout:
+        return _compare_tensors(a.to_dense(), b.to_dense(), options, "Tensor-likes")
+    name = "Sparse " + str(a.layout).rpartition("_")[2].upper()
+    if a._nnz() != b._nnz() and not a.is_sparse:
+        raise _Fail(AssertionError, f"The number of specified values in {name} tensors does not "
+                    f"match: {a._nnz()} != {b._nnz()}")
+    parts = {_C.sparse_coo: ("indices", "values"),
+             _C.sparse_csr: ("crow_indices", "col_indices", "values"),
+             _C.sparse_csc: ("ccol_indices", "row_indices", "values")}[a.layout]
+    if a.is_sparse:
+        a, b = a.coalesce(), b.coalesce()
+        if a._nnz() != b._nnz():
+            raise _Fail(AssertionError, "The number of specified values in sparse COO tensors does "
+                        f"not match: {a._nnz()} != {b._nnz()}")
+    for part in parts:
+        exact = {} if part == "values" else {"rtol": 0, "atol": 0}
+        _compare_tensors(getattr(a, part)(), getattr(b, part)(), {**options, **exact},
+                         f"{name} {part}")
+
+
 def _compare_tensors(a, b, options, kind):
     _attributes(a, b, options)
     a, b = a.detach(), b.detach()
@@ -113,6 +135,8 @@ def _compare_tensors(a, b, options, kind):
         a, b = a.to(common), b.to(common)
     if a.is_meta or b.is_meta or not a.numel():
         return
+    if a.layout != _C.strided or b.layout != _C.strided:
+        return _compare_sparse(a, b, {**options, "rtol": rtol, "atol": atol})
     close = _close(a, b, rtol, atol, options["equal_nan"])
     if not bool(close.all().item()):
         raise _Fail(AssertionError, _describe(a, b, close, rtol, atol, kind))

@@ -165,9 +165,9 @@ static PyObject *type_is_cuda(PyObject *self, void *unused)
 
 static PyObject *type_instancecheck(PyObject *self, PyObject *x)
 {
-    return PyBool_FromLong(cr_py_is_tensor(x) &&
-                           cr_py_tensor_of(x)->device.kind == CR_HOST.kind &&
-                           cr_py_tensor_of(x)->dtype == legacy_dtype_of(self));
+    return PyBool_FromLong(
+        cr_py_is_tensor(x) && cr_py_tensor_of(x)->device.kind == CR_HOST.kind &&
+        !cr_py_tensor_of(x)->layout && cr_py_tensor_of(x)->dtype == legacy_dtype_of(self));
 }
 
 static PyMethodDef type_methods[] = {{"__instancecheck__", type_instancecheck, METH_O, NULL},
