@@ -344,15 +344,6 @@ static cr_tensor *values_at(cr_steps *s, cr_tensor *coo, cr_tensor *flat)
     return CR_STEP(s, masked_fill_Scalar, T(values), T(found), cr_of_number(cr_scalar_int(0)));
 }
 
-static bool same_indices(const cr_tensor *a, const cr_tensor *b)
-{
-    const cr_tensor *x = cr_sparse_of(a)->indices, *y = cr_sparse_of(b)->indices;
-
-    return a->layout == b->layout && x->data == y->data &&
-           x->size[x->ndim - 1] == y->size[y->ndim - 1] && x->numel == y->numel &&
-           x->contiguous && y->contiguous;
-}
-
 /* self, mask */
 cr_status cr_do_sparse_values_like(const cr_value *arg, cr_value *result)
 {
@@ -360,7 +351,7 @@ cr_status cr_do_sparse_values_like(const cr_value *arg, cr_value *result)
     cr_tensor *self = arg[0].t, *mask = arg[1].t, *values;
     cr_steps s = {0};
 
-    if (cr_is_sparse(self) && same_indices(self, mask))
+    if (cr_is_sparse(self) && cr_same_indices(self, mask))
         return cr_do_sparse_values(arg, result);
     mask = cr_step_indexed(&s, mask);
     if (!s.st && cr_is_sparse(self)) {

@@ -65,6 +65,8 @@ cr_tensor *cr_step_cat(cr_steps *s, const cr_value *list, uint32_t n, int64_t di
 
 /* The product of n sizes.  Steps fail when it does not fit int64. */
 int64_t cr_step_product(cr_steps *s, int n, const int64_t *size);
+/* Whether two sparse tensors of one layout have the same tensor of indices. */
+bool cr_same_indices(const cr_tensor *a, const cr_tensor *b);
 /* CR_RUNTIME unless `t` has a sparse layout; `name` is that of the entry. */
 CR_MUST cr_status cr_expect_sparse(const char *name, const cr_tensor *t);
 /* CR_RUNTIME in torch's words unless `t` is a COO tensor. */

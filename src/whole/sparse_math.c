@@ -128,6 +128,8 @@ static void add_to_strided(cr_steps *s, cr_tensor *self, cr_tensor *sparse,
         return;
     const cr_sparse *p = cr_sparse_of(coo);
     cr_tensor *values = scaled(s, p->values, alpha, (cr_dtype)self->dtype);
+    if (values && values->storage == self->storage)
+        values = CR_STEP(s, clone, T(values));
     if (!self->contiguous && dims) {
         for (int d = 0; d < dims; d++)
             list[d] = rows[d] = T(cr_step_row(s, p->indices, d));
@@ -268,6 +270,9 @@ static cr_tensor *mul_sparse(cr_steps *s, cr_tensor *a, cr_tensor *b)
     if (s->st)
         return NULL;
     const cr_sparse *p = cr_sparse_of(a), *q = cr_sparse_of(b);
+    if (cr_same_indices(a, b))
+        return cr_step_coo_like(s, a, p->indices, CR_STEP(s, mul, T(p->values), T(q->values)),
+                                p->coalesced);
     cr_tensor *flat = cr_step_flat(s, p->indices, cr_sparse_dims(a), a->size);
     cr_tensor *place = cr_step_find(s, b, flat, &found);
     cr_tensor *kept = CR_STEP(s, nonzero, T(found));

@@ -5,21 +5,24 @@
 /* The dtypes that the product is computed in: halves as float. */
 static cr_dtype wide(cr_dtype t) { return t == CR_F16 || t == CR_BF16 ? CR_F32 : t; }
 
-/* COO matrix times dense matrix. */
+/* Sparse matrix times dense matrix. */
 static cr_tensor *times_dense(cr_steps *s, cr_tensor *sparse, cr_tensor *dense)
 {
-    cr_tensor *coo = cr_step_indexed(s, sparse);
+    bool csr = !s->st && sparse->layout == CR_LAYOUT_CSR;
+    cr_tensor *coo = csr ? sparse : cr_step_indexed(s, sparse);
 
     if (s->st)
         return NULL;
-    cr_value dtype = cr_of_dtype(wide((cr_dtype)dense->dtype));
+    cr_value dtype = cr_of_dtype(wide((cr_dtype)dense->dtype)), index = cr_of_dtype(CR_I64);
     const cr_sparse *p = cr_sparse_of(coo);
     cr_tensor *values = CR_STEP(s, contiguous, T(CR_STEP(s, to_dtype, T(p->values), dtype)));
     cr_tensor *other = CR_STEP(s, contiguous, T(CR_STEP(s, to_dtype, T(dense), dtype)));
-    cr_tensor *rows = CR_STEP(s, contiguous, T(cr_step_row(s, p->indices, 0)));
-    cr_tensor *columns = CR_STEP(s, contiguous, T(cr_step_row(s, p->indices, 1)));
+    cr_tensor *rows = csr ? p->compressed : cr_step_row(s, p->indices, 0);
+    cr_tensor *columns = csr ? p->indices : cr_step_row(s, p->indices, 1);
+    rows = CR_STEP(s, contiguous, T(CR_STEP(s, to_dtype, T(rows), index)));
+    columns = CR_STEP(s, contiguous, T(CR_STEP(s, to_dtype, T(columns), index)));
     cr_tensor *made = CR_STEP(s, _sparse_product, T(values), T(rows), T(columns), T(other),
-                              I(sparse->size[0]));
+                              I(sparse->size[0]), cr_of_bool(csr));
     return CR_STEP(s, to_dtype, T(made), cr_of_dtype((cr_dtype)dense->dtype));
 }
 

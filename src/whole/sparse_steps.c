@@ -281,3 +281,12 @@ cr_status cr_expect_coo(const char *name, const cr_tensor *t)
     return cr_fail(CR_RUNTIME, "%s expected sparse coordinate tensor layout but got %s", name,
                    cr_layout_text(t->layout));
 }
+
+bool cr_same_indices(const cr_tensor *a, const cr_tensor *b)
+{
+    const cr_tensor *x = cr_sparse_of(a)->indices, *y = cr_sparse_of(b)->indices;
+
+    return a->layout == b->layout && x->data == y->data &&
+           x->size[x->ndim - 1] == y->size[y->ndim - 1] && x->numel == y->numel &&
+           x->contiguous && y->contiguous;
+}

@@ -179,3 +179,23 @@ def test_many_dims_need_no_fixed_room():
     n = 30
     s = torch.sparse_coo_tensor(torch.ones(n, 3, dtype=torch.int64), torch.tensor([1., 2., 3.]), (2,) * n)
     assert s.coalesce().values().tolist() == [6.]
+
+
+def test_the_kernel_of_products_checks_its_items():
+    product = torch.ops.aten._sparse_product
+    values, rows, columns, dense = torch.ones(2), torch.tensor([0, 1]), torch.tensor([1, 0]), torch.eye(2)
+    assert product(values, rows, columns, dense, 2).tolist() == [[0., 1.], [1., 0.]]
+    assert product(values, torch.tensor([0, 0, 2]), columns, dense, 2, True).tolist() == [[0., 0.], [1., 1.]]
+    for bad in [(values, rows, columns, dense, 1), (values, rows, columns + 5, dense, 2),
+                (values, rows.float(), columns, dense, 2), (values, rows[:1], columns, dense, 2),
+                (values, rows, columns, dense.double(), 2), (values, rows, columns, dense[0], 2),
+                (values, torch.tensor([0, 5, 2]), columns, dense, 2, True), (values, rows, columns, dense, 2, True),
+                (torch.ones(4)[::2], rows, columns, dense, 2)]:
+        with pytest.raises(RuntimeError):
+            product(*bad)
+
+
+def test_a_dense_tensor_takes_its_own_rows_as_values():
+    d = torch.arange(6.).reshape(3, 2)
+    d.add_(torch.sparse_coo_tensor([[0, 2]], d[:2], (3, 2)))
+    assert d.tolist() == [[0., 2.], [2., 3.], [6., 8.]]

@@ -105,7 +105,27 @@ static void sparse_order(int64_t *start, int64_t *item, const int64_t *row, int6
         item[start[row[i] + 1]++] = i;
 }
 
-/* (values, rows, columns, dense, m): the vectors and dense are row-major */
+/* The same for items that are in the order of their rows. */
+static void sparse_take_starts(int64_t *start, int64_t *item, const int64_t *row, int64_t n,
+                               int64_t rows)
+{
+    memcpy(start, row, (size_t)(rows + 1) * sizeof *start);
+    for (int64_t i = 0; i < n; i++)
+        item[i] = i;
+}
+
+/* Whether `start` has the starts of the rows of n items. */
+static cr_status sparse_check_starts(const cr_view *starts, int64_t n, int64_t rows)
+{
+    const int64_t *start = (const int64_t *)(void *)starts->data;
+    bool good = starts->size[0] == rows + 1 && start[0] == 0 && start[rows] == n;
+
+    for (int64_t r = 0; good && r < rows; r++)
+        good = start[r] <= start[r + 1];
+    return good ? CR_OK : cr_fail(CR_RUNTIME, "the starts of rows do not fit the values");
+}
+
+/* (values, rows, columns, dense, m, starts): the vectors and dense are row-major */
 cr_status cr_kern_sparse_product(const cr_value *arg, cr_view *out)
 {
     const cr_view *values = arg[0].view, *dense = arg[3].view;
@@ -114,15 +134,24 @@ cr_status cr_kern_sparse_product(const cr_value *arg, cr_view *out)
     int64_t n = values->size[0], rows = out->size[0], width = out->size[1];
     sparse_rows_fn run = sparse_rows_of((cr_dtype)out->dtype);
 
+    for (int i = 0; i < 4; i++)
+        if (!cr_view_is_contiguous(arg[i].view))
+            return cr_fail(CR_RUNTIME, "expected row-major tensors");
     if (!run)
         return cr_fail(CR_NOT_IMPLEMENTED, "\"addmm_sparse_dense\" not implemented for '%s'",
                        cr_dtype_infos[out->dtype].legacy);
-    CR_TRY(sparse_check(row, n, rows, "row"));
+    if (arg[5].i)
+        CR_TRY(sparse_check_starts(arg[1].view, n, rows));
+    else
+        CR_TRY(sparse_check(row, n, rows, "row"));
     CR_TRY(sparse_check(column, n, dense->size[0], "column"));
     int64_t *start = cr_alloc_zero((size_t)(rows + 2 + n) * sizeof *start);
     if (!start)
         return CR_MEMORY;
-    sparse_order(start, start + rows + 2, row, n, rows);
+    if (arg[5].i)
+        sparse_take_starts(start, start + rows + 2, row, n, rows);
+    else
+        sparse_order(start, start + rows + 2, row, n, rows);
     cr_zero_view(out);
     sparse_rows s = {.start = start,
                      .item = start + rows + 2,
