@@ -41,9 +41,11 @@ static const cr_rule *stated_let(const stated *s, const cr_rule *r)
 
 unsigned cr_stated_names(const stated *s, const cr_rule *r)
 {
-    const cr_rule *let = stated_let(s, r);
     int name = stated_name(s, r);
-    unsigned all = name >= 0 ? 1u << name : let ? cr_stated_names(s, let) : 0;
+    unsigned all = name >= 0 ? 1u << name : 0;
+
+    if (stated_let(s, r))
+        return s->let_names[r->slot - s->op->first_let_slot];
 
     for (int i = 0; i < r->count; i++)
         all |= cr_stated_names(s, r->args[i]);
@@ -93,8 +95,8 @@ static cr_status piece_of_name(const place *p, const cr_rule *r, piece *out)
         return CR_OK;
     }
     if (name < 0)
-        return let && cr_stated_names(p->s, let) ? cr_stated_piece(p, let, out)
-                                                 : piece_constant(p, r, out);
+        return let && cr_stated_names(p->s, r) ? cr_stated_piece(p, let, out)
+                                               : piece_constant(p, r, out);
     axis = p->joint ? p->s->first[name] + (p->s->op->axis[name].pack ? p->item : 0) : p->axis;
     *out = p->at_zero >> name & 1 ? (piece){0, 0, INT64_MAX}
            : axis == p->axis      ? piece_varying(p)
@@ -866,6 +868,8 @@ cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg
     p->window = NULL;
     cr_frame_init(&s.f, op, arg);
     cr_frame_set(&s.f, op->first_result_slot, (cr_value){.tag = CR_VIEW, .view = out});
+    for (int i = 0; i < op->let_count; i++)
+        s.let_names[i] = cr_stated_names(&s, op->lets[i].rule);
     st = stated_clauses(&s, arg, out);
     cr_frame_drop(&s.f);
     return st;

@@ -20,6 +20,7 @@ typedef struct {
 typedef struct {
     const cr_op *op;
     cr_frame f;
+    unsigned let_names[CR_MAX_SLOTS]; /* by let: the axis names in it */
     cr_stated_plan *plan;
     int first[CR_LOOP_AXES], count[CR_LOOP_AXES]; /* axes of each name */
     int ndim;

@@ -10,32 +10,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An index of the element that is folded, and the source's first dim that it covers. */
+typedef struct {
+    const cr_rule *rule;
+    int dim;
+} window_index;
+
 typedef struct {
     stated *s;
     cr_window *w;
     const cr_loop_window *window;
-    const cr_rule *source, *share; /* the element that is folded, and its divisor or NULL */
-    const cr_view *view;           /* of the source */
-    int64_t stride[CR_MAX_DIMS];   /* its row-major strides */
-    int places, positions;         /* names of axes: of the result, and of the window */
+    const cr_rule *source, *share;    /* the element that is folded, and its divisor or NULL */
+    const cr_view *view;              /* of the source */
+    int64_t stride[CR_MAX_DIMS];      /* its row-major strides */
+    int places, positions;            /* names of axes: of the result, and of the window */
+    window_index moved[CR_LOOP_AXES]; /* indices that name places or positions */
+    int moves;
 } window_plan;
 
-/* The dim of the source that index i of the loop's element begins with, and its dims. */
-typedef struct {
-    const cr_rule *rule;
-    int dim;
-    bool fixed; /* it names no axis of the window, nor of the result's places */
-} window_index;
-
-static window_index window_next_index(const window_plan *p, int i, int *dim)
+/* Finds the indices that name axes of the window or the result's places. */
+static cr_status window_moves(window_plan *p)
 {
-    const cr_rule *r = p->source->args[i];
-    unsigned all = cr_stated_names(p->s, r);
     unsigned moved = 1u << p->places | 1u << p->positions;
-    window_index x = {r, *dim, !(all & moved)};
 
-    *dim += p->s->count[x.fixed && all ? (int)CR_CTZ(all) : p->positions];
-    return x;
+    for (int i = 1, dim = 0; i < p->source->count; i++) {
+        const cr_rule *r = p->source->args[i];
+        unsigned all = cr_stated_names(p->s, r);
+        bool fixed = !(all & moved);
+        if (!fixed && p->moves == CR_LOOP_AXES)
+            return cr_stated_refuse(p->s, r, "too many indices");
+        if (!fixed)
+            p->moved[p->moves++] = (window_index){r, dim};
+        dim += p->s->count[fixed && all ? (int)CR_CTZ(all) : p->positions];
+    }
+    return CR_OK;
 }
 
 /* --- the rules along an axis --- */
@@ -55,7 +63,6 @@ static void window_add(window_piece *out, int64_t stride, piece at)
 
 static cr_status window_rules(const window_plan *p, const place *at, window_piece *out)
 {
-    int dim = 0;
     piece v;
 
     *out = (window_piece){.inside = true, .end = INT64_MAX};
@@ -64,12 +71,9 @@ static cr_status window_rules(const window_plan *p, const place *at, window_piec
         out->inside = v.value != 0;
         out->end = v.end;
     }
-    for (int i = 1; i < p->source->count; i++) {
-        window_index x = window_next_index(p, i, &dim);
-        if (x.fixed)
-            continue;
-        CR_TRY(cr_stated_piece(at, x.rule, &v));
-        window_add(out, p->stride[x.dim + at->item], v);
+    for (int i = 0; i < p->moves; i++) {
+        CR_TRY(cr_stated_piece(at, p->moved[i].rule, &v));
+        window_add(out, p->stride[p->moved[i].dim + at->item], v);
     }
     return CR_OK;
 }
@@ -363,19 +367,6 @@ static cr_status window_divisor(const window_plan *p, const cr_rule *r, const cr
                : cr_stated_refuse(p->s, r, "a divisor is a product over the axes of a pack");
 }
 
-/* The let that is the source's index in the window's dims. */
-static int window_bound(const window_plan *p)
-{
-    int dim = 0;
-
-    for (int i = 1; i < p->source->count; i++) {
-        window_index x = window_next_index(p, i, &dim);
-        if (!x.fixed)
-            return x.rule->slot;
-    }
-    return 0;
-}
-
 static cr_status window_dividers(const window_plan *p, int dims)
 {
     cr_window *w = p->w;
@@ -388,7 +379,7 @@ static cr_status window_dividers(const window_plan *p, int dims)
     CR_TRY(window_divisor(p, r, &each));
     for (int k = 0; each && k < dims; k++) {
         cr_window_dim *d = &w->dim[CR_WINDOW_DIMS - dims + k];
-        CR_TRY(window_factors(p, each, k, p->share ? window_bound(p) : 0,
+        CR_TRY(window_factors(p, each, k, p->share ? p->moved[0].rule->slot : 0,
                               p->share ? d->in : d->size, p->share ? &d->share : &d->count));
     }
     return CR_OK;
@@ -422,7 +413,7 @@ static cr_status window_names(window_plan *p)
 static void window_planes(window_plan *p, const cr_view *out, int dims)
 {
     cr_window *w = p->w;
-    int lead = p->s->ndim - dims, dim = 0;
+    int lead = p->s->ndim - dims;
 
     w->planes = w->in = w->out = w->divisor = 1;
     for (int d = 0; d < lead; d++)
@@ -435,11 +426,9 @@ static void window_planes(window_plan *p, const cr_view *out, int dims)
     }
     for (int k = 0; k < CR_WINDOW_DIMS; k++)
         w->dim[k].size = w->dim[k].in = 1;
-    for (int i = 1; i < p->source->count; i++) {
-        window_index x = window_next_index(p, i, &dim);
-        for (int k = 0; !x.fixed && k < dims; k++)
-            w->dim[CR_WINDOW_DIMS - dims + k].in = p->view->size[x.dim + k];
-    }
+    for (int i = 0; i < p->moves; i++)
+        for (int k = 0; k < dims; k++)
+            w->dim[CR_WINDOW_DIMS - dims + k].in = p->view->size[p->moved[i].dim + k];
 }
 
 static cr_status window_missing(cr_window_dim *d)
@@ -492,6 +481,7 @@ cr_status cr_stated_window(stated *s, const cr_value *arg, const cr_view *out)
 
     CR_TRY(window_source(&p, arg));
     CR_TRY(window_names(&p));
+    CR_TRY(window_moves(&p));
     p.w = s->plan->window = cr_alloc_zero(sizeof *p.w);
     if (!p.w)
         return CR_MEMORY;
