@@ -245,6 +245,8 @@ cr_status cr_stated_piece(const place *p, const cr_rule *r, piece *out)
         CR_TRY(cr_stated_piece(p, r->args[1], &b));
         return piece_pair(p, r, a, b, out);
     }
+    if (r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_total && cr_stated_names(p->s, r))
+        return cr_stated_piece(p, r->args[0], out); /* the item's part of the sum */
     if (r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_neg) {
         CR_TRY(cr_stated_piece(p, r->args[0], &a));
         *out = (piece){-a.value, -a.slope, a.end};

@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An index of the element that is folded, and the source's first dim that it covers. */
+/* An index of the element that is folded, and the source's first dim that it covers: one for
+ * each axis of the window or, with `total(RULE)`, one for all. */
 typedef struct {
     const cr_rule *rule;
     int dim;
+    bool total;
 } window_index;
 
 typedef struct {
@@ -28,6 +30,16 @@ typedef struct {
     int moves;
 } window_plan;
 
+static bool window_has_total(const stated *s, const cr_rule *r)
+{
+    bool has =
+        r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_total && cr_stated_names(s, r);
+
+    for (int i = 0; !has && i < r->count; i++)
+        has = window_has_total(s, r->args[i]);
+    return has;
+}
+
 /* Finds the indices that name axes of the window or the result's places. */
 static cr_status window_moves(window_plan *p)
 {
@@ -36,12 +48,12 @@ static cr_status window_moves(window_plan *p)
     for (int i = 1, dim = 0; i < p->source->count; i++) {
         const cr_rule *r = p->source->args[i];
         unsigned all = cr_stated_names(p->s, r);
-        bool fixed = !(all & moved);
+        bool fixed = !(all & moved), total = window_has_total(p->s, r);
         if (!fixed && p->moves == CR_LOOP_AXES)
             return cr_stated_refuse(p->s, r, "too many indices");
         if (!fixed)
-            p->moved[p->moves++] = (window_index){r, dim};
-        dim += p->s->count[fixed && all ? (int)CR_CTZ(all) : p->positions];
+            p->moved[p->moves++] = (window_index){r, dim, total};
+        dim += total ? 1 : p->s->count[fixed && all ? (int)CR_CTZ(all) : p->positions];
     }
     return CR_OK;
 }
@@ -73,7 +85,7 @@ static cr_status window_rules(const window_plan *p, const place *at, window_piec
     }
     for (int i = 0; i < p->moves; i++) {
         CR_TRY(cr_stated_piece(at, p->moved[i].rule, &v));
-        window_add(out, p->stride[p->moved[i].dim + at->item], v);
+        window_add(out, p->stride[p->moved[i].dim + (p->moved[i].total ? 0 : at->item)], v);
     }
     return CR_OK;
 }
@@ -420,14 +432,15 @@ static void window_planes(window_plan *p, const cr_view *out, int dims)
         w->planes *= out->size[d];
     for (int d = lead; d < out->ndim; d++)
         w->out *= out->size[d];
-    for (int d = p->view->ndim - 1; d >= lead; d--) {
+    for (int d = p->view->ndim - 1; d >= 0; d--) {
         p->stride[d] = w->in;
         w->in = CR_WRAP_MUL(w->in, p->view->size[d]);
     }
+    w->in /= w->planes ? w->planes : 1;
     for (int k = 0; k < CR_WINDOW_DIMS; k++)
         w->dim[k].size = w->dim[k].in = 1;
     for (int i = 0; i < p->moves; i++)
-        for (int k = 0; k < dims; k++)
+        for (int k = 0; !p->moved[i].total && k < dims; k++)
             w->dim[CR_WINDOW_DIMS - dims + k].in = p->view->size[p->moved[i].dim + k];
 }
 

@@ -203,6 +203,28 @@ for k in range(-6, 7):
     for t, n in ((x, x), (x.transpose(0, 2, 1), x.transpose(0, 2, 1))):
         assert (torch.tril(torch.from_numpy(t), k).numpy() == np.tril(n, k)).all()
         assert (torch.triu(torch.from_numpy(t), k).numpy() == np.triu(n, k)).all()
+
+
+# the sums of columns [n, c * kernel, blocks] at their blocks
+def folded(columns, size, kernel, apart, pad, step, blocks):
+    (h, w), (kh, kw) = size, kernel
+    out = np.zeros((columns.shape[0], columns.shape[1] // (kh * kw), h + 2 * pad, w + 2 * pad), columns.dtype)
+    parts = columns.reshape(columns.shape[0], -1, kh, kw, *blocks)
+    for i, j in np.ndindex(kh, kw):
+        out[:, :, i * apart:i * apart + blocks[0] * step:step, j * apart:j * apart + blocks[1] * step:step] += parts[:, :, i, j]
+    return out[:, :, pad:pad + h, pad:pad + w]
+
+
+rng = np.random.default_rng(3)
+for size, kernel, apart, pad, step in (((4, 5), (2, 3), 1, 1, 1), ((9, 7), (3, 2), 2, 1, 2), ((8, 8), (4, 4), 1, 0, 4),
+                                       ((2, 70), (1, 5), 1, 2, 3), ((3, 3), (5, 5), 1, 2, 1)):
+    blocks = [(n + 2 * pad - apart * (k - 1) - 1) // step + 1 for n, k in zip(size, kernel)]
+    for dtype in (np.float32, np.float64, np.complex64, np.complex128, np.int16, np.uint8, np.bool_):
+        x = rng.integers(0, 7, (2, 3 * kernel[0] * kernel[1], blocks[0] * blocks[1])).astype(dtype)
+        for t in (torch.from_numpy(x), torch.from_numpy(np.ascontiguousarray(x.swapaxes(1, 2))).transpose(1, 2)):
+            got = torch.nn.functional.fold(t, size, kernel, apart, pad, step)
+            want = folded(x, size, kernel, apart, pad, step, blocks)
+            assert got.numpy().dtype == x.dtype and (got.numpy() == want).all(), (size, dtype)
 """
 
 

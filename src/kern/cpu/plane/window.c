@@ -1,7 +1,7 @@
-/* Folds of windows (kern/window.h) on the host, in float32, float64 and int64; other dtypes are
- * converted.  Threads share the planes.  A row of the result is folded by segments: for each
- * position of the window, a loop over the places that have it, which the compiler vectorizes.
- * Where segments would be short, places are folded one after the other. */
+/* Folds of windows (kern/window.h) on the host, in float32, float64, int64 and complex128;
+ * other dtypes are converted.  Threads share the planes.  A row of the result is folded by
+ * segments: for each position of the window, a loop over the places that have it, which the
+ * compiler vectorizes. Where segments would be short, places are folded one after the other. */
 #include "kern/window.h"
 #include "base/parallel.h"
 #include "kern/cpu/pack.h"
@@ -136,6 +136,12 @@ static inline int64_t wrapped_quotient(int64_t a, int64_t b)
 #define OVER(a, b) wrapped_quotient(a, b)
 #include "kern/cpu/plane/window_loops.inc"
 
+#define T          double _Complex
+#define NAME(x)    c128_##x
+#define PLUS(a, b) ((a) + (b))
+#define OVER(a, b) ((a) / (b))
+#include "kern/cpu/plane/window_loops.inc"
+
 /* The dtype in which planes are computed: float64, if positions need more than 32 bits. */
 static cr_dtype window_type(const cr_window *w, const cr_view *v)
 {
@@ -143,7 +149,7 @@ static cr_dtype window_type(const cr_window *w, const cr_view *v)
 
     if (cr_dtype_is_float((cr_dtype)v->dtype))
         return v->dtype == CR_F64 || wide ? CR_F64 : CR_F32;
-    return CR_I64;
+    return cr_dtype_is_complex((cr_dtype)v->dtype) ? CR_C128 : CR_I64;
 }
 
 /* The positions of a window in the middle. */
@@ -162,9 +168,10 @@ static cr_status window_planes(const cr_window *w, cr_dtype t, const void *x, vo
     window_job job = {w, x, y, index, false};
 
     cr_parallel_for(w->planes, GRAIN_ELEMENTS / (window_work(w) + 1) + 1,
-                    t == CR_F32   ? f32_planes
-                    : t == CR_F64 ? f64_planes
-                                  : i64_planes,
+                    t == CR_F32    ? f32_planes
+                    : t == CR_F64  ? f64_planes
+                    : t == CR_C128 ? c128_planes
+                                   : i64_planes,
                     &job);
     return atomic_load(&job.no_memory) ? cr_fail(CR_MEMORY, "not enough memory for windows")
                                        : CR_OK;
