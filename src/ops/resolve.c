@@ -107,12 +107,24 @@ static cr_status check_arg_count(const scope *s, const cr_rule *r)
     return CR_OK;
 }
 
+/* Keywords are the names of the first overload's parameters, the same pointers: a call then
+ * compares no text. */
+static void resolve_keywords(cr_rule *r)
+{
+    for (int i = 0; i < r->count; i++)
+        for (int p = 0; r->keyword[i] && p < r->op->param_count; p++)
+            if (!strcmp(r->op->param[p].name, r->keyword[i]))
+                r->keyword[i] = r->op->param[p].name;
+}
+
 static cr_status resolve_call(scope *s, cr_rule *r)
 {
     for (int i = 0; i < r->count; i++)
         CR_TRY(resolve_rule(s, r->args[i]));
     r->builtin = builtin_number(r->name);
     r->op = cr_ops_find(!strcmp(r->name, "floordiv") ? "floor_divide" : r->name);
+    if (r->op)
+        resolve_keywords(r);
     /* loop/ resolves scalar code by name; lets of scalar code also serve derivatives */
     if (!s->scalar_code && r->builtin < 0 && !r->op)
         return scope_fail(s, r, "no operator or function is called");

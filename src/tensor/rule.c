@@ -670,6 +670,9 @@ static int parameter_of(const cr_op *op, const cr_rule *r, int i)
     if (!r->keyword[i])
         return i < op->param_count && !op->param[i].keyword_only ? i : -1;
     for (int p = 0; p < op->param_count; p++)
+        if (op->param[p].name == r->keyword[i])
+            return p;
+    for (int p = 0; p < op->param_count; p++)
         if (!strcmp(op->param[p].name, r->keyword[i]))
             return p;
     return -1;
