@@ -26,6 +26,7 @@ static bool asks_shape(int builtin)
     case CR_BUILTIN_accumulate:
     case CR_BUILTIN_real:
     case CR_BUILTIN_complex:
+    case CR_BUILTIN_type_of:
     case CR_BUILTIN_dtype:
     case CR_BUILTIN_size:
     case CR_BUILTIN_ndim:

@@ -574,6 +574,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_accumulate:
     case CR_BUILTIN_real:
     case CR_BUILTIN_complex:
+    case CR_BUILTIN_type_of:
     case CR_BUILTIN_dtype:
         *out = dtype_value(type_function(r->builtin, cr_value_dtype(v)));
         return CR_OK;

@@ -144,6 +144,9 @@ void cr_classify_type(cr_op *op)
     if (!r && op->param_count && op->param[0].type == CR_T_TENSOR) {
         op->fast_type = TYPE_SELF;
         op->fast_type_args = 1;
+    } else if (r && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_type_of &&
+               is_promotion(op, r->args[0], &n)) {
+        op->fast_type = TYPE_SELF;
     } else if (r && is_promotion(op, r, &n)) {
         op->fast_type = TYPE_PROMOTE;
     } else if (r && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_float &&
@@ -243,6 +246,7 @@ static bool asks_types_only(int builtin)
     case CR_BUILTIN_accumulate:
     case CR_BUILTIN_real:
     case CR_BUILTIN_complex:
+    case CR_BUILTIN_type_of:
     case CR_BUILTIN_dtype:
     case CR_BUILTIN_is_complex:
     case CR_BUILTIN_is_float:

@@ -179,8 +179,6 @@ i64 = torch.int64
     ("as_strided_backward", (t(3), t(3), [3, 1], [1], 0)),
     ("as_strided_backward", (t(4), t(3), [3], [1], 0)),
     ("split_with_sizes_backward", ([t(1), t(1), None], [1], [1, 4], 0)),
-    ("_select_scatter", (t(3, 3).double(), t(3), 0, 2)),
-    ("_slice_scatter", (t(3, 3).double(), t(1, 3), 0, 1, 2, 1)),
     ("_la_reflect", (t(3, 3), t(3, 3), t(3), 3, 2, True)),
     ("_la_lstsq", (t(4), t(1), 1.0, "gels")),
     ("_sum_leading", (t(3, 3), -HUGE)),

@@ -580,3 +580,23 @@ def test_a_stack_is_read_in_groups(dim):
 
     a, b = torch.from_numpy(values((24, 130))), torch.from_numpy(values((130, 24))).t()
     same(torch.compile(scaled)(a, b), scaled(a, b).numpy())
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.float64, np.complex128])
+def test_what_is_scattered_takes_the_dtype_of_self(dtype):
+    x, row = values((3, 4)), values(4, dtype)
+    want = x.copy()
+    want[1] = row.real
+    for t in layouts(x):
+        same(torch.select_scatter(t, torch.from_numpy(row), 0, -2), want)
+        same(torch.slice_scatter(t, torch.from_numpy(row[None]), 0, 1, 2), want)
+    same(torch.diagonal_scatter(torch.from_numpy(x), torch.from_numpy(row[:3]), 1),
+         np.where(np.eye(3, 4, 1) > 0, np.roll(row.real, 1), x).astype(np.float32))
+
+
+def test_derivatives_of_scatters_have_the_dtypes_of_their_arguments():
+    x, row = torch.ones(3, 4, requires_grad=True), torch.ones(4, dtype=torch.float64, requires_grad=True)
+    y = torch.select_scatter(x, row, 0, 1)
+    (y * torch.arange(12.).reshape(3, 4)).sum().backward()
+    same(row.grad, np.arange(4.) + 4)
+    same(x.grad, np.where(np.arange(3)[:, None] == 1, 0, np.arange(12.).reshape(3, 4)).astype(np.float32))
