@@ -411,49 +411,37 @@ static const char *cuda_columns_joined(cr_printer *p, const cr_expr *e)
                             cr_spell_combine(p, e, a[2], a[3]));
 }
 
-/* Blocks b and b + 4 meet in w[b]. */
-static void cuda_columns_blocks(cr_printer *p, const cr_expr *e)
+/* The pair of blocks b and b + by, when the part has rows for the second. */
+static void cuda_columns_meet(cr_printer *p, const cr_expr *e, int by)
 {
-    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
-
-    cr_print_line(p, "cv_%s w[4] = {z%u, z%u, z%u, z%u};", t, e->id, e->id, e->id, e->id);
-    cr_print_line(p, "CV_UNROLL(1)");
-    cr_print_open(p, "for (int block = 0; block < CR_FOLD_BLOCKS; block++)");
-    cr_print_line(p, "if (block > 0 && block * CR_FOLD_BLOCK >= rows)");
-    cr_print_line(p, "    break;");
-    cr_print_line(p, "const cv_s_i64 top = block * CR_FOLD_BLOCK;");
-    cr_print_line(p, "const cv_s_i64 end = ck_least(rows, top + CR_FOLD_BLOCK);");
-    cuda_columns_rows(p, e);
-    cr_print_line(p, "const cv_%s x = %s;", t, cuda_columns_joined(p, e));
     cr_print_line(p, "CV_UNROLL(4)");
-    cr_print_line(p, "for (int b = 0; b < 4; b++)");
-    cr_print_line(p, "    if (block %% 4 == b)");
-    cr_print_line(p, "        w[b] = block < 4 ? x : %s;", cr_spell_combine(p, e, "w[b]", "x"));
-    cr_print_shut(p);
+    cr_print_line(p, "for (int b = 0; b < %d; b++)", by);
+    cr_print_line(p, "    if ((b + %d) * CR_FOLD_BLOCK < rows)", by);
+    cr_print_line(p, "        w[b] = %s;",
+                  cr_spell_combine(p, e, "w[b]", cr_session_printf(p->s, "w[b + %d]", by)));
 }
 
-static const char *cuda_if(cr_printer *p, const cr_expr *e, int blocks, const char *a,
-                           const char *b)
-{
-    return cr_session_printf(p->s, "rows > %d * CR_FOLD_BLOCK ? %s : %s", blocks,
-                             cr_spell_combine(p, e, a, b), a);
-}
-
-/* Declares v, the fold of at most CR_FOLD_COLUMN rows. */
+/* Stores the fold of the thread's block of rows in kept[][]; the first thread of the column
+ * declares v, the fold of all blocks. */
 static void cuda_columns_fold(cr_printer *p, const cr_expr *e)
 {
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
 
-    if (!cr_expr_has_order(e)) {
-        cr_print_line(p, "const cv_s_i64 top = 0, end = rows;");
-        cuda_columns_rows(p, e);
-        cr_print_line(p, "const cv_%s v = %s;", t, cuda_columns_joined(p, e));
-        return;
-    }
-    cuda_columns_blocks(p, e);
-    cr_print_line(p, "const cv_%s x = %s;", t, cuda_if(p, e, 2, "w[0]", "w[2]"));
-    cr_print_line(p, "const cv_%s y = %s;", t, cuda_if(p, e, 3, "w[1]", "w[3]"));
-    cr_print_line(p, "const cv_%s v = %s;", t, cuda_if(p, e, 1, "x", "y"));
+    cr_print_line(p, "const cv_s_i64 top = ck_y() * CR_FOLD_BLOCK;");
+    cr_print_line(p, "const cv_s_i64 end = m > 0 ? ck_least(rows, top + CR_FOLD_BLOCK) : 0;");
+    cuda_columns_rows(p, e);
+    cr_print_line(p, "__syncthreads();");
+    cr_print_line(p, "kept[ck_y()][ck_x()] = %s;", cuda_columns_joined(p, e));
+    cr_print_line(p, "__syncthreads();");
+    cr_print_line(p, "if (m <= 0 || ck_y() > 0)");
+    cr_print_line(p, "    continue;");
+    cr_print_line(p, "cv_%s w[CR_FOLD_BLOCKS];", t);
+    cr_print_line(p, "CV_UNROLL(8)");
+    cr_print_line(p, "for (int b = 0; b < CR_FOLD_BLOCKS; b++)");
+    cr_print_line(p, "    w[b] = kept[b][ck_x()];");
+    for (int by = CR_FOLD_BLOCKS / 2; by > 0; by /= 2)
+        cuda_columns_meet(p, e, by);
+    cr_print_line(p, "const cv_%s v = w[0];", t);
 }
 
 /* Takes row r in the lanes in which it is beyond the accumulator. */
@@ -527,14 +515,17 @@ static void cuda_columns(cr_printer *p)
         return;
     }
 
-    cr_print_open(p, "for (cv_s_i64 part = ck_first_y(); part * CR_FOLD_COLUMN < size[0]; "
-                     "part += ck_step_y())");
+    cr_print_line(p, "CK_SHARED cv_%s kept[CR_FOLD_BLOCKS][32];",
+                  cr_spell_vector(p, (cr_dtype)e->dtype));
+    cr_print_open(p, "for (cv_s_i64 part = CK_BLOCK_(y); part * CR_FOLD_COLUMN < size[0]; "
+                     "part += CK_BLOCKS_(y))");
     cr_print_line(p, "const cv_s_i64 first = part * CR_FOLD_COLUMN;");
     cr_print_line(p, "const cv_s_i64 rows = ck_least(size[0] - first, CR_FOLD_COLUMN);");
     cr_print_open(p, cr_session_printf(p->s,
                                        "for (cv_s_i64 at = ck_first_x() * CV_LANES_%s; "
-                                       "at < columns; at += ck_step_x() * CV_LANES_%s)",
-                                       lane, lane));
+                                       "at - ck_x() * CV_LANES_%s < columns; "
+                                       "at += ck_step_x() * CV_LANES_%s)",
+                                       lane, lane, lane));
     cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);", lane);
     cuda_columns_wide(p);
     cuda_columns_fold(p, e);
@@ -577,25 +568,28 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
         if (p->n->loop->params.at[i]->slot >= params)
             params = p->n->loop->params.at[i]->slot + 1;
     int lanes = p->vector * 8 / p->width;
-    p->u->launch = (cr_emit_launch){.kind = p->n->kind == CR_NEST_COLUMNS ? CR_LAUNCH_COLUMNS
-                                            : cuda_reduces(p)             ? CR_LAUNCH_ROWS
-                                                                          : CR_LAUNCH_POINTWISE,
-                                    .threads = CR_FOLD_LANES / lanes,
-                                    .lanes = lanes,
-                                    .vector = p->vector,
-                                    .operands = p->operands,
-                                    .params = params,
-                                    .computed = cr_computed_dims(p),
-                                    .rows_fit = cr_nest_fits_registers(p->n)};
+    p->u->launch =
+        (cr_emit_launch){.kind = p->n->kind == CR_NEST_COLUMNS ? CR_LAUNCH_COLUMNS
+                                 : cuda_reduces(p)             ? CR_LAUNCH_ROWS
+                                                               : CR_LAUNCH_POINTWISE,
+                         .threads = p->n->kind != CR_NEST_COLUMNS ? CR_FOLD_LANES / lanes
+                                    : cr_nest_keeps_index(p->n)   ? 1
+                                                                  : CR_FOLD_BLOCKS,
+                         .lanes = lanes,
+                         .vector = p->vector,
+                         .operands = p->operands,
+                         .params = params,
+                         .computed = cr_computed_dims(p),
+                         .rows_fit = cr_nest_fits_registers(p->n)};
     if (p->u->launch.kind == CR_LAUNCH_COLUMNS)
-        cr_print_line(p, "/* columns */");
+        cr_print_line(p, "/* columns of %d */", p->u->launch.threads);
     else if (p->u->launch.kind == CR_LAUNCH_ROWS)
         cr_print_line(p, "/* rows of %d */", p->u->launch.threads);
     else
         cr_print_line(p, "/* pointwise */");
     const char *computed =
         cr_computed_dims(p) ? cr_session_printf(p->s, ", %d", cr_computed_dims(p)) : "";
-    if (p->u->launch.kind == CR_LAUNCH_ROWS)
+    if (p->u->launch.kind != CR_LAUNCH_POINTWISE)
         cr_print_line(p, "CK_KERNEL_OF(%d, CK(%s), ck_call<%d, %d%s>)",
                       cuda_most_threads(p->u->launch.threads), symbol, p->operands, params,
                       computed);

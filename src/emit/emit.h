@@ -14,7 +14,7 @@ enum { CR_EMIT_OPERANDS = 32 };
 typedef enum { CR_LAUNCH_POINTWISE, CR_LAUNCH_ROWS, CR_LAUNCH_COLUMNS } cr_launch_kind;
 typedef struct {
     cr_launch_kind kind;
-    int threads;                     /* threads of a chunk */
+    int threads;                     /* threads of a chunk; of a column */
     int lanes;                       /* lanes of a vector */
     int vector;                      /* bytes of a vector */
     int operands, params, computed;  /* the arguments of its ck_call */

@@ -9,8 +9,9 @@
  *                  than one chunk; the grid's x blocks share the rows
  *   S steps        before `rows`: at most CR_FOLD_LANES * S columns a chunk; when S is less
  *                  than a whole chunk's 16, a row is one chunk
- *   columns        a thread a vector of columns; the grid's y blocks share the parts of
- *                  CR_FOLD_COLUMN rows, each of which has a result
+ *   columns of T   a block of up to 32 vectors of columns (x), and T threads of each (y), for
+ *                  CR_FOLD_BLOCK rows each; T is 1 for an extreme with its index; the grid's y
+ *                  blocks share the parts of CR_FOLD_COLUMN rows, each of which has a result
  *
  * Order P (num/order.h): the 64 lanes of a chunk are the vectors of T = 64 / lanes threads. */
 #ifndef CR_EMIT_KERNEL_CUH

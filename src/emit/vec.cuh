@@ -272,6 +272,7 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 #endif
 
 CV_FN int ck_x(void) { return CK_THREAD_(x); }
+CV_FN int ck_y(void) { return CK_THREAD_(y); }
 CV_FN int ck_wide(void) { return CK_WIDTH_(x); }
 CV_FN int ck_thread(void) { return CK_THREAD_(y) * ck_wide() + ck_x(); }
 CV_FN __INT64_TYPE__ ck_first_x(void)

@@ -27,7 +27,8 @@ enum {
     CUDA_MOST_X = 1 << 30,
     CUDA_MOST_Y = 65535,
     CUDA_CHUNKS = 8,
-    CUDA_ROWS = 4,    /* rows of a block when a row is one chunk */
+    CUDA_COLUMNS = 32, /* vectors of a block that reduces columns (kernel.cuh) */
+    CUDA_ROWS = 4,     /* rows of a block when a row is one chunk */
     CUDA_SHORT = 256, /* columns up to which a block has CUDA_BLOCK threads of one-chunk rows */
 };
 
@@ -293,13 +294,21 @@ static void cuda_grid_rows(cr_cuda_grid *g, const cr_emit_launch *how, const int
 static void cuda_grid_vectors(cr_cuda_grid *g, const cr_emit_launch *how, const int64_t *size)
 {
     int64_t vectors = cuda_parts(size[1], how->lanes);
-    bool columns = how->kind == CR_LAUNCH_COLUMNS;
-    int64_t rows = columns ? cuda_parts(size[0], CR_FOLD_COLUMN) : size[0];
 
-    g->block[0] = cuda_power(vectors, columns ? CUDA_BLOCK / 4 : CUDA_BLOCK);
-    g->block[1] = columns ? 1 : cuda_power(rows, CUDA_BLOCK / g->block[0]);
+    g->block[0] = cuda_power(vectors, CUDA_BLOCK);
+    g->block[1] = cuda_power(size[0], CUDA_BLOCK / g->block[0]);
     g->grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(vectors, g->block[0]));
-    g->grid[1] = (unsigned)cuda_least(CUDA_MOST_Y, cuda_parts(rows, g->block[1]));
+    g->grid[1] = (unsigned)cuda_least(CUDA_MOST_Y, cuda_parts(size[0], g->block[1]));
+}
+
+static void cuda_grid_columns(cr_cuda_grid *g, const cr_emit_launch *how, const int64_t *size)
+{
+    int64_t vectors = cuda_parts(size[1], how->lanes);
+
+    g->block[0] = cuda_power(vectors, CUDA_COLUMNS);
+    g->block[1] = (unsigned)how->threads;
+    g->grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(vectors, g->block[0]));
+    g->grid[1] = (unsigned)cuda_least(CUDA_MOST_Y, cuda_parts(size[0], CR_FOLD_COLUMN));
 }
 
 /* Appends n bytes at the next address that is a multiple of `align`. */
@@ -355,6 +364,8 @@ static const char *cuda_launch(int index, const cr_launch *l)
     cr_cuda_grid g = {.function = v->function};
     if (v->how.kind == CR_LAUNCH_ROWS)
         cuda_grid_rows(&g, &v->how, l->size);
+    else if (v->how.kind == CR_LAUNCH_COLUMNS)
+        cuda_grid_columns(&g, &v->how, l->size);
     else
         cuda_grid_vectors(&g, &v->how, l->size);
     if (!g.grid[0])

@@ -183,9 +183,10 @@ def launch_shape(kernel, rows, columns, most):
         return min(most, -(-rows // y)), 1, chunks * kernel["threads"], y
     widths = [ITEM[t] // (2 if t[0] == "c" else 1) for t in kernel["results"] + kernel["arguments"] if t != "bool"]
     vectors = -(-columns // (16 // max(widths, default=1)))
-    x = min(256, power_of_two(vectors))
     if kernel["kind"] == "columns":
-        return min(most, -(-vectors // x)), 1, x, 1
+        x = min(32, power_of_two(vectors))
+        return min(most, -(-vectors // x)), 1, x, kernel["threads"]
+    x = min(256, power_of_two(vectors))
     y = min(256 // x, power_of_two(rows))
     return min(most, -(-vectors // x)), min(most, 65535, -(-rows // y)), x, y
 
