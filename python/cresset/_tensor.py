@@ -246,9 +246,22 @@ def record_stream(self, stream):
 
 def pin_memory(self, device=None):
     """A copy in memory that a device reads directly; itself if it is pinned."""
-    if device is None or _C.device(device).type in ("cuda", "cpu"):
+    if device is not None and _C.device(device).type not in ("cuda", "cpu"):
+        raise RuntimeError(f"Need to provide pin_memory allocator to use pin memory on {device}.")
+    if not _C._cuda_count():
         raise RuntimeError("Cannot access accelerator device when none is available.")
-    raise RuntimeError(f"Need to provide pin_memory allocator to use pin memory on {device}.")
+    if self.device.type != "cpu":
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+    if _C._cuda_is_pinned(self):
+        return self
+    last = sum((n - 1) * step for n, step in zip(self.shape, self.stride())) if self.numel() else -1
+    room = _C._cuda_pinned((last + 1) * self.element_size())
+    return room.view(self.dtype).as_strided(self.shape, self.stride()).copy_(self)
+
+
+def is_pinned(self, device=None):
+    """Whether the elements are in page-locked memory of the host."""
+    return _C._cuda_is_pinned(self)
 
 
 @staticmethod
@@ -265,8 +278,8 @@ def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_
 
 
 for _name, _method in {
-        "_make_wrapper_subclass": _make_wrapper_subclass, "pin_memory": pin_memory, "record_stream": record_stream,
-        "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
+        "_make_wrapper_subclass": _make_wrapper_subclass, "pin_memory": pin_memory, "is_pinned": is_pinned,
+        "record_stream": record_stream, "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
         "__setstate__": __setstate__, "__array_wrap__": __array_wrap__,
         "__contains__": __contains__, "is_shared": is_shared, "share_memory_": share_memory_,
         "storage": storage, "_typed_storage": storage,

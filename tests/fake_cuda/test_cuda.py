@@ -284,3 +284,31 @@ def test_transposed_convolution_and_other_layouts():
     x, w = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last), torch.randn(4, 3, 3, 3)
     got = torch.nn.functional.conv2d(x.cuda(), w.cuda().transpose(2, 3), b[:4].cuda())
     assert torch.allclose(got.cpu(), torch.nn.functional.conv2d(x, w.transpose(2, 3), b[:4]), atol=1e-5)
+
+
+def test_pinned_memory():
+    x = torch.arange(24.0).reshape(4, 6).t()
+    assert not x.is_pinned()
+    p = x.pin_memory()
+    assert p.is_pinned() and p.pin_memory() is p and p.stride() == x.stride() and torch.equal(p, x)
+    assert p[1:].is_pinned() and not p.clone().is_pinned() and not p.cuda().is_pinned()
+    there = p.cuda(non_blocking=True)
+    p.zero_()  # after the copy has read it
+    assert same(there, x)
+    assert torch.empty(0, 3, dtype=torch.bool).pin_memory().shape == (0, 3)
+    at = p.data_ptr()
+    del p
+    assert x.pin_memory().data_ptr() == at
+    with pytest.raises(RuntimeError, match="cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors"):
+        there.pin_memory()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_data_loader_pins_batches(workers):
+    from cresset.utils.data import DataLoader, TensorDataset
+    data = TensorDataset(torch.arange(10.0), torch.arange(10))
+    seen = []
+    for x, y in DataLoader(data, batch_size=4, pin_memory=True, num_workers=workers):
+        assert x.is_pinned() and y.is_pinned()
+        seen += x.cuda(non_blocking=True).tolist()
+    assert seen == list(range(10))

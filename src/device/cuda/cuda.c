@@ -355,11 +355,12 @@ static const char *cuda_synchronize(int index)
 
 /* The device reads pinned memory directly, so the host must wait for the end of the copy.  The
  * driver stages other memory before its function returns. */
-static bool cuda_is_pinned(const void *host)
+bool cr_cuda_is_pinned(const void *host)
 {
     int kind = 0;
 
-    return !driver->pointer_attribute(&kind, CR_CUDA_POINTER_MEMORY, (uintptr_t)host) &&
+    return initialized && !forked &&
+           !driver->pointer_attribute(&kind, CR_CUDA_POINTER_MEMORY, (uintptr_t)host) &&
            kind == CR_CUDA_POINTER_HOST_MEMORY;
 }
 
@@ -369,7 +370,7 @@ static const char *cuda_copy_in(int index, void *to, const void *host, size_t n)
 
     CUDA_TRY(cr_cuda_use(index));
     CUDA_CALL(copy_in((uintptr_t)to, host, n, stream));
-    if (cuda_is_pinned(host))
+    if (cr_cuda_is_pinned(host))
         CUDA_CALL(stream_wait(stream));
     return NULL;
 }

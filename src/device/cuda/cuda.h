@@ -75,6 +75,12 @@ void cr_cuda_memory_release(int index, void *p, uint32_t block);
 /* Says that work on `stream` uses the block.  After its release, the block is reused only when
  * this work has ended. */
 CR_API const char *cr_cuda_memory_record(uint32_t block, void *stream);
+/* Page-locked host memory, which devices copy faster; NULL when there is none.  Released blocks
+ * are kept for later requests. */
+CR_API void *cr_cuda_pinned_get(int index, size_t size);
+CR_API void cr_cuda_pinned_release(void *p);
+/* True for an address of page-locked memory. */
+CR_API bool cr_cuda_is_pinned(const void *host);
 /* Returns cached segments to the driver. */
 CR_API const char *cr_cuda_memory_trim(void);
 CR_API const char *cr_cuda_memory_info(int index, size_t *free, size_t *total);

@@ -386,6 +386,51 @@ const char *cr_cuda_memory_record(uint32_t number, void *stream)
     return error;
 }
 
+/* --- page-locked host memory --- */
+
+/* Before the bytes of a block.  Copies from and to the block have ended when it is released,
+ * because a copy waits (cuda.c). */
+typedef struct pinned_block {
+    struct pinned_block *next;
+    int list;
+} pinned_block;
+
+enum { PINNED_HEAD = 64, PINNED_LEAST = 12 };
+
+static pinned_block *pinned_free[MEMORY_LISTS]; /* blocks of 2^k bytes, the head included */
+
+void *cr_cuda_pinned_get(int index, size_t size)
+{
+    int k = PINNED_LEAST;
+    void *p = NULL;
+
+    while (k < MEMORY_LISTS - 1 && ((size_t)1 << k) - PINNED_HEAD < size)
+        k++;
+    if (cr_cuda_use(index))
+        return NULL;
+    pthread_mutex_lock(&lock);
+    pinned_block *b = pinned_free[k];
+    if (b)
+        pinned_free[k] = b->next;
+    pthread_mutex_unlock(&lock);
+    if (!b && (cr_alloc_must_fail() ||
+               memory_driver()->host_get(&p, (size_t)1 << k, CR_CUDA_HOST_PORTABLE)))
+        return NULL;
+    b = b ? b : p;
+    b->list = k;
+    return (char *)b + PINNED_HEAD;
+}
+
+void cr_cuda_pinned_release(void *p)
+{
+    pinned_block *b = (pinned_block *)(void *)((char *)p - PINNED_HEAD);
+
+    pthread_mutex_lock(&lock);
+    b->next = pinned_free[b->list];
+    pinned_free[b->list] = b;
+    pthread_mutex_unlock(&lock);
+}
+
 /* --- the functions of the table --- */
 
 static memory_block *memory_take(int index, size_t size, void *stream)

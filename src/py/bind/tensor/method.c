@@ -683,7 +683,6 @@ PyMethodDef cr_py_methods[] = {
     {"is_complex", tensor_is_complex, METH_NOARGS, NULL},
     {"is_signed", tensor_is_signed, METH_NOARGS, NULL},
     {"is_inference", tensor_is_inference, METH_NOARGS, NULL},
-    {"is_pinned", tensor_no, METH_NOARGS, NULL},
     {"is_shared", tensor_no, METH_NOARGS, NULL},
     {"is_conj", tensor_is_conj, METH_NOARGS,
      "True when the elements are the conjugates of the stored numbers."},
