@@ -30,22 +30,21 @@ static cr_status rule_new(lexer *x, cr_rule **out, cr_rule_kind kind, const char
 }
 
 enum { MOST_ARGS = 32 };
-static const char *const no_keywords[MOST_ARGS]; /* shared by all calls without keywords */
+static const char *no_keywords[MOST_ARGS]; /* shared by all calls without keywords */
 
 /* Copies a list of children into the arena. */
 static cr_status set_args(lexer *x, cr_rule *r, cr_rule **args, const char **keyword, int n)
 {
     size_t bytes = (size_t)n * sizeof *args;
-    const char **given = keyword ? cr_arena_get(x->arena, bytes) : NULL;
 
     r->count = n;
     r->args = cr_arena_get(x->arena, bytes);
-    if (!r->args || (keyword && !given))
+    r->keyword = keyword ? cr_arena_get(x->arena, bytes) : no_keywords;
+    if (!r->args || !r->keyword)
         return CR_MEMORY;
     memcpy(r->args, args, bytes);
     if (keyword)
-        memcpy(given, keyword, bytes);
-    r->keyword = keyword ? given : no_keywords;
+        memcpy(r->keyword, keyword, bytes);
     return CR_OK;
 }
 

@@ -34,7 +34,7 @@ struct cr_rule {
     int builtin;            /* CALL: the built-in function's number, or -1 */
     int count;
     cr_rule **args;
-    const char *const *keyword;
+    const char **keyword;
 };
 
 #endif
