@@ -52,6 +52,21 @@ unsigned cr_stated_names(const stated *s, const cr_rule *r)
     return all;
 }
 
+/* `total` of a pack: the sum over its axes. */
+static bool stated_is_total(const cr_rule *r)
+{
+    return r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_total;
+}
+
+static bool stated_has_total(const cr_rule *r)
+{
+    bool found = stated_is_total(r);
+
+    for (int i = 0; i < r->count && !found; i++)
+        found = stated_has_total(r->args[i]);
+    return found;
+}
+
 /* --- pieces (stated_piece.h) --- */
 
 static int64_t piece_least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -245,8 +260,12 @@ cr_status cr_stated_piece(const place *p, const cr_rule *r, piece *out)
         CR_TRY(cr_stated_piece(p, r->args[1], &b));
         return piece_pair(p, r, a, b, out);
     }
-    if (r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_total && cr_stated_names(p->s, r))
-        return cr_stated_piece(p, r->args[0], out); /* the item's part of the sum */
+    if (stated_is_total(r) && cr_stated_names(p->s, r)) { /* the item's part of the sum */
+        if (cr_stated_names(p->s, r) & ~p->at_zero)
+            return cr_stated_piece(p, r->args[0], out);
+        *out = (piece){0, 0, INT64_MAX};
+        return CR_OK;
+    }
     if (r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_neg) {
         CR_TRY(cr_stated_piece(p, r->args[0], &a));
         *out = (piece){-a.value, -a.slope, a.end};
@@ -536,6 +555,25 @@ static cr_status stated_flat_index(stated *s, const cr_view *v, const cr_rule *r
     return stated_source_index(s, &rest, r, 0, &n);
 }
 
+/* An index that is a constant and a sum over a pack's axes: the number of an element, with a
+ * map for each axis. */
+static cr_status stated_total(stated *s, const cr_view *v, const cr_rule *r, int dim)
+{
+    stated_map map = {.rule = r};
+    piece constant;
+    int name, n = stated_width(s, r, &name);
+
+    (void)stated_flat(s, v, dim, s->plan->from, &map.stride);
+    CR_TRY(cr_stated_piece(&(place){.s = s, .at_zero = cr_stated_names(s, r)}, r, &constant));
+    s->from += CR_WRAP_MUL(constant.value, map.stride);
+    map.less = constant.value;
+    for (map.item = 0; map.item < n; map.item++) {
+        map.axis = s->first[name] + map.item;
+        CR_TRY(stated_add_map(s, map));
+    }
+    return CR_OK;
+}
+
 static cr_status stated_source(stated *s, const cr_rule *r)
 {
     const cr_view *v;
@@ -543,6 +581,8 @@ static cr_status stated_source(stated *s, const cr_rule *r)
 
     CR_TRY(stated_tensor(s, r, &s->plan->from, &v));
     for (int i = 1; i < r->count; i++, dim += n) {
+        if (stated_has_total(r->args[i]))
+            return stated_total(s, v, r->args[i], dim);
         if (v->ndim && stated_is_flat(s, r, i, dim, v))
             return stated_flat_index(s, v, r->args[i], dim);
         CR_TRY(stated_source_index(s, v, r->args[i], dim, &n));

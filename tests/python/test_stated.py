@@ -600,3 +600,22 @@ def test_derivatives_of_scatters_have_the_dtypes_of_their_arguments():
     (y * torch.arange(12.).reshape(3, 4)).sum().backward()
     same(row.grad, np.arange(4.) + 4)
     same(x.grad, np.where(np.arange(3)[:, None] == 1, 0, np.arange(12.).reshape(3, 4)).astype(np.float32))
+
+
+@pytest.mark.parametrize("size, stride, offset", [((2, 3), (4, 1), 1), ((3,), (0,), 2), ((), (), 3), ((2, 1, 2), (3, 7, 1), 0),
+                                                  ((2, 2), (1, 1), None), ((0, 2), (1, 1), 5)])
+def test_scattered_elements_are_numbered_by_strides(size, stride, offset):
+    x, source = values((3, 4)), np.asarray(values(size, np.int16))
+    want = x.copy()
+    for at in np.ndindex(size):
+        want.flat[(offset or 0) + sum(i * s for i, s in zip(at, stride))] = source[at]
+    for t in layouts(x):
+        same(torch.as_strided_scatter(t, torch.from_numpy(source), size, stride, offset), want)
+
+
+def test_the_gradient_of_as_strided_scatter_is_torchs():
+    x, source = torch.ones(3, 4, requires_grad=True), torch.ones(2, 2, dtype=torch.float64, requires_grad=True)
+    y = torch.as_strided_scatter(x, source, (2, 2), (4, 1), 1)
+    (y * torch.arange(12.).reshape(3, 4)).sum().backward()
+    same(source.grad, np.array([[1., 2.], [5., 6.]]))
+    same(x.grad, np.array([[0, 1, 2, 0], [0, 5, 6, 0], [0, 0, 0, 0]], np.float32))

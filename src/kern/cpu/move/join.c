@@ -98,24 +98,6 @@ cr_status cr_kern_repeat_interleave_each(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* --- copies with a part replaced --- */
-
-/* out is dense, because as_strided counts its elements. */
-cr_status cr_kern_as_strided_scatter(const cr_value *arg, cr_view *out)
-{
-    int64_t offset = arg[4].tag == CR_NONE ? 0 : arg[4].i;
-    cr_view p = *out;
-
-    cr_start_from(out, arg[0].view);
-    p.data += offset * (int64_t)cr_view_item(out);
-    p.ndim = (uint8_t)arg[2].len;
-    p.size = arg[2].ints;
-    p.stride = arg[3].ints;
-    if (cr_view_numel(&p))
-        cr_copy_view(&p, arg[1].view);
-    return CR_OK;
-}
-
 /* --- triangles --- */
 
 typedef struct {
