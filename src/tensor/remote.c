@@ -317,13 +317,21 @@ cr_status cr_remote_fill(const cr_view *to, const void *element)
 
 /* --- elementwise entries --- */
 
-/* The operands of one launch.  Each has the layout of the first result, or is one element. */
+/* Launches of at most FLAT_PLANES planes of rows and columns replace a copy of an operand. */
+enum { FLAT_DIMS = 3, FLAT_PLANES = 64 };
+
+/* The operands of one launch.  Each has the layout of the first result, is one element, or is
+ * broadcast: it then has a step for each of the planes, rows and columns. */
 typedef struct {
     const cr_tensor *like; /* has the sizes and strides of the launch */
     cr_device device;
     int count;
     uint64_t numbers;
+    int64_t
+        size[FLAT_DIMS]; /* planes, rows, columns; {1, 1, numel} without broadcast operands */
+    bool broadcasts;
     void *ptr[CR_MAX_OPERANDS];
+    int64_t plane[CR_MAX_OPERANDS]; /* bytes from plane to plane */
     int64_t stride[2 * CR_MAX_OPERANDS];
     _Alignas(16) char number[CR_MAX_OPERANDS][16];
     cr_tensor *made[CR_MAX_OPERANDS];
@@ -337,12 +345,129 @@ static bool lies_like(const cr_tensor *t, const cr_tensor *like)
            !memcmp(t->stride, like->stride, t->ndim * sizeof *t->stride);
 }
 
+static void flat_put_steps(flat_call *c, void *p, cr_dtype dtype, const int64_t *step)
+{
+    int64_t item = (int64_t)cr_dtype_size(dtype);
+
+    c->ptr[c->count] = p;
+    c->plane[c->count] = step[0] * item;
+    c->stride[2 * c->count] = step[1] * item;
+    c->stride[2 * c->count + 1] = step[2] * item;
+    c->count++;
+}
+
 static void flat_put(flat_call *c, void *p, cr_dtype dtype, bool one)
 {
-    c->ptr[c->count] = p;
-    c->stride[2 * c->count] = 0;
-    c->stride[2 * c->count + 1] = one ? 0 : (int64_t)cr_dtype_size(dtype);
-    c->count++;
+    const int64_t none[FLAT_DIMS] = {0},
+                  dense[FLAT_DIMS] = {c->size[1] * c->size[2], c->size[2], 1};
+
+    flat_put_steps(c, p, dtype, one ? none : dense);
+}
+
+/* --- operands that are broadcast --- */
+
+/* Dims of a launch, the last one with the smallest stride of the first result, and the steps of
+ * one operand. */
+typedef struct {
+    int n;
+    uint8_t dim[CR_MAX_DIMS];
+} flat_order;
+
+/* The dims of more than one element, by decreasing stride. */
+static flat_order flat_order_of(const cr_tensor *like)
+{
+    flat_order o = {.n = 0};
+
+    for (int d = 0; d < like->ndim; d++) {
+        int at = o.n;
+        if (like->size[d] == 1)
+            continue;
+        for (; at > 0 && like->stride[o.dim[at - 1]] < like->stride[d]; at--)
+            o.dim[at] = o.dim[at - 1];
+        o.dim[at] = (uint8_t)d;
+        o.n++;
+    }
+    return o;
+}
+
+/* The step of a tensor along a dim of the launch. */
+static int64_t flat_step(const cr_tensor *t, const cr_tensor *like, int dim)
+{
+    int at = dim - (like->ndim - t->ndim);
+
+    return at < 0 || t->size[at] == 1 ? 0 : t->stride[at];
+}
+
+/* Bit k is set when dims k and k + 1 of the order are one dim for the tensor. */
+static uint64_t flat_merges(const cr_tensor *t, const cr_tensor *like, const flat_order *o)
+{
+    uint64_t bits = 0;
+
+    for (int k = 0; k + 1 < o->n; k++) {
+        int64_t outer = flat_step(t, like, o->dim[k]),
+                inner = flat_step(t, like, o->dim[k + 1]);
+        if (outer == inner * like->size[o->dim[k + 1]])
+            bits |= (uint64_t)1 << k;
+    }
+    return bits;
+}
+
+/* True if a launch can read the tensor in place with steps. */
+static bool flat_is_broadcast(const flat_call *c, const cr_tensor *t, cr_dtype want)
+{
+    return t->dtype == want && t->numel != 1 && !cr_is_host(t->device) &&
+           !lies_like(t, c->like);
+}
+
+/* Merges the dims where all broadcast operands allow it.  Launches read them in place when
+ * FLAT_DIMS dims remain at most, along the last of which each has step 0 or 1. */
+static void flat_find_dims(flat_call *c, const cr_op *op, const cr_value *arg, cr_dtype compute)
+{
+    flat_order o = flat_order_of(c->like);
+    uint64_t merges = ~(uint64_t)0;
+    int64_t size[FLAT_DIMS] = {1, 1, 1};
+    bool any = false;
+    int n = FLAT_DIMS - 1;
+
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        int i = (int)CR_CTZ(mask);
+        cr_dtype want = op->mask_params >> i & 1 ? CR_BOOL : compute;
+        if (arg[i].tag != CR_TENSOR || !flat_is_broadcast(c, arg[i].t, want))
+            continue;
+        int64_t last = o.n ? flat_step(arg[i].t, c->like, o.dim[o.n - 1]) : 0;
+        if (last != 0 && last != 1)
+            return;
+        merges &= flat_merges(arg[i].t, c->like, &o);
+        any = true;
+    }
+    for (int k = o.n - 1; k >= 0; k--) {
+        if (k < o.n - 1 && !(merges >> k & 1) && --n < 0)
+            return;
+        size[n] *= c->like->size[o.dim[k]];
+    }
+    if (!any || size[0] > FLAT_PLANES)
+        return;
+    memcpy(c->size, size, sizeof size);
+    c->broadcasts = true;
+}
+
+/* The tensor's steps along planes, rows and columns. */
+static void flat_put_broadcast(flat_call *c, const cr_tensor *t, cr_dtype want)
+{
+    flat_order o = flat_order_of(c->like);
+    int64_t step[FLAT_DIMS] = {0}, inside = 1;
+    int n = FLAT_DIMS - 1;
+
+    for (int k = o.n - 1; k >= 0; k--) {
+        if (inside == c->size[n]) {
+            n--;
+            inside = 1;
+        }
+        if (inside == 1)
+            step[n] = flat_step(t, c->like, o.dim[k]);
+        inside *= c->like->size[o.dim[k]];
+    }
+    flat_put_steps(c, t->data, want, step);
 }
 
 static void flat_put_number(flat_call *c, cr_scalar value, cr_dtype want)
@@ -380,6 +505,10 @@ static cr_status flat_put_tensor(flat_call *c, cr_tensor *t, cr_dtype want)
     }
     if (t->dtype == want && (t->numel == 1 || lies_like(t, c->like))) {
         flat_put(c, t->data, want, t->numel == 1);
+        return CR_OK;
+    }
+    if (c->broadcasts && flat_is_broadcast(c, t, want)) {
+        flat_put_broadcast(c, t, want);
         return CR_OK;
     }
     int k = c->count;
@@ -738,6 +867,24 @@ done:
     return st;
 }
 
+static cr_status flat_launch(flat_call *c, const cr_placed_kernel *kernel,
+                             const cr_params *params)
+{
+    for (int64_t plane = 0; plane < c->size[0]; plane++) {
+        CR_TRY(cr_launch_kernel(kernel, &(cr_launch){.operands = c->count,
+                                                     .pointer = c->ptr,
+                                                     .numbers = c->numbers,
+                                                     .stride = c->stride,
+                                                     .size = {c->size[1], c->size[2]},
+                                                     .param = params->slot,
+                                                     .param_bytes = sizeof params->slot}));
+        for (int k = 0; k < c->count; k++)
+            if (!(c->numbers >> k & 1))
+                c->ptr[k] = (char *)c->ptr[k] + c->plane[k];
+    }
+    return CR_OK;
+}
+
 cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                          cr_dtype compute, const cr_dtype *kernel_result)
 {
@@ -753,19 +900,16 @@ cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const 
         return body_on_host(op, arg, out);
     CR_GO(flat_layout(&like, out[0]));
     c.like = like;
+    c.size[0] = c.size[1] = 1;
+    c.size[2] = out[0]->numel;
+    flat_find_dims(&c, op, arg, cr_dtype_compute(compute));
     CR_GO(cr_place_kernel(&kernel, c.device, op, compute, CR_FORM_MAIN));
     for (int k = 0; k < op->result_count; k++)
         CR_GO(flat_put_result(&c, out[k], kernel_result[k],
                               apart_from_arguments(op, arg, out[k])));
     CR_GO(flat_put_arguments(&c, op, arg, cr_dtype_compute(compute)));
     cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
-    CR_GO(cr_launch_kernel(&kernel, &(cr_launch){.operands = c.count,
-                                                 .pointer = c.ptr,
-                                                 .numbers = c.numbers,
-                                                 .stride = c.stride,
-                                                 .size = {1, out[0]->numel},
-                                                 .param = params.slot,
-                                                 .param_bytes = sizeof params.slot}));
+    CR_GO(flat_launch(&c, &kernel, &params));
     for (int k = 0; k < op->result_count; k++)
         if (c.made[k]) {
             cr_view to = cr_view_of(out[k]), from = cr_view_of(c.made[k]);

@@ -312,3 +312,33 @@ def test_data_loader_pins_batches(workers):
         assert x.is_pinned() and y.is_pinned()
         seen += x.cuda(non_blocking=True).tolist()
     assert seen == list(range(10))
+
+
+BROADCASTS = [((5, 33), (33,)), ((5, 33), (5, 1)), ((3, 4, 5, 6), (4, 1, 1)), ((3, 4, 5, 6), (1, 4, 1, 6)), ((3, 1, 7), (2, 1)),
+              ((2, 3, 4), (3, 1)), ((70, 2, 3, 5), (1, 2, 1, 5)), ((6,), (4, 1))]
+
+
+@pytest.mark.parametrize("a, b", BROADCASTS)
+def test_broadcast_operands_are_read_in_place(a, b):
+    torch.manual_seed(6)
+    x, y = torch.randn(a), torch.randn(b)
+    there, other = x.cuda(), y.cuda()
+    shape = torch.broadcast_shapes(a, b)
+    assert same(there * other - other, x * y - y)
+    assert same(there.expand(shape).clone().mul_(other), x.expand(shape) * y)
+    for turned in (lambda t: t.transpose(0, -1), lambda t: t.flip(0)):
+        assert same(turned(there) + 1, turned(x) + 1)
+    assert same(torch.where(other > 0, there, other), torch.where(y > 0, x, y))
+    if len(a) == 4:
+        last = there.to(memory_format=torch.channels_last)
+        assert same(last + other, x + y)
+
+
+def test_broadcasts_take_no_memory():
+    x, row, column = torch.ones(64, 1024, device="cuda"), torch.ones(1024, device="cuda"), torch.ones(64, 1, device="cuda")
+    for other in (row, column):
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        y = x + other
+        assert torch.cuda.max_memory_allocated() - before == y.numel() * 4
+        del y
