@@ -164,8 +164,39 @@ template <class I> CV_FN void cm_place(const cm_call &c, I i, cm_i64 *to, cm_i64
     }
 
 #ifdef CM_TO
+/* Eight elements that are read and written by accesses of up to 16 bytes. */
+template <class T> struct alignas(sizeof(T) < 2 ? 8 : 16) cm_eight {
+    T item[8];
+};
+
+CV_FN bool cm_is_dense(const cm_call &c)
+{
+    return c.ndim == 1 && c.to_step[0] == sizeof(CM_TO) && c.from_step[0] == sizeof(CM_FROM) &&
+           (((cm_i64)c.to | (cm_i64)c.from) & 15) == 0;
+}
+
+CV_FN void cm_convert_eight(const cm_call &c, cm_i64 at)
+{
+    const cm_eight<CM_FROM> from = *(const cm_eight<CM_FROM> *)((const CM_FROM *)c.from + at);
+    cm_eight<CM_TO> to;
+
+    CV_ALL
+    for (int k = 0; k < 8; k++)
+        to.item[k] = cm_to<CM_TO>::of(from.item[k]);
+    *(cm_eight<CM_TO> *)((CM_TO *)c.to + at) = to;
+}
+
 CK_KERNEL(cm_convert, cm_call)
 {
+    if (cm_is_dense(call)) {
+        for (cm_i64 at = 8 * ck_first_x(); at < call.n; at += 8 * ck_step_x())
+            if (at + 8 <= call.n)
+                cm_convert_eight(call, at);
+            else
+                for (cm_i64 i = at; i < call.n; i++)
+                    ((CM_TO *)call.to)[i] = cm_to<CM_TO>::of(((const CM_FROM *)call.from)[i]);
+        return;
+    }
     CM_EACH(*(CM_TO *)(call.to + to) = cm_to<CM_TO>::of(*(const CM_FROM *)(call.from + from)))
 }
 #else

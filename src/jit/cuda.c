@@ -466,7 +466,9 @@ static const char *move_launch(int index, void *function, move_call *c)
 {
     cr_cuda_grid g = {.function = function, .grid = {1, 1}, .block = {CUDA_BLOCK, 1}};
 
-    g.grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(c->n, CUDA_BLOCK));
+    /* A thread of a dense conversion takes eight elements; others loop. */
+    g.grid[0] = (unsigned)cuda_least(
+        CUDA_MOST_X, cuda_parts(c->n, c->ndim == 1 ? 8 * CUDA_BLOCK : CUDA_BLOCK));
     return cr_cuda_launch(index, &g, c);
 }
 

@@ -342,3 +342,14 @@ def test_broadcasts_take_no_memory():
         y = x + other
         assert torch.cuda.max_memory_allocated() - before == y.numel() * 4
         del y
+
+
+@pytest.mark.parametrize("n", [1, 8, 1003, 70001])
+def test_dense_conversions(n):
+    torch.manual_seed(7)
+    x = torch.randn(n + 8) * 100
+    for a, b in (("float32", "bfloat16"), ("float16", "float32"), ("int64", "uint8"), ("bool", "complex64"), ("float64", "int16")):
+        from_, to = getattr(torch, a), getattr(torch, b)
+        for start in (0, 1):  # aligned, and not
+            part = x.to(from_)[start:start + n]
+            assert same(x.to(from_).cuda()[start:start + n].to(to), part.to(to)), (a, b, start)
