@@ -353,3 +353,20 @@ def test_dense_conversions(n):
         for start in (0, 1):  # aligned, and not
             part = x.to(from_)[start:start + n]
             assert same(x.to(from_).cuda()[start:start + n].to(to), part.to(to)), (a, b, start)
+
+
+def test_compiled_rows_of_each_form():
+    """Constants without digits pass through the text of the program, from which a form is printed."""
+    def f(x, m):
+        least = x.masked_fill(m, float("-inf")).softmax(-1)
+        some = torch.where(m, torch.full_like(x, float("nan")), x).nan_to_num(1e-40).logsumexp(-1)
+        return least, some, (x * 3e38 * 10).clamp(max=float("inf")).sum(-1), (x > 0).any(-1)
+
+    compiled = torch.compile(f)
+    for n in (5, 128, 300, 2048):
+        torch.manual_seed(0)
+        x = torch.randn(6, n)
+        m = x > 1.0
+        for _ in range(3):
+            for a, b in zip(compiled(x.cuda(), m.cuda()), f(x, m)):
+                assert same(a.nan_to_num(7.0) if a.is_floating_point() else a, b.nan_to_num(7.0) if b.is_floating_point() else b)
