@@ -16,6 +16,7 @@ from .version import __version__
 from math import e, inf, nan, pi
 
 newaxis = None
+legacy_contiguous_format = contiguous_format
 
 # Modules that are imported on first use, so that importing the package stays fast.
 _MODULES = frozenset((
@@ -27,7 +28,12 @@ _MODULES = frozenset((
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
-         "Tag": "_tags", "vmap": "func", "PyTorchFileReader": "_archive", "Stream": "_streams", "Event": "_streams",
+         "Tag": "_tags", "vmap": "func",
+         **dict.fromkeys((
+             "has_lapack", "has_openmp", "has_spectral", "has_mkl", "is_vulkan_available", "is_distributed",
+             "cudnn_is_acceptable", "init_num_threads", "set_anomaly_enabled", "cond", "sym_constrain_range",
+             "sym_constrain_range_for_size", "_shape_as_tensor", "_assert_async", "SymInt", "SymFloat",
+             "SymBool"), "_features"), "PyTorchFileReader": "_archive", "Stream": "_streams", "Event": "_streams",
          "DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
          **dict.fromkeys((
              "_check", "_check_with", "_check_is_size", "_check_index", "_check_value",

@@ -264,6 +264,62 @@ def is_pinned(self, device=None):
     return _C._cuda_is_pinned(self)
 
 
+def dim_order(self, *, ambiguity_check=False):
+    """The dims in the order of their strides, the largest first."""
+    if ambiguity_check is not False and len(set(self.stride())) < self.dim():
+        raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one of the given memory "
+                           "formats.")
+    return tuple(sorted(range(self.dim()), key=lambda d: -self.stride(d)))
+
+
+def float_power_(self, exponent):
+    """self ** exponent, in place, for float64 and complex128."""
+    result = _C.float_power(self, exponent)
+    if result.dtype != self.dtype:
+        names = {_C.float64: "Double", _C.complex128: "ComplexDouble", _C.float32: "Float", _C.float16: "Half",
+                 _C.bfloat16: "BFloat16", _C.int64: "Long", _C.int32: "Int", _C.int16: "Short", _C.int8: "Char",
+                 _C.uint8: "Byte", _C.bool: "Bool", _C.complex64: "ComplexFloat"}
+        raise RuntimeError(f"the base given to float_power_ has dtype {names.get(self.dtype, self.dtype)} but the "
+                           f"operation's result requires dtype {names[result.dtype]}")
+    return self.copy_(result)
+
+
+def polygamma_(self, n):
+    """The derivative of order n of digamma, in place."""
+    return self.copy_(_C.polygamma(n, self))
+
+
+def map2_(self, x, y, function):
+    """Replaces each element by function(element, element of x, element of y)."""
+    if self.requires_grad or x.requires_grad or y.requires_grad:
+        raise RuntimeError("Can't call map2_() on Variable that requires grad. Use var.detach().map2_() instead.")
+    x, y = x.expand_as(self), y.expand_as(self)
+    values = map(function, self.flatten().tolist(), x.flatten().tolist(), y.flatten().tolist())
+    return self.copy_(_C.tensor(list(values), dtype=self.dtype).reshape(self.shape))
+
+
+def resize(self, *sizes):
+    """The elements under other sizes (deprecated)."""
+    import warnings
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    return self.reshape(*sizes)
+
+
+def resize_as(self, tensor):
+    """The elements under the sizes of another tensor (deprecated)."""
+    import warnings
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return self.reshape(tensor.size())
+
+
+def module_load(self, other, assign=False):
+    """What Module.load_state_dict puts in the place of a parameter under __future__'s swap_tensors."""
+    if assign:
+        return other
+    with _C.no_grad():
+        return other.to(device=self.device, dtype=self.dtype).clone()
+
+
 @staticmethod
 def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_format=None, dtype=None,
                            layout=None, device=None, pin_memory=False, requires_grad=False, **options):
@@ -278,8 +334,11 @@ def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_
 
 
 for _name, _method in {
-        "_make_wrapper_subclass": _make_wrapper_subclass, "pin_memory": pin_memory, "is_pinned": is_pinned,
-        "record_stream": record_stream, "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
+        "_make_wrapper_subclass": _make_wrapper_subclass, "dim_order": dim_order, "float_power_": float_power_,
+        "polygamma_": polygamma_, "map2_": map2_, "resize": resize, "resize_as": resize_as,
+        "is_distributed": lambda self: False, "const_data_ptr": Tensor.data_ptr, "module_load": module_load,
+        "pin_memory": pin_memory, "is_pinned": is_pinned, "record_stream": record_stream,
+        "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
         "__setstate__": __setstate__, "__array_wrap__": __array_wrap__,
         "__contains__": __contains__, "is_shared": is_shared, "share_memory_": share_memory_,
         "storage": storage, "_typed_storage": storage,

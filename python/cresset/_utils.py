@@ -117,3 +117,27 @@ class ExceptionWrapper:
             # An exception class that does not accept one string is reported as RuntimeError.
             raise RuntimeError(msg) from None
         raise exception
+
+
+def _element_size(dtype):
+    """Returns the bytes of an element of a dtype."""
+    from . import _C
+    if not isinstance(dtype, _C.dtype):
+        raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
+    return dtype.itemsize
+
+
+def _get_device_index(device, optional=False, allow_cpu=False):
+    """Returns the index of a device; with `optional` that of the current one where none is given."""
+    from . import _C, accelerator
+    if isinstance(device, int):
+        return device
+    if device is not None:
+        device = _C.device(device)
+        if device.type == "cpu" and not allow_cpu:
+            raise ValueError(f"Expected a non cpu device, but got: {device}")
+        if device.type == "cpu" or device.index is not None:
+            return -1 if device.type == "cpu" else device.index
+    if not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+    return accelerator.current_device_index()

@@ -8,5 +8,6 @@ __version__ = TorchVersion("2.13.0+cresset")
 debug = False
 cuda = None
 hip = None
+rocm = None
 xpu = None
 git_version = "unknown"

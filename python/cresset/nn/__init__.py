@@ -1,5 +1,5 @@
 """Modules, their parameters, and the functions they call."""
-from .parameter import Buffer, Parameter
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from .modules import *
 from . import functional, init, modules, parameter, utils
 

@@ -8,12 +8,16 @@ import warnings
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
 from functools import wraps
+from typing import Any, Dict, Iterable, Tuple, Union
 
 import cresset
 from .. import Tensor
 from .._C import _set_grad_enabled
 from .._utils import typename
 from ..utils.hooks import RemovableHandle
+
+# What an optimizer takes: parameters, groups, or parameters with names.
+ParamsT = Union[Iterable[Tensor], Iterable[Dict[str, Any]], Iterable[Tuple[str, Tensor]]]
 
 __all__ = ["Optimizer", "register_optimizer_step_pre_hook", "register_optimizer_step_post_hook"]
 

@@ -3,7 +3,7 @@
 
 def __getattr__(name):
     if name in ("benchmark", "data", "checkpoint", "dlpack", "flop_counter", "hooks", "_pytree",
-                "backend_registration"):
+                "backend_registration", "module_tracker"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
     if name in ("load_backend", "rename_privateuse1_backend", "generate_methods_for_privateuse1_backend"):

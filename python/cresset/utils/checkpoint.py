@@ -25,6 +25,16 @@ __all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "Checkpoint
            "set_device_states", "noop_context_fn", "set_checkpoint_early_stop",
            "set_checkpoint_debug_enabled", "DefaultDeviceType"]
 
+
+
+def __getattr__(name):
+    if name in ("CheckpointPolicy", "SelectiveCheckpointContext", "SAC_IGNORED_OPS",
+                "create_selective_checkpoint_contexts"):
+        from . import _selective_checkpoint
+        return getattr(_selective_checkpoint, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
 _early_stop = contextvars.ContextVar("early_stop", default=True)
 _debug = contextvars.ContextVar("debug", default=None)
 

@@ -140,10 +140,10 @@ static bool is_named(const cr_op *op)
     return op->result_count > 1 && (op->forms & CR_AS_FUNCTION);
 }
 
-static PyTypeObject *make_named(const cr_op *op)
+static PyTypeObject *make_named(const cr_op *op, PyObject *name)
 {
     PyStructSequence_Field fields[CR_MAX_RESULTS + 1] = {{0}};
-    PyObject *full = PyUnicode_FromFormat("torch.return_types.%s", op->name);
+    PyObject *full = PyUnicode_FromFormat("torch.return_types.%U", name);
     PyTypeObject *type = NULL;
 
     if (!full)
@@ -154,58 +154,66 @@ static PyTypeObject *make_named(const cr_op *op)
     type = PyStructSequence_NewType(&desc);
     if (type)
         type->tp_repr = named_repr;
-    if (type && PyDict_SetItemString(return_types, op->name, (PyObject *)type) < 0)
+    if (type && PyDict_SetItem(return_types, name, (PyObject *)type) < 0)
         Py_CLEAR(type);
     Py_DECREF(full);
     Py_XDECREF(type); /* the dict holds a reference */
     return type;
 }
 
-/* The named tuple type of an entry's results; borrowed, NULL with an exception. */
-static PyTypeObject *named_type(const cr_op *op)
+/* The named tuple type of an entry's results, or of those of out=; borrowed, NULL with an
+ * exception. */
+static PyTypeObject *named_type(const cr_op *op, bool out)
 {
-    PyTypeObject *type = (PyTypeObject *)PyDict_GetItemString(return_types, op->name);
+    PyObject *name = PyUnicode_FromFormat(out ? "%s_out" : "%s", op->name);
+    PyTypeObject *type = NULL;
 
-    return type ? type : make_named(op);
+    if (name)
+        type = (PyTypeObject *)PyDict_GetItemWithError(return_types, name);
+    if (name && !type && !PyErr_Occurred())
+        type = make_named(op, name);
+    Py_XDECREF(name);
+    return type;
 }
 
-static PyObject *new_results(const cr_op *op)
+static PyObject *new_results(const cr_op *op, bool out)
 {
     if (!is_named(op))
         return PyTuple_New(op->result_count);
-    PyTypeObject *type = named_type(op);
+    PyTypeObject *type = named_type(op, out);
     return type ? PyStructSequence_New(type) : NULL;
 }
 
-/* _return_type(name): the named tuple type of the first overload that has one, or None. */
-static PyObject *op_return_type(PyObject *module, PyObject *name)
+/* _return_type(name, out): the named tuple type of the first overload that has one, or None. */
+static PyObject *op_return_type(PyObject *module, PyObject *args)
 {
-    const char *text = PyUnicode_AsUTF8(name);
-    const cr_op *op = text ? cr_ops_find(text) : NULL;
+    const char *name;
+    int out;
 
     (void)module;
-    if (PyErr_Occurred())
+    if (!PyArg_ParseTuple(args, "sp", &name, &out))
         return NULL;
-    while (op && !is_named(op))
+    const cr_op *op = cr_ops_find(name);
+    while (op && (!is_named(op) || (out && !(op->forms & CR_AS_OUT))))
         op = op->next;
     if (!op)
         Py_RETURN_NONE;
-    return Py_XNewRef((PyObject *)named_type(op));
+    return Py_XNewRef((PyObject *)named_type(op, out != 0));
 }
 
 static PyMethodDef op_functions[] = {
-    {"_return_type", op_return_type, METH_O,
-     "_return_type(name): the named tuple type of an operator's results, or None."},
+    {"_return_type", op_return_type, METH_VARARGS,
+     "_return_type(name, out): the named tuple type of an operator's results, or None."},
     {0}};
 
 /* Results to Python: a tensor, a tuple, a named tuple, a number.  Takes them. */
-static PyObject *call_results(const cr_op *op, cr_value *result)
+static PyObject *call_results(const cr_op *op, cr_value *result, bool out_given)
 {
     if (CR_LIKELY(op->result_count == 1))
         return value_object(&result[0]);
     if (!op->result_count)
         Py_RETURN_NONE;
-    PyObject *out = new_results(op);
+    PyObject *out = new_results(op, out_given);
     if (!out) {
         cr_drop_values(result, op->result_count);
         return NULL;
@@ -227,7 +235,7 @@ PyObject *cr_py_call_wrap(const cr_op *op, const cr_value *arg)
     cr_value result[CR_MAX_RESULTS];
     cr_status st = cr_py_call(op, arg, result);
 
-    return CR_LIKELY(!st) ? call_results(op, result) : cr_py_raise(st);
+    return CR_LIKELY(!st) ? call_results(op, result, false) : cr_py_raise(st);
 }
 
 /* --- out= --- */
@@ -353,7 +361,7 @@ static PyObject *call_out(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
             cr_drop_values(result, op->result_count);
             return NULL;
         }
-    return call_results(op, result);
+    return call_results(op, result, true);
 }
 
 /* --- the callables --- */
@@ -384,7 +392,7 @@ static PyObject *call_run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *
             return cr_py_raise(st);
         }
     }
-    return call_results(s->op, result);
+    return call_results(s->op, result, false);
 }
 
 static PyObject *call_shown(const cr_py_op *self)
