@@ -28,7 +28,7 @@ _MODULES = frozenset((
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
-         "Tag": "_tags", "vmap": "func",
+         "Tag": "_tags", "vmap": "func", "_grouped_mm": "_grouped",
          **dict.fromkeys((
              "has_lapack", "has_openmp", "has_spectral", "has_mkl", "is_vulkan_available", "is_distributed",
              "cudnn_is_acceptable", "init_num_threads", "set_anomaly_enabled", "cond", "sym_constrain_range",

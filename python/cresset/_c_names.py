@@ -24,6 +24,13 @@ def _log_api_usage_once(event):
     """Does nothing; torch counts events here."""
 
 
+def _get_accelerator(check=None):
+    """Returns the device of the accelerator; the host without one."""
+    from . import accelerator
+    return accelerator.current_accelerator() or _C.device("cpu")
+
+
+_C._get_accelerator = _get_accelerator
 _C.__getattr__ = _finder(_C, _HOMES)
 _C._nn.__getattr__ = _finder(_C._nn, _NN_HOMES)
 _C._log_api_usage_once = _log_api_usage_once

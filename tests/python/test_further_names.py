@@ -139,3 +139,43 @@ def test_small_answers():
     with pytest.raises(RuntimeError, match="Expected Tensor with single nonzero value, but got zero"):
         torch._assert_async(torch.zeros(1))
     assert torch.SymInt.__module__ == "torch" and not isinstance(3, torch.SymInt)
+
+
+def _groups():
+    a = torch.sin(torch.arange(24.0)).reshape(6, 4).requires_grad_()
+    b = torch.cos(torch.arange(60.0)).reshape(3, 4, 5).requires_grad_()
+    return a, b, torch.tensor([2, 3, 6], dtype=torch.int32)
+
+
+def test_products_of_groups():
+    a, b, offs = _groups()
+    expected = torch.cat([a[:2] @ b[0], a[2:3] @ b[1], a[3:] @ b[2]])
+    out = F.grouped_mm(a, b, offs=offs)
+    assert torch.equal(out, expected)
+    g = torch.autograd.grad(out.sum(), (a, b))
+    assert all(map(torch.equal, g, torch.autograd.grad(expected.sum(), (a, b))))
+    assert torch.equal(F.grouped_mm(a.reshape(3, 2, 4), b), a.reshape(3, 2, 4) @ b)
+    c = torch.ones(6, 5)
+    assert torch.equal(F.grouped_mm(a.t(), c, offs=offs), torch.stack([a.t()[:, :2] @ c[:2], a.t()[:, 2:3] @ c[2:3],
+                                                                       a.t()[:, 3:] @ c[3:]]))
+    d = torch.ones(4, 6)
+    assert torch.equal(F.grouped_mm(b.transpose(1, 2), d, offs=offs)[:, 3:], b[2].t() @ d[:, 3:])
+
+
+@pytest.mark.parametrize("change, text", [
+    ({"offs": None}, "Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d"),
+    ({"offs": torch.tensor([2, 3, 6])}, "Offsets have to be int32"),
+    ({"out_dtype": torch.float64}, "Grouped gemm output dtype must match `mat_a` dtype")])
+def test_products_of_groups_refuse(change, text):
+    a, b, offs = _groups()
+    with pytest.raises(RuntimeError, match=text):
+        F.grouped_mm(a, b, **{"offs": offs, **change})
+
+
+def test_copies_of_graphs_keep_named_attributes():
+    import copy
+    from cresset.fx import symbolic_trace
+    from cresset.fx.graph_module import _USER_PRESERVED_ATTRIBUTES_KEY
+    module = symbolic_trace(torch.nn.Sequential(torch.nn.ReLU()))
+    module.meta[_USER_PRESERVED_ATTRIBUTES_KEY] = {"note": "kept"}
+    assert copy.deepcopy(module).note == "kept"

@@ -13,6 +13,8 @@ from ..nn import Module, Parameter
 from ..nn.modules.module import _addindent
 from .graph import Graph, _PyTreeCodeGen, _custom_builtins
 
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"  # in `meta`: attributes that copies keep
+
 __all__ = ["reduce_graph_module", "GraphModule"]
 
 
@@ -453,6 +455,8 @@ class GraphModule(Module):
             if name in self.__dict__:
                 setattr(made, name, copied.__dict__[name])
         made.meta = copied.__dict__.get("meta", {})
+        for name, value in made.meta.get(_USER_PRESERVED_ATTRIBUTES_KEY, {}).items():
+            setattr(made, name, value)
         for hook in made._deepcopy_hooks:
             hook(made)
         return made

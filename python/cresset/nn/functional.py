@@ -469,7 +469,7 @@ for _name, _function in list(globals().items()):
 _threshold = threshold
 del _name, _function, _forwarding
 
-_ELSEWHERE = {"BroadcastingList1": "_jit_internal", "BroadcastingList2": "_jit_internal",
+_ELSEWHERE = {"grouped_mm": "_grouped", "BroadcastingList1": "_jit_internal", "BroadcastingList2": "_jit_internal",
               "BroadcastingList3": "_jit_internal", "boolean_dispatch": "_jit_internal",
               "handle_torch_function": "overrides", "has_torch_function": "overrides",
               "has_torch_function_unary": "overrides", "has_torch_function_variadic": "overrides",
