@@ -81,6 +81,17 @@ TEST(clauses_functional_and_updates_are_read)
     EQ(cr_ops_find("w_norm")->updates_when, 2);
 }
 
+TEST(clause_dispatch_is_a_call_or_a_composition)
+{
+    OK(read("op w_seen(Tensor self) -> Tensor\n  dispatch call\n  is      self + 1\n"));
+    OK(read(
+        "op w_shown(Tensor self) -> Tensor\n  dispatch w_seen(self)\n  body    self + 1\n"));
+    EQ(cr_ops_find("w_seen")->dispatch_call, true);
+    EQ(cr_ops_find("w_seen")->dispatch, NULL);
+    EQ(cr_ops_find("w_shown")->dispatch_call, false);
+    CHECK(cr_ops_find("w_shown")->dispatch != NULL);
+}
+
 TEST(clause_functional_names_parameters_only)
 {
     OK(read("op w_odd_(Tensor(a!) self) -> Tensor(a!)\n  functional w_make(result, self)\n"

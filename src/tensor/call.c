@@ -83,9 +83,33 @@ static cr_status check_device(const cr_op *op, const cr_value *arg)
     return CR_OK;
 }
 
+/* Refuses tensors that wrap others beside tensors with bytes, where no handler is called. */
+static cr_status check_wrappers(const cr_op *op, const cr_value *arg)
+{
+    bool wraps = false, bytes = false;
+
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        uint32_t n = v->tag == CR_TENSORS ? v->len : 1;
+        for (uint32_t i = 0; i < n; i++) {
+            const cr_value *one = v->tag == CR_TENSORS ? &v->list[i] : v;
+            if (one->tag != CR_TENSOR)
+                continue;
+            wraps |= cr_is_dispatched(one->t) && !one->t->data;
+            bytes |= one->t->data != NULL;
+        }
+    }
+    return wraps && bytes ? cr_fail(CR_RUNTIME,
+                                    "%s: a tensor that wraps others has no elements, and "
+                                    "__torch_dispatch__ is disabled",
+                                    op->name)
+                          : CR_OK;
+}
+
 /* Fakes run the same code, because every kernel stage checks for missing bytes. */
 static cr_status fake_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
+    CR_TRY(check_wrappers(op, arg));
     if (op->does != CR_DOES_WHOLE)
         CR_TRY(check_device(op, arg));
     return op->kernel_stage(op, arg, result);

@@ -192,6 +192,14 @@ def test_no_dispatch_calls_no_handler():
     assert seen == ["aten.add.Tensor"]
 
 
+@pytest.mark.parametrize("f", [
+    lambda x, y: x + y, lambda x, y: y @ x, lambda x, y: F.mse_loss(x, y), lambda x, y: torch.cat([y, x]),
+    lambda x, y: y.add_(x), lambda x, y: torch.ops.aten._log_softmax_backward_data(y, x, 0, torch.float32)])
+def test_a_wrapper_is_refused_where_no_handler_is_called(f):
+    with no_dispatch(), pytest.raises(RuntimeError, match="a tensor that wraps others has no elements"):
+        f(LoggingTensor(torch.ones(2, 2)), torch.ones(2, 2))
+
+
 def test_backward_passes_go_through_handlers_of_the_class():
     x = LoggingTensor(torch.ones(3), requires_grad=True)
     calls.clear()
