@@ -38,6 +38,9 @@ typedef enum {
     FLOW_ITERATOR,
     FLOW_NEXT,
     FLOW_PRECALL,
+    FLOW_CALL,
+    FLOW_CALL_SPREAD,
+    FLOW_FORMAT,
 } cr_code_flow;
 
 /* One code unit.  The units of a prefix EXTENDED_ARG have the facts of the instruction they

@@ -46,7 +46,13 @@ struct cr_shadow {
     SHADOW_LIST(shadow_frame) frames;
     SHADOW_LIST(shadow_slot) slots;
     SHADOW_LIST(cr_access) accesses;
-    int *table; /* hash table of sources */
+    SHADOW_LIST(cr_call_seen) calls;
+    SHADOW_LIST(const void *) identities; /* of the calls, to see each once */
+    const PyObject **watch;               /* objects that are looked for */
+    size_t watch_count;
+    int watched;     /* the index of the first one found, or -1 */
+    cr_access found; /* and where: code and at */
+    int *table;      /* hash table of sources */
     size_t table_size;
     int log, broken; /* broken: no memory; the shadow then follows nothing more */
     uint64_t events, compared, differences;
@@ -149,6 +155,52 @@ static void shadow_log(cr_shadow *s, const shadow_frame *f, char kind, const PyO
                     value.source};
 }
 
+/* --- watched objects --- */
+
+/* Import statements pass __import__ to frames of the import system, which only get modules. */
+static int shadow_imports(PyCodeObject *code)
+{
+    const char *file = PyUnicode_AsUTF8(code->co_filename);
+
+    if (!file)
+        PyErr_Clear();
+    return file && !strncmp(file, "<frozen importlib", strlen("<frozen importlib"));
+}
+
+static void shadow_look(cr_shadow *s, PyCodeObject *code, int at, const PyObject *x)
+{
+    if (s->watched >= 0 || !x)
+        return;
+    for (size_t i = 0; i < s->watch_count; i++)
+        if (s->watch[i] == x && !shadow_imports(code)) {
+            s->watched = (int)i;
+            s->found.code = (PyCodeObject *)Py_NewRef((PyObject *)code);
+            s->found.at = at < 0 ? 0 : at;
+            return;
+        }
+}
+
+int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count)
+{
+    const PyObject **watch = PyMem_RawMalloc((count + 1) * sizeof *watch);
+
+    if (!watch)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        watch[i] = object[i];
+    PyMem_RawFree(s->watch);
+    s->watch = watch;
+    s->watch_count = count;
+    return 0;
+}
+
+int cr_shadow_watched(const cr_shadow *s, PyCodeObject **code, int *at)
+{
+    *code = s->found.code;
+    *at = s->found.at;
+    return s->watched;
+}
+
 /* --- frames --- */
 
 static shadow_slot *shadow_locals(const cr_shadow *s, const shadow_frame *f)
@@ -185,8 +237,10 @@ static shadow_frame *shadow_push(cr_shadow *s, const cr_live_frame *frame)
         return NULL;
     s->frames.item[s->frames.count++] = (shadow_frame){frame, code, facts, s->slots.count, -1};
     memset(s->slots.item + s->slots.count, 0, size * sizeof *s->slots.item);
-    for (int i = 0; i < code->co_nlocalsplus; i++)
+    for (int i = 0; i < code->co_nlocalsplus; i++) {
         s->slots.item[s->slots.count + (size_t)i].object = cr_frame_locals(frame)[i];
+        shadow_look(s, code, 0, cr_frame_locals(frame)[i]);
+    }
     s->slots.count += size;
     return shadow_top(s);
 }
@@ -303,8 +357,9 @@ static void shadow_expect(cr_shadow *s, const shadow_step *x, int i, shadow_slot
 }
 
 /* Entry `i` is a new object. */
-static shadow_slot shadow_found(const shadow_step *x, int i, int source)
+static shadow_slot shadow_found(cr_shadow *s, const shadow_step *x, int i, int source)
 {
+    shadow_look(s, x->frame->code, x->frame->at, x->real[i]);
     return x->stack[i] = (shadow_slot){x->real[i], source};
 }
 
@@ -336,9 +391,9 @@ static void shadow_global(cr_shadow *s, const shadow_step *x)
     int two = x->step->arg & 1, at = x->kept + (PY_VERSION_HEX < 0x030d0000 ? two : 0);
 
     for (int i = 0; i <= two; i++)
-        shadow_found(x, x->kept + i, 0);
+        shadow_found(s, x, x->kept + i, 0);
     shadow_log(s, x->frame, 'r', shadow_space(x, name), name,
-               shadow_found(x, at, shadow_source_of(s, FROM_GLOBAL, 0, name)));
+               shadow_found(s, x, at, shadow_source_of(s, FROM_GLOBAL, 0, name)));
 }
 
 static int shadow_below(cr_shadow *s, int parent, char kind, PyObject *key)
@@ -357,8 +412,9 @@ static void shadow_attribute(cr_shadow *s, const shadow_step *x)
     if (two && PY_VERSION_HEX < 0x030d0000 && !x->real[x->kept])
         at = x->kept + 1;
     for (int i = 0; i <= two; i++)
-        shadow_found(x, x->kept + i, x->real[x->kept + i] == holder.object ? holder.source : 0);
-    shadow_log(s, x->frame, 'r', holder.object, name, shadow_found(x, at, source));
+        shadow_found(s, x, x->kept + i,
+                     x->real[x->kept + i] == holder.object ? holder.source : 0);
+    shadow_log(s, x->frame, 'r', holder.object, name, shadow_found(s, x, at, source));
 }
 
 /* The object of an item's key that a constant or name gives; others are not kept. */
@@ -379,7 +435,7 @@ static void shadow_item(cr_shadow *s, const shadow_step *x)
     PyObject *key = shadow_item_key(x, 1);
     int source = shadow_below(s, holder.source, key ? FROM_ITEM : FROM_ELEMENT, key);
 
-    shadow_log(s, x->frame, 'r', holder.object, key, shadow_found(x, x->kept, source));
+    shadow_log(s, x->frame, 'r', holder.object, key, shadow_found(s, x, x->kept, source));
 }
 
 static void shadow_cell(cr_shadow *s, const shadow_step *x)
@@ -389,7 +445,7 @@ static void shadow_cell(cr_shadow *s, const shadow_step *x)
         x->step->arg < PyTuple_GET_SIZE(names) ? PyTuple_GET_ITEM(names, x->step->arg) : NULL;
 
     shadow_log(s, x->frame, 'r', cr_frame_locals(x->frame->frame)[x->step->arg], name,
-               shadow_found(x, x->kept, shadow_source_of(s, FROM_CELL, 0, name)));
+               shadow_found(s, x, x->kept, shadow_source_of(s, FROM_CELL, 0, name)));
 }
 
 static void shadow_set_cell(cr_shadow *s, const shadow_step *x, char kind)
@@ -440,17 +496,17 @@ static void shadow_swap(cr_shadow *s, const shadow_step *x)
 
 /* Objects of the same address as before the instruction are the same: a call takes over its
  * arguments and puts nothing in their place until it is executed. */
-static void shadow_precall(const shadow_step *x)
+static void shadow_precall(cr_shadow *s, const shadow_step *x)
 {
     for (int i = x->kept; i < x->before; i++)
-        shadow_found(x, i, x->stack[i].object == x->real[i] ? x->stack[i].source : 0);
+        shadow_found(s, x, i, x->stack[i].object == x->real[i] ? x->stack[i].source : 0);
 }
 
 /* What the instruction pushed, without sources. */
-static void shadow_lost(const shadow_step *x)
+static void shadow_lost(cr_shadow *s, const shadow_step *x)
 {
     for (int i = 0; i < cr_code_step_pushes(x->step); i++)
-        shadow_found(x, x->kept + i, 0);
+        shadow_found(s, x, x->kept + i, 0);
 }
 
 static void shadow_locals_flow(cr_shadow *s, const shadow_step *x)
@@ -489,7 +545,7 @@ static void shadow_flow(cr_shadow *s, const shadow_step *x)
     int source;
 
     switch ((cr_code_flow)x->step->flow) {
-    case FLOW_LOST: shadow_lost(x); break;
+    case FLOW_LOST: shadow_lost(s, x); break;
     case FLOW_COPY: shadow_expect(s, x, x->kept, shadow_taken(x, x->step->arg)); break;
     case FLOW_SWAP: shadow_swap(s, x); break;
     case FLOW_CONST:
@@ -514,9 +570,9 @@ static void shadow_flow(cr_shadow *s, const shadow_step *x)
     case FLOW_NEXT:
         source = shadow_below(s, shadow_taken(x, 1).source, FROM_ELEMENT, NULL);
         for (int i = 0; i < cr_code_step_pushes(x->step); i++)
-            shadow_found(x, x->kept + i, source);
+            shadow_found(s, x, x->kept + i, source);
         break;
-    case FLOW_PRECALL: shadow_precall(x); break;
+    case FLOW_PRECALL: shadow_precall(s, x); break;
     default: shadow_locals_flow(s, x);
     }
 }
@@ -559,14 +615,107 @@ static void shadow_apply(cr_shadow *s, shadow_frame *f, int at)
     int kept = shadow_unwound(&x, way, now->depth);
     shadow_keep(s, &x, kept);
     for (int i = kept; i < now->depth; i++)
-        shadow_found(&x, i, 0);
+        shadow_found(s, &x, i, 0);
 }
 
 /* The first event of a frame: a generator may have objects on its stack. */
 static void shadow_begin(cr_shadow *s, const shadow_frame *f, int at)
 {
-    for (int i = 0; i < f->facts->step[at].depth; i++)
+    for (int i = 0; i < f->facts->step[at].depth; i++) {
         shadow_stack(s, f)[i] = (shadow_slot){cr_frame_stack(f->frame)[i], 0};
+        shadow_look(s, f->code, at, cr_frame_stack(f->frame)[i]);
+    }
+}
+
+/* --- calls of C functions --- */
+
+/* Whether this is the first time that `identity` is seen. */
+static int shadow_is_new(cr_shadow *s, const void *identity)
+{
+    for (size_t i = 0; i < s->identities.count; i++)
+        if (s->identities.item[i] == identity)
+            return 0;
+    if (!SHADOW_ROOM(s, identities, 1) || !SHADOW_ROOM(s, calls, 1))
+        return 0;
+    s->identities.item[s->identities.count++] = identity;
+    return 1;
+}
+
+static void shadow_note_call(cr_shadow *s, const shadow_frame *f, int at, char kind,
+                             PyObject *object, PyObject *owner)
+{
+    s->calls.item[s->calls.count++] =
+        (cr_call_seen){kind, Py_XNewRef(object), Py_XNewRef(owner),
+                       (PyCodeObject *)Py_NewRef((PyObject *)f->code), at};
+}
+
+/* A function of a module, or bound to an object: functions of two objects of a type are one. */
+static void shadow_call_function(cr_shadow *s, const shadow_frame *f, int at, PyObject *x)
+{
+    const PyMethodDef *method = ((PyCFunctionObject *)x)->m_ml;
+    PyObject *self = PyCFunction_GET_SELF(x), *name;
+
+    if (!shadow_is_new(s, method))
+        return;
+    name = PyUnicode_FromString(method->ml_name);
+    if (!name)
+        s->broken = 1;
+    PyErr_Clear();
+    PyObject *owner = !self || PyModule_Check(self) ? ((PyCFunctionObject *)x)->m_module
+                      : PyType_Check(self)          ? self
+                                                    : (PyObject *)Py_TYPE(self);
+    shadow_note_call(s, f, at, 'f', name, owner);
+    Py_XDECREF(name);
+}
+
+static int shadow_is_descriptor(const PyObject *x)
+{
+    return Py_TYPE(x) == &PyMethodDescr_Type || Py_TYPE(x) == &PyWrapperDescr_Type ||
+           Py_TYPE(x) == &PyClassMethodDescr_Type;
+}
+
+static void shadow_callable(cr_shadow *s, const shadow_frame *f, int at, PyObject *x)
+{
+    while (x && PyMethod_Check(x))
+        x = PyMethod_GET_FUNCTION(x);
+    if (!x || PyFunction_Check(x))
+        return; /* its frame is observed */
+    if (PyCFunction_Check(x))
+        shadow_call_function(s, f, at, x);
+    else if (shadow_is_descriptor(x) && shadow_is_new(s, x))
+        shadow_note_call(s, f, at, 'd', x, NULL);
+    else if (PyType_Check(x) && shadow_is_new(s, x))
+        shadow_note_call(s, f, at, 't', x, NULL);
+    else if (!shadow_is_descriptor(x) && !PyType_Check(x) && shadow_is_new(s, Py_TYPE(x)))
+        shadow_note_call(s, f, at, 'o', (PyObject *)Py_TYPE(x), NULL);
+}
+
+static void shadow_text_of(cr_shadow *s, const shadow_frame *f, int at, PyObject *x)
+{
+    if (!x || PyUnicode_CheckExact(x) || PyLong_CheckExact(x) || PyFloat_CheckExact(x) ||
+        PyBool_Check(x) || x == Py_None)
+        return;
+    if (shadow_is_new(s, Py_TYPE(x)))
+        shadow_note_call(s, f, at, 'o', (PyObject *)Py_TYPE(x), NULL);
+}
+
+/* Notes the C function that the instruction is about to call. */
+static void shadow_calls(cr_shadow *s, const shadow_frame *f, int at)
+{
+    const cr_code_step *step = &f->facts->step[at];
+    int base = step->depth - cr_code_step_pops(step);
+    PyObject *const *real = cr_frame_stack(f->frame), *spread;
+
+    if (base < 0)
+        return;
+    if (step->flow == FLOW_FORMAT) {
+        shadow_text_of(s, f, at, real[base]);
+        return;
+    }
+    shadow_callable(s, f, at, real[base] ? real[base] : real[base + 1]);
+    spread = step->flow == FLOW_CALL_SPREAD ? real[step->depth - 1 - (step->arg & 1)] : NULL;
+    for (Py_ssize_t i = 0; spread && PyTuple_Check(spread) && i < PyTuple_GET_SIZE(spread); i++)
+        shadow_look(s, f->code, at, PyTuple_GET_ITEM(spread, i));
 }
 
 /* Counts an instruction whose depth is unknown or, where CPython stores it, another one. */
@@ -599,6 +748,9 @@ static void shadow_instruction(void *context, const cr_live_frame *frame, int at
     else
         shadow_apply(s, f, at);
     f->at = at;
+    if (s->log && f->facts->step[at].flow >= FLOW_CALL &&
+        f->facts->step[at].flow <= FLOW_FORMAT)
+        shadow_calls(s, f, at);
 }
 
 cr_observer cr_shadow_observer(cr_shadow *s)
@@ -615,6 +767,7 @@ cr_shadow *cr_shadow_new(int log)
     if (!s)
         return (cr_shadow *)PyErr_NoMemory();
     s->log = log;
+    s->watched = -1;
     if (!SHADOW_ROOM(s, sources, 1)) {
         cr_shadow_drop(s);
         return (cr_shadow *)PyErr_NoMemory();
@@ -633,6 +786,15 @@ void cr_shadow_drop(cr_shadow *s)
         Py_DECREF(s->accesses.item[i].code);
         Py_XDECREF(s->accesses.item[i].key);
     }
+    for (size_t i = 0; i < s->calls.count; i++) {
+        Py_XDECREF(s->calls.item[i].object);
+        Py_XDECREF(s->calls.item[i].owner);
+        Py_DECREF(s->calls.item[i].code);
+    }
+    Py_XDECREF((PyObject *)s->found.code);
+    PyMem_RawFree(s->calls.item);
+    PyMem_RawFree(s->identities.item);
+    PyMem_RawFree(s->watch);
     PyMem_RawFree(s->sources.item);
     PyMem_RawFree(s->frames.item);
     PyMem_RawFree(s->slots.item);
@@ -656,6 +818,12 @@ const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count)
 {
     *count = s->accesses.count;
     return s->accesses.item;
+}
+
+const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count)
+{
+    *count = s->calls.count;
+    return s->calls.item;
 }
 
 PyObject *cr_shadow_path(const cr_shadow *s, int source)

@@ -29,6 +29,17 @@ typedef struct {
     int source;             /* of the value; 0: none */
 } cr_access;
 
+/* A function in C that the program called, once for each function. */
+typedef struct {
+    /* 'f' function: `object` is its name, `owner` its module or the type of the object it is
+     * bound to; 'd' descriptor of a type, 't' type: `object`; 'o' another callable, or an
+     * object that becomes text: `object` is its type */
+    char kind;
+    PyObject *object, *owner;
+    PyCodeObject *code; /* the first call is instruction `at` of `code` */
+    int at;
+} cr_call_seen;
+
 /* Makes a shadow; NULL with an exception.  With log = 0 accesses are not kept. */
 cr_shadow *cr_shadow_new(int log);
 void cr_shadow_drop(cr_shadow *s);
@@ -45,6 +56,13 @@ PyObject *cr_shadow_first_difference(const cr_shadow *s);
 
 /* The accesses in program order.  The array is valid until the next callback. */
 const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count);
+/* The C functions that were called.  The array is valid until the next callback. */
+const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count);
+/* Looks for objects by address: -1 until one of them is in an observed frame, then its index;
+ * the instruction is in `code` (borrowed) and `at`.  The caller keeps the objects alive. */
+/* 0, or -1 without memory. */
+int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count);
+int cr_shadow_watched(const cr_shadow *s, PyCodeObject **code, int *at);
 /* The path of a source as text, such as "self.layers[0]"; a new reference, NULL with an
  * exception. */
 PyObject *cr_shadow_path(const cr_shadow *s, int source);

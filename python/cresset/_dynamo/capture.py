@@ -184,6 +184,8 @@ class _Recording:
         out = self.run(recorder)
         try:
             self.finish(recorder, out)
+        except NotYet as why:
+            _C._log("graph", 1, f"{self.compiler.name}: this call ran eagerly: {why}")
         except Refused as why:
             self.compiler.refuse(self.compiled, why, self.place(why))
         except Exception as e:
@@ -210,10 +212,13 @@ class _Recording:
     # --- the instruction that a refusal is about ---
 
     def call(self, args, kwargs):
-        """Calls the function, observed if somebody asks for the instruction of a refusal."""
-        if not self.compiler.wants_place:
+        """Calls the function, observed if the guard leaves out objects, or if a refusal names its
+        instruction."""
+        if not self.compiler.wants_place and not self.walk.deferred:
             return self.fn(*args, **kwargs)
         observation = _C.Observation()
+        watched = [x for x, _ in self.walk.deferred]
+        observation.watch(watched)
         if not observation.start():  # a debugger has the hooks
             return self.fn(*args, **kwargs)
         self.observation = observation
@@ -227,6 +232,8 @@ class _Recording:
         if self.observation is None:
             return None
         from . import places
+        if why.place is not None:
+            return places.Place(*why.place)
         if why.changed is not None:
             return places.of_change(self.observation, *why.changed)
         failed = self.observation.failed
@@ -395,6 +402,8 @@ class _Recording:
         w.close()
         self.plain = len(w.nodes)
         self.grads = w.gradients() if w.wants_gradients else []
+        if w.deferred and w.has_hooks:
+            raise Refused(w.deferred[0][1])
         w.visited = None  # it may be a gradient that the call replaces
         for t, _ in w.tensors:
             if _C._is_meta_or_subclass(t):
@@ -431,7 +440,26 @@ class _Recording:
         raise Refused(f"each call changes an object that it reads: {failure(self.walk, *failed)}",
                       self.walk.change(failed[0]) if failed[0] >= 0 else None)
 
+    def check_deferred(self):
+        """Checks that the call did not read the objects that the guard leaves out."""
+        deferred = self.walk.deferred
+        if not deferred:
+            return
+        if self.observation is None:
+            why = f"{deferred[0][1]}, and under a debugger its instructions are not observed"
+            raise Refused(why) if self.compiler.fullgraph else NotYet(why)
+        if self.observation.watched is not None:
+            index, place = self.observation.watched
+            raise Refused(deferred[index][1], place=place)
+        from .classified import is_classified
+        for kind, what, owner, place in self.observation.calls():
+            if not is_classified(kind, what, owner):
+                name = what if kind == "f" else what.__qualname__
+                raise Refused(f"{deferred[0][1]}, or so may {name}", place=place)
+        deferred.clear()
+
     def finish(self, recorder, out):
+        self.check_deferred()
         if not self.check_unchanged():
             self.compiler.note(self.walk)
             self.expect(recorder, out)

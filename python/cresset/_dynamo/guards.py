@@ -26,11 +26,12 @@ class Refused(Exception):
     """The function's calls cannot be a graph; the text states the reason.
 
     changed: (ids of an object and its owner, key) if the call changed this key of the object.
+    place: (code, instruction) if it is known.
     """
 
-    def __init__(self, text, changed=None):
+    def __init__(self, text, changed=None, place=None):
         super().__init__(text)
-        self.changed = changed
+        self.changed, self.place = changed, place
 
 
 class NotYet(Refused):
@@ -51,6 +52,9 @@ _TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm",
 # Types whose contents no guard checks, or which read objects that the walk does not see.
 _MUTABLE = (deque, bytearray, memoryview, local, type(functools.lru_cache(is_)), ContextVar, ReferenceType, attrgetter,
             methodcaller, types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()))
+
+# Those of them that no C function compares by their contents.
+_BY_IDENTITY = (local, type(functools.lru_cache(is_)), ContextVar, attrgetter, methodcaller)
 
 # Builtins and modules with side effects or inputs that a recording does not see.
 _IMPURE_BUILTINS = frozenset(("print", "input", "open", "exec", "eval", "compile", "globals", "locals",
@@ -157,9 +161,23 @@ class Walk:
         self.modules = {}  # user modules that code reads -> names looked up in them
         self.optimizers = 0
         self.met_module = False
+        self.deferred = []  # (object, why): refuses the call if it reads the object
+        self.may_defer = True
+        self.has_hooks = False  # a module's call in C calls objects that no instruction loads
         self.visited = None  # the last visited object, and how it was found
         self.refused_name = None  # the name that a refusal is about
         self.plain_only = False  # no number becomes a symbol, because code may tell them apart
+
+    def defer(self, x, why):
+        """Refuses the call if it reads `x`, which no guard can hold.  The recorded call is observed."""
+        if not self.may_defer:
+            raise Refused(why)
+        self.deferred.append((x, why))
+
+    def unread(self, x, source, parent, key, why):
+        self.defer(x, why)
+        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        return node
 
     def add(self, source, parent, key, check, expected=None):
         if len(self.nodes) >= _MOST_NODES:
@@ -203,14 +221,32 @@ class Walk:
             self.reach_class(x)
             self.makes.update(x.__mro__)
             if _root_of(x) in _IMPURE_CLASSES:
-                raise Refused(f"it uses the class '{x.__module__}.{x.__qualname__}'")
+                self.defer(x, f"it uses the class '{x.__module__}.{x.__qualname__}'")
         bound = getattr(x, "__self__", None) if type(x) is types.BuiltinFunctionType else None
         if type(x) is types.BuiltinFunctionType and (_root_of(x) in _IMPURE_MODULES or _root_of(type(bound)) in
                                                      _IMPURE_CLASSES):
-            raise Refused(f"it calls {x.__qualname__}()")
+            self.defer(x, f"it calls {x.__qualname__}()")
+            return node
         if bound is not None and not isinstance(bound, types.ModuleType):
-            self.visit(bound, "const", -1, bound)
+            self.visit_bound(x)
         return node
+
+    def visit_bound(self, method):
+        """Visits the object to which a method in C is bound.  A call loads the method, not the object."""
+        before, self.may_defer = self.may_defer, False
+        try:
+            self.visit(method.__self__, "const", -1, method.__self__)
+        except NotYet:
+            raise
+        except Refused as why:
+            self.may_defer = before
+            self.defer(method, str(why))
+        finally:
+            self.may_defer = before
+
+    def bound_slot(self, x, source, parent, key):
+        self.visit_bound(x)
+        return self.add(source, parent, key, "is", x)
 
     def value(self, x, source, parent, key):
         node = self.add(source, parent, key, "equal", x)
@@ -322,7 +358,8 @@ class Walk:
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
         root = x.__name__.partition(".")[0]
         if root in _IMPURE_MODULES:
-            raise Refused(f"it uses the module '{x.__name__}'")
+            self.defer(x, f"it uses the module '{x.__name__}'")
+            return node
         self.modules[node] = (x, set())
         return node
 
@@ -333,6 +370,7 @@ class Walk:
         inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
         self.holders[inner] = state
         self.items(state, "item", inner)
+        self.has_hooks = self.has_hooks or any("_hooks" in name and bool(x) for name, x in state.items())
         self.reach_class(type(x))
         return node
 
@@ -343,6 +381,7 @@ class Walk:
         for name, hooks in sys.modules[_MODULE].__dict__.items():
             if name.startswith("_global_") and isinstance(hooks, dict):
                 self.kept.append(hooks)
+                self.has_hooks = self.has_hooks or bool(hooks)
                 self.mapping(hooks, "const", -1, hooks)
 
     def optimizer(self, x, source, parent, key):
@@ -356,11 +395,18 @@ class Walk:
     def object(self, x, source, parent, key):
         t = type(x)
         if isinstance(x, (types.GeneratorType, types.CoroutineType)) or hasattr(t, "__next__"):
-            raise Refused(f"it reads an iterator of type {t.__name__}, which every call advances")
+            return self.unread(x, source, parent, key,
+                               f"it reads an iterator of type {t.__name__}, which every call advances")
         if t.__module__.partition(".")[0] == "numpy":
-            raise Refused(f"it reads a NumPy object of type {t.__name__}")
+            why = f"it reads a NumPy object of type {t.__name__}"
+            if not hasattr(t, "__array__"):  # arrays and numbers are compared by their values
+                return self.unread(x, source, parent, key, why)
+            raise Refused(why)
         if isinstance(x, _MUTABLE) or _root_of(t) in _IMPURE_CLASSES:
-            raise Refused(f"it reads an object of type {t.__name__}")
+            why = f"it reads an object of type {t.__name__}"
+            if isinstance(x, _BY_IDENTITY):
+                return self.unread(x, source, parent, key, why)
+            raise Refused(why)
         state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
         slots = () if _is_trusted(t.__module__) else _slots(t)
         if not isinstance(state, dict) and not slots:
@@ -442,6 +488,13 @@ class Walk:
         if _is_trusted(f.__module__) or f in self.codes:
             return
         self.codes.add(f)
+        before, self.may_defer = self.may_defer, True  # its instructions are observed
+        try:
+            self.visit_function(f, node)
+        finally:
+            self.may_defer = before
+
+    def visit_function(self, f, node):
         self.plain_only = self.plain_only or f.__name__ in _CHECKED_METHODS
         node = self.add("const", -1, f, "any") if node is None else node
         code = f.__code__
@@ -473,7 +526,8 @@ class Walk:
             self.plain_only = self.plain_only or name == "type"
             if name in _IMPURE_BUILTINS and hasattr(builtins, name):
                 self.refused_name = name
-                raise Refused(f"it calls {name}()")
+                self.defer(getattr(builtins, name), f"it calls {name}()")
+                self.refused_name = None
         self.items({name: table[name] for name in loaded if name in table}, "item", at)
 
     def reach_class(self, t):
@@ -522,6 +576,14 @@ class Walk:
         x = t.__dict__.get(name, self)
         if x is self:
             return
+        before = self.may_defer
+        self.may_defer = before and not name.startswith("__")  # C code calls special methods
+        try:
+            self.visit_class_attribute(t, name, x)
+        finally:
+            self.may_defer = before
+
+    def visit_class_attribute(self, t, name, x):
         at = self.add("const", -1, t, "any")
         if isinstance(x, (staticmethod, classmethod)):
             self.add("type", at, name, "is", x)
@@ -623,6 +685,7 @@ _METHODS = [
     ((set, frozenset), Walk.set),
     (types.FunctionType, Walk.function),
     (types.MethodType, Walk.method),
+    (types.MethodWrapperType, Walk.bound_slot),
     (functools.partial, Walk.partial),
     (CompiledFunction, Walk.compiled),
     (types.ModuleType, Walk.python_module),

@@ -138,13 +138,60 @@ static PyObject *observed_accesses(PyObject *x, PyObject *unused)
     return out;
 }
 
+/* watch(objects): the caller keeps them alive until stop() */
+static PyObject *observed_watch(PyObject *x, PyObject *objects)
+{
+    if (!PyList_Check(objects))
+        return PyErr_Format(PyExc_TypeError, "watch() takes a list");
+    if (cr_shadow_watch(((observed_object *)x)->shadow, ((PyListObject *)objects)->ob_item,
+                        (size_t)PyList_GET_SIZE(objects)) < 0)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* The first watched object that was in a frame as (index, (code, instruction)), or None. */
+static PyObject *observed_watched(PyObject *x, void *unused)
+{
+    PyCodeObject *code;
+    int at, index = cr_shadow_watched(((observed_object *)x)->shadow, &code, &at);
+
+    (void)unused;
+    if (index < 0)
+        Py_RETURN_NONE;
+    return Py_BuildValue("i(Oi)", index, code, at);
+}
+
+/* calls() -> [(kind, object, owner or None, (code, instruction))] of C functions, see shadow.h
+ */
+static PyObject *observed_calls(PyObject *x, PyObject *unused)
+{
+    size_t count;
+    const cr_call_seen *c = cr_shadow_calls(((observed_object *)x)->shadow, &count);
+    PyObject *out = PyList_New((Py_ssize_t)count);
+
+    (void)unused;
+    for (size_t i = 0; out && i < count; i++) {
+        PyObject *item =
+            Py_BuildValue("COO(Oi)", c[i].kind, c[i].object ? c[i].object : Py_None,
+                          c[i].owner ? c[i].owner : Py_None, c[i].code, c[i].at);
+        if (item)
+            PyList_SET_ITEM(out, (Py_ssize_t)i, item);
+        else
+            Py_CLEAR(out);
+    }
+    return out;
+}
+
 static PyMethodDef observed_methods[] = {{"start", observed_start, METH_NOARGS, NULL},
                                          {"stop", observed_stop, METH_NOARGS, NULL},
                                          {"accesses", observed_accesses, METH_NOARGS, NULL},
+                                         {"watch", observed_watch, METH_O, NULL},
+                                         {"calls", observed_calls, METH_NOARGS, NULL},
                                          {0}};
 
 static PyGetSetDef observed_properties[] = {{"failed", observed_failed, NULL, NULL, NULL},
                                             {"events", observed_events, NULL, NULL, NULL},
+                                            {"watched", observed_watched, NULL, NULL, NULL},
                                             {0}};
 
 static PyTypeObject observed_type = {
