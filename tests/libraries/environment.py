@@ -62,7 +62,7 @@ def fetch_checkouts(folder):
             if line and not line.startswith("#")]
     for name, url, commit in rows:
         target = folder / name
-        if target.exists():
+        if (target / ".git").exists():  # git makes empty folders for submodules
             continue
         run("git", "init", "-q", target)
         run("git", "-C", target, "fetch", "-q", "--depth", "1", url, commit)

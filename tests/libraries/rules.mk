@@ -25,3 +25,10 @@ test-programs: programs-environment
 	$(PASSIVE) $(LIBRARIES)/env/bin/python tests/libraries/run.py $(LIBRARY) --log $(LIBRARIES)/log.txt --table $(LIBRARIES)/table.md
 programs-record:
 	PYTHONPATH=$(abspath $(LIBRARIES))/env/recording $(PEER) tests/libraries/run.py $(LIBRARY) --record --log $(LIBRARIES)/log.txt
+
+# The libraries' test suites (suites.py), with torch and with this package.  SUITE names some.
+.PHONY: test-suites
+SUITE ?=
+test-suites: pkg
+	@PYTHONPATH=$(abspath $(B))/pkg $(PYTHON) tests/libraries/environment.py $(LIBRARIES)/env -r tests/libraries/suites.txt
+	$(PASSIVE) $(LIBRARIES)/env/bin/python tests/libraries/suites.py $(SUITE) --peer $(abspath $(PEER)) --log $(LIBRARIES)/suites
