@@ -5,9 +5,10 @@
 
 /* --- the interpreter lock for the engine --- */
 
-/* Results of PyGILState_Ensure, one for each held lock: backward may call backward. */
+/* Results of PyGILState_Ensure, one for each held lock: backward may call backward.  Bytes,
+ * because thread-local storage is scarce. */
 static CR_THREAD struct {
-    PyGILState_STATE few[64], *more; /* more: all of them, once there are many */
+    uint8_t few[64], *more; /* more: all of them, once there are many */
     int depth, room;
 } locks;
 
@@ -17,19 +18,20 @@ static void lock_python(void)
 
     if (locks.depth >= (int)CR_LEN(locks.few) && locks.depth >= locks.room) {
         int room = 2 * locks.depth;
-        PyGILState_STATE *wide = cr_realloc(locks.more, (size_t)room * sizeof *wide);
+        uint8_t *wide = cr_realloc(locks.more, (size_t)room);
         CR_ASSERT(wide); /* there is no way to say no here */
         if (!locks.more)
             memcpy(wide, locks.few, sizeof locks.few);
         locks.more = wide;
         locks.room = room;
     }
-    (locks.more ? locks.more : locks.few)[locks.depth++] = was;
+    (locks.more ? locks.more : locks.few)[locks.depth++] = (uint8_t)was;
 }
 
 static void unlock_python(void)
 {
-    PyGILState_STATE was = (locks.more ? locks.more : locks.few)[--locks.depth];
+    PyGILState_STATE was =
+        (PyGILState_STATE)(locks.more ? locks.more : locks.few)[--locks.depth];
 
     if (!locks.depth && locks.more) {
         cr_free(locks.more);
