@@ -43,7 +43,7 @@ PY_SRC    := $(wildcard src/py/bind/*.c src/py/bind/*/*.c)
 FRAME_SRC := $(wildcard src/frame/*.c)
 TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c src/*/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
-VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h src/num/order.h
+VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h src/emit/scan.h src/num/order.h
 
 # Threads that wait by spinning slow down other threads, and themselves, a hundredfold when
 # processors are shared.

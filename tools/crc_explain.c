@@ -122,6 +122,7 @@ static void put_record(cr_text *out, const cr_op *op)
     for (int k = 0; k < op->body_count; k++)
         put_rule(out, op->does == CR_DOES_IS ? "is" : "body", op->body[k]);
     put_rule(out, op->fold_index ? "index" : "fold", op->fold);
+    put_rule(out, op->scan_back ? "scan_back" : "scan", op->scan);
     put_loop(out, op);
     if (op->extern_name)
         cr_text_printf(out, "  C       %s\n", op->extern_name);

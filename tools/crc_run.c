@@ -263,8 +263,10 @@ static void put_operation(splitter *w, const cr_expr *e)
             cr_text_put(&w->text, "index(");
             e = e->args[0];
         }
+        if (e->kind == CR_EXPR_SCAN)
+            cr_text_put(&w->text, e->back ? "scan_back " : "scan ");
         cr_text_put(&w->text, cr_fn_infos[e->fn].name);
-        if (e->kind == CR_EXPR_REDUCE) {
+        if (e->kind == CR_EXPR_REDUCE || e->kind == CR_EXPR_SCAN) {
             cr_text_printf(&w->text, "[%s<", e->axis.index->name);
             cr_sym_print(&w->text, e->axis.extent);
             cr_text_put(&w->text, "]");

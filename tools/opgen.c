@@ -86,9 +86,16 @@ static const char *symbol_of(cr_session *s, const kernel_job *j)
                              j->op->overload, cr_dtype_infos[j->dtype].suffix, form[j->form]);
 }
 
+/* The definitions since `before` are removed from the unit's text. */
+static void forget_definitions(cr_unit *u, const cr_unit *before)
+{
+    memcpy(u->chunks, before->chunks, sizeof u->chunks);
+    memcpy(u->scans, before->scans, sizeof u->scans);
+}
+
 /* Keeps the new text of a kernel.  When the same text exists already, removes the new one and
  * uses the existing symbol. */
-static void keep_or_share(cr_session *s, kernel_job *j, size_t from, const uint32_t *chunks)
+static void keep_or_share(cr_session *s, kernel_job *j, size_t from, const cr_unit *before)
 {
     cr_text *body = &j->unit->body;
     const char *code = strstr(body->at + from, "\n{\n");
@@ -99,7 +106,7 @@ static void keep_or_share(cr_session *s, kernel_job *j, size_t from, const uint3
         j->symbol = known;
         body->len = from;
         body->at[from] = 0;
-        memcpy(j->unit->chunks, chunks, sizeof j->unit->chunks);
+        forget_definitions(j->unit, before);
         return;
     }
     j->symbol = cr_arena_text(&j->g->names, j->symbol, strlen(j->symbol));
@@ -118,15 +125,14 @@ static void make_kernel(cr_session *s, void *context)
 {
     kernel_job *j = context;
     size_t from = j->unit->body.len;
-    uint32_t chunks[CR_FN_COUNT];
+    cr_unit before = *j->unit;
 
-    memcpy(chunks, j->unit->chunks, sizeof chunks);
     j->symbol = symbol_of(s, j);
     cr_loop *l = j->op ? cr_loop_of_op(s, j->op, j->dtype, j->form)
                        : cr_loop_of_fn(s, j->fn, j->dtype, j->form);
     cr_loop_simplify(l);
     cr_emit(j->unit, &cr_dialect_c, cr_nest_schedule(l), j->symbol, NULL);
-    keep_or_share(s, j, from, chunks);
+    keep_or_share(s, j, from, &before);
 }
 
 /* Chosen by the entry's name, so that a new entry changes only one file. */
@@ -172,7 +178,7 @@ static bool add_kernel(generator *g, kernel_job j)
         add_row(g, &j);
         return true;
     }
-    memcpy(j.unit->chunks, before.chunks, sizeof before.chunks);
+    forget_definitions(j.unit, &before);
     j.unit->body.len = before.body.len;
     if (st != CR_TYPE) {
         fprintf(stderr, "opgen: %s\n", cr_error_message());
@@ -440,8 +446,8 @@ static const char *const vocabulary[][4] = {
     {"vec_f64.h"},     {"vec_int.h"},
     {"vec_mixed.h"},   {"vec_complex.h"},
     {"vec_special.h"}, {"vec_random.h"},
-    {"kernel.h"},      {"kernel.cuh"},
-    {"move.cuh"},
+    {"kernel.h"},      {"scan.h"},
+    {"kernel.cuh"},    {"move.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

@@ -37,7 +37,7 @@ static bool c_streams(const cr_printer *p, const cr_store *st)
     for (int q = 0; q < p->n->keeps; q++)
         if (p->n->keep[q].buffer == st->buffer && p->n->keep[q].value == st->value)
             return false;
-    return p->choice.stream && t != CR_BOOL && !cr_dtype_is_complex(t) &&
+    return p->choice.stream && !p->base && t != CR_BOOL && !cr_dtype_is_complex(t) &&
            !(p->mixed && t == CR_U8);
 }
 
@@ -299,11 +299,13 @@ static void c_loop(cr_printer *p, const char *end)
         c_light_loop(p, end);
 }
 
-static void c_columns_loop(cr_printer *p)
+static void c_some_columns(cr_printer *p, const char *from, const char *end)
 {
-    cr_print_line(p, "cv_s_i64 j = 0;");
-    c_loop(p, "columns");
+    cr_print_line(p, "cv_s_i64 j = %s;", from);
+    c_loop(p, end);
 }
+
+static void c_columns_loop(cr_printer *p) { c_some_columns(p, "0", "columns"); }
 
 static void c_open_row(cr_printer *p)
 {
@@ -836,6 +838,7 @@ const cr_dialect cr_dialect_c = {
     .open_row = c_open_row,
     .pointwise = c_pointwise,
     .columns_loop = c_columns_loop,
+    .some_columns = c_some_columns,
     .begin_folds = c_begin_folds,
     .fold_row = c_fold_row,
     .end_fold = c_end_fold,

@@ -34,6 +34,8 @@ typedef struct {
     int operands;
     uint8_t computed[CR_EMIT_OPERANDS]; /* bit k: some load computes its index of dim k */
     const char *base;                   /* of the load at hand instead of p<k>, or NULL */
+    bool phased;                        /* bodies are those of phases of scans */
+    bool from_first;                    /* its first element is that of column `first` */
     cr_dtype lane;                      /* names the lane count: CV_LANES_<lane> */
     int width;                          /* bits of a lane: masks are cv_m<width> */
     int vector;                         /* bytes of a vector in CUDA C++ */
@@ -41,7 +43,7 @@ typedef struct {
     bool mixed; /* lanes of 32 bits; values of 64 bits are two vectors, of 8 bits a lane each */
     bool complex; /* some value is complex */
     int part;     /* the current vector of a value of two vectors */
-    int sweep, indent;
+    int sweep, phase, indent;
     cr_access how;
     bool stepping; /* operands have steps d<k> in variables */
     uint32_t held; /* bit k: registers h<k>[q] hold the row's elements of operand k */
@@ -79,6 +81,8 @@ struct cr_dialect {
      * stride 0. */
     void (*pointwise)(cr_printer *p);
     void (*columns_loop)(cr_printer *p); /* all columns of a sweep without reductions */
+    /* Columns from `from` to `end`, of a phase of scans; NULL: the target has no scans. */
+    void (*some_columns)(cr_printer *p, const char *from, const char *end);
 
     /* --- reductions along rows --- */
     void (*begin_folds)(cr_printer *p, const cr_sweep *sweep); /* declares s<id> of each */
@@ -136,8 +140,18 @@ void cr_print_pointers(cr_printer *p, bool outputs_too); /* declares p<k> for ro
 void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep);
 /* The body of a loop over columns: values, stores, and accumulators a<id>[index]. */
 void cr_print_body(cr_printer *p, const char *index);
+/* Declares a value of a column, if the current body has not declared it. */
+void cr_print_column(cr_printer *p, const cr_expr *e);
 /* Declares a value of a column, without the stores and accumulators of its sweep. */
 void cr_print_column_value(cr_printer *p, const cr_expr *e);
+
+/* --- scans (scan.c) --- */
+
+void cr_define_scans(cr_printer *p);       /* the functions of the nest's scans */
+void cr_print_scan_row(cr_printer *p);     /* a sweep with scans along the columns */
+void cr_print_scan_columns(cr_printer *p); /* a nest with scans down the rows */
+void cr_print_phase(cr_printer *p);
+void cr_print_scanned(cr_printer *p, const cr_expr *e); /* declares v<id> */
 
 /* --- loads at computed indices (indexed.c) --- */
 

@@ -28,9 +28,10 @@ typedef struct {
     cr_text body;
     cr_emit_launch launch; /* of the last kernel; only in CUDA C++ */
     unsigned dtypes;       /* bit for each cr_dtype of a value */
-    bool complex, special, random, mixed;
+    bool complex, special, random, mixed, scan;
     uint32_t chunks[CR_FN_COUNT]; /* by combining function: bit for each dtype whose definitions
                                    * the unit has */
+    uint32_t scans[2][CR_FN_COUNT]; /* the same for scans: along lines, down rows */
 } cr_unit;
 
 /* Choices of a kernel that do not change its results. */

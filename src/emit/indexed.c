@@ -152,6 +152,7 @@ static const char *scalar_value(cr_printer *p, const cr_expr *e, const char *col
     case CR_EXPR_CALL: return scalar_call(p, e, column);
     case CR_EXPR_REDUCE: return cr_session_printf(p->s, "s%u", e->id);
     case CR_EXPR_INDEX_OF: return cr_session_printf(p->s, "k%u", e->args[0]->id);
+    case CR_EXPR_SCAN: cr_bail(p->s, CR_TYPE, "an index is computed by a scan");
     case CR_EXPR_CONST:
     case CR_EXPR_PARAM:
     case CR_EXPR_INTEGER: break;

@@ -185,11 +185,15 @@ static const char *spell_param(cr_printer *p, const cr_expr *e)
 /* The address of element `at` of an operand's row. */
 const char *cr_spell_address(cr_printer *p, const cr_buffer *b)
 {
-    int k = cr_operand_number(p, b);
+    int k;
 
+    if (p->base && p->from_first)
+        return cr_session_printf(p->s, "%s + (at - first) * %d", p->base,
+                                 (int)cr_dtype_size((cr_dtype)b->dtype));
     if (p->base)
         return cr_session_printf(p->s, "%s + at * %d", p->base,
                                  (int)cr_dtype_size((cr_dtype)b->dtype));
+    k = cr_operand_number(p, b);
     if (p->dialect->lanes_are_rows)
         return b->ndim == 2 ? cr_session_printf(p->s, "p%d + j * stride[%d]", k, 2 * k + 1)
                             : cr_session_printf(p->s, "p%d", k);
@@ -345,6 +349,7 @@ const char *cr_spell_value(cr_printer *p, const cr_expr *e)
     case CR_EXPR_INTEGER: return spell_integer_vector(p, e);
     case CR_EXPR_CALL: return spell_call(p, e);
     case CR_EXPR_INDEX_OF: return spell_index(p, e);
+    case CR_EXPR_SCAN:
     case CR_EXPR_REDUCE: break;
     }
     cr_bail(p->s, CR_VALUE, "a reduction is read before it is complete");

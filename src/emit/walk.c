@@ -85,6 +85,10 @@ static void walk_column_values(cr_printer *p, const cr_expr *e)
 
     if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN || !cr_expr_set_add(&p->inner, e))
         return;
+    if (e->kind == CR_EXPR_SCAN || cr_expr_is_scan_index(e)) {
+        cr_print_scanned(p, e);
+        return;
+    }
     if (kept) {
         walk_load(p, e, kept);
         return;
@@ -106,6 +110,8 @@ void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep)
 }
 
 /* --- bodies of loops over columns --- */
+
+void cr_print_column(cr_printer *p, const cr_expr *e) { walk_column_values(p, e); }
 
 void cr_print_column_value(cr_printer *p, const cr_expr *e)
 {
@@ -138,6 +144,10 @@ void cr_print_body(cr_printer *p, const char *index)
     const cr_sweep *sweep = &p->n->sweep[p->sweep];
 
     p->inner = cr_expr_set_new(p->n->loop);
+    if (p->phased) {
+        cr_print_phase(p);
+        return;
+    }
     for (int i = 0; i < sweep->reduces.count; i++)
         walk_column_values(p, sweep->reduces.at[i]->args[0]);
     for (int i = 0; i < sweep->stores; i++)
@@ -192,6 +202,10 @@ static void walk_sweep(cr_printer *p, int k)
 
     p->sweep = k;
     cr_print_sweep_values(p, sweep);
+    if (p->n->scans.count && k == p->n->sweeps - 1) {
+        cr_print_scan_row(p);
+        return;
+    }
     if (p->n->sweeps == 1 && !sweep->reduces.count) {
         p->dialect->pointwise(p);
         return;
@@ -274,7 +288,7 @@ static bool walk_computes_bytes(const cr_expr *e)
 {
     if (e->kind == CR_EXPR_CALL && cr_fn_infos[e->fn].kind == CR_FN_CAST)
         return false;
-    if (cr_expr_keeps_index(e) || e->kind == CR_EXPR_INDEX_OF)
+    if (cr_expr_keeps_index(e) || e->kind == CR_EXPR_INDEX_OF || e->kind == CR_EXPR_SCAN)
         return false;
     for (int i = 0; i < e->count; i++)
         if (e->args[i]->dtype == CR_U8)
@@ -385,6 +399,9 @@ static void walk_kernel(cr_printer *p)
 
 static void walk_function(cr_printer *p, const char *symbol)
 {
+    if (p->n->scans.count && !p->dialect->some_columns)
+        cr_bail(p->s, CR_TYPE, "the dialect '%s' has no scans", p->dialect->name);
+    cr_define_scans(p);
     p->dialect->define_folds(p);
     cr_print_line(p, "/* %s */", p->n->loop->origin);
     p->dialect->open_kernel(p, symbol);
@@ -393,7 +410,9 @@ static void walk_function(cr_printer *p, const char *symbol)
     if (p->n->counts_rows)
         cr_print_line(p, "const cv_s_i64 row0 = size[2];");
     walk_kernel(p);
-    if (p->n->kind == CR_NEST_ROWS)
+    if (p->n->scans_rows)
+        cr_print_scan_columns(p);
+    else if (p->n->kind == CR_NEST_ROWS)
         walk_rows(p);
     else
         p->dialect->fold_columns(p);
@@ -440,7 +459,8 @@ void cr_emit_includes(cr_text *out, const cr_dialect *d, const cr_unit *u)
         cr_text_put(out, "#include \"emit/vec_special.h\"\n");
     if (u->random)
         cr_text_put(out, "#include \"emit/vec_random.h\"\n");
-    cr_text_printf(out, "#include \"%s\"\n\n", d->last_header);
+    cr_text_printf(out, "#include \"%s\"\n%s\n", d->last_header,
+                   u->scan ? "#include \"emit/scan.h\"\n" : "");
 }
 
 const cr_dialect *cr_dialect_named(const char *name)

@@ -314,6 +314,8 @@ const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg,
         counter c = {.t = t, .op = op, .arg = arg, .result = result};
         return sym(&c, op->flops);
     }
+    if (op->scan)
+        return each_element(t, &result[0], calls_in(&calls, op->scan));
     switch ((cr_does)op->does) {
     case CR_DOES_MAP: return cr_sym_int(t, 0);
     case CR_DOES_BODY:

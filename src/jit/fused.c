@@ -141,7 +141,8 @@ enum { SPAN = 4096 };
 
 static bool is_flat(const cr_nest *n)
 {
-    return n->one_row && !n->counts_columns && !n->sweep[0].reduces.count && n->sweeps == 1;
+    return n->one_row && !n->counts_columns && !n->sweep[0].reduces.count && n->sweeps == 1 &&
+           !n->scans.count;
 }
 
 static void fused_spans(void *context, int64_t begin, int64_t end)
@@ -185,7 +186,9 @@ cr_status cr_fused_run_by(const cr_fused *f, cr_tier tier, void *const *ptr,
                           const void *param)
 {
     job j = {.f = f, .ptr = ptr, .stride = stride, .columns = columns, .param = param};
-    int64_t grain = columns >= GRAIN ? 1 : GRAIN / (columns > 0 ? columns : 1);
+    int64_t grain = f->nest->scans_rows ? rows
+                    : columns >= GRAIN  ? 1
+                                        : GRAIN / (columns > 0 ? columns : 1);
 
     if (tier != CR_TIER_TILES)
         j.native = cr_jit_function(f->kernel);
@@ -327,7 +330,8 @@ cr_status cr_fused_begin_schedule(cr_fused_call *out, const cr_fused *f, cr_sche
 
 bool cr_fused_cuts_rows(const cr_fused *f)
 {
-    return !f->nest->counts_columns && !f->nest->sweep[0].reduces.count && f->nest->sweeps == 1;
+    return !f->nest->counts_columns && !f->nest->sweep[0].reduces.count &&
+           f->nest->sweeps == 1 && !f->nest->scans.count;
 }
 
 bool cr_fused_is_checked(const cr_fused *f) { return f->text.len > 0; }

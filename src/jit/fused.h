@@ -43,8 +43,8 @@ typedef struct {
     cr_kernel native;
 } cr_fused_call;
 /* Runs rows in this thread; `size` is {rows, columns, number of the first row}. The caller may
- * divide a long row when cr_fused_cuts_rows is true: the program has no reduction and uses no
- * column's number. */
+ * divide a long row when cr_fused_cuts_rows is true: the program has no reduction and no
+ * scan, and uses no column's number. */
 CR_MUST cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t *stride,
                                 const int64_t *size, const void *param);
 bool cr_fused_cuts_rows(const cr_fused *f);

@@ -95,7 +95,7 @@ static void tidy(setting *x)
 /* Compares bits; all NaNs are equal. */
 static bool same_bits(cr_dtype t, const char *a, const char *b, int64_t bytes)
 {
-    int64_t item = (int64_t)cr_dtype_size(t);
+    int64_t item = (int64_t)cr_dtype_size(t = cr_dtype_real(t));
 
     for (int64_t i = 0; i < bytes; i += item) {
         if (!memcmp(a + i, b + i, (size_t)item))
@@ -308,6 +308,71 @@ TEST(programs_equal_the_interpreter_in_bits)
     use_cache();
     for (size_t i = 0; i < CR_LEN(texts); i++)
         check_program(texts[i]);
+    remove_cache();
+}
+
+/* Programs with scans have no tiles. */
+static void check_scan(const char *text)
+{
+    static const int64_t sizes[][2] = {{1, 1},   {3, 5},    {16, 17},  {2, 256},
+                                       {3, 257}, {1, 1300}, {1300, 1}, {273, 140}};
+    setting x = {.text = text};
+    cr_status st = cr_fused_new(&x.f, parse, (void *)text);
+
+    if (st) {
+        cr_test_failed(__FILE__, __LINE__, "%s for\n%s", cr_error_message(), text);
+        return;
+    }
+    CHECK(!cr_fused_has_tiles(x.f));
+    EQ(cr_jit_wait(cr_fused_kernel(x.f), 120), CR_JIT_READY);
+    for (size_t i = 0; i < CR_LEN(sizes); i++)
+        interpreter_agrees(&x, sizes[i][0], sizes[i][1]);
+    cr_fused_drop(x.f);
+}
+
+TEST(scans_equal_the_interpreter_in_bits)
+{
+    static const char *const texts[] = {
+        "y[i<R, j<C] = scan add[j<C](x[i, j])\n",
+        "y[i<R, j<C] = scan_back add[j<C](x[i, j])\n",
+        "y[i<R, j<C] = scan add[i<R](x[i, j])\n",
+        "y[i<R, j<C] = scan_back add[i<R](x[i, j])\n",
+        "input x: f64[R, C]\ny[i<R, j<C] = scan mul[j<C](x[i, j])\n"
+        "z[i<R, j<C] = scan add[j<C](x[i, j])\n",
+        "input x: f64[R, C]\ny[i<R, j<C] = scan mul[i<R](x[i, j])\n",
+        "input x: i64[R, C]\ny[i<R, j<C] = scan mul[j<C](x[i, j])\n"
+        "z[i<R, j<C] = scan add[j<C](x[i, j] + y[i, j])\n",
+        "input x: i64[R, C]\ny[i<R, j<C] = scan mul[i<R](x[i, j])\n",
+        "input x: c64[R, C]\ny[i<R, j<C] = scan add[j<C](x[i, j])\n"
+        "z[i<R, j<C] = scan mul[j<C](x[i, j])\n",
+        "input x: c64[R, C]\ny[i<R, j<C] = scan_back mul[i<R](x[i, j])\n",
+        "input x: c128[R, C]\ny[i<R, j<C] = scan mul[j<C](x[i, j])\n",
+        "v[i<R, j<C] = scan above[j<C](x[i, j])\n"
+        "k[i<R, j<C] = index(scan above[j<C](x[i, j]))\n",
+        "v[i<R, j<C] = scan_back below[i<R](x[i, j])\n"
+        "k[i<R, j<C] = index(scan_back below[i<R](x[i, j]))\n",
+        "input x: u8[R, C]\nv[i<R, j<C] = scan below[i<R](x[i, j])\n"
+        "k[i<R, j<C] = index(scan below[i<R](x[i, j]))\n",
+        "input x: f64[R, C]\nv[i<R, j<C] = scan_back above[j<C](x[i, j])\n"
+        "k[i<R, j<C] = index(scan_back above[j<C](x[i, j]))\n",
+        "input x: i32[R, C]\nk[i<R, j<C] = index(scan above[i<R](x[i, j]))\n",
+        "v[i<R, j<C] = scan above[i<R](x[i, j] > 0)\n"
+        "k[i<R, j<C] = index(scan above[i<R](x[i, j] > 0))\n",
+        /* beside pointwise values, reductions of earlier sweeps and other scans */
+        "a[i<R, j<C] = scan add[j<C](exp(x[i, j] * s))\n"
+        "y[i<R, j<C] = scan mul[j<C](a[i, j] + z[i, j]) - x[i, j] * b[j]\n"
+        "t[i<R, j<C] = a[i, j]\n",
+        "m[i<R] = add[j<C](x[i, j])\nv[i<R] = m[i] * 2\n"
+        "y[i<R, j<C] = scan_back add[j<C](exp(x[i, j] - m[i])) / (x[i, j] + 9)\n"
+        "z[i<R, j<C] = x[i, j] * m[i]\n",
+        "y[i<R, j<C] = scan add[i<R](scan mul[i<R](x[i, j] * z[i, j]) + b[j])\n",
+        "k[i<R, j<C] = index(scan above[j<C](x[i, j] * z[i, j])) * 2\n"
+        "y[i<R, j<C] = scan above[j<C](x[i, j] * z[i, j]) + scan add[j<C](z[i, j])\n",
+    };
+
+    use_cache();
+    for (size_t i = 0; i < CR_LEN(texts); i++)
+        check_scan(texts[i]);
     remove_cache();
 }
 

@@ -69,11 +69,12 @@ static void unit_needs(bool want[CR_VEC_COUNT], const cr_unit *u)
     unsigned ints = 1u << CR_I32 | 1u << CR_I64 | 1u << CR_U8;
 
     want[CR_VEC_BASE] = want[CR_VEC_KERNEL] = true;
-    want[CR_VEC_F64] =
-        want[CR_VEC_F64] || u->dtypes >> CR_F64 & 1 || u->complex || u->special || u->mixed;
-    want[CR_VEC_INT] = want[CR_VEC_INT] || u->dtypes & ints || u->mixed;
-    want[CR_VEC_MIXED] = want[CR_VEC_MIXED] || u->mixed;
-    want[CR_VEC_COMPLEX] = want[CR_VEC_COMPLEX] || u->complex;
+    want[CR_VEC_F64] = want[CR_VEC_F64] || u->dtypes >> CR_F64 & 1 || u->complex ||
+                       u->special || u->mixed || u->scan;
+    want[CR_VEC_INT] = want[CR_VEC_INT] || u->dtypes & ints || u->mixed || u->scan;
+    want[CR_VEC_MIXED] = want[CR_VEC_MIXED] || u->mixed || u->scan;
+    want[CR_VEC_COMPLEX] = want[CR_VEC_COMPLEX] || u->complex || u->scan;
+    want[CR_VEC_SCAN] = want[CR_VEC_SCAN] || u->scan;
     want[CR_VEC_SPECIAL] = want[CR_VEC_SPECIAL] || u->special;
     want[CR_VEC_RANDOM] = want[CR_VEC_RANDOM] || u->random;
 }
@@ -97,13 +98,13 @@ void cr_jit_source(cr_text *out, const cr_unit *u)
     cr_text_put(out, cr_text_str(&u->body));
 }
 
-static const char define_chunks[] = "CK_DEFINE_CHUNKS(";
+static const char definition[] = "CK_DEFINE_";
 
-/* Puts the definitions of joins at the start of the body into `out`, unless `out` has them
- * already: several kernels may share them.  Returns the rest of the body. */
-static const char *put_joins(cr_text *out, const char *body)
+/* Puts the definitions of folds and scans at the start of the body into `out`, unless `out` has
+ * them already: several kernels may share them.  Returns the rest of the body. */
+static const char *put_definitions(cr_text *out, const char *body)
 {
-    while (!strncmp(body, define_chunks, strlen(define_chunks)) || *body == '\n') {
+    while (!strncmp(body, definition, strlen(definition)) || *body == '\n') {
         size_t n = strcspn(body, "\n") + 1;
         if (n > 1 && (!out->at || !memmem(out->at, out->len, body, n)))
             cr_text_put_n(out, body, n);
@@ -121,7 +122,7 @@ static void put_source(cr_text *out, cr_jit_kernel *const *k, int n)
     for (int i = 0; i < n; i++) {
         unit_needs(want, &k[i]->unit);
         cr_text_printf(&bodies, "#undef CK_ISA\n#define CK_ISA k%s\n", k[i]->key);
-        cr_text_put(&bodies, put_joins(&joins, k[i]->body));
+        cr_text_put(&bodies, put_definitions(&joins, k[i]->body));
     }
     put_vocabulary(out, want);
     cr_text_put(out, cr_text_str(&joins));

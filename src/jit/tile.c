@@ -185,6 +185,7 @@ static ref plan_expr(planner *p, const cr_expr *e)
     case CR_EXPR_PARAM: st.kind = STEP_PARAM; break;
     case CR_EXPR_INTEGER: st.kind = STEP_INTEGER; break;
     case CR_EXPR_CALL: plan_function(p, &st, e); break;
+    case CR_EXPR_SCAN: cr_bail(p->t->s, CR_VALUE, "tiles have no scans");
     case CR_EXPR_INDEX_OF:
     case CR_EXPR_LOAD:
     case CR_EXPR_REDUCE: cr_bail(p->t->s, CR_VALUE, "a reduction is read before it is made");

@@ -15,6 +15,7 @@ typedef enum {
     CR_VEC_SPECIAL,
     CR_VEC_RANDOM,
     CR_VEC_KERNEL,      /* kernel.h: always */
+    CR_VEC_SCAN,        /* scan.h */
     CR_VEC_CUDA_KERNEL, /* kernel.cuh: CUDA C++ */
     CR_VEC_CUDA_MOVE,   /* move.cuh: copies and fills, without the others */
     CR_VEC_COUNT

@@ -798,13 +798,13 @@ static void declare_params(frame *f)
 
     for (int i = 0; i < op->param_count; i++) {
         const cr_param *p = &op->param[i];
-        bool dims = op->does == CR_DOES_FOLD &&
+        bool dims = (op->does == CR_DOES_FOLD || op->scan) &&
                     (!strcmp(p->name, "dim") || !strcmp(p->name, "keepdim"));
         f->known[i] = true;
         if (is_tensor_type(p))
             f->slot[i] =
                 operand(f, i, op->fused ? (cr_operand)op->operand[i] : CR_OPERAND_FULL);
-        if (takes_slot(p)) {
+        if (takes_slot(p) && !dims) {
             f->slot[i] = value_of_expr(
                 cr_expr_param(f->l, cr_loop_param_new(f->l, p->name, f->t, slot++)), false);
         }
@@ -870,6 +870,26 @@ static void build_fold(frame *f, cr_form form)
         define(f, k, columns ? CR_OPERAND_COLUMN : CR_OPERAND_ROW, fold_result(f, k, v.e));
 }
 
+/* The value of a scan's operand scanned along an axis. */
+static const cr_expr *scanned(frame *f, cr_axis axis)
+{
+    const cr_rule *scan = f->op->scan;
+    int fn = cr_fn_find(scan->name);
+
+    if (fn < 0 || scan->count != 1)
+        refuse(f, scan, "no scan:");
+    return cr_expr_scan(f->l, (cr_fn)fn, f->op->scan_back, axis,
+                        as_expr(f, scan, eval_rule(f, scan->args[0]), f->t));
+}
+
+static void build_scan(frame *f, cr_form form)
+{
+    const cr_expr *e = scanned(f, form == CR_FORM_COLUMNS ? f->row : f->column);
+
+    for (int k = 0; k < f->op->result_count; k++)
+        define(f, k, CR_OPERAND_FULL, k ? cr_expr_index_of(f->l, e) : e);
+}
+
 /* Removes the inputs of a join but `part`; the others were declared to evaluate the fold. */
 static void keep_only_parts(cr_loop *l)
 {
@@ -898,6 +918,8 @@ bool cr_loop_has_form(const cr_op *op, cr_form form)
     if (op->loop_value)
         return op->index_count == 1 && !op->loop_start &&
                (form == CR_FORM_MAIN || form == CR_FORM_INT32);
+    if (op->scan)
+        return form < CR_FORM_JOIN;
     if (op->does == CR_DOES_FOLD && cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold->name)))
         return form < CR_FORM_JOIN;
     if (op->does == CR_DOES_FOLD)
@@ -974,6 +996,8 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
     declare_params(f);
     if (op->does == CR_DOES_FOLD)
         build_fold(f, form);
+    else if (op->scan)
+        build_scan(f, form);
     else
         build_body(f);
     if (op->does == CR_DOES_FOLD && form >= CR_FORM_JOIN)

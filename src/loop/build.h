@@ -4,6 +4,7 @@
  *   body           out[i, j] = body(self[i, j], ...)
  *   fold           out[i] = combine[j < C](expr), and its other forms; the index that a
  *                  reduction keeps is the second result, or the only one
+ *   scan           out[i, j] = scan combine[j < C](expr), along i < R in the form of columns
  *   is with fused  operands as the entry declares them: [i, j], [i] or [j]
  *   loop           out[i, j] = table[i, j, $index[i, j]], of an entry with one index tensor; a
  *                  kernel for each size of an item

@@ -104,6 +104,16 @@ static const cr_expr *rename_reduce(work *w, const cr_expr *e, const renaming *r
                           rename_axes(w, &fresh, e->args[0], &inside));
 }
 
+/* A scan's axis stays an axis: the elements before another place are not those before it. */
+static const cr_expr *rename_scan(work *w, memo *m, const cr_expr *e, const renaming *r)
+{
+    cr_axis axis = {rename_index(w, e->axis.index, r), rename_index(w, e->axis.extent, r)};
+
+    if (axis.index->kind != CR_SYM_NAME)
+        cr_bail(w->s, CR_VALUE, "a scan is read at other places than its own");
+    return cr_expr_scan(w->l, (cr_fn)e->fn, e->back, axis, rename_axes(w, m, e->args[0], r));
+}
+
 static const cr_expr *rename_load(work *w, memo *m, const cr_expr *e, const renaming *r)
 {
     const cr_sym *index[CR_LOOP_DIMS];
@@ -127,6 +137,8 @@ static const cr_expr *rename_axes(work *w, memo *m, const cr_expr *e, const rena
         return known;
     if (e->kind == CR_EXPR_REDUCE)
         return memo_put(w, m, e, rename_reduce(w, e, r));
+    if (e->kind == CR_EXPR_SCAN)
+        return memo_put(w, m, e, rename_scan(w, m, e, r));
     if (e->kind == CR_EXPR_LOAD)
         return memo_put(w, m, e, rename_load(w, m, e, r));
     if (e->kind == CR_EXPR_INTEGER)

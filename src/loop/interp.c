@@ -3,7 +3,7 @@
  * A value is a scalar of its node's type.  The caller supplies the functions, which compute one
  * value at a time; selection, casts and random numbers are computed here.  Reductions use order
  * P (num/order.h): that of rows when they run along the last index of their operand, that of
- * columns when they do not. */
+ * columns when they do not.  A scan computes a whole line, which serves all its elements. */
 #include "loop/interp.h"
 #include "num/convert.h"
 #include "num/philox.h"
@@ -18,7 +18,8 @@ typedef union {
 
 enum { INTERP_AXES = CR_LOOP_DIMS + 32 };
 
-/* The last value of a reduction, valid while the axes that it reads keep their values. */
+/* The last value of a reduction, or the last line of a scan, valid while the axes that it reads
+ * keep their values. */
 typedef struct folded folded;
 struct folded {
     const cr_expr *e;
@@ -29,6 +30,8 @@ struct folded {
     } axis[INTERP_AXES];
     scalar value;
     int64_t index; /* of the value, where the reduction keeps it */
+    scalar *line;  /* of a scan */
+    int64_t *line_index;
     folded *next;
 };
 
@@ -366,8 +369,96 @@ static scalar eval_reduce(machine *m, const cr_expr *e, int64_t *index)
                : positive_zero(e, fold_values(m, e, v));
 }
 
+/* --- scans --- */
+
+/* combine(a, b) of values of the running type. */
+static scalar scan_combine(machine *m, const cr_expr *e, scalar a, scalar b)
+{
+    cr_dtype t = cr_scan_running((cr_fn)e->fn, (cr_dtype)e->dtype), from[2] = {t, t};
+
+    return interp_call_fn(m, (cr_fn)e->fn, t, from, (scalar[]){a, b});
+}
+
+/* Runs of CR_SCAN_RUN elements in blocks of CR_SCAN_BLOCK.  A total that does not exist yet is
+ * left out, because combining it with the identity changes no bit. */
+static void scan_runs(machine *m, const cr_expr *e, scalar *v, int64_t n)
+{
+    cr_dtype t = (cr_dtype)e->dtype, wide = cr_scan_running((cr_fn)e->fn, t);
+    scalar blocks = {0}, runs = {0}, own = {0}, carry;
+    bool block = false, run = false;
+
+    for (int64_t i = 0; i < n; i++) {
+        scalar x = interp_cast(wide, t, v[i]);
+        if (i && i % CR_SCAN_RUN == 0) {
+            runs = run ? scan_combine(m, e, runs, own) : own;
+            run = true;
+        }
+        if (i && i % CR_SCAN_BLOCK == 0) {
+            blocks = block ? scan_combine(m, e, blocks, runs) : runs;
+            block = true;
+            run = false;
+        }
+        own = i % CR_SCAN_RUN ? scan_combine(m, e, own, x) : x;
+        carry = block && run ? scan_combine(m, e, blocks, runs) : run ? runs : blocks;
+        v[i] = interp_cast(t, wide, block || run ? scan_combine(m, e, carry, own) : own);
+    }
+}
+
+/* The extremes so far; the last of equal ones counts. */
+static void scan_extremes(machine *m, const cr_expr *e, scalar *v, int64_t *index, int64_t n)
+{
+    cr_dtype t = (cr_dtype)e->dtype, from[2] = {t, t};
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        scalar best = v[i ? i - 1 : 0];
+        if (!interp_call_fn(m, (cr_fn)e->fn, CR_BOOL, from, (scalar[]){best, v[i]}).i)
+            at = i;
+        else
+            v[i] = best;
+        index[i] = at;
+    }
+}
+
+/* Turns the elements 0..n of a line into the scan's values, in the scan's direction. */
+static void scan_line(machine *m, const cr_expr *e, folded *f, int64_t n)
+{
+    scalar *v = CR_NEW_N(m->l->session, scalar, n);
+
+    for (int64_t i = 0; i < n; i++)
+        v[i] = f->line[e->back ? n - 1 - i : i];
+    if (cr_fn_keeps_index((cr_fn)e->fn))
+        scan_extremes(m, e, v, f->line_index, n);
+    else
+        scan_runs(m, e, v, n);
+    for (int64_t i = 0; i < n; i++)
+        f->line[e->back ? n - 1 - i : i] = v[i];
+}
+
+/* The line through the place at hand: all elements along the scan's axis. */
+static void eval_line(machine *m, const cr_expr *e, folded *f)
+{
+    int64_t n = interp_integer(m, e->axis.extent);
+    int k = m->axes++;
+
+    f->line = CR_NEW_N(m->l->session, scalar, n);
+    f->line_index = CR_NEW_N(m->l->session, int64_t, n);
+    m->axis[k].index = e->axis.index;
+    for (int64_t i = 0; i < n; i++) {
+        m->axis[k].value = i;
+        f->line[i] = interp_eval(m, e->args[0]);
+    }
+    m->axes--;
+    scan_line(m, e, f, n);
+}
+
+/* --- values that serve several places --- */
+
+/* The free axes of an expression; a scan's line does not depend on the place along its axis. */
 static bool expr_reads_axis(const cr_expr *e, const cr_sym *axis)
 {
+    if (e->kind == CR_EXPR_SCAN && e->axis.index == axis)
+        return false;
     if (e->kind == CR_EXPR_REDUCE && cr_sym_uses(e->axis.extent, axis))
         return true;
     if (e->kind == CR_EXPR_REDUCE && e->axis.index == axis)
@@ -396,9 +487,9 @@ static folded *folded_of(machine *m, const cr_expr *e)
     return m->folds = f;
 }
 
-/* Computes a reduction once for each combination of the axes that it reads: the sum of a row is
- * read at each of its columns. */
-static folded *eval_reduce_once(machine *m, const cr_expr *e)
+/* Computes a reduction, or a scan's line, once for each combination of the axes that it reads:
+ * the sum of a row is read at each of its columns. */
+static folded *eval_once(machine *m, const cr_expr *e)
 {
     folded *f = folded_of(m, e);
     bool same = f->axes >= 0;
@@ -413,8 +504,28 @@ static folded *eval_reduce_once(machine *m, const cr_expr *e)
             f->axis[f->axes].index = m->axis[i].index;
             f->axis[f->axes++].value = interp_name_value(m, m->axis[i].index);
         }
-    f->value = eval_reduce(m, e, &f->index);
+    if (e->kind == CR_EXPR_SCAN)
+        eval_line(m, e, f);
+    else
+        f->value = eval_reduce(m, e, &f->index);
     return f;
+}
+
+static scalar eval_index_of(machine *m, const cr_expr *e)
+{
+    folded *f = eval_once(m, e);
+    int64_t at, n;
+
+    if (e->kind == CR_EXPR_REDUCE)
+        return (scalar){.i = f->index};
+    at = interp_name_value(m, e->axis.index);
+    n = interp_integer(m, e->axis.extent);
+    return (scalar){.i = e->back ? n - 1 - f->line_index[n - 1 - at] : f->line_index[at]};
+}
+
+static scalar eval_scan(machine *m, const cr_expr *e)
+{
+    return eval_once(m, e)->line[interp_name_value(m, e->axis.index)];
 }
 
 static scalar interp_eval(machine *m, const cr_expr *e)
@@ -428,10 +539,11 @@ static scalar interp_eval(machine *m, const cr_expr *e)
     case CR_EXPR_LOAD: return interp_load(m, e);
     case CR_EXPR_INTEGER: return of_scalar(t, cr_scalar_int(interp_integer(m, e->index[0])));
     case CR_EXPR_CALL: return interp_call(m, e);
-    case CR_EXPR_INDEX_OF: return (scalar){.i = eval_reduce_once(m, e->args[0])->index};
+    case CR_EXPR_INDEX_OF: return eval_index_of(m, e->args[0]);
+    case CR_EXPR_SCAN: return eval_scan(m, e);
     case CR_EXPR_REDUCE: break;
     }
-    return eval_reduce_once(m, e)->value;
+    return eval_once(m, e)->value;
 }
 
 /* --- definitions --- */

@@ -13,6 +13,11 @@
  *
  *     k[i<R] = index(above[j<C](x[i, j]))
  *
+ * A scan gives each element of a line the fold of the elements up to it; its axis is an axis of
+ * the definition, which it does not bind.  scan_back goes from the last element to the first.
+ *
+ *     y[i<R, j<C] = scan add[j<C](x[i, j])
+ *
  * Expressions are hash-consed in the program's session.  A reduction binds its axis and has the
  * fixed order of num/order.h; no pass may change it.  Scheduling makes a nest (nest.h) of a
  * program, and emit/ prints nests.
@@ -60,7 +65,9 @@ typedef enum {
     CR_EXPR_INTEGER, /* the integer expression index[0] as a number */
     CR_EXPR_CALL,    /* fn(args) */
     CR_EXPR_REDUCE,  /* fn over axis of args[0] */
-    CR_EXPR_INDEX_OF /* the index that args[0], a reduction by above or below, keeps */
+    CR_EXPR_SCAN, /* fn of args[0] from an end of axis, an axis in scope, to the place at hand
+                   */
+    CR_EXPR_INDEX_OF /* the index that args[0], a reduction or scan by above or below, keeps */
 } cr_expr_kind;
 
 typedef struct cr_expr cr_expr;
@@ -69,6 +76,7 @@ struct cr_expr {
     uint8_t dtype; /* cr_dtype; BOOL is a truth value */
     uint8_t fn;    /* cr_fn */
     uint8_t count;
+    bool back;   /* SCAN: from the last element to the first */
     unsigned id; /* in order of making: arguments come before their users */
     const cr_expr *args[3];
     cr_scalar value;
@@ -143,7 +151,12 @@ static inline bool cr_expr_is_indexed(const cr_expr *e)
 const cr_expr *cr_expr_call(cr_loop *l, cr_fn fn, int count, const cr_expr *const *args);
 const cr_expr *cr_expr_cast(cr_loop *l, cr_dtype t, const cr_expr *a);
 const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr *a);
-/* The int64 index, along the reduction's axis, of the element that is its value. */
+/* The scan of `a` along an axis in scope.  Sums and products have running values of
+ * type cr_scan_running and the order of num/order.h; of equal extremes the last counts. */
+const cr_expr *cr_expr_scan(cr_loop *l, cr_fn fn, bool back, cr_axis axis, const cr_expr *a);
+cr_dtype cr_scan_running(cr_fn fn, cr_dtype t);
+/* The int64 index, along the axis of the reduction or scan, of the element that is its value.
+ */
 const cr_expr *cr_expr_index_of(cr_loop *l, const cr_expr *reduce);
 /* `like` with other arguments. */
 const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *const *args);
@@ -159,6 +172,11 @@ cr_fn cr_fn_without_index(cr_fn fn, cr_dtype t);
 static inline bool cr_expr_keeps_index(const cr_expr *e)
 {
     return e->kind == CR_EXPR_REDUCE && cr_fn_keeps_index((cr_fn)e->fn);
+}
+/* True for the index of a scan's values, which is another one in each column. */
+static inline bool cr_expr_is_scan_index(const cr_expr *e)
+{
+    return e->kind == CR_EXPR_INDEX_OF && e->args[0]->kind == CR_EXPR_SCAN;
 }
 /* The start value of a reduction. */
 cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t);
@@ -187,6 +205,8 @@ cr_expr_set cr_expr_set_new(const cr_loop *l);
 bool cr_expr_set_add(cr_expr_set *set,
                      const cr_expr *e); /* false when it was already in the set */
 bool cr_expr_set_has(const cr_expr_set *set, const cr_expr *e);
+/* How many values under `in`, of those that are not in `seen`, read the value of `e`. */
+int cr_expr_readers(cr_expr_set *seen, const cr_expr *in, const cr_expr *e);
 
 /* --- passes, one a file --- */
 

@@ -107,7 +107,8 @@ static uint64_t mix(uint64_t h, uint64_t v)
 
 static uint64_t hash_expr(const cr_expr *e)
 {
-    uint64_t h = mix(e->kind, (uint64_t)e->dtype << 16 | (uint64_t)e->fn << 8 | e->count);
+    uint64_t h = mix(e->kind, (uint64_t)e->back << 24 | (uint64_t)e->dtype << 16 |
+                                  (uint64_t)e->fn << 8 | e->count);
 
     for (int i = 0; i < e->count; i++)
         h = mix(h, e->args[i]->id);
@@ -124,10 +125,10 @@ static uint64_t hash_expr(const cr_expr *e)
 static bool same_expr(const cr_expr *a, const cr_expr *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->fn == b->fn &&
-           a->count == b->count && !memcmp(a->args, b->args, sizeof a->args) &&
-           a->param == b->param && a->buffer == b->buffer &&
-           !memcmp(a->index, b->index, sizeof a->index) && a->axis.index == b->axis.index &&
-           a->axis.extent == b->axis.extent &&
+           a->count == b->count && a->back == b->back &&
+           !memcmp(a->args, b->args, sizeof a->args) && a->param == b->param &&
+           a->buffer == b->buffer && !memcmp(a->index, b->index, sizeof a->index) &&
+           a->axis.index == b->axis.index && a->axis.extent == b->axis.extent &&
            !memcmp(&a->value.c, &b->value.c, sizeof a->value.c);
 }
 
@@ -489,10 +490,42 @@ const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr 
                                      .axis = axis});
 }
 
+/* --- scans --- */
+
+static bool scans(cr_fn fn)
+{
+    return fn == CR_FN_add || fn == CR_FN_mul || cr_fn_keeps_index(fn);
+}
+
+cr_dtype cr_scan_running(cr_fn fn, cr_dtype t)
+{
+    if (cr_fn_keeps_index(fn))
+        return t;
+    return t == CR_F32 ? CR_F64 : t == CR_C64 ? CR_C128 : t;
+}
+
+const cr_expr *cr_expr_scan(cr_loop *l, cr_fn fn, bool back, cr_axis axis, const cr_expr *a)
+{
+    cr_dtype t = (cr_dtype)a->dtype;
+
+    if (!scans(fn) || !cr_fn_has(fn, t))
+        cr_bail(l->session, CR_TYPE, "no scan by %s of %s", cr_fn_infos[fn].name,
+                cr_dtype_name(t));
+    return expr_intern(l, &(cr_expr){.kind = CR_EXPR_SCAN,
+                                     .dtype = (uint8_t)t,
+                                     .fn = (uint8_t)fn,
+                                     .count = 1,
+                                     .back = back,
+                                     .args = {a},
+                                     .axis = axis});
+}
+
 const cr_expr *cr_expr_index_of(cr_loop *l, const cr_expr *reduce)
 {
-    if (!cr_expr_keeps_index(reduce))
-        cr_bail(l->session, CR_TYPE, "index() takes a reduction by above or below");
+    bool scan = reduce->kind == CR_EXPR_SCAN && cr_fn_keeps_index((cr_fn)reduce->fn);
+
+    if (!scan && !cr_expr_keeps_index(reduce))
+        cr_bail(l->session, CR_TYPE, "index() takes a reduction or scan by above or below");
     return expr_intern(
         l, &(cr_expr){.kind = CR_EXPR_INDEX_OF, .dtype = CR_I64, .count = 1, .args = {reduce}});
 }
@@ -512,6 +545,18 @@ const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *cons
         e.args[i] = args[i];
     e.next = NULL;
     return expr_intern(l, &e);
+}
+
+int cr_expr_readers(cr_expr_set *seen, const cr_expr *in, const cr_expr *e)
+{
+    int n = 0;
+
+    if (!cr_expr_set_add(seen, in))
+        return 0;
+    for (int i = 0; i < in->count; i++)
+        n += (in->args[i] == e && in->kind != CR_EXPR_INDEX_OF) +
+             cr_expr_readers(seen, in->args[i], e);
+    return n;
 }
 
 /* --- sets --- */

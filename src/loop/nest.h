@@ -7,6 +7,10 @@
  *            before the next sweep.  Pointwise programs are one sweep.
  *   COLUMNS  each column of all rows becomes one value (the blocks of a column fold)
  *
+ * A scan is along the columns of each row, in the last sweep, or down the rows of each column,
+ * in the only sweep.  Phases order the values of such a sweep: a scan's value is one phase
+ * after its operand, and any other value is in the highest phase of its arguments.
+ *
  * A value needed in two sweeps is computed again when that is cheap; otherwise the
  * first sweep keeps it where a later sweep will store its output row. */
 #ifndef CR_LOOP_NEST_H
@@ -49,6 +53,10 @@ typedef struct {
     int row_stores;
     const uint8_t *scope; /* cr_scope by expression id */
     const uint8_t *level; /* first sweep in which the value can be computed, by id */
+    cr_exprs scans;       /* in order: the operand of a scan may need earlier ones */
+    bool scans_rows;      /* they go down the rows */
+    const uint8_t *phase; /* by id */
+    int phases;           /* 1 without scans */
     const cr_store *keep; /* kept values: read from buffer in sweeps after level */
     int keeps;
 } cr_nest;

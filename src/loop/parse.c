@@ -3,6 +3,7 @@
  *   input x: f64[R, C]    output y: f32[R]    param s: f32 @0     declarations, optional
  *   y[i<R, j<C] = x[i, j] * s + add[k<C](x[i, k])                 definitions
  *   k[i<R] = index(above[j<C](x[i, j]))                           a reduction's index
+ *   y[i<R, j<C] = scan add[j<C](x[i, j])                          a scan; also scan_back
  *   y[i<R, j<C] = x[$ids[i], j] + w[$(ids[i] + i64(#j))]          computed indices
  *
  * A name that is read with indices and not defined before is a float32 input, whose sizes are
@@ -89,6 +90,12 @@ static bool take_word(parser *p, const char *word)
         return false;
     p->at += strlen(word);
     return true;
+}
+
+static bool looking_at_name(parser *p)
+{
+    parser_skip(p);
+    return isalpha((unsigned char)*p->at) != 0;
 }
 
 static const cr_sym *take_integer(parser *p) { return cr_sym_parse(p->l->syms, &p->at); }
@@ -178,6 +185,24 @@ static operand parse_reduce(parser *p, cr_fn fn)
         parser_fail(p, "a reduction has one argument");
     p->axes--;
     return operand_of_expr(cr_expr_reduce(p->l, fn, a, any_type(p, v[0])));
+}
+
+/* scan combine[axis](expression), along an axis in scope */
+static operand parse_scan(parser *p, bool back)
+{
+    const char *name = take_name(p);
+    int fn = cr_fn_find(name);
+    operand v[MOST_ARGS];
+    cr_axis a;
+
+    if (fn < 0)
+        parser_fail(p, cr_session_printf(p->s, "no function is called '%s'", name));
+    parser_expect(p, "[");
+    a = take_axis(p);
+    parser_expect(p, "]");
+    if (parse_args(p, v) != 1)
+        parser_fail(p, "a scan has one argument");
+    return operand_of_expr(cr_expr_scan(p->l, (cr_fn)fn, back, a, any_type(p, v[0])));
 }
 
 static const cr_sym *extent_of(parser *p, const cr_sym *index)
@@ -277,7 +302,7 @@ static operand parse_index_of(parser *p)
     operand v[MOST_ARGS];
 
     if (parse_args(p, v) != 1 || !v[0].e)
-        parser_fail(p, "index() takes a reduction by above or below");
+        parser_fail(p, "index() takes a reduction or scan by above or below");
     return operand_of_expr(cr_expr_index_of(p->l, v[0].e));
 }
 
@@ -290,6 +315,8 @@ static operand parse_word(parser *p)
 
     if (!strcmp(name, "True") || !strcmp(name, "False"))
         return operand_of_expr(cr_expr_const(p->l, CR_BOOL, cr_scalar_int(*name == 'T')));
+    if ((!strcmp(name, "scan") || !strcmp(name, "scan_back")) && looking_at_name(p))
+        return parse_scan(p, name[4] != 0);
     if (looking_at(p, "(")) {
         if (t != CR_DTYPE_NONE)
             return parse_cast(p, t);

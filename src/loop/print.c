@@ -161,7 +161,10 @@ static void print_level(cr_text *out, const cr_expr *e, int level)
         cr_text_char(out, ')');
         break;
     case CR_EXPR_CALL: print_expr_call(out, e, level); break;
+    case CR_EXPR_SCAN:
     case CR_EXPR_REDUCE:
+        if (e->kind == CR_EXPR_SCAN)
+            cr_text_put(out, e->back ? "scan_back " : "scan ");
         cr_text_printf(out, "%s[", cr_fn_infos[e->fn].name);
         print_axis(out, &e->axis);
         cr_text_char(out, ']');

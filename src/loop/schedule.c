@@ -4,6 +4,8 @@
  * operand, and any other value has the highest level of its arguments.  Sweep k accumulates the
  * reductions whose operands are at level k and stores the outputs at level k.
  *
+ * Scans are in the last sweep, so that no sweep accumulates reductions beside them.
+ *
  * Invariant: a kept value is in an output's row from the sweep that computes it to the next
  * sweep that stores in this row, which stores the output itself or another kept value.  No
  * later sweep reads the first value. */
@@ -11,10 +13,17 @@
 #include <string.h>
 
 typedef struct {
+    const cr_expr **at;
+    size_t len, cap;
+} expr_list;
+
+typedef struct {
     cr_nest *n;
     cr_loop *l;
     cr_session *s;
-    uint8_t *scope, *level;
+    uint8_t *scope, *level, *phase;
+    int scan_level; /* the sweep of scans */
+    expr_list scans;
 } work;
 
 /* --- the axes --- */
@@ -146,11 +155,32 @@ static void visit_reduce(work *w, const cr_expr *e)
 {
     const cr_sym *over = w->n->kind == CR_NEST_COLUMNS ? w->n->row.index : w->n->column.index;
 
+    if (w->phase[e->args[0]->id])
+        cr_bail(w->s, CR_VALUE, "a reduction of a scan");
     if (e->axis.index != over)
         cr_bail(w->s, CR_VALUE, "a reduction runs over '%s', not along the rows",
                 e->axis.index->name);
     w->scope[e->id] = CR_SCOPE_ROW;
     w->level[e->id] = (uint8_t)(w->level[e->args[0]->id] + 1);
+}
+
+static void visit_scan(work *w, const cr_expr *e)
+{
+    bool rows = e->axis.index == w->n->row.index;
+
+    if (w->n->kind == CR_NEST_COLUMNS || (!rows && e->axis.index != w->n->column.index))
+        cr_bail(w->s, CR_VALUE, "a scan runs along '%s', an axis of no loop",
+                e->axis.index->name);
+    if (w->n->scans.count && (rows != w->n->scans_rows || e->back != w->n->scans.at[0]->back))
+        cr_bail(w->s, CR_VALUE, "scans along several axes or in several directions");
+    w->n->scans_rows = rows;
+    w->scope[e->id] = CR_SCOPE_COLUMN;
+    w->level[e->id] = (uint8_t)w->scan_level;
+    w->phase[e->id] = (uint8_t)(w->phase[e->args[0]->id] + 1);
+    if (w->n->phases <= w->phase[e->id])
+        w->n->phases = w->phase[e->id] + 1;
+    CR_PUSH(w->s, &w->scans, e);
+    w->n->scans = (cr_exprs){w->scans.at, (int)w->scans.len};
 }
 
 static void visit_integer(work *w, const cr_expr *e)
@@ -171,8 +201,10 @@ static void visit(work *w, cr_expr_set *seen, const cr_expr *e)
             w->scope[e->id] = w->scope[a->id];
         if (w->level[a->id] > w->level[e->id])
             w->level[e->id] = w->level[a->id];
+        if (w->phase[a->id] > w->phase[e->id])
+            w->phase[e->id] = w->phase[a->id];
     }
-    if (w->level[e->id] > 200)
+    if (w->level[e->id] > 200 || w->phase[e->id] > 200)
         cr_bail(w->s, CR_VALUE, "more than 200 reductions depend on each other");
     if (e->kind == CR_EXPR_LOAD)
         visit_load(w, e);
@@ -180,18 +212,43 @@ static void visit(work *w, cr_expr_set *seen, const cr_expr *e)
         visit_integer(w, e);
     else if (e->kind == CR_EXPR_REDUCE)
         visit_reduce(w, e);
+    else if (e->kind == CR_EXPR_SCAN)
+        visit_scan(w, e);
 }
 
-static void find_scopes(work *w)
+static void visit_all(work *w)
 {
     cr_expr_set seen = cr_expr_set_new(w->l);
 
     w->scope = CR_NEW_N(w->s, uint8_t, w->l->nodes);
     w->level = CR_NEW_N(w->s, uint8_t, w->l->nodes);
+    w->phase = CR_NEW_N(w->s, uint8_t, w->l->nodes);
+    w->scans = (expr_list){0};
+    w->n->scans = (cr_exprs){0};
+    w->n->phases = 1;
     for (size_t i = 0; i < w->l->defs.len; i++)
         visit(w, &seen, w->l->defs.at[i]->value);
+}
+
+/* Scans, and the values that need them, are visited again with the level of the last sweep. */
+static void level_scans(work *w)
+{
+    for (size_t i = 0; i < w->l->nodes && w->n->scans.count; i++)
+        if (w->level[i] > w->scan_level)
+            w->scan_level = w->level[i];
+    if (w->scan_level && w->n->scans_rows)
+        cr_bail(w->s, CR_VALUE, "a scan down the rows beside a reduction");
+    if (w->scan_level)
+        visit_all(w);
+}
+
+static void find_scopes(work *w)
+{
+    visit_all(w);
+    level_scans(w);
     w->n->scope = w->scope;
     w->n->level = w->level;
+    w->n->phase = w->phase;
 }
 
 /* --- sweeps --- */
@@ -214,11 +271,6 @@ static int count_sweeps(work *w)
     }
     return most;
 }
-
-typedef struct {
-    const cr_expr **at;
-    size_t len, cap;
-} expr_list;
 
 static void gather_reduces(work *w, cr_expr_set *seen, const cr_expr *e, int level,
                            expr_list *out)

@@ -4,7 +4,8 @@
  *   - what is read is an input or was defined before, with one index a dimension
  *   - an index uses only sizes and the enclosing axes, and is within its dim when that is
  * known; a computed index is an int32 or int64 value
- *   - only a reduction that keeps its index has one
+ *   - only a reduction or scan that keeps its index has one
+ *   - a scan goes along an enclosing axis, whose extent it names
  *   - arguments of a call agree in type, and values have their target's type */
 #include "loop/loop.h"
 #include <string.h>
@@ -100,6 +101,17 @@ static void verify_call_types(scope *s, const cr_expr *e)
         broken(s, "no such function for the type:", info->name);
 }
 
+static void verify_scan(scope *s, const cr_expr *e)
+{
+    bool found = false;
+
+    for (int i = 0; i < s->axes; i++)
+        found =
+            found || (s->axis[i].index == e->axis.index && s->axis[i].extent == e->axis.extent);
+    if (!found)
+        broken(s, "a scan along no axis with its extent:", e->axis.index->name);
+}
+
 static void verify_expr(scope *s, cr_expr_set *seen, const cr_expr *e)
 {
     if (e->kind != CR_EXPR_REDUCE && !cr_expr_set_add(seen, e))
@@ -113,7 +125,9 @@ static void verify_expr(scope *s, cr_expr_set *seen, const cr_expr *e)
         check_names(s, e->index[0]);
     if (e->kind == CR_EXPR_CALL)
         verify_call_types(s, e);
-    if (e->kind == CR_EXPR_INDEX_OF && !cr_expr_keeps_index(e->args[0]))
+    if (e->kind == CR_EXPR_SCAN)
+        verify_scan(s, e);
+    if (e->kind == CR_EXPR_INDEX_OF && !cr_fn_keeps_index((cr_fn)e->args[0]->fn))
         broken(s, "the index of a reduction that keeps none in", s->d->target->name);
     if (e->kind == CR_EXPR_REDUCE) {
         cr_expr_set inside = cr_expr_set_new(s->l);

@@ -22,7 +22,7 @@
  * Scans.  A line is cut into blocks of CR_SCAN_BLOCK elements, a block into runs of
  * CR_SCAN_RUN.  Element i of the result is combine(combine(b, r), e). b folds the totals of the
  * earlier blocks in order, r the totals of the block's earlier runs, and e the run's elements
- * up to i. Running values of float32 and of complex numbers have double precision.
+ * up to i. Running values of float32, half types and complex numbers have double precision.
  *
  * Combining writes.  The values for one destination, in index order, are folded as a column;
  * the result is combined with the destination's value, which is the left operand.  For

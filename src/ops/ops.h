@@ -247,6 +247,9 @@ struct cr_op {
     cr_rule *loop_fresh;   /* true: written places start as the operation's identity; or NULL */
     bool loop_adds;
     cr_loop_window *loop_window; /* loop_value is folded over the window; or NULL */
+    cr_rule *scan; /* of an EXTERN entry that is stated as a scan along its parameter `dim`: the
+                    * call of a combining function on self; a second result is the index */
+    bool scan_back; /* from the last element to the first */
     const char *extern_name;
     cr_extern_fn extern_fn;
     cr_whole_fn whole_fn;

@@ -652,6 +652,18 @@ static cr_status read_index(lexer *x, cr_op *op)
     return read_error(x, &c->error);
 }
 
+static cr_status read_scan(lexer *x, cr_op *op)
+{
+    CR_TRY(does(x, op, CR_DOES_EXTERN));
+    return rule_parse(x, &op->scan);
+}
+
+static cr_status read_scan_back(lexer *x, cr_op *op)
+{
+    op->scan_back = true;
+    return read_scan(x, op);
+}
+
 /* `kernel cpu NAME`: a faster way beside a loop. */
 static cr_status read_kernel(lexer *x, cr_op *op)
 {
@@ -773,6 +785,8 @@ static const struct {
     {"check", read_check},
     {"body", read_body},
     {"fold", read_fold},
+    {"scan", read_scan},
+    {"scan_back", read_scan_back},
     {"map", read_map},
     {"is", read_is},
     {"extern", read_extern},

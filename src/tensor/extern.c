@@ -1,4 +1,4 @@
-/* Entries that name a function of kern, and reductions that keep an index: results are
+/* Entries that name a function of kern, scans, and reductions that keep an index: results are
  * allocated by the entry's rules, then the function is called with plain views in the compute
  * type. */
 #include "base/env.h"
@@ -254,6 +254,8 @@ cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out)
 {
     if (op->does == CR_DOES_FOLD)
         return cr_run_fold_index(op, arg, out);
+    if (op->scan)
+        return cr_run_scan(op, arg, out);
     bool stated = op->loop_value && (!op->extern_fn || cr_env_int(CR_ENV_CR_STATED));
 
     return stated ? cr_run_stated(op, arg, out) : op->extern_fn(arg, out);
@@ -272,7 +274,8 @@ static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *
         return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
     CR_TRY(check_generator(op, c->arg, c->device));
     if (!is_without_elements(op, c, views))
-        CR_TRY(cr_is_host(c->device) || op->does == CR_DOES_FOLD
+        CR_TRY(cr_is_host(c->device) || op->does == CR_DOES_FOLD ||
+                       (op->scan && cr_has_scans(c->device))
                    ? cr_run_on_views(op, c->arg, views)
                    : cr_remote_extern(op, c->arg, views, c->device));
     for (int k = 0; k < op->result_count; k++)

@@ -66,6 +66,7 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result);
 CR_MUST cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out);
 /* A reduction that keeps the index of its value, on any device: arguments and results as of a
  * cr_extern_fn; results are row-major (fold_index.c). */
+CR_MUST cr_status cr_run_scan(const cr_op *op, const cr_value *arg, cr_view *out);
 CR_MUST cr_status cr_run_fold_index(const cr_op *op, const cr_value *arg, cr_view *out);
 /* An entry's kernel, or its loops when it has none. */
 CR_MUST cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/parallel.h"
+#include "emit/dialect.h"
 #include "jit/cache.h"
 #include "jit/entry.h"
 #include "kern/cuda/product.h"
@@ -55,6 +56,8 @@ static const cr_dialect *dialect_of(cr_device device)
 {
     return device.kind == CR_CUDA ? &cr_dialect_cuda : &cr_dialect_c;
 }
+
+bool cr_has_scans(cr_device device) { return dialect_of(device)->some_columns != NULL; }
 
 /* Drops the source. */
 static cr_status build_code(void **code, cr_device device, cr_kernel_source *source)

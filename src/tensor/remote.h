@@ -21,6 +21,8 @@ CR_MUST cr_status cr_place_kernel(cr_placed_kernel *out, cr_device device, const
                                   cr_dtype dtype, cr_form form);
 /* The kernel of a fused program for another device than the host. */
 CR_MUST cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused *f);
+/* True when the device builds texts of scans. */
+bool cr_has_scans(cr_device device);
 /* Runs a kernel on another device than the host. */
 CR_MUST cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *how);
 

@@ -1,0 +1,262 @@
+/* Scans: running sums, products and extremes along a dim.
+ *
+ * The elements are [outer, n, inner] around the dim.  A kernel of rows scans lines of adjacent
+ * elements, or lines of few columns; a kernel of columns goes down n rows of `inner` columns.
+ * Other layouts are copied to adjacent lines and the results are copied back; dtypes without
+ * kernels are converted by the same copies. */
+#include "num/convert.h"
+#include "tensor/geometry.h"
+#include "tensor/internal.h"
+#include "tensor/kernel.h"
+#include "tensor/remote.h"
+
+/* Fewer columns than LEAST are lines of elements that are not adjacent.  A unit of columns has
+ * STRIP of them.  Copies of at most SMALL bytes are on the stack. */
+enum { SCAN_GRAIN = 16384, SCAN_LEAST = 8, SCAN_STRIP = 512, SCAN_SMALL = 512 };
+
+/* Views of the operands in the kernel's layout; copies that were made for it. */
+typedef struct {
+    cr_placed_kernel kernel;
+    cr_status status;
+    int operands; /* results, then the input */
+    char *at[CR_MAX_RESULTS + 1];
+    int64_t item[CR_MAX_RESULTS + 1];
+    int64_t n, inner, strips;
+    bool copied[CR_MAX_RESULTS + 1];
+    cr_view copy[CR_MAX_RESULTS + 1];
+    cr_tensor *tensor[CR_MAX_RESULTS + 1]; /* of the copy; NULL when it is on the stack */
+    int64_t stride[CR_MAX_RESULTS + 1][CR_MAX_DIMS], size[CR_MAX_RESULTS + 1][CR_MAX_DIMS];
+    _Alignas(16) char small[CR_MAX_RESULTS + 1][SCAN_SMALL];
+} scan_job;
+
+/* A kernel's rows and columns, and the elements from one to the next. */
+typedef struct {
+    int64_t rows, columns, row_step, column_step;
+} scan_span;
+
+static void scan_part(scan_job *j, int64_t from, scan_span s)
+{
+    static const cr_params none;
+    void *ptr[CR_MAX_RESULTS + 1];
+    int64_t stride[2 * (CR_MAX_RESULTS + 1)];
+
+    for (int k = 0; k < j->operands; k++) {
+        ptr[k] = j->at[k] + from * j->item[k];
+        stride[2 * k] = s.row_step * j->item[k];
+        stride[2 * k + 1] = s.column_step * j->item[k];
+    }
+    cr_status st = cr_call_kernel(&j->kernel, j->operands, ptr, stride,
+                                  (int64_t[]){s.rows, s.columns}, none.slot);
+    if (CR_UNLIKELY(st))
+        j->status = st;
+}
+
+static void scan_lines(void *context, int64_t begin, int64_t end)
+{
+    scan_job *j = context;
+
+    scan_part(j, begin * j->n, (scan_span){end - begin, j->n, j->n, 1});
+}
+
+/* Lines of which `inner` start at adjacent elements. */
+static void scan_few(void *context, int64_t begin, int64_t end)
+{
+    scan_job *j = context;
+
+    for (int64_t u = begin; u < end; u++)
+        scan_part(j, u * j->n * j->inner, (scan_span){j->inner, j->n, 1, j->inner});
+}
+
+/* Units are (outer, strip of columns). */
+static void scan_strips(void *context, int64_t begin, int64_t end)
+{
+    scan_job *j = context;
+
+    for (int64_t u = begin; u < end; u++) {
+        int64_t first = u % j->strips * SCAN_STRIP, left = j->inner - first;
+        int64_t columns = left < SCAN_STRIP ? left : SCAN_STRIP;
+        scan_part(j, u / j->strips * j->n * j->inner + first,
+                  (scan_span){j->n, columns, j->inner, 1});
+    }
+}
+
+static cr_status scan_run(scan_job *j, const cr_op *op, cr_dtype compute, cr_device device,
+                          int64_t outer)
+{
+    bool rows = j->inner < SCAN_LEAST;
+
+    CR_TRY(cr_place_kernel(&j->kernel, device, op, compute,
+                           rows ? CR_FORM_MAIN : CR_FORM_COLUMNS));
+    if (rows) {
+        cr_share_out(device, outer, 1 + SCAN_GRAIN / (j->n * j->inner),
+                     j->inner == 1 ? scan_lines : scan_few, j);
+    } else {
+        int64_t wide = j->inner < SCAN_STRIP ? j->inner : SCAN_STRIP;
+        j->strips = (j->inner + SCAN_STRIP - 1) / SCAN_STRIP;
+        cr_share_out(device, outer * j->strips, 1 + SCAN_GRAIN / (j->n * wide), scan_strips, j);
+    }
+    return j->status;
+}
+
+/* --- layouts --- */
+
+/* The same elements with the dim last. */
+typedef struct {
+    cr_view view;
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+} scan_moved;
+
+static const cr_view *scan_move_last(scan_moved *m, const cr_view *v, int dim)
+{
+    int last = v->ndim - 1;
+
+    m->view = *v;
+    m->view.size = m->size;
+    m->view.stride = m->stride;
+    for (int d = 0; d < v->ndim; d++) {
+        int from = d < dim ? d : d < last ? d + 1 : dim;
+        m->size[d] = v->size[from];
+        m->stride[d] = v->stride[from];
+    }
+    return &m->view;
+}
+
+/* Makes operand k a copy of dtype `t`, row-major in the order of `v`; sets no elements. */
+static cr_status scan_copy(scan_job *j, int k, const cr_view *v, cr_dtype t)
+{
+    int64_t step = 1;
+
+    for (int d = v->ndim - 1; d >= 0; d--) {
+        j->size[k][d] = v->size[d];
+        j->stride[k][d] = step;
+        step *= v->size[d];
+    }
+    j->copied[k] = true;
+    j->copy[k] =
+        (cr_view){j->small[k], j->size[k], j->stride[k], v->ndim, (uint8_t)t, v->device, false};
+    if (!cr_is_host(v->device) || step * (int64_t)cr_dtype_size(t) > SCAN_SMALL) {
+        CR_TRY(cr_tensor_new(&j->tensor[k], t, v->device, v->ndim, v->size));
+        j->copy[k].data = j->tensor[k]->data;
+    }
+    j->at[k] = j->copy[k].data;
+    return CR_OK;
+}
+
+/* Copies elements.  Few row-major ones are converted directly, which takes less time. */
+static cr_status scan_convert(const cr_view *to, const cr_view *from)
+{
+    cr_dtype t = (cr_dtype)to->dtype, f = (cr_dtype)from->dtype;
+    int64_t n = cr_numel(from->ndim, from->size);
+
+    if (n > SCAN_SMALL || !cr_is_host(to->device) ||
+        !cr_is_contiguous(to->ndim, to->size, to->stride) ||
+        !cr_is_contiguous(from->ndim, from->size, from->stride))
+        return cr_copy_elements(to, from);
+    cr_convert_row(t, f)(to->data, (int64_t)cr_dtype_size(t), from->data,
+                         (int64_t)cr_dtype_size(f), n);
+    return CR_OK;
+}
+
+typedef struct {
+    const cr_view *self;
+    int dim;
+    bool last; /* the kernel's layout has the dim last, as lines */
+    cr_dtype compute;
+} scan_layout;
+
+static bool scan_fits(const cr_view *v, const scan_layout *l, cr_dtype t)
+{
+    return v->dtype == t && (!l->last || l->dim == v->ndim - 1) &&
+           cr_is_contiguous(v->ndim, v->size, v->stride);
+}
+
+static cr_status scan_use_input(scan_job *j, const scan_layout *l)
+{
+    int k = j->operands - 1;
+    scan_moved moved;
+
+    j->at[k] = l->self->data;
+    j->item[k] = (int64_t)cr_dtype_size(l->compute);
+    if (scan_fits(l->self, l, l->compute))
+        return CR_OK;
+    const cr_view *v = l->last ? scan_move_last(&moved, l->self, l->dim) : l->self;
+    CR_TRY(scan_copy(j, k, v, l->compute));
+    return scan_convert(&j->copy[k], v);
+}
+
+static cr_dtype scan_result_type(const scan_layout *l, int k)
+{
+    return k ? CR_I64 : l->compute;
+}
+
+static cr_status scan_use_result(scan_job *j, const scan_layout *l, int k, const cr_view *out)
+{
+    cr_dtype t = scan_result_type(l, k);
+    scan_moved moved;
+
+    j->at[k] = out->data;
+    j->item[k] = (int64_t)cr_dtype_size(t);
+    return scan_fits(out, l, t)
+               ? CR_OK
+               : scan_copy(j, k, l->last ? scan_move_last(&moved, out, l->dim) : out, t);
+}
+
+static cr_status scan_return(const scan_job *j, const scan_layout *l, int k, const cr_view *out)
+{
+    scan_moved moved;
+
+    return j->copied[k]
+               ? scan_convert(l->last ? scan_move_last(&moved, out, l->dim) : out, &j->copy[k])
+               : CR_OK;
+}
+
+/* The products of the sizes around the dim. */
+static int64_t scan_sizes(scan_job *j, const cr_view *self, int dim)
+{
+    int64_t outer = 1;
+
+    j->n = self->ndim ? self->size[dim] : 1;
+    j->inner = 1;
+    for (int d = 0; d < self->ndim; d++) {
+        outer *= d < dim ? self->size[d] : 1;
+        j->inner *= d > dim ? self->size[d] : 1;
+    }
+    return outer;
+}
+
+cr_status cr_run_scan(const cr_op *op, const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    scan_layout l = {.self = self,
+                     .dim = (int)arg[op->dim_param].i,
+                     .compute = cr_dtype_compute((cr_dtype)self->dtype)};
+    scan_job j; /* not initialised: copies on the stack are long */
+    int64_t outer;
+    cr_status st = CR_OK;
+
+    l.dim += l.dim < 0 ? self->ndim : 0;
+    j.operands = op->result_count + 1;
+    j.status = CR_OK;
+    for (int k = 0; k < j.operands; k++) {
+        j.copied[k] = false;
+        j.tensor[k] = NULL;
+    }
+    outer = scan_sizes(&j, self, l.dim);
+    if (!cr_numel(self->ndim, self->size))
+        return CR_OK;
+    l.last = !cr_is_contiguous(self->ndim, self->size, self->stride);
+    if (l.last) {
+        outer *= j.inner;
+        j.inner = 1;
+    }
+    CR_GO(scan_use_input(&j, &l));
+    for (int k = 0; k < op->result_count; k++)
+        CR_GO(scan_use_result(&j, &l, k, &out[k]));
+    CR_GO(scan_run(&j, op, l.compute, self->device, outer));
+    for (int k = 0; k < op->result_count; k++)
+        CR_GO(scan_return(&j, &l, k, &out[k]));
+done:
+    for (int k = 0; k < j.operands; k++)
+        cr_drop(j.tensor[k]);
+    return st;
+}
