@@ -50,9 +50,10 @@ struct cr_shadow {
     SHADOW_LIST(const void *) identities; /* of the calls, to see each once */
     const PyObject **watch;               /* objects that are looked for */
     size_t watch_count;
-    int watched;     /* the index of the first one found, or -1 */
-    cr_access found; /* and where: code and at */
-    int *table;      /* hash table of sources */
+    PyObject *folders; /* of code that may read modules, types and functions in C */
+    int watched;       /* the index of the first one found, or -1 */
+    cr_access found;   /* and where: code and at */
+    int *table;        /* hash table of sources */
     size_t table_size;
     int log, broken; /* broken: no memory; the shadow then follows nothing more */
     uint64_t events, compared, differences;
@@ -167,12 +168,36 @@ static int shadow_imports(PyCodeObject *code)
     return file && !strncmp(file, "<frozen importlib", strlen("<frozen importlib"));
 }
 
+/* Installed packages are in a folder of the standard library. */
+static int shadow_is_installed(PyCodeObject *code)
+{
+    const char *file = PyUnicode_AsUTF8(code->co_filename);
+
+    if (!file)
+        PyErr_Clear();
+    return file && (strstr(file, "/site-packages/") || strstr(file, "/dist-packages/"));
+}
+
+static int shadow_may_read(const cr_shadow *s, PyCodeObject *code, const PyObject *x)
+{
+    if (shadow_imports(code))
+        return 1;
+    if (!PyModule_Check(x) && !PyType_Check(x) && !PyCFunction_Check(x))
+        return 0;
+    for (Py_ssize_t i = 0;
+         i < PyTuple_GET_SIZE(s->folders) && (!i || !shadow_is_installed(code)); i++)
+        if (PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(s->folders, i), 0,
+                                PY_SSIZE_T_MAX, -1) > 0)
+            return 1;
+    return 0;
+}
+
 static void shadow_look(cr_shadow *s, PyCodeObject *code, int at, const PyObject *x)
 {
     if (s->watched >= 0 || !x)
         return;
     for (size_t i = 0; i < s->watch_count; i++)
-        if (s->watch[i] == x && !shadow_imports(code)) {
+        if (s->watch[i] == x && !shadow_may_read(s, code, x)) {
             s->watched = (int)i;
             s->found.code = (PyCodeObject *)Py_NewRef((PyObject *)code);
             s->found.at = at < 0 ? 0 : at;
@@ -180,7 +205,7 @@ static void shadow_look(cr_shadow *s, PyCodeObject *code, int at, const PyObject
         }
 }
 
-int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count)
+int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObject *folders)
 {
     const PyObject **watch = PyMem_RawMalloc((count + 1) * sizeof *watch);
 
@@ -191,6 +216,7 @@ int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count)
     PyMem_RawFree(s->watch);
     s->watch = watch;
     s->watch_count = count;
+    s->folders = folders;
     return 0;
 }
 
@@ -545,7 +571,10 @@ static void shadow_flow(cr_shadow *s, const shadow_step *x)
     int source;
 
     switch ((cr_code_flow)x->step->flow) {
-    case FLOW_LOST: shadow_lost(s, x); break;
+    case FLOW_LOST:
+    case FLOW_CALL:
+    case FLOW_CALL_SPREAD:
+    case FLOW_FORMAT: shadow_lost(s, x); break;
     case FLOW_COPY: shadow_expect(s, x, x->kept, shadow_taken(x, x->step->arg)); break;
     case FLOW_SWAP: shadow_swap(s, x); break;
     case FLOW_CONST:
@@ -674,12 +703,29 @@ static int shadow_is_descriptor(const PyObject *x)
            Py_TYPE(x) == &PyClassMethodDescr_Type;
 }
 
+/* The descriptor of a bound special method in C, borrowed, or `x` itself. */
+static PyObject *shadow_unbound(PyObject *x)
+{
+    PyObject *type = PyObject_GetAttrString(x, "__objclass__");
+    PyObject *name = type ? PyObject_GetAttrString(x, "__name__") : NULL;
+    PyObject *found = name && PyType_Check(type)
+                          ? PyDict_GetItem(((PyTypeObject *)type)->tp_dict, name)
+                          : NULL;
+
+    PyErr_Clear();
+    Py_XDECREF(name);
+    Py_XDECREF(type);
+    return found ? found : x;
+}
+
 static void shadow_callable(cr_shadow *s, const shadow_frame *f, int at, PyObject *x)
 {
     while (x && PyMethod_Check(x))
         x = PyMethod_GET_FUNCTION(x);
     if (!x || PyFunction_Check(x))
         return; /* its frame is observed */
+    if (Py_TYPE(x) == &_PyMethodWrapper_Type)
+        x = shadow_unbound(x);
     if (PyCFunction_Check(x))
         shadow_call_function(s, f, at, x);
     else if (shadow_is_descriptor(x) && shadow_is_new(s, x))

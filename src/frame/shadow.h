@@ -58,10 +58,12 @@ PyObject *cr_shadow_first_difference(const cr_shadow *s);
 const cr_access *cr_shadow_accesses(const cr_shadow *s, size_t *count);
 /* The C functions that were called.  The array is valid until the next callback. */
 const cr_call_seen *cr_shadow_calls(const cr_shadow *s, size_t *count);
-/* Looks for objects by address: -1 until one of them is in an observed frame, then its index;
- * the instruction is in `code` (borrowed) and `at`.  The caller keeps the objects alive. */
-/* 0, or -1 without memory. */
-int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count);
+/* Looks for objects by address; 0, or -1 without memory.  Code in the folders, a tuple of
+ * paths, may read modules, types and functions in C.  The caller keeps the objects and the
+ * tuple alive. */
+int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObject *folders);
+/* -1 until one of them is in an observed frame, then its index; the instruction is in `code`
+ * (borrowed) and `at`. */
 int cr_shadow_watched(const cr_shadow *s, PyCodeObject **code, int *at);
 /* The path of a source as text, such as "self.layers[0]"; a new reference, NULL with an
  * exception. */

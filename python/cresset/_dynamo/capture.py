@@ -16,6 +16,16 @@ from . import config
 from .guards import NotYet, Refused, Walk, may_vary, plain, tensor_facts
 
 _INDUCTOR_CONFIG = f"{_root.NAME}._inductor.config"
+# Code of this package and of the standard library is assumed to read only its arguments.
+_TRUSTED = (__file__.removesuffix("_dynamo/capture.py"), functools.__file__.removesuffix("functools.py"))
+
+
+def _is_trusted_file(path):
+    package, library = _TRUSTED
+    return path.startswith(package) or path.startswith(library) and "/site-packages/" not in path and \
+        "/dist-packages/" not in path
+
+
 _ATTEMPTS = 3  # attempts to record a function whose calls change objects that they read
 _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
 _LEAF, _TUPLE, _LIST, _TREE = range(4)  # kinds of return values
@@ -217,8 +227,9 @@ class _Recording:
         if not self.compiler.wants_place and not self.walk.deferred:
             return self.fn(*args, **kwargs)
         observation = _C.Observation()
+        self.modules = len(sys.modules)
         watched = [x for x, _ in self.walk.deferred]
-        observation.watch(watched)
+        observation.watch(watched, _TRUSTED)
         if not observation.start():  # a debugger has the hooks
             return self.fn(*args, **kwargs)
         self.observation = observation
@@ -448,12 +459,15 @@ class _Recording:
         if self.observation is None:
             why = f"{deferred[0][1]}, and under a debugger its instructions are not observed"
             raise Refused(why) if self.compiler.fullgraph else NotYet(why)
+        self.compiler.attempts += len(sys.modules) > self.modules
+        if len(sys.modules) > self.modules and self.compiler.attempts < _ATTEMPTS:
+            raise NotYet("the call imports modules, whose code reads more than later calls")
         if self.observation.watched is not None:
             index, place = self.observation.watched
             raise Refused(deferred[index][1], place=place)
         from .classified import is_classified
         for kind, what, owner, place in self.observation.calls():
-            if not is_classified(kind, what, owner):
+            if not is_classified(kind, what, owner) and not _is_trusted_file(place[0].co_filename):
                 name = what if kind == "f" else what.__qualname__
                 raise Refused(f"{deferred[0][1]}, or so may {name}", place=place)
         deferred.clear()

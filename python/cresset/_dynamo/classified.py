@@ -55,4 +55,7 @@ def is_classified(kind, what, owner):
         return _is_ours(owner.__module__) or (owner in _BASES or issubclass(owner, BaseException)) and what.__name__ not in _TEXT
     if kind == "t":
         return _is_type(what)
-    return _is_ours(what.__module__)
+    if _is_ours(what.__module__):
+        return True
+    call = next((base.__dict__["__call__"] for base in what.__mro__ if "__call__" in base.__dict__), None)
+    return type(call) is types.FunctionType or _is_ours(getattr(getattr(call, "__objclass__", None), "__module__", None))

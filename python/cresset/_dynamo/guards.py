@@ -112,7 +112,9 @@ def _contents(holder):
     """Returns the contents of a dict, list, cell or object with slots as a dict."""
     if isinstance(holder, list):
         return dict(enumerate(holder))
-    if isinstance(holder, (dict, types.MappingProxyType)):
+    if isinstance(holder, dict):  # a subclass may define __getitem__
+        return dict(dict.items(holder))
+    if isinstance(holder, types.MappingProxyType):
         return dict(holder)
     names = ("cell_contents",) if isinstance(holder, types.CellType) else _slots(type(holder))
     return {name: getattr(holder, name) for name in names if hasattr(holder, name)}
@@ -444,7 +446,7 @@ class Walk:
         found = []
         for node, holder, before in self.before:
             if isinstance(holder, dict) and len(holder) == len(before) and \
-               all(map(is_, holder.values(), before.values())) and all(map(is_, holder, before)):
+               all(map(is_, dict.values(holder), before.values())) and all(map(is_, holder, before)):
                 continue
             now = _contents(holder)
             if len(before) > len(now):

@@ -371,3 +371,45 @@ def a_stored_clock_is_replaced(compile):
     for now in (None, None, True, True, None):
         held.box.now = now
         yield f(torch.ones(2))
+
+
+@program(FAMILY)
+def a_dict_that_makes_its_items(compile):
+    class Makes(dict):
+        def __getitem__(self, name):
+            return super().__getitem__(name)()
+    makes = Makes(gain=lambda: 3., loss=lambda: 2.)
+
+    def f(x, name):
+        if x.dim() > 5:
+            logger.warning("many dims")
+        return x * makes[name]
+    yield from called(compile, f, "gain")
+
+
+@program(FAMILY)
+def a_module_is_imported_in_the_first_calls(compile):
+    def f(x):
+        if "wave" not in sys.modules:
+            import wave  # noqa: F401
+        return x + 1
+    yield from called(compile, f)
+
+
+@program(FAMILY)
+def attributes_through_the_base_class(compile):
+    class Settings:
+        def __init__(self):
+            self.gain, self.log = 2., logger
+
+        def __getattribute__(self, name):
+            state = super().__getattribute__("__dict__")
+            return state[name] if name in state else super().__getattribute__(name)
+    settings = Settings()
+
+    @compile
+    def f(x):
+        return x * settings.gain
+    for gain in (2., 2., 5., 2., 5.):
+        settings.gain = gain
+        yield f(torch.ones(2))

@@ -138,13 +138,19 @@ static PyObject *observed_accesses(PyObject *x, PyObject *unused)
     return out;
 }
 
-/* watch(objects): the caller keeps them alive until stop() */
-static PyObject *observed_watch(PyObject *x, PyObject *objects)
+/* watch(objects, folders): a list and a tuple of str, which the caller keeps alive until stop()
+ */
+static PyObject *observed_watch(PyObject *x, PyObject *args)
 {
-    if (!PyList_Check(objects))
-        return PyErr_Format(PyExc_TypeError, "watch() takes a list");
+    PyObject *objects, *folders;
+
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &objects, &PyTuple_Type, &folders))
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++)
+        if (!PyUnicode_Check(PyTuple_GET_ITEM(folders, i)))
+            return PyErr_Format(PyExc_TypeError, "watch() takes folders as str");
     if (cr_shadow_watch(((observed_object *)x)->shadow, ((PyListObject *)objects)->ob_item,
-                        (size_t)PyList_GET_SIZE(objects)) < 0)
+                        (size_t)PyList_GET_SIZE(objects), folders) < 0)
         return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
@@ -185,7 +191,7 @@ static PyObject *observed_calls(PyObject *x, PyObject *unused)
 static PyMethodDef observed_methods[] = {{"start", observed_start, METH_NOARGS, NULL},
                                          {"stop", observed_stop, METH_NOARGS, NULL},
                                          {"accesses", observed_accesses, METH_NOARGS, NULL},
-                                         {"watch", observed_watch, METH_O, NULL},
+                                         {"watch", observed_watch, METH_VARARGS, NULL},
                                          {"calls", observed_calls, METH_NOARGS, NULL},
                                          {0}};
 
