@@ -61,11 +61,17 @@ CV_FN ck_sum_c128 ck_sum_add_c128(ck_sum_c128 a, ck_sum_c128 b)
 {
     return CV_MAKE(cv_s_c128, a.re + b.re, a.im + b.im);
 }
-/* The products are rounded: gcc 12 would make fused multiply-adds, -ffp-contract=off or not. */
+#ifdef __x86_64__
+#define CK_ROUNDED(p, q, s, t) __asm__("" : "+x"(p), "+x"(q), "+x"(s), "+x"(t))
+#else
+#define CK_ROUNDED(p, q, s, t) (void)0
+#endif
+/* The products are rounded: gcc 12 makes fused multiply-adds on x86, -ffp-contract=off or not.
+ */
 CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
 {
     cv_s_f64 p = a.re * b.re, q = a.im * b.im, s = a.re * b.im, t = a.im * b.re;
-    __asm__("" : "+x"(p), "+x"(q), "+x"(s), "+x"(t));
+    CK_ROUNDED(p, q, s, t);
     return CV_MAKE(cv_s_c128, p - q, s + t);
 }
 #define CK_TO_f64(x)         ((cv_s_f64)(x))

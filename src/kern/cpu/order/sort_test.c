@@ -99,30 +99,6 @@ TEST(lines_of_any_dim_are_sorted)
     SAME_INTS(index, 1, 1, 0, 0);
 }
 
-TEST(sums_of_floats_do_not_drift)
-{
-    enum { N = 100000 };
-    float *x = cr_alloc(N * sizeof *x), *out = cr_alloc(N * sizeof *out);
-
-    for (int i = 0; i < N; i++)
-        x[i] = 0.1f;
-    OK(cr_kern_cumsum(ARGS(of_view(VIEW(x, CR_F32, N)), cr_of_int(0)), VIEW(out, CR_F32, N)));
-    NEAR(out[N - 1], N * (double)0.1f, 1e-3);
-    cr_free(x);
-    cr_free(out);
-}
-
-TEST(running_extremes_keep_the_last_of_equals_and_the_nan)
-{
-    float x[] = {1, 1, 0, NAN, 5}, value[5];
-    int64_t index[5];
-    cr_view out[2] = {*VIEW(value, CR_F32, 5), *VIEW(index, CR_I64, 5)};
-
-    OK(cr_kern_cummax(ARGS(of_view(VIEW(x, CR_F32, 5)), cr_of_int(0)), out));
-    SAME_INTS(index, 0, 1, 1, 3, 3);
-    CHECK(value[4] != value[4]);
-}
-
 TEST(running_logarithms_survive_infinities)
 {
     double x[] = {-(double)INFINITY, 1000, 1000}, out[3];
