@@ -146,7 +146,7 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
     typedef struct {                                                                           \
         ck_state_##op##_##T at[CK_SCAN_STRIP / CV_LANES_##W];                                  \
     } ck_down_##op##_##T;                                                                      \
-    CV_FN cv_##W ck_start_##op##_##T(ck_state_##op##_##T *s, cv_##W x, cv_s_i64 i)             \
+    CV_FN cv_##W ck_begin_##op##_##T(ck_state_##op##_##T *s, cv_##W x, cv_s_i64 i)             \
     {                                                                                          \
         cv_s_i64 in = i % CR_SCAN_BLOCK;                                                       \
         if (i)                                                                                 \
@@ -173,7 +173,7 @@ CV_FN ck_sum_c128 ck_sum_mul_c128(ck_sum_c128 a, ck_sum_c128 b)
                 ck_state_##op##_##T *a = &s->at[k * CK_PARTS_##op##_##T + q];                  \
                 cv_##W v = ck_widen_##T##_##W(x, q);                                           \
                 if (start) {                                                                   \
-                    y[q] = ck_start_##op##_##T(a, v, i);                                       \
+                    y[q] = ck_begin_##op##_##T(a, v, i);                                       \
                 } else {                                                                       \
                     a->own = cv_##op##_##W(a->own, v);                                         \
                     y[q] = first ? a->own : cv_##op##_##W(a->carry, a->own);                   \

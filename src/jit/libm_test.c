@@ -20,10 +20,8 @@ REPLACED(double, log1p)
 REPLACED(double, sin)
 REPLACED(double, erf)
 REPLACED(double, erfc)
-REPLACED(double, j0)
-REPLACED(double, j1)
-REPLACED(double, y0)
-REPLACED(double, y1)
+REPLACED(double, cos)
+REPLACED(float, sinf)
 REPLACED(double complex, casin)
 REPLACED(double complex, cacos)
 REPLACED(double complex, catan)
@@ -36,6 +34,12 @@ REPLACED(float complex, catanf)
 REPLACED(float complex, casinhf)
 REPLACED(float complex, cacoshf)
 REPLACED(float complex, catanhf)
+
+void sincos(double x, double *s, double *c)
+{
+    called = true;
+    *s = *c = x;
+}
 
 double pow(double x, double y)
 {

@@ -804,7 +804,7 @@ static void declare_params(frame *f)
         if (is_tensor_type(p))
             f->slot[i] =
                 operand(f, i, op->fused ? (cr_operand)op->operand[i] : CR_OPERAND_FULL);
-        if (takes_slot(p) && !dims) {
+        if (takes_slot(p) && !op->scan) {
             f->slot[i] = value_of_expr(
                 cr_expr_param(f->l, cr_loop_param_new(f->l, p->name, f->t, slot++)), false);
         }
