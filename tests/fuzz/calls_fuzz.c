@@ -20,6 +20,7 @@
 #include "ops/lex.h"
 #include "tensor/arg.h"
 #include "tensor/geometry.h"
+#include "tensor/sparse.h"
 #include <errno.h>
 #include <execinfo.h>
 #include <signal.h>
@@ -907,6 +908,17 @@ static void describe_step(const char *step)
 
 /* --- results --- */
 
+static bool is_sound(const cr_tensor *t);
+
+/* A sparse tensor has parts, which are checked, and no bytes. */
+static bool is_sound_sparse(const cr_tensor *t)
+{
+    const cr_sparse *s = cr_sparse_of(t);
+
+    return is_sound(s->indices) && is_sound(s->values) &&
+           (!s->compressed || is_sound(s->compressed));
+}
+
 /* True when all elements are inside the storage. */
 static bool is_sound(const cr_tensor *t)
 {
@@ -916,6 +928,8 @@ static bool is_sound(const cr_tensor *t)
     for (int d = 0; d < t->ndim; d++)
         if (t->size[d] < 0 || CR_MUL_OVERFLOW(numel, t->size[d], &numel))
             return false;
+    if (cr_is_sparse(t))
+        return numel == t->numel && is_sound_sparse(t);
     for (int d = 0; t->numel && d < t->ndim; d++) {
         int64_t reach;
         if (CR_MUL_OVERFLOW(t->size[d] - 1, t->stride[d], &reach) ||

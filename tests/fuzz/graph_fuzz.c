@@ -495,7 +495,8 @@ static int call(machine *m, const node *n, int room_left)
     }
     for (int k = 0; k < count; k++)
         fits = fits && list[k].tag == CR_TENSOR && list[k].t->numel <= LARGEST &&
-               list[k].t->ndim <= 5 && cr_is_host(list[k].t->device);
+               list[k].t->ndim <= 5 && cr_is_host(list[k].t->device) &&
+               !list[k].t->layout; /* compiled functions run eagerly where a tensor is sparse */
     fits = fits && count && count <= room_left;
     for (int k = 0; k < count && fits; k++) {
         cr_drop(m->at[n->first + k]);
