@@ -90,6 +90,10 @@ cr_status cr_sparse_new(cr_tensor **out, cr_layout_kind layout, int ndim, const 
     static const int64_t stride[CR_MAX_DIMS];
     cr_storage *s;
 
+    for (int d = 0; d < ndim; d++)
+        if (size[d] < 0)
+            return cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld",
+                           (long long)size[d]);
     CR_TRY(sparse_storage_new(&s, parts));
     cr_status st =
         cr_tensor_over(out, s, (cr_dtype)parts->values->dtype, ndim, size, stride, 0);

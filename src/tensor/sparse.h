@@ -40,7 +40,8 @@ static inline int cr_sparse_dims(const cr_tensor *t)
     return cr_is_coo(t) ? (int)cr_sparse_of(t)->indices->size[0] : 2;
 }
 
-/* A tensor of these parts, which fit the sizes; it keeps aliases of them without history. */
+/* A tensor of these parts, which fit the sizes; it keeps aliases of them without history.
+ * CR_RUNTIME for a negative size. */
 CR_MUST cr_status cr_sparse_new(cr_tensor **out, cr_layout_kind layout, int ndim,
                                 const int64_t *size, const cr_sparse *parts);
 /* Gives `t` the parts and the sizes of `from`, which has its layout and dtype. */

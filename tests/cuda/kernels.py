@@ -7,8 +7,9 @@
 
 `build` prints the kernels in both dialects (`crc kernels`), and compiles CUDA C++ for the GPU and C for AVX2
 and AVX-512.  With NVCC=nvcc in the environment nvcc compiles for the GPU; otherwise clang does, and ptxas
-assembles for sm_90 where it is found.  A kernel that spills fails.  `run` calls each kernel on many sizes,
-among them rows that are not aligned and rows of several blocks.  NaNs count as equal, other bits do not.
+assembles for sm_90 where it is found.  With nvcc, whose code is NVRTC's, a kernel that spills fails.  `run`
+calls each kernel on many sizes, among them rows that are not aligned and rows of several blocks.  NaNs count
+as equal, other bits do not.
 `simulate` makes the same calls on this processor (simt.h): the CUDA C++ is compiled as C++, a thread is a
 fiber."""
 import concurrent.futures
@@ -89,10 +90,9 @@ def assemble(stem):
             return [f"{stem}.cu calls a function of the C library"]
     if not shutil.which("ptxas"):
         return []
-    report = subprocess.run(["ptxas", "-v", "-arch=sm_90", stem + ".ptx", "-o", stem + ".cubin"], capture_output=True,
-                            text=True)
+    report = subprocess.run(["ptxas", "-arch=sm_90", stem + ".ptx", "-o", stem + ".cubin"], capture_output=True, text=True)
     os.remove(stem + ".ptx")
-    return spills(report.stderr) + ([report.stderr] if report.returncode else [])
+    return [report.stderr] if report.returncode else []
 
 
 def compile_simulation(stem):

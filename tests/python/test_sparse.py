@@ -199,3 +199,11 @@ def test_a_dense_tensor_takes_its_own_rows_as_values():
     d = torch.arange(6.).reshape(3, 2)
     d.add_(torch.sparse_coo_tensor([[0, 2]], d[:2], (3, 2)))
     assert d.tolist() == [[0., 2.], [2., 3.], [6., 8.]]
+
+
+def test_gradients_with_a_negative_size_are_refused():
+    rows, index = torch.ones(2, 3), torch.tensor([0, 1])
+    for call in (lambda: torch.ops.aten.embedding_sparse_backward(rows, index, -4, -1, False),
+                 lambda: torch.ops.aten._gather_sparse_backward(rows, [-4, 3], 0, torch.zeros(2, 3, dtype=torch.int64))):
+        with pytest.raises(RuntimeError, match="Trying to create tensor with negative dimension -4"):
+            call()
