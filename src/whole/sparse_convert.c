@@ -243,7 +243,7 @@ static cr_status to_layout(cr_value *result, cr_tensor *t, int64_t layout, int64
     if (layout != CR_LAYOUT_COO && layout != CR_LAYOUT_CSR && layout != CR_LAYOUT_CSC)
         return cr_fail(CR_NOT_IMPLEMENTED, "tensors of the layout %s are not implemented",
                        cr_layout_text((int)layout));
-    if (layout != CR_LAYOUT_COO && t->ndim - dense != 2)
+    if (layout != CR_LAYOUT_COO && dense != t->ndim - 2)
         return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
     return cr_call_given(result, cr_entry._to_sparse, (cr_value[]){T(t), I(layout), I(dense)},
                          3);
