@@ -53,8 +53,10 @@ static cr_status sparse_parts_copy(cr_sparse *out, const cr_sparse *parts)
         st = cr_tensor_alias(&out->indices, parts->indices);
     if (!st)
         st = cr_tensor_alias(&out->values, parts->values);
-    if (st)
+    if (st) {
         sparse_parts_drop(out);
+        *out = (cr_sparse){0};
+    }
     return st;
 }
 

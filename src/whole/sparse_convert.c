@@ -398,14 +398,27 @@ cr_status cr_do_sparse_mask(const cr_value *arg, cr_value *result)
     return CR_OK;
 }
 
+/* self */
+cr_status cr_do_sparse_distinct(const cr_value *arg, cr_value *result)
+{
+    if (!cr_is_coo(arg[0].t) || cr_sparse_of(arg[0].t)->coalesced)
+        return cr_give(result, arg[0].t);
+    return cr_call_given(result, cr_entry.coalesce, arg, 1);
+}
+
 /* grad, like */
 cr_status cr_do_sparse_grad(const cr_value *arg, cr_value *result)
 {
+    cr_value like;
+
     if (!cr_is_sparse(arg[1].t))
         return cr_call_given(result, cr_entry.to_dense, arg, 1);
     if (cr_is_sparse(arg[0].t))
         return cr_give(result, arg[0].t);
-    return cr_call_given(result, cr_entry.sparse_mask, arg, 2);
+    CR_TRY(cr_do_sparse_distinct(&arg[1], &like));
+    cr_status st = cr_call_given(result, cr_entry.sparse_mask, (cr_value[]){arg[0], like}, 2);
+    cr_drop(like.t);
+    return st;
 }
 
 /* --- gradients of selections --- */

@@ -207,3 +207,17 @@ def test_gradients_with_a_negative_size_are_refused():
                  lambda: torch.ops.aten._gather_sparse_backward(rows, [-4, 3], 0, torch.zeros(2, 3, dtype=torch.int64))):
         with pytest.raises(RuntimeError, match="Trying to create tensor with negative dimension -4"):
             call()
+
+
+# Each index that is there twice is one element of the dense tensor, so both values have its gradient.
+@pytest.mark.parametrize("f, want", [
+    (lambda s: (s + s).to_dense() * torch.arange(1.0, 7).view(2, 3), [6.0, 8.0, 12.0, 6.0]),
+    (lambda s: (s * s).to_dense(), [20.0, 8.0, 10.0, 20.0]),
+    (lambda s: (s - s * 2).to_dense(), [-1.0] * 4),
+    (lambda s: s.t().to_dense(), [1.0] * 4),
+    (lambda s: torch.sparse.mm(s, s.t()).to_dense(), [30.0, 8.0, 30.0, 30.0]),
+    (lambda s: torch.sparse.mm(s * 1, torch.ones(3, 2)), [2.0] * 4)])
+def test_gradients_of_indices_that_are_there_twice(f, want):
+    v = torch.tensor([3.0, 4, 5, 7], requires_grad=True)
+    s = torch.sparse_coo_tensor([[0, 1, 1, 0], [2, 0, 2, 2]], v, (2, 3))
+    assert torch.autograd.grad(f(s).sum(), v)[0].tolist() == want

@@ -145,7 +145,11 @@ cr_status cr_kern_sparse_product(const cr_value *arg, cr_view *out)
     else
         CR_TRY(sparse_check(row, n, rows, "row"));
     CR_TRY(sparse_check(column, n, dense->size[0], "column"));
-    int64_t *start = cr_alloc_zero((size_t)(rows + 2 + n) * sizeof *start);
+    if (!rows || !width)
+        return CR_OK;
+    int64_t *start = rows < INT64_MAX / 32 && n < INT64_MAX / 32
+                         ? cr_alloc_zero((size_t)(rows + 2 + n) * sizeof *start)
+                         : NULL;
     if (!start)
         return CR_MEMORY;
     if (arg[5].i)
