@@ -284,3 +284,17 @@ def test_trees_of_results():
     assert values.inner.tolist() == [2, 5] and indices.inner.tolist() == [2, 2]
     assert [part.inner.tolist() for part in x.unbind(0)] == [[0, 1, 2], [3, 4, 5]]
     assert tree_map(plain, {"a": [x]})["a"][0] is x.inner
+
+
+def test_a_wrapper_is_no_array():
+    class Wrapper(torch.Tensor):
+        @staticmethod
+        def __new__(cls, x):
+            return torch.Tensor._make_wrapper_subclass(cls, x.shape, dtype=x.dtype)
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError("no call is expected")
+
+    with pytest.raises(RuntimeError, match="numpy\\(\\) is not supported for tensor subclasses"):
+        Wrapper(torch.ones(6)).numpy()

@@ -13,6 +13,7 @@ typedef struct {
     PyObject *folder;     /* the package's, whose frames are not the user's */
     PyCodeObject *failed; /* the code in which the recording failed, or NULL */
     int at;               /* and the instruction */
+    bool started;         /* the hook has a reference */
 } observed_object;
 
 /* Remembers the user's instruction in execution at the first event after the failure. */
@@ -78,18 +79,27 @@ static void observed_dealloc(PyObject *x)
 /* start() -> bool: False when no hook can be installed now */
 static PyObject *observed_start(PyObject *x, PyObject *unused)
 {
+    observed_object *self = (observed_object *)x;
     cr_observer o = {observed_enter, observed_instruction, observed_leave, x};
     int on = cr_observe_start(&o);
 
     (void)unused;
+    if (on > 0 && !self->started)
+        Py_INCREF(x); /* the hook's; stop() releases it */
+    self->started = self->started || on > 0;
     return on < 0 ? NULL : PyBool_FromLong(on);
 }
 
 static PyObject *observed_stop(PyObject *x, PyObject *unused)
 {
+    observed_object *self = (observed_object *)x;
+
     (void)unused;
-    observed_check((observed_object *)x);
+    observed_check(self);
     cr_observe_stop();
+    if (self->started)
+        Py_DECREF(x);
+    self->started = false;
     Py_RETURN_NONE;
 }
 

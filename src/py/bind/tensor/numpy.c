@@ -380,7 +380,9 @@ static PyObject *make_array(const cr_tensor *t)
 
 static bool exportable(const cr_tensor *t)
 {
-    if (!cr_is_host(t->device))
+    if (cr_is_dispatched(t))
+        PyErr_SetString(PyExc_RuntimeError, ".numpy() is not supported for tensor subclasses.");
+    else if (!cr_is_host(t->device))
         PyErr_Format(PyExc_TypeError,
                      "can't convert %s device type tensor to numpy. Use Tensor.cpu() to copy "
                      "the tensor to host memory first.",
