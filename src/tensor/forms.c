@@ -234,7 +234,7 @@ static cr_status call_on(const cr_op *op, cr_tensor *out, cr_value arg)
     return CR_OK;
 }
 
-/* The same by calls of operators, so that a recorder records them. */
+/* The same by calls of operators: a recorder or a handler (__torch_dispatch__) gets them. */
 static cr_status deliver_by_calls(cr_tensor *made, cr_tensor *out)
 {
     if (out->ndim != made->ndim ||
@@ -315,7 +315,7 @@ static cr_status deliver_out(const cr_op *op, const cr_value *made, cr_tensor *o
         return deliver_sparse(made->t, out);
     CR_TRY(check_out_type(op, made->t, out));
     CR_TRY(cr_check_target(out));
-    if (calls_are_recorded())
+    if (calls_are_recorded() || cr_is_dispatched(made->t))
         return deliver_by_calls(made->t, out);
     CR_TRY(fit_target(out, made->t));
     CR_TRY(copy_into(out, made->t));
