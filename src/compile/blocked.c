@@ -27,7 +27,7 @@ typedef struct {
     const cr_gvalue *of;    /* a value of the graph that has the space's type */
     cr_gvalue *const *read; /* of the graph */
     int results, reads;
-    uint8_t lies[MOST];                   /* cr_lies of the reads */
+    uint8_t kind[MOST];                   /* cr_blocked_operand of the reads */
     const cr_gtype *type[MOST];           /* of arguments in the plain layout */
     cr_gtype made;                        /* of every result */
     int64_t blocks, block, rows, columns; /* rows and columns of one block of channels */
@@ -35,22 +35,22 @@ typedef struct {
     _Alignas(16) char param[MOST_PARAMS * CR_PARAM_BYTES];
 } blocked;
 
-cr_lies cr_lies_over(const cr_gtype *space, const cr_gtype *in)
+cr_blocked_operand cr_blocked_operand_of(const cr_gtype *space, const cr_gtype *in)
 {
     int64_t n = 1;
     int lead = space->ndim - in->ndim;
 
     if (!in->known || !cr_gtype_is_contiguous(in) || lead < 0 || in->dtype != space->dtype ||
         !cr_same_device(in->device, space->device))
-        return CR_LIES_NOWHERE;
+        return CR_BLOCKED_OTHER;
     if (!lead && !memcmp(in->size, space->size, in->ndim * sizeof *in->size))
-        return CR_LIES_OVER_ALL;
+        return CR_BLOCKED_FULL;
     for (int d = 0; d < in->ndim; d++)
         n *= in->size[d];
     if (n == 1)
-        return CR_LIES_OVER_NOTHING;
-    return lead <= 1 && in->size[1 - lead] == n && n == space->size[1] ? CR_LIES_OVER_CHANNELS
-                                                                       : CR_LIES_NOWHERE;
+        return CR_BLOCKED_SCALAR;
+    return lead <= 1 && in->size[1 - lead] == n && n == space->size[1] ? CR_BLOCKED_PER_CHANNEL
+                                                                       : CR_BLOCKED_OTHER;
 }
 
 /* --- the program --- */
@@ -74,15 +74,15 @@ static cr_axis axis(cr_loop *l, const char *index, const char *extent)
 }
 
 /* A buffer with dims for rows, columns or both, as the operand has. */
-static cr_buffer *buffer(builder *x, cr_buffer_role role, const char *name, cr_lies lies,
-                         const cr_sym **index)
+static cr_buffer *buffer(builder *x, cr_buffer_role role, const char *name,
+                         cr_blocked_operand kind, const cr_sym **index)
 {
     cr_axis both[2] = {axis(x->l, "i", "R"), axis(x->l, "j", "C")};
     const cr_sym *size[2];
     int n = 0;
 
     for (int k = 0; k < 2; k++) {
-        if (lies == (k ? CR_LIES_OVER_NOTHING : CR_LIES_OVER_CHANNELS))
+        if (kind == (k ? CR_BLOCKED_SCALAR : CR_BLOCKED_PER_CHANNEL))
             continue;
         size[n] = both[k].extent;
         index[n++] = both[k].index;
@@ -135,7 +135,7 @@ static cr_loop *make_program(cr_session *s, void *context)
     x->l->name = x->l->origin = program_name(s, w);
     for (int k = 0; k < w->reads; k++) {
         cr_buffer *in = buffer(x, CR_BUFFER_INPUT, cr_session_printf(s, "x%d", k),
-                               (cr_lies)x->b->lies[k], index);
+                               (cr_blocked_operand)x->b->kind[k], index);
         x->expr[w->read[k]->id] = cr_expr_load(x->l, in, index);
     }
     for (size_t i = 0; i < w->nodes; i++) {
@@ -150,8 +150,8 @@ static cr_loop *make_program(cr_session *s, void *context)
     both[0] = axis(x->l, "i", "R");
     both[1] = axis(x->l, "j", "C");
     for (int k = 0; k < w->results; k++) {
-        cr_buffer *out = buffer(x, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k),
-                                CR_LIES_OVER_ALL, index);
+        cr_buffer *out =
+            buffer(x, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), CR_BLOCKED_FULL, index);
         cr_loop_define(x->l, out, 2, both, x->expr[w->made[k]->id]);
     }
     if (x->how & CR_HOW_FAST)
@@ -184,16 +184,16 @@ static void run_blocks(void *context, int64_t begin, int64_t end)
     int n = b->results + b->reads;
 
     for (int k = 0; k < n; k++) {
-        int lies = k < b->results ? CR_LIES_OVER_ALL : b->lies[k - b->results];
-        stride[2 * k] = lies == CR_LIES_OVER_ALL ? b->columns * (int64_t)sizeof(float) : 0;
-        stride[2 * k + 1] = lies == CR_LIES_OVER_NOTHING ? 0 : (int64_t)sizeof(float);
+        int kind = k < b->results ? CR_BLOCKED_FULL : b->kind[k - b->results];
+        stride[2 * k] = kind == CR_BLOCKED_FULL ? b->columns * (int64_t)sizeof(float) : 0;
+        stride[2 * k + 1] = kind == CR_BLOCKED_SCALAR ? 0 : (int64_t)sizeof(float);
     }
     for (int64_t i = begin; i < end; i++) {
         int channel = 0;
         for (int k = 0; k < n; k++) {
-            int lies = k < b->results ? CR_LIES_OVER_ALL : b->lies[k - b->results];
-            ptr[k] = lies == CR_LIES_OVER_ALL ? j->ptr[k] + i * bytes : j->ptr[k];
-            if (lies != CR_LIES_OVER_CHANNELS)
+            int kind = k < b->results ? CR_BLOCKED_FULL : b->kind[k - b->results];
+            ptr[k] = kind == CR_BLOCKED_FULL ? j->ptr[k] + i * bytes : j->ptr[k];
+            if (kind != CR_BLOCKED_PER_CHANNEL)
                 continue;
             spread(b, channels[channel],
                    (const float *)(const void *)j->ptr[k] + i % b->channel_blocks * b->block);
@@ -276,7 +276,7 @@ static bool lie_again(blocked *b, const cr_step *s, const cr_kept_types *kept)
 
     for (int k = 0; k < b->reads; k++) {
         const cr_gtype *t = kept->of(kept->context, b->read[k]);
-        if (cr_lies_over(space, t) != (cr_lies)b->lies[k])
+        if (cr_blocked_operand_of(space, t) != (cr_blocked_operand)b->kind[k])
             return false;
         b->type[k] = b->type[k] ? t : NULL;
     }
@@ -296,7 +296,7 @@ static cr_status resize(cr_own **out, const cr_own *own, const cr_step *s,
     b->shares = true;
     if (b->varies || !lie_again(b, s, kept)) {
         cr_free(b);
-        return cr_fail(CR_VALUE, "%s: an operand lies in another way for these sizes",
+        return cr_fail(CR_VALUE, "%s: an operand broadcasts in another way for these sizes",
                        own->name);
     }
     *out = &b->own;
@@ -310,12 +310,12 @@ static bool lay_out(blocked *b, const cr_blocked_work *w)
     b->results = w->results;
     b->reads = w->reads;
     for (int k = 0; k < w->reads; k++) {
-        b->lies[k] = (uint8_t)cr_lies_over(w->space, &w->read[k]->type);
-        b->type[k] = b->lies[k] == CR_LIES_OVER_ALL ? NULL : &w->read[k]->type;
-        channels += b->lies[k] == CR_LIES_OVER_CHANNELS;
-        if (b->lies[k] == CR_LIES_NOWHERE)
+        b->kind[k] = (uint8_t)cr_blocked_operand_of(w->space, &w->read[k]->type);
+        b->type[k] = b->kind[k] == CR_BLOCKED_FULL ? NULL : &w->read[k]->type;
+        channels += b->kind[k] == CR_BLOCKED_PER_CHANNEL;
+        if (b->kind[k] == CR_BLOCKED_OTHER)
             return false;
-        if (b->lies[k] == CR_LIES_OVER_ALL && w->results == 1 && k < 32)
+        if (b->kind[k] == CR_BLOCKED_FULL && w->results == 1 && k < 32)
             b->own.overwrites |= 1u << k;
     }
     return channels <= MOST_CHANNELS;

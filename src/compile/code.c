@@ -489,7 +489,7 @@ static cr_operand_plan lie_over(builder *b, const cr_gvalue *v, int parts, int p
     shape s;
 
     if (!is_of_space(b, &v->type, parts))
-        cr_bail(b->s, CR_VALUE, "an operand lies outside its group");
+        cr_bail(b->s, CR_VALUE, "an operand is outside its group");
     set_shape(&s, &v->type, parts);
     return lie(b, &s, v, part);
 }
@@ -765,7 +765,7 @@ static bool is_dense(const cr_group_code *c, const cr_operand_plan *o)
 }
 
 /* The operand needs no copy in a flat space, or one for all its elements. */
-static bool lies_flat(const cr_group_code *c, const cr_operand_plan *o)
+static bool is_flat_operand(const cr_group_code *c, const cr_operand_plan *o)
 {
     int64_t period = period_of(c, o);
 
@@ -780,7 +780,7 @@ static bool is_flat(const builder *b)
     if (b->columns || c->ndim < 2 || c->empty)
         return false;
     for (int k = 0; all && k < c->operands; k++)
-        all = lies_flat(c, &c->operand[k]);
+        all = is_flat_operand(c, &c->operand[k]);
     return all || c->columns < SHORT_ROW;
 }
 
@@ -826,7 +826,7 @@ static void set_ways(builder *b)
  * of the native code have several rows.  For other sizes the code stays as it is. */
 enum { MOST_ACROSS = 16, LEAST_ROWS = 64 };
 
-static bool lies_across(builder *b)
+static bool reduces_across(builder *b)
 {
     const cr_group_code *c = b->c;
 
@@ -863,7 +863,7 @@ static void lay_out(builder *b)
     if (b->columns && b->numel && c->columns != b->columns)
         cr_bail(b->s, CR_VALUE, "a result's elements are in another order than its rows");
     set_ways(b);
-    c->across = lies_across(b);
+    c->across = reduces_across(b);
 }
 
 /* --- numbers --- */

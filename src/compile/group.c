@@ -109,7 +109,7 @@ static bool converts(const wish *w, const cr_gvalue *v, cr_dtype wanted)
 }
 
 /* True if the node can read argument i, a value of p, at its own points. */
-static bool lies_well(const group *p, const wish *w, int i)
+static bool fits_argument(const group *p, const wish *w, int i)
 {
     const cr_gvalue *v = w->n->arg[i].value;
     bool row = is_row_of(p, v);
@@ -230,7 +230,7 @@ static group *join_arguments(gatherer *x, wish *w)
         group *p = n->arg[i].tag == CR_TENSOR ? maker(x, n->arg[i].value) : NULL;
         if (!p)
             continue;
-        bool well = !x->sealed[n->arg[i].value->id] && fits(p, w) && lies_well(p, w, i);
+        bool well = !x->sealed[n->arg[i].value->id] && fits(p, w) && fits_argument(p, w, i);
         if (p == into && well)
             continue;
         if (!well || (into && !mergeable(into, p)) ||

@@ -391,11 +391,11 @@ static int64_t common_block(const layouter *x, const cr_step *s, const cr_gtype 
 
     for (uint32_t k = 0; k < s->reads; k++) {
         const cr_gvalue *v = cr_plan_value(x->p, s->read_value[k]);
-        cr_lies lies = cr_lies_over(space, &v->type);
-        if (lies == CR_LIES_NOWHERE || (lies == CR_LIES_OVER_ALL && !x->blocked[v->id]) ||
-            (lies == CR_LIES_OVER_ALL && block && block != x->block[v->id]))
+        cr_blocked_operand kind = cr_blocked_operand_of(space, &v->type);
+        if (kind == CR_BLOCKED_OTHER || (kind == CR_BLOCKED_FULL && !x->blocked[v->id]) ||
+            (kind == CR_BLOCKED_FULL && block && block != x->block[v->id]))
             return 0;
-        if (lies == CR_LIES_OVER_ALL)
+        if (kind == CR_BLOCKED_FULL)
             block = x->block[v->id];
     }
     return block;
@@ -452,7 +452,7 @@ static bool stay_blocked(layouter *x, const cr_step *s)
         return false;
     cr_gvalue **made = CR_NEW_N(x->s, cr_gvalue *, s->results);
     for (int k = 0; k < w.reads; k++)
-        if (cr_lies_over(w.space, &w.read[k]->type) != CR_LIES_OVER_ALL)
+        if (cr_blocked_operand_of(w.space, &w.read[k]->type) != CR_BLOCKED_FULL)
             need_plain(x, s, w.read[k]);
     for (uint32_t k = 0; k < s->results; k++)
         made[k] = new_blocked(x, s->made_value[k], w.block);
@@ -460,7 +460,7 @@ static bool stay_blocked(layouter *x, const cr_step *s)
     for (int k = 0; k < w.reads; k++) {
         cr_gvalue *v = cr_plan_value(x->p, w.read[k]);
         step->read_value[k] =
-            cr_lies_over(w.space, &v->type) == CR_LIES_OVER_ALL ? x->blocked[v->id] : v;
+            cr_blocked_operand_of(w.space, &v->type) == CR_BLOCKED_FULL ? x->blocked[v->id] : v;
     }
     return true;
 }

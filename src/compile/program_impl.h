@@ -235,14 +235,15 @@ typedef struct {
     const cr_gtype *space; /* [N, C, ...] */
     int64_t block;
 } cr_blocked_work;
-/* The dims of a blocked space over which an operand varies; NOWHERE: it is no such operand. */
+/* How an operand broadcasts to a blocked space: one value an element, a channel, or for all;
+ * OTHER: no blocked kernel reads it. */
 typedef enum {
-    CR_LIES_OVER_ALL,
-    CR_LIES_OVER_CHANNELS,
-    CR_LIES_OVER_NOTHING,
-    CR_LIES_NOWHERE
-} cr_lies;
-cr_lies cr_lies_over(const cr_gtype *space, const cr_gtype *in);
+    CR_BLOCKED_FULL,
+    CR_BLOCKED_PER_CHANNEL,
+    CR_BLOCKED_SCALAR,
+    CR_BLOCKED_OTHER
+} cr_blocked_operand;
+cr_blocked_operand cr_blocked_operand_of(const cr_gtype *space, const cr_gtype *in);
 /* NULL if there are no tiles for the nodes. */
 cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w);
 

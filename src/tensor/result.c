@@ -42,10 +42,10 @@ cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n)
     return CR_OK;
 }
 
-/* True when all operands have the full size and the layout tested by `lies`: row-major,
+/* True when all operands have the full size and the layout tested by `is_layout`: row-major,
  * channels last, or the same dense strides. */
 static bool lie_alike(const cr_shape *shape, const cr_value *v, int n,
-                      bool (*lies)(const cr_tensor *t, const cr_tensor *first))
+                      bool (*is_layout)(const cr_tensor *t, const cr_tensor *first))
 {
     const cr_tensor *first = NULL;
 
@@ -53,7 +53,7 @@ static bool lie_alike(const cr_shape *shape, const cr_value *v, int n,
         if (v[i].tag != CR_TENSOR)
             continue;
         first = first ? first : v[i].t;
-        if (!cr_has_sizes(v[i].t, shape->ndim, shape->size) || !lies(v[i].t, first))
+        if (!cr_has_sizes(v[i].t, shape->ndim, shape->size) || !is_layout(v[i].t, first))
             return false;
     }
     return first;
