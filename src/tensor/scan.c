@@ -9,6 +9,7 @@
 #include "tensor/internal.h"
 #include "tensor/kernel.h"
 #include "tensor/remote.h"
+#include <stdatomic.h>
 
 /* Fewer columns than LEAST are lines of elements that are not adjacent.  A unit of columns has
  * STRIP of them.  Copies of at most SMALL bytes are on the stack. */
@@ -17,8 +18,8 @@ enum { SCAN_GRAIN = 16384, SCAN_LEAST = 8, SCAN_STRIP = 512, SCAN_SMALL = 512 };
 /* Views of the operands in the kernel's layout; copies that were made for it. */
 typedef struct {
     cr_placed_kernel kernel;
-    cr_status status;
-    int operands; /* results, then the input */
+    atomic_int status; /* cr_status; parts on several threads write it */
+    int operands;      /* results, then the input */
     char *at[CR_MAX_RESULTS + 1];
     int64_t item[CR_MAX_RESULTS + 1];
     int64_t n, inner, strips;
@@ -95,7 +96,7 @@ static cr_status scan_run(scan_job *j, const cr_op *op, cr_dtype compute, cr_dev
         j->strips = (j->inner + SCAN_STRIP - 1) / SCAN_STRIP;
         cr_share_out(device, outer * j->strips, 1 + SCAN_GRAIN / (j->n * wide), scan_strips, j);
     }
-    return j->status;
+    return (cr_status)atomic_load(&j->status);
 }
 
 /* --- layouts --- */
@@ -236,7 +237,7 @@ cr_status cr_run_scan(const cr_op *op, const cr_value *arg, cr_view *out)
 
     l.dim += l.dim < 0 ? self->ndim : 0;
     j.operands = op->result_count + 1;
-    j.status = CR_OK;
+    atomic_init(&j.status, CR_OK);
     for (int k = 0; k < j.operands; k++) {
         j.copied[k] = false;
         j.tensor[k] = NULL;
