@@ -703,6 +703,21 @@ static int shadow_is_descriptor(const PyObject *x)
            Py_TYPE(x) == &PyClassMethodDescr_Type;
 }
 
+/* Whether x is a special method in C bound to an object, such as None.__str__.  3.13 does not
+ * export this type. */
+static int shadow_is_bound_slot(PyObject *x)
+{
+    static PyTypeObject *type; /* static in CPython: never freed */
+
+    if (!type) {
+        PyObject *one = PyObject_GetAttrString(Py_None, "__str__");
+        type = one ? Py_TYPE(one) : NULL;
+        Py_XDECREF(one);
+        PyErr_Clear();
+    }
+    return Py_TYPE(x) == type;
+}
+
 /* The descriptor of a bound special method in C, borrowed, or `x` itself. */
 static PyObject *shadow_unbound(PyObject *x)
 {
@@ -724,7 +739,7 @@ static void shadow_callable(cr_shadow *s, const shadow_frame *f, int at, PyObjec
         x = PyMethod_GET_FUNCTION(x);
     if (!x || PyFunction_Check(x))
         return; /* its frame is observed */
-    if (Py_TYPE(x) == &_PyMethodWrapper_Type)
+    if (shadow_is_bound_slot(x))
         x = shadow_unbound(x);
     if (PyCFunction_Check(x))
         shadow_call_function(s, f, at, x);
