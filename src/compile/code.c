@@ -99,6 +99,7 @@ typedef struct {
     planned_read *use;
     const cr_gnode **rows; /* nodes that reduce rows */
     int nodes, room, values, params, reads, shapes, uses, rows_nodes;
+    bool scans;            /* a node scans rows */
     const cr_gnode **wide; /* by node: the split whose windows it is computed in, or NULL */
     const cr_gvalue *read[CR_GROUP_OPERANDS];
     planned_output *output; /* by operand */
@@ -302,6 +303,7 @@ static void list_shapes(builder *b)
         p->shape = list_shape(b, type_of_elements(p), p->parts);
         if (p->facts.kind == CR_FACT_ROWS)
             b->rows[b->rows_nodes++] = p->n;
+        b->scans = b->scans || p->facts.scans;
     }
 }
 
@@ -831,7 +833,7 @@ static bool reduces_across(builder *b)
     const cr_group_code *c = b->c;
 
     if (!b->from)
-        return b->columns && !c->folds && !c->empty && c->ndim > 1 &&
+        return b->columns && !b->scans && !c->folds && !c->empty && c->ndim > 1 &&
                c->columns <= MOST_ACROSS && c->rows >= LEAST_ROWS;
     if (b->from->code->across && !c->empty && (c->ndim < 2 || c->columns > CR_FOLD_LANES))
         cr_bail(b->s, CR_VALUE, "the rows are too long for the kernel");

@@ -10,7 +10,7 @@
 typedef enum {
     CR_FACT_CALL,  /* stays a call */
     CR_FACT_POINT, /* elementwise: one value for each element of its result */
-    CR_FACT_ROWS,  /* reduces rows, or normalizes them */
+    CR_FACT_ROWS,  /* reduces, normalizes or scans rows */
     CR_FACT_VIEW,  /* elements of its argument with other sizes or strides */
     CR_FACT_SPLIT, /* equal windows of its row-major argument's last dim */
     CR_FACT_JOIN,  /* concatenates arguments of one shape along the last dim */
@@ -25,7 +25,11 @@ typedef struct {
                       * values only */
     uint8_t half;    /* cr_dtype: the type to which results are rounded, or CR_DTYPE_NONE */
     bool loose;      /* fast mode: results of half types are not rounded */
+    uint8_t scans;   /* bits by cr_scan_way: its results are scans of rows */
 } cr_facts;
+
+/* The scans of one kernel have one direction, and nothing in it reduces their values. */
+typedef enum { CR_SCAN_FORWARD = 1, CR_SCAN_BACK = 2, CR_SCAN_BOTH = 3 } cr_scan_way;
 
 /* The process remembers facts by entry and kinds of arguments, so that a node costs one
  * look-up.  `cr_facts_cache` is the part of one pass, in `s`. */

@@ -31,6 +31,7 @@ typedef struct group {
     int more;        /* further operands: a value in windows is one operand for each window */
     bool split, joined; /* its space is one window; a result joins its values */
     int parts;          /* results that it reads part by part */
+    unsigned scans;     /* bits by cr_scan_way */
     bool spread;  /* its elementwise values became one value a row, for an expanded value */
     bool full;    /* a node computes all elements of the space */
     int64_t last; /* the last dim of all its nodes, or -1 */
@@ -48,6 +49,7 @@ typedef struct {
     group **of;          /* by value id: the group that computes it */
     uint32_t *left;      /* by value id: readers not visited yet */
     bool *sealed;        /* by value id: no node of its group may read it */
+    bool *scanned;       /* by value id: it depends on a scan of its group */
     bool *dead;          /* by node: its results have no reader */
     cr_gvalue **instead; /* by node: replaces its first argument, or NULL */
     const cr_op *mask, *expand;
@@ -108,6 +110,9 @@ static bool converts(const wish *w, const cr_gvalue *v, cr_dtype wanted)
            cr_node_converts(w->n, (int)lane, wanted);
 }
 
+/* True if the node reduces rows; false if it scans them. */
+static bool reduces_rows(const wish *w) { return w->columns && !w->facts->scans; }
+
 /* True if the node can read argument i, a value of p, at its own points. */
 static bool fits_argument(const group *p, const wish *w, int i)
 {
@@ -153,6 +158,8 @@ static bool fits(const group *p, wish *w)
         return false;
     if (w->columns && (p->joined || (p->split && w->columns != p->last)))
         return false;
+    if ((p->scans | w->facts->scans) == CR_SCAN_BOTH)
+        return false;
     return w->shape->ndim < CR_MAX_DIMS && refines(&s, p, w);
 }
 
@@ -192,6 +199,7 @@ static bool mergeable(const group *p, const group *q)
     return p->numel == q->numel && !((p->split || q->split) && (p->parts || q->parts)) &&
            p->parts + q->parts <= CR_GROUP_SOURCES &&
            (!p->columns || !q->columns || p->columns == q->columns) &&
+           (p->scans | q->scans) != CR_SCAN_BOTH &&
            cr_types_mix(p->types | q->types, p->device) && p->count + q->count < MOST_NODES &&
            load(p) + load(q) < MOST_OPERANDS && cr_space_refine(&s, q->space.ndim, size) &&
            !((p->joined || q->joined) && (p->columns || q->columns));
@@ -210,6 +218,7 @@ static void merge(group *p, group *q)
     p->last = p->last == q->last ? p->last : -1;
     p->live += q->live;
     p->more += q->more;
+    p->scans |= q->scans;
     p->split = p->split || q->split;
     p->joined = p->joined || q->joined;
     p->parts += q->parts;
@@ -230,7 +239,9 @@ static group *join_arguments(gatherer *x, wish *w)
         group *p = n->arg[i].tag == CR_TENSOR ? maker(x, n->arg[i].value) : NULL;
         if (!p)
             continue;
-        bool well = !x->sealed[n->arg[i].value->id] && fits(p, w) && fits_argument(p, w, i);
+        bool well = !x->sealed[n->arg[i].value->id] &&
+                    !(reduces_rows(w) && x->scanned[n->arg[i].value->id]) && fits(p, w) &&
+                    fits_argument(p, w, i);
         if (p == into && well)
             continue;
         if (!well || (into && !mergeable(into, p)) ||
@@ -268,17 +279,29 @@ static void take_reader(gatherer *x, group *p, const cr_gvalue *v)
 
 static void put(gatherer *x, group *p, const cr_gnode *n, size_t i)
 {
+    bool scanned = false;
+
     x->at[i] = p;
     for (int k = 0; k < n->arg_count; k++)
         if (n->arg[k].tag == CR_TENSOR) {
             if (root(x->of[n->arg[k].value->id]) != p)
                 add_read(p, n->arg[k].value);
+            else
+                scanned = scanned || x->scanned[n->arg[k].value->id];
             take_reader(x, p, n->arg[k].value);
         }
     for (int k = 0; k < n->result_count; k++) {
         x->of[n->result[k]->id] = p;
+        x->scanned[n->result[k]->id] = scanned;
         p->live += x->left[n->result[k]->id] > 0;
     }
+}
+
+static void put_scan(gatherer *x, group *p, const wish *w)
+{
+    p->scans |= w->facts->scans;
+    for (int k = 0; w->facts->scans && k < w->n->result_count; k++)
+        x->scanned[w->n->result[k]->id] = true;
 }
 
 static void place(gatherer *x, wish *w, size_t i)
@@ -300,6 +323,7 @@ static void place(gatherer *x, wish *w, size_t i)
     p->real++;
     p->last = !p->last || p->last == last_dim(w->shape) ? last_dim(w->shape) : -1;
     put(x, p, w->n, i);
+    put_scan(x, p, w);
 }
 
 /* --- views --- */
@@ -930,6 +954,7 @@ cr_graph *cr_compile_group(const cr_graph *g)
                   .of = CR_NEW_N(s, group *, g->values),
                   .left = CR_NEW_N(s, uint32_t, g->values),
                   .sealed = CR_NEW_N(s, bool, g->values),
+                  .scanned = CR_NEW_N(s, bool, g->values),
                   .dead = CR_NEW_N(s, bool, g->body->len),
                   .instead = CR_NEW_N(s, cr_gvalue *, g->body->len),
                   .mask = cr_entry._dropout_mask,

@@ -468,7 +468,7 @@ static cr_fact_kind kind_of(const cr_op *op)
         return CR_FACT_VIEW;
     if (copies(op) || op->does == CR_DOES_BODY)
         return CR_FACT_POINT;
-    if (op->does == CR_DOES_FOLD)
+    if (op->does == CR_DOES_FOLD || op->scan)
         return CR_FACT_ROWS;
     if (op->does != CR_DOES_IS || (!op->fused && dims_param(op) >= 0 && folds_other_dims(op)))
         return CR_FACT_CALL;
@@ -671,6 +671,8 @@ static cr_facts find_facts(const cr_gnode *n, cr_fact_kind kind)
 {
     cr_facts f = {.kind = (uint8_t)kind};
 
+    if (n->op->scan)
+        f.scans = n->op->scan_back ? CR_SCAN_BACK : CR_SCAN_FORWARD;
     if (!takes_others(n) && find_type(&f, n) && (kind == CR_FACT_POINT || cr_node_columns(n)) &&
         has_loop(n, &f))
         return f;
@@ -814,6 +816,8 @@ cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
         return view;
     if (*kind == 1 + CR_FACT_ROWS && !cr_node_columns(n))
         return folds_columns(n) ? fold : call;
+    if (n->op->scan && !cr_is_host(n->result[0]->type.device))
+        return call;
     put(&k, &n->op, sizeof n->op);
     for (int i = 0; i < n->arg_count; i++)
         put_arg(&k, n, i, *kind == 1 + CR_FACT_ROWS);

@@ -72,10 +72,10 @@ static void equal(const cr_tensor *a, const cr_tensor *b)
 
 #define CHAIN                                                                                  \
     "graph(%x: float32[3, 4], %y: float32[3, 4]) {\n"                                          \
-    "  %a: float32[3, 4] = cumsum(%x, 1)\n"                                                    \
+    "  %a: float32[3, 4] = logcumsumexp(%x, 1)\n"                                              \
     "  %b: float32[3, 4] = exp(%a)\n"                                                          \
     "  %c: float32[3, 4] = mul(%b, %y)\n"                                                      \
-    "  %d: float32[3, 4] = cumsum(%c, 1)\n"                                                    \
+    "  %d: float32[3, 4] = logcumsumexp(%c, 1)\n"                                              \
     "  return %d, %c, %d\n"                                                                    \
     "}\n"
 
@@ -119,9 +119,9 @@ TEST(the_plan_is_readable)
 {
     prints(CHAIN,
            "program(%x, %y) {\n"
-           "  0: %a = cumsum(%x) | 48\n"
+           "  0: %a = logcumsumexp(%x) | 48\n"
            "  1: %c_1 = group[exp mul](%a, %y) in %a frees %a | 48\n"
-           "  2: %d = cumsum(%c_1) | 96\n"
+           "  2: %d = logcumsumexp(%c_1) | 96\n"
            "  return %d, %c_1, %d\n"
            "}\n"
            "4 slots, 1 results in the bytes of others, at most 96 bytes alive (step 2)\n");
@@ -265,7 +265,7 @@ static int64_t used(void)
 
 static const char faulty[] =
     "graph(%x: float32[3, 4], %y: float32[3, 4]) {\n"
-    "  %a: float32[3, 4] = cumsum(%x, 1)\n"
+    "  %a: float32[3, 4] = logcumsumexp(%x, 1)\n"
     "  %k: float32[4] = constant(1, 2, 3, 4)\n"
     "  %v: float32[4, 3] by [1, 4] = t(%a)\n"
     "  %b: float32[3, 4] = exp(%a)\n"

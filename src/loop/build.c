@@ -1029,6 +1029,16 @@ static value given(frame *f, int i, const cr_loop_arg *a)
     return (value){.kind = IS_NONE};
 }
 
+static const cr_expr *scan_result(frame *f, int k)
+{
+    int dim = f->op->dim_param;
+
+    if (dim < 0 || f->slot[dim].kind != IS_DIMS || !f->column.extent)
+        refuse(f, f->op->scan, "only scans along the row fuse, not");
+    const cr_expr *e = scanned(f, f->column);
+    return k ? cr_expr_index_of(f->l, e) : e;
+}
+
 /* A composition of one call with several results has the results of this call. */
 static const cr_expr *result_of(frame *f, int k)
 {
@@ -1036,6 +1046,8 @@ static const cr_expr *result_of(frame *f, int k)
     const cr_rule *r = op->body[op->body_count > 1 ? k : 0];
     bool one_call = op->body_count == 1 && op->result_count > 1;
 
+    if (op->scan)
+        return scan_result(f, k);
     if (op->does == CR_DOES_FOLD)
         return result_expr(f, k, op->fold, reduce(f, op->fold, k));
     if (one_call && (r->kind != CR_RULE_CALL || !r->op))
@@ -1057,7 +1069,8 @@ void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg,
                  .t = c->t,
                  .columns = c->columns,
                  .half = c->half,
-                 .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD};
+                 .scalar_code =
+                     op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD || op->scan};
     f->rounds =
         (c->half == CR_F16 || c->half == CR_BF16) && op->does == CR_DOES_IS && !op->fused;
     if (c->columns) {

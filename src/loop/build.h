@@ -58,8 +58,8 @@ typedef struct {
 } cr_loop_call;
 
 /* Makes the expressions result[k] of an entry from its arguments.  The entry is a body, a
- * reduction over the row with keepdim, or a composition of such entries.  Bails as
- * cr_loop_of_op does. */
+ * reduction over the row with keepdim, a composition of such entries, or a scan along the row.
+ * Bails as cr_loop_of_op does. */
 void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg,
                    const cr_expr **result);
 

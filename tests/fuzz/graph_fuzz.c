@@ -398,7 +398,7 @@ static const cr_op *any_of_chain(void)
     case 1: return NAMED("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze");
     case 2:
         return NAMED("sum", "mean", "amax", "var", "softmax", "log_softmax", "norm", "cumsum",
-                     "layer_norm");
+                     "cumsum", "cumprod", "cummax", "layer_norm");
     case 3:
         return NAMED("cat", "stack", "split", "chunk", "slice", "transpose", "permute",
                      "expand", "tril");
@@ -433,7 +433,8 @@ static const cr_op *any_op(bool chain)
                      "tril_");
     if (k < 74)
         return NAMED("sum", "mean", "amax", "prod", "any", "argmax", "softmax", "log_softmax",
-                     "var", "norm", "cumsum", "logsumexp", "layer_norm");
+                     "var", "norm", "cumsum", "cumprod", "cummax", "cummin", "logsumexp",
+                     "layer_norm");
     if (k < 78)
         return NAMED("matmul", "mm", "bmm", "linear", "addmm");
     if (k < 86)

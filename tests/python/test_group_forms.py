@@ -121,6 +121,38 @@ def test_short_rows_for_all_sizes():
             assert same(f(x), ((x * 2 + 1).softmax(-1) * 3).sum(-1) + 1)
 
 
+SCANS = {
+    "sum": lambda x, r: (x * 0.5 + 1).cumsum(-1).sigmoid() * 2,
+    "product": lambda x, r: (x * 0.1 + 1).cumprod(-1) + r,
+    "after a softmax": lambda x, r: ((x * 2).softmax(-1).cumsum(-1) < 0.9).to(x.dtype) * x,
+    "of a scan": lambda x, r: (x + 1).cumsum(-1).cumsum(-1) * r,
+    "two": lambda x, r: (x + 1).cumsum(-1) * (x * 0.1 + 1).cumprod(-1),
+    "extreme": lambda x, r: tuple(v + 1 for v in (x * 2).cummax(-1)),
+    "count": lambda x, r: (x > 0).cumsum(-1) * 2,
+    "of what is read elsewhere": lambda x, r: (x.flip(-1) * 2).cumsum(-1) * 0.5,
+    "view": lambda x, r: (x * 2).cumsum(-1).view(-1).neg(),
+    "beside a sum": lambda x, r: ((x * 2).sum(-1, keepdim=True) + x).cumsum(-1) / (x * 2).sum(-1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=lambda t: str(t)[6:])
+@pytest.mark.parametrize("name", SCANS)
+def test_scans_are_one_group(name, dtype):
+    for size in [(9, 13), (2, 3, 64), (33, 300), (70, 5), (3, 4000)]:
+        check(SCANS[name], torch.randn(size, dtype=dtype), torch.randn(*size[:-1], 1, dtype=dtype), groups=1)
+
+
+def test_a_sum_of_a_scan_is_another_group():
+    check(lambda x: ((x * 2).cumsum(-1) * 3).sum(-1) + 1, torch.randn(9, 300), groups=2)
+
+
+def test_scans_for_all_sizes():
+    f = torch.compile(lambda x: (x * 2 + 1).cumsum(-1) * 0.5, dynamic=True)
+    for size in [(3, 70), (4, 70), (5, 300), (2, 1), (1, 9), (0, 3)]:
+        x = torch.randn(size)
+        assert same(f(x), (x * 2 + 1).cumsum(-1) * 0.5)
+
+
 def has_rows(name, size):
     """Whether eager takes the size: extremes need an element, and layer_norm's weight is a row of a matrix."""
     return not (0 in size and name in ("extremes", "weighted layer_norm", "logsumexp")) and \
@@ -322,7 +354,7 @@ REDUCING = [lambda x: x.sum(-1, keepdim=True), lambda x: x.mean(-1, keepdim=True
             lambda x: x.softmax(-1), lambda x: x.log_softmax(-1), lambda x: F.layer_norm(x, x.shape[-1:]) if x.dim() else x.tanh(),
             lambda x: x.var(-1, keepdim=True), lambda x: x.logsumexp(-1, keepdim=True),
             lambda x: x.sum(-1).unsqueeze(-1), lambda x: x.sum(0), lambda x: x.square().mean(),
-            lambda x: x.norm(dim=-1, keepdim=True)]
+            lambda x: x.norm(dim=-1, keepdim=True), lambda x: x.cumsum(-1) if x.dim() else x, lambda x: x.cumprod(-1) if x.dim() else x]
 TURNING = [lambda x: x.reshape(-1).view(x.shape), lambda x: x.t().contiguous().t(), lambda x: x.unsqueeze(0).squeeze(0),
            lambda x: x.view(*x.shape, 1).flatten(1) if x.dim() > 1 and x.is_contiguous() else x,
            lambda x: x.expand(3, *x.shape)[1], lambda x: x.to(torch.float16).to(x.dtype), lambda x: x.bfloat16().to(x.dtype),

@@ -57,8 +57,8 @@ def test_recorded_programs_keep_their_bits(name, parts):
 # --- lifetimes and reuse ---
 
 def test_a_result_is_written_over_a_value_that_dies():
-    graph = parsed("%a: float32[6, 8] = cumsum(%x, 1)", "%b: float32[6, 8] = exp(%a)",
-                   "%c: float32[6, 8] = mul(%b, %y)", "%d: float32[6, 8] = cumsum(%c, 1)",
+    graph = parsed("%a: float32[6, 8] = logcumsumexp(%x, 1)", "%b: float32[6, 8] = exp(%a)",
+                   "%c: float32[6, 8] = mul(%b, %y)", "%d: float32[6, 8] = logcumsumexp(%c, 1)",
                    "%e: float32[6, 8] = neg(%d)", outputs="%e")
     program = agree(graph, two())
     assert "group[exp mul](%a, %y) in %a" in str(program) and "neg(%d) in %d" in str(program)
@@ -66,8 +66,8 @@ def test_a_result_is_written_over_a_value_that_dies():
 
 
 def test_inputs_constants_and_outputs_are_not_written_over():
-    graph = parsed("%n: float32[6, 8] = neg(%x)", "%s: float32[6, 8] = cumsum(%n, 1)",
-                   "%e: float32[6, 8] = exp(%s)", "%t: float32[6, 8] = cumsum(%e, 1)",
+    graph = parsed("%n: float32[6, 8] = neg(%x)", "%s: float32[6, 8] = logcumsumexp(%n, 1)",
+                   "%e: float32[6, 8] = exp(%s)", "%t: float32[6, 8] = logcumsumexp(%e, 1)",
                    outputs="%s, %t, %s, %x")
     inputs = two()
     program = agree(graph, inputs)
@@ -77,16 +77,16 @@ def test_inputs_constants_and_outputs_are_not_written_over():
 
 
 def test_a_storage_dies_with_its_last_view():
-    graph = parsed("%a: float32[6, 8] = cumsum(%x, 1)", "%v: float32[8, 6] by [1, 8] = t(%a)",
-                   "%b: float32[6, 8] = neg(%a)", "%c: float32[8, 6] = cumsum(%v, 0)", outputs="%b, %c")
+    graph = parsed("%a: float32[6, 8] = logcumsumexp(%x, 1)", "%v: float32[8, 6] by [1, 8] = t(%a)",
+                   "%b: float32[6, 8] = neg(%a)", "%c: float32[8, 6] = logcumsumexp(%v, 0)", outputs="%b, %c")
     program = agree(graph, two())
     assert "neg(%a) in" not in str(program)  # %v is still a view of it
     assert program.peak == 3 * 6 * 8 * 4
 
 
 def test_the_peak_counts_tensors_that_are_alive_at_one_step():
-    lines = ["%v0: float32[6, 8] = cumsum(%x, 1)"]
-    lines += [f"%v{i}: float32[6, 8] = cumsum(%v{i - 1}, 1)" for i in range(1, 20)]
+    lines = ["%v0: float32[6, 8] = logcumsumexp(%x, 1)"]
+    lines += [f"%v{i}: float32[6, 8] = logcumsumexp(%v{i - 1}, 1)" for i in range(1, 20)]
     assert agree(parsed(*lines, outputs="%v19"), two()).peak == 2 * 6 * 8 * 4
     assert agree(parsed(*lines, outputs="%v19, %v3, %v7"), two()).peak == 4 * 6 * 8 * 4
 
@@ -133,7 +133,7 @@ def test_an_output_that_views_an_input_has_its_base():
 # --- the rest ---
 
 def test_choices_run_one_branch():
-    graph = parsed("%p: bool[] = any(%y)", "%a: float32[6, 8] = cumsum(%x, 1)",
+    graph = parsed("%p: bool[] = any(%y)", "%a: float32[6, 8] = logcumsumexp(%x, 1)",
                    "%r: float32[6, 8], %q: float32[6, 8] = if %p {", "  %b: float32[6, 8] = exp(%a)",
                    "  %c: float32[6, 8] = neg(%b)", "  return %c, %x", "} else {", "  %d: float32[6, 8] = mul(%a, %a)",
                    "  return %d, %a", "}", "%z: float32[6, 8] = sub(%r, %q)", outputs="%r, %z")
@@ -256,7 +256,7 @@ def test_several_threads_run_one_program():
 
 
 def test_a_long_program_has_few_slots():
-    lines = ["%v0: float32[8] = cumsum(%x, 0)"] + [f"%v{i}: float32[8] = cumsum(%v{i - 1}, 0)" for i in range(1, 5000)]
+    lines = ["%v0: float32[8] = logcumsumexp(%x, 0)"] + [f"%v{i}: float32[8] = logcumsumexp(%v{i - 1}, 0)" for i in range(1, 5000)]
     graph = parsed(*lines, outputs="%v4999", inputs="%x: float32[8]")
     program = graph.program()
     assert str(program).rstrip().rsplit("\n", 1)[1].startswith("3 slots")
