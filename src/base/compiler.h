@@ -30,6 +30,7 @@
 /* Sums and products that wrap around.  For offsets: a dimension of size 1, and any dimension of
  * a tensor without elements, may have any stride, and no element is read with it. */
 #define CR_WRAP_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define CR_WRAP_SUB(a, b) ((int64_t)((uint64_t)(a) - (uint64_t)(b)))
 #define CR_WRAP_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
 /* The address of an element; `base` is NULL where there are no elements. */
 static inline void *cr_moved(const void *base, int64_t elements, size_t item)

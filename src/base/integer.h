@@ -8,6 +8,16 @@ static inline int64_t cr_least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t cr_most(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t cr_magnitude(int64_t n) { return n < 0 ? -n : n; }
 
+/* a - b, or the nearest number whose magnitude is an int64. */
+static inline int64_t cr_clamped_sub(int64_t a, int64_t b)
+{
+    int64_t d;
+
+    if (__builtin_sub_overflow(a, b, &d))
+        return a < 0 ? -INT64_MAX : INT64_MAX;
+    return d < -INT64_MAX ? -INT64_MAX : d;
+}
+
 /* The quotient rounded down; `b` is not 0. */
 static inline int64_t cr_floor_div(int64_t a, int64_t b)
 {

@@ -37,12 +37,15 @@ typedef struct {
     CR_VEC(cr_window_range) range;
     int64_t *run_of; /* the run of each place, but for the last dim; else NULL */
     double *count;   /* the factor of each place in the divisor of the sum, or NULL */
-    double *share;   /* the factor of each source element's divisor, or NULL */
-    /* Of the last dim, if rows are folded by segments, which are in the order of positions.
-     * Places are ordered by their remainder when divided by `period`. */
+    double *share;   /* the factor of each source element's divisor, or NULL; the factors are
+                      * sizes, which double holds exactly */
+    /* Of the last dim.  Segments, in the order of positions, if rows are folded by them; a
+     * segment's places are numbered as follows: first the places 0, period, 2 * period, ...,
+     * then 1, 1 + period, and so on. */
     CR_VEC(cr_window_segment) segment;
     int64_t period, shift;
-    int64_t *first; /* by place in that order: its first position, or -1 */
+    int64_t *first; /* with segments: the offset of each place's first position, or -1, in the
+                     * same numbering */
 } cr_window_dim;
 
 /* Missing leading dims have one place and one position. */
@@ -58,6 +61,8 @@ typedef struct {
 /* Computes out[0] from the elements of `from`, and for extremes out[1]: the row-major numbers
  * of their positions in the plane, or -1. */
 CR_MUST cr_status cr_window_run_all(const cr_window *w, const cr_view *from, cr_view *out);
+/* The bytes of a window and its lists; 0 for NULL. */
+size_t cr_window_bytes(const cr_window *w);
 void cr_window_drop(cr_window *w);
 
 #endif

@@ -457,6 +457,8 @@ static cr_status read_fold(lexer *x, cr_op *op)
 {
     CR_TRY(does(x, op, CR_DOES_FOLD));
     CR_TRY(rule_parse(x, &op->fold));
+    if (op->fold->kind != CR_RULE_CALL)
+        return lex_error(x, "a fold is COMBINE(ELEMENT)");
     op->fold_index = !strcmp(op->fold->name, "index") && op->fold->count == 1;
     if (op->fold_index)
         op->fold = op->fold->args[0];

@@ -163,19 +163,18 @@ static cr_status piece_divide(const place *p, const cr_rule *r, piece a, piece n
     return CR_OK;
 }
 
-/* The piece on which `a` is the smaller, or else the larger, of a and b; or that of b.  Indices
- * wrap around, as they do when elements are computed one by one. */
+/* The piece on which `a` is the smaller, or else the larger, of a and b; or that of b. */
 static piece piece_choose(const place *p, piece a, piece b, bool smaller)
 {
     int64_t sign = smaller ? 1 : -1;
-    int64_t gap = CR_WRAP_MUL(sign, CR_WRAP_ADD(a.value, CR_WRAP_MUL(-1, b.value)));
+    int64_t gap = sign * cr_clamped_sub(a.value, b.value);
     int64_t rate = sign * (a.slope - b.slope);
     bool first = gap < 0 || (gap == 0 && rate <= 0);
     piece r = first ? a : b;
 
     r.end = piece_least(a.end, b.end);
     if (first && rate > 0)
-        r.end = piece_least(r.end, piece_after(p, CR_WRAP_MUL(-1, gap) / rate + 1));
+        r.end = piece_least(r.end, piece_after(p, -gap / rate + 1));
     else if (!first && rate < 0)
         r.end = piece_least(r.end, piece_after(p, gap / -rate + 1));
     return r;
@@ -193,10 +192,20 @@ static piece piece_negative(const place *p, piece d)
     return r;
 }
 
-static piece piece_minus(piece a, piece b, int64_t less)
+static piece piece_minus(piece a, piece b)
 {
-    return (piece){CR_WRAP_ADD(a.value, -b.value) - less, a.slope - b.slope,
+    return (piece){CR_WRAP_SUB(a.value, b.value), CR_WRAP_SUB(a.slope, b.slope),
                    piece_least(a.end, b.end)};
+}
+
+/* The truth of a - b < less, for comparisons: a number that is out of range is the nearest in
+ * range, and the piece then ends too early, which is right as well. */
+static piece piece_below(const place *p, piece a, piece b, int64_t less)
+{
+    piece d = piece_minus(a, b);
+
+    d.value = cr_clamped_sub(cr_clamped_sub(a.value, b.value), less);
+    return piece_negative(p, d);
 }
 
 static piece piece_not(piece a) { return (piece){!a.value, 0, a.end}; }
@@ -213,7 +222,7 @@ static cr_status piece_pair(const place *p, const cr_rule *r, piece a, piece b, 
         *out = (piece){CR_WRAP_ADD(a.value, b.value), a.slope + b.slope,
                        piece_least(a.end, b.end)};
         break;
-    case CR_BUILTIN_sub: *out = piece_minus(a, b, 0); break;
+    case CR_BUILTIN_sub: *out = piece_minus(a, b); break;
     case CR_BUILTIN_mul:
         if (a.slope && b.slope)
             return cr_stated_refuse(p->s, r, "a product of axes");
@@ -225,10 +234,10 @@ static cr_status piece_pair(const place *p, const cr_rule *r, piece a, piece b, 
     case CR_BUILTIN_remainder: return piece_divide(p, r, a, b, true, out);
     case CR_BUILTIN_least: *out = piece_choose(p, a, b, true); break;
     case CR_BUILTIN_most: *out = piece_choose(p, a, b, false); break;
-    case CR_BUILTIN_lt: *out = piece_negative(p, piece_minus(a, b, 0)); break;
-    case CR_BUILTIN_le: *out = piece_negative(p, piece_minus(a, b, 1)); break;
-    case CR_BUILTIN_gt: *out = piece_negative(p, piece_minus(b, a, 0)); break;
-    case CR_BUILTIN_ge: *out = piece_negative(p, piece_minus(b, a, 1)); break;
+    case CR_BUILTIN_lt: *out = piece_below(p, a, b, 0); break;
+    case CR_BUILTIN_le: *out = piece_below(p, a, b, 1); break;
+    case CR_BUILTIN_gt: *out = piece_below(p, b, a, 0); break;
+    case CR_BUILTIN_ge: *out = piece_below(p, b, a, 1); break;
     case CR_BUILTIN_and: *out = piece_both(a, b); break;
     case CR_BUILTIN_or: *out = piece_not(piece_both(piece_not(a), piece_not(b))); break;
     default: return cr_stated_refuse(p->s, r, "no index is computed so");
@@ -268,7 +277,7 @@ cr_status cr_stated_piece(const place *p, const cr_rule *r, piece *out)
     }
     if (r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_neg) {
         CR_TRY(cr_stated_piece(p, r->args[0], &a));
-        *out = (piece){-a.value, -a.slope, a.end};
+        *out = (piece){CR_WRAP_SUB(0, a.value), CR_WRAP_SUB(0, a.slope), a.end};
         return CR_OK;
     }
     return piece_constant(p, r, out);
@@ -329,13 +338,18 @@ static cr_status stated_axes(stated *s, const cr_view *out)
 }
 
 /* The number of dims that an index covers: as many as its pack has axes, or one.  *name is
- * the first axis name in it, or -1. */
+ * its pack or, without one, the first axis name in it, or -1. */
 static int stated_width(const stated *s, const cr_rule *r, int *name)
 {
     unsigned all = r->kind == CR_RULE_INDEX ? 0 : cr_stated_names(s, r);
 
     *name = all ? (int)CR_CTZ(all) : -1;
-    return all && s->op->axis[*name].pack ? s->count[*name] : 1;
+    for (int i = 0; i < s->op->axis_count; i++)
+        if (all >> i & 1 && s->op->axis[i].pack) {
+            *name = i;
+            return s->count[i];
+        }
+    return 1;
 }
 
 /* If a tensor has more dims than indices, its last index numbers the elements of the dims from
@@ -450,7 +464,7 @@ static cr_status stated_sum(stated *s, const cr_rule *r, int item, int64_t strid
     for (int i = 0; i < s->op->axis_count; i++) {
         if (!(all >> i & 1))
             continue;
-        map.axis = s->first[i] + item;
+        map.axis = s->first[i] + (s->op->axis[i].pack ? item : 0);
         map.at_zero = all & ~(1u << i);
         CR_TRY(stated_add_map(s, map));
         map.less = constant.value;

@@ -62,7 +62,8 @@ typedef struct {
     cr_stated_list_of of;
 } list_copy;
 
-/* Vectors without elements take part in no other dim than theirs. */
+/* The positions of the result along the list's dim that tensor i fills.  A vector without
+ * elements among tensors of more dims, which cat allows, fills none. */
 static int64_t list_length(const list_copy *c, int64_t i)
 {
     const cr_view *v = c->list[i].view;

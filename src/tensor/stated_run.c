@@ -70,9 +70,9 @@ static void key_view(cr_stated_plan *p, const cr_view *v)
     p->hash = h;
 }
 
-/* Values other than integers and tensors do not affect indices.  The tag is in the key because
- * an integer may be None. */
-static void key_value(cr_stated_plan *p, const cr_value *v)
+/* Adds a value that affects indices: an integer, a list of them, or a tensor.  False for other
+ * values. */
+static bool key_value(cr_stated_plan *p, const cr_value *v)
 {
     if (v->tag == CR_VIEW)
         key_view(p, v->view);
@@ -81,18 +81,23 @@ static void key_value(cr_stated_plan *p, const cr_value *v)
     else if (v->tag == CR_INTS || v->tag == CR_TRUTHS)
         key_words(p, v->ints, v->len);
     else
-        key_word(p, INT64_MIN + v->tag);
+        return false;
+    return true;
 }
 
-/* Sets the key; a call with more numbers has no key. */
+/* Sets the key; a call with more numbers has no key.  One word has a bit for each argument
+ * that is not in the key, because an optional integer may be None. */
 static void stated_key(cr_stated_plan *p, const cr_op *op, const cr_value *arg,
                        const cr_view *out)
 {
+    int64_t absent = 0;
+
     p->words = 0;
     p->hash = 0;
     key_word(p, op->index);
     for (int i = 0; i < op->param_count; i++)
-        key_value(p, &arg[i]);
+        absent |= (int64_t)!key_value(p, &arg[i]) << i;
+    key_word(p, absent);
     key_view(p, out);
     p->words = p->words < 0 ? 0 : p->words;
     p->hash *= 0x9E3779B97F4A7C15u;
@@ -118,8 +123,13 @@ enum { PLANS = 1 };
 enum { PLANS = 64 };
 #endif
 
+/* The most bytes that the lists of a thread's plans for windows may have: those of a dim of
+ * millions of places would stay in memory until the thread ends. */
+enum { CACHE_BYTES = 1 << 23 };
+
 typedef struct {
     cr_stated_plan *slot[PLANS];
+    size_t bytes; /* of the plans' windows */
 } plan_cache;
 
 static CR_THREAD plan_cache *cache; /* NULL until the thread keeps a plan */
@@ -138,12 +148,21 @@ static void plan_drop(cr_stated_plan *p)
     cr_free(p);
 }
 
+static void cache_clear(plan_cache *c)
+{
+    for (int i = 0; i < PLANS; i++) {
+        plan_drop(c->slot[i]);
+        c->slot[i] = NULL;
+    }
+    c->bytes = 0;
+}
+
 static void cache_drop(void *of)
 {
     plan_cache *c = of;
 
-    for (int i = 0; c && i < PLANS; i++)
-        plan_drop(c->slot[i]);
+    if (c)
+        cache_clear(c);
     cr_free(c);
     cache = NULL;
 }
@@ -158,10 +177,26 @@ static cr_stated_plan *plan_find(const cr_stated_plan *like)
     return p && key_is(p, like) ? p : NULL;
 }
 
+/* Replaces the plan of the slot, or all plans when they would have too many bytes. */
+static void cache_put(plan_cache *c, cr_stated_plan *p, size_t bytes)
+{
+    cr_stated_plan **slot = &c->slot[p->hash % PLANS];
+
+    if (c->bytes + bytes > CACHE_BYTES)
+        cache_clear(c);
+    if (*slot)
+        c->bytes -= cr_window_bytes((*slot)->window);
+    plan_drop(*slot);
+    *slot = p;
+    c->bytes += bytes;
+}
+
 /* Keeps the plan in place of another one; false when it is not kept. */
 static bool plan_keep(cr_stated_plan *p)
 {
-    if (!p->words || p->dim.len > CR_STATED_CACHED)
+    size_t bytes = cr_window_bytes(p->window);
+
+    if (!p->words || p->dim.len > CR_STATED_CACHED || bytes > CACHE_BYTES)
         return false;
     if (!cache) {
         pthread_once(&cache_once, cache_start);
@@ -171,8 +206,7 @@ static bool plan_keep(cr_stated_plan *p)
     }
     if (!cache)
         return false;
-    plan_drop(cache->slot[p->hash % PLANS]);
-    cache->slot[p->hash % PLANS] = p;
+    cache_put(cache, p, bytes);
     return true;
 }
 
@@ -198,7 +232,8 @@ static cr_status plan_new(cr_stated_plan **out, const cr_stated_plan *like, cons
 
 /* --- moves --- */
 
-/* A call as it is given; with all indices inside; or one that counts what it would write. */
+/* GIVEN: the arguments of the call.  WRAPPED: with a copy of the indices in which none is
+ * negative.  COUNTS: the result counts how often the call writes each place. */
 typedef enum { GIVEN, WRAPPED, COUNTS } run_how;
 
 /* A plan's moves on the tensors of a call. */
@@ -280,11 +315,11 @@ static cr_status run_start(running *r, const cr_op *op, const cr_value *arg, cr_
     return CR_OK;
 }
 
-/* How written elements are combined with present ones. */
+/* The operation that combines a written element with the result's element at its place. */
 typedef struct {
     cr_combine how;
     bool mean;  /* the sum is divided by the number of its terms */
-    bool fresh; /* written places start as the identity */
+    bool fresh; /* places that are written are first set to the operation's identity */
 } combination;
 
 static const struct {

@@ -1,10 +1,11 @@
 /* Plans of loops that fold windows (kern/window.h).
  *
- * The window is a pack of axes, one for each axis of a pack of the result.  At a place of the
- * result, the positions inside are pieces of the window's axis (stated_piece.h): ranges.
- * Neighbouring places have the same ranges, shifted, until one of the rules has another piece;
- * such places are a run.  Rules that divide by n have long pieces only for every n-th place, so
- * runs go in steps. */
+ * The clause `axes` names a pack of places (dims of the result) and, last, a pack of positions
+ * (dims of the window), one for each dim of places.  The loop's rules are linear pieces
+ * (stated_piece.h) of either.  For one place, the positions that satisfy the loop's condition
+ * are pieces of the positions' axis, called ranges.  A run is a sequence of places whose ranges
+ * differ only by a constant offset from one place to the next.  A rule that divides by n is
+ * linear only over every n-th place; runs then have a step of n. */
 #include "base/integer.h"
 #include "tensor/stated_piece.h"
 #include <stdlib.h>
@@ -132,8 +133,9 @@ static cr_status window_along_positions(const window_plan *p, const window_at *a
 
 /* --- runs --- */
 
-/* Lowers *end to the first place at which the rules have another piece, for the positions from
- * a->u to `last`: conditions are linear, so it is that of the first or of the last. */
+/* Lowers *end to the first place at which some position from a.u to `last` has another piece of
+ * the rules.  The rules are linear in the position as well, so this place is the first one for
+ * either a.u or `last`. */
 static cr_status window_end(const window_plan *p, window_at a, int64_t last, cr_window_run *r,
                             int64_t *end)
 {
@@ -324,8 +326,11 @@ static cr_status window_segments(cr_window_dim *d)
     for (size_t i = 0; !st && i < d->run.len; i++)
         st = window_run_segments(d, &d->run.at[i], m.lowest, open);
     cr_free(open);
-    if (!st && !window_prefers_segments(d, &m))
+    if (!st && !window_prefers_segments(d, &m)) {
         cr_vec_drop(&d->segment);
+        cr_free(d->first);
+        d->first = NULL;
+    }
     if (d->segment.len)
         qsort(d->segment.at, d->segment.len, sizeof *d->segment.at, window_compare);
     return st;
@@ -505,6 +510,23 @@ cr_status cr_stated_window(stated *s, const cr_value *arg, const cr_view *out)
         return CR_OK;
     CR_TRY(window_dims(&p, out, dims));
     return window_dividers(&p, dims);
+}
+
+size_t cr_window_bytes(const cr_window *w)
+{
+    size_t n = w ? sizeof *w : 0;
+
+    for (int k = 0; w && k < CR_WINDOW_DIMS; k++) {
+        const cr_window_dim *d = &w->dim[k];
+        size_t places = (size_t)d->size + 1, elements = (size_t)d->in + 1;
+        n += d->run.len * sizeof *d->run.at + d->range.len * sizeof *d->range.at +
+             d->segment.len * sizeof *d->segment.at;
+        n += d->run_of ? places * sizeof *d->run_of : 0;
+        n += d->first ? places * sizeof *d->first : 0;
+        n += d->count ? places * sizeof *d->count : 0;
+        n += d->share ? elements * sizeof *d->share : 0;
+    }
+    return n;
 }
 
 void cr_window_drop(cr_window *w)

@@ -619,3 +619,36 @@ def test_the_gradient_of_as_strided_scatter_is_torchs():
     (y * torch.arange(12.).reshape(3, 4)).sum().backward()
     same(source.grad, np.array([[1., 2.], [5., 6.]]))
     same(x.grad, np.array([[0, 1, 2, 0], [0, 5, 6, 0], [0, 0, 0, 0]], np.float32))
+
+
+LIMITS = """
+import cresset as torch
+x = torch.arange(12.).view(3, 4)
+for d in (2 ** 63 - 1, 2 ** 63 - 2, -2 ** 63, -2 ** 63 + 1):
+    assert torch.equal(torch.tril(x, d), x if d > 0 else torch.zeros_like(x)), d
+    assert torch.equal(torch.triu(x, d), x if d < 0 else torch.zeros_like(x)), d
+"""
+
+
+def test_diagonals_at_the_limits_of_integers():
+    done = subprocess.run([sys.executable, "-c", LIMITS], env=dict(os.environ, CR_STATED="1"))
+    assert done.returncode == 0
+
+
+def test_divisors_of_integers_are_exact():
+    x = torch.full((1, 1, 3), 2 ** 62 + 1)
+    assert F.avg_pool2d(x[None], (1, 1), divisor_override=2 ** 62 + 1).flatten().tolist() == [1, 1, 1]
+    assert F.avg_pool2d(x[None] - 1, (1, 1), divisor_override=2 ** 62 + 1).flatten().tolist() == [0, 0, 0]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads the process's memory")
+def test_plans_of_long_windows_are_dropped():
+    def resident():
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    F.avg_pool1d(torch.ones(1, 1, 9), 3, padding=1)
+    before = resident()
+    for n in range(2_000_000, 2_000_004):
+        F.avg_pool1d(torch.ones(1, 1, n), 3, padding=1, stride=1)
+    assert resident() - before < 24 << 20

@@ -27,7 +27,9 @@ typedef struct {
     const cr_window *w;
     const cr_window_run *outer[2];
     int64_t offset; /* of the row's first position */
-    double divisor; /* but for the last dim's factor */
+    /* Without the last dim's factor; of integers, `whole`. */
+    double divisor;
+    int64_t whole;
     bool pairs;
 } window_row;
 
@@ -104,42 +106,54 @@ static inline int64_t wrapped_sum(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
+/* The negative of INT64_MIN overflows; a divisor is 0 only if a product wrapped around. */
 static inline int64_t wrapped_quotient(int64_t a, int64_t b)
 {
-    return b == -1 ? (int64_t)(0 - (uint64_t)a)
-                   : a / b; /* the negative of INT64_MIN overflows */
+    return b == -1 ? (int64_t)(0 - (uint64_t)a) : b ? a / b : 0;
 }
 
 /* The positions of extremes are 32 bits wide beside float32. */
-#define T          float
-#define W          int32_t
-#define NAME(x)    f32_##x
-#define LOWEST     (-INFINITY)
-#define IS_NAN(v)  ((v) != (v))
-#define PLUS(a, b) ((a) + (b))
-#define OVER(a, b) ((a) / (b))
+#define T           float
+#define W           int32_t
+#define NAME(x)     f32_##x
+#define LOWEST      (-INFINITY)
+#define IS_NAN(v)   ((v) != (v))
+#define PLUS(a, b)  ((a) + (b))
+#define OVER(a, b)  ((a) / (b))
+#define DIVISOR     double
+#define OF_ROW      divisor
+#define TIMES(a, b) ((a) * (b))
 #include "kern/cpu/plane/window_loops.inc"
-#define T          double
-#define W          int64_t
-#define NAME(x)    f64_##x
-#define LOWEST     ((double)-INFINITY)
-#define IS_NAN(v)  ((v) != (v))
-#define PLUS(a, b) ((a) + (b))
-#define OVER(a, b) ((a) / (b))
+#define T           double
+#define W           int64_t
+#define NAME(x)     f64_##x
+#define LOWEST      ((double)-INFINITY)
+#define IS_NAN(v)   ((v) != (v))
+#define PLUS(a, b)  ((a) + (b))
+#define OVER(a, b)  ((a) / (b))
+#define DIVISOR     double
+#define OF_ROW      divisor
+#define TIMES(a, b) ((a) * (b))
 #include "kern/cpu/plane/window_loops.inc"
-#define T          int64_t
-#define W          int64_t
-#define NAME(x)    i64_##x
-#define LOWEST     INT64_MIN
-#define IS_NAN(v)  ((void)(v), false)
-#define PLUS(a, b) wrapped_sum(a, b)
-#define OVER(a, b) wrapped_quotient(a, b)
+#define T           int64_t
+#define W           int64_t
+#define NAME(x)     i64_##x
+#define LOWEST      INT64_MIN
+#define IS_NAN(v)   ((void)(v), false)
+#define PLUS(a, b)  wrapped_sum(a, b)
+#define OVER(a, b)  wrapped_quotient(a, b)
+#define DIVISOR     int64_t
+#define OF_ROW      whole
+#define TIMES(a, b) CR_WRAP_MUL(a, b)
 #include "kern/cpu/plane/window_loops.inc"
 
-#define T          double _Complex
-#define NAME(x)    c128_##x
-#define PLUS(a, b) ((a) + (b))
-#define OVER(a, b) ((a) / (b))
+#define T           double _Complex
+#define NAME(x)     c128_##x
+#define PLUS(a, b)  ((a) + (b))
+#define OVER(a, b)  ((a) / (b))
+#define DIVISOR     double
+#define OF_ROW      divisor
+#define TIMES(a, b) ((a) * (b))
 #include "kern/cpu/plane/window_loops.inc"
 
 /* The dtype in which planes are computed: float64, if positions need more than 32 bits. */
