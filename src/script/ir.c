@@ -1,0 +1,195 @@
+/* The IR: making and changing graphs. */
+#include "script/ir.h"
+#include <string.h>
+
+static const char *const prim_text[CR_SPRIM_COUNT] = {
+#define CR_SPRIM(NAME, text) [CR_SPRIM_##NAME] = text,
+#include "script/prims.def"
+#undef CR_SPRIM
+};
+
+const char *cr_snode_kind(const cr_snode *n)
+{
+    return n->prim == CR_SPRIM_OPERATOR ? n->schema->name : prim_text[n->prim];
+}
+
+static cr_sblock *block_new(cr_sgraph *g, cr_snode *by)
+{
+    cr_sblock *b = CR_NEW(g->session, cr_sblock);
+
+    b->graph = g;
+    b->by = by;
+    return b;
+}
+
+cr_sgraph *cr_sgraph_new(cr_session *s, cr_sunit *u)
+{
+    cr_sgraph *g = CR_NEW(s, cr_sgraph);
+
+    g->session = s;
+    g->unit = u;
+    g->body = block_new(g, NULL);
+    return g;
+}
+
+static cr_svalue *value_new(cr_sgraph *g, const char *name, const cr_stype *type)
+{
+    cr_svalue *v = CR_NEW(g->session, cr_svalue);
+
+    v->name = name ? cr_session_text(g->session, name) : NULL;
+    v->id = g->values++;
+    v->type = type;
+    return v;
+}
+
+/* Appends to an array of values with a length that is an int. */
+static void values_push(cr_session *s, cr_svalue ***at, int *count, size_t *cap, cr_svalue *v)
+{
+    if ((size_t)*count == *cap)
+        *at = cr_session_grow(s, *at, (size_t)*count, cap, sizeof **at);
+    (*at)[(*count)++] = v;
+}
+
+cr_svalue *cr_sblock_input(cr_sblock *b, const char *name, const cr_stype *type)
+{
+    cr_svalue *v = value_new(b->graph, name, type);
+
+    v->block = b;
+    v->index = b->input_count;
+    values_push(b->graph->session, &b->input, &b->input_count, &b->input_cap, v);
+    return v;
+}
+
+void cr_sblock_output(cr_sblock *b, cr_svalue *v)
+{
+    v->uses++;
+    values_push(b->graph->session, &b->output, &b->output_count, &b->output_cap, v);
+}
+
+static void node_link(cr_snode *n, cr_sblock *b, cr_snode *at)
+{
+    n->owner = b;
+    n->next = at;
+    n->prev = at ? at->prev : b->last;
+    *(n->prev ? &n->prev->next : &b->first) = n;
+    *(at ? &at->prev : &b->last) = n;
+}
+
+static void node_unlink(cr_snode *n)
+{
+    *(n->prev ? &n->prev->next : &n->owner->first) = n->next;
+    *(n->next ? &n->next->prev : &n->owner->last) = n->prev;
+    n->next = n->prev = NULL;
+}
+
+static cr_snode *node_make(cr_sblock *b, cr_snode *at, cr_sprim prim, cr_srange range)
+{
+    cr_snode *n = CR_NEW(b->graph->session, cr_snode);
+
+    n->prim = (uint8_t)prim;
+    n->range = range;
+    node_link(n, b, at);
+    return n;
+}
+
+cr_snode *cr_snode_new(cr_sblock *b, cr_sprim prim, cr_srange range)
+{
+    return node_make(b, NULL, prim, range);
+}
+
+cr_snode *cr_snode_before(cr_snode *at, cr_sprim prim, cr_srange range)
+{
+    return node_make(at->owner, at, prim, range);
+}
+
+void cr_snode_input(cr_snode *n, cr_svalue *v)
+{
+    v->uses++;
+    values_push(n->owner->graph->session, &n->input, &n->input_count, &n->input_cap, v);
+}
+
+cr_svalue *cr_snode_output(cr_snode *n, const char *name, const cr_stype *type)
+{
+    cr_svalue *v = value_new(n->owner->graph, name, type);
+
+    v->by = n;
+    v->index = n->output_count;
+    values_push(n->owner->graph->session, &n->output, &n->output_count, &n->output_cap, v);
+    return v;
+}
+
+cr_sblock *cr_snode_block(cr_snode *n)
+{
+    cr_sgraph *g = n->owner->graph;
+    cr_sblock **wide = CR_NEW_N(g->session, cr_sblock *, n->block_count + 1);
+
+    if (n->block_count)
+        memcpy(wide, n->block, (size_t)n->block_count * sizeof(*wide));
+    n->block = wide;
+    return n->block[n->block_count++] = block_new(g, n);
+}
+
+void cr_snode_set_input(cr_snode *n, int i, cr_svalue *v)
+{
+    n->input[i]->uses--;
+    v->uses++;
+    n->input[i] = v;
+}
+
+static void block_forget(cr_sblock *b)
+{
+    for (int i = 0; i < b->output_count; i++)
+        b->output[i]->uses--;
+    b->output_count = 0;
+    while (b->last)
+        cr_snode_remove(b->last);
+}
+
+void cr_snode_remove(cr_snode *n)
+{
+    for (int i = 0; i < n->block_count; i++)
+        block_forget(n->block[i]);
+    for (int i = 0; i < n->input_count; i++)
+        n->input[i]->uses--;
+    n->input_count = 0;
+    for (int i = 0; i < n->output_count; i++)
+        CR_ASSERT(!n->output[i]->uses);
+    node_unlink(n);
+}
+
+void cr_snode_move(cr_snode *n, cr_sblock *b, cr_snode *at)
+{
+    node_unlink(n);
+    node_link(n, b, at);
+}
+
+static void block_replace(cr_sblock *b, cr_svalue *from, cr_svalue *to)
+{
+    for (cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->input_count; i++)
+            if (n->input[i] == from)
+                cr_snode_set_input(n, i, to);
+        for (int i = 0; i < n->block_count; i++)
+            block_replace(n->block[i], from, to);
+    }
+    for (int i = 0; i < b->output_count; i++)
+        if (b->output[i] == from) {
+            b->output[i] = to;
+            from->uses--;
+            to->uses++;
+        }
+}
+
+void cr_svalue_replace(cr_sgraph *g, cr_svalue *from, cr_svalue *to)
+{
+    if (from->uses)
+        block_replace(g->body, from, to);
+}
+
+cr_svalue *cr_sblock_constant(cr_sblock *b, const cr_sconstant *value, cr_srange range)
+{
+    cr_snode *n = cr_snode_new(b, CR_SPRIM_CONSTANT, range);
+
+    n->value = value;
+    return cr_snode_output(n, NULL, value->type);
+}

@@ -1,0 +1,169 @@
+/* Compilation units: classes and functions by qualified name. */
+#include "script/unit.h"
+#include "base/map.h"
+#include <string.h>
+
+struct cr_sunit {
+    cr_session *session;
+    _Atomic int32_t holders;
+    cr_map classes, functions;
+    size_t class_count, class_cap, function_count, function_cap, tensor_count, tensor_cap;
+    cr_sclass **class_list;
+    cr_sfunction **function_list;
+    cr_tensor **tensor_list;
+    void (*drop)(void *code);
+};
+
+cr_sunit *cr_sunit_new(void)
+{
+    cr_sunit *u = cr_alloc_zero(sizeof *u);
+
+    if (!u)
+        return NULL;
+    u->session = cr_session_new();
+    if (!u->session) {
+        cr_free(u);
+        return NULL;
+    }
+    atomic_store(&u->holders, 1);
+    return u;
+}
+
+cr_sunit *cr_sunit_keep(cr_sunit *u)
+{
+    atomic_fetch_add_explicit(&u->holders, 1, memory_order_relaxed);
+    return u;
+}
+
+void cr_sunit_release(cr_sunit *u)
+{
+    if (!u || atomic_fetch_sub_explicit(&u->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    for (size_t i = 0; u->drop && i < u->function_count; i++)
+        u->drop(u->function_list[i]->code);
+    for (size_t i = 0; i < u->tensor_count; i++)
+        cr_drop(u->tensor_list[i]);
+    cr_map_drop(&u->classes);
+    cr_map_drop(&u->functions);
+    cr_session_release(u->session);
+    cr_free(u);
+}
+
+cr_session *cr_sunit_session(cr_sunit *u) { return u->session; }
+
+void cr_sunit_set_drop(cr_sunit *u, void (*drop)(void *code)) { u->drop = drop; }
+
+#define UNIT_PUSH(u, list, item)                                                               \
+    do {                                                                                       \
+        if ((u)->list##_count == (u)->list##_cap)                                              \
+            (u)->list##_list =                                                                 \
+                cr_session_grow((u)->session, (u)->list##_list, (u)->list##_count,             \
+                                &(u)->list##_cap, sizeof *(u)->list##_list);                   \
+        (u)->list##_list[(u)->list##_count++] = (item);                                        \
+    } while (0)
+
+void cr_sunit_keep_tensor(cr_sunit *u, cr_tensor *t)
+{
+    UNIT_PUSH(u, tensor, NULL);
+    u->tensor_list[u->tensor_count - 1] = cr_keep(t);
+}
+
+cr_sclass *cr_sunit_class(const cr_sunit *u, const char *name)
+{
+    return cr_map_get(&u->classes, name, strlen(name));
+}
+
+cr_sfunction *cr_sunit_function(const cr_sunit *u, const char *name)
+{
+    return cr_map_get(&u->functions, name, strlen(name));
+}
+
+cr_sclass *cr_sunit_add_class(cr_sunit *u, const char *name, cr_stype_kind kind)
+{
+    cr_session *s = u->session;
+    cr_sclass *c = CR_NEW(s, cr_sclass);
+    cr_stype *t = CR_NEW(s, cr_stype);
+
+    CR_ASSERT(!cr_sunit_class(u, name));
+    *t = (cr_stype){.kind = (uint8_t)kind, .cls = c, .unit = u, .weight = 1};
+    c->name = cr_session_text(s, name);
+    c->type = t;
+    c->unit = u;
+    UNIT_PUSH(u, class, c);
+    cr_session_check(s, cr_map_set(&u->classes, name, strlen(name), c));
+    return c;
+}
+
+static const char *name_after_dot(const char *qualified)
+{
+    const char *dot = strrchr(qualified, '.');
+
+    return dot ? dot + 1 : qualified;
+}
+
+cr_sfunction *cr_sunit_add_function(cr_sunit *u, const char *name, cr_sclass *owner)
+{
+    cr_session *s = u->session;
+    cr_sfunction *f = CR_NEW(s, cr_sfunction);
+
+    f->qualified = cr_session_text(s, name);
+    f->name = name_after_dot(f->qualified);
+    f->owner = owner;
+    f->unit = u;
+    f->schema.name = f->name;
+    f->schema.overload = "";
+    f->schema.builtin = -1;
+    UNIT_PUSH(u, function, f);
+    cr_session_check(s, cr_map_set(&u->functions, name, strlen(name), f));
+    return f;
+}
+
+size_t cr_sunit_class_count(const cr_sunit *u) { return u->class_count; }
+cr_sclass *cr_sunit_class_at(const cr_sunit *u, size_t i) { return u->class_list[i]; }
+
+#define CLASS_PUSH(c, list, item)                                                              \
+    do {                                                                                       \
+        if ((c)->list##_count == (c)->list##_cap)                                              \
+            (c)->list = cr_session_grow((c)->unit->session, (c)->list, (c)->list##_count,      \
+                                        &(c)->list##_cap, sizeof *(c)->list);                  \
+        (c)->list[(c)->list##_count++] = (item);                                               \
+    } while (0)
+
+void cr_sclass_add_attribute(cr_sclass *c, cr_sattribute a)
+{
+    a.name = cr_session_text(c->unit->session, a.name);
+    CLASS_PUSH(c, attribute, a);
+}
+
+void cr_sclass_add_constant(cr_sclass *c, const char *name, const cr_sconstant *value)
+{
+    cr_sclass_constant one = {cr_session_text(c->unit->session, name), value};
+
+    CLASS_PUSH(c, constant, one);
+}
+
+void cr_sclass_add_method(cr_sclass *c, cr_sfunction *f) { CLASS_PUSH(c, method, f); }
+
+int cr_sclass_attribute(const cr_sclass *c, const char *name)
+{
+    for (size_t i = 0; i < c->attribute_count; i++)
+        if (!strcmp(c->attribute[i].name, name))
+            return (int)i;
+    return -1;
+}
+
+const cr_sconstant *cr_sclass_constant_value(const cr_sclass *c, const char *name)
+{
+    for (size_t i = 0; i < c->constant_count; i++)
+        if (!strcmp(c->constant[i].name, name))
+            return c->constant[i].value;
+    return NULL;
+}
+
+cr_sfunction *cr_sclass_method(const cr_sclass *c, const char *name)
+{
+    for (size_t i = 0; i < c->method_count; i++)
+        if (!strcmp(c->method[i]->name, name))
+            return c->method[i];
+    return NULL;
+}

@@ -1,0 +1,100 @@
+/* unit.h - a compilation unit: classes and functions, by qualified name.
+ *
+ * A unit is counted.  It owns its types, classes, functions, sources and graphs, which are in
+ * one session.  One thread at a time adds to a unit; a unit that nobody adds to may be read by
+ * several threads.  Whoever keeps one of its types or functions holds the unit. */
+#ifndef CR_SCRIPT_UNIT_H
+#define CR_SCRIPT_UNIT_H
+
+#include "script/ir.h"
+
+typedef struct {
+    const char *name;
+    const cr_stype *type;
+    bool parameter, buffer;
+} cr_sattribute;
+
+typedef struct {
+    const char *name;
+    const cr_sconstant *value;
+} cr_sclass_constant;
+
+/* A class, a module's class, a named tuple's fields, an enum's members (constants of type
+ * `base`), an interface (methods without graphs). */
+struct cr_sclass {
+    const char *name; /* "__torch__.torch.nn.modules.linear.Linear" */
+    const cr_stype *type;
+    cr_sunit *unit;
+    bool is_module;
+    size_t attribute_count, attribute_cap;
+    cr_sattribute *attribute;    /* in the order of slots; a named tuple: its fields */
+    const cr_sconstant **preset; /* named tuple: defaults of fields, or NULL */
+    size_t constant_count, constant_cap;
+    cr_sclass_constant *constant; /* class constants; an enum: its members */
+    size_t method_count, method_cap;
+    cr_sfunction **method;
+    size_t hook_count, hook_cap, prehook_count, prehook_cap;
+    cr_sfunction **hook, **prehook; /* forward hooks and forward pre-hooks */
+    const cr_stype *base;           /* ENUM: the type of its values */
+    const char *source_file;        /* qualifier of the archive file that it came from */
+};
+
+struct cr_sfunction {
+    const char *name;      /* "forward" */
+    const char *qualified; /* "__torch__.M.forward" */
+    cr_sclass *owner;      /* of a method, or NULL */
+    cr_sunit *unit;
+    cr_sschema schema; /* result types are known once it is compiled */
+    cr_sgraph *graph;  /* NULL: not compiled yet, or an interface's method */
+    const cr_sast *ast;
+    bool compiling;
+    void *code; /* of the executor, which frees it through cr_sunit_set_drop */
+};
+
+cr_sunit *cr_sunit_new(void);
+cr_sunit *cr_sunit_keep(cr_sunit *u);
+void cr_sunit_release(cr_sunit *u);
+cr_session *cr_sunit_session(cr_sunit *u);
+/* Frees function->code of every function when the unit is freed. */
+void cr_sunit_set_drop(cr_sunit *u, void (*drop)(void *code));
+/* Keeps a reference of a tensor until the unit is freed. */
+void cr_sunit_keep_tensor(cr_sunit *u, cr_tensor *t);
+
+/* By qualified name; NULL when absent. */
+cr_sclass *cr_sunit_class(const cr_sunit *u, const char *name);
+cr_sfunction *cr_sunit_function(const cr_sunit *u, const char *name);
+/* A new class of kind CLASS, ENUM, INTERFACE or (named) TUPLE; `name` must be free. */
+cr_sclass *cr_sunit_add_class(cr_sunit *u, const char *name, cr_stype_kind kind);
+cr_sfunction *cr_sunit_add_function(cr_sunit *u, const char *name, cr_sclass *owner);
+/* Numbers of classes and functions, and those by number, in order of making. */
+size_t cr_sunit_class_count(const cr_sunit *u);
+cr_sclass *cr_sunit_class_at(const cr_sunit *u, size_t i);
+
+void cr_sclass_add_attribute(cr_sclass *c, cr_sattribute a);
+void cr_sclass_add_constant(cr_sclass *c, const char *name, const cr_sconstant *value);
+void cr_sclass_add_method(cr_sclass *c, cr_sfunction *f);
+/* The slot of an attribute, or -1. */
+int cr_sclass_attribute(const cr_sclass *c, const char *name);
+const cr_sconstant *cr_sclass_constant_value(const cr_sclass *c, const char *name);
+cr_sfunction *cr_sclass_method(const cr_sclass *c, const char *name);
+
+/* Where an archive's code comes from.  `read` gives the text of a qualifier
+ * ("__torch__.torch.nn.modules.linear"): *text stays valid as long as the unit; NULL when there
+ * is no such file.  `constant` are the items of constants.pkl, CONSTANTS.c0 and so on. */
+typedef struct {
+    cr_status (*read)(void *context, const char *qualifier, const char **text, size_t *len);
+    void *context;
+    const cr_sconstant *constant;
+    size_t constant_count;
+    int version; /* of operators, from the archive's record `version` */
+} cr_sarchive;
+
+/* Compiles the class with the qualified name, and what it needs.  A name that is there already
+ * is not compiled again.  torch's errors with source marks. */
+CR_MUST cr_status cr_sunit_import(cr_sunit *u, const cr_sarchive *a, const char *name,
+                                  cr_sclass **out);
+/* A type from its annotation text, "List[__torch__.M]". */
+CR_MUST cr_status cr_sunit_import_type(cr_sunit *u, const cr_sarchive *a, const char *text,
+                                       const cr_stype **out);
+
+#endif
