@@ -57,12 +57,10 @@ static cr_status make_call_rule(lexer *x, cr_rule **out, const char *name, cr_ru
     return set_args(x, *out, args, NULL, b ? 2 : 1);
 }
 
-/* `name=` of a keyword argument, looking one token past the name. */
+/* `name=` of a keyword argument; `name == ` is a comparison. */
 static bool is_keyword(const lexer *x)
 {
-    lexer ahead = *x;
-
-    return x->kind == TOKEN_NAME && lex_next(&ahead) == CR_OK && lex_is(&ahead, "=");
+    return x->kind == TOKEN_NAME && lex_before(x, "=") && !lex_before(x, "==");
 }
 
 static cr_status parse_list(lexer *x, cr_rule *r, const char *close)
@@ -87,12 +85,7 @@ static cr_status parse_list(lexer *x, cr_rule *r, const char *close)
     return set_args(x, r, args, any ? keyword : NULL, n);
 }
 
-static bool is_each(const lexer *x)
-{
-    lexer ahead = *x;
-
-    return x->kind == TOKEN_NAME && lex_next(&ahead) == CR_OK && lex_is(&ahead, "in");
-}
+static bool is_each(const lexer *x) { return x->kind == TOKEN_NAME && lex_before(x, "in "); }
 
 static cr_status parse_brackets(lexer *x, cr_rule **out)
 {
@@ -150,8 +143,10 @@ static cr_status parse_rule_name(lexer *x, cr_rule **out)
 static cr_status parse_number(lexer *x, cr_rule **out)
 {
     CR_TRY(rule_new(x, out, x->kind == TOKEN_INT ? CR_RULE_INT : CR_RULE_FLOAT, NULL));
-    (*out)->integer = x->integer;
-    (*out)->number = x->number;
+    if (x->kind == TOKEN_INT)
+        (*out)->integer = x->integer;
+    else
+        (*out)->number = x->number;
     return lex_next(x);
 }
 
@@ -209,13 +204,14 @@ static cr_status parse_unary(lexer *x, cr_rule **out)
         return parse_postfix(x, out);
     CR_TRY(lex_next(x));
     CR_TRY(parse_infix(x, &inner, minus ? LEVEL_UNARY : 3));
-    if (minus && (inner->kind == CR_RULE_INT || inner->kind == CR_RULE_FLOAT)) {
+    if (minus && inner->kind == CR_RULE_INT)
         inner->integer = -inner->integer;
+    else if (minus && inner->kind == CR_RULE_FLOAT)
         inner->number = -inner->number;
-        *out = inner;
-        return CR_OK;
-    }
-    return make_call_rule(x, out, minus ? "neg" : "not", inner, NULL);
+    else
+        return make_call_rule(x, out, minus ? "neg" : "not", inner, NULL);
+    *out = inner;
+    return CR_OK;
 }
 
 /* The operator at `x`, of at least this level; CR_LEN(infix) if there is none. */

@@ -35,6 +35,17 @@ static void skip_space(lexer *x)
     }
 }
 
+bool lex_before(const lexer *x, const char *text)
+{
+    lexer ahead = *x;
+    size_t n = strlen(text);
+
+    if (x->at < x->end && !strchr(" #\n\t\r", *x->at) && *x->at != *text)
+        return false;
+    skip_space(&ahead);
+    return (size_t)(ahead.end - ahead.at) >= n && !memcmp(ahead.at, text, n);
+}
+
 static cr_status lex_string(lexer *x)
 {
     char quote = *x->at++;

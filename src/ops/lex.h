@@ -35,6 +35,8 @@ static inline bool lex_is(const lexer *x, const char *sign_or_name)
     return (x->kind == TOKEN_SIGN || x->kind == TOKEN_NAME) && *x->text == *sign_or_name &&
            strlen(sign_or_name) == x->len && !memcmp(x->text, sign_or_name, x->len);
 }
+/* True if the current token is followed by `text`, perhaps after blanks. */
+bool lex_before(const lexer *x, const char *text);
 /* Skips the token if it is `sign`, and sets *took. */
 CR_MUST cr_status lex_take(lexer *x, const char *sign, bool *took);
 CR_MUST cr_status lex_expect(lexer *x, const char *sign);
