@@ -20,7 +20,7 @@ legacy_contiguous_format = contiguous_format
 
 # Modules that are imported on first use, so that importing the package stays fast.
 _MODULES = frozenset((
-    "__config__", "_inductor", "_jit_internal", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
+    "__config__", "_dynamo", "_inductor", "_jit_internal", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
     "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit",
     "library", "linalg", "masked", "monitor", "mps", "mtia", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "package", "profiler", "random", "return_types", "safetensors", "serialization", "signal",
@@ -28,7 +28,7 @@ _MODULES = frozenset((
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
-         "Tag": "_tags", "vmap": "func", "_grouped_mm": "_grouped",
+         "compile": "_dynamo.eval_frame", "Tag": "_tags", "vmap": "func", "_grouped_mm": "_grouped",
          **dict.fromkeys((
              "has_lapack", "has_openmp", "has_spectral", "has_mkl", "is_vulkan_available", "is_distributed",
              "cudnn_is_acceptable", "init_num_threads", "set_anomaly_enabled", "cond", "sym_constrain_range",
@@ -52,9 +52,6 @@ for _name in [n for n in globals() if n.startswith(("linalg_", "special_", "fft_
     del globals()[_name]
 del _name, ops, Node
 
-# Loaded here because the first call of a compiled function should not pay for the import.
-from ._dynamo.eval_frame import compile
-
 
 def __getattr__(name):
     from importlib import import_module
@@ -66,6 +63,8 @@ def __getattr__(name):
     if name.startswith("_") and hasattr(_C.ops, name) and hasattr(_C, name):  # _standard_gamma
         value = globals()[name] = getattr(_C, name)
         return value
+    if name == "__all__":  # `import *` takes the lazy names too, as torch's list has them
+        return [n for n in __dir__() if n[0] != "_" and n not in _MODULES]
     if name.startswith("_foreach_"):
         return getattr(import_module(f"{__name__}._foreach"), name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -548,7 +548,13 @@ def test_function_modes_see_every_call():
 
 def test_import_is_light():
     code = ("import sys, cresset; assert 'numpy' not in sys.modules; "
-            "assert 'cresset.nn' not in sys.modules; print(len(sys.modules))")
+            "assert 'cresset.nn' not in sys.modules; assert 'cresset._dynamo' not in sys.modules; "
+            "print(len(sys.modules))")
+    assert subprocess.run([sys.executable, "-c", code], check=True).returncode == 0
+
+
+def test_import_star_takes_names_of_lazy_modules():
+    code = "from cresset import *; assert save and load and compile(lambda x: x + 1)(ones(2)).tolist() == [2, 2]"
     assert subprocess.run([sys.executable, "-c", code], check=True).returncode == 0
 
 
