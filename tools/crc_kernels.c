@@ -2,8 +2,11 @@
  *
  *     crc kernels cuda softmax sum > some.cu
  *
- * In CUDA C++, entries that reduce rows also have kernels that hold rows in registers; those
- * with vectors of 8 bytes are in the file of `crc kernels cuda_rows`.
+ * In CUDA C++, entries that reduce rows also have kernels that hold rows in registers.  A file
+ * has kernels of one vector length: those with vectors of 8 bytes are in the file of `crc
+ * kernels cuda_rows`.  `cuda_bf16`, `cuda_bf16_rows` and `cuda_bf16_wide` are kernels whose
+ * float32 operands are stored as bfloat16, with vectors of 16, 8 and 32 bytes; `cuda_f16`
+ * likewise.
  *
  * Before each kernel a line says what it takes:
  *
@@ -23,17 +26,46 @@ typedef struct {
     const cr_op *op;
     cr_dtype dtype;
     cr_form form;
+    int vector;      /* bytes; 0: any */
+    cr_dtype halves; /* float32 operands are stored so; CR_BOOL: as they are */
+    uint8_t stored[CR_EMIT_OPERANDS];
     cr_unit unit;
 } kernels_job;
 
-static void kernels_operands(cr_text *out, cr_loop *l, cr_buffer_role role)
+/* The files in CUDA C++. */
+static const struct {
+    const char *name;
+    int vector;
+    cr_dtype halves;
+} files[] = {{"cuda", 16, CR_BOOL},           {"cuda_rows", 8, CR_BOOL},
+             {"cuda_bf16", 16, CR_BF16},      {"cuda_bf16_rows", 8, CR_BF16},
+             {"cuda_bf16_wide", 32, CR_BF16}, {"cuda_f16", 16, CR_F16},
+             {"cuda_f16_rows", 8, CR_F16},    {"cuda_f16_wide", 32, CR_F16}};
+
+static void kernels_operands(kernels_job *j, cr_loop *l, cr_buffer_role role)
 {
     cr_buffer *operand[MOST_OPERANDS];
     int n = cr_loop_operands(l, operand, MOST_OPERANDS);
 
     for (int k = 0; k < n; k++)
         if (operand[k]->role == role)
-            cr_text_printf(out, " %s", cr_dtype_infos[operand[k]->dtype].suffix);
+            cr_text_printf(
+                &j->unit.body, " %s",
+                cr_dtype_infos[j->stored[k] ? j->stored[k] : operand[k]->dtype].suffix);
+}
+
+/* Sets the dtypes of the loop's operands in memory; false if no operand is stored as halves. */
+static bool kernels_store(kernels_job *j, cr_loop *l)
+{
+    cr_buffer *operand[MOST_OPERANDS];
+    int n = cr_loop_operands(l, operand, MOST_OPERANDS);
+    bool any = false;
+
+    memset(j->stored, 0, sizeof j->stored);
+    for (int k = 0; k < n && j->halves; k++)
+        if (operand[k]->dtype == CR_F32)
+            any = (j->stored[k] = (uint8_t)j->halves) != 0;
+    return any;
 }
 
 static void kernels_head(kernels_job *j, cr_loop *l, const char *symbol)
@@ -41,9 +73,9 @@ static void kernels_head(kernels_job *j, cr_loop *l, const char *symbol)
     cr_text *out = &j->unit.body;
 
     cr_text_printf(out, "/* kernel %s: results", symbol);
-    kernels_operands(out, l, CR_BUFFER_OUTPUT);
+    kernels_operands(j, l, CR_BUFFER_OUTPUT);
     cr_text_put(out, "; arguments");
-    kernels_operands(out, l, CR_BUFFER_INPUT);
+    kernels_operands(j, l, CR_BUFFER_INPUT);
     cr_text_put(out, "; parameters");
     for (size_t i = 0; i < l->params.len; i++)
         cr_text_printf(out, " %s@%d", cr_dtype_infos[l->params.at[i]->dtype].suffix,
@@ -51,20 +83,24 @@ static void kernels_head(kernels_job *j, cr_loop *l, const char *symbol)
     cr_text_put(out, " */\n");
 }
 
-/* The bytes of a vector in the kernel. */
-static int kernels_vector(const cr_nest *n, const cr_emit_choice *choice)
+/* Emits a kernel if the file has kernels of its vector length. */
+static void kernels_put(kernels_job *j, cr_loop *l, const cr_nest *n, const char *symbol,
+                        const cr_dialect *d, const cr_emit_choice *choice)
 {
     cr_unit unit = {.launch.params = 0};
 
-    cr_emit(&unit, &cr_dialect_cuda_rows, n, "k", choice);
+    cr_emit(&unit, d, n, symbol, choice);
     cr_unit_drop(&unit);
-    return unit.launch.vector;
+    if (j->vector && unit.launch.vector != j->vector)
+        return;
+    kernels_head(j, l, symbol);
+    cr_emit(&j->unit, d, n, symbol, choice);
 }
 
 /* Emits a kernel for each number of steps, for rows of at most 64 * steps columns; 16 steps
- * take CR_FOLD_ROW columns: "sum_f32_rows16", and "sum_f32_whole16" for whole chunks.  A file
- * has kernels of one vector length. */
-static void kernels_emit_rows(kernels_job *j, cr_loop *l, const cr_nest *n, const char *symbol)
+ * take CR_FOLD_ROW columns: "sum_f32_rows16", and "sum_f32_whole16" for whole chunks. */
+static void kernels_emit_rows(kernels_job *j, cr_loop *l, const cr_nest *n, const char *symbol,
+                              const uint8_t *stored)
 {
     static const cr_emit_choice choices[] = {{.steps = 1},
                                              {.steps = 4},
@@ -74,13 +110,11 @@ static void kernels_emit_rows(kernels_job *j, cr_loop *l, const cr_nest *n, cons
                                              {.steps = 16, .whole = true}};
 
     for (size_t i = 0; i < CR_LEN(choices); i++) {
-        const cr_emit_choice *c = &choices[i];
+        cr_emit_choice c = choices[i];
         const char *name = cr_session_printf(l->session, "%s_%s%d", symbol,
-                                             c->whole ? "whole" : "rows", c->steps);
-        if (kernels_vector(n, c) != (j->dialect == &cr_dialect_cuda ? 16 : 8))
-            continue;
-        kernels_head(j, l, name);
-        cr_emit(&j->unit, &cr_dialect_cuda_rows, n, name, c);
+                                             c.whole ? "whole" : "rows", c.steps);
+        c.stored = stored;
+        kernels_put(j, l, n, name, &cr_dialect_cuda_rows, &c);
     }
 }
 
@@ -101,12 +135,14 @@ static void kernels_emit(cr_session *s, void *context)
         cr_text_printf(&j->unit.body, "/* %s calls the C library */\n\n", symbol);
         return;
     }
-    if (j->dialect != &cr_dialect_cuda_rows) {
-        kernels_head(j, l, symbol);
-        cr_emit(&j->unit, j->dialect, n, symbol, NULL);
-    }
+    const uint8_t *stored = kernels_store(j, l) ? j->stored : NULL;
+    cr_emit_choice choice = {.stored = stored};
+    if (j->halves && !stored)
+        return;
     if (j->dialect != &cr_dialect_c && cr_nest_fits_registers(n))
-        kernels_emit_rows(j, l, n, symbol);
+        kernels_emit_rows(j, l, n, symbol, stored);
+    if (!stored || !n->keeps)
+        kernels_put(j, l, n, symbol, j->dialect, &choice);
 }
 
 /* A kernel that the dtype does not have is left out. */
@@ -161,8 +197,8 @@ static void kernels_print(const kernels_job *j)
 {
     cr_text includes = {0};
 
-    if (j->dialect == &cr_dialect_cuda_rows)
-        cr_text_put(&includes, "#define CV_BYTES 8\n");
+    if (j->vector)
+        cr_text_printf(&includes, "#define CV_BYTES %d\n", j->vector);
     cr_emit_includes(&includes, j->dialect, &j->unit);
     fputs(cr_text_str(&includes), stdout);
     fputs(cr_text_str(&j->unit.body), stdout);
@@ -171,11 +207,19 @@ static void kernels_print(const kernels_job *j)
 
 int crc_kernels(int argc, char **argv)
 {
-    kernels_job j = {.dialect = argc > 1 ? cr_dialect_named(argv[1]) : NULL};
+    kernels_job j = {.dialect = &cr_dialect_cuda};
     cr_status st = crc_read_table();
+    size_t file = 0;
 
-    if (!j.dialect) {
-        fputs("usage: crc kernels c|cuda|cuda_rows [ENTRY...]\n", stderr);
+    while (argc > 1 && file < CR_LEN(files) && strcmp(argv[1], files[file].name))
+        file++;
+    if (argc > 1 && file < CR_LEN(files)) {
+        j.vector = files[file].vector;
+        j.halves = files[file].halves;
+    } else if (argc > 1 && !strcmp(argv[1], "c")) {
+        j.dialect = &cr_dialect_c;
+    } else {
+        fputs("usage: crc kernels c|cuda[_bf16|_f16][_rows|_wide] [ENTRY...]\n", stderr);
         return 2;
     }
     if (!st)

@@ -447,7 +447,8 @@ static const char *const vocabulary[][4] = {
     {"vec_mixed.h"},   {"vec_complex.h"},
     {"vec_special.h"}, {"vec_random.h"},
     {"kernel.h"},      {"scan.h"},
-    {"kernel.cuh"},    {"move.cuh"},
+    {"half.cuh"},      {"kernel.cuh"},
+    {"move.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

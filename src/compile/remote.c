@@ -11,6 +11,7 @@ typedef struct {
     const cr_group_code *c;
     cr_placed_kernel kernel;
     cr_tensor *moved[CR_GROUP_OPERANDS]; /* or NULL: used in place */
+    cr_stored stored;
     char *ptr[CR_GROUP_OPERANDS];
     int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
 } remote_run;
@@ -53,13 +54,29 @@ static cr_status move_operand(remote_run *r, int k, const cr_tensor *t)
     return k < c->outputs ? CR_OK : cr_copy_elements(&to, &from);
 }
 
+/* True if the operand is staged only because its elements are halves, and the kernel accesses
+ * these.  It rounds a result only where it keeps the result's values for later sweeps in
+ * registers. */
+static bool accepts_halves(const remote_run *r, int k, const cr_tensor *t)
+{
+    const cr_group_code *c = r->c;
+    const cr_operand_plan *o = &c->operand[k];
+    int last = c->ndim - 1;
+    const cr_nest *n = cr_fused_nest(c->program->fused);
+
+    return cr_kernel_accepts(t->device, (cr_dtype)o->dtype, (cr_dtype)o->lane) &&
+           o->number >= 0 && (o->row || o->step[last] == 1 || c->size[last] == 1) &&
+           (k >= c->outputs || !n->keeps || (n->keeps == 1 && c->columns <= CR_FOLD_ROW));
+}
+
 static cr_status place_operand(remote_run *r, int k, const cr_tensor *t)
 {
     const cr_operand_plan *o = &r->c->operand[k];
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->dtype);
 
-    if (o->staged || o->copied)
+    if (o->copied || (o->staged && !accepts_halves(r, k, t)))
         return move_operand(r, k, t);
+    cr_stored_note(&r->stored, k, (cr_dtype)o->dtype, (cr_dtype)o->lane);
     r->ptr[k] = t->data + o->offset * item;
     for (int d = 0; d < r->c->ndim; d++)
         r->step[k][d] = o->step[d] * item;
@@ -75,7 +92,10 @@ static cr_status launch_plane(const remote_run *r, void *const *at, int64_t firs
     for (int k = 0; k < c->operands; k++) {
         stride[2 * k] = c->ndim > 1 ? r->step[k][c->ndim - 2] : 0;
         stride[2 * k + 1] =
-            c->operand[k].row ? 0 : (int64_t)cr_dtype_size((cr_dtype)c->operand[k].lane);
+            c->operand[k].row
+                ? 0
+                : (int64_t)cr_dtype_size(
+                      (cr_dtype)(r->stored.dtype[k] ? r->stored.dtype[k] : c->operand[k].lane));
     }
     return cr_launch_kernel(
         &r->kernel,
@@ -123,11 +143,11 @@ cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
     remote_run r = {.c = c};
     cr_status st;
 
-    CR_GO(cr_place_fused(&r.kernel, c->operand[0].type->device, c->program->fused));
     for (int k = 0; k < c->operands; k++) {
         int i = c->operand[k].number;
         CR_GO(place_operand(&r, k, k < c->outputs ? output[i] : read[i]));
     }
+    CR_GO(cr_place_fused(&r.kernel, c->operand[0].type->device, c->program->fused, &r.stored));
     CR_GO(launch_planes(&r));
     for (int k = 0; k < c->outputs; k++)
         if (r.moved[k])

@@ -1,10 +1,11 @@
 /* Nests as CUDA C++.
  *
- * A thread computes with the vectors of the vocabulary, 16 bytes each.  Pointwise programs: a
- * thread has a vector.  Rows with reductions: threads hold the lanes of order P's chunks.  An
- * element is in the same thread in all sweeps of a row, so a sweep needs no barrier to read
- * values that an earlier sweep stored.  Columns: a thread reduces a vector of columns over 512
- * rows; the grid's y blocks share longer columns, and each part of 512 rows has its own result.
+ * A thread computes with the vectors of the vocabulary, 16 bytes each, or 32 beside halves.
+ * Pointwise programs: a thread has a vector.  Rows with reductions: threads hold the lanes of
+ * order P's chunks.  An element is in the same thread in all sweeps of a row, so a sweep needs
+ * no barrier to read values that an earlier sweep stored.  Columns: a thread reduces a vector
+ * of columns over 512 rows; the grid's y blocks share longer columns, and each part of 512 rows
+ * has its own result.
  *
  * A body exists twice, for whole vectors at aligned addresses and element by element. */
 #include "emit/dialect.h"
@@ -20,16 +21,37 @@ static int cuda_bytes(const cr_printer *p, const cr_buffer *b)
 {
     int lanes = p->vector * 8 / p->width;
 
-    return lanes * (int)cr_dtype_size((cr_dtype)b->dtype);
+    return lanes * (int)cr_dtype_size(cr_operand_stored(p, b));
+}
+
+/* The bytes to which an operand's vectors are aligned where whole ones are accessed. */
+static int cuda_alignment(const cr_printer *p, const cr_buffer *b)
+{
+    int bytes = cuda_bytes(p, b), most = p->vector < 16 ? 16 : p->vector;
+
+    return bytes < most ? bytes : most;
+}
+
+/* What follows "ck_load" in the name of an operand's load: "_f32", "b_32", or "_bf16". */
+static const char *cuda_memory(cr_printer *p, const cr_buffer *b, const char *some)
+{
+    cr_dtype stored = cr_operand_stored(p, b);
+    const char *letter = "", *name = cr_spell_dtype(stored);
+
+    if (stored == b->dtype)
+        name = cr_spell_memory(p, stored, &letter);
+    return cr_session_printf(p->s, "%s%s_%s", letter, some, name);
 }
 
 static const char *cuda_load(cr_printer *p, const cr_buffer *b)
 {
     int k = cr_operand_number(p, b);
-    const char *letter, *name = cr_spell_memory(p, (cr_dtype)b->dtype, &letter);
     const char *at = cr_spell_address(p, b);
-    const char *whole = cr_session_printf(p->s, "ck_load%s_%s(%s)", letter, name, at);
-    const char *rest = cr_session_printf(p->s, "ck_load%sn_%s(%s, m)", letter, name, at);
+
+    if (b->role == CR_BUFFER_OUTPUT && cr_operand_stored(p, b) != b->dtype)
+        cr_bail(p->s, CR_TYPE, "a later sweep reads values that are rounded to halves");
+    const char *whole = cr_session_printf(p->s, "ck_load%s(%s)", cuda_memory(p, b, ""), at);
+    const char *rest = cr_session_printf(p->s, "ck_load%s(%s, m)", cuda_memory(p, b, "n"), at);
 
     if (p->how == CR_ACCESS_EITHER)
         whole = cr_session_printf(p->s, "wide && m == CV_LANES_%s ? %s : %s",
@@ -41,7 +63,6 @@ static const char *cuda_load(cr_printer *p, const cr_buffer *b)
 
 static void cuda_store(cr_printer *p, const cr_store *st)
 {
-    const char *letter, *name = cr_spell_memory(p, (cr_dtype)st->buffer->dtype, &letter);
     const char *at = cr_spell_address(p, st->buffer);
     unsigned v = st->value->id;
 
@@ -49,27 +70,25 @@ static void cuda_store(cr_printer *p, const cr_store *st)
         cr_print_line(p, "if (wide && m == CV_LANES_%s)", cr_spell_dtype(p->lane));
     p->indent += p->how == CR_ACCESS_EITHER;
     if (p->how != CR_ACCESS_REST)
-        cr_print_line(p, "ck_store%s_%s(%s, v%u);", letter, name, at, v);
+        cr_print_line(p, "ck_store%s(%s, v%u);", cuda_memory(p, st->buffer, ""), at, v);
     p->indent -= p->how == CR_ACCESS_EITHER;
     if (p->how == CR_ACCESS_EITHER)
         cr_print_line(p, "else");
     p->indent += p->how == CR_ACCESS_EITHER;
     if (p->how != CR_ACCESS_WHOLE)
-        cr_print_line(p, "ck_store%sn_%s(%s, v%u, m);", letter, name, at, v);
+        cr_print_line(p, "ck_store%s(%s, v%u, m);", cuda_memory(p, st->buffer, "n"), at, v);
     p->indent -= p->how == CR_ACCESS_EITHER;
 }
 
 static void cuda_store_row(cr_printer *p, const cr_store *st)
 {
-    const char *letter, *name = cr_spell_memory(p, (cr_dtype)st->buffer->dtype, &letter);
-
     cr_print_line(p, "if (ck_x() == 0)");
     if (st->value->kind == CR_EXPR_INDEX_OF) {
         cr_print_line(p, "    *(ck_int8 *)p%d = k%u;", cr_operand_number(p, st->buffer),
                       st->value->args[0]->id);
         return;
     }
-    cr_print_line(p, "    ck_store%sn_%s(p%d, v%u, 1);", letter, name,
+    cr_print_line(p, "    ck_store%s(p%d, v%u, 1);", cuda_memory(p, st->buffer, "n"),
                   cr_operand_number(p, st->buffer), st->value->id);
 }
 
@@ -113,7 +132,7 @@ static void cuda_wide(cr_printer *p, const bool *column)
 
     for (int k = 0; k < p->operands; k++) {
         const cr_buffer *b = p->operand[k];
-        int bytes = cuda_bytes(p, b) < 16 ? cuda_bytes(p, b) : 16;
+        int bytes = cuda_alignment(p, b);
         const char *aligned = cr_session_printf(p->s, "ck_aligned(p%d, %d)", k, bytes);
         p->u->launch.align[k] = (uint8_t)(column[k] ? bytes : 0);
         if (b->flexible)
@@ -130,9 +149,8 @@ static void cuda_flexible(cr_printer *p, int k)
 {
     cr_dtype dtype = (cr_dtype)p->operand[k]->dtype;
     const char *t = dtype == CR_BOOL ? "u8" : cr_spell_dtype(dtype);
-    const char *one = cr_session_printf(
-        p->s, "ptr[%d] ? *(const cv_s_%s *)p%d : *(const cv_s_%s *)(stride + %d)", k, t, k, t,
-        2 * k);
+    const char *one = cr_session_printf(p->s, "ptr[%d] ? %s : *(const cv_s_%s *)(stride + %d)",
+                                        k, cr_spell_element(p, p->operand[k]), t, 2 * k);
 
     p->u->launch.flexible |= 1u << k;
     cr_print_line(p, "const cv_s_i64 d%d = ptr[%d] ? stride[%d] : 0;", k, k, 2 * k + 1);
@@ -352,7 +370,7 @@ static void cuda_columns_wide(cr_printer *p)
     cuda_column_operands(p, column);
     column[cr_operand_number(p, p->n->row_store[0].buffer)] = true;
     for (int k = 0; k < p->operands; k++) {
-        int bytes = cuda_bytes(p, p->operand[k]) < 16 ? cuda_bytes(p, p->operand[k]) : 16;
+        int bytes = cuda_alignment(p, p->operand[k]);
         if (column[k])
             test = cr_session_printf(p->s,
                                      "%s && ck_aligned(ptr[%d], %d) && stride[%d] %% %d == 0",
@@ -477,7 +495,7 @@ static void cuda_index_store(cr_printer *p, const cr_expr *e, const cr_store *st
     if (st->value == e) {
         cr_print_value(p, e, "a");
         cr_print_line(p, "const bool wide = ck_aligned(p%d, %d);", k,
-                      cuda_bytes(p, st->buffer) < 16 ? cuda_bytes(p, st->buffer) : 16);
+                      cuda_alignment(p, st->buffer));
         cuda_store(p, st);
         return;
     }
@@ -605,10 +623,15 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
 
 static void cuda_end_kernel(cr_printer *p) { (void)p; }
 
+/* Pointwise kernels of halves read 16 bytes as vectors of eight lanes. */
 static int cuda_vector(const cr_printer *p)
 {
-    (void)p;
-    return 16;
+    bool plain = p->width == 32 && !p->complex && !p->u->random && !p->u->special;
+
+    return p->u->halves && plain && p->n->kind == CR_NEST_ROWS && !cuda_reduces(p) &&
+                   p->n->sweep[0].cost < CUDA_COST_ONCE
+               ? 32
+               : 16;
 }
 
 const cr_dialect cr_dialect_cuda = {

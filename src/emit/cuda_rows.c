@@ -63,12 +63,21 @@ static rows_reads rows_find_reads(const cr_printer *p)
     return r;
 }
 
+/* True if the registers of an operand hold halves: those of an input.  A value that an output
+ * keeps for a later sweep is not rounded. */
+static bool rows_holds_halves(const cr_printer *p, const cr_buffer *b)
+{
+    return b->role == CR_BUFFER_INPUT && cr_operand_stored(p, b) != b->dtype;
+}
+
 /* Registers for operand k's elements of a step; each has at most 32 bits of an element. */
 static int rows_cost(const cr_printer *p, int k)
 {
     cr_dtype t = (cr_dtype)p->operand[k]->dtype;
     int lanes = p->vector * 8 / p->width, words = ((int)cr_dtype_size(t) + 3) / 4;
 
+    if (rows_holds_halves(p, p->operand[k]))
+        return lanes / 2;
     return t == CR_BOOL && p->width == 64 ? 2 * lanes : lanes * words;
 }
 
@@ -108,8 +117,13 @@ static cr_access rows_memory(const cr_printer *p)
 /* Loads have whole vectors; lanes beyond the row are neither accumulated nor stored. */
 static const char *rows_load(cr_printer *p, const cr_buffer *b)
 {
+    int k = cr_operand_number(p, b);
+
     if (rows_holds(p, b))
-        return cr_session_printf(p->s, "h%d[q]", cr_operand_number(p, b));
+        return rows_holds_halves(p, b)
+                   ? cr_session_printf(p->s, "ck_wide_%s(h%d[q])",
+                                       cr_spell_dtype(cr_operand_stored(p, b)), k)
+                   : cr_session_printf(p->s, "h%d[q]", k);
     p->how = rows_memory(p);
     const char *text = cr_dialect_cuda.load(p, b);
     p->how = rows_how(p);
@@ -157,13 +171,24 @@ static void rows_open_steps(cr_printer *p)
                   lane);
 }
 
+/* What is read from memory before the first sweep: a vector, or the halves of one. */
+static const char *rows_loaded(cr_printer *p, const cr_buffer *b)
+{
+    const char *at = cr_spell_address(p, b);
+
+    if (!rows_holds_halves(p, b))
+        return cr_dialect_cuda.load(p, b);
+    return p->how == CR_ACCESS_WHOLE ? cr_session_printf(p->s, "ck_load_halves(%s)", at)
+                                     : cr_session_printf(p->s, "ck_loadn_halves(%s, m)", at);
+}
+
 static void rows_read(cr_printer *p, uint32_t which, cr_access how)
 {
     p->how = how;
     rows_open_steps(p);
     for (int k = 0; k < p->operands; k++)
         if (which >> k & 1)
-            cr_print_line(p, "h%d[q] = %s;", k, cr_dialect_cuda.load(p, p->operand[k]));
+            cr_print_line(p, "h%d[q] = %s;", k, rows_loaded(p, p->operand[k]));
     cr_print_shut(p);
 }
 
@@ -181,6 +206,13 @@ static void rows_read_inputs(cr_printer *p, uint32_t inputs)
     cr_print_open(p, "else");
     rows_read(p, inputs, CR_ACCESS_REST);
     cr_print_shut(p);
+}
+
+static const char *rows_type(cr_printer *p, const cr_buffer *b)
+{
+    return rows_holds_halves(p, b)
+               ? "ck_halves"
+               : cr_session_printf(p->s, "cv_%s", cr_spell_vector(p, (cr_dtype)b->dtype));
 }
 
 static void rows_open_row(cr_printer *p)
@@ -201,8 +233,7 @@ static void rows_open_row(cr_printer *p)
         lane, lane, lane);
     for (int k = 0; k < p->operands; k++)
         if (p->held >> k & 1)
-            cr_print_line(p, "cv_%s h%d[%d];",
-                          cr_spell_vector(p, (cr_dtype)p->operand[k]->dtype), k, rows_steps(p));
+            cr_print_line(p, "%s h%d[%d];", rows_type(p, p->operand[k]), k, rows_steps(p));
     if (p->held & ~kept)
         rows_read_inputs(p, p->held & ~kept);
 }

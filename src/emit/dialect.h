@@ -112,6 +112,8 @@ const char *cr_spell_rest(cr_printer *p, cr_dtype t);
 const char *cr_spell_memory(const cr_printer *p, cr_dtype t, const char **letter);
 const char *cr_spell_set1(cr_printer *p, cr_dtype t, const char *scalar);
 const char *cr_spell_value(cr_printer *p, const cr_expr *e);
+/* The element at the start of an operand's row. */
+const char *cr_spell_element(cr_printer *p, const cr_buffer *b);
 /* The address of column `at` of an operand. */
 const char *cr_spell_address(cr_printer *p, const cr_buffer *b);
 /* An integer, or a value declared before the loop, for the given column. */
@@ -128,6 +130,8 @@ const char *cr_spell_combiner(const cr_expr *e);
 const char *cr_spell_without_order(cr_printer *p, const cr_expr *e, const char *v);
 
 int cr_operand_number(const cr_printer *p, const cr_buffer *b);
+/* The dtype of an operand's elements in memory. */
+cr_dtype cr_operand_stored(const cr_printer *p, const cr_buffer *b);
 bool cr_expr_takes_scalars(const cr_expr *e); /* random() */
 bool cr_expr_has_order(const cr_expr *e);     /* a reduction whose bits depend on the order */
 bool cr_nest_keeps_index(const cr_nest *n);   /* some reduction keeps its index */

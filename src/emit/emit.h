@@ -16,7 +16,7 @@ typedef struct {
     cr_launch_kind kind;
     int threads;                     /* threads of a chunk; of a column */
     int lanes;                       /* lanes of a vector */
-    int vector;                      /* bytes of a vector */
+    int vector;                      /* bytes of a vector of the widest values */
     int operands, params, computed;  /* the arguments of its ck_call */
     uint32_t flexible;               /* bit k: operand k may be a number */
     uint8_t align[CR_EMIT_OPERANDS]; /* bytes of operand k's vectors, at most 16; 0: it has one
@@ -29,6 +29,7 @@ typedef struct {
     cr_emit_launch launch; /* of the last kernel; only in CUDA C++ */
     unsigned dtypes;       /* bit for each cr_dtype of a value */
     bool complex, special, random, mixed, scan;
+    bool halves;                  /* some operand is stored as halves (half.cuh) */
     uint32_t chunks[CR_FN_COUNT]; /* by combining function: bit for each dtype whose definitions
                                    * the unit has */
     uint32_t scans[2][CR_FN_COUNT]; /* the same for scans: along lines, down rows */
@@ -42,6 +43,9 @@ typedef struct {
                      * the block's chunks; 0: CR_FOLD_CHUNK columns */
     bool whole;     /* cuda_rows: each chunk has CR_FOLD_LANES * steps columns or none, and all
                      * vectors are aligned */
+    const uint8_t
+        *stored; /* CUDA C++, or NULL: by operand, the dtype of its elements in memory,
+                  * float16 or bfloat16 beside float32; 0: that of its values */
 } cr_emit_choice;
 
 typedef struct cr_dialect cr_dialect;

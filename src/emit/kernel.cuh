@@ -1,6 +1,6 @@
 /* kernel.cuh - what generated CUDA kernels use beside the vectors of vec.h.
  *
- * A vector has CV_BYTES bytes, 16 or 8.  Launches (block is {x, y}, grid likewise), as the
+ * A vector has CV_BYTES bytes, 8, 16 or 32.  Launches (block is {x, y}, grid likewise), as the
  * comment before a kernel says:
  *
  *   pointwise      a thread a vector of columns, y a row; loops cover what the grid does not
@@ -101,7 +101,10 @@ CK_DEFINE_MEMORY(u8)
                 ((cv_s_u8 *)p)[l] = m[l] ? 1 : 0;                                              \
     }
 CK_DEFINE_BOOLS(8, cv_u8)
-#if CV_BYTES == 16
+#if CV_BYTES == 32
+CK_DEFINE_BOOLS(32, cv_s_u64)
+CK_DEFINE_BOOLS(64, cv_s_u32)
+#elif CV_BYTES == 16
 CK_DEFINE_BOOLS(32, cv_s_u32)
 CK_DEFINE_BOOLS(64, unsigned short)
 #else

@@ -3,11 +3,11 @@
  * When CM_TO and CM_FROM are defined as two dtypes, the text is one kernel that converts.
  * Without them it has a copy and a fill for each size of elements.  Conversions have the bits
  * of num/convert.c: a float that is out of an integer's range becomes the least integer, as on
- * x86, and a float becomes the nearest half, ties to even. */
+ * x86. */
 #ifndef CR_EMIT_MOVE_CUH
 #define CR_EMIT_MOVE_CUH
 
-#include "emit/vec.cuh"
+#include "emit/half.cuh"
 
 typedef __INT64_TYPE__ cm_i64;
 
@@ -35,19 +35,6 @@ typedef int cm_i32;
 typedef float cm_f32;
 typedef double cm_f64;
 
-CV_FN unsigned cm_bits(float x)
-{
-    unsigned u;
-    __builtin_memcpy(&u, &x, sizeof u);
-    return u;
-}
-CV_FN float cm_float(unsigned u)
-{
-    float x;
-    __builtin_memcpy(&x, &u, sizeof x);
-    return x;
-}
-
 /* --- reading: the real part, in a type that represents it exactly --- */
 
 CV_FN int cm_real(cm_bool x) { return x.bits; }
@@ -60,14 +47,8 @@ CV_FN float cm_real(float x) { return x; }
 CV_FN double cm_real(double x) { return x; }
 CV_FN float cm_real(cm_c64 x) { return x.re; }
 CV_FN double cm_real(cm_c128 x) { return x.re; }
-CV_FN float cm_real(cm_bf16 x) { return cm_float((unsigned)x.bits << 16); }
-CV_FN float cm_real(cm_f16 x)
-{
-    unsigned rest = x.bits & 0x7fffu, top = rest >= 0x7c00u ? 0x7f800000u : 0;
-    float f = cm_float(rest << 13) * 0x1p112f;
-
-    return cm_float(cm_bits(f) | top | (unsigned)(x.bits & 0x8000u) << 16);
-}
+CV_FN float cm_real(cm_bf16 x) { return ck_widen_bf16(x.bits); }
+CV_FN float cm_real(cm_f16 x) { return ck_widen_f16(x.bits); }
 template <class F> CV_FN int cm_imag(F) { return 0; }
 CV_FN float cm_imag(cm_c64 x) { return x.im; }
 CV_FN double cm_imag(cm_c128 x) { return x.im; }
@@ -88,23 +69,6 @@ CV_FN cm_i64 cm_to64(float x) { return cm_to64((double)x); }
 
 /* --- writing --- */
 
-CV_FN unsigned short cm_half(float f)
-{
-    unsigned u = cm_bits(f), rest = u & 0x7fffffffu;
-    unsigned small = cm_bits(cm_float(rest) + 0.5f) - 0x3f000000u;
-    unsigned normal = (rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13;
-    unsigned large = 0x7c00u | (rest > 0x7f800000u) << 9;
-    unsigned h = rest < 0x38800000u ? small : rest >= 0x477ff000u ? large : normal;
-
-    return (unsigned short)(h | (u >> 16 & 0x8000u));
-}
-CV_FN unsigned short cm_brain(float f)
-{
-    unsigned u = cm_bits(f), rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
-
-    return (unsigned short)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
-}
-
 template <class T> struct cm_to;
 #define CM_DEFINE_TO(T, ...)                                                                   \
     template <> struct cm_to<T> {                                                              \
@@ -119,8 +83,8 @@ CM_DEFINE_TO(cm_i8, (signed char)cm_to32(cm_real(x)))
 CM_DEFINE_TO(cm_i16, (short)cm_to32(cm_real(x)))
 CM_DEFINE_TO(cm_i32, cm_to32(cm_real(x)))
 CM_DEFINE_TO(cm_i64, cm_to64(cm_real(x)))
-CM_DEFINE_TO(cm_f16, {cm_half((float)cm_real(x))})
-CM_DEFINE_TO(cm_bf16, {cm_brain((float)cm_real(x))})
+CM_DEFINE_TO(cm_f16, {ck_half_f16((float)cm_real(x))})
+CM_DEFINE_TO(cm_bf16, {ck_half_bf16((float)cm_real(x))})
 CM_DEFINE_TO(cm_f32, (float)cm_real(x))
 CM_DEFINE_TO(cm_f64, (double)cm_real(x))
 CM_DEFINE_TO(cm_c64, {(float)cm_real(x), (float)cm_imag(x)})

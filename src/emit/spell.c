@@ -89,6 +89,13 @@ int cr_operand_number(const cr_printer *p, const cr_buffer *b)
     return k;
 }
 
+cr_dtype cr_operand_stored(const cr_printer *p, const cr_buffer *b)
+{
+    int stored = p->choice.stored ? p->choice.stored[cr_operand_number(p, b)] : 0;
+
+    return (cr_dtype)(stored ? stored : b->dtype);
+}
+
 /* --- integer expressions --- */
 
 static void spell_integer(cr_printer *p, cr_text *out, const cr_sym *e, const char *column)
@@ -199,16 +206,22 @@ const char *cr_spell_address(cr_printer *p, const cr_buffer *b)
                             : cr_session_printf(p->s, "p%d", k);
     if (p->stepping && b->flexible)
         return cr_session_printf(p->s, "p%d + at * d%d", k, k);
-    return cr_session_printf(p->s, "p%d + at * %d", k, (int)cr_dtype_size((cr_dtype)b->dtype));
+    return cr_session_printf(p->s, "p%d + at * %d", k,
+                             (int)cr_dtype_size(cr_operand_stored(p, b)));
+}
+
+const char *cr_spell_element(cr_printer *p, const cr_buffer *b)
+{
+    cr_dtype t = (cr_dtype)b->dtype, stored = cr_operand_stored(p, b);
+    int k = cr_operand_number(p, b);
+
+    return stored == t ? cr_session_printf(p->s, "*(const %s *)p%d", spell_scalar_type(p, t), k)
+                       : cr_session_printf(p->s, "ck_get_%s(p%d)", cr_spell_dtype(stored), k);
 }
 
 static const char *spell_row_load(cr_printer *p, const cr_expr *e)
 {
-    cr_dtype t = (cr_dtype)e->dtype;
-
-    return cr_spell_set1(p, t,
-                         cr_session_printf(p->s, "*(const %s *)p%d", spell_scalar_type(p, t),
-                                           cr_operand_number(p, e->buffer)));
+    return cr_spell_set1(p, (cr_dtype)e->dtype, cr_spell_element(p, e->buffer));
 }
 
 /* An integer as a vector of numbers; along columns the lanes count up. */

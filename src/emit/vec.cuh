@@ -1,9 +1,9 @@
 /* vec.cuh - the vocabulary on an NVIDIA GPU: included before vec.h.
  *
- * A thread computes with vectors of CV_BYTES bytes, 16 or 8.  The text of vec*.h is the one for
- * processors. nvcc has no vector extensions, so this file defines, for every compiler, a class
- * with their operators and the fused multiply-add, lane by lane.  It also defines the macros
- * that turn the vocabulary's functions into functions of the device. */
+ * A thread computes with vectors of CV_BYTES bytes, 8, 16 or 32.  The text of vec*.h is the one
+ * for processors. nvcc has no vector extensions, so this file defines, for every compiler, a
+ * class with their operators and the fused multiply-add, lane by lane.  It also defines the
+ * macros that turn the vocabulary's functions into functions of the device. */
 #ifndef CR_EMIT_VEC_CUH
 #define CR_EMIT_VEC_CUH
 

@@ -421,6 +421,18 @@ static void walk_function(cr_printer *p, const char *symbol)
     cr_print_line(p, "%s", "");
 }
 
+/* Halves are beside lanes of 32 bits. */
+static void walk_check_stored(cr_printer *p)
+{
+    for (int k = 0; p->choice.stored && k < p->operands; k++) {
+        if (!p->choice.stored[k])
+            continue;
+        if (p->operand[k]->dtype != CR_F32 || p->mixed || p->computed[k])
+            cr_bail(p->s, CR_TYPE, "operand %d of this kernel cannot be stored as halves", k);
+        p->u->halves = true;
+    }
+}
+
 void cr_emit(cr_unit *u, const cr_dialect *d, const cr_nest *n, const char *symbol,
              const cr_emit_choice *choice)
 {
@@ -434,8 +446,9 @@ void cr_emit(cr_unit *u, const cr_dialect *d, const cr_nest *n, const char *symb
 
     p.operands = cr_loop_operands(n->loop, p.operand, CR_EMIT_OPERANDS);
     walk_find_types(&p);
-    p.vector = d->vector ? d->vector(&p) : 0;
     cr_find_computed(&p);
+    walk_check_stored(&p);
+    p.vector = d->vector ? d->vector(&p) : 0;
     p.hoisted = cr_expr_set_new(n->loop);
     walk_function(&p, symbol);
     cr_session_check(p.s, cr_text_status(p.out));
@@ -459,6 +472,8 @@ void cr_emit_includes(cr_text *out, const cr_dialect *d, const cr_unit *u)
         cr_text_put(out, "#include \"emit/vec_special.h\"\n");
     if (u->random)
         cr_text_put(out, "#include \"emit/vec_random.h\"\n");
+    if (u->halves)
+        cr_text_put(out, "#include \"emit/half.cuh\"\n");
     cr_text_printf(out, "#include \"%s\"\n%s\n", d->last_header,
                    u->scan ? "#include \"emit/scan.h\"\n" : "");
 }

@@ -159,6 +159,8 @@ enum { CUDA_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES };
 typedef struct {
     cuda_variant plain; /* its function may be NULL until it is needed */
     char *program;      /* NULL: there is only the plain form */
+    bool halves;        /* its operands in memory have the dtypes `stored` */
+    uint8_t stored[CR_EMIT_OPERANDS];
     _Atomic(cuda_variant *) variant[2][CUDA_STEPS + 1]; /* [whole][steps] */
 } cuda_kernel;
 
@@ -176,6 +178,9 @@ static const char *cuda_build(int index, const cr_kernel_source *source, void **
     if (!k)
         return cr_error_message();
     k->plain.how = *cr_kernel_launch(source);
+    k->halves = cr_kernel_stored(source) != NULL;
+    if (k->halves)
+        memcpy(k->stored, cr_kernel_stored(source), sizeof k->stored);
     if (k->plain.how.rows_fit && !k->plain.how.computed) {
         k->program = cr_alloc(strlen(program) + 1);
         error = k->program ? NULL : cr_error_message();
@@ -195,11 +200,12 @@ static const char *cuda_build(int index, const cr_kernel_source *source, void **
 static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_kernel *k,
                                      int steps, bool whole)
 {
-    cr_emit_choice choice = {.steps = (uint8_t)steps, .whole = whole};
+    cr_emit_choice choice = {
+        .steps = (uint8_t)steps, .whole = whole, .stored = k->halves ? k->stored : NULL};
     cr_kernel_source *source;
     cuda_variant *v = cr_alloc(sizeof *v);
 
-    if (!v || cr_cuda_source(&source, k->program, steps ? &choice : NULL)) {
+    if (!v || cr_cuda_source(&source, k->program, &choice)) {
         cr_free(v);
         return cr_error_message();
     }
@@ -406,6 +412,7 @@ static void move_text(cr_text *out, char symbol[32], const move_key *k)
         snprintf(symbol, 32, "cm_%s%d", k->from == MOVE_COPY ? "copy" : "fill", k->to);
     }
     cr_text_put(out, cr_vec_texts[CR_VEC_CUDA]);
+    cr_text_put(out, cr_vec_texts[CR_VEC_CUDA_HALF]);
     cr_text_put(out, cr_vec_texts[CR_VEC_CUDA_MOVE]);
 }
 

@@ -11,6 +11,7 @@ struct cr_kernel_source {
     const cr_dialect *dialect;
     cr_unit unit;
     char *name; /* as given to cr_emit */
+    uint8_t stored[CR_EMIT_OPERANDS];
     cr_text text, symbol, program;
 };
 
@@ -33,6 +34,20 @@ static cr_status kernel_source_new(cr_kernel_source **out, const cr_dialect *d,
     return CR_OK;
 }
 
+/* Prints the loop's nest.  With halves, a kernel that reduces rows keeps values in registers
+ * only in the dialect for short rows; its plain form may not exist. */
+static void source_emit(cr_kernel_source *s, cr_loop *l, const uint8_t *stored)
+{
+    cr_loop_print(&s->program, l);
+    const cr_nest *n = cr_nest_schedule(l);
+    bool rows = stored && cr_nest_fits_registers(n);
+    cr_emit_choice choice = {.steps = rows, .stored = stored};
+
+    if (stored)
+        memcpy(s->stored, stored, sizeof s->stored);
+    cr_emit(&s->unit, rows ? &cr_dialect_cuda_rows : s->dialect, n, s->name, &choice);
+}
+
 /* Sets the symbol to which CK(name) expands when CK_ISA is `device`. */
 static cr_status source_finish(cr_kernel_source **out, cr_kernel_source *s)
 {
@@ -52,6 +67,7 @@ typedef struct {
     const cr_op *op;
     cr_dtype dtype;
     cr_form form;
+    const uint8_t *stored;
 } entry_job;
 
 static void entry_emit(cr_session *s, void *context)
@@ -60,14 +76,13 @@ static void entry_emit(cr_session *s, void *context)
     cr_loop *l = cr_loop_of_op(s, j->op, j->dtype, j->form);
 
     cr_loop_simplify(l);
-    cr_loop_print(&j->source->program, l);
-    cr_emit(&j->source->unit, j->source->dialect, cr_nest_schedule(l), j->source->name, NULL);
+    source_emit(j->source, l, j->stored);
 }
 
 cr_status cr_entry_source(cr_kernel_source **out, const cr_dialect *d, const cr_op *op,
-                          cr_dtype dtype, cr_form form)
+                          cr_dtype dtype, cr_form form, const uint8_t *stored)
 {
-    entry_job j = {.op = op, .dtype = dtype, .form = form};
+    entry_job j = {.op = op, .dtype = dtype, .form = form, .stored = stored};
     cr_session s = {0};
 
     /* The same kernel folds the partial results of a plain fold. */
@@ -96,8 +111,7 @@ static void group_emit(cr_session *s, void *context)
     cr_loop *l = cr_loop_parse(s, j->program);
 
     cr_loop_fuse_whole(l);
-    cr_loop_print(&j->source->program, l);
-    cr_emit(&j->source->unit, j->source->dialect, cr_nest_schedule(l), j->source->name, NULL);
+    source_emit(j->source, l, NULL);
 }
 
 cr_status cr_group_source(cr_kernel_source **out, const char *program)
@@ -126,7 +140,7 @@ static void cuda_emit(cr_session *s, void *context)
     cuda_job *j = context;
     cr_loop *l = cr_loop_parse(s, j->program);
 
-    cr_emit(&j->source->unit, j->choice ? &cr_dialect_cuda_rows : &cr_dialect_cuda,
+    cr_emit(&j->source->unit, j->choice->steps ? &cr_dialect_cuda_rows : &cr_dialect_cuda,
             cr_nest_schedule(l), j->source->name, j->choice);
 }
 
@@ -146,12 +160,14 @@ cr_status cr_cuda_source(cr_kernel_source **out, const char *program,
 }
 
 cr_status cr_unit_source(cr_kernel_source **out, const cr_dialect *d, const cr_unit *u,
-                         const cr_loop *l)
+                         const cr_loop *l, const uint8_t *stored)
 {
     cr_kernel_source *s;
 
     CR_TRY(kernel_source_new(&s, d, l->name));
     cr_loop_print(&s->program, l);
+    if (stored)
+        memcpy(s->stored, stored, sizeof s->stored);
     s->unit = *u;
     s->unit.body = (cr_text){0};
     cr_text_put_n(&s->unit.body, cr_text_str(&u->body), u->body.len);
@@ -173,6 +189,11 @@ void cr_kernel_source_drop(const cr_kernel_source *source)
 }
 
 const cr_emit_launch *cr_kernel_launch(const cr_kernel_source *s) { return &s->unit.launch; }
+
+const uint8_t *cr_kernel_stored(const cr_kernel_source *s)
+{
+    return s->unit.halves ? s->stored : NULL;
+}
 
 /* --- the functions of cresset_backend.h --- */
 

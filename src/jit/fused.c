@@ -16,7 +16,7 @@ const char *const cr_schedule_names[CR_SCHEDULES] = {
 };
 
 static const cr_emit_choice choices[CR_SCHEDULES] = {
-#define CR_SCHEDULE(name, stream, unroll) {stream, unroll, 0, false},
+#define CR_SCHEDULE(name, stream, unroll) {stream, unroll, 0, false, NULL},
 #include "jit/schedules.def"
 #undef CR_SCHEDULE
 };
@@ -240,6 +240,7 @@ bool cr_fused_has_tiles(const cr_fused *f) { return f->tile; }
 typedef struct {
     const cr_fused *f;
     const cr_dialect *dialect;
+    const cr_emit_choice *choice;
     cr_unit *unit;
 } print_job;
 
@@ -248,13 +249,14 @@ static void print_again(cr_session *s, void *context)
     print_job *j = context;
 
     (void)s;
-    cr_emit(j->unit, j->dialect, j->f->nest, j->f->nest->loop->name, NULL);
+    cr_emit(j->unit, j->dialect, j->f->nest, j->f->nest->loop->name, j->choice);
 }
 
-cr_status cr_fused_print(cr_unit *out, const cr_fused *f, const cr_dialect *d)
+cr_status cr_fused_print(cr_unit *out, const cr_fused *f, const cr_dialect *d,
+                         const cr_emit_choice *choice)
 {
     static pthread_mutex_t printing = PTHREAD_MUTEX_INITIALIZER;
-    print_job j = {.f = f, .dialect = d, .unit = out};
+    print_job j = {.f = f, .dialect = d, .choice = choice, .unit = out};
 
     /* One thread at a time, because printing makes expressions in the program's session. */
     pthread_mutex_lock(&printing);

@@ -79,8 +79,10 @@ CR_MUST cr_status cr_fused_begin_schedule(cr_fused_call *out, const cr_fused *f,
 cr_jit_kernel *cr_fused_kernel(const cr_fused *f);
 const cr_unit *cr_fused_unit(const cr_fused *f);
 const cr_nest *cr_fused_nest(const cr_fused *f);
-/* Prints the program in another dialect; the caller drops the unit.  Any thread may call it. */
-CR_MUST cr_status cr_fused_print(cr_unit *out, const cr_fused *f, const cr_dialect *d);
+/* Prints the program in another dialect, with a choice or NULL; the caller drops the unit.  Any
+ * thread may call it. */
+CR_MUST cr_status cr_fused_print(cr_unit *out, const cr_fused *f, const cr_dialect *d,
+                                 const cr_emit_choice *choice);
 const char *cr_fused_source(const cr_fused *f); /* the kernel's C, without the vocabulary */
 
 #endif

@@ -92,6 +92,7 @@ void cr_jit_source(cr_text *out, const cr_unit *u)
 
     unit_needs(want, u);
     want[CR_VEC_CUDA] = want[CR_VEC_CUDA_KERNEL] = u->launch.vector > 0;
+    want[CR_VEC_CUDA_HALF] = u->halves;
     if (u->launch.vector)
         cr_text_printf(out, "#define CV_BYTES %d\n", u->launch.vector);
     put_vocabulary(out, want);

@@ -39,7 +39,8 @@ const char *cr_emit_entry(const cr_kernel_source **out, const char *entry, int d
         return text_of(cr_fail(CR_RUNTIME, "no operator is called '%s'", entry));
     if (dtype < 0 || dtype >= CR_DTYPE_KERNELS || form < 0 || form >= CR_FORM_COUNT)
         return text_of(cr_fail(CR_RUNTIME, "there is no dtype %d or no form %d", dtype, form));
-    cr_status st = cr_entry_source(&made, &cr_dialect_c, op, (cr_dtype)dtype, (cr_form)form);
+    cr_status st =
+        cr_entry_source(&made, &cr_dialect_c, op, (cr_dtype)dtype, (cr_form)form, NULL);
     if (!st)
         *out = made;
     return text_of(st);

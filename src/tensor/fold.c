@@ -49,6 +49,17 @@ typedef struct {
     int64_t item, out_item;
 } axis_job;
 
+/* The kernel for the elements of `in`: those of the input may be halves. */
+static cr_status place_fold(axis_job *j, const folding *f, const cr_tensor *in, cr_form form)
+{
+    cr_stored stored = {.any = false};
+
+    if (in->dtype != f->compute && in->dtype != f->partial)
+        cr_stored_note(&stored, 1, (cr_dtype)in->dtype, f->compute);
+    return cr_place_stored(&j->kernel, in->device, f->op, f->compute, form_of(f, form),
+                           &stored);
+}
+
 /* One kernel call.  On the host it cannot fail, so threads do not write the status. */
 static void call_fold(axis_job *j, void *const *ptr, const int64_t *stride, const int64_t *size)
 {
@@ -200,7 +211,7 @@ static cr_status fold_axis_rows(cr_tensor **out, folding *f, cr_tensor *t, int a
     j.out_item = (int64_t)cr_dtype_size(f->partial);
     j.parts = (j.length + j.part - 1) / j.part;
     set_outer(&j, t, axis, -1);
-    CR_TRY(cr_place_kernel(&j.kernel, t->device, f->op, f->compute, form_of(f, CR_FORM_MAIN)));
+    CR_TRY(place_fold(&j, f, t, CR_FORM_MAIN));
     CR_TRY(new_partial(&made, f, t, axis, j.parts));
     j.out = made->data;
     if (j.parts > 1) {
@@ -231,8 +242,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     j.parts = (j.length + j.part - 1) / j.part;
     j.strips = (j.columns + STRIP - 1) / STRIP;
     set_outer(&j, t, axis, column);
-    CR_TRY(
-        cr_place_kernel(&j.kernel, t->device, f->op, f->compute, form_of(f, CR_FORM_COLUMNS)));
+    CR_TRY(place_fold(&j, f, t, CR_FORM_COLUMNS));
     /* Partial results have the sizes [outer, parts, columns]. */
     int64_t size[3] = {j.outer, j.parts, j.columns};
     CR_TRY(cr_tensor_new(&made, f->partial, t->device, 3, size));
@@ -445,7 +455,7 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
               ? CR_OK
               : cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op->name,
                         cr_dtype_infos[x->compute].legacy));
-    CR_GO(cr_cast_plain(&input, self, f.compute));
+    CR_GO(cr_cast_for_kernel(&input, self, f.compute));
     cr_fill_params(&params, op, arg, f.compute);
     sort_dims(&s, input, x->mask);
     merge_sorted_dims(&s);

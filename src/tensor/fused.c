@@ -72,7 +72,7 @@ static cr_status prepare_operand(cr_tensor **out, const row_space *s, cr_tensor 
     cr_tensor *cast = NULL, *turned = NULL;
     cr_status st;
 
-    CR_GO(cr_cast_plain(&cast, t, cr_dtype_compute(s->compute)));
+    CR_GO(cr_cast_for_kernel(&cast, t, cr_dtype_compute(s->compute)));
     if (kind == CR_OPERAND_FULL && s->dim >= 0)
         CR_GO(moved(&turned, s, cast));
     CR_GO(cr_contiguous_plain(out, turned ? turned : cast));
@@ -145,9 +145,15 @@ static cr_status deliver_row_result(cr_tensor *out, const row_space *s, cr_tenso
     return st;
 }
 
+/* Rows of more than CR_FOLD_ROW columns may keep values for a later sweep in a result, which
+ * are not rounded then. */
 static bool direct(const row_space *s, const cr_tensor *out)
 {
-    return s->dim < 0 && out->dtype == cr_dtype_compute(s->compute);
+    cr_dtype compute = cr_dtype_compute(s->compute);
+
+    return s->dim < 0 && (out->dtype == compute ||
+                          (s->columns <= CR_FOLD_ROW &&
+                           cr_kernel_accepts(out->device, (cr_dtype)out->dtype, compute)));
 }
 
 /* The tensor that the kernel writes: the result itself, or a buffer in the kernel's layout. */
@@ -168,13 +174,25 @@ static cr_status target(cr_tensor **out, const row_space *s, cr_tensor *result)
     return cr_tensor_new(out, cr_dtype_compute(s->compute), result->device, n, size);
 }
 
+static cr_status place_rows(cr_placed_kernel *out, const row_space *s, int count,
+                            cr_tensor *const *operand)
+{
+    cr_stored stored = {.any = false};
+
+    for (int k = 0; k < count; k++)
+        if (cr_kernel_accepts(s->full->device, (cr_dtype)operand[k]->dtype, CR_F32))
+            cr_stored_note(&stored, k, (cr_dtype)operand[k]->dtype, CR_F32);
+    return cr_place_stored(out, s->full->device, s->op, s->compute, CR_FORM_MAIN, &stored);
+}
+
+/* Runs the kernel `host`, or that of the device for its operands. */
 static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *const *result,
-                            const cr_placed_kernel *kernel)
+                            cr_kernel host)
 {
     const cr_op *op = s->op;
     cr_tensor *operand[CR_MAX_OPERANDS] = {0};
     cr_params params;
-    row_job j = {.kernel = *kernel, .columns = s->columns, .count = op->result_count};
+    row_job j = {.kernel.fn = host, .columns = s->columns, .count = op->result_count};
     cr_status st;
 
     for (int k = 0; k < op->result_count; k++) {
@@ -189,6 +207,8 @@ static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *
         set_row_operand(&j, j.count, operand[j.count], kind);
         j.count++;
     }
+    if (!cr_is_host(s->full->device))
+        CR_GO(place_rows(&j.kernel, s, j.count, operand));
     cr_fill_params(&params, op, arg, cr_dtype_compute(s->compute));
     j.param = params.slot;
     cr_share_out(s->full->device, s->rows, 1 + GRAIN / s->columns, run_fused_rows, &j);
@@ -259,7 +279,7 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_tensor *made[CR_MAX_RESULTS] = {0};
     row_space s;
-    cr_placed_kernel kernel;
+    cr_kernel kernel;
     cr_frame f;
     cr_status st;
 
@@ -271,10 +291,10 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result)
     cr_frame_init(&f, op, arg);
     CR_GO(cr_run_checks(op, &f));
     CR_GO(cr_compute_type(&s.compute, op, arg, &f));
-    CR_GO(cr_place_kernel(&kernel, s.full->device, op, s.compute, CR_FORM_MAIN));
+    CR_GO(cr_find_kernel(&kernel, op, s.compute, CR_FORM_MAIN));
     CR_GO(make_row_results(&s, made, &f));
     if (cr_has_bytes(s.full->device) && s.full->numel)
-        CR_GO(run_kernel(&s, arg, made, &kernel));
+        CR_GO(run_kernel(&s, arg, made, kernel));
 done:
     for (int k = 0; k < op->result_count; k++) {
         if (st)

@@ -26,6 +26,7 @@ static const cr_device_ops *ops_of(cr_device d) { return cr_device_of((cr_device
 typedef struct {
     uint16_t op;
     uint8_t kind, index, dtype, form;
+    uint8_t stored[CR_MAX_OPERANDS];
 } kernel_key;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -57,6 +58,27 @@ static const cr_dialect *dialect_of(cr_device device)
     return device.kind == CR_CUDA ? &cr_dialect_cuda : &cr_dialect_c;
 }
 
+bool cr_kernel_accepts(cr_device device, cr_dtype memory, cr_dtype value)
+{
+    return memory == value || (device.kind == CR_CUDA && value == CR_F32 &&
+                               (memory == CR_F16 || memory == CR_BF16));
+}
+
+cr_status cr_cast_for_kernel(cr_tensor **out, cr_tensor *t, cr_dtype want)
+{
+    if (t->dtype == want || cr_is_lazy(t) ||
+        !cr_kernel_accepts(t->device, (cr_dtype)t->dtype, want))
+        return cr_cast_plain(out, t, want);
+    *out = cr_keep(t);
+    return CR_OK;
+}
+
+void cr_stored_note(cr_stored *s, int operand, cr_dtype memory, cr_dtype value)
+{
+    s->dtype[operand] = memory != value ? (uint8_t)memory : 0;
+    s->any = s->any || memory != value;
+}
+
 bool cr_has_scans(cr_device device) { return dialect_of(device)->some_columns != NULL; }
 
 /* Drops the source. */
@@ -68,7 +90,7 @@ static cr_status build_code(void **code, cr_device device, cr_kernel_source *sou
 }
 
 static cr_status find_code(void **code, cr_device device, const cr_op *op, cr_dtype dtype,
-                           cr_form form)
+                           cr_form form, const cr_stored *stored)
 {
     cr_kernel_source *source;
     kernel_key key;
@@ -79,52 +101,79 @@ static cr_status find_code(void **code, cr_device device, const cr_op *op, cr_dt
     key.index = device.index;
     key.dtype = (uint8_t)dtype;
     key.form = (uint8_t)form;
+    if (stored)
+        memcpy(key.stored, stored->dtype, sizeof key.stored);
     *code = known_code(&key, sizeof key);
     if (*code)
         return CR_OK;
-    CR_TRY(cr_entry_source(&source, dialect_of(device), op, dtype, form));
+    CR_TRY(cr_entry_source(&source, dialect_of(device), op, dtype, form,
+                           stored && stored->any ? stored->dtype : NULL));
     CR_TRY(build_code(code, device, source));
     return remember_code(&key, sizeof key, *code);
 }
 
-static cr_status fused_source(cr_kernel_source **out, const cr_dialect *d, const cr_fused *f)
+/* With halves, a kernel that reduces rows keeps values in registers (source_emit in entry.c).
+ */
+static cr_status fused_source(cr_kernel_source **out, const cr_dialect *d, const cr_fused *f,
+                              const uint8_t *stored)
 {
     const cr_loop *l = cr_fused_nest(f)->loop;
+    bool rows = stored && cr_nest_fits_registers(cr_fused_nest(f));
+    cr_emit_choice choice = {.steps = rows, .stored = stored};
     cr_unit unit = {.launch.params = 0};
 
     if (d == &cr_dialect_c)
-        return cr_unit_source(out, d, cr_fused_unit(f), l);
-    cr_status st = cr_fused_print(&unit, f, d);
+        return cr_unit_source(out, d, cr_fused_unit(f), l, NULL);
+    cr_status st = cr_fused_print(&unit, f, rows ? &cr_dialect_cuda_rows : d, &choice);
     if (!st)
-        st = cr_unit_source(out, d, &unit, l);
+        st = cr_unit_source(out, d, &unit, l, stored);
     cr_unit_drop(&unit);
     return st;
 }
 
-cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused *f)
+/* The key of a fused kernel; returns its length. */
+static size_t fused_key(char key[static CR_CACHE_KEY + 32 + CR_EMIT_OPERANDS], cr_device device,
+                        const cr_fused *f, const cr_stored *stored)
 {
-    cr_kernel_source *source;
-    char key[CR_CACHE_KEY + 16];
-    int n = snprintf(key, sizeof key, "%d:%d:%s", device.kind, device.index,
+    int n = snprintf(key, CR_CACHE_KEY + 32, "%d:%d:%s:", device.kind, device.index,
                      cr_jit_key(cr_fused_kernel(f)));
 
-    *out = (cr_placed_kernel){.device = device, .code = known_code(key, (size_t)n)};
+    if (!stored->any)
+        return (size_t)n;
+    memcpy(key + n, stored->dtype, sizeof stored->dtype);
+    return (size_t)n + sizeof stored->dtype;
+}
+
+cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused *f,
+                         const cr_stored *stored)
+{
+    cr_kernel_source *source;
+    char key[CR_CACHE_KEY + 32 + CR_EMIT_OPERANDS];
+    size_t n = fused_key(key, device, f, stored);
+
+    *out = (cr_placed_kernel){.device = device, .code = known_code(key, n)};
     if (out->code)
         return CR_OK;
-    CR_TRY(fused_source(&source, dialect_of(device), f));
+    CR_TRY(fused_source(&source, dialect_of(device), f, stored->any ? stored->dtype : NULL));
     CR_TRY(build_code(&out->code, device, source));
-    return remember_code(key, (size_t)n, out->code);
+    return remember_code(key, n, out->code);
 }
 
 cr_status cr_place_kernel(cr_placed_kernel *out, cr_device device, const cr_op *op,
                           cr_dtype dtype, cr_form form)
+{
+    return cr_place_stored(out, device, op, dtype, form, NULL);
+}
+
+cr_status cr_place_stored(cr_placed_kernel *out, cr_device device, const cr_op *op,
+                          cr_dtype dtype, cr_form form, const cr_stored *stored)
 {
     *out = (cr_placed_kernel){.device = device};
     CR_TRY(cr_find_kernel(&out->fn, op, dtype, form));
     if (cr_is_host(device) || !cr_has_bytes(device))
         return CR_OK;
     out->fn = NULL;
-    return find_code(&out->code, device, op, cr_dtype_compute(dtype), form);
+    return find_code(&out->code, device, op, cr_dtype_compute(dtype), form, stored);
 }
 
 cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *how)
@@ -336,6 +385,7 @@ typedef struct {
     void *ptr[CR_MAX_OPERANDS];
     int64_t plane[CR_MAX_OPERANDS]; /* bytes from plane to plane */
     int64_t stride[2 * CR_MAX_OPERANDS];
+    cr_stored stored;
     _Alignas(16) char number[CR_MAX_OPERANDS][16];
     cr_tensor *made[CR_MAX_OPERANDS];
 } flat_call;
@@ -418,8 +468,8 @@ static uint64_t flat_merges(const cr_tensor *t, const cr_tensor *like, const fla
 /* True if a launch can read the tensor in place with steps. */
 static bool flat_is_broadcast(const flat_call *c, const cr_tensor *t, cr_dtype want)
 {
-    return t->dtype == want && t->numel != 1 && !cr_is_host(t->device) &&
-           !lies_like(t, c->like);
+    return cr_kernel_accepts(c->device, (cr_dtype)t->dtype, want) && t->numel != 1 &&
+           !cr_is_host(t->device) && !lies_like(t, c->like);
 }
 
 /* Merges the dims where all broadcast operands allow it.  Launches read them in place when
@@ -470,7 +520,8 @@ static void flat_put_broadcast(flat_call *c, const cr_tensor *t, cr_dtype want)
             step[n] = flat_step(t, c->like, o.dim[k]);
         inside *= c->like->size[o.dim[k]];
     }
-    flat_put_steps(c, t->data, want, step);
+    cr_stored_note(&c->stored, c->count, (cr_dtype)t->dtype, want);
+    flat_put_steps(c, t->data, (cr_dtype)t->dtype, step);
 }
 
 static void flat_put_number(flat_call *c, cr_scalar value, cr_dtype want)
@@ -506,8 +557,10 @@ static cr_status flat_put_tensor(flat_call *c, cr_tensor *t, cr_dtype want)
         flat_put_number(c, value, want);
         return CR_OK;
     }
-    if (t->dtype == want && (t->numel == 1 || lies_like(t, c->like))) {
-        flat_put(c, t->data, want, t->numel == 1);
+    if (cr_kernel_accepts(c->device, (cr_dtype)t->dtype, want) &&
+        (t->numel == 1 || lies_like(t, c->like))) {
+        cr_stored_note(&c->stored, c->count, (cr_dtype)t->dtype, want);
+        flat_put(c, t->data, (cr_dtype)t->dtype, t->numel == 1);
         return CR_OK;
     }
     if (c->broadcasts && flat_is_broadcast(c, t, want)) {
@@ -526,8 +579,10 @@ static cr_status flat_put_result(flat_call *c, cr_tensor *t, cr_dtype want, bool
 {
     int k = c->count;
 
-    if (t->dtype == want && lies_like(t, c->like) && apart) {
-        flat_put(c, t->data, want, false);
+    if (cr_kernel_accepts(c->device, (cr_dtype)t->dtype, want) && lies_like(t, c->like) &&
+        apart) {
+        cr_stored_note(&c->stored, k, (cr_dtype)t->dtype, want);
+        flat_put(c, t->data, (cr_dtype)t->dtype, false);
         return CR_OK;
     }
     CR_TRY(cr_tensor_new_strided(&c->made[k], want, c->device, c->like->ndim, c->like->size,
@@ -553,11 +608,17 @@ static cr_status flat_put_arguments(flat_call *c, const cr_op *op, const cr_valu
     return CR_OK;
 }
 
+/* True if the launch may write `out`: no argument shares its memory, except for one that has
+ * the same elements at the same addresses, because a thread reads its elements before it
+ * writes. */
 static bool apart_from_arguments(const cr_op *op, const cr_value *arg, const cr_tensor *out)
 {
-    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
-        if (arg[CR_CTZ(mask)].tag == CR_TENSOR && cr_meets(arg[CR_CTZ(mask)].t, out))
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        if (v->tag == CR_TENSOR && cr_meets(v->t, out) &&
+            (v->t->data != out->data || v->t->dtype != out->dtype || !lies_like(v->t, out)))
             return false;
+    }
     return true;
 }
 
@@ -906,11 +967,11 @@ cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const 
     c.size[0] = c.size[1] = 1;
     c.size[2] = out[0]->numel;
     flat_find_dims(&c, op, arg, cr_dtype_compute(compute));
-    CR_GO(cr_place_kernel(&kernel, c.device, op, compute, CR_FORM_MAIN));
     for (int k = 0; k < op->result_count; k++)
         CR_GO(flat_put_result(&c, out[k], kernel_result[k],
                               apart_from_arguments(op, arg, out[k])));
     CR_GO(flat_put_arguments(&c, op, arg, cr_dtype_compute(compute)));
+    CR_GO(cr_place_stored(&kernel, c.device, op, compute, CR_FORM_MAIN, &c.stored));
     cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
     CR_GO(flat_launch(&c, &kernel, &params));
     for (int k = 0; k < op->result_count; k++)

@@ -19,8 +19,23 @@ typedef struct {
 /* The kernel of a form for a dtype; "not implemented for" when there is none. */
 CR_MUST cr_status cr_place_kernel(cr_placed_kernel *out, cr_device device, const cr_op *op,
                                   cr_dtype dtype, cr_form form);
+/* True if kernels of the device read and write elements of dtype `memory` where their values
+ * have dtype `value`: equal ones, and halves beside float32 on a CUDA device. */
+bool cr_kernel_accepts(cr_device device, cr_dtype memory, cr_dtype value);
+/* The tensor itself if the device's kernels accept it for values of dtype `want`; or else its
+ * conversion.  The caller owns *out. */
+CR_MUST cr_status cr_cast_for_kernel(cr_tensor **out, cr_tensor *t, cr_dtype want);
+/* The dtypes of operands in memory, where they are not those of the kernel's values; else 0. */
+typedef struct {
+    uint8_t dtype[CR_EMIT_OPERANDS];
+    bool any;
+} cr_stored;
+void cr_stored_note(cr_stored *s, int operand, cr_dtype memory, cr_dtype value);
+CR_MUST cr_status cr_place_stored(cr_placed_kernel *out, cr_device device, const cr_op *op,
+                                  cr_dtype dtype, cr_form form, const cr_stored *stored);
 /* The kernel of a fused program for another device than the host. */
-CR_MUST cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused *f);
+CR_MUST cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused *f,
+                                 const cr_stored *stored);
 /* True when the device builds texts of scans. */
 bool cr_has_scans(cr_device device);
 /* Runs a kernel on another device than the host. */

@@ -27,7 +27,11 @@ from vocabulary import CLANG, HOSTS, ROOT, SRC, Gpu
 CRC = os.path.join(os.environ.get("CRESSET_BUILD", os.path.join(ROOT, "build")), "crc")
 NVCC = os.environ.get("NVCC")  # compiles for the GPU in clang's place where it is set
 PARTS = 32
-ITEM = {"bool": 1, "u8": 1, "i32": 4, "i64": 8, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
+ITEM = {"bool": 1, "u8": 1, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
+HALVES = ("f16", "bf16")  # beside which values are float32
+# Files of `crc kernels`: a vector has the same bytes in all kernels of one file.
+FILES = {"cuda": 16, "cuda_rows": 8, **{f"cuda_{half}{end}": n for half in HALVES
+                                        for end, n in (("", 16), ("_rows", 8), ("_wide", 32))}}
 ROWS = re.compile(r"_(rows|whole)(\d+)$")  # ends the names of kernels that hold rows in registers
 KERNEL = re.compile(r"/\* kernel (\w+): results(.*?); arguments(.*?); parameters(.*?) \*/\n(.*?)\n}\n", re.S)
 
@@ -39,14 +43,14 @@ def entries():
     return sorted({name for name in re.findall(r"^(\w+)[.(]", text, re.M)})
 
 
-def describe(text):
-    """A dictionary for each kernel of a file of CUDA C++."""
+def describe(text, vector):
+    """A dictionary for each kernel of a file of CUDA C++ with vectors of so many bytes."""
     for name, results, arguments, parameters, body in KERNEL.findall(text):
         kind, threads = re.search(r"/\* (pointwise|rows|columns)(?: of (\d+))? \*/", body).groups()
         found = ROWS.search(name)
         how, steps = found.groups() if found else (None, 0)
         yield {"name": name, "host": ROWS.sub("", name), "how": how, "steps": int(steps),
-               "results": results.split(), "arguments": arguments.split(), "kind": kind, "threads": int(threads or 0),
+               "vector": vector, "results": results.split(), "arguments": arguments.split(), "kind": kind, "threads": int(threads or 0),
                "parameters": [p.split("@") for p in parameters.split()],
                "slots": int(re.search(r"ck_call<\d+, (\d+)>", body).group(1)),
                "flexible": [int(k) for k in re.findall(r"const cv_s_i64 d(\d+) = ptr", body)]}
@@ -110,13 +114,13 @@ def write_text(path, text):
 
 
 def compile_part(folder, number, names, simulated):
-    """The part's kernels, and the complaints about them.  Kernels with vectors of 8 bytes are in a separate file."""
+    """The part's kernels, and the complaints about them."""
     stem = os.path.join(folder, f"part{number}")
     write_text(stem + ".c", command(CRC, "kernels", "c", *names))
     found, wrong = [], []
-    for dialect, file in (("cuda", stem), ("cuda_rows", stem + "_rows")):
-        text = command(CRC, "kernels", dialect, *names)
-        kernels = list(describe(text))
+    for name, vector in FILES.items():
+        text, file = command(CRC, "kernels", name, *names), stem + name
+        kernels = list(describe(text, vector))
         if kernels:
             write_text(file + ".cu", text)
             found += [{**kernel, "part": number, "file": os.path.basename(file)} for kernel in kernels]
@@ -161,6 +165,25 @@ def draw(np, rng, dtype, n):
     return x
 
 
+def widened(np, dtype, x):
+    """The bytes of halves as those of float32; others as they are."""
+    if dtype == "f16":
+        return x.view(np.float16).astype(np.float32).view(np.uint8)
+    return (x.view(np.uint16).astype(np.uint32) << 16).view(np.uint8) if dtype == "bf16" else x
+
+
+def rounded(np, dtype, x):
+    """The bytes of float32 as those of halves, ties to even; others as they are."""
+    if dtype == "f16":
+        with np.errstate(over="ignore"):
+            return x.view(np.float32).astype(np.float16).view(np.uint8)
+    if dtype != "bf16":
+        return x
+    bits = x.view(np.uint32)
+    near = ((bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(x.view(np.float32)), np.uint16(0x7FC0), near).view(np.uint8)
+
+
 def parameter_bytes(kernel):
     values = {"f32": struct.pack("f", 0.75), "f64": struct.pack("d", 0.75), "c64": struct.pack("2f", 0.75, -0.5),
               "c128": struct.pack("2d", 0.75, -0.5), "i32": struct.pack("i", 3), "i64": struct.pack("q", 3),
@@ -181,8 +204,9 @@ def launch_shape(kernel, rows, columns, most):
         chunks = power_of_two(min(8, -(-columns // 1024)))
         y = 256 // kernel["threads"] if 0 < kernel["steps"] <= 4 else 4 if chunks == 1 else 1
         return min(most, -(-rows // y)), 1, chunks * kernel["threads"], y
-    widths = [ITEM[t] // (2 if t[0] == "c" else 1) for t in kernel["results"] + kernel["arguments"] if t != "bool"]
-    vectors = -(-columns // (16 // max(widths, default=1)))
+    widths = [4 if t in HALVES else ITEM[t] // (2 if t[0] == "c" else 1)
+              for t in kernel["results"] + kernel["arguments"] if t != "bool"]
+    vectors = -(-columns // (kernel["vector"] // max(widths, default=1)))
     if kernel["kind"] == "columns":
         x = min(32, power_of_two(vectors))
         return min(most, -(-vectors // x)), 1, x, kernel["threads"]
@@ -264,9 +288,9 @@ class Simulated(Folder):
     def results(self, np, kernel, data, strides, rows, columns):
         outs = len(kernel["results"])
         copies = [x.copy() for x in data]
-        aligned = [np.empty(x.nbytes + 16, np.uint8) for x in copies]
+        aligned = [np.empty(x.nbytes + 64, np.uint8) for x in copies]
         for k, x in enumerate(copies):  # a GPU's memory begins at a multiple of 256 bytes
-            start = -aligned[k].ctypes.data % 16
+            start = -aligned[k].ctypes.data % 64
             aligned[k] = aligned[k][start:start + x.nbytes]
             aligned[k][:] = x
         call = call_bytes(kernel, [x.ctypes.data for x in aligned], strides, rows, columns)
@@ -284,8 +308,9 @@ SIZES = {"pointwise": [(1, 1), (3, 1000), (37, 333), (2, 4096), (1, 50001)],
 
 def differing(np, dtype, got, want):
     """How many elements have other bits; both are bytes."""
-    if dtype in ("f32", "c64", "f64", "c128"):
-        real, bits = (np.float32, np.uint32) if dtype in ("f32", "c64") else (np.float64, np.uint64)
+    got, want = widened(np, dtype, got), widened(np, dtype, want)
+    if dtype in ("f16", "bf16", "f32", "c64", "f64", "c128"):
+        real, bits = (np.float32, np.uint32) if dtype not in ("f64", "c128") else (np.float64, np.uint64)
         a, b = got.view(real), want.view(real)
         return int(((a.view(bits) != b.view(bits)) & ~(np.isnan(a) & np.isnan(b))).sum())
     return int((got != want).sum())
@@ -306,17 +331,19 @@ def check_size(np, machine, kernel, rng, rows, columns, still):
     dtypes = kernel["results"] + kernel["arguments"]
     outs = len(kernel["results"])
     # A fold of no columns writes its result all the same.
-    data = [draw(np, rng, t, rows * max(columns, 1)).view(np.uint8) for t in dtypes]
+    count = rows * max(columns, 1)
+    data = [rounded(np, t, draw(np, rng, "f32" if t in HALVES else t, count).view(np.uint8)) for t in dtypes]
     strides = [s for k, t in enumerate(dtypes) for s in (max(columns, 1) * ITEM[t], 0 if k in still else ITEM[t])]
     got = machine.results(np, kernel, data, strides, rows, columns)
     wrong = []
     for isa in machine.isas:
-        want = [x.copy() for x in data[:outs]]
-        pointers = (ctypes.c_void_p * len(data))(*(x.ctypes.data for x in want + data[outs:]))
-        machine.host(kernel, isa)(pointers, (ctypes.c_int64 * len(strides))(*strides),
+        wide = [widened(np, t, x).copy() for t, x in zip(dtypes, data)]
+        steps = [s * 2 if dtypes[k // 2] in HALVES else s for k, s in enumerate(strides)]
+        pointers = (ctypes.c_void_p * len(wide))(*(x.ctypes.data for x in wide))
+        machine.host(kernel, isa)(pointers, (ctypes.c_int64 * len(steps))(*steps),
                                   (ctypes.c_int64 * 3)(rows, columns, 5), ctypes.c_char_p(parameter_bytes(kernel)))
-        for t, a, b in zip(dtypes, got, want):
-            n = differing(np, t, a, b)
+        for t, a, b in zip(dtypes, got, wide):
+            n = differing(np, t, a, rounded(np, t, b))
             wrong += [f"{kernel['name']} {rows} x {columns}: {n} elements differ from {isa}"] if n else []
     return wrong
 

@@ -54,6 +54,42 @@ def test_conversions(dtype):
     assert have.view(torch.uint8).tolist() == want.view(torch.uint8).tolist()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_read_and_written_in_place(dtype):
+    """Kernels convert in registers; rows of more than 8192 columns keep unrounded values in a buffer."""
+    torch.manual_seed(4)
+    x, y = ((torch.randn(6, 333) * 3).to(getattr(torch, dtype)) for _ in range(2))
+    long = torch.randn(2, 9000).to(x.dtype)
+    functional = torch.nn.functional
+    for f in (lambda a, b: a + b, lambda a, b: a * b[:1] + b[:, :1], lambda a, b: functional.gelu(a[:, 1:]) - 0.3,
+              lambda a, b: a.add(b.float()), lambda a, b: torch.where(a > b, a, b), lambda a, b: a.clone().mul_(b).add_(1),
+              lambda a, b: a.sum(), lambda a, b: a.sum(0), lambda a, b: a.sum(1), lambda a, b: a.amax(1),
+              lambda a, b: a.softmax(1), lambda a, b: a.softmax(0), lambda a, b: functional.layer_norm(a, (333,), b[0], b[1])):
+        assert same(f(x.cuda(), y.cuda()), f(x, y))
+    assert same(long.cuda().softmax(1), long.softmax(1)) and same(long.cuda().sum(1), long.sum(1))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_groups_read_and_write_halves(dtype):
+    torch.manual_seed(5)
+    x, w = torch.randn(5, 300).to(getattr(torch, dtype)), torch.randn(300).to(getattr(torch, dtype))
+
+    def f(x, w):
+        y = (x * w).softmax(1)
+        return y + x, torch.tanh(y - w).sum(1)
+
+    for a, b in zip(torch.compile(f)(x.cuda(), w.cuda()), f(x, w)):
+        assert same(a, b)
+
+
+def test_results_over_an_argument():
+    torch.manual_seed(6)
+    x = torch.randn(40)
+    there = x.cuda()
+    assert same(there.add_(there), x + x)
+    assert same(there.mul_(there[:1]), (x + x) * (x + x)[:1])
+
+
 def test_copies_of_any_strides():
     x = torch.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
     for view in (lambda t: t.permute(3, 1, 0, 2), lambda t: t[:, :, ::2, 1::3], lambda t: t[:1].expand(4, 3, 4, 5)):

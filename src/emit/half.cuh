@@ -1,0 +1,137 @@
+/* half.cuh - elements of float16 and bfloat16 beside vectors of float32, on an NVIDIA GPU.
+ *
+ * A load converts to float32, and a store rounds to the nearest half, ties to even: the bits of
+ * num/convert.c. */
+#ifndef CR_EMIT_HALF_CUH
+#define CR_EMIT_HALF_CUH
+
+#include "emit/vec.cuh"
+
+CV_FN unsigned ck_bits(float x)
+{
+    unsigned u;
+    __builtin_memcpy(&u, &x, sizeof u);
+    return u;
+}
+CV_FN float ck_float(unsigned u)
+{
+    float x;
+    __builtin_memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+CV_FN float ck_widen_bf16(unsigned short h) { return ck_float((unsigned)h << 16); }
+
+/* A pair of floats as halves, the first one in the low bits. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+CV_FN float ck_widen_f16(unsigned short h)
+{
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
+}
+CV_FN unsigned ck_nan_f16(float f) { return 0x7e00u | (ck_bits(f) >> 16 & 0x8000u); }
+CV_FN unsigned ck_pair_f16(float low, float high)
+{
+    unsigned u;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    u = low != low ? (u & 0xffff0000u) | ck_nan_f16(low) : u;
+    return high != high ? (u & 0xffffu) | ck_nan_f16(high) << 16 : u;
+}
+CV_FN unsigned ck_pair_bf16(float low, float high)
+{
+    unsigned u;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    u = low != low ? (u & 0xffff0000u) | 0x7fc0u : u;
+    return high != high ? (u & 0xffffu) | 0x7fc00000u : u;
+}
+#else
+CV_FN float ck_widen_f16(unsigned short h)
+{
+    unsigned rest = h & 0x7fffu, top = rest >= 0x7c00u ? 0x7f800000u : 0;
+    float f = ck_float(rest << 13) * 0x1p112f;
+
+    return ck_float(ck_bits(f) | top | (unsigned)(h & 0x8000u) << 16);
+}
+CV_FN unsigned ck_round_f16(float f)
+{
+    unsigned u = ck_bits(f), rest = u & 0x7fffffffu;
+    unsigned small = ck_bits(ck_float(rest) + 0.5f) - 0x3f000000u;
+    unsigned normal = (rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13;
+    unsigned large = 0x7c00u | (rest > 0x7f800000u) << 9;
+    unsigned h = rest < 0x38800000u ? small : rest >= 0x477ff000u ? large : normal;
+
+    return (h & 0x7fffu) | (u >> 16 & 0x8000u);
+}
+CV_FN unsigned ck_round_bf16(float f)
+{
+    unsigned u = ck_bits(f);
+
+    return (u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+}
+CV_FN unsigned ck_pair_f16(float low, float high)
+{
+    return ck_round_f16(low) | ck_round_f16(high) << 16;
+}
+CV_FN unsigned ck_pair_bf16(float low, float high)
+{
+    return (ck_round_bf16(low) & 0xffffu) | ck_round_bf16(high) << 16;
+}
+#endif
+CV_FN unsigned short ck_half_f16(float f) { return (unsigned short)ck_pair_f16(f, 0); }
+CV_FN unsigned short ck_half_bf16(float f) { return (unsigned short)ck_pair_bf16(f, 0); }
+
+/* --- vectors --- */
+
+#ifdef CV_LANES_f32
+/* The halves that become a vector of floats. */
+CV_TYPE(unsigned, ck_halves, CV_BYTES / 2);
+
+#define CK_DEFINE_HALF(H)                                                                      \
+    CV_FN cv_f32 ck_wide_##H(ck_halves h)                                                      \
+    {                                                                                          \
+        cv_f32 v;                                                                              \
+        CV_UNROLL(8)                                                                           \
+        for (int l = 0; l < CV_LANES_f32; l++)                                                 \
+            v[l] = ck_widen_##H((unsigned short)(h[l / 2] >> l % 2 * 16));                     \
+        return v;                                                                              \
+    }                                                                                          \
+    CV_FN ck_halves ck_narrow_##H(cv_f32 v)                                                    \
+    {                                                                                          \
+        ck_halves h;                                                                           \
+        CV_UNROLL(8)                                                                           \
+        for (int l = 0; l < CV_LANES_f32; l += 2)                                              \
+            h[l / 2] = ck_pair_##H(v[l], v[l + 1]);                                            \
+        return h;                                                                              \
+    }                                                                                          \
+    CV_FN float ck_get_##H(const void *p) { return ck_widen_##H(*(const unsigned short *)p); } \
+    CV_FN cv_f32 ck_load_##H(const void *p) { return ck_wide_##H(*(const ck_halves *)p); }     \
+    CV_FN cv_f32 ck_loadn_##H(const void *p, cv_s_i64 n)                                       \
+    {                                                                                          \
+        return ck_wide_##H(ck_loadn_halves(p, n));                                             \
+    }                                                                                          \
+    CV_FN void ck_store_##H(void *p, cv_f32 v) { *(ck_halves *)p = ck_narrow_##H(v); }         \
+    CV_FN void ck_storen_##H(void *p, cv_f32 v, cv_s_i64 n)                                    \
+    {                                                                                          \
+        CV_UNROLL(8)                                                                           \
+        for (int l = 0; l < CV_LANES_f32; l++)                                                 \
+            if (l < n)                                                                         \
+                ((unsigned short *)p)[l] = ck_half_##H(v[l]);                                  \
+    }
+
+CV_FN ck_halves ck_load_halves(const void *p) { return *(const ck_halves *)p; }
+CV_FN ck_halves ck_loadn_halves(const void *p, cv_s_i64 n)
+{
+    ck_halves h = {0};
+
+    CV_UNROLL(8)
+    for (int l = 0; l < CV_LANES_f32; l++)
+        if (l < n)
+            h[l / 2] |= (unsigned)((const unsigned short *)p)[l] << l % 2 * 16;
+    return h;
+}
+CK_DEFINE_HALF(f16)
+CK_DEFINE_HALF(bf16)
+#endif
+
+#endif
