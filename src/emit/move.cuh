@@ -127,6 +127,50 @@ template <class I> CV_FN void cm_place(const cm_call &c, I i, cm_i64 *to, cm_i64
         text;                                                                                  \
     }
 
+/* The argument of cm_pick and cm_place: elements of `dense` correspond to elements of an index
+ * tensor; their places in `table` are at the index times `unit`. Steps are in bytes. */
+struct cm_index_call {
+    char *dense, *table;
+    const char *index;
+    unsigned long long *late,
+        *owner; /* owner: of cm_own and cm_place, by element of the table */
+    unsigned long long number;
+    cm_i64 n, ndim, size[CM_DIMS], dense_step[CM_DIMS], table_step[CM_DIMS],
+        index_step[CM_DIMS];
+    cm_i64 unit, extent, item;
+    int is32, wraps;
+};
+
+/* The offsets of element i in `dense` and `table`; false if its index is out of range. */
+template <class I> CV_FN bool cm_find(const cm_index_call &c, I i, cm_i64 *dense, cm_i64 *table)
+{
+    cm_i64 index = 0, at;
+
+    *dense = *table = 0;
+    for (int d = (int)c.ndim - 1; d >= 0; d--) {
+        I next = d ? i / (I)c.size[d] : 0, k = i - next * (I)c.size[d];
+        *dense += (cm_i64)k * c.dense_step[d];
+        *table += (cm_i64)k * c.table_step[d];
+        index += (cm_i64)k * c.index_step[d];
+        i = next;
+    }
+    at = c.is32 ? *(const int *)(c.index + index) : *(const cm_i64 *)(c.index + index);
+    const cm_i64 inside = at < 0 && c.wraps ? at + c.extent : at;
+    *table += inside * c.unit;
+    if (inside >= 0 && inside < c.extent)
+        return true;
+    *c.late = c.number | ((unsigned long long)at & 0xffffffffffffULL);
+    return false;
+}
+
+#define CM_EACH_INDEX(text)                                                                    \
+    for (cm_i64 i = ck_first_x(); i < call.n; i += ck_step_x()) {                              \
+        cm_i64 dense, table;                                                                   \
+        const bool inside = call.n <= 0x7fffffff ? cm_find(call, (unsigned)i, &dense, &table)  \
+                                                 : cm_find(call, i, &dense, &table);           \
+        text;                                                                                  \
+    }
+
 #ifdef CM_TO
 /* Eight elements that are read and written by accesses of up to 16 bytes. */
 template <class T> struct alignas(sizeof(T) < 2 ? 8 : 16) cm_eight {
@@ -167,6 +211,32 @@ CK_KERNEL(cm_convert, cm_call)
 struct cm_pair8 {
     cm_i64 part[2];
 };
+template <class T> CV_FN T cm_zero(void) { return T(); }
+
+/* An index out of range reads zero, and writes nothing.  Of the elements that are written to
+ * one place, the last one owns it. */
+CK_KERNEL(cm_own, cm_index_call)
+{
+    CM_EACH_INDEX(if (inside)
+                      CK_ATOMIC_MOST(&call.owner[table / call.item], (unsigned long long)i + 1))
+}
+
+#define CM_DEFINE_INDEXED(bytes, T)                                                            \
+    CK_KERNEL(cm_pick##bytes, cm_index_call){CM_EACH_INDEX(                                    \
+        *(T *)(call.dense + dense) = inside ? *(const T *)(call.table + table)                 \
+                                            : cm_zero<T>())} CK_KERNEL(cm_place##bytes,        \
+                                                                       cm_index_call)          \
+    {                                                                                          \
+        CM_EACH_INDEX(                                                                         \
+            if (inside && call.owner[table / call.item] == (unsigned long long)i + 1) *        \
+                (T *)(call.table + table) = *(const T *)(call.dense + dense))                  \
+    }
+CM_DEFINE_INDEXED(1, unsigned char)
+CM_DEFINE_INDEXED(2, unsigned short)
+CM_DEFINE_INDEXED(4, unsigned)
+CM_DEFINE_INDEXED(8, cm_i64)
+CM_DEFINE_INDEXED(16, cm_pair8)
+
 #define CM_DEFINE_ITEM(bytes, T)                                                               \
     CK_KERNEL(cm_copy##bytes, cm_call){CM_EACH(                                                \
         *(T *)(call.to + to) = *(const T *)(call.from + from))} CK_KERNEL(cm_fill##bytes,      \

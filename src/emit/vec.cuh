@@ -260,6 +260,7 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 #define CK_BLOCKS_(axis) __nvvm_read_ptx_sreg_nctaid_##axis()
 #define CK_SHUFFLE_DOWN_(mask, word, by, count)                                                \
     __nvvm_shfl_sync_down_i32(mask, word, by, (32 - count) << 8 | 31)
+#define CK_ATOMIC_MOST(p, x) __nvvm_atom_max_gen_ull(p, x)
 #define CK_SHUFFLE_FIRST_(mask, word, count)                                                   \
     __nvvm_shfl_sync_idx_i32(mask, word, 0, (32 - count) << 8 | 31)
 #else
@@ -269,6 +270,7 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 #define CK_BLOCKS_(axis)                        gridDim.axis
 #define CK_SHUFFLE_DOWN_(mask, word, by, count) __shfl_down_sync(mask, word, by, count)
 #define CK_SHUFFLE_FIRST_(mask, word, count)    __shfl_sync(mask, word, 0, count)
+#define CK_ATOMIC_MOST(p, x)                    atomicMax(p, x)
 #endif
 
 CV_FN int ck_x(void) { return CK_THREAD_(x); }

@@ -394,10 +394,10 @@ typedef struct {
 
 typedef struct {
     int index;    /* the device */
-    int to, from; /* dtypes; or bytes of an element, and MOVE_COPY or MOVE_FILL */
+    int to, from; /* dtypes; or bytes of an element, and MOVE_COPY ... MOVE_OWN */
 } move_key;
 
-enum { MOVE_COPY = -1, MOVE_FILL = -2 };
+enum { MOVE_COPY = -1, MOVE_FILL = -2, MOVE_PICK = -3, MOVE_PLACE = -4, MOVE_OWN = -5 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cr_map moves; /* move_key -> function */
@@ -409,7 +409,10 @@ static void move_text(cr_text *out, char symbol[32], const move_key *k)
                        cr_dtype_infos[k->to].suffix, cr_dtype_infos[k->from].suffix);
         snprintf(symbol, 32, "cm_convert");
     } else {
-        snprintf(symbol, 32, "cm_%s%d", k->from == MOVE_COPY ? "copy" : "fill", k->to);
+        static const char *const name[] = {"", "copy", "fill", "pick", "place", "own"};
+        int n = snprintf(symbol, 32, "cm_%s", name[-k->from]);
+        if (k->from != MOVE_OWN)
+            snprintf(symbol + n, 32 - (size_t)n, "%d", k->to);
     }
     cr_text_put(out, cr_vec_texts[CR_VEC_CUDA]);
     cr_text_put(out, cr_vec_texts[CR_VEC_CUDA_HALF]);
@@ -611,6 +614,166 @@ static const char *cuda_fill(int index, const cr_array *to, const void *element)
     memcpy(c.item, element, (size_t)item);
     const char *error = move_find(&function, &key);
     return error ? error : move_dims(index, function, &c, dim, n);
+}
+
+/* --- elements at computed places --- */
+
+/* cm_index_call of emit/move.cuh */
+typedef struct {
+    char *dense, *table;
+    const char *index;
+    void *late, *owner;
+    uint64_t number;
+    int64_t n, ndim, size[MOVE_DIMS], dense_step[MOVE_DIMS], table_step[MOVE_DIMS],
+        index_step[MOVE_DIMS];
+    int64_t unit, extent, item;
+    int is32, wraps;
+} index_call;
+
+/* Adds a dim, or makes it part of the last one; false when there is no room. */
+static bool index_add_dim(index_call *c, int64_t size, int64_t dense, int64_t table,
+                          int64_t index)
+{
+    int64_t k = c->ndim - 1;
+
+    if (size == 1)
+        return true;
+    if (k >= 0 && c->dense_step[k] == size * dense && c->table_step[k] == size * table &&
+        c->index_step[k] == size * index) {
+        c->size[k] *= size;
+    } else if (++k < MOVE_DIMS) {
+        c->size[k] = size;
+        c->ndim++;
+    } else {
+        return false;
+    }
+    c->dense_step[k] = dense;
+    c->table_step[k] = table;
+    c->index_step[k] = index;
+    return true;
+}
+
+/* Whether pairs of elements along the last dim are at addresses of one element of twice the
+ * size. */
+static bool index_has_pairs(const index_call *c)
+{
+    int64_t k = c->ndim - 1, wide = 2 * c->item;
+    int64_t bits = (int64_t)(intptr_t)c->dense | (int64_t)(intptr_t)c->table | c->unit;
+
+    if (k < 0 || c->item > 8 || c->index_step[k] || c->size[k] % 2 ||
+        c->dense_step[k] != c->item || c->table_step[k] != c->item)
+        return false;
+    for (int d = 0; d < k; d++)
+        bits |= c->dense_step[d] | c->table_step[d];
+    return bits % wide == 0;
+}
+
+static void index_join_pairs(index_call *c)
+{
+    int64_t k = c->ndim - 1;
+
+    while (index_has_pairs(c)) {
+        c->item *= 2;
+        c->size[k] /= 2;
+        c->dense_step[k] = c->table_step[k] = c->item;
+    }
+}
+
+static bool index_make(index_call *c, const cr_cuda_index *x)
+{
+    int64_t of_index = x->is32 ? 4 : 8;
+
+    *c = (index_call){.dense = x->dense,
+                      .table = x->table,
+                      .index = x->index,
+                      .n = 1,
+                      .unit = x->unit,
+                      .extent = x->extent,
+                      .item = x->item,
+                      .is32 = x->is32,
+                      .wraps = x->wraps};
+    for (int d = 0; d < x->ndim; d++)
+        if (!index_add_dim(c, x->size[d], x->dense_stride[d] * x->item,
+                           x->table_stride[d] * x->item, x->index_stride[d] * of_index))
+            return false;
+    index_join_pairs(c);
+    for (int d = 0; d < c->ndim; d++)
+        c->n *= c->size[d];
+    return true;
+}
+
+static const char *index_launch(int index, index_call *c, int what)
+{
+    move_key key = {index, what == MOVE_OWN ? 1 : (int)c->item, what};
+    cr_cuda_grid g = {.grid = {1, 1}, .block = {CUDA_BLOCK, 1}};
+    const char *error = move_find(&g.function, &key);
+
+    g.grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(c->n, CUDA_BLOCK));
+    return error ? error : cr_cuda_launch(index, &g, c);
+}
+
+static const char *index_begin(index_call *c, int device, cr_status kind, const char *text)
+{
+    cr_cuda_late late;
+    const char *error = cr_cuda_late_begin(&late, device, kind, text);
+
+    if (!error) {
+        c->late = late.word;
+        c->number = late.number;
+    }
+    return error;
+}
+
+const char *cr_cuda_pick(int device, const cr_cuda_index *x, cr_status kind, const char *text,
+                         bool *done)
+{
+    index_call c;
+
+    *done = index_make(&c, x);
+    if (!*done || !c.n)
+        return NULL;
+    const char *error = index_begin(&c, device, kind, text);
+    return error ? error : index_launch(device, &c, MOVE_PICK);
+}
+
+/* The elements between the table's first and last place; 0 if strides are negative. */
+static int64_t index_span(const index_call *c)
+{
+    int64_t span = (c->extent - 1) * c->unit;
+
+    for (int d = 0; d < c->ndim; d++) {
+        if (c->table_step[d] < 0)
+            return 0;
+        span += (c->size[d] - 1) * c->table_step[d];
+    }
+    return span / c->item + 1;
+}
+
+const char *cr_cuda_place(int device, const cr_cuda_index *x, cr_status kind, const char *text,
+                          bool *done)
+{
+    const cr_device_ops *ops = cr_cuda_table();
+    index_call c;
+    uint32_t block;
+    int64_t span = 0;
+    const int zero = 0;
+
+    *done = index_make(&c, x) && (span = index_span(&c)) > 0;
+    if (!*done || !c.n)
+        return NULL;
+    c.owner = ops->get(device, (size_t)span * 8, &block);
+    if (!c.owner && cr_device_no_memory((cr_device){.kind = CR_CUDA, .index = (uint8_t)device},
+                                        (size_t)span * 8))
+        return cr_error_message();
+    const char *error = index_begin(&c, device, kind, text);
+    if (!error)
+        error = cr_cuda_fill(device, c.owner, &zero, 4, (size_t)span * 2);
+    if (!error)
+        error = index_launch(device, &c, MOVE_OWN);
+    if (!error)
+        error = index_launch(device, &c, MOVE_PLACE);
+    ops->release(device, c.owner, block);
+    return error;
 }
 
 void cr_cuda_install(void)

@@ -6,6 +6,7 @@
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
+#include "tensor/stated.h"
 #include <string.h>
 
 /* Tensors of a call that need no allocation to be kept. */
@@ -261,6 +262,18 @@ cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out)
     return stated ? cr_run_stated(op, arg, out) : op->extern_fn(arg, out);
 }
 
+static cr_status run_placed(const cr_op *op, extern_call *c, cr_view *views)
+{
+    bool done = false;
+
+    if (cr_is_host(c->device) || op->does == CR_DOES_FOLD ||
+        (op->scan && cr_has_scans(c->device)))
+        return cr_run_on_views(op, c->arg, views);
+    if (c->device.kind == CR_CUDA && op->loop_value && !op->scan)
+        CR_TRY(cr_run_stated_there(op, c->arg, views, &done));
+    return done ? CR_OK : cr_remote_extern(op, c->arg, views, c->device);
+}
+
 static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *out)
 {
     cr_view views[CR_MAX_RESULTS];
@@ -274,10 +287,7 @@ static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *
         return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
     CR_TRY(check_generator(op, c->arg, c->device));
     if (!is_without_elements(op, c, views))
-        CR_TRY(cr_is_host(c->device) || op->does == CR_DOES_FOLD ||
-                       (op->scan && cr_has_scans(c->device))
-                   ? cr_run_on_views(op, c->arg, views)
-                   : cr_remote_extern(op, c->arg, views, c->device));
+        CR_TRY(run_placed(op, c, views));
     for (int k = 0; k < op->result_count; k++)
         if (op->result[k].written)
             out[k]->storage->version++;

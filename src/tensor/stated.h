@@ -43,6 +43,8 @@ typedef struct {
     CR_VEC(int64_t) dim;       /* CR_STATED_DIM numbers for each dim of each box */
     CR_VEC(cr_move_part) part; /* of all boxes */
     cr_window *window;         /* of a loop that folds windows, instead of boxes; or NULL */
+    cr_status late_kind; /* on a CUDA device: the error of an index out of range (late.c) */
+    char late[240];
 } cr_stated_plan;
 
 /* The number parameter by which a loop multiplies what it writes, or -1: the tensor that it
@@ -72,6 +74,24 @@ static inline bool cr_stated_has_list(const cr_op *op)
 CR_MUST cr_status cr_stated_list(cr_stated_list_of *l, const cr_op *op, const cr_value *arg,
                                  const cr_view *out);
 CR_MUST cr_status cr_run_stated_list(const cr_op *op, const cr_value *arg, cr_view *out);
+
+/* How written elements are combined with present ones. */
+typedef struct {
+    cr_combine how;
+    bool mean;  /* the sum is divided by the number of its terms */
+    bool fresh; /* written places start as the identity */
+} cr_stated_combination;
+CR_MUST cr_status cr_stated_combination_of(cr_stated_combination *c, const cr_op *op,
+                                           const cr_value *arg);
+
+/* Runs an entry on a CUDA device (stated_remote.c); false in *done if no kernel computes it. */
+CR_MUST cr_status cr_run_stated_there(const cr_op *op, const cr_value *arg, cr_view *out,
+                                      bool *done);
+CR_MUST cr_status cr_stated_plan_there(cr_stated_plan *p, const cr_op *op, const cr_value *arg,
+                                       cr_view *out, bool *done);
+/* The bounds of an index tensor. */
+CR_MUST cr_status cr_stated_bounds(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
+                                   int64_t *low, int64_t *high);
 
 /* Evaluates the entry's clauses for a call.  The caller drops the lists, also on failure. */
 CR_MUST cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg,

@@ -3,9 +3,9 @@
  * `tensors[i][o, i, n]` is position i of the tensors one after another; `tensors[k][o, n]` is
  * the k-th tensor.  Each tensor fills a piece of the result along the axis that indexes the
  * list. */
-#include "base/parallel.h"
 #include "kern/move.h"
 #include "tensor/geometry.h"
+#include "tensor/remote.h"
 #include "tensor/stated.h"
 #include <string.h>
 
@@ -60,6 +60,7 @@ typedef struct {
     const cr_view *out;
     const cr_value *list;
     cr_stated_list_of of;
+    cr_status status; /* of copies on another device */
 } list_copy;
 
 /* The positions of the result along the list's dim that tensor i fills.  A vector without
@@ -72,7 +73,7 @@ static int64_t list_length(const list_copy *c, int64_t i)
 }
 
 /* The part of the result, from `at` on along the list's dim, that a tensor fills. */
-static void list_piece(const list_copy *c, int64_t at, const cr_view *from)
+static void list_piece(list_copy *c, int64_t at, const cr_view *from)
 {
     int64_t stride[CR_MAX_DIMS];
     int dim = c->of.dim;
@@ -83,12 +84,17 @@ static void list_piece(const list_copy *c, int64_t at, const cr_view *from)
     to.stride = stride;
     for (int d = 0; d < from->ndim; d++)
         stride[d] = c->out->stride[d + (c->of.stacked && d >= dim)];
-    cr_move_view(&to, from);
+    if (cr_is_host(to.device)) {
+        cr_move_view(&to, from);
+        return;
+    }
+    cr_status st = cr_remote_copy(&to, from);
+    c->status = c->status ? c->status : st;
 }
 
 static void list_pieces(void *context, int64_t begin, int64_t end)
 {
-    const list_copy *c = context;
+    list_copy *c = context;
     int64_t at = 0;
 
     for (int64_t i = 0; i < end; at += list_length(c, i++))
@@ -121,6 +127,6 @@ cr_status cr_run_stated_list(const cr_op *op, const cr_value *arg, cr_view *out)
     CR_TRY(cr_stated_list(&c.of, op, arg, out));
     c.list = arg[c.of.param].list;
     n = arg[c.of.param].len;
-    cr_parallel_for(n, list_is_even(&c, n) ? 1 : n, list_pieces, &c);
-    return CR_OK;
+    cr_share_out(out->device, n, list_is_even(&c, n) ? 1 : n, list_pieces, &c);
+    return c.status;
 }

@@ -315,23 +315,16 @@ static cr_status run_start(running *r, const cr_op *op, const cr_value *arg, cr_
     return CR_OK;
 }
 
-/* The operation that combines a written element with the result's element at its place. */
-typedef struct {
-    cr_combine how;
-    bool mean;  /* the sum is divided by the number of its terms */
-    bool fresh; /* places that are written are first set to the operation's identity */
-} combination;
-
 static const struct {
     const char *name;
-    combination is;
+    cr_stated_combination is;
 } combinations[] = {
     {"set", {.how = CR_COMBINE_SET}},      {"add", {.how = CR_COMBINE_ADD}},
     {"multiply", {.how = CR_COMBINE_MUL}}, {"sum", {.how = CR_COMBINE_ADD}},
     {"prod", {.how = CR_COMBINE_MUL}},     {"amin", {.how = CR_COMBINE_MIN}},
     {"amax", {.how = CR_COMBINE_MAX}},     {"mean", {.how = CR_COMBINE_ADD, .mean = true}}};
 
-static cr_status combination_of_clause(combination *c, const cr_op *op, cr_frame *f)
+static cr_status combination_of_clause(cr_stated_combination *c, const cr_op *op, cr_frame *f)
 {
     cr_value v;
 
@@ -349,12 +342,13 @@ static cr_status combination_of_clause(combination *c, const cr_op *op, cr_frame
 }
 
 /* The operation that clause `combine` names; without the clause, that of `=` or `+=`. */
-static cr_status combination_of(combination *c, const cr_op *op, const cr_value *arg)
+cr_status cr_stated_combination_of(cr_stated_combination *c, const cr_op *op,
+                                   const cr_value *arg)
 {
     cr_frame f;
     cr_status st;
 
-    *c = (combination){.how = op->loop_adds ? CR_COMBINE_ADD : CR_COMBINE_SET};
+    *c = (cr_stated_combination){.how = op->loop_adds ? CR_COMBINE_ADD : CR_COMBINE_SET};
     if (!op->loop_combine)
         return CR_OK;
     cr_frame_init(&f, op, arg);
@@ -374,7 +368,7 @@ static cr_scalar combination_limit(cr_dtype t, bool greatest)
     return cr_scalar_int(greatest ? top : t == CR_BOOL || t == CR_U8 ? 0 : -top - 1);
 }
 
-static cr_scalar combination_identity(combination c, cr_dtype t)
+static cr_scalar combination_identity(cr_stated_combination c, cr_dtype t)
 {
     switch (c.how) {
     case CR_COMBINE_MUL: return cr_scalar_int(1);
@@ -446,9 +440,9 @@ static cr_status run_writes(running *r, const cr_op *op, const cr_value *arg, cr
 {
     const cr_stated_plan *p = r->p;
     cr_dtype t = (cr_dtype)out->dtype;
-    combination c;
+    cr_stated_combination c;
 
-    CR_TRY(combination_of(&c, op, arg));
+    CR_TRY(cr_stated_combination_of(&c, op, arg));
     CR_TRY(run_start(r, op, arg, out));
     if (c.fresh) {
         cr_scalar_store(combination_identity(c, t), t, r->item);
@@ -657,9 +651,8 @@ static cr_status run_mean(uint64_t even, const cr_op *op, const cr_value *arg,
     return st;
 }
 
-/* The bounds of an index tensor. */
-static cr_status run_bounds(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
-                            int64_t *low, int64_t *high)
+cr_status cr_stated_bounds(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
+                           int64_t *low, int64_t *high)
 {
     cr_value least, most;
     cr_frame f;
@@ -685,7 +678,7 @@ static cr_status run_wrapped(const cr_loop_index *b, const cr_op *op, const cr_v
     cr_view dense = *index;
     cr_status st;
 
-    CR_TRY(run_bounds(b, op, arg, &low, &high));
+    CR_TRY(cr_stated_bounds(b, op, arg, &low, &high));
     CR_TRY(cr_stated_check(b, op, arg, low, high));
     dense.stride = stride;
     dense.dtype = CR_I64;
@@ -698,6 +691,29 @@ static cr_status run_wrapped(const cr_loop_index *b, const cr_op *op, const cr_v
     given[b->param].view = &dense;
     st = run_by_plan(op, given, out, WRAPPED);
     cr_free(dense.data);
+    return st;
+}
+
+cr_status cr_run_stated_there(const cr_op *op, const cr_value *arg, cr_view *out, bool *done)
+{
+    cr_stated_plan like, *p;
+    bool kept = true;
+    cr_status st;
+
+    *done = cr_stated_has_list(op);
+    if (*done)
+        return cr_run_stated_list(op, arg, out);
+    if (cr_stated_scale(op) >= 0)
+        return CR_OK;
+    stated_key(&like, op, arg, out);
+    p = plan_find(&like);
+    if (!p) {
+        CR_TRY(plan_new(&p, &like, op, arg, out));
+        kept = plan_keep(p);
+    }
+    st = cr_stated_plan_there(p, op, arg, out, done);
+    if (!kept)
+        plan_drop(p);
     return st;
 }
 

@@ -161,6 +161,9 @@ static int index(unsigned mask, int word, int which, int clamp)
     return shuffle(mask, word, (lane & segment) | (which & ~segment));
 }
 
+/* Fibers change places only where they wait. */
+static void most(unsigned long long *p, unsigned long long x) { *p = *p > x ? *p : x; }
+
 } // namespace simt
 
 #define __nvvm_read_ptx_sreg_tid_x()             (simt::current % simt::block[0])
@@ -173,6 +176,7 @@ static int index(unsigned mask, int word, int which, int clamp)
 #define __nvvm_read_ptx_sreg_nctaid_y()          simt::grid[1]
 #define __nvvm_shfl_sync_down_i32(m, w, by, c)   simt::down(m, w, by, c)
 #define __nvvm_shfl_sync_idx_i32(m, w, which, c) simt::index(m, w, which, c)
+#define __nvvm_atom_max_gen_ull(p, x)            simt::most(p, x)
 #define __syncthreads()                          simt::barrier()
 
 #endif

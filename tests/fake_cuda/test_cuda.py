@@ -87,7 +87,58 @@ def test_results_over_an_argument():
     x = torch.randn(40)
     there = x.cuda()
     assert same(there.add_(there), x + x)
-    assert same(there.mul_(there[:1]), (x + x) * (x + x)[:1])
+
+
+READS = {
+    "gather": lambda x, i: x.gather(1, i % 6), "take": lambda x, i: x.take(i), "roll": lambda x, i: x.roll(2, 1),
+    "index_select": lambda x, i: x.index_select(0, i[:, 0] % 4), "flip": lambda x, i: x.flip(0, 1),
+    "int32": lambda x, i: x.index_select(1, (i[0] % 6).int()), "negative": lambda x, i: x[i[:, 0] % 4 - 4],
+    "index": lambda x, i: x[i % 4], "two": lambda x, i: x[i % 4, i % 6], "tril": lambda x, i: x.tril(1),
+    "embedding": lambda x, i: torch.nn.functional.embedding(i % 4, x), "cat": lambda x, i: torch.cat([x, x[:, :2]], 1),
+    "stack": lambda x, i: torch.stack([x, x], 1), "pad": lambda x, i: torch.nn.functional.pad(x, (1, 2), value=3.0),
+    "reflect": lambda x, i: torch.nn.functional.pad(x[None], (1, 2), mode="reflect"),
+    "circular": lambda x, i: torch.nn.functional.pad(x[None], (1, 2), mode="circular"),
+    "slice_scatter": lambda x, i: x.slice_scatter(x[:, :2], 1, 3, 5), "select_scatter": lambda x, i: x.select_scatter(x[0], 0, 2),
+    "index_copy": lambda x, i: x.index_copy(0, torch.tensor([3, 1], device=x.device), x[:2]),
+    "scatter": lambda x, i: x.scatter(1, i % 2, x[:, :3] + 1), "one_hot": lambda x, i: torch.nn.functional.one_hot(i % 5, 5),
+    "expanded": lambda x, i: x.gather(0, (i[:1] % 4).expand(3, 3)), "repeat": lambda x, i: x.repeat(2, 3),
+    "masked_fill": lambda x, i: x.masked_fill(x > 0, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+def test_elements_at_computed_places(name, dtype):
+    """Of several elements that are written to one place, the last one remains, as on the host."""
+    torch.manual_seed(7)
+    x, i = (torch.randn(4, 6) * 3).to(getattr(torch, dtype)), torch.randint(0, 24, (4, 3))
+    assert same(READS[name](x.cuda(), i.cuda()), READS[name](x, i))
+
+
+def test_long_rows_at_computed_places():
+    table, i = torch.randn(50, 256), torch.randint(0, 50, (7, 9))
+    for t in (table, table[:, 1:], table.bfloat16(), table.t().contiguous().t()):
+        assert same(torch.nn.functional.embedding(i.cuda(), t.cuda()), torch.nn.functional.embedding(i, t))
+    out = torch.zeros(50, 256)
+    assert same(out.cuda().index_copy_(0, i.flatten().cuda(), table.cuda().repeat(2, 1)[:63]),
+                out.index_copy_(0, i.flatten(), table.repeat(2, 1)[:63]))
+
+
+def test_an_index_out_of_range_is_raised_by_the_next_wait():
+    x = torch.arange(12.0).reshape(3, 4).cuda()
+    for bad, f, error in ((7, lambda i: x.index_select(0, i), IndexError), (-9, lambda i: x.gather(1, i[None]), RuntimeError),
+                          (5, lambda i: torch.nn.functional.embedding(i, x), IndexError)):
+        here = torch.tensor([0, bad])
+        with pytest.raises(error) as want:
+            f_host = {7: lambda: x.cpu().index_select(0, here), -9: lambda: x.cpu().gather(1, here[None]),
+                      5: lambda: torch.nn.functional.embedding(here, x.cpu())}[bad]
+            f_host()
+        made = f(here.cuda())
+        with pytest.raises(type(want.value)) as found:
+            torch.cuda.synchronize()
+        assert str(found.value) == str(want.value)
+        torch.cuda.synchronize()
+        assert made.cpu().flatten()[0] == 0 and same(x + 1, x.cpu() + 1)
 
 
 def test_copies_of_any_strides():

@@ -267,7 +267,7 @@ const char *cr_cuda_stream_synchronize(int index, void *stream)
 {
     CUDA_TRY(cr_cuda_use(index));
     CUDA_CALL(stream_wait(stream));
-    return NULL;
+    return cr_cuda_late_end(index);
 }
 
 /* *done: whether the query found all work done.  The error is an error of this work. */
@@ -322,7 +322,7 @@ static const char *cuda_event_synchronize(int index, void *event)
 {
     CUDA_TRY(cr_cuda_use(index));
     CUDA_CALL(event_wait(event));
-    return NULL;
+    return cr_cuda_late_end(index);
 }
 
 static bool cuda_event_done(int index, void *event)
@@ -348,7 +348,7 @@ static const char *cuda_synchronize(int index)
 {
     CUDA_TRY(cr_cuda_use(index));
     CUDA_CALL(context_wait());
-    return NULL;
+    return cr_cuda_late_end(index);
 }
 
 /* --- copies --- */
@@ -382,7 +382,7 @@ static const char *cuda_copy_out(int index, void *host, const void *from, size_t
     CUDA_TRY(cr_cuda_use(index));
     CUDA_CALL(copy_out(host, (uintptr_t)from, n, stream));
     CUDA_CALL(stream_wait(stream));
-    return NULL;
+    return cr_cuda_late_end(index);
 }
 
 static const char *cuda_copy(int index, void *to, const void *from, size_t n)
@@ -422,9 +422,10 @@ const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument)
     CUDA_TRY(cr_cuda_use(index));
     CUDA_CALL(launch(g->function, g->grid[0], g->grid[1], 1, g->block[0], g->block[1], 1, 0,
                      cr_cuda_stream(index), &argument, NULL));
-    if (CR_UNLIKELY(launches_wait))
-        CUDA_CALL(stream_wait(cr_cuda_stream(index)));
-    return NULL;
+    if (CR_LIKELY(!launches_wait))
+        return NULL;
+    CUDA_CALL(stream_wait(cr_cuda_stream(index)));
+    return cr_cuda_late_end(index);
 }
 
 /* --- the table --- */

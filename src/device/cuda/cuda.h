@@ -42,6 +42,19 @@ const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument);
 /* Fills n items of 1, 2 or 4 bytes with the item at `item`. */
 const char *cr_cuda_fill(int index, void *to, const void *item, int bytes, size_t n);
 
+/* --- errors that kernels find (late.c) --- */
+
+/* In an error's text: the place of the index. */
+#define CR_CUDA_LATE_INDEX '\1'
+/* A kernel stores `number | (index & (2^48 - 1))` at `word`, which is host memory. */
+typedef struct {
+    void *word;
+    uint64_t number;
+} cr_cuda_late;
+const char *cr_cuda_late_begin(cr_cuda_late *out, int index, cr_status kind, const char *text);
+/* The error of a kernel that has ended, once. */
+const char *cr_cuda_late_end(int index);
+
 /* --- properties --- */
 
 typedef struct {
