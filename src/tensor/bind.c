@@ -91,17 +91,22 @@ static bool to_dtype(const cr_arg *a, cr_value *out)
     return t != CR_DTYPE_NONE;
 }
 
-/* Memory formats by torch's names. */
+/* Memory formats and layouts by torch's names. */
 static bool to_named(const cr_arg *a, cr_tag tag, cr_value *out)
 {
     static const struct {
         const char *name;
         cr_tag tag;
         int value;
-    } names[] = {{"contiguous_format", CR_FORMAT_VAL, CR_FORMAT_CONTIGUOUS},
-                 {"preserve_format", CR_FORMAT_VAL, CR_FORMAT_PRESERVE},
-                 {"channels_last", CR_FORMAT_VAL, CR_FORMAT_CHANNELS_LAST},
-                 {"channels_last_3d", CR_FORMAT_VAL, CR_FORMAT_CHANNELS_LAST_3D}};
+    } names[] = {
+        {"contiguous_format", CR_FORMAT_VAL, CR_FORMAT_CONTIGUOUS},
+        {"preserve_format", CR_FORMAT_VAL, CR_FORMAT_PRESERVE},
+        {"channels_last", CR_FORMAT_VAL, CR_FORMAT_CHANNELS_LAST},
+        {"channels_last_3d", CR_FORMAT_VAL, CR_FORMAT_CHANNELS_LAST_3D},
+#define CR_LAYOUT_(NAME, name, text, backend) {name, CR_LAYOUT_VAL, CR_LAYOUT_##NAME},
+#include "tensor/layouts.def"
+#undef CR_LAYOUT_
+    };
 
     for (size_t i = 0; a->kind == CR_ARG_STRING && i < CR_LEN(names); i++)
         if (names[i].tag == tag && !strcmp(names[i].name, a->s)) {
@@ -224,7 +229,7 @@ static bool convert_arg(cr_binding *b, call *c, const cr_param *p, const cr_arg 
     case CR_T_GENERATOR:
         *out = (cr_value){.tag = CR_GENERATOR, .generator = a->generator};
         return a->kind == CR_ARG_GENERATOR;
-    case CR_T_LAYOUT:
+    case CR_T_LAYOUT: return to_named(a, CR_LAYOUT_VAL, out);
     case CR_T_SCALARS: break;
     }
     return false;

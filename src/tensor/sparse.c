@@ -6,6 +6,7 @@
  * sparse tensors themselves.  All other entries are refused. */
 #include "tensor/sparse.h"
 #include "entry.h"
+#include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include <string.h>
 
@@ -107,21 +108,42 @@ cr_status cr_sparse_new(cr_tensor **out, cr_layout_kind layout, int ndim, const 
     return CR_OK;
 }
 
+/* Whether the values of `from` are for the indices that `t` has already. */
+static bool sparse_has_indices(const cr_tensor *t, const cr_tensor *from)
+{
+    const cr_sparse *a = cr_sparse_of(t), *b = cr_sparse_of(from);
+
+    return cr_has_sizes(t, from->ndim, from->size) &&
+           a->indices->storage == b->indices->storage && a->indices->data == b->indices->data &&
+           cr_has_sizes(a->indices, b->indices->ndim, b->indices->size);
+}
+
+/* Aliases of `t` see new values of the indices that they have.  With other indices they keep
+ * the old parts, because their sizes are those of the old parts. */
 cr_status cr_sparse_assign(cr_tensor *t, const cr_tensor *from)
 {
-    cr_sparse *own = cr_sparse_of(t), made;
     cr_geometry g = {.ndim = from->ndim};
+    cr_storage *made, *old = t->storage;
+    cr_status st;
 
     memcpy(g.size, from->size, (size_t)from->ndim * sizeof *g.size);
-    CR_TRY(sparse_parts_copy(&made, cr_sparse_of(from)));
-    cr_status st = cr_tensor_set_geometry(t, &g);
+    CR_TRY(sparse_storage_new(&made, cr_sparse_of(from)));
+    if (sparse_has_indices(t, from)) {
+        void *parts = made->owner;
+        made->owner = old->owner;
+        old->owner = parts;
+        old->version++;
+        cr_storage_drop(made);
+        return CR_OK;
+    }
+    st = cr_tensor_set_geometry(t, &g);
     if (st) {
-        sparse_parts_drop(&made);
+        cr_storage_drop(made);
         return st;
     }
-    sparse_parts_drop(own);
-    *own = made;
-    t->storage->version++;
+    made->version = ++old->version;
+    t->storage = made;
+    cr_storage_drop(old);
     return CR_OK;
 }
 

@@ -196,7 +196,8 @@ cr_status cr_do_sparse_add(const cr_value *arg, cr_value *result)
         CR_TRY(cr_expect_sparse("add", other));
     if (cr_is_compressed(self) && !cr_is_sparse(other)) {
         self = scaled(&s, other, &arg[2], dtype); /* alpha * other + self */
-        CR_TRY(s.st);
+        if (s.st)
+            return cr_steps_give(&s, result, NULL);
         cr_value one = cr_of_number(cr_scalar_int(1));
         cr_status st = cr_do_sparse_add((cr_value[]){T(self), arg[0], one}, result);
         return cr_steps_end(&s, &sum, self) ? s.st : (cr_drop(sum), st);
@@ -348,7 +349,8 @@ static cr_status on_values(const cr_value *arg, cr_value *result, const cr_op *o
         return refuse_divisor(&arg[1]);
     if (coalesced && cr_is_coo(self))
         self = cr_step_coalesced(&s, self);
-    CR_TRY(s.st);
+    if (s.st)
+        return cr_steps_give(&s, result, NULL);
     memcpy(call, arg, (size_t)n * sizeof *call);
     call[0] = T(cr_sparse_of(self)->values);
     return cr_steps_give(&s, result, with_values(&s, self, cr_step(&s, op, n, call)));
@@ -395,6 +397,9 @@ cr_status cr_do_sparse_pow(const cr_value *arg, cr_value *result)
 
 /* --- sums --- */
 
+/* Bits of the first n dims, of at most 64. */
+static uint64_t first_dims(int n) { return n < 64 ? ((uint64_t)1 << n) - 1 : ~(uint64_t)0; }
+
 /* Dims to sum as bits; all dims for None and an empty list. */
 static cr_status sum_dims(uint64_t *out, const cr_tensor *t, const cr_value *dim)
 {
@@ -402,7 +407,7 @@ static cr_status sum_dims(uint64_t *out, const cr_tensor *t, const cr_value *dim
 
     *out = 0;
     if (dim->tag == CR_NONE || !dim->len) {
-        *out = t->ndim < 64 ? ((uint64_t)1 << t->ndim) - 1 : ~(uint64_t)0;
+        *out = first_dims(t->ndim);
         return CR_OK;
     }
     for (uint32_t i = 0; i < dim->len; i++) {
@@ -452,7 +457,7 @@ static cr_tensor *kept_rows(cr_steps *s, const cr_tensor *t, uint64_t bits, bool
 static cr_tensor *sum_some(cr_steps *s, cr_tensor *t, uint64_t bits, cr_dtype dtype, bool keep)
 {
     int64_t size[CR_MAX_DIMS], first = 0;
-    uint64_t sparse = ((uint64_t)1 << cr_sparse_dims(t)) - 1;
+    uint64_t sparse = first_dims(cr_sparse_dims(t));
     int n = 0;
 
     for (int d = 0; d < t->ndim; d++)
@@ -599,7 +604,8 @@ static cr_status softmax_entry(const cr_value *arg, cr_value *result, bool logar
                        cr_dtype_infos[arg[0].t->dtype].legacy);
     CR_TRY(cr_wrap_dim(&dim, arg[1].i, arg[0].t->ndim));
     cr_tensor *self = cr_step_coalesced(&s, arg[0].t);
-    CR_TRY(s.st);
+    if (s.st)
+        return cr_steps_give(&s, result, NULL);
     cr_tensor *values = softmax_of(&s, self, (int)dim, logarithm);
     return cr_steps_give(&s, result, with_values(&s, self, values));
 }

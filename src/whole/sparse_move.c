@@ -228,7 +228,8 @@ cr_status cr_do_sparse_select(const cr_value *arg, cr_value *result)
         return refuse_index(arg[0].t, index, dim);
     index += index < 0 ? arg[0].t->size[dim] : 0;
     cr_tensor *self = cr_step_as_coo(&s, arg[0].t);
-    CR_TRY(s.st);
+    if (s.st)
+        return cr_steps_give(&s, result, NULL);
     const cr_sparse *p = cr_sparse_of(self);
     int sparse = cr_sparse_dims(self);
     memcpy(size, self->size, (size_t)dim * sizeof *size);

@@ -178,7 +178,8 @@ cr_status cr_do_sparse_sampled(const cr_value *arg, cr_value *result)
     if (!cr_is_sparse(mask))
         return cr_sparse_refuse(cr_entry._sparse_sampled, arg);
     cr_tensor *coo = cr_step_indexed(&s, mask);
-    CR_TRY(s.st);
+    if (s.st)
+        return cr_steps_give(&s, result, NULL);
     const cr_sparse *p = cr_sparse_of(coo);
     cr_tensor *x = CR_STEP(&s, index_select, arg[0], I(0), T(cr_step_row(&s, p->indices, 0)));
     cr_tensor *y = CR_STEP(&s, index_select, arg[1], I(1), T(cr_step_row(&s, p->indices, 1)));

@@ -221,3 +221,12 @@ def test_gradients_of_indices_that_are_there_twice(f, want):
     v = torch.tensor([3.0, 4, 5, 7], requires_grad=True)
     s = torch.sparse_coo_tensor([[0, 1, 1, 0], [2, 0, 2, 2]], v, (2, 3))
     assert torch.autograd.grad(f(s).sum(), v)[0].tolist() == want
+
+
+def test_aliases_keep_their_parts_when_another_gets_other_indices():
+    x = torch.sparse_coo_tensor([[0, 2]], [1., 2.], (3,))
+    alias = x.detach()
+    x.sparse_resize_((5,), 1, 0)
+    assert alias.shape == (3,) and alias.to_dense().tolist() == [1, 0, 2]
+    x.add_(torch.sparse_coo_tensor([[4]], [7.], (5,)))
+    assert x.to_dense().tolist() == [1, 0, 2, 0, 7] and alias._nnz() == 2
