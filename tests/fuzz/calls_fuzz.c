@@ -98,8 +98,10 @@ static struct {
     fuzz_shape shape;
     cr_dtype dtype;
     bool meta, grad;
-    bool plain; /* row-major, ordinary values */
-    bool small; /* no huge numbers */
+    bool plain;      /* row-major, ordinary values */
+    bool small;      /* no huge numbers */
+    bool sparse;     /* most tensors have a sparse layout */
+    int sparse_dims; /* of most of them */
 } common;
 
 /* --- numbers --- */
@@ -317,6 +319,85 @@ static cr_tensor *tensor_of(fuzz_shape s, cr_dtype dtype, int values)
     return t;
 }
 
+static const char no_error[] = "no error yet";
+
+static void forget_error(void) { (void)cr_fail(CR_RUNTIME, "%s", no_error); }
+
+/* --- sparse tensors --- */
+
+/* Positions in no order, some of them several times. */
+static void fill_indices(cr_tensor *indices, const fuzz_shape *s)
+{
+    int64_t *at = (int64_t *)(void *)indices->data, n = indices->size[1];
+
+    for (int64_t d = 0; at && d < indices->size[0]; d++)
+        for (int64_t i = 0; i < n; i++)
+            at[d * n + i] = draw((uint32_t)s->size[d]);
+}
+
+static cr_tensor *coo_of(fuzz_shape s, cr_dtype dtype, cr_device device)
+{
+    int sparse = common.sparse_dims <= s.ndim && draw(5) ? common.sparse_dims
+                                                         : (int)draw((uint32_t)s.ndim + 1);
+    int64_t n = draw(6), size[MOST_DIMS + 1];
+    cr_sparse parts = {0};
+    cr_tensor *t = NULL;
+
+    for (int d = 0; d < sparse; d++)
+        n = s.size[d] ? n : 0;
+    size[0] = n;
+    memcpy(size + 1, s.size + sparse, (size_t)(s.ndim - sparse) * sizeof *size);
+    must(cr_tensor_new(&parts.values, dtype, device, 1 + s.ndim - sparse, size));
+    fill(parts.values, (int)draw(4));
+    must(cr_tensor_new(&parts.indices, CR_I64, device, 2, (int64_t[]){sparse, n}));
+    fill_indices(parts.indices, &s);
+    must(cr_sparse_new(&t, CR_LAYOUT_COO, s.ndim, s.size, &parts));
+    cr_drop(parts.indices);
+    cr_drop(parts.values);
+    return t;
+}
+
+/* Replaces *t by the result of an entry on it, if the call succeeds. */
+static void convert(cr_tensor **t, const char *entry, int layout)
+{
+    cr_value arg[3] = {cr_of_tensor(*t), cr_of_int(layout), cr_of_int(0)}, made;
+
+    if (cr_call_named(entry, arg, layout ? 3 : 1, &made)) {
+        forget_error();
+        return;
+    }
+    cr_drop(*t);
+    *t = made.t;
+}
+
+/* A program can write to indices, and can call them coalesced: no call may trust them. */
+static void spoil(cr_tensor *t)
+{
+    cr_sparse *parts = cr_sparse_of(t);
+    cr_tensor *part = parts->compressed && one_in(2) ? parts->compressed : parts->indices;
+
+    if (part->data && part->numel && part->dtype == CR_I64 && one_in(2))
+        ((int64_t *)(void *)part->data)[draw((uint32_t)part->numel)] =
+            one_in(2) ? huge_int() : (int64_t)draw(9) - 4;
+    parts->coalesced |= cr_is_coo(t) && one_in(3);
+}
+
+static cr_tensor *sparse_of(fuzz_shape s, cr_dtype dtype)
+{
+    static const int layouts[] = {CR_LAYOUT_CSR, CR_LAYOUT_CSC};
+    cr_tensor *t = coo_of(s, dtype, common.meta || one_in(60) ? CR_META_DEVICE : CR_HOST);
+
+    if (one_in(3))
+        convert(&t, "coalesce", 0);
+    if (s.ndim == 2 && cr_sparse_dims(t) == 2 && one_in(3))
+        convert(&t, "_to_sparse", layouts[draw(CR_LEN(layouts))]);
+    if (!common.small && one_in(6))
+        spoil(t);
+    return t;
+}
+
+/* --- tensors of any layout --- */
+
 static void want_gradient(cr_tensor **t)
 {
     cr_value one[2] = {cr_of_tensor(*t), {.tag = CR_NUMBER, .number = cr_scalar_int(1)}}, made;
@@ -344,10 +425,12 @@ static cr_tensor *any_tensor(const cr_param *p)
 
     if (pivots && draw(4))
         return tensor_of((fuzz_shape){1, {3}}, CR_I32, 4);
-    t = tensor_of(related_shape(), one_in(10) ? any_dtype() : dtype,
-                  index          ? 2 * !one_in(8)
-                  : common.plain ? 0
-                                 : (int)draw(4));
+    dtype = one_in(10) ? any_dtype() : dtype;
+    t = common.sparse && draw(4) ? sparse_of(related_shape(), dtype)
+                                 : tensor_of(related_shape(), dtype,
+                                             index          ? 2 * !one_in(8)
+                                             : common.plain ? 0
+                                                            : (int)draw(4));
     if (common.grad && draw(4))
         want_gradient(&t);
     return t;
@@ -499,15 +582,12 @@ static cr_arg any_arg(const cr_param *p)
     case CR_T_FORMAT:
         return (cr_arg){.kind = CR_ARG_STRING, .s = formats[draw(CR_LEN(formats))]};
     case CR_T_GENERATOR: return any_generator();
-    case CR_T_SCALARS:
-    case CR_T_LAYOUT: break;
+    case CR_T_LAYOUT:
+        return (cr_arg){.kind = CR_ARG_STRING, .s = cr_layout_names[draw(CR_LAYOUT_COUNT)]};
+    case CR_T_SCALARS: break;
     }
     return (cr_arg){.kind = CR_ARG_NONE};
 }
-
-static const char no_error[] = "no error yet";
-
-static void forget_error(void) { (void)cr_fail(CR_RUNTIME, "%s", no_error); }
 
 /* --- arguments by the `sample` clause (tests/ops/table.py) --- */
 
@@ -788,6 +868,11 @@ static void learned_call(fuzz_call *c, const cr_op *op)
         }
 }
 
+static bool takes_sparse(const cr_op *op)
+{
+    return (op->words & (CR_WORD_SPARSE | CR_WORD_KEEPS_ZERO)) || op->sparse;
+}
+
 static void draw_call(fuzz_call *c, const cr_op *op)
 {
     uint32_t source = draw(100);
@@ -795,6 +880,9 @@ static void draw_call(fuzz_call *c, const cr_op *op)
 
     memset(c, 0, sizeof *c);
     draw_common();
+    common.sparse = takes_sparse(op) ? draw(4) : one_in(40);
+    common.sparse_dims =
+        one_in(2) ? common.shape.ndim : (int)draw((uint32_t)common.shape.ndim + 1);
     if (source < 35 && lessons[op->index].count && one_in(2)) {
         learned_call(c, op);
     } else if (source < 35) {
@@ -843,6 +931,8 @@ static void describe_tensor(const cr_tensor *t)
         describe_ints(t->stride, t->ndim);
     }
     describe("]%s%s", !cr_has_bytes(t->device) ? " meta" : "", t->requires_grad ? " grad" : "");
+    if (cr_is_sparse(t))
+        describe(" %s", cr_layout_names[t->layout]);
     if (t->numel == 1 && t->data && !t->requires_grad) {
         cr_scalar s;
         if (!cr_tensor_item(&s, t))
@@ -910,12 +1000,26 @@ static void describe_step(const char *step)
 
 static bool is_sound(const cr_tensor *t);
 
+/* Whether the sizes of the parts go with those of the tensor. */
+static bool parts_fit(const cr_tensor *t, const cr_sparse *s)
+{
+    int sparse = cr_sparse_dims(t);
+
+    if (s->values->ndim != 1 + t->ndim - sparse || s->indices->ndim != 2 - !cr_is_coo(t) ||
+        s->indices->size[cr_is_coo(t)] != s->values->size[0])
+        return false;
+    for (int d = sparse; d < t->ndim; d++)
+        if (s->values->size[1 + d - sparse] != t->size[d])
+            return false;
+    return !s->compressed || s->compressed->size[0] == t->size[t->layout == CR_LAYOUT_CSC] + 1;
+}
+
 /* A sparse tensor has parts, which are checked, and no bytes. */
 static bool is_sound_sparse(const cr_tensor *t)
 {
     const cr_sparse *s = cr_sparse_of(t);
 
-    return is_sound(s->indices) && is_sound(s->values) &&
+    return is_sound(s->indices) && is_sound(s->values) && parts_fit(t, s) &&
            (!s->compressed || is_sound(s->compressed));
 }
 
