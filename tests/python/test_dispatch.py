@@ -298,3 +298,25 @@ def test_a_wrapper_is_no_array():
 
     with pytest.raises(RuntimeError, match="numpy\\(\\) is not supported for tensor subclasses"):
         Wrapper(torch.ones(6)).numpy()
+
+
+def test_guards_end_on_their_thread_and_arguments_are_checked():
+    import threading
+    guard, seen = torch._C._DisableTorchDispatch(), []
+
+    def end():
+        try:
+            guard.__exit__(None, None, None)
+        except RuntimeError as e:
+            seen.append(str(e))
+    thread = threading.Thread(target=end)
+    thread.start()
+    thread.join()
+    guard.__exit__(None, None, None)
+    assert seen == ["a guard is ended by the thread that made it"]
+    with pytest.raises(TypeError, match="expected Dict"):
+        torch._C._disabled_torch_dispatch_impl(torch.add, (), (torch.ones(1), torch.ones(1)), 5)
+    with pytest.raises(TypeError, match="does not inherit from Tensor"):
+        torch._C._make_wrapper(int, (2,), None, torch.float32, torch.device("cpu"), False)
+    with pytest.raises(TypeError, match="must be torch.dtype, not int"):
+        torch._C._make_wrapper(torch.Tensor, (2,), None, 3, torch.device("cpu"), False)

@@ -6,7 +6,7 @@
 #include "graph/graph.h"
 #include "py/bind/bind.h"
 
-static CR_THREAD PyObject *dispatch_modes; /* list of active TorchDispatchModes, or NULL */
+static CR_THREAD PyObject *dispatch_modes; /* list of active TorchDispatchModes; NULL: none */
 static CR_THREAD int dispatch_off;         /* number of active guards _DisableTorchDispatch */
 static PyObject *dispatch_caller;          /* set by _set_dispatch_caller */
 static PyObject *dispatch_name, *dispatch_disabled;
@@ -138,21 +138,42 @@ static PyObject *dispatch_ask(PyObject *mode, PyObject *overloaded, const cr_op 
                                  op->overload, args);
 }
 
-/* Calls the innermost mode, which is inactive during the call; NotImplemented without one. */
-static PyObject *dispatch_ask_mode(PyObject *overloaded, const cr_op *op, PyObject *args)
+static int dispatch_push_mode(PyObject *mode)
+{
+    if ((!dispatch_modes && !(dispatch_modes = PyList_New(0))) ||
+        PyList_Append(dispatch_modes, mode) < 0)
+        return -1;
+    dispatch_update_thread();
+    return 0;
+}
+
+/* The innermost mode, owned; NULL without an error if there is none.  A thread without modes
+ * has no list, so its end leaves none. */
+static PyObject *dispatch_pop_mode(void)
 {
     Py_ssize_t last = dispatch_modes ? PyList_GET_SIZE(dispatch_modes) - 1 : -1;
 
     if (last < 0)
-        return Py_NewRef(Py_NotImplemented);
-    PyObject *mode = Py_NewRef(PyList_GET_ITEM(dispatch_modes, last)), *out = NULL;
-    if (PyList_SetSlice(dispatch_modes, last, last + 1, NULL) == 0) {
-        dispatch_update_thread();
-        out = dispatch_ask(mode, overloaded, op, args);
-        if (PyList_Append(dispatch_modes, mode) < 0)
-            Py_CLEAR(out);
-        dispatch_update_thread();
-    }
+        return NULL;
+    PyObject *mode = Py_NewRef(PyList_GET_ITEM(dispatch_modes, last));
+    if (PyList_SetSlice(dispatch_modes, last, last + 1, NULL) < 0)
+        Py_CLEAR(mode);
+    else if (!last)
+        Py_CLEAR(dispatch_modes);
+    dispatch_update_thread();
+    return mode;
+}
+
+/* Calls the innermost mode, which is inactive during the call; NotImplemented without one. */
+static PyObject *dispatch_ask_mode(PyObject *overloaded, const cr_op *op, PyObject *args)
+{
+    PyObject *mode = dispatch_pop_mode(), *out;
+
+    if (!mode)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_NotImplemented);
+    out = dispatch_ask(mode, overloaded, op, args);
+    if (dispatch_push_mode(mode) < 0)
+        Py_CLEAR(out);
     Py_DECREF(mode);
     return out;
 }
@@ -227,24 +248,17 @@ static cr_status dispatch_stage(const cr_op *op, const cr_value *arg, cr_value *
 static PyObject *dispatch_push(PyObject *m, PyObject *mode)
 {
     (void)m;
-    if ((!dispatch_modes && !(dispatch_modes = PyList_New(0))) ||
-        PyList_Append(dispatch_modes, mode) < 0)
-        return NULL;
-    dispatch_update_thread();
-    Py_RETURN_NONE;
+    return dispatch_push_mode(mode) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *dispatch_pop(PyObject *m, PyObject *unused)
 {
-    Py_ssize_t last = dispatch_modes ? PyList_GET_SIZE(dispatch_modes) - 1 : -1;
+    PyObject *mode = dispatch_pop_mode();
 
     (void)m;
     (void)unused;
-    if (last < 0)
-        return PyErr_Format(PyExc_AssertionError, "no dispatch mode is active");
-    PyObject *mode = Py_NewRef(PyList_GET_ITEM(dispatch_modes, last));
-    PyList_SetSlice(dispatch_modes, last, last + 1, NULL);
-    dispatch_update_thread();
+    if (!mode && !PyErr_Occurred())
+        PyErr_SetString(PyExc_AssertionError, "no dispatch mode is active");
     return mode;
 }
 
@@ -264,52 +278,68 @@ static PyObject *dispatch_length(PyObject *m, PyObject *unused)
 
 /* --- guards --- */
 
-/* A guard acts from its construction to its end: `with`, or `del`. */
+/* A guard acts from its construction to its end: `with`, or `del`.  It acts on the thread that
+ * made it, so only this thread can end it. */
 typedef struct {
     PyObject_HEAD bool active;
+    unsigned long thread;
     uint32_t was; /* the thread's excluded stages before a guard of the second kind */
 } dispatch_guard;
 
-static PyObject *dispatch_off_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static dispatch_guard *dispatch_guard_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     dispatch_guard *g = (dispatch_guard *)PyType_GenericNew(type, args, kwargs);
 
+    if (g) {
+        g->active = true;
+        g->thread = PyThread_get_thread_ident();
+    }
+    return g;
+}
+
+/* True if the guard is to end now; -1 with an error in another thread. */
+static int dispatch_guard_ends(dispatch_guard *g)
+{
+    if (!g->active)
+        return 0;
+    if (g->thread != PyThread_get_thread_ident()) {
+        PyErr_SetString(PyExc_RuntimeError, "a guard is ended by the thread that made it");
+        return -1;
+    }
+    g->active = false;
+    return 1;
+}
+
+static PyObject *dispatch_off_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    dispatch_guard *g = dispatch_guard_new(type, args, kwargs);
+
     if (!g)
         return NULL;
-    g->active = true;
     dispatch_off++;
     dispatch_update_thread();
     return (PyObject *)g;
 }
 
-static void dispatch_off_end(dispatch_guard *g)
+static void dispatch_off_end(const dispatch_guard *g)
 {
-    if (!g->active)
-        return;
-    g->active = false;
+    (void)g;
     dispatch_off--;
     dispatch_update_thread();
 }
 
 static PyObject *dispatch_again_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    dispatch_guard *g = (dispatch_guard *)PyType_GenericNew(type, args, kwargs);
+    dispatch_guard *g = dispatch_guard_new(type, args, kwargs);
 
     if (!g)
         return NULL;
-    g->active = true;
     g->was = cr_thread.exclude;
     cr_thread.exclude &= ~CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
     return (PyObject *)g;
 }
 
-static void dispatch_again_end(dispatch_guard *g)
-{
-    if (!g->active)
-        return;
-    g->active = false;
-    cr_thread.exclude = g->was;
-}
+static void dispatch_again_end(const dispatch_guard *g) { cr_thread.exclude = g->was; }
 
 static PyObject *dispatch_guard_enter(PyObject *self, PyObject *unused)
 {
@@ -318,15 +348,23 @@ static PyObject *dispatch_guard_enter(PyObject *self, PyObject *unused)
 }
 
 #define DISPATCH_GUARD(kind, name, text)                                                       \
+    static int dispatch_##kind##_try(PyObject *self)                                           \
+    {                                                                                          \
+        int ends = dispatch_guard_ends((dispatch_guard *)self);                                \
+                                                                                               \
+        if (ends > 0)                                                                          \
+            dispatch_##kind##_end((dispatch_guard *)self);                                     \
+        return ends < 0 ? -1 : 0;                                                              \
+    }                                                                                          \
     static PyObject *dispatch_##kind##_exit(PyObject *self, PyObject *args)                    \
     {                                                                                          \
         (void)args;                                                                            \
-        dispatch_##kind##_end((dispatch_guard *)self);                                         \
-        Py_RETURN_NONE;                                                                        \
+        return dispatch_##kind##_try(self) < 0 ? NULL : Py_NewRef(Py_None);                    \
     }                                                                                          \
     static void dispatch_##kind##_dealloc(PyObject *self)                                      \
     {                                                                                          \
-        dispatch_##kind##_end((dispatch_guard *)self);                                         \
+        if (dispatch_##kind##_try(self) < 0)                                                   \
+            PyErr_WriteUnraisable((PyObject *)Py_TYPE(self));                                  \
         Py_TYPE(self)->tp_free(self);                                                          \
     }                                                                                          \
     static PyMethodDef dispatch_##kind##_methods[] = {                                         \
@@ -357,12 +395,17 @@ static PyObject *dispatch_plain(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO|OO:_disabled_torch_dispatch_impl", &function, &types,
                           &given, &kwargs))
         return NULL;
+    if (kwargs == Py_None)
+        kwargs = NULL;
+    if (kwargs && !PyDict_Check(kwargs))
+        return PyErr_Format(PyExc_TypeError, "expected Dict (got %s)",
+                            Py_TYPE(kwargs)->tp_name);
     PyObject *tuple = given ? PySequence_Tuple(given) : PyTuple_New(0);
     if (!tuple)
         return NULL;
     dispatch_off++;
     dispatch_update_thread();
-    PyObject *out = PyObject_Call(function, tuple, kwargs == Py_None ? NULL : kwargs);
+    PyObject *out = PyObject_Call(function, tuple, kwargs);
     dispatch_off--;
     dispatch_update_thread();
     Py_DECREF(tuple);
@@ -370,6 +413,21 @@ static PyObject *dispatch_plain(PyObject *m, PyObject *args)
 }
 
 /* --- tensors without elements --- */
+
+static bool dispatch_is_wrapper_class(PyObject *cls, PyObject *dtype)
+{
+    if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, cr_py_tensor_type))
+        PyErr_SetString(PyExc_TypeError,
+                        "Creating a Tensor subclass from a class that does not inherit from "
+                        "Tensor is not possible. Make sure your class inherits from Tensor.");
+    else if (!PyObject_TypeCheck(dtype, &cr_py_dtype_type))
+        PyErr_Format(PyExc_TypeError,
+                     "_make_wrapper_subclass(): argument 'dtype' must be torch.dtype, not %s",
+                     Py_TYPE(dtype)->tp_name);
+    else
+        return true;
+    return false;
+}
 
 /* _make_wrapper(cls, size, stride or None, dtype, device, requires_grad) */
 static PyObject *dispatch_make_wrapper(PyObject *m, PyObject *args)
@@ -393,6 +451,8 @@ static PyObject *dispatch_make_wrapper(PyObject *m, PyObject *args)
                             "_make_wrapper_subclass: sizes and strides differ in length");
     if (cr_py_device_from(device, &kind, &index) <= 0)
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "not a device");
+    if (!dispatch_is_wrapper_class(cls, dtype))
+        return NULL;
     cr_device place = {
         .kind = (uint8_t)kind, .index = (uint8_t)(index < 0 ? 0 : index), .fake = true};
     cr_dtype type = cr_py_dtype_from(dtype);
