@@ -15,6 +15,8 @@
 struct cr_checkpoint {
     cr_source *source;
     cr_zip *zip; /* NULL for the old layout */
+    bool owns_zip;
+    const char *folder; /* of the archive's storages */
     char *bytes; /* the pickle of an archive, owned */
     cr_pickle *pickle;
     uint64_t *at; /* position of each storage in the source */
@@ -23,26 +25,7 @@ struct cr_checkpoint {
 };
 
 /* --- archives --- */
-static cr_status read_record(char **out, size_t *len, const cr_zip *zip, const char *name)
-{
-    const cr_zip_entry *e;
-
-    CR_TRY(cr_zip_need(&e, zip, name));
-    char *bytes = cr_alloc((size_t)e->size + 1);
-    if (!bytes)
-        return CR_MEMORY;
-    cr_status st = cr_zip_read(zip, e, bytes);
-    if (st) {
-        cr_free(bytes);
-        return st;
-    }
-    bytes[e->size] = 0;
-    *out = bytes;
-    *len = (size_t)e->size;
-    return CR_OK;
-}
-
-static cr_status check_version_text(const char *text)
+static cr_status check_version_text(const char *text, int *version)
 {
     int64_t v = 0;
     const char *p = text;
@@ -67,10 +50,11 @@ static cr_status check_version_text(const char *text)
             "installation may be too old, please upgrade PyTorch to latest version to "
             "mitigate this issue.",
             (long long)v);
+    *version = (int)v;
     return CR_OK;
 }
 
-static cr_status check_version(const cr_zip *zip)
+cr_status cr_archive_version(int *out, const cr_zip *zip)
 {
     const char *name = cr_zip_find(zip, ".data/version") ? ".data/version" : "version";
     char *text;
@@ -81,8 +65,8 @@ static cr_status check_version(const cr_zip *zip)
                        "Expected hasRecord(\"version\") to be true, but got false.  "
                        "(Could this error message be improved?  If so, please report an "
                        "enhancement request to PyTorch.)");
-    CR_TRY(read_record(&text, &len, zip, name));
-    cr_status st = check_version_text(text);
+    CR_TRY(cr_zip_text(&text, &len, zip, name));
+    cr_status st = check_version_text(text, out);
     cr_free(text);
     return st;
 }
@@ -105,7 +89,7 @@ static cr_status byte_order(cr_checkpoint *c)
 
     if (!cr_zip_find(c->zip, "byteorder"))
         return CR_OK;
-    CR_TRY(read_record(&text, &len, c->zip, "byteorder"));
+    CR_TRY(cr_zip_text(&text, &len, c->zip, "byteorder"));
     c->swapped = len == 3 && !memcmp(text, "big", 3);
     if (!c->swapped && (len != 6 || memcmp(text, "little", 6)))
         st = cr_fail(CR_VALUE, "Unknown endianness type: %.40s", text);
@@ -113,14 +97,15 @@ static cr_status byte_order(cr_checkpoint *c)
     return st;
 }
 
-static cr_status storage_entry(const cr_zip_entry **out, const cr_zip *zip, const char *key)
+static cr_status storage_entry(const cr_zip_entry **out, const cr_checkpoint *c,
+                               const char *key)
 {
     cr_text name = {0};
 
-    cr_text_printf(&name, "data/%s", key);
+    cr_text_printf(&name, "%s/%s", c->folder, key);
     cr_status st = cr_text_status(&name);
     if (!st)
-        st = cr_zip_need(out, zip, name.at);
+        st = cr_zip_need(out, c->zip, name.at);
     cr_text_drop(&name);
     return st;
 }
@@ -133,7 +118,7 @@ static cr_status find_records(cr_checkpoint *c)
         const cr_pickle_storage *s = &c->pickle->storages.at[i];
         if (s->root >= 0)
             continue;
-        CR_TRY(storage_entry(&e, c->zip, s->key));
+        CR_TRY(storage_entry(&e, c, s->key));
         if (e->size != s->bytes)
             return cr_fail(
                 CR_RUNTIME,
@@ -152,23 +137,62 @@ static cr_status room_for_storages(cr_checkpoint *c)
     return c->at ? CR_OK : CR_MEMORY;
 }
 
-static cr_status open_archive(cr_checkpoint *c, const cr_checkpoint_options *o)
+/* The pickle NAME.pkl of the archive, and its storages in folder NAME. */
+static cr_status open_record(cr_checkpoint *c, const char *name, const cr_pickle_rules *rules)
 {
+    cr_text file = {0};
     size_t len;
+    cr_status st;
 
     c->end = cr_source_size(c->source);
+    c->folder = name;
+    cr_text_printf(&file, "%s.pkl", name);
+    CR_GO(cr_text_status(&file));
+    CR_GO(byte_order(c));
+    CR_GO(cr_zip_text(&c->bytes, &len, c->zip, file.at));
+    CR_GO(cr_pickle_read(&c->pickle, c->bytes, len, rules));
+    CR_GO(room_for_storages(c));
+    CR_GO(find_records(c));
+done:
+    cr_text_drop(&file);
+    return st;
+}
+
+static cr_status open_archive(cr_checkpoint *c, const cr_checkpoint_options *o)
+{
+    uint64_t end = cr_source_size(c->source);
+    int version;
+
     CR_TRY(cr_zip_open(&c->zip, c->source));
+    c->owns_zip = true;
     cr_source_keep(cr_zip_source(c->zip));
     cr_source_drop(c->source);
     c->source = cr_zip_source(c->zip);
-    CR_TRY(check_version(c->zip));
+    CR_TRY(cr_archive_version(&version, c->zip));
     if (cr_zip_find(c->zip, "constants.pkl"))
         return refuse_script(o);
-    CR_TRY(byte_order(c));
-    CR_TRY(read_record(&c->bytes, &len, c->zip, "data.pkl"));
-    CR_TRY(cr_pickle_read(&c->pickle, c->bytes, len, &o->rules));
-    CR_TRY(room_for_storages(c));
-    return find_records(c);
+    CR_TRY(open_record(c, "data", &o->rules));
+    c->end = end;
+    return CR_OK;
+}
+
+cr_status cr_checkpoint_open_record(cr_checkpoint **out, cr_zip *zip, const char *name,
+                                    const cr_checkpoint_options *options)
+{
+    cr_checkpoint *c = cr_alloc_zero(sizeof *c);
+
+    if (!c)
+        return CR_MEMORY;
+    c->source = cr_source_keep(cr_zip_source(zip));
+    c->zip = zip;
+    c->share = options->share;
+    c->swapped = options->swapped;
+    cr_status st = open_record(c, name, &options->rules);
+    if (st)
+        cr_checkpoint_drop(c);
+    else
+        *out = c;
+    return st;
 }
 
 cr_status cr_checkpoint_list(cr_source *source,
@@ -190,7 +214,7 @@ cr_status cr_checkpoint_list(cr_source *source,
         CR_GO(cr_fail(CR_VALUE,
                       "Expected input to be a checkpoint returned by torch.save but got a "
                       "torchscript checkpoint"));
-    CR_GO(read_record(&bytes, &len, zip, "data.pkl"));
+    CR_GO(cr_zip_text(&bytes, &len, zip, "data.pkl"));
     CR_GO(cr_pickle_read(&p, bytes, len, &rules));
 done:
     cr_pickle_drop(p);
@@ -392,7 +416,8 @@ void cr_checkpoint_drop(cr_checkpoint *c)
     cr_pickle_drop(c->pickle);
     cr_free(c->bytes);
     cr_free(c->at);
-    cr_zip_drop(c->zip);
+    if (c->owns_zip)
+        cr_zip_drop(c->zip);
     cr_source_drop(c->source);
     cr_free(c);
 }
@@ -420,7 +445,7 @@ static cr_status checkpoint_read_bytes(const cr_checkpoint *c, size_t i, char *t
 
     if (!c->zip)
         return cr_source_read(c->source, c->at[i], (size_t)s->bytes, to);
-    CR_TRY(storage_entry(&e, c->zip, s->key));
+    CR_TRY(storage_entry(&e, c, s->key));
     CR_TRY(cr_zip_read(c->zip, e, to));
     if (c->swapped)
         swap_elements(to, s->bytes, s->dtype);

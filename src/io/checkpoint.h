@@ -9,6 +9,7 @@
 
 #include "io/pickle.h"
 #include "io/source.h"
+#include "io/zip.h"
 #include "tensor/tensor.h"
 
 typedef struct cr_checkpoint cr_checkpoint;
@@ -26,6 +27,12 @@ typedef struct {
  * pickle is not allowed or malformed. */
 CR_MUST cr_status cr_checkpoint_open(cr_checkpoint **out, cr_source *source,
                                      const cr_checkpoint_options *options);
+/* The pickle NAME.pkl of an open archive, whose storages are the records NAME/KEY.  `zip` and
+ * `name` are borrowed until the checkpoint is dropped.  The caller has checked the version. */
+CR_MUST cr_status cr_checkpoint_open_record(cr_checkpoint **out, cr_zip *zip, const char *name,
+                                            const cr_checkpoint_options *options);
+/* The number in an archive's record `version`, 1 to 10; else a failure in torch's words. */
+CR_MUST cr_status cr_archive_version(int *out, const cr_zip *zip);
 void cr_checkpoint_drop(cr_checkpoint *c);
 /* Calls `ask` for each name in an archive's pickle that is not allowed by default.  Reads no
  * storage.  Fails with CR_VALUE when the source is not an archive. */

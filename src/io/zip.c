@@ -428,6 +428,11 @@ const cr_zip_entry *cr_zip_find(const cr_zip *z, const char *name)
     return i ? &z->entries.at[i - 1] : NULL;
 }
 
+const cr_zip_entry *cr_zip_at(const cr_zip *z, size_t i)
+{
+    return i < z->entries.len ? &z->entries.at[i] : NULL;
+}
+
 cr_status cr_zip_need(const cr_zip_entry **out, const cr_zip *z, const char *name)
 {
     *out = cr_zip_find(z, name);
@@ -439,5 +444,24 @@ cr_status cr_zip_read(const cr_zip *z, const cr_zip_entry *e, void *to)
     CR_TRY(cr_source_read(z->source, e->at, (size_t)e->size, to));
     if (e->crc && crc32_z(0, to, (size_t)e->size) != e->crc)
         return refuse_record("reading", e->name, "CRC-32 check failed");
+    return CR_OK;
+}
+
+cr_status cr_zip_text(char **out, size_t *len, const cr_zip *zip, const char *name)
+{
+    const cr_zip_entry *e;
+
+    CR_TRY(cr_zip_need(&e, zip, name));
+    char *bytes = cr_alloc((size_t)e->size + 1);
+    if (!bytes)
+        return CR_MEMORY;
+    cr_status st = cr_zip_read(zip, e, bytes);
+    if (st) {
+        cr_free(bytes);
+        return st;
+    }
+    bytes[e->size] = 0;
+    *out = bytes;
+    *len = (size_t)e->size;
     return CR_OK;
 }

@@ -37,6 +37,10 @@ const cr_zip_entry *cr_zip_find(const cr_zip *z, const char *name);
 CR_MUST cr_status cr_zip_need(const cr_zip_entry **out, const cr_zip *z, const char *name);
 /* Reads a whole record into `to` and compares its checksum.  Checksum 0 means not computed. */
 CR_MUST cr_status cr_zip_read(const cr_zip *z, const cr_zip_entry *e, void *to);
+/* The whole record `name` with a NUL behind it, owned by the caller. */
+CR_MUST cr_status cr_zip_text(char **out, size_t *len, const cr_zip *z, const char *name);
+/* Entry i in the order of the directory; NULL after the last one. */
+const cr_zip_entry *cr_zip_at(const cr_zip *z, size_t i);
 
 /* Writes bytes of an archive. */
 typedef cr_status (*cr_zip_put)(void *to, const void *bytes, size_t len);
