@@ -27,6 +27,8 @@ typedef struct {
 void cr_srange_place(cr_srange r, int *line, int *column);
 /* Appends torch's mark: the file, three lines of context, and ~~~ <--- HERE. */
 void cr_srange_mark(cr_text *out, cr_srange r);
+/* The same of a place in a running function. */
+void cr_srange_mark_in(cr_text *out, cr_srange r, const char *function);
 /* Bails with torch's text "\nMESSAGE:\n" and the mark. */
 CR_NORETURN void cr_srange_bail(cr_session *s, cr_status kind, cr_srange r, const char *fmt,
                                 ...) CR_PRINTF(4, 5);

@@ -50,7 +50,9 @@ static void put_mark(cr_text *out, const cr_ssource *s, size_t line, cr_srange r
     cr_text_pad(out, to > from ? to - from : 0, '~');
 }
 
-void cr_srange_mark(cr_text *out, cr_srange r)
+void cr_srange_mark(cr_text *out, cr_srange r) { cr_srange_mark_in(out, r, NULL); }
+
+void cr_srange_mark_in(cr_text *out, cr_srange r, const char *function)
 {
     const cr_ssource *s = r.source;
     size_t first, line, end;
@@ -62,7 +64,8 @@ void cr_srange_mark(cr_text *out, cr_srange r)
     r.start = r.start > r.end ? r.end : r.start;
     if (s->name) {
         cr_srange_place(r, &number, &column);
-        cr_text_printf(out, "  File \"%s\", line %d\n", s->name, number);
+        cr_text_printf(out, "  File \"%s\", line %d%s%s\n", s->name, number,
+                       function ? ", in " : "", function ? function : "");
     }
     first = line_start(s, r.start);
     for (line = context_start(s, first); line < first; line = line_end(s, line) + 1)

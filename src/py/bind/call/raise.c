@@ -75,7 +75,7 @@ int cr_py_warn_once(bool *said, const char *text)
     return PyErr_WarnEx(PyExc_UserWarning, text, 1);
 }
 
-static PyObject *memory_error, *accelerator_error;
+static PyObject *memory_error, *accelerator_error, *script_error;
 
 /* The exception class of a name in kinds.def: one that this file makes, or a built-in class.
  * Borrowed; NULL when it does not exist yet. */
@@ -87,6 +87,8 @@ static PyObject *class_named(const char *name)
         return memory_error;
     if (!strcmp(name, "cresset.AcceleratorError"))
         return accelerator_error;
+    if (!strcmp(name, "cresset.jit.Error"))
+        return script_error;
     return PyDict_GetItemString(PyEval_GetBuiltins(), name);
 }
 
@@ -108,6 +110,10 @@ int cr_py_raise_start(PyObject *m)
                                                   PyExc_RuntimeError, NULL);
     if (!accelerator_error ||
         PyModule_AddObjectRef(m, "AcceleratorError", accelerator_error) < 0)
+        return -1;
+    script_error = PyErr_NewExceptionWithDoc(
+        "torch.jit.Error", "An error that a compiled function raises.", PyExc_Exception, NULL);
+    if (!script_error || PyModule_AddObjectRef(m, "_ScriptError", script_error) < 0)
         return -1;
     for (int i = 0; i < CR_KIND_COUNT; i++)
         if (class_names[i]) {

@@ -1,0 +1,879 @@
+/* Running graphs: a function's graph is prepared once as steps over numbered registers.
+ *
+ * A step reads registers, calls a function and writes registers.  A register is cleared after
+ * the last step that reads it, so tensors are freed as early as in eager programs.  A value
+ * that a nested block reads stays until the end of the step that has the block.
+ *
+ * Invariant: between steps, the registers own exactly the values that later steps may read. */
+#include "script/execute_impl.h"
+#include <pthread.h>
+#include <string.h>
+
+enum { EXEC_DEEPEST = 500, EXEC_REGISTERS = 48, EXEC_ARGUMENTS = 32 };
+
+typedef struct exec_step exec_step;
+
+typedef struct {
+    int count, input_count, output_count, clear_count;
+    exec_step *step;
+    uint32_t *input, *output; /* registers */
+    uint32_t *clear;          /* registers that the block's end clears */
+} exec_block;
+
+struct exec_step {
+    const cr_snode *node;
+    uint8_t prim;
+    cr_builtin_fn fn; /* OPERATOR without an entry */
+    cr_sop *op;       /* OPERATOR with an entry */
+    int slot;         /* GET_ATTR, SET_ATTR: of the static class */
+    cr_sfunction *callee;
+    int in_count, out_count, clear_count;
+    uint32_t *in, *out, *clear;
+    exec_block *block;
+};
+
+/* cr_sfunction.code */
+typedef struct {
+    cr_arena arena;
+    unsigned registers;
+    exec_block body;
+} exec_code;
+
+/* The place of a call that failed. */
+typedef struct {
+    const cr_sfunction *function;
+    cr_srange range;
+} exec_place;
+
+/* One call from outside, with all calls inside it. */
+typedef struct {
+    bool limited;
+    uint64_t steps_left;
+    int depth;
+    CR_VEC(exec_place) trace; /* innermost first */
+} exec_run;
+
+/* --- preparing --- */
+
+typedef struct {
+    cr_arena *arena;
+    const exec_step **last; /* by value: the last step of its home block that reads it */
+    const cr_sblock **home; /* by value: the block that makes it */
+} exec_preparer;
+
+static cr_status exec_registers(exec_preparer *p, cr_svalue *const *value, int n,
+                                uint32_t **out)
+{
+    *out = cr_arena_get(p->arena, (size_t)n * sizeof **out + 1);
+    for (int i = 0; *out && i < n; i++)
+        (*out)[i] = value[i]->id;
+    return *out ? CR_OK : CR_MEMORY;
+}
+
+static cr_status exec_prepare_operator(exec_preparer *p, exec_step *s)
+{
+    const cr_sschema *schema = s->node->schema;
+
+    s->fn = schema->op ? NULL : cr_builtin_find(schema->name);
+    if (s->fn)
+        return CR_OK;
+    if (schema->op)
+        return cr_sop_prepare(&s->op, p->arena, schema);
+    return cr_fail(CR_RUNTIME, "Unknown builtin op: %s.", schema->name);
+}
+
+static const cr_sclass *exec_class_of(const cr_svalue *v)
+{
+    return v->type->kind == CR_STYPE_CLASS ? v->type->cls : NULL;
+}
+
+static cr_status exec_prepare_step(exec_preparer *p, exec_step *s)
+{
+    const cr_snode *n = s->node;
+    const cr_sclass *cls = n->input_count ? exec_class_of(n->input[0]) : NULL;
+
+    s->slot = -1;
+    switch ((cr_sprim)n->prim) {
+    case CR_SPRIM_OPERATOR: return exec_prepare_operator(p, s);
+    case CR_SPRIM_GET_ATTR:
+    case CR_SPRIM_SET_ATTR: s->slot = cls ? cr_sclass_attribute(cls, n->name) : -1; break;
+    case CR_SPRIM_CALL_METHOD: s->callee = cls ? cr_sclass_method(cls, n->name) : NULL; break;
+    case CR_SPRIM_CALL_FUNCTION:
+        if (n->input[0]->by && n->input[0]->by->prim == CR_SPRIM_CONSTANT)
+            s->callee = n->input[0]->by->value->function;
+        break;
+    default: break;
+    }
+    return CR_OK;
+}
+
+static cr_status exec_prepare_block(exec_preparer *p, exec_block *out, const cr_sblock *b);
+
+/* The value is read while step `s` of block `b`, or a block inside it, runs. */
+static void exec_note_reads(exec_preparer *p, const cr_sblock *b, const cr_sblock *inside,
+                            const exec_step *s);
+
+static void exec_note_node(exec_preparer *p, const cr_sblock *b, const cr_snode *n,
+                           const exec_step *s)
+{
+    for (int i = 0; i < n->input_count; i++)
+        if (p->home[n->input[i]->id] == b)
+            p->last[n->input[i]->id] = s;
+    for (int i = 0; i < n->block_count; i++)
+        exec_note_reads(p, b, n->block[i], s);
+}
+
+static void exec_note_reads(exec_preparer *p, const cr_sblock *b, const cr_sblock *inside,
+                            const exec_step *s)
+{
+    for (const cr_snode *n = inside->first; n; n = n->next)
+        exec_note_node(p, b, n, s);
+    for (int i = 0; i < inside->output_count; i++)
+        if (p->home[inside->output[i]->id] == b)
+            p->last[inside->output[i]->id] = s;
+}
+
+static void exec_set_home(exec_preparer *p, const cr_sblock *b, cr_svalue *v,
+                          const exec_step *maker)
+{
+    p->home[v->id] = b;
+    p->last[v->id] = maker;
+}
+
+static bool exec_is_output(const cr_sblock *b, const cr_svalue *v)
+{
+    for (int i = 0; i < b->output_count; i++)
+        if (b->output[i] == v)
+            return true;
+    return false;
+}
+
+/* Adds the value to the list of the step that reads it last, or to the block's. */
+static void exec_add_clear(exec_preparer *p, exec_block *out, const cr_sblock *b,
+                           const cr_svalue *v)
+{
+    exec_step *s = (exec_step *)p->last[v->id];
+
+    if (!s || exec_is_output(b, v))
+        out->clear[out->clear_count++] = v->id;
+    else
+        s->clear[s->clear_count++] = v->id;
+}
+
+static int exec_value_count(const cr_sblock *b)
+{
+    int n = b->input_count;
+
+    for (const cr_snode *at = b->first; at; at = at->next)
+        n += at->output_count;
+    return n;
+}
+
+/* A step clears at most its results and the values that it and its blocks read. */
+static int exec_reads_below(const cr_snode *n)
+{
+    int count = n->input_count + n->output_count;
+
+    for (int i = 0; i < n->block_count; i++) {
+        count += n->block[i]->output_count;
+        for (const cr_snode *at = n->block[i]->first; at; at = at->next)
+            count += exec_reads_below(at);
+    }
+    return count;
+}
+
+static cr_status exec_fill_step(exec_preparer *p, exec_step *s, const cr_snode *n)
+{
+    s->node = n;
+    s->prim = n->prim;
+    s->in_count = n->input_count;
+    s->out_count = n->output_count;
+    CR_TRY(exec_registers(p, n->input, n->input_count, &s->in));
+    CR_TRY(exec_registers(p, n->output, n->output_count, &s->out));
+    s->clear = cr_arena_get(p->arena, (size_t)exec_reads_below(n) * sizeof *s->clear + 1);
+    s->block = cr_arena_get(p->arena, (size_t)n->block_count * sizeof *s->block + 1);
+    if (!s->clear || !s->block)
+        return CR_MEMORY;
+    return exec_prepare_step(p, s);
+}
+
+static void exec_find_clears(exec_preparer *p, exec_block *out, const cr_sblock *b)
+{
+    exec_step *s = out->step;
+
+    for (int i = 0; i < b->input_count; i++)
+        exec_set_home(p, b, b->input[i], NULL);
+    for (const cr_snode *n = b->first; n; n = n->next, s++) {
+        for (int i = 0; i < n->output_count; i++)
+            exec_set_home(p, b, n->output[i], s);
+        exec_note_node(p, b, n, s);
+    }
+    for (int i = 0; i < b->input_count; i++)
+        exec_add_clear(p, out, b, b->input[i]);
+    for (const cr_snode *n = b->first; n; n = n->next)
+        for (int i = 0; i < n->output_count; i++)
+            exec_add_clear(p, out, b, n->output[i]);
+}
+
+static cr_status exec_prepare_block(exec_preparer *p, exec_block *out, const cr_sblock *b)
+{
+    int n = 0;
+
+    for (const cr_snode *at = b->first; at; at = at->next)
+        n++;
+    *out = (exec_block){
+        .count = n, .input_count = b->input_count, .output_count = b->output_count};
+    out->step = cr_arena_get(p->arena, (size_t)n * sizeof *out->step + 1);
+    out->clear = cr_arena_get(p->arena, (size_t)exec_value_count(b) * sizeof *out->clear + 1);
+    if (!out->step || !out->clear)
+        return CR_MEMORY;
+    CR_TRY(exec_registers(p, b->input, b->input_count, &out->input));
+    CR_TRY(exec_registers(p, b->output, b->output_count, &out->output));
+    exec_step *s = out->step;
+    for (const cr_snode *at = b->first; at; at = at->next, s++) {
+        CR_TRY(exec_fill_step(p, s, at));
+        for (int i = 0; i < at->block_count; i++)
+            CR_TRY(exec_prepare_block(p, &s->block[i], at->block[i]));
+    }
+    exec_find_clears(p, out, b);
+    return CR_OK;
+}
+
+static void exec_drop_code(void *code)
+{
+    exec_code *c = code;
+
+    if (!c)
+        return;
+    cr_arena_drop(&c->arena);
+    cr_free(c);
+}
+
+static cr_status exec_prepare(exec_code **out, const cr_sgraph *g)
+{
+    exec_code *c = cr_alloc_zero(sizeof *c);
+    exec_preparer p = {0};
+    cr_arena temporary = {0};
+    cr_status st = CR_MEMORY;
+
+    if (!c)
+        return CR_MEMORY;
+    p.arena = &c->arena;
+    c->registers = g->values;
+    p.last = cr_arena_get(&temporary, g->values * sizeof *p.last + 1);
+    p.home = cr_arena_get(&temporary, g->values * sizeof *p.home + 1);
+    if (p.last && p.home)
+        st = exec_prepare_block(&p, &c->body, g->body);
+    cr_arena_drop(&temporary);
+    if (st)
+        exec_drop_code(c);
+    else
+        *out = c;
+    return st;
+}
+
+static pthread_mutex_t exec_preparing = PTHREAD_MUTEX_INITIALIZER;
+
+static cr_status exec_prepare_function(exec_code **out, cr_sfunction *f)
+{
+    exec_code *made = NULL;
+    cr_status st = CR_OK;
+
+    pthread_mutex_lock(&exec_preparing);
+    made = __atomic_load_n(&f->code, __ATOMIC_ACQUIRE);
+    if (!made) {
+        st = exec_prepare(&made, f->graph);
+        if (!st) {
+            cr_sunit_set_drop(f->unit, exec_drop_code);
+            __atomic_store_n(&f->code, made, __ATOMIC_RELEASE);
+        }
+    }
+    pthread_mutex_unlock(&exec_preparing);
+    *out = made;
+    return st;
+}
+
+static cr_status exec_code_of(exec_code **out, cr_sfunction *f)
+{
+    *out = __atomic_load_n(&f->code, __ATOMIC_ACQUIRE);
+    if (*out)
+        return CR_OK;
+    if (!f->graph)
+        return cr_fail(CR_RUNTIME, "'%s' has no code", f->qualified);
+    return exec_prepare_function(out, f);
+}
+
+/* --- running --- */
+
+typedef struct {
+    exec_run *run;
+    const cr_sfunction *function;
+    cr_ivalue *reg;
+} exec_frame;
+
+static cr_status exec_call(exec_run *run, cr_sfunction *f, const cr_ivalue *args, int count,
+                           cr_ivalue *out, int outs);
+static cr_status exec_block_run(exec_frame *f, const exec_block *b);
+
+static cr_status exec_wrong_kind(const char *wanted, const cr_ivalue *v)
+{
+    return cr_fail(CR_RUNTIME, "a value of type '%s' was expected, but the program has a '%s'",
+                   wanted, cr_ivalue_kind_name(v));
+}
+
+static const cr_ivalue *exec_in(const exec_frame *f, const exec_step *s, int i)
+{
+    return &f->reg[s->in[i]];
+}
+
+static void exec_set(exec_frame *f, uint32_t r, cr_ivalue v) { cr_ivalue_set(&f->reg[r], v); }
+
+/* Gathers the arguments of a step without counting them. */
+static cr_status exec_gather(const exec_frame *f, const exec_step *s, int from,
+                             cr_ivalue *local, cr_ivalue **out)
+{
+    int n = s->in_count - from;
+
+    *out = n <= EXEC_ARGUMENTS ? local : cr_alloc((size_t)n * sizeof **out);
+    for (int i = 0; *out && i < n; i++)
+        (*out)[i] = f->reg[s->in[from + i]];
+    return *out ? CR_OK : CR_MEMORY;
+}
+
+/* Stores results in their registers, or drops them. */
+static void exec_store(exec_frame *f, const exec_step *s, cr_ivalue *out, cr_status st)
+{
+    for (int i = 0; i < s->out_count; i++)
+        if (st)
+            cr_ivalue_drop(out[i]);
+        else
+            exec_set(f, s->out[i], out[i]);
+}
+
+/* Room for the arguments and results of a step. */
+typedef struct {
+    cr_ivalue args[EXEC_ARGUMENTS], outs[8];
+    cr_ivalue *arg, *out;
+} exec_room;
+
+static cr_status exec_room_make(exec_room *room, const exec_frame *f, const exec_step *s,
+                                int from)
+{
+    size_t n = (size_t)s->out_count;
+
+    room->arg = NULL;
+    room->out = n <= CR_LEN(room->outs) ? room->outs : cr_alloc(n * sizeof *room->out);
+    if (!room->out)
+        return CR_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        room->out[i] = cr_iv_none();
+    return exec_gather(f, s, from, room->args, &room->arg);
+}
+
+static void exec_room_drop(exec_room *room)
+{
+    if (room->arg != room->args)
+        cr_free(room->arg);
+    if (room->out != room->outs)
+        cr_free(room->out);
+}
+
+static cr_status exec_operator(exec_frame *f, const exec_step *s)
+{
+    exec_room room;
+    cr_status st = exec_room_make(&room, f, s, 0);
+
+    if (!st) {
+        cr_scall c = {.arg = room.arg,
+                      .count = s->in_count,
+                      .out = room.out,
+                      .outs = s->out_count,
+                      .node = s->node};
+        st = s->op ? cr_sop_call(s->op, &c) : s->fn(&c);
+        exec_store(f, s, room.out, st);
+    }
+    exec_room_drop(&room);
+    return st;
+}
+
+static cr_status exec_call_step(exec_frame *f, const exec_step *s, cr_sfunction *callee,
+                                int from)
+{
+    exec_room room;
+    cr_status st = exec_room_make(&room, f, s, from);
+
+    if (!st) {
+        st = exec_call(f->run, callee, room.arg, s->in_count - from, room.out, s->out_count);
+        exec_store(f, s, room.out, st);
+    }
+    exec_room_drop(&room);
+    return st;
+}
+
+/* The method of the object's own class, which may be another one than the static class. */
+static cr_status exec_method(exec_frame *f, const exec_step *s)
+{
+    const cr_ivalue *self = exec_in(f, s, 0);
+    cr_sfunction *callee = s->callee;
+
+    if (self->kind != CR_IV_OBJECT)
+        return exec_wrong_kind("object", self);
+    if (!callee || callee->owner != self->object->type->cls)
+        callee = cr_sclass_method(self->object->type->cls, s->node->name);
+    if (!callee)
+        return cr_fail(CR_RUNTIME, "'%s' object has no method '%s'",
+                       self->object->type->cls->name, s->node->name);
+    return exec_call_step(f, s, callee, 0);
+}
+
+static cr_status exec_slot(const exec_frame *f, const exec_step *s, cr_ivalue **out)
+{
+    const cr_ivalue *self = exec_in(f, s, 0);
+    int slot = s->slot;
+
+    if (self->kind != CR_IV_OBJECT)
+        return exec_wrong_kind("object", self);
+    if (slot < 0 || self->object->type->cls != exec_class_of(s->node->input[0]))
+        slot = cr_sclass_attribute(self->object->type->cls, s->node->name);
+    if (slot < 0 || (size_t)slot >= self->object->len)
+        return cr_fail(CR_RUNTIME, "'%s' object has no attribute '%s'",
+                       self->object->type->cls->name, s->node->name);
+    *out = &self->object->slot[slot];
+    return CR_OK;
+}
+
+static cr_status exec_get_attribute(exec_frame *f, const exec_step *s)
+{
+    cr_ivalue *slot;
+
+    CR_TRY(exec_slot(f, s, &slot));
+    exec_set(f, s->out[0], cr_ivalue_keep(*slot));
+    return CR_OK;
+}
+
+static cr_status exec_set_attribute(exec_frame *f, const exec_step *s)
+{
+    cr_ivalue *slot;
+
+    CR_TRY(exec_slot(f, s, &slot));
+    cr_ivalue_set(slot, cr_ivalue_keep(*exec_in(f, s, 1)));
+    return CR_OK;
+}
+
+/* --- branches and loops --- */
+
+static cr_status exec_truth(const cr_ivalue *v, bool *out)
+{
+    *out = v->i != 0;
+    return v->kind == CR_IV_BOOL ? CR_OK : exec_wrong_kind("bool", v);
+}
+
+/* Copies the outputs of a block that ended to the registers of its step. */
+static void exec_leave_block(exec_frame *f, const exec_block *b, const exec_step *s)
+{
+    for (int i = 0; i < s->out_count; i++)
+        exec_set(f, s->out[i], cr_ivalue_keep(f->reg[b->output[i]]));
+}
+
+static void exec_clear(exec_frame *f, const uint32_t *reg, int n)
+{
+    for (int i = 0; i < n; i++)
+        exec_set(f, reg[i], cr_iv_none());
+}
+
+static cr_status exec_if(exec_frame *f, const exec_step *s)
+{
+    bool taken;
+
+    CR_TRY(exec_truth(exec_in(f, s, 0), &taken));
+    const exec_block *b = &s->block[taken ? 0 : 1];
+    CR_TRY(exec_block_run(f, b));
+    exec_leave_block(f, b, s);
+    exec_clear(f, b->clear, b->clear_count);
+    return CR_OK;
+}
+
+/* The carried values of a loop, between its iterations. */
+static cr_status exec_iterate(exec_frame *f, const exec_block *b, cr_ivalue *carried, int n,
+                              int64_t i, bool *go_on)
+{
+    exec_set(f, b->input[0], cr_iv_int(i));
+    for (int k = 0; k < n; k++) {
+        exec_set(f, b->input[k + 1], carried[k]);
+        carried[k] = cr_iv_none();
+    }
+    CR_TRY(exec_block_run(f, b));
+    CR_TRY(exec_truth(&f->reg[b->output[0]], go_on));
+    for (int k = 0; k < n; k++)
+        carried[k] = cr_ivalue_keep(f->reg[b->output[k + 1]]);
+    exec_clear(f, b->clear, b->clear_count);
+    return CR_OK;
+}
+
+static cr_status exec_loop_run(exec_frame *f, const exec_step *s, cr_ivalue *carried, int n)
+{
+    const cr_ivalue *most = exec_in(f, s, 0);
+    int64_t trips = most->i;
+    bool go_on;
+
+    if (most->kind != CR_IV_INT)
+        return exec_wrong_kind("int", most);
+    CR_TRY(exec_truth(exec_in(f, s, 1), &go_on));
+    for (int k = 0; k < n; k++)
+        carried[k] = cr_ivalue_keep(*exec_in(f, s, k + 2));
+    for (int64_t i = 0; i < trips && go_on; i++)
+        CR_TRY(exec_iterate(f, s->block, carried, n, i, &go_on));
+    for (int k = 0; k < n; k++) {
+        exec_set(f, s->out[k], carried[k]);
+        carried[k] = cr_iv_none();
+    }
+    return CR_OK;
+}
+
+static cr_status exec_loop(exec_frame *f, const exec_step *s)
+{
+    cr_ivalue local[EXEC_ARGUMENTS] = {{0}};
+    int n = s->out_count;
+    cr_ivalue *carried =
+        n <= EXEC_ARGUMENTS ? local : cr_alloc_zero((size_t)n * sizeof *carried);
+
+    if (!carried)
+        return CR_MEMORY;
+    cr_status st = exec_loop_run(f, s, carried, n);
+    cr_ivalues_drop(carried, (size_t)n);
+    if (carried != local)
+        cr_free(carried);
+    return st;
+}
+
+/* --- containers --- */
+
+static cr_status exec_list(exec_frame *f, const exec_step *s)
+{
+    cr_ivalue made;
+
+    CR_TRY(cr_ilist_new(&made, s->node->output[0]->type, (size_t)s->in_count));
+    for (int i = 0; i < s->in_count; i++)
+        made.list->at[made.list->len++] = cr_ivalue_keep(*exec_in(f, s, i));
+    exec_set(f, s->out[0], made);
+    return CR_OK;
+}
+
+static cr_status exec_tuple(exec_frame *f, const exec_step *s)
+{
+    cr_ivalue made;
+
+    CR_TRY(cr_ituple_new(&made, s->node->output[0]->type, (size_t)s->in_count));
+    for (int i = 0; i < s->in_count; i++)
+        made.list->at[i] = cr_ivalue_keep(*exec_in(f, s, i));
+    exec_set(f, s->out[0], made);
+    return CR_OK;
+}
+
+static cr_status exec_fill_dict(exec_frame *f, const exec_step *s, cr_idict *d)
+{
+    for (int i = 0; i + 1 < s->in_count; i += 2)
+        CR_TRY(cr_idict_set(d, cr_ivalue_keep(*exec_in(f, s, i)),
+                            cr_ivalue_keep(*exec_in(f, s, i + 1))));
+    return CR_OK;
+}
+
+static cr_status exec_dict(exec_frame *f, const exec_step *s)
+{
+    cr_ivalue made;
+
+    CR_TRY(cr_idict_new(&made, s->node->output[0]->type));
+    cr_status st = exec_fill_dict(f, s, made.dict);
+    if (st)
+        cr_ivalue_drop(made);
+    else
+        exec_set(f, s->out[0], made);
+    return st;
+}
+
+static cr_status exec_unpack(exec_frame *f, const exec_step *s)
+{
+    cr_ivalue from = *exec_in(f, s, 0);
+
+    if (from.kind != CR_IV_LIST && from.kind != CR_IV_TUPLE)
+        return exec_wrong_kind("tuple", &from);
+    if (from.list->len != (size_t)s->out_count)
+        return cr_fail(CR_RUNTIME, "Expected %d elements in a list but found %zu", s->out_count,
+                       from.list->len);
+    for (int i = 0; i < s->out_count; i++)
+        exec_set(f, s->out[i], cr_ivalue_keep(from.list->at[i]));
+    return CR_OK;
+}
+
+static cr_status exec_tuple_index(exec_frame *f, const exec_step *s)
+{
+    const cr_ivalue *from = exec_in(f, s, 0), *at = exec_in(f, s, 1);
+
+    if (from->kind != CR_IV_TUPLE || at->kind != CR_IV_INT)
+        return exec_wrong_kind("tuple", from);
+    int64_t n = (int64_t)from->list->len, i = at->i < 0 ? at->i + n : at->i;
+    if (i < 0 || i >= n)
+        return cr_fail(CR_RUNTIME, "Tuple index out of range");
+    exec_set(f, s->out[0], cr_ivalue_keep(from->list->at[i]));
+    return CR_OK;
+}
+
+static cr_status exec_tuple_slice(exec_frame *f, const exec_step *s)
+{
+    const cr_ivalue *from = exec_in(f, s, 0);
+    int64_t begin = s->node->begin, end = s->node->end;
+    cr_ivalue made;
+
+    if (from->kind != CR_IV_TUPLE)
+        return exec_wrong_kind("tuple", from);
+    int64_t n = (int64_t)from->list->len;
+    end = end > n ? n : end;
+    begin = begin < 0 ? 0 : begin > end ? end : begin;
+    CR_TRY(cr_ituple_new(&made, s->node->output[0]->type, (size_t)(end - begin)));
+    for (int64_t i = begin; i < end; i++)
+        made.list->at[i - begin] = cr_ivalue_keep(from->list->at[i]);
+    exec_set(f, s->out[0], made);
+    return CR_OK;
+}
+
+static cr_status exec_new_object(exec_frame *f, const exec_step *s)
+{
+    cr_sclass *cls = s->node->output[0]->type->cls;
+    cr_ivalue made;
+
+    CR_TRY(cr_iobject_new(&made, cls->type, cls->unit, cls->attribute_count));
+    exec_set(f, s->out[0], made);
+    return CR_OK;
+}
+
+/* --- other steps --- */
+
+static cr_status exec_is_instance(exec_frame *f, const exec_step *s)
+{
+    cr_ivalue v = *exec_in(f, s, 0);
+    bool is = false;
+
+    for (int i = 0; !is && i < s->node->type_count; i++)
+        is = cr_ivalue_is(&v, s->node->types[i]);
+    exec_set(f, s->out[0], cr_iv_bool(is));
+    return CR_OK;
+}
+
+static cr_status exec_enum(exec_frame *f, const exec_step *s)
+{
+    const cr_ivalue *v = exec_in(f, s, 0);
+
+    if (v->kind != CR_IV_ENUM)
+        return exec_wrong_kind("enum", v);
+    exec_set(
+        f, s->out[0],
+        cr_ivalue_keep(s->prim == CR_SPRIM_ENUM_NAME ? v->member->name : v->member->value));
+    return CR_OK;
+}
+
+static cr_status exec_constant(exec_frame *f, const exec_step *s)
+{
+    cr_ivalue v;
+
+    CR_TRY(cr_ivalue_of_constant(&v, s->node->value));
+    exec_set(f, s->out[0], v);
+    return CR_OK;
+}
+
+static cr_status exec_function(exec_frame *f, const exec_step *s)
+{
+    if (!s->callee)
+        return cr_fail(CR_RUNTIME, "a value that is not a function is called");
+    return exec_call_step(f, s, s->callee, 1);
+}
+
+static cr_status exec_step_run(exec_frame *f, const exec_step *s)
+{
+    switch ((cr_sprim)s->prim) {
+    case CR_SPRIM_OPERATOR: return exec_operator(f, s);
+    case CR_SPRIM_CONSTANT: return exec_constant(f, s);
+    case CR_SPRIM_IF: return exec_if(f, s);
+    case CR_SPRIM_LOOP: return exec_loop(f, s);
+    case CR_SPRIM_GET_ATTR: return exec_get_attribute(f, s);
+    case CR_SPRIM_SET_ATTR: return exec_set_attribute(f, s);
+    case CR_SPRIM_CALL_METHOD:
+    case CR_SPRIM_INTERFACE_METHOD: return exec_method(f, s);
+    case CR_SPRIM_CALL_FUNCTION: return exec_function(f, s);
+    case CR_SPRIM_CREATE_OBJECT: return exec_new_object(f, s);
+    case CR_SPRIM_LIST_CONSTRUCT: return exec_list(f, s);
+    case CR_SPRIM_TUPLE_CONSTRUCT: return exec_tuple(f, s);
+    case CR_SPRIM_DICT_CONSTRUCT: return exec_dict(f, s);
+    case CR_SPRIM_LIST_UNPACK:
+    case CR_SPRIM_TUPLE_UNPACK: return exec_unpack(f, s);
+    case CR_SPRIM_TUPLE_INDEX: return exec_tuple_index(f, s);
+    case CR_SPRIM_TUPLE_SLICE: return exec_tuple_slice(f, s);
+    case CR_SPRIM_UNCHECKED_CAST:
+        exec_set(f, s->out[0], cr_ivalue_keep(*exec_in(f, s, 0)));
+        return CR_OK;
+    case CR_SPRIM_IS_INSTANCE: return exec_is_instance(f, s);
+    case CR_SPRIM_UNINITIALIZED: exec_set(f, s->out[0], cr_iv_none()); return CR_OK;
+    case CR_SPRIM_ENUM_NAME:
+    case CR_SPRIM_ENUM_VALUE: return exec_enum(f, s);
+    default: return cr_fail(CR_RUNTIME, "%s is not supported", cr_snode_kind(s->node));
+    }
+}
+
+static cr_status exec_count_step(exec_run *run)
+{
+    if (CR_LIKELY(!run->limited))
+        return CR_OK;
+    if (!run->steps_left)
+        return cr_fail(CR_RUNTIME, "the call's limit of steps is reached");
+    run->steps_left--;
+    return CR_OK;
+}
+
+static cr_status exec_note_place(exec_frame *f, const exec_step *s, cr_status st)
+{
+    exec_place place = {f->function, s->node->range};
+
+    if (!cr_vec_reserve(&f->run->trace, 1))
+        cr_vec_put(&f->run->trace, place);
+    return st;
+}
+
+/* The steps that have blocks are not places of an error: the step inside is. */
+static cr_status exec_block_run(exec_frame *f, const exec_block *b)
+{
+    for (int i = 0; i < b->count; i++) {
+        const exec_step *s = &b->step[i];
+        cr_status st = exec_count_step(f->run);
+        st = st ? st : exec_step_run(f, s);
+        if (CR_UNLIKELY(st)) {
+            bool inside = s->node->block_count > 0 && f->run->trace.len;
+            return inside ? st : exec_note_place(f, s, st);
+        }
+        exec_clear(f, s->clear, s->clear_count);
+    }
+    return CR_OK;
+}
+
+/* --- calls --- */
+
+static cr_status exec_results(exec_frame *f, const exec_block *b, cr_ivalue *out, int outs)
+{
+    if (b->output_count != outs)
+        return cr_fail(CR_RUNTIME, "a function has %d results, and %d are used",
+                       b->output_count, outs);
+    for (int i = 0; i < outs; i++)
+        out[i] = cr_ivalue_keep(f->reg[b->output[i]]);
+    return CR_OK;
+}
+
+static cr_status exec_bind(exec_frame *f, cr_sfunction *callee, const exec_block *b,
+                           const cr_ivalue *args, int count)
+{
+    const cr_sschema *s = &callee->schema;
+
+    for (int i = 0; i < b->input_count; i++) {
+        cr_ivalue v = cr_iv_none();
+        if (i < count)
+            v = cr_ivalue_keep(args[i]);
+        else if (i < s->param_count && s->param[i].preset)
+            CR_TRY(cr_ivalue_of_constant(&v, s->param[i].preset));
+        else
+            return cr_fail(CR_RUNTIME, "%s() is missing value for argument '%s'.", callee->name,
+                           i < s->param_count ? s->param[i].name : "?");
+        exec_set(f, b->input[i], v);
+    }
+    return CR_OK;
+}
+
+static cr_status exec_in_frame(exec_frame *f, cr_sfunction *callee, const exec_code *code,
+                               const cr_ivalue *args, int count, cr_ivalue *out, int outs)
+{
+    CR_TRY(exec_bind(f, callee, &code->body, args, count));
+    CR_TRY(exec_block_run(f, &code->body));
+    return exec_results(f, &code->body, out, outs);
+}
+
+static cr_status exec_call(exec_run *run, cr_sfunction *callee, const cr_ivalue *args,
+                           int count, cr_ivalue *out, int outs)
+{
+    cr_ivalue local[EXEC_REGISTERS];
+    exec_code *code = NULL;
+
+    if (run->depth >= EXEC_DEEPEST)
+        return cr_fail(CR_RUNTIME, "calls are nested more than %d deep", EXEC_DEEPEST);
+    CR_TRY(exec_code_of(&code, callee));
+    exec_frame f = {.run = run, .function = callee, .reg = local};
+    if (code->registers > EXEC_REGISTERS)
+        f.reg = cr_alloc(code->registers * sizeof *f.reg);
+    if (!f.reg)
+        return CR_MEMORY;
+    for (unsigned i = 0; i < code->registers; i++)
+        f.reg[i] = cr_iv_none();
+    run->depth++;
+    cr_status st = exec_in_frame(&f, callee, code, args, count, out, outs);
+    run->depth--;
+    cr_ivalues_drop(f.reg, code->registers);
+    if (f.reg != local)
+        cr_free(f.reg);
+    return st;
+}
+
+/* --- errors --- */
+
+static bool exec_is_serialized(const exec_run *run)
+{
+    const cr_ssource *s = run->trace.at[run->trace.len - 1].range.source;
+
+    return s && s->name && !strncmp(s->name, "code/", 5);
+}
+
+/* torch's text: the places, outermost first, then the error. */
+static cr_status exec_explain(exec_run *run, cr_status st)
+{
+    cr_text text = {0};
+
+    if (!run->trace.len || st == CR_PYTHON)
+        return st;
+    cr_text_printf(&text,
+                   "The following operation failed in the TorchScript interpreter.\n"
+                   "Traceback of TorchScript%s (most recent call last):\n",
+                   exec_is_serialized(run) ? ", serialized code" : "");
+    for (size_t i = run->trace.len; i-- > 0;)
+        cr_srange_mark_in(&text, run->trace.at[i].range, run->trace.at[i].function->name);
+    if (st == CR_SCRIPT)
+        cr_text_printf(&text, "%s\n", cr_error_message());
+    else
+        cr_text_printf(&text, "RuntimeError: %s\n", cr_error_message());
+    if (!cr_text_status(&text))
+        cr_fail(st == CR_SCRIPT ? CR_SCRIPT : CR_RUNTIME, "%s", text.at);
+    cr_text_drop(&text);
+    return st == CR_SCRIPT ? CR_SCRIPT : CR_RUNTIME;
+}
+
+static cr_status exec_one_result(cr_ivalue *out, cr_ivalue *made, int n)
+{
+    if (n == 1) {
+        *out = made[0];
+        return CR_OK;
+    }
+    CR_TRY(cr_ituple_new(out, NULL, (size_t)n));
+    for (int i = 0; i < n; i++)
+        out->list->at[i] = made[i];
+    return CR_OK;
+}
+
+cr_status cr_sfunction_run(cr_ivalue *out, cr_sfunction *f, const cr_ivalue *args, int count,
+                           const cr_srun *how)
+{
+    exec_run run = {.limited = how && how->most_steps, .steps_left = how ? how->most_steps : 0};
+    cr_ivalue made[CR_MAX_RESULTS] = {{0}};
+    int n = f->graph ? f->graph->body->output_count : 0;
+
+    if (n > CR_MAX_RESULTS)
+        return cr_fail(CR_RUNTIME, "'%s' has too many results", f->qualified);
+    cr_status st = exec_call(&run, f, args, count, made, n);
+    st = st ? exec_explain(&run, st) : n ? exec_one_result(out, made, n) : CR_OK;
+    if (!st && !n)
+        *out = cr_iv_none();
+    cr_vec_drop(&run.trace);
+    return st;
+}
