@@ -9,20 +9,17 @@ import typing
 import warnings
 from typing import Final
 
+from .._C import _ScriptError as Error
 from ..futures import Future as _CompletedFuture, _Future as Future
 from ..nn import Module
 
 __all__ = ["Attribute", "Error", "Future", "ScriptFunction", "ScriptModule", "annotate",
-           "enable_onednn_fusion", "export", "fork", "freeze", "ignore", "interface", "isinstance",
+           "enable_onednn_fusion", "export", "fork", "freeze", "ignore", "interface", "isinstance", "load",
            "onednn_fusion_enabled", "optimize_for_inference", "save", "script",
            "script_if_tracing", "set_fusion_strategy", "strict_fusion", "trace", "trace_module",
            "unused", "wait"]
 
 _builtin_isinstance = isinstance
-
-
-class Error(Exception):
-    """An error inside a compiled function."""
 
 
 class TracerWarning(Warning):
@@ -149,6 +146,13 @@ def optimize_for_inference(mod, other_methods=None):
     _deprecate("optimize_for_inference")
     _need_script_module(mod, "optimize_for_inference")
     return mod.eval()
+
+
+def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
+    """Reads an archive that torch.jit.save wrote.  No code of the archive runs in Python."""
+    _deprecate("load", "Please switch to `torch.export`.")
+    from ._loaded import load as read
+    return read(f, map_location, _extra_files, _restore_shapes)
 
 
 def save(m, f, _extra_files=None):

@@ -424,5 +424,6 @@ int cr_py_checkpoint_start(PyObject *m); /* checkpoint.c */
  * caller owns; NULL with an exception. */
 struct cr_source *cr_py_source_of(PyObject *file, unsigned long long start, bool map);
 int cr_py_archive_start(PyObject *m); /* archive.c */
+int cr_py_script_start(PyObject *m);  /* script.c */
 
 #endif

@@ -16,7 +16,7 @@ static int (*const starts[])(PyObject *m) = {
     cr_py_checkpoint_start,  cr_py_overload_start,  cr_py_overridable_start,
     cr_py_backend_start,     cr_py_cuda_start,      cr_py_config_start,
     cr_py_profile_start,     cr_py_custom_start,    cr_py_archive_start,
-    cr_py_dispatch_start,    cr_py_observed_start,
+    cr_py_dispatch_start,    cr_py_observed_start,  cr_py_script_start,
 };
 
 static int start_library(void)

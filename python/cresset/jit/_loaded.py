@@ -1,0 +1,162 @@
+"""Modules of TorchScript archives: `load`, and the object that it returns.
+
+The program (classes, attributes, methods) is in C (`_C.ScriptObject`).  A loaded module is an
+`nn.Module` over it: parameters, buffers and submodules are those of the program, and a call runs
+the program's method.
+"""
+import collections
+import os
+
+from .. import _C
+from ..nn.parameter import Parameter
+from . import RecursiveScriptModule, ScriptModule
+
+_named_tuples = {}
+
+
+def _named_tuple(qualified, fields, values):
+    """A named tuple of a program's class; the class is made once."""
+    made = _named_tuples.get((qualified, fields))
+    if made is None:
+        made = _named_tuples[qualified, fields] = collections.namedtuple(qualified.rpartition(".")[2], fields)
+    return made(*values)
+
+
+def _original_name(qualified):
+    return qualified.rpartition(".")[2]
+
+
+class LoadedMethod:
+    """A method of a program, which can be called."""
+
+    def __init__(self, object, name):
+        self._object = object
+        self.name = self.__name__ = name
+
+    def __call__(self, *args, **kwargs):
+        return self._object.call(self.name, args, kwargs)
+
+    @property
+    def code(self):
+        """The source text in the archive."""
+        return self._object.code(self.name)
+
+    @property
+    def graph(self):
+        """The typed graph, as text."""
+        return self._object.graph(self.name)
+
+    @property
+    def schema(self):
+        """The declaration with types."""
+        return self._object.schema(self.name)
+
+
+class LoadedModule(RecursiveScriptModule):
+    """A module of an archive."""
+
+    def __init__(self, object):
+        super().__init__()
+        made = self.__dict__
+        made["_c"] = object
+        made["_plain"] = set()
+        made["_constant_values"] = object.constants()
+        for name, _, parameter, buffer, module in object.attributes():
+            value = object.get(name)
+            if module:
+                self._modules[name] = LoadedModule(value)
+            elif parameter:
+                self._parameters[name] = value
+            elif buffer:
+                self._buffers[name] = value
+            elif name == "training":
+                made["training"] = value
+            else:
+                self._plain.add(name)
+        made["_method_names"] = frozenset(object.methods())
+
+    @property
+    def original_name(self):
+        """The name of the class that was compiled."""
+        return _original_name(self._c.name)
+
+    def forward(self, *args, **kwargs):
+        """Runs the program's method `forward`."""
+        return self._c.call("forward", args, kwargs)
+
+    def __getattr__(self, name):
+        made = self.__dict__
+        if name in made.get("_plain", ()):
+            return self._c.get(name)
+        if name in made.get("_constant_values", ()):
+            return made["_constant_values"][name]
+        if name in made.get("_method_names", ()):
+            return LoadedMethod(self._c, name)
+        return super().__getattr__(name)
+
+    def __setattr__(self, name, value):
+        if name in self.__dict__.get("_plain", ()):
+            self._c.set(name, value)
+            return
+        super().__setattr__(name, value)
+        if name in self._parameters or name in self._buffers or name == "training":
+            self._c.set(name, value)
+
+    def _sync(self):
+        for values in (self._parameters, self._buffers):
+            for name, value in values.items():
+                self._c.set(name, value)
+
+    def _apply(self, fn, recurse=True):
+        result = super()._apply(fn, recurse)
+        for module in self.modules():
+            if isinstance(module, LoadedModule):
+                module._sync()
+        return result
+
+    def train(self, mode=True):
+        """Sets the mode of this module and of those inside."""
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, LoadedModule):
+                module._c.set("training", mode)
+        return self
+
+    @property
+    def code(self):
+        """The source text of `forward`."""
+        return self._c.code("forward")
+
+    @property
+    def graph(self):
+        """The typed graph of `forward`, as text."""
+        return self._c.graph("forward")
+
+    def extra_repr(self):
+        return f"original_name={self.original_name}"
+
+
+def _open(f):
+    if isinstance(f, (str, os.PathLike)):
+        if not os.path.exists(f):
+            raise ValueError(f"The provided filename {f} does not exist")
+        if os.path.isdir(f):
+            raise ValueError(f"The provided filename {f} is a directory")
+        return open(f, "rb")
+    return None
+
+
+def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
+    """Reads an archive that torch.jit.save wrote."""
+    file = _open(f)
+    if file is None:
+        object, records = _C._script_load(f.read())
+    else:
+        with file:
+            object, records = _C._script_load(file.fileno())
+    if _extra_files is not None:
+        for name in _extra_files:
+            if name in records:
+                _extra_files[name] = records[name]
+    module = LoadedModule(object)
+    return module if map_location is None else module.to(map_location)

@@ -1,0 +1,689 @@
+/* Objects of TorchScript programs (room script): calls of methods, attributes, archives.
+ *
+ * Values are copied between Python and programs, except tensors and objects, which both share.
+ * A call runs without the interpreter lock. */
+#include "py/bind/bind.h"
+#include "script/archive.h"
+#include "script/execute.h"
+#include <string.h>
+
+typedef struct {
+    PyObject_HEAD cr_ivalue value; /* an object */
+} script_object;
+
+static PyTypeObject script_object_type;
+
+static cr_iobject *script_of(PyObject *x) { return ((script_object *)x)->value.object; }
+
+/* --- values to Python --- */
+
+static PyObject *script_to_python(const cr_ivalue *v);
+
+static PyObject *script_items(const cr_ilist *l, bool tuple)
+{
+    PyObject *made = tuple ? PyTuple_New((Py_ssize_t)l->len) : PyList_New((Py_ssize_t)l->len);
+
+    for (size_t i = 0; made && i < l->len; i++) {
+        PyObject *item = script_to_python(&l->at[i]);
+        if (!item)
+            Py_CLEAR(made);
+        else if (tuple)
+            PyTuple_SET_ITEM(made, (Py_ssize_t)i, item);
+        else
+            PyList_SET_ITEM(made, (Py_ssize_t)i, item);
+    }
+    return made;
+}
+
+/* A named tuple: jit._loaded._named_tuple(class name, fields, values). */
+static PyObject *script_named_tuple(const cr_ilist *l)
+{
+    const cr_sclass *cls = l->type->cls;
+    PyObject *values = script_items(l, true), *made = NULL;
+    PyObject *fields = values ? PyTuple_New((Py_ssize_t)cls->attribute_count) : NULL;
+    PyObject *module = fields ? cr_py_import("jit._loaded") : NULL;
+
+    for (size_t i = 0; module && i < cls->attribute_count; i++) {
+        PyObject *name = PyUnicode_FromString(cls->attribute[i].name);
+        if (!name)
+            Py_CLEAR(module);
+        else
+            PyTuple_SET_ITEM(fields, (Py_ssize_t)i, name);
+    }
+    if (module)
+        made = PyObject_CallMethod(module, "_named_tuple", "sOO", cls->name, fields, values);
+    Py_XDECREF(module);
+    Py_XDECREF(fields);
+    Py_XDECREF(values);
+    return made;
+}
+
+static PyObject *script_dict(const cr_idict *d)
+{
+    PyObject *made = PyDict_New();
+
+    for (size_t i = 0; made && i < d->len; i++) {
+        PyObject *key = script_to_python(&d->at[i].key);
+        PyObject *value = key ? script_to_python(&d->at[i].value) : NULL;
+        if (!value || PyDict_SetItem(made, key, value) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+    }
+    return made;
+}
+
+static PyObject *script_wrap(cr_ivalue v)
+{
+    script_object *made = PyObject_New(script_object, &script_object_type);
+
+    if (made)
+        made->value = cr_ivalue_keep(v);
+    return (PyObject *)made;
+}
+
+static PyObject *script_to_python(const cr_ivalue *v)
+{
+    switch ((cr_iv_kind)v->kind) {
+    case CR_IV_TENSOR: return cr_py_wrap_keep(v->t);
+    case CR_IV_INT: return PyLong_FromLongLong(v->i);
+    case CR_IV_FLOAT: return PyFloat_FromDouble(v->d);
+    case CR_IV_COMPLEX: return PyComplex_FromDoubles(v->c.re, v->c.im);
+    case CR_IV_BOOL: return PyBool_FromLong((long)v->i);
+    case CR_IV_DEVICE:
+        return cr_py_device_object((int)cr_packed_kind(v->i), cr_packed_index(v->i));
+    case CR_IV_STRING:
+        return PyUnicode_DecodeUTF8(v->string->at, (Py_ssize_t)v->string->len,
+                                    "surrogateescape");
+    case CR_IV_LIST: return script_items(v->list, false);
+    case CR_IV_TUPLE:
+        return v->list->type && v->list->type->cls ? script_named_tuple(v->list)
+                                                   : script_items(v->list, true);
+    case CR_IV_DICT: return script_dict(v->dict);
+    case CR_IV_OBJECT: return script_wrap(*v);
+    case CR_IV_ENUM: return script_to_python(&v->member->value);
+    default: Py_RETURN_NONE;
+    }
+}
+
+/* --- values from Python: 1 done, 0 not of the type, -1 raised --- */
+
+static int script_from_python(PyObject *x, const cr_stype *type, cr_ivalue *out);
+
+static int script_status(cr_status st) { return st ? cr_py_raise_int(st) : 1; }
+
+static int script_from_sequence(PyObject *x, const cr_stype *type, cr_ivalue *out)
+{
+    bool tuple = type->kind == CR_STYPE_TUPLE;
+    int done = 1;
+
+    if (tuple ? !PyTuple_Check(x) : !PyList_Check(x) && !PyTuple_Check(x))
+        return 0;
+    Py_ssize_t n = PySequence_Size(x);
+    if (tuple && n != type->count)
+        return 0;
+    if (script_status(cr_ilist_new(out, type, (size_t)n)) < 0)
+        return -1;
+    for (Py_ssize_t i = 0; done > 0 && i < n; i++) {
+        cr_ivalue item;
+        PyObject *at = PySequence_GetItem(x, i);
+        done = at ? script_from_python(at, type->item[tuple ? i : 0], &item) : -1;
+        if (done > 0)
+            done = script_status(cr_ilist_append(out->list, item));
+        Py_XDECREF(at);
+    }
+    if (done <= 0)
+        cr_ivalue_drop(*out);
+    else if (tuple)
+        out->kind = out->box->kind = CR_IV_TUPLE;
+    return done;
+}
+
+static int script_from_dict(PyObject *x, const cr_stype *type, cr_ivalue *out)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    int done = 1;
+
+    if (!PyDict_Check(x))
+        return 0;
+    if (script_status(cr_idict_new(out, type)) < 0)
+        return -1;
+    while (done > 0 && PyDict_Next(x, &at, &key, &value)) {
+        cr_ivalue k, v;
+        done = script_from_python(key, type->item[0], &k);
+        if (done <= 0)
+            break;
+        done = script_from_python(value, type->item[1], &v);
+        if (done > 0)
+            done = script_status(cr_idict_set(out->dict, k, v));
+        else
+            cr_ivalue_drop(k);
+    }
+    if (done <= 0)
+        cr_ivalue_drop(*out);
+    return done;
+}
+
+static int script_from_text(PyObject *x, cr_ivalue *out)
+{
+    Py_ssize_t len;
+
+    if (!PyUnicode_Check(x))
+        return 0;
+    PyObject *bytes = PyUnicode_AsEncodedString(x, "utf-8", "surrogateescape");
+    if (!bytes)
+        return -1;
+    len = PyBytes_Size(bytes);
+    int done = script_status(cr_istring_new(out, PyBytes_AS_STRING(bytes), (size_t)len));
+    Py_DECREF(bytes);
+    return done;
+}
+
+static int script_from_int(PyObject *x, cr_ivalue *out)
+{
+    if (Py_IS_TYPE(x, &cr_py_dtype_type)) {
+        *out = cr_iv_int(cr_dtype_number((cr_dtype)((cr_py_dtype *)x)->dtype));
+        return 1;
+    }
+    if (!PyLong_Check(x))
+        return 0;
+    *out = cr_iv_int(PyLong_AsLongLong(x));
+    return out->i == -1 && PyErr_Occurred() ? -1 : 1;
+}
+
+static int script_from_number(PyObject *x, cr_ivalue *out)
+{
+    if (PyBool_Check(x)) {
+        *out = cr_iv_bool(x == Py_True);
+        return 1;
+    }
+    if (PyFloat_Check(x)) {
+        *out = cr_iv_float(PyFloat_AS_DOUBLE(x));
+        return 1;
+    }
+    if (PyComplex_Check(x)) {
+        *out =
+            cr_iv_complex((cr_complex){PyComplex_RealAsDouble(x), PyComplex_ImagAsDouble(x)});
+        return 1;
+    }
+    return script_from_int(x, out);
+}
+
+static int script_from_float(PyObject *x, cr_ivalue *out)
+{
+    if (!PyFloat_Check(x) && !PyLong_Check(x))
+        return 0;
+    *out = cr_iv_float(PyFloat_AsDouble(x));
+    return out->d == -1 && PyErr_Occurred() ? -1 : 1;
+}
+
+static int script_from_device(PyObject *x, cr_ivalue *out)
+{
+    int kind, index, done = cr_py_device_from(x, &kind, &index);
+
+    if (done > 0)
+        *out = (cr_ivalue){.kind = CR_IV_DEVICE, .i = cr_device_pack(kind, index)};
+    return done;
+}
+
+static int script_from_object(PyObject *x, const cr_stype *type, cr_ivalue *out)
+{
+    PyObject *inner =
+        Py_IS_TYPE(x, &script_object_type) ? Py_NewRef(x) : PyObject_GetAttrString(x, "_c");
+
+    if (!inner) {
+        PyErr_Clear();
+        return 0;
+    }
+    cr_ivalue v =
+        Py_IS_TYPE(inner, &script_object_type) ? ((script_object *)inner)->value : cr_iv_none();
+    bool fits = v.kind == CR_IV_OBJECT && cr_ivalue_fit(&v, type);
+    if (fits)
+        *out = cr_ivalue_keep(v);
+    Py_DECREF(inner);
+    return fits;
+}
+
+static int script_from_any_of(PyObject *x, const cr_stype *type, cr_ivalue *out)
+{
+    int done = 0;
+
+    for (int i = 0; !done && i < type->count; i++)
+        done = script_from_python(x, type->item[i], out);
+    return done;
+}
+
+static int script_from_tensor(PyObject *x, cr_ivalue *out)
+{
+    if (!cr_py_is_tensor(x))
+        return 0;
+    *out = cr_iv_tensor(cr_keep(cr_py_tensor_of(x)));
+    return 1;
+}
+
+static int script_from_none(PyObject *x, cr_ivalue *out)
+{
+    *out = cr_iv_none();
+    return x == Py_None;
+}
+
+static int script_from_any(PyObject *x, cr_ivalue *out)
+{
+    int done = script_from_none(x, out);
+
+    done = done ? done : script_from_tensor(x, out);
+    done = done ? done : script_from_number(x, out);
+    return done ? done : script_from_text(x, out);
+}
+
+static int script_from_python(PyObject *x, const cr_stype *type, cr_ivalue *out)
+{
+    switch ((cr_stype_kind)type->kind) {
+    case CR_STYPE_TENSOR: return script_from_tensor(x, out);
+    case CR_STYPE_INT: return script_from_int(x, out);
+    case CR_STYPE_FLOAT: return script_from_float(x, out);
+    case CR_STYPE_COMPLEX:
+    case CR_STYPE_NUMBER: return script_from_number(x, out);
+    case CR_STYPE_BOOL: return PyBool_Check(x) ? script_from_number(x, out) : 0;
+    case CR_STYPE_STR: return script_from_text(x, out);
+    case CR_STYPE_NONE: return script_from_none(x, out);
+    case CR_STYPE_DEVICE: return script_from_device(x, out);
+    case CR_STYPE_OPTIONAL:
+        return x == Py_None ? script_from_none(x, out)
+                            : script_from_python(x, type->item[0], out);
+    case CR_STYPE_UNION: return script_from_any_of(x, type, out);
+    case CR_STYPE_LIST:
+    case CR_STYPE_TUPLE: return script_from_sequence(x, type, out);
+    case CR_STYPE_DICT: return script_from_dict(x, type, out);
+    case CR_STYPE_CLASS:
+    case CR_STYPE_INTERFACE: return script_from_object(x, type, out);
+    case CR_STYPE_ANY: return script_from_any(x, out);
+    default: return 0;
+    }
+}
+
+/* --- calls --- */
+
+static PyObject *script_declared(const cr_sschema *s)
+{
+    cr_text text = {0};
+
+    cr_sschema_print(&text, s);
+    PyObject *made = PyUnicode_FromString(cr_text_str(&text));
+    cr_text_drop(&text);
+    return made;
+}
+
+/* RuntimeError: "forward() TEXT Declaration: ..." */
+static int script_refuse(const cr_sfunction *f, const char *separator, PyObject *text)
+{
+    PyObject *declared = text ? script_declared(&f->schema) : NULL;
+
+    if (declared)
+        PyErr_Format(PyExc_RuntimeError, "%s() %U%sDeclaration: %U", f->name, text, separator,
+                     declared);
+    Py_XDECREF(declared);
+    Py_XDECREF(text);
+    return -1;
+}
+
+static int script_refuse_type(const cr_sfunction *f, int i, PyObject *x)
+{
+    return script_refuse(
+        f, "\n",
+        PyUnicode_FromFormat(
+            "Expected a value of type '%s' for argument '%s' but instead found "
+            "type '%s'.\nPosition: %d\nValue: %R",
+            cr_stype_annotation(f->schema.param[i].type), f->schema.param[i].name,
+            Py_TYPE(x)->tp_name, i, x));
+}
+
+/* The argument for parameter i, borrowed, or NULL. */
+static PyObject *script_argument(const cr_sschema *s, int i, PyObject *args, PyObject *kwargs,
+                                 Py_ssize_t *used)
+{
+    if (i - 1 < PyTuple_GET_SIZE(args))
+        return PyTuple_GET_ITEM(args, i - 1);
+    PyObject *found = kwargs ? PyDict_GetItemString(kwargs, s->param[i].name) : NULL;
+    *used += found != NULL;
+    return found;
+}
+
+/* Fills value[1..] and returns the number of values; -1 with an exception.  Parameters without
+ * an argument have their defaults, made by the executor; they must be the last ones. */
+static int script_bind(const cr_sfunction *f, PyObject *args, PyObject *kwargs,
+                       cr_ivalue *value)
+{
+    const cr_sschema *s = &f->schema;
+    Py_ssize_t given = PyTuple_GET_SIZE(args), used = 0;
+
+    if (given + 1 > s->param_count)
+        return script_refuse(
+            f, " ",
+            PyUnicode_FromFormat("expected at most %d argument(s) but received "
+                                 "%zd argument(s).",
+                                 s->param_count, given + 1));
+    for (int i = 1; i < s->param_count; i++) {
+        PyObject *x = script_argument(s, i, args, kwargs, &used);
+        if (!x && !s->param[i].preset)
+            return script_refuse(
+                f, " ",
+                PyUnicode_FromFormat("is missing value for argument '%s'.", s->param[i].name));
+        int done = x ? script_from_python(x, s->param[i].type, &value[i])
+                     : script_status(cr_ivalue_of_constant(&value[i], s->param[i].preset));
+        if (done <= 0)
+            return done < 0 ? -1 : script_refuse_type(f, i, x);
+    }
+    if (kwargs && used < PyDict_Size(kwargs))
+        return script_refuse(f, " ", PyUnicode_FromString("has unknown keyword arguments."));
+    return s->param_count;
+}
+
+static PyObject *script_run(cr_sfunction *f, const cr_ivalue *value, int count)
+{
+    cr_ivalue result;
+    cr_status st;
+
+    CR_PY_UNLOCKED(st = cr_sfunction_run(&result, f, value, count, NULL));
+    if (st)
+        return cr_py_raise(st);
+    PyObject *made = script_to_python(&result);
+    cr_ivalue_drop(result);
+    return made;
+}
+
+static PyObject *script_call_bound(PyObject *self, cr_sfunction *f, PyObject *args,
+                                   PyObject *kwargs)
+{
+    size_t n = (size_t)f->schema.param_count;
+    cr_ivalue *value = PyMem_Calloc(n + 1, sizeof *value);
+    PyObject *made = NULL;
+
+    if (!value)
+        return PyErr_NoMemory();
+    value[0] = ((script_object *)self)->value;
+    int count = script_bind(f, args, kwargs, value);
+    if (count >= 0)
+        made = script_run(f, value, count);
+    for (size_t i = 1; i < n; i++)
+        cr_ivalue_drop(value[i]);
+    PyMem_Free(value);
+    return made;
+}
+
+static cr_sfunction *script_method(PyObject *self, const char *name)
+{
+    cr_sfunction *f = cr_sclass_method(script_of(self)->type->cls, name);
+
+    if (!f)
+        PyErr_Format(PyExc_AttributeError, "'%s' object has no method '%s'",
+                     script_of(self)->type->cls->name, name);
+    return f;
+}
+
+/* call(name, args, kwargs) */
+static PyObject *script_call(PyObject *self, PyObject *all)
+{
+    PyObject *args, *kwargs = NULL;
+    const char *name;
+
+    if (!PyArg_ParseTuple(all, "sO!|O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs))
+        return NULL;
+    cr_sfunction *f = script_method(self, name);
+    return f ? script_call_bound(self, f, args, kwargs) : NULL;
+}
+
+/* --- attributes --- */
+
+static int script_slot(PyObject *self, const char *name)
+{
+    int slot = cr_sclass_attribute(script_of(self)->type->cls, name);
+
+    if (slot < 0)
+        PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%s'",
+                     script_of(self)->type->cls->name, name);
+    return slot;
+}
+
+static PyObject *script_get(PyObject *self, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    int slot = name ? script_slot(self, name) : -1;
+
+    return slot < 0 ? NULL : script_to_python(&script_of(self)->slot[slot]);
+}
+
+static PyObject *script_set(PyObject *self, PyObject *args)
+{
+    PyObject *x;
+    const char *name;
+    cr_ivalue v;
+
+    if (!PyArg_ParseTuple(args, "sO", &name, &x))
+        return NULL;
+    int slot = script_slot(self, name);
+    if (slot < 0)
+        return NULL;
+    const cr_stype *type = script_of(self)->type->cls->attribute[slot].type;
+    int done = script_from_python(x, type, &v);
+    if (!done)
+        PyErr_Format(PyExc_RuntimeError,
+                     "Could not set attribute '%s': expected a value of type '%s', got %s",
+                     name, cr_stype_annotation(type), Py_TYPE(x)->tp_name);
+    if (done <= 0)
+        return NULL;
+    cr_ivalue_set(&script_of(self)->slot[slot], v);
+    Py_RETURN_NONE;
+}
+
+/* attributes(): (name, type, is a parameter, is a buffer, is a module) in the order of slots.
+ */
+static PyObject *script_attributes(PyObject *self, PyObject *unused)
+{
+    const cr_sclass *cls = script_of(self)->type->cls;
+    PyObject *made = PyList_New(0);
+
+    (void)unused;
+    for (size_t i = 0; made && i < cls->attribute_count; i++) {
+        const cr_sattribute *a = &cls->attribute[i];
+        bool module = a->type->kind == CR_STYPE_CLASS && a->type->cls->is_module;
+        PyObject *row = Py_BuildValue(
+            "(ssOOO)", a->name, cr_stype_annotation(a->type), a->parameter ? Py_True : Py_False,
+            a->buffer ? Py_True : Py_False, module ? Py_True : Py_False);
+        if (!row || PyList_Append(made, row) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(row);
+    }
+    return made;
+}
+
+static PyObject *script_methods(PyObject *self, PyObject *unused)
+{
+    const cr_sclass *cls = script_of(self)->type->cls;
+    PyObject *made = PyList_New(0);
+
+    (void)unused;
+    for (size_t i = 0; made && i < cls->method_count; i++) {
+        PyObject *name = PyUnicode_FromString(cls->method[i]->name);
+        if (!name || PyList_Append(made, name) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(name);
+    }
+    return made;
+}
+
+static PyObject *script_constants(PyObject *self, PyObject *unused)
+{
+    const cr_sclass *cls = script_of(self)->type->cls;
+    PyObject *made = PyDict_New();
+
+    (void)unused;
+    for (size_t i = 0; made && i < cls->constant_count; i++) {
+        cr_ivalue v;
+        if (script_status(cr_ivalue_of_constant(&v, cls->constant[i].value)) < 0) {
+            Py_CLEAR(made);
+            break;
+        }
+        PyObject *x = script_to_python(&v);
+        cr_ivalue_drop(v);
+        if (!x || PyDict_SetItemString(made, cls->constant[i].name, x) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(x);
+    }
+    return made;
+}
+
+/* --- text --- */
+
+static PyObject *script_graph(PyObject *self, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    cr_sfunction *f = name ? script_method(self, name) : NULL;
+    cr_text text = {0};
+
+    if (!f)
+        return NULL;
+    if (!f->graph)
+        return PyErr_Format(PyExc_RuntimeError, "'%s' has no graph", name);
+    cr_sgraph_print(&text, f->graph, true);
+    cr_status st = cr_text_status(&text);
+    PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(&text));
+    cr_text_drop(&text);
+    return made;
+}
+
+static PyObject *script_schema(PyObject *self, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    cr_sfunction *f = name ? script_method(self, name) : NULL;
+
+    return f ? script_declared(&f->schema) : NULL;
+}
+
+/* The lines of a method in the archive's text, with the indent of the class removed. */
+static PyObject *script_code(PyObject *self, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    cr_sfunction *f = name ? script_method(self, name) : NULL;
+    cr_text text = {0};
+
+    if (!f)
+        return NULL;
+    cr_status st = cr_sarchive_method_text(&text, f);
+    PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(&text));
+    cr_text_drop(&text);
+    return made;
+}
+
+/* --- the type --- */
+
+static void script_dealloc(PyObject *self)
+{
+    cr_ivalue_drop(((script_object *)self)->value);
+    PyObject_Free(self);
+}
+
+static PyObject *script_name(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyUnicode_FromString(script_of(self)->type->cls->name);
+}
+
+static PyObject *script_is_module(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(script_of(self)->type->cls->is_module);
+}
+
+/* Objects of programs are equal when they are one object. */
+static PyObject *script_compare(PyObject *a, PyObject *b, int op)
+{
+    if (!Py_IS_TYPE(b, &script_object_type) || (op != Py_EQ && op != Py_NE))
+        Py_RETURN_NOTIMPLEMENTED;
+    return PyBool_FromLong((script_of(a) == script_of(b)) == (op == Py_EQ));
+}
+
+static Py_hash_t script_hash(PyObject *self)
+{
+    return (Py_hash_t)((uintptr_t)script_of(self) >> 4);
+}
+
+static PyMethodDef script_object_methods[] = {
+    {"call", script_call, METH_VARARGS, "Calls a method: call(name, args, kwargs)."},
+    {"get", script_get, METH_O, "The value of an attribute."},
+    {"set", script_set, METH_VARARGS, "Sets an attribute: set(name, value)."},
+    {"attributes", script_attributes, METH_NOARGS, "Names, types and kinds of attributes."},
+    {"methods", script_methods, METH_NOARGS, "Names of methods."},
+    {"constants", script_constants, METH_NOARGS, "Constants of the class by name."},
+    {"graph", script_graph, METH_O, "The graph of a method, as text."},
+    {"schema", script_schema, METH_O, "The declaration of a method."},
+    {"code", script_code, METH_O, "The source text of a method."},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef script_object_getset[] = {
+    {"name", script_name, NULL, "The qualified name of the class.", NULL},
+    {"is_module", script_is_module, NULL, "Whether the class is a module's.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyTypeObject script_object_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.ScriptObject",
+    .tp_basicsize = sizeof(script_object),
+    .tp_dealloc = script_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_methods = script_object_methods,
+    .tp_getset = script_object_getset,
+    .tp_richcompare = script_compare,
+    .tp_hash = script_hash};
+
+/* --- archives --- */
+
+static PyObject *script_extras(const cr_sextras *e)
+{
+    PyObject *made = PyDict_New();
+
+    for (size_t i = 0; made && i < e->len; i++) {
+        PyObject *bytes = PyBytes_FromStringAndSize(e->at[i].bytes, (Py_ssize_t)e->at[i].len);
+        if (!bytes || PyDict_SetItemString(made, e->at[i].name, bytes) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(bytes);
+    }
+    return made;
+}
+
+/* _script_load(file): (object, extra records). */
+static PyObject *script_load(PyObject *module, PyObject *file)
+{
+    cr_sextras extra = {0};
+    cr_ivalue v;
+    cr_status st;
+
+    (void)module;
+    cr_source *source = cr_py_source_of(file, 0, false);
+    if (!source)
+        return NULL;
+    CR_PY_UNLOCKED(st = cr_sarchive_read(&v, source, &extra));
+    cr_source_drop(source);
+    PyObject *object = st ? cr_py_raise(st) : script_wrap(v), *records = NULL, *made = NULL;
+    if (!st)
+        cr_ivalue_drop(v);
+    if (object)
+        records = script_extras(&extra);
+    if (records)
+        made = PyTuple_Pack(2, object, records);
+    Py_XDECREF(object);
+    Py_XDECREF(records);
+    cr_sextras_drop(&extra);
+    return made;
+}
+
+static PyMethodDef script_functions[] = {
+    {"_script_load", script_load, METH_O, "Reads a TorchScript archive."},
+    {NULL, NULL, 0, NULL}};
+
+int cr_py_script_start(PyObject *m)
+{
+    if (cr_py_add_type(m, "ScriptObject", &script_object_type) < 0)
+        return -1;
+    return PyModule_AddFunctions(m, script_functions);
+}

@@ -1,0 +1,141 @@
+"""TorchScript archives that torch wrote (tests/data/script/record.py): loading, calls, training."""
+import os
+
+import pytest
+
+import cresset as torch
+
+DATA = os.path.join(os.path.dirname(__file__), "..", "data", "script")
+REFUSED = {"recurrent": "aten::lstm"}  # operators that the table lacks
+CASES = sorted(name[:-5] for name in os.listdir(DATA) if name.endswith(".ckpt") and name[:-5] not in REFUSED)
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def load(name, **options):
+    return torch.jit.load(os.path.join(DATA, name + ".pt"), **options)
+
+
+def flat(x):
+    if isinstance(x, (list, tuple)):
+        return [t for item in x for t in flat(item)]
+    return [x.detach() if isinstance(x, torch.Tensor) else torch.tensor(x)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_torch(name):
+    want = torch.load(os.path.join(DATA, name + ".ckpt"))
+    made = flat(load(name)(*[want[k] for k in sorted(want) if k.startswith("input.")]))
+    assert len(made) == sum(k.startswith("output.") for k in want)
+    for i, t in enumerate(made):
+        assert t.dtype == want[f"output.{i}"].dtype
+        torch.testing.assert_close(t, want[f"output.{i}"])
+
+
+def test_parameters_are_shared_with_the_program_and_train():
+    m = load("trunk")
+    assert [n for n, _ in m.named_parameters()] == ["linear.weight", "linear.bias"]
+    assert [n for n, _ in m.named_buffers()] == ["scale"]
+    x = torch.ones(2, 3)
+    before = m(x)[0].detach().clone()
+    optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
+    m(x)[0].sum().backward()
+    assert m.linear.weight.grad is not None
+    optimizer.step()
+    assert not torch.equal(m(x)[0], before)
+
+
+def test_the_state_dict_loads_and_buffers_can_be_set():
+    m, other = load("trunk"), load("trunk")
+    state = {k: torch.zeros_like(v) for k, v in m.state_dict().items()}
+    m.load_state_dict(state)
+    assert float(m(torch.ones(1, 3))[0].abs().sum()) == 0
+    other.scale = torch.zeros(4)
+    assert not torch.equal(other(torch.ones(1, 3))[0], load("trunk")(torch.ones(1, 3))[0])
+
+
+def test_attributes_are_read_set_and_checked():
+    m = load("trunk")
+    assert m.steps == 3 and m.names == ["first", "second"] and m.factor == {"first": 1.5, "second": -2.0}
+    m.steps = 4
+    assert m(torch.ones(1, 3))[2] == len("4-first")
+    with pytest.raises(RuntimeError, match="expected a value of type 'int'"):
+        m.steps = "many"
+    with pytest.raises(AttributeError):
+        m.missing
+
+
+def test_calls_change_attributes_of_the_program():
+    m = load("counter")
+    m(torch.ones(2)), m(torch.ones(2))
+    assert m.calls == 2 and m.seen == [0, 1, 2]
+
+
+def test_train_and_eval_reach_the_program():
+    m = load("trunk")
+    assert m.eval().linear.training is False and m._c.get("training") is False
+    assert m.train()._c.get("training") is True
+
+
+def test_code_graph_and_extra_files():
+    extra = {"note.txt": "", "absent": "kept"}
+    m = load("branches", _extra_files=extra)
+    assert extra == {"note.txt": b"branches", "absent": "kept"}
+    assert m.code.startswith("def forward(self: ") and "while" not in m.original_name
+    assert m.graph.startswith("graph(%self") and "prim::Loop" in m.graph
+    assert torch.equal(m.shift(torch.ones(1), 3), torch.tensor([4.0]))
+    assert torch.equal(m.shift(torch.ones(1), by=None), torch.tensor([0.0]))
+
+
+def test_an_operator_that_fails_names_the_lines():
+    with pytest.raises(RuntimeError) as e:
+        load("fails")(torch.ones(2), 3)
+    text = str(e.value)
+    assert text.startswith("The following operation failed in the TorchScript interpreter.\n"
+                           "Traceback of TorchScript, serialized code (most recent call last):\n"
+                           '  File "code/__torch__')
+    assert "in forward\n" in text and "in inner\n" in text and "~ <--- HERE" in text
+    assert "RuntimeError: The size of tensor a (2) must match the size of tensor b (3)" in text
+
+
+def test_an_exception_of_the_program_is_jit_error():
+    with pytest.raises(torch.jit.Error, match="builtins.ValueError: seven is bad"):
+        load("fails")(torch.ones(2), 7)
+    with pytest.raises(RuntimeError, match="list index out of range"):
+        load("fails")(torch.ones(2), 8)
+
+
+@pytest.mark.parametrize("args, text", [
+    ((1,), r"forward\(\) is missing value for argument 'n'. Declaration: forward\("),
+    ((1, 2, 3), r"forward\(\) expected at most 3 argument\(s\) but received 4 argument\(s\). Decl"),
+    ((1, "a"), r"Expected a value of type 'int' for argument 'n' but instead found type 'str'.\nPosition: 2\nValue: 'a'"),
+])
+def test_wrong_arguments_have_torchs_text(args, text):
+    with pytest.raises(RuntimeError, match=text):
+        load("fails")(torch.ones(2), *args[1:])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_operator_that_the_table_lacks_is_named(name):
+    with pytest.raises(RuntimeError, match=f"Unknown builtin op: {REFUSED[name]}"):
+        load(name)
+
+
+def test_damaged_archives_are_refused():
+    with open(os.path.join(DATA, "trunk.pt"), "rb") as file:
+        whole = file.read()
+    import io
+    refused = 0
+    for cut in range(0, len(whole), 97):
+        with pytest.raises(RuntimeError):
+            torch.jit.load(io.BytesIO(whole[:cut]))
+        refused += 1
+    assert refused > 20
+
+
+def test_other_formats_are_refused_by_name():
+    import io
+    with pytest.raises(RuntimeError, match="FlatBuffer"):
+        torch.jit.load(io.BytesIO(b"\0\0\0\0PTMF" + b"\0" * 64))
+    with pytest.raises(ValueError, match="does not exist"):
+        torch.jit.load("no such file")
