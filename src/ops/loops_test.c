@@ -24,7 +24,7 @@ TEST(wrong_clauses_of_loops_are_refused_with_file_and_line)
     REFUSED(HEAD "  index   dim in 5 : index \"text\"\n",
             "test.op:2: `index TENSOR in SIZE` expected");
     REFUSED(HEAD "  kernel  cpu cr_kern_cat\n",
-            "test.op:2: a kernel stands after the loop that states it");
+            "test.op:2: a kernel follows the loop or the composition that states it");
     REFUSED(HEAD "  axes    d..\n  loop    result[d] = self[d]\n  extern  cr_kern_cat\n",
             "test.op:4: a second clause says what l_x does");
     REFUSED(HEAD "  axes    d..\n  loop    result = self; result[d] += 2\n  combine \"add\"\n",

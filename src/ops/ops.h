@@ -238,7 +238,8 @@ struct cr_op {
     /* Clauses `axes`, `loop` and `index`, of an EXTERN entry that is stated as loops:
      * loop_target, an element of the result, is or adds loop_value, for all axes.  A result of
      * which not every element is written so starts as loop_start, a tensor or a number; else
-     * this is NULL.  extern_name is then a faster kernel (clause `kernel cpu`), or NULL. */
+     * this is NULL.  extern_name is then a faster kernel (clause `kernel cpu`), or NULL.
+     * An EXTERN entry with a body has a composition beside its kernel. */
     int axis_count, index_count;
     cr_loop_axis *axis;
     cr_loop_index *index_check;

@@ -666,12 +666,13 @@ static cr_status read_scan_back(lexer *x, cr_op *op)
     return read_scan(x, op);
 }
 
-/* `kernel cpu NAME`: a faster way beside a loop. */
+/* `kernel cpu NAME`: a faster function beside a loop or a composition. */
 static cr_status read_kernel(lexer *x, cr_op *op)
 {
     CR_TRY(lex_expect(x, "cpu"));
-    if (!op->loop_value)
-        return lex_error(x, "a kernel stands after the loop that states it");
+    if (!op->loop_value && op->does != CR_DOES_IS)
+        return lex_error(x, "a kernel follows the loop or the composition that states it");
+    op->does = CR_DOES_EXTERN;
     return lex_name(x, &op->extern_name);
 }
 

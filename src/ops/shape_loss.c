@@ -29,6 +29,9 @@ cr_status cr_shape_nll(const cr_value *arg, cr_shape *out)
             "but got weight tensor of shape: [%lld]",
             (long long)self->size[self->ndim - 1],
             (long long)(arg[2].view->ndim ? arg[2].view->size[0] : 1));
+    if (target->dtype != CR_I64 && target->dtype != CR_U8)
+        return cr_fail(CR_RUNTIME, "expected target dtype to be Long or Byte, but got %s",
+                       cr_dtype_infos[target->dtype].legacy);
     out[0].ndim = batched && arg[3].i == 0;
     out[0].size[0] = n;
     out[1].ndim = 0;

@@ -160,6 +160,7 @@ static const cr_call_fn kernel_stages[] = {
 void cr_install_calls(void)
 {
     cr_profile_install();
+    cr_extern_start();
     cr_stage_fns[CR_STAGE_SPARSE] = cr_sparse_stage;
     cr_stage_fns[CR_STAGE_CONJ] = cr_conj_stage;
     cr_stage_fns[CR_STAGE_FAKE] = fake_stage;

@@ -251,30 +251,61 @@ static cr_status check_generator(const cr_op *op, const cr_value *arg, cr_device
     return CR_OK;
 }
 
+/* CR_STATED=1: statements run where there is a kernel, too. */
+static bool extern_prefers_statement;
+
+void cr_extern_start(void) { extern_prefers_statement = cr_env_int(CR_ENV_CR_STATED) != 0; }
+
 cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out)
 {
     if (op->does == CR_DOES_FOLD)
         return cr_run_fold_index(op, arg, out);
     if (op->scan)
         return cr_run_scan(op, arg, out);
-    bool stated = op->loop_value && (!op->extern_fn || cr_env_int(CR_ENV_CR_STATED));
+    bool stated = op->loop_value && (!op->extern_fn || extern_prefers_statement);
 
     return stated ? cr_run_stated(op, arg, out) : op->extern_fn(arg, out);
 }
 
-static cr_status run_placed(const cr_op *op, extern_call *c, cr_view *views)
+/* Computes the results by the composition that is beside the entry's kernel. */
+static cr_status extern_run_composition(const cr_op *op, const cr_value *arg,
+                                        cr_tensor *const *out)
 {
-    bool done = false;
+    cr_value made[CR_MAX_RESULTS];
+    cr_status st;
 
-    if (cr_is_host(c->device) || op->does == CR_DOES_FOLD ||
-        (op->scan && cr_has_scans(c->device)))
+    CR_TRY(cr_run_composition(op, arg, made));
+    for (int k = 0; k < op->result_count; k++)
+        CR_GO(cr_copy_tensor(out[k], made[k].t));
+done:
+    cr_drop_values(made, op->result_count);
+    return st;
+}
+
+static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call *c,
+                               cr_tensor *const *out, cr_view *views)
+{
+    bool done = false, declined = false;
+
+    if (cr_is_host(c->device))
+        return op->body_count && op->does == CR_DOES_EXTERN && extern_prefers_statement
+                   ? extern_run_composition(op, arg, out)
+                   : cr_run_on_views(op, c->arg, views);
+    if (op->does == CR_DOES_FOLD || (op->scan && cr_has_scans(c->device)))
         return cr_run_on_views(op, c->arg, views);
     if (c->device.kind == CR_CUDA && op->loop_value && !op->scan)
         CR_TRY(cr_run_stated_there(op, c->arg, views, &done));
-    return done ? CR_OK : cr_remote_extern(op, c->arg, views, c->device);
+    if (done)
+        return CR_OK;
+    CR_TRY(cr_remote_kernel(op, c->arg, views, c->device, &declined));
+    if (!declined)
+        return CR_OK;
+    return op->body_count ? extern_run_composition(op, arg, out)
+                          : cr_remote_extern(op, c->arg, views, c->device);
 }
 
-static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *out)
+static cr_status call_extern(const cr_op *op, const cr_value *arg, extern_call *c,
+                             cr_tensor *const *out)
 {
     cr_view views[CR_MAX_RESULTS];
 
@@ -287,7 +318,7 @@ static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *
         return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
     CR_TRY(check_generator(op, c->arg, c->device));
     if (!is_without_elements(op, c, views))
-        CR_TRY(run_placed(op, c, views));
+        CR_TRY(extern_run_on(op, arg, c, out, views));
     for (int k = 0; k < op->result_count; k++)
         if (op->result[k].written)
             out[k]->storage->version++;
@@ -320,7 +351,7 @@ static cr_status run_extern(const cr_op *op, const cr_value *arg, cr_tensor *int
         CR_GO(cr_check_numbers(op, arg, compute));
     CR_GO(present_all(&c, op, arg, compute));
     CR_GO(extern_results(out, op, arg, &c, compute, &f, into));
-    CR_GO(call_extern(op, &c, out));
+    CR_GO(call_extern(op, arg, &c, out));
 done:
     for (int k = 0; k < op->result_count; k++) {
         if (st)

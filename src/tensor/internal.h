@@ -71,6 +71,7 @@ CR_MUST cr_status cr_run_fold_index(const cr_op *op, const cr_value *arg, cr_vie
 /* An entry's kernel, or its loops when it has none. */
 CR_MUST cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out);
 cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result);
+void cr_extern_start(void);
 /* The same with `out` as the only result.  It has the size and dtype that the rules give. */
 cr_status cr_run_extern_into(const cr_op *op, const cr_value *arg, cr_tensor *out);
 cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result);

@@ -870,16 +870,21 @@ done:
     return st;
 }
 
-cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device)
+cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device,
+                           bool *declined)
 {
     cr_entry_kernel fn = registered(op, device);
-    bool declined = false;
+    cr_status st;
 
-    if (fn) {
-        cr_status st = call_registered(fn, op, arg, out, device, &declined);
-        if (!declined)
-            return st;
-    }
+    *declined = true;
+    if (!fn)
+        return CR_OK;
+    st = call_registered(fn, op, arg, out, device, declined);
+    return *declined ? CR_OK : st;
+}
+
+cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device)
+{
     CR_TRY(check_fallback(op, device));
     return extern_on_host(op, arg, out);
 }

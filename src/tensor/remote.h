@@ -69,9 +69,12 @@ CR_MUST cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor
 CR_MUST cr_status cr_remote_copy(const cr_view *to, const cr_view *from);
 CR_MUST cr_status cr_remote_fill(const cr_view *to, const void *element);
 
-/* Runs an entry whose kernel is a C function on views: by the kernel registered for the device,
- * or by the host function on copies of the views when the fallback is allowed.  Fails with
- * CR_NOT_IMPLEMENTED in torch's words. */
+/* Runs an entry by the kernel that is registered for the device; *declined when there is none,
+ * or when it does not take these arguments. */
+CR_MUST cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out,
+                                   cr_device device, bool *declined);
+/* Runs an entry whose kernel is a C function on views by the host's function on copies of the
+ * views, when the fallback is allowed.  Fails with CR_NOT_IMPLEMENTED in torch's words. */
 CR_MUST cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out,
                                    cr_device device);
 /* Computes sizes that depend on elements, for tensors on any device. */

@@ -334,7 +334,7 @@ def test_library():
         if not re.search(r"^  words .*\blibrary\b", text, re.M):
             assert not re.search(r"^  extern +cr_kern_fft", text, re.M)
             continue
-        does, function = re.search(r"^  (extern|whole) +(\w+)", text, re.M).groups()
+        does, function = re.search(r"^  (extern|whole|kernel  cpu) +(\w+)", text, re.M).groups()
         assert does == "whole" or function in defined, text
         folders.add(defined.get(function))
     assert {"product", "linalg", "fft"} <= folders

@@ -1,5 +1,6 @@
 """Entries that the table states as loops: pieces of axes, index tensors, kept plans."""
 import os
+import pickle
 import subprocess
 import sys
 
@@ -226,6 +227,113 @@ for size, kernel, apart, pad, step in (((4, 5), (2, 3), 1, 1, 1), ((9, 7), (3, 2
             want = folded(x, size, kernel, apart, pad, step, blocks)
             assert got.numpy().dtype == x.dtype and (got.numpy() == want).all(), (size, dtype)
 """
+
+
+COMPOSED = """
+import sys
+import numpy as np
+import cresset as torch
+import cresset.nn.functional as F
+
+ops = torch.ops.aten
+
+
+def draw(*shape, dtype=torch.float32, seed=1):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def numbers(below, *shape, seed=2):
+    return torch.randint(below, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def gradients(f, *args):
+    args = [x.clone().requires_grad_() for x in args]
+    out = f(*args)
+    return torch.autograd.grad(out, args, draw(*out.shape, dtype=out.dtype, seed=9))
+
+
+def seeded(f, *args, **kwargs):
+    return f(*args, generator=torch.Generator().manual_seed(4), **kwargs)
+
+
+def calls():
+    mask, bags = numbers(2, 3, 4).bool(), torch.tensor([0, 3, 3, 7])
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        one, weight = draw(5, 4, dtype=dtype), draw(4, dtype=dtype).abs()
+        for x in (one, draw(4, 5, dtype=dtype).t(), one[:0], one[0]):
+            target = numbers(4, x.shape[0]) if x.dim() == 2 else torch.tensor(2)
+            for reduction in (0, 1, 2):
+                for given in (None, weight):
+                    yield lambda: ops.nll_loss_forward(x, target, given, reduction, 1)
+                    grad = draw(x.shape[0], dtype=dtype) if reduction == 0 and x.dim() == 2 else draw(1, dtype=dtype)[0]
+                    yield lambda: ops.nll_loss_backward(grad, x, target, given, reduction, 1, weight[1])
+        table, rows = draw(6, 5, dtype=dtype), numbers(6, 3, 3)
+        for padding in (None, 2):
+            for scaled in (False, True):
+                yield lambda: gradients(lambda w: F.embedding(rows, w, padding, scale_grad_by_freq=scaled), table)
+                for mode in ("sum", "mean", "max"):
+                    yield lambda: gradients(lambda w: F.embedding_bag(
+                        rows.flatten(), w, bags, mode=mode, padding_idx=padding, scale_grad_by_freq=scaled), table)
+        yield lambda: gradients(lambda w, s: F.embedding_bag(
+            rows.flatten(), w, bags, mode="sum", per_sample_weights=s), table, draw(9, dtype=dtype))
+        for n in (0, 1, 2, 9):
+            yield lambda: [torch.hann_window(n, dtype=dtype), torch.blackman_window(n, False, dtype=dtype),
+                           torch.bartlett_window(n, dtype=dtype), torch.kaiser_window(n, False, 7.5, dtype=dtype)]
+        for shape in ((), (3, 17), (0, 3)):
+            yield lambda: [seeded(torch.rand, shape, dtype=dtype), seeded(torch.randn, shape, dtype=dtype),
+                           seeded(torch.randint, -3, 9, shape, dtype=dtype), seeded(torch.normal, 2., 3., shape, dtype=dtype)]
+        x = draw(3, 4, dtype=dtype)
+        yield lambda: [x.masked_select(mask), x[0].masked_select(mask), x.t().masked_select(mask.t())]
+        yield lambda: [x.masked_scatter(mask, x), x.masked_scatter(mask[0], x), x.masked_scatter(mask & False, x[:0])]
+        for repeats in (torch.tensor([1, 0, 2]), torch.tensor([2]), torch.zeros(3, dtype=torch.int32)):
+            yield lambda: [x.repeat_interleave(repeats, 0), x.t().repeat_interleave(repeats, -1)]
+        images = draw(2, 3, 7, 6, dtype=dtype)
+        for window in ((2, 1, 0, 1), ((3, 2), 1, 1, 2), (2, 2, (1, 2), (2, 1))):
+            yield lambda: [F.unfold(images, *window), F.unfold(images[0].transpose(1, 2), *window)]
+        yield lambda: [torch.mv(x, weight), torch.mv(x[:, :3].t(), weight[:3]), torch.dot(weight, weight)]
+        places = numbers(12, 2, 3, 2, 3)
+        yield lambda: ops._pool_scatter(draw(2, 3, 2, 3, dtype=dtype), places, [2, 3, 3, 4], 2)
+        yield lambda: [torch.bucketize(x, torch.tensor([-1., 0., 1.]), right=True), torch.bucketize(x[:0], weight)]
+    for shape in ((3, 4, 0), (3, 4, 2), (3, 4, -2), (0, 4, 0), (5, 2, 9)):
+        yield lambda: [torch.tril_indices(*shape), torch.triu_indices(*shape, dtype=torch.int32)]
+    yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, 9, 2]))
+    yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, -9, 2]), weight=draw(4))
+    yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, 2, 2], dtype=torch.int32))
+    yield lambda: ops.embedding_dense_backward(draw(3, 4), torch.tensor([1, 7, 2]), 5, -1, False)
+    yield lambda: draw(3, 4).masked_scatter(mask | True, draw(1))
+    yield lambda: ops._pool_scatter(draw(1, 3), torch.tensor([[0, 6, 1]]), [1, 5], 1)
+    yield lambda: torch.bucketize(draw(3), draw(2, 2))
+    yield lambda: torch.randint(300, (4,), dtype=torch.uint8)
+
+
+def answers():
+    for call in calls():
+        try:
+            got = call()
+            yield [(str(x.dtype), x.double().numpy()) for x in (got if isinstance(got, (list, tuple)) else [got])]
+        except Exception as error:
+            yield repr(error)
+"""
+
+
+def test_compositions_beside_kernels_compute_the_same(tmp_path):
+    write = COMPOSED + "import pickle\npickle.dump(list(answers()), open(sys.argv[1], 'wb'))"
+    answers = []
+    for stated in "01":
+        path = str(tmp_path / stated)
+        done = subprocess.run([sys.executable, "-c", write, path], env=dict(os.environ, CR_STATED=stated))
+        assert done.returncode == 0
+        with open(path, "rb") as f:
+            answers.append(pickle.load(f))
+    assert len(answers[0]) > 200
+    for kernel, statement in zip(*answers):
+        if isinstance(kernel, str) or isinstance(statement, str):
+            assert kernel == statement
+            continue
+        for (dtype, want), (other, got) in zip(kernel, statement):
+            near = 1e-2 if "bfloat16" in dtype else 1e-5 if "float32" in dtype else 1e-12
+            assert dtype == other and want.shape == got.shape
+            np.testing.assert_allclose(got, want, near, near)
 
 
 def test_loops_beside_kernels_compute_the_same():

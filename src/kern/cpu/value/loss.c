@@ -48,9 +48,6 @@ static double weight_of(const nll *x, int64_t class)
 
 static cr_status check_classes(const nll *x)
 {
-    if (x->target->dtype != CR_I64 && x->target->dtype != CR_U8)
-        return cr_fail(CR_RUNTIME, "expected target dtype to be Long or Byte, but got %s",
-                       cr_dtype_infos[x->target->dtype].legacy);
     for (int64_t r = 0; r < x->rows; r++) {
         int64_t c = class_at(x, r);
         if (c != x->ignore && (c < 0 || c >= x->classes))
@@ -60,8 +57,7 @@ static cr_status check_classes(const nll *x)
 }
 
 /* nll_loss_forward: from self [N, C] or [C], target, weight [C] or None, reduction and
- * ignore_index to output and total weight.  Fails with CR_INDEX for a class out of range, with
- * CR_RUNTIME for a wrong dtype. */
+ * ignore_index to output and total weight.  Fails with CR_INDEX for a class out of range. */
 cr_status cr_kern_nll_loss(const cr_value *arg, cr_view *out)
 {
     nll x = nll_of(&arg[0], &arg[1], &arg[2], arg[3].i, arg[4].i);
