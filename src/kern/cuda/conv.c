@@ -276,15 +276,18 @@ static const char *conv_with_plan(const conv_key *k, const conv_call *c)
     return failed ? "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED" : NULL;
 }
 
-/* Copies sizes; a convolution in one dim gets a second dim of size 1. */
+/* Copies sizes; a convolution in one dim gets a second dim of size 1.  False for an array of more
+ * than INT_MAX elements: the library's strides are ints. */
 static bool conv_sizes(int32_t *out, const cr_array *a)
 {
     int n = a->ndim == 3 ? 4 : a->ndim;
+    int64_t elements = 1;
 
     for (int d = 0; d < n; d++) {
         int64_t size = d < 2 ? a->size[d] : d < n - a->ndim + 2 ? 1 : a->size[d - n + a->ndim];
-        if (size < 1 || size > INT_MAX)
+        if (size < 1 || size > INT_MAX / elements)
             return false;
+        elements *= size;
         out[d] = (int32_t)size;
     }
     return true;
