@@ -148,14 +148,21 @@ static cr_status rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
     return CR_OK;
 }
 
+/* True if the shape function reads elements.  Those of entries with a clause `index` do not,
+ * unless sizes depend on elements: indices are checked by the loop. */
+static bool shape_reads_elements(const cr_op *op)
+{
+    return op->words & CR_WORD_SIZED_BY_VALUES ||
+           (op->words & CR_WORD_RAISES_BY_VALUES && !op->index_count);
+}
+
 static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value *viewed,
                                const cr_value *arg, cr_device device, cr_frame *f)
 {
-    const unsigned by_values = CR_WORD_SIZED_BY_VALUES | CR_WORD_RAISES_BY_VALUES;
-
     if (op->shape_fn)
-        return !cr_is_host(device) && op->words & by_values ? cr_remote_shape(op, viewed, shape)
-                                                            : op->shape_fn(viewed, shape);
+        return !cr_is_host(device) && shape_reads_elements(op)
+                   ? cr_remote_shape(op, viewed, shape)
+                   : op->shape_fn(viewed, shape);
     for (int k = 0; k < op->result_count; k++) {
         if (op->shape[k])
             CR_TRY(rule_shape(&shape[k], op->shape[k], f));

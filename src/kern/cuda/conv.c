@@ -276,8 +276,8 @@ static const char *conv_with_plan(const conv_key *k, const conv_call *c)
     return failed ? "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED" : NULL;
 }
 
-/* Copies sizes; a convolution in one dim gets a second dim of size 1.  False for an array of more
- * than INT_MAX elements: the library's strides are ints. */
+/* Copies sizes; a convolution in one dim gets a second dim of size 1.  False for an array of
+ * more than INT_MAX elements: the library's strides are ints. */
 static bool conv_sizes(int32_t *out, const cr_array *a)
 {
     int n = a->ndim == 3 ? 4 : a->ndim;
