@@ -73,16 +73,43 @@ static int constant(cr_sizes *x, cr_scalar value)
     return k < 0 ? add_number(x, n) : k;
 }
 
-/* -1: the operation has no value at a probe. */
+/* False when the operation has no value at a probe. */
+static bool apply_at_probes(const cr_sizes *x, cr_size_number *n)
+{
+    for (int p = 0; p < x->probes; p++)
+        if (!cr_gnum_apply((cr_gnum_fn)n->fn, x->numbers.at[n->a].at[p],
+                           x->numbers.at[n->b].at[p], &n->at[p]))
+            return false;
+    return true;
+}
+
+/* A number with the operation's values at the probes; -1 when it has none. */
 static int apply(cr_sizes *x, cr_gnum_fn fn, int a, int b)
 {
     cr_size_number n = {.fn = (uint8_t)fn, .a = a, .b = b};
 
-    for (int p = 0; p < x->probes; p++)
-        if (!cr_gnum_apply(fn, x->numbers.at[a].at[p], x->numbers.at[b].at[p], &n.at[p]))
-            return -1;
+    if (!apply_at_probes(x, &n))
+        return -1;
     int k = find_known(x, n.at);
     return k < 0 ? add_number(x, n) : k;
+}
+
+/* A recorded constant and operation.  Guards need these themselves, not a number that is equal
+ * at the probes: where `n % 3 == 0` is a guard, n % 3 and the constant 0 are equal there. */
+static int constant_recorded(cr_sizes *x, cr_scalar value)
+{
+    cr_size_number n = {.fn = CR_GNUM_CONST, .value = value};
+
+    for (int p = 0; p < x->probes; p++)
+        n.at[p] = value;
+    return add_number(x, n);
+}
+
+static int apply_recorded(cr_sizes *x, cr_gnum_fn fn, int a, int b)
+{
+    cr_size_number n = {.fn = (uint8_t)fn, .a = a, .b = b};
+
+    return apply_at_probes(x, &n) ? add_number(x, n) : -1;
 }
 
 /* --- a number as a product of parameters and a sum of parameters --- */
@@ -336,8 +363,8 @@ static int read_number(cr_sizes *x, const cr_gnumber *n, int k, const cr_scalar 
     if (n->fn == CR_GNUM_SIZE)
         return cr_sizes_find(x, at);
     if (n->fn == CR_GNUM_CONST)
-        return constant(x, n->value);
-    return apply(x, (cr_gnum_fn)n->fn, now[n->a], now[n->b]);
+        return constant_recorded(x, n->value);
+    return apply_recorded(x, (cr_gnum_fn)n->fn, now[n->a], now[n->b]);
 }
 
 bool cr_sizes_read(cr_sizes *x, const cr_graph *g, cr_graph *const *of)

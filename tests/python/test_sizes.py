@@ -386,3 +386,11 @@ def test_the_oldest_sizes_go():
     assert not run.returncode, run.stderr
     count, size = map(int, run.stdout.split())
     assert 2 < count < 78 and size <= 1 << 20
+
+
+def test_a_guard_on_a_remainder_is_not_taken_for_a_constant():
+    """Recorded where n % 3 is 0: it is 0 at all sizes with which the shared program is made."""
+    @torch.compile
+    def f(x, n):
+        return x + 1 if n % 3 else x - 1
+    assert [f(torch.zeros(1), n).item() for n in range(1, 13)] == [1, 1, -1] * 4
