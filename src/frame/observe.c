@@ -161,16 +161,16 @@ int cr_observe_start(const cr_observer *o)
     seen.thread = thread;
     if (!observe_switch(monitoring, tool, 1))
         return 1;
-    cr_observe_stop();
+    cr_observe_stop(o->context);
     return -1;
 }
 
-void cr_observe_stop(void)
+int cr_observe_stop(const void *context)
 {
     PyObject *type, *value, *trace, *monitoring;
 
-    if (!observe_is_here())
-        return;
+    if (!observe_is_here() || seen.observer.context != context)
+        return 0;
     seen.thread = NULL;
     PyErr_Fetch(&type, &value, &trace);
     monitoring = observe_monitoring();
@@ -179,6 +179,7 @@ void cr_observe_stop(void)
     else
         PyErr_Clear();
     PyErr_Restore(type, value, trace);
+    return 1;
 }
 
 /* Whether sys.monitoring still has our tool with its events. */
@@ -233,17 +234,18 @@ int cr_observe_is_on(void)
            seen.thread->c_tracefunc == observe_trace;
 }
 
-void cr_observe_stop(void)
+int cr_observe_stop(const void *context)
 {
     PyObject *type, *value, *trace;
 
-    if (!seen.thread || seen.thread != PyThreadState_Get())
-        return;
+    if (!seen.thread || seen.thread != PyThreadState_Get() || seen.observer.context != context)
+        return 0;
     PyErr_Fetch(&type, &value, &trace);
     if (cr_observe_is_on())
         PyEval_SetTrace(NULL, NULL);
     seen.thread = NULL;
     PyErr_Restore(type, value, trace);
+    return 1;
 }
 
 #endif

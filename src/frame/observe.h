@@ -25,9 +25,9 @@ typedef struct {
  * thread is observed, a debugger or profiler has the trace function, or both tool ids are
  * taken; -1 with an exception. */
 int cr_observe_start(const cr_observer *o);
-/* Ends the observation that the running thread has started.  An exception that is set stays
- * set. */
-void cr_observe_stop(void);
+/* Ends the observation that the running thread has started with this context.  Returns 0, and
+ * ends nothing, when there is none.  An exception that is set stays set. */
+int cr_observe_stop(const void *context);
 /* Whether the running thread is observed and its hooks are installed: a program may remove a
  * trace function. */
 int cr_observe_is_on(void);

@@ -8,9 +8,9 @@ static PyObject *first;
 
 static void gate_end(void)
 {
-    cr_observe_stop();
     if (!gate_shadow)
         return;
+    cr_observe_stop(gate_shadow);
     events += cr_shadow_events(gate_shadow);
     compared += cr_shadow_compared(gate_shadow);
     if (cr_shadow_differences(gate_shadow) && !differences)

@@ -14,6 +14,8 @@ typedef struct {
     PyCodeObject *failed; /* the code in which the recording failed, or NULL */
     int at;               /* and the instruction */
     bool started;         /* the hook has a reference */
+    PyObject *watched;    /* the objects and the folders that the shadow borrows */
+    PyObject *lists;      /* and the lists */
 } observed_object;
 
 /* Remembers the user's instruction in execution at the first event after the failure. */
@@ -73,6 +75,8 @@ static void observed_dealloc(PyObject *x)
     cr_shadow_drop(self->shadow);
     Py_XDECREF(self->folder);
     Py_XDECREF((PyObject *)self->failed);
+    Py_XDECREF(self->watched);
+    Py_XDECREF(self->lists);
     Py_TYPE(x)->tp_free(x);
 }
 
@@ -96,10 +100,12 @@ static PyObject *observed_stop(PyObject *x, PyObject *unused)
 
     (void)unused;
     observed_check(self);
-    cr_observe_stop();
-    if (self->started)
+    if (self->started && cr_observe_stop(x)) {
+        cr_shadow_watch(self->shadow, NULL, 0, NULL); /* of no memory: nothing is followed */
+        Py_CLEAR(self->watched);
+        self->started = false;
         Py_DECREF(x);
-    self->started = false;
+    }
     Py_RETURN_NONE;
 }
 
@@ -148,21 +154,52 @@ static PyObject *observed_accesses(PyObject *x, PyObject *unused)
     return out;
 }
 
-/* watch(objects, folders): a list and a tuple of str, which the caller keeps alive until stop()
- */
+/* watch(objects, folders): a list and a tuple of str, kept alive until stop() */
 static PyObject *observed_watch(PyObject *x, PyObject *args)
 {
-    PyObject *objects, *folders;
+    observed_object *self = (observed_object *)x;
+    PyObject *objects, *folders, *kept;
 
     if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &objects, &PyTuple_Type, &folders))
         return NULL;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++)
         if (!PyUnicode_Check(PyTuple_GET_ITEM(folders, i)))
             return PyErr_Format(PyExc_TypeError, "watch() takes folders as str");
-    if (cr_shadow_watch(((observed_object *)x)->shadow, ((PyListObject *)objects)->ob_item,
-                        (size_t)PyList_GET_SIZE(objects), folders) < 0)
+    objects = PyList_AsTuple(objects); /* the list may change */
+    kept = objects ? PyTuple_Pack(2, objects, folders) : NULL;
+    Py_XDECREF(objects);
+    if (!kept)
+        return NULL;
+    if (cr_shadow_watch(self->shadow, ((PyTupleObject *)objects)->ob_item,
+                        (size_t)PyTuple_GET_SIZE(objects), folders) < 0) {
+        Py_DECREF(kept);
+        return PyErr_NoMemory();
+    }
+    Py_XSETREF(self->watched, kept);
+    Py_RETURN_NONE;
+}
+
+/* follow_lists(lists): a list of lists, kept alive until the observation is freed */
+static PyObject *observed_follow_lists(PyObject *x, PyObject *lists)
+{
+    observed_object *self = (observed_object *)x;
+
+    if (!PyList_CheckExact(lists))
+        return PyErr_Format(PyExc_TypeError, "follow_lists() takes a list");
+    lists = PyList_AsTuple(lists);
+    if (!lists)
+        return NULL;
+    Py_XSETREF(self->lists, lists);
+    if (cr_shadow_follow_lists(self->shadow, ((PyTupleObject *)lists)->ob_item,
+                               (size_t)PyTuple_GET_SIZE(lists)) < 0)
         return PyErr_NoMemory();
     Py_RETURN_NONE;
+}
+
+/* list_was_read(list) -> bool, see shadow.h */
+static PyObject *observed_list_was_read(PyObject *x, PyObject *list)
+{
+    return PyBool_FromLong(cr_shadow_list_was_read(((observed_object *)x)->shadow, list));
 }
 
 /* The first watched object that was in a frame as (index, (code, instruction)), or None. */
@@ -198,12 +235,15 @@ static PyObject *observed_calls(PyObject *x, PyObject *unused)
     return out;
 }
 
-static PyMethodDef observed_methods[] = {{"start", observed_start, METH_NOARGS, NULL},
-                                         {"stop", observed_stop, METH_NOARGS, NULL},
-                                         {"accesses", observed_accesses, METH_NOARGS, NULL},
-                                         {"watch", observed_watch, METH_VARARGS, NULL},
-                                         {"calls", observed_calls, METH_NOARGS, NULL},
-                                         {0}};
+static PyMethodDef observed_methods[] = {
+    {"start", observed_start, METH_NOARGS, NULL},
+    {"stop", observed_stop, METH_NOARGS, NULL},
+    {"accesses", observed_accesses, METH_NOARGS, NULL},
+    {"watch", observed_watch, METH_VARARGS, NULL},
+    {"follow_lists", observed_follow_lists, METH_O, NULL},
+    {"list_was_read", observed_list_was_read, METH_O, NULL},
+    {"calls", observed_calls, METH_NOARGS, NULL},
+    {0}};
 
 static PyGetSetDef observed_properties[] = {{"failed", observed_failed, NULL, NULL, NULL},
                                             {"events", observed_events, NULL, NULL, NULL},
