@@ -45,6 +45,9 @@ _ATOMS = (type(None), bool, type, type(Ellipsis), type(NotImplemented), types.Bu
 _VALUES = (int, float, complex, str, bytes, device)
 _ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
 
+# Types of values that never change: a later call may store the same object.
+_CONSTANT_SET = frozenset((*_VALUES, type(None), bool, type(Ellipsis), dtype, layout, memory_format))
+
 # Names of attributes and functions that read or write .grad.
 _TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_",
                               "clip_grads_with_norm_"))
@@ -109,13 +112,13 @@ def _slots(t):
 
 
 def _contents(holder):
-    """Returns the contents of a dict, list, cell or object with slots as a dict."""
+    """Returns the contents of a dict, list, cell, class or object with slots as a dict."""
     if isinstance(holder, list):
         return dict(enumerate(holder))
     if isinstance(holder, dict):  # a subclass may define __getitem__
         return dict(dict.items(holder))
-    if isinstance(holder, types.MappingProxyType):
-        return dict(holder)
+    if isinstance(holder, type):
+        return dict(holder.__dict__)
     names = ("cell_contents",) if isinstance(holder, types.CellType) else _slots(type(holder))
     return {name: getattr(holder, name) for name in names if hasattr(holder, name)}
 
@@ -129,6 +132,10 @@ def may_vary(x):
 def plain(x):
     """Returns a symbol's number and fixes the recording to it."""
     return x.__class__(x)
+
+
+def _is_constant(x):
+    return type(x) in _CONSTANT_SET or type(x) in (tuple, Size) and all(map(_is_constant, x))
 
 
 def tensor_facts(t):
@@ -154,6 +161,9 @@ class Walk:
         self.holders = {}  # node -> its dict, list or cell
         self.slotted = []  # objects with attributes outside __dict__
         self.before = []  # from snapshot(): (node or None, container, copy of its contents)
+        self.appended, self.left_out = set(), set()  # nodes of lists, and of what they contain
+        self.written = set()  # (id of a container, key) of the call's numbers that it replaced
+        self.computed = {}  # id of a container -> {key: how a number is computed that the call stored}
         self.paths = {}  # node -> path
         self.known = {}  # id -> node, for tensors and containers
         self.names = set()  # all names in the visited code
@@ -269,10 +279,17 @@ class Walk:
         else:
             self.holders[parent][key] = x
 
-    def now(self, node):
+    def note_written(self, node):
         source, parent, key = self.nodes[node][:3]
-        return self.holders[parent].cell_contents if source == "cell" else self.holders[parent].get(key) \
-            if source == "item" else self.holders[parent][key]
+        self.written.add((id(self.holders[parent]), "cell_contents" if source == "cell" else key))
+
+    def now(self, node):
+        """The object that is in the place of a number now, None if the call emptied the place."""
+        source, parent, key = self.nodes[node][:3]
+        holder = self.holders[parent]
+        if source == "item":
+            return dict.get(holder, key)
+        return _contents(holder).get("cell_contents") if source == "cell" else holder[key] if key < len(holder) else None
 
     def tensor(self, x, source, parent, key):
         if type(x) is not Tensor and _is_of(_PARAMETER, "UninitializedTensorMixin", x):
@@ -433,51 +450,90 @@ class Walk:
 
     def snapshot(self):
         """Copies the contents of all containers before the call."""
-        fixed = [*self.classes, *(m for m, _ in self.modules.values() if not _is_trusted(m.__name__))]
-        holders = [*self.holders.items(), *((None, x.__dict__) for x in fixed), *((None, x) for x in self.slotted)]
+        fixed = [*self.classes, *(m.__dict__ for m, _ in self.modules.values() if not _is_trusted(m.__name__))]
+        holders = [*self.holders.items(), *((None, x) for x in fixed), *((None, x) for x in self.slotted)]
         self.before = [(node, x, _contents(x) if x or not isinstance(x, dict) else _NOTHING) for node, x in holders]
         self.bare = [t for t, node in self.tensors if self.nodes[node][0] != "grad" and not t.__dict__]
 
     def stores(self):
-        """Returns the tensors that the call stored: [(kind, node of the container, key, tensor)].
+        """Returns what the call stored: [(kind, node of the container, key, what)].  what: a tensor, ("value",
+        a constant), or ("number", how it is computed from the call's numbers).
 
         Refuses the recording when the call stored other objects where the program can see them.
         """
         found = []
         for node, holder, before in self.before:
-            if isinstance(holder, dict) and len(holder) == len(before) and \
+            computed = self.computed.get(id(holder), _NOTHING)
+            if isinstance(holder, dict) and len(holder) == len(before) and not self.written and not computed and \
                all(map(is_, dict.values(holder), before.values())) and all(map(is_, holder, before)):
                 continue
             now = _contents(holder)
-            if len(before) > len(now):
+            if len(before) > len(now) or not all(key in now for key in before):
                 raise Refused(f"it removes an item of {self.holder_name(node, holder)}",
                               (self.ids(node, holder), None))
+            kind = "cell" if isinstance(holder, types.CellType) else "at" if isinstance(holder, list) else "item"
             for key, x in now.items():
                 old = before.get(key, self)
-                if old is x or type(old) is type(x) and type(x) in _VALUE_SET and (old == x or old != old and x != x):
+                if key in computed:
+                    found.append((kind, node, key, ("number", computed[key])))
                     continue
-                if node is None or type(x) is not Tensor:
+                if (old is x or type(old) is type(x) and type(x) in _VALUE_SET and
+                        (old == x or old != old and x != x)) and (id(holder), key) not in self.written:
+                    continue
+                added = kind == "at" and key >= len(before)
+                if node is None or node in self.left_out or type(x) is not Tensor and not _is_constant(x) or \
+                   added and node not in self.appended:
                     raise Refused(f"it changes {self.holder_name(node, holder)}, at {key!r}",
                                   (self.ids(node, holder), key))
-                kind = "cell" if isinstance(holder, types.CellType) else "at" if isinstance(holder, list) else "item"
-                found.append((kind, node, key, x))
+                what = x if type(x) is Tensor else ("value", x)
+                found.append(("append", node, None, what) if added else (kind, node, key, what))
         if any(t.__dict__ for t in self.bare):
             raise Refused("it sets an attribute of a tensor")
         return found
 
-    def settle(self):
-        """Replaces symbols that the call stored by plain numbers, to which the recording is then
-        fixed."""
-        for _, holder, _ in self.before:
+    def grown(self):
+        """The lists to which the call appended: [(node, list)]."""
+        return [(node, x) for node, x, before in self.before if node is not None and type(x) is list and
+                len(x) > len(before) and all(map(is_, x, before.values()))]
+
+    def leave_out_items(self, node):
+        """Leaves the length and the items of a list out of the guard, because the call only appends to it.
+        Other paths to an item keep the guard as it is."""
+        inside = {node}
+        for i in range(node + 1, len(self.nodes)):
+            if self.nodes[i][1] in inside:
+                inside.add(i)
+        inside.remove(node)
+        if any(check == "same" and expected in inside and i not in inside
+               for i, (_, _, _, check, expected, *_) in enumerate(self.nodes)):
+            return
+        self.nodes[node][3:5] = "instance", list
+        for i in inside:
+            self.nodes[i][:] = "const", -1, None, "any", None, -1
+        self.appended.add(node)
+        self.left_out |= inside
+
+    def settle(self, recorder):
+        """Replaces symbols that the call stored by plain numbers.  A later call computes them again; where it
+        cannot, the recording is fixed to the number."""
+        for node, holder, before in self.before:
             for key, x in _contents(holder).items():
+                if type(x) in (tuple, Size) and any(type(i) is Symbol for i in x):
+                    self.put(holder, key, type(x)([plain(i) if type(i) is Symbol else i for i in x]))
                 if type(x) is not Symbol:
                     continue
-                if isinstance(holder, types.CellType):
-                    holder.cell_contents = plain(x)
-                elif isinstance(holder, (dict, list)):
-                    holder[key] = plain(x)
-                else:
-                    setattr(holder, key, plain(x))
+                made = recorder.formula(x) if node is not None and key in before else None
+                if made is not None:
+                    self.computed.setdefault(id(holder), {})[key] = made[0]
+                self.put(holder, key, plain(x) if made is None else made[1])
+
+    def put(self, holder, key, x):
+        if isinstance(holder, types.CellType):
+            holder.cell_contents = x
+        elif isinstance(holder, (dict, list)):
+            holder[key] = x
+        else:
+            setattr(holder, key, x)
 
     def holder_name(self, node, holder):
         if node is not None:

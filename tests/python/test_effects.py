@@ -1,0 +1,318 @@
+"""Compiled calls repeat what the recorded call stored: counters, constants, and items appended to lists."""
+import sys
+import warnings
+
+import pytest
+
+import cresset as torch
+from cresset import nn
+
+
+def compiled(f=None, **options):
+    """torch.compile, without the trace function of the tests (tests/comparisons.py) in calls: under a debugger
+    nothing is observed."""
+    if f is None:
+        return lambda f: compiled(f, **options)
+    made = torch.compile(f, **options)
+
+    def call(*args):
+        trace = sys.gettrace()
+        sys.settrace(None)
+        try:
+            return made(*args)
+        finally:
+            sys.settrace(trace)
+    call.made = getattr(made, "_compiled_forward", made)
+    return call
+
+
+def served(f):
+    """The number of calls that recordings served."""
+    assert f.made._compiler.refusal is None, f.made._compiler.refusal
+    return sum(e.calls for e in f.made._entries)
+
+
+class Box:
+    def __init__(self, **state):
+        self.__dict__.update(state)
+
+
+def test_a_counter_is_a_number_of_the_recording():
+    box = Box(n=0, total=0.5)
+
+    @compiled
+    def f(x):
+        box.n += 1
+        box.total = box.total * 2 + box.n
+        return x * box.n
+    total = 0.5
+    for n in range(1, 9):
+        total = total * 2 + n
+        assert f(torch.ones(2)).tolist() == [n, n]
+        assert (box.n, box.total) == (n, total) and type(box.n) is int
+    assert served(f) == 6 and len(f.made._entries) == 1
+
+
+def test_a_counter_may_be_changed_between_calls():
+    box = Box(n=0)
+
+    @compiled
+    def f(x):
+        box.n += 2
+        return x + box.n
+    for _ in range(4):
+        f(torch.ones(1))
+    box.n = 100
+    assert f(torch.ones(1)).tolist() == [103] and box.n == 102
+    assert served(f) == 3
+    box.n = "ab"
+    with pytest.raises(TypeError, match="can only concatenate str"):
+        f(torch.ones(1))
+    assert box.n == "ab"
+
+
+def test_a_branch_on_a_counter_is_a_guard():
+    box = Box(n=0)
+
+    @compiled
+    def f(x):
+        box.n += 1
+        return x + 1 if box.n % 3 else x - 1
+    assert [f(torch.zeros(1)).item() for _ in range(9)] == [1, 1, -1] * 3
+    assert box.n == 9 and served(f) >= 5
+
+
+def test_a_counter_beyond_64_bits_is_counted_by_the_plain_function():
+    box = Box(n=3)
+
+    @compiled
+    def f(x):
+        box.n = box.n * 1000
+        return x + 1
+    n = 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(9):
+            n *= 1000
+            f(torch.ones(1))
+            assert box.n == n
+    assert n > 2 ** 64 and sum(e.calls for e in f.made._entries) > 0
+
+
+def test_a_number_that_depends_on_a_size_is_stored():
+    box = Box(rows=0)
+
+    @compiled(dynamic=True)
+    def f(x):
+        box.rows = x.shape[0] * 2
+        return x + 1
+    for rows in (3, 3, 4, 3, 5, 4):
+        f(torch.ones(rows, 2))
+        assert box.rows == 2 * rows and type(box.rows) is int
+
+
+def test_constants_are_stored_again():
+    box = Box(shape=None, kind="", flag=False)
+
+    @compiled
+    def f(x, kind):
+        box.shape, box.kind, box.flag = x.shape, kind, True
+        return x + 1
+    for _ in range(3):
+        f(torch.ones(2, 3), "a")
+    before = served(f)
+    f(torch.ones(2, 3), "a")
+    assert served(f) == before + 1
+    box.__dict__.update(shape=torch.Size((2, 3)), kind="a", flag=True)
+    assert f(torch.ones(2, 3), "b").tolist() == [[2] * 3] * 2
+    assert vars(box) == {"shape": (2, 3), "kind": "b", "flag": True}
+
+
+def test_a_module_counts_and_keeps_its_results():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls, self.seen, self.inner = 0, [], nn.Linear(2, 2)
+
+        def forward(self, x):
+            self.calls += 1
+            y = self.inner(x)
+            self.seen.append(y)
+            return y * self.calls
+    m = Counts()
+    f = compiled(m)
+    with torch.no_grad():
+        for n in range(1, 7):
+            out = f(torch.full((2,), float(n)))
+            assert m.calls == n == len(m.seen) and torch.equal(out, m.seen[-1] * n)
+    assert served(f) == 4
+
+
+def test_appended_items_are_the_results_of_each_call():
+    seen = []
+
+    @compiled
+    def f(x, out):
+        y = x * 2
+        seen.append(y)
+        out.append(y)
+        out.append("y")
+        return y + 1
+    for n in range(6):
+        out = []
+        assert f(torch.full((1,), float(n)), out).tolist() == [2 * n + 1]
+        assert out[0] is seen[-1] and out[1:] == ["y"] and [t.item() for t in seen] == [2. * k for k in range(n + 1)]
+    assert served(f) == 4
+
+
+def test_a_list_may_change_between_calls_that_append():
+    seen = []
+
+    @compiled
+    def f(x):
+        seen.append(x + 1)
+        return x
+    for _ in range(4):
+        f(torch.ones(1))
+    seen.clear()
+    f(torch.ones(1))
+    assert [t.item() for t in seen] == [2.] and served(f) == 3
+    seen[:] = ["a", 3]
+    f(torch.ones(1))
+    assert seen[:2] == ["a", 3] and seen[2].item() == 2 and served(f) == 4
+
+
+READS = {
+    "its length": lambda seen, held: len(seen),
+    "its truth": lambda seen, held: 1 if seen else 0,
+    "an item": lambda seen, held: 2 if seen and seen[-1] is None else 3,
+    "an iteration": lambda seen, held: sum(1 for _ in seen),
+    "a comparison": lambda seen, held: int(seen == [1]),
+    "a comparison of what holds it": lambda seen, held: int(held == [[1]]),
+    "membership in what holds it": lambda seen, held: int([1] in held),
+    "a function in C over what holds it": lambda seen, held: max(map(len, held)),
+    "the truth of what it is in": lambda seen, held: int(any(held)),
+    "a method": lambda seen, held: seen.count(1),
+    "a bound special method": lambda seen, held: seen.__len__(),
+    "text": lambda seen, held: len(f"{held}"),
+    "unpacking": lambda seen, held: len([*seen]),
+    "a spread": lambda seen, held: max(0, 0, *seen),
+    "a pattern": lambda seen, held: _matched(seen),
+    "a slice": lambda seen, held: len(seen[1:]),
+}
+
+
+def _matched(x):
+    match x:
+        case []:
+            return 0
+        case [_]:
+            return 1
+        case _:
+            return 2
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_list_that_the_call_reads_stays_guarded(read):
+    def run(compile):
+        seen = []
+        held = [seen]
+
+        @compile
+        def f(x):
+            seen.append(1)
+            return x + READS[read](seen, held)
+        return [f(torch.zeros(1)).item() for _ in range(6)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert run(compiled) == run(lambda f: f)
+
+
+def test_an_item_of_the_list_that_is_used_stays_guarded():
+    first = torch.ones(1)
+    seen = [first]
+
+    def f(x):
+        seen.append(1)
+        return x + seen[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        g = compiled(f)
+        assert [g(torch.zeros(1)).item() for _ in range(4)] == [1.] * 4
+        seen[0] = torch.full((1,), 5.)
+        assert g(torch.zeros(1)).item() == 5.
+
+
+def test_an_item_that_is_reached_in_another_way_is_guarded():
+    shared = torch.ones(1)
+    seen, box = [shared], Box(t=shared)
+
+    @compiled
+    def f(x):
+        seen.append(1)
+        return x + box.t
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert [f(torch.zeros(1)).item() for _ in range(4)] == [1.] * 4
+        box.t = torch.full((1,), 7.)
+        assert f(torch.zeros(1)).item() == 7.
+
+
+def test_a_class_keeps_a_number_that_a_call_stores():
+    class Kept:
+        last = 0
+
+    def f(x, n):
+        Kept.last = n * 2
+        return x + n
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        g = compiled(f)
+        for n in (1, 2, 3, 2):
+            assert g(torch.zeros(1), n).item() == n and Kept.last == 2 * n and type(Kept.last) is int
+
+
+def test_an_error_of_the_call_leaves_the_counter_of_eager_mode():
+    box = Box(n=0)
+
+    @compiled
+    def f(x, i):
+        box.n += 1
+        return x.index_select(0, i)
+    for i in (0, 1, 0, 1):
+        f(torch.arange(3.), torch.tensor([i]))
+    with pytest.raises(IndexError):
+        f(torch.arange(3.), torch.tensor([9]))
+    assert box.n == 5
+
+
+def test_one_observation_does_not_end_another():
+    def f():
+        return 1 + 1
+    a, b = torch._C.Observation(), torch._C.Observation()
+    trace = sys.gettrace()
+    sys.settrace(None)
+    started = a.start(), b.start()
+    b.stop()
+    f()
+    seen = a.events
+    f()
+    a.stop()
+    again = b.start()
+    b.stop()
+    sys.settrace(trace)
+    assert started == (True, False) and a.events > seen and again
+
+
+def test_watched_objects_are_kept_alive():
+    watch = torch._C.Observation()
+    watch.watch([object(), [1] * 100], (str(3) * 50,))
+    watch.follow_lists([[2] * 100])
+    held = [[0] for _ in range(1000)]
+    trace = sys.gettrace()
+    sys.settrace(None)
+    watch.start()
+    (lambda: len(held))()
+    watch.stop()
+    sys.settrace(trace)
+    assert watch.watched is None and watch.events
