@@ -11,14 +11,16 @@ import builtins
 import functools
 import sys
 import types
+from _abc import get_cache_token
 from _contextvars import ContextVar
 from _thread import _local as local
 from _weakref import ReferenceType
+from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from math import isfinite
 from operator import attrgetter, is_, methodcaller
 
-from .. import Generator, Size, Tensor, _root, device, dtype, layout, matmul, memory_format
+from .. import Generator, Size, Tensor, _root, device, dtype, layout, memory_format
 from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code, _walk_items
 
 
@@ -79,7 +81,6 @@ _NOT_IN_USE = frozenset(("__init__", "__new__", "__post_init__", "__init_subclas
 _STDLIB = sys.stdlib_module_names
 _OPTIM, _PARAMETER = f"{_root.NAME}.optim", f"{_root.NAME}.nn.parameter"
 _MODULE = f"{_root.NAME}.nn.modules.module"
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type(matmul), type)
 # CPython checks the class of these methods' results, so they may not return a symbol.
 _CHECKED_METHODS = frozenset(("__bool__", "__complex__", "__float__", "__index__", "__int__"))
 _MOST_NODES = 100_000
@@ -173,6 +174,7 @@ class Walk:
         self.modules = {}  # user modules that code reads -> names looked up in them
         self.optimizers = 0
         self.met_module = False
+        self.met_abstract = False  # an abstract base class, which may get further subclasses
         self.deferred = []  # (object, why): refuses the call if it reads the object
         self.may_defer = True
         self.has_hooks = False  # a module's call in C calls objects that no instruction loads
@@ -232,6 +234,7 @@ class Walk:
         if isinstance(x, type):
             self.reach_class(x)
             self.makes.update(x.__mro__)
+            self.reach_abstract(x)
             if _root_of(x) in _IMPURE_CLASSES:
                 self.defer(x, f"it uses the class '{x.__module__}.{x.__qualname__}'")
         bound = getattr(x, "__self__", None) if type(x) is types.BuiltinFunctionType else None
@@ -255,6 +258,12 @@ class Walk:
             self.defer(method, str(why))
         finally:
             self.may_defer = before
+
+    def reach_abstract(self, t):
+        """A later register() of an abstract base class changes what isinstance() returns."""
+        if isinstance(t, ABCMeta) and not self.met_abstract:
+            self.met_abstract = True
+            self.add("const", -1, get_cache_token, "returns", get_cache_token())
 
     def bound_slot(self, x, source, parent, key):
         self.visit_bound(x)
@@ -610,7 +619,7 @@ class Walk:
             if before == len(self.nodes) + len(self.names) + len(self.codes):
                 break
         for t in self.classes:  # a name added later would hide a base's attribute
-            self.add("const", -1, t, "lacks", tuple(self.names.difference(t.__dict__)))
+            self.add("const", -1, t, "lacks", (t.__mro__, tuple(self.names.difference(t.__dict__))))
         for names in (_PURE_SETTERS, _QUERIES):
             if self.names & names:
                 self.refused_name = min(self.names & names)
@@ -620,14 +629,17 @@ class Walk:
         x = module.__dict__[name]
         if not _is_trusted(module.__name__):
             self.visit(x, "item", self.add("dict", node, None, "any"), name)
-        elif isinstance(x, _FUNCTIONS):  # the program may replace it
+        elif callable(x):  # the program may replace it
             self.add("item", self.add("dict", node, None, "any"), name, "is", x)
             if isinstance(x, type):
                 self.atom(x, "const", -1, x)
+        elif type(x) is types.ModuleType and x.__name__.startswith(f"{module.__name__}."):
+            self.visit(x, "item", self.add("dict", node, None, "any"), name)
 
     def special_methods(self, t):
         """The special methods that Python may call although no code names them."""
-        return {name for name, x in t.__dict__.items() if name.startswith("__") and callable(x) and
+        return {name for name, x in t.__dict__.items() if name.startswith("__") and
+                (callable(x) or isinstance(x, (classmethod, staticmethod))) and
                 (t in self.makes or name not in _NOT_IN_USE)} - {"__class__", "__dict__", "__weakref__"}
 
     def class_attribute(self, t, name):

@@ -64,7 +64,9 @@ def guard(walk, node):
     if check == "same":
         return f"{name} is {walk.path(expected)}"
     if check == "lacks":
-        return f"{name} has no further attributes"
+        return f"{name} has the same bases and no further attributes"
+    if check == "returns":
+        return f"{name}() == {expected}"
     if check == "is":
         return f"{name} is {_short(expected)}"
     return f"{name} exists"

@@ -61,6 +61,15 @@ def observed(f, compile):
     return seen, out.getvalue()
 
 
+def steps(f, *items):
+    """Calls f with every tuple of arguments; runs every function between the calls, which changes state."""
+    for item in items:
+        if callable(item):
+            item()
+        else:
+            yield attempt(f, *item)
+
+
 def plain(f=None, **options):
     """Takes the place of torch.compile in the eager run."""
     return (lambda f: f) if f is None else f

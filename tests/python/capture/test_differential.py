@@ -3,7 +3,7 @@ import pytest
 
 import cresset as torch
 
-from . import (aliases, classes, containers, effects, errors, hidden, hooks, iteration, orders, process,  # noqa: F401
+from . import (aliases, classes, containers, effects, errors, hidden, hooks, iteration, orders, process, protocols,  # noqa: F401
                symbols, threads, unread)
 from .harness import PROGRAMS, observed, plain
 

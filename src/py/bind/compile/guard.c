@@ -29,14 +29,15 @@ typedef enum {
     IS_MAPPING,
     IS_SET,
     IS_LACKING,
+    IS_RETURNING,
     IS_TENSOR
 } check_kind;
 
 static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none", "at",
                                            "cell", "dict",  "attr",  "type", "code", "grad"};
-static const char *const check_names[] = {"any",   "is",     "same",  "instance",
-                                          "equal", "number", "list",  "mapping",
-                                          "set",   "lacks",  "tensor"};
+static const char *const check_names[] = {"any",   "is",     "same",    "instance",
+                                          "equal", "number", "list",    "mapping",
+                                          "set",   "lacks",  "returns", "tensor"};
 
 typedef struct {
     uint8_t dtype, ndim;
@@ -55,7 +56,8 @@ typedef struct {
     Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_AT */
     Py_ssize_t wanted; /* expected length, or number of a node */
     PyObject *key, *expected;
-    PyObject *keys;     /* IS_MAPPING, IS_SET: a tuple, borrowed from `expected` */
+    PyObject *keys;     /* IS_MAPPING, IS_SET, IS_LACKING: a tuple, borrowed from `expected` */
+    PyObject *mro;      /* IS_LACKING: borrowed from `expected` */
     PyTypeObject *type; /* borrowed from `expected` */
     tensor_facts facts;
     uint64_t version;
@@ -137,7 +139,11 @@ static int set_expected(node *d)
     case IS_MAPPING:
     case IS_SET:
         return PyArg_ParseTuple(d->expected, "OO!", &d->type, &PyTuple_Type, &d->keys) ? 0 : -1;
-    case IS_LACKING: d->keys = d->expected; return PyTuple_CheckExact(d->keys) ? 0 : -1;
+    case IS_LACKING:
+        return PyArg_ParseTuple(d->expected, "O!O!", &PyTuple_Type, &d->mro, &PyTuple_Type,
+                                &d->keys)
+                   ? 0
+                   : -1;
     case IS_INSTANCE:
     case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
     case IS_TENSOR: /* the guard does not keep the tensor alive */
@@ -463,17 +469,31 @@ static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssiz
     return NULL;
 }
 
-/* True when the class's own dict has none of these names.  The version of a class changes with
- * every change of the class or of a base; 0 means that the class has no version. */
+/* True when the class has the same bases and its own dict has none of these names.  The version
+ * of a class changes with every change of the class or of a base; 0 means that it has no
+ * version. */
 static bool type_lacks(node *d, PyTypeObject *t)
 {
     if (t->tp_version_tag && t->tp_version_tag == d->version)
         return true;
+    if (t->tp_mro != d->mro)
+        return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(d->keys); i++)
         if (PyDict_Contains(t->tp_dict, PyTuple_GET_ITEM(d->keys, i)))
             return false;
     d->version = t->tp_version_tag;
     return true;
+}
+
+/* True when a function in C returns the expected int.  It reads a counter of the process. */
+static bool function_returns(PyObject *function, PyObject *expected)
+{
+    PyObject *now = PyCFunction_Check(function) ? PyObject_CallNoArgs(function) : NULL;
+    bool same = now && equals(now, expected);
+
+    PyErr_Clear();
+    Py_XDECREF(now);
+    return same;
 }
 
 static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr_scalar *number)
@@ -491,6 +511,7 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
     case IS_MAPPING:
         return Py_TYPE(o) == d->type && (dict_is_unchanged(d, o) || dict_has_keys(o, d->keys));
     case IS_LACKING: return PyType_Check(o) && type_lacks(d, (PyTypeObject *)o);
+    case IS_RETURNING: return function_returns(o, d->expected);
     case IS_SET: return Py_TYPE(o) == d->type && set_has_items(o, d->keys);
     case IS_TENSOR:
         if (Py_TYPE(o) != d->type || !has_facts(&d->facts, cr_py_tensor_of(o)) ||

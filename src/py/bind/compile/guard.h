@@ -41,8 +41,9 @@ typedef struct cr_guard cr_guard;
  *   "list"        (type, length)    has exactly this class and length
  *   "mapping"     (type, keys)      has exactly this class, and these keys in this order
  *   "set"         (type, items)     has exactly this class, and these items in this order
- *   "lacks"       names             is a class that does not define these attributes
- *   "tensor"      tensor            has its class, dtype, device, sizes, strides and
+ *   "lacks"       (mro, names)      is a class with this __mro__ that does not define these
+ * names "returns"     int               is a function in C that returns this number without
+ * arguments "tensor"      tensor            has its class, dtype, device, sizes, strides and
  *                                   requires_grad; it is input `slot`, or no input when slot is
  *                                   -1; dims in the mask `dims` may have any size but 0 and 1
  */
