@@ -4,24 +4,28 @@ from .capture import reset
 from .eval_frame import disable, optimize, optimize_assert
 
 # Imported on first use, because compile() needs none of them.
-_LAZY = {"OptimizedModule": "optimized_module", "ExplainOutput": "explaining", "explain": "explaining"}
-_LAZY |= dict.fromkeys(("list_backends", "lookup_backend", "register_backend"), "backends")
-_LAZY |= dict.fromkeys(("mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic"), "marks")
+_LAZY = {"OptimizedModule": "optimized_module", "ExplainOutput": "explaining", "explain": "explaining",
+         "export": "exporting"}
+_LAZY |= dict.fromkeys(("list_backends", "lookup_backend", "register_backend"), "backends.registry")
+_LAZY |= dict.fromkeys(("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
+                        "maybe_mark_dynamic"), "marks")
 _LAZY |= dict.fromkeys(("allow_in_graph", "assume_constant_result", "disallow_in_graph", "forbid_in_graph", "graph_break",
                         "is_compiling", "nonstrict_trace", "run", "set_stance", "skip", "substitute_in_graph",
                         "skip_code"), "utilities")
 
-__all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "exc", "explain",
+_MODULES = ("backends", "exc", "testing", "utils")
+
+__all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "exc", "explain", "export",
            "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "lookup_backend", "mark_dynamic",
-           "mark_static", "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace", "optimize",
+           "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic", "nonstrict_trace", "optimize",
            "optimize_assert", "OptimizedModule", "register_backend", "reset", "run", "set_stance",
            "substitute_in_graph"]
 
 
 def __getattr__(name):
     from importlib import import_module
-    if name == "exc":
-        return import_module(f"{__name__}.exc")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name in _LAZY:
         value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
         return value

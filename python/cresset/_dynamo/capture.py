@@ -10,6 +10,7 @@ import functools
 import sys
 import warnings
 from _weakref import ref  # importing weakref takes a millisecond
+from collections import Counter, defaultdict
 
 from .. import Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from . import config
@@ -25,6 +26,10 @@ def _is_trusted_file(path):
     return path.startswith(package) or path.startswith(library) and "/site-packages/" not in path and \
         "/dist-packages/" not in path
 
+
+# What happened in this process, as torch counts it (torch._dynamo.utils.counters): "frames" (recorded calls: "total",
+# "ok"), "stats" ("unique_graphs", "calls_captured"), "graph_break" and "unimplemented" (refusals by reason).
+counters = defaultdict(Counter)
 
 _ATTEMPTS = 3  # attempts to record a function whose calls change objects that they read
 _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
@@ -153,6 +158,7 @@ class Compiler:
 
     def refuse(self, compiled, why, place=None):
         """Makes the function eager from now on; raises with fullgraph=True."""
+        counters["unimplemented" if self.fullgraph else "graph_break"][str(why)] += 1
         self.refusal, self.place = str(why), place
         _C._log("graph", 1, f"{self.name} runs eagerly: {why}")
         at = f"\n  at {place}" if place is not None else ""
@@ -185,6 +191,7 @@ class _Recording:
         if self.walk_again():
             return _Recording(self.compiler, self.compiled, self.args, self.kwargs).result()
         _watch_messages()
+        counters["frames"]["total"] += 1
         recorder = _C.Recorder(parts=bool(self.walk.wants_gradients), sources=True, borrow=True)
         self.mark_inputs(recorder)
         self.mark_sizes(recorder)
@@ -566,6 +573,9 @@ class _Recording:
         self.walk.known.clear()
         self.walk.before.clear()
         self.walk.bare.clear()
+        counters["frames"]["ok"] += 1
+        counters["stats"]["unique_graphs"] += 1
+        counters["stats"]["calls_captured"] += graph.size
         self.compiled._entries.insert(0, entry)
         self.compiler.records.append((self.walk, entry))
         self.compiler.unread = self.walk

@@ -52,7 +52,7 @@ class How:
             raise AssertionError(f"Expected enable to be a bool, got {type(dynamic)}")
         self.backend_name, self.backend = default_backend if backend is None else backend, None
         if not isinstance(self.backend_name, str) or self.backend_name not in OWN_NAMES:
-            from .backends import lookup_backend
+            from .backends.registry import lookup_backend
             self.backend = lookup_backend(self.backend_name)
         self.nopython, self.dynamic, self.disable, self.name, self.limit = nopython, dynamic, disable, name, limit
         self.mode = self.options = None

@@ -39,6 +39,15 @@ def maybe_mark_dynamic(t, index):
     _set_of(t, "_dynamo_weak_dynamic_indices").update(range(t.dim())[i] for i in _dims(index))
 
 
+def mark_unbacked(t, index, *, hint_override=None, strict=False, specialize_on=None, shape_id=None):
+    """As mark_dynamic(): the function may need no particular size.  Sizes 0 and 1 have recordings of
+    their own, so no assumption is made about them."""
+    if not isinstance(t, Tensor):
+        raise TypeError(f"mark_unbacked() takes a Tensor, not {type(t).__name__}")
+    for i in _dims(index):
+        _set_of(t, "_dynamo_dynamic_indices").add(range(t.dim())[i])
+
+
 def mark_static(t, index=None):
     """The size of t along `index` (None: all sizes) is never a symbol."""
     if isinstance(t, Tensor):

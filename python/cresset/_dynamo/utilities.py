@@ -3,7 +3,8 @@ import functools
 
 from .. import _C
 from . import capture
-from .backends import lookup_backend
+from .backends.inductor import inductor
+from .backends.registry import lookup_backend
 
 
 def is_compiling():
@@ -87,7 +88,8 @@ class set_stance:
             raise RuntimeError("non-default stance cannot have force_backend set")
         if stance not in capture.STANCES:
             raise RuntimeError(f"invalid torch.compile stance {stance!r}")
-        forced = None if force_backend is None else lookup_backend(force_backend) or capture.OWN_PROGRAMS
+        forced = None if force_backend is None else lookup_backend(force_backend)
+        forced = capture.OWN_PROGRAMS if forced is inductor else forced
         self.stance = stance, forced
         self.before = capture.set_stance(*self.stance)
 

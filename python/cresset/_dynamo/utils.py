@@ -1,7 +1,8 @@
-"""Questions of libraries about compilation."""
+"""Questions of libraries about compilation; counters."""
+from .capture import counters
 from .eval_frame import is_dynamo_supported
 
-__all__ = ["is_compile_supported"]
+__all__ = ["counters", "is_compile_supported"]
 
 
 def is_compile_supported(device_type):

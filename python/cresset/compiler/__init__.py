@@ -1,6 +1,6 @@
 """torch.compiler: functions of programs for the compiler."""
 from .. import _dynamo, compile  # noqa: A004
-from .._dynamo.backends import get_default_backend, set_default_backend
+from .._dynamo.backends.registry import get_default_backend, set_default_backend
 from .._dynamo import (allow_in_graph, assume_constant_result, disable, is_compiling, list_backends, nonstrict_trace,
                        set_stance, substitute_in_graph)
 

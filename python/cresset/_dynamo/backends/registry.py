@@ -3,7 +3,9 @@
 A backend is a function (GraphModule, example inputs) -> callable with the same inputs.  The
 names "cresset" and "inductor" mean this package's programs, which need no GraphModule.
 """
-from . import eval_frame
+from .. import eval_frame
+from .debugging import aot_eager, eager
+from .inductor import inductor
 
 _registered = {}
 
@@ -31,25 +33,6 @@ def register_backend(compiler_fn=None, name=None, tags=()):
     return compiler_fn
 
 
-def eager(gm, fake_tensor_inputs, **kwargs):
-    """Runs the graph as recorded."""
-    return gm.forward
-
-
-def aot_eager(gm, fake_tensor_inputs, **kwargs):
-    """Runs the forward and backward graphs as recorded."""
-    from ..functorch.compile import aot_function, nop
-    return aot_function(gm.forward, nop)
-
-
-def inductor(gm, example_inputs, **kwargs):
-    """This package's programs, for backends that call other backends."""
-    from .._inductor import options_of
-    from .capture import compile_function
-    settings = options_of(kwargs.get("mode"), kwargs.get("options") or {})
-    return compile_function(gm.forward, None, "inductor", False, None, settings)
-
-
 _DEBUG = {"eager": eager, "aot_eager": aot_eager}
 
 
@@ -61,13 +44,13 @@ def list_backends(exclude_tags=("debug", "experimental")):
 
 
 def lookup_backend(backend):
-    """Returns the function of a name; None for this package's programs."""
+    """Returns the function of a name."""
     if not isinstance(backend, str):
         if not callable(backend):
             _refuse(backend)
         return backend
     if backend in eval_frame.OWN_NAMES:
-        return None
+        return inductor
     found = _registered.get(backend) or _DEBUG.get(backend)
     if found is None:
         _refuse(backend)
@@ -75,5 +58,5 @@ def lookup_backend(backend):
 
 
 def _refuse(backend):
-    from .exc import InvalidBackend
+    from ..exc import InvalidBackend
     raise InvalidBackend(backend)

@@ -1,0 +1,1 @@
+"""Backends of compile(), in torch's modules."""

@@ -1,0 +1,41 @@
+"""Helpers for backends."""
+
+
+class AotAutograd:
+    """A backend that gives the forward and the backward graph to compilers of graphs."""
+
+    def __init__(self, **kwargs):
+        self.__name__ = "compiler_fn"
+        self.kwargs = kwargs
+
+    def __call__(self, gm, example_inputs, **kwargs):
+        from ..capture import counters
+        from ...functorch.compile import aot_function
+        counters["aot_autograd"]["total"] += 1
+        try:
+            made = aot_function(gm.forward, **self.kwargs)
+        except Exception:
+            counters["aot_autograd"]["not_ok"] += 1
+            raise
+        counters["aot_autograd"]["ok"] += 1
+        return made
+
+
+def aot_autograd(**kwargs):
+    """aot_autograd(fw_compiler=..., bw_compiler=...) returns a backend of compile()."""
+    return AotAutograd(**kwargs)
+
+
+def fake_tensor_unsupported(fn):
+    """Returns `fn`: example inputs are the tensors of the recorded call."""
+    return fn
+
+
+def device_from_inputs(example_inputs):
+    """Returns the device of the first example input that has one."""
+    return next(x.device for x in example_inputs if hasattr(x, "device"))
+
+
+def dtype_from_inputs(example_inputs):
+    """Returns the dtype of the first example input that has one."""
+    return next(x.dtype for x in example_inputs if hasattr(x, "dtype"))

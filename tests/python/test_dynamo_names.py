@@ -1,0 +1,145 @@
+"""Names of torch._dynamo and torch.compiler that programs and backends use."""
+import warnings
+
+import pytest
+
+import cresset as torch
+from cresset import nn
+from cresset._dynamo.backends.common import aot_autograd
+from cresset._dynamo.backends.registry import list_backends, lookup_backend, register_backend
+from cresset._dynamo.testing import (AotEagerAndRecordGraphs, CompileCounter, CompileCounterWithBackend,
+                                     EagerAndRecordGraphs, normalize_gm, rand_strided)
+from cresset._dynamo.utils import counters
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    counters.clear()
+
+
+def test_a_counter_counts_graphs_and_their_calls():
+    counter = CompileCounter()
+    f = torch.compile(lambda x, n: torch.sin(x) * n + 1, backend=counter, dynamic=False)
+    x = torch.ones(3)
+    for n in (2, 2, 3):
+        assert torch.equal(f(x, n), torch.sin(x) * n + 1)
+    assert (counter.frame_count, counter.op_count) == (2, 6)
+    counter.clear()
+    assert (counter.frame_count, counter.op_count) == (0, 0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_counter_calls_its_backend(backend):
+    counter = CompileCounterWithBackend(backend)
+    f = torch.compile(lambda x: torch.relu(x) * 2, backend=counter)
+    for i in range(3):
+        x = torch.full((2,), float(i), requires_grad=True)
+        y = f(x)
+        y.sum().backward()
+        assert y.tolist() == [2. * i] * 2 and x.grad.tolist() == [2. * (i > 0)] * 2
+    assert (counter.frame_count, len(counter.graphs)) == (1, 1)
+
+
+def test_graphs_are_kept():
+    eager, aot = EagerAndRecordGraphs(), AotEagerAndRecordGraphs()
+    for backend in (eager, aot):
+        x = torch.ones(2, requires_grad=True)
+        torch.compile(lambda x: x.sin().cos(), backend=backend)(x)
+        torch.compile(lambda x: x.sin().cos(), backend=backend)(x).sum().backward()
+    assert len(eager.graphs) == len(aot.graphs) == 2
+    f = torch.compile(lambda x: x.exp(), backend=aot)
+    f(x)
+    f(x).sum().backward()
+    assert aot.fw_graphs and aot.bw_graphs
+    assert "# a comment" not in normalize_gm("  # a comment\nx = 1  \n")
+
+
+def test_counters_count_calls_graphs_and_refusals():
+    f = torch.compile(lambda x: x * 2 + 1, backend="eager")
+    f(torch.ones(2)), f(torch.ones(2))
+    assert counters["frames"] == {"total": 1, "ok": 1}
+    assert counters["stats"] == {"unique_graphs": 1, "calls_captured": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.compile(lambda x: x * x.sum().item(), backend="eager")(torch.ones(2))
+    assert sum(counters["graph_break"].values()) == 1
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(lambda x: x * x.sum().item(), fullgraph=True)(torch.ones(2))
+    assert sum(counters["unimplemented"].values()) == 1
+
+
+def test_backends_are_found_by_name():
+    seen = []
+
+    @register_backend
+    def my_backend(gm, example_inputs):
+        seen.append((type(gm).__name__, [tuple(x.shape) for x in example_inputs]))
+        return gm.forward
+    assert "my_backend" in list_backends() and lookup_backend("my_backend") is my_backend
+    assert "eager" in list_backends(exclude_tags=()) and "inductor" in list_backends()
+    assert torch.compile(lambda a, b: a @ b, backend="my_backend")(torch.ones(2, 3), torch.ones(3, 4)).shape == (2, 4)
+    assert len(seen) == 1 and seen[0][0].endswith("GraphModule") and seen[0][1] == [(2, 3), (3, 4)]
+    with pytest.raises(torch._dynamo.exc.InvalidBackend, match="no_such"):
+        lookup_backend("no_such")
+
+
+def test_a_backend_of_forward_and_backward_compilers():
+    graphs = []
+
+    def compiler(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+    f = torch.compile(lambda x: (x * x).sum(), backend=aot_autograd(fw_compiler=compiler, bw_compiler=compiler))
+    x = torch.arange(3., requires_grad=True)
+    f(x)
+    f(x).backward()
+    assert x.grad.tolist() == [0., 2., 4.] and len(graphs) == 2
+    assert counters["aot_autograd"] == {"total": 1, "ok": 1}
+
+
+def test_an_unbacked_size_varies_without_recompilation():
+    counter = CompileCounter()
+    f = torch.compile(lambda x: x * 2, backend=counter)
+    for n in (3, 4, 7):
+        x = torch.ones(n)
+        torch._dynamo.mark_unbacked(x, 0)
+        assert f(x).tolist() == [2.] * n
+    assert counter.frame_count == 1
+    x = torch.ones(3)
+    torch._dynamo.mark_unbacked(x, 0)
+    with pytest.raises(RuntimeError, match="specialized it to be a constant"):
+        torch.compile(lambda x: x.reshape(3) + torch.ones(3))(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 3)
+        self.register_buffer("shift", torch.ones(3))
+
+    def forward(self, x, extra=None, scale=1.):
+        y = self.layer(x["a"]) + self.shift * scale
+        return {"y": y, "n": 7, "pair": (y.sum(), None)}
+
+
+def test_export_keeps_arguments_and_results():
+    m = Net()
+    x = {"a": torch.ones(4, 2)}
+    gm, guards = torch._dynamo.export(m)(x, scale=2.)
+    assert isinstance(gm, torch.fx.GraphModule) and guards
+    for value in (1., 3.):
+        given = {"a": torch.full((4, 2), value)}
+        got, wanted = gm(given, None, 2.), m(given, scale=2.)
+        assert torch.equal(got["y"], wanted["y"]) and got["n"] == 7 and torch.equal(got["pair"][0], wanted["pair"][0])
+    assert {name.strip("_").rpartition("_")[2] for name, _ in gm.named_parameters()} == {"weight", "bias"}
+    gm(x, None, 2.)["y"].sum().backward()
+    assert m.layer.weight.grad is not None
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch._dynamo.export(lambda x: x * x.sum().item())(torch.ones(2))
+
+
+def test_random_numbers_with_strides():
+    x = rand_strided((2, 3), (1, 4), torch.float64)
+    assert x.shape == (2, 3) and x.stride() == (1, 4) and x.dtype == torch.float64
+    assert rand_strided((2, 2), (2, 1), torch.int64).dtype == torch.int64
