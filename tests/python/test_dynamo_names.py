@@ -143,3 +143,21 @@ def test_random_numbers_with_strides():
     x = rand_strided((2, 3), (1, 4), torch.float64)
     assert x.shape == (2, 3) and x.stride() == (1, 4) and x.dtype == torch.float64
     assert rand_strided((2, 2), (2, 1), torch.int64).dtype == torch.int64
+
+
+def test_the_report_of_a_compiled_function():
+    f = torch.compile(lambda x, mode: x.sin() + 1 if mode == "a" else x.cos(), name="wave")
+    for mode in ("a", "a", "b", "b", "b"):
+        f(torch.ones(3), mode)
+    text = torch.compiler.report(f)
+    assert text.startswith("wave: 2 recordings, 1 recompilation, ")
+    assert "recording 1: operators 2, calls 1\n" in text and "recording 2: operators 1, calls 2\n" in text
+    assert "guard x: Tensor, torch.float32, [3]" in text
+    assert "recompiled because mode == 'a' (it is 'b')\n" in text
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        g = torch.compile(lambda x: x * x.sum().item())
+        g(torch.ones(2))
+    assert "0 recordings" in torch.compiler.report(g) and "runs eagerly because" in torch.compiler.report(g)
+    with pytest.raises(TypeError, match="report"):
+        torch.compiler.report(len)

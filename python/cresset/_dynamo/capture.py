@@ -11,6 +11,7 @@ import sys
 import warnings
 from _weakref import ref  # importing weakref takes a millisecond
 from collections import Counter, defaultdict
+from time import perf_counter
 
 from .. import Tensor, _C, _root, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from . import config
@@ -48,6 +49,8 @@ class Compiler:
         self.place = None  # the instruction that the refusal is about, a places.Place
         self.expected = None  # the kernels of a call that was recorded and not kept
         self.records = []  # (Walk, CompiledEntry)
+        self.recompilations = []  # why no recording fitted a call that was recorded again
+        self.seconds = 0.  # time of recorded calls and of making their programs
         self.put_away = {}  # backend forced by a stance -> its entries and records
         # By path: the sizes and numbers that the last recording saw, and which of these vary.
         self.sizes, self.values = {}, {}
@@ -92,7 +95,11 @@ class Compiler:
             return self.over_limit(compiled, args, kwargs)
         if self.expected is not None:
             self.make_expected()
-        return _Recording(self, compiled, args, kwargs).result()
+        start = perf_counter()
+        try:
+            return _Recording(self, compiled, args, kwargs).result()
+        finally:
+            self.seconds += perf_counter() - start
 
     def make_expected(self):
         """Requests the kernels of the recording that is expected next."""
@@ -133,6 +140,7 @@ class Compiler:
 
     def note_recompilation(self, args, kwargs):
         reasons = self.reasons(args, kwargs)
+        self.recompilations.append(reasons[0] if reasons else "unknown")
         _C._log("recompile", 1, f"{self.name} is recorded again: {'; '.join(reasons[:2])}")
         if config.error_on_recompile:
             where = f" in {self.code.co_filename}:{self.code.co_firstlineno}" if self.code else ""
@@ -565,6 +573,7 @@ class _Recording:
                            _origins(keys) if graph.writes else None, returns, plain, places, unflatten, puts,
                            graph.size > 2 or sum(x.numel() for x in given) > 30_000, graph.draws,
                            graph if graph.numbers else None)
+        self.walk.operators = graph.size
         self.walk.tensors.clear()
         self.walk.kept.clear()
         for node in self.walk.nodes:
@@ -713,7 +722,8 @@ def reset():
         compiler = compiled._compiler
         compiled._entries.clear()
         compiled._off = False
-        for seen in (compiler.records, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
+        compiler.seconds = 0.
+        for seen in (compiler.records, compiler.recompilations, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
                      compiler.varying):
             seen.clear()
         compiler.attempts, compiler.refusal, compiler.place, compiler.said_limit = 0, None, None, False

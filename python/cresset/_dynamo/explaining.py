@@ -49,6 +49,27 @@ def _reasons(compiler):
     return [GraphCompileReason(f"{compiler.refusal}\n    at {compiler.place}", [compiler.place.frame])]
 
 
+def report(compiled):
+    """Returns what compile() made of a function or module so far, as text: recordings with their
+    guards, recompilations with the guard that failed and both values, why it runs eagerly, and times."""
+    function = getattr(compiled, "_compiled_forward", compiled)
+    compiler = getattr(function, "_compiler", None)
+    if compiler is None:
+        raise TypeError(f"report() takes a compiled function or module, not {type(compiled).__name__}")
+    lines = [f"{compiler.name}: {_count(compiler.records, 'recording')}, "
+             f"{_count(compiler.recompilations, 'recompilation')}, {compiler.seconds * 1e3:.1f} ms"]
+    for i, (walk, entry) in enumerate(compiler.records):
+        lines.append(f"  recording {i + 1}: operators {walk.operators}, calls {entry.calls}")
+        lines += [f"    guard {guard(walk, n)}" for n in range(len(walk.nodes)) if walk.nodes[n][3] != "any"]
+    lines += [f"  recompiled because {why}" for why in compiler.recompilations]
+    lines += [f"  runs eagerly because {reason.reason}" for reason in _reasons(compiler)]
+    return "\n".join(lines) + "\n"
+
+
+def _count(items, name):
+    return f"{len(items)} {name}{'s' * (len(items) != 1)}"
+
+
 def explain(f, *extra_args, **extra_kwargs):
     """explain(f)(*args) returns the ExplainOutput of this call of f."""
     def inner(*args, **kwargs):

@@ -5,7 +5,7 @@ from .._dynamo import (allow_in_graph, assume_constant_result, disable, is_compi
                        set_stance, substitute_in_graph)
 
 __all__ = ["allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "get_default_backend",
-           "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "nonstrict_trace", "picture", "reset",
+           "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "nonstrict_trace", "picture", "report", "reset",
            "nested_compile_region", "set_default_backend", "set_stance", "substitute_in_graph", "wrap_numpy"]
 
 
@@ -46,6 +46,12 @@ def picture(compiled, path=None):
         return text
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
+
+
+def report(compiled):
+    """Returns a text about a compiled function or module: recordings, guards, recompilations, times."""
+    from .._dynamo.explaining import report
+    return report(compiled)
 
 
 def wrap_numpy(fn):
