@@ -2,9 +2,9 @@
  * [native|show]
  *
  * A graph is made of entries of the operator table with arguments that they take: pointwise
- * work, views, sums, products, casts, choices, writes and draws, over inputs of several dtypes,
- * sizes (0 and 1 among them) and layouts.  The expected results are those of the calls made one
- * by one.  The graph must give the same bits (all NaNs are equal), sizes, strides, shared
+ * work, views, sums, scans, windows, lists, reads and writes at computed places, products,
+ * casts, choices, writes and draws, over inputs of several dtypes, sizes (0 and 1 among them)
+ * and layouts.  The expected results are those of the calls made one by one.  The graph must give the same bits (all NaNs are equal), sizes, strides, shared
  * memory, written inputs and drawn numbers when it is run, after every pass, parsed from its
  * text, in groups by tiles and by their nodes, as a program, as an instance of a recording of
  * other sizes, as a call that shares its program with other sizes, and cut in two; each with
@@ -46,6 +46,7 @@ typedef struct {
     int64_t size[4];
     uint64_t seed;
     bool cotangent; /* an input of the backward part when the graph is cut */
+    bool indices;   /* its elements are small and not negative */
 } input;
 
 typedef struct {
@@ -120,7 +121,7 @@ static cr_tensor *input_tensor(const input *in)
         exit(2);
     state = in->seed;
     for (int64_t i = 0; i < span; i++)
-        cr_scalar_store(element(in->dtype), in->dtype,
+        cr_scalar_store(in->indices ? cr_scalar_int(draw(3)) : element(in->dtype), in->dtype,
                         base->data + i * (int64_t)cr_dtype_size(in->dtype));
     state = was;
     cr_drop(base);
@@ -153,6 +154,7 @@ static input any_input(const program *p)
         in.dtype = draw(3) ? p->in[0].dtype : in.dtype;
     }
     in.cotangent = p->inputs && !draw(4);
+    in.indices = (in.dtype == CR_I64 || in.dtype == CR_I32) && draw(2);
     return in;
 }
 
@@ -221,6 +223,22 @@ static uint32_t any_dims(int64_t *at, int ndim)
     return len;
 }
 
+/* Sizes, steps or margins of windows; false when the argument is of another kind. */
+static bool any_window(cr_garg *a, int64_t *at, const char *name)
+{
+    static const char *const names[] = {"kernel_size", "output_size", "stride", "dilation",
+                                        "padding"};
+
+    for (uint32_t k = 0; k < CR_LEN(names); k++)
+        if (!strcmp(name, names[k])) {
+            a->len = 1 + draw(2);
+            for (uint32_t i = 0; i < a->len; i++)
+                at[i] = k < 2 ? 1 + draw(3) : k < 4 ? 1 + draw(2) : draw(2);
+            return true;
+        }
+    return false;
+}
+
 static cr_garg any_ints(const program *p, const machine *m, const char *name)
 {
     const cr_tensor *like = m->at[any_value(p, m)];
@@ -229,6 +247,8 @@ static cr_garg any_ints(const program *p, const machine *m, const char *name)
 
     for (uint32_t i = 0; i < 4; i++)
         at[i] = any_int();
+    if (any_window(&a, at, name))
+        return a;
     uint32_t how = p->chain ? draw(2) : draw(4);
     if (how == 0 && like->ndim <= 4 && !strcmp(name, "dim")) {
         a.len = any_dims(at, like->ndim);
@@ -261,6 +281,27 @@ static cr_garg preset(const cr_param *p)
     return a;
 }
 
+static bool is_index(const cr_tensor *t)
+{
+    return t && (t->dtype == CR_I64 || t->dtype == CR_I32);
+}
+
+/* A tensor of integers if there is one. */
+static cr_garg any_index(const program *p, const machine *m)
+{
+    for (int k = 0; k < 12; k++) {
+        int v = (int)draw((uint32_t)p->values);
+        if (is_index(m->at[v]))
+            return (cr_garg){.tag = CR_TENSOR, .i = v};
+    }
+    return (cr_garg){.tag = CR_TENSOR, .i = any_value(p, m)};
+}
+
+static bool names_index(const cr_param *param)
+{
+    return !strcmp(param->name, "index") || !strcmp(param->name, "indices");
+}
+
 static cr_garg any_arg(const program *p, const machine *m, const cr_param *param)
 {
     static const cr_dtype types[] = {CR_F32, CR_F64, CR_I64, CR_I32, CR_BOOL, CR_F16};
@@ -269,6 +310,8 @@ static cr_garg any_arg(const program *p, const machine *m, const cr_param *param
         return preset(param);
     if (param->optional && !draw(3))
         return (cr_garg){.tag = CR_NONE};
+    if (param->type == CR_T_TENSOR && names_index(param) && draw(4))
+        return any_index(p, m);
     switch ((cr_type)param->type) {
     case CR_T_TENSOR:
         return param->number && !draw(3) ? any_number()
@@ -391,9 +434,25 @@ static const cr_op *any_of_table(void)
     }
 }
 
+/* Windows, lists, reads and writes at computed places. */
+static const cr_op *any_of_indices(void)
+{
+    switch (draw(4)) {
+    case 0:
+        return NAMED("max_pool1d", "avg_pool1d", "max_pool2d", "avg_pool2d",
+                     "max_pool2d_with_indices", "adaptive_avg_pool2d", "adaptive_max_pool2d",
+                     "im2col");
+    case 1: return NAMED("cat", "stack", "select_scatter", "slice_scatter", "hstack");
+    case 2:
+        return NAMED("gather", "index_select", "take", "embedding", "flip", "roll", "tril",
+                     "repeat", "constant_pad_nd");
+    default: return NAMED("scatter_add", "index_add", "index_copy", "scatter", "index_fill");
+    }
+}
+
 static const cr_op *any_of_chain(void)
 {
-    switch (draw(8)) {
+    switch (draw(9)) {
     case 0:
     case 1: return NAMED("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze");
     case 2:
@@ -404,6 +463,7 @@ static const cr_op *any_of_chain(void)
                      "expand", "tril");
     case 4:
         return NAMED("where", "maximum", "dropout", "clamp", "to_dtype", "matmul", "linear");
+    case 5: return any_of_indices();
     default:
         return NAMED("add", "sub", "mul", "exp", "relu", "neg", "sigmoid", "square", "abs",
                      "lerp");
@@ -441,7 +501,9 @@ static const cr_op *any_op(bool chain)
         return NAMED("clone", "contiguous", "to_dtype", "cat", "stack", "zeros_like",
                      "full_like", "index_select", "gather", "flip", "roll", "tril", "type_as",
                      "ones", "arange", "full");
-    if (k < 89)
+    if (k < 88)
+        return any_of_indices();
+    if (k < 91)
         return NAMED("dropout", "native_dropout", "rand_like", "bernoulli", "uniform_",
                      "normal_", "rand");
     return any_of_table();
@@ -541,16 +603,14 @@ static bool writes_overlap(const machine *m, const node *n)
     return false;
 }
 
-static bool add_node(program *p, machine *m)
+static bool add_call(program *p, machine *m, const cr_op *op)
 {
     node *n = &p->at[p->len];
     int results;
 
     memset(n, 0, sizeof *n);
-    n->op = any_op(p->chain);
+    n->op = op;
     n->first = p->values;
-    if (is_left_out(n->op))
-        return false;
     for (int i = 0; i < n->op->param_count; i++)
         n->arg[i] = any_arg(p, m, &n->op->param[i]);
     if ((turns(n->op) && n->arg[0].i < p->inputs) || writes_overlap(m, n))
@@ -567,6 +627,16 @@ static bool add_node(program *p, machine *m)
     p->values += results;
     p->len++;
     return true;
+}
+
+/* Adds a call of any entry that takes one of a few draws of arguments. */
+static void add_node(program *p, machine *m)
+{
+    const cr_op *op = any_op(p->chain);
+
+    for (int k = 0; k < 4 && !is_left_out(op); k++)
+        if (add_call(p, m, op))
+            return;
 }
 
 static void make_program(program *p)
