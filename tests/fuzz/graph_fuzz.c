@@ -4,11 +4,12 @@
  * A graph is made of entries of the operator table with arguments that they take: pointwise
  * work, views, sums, scans, windows, lists, reads and writes at computed places, products,
  * casts, choices, writes and draws, over inputs of several dtypes, sizes (0 and 1 among them)
- * and layouts.  The expected results are those of the calls made one by one.  The graph must give the same bits (all NaNs are equal), sizes, strides, shared
- * memory, written inputs and drawn numbers when it is run, after every pass, parsed from its
- * text, in groups by tiles and by their nodes, as a program, as an instance of a recording of
- * other sizes, as a call that shares its program with other sizes, and cut in two; each with
- * one and two threads.  `native` also waits for the compiler, once for the groups of 25 graphs.
+ * and layouts.  The expected results are those of the calls made one by one.  The graph must
+ * give the same bits (all NaNs are equal), sizes, strides, shared memory, written inputs and
+ * drawn numbers when it is run, after every pass, parsed from its text, in groups by tiles and
+ * by their nodes, as a program, as an instance of a recording of other sizes, as a call that
+ * shares its program with other sizes, and cut in two; each with one and two threads.  `native`
+ * also waits for the compiler, once for the groups of 25 graphs.
  *
  * A graph that differs is reduced while it still differs, and printed as text that crc reads.
  * `show` prints every graph first.  The run ends after GRAPHS or SECONDS, whichever comes
