@@ -42,7 +42,8 @@ typedef enum {
 
 typedef struct cr_sast cr_sast;
 struct cr_sast {
-    uint8_t kind; /* cr_sast_kind */
+    uint8_t kind;   /* cr_sast_kind */
+    uint16_t depth; /* of the tree below */
     cr_srange range;
     int count;
     cr_sast **at;     /* children; one may be NULL where the grammar has an optional part */

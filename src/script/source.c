@@ -30,10 +30,10 @@ static void put_line(cr_text *out, const cr_ssource *s, size_t start)
     cr_text_char(out, '\n');
 }
 
-/* The start of the third line before this one. */
+/* The start of the second line before this one. */
 static size_t context_start(const cr_ssource *s, size_t line)
 {
-    for (int i = 0; i < 3 && line > 0; i++)
+    for (int i = 0; i < 2 && line > 0; i++)
         line = line_start(s, line - 1);
     return line;
 }
@@ -47,7 +47,7 @@ static void put_mark(cr_text *out, const cr_ssource *s, size_t line, cr_srange r
     while (from < to && s->text[from] == ' ' && from > r.start)
         from++;
     cr_text_pad(out, from - line, ' ');
-    cr_text_pad(out, to > from ? to - from : 0, '~');
+    cr_text_pad(out, to > from ? to - from : 1, '~');
 }
 
 void cr_srange_mark(cr_text *out, cr_srange r) { cr_srange_mark_in(out, r, NULL); }
@@ -74,12 +74,12 @@ void cr_srange_mark_in(cr_text *out, cr_srange r, const char *function)
         end = line_end(s, line);
         put_line(out, s, line);
         put_mark(out, s, line, r);
-        if (end >= r.end || end >= s->len)
+        if (end + 1 >= r.end || end >= s->len)
             break;
         cr_text_char(out, '\n');
     }
     cr_text_put(out, " <--- HERE\n");
-    for (int i = 0; i < 3 && end < s->len; i++, end = line_end(s, end + 1))
+    for (int i = 0; i < 2 && end < s->len; i++, end = line_end(s, end + 1))
         if (end + 1 < s->len)
             put_line(out, s, end + 1);
 }

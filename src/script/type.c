@@ -249,6 +249,7 @@ bool cr_stype_is_subtype(const cr_stype *a, const cr_stype *b)
         return a->kind == CR_STYPE_FUTURE && cr_stype_is_subtype(a->item[0], b->item[0]);
     case CR_STYPE_ANY_LIST: return a->kind == CR_STYPE_LIST;
     case CR_STYPE_ANY_TUPLE: return a->kind == CR_STYPE_TUPLE;
+    case CR_STYPE_ANY_ENUM: return a->kind == CR_STYPE_ENUM;
     case CR_STYPE_ANY_CLASS: return a->kind == CR_STYPE_CLASS;
     case CR_STYPE_INTERFACE: return interface_is_super(a, b);
     default: return false;

@@ -69,6 +69,11 @@ cr_sfunction *cr_sunit_add_function(cr_sunit *u, const char *name, cr_sclass *ow
 /* Numbers of classes and functions, and those by number, in order of making. */
 size_t cr_sunit_class_count(const cr_sunit *u);
 cr_sclass *cr_sunit_class_at(const cr_sunit *u, size_t i);
+size_t cr_sunit_function_count(const cr_sunit *u);
+cr_sfunction *cr_sunit_function_at(const cr_sunit *u, size_t i);
+/* The source files that the unit has read (import.c). */
+struct cr_sfile;
+struct cr_sfile **cr_sunit_files(cr_sunit *u);
 
 void cr_sclass_add_attribute(cr_sclass *c, cr_sattribute a);
 void cr_sclass_add_constant(cr_sclass *c, const char *name, const cr_sconstant *value);
@@ -90,7 +95,8 @@ typedef struct {
 } cr_sarchive;
 
 /* Compiles the class with the qualified name, and what it needs.  A name that is there already
- * is not compiled again.  torch's errors with source marks. */
+ * is not compiled again.  torch's errors with source marks; after a failure the unit is only
+ * good for being released. */
 CR_MUST cr_status cr_sunit_import(cr_sunit *u, const cr_sarchive *a, const char *name,
                                   cr_sclass **out);
 /* A type from its annotation text, "List[__torch__.M]". */

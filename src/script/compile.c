@@ -1,0 +1,1056 @@
+/* Expressions. */
+#include "script/compile.h"
+#include "base/map.h"
+#include "script/lex.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Levels of expressions, branches and classes in all functions that are being compiled. */
+enum { MOST_NESTING = 2000 };
+
+/* --- terms and constants --- */
+
+term *compile_term_value(compiler *c, cr_svalue *v)
+{
+    term *t = CR_NEW(c->s, term);
+
+    t->kind = TERM_VALUE;
+    t->value = v;
+    return t;
+}
+
+/* The text that equal constants share. */
+static char *constant_key(compiler *c, const cr_sconstant *value)
+{
+    cr_text text = {0};
+    const void *identity = value->type->kind == CR_STYPE_TENSOR     ? (void *)value->tensor
+                           : value->type->kind == CR_STYPE_FUNCTION ? (void *)value->function
+                           : value->type->kind == CR_STYPE_CLASS    ? value->object
+                                                                    : NULL;
+
+    cr_stype_print(&text, value->type);
+    cr_text_printf(&text, " %p ", identity);
+    cr_sconstant_print(&text, value);
+    return cr_session_take_text(c->s, &text);
+}
+
+static cr_snode *constant_at(compiler *c, cr_snode *at, cr_srange range)
+{
+    return at ? cr_snode_before(at, CR_SPRIM_CONSTANT, range)
+              : cr_snode_new(c->graph->body, CR_SPRIM_CONSTANT, range);
+}
+
+/* torch's order: literals of integers as they come, before them the others in reverse. */
+static cr_snode *constant_node(compiler *c, bool literal, cr_srange range)
+{
+    cr_snode *last = c->last_literal ? c->last_literal : c->first_other, *n;
+
+    if (!literal) {
+        n = constant_at(c, c->graph->body->first, range);
+        c->first_other = c->first_other ? c->first_other : n;
+        return n;
+    }
+    n = constant_at(c, last ? last->next : c->graph->body->first, range);
+    return c->last_literal = n;
+}
+
+/* A literal whose constant exists moves to the literals. */
+static void constant_becomes_literal(compiler *c, cr_snode *n)
+{
+    cr_snode *last = c->last_literal ? c->last_literal : c->first_other;
+
+    if (n == c->first_other)
+        c->first_other = n->prev;
+    if (n != last)
+        cr_snode_move(n, c->graph->body, last->next);
+    c->last_literal = n;
+}
+
+/* Equal constants are one node, at the start of the graph. */
+static cr_svalue *constant_pool(compiler *c, const cr_sconstant *value, bool literal,
+                                cr_srange range)
+{
+    char *key = constant_key(c, value);
+    uint64_t hash = cr_hash(key, strlen(key)) % VARIABLE_CHAINS;
+    cr_snode *n;
+    variable *v;
+
+    for (v = c->constants[hash]; v; v = v->next)
+        if (!strcmp(v->name, key)) {
+            if (literal && !v->depth)
+                constant_becomes_literal(c, v->now->value->by);
+            v->depth |= literal;
+            return v->now->value;
+        }
+    n = constant_node(c, literal, range);
+    n->value = cr_session_copy(c->s, value, sizeof *value);
+    v = CR_NEW(c->s, variable);
+    *v = (variable){.next = c->constants[hash], .name = key, .depth = literal};
+    v->now = compile_term_value(c, cr_snode_output(n, NULL, value->type));
+    c->constants[hash] = v;
+    return v->now->value;
+}
+
+cr_svalue *compile_constant(compiler *c, const cr_sconstant *value, cr_srange range)
+{
+    return constant_pool(c, value, false, range);
+}
+
+cr_svalue *compile_int(compiler *c, int64_t i, cr_srange range)
+{
+    return compile_constant(c, &(cr_sconstant){.type = CR_STYPE_OF(INT), .i = i}, range);
+}
+
+cr_svalue *compile_none(compiler *c, cr_srange range)
+{
+    return compile_constant(c, &(cr_sconstant){.type = CR_STYPE_OF(NONE)}, range);
+}
+
+static cr_svalue *compile_bool(compiler *c, bool b, cr_srange range)
+{
+    return compile_constant(c, &(cr_sconstant){.type = CR_STYPE_OF(BOOL), .i = b}, range);
+}
+
+static cr_svalue *compile_string(compiler *c, const char *s, size_t len, cr_srange range)
+{
+    cr_sconstant value = {.type = CR_STYPE_OF(STR)};
+
+    value.s = s;
+    value.len = len;
+    return compile_constant(c, &value, range);
+}
+
+cr_svalue *compile_as_value(compiler *c, term *t, cr_srange range)
+{
+    if (t->kind == TERM_FUNCTION) {
+        cr_sconstant f = {.type = cr_stype_function(c->unit, t->function),
+                          .function = t->function};
+        return compile_constant(c, &f, range);
+    }
+    if (t->kind != TERM_VALUE)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "%s cannot be used as a value",
+                       t->kind == TERM_PATH       ? "module"
+                       : t->kind == TERM_OPERATOR ? "builtin"
+                       : t->kind == TERM_METHOD   ? "method"
+                       : t->kind == TERM_CLASS    ? "class"
+                                                  : "function");
+    return t->value;
+}
+
+cr_svalue *compile_value(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    return compile_as_value(c, compile_term(c, a, hint), a->range);
+}
+
+/* --- literals --- */
+
+static CR_NORETURN void number_wrong(compiler *c, const cr_sast *a)
+{
+    cr_srange_bail(c->s, CR_RUNTIME, a->range, "invalid numeric constant %s", a->text);
+}
+
+/* The text without the underscores of 1_000. */
+static char *number_digits(compiler *c, const cr_sast *a)
+{
+    char *digits = cr_session_text(c->s, a->text), *to = digits;
+
+    for (const char *from = digits; *from; from++)
+        if (*from != '_')
+            *to++ = *from;
+    *to = '\0';
+    return digits;
+}
+
+static bool number_is_float(const char *digits)
+{
+    if (digits[0] == '0' && strchr("xXoObB", digits[1]) && digits[1])
+        return false;
+    return strpbrk(digits, ".eE") != NULL;
+}
+
+static cr_svalue *compile_number(compiler *c, const cr_sast *a)
+{
+    char *digits = number_digits(c, a), *end;
+    size_t n = strlen(digits);
+    cr_sconstant value = {.type = CR_STYPE_OF(FLOAT)};
+
+    if (n > 1 && (digits[n - 1] | 32) == 'j' && (digits[1] | 32) != 'x') {
+        value.type = CR_STYPE_OF(COMPLEX);
+        value.d[0] = 0;
+        value.d[1] = strtod(digits, &end);
+        if (end != digits + n - 1)
+            number_wrong(c, a);
+    } else if (number_is_float(digits)) {
+        value.d[0] = strtod(digits, &end);
+        if (*end)
+            number_wrong(c, a);
+    } else {
+        bool two = digits[0] == '0' && (digits[1] | 32) == 'b';
+        bool eight = digits[0] == '0' && (digits[1] | 32) == 'o';
+        errno = 0;
+        value.type = CR_STYPE_OF(INT);
+        value.i = strtoll(two || eight ? digits + 2 : digits, &end,
+                          two                       ? 2
+                          : eight                   ? 8
+                          : (digits[1] | 32) == 'x' ? 16
+                                                    : 10);
+        if (*end || errno)
+            number_wrong(c, a);
+    }
+    return constant_pool(c, &value, value.type->kind == CR_STYPE_INT, a->range);
+}
+
+static const cr_stype *display_hint(const cr_stype *hint, cr_stype_kind kind)
+{
+    if (hint && hint->kind == CR_STYPE_OPTIONAL)
+        hint = hint->item[0];
+    return hint && hint->kind == kind ? hint : NULL;
+}
+
+/* Values of the items; a starred tuple gives several. */
+static void compile_items(compiler *c, const cr_sast *a, const cr_stype *list, arguments *out)
+{
+    for (int i = 0; i < a->count; i++) {
+        const cr_sast *item = a->at[i];
+        const cr_stype *hint = !list                         ? NULL
+                               : list->kind == CR_STYPE_LIST ? list->item[0]
+                               : i < list->count             ? list->item[i]
+                                                             : NULL;
+        if (item->kind == CR_SAST_STAR)
+            cr_srange_bail(c->s, CR_RUNTIME, item->range,
+                           "Starred expressions can only be used on the lhs of an assignment");
+        cr_svalue *v = compile_value(c, item, hint);
+        CR_PUSH(c->s, out, ((argument){.value = v, .range = item->range}));
+    }
+}
+
+static cr_svalue **compile_item_values(compiler *c, const arguments *args)
+{
+    cr_svalue **v = CR_NEW_N(c->s, cr_svalue *, args->len + 1);
+
+    for (size_t i = 0; i < args->len; i++)
+        v[i] = args->at[i].value;
+    return v;
+}
+
+static cr_svalue *compile_list(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    const cr_stype *list = display_hint(hint, CR_STYPE_LIST);
+    const cr_stype *item = list ? list->item[0] : NULL;
+    arguments items = {0};
+
+    compile_items(c, a, list, &items);
+    for (size_t i = 0; i < items.len && !list; i++) {
+        const cr_stype *t = items.at[i].value->type;
+        const cr_stype *joined = item ? cr_stype_join(c->unit, item, t) : t;
+        if (!joined)
+            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                           "List literals must have homogeneous types; found '%s' and '%s'",
+                           cr_stype_annotation(item), cr_stype_annotation(t));
+        item = joined;
+    }
+    for (size_t i = 0; i < items.len && list; i++) {
+        items.at[i].value =
+            compile_convert(c, items.at[i].value, item, false, items.at[i].range);
+        if (!cr_stype_is_subtype(items.at[i].value->type, item))
+            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                           "List type annotation `%s` did not match the types of the given "
+                           "list elements, which were %s",
+                           cr_stype_annotation(list),
+                           cr_stype_annotation(items.at[i].value->type));
+    }
+    item = item ? item : CR_STYPE_OF(TENSOR);
+    item = !list && item->kind == CR_STYPE_TENSOR ? CR_STYPE_OF(TENSOR) : item;
+    return compile_construct(c, CR_SPRIM_LIST_CONSTRUCT,
+                             list ? list : cr_stype_list(c->unit, item), (int)items.len,
+                             compile_item_values(c, &items), a->range);
+}
+
+static cr_svalue *compile_tuple(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    arguments items = {0};
+    const cr_stype **item;
+
+    compile_items(c, a, display_hint(hint, CR_STYPE_TUPLE), &items);
+    item = CR_NEW_N(c->s, const cr_stype *, items.len + 1);
+    for (size_t i = 0; i < items.len; i++)
+        item[i] = items.at[i].value->type;
+    return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
+                             cr_stype_tuple(c->unit, (int)items.len, item, NULL),
+                             (int)items.len, compile_item_values(c, &items), a->range);
+}
+
+static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    const cr_stype *dict = display_hint(hint, CR_STYPE_DICT);
+    const cr_stype *key = dict ? dict->item[0] : CR_STYPE_OF(STR);
+    const cr_stype *value = dict ? dict->item[1] : CR_STYPE_OF(TENSOR);
+    cr_svalue **v = CR_NEW_N(c->s, cr_svalue *, a->count + 1);
+
+    for (int i = 0; i < a->count; i++) {
+        if (!a->at[i])
+            cr_srange_bail(c->s, CR_RUNTIME, a->range, "Dict unpacking is not supported");
+        v[i] = compile_value(c, a->at[i], dict ? dict->item[i % 2] : NULL);
+        if (!dict && i < 2)
+            *(i ? &value : &key) = v[i]->type;
+        const cr_stype *want = i % 2 ? value : key;
+        v[i] = compile_convert(c, v[i], want, false, a->range);
+        const cr_stype *joined = cr_stype_join(c->unit, want, v[i]->type);
+        if (!joined || (dict && !cr_stype_is_subtype(v[i]->type, want)))
+            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                           "Dict keys and values must have one type each: '%s' and '%s'",
+                           cr_stype_annotation(want), cr_stype_annotation(v[i]->type));
+        *(i % 2 ? &value : &key) = joined;
+    }
+    return compile_construct(c, CR_SPRIM_DICT_CONSTRUCT,
+                             dict ? dict : cr_stype_dict(c->unit, key, value), a->count, v,
+                             a->range);
+}
+
+/* --- operators --- */
+
+static const char *binary_name(const char *sign)
+{
+    static const struct {
+        const char *sign, *name;
+    } names[] = {
+        {"+", "aten::add"},         {"-", "aten::sub"},       {"*", "aten::mul"},
+        {"/", "aten::div"},         {"//", "aten::floordiv"}, {"%", "aten::remainder"},
+        {"**", "aten::pow"},        {"@", "aten::matmul"},    {"&", "aten::__and__"},
+        {"|", "aten::__or__"},      {"^", "aten::__xor__"},   {"<<", "aten::__lshift__"},
+        {">>", "aten::__rshift__"}, {"==", "aten::eq"},       {"!=", "aten::ne"},
+        {"<", "aten::lt"},          {"<=", "aten::le"},       {">", "aten::gt"},
+        {">=", "aten::ge"},         {"is", "aten::__is__"},   {"is not", "aten::__isnot__"}};
+
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        if (!strcmp(names[i].sign, sign))
+            return names[i].name;
+    return NULL;
+}
+
+static cr_svalue *compile_contains(compiler *c, const cr_sast *a)
+{
+    cr_svalue *item = compile_value(c, a->at[0], NULL);
+    cr_svalue *both[] = {compile_value(c, a->at[1], NULL), item}, *found;
+
+    found = compile_one(c, "aten::__contains__", a->range, 2, both);
+    return *a->text == 'n' ? compile_one(c, "aten::__not__", a->range, 1, &found) : found;
+}
+
+static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
+{
+    const char *name = binary_name(a->text);
+    cr_svalue *both[2];
+
+    if (!name)
+        return compile_contains(c, a);
+    both[0] = compile_value(c, a->at[0], NULL);
+    both[1] = compile_value(c, a->at[1], NULL);
+    if (!strcmp(a->text, "%") && both[0]->type->kind == CR_STYPE_STR)
+        name = "aten::percentFormat";
+    return compile_one(c, name, a->range, 2, both);
+}
+
+/* A negative literal is a constant. */
+static cr_svalue *compile_unary(compiler *c, const cr_sast *a)
+{
+    cr_svalue *v;
+
+    if (!strcmp(a->text, "not")) {
+        v = compile_truth(c, a->at[0]);
+        return compile_one(c, "aten::__not__", a->range, 1, &v);
+    }
+    v = compile_value(c, a->at[0], NULL);
+    if (*a->text == '+')
+        return v;
+    if (*a->text == '-' && v->by && v->by->prim == CR_SPRIM_CONSTANT) {
+        cr_sconstant value = *v->by->value;
+        if (value.type->kind == CR_STYPE_INT && value.i != INT64_MIN) {
+            value.i = -value.i;
+            return compile_constant(c, &value, a->range);
+        }
+        if (value.type->kind == CR_STYPE_FLOAT || value.type->kind == CR_STYPE_COMPLEX) {
+            value.d[0] =
+                value.type->kind == CR_STYPE_COMPLEX && value.d[0] == 0 ? 0 : -value.d[0];
+            value.d[1] = -value.d[1];
+            return compile_constant(c, &value, a->range);
+        }
+    }
+    return compile_one(c, *a->text == '-' ? "aten::neg" : "aten::bitwise_not", a->range, 1, &v);
+}
+
+cr_svalue *compile_truth(compiler *c, const cr_sast *a)
+{
+    cr_svalue *v = compile_value(c, a, NULL);
+
+    if (v->type->kind == CR_STYPE_BOOL)
+        return v;
+    if (v->type->kind != CR_STYPE_TENSOR && v->type->kind != CR_STYPE_INT &&
+        v->type->kind != CR_STYPE_FLOAT)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Could not cast value of type %s to bool",
+                       cr_stype_annotation(v->type));
+    return compile_one(c, "aten::Bool", a->range, 1, &v);
+}
+
+/* A node IF with the values of both branches, each compiled by `branch`. */
+typedef cr_svalue *(*branch_fn)(compiler *c, const cr_sast *a, const cr_stype *hint);
+
+static void compile_branch(compiler *c, cr_snode *n, const cr_sast *a, branch_fn fn,
+                           const cr_stype *hint)
+{
+    cr_sblock *outer = c->block;
+
+    c->block = cr_snode_block(n);
+    cr_sblock_output(c->block, fn(c, a, hint));
+    c->block = outer;
+}
+
+static cr_svalue *compile_choice(compiler *c, const cr_sast *a, cr_svalue *condition,
+                                 const cr_sast *yes, branch_fn yes_fn, const cr_sast *no,
+                                 branch_fn no_fn, const cr_stype *hint)
+{
+    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
+    const cr_stype *left, *right, *joined;
+
+    cr_snode_input(n, condition);
+    compile_branch(c, n, yes, yes_fn, hint);
+    compile_branch(c, n, no, no_fn, hint);
+    left = n->block[0]->output[0]->type;
+    right = n->block[1]->output[0]->type;
+    joined = cr_stype_join(c->unit, left, right);
+    if (!joined)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "if-expression's true branch has type %s but false branch has type %s",
+                       cr_stype_annotation(left), cr_stype_annotation(right));
+    return cr_snode_output(n, NULL, joined);
+}
+
+static cr_svalue *branch_truth(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    (void)hint;
+    return compile_truth(c, a);
+}
+
+static cr_svalue *branch_true(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    (void)hint;
+    return compile_bool(c, true, a->range);
+}
+
+static cr_svalue *branch_false(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    (void)hint;
+    return compile_bool(c, false, a->range);
+}
+
+static cr_svalue *compile_boolean(compiler *c, const cr_sast *a)
+{
+    cr_svalue *first = compile_truth(c, a->at[0]);
+
+    if (*a->text == 'o')
+        return compile_choice(c, a, first, a->at[0], branch_true, a->at[1], branch_truth, NULL);
+    return compile_choice(c, a, first, a->at[1], branch_truth, a->at[0], branch_false, NULL);
+}
+
+/* --- subscripts --- */
+
+static cr_svalue *compile_part(compiler *c, const cr_sast *slice, int i)
+{
+    if (i < slice->count && slice->at[i])
+        return compile_value(c, slice->at[i], NULL);
+    return compile_none(c, slice->range);
+}
+
+/* x[a:b:c] of a list or a string; of a tensor along `dim`. */
+static cr_svalue *compile_slice(compiler *c, cr_svalue *v, cr_svalue *dim, const cr_sast *slice)
+{
+    cr_svalue *arg[5];
+    int n = 0;
+
+    arg[n++] = v;
+    if (dim)
+        arg[n++] = dim;
+    arg[n++] = compile_part(c, slice, 0);
+    arg[n++] = compile_part(c, slice, 1);
+    if (slice->count > 2 && slice->at[2])
+        arg[n++] = compile_part(c, slice, 2);
+    return compile_one(c, "aten::slice", slice->range, n, arg);
+}
+
+static bool constant_int(const cr_svalue *v, int64_t *out)
+{
+    if (!v->by || v->by->prim != CR_SPRIM_CONSTANT || v->type->kind != CR_STYPE_INT)
+        return false;
+    *out = v->by->value->i;
+    return true;
+}
+
+static cr_svalue *compile_tuple_index(compiler *c, cr_svalue *v, const cr_sast *a)
+{
+    cr_svalue *index = compile_value(c, a->at[1], NULL), *both[] = {v, index};
+    int64_t i, n = v->type->count;
+
+    if (!constant_int(index, &i))
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "tuple index must be a compile time constant, or an int");
+    if (i < -n || i >= n)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Tuple index out of range");
+    return compile_construct(c, CR_SPRIM_TUPLE_INDEX, v->type->item[i < 0 ? i + n : i], 2, both,
+                             a->range);
+}
+
+static cr_svalue *compile_tuple_slice(compiler *c, cr_svalue *v, const cr_sast *a)
+{
+    const cr_sast *slice = a->at[1];
+    int64_t n = v->type->count, bound[2] = {0, n};
+    cr_snode *node;
+
+    for (int i = 0; i < 2; i++)
+        if (i < slice->count && slice->at[i] &&
+            !constant_int(compile_value(c, slice->at[i], NULL), &bound[i]))
+            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                           "tuple slice indices must be integer constants");
+    if (slice->count > 2 && slice->at[2])
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "tuple slices have no steps here");
+    for (int i = 0; i < 2; i++) {
+        bound[i] += bound[i] < 0 ? n : 0;
+        bound[i] = bound[i] < 0 ? 0 : bound[i] > n ? n : bound[i];
+    }
+    bound[1] = bound[1] < bound[0] ? bound[0] : bound[1];
+    node = cr_snode_new(c->block, CR_SPRIM_TUPLE_SLICE, a->range);
+    cr_snode_input(node, v);
+    node->begin = bound[0];
+    node->end = bound[1];
+    return cr_snode_output(
+        node, NULL,
+        cr_stype_tuple(c->unit, (int)(bound[1] - bound[0]), v->type->item + bound[0], NULL));
+}
+
+/* Tensor indexing: integers select, slices slice, None unsqueezes, tensors index. */
+typedef struct {
+    compiler *c;
+    cr_svalue *v;
+    int64_t dim;
+    arguments indices; /* for aten::index: None or a tensor for each dim */
+    bool indexed;
+} indexing;
+
+static void index_skip_to(indexing *x, cr_svalue *with, cr_srange range)
+{
+    while ((int64_t)x->indices.len < x->dim)
+        CR_PUSH(x->c->s, &x->indices,
+                ((argument){.value = compile_none(x->c, range), .range = range}));
+    CR_PUSH(x->c->s, &x->indices, ((argument){.value = with, .range = range}));
+}
+
+static void index_one(indexing *x, const cr_sast *a, int after)
+{
+    compiler *c = x->c;
+    cr_svalue *dim = compile_int(c, x->dim, a->range);
+
+    if (a->kind == CR_SAST_SLICE) {
+        x->v = compile_slice(c, x->v, dim, a);
+        x->dim++;
+        return;
+    }
+    if (a->kind == CR_SAST_ELLIPSIS) {
+        x->dim = -after;
+        return;
+    }
+    cr_svalue *i = compile_value(c, a, NULL);
+    if (i->type->kind == CR_STYPE_NONE) {
+        x->v = compile_one(c, "aten::unsqueeze", a->range, 2, (cr_svalue *[]){x->v, dim});
+        x->dim++;
+    } else if (i->type->kind == CR_STYPE_INT) {
+        x->v = compile_one(c, "aten::select", a->range, 3, (cr_svalue *[]){x->v, dim, i});
+        x->dim += x->dim < 0;
+    } else {
+        if (x->dim < 0)
+            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                           "tensor indices behind an ellipsis are not compiled");
+        index_skip_to(x, i, a->range);
+        x->indexed = true;
+        x->dim++;
+    }
+}
+
+static cr_svalue *compile_tensor_index(compiler *c, cr_svalue *v, const cr_sast *a)
+{
+    indexing x = {.c = c, .v = v};
+    cr_svalue *list;
+    const cr_stype *maybe = cr_stype_optional(c->unit, CR_STYPE_OF(TENSOR));
+
+    for (int i = 1; i < a->count; i++)
+        index_one(&x, a->at[i], a->count - 1 - i);
+    if (!x.indexed)
+        return x.v;
+    list = compile_construct(c, CR_SPRIM_LIST_CONSTRUCT, cr_stype_list(c->unit, maybe),
+                             (int)x.indices.len, compile_item_values(c, &x.indices), a->range);
+    return compile_one(c, "aten::index", a->range, 2, (cr_svalue *[]){x.v, list});
+}
+
+static cr_svalue *compile_subscript(compiler *c, const cr_sast *a)
+{
+    cr_svalue *v = compile_value(c, a->at[0], NULL);
+    bool slice = a->at[1]->kind == CR_SAST_SLICE;
+
+    if (v->type->kind == CR_STYPE_TENSOR)
+        return compile_tensor_index(c, v, a);
+    if (a->count != 2)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "Sliced expression not yet supported for a value of type %s",
+                       cr_stype_annotation(v->type));
+    if (v->type->kind == CR_STYPE_TUPLE)
+        return slice ? compile_tuple_slice(c, v, a) : compile_tuple_index(c, v, a);
+    if (slice)
+        return compile_slice(c, v, NULL, a->at[1]);
+    if (v->type->kind != CR_STYPE_LIST && v->type->kind != CR_STYPE_DICT &&
+        v->type->kind != CR_STYPE_STR)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "'%s' object is not subscriptable",
+                       cr_stype_annotation(v->type));
+    return compile_one(c, "aten::__getitem__", a->range, 2,
+                       (cr_svalue *[]){v, compile_value(c, a->at[1], NULL)});
+}
+
+/* --- attributes --- */
+
+static term *term_method(compiler *c, cr_sfunction *f, cr_svalue *self)
+{
+    term *t = CR_NEW(c->s, term);
+
+    *t = (term){.kind = TERM_METHOD, .function = f, .self = self};
+    return t;
+}
+
+static term *term_named(compiler *c, term_kind kind, const char *name)
+{
+    term *t = CR_NEW(c->s, term);
+
+    t->kind = (uint8_t)kind;
+    t->name = name;
+    return t;
+}
+
+/* The operator behind a property of a tensor or a device, x.dtype: prim::dtype(Tensor a). */
+static const char *property_name(compiler *c, const cr_stype *type, const char *name)
+{
+    const char *full = cr_session_printf(c->s, "prim::%s", name);
+    const cr_sschemas *all;
+
+    cr_session_check(c->s, cr_soperators(&all, full));
+    for (size_t i = 0; i < all->len; i++)
+        if (all->at[i]->param_count == 1 && cr_stype_equal(all->at[i]->param[0].type, type))
+            return full;
+    return NULL;
+}
+
+static term *object_attribute(compiler *c, cr_svalue *v, const char *name, cr_srange range)
+{
+    cr_sclass *cls = v->type->cls;
+    int slot = cr_sclass_attribute(cls, name);
+    cr_sfunction *f = cr_sclass_method(cls, name);
+    const cr_sconstant *value = cr_sclass_constant_value(cls, name);
+    cr_snode *n;
+
+    if (v->type->kind == CR_STYPE_TUPLE && slot >= 0)
+        return compile_term_value(
+            c, compile_construct(c, CR_SPRIM_TUPLE_INDEX, cls->attribute[slot].type, 2,
+                                 (cr_svalue *[]){v, compile_int(c, slot, range)}, range));
+    if (slot >= 0) {
+        n = cr_snode_new(c->block, CR_SPRIM_GET_ATTR, range);
+        n->name = cls->attribute[slot].name;
+        cr_snode_input(n, v);
+        return compile_term_value(c, cr_snode_output(n, name, cls->attribute[slot].type));
+    }
+    if (f)
+        return term_method(c, f, v);
+    if (value)
+        return compile_term_value(c, compile_constant(c, value, range));
+    cr_srange_bail(c->s, CR_RUNTIME, range, "Module '%s' has no attribute '%s' ",
+                   strrchr(cls->name, '.') ? strrchr(cls->name, '.') + 1 : cls->name, name);
+}
+
+static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_srange range)
+{
+    const cr_sschemas *all;
+    const char *property;
+    term *t;
+
+    if (v->type->kind == CR_STYPE_CLASS || v->type->kind == CR_STYPE_INTERFACE ||
+        (v->type->kind == CR_STYPE_TUPLE && v->type->cls))
+        return object_attribute(c, v, name, range);
+    if (v->type->kind == CR_STYPE_ENUM && (!strcmp(name, "name") || !strcmp(name, "value")))
+        return compile_term_value(
+            c, compile_construct(c, *name == 'n' ? CR_SPRIM_ENUM_NAME : CR_SPRIM_ENUM_VALUE,
+                                 *name == 'n' ? CR_STYPE_OF(STR) : v->type->cls->base, 1, &v,
+                                 range));
+    property = property_name(c, v->type, name);
+    if (property)
+        return compile_term_value(c, compile_one(c, property, range, 1, &v));
+    t = term_named(c, TERM_OPERATOR, cr_session_printf(c->s, "aten::%s", name));
+    t->self = v;
+    cr_session_check(c->s, cr_soperators(&all, t->name));
+    if (!all->len)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' object has no attribute or method '%s'.",
+                       cr_stype_annotation(v->type), name);
+    return t;
+}
+
+static term *enum_member(compiler *c, const cr_stype *type, const cr_sast *a)
+{
+    cr_sconstant value = {.type = type};
+
+    for (size_t i = 0; i < type->cls->constant_count; i++)
+        if (!strcmp(type->cls->constant[i].name, a->text)) {
+            value.s = type->cls->constant[i].name;
+            value.len = a->len;
+            return compile_term_value(c, compile_constant(c, &value, a->range));
+        }
+    cr_srange_bail(c->s, CR_RUNTIME, a->range, "%s has no member '%s'", type->cls->name,
+                   a->text);
+}
+
+static term *compile_attribute(compiler *c, const cr_sast *a)
+{
+    term *t = compile_term(c, a->at[0], NULL);
+
+    if (t->kind == TERM_PATH)
+        return import_path(c, cr_session_printf(c->s, "%s.%s", t->name, a->text), a->range);
+    if (t->kind == TERM_CLASS && t->type->kind == CR_STYPE_ENUM)
+        return enum_member(c, t->type, a);
+    if (t->kind == TERM_CLASS && t->type->kind == CR_STYPE_CLASS &&
+        !strcmp(a->text, "__new__")) {
+        term *made = term_named(c, TERM_SPECIAL, a->text);
+        made->type = t->type;
+        return made;
+    }
+    return value_attribute(c, compile_as_value(c, t, a->at[0]->range), a->text, a->range);
+}
+
+/* --- calls --- */
+
+static void compile_arguments(compiler *c, const cr_sast *a, int from, arguments *out)
+{
+    for (int i = from; i < a->count; i++) {
+        const cr_sast *item = a->at[i];
+        bool named = item->kind == CR_SAST_KEYWORD;
+        if (item->kind == CR_SAST_STAR || item->kind == CR_SAST_STARSTAR)
+            cr_srange_bail(c->s, CR_RUNTIME, item->range,
+                           "keyword-arg expansion is not supported");
+        if (!named && out->len && out->at[out->len - 1].name)
+            cr_srange_bail(c->s, CR_RUNTIME, item->range,
+                           "positional argument follows keyword argument");
+        cr_svalue *v = compile_value(c, named ? item->at[0] : item, NULL);
+        CR_PUSH(
+            c->s, out,
+            ((argument){.name = named ? item->text : NULL, .value = v, .range = item->range}));
+    }
+}
+
+static void want_arguments(compiler *c, const cr_sast *a, int n)
+{
+    if (a->count - 1 != n)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "%s expected %d arguments but got %d",
+                       a->at[0]->text ? a->at[0]->text : "the call", n, a->count - 1);
+}
+
+static cr_svalue *special_annotate(compiler *c, const cr_sast *a)
+{
+    const cr_stype *type;
+    cr_svalue *v;
+
+    want_arguments(c, a, 2);
+    type = compile_type(c, a->at[1]);
+    v = compile_convert(c, compile_value(c, a->at[2], type), type, true, a->range);
+    if (!cr_stype_is_subtype(v->type, type))
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "expected an expression of type %s but found %s",
+                       cr_stype_annotation(type), cr_stype_annotation(v->type));
+    /* None of a type T? is that type from here on. */
+    if (v->type->kind == CR_STYPE_NONE && type->kind != CR_STYPE_NONE)
+        return compile_construct(c, CR_SPRIM_UNCHECKED_CAST, type, 1, &v, a->range);
+    return v;
+}
+
+static cr_svalue *special_cast(compiler *c, const cr_sast *a)
+{
+    const cr_stype *type;
+    cr_svalue *v;
+
+    want_arguments(c, a, 2);
+    type = compile_type(c, a->at[1]);
+    v = compile_value(c, a->at[2], type);
+    return compile_construct(c, CR_SPRIM_UNCHECKED_CAST, type, 1, &v, a->range);
+}
+
+static cr_svalue *special_uninitialized(compiler *c, const cr_sast *a)
+{
+    want_arguments(c, a, 1);
+    return compile_construct(c, CR_SPRIM_UNINITIALIZED, compile_type(c, a->at[1]), 0, NULL,
+                             a->range);
+}
+
+static term *special_getattr(compiler *c, const cr_sast *a)
+{
+    if (a->count < 3 || a->at[2]->kind != CR_SAST_STRING)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "getattr's second argument must be a string literal");
+    return value_attribute(c, compile_value(c, a->at[1], NULL), a->at[2]->text, a->range);
+}
+
+static cr_svalue *special_isinstance(compiler *c, const cr_sast *a)
+{
+    const cr_stype **types;
+    cr_svalue *v;
+    cr_snode *n;
+    const cr_sast *of;
+    int count;
+
+    want_arguments(c, a, 2);
+    v = compile_value(c, a->at[1], NULL);
+    of = a->at[2];
+    count = of->kind == CR_SAST_TUPLE || of->kind == CR_SAST_LIST ? of->count : 1;
+    types = CR_NEW_N(c->s, const cr_stype *, count + 1);
+    for (int i = 0; i < count; i++)
+        types[i] = compile_type(
+            c, of->kind == CR_SAST_TUPLE || of->kind == CR_SAST_LIST ? of->at[i] : of);
+    n = cr_snode_new(c->block, CR_SPRIM_IS_INSTANCE, a->range);
+    cr_snode_input(n, v);
+    n->types = types;
+    n->type_count = count;
+    return cr_snode_output(n, NULL, CR_STYPE_OF(BOOL));
+}
+
+/* int(x), float(x), bool(x), str(x): of their own type, x. */
+static cr_svalue *special_convert(compiler *c, const cr_sast *a, cr_stype_kind kind,
+                                  const char *name)
+{
+    cr_svalue *v;
+
+    want_arguments(c, a, 1);
+    v = compile_value(c, a->at[1], NULL);
+    return v->type->kind == (uint8_t)kind ? v : compile_one(c, name, a->range, 1, &v);
+}
+
+static term *compile_special(compiler *c, const char *name, const cr_sast *a)
+{
+    static const struct {
+        const char *name, *operator;
+        cr_stype_kind kind;
+    } conversions[] = {{"int", "aten::Int", CR_STYPE_INT},
+                       {"float", "aten::Float", CR_STYPE_FLOAT},
+                       {"bool", "aten::Bool", CR_STYPE_BOOL},
+                       {"str", "aten::str", CR_STYPE_STR}};
+
+    if (!strcmp(name, "annotate"))
+        return compile_term_value(c, special_annotate(c, a));
+    if (!strcmp(name, "unchecked_cast"))
+        return compile_term_value(c, special_cast(c, a));
+    if (!strcmp(name, "uninitialized"))
+        return compile_term_value(c, special_uninitialized(c, a));
+    if (!strcmp(name, "getattr"))
+        return special_getattr(c, a);
+    if (!strcmp(name, "isinstance"))
+        return compile_term_value(c, special_isinstance(c, a));
+    for (size_t i = 0; i < CR_LEN(conversions); i++)
+        if (!strcmp(conversions[i].name, name))
+            return compile_term_value(
+                c, special_convert(c, a, conversions[i].kind, conversions[i].operator));
+    cr_srange_bail(c->s, CR_RUNTIME, a->range, "'%s' cannot be called here", name);
+}
+
+/* A named tuple, or an object whose __init__ is called. */
+static cr_svalue *compile_new(compiler *c, const cr_stype *type, const arguments *args,
+                              cr_srange range)
+{
+    cr_sfunction *init = cr_sclass_method(type->cls, "__init__");
+    cr_svalue *made;
+
+    if (type->kind == CR_STYPE_TUPLE) {
+        if ((int)args->len != type->count)
+            cr_srange_bail(c->s, CR_RUNTIME, range, "%s has %d fields, but %zu are given",
+                           type->cls->name, type->count, args->len);
+        return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT, type, type->count,
+                                 compile_item_values(c, args), range);
+    }
+    if (type->kind != CR_STYPE_CLASS)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "%s cannot be constructed", type->cls->name);
+    made = compile_construct(c, CR_SPRIM_CREATE_OBJECT, type, 0, NULL, range);
+    if (init)
+        compile_call(c, init, made, args, range);
+    return made;
+}
+
+static bool constant_text(const cr_svalue *v)
+{
+    return v->by && v->by->prim == CR_SPRIM_CONSTANT && v->type->kind == CR_STYPE_STR;
+}
+
+/* torch.device("cpu") is a constant. */
+static cr_svalue *constant_device(compiler *c, const cr_svalue *text, cr_srange range)
+{
+    cr_sconstant value = *text->by->value;
+
+    value.type = CR_STYPE_OF(DEVICE);
+    return compile_constant(c, &value, range);
+}
+
+static term *call_operator(compiler *c, term *t, const arguments *args, cr_srange range)
+{
+    arguments all = {0};
+
+    if (!strcmp(t->name, "prim::unchecked_unwrap_optional") && args->len == 1) {
+        cr_svalue *v = args->at[0].value;
+        const cr_stype *type = v->type->kind == CR_STYPE_OPTIONAL ? v->type->item[0] : v->type;
+        return compile_term_value(
+            c, compile_construct(c, CR_SPRIM_UNCHECKED_CAST, type, 1, &v, range));
+    }
+    if (!strcmp(t->name, "aten::device") && args->len == 1 && constant_text(args->at[0].value))
+        return compile_term_value(c, constant_device(c, args->at[0].value, range));
+    if (!t->self)
+        return compile_operator(c, t->name, args, range);
+    CR_PUSH(c->s, &all, ((argument){.value = t->self, .range = range}));
+    for (size_t i = 0; i < args->len; i++)
+        CR_PUSH(c->s, &all, args->at[i]);
+    return compile_operator(c, t->name, &all, range);
+}
+
+static term *compile_apply(compiler *c, const cr_sast *a)
+{
+    term *t = compile_term(c, a->at[0], NULL);
+    cr_srange range = a->at[0]->range;
+    arguments args = {0};
+
+    if (t->kind == TERM_SPECIAL && t->type) /* K.__new__(K) */
+        return compile_term_value(
+            c, compile_construct(c, CR_SPRIM_CREATE_OBJECT, t->type, 0, NULL, range));
+    if (t->kind == TERM_SPECIAL)
+        return compile_special(c, t->name, a);
+    compile_arguments(c, a, 1, &args);
+    switch (t->kind) {
+    case TERM_OPERATOR: return call_operator(c, t, &args, range);
+    case TERM_METHOD:
+    case TERM_FUNCTION:
+        return compile_term_value(c, compile_call(c, t->function, t->self, &args, range));
+    case TERM_CLASS: return compile_term_value(c, compile_new(c, t->type, &args, range));
+    default: break;
+    }
+    if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS &&
+        cr_sclass_method(t->value->type->cls, "forward"))
+        return compile_term_value(
+            c, compile_call(c, cr_sclass_method(t->value->type->cls, "forward"), t->value,
+                            &args, range));
+    if (t->kind == TERM_VALUE)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a value of type '%s'",
+                       cr_stype_annotation(t->value->type));
+    cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a module");
+}
+
+/* --- names --- */
+
+static term *compile_name(compiler *c, const cr_sast *a)
+{
+    variable *v = compile_variable(c, a->text);
+    term *t = v->now;
+
+    if (!t && v->lost)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "%s", v->lost);
+    if (!t)
+        t = import_name(c, a->text, a->range);
+    if (!t)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "undefined value %s", a->text);
+    return t;
+}
+
+static cr_svalue *compile_fstring(compiler *c, const cr_sast *a)
+{
+    cr_text text = {0};
+    arguments args = {0};
+
+    CR_PUSH(c->s, &args, ((argument){.range = a->range}));
+    for (int i = 0; i < a->count; i++) {
+        const cr_sast *part = a->at[i];
+        if (part->kind == CR_SAST_STRING) {
+            cr_text_put_n(&text, part->text, part->len);
+            continue;
+        }
+        if (part->kind != CR_SAST_FIELD || part->len) {
+            cr_text_drop(&text);
+            cr_srange_bail(c->s, CR_RUNTIME, part->range,
+                           "format specifiers in f-strings aren't supported");
+        }
+        cr_text_put(&text, "{}");
+        char *so_far = cr_session_take_text(c->s, &text);
+        cr_svalue *v = compile_value(c, part->at[0], NULL);
+        cr_text_put(&text, so_far);
+        CR_PUSH(c->s, &args, ((argument){.value = v, .range = part->range}));
+    }
+    size_t len = text.len;
+    args.at[0].value = compile_string(c, cr_session_take_text(c->s, &text), len, a->range);
+    return compile_operator(c, "aten::format", &args, a->range)->value;
+}
+
+static cr_svalue *compile_chain(compiler *c, const cr_sast *a)
+{
+    cr_sast both = {.kind = CR_SAST_BOOLEAN, .range = a->range, .count = 2, .text = "and"};
+    cr_sast *left = a->at[0];
+
+    for (int i = 1; i < a->count; i++) {
+        cr_sast *joined = cr_session_copy(c->s, &both, sizeof both);
+        joined->at = CR_NEW_N(c->s, cr_sast *, 2);
+        joined->at[0] = left;
+        joined->at[1] = a->at[i];
+        left = joined;
+    }
+    return compile_value(c, left, NULL);
+}
+
+static cr_svalue *compile_plain(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    switch (a->kind) {
+    case CR_SAST_NUMBER: return compile_number(c, a);
+    case CR_SAST_STRING: return compile_string(c, a->text, a->len, a->range);
+    case CR_SAST_FSTRING: return compile_fstring(c, a);
+    case CR_SAST_TRUE:
+    case CR_SAST_FALSE: return compile_bool(c, a->kind == CR_SAST_TRUE, a->range);
+    case CR_SAST_NONE: return compile_none(c, a->range);
+    case CR_SAST_UNARY: return compile_unary(c, a);
+    case CR_SAST_BINARY: return compile_binary(c, a);
+    case CR_SAST_CHAIN: return compile_chain(c, a);
+    case CR_SAST_BOOLEAN: return compile_boolean(c, a);
+    case CR_SAST_CONDITION:
+        return compile_choice(c, a, compile_truth(c, a->at[0]), a->at[1], compile_value,
+                              a->at[2], compile_value, hint);
+    case CR_SAST_SUBSCRIPT: return compile_subscript(c, a);
+    case CR_SAST_TUPLE: return compile_tuple(c, a, hint);
+    case CR_SAST_LIST: return compile_list(c, a, hint);
+    case CR_SAST_DICT: return compile_dict(c, a, hint);
+    default:
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "this expression is not supported in TorchScript");
+    }
+}
+
+void compile_enter(compiler *c, cr_srange range)
+{
+    if (++*c->nesting > MOST_NESTING)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "too deeply nested");
+}
+
+void compile_leave(compiler *c) { --*c->nesting; }
+
+term *compile_term(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    term *t;
+
+    compile_enter(c, a->range);
+    switch (a->kind) {
+    case CR_SAST_NAME: t = compile_name(c, a); break;
+    case CR_SAST_ATTRIBUTE: t = compile_attribute(c, a); break;
+    case CR_SAST_CALL: t = compile_apply(c, a); break;
+    default: t = compile_term_value(c, compile_plain(c, a, hint));
+    }
+    compile_leave(c);
+    return t;
+}

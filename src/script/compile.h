@@ -1,0 +1,126 @@
+/* compile.h - from syntax trees to graphs; what the compiler's files share.
+ *
+ * A name means a term: a value of the graph, or something that exists only in the compiler (a
+ * module path, a builtin, a class, a bound method).  Each variable of a function has a record,
+ * which holds its present term; blocks log what they change, so that leaving a block restores
+ * it (compile_flow.c). */
+#ifndef CR_SCRIPT_COMPILE_H
+#define CR_SCRIPT_COMPILE_H
+
+#include "script/operators.h"
+
+typedef enum {
+    TERM_VALUE,    /* value */
+    TERM_PATH,     /* name: torch, torch.nn, ops.prim, __torch__.a.b */
+    TERM_OPERATOR, /* name: aten::add; self, or NULL */
+    TERM_METHOD,   /* function, self */
+    TERM_FUNCTION, /* function */
+    TERM_CLASS,    /* type */
+    TERM_SPECIAL   /* name: of a form that the compiler computes */
+} term_kind;
+
+typedef struct {
+    uint8_t kind; /* term_kind */
+    const char *name;
+    cr_svalue *value, *self;
+    cr_sfunction *function;
+    const cr_stype *type;
+} term;
+
+/* A variable; `lost` says why it has no term: torch's text for the use. */
+typedef struct variable variable;
+struct variable {
+    variable *next; /* of its hash chain */
+    const char *name;
+    term *now;
+    const char *lost;
+    int depth;                /* of the block that set it */
+    const cr_stype *declared; /* by an annotation, or NULL */
+};
+
+typedef struct {
+    variable *var;
+    term *before;
+    const char *lost;
+    int depth;
+} change;
+
+typedef struct {
+    size_t len, cap;
+    change *at;
+} changes;
+
+enum { VARIABLE_CHAINS = 64 };
+
+typedef struct {
+    cr_session *s;
+    cr_sunit *unit;
+    const cr_sarchive *archive;
+    cr_sfunction *function;
+    cr_sgraph *graph;
+    cr_sblock *block;
+    cr_snode *last_literal, *first_other; /* of the constants at the start */
+    variable *variables[VARIABLE_CHAINS];
+    variable *constants[VARIABLE_CHAINS]; /* by type and text; depth 1: a literal */
+    changes log;
+    int depth, steps;
+    int *nesting;           /* levels in all functions that are being compiled */
+    const cr_stype *result; /* declared, or that of the first return; NULL: not known */
+} compiler;
+
+/* An argument of a call; name NULL: positional. */
+typedef struct {
+    const char *name;
+    cr_svalue *value;
+    cr_srange range;
+} argument;
+
+typedef struct {
+    size_t len, cap;
+    argument *at;
+} arguments;
+
+/* --- types (compile_type.c) --- */
+const cr_stype *compile_type(compiler *c, const cr_sast *a);
+
+/* --- schemas (compile_match.c) --- */
+/* Calls the first schema of the operator that takes the arguments. */
+term *compile_operator(compiler *c, const char *name, const arguments *args, cr_srange range);
+/* Calls a function or method with the arguments: NULL result, and why in *failure, when it does
+ * not take them. */
+cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arguments *args,
+                        cr_srange range);
+/* The value as one of this type, when conversions that every call makes allow it. */
+cr_svalue *compile_convert(compiler *c, cr_svalue *v, const cr_stype *to, bool implicit,
+                           cr_srange range);
+cr_svalue *compile_construct(compiler *c, cr_sprim prim, const cr_stype *type, int count,
+                             cr_svalue *const *item, cr_srange range);
+
+/* --- expressions (compile.c) --- */
+/* Count levels of the C stack; entering bails when there are too many. */
+void compile_enter(compiler *c, cr_srange range);
+void compile_leave(compiler *c);
+term *compile_term(compiler *c, const cr_sast *a, const cr_stype *hint);
+cr_svalue *compile_value(compiler *c, const cr_sast *a, const cr_stype *hint);
+term *compile_term_value(compiler *c, cr_svalue *v);
+cr_svalue *compile_as_value(compiler *c, term *t, cr_srange range);
+cr_svalue *compile_constant(compiler *c, const cr_sconstant *value, cr_srange range);
+cr_svalue *compile_int(compiler *c, int64_t i, cr_srange range);
+cr_svalue *compile_none(compiler *c, cr_srange range);
+cr_svalue *compile_truth(compiler *c, const cr_sast *a);
+cr_svalue *compile_one(compiler *c, const char *name, cr_srange range, int count,
+                       cr_svalue *const *arg);
+
+/* --- statements (compile_flow.c) --- */
+variable *compile_variable(compiler *c, const char *name);
+void compile_set(compiler *c, const char *name, term *t, cr_srange range);
+void compile_body(compiler *c, const cr_sast *params, const cr_sast *body);
+
+/* --- names of archives (import.c) --- */
+term *import_name(compiler *c, const char *name, cr_srange range);
+term *import_path(compiler *c, const char *path, cr_srange range);
+cr_sclass *import_class(compiler *c, const char *name, cr_srange range);
+/* Compiles a function that is not compiled yet. */
+void compile_function(compiler *from, cr_sfunction *f, cr_srange range);
+
+#endif

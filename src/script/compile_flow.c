@@ -1,0 +1,874 @@
+/* Statements: variables, branches, loops, returns.
+ *
+ * A branch is compiled with a log of the variables that it sets, and then undone.  The
+ * variables that a branch changed become results of the node.  A loop carries the variables
+ * that its body assigns and that have a value before it.  When one branch of an `if` returns or
+ * raises, the statements behind the `if` become part of the other. */
+#include "base/map.h"
+#include "script/compile.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Statements of a function, with those that were compiled twice. */
+enum { MOST_STEPS = 300000 };
+
+typedef enum { FLOW_ON, FLOW_RETURNED, FLOW_RAISED } flow;
+
+static flow compile_statements(compiler *c, cr_sast *const *at, int count);
+
+/* --- variables --- */
+
+variable *compile_variable(compiler *c, const char *name)
+{
+    uint64_t hash = cr_hash(name, strlen(name)) % VARIABLE_CHAINS;
+    variable *v = c->variables[hash];
+
+    while (v && strcmp(v->name, name))
+        v = v->next;
+    if (v)
+        return v;
+    v = CR_NEW(c->s, variable);
+    *v = (variable){.next = c->variables[hash], .name = name};
+    return c->variables[hash] = v;
+}
+
+static void variable_change(compiler *c, variable *v, term *now, const char *lost)
+{
+    change one = {v, v->now, v->lost, v->depth};
+
+    CR_PUSH(c->s, &c->log, one);
+    v->now = now;
+    v->lost = lost;
+    v->depth = c->depth;
+}
+
+/* A variable of an enclosing block keeps its type. */
+void compile_set(compiler *c, const char *name, term *t, cr_srange range)
+{
+    variable *v = compile_variable(c, name);
+
+    if (v->now && v->depth < c->depth && v->now->kind == TERM_VALUE && t->kind == TERM_VALUE &&
+        !cr_stype_is_subtype(t->value->type, v->now->value->type) &&
+        !cr_stype_join(c->unit, t->value->type, v->now->value->type))
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "Variable '%s' previously had type '%s' but is now being assigned to a "
+                       "value of type '%s'",
+                       name, cr_stype_annotation(v->now->value->type),
+                       cr_stype_annotation(t->value->type));
+    if (t->kind == TERM_VALUE && !t->value->name && t->value->by &&
+        t->value->by->prim != CR_SPRIM_CONSTANT && *name != '_')
+        t->value->name = cr_session_text(c->s, name);
+    variable_change(c, v, t, NULL);
+}
+
+static void variables_undo(compiler *c, size_t mark)
+{
+    while (c->log.len > mark) {
+        change *one = &c->log.at[--c->log.len];
+        one->var->now = one->before;
+        one->var->lost = one->lost;
+        one->var->depth = one->depth;
+    }
+}
+
+/* --- branches --- */
+
+/* What a branch leaves: the terms of the variables that it changed. */
+typedef struct {
+    size_t len, cap;
+    change *at; /* before, lost: as the branch leaves them */
+} branch_end;
+
+static const change *branch_change_of(const branch_end *l, const variable *v)
+{
+    for (size_t i = 0; i < l->len; i++)
+        if (l->at[i].var == v)
+            return &l->at[i];
+    return NULL;
+}
+
+static int change_by_name(const void *a, const void *b)
+{
+    return strcmp(((const change *)a)->var->name, ((const change *)b)->var->name);
+}
+
+static branch_end branch_leave(compiler *c, size_t mark)
+{
+    branch_end l = {0};
+
+    for (size_t i = mark; i < c->log.len; i++) {
+        change one = {c->log.at[i].var, c->log.at[i].var->now, c->log.at[i].var->lost, 0};
+        CR_PUSH(c->s, &l, one);
+    }
+    variables_undo(c, mark);
+    if (l.len)
+        qsort(l.at, l.len, sizeof *l.at, change_by_name);
+    size_t kept = 0;
+    for (size_t i = 0; i < l.len; i++)
+        if (!kept || l.at[kept - 1].var != l.at[i].var)
+            l.at[kept++] = l.at[i];
+    l.len = kept;
+    return l;
+}
+
+typedef struct {
+    cr_sast *const *at;
+    int count;
+} statements;
+
+static statements body_of(const cr_sast *a) { return (statements){a->at, a->count}; }
+
+static statements body_and(compiler *c, const cr_sast *body, statements rest)
+{
+    cr_sast **all = CR_NEW_N(c->s, cr_sast *, body->count + rest.count + 1);
+
+    if (body->count)
+        memcpy(all, body->at, (size_t)body->count * sizeof(*all));
+    if (rest.count)
+        memcpy(all + body->count, rest.at, (size_t)rest.count * sizeof(*all));
+    return (statements){all, body->count + rest.count};
+}
+
+static flow branch_compile(compiler *c, cr_sblock *b, statements s, branch_end *out)
+{
+    cr_sblock *outer = c->block;
+    size_t mark = c->log.len;
+    flow f;
+
+    c->block = b;
+    c->depth++;
+    f = compile_statements(c, s.at, s.count);
+    c->depth--;
+    *out = branch_leave(c, mark);
+    c->block = outer;
+    return f;
+}
+
+static const char *lost_text(compiler *c, const char *name, const char *branch, cr_srange range)
+{
+    cr_text text = {0};
+
+    cr_text_printf(&text, "\n%s is not defined in the %s branch:\n", name, branch);
+    cr_srange_mark(&text, range);
+    cr_text_put(&text, "and was used here");
+    return cr_session_take_text(c->s, &text);
+}
+
+static const char *mismatch_text(compiler *c, const char *name, const cr_stype *yes,
+                                 const cr_stype *no, cr_srange range)
+{
+    cr_text text = {0};
+
+    cr_text_printf(
+        &text,
+        "\nType mismatch: %s is set to type %s in the true branch and type %s in the "
+        "false branch:\n",
+        name, cr_stype_annotation(yes), cr_stype_annotation(no));
+    cr_srange_mark(&text, range);
+    cr_text_put(&text, "and was used here");
+    return cr_session_take_text(c->s, &text);
+}
+
+/* The term of a variable at the end of a branch. */
+static term *branch_term(const branch_end *l, const variable *v)
+{
+    const change *one = branch_change_of(l, v);
+
+    return one ? one->before : v->now;
+}
+
+static cr_svalue *branch_uninitialized(compiler *c, cr_sblock *b, const cr_stype *type,
+                                       cr_srange range)
+{
+    cr_sblock *outer = c->block;
+    cr_svalue *v;
+
+    c->block = b;
+    v = compile_construct(c, CR_SPRIM_UNINITIALIZED, type, 0, NULL, range);
+    c->block = outer;
+    return v;
+}
+
+/* Makes the variable's values in both branches a result of the node. */
+static void branch_join(compiler *c, cr_snode *n, variable *v, const branch_end *yes,
+                        const branch_end *no, const flow *f)
+{
+    term *a = branch_term(yes, v), *b = branch_term(no, v);
+    cr_svalue *of[2];
+    const cr_stype *type;
+
+    if (f[0] == FLOW_ON && f[1] == FLOW_ON && (!a || !b)) {
+        variable_change(c, v, NULL, lost_text(c, v->name, a ? "false" : "true", n->range));
+        return;
+    }
+    if (a == b || (f[0] == FLOW_ON ? a : b)->kind != TERM_VALUE) {
+        variable_change(c, v, f[0] == FLOW_ON ? a : b, NULL);
+        return;
+    }
+    if (f[0] == FLOW_ON && f[1] == FLOW_ON &&
+        (a->kind != TERM_VALUE || b->kind != TERM_VALUE)) {
+        variable_change(c, v, NULL, lost_text(c, v->name, "false", n->range));
+        return;
+    }
+    type = f[0] != FLOW_ON   ? b->value->type
+           : f[1] != FLOW_ON ? a->value->type
+                             : cr_stype_join(c->unit, a->value->type, b->value->type);
+    if (!type) {
+        variable_change(c, v, NULL,
+                        mismatch_text(c, v->name, a->value->type, b->value->type, n->range));
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        of[i] = f[i] == FLOW_ON ? (i ? b : a)->value
+                                : branch_uninitialized(c, n->block[i], type, n->range);
+        cr_sblock_output(n->block[i], of[i]);
+    }
+    variable_change(c, v, compile_term_value(c, cr_snode_output(n, v->name, type)), NULL);
+}
+
+static void branches_join(compiler *c, cr_snode *n, const branch_end *yes, const branch_end *no,
+                          const flow *f)
+{
+    size_t i = 0, k = 0;
+
+    while (i < yes->len || k < no->len) {
+        int order = i == yes->len  ? 1
+                    : k == no->len ? -1
+                                   : strcmp(yes->at[i].var->name, no->at[k].var->name);
+        variable *v = order <= 0 ? yes->at[i].var : no->at[k].var;
+        i += order <= 0;
+        k += order >= 0;
+        if (f[0] == FLOW_ON ? branch_term(yes, v) != NULL || f[1] == FLOW_ON
+                            : branch_term(no, v) != NULL)
+            branch_join(c, n, v, yes, no, f);
+    }
+}
+
+/* Both branches return: what they return is the node's result. */
+static void branches_return(compiler *c, cr_snode *n, const flow *f)
+{
+    const cr_stype *type = NULL;
+    cr_svalue *v[2] = {NULL, NULL};
+
+    for (int i = 0; i < 2; i++)
+        if (f[i] == FLOW_RETURNED) {
+            v[i] = n->block[i]->output[0];
+            type = type ? cr_stype_join(c->unit, type, v[i]->type) : v[i]->type;
+        }
+    if (!type)
+        cr_srange_bail(c->s, CR_RUNTIME, n->range,
+                       "the branches return values of different types");
+    for (int i = 0; i < 2; i++)
+        if (!v[i])
+            cr_sblock_output(n->block[i], branch_uninitialized(c, n->block[i], type, n->range));
+    cr_sblock_output(c->block, cr_snode_output(n, NULL, type));
+}
+
+static bool statements_exit(const cr_sast *body)
+{
+    const cr_sast *last = body->count ? body->at[body->count - 1] : NULL;
+
+    if (!last)
+        return false;
+    if (last->kind == CR_SAST_IF)
+        return statements_exit(last->at[1]) && statements_exit(last->at[2]);
+    return last->kind == CR_SAST_RETURN || last->kind == CR_SAST_RAISE;
+}
+
+static bool statements_return(const cr_sast *a)
+{
+    if (a->kind == CR_SAST_RETURN)
+        return true;
+    if (a->kind == CR_SAST_FUNCTION || a->kind == CR_SAST_CLASS || a->kind == CR_SAST_LAMBDA)
+        return false;
+    for (int i = 0; i < a->count; i++)
+        if (a->at[i] && statements_return(a->at[i]))
+            return true;
+    return false;
+}
+
+/* An `if` that may return takes the statements behind it into its branches. */
+static flow compile_if(compiler *c, const cr_sast *a, statements rest)
+{
+    cr_svalue *condition = compile_truth(c, a->at[0]);
+    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
+    bool returns = statements_return(a->at[1]) || statements_return(a->at[2]);
+    branch_end l[2];
+    flow f[2];
+
+    cr_snode_input(n, condition);
+    for (int i = 0; i < 2; i++) {
+        const cr_sast *body = a->at[1 + i];
+        statements s =
+            returns && !statements_exit(body) ? body_and(c, body, rest) : body_of(body);
+        f[i] = branch_compile(c, cr_snode_block(n), s, &l[i]);
+    }
+    if (f[0] == FLOW_RETURNED || f[1] == FLOW_RETURNED) {
+        branches_return(c, n, f);
+        return FLOW_RETURNED;
+    }
+    if (f[0] == FLOW_RAISED && f[1] == FLOW_RAISED)
+        return FLOW_RAISED;
+    branches_join(c, n, &l[0], &l[1], f);
+    return compile_statements(c, rest.at, rest.count);
+}
+
+/* --- loops --- */
+
+typedef struct {
+    size_t len, cap;
+    variable **at;
+} variables;
+
+static void assigned_name(compiler *c, variables *out, const cr_sast *target)
+{
+    if (target->kind == CR_SAST_NAME) {
+        variable *v = compile_variable(c, target->text);
+        for (size_t i = 0; i < out->len; i++)
+            if (out->at[i] == v)
+                return;
+        CR_PUSH(c->s, out, v);
+        return;
+    }
+    if (target->kind == CR_SAST_TUPLE || target->kind == CR_SAST_LIST ||
+        target->kind == CR_SAST_STAR)
+        for (int i = 0; i < target->count; i++)
+            assigned_name(c, out, target->at[i]);
+}
+
+/* The variables that statements assign. */
+static void assigned(compiler *c, variables *out, const cr_sast *a)
+{
+    int from = a->kind == CR_SAST_ASSIGN ? 2 : 0;
+    int to = a->kind == CR_SAST_ASSIGN                                ? a->count
+             : a->kind == CR_SAST_AUGMENTED || a->kind == CR_SAST_FOR ? 1
+                                                                      : 0;
+
+    for (int i = from; i < to; i++)
+        assigned_name(c, out, a->at[i]);
+    if (a->kind == CR_SAST_BODY || a->kind == CR_SAST_IF || a->kind == CR_SAST_WHILE ||
+        a->kind == CR_SAST_FOR || a->kind == CR_SAST_WITH)
+        for (int i = 0; i < a->count; i++)
+            if (a->at[i])
+                assigned(c, out, a->at[i]);
+}
+
+static int variable_by_name(const void *a, const void *b)
+{
+    return strcmp((*(variable *const *)a)->name, (*(variable *const *)b)->name);
+}
+
+/* The variables that a loop carries: assigned in the body, with a value before it. */
+static variables loop_carried(compiler *c, const cr_sast *loop)
+{
+    variables all = {0}, carried = {0};
+
+    assigned(c, &all, loop);
+    for (size_t i = 0; i < all.len; i++)
+        if (all.at[i]->now && all.at[i]->now->kind == TERM_VALUE)
+            CR_PUSH(c->s, &carried, all.at[i]);
+    if (carried.len)
+        qsort(carried.at, carried.len, sizeof(*carried.at), variable_by_name);
+    return carried;
+}
+
+typedef struct {
+    cr_snode *node;
+    variables carried;
+    cr_sblock *outer;
+    size_t mark;
+    cr_svalue *trip;
+} looping;
+
+static looping loop_enter(compiler *c, const cr_sast *a, cr_svalue *most, cr_svalue *go)
+{
+    looping l = {.carried = loop_carried(c, a), .outer = c->block, .mark = c->log.len};
+    cr_sblock *b;
+
+    if (statements_return(a))
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "return statements inside loops are not compiled yet");
+    l.node = cr_snode_new(c->block, CR_SPRIM_LOOP, a->range);
+    cr_snode_input(l.node, most);
+    cr_snode_input(l.node, go);
+    b = cr_snode_block(l.node);
+    l.trip = cr_sblock_input(b, NULL, CR_STYPE_OF(INT));
+    for (size_t i = 0; i < l.carried.len; i++) {
+        variable *v = l.carried.at[i];
+        cr_snode_input(l.node, v->now->value);
+        const cr_stype *type = v->now->value->type;
+        if (v->declared && cr_stype_is_subtype(type, v->declared))
+            type = v->declared;
+        cr_svalue *in = cr_sblock_input(b, v->name, type);
+        variable_change(c, v, compile_term_value(c, in), NULL);
+    }
+    c->block = b;
+    c->depth++;
+    return l;
+}
+
+static void loop_leave(compiler *c, looping *l, cr_svalue *go)
+{
+    cr_sblock *b = l->node->block[0];
+    branch_end end_of;
+
+    cr_sblock_output(b, go);
+    for (size_t i = 0; i < l->carried.len; i++) {
+        variable *v = l->carried.at[i];
+        const cr_stype *type = b->input[1 + i]->type;
+        cr_svalue *end = v->now && v->now->kind == TERM_VALUE ? v->now->value : NULL;
+        if (!end || !cr_stype_is_subtype(end->type, type))
+            cr_srange_bail(c->s, CR_RUNTIME, l->node->range,
+                           "Variable '%s' previously had type '%s' but is now being assigned "
+                           "to a value of type '%s'",
+                           v->name, cr_stype_annotation(type),
+                           end ? cr_stype_annotation(end->type) : "undefined");
+        cr_sblock_output(b, end);
+    }
+    c->depth--;
+    c->block = l->outer;
+    end_of = branch_leave(c, l->mark);
+    for (size_t i = 0; i < end_of.len; i++)
+        if (!end_of.at[i].var->now)
+            end_of.at[i].var->lost =
+                lost_text(c, end_of.at[i].var->name, "false", l->node->range);
+    for (size_t i = 0; i < l->carried.len; i++) {
+        cr_svalue *out =
+            cr_snode_output(l->node, l->carried.at[i]->name, b->input[1 + i]->type);
+        variable_change(c, l->carried.at[i], compile_term_value(c, out), NULL);
+    }
+}
+
+static void loop_refuse_else(compiler *c, const cr_sast *a, int at)
+{
+    if (a->at[at])
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "else branches of loops aren't supported");
+}
+
+static cr_svalue *constant_true(compiler *c, cr_srange range)
+{
+    return compile_constant(c, &(cr_sconstant){.type = CR_STYPE_OF(BOOL), .i = 1}, range);
+}
+
+static void compile_while(compiler *c, const cr_sast *a)
+{
+    looping l;
+    const cr_sast *body = a->at[1];
+
+    loop_refuse_else(c, a, 2);
+    l = loop_enter(c, a, compile_int(c, INT64_MAX, a->range), compile_truth(c, a->at[0]));
+    compile_statements(c, body->at, body->count);
+    loop_leave(c, &l, compile_truth(c, a->at[0]));
+}
+
+static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange range);
+
+static bool is_range(compiler *c, const cr_sast *over)
+{
+    return over->kind == CR_SAST_CALL && over->at[0]->kind == CR_SAST_NAME &&
+           !strcmp(over->at[0]->text, "range") && !compile_variable(c, "range")->now;
+}
+
+typedef struct {
+    cr_svalue *most, *start, *step, *list;
+} iteration;
+
+static iteration iterate_range(compiler *c, const cr_sast *over)
+{
+    cr_svalue *arg[3];
+    int n = over->count - 1;
+    iteration it = {0};
+
+    if (n < 1 || n > 3)
+        cr_srange_bail(c->s, CR_RUNTIME, over->range, "range expected 1 to 3 arguments, got %d",
+                       n);
+    for (int i = 0; i < n; i++)
+        arg[i] = compile_convert(c, compile_value(c, over->at[i + 1], NULL), CR_STYPE_OF(INT),
+                                 true, over->range);
+    if (n == 1) {
+        it.most = arg[0];
+        return it;
+    }
+    it.start = arg[0];
+    it.step = n == 3 ? arg[2] : compile_int(c, 1, over->range);
+    it.most = compile_one(c, "aten::__range_length", over->range, 3,
+                          (cr_svalue *[]){it.start, arg[1], it.step});
+    return it;
+}
+
+static cr_svalue *iterate_item(compiler *c, const iteration *it, cr_svalue *trip,
+                               cr_srange range)
+{
+    if (it->list)
+        return compile_one(
+            c, it->list->type->kind == CR_STYPE_TENSOR ? "aten::select" : "aten::__getitem__",
+            range, it->list->type->kind == CR_STYPE_TENSOR ? 3 : 2,
+            it->list->type->kind == CR_STYPE_TENSOR
+                ? (cr_svalue *[]){it->list, compile_int(c, 0, range), trip}
+                : (cr_svalue *[]){it->list, trip});
+    if (it->start)
+        return compile_one(c, "aten::__derive_index", range, 3,
+                           (cr_svalue *[]){trip, it->start, it->step});
+    return trip;
+}
+
+/* A loop over a tuple is unrolled. */
+static void compile_for_tuple(compiler *c, const cr_sast *a, cr_svalue *tuple)
+{
+    for (int i = 0; i < tuple->type->count; i++) {
+        cr_svalue *item =
+            compile_construct(c, CR_SPRIM_TUPLE_INDEX, tuple->type->item[i], 2,
+                              (cr_svalue *[]){tuple, compile_int(c, i, a->range)}, a->range);
+        assign_target(c, a->at[0], compile_term_value(c, item), a->range);
+        if (compile_statements(c, a->at[2]->at, a->at[2]->count) != FLOW_ON)
+            return;
+    }
+}
+
+static void compile_for(compiler *c, const cr_sast *a)
+{
+    const cr_sast *over = a->at[1], *body = a->at[2];
+    iteration it = {0};
+    looping l;
+    cr_svalue *item;
+
+    loop_refuse_else(c, a, 3);
+    if (is_range(c, over)) {
+        it = iterate_range(c, over);
+    } else {
+        it.list = compile_value(c, over, NULL);
+        if (it.list->type->kind == CR_STYPE_TUPLE) {
+            compile_for_tuple(c, a, it.list);
+            return;
+        }
+        if (it.list->type->kind == CR_STYPE_DICT)
+            it.list = compile_one(c, "aten::keys", over->range, 1, &it.list);
+        if (it.list->type->kind != CR_STYPE_LIST && it.list->type->kind != CR_STYPE_TENSOR &&
+            it.list->type->kind != CR_STYPE_STR)
+            cr_srange_bail(c->s, CR_RUNTIME, over->range, "'%s' object is not iterable",
+                           cr_stype_annotation(it.list->type));
+        it.most = compile_one(c, "aten::len", over->range, 1, &it.list);
+    }
+    l = loop_enter(c, a, it.most, constant_true(c, a->range));
+    item = iterate_item(c, &it, l.trip, over->range);
+    if (a->at[0]->kind == CR_SAST_NAME && item == l.trip && !item->name)
+        item->name = a->at[0]->text;
+    assign_target(c, a->at[0], compile_term_value(c, item), a->at[0]->range);
+    compile_statements(c, body->at, body->count);
+    loop_leave(c, &l, constant_true(c, a->range));
+}
+
+/* --- assignments --- */
+
+static void assign_attribute(compiler *c, const cr_sast *target, cr_svalue *v)
+{
+    cr_svalue *object = compile_value(c, target->at[0], NULL);
+    const cr_stype *type;
+    cr_snode *n;
+    int slot = object->type->cls ? cr_sclass_attribute(object->type->cls, target->text) : -1;
+
+    if (object->type->kind != CR_STYPE_CLASS || slot < 0)
+        cr_srange_bail(c->s, CR_RUNTIME, target->range,
+                       "Tried to set an attribute: %s on a value of type %s", target->text,
+                       cr_stype_annotation(object->type));
+    type = object->type->cls->attribute[slot].type;
+    v = compile_convert(c, v, type, true, target->range);
+    if (!cr_stype_is_subtype(v->type, type))
+        cr_srange_bail(c->s, CR_RUNTIME, target->range,
+                       "Wrong type for attribute assignment. Expected %s but got %s",
+                       cr_stype_annotation(type), cr_stype_annotation(v->type));
+    n = cr_snode_new(c->block, CR_SPRIM_SET_ATTR, target->range);
+    n->name = object->type->cls->attribute[slot].name;
+    cr_snode_input(n, object);
+    cr_snode_input(n, v);
+}
+
+static void assign_subscript(compiler *c, const cr_sast *target, cr_svalue *v)
+{
+    cr_svalue *object = compile_value(c, target->at[0], NULL);
+
+    if (object->type->kind != CR_STYPE_LIST && object->type->kind != CR_STYPE_DICT) {
+        if (object->type->kind != CR_STYPE_TENSOR)
+            cr_srange_bail(c->s, CR_RUNTIME, target->range,
+                           "'%s' object does not support item assignment",
+                           cr_stype_annotation(object->type));
+        object = compile_value(c, target, NULL);
+        if (v->type->kind != CR_STYPE_TENSOR)
+            compile_one(c, "aten::fill_", target->range, 2, (cr_svalue *[]){object, v});
+        else
+            compile_one(c, "aten::copy_", target->range, 2, (cr_svalue *[]){object, v});
+        return;
+    }
+    if (target->count != 2 || target->at[1]->kind == CR_SAST_SLICE)
+        cr_srange_bail(c->s, CR_RUNTIME, target->range,
+                       "Sliced assignment is not supported for lists");
+    compile_one(c, "aten::_set_item", target->range, 3,
+                (cr_svalue *[]){object, compile_value(c, target->at[1], NULL), v});
+}
+
+/* a, b = v */
+static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v)
+{
+    bool list = v->type->kind == CR_STYPE_LIST;
+    cr_snode *n;
+
+    if (!list && v->type->kind != CR_STYPE_TUPLE)
+        cr_srange_bail(c->s, CR_RUNTIME, target->range, "%s cannot be used as a tuple",
+                       cr_stype_annotation(v->type));
+    if (!list && v->type->count != target->count)
+        cr_srange_bail(c->s, CR_RUNTIME, target->range,
+                       v->type->count < target->count
+                           ? "need %d values to unpack, but found only %d"
+                           : "too many values to unpack: need %d but found %d",
+                       target->count, v->type->count);
+    n = cr_snode_new(c->block, list ? CR_SPRIM_LIST_UNPACK : CR_SPRIM_TUPLE_UNPACK,
+                     target->range);
+    cr_snode_input(n, v);
+    for (int i = 0; i < target->count; i++)
+        cr_snode_output(n, NULL, list ? v->type->item[0] : v->type->item[i]);
+    for (int i = 0; i < target->count; i++) {
+        if (target->at[i]->kind == CR_SAST_STAR)
+            cr_srange_bail(c->s, CR_RUNTIME, target->at[i]->range,
+                           "starred targets are not compiled yet");
+        assign_target(c, target->at[i], compile_term_value(c, n->output[i]),
+                      target->at[i]->range);
+    }
+}
+
+static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange range)
+{
+    switch (target->kind) {
+    case CR_SAST_NAME: compile_set(c, target->text, t, range); break;
+    case CR_SAST_ATTRIBUTE: assign_attribute(c, target, compile_as_value(c, t, range)); break;
+    case CR_SAST_SUBSCRIPT: assign_subscript(c, target, compile_as_value(c, t, range)); break;
+    case CR_SAST_TUPLE:
+    case CR_SAST_LIST: assign_tuple(c, target, compile_as_value(c, t, range)); break;
+    default:
+        cr_srange_bail(c->s, CR_RUNTIME, target->range,
+                       "unexpected expression on left-hand "
+                       "side of assignment");
+    }
+}
+
+static void compile_assign(compiler *c, const cr_sast *a)
+{
+    const cr_stype *type = a->at[1] ? compile_type(c, a->at[1]) : NULL;
+    term *t;
+
+    if (!a->at[0])
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "Variables declared without a value are not supported here");
+    t = compile_term(c, a->at[0], type);
+    if (type) {
+        cr_svalue *v = compile_as_value(c, t, a->range);
+        v = compile_convert(c, v, type, true, a->range);
+        if (!cr_stype_is_subtype(v->type, type))
+            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                           "Variable '%s' is annotated with type %s but is being assigned to a "
+                           "value of type %s",
+                           a->at[2]->text ? a->at[2]->text : "", cr_stype_annotation(type),
+                           cr_stype_annotation(v->type));
+        if (a->at[2]->kind == CR_SAST_NAME)
+            compile_variable(c, a->at[2]->text)->declared = type;
+        t = compile_term_value(c, v);
+    }
+    for (int i = 2; i < a->count; i++)
+        assign_target(c, a->at[i], t, a->range);
+}
+
+/* x += y: in place for tensors and lists. */
+static void compile_augmented(compiler *c, const cr_sast *a)
+{
+    cr_sast sum = {.kind = CR_SAST_BINARY,
+                   .range = a->range,
+                   .count = 2,
+                   .at = a->at,
+                   .text = a->text,
+                   .len = a->len};
+    static const struct {
+        const char *sign, *name;
+    } in_place[] = {
+        {"+", "aten::add_"}, {"-", "aten::sub_"}, {"*", "aten::mul_"}, {"/", "aten::div_"}};
+    cr_svalue *old, *both[2];
+
+    for (size_t i = 0; i < CR_LEN(in_place); i++) {
+        if (strcmp(in_place[i].sign, a->text))
+            continue;
+        old = compile_value(c, a->at[0], NULL);
+        if (old->type->kind != CR_STYPE_TENSOR && old->type->kind != CR_STYPE_LIST)
+            break;
+        both[0] = old;
+        both[1] = compile_value(c, a->at[1], NULL);
+        if (old->type->kind == CR_STYPE_LIST) {
+            compile_one(c, "aten::extend", a->range, 2, both);
+            return;
+        }
+        old = compile_one(c, in_place[i].name, a->range, 2, both);
+        if (a->at[0]->kind != CR_SAST_SUBSCRIPT)
+            assign_target(c, a->at[0], compile_term_value(c, old), a->range);
+        return;
+    }
+    assign_target(
+        c, a->at[0],
+        compile_term_value(c, compile_value(c, cr_session_copy(c->s, &sum, sizeof sum), NULL)),
+        a->range);
+}
+
+/* --- other statements --- */
+
+static void compile_return(compiler *c, const cr_sast *a)
+{
+    cr_svalue *v = a->at[0] ? compile_value(c, a->at[0], c->result) : compile_none(c, a->range);
+
+    if (c->result) {
+        v = compile_convert(c, v, c->result, true, a->range);
+        if (!cr_stype_is_subtype(v->type, c->result))
+            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                           "Return value was annotated as having type %s but is actually of "
+                           "type %s",
+                           cr_stype_annotation(c->result), cr_stype_annotation(v->type));
+    }
+    cr_sblock_output(c->block, v);
+}
+
+static void emit_raise(compiler *c, cr_svalue *message, const char *class, cr_srange range)
+{
+    cr_sconstant value = {.type = CR_STYPE_OF(STR)};
+    cr_svalue *both[2] = {message, NULL};
+
+    value.s = class;
+    value.len = class ? strlen(class) : 0;
+    both[1] = class ? compile_constant(c, &value, range) : compile_none(c, range);
+    compile_one(c, "prim::RaiseException", range, 2, both);
+}
+
+static cr_svalue *string_constant(compiler *c, const char *s, size_t len, cr_srange range)
+{
+    cr_sconstant value = {.type = CR_STYPE_OF(STR)};
+
+    value.s = s;
+    value.len = len;
+    return compile_constant(c, &value, range);
+}
+
+/* raise ValueError("..."): of an exception that Python has built in. */
+static void compile_raise(compiler *c, const cr_sast *a)
+{
+    const cr_sast *e = a->at[0];
+    const cr_sast *name = e && e->kind == CR_SAST_CALL ? e->at[0] : e;
+    cr_svalue *message;
+
+    if (!e || name->kind != CR_SAST_NAME || (e->kind == CR_SAST_CALL && e->count > 2))
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "raised value must be an exception of a class");
+    message = e->kind == CR_SAST_CALL && e->count == 2 ? compile_value(c, e->at[1], NULL)
+                                                       : string_constant(c, "", 0, a->range);
+    if (message->type->kind != CR_STYPE_STR)
+        message = compile_one(c, "aten::str", a->range, 1, &message);
+    emit_raise(c, message, cr_session_printf(c->s, "builtins.%s", name->text), a->range);
+}
+
+static void compile_assert(compiler *c, const cr_sast *a)
+{
+    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
+    cr_svalue *condition;
+    cr_sblock *outer = c->block;
+
+    cr_snode_move(n, outer, NULL);
+    condition = compile_truth(c, a->at[0]);
+    cr_snode_move(n, outer, NULL);
+    cr_snode_input(n, condition);
+    cr_snode_block(n);
+    c->block = cr_snode_block(n);
+    emit_raise(
+        c, a->at[1] ? compile_value(c, a->at[1], NULL) : string_constant(c, "", 0, a->range),
+        "builtins.AssertionError", a->range);
+    c->block = outer;
+}
+
+static void compile_delete(compiler *c, const cr_sast *a)
+{
+    for (int i = 0; i < a->count; i++) {
+        const cr_sast *target = a->at[i];
+        if (target->kind != CR_SAST_SUBSCRIPT || target->count != 2)
+            cr_srange_bail(c->s, CR_RUNTIME, target->range,
+                           "'del' statements are only supported for deleting list or dict "
+                           "items");
+        cr_svalue *object = compile_value(c, target->at[0], NULL);
+        compile_one(c, "aten::Delete", target->range, 2,
+                    (cr_svalue *[]){object, compile_value(c, target->at[1], NULL)});
+    }
+}
+
+/* True for a call of the operator that raises: what follows it is not reached. */
+static bool is_raising(compiler *c)
+{
+    const cr_snode *n = c->block->last;
+
+    return n && n->prim == CR_SPRIM_OPERATOR &&
+           !strcmp(n->schema->name, "prim::RaiseException");
+}
+
+static flow compile_expression(compiler *c, const cr_sast *a)
+{
+    if (a->at[0]->kind == CR_SAST_STRING || a->at[0]->kind == CR_SAST_ELLIPSIS)
+        return FLOW_ON;
+    compile_term(c, a->at[0], NULL);
+    return is_raising(c) ? FLOW_RAISED : FLOW_ON;
+}
+
+static flow compile_statement(compiler *c, const cr_sast *a)
+{
+    if (++c->steps > MOST_STEPS)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "the function is too long");
+    switch (a->kind) {
+    case CR_SAST_EXPRESSION: return compile_expression(c, a);
+    case CR_SAST_ASSIGN: compile_assign(c, a); return FLOW_ON;
+    case CR_SAST_AUGMENTED: compile_augmented(c, a); return FLOW_ON;
+    case CR_SAST_RETURN: compile_return(c, a); return FLOW_RETURNED;
+    case CR_SAST_RAISE: compile_raise(c, a); return FLOW_RAISED;
+    case CR_SAST_ASSERT: compile_assert(c, a); return FLOW_ON;
+    case CR_SAST_WHILE: compile_while(c, a); return FLOW_ON;
+    case CR_SAST_FOR: compile_for(c, a); return FLOW_ON;
+    case CR_SAST_DELETE: compile_delete(c, a); return FLOW_ON;
+    case CR_SAST_PASS: return FLOW_ON;
+    default:
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "this statement is not supported in TorchScript");
+    }
+}
+
+static flow compile_statements(compiler *c, cr_sast *const *at, int count)
+{
+    flow f = FLOW_ON;
+
+    for (int i = 0; i < count && f == FLOW_ON; i++) {
+        if (at[i]->kind == CR_SAST_IF) {
+            compile_enter(c, at[i]->range);
+            f = compile_if(c, at[i], (statements){at + i + 1, count - i - 1});
+            compile_leave(c);
+            break;
+        }
+        f = compile_statement(c, at[i]);
+    }
+    return f;
+}
+
+void compile_body(compiler *c, const cr_sast *params, const cr_sast *body)
+{
+    flow f;
+
+    for (int i = 0; i < c->function->schema.param_count; i++) {
+        const cr_sparam *p = &c->function->schema.param[i];
+        cr_svalue *v = cr_sblock_input(c->graph->body, p->name, p->type);
+        compile_set(c, p->name, compile_term_value(c, v), params->range);
+    }
+    f = compile_statements(c, body->at, body->count);
+    if (f == FLOW_ON)
+        cr_sblock_output(c->graph->body, compile_none(c, body->range));
+    else if (f == FLOW_RAISED)
+        cr_sblock_output(c->graph->body,
+                         compile_construct(c, CR_SPRIM_UNINITIALIZED,
+                                           c->result ? c->result : CR_STYPE_OF(NONE), 0, NULL,
+                                           body->range));
+}

@@ -1,0 +1,474 @@
+/* Calls: which schema takes the arguments, and conversions of arguments.
+ *
+ * Schemas are tried in order, first without conversions that change values, then with them. */
+#include "script/compile.h"
+#include <string.h>
+
+enum { MOST_VARS = 8 };
+
+typedef struct {
+    const char *name[MOST_VARS];
+    const cr_stype *type[MOST_VARS];
+    int count;
+} match_vars;
+
+/* --- type variables --- */
+
+static const cr_stype *match_var(const match_vars *vars, const char *name)
+{
+    for (int i = 0; i < vars->count; i++)
+        if (!strcmp(vars->name[i], name))
+            return vars->type[i];
+    return NULL;
+}
+
+static bool match_bind(compiler *c, match_vars *vars, const char *name, const cr_stype *actual)
+{
+    for (int i = 0; i < vars->count; i++)
+        if (!strcmp(vars->name[i], name)) {
+            const cr_stype *joined = cr_stype_join(c->unit, vars->type[i], actual);
+            vars->type[i] = joined ? joined : vars->type[i];
+            return joined;
+        }
+    if (vars->count == MOST_VARS)
+        return false;
+    vars->name[vars->count] = name;
+    vars->type[vars->count++] = actual;
+    return true;
+}
+
+static bool match_type(compiler *c, match_vars *vars, const cr_stype *formal,
+                       const cr_stype *actual)
+{
+    if (!cr_stype_has_var(formal))
+        return true;
+    if (formal->kind == CR_STYPE_VAR)
+        return match_bind(c, vars, formal->name, actual);
+    if (formal->kind == CR_STYPE_OPTIONAL && actual->kind != CR_STYPE_OPTIONAL)
+        return actual->kind == CR_STYPE_NONE || match_type(c, vars, formal->item[0], actual);
+    if (formal->kind == CR_STYPE_LIST && actual->kind == CR_STYPE_TUPLE) {
+        for (int i = 0; i < actual->count; i++)
+            if (!match_type(c, vars, formal->item[0], actual->item[i]))
+                return false;
+        return actual->count > 0;
+    }
+    if (formal->kind != actual->kind || formal->count != actual->count)
+        return false;
+    for (int i = 0; i < formal->count; i++)
+        if (!match_type(c, vars, formal->item[i], actual->item[i]))
+            return false;
+    return true;
+}
+
+/* `formal` with its variables replaced; NULL when one is not known. */
+static const cr_stype *match_replace(compiler *c, const match_vars *vars,
+                                     const cr_stype *formal)
+{
+    const cr_stype *item[16];
+
+    if (formal->kind == CR_STYPE_VAR)
+        return match_var(vars, formal->name);
+    if (!cr_stype_has_var(formal))
+        return formal;
+    for (int i = 0; i < formal->count; i++)
+        if (i == 16 || !(item[i] = match_replace(c, vars, formal->item[i])))
+            return NULL;
+    switch (formal->kind) {
+    case CR_STYPE_LIST: return cr_stype_list(c->unit, item[0]);
+    case CR_STYPE_OPTIONAL: return cr_stype_optional(c->unit, item[0]);
+    case CR_STYPE_FUTURE: return cr_stype_future(c->unit, item[0]);
+    case CR_STYPE_DICT: return cr_stype_dict(c->unit, item[0], item[1]);
+    default: return cr_stype_tuple(c->unit, formal->count, item, NULL);
+    }
+}
+
+/* --- conversions --- */
+
+cr_svalue *compile_construct(compiler *c, cr_sprim prim, const cr_stype *type, int count,
+                             cr_svalue *const *item, cr_srange range)
+{
+    cr_snode *n = cr_snode_new(c->block, prim, range);
+
+    for (int i = 0; i < count; i++)
+        cr_snode_input(n, item[i]);
+    return cr_snode_output(n, NULL, type);
+}
+
+static cr_svalue *match_list_of_tuple(compiler *c, cr_svalue *v, const cr_stype *list,
+                                      cr_srange range)
+{
+    cr_snode *unpack;
+
+    for (int i = 0; i < v->type->count; i++)
+        if (!cr_stype_is_subtype(v->type->item[i], list->item[0]))
+            return v;
+    unpack = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
+    cr_snode_input(unpack, v);
+    for (int i = 0; i < v->type->count; i++)
+        cr_snode_output(unpack, NULL, v->type->item[i]);
+    return compile_construct(c, CR_SPRIM_LIST_CONSTRUCT, list, unpack->output_count,
+                             unpack->output, range);
+}
+
+static const char *match_implicit(const cr_stype *from, const cr_stype *to)
+{
+    if (from->kind == CR_STYPE_STR && to->kind == CR_STYPE_DEVICE)
+        return "aten::device";
+    if (from->kind != CR_STYPE_TENSOR)
+        return NULL;
+    switch (to->kind) {
+    case CR_STYPE_INT: return "aten::IntImplicit";
+    case CR_STYPE_FLOAT: return "aten::FloatImplicit";
+    case CR_STYPE_COMPLEX: return "aten::ComplexImplicit";
+    case CR_STYPE_NUMBER: return "aten::ScalarImplicit";
+    default: return NULL;
+    }
+}
+
+cr_svalue *compile_convert(compiler *c, cr_svalue *v, const cr_stype *to, bool implicit,
+                           cr_srange range)
+{
+    const cr_stype *inner = to->kind == CR_STYPE_OPTIONAL ? to->item[0] : to;
+    const char *name;
+
+    if (cr_stype_is_subtype(v->type, to))
+        return v;
+    if (v->type->kind == CR_STYPE_TUPLE && inner->kind == CR_STYPE_LIST)
+        v = match_list_of_tuple(c, v, inner, range);
+    name = implicit ? match_implicit(v->type, inner) : NULL;
+    return name ? compile_one(c, name, range, 1, &v) : v;
+}
+
+/* --- one schema --- */
+
+typedef struct {
+    compiler *c;
+    const cr_sschema *schema;
+    const arguments *args;
+    bool implicit;
+    cr_text *why; /* gets the reason of a failure; or NULL */
+    match_vars vars;
+    cr_srange range;
+    size_t positional; /* number of arguments without a name */
+    size_t used;
+    cr_svalue **value; /* for each parameter */
+    cr_svalue **rest;  /* the further arguments of `...` */
+    size_t rests;
+} matching;
+
+static bool match_fail(matching *m, const char *fmt, ...) CR_PRINTF(2, 3);
+static bool match_fail(matching *m, const char *fmt, ...)
+{
+    va_list args;
+
+    if (!m->why)
+        return false;
+    va_start(args, fmt);
+    (void)cr_fail_va(CR_RUNTIME, fmt, args);
+    va_end(args);
+    cr_text_put(m->why, cr_error_message());
+    cr_text_put(m->why, ".\n");
+    return false;
+}
+
+static bool match_value(matching *m, int i, cr_svalue *v, cr_srange range)
+{
+    const cr_sparam *p = &m->schema->param[i];
+    const cr_stype *to;
+
+    if (!match_type(m->c, &m->vars, p->type, v->type))
+        return match_fail(m, "Could not match type %s to %s in argument '%s'",
+                          cr_stype_annotation(v->type), cr_stype_annotation(p->type), p->name);
+    to = match_replace(m->c, &m->vars, p->type);
+    if (!to)
+        return match_fail(m, "Type variable in argument '%s' cannot be inferred", p->name);
+    v = compile_convert(m->c, v, to, m->implicit, range);
+    if (!cr_stype_is_subtype(v->type, to))
+        return match_fail(
+            m, "Expected a value of type '%s' for argument '%s' but instead found type '%s'",
+            cr_stype_annotation(to), p->name, cr_stype_annotation(v->type));
+    m->value[i] = v;
+    return true;
+}
+
+/* Parameter i is a list, the last positional one, and the arguments from here are its items. */
+static bool match_is_rest(const matching *m, int i)
+{
+    const cr_sschema *s = m->schema;
+    const cr_stype *t = s->param[i].type;
+    const argument *a = &m->args->at[m->used];
+
+    if (t->kind != CR_STYPE_LIST || t->item[0]->kind == CR_STYPE_VAR || s->param[i].fixed == 1)
+        return false;
+    if (i + 1 < s->param_count && !s->param[i + 1].keyword_only)
+        return false;
+    return a->value->type->kind != CR_STYPE_LIST && a->value->type->kind != CR_STYPE_TUPLE &&
+           cr_stype_is_subtype(a->value->type, t->item[0]);
+}
+
+static bool match_rest(matching *m, int i)
+{
+    const cr_stype *t = m->schema->param[i].type;
+    size_t n = m->positional - m->used;
+    cr_svalue **item = CR_NEW_N(m->c->s, cr_svalue *, n + 1);
+
+    for (size_t k = 0; k < n; k++) {
+        item[k] = m->args->at[m->used + k].value;
+        if (!cr_stype_is_subtype(item[k]->type, t->item[0]))
+            return match_fail(m, "Expected a value of type '%s' for argument '%s'",
+                              cr_stype_annotation(t->item[0]), m->schema->param[i].name);
+    }
+    m->used = m->positional;
+    m->value[i] = compile_construct(m->c, CR_SPRIM_LIST_CONSTRUCT, t, (int)n, item, m->range);
+    return true;
+}
+
+/* One number for a list of a fixed length. */
+static bool match_repeated(matching *m, int i, cr_svalue *v)
+{
+    const cr_sparam *p = &m->schema->param[i];
+    const cr_stype *t = p->type->kind == CR_STYPE_OPTIONAL ? p->type->item[0] : p->type;
+    cr_svalue *item[8];
+
+    if (!p->fixed || p->fixed > 8 || t->kind != CR_STYPE_LIST ||
+        !cr_stype_is_subtype(v->type, t->item[0]))
+        return false;
+    for (int k = 0; k < p->fixed; k++)
+        item[k] = v;
+    m->value[i] = compile_construct(m->c, CR_SPRIM_LIST_CONSTRUCT, t, p->fixed, item, m->range);
+    return true;
+}
+
+static const argument *match_named(const matching *m, const char *name)
+{
+    for (size_t i = m->positional; i < m->args->len; i++)
+        if (!strcmp(m->args->at[i].name, name))
+            return &m->args->at[i];
+    return NULL;
+}
+
+static bool match_param(matching *m, int i)
+{
+    const cr_sparam *p = &m->schema->param[i];
+    const argument *named = match_named(m, p->name), *a;
+
+    if (!p->keyword_only && m->used < m->positional) {
+        if (named)
+            return match_fail(m, "Argument %s specified twice in schema", p->name);
+        a = &m->args->at[m->used];
+        if (match_is_rest(m, i))
+            return match_rest(m, i);
+        m->used++;
+        return match_repeated(m, i, a->value) || match_value(m, i, a->value, a->range);
+    }
+    if (named)
+        return match_repeated(m, i, named->value) ||
+               match_value(m, i, named->value, named->range);
+    if (!p->preset)
+        return match_fail(m, "Argument %s not provided", p->name);
+    m->value[i] = compile_constant(m->c, p->preset, m->range);
+    return true;
+}
+
+static bool match_known_names(matching *m)
+{
+    for (size_t i = m->positional; i < m->args->len; i++) {
+        bool known = false;
+        for (int k = 0; k < m->schema->param_count && !known; k++)
+            known = !strcmp(m->schema->param[k].name, m->args->at[i].name);
+        if (!known)
+            return match_fail(m, "Unknown keyword argument '%s' for operator '%s'. Schema",
+                              m->args->at[i].name, m->schema->name);
+    }
+    return true;
+}
+
+static bool match_all(matching *m)
+{
+    const cr_sschema *s = m->schema;
+
+    m->value = CR_NEW_N(m->c->s, cr_svalue *, s->param_count + 1);
+    for (int i = 0; i < s->param_count; i++)
+        if (!match_param(m, i))
+            return false;
+    if (!match_known_names(m))
+        return false;
+    if (m->used < m->positional && !s->any_params)
+        return match_fail(m, "Expected at most %d arguments but found %zu positional arguments",
+                          s->param_count, m->positional);
+    m->rests = m->positional - m->used;
+    m->rest = CR_NEW_N(m->c->s, cr_svalue *, m->rests + 1);
+    for (size_t i = 0; i < m->rests; i++)
+        m->rest[i] = m->args->at[m->used + i].value;
+    return true;
+}
+
+static void match_drop_since(compiler *c, cr_snode *last)
+{
+    while (c->block->last != last) {
+        cr_snode *n = c->block->last;
+        for (int i = 0; i < n->output_count; i++)
+            if (n->output[i]->uses)
+                return;
+        if (n->prim == CR_SPRIM_CONSTANT)
+            return;
+        cr_snode_remove(n);
+    }
+}
+
+/* Nodes of conversions are removed when the schema does not match. */
+static bool match_schema(matching *m)
+{
+    cr_snode *last = m->c->block->last;
+    size_t named = 0;
+
+    while (named < m->args->len && !m->args->at[named].name)
+        named++;
+    m->positional = named;
+    if (match_all(m))
+        return true;
+    match_drop_since(m->c, last);
+    return false;
+}
+
+/* --- calls --- */
+
+static void match_inputs(matching *m, cr_snode *n)
+{
+    for (int i = 0; i < m->schema->param_count; i++)
+        cr_snode_input(n, m->value[i]);
+    for (size_t i = 0; i < m->rests; i++)
+        cr_snode_input(n, m->rest[i]);
+}
+
+/* The node's results as one term: several are a tuple, none is None. */
+static term *match_results(matching *m, cr_snode *n)
+{
+    compiler *c = m->c;
+    const cr_sschema *s = m->schema;
+
+    for (int i = 0; i < s->result_count; i++) {
+        const cr_stype *t = match_replace(c, &m->vars, s->result[i].type);
+        cr_snode_output(n, NULL, t ? t : CR_STYPE_OF(ANY));
+    }
+    if (s->result_count == 1)
+        return compile_term_value(c, n->output[0]);
+    if (!s->result_count)
+        return compile_term_value(c, compile_none(c, m->range));
+    const cr_stype **item = CR_NEW_N(c->s, const cr_stype *, n->output_count);
+    for (int i = 0; i < n->output_count; i++)
+        item[i] = n->output[i]->type;
+    return compile_term_value(
+        c, compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
+                             cr_stype_tuple(c->unit, n->output_count, item, NULL),
+                             n->output_count, n->output, m->range));
+}
+
+static term *match_emit(matching *m)
+{
+    cr_snode *n = cr_snode_new(m->c->block, CR_SPRIM_OPERATOR, m->range);
+
+    n->schema = m->schema;
+    match_inputs(m, n);
+    return match_results(m, n);
+}
+
+/* "Arguments for call are not valid": every schema with its reason. */
+static CR_NORETURN void match_report(compiler *c, const cr_sschemas *all, const char *name,
+                                     const arguments *args, cr_srange range)
+{
+    cr_text text = {0};
+    char *kept;
+
+    for (size_t i = 0; i < all->len; i++) {
+        matching m = {
+            .c = c, .schema = all->at[i], .args = args, .implicit = true, .range = range};
+        cr_text why = {0};
+        m.why = &why;
+        cr_text_put(&text, "  \n  ");
+        cr_sschema_print(&text, all->at[i]);
+        cr_text_put(&text, ":\n  ");
+        (void)match_schema(&m);
+        cr_text_put(&text, cr_text_str(&why));
+        cr_text_drop(&why);
+    }
+    cr_text_put(&text, "\nThe original call is:\n");
+    cr_srange_mark(&text, range);
+    kept = cr_session_take_text(c->s, &text);
+    (void)name;
+    cr_bail(c->s, CR_RUNTIME,
+            "\nArguments for call are not valid.\nThe following variants are available:\n%s",
+            kept);
+}
+
+term *compile_operator(compiler *c, const char *name, const arguments *args, cr_srange range)
+{
+    const cr_sschemas *all;
+
+    cr_session_check(c->s, cr_soperators(&all, name));
+    if (!all->len)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "Unknown builtin op: %s", name);
+    for (int implicit = 0; implicit < 2; implicit++)
+        for (size_t i = 0; i < all->len; i++) {
+            matching m = {.c = c,
+                          .schema = all->at[i],
+                          .args = args,
+                          .implicit = implicit,
+                          .range = range};
+            if (match_schema(&m))
+                return match_emit(&m);
+        }
+    match_report(c, all, name, args, range);
+}
+
+cr_svalue *compile_one(compiler *c, const char *name, cr_srange range, int count,
+                       cr_svalue *const *arg)
+{
+    arguments args = {0};
+
+    for (int i = 0; i < count; i++)
+        CR_PUSH(c->s, &args, ((argument){.value = arg[i], .range = range}));
+    return compile_operator(c, name, &args, range)->value;
+}
+
+static cr_snode *match_call_node(matching *m, cr_sfunction *f)
+{
+    cr_svalue *callee;
+    cr_snode *n;
+
+    if (f->owner) {
+        n = cr_snode_new(m->c->block, CR_SPRIM_CALL_METHOD, m->range);
+        n->name = f->name;
+        return n;
+    }
+    cr_sconstant value = {.type = cr_stype_function(m->c->unit, f), .function = f};
+    callee = compile_constant(m->c, &value, m->range);
+    n = cr_snode_new(m->c->block, CR_SPRIM_CALL_FUNCTION, m->range);
+    cr_snode_input(n, callee);
+    return n;
+}
+
+cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arguments *args,
+                        cr_srange range)
+{
+    arguments all = {0};
+    cr_text why = {0};
+    matching m = {.c = c, .schema = &f->schema, .args = &all, .implicit = true, .range = range};
+    cr_snode *n;
+
+    compile_function(c, f, range);
+    if (self)
+        CR_PUSH(c->s, &all, ((argument){.value = self, .range = range}));
+    for (size_t i = 0; i < args->len; i++)
+        CR_PUSH(c->s, &all, args->at[i]);
+    if (!match_schema(&m)) {
+        m.why = &why;
+        m.used = 0;
+        (void)match_schema(&m);
+        char *kept = cr_session_take_text(c->s, &why);
+        cr_srange_bail(c->s, CR_RUNTIME, range, "\n%s(...):\n%s", f->name, kept);
+    }
+    n = match_call_node(&m, f);
+    match_inputs(&m, n);
+    return match_results(&m, n)->value;
+}

@@ -1,0 +1,129 @@
+/* Types from annotations. */
+#include "script/compile.h"
+#include <string.h>
+
+static const cr_stype *type_of_name(compiler *c, const cr_sast *a, const char *name)
+{
+    static const struct {
+        const char *name;
+        cr_stype_kind kind;
+    } known[] = {{"Tensor", CR_STYPE_TENSOR},
+                 {"int", CR_STYPE_INT},
+                 {"float", CR_STYPE_FLOAT},
+                 {"complex", CR_STYPE_COMPLEX},
+                 {"bool", CR_STYPE_BOOL},
+                 {"str", CR_STYPE_STR},
+                 {"NoneType", CR_STYPE_NONE},
+                 {"number", CR_STYPE_NUMBER},
+                 {"Device", CR_STYPE_DEVICE},
+                 {"Generator", CR_STYPE_GENERATOR},
+                 {"Any", CR_STYPE_ANY},
+                 {"Storage", CR_STYPE_STORAGE},
+                 {"Stream", CR_STYPE_STREAM},
+                 {"List", CR_STYPE_ANY_LIST},
+                 {"Tuple", CR_STYPE_ANY_TUPLE},
+                 {"list", CR_STYPE_ANY_LIST},
+                 {"tuple", CR_STYPE_ANY_TUPLE},
+                 {"AnyClassType", CR_STYPE_ANY_CLASS},
+                 {"AnyEnumType", CR_STYPE_ANY_ENUM}};
+
+    for (size_t i = 0; i < CR_LEN(known); i++)
+        if (!strcmp(known[i].name, name))
+            return &cr_stype_plain[known[i].kind];
+    if (!strncmp(name, "__torch__.", 10)) {
+        cr_sclass *cls = import_class(c, name, a->range);
+        if (cls)
+            return cls->type;
+    }
+    cr_srange_bail(c->s, CR_RUNTIME, a->range, "Unknown type name '%s'", name);
+}
+
+/* "a.b.c" of nested attributes, or NULL. */
+static const char *type_path(compiler *c, const cr_sast *a)
+{
+    const char *left;
+
+    if (a->kind == CR_SAST_NAME)
+        return a->text;
+    if (a->kind != CR_SAST_ATTRIBUTE)
+        return NULL;
+    left = type_path(c, a->at[0]);
+    return left ? cr_session_printf(c->s, "%s.%s", left, a->text) : NULL;
+}
+
+static const cr_stype *type_of_tuple(compiler *c, const cr_sast *a)
+{
+    const cr_stype **item = CR_NEW_N(c->s, const cr_stype *, a->count);
+
+    if (a->count == 2 && a->at[1]->kind == CR_SAST_TUPLE && !a->at[1]->count)
+        return cr_stype_tuple(c->unit, 0, NULL, NULL);
+    for (int i = 1; i < a->count; i++)
+        item[i - 1] = compile_type(c, a->at[i]);
+    return cr_stype_tuple(c->unit, a->count - 1, item, NULL);
+}
+
+static void type_want_members(compiler *c, const cr_sast *a, const char *name, int n)
+{
+    if (a->count - 1 != n)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       " expected exactly %d element type%s but found %d", n, n == 1 ? "" : "s",
+                       a->count - 1);
+    (void)name;
+}
+
+static const cr_stype *type_of_union(compiler *c, const cr_sast *a)
+{
+    const cr_stype **item = CR_NEW_N(c->s, const cr_stype *, a->count);
+
+    for (int i = 1; i < a->count; i++)
+        item[i - 1] = compile_type(c, a->at[i]);
+    return cr_stype_union(c->unit, a->count - 1, item);
+}
+
+static const cr_stype *type_of_subscript(compiler *c, const cr_sast *a)
+{
+    const char *path = type_path(c, a->at[0]);
+    const char *name = path && strrchr(path, '.') ? strrchr(path, '.') + 1 : path;
+
+    if (!name)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Unknown type constructor");
+    if (!strcmp(name, "Tuple") || !strcmp(name, "tuple"))
+        return type_of_tuple(c, a);
+    if (!strcmp(name, "Union"))
+        return type_of_union(c, a);
+    if (!strcmp(name, "Dict") || !strcmp(name, "dict")) {
+        type_want_members(c, a, name, 2);
+        const cr_stype *key = compile_type(c, a->at[1]);
+        return cr_stype_dict(c->unit, key, compile_type(c, a->at[2]));
+    }
+    if (strcmp(name, "List") && strcmp(name, "list") && strcmp(name, "Optional") &&
+        strcmp(name, "Future") && strcmp(name, "Final"))
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Unknown type constructor %s", name);
+    type_want_members(c, a, name, 1);
+    const cr_stype *item = compile_type(c, a->at[1]);
+    return *name == 'O'              ? cr_stype_optional(c->unit, item)
+           : !strcmp(name, "Future") ? cr_stype_future(c->unit, item)
+           : !strcmp(name, "Final")  ? item
+                                     : cr_stype_list(c->unit, item);
+}
+
+const cr_stype *compile_type(compiler *c, const cr_sast *a)
+{
+    const char *path;
+
+    if (a->kind == CR_SAST_NONE)
+        return CR_STYPE_OF(NONE);
+    if (a->kind == CR_SAST_SUBSCRIPT)
+        return type_of_subscript(c, a);
+    if (a->kind == CR_SAST_BINARY && !strcmp(a->text, "|")) {
+        const cr_stype *left = compile_type(c, a->at[0]);
+        const cr_stype *both[] = {left, compile_type(c, a->at[1])};
+        return cr_stype_union(c->unit, 2, both);
+    }
+    path = type_path(c, a);
+    if (!path)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "Expression of type %s cannot be used in a type expression",
+                       a->kind == CR_SAST_STRING ? "string_literal" : "expression");
+    return type_of_name(c, a, path);
+}
