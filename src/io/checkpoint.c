@@ -17,7 +17,7 @@ struct cr_checkpoint {
     cr_zip *zip; /* NULL for the old layout */
     bool owns_zip;
     const char *folder; /* of the archive's storages */
-    char *bytes; /* the pickle of an archive, owned */
+    char *bytes;        /* the pickle of an archive, owned */
     cr_pickle *pickle;
     uint64_t *at; /* position of each storage in the source */
     uint64_t end;

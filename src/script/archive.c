@@ -55,18 +55,6 @@ static cr_status archive_add_extra(cr_sextras *e, const char *name, char *bytes,
     return CR_OK;
 }
 
-cr_status cr_sextras_add(cr_sextras *e, const char *name, const void *bytes, size_t len)
-{
-    char *copy = cr_alloc(len + 1);
-
-    if (!copy)
-        return CR_MEMORY;
-    if (len)
-        memcpy(copy, bytes, len);
-    copy[len] = 0;
-    return archive_add_extra(e, name, copy, len);
-}
-
 static cr_status archive_read_extras(cr_sextras *e, const cr_zip *zip)
 {
     const cr_zip_entry *entry;

@@ -20,9 +20,6 @@ typedef struct {
 } cr_sextra;
 typedef CR_VEC(cr_sextra) cr_sextras;
 void cr_sextras_drop(cr_sextras *e);
-/* Adds a copy of the bytes. */
-CR_MUST cr_status cr_sextras_add(cr_sextras *e, const char *name, const void *bytes,
-                                 size_t len);
 
 /* Reads an archive.  *out is its module, or the object that it holds; it owns its unit.
  * `extra`, which may be NULL, gets the records `extra/`. */

@@ -113,7 +113,6 @@ cr_svalue *compile_one(compiler *c, const char *name, cr_srange range, int count
 
 /* --- statements (compile_flow.c) --- */
 variable *compile_variable(compiler *c, const char *name);
-void compile_set(compiler *c, const char *name, term *t, cr_srange range);
 void compile_body(compiler *c, const cr_sast *params, const cr_sast *body);
 
 /* --- names of archives (import.c) --- */

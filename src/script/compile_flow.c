@@ -43,7 +43,7 @@ static void variable_change(compiler *c, variable *v, term *now, const char *los
 }
 
 /* A variable of an enclosing block keeps its type. */
-void compile_set(compiler *c, const char *name, term *t, cr_srange range)
+static void variable_set(compiler *c, const char *name, term *t, cr_srange range)
 {
     variable *v = compile_variable(c, name);
 
@@ -638,7 +638,7 @@ static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v)
 static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange range)
 {
     switch (target->kind) {
-    case CR_SAST_NAME: compile_set(c, target->text, t, range); break;
+    case CR_SAST_NAME: variable_set(c, target->text, t, range); break;
     case CR_SAST_ATTRIBUTE: assign_attribute(c, target, compile_as_value(c, t, range)); break;
     case CR_SAST_SUBSCRIPT: assign_subscript(c, target, compile_as_value(c, t, range)); break;
     case CR_SAST_TUPLE:
@@ -861,7 +861,7 @@ void compile_body(compiler *c, const cr_sast *params, const cr_sast *body)
     for (int i = 0; i < c->function->schema.param_count; i++) {
         const cr_sparam *p = &c->function->schema.param[i];
         cr_svalue *v = cr_sblock_input(c->graph->body, p->name, p->type);
-        compile_set(c, p->name, compile_term_value(c, v), params->range);
+        variable_set(c, p->name, compile_term_value(c, v), params->range);
     }
     f = compile_statements(c, body->at, body->count);
     if (f == FLOW_ON)

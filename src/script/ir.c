@@ -129,7 +129,7 @@ cr_sblock *cr_snode_block(cr_snode *n)
     return n->block[n->block_count++] = block_new(g, n);
 }
 
-void cr_snode_set_input(cr_snode *n, int i, cr_svalue *v)
+static void snode_set_input(cr_snode *n, int i, cr_svalue *v)
 {
     n->input[i]->uses--;
     v->uses++;
@@ -168,7 +168,7 @@ static void block_replace(cr_sblock *b, cr_svalue *from, cr_svalue *to)
     for (cr_snode *n = b->first; n; n = n->next) {
         for (int i = 0; i < n->input_count; i++)
             if (n->input[i] == from)
-                cr_snode_set_input(n, i, to);
+                snode_set_input(n, i, to);
         for (int i = 0; i < n->block_count; i++)
             block_replace(n->block[i], from, to);
     }

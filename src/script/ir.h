@@ -130,7 +130,6 @@ void cr_snode_input(cr_snode *n, cr_svalue *v);
 cr_svalue *cr_snode_output(cr_snode *n, const char *name, const cr_stype *type);
 cr_sblock *cr_snode_block(cr_snode *n);
 /* Replaces input `i`. */
-void cr_snode_set_input(cr_snode *n, int i, cr_svalue *v);
 /* Unlinks a node whose results are not read. */
 void cr_snode_remove(cr_snode *n);
 /* Moves a node before `at`, or to the end of `b` when `at` is NULL. */

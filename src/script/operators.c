@@ -315,7 +315,8 @@ static size_t schema_read_name(schema_reader *r, cr_sschema *s, const char *text
     return (size_t)(open - text);
 }
 
-cr_sschema *cr_sschema_parse(cr_sunit *u, const char *text)
+/* Reads a schema, "aten::len.t(t[] a) -> int", into `u`; bails. */
+static cr_sschema *schema_parse(cr_sunit *u, const char *text)
 {
     schema_reader r = {.session = cr_sunit_session(u), .unit = u};
     cr_sschema *s = CR_NEW(r.session, cr_sschema);
@@ -349,7 +350,7 @@ static const char *const builtins[] = {
 static void operators_add(cr_sunit *u, cr_sschemas *list, const char *text, const cr_op *op,
                           int builtin)
 {
-    cr_sschema *s = cr_sschema_parse(u, text);
+    cr_sschema *s = schema_parse(u, text);
 
     s->op = op;
     s->builtin = builtin;

@@ -15,7 +15,4 @@ typedef struct {
  */
 CR_MUST cr_status cr_soperators(const cr_sschemas **out, const char *name);
 
-/* Reads a schema, "aten::len.t(t[] a) -> int", into `u`; bails. */
-cr_sschema *cr_sschema_parse(cr_sunit *u, const char *text);
-
 #endif

@@ -61,7 +61,6 @@ const cr_stype *cr_stype_tuple(cr_sunit *u, int count, const cr_stype *const *it
 const cr_stype *cr_stype_union(cr_sunit *u, int count, const cr_stype *const *item);
 const cr_stype *cr_stype_var(cr_sunit *u, const char *name);
 const cr_stype *cr_stype_function(cr_sunit *u, cr_sfunction *f);
-const cr_stype *cr_stype_traced(cr_sunit *u, const cr_stype_tensor *facts);
 
 bool cr_stype_equal(const cr_stype *a, const cr_stype *b);
 bool cr_stype_is_subtype(const cr_stype *a, const cr_stype *b);

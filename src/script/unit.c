@@ -119,9 +119,6 @@ cr_sfunction *cr_sunit_add_function(cr_sunit *u, const char *name, cr_sclass *ow
     return f;
 }
 
-size_t cr_sunit_class_count(const cr_sunit *u) { return u->class_count; }
-cr_sclass *cr_sunit_class_at(const cr_sunit *u, size_t i) { return u->class_list[i]; }
-
 size_t cr_sunit_function_count(const cr_sunit *u) { return u->function_count; }
 cr_sfunction *cr_sunit_function_at(const cr_sunit *u, size_t i) { return u->function_list[i]; }
 struct cr_sfile **cr_sunit_files(cr_sunit *u) { return &u->files; }

@@ -67,8 +67,6 @@ cr_sfunction *cr_sunit_function(const cr_sunit *u, const char *name);
 cr_sclass *cr_sunit_add_class(cr_sunit *u, const char *name, cr_stype_kind kind);
 cr_sfunction *cr_sunit_add_function(cr_sunit *u, const char *name, cr_sclass *owner);
 /* Numbers of classes and functions, and those by number, in order of making. */
-size_t cr_sunit_class_count(const cr_sunit *u);
-cr_sclass *cr_sunit_class_at(const cr_sunit *u, size_t i);
 size_t cr_sunit_function_count(const cr_sunit *u);
 cr_sfunction *cr_sunit_function_at(const cr_sunit *u, size_t i);
 /* The source files that the unit has read (import.c). */
