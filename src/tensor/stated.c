@@ -163,18 +163,20 @@ static cr_status piece_divide(const place *p, const cr_rule *r, piece a, piece n
     return CR_OK;
 }
 
-/* The piece on which `a` is the smaller, or else the larger, of a and b; or that of b. */
+/* The piece on which `a` is the smaller, or else the larger, of a and b; or that of b.  Differences
+ * wrap around, as they do when elements are computed one by one, so an index that wrapped (a
+ * pad by -2^63) is still ordered by its true value. */
 static piece piece_choose(const place *p, piece a, piece b, bool smaller)
 {
     int64_t sign = smaller ? 1 : -1;
-    int64_t gap = sign * cr_clamped_sub(a.value, b.value);
+    int64_t gap = CR_WRAP_MUL(sign, CR_WRAP_ADD(a.value, CR_WRAP_MUL(-1, b.value)));
     int64_t rate = sign * (a.slope - b.slope);
     bool first = gap < 0 || (gap == 0 && rate <= 0);
     piece r = first ? a : b;
 
     r.end = piece_least(a.end, b.end);
     if (first && rate > 0)
-        r.end = piece_least(r.end, piece_after(p, -gap / rate + 1));
+        r.end = piece_least(r.end, piece_after(p, CR_WRAP_MUL(-1, gap) / rate + 1));
     else if (!first && rate < 0)
         r.end = piece_least(r.end, piece_after(p, gap / -rate + 1));
     return r;
