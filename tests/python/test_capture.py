@@ -7,7 +7,7 @@ import pytest
 
 import cresset as torch
 from cresset import nn
-from cresset._dynamo.backends import inductor
+from cresset._dynamo.backends.inductor import inductor
 
 
 @pytest.fixture(autouse=True)

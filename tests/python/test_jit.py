@@ -159,7 +159,7 @@ def test_a_read_only_cache_is_read(tmp_path):
 
 NOBODY = 65534
 needs_two_users = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as a second user")
-as_nobody = f"import os, cresset.nn.functional\nos.setgroups([])\nos.setgid({NOBODY})\nos.setuid({NOBODY})\n"
+as_nobody = f"import os, cresset.nn.functional\ncresset.compile\nos.setgroups([])\nos.setgid({NOBODY})\nos.setuid({NOBODY})\n"
 
 
 def refuses(cache, why, before="", **more):
