@@ -163,9 +163,9 @@ static cr_status piece_divide(const place *p, const cr_rule *r, piece a, piece n
     return CR_OK;
 }
 
-/* The piece on which `a` is the smaller, or else the larger, of a and b; or that of b.  Differences
- * wrap around, as they do when elements are computed one by one, so an index that wrapped (a
- * pad by -2^63) is still ordered by its true value. */
+/* The piece on which `a` is the smaller, or else the larger, of a and b; or that of b.  Sums
+ * and differences wrap around, as they do when elements are computed one by one: an index that
+ * wrapped (a pad by -2^63) is still ordered by its true value. */
 static piece piece_choose(const place *p, piece a, piece b, bool smaller)
 {
     int64_t sign = smaller ? 1 : -1;
