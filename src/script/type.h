@@ -37,7 +37,7 @@ struct cr_stype {
     const cr_stype *const *item;
     cr_sclass *cls;                /* CLASS, INTERFACE, ENUM, and a named TUPLE; or NULL */
     const char *name;              /* VAR */
-    const cr_stype_tensor *tensor; /* TENSOR: what is known of it, or NULL */
+    const cr_stype_tensor *tensor; /* TENSOR: its known facts, or NULL */
     cr_sfunction *function;        /* FUNCTION */
     cr_sunit *unit;                /* the owner; NULL: static */
     uint32_t weight;               /* number of types inside, itself counted */

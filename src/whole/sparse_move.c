@@ -495,6 +495,9 @@ cr_status cr_do_sparse_cat(const cr_value *arg, cr_value *result)
     if (!n)
         return cr_fail(CR_VALUE, "torch.cat(): expected a non-empty list of Tensors");
     const cr_tensor *first = list[0].t;
+    if (!first->ndim) /* torch's text for every dim */
+        return cr_fail(CR_INDEX, "Dimension out of range (expected to be in range of [-1, 0], "
+                                 "but got 1)");
     CR_TRY(cr_wrap_dim(&dim, arg[1].i, first->ndim));
     CR_TRY(check_join(list, n, dim));
     memcpy(size, first->size, (size_t)first->ndim * sizeof *size);

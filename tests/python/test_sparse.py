@@ -230,3 +230,10 @@ def test_aliases_keep_their_parts_when_another_gets_other_indices():
     assert alias.shape == (3,) and alias.to_dense().tolist() == [1, 0, 2]
     x.add_(torch.sparse_coo_tensor([[4]], [7.], (5,)))
     assert x.to_dense().tolist() == [1, 0, 2, 0, 7] and alias._nnz() == 2
+
+
+def test_cat_refuses_tensors_without_dims():
+    x = torch.tensor(1.0).to_sparse()
+    for tensors, dim in (([x, x], 0), ([x, x], -1), ([x, torch.ones(2).to_sparse()], 0)):
+        with pytest.raises(IndexError, match=r"Dimension out of range \(expected to be in range of \[-1, 0\], but got 1\)"):
+            torch.cat(tensors, dim)
