@@ -309,6 +309,24 @@ cr_status cr_common_device(cr_device *out, const cr_op *op, const cr_value *arg)
 
 /* --- compositions --- */
 
+/* A tensor of a composition's result that is a number: a fake where factories make fakes. */
+static cr_status composition_number(cr_tensor **out, const cr_value *v)
+{
+    cr_scalar n = v->tag == CR_FLOAT    ? cr_scalar_float(v->d)
+                  : v->tag == CR_NUMBER ? v->number
+                                        : cr_scalar_int(v->i);
+    cr_tensor *t;
+
+    CR_TRY(cr_as_tensor(&t, &(cr_value){.tag = CR_NUMBER, .number = n}));
+    t->number = false;
+    *out = t;
+    if (!cr_thread.fakes)
+        return CR_OK;
+    cr_status st = cr_tensor_new(out, (cr_dtype)t->dtype, cr_as_fake(t->device), 0, NULL);
+    cr_drop(t);
+    return st;
+}
+
 static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_rule *body,
                                     cr_frame *f)
 {
@@ -329,12 +347,7 @@ static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_ru
         return CR_OK;
     }
     if (v.tag != CR_TENSOR) {
-        CR_TRY(
-            cr_as_tensor(&t, &(cr_value){.tag = CR_NUMBER,
-                                         .number = v.tag == CR_FLOAT    ? cr_scalar_float(v.d)
-                                                   : v.tag == CR_NUMBER ? v.number
-                                                                        : cr_scalar_int(v.i)}));
-        t->number = false;
+        CR_TRY(composition_number(&t, &v));
         *out = cr_of_tensor(t);
         return CR_OK;
     }
