@@ -50,7 +50,9 @@
 #endif
 
 #define CV_PRAGMA(text) _Pragma(#text)
-#if defined(__clang__)
+#if defined(__clang__) && defined(__CUDA__)
+#define CV_UNROLL(n) /* NVRTC compiles this text for use; clang compiles it in tests only */
+#elif defined(__clang__)
 #define CV_UNROLL(n) CV_PRAGMA(clang loop unroll_count(n))
 #elif defined(__CUDACC__)
 #define CV_UNROLL(n) CV_PRAGMA(unroll n)
