@@ -171,7 +171,7 @@ static void rows_open_steps(cr_printer *p)
                   lane);
 }
 
-/* What is read from memory before the first sweep: a vector, or the halves of one. */
+/* Loads the operands of the first sweep from memory: a vector, or a vector in two halves. */
 static const char *rows_loaded(cr_printer *p, const cr_buffer *b)
 {
     const char *at = cr_spell_address(p, b);

@@ -190,7 +190,7 @@ static void schema_list_preset(schema_reader *r, cr_sconstant *c)
     c->item = cr_session_copy(r->session, item, (size_t)c->count * sizeof *item);
 }
 
-/* A default; one number stands for a list of a fixed length. */
+/* Reads a default value.  The default of `int[2]` may be one number, used for each element. */
 static cr_sconstant *schema_constant(schema_reader *r, const cr_stype *type)
 {
     cr_sconstant *c = CR_NEW(r->session, cr_sconstant);

@@ -1,8 +1,8 @@
 /* unit.h - a compilation unit: classes and functions, by qualified name.
  *
  * A unit is counted.  It owns its types, classes, functions, sources and graphs, which are in
- * one session.  One thread at a time adds to a unit; a unit that nobody adds to may be read by
- * several threads.  Whoever keeps one of its types or functions holds the unit. */
+ * one session.  Only one thread may add to a unit, and no other thread may read it meanwhile. A
+ * caller that keeps a type or a function of a unit must hold a reference to the unit. */
 #ifndef CR_SCRIPT_UNIT_H
 #define CR_SCRIPT_UNIT_H
 

@@ -5,7 +5,8 @@
 where TORCH_PYTHON is an interpreter that has torch.  A line is "report | stage | answer | fact".  The
 answer is "equal", "wrong: " with the first difference (floats are compared with a tolerance, because
 inductor promises none), "raises: " with an error that eager mode does not raise, or "crashed".  Every
-program runs in a process of its own.  Inductor runs with `fallback_random`, which makes random numbers eager's.
+program runs in a process of its own.  Inductor runs with `fallback_random`, so that it draws the random
+numbers of eager mode.
 """
 import math
 import os

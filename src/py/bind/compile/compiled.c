@@ -471,7 +471,7 @@ static int read_puts(entry *e, PyObject *all)
         return -1;
     while (e->puts < PyList_GET_SIZE(all)) {
         int bad = read_put(&e->put[e->puts], PyList_GET_ITEM(all, e->puts), e->numbers);
-        e->puts++; /* also after an error: what was read is freed */
+        e->puts++; /* after an error too, so that the references already read are released */
         if (bad)
             return -1;
     }
