@@ -79,6 +79,12 @@ static int64_t piece_after(const place *p, int64_t n)
     return n >= INT64_MAX - p->t ? INT64_MAX : p->t + n;
 }
 
+/* The end of the piece whose last step is the n-th from p on. */
+static int64_t piece_past(const place *p, int64_t n)
+{
+    return n == INT64_MAX ? n : piece_after(p, n + 1);
+}
+
 static cr_status piece_constant(const place *p, const cr_rule *r, piece *out)
 {
     cr_value v;
@@ -159,7 +165,7 @@ static cr_status piece_divide(const place *p, const cr_rule *r, piece a, piece n
     if (a.slope > 0)
         out->end = piece_least(out->end, piece_after(p, divided_up(n.value - over, a.slope)));
     else if (a.slope < 0)
-        out->end = piece_least(out->end, piece_after(p, over / -a.slope + 1));
+        out->end = piece_least(out->end, piece_past(p, over / -a.slope));
     return CR_OK;
 }
 
@@ -176,9 +182,9 @@ static piece piece_choose(const place *p, piece a, piece b, bool smaller)
 
     r.end = piece_least(a.end, b.end);
     if (first && rate > 0)
-        r.end = piece_least(r.end, piece_after(p, CR_WRAP_MUL(-1, gap) / rate + 1));
+        r.end = piece_least(r.end, piece_past(p, CR_WRAP_MUL(-1, gap) / rate));
     else if (!first && rate < 0)
-        r.end = piece_least(r.end, piece_after(p, gap / -rate + 1));
+        r.end = piece_least(r.end, piece_past(p, gap / -rate));
     return r;
 }
 
@@ -188,9 +194,9 @@ static piece piece_negative(const place *p, piece d)
     piece r = {d.value < 0, 0, d.end};
 
     if (d.value < 0 && d.slope > 0)
-        r.end = piece_least(r.end, piece_after(p, divided_up(-d.value, d.slope)));
+        r.end = piece_least(r.end, piece_past(p, -(d.value + 1) / d.slope));
     else if (d.value >= 0 && d.slope < 0)
-        r.end = piece_least(r.end, piece_after(p, d.value / -d.slope + 1));
+        r.end = piece_least(r.end, piece_past(p, d.value / -d.slope));
     return r;
 }
 

@@ -630,7 +630,7 @@ static bool shrinks(const cr_tensor *t, int begin, int n, const int64_t *size)
 static cr_status check_resize(const cr_tensor *t, const cr_value *size, int64_t sparse,
                               int64_t dense)
 {
-    if (sparse < 0 || dense < 0 || sparse + dense != size->len)
+    if (sparse < 0 || dense < 0 || CR_WRAP_ADD(sparse, dense) != size->len)
         return cr_fail(
             CR_RUNTIME,
             "'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = %u, "
@@ -692,7 +692,7 @@ cr_status cr_do_sparse_resize(const cr_value *arg, cr_value *result)
 cr_status cr_do_sparse_resize_and_clear(const cr_value *arg, cr_value *result)
 {
     CR_TRY(cr_expect_coo("sparse_resize_and_clear_", arg[0].t));
-    if (arg[2].i + arg[3].i != arg[1].len || arg[2].i < 0 || arg[3].i < 0)
+    if (arg[2].i < 0 || arg[3].i < 0 || CR_WRAP_ADD(arg[2].i, arg[3].i) != arg[1].len)
         return cr_fail(
             CR_RUNTIME,
             "'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = %u, "

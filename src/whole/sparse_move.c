@@ -390,7 +390,7 @@ cr_status cr_do_sparse_narrow(const cr_value *arg, cr_value *result)
     CR_TRY(cr_expect_coo("narrow_copy", self));
     CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     start += start < 0 ? self->size[dim] : 0;
-    if (n < 0 || start < 0 || start > self->size[dim] - n)
+    if (n < 0 || start < 0 || n > self->size[dim] || start > self->size[dim] - n)
         return cr_fail(
             CR_RUNTIME,
             "Invalid range to narrow. range(start, start+length) must be a subset of "
