@@ -81,22 +81,28 @@ cr_status cr_kern_nll_loss(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
+/* A number rounded to the width in which the table states the gradient. */
+static double rounded(const nll *x, double v)
+{
+    return x->self->dtype == CR_F64 ? v : (double)(float)v;
+}
+
 /* nll_loss_backward: grad_output, the arguments of nll_loss_forward, and the total weight. */
 cr_status cr_kern_nll_loss_backward(const cr_value *arg, cr_view *out)
 {
     nll x = nll_of(&arg[1], &arg[2], &arg[3], arg[4].i, arg[5].i);
     bool each = x.reduction == 0 && x.self->ndim == 2;
-    double scale = x.reduction == 1 ? 1 / cr_real_get(arg[6].view, 0) : 1;
+    double total = x.reduction == 1 ? rounded(&x, cr_real_get(arg[6].view, 0)) : 1;
 
     CR_TRY(check_classes(&x));
     cr_zero_view(out);
     for (int64_t r = 0; r < x.rows; r++) {
         int64_t c = class_at(&x, r);
         const cr_view *g = arg[0].view;
-        if (c != x.ignore)
-            cr_real_put(&out[0], r * x.classes + c,
-                        -weight_of(&x, c) * scale *
-                            cr_real_get(g, each ? r * g->stride[0] : 0));
+        if (c == x.ignore)
+            continue;
+        double scaled = rounded(&x, cr_real_get(g, each ? r * g->stride[0] : 0) / total);
+        cr_real_put(&out[0], r * x.classes + c, rounded(&x, -weight_of(&x, c) * scaled));
     }
     return CR_OK;
 }
