@@ -143,7 +143,7 @@ test-graphs-hour: $(B)/fuzz/graph_fuzz
 test-flavour-c: $(TEST_BIN)
 	@sh tools/run_c_tests.sh $(TEST_BIN)
 test-flavour-python: pkg $(B)/crc
-	$(PYTEST) -x $(FLAVOUR_PYTEST) tests/ops tests/python tests/faults
+	$(PYTEST) -x --capture=sys $(FLAVOUR_PYTEST) tests/ops tests/python tests/faults
 
 # Leaks are checked in single-threaded C programs only: the leak checker fails with the threads
 # of the matrix libraries, and Python keeps objects until its end.  The data loader's processes

@@ -815,7 +815,7 @@ static shadow_list *shadow_followed(const cr_shadow *s, const PyObject *x)
 {
     shadow_list key = {x, 0};
 
-    return x && PyList_CheckExact(x)
+    return x && s->lists.count && PyList_CheckExact(x)
                ? bsearch(&key, s->lists.item, s->lists.count, sizeof key, shadow_order)
                : NULL;
 }
