@@ -151,7 +151,7 @@ CR_MUST cr_status cr_node_new(cr_node **out, size_t size, const cr_node_kind *ki
                               uint32_t edges, uint32_t results);
 const char *cr_node_name(cr_node *n);
 /* Prepares an entry that cr_ops_add added for calls. */
-CR_MUST cr_status cr_plan_add(const cr_op *op);
+CR_MUST cr_status cr_derivative_plan_add(const cr_op *op);
 /* The `sequence` that the thread's next node will have. */
 uint64_t cr_node_next_sequence(void);
 /* The leaf of an accumulate node, borrowed; NULL for other nodes. */

@@ -173,19 +173,22 @@ typedef struct {
     cr_call_fn kernel_stage;
     uint8_t count;
     cr_need need[];
-} cr_plan;
+} cr_derivative_plan;
 /* by the record's index; in-place forms share the plan of their entry */
-extern cr_plan **cr_plans;
-CR_MUST cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *,
-                                                    cr_tensor **),
-                                 void (*release)(cr_node *));
-static inline const cr_plan *cr_plan_of(const cr_op *op) { return cr_plans[op->index]; }
-cr_reads cr_plan_reads(const cr_plan *p, uint32_t wanted);
+extern cr_derivative_plan **cr_derivative_plans;
+CR_MUST cr_status cr_derivative_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *,
+                                                               cr_tensor **),
+                                            void (*release)(cr_node *));
+static inline const cr_derivative_plan *cr_derivative_plan_of(const cr_op *op)
+{
+    return cr_derivative_plans[op->index];
+}
+cr_reads cr_derivative_plan_reads(const cr_derivative_plan *p, uint32_t wanted);
 
 /* --- formula.c: nodes that evaluate derivatives from the table --- */
 /* Makes a node with its edges and the saved arguments.  Bit d of `wanted`: derivative d. */
-CR_MUST cr_status cr_formula_new(cr_node **out, const cr_plan *plan, const cr_value *arg,
-                                 uint32_t wanted);
+CR_MUST cr_status cr_formula_new(cr_node **out, const cr_derivative_plan *plan,
+                                 const cr_value *arg, uint32_t wanted);
 /* Saves result `k`, whose history is already set. */
 CR_MUST cr_status cr_formula_save_result(cr_node *n, int k, const cr_value *result);
 /* Allocates the result records of a list result, whose length is known after the call. */

@@ -32,7 +32,10 @@ typedef struct {
     held held[];
 } formula;
 
-static const cr_plan *plan_of(const cr_node *n) { return (const cr_plan *)n->kind; }
+static const cr_derivative_plan *plan_of(const cr_node *n)
+{
+    return (const cr_derivative_plan *)n->kind;
+}
 
 /* --- sizes --- */
 static size_t round8(size_t n) { return (n + 7) & ~(size_t)7; }
@@ -149,7 +152,7 @@ static cr_status formula_hold(formula *f, int slot, const cr_value *v, bool shap
     return CR_OK;
 }
 
-static uint32_t formula_count_edges(const cr_plan *plan, const cr_value *arg)
+static uint32_t formula_count_edges(const cr_derivative_plan *plan, const cr_value *arg)
 {
     uint32_t n = 0;
 
@@ -180,7 +183,7 @@ static cr_status edge_of_value(cr_edge *out, const cr_value *v)
     return v->tag == CR_TENSOR ? cr_edge_of(out, v->t) : CR_OK;
 }
 
-static cr_status fill_edges(formula *f, const cr_plan *plan, const cr_value *arg)
+static cr_status fill_edges(formula *f, const cr_derivative_plan *plan, const cr_value *arg)
 {
     uint32_t e = 0;
 
@@ -211,11 +214,11 @@ static cr_status save_arguments(formula *f, const cr_op *op, const cr_value *arg
     return CR_OK;
 }
 
-cr_status cr_formula_new(cr_node **out, const cr_plan *plan, const cr_value *arg,
+cr_status cr_formula_new(cr_node **out, const cr_derivative_plan *plan, const cr_value *arg,
                          uint32_t wanted)
 {
     const cr_op *op = plan->op;
-    cr_reads r = cr_plan_reads(plan, wanted);
+    cr_reads r = cr_derivative_plan_reads(plan, wanted);
     uint64_t slots = r.values | r.shapes;
     size_t fixed = sizeof(formula) + r.count * sizeof(held);
     size_t firsts = plan->lists ? round8((plan->count + 1u) * sizeof(uint32_t)) : 0;
@@ -248,7 +251,7 @@ cr_status cr_formula_save_result(cr_node *n, int k, const cr_value *result)
 
     if (CR_LIKELY(!f->reads_results))
         return CR_OK;
-    cr_reads r = cr_plan_reads(plan_of(n), f->wanted);
+    cr_reads r = cr_derivative_plan_reads(plan_of(n), f->wanted);
     if (!((r.values | r.shapes) >> slot & 1))
         return CR_OK;
     held *h = &f->held[f->held_count++];
@@ -364,7 +367,7 @@ static cr_status formula_unpack(environment *e, formula *f)
 static void formula_outline(environment *e, formula *f)
 {
     static const cr_view released;
-    const cr_plan *plan = plan_of(&f->node);
+    const cr_derivative_plan *plan = plan_of(&f->node);
     cr_view *seen = (cr_view *)(e + 1);
 
     for (int d = 0; d < plan->count && !f->first_edge; d++)
@@ -388,7 +391,7 @@ static void formula_outline(environment *e, formula *f)
 
 const char *cr_formula_name(cr_node *n)
 {
-    const cr_plan *plan = plan_of(n);
+    const cr_derivative_plan *plan = plan_of(n);
     environment *e = cr_alloc_zero(sizeof *e + ((formula *)n)->held_count * sizeof(cr_view));
     const char *name = plan->name;
     cr_value v;
@@ -435,7 +438,7 @@ static cr_status list_cotangent(environment *e, const formula *f, cr_tensor *con
 static cr_status set_cotangents(environment *e, const formula *f, const cr_need *need,
                                 cr_tensor *const *grads, bool *any)
 {
-    const cr_plan *plan = plan_of(&f->node);
+    const cr_derivative_plan *plan = plan_of(&f->node);
     cr_value v;
 
     *any = plan->list_result || !need->cotangents;
@@ -541,7 +544,7 @@ static bool all_absent(const cr_node *n, cr_tensor *const *grads)
 static cr_status formula_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
 {
     formula *f = (formula *)n;
-    const cr_plan *plan = plan_of(n);
+    const cr_derivative_plan *plan = plan_of(n);
     environment e;
     cr_status st;
 
@@ -599,4 +602,7 @@ cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i)
     return CR_OK;
 }
 
-cr_status cr_formula_start(void) { return cr_plans_start(formula_apply, formula_release); }
+cr_status cr_formula_start(void)
+{
+    return cr_derivative_plans_start(formula_apply, formula_release);
+}

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-cr_plan **cr_plans;
+cr_derivative_plan **cr_derivative_plans;
 
 typedef struct {
     const cr_op *op;
@@ -138,7 +138,7 @@ static int8_t written_param(const cr_op *op)
     return -1;
 }
 
-static cr_reads plan_join(const cr_plan *p, uint32_t wanted)
+static cr_reads plan_join(const cr_derivative_plan *p, uint32_t wanted)
 {
     cr_reads r = {0};
 
@@ -152,16 +152,16 @@ static cr_reads plan_join(const cr_plan *p, uint32_t wanted)
     return r;
 }
 
-cr_reads cr_plan_reads(const cr_plan *p, uint32_t wanted)
+cr_reads cr_derivative_plan_reads(const cr_derivative_plan *p, uint32_t wanted)
 {
     return CR_LIKELY(wanted < CR_READS) ? p->reads[wanted] : plan_join(p, wanted);
 }
 
-static cr_plan *plan_make(const cr_op *op)
+static cr_derivative_plan *plan_make(const cr_op *op)
 {
     bool stated = op->node && op->node->kind == CR_RULE_STRING;
     size_t name_size = strlen(stated ? op->node->name : op->name) + 24;
-    cr_plan *p =
+    cr_derivative_plan *p =
         cr_alloc_zero(sizeof *p + (size_t)op->grad_count * sizeof *p->need + name_size);
 
     if (!p)
@@ -187,26 +187,27 @@ static cr_plan *plan_make(const cr_op *op)
     return p;
 }
 
-cr_status cr_plan_add(const cr_op *op)
+cr_status cr_derivative_plan_add(const cr_op *op)
 {
-    cr_plan *p = plan_make(op);
+    cr_derivative_plan *p = plan_make(op);
 
     if (!p)
         return CR_MEMORY;
-    cr_plans[op->index] = p;
+    cr_derivative_plans[op->index] = p;
     return CR_OK;
 }
 
-cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *, cr_tensor **),
-                         void (*release)(cr_node *))
+cr_status cr_derivative_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *,
+                                                       cr_tensor **),
+                                    void (*release)(cr_node *))
 {
     int n = cr_ops_table_count(), records = cr_ops_count();
-    cr_plan **all = cr_alloc_zero(CR_MOST_OPS * sizeof *all);
+    cr_derivative_plan **all = cr_alloc_zero(CR_MOST_OPS * sizeof *all);
 
     if (!all)
         return CR_MEMORY;
     for (int i = 0; i < n; i++) {
-        cr_plan *p = plan_make(cr_ops_at(i));
+        cr_derivative_plan *p = plan_make(cr_ops_at(i));
         if (!p)
             return CR_MEMORY;
         p->kind.apply = apply;
@@ -215,6 +216,6 @@ cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *, cr_te
     }
     for (int i = n; i < records; i++)
         all[i] = all[cr_ops_at(i)->inplace_of->index];
-    cr_plans = all;
+    cr_derivative_plans = all;
     return CR_OK;
 }

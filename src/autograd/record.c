@@ -19,7 +19,7 @@ static bool value_requires(const cr_value *v)
     return false;
 }
 
-static uint32_t wanted_of(const cr_plan *p, const cr_value *arg)
+static uint32_t wanted_of(const cr_derivative_plan *p, const cr_value *arg)
 {
     uint32_t wanted = 0;
 
@@ -38,7 +38,7 @@ static bool any_requires(const cr_op *op, const cr_value *arg)
 }
 
 /* The index of the parameter that is changed in place; -1 for none. */
-static inline int record_written_param(const cr_op *op, const cr_plan *p)
+static inline int record_written_param(const cr_op *op, const cr_derivative_plan *p)
 {
     return op->does == CR_DOES_INPLACE ? 0 : p->written;
 }
@@ -100,7 +100,7 @@ static cr_status track_views(const cr_op *op, const cr_value *arg, cr_value *res
  * no stage handles the tensors. */
 static cr_status tracking_kernel(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    CR_TRY(cr_plan_of(op)->kernel_stage(op, arg, result));
+    CR_TRY(cr_derivative_plan_of(op)->kernel_stage(op, arg, result));
     if (cr_thread.exclude & CR_AUTOGRAD_BIT)
         return CR_OK;
     cr_status st = track_views(op, arg, result);
@@ -121,7 +121,8 @@ static bool pass_goes_on(const cr_op *op, const cr_value *arg)
     return cr_call_stages(op, arg) & (CR_STAGE_BIT(CONJ) | CR_STAGE_BIT(PYTHON));
 }
 
-static cr_status pass(const cr_op *op, const cr_plan *p, const cr_value *arg, cr_value *result)
+static cr_status pass(const cr_op *op, const cr_derivative_plan *p, const cr_value *arg,
+                      cr_value *result)
 {
     int w = record_written_param(op, p);
 
@@ -197,8 +198,8 @@ static cr_status attach_plain(cr_node *n, cr_value *result)
     return cr_formula_save_result(n, 0, result);
 }
 
-static cr_status record_operation(const cr_op *op, const cr_plan *p, const cr_value *arg,
-                                  cr_value *result, uint32_t wanted)
+static cr_status record_operation(const cr_op *op, const cr_derivative_plan *p,
+                                  const cr_value *arg, cr_value *result, uint32_t wanted)
 {
     cr_node *n;
     cr_status st;
@@ -223,7 +224,7 @@ static cr_status record_operation(const cr_op *op, const cr_plan *p, const cr_va
 }
 
 /* For a view whose entry states no derivative: its derivative is scatter. */
-static cr_status record_map(const cr_op *op, const cr_plan *p, const cr_value *arg,
+static cr_status record_map(const cr_op *op, const cr_derivative_plan *p, const cr_value *arg,
                             cr_value *result)
 {
     cr_node *n = NULL;
@@ -243,10 +244,11 @@ done:
 /* --- in place --- */
 /* Copies the arguments and clones the tensor that is about to be overwritten when a formula
  * reads it. */
-static cr_status spare_self(cr_value *out, cr_tensor **copy, const cr_op *op, const cr_plan *p,
-                            const cr_value *arg, uint32_t wanted, int w)
+static cr_status spare_self(cr_value *out, cr_tensor **copy, const cr_op *op,
+                            const cr_derivative_plan *p, const cr_value *arg, uint32_t wanted,
+                            int w)
 {
-    uint64_t values = cr_plan_reads(p, wanted).values;
+    uint64_t values = cr_derivative_plan_reads(p, wanted).values;
 
     *copy = NULL;
     memcpy(out, arg, op->param_count * sizeof *out);
@@ -261,7 +263,7 @@ static cr_status spare_self(cr_value *out, cr_tensor **copy, const cr_op *op, co
 }
 
 /* Replaces edges to such a clone by edges to the original's history. */
-static cr_status own_edges(cr_node *n, const cr_plan *p, const cr_value *arg,
+static cr_status own_edges(cr_node *n, const cr_derivative_plan *p, const cr_value *arg,
                            const cr_value *spared)
 {
     for (int d = 0; d < p->count && !p->lists; d++) {
@@ -297,8 +299,8 @@ static cr_status attach_inplace(cr_node *n, cr_tensor *t, cr_value *result,
     return cr_formula_save_result(n, 0, result);
 }
 
-static cr_status record_inplace(const cr_op *op, const cr_plan *p, const cr_value *arg,
-                                cr_value *result, uint32_t wanted, int w)
+static cr_status record_inplace(const cr_op *op, const cr_derivative_plan *p,
+                                const cr_value *arg, cr_value *result, uint32_t wanted, int w)
 {
     cr_value spared[CR_MAX_ARGS];
     cr_tensor *copy = NULL;
@@ -396,8 +398,8 @@ done:
     return st;
 }
 
-static cr_status stage_inplace(const cr_op *op, const cr_plan *p, const cr_value *arg,
-                               cr_value *result, uint32_t wanted, int w)
+static cr_status stage_inplace(const cr_op *op, const cr_derivative_plan *p,
+                               const cr_value *arg, cr_value *result, uint32_t wanted, int w)
 {
     if (arg[w].tag != CR_TENSOR || !any_requires(op, arg))
         return pass(op, p, arg, result);
@@ -413,7 +415,7 @@ static cr_status stage_inplace(const cr_op *op, const cr_plan *p, const cr_value
 
 static cr_status record_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    const cr_plan *p = cr_plan_of(op);
+    const cr_derivative_plan *p = cr_derivative_plan_of(op);
 
     if (!cr_recording())
         return pass(op, p, arg, result);
@@ -433,9 +435,9 @@ cr_status cr_record_start(void)
 {
     for (int i = 0; i < cr_ops_table_count(); i++) {
         cr_op *op = cr_ops_at(i);
-        if (!cr_plans[i]->views || op->kernel_stage == tracking_kernel)
+        if (!cr_derivative_plans[i]->views || op->kernel_stage == tracking_kernel)
             continue;
-        cr_plans[i]->kernel_stage = op->kernel_stage;
+        cr_derivative_plans[i]->kernel_stage = op->kernel_stage;
         op->kernel_stage = tracking_kernel;
     }
     cr_stage_fns[CR_STAGE_AUTOGRAD] = record_stage;

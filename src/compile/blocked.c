@@ -328,7 +328,7 @@ static bool is_one_pass(const cr_nest *n)
            !n->sweep[0].reduces.count;
 }
 
-cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w)
+cr_own *cr_blocked_new(cr_program_steps *p, const cr_blocked_work *w)
 {
     blocked *b = cr_alloc_zero(sizeof *b);
     builder x = {.w = w, .b = b, .values = p->values, .how = p->how};
@@ -339,7 +339,7 @@ cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w)
     b->of = w->made[0];
     b->read = w->read;
     b->varies = any_varies(w);
-    cr_plan_own(p, &b->own);
+    cr_program_own(p, &b->own);
     if (w->reads + w->results > MOST || !lay_out(b, w))
         return NULL;
     cut(b, w->space, w->block);

@@ -8,8 +8,8 @@
 #include <string.h>
 
 typedef struct {
-    const cr_plan *p;
-    const cr_plan_sizes *sizes;
+    const cr_program_steps *p;
+    const cr_sized_steps *sizes;
     const cr_step_sizes *now; /* of the step that runs */
     cr_tensor **slot;
     cr_value *lists;
@@ -24,7 +24,7 @@ typedef struct {
 
 static cr_status take_inputs(const machine *m, cr_tensor *const *input)
 {
-    const cr_plan *p = m->p;
+    const cr_program_steps *p = m->p;
 
     for (uint32_t i = 0; i < p->inputs; i++) {
         if (CR_UNLIKELY(!cr_tensor_is_of(input[i], m->sizes->input[i])))
@@ -271,7 +271,7 @@ static cr_status run_steps(machine *m)
 
 static void give_outputs(const machine *m, cr_tensor **output)
 {
-    const cr_plan *p = m->p;
+    const cr_program_steps *p = m->p;
 
     for (uint32_t i = 0; i < p->outputs; i++) {
         uint32_t slot = p->output[i];
@@ -313,7 +313,7 @@ static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
 
 enum { SMALL_FRAME = 1024 };
 
-static size_t frame_bytes(const cr_plan *p)
+static size_t frame_bytes(const cr_program_steps *p)
 {
     return (p->slots + p->operands) * sizeof(cr_tensor *) + p->list_room * sizeof(cr_value) +
            sizeof(cr_value);
@@ -328,21 +328,21 @@ static void lay_out(machine *m, void *frame)
 
 static cr_status run_large(machine *m, cr_tensor *const *input, cr_tensor **output)
 {
-    void *frame = atomic_exchange(&((cr_plan *)(uintptr_t)m->p)->spare, NULL);
+    void *frame = atomic_exchange(&((cr_program_steps *)(uintptr_t)m->p)->spare, NULL);
     cr_status st;
 
     if (!frame && !(frame = cr_alloc(frame_bytes(m->p))))
         return CR_MEMORY;
     lay_out(m, frame);
     st = run_in(m, input, output);
-    cr_free(atomic_exchange(&((cr_plan *)(uintptr_t)m->p)->spare, frame));
+    cr_free(atomic_exchange(&((cr_program_steps *)(uintptr_t)m->p)->spare, frame));
     return st;
 }
 
 static cr_status run_with(cr_program *p, machine m, cr_tensor *const *input, cr_tensor **output)
 {
     _Alignas(cr_value) char frame[SMALL_FRAME];
-    cr_plan *plan;
+    cr_program_steps *plan;
 
     if (p->of) {
         CR_TRY(cr_program_sizes(&m.sizes, p));

@@ -233,7 +233,7 @@ static cr_status resize_unblocking(cr_own **out, const cr_own *own, const cr_ste
 /* --- choosing --- */
 
 typedef struct {
-    cr_plan *p;
+    cr_program_steps *p;
     cr_session *s;
     const cr_layout_hook *hook;
     struct {
@@ -295,7 +295,7 @@ static void need_plain(layouter *x, const cr_step *like, cr_gvalue *v)
 {
     unblocking *u;
 
-    v = cr_plan_value(x->p, v);
+    v = cr_program_value(x->p, v);
     if (!x->no_plain[v->id])
         return;
     x->no_plain[v->id] = false;
@@ -305,7 +305,7 @@ static void need_plain(layouter *x, const cr_step *like, cr_gvalue *v)
                       .drop = drop_unblocking,
                       .resize = resize_unblocking,
                       .name = "unblock"};
-    cr_plan_own(x->p, &u->own);
+    cr_program_own(x->p, &u->own);
     u->hook = x->hook;
     u->plain = &v->type;
     u->block = x->block[v->id];
@@ -340,7 +340,7 @@ static convolution *new_convolution(layouter *x, cr_layout_kernel *kernel)
                       .name = "convolution"};
     cr_packer_init(&c->mine);
     c->packer = &c->mine;
-    cr_plan_own(x->p, &c->own);
+    cr_program_own(x->p, &c->own);
     return c;
 }
 
@@ -357,8 +357,8 @@ static bool convolve(layouter *x, const cr_step *s)
     convolution *c = new_convolution(x, kernel);
     int64_t x_block = x->hook->block(kernel, CR_CONV_ARG_X);
     int64_t y_block = x->hook->block(kernel, CR_CONV_ARG_Y);
-    in = cr_plan_value(x->p, n->arg[X].value);
-    bias = n->arg[BIAS].tag == CR_TENSOR ? cr_plan_value(x->p, n->arg[BIAS].value) : NULL;
+    in = cr_program_value(x->p, n->arg[X].value);
+    bias = n->arg[BIAS].tag == CR_TENSOR ? cr_program_value(x->p, n->arg[BIAS].value) : NULL;
     c->x_blocked = x_block && x->blocked[in->id] && x->block[in->id] == x_block;
     if (!c->x_blocked)
         need_plain(x, s, in);
@@ -375,7 +375,7 @@ static bool convolve(layouter *x, const cr_step *s)
     c->type[BIAS] = bias ? &bias->type : NULL;
     cr_step *made = add(x, s, &c->own, 2 + c->has_bias, one_value(x, out), 1);
     made->read_value[X] = c->x_blocked ? x->blocked[in->id] : in;
-    made->read_value[W] = cr_plan_value(x->p, n->arg[W].value);
+    made->read_value[W] = cr_program_value(x->p, n->arg[W].value);
     if (bias)
         made->read_value[BIAS] = bias;
     return true;
@@ -390,7 +390,7 @@ static int64_t common_block(const layouter *x, const cr_step *s, const cr_gtype 
     int64_t block = 0;
 
     for (uint32_t k = 0; k < s->reads; k++) {
-        const cr_gvalue *v = cr_plan_value(x->p, s->read_value[k]);
+        const cr_gvalue *v = cr_program_value(x->p, s->read_value[k]);
         cr_blocked_operand kind = cr_blocked_operand_of(space, &v->type);
         if (kind == CR_BLOCKED_OTHER || (kind == CR_BLOCKED_FULL && !x->blocked[v->id]) ||
             (kind == CR_BLOCKED_FULL && block && block != x->block[v->id]))
@@ -458,7 +458,7 @@ static bool stay_blocked(layouter *x, const cr_step *s)
         made[k] = new_blocked(x, s->made_value[k], w.block);
     cr_step *step = add(x, s, own, w.reads, made, s->results);
     for (int k = 0; k < w.reads; k++) {
-        cr_gvalue *v = cr_plan_value(x->p, w.read[k]);
+        cr_gvalue *v = cr_program_value(x->p, w.read[k]);
         step->read_value[k] =
             cr_blocked_operand_of(w.space, &v->type) == CR_BLOCKED_FULL ? x->blocked[v->id] : v;
     }
@@ -525,14 +525,14 @@ static bool pool(layouter *x, const cr_step *s)
     if (s->kind != CR_STEP_CALL || s->symbols || n->op != cr_entry._max_pool ||
         x->read[n->result[1]->id] || !is_row_major(&n->result[0]->type, CR_F32))
         return false;
-    in = cr_plan_value(x->p, n->arg[0].value);
+    in = cr_program_value(x->p, n->arg[0].value);
     if (!x->blocked[in->id] || in->type.ndim != s->arg[6].i + 2)
         return false;
     w = cr_alloc_zero(sizeof *w);
     cr_session_check(x->s, w ? CR_OK : CR_MEMORY);
     w->own = (cr_own){
         .run = run_pooling, .drop = drop_pooling, .resize = resize_pooling, .name = "max_pool"};
-    cr_plan_own(x->p, &w->own);
+    cr_program_own(x->p, &w->own);
     w->hook = x->hook;
     w->arg = s->arg;
     w->block = x->block[in->id];
@@ -545,18 +545,18 @@ static bool pool(layouter *x, const cr_step *s)
 
 static void mark_reads(layouter *x)
 {
-    cr_plan *p = x->p;
+    cr_program_steps *p = x->p;
 
     for (size_t i = 0; i < p->steps.len; i++)
         for (uint32_t k = 0; k < p->steps.at[i].reads; k++)
-            x->read[cr_plan_value(p, p->steps.at[i].read_value[k])->id] = true;
+            x->read[cr_program_value(p, p->steps.at[i].read_value[k])->id] = true;
     for (uint32_t i = 0; i < p->outputs; i++)
         if (p->output_value[i])
             x->read[p->output_value[i]->id] = true;
 }
 
 /* The hook of the device of the convolutions' results. */
-static const cr_layout_hook *layout_hook(const cr_plan *p)
+static const cr_layout_hook *layout_hook(const cr_program_steps *p)
 {
     for (size_t i = 0; i < p->steps.len; i++)
         if (is_convolution(p->steps.at[i].node) && p->steps.at[i].results)
@@ -565,7 +565,7 @@ static const cr_layout_hook *layout_hook(const cr_plan *p)
     return NULL;
 }
 
-void cr_plan_layouts(cr_plan *p)
+void cr_program_layouts(cr_program_steps *p)
 {
     layouter x = {.p = p, .s = p->s, .hook = layout_hook(p)};
     static const cr_step last = {0};

@@ -13,14 +13,14 @@
 enum { LARGE = 1 << 20, MOST_STEPS = 64 /* the most steps that one moves down */ };
 
 typedef struct {
-    cr_plan *p;
+    cr_program_steps *p;
     unsigned *root; /* by value id: the same for values that may share a storage */
     int64_t *last;  /* by root: the last step that reads it */
 } sorter;
 
 static unsigned root_of(const sorter *x, cr_gvalue *v)
 {
-    return x->root[cr_plan_value(x->p, v)->id];
+    return x->root[cr_program_value(x->p, v)->id];
 }
 
 static bool is_plain(const cr_step *s)
@@ -41,7 +41,7 @@ static bool may_alias(const cr_step *s)
 
 static bool find_roots(sorter *x)
 {
-    cr_plan *p = x->p;
+    cr_program_steps *p = x->p;
 
     for (unsigned v = 0; v < p->values; v++) {
         x->root[v] = v;
@@ -116,7 +116,7 @@ static void move(sorter *x, size_t from, size_t to)
     at[to] = moved;
 }
 
-void cr_plan_order(cr_plan *p)
+void cr_program_order(cr_program_steps *p)
 {
     sorter x = {p, CR_NEW_N(p->s, unsigned, p->values), CR_NEW_N(p->s, int64_t, p->values)};
 

@@ -14,7 +14,7 @@
 enum { NEVER = -1 };
 
 typedef struct {
-    cr_plan *p;
+    cr_program_steps *p;
     cr_session *s;
     int64_t *made, *last; /* by value id: the step that makes it, the last that reads it */
     int *in;              /* by value id: its storage, or -1 */
@@ -58,7 +58,7 @@ static void open_and_close(planner *x, int64_t i)
 
 static void find_lives(planner *x)
 {
-    cr_plan *p = x->p;
+    cr_program_steps *p = x->p;
 
     for (unsigned v = 0; v < p->values; v++)
         x->made[v] = x->last[v] = NEVER;
@@ -66,7 +66,7 @@ static void find_lives(planner *x)
         const cr_step *s = &p->steps.at[i];
         open_and_close(x, (int64_t)i);
         for (uint32_t k = 0; k < s->reads; k++) {
-            const cr_gvalue *v = cr_plan_value(p, s->read_value[k]);
+            const cr_gvalue *v = cr_program_value(p, s->read_value[k]);
             x->last[v->id] = death_at(x, v, (int64_t)i);
         }
         for (uint32_t k = 0; k < s->results; k++)
@@ -147,7 +147,7 @@ static void give_storage(planner *x, const cr_step *s, uint32_t k, int64_t i)
     cr_gvalue *of = s->kind == CR_STEP_CALL || s->kind == CR_STEP_VIEW ? viewed(s, k)
                     : s->kind == CR_STEP_MOVE && s->reads              ? s->read_value[0]
                                                                        : NULL;
-    int other = of ? x->in[cr_plan_value(x->p, of)->id] : -1;
+    int other = of ? x->in[cr_program_value(x->p, of)->id] : -1;
 
     if (x->last[v->id] == NEVER)
         x->last[v->id] = i;
@@ -165,7 +165,7 @@ static void give_storage(planner *x, const cr_step *s, uint32_t k, int64_t i)
  * until these die. */
 static void find_storages(planner *x)
 {
-    cr_plan *p = x->p;
+    cr_program_steps *p = x->p;
 
     for (unsigned v = 0; v < p->values; v++)
         x->in[v] = -1;
@@ -208,7 +208,7 @@ static void find_reuse(planner *x, size_t i)
     if (s->results != 1 || cr_oracle_wanted() || x->last[s->made_value[0]->id] <= (int64_t)i)
         return;
     for (uint32_t k = 0; k < s->reads && k < 32; k++) {
-        const cr_gvalue *v = cr_plan_value(x->p, s->read_value[k]);
+        const cr_gvalue *v = cr_program_value(x->p, s->read_value[k]);
         int in = x->in[v->id];
         if (!may_overwrite(s, k) || in < 0 || (v->by && v->by->kind == CR_GNODE_IF) ||
             x->made[v->id] == NEVER || x->storages.at[in].dies != (int64_t)i ||
@@ -233,7 +233,7 @@ static void follow(planner *x, size_t i)
          k++) {
         cr_gvalue *of = viewed(s, k);
         if (of && x->in[s->made_value[k]->id] >= 0 && is_view(s, k, of))
-            x->in[s->made_value[k]->id] = x->in[cr_plan_value(x->p, of)->id];
+            x->in[s->made_value[k]->id] = x->in[cr_program_value(x->p, of)->id];
     }
 }
 
@@ -260,7 +260,7 @@ static void set_read_slots(planner *x, cr_step *s)
 {
     s->read = CR_NEW_N(x->s, uint32_t, s->reads);
     for (uint32_t k = 0; k < s->reads; k++)
-        s->read[k] = x->slot[cr_plan_value(x->p, s->read_value[k])->id];
+        s->read[k] = x->slot[cr_program_value(x->p, s->read_value[k])->id];
     for (uint32_t k = 0; k < s->patches; k++)
         s->patch[k].slot = s->read[s->patch[k].slot];
 }
@@ -277,7 +277,7 @@ static void release_dying(planner *x, cr_step *s)
 /* Lists the program's values at the steps where they die. */
 static void list_deaths(planner *x)
 {
-    cr_plan *p = x->p;
+    cr_program_steps *p = x->p;
     bool *seen = CR_NEW_N(x->s, bool, p->values);
     uint32_t *count = CR_NEW_N(x->s, uint32_t, p->steps.len + 1);
 
@@ -303,7 +303,7 @@ static void list_deaths(planner *x)
 /* Lists the inputs at the last steps that read them. */
 static void list_given(planner *x)
 {
-    cr_plan *p = x->p;
+    cr_program_steps *p = x->p;
     uint32_t *count = CR_NEW_N(x->s, uint32_t, p->steps.len + 1);
 
     for (int fill = 0; fill < 2; fill++) {
@@ -323,7 +323,7 @@ static void list_given(planner *x)
 
 static void give_slots(planner *x)
 {
-    cr_plan *p = x->p;
+    cr_program_steps *p = x->p;
 
     for (unsigned v = 0; v < p->values; v++)
         x->slot[v] = CR_NO_SLOT;
@@ -343,7 +343,7 @@ static void give_slots(planner *x)
 
 static void give_output_slots(planner *x)
 {
-    cr_plan *p = x->p;
+    cr_program_steps *p = x->p;
     bool *taken = CR_NEW_N(x->s, bool, p->slots);
 
     p->output = CR_NEW_N(x->s, uint32_t, p->outputs);
@@ -362,7 +362,7 @@ static void give_output_slots(planner *x)
 /* Counts both branches of a choice as if both ran. */
 static void find_peak(planner *x)
 {
-    cr_plan *p = x->p;
+    cr_program_steps *p = x->p;
     int64_t *change = CR_NEW_N(x->s, int64_t, p->steps.len + 2), now = 0;
 
     for (size_t k = 0; k < x->storages.len; k++) {
@@ -380,7 +380,7 @@ static void find_peak(planner *x)
     }
 }
 
-void cr_plan_lives(cr_plan *p)
+void cr_program_lives(cr_program_steps *p)
 {
     planner x = {.p = p, .s = p->s};
     size_t values = p->values;

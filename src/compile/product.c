@@ -39,7 +39,7 @@ static const cr_gvalue *root(const cr_gvalue *v)
 static void mark(void *written, cr_gvalue *v) { ((bool *)written)[root(v)->id] = true; }
 
 /* By value id: true if a step writes the value. */
-static bool *find_written(const cr_plan *p)
+static bool *find_written(const cr_program_steps *p)
 {
     bool *written = CR_NEW_N(p->s, bool, p->g->values);
 
@@ -176,7 +176,8 @@ static cr_gtype kept_type(cr_session *s, const cr_gtype *type)
     return t;
 }
 
-static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g, product **first)
+static void take_over(cr_program_steps *plan, cr_step *s, int entry, const cr_gemm *g,
+                      product **first)
 {
     product *p = cr_alloc_zero(sizeof *p);
 
@@ -184,7 +185,7 @@ static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g, pr
     share_packer(p, first);
     p->own = (cr_own){
         .run = run, .drop = drop, .name = cr_session_printf(plan->s, "%s.packed", s->op->name)};
-    cr_plan_own(plan, &p->own);
+    cr_program_own(plan, &p->own);
     p->op = s->op;
     p->args = s->arg_count;
     memcpy(p->arg, s->arg, s->arg_count * sizeof *p->arg);
@@ -206,7 +207,7 @@ static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g, pr
         plan->operands = s->reads + s->results;
 }
 
-void cr_plan_products(cr_plan *p)
+void cr_program_products(cr_program_steps *p)
 {
     product **first = CR_NEW_N(p->s, product *,
                                2 * (size_t)p->g->values); /* by id of the weight and `turned` */
@@ -218,7 +219,7 @@ void cr_plan_products(cr_plan *p)
         cr_step *s = &p->steps.at[i];
         if (!is_product(s, written, &entry, &g))
             continue;
-        const cr_gvalue *w = cr_plan_value(p, s->node->arg[entries[entry].weight].value);
+        const cr_gvalue *w = cr_program_value(p, s->node->arg[entries[entry].weight].value);
         take_over(p, s, entry, &g, &first[2 * w->id + entries[entry].turned]);
     }
 }

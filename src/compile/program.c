@@ -104,7 +104,7 @@ static cr_status run_passes(cr_program *p, cr_session_fn fn, void *context)
 /* --- arguments --- */
 
 typedef struct {
-    cr_plan *p;
+    cr_program_steps *p;
     cr_step *step;
     uint32_t patches, lists;
 } filler;
@@ -174,7 +174,7 @@ static void fill_args(filler *f, const cr_gnode *n)
 
 /* --- steps --- */
 
-static cr_step *add_step(cr_plan *p, cr_step_kind kind, const cr_gnode *n)
+static cr_step *add_step(cr_program_steps *p, cr_step_kind kind, const cr_gnode *n)
 {
     CR_PUSH(p->s, &p->steps, ((cr_step){.kind = (uint8_t)kind, .node = n, .reuse_read = -1}));
     return &p->steps.at[p->steps.len - 1];
@@ -194,7 +194,7 @@ static bool writes(const cr_op *op)
     return false;
 }
 
-static void add_call(cr_plan *p, const cr_gnode *n)
+static void add_call(cr_program_steps *p, const cr_gnode *n)
 {
     cr_step *s = add_step(p, CR_STEP_CALL, n);
     filler f = {.p = p, .step = s};
@@ -207,8 +207,8 @@ static void add_call(cr_plan *p, const cr_gnode *n)
 }
 
 /* A step that reads one value (or nothing) and makes one (or nothing). */
-static cr_step *add_plain(cr_plan *p, cr_step_kind kind, const cr_gnode *n, cr_gvalue *read,
-                          cr_gvalue **made)
+static cr_step *add_plain(cr_program_steps *p, cr_step_kind kind, const cr_gnode *n,
+                          cr_gvalue *read, cr_gvalue **made)
 {
     cr_step *s = add_step(p, kind, n);
 
@@ -220,9 +220,9 @@ static cr_step *add_plain(cr_plan *p, cr_step_kind kind, const cr_gnode *n, cr_g
     return s;
 }
 
-static void add_block(cr_plan *p, const cr_gblock *b);
+static void add_block(cr_program_steps *p, const cr_gblock *b);
 
-static void add_branch(cr_plan *p, const cr_gnode *n, const cr_gblock *b)
+static void add_branch(cr_program_steps *p, const cr_gnode *n, const cr_gblock *b)
 {
     add_block(p, b);
     for (int i = 0; i < n->result_count; i++)
@@ -230,7 +230,7 @@ static void add_branch(cr_plan *p, const cr_gnode *n, const cr_gblock *b)
                   &n->result[i]);
 }
 
-static void add_if(cr_plan *p, const cr_gnode *n)
+static void add_if(cr_program_steps *p, const cr_gnode *n)
 {
     size_t choose = p->steps.len, jump;
 
@@ -244,7 +244,7 @@ static void add_if(cr_plan *p, const cr_gnode *n)
     add_plain(p, CR_STEP_NONE, n, NULL, NULL);
 }
 
-static void add_group(cr_plan *p, const cr_gnode *n)
+static void add_group(cr_program_steps *p, const cr_gnode *n)
 {
     const cr_gblock *b = n->block[0];
 
@@ -263,13 +263,13 @@ static void add_group(cr_plan *p, const cr_gnode *n)
         p->stands_for[n->result[i]->id] = b->output[i].value;
 }
 
-static void add_constant(cr_plan *p, const cr_gnode *n)
+static void add_constant(cr_program_steps *p, const cr_gnode *n)
 {
     CR_PUSH(p->s, &p->constants, n->constant);
     CR_PUSH(p->s, &p->constant_values, n->result[0]);
 }
 
-static void add_block(cr_plan *p, const cr_gblock *b)
+static void add_block(cr_program_steps *p, const cr_gblock *b)
 {
     for (size_t i = 0; i < b->len; i++) {
         const cr_gnode *n = b->at[i];
@@ -294,13 +294,13 @@ static const cr_param *aliased_param(const cr_op *op, int k)
 
 /* Marks calls whose result may be an output and a view of an input, and the views between the
  * two: they run as in eager, so that the output has its base. */
-static void track_outputs(cr_plan *p)
+static void track_outputs(cr_program_steps *p)
 {
     bool *leaves = CR_NEW_N(p->s, bool, p->g->values);
 
     for (int i = 0; i < p->g->body->output_count; i++)
         if (p->g->body->output[i].tag == CR_TENSOR)
-            leaves[cr_plan_value(p, p->g->body->output[i].value)->id] = true;
+            leaves[cr_program_value(p, p->g->body->output[i].value)->id] = true;
     for (size_t i = p->steps.len; i-- > 0;) {
         cr_step *s = &p->steps.at[i];
         bool any = false;
@@ -311,13 +311,13 @@ static void track_outputs(cr_plan *p)
             continue;
         s->tracked = s->kind == CR_STEP_CALL;
         for (uint32_t k = 0; k < s->reads; k++)
-            leaves[cr_plan_value(p, s->read_value[k])->id] = true;
+            leaves[cr_program_value(p, s->read_value[k])->id] = true;
     }
 }
 
 /* --- plans --- */
 
-static void add_outputs(cr_plan *p)
+static void add_outputs(cr_program_steps *p)
 {
     const cr_gblock *b = p->g->body;
 
@@ -325,13 +325,13 @@ static void add_outputs(cr_plan *p)
     p->output_value = CR_NEW_N(p->s, cr_gvalue *, b->output_count);
     for (int i = 0; i < b->output_count; i++)
         p->output_value[i] =
-            b->output[i].tag == CR_TENSOR ? cr_plan_value(p, b->output[i].value) : NULL;
+            b->output[i].tag == CR_TENSOR ? cr_program_value(p, b->output[i].value) : NULL;
 }
 
 /* Fills the sizes for which the plan was made. */
-static void tell_sizes(cr_plan *p)
+static void tell_sizes(cr_program_steps *p)
 {
-    cr_plan_sizes *z = &p->sizes;
+    cr_sized_steps *z = &p->sizes;
 
     z->input = CR_NEW_N(p->s, const cr_gtype *, p->inputs);
     for (uint32_t i = 0; i < p->inputs; i++)
@@ -349,7 +349,7 @@ static void tell_sizes(cr_plan *p)
 
 static void build(cr_session *s, void *context)
 {
-    cr_plan *p = context;
+    cr_program_steps *p = context;
 
     p->s = s;
     p->values = p->g->values;
@@ -360,17 +360,17 @@ static void build(cr_session *s, void *context)
     add_block(p, p->g->body);
     add_outputs(p);
     track_outputs(p);
-    cr_plan_order(p);
+    cr_program_order(p);
     if (p->threads > 0)
-        cr_plan_layouts(p);
+        cr_program_layouts(p);
     if (p->threads != CR_CALLS_ONLY)
-        cr_plan_products(p);
-    cr_plan_views(p);
-    cr_plan_lives(p);
+        cr_program_products(p);
+    cr_program_views(p);
+    cr_program_lives(p);
     tell_sizes(p);
 }
 
-void cr_plan_own(cr_plan *p, cr_own *own)
+void cr_program_own(cr_program_steps *p, cr_own *own)
 {
     own->next = p->own;
     p->own = own;
@@ -384,7 +384,7 @@ void cr_own_drop(cr_own *own)
     }
 }
 
-static void plan_drop(cr_plan *p)
+static void plan_drop(cr_program_steps *p)
 {
     cr_resizer_drop(p->resizer);
     cr_own_drop(p->own);
@@ -393,11 +393,11 @@ static void plan_drop(cr_plan *p)
     cr_free(p);
 }
 
-static void log_plan(const cr_plan *p);
+static void log_plan(const cr_program_steps *p);
 
-static cr_status plan_new(cr_plan **out, const cr_program *of, int threads)
+static cr_status plan_new(cr_program_steps **out, const cr_program *of, int threads)
 {
-    cr_plan *p = cr_alloc_zero(sizeof *p);
+    cr_program_steps *p = cr_alloc_zero(sizeof *p);
     cr_status st;
 
     if (!p)
@@ -418,16 +418,16 @@ static cr_status plan_new(cr_plan **out, const cr_program *of, int threads)
     return CR_OK;
 }
 
-static cr_plan *find_plan(cr_program *p, int threads)
+static cr_program_steps *find_plan(cr_program *p, int threads)
 {
-    cr_plan *x = atomic_load_explicit(&p->plans, memory_order_acquire);
+    cr_program_steps *x = atomic_load_explicit(&p->plans, memory_order_acquire);
 
     while (x && x->threads != threads)
         x = x->next;
     return x;
 }
 
-cr_status cr_program_plan_for(cr_plan **out, cr_program *p, int threads)
+cr_status cr_program_plan_for(cr_program_steps **out, cr_program *p, int threads)
 {
     *out = find_plan(p, threads);
     if (*out)
@@ -438,7 +438,7 @@ cr_status cr_program_plan_for(cr_plan **out, cr_program *p, int threads)
     return CR_OK;
 }
 
-static CR_NOINLINE cr_status add_plan(cr_plan **out, cr_program *p, int threads)
+static CR_NOINLINE cr_status add_plan(cr_program_steps **out, cr_program *p, int threads)
 {
     pthread_mutex_lock(&p->lock);
     cr_status st = cr_program_plan_for(out, p, threads);
@@ -455,7 +455,7 @@ int cr_program_threads(const cr_program *p)
     return p->layouts && !cr_in_parallel() ? cr_threads() : 0;
 }
 
-cr_status cr_program_plan(cr_plan **out, cr_program *p)
+cr_status cr_program_plan(cr_program_steps **out, cr_program *p)
 {
     int threads = cr_program_threads(p);
 
@@ -467,7 +467,7 @@ cr_status cr_program_plan(cr_plan **out, cr_program *p)
 
 static cr_status make_one(cr_program *p, void *unused)
 {
-    cr_plan *plan;
+    cr_program_steps *plan;
 
     (void)unused;
     CR_TRY(run_passes(p, prepare_one, p));
@@ -508,7 +508,7 @@ static cr_status make_varying(cr_program *p, void *context)
 {
     const cr_sizes *x = ((varying *)context)->x;
     cr_graph *g;
-    cr_plan *plan;
+    cr_program_steps *plan;
 
     CR_TRY(cr_session_run(x->s, run_varying_passes, context));
     p->numbers = x->numbers.len;
@@ -538,7 +538,7 @@ static cr_program *program_of(const cr_graph *g)
 cr_status cr_program_of_calls(cr_program **out, const cr_graph *g)
 {
     cr_program *p = program_of(g);
-    cr_plan *plan;
+    cr_program_steps *plan;
     cr_status st = p ? cr_program_plan(&plan, p) : CR_MEMORY;
 
     if (st)
@@ -606,9 +606,9 @@ void cr_program_drop(cr_program *p)
     if (!p || atomic_fetch_sub_explicit(&p->holders, 1, memory_order_acq_rel) != 1)
         return;
     cr_program_drop(p->of);
-    cr_plan_sizes_drop(atomic_load(&p->sizes));
+    cr_sized_steps_drop(atomic_load(&p->sizes));
     cr_free(p->value);
-    for (cr_plan *x = atomic_load(&p->plans), *next; x; x = next) {
+    for (cr_program_steps *x = atomic_load(&p->plans), *next; x; x = next) {
         next = x->next;
         plan_drop(x);
     }
@@ -691,7 +691,7 @@ static void print_what(cr_text *t, const cr_step *s)
     }
 }
 
-static void print_step(cr_text *t, const cr_plan *p, size_t i)
+static void print_step(cr_text *t, const cr_program_steps *p, size_t i)
 {
     const cr_step *s = &p->steps.at[i];
 
@@ -710,7 +710,7 @@ static void print_step(cr_text *t, const cr_plan *p, size_t i)
     cr_text_printf(t, " | %lld\n", (long long)s->alive);
 }
 
-static void print_plan(cr_text *out, const cr_plan *p)
+static void print_plan(cr_text *out, const cr_program_steps *p)
 {
     cr_text_put(out, "program(");
     print_names(out, p->g->input, p->inputs);
@@ -732,7 +732,7 @@ void cr_program_print(cr_text *out, const cr_program *p)
     print_plan(out, atomic_load(&base_of(p)->plans));
 }
 
-static void log_plan(const cr_plan *p)
+static void log_plan(const cr_program_steps *p)
 {
     cr_text t = {0};
 

@@ -104,7 +104,7 @@ typedef struct {
 } cr_step_sizes;
 
 /* The parts of a plan that depend on sizes. */
-typedef struct cr_plan_sizes {
+typedef struct cr_sized_steps {
     cr_session session; /* empty if the plan owns the data */
     const cr_gtype **input;
     cr_step_sizes *step;
@@ -112,14 +112,14 @@ typedef struct cr_plan_sizes {
     const cr_gtype **type; /* by class of the values (cr_gsizes) */
     cr_compiled *code;
     cr_own *own; /* list of cr_own that the plan does not own */
-    struct cr_plan *plan;
+    struct cr_program_steps *plan;
     int threads; /* for these; `plan` may have plain layouts */
-    struct cr_plan_sizes *next;
-} cr_plan_sizes;
+    struct cr_sized_steps *next;
+} cr_sized_steps;
 
 /* The steps for one number of threads.  Slots hold inputs and constants, which are borrowed,
  * then tensors that the program makes. */
-typedef struct cr_plan {
+typedef struct cr_program_steps {
     cr_session session;
     cr_session *s;     /* &session */
     const cr_graph *g; /* the graph that runs */
@@ -128,12 +128,12 @@ typedef struct cr_plan {
     /* Number of threads that the layouts are for.  0: plain layouts, for any number.
      * CR_CALLS_ONLY: operator calls only, because autocast has to see them. */
     int threads;
-    struct cr_plan *next;
+    struct cr_program_steps *next;
     struct {
         size_t len, cap;
         cr_step *at;
     } steps;
-    cr_plan_sizes sizes; /* sizes for which the plan was made */
+    cr_sized_steps sizes; /* sizes for which the plan was made */
     struct {
         size_t len, cap;
         cr_tensor **at;
@@ -159,14 +159,14 @@ typedef struct cr_plan {
     int reused;             /* results that take over a dying tensor */
     cr_gvalue **stands_for; /* by id of g's values: another value with the same slot, or NULL */
     _Atomic(void *) spare;  /* an unused frame */
-} cr_plan;
+} cr_program_steps;
 
 struct cr_program {
     _Atomic int32_t holders;
     cr_program *of; /* the program for all sizes whose plan it runs; NULL: its own */
-    _Atomic(cr_plan_sizes *) sizes; /* of a program for other sizes, by number of threads */
-    cr_scalar *value;               /* the numbers of its sizes, or NULL */
-    bool varies;                    /* only a source of programs for other sizes; never runs */
+    _Atomic(cr_sized_steps *) sizes; /* of a program for other sizes, by number of threads */
+    cr_scalar *value;                /* the numbers of its sizes, or NULL */
+    bool varies;                     /* only a source of programs for other sizes; never runs */
     cr_gvarying_dims varying;
     cr_gsizes *types;   /* types of `g` for other sizes */
     size_t numbers;     /* count for a choice of sizes */
@@ -174,47 +174,47 @@ struct cr_program {
     cr_graph *own;      /* `g` if the program owns it, or NULL */
     cr_session session; /* of `own` */
     cr_compiled *code;
-    unsigned how;             /* cr_how */
-    bool layouts;             /* plans depend on the number of threads */
-    pthread_mutex_t lock;     /* held while a plan is made */
-    _Atomic(cr_plan *) plans; /* newest first; they live as long as the program */
+    unsigned how;                      /* cr_how */
+    bool layouts;                      /* plans depend on the number of threads */
+    pthread_mutex_t lock;              /* held while a plan is made */
+    _Atomic(cr_program_steps *) plans; /* newest first; they live as long as the program */
 };
 
 /* The plan for the calling thread; makes it at first use. */
-CR_MUST cr_status cr_program_plan(cr_plan **out, cr_program *p);
-/* The number of threads of the calling thread's plan (cr_plan.threads), and the plan for a
- * number.  The caller holds the program's lock. */
+CR_MUST cr_status cr_program_plan(cr_program_steps **out, cr_program *p);
+/* The number of threads of the calling thread's plan (cr_program_steps.threads), and the plan
+ * for a number.  The caller holds the program's lock. */
 int cr_program_threads(const cr_program *p);
-CR_MUST cr_status cr_program_plan_for(cr_plan **out, cr_program *p, int threads);
+CR_MUST cr_status cr_program_plan_for(cr_program_steps **out, cr_program *p, int threads);
 /* The plan and the sizes of a program for other sizes, for the calling thread. */
-CR_MUST cr_status cr_program_sizes(const cr_plan_sizes **out, cr_program *p);
+CR_MUST cr_status cr_program_sizes(const cr_sized_steps **out, cr_program *p);
 
 /* Moves steps with large results down to their first readers; bails. */
-void cr_plan_order(cr_plan *p);
+void cr_program_order(cr_program_steps *p);
 /* Keeps blocked layouts between convolutions, and packed weights; bails. */
-void cr_plan_layouts(cr_plan *p);
+void cr_program_layouts(cr_program_steps *p);
 /* Replaces products by steps that cache a copy of the weight; bails. */
-void cr_plan_products(cr_plan *p);
-/* True if cr_plan_layouts may change the plan. */
+void cr_program_products(cr_program_steps *p);
+/* True if cr_program_layouts may change the plan. */
 bool cr_has_layouts(const cr_graph *g);
 /* Replaces calls by VIEW steps where types determine the geometry; bails. */
-void cr_plan_views(cr_plan *p);
+void cr_program_views(cr_program_steps *p);
 /* The strides of the type, if a view may depend on strides in dims of one element; else
  * NULL. */
 const int64_t *cr_assumed_strides(cr_session *s, const cr_gtype *from);
 /* Finds lifetimes, slots, reuse and the peak; bails. */
-void cr_plan_lives(cr_plan *p);
+void cr_program_lives(cr_program_steps *p);
 
 /* All of a list. */
-void cr_plan_sizes_drop(cr_plan_sizes *z);
+void cr_sized_steps_drop(cr_sized_steps *z);
 
 /* The data of a varying program from which programs for other sizes are made (resize.c). */
 CR_MUST cr_status cr_resizer_new(struct cr_resizer **out, const cr_program *p,
-                                 const cr_plan *plan);
+                                 const cr_program_steps *plan);
 void cr_resizer_drop(struct cr_resizer *x);
 
 /* The value that has the slot of `v`. */
-static inline cr_gvalue *cr_plan_value(const cr_plan *p, cr_gvalue *v)
+static inline cr_gvalue *cr_program_value(const cr_program_steps *p, cr_gvalue *v)
 {
     while (v->id < p->g->values && p->stands_for[v->id])
         v = p->stands_for[v->id];
@@ -222,7 +222,7 @@ static inline cr_gvalue *cr_plan_value(const cr_plan *p, cr_gvalue *v)
 }
 
 /* --- cr_own steps; they belong to the plan, and making them bails --- */
-void cr_plan_own(cr_plan *p, cr_own *own);
+void cr_program_own(cr_program_steps *p, cr_own *own);
 void cr_own_drop(cr_own *own); /* all of a list */
 /* Pointwise nodes over blocked tensors. */
 typedef struct {
@@ -245,6 +245,6 @@ typedef enum {
 } cr_blocked_operand;
 cr_blocked_operand cr_blocked_operand_of(const cr_gtype *space, const cr_gtype *in);
 /* NULL if there are no tiles for the nodes. */
-cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w);
+cr_own *cr_blocked_new(cr_program_steps *p, const cr_blocked_work *w);
 
 #endif

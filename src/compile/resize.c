@@ -27,7 +27,7 @@ typedef struct {
 typedef struct cr_resizer {
     cr_session session;
     const cr_program *p;
-    const cr_plan *plan;
+    const cr_program_steps *plan;
     size_t bytes; /* of the last sizes */
     struct {
         size_t len, cap;
@@ -127,7 +127,7 @@ static void resizer_steps(cr_session *s, void *context)
         resizer_step(x, i, of_rule);
 }
 
-cr_status cr_resizer_new(resizer **out, const cr_program *p, const cr_plan *plan)
+cr_status cr_resizer_new(resizer **out, const cr_program *p, const cr_program_steps *plan)
 {
     resizer *x = cr_alloc_zero(sizeof *x);
     cr_status st;
@@ -161,7 +161,7 @@ void cr_resizer_drop(resizer *x)
 
 typedef struct {
     resizer *x;
-    cr_plan_sizes *z;
+    cr_sized_steps *z;
     const cr_value **arg;
     const cr_static_view **view;
 } sizer;
@@ -262,7 +262,7 @@ static void sizer_step(const sizer *y, const resized_step *at)
 
 static void sizer_inputs(cr_session *s, sizer *y)
 {
-    const cr_plan *p = y->x->plan;
+    const cr_program_steps *p = y->x->plan;
 
     y->z->input = CR_NEW_N(s, const cr_gtype *, p->inputs);
     for (uint32_t i = 0; i < p->inputs; i++)
@@ -326,9 +326,9 @@ static cr_status sizer_make(sizer *y)
 
 /* --- programs --- */
 
-void cr_plan_sizes_drop(cr_plan_sizes *z)
+void cr_sized_steps_drop(cr_sized_steps *z)
 {
-    for (cr_plan_sizes *next; z; z = next) {
+    for (cr_sized_steps *next; z; z = next) {
         next = z->next;
         cr_own_drop(z->own);
         cr_compiled_drop(z->code);
@@ -338,9 +338,9 @@ void cr_plan_sizes_drop(cr_plan_sizes *z)
 }
 
 /* Makes the sizes for the plan of `threads` threads, from the present types of the graph. */
-static cr_status sizes_new(cr_plan_sizes **out, cr_program *of, int threads)
+static cr_status sizes_new(cr_sized_steps **out, cr_program *of, int threads)
 {
-    cr_plan_sizes *z = cr_alloc_zero(sizeof *z);
+    cr_sized_steps *z = cr_alloc_zero(sizeof *z);
     sizer y = {.z = z};
     cr_status st = z ? cr_program_plan_for(&z->plan, of, threads) : CR_MEMORY;
 
@@ -350,14 +350,14 @@ static cr_status sizes_new(cr_plan_sizes **out, cr_program *of, int threads)
         st = sizer_make(&y);
     }
     if (st)
-        cr_plan_sizes_drop(z);
+        cr_sized_steps_drop(z);
     else
         *out = z;
     return st;
 }
 
 /* Plain layouts serve all sizes, where those of the plan do not. */
-static cr_status sizes_new_or_plain(cr_plan_sizes **out, cr_program *of, int threads)
+static cr_status sizes_new_or_plain(cr_sized_steps **out, cr_program *of, int threads)
 {
     cr_status st = sizes_new(out, of, threads);
 
@@ -368,23 +368,23 @@ static cr_status sizes_new_or_plain(cr_plan_sizes **out, cr_program *of, int thr
     return CR_OK;
 }
 
-static cr_plan_sizes *sizes_find(cr_program *p, int threads)
+static cr_sized_steps *sizes_find(cr_program *p, int threads)
 {
-    cr_plan_sizes *z = atomic_load_explicit(&p->sizes, memory_order_acquire);
+    cr_sized_steps *z = atomic_load_explicit(&p->sizes, memory_order_acquire);
 
     while (z && z->threads != threads)
         z = z->next;
     return z;
 }
 
-static void sizes_add(cr_program *p, cr_plan_sizes *z)
+static void sizes_add(cr_program *p, cr_sized_steps *z)
 {
     z->next = atomic_load(&p->sizes);
     atomic_store_explicit(&p->sizes, z, memory_order_release);
 }
 
 /* The program runs with another number of threads than before. */
-static CR_NOINLINE cr_status sizes_for_threads(cr_plan_sizes **out, cr_program *p, int threads)
+static CR_NOINLINE cr_status sizes_for_threads(cr_sized_steps **out, cr_program *p, int threads)
 {
     cr_status st = CR_OK;
 
@@ -401,10 +401,10 @@ static CR_NOINLINE cr_status sizes_for_threads(cr_plan_sizes **out, cr_program *
     return st;
 }
 
-cr_status cr_program_sizes(const cr_plan_sizes **out, cr_program *p)
+cr_status cr_program_sizes(const cr_sized_steps **out, cr_program *p)
 {
     int threads = cr_program_threads(p->of);
-    cr_plan_sizes *z = sizes_find(p, threads);
+    cr_sized_steps *z = sizes_find(p, threads);
     cr_status st = CR_LIKELY(z) ? CR_OK : sizes_for_threads(&z, p, threads);
 
     *out = z;
@@ -439,7 +439,7 @@ static cr_status resize_keep_value(cr_program *p, const cr_scalar *value)
 
 static cr_status resize_first(cr_program *p, const cr_scalar *value)
 {
-    cr_plan_sizes *z;
+    cr_sized_steps *z;
     cr_status st;
 
     CR_TRY(resize_keep_value(p, value));
@@ -476,7 +476,7 @@ static bool resize_same_type(const cr_gtype *a, const cr_gtype *b)
 bool cr_program_takes(const cr_program *p, int i, const cr_program *from, int k)
 {
     const cr_garg *a = &from->g->body->output[k];
-    const cr_plan_sizes *in = atomic_load(&p->sizes), *out = atomic_load(&from->sizes);
+    const cr_sized_steps *in = atomic_load(&p->sizes), *out = atomic_load(&from->sizes);
 
     return a->tag == CR_TENSOR &&
            resize_same_type(in->input[i],
@@ -487,12 +487,12 @@ size_t cr_program_bytes(const cr_program *p)
 {
     size_t bytes = sizeof *p;
 
-    for (const cr_plan_sizes *z = atomic_load(&p->sizes); z; z = z->next)
+    for (const cr_sized_steps *z = atomic_load(&p->sizes); z; z = z->next)
         bytes += sizeof *z + cr_arena_bytes(&z->session.keep) + cr_compiled_bytes(z->code);
     if (p->of)
         return bytes + (p->value ? p->of->numbers * sizeof *p->value : 0);
     bytes += cr_arena_bytes(&p->session.keep) + cr_compiled_bytes(p->code);
-    for (const cr_plan *x = atomic_load(&p->plans); x; x = x->next)
+    for (const cr_program_steps *x = atomic_load(&p->plans); x; x = x->next)
         bytes += sizeof *x + cr_arena_bytes(&x->session.keep);
     return bytes;
 }

@@ -111,7 +111,7 @@ static const cr_static_view *view_of_step(cr_session *to, const cr_step *s)
     return same_sizes(&g, &s->made_value[0]->type) ? new_view(to, from, &g) : NULL;
 }
 
-void cr_plan_views(cr_plan *p)
+void cr_program_views(cr_program_steps *p)
 {
     for (size_t i = 0; i < p->steps.len; i++) {
         cr_step *s = &p->steps.at[i];

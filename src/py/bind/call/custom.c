@@ -217,7 +217,7 @@ static PyObject *custom_define(PyObject *m, PyObject *args)
         return NULL;
     cr_status st = cr_ops_add(&op, name, schema, custom_stage);
     if (!st)
-        st = cr_plan_add(op);
+        st = cr_derivative_plan_add(op);
     if (st)
         return cr_py_raise(st);
     index = PyLong_FromLong(op->index);
