@@ -10,6 +10,7 @@
 #include "graph/rewrite.h"
 #include "jit/jit.h"
 #include "num/order.h"
+#include "tensor/geometry.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -110,7 +111,7 @@ typedef struct {
     const source *from; /* for other sizes: the plan, or NULL */
     source *made;
     const cr_kept_types *kept;
-    cr_space space;
+    cr_refined space;
     int64_t numel, columns;
     int column_dims;
     /* the current program */
@@ -158,7 +159,7 @@ static void mark_wide(builder *b, const cr_gnode *split, size_t at)
 
 static int64_t numel_of_value(const cr_gvalue *v)
 {
-    return cr_sizes_numel(v->type.ndim, v->type.size);
+    return cr_numel(v->type.ndim, v->type.size);
 }
 
 static void add_node(builder *b, const cr_gnode *n, int parts, int part)
@@ -307,17 +308,17 @@ static void list_shapes(builder *b)
     }
 }
 
-static int64_t numel_of(const shape *s) { return cr_sizes_numel(s->ndim, s->size); }
+static int64_t numel_of(const shape *s) { return cr_numel(s->ndim, s->size); }
 
 /* A type with one value for each row has the shape of the rows. */
-static bool refines(cr_space *space, const builder *b, const cr_gtype *t, int parts)
+static bool refines(cr_refined *space, const builder *b, const cr_gtype *t, int parts)
 {
     shape s;
 
     set_shape(&s, t, parts);
     if (numel_of(&s) != b->numel)
         s.size[s.ndim++] = b->columns;
-    return numel_of(&s) == b->numel && cr_space_refine(space, s.ndim, s.size);
+    return numel_of(&s) == b->numel && cr_refine(space, s.ndim, s.size);
 }
 
 static void set_columns(builder *b, int64_t columns)
@@ -345,7 +346,7 @@ static void count_elements(builder *b)
     }
 }
 
-static bool refines_joined(cr_space *space, const builder *b, const planned_output *o)
+static bool refines_joined(cr_refined *space, const builder *b, const planned_output *o)
 {
     return !o->joined || o->part ||
            refines(space, b, &b->group->result[o->result]->type, o->parts);
@@ -354,15 +355,15 @@ static bool refines_joined(cr_space *space, const builder *b, const planned_outp
 static void find_space(builder *b)
 {
     count_elements(b);
-    bool fine = !b->columns ||
-                cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
+    bool fine =
+        !b->columns || cr_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
     for (int i = 0; fine && i < b->shapes; i++)
         fine = refines(&b->space, b, b->shape[i].type, b->shape[i].parts);
     for (int k = 0; fine && k < b->outputs; k++)
         fine = refines_joined(&b->space, b, &b->output[k]);
     if (!fine)
         cr_bail(b->s, CR_VALUE, "the shapes of the group are of no one space");
-    b->column_dims = b->columns && b->numel ? cr_space_columns(&b->space, b->columns) : 0;
+    b->column_dims = b->columns && b->numel ? cr_refined_cut(&b->space, b->columns) : 0;
 }
 
 /* --- operands --- */
@@ -404,7 +405,7 @@ static int read_number_of(builder *b, const cr_gvalue *v)
 
 static bool is_of_space(const builder *b, const cr_gtype *t, int parts)
 {
-    cr_space fine = b->space;
+    cr_refined fine = b->space;
 
     for (int i = 0; i < b->shapes; i++)
         if (is_shape(&b->shape[i], t, parts))
@@ -428,8 +429,8 @@ static cr_operand_plan lie(builder *b, const shape *s, const cr_gvalue *v, int p
     bool row = numel_of(s) != b->numel;
 
     if (b->numel)
-        cr_space_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), s->ndim,
-                       s->size, type);
+        cr_refined_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), s->ndim,
+                         s->size, type->ndim, type->size, type->stride);
     o.row = row;
     if (part && type->ndim && type->size[type->ndim - 1] != 1)
         o.offset =

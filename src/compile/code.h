@@ -4,6 +4,7 @@
 
 #include "compile/facts.h"
 #include "compile/program.h"
+#include "space/space.h"
 
 enum { CR_GROUP_OPERANDS = 32, CR_GROUP_PARAMS = 160 };
 
@@ -28,9 +29,9 @@ typedef struct {
     int64_t period; /* in a flat space: the operand repeats after so many elements; 0: it does
                        not */
     const cr_op *fold; /* the kernels of this entry fold the columns of the output, or NULL */
-    int64_t step[CR_SPACE_DIMS]; /* in elements, along the group's dims */
-    int64_t offset;              /* in elements, of the first element of a window */
-    const int64_t *spread;       /* if copied: the steps along the dims of `space` */
+    int64_t step[CR_REFINED_DIMS]; /* in elements, along the group's dims */
+    int64_t offset;                /* in elements, of the first element of a window */
+    const int64_t *spread;         /* if copied: the steps along the dims of `space` */
 } cr_operand_plan;
 
 /* The program of a structure; groups of equal structure share it. */
@@ -65,9 +66,9 @@ typedef struct {
     cr_operand_plan *operand;
     cr_source_plan *source;
     int sources;
-    cr_space space; /* adjacent dims are merged into the following ones */
-    int ndim;       /* all dims except the last are rows */
-    int64_t size[CR_SPACE_DIMS], rows, columns;
+    cr_refined space; /* adjacent dims are merged into the following ones */
+    int ndim;         /* all dims except the last are rows */
+    int64_t size[CR_REFINED_DIMS], rows, columns;
     bool staged, empty, cuts;
     bool across; /* its rows are short and reduced: vectors of native code have several rows */
     bool flat;   /* its rows are short: all elements are one row, in pieces */

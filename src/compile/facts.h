@@ -1,4 +1,4 @@
-/* facts.h - facts about nodes and iteration spaces, for groups; inside compile/ only. */
+/* facts.h - facts about nodes, for groups; inside compile/ only. */
 #ifndef CR_COMPILE_FACTS_H
 #define CR_COMPILE_FACTS_H
 
@@ -85,28 +85,6 @@ static inline cr_facts cr_facts_loose(cr_facts f)
     f.loose = true;
     return f;
 }
-
-/* --- spaces --- */
-
-enum { CR_SPACE_DIMS = 12 };
-
-/* An iteration space: sizes without ones.  Every dim of a shape in it is a product of adjacent
- * dims of the space. */
-typedef struct {
-    int ndim;
-    int64_t size[CR_SPACE_DIMS];
-} cr_space;
-
-int64_t cr_sizes_numel(int ndim, const int64_t *size);
-/* Splits dims of `s` so that `size`, with the same number of elements, is a shape in it; false,
- * with `s` unchanged, if it cannot.  A space without dims accepts any shape. */
-bool cr_space_refine(cr_space *s, int ndim, const int64_t *size);
-/* Steps, in elements, along the first `dims` dims of `s` through an operand with the sizes and
- * strides (NULL: row-major) of `in`, broadcast to the shape `size` of these dims. */
-void cr_space_steps(int64_t *step, const cr_space *s, int dims, int ndim, const int64_t *size,
-                    const cr_gtype *in);
-/* The number of trailing dims with `columns` elements together. */
-int cr_space_columns(const cr_space *s, int64_t columns);
 
 /* True if `in` has one value for each row when the shape `size` is cut into rows of
  * `columns`. */

@@ -13,6 +13,7 @@
 #include "compile/facts.h"
 #include "entry.h"
 #include "graph/rewrite.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include <string.h>
 
@@ -20,7 +21,7 @@ enum { MOST_OPERANDS = 28, MOST_NODES = 64 };
 
 typedef struct group {
     int64_t numel, columns; /* of the space; columns 0: no node reduces rows */
-    cr_space space;
+    cr_refined space;
     unsigned types; /* in which its loops compute, bits by cr_dtype */
     cr_device device;
     bool open;
@@ -74,7 +75,7 @@ static group *maker(const gatherer *x, const cr_gvalue *v)
 
 static int load(const group *p) { return p->reads + p->live + p->more; }
 
-static int64_t numel_of(const cr_gtype *t) { return cr_sizes_numel(t->ndim, t->size); }
+static int64_t numel_of(const cr_gtype *t) { return cr_numel(t->ndim, t->size); }
 static int64_t numel(const cr_gvalue *v) { return numel_of(&v->type); }
 
 static int64_t last_dim(const cr_gtype *t) { return t->ndim ? t->size[t->ndim - 1] : 1; }
@@ -129,7 +130,7 @@ static bool fits_argument(const group *p, const wish *w, int i)
     return row && cr_is_one_a_row(w->shape->ndim, w->shape->size, columns, &v->type);
 }
 
-static bool refines(cr_space *s, const group *p, const wish *w)
+static bool refines(cr_refined *s, const group *p, const wish *w)
 {
     int64_t both[2] = {w->columns ? p->numel / w->columns : 1, w->columns};
 
@@ -138,15 +139,15 @@ static bool refines(cr_space *s, const group *p, const wish *w)
         int64_t size[CR_MAX_DIMS];
         memcpy(size, w->shape->size, w->shape->ndim * sizeof *size);
         size[w->shape->ndim] = p->columns;
-        return cr_space_refine(s, w->shape->ndim + 1, size);
+        return cr_refine(s, w->shape->ndim + 1, size);
     }
-    return (!w->columns || cr_space_refine(s, 2, both)) &&
-           cr_space_refine(s, w->shape->ndim, w->shape->size);
+    return (!w->columns || cr_refine(s, 2, both)) &&
+           cr_refine(s, w->shape->ndim, w->shape->size);
 }
 
 static bool fits(const group *p, wish *w)
 {
-    cr_space s;
+    cr_refined s;
 
     w->row = w->numel != p->numel;
     if (p->count >= MOST_NODES || !cr_types_mix(p->types | w->types, p->device))
@@ -192,8 +193,8 @@ static int growth(const gatherer *x, const group *p, const cr_gnode *n)
 
 static bool mergeable(const group *p, const group *q)
 {
-    cr_space s = p->space;
-    int64_t size[CR_SPACE_DIMS];
+    cr_refined s = p->space;
+    int64_t size[CR_REFINED_DIMS];
 
     memcpy(size, q->space.size, sizeof size);
     return p->numel == q->numel && !((p->split || q->split) && (p->parts || q->parts)) &&
@@ -201,15 +202,15 @@ static bool mergeable(const group *p, const group *q)
            (!p->columns || !q->columns || p->columns == q->columns) &&
            (p->scans | q->scans) != CR_SCAN_BOTH &&
            cr_types_mix(p->types | q->types, p->device) && p->count + q->count < MOST_NODES &&
-           load(p) + load(q) < MOST_OPERANDS && cr_space_refine(&s, q->space.ndim, size) &&
+           load(p) + load(q) < MOST_OPERANDS && cr_refine(&s, q->space.ndim, size) &&
            !((p->joined || q->joined) && (p->columns || q->columns));
 }
 
 static void merge(group *p, group *q)
 {
-    cr_space s = p->space;
+    cr_refined s = p->space;
 
-    CR_ASSERT(cr_space_refine(&s, q->space.ndim, q->space.size));
+    CR_ASSERT(cr_refine(&s, q->space.ndim, q->space.size));
     p->space = s;
     p->columns = p->columns ? p->columns : q->columns;
     p->types |= q->types;
@@ -307,7 +308,7 @@ static void put_scan(gatherer *x, group *p, const wish *w)
 static void place(gatherer *x, wish *w, size_t i)
 {
     group *p = join_arguments(x, w);
-    cr_space s;
+    cr_refined s;
 
     if (!p) {
         p = new_group(x, w);
@@ -349,7 +350,7 @@ static void spread(const gatherer *x, group *p, const cr_gnode *n)
     int64_t own = numel(n->arg[0].value), columns = own ? numel(n->result[0]) / own : 0;
 
     if (n->op != x->expand || p->columns || own != p->numel || p->split || p->joined ||
-        p->parts || columns < LEAST_SPREAD || p->space.ndim == CR_SPACE_DIMS)
+        p->parts || columns < LEAST_SPREAD || p->space.ndim == CR_REFINED_DIMS)
         return;
     p->space.size[p->space.ndim++] = columns;
     p->numel *= columns;
@@ -425,14 +426,14 @@ static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
     group *p = maker(x, v);
     int64_t wide = v->type.size[v->type.ndim - 1];
     int parts = n->result_count, stored = x->left[v->id] > 1 ? parts : 0;
-    cr_space s;
+    cr_refined s;
 
     if (!p || x->sealed[v->id] || p->columns || p->split || p->joined || p->parts ||
         p->numel != numel(v) || !p->numel || p->live != 1 || p->last != wide ||
         p->space.size[p->space.ndim - 1] != wide || wide == parts ||
         p->count * parts >= MOST_NODES || p->reads * parts + parts + stored >= MOST_OPERANDS)
         return false;
-    s = (cr_space){.ndim = p->space.ndim};
+    s = (cr_refined){.ndim = p->space.ndim};
     memcpy(s.size, p->space.size, sizeof s.size);
     s.size[s.ndim - 1] = wide / parts;
     p->space = s;
@@ -471,10 +472,10 @@ static bool place_join(gatherer *x, const cr_gnode *n, size_t i)
     const cr_gtype *window = &list->list[0].value->type;
     int64_t wide = window->size[n->result[0]->type.ndim - 1];
     group *p = wide > 1 ? join_members(x, list) : NULL;
-    cr_space s = p ? p->space : (cr_space){0};
+    cr_refined s = p ? p->space : (cr_refined){0};
 
     if (!p || (p->columns && p->columns != wide) || load(p) + (int)list->len >= MOST_OPERANDS ||
-        !cr_space_refine(&s, window->ndim, window->size))
+        !cr_refine(&s, window->ndim, window->size))
         return false;
     p->space = s;
     for (uint32_t k = 0; k < list->len; k++)
@@ -499,7 +500,7 @@ static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
     const cr_gvalue *v = n->arg[0].value;
     group *p = maker(x, v);
     int64_t columns = cr_node_kept(n), rows = columns ? numel(v) / columns : 0;
-    cr_space s;
+    cr_refined s;
 
     if (!p || x->sealed[v->id] || !p->numel || numel(v) != p->numel ||
         (p->columns && p->columns != columns) || p->joined || p->split ||
@@ -508,7 +509,7 @@ static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
         (p->numel > CR_FOLD_ROW && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
         return false;
     s = p->space;
-    if (!cr_space_refine(&s, 2, (int64_t[2]){rows, columns}))
+    if (!cr_refine(&s, 2, (int64_t[2]){rows, columns}))
         return false;
     p->space = s;
     p->columns = columns;
@@ -540,7 +541,7 @@ static bool place_read(gatherer *x, const cr_gnode *n, size_t i)
     group *p = CR_NEW(x->s, group);
 
     *p = (group){.numel = numel_of(t), .device = t->device, .open = true, .era = x->era};
-    if (!cr_space_refine(&p->space, t->ndim, t->size))
+    if (!cr_refine(&p->space, t->ndim, t->size))
         return false;
     for (int k = 0; k < n->arg_count; k++) {
         cr_garg_each(&n->arg[k], close_group, x);
@@ -742,7 +743,7 @@ static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
         return false;
     w->shape = f->kind == CR_FACT_ROWS ? cr_node_first_tensor(n) : &n->result[0]->type;
     w->columns = f->kind == CR_FACT_ROWS ? cr_node_columns(n) : 0;
-    w->numel = cr_sizes_numel(w->shape->ndim, w->shape->size);
+    w->numel = cr_numel(w->shape->ndim, w->shape->size);
     w->types = cr_node_types(n, f);
     w->device = n->result[0]->type.device;
     for (int k = 0; k < n->result_count; k++)

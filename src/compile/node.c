@@ -7,6 +7,7 @@
 #include "base/map.h"
 #include "compile/facts.h"
 #include "loop/build.h"
+#include "tensor/geometry.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -330,7 +331,7 @@ int64_t cr_node_columns(const cr_gnode *n)
         return 0;
     if (!strcmp(n->op->param[at].name, "normalized_shape"))
         return n->arg[at].tag == CR_INTS
-                   ? more_than_one(cr_sizes_numel((int)n->arg[at].len, n->arg[at].ints))
+                   ? more_than_one(cr_numel((int)n->arg[at].len, n->arg[at].ints))
                    : 0;
     if (!reduced_dims(&mask, &n->arg[at], in->ndim))
         return 0;
@@ -373,9 +374,9 @@ typedef enum { ARG_FULL, ARG_ROW, ARG_COLUMN, ARG_ONE } arg_over;
 static arg_over node_over(const cr_gnode *n, int i)
 {
     const cr_gtype *in = &n->arg[i].value->type, *whole = cr_node_first_tensor(n);
-    int64_t numel = cr_sizes_numel(in->ndim, in->size);
+    int64_t numel = cr_numel(in->ndim, in->size);
 
-    if (numel == cr_sizes_numel(whole->ndim, whole->size))
+    if (numel == cr_numel(whole->ndim, whole->size))
         return ARG_FULL;
     if (cr_is_one_a_row(whole->ndim, whole->size, cr_node_columns(n), in))
         return ARG_ROW;
@@ -824,4 +825,21 @@ cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
     for (int i = 0; i < n->result_count; i++)
         put_byte(&k, n->result[i]->type.dtype);
     return k.full ? call : look_up(&k, n, (cr_fact_kind)(*kind - 1));
+}
+
+bool cr_is_one_a_row(int ndim, const int64_t *size, int64_t columns, const cr_gtype *in)
+{
+    int lead = ndim - in->ndim;
+
+    if (lead < 0)
+        return false;
+    for (int d = ndim - 1; d >= 0; d--) {
+        int64_t own = d >= lead ? in->size[d - lead] : 1;
+        if (columns > 1 ? own != 1 : own != size[d])
+            return false;
+        if (columns > 1 && columns % size[d])
+            return false;
+        columns = columns > 1 ? columns / size[d] : columns;
+    }
+    return columns == 1;
 }

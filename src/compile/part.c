@@ -30,7 +30,7 @@ static bool part_add_view(part_args *x, const cr_garg *a)
     int k = x->views;
 
     if (!t || k == CR_PART_TENSORS || !t->known || !cr_is_host(t->device) ||
-        !cr_has_bytes(t->device) || !cr_sizes_numel(t->ndim, t->size))
+        !cr_has_bytes(t->device) || !cr_numel(t->ndim, t->size))
         return false;
     x->view[k] = (cr_view){.size = t->size,
                            .stride = part_strides(t, x->stride[k]),
@@ -91,8 +91,7 @@ bool cr_node_has_part(const cr_gnode *n)
     cr_part *p = NULL;
 
     if (n->result_count != 1 || !t->known || t->stride || !cr_is_host(t->device) ||
-        !cr_has_bytes(t->device) || !part_is_loaded(t->dtype) ||
-        !cr_sizes_numel(t->ndim, t->size))
+        !cr_has_bytes(t->device) || !part_is_loaded(t->dtype) || !cr_numel(t->ndim, t->size))
         return false;
     if (cr_node_part(&p, n)) {
         cr_log_line("fusion", 2, "%s stays a call: %s", n->op->name, cr_error_message());

@@ -13,7 +13,7 @@ typedef struct {
     cr_tensor *moved[CR_GROUP_OPERANDS]; /* or NULL: used in place */
     cr_stored stored;
     char *ptr[CR_GROUP_OPERANDS];
-    int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
+    int64_t step[CR_GROUP_OPERANDS][CR_REFINED_DIMS]; /* bytes */
 } remote_run;
 
 /* The operand's elements along the dims of its group; an operand with one value for each row
@@ -39,8 +39,8 @@ static cr_status move_operand(remote_run *r, int k, const cr_tensor *t)
 {
     const cr_group_code *c = r->c;
     const cr_operand_plan *o = &c->operand[k];
-    int64_t size[CR_SPACE_DIMS + CR_MAX_DIMS], item = (int64_t)cr_dtype_size((cr_dtype)o->lane),
-                                               step = item;
+    int64_t size[CR_REFINED_DIMS + CR_MAX_DIMS];
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->lane), step = item;
     cr_view from = operand_view(c, o, t, size);
 
     CR_TRY(cr_tensor_new(&r->moved[k], (cr_dtype)o->lane, t->device, from.ndim, from.size));
@@ -130,7 +130,7 @@ static cr_status launch_planes(const remote_run *r)
 /* Copies a result from its dense tensor to its place. */
 static cr_status return_operand(const remote_run *r, int k, const cr_tensor *out)
 {
-    int64_t size[CR_SPACE_DIMS + CR_MAX_DIMS];
+    int64_t size[CR_REFINED_DIMS + CR_MAX_DIMS];
     cr_view to = operand_view(r->c, &r->c->operand[k], out, size),
             from = cr_view_of(r->moved[k]);
 

@@ -20,7 +20,7 @@ typedef struct {
     const cr_way *way;
     cr_fused_call call;
     char *ptr[CR_GROUP_OPERANDS];
-    int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
+    int64_t step[CR_GROUP_OPERANDS][CR_REFINED_DIMS]; /* bytes */
     cr_placed_source source[CR_GROUP_SOURCES];
     int64_t block; /* the first row of the block whose columns are folded together */
     char *part[CR_GROUP_OPERANDS]; /* of folds: one row for each block */

@@ -1,0 +1,124 @@
+/* space.h - iteration spaces: dims, and the steps of several operands along them.
+ *
+ * A call visits corresponding elements of its operands, which may have any strides and may be
+ * broadcast.  Its space has a size for each dim and a step for each dim and operand, in bytes
+ * or in elements as the caller chooses.  The caller adds the dims, may order them by memory and
+ * merges those that are one dim for every operand; then it walks over the positions.  Only this
+ * room orders, merges, refines, cuts and walks dims.
+ *
+ * Invariant: a space has no dims of one element, except those of cr_space_fill. */
+#ifndef CR_SPACE_SPACE_H
+#define CR_SPACE_SPACE_H
+
+#include "base/error.h"
+#include "num/view.h"
+
+enum { CR_SPACE_OPERANDS = 32 };
+
+typedef struct {
+    int64_t size;
+    int64_t number; /* the caller's; merged dims have that of the innermost of them */
+    int64_t step[CR_SPACE_OPERANDS];
+} cr_space_dim;
+
+/* Dims are from the outermost to the innermost.  An initializer would clear 17 KB: use
+ * cr_space_start. */
+typedef struct {
+    int ndim, operands;
+    cr_space_dim dim[CR_MAX_DIMS];
+} cr_space;
+
+/* --- making a space --- */
+
+static inline void cr_space_start(cr_space *s, int operands)
+{
+    s->ndim = 0;
+    s->operands = operands;
+}
+
+/* Adds an innermost dim, unless it has one element.  The caller sets the steps, `operands` of
+ * them, before the next call; dims that are added are at most CR_MAX_DIMS. */
+static inline int64_t *cr_space_add(cr_space *s, int64_t size, int64_t number)
+{
+    cr_space_dim *d = &s->dim[s->ndim];
+
+    d->size = size;
+    d->number = number;
+    s->ndim += size != 1;
+    return d->step;
+}
+
+/* The step, in elements, along dim `d` of `ndim` dims to which an operand with `own` dims is
+ * broadcast; it does not matter for a dim of one element. */
+static inline int64_t cr_broadcast_step(int own, const int64_t *size, const int64_t *stride,
+                                        int ndim, int d)
+{
+    int at = d - (ndim - own);
+
+    return at < 0 || size[at] == 1 ? 0 : stride[at];
+}
+
+/* Orders dims by decreasing magnitude of the steps of operand 0; equal ones stay in order. */
+void cr_space_order(cr_space *s);
+/* Merges neighbours that are one dim for every operand.  Bit d of `apart`: dim d is not merged
+ * into dim d - 1. */
+void cr_space_merge(cr_space *s, uint64_t apart);
+/* Adds outermost dims of one element until there are `ndim`. */
+void cr_space_fill(cr_space *s, int ndim);
+void cr_space_remove(cr_space *s, int d);
+
+/* --- walking --- */
+
+/* The number of positions in the first `dims` dims. */
+static inline int64_t cr_space_count(const cr_space *s, int dims)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < dims; d++)
+        n *= s->dim[d].size;
+    return n;
+}
+
+/* A position in the first dims of a space, and the addresses of the operands there. */
+typedef struct {
+    int64_t index[CR_MAX_DIMS];
+    char *at[CR_SPACE_OPERANDS];
+} cr_place;
+
+/* Position `i` of the first `dims` dims, in row-major order; `at` has the operands' addresses
+ * at position 0. */
+void cr_place_seek(cr_place *p, const cr_space *s, int dims, char *const *at, int64_t i);
+/* The next position; after the last one the first. */
+void cr_place_next(cr_place *p, const cr_space *s, int dims);
+
+/* Visits n positions: operand k is at at[k] + i * step[k].  Must not fail. */
+typedef void (*cr_row_fn)(void *context, char *const *at, const int64_t *step, int64_t n);
+/* Visits positions [begin, end) of the first `dims` dims in row-major order.  A visit has the
+ * positions of a range along the last of these dims. */
+void cr_space_walk(const cr_space *s, int dims, char *const *at, int64_t begin, int64_t end,
+                   cr_row_fn fn, void *context);
+
+/* --- refining --- */
+
+enum { CR_REFINED_DIMS = 12 };
+
+/* Sizes without ones into which shapes of one number of elements are split: every dim of each
+ * shape is a product of adjacent dims. */
+typedef struct {
+    int ndim;
+    int64_t size[CR_REFINED_DIMS];
+} cr_refined;
+
+/* Splits dims so that `size` is one of the shapes.  False, with *r unchanged, if a dim of one
+ * shape would have a part of a dim of another, or for more than CR_REFINED_DIMS dims.  Without
+ * dims, *r accepts any shape. */
+bool cr_refine(cr_refined *r, int ndim, const int64_t *size);
+/* Steps, in elements, along the first `dims` dims of *r through an operand (strides NULL: it is
+ * row-major) that is broadcast to the shape `size` of these dims. */
+void cr_refined_steps(int64_t *step, const cr_refined *r, int dims, int ndim,
+                      const int64_t *size, int own, const int64_t *own_size,
+                      const int64_t *own_stride);
+/* The number of trailing dims that have `columns` elements together. */
+int cr_refined_cut(const cr_refined *r, int64_t columns);
+
+#endif
