@@ -1,7 +1,12 @@
 /* Convolutions by oneDNN.
  *
- * oneDNN chooses the memory formats (`any`) from logical sizes alone, so that equal problems
- * get equal kernels.  The plain arrays are reordered before and after. */
+ * The algorithm is always the direct one: left to choose, oneDNN takes Winograd's for some
+ * batches (from 9 images on with AVX-512), depending on the caches.  oneDNN chooses the memory
+ * formats
+ * (`any`), and the plain arrays are reordered before and after.
+ *
+ * Invariant: a sample's result depends neither on the batch nor on the number of threads.  Two
+ * kinds of kernels would break it, and are refused: conv.c then unfolds and multiplies.  */
 #include "kern/conv.h"
 #include "kern/cpu/library/dnnl.h"
 #include <string.h>
@@ -58,15 +63,37 @@ static bool describe_all(const cr_dnnl_table *d, const conv_key *key, problem *p
            layout_describe(d, &p->bias, 1, &bias, t);
 }
 
+/* Kernels for windows of one element, and products over unfolded input, divide the channels of
+ * a sum among threads when there are many threads and few images.  oneDNN names a kernel by its
+ * kind and instruction set: jit:avx2, jit_1x1:avx512_core, x64:gemm:jit. */
+static bool sums_by_threads(const cr_dnnl_table *d, dnnl_primitive_desc_t desc)
+{
+    const char *name = NULL;
+
+    return d->dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) ||
+           strstr(name, "1x1") || strstr(name, "gemm");
+}
+
+/* Takes the kernel that oneDNN chose.  False when it is refused; *desc is NULL then. */
+static bool accept(const cr_dnnl_table *d, dnnl_primitive_desc_t *desc)
+{
+    if (!sums_by_threads(d, *desc))
+        return true;
+    d->dnnl_primitive_desc_destroy(*desc);
+    *desc = NULL;
+    return false;
+}
+
 static bool make_y(const cr_dnnl_table *d, const conv_key *key, problem *p, cr_dnnl_recipe *out)
 {
     dnnl_convolution_desc_t desc;
 
     if (d->dnnl_dilated_convolution_forward_desc_init(
-            &desc, dnnl_forward_training, dnnl_convolution_auto, &p->x.any, &p->w.any,
+            &desc, dnnl_forward_training, dnnl_convolution_direct, &p->x.any, &p->w.any,
             key->bias ? &p->bias.plain : NULL, &p->y.any, p->stride, p->dilation, p->before,
             p->after) ||
-        d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, NULL))
+        d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, NULL) ||
+        !accept(d, &out->desc))
         return false;
     cr_dnnl_operand(out, DNNL_ARG_SRC, false, &p->x.plain);
     cr_dnnl_operand(out, DNNL_ARG_WEIGHTS, false, &p->w.plain);
@@ -82,7 +109,7 @@ static dnnl_primitive_desc_t forward_hint(const cr_dnnl_table *d, problem *p)
     dnnl_primitive_desc_t hint;
 
     if (d->dnnl_dilated_convolution_forward_desc_init(
-            &desc, dnnl_forward_training, dnnl_convolution_auto, &p->x.any, &p->w.any, NULL,
+            &desc, dnnl_forward_training, dnnl_convolution_direct, &p->x.any, &p->w.any, NULL,
             &p->y.any, p->stride, p->dilation, p->before, p->after) ||
         d->dnnl_primitive_desc_create(&hint, &desc, d->attr, d->engine, NULL))
         return NULL;
@@ -98,9 +125,10 @@ static bool make_x(const cr_dnnl_table *d, problem *p, cr_dnnl_recipe *out)
     if (!hint)
         return false;
     ok = !d->dnnl_dilated_convolution_backward_data_desc_init(
-             &desc, dnnl_convolution_auto, &p->x.any, &p->w.any, &p->y.any, p->stride,
+             &desc, dnnl_convolution_direct, &p->x.any, &p->w.any, &p->y.any, p->stride,
              p->dilation, p->before, p->after) &&
-         !d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, hint);
+         !d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, hint) &&
+         accept(d, &out->desc);
     d->dnnl_primitive_desc_destroy(hint);
     cr_dnnl_operand(out, DNNL_ARG_DIFF_SRC, true, &p->x.plain);
     cr_dnnl_operand(out, DNNL_ARG_WEIGHTS, false, &p->w.plain);
@@ -117,7 +145,7 @@ static bool make_w(const cr_dnnl_table *d, problem *p, cr_dnnl_recipe *out)
     if (!hint)
         return false;
     ok = !d->dnnl_dilated_convolution_backward_weights_desc_init(
-             &desc, dnnl_convolution_auto, &p->x.any, &p->w.any, NULL, &p->y.any, p->stride,
+             &desc, dnnl_convolution_direct, &p->x.any, &p->w.any, NULL, &p->y.any, p->stride,
              p->dilation, p->before, p->after) &&
          !d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, hint);
     d->dnnl_primitive_desc_destroy(hint);
