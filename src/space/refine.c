@@ -83,3 +83,48 @@ int cr_refined_cut(const cr_refined *r, int64_t columns)
         columns /= r->size[r->ndim - ++n];
     return n;
 }
+
+bool cr_is_one_a_row(int ndim, const int64_t *size, int64_t columns, int own,
+                     const int64_t *own_size)
+{
+    int lead = ndim - own;
+
+    if (lead < 0)
+        return false;
+    for (int d = ndim - 1; d >= 0; d--) {
+        int64_t here = d >= lead ? own_size[d - lead] : 1;
+        if (columns > 1 ? here != 1 : here != size[d])
+            return false;
+        if (columns > 1 && columns % size[d])
+            return false;
+        columns = columns > 1 ? columns / size[d] : columns;
+    }
+    return columns == 1;
+}
+
+/* From the last dim on, neighbouring dims without gaps between them form a block.  The size of
+ * each block must be the product of successive new dims. */
+bool cr_strides_for_sizes(int64_t *stride, int ndim, const int64_t *size, int own,
+                          const int64_t *own_size, const int64_t *own_stride)
+{
+    int64_t step = own ? own_stride[own - 1] : 1, block = 1, used = 1;
+    int n = ndim - 1;
+
+    for (int d = own - 1; d >= 0; d--) {
+        block *= own_size[d];
+        if (d > 0 && (own_size[d - 1] == 1 || own_stride[d - 1] == block * step))
+            continue;
+        for (; n >= 0 && (used < block || size[n] == 1); n--) {
+            stride[n] = used * step;
+            used *= size[n];
+        }
+        if (used != block)
+            return false;
+        if (d > 0)
+            step = own_stride[d - 1];
+        block = used = 1;
+    }
+    for (; n >= 0 && size[n] == 1; n--)
+        stride[n] = 1;
+    return n < 0;
+}

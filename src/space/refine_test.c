@@ -94,3 +94,50 @@ TEST(an_operand_without_strides_is_row_major)
     cr_refined_steps(step, &r, 1, 1, (int64_t[]){3}, 1, (int64_t[]){3}, NULL);
     EQ(step[0], 1);
 }
+
+TEST(values_for_each_row_and_for_each_column_are_distinguished)
+{
+    CHECK(cr_is_one_a_row(2, (int64_t[]){5, 5}, 5, 2, (int64_t[]){5, 1}));
+    CHECK(!cr_is_one_a_row(2, (int64_t[]){5, 5}, 5, 1, (int64_t[]){5}));
+}
+
+/* Elements of two shapes of one operand, in row-major order. */
+static void check_strides(int ndim, const int64_t *size, int own, const int64_t *own_size,
+                          const int64_t *own_stride)
+{
+    int64_t stride[CR_REFINED_DIMS], n = 1;
+
+    for (int d = 0; d < ndim; d++)
+        n *= size[d];
+    CHECK(cr_strides_for_sizes(stride, ndim, size, own, own_size, own_stride));
+    for (int64_t i = 0; i < n; i++)
+        EQ(cr_broadcast_offset(ndim, size, stride, ndim, size, i),
+           cr_broadcast_offset(own, own_size, own_stride, own, own_size, i));
+}
+
+TEST(other_sizes_have_strides_where_no_dim_crosses_a_gap)
+{
+    int64_t stride[2];
+
+    check_strides(1, (int64_t[]){24}, 2, (int64_t[]){4, 6}, (int64_t[]){6, 1});
+    check_strides(3, (int64_t[]){2, 2, 6}, 2, (int64_t[]){4, 6}, (int64_t[]){9, 1});
+    check_strides(4, (int64_t[]){4, 1, 3, 2}, 2, (int64_t[]){4, 6}, (int64_t[]){1, 4});
+    check_strides(2, (int64_t[]){1, 1}, 0, NULL, NULL);
+    check_strides(2, (int64_t[]){2, 12}, 3, (int64_t[]){2, 3, 4}, (int64_t[]){0, 4, 1});
+    CHECK(!cr_strides_for_sizes(stride, 1, (int64_t[]){24}, 2, (int64_t[]){4, 6},
+                                (int64_t[]){9, 1}));
+    CHECK(!cr_strides_for_sizes(stride, 2, (int64_t[]){8, 3}, 2, (int64_t[]){4, 6},
+                                (int64_t[]){9, 1}));
+}
+
+TEST(elements_of_several_dims_have_one_distance_or_not)
+{
+    int64_t step = 7;
+
+    CHECK(cr_one_step(&step, 2, (int64_t[]){1, 1}, (int64_t[]){3, 5}));
+    EQ(step, 7);
+    CHECK(cr_one_step(&step, 3, (int64_t[]){2, 1, 3}, (int64_t[]){6, 99, 2}));
+    EQ(step, 2);
+    CHECK(!cr_one_step(&step, 2, (int64_t[]){2, 3}, (int64_t[]){7, 2}));
+    EQ(step, 2);
+}

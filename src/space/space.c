@@ -82,6 +82,22 @@ void cr_space_remove(cr_space *s, int d)
         dim_copy(s, d, d + 1);
 }
 
+bool cr_one_step(int64_t *step, int ndim, const int64_t *size, const int64_t *stride)
+{
+    int64_t n = 1, one = *step;
+
+    for (int d = ndim - 1; d >= 0; d--) {
+        if (size[d] == 1)
+            continue;
+        one = n == 1 ? stride[d] : one;
+        if (stride[d] != CR_WRAP_MUL(one, n))
+            return false;
+        n = CR_WRAP_MUL(n, size[d]);
+    }
+    *step = one;
+    return true;
+}
+
 /* --- walking --- */
 
 void cr_place_seek(cr_place *p, const cr_space *s, int dims, char *const *at, int64_t i)

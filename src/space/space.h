@@ -58,6 +58,19 @@ static inline int64_t cr_broadcast_step(int own, const int64_t *size, const int6
     return at < 0 || size[at] == 1 ? 0 : stride[at];
 }
 
+/* The offset, in elements, of position `i` of the dims `of` in an operand that is broadcast to
+ * them. */
+static inline int64_t cr_broadcast_offset(int own, const int64_t *size, const int64_t *stride,
+                                          int ndim, const int64_t *of, int64_t i)
+{
+    int64_t at = 0;
+
+    for (int d = ndim - 1; d >= 0 && i; i /= of[d--])
+        at = CR_WRAP_ADD(at,
+                         CR_WRAP_MUL(i % of[d], cr_broadcast_step(own, size, stride, ndim, d)));
+    return at;
+}
+
 /* Orders dims by decreasing magnitude of the steps of operand 0; equal ones stay in order. */
 void cr_space_order(cr_space *s);
 /* Merges neighbours that are one dim for every operand.  Bit d of `apart`: dim d is not merged
@@ -66,6 +79,10 @@ void cr_space_merge(cr_space *s, uint64_t apart);
 /* Adds outermost dims of one element until there are `ndim`. */
 void cr_space_fill(cr_space *s, int ndim);
 void cr_space_remove(cr_space *s, int d);
+
+/* True if elements of all dims have one distance, which is then *step; it stays as it was for
+ * fewer than two elements. */
+bool cr_one_step(int64_t *step, int ndim, const int64_t *size, const int64_t *stride);
 
 /* --- walking --- */
 
@@ -77,6 +94,17 @@ static inline int64_t cr_space_count(const cr_space *s, int dims)
     for (int d = 0; d < dims; d++)
         n *= s->dim[d].size;
     return n;
+}
+
+/* The distance from position 0 to position `i` of the first `dims` dims for one operand, in the
+ * unit of its steps. */
+static inline int64_t cr_space_offset(const cr_space *s, int dims, int operand, int64_t i)
+{
+    int64_t at = 0;
+
+    for (int d = dims - 1; d >= 0 && i; i /= s->dim[d--].size)
+        at += i % s->dim[d].size * s->dim[d].step[operand];
+    return at;
 }
 
 /* A position in the first dims of a space, and the addresses of the operands there. */
@@ -120,5 +148,14 @@ void cr_refined_steps(int64_t *step, const cr_refined *r, int dims, int ndim,
                       const int64_t *own_stride);
 /* The number of trailing dims that have `columns` elements together. */
 int cr_refined_cut(const cr_refined *r, int64_t columns);
+
+/* True if an operand has one value for each row when the shape `size` is cut into rows of
+ * `columns` elements. */
+bool cr_is_one_a_row(int ndim, const int64_t *size, int64_t columns, int own,
+                     const int64_t *own_size);
+/* Strides with which the elements of an operand have other sizes of the same product, in the
+ * same order; false if there are none.  The operand has elements. */
+bool cr_strides_for_sizes(int64_t *stride, int ndim, const int64_t *size, int own,
+                          const int64_t *own_size, const int64_t *own_stride);
 
 #endif

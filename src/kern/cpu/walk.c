@@ -1,147 +1,34 @@
 /* Iterates over several views together. */
 #include "kern/cpu/walk.h"
-#include "base/integer.h"
 #include "base/memory.h"
 #include <string.h>
 
 void cr_walk_start(cr_walk *w, int ndim, const int64_t *size, int skip)
 {
-    w->ndim = w->count = 0;
-    w->skip = skip;
+    cr_space_start(&w->space, 0);
     w->total = 1;
     for (int d = 0; d < ndim; d++) {
         if (d == skip)
             continue;
-        w->size[w->ndim++] = size[d];
+        (void)cr_space_add(&w->space, size[d], d);
         w->total *= size[d];
     }
 }
 
 void cr_walk_add_strides(cr_walk *w, char *at, const int64_t *stride, size_t item)
 {
-    int k = w->count++, from = 0;
+    int k = w->space.operands++;
 
     w->at[k] = at;
-    for (int d = 0; d < w->ndim; d++, from++) {
-        if (from == w->skip)
-            from++;
-        w->step[k][d] = CR_WRAP_MUL(stride[from], item);
+    for (int d = 0; d < w->space.ndim; d++) {
+        cr_space_dim *dim = &w->space.dim[d];
+        dim->step[k] = CR_WRAP_MUL(stride[dim->number], item);
     }
 }
 
 void cr_walk_add(cr_walk *w, const cr_view *v)
 {
     cr_walk_add_strides(w, v->data, v->stride, cr_view_item(v));
-}
-
-static bool joins(const cr_walk *w, int outer, int inner)
-{
-    for (int k = 0; k < w->count; k++)
-        if (w->step[k][outer] != CR_WRAP_MUL(w->step[k][inner], w->size[inner]))
-            return false;
-    return true;
-}
-
-static void move_dim(cr_walk *w, int to, int from)
-{
-    w->size[to] = w->size[from];
-    for (int k = 0; k < w->count; k++)
-        w->step[k][to] = w->step[k][from];
-}
-
-void cr_walk_merge(cr_walk *w)
-{
-    int n = 0;
-
-    for (int d = 0; d < w->ndim; d++) {
-        if (w->size[d] == 1)
-            continue;
-        if (n > 0 && joins(w, n - 1, d)) {
-            int64_t size = w->size[n - 1] * w->size[d];
-            move_dim(w, n - 1, d);
-            w->size[n - 1] = size;
-        } else {
-            move_dim(w, n++, d);
-        }
-    }
-    w->ndim = n;
-}
-
-static void swap_dims(cr_walk *w, int a, int b)
-{
-    int64_t t = w->size[a];
-
-    w->size[a] = w->size[b];
-    w->size[b] = t;
-    for (int k = 0; k < w->count; k++) {
-        t = w->step[k][a];
-        w->step[k][a] = w->step[k][b];
-        w->step[k][b] = t;
-    }
-}
-
-/* Insertion sort: there are few dimensions, and they are usually in order. */
-void cr_walk_sort(cr_walk *w)
-{
-    for (int i = 1; i < w->ndim; i++)
-        for (int d = i; d > 0; d--) {
-            if (cr_magnitude(w->step[0][d - 1]) >= cr_magnitude(w->step[0][d]))
-                break;
-            swap_dims(w, d - 1, d);
-        }
-}
-
-static void walk_place(const cr_walk *w, int64_t index, int64_t *coord, char **at)
-{
-    for (int k = 0; k < w->count; k++)
-        at[k] = w->at[k];
-    for (int d = w->ndim - 1; d >= 0; d--) {
-        coord[d] = index % w->size[d];
-        index /= w->size[d];
-        for (int k = 0; k < w->count; k++)
-            at[k] += coord[d] * w->step[k][d];
-    }
-}
-
-/* Steps from the start of one row to the start of the next. */
-static void next_row(const cr_walk *w, int64_t *coord, char **at)
-{
-    for (int d = w->ndim - 2; d >= 0; d--) {
-        coord[d]++;
-        for (int k = 0; k < w->count; k++)
-            at[k] += w->step[k][d];
-        if (coord[d] < w->size[d])
-            return;
-        for (int k = 0; k < w->count; k++)
-            at[k] -= coord[d] * w->step[k][d];
-        coord[d] = 0;
-    }
-}
-
-void cr_walk_range(const cr_walk *w, int64_t begin, int64_t end, cr_row_fn fn, void *context)
-{
-    int last = w->ndim - 1;
-    int64_t coord[CR_MAX_DIMS], step[CR_WALK_MAX] = {0}, row = last < 0 ? 1 : w->size[last];
-    char *at[CR_WALK_MAX];
-
-    if (begin >= end)
-        return;
-    walk_place(w, begin, coord, at);
-    for (int k = 0; last >= 0 && k < w->count; k++)
-        step[k] = w->step[k][last];
-    while (begin < end) {
-        int64_t skipped = last < 0 ? 0 : coord[last], n = row - skipped;
-        if (n > end - begin)
-            n = end - begin;
-        fn(context, at, step, n);
-        begin += n;
-        if (last < 0)
-            return;
-        for (int k = 0; k < w->count; k++)
-            at[k] -= skipped * step[k];
-        coord[last] = 0;
-        next_row(w, coord, at);
-    }
 }
 
 typedef struct {
@@ -153,8 +40,9 @@ typedef struct {
 static void run_range(void *context, int64_t begin, int64_t end)
 {
     run_context *c = context;
+    const cr_space *s = &c->w->space;
 
-    cr_walk_range(c->w, begin, end, c->fn, c->context);
+    cr_space_walk(s, s->ndim, c->w->at, begin, end, c->fn, c->context);
 }
 
 void cr_walk_run(const cr_walk *w, int64_t grain, cr_row_fn fn, void *context)
@@ -162,6 +50,11 @@ void cr_walk_run(const cr_walk *w, int64_t grain, cr_row_fn fn, void *context)
     run_context c = {w, fn, context};
 
     cr_parallel_for(w->total, grain, run_range, &c);
+}
+
+void cr_walk_all(const cr_walk *w, cr_row_fn fn, void *context)
+{
+    cr_space_walk(&w->space, w->space.ndim, w->at, 0, w->total, fn, context);
 }
 
 /* --- copies --- */
@@ -234,15 +127,15 @@ static void turn_rows_8(void *context, char *const *at, const int64_t *step, int
 
 /* The dimension along which src is dense when transposing saves time, or -1.  Strips of
  * TURN_BLOCK rows become a dimension of the walk, which threads share. */
-static int dim_to_turn(const cr_walk *w, int64_t item)
+static int dim_to_turn(const cr_space *s, int64_t item)
 {
-    int last = w->ndim - 1;
+    const cr_space_dim *last = s->dim + s->ndim - 1;
 
-    if (last < 1 || (item != 4 && item != 8) || w->step[0][last] != item ||
-        w->step[1][last] == item || w->size[last] < TURN_BLOCK)
+    if (s->ndim < 2 || (item != 4 && item != 8) || last->step[0] != item ||
+        last->step[1] == item || last->size < TURN_BLOCK)
         return -1;
-    for (int d = 0; d < last; d++)
-        if (w->step[1][d] == item && w->size[d] >= TURN_BLOCK)
+    for (int d = 0; d < s->ndim - 1; d++)
+        if (s->dim[d].step[1] == item && s->dim[d].size >= TURN_BLOCK)
             return d;
     return -1;
 }
@@ -250,27 +143,27 @@ static int dim_to_turn(const cr_walk *w, int64_t item)
 /* Moves dimension `dim` and the last dimension from the walk to the context. */
 static turn_context take_plane(cr_walk *w, int dim)
 {
-    int last = w->ndim - 1;
-    turn_context c = {w->size[dim], w->size[last], w->step[0][dim], w->step[1][last]};
+    cr_space *s = &w->space;
+    const cr_space_dim *rows = &s->dim[dim], *columns = &s->dim[s->ndim - 1];
+    turn_context c = {rows->size, columns->size, rows->step[0], columns->step[1]};
 
     w->total /= c.rows * c.columns;
-    for (int d = dim; d < last - 1; d++)
-        move_dim(w, d, d + 1);
-    w->ndim -= 2;
+    cr_space_remove(s, s->ndim - 1);
+    cr_space_remove(s, dim);
     return c;
 }
 
 /* A single plane is cut into strips, which become the walk. */
 static void cut_plane(cr_walk *w, turn_context *c, int64_t item)
 {
-    int64_t strips = c->rows / TURN_BLOCK;
+    int64_t strips = c->rows / TURN_BLOCK, *step;
 
     if (w->total > 1 || strips < 2 || c->rows % TURN_BLOCK)
         return;
-    w->ndim = 1;
-    w->size[0] = w->total = strips;
-    w->step[0][0] = TURN_BLOCK * c->dst_row;
-    w->step[1][0] = TURN_BLOCK * item;
+    w->total = strips;
+    step = cr_space_add(&w->space, strips, 0);
+    step[0] = TURN_BLOCK * c->dst_row;
+    step[1] = TURN_BLOCK * item;
     c->rows = TURN_BLOCK;
 }
 
@@ -294,7 +187,7 @@ void cr_copy_view(const cr_view *dst, const cr_view *src)
     cr_walk_add(&w, src);
     cr_walk_sort(&w);
     cr_walk_merge(&w);
-    dim = dim_to_turn(&w, item);
+    dim = dim_to_turn(&w.space, item);
     if (dim >= 0)
         walk_turn(&w, dim, item);
     else

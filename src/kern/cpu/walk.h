@@ -8,37 +8,31 @@
 #define CR_KERN_WALK_H
 
 #include "base/parallel.h"
-#include "num/view.h"
+#include "space/space.h"
 
 enum { CR_WALK_MAX = 6 };
 
 typedef struct {
-    int ndim, count, skip;
     int64_t total; /* the number of positions: the product of the sizes */
-    int64_t size[CR_MAX_DIMS];
-    int64_t step[CR_WALK_MAX][CR_MAX_DIMS]; /* bytes */
     char *at[CR_WALK_MAX];
+    cr_space space; /* steps in bytes */
 } cr_walk;
-
-/* Visits `n` positions; operand k is at at[k] + i * step[k].  Must not fail.  Runs in any
- * thread; calls visit disjoint positions. */
-typedef void (*cr_row_fn)(void *context, char *const *at, const int64_t *step, int64_t n);
 
 /* skip is the dimension that the walk leaves out, or -1. */
 void cr_walk_start(cr_walk *w, int ndim, const int64_t *size, int skip);
 /* Adds an operand with the strides of `v` over the walk's sizes (v->ndim is ignored). */
 void cr_walk_add(cr_walk *w, const cr_view *v);
 void cr_walk_add_strides(cr_walk *w, char *at, const int64_t *stride, size_t item);
-/* Drops dimensions of size 1, and joins dimensions that are one dimension in memory for all
- * operands. */
-void cr_walk_merge(cr_walk *w);
+/* Joins dimensions that are one dimension in memory for all operands. */
+static inline void cr_walk_merge(cr_walk *w) { cr_space_merge(&w->space, 0); }
 /* Call it before cr_walk_merge when visits may have any order: makes the last dimension the one
  * in which operand 0 is densest. */
-void cr_walk_sort(cr_walk *w);
-/* Visits all positions, in parallel ranges of at least `grain` positions. */
+static inline void cr_walk_sort(cr_walk *w) { cr_space_order(&w->space); }
+/* Visits all positions, in parallel ranges of at least `grain` positions.  Calls in different
+ * threads visit disjoint positions. */
 void cr_walk_run(const cr_walk *w, int64_t grain, cr_row_fn fn, void *context);
-/* Visits positions [begin, end) in row-major order, in the calling thread. */
-void cr_walk_range(const cr_walk *w, int64_t begin, int64_t end, cr_row_fn fn, void *context);
+/* Visits all positions in row-major order, in the calling thread. */
+void cr_walk_all(const cr_walk *w, cr_row_fn fn, void *context);
 
 /* The number of elements that are worth another thread when each costs about a nanosecond. */
 enum { CR_WALK_GRAIN = 32768 };

@@ -125,21 +125,22 @@ static void write_range(void *context, int64_t begin, int64_t end)
 {
     write_context *c = context;
     cr_walk part = *c->w;
+    cr_space_dim *cut = &part.space.dim[c->cut];
 
-    part.size[c->cut] = end - begin;
-    part.total = c->w->total / c->w->size[c->cut] * (end - begin);
-    for (int k = 0; k < part.count; k++)
-        part.at[k] += begin * part.step[k][c->cut];
-    cr_walk_range(&part, 0, part.total, write_row, c);
+    part.total = part.total / cut->size * (end - begin);
+    cut->size = end - begin;
+    for (int k = 0; k < part.space.operands; k++)
+        part.at[k] += begin * cut->step[k];
+    cr_walk_all(&part, write_row, c);
 }
 
 /* The longest dimension that the index does not select from (the step of MARK is 0), or -1. */
-static int dim_to_cut(const cr_walk *w)
+static int dim_to_cut(const cr_space *s)
 {
     int best = -1;
 
-    for (int d = 0; d < w->ndim; d++)
-        if (!w->step[MARK][d] && (best < 0 || w->size[d] > w->size[best]))
+    for (int d = 0; d < s->ndim; d++)
+        if (!s->dim[d].step[MARK] && (best < 0 || s->dim[d].size > s->dim[best].size))
             best = d;
     return best;
 }
@@ -167,11 +168,13 @@ void cr_places_write(const cr_places *p, cr_combine_fn fn, const bool *picked)
     mark_picked(&w, p, picked);
     cr_walk_merge(&w);
     c.w = &w;
-    c.cut = w.total > CR_WALK_GRAIN ? dim_to_cut(&w) : -1;
-    if (c.cut < 0)
-        cr_walk_range(&w, 0, w.total, write_row, &c);
-    else
-        cr_parallel_for(w.size[c.cut], cr_walk_grain(w.total / w.size[c.cut]), write_range, &c);
+    c.cut = w.total > CR_WALK_GRAIN ? dim_to_cut(&w.space) : -1;
+    if (c.cut < 0) {
+        cr_walk_all(&w, write_row, &c);
+        return;
+    }
+    int64_t size = w.space.dim[c.cut].size;
+    cr_parallel_for(size, cr_walk_grain(w.total / size), write_range, &c);
 }
 
 /* Checking. */
@@ -253,7 +256,7 @@ bool cr_indices_within(const cr_view *index, int64_t low, int64_t high, int64_t 
     cr_walk_run(&w, CR_WALK_GRAIN, within_row, &c);
     if (!atomic_load(&c.outside))
         return true;
-    cr_walk_range(&w, 0, w.total, first_row, &f);
+    cr_walk_all(&w, first_row, &f);
     *bad = f.bad;
     return false;
 }
@@ -282,7 +285,7 @@ int64_t *cr_indices_copy(const cr_view *index)
     cr_walk_start(&w, index->ndim, index->size, -1);
     cr_walk_add(&w, index);
     cr_walk_merge(&w);
-    cr_walk_range(&w, 0, w.total, copy_indices_row, &c);
+    cr_walk_all(&w, copy_indices_row, &c);
     return copy;
 }
 

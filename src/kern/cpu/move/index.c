@@ -38,18 +38,18 @@ typedef struct {
 
 static offset_scale scale_of(const cr_index_plan *p, const cr_view *table)
 {
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
     offset_scale s = {0, 1};
+    int n = 0;
 
-    for (int d = table->ndim - 1; d >= 0; d--) {
+    for (int d = 0; d < table->ndim; d++) {
         if (!p->by_index[d] || table->size[d] == 1)
             continue;
-        if (table->stride[d] <= 0 ||
-            (s.unit && table->stride[d] != CR_WRAP_MUL(s.unit, s.range)))
-            return (offset_scale){1, 0};
-        s.unit = s.unit ? s.unit : table->stride[d];
-        s.range *= table->size[d];
+        size[n] = table->size[d];
+        stride[n] = table->stride[d];
+        s.range *= size[n++];
     }
-    return s.unit ? s : (offset_scale){1, 0};
+    return cr_one_step(&s.unit, n, size, stride) && s.unit > 0 ? s : (offset_scale){1, 0};
 }
 
 /* Appends the table's offset for every true element below `data`.  Every element writes and
@@ -335,7 +335,7 @@ cr_status cr_kern_masked_select(const cr_value *arg, cr_view *out)
     cr_walk_add_strides(&w, self->data, from, cr_view_item(self));
     cr_walk_add_strides(&w, mask->data, by, 1);
     cr_walk_merge(&w);
-    cr_walk_range(&w, 0, w.total, select_row, &c);
+    cr_walk_all(&w, select_row, &c);
     return CR_OK;
 }
 
@@ -377,7 +377,7 @@ cr_status cr_kern_masked_scatter(const cr_value *arg, cr_view *out)
     cr_walk_add(&w, out);
     cr_walk_add_strides(&w, mask->data, by, 1);
     cr_walk_merge(&w);
-    cr_walk_range(&w, 0, w.total, take_row, &c);
+    cr_walk_all(&w, take_row, &c);
     cr_free(values);
     return CR_OK;
 }

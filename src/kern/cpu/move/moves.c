@@ -150,15 +150,14 @@ void cr_move_fill(const cr_view *to, const void *item)
 void cr_move_unravel(int64_t *number, const cr_view *index, const cr_view *v)
 {
     int64_t n = cr_view_numel(index);
+    cr_space s;
 
-    for (int64_t i = 0; i < n; i++) {
-        int64_t rest = number[i], at = 0;
-        for (int d = v->ndim - 1; d >= 0; d--) {
-            at += rest % v->size[d] * v->stride[d];
-            rest /= v->size[d];
-        }
-        number[i] = at;
-    }
+    cr_space_start(&s, 1);
+    for (int d = 0; d < v->ndim; d++)
+        *cr_space_add(&s, v->size[d], d) = v->stride[d];
+    cr_space_merge(&s, 0);
+    for (int64_t i = 0; i < n; i++)
+        number[i] = cr_space_offset(&s, s.ndim, 0, number[i]);
 }
 
 bool cr_move_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad)
@@ -254,14 +253,20 @@ static void move_row(void *context, char *const *at, const int64_t *step, int64_
 /* Takes the columns out of a walk with rows. */
 static int64_t move_take_columns(cr_walk *w, move_context *c)
 {
-    int last = w->ndim - 1;
+    const cr_space_dim *last = &w->space.dim[w->space.ndim - 1];
 
-    c->columns = w->size[last];
+    c->columns = last->size;
     for (int k = 0; k < 3; k++)
-        c->column[k] = w->step[k][last];
-    w->ndim--;
+        c->column[k] = last->step[k];
+    cr_space_remove(&w->space, w->space.ndim - 1);
     w->total /= c->columns;
     return cr_walk_grain(c->columns);
+}
+
+static bool rows_are_short(const cr_space *s)
+{
+    return s->ndim > 1 &&
+           s->dim[s->ndim - 1].size <= piece_length(s->dim[s->ndim - 1].step[INDEX]);
 }
 
 bool cr_move_indexed(const cr_move *m)
@@ -275,7 +280,7 @@ bool cr_move_indexed(const cr_move *m)
     cr_walk_add_strides(&w, (char *)(uintptr_t)m->from, m->from_stride, item);
     cr_walk_add_strides(&w, (char *)(uintptr_t)m->index, m->index_stride, m->is32 ? 4 : 8);
     cr_walk_merge(&w);
-    if (w.ndim > 1 && w.size[w.ndim - 1] <= piece_length(w.step[INDEX][w.ndim - 1]))
+    if (rows_are_short(&w.space))
         cr_walk_run(&w, move_take_columns(&w, &c), move_rows, &c);
     else
         cr_walk_run(&w, CR_WALK_GRAIN, move_row, &c);

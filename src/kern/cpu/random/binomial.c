@@ -126,7 +126,7 @@ cr_status cr_kern_binomial(const cr_value *arg, cr_view *out)
     add_broadcast(&w, arg[1].view, out);
     cr_walk_merge(&w);
     cr_generator_lock(c.g);
-    cr_walk_range(&w, 0, w.total, binomial_row, &c);
+    cr_walk_all(&w, binomial_row, &c);
     cr_generator_unlock(c.g);
     return CR_OK;
 }

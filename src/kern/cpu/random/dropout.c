@@ -58,7 +58,7 @@ cr_status cr_kern_dropout_mask(const cr_value *arg, cr_view *out)
     cr_walk_sort(&w);
     cr_walk_merge(&w);
     cr_generator_lock(g);
-    cr_walk_range(&w, 0, w.total, draw_mask_row, &d);
+    cr_walk_all(&w, draw_mask_row, &d);
     cr_generator_unlock(g);
     return CR_OK;
 }

@@ -79,7 +79,7 @@ cr_status cr_kern_standard_gamma(const cr_value *arg, cr_view *out)
     cr_walk_add(&w, arg[0].view);
     cr_walk_merge(&w);
     cr_generator_lock(c.g);
-    cr_walk_range(&w, 0, w.total, gamma_row, &c);
+    cr_walk_all(&w, gamma_row, &c);
     cr_generator_unlock(c.g);
     return CR_OK;
 }
@@ -178,7 +178,7 @@ cr_status cr_kern_sample_dirichlet(const cr_value *arg, cr_view *out)
     cr_walk_add(&w, arg[0].view);
     cr_walk_merge(&w);
     cr_generator_lock(c.g);
-    cr_walk_range(&w, 0, w.total, dirichlet_draw_row, &c);
+    cr_walk_all(&w, dirichlet_draw_row, &c);
     cr_generator_unlock(c.g);
     for (int64_t i = 0; i < total; i += n)
         put_shares(x + i, n, c.dtype, out->data + i * (int64_t)cr_view_item(out));

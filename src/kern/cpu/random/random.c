@@ -73,7 +73,7 @@ static void fill_in_order(const cr_view *out, cr_generator *g, cr_row_fn row, vo
     cr_walk_sort(&w);
     cr_walk_merge(&w);
     cr_generator_lock(g);
-    cr_walk_range(&w, 0, w.total, row, context);
+    cr_walk_all(&w, row, context);
     cr_generator_unlock(g);
 }
 
@@ -429,7 +429,7 @@ static cr_status fill_bernoulli(const cr_view *out, const cr_view *p, const cr_v
     cr_walk_sort(&w);
     cr_walk_merge(&w);
     cr_generator_lock(c.g);
-    cr_walk_range(&w, 0, w.total, bernoulli_row, &c);
+    cr_walk_all(&w, bernoulli_row, &c);
     cr_generator_unlock(c.g);
     if (c.wrong)
         return cr_fail(CR_RUNTIME,
@@ -556,7 +556,7 @@ static cr_status check_stds(const cr_view *std)
 
     cr_walk_start(&w, std->ndim, std->size, -1);
     cr_walk_add(&w, std);
-    cr_walk_range(&w, 0, w.total, check_negative_row, &c);
+    cr_walk_all(&w, check_negative_row, &c);
     if (c.dtype == CR_DTYPE_NONE)
         return cr_fail(CR_RUNTIME, "normal expects all elements of std >= 0.0");
     return CR_OK;
@@ -668,7 +668,7 @@ cr_status cr_kern_poisson(const cr_value *arg, cr_view *out)
     cr_walk_sort(&w);
     cr_walk_merge(&w);
     cr_generator_lock(c.g);
-    cr_walk_range(&w, 0, w.total, poisson_row, &c);
+    cr_walk_all(&w, poisson_row, &c);
     cr_generator_unlock(c.g);
     if (c.wrong)
         return cr_fail(CR_RUNTIME, "invalid Poisson rate, expected rate to be non-negative");

@@ -54,6 +54,6 @@ cr_status cr_kern_hash_tensor(const cr_value *arg, cr_view *out)
     cr_walk_add_strides(&w, out->data, stride, sizeof(uint64_t));
     cr_walk_add(&w, self);
     cr_walk_merge(&w);
-    cr_walk_range(&w, 0, w.total, hash_row, &dtype);
+    cr_walk_all(&w, hash_row, &dtype);
     return CR_OK;
 }
