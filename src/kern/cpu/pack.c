@@ -35,143 +35,102 @@ void cr_aligned_free(void *p)
 
 /* --- iteration --- */
 
-/* Both sides of a copy.  The side that is read may be broadcast (stride 0). */
+enum { TO, FROM, GRAIN_ELEMENTS = 32768 };
+
+/* A space of rows, and the row: `n` elements, `step` bytes apart. */
 typedef struct {
     cr_convert_fn row;
-    char *to;
-    const char *from;
-    size_t to_bytes, from_bytes;
-    int ndim; /* outer dimensions */
-    int64_t size[CR_MAX_DIMS], to_stride[CR_MAX_DIMS], from_stride[CR_MAX_DIMS];
-    int64_t n, to_inner, from_inner;
-} walk;
+    char *at[2];
+    int64_t n, step[2];
+    cr_space space;
+} packing;
+
+static void pack_line(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    const packing *p = context;
+
+    for (int64_t i = 0; i < n; i++)
+        p->row(at[TO] + i * step[TO], p->step[TO], at[FROM] + i * step[FROM], p->step[FROM],
+               p->n);
+}
 
 static void pack_rows(void *context, int64_t begin, int64_t end)
 {
-    const walk *w = context;
+    const packing *p = context;
 
-    for (int64_t r = begin; r < end; r++) {
-        int64_t rest = r, to = 0, from = 0;
-
-        for (int d = w->ndim - 1; d >= 0; d--) {
-            int64_t i = rest % w->size[d];
-
-            rest /= w->size[d];
-            to += i * w->to_stride[d];
-            from += i * w->from_stride[d];
-        }
-        w->row(w->to + to * (int64_t)w->to_bytes, w->to_inner * (int64_t)w->to_bytes,
-               w->from + from * (int64_t)w->from_bytes, w->from_inner * (int64_t)w->from_bytes,
-               w->n);
-    }
+    cr_space_walk(&p->space, p->space.ndim, p->at, begin, end, pack_line, context);
 }
 
-/* Adds an outermost dimension, joined with the present outermost one when both sides have even
- * steps over the two. */
-static void pack_add_dim(walk *w, int64_t size, int64_t to, int64_t from)
+static void pack_set_dims(packing *p, const cr_view *to, const cr_view *from)
 {
-    int last = w->ndim - 1;
+    int64_t item[2] = {(int64_t)cr_view_item(to), (int64_t)cr_view_item(from)};
 
-    if (size == 1)
+    cr_space_start(&p->space, 2);
+    for (int d = 0; d < to->ndim; d++) {
+        int64_t *step = cr_space_add(&p->space, to->size[d], d);
+        int64_t along = cr_broadcast_step(from->ndim, from->size, from->stride, to->ndim, d);
+        step[TO] = CR_WRAP_MUL(to->stride[d], item[TO]);
+        step[FROM] = CR_WRAP_MUL(along, item[FROM]);
+    }
+    cr_space_merge(&p->space, 0);
+}
+
+static void pack_take_row(packing *p)
+{
+    const cr_space_dim *row;
+
+    cr_space_fill(&p->space, 1);
+    row = &p->space.dim[p->space.ndim - 1];
+    p->n = row->size;
+    p->step[TO] = row->step[TO];
+    p->step[FROM] = row->step[FROM];
+    cr_space_remove(&p->space, p->space.ndim - 1);
+}
+
+/* Copies elements; `from` is broadcast to the sizes of `to`. */
+static void pack_views(const cr_view *to, const cr_view *from)
+{
+    packing p; /* not initialized: a space is long */
+
+    if (!cr_view_numel(to))
         return;
-    if (last >= 0 && to == CR_WRAP_MUL(w->to_stride[last], w->size[last]) &&
-        from == CR_WRAP_MUL(w->from_stride[last], w->size[last])) {
-        w->size[last] *= size;
-        return;
-    }
-    w->size[w->ndim] = size;
-    w->to_stride[w->ndim] = to;
-    w->from_stride[w->ndim++] = from;
+    p.row = cr_convert_row((cr_dtype)to->dtype, (cr_dtype)from->dtype);
+    p.at[TO] = to->data;
+    p.at[FROM] = from->data;
+    pack_set_dims(&p, to, from);
+    pack_take_row(&p);
+    cr_parallel_for(cr_space_count(&p.space, p.space.ndim), GRAIN_ELEMENTS / p.n + 1, pack_rows,
+                    &p);
 }
 
-/* Dims were added innermost first: takes the innermost as the row and reverses the others. */
-static void finish_dims(walk *w)
+static cr_view row_major(void *data, cr_dtype t, const cr_view *like, int64_t *stride)
 {
-    w->n = w->ndim ? w->size[0] : 1;
-    w->to_inner = w->ndim ? w->to_stride[0] : 1;
-    w->from_inner = w->ndim ? w->from_stride[0] : 1;
-    for (int i = 1, j = w->ndim - 1; i < j; i++, j--) {
-        int64_t s = w->size[i], t = w->to_stride[i], f = w->from_stride[i];
+    cr_view v = *like;
 
-        w->size[i] = w->size[j], w->to_stride[i] = w->to_stride[j];
-        w->from_stride[i] = w->from_stride[j];
-        w->size[j] = s, w->to_stride[j] = t, w->from_stride[j] = f;
-    }
-    if (w->ndim) {
-        w->ndim--;
-        memmove(w->size, w->size + 1, (size_t)w->ndim * sizeof *w->size);
-        memmove(w->to_stride, w->to_stride + 1, (size_t)w->ndim * sizeof *w->size);
-        memmove(w->from_stride, w->from_stride + 1, (size_t)w->ndim * sizeof *w->size);
-    }
-}
-
-enum { GRAIN_ELEMENTS = 32768 };
-
-static void pack_run(walk *w)
-{
-    int64_t rows = 1, grain;
-
-    finish_dims(w);
-    for (int d = 0; d < w->ndim; d++)
-        rows *= w->size[d];
-    grain = GRAIN_ELEMENTS / (w->n ? w->n : 1) + 1;
-    if (w->n)
-        cr_parallel_for(rows, grain, pack_rows, w);
-}
-
-static void pack_start(walk *w, char *to, cr_dtype to_type, const char *from,
-                       cr_dtype from_type)
-{
-    w->row = cr_convert_row(to_type, from_type);
-    w->to = to;
-    w->from = from;
-    w->to_bytes = cr_dtype_size(to_type);
-    w->from_bytes = cr_dtype_size(from_type);
-    w->ndim = 0;
+    cr_dense_strides(stride, like->ndim, like->size);
+    v.data = data;
+    v.dtype = (uint8_t)t;
+    v.stride = stride;
+    return v;
 }
 
 void cr_pack(void *dst, cr_dtype to, const cr_view *v)
 {
-    walk w;
-    int64_t dense = 1;
+    int64_t stride[CR_MAX_DIMS];
+    cr_view dense = row_major(dst, to, v, stride);
 
-    pack_start(&w, dst, to, v->data, (cr_dtype)v->dtype);
-    for (int d = v->ndim - 1; d >= 0; d--) {
-        pack_add_dim(&w, v->size[d], dense, v->stride[d]);
-        dense *= v->size[d];
-    }
-    if (dense)
-        pack_run(&w);
+    pack_views(&dense, v);
 }
 
 void cr_unpack(const cr_view *v, const void *src, cr_dtype from)
 {
-    walk w;
-    int64_t dense = 1;
+    int64_t stride[CR_MAX_DIMS];
+    cr_view dense = row_major((void *)(uintptr_t)src, from, v, stride);
 
-    pack_start(&w, v->data, (cr_dtype)v->dtype, src, from);
-    for (int d = v->ndim - 1; d >= 0; d--) {
-        pack_add_dim(&w, v->size[d], v->stride[d], dense);
-        dense *= v->size[d];
-    }
-    if (dense)
-        pack_run(&w);
+    pack_views(v, &dense);
 }
 
-void cr_broadcast_copy(const cr_view *to, const cr_view *from)
-{
-    walk w;
-    int lead = to->ndim - from->ndim;
-
-    if (!cr_view_numel(to))
-        return;
-    pack_start(&w, to->data, (cr_dtype)to->dtype, from->data, (cr_dtype)from->dtype);
-    for (int d = to->ndim - 1; d >= 0; d--) {
-        bool absent = d < lead || from->size[d - lead] == 1;
-        pack_add_dim(&w, to->size[d], to->stride[d], absent ? 0 : from->stride[d - lead]);
-    }
-    pack_run(&w);
-}
+void cr_broadcast_copy(const cr_view *to, const cr_view *from) { pack_views(to, from); }
 
 cr_status cr_dense_in(cr_dense *d, const cr_view *v, cr_dtype to)
 {

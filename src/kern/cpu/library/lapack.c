@@ -93,16 +93,9 @@ void cr_lapack_end(cr_lapack_job *j)
 
 char *cr_lapack_at(const cr_lapack_job *j, const cr_view *v, int last, int64_t i)
 {
-    int lead = j->batch_dims - (v->ndim - last);
-    int64_t at = 0;
+    int64_t at = cr_broadcast_offset(v->ndim - last, v->size, v->stride, j->batch_dims,
+                                     j->batch_size, i);
 
-    for (int d = j->batch_dims - 1; d >= 0; d--) {
-        int64_t k = i % j->batch_size[d];
-
-        i /= j->batch_size[d];
-        if (d >= lead && v->size[d - lead] != 1)
-            at = CR_WRAP_ADD(at, CR_WRAP_MUL(k, v->stride[d - lead]));
-    }
     return cr_moved(v->data, at, cr_dtype_size((cr_dtype)v->dtype));
 }
 

@@ -28,11 +28,12 @@ enum {
     LINES = 64             /* lines folded together: whole cache lines of index and entries */
 };
 
-/* Dimensions of one kind, strides in bytes; size is their product. */
+enum { TABLE, OTHER, INDEX };
+
+/* Dimensions of one kind; steps in bytes. */
 typedef struct {
-    int ndim;
-    int64_t extent[CR_MAX_DIMS], table[CR_MAX_DIMS], other[CR_MAX_DIMS], index[CR_MAX_DIMS];
-    int64_t size;
+    int64_t size; /* their product */
+    cr_space space;
 } dims;
 
 typedef struct {
@@ -46,49 +47,34 @@ typedef struct {
 
 static void dims_add(dims *to, const cr_places *p, int d)
 {
-    int64_t size = p->size[d];
-    int k = to->ndim - 1;
+    int64_t *step = cr_space_add(&to->space, p->size[d], d);
 
-    to->size *= size;
-    if (size == 1)
-        return;
-    int64_t table = CR_WRAP_MUL(p->table_stride[d], p->item),
-            other = CR_WRAP_MUL(p->other_stride[d], p->other_item),
-            index = CR_WRAP_MUL(p->index_stride[d], p->index_item);
-    if (k >= 0 && to->table[k] == CR_WRAP_MUL(table, size) &&
-        to->other[k] == CR_WRAP_MUL(other, size) && to->index[k] == CR_WRAP_MUL(index, size))
-        size *= to->extent[k];
-    else
-        k = to->ndim++;
-    to->extent[k] = size;
-    to->table[k] = table;
-    to->other[k] = other;
-    to->index[k] = index;
+    to->size *= p->size[d];
+    step[TABLE] = CR_WRAP_MUL(p->table_stride[d], p->item);
+    step[OTHER] = CR_WRAP_MUL(p->other_stride[d], p->other_item);
+    step[INDEX] = CR_WRAP_MUL(p->index_stride[d], p->index_item);
 }
 
-/* Byte offsets of position i. */
-static int64_t dims_offset(const dims *d, const int64_t *stride, int64_t i)
+/* The byte offset of an operand at position i. */
+static int64_t dims_offset(const dims *d, int operand, int64_t i)
 {
-    int64_t at = 0;
-
-    for (int k = d->ndim - 1; k >= 0; k--) {
-        at += i % d->extent[k] * stride[k];
-        i /= d->extent[k];
-    }
-    return at;
+    return cr_space_offset(&d->space, d->space.ndim, operand, i);
 }
 
 /* The last dimension; 1 without dimensions. */
-static int64_t dims_inner(const dims *d) { return d->ndim ? d->extent[d->ndim - 1] : 1; }
-static int64_t dims_step(const dims *d, const int64_t *stride)
+static int64_t dims_inner(const dims *d)
 {
-    return d->ndim ? stride[d->ndim - 1] : 0;
+    return d->space.ndim ? d->space.dim[d->space.ndim - 1].size : 1;
+}
+static int64_t dims_step(const dims *d, int operand)
+{
+    return d->space.ndim ? d->space.dim[d->space.ndim - 1].step[operand] : 0;
 }
 
 /* Like dims_offset, without divisions for one dimension. */
-static inline int64_t dims_at(const dims *d, const int64_t *stride, int64_t i)
+static inline int64_t dims_at(const dims *d, int operand, int64_t i)
 {
-    return i < dims_inner(d) ? i * dims_step(d, stride) : dims_offset(d, stride, i);
+    return i < dims_inner(d) ? i * dims_step(d, operand) : dims_offset(d, operand, i);
 }
 
 /* --- groups --- */
@@ -139,7 +125,7 @@ static void grouping_number(grouping *g, const dims *d, const char *index, bool 
     memset(g->slot, 0, (size_t)g->slots * sizeof *g->slot);
     g->groups = 0;
     for (int64_t i = 0; i < g->count; i++) {
-        int64_t v = cr_index_at(index + dims_at(d, d->index, i), is32);
+        int64_t v = cr_index_at(index + dims_at(d, INDEX, i), is32);
         int64_t *slot = grouping_slot(g, v);
         if (!*slot) {
             g->dest[g->groups] = v;
@@ -161,13 +147,12 @@ static void grouping_list(grouping *g, const dims *d)
     }
     g->start[g->groups] = next;
     for (int64_t i = g->count - 1; i >= 0; i--)
-        g->source[--g->start[g->of[i]]] = dims_at(d, d->other, i);
+        g->source[--g->start[g->of[i]]] = dims_at(d, OTHER, i);
 }
 
 static void grouping_make(const ordered *o, grouping *g, int64_t line)
 {
-    grouping_number(g, &o->picked, o->p->index + dims_offset(&o->outer, o->outer.index, line),
-                    o->is32);
+    grouping_number(g, &o->picked, o->p->index + dims_offset(&o->outer, INDEX, line), o->is32);
     grouping_list(g, &o->picked);
 }
 
@@ -178,12 +163,12 @@ static void grouping_fold(const ordered *o, const grouping *g, int64_t line, int
     cr_fold_groups rows = {.start = g->start,
                            .source = g->source,
                            .dest = g->dest,
-                           .from = o->p->other + dims_offset(&o->outer, o->outer.other, line),
-                           .to = o->p->table + dims_offset(&o->outer, o->outer.table, line),
+                           .from = o->p->other + dims_offset(&o->outer, OTHER, line),
+                           .to = o->p->table + dims_offset(&o->outer, TABLE, line),
                            .unit = o->p->unit,
                            .width = o->across.size,
-                           .from_step = dims_step(&o->across, o->across.other),
-                           .to_step = dims_step(&o->across, o->across.table)};
+                           .from_step = dims_step(&o->across, OTHER),
+                           .to_step = dims_step(&o->across, TABLE)};
 
     o->fns->groups(&rows, begin, end);
 }
@@ -239,8 +224,8 @@ static cr_status fold_by_groups(ordered *o)
 {
     bool varies = false;
 
-    for (int k = 0; k < o->outer.ndim; k++)
-        varies = varies || o->outer.index[k];
+    for (int d = 0; d < o->outer.space.ndim; d++)
+        varies = varies || o->outer.space.dim[d].step[INDEX];
     if (!varies)
         return fold_by_shared_groups(o);
     cr_parallel_for(o->outer.size, cr_walk_grain(4 * o->picked.size * o->across.size),
@@ -254,25 +239,23 @@ static cr_status fold_by_groups(ordered *o)
 static void slots_fold(const ordered *o, cr_fold_slots *s, int64_t outer, int64_t first)
 {
     const dims *a = &o->across, *d = &o->picked;
-    int64_t table = dims_step(a, a->table), index = dims_step(a, a->index),
-            other = dims_step(a, a->other), inner = dims_inner(d);
-    const char *from =
-        o->p->other + dims_offset(&o->outer, o->outer.other, outer) + first * other;
-    const char *at =
-        o->p->index + dims_offset(&o->outer, o->outer.index, outer) + first * index;
+    int64_t table = dims_step(a, TABLE), index = dims_step(a, INDEX),
+            other = dims_step(a, OTHER), inner = dims_inner(d);
+    const char *from = o->p->other + dims_offset(&o->outer, OTHER, outer) + first * other;
+    const char *at = o->p->index + dims_offset(&o->outer, INDEX, outer) + first * index;
     bool one = s->lines == 1;
     cr_fold_row r = {.n = one ? inner : s->lines,
-                     .index_step = one ? dims_step(d, d->index) : index,
-                     .from_step = one ? dims_step(d, d->other) : other,
+                     .index_step = one ? dims_step(d, INDEX) : index,
+                     .from_step = one ? dims_step(d, OTHER) : other,
                      .is32 = o->is32};
 
     o->fns->start(s);
     for (int64_t i = 0; i < d->size; i += one ? inner : 1) {
-        r.index = at + dims_at(d, d->index, i);
-        r.from = from + dims_at(d, d->other, i);
+        r.index = at + dims_at(d, INDEX, i);
+        r.from = from + dims_at(d, OTHER, i);
         o->fns->add(s, &r);
     }
-    o->fns->join(s, o->p->table + dims_offset(&o->outer, o->outer.table, outer) + first * table,
+    o->fns->join(s, o->p->table + dims_offset(&o->outer, TABLE, outer) + first * table,
                  o->p->unit, table);
 }
 
@@ -345,12 +328,12 @@ static int64_t tile_of(int64_t index) { return (int64_t)((uint64_t)index / TILE)
 static void dealing_count(dealing *l, const char *index)
 {
     const dims *d = &l->o->picked;
-    int64_t inner = dims_inner(d), step = dims_step(d, d->index);
+    int64_t inner = dims_inner(d), step = dims_step(d, INDEX);
     bool is32 = l->o->is32;
 
     memset(l->end, 0, (size_t)(l->tiles + 1) * sizeof *l->end);
     for (int64_t i = 0; i < d->size; i += inner) {
-        const char *at = index + dims_offset(d, d->index, i);
+        const char *at = index + dims_offset(d, INDEX, i);
         for (int64_t k = 0; k < inner; k++)
             l->end[tile_of(cr_index_at(at + k * step, is32)) + 1]++;
     }
@@ -363,12 +346,12 @@ static void dealing_count(dealing *l, const char *index)
     {                                                                                          \
         enum { VALUE = VALUE_AT(sizeof(type)), ENTRY = VALUE + sizeof(type) };                 \
         const dims *d = &l->o->picked;                                                         \
-        int64_t inner = dims_inner(d), index_step = dims_step(d, d->index),                    \
-                step = dims_step(d, d->other), *end = l->end;                                  \
+        int64_t inner = dims_inner(d), index_step = dims_step(d, INDEX),                       \
+                step = dims_step(d, OTHER), *end = l->end;                                     \
         bool is32 = l->o->is32;                                                                \
         for (int64_t i = 0; i < d->size; i += inner) {                                         \
-            const char *at = index + dims_offset(d, d->index, i);                              \
-            const char *x = from + dims_offset(d, d->other, i);                                \
+            const char *at = index + dims_offset(d, INDEX, i);                                 \
+            const char *x = from + dims_offset(d, OTHER, i);                                   \
             for (int64_t k = 0; k < inner; k++) {                                              \
                 int64_t v = cr_index_at(at + k * index_step, is32);                            \
                 char *e = l->entry + end[tile_of(v)]++ * ENTRY;                                \
@@ -416,11 +399,10 @@ static cr_status fold_by_tiles(ordered *o)
 
     CR_TRY(dealing_new(&l, o));
     for (int64_t line = 0; line < o->outer.size; line++) {
-        const char *index = o->p->index + dims_offset(&o->outer, o->outer.index, line);
-        l.to = o->p->table + dims_offset(&o->outer, o->outer.table, line);
+        const char *index = o->p->index + dims_offset(&o->outer, INDEX, line);
+        l.to = o->p->table + dims_offset(&o->outer, TABLE, line);
         dealing_count(&l, index);
-        deal[CR_CTZ(o->p->item)](&l, index,
-                                 o->p->other + dims_offset(&o->outer, o->outer.other, line));
+        deal[CR_CTZ(o->p->item)](&l, index, o->p->other + dims_offset(&o->outer, OTHER, line));
         cr_parallel_for(l.tiles, cr_walk_grain(4 * o->picked.size / l.tiles), fold_tiles, &l);
     }
     cr_aligned_free(l.end);
@@ -450,10 +432,16 @@ static int dim_across(const cr_places *p, const bool *picked)
 
 static void plan_dims(ordered *o, const bool *picked, int across)
 {
-    o->picked.ndim = o->outer.ndim = o->across.ndim = 0;
-    o->picked.size = o->outer.size = o->across.size = 1;
+    dims *all[] = {&o->picked, &o->outer, &o->across};
+
+    for (size_t k = 0; k < CR_LEN(all); k++) {
+        cr_space_start(&all[k]->space, INDEX + 1);
+        all[k]->size = 1;
+    }
     for (int d = 0; d < o->p->ndim; d++)
         dims_add(d == across ? &o->across : picked[d] ? &o->picked : &o->outer, o->p, d);
+    for (size_t k = 0; k < CR_LEN(all); k++)
+        cr_space_merge(&all[k]->space, 0);
 }
 
 cr_status cr_places_combine(const cr_places *p, cr_combine how, cr_dtype t, const bool *picked)

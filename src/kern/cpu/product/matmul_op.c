@@ -208,21 +208,12 @@ static int64_t batch_stride(const operand *o, int d, int n)
  * k] x [k, n] is one product with i*j rows. */
 static bool fold_batch_rows(operand *o)
 {
-    int64_t step = o->m.row, rows = o->rows;
+    int dims = o->view->ndim - 1;
 
-    for (int d = o->batch - 1; d >= 0; d--) {
-        int64_t size = o->view->size[d];
-
-        if (size == 1)
-            continue;
-        if (rows == 1)
-            step = o->view->stride[d];
-        else if (o->view->stride[d] != step * rows)
-            return false;
-        rows *= size;
-    }
-    o->m.row = step;
-    o->rows = rows;
+    if (!cr_one_step(&o->m.row, dims, o->view->size, o->view->stride))
+        return false;
+    for (int d = 0; d < o->batch; d++)
+        o->rows *= o->view->size[d];
     o->batch = 0;
     return true;
 }
