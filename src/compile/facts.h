@@ -86,8 +86,4 @@ static inline cr_facts cr_facts_loose(cr_facts f)
     return f;
 }
 
-/* True if `in` has one value for each row when the shape `size` is cut into rows of
- * `columns`. */
-bool cr_is_one_a_row(int ndim, const int64_t *size, int64_t columns, const cr_gtype *in);
-
 #endif

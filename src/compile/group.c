@@ -127,7 +127,8 @@ static bool fits_argument(const group *p, const wish *w, int i)
         return numel(v) == w->numel;
     if (row && w->row)
         return numel(v) == w->numel;
-    return row && cr_is_one_a_row(w->shape->ndim, w->shape->size, columns, &v->type);
+    return row &&
+           cr_is_one_a_row(w->shape->ndim, w->shape->size, columns, v->type.ndim, v->type.size);
 }
 
 static bool refines(cr_refined *s, const group *p, const wish *w)
@@ -336,7 +337,7 @@ static bool repeats_rows(const gatherer *x, const group *p, const cr_gnode *n)
 
     return n->op == x->expand && p->columns && numel(r) == p->numel &&
            numel(v) * p->columns == p->numel &&
-           cr_is_one_a_row(r->type.ndim, r->type.size, p->columns, &v->type);
+           cr_is_one_a_row(r->type.ndim, r->type.size, p->columns, v->type.ndim, v->type.size);
 }
 
 /* Least length of rows for which a group also computes one value a row, which takes as long as
@@ -407,7 +408,7 @@ static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
     if (!p || x->sealed[v->id] || !cr_gtype_is_contiguous(&v->type) || p->count >= MOST_NODES)
         return false;
     if (cr_is_one_a_row(r->type.ndim, r->type.size, numel(v) ? numel(r) / numel(v) : 0,
-                        &v->type))
+                        v->type.ndim, v->type.size))
         spread(x, p, n);
     if (!(keeps_order(p, v, r) || repeats_rows(x, p, n)))
         return false;

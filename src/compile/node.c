@@ -7,6 +7,7 @@
 #include "base/map.h"
 #include "compile/facts.h"
 #include "loop/build.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include <pthread.h>
 #include <string.h>
@@ -378,7 +379,7 @@ static arg_over node_over(const cr_gnode *n, int i)
 
     if (numel == cr_numel(whole->ndim, whole->size))
         return ARG_FULL;
-    if (cr_is_one_a_row(whole->ndim, whole->size, cr_node_columns(n), in))
+    if (cr_is_one_a_row(whole->ndim, whole->size, cr_node_columns(n), in->ndim, in->size))
         return ARG_ROW;
     return numel == 1 ? ARG_ONE : ARG_COLUMN;
 }
@@ -825,21 +826,4 @@ cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
     for (int i = 0; i < n->result_count; i++)
         put_byte(&k, n->result[i]->type.dtype);
     return k.full ? call : look_up(&k, n, (cr_fact_kind)(*kind - 1));
-}
-
-bool cr_is_one_a_row(int ndim, const int64_t *size, int64_t columns, const cr_gtype *in)
-{
-    int lead = ndim - in->ndim;
-
-    if (lead < 0)
-        return false;
-    for (int d = ndim - 1; d >= 0; d--) {
-        int64_t own = d >= lead ? in->size[d - lead] : 1;
-        if (columns > 1 ? own != 1 : own != size[d])
-            return false;
-        if (columns > 1 && columns % size[d])
-            return false;
-        columns = columns > 1 ? columns / size[d] : columns;
-    }
-    return columns == 1;
 }

@@ -1,5 +1,6 @@
 /* Views as maps from geometry to geometry. */
 #include "base/integer.h"
+#include "space/space.h"
 #include "tensor/entries.h"
 #include "tensor/geometry.h"
 #include <string.h>
@@ -110,32 +111,11 @@ static bool view_of_nothing(const cr_view *v, int ndim, const int64_t *size, int
     return true;
 }
 
-/* From the last dim on, neighbouring dims without gaps between them form a block.  The size of
- * each block must be the product of successive new dims. */
 bool cr_view_strides(const cr_view *v, int ndim, const int64_t *size, int64_t *stride)
 {
-    int64_t step = v->ndim ? v->stride[v->ndim - 1] : 1, block = 1, used = 1;
-    int n = ndim - 1;
-
-    if (cr_numel(v->ndim, v->size) == 0)
-        return view_of_nothing(v, ndim, size, stride);
-    for (int d = v->ndim - 1; d >= 0; d--) {
-        block *= v->size[d];
-        if (d > 0 && (v->size[d - 1] == 1 || v->stride[d - 1] == block * step))
-            continue;
-        for (; n >= 0 && (used < block || size[n] == 1); n--) {
-            stride[n] = used * step;
-            used *= size[n];
-        }
-        if (used != block)
-            return false;
-        if (d > 0)
-            step = v->stride[d - 1];
-        block = used = 1;
-    }
-    for (; n >= 0 && size[n] == 1; n--)
-        stride[n] = 1;
-    return n < 0;
+    return cr_numel(v->ndim, v->size)
+               ? cr_strides_for_sizes(stride, ndim, size, v->ndim, v->size, v->stride)
+               : view_of_nothing(v, ndim, size, stride);
 }
 
 static cr_status view_as(const cr_view *self, cr_geometry *out)

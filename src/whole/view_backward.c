@@ -1,5 +1,6 @@
 /* Derivatives of views: cotangents are copied or added to the elements that the view
  * selected. */
+#include "space/space.h"
 #include "tensor/entries.h"
 #include "whole/whole_impl.h"
 #include <string.h>
@@ -108,14 +109,9 @@ static cr_status positions(cr_tensor **out, const layout *l, int64_t first, bool
 
     CR_TRY(cr_tensor_new(&t, CR_I64, fake ? cr_as_fake(CR_HOST) : CR_HOST, 1, &n));
     at = (int64_t *)(void *)t->data;
-    for (int64_t i = 0; at && i < n; i++) {
-        int64_t rest = i, place = l->offset - first;
-        for (int d = l->ndim - 1; d >= 0; d--) {
-            place += rest % l->size[d] * l->stride[d];
-            rest /= l->size[d];
-        }
-        at[i] = place;
-    }
+    for (int64_t i = 0; at && i < n; i++)
+        at[i] = l->offset - first +
+                cr_broadcast_offset(l->ndim, l->size, l->stride, l->ndim, l->size, i);
     *out = t;
     return CR_OK;
 }
