@@ -1,6 +1,7 @@
 /* Tensors: headers over storages, with refcounts, sizes and strides. */
 #include "tensor/tensor.h"
 #include "device/cpu/cpu.h"
+#include "entry.h"
 #include "tensor/geometry.h"
 #include <string.h>
 
@@ -385,6 +386,18 @@ static cr_scalar item_of_stored(cr_scalar s, const cr_tensor *t)
     return cr_scalar_load((cr_dtype)t->dtype, element);
 }
 
+/* The only element of a tensor without bytes, from its handler. */
+static cr_status item_by_call(cr_scalar *out, const cr_tensor *t)
+{
+    cr_value arg = cr_of_tensor((cr_tensor *)(uintptr_t)t), result;
+
+    CR_TRY(cr_call_given(&result, cr_entry._local_scalar_dense, &arg, 1));
+    *out = result.tag == CR_NUMBER  ? result.number
+           : result.tag == CR_FLOAT ? cr_scalar_float(result.d)
+                                    : cr_scalar_int(result.i);
+    return CR_OK;
+}
+
 cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t)
 {
     if (t->numel != 1)
@@ -392,6 +405,8 @@ cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t)
                        (long long)t->numel);
     if (CR_UNLIKELY(t->layout))
         return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on sparse tensors");
+    if (!t->data && cr_is_dispatched(t) && !(cr_thread.exclude & CR_STAGE_BIT(PYTHON)))
+        return item_by_call(out, t);
     if (!t->data)
         return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on meta tensors");
     if (CR_UNLIKELY(!cr_is_host(t->device))) {

@@ -243,7 +243,21 @@ cr_status cr_do_tensor_split_at(const cr_value *arg, cr_value *result)
     return st;
 }
 
-static cr_status check_split_tensor(const cr_tensor *by)
+/* The error of reading a number of a tensor without bytes. */
+static cr_status refuse_places(cr_tensor *by)
+{
+    cr_value first, arg[] = {cr_of_tensor(by), cr_of_int(0), cr_of_int(0)};
+    cr_scalar number;
+
+    if (!by->ndim)
+        return cr_tensor_item(&number, by);
+    CR_TRY(cr_call_given(&first, cr_entry.select_int, arg, 3));
+    cr_status st = cr_tensor_item(&number, first.t);
+    cr_drop(first.t);
+    return st ? st : cr_fail(CR_RUNTIME, "tensor_split: the places have no elements here");
+}
+
+static cr_status check_split_tensor(cr_tensor *by)
 {
     if (by->dtype != CR_I64)
         return cr_fail(CR_RUNTIME,
@@ -261,9 +275,7 @@ static cr_status check_split_tensor(const cr_tensor *by)
             CR_RUNTIME,
             "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on %s",
             cr_device_print(by->device).text);
-    if (!by->data && by->numel)
-        return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on meta tensors");
-    return CR_OK;
+    return !by->data && by->numel ? refuse_places(by) : CR_OK;
 }
 
 cr_status cr_do_tensor_split_tensor(const cr_value *arg, cr_value *result)

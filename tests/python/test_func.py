@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 import cresset as torch
+import cresset.nn.functional as F
 import func_cases
 from cresset.autograd import forward_ad
-from cresset.func import grad, jvp, vjp, vmap
+from cresset.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 EXPECTED = json.loads((Path(__file__).parent / "func_expected.json").read_text())
 
@@ -49,6 +50,26 @@ X = torch.arange(6.0).reshape(2, 3)
     (lambda: vmap(lambda x: x)(), ValueError, "got no inputs. Maybe you forgot to add inputs"),
     (lambda: vmap(lambda x: x, chunk_size=0), ValueError, "chunk_size should be None or greater than 0"),
     (lambda: grad(lambda x: x * 2)(X), RuntimeError, "to return a scalar Tensor, got tensor with 2 dims"),
+    (lambda: jacrev(lambda x: x * 1j)(X[0]), RuntimeError, "jacrev: Expected all outputs to be real but received complex"),
+    (lambda: jacrev(lambda x: x.abs())(X[0] * 1j), RuntimeError, "jacrev: Expected all inputs to be real but received"),
+    (lambda: jacfwd(lambda x: x * 1j)(X[0]), RuntimeError, "jacfwd: Expected all outputs to be real but received complex"),
+    (lambda: jacfwd(lambda x: x.abs())(X[0] * 1j), RuntimeError, "jacfwd: Expected all inputs to be real but received"),
+    (lambda: hessian(lambda x: x)(X[0] * 1j), RuntimeError, "jacfwd: Expected all inputs to be real but received"),
+    (lambda: grad(lambda x: x.sum())(X * 1j), RuntimeError, "grad can be implicitly created only for real scalar outputs "
+                                                            "but got torch.complex64"),
+    (lambda: jacrev(lambda x: (x > 0).long())(X[0]), RuntimeError, "All outputs of f must be floating-point or complex"),
+    (lambda: jacfwd(lambda x: x)(torch.arange(3)), ValueError, "Expected primal to be floating point or complex, but got: "
+                                                               "torch.int64"),
+    (lambda: jvp(lambda x: x, (X,), (X.long(),)), ValueError, "Expected tangent to be floating point or complex"),
+    (lambda: jvp(lambda x: x, (X,), (3,)), RuntimeError, "Expected tangents to only contain Tensors, got <class 'int'>"),
+    (lambda: vjp(lambda x: (x, {"a": x}), X)[1](X), RuntimeError, r"cotangents: \*, primal output: \(\*, {'a': \*}\)"),
+    (lambda: vjp(lambda x: x, X)[1](3), TypeError, "gradients can be either Tensors or None, but got int"),
+    (lambda: vjp(lambda x: None, X), RuntimeError, r"non-empty output \(got output = \[None\]\)"),
+    (lambda: jvp(lambda x: (), (X,), (X,)), RuntimeError, r"non-empty output \(got output = \[\]\)"),
+    (lambda: jacrev(lambda x: 3)(X), RuntimeError, r"expected f\(\*primals\) to return only tensors, got unsupported type"),
+    (lambda: jacrev(lambda x: (x, 3), has_aux=True)(X), RuntimeError, "Expected tensors, got unsupported type <class 'int'>"),
+    (lambda: jacrev(lambda x: x, chunk_size=0), ValueError, "jacrev: `chunk_size` should be greater than 0"),
+    (lambda: grad(lambda x: x)(3), ValueError, "Thing passed to transform API must be Tensor, got <class 'int'>"),
     (lambda: grad(lambda x: 3)(X), RuntimeError, r"Expected f\(\*args\) to return a Tensor, got <class 'int'>"),
     (lambda: grad(lambda x: x.sum(), argnums=1)(X), RuntimeError, "Got argnum=1, but only 1 positional inputs"),
     (lambda: grad(lambda x: x.sum())(torch.arange(3)), RuntimeError, "only Tensors of floating point dtype"),
@@ -73,12 +94,48 @@ def test_results_have_the_history_of_other_tensors_only():
     assert torch.equal(x.grad, x.detach().exp())
 
 
+@pytest.mark.parametrize("derivative", [jacrev, jacfwd, hessian, lambda f: vmap(jacrev(f)), lambda f: vmap(hessian(f)),
+                                        lambda f: lambda x: grad(lambda y: jacrev(lambda z: f(z * y))(x).sum())(x[0]),
+                                        lambda f: lambda x: grad(lambda y: jacfwd(lambda z: f(z * y))(x).sum())(x[0])])
+def test_jacobians_end_at_their_inputs(derivative):
+    w = torch.ones(3, requires_grad=True)
+    x = torch.ones(2, 3)
+    assert not derivative(lambda y: (y ** 3).sum(-1))(x).requires_grad
+    derivative(lambda y: (y ** 3 * w).sum(-1))(x).sum().backward()
+    assert w.grad.abs().sum() > 0
+
+
+def test_a_batch_of_products_with_parameters():
+    x, w, b = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.ones(2, 2), torch.ones(2)
+    assert grad(lambda w: vmap(lambda x: F.linear(x, w, b))(x).sum())(w).tolist() == [[4, 6], [4, 6]]
+    assert vmap(lambda a: F.max_pool1d(a, 2))(torch.ones(2, 2, 4)).shape == (2, 2, 2)
+    assert jacrev(torch.diagonal)(torch.ones(2, 2)).tolist() == [[[1, 0], [0, 0]], [[0, 0], [0, 1]]]
+    assert vmap(lambda a: a.diagonal(dim1=2))(torch.ones(2, 3, 4, 5)).shape == (2, 3, 4)
+
+
 def test_random_numbers_of_a_batch():
     x = torch.zeros(4, 2)
     different = vmap(lambda x: x + torch.rand(2), randomness="different")(x)
     assert len({tuple(row) for row in different.tolist()}) == 4
     same = vmap(lambda x: x + torch.rand(2), randomness="same")(x)
     assert len({tuple(row) for row in same.tolist()}) == 1
+
+
+@pytest.mark.parametrize("draw", [lambda x: F.dropout(x, 0.5), lambda x: F.alpha_dropout(x, 0.5, training=True),
+                                  torch.rand_like, lambda x: x.clone().normal_(), lambda x: F.dropout1d(x.reshape(8, 8)),
+                                  lambda x: F.scaled_dot_product_attention(*[x.reshape(1, 8, 8)] * 3, dropout_p=0.5)])
+def test_draws_for_a_batch(draw):
+    """`same`: every example gets the numbers that the first example gets alone; `different`: others."""
+    x = torch.full((3, 64), 0.5)
+    torch.manual_seed(1)
+    alone = draw(x[0])
+    following = torch.rand(1)
+    torch.manual_seed(1)
+    same = vmap(draw, randomness="same")(x)
+    assert torch.equal(torch.rand(1), following)
+    assert all(torch.equal(row, alone) for row in same)
+    different = vmap(draw, randomness="different")(x)
+    assert not torch.equal(different[0], different[1])
 
 
 def test_a_batch_is_one_call():

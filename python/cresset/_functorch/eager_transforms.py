@@ -16,17 +16,28 @@ from .vmap import _Batched, fresh, vmap
 
 # --- inputs and results ---
 
+def _can_require_grad(x):
+    return x.is_floating_point() or x.is_complex()
+
+
 def _alias(x):
     """Returns an alias of x to differentiate by."""
     if not isinstance(x, Tensor):
-        raise RuntimeError(f"Expected tensors, got unsupported type {type(x)}")
-    if not (x.is_floating_point() or x.is_complex()):
+        raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
+    if not _can_require_grad(x):
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
     return x.view_as(x) if x.requires_grad else fresh(x).requires_grad_()
 
 
+def _finish(own):
+    """Marks the aliases of a derivative whose function has run: derivatives around it do not depend on them."""
+    for x in own:
+        x._is_finished_alias = True
+
+
 def _depends_on_others(x, own):
-    """Returns whether the history of x reaches a leaf that is not among `own`."""
+    """Returns whether the history of x reaches a leaf that is not among `own` and not an alias of a derivative
+    inside of this one."""
     seen, stack = set(), [x.grad_fn]
     while stack:
         node = stack.pop()
@@ -34,17 +45,20 @@ def _depends_on_others(x, own):
             continue
         seen.add(node)
         variable = getattr(node, "variable", None)
-        if variable is not None and not any(variable is y for y in own):
+        if variable is not None and not (hasattr(variable, "_is_finished_alias") or any(variable is y for y in own)):
             return True
         stack += [following for following, _ in node.next_functions]
     return False
 
 
 def _ended(x, own):
-    """Returns x; without its history if it only reaches the aliases."""
-    if not isinstance(x, Tensor) or not x.requires_grad or _depends_on_others(x, own):
+    """Returns x; without its history if it only reaches the aliases.  So does the batch that x wraps."""
+    if not isinstance(x, Tensor) or x.requires_grad and _depends_on_others(x, own):
         return x
-    return fresh(x)
+    if isinstance(x, _Batched):
+        inner = _ended(x.inner, own)
+        return x if inner is x.inner and not x.requires_grad else _Batched(inner, x.level)
+    return x.detach() if x.requires_grad else x
 
 
 def _gradients(outs, inputs, cotangents):
@@ -60,11 +74,41 @@ def _leaves_of(inputs):
     return [x for x in inputs if x.is_leaf]
 
 
-def _all_tensors(name, outs):
+def _split_aux(name, out, has_aux):
+    """Returns the result of a function and its further results, None without."""
+    if not has_aux:
+        return out, None
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise RuntimeError(f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True")
+    for x in tree_flatten(out[1])[0]:
+        if not isinstance(x, Tensor):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(x)}")
+    return out
+
+
+def _check_outputs(name, out, outs):
+    if not outs or out is None:
+        raise RuntimeError(f"{name}: Expected f to be a function that has non-empty output (got output = {outs})")
     for x in outs:
         if not isinstance(x, Tensor):
-            raise RuntimeError(f"{name}: Expected f to return only tensors, got unsupported type {type(x)}")
-    return outs
+            raise RuntimeError(f"{name}: expected f(*primals) to return only tensors, got unsupported type {type(x)}")
+
+
+def _check_real(name, kind, xs):
+    for k, x in enumerate(xs):
+        if isinstance(x, Tensor) and x.is_complex():
+            raise RuntimeError(f"{name}: Expected all {kind} to be real but received complex tensor at flattened input "
+                               f"idx: {k}")
+
+
+class _Leaf:
+    def __repr__(self):
+        return "*"
+
+
+def _shown(spec):
+    """Returns the text of a structure, with * for each leaf."""
+    return repr(tree_unflatten([_Leaf()] * spec.num_leaves, spec))
 
 
 # --- reverse mode ---
@@ -76,28 +120,30 @@ def vjp(func, *primals, has_aux=False):
     with _C.enable_grad():
         inputs = list(map(_alias, leaves))
         out = func(*tree_unflatten(inputs, spec))
-    aux = None
-    if has_aux:
-        if not (isinstance(out, tuple) and len(out) == 2):
-            raise RuntimeError("vjp(f, *primals): output of function f should be a tuple: (output, aux) if has_aux is "
-                               "True")
-        out, aux = out
+    out, aux = _split_aux("vjp(f, *primals)", out, has_aux)
     outs, out_spec = tree_flatten(out)
-    _all_tensors("vjp(f, *primals)", outs)
+    _check_outputs("vjp(f, *primals)", out, outs)
+    for y in outs:
+        if not _can_require_grad(y):
+            raise RuntimeError("vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor "
+                               f"with dtype {y.dtype}")
     own = _leaves_of(inputs)
 
     def pull(cotangents, retain_graph=True, create_graph=None):
         given, given_spec = tree_flatten(cotangents)
         if given_spec != out_spec:
             raise RuntimeError(f"Expected pytree structure of cotangents to be the same as pytree structure of outputs "
-                               f"to the function. cotangents: {given_spec}, primal output: {out_spec}")
+                               f"to the function. cotangents: {_shown(given_spec)}, primal output: {_shown(out_spec)}")
         for k, (v, y) in enumerate(zip(given, outs)):
+            if not isinstance(v, Tensor):
+                raise TypeError(f"gradients can be either Tensors or None, but got {type(v).__name__}")
             if v.shape != y.shape:
                 raise RuntimeError(f"Mismatch in shape: grad_output[{k}] has a shape of {v.shape} and output[{k}] has "
                                    f"a shape of {y.shape}.")
         with _C.enable_grad():
             found = [_ended(g, own) for g in _gradients(outs, inputs, given)]
         return tree_unflatten(found, spec)
+    _finish(own)
     shown = tree_map(lambda x: _ended(x, own), tree_unflatten(outs, out_spec))
     return (shown, pull, tree_map(lambda x: _ended(x, own), aux)) if has_aux else (shown, pull)
 
@@ -130,22 +176,18 @@ def grad_and_value(func, argnums=0, has_aux=False):
         with _C.enable_grad():
             inputs = list(map(_alias, leaves))
             out = func(*_replaced(args, argnums, tree_unflatten(inputs, spec)), **kwargs)
-            aux = None
-            if has_aux:
-                if not (isinstance(out, tuple) and len(out) == 2):
-                    raise RuntimeError("grad_and_value(f)(*args): output of function f should be a tuple: (output, aux) "
-                                       "if has_aux is True")
-                out, aux = out
-                for x in tree_flatten(aux)[0]:
-                    if not isinstance(x, Tensor):
-                        raise RuntimeError(f"Expected tensors, got unsupported type {type(x)}")
+            out, aux = _split_aux("grad_and_value(f)(*args)", out, has_aux)
             if not isinstance(out, Tensor):
                 raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got {type(out)}")
             if out.dim():
                 raise RuntimeError("grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor "
                                    f"with {out.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?")
+            if out.is_complex():
+                raise RuntimeError("grad can be implicitly created only for real scalar outputs but got "
+                                   f"{out.dtype}")
             own = _leaves_of(inputs)
             found = [_ended(g, own) for g in _gradients([out], inputs, [_C.ones_like(out)])]
+        _finish(own)
         result, value = tree_unflatten(found, spec), _ended(out, own)
         return (result, (value, tree_map(lambda x: _ended(x, own), aux))) if has_aux else (result, value)
     return wrapped
@@ -183,6 +225,9 @@ def push_forward(outs, inputs, tangents):
 
 
 def check_tangent(x, t):
+    for name, y in ("primal", x), ("tangent", t):
+        if not _can_require_grad(y):
+            raise ValueError(f"Expected {name} to be floating point or complex, but got: {y.dtype}")
     if x.shape != t.shape:
         raise RuntimeError("Trying to set a forward gradient that has a different size than that of the original "
                            f"Tensor, this is not supported. Tensor is of size {list(x.shape)} while the given forward "
@@ -195,12 +240,16 @@ def _check_jvp_input(name, x):
                            "f(*primals).")
     if not x:
         raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be a non-empty tuple.")
+    for leaf in tree_flatten(x)[0]:
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to only contain Tensors, got {type(leaf)}")
 
 
 def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     """Returns (func(*primals), the product of its Jacobian and the tangents), and with has_aux the
     further results of func."""
     _check_jvp_input("primals", primals)
+    _check_jvp_input("tangents", tangents)
     leaves, spec = tree_flatten(primals)
     pushed, pushed_spec = tree_flatten(tangents)
     if spec != pushed_spec:
@@ -212,16 +261,13 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     with _C.enable_grad():
         inputs = list(map(_alias, leaves))
         out = func(*tree_unflatten(inputs, spec))
-        aux = None
-        if has_aux:
-            if not (isinstance(out, tuple) and len(out) == 2):
-                raise RuntimeError("jvp(f, primals, tangents): output of function f should be a tuple: (output, aux) if "
-                                   "has_aux is True")
-            out, aux = out
+        out, aux = _split_aux("jvp(f, primals, tangents)", out, has_aux)
         outs, out_spec = tree_flatten(out)
-        _all_tensors("jvp(f, primals, tangents)", outs)
+        _check_outputs("jvp(f, primals, tangents)", out, outs)
         own = _leaves_of(inputs)
-        found, vectors = push_forward(outs, inputs, pushed)
+        found, vectors = push_forward(outs, inputs, [t if t.dtype == x.dtype else t.to(x.dtype)
+                                                     for x, t in zip(leaves, pushed)])
+    _finish(own + vectors)
     result = (tree_unflatten([_ended(y, own) for y in outs], out_spec),
               tree_unflatten([_ended(t, own + vectors) for t in found], out_spec))
     return (*result, tree_map(lambda x: _ended(x, own), aux)) if has_aux else result
@@ -251,13 +297,18 @@ def _unit_vectors(leaves):
 
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
     """Returns a function that computes the Jacobian of `func`, row by row (a batch of vjps)."""
+    if chunk_size is not None and not chunk_size > 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+
     def wrapped(*args):
         def partial(*picked):
             return func(*_replaced(args, argnums, picked if isinstance(argnums, tuple) else picked[0]))
         picked = _picked(args, argnums)
         picked = picked if isinstance(argnums, tuple) else (picked,)
+        _check_real("jacrev", "inputs", tree_flatten(picked)[0])
         out, pull, *aux = vjp(partial, *picked, has_aux=has_aux)
         outs, out_spec = tree_flatten(out)
+        _check_real("jacrev", "outputs", outs)
 
         def rows(*cotangents):
             return tuple(tree_flatten(pull(tree_unflatten(list(cotangents), out_spec)))[0])
@@ -280,6 +331,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error
         picked = _picked(args, argnums)
         picked = picked if isinstance(argnums, tuple) else (picked,)
         leaves, spec = tree_flatten(picked)
+        _check_real("jacfwd", "inputs", leaves)
 
         def partial(*values):
             return func(*_replaced(args, argnums, values if isinstance(argnums, tuple) else values[0]))
@@ -288,6 +340,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error
             return jvp(partial, picked, tree_unflatten(list(tangents), spec), has_aux=has_aux)[1:]
         found = vmap(column, randomness=randomness, chunk_size=chunk_size)(*_unit_vectors(leaves))
         outs, out_spec = tree_flatten(found[0])
+        _check_real("jacfwd", "outputs", outs)
         result = []
         for f in outs:
             parts, shape = f.split([x.numel() for x in leaves]), f.shape[1:]

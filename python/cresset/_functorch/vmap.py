@@ -22,6 +22,7 @@ class _Batched(Tensor):
     """One example of a batch: `inner` is the batch, along its first dim."""
 
     __torch_function__ = _C._disabled_torch_function_impl
+    _records_parts = True  # the batch and tensors that are not batches may have histories outside of the map
 
     @staticmethod
     def __new__(cls, inner, level):
@@ -76,6 +77,7 @@ def _call_batch(func, args, kwargs, level):
     if func._opname == "_local_scalar_dense":
         return args[0].item()
     call = _Call(func, args, kwargs, level)
+    call.check_writes()
     for rule in _rules(func):
         result = rule(call)
         if result is not NotImplemented:
@@ -86,15 +88,15 @@ def _call_batch(func, args, kwargs, level):
 class _Call:
     """A call of an operator in which some tensors wrap batches of one level."""
 
-    def __init__(self, func, args, kwargs, level):
+    def __init__(self, func, args, kwargs, level, size=None):
         self.func, self.kwargs, self.level = func, dict(kwargs), level
         self.args = list(args)
         self.record, self.words = func._record, func.words
         self.leaves, self.spec = tree_flatten((self.args, self.kwargs))
-        self.size = next(x.inner.shape[0] for x in self.leaves if _is_at(x, level))
+        self.size = next(x.inner.shape[0] for x in self.leaves if _is_at(x, level)) if size is None else size
         names = [argument.name for argument in func._schema.arguments]
-        self.given = dict(zip(names, args)) | self.kwargs
-        self.writes = func._schema.is_mutable
+        self.given = dict(zip(names, args)) | self.kwargs  # without arguments that have their defaults
+        self.written = [a.name for a in func._schema.arguments if a.is_write] + self.record["updates"]
 
     def is_batch(self, x):
         return _is_at(x, self.level)
@@ -106,20 +108,19 @@ class _Call:
         """Returns the batch that x wraps; another tensor, repeated."""
         return x.inner if self.is_batch(x) else x.expand(self.size, *x.shape)
 
-    def result_of_writing(self):
-        """Returns the tensor that an in-place operator writes, whose result it is."""
-        target = self.args[0]
-        if not self.is_batch(target):
+    def check_writes(self):
+        """Refuses to write examples that differ into a tensor that is no batch."""
+        written = [x for name in self.written for x in tree_flatten(self.given.get(name))[0] if isinstance(x, Tensor)]
+        if not all(map(self.is_batch, written)):
             raise RuntimeError(
                 f"vmap: {self.func._schema.name}(self, *extra_args) is not possible because there exists a Tensor "
                 "`other` in extra_args that has more elements than `self`. This happened due to `other` being "
                 "vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators "
                 "instead of in-place operators. If said operator is being called inside the PyTorch framework, "
                 "please file a bug report instead.")
-        return target
 
     def wrapped(self, result):
-        if self.writes:
+        if self.func._schema.is_mutable:
             return self.args[0]
         return tree_map(lambda x: _Batched(x, self.level) if isinstance(x, Tensor) else x, result)
 
@@ -136,21 +137,42 @@ class _Call:
 
     def each_example(self):
         """Calls the operator for one example after the other."""
-        if self.writes:
-            self.result_of_writing()
         if not self.size:
-            raise RuntimeError(f"vmap: {self.func} needs an example, and the batch has none")
-        outs = []
-        for k in range(self.size):
-            leaves = [x.inner[k] if self.is_batch(x) else x for x in self.leaves]
-            args, kwargs = tree_unflatten(leaves, self.spec)
-            outs.append(self.func(*args, **kwargs))
-        if self.writes:
+            return self.no_example()
+        outs = [self.example(k) for k in range(self.size)]
+        if self.func._schema.is_mutable:
             return self.args[0]
         flat = [tree_flatten(out) for out in outs]
-        stacked = [_Batched(_C.stack(parts), self.level) if isinstance(parts[0], Tensor) else parts[0]
+        stacked = [self.stack(parts) if isinstance(parts[0], Tensor) else parts[0]
                    for parts in zip(*(leaves for leaves, _ in flat))]
         return tree_unflatten(stacked, flat[0][1])
+
+    def example(self, k):
+        """Calls the operator for example k."""
+        leaves = [x.inner[k] if self.is_batch(x) else x for x in self.leaves]
+        args, kwargs = tree_unflatten(leaves, self.spec)
+        return self.func(*args, **kwargs)
+
+    def no_example(self):
+        """Returns empty batches of the sizes that an example's results would have."""
+        if self.func._schema.is_mutable:
+            return self.args[0]
+        fakes = [_C.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, Tensor) else x for x in self.leaves]
+        args, kwargs = tree_unflatten(fakes, self.spec)
+        device = self.tensors()[0].device
+
+        def empty(x):
+            return _Batched(_C.empty(0, *x.shape, dtype=x.dtype, device=device), self.level)
+        return tree_map(lambda x: empty(x) if isinstance(x, Tensor) else x, self.func(*args, **kwargs))
+
+    def stack(self, parts):
+        """Returns the batch of the examples' results."""
+        if any(x.shape != parts[0].shape for x in parts):
+            raise RuntimeError(
+                "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
+                f"{self.func._schema.name}. Please voice your support in "
+                "https://github.com/pytorch/functorch/issues/256")
+        return _Batched(_C.stack(parts), self.level)
 
 
 # --- rules: the result for the batch, or NotImplemented ---
@@ -158,8 +180,6 @@ class _Call:
 def _pointwise(call):
     """All operands get the same number of dims behind the batch."""
     tensors = call.tensors()
-    if call.writes:
-        call.result_of_writing()
     ndim = max(x.dim() for x in tensors)
     kinds = {x.dtype for x in tensors}
     if len(kinds) > 1 and any(x.dim() == 0 for x in tensors):
@@ -174,31 +194,49 @@ def _pointwise(call):
     return call.func(*args, **kwargs)
 
 
-def _shift(d, ndim):
-    """The dim of the batch for a dim of an example."""
-    if not -ndim <= d < ndim:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {d})")
-    return d % ndim + 1
+def _shift(d):
+    """The dim of the batch for a dim of an example: a negative one counts from the end."""
+    return d if d < 0 else d + 1
+
+
+_SIZES = ("input_sizes", "input_size", "size")  # parameters: the sizes of the result
+_NAMED_DIMS = ("dim", "dims", "dim0", "dim1", "dim2", "dimension")
 
 
 def _dims(call):
-    """An operator of one tensor that names its dims."""
-    named = {name: x for name, x in call.given.items() if name.startswith("dim") and not isinstance(x, bool)}
+    """An operator of one tensor that names dims: each example is computed alone."""
+    named = {a.name: call.given.get(a.name, a.default_value) for a in call.func._schema.arguments
+             if a.name in _NAMED_DIMS}
     x = call.args[0] if call.args else None
     if not named or not call.is_batch(x) or len(call.tensors()) != 1 or x.dim() == 0:
         return NotImplemented
-    ndim = x.dim() + (call.func._opname.startswith("unsqueeze"))
-    changed = {}
+    changed = {name: [call.size, *call.given[name]] for name in _SIZES
+               if isinstance(call.given.get(name), (list, tuple))}
     for name, d in named.items():
         if isinstance(d, (list, tuple)) and d:
-            changed[name] = [_shift(one, ndim) for one in d]
+            changed[name] = list(map(_shift, d))
         elif isinstance(d, int):
-            changed[name] = _shift(d, ndim)
+            changed[name] = _shift(d)
         else:
             return NotImplemented
+    if any(not -x.dim() <= d < x.dim() for d in tree_flatten(list(named.values()))[0]):
+        call.no_example()  # raises, unless these are dims of a result with more dims
     if "permute" in call.words and "dims" in changed:
         changed["dims"] = [0, *changed["dims"]]
     return call.run(changed)
+
+
+def _trailing(call):
+    """An operator over the last `dims` dims: the batch becomes a part of the dim in front of them."""
+    tensors = call.tensors()
+    ndim, count = tensors[0].dim(), tensors[0].shape[:1].numel()
+    sizes = {name: call.given[name] for name in _SIZES if name in call.given}
+    if {x.dim() for x in tensors} | set(map(len, sizes.values())) != {ndim} or ndim <= call.given["dims"]:
+        return NotImplemented
+    sizes = {name: [call.size * size[0], *size[1:]] for name, size in sizes.items()}
+    folded = {name: call.as_batch(x).flatten(0, 1) for name, x in call.given.items() if isinstance(x, Tensor)}
+    out = call.run({**folded, **sizes})
+    return tree_map(lambda x: x.unflatten(0, (call.size, count)), out)
 
 
 def _sizes(call):
@@ -221,13 +259,11 @@ def _sizes(call):
 
 def _joined(call):
     """Tensors of a list, along a dim."""
-    items = call.args[0] if call.args else None
-    if not isinstance(items, (list, tuple)) or not all(isinstance(x, Tensor) for x in items):
+    items, d = call.args[0], call.given.get("dim", 0)
+    ndim = items[0].dim() + ("join" not in call.words)
+    if not -ndim <= d < ndim or len({x.dim() for x in items}) > 1:
         return NotImplemented
-    batches = [call.as_batch(x) for x in items]
-    d = call.given.get("dim", 0)
-    stacks = "join" not in call.words
-    return call.func(batches, _shift(d, items[0].dim() + stacks))
+    return call.func([call.as_batch(x) for x in items], _shift(d))
 
 
 def _whole_reduction(call):
@@ -235,41 +271,41 @@ def _whole_reduction(call):
     x = call.args[0]
     if not call.is_batch(x) or call.given.get("dim") or call.record["does"] != "fold" or len(call.args) > 1:
         return NotImplemented
-    return call.func(x.inner.reshape(call.size, -1), [1], **call.kwargs) if call.func._opname == "sum" else \
+    return call.func(x.inner.reshape(call.size, x.numel()), [1], **call.kwargs) if call.func._opname == "sum" else \
         NotImplemented
 
 
-def _matrices(call, factor):
-    return call.as_batch(call.args[factor]) if call.is_batch(call.args[factor]) else call.args[factor]
+_RANKS = {"mm": (2, 2), "mv": (2, 1), "dot": (1, 1), "addmm": (2, 2), "addmv": (2, 1)}  # of a product's factors
 
 
 def _product(call):
-    """A product of matrices or vectors: a product of batches."""
-    a, b = call.args
-    left, right = _matrices(call, 0), _matrices(call, 1)
-    row, column = a.dim() == 1, b.dim() == 1
-    left = left.unsqueeze(-2) if row else left
-    right = right.unsqueeze(-1) if column else right
-    out = _C.matmul(left, right)
-    out = out.squeeze(-1) if column else out
-    return out.squeeze(-1 if column else -2) if row else out
+    """A product of matrices or vectors, or beta * self + alpha * product: a product of batches."""
+    *self, a, b = call.args
+    if (a.dim(), b.dim()) != _RANKS[call.func._opname] or not (call.is_batch(a) or call.is_batch(b)):
+        return NotImplemented
+    left, right = (x.inner if call.is_batch(x) else x for x in (a, b))
+    left = left.unsqueeze(-2) if a.dim() == 1 else left
+    right = right.unsqueeze(-1) if b.dim() == 1 else right
+    value = _C.matmul(left, right)
+    value = value.squeeze(-1) if b.dim() == 1 else value
+    value = value.squeeze(-1) if a.dim() == 1 else value
+    return _plus_product(call, self[0], value) if self else value
 
 
-def _sum_with_product(call):
-    """beta * self + alpha * product."""
-    self, a, b = call.args
+def _plus_product(call, self, product):
     beta, alpha = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
-    product = _Call(call.func, [a, b], {}, call.level)
-    value = _product(product) if product else None
+    if self.dim() > product.dim() - 1:
+        return NotImplemented
+    if beta == 0:
+        return product if alpha == 1 else product * alpha
     first = call.as_batch(self)
-    while first.dim() < value.dim():
-        first = first.unsqueeze(1)
-    return _C.add(first if beta == 1 else first * beta, value, alpha=alpha)
+    first = first.reshape(call.size, *[1] * (product.dim() - first.dim()), *self.shape)
+    return _C.add(first if beta == 1 else first * beta, product, alpha=alpha)
 
 
 def _flip_matrix(call):
     x = call.args[0]
-    return x.inner.transpose(1, 2) if x.dim() == 2 else x.inner
+    return NotImplemented if x.dim() > 2 else x.inner.transpose(1, 2) if x.dim() == 2 else x.inner
 
 
 def _like(call):
@@ -281,24 +317,33 @@ def _new(call):
     return call.func(call.args[0].inner, [call.size, *call.args[1]], *call.args[2:], **call.kwargs)
 
 
-_PRODUCTS = {"mm": _product, "mv": _product, "dot": _product, "addmm": _sum_with_product,
-             "addmv": _sum_with_product, "t": _flip_matrix}
-
-
 @functools.cache
 def _rules(func):
     """Returns the rules that may have the call for a batch."""
-    if func._opname in _PRODUCTS:
-        return (_PRODUCTS[func._opname],)
-    name, does = func._opname, func._record["does"]
+    if func._opname in _RANKS:
+        return (_product,)
+    if func._opname == "t":
+        return (_flip_matrix,)
+    name, does, types = func._opname, func._record["does"], _types(func)
     if func.namespace == "aten" and name.startswith("new_"):
         return (_new,)
     if func.namespace == "aten" and (name.endswith("_like") or name in ("clone", "_to_copy", "alias")):
         return (_like,)
     if does == "body":
         return (_pointwise,)
-    return (_sizes, _joined, _whole_reduction) if func._schema.is_mutable else (
-        _sizes, _joined, _dims, _whole_reduction)
+    if func._schema.is_mutable:
+        return (_sizes, _whole_reduction)
+    if list(types.values()) == ["Tensor[]", "int"] and "dim" in types:
+        return (_joined,)
+    if types.get("dims") == "int":
+        return (_trailing,)
+    if does == "whole" and not {"split", "view"} & set(func.words) and "input_sizes" not in types:
+        return ()
+    return (_sizes, _dims, _whole_reduction)
+
+
+def _types(func):
+    return {p["name"]: p["type"] for p in func._record["params"]}
 
 
 # --- random numbers ---
@@ -317,13 +362,27 @@ class _Randomness(TorchDispatchMode):
             raise RuntimeError(
                 "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
                 "'different' randomness flags on vmap or perform the randomness operation out of vmap")
-        if func._nondeterministic_seeded and self.way == "same" and batched:
-            raise RuntimeError("Vmap does not currently support same randomness with a batched tensor input")
-        if func._nondeterministic_seeded and self.way == "different" and not batched:
-            if func._schema.is_mutable:
-                raise RuntimeError("vmap: Cannot ask for different inplace randomness on an unbatched tensor.")
-            return _Batched(_C.stack([func(*args, **kwargs) for _ in range(self.size)]), self.level)
-        return func(*args, **kwargs)
+        if not func._nondeterministic_seeded or (self.way == "same") == (not batched):
+            return func(*args, **kwargs)
+        if self.way == "different" and func._schema.is_mutable:
+            raise RuntimeError("vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
+                               "appear like same randomness. If this is necessary for your usage, please file an "
+                               "issue with functorch.")
+        with _C._ReentrantDispatch():
+            call = _Call(func, args, kwargs, self.level, self.size)
+            return call.each_example() if self.way == "different" else self.each_alike(call)
+
+    @staticmethod
+    def each_alike(call):
+        """Calls the operator for each example with the generator's same state."""
+        generator = call.given.get("generator") or _C.default_generator
+        state = generator.get_state()
+
+        def example(k):
+            generator.set_state(state)
+            return _Call.example(call, k)
+        call.example = example
+        return call.each_example()
 
 
 # --- vmap ---

@@ -3,13 +3,14 @@
  * Tensors of such classes have the bit of the stage PYTHON, and so has the thread while a mode
  * is active.  The stage is below autograd, so a handler sees the operators that run, forward
  * and backward.  `utils/_python_dispatch.py` finds torch's overload and calls the handler. */
+#include "entry.h"
 #include "graph/graph.h"
 #include "py/bind/bind.h"
 
 static CR_THREAD PyObject *dispatch_modes; /* list of active TorchDispatchModes; NULL: none */
 static CR_THREAD int dispatch_off;         /* number of active guards _DisableTorchDispatch */
 static PyObject *dispatch_caller;          /* set by _set_dispatch_caller */
-static PyObject *dispatch_name, *dispatch_disabled;
+static PyObject *dispatch_name, *dispatch_disabled, *dispatch_records_name;
 
 /* --- which calls --- */
 
@@ -59,6 +60,33 @@ static bool dispatch_is_recorded(const cr_op *op, const cr_value *arg)
     return any && !cr_thread.no_grad && !(cr_thread.exclude & CR_STAGE_BIT(AUTOGRAD));
 }
 
+/* True if the class of a tensor has the attribute `_records_parts`. */
+static bool dispatch_value_records_parts(const cr_value *v)
+{
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        if (dispatch_value_records_parts(&v->list[i]))
+            return true;
+    if (v->tag != CR_TENSOR || !cr_is_dispatched(v->t))
+        return false;
+    PyGILState_STATE locked = PyGILState_Ensure();
+    PyObject *x = cr_py_wrap_keep(v->t);
+    bool has = x && PyObject_HasAttr((PyObject *)Py_TYPE(x), dispatch_records_name);
+    Py_XDECREF(x);
+    PyErr_Clear();
+    PyGILState_Release(locked);
+    return has;
+}
+
+/* True if a handler calls operators with tensors that have other histories than the call's
+ * arguments, so that autograd must record the calls that the call consists of. */
+static bool dispatch_records_parts(const cr_op *op, const cr_value *arg)
+{
+    for (uint32_t m = op->tensor_params; m; m &= m - 1)
+        if (dispatch_value_records_parts(&arg[CR_CTZ(m)]))
+            return true;
+    return false;
+}
+
 static bool dispatch_has_parts(const cr_op *op, const cr_value *arg)
 {
     bool composite = op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE;
@@ -66,9 +94,42 @@ static bool dispatch_has_parts(const cr_op *op, const cr_value *arg)
     if (op->custom || (op->dispatch_call && op->does == CR_DOES_WHOLE))
         return false;
     if (op->dispatch)
-        return true;
+        return op->does != CR_DOES_BODY || !dispatch_records_parts(op, arg);
     return composite && !op->differentiable &&
-           (!op->dispatch_call || dispatch_is_recorded(op, arg));
+           (!op->dispatch_call || dispatch_is_recorded(op, arg) ||
+            dispatch_records_parts(op, arg));
+}
+
+/* Replaces results by aliases without the history that the parts gave them: the history of the
+ * call itself follows. */
+static cr_status dispatch_detach(const cr_op *op, cr_value *result)
+{
+    for (int k = 0; k < op->result_count; k++) {
+        cr_value made;
+        if (result[k].tag != CR_TENSOR)
+            continue;
+        CR_TRY(cr_call_given(&made, cr_entry.detach, &result[k], 1));
+        cr_drop(result[k].t);
+        result[k] = made;
+    }
+    return CR_OK;
+}
+
+/* Runs the parts of a call below autograd, or recorded for classes that ask for it. */
+static cr_status dispatch_parts(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    uint32_t was = cr_thread.exclude;
+
+    if (!op->differentiable || !dispatch_records_parts(op, arg))
+        return cr_call_dispatch_parts(op, arg, result);
+    cr_thread.exclude &= ~CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
+    cr_status st = cr_call_dispatch_parts(op, arg, result);
+    cr_thread.exclude = was;
+    CR_TRY(st);
+    st = dispatch_detach(op, result);
+    if (st)
+        cr_drop_values(result, op->result_count);
+    return st;
 }
 
 /* The in-place form of a composition: the composition, then a copy. */
@@ -76,7 +137,7 @@ static cr_status dispatch_inplace_parts(const cr_op *op, const cr_value *arg, cr
 {
     cr_value made[CR_MAX_RESULTS];
 
-    CR_TRY(cr_call_dispatch_parts(op->inplace_of, arg, made));
+    CR_TRY(dispatch_parts(op->inplace_of, arg, made));
     cr_value copy[] = {arg[0], made[0]};
     cr_status st = cr_call_given(result, cr_ops_find("copy_"), copy, 2);
     cr_drop_values(made, op->result_count);
@@ -239,7 +300,7 @@ static cr_status dispatch_stage(const cr_op *op, const cr_value *arg, cr_value *
     if (op->does == CR_DOES_INPLACE && dispatch_has_parts(op->inplace_of, arg))
         return dispatch_inplace_parts(op, arg, result);
     if (dispatch_has_parts(op, arg))
-        return cr_call_dispatch_parts(op, arg, result);
+        return dispatch_parts(op, arg, result);
     return dispatch_call(op, arg, result);
 }
 
@@ -509,7 +570,9 @@ int cr_py_dispatch_start(PyObject *m)
 {
     cr_stage_fns[CR_STAGE_PYTHON] = dispatch_stage;
     dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
-    if (!dispatch_name || PyModule_AddFunctions(m, dispatch_functions) < 0 ||
+    dispatch_records_name = PyUnicode_InternFromString("_records_parts");
+    if (!dispatch_name || !dispatch_records_name ||
+        PyModule_AddFunctions(m, dispatch_functions) < 0 ||
         cr_py_add_type(m, "_DisableTorchDispatch", &dispatch_off_type) < 0 ||
         cr_py_add_type(m, "_ReentrantDispatch", &dispatch_again_type) < 0)
         return -1;

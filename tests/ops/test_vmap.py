@@ -1,0 +1,262 @@
+"""vmap of every entry, over each tensor argument and over all, beside a Python loop: values, derivatives inside and outside.
+
+Examples are draws of one case of the entry (table.py) with several seeds."""
+import warnings
+
+import pytest
+
+import cresset as torch
+from cresset.func import grad, jvp, vmap
+
+from table import BY_KEY, ENTRIES, Draw, leaves
+
+SIZE = 3
+# A number that is read of a batch, and results of several sizes: torch's refusals.
+NOT_MAPPED = ("don't support vmap over calling .item()", "operators that can output dynamic shape")
+DRAWN = [e for e in ENTRIES if e.can_be_drawn() and e.tensor_params and not {"random", "undefined"} & set(e.words)]
+WITH_GRAD = [e for e in DRAWN if e.grads and "float64" in e.dtypes]
+
+
+def by_key(entries):
+    return pytest.mark.parametrize("key", [e.key for e in entries], ids=[f"{e.file[:-3]}:{e.key}" for e in entries])
+
+
+def first_dtype(entry):
+    return next((d for d in ("float64", "complex128", "int64", "bool") if d in entry.dtypes), "float32")
+
+
+class Examples:
+    """The tensors of a case for each example, and the choices of those that are mapped over."""
+
+    def __init__(self, entry, case, dtype):
+        self.entry = entry
+        self.draws = [Draw(entry, case, dtype, seed=k) for k in range(SIZE)]
+        self.places = list(self.find_places())
+
+    def find_places(self):
+        for p in self.entry.tensor_params:
+            value = self.draws[0].values[p["name"]]
+            if isinstance(value, torch.Tensor):
+                yield p["name"], None
+            elif isinstance(value, (list, tuple)):
+                yield from ((p["name"], k) for k, x in enumerate(value) if isinstance(x, torch.Tensor))
+
+    def choices(self):
+        """Yields the places that are mapped over, those that the entry writes always."""
+        written = {p["name"] for p in self.entry.params if p["written"]} | set(self.entry.updates)
+        always = [place for place in self.places if place[0] in written]
+        if len(self.places) > 1:
+            yield from (sorted({place, *always}, key=self.places.index) for place in self.places)
+        if self.places:
+            yield self.places
+
+    def tensor(self, k, place):
+        value = self.draws[k].values[place[0]]
+        return value if place[1] is None else value[place[1]]
+
+    def inputs(self, mapped, dim=0):
+        """Returns the arguments of vmap, one for each place, and their in_dims."""
+        xs = [torch.stack([self.tensor(k, p) for k in range(SIZE)], dim) if p in mapped else self.tensor(0, p)
+              for p in self.places]
+        return xs, tuple(dim if p in mapped else None for p in self.places)
+
+    def values(self, tensors):
+        values = {k: list(v) if isinstance(v, tuple) else v for k, v in self.draws[0].values.items()}
+        for (name, index), x in zip(self.places, tensors):
+            if index is None:
+                values[name] = x
+            else:
+                values[name] = [x if i == index else y for i, y in enumerate(values[name])]
+        return values
+
+    def call(self, *tensors):
+        """Calls the entry; returns its results that are tensors and those arguments that it wrote."""
+        values = self.values(tensors)
+        result = list(leaves(self.draws[0].run(values)))
+        return tuple(result + [x for p in self.entry.params if p["written"] for x in leaves(values[p["name"]])])
+
+
+def example(xs, dims, k):
+    return [x if d is None else x.select(d, k) for x, d in zip(xs, dims)]
+
+
+def loop(function, xs, dims):
+    """Calls the function for one example after the other, and stacks the results."""
+    outs = [function(*example(xs, dims, k)) for k in range(SIZE)]
+    return [torch.stack(parts) for parts in zip(*outs)]
+
+
+def outcome(call):
+    """Returns (results, None), or (None, the error)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return list(call()), None
+        except (RuntimeError, NotImplementedError, IndexError, ValueError) as error:
+            return None, error
+
+
+def copies(xs):
+    return [x.clone() for x in xs]
+
+
+def compare(got, want, where):
+    (a, failed), (b, refused) = got, want
+    if refused is not None:  # an example that the entry refuses, or results of several sizes
+        assert failed is not None, where
+        return
+    if failed is not None and any(text in str(failed) for text in NOT_MAPPED):
+        assert want[0] is not None
+        return
+    if failed is not None:
+        raise AssertionError(where) from failed
+    assert len(a) == len(b), where
+    for x, y in zip(a, b):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype), where
+        torch.testing.assert_close(x, y, rtol=1e-9, atol=1e-9, equal_nan=True, msg=str(where))
+
+
+def tried(entry, dtype):
+    for case in entry.cases():
+        examples = Examples(entry, case, dtype)
+        for mapped in examples.choices():
+            yield examples, mapped, (case, mapped)
+
+
+@by_key(DRAWN)
+def test_a_batch_is_its_examples(key):
+    """Batches are the first and the last dim in turn."""
+    entry = BY_KEY[key]
+    for n, (examples, mapped, where) in enumerate(tried(entry, first_dtype(entry))):
+        xs, dims = examples.inputs(mapped, 0 if n % 2 else -1)
+        compare(outcome(lambda: vmap(examples.call, in_dims=dims)(*copies(xs))),
+                outcome(lambda: loop(lambda *x: examples.call(*copies(x)), xs, dims)), where)
+
+
+def weighted(outs):
+    """A real number of the results, in which every element has another weight."""
+    total = 0
+    for n, out in enumerate(x for x in outs if x.is_floating_point() or x.is_complex()):
+        weights = torch.linspace(0.5, 1.5 + n, max(out.numel(), 1), dtype=out.dtype)[:out.numel()].reshape(out.shape)
+        product = out * weights
+        total = total + (product.real + 2 * product.imag if out.is_complex() else product).sum()
+    return total
+
+
+def differentiable(examples):
+    return tuple(n for n, p in enumerate(examples.places)
+                 if examples.tensor(0, p).is_floating_point() or examples.tensor(0, p).is_complex())
+
+
+@by_key(WITH_GRAD)
+def test_gradients_of_a_batch(key):
+    """The derivative of a function that maps."""
+    entry = BY_KEY[key]
+    for examples, mapped, where in tried(entry, "float64"):
+        xs, dims = examples.inputs(mapped)
+        by = differentiable(examples)
+
+        def of(run):
+            return grad(lambda *x: weighted(run(x)), argnums=by)(*xs)
+        compare(outcome(lambda: of(lambda x: vmap(examples.call, in_dims=dims)(*copies(x)))),
+                outcome(lambda: of(lambda x: loop(lambda *e: examples.call(*copies(e)), x, dims))), where)
+
+
+@by_key(WITH_GRAD)
+def test_a_batch_of_gradients(key):
+    """A derivative that is mapped."""
+    entry = BY_KEY[key]
+    for examples, mapped, where in tried(entry, "float64"):
+        xs, dims = examples.inputs(mapped)
+        one = grad(lambda *x: weighted(examples.call(*copies(x))), argnums=differentiable(examples))
+        compare(outcome(lambda: vmap(one, in_dims=dims)(*xs)), outcome(lambda: loop(one, xs, dims)), where)
+
+
+@by_key(DRAWN)
+def test_batches_of_batches(key):
+    """All arguments are mapped over twice."""
+    entry = BY_KEY[key]
+    for case in entry.cases():
+        examples = Examples(entry, case, first_dtype(entry))
+        xs, _ = examples.inputs(examples.places)
+        xs = [torch.stack([x, x.flip(0)]) for x in xs]
+        if not xs:
+            continue
+        compare(outcome(lambda: vmap(vmap(examples.call))(*copies(xs))),
+                outcome(lambda: vmap(lambda *x: tuple(loop(examples.call, x, [0] * len(x))))(*copies(xs))), case)
+
+
+@by_key([e for e in DRAWN if "inplace" in e.forms])
+def test_examples_are_written(key):
+    """The in-place form, by the method."""
+    entry = BY_KEY[key]
+    for examples, mapped, where in tried(entry, first_dtype(entry)):
+        first = examples.places[0]
+        xs, dims = examples.inputs([p for p in examples.places if p in mapped or p == first])
+
+        def write(*tensors):
+            values = examples.values(tensors)
+            args, kwargs = examples.draws[0].call_arguments(values)
+            return getattr(args[0], entry.name + "_")(*args[1:], **kwargs), args[0]
+        compare(outcome(lambda: vmap(write, in_dims=dims)(*copies(xs))),
+                outcome(lambda: loop(lambda *x: write(*copies(x)), xs, dims)), where)
+
+
+@by_key([e for e in DRAWN if not e.sized_by_values])
+def test_a_batch_without_examples(key):
+    """Results have no example, and the sizes and dtypes of an example's results."""
+    entry = BY_KEY[key]
+    for examples, mapped, where in tried(entry, first_dtype(entry)):
+        xs, dims = examples.inputs(mapped)
+        got, failed = outcome(lambda: vmap(examples.call, in_dims=dims)(*[x if d is None else x[:0] for x, d in
+                                                                          zip(copies(xs), dims)]))
+        want, refused = outcome(lambda: loop(lambda *x: examples.call(*copies(x)), xs, dims))
+        if refused is None and failed is None:
+            assert [(x.shape[1:], len(x), x.dtype) for x in got] == [(x.shape[1:], 0, x.dtype) for x in want], where
+        elif refused is None:
+            assert "have no values" in str(failed) or NOT_MAPPED[0] in str(failed), failed
+
+
+@by_key(WITH_GRAD)
+def test_second_gradients_of_examples(key):
+    entry = BY_KEY[key]
+    for examples, mapped, where in tried(entry, "float64"):
+        xs, dims = examples.inputs(mapped)
+        by = differentiable(examples)
+        one = grad(lambda *x: weighted(grad(lambda *y: weighted(examples.call(*copies(y))), argnums=by)(*x)), argnums=by)
+        compare(outcome(lambda: vmap(one, in_dims=dims)(*xs)), outcome(lambda: loop(one, xs, dims)), where)
+
+
+@by_key([e for e in DRAWN if not e.sized_by_values and not e.name.startswith("_")])
+def test_ranks_are_checked(key):
+    """Arguments with a dim more or less: refused as an example is, or with the values of the examples."""
+    entry = BY_KEY[key]
+    for case in entry.cases():
+        examples = Examples(entry, case, first_dtype(entry))
+        xs, dims = examples.inputs(examples.places)
+        for n in range(len(xs)):
+            for changed in [xs[n].unsqueeze(1)] + ([xs[n].select(1, 0)] if xs[n].dim() > 1 and xs[n].shape[1] else []):
+                ys = [*xs[:n], changed, *xs[n + 1:]]
+                compare(outcome(lambda: vmap(examples.call)(*copies(ys))),
+                        outcome(lambda: loop(lambda *y: examples.call(*copies(y)), ys, dims)), (case, n, changed.dim()))
+
+
+@by_key(WITH_GRAD)
+def test_tangents_are_transposes_of_gradients(key):
+    """The product of a tangent with a weight is that of the weight's gradient with the tangent."""
+    entry = BY_KEY[key]
+    for case in entry.cases():
+        examples = Examples(entry, case, "float64")
+        by = differentiable(examples)
+        xs = [examples.tensor(0, p) for p in examples.places]
+        tangents = tuple(examples.tensor(1, examples.places[n]) for n in by)
+
+        def number(*moved):
+            return weighted(examples.call(*copies([moved[by.index(n)] if n in by else x for n, x in enumerate(xs)])))
+        primals = tuple(xs[n] for n in by)
+        if not by:
+            continue
+        got, failed = outcome(lambda: [jvp(number, primals, tangents)[1]])
+        want, refused = outcome(lambda: [sum((g * t.conj()).real.sum() for g, t in
+                                             zip(grad(number, argnums=tuple(range(len(by))))(*primals), tangents))])
+        compare((got, failed), (want, refused), case)
