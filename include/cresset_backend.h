@@ -38,7 +38,7 @@ extern "C" {
 #define CR_BACKEND_API __attribute__((visibility("default")))
 
 /* The version of this header. */
-enum { CR_BACKEND_ABI = 2 };
+enum { CR_BACKEND_ABI = 3 };
 
 /* An array with strides in elements, in memory of a device or of the host. dtype is a cr_dtype:
  * 0 bool, 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float16, 7 bfloat16, 8 float32, 9
@@ -62,7 +62,7 @@ typedef void (*cr_kernel_function)(void *const *pointer, const int64_t *stride,
 /* The C text of one kernel. */
 typedef struct cr_kernel_source cr_kernel_source;
 
-/* One call of a kernel. */
+/* Calls of a kernel for all indices of the outer dims, in any order. */
 typedef struct {
     void *code; /* the result of `build` */
     int operands;
@@ -72,6 +72,11 @@ typedef struct {
     int64_t size[3];
     const void *param; /* host memory */
     size_t param_bytes;
+    /* Since version 3: dims outside the rows, the slowest first.  Operand k's address moves by
+     * outer_stride[k * outer + d] bytes along dim d; that of a number does not.  The number of
+     * the first row grows by size[0] from one index to the next. */
+    int outer;
+    const int64_t *outer_size, *outer_stride;
 } cr_launch;
 
 /* --- the table --- */

@@ -231,6 +231,8 @@ typedef struct {
     const kernel *kernel;
     void *pointer[MOST_OPERANDS];
     int64_t stride[2 * MOST_OPERANDS], size[3];
+    int operands, outer;
+    int64_t *outer_size, *outer_stride; /* after the parameters */
     _Alignas(16) char number[MOST_OPERANDS][16];
     _Alignas(16) char param[];
 } launch_job;
@@ -240,17 +242,56 @@ static _Atomic uint64_t launches;
 /* Kernels that have run so far; the tests count with it. */
 CR_BACKEND_API uint64_t demo_launches(void) { return launches; }
 
+/* Calls the kernel for all indices of the outer dims from `d` on. */
+static void call_planes(launch_job *j, int d, void *const *pointer, int64_t *first)
+{
+    void *at[MOST_OPERANDS];
+    int64_t size[3] = {j->size[0], j->size[1], *first};
+
+    if (d == j->outer) {
+        j->kernel->function(pointer, j->stride, size, j->param);
+        *first += j->size[0];
+        return;
+    }
+    for (int64_t i = 0; i < j->outer_size[d]; i++) {
+        for (int k = 0; k < j->operands; k++)
+            at[k] = (char *)pointer[k] + i * j->outer_stride[k * j->outer + d];
+        call_planes(j, d + 1, at, first);
+    }
+}
+
 static void run_launch(demo_job *job)
 {
     launch_job *j = (launch_job *)job;
+    int64_t first = j->size[2];
 
     launches++;
-    j->kernel->function(j->pointer, j->stride, j->size, j->param);
+    call_planes(j, 0, j->pointer, &first);
+}
+
+/* Copies the outer dims to `at`. */
+static void set_outer(launch_job *j, const cr_launch *l, char *at)
+{
+    size_t n = (size_t)l->outer;
+
+    j->outer = l->outer;
+    j->operands = l->operands;
+    j->outer_size = (int64_t *)(void *)at;
+    j->outer_stride = j->outer_size + n;
+    if (!n)
+        return;
+    memcpy(j->outer_size, l->outer_size, n * sizeof *j->outer_size);
+    memcpy(j->outer_stride, l->outer_stride, n * (size_t)l->operands * sizeof *j->outer_stride);
+    for (int k = 0; k < l->operands; k++)
+        if (l->numbers >> k & 1)
+            memset(j->outer_stride + (size_t)k * n, 0, n * sizeof *j->outer_stride);
 }
 
 static const char *launch(int index, const cr_launch *l)
 {
-    launch_job *j = demo_job_new(index, sizeof *j + l->param_bytes, run_launch);
+    size_t param = (l->param_bytes + 15) / 16 * 16;
+    size_t outer = (size_t)l->outer * (size_t)(l->operands + 1) * sizeof(int64_t);
+    launch_job *j = demo_job_new(index, sizeof *j + param + outer, run_launch);
 
     if (!j || l->operands > MOST_OPERANDS) {
         free(j);
@@ -267,6 +308,7 @@ static const char *launch(int index, const cr_launch *l)
     memcpy(j->size, l->size, sizeof j->size);
     if (l->param_bytes)
         memcpy(j->param, l->param, l->param_bytes);
+    set_outer(j, l, j->param + param);
     demo_enqueue(&j->job);
     return NULL;
 }

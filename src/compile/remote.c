@@ -1,11 +1,12 @@
 /* Running a group's code on another device than the host.
  *
  * Operands that the kernel cannot read in place, or that have another dtype, are first copied
- * to dense tensors of the kernel's dtype; such results are copied back afterwards.  The kernel
- * is launched once for each plane of rows and columns. */
+ * to dense tensors of the kernel's dtype; such results are copied back afterwards.  One launch
+ * computes all rows. */
 #include "tensor/remote.h"
 #include "compile/code.h"
 #include "tensor/geometry.h"
+#include <string.h>
 
 typedef struct {
     const cr_group_code *c;
@@ -83,48 +84,34 @@ static cr_status place_operand(remote_run *r, int k, const cr_tensor *t)
     return CR_OK;
 }
 
-/* Launches the kernel for the plane at `at`, whose first row is number `first`. */
-static cr_status launch_plane(const remote_run *r, void *const *at, int64_t first)
+static int64_t element_bytes(const remote_run *r, int k)
 {
-    const cr_group_code *c = r->c;
-    int64_t stride[2 * CR_GROUP_OPERANDS];
-
-    for (int k = 0; k < c->operands; k++) {
-        stride[2 * k] = c->ndim > 1 ? r->step[k][c->ndim - 2] : 0;
-        stride[2 * k + 1] =
-            c->operand[k].row
-                ? 0
-                : (int64_t)cr_dtype_size(
-                      (cr_dtype)(r->stored.dtype[k] ? r->stored.dtype[k] : c->operand[k].lane));
-    }
-    return cr_launch_kernel(
-        &r->kernel,
-        &(cr_launch){.operands = c->operands,
-                     .pointer = at,
-                     .stride = stride,
-                     .size = {c->ndim > 1 ? c->size[c->ndim - 2] : 1, c->columns, first},
-                     .param = c->param,
-                     .param_bytes = c->param_bytes});
+    return (int64_t)cr_dtype_size(
+        (cr_dtype)(r->stored.dtype[k] ? r->stored.dtype[k] : r->c->operand[k].lane));
 }
 
+/* Launches the kernel for all planes. */
 static cr_status launch_planes(const remote_run *r)
 {
     const cr_group_code *c = r->c;
-    int64_t rows = c->ndim > 1 ? c->size[c->ndim - 2] : 1;
+    int outer = c->ndim > 2 ? c->ndim - 2 : 0;
+    int64_t stride[2 * CR_GROUP_OPERANDS], outer_stride[CR_GROUP_OPERANDS * CR_REFINED_DIMS];
 
-    for (int64_t plane = 0; plane * rows < c->rows; plane++) {
-        void *at[CR_GROUP_OPERANDS];
-        int64_t outer = plane;
-        for (int k = 0; k < c->operands; k++)
-            at[k] = r->ptr[k];
-        for (int d = c->ndim - 3; d >= 0; d--) {
-            for (int k = 0; k < c->operands; k++)
-                at[k] = (char *)at[k] + outer % c->size[d] * r->step[k][d];
-            outer /= c->size[d];
-        }
-        CR_TRY(launch_plane(r, at, plane * rows));
+    for (int k = 0; k < c->operands; k++) {
+        stride[2 * k] = c->ndim > 1 ? r->step[k][c->ndim - 2] : 0;
+        stride[2 * k + 1] = c->operand[k].row ? 0 : element_bytes(r, k);
+        memcpy(&outer_stride[k * outer], r->step[k], (size_t)outer * sizeof *outer_stride);
     }
-    return CR_OK;
+    return cr_launch_kernel(
+        &r->kernel, &(cr_launch){.operands = c->operands,
+                                 .pointer = (void *const *)r->ptr,
+                                 .stride = stride,
+                                 .size = {c->ndim > 1 ? c->size[c->ndim - 2] : 1, c->columns},
+                                 .param = c->param,
+                                 .param_bytes = c->param_bytes,
+                                 .outer = outer,
+                                 .outer_size = c->size,
+                                 .outer_stride = outer_stride});
 }
 
 /* Copies a result from its dense tensor to its place. */

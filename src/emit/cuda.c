@@ -505,10 +505,26 @@ static void cuda_index_store(cr_printer *p, const cr_expr *e, const cr_store *st
     cr_print_line(p, "        ((ck_int8 *)p%d)[at + l] = found[l];", k);
 }
 
+/* Declares the addresses of the plane at hand, in place of the call's. */
+static void cuda_plane(cr_printer *p)
+{
+    cr_print_line(p, "const ck_place<%d> place = ck_place_of(call, plane);", CR_EMIT_OUTER);
+    cr_print_line(p, "void *const ptr[%d] = {", p->operands);
+    for (int k = 0; k < p->operands; k++)
+        cr_print_line(p, "    ck_at(call, place, %d),", k);
+    cr_print_line(p, "};");
+}
+
 /* The extreme of each column and the number of its row. */
 static void cuda_columns_index(cr_printer *p, const cr_expr *e)
 {
     const char *lane = cr_spell_dtype(p->lane);
+
+    if (p->choice.outer) {
+        cr_print_open(p, "for (cv_s_i64 plane = CK_BLOCK_(y); plane < call.planes; plane += "
+                         "CK_BLOCKS_(y))");
+        cuda_plane(p);
+    }
 
     cr_print_open(p, cr_session_printf(p->s,
                                        "for (cv_s_i64 at = ck_first_x() * CV_LANES_%s; "
@@ -519,6 +535,24 @@ static void cuda_columns_index(cr_printer *p, const cr_expr *e)
     for (int i = 0; i < p->n->row_stores; i++)
         cuda_index_store(p, e, &p->n->row_store[i]);
     cr_print_shut(p);
+    if (p->choice.outer)
+        cr_print_shut(p);
+}
+
+/* The head of the loop over the parts of CR_FOLD_COLUMN rows, of all planes. */
+static void cuda_columns_parts(cr_printer *p)
+{
+    if (!p->choice.outer) {
+        cr_print_open(p, "for (cv_s_i64 part = CK_BLOCK_(y); part * CR_FOLD_COLUMN < size[0]; "
+                         "part += CK_BLOCKS_(y))");
+        return;
+    }
+    cr_print_line(p, "const cv_s_i64 parts = (size[0] + CR_FOLD_COLUMN - 1) / CR_FOLD_COLUMN;");
+    cr_print_open(p, "for (cv_s_i64 unit = CK_BLOCK_(y); unit < parts * call.planes; "
+                     "unit += CK_BLOCKS_(y))");
+    cr_print_line(
+        p, "const cv_s_i64 plane = ck_quotient(unit, parts), part = unit - plane * parts;");
+    cuda_plane(p);
 }
 
 static void cuda_columns(cr_printer *p)
@@ -535,8 +569,7 @@ static void cuda_columns(cr_printer *p)
 
     cr_print_line(p, "CK_SHARED cv_%s kept[CR_FOLD_BLOCKS][32];",
                   cr_spell_vector(p, (cr_dtype)e->dtype));
-    cr_print_open(p, "for (cv_s_i64 part = CK_BLOCK_(y); part * CR_FOLD_COLUMN < size[0]; "
-                     "part += CK_BLOCKS_(y))");
+    cuda_columns_parts(p);
     cr_print_line(p, "const cv_s_i64 first = part * CR_FOLD_COLUMN;");
     cr_print_line(p, "const cv_s_i64 rows = ck_least(size[0] - first, CR_FOLD_COLUMN);");
     cr_print_open(p, cr_session_printf(p->s,
@@ -564,6 +597,8 @@ static void cuda_open_row(cr_printer *p)
     cr_print_open(p, cuda_reduces(p)
                          ? "for (cv_s_i64 r = ck_first_row(); r < rows; r += ck_step_row())"
                          : "for (cv_s_i64 r = ck_first_y(); r < rows; r += ck_step_y())");
+    if (p->choice.outer)
+        cr_print_line(p, "const ck_place<%d> place = ck_place_of(call, r);", CR_EMIT_OUTER);
     cr_print_pointers(p, true);
     cuda_column_operands(p, column);
     for (int k = 0; k < p->operands; k++)
@@ -576,6 +611,18 @@ static void cuda_open_row(cr_printer *p)
 static int cuda_most_threads(int chunk)
 {
     return chunk * CR_FOLD_CHUNKS < 256 ? 256 : chunk * CR_FOLD_CHUNKS;
+}
+
+/* The type of the kernel's argument. */
+static const char *cuda_call(cr_printer *p, int params)
+{
+    if (p->choice.outer)
+        return cr_session_printf(p->s, "ck_outer_call<%d, %d, %d>", p->operands, params,
+                                 CR_EMIT_OUTER);
+    if (cr_computed_dims(p))
+        return cr_session_printf(p->s, "ck_call<%d, %d, %d>", p->operands, params,
+                                 cr_computed_dims(p));
+    return cr_session_printf(p->s, "ck_call<%d, %d>", p->operands, params);
 }
 
 static void cuda_open_kernel(cr_printer *p, const char *symbol)
@@ -605,15 +652,12 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
         cr_print_line(p, "/* rows of %d */", p->u->launch.threads);
     else
         cr_print_line(p, "/* pointwise */");
-    const char *computed =
-        cr_computed_dims(p) ? cr_session_printf(p->s, ", %d", cr_computed_dims(p)) : "";
+    const char *call = cuda_call(p, params);
     if (p->u->launch.kind != CR_LAUNCH_POINTWISE)
-        cr_print_line(p, "CK_KERNEL_OF(%d, CK(%s), ck_call<%d, %d%s>)",
-                      cuda_most_threads(p->u->launch.threads), symbol, p->operands, params,
-                      computed);
+        cr_print_line(p, "CK_KERNEL_OF(%d, CK(%s), %s)",
+                      cuda_most_threads(p->u->launch.threads), symbol, call);
     else
-        cr_print_line(p, "CK_KERNEL(CK(%s), ck_call<%d, %d%s>)", symbol, p->operands, params,
-                      computed);
+        cr_print_line(p, "CK_KERNEL(CK(%s), %s)", symbol, call);
     cr_print_line(p, "{");
     p->indent++;
     cr_print_line(p, "void *const *const ptr = call.ptr;");

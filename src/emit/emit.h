@@ -8,7 +8,8 @@
 
 #include "loop/nest.h"
 
-enum { CR_EMIT_OPERANDS = 32 };
+/* CR_EMIT_OUTER: the dims outside a launch that a kernel in CUDA C++ may have. */
+enum { CR_EMIT_OPERANDS = 32, CR_EMIT_OUTER = 6 };
 
 /* How a CUDA kernel is launched (kernel.cuh). */
 typedef enum { CR_LAUNCH_POINTWISE, CR_LAUNCH_ROWS, CR_LAUNCH_COLUMNS } cr_launch_kind;
@@ -43,6 +44,7 @@ typedef struct {
                      * the block's chunks; 0: CR_FOLD_CHUNK columns */
     bool whole;     /* cuda_rows: each chunk has CR_FOLD_LANES * steps columns or none, and all
                      * vectors are aligned */
+    bool outer;     /* CUDA C++: the argument is a ck_outer_call */
     const uint8_t
         *stored; /* CUDA C++, or NULL: by operand, the dtype of its elements in memory,
                   * float16 or bfloat16 beside float32; 0: that of its values */

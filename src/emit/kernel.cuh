@@ -10,8 +10,13 @@
  *   S steps        before `rows`: at most CR_FOLD_LANES * S columns a chunk; when S is less
  *                  than a whole chunk's 16, a row is one chunk
  *   columns of T   a block of up to 32 vectors of columns (x), and T threads of each (y), for
- *                  CR_FOLD_BLOCK rows each; T is 1 for an extreme with its index; the grid's y
- *                  blocks share the parts of CR_FOLD_COLUMN rows, each of which has a result
+ *                  CR_FOLD_BLOCK rows each; T is 1 for an extreme with its index, which has
+ *                  one part; the grid's y blocks share the parts of CR_FOLD_COLUMN rows, each
+ *                  of which has a result
+ *
+ * A kernel of a ck_outer_call has several planes of rows.  Rows are numbered through the planes
+ * (size[0] counts all of them), and the row is the fastest outer dim.  For columns, the grid's
+ * y blocks share the parts of all planes.
  *
  * Order P (num/order.h): the 64 lanes of a chunk are the vectors of T = 64 / lanes threads. */
 #ifndef CR_EMIT_KERNEL_CUH
@@ -26,6 +31,57 @@ template <int operands, int params, int computed = 0> struct ck_call {
     cv_s_i64 stride[2 * operands + computed], size[3 + computed];
     char param[16 * params] __attribute__((aligned(16)));
 };
+
+/* The same with outer dims, the fastest first. */
+template <int operands, int params, int dims> struct ck_outer_call {
+    void *ptr[operands];
+    cv_s_i64 stride[2 * operands], size[3];
+    cv_s_i64 planes, count; /* for columns, the product of the sizes; the number of dims */
+    cv_s_i64 outer[dims], step[operands][dims];
+    char param[16 * params] __attribute__((aligned(16)));
+};
+
+/* An index in each outer dim. */
+template <int dims> struct ck_place {
+    cv_s_i64 index[dims];
+};
+
+CV_FN cv_s_i64 ck_quotient(cv_s_i64 a, cv_s_i64 b)
+{
+    return (a | b) >> 32 ? a / b : (cv_s_i64)((unsigned)a / (unsigned)b);
+}
+
+/* The indices of row or plane `n`. */
+template <int operands, int params, int dims>
+CV_FN ck_place<dims> ck_place_of(const ck_outer_call<operands, params, dims> &call, cv_s_i64 n)
+{
+    ck_place<dims> p;
+
+    CV_UNROLL(8)
+    for (int d = 0; d < dims; d++) {
+        p.index[d] = 0;
+        if (d < call.count) {
+            const cv_s_i64 up = ck_quotient(n, call.outer[d]);
+            p.index[d] = n - up * call.outer[d];
+            n = up;
+        }
+    }
+    return p;
+}
+
+/* Operand k's address there. */
+template <int operands, int params, int dims>
+CV_FN char *ck_at(const ck_outer_call<operands, params, dims> &call, const ck_place<dims> &p,
+                  int k)
+{
+    char *at = (char *)call.ptr[k];
+
+    CV_UNROLL(8)
+    for (int d = 0; d < dims; d++)
+        if (d < call.count)
+            at += p.index[d] * call.step[k][d];
+    return at;
+}
 
 CV_FN cv_s_i64 ck_first_y(void)
 {

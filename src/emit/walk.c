@@ -246,9 +246,13 @@ void cr_print_pointers(cr_printer *p, bool outputs_too)
         bool out = p->operand[k]->role == CR_BUFFER_OUTPUT;
         if (out && !outputs_too)
             continue;
-        cr_print_line(p, "%schar *%sp%d = (%schar *)ptr[%d] + r * stride[%d];",
-                      out ? "" : "const ", p->operand[k]->flexible ? "" : "const ", k,
-                      out ? "" : "const ", k, 2 * k);
+        const char *held = out ? "" : "const ",
+                   *fixed = p->operand[k]->flexible ? "" : "const ";
+        if (p->choice.outer && p->n->kind == CR_NEST_ROWS)
+            cr_print_line(p, "%schar *%sp%d = ck_at(call, place, %d);", held, fixed, k, k);
+        else
+            cr_print_line(p, "%schar *%sp%d = (%schar *)ptr[%d] + r * stride[%d];", held, fixed,
+                          k, held, k, 2 * k);
     }
 }
 

@@ -150,18 +150,18 @@ typedef struct {
     cr_emit_launch how;
 } cuda_variant;
 
-/* The steps of a kernel that holds rows in registers (cr_emit_choice), 0 in one that does not.
- */
-enum { CUDA_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES };
+/* Forms of a kernel: 0 is plain; form n holds rows of at most n steps in registers
+ * (cr_emit_choice). */
+enum { CUDA_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES, CUDA_FORMS };
 
 /* A kernel of which cr_dialect_cuda_rows prints faster forms is compiled when it is launched,
- * in the form for the row's length. */
+ * in the form for the row's length.  The forms for outer dims are, too. */
 typedef struct {
     cuda_variant plain; /* its function may be NULL until it is needed */
-    char *program;      /* NULL: there is only the plain form */
-    bool halves;        /* its operands in memory have the dtypes `stored` */
+    char *program;
+    bool halves; /* its operands in memory have the dtypes `stored` */
     uint8_t stored[CR_EMIT_OPERANDS];
-    _Atomic(cuda_variant *) variant[2][CUDA_STEPS + 1]; /* [whole][steps] */
+    _Atomic(cuda_variant *) variant[2][2][CUDA_FORMS]; /* [outer][whole][form] */
 } cuda_kernel;
 
 static void cuda_kernel_drop(cuda_kernel *k)
@@ -181,15 +181,15 @@ static const char *cuda_build(int index, const cr_kernel_source *source, void **
     k->halves = cr_kernel_stored(source) != NULL;
     if (k->halves)
         memcpy(k->stored, cr_kernel_stored(source), sizeof k->stored);
-    if (k->plain.how.rows_fit && !k->plain.how.computed) {
-        k->program = cr_alloc(strlen(program) + 1);
-        error = k->program ? NULL : cr_error_message();
-        if (k->program)
-            strcpy(k->program, program);
-    } else {
+    k->program = cr_alloc(strlen(program) + 1);
+    if (!k->program) {
+        cuda_kernel_drop(k);
+        return cr_error_message();
+    }
+    strcpy(k->program, program);
+    if (!k->plain.how.rows_fit)
         error = cuda_function(&k->plain.function, index, cr_kernel_text(source),
                               cr_kernel_symbol(source));
-    }
     if (error)
         cuda_kernel_drop(k);
     else
@@ -197,15 +197,23 @@ static const char *cuda_build(int index, const cr_kernel_source *source, void **
     return error;
 }
 
+/* A form of a kernel. */
+typedef struct {
+    int form;
+    bool whole, outer;
+} cuda_form;
+
 static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_kernel *k,
-                                     int steps, bool whole)
+                                     cuda_form f)
 {
-    cr_emit_choice choice = {
-        .steps = (uint8_t)steps, .whole = whole, .stored = k->halves ? k->stored : NULL};
+    cr_emit_choice choice = {.steps = (uint8_t)f.form,
+                             .whole = f.whole,
+                             .outer = f.outer,
+                             .stored = k->halves ? k->stored : NULL};
     cr_kernel_source *source;
     cuda_variant *v = cr_alloc(sizeof *v);
 
-    if (!v || cr_cuda_source(&source, k->program, &choice)) {
+    if (!v || cr_cuda_source(&source, k->program, &choice, k->plain.how.flexible)) {
         cr_free(v);
         return cr_error_message();
     }
@@ -220,20 +228,20 @@ static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_k
     return error;
 }
 
-/* The form of a kernel for `steps` (0: the plain one).  Threads that need it at once may each
- * build it; the first one is kept. */
-static const char *cuda_find_variant(cuda_variant **out, int index, cuda_kernel *k, int steps,
-                                     bool whole)
+/* The kernel in a form.  Threads that need it at once may each build it; the first one is kept.
+ */
+static const char *cuda_find_variant(cuda_variant **out, int index, cuda_kernel *k, cuda_form f)
 {
+    _Atomic(cuda_variant *) *at = &k->variant[f.outer][f.whole][f.form];
     cuda_variant *made, *none = NULL;
 
-    *out = atomic_load_explicit(&k->variant[whole][steps], memory_order_acquire);
+    *out = atomic_load_explicit(at, memory_order_acquire);
     if (CR_LIKELY(*out != NULL))
         return NULL;
-    const char *error = cuda_make_variant(&made, index, k, steps, whole);
+    const char *error = cuda_make_variant(&made, index, k, f);
     if (error)
         return error;
-    if (!atomic_compare_exchange_strong(&k->variant[whole][steps], &none, made)) {
+    if (!atomic_compare_exchange_strong(at, &none, made)) {
         cr_free(made);
         made = none;
     }
@@ -241,11 +249,81 @@ static const char *cuda_find_variant(cuda_variant **out, int index, cuda_kernel 
     return NULL;
 }
 
-/* True when all vectors of the rows are aligned. */
-static bool cuda_rows_align(const cr_emit_launch *how, const cr_launch *l)
+/* --- launches --- */
+
+/* A launch whose neighbouring outer dims are merged where one step covers both for all
+ * operands.  The fastest dim comes first; it is the rows, except in a kernel of columns. */
+typedef struct {
+    const cr_launch *l;
+    const char *pointer[CR_EMIT_OPERANDS];
+    int64_t stride[2 * CR_EMIT_OPERANDS];
+    int64_t first; /* the number of the first row */
+    int dims;
+    int64_t size[CR_EMIT_OUTER], step[CR_EMIT_OPERANDS][CR_EMIT_OUTER];
+} cuda_call;
+
+/* The step of an operand along outer dim d of the launch; along the rows for -1. */
+static int64_t cuda_step(const cr_launch *l, int k, int d)
 {
-    for (int k = 0; k < l->operands; k++) {
-        uintptr_t bits = (uintptr_t)l->pointer[k] | (uintptr_t)l->stride[2 * k];
+    if (l->numbers >> k & 1)
+        return 0;
+    return d < 0 ? l->stride[2 * k] : l->outer_stride[k * l->outer + d];
+}
+
+static bool cuda_dim_merges(const cuda_call *c, int d)
+{
+    int last = c->dims - 1;
+
+    for (int k = 0; k < c->l->operands; k++)
+        if (cuda_step(c->l, k, d) != c->step[k][last] * c->size[last])
+            return false;
+    return last >= 0;
+}
+
+/* Adds a dim of the launch; false when there is no room. */
+static bool cuda_add_dim(cuda_call *c, int64_t size, int d)
+{
+    if (size == 1)
+        return true;
+    if (cuda_dim_merges(c, d)) {
+        c->size[c->dims - 1] *= size;
+        return true;
+    }
+    if (c->dims == CR_EMIT_OUTER)
+        return false;
+    c->size[c->dims] = size;
+    for (int k = 0; k < c->l->operands; k++)
+        c->step[k][c->dims] = cuda_step(c->l, k, d);
+    c->dims++;
+    return true;
+}
+
+/* Sets the dims, the rows first if `rows` is set.  Returns the number of the launch's outer
+ * dims that have no room: the slowest ones. */
+static int cuda_set_dims(cuda_call *c, const cr_launch *l, bool rows)
+{
+    int d = l->outer - 1;
+
+    c->l = l;
+    c->dims = 0;
+    c->first = l->size[2];
+    for (int k = 0; k < l->operands; k++)
+        c->pointer[k] = l->pointer[k];
+    memcpy(c->stride, l->stride, 2 * (size_t)l->operands * sizeof *c->stride);
+    if (rows)
+        cuda_add_dim(c, l->size[0], -1);
+    while (d >= 0 && cuda_add_dim(c, l->outer_size[d], d))
+        d--;
+    return d + 1;
+}
+
+/* True when all vectors of the rows are aligned. */
+static bool cuda_rows_align(const cr_emit_launch *how, const cuda_call *c)
+{
+    for (int k = 0; k < how->operands; k++) {
+        uintptr_t bits = (uintptr_t)c->pointer[k];
+        for (int d = 0; d < c->dims; d++)
+            bits |= (uintptr_t)c->step[k][d];
         if (how->align[k] && bits & (uintptr_t)(how->align[k] - 1))
             return false;
     }
@@ -254,19 +332,31 @@ static bool cuda_rows_align(const cr_emit_launch *how, const cr_launch *l)
 
 /* The form for a row's length.  A row of one chunk that has whole vectors of all lanes, and a
  * row of whole chunks, need no tests of the row's end. */
-static const char *cuda_choose(cuda_variant **out, int index, cuda_kernel *k,
-                               const cr_launch *l)
+static cuda_form cuda_rows_form(const cuda_kernel *k, const cuda_call *c)
 {
-    int64_t columns = l->size[1], groups = (columns + CR_FOLD_LANES - 1) / CR_FOLD_LANES;
+    int64_t columns = c->l->size[1], groups = (columns + CR_FOLD_LANES - 1) / CR_FOLD_LANES;
     int64_t unit = columns <= CR_FOLD_CHUNK ? CR_FOLD_LANES : CR_FOLD_CHUNK;
-    bool whole = columns && columns % unit == 0 && cuda_rows_align(&k->plain.how, l);
+    bool whole = columns && columns % unit == 0 && cuda_rows_align(&k->plain.how, c);
     int steps = groups > CUDA_STEPS ? CUDA_STEPS : (int)groups;
 
     if (!whole)
         steps = groups <= 1 ? 1 : groups <= 4 ? 4 : CUDA_STEPS;
     if (columns > CR_FOLD_ROW)
         steps = 0;
-    return cuda_find_variant(out, index, k, steps, steps && whole);
+    return (cuda_form){.form = steps, .whole = steps && whole};
+}
+
+/* The form for a launch; the plain one without outer dims may have been built. */
+static const char *cuda_choose(cuda_variant **out, int index, cuda_kernel *k,
+                               const cuda_call *c)
+{
+    cuda_form f = {.form = 0};
+
+    if (k->plain.how.rows_fit)
+        f = cuda_rows_form(k, c);
+    f.outer = c->dims > (k->plain.how.kind != CR_LAUNCH_COLUMNS);
+    *out = &k->plain;
+    return f.outer || k->plain.how.rows_fit ? cuda_find_variant(out, index, k, f) : NULL;
 }
 
 static int64_t cuda_least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -307,14 +397,16 @@ static void cuda_grid_vectors(cr_cuda_grid *g, const cr_emit_launch *how, const 
     g->grid[1] = (unsigned)cuda_least(CUDA_MOST_Y, cuda_parts(size[0], g->block[1]));
 }
 
-static void cuda_grid_columns(cr_cuda_grid *g, const cr_emit_launch *how, const int64_t *size)
+static void cuda_grid_columns(cr_cuda_grid *g, const cr_emit_launch *how, const int64_t *size,
+                              int64_t planes)
 {
     int64_t vectors = cuda_parts(size[1], how->lanes);
+    int64_t parts = how->threads == 1 ? 1 : cuda_parts(size[0], CR_FOLD_COLUMN);
 
     g->block[0] = cuda_power(vectors, CUDA_COLUMNS);
     g->block[1] = (unsigned)how->threads;
     g->grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(vectors, g->block[0]));
-    g->grid[1] = (unsigned)cuda_least(CUDA_MOST_Y, cuda_parts(size[0], CR_FOLD_COLUMN));
+    g->grid[1] = (unsigned)cuda_least(CUDA_MOST_Y, parts * planes);
 }
 
 /* Appends n bytes at the next address that is a multiple of `align`. */
@@ -326,58 +418,123 @@ static char *cuda_put(char *begin, char *at, size_t align, const void *bytes, si
     return at + n;
 }
 
-/* The bytes of the kernel's ck_call: addresses, strides, sizes, and parameters. */
-static size_t cuda_call_bytes(const cr_emit_launch *how)
+/* The bytes of the kernel's argument: addresses, strides, sizes, outer dims and parameters. */
+static size_t cuda_call_bytes(const cr_emit_launch *how, bool outer)
 {
-    size_t words = 3 * (size_t)how->operands + 2 * (size_t)how->computed + 3;
+    size_t n = (size_t)how->operands, words = 3 * n + 2 * (size_t)how->computed + 3;
 
+    words += outer ? 2 + CR_EMIT_OUTER * (n + 1) : 0;
     return (8 * words + 15) / 16 * 16 + 16 * (size_t)how->params;
 }
 
-/* Writes the kernel's ck_call.  An operand that is a number has the address NULL, and its value
- * is stored in the place of its strides. */
-static void cuda_fill_call(char *call, const cr_emit_launch *how, const cr_launch *l)
+/* The number of indices of the dims. */
+static int64_t cuda_count(const cuda_call *c)
 {
+    int64_t n = 1;
+
+    for (int d = 0; d < c->dims; d++)
+        n *= c->size[d];
+    return n;
+}
+
+/* Appends the outer dims. */
+static char *cuda_put_outer(char *begin, char *at, const cuda_call *c)
+{
+    int64_t head[2] = {cuda_count(c), c->dims};
+
+    at = cuda_put(begin, at, 8, head, sizeof head);
+    at = cuda_put(begin, at, 8, c->size, sizeof c->size);
+    return cuda_put(begin, at, 8, c->step, (size_t)c->l->operands * sizeof c->step[0]);
+}
+
+/* Writes the kernel's ck_call or ck_outer_call.  An operand that is a number has the address
+ * NULL, and its value is stored in the place of its strides. */
+static void cuda_fill_call(char *call, const cr_emit_launch *how, const cuda_call *c,
+                           const int64_t *size, bool outer)
+{
+    const cr_launch *l = c->l;
     size_t n = (size_t)l->operands, room = 16 * (size_t)how->params;
     void **pointer = (void **)(void *)call;
     int64_t *stride = (int64_t *)(void *)(call + n * sizeof *pointer);
-    char *at = cuda_put(call, call, 8, l->pointer, n * sizeof *pointer);
+    char *at = cuda_put(call, call, 8, c->pointer, n * sizeof *pointer);
 
-    at = cuda_put(call, at, 8, l->stride, (2 * n + (size_t)how->computed) * sizeof *l->stride);
+    at = cuda_put(call, at, 8, c->stride, 2 * n * sizeof *c->stride);
     for (uint64_t mask = l->numbers; mask; mask &= mask - 1) {
         unsigned k = CR_CTZ64(mask);
         memcpy(&stride[2 * k], l->pointer[k], 2 * sizeof *stride);
         pointer[k] = NULL;
     }
-    at = cuda_put(call, at, 8, l->size, 3 * sizeof *l->size);
+    at = cuda_put(call, at, 8, size, 3 * sizeof *size);
+    if (outer)
+        at = cuda_put_outer(call, at, c);
     cuda_put(call, at, 16, l->param, room < l->param_bytes ? room : l->param_bytes);
+}
+
+/* One launch of the driver. */
+static const char *cuda_launch_dims(int index, cuda_kernel *k, cuda_call *c)
+{
+    _Alignas(16) char call[CUDA_CALL_BYTES];
+    bool columns = k->plain.how.kind == CR_LAUNCH_COLUMNS;
+    int64_t count = cuda_count(c),
+            size[3] = {columns ? c->l->size[0] : count, c->l->size[1], c->first};
+    cuda_variant *v;
+    const char *error = cuda_choose(&v, index, k, c);
+
+    if (error)
+        return error;
+    bool outer = c->dims > !columns;
+    cr_cuda_grid g = {.function = v->function};
+    if (v->how.kind == CR_LAUNCH_ROWS)
+        cuda_grid_rows(&g, &v->how, size);
+    else if (columns)
+        cuda_grid_columns(&g, &v->how, size, count);
+    else
+        cuda_grid_vectors(&g, &v->how, size);
+    if (!g.grid[0] || !g.grid[1])
+        return NULL;
+    if (cuda_call_bytes(&v->how, outer) > sizeof call)
+        return "CUDA: a kernel has more operands than an argument has room for";
+    for (int i = 0; !columns && !outer && i < c->l->operands; i++)
+        if (c->dims)
+            c->stride[2 * i] = c->step[i][0];
+    cuda_fill_call(call, &v->how, c, size, outer);
+    return cr_cuda_launch(index, &g, call);
+}
+
+/* Launches for each index of the first `left` outer dims, for which there is no room; an index
+ * of the last of them has `rows` rows. */
+static const char *cuda_launch_slow(int index, cuda_kernel *k, cuda_call *c, int left,
+                                    int64_t rows)
+{
+    const cr_launch *l = c->l;
+    const char *error = NULL;
+
+    if (!left)
+        return cuda_launch_dims(index, k, c);
+    for (int64_t i = 0; i < l->outer_size[left - 1] && !error; i++) {
+        cuda_call part = *c;
+        for (int j = 0; j < l->operands; j++)
+            part.pointer[j] += i * cuda_step(l, j, left - 1);
+        part.first += i * rows;
+        error = cuda_launch_slow(index, k, &part, left - 1, rows * l->outer_size[left - 1]);
+    }
+    return error;
 }
 
 static const char *cuda_launch(int index, const cr_launch *l)
 {
-    _Alignas(16) char call[CUDA_CALL_BYTES];
     cuda_kernel *k = l->code;
-    cuda_variant *v = &k->plain;
+    const cr_emit_launch *how = &k->plain.how;
+    cuda_call c;
 
-    if (v->how.operands != l->operands || v->how.computed ||
-        (l->numbers & ~(uint64_t)v->how.flexible) || cuda_call_bytes(&v->how) > sizeof call)
+    if (how->operands != l->operands || how->computed ||
+        (l->numbers & ~(uint64_t)how->flexible))
         return "CUDA: a kernel was called with other operands than it has";
     if (!l->size[0])
         return NULL;
-    const char *error = k->program ? cuda_choose(&v, index, k, l) : NULL;
-    if (error)
-        return error;
-    cr_cuda_grid g = {.function = v->function};
-    if (v->how.kind == CR_LAUNCH_ROWS)
-        cuda_grid_rows(&g, &v->how, l->size);
-    else if (v->how.kind == CR_LAUNCH_COLUMNS)
-        cuda_grid_columns(&g, &v->how, l->size);
-    else
-        cuda_grid_vectors(&g, &v->how, l->size);
-    if (!g.grid[0])
-        return NULL;
-    cuda_fill_call(call, &v->how, l);
-    return cr_cuda_launch(index, &g, call);
+    bool columns = how->kind == CR_LAUNCH_COLUMNS;
+    int left = cuda_set_dims(&c, l, !columns);
+    return cuda_launch_slow(index, k, &c, left, cuda_count(&c) * (columns ? l->size[0] : 1));
 }
 
 /* --- copies and fills --- */

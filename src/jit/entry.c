@@ -133,21 +133,26 @@ typedef struct {
     cr_kernel_source *source;
     const char *program;
     const cr_emit_choice *choice;
+    uint32_t flexible;
 } cuda_job;
 
 static void cuda_emit(cr_session *s, void *context)
 {
     cuda_job *j = context;
     cr_loop *l = cr_loop_parse(s, j->program);
+    cr_buffer *operand[CR_EMIT_OPERANDS];
+    int n = cr_loop_operands(l, operand, CR_EMIT_OPERANDS);
 
+    for (int k = 0; k < n; k++)
+        operand[k]->flexible = j->flexible >> k & 1;
     cr_emit(&j->source->unit, j->choice->steps ? &cr_dialect_cuda_rows : &cr_dialect_cuda,
             cr_nest_schedule(l), j->source->name, j->choice);
 }
 
 cr_status cr_cuda_source(cr_kernel_source **out, const char *program,
-                         const cr_emit_choice *choice)
+                         const cr_emit_choice *choice, uint32_t flexible)
 {
-    cuda_job j = {.program = program, .choice = choice};
+    cuda_job j = {.program = program, .choice = choice, .flexible = flexible};
     cr_session s = {0};
 
     CR_TRY(kernel_source_new(&j.source, &cr_dialect_cuda, "rows"));

@@ -17,9 +17,10 @@ CR_MUST cr_status cr_group_source(cr_kernel_source **out, const char *program);
 CR_MUST cr_status cr_unit_source(cr_kernel_source **out, const cr_dialect *d, const cr_unit *u,
                                  const cr_loop *l, const uint8_t *stored);
 /* The kernel of a program that cr_kernel_program() printed, in CUDA C++: by cr_dialect_cuda,
- * or, with a number of steps, by cr_dialect_cuda_rows. */
+ * or, with a number of steps, by cr_dialect_cuda_rows.  Bit k of `flexible`: operand k may be a
+ * number, or have one value a row. */
 CR_MUST cr_status cr_cuda_source(cr_kernel_source **out, const char *program,
-                                 const cr_emit_choice *choice);
+                                 const cr_emit_choice *choice, uint32_t flexible);
 /* How a kernel in CUDA C++ is launched. */
 const cr_emit_launch *cr_kernel_launch(const cr_kernel_source *s);
 /* The dtypes of its operands in memory, as in cr_emit_choice, for CR_EMIT_OPERANDS operands;

@@ -16,7 +16,7 @@ const char *const cr_schedule_names[CR_SCHEDULES] = {
 };
 
 static const cr_emit_choice choices[CR_SCHEDULES] = {
-#define CR_SCHEDULE(name, stream, unroll) {stream, unroll, 0, false, NULL},
+#define CR_SCHEDULE(name, streams, vectors) {.stream = streams, .unroll = vectors},
 #include "jit/schedules.def"
 #undef CR_SCHEDULE
 };

@@ -11,7 +11,8 @@
 #include "tensor/remote.h"
 #include <string.h>
 
-enum { GRAIN = 32768, STRIP = 2048 };
+/* LAUNCH_ROWS: rows from which a launch on another device has work for all its processors. */
+enum { GRAIN = 32768, STRIP = 2048, LAUNCH_ROWS = 1024 };
 
 typedef struct {
     const cr_op *op;
@@ -136,19 +137,75 @@ static void run_strips(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Folds units (outer).  One call folds all parts and columns: a CUDA kernel takes any number of
- * rows and stores one result for every CR_FOLD_COLUMN rows. */
-static void run_all_strips(void *context, int64_t begin, int64_t end)
-{
-    axis_job *j = context;
+/* --- one axis on another device: a launch for all indices of the outer dims --- */
 
-    for (int64_t o = begin; o < end; o++) {
-        void *ptr[2] = {j->out + o * j->parts * j->columns * j->out_item,
-                        (void *)outer_at(j, o)};
-        int64_t stride[4] = {j->columns * j->out_item, j->out_item, j->axis_stride, j->item};
-        int64_t size[2] = {j->length, j->columns};
-        call_fold(j, ptr, stride, size);
+/* Launches for the first `n` outer dims, whose results are `out_step` bytes apart along the
+ * last one. */
+static void launch_fold(axis_job *j, cr_launch l, int n, int64_t out_step)
+{
+    int64_t stride[2 * CR_MAX_DIMS];
+
+    for (int d = n - 1; d >= 0; d--) {
+        stride[d] = out_step;
+        stride[n + d] = j->outer_stride[d];
+        out_step *= j->outer_size[d];
     }
+    l.operands = 2;
+    l.param = j->param;
+    l.param_bytes = CR_MAX_ARGS * CR_PARAM_BYTES;
+    l.outer = n;
+    l.outer_size = j->outer_size;
+    l.outer_stride = stride;
+    cr_status st = cr_launch_kernel(&j->kernel, &l);
+    if (st)
+        j->status = st;
+}
+
+static void launch_rows(axis_job *j)
+{
+    int last = j->outer_ndim - 1;
+    int64_t rows = last >= 0 ? j->outer_size[last] : 1;
+
+    launch_fold(
+        j,
+        (cr_launch){.pointer = (void *[]){j->out, (void *)j->in},
+                    .stride = (int64_t[]){j->out_item, 0, last >= 0 ? j->outer_stride[last] : 0,
+                                          j->item},
+                    .size = {rows, j->length}},
+        last < 0 ? 0 : last, rows * j->out_item);
+}
+
+/* Folds `parts` parts of each row, of `length` elements each, from part `first` on. */
+static void launch_parts(axis_job *j, int64_t first, int64_t parts, int64_t length)
+{
+    if (parts && length)
+        launch_fold(
+            j,
+            (cr_launch){.pointer = (void *[]){j->out + first * j->out_item,
+                                              (void *)(j->in + first * j->part * j->item)},
+                        .stride = (int64_t[]){j->out_item, 0, j->part * j->item, j->item},
+                        .size = {parts, length}},
+            j->outer_ndim, j->parts * j->out_item);
+}
+
+static void launch_all_parts(axis_job *j)
+{
+    int64_t whole = j->length / j->part;
+
+    launch_parts(j, 0, whole, j->part);
+    launch_parts(j, whole, 1, j->length - whole * j->part);
+}
+
+/* One launch folds all parts and columns: a CUDA kernel takes any number of rows and stores one
+ * result for every CR_FOLD_COLUMN rows. */
+static void launch_columns(axis_job *j)
+{
+    launch_fold(j,
+                (cr_launch){.pointer = (void *[]){j->out, (void *)j->in},
+                            .stride = (int64_t[]){j->columns * j->out_item, j->out_item,
+                                                  j->axis_stride, j->item},
+                            .size = {j->length, j->columns}},
+                j->outer_ndim, j->parts * j->columns * j->out_item);
 }
 
 /* Splits the dims of `t` into the axis and the others. */
@@ -201,6 +258,18 @@ static cr_status check_job(const axis_job *j, cr_tensor *made)
     return j->status;
 }
 
+static void run_rows(axis_job *j, cr_device device)
+{
+    if (cr_is_host(device) && j->parts > 1)
+        cr_parallel_for(j->outer * j->parts, GRAIN / CR_FOLD_ROW, run_axis_parts, j);
+    else if (cr_is_host(device))
+        cr_parallel_for(j->outer, 1 + GRAIN / j->length, run_axis_rows, j);
+    else if (j->parts > 1)
+        launch_all_parts(j);
+    else
+        launch_rows(j);
+}
+
 static cr_status fold_axis_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis,
                                 const void *param)
 {
@@ -211,16 +280,16 @@ static cr_status fold_axis_rows(cr_tensor **out, folding *f, cr_tensor *t, int a
     j.out_item = (int64_t)cr_dtype_size(f->partial);
     j.parts = (j.length + j.part - 1) / j.part;
     set_outer(&j, t, axis, -1);
+    /* A kernel folds the blocks of a row, too: parts are for threads. */
+    if (!cr_is_host(t->device) && j.outer >= LAUNCH_ROWS)
+        j.parts = 1;
     CR_TRY(place_fold(&j, f, t, CR_FORM_MAIN));
     CR_TRY(new_partial(&made, f, t, axis, j.parts));
     j.out = made->data;
-    if (j.parts > 1) {
-        cr_share_out(t->device, j.outer * j.parts, GRAIN / CR_FOLD_ROW, run_axis_parts, &j);
-        CR_TRY(check_job(&j, made));
-        return join_axis_parts(out, f, made, axis, param);
-    }
-    cr_share_out(t->device, j.outer, 1 + GRAIN / j.length, run_axis_rows, &j);
+    run_rows(&j, t->device);
     CR_TRY(check_job(&j, made));
+    if (j.parts > 1)
+        return join_axis_parts(out, f, made, axis, param);
     *out = made;
     return CR_OK;
 }
@@ -250,7 +319,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     int64_t unit =
         (j.length < j.part ? j.length : j.part) * (j.columns < STRIP ? j.columns : STRIP);
     if (t->device.kind == CR_CUDA)
-        cr_share_out(t->device, j.outer, 1, run_all_strips, &j);
+        launch_columns(&j);
     else
         cr_share_out(t->device, j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
     CR_TRY(check_job(&j, made));

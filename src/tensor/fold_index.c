@@ -108,6 +108,53 @@ static void index_strips(void *context, int64_t begin, int64_t end)
     }
 }
 
+/* --- another device: a launch for all dims --- */
+
+/* Launches for the first `n` dims outside those of `l`. */
+static void index_launch(index_job *j, cr_launch *l, int n)
+{
+    static const cr_params none;
+    int64_t stride[(CR_MAX_RESULTS + 1) * CR_MAX_DIMS];
+
+    for (int d = 0; d < n; d++) {
+        for (int k = 0; k < j->outputs; k++)
+            stride[k * n + d] = j->out_stride[d] * j->out_item[k];
+        stride[j->outputs * n + d] = j->stride[d];
+    }
+    l->operands = j->outputs + 1;
+    l->param = none.slot;
+    l->param_bytes = sizeof none.slot;
+    l->outer = n;
+    l->outer_size = j->size;
+    l->outer_stride = stride;
+    j->status = cr_launch_kernel(&j->kernel, l);
+}
+
+/* The dim of the rows is the last one; that of the columns is, in a kernel of columns. */
+static void index_launch_all(index_job *j, bool columns)
+{
+    int last = j->ndim - 1;
+    void *ptr[CR_MAX_RESULTS + 1];
+    int64_t stride[2 * (CR_MAX_RESULTS + 1)];
+    cr_launch l = {.pointer = ptr, .stride = stride, .size = {1, j->length}};
+
+    for (int k = 0; k < j->outputs; k++) {
+        ptr[k] = j->out[k];
+        stride[2 * k] = columns || last < 0 ? 0 : j->out_stride[last] * j->out_item[k];
+        stride[2 * k + 1] = columns ? j->out_item[k] : 0;
+    }
+    ptr[j->outputs] = (void *)(uintptr_t)j->in;
+    stride[2 * j->outputs] = columns ? j->step : last < 0 ? 0 : j->stride[last];
+    stride[2 * j->outputs + 1] = j->item;
+    if (last >= 0)
+        l.size[0] = j->size[last];
+    if (columns) {
+        l.size[0] = j->length;
+        l.size[1] = j->columns;
+    }
+    index_launch(j, &l, last < 0 ? 0 : last);
+}
+
 /* --- few long rows, on the host --- */
 
 /* Results of the parts of one row. */
@@ -170,15 +217,23 @@ static cr_status index_long_row(index_job *j, int64_t row)
 
 static cr_status index_all_rows(index_job *j)
 {
-    bool split = cr_is_host(j->kernel.device) && j->count < 4 && j->length >= 2 * PART;
+    bool split = j->count < 4 && j->length >= 2 * PART;
 
     if (j->count <= GRAIN / j->length && !split)
         index_rows(j, 0, j->count);
     else if (!split)
-        cr_share_out(j->kernel.device, j->count, 1 + GRAIN / j->length, index_rows, j);
+        cr_parallel_for(j->count, 1 + GRAIN / j->length, index_rows, j);
     for (int64_t row = 0; split && row < j->count; row++)
         CR_TRY(index_long_row(j, row));
     return j->status;
+}
+
+static void index_all_columns(index_job *j)
+{
+    int64_t wide = j->columns < STRIP ? j->columns : STRIP;
+
+    cr_parallel_for(j->count / j->columns * j->strips, 1 + GRAIN / (j->length * wide),
+                    index_strips, j);
 }
 
 /* --- layouts --- */
@@ -276,12 +331,14 @@ static cr_status index_run(index_job *j, const cr_view *self)
     j->step = rows ? j->item : j->step;
     CR_TRY(cr_place_kernel(&j->kernel, self->device, j->op, (cr_dtype)self->dtype,
                            rows ? CR_FORM_MAIN : CR_FORM_COLUMNS));
-    if (rows)
+    if (!rows)
+        index_set_columns(j, column);
+    if (!cr_is_host(self->device))
+        index_launch_all(j, !rows);
+    else if (rows)
         return index_all_rows(j);
-    index_set_columns(j, column);
-    int64_t wide = j->columns < STRIP ? j->columns : STRIP;
-    cr_share_out(self->device, j->count / j->columns * j->strips,
-                 1 + GRAIN / (j->length * wide), index_strips, j);
+    else
+        index_all_columns(j);
     return j->status;
 }
 

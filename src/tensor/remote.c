@@ -369,22 +369,22 @@ cr_status cr_remote_fill(const cr_view *to, const void *element)
 
 /* --- elementwise entries --- */
 
-/* Launches of at most FLAT_PLANES planes of rows and columns replace a copy of an operand. */
-enum { FLAT_DIMS = 3, FLAT_PLANES = 64 };
+/* A launch has at most FLAT_OUTER dims outside its rows and columns. */
+enum { FLAT_OUTER = 6, FLAT_DIMS = FLAT_OUTER + 2 };
 
 /* The operands of one launch.  Each has the layout of the first result, is one element, or is
- * broadcast: it then has a step for each of the planes, rows and columns. */
+ * broadcast: it then has a step for each of the dims. */
 typedef struct {
     const cr_tensor *like; /* has the sizes and strides of the launch */
     cr_device device;
     int count;
     uint64_t numbers;
-    int64_t
-        size[FLAT_DIMS]; /* planes, rows, columns; {1, 1, numel} without broadcast operands */
+    int outer;               /* dims outside the rows */
+    int64_t size[FLAT_DIMS]; /* the last two are rows and columns; {1, numel} without broadcast
+                              * operands */
     bool broadcasts;
     void *ptr[CR_MAX_OPERANDS];
-    int64_t plane[CR_MAX_OPERANDS]; /* bytes from plane to plane */
-    int64_t stride[2 * CR_MAX_OPERANDS];
+    int64_t stride[2 * CR_MAX_OPERANDS], outer_stride[FLAT_OUTER * CR_MAX_OPERANDS]; /* bytes */
     cr_stored stored;
     _Alignas(16) char number[CR_MAX_OPERANDS][16];
     cr_tensor *made[CR_MAX_OPERANDS];
@@ -403,18 +403,20 @@ static void flat_put_steps(flat_call *c, void *p, cr_dtype dtype, const int64_t 
     int64_t item = (int64_t)cr_dtype_size(dtype);
 
     c->ptr[c->count] = p;
-    c->plane[c->count] = step[0] * item;
-    c->stride[2 * c->count] = step[1] * item;
-    c->stride[2 * c->count + 1] = step[2] * item;
+    for (int d = 0; d < c->outer; d++)
+        c->outer_stride[c->count * c->outer + d] = step[d] * item;
+    c->stride[2 * c->count] = step[c->outer] * item;
+    c->stride[2 * c->count + 1] = step[c->outer + 1] * item;
     c->count++;
 }
 
 static void flat_put(flat_call *c, void *p, cr_dtype dtype, bool one)
 {
-    const int64_t none[FLAT_DIMS] = {0},
-                  dense[FLAT_DIMS] = {c->size[1] * c->size[2], c->size[2], 1};
+    int64_t step[FLAT_DIMS] = {0};
 
-    flat_put_steps(c, p, dtype, one ? none : dense);
+    if (!one)
+        cr_row_major(c->outer + 2, c->size, step);
+    flat_put_steps(c, p, dtype, step);
 }
 
 /* --- operands that are broadcast --- */
@@ -472,15 +474,27 @@ static bool flat_is_broadcast(const flat_call *c, const cr_tensor *t, cr_dtype w
            !cr_is_host(t->device) && !lies_like(t, c->like);
 }
 
-/* Merges the dims where all broadcast operands allow it.  Launches read them in place when
+/* Sets the sizes to those of `n` dims, the last of `size`. */
+static void flat_set_sizes(flat_call *c, const int64_t *size, int n)
+{
+    n = n < 2 ? 2 : n;
+    memcpy(c->size, size + FLAT_DIMS - n, (size_t)n * sizeof *size);
+    c->outer = n - 2;
+    c->broadcasts = true;
+}
+
+/* Merges the dims where all broadcast operands allow it.  A launch reads them in place when
  * FLAT_DIMS dims remain at most, along the last of which each has step 0 or 1. */
 static void flat_find_dims(flat_call *c, const cr_op *op, const cr_value *arg, cr_dtype compute)
 {
     flat_order o = flat_order_of(c->like);
     uint64_t merges = ~(uint64_t)0;
-    int64_t size[FLAT_DIMS] = {1, 1, 1};
+    int64_t size[FLAT_DIMS];
     bool any = false;
     int n = FLAT_DIMS - 1;
+
+    for (int d = 0; d < FLAT_DIMS; d++)
+        size[d] = 1;
 
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
         int i = (int)CR_CTZ(mask);
@@ -498,18 +512,16 @@ static void flat_find_dims(flat_call *c, const cr_op *op, const cr_value *arg, c
             return;
         size[n] *= c->like->size[o.dim[k]];
     }
-    if (!any || size[0] > FLAT_PLANES)
-        return;
-    memcpy(c->size, size, sizeof size);
-    c->broadcasts = true;
+    if (any)
+        flat_set_sizes(c, size, FLAT_DIMS - n);
 }
 
-/* The tensor's steps along planes, rows and columns. */
+/* The tensor's steps along the dims of the launch. */
 static void flat_put_broadcast(flat_call *c, const cr_tensor *t, cr_dtype want)
 {
     flat_order o = flat_order_of(c->like);
     int64_t step[FLAT_DIMS] = {0}, inside = 1;
-    int n = FLAT_DIMS - 1;
+    int n = c->outer + 1;
 
     for (int k = o.n - 1; k >= 0; k--) {
         if (inside == c->size[n]) {
@@ -936,22 +948,20 @@ done:
     return st;
 }
 
-static cr_status flat_launch(flat_call *c, const cr_placed_kernel *kernel,
+static cr_status flat_launch(const flat_call *c, const cr_placed_kernel *kernel,
                              const cr_params *params)
 {
-    for (int64_t plane = 0; plane < c->size[0]; plane++) {
-        CR_TRY(cr_launch_kernel(kernel, &(cr_launch){.operands = c->count,
-                                                     .pointer = c->ptr,
-                                                     .numbers = c->numbers,
-                                                     .stride = c->stride,
-                                                     .size = {c->size[1], c->size[2]},
-                                                     .param = params->slot,
-                                                     .param_bytes = sizeof params->slot}));
-        for (int k = 0; k < c->count; k++)
-            if (!(c->numbers >> k & 1))
-                c->ptr[k] = (char *)c->ptr[k] + c->plane[k];
-    }
-    return CR_OK;
+    return cr_launch_kernel(kernel,
+                            &(cr_launch){.operands = c->count,
+                                         .pointer = c->ptr,
+                                         .numbers = c->numbers,
+                                         .stride = c->stride,
+                                         .size = {c->size[c->outer], c->size[c->outer + 1]},
+                                         .param = params->slot,
+                                         .param_bytes = sizeof params->slot,
+                                         .outer = c->outer,
+                                         .outer_size = c->size,
+                                         .outer_stride = c->outer_stride});
 }
 
 cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
@@ -969,8 +979,8 @@ cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const 
         return body_on_host(op, arg, out);
     CR_GO(flat_layout(&like, out[0]));
     c.like = like;
-    c.size[0] = c.size[1] = 1;
-    c.size[2] = out[0]->numel;
+    c.size[0] = 1;
+    c.size[1] = out[0]->numel;
     flat_find_dims(&c, op, arg, cr_dtype_compute(compute));
     for (int k = 0; k < op->result_count; k++)
         CR_GO(flat_put_result(&c, out[k], kernel_result[k],

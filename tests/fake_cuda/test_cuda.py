@@ -2,6 +2,7 @@
 
 Results are compared with the host's bit for bit.  On the stand-in, device memory is protected and work is
 delayed, so an access from the host or a missing wait fails."""
+import ctypes
 import os
 
 import numpy as np
@@ -27,6 +28,67 @@ def test_device():
         torch.ones(2, device="cuda").numpy()
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         torch.ones(2, device="cuda") + torch.ones(2)
+
+
+def launches(f):
+    """The number of kernels that f launches; 0 on a GPU."""
+    if not FAKE:
+        f()
+        return 0
+    counted = ctypes.CDLL(os.path.join(os.environ["CR_CUDA"], "libcuda.so.1")).fake_cuda_launches
+    counted.restype = ctypes.c_long
+    f()  # kernels for copies of operands may be built
+    before = counted()
+    f()
+    return counted() - before
+
+
+def strided(shape, order, gaps):
+    """A tensor whose dims are in memory in the order `order`, with `gaps` unused elements after each."""
+    sizes = [shape[d] + gaps[d] for d in order]
+    t = torch.randn(sizes).permute([order.index(d) for d in range(len(order))])
+    return t[tuple(slice(0, n) for n in shape)]
+
+
+OUTER = [((3, 4, 5), (0, 1, 2), (0, 0, 0)), ((3, 4, 5), (0, 1, 2), (0, 2, 0)), ((3, 4, 5), (2, 0, 1), (0, 0, 0)),
+         ((3, 4, 2, 7), (0, 1, 2, 3), (0, 1, 1, 1)), ((3, 4, 2, 7), (3, 1, 0, 2), (0, 1, 0, 1)),
+         ((2, 3, 1, 2, 5), (0, 1, 2, 3, 4), (1, 1, 1, 1, 1)), ((2, 2, 2, 2, 2, 2, 2, 2, 3), tuple(range(9)), (0,) + (1,) * 8)]
+
+
+@pytest.mark.parametrize("shape, order, gaps", OUTER)
+def test_folds_of_dims_that_do_not_merge(shape, order, gaps):
+    torch.manual_seed(8)
+    x = strided(shape, order, gaps)
+    there = torch.empty_strided(x.shape, x.stride(), device="cuda").copy_(x)
+    for dim in range(len(shape)):
+        assert same(there.sum(dim), x.sum(dim)), dim
+        assert same(there.argmax(dim), x.argmax(dim)), dim
+        assert all(same(a, b) for a, b in zip(there.max(dim, True), x.max(dim, True))), dim
+    assert same(there.mean((0, len(shape) - 1)), x.mean((0, len(shape) - 1)))
+
+
+def test_a_fold_is_one_launch():
+    x = torch.randn(6, 5, 3, 4)
+    gapped, long = torch.randn(6, 5, 4, 4)[:, :, :3], torch.randn(1030, 8200)
+    for t, f, most in ((x, lambda t: t.sum(-1), 1), (x, lambda t: t.sum(1), 1), (gapped, lambda t: t.sum(-1), 1),
+                       (gapped, lambda t: t.sum(1), 1), (x, lambda t: t.sum((0, 2, 3)), 2), (x, lambda t: t.argmax(1), 1),
+                       (gapped, lambda t: t.argmax(-1), 1), (long, lambda t: t.sum(1), 1), (long[:3], lambda t: t.sum(1), 3),
+                       (long[:9], lambda t: t.argmax(1), 1), (long[:2], lambda t: t.softmax(1), 1)):
+        there = torch.empty_strided(t.shape, t.stride(), device="cuda").copy_(t)
+        assert same(f(there), f(t))
+        assert launches(lambda: f(there)) <= most
+
+
+def test_compiled_planes_share_launches():
+    torch.manual_seed(9)
+    x, y = torch.randn(9, 5, 4, 6), torch.randn(9, 1, 4, 1)
+    f = torch.compile(lambda x, y: ((x * y).tanh() + y, (x + y).sum(-1)))
+    for part in (lambda t: t, lambda t: t[:, :, 1:]):
+        a, b = part(x), part(y)
+        for have, want in zip(f(part(x.cuda()), part(y.cuda())), ((a * b).tanh() + b, (a + b).sum(-1))):
+            assert same(have, want)
+    there, other = x.cuda()[:, :, 1:], y.cuda()[:, :, 1:]
+    assert launches(lambda: f(there, other)) <= 3  # of 27 planes
 
 
 def test_numbers_and_flexible_operands():
