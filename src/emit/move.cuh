@@ -221,6 +221,22 @@ CK_KERNEL(cm_own, cm_index_call)
                       CK_ATOMIC_MOST(&call.owner[table / call.item], (unsigned long long)i + 1))
 }
 
+/* cr_cuda_parts: indices of extremes in the parts of a line become indices in the line. */
+struct cm_parts_call {
+    cm_i64 *out;
+    const cm_i64 *best, *part;
+    cm_i64 n, columns, parts, unit;
+};
+
+CK_KERNEL(cm_join, cm_parts_call)
+{
+    for (cm_i64 i = ck_first_x(); i < call.n; i += ck_step_x()) {
+        const cm_i64 outer = i / call.columns, column = i - outer * call.columns;
+        const cm_i64 at = (outer * call.parts + call.best[i]) * call.columns + column;
+        call.out[i] = call.best[i] * call.unit + call.part[at];
+    }
+}
+
 #define CM_DEFINE_INDEXED(bytes, T)                                                            \
     CK_KERNEL(cm_pick##bytes, cm_index_call){CM_EACH_INDEX(                                    \
         *(T *)(call.dense + dense) = inside ? *(const T *)(call.table + table)                 \

@@ -554,7 +554,14 @@ typedef struct {
     int to, from; /* dtypes; or bytes of an element, and MOVE_COPY ... MOVE_OWN */
 } move_key;
 
-enum { MOVE_COPY = -1, MOVE_FILL = -2, MOVE_PICK = -3, MOVE_PLACE = -4, MOVE_OWN = -5 };
+enum {
+    MOVE_COPY = -1,
+    MOVE_FILL = -2,
+    MOVE_PICK = -3,
+    MOVE_PLACE = -4,
+    MOVE_OWN = -5,
+    MOVE_JOIN = -6
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cr_map moves; /* move_key -> function */
@@ -566,9 +573,9 @@ static void move_text(cr_text *out, char symbol[32], const move_key *k)
                        cr_dtype_infos[k->to].suffix, cr_dtype_infos[k->from].suffix);
         snprintf(symbol, 32, "cm_convert");
     } else {
-        static const char *const name[] = {"", "copy", "fill", "pick", "place", "own"};
+        static const char *const name[] = {"", "copy", "fill", "pick", "place", "own", "join"};
         int n = snprintf(symbol, 32, "cm_%s", name[-k->from]);
-        if (k->from != MOVE_OWN)
+        if (k->from > MOVE_OWN)
             snprintf(symbol + n, 32 - (size_t)n, "%d", k->to);
     }
     cr_text_put(out, cr_vec_texts[CR_VEC_CUDA]);
@@ -891,6 +898,17 @@ const char *cr_cuda_pick(int device, const cr_cuda_index *x, cr_status kind, con
         return NULL;
     const char *error = index_begin(&c, device, kind, text);
     return error ? error : index_launch(device, &c, MOVE_PICK);
+}
+
+const char *cr_cuda_join_indices(int device, const cr_cuda_parts *p)
+{
+    move_key key = {device, 1, MOVE_JOIN};
+    cr_cuda_parts call = *p;
+    cr_cuda_grid g = {.grid = {1, 1}, .block = {CUDA_BLOCK, 1}};
+    const char *error = move_find(&g.function, &key);
+
+    g.grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(p->n, CUDA_BLOCK));
+    return error ? error : cr_cuda_launch(device, &g, &call);
 }
 
 /* The elements between the table's first and last place; 0 if strides are negative. */

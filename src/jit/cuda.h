@@ -28,4 +28,13 @@ const char *cr_cuda_pick(int device, const cr_cuda_index *x, cr_status kind, con
 const char *cr_cuda_place(int device, const cr_cuda_index *x, cr_status kind, const char *text,
                           bool *done);
 
+/* out[i] = best[i] * unit + part[i / columns, best[i], i % columns], where part has the sizes
+ * [n / columns, parts, columns]; all are int64 elements on the device. */
+typedef struct {
+    int64_t *out;
+    const int64_t *best, *part;
+    int64_t n, columns, parts, unit;
+} cr_cuda_parts;
+const char *cr_cuda_join_indices(int device, const cr_cuda_parts *p);
+
 #endif

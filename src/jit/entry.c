@@ -86,9 +86,11 @@ cr_status cr_entry_source(cr_kernel_source **out, const cr_dialect *d, const cr_
     cr_session s = {0};
 
     /* The same kernel folds the partial results of a plain fold. */
-    if (op->does == CR_DOES_FOLD && form >= CR_FORM_JOIN && !cr_loop_has_form(op, form))
+    bool both = cr_op_keeps_index(op);
+    if (op->does == CR_DOES_FOLD && form >= CR_FORM_JOIN && !cr_loop_has_form(op, form) &&
+        !both)
         j.form = form = form == CR_FORM_JOIN ? CR_FORM_MAIN : CR_FORM_COLUMNS;
-    if (!cr_loop_has_form(op, form))
+    if (!both && !cr_loop_has_form(op, form))
         return cr_fail(CR_VALUE, "%s has no kernel of form %d", op->name, (int)form);
     CR_TRY(kernel_source_new(&j.source, d, op->name));
     cr_status st = cr_session_run(&s, entry_emit, &j);

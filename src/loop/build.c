@@ -815,10 +815,10 @@ static void declare_params(frame *f)
 
 static const char *result_buffer_name(frame *f, int k)
 {
-    const char *name = f->op->result[k].name;
+    const char *name = k < f->op->result_count ? f->op->result[k].name : "";
 
     if (!*name)
-        name = f->op->result_count > 1 ? cr_session_printf(f->s, "out%d", k) : "out";
+        name = k || f->op->result_count > 1 ? cr_session_printf(f->s, "out%d", k) : "out";
     while (cr_loop_find_buffer(f->l, name))
         name = cr_session_printf(f->s, "%s_", name);
     return name;
@@ -859,15 +859,21 @@ static void build_fold(frame *f, cr_form form)
     v = eval_rule(f, fold->args[0]);
     if (fn == CR_FN_and || fn == CR_FN_or)
         v = value_of_expr(as_expr(f, fold, v, CR_BOOL), true);
-    if (form >= CR_FORM_JOIN)
+    if (form >= CR_FORM_JOIN && !cr_fn_keeps_index((cr_fn)fn))
         v.e =
             cr_expr_load(f->l,
                          cr_loop_buffer(f->l, CR_BUFFER_INPUT, "part", (cr_dtype)v.e->dtype, 2,
                                         (const cr_sym *[]){f->row.extent, f->column.extent}),
                          (const cr_sym *[]){f->row.index, f->column.index});
     v.e = cr_expr_reduce(f->l, (cr_fn)fn, columns ? f->row : f->column, v.e);
+    cr_operand kept = columns ? CR_OPERAND_COLUMN : CR_OPERAND_ROW;
+    if (form >= CR_FORM_JOIN && cr_fn_keeps_index((cr_fn)fn)) {
+        define(f, 0, kept, v.e);
+        define(f, 1, kept, cr_expr_index_of(f->l, v.e));
+        return;
+    }
     for (int k = 0; k < f->op->result_count; k++)
-        define(f, k, columns ? CR_OPERAND_COLUMN : CR_OPERAND_ROW, fold_result(f, k, v.e));
+        define(f, k, kept, fold_result(f, k, v.e));
 }
 
 /* The value of a scan's operand scanned along an axis. */
@@ -905,6 +911,11 @@ static void keep_only_parts(cr_loop *l)
     l->buffers.len = n;
 }
 
+bool cr_op_keeps_index(const cr_op *op)
+{
+    return op->does == CR_DOES_FOLD && cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold->name));
+}
+
 static bool plain_fold(const cr_op *op)
 {
     const cr_rule *arg = op->fold->args[0];
@@ -920,7 +931,7 @@ bool cr_loop_has_form(const cr_op *op, cr_form form)
                (form == CR_FORM_MAIN || form == CR_FORM_INT32);
     if (op->scan)
         return form < CR_FORM_JOIN;
-    if (op->does == CR_DOES_FOLD && cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold->name)))
+    if (cr_op_keeps_index(op))
         return form < CR_FORM_JOIN;
     if (op->does == CR_DOES_FOLD)
         return form < CR_FORM_JOIN || (form <= CR_FORM_JOIN_COLUMNS && !plain_fold(op));
@@ -1000,7 +1011,7 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
         build_scan(f, form);
     else
         build_body(f);
-    if (op->does == CR_DOES_FOLD && form >= CR_FORM_JOIN)
+    if (op->does == CR_DOES_FOLD && form >= CR_FORM_JOIN && !cr_op_keeps_index(op))
         keep_only_parts(l);
     return l;
 }

@@ -3,7 +3,8 @@
  * The program of an entry works on rows and columns: axes i < R and j < C.
  *   body           out[i, j] = body(self[i, j], ...)
  *   fold           out[i] = combine[j < C](expr), and its other forms; the index that a
- *                  reduction keeps is the second result, or the only one
+ *                  reduction keeps is the second result, or the only one.  With a form of
+ *                  joins, such a reduction has both results, in the forms of rows and columns
  *   scan           out[i, j] = scan combine[j < C](expr), along i < R in the form of columns
  *   is with fused  operands as the entry declares them: [i, j], [i] or [j]
  *   loop           out[i, j] = table[i, j, $index[i, j]], of an entry with one index tensor; a
@@ -17,6 +18,8 @@
 #include "loop/loop.h"
 #include "ops/ops.h"
 
+/* True for a fold that keeps the index of its value. */
+bool cr_op_keeps_index(const cr_op *op);
 /* True when opgen makes a kernel of this form for the entry. */
 bool cr_loop_has_form(const cr_op *op, cr_form form);
 /* The program for compute type `t`.  Bails with CR_TYPE when a function of the entry

@@ -5,10 +5,12 @@
  * Other layouts, and dtypes without kernels, are copied first to a row-major tensor of the
  * compute type.  Rows so short that their kernel takes longer than a copy are copied to
  * columns.  The result does not depend on the order of the fold: the first of equal extremes
- * wins, and the first NaN wins over any number. */
+ * wins, and the first NaN wins over any number.  So the parts of a long line may be folded
+ * apart. */
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "jit/cuda.h"
 #include "num/convert.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -153,6 +155,119 @@ static void index_launch_all(index_job *j, bool columns)
         l.size[1] = j->columns;
     }
     index_launch(j, &l, last < 0 ? 0 : last);
+}
+
+/* --- few long lines, on a CUDA device --- */
+
+/* A line is divided into parts of PART_ROW columns or PART_COLUMN rows when there are fewer
+ * than LINES_ROW or LINES_COLUMN lines: a block of threads has a row, a thread four columns. */
+enum { PART_ROW = 8192, PART_COLUMN = 128, LINES_ROW = 1024, LINES_COLUMN = 1 << 18 };
+
+/* Values and indices [outer, parts, columns] of the parts' extremes, and for each line the part
+ * of its extreme. */
+typedef struct {
+    cr_dtype dtype;
+    bool columns;
+    int64_t unit, parts, wide; /* elements of a part; columns, 1 in rows */
+    cr_tensor *value, *index, *best;
+} line_parts;
+
+static bool index_has_parts(const index_job *j, bool columns)
+{
+    if (j->kernel.device.kind != CR_CUDA || j->ndim + 1 >= CR_MAX_DIMS)
+        return false;
+    return columns ? j->count < LINES_COLUMN && j->length >= 2 * PART_COLUMN
+                   : j->count < LINES_ROW && j->length >= 4 * PART_ROW;
+}
+
+/* Folds `parts` parts of each line, of `length` elements each, from part `first` on. */
+static cr_status parts_fold(const index_job *j, const line_parts *s, int64_t first,
+                            int64_t parts, int64_t length)
+{
+    index_job p = *j;
+    int at = s->columns ? j->ndim - 1 : j->ndim;
+
+    if (!parts || !length)
+        return CR_OK;
+    for (int d = 0; d < at; d++)
+        p.out_stride[d] *= s->parts;
+    p.size[at + s->columns] = j->size[at];
+    p.stride[at + s->columns] = j->stride[at];
+    p.out_stride[at + s->columns] = j->out_stride[at];
+    p.size[at] = parts;
+    p.stride[at] = s->unit * j->step;
+    p.out_stride[at] = s->wide;
+    p.ndim++;
+    p.length = length;
+    p.in = j->in + first * s->unit * j->step;
+    p.outputs = 2;
+    p.out_item[0] = j->item;
+    p.out_item[1] = sizeof(int64_t);
+    p.out[0] = s->value->data + first * s->wide * j->item;
+    p.out[1] = s->index->data + first * s->wide * (int64_t)sizeof(int64_t);
+    CR_TRY(cr_place_kernel(&p.kernel, j->kernel.device, j->op, s->dtype,
+                           s->columns ? CR_FORM_JOIN_COLUMNS : CR_FORM_JOIN));
+    index_launch_all(&p, s->columns);
+    return p.status;
+}
+
+/* Finds the part of each line's extreme, and sets the results that are values. */
+static cr_status parts_find_best(const index_job *j, const line_parts *s)
+{
+    index_job p = *j;
+
+    p.in = s->value->data;
+    p.out[j->outputs - 1] = s->best->data;
+    p.ndim = 1 + s->columns;
+    p.size[0] = j->count / s->wide;
+    p.stride[0] = s->parts * s->wide * j->item;
+    p.out_stride[0] = s->wide;
+    p.size[s->columns] = s->columns ? s->wide : p.size[0];
+    p.stride[s->columns] = s->columns ? j->item : p.stride[0];
+    p.out_stride[s->columns] = 1;
+    p.length = s->parts;
+    p.step = s->wide * j->item;
+    index_launch_all(&p, s->columns);
+    return p.status;
+}
+
+static cr_status parts_new(line_parts *s, const index_job *j)
+{
+    int64_t n = j->count * s->parts;
+
+    CR_TRY(cr_tensor_new(&s->value, s->dtype, j->kernel.device, 1, &n));
+    CR_TRY(cr_tensor_new(&s->index, CR_I64, j->kernel.device, 1, &n));
+    return cr_tensor_new(&s->best, CR_I64, j->kernel.device, 1, &j->count);
+}
+
+static cr_status index_run_parts(const index_job *j, cr_dtype dtype, bool columns)
+{
+    line_parts s = {.dtype = dtype,
+                    .columns = columns,
+                    .unit = columns ? PART_COLUMN : PART_ROW,
+                    .wide = columns ? j->columns : 1};
+    int64_t whole = j->length / s.unit;
+    cr_status st;
+
+    s.parts = (j->length + s.unit - 1) / s.unit;
+    CR_GO(parts_new(&s, j));
+    CR_GO(parts_fold(j, &s, 0, whole, s.unit));
+    CR_GO(parts_fold(j, &s, whole, 1, j->length - whole * s.unit));
+    CR_GO(parts_find_best(j, &s));
+    CR_GO(cr_device_status(cr_cuda_join_indices(
+        j->kernel.device.index,
+        &(cr_cuda_parts){.out = (int64_t *)(void *)j->out[j->outputs - 1],
+                         .best = (const int64_t *)(const void *)s.best->data,
+                         .part = (const int64_t *)(const void *)s.index->data,
+                         .n = j->count,
+                         .columns = s.wide,
+                         .parts = s.parts,
+                         .unit = s.unit})));
+done:
+    cr_drop(s.value);
+    cr_drop(s.index);
+    cr_drop(s.best);
+    return st;
 }
 
 /* --- few long rows, on the host --- */
@@ -333,6 +448,8 @@ static cr_status index_run(index_job *j, const cr_view *self)
                            rows ? CR_FORM_MAIN : CR_FORM_COLUMNS));
     if (!rows)
         index_set_columns(j, column);
+    if (index_has_parts(j, !rows))
+        return index_run_parts(j, (cr_dtype)self->dtype, !rows);
     if (!cr_is_host(self->device))
         index_launch_all(j, !rows);
     else if (rows)

@@ -11,6 +11,7 @@
 #include "jit/cache.h"
 #include "jit/entry.h"
 #include "kern/cuda/product.h"
+#include "loop/build.h"
 #include "loop/libm.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -169,7 +170,9 @@ cr_status cr_place_stored(cr_placed_kernel *out, cr_device device, const cr_op *
                           cr_dtype dtype, cr_form form, const cr_stored *stored)
 {
     *out = (cr_placed_kernel){.device = device};
-    CR_TRY(cr_find_kernel(&out->fn, op, dtype, form));
+    /* The host has no kernel for both results of a fold that keeps its index. */
+    bool both = form >= CR_FORM_JOIN && cr_op_keeps_index(op);
+    CR_TRY(cr_find_kernel(&out->fn, op, dtype, both ? CR_FORM_MAIN : form));
     if (cr_is_host(device) || !cr_has_bytes(device))
         return CR_OK;
     out->fn = NULL;

@@ -79,6 +79,22 @@ def test_a_fold_is_one_launch():
         assert launches(lambda: f(there)) <= most
 
 
+@pytest.mark.parametrize("shape, dim", [((40000,), 0), ((3, 32768), 1), ((2, 33000), 1), ((300, 7), 0), ((2, 256, 5), 1),
+                                        ((2, 3, 257, 2), 2)])
+def test_extremes_of_long_lines_are_found_in_parts(shape, dim):
+    torch.manual_seed(10)
+    for x in (torch.randint(0, 50, shape), torch.randn(shape), torch.randn(shape).bfloat16()):
+        there = x.cuda()
+        for f in (torch.argmax, torch.argmin):
+            assert same(f(there, dim), f(x, dim))
+        for f in (torch.max, torch.min):
+            assert all(same(a, b) for a, b in zip(f(there, dim), f(x, dim)))
+    x = torch.zeros(shape)
+    x.select(dim, shape[dim] - 2).fill_(float("nan"))
+    assert same(x.cuda().argmax(dim), x.argmax(dim))
+    assert launches(lambda: x.cuda().argmax(dim)) <= 5
+
+
 def test_compiled_planes_share_launches():
     torch.manual_seed(9)
     x, y = torch.randn(9, 5, 4, 6), torch.randn(9, 1, 4, 1)
