@@ -6,7 +6,7 @@
  * has kernels of one vector length: those with vectors of 8 bytes are in the file of `crc
  * kernels cuda_rows`.  `cuda_bf16`, `cuda_bf16_rows` and `cuda_bf16_wide` are kernels whose
  * float32 operands are stored as bfloat16, with vectors of 16, 8 and 32 bytes; `cuda_f16`
- * likewise.
+ * likewise.  `cuda_narrow` has the kernels for rows of at most 16 columns.
  *
  * Before each kernel a line says what it takes:
  *
@@ -27,6 +27,7 @@ typedef struct {
     cr_dtype dtype;
     cr_form form;
     int vector;      /* bytes; 0: any */
+    int lanes;       /* only kernels for rows of so many columns; 0: all others */
     cr_dtype halves; /* float32 operands are stored so; CR_BOOL: as they are */
     uint8_t stored[CR_EMIT_OPERANDS];
     cr_unit unit;
@@ -37,10 +38,12 @@ static const struct {
     const char *name;
     int vector;
     cr_dtype halves;
-} files[] = {{"cuda", 16, CR_BOOL},           {"cuda_rows", 8, CR_BOOL},
-             {"cuda_bf16", 16, CR_BF16},      {"cuda_bf16_rows", 8, CR_BF16},
-             {"cuda_bf16_wide", 32, CR_BF16}, {"cuda_f16", 16, CR_F16},
-             {"cuda_f16_rows", 8, CR_F16},    {"cuda_f16_wide", 32, CR_F16}};
+    int lanes;
+} files[] = {{"cuda", 16, CR_BOOL, 0},          {"cuda_rows", 8, CR_BOOL, 0},
+             {"cuda_narrow", 16, CR_BOOL, 16},  {"cuda_bf16", 16, CR_BF16, 0},
+             {"cuda_bf16_rows", 8, CR_BF16, 0}, {"cuda_bf16_wide", 32, CR_BF16, 0},
+             {"cuda_f16", 16, CR_F16, 0},       {"cuda_f16_rows", 8, CR_F16, 0},
+             {"cuda_f16_wide", 32, CR_F16, 0}};
 
 static void kernels_operands(kernels_job *j, cr_loop *l, cr_buffer_role role)
 {
@@ -111,8 +114,15 @@ static void kernels_emit_rows(kernels_job *j, cr_loop *l, const cr_nest *n, cons
 
     for (size_t i = 0; i < CR_LEN(choices); i++) {
         cr_emit_choice c = choices[i];
+        bool narrow = j->lanes && !c.whole;
         const char *name = cr_session_printf(l->session, "%s_%s%d", symbol,
-                                             c.whole ? "whole" : "rows", c.steps);
+                                             narrow    ? "narrow"
+                                             : c.whole ? "whole"
+                                                       : "rows",
+                                             narrow ? j->lanes : c.steps);
+        if (j->lanes && (c.steps > 1 || c.whole))
+            continue;
+        c.lanes = (uint8_t)j->lanes;
         c.stored = stored;
         kernels_put(j, l, n, name, &cr_dialect_cuda_rows, &c);
     }
@@ -141,7 +151,7 @@ static void kernels_emit(cr_session *s, void *context)
         return;
     if (j->dialect != &cr_dialect_c && cr_nest_fits_registers(n))
         kernels_emit_rows(j, l, n, symbol, stored);
-    if (!stored || !n->keeps)
+    if (!j->lanes && (!stored || !n->keeps))
         kernels_put(j, l, n, symbol, j->dialect, &choice);
 }
 
@@ -199,6 +209,8 @@ static void kernels_print(const kernels_job *j)
 
     if (j->vector)
         cr_text_printf(&includes, "#define CV_BYTES %d\n", j->vector);
+    if (j->lanes)
+        cr_text_printf(&includes, "#define CK_ROW_LANES %d\n", j->lanes);
     cr_emit_includes(&includes, j->dialect, &j->unit);
     fputs(cr_text_str(&includes), stdout);
     fputs(cr_text_str(&j->unit.body), stdout);
@@ -216,10 +228,12 @@ int crc_kernels(int argc, char **argv)
     if (argc > 1 && file < CR_LEN(files)) {
         j.vector = files[file].vector;
         j.halves = files[file].halves;
+        j.lanes = files[file].lanes;
     } else if (argc > 1 && !strcmp(argv[1], "c")) {
         j.dialect = &cr_dialect_c;
     } else {
-        fputs("usage: crc kernels c|cuda[_bf16|_f16][_rows|_wide] [ENTRY...]\n", stderr);
+        fputs("usage: crc kernels c|cuda[_bf16|_f16][_rows|_wide]|cuda_narrow [ENTRY...]\n",
+              stderr);
         return 2;
     }
     if (!st)

@@ -632,15 +632,19 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
     for (size_t i = 0; i < p->n->loop->params.len; i++)
         if (p->n->loop->params.at[i]->slot >= params)
             params = p->n->loop->params.at[i]->slot + 1;
-    int lanes = p->vector * 8 / p->width;
+    int lanes = p->vector * 8 / p->width, row_lanes = p->choice.lanes;
+    if (row_lanes && row_lanes < lanes)
+        row_lanes = lanes;
     p->u->launch =
         (cr_emit_launch){.kind = p->n->kind == CR_NEST_COLUMNS ? CR_LAUNCH_COLUMNS
                                  : cuda_reduces(p)             ? CR_LAUNCH_ROWS
                                                                : CR_LAUNCH_POINTWISE,
-                         .threads = p->n->kind != CR_NEST_COLUMNS ? CR_FOLD_LANES / lanes
-                                    : cr_nest_keeps_index(p->n)   ? 1
-                                                                  : CR_FOLD_BLOCKS,
+                         .threads = p->n->kind != CR_NEST_COLUMNS
+                                        ? (row_lanes ? row_lanes : CR_FOLD_LANES) / lanes
+                                    : cr_nest_keeps_index(p->n) ? 1
+                                                                : CR_FOLD_BLOCKS,
                          .lanes = lanes,
+                         .row_lanes = row_lanes,
                          .vector = p->vector,
                          .operands = p->operands,
                          .params = params,

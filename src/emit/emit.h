@@ -17,6 +17,7 @@ typedef struct {
     cr_launch_kind kind;
     int threads;                     /* threads of a chunk; of a column */
     int lanes;                       /* lanes of a vector */
+    int row_lanes;                   /* CK_ROW_LANES; 0: CR_FOLD_LANES */
     int vector;                      /* bytes of a vector of the widest values */
     int operands, params, computed;  /* the arguments of its ck_call */
     uint32_t flexible;               /* bit k: operand k may be a number */
@@ -42,6 +43,8 @@ typedef struct {
     uint8_t unroll; /* vectors for each step of loops without reductions; 0: chosen by cost */
     uint8_t steps;  /* cuda_rows: the row has at most CR_FOLD_LANES * steps columns for each of
                      * the block's chunks; 0: CR_FOLD_CHUNK columns */
+    uint8_t lanes;  /* cuda_rows with one step: the row has at most so many columns, a power of
+                     * two; 0: CR_FOLD_LANES */
     bool whole;     /* cuda_rows: each chunk has CR_FOLD_LANES * steps columns or none, and all
                      * vectors are aligned */
     bool outer;     /* CUDA C++: the argument is a ck_outer_call */

@@ -8,7 +8,8 @@
  *                  columns / CR_FOLD_CHUNK chunks or 8; y rows a block, one where x is more
  *                  than one chunk; the grid's x blocks share the rows
  *   S steps        before `rows`: at most CR_FOLD_LANES * S columns a chunk; when S is less
- *                  than a whole chunk's 16, a row is one chunk
+ *                  than a whole chunk's 16, a row is one chunk, and CK_ROW_LANES may limit the
+ *                  columns of one step further
  *   columns of T   a block of up to 32 vectors of columns (x), and T threads of each (y), for
  *                  CR_FOLD_BLOCK rows each; T is 1 for an extreme with its index, which has
  *                  one part; the grid's y blocks share the parts of CR_FOLD_COLUMN rows, each
@@ -195,8 +196,14 @@ CK_DEFINE_COMPLEX_MEMORY(c128, f64)
 
 /* --- reductions along rows --- */
 
+/* Lanes of a chunk that may have elements.  Lanes beyond the row hold the identity, with which
+ * no value changes, so they need no threads. */
+#ifndef CK_ROW_LANES
+#define CK_ROW_LANES CR_FOLD_LANES
+#endif
+
 /* Threads of a chunk, the chunk of a thread, and the thread's first column in a chunk. */
-#define CK_THREADS_(T) (CR_FOLD_LANES / CV_LANES_##T)
+#define CK_THREADS_(T) (CK_ROW_LANES / CV_LANES_##T)
 #define CK_CHUNK_(T)   (ck_x() / CK_THREADS_(T))
 #define CK_PLACE_(T)   (ck_x() % CK_THREADS_(T))
 /* Chunks of n elements. */

@@ -150,9 +150,13 @@ typedef struct {
     cr_emit_launch how;
 } cuda_variant;
 
-/* Forms of a kernel: 0 is plain; form n holds rows of at most n steps in registers
- * (cr_emit_choice). */
-enum { CUDA_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES, CUDA_FORMS };
+/* Forms of a kernel: 0 is plain; form n holds rows of at most n steps in registers, form
+ * CUDA_STEPS + n rows of at most CR_FOLD_LANES >> n columns (cr_emit_choice). */
+enum {
+    CUDA_STEPS = CR_FOLD_CHUNK / CR_FOLD_LANES,
+    CUDA_NARROW = 4,
+    CUDA_FORMS = 1 + CUDA_STEPS + CUDA_NARROW
+};
 
 /* A kernel of which cr_dialect_cuda_rows prints faster forms is compiled when it is launched,
  * in the form for the row's length.  The forms for outer dims are, too. */
@@ -206,7 +210,9 @@ typedef struct {
 static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_kernel *k,
                                      cuda_form f)
 {
-    cr_emit_choice choice = {.steps = (uint8_t)f.form,
+    int narrow = f.form - CUDA_STEPS;
+    cr_emit_choice choice = {.steps = (uint8_t)(narrow > 0 ? 1 : f.form),
+                             .lanes = (uint8_t)(narrow > 0 ? CR_FOLD_LANES >> narrow : 0),
                              .whole = f.whole,
                              .outer = f.outer,
                              .stored = k->halves ? k->stored : NULL};
@@ -330,15 +336,29 @@ static bool cuda_rows_align(const cr_emit_launch *how, const cuda_call *c)
     return true;
 }
 
+/* How often CR_FOLD_LANES may be halved so that a row has as many lanes. */
+static int cuda_narrow(int64_t columns)
+{
+    int n = 0;
+
+    while (n < CUDA_NARROW && columns <= CR_FOLD_LANES >> (n + 1))
+        n++;
+    return n;
+}
+
 /* The form for a row's length.  A row of one chunk that has whole vectors of all lanes, and a
  * row of whole chunks, need no tests of the row's end. */
 static cuda_form cuda_rows_form(const cuda_kernel *k, const cuda_call *c)
 {
     int64_t columns = c->l->size[1], groups = (columns + CR_FOLD_LANES - 1) / CR_FOLD_LANES;
-    int64_t unit = columns <= CR_FOLD_CHUNK ? CR_FOLD_LANES : CR_FOLD_CHUNK;
+    int narrow = columns ? cuda_narrow(columns) : 0;
+    int64_t unit = columns > CR_FOLD_CHUNK ? CR_FOLD_CHUNK : CR_FOLD_LANES >> narrow;
     bool whole = columns && columns % unit == 0 && cuda_rows_align(&k->plain.how, c);
     int steps = groups > CUDA_STEPS ? CUDA_STEPS : (int)groups;
 
+    if (narrow)
+        return (cuda_form){.form = CUDA_STEPS + narrow,
+                           .whole = whole && unit >= k->plain.how.lanes};
     if (!whole)
         steps = groups <= 1 ? 1 : groups <= 4 ? 4 : CUDA_STEPS;
     if (columns > CR_FOLD_ROW)

@@ -95,6 +95,8 @@ void cr_jit_source(cr_text *out, const cr_unit *u)
     want[CR_VEC_CUDA_HALF] = u->halves;
     if (u->launch.vector)
         cr_text_printf(out, "#define CV_BYTES %d\n", u->launch.vector);
+    if (u->launch.row_lanes)
+        cr_text_printf(out, "#define CK_ROW_LANES %d\n", u->launch.row_lanes);
     put_vocabulary(out, want);
     cr_text_put(out, cr_text_str(&u->body));
 }

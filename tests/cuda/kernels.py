@@ -30,9 +30,9 @@ PARTS = 32
 ITEM = {"bool": 1, "u8": 1, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
 HALVES = ("f16", "bf16")  # beside which values are float32
 # Files of `crc kernels`: a vector has the same bytes in all kernels of one file.
-FILES = {"cuda": 16, "cuda_rows": 8, **{f"cuda_{half}{end}": n for half in HALVES
+FILES = {"cuda": 16, "cuda_rows": 8, "cuda_narrow": 16, **{f"cuda_{half}{end}": n for half in HALVES
                                         for end, n in (("", 16), ("_rows", 8), ("_wide", 32))}}
-ROWS = re.compile(r"_(rows|whole)(\d+)$")  # ends the names of kernels that hold rows in registers
+ROWS = re.compile(r"_(rows|whole|narrow)(\d+)$")  # ends the names of kernels that hold rows in registers
 KERNEL = re.compile(r"/\* kernel (\w+): results(.*?); arguments(.*?); parameters(.*?) \*/\n(.*?)\n}\n", re.S)
 
 
@@ -202,7 +202,8 @@ def launch_shape(kernel, rows, columns, most):
     """(grid x, grid y, block x, block y), as src/emit/kernel.cuh says; `most` blocks along a side."""
     if kernel["kind"] == "rows":
         chunks = power_of_two(min(8, -(-columns // 1024)))
-        y = 256 // kernel["threads"] if 0 < kernel["steps"] <= 4 else 4 if chunks == 1 else 1
+        short = kernel["how"] == "narrow" or 0 < kernel["steps"] <= 4
+        y = 256 // kernel["threads"] if short else 4 if chunks == 1 else 1
         return min(most, -(-rows // y)), 1, chunks * kernel["threads"], y
     widths = [4 if t in HALVES else ITEM[t] // (2 if t[0] == "c" else 1)
               for t in kernel["results"] + kernel["arguments"] if t != "bool"]
@@ -300,7 +301,7 @@ class Simulated(Folder):
 
 
 SIZES = {"pointwise": [(1, 1), (3, 1000), (37, 333), (2, 4096), (1, 50001)],
-         "rows": [(3, 1), (5, 7), (9, 64), (130, 50), (3, 333), (3, 1000), (2, 1024), (3, 1025), (2, 3000), (3, 5001),
+         "rows": [(3, 1), (5, 7), (300, 13), (4, 16), (9, 64), (130, 50), (3, 333), (3, 1000), (2, 1024), (3, 1025), (2, 3000), (3, 5001),
                   (5, 768), (2, 3072),
                   (2, 8192), (3, 8193), (2, 30000), (1, 100000), (4, 0)],
          "columns": [(1, 1), (3, 33), (5, 130), (64, 40), (65, 40), (130, 31), (200, 1000), (512, 65), (511, 4)]}
@@ -320,6 +321,8 @@ def takes(kernel, columns):
     """Whether the kernel takes rows of this length."""
     if not kernel["how"]:
         return True
+    if kernel["how"] == "narrow":
+        return columns <= kernel["steps"]
     if kernel["steps"] < 16:
         most = 64 * kernel["steps"]
         return columns == most if kernel["how"] == "whole" else columns <= most

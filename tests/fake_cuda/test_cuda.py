@@ -95,6 +95,15 @@ def test_extremes_of_long_lines_are_found_in_parts(shape, dim):
     assert launches(lambda: x.cuda().argmax(dim)) <= 5
 
 
+@pytest.mark.parametrize("columns", [1, 4, 7, 16, 31])
+def test_narrow_rows(columns):
+    torch.manual_seed(11)
+    x = torch.randn(70, columns)
+    for t in (x, x.bfloat16(), x.double()):
+        assert same(t.cuda().sum(1), t.sum(1))
+    assert same((x > 0).cuda().all(1), (x > 0).all(1)) and same(x.cuda().softmax(1), x.softmax(1))
+
+
 def test_compiled_planes_share_launches():
     torch.manual_seed(9)
     x, y = torch.randn(9, 5, 4, 6), torch.randn(9, 1, 4, 1)
