@@ -28,9 +28,9 @@ WARN    := -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototyp
            -Wdouble-promotion -Wvla -Werror
 CSTD    := -std=c11 -D_GNU_SOURCE
 OPT     ?= -O2
-CFLAGS_ALL = $(CSTD) $(OPT) -g1 -fPIC -fvisibility=hidden -fopenmp -ffp-contract=off $(WARN) \
+CFLAGS_ALL = $(CSTD) $(OPT) -g1 -fPIC -fvisibility=hidden -fopenmp-simd -ffp-contract=off $(WARN) \
              -Isrc -Iinclude -I$(B)/gen $(FLAVOUR)
-LIBS    := -lm -lpthread -ldl -lz -fopenmp
+LIBS    := -lm -lpthread -ldl -lz
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 PREFIX  ?= /usr/local
 SHARED  ?= ../shared
@@ -45,9 +45,6 @@ TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c src/*/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
 VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h src/emit/scan.h src/num/order.h
 
-# Threads that wait by spinning slow down other threads, and themselves, a hundredfold when
-# processors are shared.
-PASSIVE   = OMP_WAIT_POLICY=passive
 # RUN_UNDER: environment variables of a flavour.
 RUN_PY    = $(RUN_UNDER) PYTHONPATH=$(abspath $(B))/pkg $(VENV)/bin/python
 
@@ -65,15 +62,15 @@ deps:
 
 run: build
 	@sh tools/deps.sh $(PYTHON) $(VENV) matplotlib
-	$(PASSIVE) $(VENV)/bin/python examples/digits.py
+	$(VENV)/bin/python examples/digits.py
 
 # --- host tool -------------------------------------------------------------------
 $(B)/host/%.o: src/%.c
 	@mkdir -p $(@D)
-	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc -MMD -c $< -o $@
+	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp-simd -Isrc -MMD -c $< -o $@
 
 $(B)/opgen: tools/opgen.c tools/opgen_api.c tools/opgen_easy.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
-	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc $^ -o $@ $(LIBS)
+	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp-simd -Isrc $^ -o $@ $(LIBS)
 
 # --- generated code --------------------------------------------------------------
 KERN_FILES := 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15

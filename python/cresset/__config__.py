@@ -6,22 +6,15 @@ from . import _C
 __all__ = ["show", "parallel_info"]
 
 
-def _openmp():
-    """Returns a line about OpenMP, whose versions are months."""
-    month = _C._build_config()["openmp"]
-    version = {201511: "4.5", 201811: "5.0", 202011: "5.1", 202111: "5.2"}.get(month, "?")
-    return f"OpenMP {month} (a.k.a. OpenMP {version})" if month else "OpenMP not found"
-
-
 def show():
     """Returns a text that describes the build."""
     from .version import __version__
     build = _C._build_config()
     return (f"PyTorch built with:\n  - {build['compiler']}\n  - C Version: {build['standard']}\n"
-            f"  - {_openmp()}\n  - oneDNN, BLAS and LAPACK are opened at the first product\n"
+            "  - Threads of its own; OpenMP only in oneDNN\n  - oneDNN, BLAS and LAPACK are opened at the first product\n"
             f"  - CPU capability usage: {build['capability']}\n"
             f"  - Build settings: TORCH_VERSION={__version__}, USE_CUDA=0, USE_DISTRIBUTED=0, "
-            "USE_OPENMP=ON, \n")
+            "USE_OPENMP=OFF, \n")
 
 
 def parallel_info():
@@ -31,6 +24,6 @@ def parallel_info():
                         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
     from ._settings import get_num_interop_threads
     return (f"ATen/Parallel:\n\tat::get_num_threads() : {threads}\n"
-            f"\tat::get_num_interop_threads() : {get_num_interop_threads()}\n{_openmp()}\n"
+            f"\tat::get_num_interop_threads() : {get_num_interop_threads()}\nOpenMP not found\n"
             f"std::thread::hardware_concurrency() : {os.cpu_count()}\nEnvironment variables:\n{variables}"
-            "ATen parallel backend: OpenMP\n")
+            "ATen parallel backend: native thread pool\n")

@@ -16,9 +16,17 @@
 #define CR_UNUSED             __attribute__((unused))
 /* The loader reserves about 1.5 KB of initial-exec storage for all libraries that are loaded
  * late, so only hot variables are CR_THREAD. */
-#define CR_THREAD        __thread __attribute__((tls_model("initial-exec")))
-#define CR_THREAD_COLD   __thread
-#define CR_LEN(array)    (sizeof(array) / sizeof((array)[0]))
+#define CR_THREAD      __thread __attribute__((tls_model("initial-exec")))
+#define CR_THREAD_COLD __thread
+#define CR_LEN(array)  (sizeof(array) / sizeof((array)[0]))
+/* In a loop that waits for another thread: the processor may slow down. */
+#if defined(__x86_64__)
+#define CR_RELAX() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define CR_RELAX() __asm__ volatile("yield")
+#else
+#define CR_RELAX() ((void)0)
+#endif
 #define CR_CTZ(x)        ((unsigned)__builtin_ctz(x))
 #define CR_CTZ64(x)      ((unsigned)__builtin_ctzll(x))
 #define CR_CLZ64(x)      ((unsigned)__builtin_clzll(x))

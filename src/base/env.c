@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     const char *name, *preset, *help;
@@ -68,6 +69,52 @@ const char *cr_env(cr_env_name which)
     const char *s = reads_kept ? atomic_load(&last[which]) : of_process(which);
 
     return s ? s : variables[which].preset;
+}
+
+/* Copies `from`, without the texts in `left_out`, to `to`. */
+static void copy_list(char **to, char *const *from, const char *const *left_out)
+{
+    for (; *from; from++) {
+        const char *const *at = left_out;
+
+        while (*at && *at != *from)
+            at++;
+        if (!*at)
+            *to++ = *from;
+    }
+    *to = NULL;
+}
+
+/* setenv would free the list that another thread's getenv reads.  So the list is replaced, and
+ * never freed, and assignments that another thread made meanwhile are copied. */
+void cr_env_with(const char *const *more, void (*call)(void *), void *context)
+{
+    static struct list {
+        struct list *older;
+        char *text[];
+    } * _Atomic lists;
+    char **before = environ;
+    size_t n = 0, added = 0;
+    struct list *l;
+
+    while (before && before[n])
+        n++;
+    while (more[added])
+        added++;
+    l = before ? cr_alloc(sizeof *l + (n + added + 1) * sizeof *l->text) : NULL;
+    if (!l) {
+        call(context);
+        return;
+    }
+    copy_list(l->text, before, more);
+    memcpy(l->text + n, more, (added + 1) * sizeof *more);
+    l->older = atomic_exchange(&lists, l);
+    environ = l->text;
+    call(context);
+    if (environ == l->text) {
+        copy_list(before, l->text, more);
+        environ = before;
+    }
 }
 
 int64_t cr_env_int(cr_env_name which)

@@ -18,6 +18,10 @@ const char *cr_env(cr_env_name which);
  * environment. */
 void cr_env_keep(void);
 void cr_env_read_kept(void);
+/* Calls `call` while the environment has the variables of `more` (NULL-terminated,
+ * "NAME=VALUE"), for libraries that read variables when they are loaded.  Other threads may
+ * read the environment meanwhile.  The environment is as before where memory is short. */
+void cr_env_with(const char *const *more, void (*call)(void *), void *context);
 /* The variable as an integer, or its default when the text is not an integer. */
 int64_t cr_env_int(cr_env_name which);
 /* Appends the list of variables that `crc env` prints. */

@@ -1,4 +1,4 @@
-/* parallel.h - the only parallel region of the library (OpenMP, libgomp).
+/* parallel.h - the only parallel region of the library.
  *
  * Work is cut into ranges of at least `grain` units.  Results must not depend on the cut: a
  * kernel whose order of summation matters takes whole chunks as units. */
@@ -20,9 +20,8 @@ CR_API cr_status cr_set_threads(int n);
 /* Limits operators that the calling thread runs to n threads; 0 removes the limit.  For
  * programs that start many threads. */
 CR_API void cr_set_thread_limit(int n);
-/* Ends the threads of the pool; the next region starts them again.  Does nothing inside a
- * region. */
-void cr_threads_end(void);
+/* The processors that the calling thread may run on; at least 1. */
+int cr_processors(void);
 /* True inside a parallel region. */
 bool cr_in_parallel(void);
 

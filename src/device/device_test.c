@@ -168,9 +168,8 @@ static void use_blocks(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* A fork ends the pool's threads.  Each of them releases its cached blocks, under the lock that
- * the fork takes. */
-TEST(a_fork_ends_threads_that_keep_blocks)
+/* Threads that keep blocks do not hold the lock that the fork takes. */
+TEST(a_process_with_threads_that_keep_blocks_forks)
 {
     pid_t child;
     int status = 0, threads = cr_threads();

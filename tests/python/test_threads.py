@@ -1,4 +1,7 @@
 """Several Python threads in the library at the same time."""
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -175,3 +178,39 @@ def test_threads_run_backward_from_some_outputs_of_a_compiled_function():
         f = torch.compile(three)
         gradients(f, (1, 1, 1))
         assert all(map(torch.equal, together(lambda i: gradients(f, masks[i])), want))
+
+
+def run_alone(program, **variables):
+    """Runs the program in a process whose environment says nothing else about OpenMP; returns its outputs."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "CR_THREADS"))}
+    done = subprocess.run([sys.executable, "-c", program], env={**env, **variables}, capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+CONVOLUTION = """
+import os
+import cresset as torch
+loaded = lambda: 'libgomp' in open('/proc/self/maps').read()
+inherited = lambda: os.popen("env | grep -E '^(OMP_WAIT_POLICY|GOMP_SPINCOUNT)='").read()
+torch.set_num_threads(2)
+torch.randn(300, 300).exp()
+assert not loaded()
+before = inherited()
+torch.nn.functional.conv2d(torch.randn(2, 8, 30, 30), torch.randn(8, 8, 3, 3))
+assert loaded()
+assert inherited() == before
+"""
+
+
+@pytest.mark.parametrize("variables, policy, spin", [
+    ({}, "PASSIVE", "1000"),
+    ({"OMP_WAIT_POLICY": "active"}, "ACTIVE", "30000000000"),
+    ({"GOMP_SPINCOUNT": "77"}, "PASSIVE", "77"),
+])
+def test_openmp_threads_sleep_soon_unless_the_environment_says_how_they_wait(variables, policy, spin):
+    """libgomp prints its settings when it is loaded."""
+    printed = run_alone(CONVOLUTION, OMP_DISPLAY_ENV="VERBOSE", **variables)[1]
+    assert f"OMP_WAIT_POLICY = '{policy}'" in printed
+    assert f"GOMP_SPINCOUNT = '{spin}'" in printed

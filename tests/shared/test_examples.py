@@ -14,8 +14,7 @@ DATA = os.path.join(os.environ["SHARED"], "data")
 def losses_of(name, folder, *arguments):
     path = os.path.join(folder, "losses")
     done = subprocess.run([sys.executable, "-m", "cresset", "run", os.path.join(EXAMPLES, name + ".py"), *arguments,
-                           "--steps", "20", "--losses", path], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+                           "--steps", "20", "--losses", path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return read(path)
 

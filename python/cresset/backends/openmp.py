@@ -1,4 +1,4 @@
-"""OpenMP, which runs the threads of kernels."""
+"""OpenMP, with which oneDNN runs its threads."""
 
 
 def is_available():

@@ -13,7 +13,6 @@
  * The links of a free block are in its first bytes. */
 #include "device/cpu/cpu.h"
 #include "base/memory.h"
-#include "base/parallel.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -330,12 +329,7 @@ static void end_thread(void *lists)
     mine.ready = false;
 }
 
-/* The pool's threads take the lock when they end, so they are ended first. */
-static void pool_before_fork(void)
-{
-    cr_threads_end();
-    pthread_mutex_lock(&lock);
-}
+static void pool_before_fork(void) { pthread_mutex_lock(&lock); }
 static void pool_after_fork(void) { pthread_mutex_unlock(&lock); }
 
 static void pool_start(void)

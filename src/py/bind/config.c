@@ -16,19 +16,13 @@ static const char *config_capability(void)
     return names[cr_isa_chosen()];
 }
 
-/* _build_config() -> dict: compiler, C standard, OpenMP version (0: none), instruction set. */
+/* _build_config() -> dict: compiler, C standard, instruction set. */
 static PyObject *config_build(PyObject *m, PyObject *unused)
 {
-    long openmp = 0;
-
     (void)m;
     (void)unused;
-#ifdef _OPENMP
-    openmp = _OPENMP;
-#endif
-    return Py_BuildValue("{s:s,s:l,s:l,s:s}", "compiler", CONFIG_COMPILER, "standard",
-                         (long)__STDC_VERSION__, "openmp", openmp, "capability",
-                         config_capability());
+    return Py_BuildValue("{s:s,s:l,s:s}", "compiler", CONFIG_COMPILER, "standard",
+                         (long)__STDC_VERSION__, "capability", config_capability());
 }
 
 static PyMethodDef config_functions[] = {{"_build_config", config_build, METH_NOARGS, NULL},

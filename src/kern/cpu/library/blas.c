@@ -1,8 +1,8 @@
 /* Finds a BLAS: first OpenBLAS, then the library that the system's alternatives name. */
 #include "kern/cpu/library/blas.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "kern/cpu/library/library.h"
-#include <omp.h>
 #include <pthread.h>
 
 static cr_blas_table table;
@@ -22,7 +22,7 @@ static const size_t buffer_bytes = (size_t)160 << 20;
 
 static bool has_room_to_load(void)
 {
-    int n = omp_get_num_procs(); /* OpenBLAS has at most 128 threads */
+    int n = cr_processors(); /* OpenBLAS has at most 128 threads */
 
     return cr_library_has_room((size_t)(1 + (n < 128 ? n : 128)) * buffer_bytes);
 }

@@ -11,7 +11,6 @@
 #include "base/parallel.h"
 #include "kern/cpu/library/library.h"
 #include "kern/cpu/pack.h"
-#include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -60,17 +59,17 @@ const cr_dnnl_table *cr_dnnl(void)
     pthread_once(&once, dnnl_load);
     if (!found)
         return NULL;
-    n = cr_threads();
-    if (!cr_in_parallel() && omp_get_max_threads() != n)
-        omp_set_num_threads(n);
+    n = cr_in_parallel() ? 1 : cr_threads();
+    if (table.omp_get_max_threads() != n)
+        table.omp_set_num_threads(n);
     return &table;
 }
 
 int cr_dnnl_threads(int n)
 {
-    int was = omp_get_max_threads();
+    int was = table.omp_get_max_threads();
 
-    omp_set_num_threads(n);
+    table.omp_set_num_threads(n);
     return was;
 }
 

@@ -21,7 +21,7 @@ typedef struct {
 } cr_dnnl_table;
 
 /* The functions and the CPU engine, or NULL when the system has no oneDNN.  Sets the number of
- * OpenMP threads of the calling thread to cr_threads(). */
+ * OpenMP threads of the calling thread to cr_threads(), and to 1 in a parallel region. */
 const cr_dnnl_table *cr_dnnl(void);
 
 /* Makes attributes for primitives that take their scratch memory as an argument of every run.
