@@ -520,7 +520,10 @@ static cr_status read_table(char **paths, int n)
         CR_TRY(cr_read_file(&text, &len, paths[i]));
         CR_TRY(cr_ops_read(base_name(paths[i]), text, len)); /* the records keep the text */
     }
-    return cr_ops_resolve();
+    CR_TRY(cr_ops_resolve());
+    for (int i = 0; i < cr_ops_count(); i++)
+        CR_TRY(cr_op_check_derivative(cr_ops_at(i)));
+    return CR_OK;
 }
 
 static cr_status generate(generator *g, char **paths, int n)

@@ -348,6 +348,10 @@ CR_MUST cr_status cr_op_add_kernels(cr_op *op);
 enum { CR_MOST_OPS = 4096 };
 /* Resolves names and calls in all rule trees, once, after the last read. */
 CR_MUST cr_status cr_ops_resolve(void);
+/* CR_VALUE for an entry that computes elements itself and whose results may be floats, but that
+ * states neither derivatives (`grad`) nor results without (`constant`): a result without
+ * history would end gradients silently. */
+CR_MUST cr_status cr_op_check_derivative(const cr_op *op);
 
 /* Built-in functions of rules (builtin.def), the values of cr_rule.builtin. */
 typedef enum {

@@ -1154,3 +1154,46 @@ cr_status cr_ops_add(cr_op **out, const char *name, const char *schema, cr_call_
     *out = op;
     return CR_OK;
 }
+
+/* --- derivatives --- */
+
+/* True if the rule only gives dtypes without derivatives. */
+static bool names_discrete_dtype(const cr_rule *r)
+{
+    if (r && r->kind == CR_RULE_CHOOSE)
+        return names_discrete_dtype(r->args[1]) && names_discrete_dtype(r->args[2]);
+    cr_dtype t = r && r->kind == CR_RULE_NAME ? cr_dtype_find(r->name) : CR_DTYPE_NONE;
+    return t != CR_DTYPE_NONE && !cr_dtype_is_float(t) && !cr_dtype_is_complex(t);
+}
+
+static bool result_has_derivative(const cr_op *op, int k)
+{
+    const cr_result *r = &op->result[k];
+
+    return (r->type == CR_T_TENSOR || r->type == CR_T_TENSORS) && !r->constant && !r->written &&
+           (!op->dtypes || (op->dtypes & (FLOATS | COMPLEXES))) &&
+           !names_discrete_dtype(op->returns[0] ? op->returns[k] : op->type);
+}
+
+/* True for entries that autograd cannot record as calls of other entries. */
+static bool computes_itself(const cr_op *op)
+{
+    bool reads = false;
+
+    for (int i = 0; i < op->param_count; i++)
+        reads |= op->param[i].type == CR_T_TENSOR || op->param[i].type == CR_T_TENSORS;
+    return reads &&
+           (op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD || op->does == CR_DOES_EXTERN);
+}
+
+cr_status cr_op_check_derivative(const cr_op *op)
+{
+    for (int k = 0; k < op->result_count && !op->differentiable && computes_itself(op); k++)
+        if (result_has_derivative(op, k))
+            return cr_fail(CR_VALUE,
+                           "%s:%d: %s has no clause `grad`, and `constant` does not name its "
+                           "result '%s'",
+                           op->file, op->line, op->name,
+                           *op->result[k].name ? op->result[k].name : "result");
+    return CR_OK;
+}

@@ -101,6 +101,21 @@ TEST(clause_functional_names_parameters_only)
     cr_ops_find("w_odd_")->functional = NULL; /* the table is resolved once more below */
 }
 
+TEST(a_missing_derivative_must_be_stated)
+{
+    OK(read("op w_flat(Tensor self) -> Tensor\n  constant result\n  body    self\n"
+            "op w_truth(Tensor self) -> Tensor\n  returns bool\n  body    self > 0\n"
+            "op w_parts(Tensor self) -> Tensor\n  is      w_flat(self)\n"));
+    OK(cr_op_check_derivative(cr_ops_find("w_flat")));
+    OK(cr_op_check_derivative(cr_ops_find("w_truth")));
+    OK(cr_op_check_derivative(cr_ops_find("w_parts")));
+    OK(read("op w_bare(Tensor self) -> Tensor\n  body    self\n"));
+    FAILS(CR_VALUE, cr_op_check_derivative(cr_ops_find("w_bare")));
+    EQ_STR(cr_error_message(),
+           "test.op:1: w_bare has no clause `grad`, and `constant` does not "
+           "name its result 'result'");
+}
+
 TEST(an_inverse_must_be_in_the_table)
 {
     OK(read("op w_lost(Tensor self) -> Tensor\n  inverse w_nowhere\n  body    -self\n"));

@@ -12,7 +12,7 @@ from table import BY_KEY, COMPLEX, ENTRIES, FLOATS, HALVES, INTS, Draw, as_array
 DRAWN = [e for e in ENTRIES if e.can_be_drawn()]
 WITH_REF = [e for e in DRAWN if e.ref]
 # Entries whose derivative is stated, or that are compositions of differentiable ones.
-UNDERIVED = [e for e in DRAWN if e.tensor_params and all(f"underived={p['name']}" in e.tags for p in e.tensor_params)]
+UNDERIVED = [e for e in DRAWN if e.grads and all(f"underived={name}" in e.tags for name in e.grads)]
 WITH_GRAD = [e for e in DRAWN if e.grads and "random" not in e.words and e not in UNDERIVED]
 
 

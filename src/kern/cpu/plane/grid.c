@@ -11,6 +11,7 @@
 typedef struct {
     const cr_grid *g;
     const void *x, *gy, *grid;
+    const void *along; /* a direction for each point, or NULL */
     void *out;
     int64_t plane; /* elements of a channel */
 } grid_job;
@@ -31,29 +32,21 @@ static void grid_run(grid_job *w, int64_t units, int64_t grain, cr_range_fn fn)
 static int64_t grain(const cr_grid *g) { return 4096 / (g->channels + 8) + 1; }
 
 /* y = the values of x at the points. */
-static void grid_sample(const cr_grid *g, cr_dtype t, const void *x, const void *grid, void *y)
+static void grid_sample(grid_job *w, cr_dtype t)
 {
-    grid_job w = {.g = g, .x = x, .grid = grid, .out = y};
-
-    grid_run(&w, g->batch * g->points, grain(g), t == CR_F32 ? f32_sample : f64_sample);
+    grid_run(w, w->g->batch * w->g->points, grain(w->g), t == CR_F32 ? f32_sample : f64_sample);
 }
 
-/* The derivative in x: writes all of gx. */
-static void grid_spread(const cr_grid *g, cr_dtype t, const void *gy, const void *grid,
-                        void *gx)
+/* The derivative in x: writes all of it. */
+static void grid_spread(grid_job *w, cr_dtype t)
 {
-    grid_job w = {.g = g, .gy = gy, .grid = grid, .out = gx};
-
-    grid_run(&w, g->batch, 1, t == CR_F32 ? f32_spread : f64_spread);
+    grid_run(w, w->g->batch, 1, t == CR_F32 ? f32_spread : f64_spread);
 }
 
 /* The derivative in the coordinates of the points. */
-static void grid_slope(const cr_grid *g, cr_dtype t, const void *gy, const void *x,
-                       const void *grid, void *gg)
+static void grid_slope(grid_job *w, cr_dtype t)
 {
-    grid_job w = {.g = g, .gy = gy, .x = x, .grid = grid, .out = gg};
-
-    grid_run(&w, g->batch * g->points, grain(g), t == CR_F32 ? f32_slope : f64_slope);
+    grid_run(w, w->g->batch * w->g->points, grain(w->g), t == CR_F32 ? f32_slope : f64_slope);
 }
 
 /* --- entries --- */
@@ -76,80 +69,106 @@ static cr_grid grid_describe(const cr_view *x, const cr_view *grid, const cr_val
     return g;
 }
 
-typedef struct {
-    cr_dense x, gy, grid, out;
-} arrays;
-
-static cr_status array_load(cr_dense *d, const cr_view *v, cr_dtype t)
-{
-    return v ? cr_dense_in(d, v, t) : CR_OK;
-}
-
-static cr_status arrays_load(arrays *a, const cr_view *x, const cr_view *gy,
-                             const cr_view *grid, const cr_view *out, cr_dtype t)
-{
-    CR_TRY(array_load(&a->x, x, t));
-    CR_TRY(array_load(&a->gy, gy, t));
-    CR_TRY(array_load(&a->grid, grid, t));
-    return cr_dense_out(&a->out, out, t);
-}
-
-static void arrays_store(arrays *a, const cr_view *out, cr_dtype t, cr_status st)
-{
-    if (!st)
-        cr_dense_store(&a->out, out, t);
-    cr_dense_drop(&a->x);
-    cr_dense_drop(&a->gy);
-    cr_dense_drop(&a->grid);
-    cr_dense_drop(&a->out);
-}
-
 static cr_dtype grid_compute_type(const cr_view *v)
 {
     return v->dtype == CR_F64 ? CR_F64 : CR_F32;
 }
 
+/* The views of a call; NULL where it has none. */
+typedef struct {
+    const cr_view *x, *gy, *grid, *along;
+    cr_view *out;
+} grid_views;
+
+static cr_status grid_load(cr_dense *d, const cr_view *v, cr_dtype t)
+{
+    return v ? cr_dense_in(d, v, t) : CR_OK;
+}
+
+/* Runs a loop on dense copies of the views. */
+static cr_status grid_call(const cr_grid *g, const grid_views *v,
+                           void (*run)(grid_job *, cr_dtype))
+{
+    cr_dense x = {0}, gy = {0}, grid = {0}, along = {0}, out = {0};
+    cr_dtype t = grid_compute_type(v->x ? v->x : v->gy);
+    cr_status st;
+
+    CR_GO(grid_load(&x, v->x, t));
+    CR_GO(grid_load(&gy, v->gy, t));
+    CR_GO(grid_load(&grid, v->grid, t));
+    CR_GO(grid_load(&along, v->along, t));
+    CR_GO(cr_dense_out(&out, v->out, t));
+    grid_job w = {.g = g,
+                  .x = x.data,
+                  .gy = gy.data,
+                  .grid = grid.data,
+                  .along = v->along ? along.data : NULL,
+                  .out = out.data};
+    run(&w, t);
+    cr_dense_store(&out, v->out, t);
+done:
+    cr_dense_drop(&x);
+    cr_dense_drop(&gy);
+    cr_dense_drop(&grid);
+    cr_dense_drop(&along);
+    cr_dense_drop(&out);
+    return st;
+}
+
 /* (input, grid, mode, padding, align_corners) */
 cr_status cr_kern_grid_sampler(const cr_value *arg, cr_view *out)
 {
-    const cr_view *x = arg[0].view, *grid = arg[1].view;
-    cr_grid g = grid_describe(x, grid, arg + 2);
-    cr_dtype t = grid_compute_type(x);
-    arrays a = {{0}, {0}, {0}, {0}};
-    cr_status st = arrays_load(&a, x, NULL, grid, out, t);
+    grid_views v = {.x = arg[0].view, .grid = arg[1].view, .out = out};
+    cr_grid g = grid_describe(v.x, v.grid, arg + 2);
 
-    if (!st)
-        grid_sample(&g, t, a.x.data, a.grid.data, a.out.data);
-    arrays_store(&a, out, t, st);
-    return st;
+    return grid_call(&g, &v, grid_sample);
 }
 
 /* (grad_output, grid, input_size, mode, padding, align_corners) */
 cr_status cr_kern_grid_sampler_input_grad(const cr_value *arg, cr_view *out)
 {
-    const cr_view *gy = arg[0].view, *grid = arg[1].view;
-    cr_grid g = grid_describe(out, grid, arg + 3);
-    cr_dtype t = grid_compute_type(gy);
-    arrays a = {{0}, {0}, {0}, {0}};
-    cr_status st = arrays_load(&a, NULL, gy, grid, out, t);
+    grid_views v = {.gy = arg[0].view, .grid = arg[1].view, .out = out};
+    cr_grid g = grid_describe(out, v.grid, arg + 3);
 
-    if (!st)
-        grid_spread(&g, t, a.gy.data, a.grid.data, a.out.data);
-    arrays_store(&a, out, t, st);
-    return st;
+    return grid_call(&g, &v, grid_spread);
 }
 
 /* (grad_output, input, grid, mode, padding, align_corners) */
 cr_status cr_kern_grid_sampler_grid_grad(const cr_value *arg, cr_view *out)
 {
-    const cr_view *gy = arg[0].view, *x = arg[1].view, *grid = arg[2].view;
-    cr_grid g = grid_describe(x, grid, arg + 3);
-    cr_dtype t = grid_compute_type(gy);
-    arrays a = {{0}, {0}, {0}, {0}};
-    cr_status st = arrays_load(&a, x, gy, grid, out, t);
+    grid_views v = {.gy = arg[0].view, .x = arg[1].view, .grid = arg[2].view, .out = out};
+    cr_grid g = grid_describe(v.x, v.grid, arg + 3);
 
-    if (!st)
-        grid_slope(&g, t, a.gy.data, a.x.data, a.grid.data, a.out.data);
-    arrays_store(&a, out, t, st);
-    return st;
+    return grid_call(&g, &v, grid_slope);
+}
+
+/* (input, grid, direction, mode, padding, align_corners) */
+cr_status cr_kern_grid_sampler_along(const cr_value *arg, cr_view *out)
+{
+    grid_views v = {.x = arg[0].view, .grid = arg[1].view, .along = arg[2].view, .out = out};
+    cr_grid g = grid_describe(v.x, v.grid, arg + 3);
+
+    return grid_call(&g, &v, grid_sample);
+}
+
+/* (grad_output, grid, direction, input_size, mode, padding, align_corners) */
+cr_status cr_kern_grid_sampler_along_input_grad(const cr_value *arg, cr_view *out)
+{
+    grid_views v = {.gy = arg[0].view, .grid = arg[1].view, .along = arg[2].view, .out = out};
+    cr_grid g = grid_describe(out, v.grid, arg + 4);
+
+    return grid_call(&g, &v, grid_spread);
+}
+
+/* (grad_output, input, grid, direction, mode, padding, align_corners) */
+cr_status cr_kern_grid_sampler_along_grid_grad(const cr_value *arg, cr_view *out)
+{
+    grid_views v = {.gy = arg[0].view,
+                    .x = arg[1].view,
+                    .grid = arg[2].view,
+                    .along = arg[3].view,
+                    .out = out};
+    cr_grid g = grid_describe(v.x, v.grid, arg + 4);
+
+    return grid_call(&g, &v, grid_slope);
 }

@@ -1,0 +1,68 @@
+"""Gradients end with an error where torch has no derivative, and never silently."""
+import itertools
+
+import pytest
+
+import cresset as torch
+import cresset.nn.functional as F
+from cresset.autograd import gradcheck, gradgradcheck
+from cresset.func import jvp
+
+X = torch.tensor([[0.3, 0.7], [0.2, 0.9]], dtype=torch.float64)
+INDICES = torch.tensor([0, 1, 1])
+
+
+def leaf():
+    return X.clone().requires_grad_()
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda x: x.scatter(0, torch.tensor([[0, 1]]), x[:1], reduce="add"), "derivative for aten::scatter is not"),
+    (lambda x: x.scatter(0, torch.tensor([[0, 1]]), 2.0, reduce="multiply"), "derivative for aten::scatter is not"),
+    (lambda x: torch.heaviside(x, x), "derivative for aten::heaviside is not implemented"),
+    (lambda x: torch.geqrf(x)[0], "the derivative for 'geqrf' is not implemented"),
+    (lambda x: torch.linalg.ldl_solve(x, torch.tensor([1, 2], dtype=torch.int32), x), "aten::linalg_ldl_solve is not"),
+    (lambda x: torch.histogram(x, 3)[0], "derivative for aten::histogram is not implemented"),
+    (lambda x: torch.bincount(torch.tensor([0, 1]), x[0]), "derivative for aten::bincount is not implemented"),
+    (lambda x: torch.special.gammainc(x, X), "the derivative for 'igamma: input' is not implemented"),
+    (lambda x: torch.special.gammaincc(x, X), "the derivative for 'igammac: input' is not implemented"),
+    (lambda x: torch.special.zeta(x + 2, X), "the derivative for 'zeta' is not implemented"),
+])
+def test_a_missing_derivative_raises(call, text):
+    with pytest.raises((RuntimeError, NotImplementedError), match=text):
+        call(leaf()).sum().backward()
+
+
+@pytest.mark.parametrize("mode", ("sum", "mean", "max"))
+def test_second_derivatives_of_embedding_bag(mode):
+    w = leaf()
+    g, = torch.autograd.grad((F.embedding_bag(INDICES, w, torch.tensor([0, 2]), mode=mode) ** 2).sum(), w, create_graph=True)
+    with pytest.raises(NotImplementedError, match="the derivative for '_embedding_bag_backward' is not implemented"):
+        g.pow(2).sum().backward()
+    with pytest.raises(NotImplementedError):
+        jvp(lambda w: F.embedding_bag(INDICES, w, torch.tensor([0, 2]), mode=mode), (X,), (X,))
+
+
+def test_results_without_a_gradient():
+    x = leaf()
+    assert not torch.histc(x).requires_grad and not torch.special.bessel_j0(x).requires_grad
+    g = torch.autograd.grad(torch.nextafter(x, X).sum(), x)[0]
+    assert torch.equal(g, torch.ones_like(x))
+
+
+@pytest.mark.parametrize("mode, padding, align, dims", [
+    *itertools.product(("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection"), (False, True), (2,)),
+    *itertools.product(("bilinear", "nearest"), ("zeros", "reflection"), (False,), (3,))])
+def test_second_derivatives_of_grid_sample(mode, padding, align, dims):
+    torch.manual_seed(3)
+    x = torch.randn(1, 2, *(3, 4, 5)[:dims], dtype=torch.float64, requires_grad=True)
+    grid = (torch.rand(1, *[2] * dims, dims, dtype=torch.float64) * 2.4 - 1.2).requires_grad_()
+
+    def sample(x, grid):
+        return F.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=align)
+    assert gradcheck(sample, (x, grid)) and gradgradcheck(sample, (x, grid))
+    tangents = torch.randn(x.shape, dtype=x.dtype), torch.randn(grid.shape, dtype=x.dtype)
+    step = 1e-6
+    pushed = jvp(sample, (x.detach(), grid.detach()), tangents)[1]
+    apart = [sample(x.detach() + s * tangents[0], grid.detach() + s * tangents[1]) for s in (step, -step)]
+    torch.testing.assert_close(pushed, (apart[0] - apart[1]) / (2 * step), rtol=1e-6, atol=1e-6)
