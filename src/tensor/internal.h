@@ -5,6 +5,12 @@
 #include "tensor/kernel.h"
 #include "tensor/plain.h"
 
+/* --- storages (storage.c) --- */
+/* Drops a storage that a tensor leaves, now or after all calls in progress (cr_calls_apart). */
+void cr_storage_leave(cr_storage *s);
+/* Gives an alias the bytes and the size that the storage behind it has now. */
+void cr_storage_follow(cr_storage *s);
+
 /* --- types (type.c) --- */
 /* The dtype of a value that is a tensor, a number or a dtype. */
 cr_dtype cr_value_dtype(const cr_value *v);

@@ -2,12 +2,17 @@
  *
  * A small block of host memory follows its header in one allocation.  Tensors keep pointers
  * into the bytes, so bytes that other tensors may point to are never freed before the storage:
- * a storage that grows keeps its old block, and one that shrinks keeps its block. */
+ * a storage that grows keeps its old block, and one that shrinks keeps its block.  A tensor may
+ * thus have more bytes than its storage, and makes views of all of them: a new block is never
+ * smaller than an earlier one. */
 #include "device/cpu/cpu.h"
-#include "tensor/tensor.h"
+#include "tensor/internal.h"
+#include <pthread.h>
 #include <string.h>
 
 void (*cr_followed_loses)(const void *bytes);
+_Atomic long cr_calls_apart;
+_Atomic bool cr_storages_moved;
 
 enum { HEADER = 64, INLINE_BYTES = 1024 - HEADER };
 _Static_assert(sizeof(cr_storage) <= HEADER, "the bytes behind a header are 64-byte aligned");
@@ -103,12 +108,24 @@ static void drop_aliased(void *of)
     cr_storage_drop(of);
 }
 
+/* Another function than drop_aliased, so that a part is no alias: it cannot be resized. */
+static void drop_part(void *of) { drop_aliased(of); }
+
 cr_status cr_storage_alias(cr_storage **out, cr_storage *of)
 {
     CR_TRY(cr_storage_foreign(out, of->bytes, of->size, drop_aliased, cr_storage_keep(of)));
     cr_storage_lend(of);
     (*out)->device = of->device;
     (*out)->pinned = of->pinned;
+    return CR_OK;
+}
+
+cr_status cr_storage_part(cr_storage **out, cr_storage *of, size_t start, size_t size)
+{
+    CR_TRY(cr_storage_alias(out, of));
+    (*out)->release = drop_part;
+    (*out)->bytes = of->bytes ? of->bytes + start : NULL;
+    (*out)->size = size;
     return CR_OK;
 }
 
@@ -140,6 +157,43 @@ void cr_storage_drop(cr_storage *s)
     else if (atomic_load_explicit(&s->count, memory_order_acquire) == 1 ||
              atomic_fetch_sub_explicit(&s->count, 1, memory_order_acq_rel) == 1)
         storage_free(s);
+}
+
+/* --- storages that tensors left --- */
+
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static CR_VEC(cr_storage *) left;
+
+void cr_storage_leave(cr_storage *s)
+{
+    if (CR_LIKELY(!atomic_load_explicit(&cr_calls_apart, memory_order_relaxed))) {
+        cr_storage_drop(s);
+        return;
+    }
+    pthread_mutex_lock(&left_lock);
+    if (!cr_vec_reserve(&left, 1))
+        cr_vec_put(&left, s); /* without memory the storage is never freed */
+    pthread_mutex_unlock(&left_lock);
+}
+
+/* The lock is not held while a storage is freed: its owner may be any object. */
+static cr_storage *take_left(void)
+{
+    cr_storage *s = NULL;
+
+    pthread_mutex_lock(&left_lock);
+    if (left.len)
+        s = left.at[--left.len];
+    else
+        cr_vec_drop(&left);
+    pthread_mutex_unlock(&left_lock);
+    return s;
+}
+
+void cr_storages_drop_left(void)
+{
+    for (cr_storage *s; (s = take_left());)
+        cr_storage_drop(s);
 }
 
 /* --- bytes --- */
@@ -177,6 +231,17 @@ cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from, siz
 
 /* --- resizing --- */
 
+void cr_storage_follow(cr_storage *s)
+{
+    cr_storage *of = s->owner;
+
+    if (s->release != drop_aliased)
+        return;
+    cr_storage_follow(of);
+    s->bytes = of->bytes;
+    s->size = of->size;
+}
+
 /* The earlier block of a storage that grew, kept because tensors may point to it. */
 typedef struct {
     char *bytes;
@@ -212,26 +277,31 @@ static cr_status keep_block(cr_storage *s)
     return CR_OK;
 }
 
-/* Bytes that the storage may have without a new block.  With sanitizers only those
- * requested. */
+/* Bytes that the storage may have without a new block; 0 on other devices, whose blocks have an
+ * unknown size. */
 static size_t room(const cr_storage *s)
 {
-#ifdef CR_SANITIZE
-    return s->size;
-#endif
     if (!cr_is_host(s->device))
-        return s->size;
+        return 0;
     if (s->size_class)
         return cr_cpu_class_bytes(s->size_class);
     return s->bytes == (const char *)s + HEADER ? cr_cpu_class_bytes(s->header_class) - HEADER
                                                 : 0;
 }
 
-static cr_status grow(cr_storage *s, size_t size)
+/* True when pointers into the block may be in use. */
+static bool is_in_use(const cr_storage *s)
+{
+    return atomic_load(&s->count) > 1 || s->exposed || atomic_load(&s->aliases) ||
+           atomic_load(&cr_calls_apart);
+}
+
+static cr_status grow(cr_storage *s, size_t size, bool shared)
 {
     cr_storage *fresh = NULL;
-    bool shared = atomic_load(&s->count) > 1;
+    size_t most = cr_cpu_class_bytes(s->most);
 
+    size = size > most ? size : most;
     CR_TRY(cr_storage_new(&fresh, s->device, size > INLINE_BYTES ? size : INLINE_BYTES + 1));
     cr_status st = cr_storage_copy(fresh, 0, s, 0, s->size);
     if (st) {
@@ -242,7 +312,9 @@ static cr_status grow(cr_storage *s, size_t size)
         cr_storage_drop(fresh);
         return CR_MEMORY;
     }
-    if (!shared && s->size_class)
+    if (shared)
+        cr_storages_moved = true;
+    else if (s->size_class)
         cr_device_of(s->device.kind)->release(s->device.index, s->bytes, s->size_class);
     s->bytes = fresh->bytes;
     s->size_class = fresh->size_class;
@@ -251,12 +323,31 @@ static cr_status grow(cr_storage *s, size_t size)
     return CR_OK;
 }
 
-cr_status cr_storage_resize(cr_storage *s, size_t size)
+static cr_status resize_own(cr_storage *s, size_t size, bool shared)
 {
-    if (s->release && s->release != drop_aliased && s->release != release_kept_block)
-        return cr_fail(CR_RUNTIME, "Trying to resize storage that is not resizable");
-    if (cr_has_bytes(s->device) && size > room(s))
-        CR_TRY(grow(s, size));
+    uint8_t had = (uint8_t)cr_cpu_class_of(s->size);
+
+    s->most = had > s->most ? had : s->most;
+    if (cr_has_bytes(s->device) && size > s->size && size > room(s))
+        CR_TRY(grow(s, size, shared));
+    else if (s->bytes && cr_is_host(s->device))
+        cr_cpu_extend(s->bytes, size);
     s->size = size;
     return CR_OK;
 }
+
+static cr_status resize(cr_storage *s, size_t size, bool shared)
+{
+    cr_storage *of = s->owner;
+
+    shared |= is_in_use(s);
+    if (!s->release || s->release == release_kept_block)
+        return resize_own(s, size, shared);
+    if (s->release != drop_aliased)
+        return cr_fail(CR_RUNTIME, "Trying to resize storage that is not resizable");
+    CR_TRY(resize(of, size, shared));
+    cr_storage_follow(s);
+    return CR_OK;
+}
+
+cr_status cr_storage_resize(cr_storage *s, size_t size) { return resize(s, size, false); }

@@ -3,6 +3,7 @@
 #include "device/cpu/cpu.h"
 #include "entry.h"
 #include "tensor/geometry.h"
+#include "tensor/internal.h"
 #include <string.h>
 
 void (*cr_grad_meta_drop)(cr_grad_meta *m);
@@ -86,6 +87,12 @@ static inline void set_storage(cr_tensor *t, cr_storage *s, int64_t offset)
     t->storage = s;
     t->offset = offset;
     t->data = s->bytes ? cr_moved(s->bytes, offset, cr_dtype_size(t->dtype)) : NULL;
+}
+
+void cr_follow_moved(cr_tensor *t)
+{
+    cr_storage_follow(t->storage);
+    set_storage(t, t->storage, t->offset);
 }
 
 /* --- counting --- */
@@ -347,7 +354,7 @@ cr_status cr_tensor_set_from(cr_tensor *t, const cr_tensor *from)
     t->stages |= device_stages(from->device);
     cr_tensor_set_layout(t, from->layout);
     set_storage(t, cr_storage_keep(from->storage), from->offset);
-    cr_storage_drop(old);
+    cr_storage_leave(old);
     return CR_OK;
 }
 

@@ -33,10 +33,11 @@ typedef struct cr_storage {
     size_t size;      /* bytes */
     uint32_t size_class;
     cr_device device;
-    bool pinned;
+    uint8_t most;         /* at least the class of the bytes of all earlier sizes; 0: none */
     uint8_t header_class; /* class of the block of this header and, when small, its bytes */
-    bool followed;        /* a recorder owns tensors of this storage (cr_followed_loses) */
-    bool exposed; /* the address was given out: bytes may change without a new version */
+    bool pinned;
+    bool followed : 1; /* a recorder owns tensors of this storage (cr_followed_loses) */
+    bool exposed : 1;  /* the address was given out: bytes may change without a new version */
     _Atomic int32_t
         aliases; /* other storages and arrays over these bytes; they do not raise `version` */
     _Atomic uint32_t hidden; /* number of aliases that ended; each may have changed bytes */
@@ -131,8 +132,17 @@ CR_MUST cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size
 /* Foreign bytes: `release(owner)` is called once, when the storage is freed. */
 CR_MUST cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
                                      void (*release)(void *), void *owner);
-/* Another storage over the same bytes; it has a separate version (`.data`). */
+/* Another storage over the same bytes; it has a separate version (`.data`).  Resizing it
+ * resizes `of`. */
 CR_MUST cr_status cr_storage_alias(cr_storage **out, cr_storage *of);
+/* The bytes [start, start + size) of `of` as another storage, which cannot be resized. */
+CR_MUST cr_status cr_storage_part(cr_storage **out, cr_storage *of, size_t start, size_t size);
+/* Number of calls in progress beside which the program makes others, as Python's threads do.
+ * While it is not 0, they may read bytes that a tensor leaves, which are therefore kept. */
+extern _Atomic long cr_calls_apart;
+/* Drops the storages that tensors left meanwhile.  Call when the number is 0 again, from a
+ * thread that may free what storages own. */
+void cr_storages_drop_left(void);
 /* Between these two calls other code may change the bytes without raising the version. */
 void cr_storage_lend(cr_storage *s);
 void cr_storage_return(cr_storage *s);
@@ -145,7 +155,8 @@ CR_MUST cr_status cr_tensor_set_geometry(cr_tensor *t, const cr_geometry *g);
 /* set_/`.data =`: takes over the storage, geometry and dtype of `from`. */
 CR_MUST cr_status cr_tensor_set_from(cr_tensor *t, const cr_tensor *from);
 /* Gives `t` these sizes and strides from its offset on, growing the storage when needed
- * (resize_, out=).  Other tensors over a storage that had to move keep the old bytes. */
+ * (resize_, out=).  Other tensors over a storage that had to move point to the old bytes until
+ * cr_follow_storage. */
 CR_MUST cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size,
                                    const int64_t *stride);
 /* Copies bytes between storages on any devices.  Does nothing when one of them has no bytes. */
@@ -154,8 +165,18 @@ CR_MUST cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *f
 /* A dense copy on the host if `t` has bytes on another device, or has bytes and the bit conj or
  * neg; else a new reference to `t`. */
 CR_MUST cr_status cr_tensor_on_host(cr_tensor **out, cr_tensor *t);
-/* Never moves the bytes when they fit the block; see cr_tensor_resize. */
+/* Never moves the bytes when they fit the block; see cr_tensor_resize.  Tensors that have more
+ * bytes than the storage afterwards keep them. */
 CR_MUST cr_status cr_storage_resize(cr_storage *s, size_t size);
+/* True from the first time on that a storage got other bytes while it was shared. */
+extern _Atomic bool cr_storages_moved;
+void cr_follow_moved(cr_tensor *t);
+/* Points `t` to the bytes that its storage has now. */
+static inline void cr_follow_storage(cr_tensor *t)
+{
+    if (CR_UNLIKELY(atomic_load_explicit(&cr_storages_moved, memory_order_relaxed)))
+        cr_follow_moved(t);
+}
 
 /* The plain view of a tensor, valid until the tensor's geometry changes. */
 static inline cr_view cr_view_of(const cr_tensor *t)

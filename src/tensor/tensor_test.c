@@ -143,6 +143,80 @@ TEST(an_alias_has_a_separate_version)
     cr_storage_drop(s);
 }
 
+TEST(an_alias_is_resized_with_the_storage_behind_it_and_tensors_keep_their_bytes)
+{
+    int64_t large = 81000, twice = 200000, one = 1;
+    cr_tensor *t = make(1, &large), *view = NULL;
+    cr_storage *s = NULL;
+    cr_geometry whole = {.ndim = 1, .size = {large}, .stride = {1}};
+
+    OK(cr_storage_alias(&s, t->storage));
+    OK(cr_storage_resize(s, 4));
+    EQ(s->size, 4);
+    EQ(t->storage->size, 4);
+    OK(cr_storage_resize(s, 2000));
+    OK(cr_tensor_view(&view, t, &whole));
+    memset(view->data, 1, (size_t)large * 4);
+    memset(t->data, 1, (size_t)large * 4);
+    OK(cr_storage_resize(s, (size_t)twice * 4));
+    EQ(s->bytes, t->storage->bytes);
+    memset(view->data, 2, (size_t)large * 4);
+    OK(cr_tensor_resize(t, 1, &twice, &one));
+    memset(t->data, 3, (size_t)twice * 4);
+    EQ(s->bytes[twice * 4 - 1], 3);
+    cr_drop(view);
+    cr_drop(t);
+    memset(s->bytes, 4, (size_t)twice * 4);
+    cr_storage_drop(s);
+}
+
+TEST(a_part_of_a_storage_cannot_be_resized)
+{
+    cr_tensor *t = make(1, (int64_t[]){4});
+    cr_storage *part = NULL;
+
+    OK(cr_storage_part(&part, t->storage, 4, 8));
+    EQ(part->bytes, t->data + 4);
+    FAILS(CR_RUNTIME, cr_storage_resize(part, 4));
+    EQ_STR(cr_error_message(), "Trying to resize storage that is not resizable");
+    EQ(t->storage->size, 16);
+    cr_drop(t);
+    part->bytes[7] = 1;
+    cr_storage_drop(part);
+}
+
+TEST(bytes_whose_address_was_given_out_stay)
+{
+    int64_t size = 5000, large = 1000000, one = 1;
+    cr_tensor *t = make(1, &size);
+    char *bytes = t->data;
+
+    t->storage->exposed = true;
+    OK(cr_tensor_resize(t, 1, &large, &one));
+    memset(bytes, 1, (size_t)size * 4);
+    CHECK(t->data != bytes);
+    cr_drop(t);
+}
+
+TEST(calls_in_progress_keep_the_bytes_that_a_tensor_leaves)
+{
+    int64_t size = 5000, large = 1000000, one = 1;
+    cr_tensor *t = make(1, &size), *other = make(1, &size);
+    char *first = t->data, *second = other->data;
+
+    cr_calls_apart++;
+    OK(cr_tensor_resize(t, 1, &large, &one));
+    memset(first, 1, (size_t)size * 4);
+    OK(cr_tensor_set_from(other, t));
+    memset(second, 1, (size_t)size * 4);
+    EQ(other->storage, t->storage);
+    cr_calls_apart--;
+    cr_storages_drop_left();
+    EQ(cr_calls_apart, 0);
+    cr_drop(t);
+    cr_drop(other);
+}
+
 TEST(geometry_can_be_replaced)
 {
     cr_tensor *t = make(2, (int64_t[]){2, 6});

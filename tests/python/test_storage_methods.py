@@ -1,5 +1,6 @@
 """Methods of storages: bytes, conversions, parts that share memory."""
 import copy
+import threading
 import weakref
 
 import cresset as torch
@@ -76,3 +77,98 @@ def test_typed_storages_take_single_indices():
         storage[:1]
     with pytest.raises(IndexError, match="index 5 out of range for storage of size 2"):
         storage[5]
+
+
+# Ways by which a storage becomes smaller, or a tensor leaves it, while `y` has all of its elements.
+def shrink_data(y):
+    y.data.untyped_storage().resize_(4)
+
+
+def shrink_itself(y):
+    y.untyped_storage().resize_(4)
+
+
+def shrink_by_another_tensor(y):
+    torch.empty(0).set_(y.data.untyped_storage(), 0, (y.numel(),)).untyped_storage().resize_(4)
+
+
+def shrink_typed(y):
+    y.data.storage().resize_(1)
+
+
+def shrink_view(y):
+    y.detach()[5:].data.untyped_storage().resize_(0)
+
+
+SHRINK = [shrink_data, shrink_itself, shrink_by_another_tensor, shrink_typed, shrink_view]
+
+
+@pytest.mark.parametrize("shrink", SHRINK)
+@pytest.mark.parametrize("n", [3, 300, 81000])
+def test_a_tensor_keeps_its_elements_when_its_storage_shrinks(shrink, n):
+    y = torch.ones(n)
+    shrink(y)
+    assert y.untyped_storage().nbytes() <= 4
+    assert y.fill_(3).sum().item() == 3 * n
+    y.data.untyped_storage().resize_(8)
+    y.untyped_storage().resize_(4 * n)
+    assert y.untyped_storage().nbytes() == y.data.untyped_storage().nbytes() == 4 * n
+    assert y.view(-1).mul_(2).sum().item() == 6 * n
+    y.data.untyped_storage().resize_(40 * n)
+    assert torch.empty(0).set_(y.untyped_storage(), 0, (10 * n,)).fill_(1).sum().item() == 10 * n
+
+
+@pytest.mark.parametrize("shrink", SHRINK)
+def test_another_thread_resizes_the_storage_of_a_call_in_progress(shrink):
+    y, others, done = torch.ones(200000), [], threading.Event()
+
+    def resize():
+        while not done.is_set():
+            shrink(y)
+            y.data.untyped_storage().resize_(800000)
+            y.data.untyped_storage().resize_(1600000)
+            others.append(torch.empty(50000))
+
+    thread = threading.Thread(target=resize)
+    thread.start()
+    try:
+        for _ in range(50):
+            y.fill_(2).add_(1)
+    finally:
+        done.set()
+        thread.join()
+    assert y.fill_(3).sum().item() == 600000
+
+
+def test_a_call_in_progress_keeps_the_bytes_that_its_tensor_leaves():
+    y, done = torch.ones(200000), threading.Event()
+
+    def replace():
+        while not done.is_set():
+            y.set_(torch.zeros(200000))
+            y.resize_(400000).resize_(200000)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        for _ in range(200):
+            y.add_(1)
+    finally:
+        done.set()
+        thread.join()
+    assert y.fill_(3).sum().item() == 600000
+
+
+def test_bytes_that_a_buffer_shows_stay_when_the_storage_grows():
+    storage = torch.UntypedStorage(5000)
+    shown = memoryview(storage)
+    storage.resize_(1000000)
+    shown[4999] = 7
+    assert shown.nbytes == 5000 and shown[4999] == 7 and storage.nbytes() == 1000000
+
+
+def test_a_part_cannot_be_resized():
+    part = torch.UntypedStorage(16)[4:12]
+    with pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"):
+        part.resize_(4)
+    assert part.nbytes() == 8

@@ -78,6 +78,8 @@ static inline uint32_t class_of_size(size_t size)
     return 17 + 4 * (k - 10) + (uint32_t)(n >> (k - 2) & 3);
 }
 
+uint32_t cr_cpu_class_of(size_t size) { return class_of_size(size); }
+
 size_t cr_cpu_class_bytes(uint32_t size_class)
 {
     size_class &= CLASS;
@@ -400,6 +402,14 @@ static inline void unfenced(void *p, uint32_t size_class)
     ASAN_UNPOISON_MEMORY_REGION(p, cr_cpu_class_bytes(size_class));
 #endif
     (void)p, (void)size_class;
+}
+
+void cr_cpu_extend(void *p, size_t size)
+{
+#ifdef CR_SANITIZE
+    ASAN_UNPOISON_MEMORY_REGION(p, size);
+#endif
+    (void)p, (void)size;
 }
 
 static void *get(size_t size, uint32_t *size_class, uint32_t larger)

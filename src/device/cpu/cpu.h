@@ -16,7 +16,12 @@ void *cr_cpu_get(size_t size, uint32_t *size_class);
 void *cr_cpu_get_scratch(size_t size, uint32_t *size_class);
 void cr_cpu_release(void *p, uint32_t size_class);
 
-/* Size of the blocks of a class. */
+/* Size of the blocks of a class; 0 of class 0. */
 size_t cr_cpu_class_bytes(uint32_t size_class);
+/* The smallest class whose blocks have `size` bytes, below 256. */
+uint32_t cr_cpu_class_of(size_t size);
+/* Lets the first `size` bytes of a block be used, which has at least as many: sanitizers report
+ * the use of more bytes than were requested. */
+void cr_cpu_extend(void *p, size_t size);
 
 #endif

@@ -32,7 +32,13 @@ static inline bool cr_py_is_tensor(PyObject *x)
 {
     return Py_IS_TYPE(x, cr_py_tensor_type) || PyType_IsSubtype(Py_TYPE(x), cr_py_tensor_type);
 }
-static inline cr_tensor *cr_py_tensor_of(PyObject *x) { return ((cr_py_tensor *)x)->t; }
+static inline cr_tensor *cr_py_tensor_of(PyObject *x)
+{
+    cr_tensor *t = ((cr_py_tensor *)x)->t;
+
+    cr_follow_storage(t);
+    return t;
+}
 
 /* The Python object of `t`.  Takes ownership of the caller's reference, also on failure. */
 PyObject *cr_py_wrap(cr_tensor *t);
@@ -43,21 +49,20 @@ PyObject *cr_py_wrap_keep(cr_tensor *t);
 PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t);
 /* Visits the objects that are reachable only through `t`.  For tp_traverse. */
 int cr_py_visit_tensor(cr_tensor *t, visitproc visit, void *arg);
-/* Number of threads that run C code without the interpreter lock.  The garbage collector must
- * not enter graphs while it is not 0. */
-extern long cr_py_unlocked;
 /* Number of Python objects that only C refers to.  While it is 0, the garbage collector need
  * not enter graphs. */
 extern long cr_py_graph_objects;
 
-/* Runs `code` without the interpreter lock. */
+/* Runs `code` without the interpreter lock.  The garbage collector must not enter graphs while
+ * cr_calls_apart is not 0; only threads with the lock change it. */
 #define CR_PY_UNLOCKED(code)                                                                   \
     do {                                                                                       \
-        cr_py_unlocked++;                                                                      \
+        cr_calls_apart++;                                                                      \
         PyThreadState *cr_py_saved = PyEval_SaveThread();                                      \
         code;                                                                                  \
         PyEval_RestoreThread(cr_py_saved);                                                     \
-        cr_py_unlocked--;                                                                      \
+        if (!--cr_calls_apart)                                                                 \
+            cr_storages_drop_left();                                                           \
     } while (0)
 
 /* --- the package's root name (root.c) --- */

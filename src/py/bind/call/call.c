@@ -36,7 +36,7 @@ static bool is_large(const cr_op *op, const cr_value *arg)
 {
     int64_t n = 0;
 
-    if (op->does == CR_DOES_MAP)
+    if (op->does == CR_DOES_MAP || op->words & CR_WORD_RESETS)
         return false;
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
         n += call_elements(&arg[CR_CTZ(mask)]);

@@ -585,10 +585,6 @@ static cr_status fit_storage(cr_storage *s, cr_dtype t, const cr_geometry *g)
     CR_TRY(cr_view_bytes(&need, t, g->offset, g->ndim, g->size, g->stride));
     if (need <= s->size)
         return CR_OK;
-    if (s->release)
-        return cr_fail(CR_RUNTIME,
-                       "setStorage: the sizes need a storage of %llu bytes, but it has %zu",
-                       (unsigned long long)need, s->size);
     return cr_storage_resize(s, (size_t)need);
 }
 

@@ -215,12 +215,10 @@ static PyObject *storage_item(PyObject *self, Py_ssize_t i)
 static PyObject *storage_part(PyObject *self, Py_ssize_t start, Py_ssize_t size)
 {
     cr_storage *part;
-    cr_status st = cr_storage_alias(&part, cr_py_storage_of(self));
+    cr_status st = cr_storage_part(&part, cr_py_storage_of(self), (size_t)start, (size_t)size);
 
     if (st)
         return cr_py_raise(st);
-    part->bytes = part->bytes ? part->bytes + start : NULL;
-    part->size = (size_t)size;
     PyObject *out = cr_py_storage_object(part);
     cr_storage_drop(part);
     return out;

@@ -11,7 +11,7 @@
 #include "py/bind/bind.h"
 
 PyTypeObject *cr_py_tensor_type;
-long cr_py_unlocked, cr_py_graph_objects;
+long cr_py_graph_objects;
 
 enum { KEEP_FREE = 256 };
 static cr_py_tensor *free_wrappers[KEEP_FREE];
@@ -192,7 +192,7 @@ int cr_py_visit_tensor(cr_tensor *t, visitproc visit, void *arg)
 {
     cr_py_tensor *w = t->peer;
 
-    if (cr_py_unlocked || counts(t) != 1 || (w && w->owns))
+    if (cr_calls_apart || counts(t) != 1 || (w && w->owns))
         return 0;
     if (!w)
         return visit_inside(t, visit, arg);
@@ -223,7 +223,7 @@ static int tensor_traverse(PyObject *self, visitproc visit, void *arg)
 
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(w->dict);
-    if (!w->t || cr_py_unlocked || counts(w->t) != 1 || !w->t->grad)
+    if (!w->t || cr_calls_apart || counts(w->t) != 1 || !w->t->grad)
         return 0;
     if (holds_hooks(w->t)) {
         Py_VISIT(w->hooks);
