@@ -92,14 +92,23 @@ static const cr_expr *as_expr(frame *f, const cr_rule *r, value v, cr_dtype t)
 
 static cr_dtype rule_type(frame *f, const cr_rule *r);
 
+/* Promotion; CR_DTYPE_NONE stands for no operand. */
+static cr_dtype common_type(frame *f, const cr_rule *r, cr_dtype a, cr_dtype b)
+{
+    if (a == CR_DTYPE_NONE || b == CR_DTYPE_NONE)
+        return a == CR_DTYPE_NONE ? b : a;
+    cr_dtype t = cr_promote(a, b);
+    if (t == CR_DTYPE_NONE)
+        refuse(f, r, "types without a common type:");
+    return t;
+}
+
 static cr_dtype type_promote(frame *f, const cr_rule *r)
 {
     cr_dtype t = CR_DTYPE_NONE;
 
-    for (int i = 0; i < r->count; i++) {
-        cr_dtype a = rule_type(f, r->args[i]);
-        t = a == CR_DTYPE_NONE ? t : t == CR_DTYPE_NONE ? a : cr_promote(t, a);
-    }
+    for (int i = 0; i < r->count; i++)
+        t = common_type(f, r, t, rule_type(f, r->args[i]));
     return t;
 }
 
@@ -206,16 +215,16 @@ static value eval_name(frame *f, const cr_rule *r)
 
 /* The common type of a call's arguments: of its tensors, or else of its run-time numbers, or
  * else the compute type. */
-static cr_dtype args_type(frame *f, const value *v, int first, int n)
+static cr_dtype args_type(frame *f, const cr_rule *r, const value *v, int first, int n)
 {
     cr_dtype t = CR_DTYPE_NONE, all = CR_DTYPE_NONE;
 
     for (int i = first; i < n; i++)
         if (v[i].kind == IS_EXPR) {
             cr_dtype a = (cr_dtype)v[i].e->dtype;
-            all = all == CR_DTYPE_NONE ? a : cr_promote(all, a);
+            all = common_type(f, r, all, a);
             if (v[i].tensor)
-                t = t == CR_DTYPE_NONE ? a : cr_promote(t, a);
+                t = common_type(f, r, t, a);
         }
     for (int i = first; i < n && t == CR_BOOL; i++)
         if (v[i].kind == IS_NUMBER || v[i].kind == IS_SIZE)
@@ -251,7 +260,7 @@ static value apply_fn(frame *f, const cr_rule *r, cr_fn fn, const value *v)
 {
     int first = cr_fn_infos[fn].kind == CR_FN_SELECT ? 1 : 0;
     const cr_expr *args[3];
-    cr_dtype t = args_type(f, v, first, r->count);
+    cr_dtype t = args_type(f, r, v, first, r->count);
 
     if (r->count != cr_fn_infos[fn].args || r->count > 3)
         refuse(f, r, "wrong number of arguments in");

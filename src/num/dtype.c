@@ -98,6 +98,16 @@ cr_status cr_refuse_promotion(cr_dtype a, cr_dtype b)
                    cr_dtype_infos[a].legacy, cr_dtype_infos[b].legacy);
 }
 
+cr_status cr_promote_checked(cr_dtype *out, cr_dtype a, cr_dtype b)
+{
+    cr_dtype t = cr_promote(a, b);
+
+    if (t == CR_DTYPE_NONE)
+        return cr_refuse_promotion(a, b);
+    *out = t;
+    return CR_OK;
+}
+
 bool cr_can_cast(cr_dtype from, cr_dtype to)
 {
     cr_category f = cr_dtype_category(from), t = cr_dtype_category(to);

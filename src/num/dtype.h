@@ -74,10 +74,12 @@ bool cr_dtype_is_signed(cr_dtype t);
 
 /* The result dtype of torch's promotion.  CR_DTYPE_NONE where torch refuses: float8 with
  * another dtype; uint16, uint32 and uint64 with another dtype that is not real floating point.
- */
+ * For callers that handle the refusal; others call cr_promote_checked. */
 cr_dtype cr_promote(cr_dtype a, cr_dtype b);
 /* Fails with torch's message for a pair that cr_promote refuses. */
 CR_MUST cr_status cr_refuse_promotion(cr_dtype a, cr_dtype b);
+/* The same dtype; fails with the message where torch refuses. */
+CR_MUST cr_status cr_promote_checked(cr_dtype *out, cr_dtype a, cr_dtype b);
 /* The dtype of the real part: complex64 -> float32 and so on; other dtypes unchanged. */
 cr_dtype cr_dtype_real(cr_dtype t);
 /* float16 -> complex32, float32 and bfloat16 -> complex64, float64 -> complex128; CR_DTYPE_NONE

@@ -566,10 +566,13 @@ static cr_status listed(cr_frame *f, const cr_value *v, cr_value *out)
 
 static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
+    cr_dtype dtype;
+
     switch (r->builtin) {
     case CR_BUILTIN_promote:
-        *out = dtype_value(cr_promote_values(v, r->count));
-        return out->tag == CR_NONE ? cr_promotion_status(v, r->count) : CR_OK;
+        CR_TRY(cr_promote_values(&dtype, v, r->count));
+        *out = dtype_value(dtype);
+        return CR_OK;
     case CR_BUILTIN_float:
     case CR_BUILTIN_accumulate:
     case CR_BUILTIN_real:

@@ -439,6 +439,9 @@ cr_status cr_set_default_dtype(cr_dtype t)
 {
     if (!cr_dtype_is_float(t))
         return cr_fail(CR_TYPE, "only floating-point types are supported as the default type");
+    if (cr_dtype_is_float8(t))
+        return cr_fail(CR_TYPE, "couldn't find storage object %sStorage",
+                       cr_dtype_infos[t].legacy);
     atomic_store(&default_dtype, (int)t);
     return CR_OK;
 }

@@ -244,10 +244,9 @@ CR_MUST cr_status cr_tensor_item(cr_scalar *out,
                                  const cr_tensor *t); /* one element; CR_RUNTIME */
 CR_API cr_dtype cr_default_dtype(void);
 CR_API cr_status cr_set_default_dtype(cr_dtype t);
-/* torch's promotion of tensors, numbers and dtypes; CR_NONE values are skipped. */
-cr_dtype cr_promote_values(const cr_value *v, int n);
-/* Fails with torch's message if promotion refuses the values' dtypes (cr_promote). */
-CR_MUST cr_status cr_promotion_status(const cr_value *v, int n);
+/* torch's promotion of tensors, numbers and dtypes; CR_NONE values are skipped, and without
+ * others *out is CR_DTYPE_NONE.  Fails with torch's message where it refuses (cr_promote). */
+CR_MUST cr_status cr_promote_values(cr_dtype *out, const cr_value *v, int n);
 /* Broadcast of the sizes of the tensors in `v`.  CR_RUNTIME in torch's words. */
 CR_MUST cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n);
 /* Wraps a dimension; CR_INDEX in torch's words. */

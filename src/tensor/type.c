@@ -95,20 +95,15 @@ static cr_dtype promote_all(promotion *p, const cr_value *v, int n)
     return p->refused[0] == CR_DTYPE_NONE ? t : CR_DTYPE_NONE;
 }
 
-cr_dtype cr_promote_values(const cr_value *v, int n)
+cr_status cr_promote_values(cr_dtype *out, const cr_value *v, int n)
 {
     promotion p;
+    cr_dtype t = promote_all(&p, v, n);
 
-    return promote_all(&p, v, n);
-}
-
-cr_status cr_promotion_status(const cr_value *v, int n)
-{
-    promotion p;
-
-    promote_all(&p, v, n);
-    if (p.refused[0] == CR_DTYPE_NONE)
+    if (CR_LIKELY(p.refused[0] == CR_DTYPE_NONE)) {
+        *out = t;
         return CR_OK;
+    }
     if (p.refused[1] == CR_DTYPE_NONE)
         return cr_fail(CR_RUNTIME, "Unknown Complex ScalarType for %s",
                        cr_dtype_infos[p.refused[0]].legacy);
@@ -158,14 +153,16 @@ void cr_classify_type(cr_op *op)
 }
 
 /* The dtype when all of them are tensors of one dtype, which need no promotion. */
-static cr_dtype promote_leading(const cr_value *arg, int n)
+static cr_status promote_leading(cr_dtype *out, const cr_value *arg, int n)
 {
-    if (arg[0].tag == CR_TENSOR && n == 1 && !arg[0].t->number)
-        return (cr_dtype)arg[0].t->dtype;
-    if (n == 2 && arg[0].tag == CR_TENSOR && arg[1].tag == CR_TENSOR &&
-        arg[0].t->dtype == arg[1].t->dtype && !arg[0].t->number && !arg[1].t->number)
-        return (cr_dtype)arg[0].t->dtype;
-    return cr_promote_values(arg, n);
+    bool one = arg[0].tag == CR_TENSOR && n == 1 && !arg[0].t->number;
+    bool equal = n == 2 && arg[0].tag == CR_TENSOR && arg[1].tag == CR_TENSOR &&
+                 arg[0].t->dtype == arg[1].t->dtype && !arg[0].t->number && !arg[1].t->number;
+
+    if (!one && !equal)
+        return cr_promote_values(out, arg, n);
+    *out = (cr_dtype)arg[0].t->dtype;
+    return CR_OK;
 }
 
 static cr_status eval_type(cr_dtype *out, const cr_op *op, const cr_rule *rule, cr_frame *f)
@@ -194,10 +191,10 @@ cr_status cr_compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg, c
 
     switch (op->fast_type) {
     case TYPE_SELF:
-    case TYPE_PROMOTE: t = promote_leading(arg, op->fast_type_args); break;
+    case TYPE_PROMOTE: CR_TRY(promote_leading(&t, arg, op->fast_type_args)); break;
     case TYPE_FLOAT:
-        t = promote_leading(arg, op->fast_type_args);
-        if (cr_dtype_category(t) < CR_CAT_FLOAT)
+        CR_TRY(promote_leading(&t, arg, op->fast_type_args));
+        if (t != CR_DTYPE_NONE && cr_dtype_category(t) < CR_CAT_FLOAT)
             t = cr_default_dtype();
         break;
     default:
@@ -205,10 +202,8 @@ cr_status cr_compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg, c
             return cr_fail(CR_RUNTIME, "%s has no type rule", op->name);
         CR_TRY(eval_type(&t, op, op->type, f));
     }
-    if (CR_UNLIKELY(t == CR_DTYPE_NONE)) {
-        CR_TRY(cr_promotion_status(arg, op->fast_type_args));
+    if (CR_UNLIKELY(t == CR_DTYPE_NONE))
         return cr_fail(CR_RUNTIME, "%s(): the result type cannot be inferred", op->name);
-    }
     if (CR_UNLIKELY(!(op->dtypes >> t & 1)))
         return refuse_dtype(op, t);
     *out = t;

@@ -21,8 +21,6 @@ static cr_status refuse_sizes(const char *format, const cr_tensor *a, const cr_t
     return CR_RUNTIME;
 }
 
-static cr_dtype promoted(const cr_value *arg) { return cr_promote_values(arg, 2); }
-
 static cr_tensor *cast(cr_steps *s, cr_tensor *t, cr_dtype dtype)
 {
     return CR_STEP(s, to_dtype, T(t), cr_of_dtype(dtype));
@@ -187,11 +185,12 @@ static cr_status check_add(const cr_tensor *self, const cr_tensor *other)
 cr_status cr_do_sparse_add(const cr_value *arg, cr_value *result)
 {
     cr_tensor *self = arg[0].t, *other = arg[1].t, *sum;
-    cr_dtype dtype = promoted(arg);
+    cr_dtype dtype;
     cr_steps s = {0};
 
     if (arg[0].tag != CR_TENSOR || arg[1].tag != CR_TENSOR)
         return refuse_dense();
+    CR_TRY(cr_promote_values(&dtype, arg, 2));
     if (!cr_is_sparse(self))
         CR_TRY(cr_expect_sparse("add", other));
     if (cr_is_compressed(self) && !cr_is_sparse(other)) {
@@ -222,6 +221,7 @@ cr_status cr_do_sparse_add_inplace(const cr_value *arg, cr_value *result)
 {
     cr_tensor *self = arg[0].t;
     cr_value made;
+    cr_dtype dtype;
     cr_steps s = {0};
 
     if (arg[1].tag != CR_TENSOR)
@@ -234,10 +234,10 @@ cr_status cr_do_sparse_add_inplace(const cr_value *arg, cr_value *result)
     }
     CR_TRY(cr_expect_sparse("add_", arg[1].t));
     CR_TRY(check_add(self, arg[1].t));
-    if (!cr_can_cast(promoted(arg), (cr_dtype)self->dtype))
+    CR_TRY(cr_promote_values(&dtype, arg, 2));
+    if (!cr_can_cast(dtype, (cr_dtype)self->dtype))
         return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
-                       cr_dtype_infos[promoted(arg)].legacy,
-                       cr_dtype_infos[self->dtype].legacy);
+                       cr_dtype_infos[dtype].legacy, cr_dtype_infos[self->dtype].legacy);
     add_to_strided(&s, self, arg[1].t, &arg[2]);
     return cr_steps_give(&s, result, self);
 }

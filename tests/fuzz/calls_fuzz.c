@@ -142,7 +142,12 @@ static const cr_dtype usual_dtypes[] = {CR_F32, CR_F32,  CR_F32,  CR_F64, CR_F64
                                         CR_I64, CR_I32,  CR_BOOL, CR_U8,  CR_I8,  CR_I16,
                                         CR_F16, CR_BF16, CR_C64,  CR_C128};
 
-static cr_dtype any_dtype(void) { return usual_dtypes[draw(CR_LEN(usual_dtypes))]; }
+static cr_dtype any_dtype(void)
+{
+    if (one_in(10))
+        return (cr_dtype)draw(CR_DTYPE_COUNT);
+    return usual_dtypes[draw(CR_LEN(usual_dtypes))];
+}
 
 static fuzz_shape random_shape(void)
 {

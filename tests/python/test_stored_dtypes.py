@@ -141,3 +141,52 @@ def test_products_of_unsigned_numbers_are_empty_or_zeros(dtype):
                          ("dot", (0,), (0,)), ("addmv_impl_cpu", (2, 3), (3,))]:
         with pytest.raises(NotImplementedError, match=f'"{kernel}" not implemented for \'UInt'):
             made(*a) @ made(*b)
+
+
+def elements(name, layout):
+    """Ones of a dtype, as a tensor of 2 x 2, one without dims, or a sparse one."""
+    if layout == "number":
+        return cresset.ones(()).to(getattr(cresset, name))
+    x = cresset.ones(2, 2).to(getattr(cresset, name))
+    return x if layout == "strided" else cresset.ones(2, 2).to_sparse(layout=layout).to(x.dtype)
+
+
+REFUSED = [("float8_e4m3fn", "float32"), ("float8_e5m2", "float8_e4m3fn"), ("uint64", "int64"), ("uint16", "bool"),
+           ("complex32", "uint16"), ("float8_e5m2", "complex64")]
+TWO_OPERANDS = sorted({e["name"] for e in cresset._C._records()
+                       if e["does"] == "body" and [p["name"] for p in e["params"][:2]] == ["self", "other"]
+                       and e["params"][1]["type"] == "Tensor" and all(p["has_default"] for p in e["params"][2:])})
+
+
+@pytest.mark.parametrize("name", TWO_OPERANDS)
+def test_two_operands_without_a_common_dtype_are_refused(name):
+    for pair in REFUSED:
+        for a, b in (pair, pair[::-1]):
+            for layout in ("strided", "number"):
+                with pytest.raises((RuntimeError, NotImplementedError)):
+                    getattr(cresset._C.ops, name)(elements(a, layout), elements(b, layout))
+
+
+@pytest.mark.parametrize("pair", REFUSED)
+@pytest.mark.parametrize("layouts", [(cresset.sparse_coo, cresset.sparse_coo), (cresset.sparse_csr, cresset.sparse_csr),
+                                     ("strided", cresset.sparse_coo), (cresset.sparse_csr, "strided"),
+                                     ("strided", cresset.sparse_csr)], ids=str)
+def test_sums_with_sparse_tensors_without_a_common_dtype_are_refused(layouts, pair):
+    for a, b in (pair, pair[::-1]):
+        x, y = elements(a, layouts[0]), elements(b, layouts[1])
+        for call in (lambda: x + y, lambda: x - y, lambda: x.add(y, alpha=2), lambda: x.add_(y), lambda: x.sub_(y)):
+            with pytest.raises(RuntimeError, match="Promotion for"):
+                call()
+
+
+def test_a_list_of_tensors_without_a_common_dtype_is_refused():
+    with pytest.raises(RuntimeError, match="attempted to promote Float8_e4m3fn and Float"):
+        cresset.tensor([elements("float8_e4m3fn", "number"), 2.0])
+    with pytest.raises(RuntimeError, match="attempted to promote UInt64 and Long"):
+        cresset.tensor([[elements("uint64", "number")], [2]])
+
+
+def test_float8_is_no_default_dtype():
+    with pytest.raises(TypeError, match="couldn't find storage object Float8_e5m2Storage"):
+        cresset.set_default_dtype(cresset.float8_e5m2)
+    assert cresset.get_default_dtype() == cresset.float32

@@ -109,15 +109,13 @@ static bool two_dtypes(PyObject *args, const char *format, cr_dtype *a, cr_dtype
 
 static PyObject *promote_types(PyObject *m, PyObject *args)
 {
-    cr_dtype a, b;
+    cr_dtype a, b, t;
 
     (void)m;
     if (!two_dtypes(args, "OO:promote_types", &a, &b))
         return NULL;
-    cr_dtype t = cr_promote(a, b);
-    if (t == CR_DTYPE_NONE)
-        return cr_py_raise(cr_refuse_promotion(a, b));
-    return Py_NewRef(cr_py_dtype_object(t));
+    cr_status st = cr_promote_checked(&t, a, b);
+    return st ? cr_py_raise(st) : Py_NewRef(cr_py_dtype_object(t));
 }
 
 static PyObject *can_cast(PyObject *m, PyObject *args, PyObject *kwargs)
@@ -153,15 +151,14 @@ static PyObject *settings_result_type(PyObject *m, PyObject *args)
 {
     PyObject *x, *y;
     cr_value v[2];
+    cr_dtype t;
 
     (void)m;
     if (!PyArg_ParseTuple(args, "OO:result_type", &x, &y) || !promotion_value(x, &v[0]) ||
         !promotion_value(y, &v[1]))
         return NULL;
-    cr_status st = cr_promotion_status(v, 2);
-    if (st)
-        return cr_py_raise(st);
-    return Py_NewRef(cr_py_dtype_object(cr_promote_values(v, 2)));
+    cr_status st = cr_promote_values(&t, v, 2);
+    return st ? cr_py_raise(st) : Py_NewRef(cr_py_dtype_object(t));
 }
 
 static PyObject *settings_is_tensor(PyObject *m, PyObject *x)

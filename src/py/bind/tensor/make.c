@@ -53,9 +53,15 @@ static int survey_shape(survey *s, PyObject *data)
     return text ? -1 : 0;
 }
 
-static void make_meet(survey *s, cr_dtype t)
+static int make_meet(survey *s, cr_dtype t)
 {
-    s->dtype = s->dtype == CR_DTYPE_NONE ? t : cr_promote(s->dtype, t);
+    cr_status st = CR_OK;
+
+    if (s->dtype == CR_DTYPE_NONE)
+        s->dtype = t;
+    else
+        st = cr_promote_checked(&s->dtype, s->dtype, t);
+    return st ? cr_py_raise_int(st) : 0;
 }
 
 static cr_dtype numpy_scalar_dtype(PyObject *x)
@@ -75,33 +81,25 @@ static int survey_scalar(survey *s, PyObject *x)
 {
     cr_scalar value;
 
-    if (PyFloat_CheckExact(x)) {
-        make_meet(s, cr_default_dtype());
-        return 0;
-    }
-    if (PyLong_Check(x)) {
-        make_meet(s, PyBool_Check(x) ? CR_BOOL : CR_I64);
-        return 0;
-    }
+    if (PyFloat_CheckExact(x))
+        return make_meet(s, cr_default_dtype());
+    if (PyLong_Check(x))
+        return make_meet(s, PyBool_Check(x) ? CR_BOOL : CR_I64);
     cr_dtype t = cr_py_is_numpy_scalar(x) ? numpy_scalar_dtype(x) : CR_DTYPE_NONE;
-    if (t != CR_DTYPE_NONE) {
-        make_meet(s, t);
-        return 0;
-    }
+    if (t != CR_DTYPE_NONE)
+        return make_meet(s, t);
     cr_py_fit fit = cr_py_scalar_from(x, &value);
     if (fit == CR_PY_FITS)
-        make_meet(s, cr_py_dtype_of_scalar(value));
-    else if (fit == CR_PY_MISFIT)
+        return make_meet(s, cr_py_dtype_of_scalar(value));
+    if (fit == CR_PY_MISFIT)
         PyErr_Format(PyExc_RuntimeError, "Could not infer dtype of %s", Py_TYPE(x)->tp_name);
-    return fit == CR_PY_FITS ? 0 : -1;
+    return -1;
 }
 
 static int survey_dtype(survey *s, PyObject *x, int depth)
 {
-    if (cr_py_is_tensor(x)) {
-        make_meet(s, (cr_dtype)cr_py_tensor_of(x)->dtype);
-        return 0;
-    }
+    if (cr_py_is_tensor(x))
+        return make_meet(s, (cr_dtype)cr_py_tensor_of(x)->dtype);
     if (make_is_text(x))
         return bad_text(x);
     if (!is_sequence(x))
