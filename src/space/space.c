@@ -3,83 +3,76 @@
 #include "space/space.h"
 #include "base/integer.h"
 
+const cr_space_dim cr_single_dim = {1, -1, {0}};
+
 /* Spaces are long, so only the steps of operands in use are copied. */
-static void dim_copy(cr_space *s, int to, int from)
+static inline void dim_copy(cr_space_dim *to, const cr_space_dim *from, int operands)
 {
-    s->dim[to].size = s->dim[from].size;
-    s->dim[to].number = s->dim[from].number;
-    for (int k = 0; k < s->operands; k++)
-        s->dim[to].step[k] = s->dim[from].step[k];
+    to->size = from->size;
+    to->number = from->number;
+    for (int k = 0; k < operands; k++)
+        to->step[k] = from->step[k];
 }
 
-static void dim_swap(cr_space *s, int a, int b)
+static void dim_swap(cr_space_dim *a, cr_space_dim *b, int operands)
 {
-    cr_space_dim *x = &s->dim[a], *y = &s->dim[b];
-    int64_t size = x->size, number = x->number;
+    cr_space_dim t;
 
-    x->size = y->size;
-    y->size = size;
-    x->number = y->number;
-    y->number = number;
-    for (int k = 0; k < s->operands; k++) {
-        int64_t step = x->step[k];
-        x->step[k] = y->step[k];
-        y->step[k] = step;
-    }
+    dim_copy(&t, a, operands);
+    dim_copy(a, b, operands);
+    dim_copy(b, &t, operands);
 }
 
 void cr_space_order(cr_space *s)
 {
     for (int i = 1; i < s->ndim; i++)
-        for (int d = i; d > 0; d--) {
-            if (cr_magnitude(s->dim[d - 1].step[0]) >= cr_magnitude(s->dim[d].step[0]))
+        for (cr_space_dim *d = &s->dim[i]; d > s->dim; d--) {
+            if (cr_magnitude(d[-1].step[0]) >= cr_magnitude(d->step[0]))
                 break;
-            dim_swap(s, d - 1, d);
+            dim_swap(d - 1, d, s->operands);
         }
 }
 
-static bool is_one_dim(const cr_space *s, int outer, int inner)
+static inline bool is_one_dim(const cr_space_dim *outer, const cr_space_dim *inner,
+                              int operands)
 {
-    const cr_space_dim *in = &s->dim[inner];
-
-    for (int k = 0; k < s->operands; k++)
-        if (s->dim[outer].step[k] != CR_WRAP_MUL(in->step[k], in->size))
+    for (int k = 0; k < operands; k++)
+        if (outer->step[k] != CR_WRAP_MUL(inner->step[k], inner->size))
             return false;
     return true;
 }
 
 void cr_space_merge(cr_space *s, uint64_t apart)
 {
-    int n = 0;
+    cr_space_dim *last = s->dim, *next = s->dim;
+    int ndim = s->ndim, operands = s->operands;
 
-    for (int d = 1; d < s->ndim; d++) {
-        if (!(apart >> d & 1) && is_one_dim(s, n, d)) {
-            int64_t size = s->dim[n].size * s->dim[d].size;
-            dim_copy(s, n, d);
-            s->dim[n].size = size;
-        } else if (++n != d) {
-            dim_copy(s, n, d);
+    for (int d = 1; d < ndim; d++) {
+        int64_t outer = 1;
+        next++;
+        apart >>= 1;
+        if (!(apart & 1) && is_one_dim(last, next, operands)) {
+            outer = last->size;
+            s->ndim--;
+        } else {
+            last++;
         }
-    }
-    s->ndim = s->ndim ? n + 1 : 0;
-}
-
-void cr_space_fill(cr_space *s, int ndim)
-{
-    for (; s->ndim < ndim; s->ndim++) {
-        for (int d = s->ndim; d > 0; d--)
-            dim_copy(s, d, d - 1);
-        s->dim[0].size = 1;
-        s->dim[0].number = -1;
-        for (int k = 0; k < s->operands; k++)
-            s->dim[0].step[k] = 0;
+        if (last != next)
+            dim_copy(last, next, operands);
+        last->size *= outer;
     }
 }
 
 void cr_space_remove(cr_space *s, int d)
 {
     for (s->ndim--; d < s->ndim; d++)
-        dim_copy(s, d, d + 1);
+        dim_copy(&s->dim[d], &s->dim[d + 1], s->operands);
+}
+
+void cr_space_move(cr_space *s, int from, int to)
+{
+    for (; from < to; from++)
+        dim_swap(&s->dim[from], &s->dim[from + 1], s->operands);
 }
 
 bool cr_one_step(int64_t *step, int ndim, const int64_t *size, const int64_t *stride)
@@ -135,8 +128,8 @@ void cr_space_walk(const cr_space *s, int dims, char *const *at, int64_t begin, 
 
     if (begin >= end)
         return;
-    if (!dims) {
-        fn(context, at, still, 1);
+    if (!dims || (!last && !begin)) {
+        fn(context, at, dims ? s->dim->step : still, end);
         return;
     }
     for (cr_place_seek(&p, s, dims, at, begin);; cr_place_next(&p, s, last)) {

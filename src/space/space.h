@@ -6,7 +6,7 @@
  * merges those that are one dim for every operand; then it walks over the positions.  Only this
  * room orders, merges, refines, cuts and walks dims.
  *
- * Invariant: a space has no dims of one element, except those of cr_space_fill. */
+ * Invariant: a space has no dims of one element. */
 #ifndef CR_SPACE_SPACE_H
 #define CR_SPACE_SPACE_H
 
@@ -76,9 +76,16 @@ void cr_space_order(cr_space *s);
 /* Merges neighbours that are one dim for every operand.  Bit d of `apart`: dim d is not merged
  * into dim d - 1. */
 void cr_space_merge(cr_space *s, uint64_t apart);
-/* Adds outermost dims of one element until there are `ndim`. */
-void cr_space_fill(cr_space *s, int ndim);
 void cr_space_remove(cr_space *s, int d);
+/* Moves a dim inwards; the others stay in order. */
+void cr_space_move(cr_space *s, int from, int to);
+extern const cr_space_dim cr_single_dim; /* one element, steps 0 */
+
+/* The n-th dim from the end, counted from 0; the single dim where there are fewer. */
+static inline const cr_space_dim *cr_space_last(const cr_space *s, int n)
+{
+    return n < s->ndim ? &s->dim[s->ndim - 1 - n] : &cr_single_dim;
+}
 
 /* True if elements of all dims have one distance, which is then *step; it stays as it was for
  * fewer than two elements. */

@@ -240,23 +240,28 @@ TEST(steps_and_sizes_at_their_limits_are_merged_without_overflow)
     EQ(s.dim[2].size, most);
 }
 
-TEST(filling_and_removing_dims_keeps_the_others)
+TEST(moving_and_removing_dims_keeps_the_others_in_order)
 {
-    layout l = {2, {2, 3}, {{3, 1}, {1, 2}, {0, 1}}};
+    layout l = {3, {2, 3, 4}, {{12, 4, 1}, {1, 2, 6}, {0, 1, 3}}};
     cr_space s;
 
     make_space(&s, &l);
-    cr_space_fill(&s, 4);
-    EQ(s.ndim, 4);
-    EQ(s.dim[0].size, 1);
-    EQ(s.dim[1].step[1], 0);
+    EQ(cr_space_last(&s, 2)->size, 2);
+    EQ(cr_space_last(&s, 3)->size, 1);
+    EQ(cr_space_last(&s, 3)->step[1], 0);
+    cr_space_move(&s, 0, 2);
     enumerate(&expected, &l);
     walk_space(&found, &s);
+    sort_visits(&expected);
+    sort_visits(&found);
     CHECK(same_visits(&expected, &found));
-    cr_space_remove(&s, 2);
-    EQ(s.ndim, 3);
-    EQ(s.dim[2].size, 3);
-    EQ(s.dim[2].step[1], 2);
+    EQ(s.dim[0].size, 3);
+    EQ(s.dim[1].size, 4);
+    EQ(s.dim[2].number, 0);
+    cr_space_remove(&s, 1);
+    EQ(s.ndim, 2);
+    EQ(s.dim[1].size, 2);
+    EQ(s.dim[1].step[0], 12);
 }
 
 TEST(the_place_after_the_last_is_the_first)

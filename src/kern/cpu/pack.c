@@ -37,12 +37,12 @@ void cr_aligned_free(void *p)
 
 enum { TO, FROM, GRAIN_ELEMENTS = 32768 };
 
-/* A space of rows, and the row: `n` elements, `step` bytes apart. */
 typedef struct {
     cr_convert_fn row;
     char *at[2];
-    int64_t n, step[2];
-    cr_space space;
+    const cr_space_dim *column; /* the row's elements */
+    int rows;                   /* the number of other dims */
+    cr_space space;             /* steps in bytes */
 } packing;
 
 static void pack_line(void *context, char *const *at, const int64_t *step, int64_t n)
@@ -50,15 +50,15 @@ static void pack_line(void *context, char *const *at, const int64_t *step, int64
     const packing *p = context;
 
     for (int64_t i = 0; i < n; i++)
-        p->row(at[TO] + i * step[TO], p->step[TO], at[FROM] + i * step[FROM], p->step[FROM],
-               p->n);
+        p->row(at[TO] + i * step[TO], p->column->step[TO], at[FROM] + i * step[FROM],
+               p->column->step[FROM], p->column->size);
 }
 
 static void pack_rows(void *context, int64_t begin, int64_t end)
 {
     const packing *p = context;
 
-    cr_space_walk(&p->space, p->space.ndim, p->at, begin, end, pack_line, context);
+    cr_space_walk(&p->space, p->rows, p->at, begin, end, pack_line, context);
 }
 
 static void pack_set_dims(packing *p, const cr_view *to, const cr_view *from)
@@ -73,18 +73,8 @@ static void pack_set_dims(packing *p, const cr_view *to, const cr_view *from)
         step[FROM] = CR_WRAP_MUL(along, item[FROM]);
     }
     cr_space_merge(&p->space, 0);
-}
-
-static void pack_take_row(packing *p)
-{
-    const cr_space_dim *row;
-
-    cr_space_fill(&p->space, 1);
-    row = &p->space.dim[p->space.ndim - 1];
-    p->n = row->size;
-    p->step[TO] = row->step[TO];
-    p->step[FROM] = row->step[FROM];
-    cr_space_remove(&p->space, p->space.ndim - 1);
+    p->column = cr_space_last(&p->space, 0);
+    p->rows = p->space.ndim ? p->space.ndim - 1 : 0;
 }
 
 /* Copies elements; `from` is broadcast to the sizes of `to`. */
@@ -98,9 +88,8 @@ static void pack_views(const cr_view *to, const cr_view *from)
     p.at[TO] = to->data;
     p.at[FROM] = from->data;
     pack_set_dims(&p, to, from);
-    pack_take_row(&p);
-    cr_parallel_for(cr_space_count(&p.space, p.space.ndim), GRAIN_ELEMENTS / p.n + 1, pack_rows,
-                    &p);
+    cr_parallel_for(cr_space_count(&p.space, p.rows), GRAIN_ELEMENTS / p.column->size + 1,
+                    pack_rows, &p);
 }
 
 static cr_view row_major(void *data, cr_dtype t, const cr_view *like, int64_t *stride)
