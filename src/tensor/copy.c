@@ -1,6 +1,6 @@
 /* Moving elements between views of any strides and dtypes.
  *
- * The dims are sorted by the destination's strides, and joined where both views allow it.  The
+ * The dims are ordered by the destination's strides, and merged where both views allow it.  The
  * innermost dim is the row, which a converter takes.  Rows and a second dim, the line, are cut
  * into tiles.  When the source is contiguous along the line instead of the row, a tile goes
  * through a small buffer, which is written in the source's order and read in the destination's,
@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "num/convert.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/remote.h"
 #include <stdlib.h>
@@ -17,68 +18,45 @@
 /* A tile of 64 x 64 small elements or 32 x 32 large ones fits the buffer. */
 enum { BUFFER = 16384, UNIT = 16384, GRAIN = 32768 };
 
-typedef struct {
-    int64_t size, to, from; /* strides in bytes */
-} dim;
+enum { TO, FROM };
 
 typedef struct {
-    char *to;
-    const char *from;
-    cr_convert_fn convert, move; /* move: within the destination's dtype */
-    int64_t item;                /* of the destination */
-    int count;
-    dim outer[CR_MAX_DIMS]; /* the first varies fastest */
-    dim row, line;
+    char *at[2];
+    cr_convert_fn convert, move;    /* move: within the destination's dtype, if crossed */
+    int64_t item;                   /* of the destination */
+    const cr_space_dim *row, *line; /* the last dims of the space; its steps are bytes */
+    int outer;                      /* the number of other dims */
     int64_t row_tile, line_tile, row_tiles, line_tiles;
     bool crossed; /* the source is contiguous along the line */
+    cr_space space;
 } plan;
 
-/* Lists the dims with more than one element, sorted by the destination's strides. */
-static int list_dims(dim *d, const cr_view *to, const cr_view *from)
+static void list_dims(cr_space *s, const cr_view *to, const cr_view *from)
 {
-    int64_t to_item = (int64_t)cr_dtype_size(to->dtype), n = 0;
-    int64_t from_item = (int64_t)cr_dtype_size(from->dtype);
-    int shift = from->ndim - to->ndim;
+    int64_t to_item = (int64_t)cr_dtype_size(to->dtype),
+            from_item = (int64_t)cr_dtype_size(from->dtype);
 
-    for (int i = to->ndim - 1; i >= 0; i--) {
-        int64_t at = n;
-        if (to->size[i] == 1)
-            continue;
-        dim one = {to->size[i], to->stride[i] * to_item, 0};
-        if (i + shift >= 0 && from->size[i + shift] != 1) {
-            CR_ASSERT(from->size[i + shift] == one.size);
-            one.from = from->stride[i + shift] * from_item;
-        }
-        for (; at > 0 && cr_magnitude(d[at - 1].to) > cr_magnitude(one.to); at--)
-            d[at] = d[at - 1];
-        d[at] = one;
-        n++;
+    cr_space_start(s, 2);
+    for (int d = 0; d < to->ndim; d++) {
+        int64_t *step = cr_space_add(s, to->size[d], d);
+        step[TO] = to->stride[d] * to_item;
+        step[FROM] =
+            from_item * cr_broadcast_step(from->ndim, from->size, from->stride, to->ndim, d);
     }
-    return (int)n;
+    cr_space_order(s);
+    cr_space_merge(s, 0);
 }
 
-static int join_dims(dim *d, int n)
+/* The dim along which the source has the smallest stride. */
+static int densest_dim(const cr_space *s)
 {
-    int last = 0;
+    int best = s->ndim - 1;
 
-    for (int i = 1; i < n; i++) {
-        dim *in = &d[last];
-        if (d[i].to == in->to * in->size && d[i].from == in->from * in->size)
-            in->size *= d[i].size;
-        else
-            d[++last] = d[i];
+    for (int d = best - 1; d >= 0; d--) {
+        int64_t step = s->dim[d].step[FROM];
+        if (step && cr_magnitude(step) < cr_magnitude(s->dim[best].step[FROM]))
+            best = d;
     }
-    return n ? last + 1 : 0;
-}
-
-/* The dim along which the source has a smaller stride than along the row, or 0. */
-static int crossing_dim(const dim *d, int n)
-{
-    int best = 0;
-
-    for (int i = 1; i < n; i++)
-        if (d[i].from && cr_magnitude(d[i].from) < cr_magnitude(d[best].from))
-            best = i;
     return best;
 }
 
@@ -87,30 +65,32 @@ static void choose_tiles(plan *p)
     if (p->crossed) {
         p->row_tile = p->line_tile = p->item <= 4 ? 64 : 32;
     } else {
-        p->row_tile = cr_least(p->row.size, UNIT);
-        p->line_tile = cr_least(p->line.size, UNIT / p->row_tile);
+        p->row_tile = cr_least(p->row->size, UNIT);
+        p->line_tile = cr_least(p->line->size, UNIT / p->row_tile);
     }
-    p->row_tiles = (p->row.size + p->row_tile - 1) / p->row_tile;
-    p->line_tiles = (p->line.size + p->line_tile - 1) / p->line_tile;
+    p->row_tiles = (p->row->size + p->row_tile - 1) / p->row_tile;
+    p->line_tiles = (p->line->size + p->line_tile - 1) / p->line_tile;
 }
 
 static void plan_element_copy(plan *p, const cr_view *to, const cr_view *from)
 {
-    dim d[CR_MAX_DIMS];
-    int n = join_dims(d, list_dims(d, to, from)), cross = crossing_dim(d, n);
+    cr_space *s = &p->space;
+    int densest;
 
-    p->to = to->data;
-    p->from = from->data;
+    p->at[TO] = to->data;
+    p->at[FROM] = from->data;
     p->convert = cr_convert_row(to->dtype, from->dtype);
-    p->move = cr_convert_row(to->dtype, to->dtype);
     p->item = (int64_t)cr_dtype_size(to->dtype);
-    p->crossed = cross > 0;
-    p->row = n > 0 ? d[0] : (dim){1, 0, 0};
-    p->line = n > 1 ? d[cross ? cross : 1] : (dim){1, 0, 0};
-    p->count = 0;
-    for (int i = 1; i < n; i++)
-        if (i != (cross ? cross : 1))
-            p->outer[p->count++] = d[i];
+    list_dims(s, to, from);
+    densest = densest_dim(s);
+    p->crossed = densest < s->ndim - 1;
+    if (p->crossed) {
+        p->move = cr_convert_row(to->dtype, to->dtype);
+        cr_space_move(s, densest, s->ndim - 2);
+    }
+    p->outer = s->ndim < 2 ? 0 : s->ndim - 2;
+    p->row = cr_space_last(s, 0);
+    p->line = cr_space_last(s, 1);
     choose_tiles(p);
 }
 
@@ -122,69 +102,39 @@ static void run_crossed(const plan *p, char *to, const char *from, int64_t rows,
     int64_t pitch = p->line_tile * p->item;
 
     for (int64_t r = 0; r < rows; r++)
-        p->convert(buffer + r * pitch, p->item, from + r * p->row.from, p->line.from, lines);
+        p->convert(buffer + r * pitch, p->item, from + r * p->row->step[FROM],
+                   p->line->step[FROM], lines);
     for (int64_t l = 0; l < lines; l++)
-        p->move(to + l * p->line.to, p->row.to, buffer + l * p->item, pitch, rows);
+        p->move(to + l * p->line->step[TO], p->row->step[TO], buffer + l * p->item, pitch,
+                rows);
 }
 
 static void run_straight(const plan *p, char *to, const char *from, int64_t rows, int64_t lines)
 {
     for (int64_t l = 0; l < lines; l++)
-        p->convert(to + l * p->line.to, p->row.to, from + l * p->line.from, p->row.from, rows);
+        p->convert(to + l * p->line->step[TO], p->row->step[TO], from + l * p->line->step[FROM],
+                   p->row->step[FROM], rows);
 }
 
-typedef struct {
-    int64_t index[CR_MAX_DIMS], tile; /* tile: within the outer position */
-    char *to;
-    const char *from;
-} position;
-
-static void seek(const plan *p, position *at, int64_t unit)
-{
-    int64_t tiles = p->row_tiles * p->line_tiles, outer = unit / tiles;
-
-    at->tile = unit % tiles;
-    at->to = p->to;
-    at->from = p->from;
-    for (int i = 0; i < p->count; i++) {
-        at->index[i] = outer % p->outer[i].size;
-        outer /= p->outer[i].size;
-        at->to += at->index[i] * p->outer[i].to;
-        at->from += at->index[i] * p->outer[i].from;
-    }
-}
-
-static void advance(const plan *p, position *at)
-{
-    if (++at->tile < p->row_tiles * p->line_tiles)
-        return;
-    at->tile = 0;
-    for (int i = 0; i < p->count; i++) {
-        const dim *d = &p->outer[i];
-        at->to += d->to;
-        at->from += d->from;
-        if (++at->index[i] < d->size)
-            return;
-        at->to -= d->size * d->to;
-        at->from -= d->size * d->from;
-        at->index[i] = 0;
-    }
-}
-
+/* Runs tiles [begin, end) of all outer positions. */
 static void run_units(void *context, int64_t begin, int64_t end)
 {
     const plan *p = context;
-    position at;
+    int64_t tiles = p->row_tiles * p->line_tiles, tile = begin % tiles;
+    cr_place at;
 
-    seek(p, &at, begin);
-    for (int64_t unit = begin; unit < end; unit++, advance(p, &at)) {
-        int64_t r = at.tile % p->row_tiles * p->row_tile,
-                l = at.tile / p->row_tiles * p->line_tile;
-        char *to = at.to + r * p->row.to + l * p->line.to;
-        const char *from = at.from + r * p->row.from + l * p->line.from;
-        int64_t rows = cr_least(p->row_tile, p->row.size - r);
-        int64_t lines = cr_least(p->line_tile, p->line.size - l);
+    cr_place_seek(&at, &p->space, p->outer, p->at, begin / tiles);
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t r = tile % p->row_tiles * p->row_tile, l = tile / p->row_tiles * p->line_tile;
+        char *to = at.at[TO] + r * p->row->step[TO] + l * p->line->step[TO];
+        const char *from = at.at[FROM] + r * p->row->step[FROM] + l * p->line->step[FROM];
+        int64_t rows = cr_least(p->row_tile, p->row->size - r);
+        int64_t lines = cr_least(p->line_tile, p->line->size - l);
         (p->crossed ? run_crossed : run_straight)(p, to, from, rows, lines);
+        if (++tile == tiles) {
+            tile = 0;
+            cr_place_next(&at, &p->space, p->outer);
+        }
     }
 }
 
@@ -193,20 +143,19 @@ static void run_row(void *context, int64_t begin, int64_t end)
 {
     const plan *p = context;
 
-    p->convert(p->to + begin * p->row.to, p->row.to, p->from + begin * p->row.from, p->row.from,
-               end - begin);
+    p->convert(p->at[TO] + begin * p->row->step[TO], p->row->step[TO],
+               p->at[FROM] + begin * p->row->step[FROM], p->row->step[FROM], end - begin);
 }
 
 static void run_element_copy(plan *p)
 {
     int64_t units = p->row_tiles * p->line_tiles, tile = p->row_tile * p->line_tile;
 
-    if (p->line.size == 1 && p->count == 0) {
-        cr_parallel_for(p->row.size, GRAIN, run_row, p);
+    if (p->line->size == 1 && !p->outer) {
+        cr_parallel_for(p->row->size, GRAIN, run_row, p);
         return;
     }
-    for (int i = 0; i < p->count; i++)
-        units *= p->outer[i].size;
+    units *= cr_space_count(&p->space, p->outer);
     cr_parallel_for(units, (GRAIN + tile - 1) / tile, run_units, p);
 }
 
@@ -296,7 +245,7 @@ cr_status cr_fill_elements(const cr_view *to, cr_scalar value)
     if (CR_UNLIKELY(!cr_is_host(to->device)))
         return cr_remote_fill(to, element);
     plan_element_copy(&p, to, &from);
-    if (p.line.size == 1 && p.count == 0 && (p.row.to == p.item || n == 1) &&
+    if (p.line->size == 1 && !p.outer && (p.row->step[TO] == p.item || n == 1) &&
         all_bytes_equal(element, (size_t)p.item)) {
         byte_fill f = {to->data, element[0]};
         cr_parallel_for(n * p.item, 4 * GRAIN, set_bytes, &f);

@@ -3,18 +3,21 @@
 
 void cr_view_extent(const cr_view *v, const char **begin, const char **end)
 {
-    int64_t item = (int64_t)cr_dtype_size(v->dtype), low = 0, high = item;
+    int64_t item = (int64_t)cr_dtype_size(v->dtype), low = 0, high = 1;
 
-    *begin = *end = v->data;
-    for (int i = 0; i < v->ndim; i++)
-        if (v->size[i] == 0)
-            return;
     for (int i = 0; i < v->ndim; i++) {
-        int64_t reach = (v->size[i] - 1) * v->stride[i] * item;
-        *(reach < 0 ? &low : &high) += reach;
+        int64_t reach = (v->size[i] - 1) * v->stride[i];
+        if (v->size[i] == 0) {
+            *begin = *end = v->data;
+            return;
+        }
+        if (reach < 0)
+            low += reach;
+        else
+            high += reach;
     }
-    *begin = v->data + low;
-    *end = v->data + high;
+    *begin = v->data + low * item;
+    *end = v->data + high * item;
 }
 
 static bool same_places(const cr_view *a, const cr_view *b)
