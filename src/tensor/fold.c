@@ -1,12 +1,12 @@
 /* Reductions.
  *
- * The input's dims are sorted by stride and merged; then the reduced dims are folded one at a
+ * The input's dims are ordered by stride and merged; then the reduced dims are folded one at a
  * time, the one with the smallest stride first.  A contiguous reduced dim is folded along rows,
  * CR_FOLD_ROW elements in each kernel call; any other as columns, CR_FOLD_COLUMN rows in each
  * call.  The results of the calls are folded again in the same way, so the order (num/order.h)
  * depends on sizes and strides alone. */
-#include "base/integer.h"
 #include "base/parallel.h"
+#include "space/space.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <string.h>
@@ -34,17 +34,18 @@ static bool has_kernel(const folding *f, cr_form form)
 
 /* --- one axis --- */
 
-/* A fold over one axis of a tensor, divided into units of work. */
+enum { OUT, IN };
+
+/* A fold over one axis of a tensor, divided into units of work.  Not initialized: a space is
+ * long. */
 typedef struct {
     cr_placed_kernel kernel;
     cr_status status; /* of launches on another device */
     const void *param;
-    const char *in;
-    char *out;
-    int outer_ndim; /* dims other than the axis and, for columns, the contiguous one */
-    int64_t outer_size[CR_MAX_DIMS], outer_stride[CR_MAX_DIMS]; /* bytes */
-    int64_t outer;                                              /* their product */
-    int64_t length, axis_stride;                                /* of the folded axis */
+    char *at[2];    /* results and elements */
+    int64_t outer;  /* positions in `space` */
+    cr_space space; /* dims other than the axis and, for columns, the contiguous one; bytes */
+    int64_t length, axis_stride; /* of the folded axis */
     int64_t parts, part;     /* parts of the axis, each folded by one call, and their length */
     int64_t columns, strips; /* column folds */
     int64_t item, out_item;
@@ -70,15 +71,17 @@ static void call_fold(axis_job *j, void *const *ptr, const int64_t *stride, cons
         j->status = st;
 }
 
-static const char *outer_at(const axis_job *j, int64_t i)
+static char *outer_at(const axis_job *j, int64_t i)
 {
-    const char *p = j->in;
+    return j->at[IN] + cr_space_offset(&j->space, j->space.ndim, IN, i);
+}
 
-    for (int d = j->outer_ndim - 1; d >= 0; d--) {
-        p += i % j->outer_size[d] * j->outer_stride[d];
-        i /= j->outer_size[d];
-    }
-    return p;
+static void run_neighbours(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    axis_job *j = context;
+    int64_t stride[4] = {j->out_item, 0, step[IN], j->item}, size[2] = {n, j->length};
+
+    call_fold(j, (void *const *)at, stride, size);
 }
 
 /* Folds the rows [begin, end) of at most CR_FOLD_ROW elements.  One kernel call folds several
@@ -86,17 +89,8 @@ static const char *outer_at(const axis_job *j, int64_t i)
 static void run_axis_rows(void *context, int64_t begin, int64_t end)
 {
     axis_job *j = context;
-    int last = j->outer_ndim - 1;
-    int64_t run = last >= 0 ? j->outer_size[last] : 1;
 
-    while (begin < end) {
-        int64_t left = run - begin % run, n = left < end - begin ? left : end - begin;
-        void *ptr[2] = {j->out + begin * j->out_item, (void *)outer_at(j, begin)};
-        int64_t stride[4] = {j->out_item, 0, last >= 0 ? j->outer_stride[last] : 0, j->item};
-        int64_t size[2] = {n, j->length};
-        call_fold(j, ptr, stride, size);
-        begin += n;
-    }
+    cr_space_walk(&j->space, j->space.ndim, j->at, begin, end, run_neighbours, j);
 }
 
 /* Folds units (row, part) of rows longer than CR_FOLD_ROW.  One kernel call folds neighbouring
@@ -110,8 +104,7 @@ static void run_axis_parts(void *context, int64_t begin, int64_t end)
         int64_t row = begin / j->parts, part = begin % j->parts, from = part * j->part;
         int64_t left = whole - part, n = left < end - begin ? left : end - begin;
         int64_t size[2] = {n > 0 ? n : 1, n > 0 ? j->part : j->length - from};
-        void *ptr[2] = {j->out + begin * j->out_item,
-                        (void *)(outer_at(j, row) + from * j->item)};
+        void *ptr[2] = {j->at[OUT] + begin * j->out_item, outer_at(j, row) + from * j->item};
         int64_t stride[4] = {j->out_item, 0, j->part * j->item, j->item};
         call_fold(j, ptr, stride, size);
         begin += size[0];
@@ -128,9 +121,9 @@ static void run_strips(void *context, int64_t begin, int64_t end)
         int64_t row = part * j->part, o = u / j->strips / j->parts;
         int64_t rows = j->length - row < j->part ? j->length - row : j->part;
         int64_t columns = j->columns - strip < STRIP ? j->columns - strip : STRIP;
-        const char *in = outer_at(j, o) + row * j->axis_stride + strip * j->item;
-        char *out = j->out + ((o * j->parts + part) * j->columns + strip) * j->out_item;
-        void *ptr[2] = {out, (void *)in};
+        char *in = outer_at(j, o) + row * j->axis_stride + strip * j->item;
+        char *out = j->at[OUT] + ((o * j->parts + part) * j->columns + strip) * j->out_item;
+        void *ptr[2] = {out, in};
         int64_t stride[4] = {0, j->out_item, j->axis_stride, j->item};
         int64_t size[2] = {rows, columns};
         call_fold(j, ptr, stride, size);
@@ -139,53 +132,40 @@ static void run_strips(void *context, int64_t begin, int64_t end)
 
 /* --- one axis on another device: a launch for all indices of the outer dims --- */
 
-/* Launches for the first `n` outer dims, whose results are `out_step` bytes apart along the
- * last one. */
-static void launch_fold(axis_job *j, cr_launch l, int n, int64_t out_step)
+static void launch_fold(axis_job *j, cr_launch l, int outer)
 {
-    int64_t stride[2 * CR_MAX_DIMS];
+    cr_status st;
 
-    for (int d = n - 1; d >= 0; d--) {
-        stride[d] = out_step;
-        stride[n + d] = j->outer_stride[d];
-        out_step *= j->outer_size[d];
-    }
-    l.operands = 2;
     l.param = j->param;
     l.param_bytes = CR_MAX_ARGS * CR_PARAM_BYTES;
-    l.outer = n;
-    l.outer_size = j->outer_size;
-    l.outer_stride = stride;
-    cr_status st = cr_launch_kernel(&j->kernel, &l);
+    st = cr_launch_space(&j->kernel, &l, &j->space, outer);
     if (st)
         j->status = st;
 }
 
 static void launch_rows(axis_job *j)
 {
-    int last = j->outer_ndim - 1;
-    int64_t rows = last >= 0 ? j->outer_size[last] : 1;
+    const cr_space_dim *rows = cr_space_last(&j->space, 0);
 
-    launch_fold(
-        j,
-        (cr_launch){.pointer = (void *[]){j->out, (void *)j->in},
-                    .stride = (int64_t[]){j->out_item, 0, last >= 0 ? j->outer_stride[last] : 0,
-                                          j->item},
-                    .size = {rows, j->length}},
-        last < 0 ? 0 : last, rows * j->out_item);
+    launch_fold(j,
+                (cr_launch){.pointer = (void *const *)j->at,
+                            .stride = (int64_t[]){j->out_item, 0, rows->step[IN], j->item},
+                            .size = {rows->size, j->length}},
+                j->space.ndim ? j->space.ndim - 1 : 0);
 }
 
 /* Folds `parts` parts of each row, of `length` elements each, from part `first` on. */
 static void launch_parts(axis_job *j, int64_t first, int64_t parts, int64_t length)
 {
+    void *at[2] = {j->at[OUT] + first * j->out_item, j->at[IN] + first * j->part * j->item};
+
     if (parts && length)
         launch_fold(
             j,
-            (cr_launch){.pointer = (void *[]){j->out + first * j->out_item,
-                                              (void *)(j->in + first * j->part * j->item)},
+            (cr_launch){.pointer = at,
                         .stride = (int64_t[]){j->out_item, 0, j->part * j->item, j->item},
                         .size = {parts, length}},
-            j->outer_ndim, j->parts * j->out_item);
+            j->space.ndim);
 }
 
 static void launch_all_parts(axis_job *j)
@@ -201,25 +181,53 @@ static void launch_all_parts(axis_job *j)
 static void launch_columns(axis_job *j)
 {
     launch_fold(j,
-                (cr_launch){.pointer = (void *[]){j->out, (void *)j->in},
+                (cr_launch){.pointer = (void *const *)j->at,
                             .stride = (int64_t[]){j->columns * j->out_item, j->out_item,
                                                   j->axis_stride, j->item},
                             .size = {j->length, j->columns}},
-                j->outer_ndim, j->parts * j->columns * j->out_item);
+                j->space.ndim);
 }
 
-/* Splits the dims of `t` into the axis and the others. */
-static void set_outer(axis_job *j, const cr_tensor *t, int axis, int column)
+/* --- jobs --- */
+
+/* Adds the dims other than the axis and the column, with the results' `unit` bytes for each of
+ * their positions. */
+static void set_outer(axis_job *j, const cr_tensor *t, int axis, int column, int64_t unit)
 {
-    j->outer_ndim = 0;
-    j->outer = 1;
+    int64_t left = j->outer;
+
+    cr_space_start(&j->space, 2);
     for (int d = 0; d < t->ndim; d++) {
         if (d == axis || d == column)
             continue;
-        j->outer_size[j->outer_ndim] = t->size[d];
-        j->outer_stride[j->outer_ndim++] = t->stride[d] * j->item;
-        j->outer *= t->size[d];
+        int64_t *step = cr_space_add(&j->space, t->size[d], d);
+        left /= t->size[d];
+        step[OUT] = left * unit;
+        step[IN] = t->stride[d] * j->item;
     }
+    cr_space_merge(&j->space, 0);
+}
+
+/* Starts a job over the axis of `t`; `column` is the contiguous dim of a fold of columns, or
+ * -1.  On another device a kernel folds the blocks of a row, too: parts are for threads. */
+static void start_job(axis_job *j, const folding *f, const cr_tensor *t, int axis, int column)
+{
+    bool rows = column < 0;
+
+    j->status = CR_OK;
+    j->at[IN] = t->data;
+    j->length = t->size[axis];
+    j->item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+    j->out_item = (int64_t)cr_dtype_size(f->partial);
+    j->axis_stride = t->stride[axis] * j->item;
+    j->columns = rows ? 1 : t->size[column];
+    j->strips = (j->columns + STRIP - 1) / STRIP;
+    j->outer = t->numel / j->length / j->columns;
+    j->part = rows ? CR_FOLD_ROW : CR_FOLD_COLUMN;
+    j->parts = (j->length + j->part - 1) / j->part;
+    if (rows && !cr_is_host(t->device) && j->outer >= LAUNCH_ROWS)
+        j->parts = 1;
+    set_outer(j, t, axis, column, j->parts * j->columns * j->out_item);
 }
 
 static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
@@ -273,19 +281,14 @@ static void run_rows(axis_job *j, cr_device device)
 static cr_status fold_axis_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis,
                                 const void *param)
 {
-    axis_job j = {.param = param, .in = t->data, .length = t->size[axis], .part = CR_FOLD_ROW};
     cr_tensor *made;
+    axis_job j;
 
-    j.item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
-    j.out_item = (int64_t)cr_dtype_size(f->partial);
-    j.parts = (j.length + j.part - 1) / j.part;
-    set_outer(&j, t, axis, -1);
-    /* A kernel folds the blocks of a row, too: parts are for threads. */
-    if (!cr_is_host(t->device) && j.outer >= LAUNCH_ROWS)
-        j.parts = 1;
+    start_job(&j, f, t, axis, -1);
+    j.param = param;
     CR_TRY(place_fold(&j, f, t, CR_FORM_MAIN));
     CR_TRY(new_partial(&made, f, t, axis, j.parts));
-    j.out = made->data;
+    j.at[OUT] = made->data;
     run_rows(&j, t->device);
     CR_TRY(check_job(&j, made));
     if (j.parts > 1)
@@ -298,24 +301,16 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
                               const void *param)
 {
     int column = t->ndim - 1;
-    axis_job j = {.param = param,
-                  .in = t->data,
-                  .length = t->size[axis],
-                  .part = CR_FOLD_COLUMN,
-                  .columns = t->size[column]};
     cr_tensor *made;
+    axis_job j;
 
-    j.item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
-    j.out_item = (int64_t)cr_dtype_size(f->partial);
-    j.axis_stride = t->stride[axis] * j.item;
-    j.parts = (j.length + j.part - 1) / j.part;
-    j.strips = (j.columns + STRIP - 1) / STRIP;
-    set_outer(&j, t, axis, column);
+    start_job(&j, f, t, axis, column);
+    j.param = param;
     CR_TRY(place_fold(&j, f, t, CR_FORM_COLUMNS));
     /* Partial results have the sizes [outer, parts, columns]. */
     int64_t size[3] = {j.outer, j.parts, j.columns};
     CR_TRY(cr_tensor_new(&made, f->partial, t->device, 3, size));
-    j.out = made->data;
+    j.at[OUT] = made->data;
     int64_t unit =
         (j.length < j.part ? j.length : j.part) * (j.columns < STRIP ? j.columns : STRIP);
     if (t->device.kind == CR_CUDA)
@@ -361,79 +356,58 @@ static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
 
 /* --- the input's dims --- */
 
-typedef struct {
-    int ndim;
-    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
-    int dim[CR_MAX_DIMS]; /* the input's dim */
-    bool reduced[CR_MAX_DIMS];
-} sorted_dims;
-
-static void sort_dims(sorted_dims *s, const cr_tensor *t, uint64_t mask)
+/* Dim d of the space is reduced. */
+static bool is_reduced(const cr_space *s, int d, uint64_t mask)
 {
-    s->ndim = 0;
-    for (int d = 0; d < t->ndim; d++) {
-        if (t->size[d] == 1)
-            continue;
-        int at = s->ndim++;
-        while (at > 0 && cr_magnitude(s->stride[at - 1]) < cr_magnitude(t->stride[d])) {
-            s->size[at] = s->size[at - 1];
-            s->stride[at] = s->stride[at - 1];
-            s->dim[at] = s->dim[at - 1];
-            s->reduced[at] = s->reduced[at - 1];
-            at--;
-        }
-        s->size[at] = t->size[d];
-        s->stride[at] = t->stride[d];
-        s->dim[at] = d;
-        s->reduced[at] = mask >> d & 1;
+    return mask >> s->dim[d].number & 1;
+}
+
+/* The dims of `t` by decreasing stride.  Reduced neighbours without gaps between them are
+ * merged; the others keep their numbers. */
+static void find_dims(cr_space *s, const cr_tensor *t, uint64_t mask)
+{
+    uint64_t apart = 0;
+
+    cr_space_start(s, 1);
+    for (int d = 0; d < t->ndim; d++)
+        *cr_space_add(s, t->size[d], d) = t->stride[d];
+    cr_space_order(s);
+    for (int d = 1; d < s->ndim; d++)
+        if (!is_reduced(s, d - 1, mask) || !is_reduced(s, d, mask))
+            apart |= (uint64_t)1 << d;
+    cr_space_merge(s, apart);
+}
+
+/* The geometry of the dims.  If none is reduced, the last one is a reduced dim of one element,
+ * because a fold computes its expression for each element even then. */
+static void lay_out_dims(cr_geometry *g, const cr_space *s, uint64_t mask)
+{
+    bool any = false;
+
+    g->ndim = s->ndim;
+    for (int d = 0; d < s->ndim; d++) {
+        g->size[d] = s->dim[d].size;
+        g->stride[d] = s->dim[d].step[0];
+        any = any || is_reduced(s, d, mask);
     }
+    if (any)
+        return;
+    g->size[g->ndim] = g->stride[g->ndim] = 1;
+    g->ndim++;
 }
 
-/* Joins neighbouring reduced dims without gaps between them. */
-static void merge_sorted_dims(sorted_dims *s)
+static cr_status fold_all(cr_tensor **out, folding *f, cr_tensor *self, const cr_space *s,
+                          uint64_t mask, const void *param)
 {
-    for (int d = s->ndim - 2; d >= 0; d--) {
-        bool kin = s->reduced[d] == s->reduced[d + 1] && s->reduced[d];
-        if (!kin || s->stride[d] != s->stride[d + 1] * s->size[d + 1])
-            continue;
-        s->size[d] *= s->size[d + 1];
-        s->stride[d] = s->stride[d + 1];
-        for (int k = d + 1; k + 1 < s->ndim; k++) {
-            s->size[k] = s->size[k + 1];
-            s->stride[k] = s->stride[k + 1];
-            s->dim[k] = s->dim[k + 1];
-            s->reduced[k] = s->reduced[k + 1];
-        }
-        s->ndim--;
-    }
-}
-
-/* Adds a reduced dim of size 1 when there is none, because a fold computes its expression for
- * each element even then. */
-static void require_axis(sorted_dims *s)
-{
-    for (int d = 0; d < s->ndim; d++)
-        if (s->reduced[d])
-            return;
-    s->size[s->ndim] = 1;
-    s->stride[s->ndim] = 1;
-    s->dim[s->ndim] = -1;
-    s->reduced[s->ndim++] = true;
-}
-
-static cr_status fold_all(cr_tensor **out, folding *f, cr_tensor *self, sorted_dims *s,
-                          const void *param)
-{
-    cr_geometry g = {.ndim = s->ndim};
+    cr_geometry g;
     cr_tensor *t;
 
-    memcpy(g.size, s->size, (size_t)s->ndim * sizeof *g.size);
-    memcpy(g.stride, s->stride, (size_t)s->ndim * sizeof *g.stride);
+    lay_out_dims(&g, s, mask);
     CR_TRY(cr_tensor_over(&t, self->storage, (cr_dtype)self->dtype, g.ndim, g.size, g.stride,
                           self->offset));
     cr_storage_keep(self->storage);
-    for (int d = s->ndim - 1; d >= 0; d--) {
-        if (!s->reduced[d])
+    for (int d = g.ndim - 1; d >= 0; d--) {
+        if (d < s->ndim && !is_reduced(s, d, mask))
             continue;
         cr_tensor *next = NULL;
         cr_status st = fold_axis(&next, f, t, d, param);
@@ -464,9 +438,9 @@ static cr_status identity_of(cr_scalar *out, const cr_op *op)
     return CR_OK;
 }
 
-/* Makes the geometry under which the folded tensor, whose dims are the kept ones in sorted
- * order, has the dims of `result`. */
-static void view_back(cr_geometry *g, const cr_tensor *folded, const sorted_dims *s,
+/* Makes the geometry under which the folded tensor, whose dims are the kept ones in the order
+ * of the space, has the dims of `result`. */
+static void view_back(cr_geometry *g, const cr_tensor *folded, const cr_space *s, uint64_t mask,
                       const cr_tensor *result, const int *kept_dim)
 {
     g->ndim = result->ndim;
@@ -476,9 +450,9 @@ static void view_back(cr_geometry *g, const cr_tensor *folded, const sorted_dims
         g->size[r] = result->size[r];
         g->stride[r] = 0;
         for (int d = 0; d < s->ndim; d++) {
-            if (s->reduced[d])
+            if (is_reduced(s, d, mask))
                 continue;
-            if (s->dim[d] == kept_dim[r])
+            if (s->dim[d].number == kept_dim[r])
                 g->stride[r] = folded->stride[k];
             k++;
         }
@@ -513,7 +487,7 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
 {
     folding f = {.op = op, .compute = cr_dtype_compute(x->compute)};
     cr_tensor *input = NULL, *folded = NULL;
-    sorted_dims s;
+    cr_space s;
     cr_params params;
     cr_geometry g;
     cr_status st;
@@ -526,11 +500,9 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
                         cr_dtype_infos[x->compute].legacy));
     CR_GO(cr_cast_for_kernel(&input, self, f.compute));
     cr_fill_params(&params, op, arg, f.compute);
-    sort_dims(&s, input, x->mask);
-    merge_sorted_dims(&s);
-    require_axis(&s);
-    CR_GO(fold_all(&folded, &f, input, &s, params.slot));
-    view_back(&g, folded, &s, result, kept_dim);
+    find_dims(&s, input, x->mask);
+    CR_GO(fold_all(&folded, &f, input, &s, x->mask, params.slot));
+    view_back(&g, folded, &s, x->mask, result, kept_dim);
     cr_view to = cr_view_of(result);
     cr_view from = {folded->data,  g.size,         g.stride, (uint8_t)g.ndim,
                     folded->dtype, folded->device, false};

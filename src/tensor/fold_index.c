@@ -7,11 +7,11 @@
  * columns.  The result does not depend on the order of the fold: the first of equal extremes
  * wins, and the first NaN wins over any number.  So the parts of a long line may be folded
  * apart. */
-#include "base/integer.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "jit/cuda.h"
 #include "num/convert.h"
+#include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/kernel.h"
@@ -25,136 +25,103 @@ enum { GRAIN = 32768, STRIP = 2048, PART = 65536, SMALL = 4096 };
  * computed in int32.  With 20,000 rows of 16: uint8 2,060 -> 175 us, int64 524 -> 213 us. */
 enum { SHORT_BYTES = 128, SHORT_WIDE = 32, FEW = 64 };
 
-/* Results and input; dims other than the reduced one are from the slowest to the fastest.
- * Strides count bytes of the input and elements of the results. */
+/* The operands are the results, then the input; steps are bytes.  Not initialized: a space is
+ * long. */
 typedef struct {
     const cr_op *op;
     cr_placed_kernel kernel;
     cr_status status; /* of launches on another device */
-    const char *in;
-    char *out[CR_MAX_RESULTS];
+    int outputs;
+    char *at[CR_MAX_RESULTS + 1];
     int64_t out_item[CR_MAX_RESULTS];
-    int outputs, ndim;
-    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS], out_stride[CR_MAX_DIMS];
-    int64_t count; /* product of the sizes */
+    int64_t count; /* positions in `space` */
     int64_t length, step, item;
-    int64_t columns, strips; /* the dim that COLUMNS kernels take */
+    int64_t columns, strips; /* the last dim, which COLUMNS kernels take */
+    cr_space space;          /* dims other than the reduced one */
 } index_job;
 
 /* --- kernel calls --- */
 
-/* Calls the kernel for results from `to` on and elements from `from` on. */
-static void index_call(index_job *j, int64_t to, const char *from, const int64_t *out_stride,
-                       const int64_t *in_stride, const int64_t *size)
+static void index_call(index_job *j, char *const *at, const int64_t *stride,
+                       const int64_t *size)
 {
     static const cr_params none; /* a launch copies all slots */
-    void *ptr[CR_MAX_RESULTS + 1];
-    int64_t stride[2 * (CR_MAX_RESULTS + 1)];
+    cr_status st =
+        cr_call_kernel(&j->kernel, j->outputs + 1, (void *const *)at, stride, size, none.slot);
 
-    for (int k = 0; k < j->outputs; k++) {
-        ptr[k] = j->out[k] + to * j->out_item[k];
-        stride[2 * k] = out_stride[0] * j->out_item[k];
-        stride[2 * k + 1] = out_stride[1] * j->out_item[k];
-    }
-    ptr[j->outputs] = (void *)from;
-    stride[2 * j->outputs] = in_stride[0];
-    stride[2 * j->outputs + 1] = in_stride[1];
-    cr_status st = cr_call_kernel(&j->kernel, j->outputs + 1, ptr, stride, size, none.slot);
     if (CR_UNLIKELY(st))
         j->status = st;
 }
 
-/* The offsets of position `i` in the first `ndim` dims. */
-static const char *index_place(const index_job *j, int ndim, int64_t i, int64_t *to)
+static void index_neighbours(void *context, char *const *at, const int64_t *step, int64_t n)
 {
-    const char *from = j->in;
+    index_job *j = context;
+    int64_t stride[2 * (CR_MAX_RESULTS + 1)];
 
-    *to = 0;
-    for (int d = ndim - 1; d >= 0; d--) {
-        from += i % j->size[d] * j->stride[d];
-        *to += i % j->size[d] * j->out_stride[d];
-        i /= j->size[d];
+    for (int k = 0; k <= j->outputs; k++) {
+        stride[2 * k] = step[k];
+        stride[2 * k + 1] = k < j->outputs ? 0 : j->item;
     }
-    return from;
+    index_call(j, at, stride, (int64_t[]){n, j->length});
 }
 
 /* Folds the rows [begin, end); one call folds neighbours in the fastest dim. */
 static void index_rows(void *context, int64_t begin, int64_t end)
 {
     index_job *j = context;
-    int last = j->ndim - 1;
-    int64_t run = last >= 0 ? j->size[last] : 1, to;
 
-    while (begin < end) {
-        int64_t left = run - begin % run, n = left < end - begin ? left : end - begin;
-        const char *from = index_place(j, j->ndim, begin, &to);
-        index_call(j, to, from, (int64_t[]){last >= 0 ? j->out_stride[last] : 0, 0},
-                   (int64_t[]){last >= 0 ? j->stride[last] : 0, j->item},
-                   (int64_t[]){n, j->length});
-        begin += n;
-    }
+    cr_space_walk(&j->space, j->space.ndim, j->at, begin, end, index_neighbours, j);
 }
 
-/* Folds units (outer, strip of columns); the columns are the last dim. */
+/* Folds columns [first, first + n) from the operands' addresses on. */
+static void index_strip(index_job *j, char **at, int64_t first, int64_t n)
+{
+    int64_t stride[2 * (CR_MAX_RESULTS + 1)];
+
+    for (int k = 0; k <= j->outputs; k++) {
+        int64_t item = k < j->outputs ? j->out_item[k] : j->item;
+        at[k] += first * item;
+        stride[2 * k] = k < j->outputs ? 0 : j->step;
+        stride[2 * k + 1] = item;
+    }
+    index_call(j, at, stride, (int64_t[]){j->length, n});
+}
+
+/* Folds units (outer, strip of columns). */
 static void index_strips(void *context, int64_t begin, int64_t end)
 {
     index_job *j = context;
-    int64_t to;
+    cr_place p;
 
     for (int64_t u = begin; u < end; u++) {
-        int64_t first = u % j->strips * STRIP;
-        int64_t n = j->columns - first < STRIP ? j->columns - first : STRIP;
-        const char *from = index_place(j, j->ndim - 1, u / j->strips, &to);
-        index_call(j, to + first, from + first * j->item, (int64_t[]){0, 1},
-                   (int64_t[]){j->step, j->item}, (int64_t[]){j->length, n});
+        int64_t first = u % j->strips * STRIP, left = j->columns - first;
+        cr_place_seek(&p, &j->space, j->space.ndim - 1, j->at, u / j->strips);
+        index_strip(j, p.at, first, left < STRIP ? left : STRIP);
     }
 }
 
 /* --- another device: a launch for all dims --- */
 
-/* Launches for the first `n` dims outside those of `l`. */
-static void index_launch(index_job *j, cr_launch *l, int n)
-{
-    static const cr_params none;
-    int64_t stride[(CR_MAX_RESULTS + 1) * CR_MAX_DIMS];
-
-    for (int d = 0; d < n; d++) {
-        for (int k = 0; k < j->outputs; k++)
-            stride[k * n + d] = j->out_stride[d] * j->out_item[k];
-        stride[j->outputs * n + d] = j->stride[d];
-    }
-    l->operands = j->outputs + 1;
-    l->param = none.slot;
-    l->param_bytes = sizeof none.slot;
-    l->outer = n;
-    l->outer_size = j->size;
-    l->outer_stride = stride;
-    j->status = cr_launch_kernel(&j->kernel, l);
-}
-
 /* The dim of the rows is the last one; that of the columns is, in a kernel of columns. */
 static void index_launch_all(index_job *j, bool columns)
 {
-    int last = j->ndim - 1;
-    void *ptr[CR_MAX_RESULTS + 1];
+    static const cr_params none;
+    const cr_space_dim *last = cr_space_last(&j->space, 0);
     int64_t stride[2 * (CR_MAX_RESULTS + 1)];
-    cr_launch l = {.pointer = ptr, .stride = stride, .size = {1, j->length}};
+    cr_launch l = {.pointer = (void *const *)j->at,
+                   .stride = stride,
+                   .size = {columns ? j->length : last->size, columns ? j->columns : j->length},
+                   .param = none.slot,
+                   .param_bytes = sizeof none.slot};
 
     for (int k = 0; k < j->outputs; k++) {
-        ptr[k] = j->out[k];
-        stride[2 * k] = columns || last < 0 ? 0 : j->out_stride[last] * j->out_item[k];
+        stride[2 * k] = columns ? 0 : last->step[k];
         stride[2 * k + 1] = columns ? j->out_item[k] : 0;
     }
-    ptr[j->outputs] = (void *)(uintptr_t)j->in;
-    stride[2 * j->outputs] = columns ? j->step : last < 0 ? 0 : j->stride[last];
+    stride[2 * j->outputs] = columns ? j->step : last->step[j->outputs];
     stride[2 * j->outputs + 1] = j->item;
-    if (last >= 0)
-        l.size[0] = j->size[last];
-    if (columns) {
-        l.size[0] = j->length;
-        l.size[1] = j->columns;
-    }
-    index_launch(j, &l, last < 0 ? 0 : last);
+    j->status =
+        cr_launch_space(&j->kernel, &l, &j->space, j->space.ndim ? j->space.ndim - 1 : 0);
 }
 
 /* --- few long lines, on a CUDA device --- */
@@ -174,10 +141,35 @@ typedef struct {
 
 static bool index_has_parts(const index_job *j, bool columns)
 {
-    if (j->kernel.device.kind != CR_CUDA || j->ndim + 1 >= CR_MAX_DIMS)
+    if (j->kernel.device.kind != CR_CUDA || j->space.ndim + 1 >= CR_MAX_DIMS)
         return false;
     return columns ? j->count < LINES_COLUMN && j->length >= 2 * PART_COLUMN
                    : j->count < LINES_ROW && j->length >= 4 * PART_ROW;
+}
+
+/* Adds a dim: results `out` elements apart, input elements `in` bytes apart. */
+static void parts_add_dim(index_job *p, int64_t size, int64_t out, int64_t in)
+{
+    int64_t *step = cr_space_add(&p->space, size, 0);
+
+    for (int k = 0; k < p->outputs; k++)
+        step[k] = out * p->out_item[k];
+    step[p->outputs] = in;
+}
+
+/* Makes the dims of *p: those of *j, with the parts inside all but the columns. */
+static void parts_set_dims(index_job *p, const index_job *j, const line_parts *s, int64_t parts)
+{
+    const cr_space *from = &j->space;
+    int outer = from->ndim - s->columns, in = j->outputs;
+
+    cr_space_start(&p->space, p->outputs + 1);
+    for (int d = 0; d < outer; d++)
+        parts_add_dim(p, from->dim[d].size, from->dim[d].step[0] / j->out_item[0] * s->parts,
+                      from->dim[d].step[in]);
+    parts_add_dim(p, parts, s->wide, s->unit * j->step);
+    if (s->columns)
+        parts_add_dim(p, s->wide, 1, j->item);
 }
 
 /* Folds `parts` parts of each line, of `length` elements each, from part `first` on. */
@@ -185,26 +177,17 @@ static cr_status parts_fold(const index_job *j, const line_parts *s, int64_t fir
                             int64_t parts, int64_t length)
 {
     index_job p = *j;
-    int at = s->columns ? j->ndim - 1 : j->ndim;
 
     if (!parts || !length)
         return CR_OK;
-    for (int d = 0; d < at; d++)
-        p.out_stride[d] *= s->parts;
-    p.size[at + s->columns] = j->size[at];
-    p.stride[at + s->columns] = j->stride[at];
-    p.out_stride[at + s->columns] = j->out_stride[at];
-    p.size[at] = parts;
-    p.stride[at] = s->unit * j->step;
-    p.out_stride[at] = s->wide;
-    p.ndim++;
-    p.length = length;
-    p.in = j->in + first * s->unit * j->step;
     p.outputs = 2;
     p.out_item[0] = j->item;
     p.out_item[1] = sizeof(int64_t);
-    p.out[0] = s->value->data + first * s->wide * j->item;
-    p.out[1] = s->index->data + first * s->wide * (int64_t)sizeof(int64_t);
+    p.at[0] = s->value->data + first * s->wide * j->item;
+    p.at[1] = s->index->data + first * s->wide * (int64_t)sizeof(int64_t);
+    p.at[2] = j->at[j->outputs] + first * s->unit * j->step;
+    p.length = length;
+    parts_set_dims(&p, j, s, parts);
     CR_TRY(cr_place_kernel(&p.kernel, j->kernel.device, j->op, s->dtype,
                            s->columns ? CR_FORM_JOIN_COLUMNS : CR_FORM_JOIN));
     index_launch_all(&p, s->columns);
@@ -216,17 +199,14 @@ static cr_status parts_find_best(const index_job *j, const line_parts *s)
 {
     index_job p = *j;
 
-    p.in = s->value->data;
-    p.out[j->outputs - 1] = s->best->data;
-    p.ndim = 1 + s->columns;
-    p.size[0] = j->count / s->wide;
-    p.stride[0] = s->parts * s->wide * j->item;
-    p.out_stride[0] = s->wide;
-    p.size[s->columns] = s->columns ? s->wide : p.size[0];
-    p.stride[s->columns] = s->columns ? j->item : p.stride[0];
-    p.out_stride[s->columns] = 1;
+    p.at[j->outputs] = s->value->data;
+    p.at[j->outputs - 1] = s->best->data;
     p.length = s->parts;
     p.step = s->wide * j->item;
+    cr_space_start(&p.space, p.outputs + 1);
+    parts_add_dim(&p, j->count / s->wide, s->wide, s->parts * s->wide * j->item);
+    if (s->columns)
+        parts_add_dim(&p, s->wide, 1, j->item);
     index_launch_all(&p, s->columns);
     return p.status;
 }
@@ -256,7 +236,7 @@ static cr_status index_run_parts(const index_job *j, cr_dtype dtype, bool column
     CR_GO(parts_find_best(j, &s));
     CR_GO(cr_device_status(cr_cuda_join_indices(
         j->kernel.device.index,
-        &(cr_cuda_parts){.out = (int64_t *)(void *)j->out[j->outputs - 1],
+        &(cr_cuda_parts){.out = (int64_t *)(void *)j->at[j->outputs - 1],
                          .best = (const int64_t *)(const void *)s.best->data,
                          .part = (const int64_t *)(const void *)s.index->data,
                          .n = j->count,
@@ -275,55 +255,53 @@ done:
 /* Results of the parts of one row. */
 typedef struct {
     index_job *j;
-    const char *from;
+    char *from;
     int64_t *index;
     char *value;
 } row_parts;
 
-/* The same kernel with results at `index` and `value`. */
-static index_job index_job_at(const index_job *j, int64_t *index, char *value)
+/* Folds n elements to one index, and to a value if the kernel has one. */
+static void index_fold(index_job *j, char *from, int64_t n, int64_t *index, char *value)
 {
-    index_job p = *j;
+    char *at[CR_MAX_RESULTS + 1] = {value};
+    int64_t stride[2 * (CR_MAX_RESULTS + 1)] = {0};
 
-    p.out[0] = value;
-    p.out_item[0] = j->item;
-    p.out[j->outputs - 1] = (char *)index;
-    p.out_item[j->outputs - 1] = sizeof *index;
-    return p;
+    at[j->outputs - 1] = (char *)index;
+    at[j->outputs] = from;
+    stride[2 * j->outputs + 1] = j->item;
+    index_call(j, at, stride, (int64_t[]){1, n});
 }
 
 static void index_parts(void *context, int64_t begin, int64_t end)
 {
     row_parts *r = context;
-    index_job p = index_job_at(r->j, r->index, r->value);
-    static const int64_t none[2] = {0, 0};
+    index_job *j = r->j;
 
     for (int64_t u = begin; u < end; u++) {
-        int64_t first = u * PART, left = r->j->length - first;
-        index_call(&p, u, r->from + first * p.item, none, (int64_t[]){0, p.item},
-                   (int64_t[]){1, left < PART ? left : PART});
-        memcpy(r->value + u * p.item, r->from + (first + r->index[u]) * p.item, (size_t)p.item);
+        int64_t first = u * PART, left = j->length - first;
+        char *from = r->from + first * j->item, *value = r->value + u * j->item;
+        index_fold(j, from, left < PART ? left : PART, &r->index[u], value);
+        memcpy(value, from + r->index[u] * j->item, (size_t)j->item);
     }
 }
 
 /* Folds each part of the row, then the parts' extremes. */
 static cr_status index_long_row(index_job *j, int64_t row)
 {
-    int64_t parts = (j->length + PART - 1) / PART, to, best;
+    int64_t parts = (j->length + PART - 1) / PART, best;
     row_parts r = {.j = j,
-                   .from = index_place(j, j->ndim, row, &to),
                    .index = cr_alloc((size_t)parts * sizeof *r.index),
                    .value = cr_alloc((size_t)(parts * j->item))};
     cr_status st = r.index && r.value ? CR_OK : CR_MEMORY;
+    cr_place p;
 
     if (!st) {
-        char *value = j->outputs > 1 ? j->out[0] + to * j->out_item[0] : NULL;
-        index_job p = index_job_at(j, &best, value);
+        cr_place_seek(&p, &j->space, j->space.ndim, j->at, row);
+        r.from = p.at[j->outputs];
         cr_parallel_for(parts, 1, index_parts, &r);
-        index_call(&p, 0, r.value, (int64_t[]){0, 0}, (int64_t[]){0, p.item},
-                   (int64_t[]){1, parts});
+        index_fold(j, r.value, parts, &best, p.at[0]);
         int64_t found = best * PART + r.index[best];
-        memcpy(j->out[j->outputs - 1] + to * (int64_t)sizeof found, &found, sizeof found);
+        memcpy(p.at[j->outputs - 1], &found, sizeof found);
     }
     cr_free(r.value);
     cr_free(r.index);
@@ -356,43 +334,20 @@ static void index_all_columns(index_job *j)
 /* Moves dim `d` to the end, as the columns. */
 static void index_set_columns(index_job *j, int d)
 {
-    int64_t size = j->size[d], stride = j->stride[d], out_stride = j->out_stride[d];
-
-    for (; d + 1 < j->ndim; d++) {
-        j->size[d] = j->size[d + 1];
-        j->stride[d] = j->stride[d + 1];
-        j->out_stride[d] = j->out_stride[d + 1];
-    }
-    j->size[d] = j->columns = size;
-    j->stride[d] = stride;
-    j->out_stride[d] = out_stride;
-    j->strips = (size + STRIP - 1) / STRIP;
+    cr_space_move(&j->space, d, j->space.ndim - 1);
+    j->columns = cr_space_last(&j->space, 0)->size;
+    j->strips = (j->columns + STRIP - 1) / STRIP;
 }
 
 /* A dim whose elements are adjacent in the input and the results, or -1. */
 static int index_column_dim(const index_job *j)
 {
-    for (int d = j->ndim - 1; d >= 0 && j->length <= INT32_MAX; d--)
-        if (j->stride[d] == j->item && j->out_stride[d] == 1)
+    for (int d = j->space.ndim - 1; d >= 0 && j->length <= INT32_MAX; d--) {
+        const int64_t *step = j->space.dim[d].step;
+        if (step[j->outputs] == j->item && step[0] == j->out_item[0])
             return d;
-    return -1;
-}
-
-/* Joins dims without gaps between them. */
-static void index_add_dim(index_job *j, int64_t size, int64_t stride, int64_t out_stride)
-{
-    int last = j->ndim - 1;
-
-    if (last >= 0 && j->stride[last] == stride * size &&
-        j->out_stride[last] == out_stride * size) {
-        j->size[last] *= size;
-        j->stride[last] = stride;
-        j->out_stride[last] = out_stride;
-        return;
     }
-    j->size[j->ndim] = size;
-    j->stride[j->ndim] = stride;
-    j->out_stride[j->ndim++] = out_stride;
+    return -1;
 }
 
 /* Fills the job from views; `dim` is -1 for a row of all elements of a row-major input. */
@@ -400,20 +355,22 @@ static void index_set_dims(index_job *j, const cr_view *self, int dim, const cr_
 {
     bool kept = out->ndim == self->ndim;
 
-    j->in = self->data;
+    j->at[j->outputs] = self->data;
     j->item = (int64_t)cr_dtype_size((cr_dtype)self->dtype);
-    j->ndim = 0;
     j->length = dim < 0 ? cr_numel(self->ndim, self->size) : self->size[dim];
     /* The stride of a dim of size 1 may be any number. */
     j->step = dim < 0 ? j->item : CR_WRAP_MUL(self->stride[dim], j->item);
-    j->count = 1;
+    cr_space_start(&j->space, j->outputs + 1);
     for (int d = 0; dim >= 0 && d < self->ndim; d++) {
         if (d == dim || self->size[d] == 1)
             continue;
-        index_add_dim(j, self->size[d], self->stride[d] * j->item,
-                      out->stride[kept || d < dim ? d : d - 1]);
-        j->count *= self->size[d];
+        int64_t *step = cr_space_add(&j->space, self->size[d], d);
+        for (int k = 0; k < j->outputs; k++)
+            step[k] = out->stride[kept || d < dim ? d : d - 1] * j->out_item[k];
+        step[j->outputs] = self->stride[d] * j->item;
     }
+    cr_space_merge(&j->space, 0);
+    j->count = cr_space_count(&j->space, j->space.ndim);
 }
 
 static bool index_is_short(const index_job *j)
@@ -463,7 +420,7 @@ static void index_set_outputs(index_job *j, const cr_op *op, cr_view *out)
 {
     j->outputs = op->result_count;
     for (int k = 0; k < op->result_count; k++) {
-        j->out[k] = out[k].data;
+        j->at[k] = out[k].data;
         j->out_item[k] = (int64_t)cr_dtype_size((cr_dtype)out[k].dtype);
     }
 }
@@ -529,7 +486,7 @@ static cr_status index_run_copy(index_job *j, const cr_view *self, int dim, cr_d
     CR_GO(index_convert(&copy.view, self));
     if (converted) {
         CR_GO(index_copy_new(&value, &out[0], compute, -1));
-        j->out[0] = value.view.data;
+        j->at[0] = value.view.data;
         j->out_item[0] = (int64_t)cr_dtype_size(compute);
     }
     index_set_dims(j, &copy.view, dim, &out[0]);
@@ -551,7 +508,7 @@ cr_status cr_run_fold_index(const cr_op *op, const cr_value *arg, cr_view *out)
                                                 : (int)at->i;
     cr_dtype compute = cr_dtype_compute((cr_dtype)self->dtype);
     int slowest = -1;
-    index_job j; /* not initialised: its lists of dims are long */
+    index_job j;
 
     if (!cr_numel(out[0].ndim, out[0].size))
         return CR_OK;

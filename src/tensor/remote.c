@@ -187,6 +187,24 @@ cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *how)
     return cr_device_status(ops_of(k->device)->launch(k->device.index, &l));
 }
 
+cr_status cr_launch_space(const cr_placed_kernel *k, const cr_launch *how, const cr_space *s,
+                          int outer)
+{
+    int64_t size[CR_MAX_DIMS], stride[CR_SPACE_OPERANDS * CR_MAX_DIMS];
+    cr_launch l = *how;
+
+    for (int d = 0; d < outer; d++) {
+        size[d] = s->dim[d].size;
+        for (int i = 0; i < s->operands; i++)
+            stride[i * outer + d] = s->dim[d].step[i];
+    }
+    l.operands = s->operands;
+    l.outer = outer;
+    l.outer_size = size;
+    l.outer_stride = stride;
+    return cr_launch_kernel(k, &l);
+}
+
 void cr_share_out(cr_device device, int64_t n, int64_t grain,
                   void (*fn)(void *context, int64_t begin, int64_t end), void *context)
 {

@@ -6,6 +6,7 @@
 #define CR_TENSOR_REMOTE_H
 
 #include "jit/fused.h"
+#include "space/space.h"
 #include "tensor/tensor.h"
 
 /* A kernel for one device: a function of the library, or the device's own build of its C
@@ -40,6 +41,10 @@ CR_MUST cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const 
 bool cr_has_scans(cr_device device);
 /* Runs a kernel on another device than the host. */
 CR_MUST cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *how);
+/* The same for all positions of the first `outer` dims of a space, whose steps are bytes and
+ * whose operands are those of the kernel. */
+CR_MUST cr_status cr_launch_space(const cr_placed_kernel *k, const cr_launch *how,
+                                  const cr_space *s, int outer);
 
 /* `param` is CR_MAX_ARGS slots. */
 static inline cr_status cr_call_kernel(const cr_placed_kernel *k, int operands,
