@@ -7,6 +7,7 @@
  * the result is row-major. */
 #include "tensor/part.h"
 #include "base/memory.h"
+#include "space/space.h"
 #include "tensor/stated.h"
 #include <string.h>
 
@@ -103,22 +104,22 @@ static cr_status part_args(cr_part *p, const cr_value *arg)
 
 /* --- boxes --- */
 
-/* Adds a dim after the others, or merges it with the last of them. */
-static void box_dim(part_box *b, int64_t size, int64_t to, int64_t from, int64_t index)
-{
-    int d = b->ndim - 1;
+enum { TO, FROM, INDEX };
 
-    if (size == 1 && !b->pieces)
-        return;
-    if (d >= 0 && !b->pieces && b->to_stride[d] == to * size &&
-        b->from_stride[d] == from * size && b->index_stride[d] == index * size) {
-        size *= b->size[d];
-        b->ndim--;
-    }
+static void box_add(part_box *b, int64_t size, int64_t to, int64_t from, int64_t index)
+{
     b->size[b->ndim] = size;
     b->to_stride[b->ndim] = to;
     b->from_stride[b->ndim] = from;
     b->index_stride[b->ndim++] = index;
+}
+
+static void box_add_dims(part_box *b, cr_space *s)
+{
+    cr_space_merge(s, 0);
+    for (int d = 0; d < s->ndim; d++)
+        box_add(b, s->dim[d].size, s->dim[d].step[TO], s->dim[d].step[FROM],
+                s->dim[d].step[INDEX]);
 }
 
 static cr_status part_box_new(cr_part *p, part_box **out, int ndim)
@@ -133,12 +134,23 @@ static cr_status part_box_new(cr_part *p, part_box **out, int ndim)
  * result. */
 static void box_end(part_box *b)
 {
-    if (!b->ndim || (b->to_stride[b->ndim - 1] != 1 && b->size[b->ndim - 1] != 1)) {
-        b->size[b->ndim] = 1;
-        b->to_stride[b->ndim] = 1;
-        b->from_stride[b->ndim] = b->index_stride[b->ndim] = 0;
-        b->ndim++;
-    }
+    if (!b->ndim || (b->to_stride[b->ndim - 1] != 1 && b->size[b->ndim - 1] != 1))
+        box_add(b, 1, 1, 0, 0);
+}
+
+/* `dim` has CR_STATED_DIM numbers for each of `ndim` dims.  The dim of a box's pieces is not
+ * merged. */
+static void box_set_dims(part_box *b, const int64_t *dim, int ndim)
+{
+    cr_space s;
+
+    cr_space_start(&s, INDEX + 1);
+    for (int d = 0; d < ndim - (b->pieces > 0); d++, dim += CR_STATED_DIM)
+        memcpy(cr_space_add(&s, dim[0], d), dim + 1, (INDEX + 1) * sizeof *dim);
+    box_add_dims(b, &s);
+    if (b->pieces)
+        box_add(b, dim[0], dim[1], dim[2], dim[3]);
+    box_end(b);
 }
 
 static cr_status part_stated_boxes(cr_part *p)
@@ -155,13 +167,10 @@ static cr_status part_stated_boxes(cr_part *p)
                         .from = from->from,
                         .index = from->index,
                         .source = p->source,
-                        .fill = from->fill};
-        for (int d = 0; d < plan->ndim; d++, dim += CR_STATED_DIM) {
-            b->pieces = d + 1 == plan->ndim ? from->parts : 0;
-            box_dim(b, dim[0], dim[1], dim[2], dim[3]);
-        }
-        b->piece = piece;
-        box_end(b);
+                        .fill = from->fill,
+                        .pieces = from->parts,
+                        .piece = piece};
+        box_set_dims(b, dim, plan->ndim);
     }
     return CR_OK;
 }
@@ -188,6 +197,7 @@ static cr_status part_list(cr_part *p, const cr_view *result)
 {
     int64_t at = 0, stride[CR_MAX_DIMS], to = 1;
     cr_stated_list_of l;
+    cr_space s;
 
     CR_TRY(cr_stated_list(&l, p->op, p->arg, result));
     for (int d = result->ndim - 1; d >= 0; to *= result->size[d--])
@@ -199,8 +209,14 @@ static cr_status part_list(cr_part *p, const cr_view *result)
             return cr_fail(CR_VALUE, "%s converts", p->op->name);
         CR_TRY(part_box_new(p, &b, v->ndim + 1));
         *b = (part_box){.to = at * stride[l.dim], .source = k};
-        for (int d = 0; d < v->ndim; d++)
-            box_dim(b, v->size[d], stride[d + (l.stacked && d >= l.dim)], v->stride[d], 0);
+        cr_space_start(&s, INDEX + 1);
+        for (int d = 0; d < v->ndim; d++) {
+            int64_t *step = cr_space_add(&s, v->size[d], d);
+            step[TO] = stride[d + (l.stacked && d >= l.dim)];
+            step[FROM] = v->stride[d];
+            step[INDEX] = 0;
+        }
+        box_add_dims(b, &s);
         box_end(b);
         at += l.stacked ? 1 : v->size[l.dim];
     }

@@ -13,6 +13,7 @@
  * several axes (`i * step + k`) has one map for each axis. */
 #include "base/integer.h"
 #include "loop/build.h"
+#include "space/space.h"
 #include "tensor/stated_piece.h"
 
 cr_status cr_stated_refuse(const stated *s, const cr_rule *r, const char *what)
@@ -365,19 +366,13 @@ static int stated_width(const stated *s, const cr_rule *r, int *name)
  * between them; if they have no common distance, the plan asks for a row-major copy. */
 static int64_t stated_flat(stated *s, const cr_view *v, int dim, int param, int64_t *stride)
 {
-    int64_t n = 1, step = 1;
+    int64_t n = 1;
 
     *stride = 1;
     for (int d = dim; d < v->ndim; d++)
-        if (!v->size[d])
-            return 0;
-    for (int d = v->ndim - 1; d >= dim; d--) {
-        step = n == 1 ? v->stride[d] : step;
-        if (v->size[d] != 1 && v->stride[d] != CR_WRAP_MUL(step, n))
-            s->plan->dense |= UINT64_C(1) << (param < 0 ? CR_STATED_RESULT : param);
-        n = CR_WRAP_MUL(n, v->size[d]);
-    }
-    *stride = step;
+        n = v->size[d] ? CR_WRAP_MUL(n, v->size[d]) : 0;
+    if (n && !cr_one_step(stride, v->ndim - dim, v->size + dim, v->stride + dim))
+        s->plan->dense |= UINT64_C(1) << (param < 0 ? CR_STATED_RESULT : param);
     return n;
 }
 
