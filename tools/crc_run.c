@@ -7,13 +7,13 @@
  *
  * Sizes and parameters come from a line "# run R=4096 C=768 s=0.5" in the file, or from
  * arguments.  Other parameters are 1. */
+#include "base/isa.h"
 #include "base/map.h"
 #include "base/parallel.h"
 #include "crc.h"
 #include "crc_eager.h"
 #include "jit/fused.h"
 #include "jit/generated.h"
-#include "jit/isa.h"
 #include "jit/tile.h"
 #include "loop/interp.h"
 #include "num/philox.h"

@@ -11,11 +11,11 @@
  * threads and class of sizes.  A line that names no way of this group is ignored, and the group
  * is measured again. */
 #include "base/clock.h"
+#include "base/isa.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "compile/code.h"
 #include "jit/cache.h"
-#include "jit/isa.h"
 #include "jit/measure.h"
 #include <inttypes.h>
 #include <pthread.h>

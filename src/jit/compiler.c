@@ -8,8 +8,8 @@
 #include "jit/compiler.h"
 #include "base/clock.h"
 #include "base/env.h"
+#include "base/isa.h"
 #include "base/memory.h"
-#include "jit/isa.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* The processor, as the system describes it. */
+#include "base/isa.h"
 #include "base/map.h"
 #include "base/memory.h"
-#include "jit/isa.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

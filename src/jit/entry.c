@@ -1,6 +1,6 @@
 /* The C text of one kernel. */
 #include "jit/entry.h"
-#include "jit/isa.h"
+#include "base/isa.h"
 #include "loop/build.h"
 #include "loop/nest.h"
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /* Both tiers and the interpreter agree: random programs, all sizes, threads, ranges. */
+#include "base/isa.h"
 #include "base/parallel.h"
 #include "base/test.h"
 #include "jit/fused.h"
 #include "jit/generated.h"
-#include "jit/isa.h"
 #include "jit/oracle.h"
 #include "loop/interp.h"
 #include <math.h>

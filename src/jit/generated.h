@@ -5,7 +5,7 @@
 #ifndef CR_JIT_GENERATED_H
 #define CR_JIT_GENERATED_H
 
-#include "jit/isa.h"
+#include "base/isa.h"
 #include "loop/fn.h"
 #include "ops/ops.h"
 

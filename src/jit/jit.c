@@ -15,11 +15,11 @@
 #include "jit/jit.h"
 #include "base/clock.h"
 #include "base/env.h"
+#include "base/isa.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "jit/cache.h"
 #include "jit/compiler.h"
-#include "jit/isa.h"
 #include "jit/vocabulary.h"
 #include <errno.h>
 #include <fcntl.h>

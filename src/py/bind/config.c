@@ -1,5 +1,5 @@
 /* torch.__config__: how the library was built, and what it computes with. */
-#include "jit/isa.h"
+#include "base/isa.h"
 #include "py/bind/bind.h"
 
 #ifdef __clang__

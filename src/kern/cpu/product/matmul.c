@@ -8,7 +8,7 @@
 #include "kern/cpu/product/matmul.h"
 #include "base/log.h"
 #include "base/parallel.h"
-#include "jit/isa.h"
+#include "base/isa.h"
 #include "kern/cpu/library/blas.h"
 #include "kern/cpu/library/dnnl.h"
 #include "kern/cpu/pack.h"

@@ -1,8 +1,8 @@
 /* isa.h - the instruction set for which kernels are chosen and compiled.
  *
  * A process has one: CR_ISA names it; the default is the best that the processor has. */
-#ifndef CR_JIT_ISA_H
-#define CR_JIT_ISA_H
+#ifndef CR_BASE_ISA_H
+#define CR_BASE_ISA_H
 
 #include "base/error.h"
 

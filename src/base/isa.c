@@ -1,5 +1,5 @@
 /* The instruction set of this process. */
-#include "jit/isa.h"
+#include "base/isa.h"
 #include "base/env.h"
 #include "base/log.h"
 #include <pthread.h>
