@@ -113,7 +113,10 @@ $(B)/obj/%.o: src/%.c | $(B)/gen/stamp
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
-$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/cpu/random/dropout.o $(B)/obj/kern/cpu/plane/pool.o $(B)/obj/kern/cpu/plane/window.o $(B)/obj/kern/cpu/plane/upsample.o $(B)/obj/kern/cpu/product/matmul.o $(B)/obj/kern/cpu/order/scan.o $(B)/obj/kern/cpu/move/gather.o: OPT = -O3
+$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/cpu/random/dropout.o $(B)/obj/kern/cpu/plane/pool.o $(B)/obj/kern/cpu/plane/window.o $(B)/obj/kern/cpu/plane/upsample.o $(B)/obj/kern/cpu/product/matmul.o $(B)/obj/kern/cpu/product/turn.o $(B)/obj/kern/cpu/order/scan.o $(B)/obj/kern/cpu/move/gather.o: OPT = -O3
+# One copy of the loops of float32 products for each instruction set, with fused multiply-adds.
+$(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: OPT = -O3))
+$(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: CFLAGS_ALL += $(ISA_$(i)) -ffp-contract=fast))
 # sqrtf as an instruction: no number here is negative.
 $(B)/obj/kern/cpu/random/normal.o: OPT = -O3 -fno-math-errno
 LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)

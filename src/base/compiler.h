@@ -52,6 +52,19 @@ static inline void *cr_moved(const void *base, int64_t elements, size_t item)
 #else
 #define CR_SIMD _Pragma("omp simd")
 #endif
+/* The next loop, whose count is a constant, becomes straight code. */
+#ifdef __clang__
+#define CR_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define CR_UNROLL _Pragma("GCC unroll 8")
+#endif
+/* Defines `name`: `bytes` of numbers that one operation computes together.  A pointer to it may
+ * point to any such numbers. */
+#define CR_VECTOR(type, name, bytes)                                                           \
+    typedef type name __attribute__((vector_size(bytes), aligned(sizeof(type)), may_alias))
+/* The vector of the numbered elements of two vectors, those of the second after those of the
+ * first. */
+#define CR_SHUFFLE __builtin_shufflevector
 /* The function is compiled for several instruction sets and the loader picks one.  Only for
  * loops whose result does not depend on the instruction set. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&         \

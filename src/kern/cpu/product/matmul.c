@@ -1,33 +1,22 @@
 /* Matrix products.
  *
- * A product with fewer than TINY multiplications uses the loops of matmul_loops.inc, because a
- * library call would cost more than the work.  Larger products use oneDNN or BLAS.  Transposed
- * operands are passed as such; an operand is copied only when neither of its strides is one.
- * Libraries get blocks whose sizes depend only on the sizes of the product.  Threads take whole
- * blocks, so the sums do not depend on threads. */
+ * A product with fewer than TINY multiplications uses the loops of matmul_loops.inc.  Larger
+ * products use gemm_f32.c for float32, oneDNN for bfloat16, BLAS for float64 and complex;
+ * integers use loops. BLAS gets transposed operands as such; an operand is copied only when
+ * neither of its strides is one.  It gets blocks of rows whose sizes depend only on the sizes
+ * of the product.  Threads take whole blocks, so the sums do not depend on threads. */
 #include "kern/cpu/product/matmul.h"
-#include "base/log.h"
 #include "base/parallel.h"
-#include "base/isa.h"
 #include "kern/cpu/library/blas.h"
 #include "kern/cpu/library/dnnl.h"
 #include "kern/cpu/pack.h"
+#include "kern/cpu/product/gemm_f32.h"
+#include "kern/cpu/product/turn.h"
 #include "kern/cpu/walk.h"
 #include <limits.h>
 #include <string.h>
 
-enum {
-    TINY = 2048,
-    STACK_BYTES = TINY * sizeof(cr_complex),
-    BLOCK = 256,
-    SMALLEST = 32,
-    BLOCKS = 16,
-    BLOCK_WORK = 1 << 20,
-    LINE_PITCH = 1024,
-    SPREAD_ROWS = 32,
-    TURN_ROWS = 128,
-    SPREAD = 16
-};
+enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), BLOCK = 256 };
 
 #define T       float
 #define NAME(x) f32_##x
@@ -187,193 +176,6 @@ static cr_status lib_operand_of(lib_operand *o, const cr_matrix *x, int64_t rows
     return copy_lib_operand(o, x, rows, cols, cols, t);
 }
 
-/* --- float32 --- */
-
-typedef struct {
-    const cr_gemm *g;
-    const cr_dnnl_table *d;
-    const lib_operand *a, *b;
-    int64_t rows, columns; /* of a block */
-    int64_t down, across;  /* number of blocks */
-    _Atomic int failed;    /* dnnl_status_t */
-} sgemm_job;
-
-/* Computes rows [i, i + m), columns [j, j + n) of the product. */
-static void sgemm_part(sgemm_job *w, int64_t i, int64_t m, int64_t j, int64_t n)
-{
-    const cr_gemm *g = w->g;
-    const float *a = w->a->data, *b = w->b->data;
-    int64_t c_step = g->m == 1 ? g->n : g->c.row;
-    dnnl_status_t st = w->d->dnnl_sgemm(
-        w->a->transposed ? 'T' : 'N', w->b->transposed ? 'T' : 'N', m, n, g->k,
-        (float)cr_scalar_as_double(g->alpha), a + i * (w->a->transposed ? 1 : w->a->step),
-        w->a->step, b + j * (w->b->transposed ? w->b->step : 1), w->b->step,
-        (float)cr_scalar_as_double(g->beta), (float *)(void *)g->c.data + i * c_step + j,
-        c_step);
-
-    if (st)
-        w->failed = (int)st;
-}
-
-static int64_t part(int64_t n, int64_t parts)
-{
-    return ((n + parts - 1) / parts + 15) / 16 * 16;
-}
-
-static int64_t count_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
-/* Blocks have at most BLOCK rows and columns, and fewer when there would be few blocks for many
- * threads. */
-static void choose_blocks(sgemm_job *w)
-{
-    const cr_gemm *g = w->g;
-    int64_t down = count_of(g->m, BLOCK), across = count_of(g->n, BLOCK);
-
-    for (;;) {
-        w->rows = part(g->m, down);
-        w->columns = part(g->n, across);
-        if (down * across >= BLOCKS || g->k * w->rows * w->columns < 2 * BLOCK_WORK ||
-            (w->rows <= SMALLEST && w->columns <= SMALLEST))
-            break;
-        *(w->rows >= w->columns ? &down : &across) *= 2;
-    }
-    w->down = count_of(g->m, w->rows);
-    w->across = count_of(g->n, w->columns);
-}
-
-static void sgemm_blocks(void *context, int64_t begin, int64_t end)
-{
-    sgemm_job *w = context;
-    const cr_gemm *g = w->g;
-    int was = cr_dnnl_threads(1);
-
-    for (int64_t p = begin; p < end; p++) {
-        int64_t i = p / w->across * w->rows, j = p % w->across * w->columns;
-        sgemm_part(w, i, g->m - i < w->rows ? g->m - i : w->rows, j,
-                   g->n - j < w->columns ? g->n - j : w->columns);
-    }
-    cr_dnnl_threads(was);
-}
-
-/* Without AVX-512 oneDNN reads b in place.  Rows at distances of a kilobyte then use the same
- * cache sets, and columns are read across cache lines.  With enough rows, a copy with other
- * distances saves twice its cost. */
-static bool wants_copy(const cr_gemm *g, const lib_operand *b)
-{
-    if (g->dtype != CR_F32 || cr_isa_chosen() == CR_ISA_avx512 || b->owned ||
-        g->k < SPREAD_ROWS)
-        return false;
-    return b->transposed ? g->m >= TURN_ROWS
-                         : b->step % (LINE_PITCH / 4) == 0 && g->m >= SPREAD_ROWS;
-}
-
-static int64_t spread_step(const cr_gemm *g)
-{
-    int64_t step = g->n + SPREAD;
-
-    return step % (LINE_PITCH / 4) ? step : step + SPREAD;
-}
-
-typedef struct {
-    const float *from;
-    float *to;
-    int64_t from_step, to_step, k, n;
-} turn_job;
-
-/* Columns [TILE i, TILE (i + 1)) of b, which are adjacent. */
-enum { TILE = 16 };
-
-/* Transposes in a local square, because columns at distances of a page would evict each
- * other. */
-CR_WIDE static void turn_square(float *restrict to, int64_t to_step, const float *restrict from,
-                                int64_t from_step)
-{
-    float square[TILE][TILE];
-
-    for (int64_t j = 0; j < TILE; j++)
-        memcpy(square[j], from + j * from_step, sizeof square[j]);
-    for (int64_t p = 0; p < TILE; p++)
-        for (int64_t j = 0; j < TILE; j++)
-            to[p * to_step + j] = square[j][p];
-}
-
-static void turn_part(const turn_job *w, int64_t i, int64_t width, int64_t p, int64_t end)
-{
-    for (; p < end; p++)
-        for (int64_t j = i; j < i + width; j++)
-            w->to[p * w->to_step + j] = w->from[j * w->from_step + p];
-}
-
-static void turn_range(void *context, int64_t begin, int64_t end)
-{
-    const turn_job *w = context;
-
-    for (int64_t i = begin * TILE; i < end * TILE && i < w->n; i += TILE) {
-        int64_t width = w->n - i < TILE ? w->n - i : TILE, p = 0;
-        for (; width == TILE && p + TILE <= w->k; p += TILE)
-            turn_square(w->to + p * w->to_step + i, w->to_step, w->from + i * w->from_step + p,
-                        w->from_step);
-        turn_part(w, i, width, p, w->k);
-    }
-}
-
-static void turn_all(const turn_job *w)
-{
-    cr_parallel_for((w->n + TILE - 1) / TILE, 65536 / (TILE * w->k) + 1, turn_range, (void *)w);
-}
-
-static void turn_columns(float *to, const cr_gemm *g, const lib_operand *b)
-{
-    turn_all(&(turn_job){b->data, to, b->step, spread_step(g), g->k, g->n});
-}
-
-/* The same for a, whose rows are read many times when b has enough columns. */
-static cr_status turn_rows_of_a(lib_operand *a, const cr_gemm *g)
-{
-    int64_t step = g->k % (LINE_PITCH / 4) ? g->k : g->k + SPREAD;
-    float *to;
-
-    if (cr_isa_chosen() == CR_ISA_avx512 || !a->transposed || a->owned || g->n < TURN_ROWS ||
-        g->m < SPREAD_ROWS || g->k < SPREAD_ROWS)
-        return CR_OK;
-    to = cr_aligned_alloc((size_t)(g->m * step) * sizeof *to);
-    if (!to)
-        return CR_MEMORY;
-    turn_all(&(turn_job){a->data, to, a->step, step, g->m, g->k});
-    *a = (lib_operand){.data = to, .step = step, .owned = to};
-    return CR_OK;
-}
-
-/* Replaces b by the copy that suits the product. */
-static cr_status spread_rows(lib_operand *b, const cr_gemm *g)
-{
-    if (!wants_copy(g, b))
-        return CR_OK;
-    if (!b->transposed)
-        return copy_lib_operand(b, &g->b, g->k, g->n, spread_step(g), CR_F32);
-    void *to = cr_aligned_alloc((size_t)(g->k * spread_step(g)) * sizeof(float));
-    if (!to)
-        return CR_MEMORY;
-    turn_columns(to, g, b);
-    *b = (lib_operand){.data = to, .step = spread_step(g), .owned = to};
-    return CR_OK;
-}
-
-/* Computes blocks that depend on the sizes only, each in one thread.  When oneDNN divides the
- * work itself, sums depend on the number of threads. */
-static cr_status run_sgemm(const cr_gemm *g, const cr_dnnl_table *d, const lib_operand *a,
-                           const lib_operand *b)
-{
-    sgemm_job w = {.g = g, .d = d, .a = a, .b = b};
-
-    choose_blocks(&w);
-    cr_parallel_for(w.down * w.across, BLOCK_WORK / (g->k * w.rows * w.columns + 1) + 1,
-                    sgemm_blocks, &w);
-    if (w.failed == dnnl_out_of_memory)
-        return cr_fail(CR_MEMORY, "not enough memory for a matrix product");
-    return w.failed ? cr_fail(CR_RUNTIME, "could not execute a primitive") : CR_OK;
-}
-
 /* --- BLAS --- */
 
 typedef struct {
@@ -400,7 +202,6 @@ static void blas_block(const blas_job *w, int64_t begin, int64_t rows)
 #define CALL(fn, alpha, beta)                                                                  \
     w->blas->fn(tb, ta, &n, &m, &k, alpha, w->b->data, &ldb, a, &lda, beta, c, &ldc, 1, 1)
     switch (g->dtype) {
-    case CR_F32: CALL(sgemm_, &sf.re, &tf.re); break;
     case CR_F64: CALL(dgemm_, &s.re, &t.re); break;
     case CR_C64: CALL(cgemm_, &sf, &tf); break;
     default: CALL(zgemm_, &s, &t); break;
@@ -424,20 +225,15 @@ static bool fits_blas(const cr_gemm *g, const lib_operand *a, const lib_operand 
            b->step <= INT_MAX && g->c.row <= INT_MAX;
 }
 
-static cr_status library(const cr_gemm *g)
+static cr_status by_blas(const cr_gemm *g)
 {
-    const cr_dnnl_table *d = g->dtype == CR_F32 ? cr_dnnl() : NULL;
-    const cr_blas_table *blas = d ? NULL : cr_blas();
+    const cr_blas_table *blas = cr_blas();
     lib_operand a = {0}, b = {0};
     cr_status st;
 
     CR_GO(lib_operand_of(&a, &g->a, g->m, g->k, g->dtype));
     CR_GO(lib_operand_of(&b, &g->b, g->k, g->n, g->dtype));
-    if (d) {
-        CR_GO(turn_rows_of_a(&a, g));
-        CR_GO(spread_rows(&b, g));
-        CR_GO(run_sgemm(g, d, &a, &b));
-    } else if (blas && fits_blas(g, &a, &b)) {
+    if (blas && fits_blas(g, &a, &b)) {
         blas_job job = {g, blas, &a, &b};
         cr_parallel_for((g->m + BLOCK - 1) / BLOCK, 1, blas_blocks, &job);
     } else {
@@ -607,10 +403,10 @@ cr_status cr_gemm_run(const cr_gemm *g)
         return scale_only(g);
     switch (g->dtype) {
     case CR_BF16: return bf16(g);
-    case CR_F32:
+    case CR_F32: return is_tiny(g) ? loops(g) : cr_gemm_f32(g);
     case CR_F64:
     case CR_C64:
-    case CR_C128: return is_tiny(g) ? loops(g) : library(g);
+    case CR_C128: return is_tiny(g) ? loops(g) : by_blas(g);
     default: return computes_wider(g) ? gemm_widened(g) : loops(g);
     }
 }
@@ -619,34 +415,16 @@ cr_status cr_gemm_run(const cr_gemm *g)
 
 bool cr_gemm_copies_b(const cr_gemm *g)
 {
-    lib_operand b = {.data = g->b.data};
-    bool rows = g->b.col == 1 && g->b.row >= g->n, columns = g->b.row == 1 && g->b.col >= g->k;
-
-    if (g->m == 0 || g->n < 2 || g->k < 2 || is_tiny(g) || !cr_dnnl() || rows == columns)
-        return false;
-    b.transposed = columns;
-    b.step = columns ? g->b.col : g->b.row;
-    return wants_copy(g, &b);
+    return g->dtype == CR_F32 && g->m > 0 && !is_tiny(g) && cr_gemm_f32_copies_b(g);
 }
 
-size_t cr_gemm_copy_bytes(const cr_gemm *g)
-{
-    return (size_t)(g->k * spread_step(g)) * sizeof(float);
-}
+size_t cr_gemm_copy_bytes(const cr_gemm *g) { return (size_t)(g->k * g->n) * sizeof(float); }
 
 cr_matrix cr_gemm_copy_b(const cr_gemm *g, void *to)
 {
-    int64_t size[2] = {g->k, g->n}, from[2] = {g->b.row, g->b.col},
-            step[2] = {spread_step(g), 1};
-    cr_view src = {.data = g->b.data, .size = size, .stride = from, .ndim = 2, .dtype = CR_F32};
-    cr_view dst = {.data = to, .size = size, .stride = step, .ndim = 2, .dtype = CR_F32};
-    lib_operand b = {.data = g->b.data, .transposed = true, .step = g->b.col};
-
-    if (g->b.row == 1)
-        turn_columns(to, g, &b);
-    else
-        cr_copy_view(&dst, &src);
-    return (cr_matrix){to, step[0], 1};
+    cr_turn_shared(
+        &(cr_turn){(const float *)(const void *)g->b.data, to, g->b.col, g->n, g->k, g->n});
+    return (cr_matrix){to, g->n, 1};
 }
 
 /* One element of a batch. */

@@ -1,7 +1,7 @@
 /* matmul.h - matrix products on strided memory.
  *
- * One description serves every dtype: oneDNN computes float32 and bfloat16, BLAS float64 and
- * complex; loops compute integers and products that are too small for a library call.  The
+ * One description serves every dtype: gemm_f32.h computes float32, oneDNN bfloat16, BLAS
+ * float64 and complex; loops compute integers and products that are too small for a call.  The
  * order in which the products of an element are added depends on sizes and layouts only, never
  * on the number of threads. */
 #ifndef CR_KERN_MATMUL_H
@@ -27,8 +27,8 @@ typedef struct {
 /* Fails with CR_MEMORY only. */
 CR_MUST cr_status cr_gemm_run(const cr_gemm *g);
 
-/* Some products first copy b to rows that use the cache better.  A caller that multiplies by
- * one b several times may make that copy once and pass it as b: the bits are the same. */
+/* Some products are faster when the rows of b have unit stride.  A caller that multiplies by
+ * one b several times may make such a copy once and pass it as b: the bits are the same. */
 bool cr_gemm_copies_b(const cr_gemm *g);
 size_t cr_gemm_copy_bytes(const cr_gemm *g);
 /* `to` is aligned for vector loads.  Returns the copy as b. */

@@ -1,0 +1,21 @@
+/* turn.h - transposing float32 matrices. */
+#ifndef CR_KERN_TURN_H
+#define CR_KERN_TURN_H
+
+#include <stdint.h>
+
+/* A matrix whose columns have unit stride, and a place for the same matrix by rows.  Element
+ * (p, j), p < rows and j < columns, is at from[p + j * from_step] and goes to to[p * to_step +
+ * j]. */
+typedef struct {
+    const float *from;
+    float *to;
+    int64_t from_step, to_step, rows, columns;
+} cr_turn;
+
+/* Transposes in the calling thread. */
+void cr_turn_run(const cr_turn *t);
+/* The same, divided among threads. */
+void cr_turn_shared(const cr_turn *t);
+
+#endif
