@@ -239,7 +239,7 @@ static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_k
 static const char *cuda_find_variant(cuda_variant **out, int index, cuda_kernel *k, cuda_form f)
 {
     _Atomic(cuda_variant *) *at = &k->variant[f.outer][f.whole][f.form];
-    cuda_variant *made, *none = NULL;
+    cuda_variant *made = NULL, *none = NULL;
 
     *out = atomic_load_explicit(at, memory_order_acquire);
     if (CR_LIKELY(*out != NULL))
