@@ -177,6 +177,14 @@ test-tsan-flavour:
 	$(PYTEST) -x $(TSAN_TESTS) --deselect tests/python/test_data.py::test_a_forked_child_computes_products
 	@! cat $(TSAN_LOG).* 2>/dev/null
 
+# The tests as other machines would run them (tools/machines); MACHINE names one setting.  Settings that
+# have passed are not repeated, so an interrupted run goes on where it stopped.
+.PHONY: test-machines
+test-machines: build
+	@TOOLS=qemu-user sh tools/deps.sh $(PYTHON) $(VENV)
+	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/crc
+	@tools/machines $(B) $(VENV)/bin/python $(MACHINE)
+
 # Mean build: capacity one everywhere, growth always moves, released blocks are overwritten.
 test-mean:
 	$(MAKE) --no-print-directory B=$(B)/mean FLAVOUR=-DCR_MEAN -j$(JOBS) tests-build pkg

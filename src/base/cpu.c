@@ -1,4 +1,5 @@
 /* The processor, as the system describes it. */
+#include "base/env.h"
 #include "base/isa.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -51,8 +52,12 @@ static void read_cache(void)
 
 static void cpu_read(void)
 {
+    int64_t stated = cr_env_int(CR_ENV_CR_CACHE_BYTES);
+
     read_model();
     read_cache();
+    if (stated > 0)
+        cache_bytes = stated;
 }
 
 uint64_t cr_cpu_model(void)
