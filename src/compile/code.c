@@ -669,70 +669,68 @@ static void set_operands(builder *b)
  * SHORT_ROW, or fewer than a vector or two and no operand that must be copied. */
 enum { SHORT_ROW = 8, SHORTISH_ROW = 32, LONGEST_PERIOD = 1024 };
 
-static bool merges(const cr_operand_plan *o, const int64_t *size, int d)
+/* The space of the group and the steps of its operands. */
+static void space_of_operands(cr_space *s, const builder *b)
 {
-    return o->copied || o->step[d] == o->step[d + 1] * size[d + 1];
-}
+    const cr_group_code *c = b->c;
 
-static void mark_copied(builder *b)
-{
-    cr_group_code *c = b->c;
-
-    for (int k = c->outputs; k < c->operands; k++)
-        for (int d = c->ndim - b->column_dims; d + 1 < c->ndim; d++)
-            c->operand[k].copied = c->operand[k].copied || !merges(&c->operand[k], c->size, d);
-}
-
-static void swap_dims(cr_group_code *c, int d, int e)
-{
-    int64_t size = c->size[d];
-
-    c->size[d] = c->size[e];
-    c->size[e] = size;
-    for (int k = 0; k < c->operands; k++) {
-        int64_t step = c->operand[k].step[d];
-        c->operand[k].step[d] = c->operand[k].step[e];
-        c->operand[k].step[e] = step;
+    cr_space_start(s, c->operands);
+    for (int d = 0; d < b->space.ndim; d++) {
+        int64_t *step = cr_space_add(s, b->space.size[d], d);
+        for (int k = 0; k < c->operands; k++)
+            step[k] = c->operand[k].step[d];
     }
 }
 
-static void merge_dim(cr_group_code *c, int d)
+/* The reverse: dims and steps of the code. */
+static void set_dims(cr_group_code *c, const cr_space *s)
 {
-    c->size[d] *= c->size[d + 1];
-    for (int i = d + 1; i + 1 < c->ndim; i++)
-        c->size[i] = c->size[i + 1];
-    for (int k = 0; k < c->operands; k++)
-        for (int i = d; i + 1 < c->ndim; i++)
-            c->operand[k].step[i] = c->operand[k].step[i + 1];
-    c->ndim--;
-}
-
-/* Merges adjacent dims if every operand has one step along both.  A dim of rows and a dim of
- * columns are not merged if nodes reduce rows. */
-static void merge_dims(builder *b)
-{
-    cr_group_code *c = b->c;
-    int rows = c->ndim - b->column_dims;
-
-    for (int d = c->ndim - 2; d >= 0; d--) {
-        bool all = d + 1 != rows;
-        for (int k = 0; k < c->operands && all; k++)
-            all = merges(&c->operand[k], c->size, d);
-        if (all)
-            merge_dim(c, d);
+    c->ndim = s->ndim;
+    for (int d = 0; d < s->ndim; d++) {
+        c->size[d] = s->dim[d].size;
+        for (int k = 0; k < c->operands; k++)
+            c->operand[k].step[d] = s->dim[d].step[k];
     }
 }
 
-/* Dims in the order of the first result's memory: reads and writes then go forward.  A group
- * with reduced rows or with sources keeps the order: sources count elements row-major. */
-static void order_dims(builder *b)
+/* Operands whose columns have no one step are copied.  They do not keep dims apart: their steps
+ * become 0. */
+static void mark_copied(builder *b, cr_space *s)
 {
     cr_group_code *c = b->c;
-    const int64_t *step = c->operand[0].step;
+    int first = s->ndim - b->column_dims;
 
-    for (int i = 1; i < c->ndim && !b->columns && !c->sources; i++)
-        for (int d = i; d > 0 && step[d - 1] < step[d]; d--)
-            swap_dims(c, d - 1, d);
+    for (int k = c->outputs; k < c->operands; k++) {
+        cr_operand_plan *o = &c->operand[k];
+        int64_t one = 0;
+        o->copied = b->column_dims &&
+                    !cr_one_step(&one, b->column_dims, c->size + first, o->step + first);
+        if (o->copied)
+            o->spread = cr_session_copy(b->s, o->step, sizeof o->step);
+        for (int d = 0; o->copied && d < s->ndim; d++)
+            s->dim[d].step[k] = 0;
+    }
+}
+
+/* Orders and merges the dims.  Loops follow the memory of the first result: reads and writes
+ * then go forward.  A group with reduced rows or with sources keeps the order: sources count
+ * elements row-major.  Rows and columns are not merged if nodes reduce rows. */
+static void lay_out_dims(builder *b)
+{
+    cr_group_code *c = b->c;
+    cr_space s;
+
+    space_of_operands(&s, b);
+    if (!b->columns && !c->sources)
+        cr_space_order(&s);
+    set_dims(c, &s);
+    c->space = b->space;
+    memcpy(c->space.size, c->size, sizeof c->size);
+    mark_copied(b, &s);
+    cr_space_merge(&s, b->column_dims ? (uint64_t)1 << (s.ndim - b->column_dims) : 0);
+    set_dims(c, &s);
+    if (!c->ndim)
+        c->size[c->ndim++] = 1;
 }
 
 static bool is_uniform(const cr_group_code *c, const cr_operand_plan *o)
@@ -846,19 +844,7 @@ static void lay_out(builder *b)
     cr_group_code *c = b->c;
 
     c->empty = !b->numel;
-    c->ndim = b->space.ndim;
-    memcpy(c->size, b->space.size, sizeof c->size);
-    order_dims(b);
-    mark_copied(b);
-    for (int k = 0; k < c->operands; k++)
-        if (c->operand[k].copied)
-            c->operand[k].spread =
-                cr_session_copy(b->s, c->operand[k].step, sizeof c->operand[k].step);
-    c->space = b->space;
-    memcpy(c->space.size, c->size, sizeof c->size);
-    merge_dims(b);
-    if (!c->ndim)
-        c->size[c->ndim++] = 1;
+    lay_out_dims(b);
     c->rows = 1;
     for (int d = 0; d + 1 < c->ndim; d++)
         c->rows *= c->size[d];

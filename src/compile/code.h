@@ -88,11 +88,13 @@ cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
                               cr_tensor **output);
 
 /* --- stage.c: operands that a kernel cannot read in place --- */
-/* Where an operand's elements are: the first, and byte steps along the dims of the code. */
+/* Where an operand's elements are: the first, and its number in a space with the dims of the
+ * code and steps in bytes. */
 typedef struct {
     const cr_operand_plan *plan;
     char *base;
-    const int64_t *step;
+    const cr_space *space;
+    int operand;
 } cr_placed_operand;
 /* Converts elements [at, at + n) of the space between the operand and a dense tile of the
  * kernel's dtype; `out`: to the operand. */

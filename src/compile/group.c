@@ -626,12 +626,8 @@ static void count_block(gatherer *x, const cr_gblock *b)
 /* Longest row, in elements, if there are few rows: eager divides longer rows among threads. */
 enum { LONGEST_ROW = 2 * CR_FOLD_ROW };
 
-/* The steps of an operand, and the order in which loops go through them: that of the result's
- * memory, innermost dim first. */
-typedef struct {
-    int n;
-    int64_t size[CR_MAX_DIMS], step[CR_MAX_DIMS];
-} walk;
+/* Loops go through a space in the order of the result's memory. */
+enum { RESULT, OPERAND };
 
 static int64_t step_of(const cr_gtype *in, int d)
 {
@@ -646,48 +642,34 @@ static int64_t step_of(const cr_gtype *in, int d)
     return step;
 }
 
-static void walk_over(walk *w, const cr_gtype *result, const cr_gtype *in)
+static void loops_over(cr_space *s, const cr_gtype *result, const cr_gtype *in)
 {
-    int64_t own[CR_MAX_DIMS];
-
-    w->n = 0;
-    for (int d = result->ndim - 1; d >= 0; d--) {
-        int64_t along = step_of(result, d);
-        int at = w->n;
-        if (result->size[d] == 1)
-            continue;
-        for (; at > 0 && own[at - 1] > along; at--) {
-            own[at] = own[at - 1];
-            w->size[at] = w->size[at - 1];
-            w->step[at] = w->step[at - 1];
-        }
-        own[at] = along;
-        w->size[at] = result->size[d];
-        w->step[at] = step_of(in, d - (result->ndim - in->ndim));
-        w->n++;
+    cr_space_start(s, 2);
+    for (int d = 0; d < result->ndim; d++) {
+        int64_t *step = cr_space_add(s, result->size[d], d);
+        step[RESULT] = step_of(result, d);
+        step[OPERAND] = step_of(in, d - (result->ndim - in->ndim));
     }
+    cr_space_order(s);
 }
 
 /* The number of innermost elements along which the operand has one step of at most `most`
  * elements, or step 0. */
-static int64_t run_of(const walk *w, int64_t most)
+static int64_t run_of(const cr_space *s, int64_t most)
 {
-    int64_t run = 1, step = w->n ? w->step[0] : 0;
-
-    for (int d = 0; step <= most && d < w->n && w->step[d] == step * run; d++)
-        run *= w->size[d];
-    return run;
+    return cr_space_last(s, 0)->step[OPERAND] <= most ? cr_space_run(s, OPERAND) : 1;
 }
 
 /* The operand's memory is in the order of the loops, apart from repetitions. */
-static bool goes_forward(const walk *w)
+static bool goes_forward(const cr_space *s)
 {
     int64_t last = 0;
 
-    for (int d = 0; d < w->n; d++) {
-        if (w->step[d] && w->step[d] < last)
+    for (int d = s->ndim - 1; d >= 0; d--) {
+        int64_t step = s->dim[d].step[OPERAND];
+        if (step && step < last)
             return false;
-        last = w->step[d] ? w->step[d] : last;
+        last = step ? step : last;
     }
     return true;
 }
@@ -699,9 +681,9 @@ enum { SHORTEST_RUN = 8, LONGEST_STEP = 8, FEW = 4096 };
 static bool jumps(const wish *w, const cr_gtype *in)
 {
     const cr_gtype *result = &w->n->result[0]->type;
-    walk over;
+    cr_space over;
 
-    walk_over(&over, w->columns ? w->shape : result, in);
+    loops_over(&over, w->columns ? w->shape : result, in);
     if (w->columns)
         return w->columns >= SHORTEST_RUN && run_of(&over, 1) < SHORTEST_RUN;
     return numel_of(in) > FEW && !goes_forward(&over) &&

@@ -20,7 +20,7 @@ typedef struct {
     const cr_way *way;
     cr_fused_call call;
     char *ptr[CR_GROUP_OPERANDS];
-    int64_t step[CR_GROUP_OPERANDS][CR_REFINED_DIMS]; /* bytes */
+    cr_space *space; /* the dims of the code; steps are bytes */
     cr_placed_source source[CR_GROUP_SOURCES];
     int64_t block; /* the first row of the block whose columns are folded together */
     char *part[CR_GROUP_OPERANDS]; /* of folds: one row for each block */
@@ -55,10 +55,9 @@ static int64_t tile_elements(const job *j)
 static void set_strides(const job *j, int k, int64_t columns, int64_t *stride)
 {
     const cr_operand_plan *o = &j->c->operand[k];
-    const int64_t *step = j->step[k] + j->c->ndim;
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->lane);
 
-    stride[0] = o->staged ? (o->row ? 1 : columns) * item : j->c->ndim > 1 ? step[-2] : 0;
+    stride[0] = o->staged ? (o->row ? 1 : columns) * item : cr_space_last(j->space, 1)->step[k];
     stride[1] = o->row ? 0 : item;
 }
 
@@ -79,8 +78,8 @@ static cr_status read_source(const job *j, int k, int64_t at, int64_t n, char *t
 static void convert(const job *j, int k, const part *p, char *tile, bool out)
 {
     const cr_operand_plan *o = &j->c->operand[k];
-    const int64_t *step = j->step[k] + j->c->ndim;
-    int64_t both[2] = {j->c->ndim > 1 ? step[-2] : 0, step[-1]};
+    int64_t both[2] = {cr_space_last(j->space, 1)->step[k],
+                       cr_space_last(j->space, 0)->step[k]};
 
     cr_stage_rows(o, p->at[k], both, p->rows, o->row ? 1 : p->columns, tile, out);
 }
@@ -117,11 +116,11 @@ static cr_status run_part(const job *j, const part *p, char *tiles)
 
 static void move(const job *j, part *p, const part *from, int64_t row, int64_t column)
 {
-    int ndim = j->c->ndim;
+    const int64_t *down = cr_space_last(j->space, 1)->step,
+                  *along = cr_space_last(j->space, 0)->step;
 
     for (int k = 0; k < j->c->operands; k++)
-        p->at[k] = from->at[k] + (ndim > 1 ? row * j->step[k][ndim - 2] : 0) +
-                   column * j->step[k][ndim - 1];
+        p->at[k] = from->at[k] + row * down[k] + column * along[k];
     p->first_row = from->first_row + row;
     p->first_column = from->first_column + column;
 }
@@ -163,32 +162,34 @@ static void run_whole(job *j, const part *p)
 
 /* --- all parts --- */
 
+typedef struct {
+    job *j;
+    int64_t next; /* the number of the next row */
+} rows_walk;
+
+static void run_plane(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    rows_walk *w = context;
+    const job *j = w->j;
+    const cr_group_code *c = j->c;
+    part p = {.first_row = w->next, .rows = n, .columns = c->columns};
+
+    memcpy(p.at, at, (size_t)c->operands * sizeof *at);
+    for (int k = 0; c->folds && k < c->outputs; k++)
+        if (c->operand[k].fold)
+            p.at[k] = j->ptr[k] + (w->next - j->block) * step[k];
+    run_whole(w->j, &p);
+    w->next += n;
+}
+
 /* Runs rows [begin, end) of the whole space, plane by plane. */
 static void run_rows(void *context, int64_t begin, int64_t end)
 {
     job *j = context;
-    const cr_group_code *c = j->c;
-    int64_t rows = c->ndim > 1 ? c->size[c->ndim - 2] : 1;
+    rows_walk w = {j, begin};
 
-    while (begin < end) {
-        int64_t outer = begin / rows, row = begin % rows;
-        part p = {.first_row = begin,
-                  .rows = rows - row < end - begin ? rows - row : end - begin,
-                  .columns = c->columns};
-        for (int k = 0; k < c->operands; k++)
-            p.at[k] = j->ptr[k] + (c->ndim > 1 ? row * j->step[k][c->ndim - 2] : 0);
-        for (int d = c->ndim - 3; d >= 0; d--) {
-            int64_t i = outer % c->size[d];
-            outer /= c->size[d];
-            for (int k = 0; k < c->operands; k++)
-                p.at[k] += i * j->step[k][d];
-        }
-        for (int k = 0; c->folds && k < c->outputs; k++)
-            if (c->operand[k].fold)
-                p.at[k] = j->ptr[k] + (begin - j->block) * j->step[k][c->ndim - 2];
-        run_whole(j, &p);
-        begin += p.rows;
-    }
+    cr_space_walk(j->space, j->space->ndim > 1 ? j->space->ndim - 1 : 0, j->ptr, begin, end,
+                  run_plane, &w);
 }
 
 /* Runs columns [begin, end), in units of SPAN, of a space of one row. */
@@ -201,7 +202,7 @@ static void run_spans(void *context, int64_t begin, int64_t end)
               .columns = (end * SPAN < c->columns ? end * SPAN : c->columns) - begin * SPAN};
 
     for (int k = 0; k < c->operands; k++)
-        p.at[k] = j->ptr[k] + begin * SPAN * j->step[k][c->ndim - 1];
+        p.at[k] = j->ptr[k] + begin * SPAN * cr_space_last(j->space, 0)->step[k];
     run_whole(j, &p);
 }
 
@@ -221,7 +222,7 @@ static int64_t flat_item(const job *j, int k)
 
 static cr_placed_operand flat_operand(const job *j, int k)
 {
-    return (cr_placed_operand){&j->c->operand[k], j->ptr[k], j->step[k]};
+    return (cr_placed_operand){&j->c->operand[k], j->ptr[k], j->space, k};
 }
 
 /* Lays out what all pieces read: uniform values, and operands that repeat within a tile. */
@@ -331,8 +332,8 @@ static bool across_fits(const job *j, int k)
     const cr_operand_plan *o = &j->c->operand[k];
     int64_t step = flat_item(j, k);
 
-    for (int d = j->c->ndim - 2; d >= 0; step *= j->c->size[d--])
-        if (j->step[k][d] != step)
+    for (int d = j->space->ndim - 2; d >= 0; step *= j->space->dim[d--].size)
+        if (j->space->dim[d].step[k] != step)
             return false;
     return o->dtype == o->lane && !source_of(j, k);
 }
@@ -341,12 +342,12 @@ static bool across_fits(const job *j, int k)
 static int64_t across_period(const job *j, int k)
 {
     int64_t period = 1;
-    int first = 0;
+    int first = 0, dims = j->space->ndim - 1;
 
-    while (first < j->c->ndim - 1 && !j->step[k][first])
+    while (first < dims && !j->space->dim[first].step[k])
         first++;
-    for (int d = first; d < j->c->ndim - 1; d++)
-        period *= j->c->size[d];
+    for (int d = first; d < dims; d++)
+        period *= j->space->dim[d].size;
     return first ? period : 0;
 }
 
@@ -397,7 +398,7 @@ static cr_status across_piece(const across_tiles *t, int64_t row, int64_t n)
         stride[2 * k] = item;
         stride[2 * k + 1] = c->operand[k].row ? 0
                             : t->tile[k]      ? t->high * item
-                                              : j->step[k][c->ndim - 1];
+                                              : cr_space_last(j->space, 0)->step[k];
     }
     CR_TRY(cr_fused_part(&j->call, ptr, stride, size, c->param));
     for (int k = 0; k < c->outputs; k++) {
@@ -698,10 +699,18 @@ static void set_operand(job *j, int k, const cr_tensor *t, bool copied)
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->dtype), dense = 1;
 
     j->ptr[k] = (char *)t->data + (copied ? 0 : o->offset * item);
-    for (int d = j->c->ndim - 1; d >= 0; d--) {
-        j->step[k][d] = (copied ? dense : o->step[d]) * item;
-        dense *= j->c->size[d];
+    for (int d = j->space->ndim - 1; d >= 0; d--) {
+        j->space->dim[d].step[k] = (copied ? dense : o->step[d]) * item;
+        dense *= j->space->dim[d].size;
     }
+}
+
+/* The dims of the code, with steps 0. */
+static void start_space(cr_space *s, const cr_group_code *c)
+{
+    cr_space_start(s, c->operands);
+    for (int d = 0; d < c->ndim; d++)
+        memset(cr_space_add(s, c->size[d], d), 0, (size_t)c->operands * sizeof(int64_t));
 }
 
 static void place_sources(job *j, cr_tensor *const *read)
@@ -729,6 +738,7 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
     int copies = 0;
     cr_status st = CR_OK;
 
+    start_space(j->space, c);
     for (int k = 0; !st && k < c->operands; k++) {
         const cr_operand_plan *o = &c->operand[k];
         if (source_of(j, k))
@@ -814,7 +824,8 @@ static cr_status run_code(const cr_group_code *c, const cr_way *way, cr_tensor *
                           cr_tensor **output)
 {
     _Atomic int status = 0;
-    job j = {.c = c, .way = way, .status = &status};
+    cr_space space;
+    job j = {.c = c, .way = way, .status = &status, .space = &space};
 
     CR_TRY(make_outputs(c, output));
     return c->empty ? CR_OK : run_over(&j, read, output);

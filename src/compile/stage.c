@@ -64,28 +64,23 @@ void cr_stage_rows(const cr_operand_plan *o, char *base, const int64_t *step, in
 }
 
 /* The address of the element at the start of row `row` of the space. */
-static char *stage_row(const cr_group_code *c, const cr_placed_operand *o, int64_t row)
+static char *stage_row(const cr_placed_operand *o, int64_t row)
 {
-    char *at = o->base;
-
-    for (int d = c->ndim - 2; d >= 0; d--) {
-        at += row % c->size[d] * o->step[d];
-        row /= c->size[d];
-    }
-    return at;
+    return o->base + cr_space_offset(o->space, o->space->ndim - 1, o->operand, row);
 }
 
 /* The first piece of elements [at, at + n): a part of a row, or rows of one plane. */
 static int64_t stage_piece(const cr_group_code *c, const cr_placed_operand *o, int64_t at,
                            int64_t n, char *tile, bool out)
 {
-    const int64_t *step = o->step + c->ndim - 2;
+    const cr_space_dim *rows = cr_space_last(o->space, 1);
+    int64_t step[2] = {rows->step[o->operand], cr_space_last(o->space, 0)->step[o->operand]};
     int64_t wide = c->columns, row = at / wide, column = at % wide, high = 1,
             left = wide - column;
-    char *first = stage_row(c, o, row) + column * step[1];
+    char *first = stage_row(o, row) + column * step[1];
 
     if (!column && n >= wide) {
-        high = c->size[c->ndim - 2] - row % c->size[c->ndim - 2];
+        high = rows->size - row % rows->size;
         high = n / wide < high ? n / wide : high;
     } else {
         wide = n < left ? n : left;
@@ -106,17 +101,18 @@ void cr_stage_elements(const cr_group_code *c, const cr_placed_operand *o, int64
 void cr_stage_across(const cr_group_code *c, const cr_placed_operand *o, int64_t row, int64_t n,
                      char *tile, int64_t pitch, bool out)
 {
-    const int64_t *step = o->step + c->ndim - 2;
-    int64_t high = c->size[c->ndim - 2], columns = o->plan->row ? 1 : c->columns;
+    const cr_space_dim *rows = cr_space_last(o->space, 1);
+    int64_t down = rows->step[o->operand], along = cr_space_last(o->space, 0)->step[o->operand];
+    int64_t high = rows->size, columns = o->plan->row ? 1 : c->columns;
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->plan->lane), piece;
     stage_way w = stage_for(o->plan, out);
 
     for (int64_t done = 0; done < n; done += piece) {
-        char *first = stage_row(c, o, row + done);
+        char *first = stage_row(o, row + done);
         piece = high - (row + done) % high;
         piece = n - done < piece ? n - done : piece;
         for (int64_t k = 0; k < columns; k++)
-            stage_line(w, first + k * step[1], step[0], tile + (k * pitch + done) * item, item,
+            stage_line(w, first + k * along, down, tile + (k * pitch + done) * item, item,
                        piece);
     }
 }

@@ -91,6 +91,16 @@ static inline const cr_space_dim *cr_space_last(const cr_space *s, int n)
  * fewer than two elements. */
 bool cr_one_step(int64_t *step, int ndim, const int64_t *size, const int64_t *stride);
 
+/* The number of innermost positions along which an operand has one step. */
+static inline int64_t cr_space_run(const cr_space *s, int operand)
+{
+    int64_t n = 1, step = cr_space_last(s, 0)->step[operand];
+
+    for (int d = s->ndim - 1; d >= 0 && s->dim[d].step[operand] == CR_WRAP_MUL(step, n); d--)
+        n *= s->dim[d].size;
+    return n;
+}
+
 /* --- walking --- */
 
 /* The number of positions in the first `dims` dims. */

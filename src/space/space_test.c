@@ -290,3 +290,16 @@ TEST(an_operand_with_fewer_dims_or_dims_of_one_element_is_broadcast)
     EQ(cr_broadcast_step(2, size, stride, 3, 1), 0);
     EQ(cr_broadcast_step(2, size, stride, 3, 2), 2);
 }
+
+TEST(a_run_has_the_innermost_positions_with_one_step)
+{
+    layout l = {3, {2, 3, 4}, {{12, 4, 1}, {24, 8, 3}, {0, 0, 0}}};
+    cr_space s;
+
+    make_space(&s, &l);
+    EQ(cr_space_run(&s, 0), 24);
+    EQ(cr_space_run(&s, 1), 4);
+    EQ(cr_space_run(&s, 2), 24);
+    cr_space_start(&s, OPERANDS);
+    EQ(cr_space_run(&s, 0), 1);
+}
