@@ -91,4 +91,15 @@ static inline int cr_frame_depth(const cr_live_frame *f)
 #endif
 }
 
+/* The type's own attributes, a new reference.  The field tp_dict of a built-in type is NULL in
+ * later releases of CPython 3.12. */
+static inline PyObject *cr_frame_type_dict(PyTypeObject *type)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyType_GetDict(type);
+#else
+    return Py_XNewRef(type->tp_dict);
+#endif
+}
+
 #endif

@@ -734,11 +734,12 @@ static PyObject *shadow_unbound(PyObject *x)
 {
     PyObject *type = PyObject_GetAttrString(x, "__objclass__");
     PyObject *name = type ? PyObject_GetAttrString(x, "__name__") : NULL;
-    PyObject *found = name && PyType_Check(type)
-                          ? PyDict_GetItem(((PyTypeObject *)type)->tp_dict, name)
-                          : NULL;
+    PyObject *dict =
+        name && PyType_Check(type) ? cr_frame_type_dict((PyTypeObject *)type) : NULL;
+    PyObject *found = dict ? PyDict_GetItem(dict, name) : NULL;
 
     PyErr_Clear();
+    Py_XDECREF(dict);
     Py_XDECREF(name);
     Py_XDECREF(type);
     return found ? found : x;

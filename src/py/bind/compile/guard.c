@@ -1,5 +1,6 @@
 /* Guards: see guard.h. */
 #include "py/bind/compile/guard.h"
+#include "frame/frame_compat.h"
 #include "tensor/geometry.h"
 #include <math.h>
 #include <string.h>
@@ -478,11 +479,15 @@ static bool type_lacks(node *d, PyTypeObject *t)
         return true;
     if (t->tp_mro != d->mro)
         return false;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(d->keys); i++)
-        if (PyDict_Contains(t->tp_dict, PyTuple_GET_ITEM(d->keys, i)))
-            return false;
-    d->version = t->tp_version_tag;
-    return true;
+    PyObject *dict = cr_frame_type_dict(t);
+    bool lacks = dict != NULL;
+
+    for (Py_ssize_t i = 0; lacks && i < PyTuple_GET_SIZE(d->keys); i++)
+        lacks = !PyDict_Contains(dict, PyTuple_GET_ITEM(d->keys, i));
+    Py_XDECREF(dict);
+    if (lacks)
+        d->version = t->tp_version_tag;
+    return lacks;
 }
 
 /* True when a function in C returns the expected int.  It reads a counter of the process. */
