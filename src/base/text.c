@@ -33,25 +33,29 @@ void cr_text_pad(cr_text *t, size_t n, char c)
 
 void cr_text_printf(cr_text *t, const char *fmt, ...)
 {
-    char small[256];
     va_list args;
-    int n;
 
     va_start(args, fmt);
-    n = vsnprintf(small, sizeof small, fmt, args);
+    cr_text_printf_va(t, fmt, args);
     va_end(args);
-    if ((size_t)n < sizeof small) {
+}
+
+void cr_text_printf_va(cr_text *t, const char *fmt, va_list args)
+{
+    char small[256];
+    va_list again;
+
+    va_copy(again, args);
+    int n = vsnprintf(small, sizeof small, fmt, args);
+    if ((size_t)n < sizeof small)
         cr_text_put_n(t, small, (size_t)n);
-        return;
-    }
-    if (!t->failed)
+    else if (!t->failed)
         t->failed = cr_vec_reserve_bytes((void **)&t->at, t->len, &t->cap, (size_t)n + 1, 1);
-    if (t->failed)
-        return;
-    va_start(args, fmt);
-    vsnprintf(t->at + t->len, (size_t)n + 1, fmt, args);
-    va_end(args);
-    t->len += (size_t)n;
+    if ((size_t)n >= sizeof small && !t->failed) {
+        vsnprintf(t->at + t->len, (size_t)n + 1, fmt, again);
+        t->len += (size_t)n;
+    }
+    va_end(again);
 }
 
 cr_status cr_text_status(const cr_text *t) { return t->failed; }

@@ -17,6 +17,7 @@ void cr_text_put(cr_text *t, const char *s);
 void cr_text_put_n(cr_text *t, const char *s, size_t n);
 void cr_text_char(cr_text *t, char c);
 void cr_text_printf(cr_text *t, const char *fmt, ...) CR_PRINTF(2, 3);
+void cr_text_printf_va(cr_text *t, const char *fmt, va_list args);
 void cr_text_pad(cr_text *t, size_t n, char c);
 CR_MUST cr_status cr_text_status(const cr_text *t);
 /* The string, "" when nothing was appended; borrowed from `t`. */

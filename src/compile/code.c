@@ -1284,7 +1284,7 @@ static void stand_alone(cr_session *s, void *context)
 }
 
 /* Makes the program of calls that runs until native code is compiled, or always without a
- * compiler. */
+ * compiler; on another device, if its compiler refuses the kernel. */
 static cr_status add_nodes(cr_compiled *all, builder *b)
 {
     CR_TRY(cr_session_run(&all->session, stand_alone, b));
@@ -1296,7 +1296,8 @@ static bool needs_nodes(const cr_group_code *c)
 {
     const cr_fused *f = c->program->fused;
 
-    return c->tuner || (!cr_fused_has_tiles(f) && !cr_jit_function(cr_fused_kernel(f)));
+    return c->tuner || !cr_is_host(c->operand[0].type->device) ||
+           (!cr_fused_has_tiles(f) && !cr_jit_function(cr_fused_kernel(f)));
 }
 
 static cr_status finish_code(cr_compiled *all, builder *b)

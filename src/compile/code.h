@@ -82,10 +82,10 @@ cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor *
 cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor *const *read,
                            cr_tensor **output);
 
-/* Runs the group on another device (remote.c), with one launch for each plane of rows and
- * columns. */
+/* Runs the group on another device (remote.c), with one launch.  *refused is set if it fails
+ * because the device has no kernel of the program. */
 cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
-                              cr_tensor **output);
+                              cr_tensor **output, bool *refused);
 
 /* --- stage.c: operands that a kernel cannot read in place --- */
 /* Where an operand's elements are: the first, and its number in a space with the dims of the

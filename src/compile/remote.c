@@ -124,8 +124,14 @@ static cr_status return_operand(const remote_run *r, int k, const cr_tensor *out
     return cr_copy_elements(&to, &from);
 }
 
+/* True for the failure of a device's compiler. */
+static bool is_refusal(cr_status st)
+{
+    return st == CR_RUNTIME || st == CR_TYPE || st == CR_VALUE || st == CR_NOT_IMPLEMENTED;
+}
+
 cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
-                              cr_tensor **output)
+                              cr_tensor **output, bool *refused)
 {
     remote_run r = {.c = c};
     cr_status st;
@@ -134,7 +140,9 @@ cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
         int i = c->operand[k].number;
         CR_GO(place_operand(&r, k, k < c->outputs ? output[i] : read[i]));
     }
-    CR_GO(cr_place_fused(&r.kernel, c->operand[0].type->device, c->program->fused, &r.stored));
+    st = cr_place_fused(&r.kernel, c->operand[0].type->device, c->program->fused, &r.stored);
+    *refused = is_refusal(st);
+    CR_GO(st);
     CR_GO(launch_planes(&r));
     for (int k = 0; k < c->outputs; k++)
         if (r.moved[k])

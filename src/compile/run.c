@@ -845,10 +845,24 @@ cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor 
                                       : run_code(c, way, read, output);
 }
 
+/* Calls the nodes if the device cannot compile the kernel. */
 static cr_status run_remote(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
 {
-    CR_TRY(make_outputs(c, output));
-    return c->empty ? CR_OK : cr_group_run_remote(c, read, output);
+    bool refused = false;
+    cr_status st = make_outputs(c, output);
+
+    if (!st && !c->empty)
+        st = cr_group_run_remote(c, read, output, &refused);
+    if (!refused || !c->nodes)
+        return st;
+    for (int k = 0; k < c->outputs; k++) {
+        int i = c->operand[k].number;
+        if (i > 0) {
+            cr_drop(output[i]);
+            output[i] = NULL;
+        }
+    }
+    return run_nodes(c, read, output);
 }
 
 static cr_status run(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)

@@ -178,7 +178,10 @@ cr_status cr_device_parse(const char *text, int *kind, int *index)
 static cr_status refuse_module(cr_device_kind kind)
 {
     switch (kind) {
-    case CR_CUDA: return cr_fail(CR_ASSERTION, "Torch not compiled with CUDA enabled");
+    case CR_CUDA:
+        return cr_cuda_has_driver()
+                   ? cr_fail(CR_RUNTIME, "No CUDA GPUs are available")
+                   : cr_fail(CR_ASSERTION, "Torch not compiled with CUDA enabled");
     case CR_XPU: return cr_fail(CR_ASSERTION, "Torch not compiled with XPU enabled");
     case CR_MTIA:
         return cr_fail(

@@ -12,16 +12,12 @@
 
 void cr_print_line(cr_printer *p, const char *fmt, ...)
 {
-    char text[1024];
     va_list args;
-    int n;
 
-    va_start(args, fmt);
-    n = vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    CR_ASSERT(n >= 0 && (size_t)n < sizeof text);
     cr_text_pad(p->out, (size_t)p->indent * 4, ' ');
-    cr_text_put(p->out, text);
+    va_start(args, fmt);
+    cr_text_printf_va(p->out, fmt, args);
+    va_end(args);
     cr_text_char(p->out, '\n');
 }
 

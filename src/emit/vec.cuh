@@ -40,6 +40,9 @@
 #define __builtin_isinf         isinf
 #define __builtin_fmaf          __fmaf_rn
 #define __builtin_fma           __fma_rn
+/* NVRTC has these two itself: a function of the name would call itself without end. */
+#define __builtin_copysignf copysignf
+#define __builtin_copysign  copysign
 #define CV_BUILTIN1_(name)                                                                     \
     __device__ inline float __builtin_##name##f(float x) { return name##f(x); }                \
     __device__ inline double __builtin_##name(double x) { return name(x); }
@@ -71,7 +74,6 @@ CV_BUILTIN1_(asinh)
 CV_BUILTIN1_(acosh)
 CV_BUILTIN1_(atanh)
 CV_BUILTIN2_(atan2)
-CV_BUILTIN2_(copysign)
 CV_BUILTIN2_(pow)
 CV_BUILTIN2_(fmod)
 CV_BUILTIN2_(hypot)

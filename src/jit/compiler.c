@@ -125,11 +125,14 @@ typedef struct {
     char *word[MOST_WORDS];
     int words;
     size_t used;
+    bool too_long;
 } command;
 
 static void add_word(command *c, const char *word, size_t n)
 {
-    CR_ASSERT(c->words + 1 < MOST_WORDS && c->used + n + 1 < sizeof c->text);
+    c->too_long = c->too_long || c->words + 1 >= MOST_WORDS || c->used + n + 1 > sizeof c->text;
+    if (c->too_long)
+        return;
     c->word[c->words++] = memcpy(c->text + c->used, word, n);
     c->used += n;
     c->text[c->used++] = 0;
@@ -150,6 +153,7 @@ static void make_command(command *c, const char *path, bool moves, const char *s
 {
     c->words = 0;
     c->used = 0;
+    c->too_long = false;
     add_word(c, path, strlen(path));
     add_words(c, flags);
     add_words(c, cr_isa_flags(cr_isa_chosen()));
@@ -422,6 +426,8 @@ cr_status cr_compiler_run(const cr_cache_folder *folder, const char *source, con
     if (given_up)
         return cr_fail(CR_RUNTIME, "%s took too long before", path);
     make_command(&c, path, !plain, source, object);
+    if (c.too_long)
+        return cr_fail(CR_RUNTIME, "the command of the C compiler %s is too long", path);
     CR_TRY(command_run(&c, folder, seconds, &status));
     if (status == -1 ? faccessat(folder->dir, object, R_OK, 0) != 0 : status != 0)
         st = complaint(folder->dir);

@@ -125,7 +125,8 @@ cr_loop_param *cr_loop_find_param(const cr_loop *l, const char *name);
 /* Appends target[axes] = value; axes are names with extents. */
 cr_def *cr_loop_define(cr_loop *l, cr_buffer *target, int axes, const cr_axis *axis,
                        const cr_expr *value);
-/* Operand numbers, outputs first then inputs, in order of declaration. */
+/* Operand numbers, outputs first then inputs, in order of declaration.  Bails with CR_VALUE if
+ * there are more than `most`. */
 int cr_loop_operands(cr_loop *l, cr_buffer **out, int most);
 
 /* Expressions. */

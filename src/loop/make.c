@@ -91,7 +91,8 @@ int cr_loop_operands(cr_loop *l, cr_buffer **out, int most)
     for (int role = CR_BUFFER_OUTPUT; role >= CR_BUFFER_INPUT; role--)
         for (size_t i = 0; i < l->buffers.len; i++)
             if (l->buffers.at[i]->role == role) {
-                CR_ASSERT(n < most);
+                if (n == most)
+                    cr_bail(l->session, CR_VALUE, "a program has at most %d operands", most);
                 out[n++] = l->buffers.at[i];
             }
     return n;

@@ -908,7 +908,7 @@ cr_status cr_shape_histc(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_RUNTIME,
                        "torch.histogram(): bins must be > 0, but got %lld for dimension 0",
                        (ll)arg[1].i);
-    if (!cr_dtype_is_float((cr_dtype)self->dtype))
+    if (cr_dtype_is_complex((cr_dtype)self->dtype) || self->dtype == CR_BOOL)
         return cr_not_for_type("histogram_cpu", self);
     if (cr_scalar_as_double(arg[2].number) > cr_scalar_as_double(arg[3].number))
         return cr_fail(CR_RUNTIME, "torch.histc: max must be larger than min");

@@ -103,15 +103,20 @@ char *cr_session_take_text(cr_session *s, cr_text *t)
 
 char *cr_session_printf(cr_session *s, const char *fmt, ...)
 {
-    char line[512];
+    char line[512], *text;
     va_list args;
-    int n;
 
     va_start(args, fmt);
-    n = vsnprintf(line, sizeof line, fmt, args);
+    int n = vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    CR_ASSERT(n >= 0 && (size_t)n < sizeof line);
-    return cr_session_text(s, line);
+    CR_ASSERT(n >= 0);
+    if ((size_t)n < sizeof line)
+        return cr_session_copy(s, line, (size_t)n + 1);
+    text = cr_session_get(s, (size_t)n + 1);
+    va_start(args, fmt);
+    vsnprintf(text, (size_t)n + 1, fmt, args);
+    va_end(args);
+    return text;
 }
 
 void *cr_session_grow(cr_session *s, void *at, size_t len, size_t *cap, size_t item)

@@ -213,3 +213,13 @@ IN_SESSION(random_expressions_keep_their_values_and_ranges)
         CHECK(got >= e->low && got <= e->high);
     }
 }
+
+IN_SESSION(a_long_text_is_printed_whole)
+{
+    char word[2000];
+
+    memset(word, 'x', sizeof word - 1);
+    word[sizeof word - 1] = 0;
+    EQ(strlen(cr_session_printf(s, "%s and %s", word, word)), 2 * (sizeof word - 1) + 5);
+    EQ_STR(cr_session_printf(s, "%d", 7), "7");
+}

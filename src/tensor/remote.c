@@ -145,6 +145,9 @@ static size_t fused_key(char key[static CR_CACHE_KEY + 32 + CR_EMIT_OPERANDS], c
     return (size_t)n + sizeof stored->dtype;
 }
 
+/* In the place of the code of a kernel that a device could not build. */
+static char refused_kernel;
+
 cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused *f,
                          const cr_stored *stored)
 {
@@ -153,11 +156,21 @@ cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused
     size_t n = fused_key(key, device, f, stored);
 
     *out = (cr_placed_kernel){.device = device, .code = known_code(key, n)};
+    if (out->code == &refused_kernel)
+        return cr_fail(CR_RUNTIME, "the device has refused this kernel before");
     if (out->code)
         return CR_OK;
-    CR_TRY(fused_source(&source, dialect_of(device), f, stored->any ? stored->dtype : NULL));
-    CR_TRY(build_code(&out->code, device, source));
-    return remember_code(key, n, out->code);
+    cr_status st =
+        fused_source(&source, dialect_of(device), f, stored->any ? stored->dtype : NULL);
+    if (!st)
+        st = build_code(&out->code, device, source);
+    if (!st)
+        return remember_code(key, n, out->code);
+    cr_log_line("fusion", 1, "%s has no kernel on %s: %s", cr_fused_nest(f)->loop->name,
+                cr_device_kind_name((cr_device_kind)device.kind), cr_error_message());
+    if (st == CR_RUNTIME && remember_code(key, n, &refused_kernel))
+        return CR_MEMORY;
+    return st;
 }
 
 cr_status cr_place_kernel(cr_placed_kernel *out, cr_device device, const cr_op *op,

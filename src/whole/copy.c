@@ -1,4 +1,5 @@
 /* Copies and conversions. */
+#include "device/cuda/cuda.h"
 #include "whole/whole_impl.h"
 
 static cr_status copy_to_result(cr_value *result, const cr_tensor *t, cr_dtype dtype,
@@ -21,6 +22,64 @@ cr_status cr_do_clone(const cr_value *arg, cr_value *result)
     CR_TRY(cr_tensor_resolved(&made, t));
     *result = cr_of_tensor(made);
     return CR_OK;
+}
+
+/* A tensor over page-locked memory, for a device. */
+static cr_status new_pinned(cr_tensor **out, const cr_tensor *like, cr_device device)
+{
+    const cr_device_ops *ops = cr_device_of(CR_CUDA);
+    size_t item = cr_dtype_size((cr_dtype)like->dtype), n = 0;
+    cr_storage *storage;
+
+    for (int d = 0; d < like->ndim && like->numel; d++)
+        n += (size_t)((like->size[d] - 1) * like->stride[d]);
+    n = like->numel ? (n + 1) * item : 0;
+    int index = device.kind == CR_CUDA ? device.index : ops->current();
+    void *p = cr_cuda_pinned_get(index, n);
+    if (!p)
+        return cr_fail(CR_RUNTIME, "CUDA: no page-locked memory of %zu bytes", n);
+    cr_status st = cr_storage_foreign(&storage, p, n, cr_cuda_pinned_release, p);
+    if (st) {
+        cr_cuda_pinned_release(p);
+        return st;
+    }
+    st = cr_tensor_over(out, storage, (cr_dtype)like->dtype, like->ndim, like->size,
+                        like->stride, 0);
+    if (st)
+        cr_storage_drop(storage);
+    return st;
+}
+
+cr_status cr_do_pin_memory(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *t = arg[0].t;
+    const cr_device_ops *ops = cr_device_of(CR_CUDA);
+    cr_device device = CR_HOST;
+    cr_tensor *made;
+
+    if (arg[1].tag != CR_NONE)
+        CR_TRY(cr_device_to_copy_to(&device, arg[1].i));
+    if (device.kind != CR_CUDA && device.kind != CR_CPU)
+        return cr_fail(CR_RUNTIME,
+                       "Need to provide pin_memory allocator to use pin memory on %s.",
+                       cr_device_print(device).text);
+    if (!ops || !ops->count())
+        return cr_fail(CR_RUNTIME, "Cannot access accelerator device when none is available.");
+    if (t->device.kind != CR_CPU)
+        return cr_fail(CR_RUNTIME,
+                       "cannot pin 'torch.%s.%sTensor' only dense CPU tensors can be pinned",
+                       cr_device_kind_name((cr_device_kind)t->device.kind),
+                       cr_dtype_infos[t->dtype].legacy);
+    if (!cr_has_bytes(t->device))
+        return copy_to_result(result, t, t->dtype, t->device, CR_FORMAT_PRESERVE);
+    CR_TRY(new_pinned(&made, t, device));
+    cr_view to = cr_view_of(made), from = cr_view_of(t);
+    cr_status st = cr_copy_elements(&to, &from);
+    if (st)
+        cr_drop(made);
+    else
+        *result = cr_of_tensor(made);
+    return st;
 }
 
 cr_status cr_do_clone_strided(const cr_value *arg, cr_value *result)

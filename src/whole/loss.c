@@ -115,16 +115,19 @@ done:
 static cr_status reduced_ctc(cr_tensor **out, cr_tensor *losses, const cr_value *labels,
                              int64_t reduction)
 {
-    cr_tensor *lengths = NULL, *shares = NULL;
+    cr_tensor *here = NULL, *lengths = NULL, *shares = NULL;
     cr_status st;
 
     if (reduction == 2)
         return cr_call_tensor(out, cr_entry.sum, (cr_value[]){cr_of_tensor(losses)}, 1);
-    CR_GO(lengths_tensor(&lengths, labels, (cr_dtype)losses->dtype));
+    CR_GO(lengths_tensor(&here, labels, (cr_dtype)losses->dtype));
+    CR_GO(cr_copy_as(&lengths, here, (cr_dtype)losses->dtype, losses->device,
+                     CR_FORMAT_PRESERVE));
     CR_GO(cr_call_tensor(&shares, cr_entry.div,
                          (cr_value[]){cr_of_tensor(losses), cr_of_tensor(lengths)}, 2));
     CR_GO(cr_call_tensor(out, cr_entry.mean, (cr_value[]){cr_of_tensor(shares)}, 1));
 done:
+    cr_drop(here);
     cr_drop(lengths);
     cr_drop(shares);
     return st;
@@ -132,16 +135,25 @@ done:
 
 cr_status cr_do_ctc_loss(const cr_value *arg, cr_value *result)
 {
-    cr_tensor *batch = NULL, *losses = NULL, *out = NULL;
+    cr_tensor *batch = NULL, *losses = NULL, *out = NULL, *targets = NULL;
     bool single = arg[0].t->ndim == 2;
     cr_status st;
+
+    /* Targets may be on the CPU. */
+    if (cr_same_device(arg[0].t->device, arg[1].t->device))
+        targets = cr_keep(arg[1].t);
+    else
+        CR_GO(cr_copy_as(&targets, arg[1].t, (cr_dtype)arg[1].t->dtype, arg[0].t->device,
+                         CR_FORMAT_PRESERVE));
 
     if (single)
         CR_GO(
             cr_call_tensor(&batch, cr_entry.unsqueeze, (cr_value[]){arg[0], cr_of_int(1)}, 2));
     else
         batch = cr_keep(arg[0].t);
-    cr_value given[] = {cr_of_tensor(batch), arg[1], arg[2], arg[3], arg[4], arg[6]}, r[2];
+    cr_value given[] =
+        {cr_of_tensor(batch), cr_of_tensor(targets), arg[2], arg[3], arg[4], arg[6]},
+             r[2];
     CR_GO(cr_call_given(r, cr_entry._ctc_loss, given, 6));
     cr_drop(r[1].t);
     losses = r[0].t;
@@ -161,6 +173,7 @@ cr_status cr_do_ctc_loss(const cr_value *arg, cr_value *result)
 done:
     cr_drop(batch);
     cr_drop(losses);
+    cr_drop(targets);
     return st;
 }
 

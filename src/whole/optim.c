@@ -81,43 +81,75 @@ cr_status cr_fused_sgd(const cr_value *arg, cr_value *result)
 
 /* --- counting steps --- */
 
-/* The number of steps; 1 for a fake, which has no elements. */
-static double step_of(const cr_value *steps, uint32_t i)
-{
-    const cr_tensor *t = steps->list[i].t;
+/* The numbers of steps, in tensors on any device. */
+typedef struct {
+    const cr_value *list;
+    bool counts;   /* the entry counts the steps, not its caller */
+    double *value; /* set by steps_start() */
+} update_steps;
 
-    if (!t->data)
-        return 1;
-    return cr_scalar_as_double(cr_scalar_load((cr_dtype)t->dtype, t->data));
-}
-
-static cr_status check_steps(const cr_value *steps, const cr_value *params)
+static cr_status steps_check(const update_steps *s, const cr_value *params)
 {
-    if (steps->len != params->len)
+    if (s->list->len != params->len)
         return cr_fail(CR_RUNTIME, "lists of %u parameters and %u steps", params->len,
-                       steps->len);
-    for (uint32_t i = 0; i < steps->len; i++)
-        if (steps->list[i].t->numel != 1 || !cr_is_host(steps->list[i].t->device))
-            return cr_fail(CR_RUNTIME, "a step must be one number on the CPU");
+                       s->list->len);
+    for (uint32_t i = 0; i < params->len; i++) {
+        const cr_tensor *t = s->list->list[i].t;
+        if (t->numel != 1)
+            return cr_fail(CR_RUNTIME, "a step must be one number, and has %lld elements",
+                           (long long)t->numel);
+    }
     return CR_OK;
 }
 
-static void count_up(const cr_value *steps)
+/* Reads the steps; 1 for a fake, which has no elements. */
+static cr_status steps_read(update_steps *s)
 {
-    for (uint32_t i = 0; i < steps->len; i++) {
-        cr_tensor *t = steps->list[i].t;
-        if (t->data)
-            cr_scalar_store(cr_scalar_float(step_of(steps, i) + 1), (cr_dtype)t->dtype,
-                            t->data);
+    for (uint32_t i = 0; i < s->list->len; i++) {
+        cr_scalar number = cr_scalar_float(1);
+        if (cr_has_bytes(s->list->list[i].t->device))
+            CR_TRY(cr_tensor_item(&number, s->list->list[i].t));
+        s->value[i] = cr_scalar_as_double(number);
+    }
+    return CR_OK;
+}
+
+static cr_status steps_count_up(update_steps *s)
+{
+    for (uint32_t i = 0; i < s->list->len; i++) {
+        cr_tensor *t = s->list->list[i].t;
+        cr_view v = cr_view_of(t);
+        if (cr_has_bytes(t->device)) {
+            CR_TRY(cr_fill_elements(&v, cr_scalar_float(s->value[i] + 1)));
+            s->value[i]++;
+        }
         t->storage->version++;
     }
+    return CR_OK;
+}
+
+/* Called before the first write of an update. */
+static cr_status steps_start(update_steps *s)
+{
+    CR_TRY(steps_read(s));
+    return s->counts ? steps_count_up(s) : CR_OK;
+}
+
+/* Runs the update; `s` is part of its context. */
+static cr_status run_with_steps(const cr_update *u, update_steps *s, const cr_value *scale,
+                                const cr_value *found_inf)
+{
+    CR_TRY(steps_check(s, u->list[0]));
+    s->value = cr_alloc(s->list->len * sizeof *s->value + 1);
+    cr_status st = s->value ? run_update(u, scale, found_inf) : CR_MEMORY;
+    cr_free(s->value);
+    return st;
 }
 
 /* --- Adam --- */
 
 typedef struct {
-    const cr_value *steps;
-    bool counts; /* the entry counts the steps, not its caller */
+    update_steps *steps;
     double lr, beta1, beta2, decay;
     cr_value eps, maximize;
     bool decoupled;
@@ -127,7 +159,7 @@ typedef struct {
 static void adam_numbers(const cr_update *u, uint32_t i, cr_value *to)
 {
     const adam *a = u->context;
-    double step = step_of(a->steps, i);
+    double step = a->steps->value[i];
     int n = 0;
 
     to[n++] = cr_of_float(a->decoupled ? 1 - a->lr * a->decay : 1);
@@ -144,11 +176,7 @@ static void adam_numbers(const cr_update *u, uint32_t i, cr_value *to)
 
 static cr_status adam_start(const cr_update *u)
 {
-    const adam *a = u->context;
-
-    if (a->counts)
-        count_up(a->steps);
-    return CR_OK;
+    return steps_start(((const adam *)u->context)->steps);
 }
 
 /* (params, grads, means, squares, maxima, steps, lr, beta1, beta2, weight_decay, eps, amsgrad,
@@ -156,8 +184,8 @@ static cr_status adam_start(const cr_update *u)
 static cr_status run_adam(const cr_op *caller, const cr_value *arg, bool decoupled, bool counts)
 {
     bool amsgrad = arg[11].i;
-    adam a = {&arg[5],  counts,  arg[6].d, arg[7].d, arg[8].d,
-              arg[9].d, arg[10], arg[12],  decoupled};
+    update_steps steps = {.list = &arg[5], .counts = counts};
+    adam a = {&steps, arg[6].d, arg[7].d, arg[8].d, arg[9].d, arg[10], arg[12], decoupled};
     cr_update u = {.caller = caller,
                    .op = amsgrad ? cr_entry._amsgrad_step : cr_entry._adam_step,
                    .lists = amsgrad ? 5 : 4,
@@ -167,8 +195,7 @@ static cr_status run_adam(const cr_op *caller, const cr_value *arg, bool decoupl
                    .start = adam_start,
                    .context = &a};
 
-    CR_TRY(check_steps(&arg[5], &arg[0]));
-    return run_update(&u, &arg[13], &arg[14]);
+    return run_with_steps(&u, &steps, &arg[13], &arg[14]);
 }
 
 cr_status cr_fused_adam(const cr_value *arg, cr_value *result)
@@ -193,8 +220,7 @@ cr_status cr_counted_adam(const cr_value *arg, cr_value *result)
 /* --- Adagrad --- */
 
 typedef struct {
-    const cr_value *steps;
-    bool counts;
+    update_steps *steps;
     double lr, lr_decay;
     cr_value decay, eps, maximize;
 } adagrad;
@@ -203,7 +229,7 @@ static void adagrad_numbers(const cr_update *u, uint32_t i, cr_value *to)
 {
     const adagrad *a = u->context;
 
-    to[0] = cr_of_float(a->lr / (1 + (step_of(a->steps, i) - 1) * a->lr_decay));
+    to[0] = cr_of_float(a->lr / (1 + (a->steps->value[i] - 1) * a->lr_decay));
     to[1] = a->decay;
     to[2] = a->eps;
     to[3] = a->maximize;
@@ -211,18 +237,15 @@ static void adagrad_numbers(const cr_update *u, uint32_t i, cr_value *to)
 
 static cr_status adagrad_start(const cr_update *u)
 {
-    const adagrad *a = u->context;
-
-    if (a->counts)
-        count_up(a->steps);
-    return CR_OK;
+    return steps_start(((const adagrad *)u->context)->steps);
 }
 
 /* (params, grads, sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale,
  * found_inf) */
 static cr_status run_adagrad(const cr_op *caller, const cr_value *arg, bool counts)
 {
-    adagrad a = {&arg[3], counts, arg[4].d, arg[5].d, arg[6], arg[7], arg[8]};
+    update_steps steps = {.list = &arg[3], .counts = counts};
+    adagrad a = {&steps, arg[4].d, arg[5].d, arg[6], arg[7], arg[8]};
     cr_update u = {.caller = caller,
                    .op = cr_entry._adagrad_step,
                    .lists = 3,
@@ -232,8 +255,7 @@ static cr_status run_adagrad(const cr_op *caller, const cr_value *arg, bool coun
                    .start = adagrad_start,
                    .context = &a};
 
-    CR_TRY(check_steps(&arg[3], &arg[0]));
-    return run_update(&u, &arg[9], &arg[10]);
+    return run_with_steps(&u, &steps, &arg[9], &arg[10]);
 }
 
 cr_status cr_fused_adagrad(const cr_value *arg, cr_value *result)
@@ -251,7 +273,8 @@ cr_status cr_counted_adagrad(const cr_value *arg, cr_value *result)
 /* --- RMSprop and Adadelta: their numbers are the same for every parameter --- */
 
 typedef struct {
-    const cr_value *steps, *number;
+    update_steps steps;
+    const cr_value *number;
     int numbers;
 } counted;
 
@@ -266,19 +289,20 @@ static void counted_numbers(const cr_update *u, uint32_t i, cr_value *to)
 
 static cr_status counted_start(const cr_update *u)
 {
-    count_up(((const counted *)u->context)->steps);
-    return CR_OK;
+    counted *c = (counted *)(uintptr_t)u->context;
+
+    return steps_start(&c->steps);
 }
 
 static cr_status run_counted(cr_update *u, counted *c)
 {
     cr_value none = cr_of_none();
 
-    CR_TRY(check_steps(c->steps, u->list[0]));
+    c->steps.counts = true;
     u->numbers = counted_numbers;
     u->start = counted_start;
     u->context = c;
-    return run_update(u, &none, &none);
+    return run_with_steps(u, &c->steps, &none, &none);
 }
 
 /* (params, grads, squares, means, buffers, steps, lr, alpha, one_alpha, eps, weight_decay,
@@ -289,7 +313,7 @@ cr_status cr_counted_rmsprop(const cr_value *arg, cr_value *result)
                                   cr_entry._rmsprop_centered_step,
                                   cr_entry._rmsprop_centered_momentum_step};
     bool centered = arg[3].len > 0, momentum = arg[4].len > 0;
-    counted c = {&arg[5], &arg[6], 7};
+    counted c = {{.list = &arg[5]}, &arg[6], 7};
     cr_update u = {.caller = cr_entry._counted_rmsprop_,
                    .op = steps[2 * centered + momentum],
                    .lists = 3,
@@ -307,7 +331,7 @@ cr_status cr_counted_rmsprop(const cr_value *arg, cr_value *result)
 /* (params, grads, squares, updates, steps, lr, rho, one_rho, eps, weight_decay, maximize) */
 cr_status cr_counted_adadelta(const cr_value *arg, cr_value *result)
 {
-    counted c = {&arg[4], &arg[5], 6};
+    counted c = {{.list = &arg[4]}, &arg[5], 6};
     cr_update u = {.caller = cr_entry._counted_adadelta_,
                    .op = cr_entry._adadelta_step,
                    .lists = 4,

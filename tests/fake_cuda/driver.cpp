@@ -25,7 +25,7 @@
 
 #define API extern "C" __attribute__((visibility("default"))) int
 
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_INIT = 3, NO_IMAGE = 200, NO_SYMBOL = 500, NOT_READY = 600 };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_INIT = 3, NO_DEVICE = 100, NO_IMAGE = 200, NO_SYMBOL = 500, NOT_READY = 600 };
 
 namespace
 {
@@ -155,6 +155,9 @@ bool empty(stream *s) { return s->jobs.empty(); }
 API cuInit(unsigned)
 {
     LOCKED;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible && !*visible)
+        return NO_DEVICE;
     if (started)
         return OK;
     for (int i = 0; i < number("FAKE_CUDA_DEVICES", 1); i++) {
@@ -181,7 +184,7 @@ API cuGetErrorString(int error, const char **text)
     return OK;
 }
 
-API cuDeviceGetCount(int *count) { return *count = number("FAKE_CUDA_DEVICES", 1), OK; }
+API cuDeviceGetCount(int *count) { return !started ? NO_INIT : *count = number("FAKE_CUDA_DEVICES", 1), OK; }
 API cuDeviceGet(int *device, int ordinal) { return *device = ordinal, OK; }
 API cuDeviceGetName(char *name, int room, int) { return snprintf(name, room, "Fake GPU"), OK; }
 API cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = heap_bytes(), OK; }

@@ -1,7 +1,8 @@
 /* A stand-in for NVRTC: CUDA C++ becomes a shared object in which threads are fibers (simt.h).
  *
  *   FAKE_CUDA_CLANG   the compiler (clang-14)
- *   FAKE_CUDA_SIMT    the folder of simt.h */
+ *   FAKE_CUDA_SIMT    the folder of simt.h
+ *   FAKE_CUDA_REFUSES a text that contains this is not compiled */
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -52,6 +53,9 @@ API nvrtcDestroyProgram(void **p)
 API nvrtcCompileProgram(void *handle, int, const char *const *)
 {
     program *p = (program *)handle;
+    const char *refused = getenv("FAKE_CUDA_REFUSES");
+    if (refused && p->text.find(refused) != std::string::npos)
+        return p->log = "refused", FAILED;
     char folder[] = "/tmp/fake_cuda_XXXXXX";
     if (!mkdtemp(folder))
         return FAILED;

@@ -2,8 +2,11 @@
 
 Results are compared with the host's bit for bit.  On the stand-in, device memory is protected and work is
 delayed, so an access from the host or a missing wait fails."""
+import copy
 import ctypes
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -102,6 +105,105 @@ def test_narrow_rows(columns):
     for t in (x, x.bfloat16(), x.double()):
         assert same(t.cuda().sum(1), t.sum(1))
     assert same((x > 0).cuda().all(1), (x > 0).all(1)) and same(x.cuda().softmax(1), x.softmax(1))
+
+
+def run_alone(program, **variables):
+    """The output of a program in a new process."""
+    made = subprocess.run([sys.executable, "-c", "import cresset as torch\n" + program], capture_output=True, text=True,
+                          env={**os.environ, **variables})
+    assert not made.returncode, made.stderr
+    return made.stdout.split()
+
+
+@pytest.mark.skipif(not FAKE, reason="the compiler refuses no kernel")
+def test_a_group_that_the_device_cannot_compile_calls_its_nodes():
+    program = """
+x, y = torch.linspace(-1, 1, 12, device="cuda"), torch.ones(12, device="cuda")
+f = torch.compile(lambda x, y: ((x * y + y).sigmoid() * 2, (x - y).exp()))
+for _ in range(3):
+    print(*[torch.equal(a, b) for a, b in zip(f(x, y), ((x * y + y).sigmoid() * 2, (x - y).exp()))])
+"""
+    assert run_alone(program, FAKE_CUDA_REFUSES="CK(group_") == ["True"] * 6
+
+
+def test_a_group_of_many_operands_compiles():
+    xs = [torch.randn(6, 40) for _ in range(40)]
+    f = torch.compile(lambda *xs: (sum(x.tanh() for x in xs), sum(x.tanh() for x in xs[:24]).sum(-1)))
+    for a, b in zip(f(*[x.cuda() for x in xs]), (sum(x.tanh() for x in xs), sum(x.tanh() for x in xs[:24]).sum(-1))):
+        assert same(a, b)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "Adagrad", "RMSprop", "Adadelta"])
+@pytest.mark.parametrize("place", ["cpu", "cuda"])
+def test_optimizer_states_load_onto_either_device(name, place):
+    def train(device, state=None):
+        w = torch.nn.Parameter(torch.linspace(-1, 1, 6, device=device))
+        optimizer = getattr(torch.optim, name)([w], lr=0.1)
+        if state:
+            optimizer.load_state_dict(copy.deepcopy(state))
+        for step in range(2):
+            w.grad = torch.linspace(0, step + 1, 6, device=device)
+            optimizer.step()
+        return w.detach().cpu(), optimizer.state_dict()
+
+    _, state = train("cpu")
+    want = train("cpu", state)
+    for values in state["state"].values():
+        values["step"] = values["step"].to(place)
+    have = train("cuda", state)
+    assert torch.equal(have[0], want[0])
+    assert have[1]["state"][0]["step"].item() == 4 and have[1]["state"][0]["step"].device.type == place
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+def test_fused_steps_are_on_the_device(name):
+    w, here = torch.nn.Parameter(torch.ones(5, device="cuda")), torch.nn.Parameter(torch.ones(5))
+    for p in (w, here):
+        optimizer = getattr(torch.optim, name)([p], fused=True)
+        for _ in range(2):
+            p.grad = torch.linspace(0, 1, 5, device=p.device)
+            optimizer.step()
+        assert optimizer.state[p]["step"].device == p.device and optimizer.state[p]["step"].item() == 2
+    assert same(w.detach(), here.detach())
+
+
+def test_ctc_loss_takes_targets_and_lengths_of_either_device():
+    torch.manual_seed(12)
+    x = torch.randn(5, 2, 4).log_softmax(-1)
+    targets, steps, lengths = torch.tensor([[1, 2], [1, 3]]), torch.tensor([5, 4]), torch.tensor([2, 1])
+    want = torch.nn.functional.ctc_loss(x, targets, steps, lengths)
+    for t in (targets, targets.cuda()):
+        for n in ((steps, lengths), (steps.cuda(), lengths.cuda()), ((5, 4), (2, 1))):
+            assert same(torch.nn.functional.ctc_loss(x.cuda(), t, *n), want)
+
+
+def test_empty_factorizations_and_histograms_of_integers():
+    assert torch.linalg.ldl_factor_ex(torch.zeros(2, 0, 0, device="cuda"))[2].tolist() == [0, 0]
+    x = torch.tensor([1, 2, 3, 2, 9, -4])
+    for dtype in (torch.int32, torch.int64, torch.int16):
+        made = torch.histc(x.to(dtype).cuda(), bins=4, min=0, max=3)
+        assert made.dtype == dtype and made.tolist() == [0, 1, 2, 1]
+    assert torch.histc(x.cuda(), bins=3).tolist() == [1, 4, 1]
+    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+        torch.histc(x, bins=4)
+
+
+def test_pin_memory_is_an_operator():
+    x = torch.arange(6.0).reshape(2, 3).t()
+    p = torch.ops.aten._pin_memory(x)
+    assert p.is_pinned() and torch.equal(p, x) and p.stride() == x.stride()
+
+
+@pytest.mark.skipif(not FAKE, reason="needs a process without devices")
+def test_a_driver_without_visible_devices():
+    program = """
+print(torch.cuda.is_available(), torch.cuda.device_count(), torch.ones(1).item())
+try:
+    torch.ones(1, device="cuda")
+except RuntimeError as error:
+    print(str(error).replace(" ", "_"))
+"""
+    assert run_alone(program, CUDA_VISIBLE_DEVICES="") == ["False", "0", "1.0", "No_CUDA_GPUs_are_available"]
 
 
 def test_compiled_planes_share_launches():

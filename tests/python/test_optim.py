@@ -488,5 +488,5 @@ def test_lists_of_different_lengths_are_refused():
     assert "same sizes" in message(
         RuntimeError, lambda: ops._fused_adagrad_([p], [torch.ones(4)], [s], [step], **rest))
     assert message(RuntimeError, lambda: ops._fused_adagrad_([p], [g], [s], [g], **rest)) == (
-        "a step must be one number on the CPU")
+        "a step must be one number, and has 3 elements")
     assert p.tolist() == [1.0] * 3 and s.tolist() == [1.0] * 3

@@ -26,7 +26,7 @@ static const char *const nvrtc_names[] = {
 static cr_cuda_driver driver;
 static cr_nvrtc nvrtc;
 static char wheels[DRIVER_PATH], error_text[256];
-static bool driver_works, nvrtc_works;
+static bool driver_found, driver_works, nvrtc_works;
 
 /* --- places --- */
 
@@ -123,6 +123,7 @@ static void driver_load(void)
     }
     if (!cr_cuda_symbols(library, &driver, driver_names, (int)CR_LEN(driver_names)))
         return;
+    driver_found = true;
     int result = driver.init(0);
     if (result) {
         snprintf(error_text, sizeof error_text, "cuInit returned %d", result);
@@ -146,6 +147,12 @@ const cr_cuda_driver *cr_cuda_load_driver(void)
 
     pthread_once(&once, driver_load_once);
     return driver_works ? &driver : NULL;
+}
+
+bool cr_cuda_has_driver(void)
+{
+    cr_cuda_load_driver();
+    return driver_found;
 }
 
 /* --- the compiler --- */

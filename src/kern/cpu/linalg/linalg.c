@@ -1072,6 +1072,8 @@ cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
 
     CR_TRY(cr_lapack_begin(&j, "linalg.ldl_factor", self, 2));
     TAKE(&j, a, (int64_t)n * n, j.item);
+    for (int64_t i = 0; !n && i < j.batch; i++)
+        set_info(&out[2], i, 0);
     if (!n)
         goto done;
     (arg[1].i ? j.l->hetrf : j.l->sytrf)[j.type]("L", &n, a, &n, (int *)(void *)out[1].data,

@@ -173,10 +173,42 @@ CR_FLOAT_TYPES(ROUND)
     }
 CR_FLOAT_TYPES(COUNT)
 
+/* Integers, which torch counts on CUDA only. */
+#define COUNT_INTEGERS(suffix)                                                                 \
+    static void count_##suffix(const histogram *h, const char *p)                              \
+    {                                                                                          \
+        int64_t low = (int64_t)h->low, high = (int64_t)h->high;                                \
+        for (int64_t i = 0; i < h->n; i++, p += sizeof(item_##suffix)) {                       \
+            int64_t x = (int64_t)load_##suffix(p);                                             \
+            if (x < low || x > high)                                                           \
+                continue;                                                                      \
+            int64_t bin = CR_WRAP_MUL(CR_WRAP_SUB(x, low), h->bins) / (high - low);            \
+            h->count[bin < 0 ? 0 : bin < h->bins ? bin : h->bins - 1]++;                       \
+        }                                                                                      \
+    }                                                                                          \
+    static void range_##suffix(histogram *h, const char *p)                                    \
+    {                                                                                          \
+        h->low = h->high = h->n ? (double)load_##suffix(p) : 0;                                \
+        for (int64_t i = 0; i < h->n; i++, p += sizeof(item_##suffix)) {                       \
+            double x = (double)load_##suffix(p);                                               \
+            h->low = x < h->low ? x : h->low;                                                  \
+            h->high = x > h->high ? x : h->high;                                               \
+        }                                                                                      \
+    }
+COUNT_INTEGERS(u8)
+COUNT_INTEGERS(i8)
+COUNT_INTEGERS(i16)
+COUNT_INTEGERS(i32)
+COUNT_INTEGERS(i64)
+
 static void (*const counts[CR_DTYPE_COUNT])(const histogram *, const char *) = {
-    [CR_F16] = count_f16, [CR_BF16] = count_bf16, [CR_F32] = count_f32, [CR_F64] = count_f64};
+    [CR_F16] = count_f16, [CR_BF16] = count_bf16, [CR_F32] = count_f32,
+    [CR_F64] = count_f64, [CR_U8] = count_u8,     [CR_I8] = count_i8,
+    [CR_I16] = count_i16, [CR_I32] = count_i32,   [CR_I64] = count_i64};
 static void (*const ranges[CR_DTYPE_COUNT])(histogram *, const char *) = {
-    [CR_F16] = range_f16, [CR_BF16] = range_bf16, [CR_F32] = range_f32, [CR_F64] = range_f64};
+    [CR_F16] = range_f16, [CR_BF16] = range_bf16, [CR_F32] = range_f32,
+    [CR_F64] = range_f64, [CR_U8] = range_u8,     [CR_I8] = range_i8,
+    [CR_I16] = range_i16, [CR_I32] = range_i32,   [CR_I64] = range_i64};
 
 /* Equal bounds mean the range of the values; a range of a single value is widened. */
 static cr_status choose_range(histogram *h, const char *data, const cr_value *arg, cr_dtype t)

@@ -333,34 +333,6 @@ static PyObject *cuda_memory_limit(PyObject *m, PyObject *args)
     return cuda_done(cr_cuda_memory_limit(index, part));
 }
 
-/* A tensor of `size` bytes in page-locked memory of the host. */
-static PyObject *cuda_pinned(PyObject *m, PyObject *x)
-{
-    const cr_device_ops *ops = cuda_ops();
-    int64_t n = ops ? PyLong_AsLongLong(x) : -1, one = 1;
-    cr_storage *storage;
-    cr_tensor *t;
-
-    (void)m;
-    if (!ops || PyErr_Occurred())
-        return NULL;
-    void *p = cr_cuda_pinned_get(ops->current(), (size_t)n);
-    if (!p)
-        return cr_py_raise(
-            cr_fail(CR_RUNTIME, "CUDA: no page-locked memory of %lld bytes", (long long)n));
-    cr_status st = cr_storage_foreign(&storage, p, (size_t)n, cr_cuda_pinned_release, p);
-    if (st) {
-        cr_cuda_pinned_release(p);
-        return cr_py_raise(st);
-    }
-    st = cr_tensor_over(&t, storage, CR_U8, 1, &n, &one, 0);
-    if (st) {
-        cr_storage_drop(storage);
-        return cr_py_raise(st);
-    }
-    return cr_py_wrap(t);
-}
-
 static PyObject *cuda_is_pinned(PyObject *m, PyObject *x)
 {
     (void)m;
@@ -415,7 +387,6 @@ static PyMethodDef functions[] = {
     {"_cuda_memory_trim", cuda_memory_trim, METH_NOARGS, "Frees cached memory."},
     {"_cuda_memory_info", cuda_memory_free, METH_O, "Free and total bytes of the device."},
     {"_cuda_memory_limit", cuda_memory_limit, METH_VARARGS, "Limits the memory of a device."},
-    {"_cuda_pinned", cuda_pinned, METH_O, "A uint8 tensor in page-locked memory."},
     {"_cuda_is_pinned", cuda_is_pinned, METH_O, "Whether a tensor is in page-locked memory."},
     {"_cuda_record_stream", cuda_record_stream, METH_VARARGS, "A stream uses a tensor."},
     {0}};
