@@ -417,6 +417,9 @@ typedef struct {
     int64_t size[FLAT_DIMS]; /* the last two are rows and columns; {1, numel} without broadcast
                               * operands */
     bool broadcasts;
+    int reads;
+    const cr_tensor *read[CR_MAX_OPERANDS]; /* that are broadcast */
+    cr_space *space;                        /* steps in elements */
     void *ptr[CR_MAX_OPERANDS];
     int64_t stride[2 * CR_MAX_OPERANDS], outer_stride[FLAT_OUTER * CR_MAX_OPERANDS]; /* bytes */
     cr_stored stored;
@@ -455,52 +458,6 @@ static void flat_put(flat_call *c, void *p, cr_dtype dtype, bool one)
 
 /* --- operands that are broadcast --- */
 
-/* Dims of a launch, the last one with the smallest stride of the first result, and the steps of
- * one operand. */
-typedef struct {
-    int n;
-    uint8_t dim[CR_MAX_DIMS];
-} flat_order;
-
-/* The dims of more than one element, by decreasing stride. */
-static flat_order flat_order_of(const cr_tensor *like)
-{
-    flat_order o = {.n = 0};
-
-    for (int d = 0; d < like->ndim; d++) {
-        int at = o.n;
-        if (like->size[d] == 1)
-            continue;
-        for (; at > 0 && like->stride[o.dim[at - 1]] < like->stride[d]; at--)
-            o.dim[at] = o.dim[at - 1];
-        o.dim[at] = (uint8_t)d;
-        o.n++;
-    }
-    return o;
-}
-
-/* The step of a tensor along a dim of the launch. */
-static int64_t flat_step(const cr_tensor *t, const cr_tensor *like, int dim)
-{
-    int at = dim - (like->ndim - t->ndim);
-
-    return at < 0 || t->size[at] == 1 ? 0 : t->stride[at];
-}
-
-/* Bit k is set when dims k and k + 1 of the order are one dim for the tensor. */
-static uint64_t flat_merges(const cr_tensor *t, const cr_tensor *like, const flat_order *o)
-{
-    uint64_t bits = 0;
-
-    for (int k = 0; k + 1 < o->n; k++) {
-        int64_t outer = flat_step(t, like, o->dim[k]),
-                inner = flat_step(t, like, o->dim[k + 1]);
-        if (outer == inner * like->size[o->dim[k + 1]])
-            bits |= (uint64_t)1 << k;
-    }
-    return bits;
-}
-
 /* True if a launch can read the tensor in place with steps. */
 static bool flat_is_broadcast(const flat_call *c, const cr_tensor *t, cr_dtype want)
 {
@@ -508,64 +465,69 @@ static bool flat_is_broadcast(const flat_call *c, const cr_tensor *t, cr_dtype w
            !cr_is_host(t->device) && !lies_like(t, c->like);
 }
 
-/* Sets the sizes to those of `n` dims, the last of `size`. */
-static void flat_set_sizes(flat_call *c, const int64_t *size, int n)
+/* Lists the tensors that are broadcast. */
+static void flat_find_broadcasts(flat_call *c, const cr_op *op, const cr_value *arg,
+                                 cr_dtype compute)
 {
-    n = n < 2 ? 2 : n;
-    memcpy(c->size, size + FLAT_DIMS - n, (size_t)n * sizeof *size);
-    c->outer = n - 2;
-    c->broadcasts = true;
-}
-
-/* Merges the dims where all broadcast operands allow it.  A launch reads them in place when
- * FLAT_DIMS dims remain at most, along the last of which each has step 0 or 1. */
-static void flat_find_dims(flat_call *c, const cr_op *op, const cr_value *arg, cr_dtype compute)
-{
-    flat_order o = flat_order_of(c->like);
-    uint64_t merges = ~(uint64_t)0;
-    int64_t size[FLAT_DIMS];
-    bool any = false;
-    int n = FLAT_DIMS - 1;
-
-    for (int d = 0; d < FLAT_DIMS; d++)
-        size[d] = 1;
-
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
         int i = (int)CR_CTZ(mask);
         cr_dtype want = op->mask_params >> i & 1 ? CR_BOOL : compute;
-        if (arg[i].tag != CR_TENSOR || !flat_is_broadcast(c, arg[i].t, want))
-            continue;
-        int64_t last = o.n ? flat_step(arg[i].t, c->like, o.dim[o.n - 1]) : 0;
-        if (last != 0 && last != 1)
-            return;
-        merges &= flat_merges(arg[i].t, c->like, &o);
-        any = true;
+        if (arg[i].tag == CR_TENSOR && flat_is_broadcast(c, arg[i].t, want))
+            c->read[c->reads++] = arg[i].t;
     }
-    for (int k = o.n - 1; k >= 0; k--) {
-        if (k < o.n - 1 && !(merges >> k & 1) && --n < 0)
-            return;
-        size[n] *= c->like->size[o.dim[k]];
+}
+
+/* The dims in the order of the first result's memory, merged where all broadcast operands allow
+ * it; operand 0 of the space is the result. */
+static void flat_lay_out(const flat_call *c)
+{
+    const cr_tensor *like = c->like;
+
+    cr_space_start(c->space, 1 + c->reads);
+    for (int d = 0; d < like->ndim; d++) {
+        int64_t *step = cr_space_add(c->space, like->size[d], d);
+        step[0] = like->stride[d];
+        for (int i = 0; i < c->reads; i++) {
+            const cr_tensor *t = c->read[i];
+            step[1 + i] = cr_broadcast_step(t->ndim, t->size, t->stride, like->ndim, d);
+        }
     }
-    if (any)
-        flat_set_sizes(c, size, FLAT_DIMS - n);
+    cr_space_order(c->space);
+    cr_space_merge(c->space, 0);
+}
+
+/* A launch reads broadcast operands in place when FLAT_DIMS dims remain at most, along the last
+ * of which each has step 0 or 1. */
+static void flat_find_dims(flat_call *c, const cr_op *op, const cr_value *arg, cr_dtype compute)
+{
+    int dims;
+
+    flat_find_broadcasts(c, op, arg, compute);
+    if (!c->reads)
+        return;
+    flat_lay_out(c);
+    for (int i = 0; i < c->reads; i++)
+        if (cr_space_last(c->space, 0)->step[1 + i] & ~(int64_t)1)
+            return;
+    dims = c->space->ndim < 2 ? 2 : c->space->ndim;
+    if (dims > FLAT_DIMS)
+        return;
+    c->outer = dims - 2;
+    for (int d = 0; d < dims; d++)
+        c->size[d] = cr_space_last(c->space, dims - 1 - d)->size;
+    c->broadcasts = true;
 }
 
 /* The tensor's steps along the dims of the launch. */
 static void flat_put_broadcast(flat_call *c, const cr_tensor *t, cr_dtype want)
 {
-    flat_order o = flat_order_of(c->like);
-    int64_t step[FLAT_DIMS] = {0}, inside = 1;
-    int n = c->outer + 1;
+    int64_t step[FLAT_DIMS];
+    int i = 0;
 
-    for (int k = o.n - 1; k >= 0; k--) {
-        if (inside == c->size[n]) {
-            n--;
-            inside = 1;
-        }
-        if (inside == 1)
-            step[n] = flat_step(t, c->like, o.dim[k]);
-        inside *= c->like->size[o.dim[k]];
-    }
+    while (c->read[i] != t)
+        i++;
+    for (int d = 0; d < c->outer + 2; d++)
+        step[d] = cr_space_last(c->space, c->outer + 1 - d)->step[1 + i];
     cr_stored_note(&c->stored, c->count, (cr_dtype)t->dtype, want);
     flat_put_steps(c, t->data, (cr_dtype)t->dtype, step);
 }
@@ -1001,7 +963,8 @@ static cr_status flat_launch(const flat_call *c, const cr_placed_kernel *kernel,
 cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                          cr_dtype compute, const cr_dtype *kernel_result)
 {
-    flat_call c = {.device = out[0]->device};
+    cr_space space;
+    flat_call c = {.device = out[0]->device, .space = &space};
     cr_placed_kernel kernel;
     cr_tensor *like = NULL;
     cr_params params;
