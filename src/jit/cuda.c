@@ -15,6 +15,7 @@
 #include "num/convert.h"
 #include "num/dtype.h"
 #include "num/order.h"
+#include "space/space.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -276,51 +277,40 @@ static int64_t cuda_step(const cr_launch *l, int k, int d)
     return d < 0 ? l->stride[2 * k] : l->outer_stride[k * l->outer + d];
 }
 
-static bool cuda_dim_merges(const cuda_call *c, int d)
+/* Adds outer dim d of the launch; for -1 the rows. */
+static void cuda_add_dim(cr_space *s, const cr_launch *l, int d)
 {
-    int last = c->dims - 1;
+    int64_t *step = cr_space_add(s, d < 0 ? l->size[0] : l->outer_size[d], d);
 
-    for (int k = 0; k < c->l->operands; k++)
-        if (cuda_step(c->l, k, d) != c->step[k][last] * c->size[last])
-            return false;
-    return last >= 0;
-}
-
-/* Adds a dim of the launch; false when there is no room. */
-static bool cuda_add_dim(cuda_call *c, int64_t size, int d)
-{
-    if (size == 1)
-        return true;
-    if (cuda_dim_merges(c, d)) {
-        c->size[c->dims - 1] *= size;
-        return true;
-    }
-    if (c->dims == CR_EMIT_OUTER)
-        return false;
-    c->size[c->dims] = size;
-    for (int k = 0; k < c->l->operands; k++)
-        c->step[k][c->dims] = cuda_step(c->l, k, d);
-    c->dims++;
-    return true;
+    for (int k = 0; k < l->operands; k++)
+        step[k] = cuda_step(l, k, d);
 }
 
 /* Sets the dims, the rows first if `rows` is set.  Returns the number of the launch's outer
  * dims that have no room: the slowest ones. */
 static int cuda_set_dims(cuda_call *c, const cr_launch *l, bool rows)
 {
-    int d = l->outer - 1;
+    cr_space s;
 
     c->l = l;
-    c->dims = 0;
     c->first = l->size[2];
     for (int k = 0; k < l->operands; k++)
         c->pointer[k] = l->pointer[k];
     memcpy(c->stride, l->stride, 2 * (size_t)l->operands * sizeof *c->stride);
+    cr_space_start(&s, l->operands);
+    for (int d = 0; d < l->outer; d++)
+        cuda_add_dim(&s, l, d);
     if (rows)
-        cuda_add_dim(c, l->size[0], -1);
-    while (d >= 0 && cuda_add_dim(c, l->outer_size[d], d))
-        d--;
-    return d + 1;
+        cuda_add_dim(&s, l, -1);
+    cr_space_merge(&s, 0);
+    c->dims = s.ndim < CR_EMIT_OUTER ? s.ndim : CR_EMIT_OUTER;
+    for (int i = 0; i < c->dims; i++) {
+        const cr_space_dim *dim = cr_space_last(&s, i);
+        c->size[i] = dim->size;
+        for (int k = 0; k < l->operands; k++)
+            c->step[k][i] = dim->step[k];
+    }
+    return s.ndim > c->dims ? (int)cr_space_last(&s, c->dims)->number + 1 : 0;
 }
 
 /* True when all vectors of the rows are aligned. */
@@ -628,32 +618,24 @@ static const char *move_find(void **out, const move_key *k)
     return st ? cr_error_message() : NULL;
 }
 
-/* A dim of a copy: its size, and its steps in bytes. */
-typedef struct {
-    int64_t size, to, from;
-} move_dim;
+enum { TO, FROM };
 
-/* Removes dims of size 1, and merges neighbours that one step covers.  Returns the number of
- * dims that remain, at least 1. */
-static int move_merge(move_dim *out, const cr_array *to, const int64_t *from_stride,
-                      int64_t to_item, int64_t from_item)
+/* The dims of a copy, or without `from_stride` of a fill; steps in bytes. */
+static void move_set_dims(cr_space *s, const cr_array *to, const int64_t *from_stride,
+                          int64_t to_item, int64_t from_item)
 {
-    int n = 0;
-
+    cr_space_start(s, 2);
     for (int d = 0; d < to->ndim; d++) {
-        move_dim next = {to->size[d], to->stride[d] * to_item,
-                         from_stride ? from_stride[d] * from_item : 0};
-        if (next.size == 1)
-            continue;
-        move_dim *last = n ? &out[n - 1] : NULL;
-        if (last && last->to == next.size * next.to && last->from == next.size * next.from)
-            *last = (move_dim){last->size * next.size, next.to, next.from};
-        else
-            out[n++] = next;
+        int64_t *step = cr_space_add(s, to->size[d], d);
+        step[TO] = to->stride[d] * to_item;
+        step[FROM] = from_stride ? from_stride[d] * from_item : 0;
     }
-    if (!n)
-        out[n++] = (move_dim){1, to_item, from_item};
-    return n;
+    cr_space_merge(s, 0);
+}
+
+static bool move_is_dense(const cr_space *s, int operand, int64_t item)
+{
+    return !s->ndim || (s->ndim == 1 && s->dim->step[operand] == item);
 }
 
 static const char *move_launch(int index, void *function, move_call *c)
@@ -667,29 +649,29 @@ static const char *move_launch(int index, void *function, move_call *c)
 }
 
 /* Runs the kernel once, or, beyond MOVE_DIMS dims, once for each index of the outer dims. */
-static const char *move_dims(int index, void *function, move_call *c, const move_dim *dim,
-                             int n)
+static const char *move_dims(int index, void *function, move_call *c, const cr_space *s)
 {
+    int outer = s->ndim > MOVE_DIMS ? s->ndim - MOVE_DIMS : 0;
+    int64_t launches = cr_space_count(s, outer);
     const char *error = NULL;
+    cr_place p;
 
-    if (n > MOVE_DIMS) {
-        for (int64_t i = 0; i < dim->size && !error; i++) {
-            move_call inner = *c;
-            inner.to += i * dim->to;
-            inner.from += i * dim->from;
-            error = move_dims(index, function, &inner, dim + 1, n - 1);
-        }
-        return error;
-    }
     c->n = 1;
-    c->ndim = n;
-    for (int d = 0; d < n; d++) {
-        c->size[d] = dim[d].size;
-        c->to_step[d] = dim[d].to;
-        c->from_step[d] = dim[d].from;
-        c->n *= dim[d].size;
+    c->ndim = s->ndim ? s->ndim - outer : 1;
+    for (int d = 0; d < c->ndim; d++) {
+        const cr_space_dim *dim = cr_space_last(s, (int)c->ndim - 1 - d);
+        c->size[d] = dim->size;
+        c->to_step[d] = dim->step[TO];
+        c->from_step[d] = dim->step[FROM];
+        c->n *= dim->size;
     }
-    return c->n ? move_launch(index, function, c) : NULL;
+    cr_place_seek(&p, s, outer, (char *[2]){c->to, (char *)(uintptr_t)c->from}, 0);
+    for (int64_t i = 0; i < launches && c->n && !error; i++, cr_place_next(&p, s, outer)) {
+        c->to = p.at[TO];
+        c->from = p.at[FROM];
+        error = move_launch(index, function, c);
+    }
+    return error;
 }
 
 static int64_t item_bytes(const cr_array *a)
@@ -701,19 +683,19 @@ enum { MOVE_MOST_DIMS = 64 };
 
 static const char *move_elements(int index, const cr_array *to, const cr_array *from)
 {
-    move_dim dim[MOVE_MOST_DIMS];
     int64_t to_item = item_bytes(to), from_item = item_bytes(from);
-    int n = move_merge(dim, to, from->stride, to_item, from_item);
     bool same = to->dtype == from->dtype;
     move_key key = {index, same ? (int)to_item : to->dtype, same ? MOVE_COPY : from->dtype};
     move_call c = {.to = to->data, .from = from->data};
     void *function;
+    cr_space s;
 
-    if (same && n == 1 && dim->to == to_item && dim->from == from_item)
+    move_set_dims(&s, to, from->stride, to_item, from_item);
+    if (same && move_is_dense(&s, TO, to_item) && move_is_dense(&s, FROM, from_item))
         return cr_cuda_table()->copy(index, to->data, from->data,
-                                     (size_t)(dim->size * to_item));
+                                     (size_t)(cr_space_last(&s, 0)->size * to_item));
     const char *error = move_find(&function, &key);
-    return error ? error : move_dims(index, function, &c, dim, n);
+    return error ? error : move_dims(index, function, &c, &s);
 }
 
 /* --- conversions on the host, for dtypes without kernels --- */
@@ -784,20 +766,21 @@ static const char *cuda_move(int index, const cr_array *to, const cr_array *from
 
 static const char *cuda_fill(int index, const cr_array *to, const void *element)
 {
-    move_dim dim[MOVE_MOST_DIMS];
     int64_t item = item_bytes(to);
-    int n = move_merge(dim, to, NULL, item, 0);
     move_key key = {index, (int)item, MOVE_FILL};
     move_call c = {.to = to->data};
     void *function;
+    cr_space s;
 
     if (!move_count(to))
         return NULL;
-    if (n == 1 && dim->to == item && item <= 4)
-        return cr_cuda_fill(index, to->data, element, (int)item, (size_t)dim->size);
+    move_set_dims(&s, to, NULL, item, 0);
+    if (move_is_dense(&s, TO, item) && item <= 4)
+        return cr_cuda_fill(index, to->data, element, (int)item,
+                            (size_t)cr_space_last(&s, 0)->size);
     memcpy(c.item, element, (size_t)item);
     const char *error = move_find(&function, &key);
-    return error ? error : move_dims(index, function, &c, dim, n);
+    return error ? error : move_dims(index, function, &c, &s);
 }
 
 /* --- elements at computed places --- */
@@ -814,27 +797,29 @@ typedef struct {
     int is32, wraps;
 } index_call;
 
-/* Adds a dim, or makes it part of the last one; false when there is no room. */
-static bool index_add_dim(index_call *c, int64_t size, int64_t dense, int64_t table,
-                          int64_t index)
-{
-    int64_t k = c->ndim - 1;
+enum { DENSE, TABLE, INDEX };
 
-    if (size == 1)
-        return true;
-    if (k >= 0 && c->dense_step[k] == size * dense && c->table_step[k] == size * table &&
-        c->index_step[k] == size * index) {
-        c->size[k] *= size;
-    } else if (++k < MOVE_DIMS) {
-        c->size[k] = size;
-        c->ndim++;
-    } else {
-        return false;
+/* False when there is no room for the dims. */
+static bool index_set_dims(index_call *c, const cr_cuda_index *x)
+{
+    cr_space s;
+
+    cr_space_start(&s, INDEX + 1);
+    for (int d = 0; d < x->ndim; d++) {
+        int64_t *step = cr_space_add(&s, x->size[d], d);
+        step[DENSE] = x->dense_stride[d] * x->item;
+        step[TABLE] = x->table_stride[d] * x->item;
+        step[INDEX] = x->index_stride[d] * (x->is32 ? 4 : 8);
     }
-    c->dense_step[k] = dense;
-    c->table_step[k] = table;
-    c->index_step[k] = index;
-    return true;
+    cr_space_merge(&s, 0);
+    c->ndim = s.ndim;
+    for (int d = 0; d < s.ndim && d < MOVE_DIMS; d++) {
+        c->size[d] = s.dim[d].size;
+        c->dense_step[d] = s.dim[d].step[DENSE];
+        c->table_step[d] = s.dim[d].step[TABLE];
+        c->index_step[d] = s.dim[d].step[INDEX];
+    }
+    return s.ndim <= MOVE_DIMS;
 }
 
 /* Whether pairs of elements along the last dim are at addresses of one element of twice the
@@ -865,8 +850,6 @@ static void index_join_pairs(index_call *c)
 
 static bool index_make(index_call *c, const cr_cuda_index *x)
 {
-    int64_t of_index = x->is32 ? 4 : 8;
-
     *c = (index_call){.dense = x->dense,
                       .table = x->table,
                       .index = x->index,
@@ -876,10 +859,8 @@ static bool index_make(index_call *c, const cr_cuda_index *x)
                       .item = x->item,
                       .is32 = x->is32,
                       .wraps = x->wraps};
-    for (int d = 0; d < x->ndim; d++)
-        if (!index_add_dim(c, x->size[d], x->dense_stride[d] * x->item,
-                           x->table_stride[d] * x->item, x->index_stride[d] * of_index))
-            return false;
+    if (!index_set_dims(c, x))
+        return false;
     index_join_pairs(c);
     for (int d = 0; d < c->ndim; d++)
         c->n *= c->size[d];
