@@ -43,10 +43,12 @@ test-text: $(B)/crc
 # Tests that need ../shared run when it exists.
 SHARED_TESTS = $(if $(wildcard $(SHARED)/programs),tests/shared)
 PY_TEST_ENV  = SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B)) PEER=$(PEER)
+# Tests that expect a machine without a GPU get one.
+NO_CUDA      = CR_CUDA=none
 PYTEST       = $(PY_TEST_ENV) $(RUN_PY) -m pytest -q
 PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
 test-python: build
-	$(PYTEST) $(PY_TESTS)
+	$(NO_CUDA) $(PYTEST) $(PY_TESTS)
 
 # CPython's own tests, plain and observed by the room frame, which must give the same counts.  An
 # interpreter without the package `test` has none of them.  FRAME_TESTS=--quick runs a selection.
@@ -67,7 +69,7 @@ $(BACKEND): $(wildcard examples/backend/*.[ch]) include/cresset_backend.h
 	$(Q)$(MAKE) -s -C examples/backend OUT=$(abspath $(B))/examples CC=$(CC)
 .PHONY: test-backend
 test-backend: pkg $(BACKEND)
-	$(PYTEST) tests/backend tests/ops/test_on_device.py --device demo --backend $(BACKEND)
+	$(NO_CUDA) $(PYTEST) tests/backend tests/ops/test_on_device.py --device demo --backend $(BACKEND)
 
 # Rewrites the list of operators that differ from torch's recorded samples.
 .PHONY: bless-conformance
@@ -82,14 +84,14 @@ test-digests: pkg $(BACKEND) $(B)/crc
 # One operator's generated tests: make check-op OP=logaddexp
 check-op: pkg
 	@test -n "$(OP)" || { echo "which operator?  make check-op OP=logaddexp"; exit 2; }
-	$(PYTEST) tests/ops --op=$(OP)
+	$(NO_CUDA) $(PYTEST) tests/ops --op=$(OP)
 
 # --- together ------------------------------------------------------------------------
 test: build
 	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/ulp/ulp $(B)/ulp/lanes $(B)/ulp/doubles $(B)/crc lib
 	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-counts test-format test-headers test-text test-graphs-short test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
-	$(PYTEST) $(PY_TESTS)
+	$(NO_CUDA) $(PYTEST) $(PY_TESTS)
 	$(MAKE) --no-print-directory test-frame-quick test-backend test-fake-cuda
 
 # --- flavours --------------------------------------------------------------------------
@@ -143,7 +145,7 @@ test-graphs-hour: $(B)/fuzz/graph_fuzz
 test-flavour-c: $(TEST_BIN)
 	@sh tools/run_c_tests.sh $(TEST_BIN)
 test-flavour-python: pkg $(B)/crc
-	$(PYTEST) -x --capture=sys $(FLAVOUR_PYTEST) tests/ops tests/python tests/faults
+	$(NO_CUDA) $(PYTEST) -x --capture=sys $(FLAVOUR_PYTEST) tests/ops tests/python tests/faults
 
 # Leaks are checked in single-threaded C programs only: the leak checker fails with the threads
 # of the matrix libraries, and Python keeps objects until its end.  The data loader's processes
@@ -174,7 +176,7 @@ test-tsan-flavour: RUN_UNDER = $(TSAN_PY)
 test-tsan-flavour:
 	@rm -f $(TSAN_LOG).*
 	@$(TSAN_ENV) sh tools/run_c_tests.sh $(TEST_BIN) || { cat $(TSAN_LOG).*; exit 1; }
-	$(PYTEST) -x $(TSAN_TESTS) --deselect tests/python/test_data.py::test_a_forked_child_computes_products
+	$(NO_CUDA) $(PYTEST) -x $(TSAN_TESTS) --deselect tests/python/test_data.py::test_a_forked_child_computes_products
 	@! cat $(TSAN_LOG).* 2>/dev/null
 
 # The tests as other machines would run them (tools/machines); MACHINE names one setting.  Settings that

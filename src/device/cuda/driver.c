@@ -84,10 +84,13 @@ static void *driver_open_system(const cr_cuda_library *l)
 
 void *cr_cuda_open(const cr_cuda_library *list, int n)
 {
+    const char *folder = cr_env(CR_ENV_CR_CUDA);
     void *found = NULL;
 
+    if (!strcmp(folder, "none"))
+        return NULL;
     for (int i = 0; i < n && !found; i++) {
-        found = driver_open(cr_env(CR_ENV_CR_CUDA), "", &list[i]);
+        found = driver_open(folder, "", &list[i]);
         if (!found && list[i].wheel)
             found = driver_open(wheels, list[i].wheel, &list[i]);
         if (!found)
