@@ -6,6 +6,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
 #include "num/dtype.h"
+#include "space/space.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -399,14 +400,14 @@ static const char *product_batches(const product_call *p, const cr_array *a, con
 /* Makes one matrix of an array of more dims; false unless all rows have one distance. */
 static bool product_flatten(cr_array *a, int64_t *size, int64_t *stride)
 {
-    int64_t rows = 1, step = a->stride[a->ndim - 2];
+    int last = a->ndim - 2;
+    int64_t step = a->stride[last];
 
-    for (int d = a->ndim - 2; d >= 0; d--) {
-        if (a->size[d] != 1 && a->stride[d] != step * rows)
-            return false;
-        rows *= a->size[d];
-    }
-    size[0] = rows;
+    if (!cr_one_step(&step, last + 1, a->size, a->stride) || step != a->stride[last])
+        return false;
+    size[0] = 1;
+    for (int d = 0; d <= last; d++)
+        size[0] *= a->size[d];
     size[1] = a->size[a->ndim - 1];
     stride[0] = step;
     stride[1] = a->stride[a->ndim - 1];

@@ -427,25 +427,30 @@ cr_matrix cr_gemm_copy_b(const cr_gemm *g, void *to)
     return (cr_matrix){to, g->n, 1};
 }
 
-/* One element of a batch. */
-static cr_gemm batch_at(const cr_gemm_batch *b, int64_t i)
+/* --- batches --- */
+
+enum { A, B, C };
+
+void cr_gemm_batch_start(cr_gemm_batch *b, const cr_gemm *one)
 {
-    size_t item = cr_dtype_size(b->one.dtype);
-    int64_t at[3] = {0};
-    cr_gemm g = b->one;
+    b->one = *one;
+    cr_space_start(&b->space, C + 1);
+}
 
-    for (int d = b->ndim - 1; d >= 0; d--) {
-        int64_t j = i % b->size[d];
+/* A matrix without elements has no address that could be moved. */
+static int64_t batch_step(const cr_gemm_batch *b, const cr_matrix *m, int64_t stride)
+{
+    return m->data ? CR_WRAP_MUL(stride, cr_dtype_size(b->one.dtype)) : 0;
+}
 
-        i /= b->size[d];
-        at[0] = CR_WRAP_ADD(at[0], CR_WRAP_MUL(j, b->a_stride[d]));
-        at[1] = CR_WRAP_ADD(at[1], CR_WRAP_MUL(j, b->b_stride[d]));
-        at[2] = CR_WRAP_ADD(at[2], CR_WRAP_MUL(j, b->c_stride[d]));
-    }
-    g.a.data = cr_moved(g.a.data, at[0], item);
-    g.b.data = cr_moved(g.b.data, at[1], item);
-    g.c.data = cr_moved(g.c.data, at[2], item);
-    return g;
+void cr_gemm_batch_add(cr_gemm_batch *b, int64_t size, int64_t a_stride, int64_t b_stride,
+                       int64_t c_stride)
+{
+    int64_t *step = cr_space_add(&b->space, size, b->space.ndim);
+
+    step[A] = batch_step(b, &b->one.a, a_stride);
+    step[B] = batch_step(b, &b->one.b, b_stride);
+    step[C] = batch_step(b, &b->one.c, c_stride);
 }
 
 typedef struct {
@@ -456,9 +461,15 @@ typedef struct {
 static void batch_range(void *context, int64_t begin, int64_t end)
 {
     batch_job *w = context;
+    const cr_space *s = &w->batch->space;
+    cr_gemm g = w->batch->one;
+    cr_place p;
 
-    for (int64_t i = begin; i < end && !w->failed; i++) {
-        cr_gemm g = batch_at(w->batch, i);
+    cr_place_seek(&p, s, s->ndim, (char *[]){g.a.data, g.b.data, g.c.data}, begin);
+    for (int64_t i = begin; i < end && !w->failed; i++, cr_place_next(&p, s, s->ndim)) {
+        g.a.data = p.at[A];
+        g.b.data = p.at[B];
+        g.c.data = p.at[C];
         cr_status st = cr_gemm_run(&g);
         if (st)
             w->failed = (int)st;
@@ -468,11 +479,10 @@ static void batch_range(void *context, int64_t begin, int64_t end)
 cr_status cr_gemm_batch_run(const cr_gemm_batch *b)
 {
     batch_job job = {b, CR_OK};
-    int64_t count = 1, work = b->one.m * b->one.n * (b->one.k + 1);
+    int64_t count = cr_space_count(&b->space, b->space.ndim),
+            work = b->one.m * b->one.n * (b->one.k + 1);
     bool whole;
 
-    for (int d = 0; d < b->ndim; d++)
-        count *= b->size[d];
     /* threads divide either the products among them, or each product */
     whole = work > 100000 && (count < 2 * cr_threads() || b->one.dtype == CR_BF16);
     if (whole)

@@ -7,7 +7,7 @@
 #ifndef CR_KERN_MATMUL_H
 #define CR_KERN_MATMUL_H
 
-#include "num/view.h"
+#include "space/space.h"
 
 /* Element (i, j) is at data + (i*row + j*col) * item size. */
 typedef struct {
@@ -34,14 +34,17 @@ size_t cr_gemm_copy_bytes(const cr_gemm *g);
 /* `to` is aligned for vector loads.  Returns the copy as b. */
 cr_matrix cr_gemm_copy_b(const cr_gemm *g, void *to);
 
-/* Several equal products.  The operands of element i of the batch are at the sum of its indices
- * times `*_stride` (elements) over the batch dimensions. */
+/* Products of one size, at the positions of a space.  Not initialized: a space is long. */
 typedef struct {
-    cr_gemm one; /* the data pointers are those of batch index 0 */
-    int ndim;
-    int64_t size[CR_MAX_DIMS];
-    int64_t a_stride[CR_MAX_DIMS], b_stride[CR_MAX_DIMS], c_stride[CR_MAX_DIMS];
+    cr_gemm one;    /* the data pointers are those of batch index 0 */
+    cr_space space; /* of the batch; steps of a, b and c in bytes */
 } cr_gemm_batch;
+
+/* Starts a batch of one product like `one`. */
+void cr_gemm_batch_start(cr_gemm_batch *b, const cr_gemm *one);
+/* Adds an innermost dim; strides count elements. */
+void cr_gemm_batch_add(cr_gemm_batch *b, int64_t size, int64_t a_stride, int64_t b_stride,
+                       int64_t c_stride);
 
 CR_MUST cr_status cr_gemm_batch_run(const cr_gemm_batch *b);
 

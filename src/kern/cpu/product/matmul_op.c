@@ -72,17 +72,16 @@ cr_status cr_kern_addmm(const cr_value *arg, cr_view *out)
 static cr_status batched(const cr_view *a, const cr_view *b, const cr_view *out,
                          cr_scalar alpha, cr_scalar beta)
 {
-    cr_gemm_batch w = {.ndim = 1, .size = {a->size[0]}};
+    cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, a->size[1], b->size[2], a->size[2]);
+    cr_gemm_batch w; /* not initialized: a space is long */
 
-    w.one = cr_gemm_plain((cr_dtype)out->dtype, a->size[1], b->size[2], a->size[2]);
-    w.one.a = last_matrix(a);
-    w.one.b = last_matrix(b);
-    w.one.c = dense_rows(out, w.one.n);
-    w.one.alpha = alpha;
-    w.one.beta = beta;
-    w.a_stride[0] = a->stride[0];
-    w.b_stride[0] = b->stride[0];
-    w.c_stride[0] = w.one.m * w.one.n;
+    g.a = last_matrix(a);
+    g.b = last_matrix(b);
+    g.c = dense_rows(out, g.n);
+    g.alpha = alpha;
+    g.beta = beta;
+    cr_gemm_batch_start(&w, &g);
+    cr_gemm_batch_add(&w, a->size[0], a->stride[0], b->stride[0], g.m * g.n);
     return cr_gemm_batch_run(&w);
 }
 
@@ -199,9 +198,7 @@ static int64_t operand_batch_size(const operand *o, int d, int n)
 
 static int64_t batch_stride(const operand *o, int d, int n)
 {
-    int own = d - (n - o->batch);
-
-    return own < 0 || o->view->size[own] == 1 ? 0 : o->view->stride[own];
+    return cr_broadcast_step(o->batch, o->view->size, o->view->stride, n, d);
 }
 
 /* Joins the batch dimensions of `o` with its rows when one stride covers them all.  So [i, j,
@@ -221,24 +218,22 @@ static bool fold_batch_rows(operand *o)
 static cr_status run_product(const operand *a, const operand *b, const cr_view *out)
 {
     int n = a->batch > b->batch ? a->batch : b->batch;
-    cr_gemm_batch w = {.ndim = n};
-    int64_t step;
+    int64_t step = cr_view_numel(out);
+    cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, a->rows, b->cols, a->cols);
+    cr_gemm_batch w; /* not initialized: a space is long */
 
-    w.one = cr_gemm_plain((cr_dtype)out->dtype, a->rows, b->cols, a->cols);
-    w.one.a = a->m;
-    w.one.b = b->m;
-    w.one.c = dense_rows(out, b->cols);
-    step = a->rows * b->cols;
-    for (int d = n - 1; d >= 0; d--) {
+    g.a = a->m;
+    g.b = b->m;
+    g.c = dense_rows(out, b->cols);
+    cr_gemm_batch_start(&w, &g);
+    for (int d = 0; d < n; d++) {
         int64_t sa = operand_batch_size(a, d, n), sb = operand_batch_size(b, d, n);
 
-        w.size[d] = sa == 1 ? sb : sa;
-        w.a_stride[d] = batch_stride(a, d, n);
-        w.b_stride[d] = batch_stride(b, d, n);
-        w.c_stride[d] = step;
-        step *= w.size[d];
+        step /= sa == 1 ? sb : sa;
+        cr_gemm_batch_add(&w, sa == 1 ? sb : sa, batch_stride(a, d, n), batch_stride(b, d, n),
+                          step);
     }
-    return n ? cr_gemm_batch_run(&w) : cr_gemm_run(&w.one);
+    return n ? cr_gemm_batch_run(&w) : cr_gemm_run(&g);
 }
 
 cr_status cr_kern_matmul(const cr_value *arg, cr_view *out)
