@@ -282,7 +282,7 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
 def unravel_index(indices, shape):
     """Converts positions in a row-major tensor of this shape to indices."""
     if indices.is_complex() or indices.is_floating_point() or indices.dtype == _C.bool:
-        raise ValueError("expected 'indices' to be integer dtype, but got " + str(indices.dtype))
+        raise TypeError("expected 'indices' to be integer dtype, but got " + str(indices.dtype))
     shape = [shape] if isinstance(shape, int) else list(shape)
     out = []
     for n in reversed(shape):

@@ -669,13 +669,23 @@ static bool takes_others(const cr_gnode *n)
     return false;
 }
 
+/* A call that raises where a tensor of integers has a zero: generated code cannot raise. */
+static bool divides_integers(const cr_gnode *n, const cr_facts *f)
+{
+    int other = cr_op_find_param(n->op, "other");
+
+    return other >= 0 && n->arg[other].tag == CR_TENSOR &&
+           !cr_dtype_is_float((cr_dtype)f->compute) &&
+           cr_op_reaches(n->op, CR_WORD_BIT_DIVIDES);
+}
+
 static cr_facts find_facts(const cr_gnode *n, cr_fact_kind kind)
 {
     cr_facts f = {.kind = (uint8_t)kind};
 
     if (n->op->scan)
         f.scans = n->op->scan_back ? CR_SCAN_BACK : CR_SCAN_FORWARD;
-    if (!takes_others(n) && find_type(&f, n) && (kind == CR_FACT_POINT || cr_node_columns(n)) &&
+    if (!takes_others(n) && find_type(&f, n) && !divides_integers(n, &f) && (kind == CR_FACT_POINT || cr_node_columns(n)) &&
         has_loop(n, &f))
         return f;
     return (cr_facts){.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};

@@ -210,12 +210,65 @@ static CR_NOINLINE cr_status run_long(const cr_op *op, const cr_value *arg, cr_v
     return st;
 }
 
+/* --- divisors of integers --- */
+
+#define HAS_ZERO(type)                                                                         \
+    static bool has_zero_##type(const void *data, int64_t n)                                   \
+    {                                                                                          \
+        const type *x = data;                                                                  \
+        bool any = false;                                                                      \
+        for (int64_t i = 0; i < n; i++)                                                        \
+            any |= x[i] == 0;                                                                  \
+        return any;                                                                            \
+    }
+HAS_ZERO(uint8_t)
+HAS_ZERO(uint16_t)
+HAS_ZERO(uint32_t)
+HAS_ZERO(uint64_t)
+
+static bool has_zero(const cr_tensor *t)
+{
+    switch (cr_dtype_size(t->dtype)) {
+    case 1: return has_zero_uint8_t(t->data, t->numel);
+    case 2: return has_zero_uint16_t(t->data, t->numel);
+    case 4: return has_zero_uint32_t(t->data, t->numel);
+    default: return has_zero_uint64_t(t->data, t->numel);
+    }
+}
+
+static bool is_empty_call(const cr_op *op, const cr_value *arg)
+{
+    bool empty = false;
+
+    for (uint32_t m = op->tensor_params; m; m &= m - 1)
+        empty |= arg[CR_CTZ(m)].tag == CR_TENSOR && arg[CR_CTZ(m)].t->numel == 0;
+    return empty;
+}
+
+/* Word `divides`: of integers, no element of `other` may be zero.  Other devices do not look. */
+static CR_NOINLINE cr_status check_divisors(const cr_op *op, const cr_value *arg)
+{
+    const cr_value *other = &arg[cr_op_find_param(op, "other")];
+    cr_tensor *plain = NULL;
+
+    if (other->tag != CR_TENSOR || !other->t->data || !cr_is_host(other->t->device) ||
+        is_empty_call(op, arg))
+        return CR_OK;
+    CR_TRY(cr_contiguous_plain(&plain, other->t));
+    cr_status st = has_zero(plain) ? cr_fail(CR_RUNTIME, "ZeroDivisionError") : CR_OK;
+    cr_drop(plain);
+    return st;
+}
+
 /* Finds the dtypes of a call and the kernel for them. */
 static inline cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute,
                                cr_dtype *dtypes, cr_kernel *kernel)
 {
     CR_TRY(cr_decide_types(op, arg, compute, dtypes));
-    return cr_find_kernel(kernel, op, *compute, CR_FORM_MAIN);
+    CR_TRY(cr_find_kernel(kernel, op, *compute, CR_FORM_MAIN));
+    return CR_UNLIKELY(op->words & CR_WORD_DIVIDES) && !cr_dtype_is_float(*compute)
+               ? check_divisors(op, arg)
+               : CR_OK;
 }
 
 cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result)
