@@ -755,7 +755,8 @@ static value call_op(frame *f, const cr_rule *r, int item)
     switch ((cr_does)r->op->does) {
     case CR_DOES_FOLD:
         enter_callee(f, callee, r);
-        return round_value(f, reduce(callee, r, item));
+        v = reduce(callee, r, item);
+        return cast_to(callee) == CR_F32 ? v : round_value(f, v); /* a sum in float32 stays */
     case CR_DOES_BODY:
     case CR_DOES_IS:
         enter_callee(f, callee, r);
