@@ -1,0 +1,53 @@
+"""Gradients where formulas divide zero by zero or overflow: finite, and torch's."""
+import math
+
+import pytest
+
+import cresset as torch
+import cresset.nn.functional as F
+
+INF, NAN = math.inf, math.nan
+
+
+def gradients(function, *values):
+    leaves = [torch.tensor(v).requires_grad_() for v in values]
+    out = function(*leaves)
+    torch.view_as_real(out).sum().backward() if out.is_complex() else out.sum().backward()
+    return [x.grad.tolist() for x in leaves]
+
+
+@pytest.mark.parametrize("function, values, want", [
+    (torch.atan2, ([0.0, 1.0, 0.0], [0.0, 0.0, -2.0]), [[0.0, 0.0, -0.5], [0.0, -1.0, 0.0]]),
+    (torch.atan2, ([0.0], [2.0 ** -70]), [[2.0 ** 70], [0.0]]),
+    (torch.angle, ([0j, 1j],), [[0j, -1 + 0j]]),
+    (torch.maximum, ([NAN, 1.0, 2.0], [1.0, 1.0, 1.0]), [[1.0, 0.5, 1.0], [1.0, 0.5, 0.0]]),
+    (torch.minimum, ([NAN, 1.0, 2.0], [1.0, 1.0, 1.0]), [[1.0, 0.5, 0.0], [1.0, 0.5, 1.0]]),
+    (torch.amax, ([NAN, 1.0, NAN],), [[0.5, 0.0, 0.5]]),
+    (torch.max, ([NAN, 1.0],), [[1.0, 0.0]]),
+    (torch.sinc, ([0.0, 1e-30],), [[0.0, 0.0]]),
+    (torch.nextafter, ([1.0, 1.0], [1.0, 2.0]), [[0.0, 1.0], [1.0, 0.0]]),
+    (F.hardtanh, ([NAN, 0.5, 2.0],), [[0.0, 1.0, 0.0]]),
+    (F.softshrink, ([NAN, 0.2, 2.0],), [[0.0, 0.0, 1.0]]),
+    (lambda x: torch._safe_softmax(x, 1)[:, 0], ([[-INF, -INF], [0.0, 0.0]],), [[[0.0, 0.0], [0.25, -0.25]]]),
+])
+def test_gradients(function, values, want):
+    assert gradients(function, *values) == want
+
+
+@pytest.mark.parametrize("mask", ([[False, False], [True, True]], [[-INF, -INF], [0.0, 0.0]]))
+def test_attention_without_a_key(mask):
+    q = torch.randn(1, 1, 2, 2, requires_grad=True)
+    out = F.scaled_dot_product_attention(q, q, q, attn_mask=torch.tensor(mask))
+    out.sum().backward()
+    assert out[0, 0, 0].tolist() == [0, 0] and q.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("scale", (1e-25, 1.0, 1e25))
+@pytest.mark.parametrize("values", (lambda a: torch.linalg.svd(a, full_matrices=False)[1], lambda a: torch.svd(a)[1],
+                                    torch.linalg.svdvals, lambda a: torch.linalg.norm(a, "nuc")))
+def test_singular_values_of_any_size(values, scale):
+    """The derivative of the sum of the singular values is U V^H, whatever their size."""
+    a = (torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]) * scale).requires_grad_()
+    values(a).sum().backward()
+    u, _, vh = torch.linalg.svd(a.detach(), full_matrices=False)
+    assert torch.allclose(a.grad, u @ vh, rtol=1e-5, atol=1e-5)
