@@ -95,6 +95,19 @@ static void clear_triangle(const cr_lapack_job *j, char *a, int m, int n, bool a
     }
 }
 
+/* The first NaN on the diagonal of a factor, counted from 1; 0 for none.  Some libraries go on
+ * after a pivot that is NaN. */
+static int nan_pivot(const cr_lapack_job *j, const char *a, int n)
+{
+    for (int k = 0; k < n; k++) {
+        const char *at = a + (size_t)k * (size_t)(n + 1) * j->item;
+        if (j->real == sizeof(double) ? isnan(*(const double *)(const void *)at)
+                                      : isnan(*(const float *)(const void *)at))
+            return k + 1;
+    }
+    return 0;
+}
+
 /* (self, upper, check, name) -> (L, info) */
 cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
 {
@@ -111,6 +124,7 @@ cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
         cr_lapack_load(&j, self, i, a, n);
         if (n)
             j.l->potrf[j.type](upper ? "U" : "L", &n, a, &n, &info, 1);
+        info = info ? info : nan_pivot(&j, a, n);
         CR_GO(check_info(arg + 2, "cholesky", &j, info, i));
         clear_triangle(&j, a, n, n, !upper);
         cr_lapack_store(&j, &out[0], i, a, n);

@@ -155,17 +155,59 @@ static void median_line(const line_job *job, const cr_line *line, char *value, c
     put_order(job, line, value, index, order, 1);
 }
 
-/* The smallest of the most frequent values, with the last of its indices in sorted order. */
+static uint64_t line_key(const cr_line *line, int64_t i)
+{
+    return cr_sort_key(line->dtype, line->data + i * line->step);
+}
+
+/* The key that all NaNs of a line share; UINT64_MAX for a line without. */
+static uint64_t nan_key(const cr_line *line)
+{
+    return cr_line_nans(line) ? line_key(line, first_nan(line)) : UINT64_MAX;
+}
+
+/* True if the first element is less; a NaN is neither less nor greater. */
+static bool line_is_less(const cr_line *line, int64_t a, int64_t b, uint64_t nan)
+{
+    uint64_t x = line_key(line, a), y = line_key(line, b);
+
+    return x != nan && y != nan && x < y;
+}
+
+/* Sorts as std::sort does that compares with <, to which NaNs are equal to everything: an
+ * insertion that stops at a NaN. */
+static void mode_insert(const cr_line *line, int64_t *order, uint64_t nan)
+{
+    for (int64_t i = 0; i < line->n; i++) {
+        int64_t k = i;
+        if (i && line_is_less(line, i, order[0], nan))
+            for (; k > 0; k--)
+                order[k] = order[k - 1];
+        else
+            for (; k > 0 && line_is_less(line, i, order[k - 1], nan); k--)
+                order[k] = order[k - 1];
+        order[k] = i;
+    }
+}
+
+/* Longest line that std::sort sorts by insertion. */
+enum { MODE_INSERTED = 16 };
+
+/* The smallest of the most frequent values, with the last of its indices in sorted order.  NaNs
+ * differ from each other; their place among few elements is torch's. */
 static void mode_line(const line_job *job, const cr_line *line, char *value, char *index,
                       int64_t *order, void *room)
 {
     int64_t best = 0, most = 0, run = 0;
-    uint64_t last = 0;
+    uint64_t last = 0, nan = nan_key(line);
 
-    cr_line_sort_loose(line, order, room);
+    if (nan != UINT64_MAX && line->n <= MODE_INSERTED)
+        mode_insert(line, order, nan);
+    else
+        cr_line_sort_loose(line, order, room);
     for (int64_t i = 0; i < line->n; i++) {
-        uint64_t key = cr_sort_key(line->dtype, line->data + order[i] * line->step);
-        run = i && key == last ? run + 1 : 1;
+        uint64_t key = line_key(line, order[i]);
+        run = i && key == last && key != nan ? run + 1 : 1;
         last = key;
         if (run > most) {
             most = run;
