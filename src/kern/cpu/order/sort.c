@@ -160,13 +160,8 @@ static uint64_t line_key(const cr_line *line, int64_t i)
     return cr_sort_key(line->dtype, line->data + i * line->step);
 }
 
-/* The key that all NaNs of a line share; UINT64_MAX for a line without. */
-static uint64_t nan_key(const cr_line *line)
-{
-    return cr_line_nans(line) ? line_key(line, first_nan(line)) : UINT64_MAX;
-}
-
-/* True if the first element is less; a NaN is neither less nor greater. */
+/* True if the first element is less; a NaN, which has the key `nan`, is neither less nor
+ * greater. */
 static bool line_is_less(const cr_line *line, int64_t a, int64_t b, uint64_t nan)
 {
     uint64_t x = line_key(line, a), y = line_key(line, b);
@@ -199,15 +194,16 @@ static void mode_line(const line_job *job, const cr_line *line, char *value, cha
                       int64_t *order, void *room)
 {
     int64_t best = 0, most = 0, run = 0;
-    uint64_t last = 0, nan = nan_key(line);
+    bool nans = cr_line_nans(line) > 0;
+    uint64_t last = 0, nan = nans ? line_key(line, first_nan(line)) : 0;
 
-    if (nan != UINT64_MAX && line->n <= MODE_INSERTED)
+    if (nans && line->n <= MODE_INSERTED)
         mode_insert(line, order, nan);
     else
         cr_line_sort_loose(line, order, room);
     for (int64_t i = 0; i < line->n; i++) {
         uint64_t key = line_key(line, order[i]);
-        run = i && key == last && key != nan ? run + 1 : 1;
+        run = i && key == last && !(nans && key == nan) ? run + 1 : 1;
         last = key;
         if (run > most) {
             most = run;

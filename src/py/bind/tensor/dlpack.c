@@ -107,7 +107,7 @@ static void fill_tensor(dl_tensor *d, exported *e)
     cr_py_note_read(t, "DLPack");
     for (int i = 0; i < t->ndim; i++) {
         e->both[i] = t->size[i];
-        e->both[t->ndim + i] = t->size[i] > 1 ? t->stride[i] : 1;
+        e->both[t->ndim + i] = t->stride[i];
     }
     *d = (dl_tensor){.data = t->data,
                      .device = {DL_CPU, 0},

@@ -264,12 +264,35 @@ static PyObject *to_copy(PyObject *self, const target *to)
     return cr_py_call_wrap(op, arg);
 }
 
+/* True if the strides, those of dims of one element too, grow in the order of the format:
+ * `order` has the dims from the fastest on. */
+static bool strides_grow(const cr_tensor *t, const int *order)
+{
+    int64_t least = 0;
+
+    if (t->stride[1] == 0)
+        return false;
+    for (int i = 0; i < t->ndim; i++) {
+        int d = order[i];
+        if (t->size[d] == 0 || t->stride[d] < least || (d == 0 && least == t->stride[1]))
+            return false;
+        least = CR_WRAP_MUL(t->stride[d], t->size[d]);
+    }
+    return true;
+}
+
+/* True if `to` returns the tensor itself.  A tensor whose dims of one element have other strides
+ * than the format gives them is copied, as by torch. */
 static bool has_format(const cr_tensor *t, int format)
 {
+    static const int last[] = {1, 3, 2, 0}, last_3d[] = {1, 4, 3, 2, 0};
+
     return format < 0 || format == CR_FORMAT_PRESERVE ||
            (format == CR_FORMAT_CONTIGUOUS && t->contiguous) ||
-           (format == CR_FORMAT_CHANNELS_LAST && cr_is_channels_last(t)) ||
-           (format == CR_FORMAT_CHANNELS_LAST_3D && is_channels_last_3d(t));
+           (format == CR_FORMAT_CHANNELS_LAST && cr_is_channels_last(t) &&
+            strides_grow(t, last)) ||
+           (format == CR_FORMAT_CHANNELS_LAST_3D && is_channels_last_3d(t) &&
+            strides_grow(t, last_3d));
 }
 
 static PyObject *method_convert(PyObject *self, const target *to)
