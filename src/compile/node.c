@@ -685,8 +685,8 @@ static cr_facts find_facts(const cr_gnode *n, cr_fact_kind kind)
 
     if (n->op->scan)
         f.scans = n->op->scan_back ? CR_SCAN_BACK : CR_SCAN_FORWARD;
-    if (!takes_others(n) && find_type(&f, n) && !divides_integers(n, &f) && (kind == CR_FACT_POINT || cr_node_columns(n)) &&
-        has_loop(n, &f))
+    if (!takes_others(n) && find_type(&f, n) && !divides_integers(n, &f) &&
+        (kind == CR_FACT_POINT || cr_node_columns(n)) && has_loop(n, &f))
         return f;
     return (cr_facts){.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};
 }

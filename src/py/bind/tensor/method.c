@@ -281,8 +281,8 @@ static bool strides_grow(const cr_tensor *t, const int *order)
     return true;
 }
 
-/* True if `to` returns the tensor itself.  A tensor whose dims of one element have other strides
- * than the format gives them is copied, as by torch. */
+/* True if `to` returns the tensor itself.  A tensor whose dims of one element have other
+ * strides than the format gives them is copied, as by torch. */
 static bool has_format(const cr_tensor *t, int format)
 {
     static const int last[] = {1, 3, 2, 0}, last_3d[] = {1, 4, 3, 2, 0};
