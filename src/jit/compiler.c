@@ -281,6 +281,26 @@ static int child_start(pid_t *child, char *const *word, int in, int dir, const c
     return failed;
 }
 
+/* Makes a pipe whose ends are above the standard files.  A program that has closed these gives
+ * their numbers to the next files, and what it prints would then reach the guard. */
+static bool guard_pipe(int *ends)
+{
+    int low[2];
+
+    if (pipe2(low, O_CLOEXEC))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        ends[i] = fcntl(low[i], F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        close(low[i]);
+    }
+    if (ends[0] >= 0 && ends[1] >= 0)
+        return true;
+    for (int i = 0; i < 2; i++)
+        if (ends[i] >= 0)
+            close(ends[i]);
+    return false;
+}
+
 /* Starts a guard for the compilation in `folder`.  Returns its index in `guards`, or -1. */
 static int guard_new(char *folder, char **environment)
 {
@@ -288,7 +308,7 @@ static int guard_new(char *folder, char **environment)
     int ends[2], k = 0;
     pid_t pid;
 
-    if (pipe2(ends, O_CLOEXEC))
+    if (!guard_pipe(ends))
         return -1;
     if (child_start(&pid, word, ends[0], -1, "/dev/null", 0, environment)) {
         close(ends[0]);

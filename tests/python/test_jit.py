@@ -88,6 +88,18 @@ def test_a_compiler_that_is_missing_or_broken_is_one_line(tmp_path, text, why):
     assert not left(tmp_path) and not left(tmp_path / "cache")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_code_is_compiled_for_a_program_whose_standard_files_are_closed(tmp_path, closed):
+    result = tmp_path / "result"
+    program = (f"def write(*words):\n    open({str(result)!r}, 'w').write(' '.join(map(str, words)))\n" +
+               PROGRAM.replace("{middle}", "").replace("print(", "write("))
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "CR_CACHE": str(tmp_path / "cache"), "CR_LOG": "jit:3"}
+    subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, program], env=env, check=True,
+                   timeout=120, stderr=subprocess.DEVNULL)
+    same, compiled, *rest = result.read_text().split()
+    assert same == "True" and int(compiled) >= 2 and rest == ["0", "0", "0"]
+
+
 def test_without_a_compiler_on_the_path(tmp_path):
     counts, log = run(tmp_path, PATH=str(tmp_path), CR_LOG="jit")
     assert counts[:2] == [0, 0] and counts[2] >= 2
