@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "base/memory.h"
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -117,13 +118,27 @@ void cr_env_with(const char *const *more, void (*call)(void *), void *context)
     }
 }
 
+void cr_env_refuse(cr_env_name which, const char *why)
+{
+    static atomic_bool refused[CR_ENV_COUNT];
+
+    if (!atomic_exchange(&refused[which], true))
+        fprintf(stderr, "cresset: %s='%.100s' is ignored because it is %s\n",
+                variables[which].name, cr_env(which), why);
+}
+
 int64_t cr_env_int(cr_env_name which)
 {
+    static const int64_t most = (int64_t)1 << 40; /* callers multiply it */
     const char *s = cr_env(which);
     char *end;
     long long v = strtoll(s, &end, 10);
 
-    return *s && !*end ? v : strtoll(variables[which].preset, NULL, 10);
+    if (*s && !*end && v <= most && v >= -most)
+        return v;
+    if (*s)
+        cr_env_refuse(which, *end ? "not an integer" : "too large");
+    return strtoll(variables[which].preset, NULL, 10);
 }
 
 void cr_env_describe(cr_text *out)

@@ -22,8 +22,11 @@ void cr_env_read_kept(void);
  * "NAME=VALUE"), for libraries that read variables when they are loaded.  Other threads may
  * read the environment meanwhile.  The environment is as before where memory is short. */
 void cr_env_with(const char *const *more, void (*call)(void *), void *context);
-/* The variable as an integer, or its default when the text is not an integer. */
+/* The variable as an integer, or its default when the text is not an integer up to 2^40, which
+ * is said once. */
 int64_t cr_env_int(cr_env_name which);
+/* Says on stderr, once for a variable, that its text is not used because it is `why`. */
+void cr_env_refuse(cr_env_name which, const char *why);
 /* Appends the list of variables that `crc env` prints. */
 void cr_env_describe(cr_text *out);
 

@@ -103,3 +103,16 @@ TEST(a_call_without_an_environment_runs)
     environ = before;
     EQ(calls, 1);
 }
+
+TEST(an_integer_that_is_none_gives_the_default)
+{
+    static const char *const texts[] = {"", "abc", "4x", "1e3", "99999999999999999999", "4,2"};
+
+    for (size_t i = 0; i < CR_LEN(texts); i++) {
+        setenv("CR_SIZES_LIMIT", texts[i], 1);
+        EQ(cr_env_int(CR_ENV_CR_SIZES_LIMIT), 64);
+    }
+    setenv("CR_SIZES_LIMIT", "-5", 1);
+    EQ(cr_env_int(CR_ENV_CR_SIZES_LIMIT), -5);
+    unsetenv("CR_SIZES_LIMIT");
+}

@@ -38,11 +38,16 @@ static cr_isa chosen;
 static void isa_choose(void)
 {
     const char *wish = cr_env(CR_ENV_CR_ISA);
+    bool known = !*wish;
 
     chosen = best();
-    for (int i = 0; i < CR_ISA_COUNT; i++)
+    for (int i = 0; i < CR_ISA_COUNT; i++) {
+        known = known || !strcmp(wish, rows[i].name);
         if (!strcmp(wish, rows[i].name) && i < (int)chosen)
             chosen = (cr_isa)i;
+    }
+    if (!known)
+        cr_env_refuse(CR_ENV_CR_ISA, "none of base, avx2 and avx512");
     cr_log_line("jit", 1, "instruction set %s", rows[chosen].name);
 }
 

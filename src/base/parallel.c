@@ -33,12 +33,24 @@ int cr_processors(void)
     return n < 1 ? 1 : (int)n;
 }
 
+/* The first number of OMP_NUM_THREADS, a list whose others are for nested regions; 0: none.
+ * OpenMP itself says that a text is not a list. */
+static int64_t threads_of_openmp(void)
+{
+    char *end;
+    long long n = strtoll(cr_env(CR_ENV_OMP_NUM_THREADS), &end, 10);
+
+    return *end && *end != ',' ? 0 : n;
+}
+
 static int parallel_decide(void)
 {
     int64_t n = cr_env_int(CR_ENV_CR_THREADS);
 
+    if (n < 0)
+        cr_env_refuse(CR_ENV_CR_THREADS, "less than one");
     if (n < 1)
-        n = cr_env_int(CR_ENV_OMP_NUM_THREADS);
+        n = threads_of_openmp();
     if (n < 1)
         n = cr_processors();
     return n > CR_MOST_PARTS ? CR_MOST_PARTS : (int)n;
