@@ -17,7 +17,7 @@ ifeq ($(origin PYTHON),undefined)
 PYTHON  := python3.11
 VENV    ?= .venv
 else ifeq ($(origin VENV),undefined)
-VENV    := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+VENV    := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 endif
 FLAVOUR ?=
 JOBS    ?= $(shell nproc)
@@ -31,7 +31,7 @@ OPT     ?= -O2
 CFLAGS_ALL = $(CSTD) $(OPT) -g1 -fPIC -fvisibility=hidden -fopenmp-simd -ffp-contract=off $(WARN) \
              -Isrc -Iinclude -I$(B)/gen $(FLAVOUR)
 LIBS    := -lm -lpthread -ldl -lz
-VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+VERSION := $(shell sed -n 's/^cresset = "\([^"]*\)".*/\1/p' python/cresset/version.py)
 PREFIX  ?= /usr/local
 SHARED  ?= ../shared
 
@@ -136,7 +136,7 @@ $(B)/crc: $(wildcard tools/crc*.c) $(B)/libcresset.a
 # --- Python package --------------------------------------------------------------
 # One folder an interpreter, named by its ABI: builds for several share the rest.
 PY_TAG := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))' 2>/dev/null)
-PY_INC  = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+PY_INC  = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2>/dev/null)
 PY_OBJ := $(B)/$(PY_TAG)
 $(PY_OBJ)/%.o: src/py/bind/%.c | $(B)/gen/stamp
 	@mkdir -p $(@D)
@@ -154,6 +154,10 @@ $(FRAME_OBJ): $(PY_OBJ)/frame/%.o: src/frame/%.c $(PY_OBJ)/gen/frame_opcodes.h
 $(PY_OBJ)/_C.so: $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ) $(B)/libcresset.a
 	$(Q)$(CC) -shared $(FLAVOUR) $(filter %.o,$^) $(ARCHIVE) -o $@ $(LIBS)
 
+# The files that are compiled for the package, of which tools/backend.py shows how many are.
+.PHONY: pkg-objects
+pkg-objects:
+	@echo $(LIB_OBJ) $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ)
 # The package as it is imported: links to the Python files, and the extension.
 pkg: $(PY_OBJ)/_C.so
 	@mkdir -p $(B)/pkg/cresset

@@ -1,54 +1,99 @@
 """Builds wheels and source archives (PEP 517, PEP 660): make compiles, this module packs.
 
-Settings, as in `pip install . -C B=/tmp/build`: B the build folder, JOBS, FLAVOUR.
+Settings, as in `pip install . -C B=/tmp/build`: B the build folder, JOBS, FLAVOUR.  Progress is
+shown by `pip install -v .`.  The module runs on every Python 3 as far as the metadata, with which
+pip tells the user of another version which ones are supported.
 """
 import base64
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
-import tomllib
+import threading
 import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def project():
-    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as f:
-        return tomllib.load(f)["project"]
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as f:
+        return f.read()
+
+
+def project(key):
+    """Returns a text of pyproject.toml's project, whose values have one line each."""
+    return re.search(rf'^{key} = .*?"([^"]*)"', read("pyproject.toml"), re.M).group(1)
+
+
+def version():
+    """Returns cresset.__version__."""
+    text = read("python", "cresset", "version.py")
+    own = re.search(r'^cresset = "(.*?)"', text, re.M).group(1)
+    return re.search(r'^__version__ = TorchVersion\("(.*?)" \+ cresset\)', text, re.M).group(1) + own
 
 
 def base_name():
-    p = project()
-    return f"{p['name']}-{p['version']}"
+    return f"{project('name')}-{version()}"
 
 
 def wheel_tag():
-    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    python = "cp{}{}".format(*sys.version_info)
     return f"{python}-{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
 def metadata():
-    p = project()
-    lines = ["Metadata-Version: 2.1", f"Name: {p['name']}", f"Version: {p['version']}",
-             f"Summary: {p['description']}", f"Author: {p['authors'][0]['name']}",
-             f"License: {p['license']['text']}", f"Requires-Python: {p['requires-python']}",
-             "Description-Content-Type: text/markdown", ""]
-    with open(os.path.join(ROOT, p["readme"]), encoding="utf-8") as f:
-        return "\n".join(lines) + "\n" + f.read()
+    return "\n".join(["Metadata-Version: 2.1", f"Name: {project('name')}", f"Version: {version()}",
+                      f"Summary: {project('description')}", f"Author: {project('authors')}",
+                      f"License: {project('license')}", f"Requires-Python: {project('requires-python')}",
+                      "Description-Content-Type: text/markdown", "", read(project("readme"))])
+
+
+def wheel_text():
+    return f"Wheel-Version: 1.0\nGenerator: cresset\nRoot-Is-Purelib: false\nTag: {wheel_tag()}\n"
+
+
+def check():
+    """Ends with one line when something that the build needs is missing."""
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        sys.exit(f"cresset: CPython 3.11, 3.12 or 3.13 is needed, and this is {sys.version.split()[0]}")
+    done = subprocess.run(["/bin/sh", os.path.join(ROOT, "tools", "deps.sh"), sys.executable], stderr=subprocess.PIPE,
+                          universal_newlines=True)
+    if done.returncode:
+        sys.exit(done.stderr.rstrip())
+
+
+def show_progress(command, ended):
+    """Prints how many files are compiled, every five seconds until the event is set."""
+    objects = subprocess.run(command + ["-s", "pkg-objects"], stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, universal_newlines=True).stdout.split()
+    while not ended.wait(5):
+        compiled = sum(os.path.exists(os.path.join(ROOT, name)) for name in objects)
+        print(f"cresset: {compiled} of {len(objects)} files are compiled", file=sys.stderr, flush=True)
 
 
 def make(settings):
     """Builds the package for this interpreter and returns its folder."""
+    check()
     settings = settings or {}
     folder = settings.get("B", os.path.join(ROOT, "build"))
-    command = ["make", "-C", ROOT, "--no-print-directory",
-               f"-j{settings.get('JOBS', os.cpu_count() or 1)}", f"B={folder}",
-               f"PYTHON={sys.executable}", f"FLAVOUR={settings.get('FLAVOUR', '')}", "pkg"]
-    subprocess.run(command, check=True, stdout=sys.stderr)
+    command = ["make", "-C", ROOT, "--no-print-directory", f"B={folder}", f"PYTHON={sys.executable}",
+               f"FLAVOUR={settings.get('FLAVOUR', '')}"]
+    jobs = settings.get("JOBS", os.cpu_count() or 1)
+    ended = threading.Event()
+    progress = threading.Thread(target=show_progress, args=(command, ended))
+    progress.start()
+    try:
+        done = subprocess.run(command + [f"-j{jobs}", "pkg"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              universal_newlines=True)
+    finally:
+        ended.set()
+        progress.join()
+    if done.returncode:
+        sys.exit(f"cresset: make failed\n{done.stdout}")
     return os.path.join(folder, "pkg")
 
 
@@ -96,15 +141,25 @@ class Wheel:
     def close(self):
         info = f"{base_name()}.dist-info"
         self.add(f"{info}/METADATA", metadata())
-        self.add(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: cresset\n"
-                                  "Root-Is-Purelib: false\n"
-                                  f"Tag: {wheel_tag()}\n")
-        with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
-            self.add(f"{info}/LICENSE", f.read())
+        self.add(f"{info}/WHEEL", wheel_text())
+        self.add(f"{info}/LICENSE", read("LICENSE"))
         record = f"{info}/RECORD"
         self.zip.writestr(record, "\n".join(self.records + [f"{record},,"]) + "\n")
         self.zip.close()
         return self.name
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """Writes the metadata, for which nothing is compiled."""
+    name = f"{base_name()}.dist-info"
+    os.makedirs(os.path.join(metadata_directory, name))
+    for file, text in ("METADATA", metadata()), ("WHEEL", wheel_text()):
+        with open(os.path.join(metadata_directory, name, file), "w", encoding="utf-8") as f:
+            f.write(text)
+    return name
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):

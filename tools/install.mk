@@ -67,7 +67,7 @@ THREADS   ?= 1
 $(B)/ceiling: bench/ceiling.c $(VEC)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -O2 $(ISA_$(BENCH_ISA)) -Isrc $< -o $@
-bench: pkg $(B)/ceiling $(B)/libcresset.a
+bench: build $(B)/ceiling $(B)/libcresset.a
 	$(RUN_PY) bench/startup.py --peer $(PEER) --library $(B)/libcresset.a
 	$(RUN_PY) bench/run.py --peer $(PEER) --threads $(THREADS) --ceiling $(B)/ceiling $(if $(ONLY),--only "$(ONLY)")
 
@@ -77,5 +77,5 @@ bench-compile: pkg
 	$(RUN_PY) bench/compile.py --peer $(PEER) $(if $(ONLY),--only "$(ONLY)")
 
 # --- pages ---------------------------------------------------------------------------
-docs: pkg
+docs: build
 	$(RUN_PY) tools/op_pages.py docs/ops

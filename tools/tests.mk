@@ -82,7 +82,7 @@ test-digests: pkg $(BACKEND) $(B)/crc
 	$(PY_TEST_ENV) $(RUN_PY) tests/ops/digests.py --table $(B)/digests.txt --backend $(BACKEND)
 
 # One operator's generated tests: make check-op OP=logaddexp
-check-op: pkg
+check-op: build
 	@test -n "$(OP)" || { echo "which operator?  make check-op OP=logaddexp"; exit 2; }
 	$(NO_CUDA) $(PYTEST) tests/ops --op=$(OP)
 

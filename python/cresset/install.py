@@ -25,7 +25,7 @@ Name: torch
 Version: {__version__}
 Summary: Cresset under the name torch
 License: Apache-2.0
-Requires-Python: >=3.11
+Requires-Python: >=3.11,<3.14
 """
 _WHEEL = "Wheel-Version: 1.0\nGenerator: cresset\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _ENTRY_POINTS = "[console_scripts]\ntorchrun = torch.distributed.run:main\n"

@@ -11,7 +11,7 @@ import pytest
 import cresset
 
 FOLDER = os.path.dirname(os.path.dirname(cresset.__file__))
-VERSION = "2.13.0+cresset"
+VERSION = str(cresset.__version__)
 PINS = Path(__file__).parent.parent / "libraries" / "versions.txt"
 
 
