@@ -65,14 +65,6 @@ const cr_dnnl_table *cr_dnnl(void)
     return &table;
 }
 
-int cr_dnnl_threads(int n)
-{
-    int was = table.omp_get_max_threads();
-
-    table.omp_set_num_threads(n);
-    return was;
-}
-
 /* --- primitives --- */
 
 typedef struct {

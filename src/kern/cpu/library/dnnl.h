@@ -29,9 +29,6 @@ const cr_dnnl_table *cr_dnnl(void);
  * at a time.  False when the attributes cannot be made. */
 bool cr_dnnl_attr(const cr_dnnl_table *d, dnnl_primitive_attr_t *out);
 
-/* Sets the number of threads for calls from this thread.  Returns the number before. */
-int cr_dnnl_threads(int n);
-
 enum { CR_DNNL_OPERANDS = 5 };
 
 /* The description of a primitive.  The primitive takes ownership of the descriptor. */
