@@ -56,7 +56,7 @@ static inline void *cr_moved(const void *base, int64_t elements, size_t item)
 #ifdef __clang__
 #define CR_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define CR_UNROLL _Pragma("GCC unroll 8")
+#define CR_UNROLL _Pragma("GCC unroll 16")
 #endif
 /* Defines `name`: `bytes` of numbers that one operation computes together.  A pointer to it may
  * point to any such numbers. */

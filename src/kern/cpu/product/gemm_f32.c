@@ -20,14 +20,15 @@
 
 enum {
     K_BLOCK = 256,
-    LONGEST = 1 << 14, /* of k, in single precision: a multiple of K_BLOCK */
-    DOT_BLOCK = 4096,  /* of k */
-    ROW_WIDTH = 256,   /* columns that one row of a takes at once */
-    SIDE = 256,        /* rows and columns of a block of c, at most */
-    SHARE = 1 << 16,   /* multiplications for which a thread is worth while */
-    TASKS = 4,         /* blocks for each thread */
-    REUSED = 4,        /* tiles that make a panel worth its copy */
-    NEAR = 256,        /* a distance of rows of b at which caches hold a strip without a copy */
+    A_ROW = K_BLOCK + 16, /* of a copy of a */
+    LONGEST = 1 << 14,    /* of k, in single precision: a multiple of K_BLOCK */
+    DOT_BLOCK = 4096,     /* of k */
+    ROW_WIDTH = 256,      /* columns that one row of a takes at once */
+    SIDE = 256,           /* rows and columns of a block of c, at most */
+    SHARE = 1 << 16,      /* multiplications for which a thread is worth while */
+    TASKS = 4,            /* blocks for each thread */
+    REUSED = 4,           /* tiles that make a panel worth its copy */
+    NEAR = 256, /* a distance of rows of b at which caches hold a strip without a copy */
     WIDTH = CR_F32_WIDTH,
     STACK_FLOATS = 4096
 };
@@ -135,7 +136,7 @@ typedef struct {
     const product *p;
     int64_t i, j, rows, columns, width; /* width: columns of a strip */
     int tile, vectors;                  /* rows and vectors of a tile */
-    bool in_c;                          /* sums are added up in c itself */
+    bool in_c;                          /* sums of whole strips are added up in c itself */
     float *sums, *a;                    /* a: a copy with unit stride, or NULL */
     double *total;                      /* NULL when k is short */
     _Alignas(64) float panel[K_BLOCK * WIDTH];
@@ -148,10 +149,17 @@ static int tile_rows(const cr_f32_loops *loops, int64_t m)
     return (int)((m + tiles - 1) / tiles);
 }
 
-/* Columns of sums, with those beyond the last column. */
-static int64_t padded(const block *t)
+/* The first column whose sums are in the block's own memory: 0, or that of an incomplete strip.
+ */
+static int64_t first_own(const block *t)
 {
-    return (t->columns + t->width - 1) / t->width * t->width;
+    return t->in_c ? t->columns / t->width * t->width : 0;
+}
+
+/* Columns of the block's own memory. */
+static int64_t own_columns(const block *t)
+{
+    return (t->columns - first_own(t) + t->width - 1) / t->width * t->width;
 }
 
 static void block_describe(block *t, const product *p, int64_t i, int64_t j)
@@ -163,17 +171,17 @@ static void block_describe(block *t, const product *p, int64_t i, int64_t j)
     t->tile = tile_rows(p->loops, t->rows);
     t->vectors = p->loops->vectors(t->tile);
     t->width = t->vectors * CR_F32_LANES;
-    t->in_c = is_plain(p) && t->columns % t->width == 0 && p->k <= LONGEST;
+    t->in_c = is_plain(p) && p->k <= LONGEST;
     t->sums = t->a = NULL;
     t->total = NULL;
 }
 
 static cr_status block_memory(block *t)
 {
-    size_t sums = t->in_c ? 0 : (size_t)(t->rows * padded(t)) * sizeof *t->sums;
+    size_t sums = (size_t)(t->rows * own_columns(t)) * sizeof *t->sums;
     size_t total = t->p->k <= LONGEST ? 0 : 2 * sums;
     bool copies_a = t->p->a_col != 1 && t->columns > t->width;
-    size_t a = copies_a ? (size_t)(t->rows * K_BLOCK) * sizeof *t->a : 0;
+    size_t a = copies_a ? (size_t)(t->rows * A_ROW) * sizeof *t->a : 0;
     char *bytes;
 
     if (!(sums + total + a))
@@ -223,12 +231,33 @@ static void copy_a(const block *t, int64_t p, int64_t k)
     const float *a = g->a + t->i * g->a_row + p * g->a_col;
 
     if (g->a_row == 1) {
-        cr_turn_run(&(cr_turn){a, t->a, g->a_col, K_BLOCK, t->rows, k});
+        cr_turn_run(&(cr_turn){a, t->a, g->a_col, A_ROW, t->rows, k});
         return;
     }
     for (int64_t i = 0; i < t->rows; i++)
         for (int64_t q = 0; q < k; q++)
-            t->a[i * K_BLOCK + q] = a[i * g->a_row + q * g->a_col];
+            t->a[i * A_ROW + q] = a[i * g->a_row + q * g->a_col];
+}
+
+/* The vectors of a strip with `columns` columns. */
+static int strip_vectors(const block *t, int64_t columns)
+{
+    int vectors = t->vectors;
+
+    while (vectors > 1 && columns <= vectors / 2 * CR_F32_LANES)
+        vectors /= 2;
+    return vectors;
+}
+
+/* Where the sums of the strip from column j on go. */
+static cr_f32_sums strip_sums(const block *t, int64_t j)
+{
+    const product *g = t->p;
+    int64_t own = first_own(t);
+
+    if (j < own)
+        return (cr_f32_sums){g->c + t->i * g->c_row + t->j + j, g->c_row, false};
+    return (cr_f32_sums){t->sums + j - own, own_columns(t), false};
 }
 
 /* Adds columns [p, p + k) of a times the same rows of b to the sums. */
@@ -236,25 +265,25 @@ static void block_add(block *t, int64_t p, int64_t k)
 {
     const product *g = t->p;
     const float *a = t->a ? t->a : g->a + t->i * g->a_row + p * g->a_col;
-    int64_t a_row = t->a ? K_BLOCK : g->a_row, a_col = t->a ? 1 : g->a_col, step;
-    cr_f32_sums to = {.row = t->in_c ? g->c_row : padded(t), .add = p % LONGEST != 0};
-    float *sums = t->in_c ? g->c + t->i * g->c_row + t->j : t->sums;
+    int64_t a_row = t->a ? A_ROW : g->a_row, a_col = t->a ? 1 : g->a_col, step;
 
     if (t->a)
         copy_a(t, p, k);
     for (int64_t j = 0; j < t->columns; j += t->width) {
         const float *b = strip_of_b(t, j, p, k, &step);
-        for (int64_t i = 0; i < t->rows; i += t->tile) {
+        int vectors = strip_vectors(t, t->columns - j);
+        cr_f32_sums to = strip_sums(t, j);
+        to.add = p % LONGEST != 0;
+        for (int64_t i = 0; i < t->rows; i += t->tile, to.at += t->tile * to.row) {
             int rows = (int)(t->rows - i < t->tile ? t->rows - i : t->tile);
-            to.at = sums + i * to.row + j;
-            g->loops->tile(&to, rows, t->vectors, a + i * a_row, a_row, a_col, b, step, k);
+            g->loops->tile(&to, rows, vectors, a + i * a_row, a_row, a_col, b, step, k);
         }
     }
 }
 
 static void block_run(block *t)
 {
-    int64_t count = t->rows * padded(t), k;
+    int64_t count = t->rows * own_columns(t), own = first_own(t), k;
 
     for (int64_t p = 0; p < t->p->k; p += k) {
         k = t->p->k - p < K_BLOCK ? t->p->k - p : K_BLOCK;
@@ -262,8 +291,9 @@ static void block_run(block *t)
         if (t->total && ends_part(t->p, p + k))
             add_to_totals(t->total, t->sums, count);
     }
-    if (!t->in_c)
-        product_store(t->p, t->sums, padded(t), t->i, t->rows, t->j, t->columns);
+    if (own < t->columns)
+        product_store(t->p, t->sums, own_columns(t), t->i, t->rows, t->j + own,
+                      t->columns - own);
 }
 
 static int64_t across(const product *p) { return (p->n + p->columns - 1) / p->columns; }
