@@ -1,6 +1,7 @@
 """Wrong arguments are errors or give torch's answer, and never crash."""
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -328,3 +329,104 @@ def test_extremes_along_a_dim_of_one_element_with_a_huge_stride():
 def test_positions_in_planes_are_int64():
     with pytest.raises(RuntimeError, match="expected int64 indices, but got Float"):
         torch._C.ops._pool_gather(torch.zeros(3, 3), torch.zeros(3, 3), 1)
+
+
+class Changing(list):
+    """A list of n numbers; reading the first as a number changes the list."""
+
+    def __init__(self, n, change):
+        super().__init__([2] * n)
+        owner = self
+
+        class Item:
+            def __index__(self):
+                change(owner)
+                return 2
+
+            def __float__(self):
+                return float(self.__index__())
+        self[0] = Item()
+
+
+def lists_of_numbers():
+    """Returns (name, argument) for each parameter that is a list of numbers."""
+    kinds = ("int[]", "float[]", "Scalar[]")
+    return sorted({(e["name"], p["name"]) for e in torch._C._records() for p in e["params"]
+                   if p["type"].split("?")[0] in kinds or "int[" in p["type"]})
+
+
+@pytest.mark.parametrize("change", [lambda x: x.clear(), lambda x: x.__delitem__(slice(1, None)),
+                                    lambda x: x.extend([3] * 50), lambda x: x.__setitem__(slice(1, 3), [object()])],
+                         ids=["clear", "shorten", "extend", "replace"])
+def test_a_list_that_its_items_change(change):
+    assert len(lists_of_numbers()) > 50
+    for name, p in lists_of_numbers():
+        entry = getattr(torch._C.ops, name)
+        for first in ([], [torch.ones(2, 2)], [torch.ones(2, 2), torch.ones(2)]):
+            for given in (first + [Changing(5, change)],):
+                try:
+                    entry(*given)
+                except Exception as e:
+                    assert not isinstance(e, SystemError)
+            try:
+                entry(*first, **{p: Changing(5, change)})
+            except Exception as e:
+                assert not isinstance(e, SystemError)
+    for call in (torch.zeros, torch.tensor, torch.Size, torch.ones(2, 2).new_zeros, torch.ones(2, 2).view):
+        try:
+            call(Changing(5, change))
+        except (RuntimeError, TypeError):
+            pass
+
+
+def test_a_list_of_sizes_that_becomes_shorter_is_an_error():
+    with pytest.raises(RuntimeError, match="the list changed its size"):
+        torch.zeros(Changing(5, lambda x: x.clear()))
+
+
+def test_a_list_of_tensors_is_kept_while_a_call_reads_it():
+    tensors = [torch.ones(4), torch.ones(4)]
+
+    class Dim:
+        def __index__(self):
+            tensors.clear()
+            return 0
+    assert torch.cat(tensors, Dim()).tolist() == [1.0] * 8 and tensors == []
+
+
+def test_a_list_that_another_thread_clears_while_a_call_reads_it():
+    for _ in range(20):
+        tensors = [torch.ones(100000) for _ in range(20)]
+        thread = threading.Thread(target=tensors.clear)
+        thread.start()
+        try:
+            joined = torch.cat(tensors)
+        except (RuntimeError, ValueError):
+            joined = None  # the list was empty before
+        thread.join()
+        assert joined is None or joined.sum().item() == joined.numel()
+
+
+@pytest.mark.parametrize("device", [object(), 3.5, [1], torch.float32, "nowhere"], ids=str)
+def test_devices_that_are_none(device):
+    for call in (lambda: torch.UntypedStorage(8, device), lambda: torch.UntypedStorage(8, device=device),
+                 lambda: torch.Generator(device)):
+        with pytest.raises((TypeError, RuntimeError)):
+            call()
+
+
+def test_regions_of_an_empty_batch():
+    for name, more in ("roi_pool", ()), ("roi_align", (-1, False)), ("ps_roi_pool", ()), ("ps_roi_align", (-1,)):
+        call = getattr(torch.ops.torchvision, name)
+        for image in (-0.5, 0.0, -0.0, 0.9, -1e-30):
+            with pytest.raises((IndexError, RuntimeError)):
+                call(torch.zeros(0, 4, 4, 4), torch.tensor([[image, 0, 0, 1, 1]]), 1.0, 2, 2, *more)
+
+
+def test_functions_of_the_extension_called_by_hand():
+    for call in (lambda: torch._C._outline(3), lambda: torch._C._disabled_torch_function_impl(torch.Tensor, 3, 3),
+                 lambda: torch._C._disabled_torch_function_impl(len, (), (), 3),
+                 lambda: torch.Tensor.__torch_function__(len, (), (), 3),
+                 lambda: torch._C._disable_saved_tensors_hooks(1.5)):
+        with pytest.raises(TypeError):
+            call()

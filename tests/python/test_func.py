@@ -168,3 +168,46 @@ def test_batch_norms_lose_their_statistics():
     model = torch.nn.Sequential(torch.nn.BatchNorm1d(3))
     assert torch.func.replace_all_batch_norm_modules_(model)[0].running_mean is None
     assert vmap(model, randomness="error")(torch.randn(2, 4, 3)).shape == (2, 4, 3)
+
+
+class Plain(torch.Tensor):
+    pass
+
+
+class Other(torch.Tensor):
+    def doubled(self):
+        return self * 2
+
+
+SUBCLASSES = {
+    "jacfwd": lambda f, x: torch.func.jacfwd(f)(x), "jacrev": lambda f, x: torch.func.jacrev(f)(x),
+    "hessian": lambda f, x: torch.func.hessian(lambda a: f(a).sum())(x), "vmap": lambda f, x: torch.func.vmap(f)(x),
+    "grad": lambda f, x: torch.func.grad(lambda a: f(a).sum())(x), "jvp": lambda f, x: torch.func.jvp(f, (x,), (x,))[1],
+    "vjp": lambda f, x: torch.func.vjp(f, x)[1](torch.ones(3))[0],
+    "vmap of grad": lambda f, x: torch.func.vmap(torch.func.grad(lambda a: f(a).sum()))(x),
+    "two": lambda f, x: torch.func.vmap(lambda a, b: f(a) * b)(x, (x if type(x) is torch.Tensor else x.as_subclass(Other))),
+}
+
+
+@pytest.mark.parametrize("name", SUBCLASSES)
+def test_transforms_treat_subclasses_as_plain_tensors(name):
+    x = torch.tensor([1.0, 2.0, -3.0])
+
+    def cubes(a):
+        return a * a * a
+
+    def as_other(a):
+        return cubes(a.as_subclass(Other).doubled())
+    want = SUBCLASSES[name](cubes, x)
+    for given in (x.as_subclass(Plain), torch.nn.Parameter(x), x.clone().as_subclass(Other)):
+        got = SUBCLASSES[name](cubes, given)
+        assert torch.equal(got.as_subclass(torch.Tensor), want)
+    assert torch.equal(SUBCLASSES[name](as_other, x), want * 8)
+
+
+def test_an_object_of_another_class_is_not_replaced():
+    def other(a):
+        with torch._C.DisableTorchFunctionSubclass():
+            return torch.Tensor.as_subclass(a, Plain)
+    with pytest.raises(RuntimeError, match="is already associated to a python object of type"):
+        torch.func.vmap(other)(torch.ones(2))

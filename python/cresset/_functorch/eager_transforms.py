@@ -11,7 +11,7 @@ from .. import _C
 from .._C import Tensor
 from ..autograd import grad as tape_gradients
 from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
-from .vmap import _Batched, fresh, vmap
+from .vmap import _Batched, fresh, plain, vmap
 
 
 # --- inputs and results ---
@@ -26,6 +26,7 @@ def _alias(x):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
     if not _can_require_grad(x):
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
+    x = plain(x)
     return x.view_as(x) if x.requires_grad else fresh(x).requires_grad_()
 
 

@@ -8,6 +8,7 @@ and the results are stacked.  Calls for the batch are recorded by autograd, and 
 function: derivatives may be taken inside and outside of it.
 """
 import functools
+import inspect
 import itertools
 
 from .. import _C
@@ -29,6 +30,13 @@ class _Batched(Tensor):
         made = Tensor._make_wrapper_subclass(cls, inner.shape[1:], strides=inner.stride()[1:], dtype=inner.dtype,
                                              device=inner.device)
         made.inner, made.level = inner, level
+        return made
+
+    def as_subclass(self, cls):
+        """Returns a batch that is also of class `cls`, with the same history."""
+        with _C.DisableTorchFunctionSubclass():
+            made = Tensor.as_subclass(self, Tensor)
+        made.__class__ = cls if issubclass(cls, _Batched) else _batched_class(cls)
         return made
 
     def detach(self):
@@ -57,6 +65,24 @@ class _Batched(Tensor):
         level = max(x.level for x in leaves if isinstance(x, _Batched))
         with _C._ReentrantDispatch():
             return _call_batch(func, args, kwargs, level)
+
+
+@functools.cache
+def _batched_class(cls):
+    """Returns the class of batches of examples of class `cls`."""
+    if cls is Tensor:
+        return _Batched
+    return type(cls.__name__, (_Batched, cls), {"__torch_function__": inspect.getattr_static(cls, "__torch_function__")})
+
+
+def plain(x):
+    """Returns x without a class that only overrides functions: inside of a transform a tensor is a plain one."""
+    kind = type(x)
+    dispatched = kind.__torch_dispatch__ is not _C._disabled_torch_dispatch_impl
+    if kind is Tensor or dispatched:
+        return x
+    with _C.DisableTorchFunctionSubclass():
+        return x.as_subclass(Tensor)
 
 
 def fresh(x):
@@ -453,7 +479,7 @@ def _output(x, d, size, level, func):
 
 def _run(func, size, dims, leaves, spec, out_dims, randomness, kwargs):
     level = next(_levels)
-    given = [x if d is None else _Batched(x.movedim(d, 0), level) for x, d in zip(leaves, dims)]
+    given = [x if d is None else _Batched(plain(x).movedim(d, 0), level) for x, d in zip(leaves, dims)]
     with _Randomness(randomness, size, level):
         out = func(*tree_unflatten(given, spec), **kwargs)
     outs, out_spec = tree_flatten(out)

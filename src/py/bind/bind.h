@@ -44,8 +44,9 @@ static inline cr_tensor *cr_py_tensor_of(PyObject *x)
 PyObject *cr_py_wrap(cr_tensor *t);
 /* As cr_py_wrap, but takes a new reference; None for NULL. */
 PyObject *cr_py_wrap_keep(cr_tensor *t);
-/* A new object of a subclass over `t`, which must have no Python object.  Takes ownership of
- * the caller's reference. */
+/* A new object of a subclass over `t`; its Python object if that has the class already, and a
+ * RuntimeError if it has another.  Takes ownership of the caller's reference, also on failure.
+ */
 PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t);
 /* Visits the objects that are reachable only through `t`.  For tp_traverse. */
 int cr_py_visit_tensor(cr_tensor *t, visitproc visit, void *arg);
@@ -165,6 +166,9 @@ cr_py_fit cr_py_size_from(PyObject *x, int64_t *out);
 bool cr_py_is_numpy_scalar(PyObject *x);
 /* The dtype that torch infers for a number; the default dtype for a float. */
 cr_dtype cr_py_dtype_of_scalar(cr_scalar s);
+/* Item i of a list or tuple; NULL with an exception when a list has become shorter.  For loops
+ * that call code of the program for an item, which may change the list and free the item. */
+PyObject *cr_py_item(PyObject *list, Py_ssize_t i);
 /* Reads a list or tuple of at most `room` ints. */
 cr_py_fit cr_py_ints_from(PyObject *x, int64_t *out, int room, int *count);
 PyObject *cr_py_ints_tuple(const int64_t *v, size_t n);
@@ -228,6 +232,7 @@ typedef struct {
     bool requires_grad;
     size_t used;
     void *blocks; /* memory that did not fit into scratch */
+    void *held;   /* copies of lists, whose items `value` and `overloaded` refer to */
     /* After a misfit: the parameter, its position (0: keyword), the value, and the index in a
      * list.  bad_spread: the list was given as positional arguments; the value is the item. */
     bool bad_spread;
@@ -244,13 +249,13 @@ static inline void cr_py_args_init(cr_py_args *a)
     a->out = NULL;
     a->requires_grad = false;
     a->used = 0;
-    a->blocks = NULL;
+    a->blocks = a->held = NULL;
 }
-void cr_py_args_free_blocks(cr_py_args *a);
+void cr_py_args_release(cr_py_args *a);
 static inline void cr_py_args_drop(cr_py_args *a)
 {
-    if (CR_UNLIKELY(a->blocks != NULL))
-        cr_py_args_free_blocks(a);
+    if (CR_UNLIKELY(a->blocks != NULL || a->held != NULL))
+        cr_py_args_release(a);
 }
 /* `size` bytes that are valid until cr_py_args_drop; NULL with an exception. */
 void *cr_py_args_get(cr_py_args *a, size_t size);

@@ -41,7 +41,7 @@ cr_status cr_roi_images(int64_t **out, const cr_roi *r, const cr_view *regions)
         const char *at =
             regions->data + k * regions->stride[0] * (int64_t)cr_view_item(regions);
         double v = cr_scalar_as_double(cr_scalar_load((cr_dtype)regions->dtype, at));
-        if (!(v > -1 && v < (double)r->images)) {
+        if (!(v > -1 && v < (double)r->images && r->images)) { /* -0.5 is image 0 */
             cr_free(image);
             return cr_fail(CR_INDEX,
                            "%s: region %lld is of image %g, the input has %lld images", r->name,

@@ -28,8 +28,33 @@ void *cr_py_args_get(cr_py_args *a, size_t size)
     return b->bytes;
 }
 
-void cr_py_args_free_blocks(cr_py_args *a)
+typedef struct held_list {
+    struct held_list *next;
+    PyObject *items;
+} held_list;
+
+/* The items of `x`, borrowed from `a`: while arguments are converted and while the call runs,
+ * the program may change a list, but not a tuple. */
+static PyObject *args_hold(cr_py_args *a, PyObject *x)
 {
+    held_list *h;
+
+    if (PyTuple_Check(x) || !PyList_GET_SIZE(x))
+        return x;
+    h = cr_py_args_get(a, sizeof *h);
+    PyObject *items = h ? PyList_AsTuple(x) : NULL;
+    if (!items)
+        return NULL;
+    *h = (held_list){a->held, items};
+    a->held = h;
+    return items;
+}
+
+void cr_py_args_release(cr_py_args *a)
+{
+    for (held_list *h = a->held; h; h = h->next)
+        Py_DECREF(h->items);
+    a->held = NULL;
     while (a->blocks) {
         block *b = a->blocks;
         a->blocks = b->next;
@@ -224,6 +249,18 @@ static cr_py_fit args_spread(cr_py_args *a, const cr_param *p, cr_tag tag, int64
 
 static bool is_list(PyObject *x) { return PyTuple_Check(x) || PyList_Check(x); }
 
+static cr_py_fit args_int_item(PyObject *list, Py_ssize_t i, int64_t *out)
+{
+    PyObject *item = cr_py_item(list, i);
+
+    if (CR_UNLIKELY(!item))
+        return CR_PY_RAISED;
+    *out = item == Py_True;
+    cr_py_fit fit = PyBool_Check(item) ? CR_PY_FITS : cr_py_size_from(item, out);
+    Py_DECREF(item);
+    return fit;
+}
+
 static cr_py_fit args_to_ints(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
 {
     int64_t one;
@@ -237,9 +274,7 @@ static cr_py_fit args_to_ints(cr_py_args *a, const cr_param *p, PyObject *x, cr_
     if (!ints)
         return CR_PY_RAISED;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PySequence_Fast_GET_ITEM(x, i);
-        ints[i] = item == Py_True;
-        cr_py_fit fit = PyBool_Check(item) ? CR_PY_FITS : cr_py_size_from(item, &ints[i]);
+        cr_py_fit fit = args_int_item(x, i, &ints[i]);
         if (fit != CR_PY_FITS) {
             a->bad_item = i;
             return fit;
@@ -277,6 +312,8 @@ static cr_py_fit args_to_floats(cr_py_args *a, const cr_param *p, PyObject *x, c
 
     if (!is_list(x) && !single)
         return CR_PY_MISFIT;
+    if (!single && !(x = args_hold(a, x)))
+        return CR_PY_RAISED;
     Py_ssize_t n = single ? p->fixed : PySequence_Fast_GET_SIZE(x);
     double *floats = cr_py_args_get(a, (size_t)n * sizeof *floats);
     if (!floats)
@@ -301,6 +338,8 @@ static cr_py_fit to_values(cr_py_args *a, const cr_param *p, PyObject *x, cr_val
 
     if (!is_list(x))
         return CR_PY_MISFIT;
+    if (!(x = args_hold(a, x)))
+        return CR_PY_RAISED;
     Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
     cr_value *list = cr_py_args_get(a, (size_t)n * sizeof *list);
     if (!list)

@@ -87,7 +87,7 @@ static cr_status custom_refuse(const cr_op *op, int k, PyObject *x)
 
 static cr_status custom_list(cr_value *out, const cr_op *op, int k, PyObject *x)
 {
-    PyObject *items = PySequence_Fast(x, "a list of tensors is expected");
+    PyObject *items = PySequence_Tuple(x);
     Py_ssize_t n = items ? PySequence_Fast_GET_SIZE(items) : 0;
     cr_value *list = items ? cr_alloc((size_t)n * sizeof *list + 1) : NULL;
     cr_status st = items ? list ? CR_OK : CR_MEMORY : CR_PYTHON;

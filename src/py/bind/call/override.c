@@ -210,7 +210,8 @@ static PyObject *convert_items(PyObject *x, PyObject *cls)
     PyObject *items = PySequence_List(x), *out;
 
     for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items); i++) {
-        PyObject *y = override_convert(PyList_GET_ITEM(items, i), cls);
+        PyObject *item = Py_NewRef(PyList_GET_ITEM(items, i)), *y = override_convert(item, cls);
+        Py_DECREF(item);
         if (!y || PyList_SetItem(items, i, y) < 0)
             Py_CLEAR(items);
     }
@@ -234,7 +235,7 @@ static PyObject *override_convert(PyObject *x, PyObject *cls)
 
 static int all_bases(PyObject *cls, PyObject *types)
 {
-    PyObject *seq = PySequence_Fast(types, "types must be a sequence");
+    PyObject *seq = PySequence_Tuple(types);
     int good = seq ? 1 : -1;
 
     for (Py_ssize_t i = 0; good > 0 && i < PySequence_Fast_GET_SIZE(seq); i++)
@@ -243,25 +244,50 @@ static int all_bases(PyObject *cls, PyObject *types)
     return good;
 }
 
+/* The arguments of a handler: (function, types, args=(), kwargs={}).  `args` is owned, `kwargs`
+ * is a borrowed dict or NULL. */
+typedef struct {
+    PyObject *function, *types, *args, *kwargs;
+} handled_call;
+
+static bool read_handled(handled_call *c, PyObject *given, const char *format)
+{
+    PyObject *args = NULL, *kwargs = NULL;
+
+    if (!PyArg_ParseTuple(given, format, &c->function, &c->types, &args, &kwargs))
+        return false;
+    if (kwargs && kwargs != Py_None && !PyDict_Check(kwargs)) {
+        PyErr_Format(PyExc_TypeError, "kwargs must be a dict, not %s",
+                     Py_TYPE(kwargs)->tp_name);
+        return false;
+    }
+    c->kwargs = kwargs == Py_None ? NULL : kwargs;
+    c->args = args ? PySequence_Tuple(args) : PyTuple_New(0);
+    return c->args != NULL;
+}
+
+/* Runs the function without handlers. */
+static PyObject *run_handled(const handled_call *c)
+{
+    cr_py_override_off++;
+    PyObject *out = PyObject_Call(c->function, c->args, c->kwargs);
+    cr_py_override_off--;
+    return out;
+}
+
 /* Tensor.__torch_function__: runs the function without handlers and converts results to
  * `cls`. */
 static PyObject *default_handler(PyObject *cls, PyObject *args)
 {
-    PyObject *function, *types, *given = NULL, *kwargs = NULL, *plain, *out;
+    handled_call c;
+    PyObject *plain, *out;
 
-    if (!PyArg_ParseTuple(args, "OO|OO:__torch_function__", &function, &types, &given, &kwargs))
+    if (!read_handled(&c, args, "OO|OO:__torch_function__"))
         return NULL;
-    int good = all_bases(cls, types);
-    if (good <= 0)
-        return good < 0 ? NULL : Py_NewRef(Py_NotImplemented);
-    PyObject *tuple = given ? PySequence_Tuple(given) : PyTuple_New(0);
-    if (!tuple)
-        return NULL;
-    cr_py_override_off++;
-    plain = PyObject_Call(function, tuple, kwargs == Py_None ? NULL : kwargs);
-    cr_py_override_off--;
-    Py_DECREF(tuple);
-    if (!plain || cls == (PyObject *)cr_py_tensor_type)
+    int good = all_bases(cls, c.types);
+    plain = good > 0 ? run_handled(&c) : good < 0 ? NULL : Py_NewRef(Py_NotImplemented);
+    Py_DECREF(c.args);
+    if (!plain || plain == Py_NotImplemented || cls == (PyObject *)cr_py_tensor_type)
         return plain;
     out = override_convert(plain, cls);
     Py_DECREF(plain);
@@ -270,22 +296,20 @@ static PyObject *default_handler(PyObject *cls, PyObject *args)
 
 static PyObject *disabled_handler(PyObject *m, PyObject *args)
 {
-    PyObject *function, *types, *given = NULL, *kwargs = NULL;
+    handled_call c;
 
     (void)m;
-    if (!PyArg_ParseTuple(args, "OO|OO:_disabled_torch_function_impl", &function, &types,
-                          &given, &kwargs))
+    if (!read_handled(&c, args, "OO|OO:_disabled_torch_function_impl"))
         return NULL;
-    cr_py_override_off++;
-    PyObject *out = PyObject_Call(function, given, kwargs == Py_None ? NULL : kwargs);
-    cr_py_override_off--;
+    PyObject *out = run_handled(&c);
+    Py_DECREF(c.args);
     return out;
 }
 
 /* The arguments that have a __torch_function__, subclasses first.  For Python functions. */
 static PyObject *has_torch_function(PyObject *m, PyObject *args)
 {
-    PyObject *seq = PySequence_Fast(args, "a sequence of arguments is expected");
+    PyObject *seq = PySequence_Tuple(args);
     bool found = cr_py_mode_count > 0;
 
     (void)m;

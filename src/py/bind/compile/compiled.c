@@ -825,7 +825,7 @@ static PyObject *run_python(entry *e, const match *m)
 static int take_python(entry *e, PyObject *returned, cr_tensor **output)
 {
     PyObject *list = PyTuple_Check(returned) || PyList_Check(returned)
-                         ? PySequence_Fast(returned, "")
+                         ? PySequence_Tuple(returned)
                          : PyTuple_Pack(1, returned);
     Py_ssize_t n = list ? PySequence_Fast_GET_SIZE(list) : 0;
 
@@ -1283,11 +1283,14 @@ static PyObject *log_wants(PyObject *m, PyObject *args)
  * must not be read. */
 static PyObject *outline(PyObject *m, PyObject *x)
 {
-    const cr_tensor *t = cr_py_tensor_of(x);
     cr_storage *none = NULL;
     cr_tensor *out;
 
     (void)m;
+    if (!cr_py_is_tensor(x))
+        return PyErr_Format(PyExc_TypeError, "a tensor is expected, not %s",
+                            Py_TYPE(x)->tp_name);
+    const cr_tensor *t = cr_py_tensor_of(x);
     cr_status st = cr_storage_new(&none, t->device, 0);
     if (!st)
         st = cr_tensor_over(&out, none, (cr_dtype)t->dtype, t->ndim, t->size, t->stride, 0);

@@ -101,7 +101,7 @@ static cr_tensor **inputs_of(const cr_graph *g, PyObject *given, PyObject **item
     cr_tensor **input =
         PyMem_Calloc((size_t)(g->input_count + g->body->output_count + 1), sizeof *input);
 
-    *items = input ? PySequence_Fast(given, "inputs are a list of tensors") : PyErr_NoMemory();
+    *items = input ? PySequence_Tuple(given) : PyErr_NoMemory();
     if (*items && PySequence_Fast_GET_SIZE(*items) != g->input_count)
         PyErr_Format(PyExc_TypeError, "the graph takes %d inputs, not %zd", g->input_count,
                      PySequence_Fast_GET_SIZE(*items));
@@ -781,7 +781,7 @@ static PyObject *recorder_at(PyObject *x, PyObject *source)
 /* finish(outputs): tensors or None */
 static PyObject *recorder_finish(PyObject *x, PyObject *given)
 {
-    PyObject *list = PySequence_Fast(given, "outputs are a list"), *out = NULL;
+    PyObject *list = PySequence_Tuple(given), *out = NULL;
     Py_ssize_t n = list ? PySequence_Fast_GET_SIZE(list) : 0;
     cr_tensor **output = list ? PyMem_Calloc((size_t)n + 1, sizeof *output) : NULL;
     cr_graph *g = NULL;

@@ -70,7 +70,7 @@ static PyObject *program_run_inputs(cr_program *p, PyObject *args, cr_tensor **i
 static PyObject *program_run(PyObject *x, PyObject *given)
 {
     cr_program *p = ((program_object *)x)->p;
-    PyObject *args = PySequence_Fast(given, "inputs are a list of tensors"), *out = NULL;
+    PyObject *args = PySequence_Tuple(given), *out = NULL;
     int inputs = cr_program_inputs(p);
     cr_tensor **room;
 

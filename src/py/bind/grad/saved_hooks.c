@@ -127,11 +127,15 @@ static PyObject *pop(PyObject *m, PyObject *unused)
 /* _saved_tensors_hooks_disable(message or None) -> the earlier message or None. */
 static PyObject *disable(PyObject *m, PyObject *message)
 {
-    PyObject *was = disabled ? disabled : Py_NewRef(Py_None);
+    PyObject *was;
 
     (void)m;
+    if (message != Py_None && !PyUnicode_Check(message))
+        return PyErr_Format(PyExc_TypeError, "the message must be str or None, not %s",
+                            Py_TYPE(message)->tp_name);
     if (top && message != Py_None && !disabled)
         return PyErr_Format(PyExc_RuntimeError, "%U", message);
+    was = disabled ? disabled : Py_NewRef(Py_None);
     disabled = message == Py_None ? NULL : Py_NewRef(message);
     return was;
 }

@@ -54,7 +54,12 @@ static int read_generator_device(PyObject *x, cr_device *out)
 {
     int kind = CR_HOST.kind, index = -1;
 
-    if (cr_py_device_from(x, &kind, &index) < 0)
+    int done = cr_py_device_from(x, &kind, &index);
+    if (!done)
+        PyErr_Format(PyExc_TypeError,
+                     "Generator(): argument 'device' must be torch.device, not %s",
+                     Py_TYPE(x)->tp_name);
+    if (done <= 0)
         return -1;
     if (!cr_device_of((cr_device_kind)kind) || kind == CR_META) {
         no_generator((cr_device_kind)kind);

@@ -337,10 +337,13 @@ static int take_all(walk *w, PyObject *items)
         return -1;
     }
     w->ellipsis = w->at->ndim - total;
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (index_take(w, PySequence_Fast_GET_ITEM(items, i), false) < 0)
-            return -1;
-    return 0;
+    int done = 0;
+    for (Py_ssize_t i = 0; !done && i < n; i++) {
+        PyObject *item = cr_py_item(items, i);
+        done = item ? index_take(w, item, false) : -1;
+        Py_XDECREF(item);
+    }
+    return done < 0 ? -1 : 0;
 }
 
 static int walk_index(walk *w, cr_tensor *t, PyObject *index)

@@ -96,6 +96,17 @@ static int survey_scalar(survey *s, PyObject *x)
     return -1;
 }
 
+static int survey_dtype(survey *s, PyObject *x, int depth);
+
+static int survey_item(survey *s, PyObject *list, Py_ssize_t i, int depth)
+{
+    PyObject *item = cr_py_item(list, i);
+    int done = item ? survey_dtype(s, item, depth + 1) : -1;
+
+    Py_XDECREF(item);
+    return done;
+}
+
 static int survey_dtype(survey *s, PyObject *x, int depth)
 {
     if (cr_py_is_tensor(x))
@@ -111,7 +122,7 @@ static int survey_dtype(survey *s, PyObject *x, int depth)
     PyObject *fast = PySequence_Fast(x, "not a sequence");
     int done = fast ? 0 : -1;
     for (Py_ssize_t i = 0; !done && i < PySequence_Fast_GET_SIZE(fast); i++)
-        done = survey_dtype(s, PySequence_Fast_GET_ITEM(fast, i), depth + 1);
+        done = survey_item(s, fast, i, depth);
     Py_XDECREF(fast);
     return done;
 }
@@ -200,6 +211,17 @@ static inline bool store_common(const sink *k, PyObject *x, char *at)
     return !overflow;
 }
 
+static int make_store(const sink *k, PyObject *x, int dim, char *at);
+
+static int make_store_item(const sink *k, PyObject *list, Py_ssize_t i, int dim, char *at)
+{
+    PyObject *item = cr_py_item(list, i);
+    int done = item ? make_store(k, item, dim + 1, at) : -1;
+
+    Py_XDECREF(item);
+    return done;
+}
+
 static int make_store(const sink *k, PyObject *x, int dim, char *at)
 {
     const cr_tensor *t = k->t;
@@ -219,7 +241,7 @@ static int make_store(const sink *k, PyObject *x, int dim, char *at)
                      (long long)t->size[dim], dim, n);
     int64_t step = t->stride[dim] * (int64_t)k->bytes;
     for (Py_ssize_t i = 0; !done && i < n; i++)
-        done = make_store(k, PySequence_Fast_GET_ITEM(fast, i), dim + 1, at + i * step);
+        done = make_store_item(k, fast, i, dim, at + i * step);
     Py_DECREF(fast);
     return done;
 }

@@ -138,6 +138,26 @@ cr_dtype cr_py_dtype_of_scalar(cr_scalar s)
     }
 }
 
+PyObject *cr_py_item(PyObject *list, Py_ssize_t i)
+{
+    if (i < PySequence_Fast_GET_SIZE(list))
+        return Py_NewRef(PySequence_Fast_GET_ITEM(list, i));
+    return PyErr_Format(PyExc_RuntimeError, "the list changed its size while it was read");
+}
+
+static cr_py_fit int_item(PyObject *list, Py_ssize_t i, int64_t *out)
+{
+    PyObject *item = cr_py_item(list, i);
+    cr_py_fit fit = !item ? CR_PY_RAISED : CR_PY_FITS;
+
+    if (item && PyBool_Check(item))
+        *out = item == Py_True;
+    else if (item)
+        fit = cr_py_int_from(item, out);
+    Py_XDECREF(item);
+    return fit;
+}
+
 cr_py_fit cr_py_ints_from(PyObject *x, int64_t *out, int room, int *count)
 {
     if (!PyTuple_Check(x) && !PyList_Check(x))
@@ -149,12 +169,7 @@ cr_py_fit cr_py_ints_from(PyObject *x, int64_t *out, int room, int *count)
         return CR_PY_RAISED;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PySequence_Fast_GET_ITEM(x, i);
-        if (PyBool_Check(item)) {
-            out[i] = item == Py_True;
-            continue;
-        }
-        cr_py_fit fit = cr_py_int_from(item, &out[i]);
+        cr_py_fit fit = int_item(x, i, &out[i]);
         if (fit != CR_PY_FITS)
             return fit;
     }

@@ -84,13 +84,28 @@ static PyObject *storage_call(const char *name, PyObject *args, PyObject *kwargs
 }
 
 /* UntypedStorage(size) or UntypedStorage(values). */
+/* Reads the argument `device`; NULL and None leave *out as it is. */
+static bool storage_place(cr_device *out, PyObject *device)
+{
+    int kind, index;
+    int done = device && device != Py_None ? cr_py_device_from(device, &kind, &index) : 0;
+    cr_status st = done > 0 ? cr_device_named(out, cr_device_pack(kind, index)) : CR_OK;
+
+    if (!done && device && device != Py_None)
+        PyErr_Format(PyExc_TypeError,
+                     "UntypedStorage(): argument 'device' must be torch.device, not %s",
+                     Py_TYPE(device)->tp_name);
+    if (st)
+        cr_py_raise(st);
+    return !st && !PyErr_Occurred();
+}
+
 static PyObject *storage_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"size", "device", NULL};
     Py_ssize_t size = 0;
     PyObject *device = NULL, *self;
     cr_device where = CR_HOST;
-    int kind, index;
     cr_storage *s;
 
     (void)type;
@@ -98,14 +113,11 @@ static PyObject *storage_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         return storage_call("from_sequence", args, kwargs);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|nO:UntypedStorage", names, &size,
                                      &device) ||
-        (device && cr_py_device_from(device, &kind, &index) < 0))
+        !storage_place(&where, device))
         return NULL;
-    cr_status st = device ? cr_device_named(&where, cr_device_pack(kind, index)) : CR_OK;
-    if (st)
-        return cr_py_raise(st);
     if (size < 0)
         return PyErr_Format(PyExc_RuntimeError, "a storage cannot have %zd bytes", size);
-    st = cr_storage_new(&s, where, (size_t)size);
+    cr_status st = cr_storage_new(&s, where, (size_t)size);
     if (st)
         return cr_py_raise(st);
     self = cr_py_storage_object(s);

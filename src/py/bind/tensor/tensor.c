@@ -71,9 +71,26 @@ PyObject *cr_py_wrap_keep(cr_tensor *t)
     return cr_py_wrap(cr_keep(t));
 }
 
+/* A handler (__torch_dispatch__) may have given `t` an object of its class. */
+static PyObject *wrap_again_as(PyTypeObject *type, cr_tensor *t)
+{
+    PyObject *had = wrap_again(t);
+
+    if (PyObject_TypeCheck(had, type))
+        return had;
+    PyErr_Format(PyExc_RuntimeError,
+                 "Creating a new Tensor subclass %s but the raw Tensor object is already "
+                 "associated to a python object of type %s which is not a subclass of the "
+                 "requested type",
+                 type->tp_name, Py_TYPE(had)->tp_name);
+    Py_DECREF(had);
+    return NULL;
+}
+
 PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t)
 {
-    CR_ASSERT(!t->peer);
+    if (CR_UNLIKELY(t->peer != NULL))
+        return wrap_again_as(type, t);
     cr_py_mark_dispatched(type, t);
     return wrap_new(type, t);
 }
