@@ -1,0 +1,206 @@
+/* Sockets with time limits. */
+#include "comm/net.h"
+#include "base/clock.h"
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { BACKLOG = 2048, FIRST_PAUSE_US = 2000, LAST_PAUSE_US = 200000 };
+
+/* The addresses of host:port; the caller frees them. */
+static cr_status net_resolve(struct addrinfo **out, const char *host, int port)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", port);
+    int rc = getaddrinfo(host, text, &hints, out);
+    return rc ? cr_fail(
+                    CR_NETWORK,
+                    "The IPv4 network addresses of (%s, %d) cannot be retrieved (gai error: "
+                    "%d - %s).",
+                    host, port, rc, gai_strerror(rc))
+              : CR_OK;
+}
+
+static bool is_loopback(const struct addrinfo *a)
+{
+    if (a->ai_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)a->ai_addr)->sin_addr.s_addr) >>
+                   24 ==
+               127;
+    return IN6_IS_ADDR_LOOPBACK(
+        &((const struct sockaddr_in6 *)(const void *)a->ai_addr)->sin6_addr);
+}
+
+static int listen_at(const struct sockaddr *at, socklen_t len)
+{
+    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd, at, len) || listen(fd, BACKLOG)) {
+        int keep = errno;
+        close(fd);
+        errno = keep;
+        return -1;
+    }
+    return fd;
+}
+
+cr_status cr_net_listen(int *out, const char *host, int port)
+{
+    struct addrinfo *list;
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = -1;
+
+    CR_TRY(net_resolve(&list, host, port));
+    bool here = is_loopback(list);
+    for (const struct addrinfo *a = list; a && here && fd < 0; a = a->ai_next)
+        fd = listen_at(a->ai_addr, a->ai_addrlen);
+    if (!here)
+        fd = listen_at((const void *)&any, sizeof any);
+    freeaddrinfo(list);
+    if (fd < 0)
+        return cr_fail(CR_NETWORK,
+                       "The server socket has failed to listen on any local network address. "
+                       "port: %d, useIpv6: false, code: %d, name: %s, message: %s",
+                       port, -errno, strerrorname_np(errno), strerror(errno));
+    *out = fd;
+    return CR_OK;
+}
+
+int cr_net_port(int fd)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } a;
+    socklen_t n = sizeof a;
+
+    if (getsockname(fd, &a.any, &n))
+        return 0;
+    return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
+}
+
+/* Milliseconds until `end`, for poll(). */
+static int net_left(double end)
+{
+    double ms = 1e3 * (end - cr_seconds());
+
+    return ms <= 0 ? 0 : ms > 1e6 ? 1000000 : (int)ms + 1;
+}
+
+/* True when the socket is ready before `end`. */
+static bool net_ready(int fd, short events, double end)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+
+    for (;;) {
+        int rc = poll(&p, 1, net_left(end));
+        if (rc > 0)
+            return true;
+        if (rc == 0 && cr_seconds() >= end) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+        if (rc < 0 && errno != EINTR)
+            return false;
+    }
+}
+
+/* A connected socket, or -1 with errno. */
+static int connect_to(const struct addrinfo *a, double end)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1,
+        error = 0;
+    socklen_t n = sizeof error;
+
+    if (fd < 0)
+        return -1;
+    if (connect(fd, a->ai_addr, a->ai_addrlen) && errno == EINPROGRESS) {
+        if (!net_ready(fd, POLLOUT, end))
+            error = ETIMEDOUT;
+        else
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+    } else {
+        error = cr_net_port(fd) ? 0 : errno;
+    }
+    if (error) {
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return fd;
+}
+
+static cr_status connect_failed(const char *host, int port, int64_t timeout_ms)
+{
+    return cr_fail(CR_NETWORK,
+                   "The client socket has timed out after %lldms while trying to connect to "
+                   "(%s, %d): %s",
+                   (long long)timeout_ms, host, port, strerror(errno));
+}
+
+cr_status cr_net_connect(int *out, const char *host, int port, int64_t timeout_ms)
+{
+    double end = cr_seconds() + 1e-3 * (double)timeout_ms;
+    struct addrinfo *list;
+    int fd = -1;
+
+    CR_TRY(net_resolve(&list, host, port));
+    for (useconds_t pause = FIRST_PAUSE_US;;
+         pause = pause * 2 < LAST_PAUSE_US ? pause * 2 : LAST_PAUSE_US) {
+        for (const struct addrinfo *a = list; a && fd < 0; a = a->ai_next)
+            fd = connect_to(a, end);
+        if (fd >= 0 || cr_seconds() + 1e-6 * pause > end)
+            break;
+        usleep(pause);
+    }
+    freeaddrinfo(list);
+    *out = fd;
+    return fd < 0 ? connect_failed(host, port, timeout_ms) : CR_OK;
+}
+
+cr_status cr_net_send(int fd, const void *at, size_t n, double end)
+{
+    for (const char *p = at; n;) {
+        ssize_t did = send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (did < 0 && errno == EAGAIN && net_ready(fd, POLLOUT, end))
+            continue;
+        if (did < 0 && errno == EINTR)
+            continue;
+        if (did < 0)
+            return cr_fail(CR_NETWORK, "failed to send: %s", strerror(errno));
+        p += did;
+        n -= (size_t)did;
+    }
+    return CR_OK;
+}
+
+cr_status cr_net_receive(int fd, void *at, size_t n, double end)
+{
+    for (char *p = at; n;) {
+        ssize_t did = recv(fd, p, n, MSG_DONTWAIT);
+        if (did < 0 && errno == EAGAIN && net_ready(fd, POLLIN, end))
+            continue;
+        if (did < 0 && errno == EINTR)
+            continue;
+        if (did <= 0)
+            return cr_fail(CR_NETWORK, "failed to recv, got %zd bytes: %s",
+                           did < 0 ? (ssize_t)0 : did,
+                           did ? strerror(errno) : "Connection was closed by the peer");
+        p += did;
+        n -= (size_t)did;
+    }
+    return CR_OK;
+}
