@@ -35,7 +35,7 @@ VERSION := $(shell sed -n 's/^cresset = "\([^"]*\)".*/\1/p' python/cresset/versi
 PREFIX  ?= /usr/local
 SHARED  ?= ../shared
 
-ROOM_LIST := base num space sym ops loop emit device comm jit kern tensor whole autograd io graph script aot compile nn api
+ROOM_LIST := base num space sym ops loop emit device comm jit kern tensor whole autograd dist io graph script aot compile nn api
 LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c src/$(r)/*/*/*.c)))
 # opgen reads no sizes: the functions that compute them include headers that opgen makes.
 HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c src/ops/shape_%.c,$(wildcard src/$(r)/*.c)))
@@ -130,6 +130,14 @@ lib: $(B)/libcresset.a $(B)/libcresset.so
 # All of it: the extension exports the C functions of api/, which it does not call.
 ARCHIVE = -Wl,--whole-archive $(B)/libcresset.a -Wl,--no-whole-archive
 
+# Gloo's messages for distributed runs: a shared object of its own, built where Gloo's headers are.
+CXX  ?= g++
+GLOO := $(shell echo '\#include <gloo/context.h>' | $(CXX) -std=c++14 -E -x c++ - >/dev/null 2>&1 && echo $(B)/libcresset_gloo.so)
+$(B)/libcresset_gloo.so: src/comm/gloo/gloo.cc src/comm/gloo/shim.h
+	@mkdir -p $(@D)
+	@echo "  $<"
+	$(Q)$(CXX) -std=c++14 -O2 -Wall -Wextra -fPIC -shared -fvisibility=hidden -Isrc $< -o $@ -lgloo -lpthread
+
 $(B)/crc: $(wildcard tools/crc*.c) $(B)/libcresset.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(filter %.c,$^) $(ARCHIVE) -o $@ $(LIBS) -rdynamic
 
@@ -159,8 +167,9 @@ $(PY_OBJ)/_C.so: $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ) $(B)/libcr
 pkg-objects:
 	@echo $(LIB_OBJ) $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ)
 # The package as it is imported: links to the Python files, and the extension.
-pkg: $(PY_OBJ)/_C.so
+pkg: $(PY_OBJ)/_C.so $(GLOO)
 	@mkdir -p $(B)/pkg/cresset
+	$(if $(GLOO),@ln -sfn $(abspath $(GLOO)) $(B)/pkg/cresset/)
 	@ln -sfn $(CURDIR)/python/cresset/* $(B)/pkg/cresset/
 	@cp -f $< $(B)/pkg/cresset/_C.new && mv -f $(B)/pkg/cresset/_C.new $(B)/pkg/cresset/_C.$(PY_TAG).so
 

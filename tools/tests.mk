@@ -81,6 +81,13 @@ bless-conformance: pkg
 test-digests: pkg $(BACKEND) $(B)/crc
 	$(PY_TEST_ENV) $(RUN_PY) tests/ops/digests.py --table $(B)/digests.txt --backend $(BACKEND)
 
+# Groups of processes, on this host: 2 and 4 ranks, and faults.  Engines: Gloo where the package was built with it, MPI
+# by the wheel mpich.
+.PHONY: test-dist
+test-dist: pkg
+	@sh tools/deps.sh $(PYTHON) $(VENV) mpich
+	$(PYTEST) tests/dist
+
 # One operator's generated tests: make check-op OP=logaddexp
 check-op: build
 	@test -n "$(OP)" || { echo "which operator?  make check-op OP=logaddexp"; exit 2; }
@@ -92,7 +99,7 @@ test: build
 	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-counts test-format test-headers test-text test-graphs-short test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(NO_CUDA) $(PYTEST) $(PY_TESTS)
-	$(MAKE) --no-print-directory test-frame-quick test-backend test-fake-cuda
+	$(MAKE) --no-print-directory test-frame-quick test-backend test-fake-cuda test-dist
 
 # --- flavours --------------------------------------------------------------------------
 # Each flavour has a build folder below B.

@@ -252,6 +252,10 @@ typedef struct {
 } cr_backward_call;
 CR_API CR_MUST cr_status cr_backward(const cr_backward_call *call, cr_tensor **results);
 
+/* Runs `fn` when the outermost backward of the calling thread has applied all nodes; its
+ * failure is that backward's.  CR_RUNTIME outside of a backward. */
+CR_MUST cr_status cr_backward_at_end(cr_status (*fn)(void *context), void *context);
+
 /* Facts about the innermost running backward of the calling thread: its number, which no other
  * run has (-1 outside a backward); whether `n` takes part; whether gradients go into leaves
  * rather than to inputs. */

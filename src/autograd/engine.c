@@ -393,10 +393,27 @@ static cr_status engine_run(cr_task *t)
     CR_TRY(engine_start(t));
     while (t->ready.len)
         CR_TRY(run_item(t, cr_task_pop(t)));
-    return check_unused(t);
+    CR_TRY(check_unused(t));
+    for (size_t i = 0; i < t->ends.len; i++) /* functions may add further ones */
+        CR_TRY(t->ends.at[i].fn(t->ends.at[i].context));
+    return CR_OK;
 }
 
-static CR_THREAD const cr_task *running; /* the innermost run */
+static CR_THREAD cr_task *running; /* the innermost run */
+
+cr_status cr_backward_at_end(cr_status (*fn)(void *context), void *context)
+{
+    cr_task *t = running;
+
+    if (!t)
+        return cr_fail(CR_RUNTIME,
+                       "Final callbacks can only be installed during backward pass.");
+    while (t->outer)
+        t = t->outer;
+    CR_TRY(cr_vec_reserve(&t->ends, 1));
+    cr_vec_put(&t->ends, ((cr_task_end){fn, context}));
+    return CR_OK;
+}
 
 bool cr_backward_retains(void) { return running && running->call->retain_graph; }
 
@@ -415,7 +432,7 @@ cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
 {
     static _Atomic int64_t last;
     cr_task t = {.call = call, .results = results, .number = last++};
-    const cr_task *outer = running;
+    cr_task *outer = running;
     bool was = cr_thread.no_grad;
 
     for (int k = 0; k < call->root_count; k++)
@@ -431,6 +448,7 @@ cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
     for (int k = 0; results && k < call->input_count; k++)
         results[k] = NULL;
     cr_thread.no_grad = !call->create_graph;
+    t.outer = outer;
     running = &t;
     cr_status st = engine_run(&t);
     running = outer;

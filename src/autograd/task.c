@@ -237,6 +237,7 @@ void cr_task_drop(cr_task *t)
             cr_drop(item->many[k]);
         cr_free(item->many);
     }
+    cr_vec_drop(&t->ends);
     cr_vec_drop(&t->items);
     cr_vec_drop(&t->ready);
     cr_free(t->table);

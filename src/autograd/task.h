@@ -15,8 +15,16 @@ typedef struct {
     bool counted;          /* edges have been counted */
 } cr_task_item;
 
+/* A function that runs at the end of a backward. */
 typedef struct {
+    cr_status (*fn)(void *context);
+    void *context;
+} cr_task_end;
+
+typedef struct cr_task {
     const cr_backward_call *call;
+    struct cr_task *outer; /* the run in which a hook started this one */
+    CR_VEC(cr_task_end) ends;
     int64_t number;        /* number of this run */
     cr_tensor **results;   /* one per input, or NULL */
     int32_t *next_capture; /* linked list of the inputs with the same node */

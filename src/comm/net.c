@@ -1,7 +1,9 @@
 /* Sockets with time limits. */
 #include "comm/net.h"
 #include "base/clock.h"
+#include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -203,4 +205,26 @@ cr_status cr_net_receive(int fd, void *at, size_t n, double end)
         n -= (size_t)did;
     }
     return CR_OK;
+}
+
+cr_status cr_net_device_address(char *out, size_t size, const char *device)
+{
+    struct ifaddrs *list = NULL;
+    bool found = false;
+
+    if (getifaddrs(&list))
+        list = NULL;
+    for (const struct ifaddrs *a = list; a && !found; a = a->ifa_next)
+        if (a->ifa_addr && a->ifa_addr->sa_family == AF_INET && !strcmp(a->ifa_name, device))
+            found =
+                inet_ntop(AF_INET,
+                          &((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr,
+                          out, (socklen_t)size) != NULL;
+    if (list)
+        freeifaddrs(list);
+    return found ? CR_OK
+                 : cr_fail(CR_NETWORK,
+                           "Unable to find address for: %s (there is no network device "
+                           "of this name with an IPv4 address)",
+                           device);
 }

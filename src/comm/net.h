@@ -15,4 +15,7 @@ CR_MUST cr_status cr_net_connect(int *fd, const char *host, int port, int64_t ti
 CR_MUST cr_status cr_net_send(int fd, const void *at, size_t n, double end);
 CR_MUST cr_status cr_net_receive(int fd, void *at, size_t n, double end);
 
+/* The address of a network device, as "127.0.0.1".  CR_NETWORK when there is no such device. */
+CR_MUST cr_status cr_net_device_address(char *out, size_t size, const char *device);
+
 #endif

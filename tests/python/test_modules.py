@@ -27,10 +27,3 @@ def test_case(name):
 def test_every_case_is_recorded_and_differences_are_cases():
     assert list(EXPECTED) == list(CASES)
     assert set(DIFFERING) <= set(CASES)
-
-
-def test_a_device_mesh_is_refused():
-    """Without distributed, torch's init_device_mesh takes no arguments."""
-    from cresset.distributed import device_mesh
-    with pytest.raises(TypeError, match="init_device_mesh"):
-        device_mesh.init_device_mesh("cpu", (1,))

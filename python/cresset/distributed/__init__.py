@@ -1,65 +1,47 @@
-"""Distributed training, as in a torch that is built without it: is_available() returns False.
+"""Groups of processes: stores, calls between ranks, data-parallel training.
 
-The package then has the errors and two classes for annotations only, so that programs which ask
-is_available() first take their path for one process.
+`init_process_group` makes the group of all ranks.  Backends for CPUs are "gloo" and "mpi"; "fake" plays one rank of a
+run of any size.  docs/design/comm.md describes the library underneath.
 """
+import sys
 
-__all__ = ["is_available"]
+from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
+from ._errors import DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError
+from ._stores import FileStore, HashStore, PrefixStore, Store, TCPStore
+from .distributed_c10d import *  # noqa: F403
+from .distributed_c10d import (_all_gather_base, _coalescing_manager, _make_nccl_premul_sum, _reduce_scatter_base,  # noqa: F401
+                               ProcessGroup, ReduceOp, Work)
+from .rendezvous import register_rendezvous_handler, rendezvous
+
+RankType = int
 
 
 def is_available():
-    """Returns whether the package can communicate with other processes: False."""
-    return False
+    """Returns whether the package can communicate with other processes: True."""
+    return True
 
 
-class DistError(RuntimeError):
-    """An error of a distributed operation."""
-
-    __module__ = "torch.distributed"
-
-
-class DistBackendError(DistError):
-    """An error of a backend."""
-
-    __module__ = "torch.distributed"
+def breakpoint(rank=0, skip=0, timeout_s=3600):
+    """Stops one rank in the debugger, while the others wait for it."""
+    import pdb
+    if get_rank() == rank:  # noqa: F405
+        pdb.set_trace()
+    barrier()  # noqa: F405
 
 
-class DistNetworkError(DistError):
-    """An error of the network."""
-
-    __module__ = "torch.distributed"
 
 
-class DistStoreError(DistError):
-    """An error of the store."""
-
-    __module__ = "torch.distributed"
-
-
-class QueueEmptyError(DistStoreError):
-    """A queue of the store is empty."""
-
-    __module__ = "torch.distributed"
-
-
-class _Stub:
-    """A class for annotations."""
-
-
-GroupName = ProcessGroup = _Stub
-
-
-def init_process_group(*args, **kwargs):
-    """Raises a RuntimeError.  Scripts import this name and call it only in runs of several processes."""
-    raise RuntimeError("torch.distributed is not available: this package runs in one process")
-
-
-def destroy_process_group(group=None):
-    """Does nothing: there is no process group."""
+_LAZY = ("algorithms", "autograd", "constants", "device_mesh", "distributed_c10d", "elastic", "launch", "launcher",
+         "rendezvous", "rpc", "run", "tensor", "utils", "nn", "logging_handlers", "c10d_logger", "checkpoint", "fsdp", "optim")
+_NAMES = {"DeviceMesh": "device_mesh", "init_device_mesh": "device_mesh", "GradBucket": "_reducer", "Reducer": "_reducer",
+          "Logger": "_reducer", "BuiltinCommHookType": "_reducer"}
 
 
 def __getattr__(name):
-    if name in ("device_mesh", "rpc", "tensor"):
-        from importlib import import_module
+    from importlib import import_module
+    from importlib.util import find_spec
+    if name in _LAZY and find_spec(f"{__name__}.{name}") is not None:
         return import_module(f"{__name__}.{name}")
+    if name in _NAMES:
+        return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

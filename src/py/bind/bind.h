@@ -433,7 +433,10 @@ int cr_py_checkpoint_start(PyObject *m); /* checkpoint.c */
 /* A source over a file descriptor (from byte `start` on) or an object with a buffer, which the
  * caller owns; NULL with an exception. */
 struct cr_source *cr_py_source_of(PyObject *file, unsigned long long start, bool map);
-int cr_py_archive_start(PyObject *m); /* archive.c */
-int cr_py_script_start(PyObject *m);  /* script.c */
+int cr_py_archive_start(PyObject *m);      /* archive.c */
+int cr_py_script_start(PyObject *m);       /* script.c */
+int cr_py_comm_store_start(PyObject *m);   /* comm/store.c */
+int cr_py_comm_group_start(PyObject *m);   /* comm/group.c */
+int cr_py_comm_reducer_start(PyObject *m); /* comm/reducer.c */
 
 #endif

@@ -1,12 +1,324 @@
-"""Data parallelism over processes, which needs torch.distributed."""
+"""Data parallelism over processes: every rank has the module, and gradients are averaged (src/dist/reducer.h)."""
+import logging
+from contextlib import contextmanager
+
+import cresset
+
+from ... import _C
 from ..modules.module import Module
 
 __all__ = ["DistributedDataParallel"]
 
+logger = logging.getLogger(__name__)
+_FIRST_BUCKET_BYTES = 1024 * 1024
+_DEFAULT_BUCKET_MB = 25
+
+
+def _tensors_in(x, found=None):
+    """Returns the tensors of a module's output: in tuples, lists, dicts and dataclasses."""
+    found = [] if found is None else found
+    if isinstance(x, cresset.Tensor):
+        found.append(x)
+    elif isinstance(x, dict):
+        for value in x.values():
+            _tensors_in(value, found)
+    elif isinstance(x, (list, tuple)):
+        for value in x:
+            _tensors_in(value, found)
+    elif hasattr(x, "__dataclass_fields__"):
+        for name in x.__dataclass_fields__:
+            _tensors_in(getattr(x, name, None), found)
+    return found
+
 
 class DistributedDataParallel(Module):
-    """The class that programs look for in isinstance; it cannot be made without other processes."""
+    """A module on every rank of a group, whose gradients become the ranks' averages during backward."""
 
-    def __init__(self, module, *args, **kwargs):
-        raise ValueError("Default process group has not been initialized, please make sure to call "
-                         "init_process_group.")
+    _active_ddp_module = None
+
+    def __init__(self, module, device_ids=None, output_device=None, dim=0, broadcast_buffers=True, init_sync=True,
+                 process_group=None, bucket_cap_mb=None, find_unused_parameters=False, check_reduction=False,
+                 gradient_as_bucket_view=False, static_graph=False, delay_all_reduce_named_params=None,
+                 param_to_hook_all_reduce=None, mixed_precision=None, device_mesh=None,
+                 skip_all_reduce_unused_params=False):
+        from ... import distributed as dist
+        super().__init__()
+        if process_group is not None and device_mesh is not None:
+            raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
+        if device_mesh is not None:
+            if device_mesh.ndim != 1:
+                raise RuntimeError(f"Only 1D device mesh is supported, but got {device_mesh}.")
+            process_group = device_mesh.get_group(mesh_dim=0)
+        self.process_group = dist.distributed_c10d._get_default_group() if process_group is None else process_group
+        self.device_mesh = device_mesh
+        self._check_module(module, device_ids, output_device)
+        if mixed_precision is not None:
+            raise NotImplementedError("DistributedDataParallel: mixed_precision is not implemented; autocast is")
+        if delay_all_reduce_named_params is not None:
+            raise NotImplementedError("DistributedDataParallel: delay_all_reduce_named_params is not implemented")
+        self.module = module
+        self.device = next(p for p in module.parameters() if p.requires_grad).device
+        self.device_ids, self.output_device, self.dim = None, None, dim
+        self.device_type = self.device.type
+        self.broadcast_buffers = broadcast_buffers
+        self.find_unused_parameters = find_unused_parameters
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.static_graph = False
+        self.parameters_to_ignore = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        self.bucket_bytes_cap_default = bucket_cap_mb is None
+        self.bucket_bytes_cap = int((_DEFAULT_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb) * 1024 * 1024)
+        if self.bucket_bytes_cap <= 0:
+            raise ValueError(f"bucket_cap_mb must be positive, not {bucket_cap_mb}")
+        self._hook, self._futures, self._after_uneven = None, {}, None
+        self._names, self._parameters_list = self._reduced_parameters()
+        self._check_parameters_fit()
+        if init_sync:
+            self._sync_module_states()
+        self._static_asked = static_graph
+        self._make_reducer(static_graph)
+
+    # --- construction ---
+    def _check_module(self, module, device_ids, output_device):
+        parameters = list(module.parameters())
+        if not any(p.requires_grad for p in parameters):
+            raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have any parameter that requires "
+                               "a gradient.")
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError("device_ids can only be None or contain a single element.")
+        kinds = {p.device.type for p in parameters}
+        if len(kinds) != 1:
+            raise ValueError("DistributedDataParallel's input module must be on the same type of devices, but input module "
+                             f"parameters locate in {kinds}.")
+        if kinds == {"cpu"} and (device_ids or output_device is not None):
+            raise ValueError("DistributedDataParallel device_ids and output_device arguments only work with single-device/"
+                             "multiple-device GPU modules or CPU modules, but got device_ids "
+                             f"{device_ids}, output_device {output_device}, and module parameters "
+                             f"{({p.device for p in parameters})}.")
+        for name, p in module.named_parameters():
+            if p.requires_grad and type(p).__name__ == "UninitializedParameter":
+                raise RuntimeError("Modules with uninitialized parameters can't be used with `DistributedDataParallel`. Run a "
+                                   "dummy forward pass to correctly initialize the modules")
+
+    def _reduced_parameters(self):
+        pairs = [(name, p) for name, p in self.module.named_parameters()
+                 if p.requires_grad and name not in self.parameters_to_ignore]
+        return [name for name, _ in pairs], [p for _, p in pairs]
+
+    def _check_parameters_fit(self):
+        """All ranks must have the same parameters."""
+        from ... import distributed as dist
+        own = [(tuple(p.shape), str(p.dtype)) for p in self._parameters_list]
+        every = [None] * dist.get_world_size(self.process_group)
+        dist.all_gather_object(every, own, self.process_group)
+        rank = dist.get_rank(self.process_group)
+        for other, theirs in enumerate(every):
+            if len(theirs) != len(own):
+                raise RuntimeError(f"DDP expects same model across all ranks, but Rank {rank} has {len(own)} params, while "
+                                   f"rank {other} has inconsistent {len(theirs)} params.")
+            for i, (mine, their) in enumerate(zip(own, theirs)):
+                if mine != their:
+                    raise RuntimeError(f"[{rank}]: params[{i}] ({self._names[i]}) in this process with sizes "
+                                       f"{list(mine[0])} ({mine[1]}) appears not to match sizes of the same param in process "
+                                       f"{other}: {list(their[0])} ({their[1]}).")
+
+    def _synced_buffers(self):
+        return [b for name, b in self.module.named_buffers() if name not in self.parameters_to_ignore]
+
+    def _broadcast(self, tensors):
+        """Copies rank 0's tensors to all ranks, as one work."""
+        from ... import distributed as dist
+        if tensors:
+            with cresset.no_grad(), dist._coalescing_manager(self.process_group):
+                for tensor in tensors:
+                    dist.broadcast(tensor.detach(), group=self.process_group, group_src=0)
+
+    def _sync_module_states(self):
+        self._broadcast([p for name, p in self.module.named_parameters() if name not in self.parameters_to_ignore]
+                        + self._synced_buffers())
+
+    def _make_reducer(self, static_graph):
+        first = _FIRST_BUCKET_BYTES if self.bucket_bytes_cap_default else self.bucket_bytes_cap
+        self.static_graph = static_graph
+        self.reducer = _C._comm_reducer(self.process_group._handle, tuple(self._parameters_list), self.bucket_bytes_cap, first,
+                                        bool(self.gradient_as_bucket_view), bool(self.find_unused_parameters),
+                                        bool(static_graph))
+        if self._hook is not None:
+            self.register_comm_hook(*self._hook)
+
+    def _set_static_graph(self):
+        """Says that every iteration uses the parameters as the first one does."""
+        if not self.static_graph:
+            self._make_reducer(True)
+
+    # --- training ---
+    def will_sync_module_buffers(self):
+        """Returns whether the next forward copies rank 0's buffers."""
+        return self.require_forward_param_sync and self.broadcast_buffers and bool(self._synced_buffers())
+
+    def _before_forward(self):
+        if cresset.is_grad_enabled() and self.require_backward_grad_sync:
+            if self._joining is not None:
+                self._joining.notify(self)
+            self.reducer.before_forward()
+        if self.will_sync_module_buffers() and self.process_group.size() > 1:
+            self._broadcast(self._synced_buffers())
+
+    _joining = None
+
+    def forward(self, *inputs, **kwargs):
+        """Calls the module."""
+        self._before_forward()
+        output = self.module(*inputs, **kwargs)
+        sync = cresset.is_grad_enabled() and self.require_backward_grad_sync
+        self.reducer.set_sync(sync)
+        if sync:
+            self.require_forward_param_sync = True
+            outputs = [t for t in _tensors_in(output) if t.requires_grad] if self.find_unused_parameters else []
+            self.reducer.after_forward(tuple(outputs))
+        else:
+            self.require_forward_param_sync = False
+        return output
+
+    @contextmanager
+    def no_sync(self):
+        """Inside of the context, gradients stay at each rank and add up; the next backward outside reduces the sums."""
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def train(self, mode=True):
+        super().train(mode)
+        return self
+
+    def scatter(self, inputs, kwargs, device_ids):
+        """Returns the inputs: there is one device."""
+        return (inputs,), (kwargs,)
+
+    def to_kwargs(self, inputs, kwargs, device_id):
+        """Returns the inputs: there is one device."""
+        return (inputs,), (kwargs,)
+
+    def gather(self, outputs, output_device):
+        """Returns the outputs: there is one device."""
+        return outputs
+
+    # --- communication hooks ---
+    def register_comm_hook(self, state, hook):
+        """Makes hook(state, bucket) reduce buckets: it returns a future of the bucket's new elements."""
+        if not callable(hook):
+            raise TypeError("Communication hook must be callable.")
+        from ...distributed._reducer import GradBucket
+        self._hook = (state, hook)
+
+        def start(i):
+            bucket = GradBucket(i, self.reducer, self._parameters_list)
+            self._futures[i] = hook(state, bucket)
+
+        def finish(i):
+            result = self._futures.pop(i)
+            result = result.wait() if hasattr(result, "wait") else result
+            result = result[0] if isinstance(result, (list, tuple)) else result
+            buffer = self.reducer.buffer(i)
+            if result is not buffer:
+                with cresset.no_grad():
+                    buffer.copy_(result.reshape(buffer.shape))
+        self.reducer.set_hook(start, finish)
+
+    def _register_comm_hook(self, state, hook):
+        self.register_comm_hook(state, hook)
+
+    def _register_builtin_comm_hook(self, comm_hook_type):
+        from ...distributed.algorithms.ddp_comm_hooks import default_hooks
+        from ...distributed._reducer import BuiltinCommHookType
+        names = {BuiltinCommHookType.ALLREDUCE: default_hooks.allreduce_hook,
+                 BuiltinCommHookType.FP16_COMPRESS: default_hooks.fp16_compress_hook}
+        self.register_comm_hook(self.process_group, names[comm_hook_type])
+
+    # --- uneven inputs ---
+    def join(self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False):
+        """A context in which ranks may have different numbers of iterations."""
+        from ...distributed.algorithms.join import Join
+        return Join([self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size)
+
+    def join_hook(self, **kwargs):
+        """Returns what this rank does while others still train."""
+        return _JoinHook(self, kwargs.get("divide_by_initial_world_size", True))
+
+    @property
+    def join_device(self):
+        """The device of calls about ranks that ended."""
+        return self.device
+
+    @property
+    def join_process_group(self):
+        """The group of calls about ranks that ended."""
+        return self.process_group
+
+    # --- copies and files ---
+    def __getstate__(self):
+        state = dict(self.__dict__)
+        for name in ("process_group", "reducer", "device_mesh"):
+            state.pop(name, None)
+        state["_futures"] = {}
+        return state
+
+    def __setstate__(self, state):
+        from ... import distributed as dist
+        self.__dict__.update(state)
+        self.process_group, self.device_mesh = dist.distributed_c10d._get_default_group(), None
+        self._names, self._parameters_list = self._reduced_parameters()
+        self._make_reducer(self.static_graph)
+
+    def _get_ddp_logging_data(self):
+        return {"world_size": self.process_group.size(), "rank": self.process_group.rank(),
+                "backend_name": self.process_group.name(), "module_name": type(self.module).__name__,
+                "find_unused_parameters": self.find_unused_parameters, "broadcast_buffers": self.broadcast_buffers,
+                "gradient_as_bucket_view": self.gradient_as_bucket_view, "static_graph": self.static_graph,
+                "bucket_cap_bytes": self.bucket_bytes_cap, "num_parameter_tensors": len(self._parameters_list),
+                "bucket_sizes": ", ".join(str(self.reducer.buffer(i).numel() * self.reducer.buffer(i).element_size())
+                                          for i in range(self.reducer.bucket_count))}
+
+    @classmethod
+    def _get_active_ddp_module(cls):
+        return cls._active_ddp_module
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(module, params_and_buffers_to_ignore):
+        """Names parameters and buffers of a module that DistributedDataParallel leaves alone."""
+        module._ddp_params_and_buffers_to_ignore = params_and_buffers_to_ignore
+
+
+class _JoinHook:
+    """While other ranks train, this rank adds zeros to their buckets."""
+
+    def __init__(self, ddp, divide_by_initial_world_size):
+        self.ddp = ddp
+        self.divide_by_initial_world_size = divide_by_initial_world_size
+
+    def main_hook(self):
+        """Answers the calls of one iteration of the others."""
+        from ... import distributed as dist
+        ddp = self.ddp
+        ddp.reducer.before_forward()
+        if ddp.broadcast_buffers and ddp._synced_buffers():
+            ddp._broadcast(ddp._synced_buffers())
+        for i in range(ddp.reducer.bucket_count):
+            zeros = cresset.zeros_like(ddp.reducer.buffer(i))
+            half = zeros.element_size() < 4
+            op = dist._make_nccl_premul_sum(1.0 / ddp.process_group.size()) if half else dist.ReduceOp.AVG
+            dist.all_reduce(zeros, op, ddp.process_group)
+        if ddp.find_unused_parameters and not ddp.static_graph:
+            dist.all_reduce(cresset.zeros(len(ddp._parameters_list), dtype=cresset.int32), group=ddp.process_group)
+
+    def post_hook(self, is_last_joiner):
+        """Copies the last rank's parameters to all."""
+        from ... import distributed as dist
+        ddp = self.ddp
+        who = cresset.tensor([dist.get_rank(ddp.process_group) if is_last_joiner else -1])
+        dist.all_reduce(who, dist.ReduceOp.MAX, ddp.process_group)
+        with cresset.no_grad():
+            for tensor in [*ddp.module.parameters(), *ddp._synced_buffers()]:
+                dist.broadcast(tensor.detach(), group=ddp.process_group, group_src=int(who))

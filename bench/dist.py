@@ -1,0 +1,188 @@
+"""Calls between ranks and data-parallel training, beside torch in the same run.
+
+    bench/dist.py --peer PYTHON [--ranks N] [--backends gloo,mpi] [--rounds R] [--only calls|training]
+
+The packages take turns, R rounds each, because the machine's load changes; a figure is the best of a rank 0's rounds, with the middle
+one beside it.  Ranks are processes of one thread on the loopback device.
+"""
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+SIZES = (16, 4096, 65536, 1 << 20, 16 << 20, 64 << 20)
+CALLS = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
+
+
+def call_times(torch, dist, rounds):
+    """{call/bytes: seconds by round}."""
+    size = dist.get_world_size()
+    found = {}
+    for n in SIZES:
+        x, part = torch.ones(n // 4), torch.ones(max(n // 4 // size, 1))
+        whole = torch.ones(part.numel() * size)
+        runs = {"all_reduce": lambda: dist.all_reduce(x, dist.ReduceOp.MAX), "broadcast": lambda: dist.broadcast(x, 0),
+                "all_gather": lambda: dist.all_gather(list(whole.split(part.numel())), part),
+                "reduce_scatter": lambda: dist.reduce_scatter(part, list(whole.split(part.numel())))}
+        repeats = 100 if n < 65536 else 20 if n < 1 << 20 else 5 if n < 16 << 20 else 2
+        for name, run in runs.items():
+            run()
+            times = []
+            for _ in range(rounds):
+                dist.barrier()
+                start = time.perf_counter()
+                for _ in range(repeats):
+                    run()
+                dist.barrier()
+                times.append((time.perf_counter() - start) / repeats)
+            found[f"{name}/{n}"] = times
+    return found
+
+
+def nets(torch):
+    """{name: (module, input, loss of the output)}."""
+    nn, F = torch.nn, torch.nn.functional
+
+    class Block(nn.Module):
+        def __init__(self, a, b, stride):
+            super().__init__()
+            self.one, self.two = nn.Conv2d(a, b, 3, stride, 1, bias=False), nn.Conv2d(b, b, 3, 1, 1, bias=False)
+            self.n1, self.n2 = nn.BatchNorm2d(b), nn.BatchNorm2d(b)
+            self.side = nn.Conv2d(a, b, 1, stride, bias=False) if stride > 1 or a != b else nn.Identity()
+
+        def forward(self, x):
+            return F.relu(self.n2(self.two(F.relu(self.n1(self.one(x))))) + self.side(x))
+
+    class Layer(nn.Module):
+        def __init__(self, d, heads):
+            super().__init__()
+            self.heads = heads
+            self.n1, self.n2 = nn.LayerNorm(d), nn.LayerNorm(d)
+            self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+            self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+        def forward(self, x):
+            b, t, d = x.shape
+            q, k, v = (z.view(b, t, self.heads, -1).transpose(1, 2) for z in self.qkv(self.n1(x)).split(d, 2))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
+            return x + self.down(F.gelu(self.up(self.n2(x))))
+
+    class GPT(nn.Module):
+        def __init__(self, words=2000, d=192, layers=6):
+            super().__init__()
+            self.words, self.places = nn.Embedding(words, d), nn.Embedding(64, d)
+            self.layers = nn.Sequential(*[Layer(d, 6) for _ in range(layers)])
+            self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, words, bias=False)
+
+        def forward(self, x):
+            return self.head(self.norm(self.layers(self.words(x) + self.places(torch.arange(x.shape[1])))))
+    widths = (16, 32, 64, 128)
+    resnet = nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+                           *[Block(a, b, s) for a, b, s in zip((16, *widths), widths, (1, 2, 2, 2))],
+                           nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
+    labels, words = torch.arange(8) % 10, torch.arange(4 * 64).view(4, 64) * 7 % 2000
+    return {"resnet": (resnet, torch.randn(8, 3, 32, 32), lambda y: F.cross_entropy(y, labels)),
+            "gpt": (GPT(), words, lambda y: F.cross_entropy(y.flatten(0, 1), words.flatten()))}
+
+
+def step_times(torch, dist, rounds):
+    """{net: seconds of a training step by round}."""
+    found = {}
+    for name, (net, x, loss_of) in nets(torch).items():
+        model = torch.nn.parallel.DistributedDataParallel(net)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        def step():
+            optimizer.zero_grad()
+            loss_of(model(x)).backward()
+            optimizer.step()
+        for _ in range(3):
+            step()
+        times = []
+        for _ in range(rounds):
+            dist.barrier()
+            start = time.perf_counter()
+            for _ in range(5):
+                step()
+            times.append((time.perf_counter() - start) / 5)
+        found[name] = times
+    return found
+
+
+def in_rank():
+    """A rank: prints its times as JSON."""
+    package, backend, rank, size, path, rounds, only = sys.argv[2:9]
+    if package == "torch":
+        import torch
+        import torch.distributed as dist
+    else:
+        import cresset as torch
+        import cresset.distributed as dist
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    dist.init_process_group(backend, init_method=f"file://{path}", rank=int(rank), world_size=int(size))
+    found = {}
+    if only != "training":
+        found.update(call_times(torch, dist, int(rounds)))
+    if only != "calls":
+        found.update(step_times(torch, dist, int(rounds)))
+    dist.barrier()
+    if rank == "0":
+        print(json.dumps(found))
+    dist.destroy_process_group()
+
+
+def run(python, package, backend, size, rounds, only):
+    """Runs all ranks; returns rank 0's times."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "OMP_WAIT_POLICY": "passive"}
+    if package == "torch":
+        env.pop("PYTHONPATH", None)
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [subprocess.Popen([python, __file__, "rank", package, backend, str(r), str(size), f"{folder}/store",
+                                   str(rounds), only or "all"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
+                 for r in range(size)]
+        texts = [p.communicate()[0] for p in ranks]
+    if any(p.returncode for p in ranks):
+        sys.exit(f"{package} {backend}: ranks ended with {[p.returncode for p in ranks]}")
+    return json.loads(texts[0])
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--peer", required=True)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--backends", default="gloo,mpi")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--only", default="")
+    o = parser.parse_args()
+    rows = {}
+    for _ in range(o.turns):
+        turns = [("torch", "gloo", o.peer), *(("cresset", b, sys.executable) for b in o.backends.split(","))]
+        for package, backend, python in turns:
+            for name, times in run(python, package, backend, o.ranks, o.rounds, o.only).items():
+                rows.setdefault(name, {}).setdefault((package, backend), []).extend(times)
+    print(f"{o.ranks} ranks, us, best/middle; times torch's speed by the best")
+    ratios = {}
+    for name, row in rows.items():
+        peer = row[("torch", "gloo")]
+        line = f"{name:26} torch gloo {min(peer) * 1e6:9.0f}/{statistics.median(peer) * 1e6:9.0f}"
+        for (package, backend), times in row.items():
+            if package == "cresset":
+                ratio = min(peer) / min(times)
+                ratios.setdefault((backend, "/" in name), []).append(ratio)
+                line += f"   {backend} {min(times) * 1e6:9.0f}/{statistics.median(times) * 1e6:9.0f} {ratio:5.2f}x"
+        print(line)
+    for (backend, calls), found in ratios.items():
+        mean = math.exp(sum(map(math.log, found)) / len(found))
+        print(f"{backend}: {'calls' if calls else 'training steps'}: {mean:.2f} times torch's speed (geometric mean)")
+
+
+if __name__ == "__main__":
+    in_rank() if sys.argv[1:2] == ["rank"] else main()

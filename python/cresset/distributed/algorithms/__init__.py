@@ -1,0 +1,1 @@
+"""Algorithms over groups: uneven inputs, communication hooks."""

@@ -1,0 +1,183 @@
+"""torchrun: starts a program's processes, `python -m torch.distributed.run [options] program [arguments]`."""
+import argparse
+import os
+import sys
+import uuid
+
+from .elastic._agent import Agent, Settings, SignalException
+from .elastic.multiprocessing.errors import ChildFailedError, record
+
+__all__ = ["get_args_parser", "parse_args", "run", "main"]
+
+
+class _Env(argparse.Action):
+    """An option whose default is the environment's PET_NAME."""
+
+    def __init__(self, dest, default=None, required=False, **kwargs):
+        default = os.environ.get(f"PET_{dest.upper()}", default)
+        super().__init__(dest=dest, default=default, required=required and default is None, **kwargs)
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        setattr(namespace, self.dest, values)
+
+
+class _Flag(argparse.Action):
+    def __init__(self, dest, **kwargs):
+        text = os.environ.get(f"PET_{dest.upper()}", "0")
+        super().__init__(dest=dest, nargs=0, default=text not in ("0", "", "false", "False"), **kwargs)
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        setattr(namespace, self.dest, True)
+
+
+def get_args_parser():
+    """Returns the parser of torchrun's arguments."""
+    p = argparse.ArgumentParser(prog="torchrun", description="Starts the processes of a distributed program.")
+
+    def option(*names, **kwargs):
+        underscored = [n.replace("-", "_").replace("__", "--", 1) if n.startswith("--") else n for n in names]
+        p.add_argument(*dict.fromkeys([*names, *underscored]), **{"action": _Env, **kwargs})
+    option("--nnodes", default="1:1", help="number of hosts, or MIN:MAX")
+    option("--nproc-per-node", default="1", help="processes a host: a number, or auto, cpu, gpu")
+    option("--rdzv-backend", default="static", help="static or c10d")
+    option("--rdzv-endpoint", default="", help="HOST:PORT where agents meet")
+    option("--rdzv-id", default="none", help="name of the run")
+    option("--rdzv-conf", default="", help="NAME=VALUE,...: timeout, last_call_timeout, join_timeout")
+    option("--standalone", action=_Flag, help="one host, any free port")
+    option("--max-restarts", default=0, type=int, help="starts after failures")
+    option("--monitor-interval", default=0.1, type=float, help="seconds between looks at the processes")
+    option("--start-method", default="spawn", choices=["spawn", "fork", "forkserver"], help="accepted, not used")
+    option("--event-log-handler", default="null", help="accepted, not used")
+    option("--role", default="default", help="name of the workers")
+    option("-m", "--module", action=_Flag, help="the program is a module, as of python -m")
+    option("--no-python", action=_Flag, help="the program is not a Python script")
+    option("--run-path", action=_Flag, help="run the script by runpy")
+    option("--log-dir", default=None, help="folder of the processes' output")
+    option("-r", "--redirects", default="0", help="output to files: 0, 1 (stdout), 2 (stderr), 3, or RANK:N,...")
+    option("-t", "--tee", default="0", help="output to files and to the console, as --redirects")
+    option("--local-ranks-filter", default="", help="local ranks whose output is shown: 0,1,...")
+    option("--node-rank", default=0, type=int, help="this host's number, with the static backend")
+    option("--master-addr", default="127.0.0.1", help="host of rank 0, with the static backend")
+    option("--master-port", default=29500, type=int, help="port of rank 0, with the static backend")
+    option("--local-addr", default=None, help="this host's address")
+    option("--virtual-local-rank", action=_Flag, help="LOCAL_RANK is 0 in each process")
+    option("--numa-binding", default=None, help="accepted, not used")
+    option("--duplicate-stdout-filters", default=None, help="accepted, not used")
+    p.add_argument("training_script", type=str, help="the program")
+    p.add_argument("training_script_args", nargs=argparse.REMAINDER, help="its arguments")
+    return p
+
+
+def parse_args(args):
+    """Returns torchrun's arguments."""
+    return get_args_parser().parse_args(args)
+
+
+def parse_min_max_nnodes(nnodes):
+    """Returns the least and most hosts."""
+    parts = nnodes.split(":")
+    if len(parts) not in (1, 2):
+        raise RuntimeError(f'nnodes={nnodes} is not in "MIN:MAX" format')
+    return int(parts[0]), int(parts[-1])
+
+
+def determine_local_world_size(nproc_per_node):
+    """Returns the processes of this host."""
+    text = str(nproc_per_node)
+    if text in ("auto", "cpu"):
+        return os.cpu_count()
+    if text == "gpu":
+        raise ValueError("Cuda is not available.")
+    try:
+        count = int(text)
+    except ValueError:
+        raise ValueError(f"Unsupported nproc_per_node value: {nproc_per_node}") from None
+    if count < 1:
+        raise ValueError(f"nproc_per_node must be at least 1, not {count}")
+    return count
+
+
+def _by_rank(text, nproc):
+    """Reads 0 to 3, or RANK:N,..."""
+    if ":" not in text:
+        return dict.fromkeys(range(nproc), int(text))
+    return {int(rank): int(n) for rank, n in (pair.split(":") for pair in text.split(","))}
+
+
+def _program(args):
+    rest = [args.training_script, *args.training_script_args]
+    if args.no_python:
+        if args.module:
+            raise ValueError("Don't use both the '--no-python' flag and the '--module' flag at the same time.")
+        return rest
+    python = [os.environ.get("PYTHON_EXEC", sys.executable), "-u"]
+    if args.run_path:
+        return [*python, "-c", "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')",
+                *rest]
+    return [*python, *(["-m"] if args.module else []), *rest]
+
+
+def _endpoint(args):
+    host, colon, port = args.rdzv_endpoint.rpartition(":")
+    if not colon:
+        host, port = args.rdzv_endpoint, ""
+    return host.strip("[]") or "127.0.0.1", int(port or 29400)
+
+
+def _settings(args):
+    low, high = parse_min_max_nnodes(args.nnodes)
+    if not 0 < low <= high:
+        raise ValueError(f"nnodes: 0 < MIN <= MAX is needed, not {args.nnodes}")
+    if args.max_restarts < 0:
+        raise ValueError("max_restarts must not be negative")
+    nproc = determine_local_world_size(args.nproc_per_node)
+    conf = dict(pair.split("=", 1) for pair in args.rdzv_conf.split(",") if pair)
+    env = {"OMP_NUM_THREADS": "1"} if nproc > 1 and "OMP_NUM_THREADS" not in os.environ else {}
+    s = Settings(_program(args), nproc, low, high, args.node_rank, args.rdzv_id, args.role, max_restarts=args.max_restarts,
+                 monitor_interval=args.monitor_interval, log_dir=args.log_dir, redirects=_by_rank(args.redirects, nproc),
+                 tee=_by_rank(args.tee, nproc), name=args.training_script, env=env,
+                 virtual_local_rank=args.virtual_local_rank,
+                 shown={int(r) for r in args.local_ranks_filter.split(",")} if args.local_ranks_filter else None,
+                 join_timeout=float(conf.get("join_timeout", conf.get("timeout", 600))),
+                 last_call=float(conf.get("last_call_timeout", 30)))
+    if args.standalone:
+        s.min_nodes = s.max_nodes = 1
+        s.run_id = str(uuid.uuid4())
+    elif args.rdzv_backend == "static":
+        s.host, s.port = (args.master_addr, args.master_port) if not args.rdzv_endpoint else _endpoint(args)
+        s.runs_store = args.node_rank == 0
+        s.last_call = 0.0
+    elif args.rdzv_backend == "c10d":
+        s.host, s.port = _endpoint(args)
+    else:
+        raise ValueError(f"rdzv_backend {args.rdzv_backend} is unknown: static and c10d are")
+    s.master_addr = s.host
+    return s
+
+
+def run(args):
+    """Runs a program with torchrun's arguments."""
+    from ..run import put_on_path
+    settings = _settings(args)
+    sys.path.insert(0, "")
+    put_on_path()
+    del sys.path[0]
+    Agent(settings).run()
+
+
+@record
+def main(args=None):
+    """The command line.  Returns the exit status."""
+    try:
+        run(parse_args(args))
+    except ChildFailedError as error:
+        print(error, file=sys.stderr, flush=True)
+        return 1
+    except SignalException as error:
+        print(error, file=sys.stderr, flush=True)
+        return 128 + error.sigval
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,648 @@
+/* Calls of a group, by messages.
+ *
+ * First every rank sends a frame to every other one: the description of its call and, when its
+ * contribution is small, the bytes.  Frames have one size, so that ranks whose calls differ
+ * still understand each other.  Where all contributions are small the call ends there, after
+ * one step; each rank reduces in the order of ranks, so all get the same bits.  Larger calls go
+ * on in a ring, by parts of a segment: a part is reduced while the next one travels. */
+#include "comm/group_impl.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { SEGMENT = 1 << 19, SLICE_MS = 100 };
+
+/* --- transfers --- */
+static int64_t left_ms(const cr_running *c)
+{
+    double ms = 1e3 * (c->end - cr_seconds());
+
+    return ms < 0 ? 0 : (int64_t)ms + 1;
+}
+
+/* Transfers that were started, for one wait. */
+typedef struct {
+    void **at;
+    int n;
+} started;
+
+static cr_status start_send(const cr_running *c, started *s, const void *at, size_t n, int to)
+{
+    const cr_engine *e = c->g->engine;
+
+    CR_TRY(e->send(c->g->link, &s->at[s->n], at, n, to, 0, 0));
+    s->n++;
+    return CR_OK;
+}
+
+static cr_status start_receive(const cr_running *c, started *s, void *at, size_t n, int from)
+{
+    const cr_engine *e = c->g->engine;
+
+    CR_TRY(e->receive(c->g->link, &s->at[s->n], at, n, from, 0, 0));
+    s->n++;
+    return CR_OK;
+}
+
+/* Waits for the end of a transfer.  Engines that see no peer's end wait by slices, and peers
+ * are looked up in between. */
+cr_status cr_transfer_wait(cr_comm *g, void *transfer, double end, int *from)
+{
+    bool done = false;
+
+    for (;;) {
+        double left = 1e3 * (end - cr_seconds());
+        int64_t ms = left < 1 ? 1 : (int64_t)left;
+        if (g->engine->by_slices && ms > SLICE_MS)
+            ms = SLICE_MS;
+        CR_TRY(g->engine->wait(g->link, transfer, ms, &done, from));
+        if (done)
+            return CR_OK;
+        if (cr_seconds() >= end || !g->engine->by_slices)
+            return cr_fail(CR_COMM, "Timed out");
+        int ended = g->peers ? cr_peers_ended(g->peers) : -1;
+        if (ended >= 0)
+            return cr_fail(CR_COMM, "the process of rank %d has ended", ended);
+    }
+}
+
+static cr_status finish_one(const cr_running *c, void **transfer)
+{
+    const cr_engine *e = c->g->engine;
+
+    if (!*transfer)
+        return CR_OK;
+    CR_TRY(cr_transfer_wait(c->g, *transfer, c->end, NULL));
+    e->drop(c->g->link, *transfer);
+    *transfer = NULL;
+    return CR_OK;
+}
+
+/* Waits for all; after a failure, drops the rest.  The link is shut first then. */
+static cr_status finish_all(const cr_running *c, started *s, cr_status st)
+{
+    for (int i = 0; i < s->n; i++) {
+        if (!st)
+            st = finish_one(c, &s->at[i]);
+        if (st && s->at[i]) {
+            cr_comm_break(c->g, cr_error_message());
+            c->g->engine->drop(c->g->link, s->at[i]);
+        }
+        s->at[i] = NULL;
+    }
+    s->n = 0;
+    return st;
+}
+
+/* --- geometry of a call --- */
+static size_t bytes_of(const cr_running *c, int64_t count)
+{
+    return (size_t)count * cr_dtype_size(c->args->dtype);
+}
+
+static int64_t total(const cr_buffer *b, int n)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += b[i].count;
+    return sum;
+}
+
+/* The buffers that this rank contributes. */
+static const cr_buffer *contributed(const cr_running *c, int *n)
+{
+    const cr_call_args *a = c->args;
+
+    *n = 0;
+    switch (a->kind) {
+    case CR_CALL_BROADCAST: *n = c->g->rank == a->root; return a->out;
+    case CR_CALL_ALL_REDUCE:
+    case CR_CALL_REDUCE: *n = 1; return a->out;
+    case CR_CALL_SCATTER: *n = c->g->rank == a->root ? a->ins : 0; return a->in;
+    default: *n = a->ins; return a->in;
+    }
+}
+
+/* A hash of the counts that all ranks must state alike; 0 where they may differ. */
+static uint64_t common_sizes(const cr_call_args *a)
+{
+    uint64_t h = 1469598103934665603u;
+
+    switch (a->kind) {
+    case CR_CALL_BROADCAST:
+    case CR_CALL_ALL_REDUCE:
+    case CR_CALL_REDUCE: return (uint64_t)a->out[0].count + 1;
+    case CR_CALL_REDUCE_SCATTER:
+        for (int i = 0; i < a->ins; i++)
+            h = (h ^ (uint64_t)a->in[i].count) * 1099511628211u;
+        return h;
+    default: return 0;
+    }
+}
+
+/* Calls whose contribution has a part for each rank: the frame tells their counts, not the
+ * data. */
+static bool tells_counts(const cr_call_args *a)
+{
+    return a->kind == CR_CALL_ALL_TO_ALL || a->kind == CR_CALL_SCATTER;
+}
+
+static void gather_data(const cr_running *c, cr_frame *f)
+{
+    int n;
+    const cr_buffer *b = contributed(c, &n);
+    size_t bytes = bytes_of(c, total(b, n)), at = 0;
+
+    f->count = total(b, n);
+    f->whole = bytes <= CR_FRAME_DATA && !tells_counts(c->args);
+    f->bytes = f->whole ? (uint32_t)bytes : 0;
+    for (int i = 0; i < n && f->whole; i++) {
+        size_t m = bytes_of(c, b[i].count);
+        if (m)
+            memcpy(f->data + at, b[i].at, m);
+        at += m;
+    }
+    for (int i = 0; i < n && tells_counts(c->args); i++)
+        if ((size_t)(i + 1) * sizeof(int64_t) <= CR_FRAME_DATA)
+            memcpy(f->data + (size_t)i * sizeof(int64_t), &b[i].count, sizeof(int64_t));
+}
+
+static void describe(const cr_running *c, cr_frame *f)
+{
+    const cr_call_args *a = c->args;
+
+    memset(f, 0, offsetof(cr_frame, data));
+    f->sequence = c->sequence;
+    f->kind = (uint8_t)a->kind;
+    f->op = (uint8_t)a->op;
+    f->dtype = (uint8_t)a->dtype;
+    f->root = a->root;
+    f->sizes = common_sizes(a);
+    snprintf(f->where, sizeof f->where, "%s", c->where);
+    gather_data(c, f);
+}
+
+/* --- comparing --- */
+static void describe_text(cr_text *out, const cr_frame *f, int rank)
+{
+    cr_text_printf(out, "rank %d called %s #%llu", rank,
+                   cr_call_kind_name((cr_call_kind)(f->kind % CR_CALL_COUNT)),
+                   (unsigned long long)f->sequence);
+    if (f->kind != CR_CALL_BARRIER)
+        cr_text_printf(out, " with %lld elements of %s", (long long)f->count,
+                       cr_dtype_name((cr_dtype)(f->dtype % CR_DTYPE_COUNT)));
+    if (f->kind == CR_CALL_ALL_REDUCE || f->kind == CR_CALL_REDUCE ||
+        f->kind == CR_CALL_REDUCE_SCATTER)
+        cr_text_printf(out, ", %s", cr_reduce_name((cr_reduce_op)(f->op % CR_REDUCE_COUNT)));
+    if (f->root >= 0)
+        cr_text_printf(out, ", root %d", f->root);
+    if (*f->where)
+        cr_text_printf(out, " (%.*s)", CR_WHERE_BYTES - 1, f->where);
+}
+
+static cr_status mismatch(const cr_running *c, const cr_frame *other, int rank)
+{
+    cr_text t = {0};
+
+    cr_text_put(&t, "the ranks' calls differ: ");
+    describe_text(&t, &c->g->frames[c->g->size], c->g->rank);
+    cr_text_put(&t, "; ");
+    describe_text(&t, other, rank);
+    cr_fail(CR_COMM, "%s", cr_text_str(&t));
+    cr_text_drop(&t);
+    return CR_COMM;
+}
+
+/* Whether the peer sends as many elements as this rank takes from it. */
+static bool counts_fit(const cr_running *c, const cr_frame *f, int rank)
+{
+    const cr_call_args *a = c->args;
+    int64_t sends;
+
+    switch (a->kind) {
+    case CR_CALL_ALL_GATHER: return a->out[rank].count == f->count;
+    case CR_CALL_GATHER: return c->g->rank != a->root || a->out[rank].count == f->count;
+    case CR_CALL_ALL_TO_ALL:
+    case CR_CALL_SCATTER:
+        if ((a->kind == CR_CALL_SCATTER && rank != a->root) ||
+            (size_t)(c->g->rank + 1) * sizeof sends > CR_FRAME_DATA)
+            return true;
+        memcpy(&sends, f->data + (size_t)c->g->rank * sizeof sends, sizeof sends);
+        return sends == a->out[a->kind == CR_CALL_SCATTER ? 0 : rank].count;
+    default: return true;
+    }
+}
+
+static cr_status compare(const cr_running *c, int rank)
+{
+    const cr_frame *own = &c->g->frames[c->g->size], *f = &c->g->frames[rank];
+    bool same = f->sequence == own->sequence && f->kind == own->kind && f->op == own->op &&
+                f->dtype == own->dtype && f->root == own->root && f->sizes == own->sizes;
+
+    return same && counts_fit(c, f, rank) ? CR_OK : mismatch(c, f, rank);
+}
+
+/* Whether this rank and `rank` exchange frames. */
+static bool meets(const cr_comm *g, int rank)
+{
+    return rank != g->rank && (g->size <= CR_FRAME_RANKS || rank == (g->rank + 1) % g->size ||
+                               rank == (g->rank + g->size - 1) % g->size);
+}
+
+/* Exchanges frames.  *whole: every rank's contribution came with its frame. */
+static cr_status meet(const cr_running *c, bool *whole)
+{
+    cr_comm *g = c->g;
+    started s = {g->transfers, 0};
+    cr_status st = CR_OK;
+
+    describe(c, &g->frames[g->size]);
+    *whole = g->size <= CR_FRAME_RANKS && g->frames[g->size].whole;
+    for (int r = 0; r < g->size && !st; r++)
+        if (meets(g, r))
+            st = start_receive(c, &s, &g->frames[r], sizeof(cr_frame), r);
+    for (int k = 1; k < g->size && !st; k++) {
+        int r = (g->rank + k) % g->size;
+        if (meets(g, r))
+            st = start_send(c, &s, &g->frames[g->size], sizeof(cr_frame), r);
+    }
+    CR_TRY(finish_all(c, &s, st));
+    for (int r = 0; r < g->size; r++)
+        if (meets(g, r)) {
+            CR_TRY(compare(c, r));
+            *whole &= g->frames[r].whole;
+        }
+    return CR_OK;
+}
+
+/* --- small calls --- */
+static const cr_frame *frame_of(const cr_running *c, int rank)
+{
+    return &c->g->frames[rank == c->g->rank ? c->g->size : rank];
+}
+
+/* Copies `out` from a place in the rank's frame. */
+static cr_status take(const cr_running *c, const cr_buffer *out, int rank, size_t at)
+{
+    const cr_frame *f = frame_of(c, rank);
+    size_t n = bytes_of(c, out->count);
+
+    if (at + n > f->bytes)
+        return mismatch(c, f, rank);
+    if (n)
+        memcpy(out->at, f->data + at, n);
+    return CR_OK;
+}
+
+/* Reduces n elements at byte `at` of all frames into `out`, in the order of ranks. */
+static void fold_frames(const cr_running *c, void *out, size_t at, int64_t n)
+{
+    const cr_call_args *a = c->args;
+    _Alignas(16) char sum[CR_FRAME_DATA], next[CR_FRAME_DATA];
+
+    memcpy(sum, frame_of(c, 0)->data + at, bytes_of(c, n));
+    if (a->op == CR_REDUCE_PREMUL_SUM)
+        cr_reduce_scale(a->dtype, sum, n, a->factor);
+    for (int r = 1; r < c->g->size; r++) {
+        memcpy(next, frame_of(c, r)->data + at, bytes_of(c, n));
+        if (a->op == CR_REDUCE_PREMUL_SUM)
+            cr_reduce_scale(a->dtype, next, n, a->factor);
+        cr_reduce(a->op, a->dtype, sum, sum, next, n);
+    }
+    if (a->op == CR_REDUCE_AVG)
+        cr_reduce_scale(a->dtype, sum, n, 1.0 / c->g->size);
+    if (n)
+        memcpy(out, sum, bytes_of(c, n));
+}
+
+/* Bytes before buffer `rank` of a list. */
+static size_t bytes_before(const cr_running *c, const cr_buffer *b, int rank)
+{
+    return bytes_of(c, total(b, rank));
+}
+
+static cr_status small(const cr_running *c)
+{
+    const cr_call_args *a = c->args;
+    int me = c->g->rank;
+
+    switch (a->kind) {
+    case CR_CALL_BROADCAST: return me == a->root ? CR_OK : take(c, &a->out[0], a->root, 0);
+    case CR_CALL_ALL_REDUCE: fold_frames(c, a->out[0].at, 0, a->out[0].count); return CR_OK;
+    case CR_CALL_REDUCE:
+        if (me == a->root)
+            fold_frames(c, a->out[0].at, 0, a->out[0].count);
+        return CR_OK;
+    case CR_CALL_REDUCE_SCATTER:
+        fold_frames(c, a->out[0].at, bytes_before(c, a->in, me), a->in[me].count);
+        return CR_OK;
+    case CR_CALL_ALL_GATHER:
+    case CR_CALL_GATHER:
+        for (int r = 0; r < c->g->size && a->outs; r++)
+            CR_TRY(take(c, &a->out[r], r, 0));
+        return CR_OK;
+    default: return CR_OK;
+    }
+}
+
+/* --- large calls --- */
+static cr_status need_scratch(cr_comm *g, size_t n)
+{
+    if (g->scratch_bytes >= n)
+        return CR_OK;
+    cr_free(g->scratch);
+    g->scratch = cr_alloc(n);
+    g->scratch_bytes = g->scratch ? n : 0;
+    return g->scratch ? CR_OK : CR_MEMORY;
+}
+
+/* Copies unless it is the same place. */
+static void copy_part(const cr_running *c, cr_buffer to, cr_buffer from)
+{
+    if (to.at != from.at && from.count)
+        memmove(to.at, from.at, bytes_of(c, from.count));
+}
+
+/* Bytes to one rank and from another, at the same time. */
+static cr_status exchange(const cr_running *c, cr_buffer out, int to, cr_buffer in, int from)
+{
+    started s = {c->g->transfers, 0};
+    cr_status st = CR_OK;
+
+    if (in.count)
+        st = start_receive(c, &s, in.at, bytes_of(c, in.count), from);
+    if (out.count && !st)
+        st = start_send(c, &s, out.at, bytes_of(c, out.count), to);
+    return finish_all(c, &s, st);
+}
+
+static int ring_at(const cr_comm *g, int k)
+{
+    return ((g->rank + k) % g->size + g->size) % g->size;
+}
+
+/* part[r] is at rank r; afterwards all parts are at all ranks. */
+static cr_status ring_gather(const cr_running *c, const cr_buffer *part)
+{
+    const cr_comm *g = c->g;
+
+    for (int k = 0; k + 1 < g->size; k++)
+        CR_TRY(exchange(c, part[ring_at(g, -k)], ring_at(g, 1), part[ring_at(g, -k - 1)],
+                        ring_at(g, -1)));
+    return CR_OK;
+}
+
+/* One step of a reduction: sends `out`, and receives elements that are reduced with `own` into
+ * `sum`, segment by segment.  `sum` is also where they arrive. */
+static cr_status reduce_step(const cr_running *c, cr_buffer out, cr_buffer own, void *sum)
+{
+    const cr_call_args *a = c->args;
+    size_t size = cr_dtype_size(a->dtype);
+    int64_t per = (int64_t)(SEGMENT / size);
+    int64_t sends = (out.count + per - 1) / per, takes = (own.count + per - 1) / per;
+    void **room = cr_alloc_zero((size_t)(sends + takes + 1) * sizeof *room);
+    started r = {room, 0}, s = {room + takes, 0};
+    cr_status st = room ? CR_OK : CR_MEMORY;
+
+    for (int64_t i = 0; i < own.count && !st; i += per) {
+        int64_t n = own.count - i < per ? own.count - i : per;
+        st = start_receive(c, &r, (char *)sum + (size_t)i * size, (size_t)n * size,
+                           ring_at(c->g, -1));
+    }
+    for (int64_t i = 0; i < out.count && !st; i += per) {
+        int64_t n = out.count - i < per ? out.count - i : per;
+        st = start_send(c, &s, (char *)out.at + (size_t)i * size, (size_t)n * size,
+                        ring_at(c->g, 1));
+    }
+    for (int64_t i = 0, k = 0; i < own.count && !st; i += per, k++) {
+        int64_t n = own.count - i < per ? own.count - i : per;
+        char *at = (char *)sum + (size_t)i * size;
+        st = finish_one(c, &room[k]);
+        if (!st)
+            cr_reduce(a->op, a->dtype, at, at, (char *)own.at + (size_t)i * size, n);
+    }
+    st = finish_all(c, &s, st);
+    st = finish_all(c, &r, st);
+    cr_free(room);
+    return st;
+}
+
+/* Reduces part[r] of all ranks at rank r, into `out`.  The parts do not change, unless `out` is
+ * one of them. */
+static cr_status ring_reduce(const cr_running *c, const cr_buffer *part, void *out)
+{
+    cr_comm *g = c->g;
+    int64_t most = 0;
+
+    for (int r = 0; r < g->size; r++)
+        most = part[r].count > most ? part[r].count : most;
+    size_t room = bytes_of(c, most);
+    CR_TRY(need_scratch(g, 2 * room + 1));
+    cr_buffer send = part[ring_at(g, -1)];
+    for (int k = 1; k < g->size; k++) {
+        cr_buffer own = part[ring_at(g, -k - 1)];
+        void *sum = g->scratch + (k & 1 ? room : 0);
+        CR_TRY(reduce_step(c, send, own, sum));
+        send = (cr_buffer){sum, own.count};
+    }
+    copy_part(c, (cr_buffer){out, send.count}, send);
+    return CR_OK;
+}
+
+/* Cuts a buffer into a part for each rank. */
+static void cut(cr_buffer *part, const cr_running *c, cr_buffer whole)
+{
+    int n = c->g->size;
+
+    for (int r = 0; r < n; r++) {
+        int64_t first = whole.count / n * r + (whole.count % n < r ? whole.count % n : r);
+        int64_t next =
+            whole.count / n * (r + 1) + (whole.count % n < r + 1 ? whole.count % n : r + 1);
+        part[r] = (cr_buffer){(char *)whole.at + bytes_of(c, first), next - first};
+    }
+}
+
+static void scale(const cr_running *c, cr_buffer b, double factor)
+{
+    cr_reduce_scale(c->args->dtype, b.at, b.count, factor);
+}
+
+static cr_status all_reduce(const cr_running *c, cr_buffer whole)
+{
+    const cr_call_args *a = c->args;
+    cr_comm *g = c->g;
+    cr_buffer *part = cr_alloc((size_t)g->size * sizeof *part);
+    cr_status st;
+
+    if (!part)
+        return CR_MEMORY;
+    if (a->op == CR_REDUCE_PREMUL_SUM)
+        scale(c, whole, a->factor);
+    cut(part, c, whole);
+    CR_GO(ring_reduce(c, part, part[g->rank].at));
+    if (a->op == CR_REDUCE_AVG)
+        scale(c, part[g->rank], 1.0 / g->size);
+    CR_GO(ring_gather(c, part));
+done:
+    cr_free(part);
+    return st;
+}
+
+/* Sums into a copy: the buffers of ranks other than the root do not change. */
+static cr_status reduce(const cr_running *c)
+{
+    cr_buffer whole = c->args->out[0], copy = {NULL, whole.count};
+    cr_status st;
+
+    if (c->g->rank == c->args->root)
+        return all_reduce(c, whole);
+    copy.at = cr_alloc(bytes_of(c, whole.count) + 1);
+    if (!copy.at)
+        return CR_MEMORY;
+    copy_part(c, copy, whole);
+    st = all_reduce(c, copy);
+    cr_free(copy.at);
+    return st;
+}
+
+/* With PREMUL_SUM the inputs are multiplied in a copy. */
+static cr_status reduce_scatter(const cr_running *c)
+{
+    const cr_call_args *a = c->args;
+    cr_comm *g = c->g;
+    cr_status st;
+
+    if (a->op != CR_REDUCE_PREMUL_SUM) {
+        st = ring_reduce(c, a->in, a->out[0].at);
+    } else {
+        size_t list = (size_t)g->size * sizeof(cr_buffer);
+        char *block = cr_alloc(list + bytes_of(c, total(a->in, a->ins)) + 1);
+        cr_buffer *part = (cr_buffer *)(void *)block;
+        if (!block)
+            return CR_MEMORY;
+        char *at = block + list;
+        for (int r = 0; r < g->size; at += bytes_of(c, a->in[r++].count)) {
+            part[r] = (cr_buffer){at, a->in[r].count};
+            copy_part(c, part[r], a->in[r]);
+            scale(c, part[r], a->factor);
+        }
+        st = ring_reduce(c, part, a->out[0].at);
+        cr_free(block);
+    }
+    if (!st && a->op == CR_REDUCE_AVG)
+        scale(c, a->out[0], 1.0 / g->size);
+    return st;
+}
+
+/* From the root along the ring, by segments: a rank sends a segment on when it has it. */
+static cr_status broadcast(const cr_running *c)
+{
+    const cr_call_args *a = c->args;
+    const cr_comm *g = c->g;
+    size_t all = bytes_of(c, a->out[0].count);
+    char *at = a->out[0].at;
+    bool takes = g->rank != a->root, gives = ring_at(g, 1) != a->root;
+    size_t parts = (all + SEGMENT - 1) / SEGMENT;
+    void **room = cr_alloc_zero((2 * parts + 1) * sizeof *room);
+    started r = {room, 0}, s = {room + parts, 0};
+    cr_status st = room ? CR_OK : CR_MEMORY;
+
+    for (size_t i = 0; i < all && takes && !st; i += SEGMENT)
+        st =
+            start_receive(c, &r, at + i, all - i < SEGMENT ? all - i : SEGMENT, ring_at(g, -1));
+    for (size_t i = 0, k = 0; i < all && !st; i += SEGMENT, k++) {
+        if (takes)
+            st = finish_one(c, &room[k]);
+        if (gives && !st)
+            st =
+                start_send(c, &s, at + i, all - i < SEGMENT ? all - i : SEGMENT, ring_at(g, 1));
+    }
+    st = finish_all(c, &s, st);
+    st = finish_all(c, &r, st);
+    cr_free(room);
+    return st;
+}
+
+/* All transfers at once: `out` to each rank, `in` from each; NULL: none. */
+static cr_status everyone(const cr_running *c, const cr_buffer *out, const cr_buffer *in,
+                          int only_to, int only_from)
+{
+    cr_comm *g = c->g;
+    started s = {g->transfers, 0};
+    cr_status st = CR_OK;
+
+    for (int k = 1; k < g->size && in && !st; k++) {
+        int r = ring_at(g, -k);
+        if (in[r].count && (only_from < 0 || only_from == r))
+            st = start_receive(c, &s, in[r].at, bytes_of(c, in[r].count), r);
+    }
+    for (int k = 1; k < g->size && out && !st; k++) {
+        int r = ring_at(g, k);
+        if (out[r].count && (only_to < 0 || only_to == r))
+            st = start_send(c, &s, out[r].at, bytes_of(c, out[r].count), r);
+    }
+    return finish_all(c, &s, st);
+}
+
+static cr_status gather(const cr_running *c)
+{
+    const cr_call_args *a = c->args;
+    started s = {c->g->transfers, 0};
+    cr_status st = CR_OK;
+
+    if (c->g->rank == a->root) {
+        copy_part(c, a->out[a->root], a->in[0]);
+        return everyone(c, NULL, a->out, -1, -1);
+    }
+    if (a->in[0].count)
+        st = start_send(c, &s, a->in[0].at, bytes_of(c, a->in[0].count), a->root);
+    return finish_all(c, &s, st);
+}
+
+static cr_status scatter(const cr_running *c)
+{
+    const cr_call_args *a = c->args;
+    started s = {c->g->transfers, 0};
+    int64_t sends = a->out[0].count;
+    cr_status st = CR_OK;
+
+    if (c->g->rank == a->root) {
+        copy_part(c, a->out[0], a->in[a->root]);
+        return everyone(c, a->in, NULL, -1, -1);
+    }
+    if (sends)
+        st = start_receive(c, &s, a->out[0].at, bytes_of(c, sends), a->root);
+    return finish_all(c, &s, st);
+}
+
+static cr_status large(const cr_running *c)
+{
+    const cr_call_args *a = c->args;
+    int me = c->g->rank;
+
+    switch (a->kind) {
+    case CR_CALL_BROADCAST: return broadcast(c);
+    case CR_CALL_ALL_REDUCE: return all_reduce(c, a->out[0]);
+    case CR_CALL_REDUCE: return reduce(c);
+    case CR_CALL_REDUCE_SCATTER: return reduce_scatter(c);
+    case CR_CALL_GATHER: return gather(c);
+    case CR_CALL_SCATTER: return scatter(c);
+    case CR_CALL_ALL_GATHER: copy_part(c, a->out[me], a->in[0]); return ring_gather(c, a->out);
+    case CR_CALL_ALL_TO_ALL:
+        copy_part(c, a->out[me], a->in[me]);
+        return everyone(c, a->in, a->out, -1, -1);
+    default: return CR_OK;
+    }
+}
+
+cr_status cr_collective_run(const cr_running *c)
+{
+    bool whole, did = false;
+
+    if (c->g->engine->run)
+        CR_TRY(c->g->engine->run(c->g->link, c->args, left_ms(c), &did));
+    if (did)
+        return CR_OK;
+    CR_TRY(meet(c, &whole));
+    return whole ? small(c) : large(c);
+}

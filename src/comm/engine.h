@@ -1,0 +1,105 @@
+/* engine.h - what carries bytes between the ranks of a group: Gloo, MPI, or a table of
+ * functions that a program registers.
+ *
+ * An engine moves messages; the calls of groups (collective.c) are built from messages.  An
+ * engine may also run whole calls itself (`run`).  Engines are loaded when a group first names
+ * them. */
+#ifndef CR_COMM_ENGINE_H
+#define CR_COMM_ENGINE_H
+
+#include "comm/reduce.h"
+#include "comm/store.h"
+
+typedef enum {
+#define CR_CALL(NAME, name) CR_CALL_##NAME,
+#include "comm/calls.def"
+#undef CR_CALL
+    CR_CALL_COUNT
+} cr_call_kind;
+/* "all_reduce" */
+const char *cr_call_kind_name(cr_call_kind kind);
+
+/* Contiguous elements in host memory. */
+typedef struct {
+    void *at;
+    int64_t count;
+} cr_buffer;
+
+/* One call of one rank.
+ *
+ *   BROADCAST       out[0] is sent by the root and received by the others
+ *   ALL_REDUCE      out[0], in place
+ *   REDUCE          out[0], in place at the root; unchanged at the others
+ *   ALL_GATHER      in[0]; out[size]
+ *   GATHER          in[0]; out[size] at the root
+ *   SCATTER         in[size] at the root; out[0]
+ *   REDUCE_SCATTER  in[size]; out[0]
+ *   ALL_TO_ALL      in[size]; out[size]
+ *   SEND, RECEIVE   in[0] or out[0]; root is the peer, -1 for any
+ *
+ * Counts may differ between ranks where each has a buffer of its own (ALL_GATHER, GATHER,
+ * SCATTER, REDUCE_SCATTER, ALL_TO_ALL), but both ends of a transfer state the same. */
+typedef struct {
+    cr_call_kind kind;
+    cr_reduce_op op;
+    cr_dtype dtype;
+    int root;
+    uint64_t tag;
+    double factor; /* of PREMUL_SUM */
+    int ins, outs;
+    const cr_buffer *in, *out;
+} cr_call_args;
+
+/* How a link between the ranks of a group is opened.  Borrowed. */
+typedef struct {
+    int rank, size;    /* of the group; -1: the engine knows (MPI under mpirun) */
+    const int *global; /* `size` numbers of the ranks in the whole run; NULL: 0, 1, ... */
+    cr_store *store;   /* of this group alone */
+    int64_t timeout_ms;
+    const char *interface; /* a host name or address of this rank, or "" */
+} cr_link_how;
+
+typedef struct cr_engine {
+    const char *name;
+    bool by_slices; /* a wait may end before the transfer and be repeated */
+    bool alone;     /* there are no other processes */
+    /* Opens a link.  *rank and *size are set where they were not known. */
+    cr_status (*open)(void **link, const cr_link_how *how, int *rank, int *size);
+    /* Ends all transfers of the link, from any thread: they fail at this rank and at its peers.
+     */
+    void (*shut)(void *link);
+    /* Frees the link, of which no transfer is in progress.  `shut` was called if it is broken.
+     */
+    void (*close)(void *link, bool broken);
+    /* Start a transfer.  The bytes stay until it is done.  Transfers of one pair with one
+     * channel and tag arrive in order.  `channel` 0: calls; 1: SEND and RECEIVE of programs.
+     * from -1: any rank.  *transfer is then to be waited for, and dropped. */
+    cr_status (*send)(void *link, void **transfer, const void *at, size_t bytes, int to,
+                      int channel, uint64_t tag);
+    cr_status (*receive)(void *link, void **transfer, void *at, size_t bytes, int from,
+                         int channel, uint64_t tag);
+    /* Waits at most `ms`.  *done: the transfer ended; *from: the rank that sent (if not NULL).
+     * Without by_slices, a transfer that is not done in time breaks the link. */
+    cr_status (*wait)(void *link, void *transfer, int64_t ms, bool *done, int *from);
+    void (*drop)(void *link, void *transfer);
+    /* Runs a whole call; *did false: the messages run it.  NULL: never. */
+    cr_status (*run)(void *link, const cr_call_args *call, int64_t ms, bool *did);
+} cr_engine;
+
+/* Makes an engine known by its name, for the life of the process; the table is kept, not
+ * copied. CR_VALUE when the name is taken. */
+CR_MUST cr_status cr_engine_register(const cr_engine *engine);
+/* The engine of a name.  Fails with CR_COMM: unknown, or a library is missing (the message says
+ * which, and what to install). */
+CR_MUST cr_status cr_engine_find(const cr_engine **out, const char *name);
+/* Whether the engine and its library are there. */
+bool cr_engine_is_available(const char *name);
+
+/* --- the engines of this room --- */
+CR_MUST cr_status cr_gloo_load(const cr_engine **out);
+CR_MUST cr_status cr_mpi_load(const cr_engine **out);
+extern const cr_engine cr_fake_engine;
+/* The folder of this library or program's file, as "/a/b/"; "" when unknown. */
+const char *cr_engine_folder(void);
+
+#endif

@@ -1,0 +1,142 @@
+/* The engine gloo: messages of Gloo's contexts, through the shared object of gloo/gloo.cc. */
+#include "comm/engine.h"
+#include "comm/gloo/shim.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static const cr_shim *gloo;
+static cr_text gloo_missing;
+
+static void gloo_try(const char *path)
+{
+    void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const cr_shim *shim = file ? dlsym(file, CR_SHIM_SYMBOL) : NULL;
+
+    if (shim && shim->version == CR_SHIM_VERSION)
+        gloo = shim;
+    else
+        cr_text_printf(&gloo_missing, "%s%s", gloo_missing.len ? "; " : "",
+                       file ? "another version" : dlerror());
+}
+
+static void gloo_open_library(void)
+{
+    static const char *const places[] = {"%slibcresset_gloo.so", "%s../libcresset_gloo.so",
+                                         "%s../../libcresset_gloo.so"};
+    char path[4200];
+
+    for (size_t i = 0; i < CR_LEN(places) && !gloo; i++) {
+        snprintf(path, sizeof path, places[i], cr_engine_folder());
+        gloo_try(path);
+    }
+}
+
+/* Bits 63 and 62 of a slot separate programs' messages from those of calls and of Gloo. */
+static uint64_t gloo_slot(int channel, uint64_t tag)
+{
+    return (uint64_t)(channel ? 3 : 1) << 62 | (tag & 0xffffffffffff);
+}
+
+static cr_status gloo_failed(const char *error) { return cr_fail(CR_COMM, "Gloo: %s", error); }
+
+/* --- the store, for Gloo --- */
+static int gloo_store_set(void *user, const char *key, const void *at, size_t n)
+{
+    return cr_store_set(user, key, (cr_bytes){at, n}) != CR_OK;
+}
+
+static long gloo_store_get(void *user, const char *key, void *at, size_t cap)
+{
+    cr_text t = {0};
+    long n = cr_store_get(user, key, -1, &t) ? -1 : (long)t.len;
+
+    if (n > 0)
+        memcpy(at, t.at, t.len < cap ? t.len : cap);
+    cr_text_drop(&t);
+    return n;
+}
+
+static int gloo_store_wait(void *user, const char *key, long timeout_ms)
+{
+    return cr_store_wait(user, key, timeout_ms) != CR_OK;
+}
+
+static cr_status gloo_link_open(void **link, const cr_link_how *how, int *rank, int *size)
+{
+    cr_shim_store store = {how->store, gloo_store_set, gloo_store_get, gloo_store_wait};
+    char error[CR_SHIM_ERROR] = "";
+
+    if (gloo->open(link, *rank, *size, how->interface, &store, how->timeout_ms, error))
+        return gloo_failed(error);
+    return CR_OK;
+}
+
+static void gloo_link_shut(void *link) { gloo->shut(link); }
+
+static void gloo_link_close(void *link, bool broken)
+{
+    if (!broken)
+        gloo->shut(link);
+    gloo->close(link);
+}
+
+static cr_status gloo_send(void *link, void **transfer, const void *at, size_t bytes, int to,
+                           int channel, uint64_t tag)
+{
+    char error[CR_SHIM_ERROR] = "";
+
+    if (gloo->send(link, transfer, at, bytes, to, gloo_slot(channel, tag), error))
+        return gloo_failed(error);
+    return CR_OK;
+}
+
+static cr_status gloo_receive(void *link, void **transfer, void *at, size_t bytes, int from,
+                              int channel, uint64_t tag)
+{
+    char error[CR_SHIM_ERROR] = "";
+
+    if (gloo->receive(link, transfer, at, bytes, from, gloo_slot(channel, tag), error))
+        return gloo_failed(error);
+    return CR_OK;
+}
+
+static cr_status gloo_wait(void *link, void *transfer, int64_t ms, bool *done, int *from)
+{
+    char error[CR_SHIM_ERROR] = "";
+    int ended = 0, who = -1;
+
+    (void)link;
+    if (gloo->wait(transfer, (long)ms, &ended, &who, error))
+        return gloo_failed(error);
+    *done = ended;
+    if (from)
+        *from = who;
+    return CR_OK;
+}
+
+static void gloo_drop(void *link, void *transfer)
+{
+    (void)link;
+    gloo->drop(transfer);
+}
+
+cr_status cr_gloo_load(const cr_engine **out)
+{
+    static const cr_engine engine = {"gloo",         false,           false,     gloo_link_open,
+                                     gloo_link_shut, gloo_link_close, gloo_send, gloo_receive,
+                                     gloo_wait,      gloo_drop,       NULL};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, gloo_open_library);
+    if (!gloo)
+        return cr_fail(
+            CR_COMM,
+            "backend 'gloo' needs Gloo, with which this package was not built (on Debian: "
+            "apt-get install libgloo-dev, then build again); backend 'mpi' needs only "
+            "'pip install mpich' [%s]",
+            cr_text_str(&gloo_missing));
+    *out = &engine;
+    return CR_OK;
+}

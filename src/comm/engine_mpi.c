@@ -1,0 +1,402 @@
+/* The engine mpi: messages of MPI's standard ABI, from a libmpi_abi.so.1 that is opened at run
+ * time.
+ *
+ * MPI starts once a process.  Ranks that mpirun did not start are given a PMI server, which the
+ * first group's rank 0 runs; later groups are made of that group's ranks.  No call blocks in
+ * MPI: transfers are started and tested under one lock, so a thread that waits sees its time
+ * limit. */
+#include "base/clock.h"
+#include "base/env.h"
+#include "comm/engine.h"
+#include "comm/mpi/abi.h"
+#include "comm/mpi/pmi.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+#define MPI_FUNCTION(name, args) int(*name) args;
+    CR_MPI_FUNCTIONS(MPI_FUNCTION)
+#undef MPI_FUNCTION
+} mpi;
+static bool mpi_found;
+static cr_text mpi_missing;
+/* All calls of MPI are made under this lock. */
+static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The run: ranks of the first group, in MPI's order. */
+static struct {
+    bool started, by_launcher;
+    int size, rank;
+    int *global; /* numbers of the ranks in the program's run */
+    int groups;  /* made so far: the tags of their making */
+} world;
+
+typedef struct {
+    cr_mpi_comm channel[2];
+    atomic_bool shut;
+    int rank;
+} mpi_link;
+
+typedef struct {
+    cr_mpi_request request;
+    bool done, receives;
+    int from;
+} mpi_transfer;
+
+enum { YIELDS = 400, FIRST_PAUSE = 10, LONGEST_PAUSE = 500 /* us */ };
+
+/* --- the library --- */
+static bool mpi_bind(void *file)
+{
+    bool all = true;
+
+#define MPI_FUNCTION(name, args)                                                               \
+    *(void **)&mpi.name = dlsym(file, "MPI_" #name);                                           \
+    all &= mpi.name != NULL;
+    CR_MPI_FUNCTIONS(MPI_FUNCTION)
+#undef MPI_FUNCTION
+    return all;
+}
+
+static void mpi_try(const char *path)
+{
+    void *file = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+
+    if (file && mpi_bind(file))
+        mpi_found = true;
+    else
+        cr_text_printf(&mpi_missing, "%s%s", mpi_missing.len ? "; " : "",
+                       file ? "a library without MPI 5's functions" : dlerror());
+}
+
+static void mpi_open_library(void)
+{
+    const char *named = cr_env(CR_ENV_CR_MPI), *env = cr_env(CR_ENV_VIRTUAL_ENV);
+    char path[4200];
+
+    if (*named)
+        mpi_try(named);
+    /* The wheel is in the environment's lib folder, the package in
+     * lib/python3.x/site-packages/. */
+    for (const char *up = "../../../../"; !mpi_found && *up; up += 3) {
+        snprintf(path, sizeof path, "%s%slibmpi_abi.so.1", cr_engine_folder(), up);
+        mpi_try(path);
+    }
+    if (!mpi_found && *env) {
+        snprintf(path, sizeof path, "%s/lib/libmpi_abi.so.1", env);
+        mpi_try(path);
+    }
+    if (!mpi_found)
+        mpi_try("libmpi_abi.so.1");
+}
+
+static cr_status mpi_failed(int rc, const char *function)
+{
+    char text[1024] = "";
+    int n = 0;
+
+    mpi.Error_string(rc, text, &n);
+    return cr_fail(CR_COMM, "MPI_%s: %s", function, text);
+}
+
+/* A call of MPI as a status; the lock is held. */
+#define MPI_DO(name, ...)                                                                      \
+    do {                                                                                       \
+        int mpi_rc = mpi.name(__VA_ARGS__);                                                    \
+        if (mpi_rc)                                                                            \
+            return mpi_failed(mpi_rc, #name);                                                  \
+    } while (0)
+
+/* --- starting --- */
+static bool mpi_is_launched(void)
+{
+    static const cr_env_name marks[] = {CR_ENV_PMI_RANK, CR_ENV_PMI_FD, CR_ENV_PMI_PORT,
+                                        CR_ENV_PMIX_RANK};
+
+    for (size_t i = 0; i < CR_LEN(marks); i++)
+        if (*cr_env(marks[i]))
+            return true;
+    return false;
+}
+
+/* Tells MPI where the PMI server of this run is; rank 0 runs it. */
+static cr_status mpi_find_server(const cr_link_how *how, int rank, int size)
+{
+    char text[32];
+    cr_text address = {0};
+    int port;
+
+    if (rank == 0) {
+        CR_TRY(cr_pmi_serve(size, false, &port));
+        snprintf(text, sizeof text, "127.0.0.1:%d", port);
+        CR_TRY(cr_store_set(how->store, "mpi/pmi", cr_bytes_of(text)));
+    }
+    CR_TRY(cr_store_get(how->store, "mpi/pmi", how->timeout_ms, &address));
+    setenv("PMI_PORT", cr_text_str(&address), 1);
+    snprintf(text, sizeof text, "%d", rank);
+    setenv("PMI_ID", text, 1);
+    cr_text_drop(&address);
+    /* Ranks often outnumber processors: MPICH's waiting threads yield.  All is on one host. */
+    setenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1", 0);
+    setenv("FI_PROVIDER", "tcp", 0);
+    setenv("FI_TCP_IFACE", "lo", 0);
+    setenv("MPIR_CVAR_CH4_NETMOD", "ofi", 0);
+    return CR_OK;
+}
+
+static cr_status mpi_read_world(int *rank, int *size)
+{
+    MPI_DO(Comm_set_errhandler, CR_MPI_WORLD, CR_MPI_ERRORS_RETURN);
+    MPI_DO(Comm_rank, CR_MPI_WORLD, &world.rank);
+    MPI_DO(Comm_size, CR_MPI_WORLD, &world.size);
+    if (*rank < 0) {
+        *rank = world.rank;
+        *size = world.size;
+    }
+    if (world.rank != *rank || world.size != *size)
+        return cr_fail(
+            CR_COMM,
+            "MPI started this process as rank %d of %d, but the group asks for rank %d "
+            "of %d",
+            world.rank, world.size, *rank, *size);
+    return CR_OK;
+}
+
+static cr_status mpi_start(const cr_link_how *how, int *rank, int *size)
+{
+    int level;
+
+    world.by_launcher = mpi_is_launched();
+    if (!world.by_launcher && *rank < 0)
+        return cr_fail(CR_VALUE, "backend 'mpi' needs a rank and a world size, unless mpirun "
+                                 "starts the processes");
+    if (!world.by_launcher)
+        CR_TRY(mpi_find_server(how, *rank, *size));
+    MPI_DO(Init_thread, NULL, NULL, CR_MPI_THREAD_SERIALIZED, &level);
+    if (level < CR_MPI_THREAD_SERIALIZED)
+        return cr_fail(CR_COMM, "this MPI allows calls of one thread only (level %d)", level);
+    CR_TRY(mpi_read_world(rank, size));
+    world.global = cr_alloc((size_t)*size * sizeof(int));
+    for (int i = 0; world.global && i < *size; i++)
+        world.global[i] = how->global ? how->global[i] : i;
+    world.started = world.global != NULL;
+    return world.started ? CR_OK : CR_MEMORY;
+}
+
+/* The numbers of a group's ranks in MPI's world.  CR_COMM for a rank that is not there. */
+static cr_status mpi_ranks_of(int *out, const cr_link_how *how, int size)
+{
+    for (int i = 0; i < size; i++) {
+        int wanted = how->global ? how->global[i] : i, at = 0;
+        while (at < world.size && world.global[at] != wanted)
+            at++;
+        if (at == world.size)
+            return cr_fail(CR_COMM,
+                           "rank %d is not among the %d ranks with which MPI started; make the "
+                           "first mpi group of all ranks",
+                           wanted, world.size);
+        out[i] = at;
+    }
+    return CR_OK;
+}
+
+static cr_status mpi_make(cr_mpi_comm *out, const int *ranks, int size, int tag)
+{
+    cr_mpi_group all, some;
+
+    MPI_DO(Comm_group, CR_MPI_WORLD, &all);
+    MPI_DO(Group_incl, all, size, ranks, &some);
+    for (int i = 0; i < 2; i++) {
+        MPI_DO(Comm_create_group, CR_MPI_WORLD, some, (2 * tag + i) & 0x3fff, &out[i]);
+        MPI_DO(Comm_set_errhandler, out[i], CR_MPI_ERRORS_RETURN);
+    }
+    return CR_OK;
+}
+
+static cr_status mpi_link_make(mpi_link *l, const cr_link_how *how, int *rank, int *size)
+{
+    int *ranks = NULL;
+    int64_t tag = 0;
+    cr_status st = CR_OK;
+
+    if (!world.started)
+        CR_GO(mpi_start(how, rank, size));
+    ranks = cr_alloc((size_t)*size * sizeof *ranks);
+    if (!ranks)
+        return CR_MEMORY;
+    CR_GO(mpi_ranks_of(ranks, how, *size));
+    tag = how->global ? how->global[0] : 0;
+    CR_GO(mpi_make(l->channel, ranks, *size, (int)tag));
+    l->rank = *rank;
+done:
+    cr_free(ranks);
+    return st;
+}
+
+static cr_status mpi_link_open(void **link, const cr_link_how *how, int *rank, int *size)
+{
+    mpi_link *l = cr_alloc_zero(sizeof *l);
+
+    if (!l)
+        return CR_MEMORY;
+    pthread_mutex_lock(&mpi_lock);
+    cr_status st = mpi_link_make(l, how, rank, size);
+    pthread_mutex_unlock(&mpi_lock);
+    if (st)
+        cr_free(l);
+    else
+        *link = l;
+    return st;
+}
+
+static void mpi_link_shut(void *link) { ((mpi_link *)link)->shut = true; }
+
+/* Communicators stay: freeing one waits for all its ranks.  MPI ends with the process, except
+ * under mpirun, which takes a process that does not end MPI for a failure. */
+static void mpi_finalize(void)
+{
+    pthread_mutex_lock(&mpi_lock);
+    mpi.Finalize();
+    pthread_mutex_unlock(&mpi_lock);
+}
+
+static void mpi_link_close(void *link, bool broken)
+{
+    static bool planned;
+
+    if (world.by_launcher && !broken && !planned) {
+        planned = true;
+        atexit(mpi_finalize);
+    }
+    cr_free(link);
+}
+
+/* --- transfers --- */
+static mpi_transfer *transfer_new(const mpi_link *l)
+{
+    if (l->shut) {
+        cr_fail(CR_COMM, "MPI: the group is closed");
+        return NULL;
+    }
+    return cr_alloc_zero(sizeof(mpi_transfer));
+}
+
+static cr_status mpi_send(void *link, void **out, const void *at, size_t bytes, int to,
+                          int channel, uint64_t tag)
+{
+    const mpi_link *l = link;
+    mpi_transfer *t = transfer_new(l);
+
+    if (!t)
+        return cr_error_kind();
+    pthread_mutex_lock(&mpi_lock);
+    int rc = mpi.Isend_c(at, (int64_t)bytes, CR_MPI_BYTE, to, (int)(tag & 0x7fffff),
+                         l->channel[channel], &t->request);
+    pthread_mutex_unlock(&mpi_lock);
+    if (!rc)
+        *out = t;
+    else
+        cr_free(t);
+    return rc ? mpi_failed(rc, "Isend") : CR_OK;
+}
+
+static cr_status mpi_receive(void *link, void **out, void *at, size_t bytes, int from,
+                             int channel, uint64_t tag)
+{
+    const mpi_link *l = link;
+    mpi_transfer *t = transfer_new(l);
+
+    if (!t)
+        return cr_error_kind();
+    pthread_mutex_lock(&mpi_lock);
+    int rc = mpi.Irecv_c(at, (int64_t)bytes, CR_MPI_BYTE, from < 0 ? CR_MPI_ANY_SOURCE : from,
+                         (int)(tag & 0x7fffff), l->channel[channel], &t->request);
+    pthread_mutex_unlock(&mpi_lock);
+    *out = t;
+    return rc ? mpi_failed(rc, "Irecv") : CR_OK;
+}
+
+static cr_status transfer_test(mpi_transfer *t)
+{
+    cr_mpi_status status = {.source = -1};
+    int done = 0;
+
+    pthread_mutex_lock(&mpi_lock);
+    int rc = mpi.Test(&t->request, &done, &status);
+    pthread_mutex_unlock(&mpi_lock);
+    if (rc)
+        return mpi_failed(rc, "Test");
+    t->done = done;
+    t->from = status.source;
+    return CR_OK;
+}
+
+/* Yields at first, then sleeps longer and longer: ranks share processors. */
+static void pause_after(int tries)
+{
+    if (tries < YIELDS)
+        sched_yield();
+    else
+        usleep((useconds_t)(tries - YIELDS < LONGEST_PAUSE / FIRST_PAUSE
+                                ? FIRST_PAUSE * (tries - YIELDS + 1)
+                                : LONGEST_PAUSE));
+}
+
+static cr_status mpi_wait(void *link, void *transfer, int64_t ms, bool *done, int *from)
+{
+    mpi_transfer *t = transfer;
+    double end = cr_seconds() + 1e-3 * (double)ms;
+
+    for (int tries = 0; !t->done; tries++) {
+        CR_TRY(transfer_test(t));
+        if (t->done || cr_seconds() > end)
+            break;
+        if (((mpi_link *)link)->shut)
+            return cr_fail(CR_COMM, "MPI: the group was closed");
+        pause_after(tries);
+    }
+    *done = t->done;
+    if (from)
+        *from = t->from;
+    return CR_OK;
+}
+
+/* A receive in progress is taken back, so that MPI does not write to its bytes later. */
+static void mpi_drop(void *link, void *transfer)
+{
+    mpi_transfer *t = transfer;
+
+    (void)link;
+    if (!t->done && t->receives) {
+        pthread_mutex_lock(&mpi_lock);
+        mpi.Cancel(&t->request);
+        pthread_mutex_unlock(&mpi_lock);
+        for (int tries = 0; !t->done && tries < YIELDS && !transfer_test(t); tries++)
+            sched_yield();
+    }
+    cr_free(t);
+}
+
+cr_status cr_mpi_load(const cr_engine **out)
+{
+    static const cr_engine engine = {"mpi",         true,           false,    mpi_link_open,
+                                     mpi_link_shut, mpi_link_close, mpi_send, mpi_receive,
+                                     mpi_wait,      mpi_drop,       NULL};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, mpi_open_library);
+    if (!mpi_found)
+        return cr_fail(
+            CR_COMM,
+            "backend 'mpi' needs an MPI library with the standard ABI, libmpi_abi.so.1: "
+            "'pip install mpich' brings one, CR_MPI names another one [%s]",
+            cr_text_str(&mpi_missing));
+    *out = &engine;
+    return CR_OK;
+}

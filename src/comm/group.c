@@ -1,0 +1,715 @@
+/* Groups, and the order of their calls. */
+#include "base/env.h"
+#include "comm/group_impl.h"
+#include "comm/net.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef enum { WORK_WAITS, WORK_RUNS, WORK_ENDED } work_state;
+
+typedef struct {
+    void (*fn)(void *context);
+    void *context;
+} work_follower;
+
+struct cr_work {
+    _Atomic int count;
+    cr_comm *g;
+    cr_work *next; /* in the group's queue */
+    work_state state;
+    bool fetched; /* a thread waits for the transfer */
+    bool watched; /* a thread was started for that */
+    cr_status status;
+    char *message; /* of a failure */
+    int64_t timeout_ms;
+    uint64_t sequence; /* of the first call */
+    double end;        /* time limit of a transfer */
+    void *transfer;    /* of a SEND or RECEIVE */
+    int source, n;
+    CR_VEC(work_follower) followers;
+    cr_call_args *calls;
+    char where[CR_WHERE_BYTES];
+};
+
+/* --- making groups --- */
+static void group_free(cr_comm *g)
+{
+    if (g->link)
+        g->engine->close(g->link, g->broken);
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->lock);
+    cr_peers_free(g->peers);
+    cr_store_drop(g->store);
+    cr_text_drop(&g->why);
+    cr_free(g->global);
+    cr_free(g->name);
+    cr_free(g->history);
+    cr_free(g->frames);
+    cr_free(g->transfers);
+    cr_free(g->scratch);
+    cr_free(g);
+}
+
+static cr_comm *group_blank(const cr_comm_how *how)
+{
+    cr_comm *g = cr_alloc_zero(sizeof *g);
+    pthread_condattr_t monotonic;
+
+    if (!g)
+        return NULL;
+    g->count = 1;
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    g->process = getpid();
+    g->rank = how->rank;
+    g->size = how->size;
+    g->timeout_ms = how->timeout_ms;
+    g->store = how->store ? cr_store_keep(how->store) : NULL;
+    return g;
+}
+
+/* The address at which peers reach this rank: a named network device, the loopback device where
+ * all ranks are here, or the host's name. */
+static cr_status group_interface(const cr_comm *g, const char *asked, char *out, size_t size)
+{
+    const char *device = *asked ? asked : cr_env(CR_ENV_GLOO_SOCKET_IFNAME);
+
+    if (*device)
+        return cr_net_device_address(out, size, device);
+    if (!g->peers || cr_peers_share_host(g->peers))
+        snprintf(out, size, "127.0.0.1");
+    else if (gethostname(out, size))
+        snprintf(out, size, "localhost");
+    return CR_OK;
+}
+
+static cr_status group_memory(cr_comm *g, const cr_comm_how *how)
+{
+    size_t n = (size_t)g->size;
+
+    g->name = cr_strdup(how->name);
+    g->frames = cr_alloc_zero((n + 1) * sizeof *g->frames);
+    g->transfers = cr_alloc_zero(2 * n * sizeof *g->transfers);
+    g->history = cr_alloc_zero(CR_HISTORY * sizeof *g->history);
+    g->global = cr_alloc(n * sizeof *g->global);
+    if (!g->name || !g->frames || !g->transfers || !g->history || !g->global)
+        return CR_MEMORY;
+    for (int i = 0; i < g->size; i++)
+        g->global[i] = how->global ? how->global[i] : i;
+    return CR_OK;
+}
+
+static cr_status group_open(cr_comm *g, const cr_comm_how *how)
+{
+    char interface[256] = "";
+
+    CR_TRY(cr_engine_find(&g->engine, how->engine));
+    if (g->store && g->rank >= 0 && !g->engine->alone)
+        CR_TRY(cr_peers_meet(&g->peers, g->store, g->rank, g->size, how->timeout_ms));
+    CR_TRY(
+        group_interface(g, how->interface ? how->interface : "", interface, sizeof interface));
+    cr_link_how link = {g->rank, g->size, how->global, g->store, how->timeout_ms, interface};
+    CR_TRY(g->engine->open(&g->link, &link, &g->rank, &g->size));
+    return group_memory(g, how);
+}
+
+cr_status cr_comm_new(cr_comm **out, const cr_comm_how *how)
+{
+    bool unknown = how->rank == -1 && how->size == -1;
+
+    if (!unknown && (how->size < 1 || how->rank < 0 || how->rank >= how->size))
+        return cr_fail(CR_VALUE, "a group of %d ranks has no rank %d", how->size, how->rank);
+    cr_comm *g = group_blank(how);
+    if (!g)
+        return CR_MEMORY;
+    cr_status st = group_open(g, how);
+    if (st)
+        group_free(g);
+    else
+        *out = g;
+    return st;
+}
+
+cr_comm *cr_comm_keep(cr_comm *g)
+{
+    g->count++;
+    return g;
+}
+
+int cr_comm_rank(const cr_comm *g) { return g->rank; }
+int cr_comm_size(const cr_comm *g) { return g->size; }
+const char *cr_comm_engine(const cr_comm *g) { return g->engine->name; }
+int64_t cr_comm_timeout(const cr_comm *g) { return g->timeout_ms; }
+void cr_comm_set_timeout(cr_comm *g, int64_t timeout_ms) { g->timeout_ms = timeout_ms; }
+
+uint64_t cr_comm_sequence(const cr_comm *g)
+{
+    cr_comm *mine = (cr_comm *)(uintptr_t)g;
+
+    pthread_mutex_lock(&mine->lock);
+    uint64_t n = g->sequence;
+    pthread_mutex_unlock(&mine->lock);
+    return n;
+}
+
+void cr_comm_break(cr_comm *g, const char *why)
+{
+    pthread_mutex_lock(&g->lock);
+    bool first = !g->broken;
+    g->broken = true;
+    if (first)
+        cr_text_put(&g->why, why);
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    if (first)
+        g->engine->shut(g->link);
+}
+
+void cr_comm_shut(cr_comm *g, const char *why) { cr_comm_break(g, why); }
+
+/* Ends the thread, which runs waiting works to their failure or end first. */
+void cr_comm_end(cr_comm *g)
+{
+    pthread_mutex_lock(&g->lock);
+    bool joins = g->has_thread && !g->ends;
+    g->ends = true;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    if (joins && g->process == getpid())
+        pthread_join(g->thread, NULL);
+}
+
+void cr_comm_drop(cr_comm *g)
+{
+    if (!g || --g->count)
+        return;
+    cr_comm_end(g);
+    group_free(g);
+}
+
+/* --- the history --- */
+static cr_history_line *history_at(cr_comm *g, uint64_t sequence)
+{
+    return &g->history[sequence % CR_HISTORY];
+}
+
+static int64_t call_count(const cr_call_args *a)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < a->ins; i++)
+        n += a->in[i].count;
+    for (int i = 0; i < a->outs && !a->ins; i++)
+        n += a->out[i].count;
+    return n;
+}
+
+static void history_begin(cr_comm *g, const cr_running *c)
+{
+    cr_history_line *l = history_at(g, c->sequence);
+
+    l->sequence = c->sequence;
+    l->start = cr_seconds();
+    l->end = 0;
+    l->count = call_count(c->args);
+    l->kind = (uint8_t)c->args->kind;
+    l->dtype = (uint8_t)c->args->dtype;
+    l->failed = false;
+    snprintf(l->where, sizeof l->where, "%s", c->where);
+}
+
+static void history_end(cr_comm *g, uint64_t sequence, cr_status st)
+{
+    cr_history_line *l = history_at(g, sequence);
+
+    if (!sequence || l->sequence != sequence)
+        return;
+    l->end = cr_seconds();
+    l->failed = st != CR_OK;
+}
+
+void cr_comm_history(cr_comm *g, cr_text *out)
+{
+    pthread_mutex_lock(&g->lock);
+    uint64_t first = g->sequence > CR_HISTORY ? g->sequence - CR_HISTORY + 1 : 1;
+    for (uint64_t i = first; i <= g->sequence; i++) {
+        const cr_history_line *l = history_at(g, i);
+        const char *state = l->failed ? "failed" : l->end > 0 ? "completed" : "started";
+        if (l->sequence == i)
+            cr_text_printf(out, "%llu\t%s\t%lld\t%s\t%s\t%s\t%.6f\n", (unsigned long long)i,
+                           cr_call_kind_name((cr_call_kind)l->kind), (long long)l->count,
+                           cr_dtype_name((cr_dtype)l->dtype), l->where, state,
+                           l->end > 0 ? l->end - l->start : 0);
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* --- works --- */
+static cr_work *work_keep(cr_work *w)
+{
+    w->count++;
+    return w;
+}
+
+void cr_work_drop(cr_work *w)
+{
+    if (!w || --w->count)
+        return;
+    if (w->transfer)
+        w->g->engine->drop(w->g->link, w->transfer);
+    cr_vec_drop(&w->followers);
+    cr_free(w->message);
+    cr_free(w->calls);
+    cr_free(w);
+}
+
+/* Calls and lists of buffers in one block. */
+static cr_call_args *calls_copy(const cr_call_args *calls, int n)
+{
+    size_t lists = 0;
+
+    for (int i = 0; i < n; i++)
+        lists += (size_t)calls[i].ins + (size_t)calls[i].outs;
+    cr_call_args *copy = cr_alloc((size_t)n * sizeof *copy + lists * sizeof(cr_buffer));
+    cr_buffer *at = (cr_buffer *)(void *)(copy + n);
+    for (int i = 0; i < n && copy; i++) {
+        copy[i] = calls[i];
+        copy[i].in = at;
+        for (int k = 0; k < calls[i].ins; k++)
+            *at++ = calls[i].in[k];
+        copy[i].out = at;
+        for (int k = 0; k < calls[i].outs; k++)
+            *at++ = calls[i].out[k];
+    }
+    return copy;
+}
+
+static cr_work *work_new(cr_comm *g, const cr_call_args *calls, int n, const char *where,
+                         int64_t timeout_ms)
+{
+    cr_work *w = cr_alloc_zero(sizeof *w);
+
+    if (w && !(w->calls = calls_copy(calls, n))) {
+        cr_free(w);
+        w = NULL;
+    }
+    if (!w)
+        return NULL;
+    w->count = 1;
+    w->g = g;
+    w->n = n;
+    w->source = -1;
+    w->timeout_ms = timeout_ms >= 0 ? timeout_ms : g->timeout_ms;
+    snprintf(w->where, sizeof w->where, "%s", where);
+    return w;
+}
+
+/* Ends a work with the thread's error, and calls its followers. */
+static void work_end(cr_work *w, cr_status st)
+{
+    cr_comm *g = w->g;
+
+    w->message = st ? cr_strdup(cr_error_message()) : NULL;
+    pthread_mutex_lock(&g->lock);
+    for (int i = 0; i < w->n; i++)
+        history_end(g, w->sequence + (uint64_t)i, st);
+    w->status = st;
+    w->state = WORK_ENDED;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    for (size_t i = 0; i < w->followers.len; i++)
+        w->followers.at[i].fn(w->followers.at[i].context);
+}
+
+/* A failure during a call breaks the group; the error then names the call and the other ranks.
+ */
+static cr_status call_failed(const cr_running *c, cr_status st)
+{
+    char why[512];
+
+    snprintf(why, sizeof why, "%s", cr_error_message());
+    cr_comm_break(c->g, why);
+    cr_fail(st, "%s", why);
+    return cr_report(c, st);
+}
+
+static cr_running running_of(const cr_work *w, int i)
+{
+    double now = cr_seconds();
+
+    return (cr_running){w->g,     &w->calls[i],
+                        w->where, w->sequence + (uint64_t)i,
+                        now,      now + 1e-3 * (double)w->timeout_ms};
+}
+
+static cr_status fail_broken(cr_comm *g)
+{
+    char *why = cr_error_scratch();
+
+    pthread_mutex_lock(&g->lock);
+    snprintf(why, CR_SCRATCH_BYTES, "%s", cr_text_str(&g->why));
+    pthread_mutex_unlock(&g->lock);
+    return cr_fail(CR_COMM, "the group '%s' of rank %d is closed since: %s", g->name, g->rank,
+                   why);
+}
+
+static bool is_broken(cr_comm *g)
+{
+    pthread_mutex_lock(&g->lock);
+    bool broken = g->broken;
+    pthread_mutex_unlock(&g->lock);
+    return broken;
+}
+
+static bool has_ended(cr_comm *g)
+{
+    pthread_mutex_lock(&g->lock);
+    bool ended = g->ends;
+    if (ended && !g->why.len)
+        cr_text_put(&g->why, "it was destroyed");
+    pthread_mutex_unlock(&g->lock);
+    return ended;
+}
+
+static void work_run(cr_work *w)
+{
+    cr_status st = CR_OK;
+
+    for (int i = 0; i < w->n && !st; i++) {
+        cr_running c = running_of(w, i);
+        if (is_broken(w->g))
+            st = fail_broken(w->g);
+        else if ((st = cr_collective_run(&c)))
+            st = call_failed(&c, st);
+    }
+    work_end(w, st);
+}
+
+/* The group's thread: runs works until the group ends and none waits. */
+static void *group_thread(void *at)
+{
+    cr_comm *g = at;
+
+    pthread_mutex_lock(&g->lock);
+    for (;;) {
+        while (g->busy || (!g->first && !g->ends))
+            pthread_cond_wait(&g->changed, &g->lock);
+        cr_work *w = g->first;
+        if (!w)
+            break;
+        g->first = w->next;
+        g->busy = true;
+        pthread_mutex_unlock(&g->lock);
+        work_run(w);
+        cr_work_drop(w);
+        pthread_mutex_lock(&g->lock);
+        g->busy = false;
+        pthread_cond_broadcast(&g->changed);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return NULL;
+}
+
+/* --- starting --- */
+static cr_status check_lists(const cr_call_args *a, int ins, int outs)
+{
+    if (a->ins == ins && a->outs == outs)
+        return CR_OK;
+    return cr_fail(CR_VALUE, "%s needs %d input and %d output tensors, not %d and %d",
+                   cr_call_kind_name(a->kind), ins, outs, a->ins, a->outs);
+}
+
+static cr_status check_root(const cr_comm *g, const cr_call_args *a)
+{
+    if (a->root >= 0 && a->root < g->size)
+        return CR_OK;
+    return cr_fail(CR_VALUE, "%s: rank %d is not in a group of %d ranks",
+                   cr_call_kind_name(a->kind), a->root, g->size);
+}
+
+static bool has_root(cr_call_kind k)
+{
+    return k == CR_CALL_BROADCAST || k == CR_CALL_REDUCE || k == CR_CALL_GATHER ||
+           k == CR_CALL_SCATTER || k == CR_CALL_SEND;
+}
+
+static cr_status check_sizes(const cr_comm *g, const cr_call_args *a)
+{
+    int n = g->size, own = has_root(a->kind) && a->root == g->rank ? n : 0;
+    int64_t mine;
+
+    switch (a->kind) {
+    case CR_CALL_BARRIER: return check_lists(a, 0, 0);
+    case CR_CALL_ALL_GATHER: CR_TRY(check_lists(a, 1, n)); break;
+    case CR_CALL_GATHER: CR_TRY(check_lists(a, 1, own)); break;
+    case CR_CALL_SCATTER: CR_TRY(check_lists(a, own, 1)); break;
+    case CR_CALL_REDUCE_SCATTER: CR_TRY(check_lists(a, n, 1)); break;
+    case CR_CALL_ALL_TO_ALL: return check_lists(a, n, n);
+    case CR_CALL_SEND: return check_lists(a, 1, 0);
+    default: return check_lists(a, 0, 1);
+    }
+    /* The part that stays at this rank has one size. */
+    mine = a->ins == 1 ? a->in[0].count : a->ins ? a->in[g->rank].count : a->out[0].count;
+    int64_t other = a->outs == 1 ? a->out[0].count : a->outs ? a->out[g->rank].count : mine;
+    return mine == other
+               ? CR_OK
+               : cr_fail(CR_VALUE,
+                         "%s: this rank's input has %lld elements, but its "
+                         "output has %lld",
+                         cr_call_kind_name(a->kind), (long long)mine, (long long)other);
+}
+
+static cr_status check_call(const cr_comm *g, const cr_call_args *a)
+{
+    bool reduces = a->kind == CR_CALL_ALL_REDUCE || a->kind == CR_CALL_REDUCE ||
+                   a->kind == CR_CALL_REDUCE_SCATTER;
+
+    if (has_root(a->kind) || (a->kind == CR_CALL_RECEIVE && a->root != -1))
+        CR_TRY(check_root(g, a));
+    if ((a->kind == CR_CALL_SEND || a->kind == CR_CALL_RECEIVE) && a->root == g->rank)
+        return cr_fail(CR_VALUE, "%s: rank %d is this process itself",
+                       cr_call_kind_name(a->kind), a->root);
+    CR_TRY(check_sizes(g, a));
+    return reduces ? cr_reduce_check(a->op, a->dtype) : CR_OK;
+}
+
+/* Takes numbers for the calls; the lock is held. */
+static void work_number(cr_work *w)
+{
+    w->sequence = w->g->sequence + 1;
+    w->g->sequence += (uint64_t)w->n;
+    for (int i = 0; i < w->n; i++) {
+        cr_running c = running_of(w, i);
+        history_begin(w->g, &c);
+    }
+}
+
+static cr_status group_enqueue(cr_work *w)
+{
+    cr_comm *g = w->g;
+
+    if (!g->has_thread) {
+        if (pthread_create(&g->thread, NULL, group_thread, g))
+            return cr_fail(CR_COMM, "no thread for the calls of a group");
+        g->has_thread = true;
+    }
+    w->next = NULL;
+    *(g->first ? &g->last->next : &g->first) = work_keep(w);
+    g->last = w;
+    pthread_cond_broadcast(&g->changed);
+    return CR_OK;
+}
+
+/* Runs the work here if the group is idle, else in its turn. */
+static cr_status work_start(cr_work *w, bool now)
+{
+    cr_comm *g = w->g;
+    cr_status st = CR_OK;
+
+    pthread_mutex_lock(&g->lock);
+    work_number(w);
+    bool here = now && !g->busy && !g->first;
+    if (here)
+        g->busy = true;
+    else
+        st = group_enqueue(w);
+    pthread_mutex_unlock(&g->lock);
+    if (!here) {
+        if (now && !st && cr_work_wait(w, -1))
+            return CR_OK; /* the failure is the work's */
+        return st;
+    }
+    work_run(w);
+    pthread_mutex_lock(&g->lock);
+    g->busy = false;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    return CR_OK;
+}
+
+/* --- transfers of programs --- */
+static cr_status transfer_start(cr_work *w)
+{
+    const cr_call_args *a = w->calls;
+    const cr_engine *e = w->g->engine;
+    cr_buffer b = a->kind == CR_CALL_SEND ? a->in[0] : a->out[0];
+    size_t n = (size_t)b.count * cr_dtype_size(a->dtype);
+
+    pthread_mutex_lock(&w->g->lock);
+    w->state = WORK_RUNS;
+    pthread_mutex_unlock(&w->g->lock);
+    w->end = cr_seconds() + 1e-3 * (double)w->timeout_ms;
+    return a->kind == CR_CALL_SEND
+               ? e->send(w->g->link, &w->transfer, b.at, n, a->root, 1, a->tag)
+               : e->receive(w->g->link, &w->transfer, b.at, n, a->root, 1, a->tag);
+}
+
+static void transfer_finish(cr_work *w, double end)
+{
+    cr_running c = running_of(w, 0);
+    void *transfer = w->transfer;
+
+    cr_status st = cr_transfer_wait(w->g, transfer, end, &w->source);
+    if (st)
+        st = call_failed(&c, st);
+    else {
+        w->transfer = NULL;
+        w->g->engine->drop(w->g->link, transfer);
+    }
+    work_end(w, st);
+}
+
+/* Waits for a transfer in the calling thread, unless another one does. */
+static bool transfer_fetch(cr_work *w)
+{
+    pthread_mutex_lock(&w->g->lock);
+    bool mine = w->transfer && !w->fetched && w->state == WORK_RUNS;
+    w->fetched |= mine;
+    pthread_mutex_unlock(&w->g->lock);
+    if (mine)
+        transfer_finish(w, w->end);
+    return mine;
+}
+
+static void *transfer_thread(void *at)
+{
+    cr_work *w = at;
+
+    transfer_fetch(w);
+    cr_work_drop(w);
+    return NULL;
+}
+
+/* A thread that waits for the transfer, for programs that only ask whether it is done. */
+static void transfer_watch(cr_work *w)
+{
+    pthread_t thread;
+
+    pthread_mutex_lock(&w->g->lock);
+    bool starts = w->transfer && !w->fetched && !w->watched && w->state == WORK_RUNS;
+    w->watched |= starts;
+    pthread_mutex_unlock(&w->g->lock);
+    if (!starts)
+        return;
+    work_keep(w);
+    if (pthread_create(&thread, NULL, transfer_thread, w))
+        cr_work_drop(w);
+    else
+        pthread_detach(thread);
+}
+
+cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, int n,
+                        const char *where, int64_t timeout_ms, bool now)
+{
+    bool transfer =
+        n == 1 && (calls[0].kind == CR_CALL_SEND || calls[0].kind == CR_CALL_RECEIVE);
+    cr_status st;
+
+    for (int i = 0; i < n; i++)
+        CR_TRY(check_call(g, &calls[i]));
+    if (is_broken(g) || has_ended(g))
+        return fail_broken(g);
+    cr_work *w = work_new(g, calls, n, where, timeout_ms);
+    if (!w)
+        return CR_MEMORY;
+    st = transfer ? transfer_start(w) : work_start(w, now);
+    if (!st && transfer && now)
+        transfer_fetch(w);
+    if (st)
+        cr_work_drop(w);
+    else
+        *out = w;
+    return st;
+}
+
+static cr_status work_status(cr_work *w)
+{
+    return w->status
+               ? cr_fail(w->status, "%s", w->message ? w->message : "no memory for a message")
+               : CR_OK;
+}
+
+cr_status cr_comm_run(cr_comm *g, const cr_call_args *call, const char *where)
+{
+    cr_work *w = NULL;
+
+    CR_TRY(cr_comm_start(&w, g, call, 1, where, -1, true));
+    cr_status st = work_status(w);
+    cr_work_drop(w);
+    return st;
+}
+
+/* --- waiting --- */
+static struct timespec end_after(int64_t ms)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += ms % 1000 * 1000000;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+cr_status cr_work_wait(cr_work *w, int64_t timeout_ms)
+{
+    cr_comm *g = w->g;
+    struct timespec end = end_after(timeout_ms < 0 ? 0 : timeout_ms);
+    bool late = false;
+
+    if (timeout_ms < 0)
+        transfer_fetch(w);
+    else
+        transfer_watch(w);
+    pthread_mutex_lock(&g->lock);
+    while (w->state != WORK_ENDED && !late) {
+        if (timeout_ms < 0)
+            pthread_cond_wait(&g->changed, &g->lock);
+        else
+            late = pthread_cond_timedwait(&g->changed, &g->lock, &end) != 0;
+    }
+    bool ended = w->state == WORK_ENDED;
+    pthread_mutex_unlock(&g->lock);
+    return ended ? work_status(w)
+                 : cr_fail(CR_COMM, "Wait timeout: %s #%llu has not ended after %lldms",
+                           cr_call_kind_name(w->calls[0].kind), (unsigned long long)w->sequence,
+                           (long long)timeout_ms);
+}
+
+bool cr_work_ended(cr_work *w)
+{
+    pthread_mutex_lock(&w->g->lock);
+    bool ended = w->state == WORK_ENDED;
+    pthread_mutex_unlock(&w->g->lock);
+    return ended;
+}
+
+bool cr_work_is_done(cr_work *w)
+{
+    transfer_watch(w);
+    return cr_work_ended(w);
+}
+
+cr_status cr_work_then(cr_work *w, void (*fn)(void *context), void *context)
+{
+    cr_status st = CR_OK;
+
+    pthread_mutex_lock(&w->g->lock);
+    bool done = w->state == WORK_ENDED;
+    if (!done)
+        st = cr_vec_reserve(&w->followers, 1);
+    if (!done && !st)
+        cr_vec_put(&w->followers, ((work_follower){fn, context}));
+    pthread_mutex_unlock(&w->g->lock);
+    transfer_watch(w);
+    if (done)
+        fn(context);
+    return st;
+}
+
+int cr_work_source(const cr_work *w) { return w->source; }

@@ -1,0 +1,91 @@
+/* group_impl.h - shared by group.c, collective.c and report.c. */
+#ifndef CR_COMM_GROUP_IMPL_H
+#define CR_COMM_GROUP_IMPL_H
+
+#include "base/clock.h"
+#include "comm/group.h"
+#include "comm/peers.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    CR_WHERE_BYTES = 160,
+    CR_FRAME_DATA = 1024, /* bytes of a call that travel with its description */
+    CR_FRAME_RANKS = 16,  /* with more ranks, descriptions go to neighbours only */
+    CR_HISTORY = 4096
+};
+
+/* What ranks tell each other about a call.  `data` follows where `whole` is set: all bytes that
+ * this rank contributes. */
+typedef struct {
+    uint64_t sequence;
+    int64_t count;  /* elements that this rank contributes */
+    uint64_t sizes; /* a hash of counts that all ranks must state alike */
+    uint32_t bytes; /* of data */
+    int32_t root;
+    uint8_t kind, op, dtype, whole;
+    char where[CR_WHERE_BYTES];
+    _Alignas(16) char data[CR_FRAME_DATA];
+} cr_frame;
+
+/* A line of the history. */
+typedef struct {
+    uint64_t sequence;
+    double start, end; /* end 0: in progress */
+    int64_t count;
+    uint8_t kind, dtype;
+    bool failed;
+    char where[CR_WHERE_BYTES];
+} cr_history_line;
+
+struct cr_comm {
+    _Atomic int count;
+    const cr_engine *engine;
+    void *link;
+    cr_store *store;
+    cr_peers *peers; /* NULL: the engine needs none */
+    int rank, size;
+    int *global;
+    _Atomic int64_t timeout_ms;
+    char *name;
+
+    pthread_mutex_t lock; /* of the fields below */
+    pthread_cond_t changed;
+    cr_work *first, *last; /* waiting for the thread */
+    bool has_thread, ends, busy;
+    pthread_t thread;
+    pid_t process; /* a forked child has no thread */
+    bool broken;
+    cr_text why;
+    uint64_t sequence;
+    cr_history_line *history; /* CR_HISTORY lines, by sequence */
+
+    /* Used by the call in progress alone. */
+    cr_frame *frames; /* size + 1; the last is this rank's own */
+    void **transfers; /* room for 2 * size */
+    char *scratch;
+    size_t scratch_bytes;
+};
+
+/* A call in progress. */
+typedef struct {
+    cr_comm *g;
+    const cr_call_args *args;
+    const char *where;
+    uint64_t sequence;
+    double start, end; /* end: the time limit */
+} cr_running;
+
+/* Runs a call by messages, or by the engine (collective.c). */
+CR_MUST cr_status cr_collective_run(const cr_running *c);
+
+/* Waits for a transfer until the time `end`. */
+CR_MUST cr_status cr_transfer_wait(cr_comm *g, void *transfer, double end, int *from);
+
+/* Replaces the thread's error by one that says which call failed, and where the other ranks are
+ * (report.c).  The group is broken already. */
+cr_status cr_report(const cr_running *c, cr_status st);
+/* Marks the group broken and shuts its link; the first reason stays. */
+void cr_comm_break(cr_comm *g, const char *why);
+
+#endif

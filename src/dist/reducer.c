@@ -1,0 +1,598 @@
+/* Reducing gradients by buckets.
+ *
+ * A hook on each parameter runs after its gradient was added.  It copies the gradient to its
+ * place in a bucket and counts; a complete bucket starts when all buckets before it have
+ * started.  A function at the end of backward waits for the buckets and gives the averages
+ * back.
+ *
+ * A backward is armed by cr_reducer_after_forward and disarmed at its end; one that ends with
+ * buckets that never started stays armed, which the next forward reports. */
+#include "dist/reducer.h"
+#include "base/log.h"
+#include "base/map.h"
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    cr_reducer *r;
+    cr_tensor *t, *view; /* view: its place in the bucket */
+    cr_hook *hook;
+    int index, bucket;
+    bool ready, unused;
+    int fires, left; /* of a static graph: hooks of a backward, hooks to come */
+} member;
+
+typedef struct {
+    cr_tensor *flat;
+    CR_VEC(int) members;
+    int pending;
+    bool started;
+    cr_work *work;
+} bucket;
+
+struct cr_reducer {
+    cr_comm *comm;
+    member *at;
+    int count;
+    size_t bucket_bytes, first_bytes;
+    bool views, find_unused, static_graph;
+    bool sync, armed, queued, rebuilt, counted;
+    CR_VEC(bucket) buckets;
+    int next; /* the bucket that starts next */
+    CR_VEC(int) order;
+    cr_reducer_hook hook;
+    int32_t *used; /* by parameter: ranks that used it */
+    cr_work *used_work;
+};
+
+/* --- buckets --- */
+static void bucket_drop(bucket *b)
+{
+    if (b->work && cr_work_wait(b->work, -1))
+        cr_log_line("dist", 1, "a bucket of a reducer that ends: %s", cr_error_message());
+    cr_work_drop(b->work);
+    cr_drop(b->flat);
+    cr_vec_drop(&b->members);
+}
+
+static void buckets_drop(cr_reducer *r)
+{
+    for (size_t i = 0; i < r->buckets.len; i++)
+        bucket_drop(&r->buckets.at[i]);
+    r->buckets.len = 0;
+    for (int i = 0; i < r->count; i++) {
+        cr_drop(r->at[i].view);
+        r->at[i].view = NULL;
+    }
+}
+
+static size_t tensor_bytes(const cr_tensor *t)
+{
+    return (size_t)t->numel * cr_dtype_size((cr_dtype)t->dtype);
+}
+
+/* The open bucket of a dtype, or a new one. */
+static cr_status bucket_for(cr_reducer *r, int *open, cr_dtype dtype, bucket **out)
+{
+    if (open[dtype] < 0) {
+        CR_TRY(cr_vec_reserve(&r->buckets, 1));
+        open[dtype] = (int)r->buckets.len;
+        cr_vec_put(&r->buckets, ((bucket){0}));
+    }
+    *out = &r->buckets.at[open[dtype]];
+    return CR_OK;
+}
+
+/* Deals parameters, in the order of `order`, to buckets. */
+static cr_status buckets_deal(cr_reducer *r, const int *order)
+{
+    int open[CR_DTYPE_COUNT];
+    size_t bytes[CR_DTYPE_COUNT] = {0};
+    bool later[CR_DTYPE_COUNT] = {0}; /* the dtype has a full bucket */
+    bucket *b;
+
+    memset(open, -1, sizeof open);
+    for (int i = 0; i < r->count; i++) {
+        const cr_tensor *t = r->at[order[i]].t;
+        CR_TRY(bucket_for(r, open, (cr_dtype)t->dtype, &b));
+        CR_TRY(cr_vec_reserve(&b->members, 1));
+        cr_vec_put(&b->members, order[i]);
+        r->at[order[i]].bucket = open[t->dtype];
+        bytes[t->dtype] += tensor_bytes(t);
+        if (bytes[t->dtype] >= (later[t->dtype] ? r->bucket_bytes : r->first_bytes)) {
+            later[t->dtype] = true;
+            open[t->dtype] = -1;
+            bytes[t->dtype] = 0;
+        }
+    }
+    return CR_OK;
+}
+
+/* A view with the strides of the parameter, or row-major ones if it has gaps. */
+static cr_status member_place(member *m, const cr_tensor *flat, int64_t offset)
+{
+    cr_geometry g = {.ndim = m->t->ndim, .offset = offset};
+    int64_t step = 1;
+
+    for (int d = g.ndim - 1; d >= 0; d--) {
+        g.size[d] = m->t->size[d];
+        g.stride[d] = cr_is_dense(m->t) ? m->t->stride[d] : step;
+        step *= g.size[d];
+    }
+    return cr_tensor_view(&m->view, flat, &g);
+}
+
+static cr_status bucket_fill(cr_reducer *r, bucket *b)
+{
+    int64_t n = 0, at = 0;
+    const cr_tensor *first = r->at[b->members.at[0]].t;
+
+    for (size_t i = 0; i < b->members.len; i++)
+        n += r->at[b->members.at[i]].t->numel;
+    CR_TRY(cr_tensor_new(&b->flat, (cr_dtype)first->dtype, first->device, 1, &n));
+    for (size_t i = 0; i < b->members.len; i++) {
+        member *m = &r->at[b->members.at[i]];
+        CR_TRY(member_place(m, b->flat, at));
+        at += m->t->numel;
+    }
+    return CR_OK;
+}
+
+static cr_status buckets_make(cr_reducer *r, const int *order)
+{
+    buckets_drop(r);
+    CR_TRY(buckets_deal(r, order));
+    for (size_t i = 0; i < r->buckets.len; i++)
+        CR_TRY(bucket_fill(r, &r->buckets.at[i]));
+    return CR_OK;
+}
+
+/* --- reducing --- */
+static cr_status bucket_start(cr_reducer *r, int i)
+{
+    bucket *b = &r->buckets.at[i];
+    cr_buffer all = {b->flat->data, b->flat->numel};
+    bool half = cr_dtype_size((cr_dtype)b->flat->dtype) < 4;
+    cr_call_args call = {.kind = CR_CALL_ALL_REDUCE,
+                         .op = half ? CR_REDUCE_PREMUL_SUM
+                                    : CR_REDUCE_AVG, /* a sum may overflow */
+                         .dtype = (cr_dtype)b->flat->dtype,
+                         .root = -1,
+                         .factor = 1.0 / cr_comm_size(r->comm),
+                         .outs = 1,
+                         .out = &all};
+    char where[64];
+
+    b->started = true;
+    if (r->hook.start) {
+        if (r->hook.python)
+            cr_lock_python();
+        cr_status st = r->hook.start(r->hook.context, i);
+        if (r->hook.python)
+            cr_unlock_python();
+        return st;
+    }
+    snprintf(where, sizeof where, "bucket %d of gradients, in backward()", i);
+    return cr_comm_start(&b->work, r->comm, &call, 1, where, -1, false);
+}
+
+static cr_status start_complete(cr_reducer *r)
+{
+    while (r->next < (int)r->buckets.len && r->buckets.at[r->next].pending == 0)
+        CR_TRY(bucket_start(r, r->next++));
+    return CR_OK;
+}
+
+static cr_status fail_twice(const member *m)
+{
+    return cr_fail(
+        CR_RUNTIME,
+        "Expected to mark a variable ready only once. This error is caused by one of the "
+        "following "
+        "reasons: 1) Use of a module parameter outside the `forward` function. Please make "
+        "sure "
+        "model parameters are not shared across multiple concurrent forward-backward passes. "
+        "or try "
+        "to use _set_static_graph() as a workaround if this module graph does not change "
+        "during "
+        "training loop. 2) Reused parameters in multiple reentrant backward passes. For "
+        "example, if "
+        "you use multiple `checkpoint` functions to wrap the same part of your model, it would "
+        "result in the same set of parameters been used by different reentrant backward passes "
+        "multiple times, and hence marking a variable ready multiple times. Parameter at index "
+        "%d "
+        "has been marked as ready twice.",
+        m->index);
+}
+
+/* Zeros where there is no gradient. */
+static cr_status member_copy(const member *m)
+{
+    cr_tensor *grad = cr_grad_of(m->t);
+
+    if (grad && grad->layout != CR_LAYOUT_STRIDED)
+        return cr_fail(CR_NOT_IMPLEMENTED,
+                       "sparse gradients are not reduced yet (parameter %d)", m->index);
+    if (grad == m->view)
+        return CR_OK;
+    if (grad)
+        return cr_copy_tensor(m->view, grad);
+    memset(m->view->data, 0, tensor_bytes(m->view));
+    return CR_OK;
+}
+
+static cr_status member_ready(member *m)
+{
+    cr_reducer *r = m->r;
+
+    if (m->ready)
+        return fail_twice(m);
+    m->ready = true;
+    CR_TRY(member_copy(m));
+    if (r->views && cr_grad_of(m->t) && cr_grad_of(m->t) != m->view)
+        CR_TRY(cr_set_grad(m->t, m->view));
+    if (!r->rebuilt)
+        cr_vec_put(&r->order, m->index);
+    r->buckets.at[m->bucket].pending--;
+    return start_complete(r);
+}
+
+static cr_status ready_unused(cr_reducer *r)
+{
+    for (int i = 0; i < r->count; i++)
+        if (r->at[i].unused)
+            CR_TRY(member_ready(&r->at[i]));
+    return CR_OK;
+}
+
+static cr_status reducer_end(void *at);
+
+static cr_status reducer_begin(cr_reducer *r)
+{
+    r->queued = true;
+    CR_TRY(cr_backward_at_end(reducer_end, r));
+    return ready_unused(r);
+}
+
+/* The hook of a parameter. */
+static cr_status member_hook(void *context, cr_tensor **grads, int n, cr_tensor *const *given,
+                             int given_n)
+{
+    member *m = context;
+    cr_reducer *r = m->r;
+
+    (void)grads;
+    (void)n;
+    (void)given;
+    (void)given_n;
+    if (!r->sync || !r->armed)
+        return CR_OK;
+    if (!r->queued)
+        CR_TRY(reducer_begin(r));
+    if (r->static_graph && !r->counted) {
+        m->fires++;
+        return CR_OK; /* reduced at the end: it may fire again */
+    }
+    if (r->static_graph && --m->left > 0)
+        return CR_OK;
+    return member_ready(m);
+}
+
+/* --- the end of backward --- */
+static cr_status give_back(cr_reducer *r, member *m)
+{
+    cr_tensor *grad = cr_grad_of(m->t), *copy = NULL;
+
+    if (r->find_unused && !r->static_graph && !r->used[m->index])
+        return CR_OK; /* no rank used it */
+    if (r->views)
+        return grad == m->view ? CR_OK : cr_set_grad(m->t, m->view);
+    if (grad) {
+        grad->storage->version++;
+        return cr_copy_tensor(grad, m->view);
+    }
+    if (r->static_graph)
+        return CR_OK;
+    CR_TRY(cr_tensor_new_strided(&copy, (cr_dtype)m->view->dtype, m->view->device,
+                                 m->view->ndim, m->view->size, m->view->stride));
+    cr_status st = cr_copy_tensor(copy, m->view);
+    if (!st)
+        st = cr_set_grad(m->t, copy);
+    cr_drop(copy);
+    return st;
+}
+
+static cr_status bucket_finish(cr_reducer *r, int i)
+{
+    bucket *b = &r->buckets.at[i];
+    cr_status st = CR_OK;
+
+    if (r->hook.finish) {
+        if (r->hook.python)
+            cr_lock_python();
+        st = r->hook.finish(r->hook.context, i);
+        if (r->hook.python)
+            cr_unlock_python();
+    }
+    if (b->work) {
+        st = cr_work_wait(b->work, -1);
+        cr_work_drop(b->work);
+        b->work = NULL;
+    }
+    for (size_t k = 0; k < b->members.len && !st; k++)
+        st = give_back(r, &r->at[b->members.at[k]]);
+    return st;
+}
+
+/* Adds up over the ranks which parameters they used. */
+static cr_status start_used(cr_reducer *r)
+{
+    cr_buffer all = {r->used, r->count};
+    cr_call_args call = {
+        .kind = CR_CALL_ALL_REDUCE, .dtype = CR_I32, .root = -1, .outs = 1, .out = &all};
+
+    for (int i = 0; i < r->count; i++)
+        r->used[i] = !r->at[i].unused;
+    return cr_comm_start(&r->used_work, r->comm, &call, 1, "used parameters, in backward()", -1,
+                         false);
+}
+
+static cr_status finish_used(cr_reducer *r)
+{
+    cr_status st = r->used_work ? cr_work_wait(r->used_work, -1) : CR_OK;
+
+    cr_work_drop(r->used_work);
+    r->used_work = NULL;
+    return st;
+}
+
+/* Of a static graph's first backward: how often each parameter fires. */
+static cr_status first_static(cr_reducer *r)
+{
+    r->counted = true;
+    for (int i = 0; i < r->count; i++)
+        CR_TRY(member_ready(&r->at[i]));
+    return CR_OK;
+}
+
+static cr_status reducer_end(void *at)
+{
+    cr_reducer *r = at;
+
+    r->queued = false;
+    if (!r->armed)
+        return CR_OK;
+    if (r->static_graph && !r->counted)
+        CR_TRY(first_static(r));
+    if (r->next < (int)r->buckets.len)
+        return CR_OK; /* the next forward tells which gradients did not come */
+    if (r->find_unused && !r->static_graph)
+        CR_TRY(start_used(r));
+    CR_TRY(finish_used(r));
+    for (int i = 0; i < (int)r->buckets.len; i++)
+        CR_TRY(bucket_finish(r, i));
+    r->armed = false;
+    return CR_OK;
+}
+
+/* --- around a forward --- */
+static cr_status fail_unfinished(const cr_reducer *r)
+{
+    cr_text list = {0};
+
+    for (int i = 0; i < r->count; i++)
+        if (!r->at[i].ready)
+            cr_text_printf(&list, " %d", i);
+    cr_fail(
+        CR_RUNTIME,
+        "Expected to have finished reduction in the prior iteration before starting a new one. "
+        "This error indicates that your module has parameters that were not used in producing "
+        "loss. You can enable unused parameter detection by passing the keyword argument "
+        "`find_unused_parameters=True` to `torch.nn.parallel.DistributedDataParallel`, and by "
+        "\n"
+        "making sure all `forward` function outputs participate in calculating loss. \n"
+        "If you already have done the above, then the distributed data parallel module wasn't "
+        "able to locate the output tensors in the return value of your module's `forward` "
+        "function. Please include the loss function and the structure of the return value of "
+        "`forward` of your module when reporting this issue (e.g. list, dict, iterable).\n"
+        "Parameter indices which did not receive grad for rank %d:%s",
+        cr_comm_rank(r->comm), cr_text_str(&list));
+    cr_text_drop(&list);
+    return CR_RUNTIME;
+}
+
+/* Makes buckets in rank 0's order of the first backward. */
+static cr_status rebuild(cr_reducer *r)
+{
+    cr_buffer all = {r->order.at, r->count};
+    cr_call_args call = {.kind = CR_CALL_BROADCAST, .dtype = CR_I32, .outs = 1, .out = &all};
+
+    r->rebuilt = true;
+    CR_TRY(cr_comm_run(r->comm, &call, "order of buckets"));
+    return buckets_make(r, r->order.at);
+}
+
+cr_status cr_reducer_before_forward(cr_reducer *r)
+{
+    bool may = !r->rebuilt && (!r->find_unused || r->static_graph);
+
+    if (r->armed && r->next && r->next < (int)r->buckets.len)
+        return fail_unfinished(r);
+    for (int i = 0; r->armed && i < r->count; i++)
+        if (r->at[i].ready)
+            return fail_unfinished(r);
+    if (may && !r->armed && (int)r->order.len == r->count && r->count)
+        return rebuild(r);
+    return CR_OK;
+}
+
+static void reducer_arm(cr_reducer *r)
+{
+    r->armed = true;
+    r->queued = false;
+    r->next = 0;
+    r->order.len = r->rebuilt ? r->order.len : 0;
+    for (int i = 0; i < r->count; i++) {
+        member *m = &r->at[i];
+        m->ready = false;
+        m->left = m->fires;
+        m->unused = r->static_graph && r->counted && !m->fires;
+    }
+    for (size_t i = 0; i < r->buckets.len; i++) {
+        bucket *b = &r->buckets.at[i];
+        b->started = false;
+        b->pending = (int)b->members.len;
+    }
+}
+
+/* Nodes that were seen, and those to look at. */
+typedef struct {
+    cr_map seen;
+    CR_VEC(cr_node *) todo;
+} walk;
+
+static cr_status walk_push(walk *w, cr_node *n)
+{
+    if (!n || cr_map_get(&w->seen, (const char *)&n, sizeof n))
+        return CR_OK;
+    CR_TRY(cr_map_set(&w->seen, (const char *)&n, sizeof n, n));
+    CR_TRY(cr_vec_reserve(&w->todo, 1));
+    cr_vec_put(&w->todo, n);
+    return CR_OK;
+}
+
+static cr_status walk_run(walk *w, cr_tensor *const *outputs, int n)
+{
+    cr_edge e;
+
+    for (int i = 0; i < n; i++) {
+        CR_TRY(cr_edge_of(&e, outputs[i]));
+        cr_status st = walk_push(w, e.node);
+        cr_node_drop(e.node); /* the output keeps it */
+        CR_TRY(st);
+    }
+    while (w->todo.len) {
+        const cr_node *at = w->todo.at[--w->todo.len];
+        for (uint32_t i = 0; i < at->edge_count; i++)
+            CR_TRY(walk_push(w, at->edges[i].node));
+    }
+    return CR_OK;
+}
+
+/* Marks the parameters that the outputs do not depend on. */
+static cr_status mark_unused(cr_reducer *r, cr_tensor *const *outputs, int n)
+{
+    walk w = {0};
+    cr_status st = walk_run(&w, outputs, n);
+
+    for (int i = 0; i < r->count && !st; i++) {
+        cr_edge e = {0};
+        st = cr_edge_of(&e, r->at[i].t);
+        r->at[i].unused = !st && !cr_map_get(&w.seen, (const char *)&e.node, sizeof e.node);
+        cr_node_drop(e.node);
+    }
+    cr_map_drop(&w.seen);
+    cr_vec_drop(&w.todo);
+    return st;
+}
+
+cr_status cr_reducer_after_forward(cr_reducer *r, cr_tensor *const *outputs, int n)
+{
+    reducer_arm(r);
+    return r->find_unused && !r->static_graph ? mark_unused(r, outputs, n) : CR_OK;
+}
+
+/* --- making --- */
+static cr_status member_init(cr_reducer *r, int i, cr_tensor *t)
+{
+    member *m = &r->at[i];
+    cr_hook_call call = {.fn = member_hook, .context = m};
+
+    if (t->layout != CR_LAYOUT_STRIDED || !t->data || cr_is_lazy(t))
+        return cr_fail(CR_NOT_IMPLEMENTED,
+                       "parameter %d is not a dense tensor in host memory, which groups of "
+                       "processes need",
+                       i);
+    m->r = r;
+    m->index = i;
+    m->t = cr_keep(t);
+    return cr_hook_accumulated(&m->hook, t, &call);
+}
+
+static cr_status reducer_init(cr_reducer *r, const cr_reducer_how *how)
+{
+    CR_TRY(cr_vec_reserve(&r->order, (size_t)how->count + 1));
+    for (int i = 0; i < how->count; i++)
+        CR_TRY(member_init(r, i, how->param[i]));
+    for (int i = 0; i < how->count; i++) /* gradients come from the last layers first */
+        cr_vec_put(&r->order, how->count - 1 - i);
+    cr_status st = buckets_make(r, r->order.at);
+    r->order.len = 0;
+    return st;
+}
+
+cr_status cr_reducer_new(cr_reducer **out, const cr_reducer_how *how)
+{
+    cr_reducer *r = cr_alloc_zero(sizeof *r);
+
+    if (!r)
+        return CR_MEMORY;
+    r->comm = cr_comm_keep(how->comm);
+    r->count = how->count;
+    r->bucket_bytes = how->bucket_bytes;
+    r->first_bytes = how->first_bytes;
+    r->views = how->views;
+    r->find_unused = how->find_unused;
+    r->static_graph = how->static_graph;
+    r->sync = true;
+    r->at = cr_alloc_zero(((size_t)how->count + 1) * sizeof *r->at);
+    r->used = cr_alloc_zero(((size_t)how->count + 1) * sizeof *r->used);
+    cr_status st = r->at && r->used ? reducer_init(r, how) : CR_MEMORY;
+    if (st)
+        cr_reducer_free(r);
+    else
+        *out = r;
+    return st;
+}
+
+void cr_reducer_free(cr_reducer *r)
+{
+    if (!r)
+        return;
+    for (int i = 0; r->at && i < r->count; i++)
+        if (r->at[i].hook) {
+            cr_hook_remove(r->at[i].hook);
+            cr_hook_drop(r->at[i].hook);
+        }
+    cr_reducer_set_hook(r, NULL);
+    if (r->at)
+        buckets_drop(r);
+    for (int i = 0; r->at && i < r->count; i++)
+        cr_drop(r->at[i].t);
+    cr_work_drop(r->used_work);
+    cr_vec_drop(&r->buckets);
+    cr_vec_drop(&r->order);
+    cr_comm_drop(r->comm);
+    cr_free(r->used);
+    cr_free(r->at);
+    cr_free(r);
+}
+
+void cr_reducer_set_hook(cr_reducer *r, const cr_reducer_hook *hook)
+{
+    if (r->hook.drop)
+        r->hook.drop(r->hook.context);
+    r->hook = hook ? *hook : (cr_reducer_hook){0};
+}
+
+void cr_reducer_set_sync(cr_reducer *r, bool sync) { r->sync = sync; }
+int cr_reducer_buckets(const cr_reducer *r) { return (int)r->buckets.len; }
+cr_tensor *cr_reducer_buffer(const cr_reducer *r, int i) { return r->buckets.at[i].flat; }
+cr_tensor *cr_reducer_view(const cr_reducer *r, int param) { return r->at[param].view; }
+bool cr_reducer_is_rebuilt(const cr_reducer *r) { return r->rebuilt; }
+
+const int *cr_reducer_members(const cr_reducer *r, int i, int *n)
+{
+    *n = (int)r->buckets.at[i].members.len;
+    return r->buckets.at[i].members.at;
+}

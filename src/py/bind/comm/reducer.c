@@ -1,0 +1,259 @@
+/* _Reducer: the reducer of DistributedDataParallel (src/dist/reducer.h). */
+#include "dist/reducer.h"
+#include "py/bind/comm/comm.h"
+
+typedef struct {
+    PyObject_HEAD cr_reducer *r;
+    PyObject *group;
+} py_reducer;
+
+static PyTypeObject reducer_type;
+
+static cr_reducer *reducer_of(PyObject *x) { return ((py_reducer *)x)->r; }
+
+static int reducer_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(((py_reducer *)self)->group);
+    return 0;
+}
+
+static void reducer_dealloc(PyObject *self)
+{
+    py_reducer *o = (py_reducer *)self;
+
+    PyObject_GC_UnTrack(self);
+    cr_reducer_free(o->r);
+    Py_XDECREF(o->group);
+    PyObject_GC_Del(self);
+}
+
+/* Tensors of a tuple, borrowed; PyMem_Free frees the list.  NULL with an exception. */
+static cr_tensor **reducer_tensors(PyObject *tuple)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+    cr_tensor **t = PyMem_Malloc(((size_t)n + 1) * sizeof *t);
+
+    for (Py_ssize_t i = 0; t && i < n; i++) {
+        PyObject *x = PyTuple_GET_ITEM(tuple, i);
+        if (!cr_py_is_tensor(x)) {
+            PyMem_Free(t);
+            PyErr_SetString(PyExc_TypeError, "a tuple of tensors is needed");
+            return NULL;
+        }
+        t[i] = cr_py_tensor_of(x);
+    }
+    return t;
+}
+
+static PyObject *reducer_status(cr_status st)
+{
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+static PyObject *before_forward(PyObject *self, PyObject *unused)
+{
+    cr_status st;
+
+    (void)unused;
+    CR_PY_UNLOCKED(st = cr_reducer_before_forward(reducer_of(self)));
+    return reducer_status(st);
+}
+
+static PyObject *after_forward(PyObject *self, PyObject *outputs)
+{
+    if (!PyTuple_Check(outputs))
+        return PyErr_Format(PyExc_TypeError, "a tuple of tensors is needed");
+    cr_tensor **t = reducer_tensors(outputs);
+    if (!t)
+        return NULL;
+    cr_status st =
+        cr_reducer_after_forward(reducer_of(self), t, (int)PyTuple_GET_SIZE(outputs));
+    PyMem_Free(t);
+    return reducer_status(st);
+}
+
+static PyObject *reducer_set_sync(PyObject *self, PyObject *on)
+{
+    cr_reducer_set_sync(reducer_of(self), PyObject_IsTrue(on));
+    Py_RETURN_NONE;
+}
+
+static bool is_bucket(PyObject *self, Py_ssize_t i)
+{
+    if (i >= 0 && i < cr_reducer_buckets(reducer_of(self)))
+        return true;
+    PyErr_SetString(PyExc_IndexError, "there is no such bucket");
+    return false;
+}
+
+static PyObject *reducer_buffer(PyObject *self, PyObject *index)
+{
+    Py_ssize_t i = PyNumber_AsSsize_t(index, PyExc_IndexError);
+
+    if (PyErr_Occurred() || !is_bucket(self, i))
+        return NULL;
+    return cr_py_wrap_keep(cr_reducer_buffer(reducer_of(self), (int)i));
+}
+
+/* A list of the parameters' numbers, or of their views. */
+static PyObject *reducer_members(PyObject *self, PyObject *index, bool views)
+{
+    Py_ssize_t i = PyNumber_AsSsize_t(index, PyExc_IndexError);
+    int n;
+
+    if (PyErr_Occurred() || !is_bucket(self, i))
+        return NULL;
+    const int *at = cr_reducer_members(reducer_of(self), (int)i, &n);
+    PyObject *list = PyList_New(n);
+    for (int k = 0; list && k < n; k++) {
+        PyObject *x = views ? cr_py_wrap_keep(cr_reducer_view(reducer_of(self), at[k]))
+                            : PyLong_FromLong(at[k]);
+        if (!x)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, k, x);
+    }
+    return list;
+}
+
+static PyObject *member_numbers(PyObject *self, PyObject *index)
+{
+    return reducer_members(self, index, false);
+}
+
+static PyObject *member_views(PyObject *self, PyObject *index)
+{
+    return reducer_members(self, index, true);
+}
+
+/* --- a program's communication hook: (start, finish), called with a bucket's number --- */
+static cr_status hook_call(void *context, int bucket, int which)
+{
+    PyObject *r = PyObject_CallFunction(PyTuple_GET_ITEM(context, which), "i", bucket);
+
+    Py_XDECREF(r);
+    return r ? CR_OK : CR_PYTHON;
+}
+
+static cr_status hook_start(void *context, int bucket) { return hook_call(context, bucket, 0); }
+static cr_status hook_finish(void *context, int bucket)
+{
+    return hook_call(context, bucket, 1);
+}
+static void hook_drop(void *context) { Py_DECREF((PyObject *)context); }
+
+static PyObject *reducer_set_hook(PyObject *self, PyObject *args)
+{
+    PyObject *start, *finish;
+
+    if (!PyArg_ParseTuple(args, "OO", &start, &finish))
+        return NULL;
+    cr_reducer_hook hook = {hook_start, hook_finish, hook_drop, Py_NewRef(args), true};
+    cr_reducer_set_hook(reducer_of(self), &hook);
+    Py_RETURN_NONE;
+}
+
+static PyObject *reducer_count(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(cr_reducer_buckets(reducer_of(self)));
+}
+
+static PyObject *reducer_rebuilt(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(cr_reducer_is_rebuilt(reducer_of(self)));
+}
+
+static PyMethodDef reducer_methods[] = {{"before_forward", before_forward, METH_NOARGS, NULL},
+                                        {"after_forward", after_forward, METH_O, NULL},
+                                        {"set_sync", reducer_set_sync, METH_O, NULL},
+                                        {"buffer", reducer_buffer, METH_O, NULL},
+                                        {"members", member_numbers, METH_O, NULL},
+                                        {"views", member_views, METH_O, NULL},
+                                        {"set_hook", reducer_set_hook, METH_VARARGS, NULL},
+                                        {0}};
+static PyGetSetDef reducer_getset[] = {{"bucket_count", reducer_count, NULL, NULL, NULL},
+                                       {"rebuilt", reducer_rebuilt, NULL, NULL, NULL},
+                                       {0}};
+static PyTypeObject reducer_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C._Reducer",
+    .tp_basicsize = sizeof(py_reducer),
+    .tp_dealloc = reducer_dealloc,
+    .tp_traverse = reducer_traverse,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_methods = reducer_methods,
+    .tp_getset = reducer_getset,
+};
+
+static PyObject *reducer_wrap(cr_reducer *r, PyObject *group)
+{
+    py_reducer *o = PyObject_GC_New(py_reducer, &reducer_type);
+
+    if (!o) {
+        cr_reducer_free(r);
+        return NULL;
+    }
+    o->r = r;
+    o->group = Py_NewRef(group);
+    PyObject_GC_Track(o);
+    return (PyObject *)o;
+}
+
+/* _comm_reducer(group, parameters, bucket_bytes, first_bytes, views, find_unused, static_graph)
+ */
+static PyObject *make_reducer(PyObject *m, PyObject *args)
+{
+    PyObject *group, *params;
+    long long bytes, first;
+    int views, find, is_static;
+    cr_reducer *r = NULL;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO!LLppp", &group, &PyTuple_Type, &params, &bytes, &first,
+                          &views, &find, &is_static))
+        return NULL;
+    cr_comm *comm = cr_py_comm_of(group);
+    cr_tensor **t = comm ? reducer_tensors(params) : NULL;
+    if (!t)
+        return NULL;
+    cr_reducer_how how = {
+        comm, t,        (int)PyTuple_GET_SIZE(params), (size_t)bytes, (size_t)first, views,
+        find, is_static};
+    cr_status st = cr_reducer_new(&r, &how);
+    PyMem_Free(t);
+    return st ? cr_py_raise(st) : reducer_wrap(r, group);
+}
+
+/* _at_backward_end(callable): called without arguments at the end of the running backward */
+static cr_status end_call(void *callable)
+{
+    cr_lock_python();
+    PyObject *r = PyObject_CallNoArgs(callable);
+    Py_XDECREF(r);
+    Py_DECREF((PyObject *)callable);
+    cr_unlock_python();
+    return r ? CR_OK : CR_PYTHON;
+}
+
+static PyObject *at_backward_end(PyObject *m, PyObject *callable)
+{
+    (void)m;
+    cr_status st = cr_backward_at_end(end_call, callable);
+    if (!st)
+        Py_INCREF(callable);
+    return reducer_status(st);
+}
+
+static PyMethodDef reducer_functions[] = {{"_comm_reducer", make_reducer, METH_VARARGS, NULL},
+                                          {"_at_backward_end", at_backward_end, METH_O, NULL},
+                                          {0}};
+
+int cr_py_comm_reducer_start(PyObject *m)
+{
+    if (cr_py_add_type(m, "_Reducer", &reducer_type) < 0)
+        return -1;
+    return PyModule_AddFunctions(m, reducer_functions);
+}

@@ -1,0 +1,201 @@
+"""What each rank does in test_ddp.py: functions of (rank, size)."""
+import os
+
+import cresset as torch
+import cresset.distributed as dist
+import cresset.nn as nn
+import cresset.nn.functional as F
+from cresset.nn.parallel import DistributedDataParallel as DDP
+from cresset.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+STEPS = 20
+
+
+def net():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(10, 40), nn.Tanh(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 3))
+
+
+def data(n=48):
+    g = torch.Generator().manual_seed(2)
+    return torch.randn(n, 10, generator=g), torch.randint(0, 3, (n,), generator=g)
+
+
+def train(model, parts, size, rank, steps=STEPS, context=None):
+    """Trains on every size-th row.  Returns the mean losses over the ranks."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    x, y = data()
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x[rank::size]), y[rank::size])
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach().clone()
+        if size > 1:
+            dist.all_reduce(mean, dist.ReduceOp.AVG)
+        losses.append(mean.item())
+    return losses
+
+
+def near(a, b, tolerance=2e-5):
+    assert len(a) == len(b) and all(abs(x - y) <= tolerance * max(1, abs(y)) for x, y in zip(a, b)), (a, b)
+
+
+def equal_to_one_process(rank, size):
+    alone = train(net(), None, 1, 0)
+    assert alone[-1] < 0.8 * alone[0]
+    for how in ({}, {"gradient_as_bucket_view": True}, {"bucket_cap_mb": 0.001}, {"find_unused_parameters": True},
+                {"static_graph": True}, {"bucket_cap_mb": 0.002, "gradient_as_bucket_view": True, "static_graph": True}):
+        model = DDP(net(), **how)
+        near(train(model, None, size, rank), alone)
+        first = [None] * size
+        dist.all_gather_object(first, [p.detach().clone() for p in model.parameters()])
+        for other in first:  # the same bits at every rank
+            assert all(torch.equal(a, b) for a, b in zip(other, first[0])), how
+    assert model.reducer.bucket_count >= 2
+
+
+def no_sync_adds_up(rank, size):
+    model, x, y = DDP(net()), *data()
+    alone = net()
+    for part in (x[:24], x[24:]):
+        F.cross_entropy(alone(part), y[:24] if part is x[:24] else y[24:]).backward()
+    with model.no_sync():
+        F.cross_entropy(model(x[:24][rank::size]), y[:24][rank::size]).backward()
+    before = [p.grad.clone() for p in model.parameters()]
+    assert not torch.allclose(before[0], next(alone.parameters()).grad)
+    F.cross_entropy(model(x[24:][rank::size]), y[24:][rank::size]).backward()
+    F.cross_entropy(alone(x[:24]), y[:24])
+    want = net()
+    (F.cross_entropy(want(x[:24]), y[:24]) + F.cross_entropy(want(x[24:]), y[24:])).backward()
+    for p, q in zip(model.parameters(), want.parameters()):
+        assert torch.allclose(p.grad, q.grad, atol=1e-6)
+
+
+class Branches(nn.Module):
+    """Even calls use one branch, odd calls another; one parameter is never used."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.a, self.b, self.never = nn.Linear(10, 3), nn.Linear(10, 3), nn.Linear(2, 2)
+
+    def forward(self, x, first):
+        return {"out": self.a(x) if first else self.b(x)}
+
+
+def unused_parameters(rank, size):
+    x, y = data()
+    model = DDP(Branches(), find_unused_parameters=True)
+    for step in range(3):
+        model.zero_grad()
+        F.cross_entropy(model(x[rank::size], rank == 0)["out"], y[rank::size]).backward()
+        for p in model.module.never.parameters():
+            assert p.grad is None
+        for p in (*model.module.a.parameters(), *model.module.b.parameters()):
+            assert p.grad.abs().sum() > 0
+    model = DDP(Branches())
+    F.cross_entropy(model(x[rank::size], True)["out"], y[rank::size]).backward()
+    try:
+        model(x[rank::size], True)
+    except RuntimeError as error:
+        assert "Expected to have finished reduction in the prior iteration" in str(error)
+        assert "did not receive grad for rank" in str(error)
+    else:
+        raise AssertionError("unused parameters were not reported")
+
+
+def hooks(rank, size):
+    from cresset.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook, debugging_hooks
+    alone = train(net(), None, 1, 0)
+    for hook, tolerance in ((default_hooks.allreduce_hook, 2e-5), (default_hooks.fp16_compress_hook, 2e-2),
+                            (default_hooks.bf16_compress_hook, 1e-1)):
+        model = DDP(net())
+        model.register_comm_hook(None, hook)
+        near(train(model, None, size, rank), alone, tolerance)
+    model = DDP(net())
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=3)
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    losses = train(model, None, size, rank)
+    assert losses[-1] < 0.9 * losses[0] and state.compression_stats()[0] > 1
+    model = DDP(net())
+    model.register_comm_hook(None, debugging_hooks.noop_hook)
+    x, y = data()
+    F.cross_entropy(model(x[rank::size]), y[rank::size]).backward()
+    grads = [None] * size
+    dist.all_gather_object(grads, next(model.parameters()).grad)
+    assert not torch.equal(grads[0], grads[1])
+
+    def fails(state, bucket):
+        raise ValueError("no hook today")
+    model = DDP(net())
+    model.register_comm_hook(None, fails)
+    try:
+        F.cross_entropy(model(x), y).backward()
+    except ValueError as error:
+        assert "no hook today" in str(error)
+    else:
+        raise AssertionError("no error")
+
+
+def buffers_and_states(rank, size):
+    torch.manual_seed(10 + rank)  # other weights and buffers at each rank: rank 0's count
+    model = DDP(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
+    states = [None] * size
+    dist.all_gather_object(states, {k: v.clone() for k, v in model.state_dict().items()})
+    assert all(torch.equal(states[0][k], s[k]) for s in states for k in s) and "module.0.weight" in states[0]
+    x = torch.randn(8, 4) + rank
+    model(x).sum().backward()
+    model(x)
+    dist.all_gather_object(states, model.module[1].running_mean.clone())
+    assert not torch.equal(states[0], states[1])  # rank 0's come with the next forward
+    for call, words in (
+            (lambda: DDP(nn.Linear(2, 2 + (rank == 1))), "appears not to match sizes"),
+            (lambda: DDP(nn.Sequential(*[nn.Linear(2, 2) for _ in range(1 + (rank == 1))])), "expects same model"),
+            (lambda: DDP(nn.ReLU()), "doesn't have any parameter"),
+            (lambda: DDP(nn.Linear(2, 2), device_ids=[0]), "only work with")):
+        try:
+            call()
+        except (RuntimeError, ValueError) as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(words)
+
+
+def sampler_and_join(rank, size):
+    x, y = data(50)
+    sampler = DistributedSampler(TensorDataset(x, y), shuffle=True)
+    loader = DataLoader(TensorDataset(x, y), batch_size=5, sampler=sampler)
+    sampler.set_epoch(1)
+    seen = [None] * size
+    dist.all_gather_object(seen, list(sampler))
+    assert sorted({i for part in seen for i in part}) == list(range(50))
+    model = DDP(net())
+    with model.join():
+        for i in range(3 + rank):  # uneven
+            F.cross_entropy(model(x[:8]), y[:8]).backward()
+    weights = [None] * size
+    dist.all_gather_object(weights, next(model.parameters()).detach().clone())
+    assert all(torch.equal(w, weights[0]) for w in weights)
+    assert sum(len(a) for a, _ in loader) == len(sampler)
+
+
+def arguments_and_methods(rank, size):
+    for part in (no_sync_adds_up, unused_parameters, hooks, buffers_and_states, sampler_and_join):
+        part(rank, size)
+
+
+def a_rank_dies_in_backward(rank, size):
+    model, x, y = DDP(net(), bucket_cap_mb=0.001), *data()
+    F.cross_entropy(model(x), y).backward()
+    if rank == 1:
+        os.kill(os.getpid(), 9)
+    try:
+        F.cross_entropy(model(x), y).backward()
+        F.cross_entropy(model(x), y).backward()
+    except dist.DistBackendError as error:
+        assert "rank 1 (process" in str(error) and "has ended" in str(error), error
+    else:
+        raise AssertionError("no error")
+    os._exit(0)

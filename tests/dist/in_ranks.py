@@ -1,0 +1,257 @@
+"""What each rank does in test_dist.py: functions of (rank, size)."""
+import os
+import signal
+import time
+from datetime import timedelta
+
+import numpy
+
+import cresset as torch
+import cresset.distributed as dist
+
+REAL = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+        torch.float64]
+
+
+def values(rank, dtype, n=6):
+    x = torch.arange(n, dtype=torch.int64) % 2 + rank % 2 + 1
+    return x % 2 == 0 if dtype == torch.bool else x.to(dtype)
+
+
+def reductions(rank, size):
+    R = dist.ReduceOp
+    whole = {R.SUM: lambda x: x.sum(0), R.PRODUCT: lambda x: x.prod(0), R.MIN: lambda x: x.min(0), R.MAX: lambda x: x.max(0)}
+    for dtype in REAL:
+        table = numpy.stack([values(r, dtype).double().numpy() for r in range(size)])
+        for op, expected in whole.items():
+            x = values(rank, dtype)
+            dist.all_reduce(x, op)
+            assert x.dtype == dtype and x.double().tolist() == expected(table).tolist(), (dtype, op, x)
+    for dtype in (torch.complex64, torch.complex128):
+        x = torch.complex(torch.ones(3), torch.full((3,), float(rank))).to(dtype)
+        dist.all_reduce(x)
+        assert x.tolist() == [complex(size, sum(range(size)))] * 3
+    b = torch.tensor([rank == 0, False])
+    dist.all_reduce(b)
+    assert b.tolist() == [True, False]
+    for op, name in ((R.BAND, "and"), (R.BOR, "or"), (R.BXOR, "xor")):
+        x = torch.tensor([6, 3 + rank])
+        expected = getattr(numpy, f"bitwise_{name}").reduce([[6, 3 + r] for r in range(size)])
+        dist.all_reduce(x, op)
+        assert x.tolist() == expected.tolist()
+    x = torch.full((3,), float(rank))
+    dist.all_reduce(x, R.AVG)
+    assert x.tolist() == [sum(range(size)) / size] * 3
+    x = torch.ones(3)
+    dist.all_reduce(x, dist._make_nccl_premul_sum(0.25))
+    assert x.tolist() == [size * 0.25] * 3
+    x = torch.full((4, 3), float(rank)).t()  # not contiguous
+    dist.all_reduce(x)
+    assert x.shape == (3, 4) and x.sum() == 12 * sum(range(size))
+
+
+def movements(rank, size):
+    parts = [torch.zeros(2) for _ in range(size)]
+    dist.all_gather(parts, torch.full((2,), float(rank)))
+    assert [p.tolist() for p in parts] == [[r, r] for r in range(size)]
+    uneven = [torch.zeros(r + 1) for r in range(size)]
+    dist.all_gather(uneven, torch.full((rank + 1,), float(rank)))
+    assert [p.tolist() for p in uneven] == [[r] * (r + 1) for r in range(size)]
+    whole = torch.zeros(size, 3)
+    dist.all_gather_into_tensor(whole, torch.full((3,), float(rank)))
+    assert whole[:, 0].tolist() == list(range(size))
+    own = torch.zeros(2)
+    dist.reduce_scatter(own, [torch.full((2,), float(r + rank)) for r in range(size)])
+    assert own[0] == size * rank + sum(range(size))
+    own = torch.zeros(5000)
+    dist.reduce_scatter_tensor(own, torch.ones(5000 * size))
+    assert own.sum() == 5000 * size
+    out = [torch.zeros(r + 1) for r in range(size)]
+    dist.all_to_all(out, [torch.full((rank + 1,), float(rank * 10 + r)) for r in range(size)])
+    assert [o[0].item() for o in out] == [r * 10 + rank for r in range(size)]
+    sent, taken = torch.arange(float(sum(range(1, size + 1)))), torch.zeros((rank + 1) * size)
+    dist.all_to_all_single(taken, sent, [rank + 1] * size, list(range(1, size + 1)))
+    assert taken[0] == sum(range(1, rank + 1))
+    at_root = [torch.zeros(2) for _ in range(size)] if rank == size - 1 else None
+    dist.gather(torch.full((2,), float(rank)), at_root, dst=size - 1)
+    assert at_root is None or [t[0].item() for t in at_root] == list(range(size))
+    x = torch.zeros(3)
+    dist.scatter(x, [torch.full((3,), float(r)) for r in range(size)] if rank == 0 else None)
+    assert x[0] == rank
+    x = torch.full((2,), float(rank))
+    dist.broadcast(x, size - 1)
+    assert x[0] == size - 1
+    x = torch.full((2,), float(rank))
+    dist.reduce(x, 0)
+    assert x[0] == (sum(range(size)) if rank == 0 else rank)
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank, "x": torch.ones(rank)})
+    assert [o["rank"] for o in objects] == list(range(size)) and len(objects[-1]["x"]) == size - 1
+    objects = ["a", {1: 2}] if rank == 0 else [None, None]
+    dist.broadcast_object_list(objects, 0)
+    assert objects == ["a", {1: 2}]
+    own = [None]
+    dist.scatter_object_list(own, [f"for {r}" for r in range(size)] if rank == 0 else None)
+    assert own == [f"for {rank}"]
+    got = [None] * size if rank == 0 else None
+    dist.gather_object(rank * "x", got)
+    assert got is None or got == [r * "x" for r in range(size)]
+
+
+def messages(rank, size):
+    after, before = (rank + 1) % size, (rank - 1) % size
+    got = torch.zeros(3)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((3,), float(rank)), after),
+                                    dist.P2POp(dist.irecv, got, before)])
+    for work in works:
+        work.wait()
+    assert got[0] == before
+    if rank == 0:
+        seen = sorted(dist.recv(got) for _ in range(size - 1))
+        assert seen == list(range(1, size))
+        dist.send_object_list([{"a": 1}, "b"], 1)
+    else:
+        dist.send(torch.full((3,), float(rank)), 0)
+    if rank == 1:
+        objects = [None, None]
+        dist.recv_object_list(objects, 0)
+        assert objects == [{"a": 1}, "b"]
+    work = dist.all_reduce(torch.ones(20000), async_op=True)
+    half = work.get_future().then(lambda f: f.value()[0] / size)
+    assert half.wait().sum() == 20000 and work.is_completed() and work.is_success()
+    with dist._coalescing_manager(async_ops=True) as several:
+        a, b = torch.ones(2), torch.ones(3)
+        dist.all_reduce(a)
+        dist.all_reduce(b)
+    several.wait()
+    assert a[0] == size and b[0] == size
+
+
+def groups(rank, size):
+    even = dist.new_group(range(0, size, 2))
+    x = torch.ones(1)
+    if rank % 2 == 0:
+        dist.all_reduce(x, group=even)
+        assert x == (size + 1) // 2 and dist.get_world_size(even) == (size + 1) // 2
+        assert dist.get_group_rank(even, rank) == rank // 2 and dist.get_process_group_ranks(even) == list(range(0, size, 2))
+    else:
+        assert even is dist.GroupMember.NON_GROUP_MEMBER and dist.get_rank(even) == -1
+    own, everyone = dist.new_subgroups(group_size=size // 2)
+    x = torch.full((1,), float(rank))
+    dist.all_reduce(x, group=own)
+    first = rank // (size // 2) * (size // 2)
+    assert x == sum(range(first, first + size // 2)) and len(everyone) == 2
+    dist.monitored_barrier()
+    dist.barrier()
+    if own is not dist.group.WORLD:
+        dist.destroy_process_group(own)
+
+
+def everything(rank, size):
+    for part in (reductions, movements, messages, groups):
+        part(rank, size)
+
+
+def expect(call, *words):
+    start = time.monotonic()
+    try:
+        call()
+    except RuntimeError as error:
+        missing = [w for w in words if w not in str(error)]
+        assert not missing, (missing, str(error))
+    else:
+        raise AssertionError("no error")
+    return time.monotonic() - start
+
+
+CALLS = {
+    "all_reduce": lambda n, g=None: dist.all_reduce(torch.ones(n), group=g),
+    "broadcast": lambda n, g=None: dist.broadcast(torch.ones(n), 0, g),
+    "reduce": lambda n, g=None: dist.reduce(torch.ones(n), 0, group=g),
+    "all_gather": lambda n, g=None: dist.all_gather([torch.ones(n) for _ in range(dist.get_world_size())], torch.ones(n), g),
+    "reduce_scatter": lambda n, g=None: dist.reduce_scatter(torch.ones(n), [torch.ones(n) for _ in range(dist.get_world_size())],
+                                                          group=g),
+    "all_to_all": lambda n, g=None: dist.all_to_all([torch.ones(n) for _ in range(dist.get_world_size())],
+                                            [torch.ones(n) for _ in range(dist.get_world_size())], g),
+    "barrier": lambda n, g=None: dist.barrier(g),
+}
+
+
+def differences(rank, size):
+    """Calls that differ at rank 1, each in a group of its own, which the error closes."""
+    G = lambda: dist.new_group(range(size))
+    for name in ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all"):
+        for n in (4, 100000):
+            group = G()
+            expect(lambda: CALLS[name](n + (rank == 1), group), "the ranks' calls differ", f"rank {rank} called {name} #1",
+                   "in_ranks.py:")
+            expect(lambda: dist.barrier(group), "is closed since")
+    for call, other, words in (
+            (lambda g: dist.all_reduce(torch.ones(4), group=g), dist.barrier, ["called all_reduce #1", "called barrier #1"]),
+            (lambda g: dist.all_reduce(torch.ones(4), group=g), lambda g: dist.all_reduce(torch.ones(4), dist.ReduceOp.MAX, g),
+             ["SUM", "MAX"]),
+            (lambda g: dist.all_reduce(torch.ones(4), group=g), lambda g: dist.all_reduce(torch.ones(4).int(), group=g),
+             ["float32", "int32"]),
+            (lambda g: dist.broadcast(torch.ones(4), 0, g), lambda g: dist.broadcast(torch.ones(4), 1, g), ["root 0", "root 1"])):
+        group = G()
+        expect(lambda: (other if rank == 1 else call)(group), *words)
+
+
+def one_dies(rank, size):
+    name, n = os.environ["CALL"], int(os.environ["ELEMENTS"])
+    CALLS[name](n)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    took = expect(lambda: CALLS[name](n), f"{name} #2", "rank 1 (process", "has ended")
+    assert took < 10
+    os._exit(0)
+
+
+def one_stops(rank, size):
+    name, n = os.environ["CALL"], int(os.environ["ELEMENTS"])
+    CALLS[name](n)
+    if rank == 1:
+        if not os.fork():  # ends the stop at last
+            time.sleep(4.5)
+            os.kill(os.getppid(), signal.SIGKILL)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    took = expect(lambda: CALLS[name](n), f"{name} #2", "rank 1 (process", "is stopped", "Timed out")
+    assert took < 4
+    os._exit(0)
+
+
+def one_is_late(rank, size):
+    if rank == 1:
+        time.sleep(2.5)
+        os._exit(0)
+    took = expect(dist.barrier, "Timed out", "rank 1 is in no call of this group")
+    assert took < 2.4
+    os._exit(0)
+
+
+def barrier_names_missing(rank, size):
+    if rank == 0:
+        expect(lambda: dist.monitored_barrier(timeout=timedelta(seconds=0.5), wait_all_ranks=True), "Rank 1 failed")
+    elif rank > 1:
+        expect(lambda: dist.monitored_barrier(timeout=timedelta(seconds=1)), "rank 0")
+
+
+def store_is_lost(rank, size):
+    """The store's process ends (store_ends ends it); calls of groups go on, the store says so."""
+    CALLS["all_reduce"](4)
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        store.set("lose", b"1")
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            store.get("lose")
+        except dist.DistNetworkError as error:
+            assert "does not answer" in str(error) or "timed out" in str(error), error
+            break
+        time.sleep(0.05)
+    else:
+        raise AssertionError("the store lives")
+    CALLS["all_reduce"](4)
+    os._exit(0)

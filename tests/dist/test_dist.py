@@ -1,0 +1,233 @@
+"""Groups of processes: calls, messages, groups, and faults, by each engine that is here."""
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+
+import pytest
+
+import cresset as torch
+import cresset.distributed as dist
+import ranks
+
+BACKENDS = [b for b in ("gloo", "mpi") if dist.is_backend_available(b)]
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_ranks.py")
+
+
+@pytest.fixture(autouse=True)
+def alone():
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def passes(name, size, backend, killed=(), **env):
+    result = ranks.run(HERE, name, size, backend, **env)
+    assert not result.late and result.codes == [-signal.SIGKILL if r in killed else 0 for r in range(size)], result
+
+
+def test_an_engine_is_here():
+    assert BACKENDS
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("size", [2, 4])
+def test_calls_messages_and_groups(size, backend):
+    passes("everything", size, backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_calls_that_differ_are_an_error_at_every_rank(backend):
+    passes("differences", 2, backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("call", ["all_reduce", "broadcast"])
+def test_a_killed_rank_is_named(call, backend):
+    passes("one_dies", 3, backend, killed=[1], CALL=call, ELEMENTS="50000")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("call", ["all_reduce"])
+def test_a_stopped_rank_is_named_after_the_timeout(call, backend):
+    passes("one_stops", 2, backend, killed=[1], CALL=call, ELEMENTS="50000", timeout=1.5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_late_rank_is_named(backend):
+    passes("one_is_late", 2, backend, timeout=1.0)
+
+
+def test_monitored_barrier_names_missing_ranks():
+    passes("barrier_names_missing", 3, BACKENDS[0])
+
+
+def test_a_lost_store_is_an_error_and_calls_go_on():
+    code = ("import sys, time, cresset.distributed as dist\n"
+            "s = dist.TCPStore('127.0.0.1', 0, None, True)\nprint(s.port, flush=True)\n"
+            "s.set_timeout(60)\ns.get('lose')\ntime.sleep(0.3)\n")
+    server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    port = server.stdout.readline().strip()
+    passes("store_is_lost", 2, BACKENDS[0], RANKS_PORT=port)
+    assert server.wait(10) == 0
+
+
+# --- one process ----------------------------------------------------------------------------------
+
+def start(**how):
+    dist.init_process_group(BACKENDS[0], store=dist.HashStore(), rank=0, world_size=1, **how)
+
+
+def test_stores_answer_as_torch_does():
+    for store in (dist.HashStore(), dist.TCPStore("127.0.0.1", 0, None, True), dist.PrefixStore("p", dist.HashStore())):
+        store.set("k", "v")
+        assert store.get("k") == b"v" and store.add("n", 2) == 2 and store.add("n", 3) == 5
+        assert store.compare_set("k", "v", "w") == b"w" and store.compare_set("k", "v", "x") == b"w"
+        assert store.compare_set("new", "", "first") == b"first" and store.compare_set("no", "a", "b") == b"a"
+        assert store.check(["k", "n"]) and not store.check(["k", "absent"])
+        store.append("k", "!")
+        store.multi_set(["a", "b"], ["1", "2"])
+        assert store.multi_get(["a", "b", "k"]) == [b"1", b"2", b"w!"]
+        assert store.delete_key("a") and not store.delete_key("a") and sorted(store.list_keys()) == ["b", "k", "n", "new"]
+        store.queue_push("q", "1")
+        assert store.queue_len("q") == 1 and store.queue_pop("q") == b"1"
+        with pytest.raises(dist.QueueEmptyError, match="empty"):
+            store.queue_pop("q", block=False)
+        store.set_timeout(timedelta(milliseconds=50))
+        with pytest.raises(dist.DistStoreError, match="wait timeout after 50ms, keys: "):
+            store.get("never")
+        with pytest.raises(TypeError):
+            store.set("k", 3)
+
+
+def test_a_file_store_is_removed_by_the_last_of_its_world(tmp_path):
+    path = str(tmp_path / "store")
+    a, b = dist.FileStore(path, 2), dist.FileStore(path, 2)
+    a.set("k", "v")
+    assert b.get("k") == b"v"
+    del a
+    assert os.path.exists(path)
+    del b
+    assert not os.path.exists(path)
+
+
+def test_a_programs_store_serves_groups():
+    class Mine(dist.Store):
+        def __init__(self):
+            super().__init__()
+            self.table, self.changed = {}, threading.Condition()
+
+        def set(self, key, value):
+            with self.changed:
+                self.table[key] = value.encode("latin-1") if isinstance(value, str) else value
+                self.changed.notify_all()
+
+        def get(self, key):
+            self.wait([key])
+            return self.table[key]
+
+        def wait(self, keys, timeout=timedelta(seconds=5)):
+            with self.changed:
+                if not self.changed.wait_for(lambda: all(k in self.table for k in keys), timeout.total_seconds()):
+                    raise RuntimeError("late")
+
+        def compare_set(self, key, expected, desired):
+            if key not in self.table:
+                self.set(key, desired)
+            return self.table[key]
+
+        def check(self, keys):
+            return all(k in self.table for k in keys)
+
+        def add(self, key, amount):
+            self.set(key, str(int(self.table.get(key, b"0")) + amount))
+            return int(self.table[key])
+    dist.init_process_group(BACKENDS[0], store=Mine(), rank=0, world_size=1)
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    assert x.tolist() == [1, 1]
+
+
+def test_bad_input_has_torchs_words(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    cases = [
+        (lambda: dist.all_reduce(torch.ones(1)), ValueError, "Default process group has not been initialized"),
+        (lambda: dist.init_process_group("gloo"), ValueError, "environment variable RANK expected, but not set"),
+        (lambda: dist.init_process_group("gloo", init_method="tcp://127.0.0.1:1"), ValueError, "rank parameter missing"),
+        (lambda: dist.init_process_group("gloo", init_method="bad://x"), RuntimeError, "No rendezvous handler for bad://"),
+        (lambda: dist.init_process_group("gloo", store=dist.HashStore()), AssertionError, "world_size must be positive"),
+        (lambda: dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1), RuntimeError, "NCCL built in"),
+        (lambda: dist.init_process_group("no", store=dist.HashStore(), rank=0, world_size=1), dist.DistBackendError, "'no'"),
+        (lambda: dist.init_process_group("gloo", store=dist.HashStore(), rank=3, world_size=2), ValueError, "no rank 3"),
+        (lambda: dist.init_process_group("gloo", timeout=3), TypeError, "timedelta"),
+        (lambda: dist.TCPStore("127.0.0.1", 1, None, False, timedelta(seconds=0.2)), dist.DistNetworkError, "timed out after 200ms"),
+        (lambda: dist.TCPStore("no.such.host.invalid", 1, None, False, timedelta(seconds=0.2)), dist.DistNetworkError, "cannot be retrieved"),
+        (lambda: dist.Backend(3), ValueError, "string-ish"),
+    ]
+    for call, kind, words in cases:
+        with pytest.raises(kind, match=words):
+            call()
+    assert not dist.is_initialized()
+
+
+def test_bad_calls_of_a_group():
+    start()
+    cases = [
+        (lambda: dist.all_reduce([1]), TypeError, "Expected parameter `tensor` of type torch.Tensor"),
+        (lambda: dist.all_gather(torch.ones(1), torch.ones(1)), TypeError, "type List"),
+        (lambda: dist.all_gather([torch.ones(2)] * 2, torch.ones(2)), RuntimeError, "expected length 1, got 2"),
+        (lambda: dist.all_gather([torch.ones(2)], torch.ones(3)), ValueError, "3 elements"),
+        (lambda: dist.all_gather([torch.ones(2)], torch.ones(2, dtype=torch.int32)), ValueError, "different dtypes"),
+        (lambda: dist.broadcast(torch.ones(2), 3), ValueError, "rank"),
+        (lambda: dist.all_reduce(torch.ones(2, dtype=torch.complex64), dist.ReduceOp.MAX), ValueError, "complex"),
+        (lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), RuntimeError, "non-integral"),
+        (lambda: dist.send(torch.ones(1), 0), ValueError, "Invalid destination rank"),
+        (lambda: dist.gather(torch.ones(1)), ValueError, "must be specified on destination rank"),
+        (lambda: dist.new_group([5]), ValueError, "Rank 5 is out of range"),
+        (lambda: dist.all_reduce(torch.ones(2, device="meta")), RuntimeError, "meta"),
+        (lambda: start(), ValueError, "twice"),
+    ]
+    for call, kind, words in cases:
+        with pytest.raises(kind, match=words):
+            call()
+    pg = dist.group.WORLD
+    dist.destroy_process_group()
+    with pytest.raises(RuntimeError, match="destroyed"):
+        pg.allreduce([torch.ones(1)])
+
+
+def test_a_fake_group_has_any_size():
+    dist.init_process_group("fake", store=dist.HashStore(), rank=3, world_size=4096)
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    parts = [torch.zeros(2) for _ in range(4096)]
+    dist.all_gather(parts, x)
+    assert dist.get_world_size() == 4096 and parts[7].tolist() == [1, 1]
+
+
+def test_a_registered_backend_gets_the_calls():
+    class Mine(dist.ProcessGroup):
+        def allreduce(self, tensors, opts=None):
+            tensors[0].mul_(10)
+            work = dist.Work()
+            work.wait = lambda *args: True
+            return work
+
+        def getBackendName(self):
+            return "mine"
+    dist.Backend.register_backend("mine", lambda store, rank, size, timeout: Mine(rank, size))
+    dist.init_process_group("mine", store=dist.HashStore(), rank=0, world_size=1)
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    assert x.tolist() == [10, 10] and dist.get_backend() == "mine"
+
+
+def test_public_names_are_torchs():
+    """At least nine in ten of the names of torch 2.13's torch.distributed."""
+    with open(os.path.join(os.path.dirname(HERE), "torch_names.txt"), encoding="utf-8") as file:
+        names = file.read().split()
+    missing = [name for name in names if not hasattr(dist, name)]
+    assert len(missing) <= len(names) // 10, missing

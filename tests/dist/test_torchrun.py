@@ -1,0 +1,111 @@
+"""torchrun: environment, restarts, error files, signals, no process left."""
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PROGRAM = """
+import os, sys, time
+import torch, torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+@record
+def main():
+    dist.init_process_group()
+    x = torch.ones(1) * dist.get_rank()
+    dist.all_reduce(x)
+    count = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    print("rank", dist.get_rank(), "of", dist.get_world_size(), "sum", x.item(), "start", count, "pid", os.getpid(), flush=True)
+    if sys.argv[1] == "kill" and dist.get_rank() == 1 and count == "0":
+        os.kill(os.getpid(), 9)
+    if sys.argv[1] == "raise" and dist.get_rank() == 1:
+        raise ValueError("no luck")
+    if sys.argv[1] == "sleep":
+        time.sleep(60)
+    dist.barrier()
+    dist.destroy_process_group()
+
+main()
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+def launch(*args, module="cresset.distributed.run"):
+    env = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    return subprocess.Popen([sys.executable, "-m", module, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True, env=env)
+
+
+def lives(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def all_gone(pids, limit=10.0):
+    end = time.monotonic() + limit
+    while any(map(lives, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(lives, pids))
+
+
+def pids_of(text):
+    words = text.split()
+    return [int(words[i + 1]) for i, word in enumerate(words) if word == "pid"]
+
+
+def test_ranks_meet_by_the_environment(program):
+    run = launch("--standalone", "--nproc-per-node", "2", program, "end")
+    text = run.communicate(timeout=40)[0]
+    assert run.returncode == 0 and "rank 0 of 2 sum 1.0" in text and "rank 1 of 2 sum 1.0" in text, text
+
+
+def test_a_killed_worker_is_restarted(program):
+    run = launch("--standalone", "--nproc_per_node=2", "--max-restarts=1", program, "kill")
+    text = run.communicate(timeout=60)[0]
+    assert run.returncode == 0 and text.count("start 0") == 2 and text.count("start 1") == 2, text
+
+
+def test_the_first_failure_is_shown(program):
+    run = launch("--standalone", "--nproc-per-node", "2", program, "raise")
+    text = run.communicate(timeout=40)[0]
+    assert run.returncode == 1 and "Root Cause" in text and "ValueError: no luck" in text and "rank      : 1" in text, text
+    assert all_gone(pids_of(text))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_launcher(program, number):
+    run = launch("--standalone", "--nproc-per-node", "2", program, "sleep")
+    lines = [run.stdout.readline() for _ in range(2)]
+    pids = [pid for line in lines for pid in pids_of(line)]
+    assert len(pids) == 2, lines
+    run.send_signal(number)
+    run.wait(20)
+    run.stdout.close()
+    assert run.returncode != 0 and all_gone(pids)
+
+
+def test_agents_of_two_hosts_meet(program):
+    from cresset.distributed.elastic._agent import free_port
+    port = free_port()
+    how = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}",
+           "--rdzv-id", "two")
+    runs = [launch(*how, program, "end") for _ in range(2)]
+    texts = [run.communicate(timeout=60)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0] and "".join(texts).count("of 2 sum 1.0") == 2, texts
+
+
+def test_bad_arguments_are_refused(program):
+    run = launch("--nproc-per-node", "none", program)
+    assert "Unsupported nproc_per_node value: none" in run.communicate(timeout=40)[0] and run.returncode == 1
