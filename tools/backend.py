@@ -49,6 +49,7 @@ def metadata():
     return "\n".join(["Metadata-Version: 2.1", f"Name: {project('name')}", f"Version: {version()}",
                       f"Summary: {project('description')}", f"Author: {project('authors')}",
                       f"License: {project('license')}", f"Requires-Python: {project('requires-python')}",
+                      "Provides-Extra: mpi", "Requires-Dist: mpich; extra == 'mpi'",
                       "Description-Content-Type: text/markdown", "", read(project("readme"))])
 
 
@@ -102,6 +103,9 @@ def package_files(folder):
     extension."""
     extension = "_C" + sysconfig.get_config_var("EXT_SUFFIX")
     yield "cresset/" + extension, os.path.join(folder, "cresset", extension)
+    gloo = os.path.join(folder, "cresset", "libcresset_gloo.so")
+    if os.path.exists(gloo):
+        yield "cresset/libcresset_gloo.so", gloo
     source = os.path.join(ROOT, "python")
     for where, folders, files in os.walk(os.path.join(source, "cresset")):
         folders[:] = sorted(f for f in folders if f != "__pycache__")

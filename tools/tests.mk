@@ -88,6 +88,14 @@ test-dist: pkg
 	@sh tools/deps.sh $(PYTHON) $(VENV) mpich
 	$(PYTEST) tests/dist
 
+# Random faults of random calls: FAULTS of them, SEED repeats a run.
+$(B)/dist/faults: tests/dist/faults.c $(B)/libcresset.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) $< $(ARCHIVE) -o $@ $(LIBS)
+.PHONY: test-dist-faults
+test-dist-faults: $(B)/dist/faults $(GLOO)
+	CR_MPI=$(or $(CR_MPI),$(abspath $(VENV))/lib/libmpi_abi.so.1) $< $(or $(FAULTS),300) $(or $(SEED),1)
+
 # One operator's generated tests: make check-op OP=logaddexp
 check-op: build
 	@test -n "$(OP)" || { echo "which operator?  make check-op OP=logaddexp"; exit 2; }

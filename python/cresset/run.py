@@ -11,6 +11,7 @@ from types import ModuleType
 from . import _root
 
 USAGE = """usage: python -m cresset run SCRIPT [ARGS...]
+       python -m cresset run -m MODULE [ARGS...]
        python -m cresset install-torch [--target DIR]
 """
 
@@ -83,10 +84,33 @@ def run_script(script, arguments):
     return 0
 
 
+def run_module(name, arguments):
+    """Runs a module as `python -m name arguments...` does, with cresset as torch.
+
+    Returns the exit status.  SystemExit passes through.
+    """
+    import runpy
+    put_on_path()
+    sys.argv = [name, *arguments]
+    sys.path[0] = os.getcwd()
+    try:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _report(error)
+        if isinstance(error, KeyboardInterrupt):
+            _end_by_interrupt()
+        return 1
+    return 0
+
+
 def main(arguments):
     """The command line.  Returns the exit status."""
     command, rest = arguments[:1], arguments[1:]
-    if command == ["run"] and rest:
+    if command == ["run"] and rest[:1] == ["-m"] and rest[1:]:
+        return run_module(rest[1], rest[2:])
+    if command == ["run"] and rest and rest != ["-m"]:
         return run_script(rest[0], rest[1:])
     if command == ["install-torch"]:
         from .install import main as install

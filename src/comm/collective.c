@@ -5,11 +5,13 @@
  * still understand each other.  Where all contributions are small the call ends there, after
  * one step; each rank reduces in the order of ranks, so all get the same bits.  Larger calls go
  * on in a ring, by parts of a segment: a part is reduced while the next one travels. */
+#include "base/log.h"
 #include "comm/group_impl.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { SEGMENT = 1 << 19, SLICE_MS = 100 };
+enum { SEGMENT = 1 << 19, PAIR_BYTES = 1 << 18, SLICE_MS = 100 };
+enum { DATA_TAG, FRAME_TAG };
 
 /* --- transfers --- */
 static int64_t left_ms(const cr_running *c)
@@ -25,20 +27,26 @@ typedef struct {
     int n;
 } started;
 
-static cr_status start_send(const cr_running *c, started *s, const void *at, size_t n, int to)
+static cr_status start_tagged(const cr_running *c, started *s, const void *at, size_t n, int to,
+                              uint64_t tag)
 {
     const cr_engine *e = c->g->engine;
 
-    CR_TRY(e->send(c->g->link, &s->at[s->n], at, n, to, 0, 0));
+    CR_TRY(e->send(c->g->link, &s->at[s->n], at, n, to, 0, tag));
     s->n++;
     return CR_OK;
+}
+
+static cr_status start_send(const cr_running *c, started *s, const void *at, size_t n, int to)
+{
+    return start_tagged(c, s, at, n, to, DATA_TAG);
 }
 
 static cr_status start_receive(const cr_running *c, started *s, void *at, size_t n, int from)
 {
     const cr_engine *e = c->g->engine;
 
-    CR_TRY(e->receive(c->g->link, &s->at[s->n], at, n, from, 0, 0));
+    CR_TRY(e->receive(c->g->link, &s->at[s->n], at, n, from, 0, DATA_TAG));
     s->n++;
     return CR_OK;
 }
@@ -62,6 +70,8 @@ cr_status cr_transfer_wait(cr_comm *g, void *transfer, double end, int *from)
         int ended = g->peers ? cr_peers_ended(g->peers) : -1;
         if (ended >= 0)
             return cr_fail(CR_COMM, "the process of rank %d has ended", ended);
+        if (cr_is_broken_elsewhere(g))
+            return cr_fail(CR_COMM, "another rank has failed");
     }
 }
 
@@ -249,29 +259,64 @@ static bool meets(const cr_comm *g, int rank)
                                rank == (g->rank + g->size - 1) % g->size);
 }
 
-/* Exchanges frames.  *whole: every rank's contribution came with its frame. */
-static cr_status meet(const cr_running *c, bool *whole)
+/* Starts to receive frames into a set, where that was not done before. */
+static cr_status expect_frames(const cr_running *c, cr_frame *set)
 {
     cr_comm *g = c->g;
-    started s = {g->transfers, 0};
-    cr_status st = CR_OK;
 
-    describe(c, &g->frames[g->size]);
+    for (int r = 0; r < g->size; r++)
+        if (meets(g, r) && !g->ahead[r])
+            CR_TRY(g->engine->receive(g->link, &g->ahead[r], &set[r], sizeof *set, r, 0,
+                                      FRAME_TAG));
+    return CR_OK;
+}
+
+static cr_status take_frames(const cr_running *c)
+{
+    for (int r = 0; r < c->g->size; r++)
+        CR_TRY(finish_one(c, &c->g->ahead[r]));
+    return CR_OK;
+}
+
+static cr_status compare_frames(const cr_running *c, bool *whole)
+{
+    const cr_comm *g = c->g;
+
     *whole = g->size <= CR_FRAME_RANKS && g->frames[g->size].whole;
-    for (int r = 0; r < g->size && !st; r++)
-        if (meets(g, r))
-            st = start_receive(c, &s, &g->frames[r], sizeof(cr_frame), r);
-    for (int k = 1; k < g->size && !st; k++) {
-        int r = (g->rank + k) % g->size;
-        if (meets(g, r))
-            st = start_send(c, &s, &g->frames[g->size], sizeof(cr_frame), r);
-    }
-    CR_TRY(finish_all(c, &s, st));
     for (int r = 0; r < g->size; r++)
         if (meets(g, r)) {
             CR_TRY(compare(c, r));
             *whole &= g->frames[r].whole;
         }
+    return CR_OK;
+}
+
+/* Exchanges frames.  *whole: every rank's contribution came with its frame.  The receives of
+ * the next call's frames are started before the end, into the other of two sets: a frame that
+ * finds its place waiting arrives sooner. */
+static cr_status meet(const cr_running *c, bool *whole)
+{
+    cr_comm *g = c->g;
+    started s = {g->transfers, 0};
+    cr_frame *other = g->frames;
+    cr_status st;
+
+    g->frames = g->other_frames;
+    g->other_frames = other;
+    describe(c, &g->frames[g->size]);
+    st = expect_frames(c, g->frames);
+    for (int k = 1; k < g->size && !st; k++) {
+        int r = (g->rank + k) % g->size;
+        if (meets(g, r))
+            st = start_tagged(c, &s, &g->frames[g->size], sizeof(cr_frame), r, FRAME_TAG);
+    }
+    if (!st)
+        st = take_frames(c);
+    CR_TRY(finish_all(c, &s, st));
+    CR_TRY(compare_frames(c, whole));
+    /* A peer that has ended meanwhile is the next call's failure, not this one's. */
+    if (expect_frames(c, g->other_frames))
+        cr_log_line("comm", 2, "a peer has left: %s", cr_error_message());
     return CR_OK;
 }
 
@@ -467,17 +512,71 @@ static void scale(const cr_running *c, cr_buffer b, double factor)
     cr_reduce_scale(c->args->dtype, b.at, b.count, factor);
 }
 
+/* Exchanges whole buffers with one rank and reduces both, segment by segment, with the lower
+ * rank's elements first: both ranks get the same bits. */
+static cr_status pair_reduce(const cr_running *c, cr_buffer whole, int peer)
+{
+    const cr_call_args *a = c->args;
+    size_t all = bytes_of(c, whole.count), size = cr_dtype_size(a->dtype);
+    size_t parts = (all + SEGMENT - 1) / SEGMENT;
+    char *at = whole.at;
+    void **room = cr_alloc_zero((2 * parts + 1) * sizeof *room);
+    started r = {room, 0}, s = {room + parts, 0};
+    cr_status st = room ? need_scratch(c->g, all + 1) : CR_MEMORY;
+
+    for (size_t i = 0; i < all && !st; i += SEGMENT)
+        st = start_receive(c, &r, c->g->scratch + i, all - i < SEGMENT ? all - i : SEGMENT,
+                           peer);
+    for (size_t i = 0; i < all && !st; i += SEGMENT)
+        st = start_send(c, &s, at + i, all - i < SEGMENT ? all - i : SEGMENT, peer);
+    for (size_t i = 0, k = 0; i < all && !st; i += SEGMENT, k++) {
+        const char *low = c->g->rank < peer ? at + i : c->g->scratch + i;
+        const char *high = c->g->rank < peer ? c->g->scratch + i : at + i;
+        size_t n = all - i < SEGMENT ? all - i : SEGMENT;
+        st = finish_one(c, &room[k]);
+        if (!st) /* the segment must have left before it changes */
+            st = finish_one(c, &room[parts + k]);
+        if (!st)
+            cr_reduce(a->op, a->dtype, at + i, low, high, (int64_t)(n / size));
+    }
+    st = finish_all(c, &s, st);
+    st = finish_all(c, &r, st);
+    cr_free(room);
+    return st;
+}
+
+/* Steps of pairs suit few bytes, which a ring would pass on in many steps, and two ranks, for
+ * which they move no more bytes than a ring. */
+static bool suits_pairs(const cr_running *c, cr_buffer whole)
+{
+    int n = c->g->size;
+
+    return (n & (n - 1)) == 0 && n > 1 && (n == 2 || bytes_of(c, whole.count) <= PAIR_BYTES);
+}
+
+static cr_status all_reduce_by_pairs(const cr_running *c, cr_buffer whole)
+{
+    for (int step = 1; step < c->g->size; step *= 2)
+        CR_TRY(pair_reduce(c, whole, c->g->rank ^ step));
+    if (c->args->op == CR_REDUCE_AVG)
+        scale(c, whole, 1.0 / c->g->size);
+    return CR_OK;
+}
+
 static cr_status all_reduce(const cr_running *c, cr_buffer whole)
 {
     const cr_call_args *a = c->args;
     cr_comm *g = c->g;
-    cr_buffer *part = cr_alloc((size_t)g->size * sizeof *part);
+    cr_buffer *part = NULL;
     cr_status st;
 
-    if (!part)
-        return CR_MEMORY;
     if (a->op == CR_REDUCE_PREMUL_SUM)
         scale(c, whole, a->factor);
+    if (suits_pairs(c, whole))
+        return all_reduce_by_pairs(c, whole);
+    part = cr_alloc((size_t)g->size * sizeof *part);
+    if (!part)
+        return CR_MEMORY;
     cut(part, c, whole);
     CR_GO(ring_reduce(c, part, part[g->rank].at));
     if (a->op == CR_REDUCE_AVG)

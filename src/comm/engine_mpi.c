@@ -179,6 +179,10 @@ static cr_status mpi_start(const cr_link_how *how, int *rank, int *size)
     if (!world.by_launcher)
         CR_TRY(mpi_find_server(how, *rank, *size));
     MPI_DO(Init_thread, NULL, NULL, CR_MPI_THREAD_SERIALIZED, &level);
+    if (!world.by_launcher) { /* not for programs that this one starts */
+        unsetenv("PMI_PORT");
+        unsetenv("PMI_ID");
+    }
     if (level < CR_MPI_THREAD_SERIALIZED)
         return cr_fail(CR_COMM, "this MPI allows calls of one thread only (level %d)", level);
     CR_TRY(mpi_read_world(rank, size));

@@ -33,10 +33,21 @@ struct cr_work {
 };
 
 /* --- making groups --- */
+/* The receives of a call that does not come are dropped when the link can get no more. */
+static void group_unlink(cr_comm *g)
+{
+    if (!g->broken)
+        g->engine->shut(g->link);
+    for (int r = 0; g->ahead && r < g->size; r++)
+        if (g->ahead[r])
+            g->engine->drop(g->link, g->ahead[r]);
+    g->engine->close(g->link, g->broken);
+}
+
 static void group_free(cr_comm *g)
 {
     if (g->link)
-        g->engine->close(g->link, g->broken);
+        group_unlink(g);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
     cr_peers_free(g->peers);
@@ -46,6 +57,8 @@ static void group_free(cr_comm *g)
     cr_free(g->name);
     cr_free(g->history);
     cr_free(g->frames);
+    cr_free(g->other_frames);
+    cr_free(g->ahead);
     cr_free(g->transfers);
     cr_free(g->scratch);
     cr_free(g);
@@ -93,10 +106,13 @@ static cr_status group_memory(cr_comm *g, const cr_comm_how *how)
 
     g->name = cr_strdup(how->name);
     g->frames = cr_alloc_zero((n + 1) * sizeof *g->frames);
+    g->other_frames = cr_alloc_zero((n + 1) * sizeof *g->frames);
+    g->ahead = cr_alloc_zero(n * sizeof *g->ahead);
     g->transfers = cr_alloc_zero(2 * n * sizeof *g->transfers);
     g->history = cr_alloc_zero(CR_HISTORY * sizeof *g->history);
     g->global = cr_alloc(n * sizeof *g->global);
-    if (!g->name || !g->frames || !g->transfers || !g->history || !g->global)
+    if (!g->name || !g->frames || !g->other_frames || !g->ahead || !g->transfers ||
+        !g->history || !g->global)
         return CR_MEMORY;
     for (int i = 0; i < g->size; i++)
         g->global[i] = how->global ? how->global[i] : i;
@@ -113,7 +129,9 @@ static cr_status group_open(cr_comm *g, const cr_comm_how *how)
     CR_TRY(
         group_interface(g, how->interface ? how->interface : "", interface, sizeof interface));
     cr_link_how link = {g->rank, g->size, how->global, g->store, how->timeout_ms, interface};
-    CR_TRY(g->engine->open(&g->link, &link, &g->rank, &g->size));
+    cr_status st = g->engine->open(&g->link, &link, &g->rank, &g->size);
+    if (st)
+        return cr_report_open(g, st);
     return group_memory(g, how);
 }
 

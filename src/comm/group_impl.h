@@ -10,7 +10,7 @@
 
 enum {
     CR_WHERE_BYTES = 160,
-    CR_FRAME_DATA = 1024, /* bytes of a call that travel with its description */
+    CR_FRAME_DATA = 4096, /* bytes of a call that travel with its description */
     CR_FRAME_RANKS = 16,  /* with more ranks, descriptions go to neighbours only */
     CR_HISTORY = 4096
 };
@@ -61,8 +61,9 @@ struct cr_comm {
     cr_history_line *history; /* CR_HISTORY lines, by sequence */
 
     /* Used by the call in progress alone. */
-    cr_frame *frames; /* size + 1; the last is this rank's own */
-    void **transfers; /* room for 2 * size */
+    cr_frame *frames, *other_frames; /* two sets of size + 1; the last is this rank's own */
+    void **ahead;                    /* by rank: receives of the next call's frames */
+    void **transfers;                /* room for 2 * size */
     char *scratch;
     size_t scratch_bytes;
 };
@@ -85,6 +86,11 @@ CR_MUST cr_status cr_transfer_wait(cr_comm *g, void *transfer, double end, int *
 /* Replaces the thread's error by one that says which call failed, and where the other ranks are
  * (report.c).  The group is broken already. */
 cr_status cr_report(const cr_running *c, cr_status st);
+/* The same for a link that cannot be opened: names a rank that has ended. */
+cr_status cr_report_open(const cr_comm *g, cr_status st);
+/* Whether another rank has reported a failure. */
+bool cr_is_broken_elsewhere(const cr_comm *g);
+#define CR_BROKEN_KEY "broken"
 /* Marks the group broken and shuts its link; the first reason stays. */
 void cr_comm_break(cr_comm *g, const char *why);
 

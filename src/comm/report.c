@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STORE_MS = 300, COLLECT_MS = 700, PLACE_BYTES = 400, NAMED_RANKS = 16 };
+enum { STORE_MS = 300, COLLECT_MS = 700, PLACE_BYTES = 800, NAMED_RANKS = 16 };
 
 static void place_text(char *out, const cr_running *c)
 {
@@ -23,14 +23,17 @@ static cr_status ask_shortly(cr_store *s, cr_store_request r, cr_store_reply *ou
     return cr_store_call(s, &r, out);
 }
 
-static cr_status place_write(const cr_running *c, const char *place)
+/* The place and the reason; and the key that tells waiting ranks of the failure. */
+static cr_status place_write(const cr_running *c, const char *place, const char *why)
 {
-    char key[32];
+    char key[32], text[2 * PLACE_BYTES];
     cr_store_reply reply = {0};
 
     snprintf(key, sizeof key, "failed/%d", c->g->rank);
-    cr_bytes k = cr_bytes_of(key), v = cr_bytes_of(place);
-    cr_store_request r = {.verb = CR_STORE_SET, .keys = 1, .values = 1, .key = &k, .value = &v};
+    snprintf(text, sizeof text, "%s: %.500s", place, why);
+    cr_bytes k[] = {cr_bytes_of(key), cr_bytes_of(CR_BROKEN_KEY)},
+             v[] = {cr_bytes_of(text), {"1", 1}};
+    cr_store_request r = {.verb = CR_STORE_SET, .keys = 2, .values = 2, .key = k, .value = v};
     cr_status st = ask_shortly(c->g->store, r, &reply);
     cr_store_reply_drop(&reply);
     return st;
@@ -71,7 +74,7 @@ static void rank_text(const cr_running *c, int rank, char *out)
     else if (place_read(c, rank, out)) {
         char place[PLACE_BYTES];
         memcpy(place, out, sizeof place);
-        snprintf(out, PLACE_BYTES, "rank %d is at %.300s", rank, place);
+        snprintf(out, PLACE_BYTES, "rank %d is at %.700s", rank, place);
     }
 }
 
@@ -110,16 +113,41 @@ static void ranks_text(const cr_running *c, cr_text *out)
 
 cr_status cr_report(const cr_running *c, cr_status st)
 {
-    char place[PLACE_BYTES];
+    char place[PLACE_BYTES], why[PLACE_BYTES];
     cr_text t = {0};
 
     place_text(place, c);
+    snprintf(why, sizeof why, "%s", cr_error_message());
     cr_text_printf(&t, "%s of rank %d in group '%s' failed after %.0f ms (timeout %.0f ms): %s",
                    place, c->g->rank, c->g->name, 1e3 * (cr_seconds() - c->start),
-                   1e3 * (c->end - c->start), cr_error_message());
-    if (c->g->peers && c->g->store && !place_write(c, place))
+                   1e3 * (c->end - c->start), why);
+    if (c->g->peers && c->g->store && !place_write(c, place, why))
         ranks_text(c, &t);
     cr_fail(st, "%s", cr_text_str(&t));
     cr_text_drop(&t);
     return st;
+}
+
+bool cr_is_broken_elsewhere(const cr_comm *g)
+{
+    cr_store_reply reply = {0};
+    cr_bytes k = cr_bytes_of(CR_BROKEN_KEY);
+    cr_store_request r = {.verb = CR_STORE_CHECK, .keys = 1, .key = &k};
+    bool broken = g->store && !ask_shortly(g->store, r, &reply) && reply.number;
+
+    cr_store_reply_drop(&reply);
+    return broken;
+}
+
+cr_status cr_report_open(const cr_comm *g, cr_status st)
+{
+    int ended = g->peers ? cr_peers_ended(g->peers) : -1;
+    char why[PLACE_BYTES];
+
+    if (ended < 0)
+        return st;
+    snprintf(why, sizeof why, "%s", cr_error_message());
+    return cr_fail(st,
+                   "rank %d cannot connect to its group: rank %d (process %d) has ended: %s",
+                   g->rank, ended, cr_peers_process(g->peers, ended), why);
 }

@@ -580,8 +580,6 @@ void cr_reducer_free(cr_reducer *r)
 
 void cr_reducer_set_hook(cr_reducer *r, const cr_reducer_hook *hook)
 {
-    if (r->hook.drop)
-        r->hook.drop(r->hook.context);
     r->hook = hook ? *hook : (cr_reducer_hook){0};
 }
 

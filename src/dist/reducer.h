@@ -31,7 +31,6 @@ typedef struct {
 typedef struct {
     cr_status (*start)(void *context, int bucket);
     cr_status (*finish)(void *context, int bucket);
-    void (*drop)(void *context); /* called once; may be NULL */
     void *context;
     bool python;
 } cr_reducer_hook;
@@ -42,7 +41,7 @@ typedef struct {
 CR_MUST cr_status cr_reducer_new(cr_reducer **out, const cr_reducer_how *how);
 void cr_reducer_free(cr_reducer *r);
 
-/* Takes over `hook`; NULL: the average. */
+/* NULL: the average. */
 void cr_reducer_set_hook(cr_reducer *r, const cr_reducer_hook *hook);
 /* With false, gradients of the next backward stay at this rank and add up. */
 void cr_reducer_set_sync(cr_reducer *r, bool sync);

@@ -4,7 +4,7 @@
 
 typedef struct {
     PyObject_HEAD cr_reducer *r;
-    PyObject *group;
+    PyObject *group, *hook; /* hook: (start, finish), or NULL */
 } py_reducer;
 
 static PyTypeObject reducer_type;
@@ -14,6 +14,14 @@ static cr_reducer *reducer_of(PyObject *x) { return ((py_reducer *)x)->r; }
 static int reducer_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(((py_reducer *)self)->group);
+    Py_VISIT(((py_reducer *)self)->hook);
+    return 0;
+}
+
+static int reducer_clear(PyObject *self)
+{
+    cr_reducer_set_hook(((py_reducer *)self)->r, NULL);
+    Py_CLEAR(((py_reducer *)self)->hook);
     return 0;
 }
 
@@ -22,6 +30,7 @@ static void reducer_dealloc(PyObject *self)
     py_reducer *o = (py_reducer *)self;
 
     PyObject_GC_UnTrack(self);
+    reducer_clear(self);
     cr_reducer_free(o->r);
     Py_XDECREF(o->group);
     PyObject_GC_Del(self);
@@ -131,9 +140,11 @@ static PyObject *member_views(PyObject *self, PyObject *index)
 /* --- a program's communication hook: (start, finish), called with a bucket's number --- */
 static cr_status hook_call(void *context, int bucket, int which)
 {
-    PyObject *r = PyObject_CallFunction(PyTuple_GET_ITEM(context, which), "i", bucket);
+    PyObject *hook = Py_NewRef(((py_reducer *)context)->hook);
+    PyObject *r = PyObject_CallFunction(PyTuple_GET_ITEM(hook, which), "i", bucket);
 
     Py_XDECREF(r);
+    Py_DECREF(hook);
     return r ? CR_OK : CR_PYTHON;
 }
 
@@ -142,7 +153,6 @@ static cr_status hook_finish(void *context, int bucket)
 {
     return hook_call(context, bucket, 1);
 }
-static void hook_drop(void *context) { Py_DECREF((PyObject *)context); }
 
 static PyObject *reducer_set_hook(PyObject *self, PyObject *args)
 {
@@ -150,7 +160,8 @@ static PyObject *reducer_set_hook(PyObject *self, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "OO", &start, &finish))
         return NULL;
-    cr_reducer_hook hook = {hook_start, hook_finish, hook_drop, Py_NewRef(args), true};
+    cr_reducer_hook hook = {hook_start, hook_finish, self, true};
+    Py_XSETREF(((py_reducer *)self)->hook, Py_NewRef(args));
     cr_reducer_set_hook(reducer_of(self), &hook);
     Py_RETURN_NONE;
 }
@@ -183,6 +194,7 @@ static PyTypeObject reducer_type = {
     .tp_basicsize = sizeof(py_reducer),
     .tp_dealloc = reducer_dealloc,
     .tp_traverse = reducer_traverse,
+    .tp_clear = reducer_clear,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_methods = reducer_methods,
     .tp_getset = reducer_getset,
@@ -198,6 +210,7 @@ static PyObject *reducer_wrap(cr_reducer *r, PyObject *group)
     }
     o->r = r;
     o->group = Py_NewRef(group);
+    o->hook = NULL;
     PyObject_GC_Track(o);
     return (PyObject *)o;
 }

@@ -1,0 +1,155 @@
+"""Calls between ranks that are differentiated: the derivative of a call is a call."""
+import cresset
+from cresset.autograd import Function
+
+from . import distributed_c10d as dist
+from ._groups import ReduceOp
+
+__all__ = ["all_reduce", "all_gather", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce", "reduce_scatter", "scatter"]
+
+
+def _group(group):
+    return dist._group_or_default_group(group)
+
+
+class _AllReduce(Function):
+    """Sums: the cotangents of all ranks are summed, too."""
+
+    @staticmethod
+    def forward(ctx, op, group, tensor):
+        ctx.op, ctx.group = op, group
+        result = tensor.clone(memory_format=cresset.contiguous_format)
+        dist.all_reduce(result, op, group)
+        return result
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, None, _AllReduce.apply(ctx.op, ctx.group, grad)
+
+
+class _AllGather(Function):
+    """Each rank's tensor at all ranks: the cotangents of a part are summed at its rank."""
+
+    @staticmethod
+    def forward(ctx, group, tensor):
+        ctx.group = group
+        parts = [cresset.empty_like(tensor, memory_format=cresset.contiguous_format) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(parts, tensor.contiguous(), group)
+        return tuple(parts)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        result = cresset.empty_like(grads[0], memory_format=cresset.contiguous_format)
+        dist.reduce_scatter(result, [g.contiguous() for g in grads], group=ctx.group)
+        return None, result
+
+
+class _ReduceScatter(Function):
+    """Sums of parts: the cotangent of a part is gathered by all ranks."""
+
+    @staticmethod
+    def forward(ctx, op, group, *tensors):
+        ctx.group = group
+        result = cresset.empty_like(tensors[0], memory_format=cresset.contiguous_format)
+        dist.reduce_scatter(result, [t.contiguous() for t in tensors], op, group)
+        return result
+
+    @staticmethod
+    def backward(ctx, grad):
+        return (None, None, *_AllGather.apply(ctx.group, grad))
+
+
+class _AllToAll(Function):
+    """Parts for every rank: cotangents travel back in the same way."""
+
+    @staticmethod
+    def forward(ctx, group, sizes, *tensors):
+        ctx.group, ctx.sizes = group, [t.shape for t in tensors]
+        results = [cresset.empty(size, dtype=tensors[0].dtype) for size in sizes]
+        dist.all_to_all(results, [t.contiguous() for t in tensors], group)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return (None, None, *_AllToAll.apply(ctx.group, ctx.sizes, *grads))
+
+
+class _Broadcast(Function):
+    """One rank's tensor at all ranks: cotangents are summed there."""
+
+    @staticmethod
+    def forward(ctx, src, group, tensor):
+        ctx.src, ctx.group = src, group
+        result = tensor.clone(memory_format=cresset.contiguous_format)
+        dist.broadcast(result, src, group)
+        return result
+
+    @staticmethod
+    def backward(ctx, grad):
+        result = grad.clone(memory_format=cresset.contiguous_format)
+        dist.reduce(result, ctx.src, group=ctx.group)
+        return None, None, result if dist.get_rank() == ctx.src else cresset.zeros_like(result)
+
+
+class _Reduce(Function):
+    """A sum at one rank: its cotangent is copied to all."""
+
+    @staticmethod
+    def forward(ctx, dst, op, group, tensor):
+        ctx.dst, ctx.group = dst, group
+        result = tensor.clone(memory_format=cresset.contiguous_format)
+        dist.reduce(result, dst, op, group)
+        return result
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, None, None, _Broadcast.apply(ctx.dst, ctx.group, grad)
+
+
+def all_reduce(tensor, op=ReduceOp.SUM, group=None):
+    """Returns the sum over all ranks."""
+    return _AllReduce.apply(op, _group(group), tensor)
+
+
+def all_gather(tensor, group=None):
+    """Returns a tuple of all ranks' tensors."""
+    return _AllGather.apply(_group(group), tensor)
+
+
+def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None):
+    """Returns this rank's part of the sums."""
+    return _ReduceScatter.apply(op, _group(group), *input_list)
+
+
+def all_to_all(output_tensor_list, input_tensor_list, group=None):
+    """Returns the tensors that all ranks gave this one."""
+    return _AllToAll.apply(_group(group), [t.shape for t in output_tensor_list], *input_tensor_list)
+
+
+def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None):
+    """Returns the parts that all ranks gave this one, as one tensor."""
+    group = _group(group)
+    n = group.size()
+    outs = output.split(output_split_sizes or output.shape[0] // n)
+    return cresset.cat(_AllToAll.apply(group, [o.shape for o in outs], *input.split(input_split_sizes or input.shape[0] // n)))
+
+
+def broadcast(tensor, src, group=None):
+    """Returns rank src's tensor."""
+    return _Broadcast.apply(src, _group(group), tensor)
+
+
+def reduce(tensor, dst, op=ReduceOp.SUM, group=None):
+    """Returns the sum at rank dst."""
+    return _Reduce.apply(dst, op, _group(group), tensor)
+
+
+def gather(tensor, dst=0, group=None):
+    """Returns a tuple of all ranks' tensors, of zeros at ranks other than dst."""
+    parts = _AllGather.apply(_group(group), tensor)
+    return parts if dist.get_rank(group) == dst else tuple(p * 0 for p in parts)
+
+
+def scatter(tensors, src=0, group=None):
+    """Returns this rank's tensor of rank src's list."""
+    return _Broadcast.apply(src, _group(group), cresset.stack(list(tensors)))[dist.get_rank(group)]
