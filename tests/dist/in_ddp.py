@@ -181,8 +181,38 @@ def sampler_and_join(rank, size):
     assert sum(len(a) for a, _ in loader) == len(sampler)
 
 
+def optimizers(rank, size):
+    """States divided among the ranks give the same weights; local averages bring ranks together."""
+    from cresset.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+    from cresset.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
+    x, y = data()
+    weights = []
+    for make in (lambda p: torch.optim.Adam(p, lr=0.01), lambda p: ZeroRedundancyOptimizer(p, torch.optim.Adam, lr=0.01)):
+        model = DDP(net())
+        optimizer = make(model.parameters())
+        for _ in range(4):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[rank::size]), y[rank::size]).backward()
+            optimizer.step()
+        weights.append([p.detach().clone() for p in model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*weights))
+    optimizer.consolidate_state_dict(0)
+    if rank == 0:
+        plain = torch.optim.Adam(net().parameters(), lr=0.01)
+        plain.load_state_dict(optimizer.state_dict())
+        assert len(plain.state) == 6
+    torch.manual_seed(rank)
+    model = nn.Linear(3, 3)
+    optimizer = PostLocalSGDOptimizer(torch.optim.SGD(model.parameters(), lr=0.0), PeriodicModelAverager(2))
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    every = [None] * size
+    dist.all_gather_object(every, model.weight.detach().clone())
+    assert all(torch.equal(w, every[0]) for w in every)
+
+
 def arguments_and_methods(rank, size):
-    for part in (no_sync_adds_up, unused_parameters, hooks, buffers_and_states, sampler_and_join):
+    for part in (no_sync_adds_up, unused_parameters, hooks, buffers_and_states, sampler_and_join, optimizers):
         part(rank, size)
 
 

@@ -147,8 +147,40 @@ def groups(rank, size):
         dist.destroy_process_group(own)
 
 
+def meshes(rank, size):
+    mesh = dist.init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("a", "b"))
+    assert mesh.shape == (2, size // 2) and mesh.get_coordinate() == [rank // (size // 2), rank % (size // 2)]
+    x = torch.full((1,), float(rank))
+    dist.all_reduce(x, group=mesh.get_group("a"))
+    assert x == sum(r for r in range(size) if r % (size // 2) == rank % (size // 2))
+    line = mesh["b"]
+    assert line.ndim == 1 and line.get_local_rank() == rank % (size // 2) and line.size() == size // 2
+    assert dist.get_world_size(line.get_group()) == size // 2
+
+
+def derivatives(rank, size):
+    """The derivative of a call is a call: sums over the ranks of what each rank's loss gets."""
+    from cresset.distributed.nn import functional as calls
+    x = torch.full((3,), float(rank), requires_grad=True)
+    (calls.all_reduce(x) * (rank + 1)).sum().backward()
+    assert x.grad.tolist() == [sum(range(1, size + 1))] * 3
+    x = torch.full((2,), float(rank), requires_grad=True)
+    sum(part.sum() * (r + 1) for r, part in enumerate(calls.all_gather(x))).backward()
+    assert x.grad.tolist() == [(rank + 1) * size] * 2
+    x = torch.ones(size, 2, requires_grad=True)
+    (calls.reduce_scatter(torch.empty(2), list(x.unbind())) * (rank + 1)).sum().backward()
+    assert x.grad[:, 0].tolist() == list(range(1, size + 1))
+    x = torch.ones(size, 2, requires_grad=True)
+    got = calls.all_to_all([torch.empty(2) for _ in range(size)], list(x.unbind()))
+    sum(g.sum() * (rank + 1) for g in got).backward()
+    assert x.grad[:, 0].tolist() == list(range(1, size + 1))
+    x = torch.ones(2, requires_grad=True)
+    (calls.broadcast(x, 0) * (rank + 1)).sum().backward()
+    assert x.grad.tolist() == [sum(range(1, size + 1)) if rank == 0 else 0] * 2
+
+
 def everything(rank, size):
-    for part in (reductions, movements, messages, groups):
+    for part in (reductions, movements, messages, groups, meshes, derivatives):
         part(rank, size)
 
 

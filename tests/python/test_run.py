@@ -87,6 +87,15 @@ def test_an_interrupt_ends_by_the_signal(tmp_path):
     assert done.returncode == -2 and "KeyboardInterrupt" in done.stderr
 
 
+def test_a_module_runs_as_a_program(tmp_path):
+    (tmp_path / "part.py").write_text("import sys, torch\nprint(__name__, sys.argv[1:], torch.ones(2).sum().item())\n"
+                                      "sys.exit(int(sys.argv[1]))\n")
+    done = subprocess.run([*PREFIX, "run", "-m", "part", "3", "x"], cwd=tmp_path, text=True, capture_output=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("__main__ ['3', 'x'] 2.0\n", 3), done
+    done = subprocess.run([*PREFIX, "run", "-m", "absent_module"], cwd=tmp_path, text=True, capture_output=True, timeout=120)
+    assert done.returncode == 1 and "No module named absent_module" in done.stderr
+
+
 def test_a_missing_script_is_named(tmp_path):
     done = subprocess.run([*PREFIX, "run", "nope.py"], cwd=tmp_path, text=True,
                           capture_output=True)

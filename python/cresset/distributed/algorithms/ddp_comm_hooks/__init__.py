@@ -2,7 +2,7 @@
 from enum import Enum
 from functools import partial
 
-from . import debugging_hooks, default_hooks, powerSGD_hook
+from . import debugging_hooks, default_hooks, post_localSGD_hook, powerSGD_hook
 
 __all__ = ["DDPCommHookType", "register_ddp_comm_hook"]
 
@@ -14,6 +14,7 @@ class DDPCommHookType(Enum):
     FP16_COMPRESS = partial(default_hooks.fp16_compress_hook)
     BF16_COMPRESS = partial(default_hooks.bf16_compress_hook)
     POWER_SGD = partial(powerSGD_hook.powerSGD_hook)
+    POST_LOCAL_SGD = partial(post_localSGD_hook.post_localSGD_hook)
     NOOP = partial(debugging_hooks.noop_hook)
 
 
