@@ -45,8 +45,11 @@ static const bool server_changes[] = {
 #undef CR_VERB
 };
 
-static void client_free(client *c)
+/* Closing alone does not end events: a process that this one forked may have the socket, too.
+ */
+static void client_free(const cr_store_server *s, client *c)
 {
+    epoll_ctl(s->poll, EPOLL_CTL_DEL, c->fd, NULL);
     close(c->fd);
     cr_text_drop(&c->in);
     cr_text_drop(&c->out);
@@ -195,7 +198,7 @@ static void server_bury(cr_store_server *s)
             continue;
         }
         *link = c->next;
-        client_free(c);
+        client_free(s, c);
     }
 }
 
@@ -232,7 +235,7 @@ static void server_free(cr_store_server *s)
     while (s->clients) {
         client *c = s->clients;
         s->clients = c->next;
-        client_free(c);
+        client_free(s, c);
     }
     for (int *fd = (int[]){s->fd, s->poll, s->wake, -2}; *fd != -2; fd++)
         if (*fd >= 0)

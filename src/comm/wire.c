@@ -22,7 +22,8 @@ static void wire_list(cr_text *out, int n, const cr_bytes *b)
 {
     for (int i = 0; i < n; i++) {
         wire_u32(out, b[i].len);
-        cr_text_put_n(out, b[i].at, b[i].len);
+        if (b[i].len)
+            cr_text_put_n(out, b[i].at, b[i].len);
     }
 }
 
