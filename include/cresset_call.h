@@ -235,15 +235,18 @@ static inline cr_arg cr_arg_list(std::initializer_list<cr_tensor *> v)
     return cr_arg_tensors(v.begin(), v.size());
 }
 
-/* The arguments in the order written, valid until the end of the full expression. */
-template <class... types> struct cr_arg_array {
-    cr_arg at[sizeof...(types) + 1];
-    explicit cr_arg_array(types... x) : at{cr_arg_of(x)..., cr_arg_end()} {}
-    operator const cr_arg *() const { return at; }
+/* An argument of any of these types.  A list of them in braces is evaluated in the order
+ * written, which arguments of a function are not. */
+struct cr_arg_item {
+    cr_arg arg;
+    template <class type> cr_arg_item(type x) : arg(cr_arg_of(x)) {}
 };
-template <class... types> static inline cr_arg_array<types...> cr_arg_array_of(types... x)
+static_assert(sizeof(cr_arg_item) == sizeof(cr_arg), "a list of items is one of arguments");
+
+/* The arguments, valid until the end of the full expression. */
+static inline const cr_arg *cr_args_in_order(std::initializer_list<cr_arg_item> list)
 {
-    return cr_arg_array<types...>(x...);
+    return &list.begin()->arg;
 }
 }
 
@@ -251,8 +254,8 @@ template <class... types> static inline cr_arg_array<types...> cr_arg_array_of(t
 #define CR_LIST(...)    cr_arg_list(std::initializer_list<int64_t>{__VA_ARGS__})
 #define CR_FLOATS(...)  cr_arg_list(std::initializer_list<double>{__VA_ARGS__})
 #define CR_TENSORS(...) cr_arg_list(std::initializer_list<cr_tensor *>{__VA_ARGS__})
-#define CR_ARGS(...)    cr_arg_array_of(__VA_ARGS__)
-#define CR_NO_ARGS      cr_arg_array_of()
+#define CR_ARGS(...)    cr_args_in_order({__VA_ARGS__, cr_arg_end()})
+#define CR_NO_ARGS      cr_args_in_order({cr_arg_end()})
 
 #endif
 #endif

@@ -295,14 +295,13 @@ CR_API cr_tensor *cr_easy_read_idx(const char *file, int line, const char *path)
 }
 
 extern "C++" {
-template <class... types>
-static inline cr_module *cr_easy_sequence(const char *file, int line, types... modules)
+static inline cr_module *cr_easy_sequence(const char *file, int line,
+                                          std::initializer_list<cr_module *> modules)
 {
-    cr_module *const at[] = {modules...};
-    return cr_easy_sequential(file, line, at, sizeof...(modules));
+    return cr_easy_sequential(file, line, modules.begin(), modules.size());
 }
 }
-#define ct_Sequential(...) cr_easy_sequence(__FILE__, __LINE__, __VA_ARGS__)
+#define ct_Sequential(...) cr_easy_sequence(__FILE__, __LINE__, {__VA_ARGS__})
 #endif
 
 #ifndef CR_INSIDE
