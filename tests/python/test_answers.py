@@ -362,3 +362,22 @@ def test_storages_of_files(tmp_path):
         torch.UntypedStorage.from_file(str(tmp_path / "none"), False, 16)
     with pytest.raises(RuntimeError, match="size <20> is smaller than the required mapping size <160>"):
         torch.UntypedStorage.from_file(str(path), False, 160)
+
+
+@pytest.mark.parametrize("mean, std", [("float16", "float32"), ("bfloat16", "float16"), ("float32", "float64"), ("float64", "float16")])
+def test_normal_has_the_dtype_of_the_means(mean, std):
+    mean, std = torch.zeros(2, dtype=getattr(torch, mean)), torch.ones(2, dtype=getattr(torch, std))
+    assert torch.normal(mean, std).dtype == mean.dtype and torch.normal(0.0, std).dtype == std.dtype
+    assert torch.distributions.Normal(mean, std).sample().dtype == mean.dtype
+
+
+@pytest.mark.parametrize("n", (2, 63, 64, 130))
+@pytest.mark.parametrize("dtype", ("float32", "float64", "complex64", "float16"))
+def test_a_product_without_a_factor_is_not_read(n, dtype):
+    """alpha=0 leaves out the product, at any size; half types multiply."""
+    dtype = getattr(torch, dtype)
+    a, c = torch.full((n, n), nan, dtype=dtype), torch.ones(n, n, dtype=dtype)
+    for got in (torch.addmm(c, a, a, alpha=0), torch.baddbmm(c[None], a[None], a[None], alpha=0)[0],
+                torch.addbmm(c, a[None], a[None], alpha=0), torch.addmv(c[0], a, a[0], alpha=0)):
+        assert bool(got.isnan().all()) == (dtype == torch.float16) and (dtype == torch.float16 or bool((got == 1).all()))
+    assert torch.addmm(a, c, c, beta=0).isfinite().all()

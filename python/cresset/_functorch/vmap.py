@@ -320,7 +320,7 @@ def _product(call):
 
 def _plus_product(call, self, product):
     beta, alpha = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
-    if self.dim() > product.dim() - 1:
+    if self.dim() > product.dim() - 1 or alpha == 0:  # without a factor the matrices are not read
         return NotImplemented
     if beta == 0:
         return product if alpha == 1 else product * alpha

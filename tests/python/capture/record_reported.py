@@ -1,13 +1,15 @@
 """Runs the reported programs with torch and writes its answers to reported/torch.txt.
 
     PYTHONPATH=tests/python TORCH_PYTHON -m capture.record_reported [REPORT ...]
+    PYTHONPATH=tests/python TORCH_PYTHON -m capture.record_reported --values
 
-where TORCH_PYTHON is an interpreter that has torch.  A line is "report | stage | answer | fact".  The
+The second form writes the eager results of all programs to reported/values.json.  In these commands, TORCH_PYTHON is an interpreter that has torch.  A line is "report | stage | answer | fact".  The
 answer is "equal", "wrong: " with the first difference (floats are compared with a tolerance, because
 inductor promises none), "raises: " with an error that eager mode does not raise, or "crashed".  Every
 program runs in a process of its own.  Inductor runs with `fallback_random`, so that it draws the random
 numbers of eager mode.
 """
+import json
 import math
 import os
 import sys
@@ -18,7 +20,7 @@ import torch
 sys.modules["cresset"] = torch
 import torch.utils.checkpoint  # noqa: E402
 
-from capture.harness import observed, plain  # noqa: E402
+from capture.harness import observed, plain, portable  # noqa: E402
 from capture.reported import REPORTED, aliasing, gradients, language, operators  # noqa: E402, F401
 
 BACKENDS = {"dynamo": "eager", "aot": "aot_eager", "inductor": "inductor"}
@@ -74,7 +76,11 @@ def answer(f, stage):
     return found or "equal"
 
 
-def isolated(f, stage):
+def values(f, _):
+    return json.dumps(portable(observed(f, plain)))
+
+
+def isolated(f, stage, answer=answer):
     """Returns the answer that a child process computes."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -85,7 +91,8 @@ def isolated(f, stage):
             text = answer(f, stage)
         except BaseException:
             text = "the program fails: " + traceback.format_exc().strip().splitlines()[-1]
-        os.write(writer, text.encode()[:4000])
+        with os.fdopen(writer, "wb") as f:
+            f.write(text.encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as f:
@@ -110,5 +117,12 @@ def main(only):
         f.write("\n".join(lines) + "\n")
 
 
+def record_values():
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reported", "values.json")
+    lines = [f"{json.dumps(report)}: {isolated(f, stage, values)}" for report, _, stage, f, _ in REPORTED]
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("{" + ",\n".join(lines) + "}\n")
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    record_values() if sys.argv[1:] == ["--values"] else main(sys.argv[1:])

@@ -35,6 +35,18 @@ static cr_scalar scalar_factor(const cr_value *v)
     }
 }
 
+/* Without a factor there is no product, whatever its matrices hold: torch's products of these
+ * types are BLAS's, which do not read the matrices then. */
+static void set_factors(cr_gemm *g, cr_scalar alpha, cr_scalar beta)
+{
+    bool of_blas = g->dtype == CR_F32 || g->dtype == CR_F64 || cr_dtype_is_complex(g->dtype);
+
+    g->alpha = alpha;
+    g->beta = beta;
+    if (of_blas && !cr_scalar_is_nonzero(alpha))
+        g->k = 0;
+}
+
 static cr_status matrix_product(const cr_view *a, const cr_view *b, const cr_view *out,
                                 cr_scalar alpha, cr_scalar beta)
 {
@@ -43,8 +55,7 @@ static cr_status matrix_product(const cr_view *a, const cr_view *b, const cr_vie
     g.a = matrix_of_view(a, 0, 1);
     g.b = matrix_of_view(b, 0, 1);
     g.c = dense_rows(out, g.n);
-    g.alpha = alpha;
-    g.beta = beta;
+    set_factors(&g, alpha, beta);
     return cr_gemm_run(&g);
 }
 
@@ -78,8 +89,7 @@ static cr_status batched(const cr_view *a, const cr_view *b, const cr_view *out,
     g.a = last_matrix(a);
     g.b = last_matrix(b);
     g.c = dense_rows(out, g.n);
-    g.alpha = alpha;
-    g.beta = beta;
+    set_factors(&g, alpha, beta);
     cr_gemm_batch_start(&w, &g);
     cr_gemm_batch_add(&w, a->size[0], a->stride[0], b->stride[0], g.m * g.n);
     return cr_gemm_batch_run(&w);
@@ -110,8 +120,7 @@ cr_status cr_kern_addbmm(const cr_value *arg, cr_view *out)
     g.a = last_matrix(a);
     g.b = last_matrix(b);
     g.c = dense_rows(out, g.n);
-    g.alpha = scalar_factor(&arg[4]);
-    g.beta = beta;
+    set_factors(&g, scalar_factor(&arg[4]), beta);
     if (a->size[0] == 0) {
         g.k = 0;
         return cr_gemm_run(&g);
@@ -133,8 +142,7 @@ static cr_status matrix_vector(const cr_view *m, const cr_view *v, const cr_view
     g.a = matrix_of_view(m, 0, 1);
     g.b = (cr_matrix){v->data, v->stride[0], 1};
     g.c = dense_rows(out, 1);
-    g.alpha = alpha;
-    g.beta = beta;
+    set_factors(&g, alpha, beta);
     return cr_gemm_run(&g);
 }
 
