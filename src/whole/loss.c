@@ -112,6 +112,15 @@ done:
     return st;
 }
 
+/* The tensor itself where it is on the device; otherwise a copy there. */
+static cr_status ctc_there(cr_tensor **out, cr_tensor *t, cr_device device)
+{
+    if (!cr_same_device(t->device, device))
+        return cr_copy_as(out, t, (cr_dtype)t->dtype, device, CR_FORMAT_PRESERVE);
+    *out = cr_keep(t);
+    return CR_OK;
+}
+
 static cr_status reduced_ctc(cr_tensor **out, cr_tensor *losses, const cr_value *labels,
                              int64_t reduction)
 {
@@ -121,8 +130,7 @@ static cr_status reduced_ctc(cr_tensor **out, cr_tensor *losses, const cr_value 
     if (reduction == 2)
         return cr_call_tensor(out, cr_entry.sum, (cr_value[]){cr_of_tensor(losses)}, 1);
     CR_GO(lengths_tensor(&here, labels, (cr_dtype)losses->dtype));
-    CR_GO(cr_copy_as(&lengths, here, (cr_dtype)losses->dtype, losses->device,
-                     CR_FORMAT_PRESERVE));
+    CR_GO(ctc_there(&lengths, here, losses->device));
     CR_GO(cr_call_tensor(&shares, cr_entry.div,
                          (cr_value[]){cr_of_tensor(losses), cr_of_tensor(lengths)}, 2));
     CR_GO(cr_call_tensor(out, cr_entry.mean, (cr_value[]){cr_of_tensor(shares)}, 1));
@@ -139,13 +147,7 @@ cr_status cr_do_ctc_loss(const cr_value *arg, cr_value *result)
     bool single = arg[0].t->ndim == 2;
     cr_status st;
 
-    /* Targets may be on the CPU. */
-    if (cr_same_device(arg[0].t->device, arg[1].t->device))
-        targets = cr_keep(arg[1].t);
-    else
-        CR_GO(cr_copy_as(&targets, arg[1].t, (cr_dtype)arg[1].t->dtype, arg[0].t->device,
-                         CR_FORMAT_PRESERVE));
-
+    CR_GO(ctc_there(&targets, arg[1].t, arg[0].t->device));
     if (single)
         CR_GO(
             cr_call_tensor(&batch, cr_entry.unsqueeze, (cr_value[]){arg[0], cr_of_int(1)}, 2));
