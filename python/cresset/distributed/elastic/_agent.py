@@ -122,6 +122,7 @@ class Agent:
             except RuntimeError:
                 if s.max_nodes == 1:
                     raise
+                s.runs_store = False
         if self.store is None:  # another agent of this host has the port
             self.store = TCPStore(s.host, s.port, None, False, limit, False)
         s.port = self.store.port
