@@ -57,12 +57,13 @@ def set_deterministic_debug_mode(debug_mode):
 
 
 def set_float32_matmul_precision(precision):
-    """Stores the setting.  Products of float32 are always computed in float32."""
+    """Sets how float32 products are computed on CUDA: "highest" in float32, else in TF32."""
     if precision not in ("highest", "high", "medium"):
         warn(f"{precision} is not one of 'highest', 'high', or 'medium'; the current"
              "setFloat32MatmulPrecision call has no effect.", stacklevel=2)
         return
     _state["precision"] = precision
+    _C._cuda_allow_tf32(precision != "highest")
 
 
 def get_float32_matmul_precision():

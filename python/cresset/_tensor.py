@@ -256,6 +256,29 @@ def is_pinned(self, device=None):
     return _C._cuda_is_pinned(self)
 
 
+_ARRAY_TYPES = {"float16": "<f2", "float32": "<f4", "float64": "<f8", "bfloat16": "<V2", "complex64": "<c8",
+                "complex128": "<c16", "bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4",
+                "int64": "<i8", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8"}
+
+
+@property
+def cuda_array_interface(self):
+    """The memory of a CUDA tensor, as Numba's protocol describes it (version 2)."""
+    if not self.is_cuda:
+        raise AttributeError(f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()} "
+                             "If CUDA data is required use tensor.cuda() to copy tensor to device memory.")
+    if self.is_sparse:
+        raise AttributeError(f"Can't get __cuda_array_interface__ on sparse type: {self.type()} "
+                             "Use Tensor.to_dense() to convert to a dense tensor first.")
+    if self.requires_grad:
+        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. "
+                           "If gradients aren't required, use var.detach() to get Variable that doesn't require grad.")
+    size = self.element_size()
+    strides = None if self.is_contiguous() else tuple(step * size for step in self.stride())
+    return {"typestr": _ARRAY_TYPES[str(self.dtype).rpartition(".")[2]], "shape": tuple(self.shape), "strides": strides,
+            "data": (self.data_ptr() if self.numel() else 0, False), "version": 2}
+
+
 def dim_order(self, *, ambiguity_check=False):
     """The dims in the order of their strides, the largest first."""
     if ambiguity_check is not False and len(set(self.stride())) < self.dim():
@@ -329,7 +352,7 @@ for _name, _method in {
         "_make_wrapper_subclass": _make_wrapper_subclass, "dim_order": dim_order, "float_power_": float_power_,
         "polygamma_": polygamma_, "map2_": map2_, "resize": resize, "resize_as": resize_as,
         "is_distributed": lambda self: False, "const_data_ptr": Tensor.data_ptr, "module_load": module_load,
-        "pin_memory": pin_memory, "is_pinned": is_pinned, "record_stream": record_stream,
+        "__cuda_array_interface__": cuda_array_interface, "pin_memory": pin_memory, "is_pinned": is_pinned, "record_stream": record_stream,
         "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
         "__setstate__": __setstate__, "__array_wrap__": __array_wrap__,
         "__contains__": __contains__, "is_shared": is_shared, "share_memory_": share_memory_,

@@ -8,6 +8,7 @@
  * A leaf that requires a gradient (a weight) is converted once and cached until the outermost
  * autocast ends.  The cache remembers whether the conversion was recorded, because an
  * unrecorded one must not be used where recording is on. */
+#include "tensor/autocast.h"
 #include "autograd/autograd_impl.h"
 #include <string.h>
 
@@ -232,9 +233,45 @@ static cr_dtype widest_of(const cr_op *op, const cr_value *arg)
     return CR_DTYPE_NONE;
 }
 
-static cr_status autocast_convert_all(casts *c, const cr_op *op, const cr_value *arg)
+static bool autocast_is_cuda(const cr_value *v)
 {
-    cr_autocast_way way = (cr_autocast_way)op->autocast;
+    if (v->tag == CR_TENSOR)
+        return v->t->device.kind == CR_CUDA && own->on[CR_CUDA];
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        if (autocast_is_cuda(&v->list[i]))
+            return true;
+    return false;
+}
+
+/* True if some argument is on CUDA, and autocast is on there. */
+static bool autocast_on_cuda(const cr_op *op, const cr_value *arg)
+{
+    for (uint32_t m = op->tensor_params; m && own->on[CR_CUDA]; m &= m - 1)
+        if (autocast_is_cuda(&arg[CR_CTZ(m)]))
+            return true;
+    return false;
+}
+
+/* On CUDA, a call that names a dtype is as given. */
+static cr_autocast_way autocast_way(const cr_op *op, const cr_value *arg, bool cuda)
+{
+    int dtype = cuda ? cr_op_find_param(op, "dtype") : -1;
+
+    if (dtype >= 0 && arg[dtype].tag != CR_NONE)
+        return CR_AUTOCAST_AS_GIVEN;
+    return (cr_autocast_way)(cuda ? op->autocast_cuda : op->autocast);
+}
+
+/* True for a composition that is one kernel of torch (mean): the calls that it makes are not
+ * converted. */
+static bool autocast_is_kernel(const cr_op *op)
+{
+    return op->does == CR_DOES_IS && (op->differentiable || op->dispatch_call);
+}
+
+static cr_status autocast_convert_all(casts *c, const cr_op *op, const cr_value *arg,
+                                      cr_autocast_way way)
+{
     cr_dtype widest = way == CR_AUTOCAST_PROMOTE ? widest_of(op, arg) : CR_F32;
 
     memcpy(c->arg, arg, op->param_count * sizeof *arg);
@@ -246,23 +283,37 @@ static cr_status autocast_convert_all(casts *c, const cr_op *op, const cr_value 
     return CR_OK;
 }
 
+static bool autocast_takes(const cr_op *op, const cr_value *arg)
+{
+    if (!op->autocast && !op->autocast_cuda && !autocast_is_kernel(op))
+        return false;
+    bool cuda = autocast_on_cuda(op, arg);
+    return autocast_way(op, arg, cuda) != CR_AUTOCAST_AS_GIVEN ||
+           (cuda && autocast_is_kernel(op));
+}
+
 static cr_status autocast_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     casts c;
     uint32_t was = cr_thread.exclude;
     cr_status st;
 
-    if (CR_LIKELY(op->autocast == CR_AUTOCAST_AS_GIVEN))
+    if (CR_LIKELY(!autocast_takes(op, arg)))
         return cr_call_past(CR_STAGE_AUTOCAST, op, arg, result);
+    cr_autocast_way way = autocast_way(op, arg, autocast_on_cuda(op, arg));
     memset(&c.made, 0, sizeof c.made);
     memset(&c.lists, 0, sizeof c.lists);
     cr_thread.exclude = was | CR_STAGE_BIT(AUTOCAST);
-    st = autocast_convert_all(&c, op, arg);
+    st = way == CR_AUTOCAST_AS_GIVEN ? CR_OK : autocast_convert_all(&c, op, arg, way);
     if (!st)
-        st = cr_call(op, c.arg, result);
+        st = cr_call(op, way == CR_AUTOCAST_AS_GIVEN ? arg : c.arg, result);
     cr_thread.exclude = was;
     casts_drop(&c);
     return st;
 }
 
-void cr_autocast_start(void) { cr_stage_fns[CR_STAGE_AUTOCAST] = autocast_stage; }
+void cr_autocast_start(void)
+{
+    cr_stage_fns[CR_STAGE_AUTOCAST] = autocast_stage;
+    cr_autocast_takes = autocast_takes;
+}

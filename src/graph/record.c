@@ -13,6 +13,7 @@
 #include "entry.h"
 #include "graph/graph.h"
 #include "ops/shape.h"
+#include "tensor/autocast.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -730,7 +731,7 @@ static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *r
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     }
     /* Autocast runs first, so that its conversions are recorded. */
-    if (autocasts() && op->autocast)
+    if (autocasts() && cr_autocast_takes(op, arg))
         return cr_stage_fns[CR_STAGE_AUTOCAST](op, arg, result);
     for (int i = 0; active->g->numbers.list.len && i < op->param_count; i++)
         if (value_has_symbol(&arg[i]))

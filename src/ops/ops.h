@@ -189,7 +189,7 @@ struct cr_op {
     uint8_t param_count, result_count;
     uint8_t does;                      /* cr_does */
     bool differentiable;               /* has a grad clause */
-    uint8_t autocast;                  /* cr_autocast_way */
+    uint8_t autocast, autocast_cuda;   /* cr_autocast_way; of CUDA tensors */
     uint8_t custom;                    /* cr_custom */
     uint8_t fast_type, fast_type_args; /* tensor/: the kind of type rule */
     int8_t dim_param, keepdim_param;   /* FOLD: indices of `dim` and `keepdim`, or -1 */

@@ -121,7 +121,21 @@ static cr_status read_autocast(lexer *x, cr_op *op)
     unsigned way = 0;
 
     CR_TRY(read_words(x, words, CR_LEN(words), &way));
-    op->autocast = (uint8_t)way;
+    op->autocast = op->autocast_cuda = (uint8_t)way;
+    return CR_OK;
+}
+
+/* After `autocast`, which it replaces on CUDA. */
+static cr_status read_autocast_cuda(lexer *x, cr_op *op)
+{
+    static const word words[] = {{"none", CR_AUTOCAST_AS_GIVEN},
+                                 {"lower", CR_AUTOCAST_LOWER},
+                                 {"float32", CR_AUTOCAST_FLOAT32},
+                                 {"promote", CR_AUTOCAST_PROMOTE}};
+    unsigned way = 0;
+
+    CR_TRY(read_words(x, words, CR_LEN(words), &way));
+    op->autocast_cuda = (uint8_t)way;
     return CR_OK;
 }
 
@@ -805,6 +819,7 @@ static const struct {
     {"constant", read_constant},
     {"also", read_also},
     {"autocast", read_autocast},
+    {"autocast_cuda", read_autocast_cuda},
     {"node", read_node_clause},
     {"inverse", read_inverse},
     {"neutral", read_neutral},
@@ -1015,7 +1030,7 @@ cr_status ops_add_inplace(cr_op *op)
     made->neutral_param = -1;
     made->filled = NULL;
     made->scatter = NULL;
-    made->autocast = 0;
+    made->autocast = made->autocast_cuda = 0;
     made->aten = NULL;
     made->aten_count = 0;
     op->inplace = made;

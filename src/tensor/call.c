@@ -1,4 +1,5 @@
 /* Calling operators: stages, then the kernel stage by kind of entry. */
+#include "tensor/autocast.h"
 #include "tensor/internal.h"
 #include "tensor/profile.h"
 #include "tensor/remote.h"
@@ -7,6 +8,8 @@
 CR_THREAD cr_thread_state cr_thread;
 
 cr_stage_fn cr_stage_fns[CR_STAGE_COUNT];
+
+bool (*cr_autocast_takes)(const cr_op *op, const cr_value *arg);
 
 static inline uint32_t list_stages(const cr_value *v)
 {

@@ -127,6 +127,7 @@ int find(int *n, void *out, const convolution *c)
 
 } // namespace
 
+API cudnnGetVersion() { return 90000; }
 API cudnnCreate(void **h) { return *h = new handle, OK; }
 API cudnnSetStream(void *h, void *s) { return ((handle *)h)->stream = s, OK; }
 API cudnnCreateTensorDescriptor(void **t) { return *t = new tensor, OK; }

@@ -206,6 +206,74 @@ except RuntimeError as error:
     assert run_alone(program, CUDA_VISIBLE_DEVICES="") == ["False", "0", "1.0", "No_CUDA_GPUs_are_available"]
 
 
+def test_dlpack_shares_device_memory_and_orders_streams():
+    x = torch.arange(6.0, device="cuda").reshape(2, 3).t()
+    assert x.__dlpack_device__() == (2, 0)
+    y = torch.from_dlpack(x)
+    assert y.data_ptr() == x.data_ptr() and y.stride() == x.stride() and y.device == x.device
+    y.add_(1)
+    assert same(x, torch.arange(1.0, 7.0).reshape(2, 3).t())
+    side, value = torch.cuda.Stream(), torch.zeros(1000, device="cuda")
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(20):
+            value += 1
+        capsule = value.__dlpack__(stream=1)
+    assert (torch.from_dlpack(capsule) * 2).tolist() == [40.0] * 1000
+    with torch.cuda.stream(side):
+        moved = torch.from_dlpack(x)  # side waits for nothing: it exports on its own stream
+        assert (moved + 1).sum().item() == 27
+    for stream, error in ((0, AssertionError), (2, BufferError), ("1", TypeError)):
+        with pytest.raises(error):
+            x.__dlpack__(stream=stream)
+    with pytest.raises(AssertionError, match="stream should be None on cpu"):
+        torch.ones(1).__dlpack__(stream=1)
+
+
+def test_cuda_array_interface():
+    x = torch.zeros(2, 3, dtype=torch.int16, device="cuda")
+    assert x.__cuda_array_interface__ == {"typestr": "<i2", "shape": (2, 3), "strides": None, "data": (x.data_ptr(), False),
+                                          "version": 2}
+    assert x.t().__cuda_array_interface__["strides"] == (2, 6)
+    assert not hasattr(torch.ones(1), "__cuda_array_interface__")
+    with pytest.raises(RuntimeError, match="requires grad"):
+        torch.ones(1, device="cuda", requires_grad=True).__cuda_array_interface__
+
+
+AUTOCAST = {"float32": ["x.softmax(-1)", "x.log_softmax(-1)", "F.layer_norm(x, (4,))", "x.sum()", "x.sum(0)", "x.cumsum(0)", "x.norm()",
+                        "x.exp()", "x.log()", "x.pow(2)", "x.rsqrt()", "F.softplus(x)", "F.cosine_similarity(x, x)",
+                        "F.group_norm(x[None], 2)", "x.prod()", "F.mse_loss(x, x)", "x.tan()", "x.reciprocal()", "torch.cdist(x, x)",
+                        "x.logsumexp(0)", "torch.dist(x, x)", "x.renorm(1, 0, 1.0)", "x.expm1()", "x.log1p()", "2 ** x"],
+            "float16": ["x @ y", "F.linear(y, y)", "F.gelu(x)", "x.sigmoid()", "x.mean()", "x.var()", "x.std(0)", "x.sum(dtype=torch.float16)", "x + x",
+                        "torch.einsum('ij,jk', y, y)", "F.prelu(y, y[0, :1])", "x.softmax(-1, dtype=torch.float16)",
+                        "torch.addcmul(x, x, x)", "F.avg_pool3d(x[None, None, None], 1)", "x.mv(y[0])"]}
+
+
+def test_autocast_uses_torchs_list_for_cuda():
+    import cresset.nn.functional as F
+    y = torch.rand(4, 4, device="cuda") + 0.5
+    x = y.half()
+    with torch.autocast("cuda"):
+        for dtype, programs in AUTOCAST.items():
+            for program in programs:
+                made = eval(program, {"x": x, "y": y, "torch": torch, "F": F})
+                assert made.dtype == getattr(torch, dtype), program
+        assert torch.addcmul(x, x, y).dtype == torch.atan2(x, y).dtype == torch.float32
+    big = torch.full((400, 400), 100.0, device="cuda").half()
+    with torch.autocast("cuda"):
+        assert big.pow(2).sum().item() == 400 * 400 * 1e4
+    def both(x):
+        with torch.autocast("cuda"):
+            return x.softmax(-1), x.mean(), x.softmax(-1, dtype=torch.float16), x.var()
+
+    compiled = torch.compile(both)
+    for _ in range(2):
+        assert all(same(a, b.cpu()) for a, b in zip(compiled(x), both(x)))
+    here = torch.rand(4, 4).bfloat16()
+    with torch.autocast("cpu"):
+        assert here.softmax(-1).dtype == here.exp().dtype == torch.bfloat16
+
+
 def test_compiled_planes_share_launches():
     torch.manual_seed(9)
     x, y = torch.randn(9, 5, 4, 6), torch.randn(9, 1, 4, 1)

@@ -1,13 +1,24 @@
-"""CUDA: not in this build.  The switches store the values that programs set."""
+"""CUDA.  The switches store the values that programs set."""
 from contextlib import contextmanager
+
+from .. import _C, _settings
 
 
 def is_built():
-    return False
+    """Whether there is a CUDA device, because nothing of CUDA is linked."""
+    return _C._cuda_count() > 0
 
 
 class _Matmul:
-    allow_tf32 = False
+    @property
+    def allow_tf32(self):
+        """Whether products of float32 may round their operands to TF32."""
+        return _settings.get_float32_matmul_precision() != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, on):
+        _settings.set_float32_matmul_precision("high" if on else "highest")
+
     allow_fp16_reduced_precision_reduction = True
     allow_bf16_reduced_precision_reduction = True
 

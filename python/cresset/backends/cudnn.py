@@ -1,5 +1,7 @@
-"""cuDNN: not in this build.  The switches store the values that programs set."""
+"""cuDNN.  The switches store the values that programs set."""
 from contextlib import contextmanager
+
+from .. import _C
 
 enabled = True
 benchmark = False
@@ -9,11 +11,13 @@ allow_tf32 = True
 
 
 def is_available():
-    return False
+    """Whether there is a CUDA device, and cuDNN is found."""
+    return version() is not None
 
 
 def version():
-    return None
+    """The version of cuDNN, such as 91002; None without it or without a device."""
+    return _C._cuda_cudnn_version()
 
 
 def is_acceptable(tensor):

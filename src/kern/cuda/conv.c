@@ -65,6 +65,8 @@ static bool cudnn_is_there(void)
     return cudnn_works;
 }
 
+int cr_cuda_cudnn_version(void) { return cudnn_is_there() ? cudnn.version() : 0; }
+
 /* --- keys and plans --- */
 
 /* What is computed: the output, or a gradient. */

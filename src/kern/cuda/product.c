@@ -8,6 +8,7 @@
 #include "num/dtype.h"
 #include "space/space.h"
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 const char cr_cuda_declines[] = "the kernel declines";
@@ -16,6 +17,7 @@ enum { PRODUCT_DIMS = 64, PRODUCT_ROOM = 32 << 20, PRODUCT_ALIGN = 256 };
 
 /* Values of the library's enumerations. */
 enum {
+    CUBLAS_COMPUTE_TF32 = 77,
     CUBLAS_TRANSPOSE_A = 3,
     CUBLAS_TRANSPOSE_B = 4,
     CUBLAS_BATCH_COUNT = 5,
@@ -74,7 +76,7 @@ typedef struct {
 
 typedef struct {
     int32_t index, dtype, align;
-    int32_t unused;
+    int32_t tf32; /* operands of float32 may be rounded to TF32 */
     int64_t batch;
     product_side a, b, c;
 } product_key;
@@ -143,11 +145,16 @@ static int product_find(product_plan *p, const product_key *k, void *handle)
     return failed ? failed : count < 1;
 }
 
+static _Atomic bool products_of_tf32;
+
+void cr_cuda_allow_tf32(bool on) { atomic_store(&products_of_tf32, on); }
+
 static int product_make(product_plan *p, const product_key *k, void *handle)
 {
     const product_type *t = product_type_of(k->dtype);
     int32_t a = (int32_t)k->a.transposed, b = (int32_t)k->b.transposed;
-    int failed = cublas.new_product(&p->desc, t->compute, t->scale);
+    int failed =
+        cublas.new_product(&p->desc, k->tf32 ? CUBLAS_COMPUTE_TF32 : t->compute, t->scale);
     if (!failed)
         failed = cublas.set_product(p->desc, CUBLAS_TRANSPOSE_A, &a, sizeof a);
     if (!failed)
@@ -292,6 +299,7 @@ static const char *product_run(const product_call *p, const product_matrix *a,
     memset(&key, 0, sizeof key);
     key.index = p->index;
     key.dtype = p->dtype;
+    key.tf32 = p->dtype == CR_F32 && atomic_load(&products_of_tf32);
     key.align = product_alignment(a, b, c);
     key.batch = batch;
     if (!product_side_of(&key.a, b) || !product_side_of(&key.b, a) ||

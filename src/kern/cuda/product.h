@@ -15,6 +15,12 @@ extern const char cr_cuda_declines[];
 /* The error of a request for memory that failed: torch's text. */
 const char *cr_cuda_no_memory(int index, size_t bytes);
 
+/* The version of cuDNN, such as 91002; 0 if it is missing. */
+int cr_cuda_cudnn_version(void);
+
+/* Whether products of float32 may round their operands to TF32; off by default. */
+void cr_cuda_allow_tf32(bool on);
+
 /* Convolutions (conv.c), as entries call them. */
 const char *cr_cuda_convolution(int index, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_conv_output(int index, const cr_given *arg, const cr_array *result);

@@ -1,6 +1,7 @@
 /* torch.cuda: queries to NVIDIA devices, for the Python module of that name. */
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
+#include "kern/cuda/product.h"
 #include "py/bind/bind.h"
 #include <stdio.h>
 
@@ -117,6 +118,27 @@ static PyObject *cuda_driver_version(PyObject *m, PyObject *unused)
         return NULL;
     cr_status st = cr_device_status(cr_cuda_driver_version(&version));
     return st ? cr_py_raise(st) : PyLong_FromLong(version);
+}
+
+static PyObject *cuda_cudnn_version(PyObject *m, PyObject *unused)
+{
+    const cr_device_ops *ops = cr_device_of(CR_CUDA);
+    int version = ops && ops->count() ? cr_cuda_cudnn_version() : 0;
+
+    (void)m;
+    (void)unused;
+    return version ? PyLong_FromLong(version) : Py_NewRef(Py_None);
+}
+
+static PyObject *cuda_allow_tf32(PyObject *m, PyObject *on)
+{
+    int truth = PyObject_IsTrue(on);
+
+    (void)m;
+    if (truth < 0)
+        return NULL;
+    cr_cuda_allow_tf32(truth);
+    Py_RETURN_NONE;
 }
 
 static PyObject *cuda_can_access(PyObject *m, PyObject *args)
@@ -369,6 +391,8 @@ static PyMethodDef functions[] = {
     {"_cuda_synchronize", cuda_synchronize, METH_O, "Waits for a device."},
     {"_cuda_properties", cuda_properties, METH_O, "Properties by name."},
     {"_cuda_driver_version", cuda_driver_version, METH_NOARGS, "13000 is CUDA 13.0."},
+    {"_cuda_cudnn_version", cuda_cudnn_version, METH_NOARGS, "None without cuDNN."},
+    {"_cuda_allow_tf32", cuda_allow_tf32, METH_O, "Products of float32 may use TF32."},
     {"_cuda_can_access", cuda_can_access, METH_VARARGS, "Whether a device can access a peer."},
     {"_cuda_stream_new", cuda_stream_new, METH_VARARGS, "A stream of this priority."},
     {"_cuda_stream", cuda_stream, METH_O, "The thread's stream."},

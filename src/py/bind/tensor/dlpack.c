@@ -1,7 +1,10 @@
-/* DLPack: sharing memory with other array libraries through its C layout. */
+/* DLPack: sharing memory with other array libraries through its C layout.
+ *
+ * An importer names the stream on which it will use a CUDA tensor; that stream then waits for
+ * the exporter's current one. */
 #include "py/bind/bind.h"
 
-enum { DL_CPU = 1 };
+enum { DL_CPU = 1, DL_CUDA = 2 };
 enum {
     DL_INT = 0,
     DL_UINT = 1,
@@ -100,6 +103,12 @@ static void exported_free(exported *e)
 static void delete_plain(dl_managed *self) { exported_free(self->context); }
 static void delete_versioned(dl_versioned *self) { exported_free(self->context); }
 
+static dl_device to_dl_device(const cr_tensor *t)
+{
+    return t->device.kind == CR_CUDA ? (dl_device){DL_CUDA, t->device.index}
+                                     : (dl_device){DL_CPU, 0};
+}
+
 static void fill_tensor(dl_tensor *d, exported *e)
 {
     const cr_tensor *t = e->t;
@@ -110,7 +119,7 @@ static void fill_tensor(dl_tensor *d, exported *e)
         e->both[t->ndim + i] = t->stride[i];
     }
     *d = (dl_tensor){.data = t->data,
-                     .device = {DL_CPU, 0},
+                     .device = to_dl_device(t),
                      .ndim = t->ndim,
                      .dtype = to_dl((cr_dtype)t->dtype),
                      .shape = e->both,
@@ -154,6 +163,62 @@ static PyObject *export(cr_tensor *t, bool versioned)
     return capsule;
 }
 
+static bool is_exportable(const cr_tensor *t)
+{
+    return cr_is_host(t->device) || (t->device.kind == CR_CUDA && cr_has_bytes(t->device));
+}
+
+/* Lets `stream` wait for the thread's stream. */
+static const char *stream_joins(const cr_device_ops *ops, int index, void *stream)
+{
+    void *own = ops->stream(index), *event;
+    const char *error = own == stream ? NULL : ops->event_new(index, &event);
+
+    if (own == stream || error)
+        return error;
+    error = ops->event_record(index, event);
+    if (!error)
+        error = ops->set_stream(index, stream);
+    if (!error)
+        error = ops->event_wait(index, event);
+    const char *back = ops->set_stream(index, own);
+    ops->event_drop(index, event);
+    return error ? error : back;
+}
+
+/* The argument `stream` of an importer: None and 1 are the default stream, -1 means that the
+ * importer waits itself.  False with an exception set. */
+static bool stream_of_importer(const cr_tensor *t, PyObject *stream)
+{
+    const cr_device_ops *ops = cr_device_of((cr_device_kind)t->device.kind);
+    long long at = 1;
+
+    if (stream != Py_None && !PyLong_CheckExact(stream)) {
+        PyErr_SetString(PyExc_TypeError, "stream must be ``int`` or ``none``");
+        return false;
+    }
+    if (stream != Py_None)
+        at = PyLong_AsLongLong(stream);
+    if (PyErr_Occurred())
+        return false;
+    if (cr_is_host(t->device) || at == -1) {
+        if (stream != Py_None && at != -1)
+            PyErr_SetString(PyExc_AssertionError, "stream should be None on cpu.");
+        return !PyErr_Occurred();
+    }
+    if (at == 2)
+        PyErr_SetString(PyExc_BufferError, "per-thread default stream is not supported.");
+    else if (at == 0)
+        PyErr_SetString(PyExc_AssertionError, "unsupported stream on CUDA: 0.");
+    if (PyErr_Occurred())
+        return false;
+    const char *error =
+        stream_joins(ops, t->device.index, at == 1 ? NULL : (void *)(uintptr_t)at);
+    if (error)
+        PyErr_SetString(PyExc_RuntimeError, error);
+    return !error;
+}
+
 static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
@@ -172,14 +237,16 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     if (cr_py_tensor_of(self)->layout)
         return PyErr_Format(PyExc_BufferError,
                             "Can't export tensors with layout other than torch.strided");
-    if (!cr_is_host(cr_py_tensor_of(self)->device))
-        return PyErr_Format(PyExc_BufferError, "only CPU tensors can be exported");
+    if (!is_exportable(cr_py_tensor_of(self)))
+        return PyErr_Format(PyExc_BufferError, "only CPU and CUDA tensors can be exported");
     if (cr_py_tensor_of(self)->conj)
         return PyErr_Format(PyExc_BufferError,
                             "Can't export tensors with the conjugate bit set");
     if (cr_py_tensor_of(self)->neg)
         return PyErr_Format(PyExc_BufferError,
                             "Can't export tensors with the negative bit set");
+    if (!stream_of_importer(cr_py_tensor_of(self), stream))
+        return NULL;
     source = copy == Py_True ? PyObject_CallMethod(self, "clone", NULL) : Py_NewRef(self);
     out = source ? export(cr_py_tensor_of(source), major >= 1) : NULL;
     Py_XDECREF(source);
@@ -188,10 +255,12 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused)
 {
+    dl_device d = to_dl_device(cr_py_tensor_of(self));
+
     (void)unused;
-    if (!cr_is_host(cr_py_tensor_of(self)->device))
-        return PyErr_Format(PyExc_ValueError, "only CPU tensors can be exported");
-    return Py_BuildValue("(ii)", DL_CPU, 0);
+    if (!is_exportable(cr_py_tensor_of(self)))
+        return PyErr_Format(PyExc_ValueError, "only CPU and CUDA tensors can be exported");
+    return Py_BuildValue("(ii)", d.device_type, d.device_id);
 }
 
 /* --- import --- */
@@ -246,16 +315,31 @@ static int read_strides(const dl_tensor *d, int64_t *stride)
     return 0;
 }
 
+/* The device of imported memory; false if it is not there. */
+static bool from_dl_device(cr_device *out, dl_device d)
+{
+    const cr_device_ops *ops = d.device_type == DL_CUDA ? cr_device_of(CR_CUDA) : NULL;
+
+    *out = CR_HOST;
+    if (d.device_type == DL_CPU)
+        return true;
+    if (!ops || d.device_id < 0 || d.device_id >= ops->count())
+        return false;
+    *out = (cr_device){.kind = CR_CUDA, .index = (uint8_t)d.device_id};
+    return true;
+}
+
 /* Makes a tensor over the memory that `d` describes.  On success the tensor's storage calls
  * release(owner) when it is freed. */
 static cr_tensor *dlpack_import(const dl_tensor *d, void (*release)(void *), void *owner)
 {
     cr_dtype t = from_dl(d->dtype);
     int64_t stride[CR_MAX_DIMS];
+    cr_device device;
     cr_storage *s;
     cr_tensor *out;
 
-    if (d->device.device_type != DL_CPU || t == CR_DTYPE_NONE || d->ndim > CR_MAX_DIMS) {
+    if (!from_dl_device(&device, d->device) || t == CR_DTYPE_NONE || d->ndim > CR_MAX_DIMS) {
         PyErr_Format(PyExc_BufferError,
                      "from_dlpack: device type %d, type code %d with %d bits are not supported",
                      d->device.device_type, d->dtype.code, d->dtype.bits);
@@ -267,6 +351,7 @@ static cr_tensor *dlpack_import(const dl_tensor *d, void (*release)(void *), voi
         cr_storage_foreign(&s, (char *)d->data + d->byte_offset,
                            dlpack_extent(d, stride, cr_dtype_size(t)), release, owner);
     if (!st) {
+        s->device = device;
         st = cr_tensor_over(&out, s, t, d->ndim, d->shape, stride, 0);
         if (st) {
             s->release = NULL; /* on failure the capsule still owns the memory */
@@ -301,24 +386,46 @@ static PyObject *from_capsule(PyObject *capsule)
     return t ? cr_py_wrap(t) : NULL;
 }
 
+/* The thread's stream on the exporter's CUDA device, as an importer names it; None for another
+ * device.  A new reference. */
+static PyObject *own_stream(PyObject *x)
+{
+    PyObject *where = PyObject_CallMethod(x, "__dlpack_device__", NULL);
+    dl_device d = {0, 0};
+    cr_device device;
+
+    if (!where || !PyArg_ParseTuple(where, "ii", &d.device_type, &d.device_id))
+        PyErr_Clear(); /* an exporter without devices */
+    Py_XDECREF(where);
+    if (d.device_type != DL_CUDA || !from_dl_device(&device, d))
+        return Py_NewRef(Py_None);
+    void *stream = cr_device_of(CR_CUDA)->stream(device.index);
+    return PyLong_FromVoidPtr(stream ? stream : (void *)1);
+}
+
 static PyObject *ask_for_capsule(PyObject *x)
 {
-    PyObject *method, *kwargs, *none, *capsule = NULL;
+    PyObject *method, *kwargs, *none, *stream, *capsule = NULL;
 
     if (!PyObject_HasAttrString(x, "__dlpack__"))
         return Py_NewRef(x); /* from_capsule reports an object that is no capsule */
     method = PyObject_GetAttrString(x, "__dlpack__");
     if (!method)
         return NULL;
+    stream = own_stream(x);
     kwargs = Py_BuildValue("{s(ii)}", "max_version", 1, 0);
     none = PyTuple_New(0);
-    if (kwargs && none)
+    if (kwargs && stream && stream != Py_None && PyDict_SetItemString(kwargs, "stream", stream))
+        Py_CLEAR(kwargs);
+    if (kwargs && none && stream)
         capsule = PyObject_Call(method, none, kwargs);
     /* an exporter without max_version */
-    if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    if (!capsule && kwargs && none && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
-        capsule = PyObject_CallNoArgs(method);
+        if (!PyDict_DelItemString(kwargs, "max_version"))
+            capsule = PyObject_Call(method, none, kwargs);
     }
+    Py_XDECREF(stream);
     Py_XDECREF(kwargs);
     Py_XDECREF(none);
     Py_DECREF(method);
