@@ -130,9 +130,10 @@ lib: $(B)/libcresset.a $(B)/libcresset.so
 # All of it: the extension exports the C functions of api/, which it does not call.
 ARCHIVE = -Wl,--whole-archive $(B)/libcresset.a -Wl,--no-whole-archive
 
-# Gloo's messages for distributed runs: a shared object of its own, built where Gloo's headers are.
+# Gloo's messages for distributed runs: a shared object of its own, built where Gloo's headers are
+# (torch installs some of them).
 CXX  ?= g++
-GLOO := $(shell echo '\#include <gloo/context.h>' | $(CXX) -std=c++14 -E -x c++ - >/dev/null 2>&1 && echo $(B)/libcresset_gloo.so)
+GLOO := $(shell echo '\#include <gloo/rendezvous/context.h>' | $(CXX) -std=c++14 -E -x c++ - >/dev/null 2>&1 && echo $(B)/libcresset_gloo.so)
 $(B)/libcresset_gloo.so: src/comm/gloo/gloo.cc src/comm/gloo/shim.h
 	@mkdir -p $(@D)
 	@echo "  $<"

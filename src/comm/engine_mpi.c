@@ -318,11 +318,15 @@ static cr_status mpi_receive(void *link, void **out, void *at, size_t bytes, int
 
     if (!t)
         return cr_error_kind();
+    t->receives = true;
     pthread_mutex_lock(&mpi_lock);
     int rc = mpi.Irecv_c(at, (int64_t)bytes, CR_MPI_BYTE, from < 0 ? CR_MPI_ANY_SOURCE : from,
                          (int)(tag & 0x7fffff), l->channel[channel], &t->request);
     pthread_mutex_unlock(&mpi_lock);
-    *out = t;
+    if (!rc)
+        *out = t;
+    else
+        cr_free(t);
     return rc ? mpi_failed(rc, "Irecv") : CR_OK;
 }
 

@@ -596,13 +596,16 @@ static bool transfer_fetch(cr_work *w)
 static void *transfer_thread(void *at)
 {
     cr_work *w = at;
+    cr_comm *g = w->g;
 
     transfer_fetch(w);
     cr_work_drop(w);
+    cr_comm_drop(g);
     return NULL;
 }
 
-/* A thread that waits for the transfer, for programs that only ask whether it is done. */
+/* A thread that waits for the transfer, for programs that only ask whether it is done.  It
+ * keeps the group, whose link the transfer needs. */
 static void transfer_watch(cr_work *w)
 {
     pthread_t thread;
@@ -614,10 +617,13 @@ static void transfer_watch(cr_work *w)
     if (!starts)
         return;
     work_keep(w);
-    if (pthread_create(&thread, NULL, transfer_thread, w))
-        cr_work_drop(w);
-    else
+    cr_comm *g = cr_comm_keep(w->g);
+    if (!pthread_create(&thread, NULL, transfer_thread, w)) {
         pthread_detach(thread);
+        return;
+    }
+    cr_work_drop(w);
+    cr_comm_drop(g);
 }
 
 cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, int n,

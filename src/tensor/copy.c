@@ -39,9 +39,10 @@ static void list_dims(cr_space *s, const cr_view *to, const cr_view *from)
     cr_space_start(s, 2);
     for (int d = 0; d < to->ndim; d++) {
         int64_t *step = cr_space_add(s, to->size[d], d);
-        step[TO] = to->stride[d] * to_item;
-        step[FROM] =
-            from_item * cr_broadcast_step(from->ndim, from->size, from->stride, to->ndim, d);
+        /* the stride of a dim of size 1 may be any number */
+        step[TO] = CR_WRAP_MUL(to->stride[d], to_item);
+        step[FROM] = CR_WRAP_MUL(
+            from_item, cr_broadcast_step(from->ndim, from->size, from->stride, to->ndim, d));
     }
     cr_space_order(s);
     cr_space_merge(s, 0);

@@ -203,7 +203,7 @@ static void set_outer(axis_job *j, const cr_tensor *t, int axis, int column, int
         int64_t *step = cr_space_add(&j->space, t->size[d], d);
         left /= t->size[d];
         step[OUT] = left * unit;
-        step[IN] = t->stride[d] * j->item;
+        step[IN] = CR_WRAP_MUL(t->stride[d], j->item);
     }
     cr_space_merge(&j->space, 0);
 }
@@ -219,7 +219,7 @@ static void start_job(axis_job *j, const folding *f, const cr_tensor *t, int axi
     j->length = t->size[axis];
     j->item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
     j->out_item = (int64_t)cr_dtype_size(f->partial);
-    j->axis_stride = t->stride[axis] * j->item;
+    j->axis_stride = CR_WRAP_MUL(t->stride[axis], j->item);
     j->columns = rows ? 1 : t->size[column];
     j->strips = (j->columns + STRIP - 1) / STRIP;
     j->outer = t->numel / j->length / j->columns;

@@ -6,15 +6,16 @@ void cr_view_extent(const cr_view *v, const char **begin, const char **end)
     int64_t item = (int64_t)cr_dtype_size(v->dtype), low = 0, high = 1;
 
     for (int i = 0; i < v->ndim; i++) {
-        int64_t reach = (v->size[i] - 1) * v->stride[i];
         if (v->size[i] == 0) {
             *begin = *end = v->data;
             return;
         }
+        /* an empty dim may follow, where strides may be any numbers */
+        int64_t reach = CR_WRAP_MUL(v->size[i] - 1, v->stride[i]);
         if (reach < 0)
-            low += reach;
+            low = CR_WRAP_ADD(low, reach);
         else
-            high += reach;
+            high = CR_WRAP_ADD(high, reach);
     }
     *begin = v->data + low * item;
     *end = v->data + high * item;

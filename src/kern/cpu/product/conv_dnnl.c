@@ -2,11 +2,11 @@
  *
  * The algorithm is always the direct one: left to choose, oneDNN takes Winograd's for some
  * batches (from 9 images on with AVX-512), depending on the caches.  oneDNN chooses the memory
- * formats
- * (`any`), and the plain arrays are reordered before and after.
+ * formats (`any`), and the plain arrays are reordered before and after.
  *
- * Invariant: a sample's result depends neither on the batch nor on the number of threads.  Two
- * kinds of kernels would break it, and are refused: conv.c then unfolds and multiplies.  */
+ * Invariant: a sample's result, and its gradient, depend neither on the batch nor on the number
+ * of threads.  Two kinds of kernels would break it, and are refused: conv.c then unfolds and
+ * multiplies.  The gradient of the weight is a sum over the batch and is no part of this. */
 #include "kern/conv.h"
 #include "kern/cpu/library/dnnl.h"
 #include <string.h>

@@ -189,7 +189,7 @@ static cr_status block_memory(block *t)
     bytes = cr_aligned_alloc(total + sums + a);
     if (!bytes)
         return CR_MEMORY;
-    memset(bytes, 0, total);
+    memset(bytes, 0, total ? total + sums : 0); /* totals include columns beyond the last */
     t->total = total ? (double *)(void *)bytes : NULL;
     t->sums = (float *)(void *)(bytes + total);
     t->a = copies_a ? (float *)(void *)(bytes + total + sums) : NULL;

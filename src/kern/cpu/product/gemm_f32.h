@@ -2,10 +2,11 @@
  *
  * A sum of products runs over k in blocks of 256: each block starts at zero and adds one
  * product at a time, in order; then blocks are added in order, and from 16,384 on in double
- * precision.  So results depend neither on threads, nor on the number of rows from nine rows
- * on, nor on layouts; with AVX2 and AVX-512 each step is one fused multiply-add, and they are
- * equal there, too.  Up to eight rows that meet a transposed b are dot products, whose order is
- * that of `dots` below. */
+ * precision.  Results depend neither on threads nor, from nine rows and two columns on, on the
+ * number of rows or on layouts; with AVX2 and AVX-512 each step is one fused multiply-add, and
+ * they are equal there, too.  Where up to eight rows meet a transposed b, or one column meets a
+ * whose rows have unit stride, elements are dot products, in the order of `dots` below.
+ * (Products below 2048 multiplications are not computed here.) */
 #ifndef CR_KERN_GEMM_F32_H
 #define CR_KERN_GEMM_F32_H
 

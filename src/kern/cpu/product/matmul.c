@@ -483,8 +483,9 @@ cr_status cr_gemm_batch_run(const cr_gemm_batch *b)
             work = b->one.m * b->one.n * (b->one.k + 1);
     bool whole;
 
-    /* threads divide either the products among them, or each product */
-    whole = work > 100000 && (count < 2 * cr_threads() || b->one.dtype == CR_BF16);
+    /* Threads divide either the products among them, or each product.  oneDNN computes bfloat16
+     * outside of parallel regions only, and the way used inside adds in another order. */
+    whole = b->one.dtype == CR_BF16 || (work > 100000 && count < 2 * cr_threads());
     if (whole)
         batch_range(&job, 0, count);
     else
