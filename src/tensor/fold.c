@@ -6,13 +6,14 @@
  * call.  The results of the calls are folded again in the same way, so the order (num/order.h)
  * depends on sizes and strides alone. */
 #include "base/parallel.h"
+#include "device/cpu/cpu.h"
 #include "space/space.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <string.h>
 
 /* LAUNCH_ROWS: rows from which a launch on another device has work for all its processors. */
-enum { GRAIN = 32768, STRIP = 2048, LAUNCH_ROWS = 1024 };
+enum { GRAIN = 32768, STRIP = 2048, LAUNCH_ROWS = 1024, GATHERED = CR_FOLD_ROW };
 
 typedef struct {
     const cr_op *op;
@@ -32,6 +33,19 @@ static bool has_kernel(const folding *f, cr_form form)
     return f->op->kernel[f->compute][form_of(f, form)];
 }
 
+/* True when the elements next to each other in `t` are not so in memory. */
+static bool has_gaps(const cr_tensor *t)
+{
+    return t->size[t->ndim - 1] != 1 && t->stride[t->ndim - 1] != 1;
+}
+
+/* True for an input of integers of another dtype than the kernel's. */
+static bool converted(const folding *f, const cr_tensor *t)
+{
+    return !f->joining && t->dtype != f->compute &&
+           cr_dtype_category(f->compute) < CR_CAT_FLOAT;
+}
+
 /* --- one axis --- */
 
 enum { OUT, IN };
@@ -40,7 +54,7 @@ enum { OUT, IN };
  * long. */
 typedef struct {
     cr_placed_kernel kernel;
-    cr_status status; /* of launches on another device */
+    _Atomic cr_status status; /* of launches on another device, and of buffers */
     const void *param;
     char *at[2];    /* results and elements */
     int64_t outer;  /* positions in `space` */
@@ -48,7 +62,10 @@ typedef struct {
     int64_t length, axis_stride; /* of the folded axis */
     int64_t parts, part;     /* parts of the axis, each folded by one call, and their length */
     int64_t columns, strips; /* column folds */
-    int64_t item, out_item;
+    int64_t step,
+        out_item;      /* bytes from an element to the next, of the contiguous dim or axis */
+    cr_dtype from, to; /* dtypes of the elements, in memory and for the kernel */
+    bool gathered;     /* the kernel gets copies of the elements */
 } axis_job;
 
 /* The kernel for the elements of `in`: those of the input may be halves. */
@@ -56,7 +73,7 @@ static cr_status place_fold(axis_job *j, const folding *f, const cr_tensor *in, 
 {
     cr_stored stored = {.any = false};
 
-    if (in->dtype != f->compute && in->dtype != f->partial)
+    if (in->dtype != f->compute && in->dtype != f->partial && !converted(f, in))
         cr_stored_note(&stored, 1, (cr_dtype)in->dtype, f->compute);
     return cr_place_stored(&j->kernel, in->device, f->op, f->compute, form_of(f, form),
                            &stored);
@@ -71,6 +88,59 @@ static void call_fold(axis_job *j, void *const *ptr, const int64_t *stride, cons
         j->status = st;
 }
 
+/* A part of a block that fits the buffer: `size` of it from `first` on along dim `dim`, the dim
+ * of results.  The elements are copied row by row, in the kernel's dtype. */
+static void call_gathered_part(axis_job *j, char *buffer, void *const *ptr,
+                               const int64_t *stride, const int64_t *size, int dim,
+                               int64_t first)
+{
+    int64_t item = (int64_t)cr_dtype_size(j->from), into = (int64_t)cr_dtype_size(j->to);
+    int64_t steps[2] = {stride[2] / item, stride[3] / item}, dense[2] = {size[1], 1};
+    int64_t given[4] = {stride[0], stride[1], size[1] * into, into};
+    void *at[2] = {(char *)ptr[OUT] + first * stride[dim], buffer};
+    char *start = (char *)ptr[IN] + first * stride[2 + dim];
+    cr_view from = {start, size, steps, 2, (uint8_t)j->from, CR_HOST, false};
+    cr_view to = {buffer, size, dense, 2, (uint8_t)j->to, CR_HOST, false};
+    cr_status st = cr_copy_elements(&to, &from);
+
+    if (CR_UNLIKELY(st))
+        j->status = st;
+    else
+        call_fold(j, at, given, size);
+}
+
+/* The results of a kernel call do not depend on each other, so that a block with more elements
+ * than the buffer is folded by several calls.  The buffer is not on the stack, which may be
+ * unable to grow where memory is short. */
+static void call_gathered(axis_job *j, void *const *ptr, const int64_t *stride,
+                          const int64_t *size)
+{
+    int dim = stride[0] ? 0 : 1; /* of results: rows of a fold of rows, else columns */
+    int64_t folded = size[1 - dim], most = folded < GATHERED ? GATHERED / folded : 1;
+    uint32_t class;
+    char *buffer = cr_cpu_get_scratch(GATHERED * cr_dtype_size(j->to), &class);
+
+    if (!buffer) {
+        j->status = CR_MEMORY;
+        return;
+    }
+    for (int64_t first = 0; first < size[dim]; first += most) {
+        int64_t n = size[dim] - first < most ? size[dim] - first : most;
+        int64_t part[2] = {dim ? folded : n, dim ? n : folded};
+        call_gathered_part(j, buffer, ptr, stride, part, dim, first);
+    }
+    cr_cpu_release(buffer, class);
+}
+
+static void call_block(axis_job *j, void *const *ptr, const int64_t *stride,
+                       const int64_t *size)
+{
+    if (CR_UNLIKELY(j->gathered))
+        call_gathered(j, ptr, stride, size);
+    else
+        call_fold(j, ptr, stride, size);
+}
+
 static char *outer_at(const axis_job *j, int64_t i)
 {
     return j->at[IN] + cr_space_offset(&j->space, j->space.ndim, IN, i);
@@ -79,9 +149,9 @@ static char *outer_at(const axis_job *j, int64_t i)
 static void run_neighbours(void *context, char *const *at, const int64_t *step, int64_t n)
 {
     axis_job *j = context;
-    int64_t stride[4] = {j->out_item, 0, step[IN], j->item}, size[2] = {n, j->length};
+    int64_t stride[4] = {j->out_item, 0, step[IN], j->step}, size[2] = {n, j->length};
 
-    call_fold(j, (void *const *)at, stride, size);
+    call_block(j, (void *const *)at, stride, size);
 }
 
 /* Folds the rows [begin, end) of at most CR_FOLD_ROW elements.  One kernel call folds several
@@ -104,9 +174,9 @@ static void run_axis_parts(void *context, int64_t begin, int64_t end)
         int64_t row = begin / j->parts, part = begin % j->parts, from = part * j->part;
         int64_t left = whole - part, n = left < end - begin ? left : end - begin;
         int64_t size[2] = {n > 0 ? n : 1, n > 0 ? j->part : j->length - from};
-        void *ptr[2] = {j->at[OUT] + begin * j->out_item, outer_at(j, row) + from * j->item};
-        int64_t stride[4] = {j->out_item, 0, j->part * j->item, j->item};
-        call_fold(j, ptr, stride, size);
+        void *ptr[2] = {j->at[OUT] + begin * j->out_item, outer_at(j, row) + from * j->step};
+        int64_t stride[4] = {j->out_item, 0, j->part * j->step, j->step};
+        call_block(j, ptr, stride, size);
         begin += size[0];
     }
 }
@@ -121,12 +191,12 @@ static void run_strips(void *context, int64_t begin, int64_t end)
         int64_t row = part * j->part, o = u / j->strips / j->parts;
         int64_t rows = j->length - row < j->part ? j->length - row : j->part;
         int64_t columns = j->columns - strip < STRIP ? j->columns - strip : STRIP;
-        char *in = outer_at(j, o) + row * j->axis_stride + strip * j->item;
+        char *in = outer_at(j, o) + row * j->axis_stride + strip * j->step;
         char *out = j->at[OUT] + ((o * j->parts + part) * j->columns + strip) * j->out_item;
         void *ptr[2] = {out, in};
-        int64_t stride[4] = {0, j->out_item, j->axis_stride, j->item};
+        int64_t stride[4] = {0, j->out_item, j->axis_stride, j->step};
         int64_t size[2] = {rows, columns};
-        call_fold(j, ptr, stride, size);
+        call_block(j, ptr, stride, size);
     }
 }
 
@@ -149,7 +219,7 @@ static void launch_rows(axis_job *j)
 
     launch_fold(j,
                 (cr_launch){.pointer = (void *const *)j->at,
-                            .stride = (int64_t[]){j->out_item, 0, rows->step[IN], j->item},
+                            .stride = (int64_t[]){j->out_item, 0, rows->step[IN], j->step},
                             .size = {rows->size, j->length}},
                 j->space.ndim ? j->space.ndim - 1 : 0);
 }
@@ -157,13 +227,13 @@ static void launch_rows(axis_job *j)
 /* Folds `parts` parts of each row, of `length` elements each, from part `first` on. */
 static void launch_parts(axis_job *j, int64_t first, int64_t parts, int64_t length)
 {
-    void *at[2] = {j->at[OUT] + first * j->out_item, j->at[IN] + first * j->part * j->item};
+    void *at[2] = {j->at[OUT] + first * j->out_item, j->at[IN] + first * j->part * j->step};
 
     if (parts && length)
         launch_fold(
             j,
             (cr_launch){.pointer = at,
-                        .stride = (int64_t[]){j->out_item, 0, j->part * j->item, j->item},
+                        .stride = (int64_t[]){j->out_item, 0, j->part * j->step, j->step},
                         .size = {parts, length}},
             j->space.ndim);
 }
@@ -183,7 +253,7 @@ static void launch_columns(axis_job *j)
     launch_fold(j,
                 (cr_launch){.pointer = (void *const *)j->at,
                             .stride = (int64_t[]){j->columns * j->out_item, j->out_item,
-                                                  j->axis_stride, j->item},
+                                                  j->axis_stride, j->step},
                             .size = {j->length, j->columns}},
                 j->space.ndim);
 }
@@ -194,7 +264,7 @@ static void launch_columns(axis_job *j)
  * their positions. */
 static void set_outer(axis_job *j, const cr_tensor *t, int axis, int column, int64_t unit)
 {
-    int64_t left = j->outer;
+    int64_t left = j->outer, item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
 
     cr_space_start(&j->space, 2);
     for (int d = 0; d < t->ndim; d++) {
@@ -203,7 +273,7 @@ static void set_outer(axis_job *j, const cr_tensor *t, int axis, int column, int
         int64_t *step = cr_space_add(&j->space, t->size[d], d);
         left /= t->size[d];
         step[OUT] = left * unit;
-        step[IN] = CR_WRAP_MUL(t->stride[d], j->item);
+        step[IN] = CR_WRAP_MUL(t->stride[d], item);
     }
     cr_space_merge(&j->space, 0);
 }
@@ -213,13 +283,17 @@ static void set_outer(axis_job *j, const cr_tensor *t, int axis, int column, int
 static void start_job(axis_job *j, const folding *f, const cr_tensor *t, int axis, int column)
 {
     bool rows = column < 0;
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
 
     j->status = CR_OK;
     j->at[IN] = t->data;
     j->length = t->size[axis];
-    j->item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+    j->from = (cr_dtype)t->dtype;
+    j->to = converted(f, t) ? f->compute : j->from;
+    j->gathered = cr_is_host(t->device) && (j->from != j->to || has_gaps(t));
+    j->step = t->size[t->ndim - 1] == 1 ? item : t->stride[t->ndim - 1] * item;
     j->out_item = (int64_t)cr_dtype_size(f->partial);
-    j->axis_stride = CR_WRAP_MUL(t->stride[axis], j->item);
+    j->axis_stride = CR_WRAP_MUL(t->stride[axis], item);
     j->columns = rows ? 1 : t->size[column];
     j->strips = (j->columns + STRIP - 1) / STRIP;
     j->outer = t->numel / j->length / j->columns;
@@ -261,9 +335,13 @@ static cr_status new_partial(cr_tensor **out, const folding *f, const cr_tensor 
 
 static cr_status check_job(const axis_job *j, cr_tensor *made)
 {
-    if (CR_UNLIKELY(j->status))
+    cr_status st = j->status;
+
+    if (CR_UNLIKELY(st))
         cr_drop(made);
-    return j->status;
+    if (CR_UNLIKELY(st == CR_MEMORY)) /* another thread has the message */
+        return cr_fail(CR_MEMORY, "not enough memory for the buffer of a reduction");
+    return st;
 }
 
 static void run_rows(axis_job *j, cr_device device)
@@ -336,8 +414,8 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     return st;
 }
 
-/* Folds `axis`.  The last dim of `t` has the smallest stride; if that is not 1, `t` is copied
- * first. */
+/* Folds `axis`.  The last dim of `t` has the smallest stride; if that is not 1, the kernel's
+ * blocks are copied, on another device all of `t`. */
 static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
                            const void *param)
 {
@@ -345,7 +423,7 @@ static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
     int last = t->ndim - 1;
     cr_status st;
 
-    if (t->size[last] != 1 && t->stride[last] != 1)
+    if (!cr_is_host(t->device) && has_gaps(t))
         CR_TRY(cr_contiguous_plain(&dense, t));
     t = dense ? dense : t;
     st = axis == last ? fold_axis_rows(out, f, t, axis, param)
@@ -498,7 +576,10 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
               ? CR_OK
               : cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op->name,
                         cr_dtype_infos[x->compute].legacy));
-    CR_GO(cr_cast_for_kernel(&input, self, f.compute));
+    if (cr_is_host(self->device) && !cr_is_lazy(self) && converted(&f, self))
+        input = cr_keep(self); /* the order of integers does not matter */
+    else
+        CR_GO(cr_cast_for_kernel(&input, self, f.compute));
     cr_fill_params(&params, op, arg, f.compute);
     find_dims(&s, input, x->mask);
     CR_GO(fold_all(&folded, &f, input, &s, x->mask, params.slot));

@@ -3,11 +3,15 @@
 #include "whole/whole_impl.h"
 #include <string.h>
 
-cr_value *cr_list_new(uint32_t n)
+cr_value *cr_list_new(int64_t n)
 {
-    cr_value *list = cr_alloc((n ? n : 1) * sizeof *list);
+    cr_value *list = NULL;
 
-    for (uint32_t i = 0; list && i < n; i++)
+    if (n > INT32_MAX)
+        cr_fail(CR_MEMORY, "not enough memory for %lld tensors", (long long)n);
+    else
+        list = cr_alloc((size_t)(n ? n : 1) * sizeof *list);
+    for (int64_t i = 0; list && i < n; i++)
         list[i] = cr_of_none();
     return list;
 }
@@ -50,27 +54,27 @@ cr_status cr_do_unbind(const cr_value *arg, cr_value *result)
     if (t->ndim == 0)
         return cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
                        (long long)arg[1].i);
-    uint32_t n = (uint32_t)t->size[dim];
+    int64_t n = t->size[dim];
     cr_value *list = cr_list_new(n);
     cr_status st = list ? CR_OK : CR_MEMORY;
-    for (uint32_t i = 0; !st && i < n; i++)
+    for (int64_t i = 0; !st && i < n; i++)
         st = piece(&list[i], t, dim, i, -1);
     if (st)
-        cr_list_drop(list, n);
+        cr_list_drop(list, (uint32_t)n);
     else
-        *result = cr_of_list(list, n);
+        *result = cr_of_list(list, (uint32_t)n);
     return st;
 }
 
 /* n pieces: of length[i], or of `step` with a shorter last one. */
-static cr_status pieces(cr_value *result, const cr_tensor *t, int64_t dim, uint32_t n,
+static cr_status pieces(cr_value *result, const cr_tensor *t, int64_t dim, int64_t n,
                         const int64_t *length, int64_t step)
 {
     cr_value *list = cr_list_new(n);
     cr_status st = list ? CR_OK : CR_MEMORY;
     int64_t start = 0;
 
-    for (uint32_t i = 0; !st && i < n; i++) {
+    for (int64_t i = 0; !st && i < n; i++) {
         int64_t left = t->size[dim] - start, one = length        ? length[i]
                                                    : step < left ? step
                                                                  : left;
@@ -78,9 +82,9 @@ static cr_status pieces(cr_value *result, const cr_tensor *t, int64_t dim, uint3
         start += one;
     }
     if (st)
-        cr_list_drop(list, n);
+        cr_list_drop(list, (uint32_t)n);
     else
-        *result = cr_of_list(list, n);
+        *result = cr_of_list(list, (uint32_t)n);
     return st;
 }
 
@@ -103,7 +107,7 @@ cr_status cr_do_split(const cr_value *arg, cr_value *result)
                        "dimension size of %lld",
                        (long long)t->size[dim]);
     int64_t n = t->size[dim] ? (t->size[dim] - 1) / step + 1 : 1;
-    return pieces(result, t, dim, (uint32_t)n, NULL, step);
+    return pieces(result, t, dim, n, NULL, step);
 }
 
 static cr_status refuse_split_negative(const cr_value *sizes)

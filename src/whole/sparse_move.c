@@ -263,9 +263,9 @@ cr_status cr_do_sparse_unbind(const cr_value *arg, cr_value *result)
 
     CR_TRY(cr_wrap_dim(&dim, arg[1].i, arg[0].t->ndim));
     n = arg[0].t->size[dim];
-    cr_value *list = n <= INT32_MAX ? cr_list_new((uint32_t)n) : NULL;
+    cr_value *list = cr_list_new(n);
     if (!list)
-        return cr_fail(CR_MEMORY, "not enough memory for %lld tensors", (long long)n);
+        return CR_MEMORY;
     for (int64_t i = 0; i < n && !st; i++)
         st =
             cr_call_given(&list[i], cr_entry.select_int, (cr_value[]){arg[0], I(dim), I(i)}, 3);

@@ -34,7 +34,7 @@ static inline int64_t cr_int_or(const cr_value *v, int64_t preset)
 }
 
 /* A list for a CR_TENSORS result, all CR_NONE; NULL and an error when out of memory. */
-cr_value *cr_list_new(uint32_t n);
+cr_value *cr_list_new(int64_t n);
 static inline cr_value cr_of_list(cr_value *list, uint32_t n)
 {
     return (cr_value){.tag = CR_TENSORS, .len = n, .list = list};
