@@ -54,23 +54,12 @@ class autocast:
                                else cache_enabled)
         self._enabled = bool(enabled) and _usable(device_type, self.fast_dtype)
 
-    def __enter__(self):
-        self._before = (_C.is_autocast_enabled(self.device), _C.get_autocast_dtype(self.device),
-                        _C.is_autocast_cache_enabled())
-        self._switch(self._enabled, self.fast_dtype, self._cache_enabled)
-        _C.autocast_increment_nesting()
-        return self
+    # In C: an interrupt at the begin or end of a method in Python would leave autocast on.
+    __enter__, __exit__ = _C._enter_autocast, _C._exit_autocast
 
-    def __exit__(self, *exc):
-        if _C.autocast_decrement_nesting() == 0:
-            _C.clear_autocast_cache()
-        self._switch(*self._before)
-        return False
-
-    def _switch(self, enabled, dtype, cache):
-        _C.set_autocast_enabled(self.device, enabled)
-        _C.set_autocast_dtype(self.device, dtype)
-        _C.set_autocast_cache_enabled(cache)
+    @property
+    def _state(self):
+        return self.device, self._enabled, self.fast_dtype, self._cache_enabled
 
     def __call__(self, function):
         @functools.wraps(function)

@@ -48,11 +48,8 @@ class saved_tensors_hooks:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
-    def __enter__(self):
-        _C._push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)
-
-    def __exit__(self, *exc):
-        _C._pop_saved_tensors_hooks()
+    # In C: an interrupt at the begin or end of a method in Python would leave the hooks on.
+    __enter__, __exit__ = _C._enter_saved_tensors_hooks, _C._exit_saved_tensors_hooks
 
 
 class save_on_cpu(saved_tensors_hooks):

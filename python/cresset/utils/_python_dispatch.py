@@ -75,12 +75,8 @@ class TorchDispatchMode:
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError
 
-    def __enter__(self):
-        _push_mode(self)
-        return self
-
-    def __exit__(self, *exception):
-        _pop_mode()
+    # In C: an interrupt at the begin or end of a method in Python would leave the mode on.
+    __enter__, __exit__ = _C._enter_dispatch_mode, _C._exit_dispatch_mode
 
     @classmethod
     def push(cls, *args, **kwargs):

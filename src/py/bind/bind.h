@@ -89,6 +89,14 @@ extern PyObject *cr_py_linalg_error;
 /* Raises a UserWarning at the first call with this flag. */
 int cr_py_warn_once(bool *said, const char *text);
 
+/* Reads the truth value of `x`; false with an exception. */
+bool cr_py_truth(PyObject *x, bool *out);
+/* Clears an exception that the caller replaces or ignores.  One that is no `Exception`, as
+ * KeyboardInterrupt, belongs to the program: it stays, and the result is false. */
+bool cr_py_forget_error(void);
+/* For code that can return no exception: the program gets it at its next instruction. */
+void cr_py_raise_later(void);
+
 /* --- small objects --- */
 
 typedef struct {
@@ -412,6 +420,9 @@ int cr_py_settings_start(PyObject *m);
 int cr_py_config_start(PyObject *m);
 int cr_py_profile_start(PyObject *m);
 int cr_py_custom_start(PyObject *m); /* custom.c */
+/* Adds functions that are bound as methods where a class has them as attributes: `self` is
+ * their argument, or the first of their arguments. */
+int cr_py_add_methods(PyObject *m, PyMethodDef *methods);
 /* Adds a static type under `name`.  Its tp_name states the module without the root, as
  * "storage.UntypedStorage". */
 int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type);

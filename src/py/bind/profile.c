@@ -105,9 +105,12 @@ static PyObject *profile_events(const cr_profile *p)
 /* _profile_start(with_inputs) */
 static PyObject *profile_start(PyObject *m, PyObject *with_inputs)
 {
-    cr_status st = cr_profile_start(PyObject_IsTrue(with_inputs) > 0);
+    bool inputs;
 
     (void)m;
+    if (!cr_py_truth(with_inputs, &inputs))
+        return NULL;
+    cr_status st = cr_profile_start(inputs);
     if (st)
         return cr_py_raise(st);
     Py_RETURN_NONE;

@@ -199,8 +199,12 @@ BY_METHOD(detach_)
 
 static PyObject *set_warn_always(PyObject *m, PyObject *on)
 {
+    bool always;
+
     (void)m;
-    cr_thread.warn_always = PyObject_IsTrue(on) > 0;
+    if (!cr_py_truth(on, &always))
+        return NULL;
+    cr_thread.warn_always = always;
     Py_RETURN_NONE;
 }
 
@@ -208,13 +212,16 @@ static PyObject *set_warn_always(PyObject *m, PyObject *on)
  * cannot. */
 static PyObject *set_flush_denormal(PyObject *m, PyObject *on)
 {
+    bool flush;
+
     (void)m;
+    if (!cr_py_truth(on, &flush))
+        return NULL;
 #ifdef __SSE2__
     unsigned bits = _MM_FLUSH_ZERO_ON | 0x40u; /* denormal inputs are zeros, too */
-    _mm_setcsr(PyObject_IsTrue(on) > 0 ? _mm_getcsr() | bits : _mm_getcsr() & ~bits);
+    _mm_setcsr(flush ? _mm_getcsr() | bits : _mm_getcsr() & ~bits);
     Py_RETURN_TRUE;
 #else
-    (void)on;
     Py_RETURN_FALSE;
 #endif
 }

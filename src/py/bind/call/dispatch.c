@@ -323,6 +323,27 @@ static PyObject *dispatch_pop(PyObject *m, PyObject *unused)
     return mode;
 }
 
+static PyObject *dispatch_enter(PyObject *m, PyObject *mode)
+{
+    (void)m;
+    return dispatch_push_mode(mode) < 0 ? NULL : Py_NewRef(mode);
+}
+
+static PyObject *dispatch_exit(PyObject *m, PyObject *args)
+{
+    PyObject *mode = dispatch_pop(m, args);
+
+    if (!mode)
+        return NULL;
+    Py_DECREF(mode);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef dispatch_mode_methods[] = {
+    {"_enter_dispatch_mode", dispatch_enter, METH_O, "The method __enter__ of modes."},
+    {"_exit_dispatch_mode", dispatch_exit, METH_VARARGS, "The method __exit__ of modes."},
+    {0}};
+
 static PyObject *dispatch_stack(PyObject *m, PyObject *unused)
 {
     (void)m;
@@ -573,6 +594,7 @@ int cr_py_dispatch_start(PyObject *m)
     dispatch_records_name = PyUnicode_InternFromString("_records_parts");
     if (!dispatch_name || !dispatch_records_name ||
         PyModule_AddFunctions(m, dispatch_functions) < 0 ||
+        cr_py_add_methods(m, dispatch_mode_methods) < 0 ||
         cr_py_add_type(m, "_DisableTorchDispatch", &dispatch_off_type) < 0 ||
         cr_py_add_type(m, "_ReentrantDispatch", &dispatch_again_type) < 0)
         return -1;

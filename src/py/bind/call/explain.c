@@ -133,7 +133,8 @@ static bool fits_param(const cr_py_sig *s, int param, PyObject *x)
     cr_py_args_init(&a);
     cr_py_fit fit = cr_py_convert(&a, &s->op->param[param], x, &v);
     cr_py_args_drop(&a);
-    PyErr_Clear();
+    if (!cr_py_forget_error())
+        cr_py_raise_later();
     return fit == CR_PY_FITS;
 }
 

@@ -49,6 +49,45 @@ static void raise_accelerator(PyObject *class)
     Py_XDECREF(error);
 }
 
+bool cr_py_truth(PyObject *x, bool *out)
+{
+    int truth = PyObject_IsTrue(x);
+
+    *out = truth > 0;
+    return truth >= 0;
+}
+
+bool cr_py_forget_error(void)
+{
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        return false;
+    PyErr_Clear();
+    return true;
+}
+
+/* Takes the reference. */
+static int raise_now(void *exception)
+{
+    PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+    Py_DECREF((PyObject *)exception);
+    return -1;
+}
+
+void cr_py_raise_later(void)
+{
+    PyObject *type, *value, *trace;
+
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (value && Py_AddPendingCall(raise_now, value) < 0)
+        PyErr_WriteUnraisable(value);
+    else if (value)
+        Py_INCREF(value);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+}
+
 PyObject *cr_py_raise(cr_status st)
 {
     if (st == CR_PYTHON && PyErr_Occurred())
@@ -121,6 +160,20 @@ int cr_py_raise_start(PyObject *m)
             Py_XINCREF(classes[i]);
         }
     return 0;
+}
+
+int cr_py_add_methods(PyObject *m, PyMethodDef *methods)
+{
+    int done = 0;
+
+    for (PyMethodDef *d = methods; !done && d->ml_name; d++) {
+        PyObject *function = PyCFunction_New(d, NULL);
+        PyObject *method = function ? PyInstanceMethod_New(function) : NULL;
+        done = method ? PyModule_AddObjectRef(m, d->ml_name, method) : -1;
+        Py_XDECREF(method);
+        Py_XDECREF(function);
+    }
+    return done;
 }
 
 int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type)

@@ -375,10 +375,12 @@ static PyObject *apply_marks(PyObject *tensor, PyObject *marks)
     }
     for (size_t i = 0; tensor && i < CR_LEN(names); i++) {
         PyObject *on = PyDict_GetItemString(marks, names[i]);
-        if (!on || !PyObject_IsTrue(on))
+        bool marked = false;
+        if (on && cr_py_truth(on, &marked) && !marked)
             continue;
-        PyObject *changed = PyObject_CallMethod(tensor, views[i], NULL);
-        Py_SETREF(tensor, changed);
+        PyObject *changed = marked ? PyObject_CallMethod(tensor, views[i], NULL) : NULL;
+        if (on)
+            Py_SETREF(tensor, changed);
     }
     return tensor;
 }
@@ -677,9 +679,11 @@ static int set_state(PyObject *x, PyObject *state)
         slots = PyTuple_GET_ITEM(state, 1);
         state = PyTuple_GET_ITEM(state, 0);
     }
-    if (PyObject_IsTrue(state) && update_dict_of(x, state))
+    bool has_state, has_slots = false;
+    if (!cr_py_truth(state, &has_state) || (has_state && update_dict_of(x, state)) ||
+        (slots && !cr_py_truth(slots, &has_slots)))
         return -1;
-    return slots && PyObject_IsTrue(slots) ? set_slots(x, slots) : 0;
+    return has_slots ? set_slots(x, slots) : 0;
 }
 
 static bool user_allows(const loader *l, PyObject *cls)

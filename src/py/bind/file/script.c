@@ -232,10 +232,8 @@ static int script_from_object(PyObject *x, const cr_stype *type, cr_ivalue *out)
     PyObject *inner =
         Py_IS_TYPE(x, &script_object_type) ? Py_NewRef(x) : PyObject_GetAttrString(x, "_c");
 
-    if (!inner) {
-        PyErr_Clear();
-        return 0;
-    }
+    if (!inner)
+        return cr_py_forget_error() ? 0 : -1;
     cr_ivalue v =
         Py_IS_TYPE(inner, &script_object_type) ? ((script_object *)inner)->value : cr_iv_none();
     bool fits = v.kind == CR_IV_OBJECT && cr_ivalue_fit(&v, type);

@@ -40,12 +40,14 @@ static PyObject *set_enabled(PyObject *m, PyObject *args)
 {
     PyObject *first, *second = NULL;
     cr_device_kind kind;
+    bool on;
 
     (void)m;
     if (!PyArg_ParseTuple(args, "O|O:set_autocast_enabled", &first, &second) ||
-        device_kind(second ? first : NULL, &kind) < 0)
+        device_kind(second ? first : NULL, &kind) < 0 ||
+        !cr_py_truth(second ? second : first, &on))
         return NULL;
-    return autocast_done(cr_autocast_set(kind, PyObject_IsTrue(second ? second : first) > 0));
+    return autocast_done(cr_autocast_set(kind, on));
 }
 
 static PyObject *get_dtype(PyObject *m, PyObject *device)
@@ -79,8 +81,10 @@ static PyObject *caches(PyObject *m, PyObject *unused)
 
 static PyObject *set_caches(PyObject *m, PyObject *x)
 {
+    bool on;
+
     (void)m;
-    return autocast_done(cr_autocast_set_caches(PyObject_IsTrue(x) > 0));
+    return cr_py_truth(x, &on) ? autocast_done(cr_autocast_set_caches(on)) : NULL;
 }
 
 static PyObject *clear(PyObject *m, PyObject *unused)
@@ -132,4 +136,95 @@ static PyMethodDef functions[] = {
      "Decreases the number of open autocasts."},
     {0}};
 
-int cr_py_autocast_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }
+/* --- the class autocast --- */
+
+typedef struct {
+    cr_device_kind kind;
+    bool on, caches;
+    cr_dtype dtype;
+} autocast_state;
+
+static cr_status apply(const autocast_state *s)
+{
+    CR_TRY(cr_autocast_set(s->kind, s->on));
+    CR_TRY(cr_autocast_set_dtype(s->kind, s->dtype));
+    return cr_autocast_set_caches(s->caches);
+}
+
+/* Reads (device, enabled, dtype, cache_enabled). */
+static bool read_state(autocast_state *s, PyObject *tuple)
+{
+    PyObject *device, *dtype;
+    int on, state_caches;
+
+    if (!tuple ||
+        !PyArg_ParseTuple(tuple, "OpO!p", &device, &on, &cr_py_dtype_type, &dtype,
+                          &state_caches) ||
+        device_kind(device, &s->kind) < 0)
+        return false;
+    s->on = on;
+    s->dtype = cr_py_dtype_from(dtype);
+    s->caches = state_caches;
+    return true;
+}
+
+static PyObject *state_of(PyObject *self, const autocast_state *s)
+{
+    PyObject *device = PyObject_GetAttrString(self, "device"), *out = NULL;
+
+    if (device)
+        out = Py_BuildValue("(OOOO)", device, cr_autocast_on(s->kind) ? Py_True : Py_False,
+                            cr_py_dtype_object(cr_autocast_dtype(s->kind)),
+                            cr_autocast_caches() ? Py_True : Py_False);
+    Py_XDECREF(device);
+    return out;
+}
+
+/* Sets self._before to the present state, then the state self._state. */
+static PyObject *enter(PyObject *m, PyObject *self)
+{
+    PyObject *wanted = PyObject_GetAttrString(self, "_state"), *before = NULL;
+    autocast_state s;
+    int depth;
+
+    (void)m;
+    if (read_state(&s, wanted) && (before = state_of(self, &s)) &&
+        PyObject_SetAttrString(self, "_before", before) == 0) {
+        cr_status st = apply(&s);
+        st = st ? st : cr_autocast_nest(1, &depth);
+        if (st)
+            cr_py_raise(st);
+    }
+    Py_XDECREF(wanted);
+    Py_XDECREF(before);
+    return PyErr_Occurred() ? NULL : Py_NewRef(self);
+}
+
+static PyObject *leave(PyObject *m, PyObject *args)
+{
+    PyObject *before = PyObject_GetAttrString(PyTuple_GET_ITEM(args, 0), "_before");
+    autocast_state s;
+    int depth;
+
+    (void)m;
+    if (read_state(&s, before)) {
+        cr_status st = cr_autocast_nest(-1, &depth);
+        if (!st && !depth)
+            cr_autocast_clear();
+        st = st ? st : apply(&s);
+        if (st)
+            cr_py_raise(st);
+    }
+    Py_XDECREF(before);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+}
+
+static PyMethodDef methods[] = {
+    {"_enter_autocast", enter, METH_O, "The method __enter__ of autocast."},
+    {"_exit_autocast", leave, METH_VARARGS, "The method __exit__ of autocast."},
+    {0}};
+
+int cr_py_autocast_start(PyObject *m)
+{
+    return PyModule_AddFunctions(m, functions) < 0 ? -1 : cr_py_add_methods(m, methods);
+}

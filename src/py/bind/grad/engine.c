@@ -425,8 +425,8 @@ static void *record_stack(void)
     PyObject *empty = lines ? PyUnicode_FromString("") : NULL;
     PyObject *text = empty ? PyUnicode_Join(empty, lines) : NULL;
 
-    if (!text)
-        PyErr_Clear();
+    if (!text) /* an interrupt: a list of lines has no other error */
+        cr_py_raise_later();
     Py_XDECREF(m);
     Py_XDECREF(lines);
     Py_XDECREF(empty);
@@ -443,8 +443,9 @@ static void report_stack(void *record, const char *node_name)
     if (PyErr_WarnFormat(
             PyExc_UserWarning, 1,
             "Error detected in %s. Traceback of forward call that caused the error:\n%S",
-            node_name, record ? (PyObject *)record : Py_None) < 0)
-        PyErr_Clear();
+            node_name, record ? (PyObject *)record : Py_None) < 0 &&
+        !cr_py_forget_error())
+        cr_py_raise_later();
     PyErr_Restore(type, value, trace);
     PyGILState_Release(lock);
 }

@@ -138,11 +138,12 @@ static PyObject *inference_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 {
     static char *names[] = {"mode", NULL};
     PyObject *mode = Py_True, *self, *out;
+    bool on;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:inference_mode", names, &mode))
         return NULL;
     if (PyBool_Check(mode) || !PyCallable_Check(mode))
-        return switch_new(type, INFERENCE, PyObject_IsTrue(mode) > 0);
+        return cr_py_truth(mode, &on) ? switch_new(type, INFERENCE, on) : NULL;
     self = switch_new(type, INFERENCE, true);
     out = self ? decorate(self, mode) : NULL;
     Py_XDECREF(self);

@@ -60,7 +60,8 @@ static cr_status hook_refuse(PyObject *hook, const char *what)
 {
     PyObject *name = PyObject_GetAttrString(hook, "__name__");
 
-    PyErr_Clear();
+    if (!cr_py_forget_error())
+        return CR_PYTHON;
     if (name)
         PyErr_Format(PyExc_RuntimeError, "hook '%S' has %s", name, what);
     else

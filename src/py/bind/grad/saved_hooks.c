@@ -146,4 +146,27 @@ static PyMethodDef functions[] = {
     {"_disable_saved_tensors_hooks", disable, METH_O, NULL},
     {0}};
 
-int cr_py_saved_hooks_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }
+/* --- the class saved_tensors_hooks --- */
+
+static PyObject *enter(PyObject *m, PyObject *self)
+{
+    PyObject *pack_fn = PyObject_GetAttrString(self, "pack_hook");
+    PyObject *unpack_fn = pack_fn ? PyObject_GetAttrString(self, "unpack_hook") : NULL;
+    PyObject *args = unpack_fn ? PyTuple_Pack(2, pack_fn, unpack_fn) : NULL;
+    PyObject *out = args ? saved_hooks_push(m, args) : NULL;
+
+    Py_XDECREF(pack_fn);
+    Py_XDECREF(unpack_fn);
+    Py_XDECREF(args);
+    return out;
+}
+
+static PyMethodDef methods[] = {
+    {"_enter_saved_tensors_hooks", enter, METH_O, "The method __enter__ of hooks."},
+    {"_exit_saved_tensors_hooks", pop, METH_VARARGS, "The method __exit__ of hooks."},
+    {0}};
+
+int cr_py_saved_hooks_start(PyObject *m)
+{
+    return PyModule_AddFunctions(m, functions) < 0 ? -1 : cr_py_add_methods(m, methods);
+}

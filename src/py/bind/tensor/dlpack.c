@@ -231,6 +231,8 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     if (PyTuple_Check(version) && PyTuple_GET_SIZE(version) == 2)
         major = PyLong_AsLong(PyTuple_GET_ITEM(version, 0));
+    if (major == -1 && PyErr_Occurred())
+        return NULL;
     if (cr_requires_grad(cr_py_tensor_of(self)))
         return PyErr_Format(PyExc_BufferError,
                             "Can't export tensors that require gradient, use tensor.detach()");

@@ -64,6 +64,7 @@ static int make_meet(survey *s, cr_dtype t)
     return st ? cr_py_raise_int(st) : 0;
 }
 
+/* CR_DTYPE_NONE, with an exception after an interrupt. */
 static cr_dtype numpy_scalar_dtype(PyObject *x)
 {
     PyObject *dtype = PyObject_GetAttrString(x, "dtype");
@@ -71,7 +72,7 @@ static cr_dtype numpy_scalar_dtype(PyObject *x)
     const char *text = name ? PyUnicode_AsUTF8(name) : NULL;
     cr_dtype t = text ? cr_dtype_find(text) : CR_DTYPE_NONE;
 
-    PyErr_Clear();
+    cr_py_forget_error();
     Py_XDECREF(dtype);
     Py_XDECREF(name);
     return t;
@@ -86,6 +87,8 @@ static int survey_scalar(survey *s, PyObject *x)
     if (PyLong_Check(x))
         return make_meet(s, PyBool_Check(x) ? CR_BOOL : CR_I64);
     cr_dtype t = cr_py_is_numpy_scalar(x) ? numpy_scalar_dtype(x) : CR_DTYPE_NONE;
+    if (PyErr_Occurred())
+        return -1;
     if (t != CR_DTYPE_NONE)
         return make_meet(s, t);
     cr_py_fit fit = cr_py_scalar_from(x, &value);

@@ -109,10 +109,8 @@ cr_py_fit cr_py_int_from(PyObject *x, int64_t *out)
     if (PyFloat_Check(x) || !PyIndex_Check(x) || PyType_Check(x))
         return CR_PY_MISFIT;
     PyObject *i = PyNumber_Index(x);
-    if (!i) {
-        PyErr_Clear();
-        return CR_PY_MISFIT;
-    }
+    if (!i)
+        return cr_py_forget_error() ? CR_PY_MISFIT : CR_PY_RAISED;
     cr_py_fit fit = int_value(i, out);
     Py_DECREF(i);
     return fit;

@@ -1,0 +1,111 @@
+"""Exceptions that are not errors of a call, as KeyboardInterrupt, reach the program."""
+import sys
+
+import cresset as torch
+import pytest
+
+
+class Interrupts:
+    """Every use as a number, a truth value or a sequence is interrupted."""
+
+    def interrupt(self, *args):
+        raise KeyboardInterrupt
+    __index__ = __int__ = __float__ = __bool__ = __len__ = __iter__ = __getitem__ = interrupt
+
+
+X = torch.ones(2, 3)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: X.sum(x), lambda x: X.view([x, 2]), lambda x: torch.zeros([x]),
+    lambda x: X.transpose(x, 0), lambda x: torch.cat([X, X], x), lambda x: X.expand([x, 2, 3]), lambda x: X[x],
+    lambda x: X.new_zeros((x,)), lambda x: X.narrow(0, x, 1)])
+def test_an_interrupt_within_an_argument_is_no_type_error(call):
+    with pytest.raises(KeyboardInterrupt):
+        call(Interrupts())
+
+
+@pytest.mark.parametrize("setter", [
+    torch.set_flush_denormal, torch._C._set_warn_always, torch.inference_mode, torch._C.set_autocast_cache_enabled,
+    lambda x: torch._C.set_autocast_enabled("cpu", x), torch._C._profile_start, torch._C._set_grad_enabled])
+def test_a_setter_whose_argument_raises_raises(setter):
+    with pytest.raises((KeyboardInterrupt, TypeError)):
+        setter(Interrupts())
+
+
+def test_a_version_that_is_too_large_for_dlpack_is_an_error():
+    with pytest.raises(OverflowError):
+        X.__dlpack__(max_version=(2**70, 0))
+
+
+def test_detect_anomaly_does_not_swallow_an_interrupt(monkeypatch):
+    import traceback
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+    x = torch.ones(2, requires_grad=True)
+    with torch.autograd.detect_anomaly(check_nan=False):
+        monkeypatch.setattr(traceback, "format_stack", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            x * 2
+            for _ in range(1000):  # the exception comes at one of the next instructions
+                pass
+        monkeypatch.undo()
+
+
+def states():
+    """Returns what a program that ended must have left as it was."""
+    return (torch._C._len_torch_dispatch_stack(), torch.is_autocast_enabled("cpu"), torch._C._saved_hooks_active(),
+            torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C.is_anomaly_enabled())
+
+
+def run_interrupted(program, at):
+    """Runs a program; there is an interrupt at the `at`-th place where CPython looks for signals: at the start of a
+    function and after a call of a built-in one.  Returns whether the program has that many places."""
+    count = 0
+
+    def watch(frame, event, arg):
+        nonlocal count
+        if event in ("call", "c_return"):
+            count += 1
+            if count == at:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+    sys.setprofile(watch)
+    try:
+        program()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return count >= at
+
+
+def in_autocast():
+    with torch.autocast("cpu", torch.bfloat16):
+        return X @ X.t()
+
+
+def in_hooks():
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        return X.clone().requires_grad_().exp()
+
+
+PROGRAMS = {
+    "autocast": in_autocast, "hooks": in_hooks,
+    "vmap": lambda: torch.func.vmap(lambda a: a * 2)(X),
+    "grad": lambda: torch.func.grad(lambda a: a.sum())(X),
+    "jacrev": lambda: torch.func.jacrev(lambda a: a * a)(X[0]),
+    "jacfwd": lambda: torch.func.jacfwd(lambda a: a * a)(X[0]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_interrupt_leaves_no_mode_on(name):
+    PROGRAMS[name]()
+    before, at = states(), 1
+    while at < 3000 and run_interrupted(PROGRAMS[name], at):
+        after = states()
+        assert after == before, f"interrupt {at} of {name}"
+        at += 1
+    assert at > 2
