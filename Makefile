@@ -133,7 +133,7 @@ ARCHIVE = -Wl,--whole-archive $(B)/libcresset.a -Wl,--no-whole-archive
 # Gloo's messages for distributed runs: a shared object of its own, built where Gloo's headers are
 # (torch installs some of them).
 CXX  ?= g++
-GLOO := $(shell echo '\#include <gloo/rendezvous/context.h>' | $(CXX) -std=c++14 -E -x c++ - >/dev/null 2>&1 && echo $(B)/libcresset_gloo.so)
+GLOO := $(shell $(CXX) -std=c++14 -E -include gloo/rendezvous/context.h -x c++ /dev/null >/dev/null 2>&1 && echo $(B)/libcresset_gloo.so)
 $(B)/libcresset_gloo.so: src/comm/gloo/gloo.cc src/comm/gloo/shim.h
 	@mkdir -p $(@D)
 	@echo "  $<"
