@@ -104,4 +104,7 @@ CR_MUST cr_status cr_stated_number(void *item, const cr_rule *number, const cr_o
 CR_MUST cr_status cr_stated_check(const cr_loop_index *b, const cr_op *op,
                                   const cr_value *given, int64_t low, int64_t high);
 
+/* Bytes of the plans for windows that the calling thread keeps: a few megabytes at most. */
+size_t cr_stated_kept_bytes(void);
+
 #endif

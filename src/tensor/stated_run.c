@@ -191,6 +191,8 @@ static void cache_put(plan_cache *c, cr_stated_plan *p, size_t bytes)
     c->bytes += bytes;
 }
 
+size_t cr_stated_kept_bytes(void) { return cache ? cache->bytes : 0; }
+
 /* Keeps the plan in place of another one; false when it is not kept. */
 static bool plan_keep(cr_stated_plan *p)
 {

@@ -36,6 +36,8 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              # parts of compositions beside kernels (test_stated.py), and a call in traced archives (test_script.py)
              "_class_counts", "_class_scores", "_class_shares", "_class_weights", "_cosine_sum", "_kaiser_at", "_rows_added",
              "_convolution",
+             # parts of nextafter (test_exact_values.py)
+             "_nextafter", "_nextafter_half",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
              # derivatives of derivatives (test_table.py, test_missing_derivatives.py)

@@ -1,6 +1,7 @@
 /* torch.__config__: how the library was built, and what it computes with. */
 #include "base/isa.h"
 #include "py/bind/bind.h"
+#include "tensor/stated.h"
 
 #ifdef __clang__
 #define CONFIG_COMPILER "Clang " __clang_version__
@@ -25,7 +26,16 @@ static PyObject *config_build(PyObject *m, PyObject *unused)
                          (long)__STDC_VERSION__, "capability", config_capability());
 }
 
+/* _stated_kept_bytes() -> int: bytes of the plans for windows that this thread keeps. */
+static PyObject *config_kept(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyLong_FromSize_t(cr_stated_kept_bytes());
+}
+
 static PyMethodDef config_functions[] = {{"_build_config", config_build, METH_NOARGS, NULL},
+                                         {"_stated_kept_bytes", config_kept, METH_NOARGS, NULL},
                                          {0}};
 
 int cr_py_config_start(PyObject *m) { return PyModule_AddFunctions(m, config_functions); }
