@@ -18,7 +18,8 @@ def main():
     x = torch.ones(1) * dist.get_rank()
     dist.all_reduce(x)
     count = os.environ["TORCHELASTIC_RESTART_COUNT"]
-    print("rank", dist.get_rank(), "of", dist.get_world_size(), "sum", x.item(), "start", count, "pid", os.getpid(), flush=True)
+    # one write: the launcher starts Python without buffers, and the ranks share a pipe
+    sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()} sum {x.item()} start {count} pid {os.getpid()}\\n")
     if sys.argv[1] == "kill" and dist.get_rank() == 1 and count == "0":
         os.kill(os.getpid(), 9)
     if sys.argv[1] == "raise" and dist.get_rank() == 1:
