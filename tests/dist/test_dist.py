@@ -161,7 +161,7 @@ def test_bad_input_has_torchs_words(monkeypatch):
         (lambda: dist.init_process_group("gloo", store=dist.HashStore()), AssertionError, "world_size must be positive"),
         (lambda: dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1), RuntimeError, "NCCL built in"),
         (lambda: dist.init_process_group("no", store=dist.HashStore(), rank=0, world_size=1), dist.DistBackendError, "'no'"),
-        (lambda: dist.init_process_group("gloo", store=dist.HashStore(), rank=3, world_size=2), ValueError, "no rank 3"),
+        (lambda: dist.init_process_group(BACKENDS[0], store=dist.HashStore(), rank=3, world_size=2), ValueError, "no rank 3"),
         (lambda: dist.init_process_group("gloo", timeout=3), TypeError, "timedelta"),
         (lambda: dist.TCPStore("127.0.0.1", 1, None, False, timedelta(seconds=0.2)), dist.DistNetworkError, "timed out after 200ms"),
         (lambda: dist.TCPStore("no.such.host.invalid", 1, None, False, timedelta(seconds=0.2)), dist.DistNetworkError, "cannot be retrieved"),
