@@ -59,7 +59,7 @@ static bool place_read(const cr_running *c, int rank, char *out)
     return there;
 }
 
-/* What is known of a rank; "" for nothing. */
+/* Writes a description of a rank into `out`, or "" if there is none. */
 static void rank_text(const cr_running *c, int rank, char *out)
 {
     const cr_peers *p = c->g->peers;

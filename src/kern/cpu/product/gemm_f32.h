@@ -22,8 +22,8 @@ bool cr_gemm_f32_copies_b(const cr_gemm *g);
 /* Vectors have 16 numbers on every instruction set. */
 enum { CR_F32_LANES = 16, CR_F32_ROWS = 8, CR_F32_WIDTH = 64, CR_F32_DOT_ROWS = 4 };
 
-/* Where sums go: `row` is the distance of rows.  They are added to what is there if `add` is
- * set. */
+/* A matrix for sums, whose rows are `row` numbers apart.  Sums are added to its numbers if
+ * `add` is set, and replace them otherwise. */
 typedef struct {
     float *at;
     int64_t row;
