@@ -10,6 +10,7 @@
  * unrecorded one must not be used where recording is on. */
 #include "tensor/autocast.h"
 #include "autograd/autograd_impl.h"
+#include "device/facts.h"
 #include <string.h>
 
 typedef struct {
@@ -59,7 +60,7 @@ cr_dtype cr_autocast_dtype(cr_device_kind device)
 {
     if (own && own->dtype[device])
         return (cr_dtype)own->dtype[device];
-    return device == CR_CUDA ? CR_F16 : CR_BF16;
+    return cr_device_facts_of(device)->low_precision;
 }
 
 cr_status cr_autocast_set_dtype(cr_device_kind device, cr_dtype dtype)
@@ -233,33 +234,35 @@ static cr_dtype widest_of(const cr_op *op, const cr_value *arg)
     return CR_DTYPE_NONE;
 }
 
-static bool autocast_is_cuda(const cr_value *v)
+static bool autocast_is_listed(const cr_value *v)
 {
     if (v->tag == CR_TENSOR)
-        return v->t->device.kind == CR_CUDA && own->on[CR_CUDA];
+        return own->on[v->t->device.kind] &&
+               cr_device_facts_of((cr_device_kind)v->t->device.kind)->has_autocast_list;
     for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        if (autocast_is_cuda(&v->list[i]))
+        if (autocast_is_listed(&v->list[i]))
             return true;
     return false;
 }
 
-/* True if some argument is on CUDA, and autocast is on there. */
-static bool autocast_on_cuda(const cr_op *op, const cr_value *arg)
+/* True if some argument is on a device that has torch's list for CUDA, and autocast is on
+ * there. */
+static bool autocast_has_list(const cr_op *op, const cr_value *arg)
 {
-    for (uint32_t m = op->tensor_params; m && own->on[CR_CUDA]; m &= m - 1)
-        if (autocast_is_cuda(&arg[CR_CTZ(m)]))
+    for (uint32_t m = op->tensor_params; m; m &= m - 1)
+        if (autocast_is_listed(&arg[CR_CTZ(m)]))
             return true;
     return false;
 }
 
-/* On CUDA, a call that names a dtype is as given. */
-static cr_autocast_way autocast_way(const cr_op *op, const cr_value *arg, bool cuda)
+/* By the list, a call that names a dtype is as given. */
+static cr_autocast_way autocast_way(const cr_op *op, const cr_value *arg, bool listed)
 {
-    int dtype = cuda ? cr_op_find_param(op, "dtype") : -1;
+    int dtype = listed ? cr_op_find_param(op, "dtype") : -1;
 
     if (dtype >= 0 && arg[dtype].tag != CR_NONE)
         return CR_AUTOCAST_AS_GIVEN;
-    return (cr_autocast_way)(cuda ? op->autocast_cuda : op->autocast);
+    return (cr_autocast_way)(listed ? op->autocast_cuda : op->autocast);
 }
 
 /* True for a composition that is one kernel of torch (mean): the calls that it makes are not
@@ -287,9 +290,9 @@ static bool autocast_takes(const cr_op *op, const cr_value *arg)
 {
     if (!op->autocast && !op->autocast_cuda && !autocast_is_kernel(op))
         return false;
-    bool cuda = autocast_on_cuda(op, arg);
-    return autocast_way(op, arg, cuda) != CR_AUTOCAST_AS_GIVEN ||
-           (cuda && autocast_is_kernel(op));
+    bool listed = autocast_has_list(op, arg);
+    return autocast_way(op, arg, listed) != CR_AUTOCAST_AS_GIVEN ||
+           (listed && autocast_is_kernel(op));
 }
 
 static cr_status autocast_stage(const cr_op *op, const cr_value *arg, cr_value *result)
@@ -300,7 +303,7 @@ static cr_status autocast_stage(const cr_op *op, const cr_value *arg, cr_value *
 
     if (CR_LIKELY(!autocast_takes(op, arg)))
         return cr_call_past(CR_STAGE_AUTOCAST, op, arg, result);
-    cr_autocast_way way = autocast_way(op, arg, autocast_on_cuda(op, arg));
+    cr_autocast_way way = autocast_way(op, arg, autocast_has_list(op, arg));
     memset(&c.made, 0, sizeof c.made);
     memset(&c.lists, 0, sizeof c.lists);
     cr_thread.exclude = was | CR_STAGE_BIT(AUTOCAST);

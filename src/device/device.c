@@ -1,10 +1,7 @@
 /* Device kinds and their text. */
-#include "device/device.h"
-#include "device/cpu/cpu.h"
-#include "device/cuda/cuda.h"
-#include "device/cuda/driver.h"
-#include "device/meta/meta.h"
+#include "device/facts.h"
 #include <ctype.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,27 +15,92 @@ static const char *names[CR_DEVICE_COUNT] = {
 #undef CR_DEVICE_KIND
 };
 
-static const cr_device_ops *tables[CR_DEVICE_COUNT] = {
-    [CR_CPU] = &cr_cpu_ops, [CR_META] = &cr_meta_ops};
+/* --- facts --- */
+
+const char cr_device_declines[] = "the kernel declines";
+
+static const char *const host_types[] = {
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
+    [CR_##NAME] = "torch." legacy "Tensor",
+#include "num/dtype.def"
+#undef CR_DTYPE
+};
+
+static const cr_device_facts facts_outside = {.dialect = "c", .low_precision = CR_BF16};
+static const cr_device_facts *const facts[CR_DEVICE_COUNT] = {
+#define CR_DEVICE_FACTS(NAME, name) [CR_##NAME] = &cr_##name##_facts,
+#include "device/facts.def"
+#undef CR_DEVICE_FACTS
+};
+static struct {
+    const cr_device_entry *entry;
+    int count;
+} entries[CR_DEVICE_COUNT];
+
+const cr_device_facts *cr_device_facts_of(cr_device_kind kind)
+{
+    return facts[kind] ? facts[kind] : &facts_outside;
+}
+
+cr_device_kind cr_device_pinning(void)
+{
+    for (int i = 0; i < CR_DEVICE_COUNT; i++) {
+        const cr_device_ops *ops =
+            facts[i] && facts[i]->pinned_get ? cr_device_of((cr_device_kind)i) : NULL;
+        if (ops && ops->count())
+            return (cr_device_kind)i;
+    }
+    return CR_CPU;
+}
+
+const char *cr_device_type_name(cr_device_kind kind, cr_dtype t)
+{
+    const char *const *own = cr_device_facts_of(kind)->type_name;
+
+    return (own ? own : host_types)[t];
+}
+
+void cr_device_set_entries(cr_device_kind kind, const cr_device_entry *entry, int count)
+{
+    entries[kind].entry = entry;
+    entries[kind].count = count;
+}
+
+const cr_device_entry *cr_device_entries(cr_device_kind kind, int *count)
+{
+    *count = entries[kind].count;
+    return entries[kind].entry;
+}
+
+/* --- tables --- */
+
+static const cr_device_ops *_Atomic tables[CR_DEVICE_COUNT]; /* that were found */
 static char own_name[CR_DEVICE_NAME]; /* the name given to privateuseone; empty before */
+
+static const cr_device_ops *find_table(cr_device_kind kind)
+{
+    const cr_device_facts *f = cr_device_facts_of(kind);
+    const cr_device_ops *ops = f->find ? f->find() : f->ops;
+
+    if (ops)
+        atomic_store_explicit(&tables[kind], ops, memory_order_release);
+    return ops;
+}
 
 const cr_device_ops *cr_device_of(cr_device_kind kind)
 {
-    return CR_UNLIKELY(kind == CR_CUDA) ? cr_cuda_table() : tables[kind];
+    const cr_device_ops *ops = atomic_load_explicit(&tables[kind], memory_order_acquire);
+
+    return CR_LIKELY(ops != NULL) ? ops : find_table(kind);
 }
 
 cr_status cr_device_no_memory(cr_device d, size_t size)
 {
-    char text[1024];
+    const cr_device_facts *f = cr_device_facts_of((cr_device_kind)d.kind);
 
-    if (d.kind != CR_CUDA)
-        return cr_fail(CR_MEMORY, "%s out of memory. Tried to allocate %zu bytes.",
-                       cr_device_print(d).text, size);
-    const char *error = cr_cuda_use(d.index);
-    if (error)
-        return cr_device_status(error);
-    cr_cuda_describe_shortage(text, sizeof text, d.index, size);
-    return cr_fail(CR_DEVICE_MEMORY, "%s", text);
+    return f->no_memory ? f->no_memory(d.index, size)
+                        : cr_fail(CR_MEMORY, "%s out of memory. Tried to allocate %zu bytes.",
+                                  cr_device_print(d).text, size);
 }
 
 /* --- tables from outside --- */
@@ -177,11 +239,9 @@ cr_status cr_device_parse(const char *text, int *kind, int *index)
 /* torch's errors for kinds whose module is not in its build. */
 static cr_status refuse_module(cr_device_kind kind)
 {
+    if (cr_device_facts_of(kind)->missing)
+        return cr_device_facts_of(kind)->missing();
     switch (kind) {
-    case CR_CUDA:
-        return cr_cuda_has_driver()
-                   ? cr_fail(CR_RUNTIME, "No CUDA GPUs are available")
-                   : cr_fail(CR_ASSERTION, "Torch not compiled with CUDA enabled");
     case CR_XPU: return cr_fail(CR_ASSERTION, "Torch not compiled with XPU enabled");
     case CR_MTIA:
         return cr_fail(
@@ -195,27 +255,25 @@ static cr_status refuse_module(cr_device_kind kind)
     }
 }
 
-/* The name of torch's backend for a kind: MPS, Vulkan. */
-static void print_backend(char *out, size_t room, cr_device_kind kind)
+cr_device_text cr_device_backend(cr_device_kind kind)
 {
-    bool word = kind == CR_VULKAN || kind == CR_LAZY;
+    bool word = kind == CR_VULKAN || kind == CR_LAZY || kind == CR_META;
+    cr_device_text out;
 
-    snprintf(out, room, "%s", names[kind]);
-    for (size_t i = 0; out[i]; i++)
-        out[i] = (char)(word && i ? tolower(out[i]) : toupper(out[i]));
+    snprintf(out.text, sizeof out.text, "%s", names[kind]);
+    for (size_t i = 0; out.text[i]; i++)
+        out.text[i] = (char)(word && i ? tolower(out.text[i]) : toupper(out.text[i]));
+    return out;
 }
 
 static cr_status refuse_new(cr_device_kind kind)
 {
-    char backend[40];
-
-    print_backend(backend, sizeof backend, kind);
     return cr_fail(
         CR_NOT_IMPLEMENTED,
         "Could not run 'aten::empty.memory_format' with arguments from the '%s' backend. "
         "This could be because the operator doesn't exist for this backend, or was omitted "
         "during the selective/custom build process (if using custom build).",
-        backend);
+        cr_device_backend(kind).text);
 }
 
 /* The host and meta are one device for any index. */
@@ -226,8 +284,8 @@ static cr_status name_device(cr_device *out, cr_device_kind kind, int index)
     *out = (cr_device){.kind = (uint8_t)kind};
     if (!ops->count)
         return CR_OK;
-    if (index >= ops->count() && kind == CR_CUDA)
-        return cr_device_status(cr_cuda_check(CR_CUDA_NO_SUCH_DEVICE));
+    if (index >= ops->count() && cr_device_facts_of(kind)->no_index)
+        return cr_device_facts_of(kind)->no_index();
     if (index >= ops->count())
         return cr_fail(CR_RUNTIME, "%s error: invalid device ordinal", names[kind]);
     out->index = (uint8_t)(index < 0 ? ops->current() : index);

@@ -36,6 +36,8 @@ typedef struct {
     char text[40];
 } cr_device_text;
 cr_device_text cr_device_print(cr_device d);
+/* torch's name of the backend: "CPU", "Meta", "Vulkan". */
+cr_device_text cr_device_backend(cr_device_kind kind);
 /* "cpu", "cuda:1" -> kind and index (-1: none given).  CR_RUNTIME in torch's words. */
 CR_MUST cr_status cr_device_parse(const char *text, int *kind, int *index);
 /* The device of a CR_DEVICE_VAL, for tensors made there (named) or copied there (to_copy_to).

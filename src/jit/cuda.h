@@ -22,7 +22,7 @@ typedef struct {
 } cr_cuda_index;
 /* Reads elements of the table, and writes elements of the table: the last one of several at one
  * place.  An index out of range reads 0 or writes nothing, and raises later (late.c) an error
- * of this kind and text.  cr_cuda_declines for more dims than a kernel takes. */
+ * of this kind and text.  cr_device_declines for more dims than a kernel takes. */
 const char *cr_cuda_pick(int device, const cr_cuda_index *x, cr_status kind, const char *text,
                          bool *done);
 const char *cr_cuda_place(int device, const cr_cuda_index *x, cr_status kind, const char *text,

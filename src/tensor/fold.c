@@ -391,10 +391,10 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     j.at[OUT] = made->data;
     int64_t unit =
         (j.length < j.part ? j.length : j.part) * (j.columns < STRIP ? j.columns : STRIP);
-    if (t->device.kind == CR_CUDA)
-        launch_columns(&j);
+    if (cr_is_host(t->device))
+        cr_parallel_for(j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
     else
-        cr_share_out(t->device, j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
+        launch_columns(&j);
     CR_TRY(check_job(&j, made));
     if (j.parts > 1)
         CR_TRY(join_axis_parts(&made, f, made, 1, param));

@@ -9,6 +9,7 @@
  * apart. */
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "device/facts.h"
 #include "jit/cuda.h"
 #include "num/convert.h"
 #include "space/space.h"
@@ -141,7 +142,8 @@ typedef struct {
 
 static bool index_has_parts(const index_job *j, bool columns)
 {
-    if (j->kernel.device.kind != CR_CUDA || j->space.ndim + 1 >= CR_MAX_DIMS)
+    if (!cr_device_facts_of((cr_device_kind)j->kernel.device.kind)->folds_parts ||
+        j->space.ndim + 1 >= CR_MAX_DIMS)
         return false;
     return columns ? j->count < LINES_COLUMN && j->length >= 2 * PART_COLUMN
                    : j->count < LINES_ROW && j->length >= 4 * PART_ROW;

@@ -7,10 +7,10 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/parallel.h"
+#include "device/facts.h"
 #include "emit/dialect.h"
 #include "jit/cache.h"
 #include "jit/entry.h"
-#include "kern/cuda/product.h"
 #include "loop/build.h"
 #include "loop/libm.h"
 #include "tensor/geometry.h"
@@ -21,6 +21,11 @@
 #include <string.h>
 
 static const cr_device_ops *ops_of(cr_device d) { return cr_device_of((cr_device_kind)d.kind); }
+
+static const cr_device_facts *facts_of(cr_device d)
+{
+    return cr_device_facts_of((cr_device_kind)d.kind);
+}
 
 /* --- kernels --- */
 
@@ -56,13 +61,13 @@ static cr_status remember_code(const void *key, size_t len, void *code)
 /* The dialect of the texts that the device builds. */
 static const cr_dialect *dialect_of(cr_device device)
 {
-    return device.kind == CR_CUDA ? &cr_dialect_cuda : &cr_dialect_c;
+    return cr_dialect_named(facts_of(device)->dialect);
 }
 
 bool cr_kernel_accepts(cr_device device, cr_dtype memory, cr_dtype value)
 {
-    return memory == value || (device.kind == CR_CUDA && value == CR_F32 &&
-                               (memory == CR_F16 || memory == CR_BF16));
+    return memory == value || (value == CR_F32 && (memory == CR_F16 || memory == CR_BF16) &&
+                               facts_of(device)->reads_halves);
 }
 
 cr_status cr_cast_for_kernel(cr_tensor **out, cr_tensor *t, cr_dtype want)
@@ -667,11 +672,12 @@ cr_status cr_remote_register(const char *entry, cr_device_kind kind, cr_entry_ke
 
 cr_status cr_remote_install(void)
 {
-    int n;
-    const cr_cuda_product *rows = cr_cuda_products(&n);
-
-    for (int i = 0; i < n; i++)
-        CR_TRY(cr_remote_register(rows[i].entry, CR_CUDA, rows[i].kernel));
+    for (int kind = 0; kind < CR_DEVICE_COUNT; kind++) {
+        int n;
+        const cr_device_entry *rows = cr_device_entries((cr_device_kind)kind, &n);
+        for (int i = 0; i < n; i++)
+            CR_TRY(cr_remote_register(rows[i].entry, (cr_device_kind)kind, rows[i].kernel));
+    }
     return CR_OK;
 }
 
@@ -740,7 +746,7 @@ static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_v
         result[k] = array_of(&out[k]);
     const char *error = fn(device.index, given, result);
     cr_arena_drop(&room);
-    *declined = error == cr_cuda_declines;
+    *declined = error == cr_device_declines;
     return *declined ? CR_OK : cr_device_status(error);
 }
 
@@ -760,10 +766,9 @@ static void tell_once(const cr_op *op, cr_device device)
                     op->name, cr_device_kind_name((cr_device_kind)device.kind));
 }
 
-/* A CUDA device always has the fallback, because torch implements every operator on CUDA. */
 static cr_status check_fallback(const cr_op *op, cr_device device)
 {
-    if (device.kind != CR_CUDA && !atomic_load(&fallback))
+    if (!facts_of(device)->has_fallback && !atomic_load(&fallback))
         return cr_fail(
             CR_NOT_IMPLEMENTED,
             "Could not run 'aten::%s' with arguments from the 'PrivateUse1' backend. "
@@ -908,13 +913,12 @@ static cr_status bring(cr_value *v, cr_device to)
 
 /* --- elementwise entries, on the device or the host --- */
 
-/* True if the host must compute the entry: its kernel calls functions of complex numbers, which
- * NVRTC does not have. */
+/* True if the host must compute the entry: its kernel calls functions of complex numbers. */
 static bool body_is_hosts(const cr_op *op, cr_dtype compute, cr_device device)
 {
     cr_fn_set calls = {{false}, 0};
 
-    return device.kind == CR_CUDA && cr_dtype_is_complex(compute) &&
+    return facts_of(device)->lacks_complex && cr_dtype_is_complex(compute) &&
            !cr_op_libm(&calls, op, compute) && calls.count > 0;
 }
 

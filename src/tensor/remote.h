@@ -21,7 +21,7 @@ typedef struct {
 CR_MUST cr_status cr_place_kernel(cr_placed_kernel *out, cr_device device, const cr_op *op,
                                   cr_dtype dtype, cr_form form);
 /* True if kernels of the device read and write elements of dtype `memory` where their values
- * have dtype `value`: equal ones, and halves beside float32 on a CUDA device. */
+ * have dtype `value`: equal ones, and for many devices halves beside float32. */
 bool cr_kernel_accepts(cr_device device, cr_dtype memory, cr_dtype value);
 /* The tensor itself if the device's kernels accept it for values of dtype `want`; or else its
  * conversion.  The caller owns *out. */
@@ -93,7 +93,7 @@ CR_MUST cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value
  * device.  CR_RUNTIME for an index on a third device. */
 CR_MUST cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *result);
 
-/* Registers the kernels of kern/cuda. */
+/* Registers the kernels of entries that devices of the library have. */
 CR_MUST cr_status cr_remote_install(void);
 /* Registers a kernel for (entry, device kind).  CR_RUNTIME unless the entry's kernel is a C
  * function on views. */

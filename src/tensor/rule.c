@@ -599,9 +599,9 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_is_sparse:
         *out = cr_of_bool(v->tag == CR_TENSOR && v->t->layout != CR_LAYOUT_STRIDED);
         return CR_OK;
-    case CR_BUILTIN_is_cuda:
-        *out = cr_of_bool((v->tag == CR_TENSOR && v->t->device.kind == CR_CUDA) ||
-                          (v->tag == CR_VIEW && v->view->device.kind == CR_CUDA));
+    case CR_BUILTIN_on_host:
+        *out = cr_of_bool((v->tag == CR_TENSOR && cr_is_host(v->t->device)) ||
+                          (v->tag == CR_VIEW && cr_is_host(v->view->device)));
         return CR_OK;
     case CR_BUILTIN_needs_grad:
         *out = cr_of_bool(v->tag == CR_TENSOR && v->t->requires_grad);

@@ -198,7 +198,7 @@ cr_status cr_sparse_refuse(const cr_op *op, const cr_value *arg)
     const char *overload = sparse_overload(op, arg), *dot;
     cr_device device;
     const char *kind = sparse_backends[sparse_call_layout(op, arg, &device)];
-    const char *where = cr_is_meta(device) ? "Meta" : device.kind == CR_CUDA ? "CUDA" : "CPU";
+    cr_device_text where = cr_device_backend((cr_device_kind)device.kind);
 
     overload = strcmp(overload, "default") ? overload : "";
     dot = *overload ? "." : "";
@@ -210,7 +210,7 @@ cr_status cr_sparse_refuse(const cr_op *op, const cr_value *arg)
         "employee "
         "using PyTorch on mobile, please visit https://fburl.com/ptmfixes for possible "
         "resolutions. 'aten::%s%s%s' is only available for these backends: [CPU, CUDA, Meta].",
-        op->name, dot, overload, kind, where, op->name, dot, overload);
+        op->name, dot, overload, kind, where.text, op->name, dot, overload);
 }
 
 /* --- the stage --- */

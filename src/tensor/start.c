@@ -1,8 +1,8 @@
 /* Start-up: the table, its kernels and functions, the stages below autograd. */
 #include "base/env.h"
 #include "base/memory.h"
-#include "jit/cuda.h"
 #include "jit/generated.h"
+#include "kern/devices.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <pthread.h>
@@ -16,7 +16,7 @@ static void install_tables(void)
     if (started)
         return;
     cr_install_calls();
-    cr_cuda_install();
+    cr_kern_install_devices();
     started = cr_remote_install();
     cr_fail_alloc_after((uint64_t)cr_env_int(CR_ENV_CR_FAIL_ALLOC));
 }

@@ -1,6 +1,7 @@
 /* Tensors: headers over storages, with refcounts, sizes and strides. */
 #include "tensor/tensor.h"
 #include "device/cpu/cpu.h"
+#include "device/facts.h"
 #include "entry.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -448,18 +449,6 @@ cr_status cr_set_default_dtype(cr_dtype t)
 
 const char *cr_tensor_type_name(const cr_tensor *t)
 {
-    static const char *const host[] = {
-#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
-    [CR_##NAME] = "torch." legacy "Tensor",
-#include "num/dtype.def"
-#undef CR_DTYPE
-    };
-    static const char *const cuda[] = {
-#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
-    [CR_##NAME] = "torch.cuda." legacy "Tensor",
-#include "num/dtype.def"
-#undef CR_DTYPE
-    };
     static const char *const sparse[] = {
 #define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
     [CR_##NAME] = "torch.sparse." legacy "Tensor",
@@ -468,5 +457,5 @@ const char *cr_tensor_type_name(const cr_tensor *t)
     };
     if (t->layout == CR_LAYOUT_COO)
         return sparse[t->dtype];
-    return (t->device.kind == CR_CUDA ? cuda : host)[t->dtype];
+    return cr_device_type_name((cr_device_kind)t->device.kind, (cr_dtype)t->dtype);
 }

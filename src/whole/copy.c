@@ -1,5 +1,5 @@
 /* Copies and conversions. */
-#include "device/cuda/cuda.h"
+#include "device/facts.h"
 #include "whole/whole_impl.h"
 
 static cr_status copy_to_result(cr_value *result, const cr_tensor *t, cr_dtype dtype,
@@ -27,20 +27,22 @@ cr_status cr_do_clone(const cr_value *arg, cr_value *result)
 /* A tensor over page-locked memory, for a device. */
 static cr_status new_pinned(cr_tensor **out, const cr_tensor *like, cr_device device)
 {
-    const cr_device_ops *ops = cr_device_of(CR_CUDA);
+    const cr_device_facts *facts = cr_device_facts_of(cr_device_pinning());
     size_t item = cr_dtype_size((cr_dtype)like->dtype), n = 0;
     cr_storage *storage;
 
     for (int d = 0; d < like->ndim && like->numel; d++)
         n += (size_t)((like->size[d] - 1) * like->stride[d]);
     n = like->numel ? (n + 1) * item : 0;
-    int index = device.kind == CR_CUDA ? device.index : ops->current();
-    void *p = cr_cuda_pinned_get(index, n);
+    int index =
+        cr_is_host(device) ? cr_device_of(cr_device_pinning())->current() : device.index;
+    void *p = facts->pinned_get(index, n);
     if (!p)
-        return cr_fail(CR_RUNTIME, "CUDA: no page-locked memory of %zu bytes", n);
-    cr_status st = cr_storage_foreign(&storage, p, n, cr_cuda_pinned_release, p);
+        return cr_fail(CR_RUNTIME, "%s: no page-locked memory of %zu bytes",
+                       cr_device_backend(cr_device_pinning()).text, n);
+    cr_status st = cr_storage_foreign(&storage, p, n, facts->pinned_release, p);
     if (st) {
-        cr_cuda_pinned_release(p);
+        facts->pinned_release(p);
         return st;
     }
     st = cr_tensor_over(out, storage, (cr_dtype)like->dtype, like->ndim, like->size,
@@ -53,17 +55,16 @@ static cr_status new_pinned(cr_tensor **out, const cr_tensor *like, cr_device de
 cr_status cr_do_pin_memory(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *t = arg[0].t;
-    const cr_device_ops *ops = cr_device_of(CR_CUDA);
     cr_device device = CR_HOST;
     cr_tensor *made;
 
     if (arg[1].tag != CR_NONE)
         CR_TRY(cr_device_to_copy_to(&device, arg[1].i));
-    if (device.kind != CR_CUDA && device.kind != CR_CPU)
+    if (!cr_is_host(device) && !cr_device_facts_of((cr_device_kind)device.kind)->pinned_get)
         return cr_fail(CR_RUNTIME,
                        "Need to provide pin_memory allocator to use pin memory on %s.",
                        cr_device_print(device).text);
-    if (!ops || !ops->count())
+    if (cr_device_pinning() == CR_CPU)
         return cr_fail(CR_RUNTIME, "Cannot access accelerator device when none is available.");
     if (t->device.kind != CR_CPU)
         return cr_fail(CR_RUNTIME,

@@ -7,8 +7,6 @@
 
 #include "device/device.h"
 
-extern const cr_device_ops cr_cpu_ops;
-
 /* A block of at least `size` bytes with undefined contents; NULL and CR_MEMORY when out of
  * memory.  *size_class is nonzero and must be given to the release.  Any thread may release. */
 void *cr_cpu_get(size_t size, uint32_t *size_class);

@@ -1,4 +1,6 @@
 /* The device without bytes. */
-#include "device/meta/meta.h"
+#include "device/facts.h"
 
-const cr_device_ops cr_meta_ops = {0};
+static const cr_device_ops meta_ops = {0};
+const cr_device_facts cr_meta_facts = {
+    .ops = &meta_ops, .dialect = "c", .low_precision = CR_BF16};

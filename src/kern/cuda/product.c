@@ -5,13 +5,14 @@
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
+#include "device/facts.h"
+#include "jit/cuda.h"
+#include "kern/devices.h"
 #include "num/dtype.h"
 #include "space/space.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-
-const char cr_cuda_declines[] = "the kernel declines";
 
 enum { PRODUCT_DIMS = 64, PRODUCT_ROOM = 32 << 20, PRODUCT_ALIGN = 256 };
 
@@ -442,12 +443,12 @@ static const char *product(const product_call *p, const cr_array *given_a,
 
     if (!cublas_is_there() || !product_type_of(p->dtype) || a.dtype != p->dtype ||
         b.dtype != p->dtype)
-        return cr_cuda_declines;
+        return cr_device_declines;
     if (product_is_empty(&c))
         return NULL;
     if (product_is_empty(&a))
         return p->beta.re == 0 && p->beta.im == 0 ? cr_cuda_table()->fill(p->index, &c, zero)
-                                                  : cr_cuda_declines;
+                                                  : cr_device_declines;
     if (b.ndim == 2 && a.ndim > 2 && a.ndim == c.ndim) {
         cr_array whole = a, result = c;
         if (product_flatten(&whole, a_size, a_stride) &&
@@ -505,7 +506,7 @@ static const char *product_added(int index, const cr_array *self, const cr_array
     p.alpha = alpha;
     p.beta = beta;
     if (!cublas_is_there() || self->dtype != result->dtype)
-        return cr_cuda_declines;
+        return cr_device_declines;
     for (int d = 0; d < result->ndim; d++)
         stride[d] = d < lead || self->size[d - lead] == 1 ? 0 : self->stride[d - lead];
     cr_array spread = {self->data, self->dtype, result->ndim, result->size, stride};
@@ -523,7 +524,7 @@ static const char *product_addmm(int index, const cr_given *arg, const cr_array 
 
     if (!product_given(&beta, &arg[3]) || !product_given(&alpha, &arg[4]) ||
         arg[0].kind != CR_GIVEN_ARRAY)
-        return cr_cuda_declines;
+        return cr_device_declines;
     return product_added(index, &arg[0].array, &arg[1].array, &arg[2].array, result, alpha,
                          beta);
 }
@@ -575,7 +576,7 @@ static const char *product_matmul(int index, const cr_given *arg, const cr_array
         return product_dot(index, arg, result);
     if (a == 2 && b == 1)
         return product_mv(index, arg, result);
-    return a < 2 || b < 2 ? cr_cuda_declines : product_mm(index, arg, result);
+    return a < 2 || b < 2 ? cr_device_declines : product_mm(index, arg, result);
 }
 
 /* linear(input, weight, bias): input weight' + bias */
@@ -584,20 +585,20 @@ static const char *product_linear(int index, const cr_given *arg, const cr_array
     const cr_array *x = &arg[0].array, *w = &arg[1].array;
 
     if (x->ndim < 2 || w->ndim != 2)
-        return cr_cuda_declines;
+        return cr_device_declines;
     int64_t size[2] = {w->size[1], w->size[0]}, stride[2] = {w->stride[1], w->stride[0]};
     cr_array turned = {w->data, w->dtype, 2, size, stride};
     cr_given plain[2] = {arg[0], {.kind = CR_GIVEN_ARRAY, .array = turned}};
     if (arg[2].kind != CR_GIVEN_ARRAY)
         return arg[2].kind == CR_GIVEN_NONE ? product_mm(index, plain, result)
-                                            : cr_cuda_declines;
+                                            : cr_device_declines;
     return product_added(index, &arg[2].array, x, &turned, result, (cr_complex){1, 0},
                          (cr_complex){1, 0});
 }
 
-const cr_cuda_product *cr_cuda_products(int *count)
+void cr_kern_install_devices(void)
 {
-    static const cr_cuda_product rows[] = {
+    static const cr_device_entry rows[] = {
         {"mm", product_mm},
         {"bmm", product_bmm},
         {"addmm", product_addmm},
@@ -612,6 +613,6 @@ const cr_cuda_product *cr_cuda_products(int *count)
         {"_convolution_weight_grad", cr_cuda_conv_weight_grad},
     };
 
-    *count = (int)CR_LEN(rows);
-    return rows;
+    cr_cuda_install();
+    cr_device_set_entries(CR_CUDA, rows, (int)CR_LEN(rows));
 }

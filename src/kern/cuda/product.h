@@ -8,10 +8,6 @@
 
 #include "cresset_backend.h"
 
-/* A kernel returns this pointer if it does not take the operands (integers), or if cuBLASLt is
- * missing.  The host then computes the entry. */
-extern const char cr_cuda_declines[];
-
 /* The error of a request for memory that failed: torch's text. */
 const char *cr_cuda_no_memory(int index, size_t bytes);
 
@@ -26,12 +22,5 @@ const char *cr_cuda_convolution(int index, const cr_given *arg, const cr_array *
 const char *cr_cuda_conv_output(int index, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_conv_input_grad(int index, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_conv_weight_grad(int index, const cr_given *arg, const cr_array *result);
-
-/* The entries that have kernels here. */
-typedef struct {
-    const char *entry;
-    cr_entry_kernel kernel;
-} cr_cuda_product;
-const cr_cuda_product *cr_cuda_products(int *count);
 
 #endif

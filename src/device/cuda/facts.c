@@ -1,0 +1,48 @@
+/* What the library knows of NVIDIA devices. */
+#include "device/facts.h"
+#include "device/cuda/cuda.h"
+#include "device/cuda/driver.h"
+
+static const char *const type_names[] = {
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
+    [CR_##NAME] = "torch.cuda." legacy "Tensor",
+#include "num/dtype.def"
+#undef CR_DTYPE
+};
+
+static cr_status facts_no_memory(int index, size_t size)
+{
+    char text[1024];
+    const char *error = cr_cuda_use(index);
+
+    if (error)
+        return cr_device_status(error);
+    cr_cuda_describe_shortage(text, sizeof text, index, size);
+    return cr_fail(CR_DEVICE_MEMORY, "%s", text);
+}
+
+static cr_status facts_missing(void)
+{
+    return cr_cuda_has_driver() ? cr_fail(CR_RUNTIME, "No CUDA GPUs are available")
+                                : cr_fail(CR_ASSERTION, "Torch not compiled with CUDA enabled");
+}
+
+static cr_status facts_no_index(void)
+{
+    return cr_device_status(cr_cuda_check(CR_CUDA_NO_SUCH_DEVICE));
+}
+
+const cr_device_facts cr_cuda_facts = {.find = cr_cuda_table,
+                                       .dialect = "cuda",
+                                       .reads_halves = true,
+                                       .lacks_complex = true,
+                                       .folds_parts = true,
+                                       .has_fallback = true,
+                                       .type_name = type_names,
+                                       .low_precision = CR_F16,
+                                       .has_autocast_list = true,
+                                       .no_memory = facts_no_memory,
+                                       .missing = facts_missing,
+                                       .no_index = facts_no_index,
+                                       .pinned_get = cr_cuda_pinned_get,
+                                       .pinned_release = cr_cuda_pinned_release};

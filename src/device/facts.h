@@ -1,0 +1,59 @@
+/* facts.h - what the library knows of a kind of device, beside its table of operations.
+ *
+ * Code above this room asks for a fact and names no kind.  A kind without facts of its own has
+ * those of a device outside the library. */
+#ifndef CR_DEVICE_FACTS_H
+#define CR_DEVICE_FACTS_H
+
+#include "device/device.h"
+#include "num/dtype.h"
+
+typedef struct {
+    /* The table, or a function that finds it: NULL when there is no such device. */
+    const cr_device_ops *ops;
+    const cr_device_ops *(*find)(void);
+
+    /* --- kernels --- */
+    const char *dialect; /* of the texts that the device builds (emit.h) */
+    bool reads_halves;   /* kernels of float32 read and write half types in memory */
+    bool lacks_complex;  /* kernels call no functions of complex numbers */
+    bool folds_parts;    /* a launch with few lines is slow: their parts are folded first */
+    bool has_fallback;   /* an entry without a kernel is always computed on the host */
+
+    /* --- names and defaults of torch --- */
+    const char *const *type_name; /* by dtype: "torch.FloatTensor" */
+    cr_dtype low_precision;       /* of autocast */
+    bool has_autocast_list;       /* clause autocast_cuda of an entry holds */
+
+    /* --- errors; NULL for the common ones --- */
+    cr_status (*no_memory)(int index, size_t size);
+    cr_status (*missing)(void); /* there is no device of the kind */
+    cr_status (*no_index)(void);
+
+    /* Host memory that the device copies faster; NULL when there is none. */
+    void *(*pinned_get)(int index, size_t size);
+    void (*pinned_release)(void *p);
+} cr_device_facts;
+
+#define CR_DEVICE_FACTS(NAME, name) extern const cr_device_facts cr_##name##_facts;
+#include "device/facts.def"
+#undef CR_DEVICE_FACTS
+
+const cr_device_facts *cr_device_facts_of(cr_device_kind kind);
+/* torch's name of the type of tensors there: "torch.cuda.FloatTensor". */
+const char *cr_device_type_name(cr_device_kind kind, cr_dtype t);
+/* The kind whose devices have pinned memory, and that this process has; CR_CPU for none. */
+cr_device_kind cr_device_pinning(void);
+
+/* Entries of the operator table that have kernels for the kind; set at start-up. */
+typedef struct {
+    const char *entry;
+    cr_entry_kernel kernel;
+} cr_device_entry;
+void cr_device_set_entries(cr_device_kind kind, const cr_device_entry *entry, int count);
+const cr_device_entry *cr_device_entries(cr_device_kind kind, int *count);
+
+/* A kernel of an entry returns this text if it does not take the operands. */
+extern const char cr_device_declines[];
+
+#endif
