@@ -20,7 +20,7 @@ legacy_contiguous_format = contiguous_format
 
 # Modules that are imported on first use, so that importing the package stays fast.
 _MODULES = frozenset((
-    "__config__", "_dynamo", "_inductor", "_jit_internal", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
+    "__config__", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
     "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit",
     "library", "linalg", "masked", "monitor", "mps", "mtia", "multiprocessing", "nn", "onnx", "ops", "optim",
     "overrides", "package", "profiler", "random", "return_types", "safetensors", "serialization", "signal",
@@ -28,10 +28,11 @@ _MODULES = frozenset((
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
          "load": "serialization", "ScriptModule": "jit", "ScriptFunction": "jit",
-         "compile": "_dynamo.eval_frame", "Tag": "_tags", "vmap": "func", "_grouped_mm": "_grouped",
+         "compile": "_dynamo.eval_frame", "Tag": "_tags", "vmap": "func", "_grouped_mm": "_grouped", "cond": "_higher_order_ops",
+         "while_loop": "_higher_order_ops",
          **dict.fromkeys((
              "has_lapack", "has_openmp", "has_spectral", "has_mkl", "is_vulkan_available", "is_distributed",
-             "cudnn_is_acceptable", "init_num_threads", "set_anomaly_enabled", "cond", "sym_constrain_range",
+             "cudnn_is_acceptable", "init_num_threads", "set_anomaly_enabled", "sym_constrain_range",
              "sym_constrain_range_for_size", "_shape_as_tensor", "_assert_async", "SymInt", "SymFloat",
              "SymBool"), "_features"), "PyTorchFileReader": "_archive", "Stream": "_streams", "Event": "_streams",
          "DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",

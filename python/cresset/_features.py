@@ -29,20 +29,6 @@ def set_anomaly_enabled(mode, check_nan=True):
     _C._set_anomaly_enabled(mode, check_nan)
 
 
-def cond(pred, true_fn, false_fn, operands=()):
-    """Returns true_fn(*operands) if `pred` holds, else false_fn(*operands)."""
-    if not isinstance(pred, (bool, Tensor)):
-        raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
-    if isinstance(pred, Tensor) and pred.numel() != 1:
-        raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
-    if not (callable(true_fn) and callable(false_fn)):
-        raise RuntimeError("Expect both branches to be callable.")
-    if not isinstance(operands, (tuple, list)):
-        raise RuntimeError("Expect operands to be a tuple of possibly nested dict/list/tuple that only consists of "
-                           f"tensor leaves, but got {operands}.")
-    return (true_fn if pred else false_fn)(*operands)
-
-
 def sym_constrain_range(size, *, min=None, max=None):
     """Raises unless min <= size <= max."""
     low, high = -2 ** 63 if min is None else min, 2 ** 63 - 1 if max is None else max

@@ -21,6 +21,10 @@ class Unsupported(TorchDynamoException):
         self.msg, self.case_name, self.real_stack = msg, case_name, real_stack
 
 
+class UncapturedHigherOrderOpError(TorchDynamoException):
+    """A function that an operator takes does something that a graph cannot do (torch.cond, torch.while_loop, ...)."""
+
+
 class UserError(Unsupported):
     pass
 

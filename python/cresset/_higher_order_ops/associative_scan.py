@@ -1,6 +1,7 @@
 """Inclusive scans by any associative function, in a logarithmic number of calls."""
-from .. import Tensor, cat, narrow
+from .. import Tensor, cat, movedim, narrow, strided, vmap
 from ..utils._pytree import tree_flatten, tree_unflatten
+from .scan import dim_of
 
 __all__ = ["associative_scan"]
 
@@ -37,31 +38,52 @@ def _scan(combine, leaves, dim):
     return [_interleave(a, b, dim) for a, b in zip(first, done)]
 
 
-def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
-    """Returns xs[0], combine_fn(xs[0], xs[1]), ... along `dim`, of a tree of tensors.
-
-    combine_fn takes and returns trees like xs; it is called on parts of several elements.
-    """
-    leaves, spec = tree_flatten(xs)
+def _check(combine_fn, leaves, dim, reverse, combine_mode):
     if not callable(combine_fn):
         raise ValueError(f"Combine_fn must be a callable, but got {combine_fn}")
     if not isinstance(dim, int):
         raise ValueError(f"Dim must be an int, but got {type(dim)}")
+    if not isinstance(reverse, bool):
+        raise RuntimeError(f"Reverse must be a bool, but got {type(reverse)}")
     if combine_mode not in ("pointwise", "generic"):
         raise ValueError(f"Combine_mode must either 'pointwise' or 'generic', but got {combine_mode}")
     if not leaves:
         raise ValueError("Expected at least 1 xs leaf")
     if not all(isinstance(x, Tensor) for x in leaves):
-        raise ValueError(f"xs leaves must be a Tensor, but got {leaves}")
-    dim = range(leaves[0].dim())[dim]
+        raise ValueError("xs leaves must be a Tensor")
+    if any(x.layout != strided for x in leaves):
+        raise ValueError("xs leaves must dense Tensors, consider using `to_dense()`")
+
+
+def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
+    """Returns xs[0], combine_fn(xs[0], xs[1]), ... along `dim`, of a tree of tensors.
+
+    combine_fn takes two slices of xs, trees without the scanned dim, and returns such a tree; it is
+    associative.  It is called a logarithmic number of times: with combine_mode="generic" under vmap,
+    with "pointwise", where each element of a result depends only on the same elements of the slices,
+    on parts of several slices.
+
+    Example::
+
+        >>> from cresset._higher_order_ops import associative_scan
+        >>> associative_scan(lambda a, b: a + b, torch.tensor([1., 2., 3.]), 0)
+        tensor([1., 3., 6.])
+    """
+    leaves, spec = tree_flatten(xs)
+    _check(combine_fn, leaves, dim, reverse, combine_mode)
+    dim = dim_of(leaves, dim, ValueError)
     if any(x.size(dim) != leaves[0].size(dim) for x in leaves):
         raise ValueError("All xs tensors must have the same size along the scanned dimension")
+    function = vmap(combine_fn) if combine_mode == "generic" else combine_fn
 
     def combine(a, b):
-        found, made = tree_flatten(combine_fn(tree_unflatten(a, spec), tree_unflatten(b, spec)))
-        if made != spec:
-            raise RuntimeError(f"combine_fn returned a tree {made}, and xs is {spec}")
+        found, _ = tree_flatten(function(tree_unflatten(a, spec), tree_unflatten(b, spec)))
+        if len(found) != len(leaves):
+            raise RuntimeError("The number of leaves of the pytree of the output of the operator needs to match the length "
+                               f"of the pytree of the input: {len(found)} and {len(leaves)}")
         return found
 
-    turn = (lambda x: x.flip(dim)) if reverse else lambda x: x
-    return tree_unflatten([turn(x) for x in _scan(combine, [turn(x) for x in leaves], dim)], spec)
+    leaves = [movedim(x, dim, 0) for x in leaves]
+    turn = (lambda x: x.flip(0)) if reverse else lambda x: x
+    done = [turn(x) for x in _scan(combine, [turn(x) for x in leaves], 0)]
+    return tree_unflatten([movedim(x, 0, dim) for x in done], spec)
