@@ -63,7 +63,7 @@ static const char *cache_temporary(void)
     return *own ? own : "/tmp";
 }
 
-static cr_status cache_path(cr_text *out)
+cr_status cr_cache_path(cr_text *out)
 {
     const char *own = cr_env(CR_ENV_CR_CACHE), *xdg = cr_env(CR_ENV_XDG_CACHE_HOME);
     const char *home = cr_env(CR_ENV_HOME);
@@ -135,7 +135,7 @@ static cr_status cache_open(cr_cache_folder *out, bool make)
     cr_cache_folder f = {-1, {0}};
     cr_status st;
 
-    CR_GO(cache_path(&f.path));
+    CR_GO(cr_cache_path(&f.path));
     if (make)
         CR_GO(cache_make_path(f.path.at));
     CR_GO(cache_open_folder(&f.dir, AT_FDCWD, f.path.at));
@@ -623,4 +623,32 @@ void cr_cache_tidy(void)
         remove_oldest(&all, &base, bytes, limit - limit / 4);
     cache_close(&base);
     cr_vec_drop(&all);
+}
+
+static int64_t count_files(const entries *all)
+{
+    int64_t files = 0;
+
+    for (size_t i = 0; i < all->len; i++)
+        files += !i || all->at[i].file != all->at[i - 1].file;
+    return files;
+}
+
+cr_cache_size cr_cache_measure(bool clear)
+{
+    cr_cache_size size = {0};
+    entries all = {0};
+    cr_cache_folder base;
+
+    if (cache_open(&base, false))
+        return size;
+    look_through(&all, openat(base.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (all.len)
+        qsort(all.at, all.len, sizeof *all.at, by_use);
+    size = (cr_cache_size){count_files(&all), sum_bytes(&all)};
+    for (size_t i = 0; clear && i < all.len; i++)
+        unlinkat(base.dir, all.at[i].name, 0);
+    cache_close(&base);
+    cr_vec_drop(&all);
+    return size;
 }

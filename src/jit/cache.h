@@ -53,4 +53,13 @@ void cr_cache_work_end(cr_cache_folder *f);
  * kernels take more than CR_CACHE_LIMIT megabytes.  Quick; call it now and then. */
 void cr_cache_tidy(void);
 
+/* The path of the cache's folder, which may not exist yet; the caller drops *out. */
+CR_MUST cr_status cr_cache_path(cr_text *out);
+/* The files of the cache and their bytes; several kernels may share one file.  With `clear`
+ * they are removed, too.  Kernels that are loaded stay usable. */
+typedef struct {
+    int64_t files, bytes;
+} cr_cache_size;
+cr_cache_size cr_cache_measure(bool clear);
+
 #endif

@@ -687,6 +687,29 @@ TEST(the_longest_unused_kernels_make_room)
     remove_cache();
 }
 
+TEST(the_cache_is_measured_and_cleared)
+{
+    char command[512];
+
+    fresh_cache();
+    EQ(cr_cache_measure(false).files, 0);
+    snprintf(command, sizeof command, "mkdir -p %s", cache);
+    EQ(system(command), 0);
+    for (int i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "%032x.so", i);
+        put_file(command, 1000, 9);
+    }
+    snprintf(command, sizeof command, "cd %s && ln %032x.so %032x.so", cache, 0, 7);
+    EQ(system(command), 0);
+    put_file("notes.txt", 5, 9);
+    EQ(cr_cache_measure(false).files, 2);
+    EQ(cr_cache_measure(true).bytes, 2000);
+    EQ(cr_cache_measure(false).files, 0);
+    CHECK(is_there("notes.txt"));
+    remove_cache();
+    EQ(cr_cache_measure(true).files, 0);
+}
+
 TEST(old_files_of_ended_processes_are_removed)
 {
     cr_cache_folder old, fresh;

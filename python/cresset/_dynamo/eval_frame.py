@@ -92,11 +92,18 @@ class How:
             functools.update_wrapper(compiled, fn)
         compiled._torchdynamo_orig_callable = fn
         compiled._torchdynamo_inline = fn
+        compiled.aot_compile = functools.partial(_aot_compile, fn)
         return compiled
 
     def __reduce__(self):
         given = self.backend_name, self.nopython, self.dynamic, self.disable, self.name, self.limit
         return _again, (given, self.mode, self.options)
+
+
+def _aot_compile(fn, example_inputs):
+    """Compiles the function for the arguments (args, kwargs); the result can be saved to a file."""
+    from .ahead import aot_compile
+    return aot_compile(fn, example_inputs)
 
 
 def _again(given, mode, options):
@@ -145,7 +152,7 @@ def disable(fn=None, recursive=True, *, reason=None):
                              f"{': ' + reason if reason else ''}")
         with _Plain():
             return fn(*args, **kwargs)
-    plain._torchdynamo_disable = True
+    plain._torchdynamo_disable, plain._torchdynamo_disable_recursive = True, recursive
     plain._torchdynamo_orig_callable = fn
     return plain
 

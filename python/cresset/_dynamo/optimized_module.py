@@ -17,6 +17,10 @@ class OptimizedModule(Module):
     def __call__(self, *args, **kwargs):
         return self._compiled_forward(*args, **kwargs)
 
+    def aot_compile(self, example_inputs):
+        """Compiles the module for the arguments (args, kwargs); the result can be saved to a file."""
+        return self._compiled_forward.aot_compile(example_inputs)
+
     def __reduce__(self):
         return OptimizedModule, (self._orig_mod, self._how)
 

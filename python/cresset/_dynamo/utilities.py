@@ -48,6 +48,17 @@ def substitute_in_graph(original_fn, **unused):
     return lambda fn: fn
 
 
+def patch_dynamo_config(changes=None, value=None, **more):
+    """Sets other values of torch._dynamo.config temporarily: a context manager and a decorator."""
+    from .config import patch
+    return patch(changes, value, **more)
+
+
+def is_dynamo_disable_recursive(method):
+    """Returns whether disable() was applied to `method` and the functions it calls; None if not applied."""
+    return getattr(method, "_torchdynamo_disable_recursive", None)
+
+
 def skip(fn=None):
     from .eval_frame import disable
     return disable(fn, recursive=False)

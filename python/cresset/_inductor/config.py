@@ -16,6 +16,7 @@ coordinate_descent_tuning = False  # the same
 fallback_by_default = False  # true: operators are not fused
 fallback_random = False
 shape_padding = True
+guard_filter_fn = None  # a function of guards; every guard is kept (torch.compiler.skip_all_guards_unsafe)
 
 
 class trace:

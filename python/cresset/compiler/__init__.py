@@ -3,10 +3,52 @@ from .. import _dynamo, compile  # noqa: A004
 from .._dynamo.backends.registry import get_default_backend, set_default_backend
 from .._dynamo import (allow_in_graph, assume_constant_result, disable, is_compiling, list_backends, nonstrict_trace,
                        set_stance, substitute_in_graph)
+from . import config
+from ._guard_filters import (keep_portable_guards_unsafe, keep_tensor_guards_unsafe, skip_all_guards_unsafe,
+                             skip_guard_on_all_nn_modules_unsafe, skip_guard_on_globals_unsafe,
+                             skip_guard_on_inbuilt_nn_modules_unsafe)
 
-__all__ = ["allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "get_default_backend",
-           "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "nonstrict_trace", "picture", "report", "reset",
-           "nested_compile_region", "set_default_backend", "set_stance", "substitute_in_graph", "wrap_numpy"]
+__all__ = ["allow_in_graph", "assume_constant_result", "compile", "config", "cudagraph_mark_step_begin", "disable",
+           "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting", "keep_portable_guards_unsafe",
+           "keep_tensor_guards_unsafe", "list_backends", "load_cache_artifacts", "load_compiled_function",
+           "nested_compile_region", "nonstrict_trace", "picture", "report", "reset", "save_cache_artifacts",
+           "set_default_backend", "set_enable_guard_collectives", "set_stance", "skip_all_guards_unsafe",
+           "skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe",
+           "skip_guard_on_inbuilt_nn_modules_unsafe", "substitute_in_graph", "wrap_numpy"]
+
+_guard_collectives = False
+
+
+def set_enable_guard_collectives(enabled):
+    """Stores the setting and returns the earlier one.  Guards of this package never wait for other ranks: a rank
+    that records a call needs no other rank."""
+    global _guard_collectives
+    before, _guard_collectives = _guard_collectives, bool(enabled)
+    return before
+
+
+def save_cache_artifacts():
+    """Returns (bytes, CacheInfo) of the compiled kernels that this process used; None where there are none."""
+    from ._caches import save
+    return save()
+
+
+def load_cache_artifacts(serialized_artifacts):
+    """Puts the kernels of save_cache_artifacts() into this user's cache, and returns their CacheInfo.
+
+    The bytes contain machine code: load only bytes whose origin you trust.
+    """
+    from ._caches import load
+    return load(serialized_artifacts)
+
+
+def load_compiled_function(file, *, f_globals=None, external_data=None):
+    """Returns the function that `compile(f).aot_compile((args, kwargs)).save_compiled_function(path)` wrote.
+
+    file is open for reading bytes.  It contains pickled objects: load only files whose origin you trust.
+    """
+    from .._dynamo.ahead import load
+    return load(file, f_globals, external_data)
 
 
 def reset():
@@ -22,10 +64,16 @@ def is_exporting():
     return False
 
 
-def nested_compile_region(fn=None):
-    """Marks a function that is called many times.  Not needed here: equal fusion groups share a
-    kernel."""
-    return nested_compile_region if fn is None else fn
+def nested_compile_region(fn=None, fn_name=None, **options):
+    """Marks a function that is called many times, as a decorator.
+
+    Returns the function: calls with equal operators share their kernels, marked or not.
+    """
+    if fn is None:
+        return lambda f: nested_compile_region(f, fn_name, **options)
+    if not callable(fn):
+        raise TypeError(f"nested_compile_region expects a callable, but got {type(fn)}")
+    return fn
 
 
 def cudagraph_mark_step_begin():
