@@ -33,9 +33,24 @@ struct cr_work {
 };
 
 /* --- making groups --- */
-/* The receives of a call that does not come are dropped when the link can get no more. */
+/* A forked child has the sockets of its parent's link, but neither its threads nor, perhaps,
+ * an open lock: it touches none of them. */
+static bool is_inherited(const cr_comm *g) { return g->process != getpid(); }
+
+static cr_status fail_inherited(const cr_comm *g)
+{
+    return cr_fail(CR_COMM,
+                   "the group '%s' belongs to process %d, of which this one was forked; make a "
+                   "new group in the child",
+                   g->name, (int)g->process);
+}
+
+/* The receives of a call that does not come are dropped when the link can get no more.  The
+ * link of a parent stays as it is: shutting a socket would end it in the parent, too. */
 static void group_unlink(cr_comm *g)
 {
+    if (is_inherited(g))
+        return;
     if (!g->broken)
         g->engine->shut(g->link);
     for (int r = 0; g->ahead && r < g->size; r++)
@@ -176,6 +191,8 @@ uint64_t cr_comm_sequence(const cr_comm *g)
 
 void cr_comm_break(cr_comm *g, const char *why)
 {
+    if (is_inherited(g))
+        return;
     pthread_mutex_lock(&g->lock);
     bool first = !g->broken;
     g->broken = true;
@@ -192,12 +209,14 @@ void cr_comm_shut(cr_comm *g, const char *why) { cr_comm_break(g, why); }
 /* Ends the thread, which runs waiting works to their failure or end first. */
 void cr_comm_end(cr_comm *g)
 {
+    if (is_inherited(g))
+        return;
     pthread_mutex_lock(&g->lock);
     bool joins = g->has_thread && !g->ends;
     g->ends = true;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    if (joins && g->process == getpid())
+    if (joins)
         pthread_join(g->thread, NULL);
 }
 
@@ -277,7 +296,7 @@ void cr_work_drop(cr_work *w)
 {
     if (!w || --w->count)
         return;
-    if (w->transfer)
+    if (w->transfer && !is_inherited(w->g))
         w->g->engine->drop(w->g->link, w->transfer);
     cr_vec_drop(&w->followers);
     cr_free(w->message);
@@ -633,6 +652,8 @@ cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, in
         n == 1 && (calls[0].kind == CR_CALL_SEND || calls[0].kind == CR_CALL_RECEIVE);
     cr_status st;
 
+    if (is_inherited(g))
+        return fail_inherited(g);
     for (int i = 0; i < n; i++)
         CR_TRY(check_call(g, &calls[i]));
     if (is_broken(g) || has_ended(g))
@@ -686,6 +707,8 @@ cr_status cr_work_wait(cr_work *w, int64_t timeout_ms)
     struct timespec end = end_after(timeout_ms < 0 ? 0 : timeout_ms);
     bool late = false;
 
+    if (is_inherited(g))
+        return fail_inherited(g);
     if (timeout_ms < 0)
         transfer_fetch(w);
     else

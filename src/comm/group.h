@@ -7,7 +7,10 @@
  *
  * Before data travels, ranks compare their calls: kind, operation, dtype, counts, number and
  * root. A difference is an error at every rank that names both lines of the programs.  All
- * functions may be called from any thread. */
+ * functions may be called from any thread.
+ *
+ * A group belongs to the process that made it.  In a forked child its calls fail with CR_COMM;
+ * dropping it there leaves the parent's link as it is. */
 #ifndef CR_COMM_GROUP_H
 #define CR_COMM_GROUP_H
 

@@ -54,7 +54,7 @@ struct cr_comm {
     cr_work *first, *last; /* waiting for the thread */
     bool has_thread, ends, busy;
     pthread_t thread;
-    pid_t process; /* a forked child has no thread */
+    pid_t process; /* that made the group */
     bool broken;
     cr_text why;
     uint64_t sequence;

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -361,6 +362,35 @@ static void differ_in_dtype(cr_comm *g)
 TEST(large_calls_that_differ_in_dtype_are_an_error)
 {
     all_engines(2, 4, 20000, differ_in_dtype);
+}
+
+/* A child of rank 0 ends the group that it inherited; the ranks go on. */
+static void end_in_a_child(cr_comm *g)
+{
+    int64_t sum = 1;
+    cr_buffer b = {&sum, 1};
+    cr_call_args call = {
+        .kind = CR_CALL_ALL_REDUCE, .dtype = CR_I64, .root = -1, .outs = 1, .out = &b};
+    int status = 0;
+
+    MUST(!cr_comm_run(g, &call, "before"));
+    pid_t child = cr_comm_rank(g) ? -1 : fork();
+    if (!child) {
+        MUST(cr_comm_run(g, &call, "in the child") == CR_COMM);
+        MUST(strstr(cr_error_message(), "forked"));
+        cr_comm_shut(g, "by the child");
+        cr_comm_drop(g);
+        _exit(failures ? 1 : 0);
+    }
+    if (child > 0)
+        MUST(waitpid(child, &status, 0) == child && !status);
+    MUST(!cr_comm_run(g, &call, "after"));
+    MUST(sum == (int64_t)cr_comm_size(g) * cr_comm_size(g));
+}
+
+TEST(a_forked_child_leaves_its_parents_group_alone)
+{
+    all_engines(2, 3, 20000, end_in_a_child);
 }
 
 static void lose_rank_1(cr_comm *g)
