@@ -3,6 +3,7 @@
  * Each store has a table of its own and reads the frames that others appended before it
  * answers; all tables are therefore equal.  The file is locked for each request.  A process
  * that is killed while it appends leaves part of a frame, which the next one cuts off. */
+#include "base/log.h"
 #include "comm/store_impl.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -91,13 +92,42 @@ static cr_status file_append(file_store *f, int fd, const cr_store_request *r)
     return st;
 }
 
+/* After a change that the file did not take: cuts off what was written of it, and empties the
+ * table, which the next request reads again. */
+static void file_undo(file_store *f, int fd, cr_table *empty)
+{
+    if (ftruncate(fd, (off_t)f->read))
+        cr_log_line("comm", 1, "%s ends with a part of a request: %s", f->path,
+                    strerror(errno));
+    cr_table_free(f->table);
+    f->table = empty;
+    f->read = 0;
+}
+
+/* Changes the table, then the file; after a failure neither has changed. */
+static cr_status file_change(file_store *f, int fd, const cr_store_request *r, cr_text *reply,
+                             bool *blocked)
+{
+    cr_table *empty;
+
+    CR_TRY(cr_table_new(&empty));
+    cr_status st = cr_table_answer(f->table, r, reply, blocked);
+    if (!st && !*blocked)
+        st = file_append(f, fd, r);
+    if (st)
+        file_undo(f, fd, empty);
+    else
+        cr_table_free(empty);
+    return st;
+}
+
 /* One attempt, with the file locked. */
 static cr_status file_answer(file_store *f, int fd, const cr_store_request *r, cr_text *reply,
                              bool *blocked)
 {
     CR_TRY(file_catch_up(f, fd));
-    CR_TRY(cr_table_answer(f->table, r, reply, blocked));
-    return changes[r->verb] && !*blocked ? file_append(f, fd, r) : CR_OK;
+    return changes[r->verb] ? file_change(f, fd, r, reply, blocked)
+                            : cr_table_answer(f->table, r, reply, blocked);
 }
 
 static cr_status file_try(file_store *f, const cr_store_request *r, cr_text *reply,

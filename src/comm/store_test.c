@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -235,6 +236,33 @@ TEST(a_file_with_half_a_request_at_its_end_is_mended)
     is_value(a, "l", "w");
     cr_store_drop(a);
     cr_store_drop(b);
+    unlink(test_path());
+}
+
+/* A file that takes no more bytes: the limit of a process's files. */
+TEST(a_change_that_the_file_does_not_take_is_no_change)
+{
+    struct rlimit before, small;
+    cr_store *a = NULL;
+    cr_text value = {0};
+    char *large = cr_alloc_zero(1 << 16);
+    int64_t sum = 0;
+
+    OK(cr_store_file(&a, test_path(), 0));
+    OK(cr_store_add(a, "sum", 1, &sum));
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 1 << 12;
+    setrlimit(RLIMIT_FSIZE, &small);
+    FAILS(CR_IO, cr_store_set(a, "large", (cr_bytes){large, 1 << 16}));
+    setrlimit(RLIMIT_FSIZE, &before);
+    FAILS(CR_STORE, cr_store_get(a, "large", 10, &value));
+    OK(cr_store_add(a, "sum", 1, &sum));
+    EQ(sum, 2);
+    cr_text_drop(&value);
+    cr_store_drop(a);
+    cr_free(large);
     unlink(test_path());
 }
 
