@@ -119,23 +119,27 @@ static bool net_ready(int fd, short events, double end)
     }
 }
 
+/* The error of a connection that has started: 0 when it stands. */
+static int connect_error(int fd, double end)
+{
+    int error = 0;
+    socklen_t n = sizeof error;
+
+    if (!net_ready(fd, POLLOUT, end))
+        return errno;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) ? errno : error;
+}
+
 /* A connected socket, or -1 with errno. */
 static int connect_to(const struct addrinfo *a, double end)
 {
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1,
-        error = 0;
-    socklen_t n = sizeof error;
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
 
     if (fd < 0)
         return -1;
-    if (connect(fd, a->ai_addr, a->ai_addrlen) && errno == EINPROGRESS) {
-        if (!net_ready(fd, POLLOUT, end))
-            error = ETIMEDOUT;
-        else
-            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
-    } else {
-        error = cr_net_port(fd) ? 0 : errno;
-    }
+    int error = connect(fd, a->ai_addr, a->ai_addrlen) ? errno : 0;
+    if (error == EINPROGRESS)
+        error = connect_error(fd, end);
     if (error) {
         close(fd);
         errno = error;
