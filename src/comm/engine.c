@@ -5,16 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static cr_status fake_load(const cr_engine **out)
-{
-    *out = &cr_fake_engine;
-    return CR_OK;
-}
-
-static const struct {
-    const char *name;
-    cr_status (*load)(const cr_engine **out);
-} own_engines[] = {{"gloo", cr_gloo_load}, {"mpi", cr_mpi_load}, {"fake", fake_load}};
+static cr_engine_library *const own_engines[] = {&cr_gloo_engine, &cr_mpi_engine,
+                                                 &cr_fake_engine};
 
 static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
 static CR_VEC(const cr_engine *) registered;
@@ -37,12 +29,30 @@ static const cr_engine *engine_registered(const char *name)
     return NULL;
 }
 
-static int engine_own(const char *name)
+static cr_engine_library *engine_own(const char *name)
 {
-    for (int i = 0; i < (int)CR_LEN(own_engines); i++)
-        if (!strcmp(own_engines[i].name, name))
-            return i;
-    return -1;
+    for (size_t i = 0; i < CR_LEN(own_engines); i++)
+        if (!strcmp(own_engines[i]->engine.name, name))
+            return own_engines[i];
+    return NULL;
+}
+
+void *cr_engine_dlopen(const char *path, int flags, cr_text *tried)
+{
+    void *file = dlopen(path, flags);
+
+    if (!file)
+        cr_text_printf(tried, "%s%s", tried->len ? "; " : "", dlerror());
+    return file;
+}
+
+/* Opens an engine's library at the first call; the lock is held. */
+static cr_status engine_open_library(cr_engine_library *e)
+{
+    if (!e->was_opened)
+        e->found = !e->open || e->open(&e->tried);
+    e->was_opened = true;
+    return e->found ? CR_OK : cr_fail(CR_COMM, "%s [%s]", e->advice, cr_text_str(&e->tried));
 }
 
 cr_status cr_engine_register(const cr_engine *engine)
@@ -50,7 +60,7 @@ cr_status cr_engine_register(const cr_engine *engine)
     cr_status st = CR_OK;
 
     pthread_mutex_lock(&engines_lock);
-    if (engine_own(engine->name) >= 0 || engine_registered(engine->name))
+    if (engine_own(engine->name) || engine_registered(engine->name))
         st = cr_fail(CR_VALUE, "an engine '%s' is registered already", engine->name);
     if (!st)
         st = cr_vec_reserve(&registered, 1);
@@ -62,17 +72,19 @@ cr_status cr_engine_register(const cr_engine *engine)
 
 cr_status cr_engine_find(const cr_engine **out, const char *name)
 {
-    int own = engine_own(name);
+    cr_engine_library *own = engine_own(name);
+    cr_status st = CR_OK;
 
     pthread_mutex_lock(&engines_lock);
-    const cr_engine *other = engine_registered(name);
+    const cr_engine *found = own ? &own->engine : engine_registered(name);
+    if (own)
+        st = engine_open_library(own);
     pthread_mutex_unlock(&engines_lock);
-    if (other) {
-        *out = other;
-        return CR_OK;
-    }
-    return own < 0 ? cr_fail(CR_COMM, "there is no engine '%s' for groups of processes", name)
-                   : own_engines[own].load(out);
+    if (!found)
+        return cr_fail(CR_COMM, "there is no engine '%s' for groups of processes", name);
+    if (!st)
+        *out = found;
+    return st;
 }
 
 bool cr_engine_is_available(const char *name)

@@ -96,9 +96,18 @@ CR_MUST cr_status cr_engine_find(const cr_engine **out, const char *name);
 bool cr_engine_is_available(const char *name);
 
 /* --- the engines of this room --- */
-CR_MUST cr_status cr_gloo_load(const cr_engine **out);
-CR_MUST cr_status cr_mpi_load(const cr_engine **out);
-extern const cr_engine cr_fake_engine;
+/* An engine whose library is opened when a group first names it. */
+typedef struct {
+    cr_engine engine;
+    /* Opens the library; appends to `tried` what was not found.  NULL: it needs none. */
+    bool (*open)(cr_text *tried);
+    const char *advice; /* the error where the library is missing */
+    bool was_opened, found;
+    cr_text tried;
+} cr_engine_library;
+extern cr_engine_library cr_gloo_engine, cr_mpi_engine, cr_fake_engine;
+/* dlopen; NULL when the file is missing, whose reason is appended to `tried`. */
+void *cr_engine_dlopen(const char *path, int flags, cr_text *tried);
 /* The folder of this library or program's file, as "/a/b/"; "" when unknown. */
 const char *cr_engine_folder(void);
 

@@ -77,6 +77,6 @@ static void fake_drop(void *link, void *transfer)
     (void)transfer;
 }
 
-const cr_engine cr_fake_engine = {"fake",    false,      true,      fake_open,
-                                  fake_shut, fake_close, fake_send, fake_receive,
-                                  fake_wait, fake_drop,  fake_run};
+cr_engine_library cr_fake_engine = {.engine = {"fake", false, true, fake_open, fake_shut,
+                                               fake_close, fake_send, fake_receive, fake_wait,
+                                               fake_drop, fake_run}};

@@ -2,35 +2,35 @@
 #include "comm/engine.h"
 #include "comm/gloo/shim.h"
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 static const cr_shim *gloo;
-static cr_text gloo_missing;
 
-static void gloo_try(const char *path)
+static bool gloo_try(const char *path, cr_text *tried)
 {
-    void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *file = cr_engine_dlopen(path, RTLD_NOW | RTLD_LOCAL, tried);
     const cr_shim *shim = file ? dlsym(file, CR_SHIM_SYMBOL) : NULL;
 
     if (shim && shim->version == CR_SHIM_VERSION)
         gloo = shim;
-    else
-        cr_text_printf(&gloo_missing, "%s%s", gloo_missing.len ? "; " : "",
-                       file ? "another version" : dlerror());
+    else if (file)
+        cr_text_printf(tried, "; %s: another version", path);
+    return gloo != NULL;
 }
 
-static void gloo_open_library(void)
+static bool gloo_open_library(cr_text *tried)
 {
     static const char *const places[] = {"%slibcresset_gloo.so", "%s../libcresset_gloo.so",
                                          "%s../../libcresset_gloo.so"};
     char path[4200];
 
-    for (size_t i = 0; i < CR_LEN(places) && !gloo; i++) {
+    for (size_t i = 0; i < CR_LEN(places); i++) {
         snprintf(path, sizeof path, places[i], cr_engine_folder());
-        gloo_try(path);
+        if (gloo_try(path, tried))
+            return true;
     }
+    return false;
 }
 
 /* Bits 63 and 62 of a slot separate programs' messages from those of calls and of Gloo. */
@@ -121,21 +121,10 @@ static void gloo_drop(void *link, void *transfer)
     gloo->drop(transfer);
 }
 
-cr_status cr_gloo_load(const cr_engine **out)
-{
-    static const cr_engine engine = {"gloo",         false,           false,     gloo_link_open,
-                                     gloo_link_shut, gloo_link_close, gloo_send, gloo_receive,
-                                     gloo_wait,      gloo_drop,       NULL};
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, gloo_open_library);
-    if (!gloo)
-        return cr_fail(
-            CR_COMM,
-            "backend 'gloo' needs Gloo, with which this package was not built (on Debian: "
-            "apt-get install libgloo-dev, then build again); backend 'mpi' needs only "
-            "'pip install mpich' [%s]",
-            cr_text_str(&gloo_missing));
-    *out = &engine;
-    return CR_OK;
-}
+cr_engine_library cr_gloo_engine = {
+    .engine = {"gloo", false, false, gloo_link_open, gloo_link_shut, gloo_link_close, gloo_send,
+               gloo_receive, gloo_wait, gloo_drop, NULL},
+    .open = gloo_open_library,
+    .advice = "backend 'gloo' needs Gloo, with which this package was not built (on Debian: "
+              "apt-get install libgloo-dev, then build again); backend 'mpi' needs only "
+              "'pip install mpich'"};

@@ -2,11 +2,14 @@
  * time.
  *
  * MPI starts once a process.  Ranks that mpirun did not start are given a PMI server, which the
- * first group's rank 0 runs; later groups are made of that group's ranks.  No call blocks in
- * MPI: transfers are started and tested under one lock, so a thread that waits sees its time
- * limit. */
+ * first group's rank 0 runs; later groups are made of that group's ranks.
+ *
+ * Transfers are started and tested under one lock and none blocks in MPI, so a thread that
+ * waits sees its time limit.  Only making a group waits for other ranks inside of MPI: it runs
+ * in a thread beside the lock, and its caller waits no longer than the time limit. */
 #include "base/clock.h"
 #include "base/env.h"
+#include "base/map.h"
 #include "comm/engine.h"
 #include "comm/mpi/abi.h"
 #include "comm/mpi/pmi.h"
@@ -17,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct {
@@ -24,9 +28,7 @@ static struct {
     CR_MPI_FUNCTIONS(MPI_FUNCTION)
 #undef MPI_FUNCTION
 } mpi;
-static bool mpi_found;
-static cr_text mpi_missing;
-/* All calls of MPI are made under this lock. */
+/* All calls of MPI are made under this lock, but those that make a group. */
 static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The run: ranks of the first group, in MPI's order. */
@@ -34,7 +36,6 @@ static struct {
     bool started, by_launcher;
     int size, rank;
     int *global; /* numbers of the ranks in the program's run */
-    int groups;  /* made so far: the tags of their making */
 } world;
 
 typedef struct {
@@ -64,36 +65,32 @@ static bool mpi_bind(void *file)
     return all;
 }
 
-static void mpi_try(const char *path)
+static bool mpi_try(const char *path, cr_text *tried)
 {
-    void *file = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    void *file = cr_engine_dlopen(path, RTLD_NOW | RTLD_GLOBAL, tried);
+    bool found = file && mpi_bind(file);
 
-    if (file && mpi_bind(file))
-        mpi_found = true;
-    else
-        cr_text_printf(&mpi_missing, "%s%s", mpi_missing.len ? "; " : "",
-                       file ? "a library without MPI 5's functions" : dlerror());
+    if (file && !found)
+        cr_text_printf(tried, "; %s: a library without MPI 5's functions", path);
+    return found;
 }
 
-static void mpi_open_library(void)
+static bool mpi_open_library(cr_text *tried)
 {
     const char *named = cr_env(CR_ENV_CR_MPI), *env = cr_env(CR_ENV_VIRTUAL_ENV);
     char path[4200];
 
-    if (*named)
-        mpi_try(named);
+    if (*named && mpi_try(named, tried))
+        return true;
     /* The wheel is in the environment's lib folder, the package in
      * lib/python3.x/site-packages/. */
-    for (const char *up = "../../../../"; !mpi_found && *up; up += 3) {
+    for (const char *up = "../../../../"; *up; up += 3) {
         snprintf(path, sizeof path, "%s%slibmpi_abi.so.1", cr_engine_folder(), up);
-        mpi_try(path);
+        if (mpi_try(path, tried))
+            return true;
     }
-    if (!mpi_found && *env) {
-        snprintf(path, sizeof path, "%s/lib/libmpi_abi.so.1", env);
-        mpi_try(path);
-    }
-    if (!mpi_found)
-        mpi_try("libmpi_abi.so.1");
+    snprintf(path, sizeof path, "%s/lib/libmpi_abi.so.1", env);
+    return (*env && mpi_try(path, tried)) || mpi_try("libmpi_abi.so.1", tried);
 }
 
 static cr_status mpi_failed(int rc, const char *function)
@@ -178,13 +175,14 @@ static cr_status mpi_start(const cr_link_how *how, int *rank, int *size)
                                  "starts the processes");
     if (!world.by_launcher)
         CR_TRY(mpi_find_server(how, *rank, *size));
-    MPI_DO(Init_thread, NULL, NULL, CR_MPI_THREAD_SERIALIZED, &level);
+    MPI_DO(Init_thread, NULL, NULL, CR_MPI_THREAD_MULTIPLE, &level);
     if (!world.by_launcher) { /* not for programs that this one starts */
         unsetenv("PMI_PORT");
         unsetenv("PMI_ID");
     }
-    if (level < CR_MPI_THREAD_SERIALIZED)
-        return cr_fail(CR_COMM, "this MPI allows calls of one thread only (level %d)", level);
+    if (level < CR_MPI_THREAD_MULTIPLE)
+        return cr_fail(CR_COMM, "this MPI does not allow calls of several threads (level %d)",
+                       level);
     CR_TRY(mpi_read_world(rank, size));
     world.global = cr_alloc((size_t)*size * sizeof(int));
     for (int i = 0; world.global && i < *size; i++)
@@ -210,53 +208,135 @@ static cr_status mpi_ranks_of(int *out, const cr_link_how *how, int size)
     return CR_OK;
 }
 
-static cr_status mpi_make(cr_mpi_comm *out, const int *ranks, int size, int tag)
+/* A group that is being made: by a thread, and by its caller, who may leave at a time limit. */
+typedef struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done, left;
+    cr_status st;
+    char error[512];
+    mpi_link *link;
+    int size, tag, ranks[];
+} making;
+
+static cr_status mpi_make(cr_mpi_comm *out, const making *m)
 {
     cr_mpi_group all, some;
 
     MPI_DO(Comm_group, CR_MPI_WORLD, &all);
-    MPI_DO(Group_incl, all, size, ranks, &some);
+    MPI_DO(Group_incl, all, m->size, m->ranks, &some);
     for (int i = 0; i < 2; i++) {
-        MPI_DO(Comm_create_group, CR_MPI_WORLD, some, (2 * tag + i) & 0x3fff, &out[i]);
+        MPI_DO(Comm_create_group, CR_MPI_WORLD, some, m->tag + i, &out[i]);
         MPI_DO(Comm_set_errhandler, out[i], CR_MPI_ERRORS_RETURN);
     }
     return CR_OK;
 }
 
-static cr_status mpi_link_make(mpi_link *l, const cr_link_how *how, int *rank, int *size)
+static void making_free(making *m)
 {
-    int *ranks = NULL;
-    int64_t tag = 0;
-    cr_status st = CR_OK;
+    pthread_cond_destroy(&m->changed);
+    pthread_mutex_destroy(&m->lock);
+    cr_free(m->link);
+    cr_free(m);
+}
 
-    if (!world.started)
-        CR_GO(mpi_start(how, rank, size));
-    ranks = cr_alloc((size_t)*size * sizeof *ranks);
-    if (!ranks)
-        return CR_MEMORY;
-    CR_GO(mpi_ranks_of(ranks, how, *size));
-    tag = how->global ? how->global[0] : 0;
-    CR_GO(mpi_make(l->channel, ranks, *size, (int)tag));
-    l->rank = *rank;
-done:
-    cr_free(ranks);
+static void *making_thread(void *at)
+{
+    making *m = at;
+    cr_status st = mpi_make(m->link->channel, m);
+
+    pthread_mutex_lock(&m->lock);
+    m->st = st;
+    if (st)
+        snprintf(m->error, sizeof m->error, "%s", cr_error_message());
+    m->done = true;
+    bool left = m->left;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+    if (left)
+        making_free(m);
+    return NULL;
+}
+
+/* Waits for the thread; true when it has ended, else the thread frees `m`. */
+static bool making_wait(making *m, int64_t ms)
+{
+    struct timespec end;
+
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += ms / 1000 + 1;
+    pthread_mutex_lock(&m->lock);
+    while (!m->done && !pthread_cond_timedwait(&m->changed, &m->lock, &end))
+        ;
+    bool done = m->done;
+    m->left = !done;
+    pthread_mutex_unlock(&m->lock);
+    return done;
+}
+
+static cr_status making_run(making *m, mpi_link **link, int64_t ms)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, making_thread, m)) {
+        making_free(m);
+        return cr_fail(CR_COMM, "no thread that makes a group of MPI");
+    }
+    pthread_detach(thread);
+    if (!making_wait(m, ms))
+        return cr_fail(CR_COMM, "MPI: a group was not made after %lldms", (long long)ms);
+    cr_status st = m->st ? cr_fail(m->st, "%s", m->error) : CR_OK;
+    if (!st) {
+        *link = m->link;
+        m->link = NULL;
+    }
+    making_free(m);
     return st;
+}
+
+/* The tag of a group's making: groups of other ranks that are made at the same time have other
+ * tags. */
+static int making_tag(const int *ranks, int size)
+{
+    return (int)(cr_hash((const char *)ranks, (size_t)size * sizeof *ranks) & 0x3ffe);
+}
+
+static cr_status making_new(making **out, const cr_link_how *how, int rank, int size)
+{
+    making *m = cr_alloc_zero(sizeof *m + (size_t)size * sizeof *m->ranks);
+
+    if (!m)
+        return CR_MEMORY;
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->changed, NULL);
+    m->size = size;
+    m->link = cr_alloc_zero(sizeof *m->link);
+    cr_status st = m->link ? mpi_ranks_of(m->ranks, how, size) : CR_MEMORY;
+    if (st) {
+        making_free(m);
+        return st;
+    }
+    m->link->rank = rank;
+    m->tag = making_tag(m->ranks, size);
+    *out = m;
+    return CR_OK;
 }
 
 static cr_status mpi_link_open(void **link, const cr_link_how *how, int *rank, int *size)
 {
-    mpi_link *l = cr_alloc_zero(sizeof *l);
+    making *m = NULL;
+    mpi_link *made = NULL;
+    cr_status st = CR_OK;
 
-    if (!l)
-        return CR_MEMORY;
     pthread_mutex_lock(&mpi_lock);
-    cr_status st = mpi_link_make(l, how, rank, size);
+    if (!world.started)
+        st = mpi_start(how, rank, size);
     pthread_mutex_unlock(&mpi_lock);
-    if (st)
-        cr_free(l);
-    else
-        *link = l;
-    return st;
+    CR_TRY(st);
+    CR_TRY(making_new(&m, how, *rank, *size));
+    CR_TRY(making_run(m, &made, how->timeout_ms));
+    *link = made;
+    return CR_OK;
 }
 
 static void mpi_link_shut(void *link) { ((mpi_link *)link)->shut = true; }
@@ -391,20 +471,9 @@ static void mpi_drop(void *link, void *transfer)
     cr_free(t);
 }
 
-cr_status cr_mpi_load(const cr_engine **out)
-{
-    static const cr_engine engine = {"mpi",         true,           false,    mpi_link_open,
-                                     mpi_link_shut, mpi_link_close, mpi_send, mpi_receive,
-                                     mpi_wait,      mpi_drop,       NULL};
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, mpi_open_library);
-    if (!mpi_found)
-        return cr_fail(
-            CR_COMM,
-            "backend 'mpi' needs an MPI library with the standard ABI, libmpi_abi.so.1: "
-            "'pip install mpich' brings one, CR_MPI names another one [%s]",
-            cr_text_str(&mpi_missing));
-    *out = &engine;
-    return CR_OK;
-}
+cr_engine_library cr_mpi_engine = {
+    .engine = {"mpi", true, false, mpi_link_open, mpi_link_shut, mpi_link_close, mpi_send,
+               mpi_receive, mpi_wait, mpi_drop, NULL},
+    .open = mpi_open_library,
+    .advice = "backend 'mpi' needs an MPI library with the standard ABI, libmpi_abi.so.1: 'pip "
+              "install mpich' brings one, CR_MPI names another one"};

@@ -477,11 +477,11 @@ TEST(an_engine_from_outside_serves_groups)
     cr_call_args c = {.kind = CR_CALL_BARRIER, .root = -1};
 
     FAILS(CR_COMM, cr_comm_new(&g, &how));
-    outside = cr_fake_engine;
+    outside = cr_fake_engine.engine;
     outside.name = "outside";
     OK(cr_engine_register(&outside));
     FAILS(CR_VALUE, cr_engine_register(&outside));
-    FAILS(CR_VALUE, cr_engine_register(&cr_fake_engine));
+    FAILS(CR_VALUE, cr_engine_register(&cr_fake_engine.engine));
     OK(cr_comm_new(&g, &how));
     EQ_STR(cr_comm_engine(g), "outside");
     OK(cr_comm_run(g, &c, "o.py:1"));

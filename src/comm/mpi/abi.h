@@ -20,17 +20,15 @@ typedef struct {
 #define CR_MPI_WORLD         CR_MPI_HANDLE(cr_mpi_comm, 0x101)
 #define CR_MPI_ERRORS_RETURN CR_MPI_HANDLE(cr_mpi_errhandler, 0x143)
 #define CR_MPI_BYTE          CR_MPI_HANDLE(cr_mpi_type, 0x247)
-enum { CR_MPI_ANY_SOURCE = -1, CR_MPI_THREAD_SERIALIZED = 2048 };
+enum { CR_MPI_ANY_SOURCE = -1, CR_MPI_THREAD_MULTIPLE = 4096 };
 
 #define CR_MPI_FUNCTIONS(X)                                                                    \
     X(Init_thread, (int *, char ***, int, int *))                                              \
-    X(Initialized, (int *))                                                                    \
     X(Finalize, (void))                                                                        \
     X(Error_string, (int, char *, int *))                                                      \
     X(Comm_rank, (cr_mpi_comm, int *))                                                         \
     X(Comm_size, (cr_mpi_comm, int *))                                                         \
     X(Comm_set_errhandler, (cr_mpi_comm, cr_mpi_errhandler))                                   \
-    X(Comm_dup, (cr_mpi_comm, cr_mpi_comm *))                                                  \
     X(Comm_group, (cr_mpi_comm, cr_mpi_group *))                                               \
     X(Group_incl, (cr_mpi_group, int, const int *, cr_mpi_group *))                            \
     X(Comm_create_group, (cr_mpi_comm, cr_mpi_group, int, cr_mpi_comm *))                      \
