@@ -3,7 +3,7 @@ from datetime import timedelta
 
 from .. import _C
 
-_VERBS = _C._comm_verbs
+_VERBS = {name: i for i, name in enumerate(_C._comm_verbs)}
 _MODULE = "torch.distributed.distributed_c10d"
 
 

@@ -815,6 +815,17 @@ def all_gather_coalesced(output_tensor_lists, input_tensor_list, group=None, asy
     return work.get_future() if async_op else _finish(work, False)
 
 
+def _check_root_list(tensors, tensor, name, is_root, side):
+    """Only the root gives a list of tensors."""
+    if not is_root and tensors:
+        raise ValueError(f"Argument ``{name}`` must NOT be specified on non-{side} ranks.")
+    if is_root and not tensors:
+        raise ValueError(f"Argument ``{name}`` must be specified on {side} rank.")
+    if is_root:
+        _check_tensor_list(tensors, name)
+        _ensure_all_tensors_same_dtype(tensor, tensors)
+
+
 def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
     """Collects each rank's tensor at rank dst."""
     _check_single_tensor(tensor, "tensor")
@@ -822,13 +833,7 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
     if _rank_not_in_group(pg):
         return _warn_not_in_group("gather")
     root = _canonicalize_group_rank(pg, dst, group_dst, 0 if pg is GroupMember.WORLD else get_global_rank(pg, 0))
-    if pg.rank() == root:
-        if not gather_list:
-            raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-        _check_tensor_list(gather_list, "gather_list")
-        _ensure_all_tensors_same_dtype(tensor, gather_list)
-    elif gather_list:
-        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    _check_root_list(gather_list, tensor, "gather_list", pg.rank() == root, "destination")
     outputs = [gather_list] if pg.rank() == root else []
     return _finish(pg.gather(outputs, [tensor], _with(GatherOptions(), async_op, rootRank=root)), async_op)
 
@@ -840,13 +845,7 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     if _rank_not_in_group(pg):
         return _warn_not_in_group("scatter")
     root = _canonicalize_group_rank(pg, src, group_src, 0 if pg is GroupMember.WORLD else get_global_rank(pg, 0))
-    if pg.rank() == root:
-        if not scatter_list:
-            raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-        _check_tensor_list(scatter_list, "scatter_list")
-        _ensure_all_tensors_same_dtype(tensor, scatter_list)
-    elif scatter_list:
-        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    _check_root_list(scatter_list, tensor, "scatter_list", pg.rank() == root, "source")
     inputs = [scatter_list] if pg.rank() == root else []
     return _finish(pg.scatter([tensor], inputs, _with(ScatterOptions(), async_op, rootRank=root)), async_op)
 

@@ -10,6 +10,9 @@ cr_store *cr_py_store_of(PyObject *x);
 /* The group of a _CommGroup, borrowed; NULL with an exception, also when it was closed. */
 cr_comm *cr_py_comm_of(PyObject *x);
 
+/* Adds a tuple of names to a module.  -1 with an exception. */
+int cr_py_add_names(PyObject *m, const char *name, const char *const *names, size_t n);
+
 /* Runs `code` without the interpreter lock.  Unlike CR_PY_UNLOCKED it leaves garbage collection
  * on: the code changes no reference of tensors, and may wait for minutes. */
 #define CR_PY_WAITING(code)                                                                    \

@@ -543,8 +543,7 @@ static PyMethodDef group_functions[] = {{"_comm_group", make_group, METH_VARARGS
                                         {"_comm_set_folder", set_folder, METH_O, NULL},
                                         {0}};
 
-/* A list of names as a module's tuple. */
-static int add_names(PyObject *m, const char *name, const char *const *names, size_t n)
+int cr_py_add_names(PyObject *m, const char *name, const char *const *names, size_t n)
 {
     PyObject *t = PyTuple_New((Py_ssize_t)n);
 
@@ -575,8 +574,8 @@ int cr_py_comm_group_start(PyObject *m)
 
     if (cr_py_add_type(m, "_CommGroup", &group_type) < 0 ||
         cr_py_add_type(m, "_CommWork", &work_type) < 0 ||
-        add_names(m, "_comm_calls", calls, CR_LEN(calls)) < 0 ||
-        add_names(m, "_comm_reduces", reduces, CR_LEN(reduces)) < 0)
+        cr_py_add_names(m, "_comm_calls", calls, CR_LEN(calls)) < 0 ||
+        cr_py_add_names(m, "_comm_reduces", reduces, CR_LEN(reduces)) < 0)
         return -1;
     return PyModule_AddFunctions(m, group_functions);
 }

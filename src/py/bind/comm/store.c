@@ -324,30 +324,16 @@ static PyMethodDef store_functions[] = {
     {0},
 };
 
-/* _comm_verbs: the numbers of requests by their names. */
-static int add_verbs(PyObject *m)
+int cr_py_comm_store_start(PyObject *m)
 {
-    static const char *const names[] = {
+    static const char *const verbs[] = {
 #define CR_VERB(NAME, changes, waits) #NAME,
 #include "comm/verbs.def"
 #undef CR_VERB
     };
-    PyObject *d = PyDict_New();
 
-    for (int i = 0; d && i < CR_STORE_VERBS; i++) {
-        PyObject *n = PyLong_FromLong(i);
-        if (!n || PyDict_SetItemString(d, names[i], n) < 0)
-            Py_CLEAR(d);
-        Py_XDECREF(n);
-    }
-    int rc = d ? PyModule_AddObjectRef(m, "_comm_verbs", d) : -1;
-    Py_XDECREF(d);
-    return rc;
-}
-
-int cr_py_comm_store_start(PyObject *m)
-{
-    if (cr_py_add_type(m, "_CommStore", &store_type) < 0 || add_verbs(m) < 0)
+    if (cr_py_add_type(m, "_CommStore", &store_type) < 0 ||
+        cr_py_add_names(m, "_comm_verbs", verbs, CR_LEN(verbs)) < 0)
         return -1;
     return PyModule_AddFunctions(m, store_functions);
 }
