@@ -29,9 +29,8 @@ def breakpoint(rank=0, skip=0, timeout_s=3600):
     barrier()  # noqa: F405
 
 
-
-
-_LAZY = ("algorithms", "autograd", "constants", "device_mesh", "distributed_c10d", "elastic", "launch", "launcher",
+_LAZY = ("_functional_collectives", "_shard", "algorithms", "autograd", "checkpoint", "constants", "device_mesh",
+         "distributed_c10d", "elastic", "launch", "launcher",
          "rendezvous", "rpc", "run", "tensor", "utils", "nn", "optim", "c10d_logger")
 _NAMES = {"DeviceMesh": "device_mesh", "init_device_mesh": "device_mesh", "GradBucket": "_reducer", "Reducer": "_reducer",
           "Logger": "_reducer", "BuiltinCommHookType": "_reducer"}

@@ -1,0 +1,1 @@
+"""Tensors in several processes, of which each has some boxes."""

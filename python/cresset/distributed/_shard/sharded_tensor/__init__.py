@@ -1,0 +1,135 @@
+"""ShardedTensor: a tensor of which every rank has some boxes.  Checkpoints save and load it, for any other division too."""
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import cresset
+
+from ... import distributed_c10d as dist
+from ...checkpoint.metadata import ChunkStorageMetadata, TensorProperties
+from ...checkpoint.planner_helpers import _write_item_for_shard
+from ..metadata import ShardMetadata
+
+__all__ = ["Shard", "ShardedTensor", "ShardedTensorMetadata", "init_from_local_shards"]
+
+
+@dataclass
+class Shard:
+    """A box's elements and its place."""
+
+    tensor: Any
+    metadata: ShardMetadata
+
+    @classmethod
+    def from_tensor_and_offsets(cls, tensor, shard_offsets, rank):
+        """Makes a box of a rank."""
+        return cls(tensor, ShardMetadata(list(shard_offsets), list(tensor.size()), f"rank:{rank}/{tensor.device}"))
+
+
+@dataclass
+class ShardedTensorMetadata:
+    """The boxes of all ranks, and the size."""
+
+    shards_metadata: list = field(default_factory=list)
+    size: Any = cresset.Size([])
+    tensor_properties: TensorProperties = field(default_factory=TensorProperties)
+
+
+def _chunk(shard):
+    return ChunkStorageMetadata(cresset.Size(shard.shard_offsets), cresset.Size(shard.shard_sizes))
+
+
+class ShardedTensor:
+    """A tensor in boxes; local_shards() are this rank's."""
+
+    def __init__(self, local_shards, metadata, process_group=None):
+        self._local_shards, self._metadata, self._process_group = list(local_shards), metadata, process_group
+
+    @classmethod
+    def _init_from_local_shards(cls, local_shards, *global_size, process_group=None, init_rrefs=False):
+        size = cresset.Size(global_size[0] if len(global_size) == 1 and not isinstance(global_size[0], int) else global_size)
+        own = [s.metadata for s in local_shards]
+        dtypes = {s.tensor.dtype for s in local_shards}
+        every = [(own, dtypes)]
+        if dist.is_initialized():
+            every = [None] * dist.get_world_size(process_group)
+            dist.all_gather_object(every, (own, dtypes), process_group)
+        shards = [s for shards, _ in every for s in shards]
+        dtypes = {d for _, some in every for d in some}
+        if len(dtypes) != 1:
+            raise ValueError(f"the boxes of a ShardedTensor have one dtype, not {sorted(map(str, dtypes))}")
+        for s in shards:
+            if len(s.shard_offsets) != len(size) or any(
+                    o < 0 or o + n > m for o, n, m in zip(s.shard_offsets, s.shard_sizes, size)):
+                raise ValueError(f"the box {s} is not inside of a tensor of size {tuple(size)}")
+        return cls(local_shards, ShardedTensorMetadata(shards, size, TensorProperties(dtypes.pop())), process_group)
+
+    def local_shards(self):
+        """Returns this rank's boxes."""
+        return self._local_shards
+
+    def local_tensor(self):
+        """Returns the elements of this rank's only box."""
+        if len(self._local_shards) != 1:
+            raise NotImplementedError("Only single local shard is supported.")
+        return self._local_shards[0].tensor
+
+    def metadata(self):
+        """Returns the boxes of all ranks."""
+        return self._metadata
+
+    def size(self, dim=None):
+        """Returns the size of the whole tensor."""
+        return self._metadata.size if dim is None else self._metadata.size[dim]
+
+    shape = property(size)
+    dtype = property(lambda self: self._metadata.tensor_properties.dtype)
+
+    def dim(self):
+        """Returns the number of dims."""
+        return len(self._metadata.size)
+
+    def numel(self):
+        """Returns the number of elements of the whole tensor."""
+        return self._metadata.size.numel()
+
+    def gather(self, dst=0, out=None, enforce_dtype=False, dtype=None):
+        """Collects all boxes in rank dst's `out`."""
+        boxes = [(s.metadata, s.tensor.detach()) for s in self._local_shards]
+        every = [boxes]
+        if dist.is_initialized():
+            root = dist.get_rank(self._process_group) == dst
+            every = [None] * dist.get_world_size(self._process_group) if root else None
+            dist.gather_object(boxes, every, group=self._process_group, group_dst=dst)
+        for shard, tensor in (box for boxes in every or () for box in boxes):
+            part = out
+            for dim, (start, n) in enumerate(zip(shard.shard_offsets, shard.shard_sizes)):
+                part = part.narrow(dim, start, n)
+            part.copy_(tensor)
+
+    # --- checkpoints ---
+    def __create_write_items__(self, fqn, object):
+        return [_write_item_for_shard(fqn, _chunk(s.metadata), self.size(), self._metadata.tensor_properties)
+                for s in self._local_shards]
+
+    def __create_chunk_list__(self):
+        return [_chunk(s.metadata) for s in self._local_shards]
+
+    def __get_tensor_shard__(self, index):
+        if index.offset is None:
+            raise ValueError(f"Cannot lookup {index.fqn} since its a ShardedTensor and no offset was provided")
+        for shard in self._local_shards:
+            if list(shard.metadata.shard_offsets) == list(index.offset):
+                return shard.tensor
+        raise ValueError(f"Could not find shard at '{index.offset}' for FQN: '{index.fqn}'")
+
+    def _map_local(self, fn):
+        """Returns this tensor with other elements."""
+        return ShardedTensor([replace(s, tensor=fn(s.tensor)) for s in self._local_shards], self._metadata, self._process_group)
+
+    def __repr__(self):
+        return f"ShardedTensor({self._metadata})"
+
+
+def init_from_local_shards(local_shards, *global_size, process_group=None, init_rrefs=False):
+    """Makes a tensor of the boxes that the ranks of a group have."""
+    return ShardedTensor._init_from_local_shards(local_shards, *global_size, process_group=process_group)

@@ -1,0 +1,230 @@
+"""States of modules and optimizers by the names of parameters, which do not depend on wrappers or on the order of groups."""
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import cresset
+
+from .. import distributed_c10d as dist
+
+__all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "set_model_state_dict",
+           "set_optimizer_state_dict", "set_state_dict"]
+
+_WRAPPERS = ("module", "_orig_mod")
+
+
+@dataclass
+class StateDictOptions:
+    """full_state_dict: whole tensors, with cpu_offload at rank 0 alone; broadcast_from_rank0: rank 0's dict is for all."""
+
+    full_state_dict: bool = False
+    cpu_offload: bool = False
+    ignore_frozen_params: bool = False
+    keep_submodule_prefixes: bool = True
+    strict: bool = True
+    broadcast_from_rank0: bool = False
+    flatten_optimizer_state_dict: bool = False
+    dsd_fqn_modifiers: str = "_fqn_modifiers"
+
+
+def _is_wrapper(module):
+    from ...nn.parallel import DataParallel, DistributedDataParallel
+    return isinstance(module, (DataParallel, DistributedDataParallel)) or hasattr(module, "_orig_mod")
+
+
+def _fqn(model, name):
+    """Returns a name without the parts that wrappers add."""
+    parts, at = [], model
+    for part in name.split("."):
+        if not (isinstance(at, cresset.nn.Module) and _is_wrapper(at) and part in _WRAPPERS):
+            parts.append(part)
+        at = getattr(at, part, None) if not isinstance(at, (dict, list)) else None
+    return ".".join(parts)
+
+
+def _options(options):
+    options = options or StateDictOptions()
+    if options.broadcast_from_rank0 and not options.full_state_dict:
+        raise ValueError("full_state_dict must be True when broadcast_from_rank0 is True.")
+    return options
+
+
+def _parameters(model):
+    """Returns {name without wrappers: parameter}."""
+    return {_fqn(model, name): p for name, p in model.named_parameters()}
+
+
+def _given(value, options):
+    """Returns a state's tensors as the options ask for them."""
+    if isinstance(value, dict):
+        return {k: _given(v, options) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_given(v, options) for v in value)
+    if not isinstance(value, cresset.Tensor):
+        return value
+    if options.full_state_dict and hasattr(value, "full_tensor"):
+        value = value.full_tensor()
+    return value.detach().cpu() if options.cpu_offload else value
+
+
+def _result(state, options):
+    state = _given(state, options)
+    alone = options.full_state_dict and options.cpu_offload and dist.is_initialized() and dist.get_rank() != 0
+    return {} if alone else state
+
+
+# --- modules -----------------------------------------------------------------------------------------------------
+
+def get_model_state_dict(model, *, submodules=None, options=None):
+    """Returns a module's state by names without wrappers."""
+    options = _options(options)
+    frozen = {name for name, p in model.named_parameters() if not p.requires_grad} if options.ignore_frozen_params else ()
+    state = {_fqn(model, key): value for key, value in model.state_dict().items() if key not in frozen}
+    if submodules:
+        prefixes = [_fqn(model, name) + "." for name, m in model.named_modules() if m in submodules]
+        state = {key if options.keep_submodule_prefixes else key[len(prefix):]: value
+                 for prefix in prefixes for key, value in state.items() if key.startswith(prefix)}
+    return _result(state, options)
+
+
+def _everywhere(state, options):
+    """Returns rank 0's state at all ranks."""
+    if not options.broadcast_from_rank0 or not dist.is_initialized():
+        return state
+    box = [state if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(box, 0)
+    return box[0]
+
+
+def set_model_state_dict(model, model_state_dict, *, options=None):
+    """Gives a module a state that get_model_state_dict returned.  Returns missing and unexpected names."""
+    options = _options(options)
+    state = _everywhere(model_state_dict, options)
+    if not state:
+        return cresset.nn.modules.module._IncompatibleKeys([], [])
+    own = {_fqn(model, key): key for key in model.state_dict()}
+    return model.load_state_dict({own.get(key, key): value for key, value in state.items()}, strict=options.strict)
+
+
+# --- optimizers --------------------------------------------------------------------------------------------------
+
+def _listed(optimizers):
+    return tuple(optimizers) if isinstance(optimizers, Iterable) else (optimizers,)
+
+
+def _make_states(optimizer):
+    """Makes the states of an optimizer that has not stepped: a step with gradients of zero and a rate of zero."""
+    if optimizer.state:
+        return
+    params = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
+    if any(p.grad is not None for p in params):
+        return
+    rates = [(g, g["lr"]) for g in optimizer.param_groups if "lr" in g]
+    for p in params:
+        p.grad = cresset.zeros_like(p)
+    for g, lr in rates:
+        g["lr"] = cresset.tensor(0.0) if isinstance(lr, cresset.Tensor) else 0.0
+    optimizer.step(closure=None)
+    for g, lr in rates:
+        g["lr"] = lr
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _numbered(model, optimizer):
+    """Returns the names of an optimizer's parameters in the order of its state_dict()."""
+    names = {p: name for name, p in _parameters(model).items()}
+    return [names[p] for g in optimizer.param_groups for p in g["params"]]
+
+
+def _optimizer_state(model, optimizer, options):
+    _make_states(optimizer)
+    names, state = _numbered(model, optimizer), optimizer.state_dict()
+    frozen = {n for n, p in _parameters(model).items() if not p.requires_grad} if options.ignore_frozen_params else set()
+    by_name = {names[i]: s for i, s in state["state"].items() if names[i] not in frozen}
+    groups = [{**g, "params": [names[i] for i in g["params"] if names[i] not in frozen]} for g in state["param_groups"]]
+    return {"state": by_name, "param_groups": groups}
+
+
+def _flattened(state):
+    """Returns one dict: state.NAME.KEY and param_groups.NAME.KEY."""
+    flat = {f"state.{name}.{k}": v for name, s in state["state"].items() for k, v in s.items()}
+    for group in state["param_groups"]:
+        flat.update({f"param_groups.{name}.{k}": v for name in group["params"] for k, v in group.items() if k != "params"})
+    return flat
+
+
+def get_optimizer_state_dict(model, optimizers, *, submodules=None, options=None):
+    """Returns the states of optimizers by the names of a module's parameters."""
+    options, whole = _options(options), {"state": {}, "param_groups": []}
+    for optimizer in _listed(optimizers):
+        state = _optimizer_state(model, optimizer, options)
+        whole["state"].update(state["state"])
+        whole["param_groups"] += state["param_groups"]
+    if submodules:
+        inside = {name for m in submodules for p in m.parameters() for name, q in _parameters(model).items() if p is q}
+        whole = {"state": {n: s for n, s in whole["state"].items() if n in inside},
+                 "param_groups": [{**g, "params": [n for n in g["params"] if n in inside]} for g in whole["param_groups"]]}
+    return _result(_flattened(whole) if options.flatten_optimizer_state_dict else whole, options)
+
+
+def _nested(flat, optimizer, names):
+    """Returns the two dicts of a flat one, for an optimizer's groups."""
+    state, start, groups = {}, 0, []
+    for name in names:
+        prefix = f"state.{name}."
+        own = {key[len(prefix):]: value for key, value in flat.items() if key.startswith(prefix) and "." not in key[len(prefix):]}
+        if own:
+            state[name] = own
+    for g in optimizer.param_groups:
+        params = names[start:start + len(g["params"])]
+        start += len(params)
+        groups.append({"params": params, **{k: flat[f"param_groups.{params[0]}.{k}"] for k in g
+                                            if params and k != "params" and f"param_groups.{params[0]}.{k}" in flat}})
+    return {"state": state, "param_groups": groups}
+
+
+def _group_of(groups, names):
+    for group in groups:
+        if set(names) & set(group["params"]):
+            return group
+    return {}
+
+
+def _set_optimizer(model, optimizer, state, options):
+    _make_states(optimizer)
+    names = _numbered(model, optimizer)
+    if options.flatten_optimizer_state_dict or "param_groups" not in state:
+        state = _nested(state, optimizer, names)
+    own = optimizer.state_dict()
+    missing = [names[i] for i in own["state"] if names[i] not in state["state"]]
+    if missing and options.strict and not options.ignore_frozen_params:
+        raise RuntimeError(f"Missing optimizer states of {', '.join(missing)}")
+    numbers = {name: i for i, name in enumerate(names)}
+    groups = []
+    for g in own["param_groups"]:
+        theirs = _group_of(state["param_groups"], [names[i] for i in g["params"]])
+        groups.append({**g, **{k: v for k, v in theirs.items() if k != "params"}, "params": g["params"]})
+    kept = {i: s for i, s in own["state"].items() if names[i] not in state["state"]}
+    optimizer.load_state_dict({"state": {**kept, **{numbers[n]: s for n, s in state["state"].items() if n in numbers}},
+                               "param_groups": groups})
+
+
+def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=None):
+    """Gives optimizers the states that get_optimizer_state_dict returned."""
+    options = _options(options)
+    state = _everywhere(optim_state_dict, options)
+    for optimizer in _listed(optimizers) if state else ():
+        _set_optimizer(model, optimizer, state, options)
+
+
+# --- both --------------------------------------------------------------------------------------------------------
+
+def get_state_dict(model, optimizers, *, submodules=None, options=None):
+    """Returns the states of a module and of its optimizers."""
+    return (get_model_state_dict(model, submodules=submodules, options=options),
+            get_optimizer_state_dict(model, optimizers, submodules=submodules, options=options))
+
+
+def set_state_dict(model, optimizers, *, model_state_dict, optim_state_dict, options=None):
+    """Gives a module and its optimizers their states."""
+    set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
+    return set_model_state_dict(model, model_state_dict, options=options)

@@ -1,0 +1,86 @@
+"""torch.distributed.checkpoint: torch's files both ways, other layouts, asynchronous saves, kills, refusals."""
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import cresset as torch
+import cresset.distributed as dist
+import cresset.distributed.checkpoint as dcp
+import ranks
+from cresset._utils import own_name
+from cresset.distributed.checkpoint import format_utils
+
+BACKEND = [b for b in ("mpi", "gloo") if dist.is_backend_available(b)][0]
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+TORCHS = os.path.join(FOLDER, os.pardir, "data", "checkpoints", "distributed")
+
+
+def passes(name, size, folder, killed=()):
+    result = ranks.run(os.path.join(FOLDER, "in_checkpoint.py"), name, size, BACKEND, CHECKPOINT=str(folder))
+    assert not result.late and result.codes == [-signal.SIGKILL if r in killed else 0 for r in range(size)], result
+
+
+def test_saved_on_8_ranks_loaded_on_3_and_4(tmp_path):
+    passes("save", 8, tmp_path / "c")
+    passes("load", 3, tmp_path / "c")
+    passes("load", 4, tmp_path / "c")
+
+
+def test_a_checkpoint_of_torch_loads_on_other_ranks():
+    passes("load_torchs", 3, TORCHS)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_checkpoint_of_torch_loads_in_one_process(tmp_path):
+    format_utils.dcp_to_torch_save(TORCHS, tmp_path / "one.pt")
+    one = torch.load(tmp_path / "one.pt")
+    assert torch.equal(one["model"]["w"], torch.arange(70.0).view(7, 10)) and one["optim"][0]["lr"] == 0.5
+    format_utils.torch_save_to_dcp(tmp_path / "one.pt", tmp_path / "many")
+    loaded = {"model": {"w": torch.zeros(7, 10)}, "epoch": 0}
+    dcp.load(loaded, checkpoint_id=tmp_path / "many")
+    assert torch.equal(loaded["model"]["w"], one["model"]["w"]) and loaded["epoch"] == 7
+
+
+def test_names_in_the_index_are_torchs(tmp_path):
+    seen = set()
+
+    class Names(pickle.Unpickler):
+        def find_class(self, module, name):
+            seen.add(module)
+            return super().find_class(own_name(module), name)
+    dcp.save({"x": torch.ones(2)}, checkpoint_id=tmp_path, no_dist=True)
+    with open(tmp_path / ".metadata", "rb") as index:
+        assert Names(index).load().state_dict_metadata["x"].size == torch.Size([2])
+    assert "torch.distributed.checkpoint.metadata" in seen and not any(m.startswith("cresset") for m in seen)
+
+
+def test_asynchronous_saves(tmp_path):
+    passes("asynchronous", 2, tmp_path)
+
+
+def test_errors_name_ranks(tmp_path):
+    passes("errors", 3, tmp_path)
+
+
+def test_training_goes_on(tmp_path):
+    passes("training", 2, tmp_path)
+
+
+def test_a_rank_killed_while_saving_leaves_the_checkpoint_before(tmp_path):
+    passes("killed_while_saving", 3, tmp_path, killed=[1])
+    loaded = {"x": torch.zeros(50, 20), "n": 0}
+    dcp.load(loaded, checkpoint_id=tmp_path, no_dist=True)
+    assert loaded["n"] == 2 and loaded["x"].unique().tolist() == [2.0]
+
+
+def test_kills_at_any_time_leave_a_whole_checkpoint(tmp_path):
+    out = subprocess.run([sys.executable, os.path.join(FOLDER, "checkpoint_kills.py"), str(tmp_path), "200"],
+                         capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert out.returncode == 0, out.stdout + out.stderr
+    kills, torn, started, left = map(int, re.findall(r"\d+", out.stdout))
+    assert (kills, torn) == (200, 0) and started > 20 and left > 20, out.stdout
