@@ -10,6 +10,8 @@
 #include "dist/reducer.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "dist/sparse_average.h"
+#include "tensor/sparse.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -18,12 +20,12 @@ typedef struct {
     cr_tensor *t, *view; /* view: its place in the bucket */
     cr_hook *hook;
     int index, bucket;
-    bool ready, unused;
+    bool ready, unused, sparse;
     int fires, left; /* of a static graph: hooks of a backward, hooks to come */
 } member;
 
 typedef struct {
-    cr_tensor *flat;
+    cr_tensor *flat; /* of a sparse parameter, its bucket's only one: the gradient */
     CR_VEC(int) members;
     int pending;
     bool started;
@@ -71,15 +73,18 @@ static size_t tensor_bytes(const cr_tensor *t)
     return (size_t)t->numel * cr_dtype_size((cr_dtype)t->dtype);
 }
 
-/* The open bucket of a dtype, or a new one. */
-static cr_status bucket_for(cr_reducer *r, int *open, cr_dtype dtype, bucket **out)
+/* Adds a parameter to the bucket *open, which is made when it is -1. */
+static cr_status bucket_add(cr_reducer *r, int *open, int index)
 {
-    if (open[dtype] < 0) {
+    if (*open < 0) {
         CR_TRY(cr_vec_reserve(&r->buckets, 1));
-        open[dtype] = (int)r->buckets.len;
+        *open = (int)r->buckets.len;
         cr_vec_put(&r->buckets, ((bucket){0}));
     }
-    *out = &r->buckets.at[open[dtype]];
+    bucket *b = &r->buckets.at[*open];
+    CR_TRY(cr_vec_reserve(&b->members, 1));
+    cr_vec_put(&b->members, index);
+    r->at[index].bucket = *open;
     return CR_OK;
 }
 
@@ -89,15 +94,16 @@ static cr_status buckets_deal(cr_reducer *r, const int *order)
     int open[CR_DTYPE_COUNT];
     size_t bytes[CR_DTYPE_COUNT] = {0};
     bool later[CR_DTYPE_COUNT] = {0}; /* the dtype has a full bucket */
-    bucket *b;
 
     memset(open, -1, sizeof open);
     for (int i = 0; i < r->count; i++) {
         const cr_tensor *t = r->at[order[i]].t;
-        CR_TRY(bucket_for(r, open, (cr_dtype)t->dtype, &b));
-        CR_TRY(cr_vec_reserve(&b->members, 1));
-        cr_vec_put(&b->members, order[i]);
-        r->at[order[i]].bucket = open[t->dtype];
+        int alone = -1;
+        if (r->at[order[i]].sparse) {
+            CR_TRY(bucket_add(r, &alone, order[i]));
+            continue;
+        }
+        CR_TRY(bucket_add(r, &open[t->dtype], order[i]));
         bytes[t->dtype] += tensor_bytes(t);
         if (bytes[t->dtype] >= (later[t->dtype] ? r->bucket_bytes : r->first_bytes)) {
             later[t->dtype] = true;
@@ -122,11 +128,18 @@ static cr_status member_place(member *m, const cr_tensor *flat, int64_t offset)
     return cr_tensor_view(&m->view, flat, &g);
 }
 
+static bool bucket_is_sparse(const cr_reducer *r, const bucket *b)
+{
+    return r->at[b->members.at[0]].sparse;
+}
+
 static cr_status bucket_fill(cr_reducer *r, bucket *b)
 {
     int64_t n = 0, at = 0;
     const cr_tensor *first = r->at[b->members.at[0]].t;
 
+    if (bucket_is_sparse(r, b))
+        return cr_sparse_zeros(&b->flat, first);
     for (size_t i = 0; i < b->members.len; i++)
         n += r->at[b->members.at[i]].t->numel;
     CR_TRY(cr_tensor_new(&b->flat, (cr_dtype)first->dtype, first->device, 1, &n));
@@ -148,9 +161,19 @@ static cr_status buckets_make(cr_reducer *r, const int *order)
 }
 
 /* --- reducing --- */
-static cr_status bucket_start(cr_reducer *r, int i)
+/* Sparse averages are not overlapped with backward: their sizes have to be known first. */
+static cr_status bucket_average_sparse(const cr_reducer *r, bucket *b, const char *where)
 {
-    bucket *b = &r->buckets.at[i];
+    cr_tensor *average = NULL;
+
+    CR_TRY(cr_sparse_average(&average, r->comm, b->flat, where));
+    cr_drop(b->flat);
+    b->flat = average;
+    return CR_OK;
+}
+
+static cr_status bucket_average(const cr_reducer *r, bucket *b, const char *where)
+{
     cr_buffer all = {b->flat->data, b->flat->numel};
     bool half = cr_dtype_size((cr_dtype)b->flat->dtype) < 4;
     cr_call_args call = {.kind = CR_CALL_ALL_REDUCE,
@@ -161,9 +184,17 @@ static cr_status bucket_start(cr_reducer *r, int i)
                          .factor = 1.0 / cr_comm_size(r->comm),
                          .outs = 1,
                          .out = &all};
+
+    if (bucket_is_sparse(r, b))
+        return bucket_average_sparse(r, b, where);
+    return cr_comm_start(&b->work, r->comm, &call, 1, where, -1, false);
+}
+
+static cr_status bucket_start(cr_reducer *r, int i)
+{
     char where[64];
 
-    b->started = true;
+    r->buckets.at[i].started = true;
     if (r->hook.start) {
         if (r->hook.python)
             cr_lock_python();
@@ -173,7 +204,7 @@ static cr_status bucket_start(cr_reducer *r, int i)
         return st;
     }
     snprintf(where, sizeof where, "bucket %d of gradients, in backward()", i);
-    return cr_comm_start(&b->work, r->comm, &call, 1, where, -1, false);
+    return bucket_average(r, &r->buckets.at[i], where);
 }
 
 static cr_status start_complete(cr_reducer *r)
@@ -205,14 +236,31 @@ static cr_status fail_twice(const member *m)
         m->index);
 }
 
-/* Zeros where there is no gradient. */
+static cr_status member_take_sparse(const member *m, cr_tensor *grad)
+{
+    bucket *b = &m->r->buckets.at[m->bucket];
+
+    if (grad && !cr_is_coo(grad))
+        return cr_fail(CR_RUNTIME,
+                       "parameter %d of a module with sparse gradients has a dense one",
+                       m->index);
+    cr_drop(b->flat);
+    b->flat = grad ? cr_keep(grad) : NULL;
+    return grad ? CR_OK : cr_sparse_zeros(&b->flat, m->t);
+}
+
+/* Takes the gradient into the bucket: zeros where there is none. */
 static cr_status member_copy(const member *m)
 {
     cr_tensor *grad = cr_grad_of(m->t);
 
-    if (grad && grad->layout != CR_LAYOUT_STRIDED)
-        return cr_fail(CR_NOT_IMPLEMENTED,
-                       "sparse gradients are not reduced yet (parameter %d)", m->index);
+    if (m->sparse)
+        return member_take_sparse(m, grad);
+    if (grad && cr_is_sparse(grad))
+        return cr_fail(CR_RUNTIME,
+                       "parameter %d has a sparse gradient, which DistributedDataParallel "
+                       "expects of nn.Embedding and nn.EmbeddingBag with sparse=True only",
+                       m->index);
     if (grad == m->view)
         return CR_OK;
     if (grad)
@@ -229,7 +277,7 @@ static cr_status member_ready(member *m)
         return fail_twice(m);
     m->ready = true;
     CR_TRY(member_copy(m));
-    if (r->views && cr_grad_of(m->t) && cr_grad_of(m->t) != m->view)
+    if (r->views && !m->sparse && cr_grad_of(m->t) && cr_grad_of(m->t) != m->view)
         CR_TRY(cr_set_grad(m->t, m->view));
     if (!r->rebuilt)
         cr_vec_put(&r->order, m->index);
@@ -285,6 +333,8 @@ static cr_status give_back(cr_reducer *r, member *m)
 
     if (r->find_unused && !r->static_graph && !r->used[m->index])
         return CR_OK; /* no rank used it */
+    if (m->sparse)
+        return cr_set_grad(m->t, r->buckets.at[m->bucket].flat);
     if (r->views)
         return grad == m->view ? CR_OK : cr_set_grad(m->t, m->view);
     if (grad) {
@@ -302,6 +352,15 @@ static cr_status give_back(cr_reducer *r, member *m)
     return st;
 }
 
+static cr_status bucket_wait(bucket *b)
+{
+    cr_status st = b->work ? cr_work_wait(b->work, -1) : CR_OK;
+
+    cr_work_drop(b->work);
+    b->work = NULL;
+    return st;
+}
+
 static cr_status bucket_finish(cr_reducer *r, int i)
 {
     bucket *b = &r->buckets.at[i];
@@ -314,11 +373,8 @@ static cr_status bucket_finish(cr_reducer *r, int i)
         if (r->hook.python)
             cr_unlock_python();
     }
-    if (b->work) {
-        st = cr_work_wait(b->work, -1);
-        cr_work_drop(b->work);
-        b->work = NULL;
-    }
+    if (!st)
+        st = bucket_wait(b);
     for (size_t k = 0; k < b->members.len && !st; k++)
         st = give_back(r, &r->at[b->members.at[k]]);
     return st;
@@ -331,8 +387,6 @@ static cr_status start_used(cr_reducer *r)
     cr_call_args call = {
         .kind = CR_CALL_ALL_REDUCE, .dtype = CR_I32, .root = -1, .outs = 1, .out = &all};
 
-    for (int i = 0; i < r->count; i++)
-        r->used[i] = !r->at[i].unused;
     return cr_comm_start(&r->used_work, r->comm, &call, 1, "used parameters, in backward()", -1,
                          false);
 }
@@ -366,12 +420,41 @@ static cr_status reducer_end(void *at)
         CR_TRY(first_static(r));
     if (r->next < (int)r->buckets.len)
         return CR_OK; /* the next forward tells which gradients did not come */
+    for (int i = 0; i < r->count; i++)
+        r->used[i] = !r->at[i].unused;
     if (r->find_unused && !r->static_graph)
         CR_TRY(start_used(r));
     CR_TRY(finish_used(r));
     for (int i = 0; i < (int)r->buckets.len; i++)
         CR_TRY(bucket_finish(r, i));
     r->armed = false;
+    return CR_OK;
+}
+
+/* --- a rank without inputs --- */
+static cr_status bucket_zero(const cr_reducer *r, bucket *b)
+{
+    if (!bucket_is_sparse(r, b)) {
+        memset(b->flat->data, 0, tensor_bytes(b->flat));
+        return CR_OK;
+    }
+    cr_drop(b->flat);
+    b->flat = NULL;
+    return cr_sparse_zeros(&b->flat, r->at[b->members.at[0]].t);
+}
+
+cr_status cr_reducer_idle(cr_reducer *r)
+{
+    for (size_t i = 0; i < r->buckets.len; i++) {
+        CR_TRY(bucket_zero(r, &r->buckets.at[i]));
+        CR_TRY(bucket_average(r, &r->buckets.at[i], "join() of a rank without inputs"));
+    }
+    memset(r->used, 0, (size_t)r->count * sizeof *r->used);
+    if (r->find_unused && !r->static_graph)
+        CR_TRY(start_used(r));
+    CR_TRY(finish_used(r));
+    for (size_t i = 0; i < r->buckets.len; i++)
+        CR_TRY(bucket_wait(&r->buckets.at[i]));
     return CR_OK;
 }
 
@@ -503,7 +586,7 @@ cr_status cr_reducer_after_forward(cr_reducer *r, cr_tensor *const *outputs, int
 }
 
 /* --- making --- */
-static cr_status member_init(cr_reducer *r, int i, cr_tensor *t)
+static cr_status member_init(cr_reducer *r, int i, cr_tensor *t, bool sparse)
 {
     member *m = &r->at[i];
     cr_hook_call call = {.fn = member_hook, .context = m};
@@ -515,6 +598,7 @@ static cr_status member_init(cr_reducer *r, int i, cr_tensor *t)
                        i);
     m->r = r;
     m->index = i;
+    m->sparse = sparse;
     m->t = cr_keep(t);
     return cr_hook_accumulated(&m->hook, t, &call);
 }
@@ -523,7 +607,7 @@ static cr_status reducer_init(cr_reducer *r, const cr_reducer_how *how)
 {
     CR_TRY(cr_vec_reserve(&r->order, (size_t)how->count + 1));
     for (int i = 0; i < how->count; i++)
-        CR_TRY(member_init(r, i, how->param[i]));
+        CR_TRY(member_init(r, i, how->param[i], how->sparse && how->sparse[i]));
     for (int i = 0; i < how->count; i++) /* gradients come from the last layers first */
         cr_vec_put(&r->order, how->count - 1 - i);
     cr_status st = buckets_make(r, r->order.at);

@@ -18,6 +18,7 @@ typedef struct cr_reducer cr_reducer;
 typedef struct {
     cr_comm *comm;           /* kept */
     cr_tensor *const *param; /* leaves that require gradients, dense, on the host; kept */
+    const bool *sparse;      /* whose gradients are sparse_coo; NULL: none */
     int count;
     size_t bucket_bytes, first_bytes; /* sizes of buckets, and of the first one */
     bool views;                       /* gradients become views of their buckets */
@@ -53,10 +54,15 @@ CR_MUST cr_status cr_reducer_before_forward(cr_reducer *r);
  * the next backward. */
 CR_MUST cr_status cr_reducer_after_forward(cr_reducer *r, cr_tensor *const *outputs, int n);
 
+/* What a rank without inputs does while others run a forward and a backward: takes part in
+ * their calls with zeros. */
+CR_MUST cr_status cr_reducer_idle(cr_reducer *r);
+
 int cr_reducer_buckets(const cr_reducer *r);
-/* The elements of a bucket, 1-d; borrowed until the buckets are made anew. */
+/* The elements of a bucket, 1-d, or its sparse gradient; borrowed until the next backward. */
 cr_tensor *cr_reducer_buffer(const cr_reducer *r, int bucket);
-/* The numbers of a bucket's parameters, borrowed; and the place of each in the bucket. */
+/* The numbers of a bucket's parameters, borrowed; and the place of each in the bucket, NULL for
+ * a sparse gradient. */
 const int *cr_reducer_members(const cr_reducer *r, int bucket, int *n);
 cr_tensor *cr_reducer_view(const cr_reducer *r, int param);
 /* True when the buckets have the order of the first backward. */

@@ -211,8 +211,77 @@ def optimizers(rank, size):
     assert all(torch.equal(w, every[0]) for w in every)
 
 
+def sparse_gradients(rank, size):
+    """Rows of embeddings are averaged as indices and values; uneven counts, unused rows, and a rank without inputs."""
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(5)
+            self.words, self.bags = nn.Embedding(20, 4, sparse=True), nn.EmbeddingBag(20, 4, sparse=True)
+            self.out = nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.out(self.words(x) + self.bags(x.view(-1, 1)))
+    x = torch.tensor([1, 3, 3, 7, 2, 9])
+    for how in ({}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}):
+        alone, model = Words(), DDP(Words(), **how)
+        optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (alone, model)]
+        for step in range(3):
+            parts = [x[:1 + step], x[1 + step:]] + [x[:0]] * (size - 2)
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            sum(alone(part).sum() for part in parts).div(size).backward()
+            model(parts[rank]).sum().backward()
+            grad = model.module.words.weight.grad
+            assert grad.is_sparse and grad._nnz() == len(x)
+            for optimizer in optimizers:
+                optimizer.step()
+        for p, q in zip(model.parameters(), alone.parameters()):
+            assert torch.allclose(p, q, atol=1e-6)
+    with model.join():
+        for _ in range(2 + rank):
+            model(x).sum().backward()
+    model = DDP(nn.Sequential(nn.Embedding(4, 2, sparse=True), nn.Linear(2, 2)))
+    model.module[0].sparse = False
+    try:
+        model(x[:3] % 4).sum().backward()
+    except RuntimeError as error:
+        assert "has a dense one" in str(error), error
+    else:
+        raise AssertionError("no error")
+
+
+def mixed_precision(rank, size):
+    from cresset.nn.parallel.distributed import _MixedPrecision
+    alone, seen = train(net(), None, 1, 0), []
+
+    class Seen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net()
+            self.register_buffer("b", torch.ones(2))
+
+        def forward(self, x):
+            seen.append((x.dtype, self.net[0].weight.dtype, self.b.dtype))
+            return self.net(x).float()
+    how = _MixedPrecision(torch.bfloat16, torch.float32, torch.float16)
+    model = DDP(Seen(), mixed_precision=how)
+    near(train(model, None, size, rank), alone, 0.1)
+    assert set(seen) == {(torch.bfloat16, torch.bfloat16, torch.float16)}
+    assert all(p.dtype == p.grad.dtype == torch.float32 for p in model.parameters())
+    near(train(DDP(net(), mixed_precision=_MixedPrecision(reduce_dtype=torch.float16)), None, size, rank), alone, 2e-2)
+
+
+def delayed_parameters(rank, size):
+    alone, module = train(net(), None, 1, 0), net()
+    delayed = [(n, p) for n, p in module.named_parameters() if n.startswith(("2.", "4."))]
+    model = DDP(module, delay_all_reduce_named_params=delayed, param_to_hook_all_reduce=module[0].weight)
+    near(train(model, None, size, rank), alone)
+    assert sum(len(model.reducer.members(i)) for i in range(model.reducer.bucket_count)) == 2
+
+
 def arguments_and_methods(rank, size):
-    for part in (no_sync_adds_up, unused_parameters, hooks, buffers_and_states, sampler_and_join, optimizers):
+    for part in (sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, unused_parameters, hooks, buffers_and_states, sampler_and_join, optimizers):
         part(rank, size)
 
 

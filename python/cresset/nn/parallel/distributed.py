@@ -1,6 +1,8 @@
 """Data parallelism over processes: every rank has the module, and gradients are averaged (src/dist/reducer.h)."""
 import logging
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import cresset
 
@@ -12,6 +14,24 @@ __all__ = ["DistributedDataParallel"]
 logger = logging.getLogger(__name__)
 _FIRST_BUCKET_BYTES = 1024 * 1024
 _DEFAULT_BUCKET_MB = 25
+
+
+@dataclass
+class _MixedPrecision:
+    """Lower dtypes of parameters and inputs, of the reduction of gradients, and of buffers."""
+
+    param_dtype: Any = None
+    reduce_dtype: Any = None
+    buffer_dtype: Any = None
+
+
+def _cast(x, dtype):
+    """Returns inputs with floating tensors of another dtype."""
+    if isinstance(x, cresset.Tensor):
+        return x.to(dtype) if x.is_floating_point() else x
+    if isinstance(x, dict):
+        return {k: _cast(v, dtype) for k, v in x.items()}
+    return type(x)(_cast(v, dtype) for v in x) if type(x) in (list, tuple) else x
 
 
 def _tensors_in(x, found=None):
@@ -52,11 +72,7 @@ class DistributedDataParallel(Module):
         self.process_group = dist.distributed_c10d._get_default_group() if process_group is None else process_group
         self.device_mesh = device_mesh
         self._check_module(module, device_ids, output_device)
-        if mixed_precision is not None:
-            raise NotImplementedError("DistributedDataParallel: mixed_precision is not implemented; autocast is")
-        if delay_all_reduce_named_params is not None:
-            raise NotImplementedError("DistributedDataParallel: delay_all_reduce_named_params is not implemented")
-        self.module = module
+        self.module, self.mixed_precision = module, mixed_precision
         self.device = next(p for p in module.parameters() if p.requires_grad).device
         self.device_ids, self.output_device, self.dim = None, None, dim
         self.device_type = self.device.type
@@ -66,6 +82,7 @@ class DistributedDataParallel(Module):
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = False
         self.parameters_to_ignore = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        self._delayed = self._delayed_parameters(delay_all_reduce_named_params, param_to_hook_all_reduce)
         self.bucket_bytes_cap_default = bucket_cap_mb is None
         self.bucket_bytes_cap = int((_DEFAULT_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb) * 1024 * 1024)
         if self.bucket_bytes_cap <= 0:
@@ -75,6 +92,7 @@ class DistributedDataParallel(Module):
         self._check_parameters_fit()
         if init_sync:
             self._sync_module_states()
+        self._cast_buffers()
         self._static_asked = static_graph
         self._make_reducer(static_graph)
 
@@ -102,8 +120,37 @@ class DistributedDataParallel(Module):
 
     def _reduced_parameters(self):
         pairs = [(name, p) for name, p in self.module.named_parameters()
-                 if p.requires_grad and name not in self.parameters_to_ignore]
+                 if p.requires_grad and name not in self.parameters_to_ignore and name not in self._ignored_in_buckets]
         return [name for name, _ in pairs], [p for _, p in pairs]
+
+    def _delayed_parameters(self, named, hooked):
+        """Parameters that are reduced together, when `hooked` has its gradient, and not by the reducer."""
+        if named is None:
+            return []
+        if hooked is None:
+            raise ValueError("delay_all_reduce_named_params needs param_to_hook_all_reduce, the parameter whose gradient starts "
+                             "their reduction")
+        self._ignored_in_buckets = {name for name, _ in named}
+        hooked.register_post_accumulate_grad_hook(lambda _: self._reduce_delayed())
+        return [p for _, p in named]
+
+    _ignored_in_buckets = frozenset()
+
+    def _reduce_delayed(self):
+        from ... import distributed as dist
+        if not self.require_backward_grad_sync:
+            return
+        with cresset.no_grad():
+            grads = [cresset.zeros_like(p) if p.grad is None else p.grad for p in self._delayed]
+            flat = cresset.cat([g.reshape(-1) for g in grads])
+            dist.all_reduce(flat, dist.ReduceOp.AVG, self.process_group)
+            for p, part in zip(self._delayed, flat.split([g.numel() for g in grads])):
+                p.grad = part.view(p.shape).clone() if p.grad is None else p.grad.copy_(part.view(p.shape))
+
+    def _sparse_parameters(self):
+        """Returns the parameters whose gradients are sparse: those of embeddings with sparse=True."""
+        from ..modules.sparse import Embedding, EmbeddingBag
+        return {m.weight for m in self.module.modules() if isinstance(m, (Embedding, EmbeddingBag)) and m.sparse}
 
     def _check_parameters_fit(self):
         """All ranks must have the same parameters."""
@@ -140,11 +187,16 @@ class DistributedDataParallel(Module):
     def _make_reducer(self, static_graph):
         first = _FIRST_BUCKET_BYTES if self.bucket_bytes_cap_default else self.bucket_bytes_cap
         self.static_graph = static_graph
-        self.reducer = _C._comm_reducer(self.process_group._handle, tuple(self._parameters_list), self.bucket_bytes_cap, first,
+        sparse = self._sparse_parameters()
+        self.reducer = _C._comm_reducer(self.process_group._handle, tuple(self._parameters_list),
+                                        tuple(p in sparse for p in self._parameters_list), self.bucket_bytes_cap, first,
                                         bool(self.gradient_as_bucket_view), bool(self.find_unused_parameters),
                                         bool(static_graph))
         if self._hook is not None:
             self.register_comm_hook(*self._hook)
+        elif self._reduce_dtype() is not None:
+            from ...distributed.algorithms.ddp_comm_hooks.default_hooks import _compressed
+            self._set_hook(None, lambda state, bucket: _compressed(self._reduce_dtype(), self.process_group, bucket))
 
     def _set_static_graph(self):
         """Says that every iteration uses the parameters as the first one does."""
@@ -166,10 +218,32 @@ class DistributedDataParallel(Module):
 
     _joining = None
 
+    # --- mixed precision ---
+    def _reduce_dtype(self):
+        """Returns the dtype of the reduction, or None for that of the gradients."""
+        how = self.mixed_precision
+        return None if how is None else how.reduce_dtype or how.param_dtype
+
+    def _cast_buffers(self):
+        how = self.mixed_precision
+        if how is not None and how.buffer_dtype is not None:
+            for buffer in self.module.buffers():
+                if buffer.is_floating_point():
+                    buffer.data = buffer.data.to(how.buffer_dtype)
+
+    def _call_module(self, inputs, kwargs):
+        """Calls the module; in mixed precision with parameters and inputs of the lower dtype, whose gradients return to the
+        parameters through the cast."""
+        dtype = self.mixed_precision.param_dtype if self.mixed_precision is not None else None
+        if dtype is None:
+            return self.module(*inputs, **kwargs)
+        lower = {name: p.to(dtype) for name, p in self.module.named_parameters() if p.is_floating_point()}
+        return cresset.func.functional_call(self.module, lower, _cast(inputs, dtype), _cast(kwargs, dtype))
+
     def forward(self, *inputs, **kwargs):
         """Calls the module."""
         self._before_forward()
-        output = self.module(*inputs, **kwargs)
+        output = self._call_module(inputs, kwargs)
         sync = cresset.is_grad_enabled() and self.require_backward_grad_sync
         self.reducer.set_sync(sync)
         if sync:
@@ -210,8 +284,11 @@ class DistributedDataParallel(Module):
         """Makes hook(state, bucket) reduce buckets: it returns a future of the bucket's new elements."""
         if not callable(hook):
             raise TypeError("Communication hook must be callable.")
-        from ...distributed._reducer import GradBucket
         self._hook = (state, hook)
+        self._set_hook(state, hook)
+
+    def _set_hook(self, state, hook):
+        from ...distributed._reducer import GradBucket
 
         def start(i):
             bucket = GradBucket(i, self.reducer, self._parameters_list)
@@ -300,18 +377,11 @@ class _JoinHook:
 
     def main_hook(self):
         """Answers the calls of one iteration of the others."""
-        from ... import distributed as dist
         ddp = self.ddp
         ddp.reducer.before_forward()
         if ddp.broadcast_buffers and ddp._synced_buffers():
             ddp._broadcast(ddp._synced_buffers())
-        for i in range(ddp.reducer.bucket_count):
-            zeros = cresset.zeros_like(ddp.reducer.buffer(i))
-            half = zeros.element_size() < 4
-            op = dist._make_nccl_premul_sum(1.0 / ddp.process_group.size()) if half else dist.ReduceOp.AVG
-            dist.all_reduce(zeros, op, ddp.process_group)
-        if ddp.find_unused_parameters and not ddp.static_graph:
-            dist.all_reduce(cresset.zeros(len(ddp._parameters_list), dtype=cresset.int32), group=ddp.process_group)
+        ddp.reducer.idle()
 
     def post_hook(self, is_last_joiner):
         """Copies the last rank's parameters to all."""

@@ -70,6 +70,15 @@ static PyObject *before_forward(PyObject *self, PyObject *unused)
     return reducer_status(st);
 }
 
+static PyObject *reducer_idle(PyObject *self, PyObject *unused)
+{
+    cr_status st;
+
+    (void)unused;
+    CR_PY_UNLOCKED(st = cr_reducer_idle(reducer_of(self)));
+    return reducer_status(st);
+}
+
 static PyObject *after_forward(PyObject *self, PyObject *outputs)
 {
     if (!PyTuple_Check(outputs))
@@ -117,8 +126,10 @@ static PyObject *reducer_members(PyObject *self, PyObject *index, bool views)
     const int *at = cr_reducer_members(reducer_of(self), (int)i, &n);
     PyObject *list = PyList_New(n);
     for (int k = 0; list && k < n; k++) {
-        PyObject *x = views ? cr_py_wrap_keep(cr_reducer_view(reducer_of(self), at[k]))
-                            : PyLong_FromLong(at[k]);
+        cr_tensor *view = cr_reducer_view(reducer_of(self), at[k]);
+        if (!view)
+            view = cr_reducer_buffer(reducer_of(self), (int)i);
+        PyObject *x = views ? cr_py_wrap_keep(view) : PyLong_FromLong(at[k]);
         if (!x)
             Py_CLEAR(list);
         else
@@ -180,6 +191,7 @@ static PyObject *reducer_rebuilt(PyObject *self, void *unused)
 
 static PyMethodDef reducer_methods[] = {{"before_forward", before_forward, METH_NOARGS, NULL},
                                         {"after_forward", after_forward, METH_O, NULL},
+                                        {"idle", reducer_idle, METH_NOARGS, NULL},
                                         {"set_sync", reducer_set_sync, METH_O, NULL},
                                         {"buffer", reducer_buffer, METH_O, NULL},
                                         {"members", member_numbers, METH_O, NULL},
@@ -215,27 +227,48 @@ static PyObject *reducer_wrap(cr_reducer *r, PyObject *group)
     return (PyObject *)o;
 }
 
-/* _comm_reducer(group, parameters, bucket_bytes, first_bytes, views, find_unused, static_graph)
- */
+/* For each parameter whether its gradients are sparse; PyMem_Free frees it.  NULL with an
+ * exception. */
+static bool *reducer_flags(PyObject *tuple, Py_ssize_t n)
+{
+    bool *flags = PyMem_Calloc((size_t)n + 1, sizeof *flags);
+
+    for (Py_ssize_t i = 0; flags && i < n && i < PyTuple_GET_SIZE(tuple); i++)
+        flags[i] = PyObject_IsTrue(PyTuple_GET_ITEM(tuple, i)) == 1;
+    return flags ? flags : (void *)PyErr_NoMemory();
+}
+
+/* _comm_reducer(group, parameters, sparse, bucket_bytes, first_bytes, views, find_unused,
+ *               static_graph) */
 static PyObject *make_reducer(PyObject *m, PyObject *args)
 {
-    PyObject *group, *params;
+    PyObject *group, *params, *sparse;
     long long bytes, first;
     int views, find, is_static;
     cr_reducer *r = NULL;
 
     (void)m;
-    if (!PyArg_ParseTuple(args, "OO!LLppp", &group, &PyTuple_Type, &params, &bytes, &first,
-                          &views, &find, &is_static))
+    if (!PyArg_ParseTuple(args, "OO!O!LLppp", &group, &PyTuple_Type, &params, &PyTuple_Type,
+                          &sparse, &bytes, &first, &views, &find, &is_static))
         return NULL;
     cr_comm *comm = cr_py_comm_of(group);
     cr_tensor **t = comm ? reducer_tensors(params) : NULL;
-    if (!t)
+    bool *flags = t ? reducer_flags(sparse, PyTuple_GET_SIZE(params)) : NULL;
+    if (!flags) {
+        PyMem_Free(t);
         return NULL;
-    cr_reducer_how how = {
-        comm, t,        (int)PyTuple_GET_SIZE(params), (size_t)bytes, (size_t)first, views,
-        find, is_static};
+    }
+    cr_reducer_how how = {.comm = comm,
+                          .param = t,
+                          .sparse = flags,
+                          .count = (int)PyTuple_GET_SIZE(params),
+                          .bucket_bytes = (size_t)bytes,
+                          .first_bytes = (size_t)first,
+                          .views = views,
+                          .find_unused = find,
+                          .static_graph = is_static};
     cr_status st = cr_reducer_new(&r, &how);
+    PyMem_Free(flags);
     PyMem_Free(t);
     return st ? cr_py_raise(st) : reducer_wrap(r, group);
 }
