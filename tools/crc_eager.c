@@ -128,7 +128,7 @@ cr_status crc_eager_run(const crc_eager *e, void *out, size_t bytes)
                 !last->contiguous))
         st = cr_fail(CR_VALUE, "the last eager line does not give the program's first output");
     if (!st)
-        memcpy(out, last->data, bytes);
+        memcpy(out, last->address, bytes);
     for (int i = 0; i < x.count; i++)
         cr_drop(x.made[i].t);
     return st;

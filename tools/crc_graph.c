@@ -32,17 +32,17 @@ static cr_tensor *ramp(cr_session *s, const cr_gvalue *v)
         s, cr_tensor_new(&t, (cr_dtype)v->type.dtype, CR_HOST, v->type.ndim, v->type.size));
     for (int64_t i = 0; i < t->numel; i++)
         cr_scalar_store(cr_scalar_int(i + 1), (cr_dtype)t->dtype,
-                        t->data + (size_t)i * cr_dtype_size((cr_dtype)t->dtype));
+                        t->address + (size_t)i * cr_dtype_size((cr_dtype)t->dtype));
     return t;
 }
 
 static void print_tensor(cr_text *out, const cr_tensor *t)
 {
     for (int64_t i = 0; t && i < t->numel; i++)
-        cr_text_printf(
-            out, "%s%.9g", i ? " " : "",
-            cr_scalar_as_double(cr_scalar_load(
-                (cr_dtype)t->dtype, t->data + (size_t)i * cr_dtype_size((cr_dtype)t->dtype))));
+        cr_text_printf(out, "%s%.9g", i ? " " : "",
+                       cr_scalar_as_double(cr_scalar_load(
+                           (cr_dtype)t->dtype,
+                           t->address + (size_t)i * cr_dtype_size((cr_dtype)t->dtype))));
     cr_text_put(out, t ? "\n" : "None\n");
 }
 

@@ -52,12 +52,14 @@ cr_status cr_tensor_from(cr_tensor **out, cr_dtype dtype, int ndim, const int64_
                          const void *elements)
 {
     cr_tensor *t = NULL;
+    char *to;
 
     CR_TRY(check_kind(dtype, ndim));
     CR_TRY(check_memory(ndim, size, elements));
     CR_TRY(cr_tensor_new(&t, dtype, CR_HOST, ndim, size));
+    CR_TRY(cr_reach(&to, t));
     if (t->numel)
-        memcpy(t->data, elements, (size_t)t->numel * cr_dtype_size(dtype));
+        memcpy(to, elements, (size_t)t->numel * cr_dtype_size(dtype));
     *out = t;
     return CR_OK;
 }
@@ -115,10 +117,12 @@ const int64_t *cr_tensor_stride(const cr_tensor *t) { return t ? t->stride : NUL
 bool cr_tensor_is_contiguous(const cr_tensor *t) { return t && t->contiguous; }
 void *cr_tensor_data(const cr_tensor *t)
 {
-    if (!t)
+    char *data;
+
+    if (!t || cr_reach(&data, t))
         return NULL;
     t->storage->exposed = true;
-    return t->data;
+    return data;
 }
 
 static bool is_dtype(cr_dtype t) { return (unsigned)t < CR_DTYPE_COUNT; }

@@ -456,6 +456,7 @@ void *cr_easy_data(const char *file, int line, cr_tensor *t, cr_dtype dtype)
 {
     if (!ready(file, line, "ct_data"))
         return NULL;
+    char *data;
     cr_status st = easy_need(t, "data", "Tensor");
     if (!st && t->dtype != dtype)
         st = cr_fail(CR_RUNTIME, "expected scalar type %s but found %s",
@@ -463,9 +464,11 @@ void *cr_easy_data(const char *file, int line, cr_tensor *t, cr_dtype dtype)
     else if (!st && !t->contiguous)
         st = cr_fail(CR_RUNTIME,
                      "the tensor's elements do not lie one after the other: ct_contiguous");
+    if (!st)
+        st = cr_reach(&data, t);
     if (st)
         easy_report(file, line, "ct_data", st);
-    return st ? NULL : t->data;
+    return st ? NULL : data;
 }
 
 /* --- gradients --- */

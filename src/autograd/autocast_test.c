@@ -8,7 +8,7 @@ static cr_tensor *ones2(bool wanted)
     start_autograd();
     OK(cr_tensor_new(&t, CR_F32, CR_HOST, 2, (int64_t[]){2, 2}));
     for (int i = 0; i < 4; i++)
-        ((float *)(void *)t->data)[i] = 1;
+        ((float *)(void *)t->address)[i] = 1;
     keep_tensor(t);
     if (wanted)
         leaf(t);

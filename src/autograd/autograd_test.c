@@ -48,7 +48,7 @@ TEST(a_real_input_of_a_wider_operation_gets_a_gradient_of_its_dtype)
     cr_tensor *a = NULL, *b = keep_tensor(VEC(2, 3));
 
     OK(cr_tensor_new(&a, CR_F32, CR_HOST, 1, (int64_t[]){2}));
-    ((float *)(void *)a->data)[0] = ((float *)(void *)a->data)[1] = 1;
+    ((float *)(void *)a->address)[0] = ((float *)(void *)a->address)[1] = 1;
     leaf(keep_tensor(a));
     OK(backward_from(OP("sum", T(OP("mul", T(a), T(b)))), false, false));
     EQ(cr_grad_of(a)->dtype, CR_F32);
@@ -228,7 +228,7 @@ TEST(a_detached_tensor_shares_memory_and_version)
 
     OK(cr_detached(&d, b));
     keep_tensor(d);
-    CHECK(!cr_requires_grad(d) && d->data == b->data);
+    CHECK(!cr_requires_grad(d) && d->address == b->address);
     EQ(cr_base_of(d), NULL);
     OK(INPLACE("mul", T(d), N(2)));
     EQ(b->storage->version, 1);

@@ -26,8 +26,10 @@ cr_status cr_filled_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, in
     if (cr_thread.include & ~cr_thread.exclude & (CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(PYTHON)))
         return call_full(out, dtype, device, ndim, size, number);
     CR_TRY(cr_tensor_new(&t, dtype, device, ndim, size));
-    cr_view v = cr_view_of(t);
-    cr_status st = t->data ? cr_fill_elements(&v, number) : CR_OK;
+    cr_view v;
+    cr_status st = cr_reach_view(&v, t);
+    if (!st && v.data)
+        st = cr_fill_elements(&v, number);
     if (st) {
         cr_drop(t);
         return st;

@@ -46,7 +46,7 @@ static cr_status call_copy(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
         CR_TRY(cr_tensor_new_strided(&made, dtype, t->device, t->ndim, t->size, t->stride));
     else
         CR_TRY(cr_tensor_new(&made, dtype, t->device, t->ndim, t->size));
-    st = made->data && t->data ? cr_copy_tensor(made, t) : CR_OK;
+    st = cr_has_elements(made) && cr_has_elements(t) ? cr_copy_tensor(made, t) : CR_OK;
     if (st) {
         cr_drop(made);
         return st;

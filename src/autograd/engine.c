@@ -58,7 +58,7 @@ static cr_status check_nan(cr_node *n, cr_tensor *const *out)
         st = cr_call_unary(&is, cr_entry.isnan, out[i]);
         if (!st)
             st = cr_call_unary(&any, cr_entry.any, is);
-        if (!st && any->data)
+        if (!st && cr_has_elements(any))
             st = cr_tensor_item(&s, any);
         if (!st && cr_scalar_as_int(s))
             st = cr_fail(CR_RUNTIME, "Function '%s' returned nan values in its %uth output.",

@@ -31,7 +31,7 @@ static cr_status new_leaf(bag *b, cr_tensor **out)
     CR_TRY(cr_tensor_new(out, CR_F64, CR_HOST, 1, (int64_t[]){3}));
     b->made[b->count++] = *out;
     for (int i = 0; i < 3; i++)
-        ((double *)(void *)(*out)->data)[i] = i + 1;
+        ((double *)(void *)(*out)->address)[i] = i + 1;
     return cr_set_requires_grad(*out, true);
 }
 

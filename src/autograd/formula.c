@@ -380,7 +380,7 @@ static void formula_outline(environment *e, formula *f)
         if (h->slot >= plan->op->param_count || h->as == HELD_LIST)
             continue;
         if (t) {
-            seen[i] = cr_view_of(t);
+            seen[i] = cr_shape_view(t);
             v.view = &seen[i];
         }
         e->arg[h->slot] = h->as == HELD_VALUE ? h->value : v;

@@ -18,7 +18,7 @@ static CR_UNUSED cr_tensor *vec(int n, const double *v)
 
     start_autograd();
     OK(cr_tensor_new(&t, CR_F64, CR_HOST, 1, (int64_t[]){n}));
-    memcpy(t->data, v, (size_t)n * sizeof *v);
+    memcpy(t->address, v, (size_t)n * sizeof *v);
     return t;
 }
 #define VEC(...) vec((int)CR_LEN(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__})
@@ -117,7 +117,12 @@ static CR_UNUSED void check_elements(const char *file, int line, const cr_tensor
         return;
     }
     double got[64];
-    cr_view from = cr_view_of(t), to = from;
+    cr_view from, to;
+    if (cr_reach_view(&from, t)) {
+        cr_test_failed(file, line, "%s", cr_error_message());
+        return;
+    }
+    to = from;
     int64_t stride[CR_MAX_DIMS], step = 1;
     for (int i = t->ndim - 1; i >= 0; step *= t->size[i--])
         stride[i] = step;

@@ -88,9 +88,10 @@ static cr_status layout_tensor_over(cr_tensor **out, cr_storage *s, const cr_lay
 static cr_status layout_zero(cr_storage *s, int64_t bytes)
 {
     const int64_t step = 1;
-    cr_view v = {s->bytes, &bytes, &step, 1, CR_U8, s->device, false};
+    cr_view v = {NULL, &bytes, &step, 1, CR_U8, s->device, false};
 
-    return s->bytes ? cr_fill_elements(&v, cr_scalar_int(0)) : CR_OK;
+    CR_TRY(cr_reach_storage(&v.data, s));
+    return v.data ? cr_fill_elements(&v, cr_scalar_int(0)) : CR_OK;
 }
 
 /* Makes both layouts as tensors over one new block, which is zeroed when `zero` is set. */
@@ -118,11 +119,11 @@ static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
 
 static cr_status layout_copy_elements(cr_tensor *to, cr_tensor *from)
 {
-    if (cr_is_dispatched(from) && !from->data)
+    if (cr_is_dispatched(from) && !cr_has_elements(from))
         return cr_fail(CR_RUNTIME,
                        "the derivative of an in-place change of a view, or of a view "
                        "by strides, is not available for tensors that wrap others");
-    return to->data && from->data ? cr_copy_tensor(to, from) : CR_OK;
+    return cr_has_elements(to) && cr_has_elements(from) ? cr_copy_tensor(to, from) : CR_OK;
 }
 
 cr_status cr_layout_spread(cr_tensor **out, cr_tensor **view_out, cr_tensor *t,
@@ -237,7 +238,7 @@ static cr_status add_slices(cr_tensor *v, cr_tensor *t, int d)
 /* Adds `t` to the view.  Recursion depth is the number of dims. */
 static cr_status add_into(cr_tensor *v, cr_tensor *t)
 {
-    if (!v->numel || !v->data)
+    if (!v->numel || !cr_has_elements(v))
         return CR_OK;
     if (may_overlap(v))
         return add_slices(v, t, dimension_to_peel(v));
@@ -294,7 +295,7 @@ static cr_status share_repeats(cr_tensor *b)
     cr_tensor *once;
     cr_value made;
 
-    if (!b->numel || !b->data)
+    if (!b->numel || !cr_has_elements(b))
         return CR_OK;
     for (int i = 0; i < b->ndim; i++) {
         size[i] = b->stride[i] ? b->size[i] : 1;

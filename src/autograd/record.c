@@ -59,7 +59,8 @@ static void share_wrapped(cr_tensor *view, cr_tensor *base)
 {
     cr_storage *old = view->storage;
 
-    if (!cr_is_dispatched(view) || !cr_is_dispatched(base) || view->data || base->data)
+    if (!cr_is_dispatched(view) || !cr_is_dispatched(base) || cr_has_elements(view) ||
+        cr_has_elements(base))
         return;
     view->storage = cr_storage_keep(base->storage);
     cr_storage_drop(old);
@@ -359,7 +360,7 @@ static cr_status record_become(cr_tensor *self, cr_tensor *from)
 
     CR_TRY(check_fits(from, self));
     CR_GO(cr_call_cast(&cast, from, (cr_dtype)self->dtype));
-    if (self->data && cast->data)
+    if (cr_has_elements(self) && cr_has_elements(cast))
         CR_GO(cr_copy_tensor(self, cast));
     else if (cr_goes_to_python(self))
         CR_GO(record_copy_below(self, cast));

@@ -216,8 +216,8 @@ static cr_status mask_of(cr_tensor **out, const copy_slices *c)
 
     CR_GO(cr_tensor_new(&ones, (cr_dtype)c->view.dtype, c->view.device, c->view.ndim,
                         c->view.size));
-    v = cr_view_of(ones);
-    if (ones->data)
+    CR_GO(cr_reach_view(&v, ones));
+    if (v.data)
         CR_GO(cr_fill_elements(&v, cr_scalar_int(1)));
     CR_GO(cr_layout_scatter(&places, ones, &c->base, &c->view));
     CR_GO(cr_call_cast(out, places, CR_BOOL));
@@ -234,7 +234,7 @@ static cr_status view_replaced(cr_tensor **out, const copy_slices *c, cr_tensor 
     cr_tensor *view;
 
     CR_TRY(cr_layout_spread(out, &view, grad, &c->base, &c->view));
-    cr_status st = view->data ? cr_copy_tensor(view, part) : CR_OK;
+    cr_status st = cr_has_elements(view) ? cr_copy_tensor(view, part) : CR_OK;
     cr_drop(view);
     if (st) {
         cr_drop(*out);

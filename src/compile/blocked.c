@@ -217,12 +217,12 @@ static cr_status run(cr_own *own, cr_tensor *const *read, cr_tensor **output)
                          own->name);
             goto done;
         }
-        j.ptr[b->results + k] = read[k]->data;
+        j.ptr[b->results + k] = read[k]->address;
     }
     for (int k = 0; k < b->results; k++) {
         if (!output[k])
             CR_GO(cr_tensor_new(&output[k], CR_F32, CR_HOST, 1, b->made.size));
-        j.ptr[k] = output[k]->data;
+        j.ptr[k] = output[k]->address;
     }
     cr_parallel_for(b->blocks, GRAIN / (b->rows * b->columns) + 1, run_blocks, &j);
     st = (cr_status)atomic_load(&j.status);

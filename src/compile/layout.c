@@ -55,7 +55,7 @@ static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
     cr_status st;
 
     CR_GO(cr_tensor_new(&made, CR_F32, CR_HOST, 1, &size));
-    CR_GO(c->hook->pack(c->kernel, CR_CONV_ARG_W, w->data, made->data));
+    CR_GO(c->hook->pack(c->kernel, CR_CONV_ARG_W, w->address, made->address));
     *out = made;
     made = NULL;
 done:
@@ -82,15 +82,16 @@ static cr_status run_convolution(cr_own *own, cr_tensor *const *read, cr_tensor 
     cr_status st;
 
     CR_GO(check(c, read));
-    void *data[] = {read[X]->data, read[W]->data, NULL, c->has_bias ? read[BIAS]->data : NULL};
+    void *data[] = {read[X]->address, read[W]->address, NULL,
+                    c->has_bias ? read[BIAS]->address : NULL};
     if (!c->hook->is_plain(c->kernel, CR_CONV_ARG_W))
         CR_GO(cr_packer_get(&weight, c->packer, read[W], pack, c));
     if (weight) {
-        data[CR_CONV_ARG_W] = cr_packed_tensor(weight)->data;
+        data[CR_CONV_ARG_W] = cr_packed_tensor(weight)->address;
         in_own |= 1u << CR_CONV_ARG_W;
     }
     CR_GO(cr_tensor_new(&y, CR_F32, CR_HOST, c->made->ndim, c->made->size));
-    data[CR_CONV_ARG_Y] = y->data;
+    data[CR_CONV_ARG_Y] = y->address;
     CR_GO(c->hook->run(c->kernel, data, in_own));
     output[0] = y;
     y = NULL;
@@ -200,7 +201,7 @@ static cr_status run_unblocking(cr_own *own, cr_tensor *const *read, cr_tensor *
     const unblocking *u = (const unblocking *)own;
 
     CR_TRY(cr_tensor_new(&output[0], CR_F32, u->plain->device, u->plain->ndim, u->plain->size));
-    u->hook->unblock((void *)output[0]->data, (const void *)read[0]->data,
+    u->hook->unblock((void *)output[0]->address, (const void *)read[0]->address,
                      output[0]->numel / (u->block * u->points), u->block, u->points);
     return CR_OK;
 }
@@ -481,8 +482,8 @@ static cr_status run_pooling(cr_own *own, cr_tensor *const *read, cr_tensor **ou
     const pooling *w = (const pooling *)own;
 
     CR_TRY(cr_tensor_new(&output[0], CR_F32, CR_HOST, 1, w->made->size));
-    w->hook->max_pool(&w->windows, w->block, (const void *)read[0]->data,
-                      (void *)output[0]->data);
+    w->hook->max_pool(&w->windows, w->block, (const void *)read[0]->address,
+                      (void *)output[0]->address);
     return CR_OK;
 }
 

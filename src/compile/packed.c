@@ -40,7 +40,7 @@ cr_tensor *cr_packed_tensor(const cr_packed *p) { return p->tensor; }
 
 static cr_packed_of bytes_of(const cr_tensor *t)
 {
-    return (cr_packed_of){t->storage, t->data, t->storage->version,
+    return (cr_packed_of){t->storage, t->address, t->storage->version,
                           atomic_load(&t->storage->hidden)};
 }
 

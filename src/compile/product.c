@@ -112,8 +112,8 @@ static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
     cr_matrix b;
 
     CR_TRY(cr_tensor_new(&bytes, CR_F32, CR_HOST, 1, &size));
-    g.b.data = w->data;
-    b = cr_gemm_copy_b(&g, bytes->data);
+    g.b.data = w->address;
+    b = cr_gemm_copy_b(&g, bytes->address);
     cr_geometry as = {.ndim = 2,
                       .size = {w->size[0], w->size[1]},
                       .stride = {p->turned ? 1 : b.row, p->turned ? b.row : 1}};

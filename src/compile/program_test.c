@@ -59,7 +59,7 @@ static cr_tensor *ramp(int rows, int columns, float from)
 
     OK(cr_tensor_new(&t, CR_F32, CR_HOST, 2, (int64_t[]){rows, columns}));
     for (int i = 0; i < rows * columns; i++)
-        ((float *)(void *)t->data)[i] = from + 0.25f * (float)i;
+        ((float *)(void *)t->address)[i] = from + 0.25f * (float)i;
     return t;
 }
 
@@ -67,7 +67,8 @@ static void equal(const cr_tensor *a, const cr_tensor *b)
 {
     EQ(a->numel, b->numel);
     CHECK(a->contiguous && b->contiguous && a->dtype == b->dtype);
-    CHECK(!memcmp(a->data, b->data, (size_t)a->numel * cr_dtype_size((cr_dtype)a->dtype)));
+    CHECK(
+        !memcmp(a->address, b->address, (size_t)a->numel * cr_dtype_size((cr_dtype)a->dtype)));
 }
 
 #define CHAIN                                                                                  \
@@ -152,7 +153,7 @@ TEST(a_node_that_returns_its_argument_is_planned_as_a_view)
     cr_tensor *in = NULL, *out[2];
 
     OK(cr_tensor_new_strided(&in, CR_F32, CR_HOST, 2, (int64_t[]){3, 4}, (int64_t[]){1, 3}));
-    memset(in->data, 0, 12 * sizeof(float));
+    memset(in->address, 0, 12 * sizeof(float));
     OK(cr_program_run(p, &in, NULL, out));
     CHECK(out[0]->storage == in->storage);
     CHECK(out[1]->storage != in->storage);
@@ -196,8 +197,8 @@ TEST(a_tensor_with_another_owner_is_not_written_over)
                   "}\n"));
     OK(cr_program_new(&p, t.g, 0));
     OK(cr_program_run(p, in, NULL, out));
-    EQ(((float *)(void *)in[0]->data)[1], 1.25f);
-    EQ(((float *)(void *)out[0]->data)[1], -1.25f);
+    EQ(((float *)(void *)in[0]->address)[1], 1.25f);
+    EQ(((float *)(void *)out[0]->address)[1], -1.25f);
     cr_drop(out[0]);
     cr_drop(in[0]);
     cr_program_drop(p);
@@ -221,7 +222,7 @@ static void *work(void *context)
         if (cr_graph_run(w->g, in, want) || cr_program_run(w->p, in, NULL, got))
             w->wrong++;
         for (int k = 0; k < 3 && !w->wrong; k++) {
-            w->wrong += memcmp(want[k]->data, got[k]->data, 48) != 0;
+            w->wrong += memcmp(want[k]->address, got[k]->address, 48) != 0;
             cr_drop(want[k]);
             cr_drop(got[k]);
         }

@@ -78,7 +78,7 @@ static cr_status place_operand(remote_run *r, int k, const cr_tensor *t)
     if (o->copied || (o->staged && !accepts_halves(r, k, t)))
         return move_operand(r, k, t);
     cr_stored_note(&r->stored, k, (cr_dtype)o->dtype, (cr_dtype)o->lane);
-    r->ptr[k] = t->data + o->offset * item;
+    r->ptr[k] = t->address + o->offset * item;
     for (int d = 0; d < r->c->ndim; d++)
         r->step[k][d] = o->step[d] * item;
     return CR_OK;

@@ -524,7 +524,7 @@ static void end_fold(const job *j, int k, int64_t blocks, cr_tensor *out)
         to = next;
     }
     cr_convert_row((cr_dtype)out->dtype, (cr_dtype)o->lane)(
-        out->data, (int64_t)cr_dtype_size((cr_dtype)out->dtype), from, item, j->c->columns);
+        out->address, (int64_t)cr_dtype_size((cr_dtype)out->dtype), from, item, j->c->columns);
 }
 
 static cr_status run_folds(job *j, cr_tensor **output)
@@ -675,7 +675,7 @@ static cr_status copy_operand(cr_tensor **out, const cr_group_code *c, const cr_
                               cr_tensor *t)
 {
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
-    cr_view from = {(char *)t->data + o->offset * item,
+    cr_view from = {(char *)t->address + o->offset * item,
                     c->space.size,
                     o->spread,
                     (uint8_t)c->space.ndim,
@@ -698,7 +698,7 @@ static void set_operand(job *j, int k, const cr_tensor *t, bool copied)
     const cr_operand_plan *o = &j->c->operand[k];
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->dtype), dense = 1;
 
-    j->ptr[k] = (char *)t->data + (copied ? 0 : o->offset * item);
+    j->ptr[k] = (char *)t->address + (copied ? 0 : o->offset * item);
     for (int d = j->space->ndim - 1; d >= 0; d--) {
         j->space->dim[d].step[k] = (copied ? dense : o->step[d]) * item;
         dense *= j->space->dim[d].size;
@@ -719,7 +719,7 @@ static void place_sources(job *j, cr_tensor *const *read)
         const cr_source_plan *x = &j->c->source[i];
         j->source[i].part = x->part;
         for (int k = 0; k < x->tensors; k++)
-            j->source[i].data[k] = read[x->read[k]]->data;
+            j->source[i].data[k] = read[x->read[k]]->address;
     }
 }
 

@@ -521,11 +521,11 @@ static void compare_arg(comparer *c, const cr_garg *const *arg, int i)
 /* Constants on other devices than the host are equal only if they are one tensor. */
 static bool same_constant(const cr_tensor *a, const cr_tensor *b)
 {
-    return a == b ||
-           (cr_is_host(a->device) && cr_is_host(b->device) && a->dtype == b->dtype &&
-            a->ndim == b->ndim && a->contiguous && b->contiguous &&
-            !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
-            !memcmp(a->data, b->data, (size_t)a->numel * cr_dtype_size((cr_dtype)a->dtype)));
+    return a == b || (cr_is_host(a->device) && cr_is_host(b->device) && a->dtype == b->dtype &&
+                      a->ndim == b->ndim && a->contiguous && b->contiguous &&
+                      !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+                      !memcmp(a->address, b->address,
+                              (size_t)a->numel * cr_dtype_size((cr_dtype)a->dtype)));
 }
 
 static bool same_kind(const cr_gtype *a, const cr_gtype *b)

@@ -174,7 +174,9 @@ static cr_status bucket_average_sparse(const cr_reducer *r, bucket *b, const cha
 
 static cr_status bucket_average(const cr_reducer *r, bucket *b, const char *where)
 {
-    cr_buffer all = {b->flat->data, b->flat->numel};
+    char *flat;
+    CR_TRY(cr_reach(&flat, b->flat));
+    cr_buffer all = {flat, b->flat->numel};
     bool half = cr_dtype_size((cr_dtype)b->flat->dtype) < 4;
     cr_call_args call = {.kind = CR_CALL_ALL_REDUCE,
                          .op = half ? CR_REDUCE_PREMUL_SUM
@@ -265,7 +267,9 @@ static cr_status member_copy(const member *m)
         return CR_OK;
     if (grad)
         return cr_copy_tensor(m->view, grad);
-    memset(m->view->data, 0, tensor_bytes(m->view));
+    char *data;
+    CR_TRY(cr_reach(&data, m->view));
+    memset(data, 0, tensor_bytes(m->view));
     return CR_OK;
 }
 
@@ -435,7 +439,9 @@ static cr_status reducer_end(void *at)
 static cr_status bucket_zero(const cr_reducer *r, bucket *b)
 {
     if (!bucket_is_sparse(r, b)) {
-        memset(b->flat->data, 0, tensor_bytes(b->flat));
+        char *flat;
+        CR_TRY(cr_reach(&flat, b->flat));
+        memset(flat, 0, tensor_bytes(b->flat));
         return CR_OK;
     }
     cr_drop(b->flat);
@@ -591,7 +597,7 @@ static cr_status member_init(cr_reducer *r, int i, cr_tensor *t, bool sparse)
     member *m = &r->at[i];
     cr_hook_call call = {.fn = member_hook, .context = m};
 
-    if (t->layout != CR_LAYOUT_STRIDED || !t->data || cr_is_lazy(t))
+    if (t->layout != CR_LAYOUT_STRIDED || !cr_has_elements(t) || cr_is_lazy(t))
         return cr_fail(CR_NOT_IMPLEMENTED,
                        "parameter %d is not a dense tensor in host memory, which groups of "
                        "processes need",

@@ -68,14 +68,17 @@ static cr_status average_counts(averaging *a)
 }
 
 /* This rank's indices as rows. */
-static void average_rows(averaging *a)
+static cr_status average_rows(averaging *a)
 {
     const cr_tensor *t = cr_sparse_of(a->grad)->indices;
+    char *at;
 
+    CR_TRY(cr_reach(&at, t));
     for (int64_t i = 0; i < t->size[1]; i++)
         for (int d = 0; d < a->dims; d++)
             a->rows[i * a->dims + d] =
-                ((const int64_t *)(const void *)t->data)[d * t->stride[0] + i * t->stride[1]];
+                ((const int64_t *)(const void *)at)[d * t->stride[0] + i * t->stride[1]];
+    return CR_OK;
 }
 
 static cr_status average_indices(averaging *a)
@@ -87,10 +90,12 @@ static cr_status average_indices(averaging *a)
     a->all_rows = cr_alloc((size_t)a->total * row + 1);
     if (!a->rows || !a->all_rows)
         return CR_MEMORY;
-    average_rows(a);
+    CR_TRY(average_rows(a));
     CR_TRY(average_gather(a, CR_I64, a->rows, a->all_rows, a->dims));
     CR_TRY(cr_tensor_new(&a->indices, CR_I64, a->grad->device, 2, size));
-    int64_t *to = (int64_t *)(void *)a->indices->data;
+    char *bytes;
+    CR_TRY(cr_reach(&bytes, a->indices));
+    int64_t *to = (int64_t *)(void *)bytes;
     for (int64_t i = 0; i < a->total; i++)
         for (int d = 0; d < a->dims; d++)
             to[d * a->total + i] = a->all_rows[i * a->dims + d];
@@ -110,8 +115,11 @@ static cr_status average_values(averaging *a)
     CR_TRY(cr_copy_tensor(a->own, own));
     size[0] = a->total;
     CR_TRY(cr_tensor_new(&a->values, dtype, own->device, own->ndim, size));
-    CR_TRY(average_gather(a, dtype, a->own->data, a->values->data, per));
-    cr_reduce_scale(dtype, a->values->data, a->values->numel, 1.0 / a->size);
+    char *from, *to;
+    CR_TRY(cr_reach(&from, a->own));
+    CR_TRY(cr_reach(&to, a->values));
+    CR_TRY(average_gather(a, dtype, from, to, per));
+    cr_reduce_scale(dtype, to, a->values->numel, 1.0 / a->size);
     return CR_OK;
 }
 

@@ -713,7 +713,7 @@ typedef struct {
 
 static bool is_reshaped(const cr_tensor *p, const cr_tensor *v)
 {
-    cr_view view = cr_view_of(p);
+    cr_view view = cr_shape_view(p);
     int64_t stride[CR_MAX_DIMS];
 
     if (p->numel != v->numel || p->offset != v->offset ||

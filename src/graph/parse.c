@@ -498,11 +498,13 @@ static void read_constant_node(reader *r, cr_gblock *b, const results *to)
     cr_session_check(r->s, cr_tensor_new(&made, (cr_dtype)t.dtype, CR_HOST, t.ndim, t.size));
     cr_graph_constant(r->g, b, made, to->name[0]); /* the graph owns it from here on */
     cr_drop(made);
+    char *to_bytes;
+    cr_session_check(r->g->session, cr_reach(&to_bytes, made));
     for (int64_t i = 0; i < made->numel; i++) {
         if (i)
             reader_expect(r, ",");
         cr_scalar_store(plain_number(r), (cr_dtype)t.dtype,
-                        made->data + (size_t)i * cr_dtype_size((cr_dtype)t.dtype));
+                        to_bytes + (size_t)i * cr_dtype_size((cr_dtype)t.dtype));
     }
     reader_expect(r, ")");
 }

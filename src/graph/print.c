@@ -196,10 +196,10 @@ static void print_node_args(cr_text *out, const cr_gnode *n)
 static void print_constant(cr_text *out, const cr_gnode *n)
 {
     const cr_tensor *t = n->constant;
-    const char *p = t->data;
+    char *p;
 
     cr_text_put(out, "constant(");
-    if (t->numel > SHOWN || !t->contiguous || !p) {
+    if (cr_reach(&p, t) || t->numel > SHOWN || !t->contiguous || !p) {
         cr_text_put(out, "...)");
         return;
     }

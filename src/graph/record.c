@@ -151,10 +151,7 @@ static cr_gvalue *recorded_value(const cr_recorder *r, const cr_tensor *t)
 
 /* The key of all tensors over the same bytes, also of those made by `.data`: the address of the
  * bytes, or of the storage when it has none. */
-static const void *bytes_key(const cr_tensor *t)
-{
-    return t->storage->bytes ? (const void *)t->storage->bytes : (const void *)t->storage;
-}
+static const void *bytes_key(const cr_tensor *t) { return cr_storage_key(t->storage); }
 
 static size_t last_over(const cr_recorder *r, const void *bytes)
 {
@@ -298,7 +295,7 @@ static void followed_loses(const void *bytes)
 
 static bool same_elements(const cr_tensor *a, const cr_tensor *b)
 {
-    return a->data == b->data && a->offset == b->offset && a->dtype == b->dtype &&
+    return cr_same_start(a, b) && a->offset == b->offset && a->dtype == b->dtype &&
            a->conj == b->conj && a->neg == b->neg && a->ndim == b->ndim &&
            !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
            !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);

@@ -364,7 +364,7 @@ static void classify_add(classifier *c, const cr_gtype *type)
                               .contiguous = !type->stride,
                               .size = resize_writable(made->type.size),
                               .stride = made->stride};
-    made->view = cr_view_of(&made->shell);
+    made->view = cr_shape_view(&made->shell);
     class_complete(made);
     CR_PUSH(s, &c->x->classes, made);
 }

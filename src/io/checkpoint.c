@@ -457,7 +457,10 @@ static cr_status copied_storage(cr_storage **out, const cr_checkpoint *c, size_t
     cr_storage *s;
 
     CR_TRY(cr_storage_new(&s, CR_HOST, (size_t)c->pickle->storages.at[i].bytes));
-    cr_status st = s->size ? checkpoint_read_bytes(c, i, s->bytes) : CR_OK;
+    char *to;
+    cr_status st = cr_reach_storage(&to, s);
+    if (!st && s->size)
+        st = checkpoint_read_bytes(c, i, to);
     if (st)
         cr_storage_drop(s);
     else
@@ -481,8 +484,10 @@ static cr_status checkpoint_part(cr_storage **out, cr_storage *root, const cr_pi
 {
     if (s->part_at > root->size || s->bytes > root->size - s->part_at)
         return cr_fail(CR_RUNTIME, "the view of a storage is not inside it");
-    cr_status st = cr_storage_foreign(out, root->bytes + s->part_at, (size_t)s->bytes,
-                                      drop_root, cr_storage_keep(root));
+    char *block;
+    CR_TRY(cr_reach_storage(&block, root));
+    cr_status st = cr_storage_foreign(out, block + s->part_at, (size_t)s->bytes, drop_root,
+                                      cr_storage_keep(root));
     if (st)
         cr_storage_drop(root);
     return st;

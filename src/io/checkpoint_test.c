@@ -72,7 +72,7 @@ static void check_tensors(const cr_named_tensors *n)
     EQ(w->size[1], 2);
     EQ(w->storage, b->storage);
     EQ(b->offset, 2);
-    NEAR(((float *)b->data)[1], 3, 0);
+    NEAR(((float *)b->address)[1], 3, 0);
 }
 
 static void reads(void (*make)(cr_text *, const char *, size_t))

@@ -557,8 +557,10 @@ static cr_status safetensors_copied(cr_tensor **out, const cr_safetensors_entry 
                                     const char *bytes)
 {
     CR_TRY(cr_tensor_new(out, e->dtype, CR_HOST, e->ndim, e->size));
+    char *to;
+    CR_TRY(cr_reach(&to, *out));
     if (e->end > e->begin)
-        memcpy((*out)->data, bytes, e->end - e->begin);
+        memcpy(to, bytes, e->end - e->begin);
     return CR_OK;
 }
 

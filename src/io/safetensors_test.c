@@ -159,8 +159,8 @@ TEST(written_tensors_are_read_back)
     OK(cr_tensor_new(&a, CR_F32, CR_HOST, 2, size));
     OK(cr_tensor_new_strided(&b, CR_I64, CR_HOST, 2, size, stride));
     for (int i = 0; i < 6; i++) {
-        ((float *)(void *)a->data)[i] = (float)i;
-        ((int64_t *)(void *)b->data)[i] = i;
+        ((float *)(void *)a->address)[i] = (float)i;
+        ((int64_t *)(void *)b->address)[i] = i;
     }
     OK(cr_safetensors_write(path, names, (cr_tensor *[]){a, b}, 2, metadata));
     OK(cr_safetensors_open(&s, path));
@@ -169,8 +169,8 @@ TEST(written_tensors_are_read_back)
     EQ_STR(cr_safetensors_at(s, 0)->name, "turned");
     OK(cr_safetensors_tensor(&back, s, 0));
     cr_safetensors_drop(s); /* the tensor keeps the mapping */
-    EQ(((int64_t *)(void *)back->data)[1], 2);
-    ((int64_t *)(void *)back->data)[1] = 7; /* private */
+    EQ(((int64_t *)(void *)back->address)[1], 2);
+    ((int64_t *)(void *)back->address)[1] = 7; /* private */
     cr_drop(back);
     cr_drop(a);
     cr_drop(b);

@@ -131,13 +131,17 @@ static cr_status safetensors_check_names(item *items, int n)
 static cr_status safetensors_put_tensor(cr_output *o, cr_tensor *t)
 {
     cr_tensor *flat;
+    char *bytes;
 
+    CR_TRY(cr_reach(&bytes, t));
     if ((t->contiguous && !cr_is_lazy(t)) || !t->numel)
-        return cr_output_put(o, t->data, (size_t)safetensors_bytes_of(t));
+        return cr_output_put(o, bytes, (size_t)safetensors_bytes_of(t));
     CR_TRY(cr_tensor_new(&flat, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
     cr_status st = cr_copy_tensor(flat, t);
     if (!st)
-        st = cr_output_put(o, flat->data, (size_t)safetensors_bytes_of(t));
+        st = cr_reach(&bytes, flat);
+    if (!st)
+        st = cr_output_put(o, bytes, (size_t)safetensors_bytes_of(t));
     cr_drop(flat);
     return st;
 }

@@ -1,6 +1,7 @@
 /* Minibatches of tensors, in order or shuffled as by torch's DataLoader. */
 #include "entry.h"
 #include "nn/nn_impl.h"
+#include <string.h>
 
 struct cr_loader {
     cr_tensor **tensor, **batch; /* `count` of each; batch: the last batch returned */
@@ -111,11 +112,14 @@ static cr_status draw_seed(int64_t *out, cr_generator *from)
 
     CR_TRY(cr_tensor_new(&t, CR_I64, CR_HOST, 0, NULL));
     cr_value arg[] = {cr_of_tensor(t), generator_value(from)};
-    cr_status st = cr_call_tensor(&same, cr_entry.random_, arg, 2);
-    if (!st) {
-        *out = *(int64_t *)(void *)t->data;
-        cr_drop(same);
-    }
+    char *bytes;
+    cr_status st;
+
+    CR_GO(cr_call_tensor(&same, cr_entry.random_, arg, 2));
+    CR_GO(cr_reach(&bytes, t));
+    memcpy(out, bytes, sizeof *out);
+done:
+    cr_drop(same);
     cr_drop(t);
     return st;
 }

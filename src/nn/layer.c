@@ -189,7 +189,10 @@ static cr_status zero_row(cr_tensor *t, int64_t row)
     int64_t width = t->size[1];
     size_t bytes = cr_dtype_size((cr_dtype)t->dtype);
 
-    memset(t->data + row * width * (int64_t)bytes, 0, (size_t)width * bytes);
+    char *to;
+
+    CR_TRY(cr_reach(&to, t));
+    memset(to + row * width * (int64_t)bytes, 0, (size_t)width * bytes);
     return CR_OK;
 }
 
@@ -304,9 +307,13 @@ static cr_status count_batch(cr_module *m, double *factor)
     cr_tensor *count = nn_own(m, "num_batches_tracked");
     cr_value momentum = layer_arg(m, "momentum");
 
-    if (!count || !count->data)
+    char *at = NULL;
+
+    if (count)
+        CR_TRY(cr_reach(&at, count));
+    if (!at)
         return CR_OK;
-    int64_t n = ++*(int64_t *)(void *)count->data;
+    int64_t n = ++*(int64_t *)(void *)at;
     count->storage->version++;
     if (momentum.tag == CR_NONE)
         *factor = 1.0 / (double)n;

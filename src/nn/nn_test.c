@@ -32,7 +32,7 @@ static cr_tensor *filled(double value, int64_t a, int64_t b)
     start();
     OK(cr_tensor_new(&t, CR_F32, CR_HOST, 2, size));
     for (int64_t i = 0; i < a * b; i++)
-        ((float *)(void *)t->data)[i] = (float)value;
+        ((float *)(void *)t->address)[i] = (float)value;
     return t;
 }
 
@@ -133,7 +133,7 @@ TEST(a_module_of_the_program_is_called_in_a_sequential)
     OK(cr_module_append(net, own));
     OK(cr_module_append(net, own));
     OK(cr_module_forward(&y, net, x));
-    NEAR(*(float *)(void *)y->data, 12, 0);
+    NEAR(*(float *)(void *)y->address, 12, 0);
     EQ(calls, 2);
     cr_drop(y);
     cr_drop(x);
@@ -232,12 +232,13 @@ TEST(a_state_is_saved_and_loaded)
     OK(cr_module_state(&s, a));
     EQ(cr_state_count(s), 7);
     EQ_STR(cr_state_name(s, 6), "2.num_batches_tracked");
-    EQ(cr_state_tensor(s, 0)->data, cr_module_tensor(a, "0.weight")->data);
+    EQ(cr_state_tensor(s, 0)->address, cr_module_tensor(a, "0.weight")->address);
     OK(cr_state_write(s, path));
-    memset(cr_module_tensor(b, "0.weight")->data, 0, 24);
+    memset(cr_module_tensor(b, "0.weight")->address, 0, 24);
     OK(cr_state_read(&read, path));
     OK(cr_module_load_state(b, read, true));
-    EQ(memcmp(cr_module_tensor(b, "0.weight")->data, cr_module_tensor(a, "0.weight")->data, 24),
+    EQ(memcmp(cr_module_tensor(b, "0.weight")->address,
+              cr_module_tensor(a, "0.weight")->address, 24),
        0);
     CHECK(cr_module_tensor(b, "0.weight")->requires_grad);
     cr_state_drop(read);
@@ -264,11 +265,11 @@ TEST(a_state_that_does_not_match_lists_the_keys)
          "\tUnexpected key(s) in state_dict: \"x\". \n"
          "\tsize mismatch for 0.bias: copying a param with shape torch.Size([4, 5]) from "
          "checkpoint, the shape in current model is torch.Size([3]).");
-    NEAR(*(float *)(void *)cr_module_tensor(net, "0.weight")->data, 7, 0);
+    NEAR(*(float *)(void *)cr_module_tensor(net, "0.weight")->address, 7, 0);
     FAILS(CR_RUNTIME, cr_module_load_state(net, s, false));
     cr_tensor *bias = NULL;
     OK(cr_tensor_new(&bias, CR_F32, CR_HOST, 1, (int64_t[]){3}));
-    memset(bias->data, 0, 3 * sizeof(float));
+    memset(bias->address, 0, 3 * sizeof(float));
     OK(cr_state_set(s, "0.bias", bias));
     OK(cr_module_load_state(net, s, false));
     FAILS(CR_TYPE, cr_module_load_state(net, NULL, true));
@@ -349,12 +350,12 @@ TEST(parameters_without_gradients_do_not_change)
     OK(cr_optim_step(o));
     OK(cr_set_grad(p[0], grad));
     OK(cr_optim_step(o));
-    NEAR(*(float *)(void *)p[0]->data, 0.5, 0);
-    NEAR(*(float *)(void *)p[1]->data, 1, 0);
+    NEAR(*(float *)(void *)p[0]->address, 0.5, 0);
+    NEAR(*(float *)(void *)p[1]->address, 1, 0);
     OK(cr_set_grad(p[1], grad));
     OK(cr_optim_step(o)); /* one parameter has a buffer, the other gets its first */
-    NEAR(*(float *)(void *)p[0]->data, -0.25, 0);
-    NEAR(*(float *)(void *)p[1]->data, 0.5, 0);
+    NEAR(*(float *)(void *)p[0]->address, -0.25, 0);
+    NEAR(*(float *)(void *)p[1]->address, 0.5, 0);
     OK(cr_optim_zero_grad(o));
     EQ(cr_grad_of(p[1]), NULL);
     FAILS(CR_VALUE, cr_optim_set_lr(o, (double)NAN));
@@ -395,14 +396,14 @@ TEST(a_loader_gives_every_sample_once_and_counts_batches)
     int seen = 0;
 
     for (int i = 0; i < 7; i++)
-        ((float *)(void *)t->data)[i] = (float)i;
+        ((float *)(void *)t->address)[i] = (float)i;
     OK(cr_loader_new(&l, &t, 1, CR_ARGS(3, true)));
     EQ(cr_loader_batches(l), 3);
     OK(cr_loader_start(l));
     do {
         OK(cr_loader_next(l, &more, &batch));
         for (int64_t i = 0; more && i < batch->numel; i++)
-            seen |= 1 << (int)((float *)(void *)batch->data)[i];
+            seen |= 1 << (int)((float *)(void *)batch->address)[i];
     } while (more);
     EQ(seen, 127);
     OK(cr_loader_next(l, &more, &batch));
@@ -435,7 +436,7 @@ TEST(text_is_read_as_rows)
     EQ(t->dtype, CR_F64);
     EQ(t->size[0], 2);
     EQ(t->size[1], 2);
-    NEAR(((double *)(void *)t->data)[2], -300, 0);
+    NEAR(((double *)(void *)t->address)[2], -300, 0);
     cr_drop(t);
     remove_file(path);
     refuses_text("1,2\n3,x\n", ",", ":2: could not convert string 'x' to float64");
@@ -458,9 +459,9 @@ TEST(idx_files_are_read_with_dtype_and_sizes)
     EQ(t->dtype, CR_I16);
     EQ(t->ndim, 2);
     EQ(t->size[1], 3);
-    EQ(((int16_t *)(void *)t->data)[0], 1);
-    EQ(((int16_t *)(void *)t->data)[1], 256);
-    EQ(((int16_t *)(void *)t->data)[2], -1);
+    EQ(((int16_t *)(void *)t->address)[0], 1);
+    EQ(((int16_t *)(void *)t->address)[1], 256);
+    EQ(((int16_t *)(void *)t->address)[2], -1);
     cr_drop(t);
     remove_file(path);
 }

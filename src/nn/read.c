@@ -129,8 +129,10 @@ static cr_status read_table(cr_tensor **out, table *t, int64_t skip)
     CR_TRY(st);
     int64_t size[] = {t->rows, t->columns};
     CR_TRY(cr_tensor_new(out, CR_F64, CR_HOST, 2, size));
+    char *to;
+    CR_TRY(cr_reach(&to, *out));
     if (t->numbers.len)
-        memcpy((*out)->data, t->numbers.at, t->numbers.len * sizeof(double));
+        memcpy(to, t->numbers.at, t->numbers.len * sizeof(double));
     return CR_OK;
 }
 
@@ -207,9 +209,11 @@ static cr_status idx_tensor(cr_tensor **out, const char *bytes, size_t len, cons
         return cr_fail(CR_VALUE, "%s: the IDX file has %zu bytes of elements, not %lld of %zu",
                        path, len - head, (long long)n, item);
     CR_TRY(cr_tensor_new(out, dtype, CR_HOST, ndim, size));
+    char *to;
+    CR_TRY(cr_reach(&to, *out));
     if (n)
-        memcpy((*out)->data, bytes + head, (size_t)n * item);
-    swap_bytes((*out)->data, item, (size_t)n);
+        memcpy(to, bytes + head, (size_t)n * item);
+    swap_bytes(to, item, (size_t)n);
     return CR_OK;
 }
 

@@ -855,7 +855,8 @@ static cr_status builtin_new_tensor(cr_scall *c)
     if (dtype == CR_DTYPE_NONE)
         return cr_builtin_misfit(c);
     CR_TRY(cr_tensor_new(&t, dtype, CR_HOST, n.shape.ndim, n.shape.size));
-    char *at = t->data;
+    char *at;
+    CR_TRY(cr_reach(&at, t));
     builtin_store(c->arg, dtype, &at);
     if (c->count > 3 && c->arg[3].kind == CR_IV_BOOL && c->arg[3].i) {
         cr_status st = cr_set_requires_grad(t, true);

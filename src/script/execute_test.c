@@ -160,7 +160,7 @@ TEST(an_operator_of_the_table_runs_and_is_recorded)
     OK(cr_set_requires_grad(x, true));
     arg = cr_iv_tensor(x);
     OK(run(&p, &out, &arg, 1, 0));
-    EQ(*(float *)out.t->data, 9);
+    EQ(*(float *)out.t->address, 9);
     CHECK(cr_requires_grad(out.t) && !cr_is_leaf(out.t));
     EQ(x->count > 1, true); /* the tape's reference */
     cr_ivalue_drop(out);

@@ -98,8 +98,8 @@ static cr_status check_wrappers(const cr_op *op, const cr_value *arg)
             const cr_value *one = v->tag == CR_TENSORS ? &v->list[i] : v;
             if (one->tag != CR_TENSOR)
                 continue;
-            wraps |= cr_is_dispatched(one->t) && !one->t->data;
-            bytes |= one->t->data != NULL;
+            wraps |= cr_is_dispatched(one->t) && !one->t->address;
+            bytes |= one->t->address != NULL;
         }
     }
     return wraps && bytes ? cr_fail(CR_RUNTIME,

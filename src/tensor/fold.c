@@ -286,7 +286,7 @@ static void start_job(axis_job *j, const folding *f, const cr_tensor *t, int axi
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
 
     j->status = CR_OK;
-    j->at[IN] = t->data;
+    j->at[IN] = t->address;
     j->length = t->size[axis];
     j->from = (cr_dtype)t->dtype;
     j->to = converted(f, t) ? f->compute : j->from;
@@ -366,7 +366,7 @@ static cr_status fold_axis_rows(cr_tensor **out, folding *f, cr_tensor *t, int a
     j.param = param;
     CR_TRY(place_fold(&j, f, t, CR_FORM_MAIN));
     CR_TRY(new_partial(&made, f, t, axis, j.parts));
-    j.at[OUT] = made->data;
+    j.at[OUT] = made->address;
     run_rows(&j, t->device);
     CR_TRY(check_job(&j, made));
     if (j.parts > 1)
@@ -388,7 +388,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     /* Partial results have the sizes [outer, parts, columns]. */
     int64_t size[3] = {j.outer, j.parts, j.columns};
     CR_TRY(cr_tensor_new(&made, f->partial, t->device, 3, size));
-    j.at[OUT] = made->data;
+    j.at[OUT] = made->address;
     int64_t unit =
         (j.length < j.part ? j.length : j.part) * (j.columns < STRIP ? j.columns : STRIP);
     if (cr_is_host(t->device))
@@ -585,8 +585,8 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
     CR_GO(fold_all(&folded, &f, input, &s, x->mask, params.slot));
     view_back(&g, folded, &s, x->mask, result, kept_dim);
     cr_view to = cr_view_of(result);
-    cr_view from = {folded->data,  g.size,         g.stride, (uint8_t)g.ndim,
-                    folded->dtype, folded->device, false};
+    cr_view from = {folded->address, g.size,         g.stride, (uint8_t)g.ndim,
+                    folded->dtype,   folded->device, false};
     CR_GO(cr_copy_elements(&to, &from));
 done:
     cr_drop(input);
@@ -632,7 +632,7 @@ static bool is_short(const cr_op *op, const cr_value *arg, const fold_facts *x)
     const cr_tensor *self = arg[0].t;
 
     return self->contiguous && self->numel && self->numel <= GRAIN &&
-           reduces_last_dims(self, x->mask) && self->data && cr_is_host(self->device) &&
+           reduces_last_dims(self, x->mask) && self->address && cr_is_host(self->device) &&
            x->compute == self->dtype && x->result == self->dtype &&
            cr_dtype_compute(x->compute) == x->compute && x->compute != CR_BOOL &&
            op->kernel[x->compute][CR_FORM_MAIN] && !op->returns[0];
@@ -649,7 +649,7 @@ static void fold_short(cr_tensor *out, const cr_op *op, const cr_value *arg,
     cr_params params;
 
     cr_fill_params(&params, op, arg, x->compute);
-    op->kernel[x->compute][CR_FORM_MAIN]((void *[2]){out->data, self->data}, stride, size,
+    op->kernel[x->compute][CR_FORM_MAIN]((void *[2]){out->address, self->address}, stride, size,
                                          params.slot);
 }
 

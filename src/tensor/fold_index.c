@@ -185,8 +185,8 @@ static cr_status parts_fold(const index_job *j, const line_parts *s, int64_t fir
     p.outputs = 2;
     p.out_item[0] = j->item;
     p.out_item[1] = sizeof(int64_t);
-    p.at[0] = s->value->data + first * s->wide * j->item;
-    p.at[1] = s->index->data + first * s->wide * (int64_t)sizeof(int64_t);
+    p.at[0] = s->value->address + first * s->wide * j->item;
+    p.at[1] = s->index->address + first * s->wide * (int64_t)sizeof(int64_t);
     p.at[2] = j->at[j->outputs] + first * s->unit * j->step;
     p.length = length;
     parts_set_dims(&p, j, s, parts);
@@ -201,8 +201,8 @@ static cr_status parts_find_best(const index_job *j, const line_parts *s)
 {
     index_job p = *j;
 
-    p.at[j->outputs] = s->value->data;
-    p.at[j->outputs - 1] = s->best->data;
+    p.at[j->outputs] = s->value->address;
+    p.at[j->outputs - 1] = s->best->address;
     p.length = s->parts;
     p.step = s->wide * j->item;
     cr_space_start(&p.space, p.outputs + 1);
@@ -239,8 +239,8 @@ static cr_status index_run_parts(const index_job *j, cr_dtype dtype, bool column
     CR_GO(cr_device_status(cr_cuda_join_indices(
         j->kernel.device.index,
         &(cr_cuda_parts){.out = (int64_t *)(void *)j->at[j->outputs - 1],
-                         .best = (const int64_t *)(const void *)s.best->data,
-                         .part = (const int64_t *)(const void *)s.index->data,
+                         .best = (const int64_t *)(const void *)s.best->address,
+                         .part = (const int64_t *)(const void *)s.index->address,
                          .n = j->count,
                          .columns = s.wide,
                          .parts = s.parts,
@@ -454,7 +454,7 @@ static cr_status index_copy_new(index_copy *c, const cr_view *like, cr_dtype dty
     if (cr_is_host(like->device) && step * (int64_t)cr_dtype_size(dtype) <= SMALL)
         return CR_OK;
     CR_TRY(cr_tensor_new(&c->tensor, dtype, like->device, 1, &step));
-    c->view.data = c->tensor->data;
+    c->view.data = c->tensor->address;
     return CR_OK;
 }
 

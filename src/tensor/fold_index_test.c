@@ -12,11 +12,14 @@ static cr_tensor *numbers(int ndim, const int64_t *size)
     OK(cr_tensor_start());
     OK(cr_tensor_new(&t, CR_F32, CR_HOST, ndim, size));
     for (int64_t i = 0; i < t->numel; i++)
-        ((float *)(void *)t->data)[i] = i % 5000 == 4321 ? NAN : (float)(i * 7919 % 101);
+        ((float *)(void *)t->address)[i] = i % 5000 == 4321 ? NAN : (float)(i * 7919 % 101);
     return t;
 }
 
-static const float *floats(const cr_tensor *t) { return (const float *)(const void *)t->data; }
+static const float *floats(const cr_tensor *t)
+{
+    return (const float *)(const void *)t->address;
+}
 
 static bool beyond(float x, float best) { return x > best || (isnan(x) && !isnan(best)); }
 
@@ -41,7 +44,7 @@ static void compare_lines(cr_tensor *t, int64_t dim, int64_t lines, int64_t line
     for (int64_t k = 0; k < lines; k++) {
         int64_t at = first_extreme(floats(t) + k * line_step, step, n);
         float want = floats(t)[k * line_step + at * step], have = floats(result[0].t)[k];
-        EQ(((const int64_t *)(const void *)result[1].t->data)[k], at);
+        EQ(((const int64_t *)(const void *)result[1].t->address)[k], at);
         CHECK(isnan(want) ? isnan(have) : have == want);
     }
     cr_drop_values(result, 2);

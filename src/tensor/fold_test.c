@@ -13,7 +13,7 @@ static cr_tensor *numbers(int ndim, const int64_t *size)
     OK(cr_tensor_start());
     OK(cr_tensor_new(&t, CR_F32, CR_HOST, ndim, size));
     for (int64_t i = 0; i < t->numel; i++)
-        ((float *)(void *)t->data)[i] = sinf((float)i) * 100;
+        ((float *)(void *)t->address)[i] = sinf((float)i) * 100;
     return t;
 }
 
@@ -27,7 +27,7 @@ static cr_tensor *sum(cr_tensor *t, const int64_t *dim, int n)
 
 static void same(const cr_tensor *got, int64_t at, float want, int64_t n)
 {
-    float y = ((const float *)(const void *)got->data)[at];
+    float y = ((const float *)(const void *)got->address)[at];
 
     cr_test_compared();
     if (memcmp(&y, &want, sizeof y))
@@ -44,7 +44,7 @@ TEST(rows_of_every_length_are_summed_in_order_p)
         int64_t n = lengths[k], size[2] = {3, n}, last = 1;
         cr_tensor *t = numbers(2, size), *s = sum(t, &last, 1);
         for (int64_t r = 0; r < 3; r++)
-            same(s, r, model_row_float(false, (const float *)(void *)t->data + r * n, n), n);
+            same(s, r, model_row_float(false, (const float *)(void *)t->address + r * n, n), n);
         cr_drop(s);
         cr_drop(t);
     }
@@ -55,7 +55,7 @@ static float column_of(const cr_tensor *t, int64_t first, int64_t step, int64_t 
     float *column = malloc((size_t)(n + 1) * sizeof *column), result;
 
     for (int64_t i = 0; i < n; i++)
-        column[i] = ((const float *)(const void *)t->data)[first + i * step];
+        column[i] = ((const float *)(const void *)t->address)[first + i * step];
     result = model_column_float(false, column, n);
     free(column);
     return result;
@@ -81,8 +81,8 @@ TEST(of_several_dims_the_fastest_is_folded_first)
               *rows = numbers(2, (int64_t[2]){300, 7});
 
     for (int64_t i = 0; i < 300 * 7; i++)
-        ((float *)(void *)rows->data)[i] =
-            model_row_float(false, (const float *)(void *)t->data + i * 90, 90);
+        ((float *)(void *)rows->address)[i] =
+            model_row_float(false, (const float *)(void *)t->address + i * 90, 90);
     for (int64_t c = 0; c < 7; c++)
         same(s, c, column_of(rows, c, 7, n), n);
     cr_drop(rows);
@@ -112,7 +112,7 @@ static void same_indices(const char *name, cr_tensor *t, const int64_t *dim,
 
     OK(cr_call_named(name, arg, 2, &result));
     EQ(result.t->numel, n);
-    EQ(memcmp(result.t->data, want, (size_t)n * sizeof *want), 0);
+    EQ(memcmp(result.t->address, want, (size_t)n * sizeof *want), 0);
     cr_drop(result.t);
 }
 
@@ -122,7 +122,7 @@ TEST(the_first_of_equal_extremes_counts_and_nan_beats_all)
     const int64_t size[2] = {2, 4}, first = 0, last = 1;
     cr_tensor *t = numbers(2, size);
 
-    memcpy(t->data, x, sizeof x);
+    memcpy(t->address, x, sizeof x);
     same_indices("argmax", t, &last, (int64_t[]){1, 0}, 2);
     same_indices("argmax", t, &first, (int64_t[]){1, 1, 1, 1}, 4);
     same_indices("argmin", t, NULL, (int64_t[]){4}, 1);
@@ -133,7 +133,7 @@ TEST(a_long_dense_line_is_searched_to_its_end)
 {
     const int64_t n = 200003;
     cr_tensor *t = numbers(1, &n);
-    float *x = (float *)(void *)t->data;
+    float *x = (float *)(void *)t->address;
 
     memset(x, 0, (size_t)n * sizeof *x);
     x[n - 1] = 1;

@@ -117,7 +117,7 @@ static cr_status check_cast(const cr_tensor *self, const cr_tensor *from)
 
 static cr_status copy_into(cr_tensor *self, cr_tensor *from)
 {
-    return self->data && from->data ? cr_copy_tensor(self, from) : CR_OK;
+    return self->address && from->address ? cr_copy_tensor(self, from) : CR_OK;
 }
 
 /* *changed: false for a composition that returned self, as dropout of no element does. */

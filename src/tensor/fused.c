@@ -109,7 +109,7 @@ static void set_row_operand(row_job *j, int k, const cr_tensor *t, cr_operand ki
 {
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
 
-    j->ptr[k] = t->data;
+    j->ptr[k] = t->address;
     j->stride[2 * k] = kind == CR_OPERAND_FULL  ? j->columns * item
                        : kind == CR_OPERAND_ROW ? item
                                                 : 0;

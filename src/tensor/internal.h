@@ -43,7 +43,7 @@ typedef struct {
 
 static inline cr_operand_view cr_operand_of(const cr_tensor *t, cr_dtype want)
 {
-    return (cr_operand_view){t->data, t->size, t->stride, t->ndim, t->dtype, (uint8_t)want};
+    return (cr_operand_view){t->address, t->size, t->stride, t->ndim, t->dtype, (uint8_t)want};
 }
 
 /* Runs a pointwise kernel over the space `size`; the first `outputs` operands are written. */

@@ -153,7 +153,7 @@ cr_status cr_copy_tensor(const cr_tensor *to, const cr_tensor *from)
         b = cr_view_of(from);
         return cr_copy_elements(&a, &b);
     }
-    if (!to->data || !from->data)
+    if (!to->address || !from->address)
         return CR_OK;
     CR_TRY(lazy_source(&source, to, from));
     cr_status st =

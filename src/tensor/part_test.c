@@ -14,7 +14,7 @@ static cr_tensor *numbers(cr_dtype t, int64_t rows, int64_t below)
     OK(cr_tensor_new(&x, t, CR_HOST, 2, (int64_t[2]){rows, COLUMNS}));
     for (int64_t i = 0; i < x->numel; i++)
         cr_scalar_store(cr_scalar_int(i * 5 % below), t,
-                        x->data + i * (int64_t)cr_dtype_size(t));
+                        x->address + i * (int64_t)cr_dtype_size(t));
     return x;
 }
 
@@ -48,7 +48,8 @@ static void compare(const cr_op *op, const cr_value *arg, cr_tensor **tensor, in
         for (int64_t n = 1; at + n <= result.t->numel; n++) {
             const char *place = cr_part_place(p, data, at, n);
             CHECK(cr_part_read(p, data, at, n, (char *)got));
-            CHECK(!memcmp(got, (float *)(void *)result.t->data + at, (size_t)n * sizeof *got));
+            CHECK(
+                !memcmp(got, (float *)(void *)result.t->address + at, (size_t)n * sizeof *got));
             CHECK(!place || !memcmp(place, got, (size_t)n * sizeof *got));
         }
     cr_part_drop(p);

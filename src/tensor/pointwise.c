@@ -61,7 +61,7 @@ static const cr_tensor *same_everywhere(const cr_op *op, const cr_value *arg, cr
         if (v->tag != CR_TENSOR)
             return NULL;
         const cr_tensor *t = v->t;
-        if (t->dtype != wanted(op, (int)CR_CTZ(mask), compute) || !t->contiguous || !t->data)
+        if (t->dtype != wanted(op, (int)CR_CTZ(mask), compute) || !t->contiguous || !t->address)
             return NULL;
         if (!first)
             first = t;
@@ -118,14 +118,14 @@ static cr_status run_body_short(const cr_op *op, const cr_value *arg, cr_tensor 
     cr_params params;
     int k = 1;
 
-    ptr[0] = out->data;
+    ptr[0] = out->address;
     stride[0] = 0;
     stride[1] = (int64_t)cr_dtype_size((cr_dtype)out->dtype);
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1, k++) {
         const cr_value *v = &arg[CR_CTZ(mask)];
         stride[2 * k] = 0;
         if (v->tag == CR_TENSOR) {
-            ptr[k] = v->t->data;
+            ptr[k] = v->t->address;
             stride[2 * k + 1] = (int64_t)cr_dtype_size((cr_dtype)v->t->dtype);
         } else {
             cr_scalar_store(v->number, wanted(op, (int)CR_CTZ(mask), compute), number[k]);
@@ -229,10 +229,10 @@ HAS_ZERO(uint64_t)
 static bool has_zero(const cr_tensor *t)
 {
     switch (cr_dtype_size(t->dtype)) {
-    case 1: return has_zero_uint8_t(t->data, t->numel);
-    case 2: return has_zero_uint16_t(t->data, t->numel);
-    case 4: return has_zero_uint32_t(t->data, t->numel);
-    default: return has_zero_uint64_t(t->data, t->numel);
+    case 1: return has_zero_uint8_t(t->address, t->numel);
+    case 2: return has_zero_uint16_t(t->address, t->numel);
+    case 4: return has_zero_uint32_t(t->address, t->numel);
+    default: return has_zero_uint64_t(t->address, t->numel);
     }
 }
 
@@ -252,7 +252,7 @@ static CR_NOINLINE cr_status check_divisors(const cr_op *op, const cr_value *arg
     const cr_value *other = &arg[cr_op_find_param(op, "other")];
     cr_tensor *plain = NULL;
 
-    if (other->tag != CR_TENSOR || !other->t->data || !cr_is_host(other->t->device) ||
+    if (other->tag != CR_TENSOR || !other->t->address || !cr_is_host(other->t->device) ||
         is_empty_call(op, arg))
         return CR_OK;
     CR_TRY(cr_contiguous_plain(&plain, other->t));

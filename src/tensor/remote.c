@@ -534,7 +534,7 @@ static void flat_put_broadcast(flat_call *c, const cr_tensor *t, cr_dtype want)
     for (int d = 0; d < c->outer + 2; d++)
         step[d] = cr_space_last(c->space, c->outer + 1 - d)->step[1 + i];
     cr_stored_note(&c->stored, c->count, (cr_dtype)t->dtype, want);
-    flat_put_steps(c, t->data, (cr_dtype)t->dtype, step);
+    flat_put_steps(c, t->address, (cr_dtype)t->dtype, step);
 }
 
 static void flat_put_number(flat_call *c, cr_scalar value, cr_dtype want)
@@ -573,7 +573,7 @@ static cr_status flat_put_tensor(flat_call *c, cr_tensor *t, cr_dtype want)
     if (cr_kernel_accepts(c->device, (cr_dtype)t->dtype, want) &&
         (t->numel == 1 || lies_like(t, c->like))) {
         cr_stored_note(&c->stored, c->count, (cr_dtype)t->dtype, want);
-        flat_put(c, t->data, (cr_dtype)t->dtype, t->numel == 1);
+        flat_put(c, t->address, (cr_dtype)t->dtype, t->numel == 1);
         return CR_OK;
     }
     if (c->broadcasts && flat_is_broadcast(c, t, want)) {
@@ -582,7 +582,7 @@ static cr_status flat_put_tensor(flat_call *c, cr_tensor *t, cr_dtype want)
     }
     int k = c->count;
     CR_TRY(flat_copy(&c->made[k], c, t, want));
-    flat_put(c, c->made[k]->data, want, false);
+    flat_put(c, c->made[k]->address, want, false);
     return CR_OK;
 }
 
@@ -595,12 +595,12 @@ static cr_status flat_put_result(flat_call *c, cr_tensor *t, cr_dtype want, bool
     if (cr_kernel_accepts(c->device, (cr_dtype)t->dtype, want) && lies_like(t, c->like) &&
         apart) {
         cr_stored_note(&c->stored, k, (cr_dtype)t->dtype, want);
-        flat_put(c, t->data, (cr_dtype)t->dtype, false);
+        flat_put(c, t->address, (cr_dtype)t->dtype, false);
         return CR_OK;
     }
     CR_TRY(cr_tensor_new_strided(&c->made[k], want, c->device, c->like->ndim, c->like->size,
                                  c->like->stride));
-    flat_put(c, c->made[k]->data, want, false);
+    flat_put(c, c->made[k]->address, want, false);
     return CR_OK;
 }
 
@@ -629,7 +629,8 @@ static bool apart_from_arguments(const cr_op *op, const cr_value *arg, const cr_
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
         const cr_value *v = &arg[CR_CTZ(mask)];
         if (v->tag == CR_TENSOR && cr_meets(v->t, out) &&
-            (v->t->data != out->data || v->t->dtype != out->dtype || !lies_like(v->t, out)))
+            (v->t->address != out->address || v->t->dtype != out->dtype ||
+             !lies_like(v->t, out)))
             return false;
     }
     return true;

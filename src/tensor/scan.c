@@ -137,7 +137,7 @@ static cr_status scan_copy(scan_job *j, int k, const cr_view *v, cr_dtype t)
         (cr_view){j->small[k], j->size[k], j->stride[k], v->ndim, (uint8_t)t, v->device, false};
     if (!cr_is_host(v->device) || step * (int64_t)cr_dtype_size(t) > SCAN_SMALL) {
         CR_TRY(cr_tensor_new(&j->tensor[k], t, v->device, v->ndim, v->size));
-        j->copy[k].data = j->tensor[k]->data;
+        j->copy[k].data = j->tensor[k]->address;
     }
     j->at[k] = j->copy[k].data;
     return CR_OK;

@@ -29,13 +29,13 @@ static void check_lines(int64_t n, int64_t lines, bool along_rows, bool product)
 {
     int64_t step = along_rows ? 1 : lines, line = along_rows ? n : 1;
     cr_tensor *t = along_rows ? matrix(lines, n) : matrix(n, lines);
-    float *x = (void *)t->data, *one = malloc((size_t)n * sizeof *one);
+    float *x = (void *)t->address, *one = malloc((size_t)n * sizeof *one);
     double *want = malloc((size_t)n * sizeof *want);
 
     for (int64_t i = 0; i < n * lines; i++)
         x[i] = product ? 1 + sinf((float)i) / 1024 : sinf((float)i) * 100;
     cr_tensor *made = scanned(product ? "cumprod" : "cumsum", t, along_rows);
-    const float *y = (const void *)made->data;
+    const float *y = (const void *)made->address;
     for (int64_t k = 0; k < lines; k++) {
         for (int64_t i = 0; i < n; i++)
             one[i] = x[k * line + i * step];
@@ -72,9 +72,9 @@ TEST(sums_of_floats_do_not_drift)
     cr_tensor *t = matrix(1, N);
 
     for (int i = 0; i < N; i++)
-        ((float *)(void *)t->data)[i] = 0.1f;
+        ((float *)(void *)t->address)[i] = 0.1f;
     cr_tensor *made = scanned("cumsum", t, 1);
-    NEAR(((float *)(void *)made->data)[N - 1], N * (double)0.1f, 1e-3);
+    NEAR(((float *)(void *)made->address)[N - 1], N * (double)0.1f, 1e-3);
     cr_drop(made);
     cr_drop(t);
 }
@@ -86,10 +86,10 @@ TEST(running_extremes_keep_the_last_of_equals_and_the_nan)
     cr_tensor *t = matrix(1, 5);
     cr_value arg[] = {cr_of_tensor(t), cr_of_int(1)}, result[2];
 
-    memcpy(t->data, x, sizeof x);
+    memcpy(t->address, x, sizeof x);
     OK(cr_call_named("cummax", arg, 2, result));
-    CHECK(!memcmp(result[1].t->data, want, sizeof want));
-    CHECK(isnan(((float *)(void *)result[0].t->data)[4]));
+    CHECK(!memcmp(result[1].t->address, want, sizeof want));
+    CHECK(isnan(((float *)(void *)result[0].t->address)[4]));
     cr_drop_values(result, 2);
     cr_drop(t);
 }

@@ -114,7 +114,8 @@ static bool sparse_has_indices(const cr_tensor *t, const cr_tensor *from)
     const cr_sparse *a = cr_sparse_of(t), *b = cr_sparse_of(from);
 
     return cr_has_sizes(t, from->ndim, from->size) &&
-           a->indices->storage == b->indices->storage && a->indices->data == b->indices->data &&
+           a->indices->storage == b->indices->storage &&
+           a->indices->address == b->indices->address &&
            cr_has_sizes(a->indices, b->indices->ndim, b->indices->size);
 }
 

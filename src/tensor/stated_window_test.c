@@ -28,8 +28,11 @@ static const pooling cases[] = {
     {{3, 9, 11}, {2, 9, 5}, {3, 7, 4}, {1, 4, 2}, {1, 1, 1}, true, true, 0},
 };
 
-static float *floats(const cr_tensor *t) { return (float *)(void *)t->data; }
-static const int64_t *integers(const cr_tensor *t) { return (const int64_t *)(void *)t->data; }
+static float *floats(const cr_tensor *t) { return (float *)(void *)t->address; }
+static const int64_t *integers(const cr_tensor *t)
+{
+    return (const int64_t *)(void *)t->address;
+}
 
 static cr_tensor *numbers(const int64_t *volume)
 {
@@ -211,7 +214,7 @@ static void check_extremes(const pooling *p, const float *x, const int64_t *want
     cr_tensor *t = numbers(p->in);
     cr_value most[2] = {cr_of_none(), cr_of_none()};
 
-    memcpy(t->data, x, (size_t)(t->numel / PLANES) * sizeof *x);
+    memcpy(t->address, x, (size_t)(t->numel / PLANES) * sizeof *x);
     max_pool(p, t, most);
     for (int64_t i = 0; i < n; i++) {
         float value = floats(most[0].t)[i];

@@ -48,7 +48,7 @@ static cr_status get_bytes(cr_storage *s, size_t size)
     char *p = ops->get(s->device.index, size, &class);
     if (!p)
         return refuse_size(s->device, size);
-    s->bytes = p;
+    s->chunk = p;
     s->size_class = class;
     return CR_OK;
 }
@@ -61,7 +61,7 @@ cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size)
     if (CR_UNLIKELY(!s))
         return CR_MEMORY;
     if (together) {
-        s->bytes = (char *)s + HEADER;
+        s->chunk = (char *)s + HEADER;
     } else if (size) {
         cr_status st = get_bytes(s, size);
         if (st) {
@@ -80,7 +80,7 @@ cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
 
     if (!s)
         return CR_MEMORY;
-    s->bytes = bytes;
+    s->chunk = bytes;
     s->release = release;
     s->owner = owner;
     *out = s;
@@ -113,7 +113,7 @@ static void drop_part(void *of) { drop_aliased(of); }
 
 cr_status cr_storage_alias(cr_storage **out, cr_storage *of)
 {
-    CR_TRY(cr_storage_foreign(out, of->bytes, of->size, drop_aliased, cr_storage_keep(of)));
+    CR_TRY(cr_storage_foreign(out, of->chunk, of->size, drop_aliased, cr_storage_keep(of)));
     cr_storage_lend(of);
     (*out)->device = of->device;
     (*out)->pinned = of->pinned;
@@ -124,7 +124,7 @@ cr_status cr_storage_part(cr_storage **out, cr_storage *of, size_t start, size_t
 {
     CR_TRY(cr_storage_alias(out, of));
     (*out)->release = drop_part;
-    (*out)->bytes = of->bytes ? of->bytes + start : NULL;
+    (*out)->chunk = of->chunk ? of->chunk + start : NULL;
     (*out)->size = size;
     return CR_OK;
 }
@@ -134,13 +134,13 @@ static CR_NOINLINE void storage_free(cr_storage *s)
     if (s->release)
         s->release(s->owner);
     if (s->size_class)
-        cr_device_of(s->device.kind)->release(s->device.index, s->bytes, s->size_class);
+        cr_device_of(s->device.kind)->release(s->device.index, s->chunk, s->size_class);
     cr_cpu_release(s, s->header_class);
 }
 
 static CR_NOINLINE void drop_followed(cr_storage *s)
 {
-    const void *bytes = s->bytes ? (const void *)s->bytes : (const void *)s;
+    const void *bytes = s->chunk ? (const void *)s->chunk : (const void *)s;
 
     if (atomic_fetch_sub_explicit(&s->count, 1, memory_order_acq_rel) == 1)
         storage_free(s);
@@ -205,9 +205,9 @@ static cr_status copy_through_host(cr_storage *to, size_t at, const cr_storage *
 
     if (!host)
         return CR_MEMORY;
-    cr_status st = cr_device_copy_out(host, from->device, from->bytes + from_at, n);
+    cr_status st = cr_device_copy_out(host, from->device, from->chunk + from_at, n);
     if (!st)
-        st = cr_device_copy_in(to->device, to->bytes + at, host, n);
+        st = cr_device_copy_in(to->device, to->chunk + at, host, n);
     cr_free(host);
     return st;
 }
@@ -217,15 +217,15 @@ cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from, siz
 {
     const cr_device_ops *ops = cr_device_of(to->device.kind);
 
-    if (!n || !to->bytes || !from->bytes)
+    if (!n || !to->chunk || !from->chunk)
         return CR_OK;
     if (cr_same_device(to->device, from->device))
         return cr_device_status(
-            ops->copy(to->device.index, to->bytes + at, from->bytes + from_at, n));
+            ops->copy(to->device.index, to->chunk + at, from->chunk + from_at, n));
     if (cr_is_host(from->device))
-        return cr_device_copy_in(to->device, to->bytes + at, from->bytes + from_at, n);
+        return cr_device_copy_in(to->device, to->chunk + at, from->chunk + from_at, n);
     if (cr_is_host(to->device))
-        return cr_device_copy_out(to->bytes + at, from->device, from->bytes + from_at, n);
+        return cr_device_copy_out(to->chunk + at, from->device, from->chunk + from_at, n);
     return copy_through_host(to, at, from, from_at, n);
 }
 
@@ -238,7 +238,7 @@ void cr_storage_follow(cr_storage *s)
     if (s->release != drop_aliased)
         return;
     cr_storage_follow(of);
-    s->bytes = of->bytes;
+    s->chunk = of->chunk;
     s->size = of->size;
 }
 
@@ -271,7 +271,7 @@ static cr_status keep_block(cr_storage *s)
     k = cr_alloc(sizeof *k);
     if (!k)
         return CR_MEMORY;
-    *k = (kept_block){s->bytes, s->size_class, s->device, s->release, s->owner};
+    *k = (kept_block){s->chunk, s->size_class, s->device, s->release, s->owner};
     s->release = release_kept_block;
     s->owner = k;
     return CR_OK;
@@ -285,7 +285,7 @@ static size_t room(const cr_storage *s)
         return 0;
     if (s->size_class)
         return cr_cpu_class_bytes(s->size_class);
-    return s->bytes == (const char *)s + HEADER ? cr_cpu_class_bytes(s->header_class) - HEADER
+    return s->chunk == (const char *)s + HEADER ? cr_cpu_class_bytes(s->header_class) - HEADER
                                                 : 0;
 }
 
@@ -315,8 +315,8 @@ static cr_status grow(cr_storage *s, size_t size, bool shared)
     if (shared)
         cr_storages_moved = true;
     else if (s->size_class)
-        cr_device_of(s->device.kind)->release(s->device.index, s->bytes, s->size_class);
-    s->bytes = fresh->bytes;
+        cr_device_of(s->device.kind)->release(s->device.index, s->chunk, s->size_class);
+    s->chunk = fresh->chunk;
     s->size_class = fresh->size_class;
     fresh->size_class = 0;
     cr_storage_drop(fresh);
@@ -330,8 +330,8 @@ static cr_status resize_own(cr_storage *s, size_t size, bool shared)
     s->most = had > s->most ? had : s->most;
     if (cr_has_bytes(s->device) && size > s->size && size > room(s))
         CR_TRY(grow(s, size, shared));
-    else if (s->bytes && cr_is_host(s->device))
-        cr_cpu_extend(s->bytes, size);
+    else if (s->chunk && cr_is_host(s->device))
+        cr_cpu_extend(s->chunk, size);
     s->size = size;
     return CR_OK;
 }

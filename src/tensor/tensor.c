@@ -87,7 +87,7 @@ static inline void set_storage(cr_tensor *t, cr_storage *s, int64_t offset)
 {
     t->storage = s;
     t->offset = offset;
-    t->data = s->bytes ? cr_moved(s->bytes, offset, cr_dtype_size(t->dtype)) : NULL;
+    t->address = s->chunk ? cr_moved(s->chunk, offset, cr_dtype_size(t->dtype)) : NULL;
 }
 
 void cr_follow_moved(cr_tensor *t)
@@ -314,7 +314,7 @@ cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool nu
     cr_tensor *t;
 
     CR_TRY(cr_tensor_new(&t, dtype, CR_HOST, 0, NULL));
-    cr_scalar_store(s, dtype, t->data);
+    cr_scalar_store(s, dtype, t->address);
     t->number = number;
     *out = t;
     return CR_OK;
@@ -413,16 +413,16 @@ cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t)
                        (long long)t->numel);
     if (CR_UNLIKELY(t->layout))
         return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on sparse tensors");
-    if (!t->data && cr_is_dispatched(t) && !(cr_thread.exclude & CR_STAGE_BIT(PYTHON)))
+    if (!t->address && cr_is_dispatched(t) && !(cr_thread.exclude & CR_STAGE_BIT(PYTHON)))
         return item_by_call(out, t);
-    if (!t->data)
+    if (!t->address)
         return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on meta tensors");
     if (CR_UNLIKELY(!cr_is_host(t->device))) {
         _Alignas(16) char element[16];
-        CR_TRY(cr_device_copy_out(element, t->device, t->data, cr_dtype_size(t->dtype)));
+        CR_TRY(cr_device_copy_out(element, t->device, t->address, cr_dtype_size(t->dtype)));
         *out = cr_scalar_load(t->dtype, element);
     } else {
-        *out = cr_scalar_load(t->dtype, t->data);
+        *out = cr_scalar_load(t->dtype, t->address);
     }
     if (CR_UNLIKELY(cr_is_lazy(t)))
         *out = item_of_stored(*out, t);

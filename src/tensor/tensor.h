@@ -29,7 +29,7 @@ typedef enum {
 typedef struct cr_storage {
     _Atomic int32_t count;
     uint32_t version; /* counts in-place changes; views share it */
-    char *bytes;      /* an address on the device; NULL when empty or without bytes */
+    char *chunk;      /* an address on the device; NULL when empty, without bytes or pending */
     size_t size;      /* bytes */
     uint32_t size_class;
     cr_device device;
@@ -75,7 +75,9 @@ typedef struct cr_tensor {
                          * stored numbers; cr_tensor_set_bits changes the bits */
     uint8_t layout;     /* cr_layout_kind */
     cr_storage *storage;
-    char *data;     /* storage bytes + offset; NULL for fakes, meta and sparse tensors */
+    /* For the kernels; code above them calls cr_reach.  The block of the storage + offset; NULL
+     * for fakes, meta, sparse and pending tensors. */
+    char *address;
     int64_t offset; /* elements from the storage's start */
     int64_t numel;
     int64_t *size, *stride; /* ndim each; inline up to CR_INLINE_DIMS */
@@ -178,10 +180,49 @@ static inline void cr_follow_storage(cr_tensor *t)
         cr_follow_moved(t);
 }
 
-/* The plain view of a tensor, valid until the tensor's geometry changes. */
+/* --- elements --- */
+/* Code above the kernels reaches elements through these functions only, because making them
+ * present may fail; `address` and `chunk` are for the kernels (tools/counts checks that). */
+/* The first element of `t`; NULL for tensors without bytes. */
+CR_MUST static inline cr_status cr_reach(char **out, const cr_tensor *t)
+{
+    *out = t->address;
+    return CR_OK;
+}
+/* The first byte of `s`; NULL for storages without bytes. */
+CR_MUST static inline cr_status cr_reach_storage(char **out, cr_storage *s)
+{
+    *out = s->chunk;
+    return CR_OK;
+}
+/* The same for all storages over the same bytes: the address of the bytes, or of the storage
+ * when it has none. */
+static inline const void *cr_storage_key(const cr_storage *s)
+{
+    return s->chunk ? (const void *)s->chunk : (const void *)s;
+}
+/* Whether both tensors start at the same byte, or have none. */
+static inline bool cr_same_start(const cr_tensor *a, const cr_tensor *b)
+{
+    return a->address == b->address;
+}
+/* Whether cr_reach finds an element. */
+static inline bool cr_has_elements(const cr_tensor *t) { return t->address != NULL; }
+/* The plain view of a tensor for the kernels, valid until the tensor's geometry changes. */
 static inline cr_view cr_view_of(const cr_tensor *t)
 {
-    return (cr_view){t->data, t->size, t->stride, t->ndim, t->dtype, t->device, t->number};
+    return (cr_view){t->address, t->size, t->stride, t->ndim, t->dtype, t->device, t->number};
+}
+/* The same for code above the kernels, which reads or writes the elements... */
+CR_MUST static inline cr_status cr_reach_view(cr_view *out, const cr_tensor *t)
+{
+    *out = cr_view_of(t);
+    return cr_reach(&out->data, t);
+}
+/* ... or reads sizes and strides only. */
+static inline cr_view cr_shape_view(const cr_tensor *t)
+{
+    return (cr_view){NULL, t->size, t->stride, t->ndim, t->dtype, t->device, t->number};
 }
 
 /* Sets the layout, and the stage of calls with such tensors (sparse.h). */

@@ -23,7 +23,7 @@ TEST(a_new_tensor_is_row_major)
     cr_drop(t);
     t = make(2, (int64_t[]){2, 3});
     EQ(t->storage->size, 24);
-    EQ((uintptr_t)t->data % 64, 0);
+    EQ((uintptr_t)t->address % 64, 0);
     cr_drop(t);
 }
 
@@ -76,10 +76,10 @@ TEST(views_keep_the_storage)
     cr_tensor *t = make(2, (int64_t[]){3, 4}), *v = NULL;
     cr_geometry g = {.ndim = 1, .offset = 4, .size = {2}, .stride = {2}};
 
-    ((float *)(void *)t->data)[6] = 5;
+    ((float *)(void *)t->address)[6] = 5;
     OK(cr_tensor_view(&v, t, &g));
     cr_drop(t);
-    EQ(((float *)(void *)v->data)[2], 5);
+    EQ(((float *)(void *)v->address)[2], 5);
     CHECK(!v->contiguous);
     EQ(v->offset, 4);
     cr_drop(v);
@@ -101,7 +101,7 @@ TEST(foreign_bytes_are_released_once)
 
     OK(cr_storage_foreign(&s, bytes, sizeof bytes, count_release, NULL));
     OK(cr_tensor_over(&t, s, CR_F32, 1, &size, &stride, 0));
-    EQ(t->data, (char *)bytes);
+    EQ(t->address, (char *)bytes);
     FAILS(CR_RUNTIME, cr_storage_resize(s, 1000));
     EQ_STR(cr_error_message(), "Trying to resize storage that is not resizable");
     cr_drop(t);
@@ -114,18 +114,18 @@ TEST(resizing_keeps_elements_and_old_views_stay_readable)
     int64_t large = 5000, one = 1;
 
     for (int i = 0; i < 4; i++)
-        ((float *)(void *)t->data)[i] = (float)i;
+        ((float *)(void *)t->address)[i] = (float)i;
     OK(cr_tensor_alias(&view, t));
     OK(cr_tensor_resize(t, 1, &large, &one));
     EQ(t->numel, 5000);
-    EQ(((float *)(void *)t->data)[3], 3);
-    EQ(((float *)(void *)view->data)[3], 3);
-    memset(t->data, 0, 5000 * 4);
+    EQ(((float *)(void *)t->address)[3], 3);
+    EQ(((float *)(void *)view->address)[3], 3);
+    memset(t->address, 0, 5000 * 4);
     large = 2000000;
     OK(cr_tensor_resize(t, 1, &large, &one));
-    EQ(((float *)(void *)t->data)[4999], 0);
+    EQ(((float *)(void *)t->address)[4999], 0);
     cr_drop(t);
-    EQ(((float *)(void *)view->data)[3], 3);
+    EQ(((float *)(void *)view->address)[3], 3);
     cr_drop(view);
 }
 
@@ -137,9 +137,9 @@ TEST(an_alias_has_a_separate_version)
     OK(cr_storage_alias(&s, t->storage));
     s->version = 7;
     EQ(t->storage->version, 0);
-    EQ(s->bytes, t->storage->bytes);
+    EQ(s->chunk, t->storage->chunk);
     cr_drop(t);
-    memset(s->bytes, 0, 16);
+    memset(s->chunk, 0, 16);
     cr_storage_drop(s);
 }
 
@@ -156,17 +156,17 @@ TEST(an_alias_is_resized_with_the_storage_behind_it_and_tensors_keep_their_bytes
     EQ(t->storage->size, 4);
     OK(cr_storage_resize(s, 2000));
     OK(cr_tensor_view(&view, t, &whole));
-    memset(view->data, 1, (size_t)large * 4);
-    memset(t->data, 1, (size_t)large * 4);
+    memset(view->address, 1, (size_t)large * 4);
+    memset(t->address, 1, (size_t)large * 4);
     OK(cr_storage_resize(s, (size_t)twice * 4));
-    EQ(s->bytes, t->storage->bytes);
-    memset(view->data, 2, (size_t)large * 4);
+    EQ(s->chunk, t->storage->chunk);
+    memset(view->address, 2, (size_t)large * 4);
     OK(cr_tensor_resize(t, 1, &twice, &one));
-    memset(t->data, 3, (size_t)twice * 4);
-    EQ(s->bytes[twice * 4 - 1], 3);
+    memset(t->address, 3, (size_t)twice * 4);
+    EQ(s->chunk[twice * 4 - 1], 3);
     cr_drop(view);
     cr_drop(t);
-    memset(s->bytes, 4, (size_t)twice * 4);
+    memset(s->chunk, 4, (size_t)twice * 4);
     cr_storage_drop(s);
 }
 
@@ -176,12 +176,12 @@ TEST(a_part_of_a_storage_cannot_be_resized)
     cr_storage *part = NULL;
 
     OK(cr_storage_part(&part, t->storage, 4, 8));
-    EQ(part->bytes, t->data + 4);
+    EQ(part->chunk, t->address + 4);
     FAILS(CR_RUNTIME, cr_storage_resize(part, 4));
     EQ_STR(cr_error_message(), "Trying to resize storage that is not resizable");
     EQ(t->storage->size, 16);
     cr_drop(t);
-    part->bytes[7] = 1;
+    part->chunk[7] = 1;
     cr_storage_drop(part);
 }
 
@@ -189,12 +189,12 @@ TEST(bytes_whose_address_was_given_out_stay)
 {
     int64_t size = 5000, large = 1000000, one = 1;
     cr_tensor *t = make(1, &size);
-    char *bytes = t->data;
+    char *bytes = t->address;
 
     t->storage->exposed = true;
     OK(cr_tensor_resize(t, 1, &large, &one));
     memset(bytes, 1, (size_t)size * 4);
-    CHECK(t->data != bytes);
+    CHECK(t->address != bytes);
     cr_drop(t);
 }
 
@@ -202,7 +202,7 @@ TEST(calls_in_progress_keep_the_bytes_that_a_tensor_leaves)
 {
     int64_t size = 5000, large = 1000000, one = 1;
     cr_tensor *t = make(1, &size), *other = make(1, &size);
-    char *first = t->data, *second = other->data;
+    char *first = t->address, *second = other->address;
 
     cr_calls_apart++;
     OK(cr_tensor_resize(t, 1, &large, &one));
@@ -231,7 +231,7 @@ TEST(geometry_can_be_replaced)
     OK(cr_tensor_set_geometry(t, &g));
     EQ(t->ndim, 1);
     EQ(t->offset, 1);
-    EQ(t->data - t->storage->bytes, 4);
+    EQ(t->address - t->storage->chunk, 4);
     cr_drop(t);
 }
 
@@ -265,7 +265,7 @@ TEST(overlap_is_seen)
     int64_t five = 5, zero = 0;
 
     front.size = back.size = &five;
-    back.data = t->data + 5 * 4;
+    back.data = t->address + 5 * 4;
     EQ(cr_overlap_of(&front, &back), CR_APART);
     EQ(cr_overlap_of(&all, &all), CR_SAME);
     EQ(cr_overlap_of(&all, &front), CR_PARTLY);
@@ -299,7 +299,7 @@ TEST(meta_tensors_have_sizes_only)
     int64_t size = (int64_t)1 << 40;
 
     OK(cr_tensor_new(&t, CR_F32, CR_META_DEVICE, 1, &size));
-    EQ(t->data, NULL);
+    EQ(t->address, NULL);
     EQ(t->storage->size, (size_t)1 << 42);
     CHECK(t->stages & CR_STAGE_BIT(FAKE));
     cr_drop(t);

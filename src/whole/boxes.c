@@ -43,7 +43,7 @@ cr_status cr_do_nms(const cr_value *arg, cr_value *result)
     if (!st)
         st = cr_tensor_new(&out, CR_I64, boxes->device, 1, &count);
     if (!st && count)
-        memcpy(out->data, chosen, (size_t)count * sizeof *chosen);
+        memcpy(out->address, chosen, (size_t)count * sizeof *chosen);
     cr_free(chosen);
     if (!st)
         result[0] = cr_of_tensor(out);

@@ -23,7 +23,7 @@ static cr_status pick_group_firsts(cr_value *out, cr_tensor *self, const cr_grou
     cr_status st;
 
     CR_TRY(int64_tensor(&index, self, 1, &g->count));
-    cr_groups_describe(g, (int64_t *)(void *)index.t->data, NULL, NULL);
+    cr_groups_describe(g, (int64_t *)(void *)index.t->address, NULL, NULL);
     if (!slices) {
         CR_GO(cr_call_tensor(&elements, cr_entry.reshape, args, 2));
         args[0] = cr_of_tensor(elements);
@@ -53,8 +53,8 @@ static cr_status make_inverse_and_counts(cr_value *result, cr_tensor *self, cons
                         : inverse ? &g->n
                                   : &none));
     CR_TRY(int64_tensor(&result[2], self, 1, counts ? &g->count : &none));
-    cr_groups_describe(g, NULL, counts ? (int64_t *)(void *)result[2].t->data : NULL,
-                       inverse ? (int64_t *)(void *)result[1].t->data : NULL);
+    cr_groups_describe(g, NULL, counts ? (int64_t *)(void *)result[2].t->address : NULL,
+                       inverse ? (int64_t *)(void *)result[1].t->address : NULL);
     return CR_OK;
 }
 

@@ -5,7 +5,7 @@ cr_status cr_fill(cr_tensor *t, cr_scalar value)
 {
     cr_view v = cr_view_of(t);
 
-    return t->data ? cr_fill_elements(&v, value) : CR_OK;
+    return t->address ? cr_fill_elements(&v, value) : CR_OK;
 }
 
 cr_status cr_do_fill(const cr_value *arg, cr_value *result)

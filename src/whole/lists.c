@@ -279,7 +279,7 @@ static cr_status check_split_tensor(cr_tensor *by)
             CR_RUNTIME,
             "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on %s",
             cr_device_print(by->device).text);
-    return !by->data && by->numel ? refuse_places(by) : CR_OK;
+    return !by->address && by->numel ? refuse_places(by) : CR_OK;
 }
 
 cr_status cr_do_tensor_split_tensor(const cr_value *arg, cr_value *result)
@@ -291,7 +291,7 @@ cr_status cr_do_tensor_split_tensor(const cr_value *arg, cr_value *result)
     CR_TRY(check_split(arg[0].t, arg[2].i, &dim));
     CR_TRY(check_split_tensor(by));
     CR_TRY(cr_contiguous_plain(&plain, by));
-    const int64_t *at = (const int64_t *)(const void *)plain->data;
+    const int64_t *at = (const int64_t *)(const void *)plain->address;
     cr_value given[3] = {arg[0], cr_of_int(by->ndim ? 0 : *at), arg[2]};
     if (by->ndim)
         given[1] = cr_of_ints(at, (size_t)by->numel);

@@ -194,7 +194,7 @@ static cr_status read_lengths(cr_value *out, int64_t **ints, const cr_tensor *t)
     *ints = st ? NULL : cr_alloc((size_t)t->numel * sizeof **ints + 1);
     if (*ints) {
         if (t->numel)
-            memcpy(*ints, plain->data, (size_t)t->numel * sizeof **ints);
+            memcpy(*ints, plain->address, (size_t)t->numel * sizeof **ints);
         *out = cr_of_ints(*ints, (size_t)t->numel);
     }
     cr_drop(plain);

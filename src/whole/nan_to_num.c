@@ -46,8 +46,8 @@ cr_status cr_do_nan_to_num(const cr_value *arg, cr_value *result)
     cr_tensor *made;
 
     CR_TRY(cr_copy_as(&made, t, t->dtype, t->device, CR_FORMAT_PRESERVE));
-    if (cr_dtype_is_inexact(t->dtype) && made->data)
-        replace_inexact(&r, made->data, t->numel * (1 + cr_dtype_is_complex(t->dtype)));
+    if (cr_dtype_is_inexact(t->dtype) && made->address)
+        replace_inexact(&r, made->address, t->numel * (1 + cr_dtype_is_complex(t->dtype)));
     *result = cr_of_tensor(made);
     return CR_OK;
 }

@@ -199,7 +199,7 @@ static cr_status fill_diagonal(cr_tensor *t, cr_scalar value, bool wrap)
 {
     CR_TRY(check_diagonal(t));
     CR_TRY(cr_check_fits(value, t->dtype));
-    if (!t->data || !t->numel)
+    if (!t->address || !t->numel)
         return CR_OK;
     for (int64_t row = 0; row < t->size[0]; row += t->size[1] + 1) {
         CR_TRY(fill_run(t, row, value));

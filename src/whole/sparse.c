@@ -191,7 +191,7 @@ static cr_tensor *new_part(cr_steps *s, cr_dtype dtype, cr_device device, int nd
     if (s->st)
         return NULL;
     v = cr_view_of(cr_step_own(s, t));
-    if (t->data)
+    if (t->address)
         cr_step_fail(s, cr_fill_elements(&v, cr_scalar_int(0)));
     return t;
 }

@@ -108,7 +108,7 @@ cr_status cr_do_sparse_compressed(const cr_value *arg, cr_value *result)
         memcpy(size, arg[3].ints, arg[3].len * sizeof *size);
     } else {
         int64_t most =
-            plain->numel && plain->data ? read_int(&s, CR_STEP(&s, amax, T(plain))) + 1 : 0;
+            plain->numel && plain->address ? read_int(&s, CR_STEP(&s, amax, T(plain))) + 1 : 0;
         size[csr ? 0 : 1] = compressed->size[0] - 1;
         size[csr ? 1 : 0] = most;
         memcpy(size + 2, values->size + 1, (size_t)(values->ndim - 1) * sizeof *size);

@@ -86,8 +86,9 @@ static cr_tensor *add_merged(cr_steps *s, cr_tensor *a, cr_tensor *b, cr_tensor 
     cr_tensor *place = host_ints(s, n + m), *first = host_ints(s, n + m);
     if (s->st)
         return NULL;
-    count = merge_places((const int64_t *)(void *)x->data, n, (const int64_t *)(void *)y->data,
-                         m, (int64_t *)(void *)place->data, (int64_t *)(void *)first->data);
+    count = merge_places((const int64_t *)(void *)x->address, n,
+                         (const int64_t *)(void *)y->address, m,
+                         (int64_t *)(void *)place->address, (int64_t *)(void *)first->address);
     first = CR_STEP(s, narrow, T(first), I(0), I(0), I(count));
     cr_value both[] = {T(p->indices), T(q->indices)};
     cr_tensor *indices = cr_step_cat(s, both, 2, 1);
@@ -102,7 +103,7 @@ static cr_tensor *add_coo(cr_steps *s, cr_tensor *a, cr_tensor *b, const cr_valu
     if (s->st)
         return NULL;
     const cr_sparse *p = cr_sparse_of(a), *q = cr_sparse_of(b);
-    bool merged = cr_is_host(a->device) && p->indices->data && p->values->contiguous &&
+    bool merged = cr_is_host(a->device) && p->indices->address && p->values->contiguous &&
                   q->values->contiguous;
     cr_value values[] = {T(cast(s, p->values, dtype)), T(scaled(s, q->values, alpha, dtype))};
     cr_value indices[] = {T(p->indices), T(q->indices)};

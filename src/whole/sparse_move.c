@@ -286,7 +286,7 @@ static cr_status check_positions(cr_steps *s, const cr_tensor *t, int64_t dim, c
                        "index_select(): Index is supposed to be a vector, but got dim: "
                        "%d with type: %s",
                        index->ndim, cr_dtype_infos[index->dtype].legacy);
-    if (!index->numel || !index->data)
+    if (!index->numel || !index->address)
         return CR_OK;
     cr_tensor *least = CR_STEP(s, amin, T(index)), *most = CR_STEP(s, amax, T(index));
     CR_TRY(s->st);
@@ -414,7 +414,7 @@ cr_status cr_do_sparse_narrow(const cr_value *arg, cr_value *result)
     cr_tensor *indices = CR_STEP(&s, index_select, T(p->indices), I(1), T(kept));
     int64_t column[2] = {sparse, 1};
     cr_tensor *shift = CR_STEP(&s, new_zeros, T(indices), cr_of_ints(column, 2));
-    if (!s.st && shift->data) {
+    if (!s.st && shift->address) {
         cr_value at = cr_of_number(cr_scalar_int(start)), place = I(dim), filled;
         cr_tensor *cell = CR_STEP(&s, select_int, T(shift), I(0), place);
         if (!s.st)

@@ -286,7 +286,7 @@ bool cr_same_indices(const cr_tensor *a, const cr_tensor *b)
 {
     const cr_tensor *x = cr_sparse_of(a)->indices, *y = cr_sparse_of(b)->indices;
 
-    return a->layout == b->layout && x->data == y->data &&
+    return a->layout == b->layout && x->address == y->address &&
            x->size[x->ndim - 1] == y->size[y->ndim - 1] && x->numel == y->numel &&
            x->contiguous && y->contiguous;
 }

@@ -103,7 +103,7 @@ static cr_status find_repeats(bool *out, const cr_update *u)
     if (!at)
         return CR_MEMORY;
     for (uint32_t i = 0; i < n; i++)
-        at[i] = list_tensor(u, 0, i)->data;
+        at[i] = list_tensor(u, 0, i)->address;
     qsort(at, n, sizeof *at, by_address);
     *out = false;
     for (uint32_t i = 1; i < n; i++)
@@ -123,7 +123,7 @@ static bool can_batch(const cr_update *u, uint32_t i)
     for (int k = 0; k < u->lists; k++) {
         const cr_tensor *t = list_tensor(u, k, i);
         if (t->dtype != dtype || !t->contiguous || !cr_is_host(t->device) ||
-            (t->numel && !t->data))
+            (t->numel && !t->address))
             return false;
     }
     return true;
@@ -189,7 +189,7 @@ static void add_piece(batch *b, uint32_t i)
     piece *p = &b->piece[b->count++];
 
     for (int k = 0; k < b->u->lists; k++)
-        p->ptr[k] = list_tensor(b->u, k, i)->data;
+        p->ptr[k] = list_tensor(b->u, k, i)->address;
     p->n = list_tensor(b->u, 0, i)->numel;
     p->first = b->spans;
     b->spans += (p->n + SPAN - 1) / SPAN;

@@ -10,7 +10,7 @@ typedef struct {
     cr_value list[LISTS][PARAMS];
 } problem;
 
-static float *numbers(const cr_tensor *t) { return (float *)(void *)t->data; }
+static float *numbers(const cr_tensor *t) { return (float *)(void *)t->address; }
 
 /* Parameters of 1, 300 and 90000 ones; steps are single numbers. */
 static void begin(problem *p)

@@ -50,12 +50,12 @@ static cr_status all_true(const cr_tensor *t, cr_value *result)
 {
     cr_tensor *plain = NULL;
 
-    if (!t->data && t->numel)
+    if (!t->address && t->numel)
         return cr_fail(CR_NOT_IMPLEMENTED, "meta tensors have no values to compare");
     CR_TRY(cr_is_host(t->device)
                ? cr_contiguous_plain(&plain, (cr_tensor *)t)
                : cr_copy_as(&plain, t, t->dtype, CR_HOST, CR_FORMAT_CONTIGUOUS));
-    bool some_false = plain->numel && memchr(plain->data, 0, (size_t)plain->numel);
+    bool some_false = plain->numel && memchr(plain->address, 0, (size_t)plain->numel);
     *result = cr_of_bool(!some_false);
     cr_drop(plain);
     return CR_OK;

@@ -108,7 +108,7 @@ static cr_status positions(cr_tensor **out, const layout *l, int64_t first, bool
     cr_tensor *t;
 
     CR_TRY(cr_tensor_new(&t, CR_I64, fake ? cr_as_fake(CR_HOST) : CR_HOST, 1, &n));
-    at = (int64_t *)(void *)t->data;
+    at = (int64_t *)(void *)t->address;
     for (int64_t i = 0; at && i < n; i++)
         at[i] = l->offset - first +
                 cr_broadcast_offset(l->ndim, l->size, l->stride, l->ndim, l->size, i);

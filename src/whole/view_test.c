@@ -20,7 +20,8 @@ static cr_tensor *count(cr_dtype dtype, int ndim, const int64_t *size)
     start();
     OK(cr_tensor_new(&t, dtype, CR_HOST, ndim, size));
     for (int64_t i = 0; i < t->numel; i++)
-        cr_scalar_store(cr_scalar_int(i), dtype, t->data + i * (int64_t)cr_dtype_size(dtype));
+        cr_scalar_store(cr_scalar_int(i), dtype,
+                        t->address + i * (int64_t)cr_dtype_size(dtype));
     return t;
 }
 
@@ -161,7 +162,7 @@ TEST(a_transposed_matrix_is_viewed_only_where_it_can_be)
            "instead.");
     cr_tensor *r = call("reshape", ARGS(cr_of_tensor(s), INTS(12)));
     CHECK(r->storage != t->storage);
-    EQ(((float *)(void *)r->data)[1], 4);
+    EQ(((float *)(void *)r->address)[1], 4);
     cr_tensor *v = call("view", ARGS(cr_of_tensor(s), INTS(2, 2, 3)));
     shows(v, "[2, 2, 3]", "[2, 1, 4]", 0);
     cr_drop(v);
@@ -221,7 +222,7 @@ TEST(copies_broadcast_convert_and_keep_the_order_of_dims)
     cr_value result;
 
     cr_drop(call("copy_", ARGS(cr_of_tensor(t), cr_of_tensor(row))));
-    EQ(((float *)(void *)t->data)[7], 3);
+    EQ(((float *)(void *)t->address)[7], 3);
     FAILS(CR_RUNTIME,
           cr_call_named("copy_", ARGS(cr_of_tensor(row), cr_of_tensor(t)), &result));
     EQ_STR(cr_error_message(),
@@ -255,12 +256,12 @@ TEST(fills_and_factories)
                         ARGS(cr_of_tensor(t), cr_of_number(cr_scalar_int(1000))), &result));
     EQ_STR(cr_error_message(), "value cannot be converted to type int8_t without overflow");
     cr_drop(call("fill_.Scalar", ARGS(cr_of_tensor(t), cr_of_number(cr_scalar_int(-7)))));
-    EQ(t->data[11], -7);
+    EQ(t->address[11], -7);
     cr_drop(call("zero_", ARGS(cr_of_tensor(t))));
-    EQ(t->data[11], 0);
+    EQ(t->address[11], 0);
     EQ(t->storage->version, 2);
     cr_tensor *one = call("ones_like", ARGS(cr_of_tensor(t), cr_of_dtype(CR_F64)));
-    EQ(((double *)(void *)one->data)[11], 1);
+    EQ(((double *)(void *)one->address)[11], 1);
     cr_drop(one);
     cr_drop(t);
 }
@@ -271,7 +272,7 @@ TEST(resizing_keeps_the_elements_that_fit)
 
     cr_drop(call("resize_", ARGS(cr_of_tensor(t), INTS(100, 100))));
     shows(t, "[100, 100]", "[100, 1]", 0);
-    EQ(((float *)(void *)t->data)[11], 11);
+    EQ(((float *)(void *)t->address)[11], 11);
     cr_drop(t);
 }
 
@@ -283,7 +284,7 @@ TEST(sums_undo_broadcasts)
     start();
     OK(cr_reduce_to_size(&s, t, 2, size));
     shows(s, "[3, 1]", "[1, 1]", 0);
-    EQ(((float *)(void *)s->data)[0], 0 + 1 + 2 + 3 + 12 + 13 + 14 + 15);
+    EQ(((float *)(void *)s->address)[0], 0 + 1 + 2 + 3 + 12 + 13 + 14 + 15);
     cr_drop(s);
     size[0] = 5;
     FAILS(CR_RUNTIME, cr_reduce_to_size(&s, t, 2, size));
@@ -295,15 +296,15 @@ TEST(complex_numbers_are_pairs)
 {
     cr_tensor *t = count(CR_C64, 1, (int64_t[]){3}), *pairs, *imag, *back;
 
-    ((cr_complex_float *)(void *)t->data)[1].im = 5;
+    ((cr_complex_float *)(void *)t->address)[1].im = 5;
     pairs = call("view_as_real", ARGS(cr_of_tensor(t)));
     shows(pairs, "[3, 2]", "[2, 1]", 0);
     imag = call("imag", ARGS(cr_of_tensor(t)));
     shows(imag, "[3]", "[2]", 1);
-    EQ(((float *)(void *)imag->data)[2], 5);
+    EQ(((float *)(void *)imag->address)[2], 5);
     back = call("view_as_complex", ARGS(cr_of_tensor(pairs)));
     EQ(back->dtype, CR_C64);
-    EQ(back->data, t->data);
+    EQ(back->address, t->address);
     cr_drop(back);
     cr_drop(imag);
     cr_drop(pairs);
@@ -338,7 +339,7 @@ TEST(fakes_have_the_same_geometry)
     cr_tensor *v = call("transpose.int", ARGS(cr_of_tensor(t), cr_of_int(0), cr_of_int(1)));
     cr_tensor *r = call("reshape", ARGS(cr_of_tensor(v), INTS(12)));
     shows(r, "[12]", "[1]", 0);
-    EQ(r->data, NULL);
+    EQ(r->address, NULL);
     cr_drop(call("zero_", ARGS(cr_of_tensor(r))));
     cr_drop(r);
     cr_drop(v);

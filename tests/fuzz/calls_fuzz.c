@@ -269,9 +269,9 @@ static void fill(cr_tensor *t, int kind)
 {
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
 
-    for (int64_t i = 0; t->data && i < t->numel; i++)
+    for (int64_t i = 0; t->address && i < t->numel; i++)
         cr_scalar_store(element((cr_dtype)t->dtype, kind), (cr_dtype)t->dtype,
-                        t->data + i * item);
+                        t->address + i * item);
 }
 
 static void end_batch(const char *why)
@@ -333,7 +333,7 @@ static void forget_error(void) { (void)cr_fail(CR_RUNTIME, "%s", no_error); }
 /* Positions in no order, some of them several times. */
 static void fill_indices(cr_tensor *indices, const fuzz_shape *s)
 {
-    int64_t *at = (int64_t *)(void *)indices->data, n = indices->size[1];
+    int64_t *at = (int64_t *)(void *)indices->address, n = indices->size[1];
 
     for (int64_t d = 0; at && d < indices->size[0]; d++)
         for (int64_t i = 0; i < n; i++)
@@ -381,8 +381,8 @@ static void spoil(cr_tensor *t)
     cr_sparse *parts = cr_sparse_of(t);
     cr_tensor *part = parts->compressed && one_in(2) ? parts->compressed : parts->indices;
 
-    if (part->data && part->numel && part->dtype == CR_I64 && one_in(2))
-        ((int64_t *)(void *)part->data)[draw((uint32_t)part->numel)] =
+    if (part->address && part->numel && part->dtype == CR_I64 && one_in(2))
+        ((int64_t *)(void *)part->address)[draw((uint32_t)part->numel)] =
             one_in(2) ? huge_int() : (int64_t)draw(9) - 4;
     parts->coalesced |= cr_is_coo(t) && one_in(3);
 }
@@ -938,7 +938,7 @@ static void describe_tensor(const cr_tensor *t)
     describe("]%s%s", !cr_has_bytes(t->device) ? " meta" : "", t->requires_grad ? " grad" : "");
     if (cr_is_sparse(t))
         describe(" %s", cr_layout_names[t->layout]);
-    if (t->numel == 1 && t->data && !t->requires_grad) {
+    if (t->numel == 1 && t->address && !t->requires_grad) {
         cr_scalar s;
         if (!cr_tensor_item(&s, t))
             describe("{%g}", s.category == CR_CAT_FLOAT ? s.d : (double)s.i);
@@ -1068,7 +1068,7 @@ static void read_all(cr_tensor *t)
     cr_tensor *copy = NULL;
     cr_view to, from;
 
-    if (t->numel > MOST_ELEMENTS || !t->numel || !t->data)
+    if (t->numel > MOST_ELEMENTS || !t->numel || !t->address)
         return;
     must(cr_tensor_new(&copy, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
     to = cr_view_of(copy);

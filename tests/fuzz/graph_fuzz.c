@@ -123,7 +123,7 @@ static cr_tensor *input_tensor(const input *in)
     state = in->seed;
     for (int64_t i = 0; i < span; i++)
         cr_scalar_store(in->indices ? cr_scalar_int(draw(3)) : element(in->dtype), in->dtype,
-                        base->data + i * (int64_t)cr_dtype_size(in->dtype));
+                        base->address + i * (int64_t)cr_dtype_size(in->dtype));
     state = was;
     cr_drop(base);
     return t;
@@ -685,7 +685,7 @@ static float next_drawn(void)
 
     if (cr_call_named("rand", &size, 1, &result))
         exit(2);
-    x = *(const float *)(const void *)result.t->data;
+    x = *(const float *)(const void *)result.t->address;
     cr_drop_values(&result, 1);
     return x;
 }
@@ -732,7 +732,7 @@ static const char *tensor_difference(const cr_tensor *a, const cr_tensor *b)
             y += at[d] * b->stride[d];
         }
         int64_t size = (int64_t)cr_dtype_size((cr_dtype)a->dtype);
-        if (!same_bytes(a->data + x * size, b->data + y * size, (cr_dtype)a->dtype))
+        if (!same_bytes(a->address + x * size, b->address + y * size, (cr_dtype)a->dtype))
             return "other bits";
         for (int d = a->ndim - 1; d >= 0 && ++at[d] == a->size[d]; d--)
             at[d] = 0;

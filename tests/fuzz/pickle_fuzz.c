@@ -191,14 +191,14 @@ static void use(const cr_checkpoint *c)
         cr_tensor *t = cr_named_tensors_at(n, i);
         sum += strlen(cr_named_tensors_name(n, i));
         for (uint64_t k = 0; t->numel && k < t->storage->size; k++)
-            sum += (unsigned char)t->storage->bytes[k];
+            sum += (unsigned char)t->storage->chunk[k];
         /* The last element of each dim. */
         int64_t last = 0;
         for (int d = 0; t->numel && d < t->ndim; d++)
             last += (t->size[d] - 1) * t->stride[d];
         if (t->numel)
             sum += (unsigned char)
-                       t->data[(last + 1) * (int64_t)cr_dtype_size((cr_dtype)t->dtype) - 1];
+                       t->address[(last + 1) * (int64_t)cr_dtype_size((cr_dtype)t->dtype) - 1];
     }
     cr_named_tensors_drop(n);
 }

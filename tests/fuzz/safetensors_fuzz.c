@@ -104,7 +104,7 @@ static unsigned long use(const cr_safetensors *s)
         if (cr_safetensors_tensor(&t, s, i))
             continue;
         for (int64_t k = 0; k < t->numel * (int64_t)cr_dtype_size((cr_dtype)t->dtype); k++)
-            sum += (unsigned char)t->data[k];
+            sum += (unsigned char)t->address[k];
         cr_drop(t);
     }
     return sum;

@@ -559,8 +559,8 @@ static PyObject *dispatch_share_storage(PyObject *m, PyObject *args)
     (void)m;
     if (!PyArg_ParseTuple(args, "OO", &to, &from))
         return NULL;
-    if (!cr_py_is_tensor(to) || !cr_py_is_tensor(from) || cr_py_tensor_of(to)->data ||
-        cr_py_tensor_of(from)->data)
+    if (!cr_py_is_tensor(to) || !cr_py_is_tensor(from) ||
+        cr_has_elements(cr_py_tensor_of(to)) || cr_has_elements(cr_py_tensor_of(from)))
         return PyErr_Format(PyExc_TypeError, "two tensors without elements are expected");
     cr_storage *old = cr_py_tensor_of(to)->storage;
     cr_py_tensor_of(to)->storage = cr_storage_keep(cr_py_tensor_of(from)->storage);

@@ -231,7 +231,11 @@ static int buffer_of(PyObject *x, cr_buffer *out, cr_dtype *dtype, bool written)
     *dtype = t->dtype;
     if (written)
         t->storage->version++;
-    *out = (cr_buffer){t->data, t->numel};
+    char *at;
+    cr_status st = cr_reach(&at, t);
+    if (st)
+        return cr_py_raise_int(st);
+    *out = (cr_buffer){at, t->numel};
     return 0;
 }
 

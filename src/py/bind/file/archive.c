@@ -86,7 +86,10 @@ static cr_status archive_storage_of(cr_storage **out, const cr_zip *zip, const c
         return st;
     }
     CR_TRY(cr_storage_new(out, CR_HOST, (size_t)e->size));
-    st = e->size ? cr_zip_read(zip, e, (*out)->bytes) : CR_OK;
+    char *to;
+    st = cr_reach_storage(&to, *out);
+    if (!st && e->size)
+        st = cr_zip_read(zip, e, to);
     if (st)
         cr_storage_drop(*out);
     return st;

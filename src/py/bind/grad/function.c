@@ -95,10 +95,10 @@ static PyObject *zero_gradient(PyObject *like)
     cr_status st = cr_tensor_new(&made, (cr_dtype)t->dtype, t->device, t->ndim, t->size);
     if (st)
         return cr_py_raise(st);
-    if (made->data) {
-        cr_view v = cr_view_of(made);
+    cr_view v;
+    st = cr_reach_view(&v, made);
+    if (!st && v.data)
         st = cr_fill_elements(&v, cr_scalar_int(0));
-    }
     if (!st)
         return cr_py_wrap(made);
     cr_drop(made);

@@ -47,12 +47,16 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
                             (long long)t->numel);
     cr_py_note_read(t, "item()");
     bool dispatched = cr_goes_to_python(t);
-    if (!t->data && !dispatched)
+    char *at;
+    cr_status st = cr_reach(&at, t);
+    if (CR_UNLIKELY(st))
+        return cr_py_raise(st);
+    if (!at && !dispatched)
         return t->layout ? item_of_sparse(self) : no_bytes("item");
     if (CR_LIKELY(cr_is_host(t->device) && !cr_is_lazy(t) && !dispatched))
-        return element_object(t, t->data);
+        return element_object(t, at);
     cr_scalar s;
-    cr_status st = convert_item(&s, t);
+    st = convert_item(&s, t);
     return st ? cr_py_raise(st) : cr_py_scalar_object(s);
 }
 
@@ -85,12 +89,14 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
         return PyErr_Format(PyExc_RuntimeError,
                             "Cannot access data pointer of Tensor that doesn't "
                             "have storage");
-    if (!t->data && t->numel)
+    if (!cr_has_elements(t) && t->numel)
         return no_bytes("tolist");
+    char *at;
     cr_status st = cr_tensor_on_host(&here, t);
     if (st)
         return cr_py_raise(st);
-    PyObject *list = list_level(here, 0, here->data);
+    st = cr_reach(&at, here);
+    PyObject *list = st ? cr_py_raise(st) : list_level(here, 0, at);
     cr_drop(here);
     return list;
 }

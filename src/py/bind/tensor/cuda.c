@@ -361,8 +361,11 @@ static PyObject *cuda_is_pinned(PyObject *m, PyObject *x)
     if (!cr_py_is_tensor(x))
         return PyErr_Format(PyExc_TypeError, "is_pinned: a tensor is expected");
     const cr_tensor *t = cr_py_tensor_of(x);
-    return PyBool_FromLong(cr_is_host(t->device) && t->storage->bytes &&
-                           cr_cuda_is_pinned(t->storage->bytes));
+    char *block;
+    cr_status st = cr_reach_storage(&block, t->storage);
+    if (st)
+        return cr_py_raise(st);
+    return PyBool_FromLong(cr_is_host(t->device) && block && cr_cuda_is_pinned(block));
 }
 
 /* record_stream(tensor, address of the stream) */

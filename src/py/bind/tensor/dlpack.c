@@ -109,16 +109,15 @@ static dl_device to_dl_device(const cr_tensor *t)
                                      : (dl_device){DL_CPU, 0};
 }
 
-static void fill_tensor(dl_tensor *d, exported *e)
+static void fill_tensor(dl_tensor *d, exported *e, char *data)
 {
     const cr_tensor *t = e->t;
 
-    cr_py_note_read(t, "DLPack");
     for (int i = 0; i < t->ndim; i++) {
         e->both[i] = t->size[i];
         e->both[t->ndim + i] = t->stride[i];
     }
-    *d = (dl_tensor){.data = t->data,
+    *d = (dl_tensor){.data = data,
                      .device = to_dl_device(t),
                      .ndim = t->ndim,
                      .dtype = to_dl((cr_dtype)t->dtype),
@@ -144,18 +143,25 @@ static PyObject *export(cr_tensor *t, bool versioned)
 {
     exported *e = PyMem_RawCalloc(1, sizeof *e + 2 * t->ndim * sizeof *e->both);
     PyObject *capsule;
+    char *data;
 
     if (!e)
         return PyErr_NoMemory();
+    cr_py_note_read(t, "DLPack");
+    cr_status st = cr_reach(&data, t);
+    if (st) {
+        PyMem_RawFree(e);
+        return cr_py_raise(st);
+    }
     e->t = cr_keep(t);
     e->lent = cr_storage_keep(t->storage);
     cr_storage_lend(e->lent);
     if (versioned) {
         e->versioned = (dl_versioned){.major = 1, .context = e, .deleter = delete_versioned};
-        fill_tensor(&e->versioned.tensor, e);
+        fill_tensor(&e->versioned.tensor, e, data);
     } else {
         e->plain = (dl_managed){.context = e, .deleter = delete_plain};
-        fill_tensor(&e->plain.tensor, e);
+        fill_tensor(&e->plain.tensor, e, data);
     }
     capsule = PyCapsule_New(e, versioned ? versioned_name : plain_name, capsule_end);
     if (!capsule)

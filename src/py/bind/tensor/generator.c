@@ -137,7 +137,13 @@ static PyObject *generator_get_state(PyObject *self, PyObject *unused)
     (void)unused;
     if (st)
         return cr_py_raise(st);
-    cr_generator_get_state(generator_of_object(self), t->data);
+    char *bytes;
+    st = cr_reach(&bytes, t);
+    if (st) {
+        cr_drop(t);
+        return cr_py_raise(st);
+    }
+    cr_generator_get_state(generator_of_object(self), bytes);
     return cr_py_wrap(t);
 }
 
@@ -147,7 +153,10 @@ static PyObject *generator_set_state(PyObject *self, PyObject *x)
         !cr_is_host(cr_py_tensor_of(x)->device) || !cr_py_tensor_of(x)->contiguous)
         return PyErr_Format(PyExc_TypeError, "RNG state must be a torch.ByteTensor");
     const cr_tensor *t = cr_py_tensor_of(x);
-    cr_status st = cr_generator_set_state(generator_of_object(self), t->data, (size_t)t->numel);
+    char *bytes;
+    cr_status st = cr_reach(&bytes, t);
+    if (!st)
+        st = cr_generator_set_state(generator_of_object(self), bytes, (size_t)t->numel);
     return st ? cr_py_raise(st) : Py_NewRef(self);
 }
 

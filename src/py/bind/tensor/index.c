@@ -210,8 +210,16 @@ static int take_bool(walk *w, bool truth)
     cr_status st = cr_tensor_new(&t, CR_I64, CR_HOST, 1, &size);
     if (st)
         return cr_py_raise_int(st);
-    if (truth)
-        *(int64_t *)(void *)t->data = 0;
+    if (truth) {
+        const int64_t zero = 0;
+        char *to;
+        st = cr_reach(&to, t);
+        if (st) {
+            cr_drop(t);
+            return cr_py_raise_int(st);
+        }
+        memcpy(to, &zero, sizeof zero);
+    }
     return index_collect(w, t, 1);
 }
 

@@ -270,7 +270,11 @@ static cr_tensor *from_sequence(PyObject *data, cr_dtype dtype)
         return NULL;
     }
     const sink k = {t, cr_dtype_size(s.dtype)};
-    if (t->numel && make_store(&k, data, 0, t->data) < 0) {
+    char *to;
+    st = cr_reach(&to, t);
+    if (st)
+        cr_py_raise(st);
+    if (st || (t->numel && make_store(&k, data, 0, to) < 0)) {
         cr_drop(t);
         return NULL;
     }
@@ -307,10 +311,11 @@ static cr_tensor *copy_as(cr_tensor *t, cr_dtype dtype, cr_device device)
         return copy_sparse(t, dtype, device);
     cr_status st = cr_tensor_new(&made, dtype, device, t->ndim, t->size);
 
-    if (!st && made->data && t->data) {
-        cr_view to = cr_view_of(made), from = cr_view_of(t);
+    cr_view to, from;
+    st = st ? st : cr_reach_view(&to, made);
+    st = st ? st : cr_reach_view(&from, t);
+    if (!st && to.data && from.data)
         st = cr_copy_elements(&to, &from);
-    }
     cr_drop(t);
     if (!st)
         return made;

@@ -94,8 +94,12 @@ static PyObject *tensor_data_ptr(PyObject *self, PyObject *unused)
                             "Cannot access data pointer of Tensor that doesn't "
                             "have storage");
     cr_py_note_read(SELF, "data_ptr()");
+    char *at;
+    cr_status st = cr_reach(&at, SELF);
+    if (st)
+        return cr_py_raise(st);
     SELF->storage->exposed = true;
-    return PyLong_FromVoidPtr(SELF->numel ? SELF->data : NULL);
+    return PyLong_FromVoidPtr(SELF->numel ? at : NULL);
 }
 
 static PyObject *tensor_untyped_storage(PyObject *self, PyObject *unused)

@@ -301,11 +301,15 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
     view->obj = NULL;
     cr_py_note_read(t, "a buffer");
     if (cr_requires_grad(t) || cr_is_lazy(t) || t->layout || !format ||
-        ((!t->data || !cr_is_host(t->device)) && t->numel) ||
+        ((!cr_has_elements(t) || !cr_is_host(t->device)) && t->numel) ||
         (!t->contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES)) {
         PyErr_SetString(PyExc_BufferError, "this tensor cannot be exported as a buffer");
         return -1;
     }
+    char *at;
+    cr_status st = cr_reach(&at, t);
+    if (st)
+        return cr_py_raise_int(st);
     both = PyMem_Malloc((size_t)(2 * t->ndim + 1) * sizeof *both);
     if (!both) {
         PyErr_NoMemory();
@@ -315,7 +319,7 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
         both[i] = (Py_ssize_t)t->size[i];
         both[t->ndim + i] = (Py_ssize_t)t->stride[i] * item;
     }
-    *view = (Py_buffer){.buf = t->data,
+    *view = (Py_buffer){.buf = at,
                         .obj = Py_NewRef(self),
                         .len = (Py_ssize_t)t->numel * item,
                         .itemsize = item,

@@ -139,8 +139,12 @@ static Py_ssize_t storage_length(PyObject *self)
 static PyObject *storage_data_ptr(PyObject *self, PyObject *unused)
 {
     (void)unused;
+    char *block;
+    cr_status st = cr_reach_storage(&block, cr_py_storage_of(self));
+    if (st)
+        return cr_py_raise(st);
     cr_py_storage_of(self)->exposed = true;
-    return PyLong_FromVoidPtr(cr_py_storage_of(self)->bytes);
+    return PyLong_FromVoidPtr(block);
 }
 
 static PyObject *storage_device(PyObject *self, void *unused)
@@ -197,14 +201,18 @@ static PyObject *storage_copy_in(PyObject *self, PyObject *x)
 
 static PyObject *storage_tobytes(PyObject *self, PyObject *unused)
 {
-    const cr_storage *s = cr_py_storage_of(self);
+    cr_storage *s = cr_py_storage_of(self);
+    char *block;
+    cr_status st = cr_reach_storage(&block, s);
 
     (void)unused;
-    if (!s->bytes && s->size)
+    if (st)
+        return cr_py_raise(st);
+    if (!block && s->size)
         return PyErr_Format(PyExc_NotImplementedError, "a meta storage has no bytes");
     PyObject *out = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)s->size);
-    cr_status st =
-        out ? cr_device_copy_out(PyBytes_AS_STRING(out), s->device, s->bytes, s->size) : CR_OK;
+    if (out)
+        st = cr_device_copy_out(PyBytes_AS_STRING(out), s->device, block, s->size);
     if (!st)
         return out;
     Py_DECREF(out);
@@ -213,13 +221,17 @@ static PyObject *storage_tobytes(PyObject *self, PyObject *unused)
 
 static PyObject *storage_item(PyObject *self, Py_ssize_t i)
 {
-    const cr_storage *s = cr_py_storage_of(self);
+    cr_storage *s = cr_py_storage_of(self);
+    char *block;
+    cr_status st = cr_reach_storage(&block, s);
 
-    if (i < 0 || (size_t)i >= s->size || !s->bytes)
+    if (st)
+        return cr_py_raise(st);
+    if (i < 0 || (size_t)i >= s->size || !block)
         return PyErr_Format(PyExc_IndexError, "index %zd out of range for storage of size %zu",
                             i, s->size);
     unsigned char byte;
-    cr_status st = cr_device_copy_out(&byte, s->device, s->bytes + i, 1);
+    st = cr_device_copy_out(&byte, s->device, block + i, 1);
     return st ? cr_py_raise(st) : PyLong_FromLong(byte);
 }
 
@@ -294,13 +306,17 @@ static int storage_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     cr_storage *s = cr_py_storage_of(self);
 
-    if (!cr_is_host(s->device) && s->bytes) {
+    char *block;
+    cr_status st = cr_reach_storage(&block, s);
+
+    if (st)
+        return cr_py_raise_int(st);
+    if (!cr_is_host(s->device) && block) {
         PyErr_SetString(PyExc_BufferError, "the bytes are on another device than the host");
         return -1;
     }
     s->exposed = true;
-    return PyBuffer_FillInfo(view, self, s->bytes, s->bytes ? (Py_ssize_t)s->size : 0, 0,
-                             flags);
+    return PyBuffer_FillInfo(view, self, block, block ? (Py_ssize_t)s->size : 0, 0, flags);
 }
 
 /* --- files --- */
