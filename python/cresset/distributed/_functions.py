@@ -2,6 +2,7 @@
 import cresset
 from cresset.autograd import Function
 
+from . import _functional_collectives as operators
 from . import distributed_c10d as dist
 from ._groups import ReduceOp
 
@@ -13,7 +14,7 @@ def _group(group):
 
 
 class _AllReduce(Function):
-    """Sums: the cotangents of all ranks are summed, too."""
+    """A reduction other than a sum: the cotangents of all ranks are reduced in the same way."""
 
     @staticmethod
     def forward(ctx, op, group, tensor):
@@ -25,23 +26,6 @@ class _AllReduce(Function):
     @staticmethod
     def backward(ctx, grad):
         return None, None, _AllReduce.apply(ctx.op, ctx.group, grad)
-
-
-class _AllGather(Function):
-    """Each rank's tensor at all ranks: the cotangents of a part are summed at its rank."""
-
-    @staticmethod
-    def forward(ctx, group, tensor):
-        ctx.group = group
-        parts = [cresset.empty_like(tensor, memory_format=cresset.contiguous_format) for _ in range(dist.get_world_size(group))]
-        dist.all_gather(parts, tensor.contiguous(), group)
-        return tuple(parts)
-
-    @staticmethod
-    def backward(ctx, *grads):
-        result = cresset.empty_like(grads[0], memory_format=cresset.contiguous_format)
-        dist.reduce_scatter(result, [g.contiguous() for g in grads], group=ctx.group)
-        return None, result
 
 
 class _ReduceScatter(Function):
@@ -56,7 +40,7 @@ class _ReduceScatter(Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return (None, None, *_AllGather.apply(ctx.group, grad))
+        return (None, None, *all_gather(grad, ctx.group))
 
 
 class _AllToAll(Function):
@@ -74,23 +58,6 @@ class _AllToAll(Function):
         return (None, None, *_AllToAll.apply(ctx.group, ctx.sizes, *grads))
 
 
-class _Broadcast(Function):
-    """One rank's tensor at all ranks: cotangents are summed there."""
-
-    @staticmethod
-    def forward(ctx, src, group, tensor):
-        ctx.src, ctx.group = src, group
-        result = tensor.clone(memory_format=cresset.contiguous_format)
-        dist.broadcast(result, src, group)
-        return result
-
-    @staticmethod
-    def backward(ctx, grad):
-        result = grad.clone(memory_format=cresset.contiguous_format)
-        dist.reduce(result, ctx.src, group=ctx.group)
-        return None, None, result if dist.get_rank() == ctx.src else cresset.zeros_like(result)
-
-
 class _Reduce(Function):
     """A sum at one rank: its cotangent is copied to all."""
 
@@ -103,17 +70,19 @@ class _Reduce(Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return None, None, None, _Broadcast.apply(ctx.dst, ctx.group, grad)
+        return None, None, None, broadcast(grad, ctx.dst, ctx.group)
 
 
 def all_reduce(tensor, op=ReduceOp.SUM, group=None):
-    """Returns the sum over all ranks."""
+    """Returns the reduction over all ranks."""
+    if op == ReduceOp.SUM or op == ReduceOp.AVG:
+        return operators.all_reduce(tensor, operators._reduction_name(op), _group(group))
     return _AllReduce.apply(op, _group(group), tensor)
 
 
 def all_gather(tensor, group=None):
     """Returns a tuple of all ranks' tensors."""
-    return _AllGather.apply(_group(group), tensor)
+    return operators.all_gather_tensor(tensor.unsqueeze(0), 0, _group(group)).unbind()
 
 
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None):
@@ -128,15 +97,14 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None):
 
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None):
     """Returns the parts that all ranks gave this one, as one tensor."""
-    group = _group(group)
-    n = group.size()
-    outs = output.split(output_split_sizes or output.shape[0] // n)
-    return cresset.cat(_AllToAll.apply(group, [o.shape for o in outs], *input.split(input_split_sizes or input.shape[0] // n)))
+    n = _group(group).size()
+    outs, ins = output_split_sizes or [output.shape[0] // n] * n, input_split_sizes or [input.shape[0] // n] * n
+    return operators.all_to_all_single(input, outs, ins, _group(group))
 
 
 def broadcast(tensor, src, group=None):
     """Returns rank src's tensor."""
-    return _Broadcast.apply(src, _group(group), tensor)
+    return operators.broadcast(tensor, dist.get_group_rank(_group(group), src), _group(group))
 
 
 def reduce(tensor, dst, op=ReduceOp.SUM, group=None):
@@ -146,10 +114,10 @@ def reduce(tensor, dst, op=ReduceOp.SUM, group=None):
 
 def gather(tensor, dst=0, group=None):
     """Returns a tuple of all ranks' tensors, of zeros at ranks other than dst."""
-    parts = _AllGather.apply(_group(group), tensor)
+    parts = all_gather(tensor, group)
     return parts if dist.get_rank(group) == dst else tuple(p * 0 for p in parts)
 
 
 def scatter(tensors, src=0, group=None):
     """Returns this rank's tensor of rank src's list."""
-    return _Broadcast.apply(src, _group(group), cresset.stack(list(tensors)))[dist.get_rank(group)]
+    return broadcast(cresset.stack(list(tensors)), src, group)[dist.get_rank(group)]

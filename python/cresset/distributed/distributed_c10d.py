@@ -1,4 +1,6 @@
 """Groups of processes and their calls, with torch's names."""
+import functools
+import inspect
 import io
 import logging
 import os
@@ -725,6 +727,26 @@ def _coalescing_manager(group=None, device=None, async_ops=False):
         manager.wait()
 
 
+def _in_graphs(name):
+    """Makes a call an operator in recorded programs, by a function of _functional_collectives.  With async_op the work cannot
+    be recorded, and the program is cut there."""
+    def decorate(call):
+        signature = inspect.signature(call)
+
+        @functools.wraps(call)
+        def either(*args, **kwargs):
+            if cresset.compiler.is_compiling():
+                bound = signature.bind(*args, **kwargs).arguments
+                if not bound.get("async_op") and not _rank_not_in_group(bound.get("group")):
+                    from . import _functional_collectives
+                    if getattr(_functional_collectives, name)(*args, **kwargs) is not NotImplemented:
+                        return None
+            return call(*args, **kwargs)
+        return either
+    return decorate
+
+
+@_in_graphs("broadcast_inplace")
 def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     """Copies the tensor of rank src to all ranks."""
     pg = _group_or_default_group(group)
@@ -735,6 +757,7 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     return _finish(pg.broadcast([tensor], _with(BroadcastOptions(), async_op, rootRank=root)), async_op)
 
 
+@_in_graphs("all_reduce_inplace")
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     """Reduces a tensor over all ranks, in place."""
     _check_single_tensor(tensor, "tensor")
@@ -769,6 +792,7 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
     return _finish(pg.reduce([tensor], _with(ReduceOptions(), async_op, reduceOp=op, rootRank=root)), async_op)
 
 
+@_in_graphs("all_gather_inplace")
 def all_gather(tensor_list, tensor, group=None, async_op=False):
     """Collects each rank's tensor in tensor_list."""
     _check_tensor_list(tensor_list, "tensor_list")
@@ -780,6 +804,7 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
     return _finish(pg.allgather([tensor_list], [tensor], _with(AllgatherOptions(), async_op)), async_op)
 
 
+@_in_graphs("all_gather_tensor_inplace")
 def all_gather_single(output_tensor, input_tensor, group=None, async_op=False):
     """Collects each rank's tensor in one tensor."""
     _check_single_tensor(input_tensor, "input_tensor")
@@ -862,6 +887,7 @@ def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=Fal
     return _finish(pg.reduce_scatter([output], [input_list], _with(ReduceScatterOptions(), async_op, reduceOp=op)), async_op)
 
 
+@_in_graphs("reduce_scatter_tensor_inplace")
 def reduce_scatter_single(output, input, op=ReduceOp.SUM, group=None, async_op=False):
     """Reduces a tensor over all ranks; each rank gets its part."""
     _check_single_tensor(output, "output")
@@ -883,6 +909,7 @@ def _reduce_scatter_base(output, input, op=ReduceOp.SUM, group=None, async_op=Fa
     return reduce_scatter_single(output, input, op, group, async_op)
 
 
+@_in_graphs("all_to_all_inplace")
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
     """Gives each rank a part of the input, and gets a part of the output from each."""
     pg = _group_or_default_group(group)

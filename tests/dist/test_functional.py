@@ -1,0 +1,21 @@
+"""Calls between ranks as operators: values, derivatives, recorded programs, refusals."""
+import os
+
+import pytest
+
+import cresset.distributed as dist
+import ranks
+
+BACKENDS = [b for b in ("mpi", "gloo") if dist.is_backend_available(b)]
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_functional.py")
+
+
+def passes(name, size, backend):
+    result = ranks.run(HERE, name, size, backend)
+    assert not result.late and result.codes == [0] * size, result
+
+
+@pytest.mark.parametrize("size, backend", [(3, BACKENDS[0]), (2, BACKENDS[-1])])
+@pytest.mark.parametrize("name", ["values_and_derivatives", "calls_in_compiled_functions", "groups_waits_and_errors"])
+def test_operators(name, size, backend):
+    passes(name, size, backend)
