@@ -969,6 +969,96 @@ static cr_status builtin_hash(cr_scall *c)
     return builtin_give(c, cr_iv_int((int64_t)cr_ivalue_hash(c->arg)));
 }
 
+static cr_status builtin_invert(cr_scall *c)
+{
+    if (c->count < 1 || !builtin_whole(c->arg))
+        return cr_builtin_misfit(c);
+    return builtin_give(c, cr_iv_int(~c->arg->i));
+}
+
+static cr_status builtin_get_device(cr_scall *c)
+{
+    cr_tensor *t = NULL;
+
+    CR_TRY(builtin_tensor(c, &t));
+    bool indexed = t->device.kind != CR_CPU && t->device.kind != CR_META;
+    return builtin_give(c,
+                        cr_iv_int(indexed ? cr_packed_index(cr_packed_device(t->device)) : -1));
+}
+
+static cr_status builtin_device_part(cr_scall *c, bool kind)
+{
+    if (c->count < 1 || c->arg->kind != CR_IV_DEVICE)
+        return cr_builtin_misfit(c);
+    int index = cr_packed_index(c->arg->i);
+    if (!kind)
+        return builtin_give(c, index < 0 ? cr_iv_none() : cr_iv_int(index));
+    cr_text text = {0};
+    CR_TRY(cr_ivalue_print(&text, c->arg, false));
+    text.len = strcspn(cr_text_str(&text), ":");
+    return cr_istring_of_text(&c->out[0], &text);
+}
+static cr_status builtin_device_type(cr_scall *c) { return builtin_device_part(c, true); }
+static cr_status builtin_device_index(cr_scall *c) { return builtin_device_part(c, false); }
+
+static cr_status builtin_id(cr_scall *c)
+{
+    if (c->count < 1)
+        return cr_builtin_misfit(c);
+    bool object = c->arg->kind == CR_IV_OBJECT;
+    return builtin_give(c, cr_iv_int(object ? (int64_t)(intptr_t)c->arg->object : 0));
+}
+
+static cr_status builtin_enum_name(cr_scall *c)
+{
+    if (c->count < 1 || c->arg->kind != CR_IV_ENUM)
+        return cr_builtin_misfit(c);
+    return builtin_give(c, cr_ivalue_keep(c->arg->member->name));
+}
+
+static cr_status builtin_enum_value(cr_scall *c)
+{
+    if (c->count < 1 || c->arg->kind != CR_IV_ENUM)
+        return cr_builtin_misfit(c);
+    return builtin_give(c, cr_ivalue_keep(c->arg->member->value));
+}
+
+/* The argument for the parameter of this name, or None. */
+static cr_ivalue builtin_named(const cr_scall *c, const char *name)
+{
+    const cr_sschema *s = c->node->schema;
+
+    for (int i = 0; i < s->param_count && i < c->count; i++)
+        if (!strcmp(s->param[i].name, name))
+            return c->arg[i];
+    return cr_iv_none();
+}
+
+/* All overloads of `to`: self when nothing changes and no copy is asked for. */
+static cr_status builtin_to(cr_scall *c)
+{
+    cr_tensor *t = NULL;
+    cr_ivalue dtype = builtin_named(c, "dtype"), device = builtin_named(c, "device");
+    cr_ivalue other = builtin_named(c, "other"), copy = builtin_named(c, "copy");
+    cr_ivalue format = builtin_named(c, "memory_format"), none = cr_iv_none();
+
+    CR_TRY(builtin_tensor(c, &t));
+    if (other.kind == CR_IV_TENSOR) {
+        dtype = cr_iv_int(cr_dtype_number((cr_dtype)other.t->dtype));
+        device = (cr_ivalue){.kind = CR_IV_DEVICE, .i = cr_packed_device(other.t->device)};
+    }
+    bool same = dtype.kind == CR_IV_NONE || dtype.i == cr_dtype_number((cr_dtype)t->dtype);
+    if (device.kind == CR_IV_DEVICE && cr_packed_kind(device.i) == t->device.kind &&
+        (cr_packed_index(device.i) < 0 ||
+         cr_packed_index(device.i) == cr_packed_index(cr_packed_device(t->device))))
+        device = none;
+    if (same && device.kind == CR_IV_NONE && format.kind == CR_IV_NONE &&
+        !(copy.kind == CR_IV_BOOL && copy.i))
+        return builtin_give(c, cr_ivalue_keep(c->arg[0]));
+    cr_ivalue arg[] = {c->arg[0], dtype, none, device, none, cr_iv_bool(false), format};
+    return cr_sop_call_entry(cr_entry._to_copy, arg, 7, c->out, c->outs);
+}
+
 /* --- names --- */
 
 static const struct {

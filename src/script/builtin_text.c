@@ -200,6 +200,21 @@ static cr_status text_capitalize(cr_scall *c)
     return CR_OK;
 }
 
+static cr_status text_title(cr_scall *c)
+{
+    bool inside = false;
+
+    CR_TRY(text_map(c, tolower));
+    cr_istring *s = c->out[0].string;
+    for (size_t i = 0; i < s->len; i++) {
+        bool letter = isalpha((unsigned char)s->at[i]) != 0;
+        if (letter && !inside)
+            s->at[i] = (char)toupper((unsigned char)s->at[i]);
+        inside = letter;
+    }
+    return CR_OK;
+}
+
 /* --- padding and stripping --- */
 
 static cr_status text_pad(cr_scall *c, bool left, bool right)
@@ -560,6 +575,7 @@ static const struct {
     {"aten::upper", text_upper},
     {"aten::swapcase", text_swapcase},
     {"aten::capitalize", text_capitalize},
+    {"aten::title", text_title},
     {"aten::center", text_center},
     {"aten::ljust", text_ljust},
     {"aten::rjust", text_rjust},

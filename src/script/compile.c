@@ -35,66 +35,28 @@ static char *constant_key(compiler *c, const cr_sconstant *value)
     return cr_session_take_text(c->s, &text);
 }
 
-static cr_snode *constant_at(compiler *c, cr_snode *at, cr_srange range)
-{
-    return at ? cr_snode_before(at, CR_SPRIM_CONSTANT, range)
-              : cr_snode_new(c->graph->body, CR_SPRIM_CONSTANT, range);
-}
-
-/* torch's order: literals of integers as they come, before them the others in reverse. */
-static cr_snode *constant_node(compiler *c, bool literal, cr_srange range)
-{
-    cr_snode *last = c->last_literal ? c->last_literal : c->first_other, *n;
-
-    if (!literal) {
-        n = constant_at(c, c->graph->body->first, range);
-        c->first_other = c->first_other ? c->first_other : n;
-        return n;
-    }
-    n = constant_at(c, last ? last->next : c->graph->body->first, range);
-    return c->last_literal = n;
-}
-
-/* A literal whose constant exists moves to the literals. */
-static void constant_becomes_literal(compiler *c, cr_snode *n)
-{
-    cr_snode *last = c->last_literal ? c->last_literal : c->first_other;
-
-    if (n == c->first_other)
-        c->first_other = n->prev;
-    if (n != last)
-        cr_snode_move(n, c->graph->body, last->next);
-    c->last_literal = n;
-}
-
-/* Equal constants are one node, at the start of the graph. */
-static cr_svalue *constant_pool(compiler *c, const cr_sconstant *value, bool literal,
-                                cr_srange range)
+/* Literals of numbers are made once, at the start of the graph. */
+static cr_svalue *constant_literal(compiler *c, const cr_sconstant *value, cr_srange range)
 {
     char *key = constant_key(c, value);
     uint64_t hash = cr_hash(key, strlen(key)) % VARIABLE_CHAINS;
-    cr_snode *n;
     variable *v;
 
     for (v = c->constants[hash]; v; v = v->next)
-        if (!strcmp(v->name, key)) {
-            if (literal && !v->depth)
-                constant_becomes_literal(c, v->now->value->by);
-            v->depth |= literal;
+        if (!strcmp(v->name, key))
             return v->now->value;
-        }
-    n = constant_node(c, literal, range);
-    n->value = cr_session_copy(c->s, value, sizeof *value);
     v = CR_NEW(c->s, variable);
-    *v = (variable){.next = c->constants[hash], .name = key, .depth = literal};
-    v->now = compile_term_value(c, cr_snode_output(n, NULL, value->type));
+    *v = (variable){.next = c->constants[hash], .name = key};
+    v->now = compile_term_value(
+        c, cr_sgraph_constant_first(c->graph, cr_session_copy(c->s, value, sizeof *value)));
+    v->now->value->by->range = range;
     c->constants[hash] = v;
     return v->now->value;
 }
 
 cr_svalue *compile_constant(compiler *c, const cr_sconstant *value, cr_srange range)
 {
-    return constant_pool(c, value, false, range);
+    return cr_sblock_constant(c->block, cr_session_copy(c->s, value, sizeof *value), range);
 }
 
 cr_svalue *compile_int(compiler *c, int64_t i, cr_srange range)
@@ -198,7 +160,7 @@ static cr_svalue *compile_number(compiler *c, const cr_sast *a)
         if (*end || errno)
             number_wrong(c, a);
     }
-    return constant_pool(c, &value, value.type->kind == CR_STYPE_INT, a->range);
+    return constant_literal(c, &value, a->range);
 }
 
 static const cr_stype *display_hint(const cr_stype *hint, cr_stype_kind kind)
@@ -595,6 +557,8 @@ static cr_svalue *compile_subscript(compiler *c, const cr_sast *a)
     cr_svalue *v = compile_value(c, a->at[0], NULL);
     bool slice = a->at[1]->kind == CR_SAST_SLICE;
 
+    if (v->type->kind == CR_STYPE_NEVER)
+        return v;
     if (v->type->kind == CR_STYPE_TENSOR)
         return compile_tensor_index(c, v, a);
     if (a->count != 2)
@@ -677,6 +641,8 @@ static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_sra
     const char *property;
     term *t;
 
+    if (v->type->kind == CR_STYPE_NEVER)
+        return compile_term_value(c, v);
     if (v->type->kind == CR_STYPE_CLASS || v->type->kind == CR_STYPE_INTERFACE ||
         (v->type->kind == CR_STYPE_TUPLE && v->type->cls))
         return object_attribute(c, v, name, range);
@@ -719,6 +685,12 @@ static term *compile_attribute(compiler *c, const cr_sast *a)
         return import_path(c, cr_session_printf(c->s, "%s.%s", t->name, a->text), a->range);
     if (t->kind == TERM_CLASS && t->type->kind == CR_STYPE_ENUM)
         return enum_member(c, t->type, a);
+    if (t->kind == TERM_CLASS && t->type->kind == CR_STYPE_CLASS &&
+        compile_method(c, t->type->cls, a->text, a->range)) {
+        term *method = term_named(c, TERM_FUNCTION, a->text);
+        method->function = compile_method(c, t->type->cls, a->text, a->range);
+        return method;
+    }
     if (t->kind == TERM_CLASS && t->type->kind == CR_STYPE_CLASS &&
         !strcmp(a->text, "__new__")) {
         term *made = term_named(c, TERM_SPECIAL, a->text);
@@ -822,6 +794,17 @@ static cr_svalue *special_isinstance(compiler *c, const cr_sast *a)
     return cr_snode_output(n, NULL, CR_STYPE_OF(BOOL));
 }
 
+static cr_svalue *special_fork(compiler *c, const cr_sast *a)
+{
+    term *t;
+
+    want_arguments(c, a, 1);
+    t = compile_term(c, a->at[1], NULL);
+    if (t->kind != TERM_CLOSURE)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "fork takes a function");
+    return compile_fork(c, t->ast, a->range);
+}
+
 /* int(x), float(x), bool(x), str(x): of their own type, x. */
 static cr_svalue *special_convert(compiler *c, const cr_sast *a, cr_stype_kind kind,
                                   const char *name)
@@ -853,6 +836,8 @@ static term *compile_special(compiler *c, const char *name, const cr_sast *a)
         return special_getattr(c, a);
     if (!strcmp(name, "isinstance"))
         return compile_term_value(c, special_isinstance(c, a));
+    if (!strcmp(name, "fork"))
+        return compile_term_value(c, special_fork(c, a));
     for (size_t i = 0; i < CR_LEN(conversions); i++)
         if (!strcmp(conversions[i].name, name))
             return compile_term_value(

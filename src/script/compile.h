@@ -16,6 +16,7 @@ typedef enum {
     TERM_METHOD,   /* function, self */
     TERM_FUNCTION, /* function */
     TERM_CLASS,    /* type */
+    TERM_CLOSURE,  /* ast: a function inside the function */
     TERM_SPECIAL   /* name: of a form that the compiler computes */
 } term_kind;
 
@@ -25,6 +26,7 @@ typedef struct {
     cr_svalue *value, *self;
     cr_sfunction *function;
     const cr_stype *type;
+    const cr_sast *ast;
 } term;
 
 /* A variable; `lost` says why it has no term: torch's text for the use. */
@@ -59,13 +61,14 @@ typedef struct {
     cr_sfunction *function;
     cr_sgraph *graph;
     cr_sblock *block;
-    cr_snode *last_literal, *first_other; /* of the constants at the start */
     variable *variables[VARIABLE_CHAINS];
-    variable *constants[VARIABLE_CHAINS]; /* by type and text; depth 1: a literal */
+    variable *constants[VARIABLE_CHAINS]; /* literals by type and text */
     changes log;
     int depth, steps;
-    int *nesting;           /* levels in all functions that are being compiled */
-    const cr_stype *result; /* declared, or that of the first return; NULL: not known */
+    int *nesting;             /* levels in all functions that are being compiled */
+    const cr_stype *declared; /* the result's declared type, or NULL */
+    const cr_stype *result;   /* of the returns so far; NULL: there is none */
+    struct looping *loop;     /* the innermost loop */
 } compiler;
 
 /* An argument of a call; name NULL: positional. */
@@ -113,12 +116,20 @@ cr_svalue *compile_one(compiler *c, const char *name, cr_srange range, int count
 
 /* --- statements (compile_flow.c) --- */
 variable *compile_variable(compiler *c, const char *name);
-void compile_body(compiler *c, const cr_sast *params, const cr_sast *body);
+void compile_body(compiler *c, const cr_sast *def);
+/* fork(f) of a function inside the function: its future. */
+cr_svalue *compile_fork(compiler *c, const cr_sast *def, cr_srange range);
 
 /* --- names of archives (import.c) --- */
 term *import_name(compiler *c, const char *name, cr_srange range);
 term *import_path(compiler *c, const char *path, cr_srange range);
+/* The i-th function that stands for an operator in this archive (library.def); NULL behind the
+ * last one.  `known`: the operator has schemas. */
+cr_sfunction *import_operator(compiler *c, const char *name, bool known, int i,
+                              cr_srange range);
 cr_sclass *import_class(compiler *c, const char *name, cr_srange range);
+/* The class's method, also one that is defined when it is first asked for; or NULL. */
+cr_sfunction *compile_method(compiler *c, cr_sclass *cls, const char *name, cr_srange range);
 /* Compiles a function that is not compiled yet. */
 void compile_function(compiler *from, cr_sfunction *f, cr_srange range);
 

@@ -2,17 +2,18 @@
  *
  * A branch is compiled with a log of the variables that it sets, and then undone.  The
  * variables that a branch changed become results of the node.  A loop carries the variables
- * that its body assigns and that have a value before it.  When one branch of an `if` returns or
- * raises, the statements behind the `if` become part of the other. */
+ * that its body assigns and that have a value before it.  `return`, `break` and `continue` are
+ * nodes, which exits.c removes. */
 #include "base/map.h"
 #include "script/compile.h"
+#include "script/passes.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* Statements of a function, with those that were compiled twice. */
 enum { MOST_STEPS = 300000 };
 
-typedef enum { FLOW_ON, FLOW_RETURNED, FLOW_RAISED } flow;
+typedef enum { FLOW_ON, FLOW_LEFT } flow;
 
 static flow compile_statements(compiler *c, cr_sast *const *at, int count);
 
@@ -117,17 +118,6 @@ typedef struct {
 } statements;
 
 static statements body_of(const cr_sast *a) { return (statements){a->at, a->count}; }
-
-static statements body_and(compiler *c, const cr_sast *body, statements rest)
-{
-    cr_sast **all = CR_NEW_N(c->s, cr_sast *, body->count + rest.count + 1);
-
-    if (body->count)
-        memcpy(all, body->at, (size_t)body->count * sizeof(*all));
-    if (rest.count)
-        memcpy(all + body->count, rest.at, (size_t)rest.count * sizeof(*all));
-    return (statements){all, body->count + rest.count};
-}
 
 static flow branch_compile(compiler *c, cr_sblock *b, statements s, branch_end *out)
 {
@@ -244,73 +234,20 @@ static void branches_join(compiler *c, cr_snode *n, const branch_end *yes, const
     }
 }
 
-/* Both branches return: what they return is the node's result. */
-static void branches_return(compiler *c, cr_snode *n, const flow *f)
-{
-    const cr_stype *type = NULL;
-    cr_svalue *v[2] = {NULL, NULL};
-
-    for (int i = 0; i < 2; i++)
-        if (f[i] == FLOW_RETURNED) {
-            v[i] = n->block[i]->output[0];
-            type = type ? cr_stype_join(c->unit, type, v[i]->type) : v[i]->type;
-        }
-    if (!type)
-        cr_srange_bail(c->s, CR_RUNTIME, n->range,
-                       "the branches return values of different types");
-    for (int i = 0; i < 2; i++)
-        if (!v[i])
-            cr_sblock_output(n->block[i], branch_uninitialized(c, n->block[i], type, n->range));
-    cr_sblock_output(c->block, cr_snode_output(n, NULL, type));
-}
-
-static bool statements_exit(const cr_sast *body)
-{
-    const cr_sast *last = body->count ? body->at[body->count - 1] : NULL;
-
-    if (!last)
-        return false;
-    if (last->kind == CR_SAST_IF)
-        return statements_exit(last->at[1]) && statements_exit(last->at[2]);
-    return last->kind == CR_SAST_RETURN || last->kind == CR_SAST_RAISE;
-}
-
-static bool statements_return(const cr_sast *a)
-{
-    if (a->kind == CR_SAST_RETURN)
-        return true;
-    if (a->kind == CR_SAST_FUNCTION || a->kind == CR_SAST_CLASS || a->kind == CR_SAST_LAMBDA)
-        return false;
-    for (int i = 0; i < a->count; i++)
-        if (a->at[i] && statements_return(a->at[i]))
-            return true;
-    return false;
-}
-
-/* An `if` that may return takes the statements behind it into its branches. */
-static flow compile_if(compiler *c, const cr_sast *a, statements rest)
+static flow compile_if(compiler *c, const cr_sast *a)
 {
     cr_svalue *condition = compile_truth(c, a->at[0]);
     cr_snode *n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
-    bool returns = statements_return(a->at[1]) || statements_return(a->at[2]);
     branch_end l[2];
     flow f[2];
 
     cr_snode_input(n, condition);
-    for (int i = 0; i < 2; i++) {
-        const cr_sast *body = a->at[1 + i];
-        statements s =
-            returns && !statements_exit(body) ? body_and(c, body, rest) : body_of(body);
-        f[i] = branch_compile(c, cr_snode_block(n), s, &l[i]);
-    }
-    if (f[0] == FLOW_RETURNED || f[1] == FLOW_RETURNED) {
-        branches_return(c, n, f);
-        return FLOW_RETURNED;
-    }
-    if (f[0] == FLOW_RAISED && f[1] == FLOW_RAISED)
-        return FLOW_RAISED;
+    for (int i = 0; i < 2; i++)
+        f[i] = branch_compile(c, cr_snode_block(n), body_of(a->at[1 + i]), &l[i]);
+    if (f[0] == FLOW_LEFT && f[1] == FLOW_LEFT)
+        return FLOW_LEFT;
     branches_join(c, n, &l[0], &l[1], f);
-    return compile_statements(c, rest.at, rest.count);
+    return FLOW_ON;
 }
 
 /* --- loops --- */
@@ -372,12 +309,15 @@ static variables loop_carried(compiler *c, const cr_sast *loop)
     return carried;
 }
 
-typedef struct {
+/* A loop that is being compiled. */
+typedef struct looping {
     cr_snode *node;
     variables carried;
     cr_sblock *outer;
     size_t mark;
     cr_svalue *trip;
+    const cr_sast *condition; /* of a `while` */
+    struct looping *around;
 } looping;
 
 static looping loop_enter(compiler *c, const cr_sast *a, cr_svalue *most, cr_svalue *go)
@@ -385,9 +325,6 @@ static looping loop_enter(compiler *c, const cr_sast *a, cr_svalue *most, cr_sva
     looping l = {.carried = loop_carried(c, a), .outer = c->block, .mark = c->log.len};
     cr_sblock *b;
 
-    if (statements_return(a))
-        cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                       "return statements inside loops are not compiled yet");
     l.node = cr_snode_new(c->block, CR_SPRIM_LOOP, a->range);
     cr_snode_input(l.node, most);
     cr_snode_input(l.node, go);
@@ -450,15 +387,48 @@ static cr_svalue *constant_true(compiler *c, cr_srange range)
     return compile_constant(c, &(cr_sconstant){.type = CR_STYPE_OF(BOOL), .i = 1}, range);
 }
 
+/* The loop's condition after an iteration. */
+static cr_svalue *loop_condition(compiler *c, const looping *l, cr_srange range)
+{
+    return l->condition ? compile_truth(c, l->condition) : constant_true(c, range);
+}
+
+static void loop_body(compiler *c, looping *l, const cr_sast *body, cr_srange range)
+{
+    l->around = c->loop;
+    c->loop = l;
+    compile_statements(c, body->at, body->count);
+    c->loop = l->around;
+    loop_leave(c, l, loop_condition(c, l, range));
+}
+
 static void compile_while(compiler *c, const cr_sast *a)
 {
     looping l;
-    const cr_sast *body = a->at[1];
 
     loop_refuse_else(c, a, 2);
     l = loop_enter(c, a, compile_int(c, INT64_MAX, a->range), compile_truth(c, a->at[0]));
-    compile_statements(c, body->at, body->count);
-    loop_leave(c, &l, compile_truth(c, a->at[0]));
+    l.condition = a->at[0];
+    loop_body(c, &l, a->at[1], a->range);
+}
+
+/* break and continue: a node with the condition and the carried values. */
+static flow compile_leave_loop(compiler *c, const cr_sast *a)
+{
+    bool stop = a->kind == CR_SAST_BREAK;
+    cr_svalue *go;
+    cr_snode *n;
+
+    if (!c->loop)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "SyntaxError: '%s' outside loop",
+                       stop ? "break" : "continue");
+    go = stop ? compile_constant(c, &(cr_sconstant){.type = CR_STYPE_OF(BOOL)}, a->range)
+              : loop_condition(c, c->loop, a->range);
+    n = cr_snode_new(c->block, CR_SPRIM_CONTINUATION, a->range);
+    cr_snode_input(n, go);
+    for (size_t i = 0; i < c->loop->carried.len; i++)
+        cr_snode_input(n, compile_as_value(c, c->loop->carried.at[i]->now, a->range));
+    return FLOW_LEFT;
 }
 
 static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange range);
@@ -554,8 +524,7 @@ static void compile_for(compiler *c, const cr_sast *a)
     if (a->at[0]->kind == CR_SAST_NAME && item == l.trip && !item->name)
         item->name = a->at[0]->text;
     assign_target(c, a->at[0], compile_term_value(c, item), a->at[0]->range);
-    compile_statements(c, body->at, body->count);
-    loop_leave(c, &l, constant_true(c, a->range));
+    loop_body(c, &l, body, a->range);
 }
 
 /* --- assignments --- */
@@ -612,6 +581,11 @@ static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v)
     bool list = v->type->kind == CR_STYPE_LIST;
     cr_snode *n;
 
+    if (v->type->kind == CR_STYPE_NEVER) {
+        for (int i = 0; i < target->count; i++)
+            assign_target(c, target->at[i], compile_term_value(c, v), target->range);
+        return;
+    }
     if (!list && v->type->kind != CR_STYPE_TUPLE)
         cr_srange_bail(c->s, CR_RUNTIME, target->range, "%s cannot be used as a tuple",
                        cr_stype_annotation(v->type));
@@ -716,19 +690,52 @@ static void compile_augmented(compiler *c, const cr_sast *a)
 
 /* --- other statements --- */
 
-static void compile_return(compiler *c, const cr_sast *a)
+static const cr_stype *return_type(compiler *c, cr_svalue *v, cr_srange range)
 {
-    cr_svalue *v = a->at[0] ? compile_value(c, a->at[0], c->result) : compile_none(c, a->range);
+    const cr_stype *joined;
 
-    if (c->result) {
-        v = compile_convert(c, v, c->result, true, a->range);
-        if (!cr_stype_is_subtype(v->type, c->result))
-            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+    if (c->declared) {
+        if (!cr_stype_is_subtype(v->type, c->declared))
+            cr_srange_bail(c->s, CR_RUNTIME, range,
                            "Return value was annotated as having type %s but is actually of "
                            "type %s",
-                           cr_stype_annotation(c->result), cr_stype_annotation(v->type));
+                           cr_stype_annotation(c->declared), cr_stype_annotation(v->type));
+        return c->declared;
     }
-    cr_sblock_output(c->block, v);
+    joined = c->result ? cr_stype_join(c->unit, c->result, v->type) : v->type;
+    if (!joined)
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "Previous return statement returned a value of type %s but this return "
+                       "statement returns a value of type %s",
+                       cr_stype_annotation(c->result), cr_stype_annotation(v->type));
+    return joined;
+}
+
+static void emit_return(compiler *c, cr_svalue *v, cr_srange range)
+{
+    if (c->declared && v->type->kind != CR_STYPE_NONE)
+        v = compile_convert(c, v, c->declared, true, range);
+    c->result = return_type(c, v, range);
+    if (c->declared && c->declared->kind == CR_STYPE_ANY && v->type->kind != CR_STYPE_ANY)
+        v = compile_construct(c, CR_SPRIM_UNCHECKED_CAST, c->declared, 1, &v, range);
+    cr_snode_input(cr_snode_new(c->block, CR_SPRIM_RETURN, range), v);
+}
+
+/* A body that ends without `return` returns None. */
+static void body_end(compiler *c, const cr_sast *def)
+{
+    if (c->declared && c->declared->kind != CR_STYPE_NONE)
+        cr_srange_bail(c->s, CR_RUNTIME, def->range,
+                       "Function was not annotated as having type None, but does not return "
+                       "along all paths");
+    emit_return(c, compile_none(c, def->range), def->range);
+}
+
+static void compile_return(compiler *c, const cr_sast *a)
+{
+    emit_return(c,
+                a->at[0] ? compile_value(c, a->at[0], c->declared) : compile_none(c, a->range),
+                a->range);
 }
 
 static void emit_raise(compiler *c, cr_svalue *message, const char *class, cr_srange range)
@@ -814,7 +821,98 @@ static flow compile_expression(compiler *c, const cr_sast *a)
     if (a->at[0]->kind == CR_SAST_STRING || a->at[0]->kind == CR_SAST_ELLIPSIS)
         return FLOW_ON;
     compile_term(c, a->at[0], NULL);
-    return is_raising(c) ? FLOW_RAISED : FLOW_ON;
+    return is_raising(c) ? FLOW_LEFT : FLOW_ON;
+}
+
+/* --- with --- */
+
+static cr_sfunction *with_method(compiler *c, cr_svalue *object, const char *name, int params,
+                                 cr_srange range)
+{
+    cr_sfunction *f = object->type->kind == CR_STYPE_CLASS
+                          ? compile_method(c, object->type->cls, name, range)
+                          : NULL;
+
+    if (object->type->kind != CR_STYPE_CLASS)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "With item expression must be an object");
+    if (!f)
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "Object returned by with statement item does not define %s()", name);
+    compile_function(c, f, range);
+    if (f->schema.param_count != params)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "%s() must have %s", name,
+                       params == 1 ? "only one argument (self)" : "four arguments");
+    return f;
+}
+
+/* The body is a block of its own until exits.c has run; then it is a part of the block around
+ * it, between ENTER and EXIT. */
+static flow with_items(compiler *c, const cr_sast *a, int i)
+{
+    const cr_sast *item = a->at[i];
+    cr_sblock *outer = c->block;
+    cr_svalue *object;
+    cr_snode *enter, *with, *leave;
+    flow f;
+
+    object = compile_value(c, item->at[0], NULL);
+    cr_sfunction *method = with_method(c, object, "__enter__", 1, item->range);
+    with_method(c, object, "__exit__", 4, item->range);
+    enter = cr_snode_new(outer, CR_SPRIM_ENTER, a->range);
+    cr_snode_input(enter, object);
+    cr_snode_output(enter, NULL, method->schema.result[0].type);
+    if (item->at[1])
+        assign_target(c, item->at[1], compile_term_value(c, enter->output[0]), item->range);
+    with = cr_snode_new(outer, CR_SPRIM_WITH, a->range);
+    c->block = cr_snode_block(with);
+    f = i + 1 < a->count ? with_items(c, a, i + 1)
+                         : compile_statements(c, a->at[0]->at, a->at[0]->count);
+    c->block = outer;
+    leave = cr_snode_new(cr_snode_block(with), CR_SPRIM_EXIT, a->range);
+    cr_snode_input(leave, object);
+    return f;
+}
+
+static flow compile_with(compiler *c, const cr_sast *a) { return with_items(c, a, 1); }
+
+/* --- closures --- */
+
+/* A function inside a function is compiled where fork(f) calls it. */
+static void compile_closure(compiler *c, const cr_sast *a)
+{
+    term *t = CR_NEW(c->s, term);
+
+    *t = (term){.kind = TERM_CLOSURE, .name = a->text, .ast = a};
+    variable_set(c, a->text, t, a->range);
+}
+
+cr_svalue *compile_fork(compiler *c, const cr_sast *def, cr_srange range)
+{
+    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_FORK, range);
+    const cr_stype *declared = c->declared, *result = c->result;
+    cr_sblock *outer = c->block, *b = cr_snode_block(n);
+    branch_end end;
+    size_t mark = c->log.len;
+    looping *loop = c->loop;
+
+    c->declared = def->at[1] ? compile_type(c, def->at[1]) : NULL;
+    c->result = NULL;
+    c->loop = NULL;
+    c->block = b;
+    c->depth++;
+    if (compile_statements(c, def->at[2]->at, def->at[2]->count) == FLOW_ON)
+        body_end(c, def);
+    cr_sblock_output(b, compile_construct(c, CR_SPRIM_UNINITIALIZED,
+                                          c->result ? c->result : CR_STYPE_OF(NONE), 0, NULL,
+                                          range));
+    c->depth--;
+    end = branch_leave(c, mark);
+    (void)end;
+    c->block = outer;
+    c->declared = declared;
+    c->result = result;
+    c->loop = loop;
+    return cr_snode_output(n, NULL, cr_stype_future(c->unit, b->output[0]->type));
 }
 
 static flow compile_statement(compiler *c, const cr_sast *a)
@@ -825,8 +923,13 @@ static flow compile_statement(compiler *c, const cr_sast *a)
     case CR_SAST_EXPRESSION: return compile_expression(c, a);
     case CR_SAST_ASSIGN: compile_assign(c, a); return FLOW_ON;
     case CR_SAST_AUGMENTED: compile_augmented(c, a); return FLOW_ON;
-    case CR_SAST_RETURN: compile_return(c, a); return FLOW_RETURNED;
-    case CR_SAST_RAISE: compile_raise(c, a); return FLOW_RAISED;
+    case CR_SAST_RETURN: compile_return(c, a); return FLOW_LEFT;
+    case CR_SAST_BREAK:
+    case CR_SAST_CONTINUE: return compile_leave_loop(c, a);
+    case CR_SAST_RAISE: compile_raise(c, a); return FLOW_LEFT;
+    case CR_SAST_IF: return compile_if(c, a);
+    case CR_SAST_WITH: return compile_with(c, a);
+    case CR_SAST_FUNCTION: compile_closure(c, a); return FLOW_ON;
     case CR_SAST_ASSERT: compile_assert(c, a); return FLOW_ON;
     case CR_SAST_WHILE: compile_while(c, a); return FLOW_ON;
     case CR_SAST_FOR: compile_for(c, a); return FLOW_ON;
@@ -843,32 +946,27 @@ static flow compile_statements(compiler *c, cr_sast *const *at, int count)
     flow f = FLOW_ON;
 
     for (int i = 0; i < count && f == FLOW_ON; i++) {
-        if (at[i]->kind == CR_SAST_IF) {
-            compile_enter(c, at[i]->range);
-            f = compile_if(c, at[i], (statements){at + i + 1, count - i - 1});
-            compile_leave(c);
-            break;
-        }
+        compile_enter(c, at[i]->range);
         f = compile_statement(c, at[i]);
+        compile_leave(c);
     }
     return f;
 }
 
-void compile_body(compiler *c, const cr_sast *params, const cr_sast *body)
+void compile_body(compiler *c, const cr_sast *def)
 {
-    flow f;
+    const cr_sast *body = def->at[2];
 
     for (int i = 0; i < c->function->schema.param_count; i++) {
         const cr_sparam *p = &c->function->schema.param[i];
         cr_svalue *v = cr_sblock_input(c->graph->body, p->name, p->type);
-        variable_set(c, p->name, compile_term_value(c, v), params->range);
+        variable_set(c, p->name, compile_term_value(c, v), def->range);
     }
-    f = compile_statements(c, body->at, body->count);
-    if (f == FLOW_ON)
-        cr_sblock_output(c->graph->body, compile_none(c, body->range));
-    else if (f == FLOW_RAISED)
-        cr_sblock_output(c->graph->body,
-                         compile_construct(c, CR_SPRIM_UNINITIALIZED,
-                                           c->result ? c->result : CR_STYPE_OF(NONE), 0, NULL,
-                                           body->range));
+    if (compile_statements(c, body->at, body->count) == FLOW_ON)
+        body_end(c, def);
+    if (!c->result)
+        c->result = c->declared ? c->declared : CR_STYPE_OF(NONE);
+    cr_sblock_output(c->graph->body, compile_construct(c, CR_SPRIM_UNINITIALIZED, c->result, 0,
+                                                       NULL, def->range));
+    cr_spasses_run(c->graph);
 }

@@ -401,11 +401,62 @@ static CR_NORETURN void match_report(compiler *c, const cr_sschemas *all, const 
             kept);
 }
 
+/* A call of an operator that is missing: an error when it runs. */
+static term *match_missing(compiler *c, const char *name, const arguments *args,
+                           cr_srange range)
+{
+    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_OPERATOR, range);
+    cr_sschema *s = CR_NEW(c->s, cr_sschema);
+
+    *s = (cr_sschema){.name = cr_session_text(c->s, name),
+                      .overload = "",
+                      .any_params = true,
+                      .result_count = 1,
+                      .builtin = -1,
+                      .text = name};
+    s->result = CR_NEW(c->s, cr_sparam);
+    *s->result = (cr_sparam){.name = "", .type = CR_STYPE_OF(NEVER)};
+    n->schema = s;
+    for (size_t i = 0; i < args->len; i++)
+        cr_snode_input(n, args->at[i].value);
+    return compile_term_value(c, cr_snode_output(n, NULL, CR_STYPE_OF(NEVER)));
+}
+
+/* A call of the function that stands for the operator in this archive; NULL: there is none that
+ * takes the arguments. */
+static term *match_library(compiler *c, const char *name, bool known, const arguments *args,
+                           cr_srange range)
+{
+    cr_sfunction *f;
+
+    for (int i = 0; (f = import_operator(c, name, known, i, range)); i++) {
+        matching m = {
+            .c = c, .schema = &f->schema, .args = args, .implicit = true, .range = range};
+        if (match_schema(&m))
+            return compile_term_value(c, compile_call(c, f, NULL, args, range));
+    }
+    return NULL;
+}
+
+static bool match_has_missing(const arguments *args)
+{
+    for (size_t i = 0; i < args->len; i++)
+        if (args->at[i].value->type->kind == CR_STYPE_NEVER)
+            return true;
+    return false;
+}
+
 term *compile_operator(compiler *c, const char *name, const arguments *args, cr_srange range)
 {
     const cr_sschemas *all;
+    term *t;
 
     cr_session_check(c->s, cr_soperators(&all, name));
+    t = c->archive || !all->len ? match_library(c, name, all->len > 0, args, range) : NULL;
+    if (t)
+        return t;
+    if (c->archive && (!all->len || match_has_missing(args)))
+        return match_missing(c, name, args, range);
     if (!all->len)
         cr_srange_bail(c->s, CR_RUNTIME, range, "Unknown builtin op: %s", name);
     for (int implicit = 0; implicit < 2; implicit++)

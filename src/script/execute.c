@@ -70,16 +70,22 @@ static cr_status exec_registers(exec_preparer *p, cr_svalue *const *value, int n
     return *out ? CR_OK : CR_MEMORY;
 }
 
+/* An operator that is missing is an error when it runs, because branches that never run may
+ * have it. */
+static cr_status exec_missing(cr_scall *c)
+{
+    return cr_fail(CR_RUNTIME, "Unknown builtin op: %s.", c->node->schema->name);
+}
+
 static cr_status exec_prepare_operator(exec_preparer *p, exec_step *s)
 {
     const cr_sschema *schema = s->node->schema;
 
-    s->fn = schema->op ? NULL : cr_builtin_find(schema->name);
-    if (s->fn)
-        return CR_OK;
     if (schema->op)
         return cr_sop_prepare(&s->op, p->arena, schema);
-    return cr_fail(CR_RUNTIME, "Unknown builtin op: %s.", schema->name);
+    s->fn = cr_builtin_find(schema->name);
+    s->fn = s->fn ? s->fn : exec_missing;
+    return CR_OK;
 }
 
 static const cr_sclass *exec_class_of(const cr_svalue *v)
@@ -646,7 +652,60 @@ static cr_status exec_new_object(exec_frame *f, const exec_step *s)
     return CR_OK;
 }
 
+/* --- with --- */
+
+static cr_status exec_enter(exec_frame *f, const exec_step *s)
+{
+    cr_sfunction *enter = cr_sclass_method(exec_class_of(s->node->input[0]), "__enter__");
+
+    if (exec_in(f, s, 0)->kind != CR_IV_OBJECT)
+        return exec_wrong_kind("object", exec_in(f, s, 0));
+    return exec_call_step(f, s, enter, 0);
+}
+
+/* Calls __exit__(None, None, None). */
+static cr_status exec_exit(exec_frame *f, const exec_step *s)
+{
+    cr_sfunction *leave = cr_sclass_method(exec_class_of(s->node->input[0]), "__exit__");
+    cr_ivalue args[4] = {*exec_in(f, s, 0)}, result = cr_iv_none();
+
+    for (int i = 1; i < 4; i++)
+        args[i] = cr_iv_none();
+    cr_status st = exec_call(f->run, leave, args, 4, &result, 1);
+    cr_ivalue_drop(result);
+    return st;
+}
+
+/* The block failed at step `at`: leaves the objects that it entered.  The first error stays. */
+static void exec_leave_entered(exec_frame *f, const exec_block *b, int at, cr_status st)
+{
+    for (int i = at; i < b->count; i++) {
+        const exec_step *s = &b->step[i];
+        if (s->prim != CR_SPRIM_EXIT)
+            continue;
+        for (int k = 0; k < at; k++)
+            if (b->step[k].prim == CR_SPRIM_ENTER && b->step[k].in[0] == s->in[0]) {
+                char *message = cr_strdup(cr_error_message());
+                (void)exec_exit(f, s);
+                cr_fail(st, "%s", message ? message : "");
+                cr_free(message);
+                break;
+            }
+    }
+}
+
 /* --- other steps --- */
+
+/* The block runs at once: the future has its value. */
+static cr_status exec_fork(exec_frame *f, const exec_step *s)
+{
+    const exec_block *b = s->block;
+
+    CR_TRY(exec_block_run(f, b));
+    exec_leave_block(f, b, s);
+    exec_clear(f, b->clear, b->clear_count);
+    return CR_OK;
+}
 
 static cr_status exec_is_instance(exec_frame *f, const exec_step *s)
 {
@@ -707,6 +766,9 @@ static cr_status exec_step_run(exec_frame *f, const exec_step *s)
     case CR_SPRIM_TUPLE_UNPACK: return exec_unpack(f, s);
     case CR_SPRIM_TUPLE_INDEX: return exec_tuple_index(f, s);
     case CR_SPRIM_TUPLE_SLICE: return exec_tuple_slice(f, s);
+    case CR_SPRIM_ENTER: return exec_enter(f, s);
+    case CR_SPRIM_EXIT: return exec_exit(f, s);
+    case CR_SPRIM_FORK: return exec_fork(f, s);
     case CR_SPRIM_UNCHECKED_CAST:
         exec_set(f, s->out[0], cr_ivalue_keep(*exec_in(f, s, 0)));
         return CR_OK;
@@ -745,6 +807,7 @@ static cr_status exec_block_run(exec_frame *f, const exec_block *b)
         cr_status st = exec_count_step(f->run);
         st = st ? st : exec_step_run(f, s);
         if (CR_UNLIKELY(st)) {
+            exec_leave_entered(f, b, i, st);
             bool inside = s->node->block_count > 0 && f->run->trace.len;
             return inside ? st : exec_note_place(f, s, st);
         }

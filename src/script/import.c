@@ -4,6 +4,7 @@
  * its methods name it; methods are compiled at their first call or at the end of the import. */
 #include "script/compile.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,26 @@ static const char *before_dot(compiler *c, const char *name)
     return left;
 }
 
+/* --- operators that are functions --- */
+
+#define LIBRARY "__library__"
+
+static const char library_text[] = ""
+#define CR_SLIBRARY(name, last, source) source
+#include "script/library.def"
+#undef CR_SLIBRARY
+    ;
+
+static const struct {
+    const char *name;
+    int last;
+    const char *source;
+} library[] = {
+#define CR_SLIBRARY(name, last, source) {name, last, source},
+#include "script/library.def"
+#undef CR_SLIBRARY
+};
+
 static const cr_sast *file_body(compiler *c, const char *qualifier)
 {
     struct cr_sfile **files = cr_sunit_files(c->unit), *f = *files;
@@ -41,9 +62,14 @@ static const cr_sast *file_body(compiler *c, const char *qualifier)
     for (; f; f = f->next)
         if (!strcmp(f->qualifier, qualifier))
             return f->body;
-    if (!c->archive || !c->archive->read)
+    if (!strcmp(qualifier, LIBRARY)) {
+        text = library_text;
+        len = strlen(text);
+    } else if (c->archive && c->archive->read) {
+        cr_session_check(c->s, c->archive->read(c->archive->context, qualifier, &text, &len));
+    } else {
         return NULL;
-    cr_session_check(c->s, c->archive->read(c->archive->context, qualifier, &text, &len));
+    }
     f = CR_NEW(c->s, struct cr_sfile);
     f->qualifier = cr_session_text(c->s, qualifier);
     if (text) {
@@ -250,26 +276,16 @@ static cr_sfunction *function_define(compiler *c, const char *name, cr_sclass *o
     return f;
 }
 
-static void remove_unused_constants(cr_sblock *b)
-{
-    for (cr_snode *n = b->first, *next; n; n = next) {
-        next = n->next;
-        if (n->prim == CR_SPRIM_CONSTANT && !n->output[0]->uses)
-            cr_snode_remove(n);
-    }
-}
-
 static void compile_new_function(compiler *c, cr_sfunction *f)
 {
     f->compiling = true;
     c->function = f;
-    c->result = f->schema.result_count ? f->schema.result->type : NULL;
+    c->declared = f->schema.result_count ? f->schema.result->type : NULL;
     c->graph = cr_sgraph_new(c->s, c->unit);
     c->block = c->graph->body;
-    compile_body(c, f->ast->at[0], f->ast->at[2]);
+    compile_body(c, f->ast);
     if (!f->schema.result_count)
-        function_set_result(c, f, c->graph->body->output[0]->type);
-    remove_unused_constants(c->graph->body);
+        function_set_result(c, f, c->result);
     f->graph = c->graph;
     f->compiling = false;
 }
@@ -288,7 +304,16 @@ void compile_function(compiler *from, cr_sfunction *f, cr_srange range)
     c = CR_NEW(from->s, compiler);
     *c = (compiler){
         .s = from->s, .unit = from->unit, .archive = from->archive, .nesting = from->nesting};
+    if (!strncmp(f->qualified, LIBRARY ".", sizeof LIBRARY))
+        c->archive = NULL; /* it means today's operators */
     compile_new_function(c, f);
+}
+
+cr_sfunction *compile_method(compiler *c, cr_sclass *cls, const char *name, cr_srange range)
+{
+    (void)c;
+    (void)range;
+    return cr_sclass_method(cls, name);
 }
 
 /* --- classes --- */
@@ -313,6 +338,7 @@ static bool list_has(const cr_sast *list, const char *name)
 typedef struct {
     cr_sclass *cls;
     const cr_sast *parameters, *buffers; /* the lists __parameters__ and __buffers__ */
+    const cr_sast *hooks, *prehooks;     /* and the names of methods that are hooks */
 } class_reader;
 
 static bool is_final(const cr_sast *type)
@@ -361,8 +387,10 @@ static void class_assignment(compiler *c, class_reader *r, const cr_sast *a)
                  strcmp(target->text, "__forward_pre_hooks__"))
             cr_srange_bail(c->s, CR_RUNTIME, a->range, "unknown list %s of a class",
                            target->text);
-        else if (value->count)
-            cr_srange_bail(c->s, CR_RUNTIME, a->range, "hooks of archives are not read yet");
+        else if (target->text[10] == 'h')
+            r->hooks = value;
+        else
+            r->prehooks = value;
     } else if (target->kind == CR_SAST_SUBSCRIPT && target->count == 2 && value &&
                target->at[1]->kind == CR_SAST_STRING) {
         class_attribute(c, r, target->at[1]->text, value, NULL);
@@ -383,6 +411,19 @@ static void class_finish_tuple(compiler *c, cr_sclass *cls)
     cls->type = cr_stype_tuple(c->unit, (int)cls->attribute_count, item, cls);
 }
 
+static void class_hooks(compiler *c, cr_sclass *cls, const cr_sast *names, bool before)
+{
+    for (int i = 0; names && i < names->count; i++) {
+        const cr_sast *name = names->at[i];
+        cr_sfunction *f =
+            name->kind == CR_SAST_STRING ? cr_sclass_method(cls, name->text) : NULL;
+        if (!f)
+            cr_srange_bail(c->s, CR_RUNTIME, name->range,
+                           "a hook is not a method of the class");
+        cr_sclass_add_hook(cls, f, before);
+    }
+}
+
 static void class_read(compiler *c, cr_sclass *cls, const cr_sast *a)
 {
     class_reader r = {.cls = cls};
@@ -397,6 +438,8 @@ static void class_read(compiler *c, cr_sclass *cls, const cr_sast *a)
         else if (body->at[i]->kind != CR_SAST_ASSIGN && body->at[i]->kind != CR_SAST_PASS)
             cr_srange_bail(c->s, CR_RUNTIME, body->at[i]->range,
                            "unexpected statement in a class");
+    class_hooks(c, cls, r.hooks, false);
+    class_hooks(c, cls, r.prehooks, true);
     if (cls->type->kind == CR_STYPE_TUPLE)
         class_finish_tuple(c, cls);
     if (cls->type->kind == CR_STYPE_ENUM)
@@ -428,6 +471,31 @@ cr_sclass *import_class(compiler *c, const char *name, cr_srange range)
     class_read(c, cls, a);
     compile_leave(c);
     return cls;
+}
+
+/* --- operators that are functions --- */
+
+static cr_sfunction *library_function(compiler *c, const char *source, cr_srange range)
+{
+    const char *open = strchr(source, '(');
+    char *name = cr_session_printf(c->s, LIBRARY ".%.*s", (int)(open - source - 4), source + 4);
+    cr_sfunction *f = cr_sunit_function(c->unit, name);
+    const cr_sast *a = f ? NULL : file_find(c, name, CR_SAST_FUNCTION);
+
+    (void)range;
+    return a ? function_define(c, name, NULL, a) : f;
+}
+
+cr_sfunction *import_operator(compiler *c, const char *name, bool known, int i, cr_srange range)
+{
+    int version = c->archive ? c->archive->version : INT_MAX;
+
+    for (size_t k = 0; k < CR_LEN(library); k++) {
+        bool used = library[k].last ? version <= library[k].last : !known;
+        if (used && !strcmp(library[k].name, name) && !i--)
+            return library_function(c, library[k].source, range);
+    }
+    return NULL;
 }
 
 /* --- names --- */
@@ -464,9 +532,9 @@ static term *name_of_number(compiler *c, const char *name, cr_srange range)
 term *import_name(compiler *c, const char *name, cr_srange range)
 {
     static const char *const paths[] = {"torch", "ops", "__torch__", "CONSTANTS"};
-    static const char *const specials[] = {"annotate", "unchecked_cast", "uninitialized",
-                                           "getattr",  "isinstance",     "int",
-                                           "float",    "bool",           "str"};
+    static const char *const specials[] = {
+        "annotate", "unchecked_cast", "uninitialized", "getattr", "isinstance",
+        "int",      "fork",           "float",         "bool",    "str"};
     static const char *const numbers[] = {"inf", "nan", "infj", "nanj"};
     const cr_sschemas *all;
     const char *full;

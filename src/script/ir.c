@@ -129,18 +129,29 @@ cr_sblock *cr_snode_block(cr_snode *n)
     return n->block[n->block_count++] = block_new(g, n);
 }
 
-static void snode_set_input(cr_snode *n, int i, cr_svalue *v)
+void cr_snode_set_input(cr_snode *n, int i, cr_svalue *v)
 {
     n->input[i]->uses--;
     v->uses++;
     n->input[i] = v;
 }
 
+void cr_sblock_set_output(cr_sblock *b, int i, cr_svalue *v)
+{
+    v->uses++;
+    b->output[i]->uses--;
+    b->output[i] = v;
+}
+
+void cr_sblock_clear_outputs(cr_sblock *b)
+{
+    while (b->output_count)
+        b->output[--b->output_count]->uses--;
+}
+
 static void block_forget(cr_sblock *b)
 {
-    for (int i = 0; i < b->output_count; i++)
-        b->output[i]->uses--;
-    b->output_count = 0;
+    cr_sblock_clear_outputs(b);
     while (b->last)
         cr_snode_remove(b->last);
 }
@@ -163,12 +174,128 @@ void cr_snode_move(cr_snode *n, cr_sblock *b, cr_snode *at)
     node_link(n, b, at);
 }
 
+static void values_erase(cr_svalue **at, int *count, int i)
+{
+    --*count;
+    for (int k = i; k < *count; k++)
+        at[k] = at[k + 1];
+}
+
+void cr_snode_erase_input(cr_snode *n, int i)
+{
+    n->input[i]->uses--;
+    values_erase(n->input, &n->input_count, i);
+}
+
+void cr_snode_erase_output(cr_snode *n, int i)
+{
+    values_erase(n->output, &n->output_count, i);
+    for (int k = i; k < n->output_count; k++)
+        n->output[k]->index = k;
+}
+
+void cr_sblock_erase_input(cr_sblock *b, int i)
+{
+    values_erase(b->input, &b->input_count, i);
+    for (int k = i; k < b->input_count; k++)
+        b->input[k]->index = k;
+}
+
+void cr_sblock_erase_output(cr_sblock *b, int i)
+{
+    b->output[i]->uses--;
+    values_erase(b->output, &b->output_count, i);
+}
+
+static cr_snode *node_first(cr_sgraph *g, cr_sprim prim)
+{
+    return g->body->first ? cr_snode_before(g->body->first, prim, (cr_srange){0})
+                          : cr_snode_new(g->body, prim, (cr_srange){0});
+}
+
+cr_svalue *cr_sgraph_constant_first(cr_sgraph *g, const cr_sconstant *value)
+{
+    cr_snode *n = node_first(g, CR_SPRIM_CONSTANT);
+
+    n->value = value;
+    return cr_snode_output(n, NULL, value->type);
+}
+
+cr_svalue *cr_sgraph_blank_first(cr_sgraph *g, const cr_stype *type)
+{
+    return cr_snode_output(node_first(g, CR_SPRIM_UNINITIALIZED), NULL, type);
+}
+
+const cr_sconstant *cr_svalue_constant(const cr_svalue *v)
+{
+    return v->by && v->by->prim == CR_SPRIM_CONSTANT ? v->by->value : NULL;
+}
+
+bool cr_snode_raises(const cr_snode *n)
+{
+    return n->prim == CR_SPRIM_OPERATOR && !strcmp(n->schema->name, "prim::RaiseException");
+}
+
+void cr_sblock_inline(cr_sblock *b, cr_snode *at)
+{
+    while (b->first)
+        cr_snode_move(b->first, at->owner, at);
+}
+
+static cr_svalue *copy_value(cr_svalue *v, cr_svalue **map, unsigned room)
+{
+    return v->id < room && map[v->id] ? map[v->id] : v;
+}
+
+static void copy_node(cr_sblock *to, const cr_snode *from, cr_svalue **map, unsigned room);
+
+static void copy_block(cr_sblock *to, const cr_sblock *from, cr_svalue **map, unsigned room)
+{
+    for (const cr_snode *n = from->first; n; n = n->next)
+        copy_node(to, n, map, room);
+    for (int i = 0; i < from->output_count; i++)
+        cr_sblock_output(to, copy_value(from->output[i], map, room));
+}
+
+static void copy_node(cr_sblock *to, const cr_snode *from, cr_svalue **map, unsigned room)
+{
+    cr_snode *n = cr_snode_new(to, (cr_sprim)from->prim, from->range);
+
+    n->schema = from->schema;
+    n->value = from->value;
+    n->name = from->name;
+    n->types = from->types;
+    n->type_count = from->type_count;
+    n->begin = from->begin;
+    n->end = from->end;
+    n->subgraph = from->subgraph;
+    n->scope = from->scope;
+    for (int i = 0; i < from->input_count; i++)
+        cr_snode_input(n, copy_value(from->input[i], map, room));
+    for (int k = 0; k < from->block_count; k++) {
+        const cr_sblock *inside = from->block[k];
+        cr_sblock *b = cr_snode_block(n);
+        for (int i = 0; i < inside->input_count; i++)
+            map[inside->input[i]->id] =
+                cr_sblock_input(b, inside->input[i]->name, inside->input[i]->type);
+        copy_block(b, inside, map, room);
+    }
+    for (int i = 0; i < from->output_count; i++)
+        map[from->output[i]->id] =
+            cr_snode_output(n, from->output[i]->name, from->output[i]->type);
+}
+
+void cr_sblock_copy(cr_sblock *to, const cr_sblock *from, cr_svalue **map)
+{
+    copy_block(to, from, map, from->graph->values);
+}
+
 static void block_replace(cr_sblock *b, cr_svalue *from, cr_svalue *to)
 {
     for (cr_snode *n = b->first; n; n = n->next) {
         for (int i = 0; i < n->input_count; i++)
             if (n->input[i] == from)
-                snode_set_input(n, i, to);
+                cr_snode_set_input(n, i, to);
         for (int i = 0; i < n->block_count; i++)
             block_replace(n->block[i], from, to);
     }

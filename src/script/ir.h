@@ -130,10 +130,31 @@ void cr_snode_input(cr_snode *n, cr_svalue *v);
 cr_svalue *cr_snode_output(cr_snode *n, const char *name, const cr_stype *type);
 cr_sblock *cr_snode_block(cr_snode *n);
 /* Replaces input `i`. */
+void cr_snode_set_input(cr_snode *n, int i, cr_svalue *v);
+void cr_sblock_set_output(cr_sblock *b, int i, cr_svalue *v);
+void cr_sblock_clear_outputs(cr_sblock *b);
+/* Remove one; what they remove is not read. */
+void cr_snode_erase_input(cr_snode *n, int i);
+void cr_snode_erase_output(cr_snode *n, int i);
+void cr_sblock_erase_input(cr_sblock *b, int i);
+void cr_sblock_erase_output(cr_sblock *b, int i);
+/* A constant, and a value that is never read, at the start of the graph. */
+cr_svalue *cr_sgraph_constant_first(cr_sgraph *g, const cr_sconstant *value);
+cr_svalue *cr_sgraph_blank_first(cr_sgraph *g, const cr_stype *type);
+/* The node's value when it is a constant; else NULL. */
+const cr_sconstant *cr_svalue_constant(const cr_svalue *v);
+/* True for a call of prim::RaiseException. */
+bool cr_snode_raises(const cr_snode *n);
 /* Unlinks a node whose results are not read. */
 void cr_snode_remove(cr_snode *n);
 /* Moves a node before `at`, or to the end of `b` when `at` is NULL. */
 void cr_snode_move(cr_snode *n, cr_sblock *b, cr_snode *at);
+/* Moves all nodes of `b` before `at`, which is in another block. */
+void cr_sblock_inline(cr_sblock *b, cr_snode *at);
+/* Appends copies of the nodes and outputs of `from` to `to`.  `map` has, by id, the values that
+ * replace values; NULL where the value itself is meant.  Its room is for `from`'s graph; ids of
+ * the copies are not in it. */
+void cr_sblock_copy(cr_sblock *to, const cr_sblock *from, cr_svalue **map);
 /* Every reader of `from` reads `to`. */
 void cr_svalue_replace(cr_sgraph *g, cr_svalue *from, cr_svalue *to);
 /* A constant at the end of `b`. */

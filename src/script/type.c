@@ -226,7 +226,7 @@ static bool members_are_subtypes(const cr_stype *a, const cr_stype *b)
 
 bool cr_stype_is_subtype(const cr_stype *a, const cr_stype *b)
 {
-    if (b->kind == CR_STYPE_ANY || cr_stype_equal(a, b))
+    if (b->kind == CR_STYPE_ANY || a->kind == CR_STYPE_NEVER || cr_stype_equal(a, b))
         return true;
     if (a->kind == CR_STYPE_UNION || a->kind == CR_STYPE_OPTIONAL)
         return members_are_subtypes(a, b);

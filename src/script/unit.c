@@ -146,6 +146,14 @@ void cr_sclass_add_constant(cr_sclass *c, const char *name, const cr_sconstant *
 
 void cr_sclass_add_method(cr_sclass *c, cr_sfunction *f) { CLASS_PUSH(c, method, f); }
 
+void cr_sclass_add_hook(cr_sclass *c, cr_sfunction *f, bool before)
+{
+    if (before)
+        CLASS_PUSH(c, prehook, f);
+    else
+        CLASS_PUSH(c, hook, f);
+}
+
 int cr_sclass_attribute(const cr_sclass *c, const char *name)
 {
     for (size_t i = 0; i < c->attribute_count; i++)

@@ -76,6 +76,8 @@ struct cr_sfile **cr_sunit_files(cr_sunit *u);
 void cr_sclass_add_attribute(cr_sclass *c, cr_sattribute a);
 void cr_sclass_add_constant(cr_sclass *c, const char *name, const cr_sconstant *value);
 void cr_sclass_add_method(cr_sclass *c, cr_sfunction *f);
+/* A forward hook, or a forward pre-hook. */
+void cr_sclass_add_hook(cr_sclass *c, cr_sfunction *f, bool before);
 /* The slot of an attribute, or -1. */
 int cr_sclass_attribute(const cr_sclass *c, const char *name);
 const cr_sconstant *cr_sclass_constant_value(const cr_sclass *c, const char *name);

@@ -4,8 +4,8 @@
  * hidden state run step by step.  In a packed sequence a row leaves the batch at the end of its
  * sequence; in the backward direction it enters there.  Each part is a call through all stages,
  * so that autograd records it. */
-#include "whole/whole_impl.h"
 #include "base/memory.h"
+#include "whole/whole_impl.h"
 
 typedef enum { RNN_LSTM, RNN_GRU, RNN_TANH, RNN_RELU } rnn_kind;
 
@@ -110,8 +110,8 @@ static cr_status rnn_join(rnn_pool *p, cr_tensor **out, const cr_op *op,
     for (size_t i = 0; !st && i < n; i++)
         list[i] = cr_of_tensor(parts[i]);
     if (!st)
-        st = rnn_make(p, out, op,
-                      (cr_value[]){cr_of_list(list, (uint32_t)n), cr_of_int(dim)}, 2);
+        st = rnn_make(p, out, op, (cr_value[]){cr_of_list(list, (uint32_t)n), cr_of_int(dim)},
+                      2);
     cr_free(list);
     return st;
 }
@@ -211,10 +211,10 @@ static void rnn_state_drop(rnn_state *s)
 static cr_status rnn_start(const rnn_call *r, int64_t index, rnn_state *out)
 {
     for (int i = 0; i < r->states; i++)
-        CR_TRY(cr_call_tensor(&out->at[i], cr_entry.select_int,
-                              (cr_value[]){cr_of_tensor((cr_tensor *)r->hx[i]), cr_of_int(0),
-                                           cr_of_int(index)},
-                              3));
+        CR_TRY(cr_call_tensor(
+            &out->at[i], cr_entry.select_int,
+            (cr_value[]){cr_of_tensor((cr_tensor *)r->hx[i]), cr_of_int(0), cr_of_int(index)},
+            3));
     return CR_OK;
 }
 
@@ -346,11 +346,10 @@ static cr_status rnn_input_gates(const rnn_run *u, cr_tensor *input, cr_value *o
     cr_status st = rnn_linear(&p, &gates, input, u->w.ih, u->w.b_ih);
 
     if (!st && r->sizes)
-        st = cr_call_given(
-            out, cr_entry.split_with_sizes,
-            (cr_value[]){cr_of_tensor(gates), cr_of_ints(r->sizes, (size_t)r->steps),
-                         cr_of_int(0)},
-            3);
+        st = cr_call_given(out, cr_entry.split_with_sizes,
+                           (cr_value[]){cr_of_tensor(gates),
+                                        cr_of_ints(r->sizes, (size_t)r->steps), cr_of_int(0)},
+                           3);
     else if (!st)
         st = cr_call_given(out, cr_entry.unbind_int,
                            (cr_value[]){cr_of_tensor(gates), cr_of_int(0)}, 2);
@@ -536,8 +535,9 @@ static cr_status rnn_read_sizes(const cr_tensor *t, int64_t rows, int64_t **out)
         sum += before = (*out)[i] = one.i;
     }
     return sum == rows ? CR_OK
-                       : cr_fail(CR_RUNTIME, "the sum of batch_sizes is %lld, the input has "
-                                             "%lld rows",
+                       : cr_fail(CR_RUNTIME,
+                                 "the sum of batch_sizes is %lld, the input has "
+                                 "%lld rows",
                                  (long long)sum, (long long)rows);
 }
 

@@ -52,6 +52,14 @@ class LoadedMethod:
         return self._object.schema(self.name)
 
 
+def _pre_hook(object, name):
+    return lambda module, args: object.call(name, (args,))
+
+
+def _hook(object, name):
+    return lambda module, args, result: object.call(name, (args, result))
+
+
 class LoadedModule(RecursiveScriptModule):
     """A module of an archive."""
 
@@ -74,6 +82,10 @@ class LoadedModule(RecursiveScriptModule):
             else:
                 self._plain.add(name)
         made["_method_names"] = frozenset(object.methods())
+        for name in object.hooks(True):
+            self.register_forward_pre_hook(_pre_hook(object, name))
+        for name in object.hooks(False):
+            self.register_forward_hook(_hook(object, name))
 
     @property
     def original_name(self):

@@ -107,6 +107,69 @@ class Fails(nn.Module):
         return self.inner(x, n)
 
 
+class Recurrents(nn.Module):
+    """Every network, both directions, projections, packed sequences."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2)
+        self.gru = nn.GRU(3, 4, batch_first=True)
+        self.rnn = nn.RNN(3, 4, nonlinearity="relu", bias=False)
+        self.packed = nn.LSTM(3, 2)
+        self.cell = nn.GRUCell(3, 2)
+
+    def forward(self, x):
+        a, (h, c) = self.lstm(x)
+        b, g = self.gru(x)
+        d, r = self.rnn(x)
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4, 2]))
+        e, (s, t) = self.packed(packed)
+        return a, h, c, b, g, d, r, e.data, s, t, self.cell(x[0])
+
+
+class Contexts(nn.Module):
+    """with, tasks, loops that are left early."""
+
+    def double(self, x):
+        return x * 2
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = x + 1
+        task = torch.jit.fork(self.double, y)
+        parts: List[torch.Tensor] = []
+        for i in range(9):
+            if i == 2:
+                continue
+            if i > 5:
+                break
+            parts.append(x * i)
+        for part in parts:
+            if bool(part.sum() > 3):
+                return part + torch.jit.wait(task), [i * i for i in range(4)]
+        return torch.jit.wait(task), [0]
+
+
+def hooks():
+    def after(self, input: Tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+        return output * 2
+
+    def before(self, input: Tuple[torch.Tensor]) -> Tuple[torch.Tensor]:
+        return (input[0] + 1,)
+    torch.manual_seed(5)
+    m = nn.Sequential(nn.Linear(3, 3))
+    m[0].register_forward_hook(after)
+    m[0].register_forward_pre_hook(before)
+    m.register_forward_hook(after)
+    return torch.jit.script(m)
+
+
+def encoder():
+    torch.manual_seed(6)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    return torch.jit.script(nn.Sequential(layer, nn.Upsample(scale_factor=2.0)).eval())
+
+
 def conv():
     torch.manual_seed(1)
     return torch.jit.trace(nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(),
@@ -133,6 +196,10 @@ CASES = {
     "branches": (lambda: torch.jit.script(Branches()), [torch.linspace(-1, 3, 4)]),
     "lists": (lambda: torch.jit.script(Lists()), [torch.linspace(-1, 3, 12).reshape(4, 3)]),
     "counter": (lambda: torch.jit.script(Counter()), [torch.tensor([2.0, 3.0])]),
+    "recurrents": (lambda: torch.jit.script(Recurrents()), [torch.linspace(-1, 1, 24).reshape(4, 2, 3)]),
+    "contexts": (lambda: torch.jit.script(Contexts()), [torch.linspace(-1, 2, 4)]),
+    "hooks": (hooks, [torch.linspace(-1, 2, 6).reshape(2, 3)]),
+    "encoder": (encoder, [torch.linspace(-1, 1, 48).reshape(2, 3, 8)]),
     "fails": (lambda: torch.jit.script(Fails()), None),
 }
 

@@ -511,6 +511,23 @@ static PyObject *script_methods(PyObject *self, PyObject *unused)
     return made;
 }
 
+/* hooks(before): names of the forward pre-hooks, or of the forward hooks. */
+static PyObject *script_hooks(PyObject *self, PyObject *before)
+{
+    const cr_sclass *cls = script_of(self)->type->cls;
+    int first = PyObject_IsTrue(before);
+    size_t n = first ? cls->prehook_count : cls->hook_count;
+    PyObject *made = first < 0 ? NULL : PyList_New(0);
+
+    for (size_t i = 0; made && i < n; i++) {
+        PyObject *name = PyUnicode_FromString((first ? cls->prehook : cls->hook)[i]->name);
+        if (!name || PyList_Append(made, name) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(name);
+    }
+    return made;
+}
+
 static PyObject *script_constants(PyObject *self, PyObject *unused)
 {
     const cr_sclass *cls = script_of(self)->type->cls;
@@ -613,6 +630,7 @@ static PyMethodDef script_object_methods[] = {
     {"set", script_set, METH_VARARGS, "Sets an attribute: set(name, value)."},
     {"attributes", script_attributes, METH_NOARGS, "Names, types and kinds of attributes."},
     {"methods", script_methods, METH_NOARGS, "Names of methods."},
+    {"hooks", script_hooks, METH_O, "Names of hooks: hooks(before forward)."},
     {"constants", script_constants, METH_NOARGS, "Constants of the class by name."},
     {"graph", script_graph, METH_O, "The graph of a method, as text."},
     {"schema", script_schema, METH_O, "The declaration of a method."},

@@ -1,0 +1,406 @@
+/* Passes that clean the graph of a function. */
+#include "script/passes.h"
+#include "base/map.h"
+#include "script/operators.h"
+#include <string.h>
+
+/* --- loops --- */
+
+/* Printed as `for`, as `while`, or neither. */
+typedef enum { LOOP_FOR, LOOP_WHILE, LOOP_BOTH } loop_kind;
+
+static bool loop_always(const cr_svalue *v)
+{
+    const cr_sconstant *c = cr_svalue_constant(v);
+
+    return c && c->type->kind == CR_STYPE_BOOL && c->i;
+}
+
+static loop_kind loop_kind_of(const cr_snode *loop)
+{
+    const cr_sconstant *trips = cr_svalue_constant(loop->input[0]);
+    bool counted = !trips || trips->i != INT64_MAX || loop->block[0]->input[0]->uses;
+
+    if (loop_always(loop->input[1]) && loop_always(loop->block[0]->output[0]))
+        return counted ? LOOP_FOR : LOOP_WHILE;
+    return counted ? LOOP_BOTH : LOOP_WHILE;
+}
+
+static cr_svalue *loop_int(cr_snode *at, int64_t i)
+{
+    cr_sgraph *g = at->owner->graph;
+    cr_sconstant *value = CR_NEW(g->session, cr_sconstant);
+    cr_snode *n = cr_snode_before(at, CR_SPRIM_CONSTANT, (cr_srange){0});
+
+    *value = (cr_sconstant){.type = CR_STYPE_OF(INT), .i = i};
+    n->value = value;
+    return cr_snode_output(n, NULL, value->type);
+}
+
+/* Calls the overload of `name` before `at`, or at the end of `b`. */
+static cr_svalue *loop_call(cr_sblock *b, cr_snode *at, const char *name, const char *overload,
+                            cr_svalue *x, cr_svalue *y)
+{
+    const cr_sschemas *all;
+    cr_snode *n = at ? cr_snode_before(at, CR_SPRIM_OPERATOR, (cr_srange){0})
+                     : cr_snode_new(b, CR_SPRIM_OPERATOR, (cr_srange){0});
+
+    cr_session_check(b->graph->session, cr_soperators(&all, name));
+    for (size_t i = 0; i < all->len; i++)
+        if (!strcmp(all->at[i]->overload, overload))
+            n->schema = all->at[i];
+    CR_ASSERT(n->schema);
+    cr_snode_input(n, x);
+    cr_snode_input(n, y);
+    return cr_snode_output(n, NULL, n->schema->result[0].type);
+}
+
+static void loop_to_while(cr_snode *n)
+{
+    cr_sblock *body = n->block[0];
+    cr_svalue *most = n->input[0], *zero = loop_int(n, 0), *one = loop_int(n, 1), *go, *i,
+              *next;
+
+    go = loop_call(n->owner, n, "aten::gt", "int", most, zero);
+    cr_snode_set_input(n, 0, loop_int(n, INT64_MAX));
+    if (!loop_always(n->input[1]))
+        go = loop_call(n->owner, n, "aten::__and__", "bool", go, n->input[1]);
+    cr_snode_set_input(n, 1, go);
+    cr_snode_output(n, NULL, CR_STYPE_OF(INT));
+    cr_snode_input(n, zero);
+    i = cr_sblock_input(body, NULL, CR_STYPE_OF(INT));
+    body->input[0]->name = NULL;
+    cr_svalue_replace(body->graph, body->input[0], i);
+    next = loop_call(body, NULL, "aten::add", "int", i, one);
+    cr_sblock_output(body, next);
+    go = loop_call(body, NULL, "aten::lt", "int", next, most);
+    cr_sblock_set_output(body, 0,
+                         loop_call(body, NULL, "aten::__and__", "bool", go, body->output[0]));
+}
+
+static void loops_in(cr_sblock *b)
+{
+    for (cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->block_count; i++)
+            loops_in(n->block[i]);
+        if (n->prim == CR_SPRIM_LOOP && loop_kind_of(n) == LOOP_BOTH)
+            loop_to_while(n);
+    }
+}
+
+static void pass_loops(cr_sgraph *g) { loops_in(g->body); }
+
+/* --- tuples --- */
+
+static void tuple_slice(cr_snode *n, const cr_snode *made)
+{
+    cr_snode *part = cr_snode_before(n, CR_SPRIM_TUPLE_CONSTRUCT, n->range);
+
+    for (int64_t i = n->begin; i < n->end && i < made->input_count; i++)
+        cr_snode_input(part, made->input[i]);
+    cr_svalue_replace(n->owner->graph, n->output[0],
+                      cr_snode_output(part, n->output[0]->name, n->output[0]->type));
+}
+
+static void tuple_lower(cr_snode *n)
+{
+    cr_sgraph *g = n->owner->graph;
+    const cr_snode *made = n->input_count ? n->input[0]->by : NULL;
+    const cr_sconstant *at;
+
+    if (!made || made->prim != CR_SPRIM_TUPLE_CONSTRUCT)
+        return;
+    if (n->prim == CR_SPRIM_TUPLE_UNPACK)
+        for (int i = 0; i < n->output_count; i++)
+            cr_svalue_replace(g, n->output[i], made->input[i]);
+    if (n->prim == CR_SPRIM_TUPLE_INDEX && (at = cr_svalue_constant(n->input[1])))
+        cr_svalue_replace(g, n->output[0],
+                          made->input[at->i < 0 ? at->i + made->input_count : at->i]);
+    if (n->prim == CR_SPRIM_TUPLE_SLICE)
+        tuple_slice(n, made);
+}
+
+static void tuples_in(cr_sblock *b)
+{
+    for (cr_snode *n = b->first; n; n = n->next) {
+        tuple_lower(n);
+        for (int i = 0; i < n->block_count; i++)
+            tuples_in(n->block[i]);
+    }
+}
+
+static void pass_tuples(cr_sgraph *g)
+{
+    tuples_in(g->body);
+    cr_spass_dead(g);
+}
+
+/* --- nodes without use --- */
+
+static bool dead_has_effect(const cr_snode *n);
+
+static bool dead_block_has_effect(const cr_sblock *b)
+{
+    for (const cr_snode *n = b->first; n; n = n->next)
+        if (dead_has_effect(n))
+            return true;
+    return false;
+}
+
+static bool dead_schema_has_effect(const cr_sschema *s)
+{
+    for (int i = 0; i < s->param_count; i++)
+        if (s->param[i].written)
+            return true;
+    return !s->result_count;
+}
+
+static bool dead_has_effect(const cr_snode *n)
+{
+    for (int i = 0; i < n->block_count; i++)
+        if (dead_block_has_effect(n->block[i]))
+            return true;
+    switch ((cr_sprim)n->prim) {
+    case CR_SPRIM_OPERATOR: return dead_schema_has_effect(n->schema);
+    case CR_SPRIM_SET_ATTR:
+    case CR_SPRIM_CALL_METHOD:
+    case CR_SPRIM_CALL_FUNCTION:
+    case CR_SPRIM_INTERFACE_METHOD:
+    case CR_SPRIM_ENTER:
+    case CR_SPRIM_EXIT:
+    case CR_SPRIM_PYTHON:
+    case CR_SPRIM_RETURN:
+    case CR_SPRIM_CONTINUATION:
+    case CR_SPRIM_FORK: return true;
+    default: return false;
+    }
+}
+
+static bool dead_is_read(const cr_snode *n)
+{
+    for (int i = 0; i < n->output_count; i++)
+        if (n->output[i]->uses)
+            return true;
+    return false;
+}
+
+static bool dead_results_of_if(cr_snode *n)
+{
+    bool changed = false;
+
+    for (int i = n->output_count - 1; i >= 0; i--) {
+        if (n->output[i]->uses)
+            continue;
+        cr_snode_erase_output(n, i);
+        for (int k = 0; k < 2; k++)
+            cr_sblock_erase_output(n->block[k], i);
+        changed = true;
+    }
+    return changed;
+}
+
+static bool dead_results_of_loop(cr_snode *n)
+{
+    cr_sblock *body = n->block[0];
+    bool changed = false;
+
+    for (int i = n->output_count - 1; i >= 0; i--) {
+        if (n->output[i]->uses || body->input[i + 1]->uses)
+            continue;
+        cr_snode_erase_output(n, i);
+        cr_snode_erase_input(n, i + 2);
+        cr_sblock_erase_output(body, i + 1);
+        cr_sblock_erase_input(body, i + 1);
+        changed = true;
+    }
+    return changed;
+}
+
+static bool dead_in(cr_sblock *b)
+{
+    bool changed = false;
+
+    for (cr_snode *n = b->last, *before; n; n = before) {
+        before = n->prev;
+        if (!dead_is_read(n) && !dead_has_effect(n)) {
+            cr_snode_remove(n);
+            changed = true;
+            continue;
+        }
+        if (n->prim == CR_SPRIM_IF)
+            changed |= dead_results_of_if(n);
+        if (n->prim == CR_SPRIM_LOOP)
+            changed |= dead_results_of_loop(n);
+        for (int i = 0; i < n->block_count; i++)
+            changed |= dead_in(n->block[i]);
+    }
+    return changed;
+}
+
+void cr_spass_dead(cr_sgraph *g)
+{
+    while (dead_in(g->body))
+        ;
+}
+
+/* --- constants --- */
+
+typedef struct pooled pooled;
+struct pooled {
+    pooled *next;
+    const char *key;
+    cr_svalue *value;
+};
+
+enum { POOL_CHAINS = 64 };
+
+static const void *pool_identity(const cr_sconstant *c)
+{
+    switch (c->type->kind) {
+    case CR_STYPE_TENSOR: return c->tensor;
+    case CR_STYPE_FUNCTION: return c->function;
+    case CR_STYPE_CLASS: return c->object;
+    default: return NULL;
+    }
+}
+
+static char *pool_key(cr_session *s, const cr_sconstant *c)
+{
+    cr_text text = {0};
+
+    cr_stype_print(&text, c->type);
+    cr_text_printf(&text, " %p ", pool_identity(c));
+    cr_sconstant_print(&text, c);
+    return cr_session_take_text(s, &text);
+}
+
+static void pool_node(cr_sgraph *g, pooled **pool, cr_snode *n)
+{
+    char *key = pool_key(g->session, n->value);
+    pooled **chain = &pool[cr_hash(key, strlen(key)) % POOL_CHAINS], *p;
+
+    for (p = *chain; p; p = p->next)
+        if (!strcmp(p->key, key)) {
+            cr_svalue_replace(g, n->output[0], p->value);
+            cr_snode_remove(n);
+            return;
+        }
+    p = CR_NEW(g->session, pooled);
+    *p = (pooled){*chain, key, n->output[0]};
+    *chain = p;
+    if (g->body->first != n)
+        cr_snode_move(n, g->body, g->body->first);
+}
+
+static void pool_in(cr_sgraph *g, pooled **pool, cr_sblock *b)
+{
+    for (cr_snode *n = b->first, *next; n; n = next) {
+        next = n->next;
+        for (int i = 0; i < n->block_count; i++)
+            pool_in(g, pool, n->block[i]);
+        if (n->prim == CR_SPRIM_CONSTANT)
+            pool_node(g, pool, n);
+    }
+}
+
+static void pass_pool(cr_sgraph *g)
+{
+    pooled *pool[POOL_CHAINS] = {0};
+
+    pool_in(g, pool, g->body);
+}
+
+/* --- order of results --- */
+
+/* Positions of first reads: blocks' nodes in order, a node before what is inside it. */
+typedef struct {
+    uint32_t at;     /* of the node or block end that comes next */
+    uint32_t *first; /* by value, 0: not read */
+} order_walk;
+
+static void order_note(order_walk *w, cr_svalue *const *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!w->first[v[i]->id])
+            w->first[v[i]->id] = w->at + (uint32_t)i;
+    w->at += (uint32_t)n + 1;
+}
+
+static void order_read(order_walk *w, const cr_sblock *b)
+{
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        order_note(w, n->input, n->input_count);
+        for (int i = 0; i < n->block_count; i++)
+            order_read(w, n->block[i]);
+    }
+    order_note(w, b->output, b->output_count);
+}
+
+static bool order_before(const order_walk *w, const cr_svalue *a, const cr_svalue *b)
+{
+    uint32_t x = w->first[a->id], y = w->first[b->id];
+
+    return x && (!y || x < y);
+}
+
+static void order_rotate(cr_svalue **at, int from, int to)
+{
+    cr_svalue *v = at[from];
+
+    for (int i = from; i > to; i--)
+        at[i] = at[i - 1];
+    at[to] = v;
+}
+
+/* Moves result `from` of the node to place `to` before it. */
+static void order_move(cr_snode *n, int from, int to)
+{
+    bool loop = n->prim == CR_SPRIM_LOOP;
+
+    order_rotate(n->output, from, to);
+    if (loop) {
+        order_rotate(n->input, from + 2, to + 2);
+        order_rotate(n->block[0]->input, from + 1, to + 1);
+    }
+    for (int i = 0; i < n->block_count; i++)
+        order_rotate(n->block[i]->output, from + loop, to + loop);
+    for (int i = 0; i < n->output_count; i++)
+        n->output[i]->index = i;
+    for (int i = 0; loop && i < n->block[0]->input_count; i++)
+        n->block[0]->input[i]->index = i;
+}
+
+static void order_in(const order_walk *w, cr_sblock *b)
+{
+    for (cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->block_count; i++)
+            order_in(w, n->block[i]);
+        if (n->prim != CR_SPRIM_IF && n->prim != CR_SPRIM_LOOP)
+            continue;
+        for (int i = 1; i < n->output_count; i++) {
+            int to = i;
+            while (to && order_before(w, n->output[i], n->output[to - 1]))
+                to--;
+            if (to < i)
+                order_move(n, i, to);
+        }
+    }
+}
+
+static void pass_order(cr_sgraph *g)
+{
+    order_walk w = {1, CR_NEW_N(g->session, uint32_t, g->values + 1)};
+
+    order_read(&w, g->body);
+    order_in(&w, g->body);
+}
+
+void cr_spasses_run(cr_sgraph *g)
+{
+    cr_spass_exits(g);
+    pass_loops(g);
+    pass_tuples(g);
+    cr_spass_fold(g);
+    pass_pool(g);
+    pass_order(g);
+}

@@ -1,0 +1,17 @@
+/* passes.h - passes over graphs, in the order in which a compiled function needs them. */
+#ifndef CR_SCRIPT_PASSES_H
+#define CR_SCRIPT_PASSES_H
+
+#include "script/unit.h"
+
+/* All passes below.  Bails from the graph's session. */
+void cr_spasses_run(cr_sgraph *g);
+
+/* Removes RETURN, CONTINUATION and WITH nodes (exits.c). */
+void cr_spass_exits(cr_sgraph *g);
+/* Removes nodes without effect whose results are not read, and results of blocks. */
+void cr_spass_dead(cr_sgraph *g);
+/* Computes nodes whose arguments are constants of types that cannot be changed (fold.c). */
+void cr_spass_fold(cr_sgraph *g);
+
+#endif
