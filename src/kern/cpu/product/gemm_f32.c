@@ -26,7 +26,8 @@ enum {
     ROW_WIDTH = 256,      /* columns that one row of a takes at once */
     SIDE = 256,           /* rows and columns of a block of c, at most */
     SHARE = 1 << 16,      /* multiplications for which a thread is worth while */
-    TASKS = 4,            /* blocks for each thread */
+    COPY = 8,             /* multiplications in the time of copying a number */
+    MORE_ROWS = 8,        /* times more blocks below each other than SIDE needs, at most */
     REUSED = 4,           /* tiles that make a panel worth its copy */
     NEAR = 256, /* a distance of rows of b at which caches hold a strip without a copy */
     WIDTH = CR_F32_WIDTH,
@@ -316,24 +317,72 @@ static void run_blocks(void *context, int64_t begin, int64_t end)
 
 static int64_t whole(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-/* Chooses the blocks: enough of them for all threads.  No sum depends on the choice. */
+static int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+/* Blocks of c: `down` by `across` of them, of one size but for the last ones. */
+typedef struct {
+    int64_t down, across, rows, columns;
+} grid;
+
+static grid grid_of(const product *p, int64_t down, int64_t across)
+{
+    int64_t tile = tile_rows(p->loops, p->m);
+    int64_t width = p->loops->vectors((int)tile) * CR_F32_LANES;
+    int64_t rows = whole(parts_of(p->m, down), tile);
+    int64_t columns = whole(parts_of(p->n, across), width);
+
+    return (grid){parts_of(p->m, rows), parts_of(p->n, columns), rows, columns};
+}
+
+/* The time of all blocks for each number of k, in multiplications.  Each thread computes equal
+ * numbers of blocks, and a block copies its part of b and loads its part of a. */
+static int64_t grid_time(const grid *g)
+{
+    int64_t most = parts_of(g->down * g->across, cr_threads());
+
+    return most * (g->rows * g->columns + COPY * (g->rows + g->columns));
+}
+
+/* Whether the blocks of a grid are large enough to share among threads. */
+static bool is_worth(const product *p, const grid *g)
+{
+    return g->rows * g->columns >= SHARE / p->k + 1;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+
+/* `down` blocks below each other, and beside each other as many as give each thread the same
+ * number of blocks. */
+static grid even_grid(const product *p, int64_t down)
+{
+    int64_t threads = cr_threads();
+
+    return grid_of(p, down,
+                   whole(parts_of(p->n, SIDE), threads / common_divisor(threads, down)));
+}
+
+/* Chooses the blocks, and returns their number.  No sum depends on the choice. */
 static int64_t choose_blocks(product *p)
 {
-    int64_t blocks, tile = tile_rows(p->loops, p->m), width = WIDTH;
+    int64_t least = parts_of(p->m, SIDE), most = p->m * p->n / (SHARE / p->k + 1);
+    grid best = grid_of(p, least, parts_of(p->n, SIDE));
 
-    p->rows = p->m < SIDE ? p->m : whole(SIDE - SIDE / 8, tile);
-    p->columns = whole(p->n < SIDE ? p->n : SIDE, width);
-    for (;;) {
-        blocks = (p->m + p->rows - 1) / p->rows * across(p);
-        if (blocks >= TASKS * cr_threads() || p->rows * p->k < 2 * SHARE / p->columns + 1)
-            return blocks;
-        if (p->columns >= 2 * width && (p->columns >= p->rows || p->rows < 2 * tile))
-            p->columns = whole(p->columns / 2, width);
-        else if (p->rows >= 2 * tile)
-            p->rows = whole(p->rows / 2, tile);
-        else
-            return blocks;
+    most = cr_threads() == 1 ? 0 : most < MORE_ROWS * least ? most : MORE_ROWS * least;
+    for (int64_t down = least; down <= most; down++) {
+        grid g = even_grid(p, down);
+        if (is_worth(p, &g) && grid_time(&g) < grid_time(&best))
+            best = g;
     }
+    p->rows = best.rows;
+    p->columns = best.columns;
+    return best.down * best.across;
 }
 
 static void multiply_blocks(product *p)
