@@ -285,6 +285,64 @@ def arguments_and_methods(rank, size):
         part(rank, size)
 
 
+class Masked(nn.Module):
+    """Convolutions, batch statistics, random masks, and a parameter that only some parts use."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.body = nn.Sequential(nn.Conv1d(1, 6, 3), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.3), nn.Flatten(),
+                                  nn.Linear(48, 33), nn.Tanh(), nn.Linear(33, 3))
+        self.some, self.never = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        y = self.body(x.unsqueeze(1))
+        return y * self.some if x.sum() > 0 else y
+
+
+def deterministic_ranks(rank, size):
+    """Writes the bytes of losses, gradients, weights and buffers of some steps: test_ddp.py compares them between sizes."""
+    count = int(os.environ["PARTS"])
+    torch.manual_seed(7 if rank == 0 else 100 + rank)
+    model = DDP(Masked(), deterministic="ranks", parts=count)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    x, y = data(count * 6)
+    whole = []
+    for step in range(4):
+        rows = slice(rank * len(x) // size, (rank + 1) * len(x) // size)
+        optimizer.zero_grad()
+        losses, seen = [], 0
+        for px, py in model.parts(x[rows], y[rows]):
+            losses.append(F.cross_entropy(model(px), py))
+            losses[-1].backward()
+            seen += len(px)
+        assert seen == rows.stop - rows.start and len(losses) == count // size
+        assert model.module.never.grad is None
+        whole += [model.average_of_parts(losses), *(p.grad for p in model.parameters() if p.grad is not None)]
+        optimizer.step()
+    assert model.module.body[1].num_batches_tracked == 4
+    whole += model.state_dict().values()
+    with open(os.environ["BITS"] + f".{size}", "ab" if rank else "wb") as out:
+        if rank == 0:
+            for t in whole:
+                out.write(t.detach().numpy().tobytes())
+    digests = [None] * size
+    dist.all_gather_object(digests, [t.detach().clone() for t in whole])
+    assert all(torch.equal(a, b) for other in digests for a, b in zip(other, digests[0]))
+    for call, kind, words in (
+            (lambda: model(x), RuntimeError, "called in the parts of a batch"),
+            (lambda: list(model.parts(x)), RuntimeError, "gradients must be None"),
+            (lambda: DDP(net(), deterministic="ranks", parts=size + 1 if size > 1 else 0), ValueError, "do not divide"),
+            (lambda: DDP(net(), deterministic="always"), ValueError, "deterministic must be"),
+            (lambda: DDP(net()).parts(x), RuntimeError, "needs DistributedDataParallel")):
+        try:
+            call()
+        except kind as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(words)
+
+
 def a_rank_dies_in_backward(rank, size):
     model, x, y = DDP(net(), bucket_cap_mb=0.001), *data()
     F.cross_entropy(model(x), y).backward()

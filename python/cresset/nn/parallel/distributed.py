@@ -52,7 +52,11 @@ def _tensors_in(x, found=None):
 
 
 class DistributedDataParallel(Module):
-    """A module on every rank of a group, whose gradients become the ranks' averages during backward."""
+    """A module on every rank of a group, whose gradients become the ranks' averages during backward.
+
+    With deterministic="ranks", gradients, buffers and random masks have the same bits for any number of ranks that divides
+    `parts`: the program computes its batch in the parts that `parts()` gives (src/dist/parts.h).
+    """
 
     _active_ddp_module = None
 
@@ -60,7 +64,7 @@ class DistributedDataParallel(Module):
                  process_group=None, bucket_cap_mb=None, find_unused_parameters=False, check_reduction=False,
                  gradient_as_bucket_view=False, static_graph=False, delay_all_reduce_named_params=None,
                  param_to_hook_all_reduce=None, mixed_precision=None, device_mesh=None,
-                 skip_all_reduce_unused_params=False):
+                 skip_all_reduce_unused_params=False, *, deterministic=None, parts=8):
         from ... import distributed as dist
         super().__init__()
         if process_group is not None and device_mesh is not None:
@@ -94,7 +98,14 @@ class DistributedDataParallel(Module):
             self._sync_module_states()
         self._cast_buffers()
         self._static_asked = static_graph
-        self._make_reducer(static_graph)
+        if deterministic not in (None, "ranks"):
+            raise ValueError(f"deterministic must be None or 'ranks', not {deterministic!r}")
+        self.deterministic, self._batch = deterministic, None
+        if deterministic:
+            from ._parts import Batch
+            self._batch = Batch(self, parts)
+        else:
+            self._make_reducer(static_graph)
 
     # --- construction ---
     def _check_module(self, module, device_ids, output_device):
@@ -209,6 +220,8 @@ class DistributedDataParallel(Module):
         return self.require_forward_param_sync and self.broadcast_buffers and bool(self._synced_buffers())
 
     def _before_forward(self):
+        if self._batch is not None:
+            return self._batch.check()
         if cresset.is_grad_enabled() and self.require_backward_grad_sync:
             if self._joining is not None:
                 self._joining.notify(self)
@@ -244,6 +257,8 @@ class DistributedDataParallel(Module):
         """Calls the module."""
         self._before_forward()
         output = self._call_module(inputs, kwargs)
+        if self._batch is not None:
+            return output
         sync = cresset.is_grad_enabled() and self.require_backward_grad_sync
         self.reducer.set_sync(sync)
         if sync:
@@ -253,6 +268,19 @@ class DistributedDataParallel(Module):
         else:
             self.require_forward_param_sync = False
         return output
+
+    def parts(self, *tensors):
+        """With deterministic="ranks": yields the parts of this rank's batch, one after the other.  Call the module and
+        backward() for each; after the last one the parameters have the averages as gradients."""
+        if self._batch is None:
+            raise RuntimeError("parts() needs DistributedDataParallel(..., deterministic='ranks')")
+        return self._batch.parts(tensors)
+
+    def average_of_parts(self, values):
+        """Returns the average over all parts of numbers, such as losses, of which `values` has this rank's."""
+        if self._batch is None:
+            raise RuntimeError("average_of_parts() needs DistributedDataParallel(..., deterministic='ranks')")
+        return self._batch.average(values)
 
     @contextmanager
     def no_sync(self):

@@ -1,0 +1,136 @@
+/* _Parts: averages over the parts of a batch (src/dist/parts.h). */
+#include "dist/parts.h"
+#include "py/bind/comm/comm.h"
+
+typedef struct {
+    PyObject_HEAD cr_parts *p;
+    Py_ssize_t count;
+} py_parts;
+
+static PyTypeObject parts_type;
+
+static void parts_dealloc(PyObject *self)
+{
+    cr_parts_free(((py_parts *)self)->p);
+    PyObject_Free(self);
+}
+
+/* The tensors of a tuple, borrowed, in a list that PyMem_Free frees; None is NULL, unless `all`
+ * must be tensors.  NULL with an exception. */
+static cr_tensor **parts_tensors(PyObject *tuple, Py_ssize_t count, bool all)
+{
+    if (PyTuple_GET_SIZE(tuple) != count) {
+        PyErr_Format(PyExc_ValueError, "%zd tensors are averaged, not %zd", count,
+                     PyTuple_GET_SIZE(tuple));
+        return NULL;
+    }
+    cr_tensor **t = PyMem_Calloc((size_t)count + 1, sizeof *t);
+    for (Py_ssize_t i = 0; t && i < count; i++) {
+        PyObject *x = PyTuple_GET_ITEM(tuple, i);
+        if ((all || x != Py_None) && !cr_py_is_tensor(x)) {
+            PyMem_Free(t);
+            PyErr_SetString(PyExc_TypeError, "a tuple of tensors is needed");
+            return NULL;
+        }
+        t[i] = x == Py_None ? NULL : cr_py_tensor_of(x);
+    }
+    return t ? t : (void *)PyErr_NoMemory();
+}
+
+/* take(tuple of tensors and None) */
+static PyObject *parts_take(PyObject *self, PyObject *tuple)
+{
+    py_parts *o = (py_parts *)self;
+
+    if (!PyTuple_Check(tuple))
+        return PyErr_Format(PyExc_TypeError, "a tuple of tensors is needed");
+    cr_tensor **t = parts_tensors(tuple, o->count, false);
+    if (!t)
+        return NULL;
+    cr_status st = cr_parts_take(o->p, t);
+    PyMem_Free(t);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+/* finish() -> tuple of tensors and None */
+static PyObject *parts_finish(PyObject *self, PyObject *unused)
+{
+    py_parts *o = (py_parts *)self;
+    cr_tensor **t = PyMem_Calloc((size_t)o->count + 1, sizeof *t);
+    cr_status st;
+
+    (void)unused;
+    if (!t)
+        return PyErr_NoMemory();
+    CR_PY_UNLOCKED(st = cr_parts_finish(o->p, t));
+    PyObject *out = st ? cr_py_raise(st) : PyTuple_New(o->count);
+    for (Py_ssize_t i = 0; i < o->count && !st; i++) {
+        PyObject *x = t[i] ? cr_py_wrap_keep(t[i]) : Py_NewRef(Py_None);
+        cr_drop(t[i]);
+        if (out && x)
+            PyTuple_SET_ITEM(out, i, x);
+        else
+            Py_CLEAR(out);
+    }
+    PyMem_Free(t);
+    return out;
+}
+
+/* range: (first, after) */
+static PyObject *parts_range(PyObject *self, void *unused)
+{
+    int first, after;
+
+    (void)unused;
+    cr_parts_range(((py_parts *)self)->p, &first, &after);
+    return Py_BuildValue("ii", first, after);
+}
+
+static PyMethodDef parts_methods[] = {
+    {"take", parts_take, METH_O, NULL}, {"finish", parts_finish, METH_NOARGS, NULL}, {0}};
+static PyGetSetDef parts_getset[] = {{"range", parts_range, NULL, NULL, NULL}, {0}};
+static PyTypeObject parts_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C._Parts",
+    .tp_basicsize = sizeof(py_parts),
+    .tp_dealloc = parts_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_methods = parts_methods,
+    .tp_getset = parts_getset,
+};
+
+/* _comm_parts(group, parts, tuple of tensors of the dtypes and sizes) */
+static PyObject *make_parts(PyObject *m, PyObject *args)
+{
+    PyObject *group, *like;
+    int parts;
+    cr_parts *p = NULL;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OiO!", &group, &parts, &PyTuple_Type, &like))
+        return NULL;
+    cr_comm *comm = cr_py_comm_of(group);
+    cr_tensor **t = comm ? parts_tensors(like, PyTuple_GET_SIZE(like), true) : NULL;
+    if (!t)
+        return NULL;
+    cr_status st = cr_parts_new(&p, comm, parts, t, (int)PyTuple_GET_SIZE(like));
+    PyMem_Free(t);
+    py_parts *o = st ? NULL : PyObject_New(py_parts, &parts_type);
+    if (!o) {
+        cr_parts_free(p);
+        return st ? cr_py_raise(st) : NULL;
+    }
+    o->p = p;
+    o->count = PyTuple_GET_SIZE(like);
+    return (PyObject *)o;
+}
+
+static PyMethodDef parts_functions[] = {{"_comm_parts", make_parts, METH_VARARGS, NULL}, {0}};
+
+int cr_py_comm_parts_start(PyObject *m)
+{
+    if (cr_py_add_type(m, "_Parts", &parts_type) < 0)
+        return -1;
+    return PyModule_AddFunctions(m, parts_functions);
+}
