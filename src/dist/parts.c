@@ -31,6 +31,9 @@ struct cr_parts {
 
 enum { ITEM_ALIGN = 64 };
 
+/* How many parts a rank computes. */
+static int parts_share(const cr_parts *p) { return p->parts / cr_comm_size(p->comm); }
+
 static size_t item_bytes(const item *t) { return (size_t)t->numel * cr_dtype_size(t->dtype); }
 
 static void nodes_free(nodes *list)
@@ -126,7 +129,7 @@ cr_status cr_parts_take(cr_parts *p, cr_tensor *const *tensor)
 /* The nodes of a rank: what joining leaves of its range. */
 static cr_status nodes_of_rank(nodes *out, const cr_parts *p, int rank)
 {
-    int n = p->parts / cr_comm_size(p->comm);
+    int n = parts_share(p);
 
     for (int v = rank * n; v < (rank + 1) * n; v++)
         CR_TRY(nodes_push(NULL, out, (node){.index = v}));
@@ -320,8 +323,8 @@ cr_status cr_parts_new(cr_parts **out, cr_comm *comm, int parts, cr_tensor *cons
     p->comm = cr_comm_keep(comm);
     p->parts = parts;
     p->count = count;
-    p->first = p->next = cr_comm_rank(comm) * (parts / size);
-    p->after = p->first + parts / size;
+    p->first = p->next = cr_comm_rank(comm) * parts_share(p);
+    p->after = p->first + parts_share(p);
     p->at = cr_alloc_zero(((size_t)count + 1) * sizeof *p->at);
     p->used = cr_alloc_zero(((size_t)count + 1) * sizeof *p->used);
     cr_status st = p->at && p->used ? parts_init(p, like) : CR_MEMORY;
