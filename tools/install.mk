@@ -75,6 +75,7 @@ bench: build $(B)/ceiling $(B)/libcresset.a
 .PHONY: bench-compile
 bench-compile: pkg
 	$(RUN_PY) bench/compile.py --peer $(PEER) $(if $(ONLY),--only "$(ONLY)")
+	$(RUN_PY) bench/numpy_functions.py --peer $(PEER) $(if $(ONLY),--only "$(ONLY)")
 
 # --- pages ---------------------------------------------------------------------------
 docs: build

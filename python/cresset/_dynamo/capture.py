@@ -44,6 +44,7 @@ class Compiler:
         self.fn, self.backend, self.backend_name = fn, backend, backend_name
         self.fullgraph, self.dynamic, self.settings = fullgraph, dynamic, settings
         self.given_name = self.limit = None
+        self.of_tensors = None  # the same function of tensors, compiled, once it was called with NumPy's arrays
         self.attempts = 0
         self.refusal, self.said_limit = None, False
         self.place = None  # the instruction that the refusal is about, a places.Place
@@ -87,6 +88,10 @@ class Compiler:
     # --- a call that fits no entry ---
 
     def miss(self, compiled, args, kwargs):
+        if "numpy" in sys.modules:
+            from . import arrays
+            if arrays.are_in(args, kwargs):
+                return arrays.call(self, args, kwargs)
         if _stance != "default" and self.stays_eager(compiled, args, kwargs):
             return compiled._function(*args, **kwargs)
         if self.records:

@@ -427,6 +427,8 @@ class Walk:
             return self.unread(x, source, parent, key,
                                f"it reads an iterator of type {t.__name__}, which every call advances")
         if t.__module__.partition(".")[0] == "numpy":
+            if t.__name__ in ("ufunc", "_ArrayFunctionDispatcher"):  # pure functions of their arguments
+                return self.add(source, parent, key, "is", x)
             why = f"it reads a NumPy object of type {t.__name__}"
             if not hasattr(t, "__array__"):  # arrays and numbers are compared by their values
                 return self.unread(x, source, parent, key, why)

@@ -367,6 +367,10 @@ cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, cr_device devi
 cr_tensor *cr_py_tensor_from_array(PyObject *array, bool warn);
 /* True for numpy.ndarray and subclasses.  Does not import NumPy. */
 bool cr_py_is_array(PyObject *x);
+/* True for an array that stands for a tensor in a compiled function. */
+bool cr_py_is_stand_in(PyObject *x);
+/* The tensor that such an array stands for, owned; NULL with an exception. */
+cr_tensor *cr_py_tensor_of_stand_in(PyObject *x);
 
 /* --- autograd (node.c, function.c, hook.c, engine.c) --- */
 

@@ -357,6 +357,23 @@ FORWARDED(ceil)
 FORWARDED(reduce_ex)
 #undef FORWARDED
 
+/* __array__(dtype=None, copy=None), for functions of NumPy: the plain number, as an array. */
+static PyObject *symbol_array(PyObject *a, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"dtype", "copy", NULL};
+    PyObject *dtype = Py_None, *copy = Py_None, *x = NULL, *numpy = NULL, *out = NULL;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", names, &dtype, &copy))
+        return NULL;
+    x = settled(a);
+    numpy = x ? PyImport_ImportModule("numpy") : NULL;
+    if (numpy)
+        out = PyObject_CallMethod(numpy, "array", "OO", x, dtype);
+    Py_XDECREF(numpy);
+    Py_XDECREF(x);
+    return out;
+}
+
 static PyNumberMethods as_number = {.nb_add = symbol_add,
                                     .nb_subtract = symbol_sub,
                                     .nb_multiply = symbol_mul,
@@ -379,6 +396,8 @@ static PyNumberMethods as_number = {.nb_add = symbol_add,
                                     .nb_float = symbol_float,
                                     .nb_index = symbol_index};
 static PyMethodDef symbol_methods[] = {{"__format__", symbol_format, METH_O, NULL},
+                                       {"__array__", (PyCFunction)(void (*)(void))symbol_array,
+                                        METH_VARARGS | METH_KEYWORDS, NULL},
                                        {"__round__", symbol_round, METH_VARARGS, NULL},
                                        {"__trunc__", symbol_trunc, METH_VARARGS, NULL},
                                        {"__floor__", symbol_floor, METH_VARARGS, NULL},

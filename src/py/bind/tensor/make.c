@@ -340,8 +340,9 @@ cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, cr_device devi
         t = cr_py_tensor_of(data);
         return copy_as(cr_keep(t), dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device);
     }
-    if (cr_py_is_array(data)) {
-        t = cr_py_tensor_from_array(data, false);
+    if (cr_py_is_array(data) || cr_py_is_stand_in(data)) {
+        t = cr_py_is_stand_in(data) ? cr_py_tensor_of_stand_in(data)
+                                    : cr_py_tensor_from_array(data, false);
         return t ? copy_as(t, dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device)
                  : NULL;
     }
@@ -470,6 +471,8 @@ static cr_tensor *make_share(PyObject *data, cr_dtype dtype)
 {
     if (cr_py_is_tensor(data))
         return cr_keep(cr_py_tensor_of(data));
+    if (cr_py_is_stand_in(data))
+        return cr_py_tensor_of_stand_in(data);
     if (cr_py_is_array(data))
         return cr_py_tensor_from_array(data, true);
     return from_sequence(data, dtype);
@@ -551,7 +554,8 @@ static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
         Py_XDECREF(again);
         return out;
     }
-    bool is_tensor = cr_py_is_tensor(data), is_array = cr_py_is_array(data);
+    bool is_tensor = cr_py_is_tensor(data),
+         is_array = cr_py_is_array(data) || cr_py_is_stand_in(data);
     if (copy == Py_False && !is_tensor && !is_array)
         return PyErr_Format(PyExc_ValueError, "can't alias arbitrary sequence into a tensor.");
     cr_tensor *t = is_tensor ? cr_keep(cr_py_tensor_of(data)) : make_share(data, o.dtype);

@@ -188,9 +188,34 @@ cr_tensor *cr_py_tensor_from_array(PyObject *array, bool warn)
     return numpy_over_buffer(view, t);
 }
 
+/* The type of the arrays that stand for tensors in compiled functions (_numpy/array.py). */
+static PyTypeObject *numpy_stand_in;
+
+bool cr_py_is_stand_in(PyObject *x) { return numpy_stand_in && Py_IS_TYPE(x, numpy_stand_in); }
+
+cr_tensor *cr_py_tensor_of_stand_in(PyObject *x)
+{
+    PyObject *tensor = PyObject_GetAttrString(x, "_t");
+    cr_tensor *t = tensor ? cr_keep(cr_py_tensor_of(tensor)) : NULL;
+
+    Py_XDECREF(tensor);
+    return t;
+}
+
+static PyObject *set_stand_in(PyObject *m, PyObject *type)
+{
+    (void)m;
+    if (!PyType_Check(type))
+        return PyErr_Format(PyExc_TypeError, "expected a type");
+    Py_XSETREF(numpy_stand_in, (PyTypeObject *)Py_NewRef(type));
+    Py_RETURN_NONE;
+}
+
 static PyObject *from_numpy(PyObject *m, PyObject *array)
 {
     (void)m;
+    if (cr_py_is_stand_in(array))
+        return PyObject_GetAttrString(array, "_t");
     if (!cr_py_is_array(array))
         return PyErr_Format(PyExc_TypeError, "expected np.ndarray (got %s)",
                             Py_TYPE(array)->tp_name);
@@ -457,6 +482,8 @@ static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
 
 #define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
 static PyMethodDef functions[] = {
+    {"_set_stand_in", set_stand_in, METH_O, NULL},
+
     {"from_numpy", from_numpy, METH_O, "A tensor over the memory of a numpy.ndarray."},
     {"frombuffer", KEYWORDS(from_buffer), "A vector over the memory of a buffer."},
     {0}};

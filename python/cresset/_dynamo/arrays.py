@@ -1,0 +1,17 @@
+"""Compiled functions that are called with NumPy's arrays: the function of tensors is compiled (_numpy/calls.py)."""
+from .._numpy.calls import are_in, call as call_with_tensors, with_tensors
+
+__all__ = ["are_in", "call"]
+
+
+def call(compiler, args, kwargs):
+    """Calls the compiled function of tensors; where it runs eagerly on the host, the function itself."""
+    from .. import get_default_device
+    if compiler.of_tensors is None:
+        from .capture import compile_function
+        compiler.of_tensors = compile_function(with_tensors, compiler.backend, compiler.backend_name, compiler.fullgraph,
+                                               compiler.dynamic, compiler.settings)
+        compiler.of_tensors._compiler.given_name, compiler.of_tensors._compiler.limit = compiler.name, compiler.limit
+    if compiler.of_tensors._off and get_default_device().type == "cpu":
+        return compiler.fn(*args, **kwargs)
+    return call_with_tensors(compiler.of_tensors, compiler.fn, args, kwargs)
