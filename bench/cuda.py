@@ -1,12 +1,23 @@
 """Times operators on an NVIDIA GPU beside a copy and, where it is installed, beside torch.
 
-    python bench/cuda.py [NAME...]   only the rows whose names contain a NAME
+    python bench/cuda.py [NAME...]              only the rows whose names contain a NAME
+    python bench/cuda.py --programs [NAME...]   whole programs (programs.py); --compiled: compiled ones, too
 
 Every row is strict: the results have the host's bits.  Rates count each large operand once.  Each system's time
 is the median of 20 runs between two events.  The rows of all systems are from one process, one after the other,
-with equal inputs.  The last column is torch's time divided by ours."""
+with equal inputs.  The last column is torch's time divided by ours.
+
+Each program runs in a process of its own.  Its row has the milliseconds of a step, our time divided by torch's, the
+largest difference of the losses of the first steps, the peak of device memory, and, for each step of ours, how often
+an operator ran on the host and how often the host waited for the device."""
+import json
+import os
 import statistics
+import subprocess
 import sys
+import time
+
+import programs
 
 import cresset as ours
 
@@ -94,5 +105,92 @@ def main(only):
             print(line, flush=True)
 
 
+# --- programs ---
+
+STEPS, SECONDS = 20, 3.0
+
+
+def step_time(torch, step):
+    """Milliseconds of a step: the least mean over groups of steps, within SECONDS."""
+    best, begin = float("inf"), time.perf_counter()
+    while time.perf_counter() - begin < SECONDS:
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            step()
+        torch.cuda.synchronize()
+        best = min(best, (time.perf_counter() - start) / STEPS * 1e3)
+    return best
+
+
+def worker(library, name, compiled):
+    """Runs one program and prints its figures as a line of JSON; `#step` on standard error encloses one step."""
+    torch = ours if library == "ours" else peer
+    step = programs.PROGRAMS[name](torch, torch.compile if compiled else None)
+    losses = [float(step()) for _ in range(3)]
+    for _ in range(5):
+        step()
+    torch.cuda.synchronize()
+    print("#step", file=sys.stderr, flush=True)
+    step()
+    print("#step", file=sys.stderr, flush=True)
+    if os.environ.get("CR_LOG"):
+        return
+    torch.cuda.reset_peak_memory_stats()
+    ms = step_time(torch, step)
+    print(json.dumps({"ms": ms, "losses": losses, "gb": torch.cuda.max_memory_allocated() / 1e9}))
+
+
+def run_worker(library, name, compiled, log=""):
+    command = [sys.executable, __file__, "--worker", library, name, "compiled" if compiled else ""]
+    try:
+        return subprocess.run(command, env=dict(os.environ, CR_LOG=log), capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired as late:
+        return subprocess.CompletedProcess(command, 1, "", f"{late}")
+
+
+def figures(library, name, compiled):
+    done = run_worker(library, name, compiled)
+    if done.returncode:
+        return {"error": (done.stderr.strip().splitlines() or [f"signal {-done.returncode}"])[-1][:150]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def events(name):
+    """(what ran on the host, waits) in one step."""
+    parts = run_worker("ours", name, False, "backend:2,cuda:2").stderr.split("#step\n")
+    lines = parts[1].splitlines() if len(parts) == 3 else []
+    host = [line.split()[1] for line in lines if line.endswith("is computed on the host")]
+    return host, sum("waits for the device" in line for line in lines)
+
+
+def show(name, way, mine, theirs):
+    if "error" in mine or "error" in theirs:
+        return f"{name:16} {way:8} ours: {mine.get('error', mine.get('ms'))}; torch: {theirs.get('error', theirs.get('ms'))}"
+    apart = max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(mine["losses"], theirs["losses"]))
+    return (f"{name:16} {way:8} {mine['ms']:9.3f} ms  torch {theirs['ms']:9.3f}  ratio {mine['ms'] / theirs['ms']:7.2f}  "
+            f"losses {apart:.0e}  {mine['gb']:.2f} GB, torch {theirs['gb']:.2f}")
+
+
+def run_programs(only):
+    compiled = "--compiled" in only
+    only = [word for word in only if word != "--compiled"]
+    print(f"{ours.cuda.get_device_name()}, torch {peer.__version__ if peer else 'is missing'}; strict", flush=True)
+    for name in programs.PROGRAMS:
+        if only and not any(word in name for word in only):
+            continue
+        for way in ("eager", "compiled") if compiled else ("eager",):
+            mine = figures("ours", name, way == "compiled")
+            theirs = figures("torch", name, way == "compiled") if peer else {"error": "missing"}
+            print(show(name, way, mine, theirs), flush=True)
+        host, waits = events(name)
+        print(f"{'':16} {len(host)} operators on the host, {waits} waits"
+              + "".join(f"; {n} {host.count(n)}" for n in sorted(set(host), key=lambda n: -host.count(n))[:12]), flush=True)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:2] == ["--worker"]:
+        worker(sys.argv[2], sys.argv[3], bool(sys.argv[4]))
+    elif sys.argv[1:2] == ["--programs"]:
+        run_programs(sys.argv[2:])
+    else:
+        main(sys.argv[1:])

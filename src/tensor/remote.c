@@ -755,16 +755,16 @@ static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_v
 
 void cr_remote_allow_fallback(bool on) { atomic_store(&fallback, on); }
 
-static void tell_once(const cr_op *op, cr_device device)
+/* Logs the first fallback of an entry, and at level 2 every one. */
+static void tell_fallback(const cr_op *op, cr_device device)
 {
     pthread_mutex_lock(&lock);
     bool known = cr_map_get(&told, op->name, strlen(op->name)) != NULL;
     if (!known && cr_map_set(&told, op->name, strlen(op->name), (void *)(uintptr_t)op))
         known = false;
     pthread_mutex_unlock(&lock);
-    if (!known)
-        cr_log_line("backend", 1, "%s has no kernel for %s and is computed on the host",
-                    op->name, cr_device_kind_name((cr_device_kind)device.kind));
+    cr_log_line("backend", known ? 2 : 1, "%s has no kernel for %s and is computed on the host",
+                op->name, cr_device_kind_name((cr_device_kind)device.kind));
 }
 
 static cr_status check_fallback(const cr_op *op, cr_device device)
@@ -776,7 +776,7 @@ static cr_status check_fallback(const cr_op *op, cr_device device)
             "This could be because the operator doesn't exist for this backend, or was "
             "omitted during the selective/custom build process (if using custom build).",
             op->name);
-    tell_once(op, device);
+    tell_fallback(op, device);
     return CR_OK;
 }
 
@@ -929,7 +929,7 @@ static cr_status body_on_host(const cr_op *op, const cr_value *arg, cr_tensor *c
     cr_tensor *made[CR_MAX_ARGS] = {0};
     cr_status st = CR_OK;
 
-    tell_once(op, out[0]->device);
+    tell_fallback(op, out[0]->device);
     memcpy(given, arg, op->param_count * sizeof *given);
     for (int i = 0; i < op->param_count; i++)
         if (arg[i].tag == CR_TENSOR && !cr_is_host(arg[i].t->device)) {

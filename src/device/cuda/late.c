@@ -3,6 +3,7 @@
  * A kernel has a number, and writes it with the index to a word of host memory.  Functions that
  * wait for the device then read the word and return the text that was registered under the
  * number.  Several errors between two waits count as one; the context remains usable. */
+#include "base/log.h"
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include <pthread.h>
@@ -76,6 +77,7 @@ const char *cr_cuda_late_end(int index)
     uint64_t found = word ? atomic_load_explicit(word, memory_order_relaxed) : 0;
     const char *error;
 
+    cr_log_line("cuda", 2, "the host waits for the device");
     if (CR_LIKELY(!found))
         return NULL;
     atomic_store(word, 0);
