@@ -160,7 +160,13 @@ $(FRAME_OBJ): $(PY_OBJ)/frame/%.o: src/frame/%.c $(PY_OBJ)/gen/frame_opcodes.h
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -I$(PY_INC) -I$(PY_OBJ)/gen -MMD -c $< -o $@
-$(PY_OBJ)/_C.so: $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ) $(B)/libcresset.a
+# crc is part of the extension, too: python -m cresset crc.
+CRC_OBJ := $(patsubst tools/%.c,$(B)/obj/tools/%.o,$(wildcard tools/crc*.c))
+$(CRC_OBJ): $(B)/obj/tools/%.o: tools/%.c | $(B)/gen/stamp
+	@mkdir -p $(@D)
+	@echo "  $<"
+	$(Q)$(CC) $(CFLAGS_ALL) $(if $(filter tools/crc.c,$<),-Dmain=cr_crc_main) -MMD -c $< -o $@
+$(PY_OBJ)/_C.so: $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ) $(CRC_OBJ) $(B)/libcresset.a
 	$(Q)$(CC) -shared $(FLAVOUR) $(filter %.o,$^) $(ARCHIVE) -o $@ $(LIBS)
 
 # The files that are compiled for the package, of which tools/backend.py shows how many are.

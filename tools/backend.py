@@ -125,6 +125,9 @@ def stripped(path):
     return content
 
 
+ENTRY_POINTS = "[console_scripts]\ncresset = cresset.run:cresset_command\ncrc = cresset.run:crc_command\n"
+
+
 class Wheel:
     def __init__(self, folder):
         self.name = f"{base_name()}-{wheel_tag()}.whl"
@@ -147,6 +150,7 @@ class Wheel:
         self.add(f"{info}/METADATA", metadata())
         self.add(f"{info}/WHEEL", wheel_text())
         self.add(f"{info}/LICENSE", read("LICENSE"))
+        self.add(f"{info}/entry_points.txt", ENTRY_POINTS)
         record = f"{info}/RECORD"
         self.zip.writestr(record, "\n".join(self.records + [f"{record},,"]) + "\n")
         self.zip.close()

@@ -129,6 +129,8 @@ static int usage(void)
     return 2;
 }
 
+/* The package's extension has this file, too, with main renamed (src/py/bind/crc.c). */
+int main(int argc, char **argv);
 int main(int argc, char **argv)
 {
     static const struct {

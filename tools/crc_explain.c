@@ -329,6 +329,8 @@ static void follow_composition(explainer *x, const cr_op *op)
  * explained. */
 cr_status crc_read_table(void)
 {
+    if (cr_ops_count()) /* inside of the package's extension */
+        return CR_OK;
     for (int i = 0; i < cr_table_text_count; i++)
         CR_TRY(
             cr_ops_read(cr_table_texts[i].file, cr_table_texts[i].text, cr_table_texts[i].len));

@@ -10,10 +10,35 @@ from types import ModuleType
 
 from . import _root
 
-USAGE = """usage: python -m cresset run SCRIPT [ARGS...]
-       python -m cresset run -m MODULE [ARGS...]
-       python -m cresset install-torch [--target DIR]
+USAGE = """usage: python -m cresset run SCRIPT [ARGS...]         runs a program that imports torch
+       python -m cresset run -m MODULE [ARGS...]      runs a module
+       python -m cresset install-torch [--target DIR] makes an environment's torch this package
+       python -m cresset cache [--clear]              tells, or empties, the folder of compiled kernels
+       python -m cresset crc ...                      explains operators and runs passes of the compiler
+       python -m cresset env                          lists the environment variables
+       python -m cresset --help                       this, and the variables
 """
+
+
+def _variables():
+    """Returns a text about environment variables and the topics of CR_LOG."""
+    from . import _C
+    variables, topics = _C._environment_help()
+    own = [line for line in variables.splitlines() if line.startswith("CR_") and "(tests)" not in line]
+    return "environment variables:\n" + "".join(f"  {line}\n" for line in own) + \
+        "\ntopics of CR_LOG:\n" + "".join(f"  {line}\n" for line in topics.splitlines())
+
+
+def cache(arguments):
+    """Prints the folder, the number and the size of compiled kernels; with --clear they are removed."""
+    from . import _C
+    if arguments not in ([], ["--clear"]):
+        sys.stderr.write(USAGE)
+        return 2
+    files, size = _C._cache_measure(bool(arguments))
+    what = "removed from" if arguments else "in"
+    print(f"{files} {'file' if files == 1 else 'files'} of compiled kernels, {size / 1e6:.1f} MB, {what} {_C._cache_folder()}")
+    return 0
 
 
 def put_on_path():
@@ -115,6 +140,31 @@ def main(arguments):
     if command == ["install-torch"]:
         from .install import main as install
         return install(rest)
-    wants_help = command in (["-h"], ["--help"])
-    (sys.stdout if wants_help else sys.stderr).write(USAGE)
-    return 0 if wants_help else 2
+    if command == ["cache"]:
+        return cache(rest)
+    if command == ["crc"]:
+        return _crc(rest)
+    if command == ["env"] and not rest:
+        print(_variables(), end="")
+        return 0
+    if command not in (["-h"], ["--help"]):
+        sys.stderr.write(USAGE)
+        return 2
+    print(f"{USAGE}\n{_variables()}", end="")
+    return 0
+
+
+def _crc(arguments):
+    from . import _C
+    sys.stdout.flush()
+    return _C._crc(*arguments)
+
+
+def cresset_command():
+    """The command `cresset` of an installed package: the same as python -m cresset."""
+    return main(sys.argv[1:])
+
+
+def crc_command():
+    """The command `crc` of an installed package."""
+    return _crc(sys.argv[1:])

@@ -131,3 +131,41 @@ if __name__ == "__main__":
 def test_sources_can_be_inspected(tmp_path):
     done = run(tmp_path, "import inspect\ndef f():\n    return 1\nprint(inspect.getsource(f))\n")
     assert done.stdout == "def f():\n    return 1\n\n"
+
+
+# --- the other commands ---
+
+def command(*arguments, **environment):
+    return subprocess.run([*PREFIX, *arguments], text=True, capture_output=True, timeout=120, env={**os.environ, **environment})
+
+
+def test_help_lists_commands_variables_and_topics():
+    done = command("--help")
+    assert done.returncode == 0 and not done.stderr
+    for text in ("cresset run SCRIPT", "cache [--clear]", "crc ...", "CR_LOG  ", "CR_CACHE_LIMIT   default '512': megabytes",
+                 "recompile  which guard failed"):
+        assert text in done.stdout, text
+    assert "(tests)" not in done.stdout
+    assert command("env").stdout in done.stdout
+    assert command("walk").returncode == 2 and "usage: " in command("walk").stderr
+
+
+def test_the_cache_is_told_and_emptied(tmp_path):
+    folder = str(tmp_path / "kernels")
+    assert command("cache", CR_CACHE=folder).stdout == f"0 files of compiled kernels, 0.0 MB, in {folder}\n"
+    os.mkdir(folder, 0o700)
+    for i in range(2):
+        (tmp_path / "kernels" / f"{i:032x}.so").write_bytes(bytes(500_000))
+    (tmp_path / "kernels" / "notes.txt").write_text("")
+    assert command("cache", CR_CACHE=folder).stdout == f"2 files of compiled kernels, 1.0 MB, in {folder}\n"
+    assert command("cache", "--clear", CR_CACHE=folder).stdout == f"2 files of compiled kernels, 1.0 MB, removed from {folder}\n"
+    assert os.listdir(folder) == ["notes.txt"]
+    assert command("cache", "--all", CR_CACHE=folder).returncode == 2
+
+
+def test_crc_is_part_of_the_package(tmp_path):
+    done = command("crc", "explain", "logaddexp2")
+    assert done.returncode == 0 and "logaddexp2(Tensor self, Tensor other)" in done.stdout and "without overflow" in done.stdout
+    (tmp_path / "kernel.loop").write_text("a[i<8] = x[i] * 2\ny[i<8] = a[i] + 1\n")
+    assert command("crc", "fuse", str(tmp_path / "kernel.loop")).stdout.strip() == "y[i<8] = x[i] * 2 + 1"
+    assert command("crc", "explain", "nothing").returncode != 0 and command("crc").returncode == 2

@@ -1,6 +1,5 @@
 /* Counters of the kernel compiler, for tests and measurements, and its folder on disk. */
 #include "jit/jit.h"
-#include "base/env.h"
 #include "jit/cache.h"
 #include "py/bind/bind.h"
 
@@ -65,28 +64,11 @@ static PyObject *jit_cache_measure(PyObject *m, PyObject *clear)
     return Py_BuildValue("LL", (long long)size.files, (long long)size.bytes);
 }
 
-/* _environment_help() -> a line for each environment variable that the library reads. */
-static PyObject *jit_environment_help(PyObject *m, PyObject *unused)
-{
-    cr_text text = {0};
-    PyObject *out;
-
-    (void)m;
-    (void)unused;
-    cr_env_describe(&text);
-    cr_status st = cr_text_status(&text);
-    out = st ? cr_py_raise(st) : PyUnicode_FromString(text.at);
-    cr_text_drop(&text);
-    return out;
-}
-
-static PyMethodDef functions[] = {
-    {"_jit_counts", jit_counts, METH_NOARGS, NULL},
-    {"_jit_pending", jit_pending, METH_NOARGS, NULL},
-    {"_jit_wait", jit_wait, METH_O, NULL},
-    {"_cache_folder", jit_cache_folder, METH_NOARGS, NULL},
-    {"_cache_measure", jit_cache_measure, METH_O, NULL},
-    {"_environment_help", jit_environment_help, METH_NOARGS, NULL},
-    {0}};
+static PyMethodDef functions[] = {{"_jit_counts", jit_counts, METH_NOARGS, NULL},
+                                  {"_jit_pending", jit_pending, METH_NOARGS, NULL},
+                                  {"_jit_wait", jit_wait, METH_O, NULL},
+                                  {"_cache_folder", jit_cache_folder, METH_NOARGS, NULL},
+                                  {"_cache_measure", jit_cache_measure, METH_O, NULL},
+                                  {0}};
 
 int cr_py_jit_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }
