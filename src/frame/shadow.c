@@ -279,8 +279,8 @@ static shadow_frame *shadow_push(cr_shadow *s, const cr_live_frame *frame)
     return shadow_top(s);
 }
 
-/* The shadow of a frame.  A frame that was running before the observation began has none yet.
- */
+/* The shadow of a frame.  A frame that was running before the observation began has none: its
+ * instructions are not part of what is observed. */
 static shadow_frame *shadow_of(cr_shadow *s, const cr_live_frame *frame)
 {
     size_t n = s->frames.count;
@@ -289,7 +289,7 @@ static shadow_frame *shadow_of(cr_shadow *s, const cr_live_frame *frame)
                  s->frames.item[n - 1].code != cr_frame_code(frame)))
         n--;
     if (!n)
-        return shadow_push(s, frame);
+        return NULL;
     while (s->frames.count > n)
         shadow_pop(s);
     return shadow_top(s);

@@ -11,6 +11,8 @@ import re
 import sys
 import warnings
 
+import versions
+
 HERE = pathlib.Path(__file__).parent
 CASES = [line for line in (HERE / "sparse_cases.txt").read_text().splitlines() if line]
 SETUP = """
@@ -49,7 +51,7 @@ def run(package, case):
             text = f"{type(e).__name__}: {e}".split(" This could be because")[0]
         finally:
             torch.sparse.check_sparse_tensor_invariants.disable()
-    return re.sub(r" object at 0x\w+", "", text)
+    return re.sub(r" object at 0x\w+", "", versions.ordered_dicts(text))
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--record"]:
