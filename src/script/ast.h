@@ -23,8 +23,16 @@ typedef struct {
     uint32_t start, end;
 } cr_srange;
 
+/* The place in a source that was looked up last, so that the next look-up need not count lines
+ * from the start; {0} before the first. */
+typedef struct {
+    const cr_ssource *source;
+    uint32_t at;
+    int line;
+} cr_splace;
+
 /* Line and column of the range's start, from 1 and from 0. */
-void cr_srange_place(cr_srange r, int *line, int *column);
+void cr_srange_place(cr_srange r, cr_splace *last, int *line, int *column);
 /* Appends torch's mark: the file, three lines of context, and ~~~ <--- HERE. */
 void cr_srange_mark(cr_text *out, cr_srange r);
 /* The same of a place in a running function. */

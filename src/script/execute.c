@@ -5,6 +5,7 @@
  * that a nested block reads stays until the end of the step that has the block.
  *
  * Invariant: between steps, the registers own exactly the values that later steps may read. */
+#include "base/clock.h"
 #include "script/execute_impl.h"
 #include <pthread.h>
 #include <string.h>
@@ -50,6 +51,7 @@ typedef struct {
     bool limited;
     uint64_t steps_left;
     int depth;
+    double next_poll;         /* cr_seconds of the next call of cr_script_poll */
     CR_VEC(exec_place) trace; /* innermost first */
 } exec_run;
 
@@ -516,6 +518,19 @@ static cr_status exec_iterate(exec_frame *f, const exec_block *b, cr_ivalue *car
     return CR_OK;
 }
 
+cr_status (*cr_script_poll)(void);
+
+/* Calls cr_script_poll if the last call was long ago. */
+static cr_status exec_poll(exec_run *run)
+{
+    double now = cr_script_poll ? cr_seconds() : 0;
+
+    if (!cr_script_poll || now < run->next_poll)
+        return CR_OK;
+    run->next_poll = now + 0.05;
+    return cr_script_poll();
+}
+
 static cr_status exec_loop_run(exec_frame *f, const exec_step *s, cr_ivalue *carried, int n)
 {
     const cr_ivalue *most = exec_in(f, s, 0);
@@ -527,8 +542,10 @@ static cr_status exec_loop_run(exec_frame *f, const exec_step *s, cr_ivalue *car
     CR_TRY(exec_truth(exec_in(f, s, 1), &go_on));
     for (int k = 0; k < n; k++)
         carried[k] = cr_ivalue_keep(*exec_in(f, s, k + 2));
-    for (int64_t i = 0; i < trips && go_on; i++)
+    for (int64_t i = 0; i < trips && go_on; i++) {
+        CR_TRY(exec_poll(f->run));
         CR_TRY(exec_iterate(f, s->block, carried, n, i, &go_on));
+    }
     for (int k = 0; k < n; k++) {
         exec_set(f, s->out[k], carried[k]);
         carried[k] = cr_iv_none();

@@ -8,6 +8,7 @@ typedef struct {
     unsigned *number; /* by the value's id: its number, from 1 */
     unsigned numbers;
     bool ranges;
+    cr_splace place; /* of the last range */
 } graph_printer;
 
 /* --- constants --- */
@@ -165,7 +166,7 @@ static void print_range(graph_printer *p, cr_srange r)
 
     if (!p->ranges || !r.source || !r.source->name)
         return;
-    cr_srange_place(r, &line, &column);
+    cr_srange_place(r, &p->place, &line, &column);
     cr_text_printf(p->out, " # %s:%d:%d", r.source->name, line, column);
 }
 

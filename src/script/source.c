@@ -16,11 +16,23 @@ static size_t line_end(const cr_ssource *s, size_t at)
     return at;
 }
 
-void cr_srange_place(cr_srange r, int *line, int *column)
+static int newlines(const cr_ssource *s, uint32_t from, uint32_t to)
 {
-    *line = r.source->first_line;
-    for (size_t i = 0; i < r.start && i < r.source->len; i++)
-        *line += r.source->text[i] == '\n';
+    int n = 0;
+
+    for (size_t i = from; i < to && i < s->len; i++)
+        n += s->text[i] == '\n';
+    return n;
+}
+
+void cr_srange_place(cr_srange r, cr_splace *last, int *line, int *column)
+{
+    if (last->source != r.source)
+        *last = (cr_splace){r.source, 0, r.source->first_line};
+    last->line += r.start >= last->at ? newlines(r.source, last->at, r.start)
+                                      : -newlines(r.source, r.start, last->at);
+    last->at = r.start;
+    *line = last->line;
     *column = (int)(r.start - line_start(r.source, r.start)) + r.source->indent;
 }
 
@@ -63,7 +75,7 @@ void cr_srange_mark_in(cr_text *out, cr_srange r, const char *function)
     r.end = r.end > s->len ? (uint32_t)s->len : r.end;
     r.start = r.start > r.end ? r.end : r.start;
     if (s->name) {
-        cr_srange_place(r, &number, &column);
+        cr_srange_place(r, &(cr_splace){0}, &number, &column);
         cr_text_printf(out, "  File \"%s\", line %d%s%s\n", s->name, number,
                        function ? ", in " : "", function ? function : "");
     }

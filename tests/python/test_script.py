@@ -1,6 +1,7 @@
 """TorchScript archives that torch wrote (tests/data/script/record.py): loading, calls, training."""
 import io
 import os
+import signal
 import zipfile
 
 import pytest
@@ -161,7 +162,6 @@ def test_operators_of_old_versions_have_their_old_meaning():
 def test_damaged_archives_are_refused():
     with open(os.path.join(DATA, "trunk.pt"), "rb") as file:
         whole = file.read()
-    import io
     refused = 0
     for cut in range(0, len(whole), 97):
         with pytest.raises(RuntimeError):
@@ -171,8 +171,38 @@ def test_damaged_archives_are_refused():
 
 
 def test_other_formats_are_refused_by_name():
-    import io
     with pytest.raises(RuntimeError, match="FlatBuffer"):
         torch.jit.load(io.BytesIO(b"\0\0\0\0PTMF" + b"\0" * 64))
     with pytest.raises(ValueError, match="does not exist"):
         torch.jit.load("no such file")
+
+
+def edited(name, *replaced):
+    """An archive with another text of its program."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(os.path.join(DATA, name + ".pt")) as source, zipfile.ZipFile(out, "w") as made:
+        for entry in source.namelist():
+            data = source.read(entry)
+            for old, new in zip(replaced[::2], replaced[1::2]) if entry.endswith(".py") else ():
+                data = data.replace(old, new)
+            if not entry.endswith(".debug_pkl"):
+                made.writestr(entry, data)
+    return io.BytesIO(out.getvalue())
+
+
+def test_a_loop_without_end_is_interrupted():
+    m = torch.jit.load(edited("branches", b"torch.eq(torch.remainder(n0, 4), 0)", b"torch.eq(n0, -1)", b"torch.lt(n0, 10), x2", b"True, x2"))
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            m(torch.ones(3))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_lines_of_a_long_program():
+    lines = b"".join(b"    x = torch.add(x, %d)\n" % i for i in range(300))
+    graph = torch.jit.load(edited("trunk", b"    linear = self.linear\n", lines + b"    linear = self.linear\n")).graph
+    numbers = [int(line.rsplit(":", 2)[1]) for line in graph.splitlines() if "aten::add(" in line][:300]
+    assert numbers == list(range(numbers[0], numbers[0] + 300))

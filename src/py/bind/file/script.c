@@ -378,6 +378,16 @@ static int script_bind(const cr_sfunction *f, PyObject *args, PyObject *kwargs,
     return s->param_count;
 }
 
+/* Handlers of signals, for programs that run without the interpreter lock. */
+static cr_status script_poll(void)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    int raised = PyErr_CheckSignals();
+
+    PyGILState_Release(state);
+    return raised < 0 ? CR_PYTHON : CR_OK;
+}
+
 static PyObject *script_run(cr_sfunction *f, const cr_ivalue *value, int count)
 {
     cr_ivalue result;
@@ -701,5 +711,6 @@ int cr_py_script_start(PyObject *m)
 {
     if (cr_py_add_type(m, "ScriptObject", &script_object_type) < 0)
         return -1;
+    cr_script_poll = script_poll;
     return PyModule_AddFunctions(m, script_functions);
 }
