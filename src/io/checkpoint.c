@@ -126,6 +126,7 @@ static cr_status find_records(cr_checkpoint *c)
                 "elements * 1 bytes/element) for dtype Byte",
                 (unsigned long long)e->size, (unsigned long long)s->bytes,
                 (unsigned long long)s->bytes);
+        CR_TRY(cr_zip_unpack(c->zip, e));
         c->at[i] = e->at;
     }
     return CR_OK;

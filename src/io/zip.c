@@ -19,6 +19,9 @@ enum { MOST_COMMENT = 65535, DEFLATED = 8 };
 
 struct cr_zip {
     cr_source *source;
+    cr_source
+        *archive; /* of an archive with deflated records: its file; `source` is `memory` */
+    char *memory;
     cr_arena arena;
     cr_map names; /* name to entry index + 1 */
     CR_VEC(cr_zip_entry) entries;
@@ -327,24 +330,27 @@ static cr_status zip_inflate(const cr_zip_entry *e, unsigned char *packed, char 
                : refuse_record("reading", e->name, "decompression failed");
 }
 
-/* Reads one record to its place in the unpacked memory. */
-static cr_status zip_unpack_record(cr_zip *z, cr_zip_entry *e, char *bytes, uint64_t at)
+/* The bytes of a record from the archive. */
+static cr_status zip_record_bytes(const cr_zip *z, const cr_zip_entry *e, char *to)
 {
-    unsigned char *packed = NULL;
-    cr_status st;
+    if (!e->deflated)
+        return cr_source_read(z->archive, e->from, (size_t)e->size, to);
+    unsigned char *packed = cr_alloc((size_t)e->packed + 1);
+    if (!packed)
+        return CR_MEMORY;
+    cr_status st = cr_source_read(z->archive, e->from, (size_t)e->packed, packed);
+    st = st ? st : zip_inflate(e, packed, to);
+    cr_free(packed);
+    return st;
+}
 
-    if (!e->deflated) {
-        CR_TRY(cr_source_read(z->source, e->at, (size_t)e->size, bytes + at));
-    } else {
-        packed = cr_alloc((size_t)e->packed + 1);
-        st = packed ? cr_source_read(z->source, e->at, (size_t)e->packed, packed) : CR_MEMORY;
-        st = st ? st : zip_inflate(e, packed, bytes + at);
-        cr_free(packed);
-        CR_TRY(st);
-    }
-    e->at = at;
-    e->packed = e->size;
-    e->deflated = false;
+cr_status cr_zip_unpack(cr_zip *z, const cr_zip_entry *entry)
+{
+    cr_zip_entry *e = &z->entries.at[entry - z->entries.at];
+
+    if (e->absent)
+        CR_TRY(zip_record_bytes(z, e, z->memory + e->at));
+    e->absent = false;
     return CR_OK;
 }
 
@@ -364,30 +370,29 @@ static bool zip_unpacked_size(const cr_zip *z, uint64_t *total)
 
 static void zip_free(void *bytes) { cr_free(bytes); }
 
-static cr_status zip_unpack(cr_zip *z)
+/* Gives each record its place in memory, which has pages only where records are unpacked. */
+static cr_status zip_prepare(cr_zip *z)
 {
-    cr_source *memory;
     uint64_t total, at = 0;
 
     if (!zip_unpacked_size(z, &total))
         return corrupted();
-    char *bytes = cr_alloc_zero((size_t)total + 1);
-    if (!bytes)
+    z->memory = cr_alloc((size_t)total + 1);
+    if (!z->memory)
         return CR_MEMORY;
-    cr_status st = CR_OK;
-    for (size_t i = 0; !st && i < z->entries.len; i++) {
+    z->archive = z->source;
+    z->source = NULL;
+    cr_status st = cr_source_memory(&z->source, z->memory, (size_t)total, zip_free, z->memory);
+    if (st)
+        cr_free(z->memory);
+    for (size_t i = 0; i < z->entries.len; i++) {
         cr_zip_entry *e = &z->entries.at[i];
-        st = zip_unpack_record(z, e, bytes, at);
+        e->from = e->at;
+        e->at = at;
+        e->absent = true;
         at = (at + e->size + CR_ZIP_ALIGNMENT - 1) & ~(uint64_t)(CR_ZIP_ALIGNMENT - 1);
     }
-    st = st ? st : cr_source_memory(&memory, bytes, (size_t)total, zip_free, bytes);
-    if (st) {
-        cr_free(bytes);
-        return st;
-    }
-    cr_source_drop(z->source);
-    z->source = memory;
-    return CR_OK;
+    return st;
 }
 
 /* --- opening and reading --- */
@@ -400,7 +405,7 @@ cr_status cr_zip_open(cr_zip **out, cr_source *source)
     z->source = cr_source_keep(source);
     cr_status st = read_directory(z);
     if (!st && z->deflated)
-        st = zip_unpack(z);
+        st = zip_prepare(z);
     if (st)
         cr_zip_drop(z);
     else
@@ -416,6 +421,7 @@ void cr_zip_drop(cr_zip *z)
     cr_map_drop(&z->names);
     cr_arena_drop(&z->arena);
     cr_source_drop(z->source);
+    cr_source_drop(z->archive);
     cr_free(z);
 }
 
@@ -441,7 +447,8 @@ cr_status cr_zip_need(const cr_zip_entry **out, const cr_zip *z, const char *nam
 
 cr_status cr_zip_read(const cr_zip *z, const cr_zip_entry *e, void *to)
 {
-    CR_TRY(cr_source_read(z->source, e->at, (size_t)e->size, to));
+    CR_TRY(e->absent ? zip_record_bytes(z, e, to)
+                     : cr_source_read(z->source, e->at, (size_t)e->size, to));
     if (e->crc && crc32_z(0, to, (size_t)e->size) != e->crc)
         return refuse_record("reading", e->name, "CRC-32 check failed");
     return CR_OK;

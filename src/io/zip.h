@@ -1,10 +1,10 @@
 /* zip.h - archives of uncompressed records, in torch.save's layout.
  *
  * The reader checks the whole directory before it gives an entry: every record is inside the
- * file, and no record overlaps another.  An archive with deflated records, which other programs
- * write, is unpacked into memory when it is opened.  Names are relative to the archive's one
- * folder ("archive/data/0" is "data/0").  Failures are CR_RUNTIME in torch's words.  The writer
- * aligns data to 64 bytes. */
+ * file, and no record overlaps another.  A deflated record, which other programs write, is
+ * unpacked into memory when it is first needed.  Names are relative to the archive's one folder
+ * ("archive/data/0" is "data/0").  Failures are CR_RUNTIME in torch's words.  The writer aligns
+ * data to 64 bytes. */
 #ifndef CR_IO_ZIP_H
 #define CR_IO_ZIP_H
 
@@ -15,10 +15,10 @@ enum { CR_ZIP_ALIGNMENT = 64 };
 
 typedef struct {
     const char *name;
-    uint64_t at, size; /* position and size of the record in the source */
-    uint64_t packed;   /* size in the archive; equal to `size` but for deflated records */
+    uint64_t at, size;     /* position and size of the record in the source */
+    uint64_t from, packed; /* the same in the archive */
     uint32_t crc;
-    bool deflated; /* only while the archive is opened */
+    bool deflated, absent; /* absent: cr_zip_unpack has not put the bytes into the source yet */
 } cr_zip_entry;
 
 typedef struct cr_zip cr_zip;
@@ -31,6 +31,8 @@ void cr_zip_drop(cr_zip *z);
 cr_source *cr_zip_source(const cr_zip *z);
 /* True when the source starts with the signature of an archive. */
 bool cr_zip_begins(const cr_source *source);
+/* Makes the bytes of a record available in the source, at e->at. */
+CR_MUST cr_status cr_zip_unpack(cr_zip *z, const cr_zip_entry *e);
 /* The entry, borrowed from `z`; NULL when there is none. */
 const cr_zip_entry *cr_zip_find(const cr_zip *z, const char *name);
 /* As cr_zip_find, but a missing record is a failure. */

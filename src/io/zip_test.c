@@ -117,7 +117,7 @@ TEST(false_directories_are_refused)
     FAILS(CR_RUNTIME, patched(&t, second + 28, full, 2));  /* name */
     FAILS(CR_RUNTIME, patched(&t, second + 30, full, 2));  /* extra field */
     FAILS(CR_RUNTIME, patched(&t, second + 42, full, 3));  /* local header */
-    FAILS(CR_RUNTIME, patched(&t, second + 10, "\10", 1)); /* deflated */
+    FAILS(CR_RUNTIME, patched(&t, second + 10, "\14", 1)); /* another method */
     FAILS(CR_RUNTIME, patched(&t, second + 8, "\1", 1));   /* encrypted */
     FAILS(CR_RUNTIME, patched(&t, second + 46, "\0", 1));  /* a NUL in a name */
     /* Two entries of the same bytes. */

@@ -330,6 +330,20 @@ def test_deflated_records_are_read(tmp_path):
             pass
 
 
+def test_deflated_records_that_are_not_needed_are_not_unpacked():
+    whole = dict(cases.records_of((DATA / "small.pt").read_bytes()))
+    name = next(n for n in whole if n.endswith("data.pkl"))
+    extra = {**whole, name.replace("data.pkl", "unread"): bytes(100000)}
+    packed = bytearray(cases.archive_of(extra.items(), zipfile.ZIP_DEFLATED))
+    at = zipfile.ZipFile(io.BytesIO(bytes(packed))).getinfo(name.replace("data.pkl", "unread")).header_offset
+    packed[at + 30 + len(name.replace("data.pkl", "unread")) + 4] ^= 0xff
+    assert cases.describe(torch, torch.load(io.BytesIO(bytes(packed)))) == cases.describe(
+        torch, torch.load(io.BytesIO((DATA / "small.pt").read_bytes())))
+    longer = {n: data + bytes(1 << 20) if n.endswith("data/0") else data for n, data in whole.items()}
+    with pytest.raises(RuntimeError, match="does not match expected size"):
+        torch.load(io.BytesIO(cases.archive_of(longer.items(), zipfile.ZIP_DEFLATED)))
+
+
 def test_overlapping_records_are_refused():
     whole = (DATA / "small.pt").read_bytes()
     # Two directory entries with the same bytes.

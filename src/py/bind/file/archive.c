@@ -72,12 +72,13 @@ static PyObject *archive_read(PyObject *module, PyObject *args)
 static void archive_drop_source(void *source) { cr_source_drop(source); }
 
 /* A storage with a record's bytes; `share`: over the mapped file. */
-static cr_status archive_storage_of(cr_storage **out, const cr_zip *zip, const cr_zip_entry *e,
+static cr_status archive_storage_of(cr_storage **out, cr_zip *zip, const cr_zip_entry *e,
                                     bool share)
 {
     char *bytes = share ? cr_source_bytes(cr_zip_source(zip), e->at) : NULL;
     cr_status st;
 
+    CR_TRY(cr_zip_unpack(zip, e));
     if (bytes && e->size && (uintptr_t)bytes % 16 == 0) {
         st = cr_storage_foreign(out, bytes, (size_t)e->size, archive_drop_source,
                                 cr_source_keep(cr_zip_source(zip)));
