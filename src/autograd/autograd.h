@@ -233,6 +233,8 @@ CR_MUST cr_status cr_hook_tensor(cr_hook **out, cr_tensor *t, const cr_hook_call
 CR_MUST cr_status cr_hook_accumulated(cr_hook **out, cr_tensor *t, const cr_hook_call *call);
 CR_MUST cr_status cr_hook_before(cr_hook **out, cr_node *n, const cr_hook_call *call);
 CR_MUST cr_status cr_hook_after(cr_hook **out, cr_node *n, const cr_hook_call *call);
+/* The context of a node's hook with this function, before or after the node; NULL: none. */
+void *cr_hook_find(const cr_node *n, bool after, cr_grad_hook fn);
 void cr_hook_remove(cr_hook *h); /* further calls do nothing */
 void cr_hook_drop(cr_hook *h);   /* drops the handle; the hook stays */
 

@@ -97,6 +97,15 @@ cr_status cr_hook_after(cr_hook **out, cr_node *n, const cr_hook_call *call)
     return hook_append(out, &extra->after, call, 0);
 }
 
+void *cr_hook_find(const cr_node *n, bool after, cr_grad_hook fn)
+{
+    cr_hook *h = !n->extra ? NULL : after ? n->extra->after : n->extra->before;
+
+    while (h && h->call.fn != fn)
+        h = h->next;
+    return h ? h->call.context : NULL;
+}
+
 /* Holds a reference on the entry while its function runs, because the function may drop the
  * node's list. */
 static cr_status hook_run(cr_hook *h, cr_tensor **grads, int n, cr_tensor *const *given,

@@ -1,4 +1,7 @@
 """Automatic differentiation from Python: backward, grad, modes, hooks, Functions."""
+import gc
+import weakref
+
 import cresset as torch
 import pytest
 from cresset.autograd import Function, grad, gradcheck, gradgradcheck
@@ -152,6 +155,34 @@ def test_failing_hooks(hook, cls, text):
     x.register_hook(hook)
     with pytest.raises(cls, match=text):
         (x * 2).sum().backward()
+
+
+def test_hooks_of_a_node_stay_when_its_object_ends():
+    x, seen = leaf(), []
+    y = x * 2
+    first = y.grad_fn.register_hook(lambda *g: seen.append(1))
+    y.grad_fn.register_prehook(lambda g: seen.append(0))
+    y.grad_fn.register_hook(lambda *g: seen.append(2))
+    assert len(first.hooks_dict_ref()) == 2
+    y.sum().backward(retain_graph=True)
+    first.remove()
+    y.sum().backward()
+    assert seen == [0, 1, 2, 0, 2]
+
+
+@pytest.mark.parametrize("register", [
+    lambda z, y, o: z.grad_fn.register_hook(lambda *g: (z, o)), lambda z, y, o: z.grad_fn.register_prehook(lambda g: (y, o)),
+    lambda z, y, o: (lambda n: n.register_hook(lambda *g: (n, o)))(z.grad_fn), lambda z, y, o: y.register_hook(lambda g: (y, z, o))])
+def test_hooks_that_refer_to_their_graph_are_collected(register):
+    class Seen:
+        pass
+    x, o = leaf(), Seen()
+    gone = weakref.ref(o)
+    z = x * 2
+    register(z, z.sum(), o)
+    del z, o
+    gc.collect()
+    assert gone() is None
 
 
 def test_hooks_after_accumulation():

@@ -389,6 +389,10 @@ cr_hook_call cr_py_tensor_hooks(PyObject *dict);
 cr_hook_call cr_py_accumulated_hooks(PyObject *dict);
 cr_hook_call cr_py_before_hooks(PyObject *dict);
 cr_hook_call cr_py_after_hooks(PyObject *dict);
+/* The dict of a node's hooks of one of these kinds, borrowed; NULL: none yet. */
+PyObject *cr_py_node_hooks(const cr_node *n, bool after);
+/* Empties a dict of hooks, for the garbage collector; NULL: does nothing. */
+void cr_py_clear_hooks(PyObject *dict);
 /* Appends `callable` to *dict and returns its RemovableHandle.  When *dict is NULL, makes an
  * OrderedDict and sets *made. */
 PyObject *cr_py_hook_dict_add(PyObject **dict, PyObject *callable, bool *made);

@@ -261,3 +261,8 @@ RUN(tensor)
 RUN(accumulated)
 RUN(before)
 RUN(after)
+
+PyObject *cr_py_node_hooks(const cr_node *n, bool after)
+{
+    return cr_hook_find(n, after, after ? run_after : run_before);
+}

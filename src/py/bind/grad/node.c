@@ -10,7 +10,6 @@
 typedef struct {
     PyObject_HEAD cr_node *node;
     PyObject *metadata;
-    PyObject *before, *after; /* dicts of hooks, borrowed from the C hooks */
 } py_node;
 
 static PyTypeObject node_type;
@@ -74,14 +73,40 @@ static void node_dealloc(PyObject *self)
 {
     py_node *p = (py_node *)self;
 
-    if (PyObject_IS_GC(self))
-        PyObject_GC_UnTrack(self);
+    PyObject_GC_UnTrack(self);
     if (p->node) {
         p->node->peer = NULL;
         cr_node_drop(p->node);
     }
     Py_XDECREF(p->metadata);
     Py_TYPE(self)->tp_free(self);
+}
+
+/* The hooks of a node that only its wrapper keeps. */
+static int node_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    const py_node *p = (py_node *)self;
+
+    Py_VISIT(p->metadata);
+    if (!p->node || cr_calls_apart ||
+        atomic_load_explicit(&p->node->count, memory_order_relaxed) != 1)
+        return 0;
+    Py_VISIT(cr_py_node_hooks(p->node, false));
+    Py_VISIT(cr_py_node_hooks(p->node, true));
+    return 0;
+}
+
+static int node_clear(PyObject *self)
+{
+    const py_node *p = (py_node *)self;
+
+    if (p->metadata)
+        PyDict_Clear(p->metadata);
+    if (p->node) {
+        cr_py_clear_hooks(cr_py_node_hooks(p->node, false));
+        cr_py_clear_hooks(cr_py_node_hooks(p->node, true));
+    }
+    return 0;
 }
 
 static PyObject *node_name(PyObject *self, PyObject *unused)
@@ -152,28 +177,28 @@ static PyObject *node_sequence(PyObject *self, PyObject *unused)
     return n ? PyLong_FromUnsignedLongLong(n->sequence) : NULL;
 }
 
-/* Adds `callable` to the node's dict of pre-hooks or post-hooks. */
+/* Adds `callable` to the node's dict of pre-hooks or post-hooks, which the C hook owns: it
+ * stays when the wrapper ends. */
 static PyObject *node_add_hook(PyObject *self, PyObject *callable, bool after)
 {
     cr_node *n = cr_py_node_of(self);
-    PyObject *none = NULL, **dict = &none, *handle;
-    bool made, own = PyObject_TypeCheck(self, &node_type);
-    cr_status st = CR_OK;
+    PyObject *dict, *handle;
+    cr_hook_call call;
+    cr_status st;
+    bool made;
 
     if (!n)
         return NULL;
-    if (own)
-        dict = after ? &((py_node *)self)->after : &((py_node *)self)->before;
-    handle = cr_py_hook_dict_add(dict, callable, &made);
+    dict = cr_py_node_hooks(n, after);
+    handle = cr_py_hook_dict_add(&dict, callable, &made);
     if (!handle || !made)
         return handle;
-    cr_hook_call call = after ? cr_py_after_hooks(*dict) : cr_py_before_hooks(*dict);
-    Py_DECREF(*dict); /* the C hook holds a reference */
+    call = after ? cr_py_after_hooks(dict) : cr_py_before_hooks(dict);
+    Py_DECREF(dict); /* the C hook holds a reference */
     st = after ? cr_hook_after(NULL, n, &call) : cr_hook_before(NULL, n, &call);
     if (!st)
         return handle;
     call.drop(call.context);
-    *dict = NULL;
     Py_DECREF(handle);
     return cr_py_raise(st);
 }
@@ -269,8 +294,11 @@ static PyGetSetDef own_getset[] = {
 static PyTypeObject node_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "autograd.graph.Node",
     .tp_basicsize = sizeof(py_node),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC |
+                Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_doc = "A recorded operation.",
+    .tp_traverse = node_traverse,
+    .tp_clear = node_clear,
     .tp_dealloc = node_dealloc,
     .tp_getattro = node_getattro,
     .tp_methods = cr_py_node_methods,

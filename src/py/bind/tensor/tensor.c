@@ -184,6 +184,8 @@ static int visit_node(cr_node *node, visitproc visit, void *arg)
         if (atomic_load_explicit(&n->count, memory_order_relaxed) != 1)
             continue;
         Py_VISIT(cr_py_node_context(n));
+        Py_VISIT(cr_py_node_hooks(n, false));
+        Py_VISIT(cr_py_node_hooks(n, true));
         for (uint32_t i = 0; i < n->edge_count && depth < DEPTH; i++)
             if (n->edges[i].node)
                 stack[depth++] = n->edges[i].node;
@@ -225,7 +227,7 @@ static bool holds_hooks(const cr_tensor *t)
     return !n || atomic_load_explicit(&n->count, memory_order_relaxed) == 1;
 }
 
-static void clear_hooks(PyObject *dict)
+void cr_py_clear_hooks(PyObject *dict)
 {
     PyObject *done = dict ? PyObject_CallMethod(dict, "clear", NULL) : NULL;
 
@@ -254,8 +256,8 @@ static int tensor_clear(PyObject *self)
     cr_py_tensor *w = wrapper_of(self);
 
     Py_CLEAR(w->dict);
-    clear_hooks(w->hooks);
-    clear_hooks(w->accumulated);
+    cr_py_clear_hooks(w->hooks);
+    cr_py_clear_hooks(w->accumulated);
     return 0;
 }
 
