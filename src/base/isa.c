@@ -4,6 +4,9 @@
 #include "base/log.h"
 #include <pthread.h>
 #include <string.h>
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
 
 static const struct {
     const char *name, *flags, *moves;
@@ -18,10 +21,18 @@ const char *cr_isa_flags(cr_isa isa) { return rows[isa].flags; }
 const char *cr_isa_moves(cr_isa isa) { return rows[isa].moves; }
 
 #if defined(__x86_64__) || defined(__i386__)
+/* gcc 10's and clang 14's __builtin_cpu_supports do not know F16C. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+}
+
 static cr_isa best(void)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
         return CR_ISA_base;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))

@@ -95,7 +95,7 @@ bool cr_is_one_a_row(int ndim, const int64_t *size, int64_t columns, int own,
         int64_t here = d >= lead ? own_size[d - lead] : 1;
         if (columns > 1 ? here != 1 : here != size[d])
             return false;
-        if (columns > 1 && columns % size[d])
+        if (columns > 1 && (!size[d] || columns % size[d]))
             return false;
         columns = columns > 1 ? columns / size[d] : columns;
     }

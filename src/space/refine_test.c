@@ -99,6 +99,7 @@ TEST(values_for_each_row_and_for_each_column_are_distinguished)
 {
     CHECK(cr_is_one_a_row(2, (int64_t[]){5, 5}, 5, 2, (int64_t[]){5, 1}));
     CHECK(!cr_is_one_a_row(2, (int64_t[]){5, 5}, 5, 1, (int64_t[]){5}));
+    CHECK(!cr_is_one_a_row(2, (int64_t[]){5, 0}, 5, 2, (int64_t[]){5, 1}));
 }
 
 /* Elements of two shapes of one operand, in row-major order. */
