@@ -58,6 +58,13 @@ static void put_words(cr_text *out, const cr_op *op)
     if (op->scatter)
         cr_text_printf(out, "  scatter   %s\n", op->scatter_name);
     for (int i = 0; i < op->param_count; i++)
+        if (op->format_params >> i & 1)
+            cr_text_printf(out, "  format    %s %s\n",
+                           op->format_rule == CR_FORMAT_RULE_LIKE     ? "like"
+                           : op->format_rule == CR_FORMAT_RULE_IMAGES ? "images"
+                                                                      : "channels_last",
+                           op->param[i].name);
+    for (int i = 0; i < op->param_count; i++)
         if (op->updates >> i & 1)
             cr_text_printf(out, "  updates   %s when %s\n", op->param[i].name,
                            op->param[op->updates_when].name);

@@ -288,6 +288,10 @@ struct cr_op {
      * the one for its in-place form, with the same parameters.  NULL without the clause. */
     const char *sparse_name, *sparse_inplace_name;
     const cr_op *sparse, *sparse_inplace;
+    /* Clause `format`: results have the memory format of the tensors `format_params` (bits), of
+     * an EXTERN entry.  See cr_format_rule. */
+    uint8_t format_rule;
+    uint32_t format_params;
     /* Clause `updates`: bits of tensor parameters that the entry writes although torch's schema
      * does not mark them, if the bool parameter `updates_when` is true. */
     uint32_t updates;
@@ -308,6 +312,15 @@ struct cr_op {
     const cr_op *inplace;    /* this entry's in-place form, or NULL */
     const cr_op *inplace_of; /* of an in-place form: the entry it computes */
 };
+
+/* Clause `format`: row-major results; channels_last (or channels_last_3d) where one of the
+ * tensors is, of a list all; self's order of dims. */
+typedef enum {
+    CR_FORMAT_RULE_NONE,
+    CR_FORMAT_RULE_CHANNELS,
+    CR_FORMAT_RULE_IMAGES, /* channels_last alone */
+    CR_FORMAT_RULE_LIKE
+} cr_format_rule;
 
 /* Properties of entries (clause `words`), a bit set; words.def defines them. */
 enum {

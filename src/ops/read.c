@@ -290,6 +290,30 @@ static cr_status read_updates(lexer *x, cr_op *op)
                : lex_error(x, "'%s' is no bool", op->param[param].name);
 }
 
+/* `format channels_last TENSOR...`, `format images TENSOR...`, `format like TENSOR` */
+static cr_status read_format(lexer *x, cr_op *op)
+{
+    static const char *const names[] = {[CR_FORMAT_RULE_CHANNELS] = "channels_last",
+                                        [CR_FORMAT_RULE_IMAGES] = "images",
+                                        [CR_FORMAT_RULE_LIKE] = "like"};
+    bool found = false;
+    int param;
+
+    for (int i = CR_FORMAT_RULE_CHANNELS; i <= CR_FORMAT_RULE_LIKE && !found; i++) {
+        CR_TRY(lex_take(x, names[i], &found));
+        op->format_rule = (uint8_t)i;
+    }
+    if (!found)
+        return lex_error(x, "channels_last, images or like expected");
+    do {
+        CR_TRY(take_param(x, op, &param));
+        if (op->param[param].type != CR_T_TENSOR && op->param[param].type != CR_T_TENSORS)
+            return lex_error(x, "'%s' is no tensor", op->param[param].name);
+        op->format_params |= 1u << param;
+    } while (x->kind != TOKEN_END);
+    return CR_OK;
+}
+
 /* `filled NUMBER`, `filled PARAM` */
 static cr_status read_filled(lexer *x, cr_op *op)
 {
@@ -824,6 +848,7 @@ static const struct {
     {"inverse", read_inverse},
     {"neutral", read_neutral},
     {"filled", read_filled},
+    {"format", read_format},
     {"functional", read_functional},
     {"scatter", read_scatter},
     {"sparse", read_sparse},
@@ -958,6 +983,9 @@ static const char *contradiction(const cr_op *op)
         return "`resets` is for an entry that writes self";
     if (op->out_rule && !(op->forms & (CR_AS_OUT | CR_AS_INPLACE)))
         return "`out` is for an entry with the form out or inplace";
+    if (op->format_rule && op->does != CR_DOES_EXTERN)
+        return "`format` is for an entry whose results are allocated: a loop or a C function "
+               "on views";
     if ((op->out_rule & CR_OUT_TYPED) && cr_op_find_param(op, "dtype") < 0)
         return "`out typed` is for an entry with the parameter dtype";
     if (op->neutral_param >= 0 && (!from_tensor || !to_tensor || op->neutral_param == 0))

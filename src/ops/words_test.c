@@ -62,6 +62,20 @@ TEST(words_that_contradict_each_other_or_the_schema_are_refused)
             "test.op:2: a number expected");
 }
 
+TEST(clause_format_names_tensors)
+{
+    OK(read("op w_format(Tensor self, int n) -> Tensor\n  format  channels_last self\n"
+            "  extern  cr_kern_sort\n"));
+    EQ(cr_ops_find("w_format")->format_rule, CR_FORMAT_RULE_CHANNELS);
+    EQ(cr_ops_find("w_format")->format_params, 1u);
+    REFUSED("op w_m(Tensor self, int n) -> Tensor\n  format like n\n  extern cr_kern_sort\n",
+            "test.op:2: 'n' is no tensor");
+    REFUSED(
+        "op w_n(Tensor self) -> Tensor\n  format like self\n  whole cr_do_clone\n",
+        "test.op:1: w_n: `format` is for an entry whose results are allocated: a loop or a C "
+        "function on views");
+}
+
 TEST(clauses_functional_and_updates_are_read)
 {
     OK(read("op w_make(Tensor self, int n) -> Tensor\n  body    self\n"));

@@ -183,11 +183,51 @@ static int param_of_result(const cr_op *op, int k)
     return -1;
 }
 
+/* The format of all tensors of a list, or of one tensor. */
+static int64_t argument_format(const cr_value *v)
+{
+    int64_t format = CR_FORMAT_CONTIGUOUS;
+
+    if (v->tag == CR_TENSOR)
+        return cr_suggested_format(v->t);
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++) {
+        int64_t of = argument_format(&v->list[i]);
+        if (i && of != format)
+            return CR_FORMAT_CONTIGUOUS;
+        format = of;
+    }
+    return format;
+}
+
+/* Strides by the clause `format`; false: the result is row-major. */
+static bool format_strides(int64_t *stride, const cr_op *op, const cr_value *arg,
+                           const cr_shape *shape)
+{
+    for (int i = 0; op->format_params >> i; i++) {
+        if (!(op->format_params >> i & 1))
+            continue;
+        if (op->format_rule != CR_FORMAT_RULE_LIKE) {
+            int64_t format = argument_format(&arg[i]);
+            int ndim = format == CR_FORMAT_CHANNELS_LAST ? 4 : 5;
+            if (format != CR_FORMAT_CONTIGUOUS && shape->ndim == ndim &&
+                (ndim == 4 || op->format_rule == CR_FORMAT_RULE_CHANNELS) &&
+                !cr_format_strides(format, shape->ndim, shape->size, stride))
+                return true;
+        } else if (arg[i].tag == CR_TENSOR && !arg[i].t->contiguous &&
+                   cr_has_sizes(arg[i].t, shape->ndim, shape->size)) {
+            cr_like_strides(shape->ndim, shape->size, arg[i].t->stride, stride);
+            return true;
+        }
+    }
+    return false;
+}
+
 static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_value *arg,
                              cr_dtype compute, const cr_shape *shape, cr_device device,
                              cr_frame *f)
 {
     int self = param_of_result(op, k);
+    int64_t stride[CR_MAX_DIMS];
     cr_dtype dtype;
 
     if (self >= 0) {
@@ -195,6 +235,8 @@ static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_v
         return CR_OK;
     }
     CR_TRY(cr_result_type(&dtype, op, k, compute, f));
+    if (op->format_rule && format_strides(stride, op, arg, &shape[k]))
+        return cr_tensor_new_strided(out, dtype, device, shape[k].ndim, shape[k].size, stride);
     return cr_tensor_new(out, dtype, device, shape[k].ndim, shape[k].size);
 }
 
@@ -311,21 +353,41 @@ static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call
                           : cr_remote_extern(op, c->arg, views, c->device);
 }
 
+/* *made: the tensor that the function writes, for result `out`: row-major unless a caller gave
+ * the result.  The call keeps a new one. */
+static cr_status row_major_result(cr_tensor **made, extern_call *c, const cr_op *op,
+                                  cr_tensor *out, const cr_tensor *into)
+{
+    cr_tensor *t;
+
+    *made = out;
+    if (!op->format_rule || out->contiguous || into)
+        return CR_OK;
+    CR_TRY(cr_tensor_new(&t, (cr_dtype)out->dtype, out->device, out->ndim, out->size));
+    *made = t;
+    return call_keep(c, t);
+}
+
 static cr_status call_extern(const cr_op *op, const cr_value *arg, extern_call *c,
-                             cr_tensor *const *out)
+                             cr_tensor *const *out, const cr_tensor *into)
 {
     cr_view views[CR_MAX_RESULTS];
+    cr_tensor *made[CR_MAX_RESULTS];
 
     for (int k = 0; k < op->result_count; k++) {
         if (!cr_has_bytes(out[k]->device))
             return CR_OK;
-        views[k] = cr_view_of(out[k]);
+        CR_TRY(row_major_result(&made[k], c, op, out[k], into));
+        views[k] = cr_view_of(made[k]);
     }
     if (c->fake)
         return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
     CR_TRY(check_generator(op, c->arg, c->device));
     if (!is_without_elements(op, c, views))
-        CR_TRY(extern_run_on(op, arg, c, out, views));
+        CR_TRY(extern_run_on(op, arg, c, made, views));
+    for (int k = 0; k < op->result_count; k++)
+        if (made[k] != out[k])
+            CR_TRY(cr_copy_tensor(out[k], made[k]));
     for (int k = 0; k < op->result_count; k++)
         if (op->result[k].written)
             out[k]->storage->version++;
@@ -358,7 +420,7 @@ static cr_status run_extern(const cr_op *op, const cr_value *arg, cr_tensor *int
         CR_GO(cr_check_numbers(op, arg, compute));
     CR_GO(present_all(&c, op, arg, compute));
     CR_GO(extern_results(out, op, arg, &c, compute, &f, into));
-    CR_GO(call_extern(op, arg, &c, out));
+    CR_GO(call_extern(op, arg, &c, out, into));
 done:
     for (int k = 0; k < op->result_count; k++) {
         if (st)

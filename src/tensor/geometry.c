@@ -141,6 +141,31 @@ static bool lies_in_order(int ndim, const int64_t *size, const int64_t *stride,
     return true;
 }
 
+/* True if strides increase in this order of dims, channels first, over any gaps.  Sizes that
+ * any order fits have no format, as in torch. */
+static bool ascends_in_order(const cr_tensor *t, const int *order)
+{
+    int64_t least = 0;
+
+    for (int i = 0; i < t->ndim; i++) {
+        int d = order[i];
+        if (!t->size[d] || t->stride[d] < least || (!i && !t->stride[d]) ||
+            (!d && least == t->stride[1]))
+            return false;
+        least = t->size[d] > 1 ? CR_WRAP_MUL(t->stride[d], t->size[d]) : t->stride[d];
+    }
+    return true;
+}
+
+int64_t cr_suggested_format(const cr_tensor *t)
+{
+    if (t->ndim == 4 && ascends_in_order(t, channels_last_order))
+        return CR_FORMAT_CHANNELS_LAST;
+    if (t->ndim == 5 && ascends_in_order(t, channels_last_3d_order))
+        return CR_FORMAT_CHANNELS_LAST_3D;
+    return CR_FORMAT_CONTIGUOUS;
+}
+
 bool cr_has_format(int64_t format, int ndim, const int64_t *size, const int64_t *stride)
 {
     switch (format) {

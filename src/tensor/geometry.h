@@ -28,6 +28,9 @@ CR_MUST cr_status cr_format_strides(int64_t format, int ndim, const int64_t *siz
                                     int64_t *stride);
 /* True when the strides have the memory format (CR_FORMAT_*, not preserve). */
 bool cr_has_format(int64_t format, int ndim, const int64_t *size, const int64_t *stride);
+/* channels_last or channels_last_3d if the strides of a tensor ascend so, gaps or not;
+ * otherwise contiguous (torch's suggest_memory_format). */
+int64_t cr_suggested_format(const cr_tensor *t);
 /* The bytes of storage that a view needs, none for an empty one; CR_RUNTIME in torch's words
  * when offset, sizes or strides are negative or overflow. */
 CR_MUST cr_status cr_view_bytes(uint64_t *out, cr_dtype dtype, int64_t offset, int ndim,

@@ -1,7 +1,8 @@
-"""Strides of dims of one element, and of no element, as torch gives them."""
+"""Strides and memory formats of results: of dims of one element, and of channels_last arguments."""
 import pytest
 
 import cresset as torch
+import cresset.nn.functional as F
 
 
 @pytest.mark.parametrize("sizes, strides", [((3, 1, 5), (5, 5, 1)), ((1, 3, 1, 4), (12, 4, 4, 1)), ((0, 3), (3, 1)), ((1,), (1,))])
@@ -21,3 +22,87 @@ def test_conversion_to_channels_last(sizes, strides):
     assert torch.nn.Conv2d(3, 2, 1).to(memory_format=torch.channels_last).weight.stride() == (3, 1, 3, 3)
     z = torch.zeros(*sizes, 2).to(memory_format=torch.channels_last_3d)
     assert z.stride() == torch.empty(*sizes, 2, memory_format=torch.channels_last_3d).stride()
+
+
+INDEX = torch.tensor([1, 0])
+IMAGES = {
+    "convolution": lambda x: F.conv2d(x, torch.ones(3, x.shape[1], 3, 3), padding=1),
+    "weight": lambda x: F.conv2d(x.contiguous(), torch.ones(3, x.shape[1], 3, 3).to(memory_format=torch.channels_last)),
+    "transposed": lambda x: F.conv_transpose2d(x, torch.ones(x.shape[1], 3, 3, 3)),
+    "groups": lambda x: F.conv2d(x, torch.ones(x.shape[1], 1, 3, 3), groups=x.shape[1]),
+    "nearest": lambda x: F.interpolate(x, scale_factor=2),
+    "bicubic": lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"),
+    "antialias": lambda x: F.interpolate(x, size=(3, 3), mode="bilinear", antialias=True),
+    "max_pool": lambda x: F.max_pool2d(x, 2),
+    "max_pool_index": lambda x: F.max_pool2d(x, 2, return_indices=True)[1],
+    "avg_pool": lambda x: F.avg_pool2d(x, 2),
+    "adaptive": lambda x: F.adaptive_avg_pool2d(x, 2),
+    "adaptive_max": lambda x: F.adaptive_max_pool2d(x, 2),
+    "constant": lambda x: F.pad(x, (1, 1, 0, 1)),
+    "reflect": lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"),
+    "replicate": lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate"),
+    "cat": lambda x: torch.cat([x, x], 1),
+    "roll": lambda x: x.roll(1, 2),
+    "flip": lambda x: x.flip(2),
+    "sort": lambda x: x.sort(1)[0],
+    "put": lambda x: x.put(INDEX, torch.ones(2)),
+    "index_put": lambda x: x.index_put((INDEX,), torch.ones(())),
+    "index_fill": lambda x: x.index_fill(2, INDEX, 3.0),
+}
+VOLUMES = {
+    "convolution": lambda x: F.conv3d(x, torch.ones(3, x.shape[1], 1, 1, 1)),
+    "trilinear": lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"),
+    "max_pool": lambda x: F.max_pool3d(x, 2),
+    "constant": lambda x: F.pad(x, (1, 1)),
+    "cat": lambda x: torch.cat([x, x], 0),
+}
+
+
+@pytest.mark.parametrize("function", IMAGES.values(), ids=IMAGES)
+@pytest.mark.parametrize("backend", ["eager", "compiled", "meta"])
+def test_results_of_channels_last(function, backend):
+    x = torch.randn(2, 4, 6, 5).to(memory_format=torch.channels_last)
+    run = torch.compile(function) if backend == "compiled" else function
+    if backend == "meta":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch, "ones", lambda *size: torch.empty(*size, device="meta"))
+            patch.setitem(globals(), "INDEX", torch.empty(2, dtype=torch.int64, device="meta"))
+            assert function(x.to("meta")).is_contiguous(memory_format=torch.channels_last)
+        return
+    for _ in range(3):
+        y = run(x)
+        assert y.is_contiguous(memory_format=torch.channels_last) and not y.is_contiguous()
+    assert torch.equal(y, function(x.contiguous()))
+    half = x[:, :, ::2]
+    assert function(half).is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("function", VOLUMES.values(), ids=VOLUMES)
+def test_results_of_channels_last_3d(function):
+    x = torch.randn(2, 4, 4, 6, 5).to(memory_format=torch.channels_last_3d)
+    y = function(x)
+    assert y.is_contiguous(memory_format=torch.channels_last_3d) and not y.is_contiguous()
+    assert torch.equal(y, function(x.contiguous()))
+
+
+def test_results_of_mixed_formats_are_row_major():
+    x = torch.randn(2, 4, 6, 5).to(memory_format=torch.channels_last)
+    assert torch.cat([x, x.contiguous()], 1).is_contiguous()
+    assert F.avg_pool3d(torch.zeros(2, 3, 4, 4, 4).to(memory_format=torch.channels_last_3d), 2).is_contiguous()
+    assert torch.conv2d(torch.zeros(2, 1, 4, 4), torch.zeros(3, 1, 2, 2)).is_contiguous()
+
+
+@pytest.mark.parametrize("function", [f for n, f in IMAGES.items() if "index" not in n and n != "put"],
+                         ids=[n for n in IMAGES if "index" not in n and n != "put"])
+def test_gradients_of_channels_last(function):
+    x = torch.randn(2, 4, 6, 5, dtype=torch.float64)
+    y = x.to(memory_format=torch.channels_last)
+    for leaf in (x, y):
+        leaf.requires_grad_(True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "ones", lambda *size: torch.full(size, 1.0, dtype=torch.float64))
+        a, b = function(x), function(y)
+        w = torch.randn(a.shape, dtype=torch.float64)
+        ga, = torch.autograd.grad((a * w).sum(), x)
+        gb, = torch.autograd.grad((b * w).sum(), y)
+    assert torch.allclose(ga, gb, rtol=1e-12, atol=1e-12)
