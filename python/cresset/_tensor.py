@@ -196,6 +196,12 @@ def _unique_consecutive(self, return_inverse=False, return_counts=False, dim=Non
     return unique_consecutive(self, return_inverse, return_counts, dim)
 
 
+def _lu(self, pivot=True, get_infos=False):
+    """The LU factorization in compact form; see torch.lu."""
+    from .functional import lu
+    return lu(self, pivot=pivot, get_infos=get_infos)
+
+
 def _nonzero(self, *, as_tuple=False):
     """The coordinates of the elements that are not zero; see torch.nonzero."""
     from .functional import nonzero
@@ -363,7 +369,7 @@ for _name, _method in {
 # Methods whose operators the table lacks stay undefined.
 for _name, _method, _needs in [("unique", _unique, "_unique2"),
                                ("unique_consecutive", _unique_consecutive, "unique_consecutive"),
-                               ("nonzero", _nonzero, "nonzero"),
+                               ("nonzero", _nonzero, "nonzero"), ("lu", _lu, "_lu_with_info"),
                                ("norm", _norm, "linalg_vector_norm"),
                                ("stft", _stft, "stft"), ("istft", _istft, "istft")]:
     if hasattr(_C.ops, _needs):

@@ -242,7 +242,7 @@ def lu(A, pivot=True, get_infos=False, out=None):
     """Returns the LU factorization in compact form; with get_infos also LAPACK's status."""
     if has_torch_function((A,)):
         return handle_torch_function(lu, (A,), A, pivot=pivot, get_infos=get_infos, out=out)
-    result = tuple(ops._lu_with_info(A, pivot=pivot, check_errors=not get_infos))
+    result = tuple(ops._lu_with_info(A, pivot=pivot))
     result = result if get_infos else result[:2]
     if out is None:
         return result

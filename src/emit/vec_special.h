@@ -49,7 +49,7 @@ CV_SLOW double cv_d_digamma(double x)
     if (x == 0)
         return __builtin_copysign(__builtin_inf(), -x);
     if (x < 0) {
-        double whole = __builtin_floor(x), part = x - whole;
+        double part = x - __builtin_rint(x); /* exact, also beside an integer */
         if (part == 0 || x - x != 0)
             return __builtin_nan("");
         return cv_d_digamma(1 - x) - CV_PI / cv_d_tan(CV_PI * part);
@@ -102,7 +102,7 @@ CV_SLOW double cv_d_trigamma(double x)
     if (x <= 0 && x == __builtin_floor(x))
         return __builtin_inf();
     if (x < 0.5) {
-        double s = __builtin_sin(CV_PI * (x - __builtin_floor(x)));
+        double s = __builtin_sin(CV_PI * (x - __builtin_rint(x)));
         return CV_PI * CV_PI / (s * s) - cv_d_zeta(2, 1 - x);
     }
     return cv_d_zeta(2, x);

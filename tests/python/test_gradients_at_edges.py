@@ -51,3 +51,35 @@ def test_singular_values_of_any_size(values, scale):
     values(a).sum().backward()
     u, _, vh = torch.linalg.svd(a.detach(), full_matrices=False)
     assert torch.allclose(a.grad, u @ vh, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e25, 1e30, 1e-25, 1e-40])
+def test_deviations_beyond_the_range_of_squares(scale):
+    values = [1.0, 2.0, 4.0, -3.0]
+    wide = (torch.tensor(values, dtype=torch.float64)).requires_grad_()
+    x = (torch.tensor(values) * scale).requires_grad_()
+    want = torch.autograd.grad(wide.std(), wide)[0]
+    got = torch.autograd.grad(x.std(), x)[0]
+    assert torch.allclose(got.double(), want, atol=1e-5)
+    assert torch.allclose(x.std().double() / scale, wide.std(), rtol=1e-3)
+    assert torch.equal(torch.std_mean(x)[0], x.std()) and torch.equal(x.reshape(2, 2).std(1), torch.stack([x[:2].std(), x[2:].std()]))
+
+
+@pytest.mark.parametrize("x", [-1e-20, -1e-10, -1e-38, 1e-20])
+def test_derivative_of_lgamma_beside_zero(x):
+    for dtype in (torch.float32, torch.float64):
+        t = torch.tensor(x, dtype=dtype, requires_grad=True)
+        torch.lgamma(t).backward()
+        assert math.isclose(t.grad.item(), -1 / x, rel_tol=1e-6)
+        assert math.isclose(torch.polygamma(1, t.double()).item(), x ** -2, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_bounds_equal_to_a_zero_keep_its_sign(dtype):
+    x = torch.tensor([-0.0, 0.0] * 40, dtype=dtype)
+    for f in (F.relu, F.relu6, lambda x: x.clamp(min=0), lambda x: x.clamp(max=0), lambda x: x.clamp(0, 1), lambda x: x.clamp(max=-0.0),
+              lambda x: F.hardtanh(x, 0, 1), lambda x: x.clamp_(0), lambda x: torch.clamp(x, torch.zeros_like(x), torch.ones_like(x))):
+        for run in (f, torch.compile(f)):
+            got = run(x.clone())
+            assert torch.signbit(got).tolist() == [True, False] * 40
+    assert not torch.signbit(F.softshrink(x)).any()

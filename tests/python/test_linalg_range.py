@@ -69,3 +69,13 @@ def test_the_largest_finite_numbers_have_singular_values(dtype):
     most = torch.finfo(dtype).max / 8
     s = torch.linalg.svdvals(torch.eye(3, dtype=dtype) * most)
     assert torch.allclose(s / most, torch.ones(3, dtype=s.dtype))
+
+
+def test_a_singular_matrix_and_its_factors():
+    a = torch.ones(2, 2)
+    with pytest.raises(RuntimeError, match=r"torch.linalg.lu_factor: U\[2,2\] is zero") as raised:
+        torch.linalg.lu_factor(a)
+    assert raised.type is RuntimeError
+    assert torch.lu(a)[0].tolist() == [[1, 1], [1, 0]] and a.lu()[1].tolist() == [1, 2]
+    with pytest.raises(torch.linalg.LinAlgError):
+        torch.linalg.inv(a)

@@ -19,37 +19,48 @@
         CR_GO((p) ? CR_OK : CR_MEMORY);                                                        \
     } while (0)
 
-/* The message for an info that is not zero, by operator family. */
+/* The message for an info that is not zero, by operator family, and the error's class. */
 static const struct {
     const char *family, *message;
+    cr_status kind;
 } meanings[] = {
-    {"cholesky", "The factorization could not be completed because the input is not "
-                 "positive-definite (the leading minor of order %d is not positive-definite)."},
-    {"inv", "The diagonal element %d is zero, the inversion could not be completed because the "
-            "input matrix is singular."},
-    {"solve", "The solver failed because the input matrix is singular."},
+    {"cholesky",
+     "The factorization could not be completed because the input is not "
+     "positive-definite (the leading minor of order %d is not positive-definite).",
+     CR_LINALG},
+    {"inv",
+     "The diagonal element %d is zero, the inversion could not be completed because the "
+     "input matrix is singular.",
+     CR_LINALG},
+    {"solve", "The solver failed because the input matrix is singular.", CR_LINALG},
     {"lu_factor",
      "U[%d,%d] is zero and using it on lu_solve would result in a division by zero. If "
      "you still want to perform the factorization, consider calling linalg.lu(A, "
-     "pivot) or linalg.lu_factor_ex(A, pivot)"},
+     "pivot) or linalg.lu_factor_ex(A, pivot)",
+     CR_RUNTIME},
     {"svd",
      "The algorithm failed to converge because the input matrix is ill-conditioned or has "
-     "too many repeated singular values (error code: %d)."},
+     "too many repeated singular values (error code: %d).",
+     CR_LINALG},
     {"eig",
      "The algorithm failed to converge because the input matrix is ill-conditioned or has "
-     "too many repeated eigenvalues (error code: %d)."},
+     "too many repeated eigenvalues (error code: %d).",
+     CR_LINALG},
     {"lstsq",
      "The least squares solution could not be computed because the input matrix does not "
-     "have full rank (error code: %d)."},
+     "have full rank (error code: %d).",
+     CR_LINALG},
     {"ldl_factor",
      "The factorization has been completed, but the diagonal element %d is exactly "
-     "zero: using it in a solve would divide by zero."},
+     "zero: using it in a solve would divide by zero.",
+     CR_LINALG},
 };
 
 static cr_status fail_info(const char *name, const char *family, int info, int64_t element,
                            bool batched)
 {
     char where[48] = "", what[512] = "";
+    cr_status kind = CR_LINALG;
 
     if (!info)
         return CR_OK;
@@ -63,8 +74,9 @@ static cr_status fail_info(const char *name, const char *family, int info, int64
     for (size_t i = 0; i < CR_LEN(meanings); i++)
         if (!strcmp(meanings[i].family, family)) {
             snprintf(what, sizeof what, meanings[i].message, info, info);
+            kind = meanings[i].kind;
         }
-    return cr_fail(CR_LINALG, "%s: %s%s", name, where, what);
+    return cr_fail(kind, "%s: %s%s", name, where, what);
 }
 
 /* The arguments `check` and `name`. */
