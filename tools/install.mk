@@ -25,11 +25,11 @@ $(B)/installable/libcresset.a: $(LIB_OBJ)
 	$(Q)ar rcs $@ $(@D)/cresset.o
 
 .PHONY: install
-install: $(B)/installable/libcresset.a $(B)/libcresset.so
+install: $(B)/installable/libcresset.a $(B)/libcresset.so $(GLOO)
 	@mkdir -p $(DESTDIR)$(PREFIX)/include/cresset $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	cp include/*.h $(B)/gen/cresset_ops.h $(B)/gen/cresset_easy_ops.h $(DESTDIR)$(PREFIX)/include/
 	cp src/base/kinds.def src/num/dtype.def src/num/device.def $(DESTDIR)$(PREFIX)/include/cresset/
-	cp $(B)/installable/libcresset.a $(B)/libcresset.so $(DESTDIR)$(PREFIX)/lib/
+	cp $(B)/installable/libcresset.a $(B)/libcresset.so $(GLOO) $(DESTDIR)$(PREFIX)/lib/
 	@echo "$$pc_text" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/cresset.pc
 
 # A program that sees only the installed files, built with both libraries, and run.

@@ -244,7 +244,7 @@ static cr_status call_tensor(cr_tensor **out, const char *name, const cr_arg *ar
     cr_value result[CR_MAX_RESULTS];
     const cr_op *op;
 
-    CR_TRY(cr_call_args(name, args, &op, result));
+    CR_TRY(cr_call_by_name(name, args, &op, result));
     if (op->result_count && op->result[0].type != CR_T_TENSOR)
         return wrong_result(op, result);
     return easy_take_tensor(out, op, result);
@@ -282,7 +282,7 @@ static cr_status call_tensors(cr_tensors *out, const char *name, const cr_arg *a
     cr_value result[CR_MAX_RESULTS];
     const cr_op *op;
 
-    CR_TRY(cr_call_args(name, args, &op, result));
+    CR_TRY(cr_call_by_name(name, args, &op, result));
     if (op->result[0].type != CR_T_TENSORS)
         return wrong_result(op, result);
     cr_status st = take_tensors(out, &result[0]);
@@ -310,7 +310,7 @@ static double call_number(const char *file, int line, const char *name, const cr
 
     if (!ready(file, line, name))
         return 0;
-    cr_status st = cr_call_args(name, args, &op, result);
+    cr_status st = cr_call_by_name(name, args, &op, result);
     if (st) {
         easy_report(file, line, macro_name(name), st);
         return 0;

@@ -67,7 +67,7 @@ CR_MUST cr_status cr_check_args(const cr_op *op, const cr_value *value);
 /* Calls the operator `name` ("add", or "add_" in place) with `args`.  The caller owns the
  * results; *called has their number.  Results stored through CR_ARG_RESULT arguments are
  * CR_NONE in `result`. */
-CR_MUST cr_status cr_call_args(const char *name, const cr_arg *args, const cr_op **called,
-                               cr_value *result);
+CR_MUST cr_status cr_call_by_name(const char *name, const cr_arg *args, const cr_op **called,
+                                  cr_value *result);
 
 #endif

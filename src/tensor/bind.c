@@ -537,8 +537,8 @@ cr_status cr_check_args(const cr_op *op, const cr_value *value)
     return CR_OK;
 }
 
-cr_status cr_call_args(const char *name, const cr_arg *args, const cr_op **called,
-                       cr_value *result)
+cr_status cr_call_by_name(const char *name, const cr_arg *args, const cr_op **called,
+                          cr_value *result)
 {
     const cr_op *op = cr_ops_find(name);
     cr_binding b;

@@ -5,6 +5,7 @@ Layers, optimizers and loaders give Python's bits.  VALGRIND=1 runs the programs
 """
 import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -92,7 +93,7 @@ def assert_same_numbers(c, python):
         assert float(a) == pytest.approx(float(b), rel=2e-3, abs=2e-4)
 
 
-@pytest.mark.parametrize("name", ["polynomial", "spirals", "digits"])
+@pytest.mark.parametrize("name", ["polynomial", "spirals", "digits", "ddp"])
 def test_an_example_is_not_much_longer_than_in_python(name):
     c, python = (lines_of_code(os.path.join(EXAMPLES, name + end)) for end in (".c", ".py"))
     assert c <= 1.5 * python, f"{c} lines of C, {python} of Python"
@@ -102,6 +103,45 @@ def test_the_polynomial_prints_the_same_as_in_python(run_c):
     c = run_c(os.path.join(EXAMPLES, "polynomial.c"))
     assert len(c.splitlines()) == 21
     assert_same_numbers(c, run_twin("polynomial"))
+
+
+def in_ranks(size, command, **env):
+    """Runs a program in `size` processes, one a rank.  Returns rank 0's output."""
+    import cresset.distributed as dist
+    if not any(dist.is_backend_available(b) for b in ("gloo", "mpi")):
+        pytest.skip("no engine for groups of processes is here")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    library = os.path.join(sys.prefix, "lib", "libmpi_abi.so.1")
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+           **({"CR_MPI": library} if os.path.exists(library) else {}), **env}
+    ranks = [subprocess.Popen(command, env={**env, "RANK": str(r)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+             for r in range(size)]
+    texts = [p.communicate(timeout=60)[0] for p in ranks]
+    assert all(p.returncode == 0 for p in ranks), texts
+    return texts[0]
+
+
+def compiled(tmp_path, source):
+    """Compiles a C file.  Returns the program's path."""
+    program = str(tmp_path / "program")
+    subprocess.run([os.environ.get("CC", "gcc"), *FLAGS, source, "-o", program, *pkg_config()], check=True)
+    return program
+
+
+def test_data_parallel_training_prints_the_same_as_in_python(tmp_path):
+    program = compiled(tmp_path, os.path.join(EXAMPLES, "ddp.c"))
+    texts = {size: in_ranks(size, [program]) for size in (1, 2)}
+    assert texts[2] == in_ranks(2, [sys.executable, os.path.join(EXAMPLES, "ddp.py")])
+    losses = [float(x) for x in re.findall(r"loss (.*)", texts[2])]
+    assert len(losses) == 5 and losses[-1] < 0.2 * losses[0]
+    assert losses == pytest.approx([float(x) for x in re.findall(r"loss (.*)", texts[1])], rel=1e-2)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_calls_between_ranks(tmp_path, size):
+    in_ranks(size, [compiled(tmp_path, os.path.join(HERE, "dist.c"))])
 
 
 def test_the_spirals_print_the_same_as_in_python(run_c):
