@@ -55,6 +55,7 @@ RUN_PY    = $(RUN_UNDER) PYTHONPATH=$(abspath $(B))/pkg $(VENV)/bin/python
 build: deps
 	$(MAKE) --no-print-directory -j$(JOBS) pkg
 	@$(VENV)/bin/python tools/link_venv.py $(B)/pkg
+	@$(VENV)/bin/python tools/stubs.py $(B)/pkg/cresset-stubs
 	@$(VENV)/bin/python -c 'import cresset; print("cresset", cresset.__version__, "is ready in $(VENV)")'
 
 deps:

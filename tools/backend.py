@@ -106,6 +106,13 @@ def package_files(folder):
     gloo = os.path.join(folder, "cresset", "libcresset_gloo.so")
     if os.path.exists(gloo):
         yield "cresset/libcresset_gloo.so", gloo
+    stubs = os.path.join(folder, "cresset-stubs")
+    env = {**os.environ, "PYTHONPATH": folder}
+    subprocess.run([sys.executable, os.path.join(ROOT, "tools", "stubs.py"), stubs], check=True, env=env)
+    for where, _, files in sorted(os.walk(stubs)):
+        for name in sorted(files):
+            path = os.path.join(where, name)
+            yield os.path.relpath(path, folder), path
     source = os.path.join(ROOT, "python")
     for where, folders, files in os.walk(os.path.join(source, "cresset")):
         folders[:] = sorted(f for f in folders if f != "__pycache__")
