@@ -79,6 +79,76 @@ typedef struct {
     const int64_t *outer_size, *outer_stride;
 } cr_launch;
 
+/* --- commands on elements at computed places --- */
+
+/* What happens at a place of the table. */
+typedef enum {
+    CR_COMBINE_SET, /* of several elements for one place, the last one remains */
+    CR_COMBINE_ADD,
+    CR_COMBINE_MUL,
+    CR_COMBINE_MIN,
+    CR_COMBINE_MAX,
+    CR_COMBINE_DIVIDE, /* by int64 elements of `dense`; those below 2 change nothing */
+    CR_COMBINE_READ,   /* the element of the table is copied to `dense` */
+    CR_COMBINE_COUNT
+} cr_combine;
+
+/* Corresponding elements of an array `dense`, of a table and of an index, over dims with a
+ * stride in elements for each.  An element's place in the table is `unit` bytes times its index
+ * further. */
+typedef struct {
+    cr_combine how;
+    int dtype, ndim; /* dtype: of dense and table */
+    const int64_t *size, *dense_stride, *table_stride, *index_stride;
+    char *dense; /* NULL: all elements are the one in `item` */
+    char *table;
+    const char *index;    /* NULL without an index */
+    bool is32;            /* its elements are int32, or else int64 */
+    bool wraps;           /* those below 0 count from the end */
+    int64_t unit, extent; /* they are below `extent` */
+    /* If not NULL, indices are the row-major numbers of the elements of this array, instead. */
+    const cr_array *numbered;
+    uint64_t picked; /* bit d: several positions along dim d may have one place */
+    /* The error of an index out of range; \1 is the index's place in the text.  A reading
+     * command may read anything of the table instead, a writing one writes nothing. */
+    const char *outside;
+    int outside_kind;
+    cr_kernel_function kernel[2]; /* the host's: for indices of int64, and of int32 */
+    _Alignas(16) char item[16];
+} cr_indexed;
+
+/* A part of a line along the last dim of a reading command, in elements: a copy, or a fill. */
+typedef struct {
+    int64_t at, n;        /* of `dense` */
+    int64_t from, stride; /* of the table */
+    bool fill;
+} cr_move_part;
+
+/* A dim of windows.  Place p of the result has the positions of the ranges
+ * start[p] ... start[p + 1] - 1; a range has three numbers: its first position, the distance
+ * to the next one, and how many there are. */
+typedef struct {
+    int64_t size, in; /* places; elements of the source */
+    const int64_t *start, *range;
+    const double *count, *share; /* factors of divisors by place and by element, or NULL */
+} cr_window_axis;
+
+/* Folds of windows.  An element of the result is the sum, or the extreme, of the source's
+ * elements at all sums of a position of each dim, in row-major order.  Planes of the source and
+ * of the result follow each other in row-major order. */
+typedef struct {
+    bool extreme;                 /* the maximum: the first one, or the last NaN; -1 in `which`
+                                     without positions */
+    cr_array result, which, from; /* which: int64 numbers of elements in their planes */
+    int64_t planes, in, out;      /* in, out: elements of a plane */
+    /* A sum is divided, or the source's elements are before they are added: by this number
+     * times the factors of the dims. */
+    bool divides, shares;
+    int64_t divisor;
+    cr_window_axis dim[3]; /* missing dims have one place and one position */
+    const void *prepared;  /* the host's */
+} cr_windows;
+
 /* --- the table --- */
 
 typedef struct {
@@ -131,6 +201,18 @@ typedef struct cr_device_ops {
     bool (*event_done)(int index, void *event);
     /* Waits for all earlier work and returns the first error of it. */
     const char *(*synchronize)(int index);
+
+    /* Since version 3; each may be NULL.  Operators that select, scatter or pool elements are
+     * such commands, and are computed on the host without them.  A function may return
+     * cr_command_declines for a command that it does not take.  `combine` gets commands that
+     * write the table, `indexed` those that read it.  The arrays of one command share no
+     * memory.  Sums and products have order P (src/num/order.h). */
+    const char *(*indexed)(int index, const cr_indexed *c);
+    const char *(*combine)(int index, const cr_indexed *c);
+    const char *(*windows)(int index, const cr_windows *c);
+    /* Makes lines of parts; the element of fills is c->item.  Without the function, parts are
+     * moved and filled one by one. */
+    const char *(*lines)(int index, const cr_indexed *c, const cr_move_part *part, int parts);
 } cr_device_ops;
 
 /* Calls below return NULL, or the error's text, which lives until the thread's next error. */
@@ -186,6 +268,26 @@ CR_BACKEND_API extern const int cr_backend_kind;
  * Refuses entries that are not written in C, because they need no kernel. */
 CR_BACKEND_API const char *cr_kernel_register(const char *entry, int kind,
                                               cr_entry_kernel kernel);
+
+/* --- commands on devices that run host code --- */
+
+/* The result of a function of the table that does not take a command. */
+CR_BACKEND_API extern const char cr_command_declines[];
+/* Copies of commands and arrays with all that they name, each in one block that free()
+ * releases.  `distance` is added to the addresses of elements.  NULL when out of memory. */
+CR_BACKEND_API cr_array *cr_array_keep(const cr_array *a, ptrdiff_t distance);
+CR_BACKEND_API cr_launch *cr_launch_keep(const cr_launch *l, ptrdiff_t distance);
+CR_BACKEND_API cr_indexed *cr_indexed_keep(const cr_indexed *c, ptrdiff_t distance);
+CR_BACKEND_API cr_windows *cr_windows_keep(const cr_windows *c, ptrdiff_t distance);
+/* Bytes of an element. */
+CR_BACKEND_API size_t cr_element_size(int dtype);
+/* Executes a command, whose elements the caller can access: as `move` and `fill`; calls of a
+ * kernel; a command that reads or writes its table; windows. */
+CR_BACKEND_API const char *cr_array_move(const cr_array *to, const cr_array *from);
+CR_BACKEND_API const char *cr_array_fill(const cr_array *to, const void *element);
+CR_BACKEND_API void cr_launch_run(cr_kernel_function function, const cr_launch *l);
+CR_BACKEND_API const char *cr_indexed_run(const cr_indexed *c);
+CR_BACKEND_API const char *cr_windows_run(const cr_windows *c);
 
 /* --- C text --- */
 

@@ -448,7 +448,8 @@ static const char *const vocabulary[][4] = {
     {"vec_special.h"}, {"vec_random.h"},
     {"kernel.h"},      {"scan.h"},
     {"half.cuh"},      {"kernel.cuh"},
-    {"move.cuh"},
+    {"move.cuh"},      {"place.cuh"},
+    {"window.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

@@ -1,7 +1,7 @@
 /* An example of a device outside the library.
  *
  * Everything that touches device memory is a job of the queue.  A job holds copies of all host
- * memory that it needs, and translates addresses of tensors before it reads or writes. */
+ * memory that it needs, and addresses that the queue's thread can access. */
 #include "demo.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +9,6 @@
 
 static const char no_memory[] = "demo: no memory for a job";
 static _Thread_local int current;
-
-static int64_t item_size(int dtype)
-{
-    static const int64_t bytes[] = {1,  1, 1, 2, 4, 8, 2, 2, 4, 8, 8,
-                                    16, 2, 4, 8, 4, 1, 1, 1, 1, 1};
-
-    return bytes[dtype];
-}
 
 /* --- devices --- */
 
@@ -38,10 +30,18 @@ static const char *limits(int index, cr_device_limits *out)
     return NULL;
 }
 
+/* The first error of the jobs that have run, once. */
+static const char *late_error(int index)
+{
+    static _Thread_local char text[256];
+
+    return demo_late(index, text, sizeof text) ? text : NULL;
+}
+
 static const char *synchronize(int index)
 {
     demo_wait(index, demo_last(index));
-    return NULL;
+    return late_error(index);
 }
 
 /* --- bytes --- */
@@ -108,7 +108,7 @@ static const char *copy_out(int index, void *host, const void *from, size_t n)
     if (!j)
         return no_memory;
     demo_wait(index, demo_enqueue(&j->job));
-    return NULL;
+    return late_error(index);
 }
 
 static const char *copy(int index, void *to, const void *from, size_t n)
@@ -121,80 +121,98 @@ static const char *copy(int index, void *to, const void *from, size_t n)
     return NULL;
 }
 
-/* --- elements --- */
+/* --- commands --- */
 
-enum { MOST_DIMS = 64 };
-
+/* A job has a copy of its command, in which addresses are those of the queue's thread. */
 typedef struct {
     demo_job job;
-    char *to;
-    const char *from; /* NULL: every element is `element` */
-    int to_dtype, from_dtype, ndim;
-    int64_t size[MOST_DIMS], to_step[MOST_DIMS], from_step[MOST_DIMS]; /* bytes */
+    void *kept, *from;
+    cr_kernel_function function;
     _Alignas(16) char element[16];
-} move_job;
+} command_job;
 
-/* Moves the dims from `d` on.  The last dim is one call. */
-static void move_rows(const move_job *j, int d, char *to, const char *from)
+/* NULL, and the copies freed, without memory for one of them or for the job. */
+static command_job *command_job_new(int index, void (*run)(demo_job *), void *kept, void *from)
 {
-    if (d >= j->ndim - 1) {
-        int last = j->ndim - 1;
-        cr_convert_elements(j->to_dtype, to, last < 0 ? 0 : j->to_step[last], j->from_dtype,
-                            from, last < 0 ? 0 : j->from_step[last],
-                            last < 0 ? 1 : j->size[last]);
-        return;
+    command_job *j = kept ? demo_job_new(index, sizeof *j, run) : NULL;
+
+    if (!j) {
+        free(kept);
+        free(from);
+        return NULL;
     }
-    for (int64_t i = 0; i < j->size[d]; i++)
-        move_rows(j, d + 1, to + i * j->to_step[d], from + i * j->from_step[d]);
+    j->kept = kept;
+    j->from = from;
+    return j;
+}
+
+static const char *command_enqueue(command_job *j)
+{
+    if (!j)
+        return no_memory;
+    demo_enqueue(&j->job);
+    return NULL;
+}
+
+static void command_end(command_job *j, const char *error)
+{
+    if (error)
+        demo_fail(j->job.index, error);
+    free(j->kept);
+    free(j->from);
 }
 
 static void run_move(demo_job *job)
 {
-    move_job *j = (move_job *)job;
-    const char *from = j->from ? demo_near(job->index, j->from) : j->element;
+    command_job *j = (command_job *)job;
 
-    move_rows(j, 0, demo_near(job->index, j->to), from);
-}
-
-static move_job *move_job_new(int index, const cr_array *to)
-{
-    move_job *j = demo_job_new(index, sizeof *j, run_move);
-
-    if (!j)
-        return NULL;
-    j->to = to->data;
-    j->to_dtype = j->from_dtype = to->dtype;
-    j->ndim = to->ndim;
-    for (int d = 0; d < to->ndim; d++) {
-        j->size[d] = to->size[d];
-        j->to_step[d] = to->stride[d] * item_size(to->dtype);
-    }
-    return j;
+    command_end(j,
+                j->from ? cr_array_move(j->kept, j->from) : cr_array_fill(j->kept, j->element));
 }
 
 static const char *move(int index, const cr_array *to, const cr_array *from)
 {
-    move_job *j = move_job_new(index, to);
+    cr_array *kept = cr_array_keep(from, demo_distance(index));
 
-    if (!j)
-        return no_memory;
-    j->from = from->data;
-    j->from_dtype = from->dtype;
-    for (int d = 0; d < from->ndim; d++)
-        j->from_step[d] = from->stride[d] * item_size(from->dtype);
-    demo_enqueue(&j->job);
-    return NULL;
+    return kept ? command_enqueue(command_job_new(
+                      index, run_move, cr_array_keep(to, demo_distance(index)), kept))
+                : no_memory;
 }
 
 static const char *fill(int index, const cr_array *to, const void *element)
 {
-    move_job *j = move_job_new(index, to);
+    command_job *j =
+        command_job_new(index, run_move, cr_array_keep(to, demo_distance(index)), NULL);
 
-    if (!j)
-        return no_memory;
-    memcpy(j->element, element, (size_t)item_size(to->dtype));
-    demo_enqueue(&j->job);
-    return NULL;
+    if (j)
+        memcpy(j->element, element, cr_element_size(to->dtype));
+    return command_enqueue(j);
+}
+
+static void run_indexed(demo_job *job)
+{
+    command_job *j = (command_job *)job;
+
+    command_end(j, cr_indexed_run(j->kept));
+}
+
+static const char *indexed(int index, const cr_indexed *c)
+{
+    return command_enqueue(
+        command_job_new(index, run_indexed, cr_indexed_keep(c, demo_distance(index)), NULL));
+}
+
+static void run_windows(demo_job *job)
+{
+    command_job *j = (command_job *)job;
+
+    command_end(j, cr_windows_run(j->kept));
+}
+
+static const char *windows(int index, const cr_windows *c)
+{
+    return command_enqueue(
+        command_job_new(index, run_windows, cr_windows_keep(c, demo_distance(index)), NULL));
 }
 
 /* --- kernels --- */
@@ -224,93 +242,28 @@ static const char *build(int index, const cr_kernel_source *source, void **code)
     return NULL;
 }
 
-enum { MOST_OPERANDS = 64 };
-
-typedef struct {
-    demo_job job;
-    const kernel *kernel;
-    void *pointer[MOST_OPERANDS];
-    int64_t stride[2 * MOST_OPERANDS], size[3];
-    int operands, outer;
-    int64_t *outer_size, *outer_stride; /* after the parameters */
-    _Alignas(16) char number[MOST_OPERANDS][16];
-    _Alignas(16) char param[];
-} launch_job;
-
 static _Atomic uint64_t launches;
 
 /* Kernels that have run so far; the tests count with it. */
 CR_BACKEND_API uint64_t demo_launches(void) { return launches; }
 
-/* Calls the kernel for all indices of the outer dims from `d` on. */
-static void call_planes(launch_job *j, int d, void *const *pointer, int64_t *first)
-{
-    void *at[MOST_OPERANDS];
-    int64_t size[3] = {j->size[0], j->size[1], *first};
-
-    if (d == j->outer) {
-        j->kernel->function(pointer, j->stride, size, j->param);
-        *first += j->size[0];
-        return;
-    }
-    for (int64_t i = 0; i < j->outer_size[d]; i++) {
-        for (int k = 0; k < j->operands; k++)
-            at[k] = (char *)pointer[k] + i * j->outer_stride[k * j->outer + d];
-        call_planes(j, d + 1, at, first);
-    }
-}
-
 static void run_launch(demo_job *job)
 {
-    launch_job *j = (launch_job *)job;
-    int64_t first = j->size[2];
+    command_job *j = (command_job *)job;
 
     launches++;
-    call_planes(j, 0, j->pointer, &first);
-}
-
-/* Copies the outer dims to `at`. */
-static void set_outer(launch_job *j, const cr_launch *l, char *at)
-{
-    size_t n = (size_t)l->outer;
-
-    j->outer = l->outer;
-    j->operands = l->operands;
-    j->outer_size = (int64_t *)(void *)at;
-    j->outer_stride = j->outer_size + n;
-    if (!n)
-        return;
-    memcpy(j->outer_size, l->outer_size, n * sizeof *j->outer_size);
-    memcpy(j->outer_stride, l->outer_stride, n * (size_t)l->operands * sizeof *j->outer_stride);
-    for (int k = 0; k < l->operands; k++)
-        if (l->numbers >> k & 1)
-            memset(j->outer_stride + (size_t)k * n, 0, n * sizeof *j->outer_stride);
+    cr_launch_run(j->function, j->kept);
+    command_end(j, NULL);
 }
 
 static const char *launch(int index, const cr_launch *l)
 {
-    size_t param = (l->param_bytes + 15) / 16 * 16;
-    size_t outer = (size_t)l->outer * (size_t)(l->operands + 1) * sizeof(int64_t);
-    launch_job *j = demo_job_new(index, sizeof *j + param + outer, run_launch);
+    command_job *j =
+        command_job_new(index, run_launch, cr_launch_keep(l, demo_distance(index)), NULL);
 
-    if (!j || l->operands > MOST_OPERANDS) {
-        free(j);
-        return no_memory;
-    }
-    j->kernel = l->code;
-    for (int k = 0; k < l->operands; k++) {
-        if (l->numbers >> k & 1)
-            j->pointer[k] = memcpy(j->number[k], l->pointer[k], sizeof j->number[k]);
-        else
-            j->pointer[k] = demo_near(index, l->pointer[k]);
-    }
-    memcpy(j->stride, l->stride, 2 * (size_t)l->operands * sizeof *j->stride);
-    memcpy(j->size, l->size, sizeof j->size);
-    if (l->param_bytes)
-        memcpy(j->param, l->param, l->param_bytes);
-    set_outer(j, l, j->param + param);
-    demo_enqueue(&j->job);
-    return NULL;
+    if (j)
+        j->function = ((kernel *)l->code)->function;
+    return command_enqueue(j);
 }
 
 /* --- streams and events: streams of a device are one queue, so all work is in order --- */
@@ -386,13 +339,13 @@ static bool event_done(int index, void *event)
 static const char *flip(int index, const cr_given *given, const cr_array *result)
 {
     cr_array from = given[0].array;
-    int64_t stride[MOST_DIMS];
+    int64_t stride[64];
 
     memcpy(stride, from.stride, (size_t)from.ndim * sizeof *stride);
     for (size_t i = 0; i < given[1].count; i++) {
         int64_t d = given[1].ints[i] < 0 ? given[1].ints[i] + from.ndim : given[1].ints[i];
         if (from.size[d] > 0)
-            from.data += (from.size[d] - 1) * stride[d] * item_size(from.dtype);
+            from.data += (from.size[d] - 1) * stride[d] * (int64_t)cr_element_size(from.dtype);
         stride[d] = -stride[d];
     }
     from.stride = stride;
@@ -427,6 +380,9 @@ static const cr_device_ops table = {
     .event_synchronize = event_synchronize,
     .event_done = event_done,
     .synchronize = synchronize,
+    .indexed = indexed,
+    .combine = indexed,
+    .windows = windows,
 };
 
 __attribute__((visibility("default"))) const char *cresset_backend(void);

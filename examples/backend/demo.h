@@ -13,8 +13,10 @@ const char *demo_memory_start(void);
 size_t demo_memory_size(void);
 void *demo_get(int index, size_t size, uint32_t *block);
 void demo_release(int index, void *p, uint32_t block);
-/* The address at which the queue's thread may read and write the device memory at `p`. */
+/* The address at which the queue's thread may read and write the device memory at `p`, and how
+ * far it is from p. */
 char *demo_near(int index, const void *p);
+ptrdiff_t demo_distance(int index);
 
 /* --- queue.c --- */
 
@@ -35,5 +37,8 @@ uint64_t demo_enqueue(demo_job *job);
 void demo_wait(int index, uint64_t number);
 uint64_t demo_last(int index);
 bool demo_is_done(int index, uint64_t number);
+/* Notes the error of a job, unless there is one; and takes the one that was noted. */
+void demo_fail(int index, const char *error);
+bool demo_late(int index, char *text, size_t room);
 
 #endif

@@ -56,6 +56,8 @@ char *demo_near(int index, const void *p)
     return heaps[index].near + ((const char *)p - heaps[index].far);
 }
 
+ptrdiff_t demo_distance(int index) { return heaps[index].near - heaps[index].far; }
+
 /* Class 4k + r holds (4 + r) * 2^k * 16 bytes. */
 static size_t class_bytes(int c) { return ((size_t)(4 + c % 4) << (c / 4)) * SMALLEST / 4; }
 

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "demo.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -14,6 +15,7 @@ typedef struct {
     demo_job *first, **last;
     uint64_t asked, finished;
     bool running;
+    char late[256];
 } queue;
 
 static queue queues[DEMO_DEVICES];
@@ -135,4 +137,25 @@ bool demo_is_done(int index, uint64_t number)
     bool done = q->finished >= number;
     pthread_mutex_unlock(&q->lock);
     return done;
+}
+
+void demo_fail(int index, const char *error)
+{
+    queue *q = queue_of(index);
+
+    pthread_mutex_lock(&q->lock);
+    if (!*q->late)
+        snprintf(q->late, sizeof q->late, "%s", error);
+    pthread_mutex_unlock(&q->lock);
+}
+
+bool demo_late(int index, char *text, size_t room)
+{
+    queue *q = queue_of(index);
+
+    pthread_mutex_lock(&q->lock);
+    snprintf(text, room, "%s", q->late);
+    *q->late = 0;
+    pthread_mutex_unlock(&q->lock);
+    return *text != 0;
 }

@@ -17,7 +17,8 @@ static const char *names[CR_DEVICE_COUNT] = {
 
 /* --- facts --- */
 
-const char cr_device_declines[] = "the kernel declines";
+const char cr_command_declines[] = "the device declines";
+const char cr_index_outside[] = "an index is out of range";
 
 static const char *const host_types[] = {
 #define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
@@ -151,13 +152,13 @@ cr_status cr_device_rename(const char *name)
     return CR_OK;
 }
 
-/* True when no function of the table is NULL.  All members after `bytes` are pointers to
- * functions. */
+/* True when no function is NULL that the table must have.  All members after `bytes` are
+ * pointers to functions. */
 static bool is_complete(const cr_device_ops *ops)
 {
     void (*const *fn)(void) = (void (*const *)(void))(
         const void *)((const char *)ops + offsetof(cr_device_ops, count));
-    size_t n = (sizeof *ops - offsetof(cr_device_ops, count)) / sizeof *fn;
+    size_t n = (offsetof(cr_device_ops, indexed) - offsetof(cr_device_ops, count)) / sizeof *fn;
 
     while (n && fn[n - 1])
         n--;

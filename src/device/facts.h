@@ -50,10 +50,11 @@ typedef struct {
     const char *entry;
     cr_entry_kernel kernel;
 } cr_device_entry;
+/* The result of the host's commands if an index is out of range and the command has no text. */
+extern const char cr_index_outside[];
+/* In the text of a command's error: the place of the index. */
+#define CR_INDEX_MARK '\1'
 void cr_device_set_entries(cr_device_kind kind, const cr_device_entry *entry, int count);
 const cr_device_entry *cr_device_entries(cr_device_kind kind, int *count);
-
-/* A kernel of an entry returns this text if it does not take the operands. */
-extern const char cr_device_declines[];
 
 #endif

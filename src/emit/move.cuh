@@ -1,9 +1,9 @@
 /* move.cuh - copies, conversions and fills of elements with any strides, on an NVIDIA GPU.
  *
  * When CM_TO and CM_FROM are defined as two dtypes, the text is one kernel that converts.
- * Without them it has a copy and a fill for each size of elements.  Conversions have the bits
- * of num/convert.c: a float that is out of an integer's range becomes the least integer, as on
- * x86. */
+ * Without them it has a copy and a fill for each size of elements, or with CM_NO_KERNELS only
+ * the types.  Conversions have the bits of num/convert.c: a float that is out of an integer's
+ * range becomes the least integer, as on x86. */
 #ifndef CR_EMIT_MOVE_CUH
 #define CR_EMIT_MOVE_CUH
 
@@ -127,50 +127,6 @@ template <class I> CV_FN void cm_place(const cm_call &c, I i, cm_i64 *to, cm_i64
         text;                                                                                  \
     }
 
-/* The argument of cm_pick and cm_place: elements of `dense` correspond to elements of an index
- * tensor; their places in `table` are at the index times `unit`. Steps are in bytes. */
-struct cm_index_call {
-    char *dense, *table;
-    const char *index;
-    unsigned long long *late,
-        *owner; /* owner: of cm_own and cm_place, by element of the table */
-    unsigned long long number;
-    cm_i64 n, ndim, size[CM_DIMS], dense_step[CM_DIMS], table_step[CM_DIMS],
-        index_step[CM_DIMS];
-    cm_i64 unit, extent, item;
-    int is32, wraps;
-};
-
-/* The offsets of element i in `dense` and `table`; false if its index is out of range. */
-template <class I> CV_FN bool cm_find(const cm_index_call &c, I i, cm_i64 *dense, cm_i64 *table)
-{
-    cm_i64 index = 0, at;
-
-    *dense = *table = 0;
-    for (int d = (int)c.ndim - 1; d >= 0; d--) {
-        I next = d ? i / (I)c.size[d] : 0, k = i - next * (I)c.size[d];
-        *dense += (cm_i64)k * c.dense_step[d];
-        *table += (cm_i64)k * c.table_step[d];
-        index += (cm_i64)k * c.index_step[d];
-        i = next;
-    }
-    at = c.is32 ? *(const int *)(c.index + index) : *(const cm_i64 *)(c.index + index);
-    const cm_i64 inside = at < 0 && c.wraps ? at + c.extent : at;
-    *table += inside * c.unit;
-    if (inside >= 0 && inside < c.extent)
-        return true;
-    *c.late = c.number | ((unsigned long long)at & 0xffffffffffffULL);
-    return false;
-}
-
-#define CM_EACH_INDEX(text)                                                                    \
-    for (cm_i64 i = ck_first_x(); i < call.n; i += ck_step_x()) {                              \
-        cm_i64 dense, table;                                                                   \
-        const bool inside = call.n <= 0x7fffffff ? cm_find(call, (unsigned)i, &dense, &table)  \
-                                                 : cm_find(call, i, &dense, &table);           \
-        text;                                                                                  \
-    }
-
 #ifdef CM_TO
 /* Eight elements that are read and written by accesses of up to 16 bytes. */
 template <class T> struct alignas(sizeof(T) < 2 ? 8 : 16) cm_eight {
@@ -207,52 +163,10 @@ CK_KERNEL(cm_convert, cm_call)
     }
     CM_EACH(*(CM_TO *)(call.to + to) = cm_to<CM_TO>::of(*(const CM_FROM *)(call.from + from)))
 }
-#else
+#elif !defined(CM_NO_KERNELS)
 struct cm_pair8 {
     cm_i64 part[2];
 };
-template <class T> CV_FN T cm_zero(void) { return T(); }
-
-/* An index out of range reads zero, and writes nothing.  Of the elements that are written to
- * one place, the last one owns it. */
-CK_KERNEL(cm_own, cm_index_call)
-{
-    CM_EACH_INDEX(if (inside)
-                      CK_ATOMIC_MOST(&call.owner[table / call.item], (unsigned long long)i + 1))
-}
-
-/* cr_cuda_parts: indices of extremes in the parts of a line become indices in the line. */
-struct cm_parts_call {
-    cm_i64 *out;
-    const cm_i64 *best, *part;
-    cm_i64 n, columns, parts, unit;
-};
-
-CK_KERNEL(cm_join, cm_parts_call)
-{
-    for (cm_i64 i = ck_first_x(); i < call.n; i += ck_step_x()) {
-        const cm_i64 outer = i / call.columns, column = i - outer * call.columns;
-        const cm_i64 at = (outer * call.parts + call.best[i]) * call.columns + column;
-        call.out[i] = call.best[i] * call.unit + call.part[at];
-    }
-}
-
-#define CM_DEFINE_INDEXED(bytes, T)                                                            \
-    CK_KERNEL(cm_pick##bytes, cm_index_call){CM_EACH_INDEX(                                    \
-        *(T *)(call.dense + dense) = inside ? *(const T *)(call.table + table)                 \
-                                            : cm_zero<T>())} CK_KERNEL(cm_place##bytes,        \
-                                                                       cm_index_call)          \
-    {                                                                                          \
-        CM_EACH_INDEX(                                                                         \
-            if (inside && call.owner[table / call.item] == (unsigned long long)i + 1) *        \
-                (T *)(call.table + table) = *(const T *)(call.dense + dense))                  \
-    }
-CM_DEFINE_INDEXED(1, unsigned char)
-CM_DEFINE_INDEXED(2, unsigned short)
-CM_DEFINE_INDEXED(4, unsigned)
-CM_DEFINE_INDEXED(8, cm_i64)
-CM_DEFINE_INDEXED(16, cm_pair8)
-
 #define CM_DEFINE_ITEM(bytes, T)                                                               \
     CK_KERNEL(cm_copy##bytes, cm_call){CM_EACH(                                                \
         *(T *)(call.to + to) = *(const T *)(call.from + from))} CK_KERNEL(cm_fill##bytes,      \

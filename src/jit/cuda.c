@@ -559,63 +559,66 @@ typedef struct {
     _Alignas(16) char item[16];
 } move_call;
 
-typedef struct {
-    int index;    /* the device */
-    int to, from; /* dtypes; or bytes of an element, and MOVE_COPY ... MOVE_OWN */
-} move_key;
-
-enum {
-    MOVE_COPY = -1,
-    MOVE_FILL = -2,
-    MOVE_PICK = -3,
-    MOVE_PLACE = -4,
-    MOVE_OWN = -5,
-    MOVE_JOIN = -6
-};
+enum { MOVE_COPY = -1, MOVE_FILL = -2 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static cr_map moves; /* move_key -> function */
+static cr_map texts; /* cr_cuda_text -> function */
 
-static void move_text(cr_text *out, char symbol[32], const move_key *k)
+static void text_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    if (k->from >= 0) {
-        cr_text_printf(out, "#define CM_TO cm_%s\n#define CM_FROM cm_%s\n",
-                       cr_dtype_infos[k->to].suffix, cr_dtype_infos[k->from].suffix);
-        snprintf(symbol, 32, "cm_convert");
-    } else {
-        static const char *const name[] = {"", "copy", "fill", "pick", "place", "own", "join"};
-        int n = snprintf(symbol, 32, "cm_%s", name[-k->from]);
-        if (k->from > MOVE_OWN)
-            snprintf(symbol + n, 32 - (size_t)n, "%d", k->to);
-    }
+    if (k->part != CR_VEC_CUDA_MOVE)
+        cr_text_put(out, "#define CM_NO_KERNELS\n");
+    k->print(out, symbol, k);
     cr_text_put(out, cr_vec_texts[CR_VEC_CUDA]);
     cr_text_put(out, cr_vec_texts[CR_VEC_CUDA_HALF]);
     cr_text_put(out, cr_vec_texts[CR_VEC_CUDA_MOVE]);
+    if (k->part != CR_VEC_CUDA_MOVE)
+        cr_text_put(out, cr_vec_texts[k->part]);
 }
 
 /* Threads that need the same kernel at once may each build it. */
-static const char *move_find(void **out, const move_key *k)
+const char *cr_cuda_find(void **out, const cr_cuda_text *k)
 {
     char symbol[32];
     cr_text text = {0};
     cr_status st = CR_OK;
 
     pthread_mutex_lock(&lock);
-    *out = cr_map_get(&moves, (const char *)k, sizeof *k);
+    *out = cr_map_get(&texts, (const char *)k, sizeof *k);
     pthread_mutex_unlock(&lock);
     if (*out)
         return NULL;
-    move_text(&text, symbol, k);
+    text_print(&text, symbol, k);
     const char *error = cr_text_status(&text)
                             ? cr_error_message()
-                            : cuda_function(out, k->index, cr_text_str(&text), symbol);
+                            : cuda_function(out, k->device, cr_text_str(&text), symbol);
     cr_text_drop(&text);
     if (error)
         return error;
     pthread_mutex_lock(&lock);
-    st = cr_map_set(&moves, (const char *)k, sizeof *k, *out);
+    st = cr_map_set(&texts, (const char *)k, sizeof *k, *out);
     pthread_mutex_unlock(&lock);
     return st ? cr_error_message() : NULL;
+}
+
+/* a and b are dtypes; or a is bytes of an element, and b MOVE_COPY or MOVE_FILL. */
+static void move_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
+{
+    if (k->b >= 0) {
+        cr_text_printf(out, "#define CM_TO cm_%s\n#define CM_FROM cm_%s\n",
+                       cr_dtype_infos[k->a].suffix, cr_dtype_infos[k->b].suffix);
+        snprintf(symbol, 32, "cm_convert");
+    } else {
+        snprintf(symbol, 32, "cm_%s%d", k->b == MOVE_COPY ? "copy" : "fill", k->a);
+    }
+}
+
+static const char *move_find(void **out, int index, int a, int b)
+{
+    return cr_cuda_find(
+        out,
+        &(cr_cuda_text){
+            .print = move_print, .device = index, .part = CR_VEC_CUDA_MOVE, .a = a, .b = b});
 }
 
 enum { TO, FROM };
@@ -685,7 +688,6 @@ static const char *move_elements(int index, const cr_array *to, const cr_array *
 {
     int64_t to_item = item_bytes(to), from_item = item_bytes(from);
     bool same = to->dtype == from->dtype;
-    move_key key = {index, same ? (int)to_item : to->dtype, same ? MOVE_COPY : from->dtype};
     move_call c = {.to = to->data, .from = from->data};
     void *function;
     cr_space s;
@@ -694,7 +696,8 @@ static const char *move_elements(int index, const cr_array *to, const cr_array *
     if (same && move_is_dense(&s, TO, to_item) && move_is_dense(&s, FROM, from_item))
         return cr_cuda_table()->copy(index, to->data, from->data,
                                      (size_t)(cr_space_last(&s, 0)->size * to_item));
-    const char *error = move_find(&function, &key);
+    const char *error = move_find(&function, index, same ? (int)to_item : to->dtype,
+                                  same ? MOVE_COPY : from->dtype);
     return error ? error : move_dims(index, function, &c, &s);
 }
 
@@ -767,7 +770,6 @@ static const char *cuda_move(int index, const cr_array *to, const cr_array *from
 static const char *cuda_fill(int index, const cr_array *to, const void *element)
 {
     int64_t item = item_bytes(to);
-    move_key key = {index, (int)item, MOVE_FILL};
     move_call c = {.to = to->data};
     void *function;
     cr_space s;
@@ -779,180 +781,24 @@ static const char *cuda_fill(int index, const cr_array *to, const void *element)
         return cr_cuda_fill(index, to->data, element, (int)item,
                             (size_t)cr_space_last(&s, 0)->size);
     memcpy(c.item, element, (size_t)item);
-    const char *error = move_find(&function, &key);
+    const char *error = move_find(&function, index, (int)item, MOVE_FILL);
     return error ? error : move_dims(index, function, &c, &s);
 }
 
-/* --- elements at computed places --- */
+/* --- texts of kern/cuda --- */
 
-/* cm_index_call of emit/move.cuh */
-typedef struct {
-    char *dense, *table;
-    const char *index;
-    void *late, *owner;
-    uint64_t number;
-    int64_t n, ndim, size[MOVE_DIMS], dense_step[MOVE_DIMS], table_step[MOVE_DIMS],
-        index_step[MOVE_DIMS];
-    int64_t unit, extent, item;
-    int is32, wraps;
-} index_call;
-
-enum { DENSE, TABLE, INDEX };
-
-/* False when there is no room for the dims. */
-static bool index_set_dims(index_call *c, const cr_cuda_index *x)
+const char *cr_cuda_launch_each(int device, void *function, int64_t n, void *call)
 {
-    cr_space s;
+    cr_cuda_grid g = {.function = function, .grid = {1, 1}, .block = {CUDA_BLOCK, 1}};
 
-    cr_space_start(&s, INDEX + 1);
-    for (int d = 0; d < x->ndim; d++) {
-        int64_t *step = cr_space_add(&s, x->size[d], d);
-        step[DENSE] = x->dense_stride[d] * x->item;
-        step[TABLE] = x->table_stride[d] * x->item;
-        step[INDEX] = x->index_stride[d] * (x->is32 ? 4 : 8);
-    }
-    cr_space_merge(&s, 0);
-    c->ndim = s.ndim;
-    for (int d = 0; d < s.ndim && d < MOVE_DIMS; d++) {
-        c->size[d] = s.dim[d].size;
-        c->dense_step[d] = s.dim[d].step[DENSE];
-        c->table_step[d] = s.dim[d].step[TABLE];
-        c->index_step[d] = s.dim[d].step[INDEX];
-    }
-    return s.ndim <= MOVE_DIMS;
-}
-
-/* Whether pairs of elements along the last dim are at addresses of one element of twice the
- * size. */
-static bool index_has_pairs(const index_call *c)
-{
-    int64_t k = c->ndim - 1, wide = 2 * c->item;
-    int64_t bits = (int64_t)(intptr_t)c->dense | (int64_t)(intptr_t)c->table | c->unit;
-
-    if (k < 0 || c->item > 8 || c->index_step[k] || c->size[k] % 2 ||
-        c->dense_step[k] != c->item || c->table_step[k] != c->item)
-        return false;
-    for (int d = 0; d < k; d++)
-        bits |= c->dense_step[d] | c->table_step[d];
-    return bits % wide == 0;
-}
-
-static void index_join_pairs(index_call *c)
-{
-    int64_t k = c->ndim - 1;
-
-    while (index_has_pairs(c)) {
-        c->item *= 2;
-        c->size[k] /= 2;
-        c->dense_step[k] = c->table_step[k] = c->item;
-    }
-}
-
-static bool index_make(index_call *c, const cr_cuda_index *x)
-{
-    *c = (index_call){.dense = x->dense,
-                      .table = x->table,
-                      .index = x->index,
-                      .n = 1,
-                      .unit = x->unit,
-                      .extent = x->extent,
-                      .item = x->item,
-                      .is32 = x->is32,
-                      .wraps = x->wraps};
-    if (!index_set_dims(c, x))
-        return false;
-    index_join_pairs(c);
-    for (int d = 0; d < c->ndim; d++)
-        c->n *= c->size[d];
-    return true;
-}
-
-static const char *index_launch(int index, index_call *c, int what)
-{
-    move_key key = {index, what == MOVE_OWN ? 1 : (int)c->item, what};
-    cr_cuda_grid g = {.grid = {1, 1}, .block = {CUDA_BLOCK, 1}};
-    const char *error = move_find(&g.function, &key);
-
-    g.grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(c->n, CUDA_BLOCK));
-    return error ? error : cr_cuda_launch(index, &g, c);
-}
-
-static const char *index_begin(index_call *c, int device, cr_status kind, const char *text)
-{
-    cr_cuda_late late;
-    const char *error = cr_cuda_late_begin(&late, device, kind, text);
-
-    if (!error) {
-        c->late = late.word;
-        c->number = late.number;
-    }
-    return error;
-}
-
-const char *cr_cuda_pick(int device, const cr_cuda_index *x, cr_status kind, const char *text,
-                         bool *done)
-{
-    index_call c;
-
-    *done = index_make(&c, x);
-    if (!*done || !c.n)
-        return NULL;
-    const char *error = index_begin(&c, device, kind, text);
-    return error ? error : index_launch(device, &c, MOVE_PICK);
-}
-
-const char *cr_cuda_join_indices(int device, const cr_cuda_parts *p)
-{
-    move_key key = {device, 1, MOVE_JOIN};
-    cr_cuda_parts call = *p;
-    cr_cuda_grid g = {.grid = {1, 1}, .block = {CUDA_BLOCK, 1}};
-    const char *error = move_find(&g.function, &key);
-
-    g.grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(p->n, CUDA_BLOCK));
-    return error ? error : cr_cuda_launch(device, &g, &call);
-}
-
-/* The elements between the table's first and last place; 0 if strides are negative. */
-static int64_t index_span(const index_call *c)
-{
-    int64_t span = (c->extent - 1) * c->unit;
-
-    for (int d = 0; d < c->ndim; d++) {
-        if (c->table_step[d] < 0)
-            return 0;
-        span += (c->size[d] - 1) * c->table_step[d];
-    }
-    return span / c->item + 1;
-}
-
-const char *cr_cuda_place(int device, const cr_cuda_index *x, cr_status kind, const char *text,
-                          bool *done)
-{
-    const cr_device_ops *ops = cr_cuda_table();
-    index_call c;
-    uint32_t block;
-    int64_t span = 0;
-    const int zero = 0;
-
-    *done = index_make(&c, x) && (span = index_span(&c)) > 0;
-    if (!*done || !c.n)
-        return NULL;
-    c.owner = ops->get(device, (size_t)span * 8, &block);
-    if (!c.owner && cr_device_no_memory((cr_device){.kind = CR_CUDA, .index = (uint8_t)device},
-                                        (size_t)span * 8))
-        return cr_error_message();
-    const char *error = index_begin(&c, device, kind, text);
-    if (!error)
-        error = cr_cuda_fill(device, c.owner, &zero, 4, (size_t)span * 2);
-    if (!error)
-        error = index_launch(device, &c, MOVE_OWN);
-    if (!error)
-        error = index_launch(device, &c, MOVE_PLACE);
-    ops->release(device, c.owner, block);
-    return error;
+    g.grid[0] = (unsigned)cuda_least(CUDA_MOST_X, cuda_parts(n, CUDA_BLOCK));
+    return cr_cuda_launch(device, &g, call);
 }
 
 void cr_cuda_install(void)
 {
-    cr_cuda_set_kernels(cuda_build, cuda_launch, cuda_move, cuda_fill);
+    cr_cuda_ops.build = cuda_build;
+    cr_cuda_ops.launch = cuda_launch;
+    cr_cuda_ops.move = cuda_move;
+    cr_cuda_ops.fill = cuda_fill;
 }

@@ -19,6 +19,8 @@ typedef enum {
     CR_VEC_CUDA_HALF,   /* half.cuh: half types in memory */
     CR_VEC_CUDA_KERNEL, /* kernel.cuh: CUDA C++ */
     CR_VEC_CUDA_MOVE,   /* move.cuh: copies and fills, with vec.cuh and half.cuh only */
+    CR_VEC_CUDA_PLACE,  /* place.cuh, after move.cuh */
+    CR_VEC_CUDA_WINDOW, /* window.cuh, after move.cuh */
     CR_VEC_COUNT
 } cr_vec_part;
 

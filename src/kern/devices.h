@@ -5,5 +5,6 @@
 /* Fills the tables of the devices with functions that generated kernels need, and lists the
  * entries that have kernels there. */
 void cr_kern_install_devices(void);
+void cr_kern_install_cuda(void);
 
 #endif

@@ -7,8 +7,9 @@
 #ifndef CR_KERN_WINDOW_H
 #define CR_KERN_WINDOW_H
 
+#include "base/memory.h"
+#include "cresset_backend.h"
 #include "num/view.h"
-#include "ops/ops.h"
 
 enum { CR_WINDOW_DIMS = 3 };
 
@@ -50,7 +51,7 @@ typedef struct {
 
 /* Missing leading dims have one place and one position. */
 typedef struct {
-    cr_window_how how;
+    bool extreme;            /* the maximum, and its position; or else the sum */
     int64_t planes, in, out; /* in, out: elements of a plane */
     int64_t divisor;         /* 1, or the constant part of the divisor */
     bool divides;            /* the sum; and, if `shares`, the source's elements before */
@@ -58,9 +59,10 @@ typedef struct {
     cr_window_dim dim[CR_WINDOW_DIMS];
 } cr_window;
 
-/* Computes out[0] from the elements of `from`, and for extremes out[1]: the row-major numbers
- * of their positions in the plane, or -1. */
-CR_MUST cr_status cr_window_run_all(const cr_window *w, const cr_view *from, cr_view *out);
+/* The same as lists of each place's ranges, for devices: `lists` owns what `out` names.
+ * CR_MEMORY. */
+typedef CR_VEC(int64_t) cr_window_lists;
+CR_MUST cr_status cr_window_list(cr_windows *out, cr_window_lists *lists, const cr_window *w);
 /* The bytes of a window and its lists; 0 for NULL. */
 size_t cr_window_bytes(const cr_window *w);
 void cr_window_drop(cr_window *w);

@@ -313,7 +313,9 @@ cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out)
         return cr_run_scan(op, arg, out);
     bool stated = op->loop_value && (!op->extern_fn || extern_prefers_statement);
 
-    return stated ? cr_run_stated(op, arg, out) : op->extern_fn(arg, out);
+    bool declined;
+
+    return stated ? cr_run_stated(op, arg, out, &declined) : op->extern_fn(arg, out);
 }
 
 /* Computes the results by the composition that is beside the entry's kernel. */
@@ -334,7 +336,7 @@ done:
 static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call *c,
                                cr_tensor *const *out, cr_view *views)
 {
-    bool done = false, declined = false;
+    bool declined = true;
 
     if (cr_is_host(c->device))
         return op->body_count && op->does == CR_DOES_EXTERN && extern_prefers_statement
@@ -342,11 +344,9 @@ static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call
                    : cr_run_on_views(op, c->arg, views);
     if (op->does == CR_DOES_FOLD || (op->scan && cr_has_scans(c->device)))
         return cr_run_on_views(op, c->arg, views);
-    if (c->device.kind == CR_CUDA && op->loop_value && !op->scan)
-        CR_TRY(cr_run_stated_there(op, c->arg, views, &done));
-    if (done)
-        return CR_OK;
     CR_TRY(cr_remote_kernel(op, c->arg, views, c->device, &declined));
+    if (declined && op->loop_value && !op->scan)
+        CR_TRY(cr_run_stated(op, c->arg, views, &declined));
     if (!declined)
         return CR_OK;
     return op->body_count ? extern_run_composition(op, arg, out)

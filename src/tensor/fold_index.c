@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "device/facts.h"
-#include "jit/cuda.h"
 #include "num/convert.h"
 #include "space/space.h"
 #include "tensor/geometry.h"
@@ -125,7 +124,7 @@ static void index_launch_all(index_job *j, bool columns)
         cr_launch_space(&j->kernel, &l, &j->space, j->space.ndim ? j->space.ndim - 1 : 0);
 }
 
-/* --- few long lines, on a CUDA device --- */
+/* --- few long lines, on a device whose launches need many --- */
 
 /* A line is divided into parts of PART_ROW columns or PART_COLUMN rows when there are fewer
  * than LINES_ROW or LINES_COLUMN lines: a block of threads has a row, a thread four columns. */
@@ -222,6 +221,43 @@ static cr_status parts_new(line_parts *s, const index_job *j)
     return cr_tensor_new(&s->best, CR_I64, j->kernel.device, 1, &j->count);
 }
 
+/* The index in a line is that in its part, and the elements of the parts before. */
+static cr_status parts_join(const index_job *j, const line_parts *s)
+{
+    cr_device device = j->kernel.device;
+    const cr_device_ops *ops = cr_device_of((cr_device_kind)device.kind);
+    int64_t size[2] = {j->count / s->wide, s->wide}, dense[2] = {s->wide, 1};
+    int64_t part[2] = {s->parts * s->wide, 1};
+    cr_indexed c = {.how = CR_COMBINE_READ,
+                    .dtype = CR_I64,
+                    .ndim = 2,
+                    .size = size,
+                    .dense_stride = dense,
+                    .table_stride = part,
+                    .index_stride = dense,
+                    .dense = j->at[j->outputs - 1],
+                    .table = s->index->address,
+                    .index = s->best->address,
+                    .unit = s->wide * (int64_t)sizeof(int64_t),
+                    .extent = s->parts};
+    cr_indexed times = {.how = CR_COMBINE_MUL,
+                        .dtype = CR_I64,
+                        .ndim = 2,
+                        .size = size,
+                        .table_stride = dense,
+                        .table = s->best->address};
+    cr_indexed add = times;
+
+    add.how = CR_COMBINE_ADD;
+    add.dense = s->best->address;
+    add.dense_stride = dense;
+    add.table = c.dense;
+    memcpy(times.item, &s->unit, sizeof s->unit);
+    CR_TRY(cr_device_status(ops->indexed(device.index, &c)));
+    CR_TRY(cr_device_status(ops->combine(device.index, &times)));
+    return cr_device_status(ops->combine(device.index, &add));
+}
+
 static cr_status index_run_parts(const index_job *j, cr_dtype dtype, bool columns)
 {
     line_parts s = {.dtype = dtype,
@@ -236,15 +272,7 @@ static cr_status index_run_parts(const index_job *j, cr_dtype dtype, bool column
     CR_GO(parts_fold(j, &s, 0, whole, s.unit));
     CR_GO(parts_fold(j, &s, whole, 1, j->length - whole * s.unit));
     CR_GO(parts_find_best(j, &s));
-    CR_GO(cr_device_status(cr_cuda_join_indices(
-        j->kernel.device.index,
-        &(cr_cuda_parts){.out = (int64_t *)(void *)j->at[j->outputs - 1],
-                         .best = (const int64_t *)(const void *)s.best->address,
-                         .part = (const int64_t *)(const void *)s.index->address,
-                         .n = j->count,
-                         .columns = s.wide,
-                         .parts = s.parts,
-                         .unit = s.unit})));
+    CR_GO(parts_join(j, &s));
 done:
     cr_drop(s.value);
     cr_drop(s.index);

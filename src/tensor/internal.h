@@ -67,9 +67,10 @@ cr_status cr_run_body_planned(const cr_op *op, const cr_value *arg, cr_value *re
 cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result);
-/* An entry stated as loops, on the host: arguments and results as of a cr_extern_fn
- * (stated.c). */
-CR_MUST cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out);
+/* An entry stated as loops: arguments and results as of a cr_extern_fn (stated.c).  *declined
+ * if the device does not take its commands; never on the host. */
+CR_MUST cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out,
+                                bool *declined);
 /* A reduction that keeps the index of its value, on any device: arguments and results as of a
  * cr_extern_fn; results are row-major (fold_index.c). */
 CR_MUST cr_status cr_run_scan(const cr_op *op, const cr_value *arg, cr_view *out);

@@ -138,18 +138,21 @@ static void box_end(part_box *b)
         box_add(b, 1, 1, 0, 0);
 }
 
-/* `dim` has CR_STATED_DIM numbers for each of `ndim` dims.  The dim of a box's pieces is not
- * merged. */
+/* `dim` has CR_STATED_DIM lists of `ndim` numbers.  The dim of a box's pieces is not merged. */
 static void box_set_dims(part_box *b, const int64_t *dim, int ndim)
 {
     cr_space s;
 
     cr_space_start(&s, INDEX + 1);
-    for (int d = 0; d < ndim - (b->pieces > 0); d++, dim += CR_STATED_DIM)
-        memcpy(cr_space_add(&s, dim[0], d), dim + 1, (INDEX + 1) * sizeof *dim);
+    int d = 0;
+    for (; d < ndim - (b->pieces > 0); d++) {
+        int64_t *step = cr_space_add(&s, dim[d], d);
+        for (int k = 0; k <= INDEX; k++)
+            step[k] = dim[(1 + k) * ndim + d];
+    }
     box_add_dims(b, &s);
     if (b->pieces)
-        box_add(b, dim[0], dim[1], dim[2], dim[3]);
+        box_add(b, dim[d], dim[ndim + d], dim[2 * ndim + d], dim[3 * ndim + d]);
     box_end(b);
 }
 
@@ -370,8 +373,9 @@ static bool lines_pick(const cr_part *p, const part_box *b, const char *from, co
     for (int64_t r = 0; along && r < l->rows; r++)
         if (!cr_move_row_within(index + r * down, along, n, p->plan.extent, p->plan.is32))
             return false;
-    p->plan.kernel((void *[3]){l->to, (char *)(uintptr_t)from, (char *)(uintptr_t)index},
-                   stride, sizes, NULL);
+    p->plan.kernel[p->plan.is32](
+        (void *[3]){l->to, (char *)(uintptr_t)from, (char *)(uintptr_t)index}, stride, sizes,
+        NULL);
     return true;
 }
 

@@ -234,13 +234,7 @@ void cr_share_out(cr_device device, int64_t n, int64_t grain,
 
 /* --- temporary blocks --- */
 
-typedef struct {
-    cr_device device;
-    char *at;
-    uint32_t size_class;
-} block;
-
-static cr_status block_get(block *b, cr_device device, size_t size)
+cr_status cr_block_get(cr_block *b, cr_device device, size_t size)
 {
     b->device = device;
     b->at = size ? ops_of(device)->get(device.index, size, &b->size_class) : NULL;
@@ -249,7 +243,7 @@ static cr_status block_get(block *b, cr_device device, size_t size)
     return CR_OK;
 }
 
-static void block_drop(block *b)
+void cr_block_drop(cr_block *b)
 {
     if (b->at)
         ops_of(b->device)->release(b->device.index, b->at, b->size_class);
@@ -286,10 +280,10 @@ static cr_view broadcast(const cr_view *from, const cr_view *to, int64_t *stride
 }
 
 /* A dense view of the sizes and dtype of `like` in a block of `device`. */
-static cr_status dense_block(block *b, cr_view *v, int64_t *stride, const cr_view *like,
+static cr_status dense_block(cr_block *b, cr_view *v, int64_t *stride, const cr_view *like,
                              cr_device device)
 {
-    CR_TRY(block_get(b, device, view_bytes(like)));
+    CR_TRY(cr_block_get(b, device, view_bytes(like)));
     cr_row_major(like->ndim, like->size, stride);
     *v = *like;
     v->data = b->at;
@@ -310,7 +304,7 @@ static cr_status move_there(const cr_view *to, const cr_view *from)
 {
     int64_t stride[CR_MAX_DIMS];
     cr_view between;
-    block b = {.at = NULL};
+    cr_block b = {.at = NULL};
 
     cr_overlap overlap = cr_overlap_of(to, from);
     if (overlap == CR_APART)
@@ -321,7 +315,7 @@ static cr_status move_there(const cr_view *to, const cr_view *from)
     cr_status st = ask_move(&between, from);
     if (!st)
         st = ask_move(to, &between);
-    block_drop(&b);
+    cr_block_drop(&b);
     return st;
 }
 
@@ -331,7 +325,7 @@ static cr_status move_in(const cr_view *to, const cr_view *from)
 {
     int64_t host_stride[CR_MAX_DIMS], there_stride[CR_MAX_DIMS];
     cr_view host = *from, there = *to;
-    block h = {.at = NULL}, t = {.at = NULL};
+    cr_block h = {.at = NULL}, t = {.at = NULL};
     cr_status st = CR_OK;
 
     if (from->dtype != to->dtype || !is_dense(from)) {
@@ -344,8 +338,8 @@ static cr_status move_in(const cr_view *to, const cr_view *from)
     if (t.at)
         CR_GO(ask_move(to, &there));
 done:
-    block_drop(&h);
-    block_drop(&t);
+    cr_block_drop(&h);
+    cr_block_drop(&t);
     return st;
 }
 
@@ -353,7 +347,7 @@ static cr_status move_out(const cr_view *to, const cr_view *from)
 {
     int64_t host_stride[CR_MAX_DIMS], there_stride[CR_MAX_DIMS];
     cr_view host = *to, there = *from;
-    block h = {.at = NULL}, t = {.at = NULL};
+    cr_block h = {.at = NULL}, t = {.at = NULL};
     cr_status st = CR_OK;
 
     if (!is_dense(from)) {
@@ -366,8 +360,8 @@ static cr_status move_out(const cr_view *to, const cr_view *from)
     if (h.at)
         CR_GO(cr_copy_elements(to, &host));
 done:
-    block_drop(&h);
-    block_drop(&t);
+    cr_block_drop(&h);
+    cr_block_drop(&t);
     return st;
 }
 
@@ -376,14 +370,14 @@ static cr_status move_through_host(const cr_view *to, const cr_view *from)
 {
     int64_t stride[CR_MAX_DIMS];
     cr_view host;
-    block h = {.at = NULL};
+    cr_block h = {.at = NULL};
     cr_status st;
 
     CR_GO(dense_block(&h, &host, stride, from, CR_HOST));
     CR_GO(move_out(&host, from));
     CR_GO(move_in(to, &host));
 done:
-    block_drop(&h);
+    cr_block_drop(&h);
     return st;
 }
 
@@ -747,7 +741,7 @@ static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_v
         result[k] = array_of(&out[k]);
     const char *error = fn(device.index, given, result);
     cr_arena_drop(&room);
-    *declined = error == cr_device_declines;
+    *declined = error == cr_command_declines;
     return *declined ? CR_OK : cr_device_status(error);
 }
 
@@ -785,7 +779,7 @@ typedef struct {
     cr_view there, here;
     const char *begin; /* the first byte of the view on the device */
     size_t bytes;
-    block block;
+    cr_block block;
 } mirror;
 
 static cr_status mirror_new(mirror *m, const cr_view *v, bool filled)
@@ -796,7 +790,7 @@ static cr_status mirror_new(mirror *m, const cr_view *v, bool filled)
     m->here.device = CR_HOST;
     cr_view_extent(v, &m->begin, &end);
     m->bytes = (size_t)(end - m->begin);
-    CR_TRY(block_get(&m->block, CR_HOST, m->bytes));
+    CR_TRY(cr_block_get(&m->block, CR_HOST, m->bytes));
     m->here.data = m->block.at ? m->block.at + (v->data - m->begin) : NULL;
     return filled ? cr_device_copy_out(m->block.at, v->device, m->begin, m->bytes) : CR_OK;
 }
@@ -836,7 +830,7 @@ static cr_status mirror_value(mirrors *all, cr_arena *room, const cr_value *v, c
 static void mirrors_drop(mirrors *all, cr_arena *room)
 {
     for (size_t i = 0; i < all->len; i++)
-        block_drop(&all->at[i]->block);
+        cr_block_drop(&all->at[i]->block);
     cr_vec_drop(all);
     cr_arena_drop(room);
 }
@@ -879,7 +873,7 @@ static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *o
         CR_GO(mirror_return(&made[k]));
 done:
     for (int k = 0; k < op->result_count; k++)
-        block_drop(&made[k].block);
+        cr_block_drop(&made[k].block);
     mirrors_drop(&all, &room);
     return st;
 }

@@ -67,6 +67,15 @@ static inline cr_status cr_call_kernel(const cr_placed_kernel *k, int operands,
 void cr_share_out(cr_device device, int64_t n, int64_t grain,
                   void (*fn)(void *context, int64_t begin, int64_t end), void *context);
 
+/* A block of a device's memory for the time of a call; `at` is NULL without bytes. */
+typedef struct {
+    cr_device device;
+    char *at;
+    uint32_t size_class;
+} cr_block;
+CR_MUST cr_status cr_block_get(cr_block *b, cr_device device, size_t size);
+void cr_block_drop(cr_block *b);
+
 /* Runs an elementwise entry, whose results are allocated. */
 CR_MUST cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                                  cr_dtype compute, const cr_dtype *kernel_result);

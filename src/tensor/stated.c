@@ -750,6 +750,12 @@ static int stated_axis(const stated *s, int k)
     return !s->op->loop_start ? k : k ? k - 1 : s->ndim - 1;
 }
 
+static void stated_put(cr_stated_plan *p, const int64_t *number)
+{
+    for (int d = 0; d < p->ndim; d++)
+        cr_vec_put(&p->dim, number[d]);
+}
+
 static cr_status stated_add_box(stated *s, cr_stated_box box)
 {
     cr_stated_plan *p = s->plan;
@@ -757,12 +763,10 @@ static cr_status stated_add_box(stated *s, cr_stated_box box)
     CR_TRY(cr_vec_reserve(&p->box, 1));
     CR_TRY(cr_vec_reserve(&p->dim, (size_t)(CR_STATED_DIM * s->ndim)));
     cr_vec_put(&p->box, box);
-    for (int d = 0; d < s->ndim; d++) {
-        cr_vec_put(&p->dim, s->size[d]);
-        cr_vec_put(&p->dim, s->to_stride[d]);
-        cr_vec_put(&p->dim, s->from_stride[d]);
-        cr_vec_put(&p->dim, s->index_stride[d]);
-    }
+    stated_put(p, s->size);
+    stated_put(p, s->to_stride);
+    stated_put(p, s->from_stride);
+    stated_put(p, s->index_stride);
     return CR_OK;
 }
 
@@ -843,9 +847,11 @@ static cr_status stated_reads(stated *s, const cr_view *out)
         stated_guard(s, value->args[0]);
         p->fill = value->args[2];
     }
-    if (p->index >= 0)
-        p->kernel = s->op->kernel[cr_loop_moved_as((cr_dtype)out->dtype)]
-                                 [p->is32 ? CR_FORM_INT32 : CR_FORM_MAIN];
+    if (p->index >= 0) {
+        const cr_kernel *all = s->op->kernel[cr_loop_moved_as((cr_dtype)out->dtype)];
+        p->kernel[false] = all[CR_FORM_MAIN];
+        p->kernel[true] = all[CR_FORM_INT32];
+    }
     return stated_splits(s);
 }
 

@@ -10,7 +10,7 @@ enum { CR_STATED_KEY = 96, CR_STATED_CACHED = 512 };
 
 /* A box of the result, in elements: the offsets of its first elements in result, source and
  * index.  Its dims, and the parts of its lines, are in lists of the plan, in the order of the
- * boxes. */
+ * boxes: the sizes, then the strides of result, source and index. */
 typedef struct {
     int64_t to, from, index;
     int parts; /* 0: its lines are not cut */
@@ -34,17 +34,17 @@ typedef struct {
                          * row-major copy, and the plan has no boxes */
     int index;          /* the parameter of the index tensor, or -1 */
     const cr_loop_index *bounds;
-    cr_kernel kernel;
+    cr_kernel kernel[2]; /* for indices of int64, and of int32 */
     bool is32;
     int64_t unit, extent;
     const cr_rule *fill; /* the number outside of the boxes, or the number that is written */
     int ndim;
     CR_VEC(cr_stated_box) box;
-    CR_VEC(int64_t) dim;       /* CR_STATED_DIM numbers for each dim of each box */
+    CR_VEC(int64_t) dim;       /* CR_STATED_DIM lists of ndim numbers for each box */
     CR_VEC(cr_move_part) part; /* of all boxes */
     cr_window *window;         /* of a loop that folds windows, instead of boxes; or NULL */
-    cr_status late_kind; /* on a CUDA device: the error of an index out of range (late.c) */
-    char late[240];
+    cr_status outside_kind;    /* of another device: the error of an index out of range */
+    char outside[240];
 } cr_stated_plan;
 
 /* The number parameter by which a loop multiplies what it writes, or -1: the tensor that it
@@ -81,17 +81,6 @@ typedef struct {
     bool mean;  /* the sum is divided by the number of its terms */
     bool fresh; /* written places start as the identity */
 } cr_stated_combination;
-CR_MUST cr_status cr_stated_combination_of(cr_stated_combination *c, const cr_op *op,
-                                           const cr_value *arg);
-
-/* Runs an entry on a CUDA device (stated_remote.c); false in *done if no kernel computes it. */
-CR_MUST cr_status cr_run_stated_there(const cr_op *op, const cr_value *arg, cr_view *out,
-                                      bool *done);
-CR_MUST cr_status cr_stated_plan_there(cr_stated_plan *p, const cr_op *op, const cr_value *arg,
-                                       cr_view *out, bool *done);
-/* The bounds of an index tensor. */
-CR_MUST cr_status cr_stated_bounds(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
-                                   int64_t *low, int64_t *high);
 
 /* Evaluates the entry's clauses for a call.  The caller drops the lists, also on failure. */
 CR_MUST cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg,

@@ -1,14 +1,20 @@
-/* Running entries that are stated as loops.
+/* Running entries that are stated as loops, on any device.
+ *
+ * A box of a plan is a command of the device's table: a copy, a fill, elements at computed
+ * places, or a write that combines elements.  A loop over windows is one command.
  *
  * Evaluating the clauses takes microseconds, more than moving a few elements, so plans are kept
  * by the sizes, strides and numbers of the call.  Every thread has its own plans, because two
  * atomic exchanges would cost a tenth of a small call. */
 #include "base/memory.h"
+#include "device/facts.h"
 #include "kern/move.h"
 #include "tensor/geometry.h"
+#include "tensor/remote.h"
 #include "tensor/stated.h"
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- keys --- */
@@ -232,23 +238,6 @@ static cr_status plan_new(cr_stated_plan **out, const cr_stated_plan *like, cons
     return st;
 }
 
-/* --- moves --- */
-
-/* GIVEN: the arguments of the call.  WRAPPED: with a copy of the indices in which none is
- * negative.  COUNTS: the result counts how often the call writes each place. */
-typedef enum { GIVEN, WRAPPED, COUNTS } run_how;
-
-/* A plan's moves on the tensors of a call. */
-typedef struct {
-    const cr_stated_plan *p;
-    cr_move m;
-    char *to;
-    const char *from, *index; /* index: NULL without */
-    _Alignas(16) char item[16];
-    bool inside; /* all indices were */
-    bool counts; /* each place that is written counts; even axes share their counts */
-} running;
-
 /* An integer or a parameter needs no frame. */
 static cr_status number_value(cr_value *v, const cr_rule *number, const cr_op *op,
                               const cr_value *arg)
@@ -268,9 +257,20 @@ static cr_status number_value(cr_value *v, const cr_rule *number, const cr_op *o
     return st;
 }
 
+/* The element of a tensor of one, on any device. */
+static cr_status number_of_view(cr_scalar *out, const cr_view *v)
+{
+    _Alignas(16) char item[16];
+
+    CR_TRY(cr_device_copy_out(item, v->device, v->data, cr_dtype_size((cr_dtype)v->dtype)));
+    *out = cr_scalar_load((cr_dtype)v->dtype, item);
+    return CR_OK;
+}
+
 cr_status cr_stated_number(void *item, const cr_rule *number, const cr_op *op,
                            const cr_value *arg, cr_dtype dtype)
 {
+    cr_scalar view_number = {0};
     cr_value v;
 
     if (number->kind == CR_RULE_INT && !number->integer) {
@@ -278,44 +278,17 @@ cr_status cr_stated_number(void *item, const cr_rule *number, const cr_op *op,
         return CR_OK;
     }
     CR_TRY(number_value(&v, number, op, arg));
+    if (v.tag == CR_VIEW)
+        CR_TRY(number_of_view(&view_number, v.view));
     cr_scalar_store(v.tag == CR_NUMBER  ? v.number
                     : v.tag == CR_FLOAT ? cr_scalar_float(v.d)
-                    : v.tag == CR_VIEW  ? cr_scalar_load((cr_dtype)v.view->dtype, v.view->data)
+                    : v.tag == CR_VIEW  ? view_number
                                         : cr_scalar_int(v.i),
                     dtype, item);
     return CR_OK;
 }
 
-static void run_place(running *r, const cr_stated_box *box, const int64_t *dim)
-{
-    cr_move *m = &r->m;
-    int64_t item = (int64_t)cr_dtype_size((cr_dtype)m->dtype);
-
-    m->to = r->to + box->to * item;
-    m->from = r->from + box->from * item;
-    m->index = r->index ? r->index + box->index * (m->is32 ? 4 : 8) : NULL;
-    for (int d = 0; d < m->ndim; d++, dim += CR_STATED_DIM) {
-        m->size[d] = dim[0];
-        m->to_stride[d] = dim[1];
-        m->from_stride[d] = dim[2];
-        m->index_stride[d] = dim[3];
-    }
-}
-
-/* Sets the result to what a loop that writes starts from. */
-static cr_status run_start(running *r, const cr_op *op, const cr_value *arg, cr_view *out)
-{
-    const cr_rule *start = op->loop_start;
-
-    if (start->kind != CR_RULE_NAME) {
-        CR_TRY(cr_stated_number(r->item, start, op, arg, (cr_dtype)out->dtype));
-        cr_move_fill(out, r->item);
-        return CR_OK;
-    }
-    if (out->data != arg[start->slot].view->data)
-        cr_move_view(out, arg[start->slot].view);
-    return CR_OK;
-}
+/* --- combinations --- */
 
 static const struct {
     const char *name;
@@ -344,8 +317,7 @@ static cr_status combination_of_clause(cr_stated_combination *c, const cr_op *op
 }
 
 /* The operation that clause `combine` names; without the clause, that of `=` or `+=`. */
-cr_status cr_stated_combination_of(cr_stated_combination *c, const cr_op *op,
-                                   const cr_value *arg)
+static cr_status combination_of(cr_stated_combination *c, const cr_op *op, const cr_value *arg)
 {
     cr_frame f;
     cr_status st;
@@ -380,33 +352,7 @@ static cr_scalar combination_identity(cr_stated_combination c, cr_dtype t)
     }
 }
 
-static cr_status run_write_boxes(running *r, cr_combine how)
-{
-    const cr_stated_plan *p = r->p;
-
-    for (size_t i = 0; i < p->box.len; i++) {
-        run_place(r, &p->box.at[i], p->dim.at + i * (size_t)(CR_STATED_DIM * p->ndim));
-        CR_TRY(cr_move_combine(&r->m, how, p->picked));
-    }
-    return CR_OK;
-}
-
-/* The same with r->item in place of all elements that are written. */
-static cr_status run_item_boxes(running *r, cr_combine how)
-{
-    const cr_stated_plan *p = r->p;
-
-    for (size_t i = 0; i < p->box.len; i++) {
-        run_place(r, &p->box.at[i], p->dim.at + i * (size_t)(CR_STATED_DIM * p->ndim));
-        r->m.to = r->item;
-        for (int d = 0; d < p->ndim; d++) {
-            r->m.to_stride[d] = 0;
-            r->m.size[d] = r->counts && p->even >> d & 1 ? 1 : r->m.size[d];
-        }
-        CR_TRY(cr_move_combine(&r->m, how, p->picked));
-    }
-    return CR_OK;
-}
+/* --- errors of indices --- */
 
 cr_status cr_stated_check(const cr_loop_index *b, const cr_op *op, const cr_value *given,
                           int64_t low, int64_t high)
@@ -426,235 +372,8 @@ cr_status cr_stated_check(const cr_loop_index *b, const cr_op *op, const cr_valu
     return st;
 }
 
-static cr_status run_counts(running *r)
-{
-    int64_t one = 1;
-
-    memcpy(r->item, &one, sizeof one);
-    return run_item_boxes(r, CR_COMBINE_ADD);
-}
-
-static cr_status run_mean(uint64_t even, const cr_op *op, const cr_value *arg,
-                          const cr_view *out, bool fresh);
-
-/* All indices are inside. */
-static cr_status run_writes(running *r, const cr_op *op, const cr_value *arg, cr_view *out)
-{
-    const cr_stated_plan *p = r->p;
-    cr_dtype t = (cr_dtype)out->dtype;
-    cr_stated_combination c;
-
-    CR_TRY(cr_stated_combination_of(&c, op, arg));
-    CR_TRY(run_start(r, op, arg, out));
-    if (c.fresh) {
-        cr_scalar_store(combination_identity(c, t), t, r->item);
-        CR_TRY(run_item_boxes(r, CR_COMBINE_SET));
-    }
-    if (p->fill)
-        CR_TRY(cr_stated_number(r->item, p->fill, op, arg, t));
-    CR_TRY(run_write_boxes(r, c.how));
-    return c.mean ? run_mean(p->even_dims, op, arg, out, c.fresh) : CR_OK;
-}
-
-static void run_box(running *r, const cr_stated_box *box, const cr_move_part *part)
-{
-    const cr_move *m = &r->m;
-    cr_view to = {m->to, m->size, m->to_stride, (uint8_t)m->ndim, m->dtype, CR_HOST, false};
-
-    if (box->fill)
-        cr_move_fill(&to, r->item);
-    else if (box->parts)
-        cr_move_lines(m, part, box->parts, r->item);
-    else if (r->index)
-        r->inside = cr_move_indexed(m) && r->inside;
-    else
-        cr_move_copy(m);
-}
-
-static void run_boxes(running *r)
-{
-    const cr_stated_plan *p = r->p;
-    const cr_move_part *part = p->part.at;
-
-    for (size_t i = 0; i < p->box.len; part += p->box.at[i++].parts) {
-        run_place(r, &p->box.at[i], p->dim.at + i * (size_t)(CR_STATED_DIM * p->ndim));
-        run_box(r, &p->box.at[i], part);
-    }
-}
-
-static cr_status run_reads(running *r, const cr_op *op, const cr_value *arg, const cr_view *out)
-{
-    const cr_stated_plan *p = r->p;
-
-    if (p->fill)
-        CR_TRY(cr_stated_number(r->item, p->fill, op, arg, (cr_dtype)out->dtype));
-    run_boxes(r);
-    return CR_OK;
-}
-
-static cr_status run_wrapped(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
-                             cr_view *out);
-
-/* A call of which some index is not in [0, extent): some may count from the end. */
-static cr_status run_outside(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
-                             cr_view *out, run_how how)
-{
-    return p->bounds->low && how == GIVEN ? run_wrapped(p->bounds, op, arg, out)
-                                          : cr_stated_check(p->bounds, op, arg, 0, p->extent);
-}
-
-/* True if the indices cannot be used as they are.  Reads find an index outside when they come
- * to it; writes check all indices first. */
-static bool run_refuses(const cr_stated_plan *p, const cr_op *op, const cr_value *arg)
-{
-    int64_t bad;
-
-    return p->unravel || (op->loop_start && p->index >= 0 &&
-                          !cr_move_within(arg[p->index].view, 0, p->extent, &bad));
-}
-
-static cr_status run_planned(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
-                             cr_view *out, run_how how)
-{
-    running r; /* an initializer would clear two kilobytes */
-
-    if (p->window)
-        return cr_window_run_all(p->window, arg[p->from].view, out);
-    if (how == GIVEN && run_refuses(p, op, arg))
-        return run_outside(p, op, arg, out, how);
-    r.p = p;
-    r.inside = true;
-    r.counts = how == COUNTS;
-    r.index = p->index >= 0 ? arg[p->index].view->data : NULL;
-    r.m.ndim = p->ndim;
-    r.m.dtype = out->dtype;
-    r.m.kernel = p->kernel;
-    r.m.unit = p->unit;
-    r.m.extent = p->extent;
-    r.m.is32 = p->is32;
-    r.m.gaps = p->unravel;
-    if (p->unravel)
-        cr_move_unravel((int64_t *)(void *)arg[p->index].view->data, arg[p->index].view,
-                        p->from >= 0 ? arg[p->from].view : out);
-    if (how == COUNTS) {
-        r.from = out->data;
-        return run_counts(&r);
-    }
-    if (op->loop_start) {
-        r.to = p->plain >= 0 ? arg[p->plain].view->data : r.item;
-        r.from = out->data;
-        return run_writes(&r, op, arg, out);
-    }
-    r.to = out->data;
-    r.from = arg[p->from].view->data;
-    CR_TRY(run_reads(&r, op, arg, out));
-    return !r.inside || (r.index && !p->box.len) ? run_outside(p, op, arg, out, how) : CR_OK;
-}
-
-static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out, run_how how);
-
-/* Allocates a row-major copy of v, which the caller frees; copies the elements if `filled`. */
-static cr_status run_dense_view(cr_view *copy, int64_t *stride, const cr_view *v, bool filled)
-{
-    cr_view all = *v;
-    int64_t n = cr_numel(v->ndim, v->size);
-
-    *copy = *v;
-    copy->stride = stride;
-    cr_row_major(v->ndim, v->size, stride);
-    copy->data = cr_alloc((size_t)n * cr_dtype_size((cr_dtype)v->dtype) + 1);
-    if (!copy->data)
-        return CR_MEMORY;
-    if (filled && n)
-        cr_move_view(copy, &all);
-    return CR_OK;
-}
-
-/* The call with row-major copies of the tensors that the plan asks for. */
-static cr_status run_dense(uint64_t dense, const cr_op *op, const cr_value *arg, cr_view *out,
-                           run_how how)
-{
-    cr_value given[CR_MAX_ARGS];
-    cr_view copy[CR_MAX_ARGS + 1];
-    int64_t stride[CR_MAX_ARGS + 1][CR_MAX_DIMS];
-    bool result = dense >> CR_STATED_RESULT & 1;
-    cr_view *into = result ? &copy[CR_MAX_ARGS] : out;
-    cr_status st;
-
-    memset(copy, 0, sizeof copy);
-    memcpy(given, arg, op->param_count * sizeof *given);
-    for (int i = 0; i < op->param_count; i++)
-        if (dense >> i & 1) {
-            CR_GO(run_dense_view(&copy[i], stride[i], arg[i].view, true));
-            given[i].view = &copy[i];
-        }
-    if (result)
-        CR_GO(run_dense_view(into, stride[CR_MAX_ARGS], out, false));
-    CR_GO(run_by_plan(op, given, into, how));
-    if (result)
-        cr_move_view(out, into);
-done:
-    for (int i = 0; i <= CR_MAX_ARGS; i++)
-        cr_free(copy[i].data);
-    return st;
-}
-
-/* A plan that asks for copies makes a call with another key.  That call may remove p from the
- * cache, so p is not read after it. */
-static cr_status run_plan(const cr_stated_plan *p, const cr_op *op, const cr_value *arg,
-                          cr_view *out, run_how how)
-{
-    return p->dense ? run_dense(p->dense, op, arg, out, how)
-                    : run_planned(p, op, arg, out, how);
-}
-
-static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out, run_how how)
-{
-    cr_stated_plan like, *p;
-    bool kept;
-    cr_status st;
-
-    stated_key(&like, op, arg, out);
-    p = plan_find(&like);
-    if (p)
-        return run_plan(p, op, arg, out, how);
-    CR_TRY(plan_new(&p, &like, op, arg, out));
-    kept = plan_keep(p);
-    st = run_plan(p, op, arg, out, how);
-    if (!kept)
-        plan_drop(p);
-    return st;
-}
-
-/* Divides each place that was written by the number of its terms, one more unless `fresh`. */
-static cr_status run_mean(uint64_t even, const cr_op *op, const cr_value *arg,
-                          const cr_view *out, bool fresh)
-{
-    int64_t stride[CR_MAX_DIMS], n = 1, *count;
-    cr_view counts = *out;
-    cr_status st;
-
-    counts.stride = stride;
-    counts.dtype = CR_I64;
-    for (int d = out->ndim - 1; d >= 0; d--) {
-        stride[d] = even >> d & 1 ? 0 : n;
-        n *= even >> d & 1 ? 1 : out->size[d];
-    }
-    count = cr_alloc((size_t)n * sizeof *count);
-    if (!count)
-        return CR_MEMORY;
-    for (int64_t i = 0; i < n; i++)
-        count[i] = !fresh;
-    counts.data = (char *)count;
-    st = run_by_plan(op, arg, &counts, COUNTS);
-    if (!st)
-        cr_move_divide(out, &counts);
-    cr_free(count);
-    return st;
-}
-
-cr_status cr_stated_bounds(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
-                           int64_t *low, int64_t *high)
+static cr_status outside_bounds(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
+                                int64_t *low, int64_t *high)
 {
     cr_value least, most;
     cr_frame f;
@@ -670,52 +389,476 @@ done:
     return st;
 }
 
-/* With indices that are negative: these count from the end. */
-static cr_status run_wrapped(const cr_loop_index *b, const cr_op *op, const cr_value *arg,
-                             cr_view *out)
-{
-    const cr_view *index = arg[b->param].view;
-    cr_value given[CR_MAX_ARGS];
-    int64_t stride[CR_MAX_DIMS], low, high, next = 1;
-    cr_view dense = *index;
-    cr_status st;
+/* The error's text is that of an index which no tensor has; its digits are then replaced. */
+static const int64_t outside_mark = 130000000000007;
 
-    CR_TRY(cr_stated_bounds(b, op, arg, &low, &high));
-    CR_TRY(cr_stated_check(b, op, arg, low, high));
-    dense.stride = stride;
-    dense.dtype = CR_I64;
-    for (int d = index->ndim - 1; d >= 0; next *= index->size[d--])
-        stride[d] = next;
-    dense.data = (char *)cr_move_wrapped(index, high);
-    if (!dense.data)
-        return CR_MEMORY;
-    memcpy(given, arg, op->param_count * sizeof *given);
-    given[b->param].view = &dense;
-    st = run_by_plan(op, given, out, WRAPPED);
-    cr_free(dense.data);
+static cr_status outside_text(cr_stated_plan *p, const cr_op *op, const cr_value *given)
+{
+    cr_value arg[CR_MAX_ARGS];
+    char digits[24];
+    cr_frame f;
+
+    if (*p->outside)
+        return CR_OK;
+    memcpy(arg, given, op->param_count * sizeof *arg);
+    arg[p->bounds->param] = cr_of_int(outside_mark);
+    cr_frame_init(&f, op, arg);
+    p->outside_kind = cr_raise_check(&p->bounds->error, &f);
+    cr_frame_drop(&f);
+    const char *text = cr_error_message();
+    int n = snprintf(digits, sizeof digits, "%lld", (long long)outside_mark);
+    const char *at = strstr(text, digits);
+    if (at)
+        snprintf(p->outside, sizeof p->outside, "%.*s%c%s", (int)(at - text), text,
+                 CR_INDEX_MARK, at + n);
+    else
+        snprintf(p->outside, sizeof p->outside, "%s", text);
+    return CR_OK;
+}
+
+/* --- commands --- */
+
+/* A call.  Not initialized: it is long. */
+typedef struct {
+    cr_stated_plan *p;
+    const cr_op *op;
+    const cr_value *arg;
+    cr_view *out;
+    const cr_device_ops *ops; /* of the device */
+    char *dense, *table;      /* dense: NULL for a number */
+    const char *index;        /* NULL without */
+    cr_indexed c;
+    cr_array numbered;
+    bool declined; /* the device does not take a command */
+} running;
+
+/* Each place that is written counts; even axes share their counts. */
+typedef enum { GIVEN, COUNTS } run_how;
+
+/* On the host. */
+static cr_status run_check(const running *r)
+{
+    const cr_loop_index *b = r->p->bounds;
+    int64_t low = 0, high = r->p->extent;
+
+    if (b->low)
+        CR_TRY(outside_bounds(b, r->op, r->arg, &low, &high));
+    return cr_stated_check(b, r->op, r->arg, low, high);
+}
+
+static cr_status run_outside(const running *r)
+{
+    CR_TRY(run_check(r));
+    return cr_fail(CR_INDEX, "%s", cr_index_outside);
+}
+
+static cr_status run_status(running *r, const char *error)
+{
+    if (CR_LIKELY(!error))
+        return CR_OK;
+    if (error == cr_index_outside)
+        return run_outside(r);
+    if (error != cr_command_declines)
+        return cr_device_status(error);
+    r->declined = true;
+    return CR_OK;
+}
+
+/* Sets the addresses and dims of a box. */
+static void run_place(running *r, size_t i)
+{
+    const cr_stated_plan *p = r->p;
+    const cr_stated_box *box = &p->box.at[i];
+    const int64_t *dim = p->dim.at + i * (size_t)(CR_STATED_DIM * p->ndim);
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)r->c.dtype);
+
+    r->c.size = dim;
+    r->c.dense_stride = dim + p->ndim;
+    r->c.table_stride = dim + 2 * p->ndim;
+    r->c.index_stride = dim + 3 * p->ndim;
+    r->c.dense = r->dense ? r->dense + box->to * item : NULL;
+    r->c.table = r->table + box->from * item;
+    r->c.index = r->index ? r->index + box->index * (p->is32 ? 4 : 8) : NULL;
+}
+
+static cr_array run_array(const running *r, char *data, const int64_t *stride)
+{
+    return (cr_array){data, r->c.dtype, r->c.ndim, r->c.size, stride};
+}
+
+/* --- reading --- */
+
+/* The parts of a box's lines one by one, on a device that makes no lines. */
+static cr_status run_parts(running *r, const cr_move_part *part, int parts)
+{
+    int64_t size[CR_MAX_DIMS], from[CR_MAX_DIMS];
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)r->c.dtype);
+    int last = r->c.ndim - 1, device = r->out->device.index;
+    cr_status st = CR_OK;
+
+    memcpy(size, r->c.size, (size_t)r->c.ndim * sizeof *size);
+    memcpy(from, r->c.table_stride, (size_t)r->c.ndim * sizeof *from);
+    for (int i = 0; i < parts && !st; i++, part++) {
+        char *at = r->c.dense + part->at * r->c.dense_stride[last] * item;
+        cr_array to = {at, r->c.dtype, r->c.ndim, size, r->c.dense_stride};
+        cr_array of = {r->c.table + part->from * item, r->c.dtype, r->c.ndim, size, from};
+        size[last] = part->n;
+        from[last] = part->stride;
+        st = cr_device_status(part->fill ? r->ops->fill(device, &to, r->c.item)
+                                         : r->ops->move(device, &to, &of));
+    }
     return st;
 }
 
-cr_status cr_run_stated_there(const cr_op *op, const cr_value *arg, cr_view *out, bool *done)
+static cr_status run_lines(running *r, const cr_move_part *part, int parts)
 {
-    cr_stated_plan like, *p;
-    bool kept = true;
+    return r->ops->lines
+               ? run_status(r, r->ops->lines(r->out->device.index, &r->c, part, parts))
+               : run_parts(r, part, parts);
+}
+
+static cr_status run_box(running *r, const cr_stated_box *box, const cr_move_part *part)
+{
+    int device = r->out->device.index;
+
+    if (box->parts)
+        return run_lines(r, part, box->parts);
+    if (r->index && !box->fill)
+        return run_status(r, r->ops->indexed(device, &r->c));
+    cr_array to = run_array(r, r->c.dense, r->c.dense_stride);
+    if (box->fill)
+        return cr_device_status(r->ops->fill(device, &to, r->c.item));
+    cr_array from = run_array(r, r->c.table, r->c.table_stride);
+    return cr_device_status(r->ops->move(device, &to, &from));
+}
+
+static cr_status run_reads(running *r)
+{
+    const cr_stated_plan *p = r->p;
+    const cr_move_part *part = p->part.at;
+
+    r->dense = r->out->data;
+    r->table = r->arg[p->from].view->data;
+    r->c.how = CR_COMBINE_READ;
+    if (p->fill)
+        CR_TRY(cr_stated_number(r->c.item, p->fill, r->op, r->arg, (cr_dtype)r->c.dtype));
+    for (size_t i = 0; i < p->box.len && !r->declined; part += p->box.at[i++].parts) {
+        run_place(r, i);
+        CR_TRY(run_box(r, &p->box.at[i], part));
+    }
+    return r->index && !p->box.len ? run_check(r) : CR_OK;
+}
+
+/* --- writing --- */
+
+/* Sets the result to what a loop that writes starts from. */
+static cr_status run_start(running *r)
+{
+    const cr_rule *start = r->op->loop_start;
+    cr_view *out = r->out;
+
+    if (start->kind != CR_RULE_NAME) {
+        cr_array to = {out->data, out->dtype, out->ndim, out->size, out->stride};
+        CR_TRY(cr_stated_number(r->c.item, start, r->op, r->arg, (cr_dtype)out->dtype));
+        return cr_device_status(r->ops->fill(out->device.index, &to, r->c.item));
+    }
+    const cr_view *v = r->arg[start->slot].view;
+    if (out->data == v->data)
+        return CR_OK;
+    cr_array to = {out->data, out->dtype, out->ndim, out->size, out->stride};
+    cr_array from = {v->data, v->dtype, v->ndim, v->size, v->stride};
+    return cr_device_status(r->ops->move(out->device.index, &to, &from));
+}
+
+static cr_status run_combine(running *r, cr_combine how)
+{
+    r->c.how = how;
+    for (size_t i = 0; i < r->p->box.len && !r->declined; i++) {
+        run_place(r, i);
+        CR_TRY(run_status(r, r->ops->combine(r->out->device.index, &r->c)));
+        if (r->declined && i)
+            return cr_fail(CR_RUNTIME, "%s(): the device takes only some commands of the call",
+                           r->op->name);
+    }
+    return CR_OK;
+}
+
+/* The same with r->c.item in place of all elements that are written. */
+static cr_status run_combine_item(running *r, cr_combine how)
+{
+    char *dense = r->dense;
+
+    r->dense = NULL;
+    cr_status st = run_combine(r, how);
+    r->dense = dense;
+    return st;
+}
+
+/* Adds one for each place that is written; positions along even axes count once. */
+static cr_status run_counts(running *r)
+{
+    int64_t size[CR_MAX_DIMS], one = 1;
+    const cr_stated_plan *p = r->p;
+
+    r->dense = NULL;
+    r->table = r->out->data;
+    r->c.how = CR_COMBINE_ADD;
+    memcpy(r->c.item, &one, sizeof one);
+    for (size_t i = 0; i < p->box.len && !r->declined; i++) {
+        run_place(r, i);
+        for (int d = 0; d < p->ndim; d++)
+            size[d] = p->even >> d & 1 ? 1 : r->c.size[d];
+        r->c.size = size;
+        CR_TRY(run_status(r, r->ops->combine(r->out->device.index, &r->c)));
+    }
+    return CR_OK;
+}
+
+static cr_status run_mean(running *r, bool fresh);
+
+/* Boxes of an index: all indices are checked before the first write. */
+static cr_status run_writes(running *r)
+{
+    const cr_stated_plan *p = r->p;
+    cr_dtype t = (cr_dtype)r->c.dtype;
+    cr_stated_combination c;
+
+    CR_TRY(combination_of(&c, r->op, r->arg));
+    if (r->index && !p->box.len)
+        CR_TRY(run_check(r));
+    r->dense = p->plain >= 0 ? r->arg[p->plain].view->data : NULL;
+    r->table = r->out->data;
+    CR_TRY(run_start(r));
+    if (c.fresh) {
+        cr_scalar_store(combination_identity(c, t), t, r->c.item);
+        CR_TRY(run_combine_item(r, CR_COMBINE_SET));
+    }
+    if (p->fill)
+        CR_TRY(cr_stated_number(r->c.item, p->fill, r->op, r->arg, t));
+    if (!r->declined)
+        CR_TRY(run_combine(r, c.how));
+    return c.mean && !r->declined ? run_mean(r, c.fresh) : CR_OK;
+}
+
+/* --- windows --- */
+
+static cr_status run_windows(running *r)
+{
+    const cr_view *from = r->arg[r->p->from].view;
+    cr_view *out = r->out;
+    cr_window_lists lists = {0};
+    cr_windows c;
+    cr_status st = CR_OK;
+
+    c.prepared = r->p->window;
+    c.from = (cr_array){from->data, from->dtype, from->ndim, from->size, from->stride};
+    c.result = (cr_array){out->data, out->dtype, out->ndim, out->size, out->stride};
+    c.which = c.result;
+    if (r->p->window->extreme)
+        c.which =
+            (cr_array){out[1].data, out[1].dtype, out[1].ndim, out[1].size, out[1].stride};
+    if (!cr_is_host(out->device))
+        st = cr_window_list(&c, &lists, r->p->window);
+    if (!st)
+        st = run_status(r, r->ops->windows(out->device.index, &c));
+    cr_vec_drop(&lists);
+    return st;
+}
+
+/* --- calls --- */
+
+/* The most commands of a call on another device. */
+enum { MOST_COMMANDS = 64 };
+
+/* True if the device has functions for the plan's commands. */
+static bool run_fits(const running *r)
+{
+    const cr_stated_plan *p = r->p;
+
+    if (p->window)
+        return r->ops->windows != NULL;
+    if (r->op->loop_start && !r->ops->combine)
+        return false;
+    if (p->index >= 0 && (!r->ops->indexed || !p->box.len))
+        return false;
+    return p->box.len + p->part.len <= MOST_COMMANDS;
+}
+
+static void run_begin(running *r, cr_stated_plan *p, const cr_op *op, const cr_value *arg,
+                      cr_view *out)
+{
+    r->p = p;
+    r->op = op;
+    r->arg = arg;
+    r->out = out;
+    r->ops = cr_device_of((cr_device_kind)out->device.kind);
+    r->declined = false;
+    r->index = p->index >= 0 ? arg[p->index].view->data : NULL;
+    r->c.dtype = out->dtype;
+    r->c.ndim = p->ndim;
+    r->c.is32 = p->is32;
+    r->c.wraps = p->index >= 0 && p->bounds->low != NULL;
+    r->c.unit = p->unit;
+    r->c.extent = p->extent;
+    r->c.numbered = NULL;
+    r->c.picked = p->picked;
+    r->c.outside = NULL;
+    r->c.kernel[0] = p->kernel[0];
+    r->c.kernel[1] = p->kernel[1];
+    if (p->unravel) {
+        const cr_view *v = p->from >= 0 ? arg[p->from].view : out;
+        r->numbered = (cr_array){v->data, v->dtype, v->ndim, v->size, v->stride};
+        r->c.numbered = &r->numbered;
+    }
+}
+
+static cr_status run_planned(cr_stated_plan *p, const cr_op *op, const cr_value *arg,
+                             cr_view *out, run_how how, bool *declined)
+{
+    running r; /* an initializer would clear hundreds of bytes */
     cr_status st;
 
-    *done = cr_stated_has_list(op);
-    if (*done)
-        return cr_run_stated_list(op, arg, out);
-    if (cr_stated_scale(op) >= 0)
-        return CR_OK;
+    run_begin(&r, p, op, arg, out);
+    if (!cr_is_host(out->device)) {
+        *declined = !run_fits(&r);
+        if (*declined)
+            return CR_OK;
+        if (p->index >= 0) {
+            CR_TRY(outside_text(p, op, arg));
+            r.c.outside = p->outside;
+            r.c.outside_kind = p->outside_kind;
+        }
+    }
+    st = p->window        ? run_windows(&r)
+         : how == COUNTS  ? run_counts(&r)
+         : op->loop_start ? run_writes(&r)
+                          : run_reads(&r);
+    *declined = r.declined;
+    return st;
+}
+
+static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out, run_how how,
+                             bool *declined);
+
+/* A row-major block like v; copies the elements if `filled`. */
+static cr_status run_dense_view(cr_block *b, cr_view *copy, int64_t *stride, const cr_view *v,
+                                bool filled)
+{
+    int64_t n = cr_numel(v->ndim, v->size);
+
+    *copy = *v;
+    copy->stride = stride;
+    cr_row_major(v->ndim, v->size, stride);
+    CR_TRY(cr_block_get(b, v->device, (size_t)n * cr_dtype_size((cr_dtype)v->dtype)));
+    copy->data = b->at;
+    return filled && n ? cr_copy_elements(copy, v) : CR_OK;
+}
+
+/* The call with row-major copies of the tensors that the plan asks for. */
+static cr_status run_dense(uint64_t dense, const cr_op *op, const cr_value *arg, cr_view *out,
+                           run_how how, bool *declined)
+{
+    cr_value given[CR_MAX_ARGS];
+    cr_view copy[CR_MAX_ARGS + 1];
+    cr_block block[CR_MAX_ARGS + 1];
+    int64_t stride[CR_MAX_ARGS + 1][CR_MAX_DIMS];
+    bool result = dense >> CR_STATED_RESULT & 1;
+    cr_view *into = result ? &copy[CR_MAX_ARGS] : out;
+    cr_status st;
+
+    memset(block, 0, sizeof block);
+    memcpy(given, arg, op->param_count * sizeof *given);
+    for (int i = 0; i < op->param_count; i++)
+        if (dense >> i & 1) {
+            CR_GO(run_dense_view(&block[i], &copy[i], stride[i], arg[i].view, true));
+            given[i].view = &copy[i];
+        }
+    if (result)
+        CR_GO(run_dense_view(&block[CR_MAX_ARGS], into, stride[CR_MAX_ARGS], out, false));
+    CR_GO(run_by_plan(op, given, into, how, declined));
+    if (result && !*declined)
+        CR_GO(cr_copy_elements(out, into));
+done:
+    for (int i = 0; i <= CR_MAX_ARGS; i++)
+        cr_block_drop(&block[i]);
+    return st;
+}
+
+/* A plan that asks for copies makes a call with another key.  That call may remove p from the
+ * cache, so p is not read after it. */
+static cr_status run_plan(cr_stated_plan *p, const cr_op *op, const cr_value *arg, cr_view *out,
+                          run_how how, bool *declined)
+{
+    return p->dense ? run_dense(p->dense, op, arg, out, how, declined)
+                    : run_planned(p, op, arg, out, how, declined);
+}
+
+static cr_status run_by_plan(const cr_op *op, const cr_value *arg, cr_view *out, run_how how,
+                             bool *declined)
+{
+    cr_stated_plan like, *p;
+    bool kept;
+    cr_status st;
+
     stated_key(&like, op, arg, out);
     p = plan_find(&like);
-    if (!p) {
-        CR_TRY(plan_new(&p, &like, op, arg, out));
-        kept = plan_keep(p);
-    }
-    st = cr_stated_plan_there(p, op, arg, out, done);
+    if (p)
+        return run_plan(p, op, arg, out, how, declined);
+    CR_TRY(plan_new(&p, &like, op, arg, out));
+    kept = plan_keep(p);
+    st = run_plan(p, op, arg, out, how, declined);
     if (!kept)
         plan_drop(p);
+    return st;
+}
+
+/* The strides of counts, one for all places along an even dim; returns how many there are. */
+static int64_t counts_of(int64_t *stride, uint64_t even, const cr_view *out)
+{
+    int64_t n = 1;
+
+    for (int d = out->ndim - 1; d >= 0; d--) {
+        stride[d] = even >> d & 1 ? 0 : n;
+        n *= even >> d & 1 ? 1 : out->size[d];
+    }
+    return n;
+}
+
+static cr_status run_divide(const running *r, const cr_view *counts)
+{
+    const cr_view *out = r->out;
+    cr_indexed c = {.how = CR_COMBINE_DIVIDE,
+                    .dtype = out->dtype,
+                    .ndim = out->ndim,
+                    .size = out->size,
+                    .dense = counts->data,
+                    .dense_stride = counts->stride,
+                    .table = out->data,
+                    .table_stride = out->stride};
+
+    return cr_device_status(r->ops->combine(out->device.index, &c));
+}
+
+/* Divides each place that was written by the number of its terms, one more unless `fresh`. */
+static cr_status run_mean(running *r, bool fresh)
+{
+    int64_t stride[CR_MAX_DIMS], first = !fresh, step = 1, n;
+    cr_view counts = *r->out;
+    cr_block block = {.at = NULL};
+    cr_array all = {.dtype = CR_I64, .ndim = 1, .size = &n, .stride = &step};
+    bool declined = false;
+    cr_status st;
+
+    n = counts_of(stride, r->p->even_dims, r->out);
+    counts.stride = stride;
+    counts.dtype = CR_I64;
+    CR_GO(cr_block_get(&block, counts.device, (size_t)n * sizeof n));
+    counts.data = all.data = block.at;
+    CR_GO(cr_device_status(r->ops->fill(counts.device.index, &all, &first)));
+    CR_GO(run_by_plan(r->op, r->arg, &counts, COUNTS, &declined));
+    CR_GO(run_divide(r, &counts));
+done:
+    cr_block_drop(&block);
     return st;
 }
 
@@ -726,24 +869,49 @@ static bool is_one(cr_scalar s)
     return c.re == 1 && c.im == 0;
 }
 
+/* A row-major copy of v times a number. */
+static cr_status run_scaled(cr_block *b, cr_view *scaled, int64_t *stride, const cr_view *v,
+                            cr_scalar factor)
+{
+    const cr_device_ops *ops = cr_device_of((cr_device_kind)v->device.kind);
+    cr_indexed c = {.how = CR_COMBINE_MUL,
+                    .dtype = v->dtype,
+                    .ndim = v->ndim,
+                    .size = v->size,
+                    .table_stride = stride};
+
+    CR_TRY(run_dense_view(b, scaled, stride, v, true));
+    if (!cr_numel(v->ndim, v->size))
+        return CR_OK;
+    c.table = scaled->data;
+    cr_scalar_store(factor, (cr_dtype)v->dtype, c.item);
+    return cr_device_status(ops->combine(v->device.index, &c));
+}
+
 /* A tensor that is written may be multiplied by a number. */
-cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out)
+cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out, bool *declined)
 {
     int by = cr_stated_scale(op), param;
     cr_value given[CR_MAX_ARGS];
     int64_t stride[CR_MAX_DIMS];
-    cr_view scaled = {0};
+    cr_view scaled;
+    cr_block block = {.at = NULL};
     cr_status st;
 
+    *declined = false;
     if (cr_stated_has_list(op))
         return cr_run_stated_list(op, arg, out);
     if (by < 0 || is_one(arg[by].number))
-        return run_by_plan(op, arg, out, GIVEN);
+        return run_by_plan(op, arg, out, GIVEN, declined);
+    *declined = !cr_device_of((cr_device_kind)out->device.kind)->combine;
+    if (*declined)
+        return CR_OK;
     param = op->loop_value->args[1]->args[0]->slot;
     memcpy(given, arg, op->param_count * sizeof *given);
     given[param].view = &scaled;
-    CR_TRY(cr_move_scale(&scaled, stride, arg[param].view, arg[by].number));
-    st = run_by_plan(op, given, out, GIVEN);
-    cr_free(scaled.data);
+    CR_GO(run_scaled(&block, &scaled, stride, arg[param].view, arg[by].number));
+    CR_GO(run_by_plan(op, given, out, GIVEN, declined));
+done:
+    cr_block_drop(&block);
     return st;
 }

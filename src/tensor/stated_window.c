@@ -504,12 +504,68 @@ cr_status cr_stated_window(stated *s, const cr_value *arg, const cr_view *out)
     if (!p.w)
         return CR_MEMORY;
     dims = s->count[p.positions];
-    p.w->how = p.window->how;
+    p.w->extreme = p.window->how == CR_WINDOW_ABOVE_LAST_NAN;
     window_planes(&p, out, dims);
     if (!p.w->in || !p.w->out || !p.w->planes)
         return CR_OK;
     CR_TRY(window_dims(&p, out, dims));
     return window_dividers(&p, dims);
+}
+
+/* --- lists --- */
+
+/* Appends start and ranges of a dim's places. */
+static void list_axis(cr_window_axis *a, cr_window_lists *lists, const cr_window_dim *d)
+{
+    int64_t *start = lists->at + lists->len, *range = start + d->size + 1;
+
+    memset(start, 0, (size_t)(d->size + 1) * sizeof *start);
+    for (size_t i = 0; i < d->run.len; i++)
+        for (int64_t j = 0; j < d->run.at[i].n; j++)
+            start[d->run.at[i].at + j * d->run.at[i].step + 1] = d->run.at[i].ranges;
+    for (int64_t t = 0; t < d->size; t++)
+        start[t + 1] += start[t];
+    for (size_t i = 0; i < d->run.len; i++) {
+        const cr_window_run *r = &d->run.at[i];
+        for (int64_t j = 0; j < r->n; j++)
+            for (int64_t k = 0; k < r->ranges; k++) {
+                const cr_window_range *from = &d->range.at[r->range + k];
+                int64_t *to = range + 3 * (start[r->at + j * r->step] + k);
+                to[0] = from->offset + j * r->shift;
+                to[1] = from->step;
+                to[2] = from->n;
+            }
+    }
+    lists->len += (size_t)(d->size + 1 + 3 * start[d->size]);
+    *a = (cr_window_axis){d->size, d->in, start, range, d->count, d->share};
+}
+
+static size_t list_room(const cr_window_dim *d)
+{
+    int64_t n = d->size + 1;
+
+    for (size_t i = 0; i < d->run.len; i++)
+        n += 3 * d->run.at[i].n * d->run.at[i].ranges;
+    return (size_t)n;
+}
+
+cr_status cr_window_list(cr_windows *out, cr_window_lists *lists, const cr_window *w)
+{
+    size_t room = 0;
+
+    for (int k = 0; k < CR_WINDOW_DIMS; k++)
+        room += list_room(&w->dim[k]);
+    CR_TRY(cr_vec_reserve(lists, room));
+    for (int k = 0; k < CR_WINDOW_DIMS; k++)
+        list_axis(&out->dim[k], lists, &w->dim[k]);
+    out->extreme = w->extreme;
+    out->planes = w->planes;
+    out->in = w->in;
+    out->out = w->out;
+    out->divides = w->divides;
+    out->shares = w->shares;
+    out->divisor = w->divisor;
+    return CR_OK;
 }
 
 size_t cr_window_bytes(const cr_window *w)

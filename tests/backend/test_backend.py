@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import place_cases
 import pytest
 
 import cresset as torch
@@ -444,3 +445,35 @@ def test_streams_of_the_accelerator():
     a.set_stream(default)
     a.synchronize()
     assert x[-1].item() == 1000.0
+
+
+# --- elements at computed places ---
+
+@pytest.fixture
+def no_fallback():
+    torch._C._backend_fallback(False)
+    yield
+    torch._C._backend_fallback(True)
+
+
+@pytest.mark.parametrize("name", place_cases.WRITES)
+def test_writes_that_combine_elements(name, no_fallback):
+    here = place_cases.writes("float32")
+    there, f = [x.demo() for x in here], place_cases.WRITES[name]
+    assert place_cases.equal(f(*there), f(*here))
+
+
+@pytest.mark.parametrize("name", place_cases.WINDOWS)
+def test_windows(name, no_fallback):
+    x, f = place_cases.images("float32"), place_cases.WINDOWS[name]
+    assert place_cases.equal(f(x.demo()), f(x))
+
+
+def test_an_index_out_of_range_is_raised_by_the_next_wait():
+    x, i = torch.ones(3, 2).demo(), torch.tensor([0, 7]).demo()
+    for f, text in ((lambda: x.index_select(0, i), "index out of range in self"),
+                    (lambda: x.index_add(0, i, x[:2]), "index 7 is out of bounds for dimension 0 with size 3")):
+        f()
+        with pytest.raises(RuntimeError, match=text):
+            torch.demo.synchronize()
+        torch.demo.synchronize()

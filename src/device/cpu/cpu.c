@@ -475,14 +475,14 @@ static const char *cpu_copy(int index, void *to, const void *from, size_t n)
     return NULL;
 }
 
-static const cr_device_ops cpu_ops = {.get = cpu_get,
-                                      .release = cpu_release,
-                                      .copy_in = cpu_copy,
-                                      .copy_out = cpu_copy,
-                                      .copy = cpu_copy};
+cr_device_ops cr_cpu_ops = {.get = cpu_get,
+                            .release = cpu_release,
+                            .copy_in = cpu_copy,
+                            .copy_out = cpu_copy,
+                            .copy = cpu_copy};
 
 const cr_device_facts cr_cpu_facts = {
-    .ops = &cpu_ops, .dialect = "c", .low_precision = CR_BF16};
+    .ops = &cr_cpu_ops, .dialect = "c", .low_precision = CR_BF16};
 
 void cr_cpu_memory_stats(cr_memory_stats *out)
 {

@@ -7,6 +7,9 @@
 
 #include "device/device.h"
 
+/* The host's table; rooms above add the functions that need kernels. */
+extern cr_device_ops cr_cpu_ops;
+
 /* A block of at least `size` bytes with undefined contents; NULL and CR_MEMORY when out of
  * memory.  *size_class is nonzero and must be given to the release.  Any thread may release. */
 void *cr_cpu_get(size_t size, uint32_t *size_class);

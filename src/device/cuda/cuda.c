@@ -430,8 +430,8 @@ const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument)
 
 /* --- the table --- */
 
-static cr_device_ops ops = {
-    .bytes = sizeof ops,
+cr_device_ops cr_cuda_ops = {
+    .bytes = sizeof cr_cuda_ops,
     .count = cuda_count,
     .current = cuda_current,
     .set_current = cuda_set_current,
@@ -454,17 +454,6 @@ static cr_device_ops ops = {
     .synchronize = cuda_synchronize,
 };
 
-void cr_cuda_set_kernels(const char *(*build)(int, const cr_kernel_source *, void **),
-                         const char *(*launch)(int, const cr_launch *),
-                         const char *(*move)(int, const cr_array *, const cr_array *),
-                         const char *(*fill)(int, const cr_array *, const void *))
-{
-    ops.build = build;
-    ops.launch = launch;
-    ops.move = move;
-    ops.fill = fill;
-}
-
 static void cuda_start(void)
 {
     driver = cr_cuda_load_driver();
@@ -479,5 +468,5 @@ const cr_device_ops *cr_cuda_table(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, cuda_start);
-    return device_count ? &ops : NULL;
+    return device_count ? &cr_cuda_ops : NULL;
 }

@@ -12,11 +12,8 @@ enum { CR_CUDA_DEVICES = 64 };
 
 /* The table; NULL when there is no driver or no device.  The first call loads the driver. */
 const cr_device_ops *cr_cuda_table(void);
-/* Installs the functions of the table that run generated kernels. */
-void cr_cuda_set_kernels(const char *(*build)(int, const cr_kernel_source *, void **),
-                         const char *(*launch)(int, const cr_launch *),
-                         const char *(*move)(int, const cr_array *, const cr_array *),
-                         const char *(*fill)(int, const cr_array *, const void *));
+/* The same whether there is one or not; rooms above add the functions that need kernels. */
+extern cr_device_ops cr_cuda_ops;
 /* Whether this process has a context. */
 CR_API bool cr_cuda_is_initialized(void);
 
@@ -44,8 +41,6 @@ const char *cr_cuda_fill(int index, void *to, const void *item, int bytes, size_
 
 /* --- errors that kernels find (late.c) --- */
 
-/* In an error's text: the place of the index. */
-#define CR_CUDA_LATE_INDEX '\1'
 /* A kernel stores `number | (index & (2^48 - 1))` at `word`, which is host memory. */
 typedef struct {
     void *word;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
+#include "device/facts.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ enum { LATE_CALLS = 4096, LATE_TEXT = 240, LATE_INDEX_BITS = 48 };
 
 typedef struct {
     cr_status kind;
-    char text[LATE_TEXT]; /* CR_CUDA_LATE_INDEX is the index's place */
+    char text[LATE_TEXT]; /* CR_INDEX_MARK is the index's place */
 } late_call;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,7 +62,7 @@ static const char *late_raise(uint64_t word)
 {
     const late_call *c = &calls[(word >> LATE_INDEX_BITS) - 1];
     int64_t index = (int64_t)(word << (64 - LATE_INDEX_BITS)) >> (64 - LATE_INDEX_BITS);
-    const char *mark = strchr(c->text, CR_CUDA_LATE_INDEX);
+    const char *mark = strchr(c->text, CR_INDEX_MARK);
 
     if (mark)
         cr_fail(c->kind, "%.*s%lld%s", (int)(mark - c->text), c->text, (long long)index,

@@ -61,23 +61,28 @@ static inline cr_value of_view(const cr_view *v)
 static inline cr_status test_add_at(cr_view *out, const cr_view *self, const cr_view *index,
                                     const cr_view *source)
 {
-    cr_move m = {.ndim = source->ndim,
-                 .dtype = out->dtype,
-                 .to = source->data,
-                 .from = out->data,
-                 .index = index->data,
-                 .unit = cr_view_step(out, 0),
-                 .extent = out->size[0],
-                 .is32 = index->dtype == CR_I32};
+    int64_t table[CR_MAX_DIMS], at[CR_MAX_DIMS];
+    cr_indexed m = {.how = CR_COMBINE_ADD,
+                    .ndim = source->ndim,
+                    .dtype = out->dtype,
+                    .size = source->size,
+                    .dense = source->data,
+                    .dense_stride = source->stride,
+                    .table = out->data,
+                    .table_stride = table,
+                    .index = index->data,
+                    .index_stride = at,
+                    .unit = cr_view_step(out, 0),
+                    .extent = out->size[0],
+                    .is32 = index->dtype == CR_I32,
+                    .picked = 1};
 
     for (int d = 0; d < m.ndim; d++) {
-        m.size[d] = source->size[d];
-        m.to_stride[d] = source->stride[d];
-        m.from_stride[d] = d ? out->stride[d] : 0;
-        m.index_stride[d] = d < index->ndim ? index->stride[d] : 0;
+        table[d] = d ? out->stride[d] : 0;
+        at[d] = d < index->ndim ? index->stride[d] : 0;
     }
     cr_start_from(out, self);
-    return cr_move_combine(&m, true, 1);
+    return cr_host_combine(0, &m) ? CR_RUNTIME : CR_OK;
 }
 
 #define SAME_INTS(have, ...)                                                                   \

@@ -204,13 +204,13 @@ static const char *conv_plan_of(conv_plan **out, const conv_key *k)
     if (p)
         return NULL;
     if (!handles[k->index] && cudnn.new_handle(&handles[k->index]))
-        return cr_device_declines;
+        return cr_command_declines;
     p = cr_alloc_zero(sizeof *p);
     if (!p)
         return cr_error_message();
     if (conv_describe(p, k) || conv_find(p, k, handles[k->index])) {
         conv_forget(p);
-        return cr_device_declines;
+        return cr_command_declines;
     }
     if (cr_map_set(&plans, (const char *)k, sizeof *k, p)) {
         conv_forget(p);
@@ -386,7 +386,7 @@ static const char *conv_run(int index, conv_call *c)
     conv_key key;
 
     if (!cudnn_is_there() || !conv_key_of(&key, index, c))
-        return cr_device_declines;
+        return cr_command_declines;
     const char *error = cr_cuda_use(index);
     for (int i = 0; i < CONV_WAYS && !error; i++)
         error = conv_make_dense(index, array[i], &copy[i], i != (int)c->way);
@@ -414,7 +414,7 @@ const char *cr_cuda_convolution(int index, const cr_given *arg, const cr_array *
         .w = arg[1].array, .bias = arg[2].array, .step = arg + 3, .groups = arg[8].i};
 
     if (arg[2].kind != CR_GIVEN_ARRAY && arg[2].kind != CR_GIVEN_NONE)
-        return cr_device_declines;
+        return cr_command_declines;
     c.biased = arg[2].kind == CR_GIVEN_ARRAY;
     c.way = arg[6].i ? CONV_INPUT : CONV_OUTPUT;
     c.x = arg[6].i ? *result : arg[0].array;

@@ -7,6 +7,7 @@
 #include "device/cuda/driver.h"
 #include "device/facts.h"
 #include "jit/cuda.h"
+#include "kern/cuda/commands.h"
 #include "kern/devices.h"
 #include "num/dtype.h"
 #include "space/space.h"
@@ -443,12 +444,12 @@ static const char *product(const product_call *p, const cr_array *given_a,
 
     if (!cublas_is_there() || !product_type_of(p->dtype) || a.dtype != p->dtype ||
         b.dtype != p->dtype)
-        return cr_device_declines;
+        return cr_command_declines;
     if (product_is_empty(&c))
         return NULL;
     if (product_is_empty(&a))
         return p->beta.re == 0 && p->beta.im == 0 ? cr_cuda_table()->fill(p->index, &c, zero)
-                                                  : cr_device_declines;
+                                                  : cr_command_declines;
     if (b.ndim == 2 && a.ndim > 2 && a.ndim == c.ndim) {
         cr_array whole = a, result = c;
         if (product_flatten(&whole, a_size, a_stride) &&
@@ -506,7 +507,7 @@ static const char *product_added(int index, const cr_array *self, const cr_array
     p.alpha = alpha;
     p.beta = beta;
     if (!cublas_is_there() || self->dtype != result->dtype)
-        return cr_device_declines;
+        return cr_command_declines;
     for (int d = 0; d < result->ndim; d++)
         stride[d] = d < lead || self->size[d - lead] == 1 ? 0 : self->stride[d - lead];
     cr_array spread = {self->data, self->dtype, result->ndim, result->size, stride};
@@ -524,7 +525,7 @@ static const char *product_addmm(int index, const cr_given *arg, const cr_array 
 
     if (!product_given(&beta, &arg[3]) || !product_given(&alpha, &arg[4]) ||
         arg[0].kind != CR_GIVEN_ARRAY)
-        return cr_device_declines;
+        return cr_command_declines;
     return product_added(index, &arg[0].array, &arg[1].array, &arg[2].array, result, alpha,
                          beta);
 }
@@ -576,7 +577,7 @@ static const char *product_matmul(int index, const cr_given *arg, const cr_array
         return product_dot(index, arg, result);
     if (a == 2 && b == 1)
         return product_mv(index, arg, result);
-    return a < 2 || b < 2 ? cr_device_declines : product_mm(index, arg, result);
+    return a < 2 || b < 2 ? cr_command_declines : product_mm(index, arg, result);
 }
 
 /* linear(input, weight, bias): input weight' + bias */
@@ -585,18 +586,18 @@ static const char *product_linear(int index, const cr_given *arg, const cr_array
     const cr_array *x = &arg[0].array, *w = &arg[1].array;
 
     if (x->ndim < 2 || w->ndim != 2)
-        return cr_device_declines;
+        return cr_command_declines;
     int64_t size[2] = {w->size[1], w->size[0]}, stride[2] = {w->stride[1], w->stride[0]};
     cr_array turned = {w->data, w->dtype, 2, size, stride};
     cr_given plain[2] = {arg[0], {.kind = CR_GIVEN_ARRAY, .array = turned}};
     if (arg[2].kind != CR_GIVEN_ARRAY)
         return arg[2].kind == CR_GIVEN_NONE ? product_mm(index, plain, result)
-                                            : cr_device_declines;
+                                            : cr_command_declines;
     return product_added(index, &arg[2].array, x, &turned, result, (cr_complex){1, 0},
                          (cr_complex){1, 0});
 }
 
-void cr_kern_install_devices(void)
+void cr_kern_install_cuda(void)
 {
     static const cr_device_entry rows[] = {
         {"mm", product_mm},
@@ -614,5 +615,8 @@ void cr_kern_install_devices(void)
     };
 
     cr_cuda_install();
+    cr_cuda_ops.indexed = cr_cuda_indexed;
+    cr_cuda_ops.combine = cr_cuda_combine;
+    cr_cuda_ops.windows = cr_cuda_windows;
     cr_device_set_entries(CR_CUDA, rows, (int)CR_LEN(rows));
 }

@@ -295,16 +295,6 @@ void cr_start_from(const cr_view *to, const cr_view *from)
         cr_copy_view(to, from);
 }
 
-static const int64_t still[CR_MAX_DIMS]; /* strides of one value everywhere */
-static const int64_t once[CR_MAX_DIMS] = {1};
-
-/* One number as a view of any shape. */
-static cr_view constant_view(cr_complex *room, cr_scalar number, cr_dtype t)
-{
-    cr_scalar_store(number, t, room);
-    return (cr_view){(char *)room, once, still, CR_MAX_DIMS, (uint8_t)t, CR_HOST, false};
-}
-
 /* Means. */
 
 #define DIVIDE_INT(suffix)                                                                     \
@@ -335,7 +325,7 @@ static void divide_row(void *context, char *const *at, const int64_t *step, int6
     }
 }
 
-void cr_move_divide(const cr_view *v, const cr_view *count)
+void cr_divide_by_counts(const cr_view *v, const cr_view *count)
 {
     static const divide_fn divides[] = {CR_TYPE_TABLE(divide, CR_AND_FLOATS_AND_COMPLEX)};
     divide_fn divide = divides[v->dtype];
@@ -372,41 +362,4 @@ void cr_read_positions(const cr_view *out, const cr_view *self, int64_t dim,
     of[dim] = index->stride[0];
     if (cr_view_numel(out))
         (void)cr_places_read(&p);
-}
-
-cr_status cr_move_scale(cr_view *copy, int64_t *stride, const cr_view *src, cr_scalar factor)
-{
-    int64_t zero = 0;
-    size_t item = cr_view_item(src);
-    bool picked[CR_MAX_DIMS] = {false};
-    cr_complex room;
-    cr_view number = constant_view(&room, factor, (cr_dtype)src->dtype);
-    cr_places p = {.ndim = src->ndim,
-                   .size = src->size,
-                   .other = number.data,
-                   .index = (char *)&zero,
-                   .table_stride = stride,
-                   .other_stride = still,
-                   .index_stride = still,
-                   .item = item,
-                   .other_item = item,
-                   .index_item = sizeof zero};
-
-    *copy = *src;
-    copy->stride = stride;
-    cr_dense_strides(stride, src->ndim, src->size);
-    copy->data = p.table = cr_dense_copy(src);
-    if (!copy->data)
-        return CR_MEMORY;
-    cr_places_write(&p, cr_combine_for(CR_COMBINE_MUL, (cr_dtype)src->dtype), picked);
-    return CR_OK;
-}
-
-int64_t *cr_move_wrapped(const cr_view *index, int64_t size)
-{
-    int64_t n = cr_view_numel(index), *copy = cr_indices_copy(index);
-
-    for (int64_t i = 0; copy && i < n; i++)
-        copy[i] += copy[i] < 0 ? size : 0;
-    return copy;
 }

@@ -49,6 +49,9 @@ CR_MUST cr_status cr_places_combine(const cr_places *p, cr_combine how, cr_dtype
 /* out = the positions of self along dim that a vector of checked indices names. */
 void cr_read_positions(const cr_view *out, const cr_view *self, int64_t dim,
                        const cr_view *index);
+/* Divides elements by the int64 counts at the same places, which are at least 0: integers round
+ * down, and counts below 2 change nothing. */
+void cr_divide_by_counts(const cr_view *v, const cr_view *count);
 /* Copies `from` to `to` unless they are the same memory. */
 void cr_start_from(const cr_view *to, const cr_view *from);
 /* True when all elements of an int32 or int64 view are in [low, high); or else *bad is the

@@ -1,7 +1,11 @@
-/* Moves (kern/move.h) on the host.
+/* The host's commands on elements at computed places (kern/move.h).
  *
- * Threads share the rows of a move.  Through an index, rows go in pieces whose indices are
- * checked just before the generated kernel reads them, while they are in the cache. */
+ * Threads share the rows of a command.  Reading through an index, rows go in pieces whose
+ * indices are checked just before the generated kernel reads them, while they are in the cache.
+ * Indices that count from the end, and those that number the elements of an array, are copied.
+ */
+#include "base/memory.h"
+#include "device/facts.h"
 #include "kern/cpu/element.h"
 #include "kern/cpu/move/gather.h"
 #include "kern/cpu/walk.h"
@@ -19,14 +23,38 @@ static int64_t piece_length(int64_t index_step)
 
 void cr_move_view(const cr_view *to, const cr_view *from) { cr_copy_view(to, from); }
 
-void cr_move_copy(const cr_move *m)
+static cr_view view_of_array(const cr_array *a)
 {
-    cr_view to = {m->to, m->size, m->to_stride, (uint8_t)m->ndim, m->dtype, CR_HOST, false};
-    cr_view from = to;
+    return (cr_view){a->data,           a->size, a->stride, (uint8_t)a->ndim,
+                     (uint8_t)a->dtype, CR_HOST, false};
+}
 
-    from.data = (char *)(uintptr_t)m->from;
-    from.stride = m->from_stride;
-    cr_copy_view(&to, &from);
+const char *cr_host_move(int index, const cr_array *to, const cr_array *from)
+{
+    cr_view a = view_of_array(to), b = view_of_array(from);
+
+    (void)index;
+    cr_copy_view(&a, &b);
+    return NULL;
+}
+
+static void fill_view(const cr_view *to, const void *item)
+{
+    static const char zeros[sizeof(cr_complex)];
+
+    if (memcmp(item, zeros, cr_view_item(to)))
+        cr_fill_view(to, item);
+    else
+        cr_zero_view(to);
+}
+
+const char *cr_host_fill(int index, const cr_array *to, const void *element)
+{
+    cr_view a = view_of_array(to);
+
+    (void)index;
+    fill_view(&a, element);
+    return NULL;
 }
 
 /* --- lines of parts --- */
@@ -108,19 +136,21 @@ LINES(lines_4, uint32_t)
 LINES(lines_8, uint64_t)
 LINES(lines_16, cr_complex)
 
-void cr_move_lines(const cr_move *m, const cr_move_part *part, int parts, const void *item)
+const char *cr_host_lines(int index, const cr_indexed *m, const cr_move_part *part, int parts)
 {
     static const cr_row_fn rows[] = {lines_1, lines_2, lines_4, lines_8, lines_16};
     size_t bytes = cr_dtype_size((cr_dtype)m->dtype);
-    lines_context c = {part, parts, m->to_stride[m->ndim - 1], {0, 0}};
+    lines_context c = {part, parts, m->dense_stride[m->ndim - 1], {0, 0}};
     cr_walk w;
 
-    memcpy(&c.item, item, bytes);
+    (void)index;
+    memcpy(&c.item, m->item, bytes);
     cr_walk_start(&w, m->ndim - 1, m->size, -1);
-    cr_walk_add_strides(&w, m->to, m->to_stride, bytes);
-    cr_walk_add_strides(&w, (char *)(uintptr_t)m->from, m->from_stride, bytes);
+    cr_walk_add_strides(&w, m->dense, m->dense_stride, bytes);
+    cr_walk_add_strides(&w, m->table, m->table_stride, bytes);
     cr_walk_merge(&w);
     cr_walk_run(&w, cr_walk_grain(m->size[m->ndim - 1]), rows[CR_CTZ(bytes)], &c);
+    return NULL;
 }
 
 void cr_move_line(char *to, const char *from, int64_t stride, int64_t n, int64_t item)
@@ -137,29 +167,6 @@ void cr_move_line(char *to, const char *from, int64_t stride, int64_t n, int64_t
     }
 }
 
-void cr_move_fill(const cr_view *to, const void *item)
-{
-    static const char zeros[sizeof(cr_complex)];
-
-    if (memcmp(item, zeros, cr_view_item(to)))
-        cr_fill_view(to, item);
-    else
-        cr_zero_view(to);
-}
-
-void cr_move_unravel(int64_t *number, const cr_view *index, const cr_view *v)
-{
-    int64_t n = cr_view_numel(index);
-    cr_space s;
-
-    cr_space_start(&s, 1);
-    for (int d = 0; d < v->ndim; d++)
-        *cr_space_add(&s, v->size[d], d) = v->stride[d];
-    cr_space_merge(&s, 0);
-    for (int64_t i = 0; i < n; i++)
-        number[i] = cr_space_offset(&s, s.ndim, 0, number[i]);
-}
-
 bool cr_move_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad)
 {
     return cr_indices_within(index, low, high, bad);
@@ -171,7 +178,7 @@ bool cr_move_row_within(const char *index, int64_t step, int64_t n, int64_t exte
 }
 
 typedef struct {
-    const cr_move *m;
+    const cr_indexed *m;
     int64_t columns, column[3]; /* of a walk over rows */
     _Atomic bool outside;
 } move_context;
@@ -184,7 +191,7 @@ typedef struct {
     int64_t row[3], column[3];
 } move_plane;
 
-static bool move_checked(const cr_move *m, const move_plane *p, const char *index)
+static bool move_checked(const cr_indexed *m, const move_plane *p, const char *index)
 {
     int64_t columns = p->column[INDEX] ? p->columns : 1;
 
@@ -201,7 +208,7 @@ static bool move_checked(const cr_move *m, const move_plane *p, const char *inde
     return true;
 }
 
-static bool move_plane_run(const cr_move *m, const move_plane *p, char *const *at)
+static bool move_plane_run(const cr_indexed *m, const move_plane *p, char *const *at)
 {
     int64_t size[2] = {p->rows, p->columns};
     int64_t stride[7] = {p->row[TO],    p->column[TO],    p->row[FROM], p->column[FROM],
@@ -209,7 +216,7 @@ static bool move_plane_run(const cr_move *m, const move_plane *p, char *const *a
 
     if (!move_checked(m, p, at[INDEX]))
         return false;
-    m->kernel((void *const *)at, stride, size, NULL);
+    m->kernel[m->is32]((void *const *)at, stride, size, NULL);
     return true;
 }
 
@@ -269,15 +276,16 @@ static bool rows_are_short(const cr_space *s)
            s->dim[s->ndim - 1].size <= piece_length(s->dim[s->ndim - 1].step[INDEX]);
 }
 
-bool cr_move_indexed(const cr_move *m)
+/* False when an index is outside: then some elements may be missing. */
+static bool read_indexed(const cr_indexed *m)
 {
     size_t item = cr_dtype_size((cr_dtype)m->dtype);
     move_context c = {.m = m};
     cr_walk w;
 
     cr_walk_start(&w, m->ndim, m->size, -1);
-    cr_walk_add_strides(&w, m->to, m->to_stride, item);
-    cr_walk_add_strides(&w, (char *)(uintptr_t)m->from, m->from_stride, item);
+    cr_walk_add_strides(&w, m->dense, m->dense_stride, item);
+    cr_walk_add_strides(&w, m->table, m->table_stride, item);
     cr_walk_add_strides(&w, (char *)(uintptr_t)m->index, m->index_stride, m->is32 ? 4 : 8);
     cr_walk_merge(&w);
     if (rows_are_short(&w.space))
@@ -287,23 +295,159 @@ bool cr_move_indexed(const cr_move *m)
     return !atomic_load(&c.outside);
 }
 
-static void move_back(const cr_move *m)
+/* --- indices that are not used as they are --- */
+
+/* The elements of a command's index: its dims without those along which the index does not
+ * vary. */
+typedef struct {
+    cr_view view;
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+} index_elements;
+
+static void index_elements_of(index_elements *e, const cr_indexed *m)
 {
-    cr_view to = {(char *)(uintptr_t)m->from,
-                  m->size,
-                  m->from_stride,
-                  (uint8_t)m->ndim,
-                  m->dtype,
-                  CR_HOST,
-                  false};
+    int n = 0;
+
+    for (int d = 0; d < m->ndim; d++)
+        if (m->index_stride[d]) {
+            e->size[n] = m->size[d];
+            e->stride[n++] = m->index_stride[d];
+        }
+    e->view = (cr_view){(char *)(uintptr_t)m->index, e->size, e->stride, (uint8_t)n,
+                        m->is32 ? CR_I32 : CR_I64,   CR_HOST, false};
+}
+
+static int64_t array_count(const cr_array *a)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < a->ndim; d++)
+        n *= a->size[d];
+    return n;
+}
+
+/* Replaces row-major numbers of elements by their offsets; returns the end of the offsets. */
+static int64_t unravel(int64_t *number, int64_t n, const cr_array *a)
+{
+    int64_t span = 1;
+    cr_space s;
+
+    cr_space_start(&s, 1);
+    for (int d = 0; d < a->ndim; d++) {
+        *cr_space_add(&s, a->size[d], d) = a->stride[d];
+        span += CR_WRAP_MUL(a->size[d] - 1, a->stride[d]);
+    }
+    cr_space_merge(&s, 0);
+    for (int64_t i = 0; i < n; i++)
+        number[i] = cr_space_offset(&s, s.ndim, 0, number[i]);
+    return span;
+}
+
+/* The command with a copy of its indices as int64, none of which is negative. */
+static void resolve(cr_indexed *made, int64_t *stride, int64_t *index, const cr_indexed *m,
+                    const index_elements *e)
+{
+    int64_t n = cr_view_numel(&e->view), next = 1;
+    int64_t limit = m->numbered ? array_count(m->numbered) : m->extent;
+
+    for (int64_t i = 0; i < n; i++)
+        index[i] += index[i] < 0 ? limit : 0;
+    *made = *m;
+    if (m->numbered) {
+        made->extent = unravel(index, n, m->numbered);
+        made->unit = (int64_t)cr_dtype_size((cr_dtype)m->dtype);
+    }
+    for (int d = m->ndim - 1; d >= 0; d--) {
+        stride[d] = m->index_stride[d] ? next : 0;
+        next *= m->index_stride[d] ? m->size[d] : 1;
+    }
+    made->index = (const char *)index;
+    made->index_stride = stride;
+    made->is32 = made->wraps = false;
+    made->numbered = NULL;
+}
+
+static const char *run_inside(const cr_indexed *m, bool gaps);
+
+static const char *outside(const cr_indexed *m, int64_t index)
+{
+    const char *at = m->outside ? strchr(m->outside, CR_INDEX_MARK) : NULL;
+
+    if (!m->outside)
+        return cr_index_outside;
+    (void)(at ? cr_fail((cr_status)m->outside_kind, "%.*s%lld%s", (int)(at - m->outside),
+                        m->outside, (long long)index, at + 1)
+              : cr_fail((cr_status)m->outside_kind, "%s", m->outside));
+    return cr_error_message();
+}
+
+/* A command of which some index is not in [0, extent), or whose indices are numbers. */
+static const char *run_resolved(const cr_indexed *m)
+{
+    int64_t stride[CR_MAX_DIMS], bad, *index;
+    int64_t limit = m->numbered ? array_count(m->numbered) : m->extent;
+    index_elements e;
+    cr_indexed made;
+
+    index_elements_of(&e, m);
+    if (!cr_indices_within(&e.view, m->wraps ? -limit : 0, limit, &bad))
+        return outside(m, bad);
+    index = cr_indices_copy(&e.view);
+    if (!index)
+        return cr_error_message();
+    resolve(&made, stride, index, m, &e);
+    const char *error = run_inside(&made, m->numbered != NULL);
+    cr_free(index);
+    return error;
+}
+
+/* --- reading --- */
+
+/* Without generated kernels: commands of a backend's own. */
+static const char *read_places(const cr_indexed *m)
+{
+    size_t item = cr_dtype_size((cr_dtype)m->dtype);
+    cr_places p = {.ndim = m->ndim,
+                   .size = m->size,
+                   .table = m->table,
+                   .other = m->dense,
+                   .index = (char *)(uintptr_t)m->index,
+                   .table_stride = m->table_stride,
+                   .other_stride = m->dense_stride,
+                   .index_stride = m->index_stride,
+                   .unit = m->unit,
+                   .item = item,
+                   .other_item = item,
+                   .index_item = m->is32 ? sizeof(int32_t) : sizeof(int64_t),
+                   .limit = (uint64_t)m->extent};
+
+    return cr_places_read(&p) ? NULL : cr_index_outside;
+}
+
+/* Finds an index outside when it comes to it. */
+const char *cr_host_indexed(int index, const cr_indexed *m)
+{
+    (void)index;
+    if (!m->numbered && m->kernel[m->is32] && read_indexed(m))
+        return NULL;
+    return run_resolved(m);
+}
+
+/* --- writing --- */
+
+static void copy_back(const cr_indexed *m, const char *dense, const int64_t *dense_stride)
+{
+    cr_view to = {m->table, m->size, m->table_stride, (uint8_t)m->ndim, (uint8_t)m->dtype,
+                  CR_HOST,  false};
     cr_view from = to;
 
-    from.data = m->to;
-    from.stride = m->to_stride;
+    from.data = (char *)(uintptr_t)dense;
+    from.stride = dense_stride;
     cr_copy_view(&to, &from);
 }
 
-static cr_status move_combine(const cr_move *m, cr_combine how, uint64_t picked)
+/* `gaps`: not all positions below the extent are elements of the table. */
+static cr_status combine_places(const cr_indexed *m, bool gaps)
 {
     static const int64_t still[CR_MAX_DIMS];
     size_t item = cr_dtype_size((cr_dtype)m->dtype);
@@ -311,30 +455,64 @@ static cr_status move_combine(const cr_move *m, cr_combine how, uint64_t picked)
     int64_t zero = 0;
     cr_places p = {.ndim = m->ndim,
                    .size = m->size,
-                   .table = (char *)(uintptr_t)m->from,
-                   .other = m->to,
+                   .table = m->table,
+                   .other = m->dense ? m->dense : (char *)(uintptr_t)m->item,
                    .index = m->index ? (char *)(uintptr_t)m->index : (char *)&zero,
-                   .table_stride = m->from_stride,
-                   .other_stride = m->to_stride,
+                   .table_stride = m->table_stride,
+                   .other_stride = m->dense ? m->dense_stride : still,
                    .index_stride = m->index ? m->index_stride : still,
                    .unit = m->index ? m->unit : 0,
                    .item = item,
                    .other_item = item,
                    .index_item = m->index && m->is32 ? sizeof(int32_t) : sizeof(int64_t),
-                   .range = m->index && !m->gaps ? m->extent : 0};
+                   .range = m->index && !gaps ? m->extent : 0};
 
+    if (m->how == CR_COMBINE_SET && !m->index) {
+        copy_back(m, p.other, p.other_stride);
+        return CR_OK;
+    }
     for (int d = 0; d < m->ndim; d++)
-        dims[d] = picked >> d & 1;
+        dims[d] = m->picked >> d & 1;
     if (m->index)
-        return cr_places_combine(&p, how, (cr_dtype)m->dtype, dims);
-    cr_places_write(&p, cr_combine_for(how, (cr_dtype)m->dtype), dims);
+        return cr_places_combine(&p, m->how, (cr_dtype)m->dtype, dims);
+    cr_places_write(&p, cr_combine_for(m->how, (cr_dtype)m->dtype), dims);
     return CR_OK;
 }
 
-cr_status cr_move_combine(const cr_move *m, cr_combine how, uint64_t picked)
+static void divide(const cr_indexed *m)
 {
-    if (how != CR_COMBINE_SET || m->index)
-        return move_combine(m, how, picked);
-    move_back(m);
-    return CR_OK;
+    cr_view table = {m->table, m->size, m->table_stride, (uint8_t)m->ndim, (uint8_t)m->dtype,
+                     CR_HOST,  false};
+    cr_view count = table;
+
+    count.data = m->dense;
+    count.stride = m->dense_stride;
+    count.dtype = CR_I64;
+    cr_divide_by_counts(&table, &count);
+}
+
+/* All indices are in [0, extent). */
+static const char *run_inside(const cr_indexed *m, bool gaps)
+{
+    if (m->how == CR_COMBINE_READ)
+        return m->kernel[m->is32] && read_indexed(m) ? NULL : read_places(m);
+    return combine_places(m, gaps) ? cr_error_message() : NULL;
+}
+
+/* Checks all indices before the first write. */
+const char *cr_host_combine(int index, const cr_indexed *m)
+{
+    index_elements e;
+    int64_t bad;
+
+    (void)index;
+    if (m->how == CR_COMBINE_DIVIDE) {
+        divide(m);
+        return NULL;
+    }
+    if (m->index && !m->numbered)
+        index_elements_of(&e, m);
+    if (m->numbered || (m->index && !cr_indices_within(&e.view, 0, m->extent, &bad)))
+        return run_resolved(m);
+    return run_inside(m, false);
 }

@@ -3,9 +3,11 @@
  * segments: for each position of the window, a loop over the places that have it, which the
  * compiler vectorizes. Where segments would be short, places are folded one after the other. */
 #include "kern/window.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "kern/cpu/pack.h"
 #include "kern/cpu/walk.h"
+#include "kern/move.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -159,7 +161,7 @@ static inline int64_t wrapped_quotient(int64_t a, int64_t b)
 /* The dtype in which planes are computed: float64, if positions need more than 32 bits. */
 static cr_dtype window_type(const cr_window *w, const cr_view *v)
 {
-    bool wide = w->how == CR_WINDOW_ABOVE_LAST_NAN && w->in > INT32_MAX / 2;
+    bool wide = w->extreme && w->in > INT32_MAX / 2;
 
     if (cr_dtype_is_float((cr_dtype)v->dtype))
         return v->dtype == CR_F64 || wide ? CR_F64 : CR_F32;
@@ -191,10 +193,10 @@ static cr_status window_planes(const cr_window *w, cr_dtype t, const void *x, vo
                                        : CR_OK;
 }
 
-cr_status cr_window_run_all(const cr_window *w, const cr_view *from, cr_view *out)
+static cr_status window_run(const cr_window *w, const cr_view *from, cr_view *out)
 {
     cr_dtype t = window_type(w, from);
-    int64_t *index = w->how == CR_WINDOW_ABOVE_LAST_NAN ? (int64_t *)(void *)out[1].data : NULL;
+    int64_t *index = w->extreme ? (int64_t *)(void *)out[1].data : NULL;
     cr_dense x = {0}, y = {0};
     cr_status st;
 
@@ -210,4 +212,73 @@ done:
     cr_dense_drop(&x);
     cr_dense_drop(&y);
     return st;
+}
+
+/* --- windows from lists --- */
+
+static cr_status window_axis(cr_window_dim *d, const cr_window_axis *a)
+{
+    d->size = a->size;
+    d->in = a->in;
+    d->period = 1;
+    d->count = (double *)(uintptr_t)a->count;
+    d->share = (double *)(uintptr_t)a->share;
+    d->run_of = cr_alloc((size_t)(a->size + 1) * sizeof *d->run_of);
+    if (!d->run_of)
+        return CR_MEMORY;
+    CR_TRY(cr_vec_reserve(&d->run, (size_t)a->size));
+    CR_TRY(cr_vec_reserve(&d->range, (size_t)a->start[a->size]));
+    for (int64_t p = 0; p < a->size; p++) {
+        cr_vec_put(&d->run, ((cr_window_run){.at = p,
+                                             .n = 1,
+                                             .step = 1,
+                                             .range = a->start[p],
+                                             .ranges = a->start[p + 1] - a->start[p]}));
+        d->run_of[p] = p;
+    }
+    for (int64_t i = 0; i < a->start[a->size]; i++)
+        cr_vec_put(&d->range, ((cr_window_range){.offset = a->range[3 * i],
+                                                 .step = a->range[3 * i + 1],
+                                                 .n = a->range[3 * i + 2]}));
+    return CR_OK;
+}
+
+static cr_status window_run_lists(const cr_windows *c, const cr_view *from, cr_view *out)
+{
+    cr_window w = {.extreme = c->extreme,
+                   .planes = c->planes,
+                   .in = c->in,
+                   .out = c->out,
+                   .divisor = c->divisor,
+                   .divides = c->divides,
+                   .shares = c->shares};
+    cr_status st = CR_OK;
+
+    for (int k = 0; !st && k < CR_WINDOW_DIMS; k++)
+        st = window_axis(&w.dim[k], &c->dim[k]);
+    if (!st)
+        st = window_run(&w, from, out);
+    for (int k = 0; k < CR_WINDOW_DIMS; k++) {
+        cr_vec_drop(&w.dim[k].run);
+        cr_vec_drop(&w.dim[k].range);
+        cr_free(w.dim[k].run_of);
+    }
+    return st;
+}
+
+static cr_view window_view(const cr_array *a)
+{
+    return (cr_view){a->data,           a->size, a->stride, (uint8_t)a->ndim,
+                     (uint8_t)a->dtype, CR_HOST, false};
+}
+
+const char *cr_host_windows(int index, const cr_windows *c)
+{
+    cr_view from = window_view(&c->from);
+    cr_view out[2] = {window_view(&c->result), window_view(&c->which)};
+    cr_status st;
+
+    (void)index;
+    st = c->prepared ? window_run(c->prepared, &from, out) : window_run_lists(c, &from, out);
+    return st ? cr_error_message() : NULL;
 }

@@ -1,0 +1,405 @@
+/* place.cuh - elements at computed places on an NVIDIA GPU (cr_indexed of cresset_backend.h).
+ *
+ * Follows move.cuh.  Reading is one launch.  For writes that set elements, a first launch notes
+ * the last element of each place.  Writes that combine elements are sorted first: an entry's
+ * key has its destination in the high bits and its number in the low ones, and runs of keys are
+ * merged in pairs until one is left.  The entries of a destination then follow each other in
+ * index order, and one thread folds them in the order of num/order.h.
+ *
+ * CP_HOW is one of the numbers below, CP_ITEM the type of elements.  CP_IN_ORDER: entries are
+ * combined one by one. */
+#ifndef CR_EMIT_PLACE_CUH
+#define CR_EMIT_PLACE_CUH
+
+#include "emit/move.cuh"
+
+#define CP_ADD    1
+#define CP_MUL    2
+#define CP_MIN    3
+#define CP_MAX    4
+#define CP_DIVIDE 5
+
+typedef unsigned long long cp_key;
+
+/* The argument of all kernels.  Steps are in bytes.  Entries have the first list of dims; a
+ * fold has a second list, along which neither index nor destination depends on entries. */
+struct cp_call {
+    char *dense, *table; /* dense NULL: `value` */
+    const char *index;   /* NULL without */
+    cp_key *late, *owner, *keys, *next;
+    cp_key number;
+    cm_i64 n, ndim, size[CM_DIMS], dense_step[CM_DIMS], table_step[CM_DIMS],
+        index_step[CM_DIMS];
+    cm_i64 columns, cdim, csize[CM_DIMS], cdense_step[CM_DIMS], ctable_step[CM_DIMS];
+    cm_i64 numbered, nsize[CM_DIMS], nstep[CM_DIMS]; /* dims of the array, or -1 */
+    cm_i64 unit, extent, item, width;
+    int is32, wraps, shift, unused;
+    char value[16] __attribute__((aligned(16)));
+};
+
+/* The offset of element `at` of the array whose elements indices number. */
+CV_FN cm_i64 cp_numbered(const cp_call &c, cm_i64 at)
+{
+    cm_i64 offset = 0;
+
+    for (int d = (int)c.numbered - 1; d >= 0; d--) {
+        const cm_i64 next = d ? at / c.nsize[d] : 0;
+        offset += (at - next * c.nsize[d]) * c.nstep[d];
+        at = next;
+    }
+    return offset;
+}
+
+/* The offsets of entry i in `dense` and `table`; false if its index is out of range. */
+template <class I> CV_FN bool cp_find(const cp_call &c, I i, cm_i64 *dense, cm_i64 *table)
+{
+    cm_i64 index = 0, at;
+
+    *dense = *table = 0;
+    for (int d = (int)c.ndim - 1; d >= 0; d--) {
+        I next = d ? i / (I)c.size[d] : 0, k = i - next * (I)c.size[d];
+        *dense += (cm_i64)k * c.dense_step[d];
+        *table += (cm_i64)k * c.table_step[d];
+        index += (cm_i64)k * c.index_step[d];
+        i = next;
+    }
+    if (!c.index)
+        return true;
+    at = c.is32 ? *(const int *)(c.index + index) : *(const cm_i64 *)(c.index + index);
+    const cm_i64 inside = at < 0 && c.wraps ? at + c.extent : at;
+    if (inside >= 0 && inside < c.extent) {
+        *table += c.numbered < 0 ? inside * c.unit : cp_numbered(c, inside);
+        return true;
+    }
+    *c.late = c.number | ((cp_key)at & 0xffffffffffffULL);
+    return false;
+}
+
+CV_FN bool cp_find_any(const cp_call &c, cm_i64 i, cm_i64 *dense, cm_i64 *table)
+{
+    return c.n <= 0x7fffffff ? cp_find(c, (unsigned)i, dense, table)
+                             : cp_find(c, i, dense, table);
+}
+
+#define CP_EACH(text)                                                                          \
+    for (cm_i64 i = ck_first_x(); i < call.n; i += ck_step_x()) {                              \
+        cm_i64 dense, table;                                                                   \
+        const bool inside = cp_find_any(call, i, &dense, &table);                              \
+        text;                                                                                  \
+    }
+
+#ifndef CP_HOW
+/* --- reading, and writes that set elements --- */
+
+struct cp_pair8 {
+    cm_i64 part[2];
+};
+template <class T> CV_FN T cp_zero(void) { return T(); }
+
+CK_KERNEL(cp_own, cp_call)
+{
+    CP_EACH(if (inside) CK_ATOMIC_MOST(&call.owner[table / call.item], (cp_key)i + 1))
+}
+
+/* An index out of range reads zero, and writes nothing.  Of the elements that are written to
+ * one place, the last one owns it. */
+#define CP_DEFINE(bytes, T)                                                                    \
+    CK_KERNEL(cp_read##bytes, cp_call){CP_EACH(                                                \
+        *(T *)(call.dense + dense) = inside ? *(const T *)(call.table + table)                 \
+                                            : cp_zero<T>())} CK_KERNEL(cp_set##bytes, cp_call) \
+    {                                                                                          \
+        CP_EACH(if (inside && call.owner[table / call.item] == (cp_key)i + 1) *                \
+                    (T *)(call.table + table) =                                                \
+                    *(const T *)(call.dense ? call.dense + dense : call.value))                \
+    }
+CP_DEFINE(1, unsigned char)
+CP_DEFINE(2, unsigned short)
+CP_DEFINE(4, unsigned)
+CP_DEFINE(8, cm_i64)
+CP_DEFINE(16, cp_pair8)
+
+/* --- sorting --- */
+
+/* An entry outside has the highest destination. */
+CK_KERNEL(cp_keys, cp_call){
+    CP_EACH(call.keys[i] = (inside ? (cp_key)(table / call.item) : ~(cp_key)0) << call.shift |
+                           (cp_key)i)}
+
+/* Merges runs of `width` sorted keys in pairs.  All keys differ. */
+CK_KERNEL(cp_merge, cp_call)
+{
+    for (cm_i64 i = ck_first_x(); i < call.n; i += ck_step_x()) {
+        const cp_key key = call.keys[i];
+        const cm_i64 run = i / call.width, first = (run & ~(cm_i64)1) * call.width;
+        cm_i64 low = run & 1 ? first : first + call.width, high = low + call.width;
+        low = low < call.n ? low : call.n;
+        high = high < call.n ? high : call.n;
+        const cm_i64 other = low;
+        while (low < high) {
+            const cm_i64 middle = low + (high - low) / 2;
+            if (call.keys[middle] < key)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        call.next[first + (i - run * call.width) + (low - other)] = key;
+    }
+}
+#else
+/* --- arithmetic --- */
+
+/* cell: of folds in order P; wide: of entries that are combined one by one. */
+template <class T> struct cp_type {
+    typedef cm_i64 cell, wide;
+};
+#define CP_DEFINE_TYPE(T, C, W)                                                                \
+    template <> struct cp_type<T> {                                                            \
+        typedef C cell;                                                                        \
+        typedef W wide;                                                                        \
+    };
+CP_DEFINE_TYPE(cm_f16, float, float)
+CP_DEFINE_TYPE(cm_bf16, float, float)
+CP_DEFINE_TYPE(cm_f32, float, float)
+CP_DEFINE_TYPE(cm_f64, double, double)
+CP_DEFINE_TYPE(cm_c64, cm_c64, cm_c128)
+CP_DEFINE_TYPE(cm_c128, cm_c128, cm_c128)
+typedef cp_type<CP_ITEM>::cell cp_cell;
+typedef cp_type<CP_ITEM>::wide cp_wide;
+
+template <class T> struct cp_as {
+    template <class F> __attribute__((device, always_inline)) static T of(F x)
+    {
+        return (T)cm_real(x);
+    }
+};
+#define CP_DEFINE_AS(T)                                                                        \
+    template <> struct cp_as<T> {                                                              \
+        template <class F> __attribute__((device, always_inline)) static T of(F x)             \
+        {                                                                                      \
+            return cm_to<T>::of(x);                                                            \
+        }                                                                                      \
+    };
+CP_DEFINE_AS(cm_c64)
+CP_DEFINE_AS(cm_c128)
+
+CV_FN float cp_add(float a, float b) { return a + b; }
+CV_FN double cp_add(double a, double b) { return a + b; }
+CV_FN cm_i64 cp_add(cm_i64 a, cm_i64 b) { return (cm_i64)((cp_key)a + (cp_key)b); }
+CV_FN cm_c64 cp_add(cm_c64 a, cm_c64 b) { return cm_c64{a.re + b.re, a.im + b.im}; }
+CV_FN cm_c128 cp_add(cm_c128 a, cm_c128 b) { return cm_c128{a.re + b.re, a.im + b.im}; }
+CV_FN float cp_mul(float a, float b) { return a * b; }
+CV_FN double cp_mul(double a, double b) { return a * b; }
+CV_FN cm_i64 cp_mul(cm_i64 a, cm_i64 b) { return (cm_i64)((cp_key)a * (cp_key)b); }
+CV_FN cm_c64 cp_mul(cm_c64 a, cm_c64 b)
+{
+    return cm_c64{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+CV_FN cm_c128 cp_mul(cm_c128 a, cm_c128 b)
+{
+    return cm_c128{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+CV_FN bool cp_signed(float x) { return ck_bits(x) >> 31; }
+CV_FN bool cp_signed(double x)
+{
+    cm_i64 bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return bits < 0;
+}
+CV_FN bool cp_signed(cm_i64) { return false; }
+/* -0 is below +0. */
+template <class T> CV_FN bool cp_below(T a, T b)
+{
+    return a < b || (a == b && cp_signed(a) && !cp_signed(b));
+}
+/* NaN wins over any number, and of equal values the present one stays. */
+template <class T> CV_FN T cp_least(T a, T b) { return cp_below(b, a) || b != b ? b : a; }
+template <class T> CV_FN T cp_most(T a, T b) { return cp_below(a, b) || b != b ? b : a; }
+CV_FN cm_i64 cp_over(cm_i64 a, cm_i64 n) { return a / n - (a % n != 0 && a < 0); }
+CV_FN float cp_over(float a, cm_i64 n) { return a / (float)n; }
+CV_FN double cp_over(double a, cm_i64 n) { return a / (double)n; }
+CV_FN cm_c128 cp_over(cm_c128 a, cm_i64 n)
+{
+    return cm_c128{a.re / (double)n, a.im / (double)n};
+}
+
+#if CP_HOW == CP_ADD
+#define CP_OP   cp_add
+#define CP_NONE -0.0, -0.0
+#elif CP_HOW == CP_MUL
+#define CP_OP   cp_mul
+#define CP_NONE 1.0, 0.0
+#elif CP_HOW == CP_MIN
+#define CP_OP cp_least
+#elif CP_HOW == CP_MAX
+#define CP_OP cp_most
+#elif CP_HOW == CP_DIVIDE
+#define CP_OP cp_over
+#endif
+
+CV_FN const CP_ITEM *cp_value(const cp_call &c, cm_i64 dense)
+{
+    return (const CP_ITEM *)(c.dense ? c.dense + dense : c.value);
+}
+
+#if CP_HOW == CP_DIVIDE
+/* The divisor is an int64; one below 2 changes nothing. */
+CV_FN void cp_combine(CP_ITEM *to, const void *by)
+{
+    const cm_i64 n = *(const cm_i64 *)by;
+
+    if (n > 1)
+        *to = cm_to<CP_ITEM>::of(cp_over(cp_as<cp_wide>::of(*to), n));
+}
+#else
+CV_FN void cp_combine(CP_ITEM *to, const CP_ITEM *x)
+{
+    *to = cm_to<CP_ITEM>::of(CP_OP(cp_as<cp_wide>::of(*to), cp_as<cp_wide>::of(*x)));
+}
+#endif
+
+/* All places differ. */
+CK_KERNEL(cp_each, cp_call)
+{
+    CP_EACH((void)inside; cp_combine((CP_ITEM *)(call.table + table), cp_value(call, dense)))
+}
+
+#if CP_HOW != CP_DIVIDE
+/* --- folds of sorted entries --- */
+
+/* Entry k's number, and whether it has the destination. */
+CV_FN bool cp_has(const cp_call &c, cm_i64 k, cp_key dest)
+{
+    return k < c.n && c.keys[k] >> c.shift == dest;
+}
+CV_FN cm_i64 cp_entry(const cp_call &c, cm_i64 k)
+{
+    return (cm_i64)(c.keys[k] & (((cp_key)1 << c.shift) - 1));
+}
+
+CV_FN cm_i64 cp_dense(const cp_call &c, cm_i64 i)
+{
+    cm_i64 dense = 0;
+
+    for (int d = (int)c.ndim - 1; d >= 0; d--) {
+        const cm_i64 next = d ? i / c.size[d] : 0;
+        dense += (i - next * c.size[d]) * c.dense_step[d];
+        i = next;
+    }
+    return dense;
+}
+
+CV_FN void cp_column(const cp_call &c, cm_i64 i, cm_i64 *dense, cm_i64 *table)
+{
+    *dense = *table = 0;
+    for (int d = (int)c.cdim - 1; d >= 0; d--) {
+        const cm_i64 next = d ? i / c.csize[d] : 0, k = i - next * c.csize[d];
+        *dense += k * c.cdense_step[d];
+        *table += k * c.ctable_step[d];
+        i = next;
+    }
+}
+
+#if CP_IN_ORDER
+CV_FN void cp_fold(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 dense, CP_ITEM *to)
+{
+    for (; cp_has(c, k, dest); k++)
+        cp_combine(to, cp_value(c, dense + cp_dense(c, cp_entry(c, k))));
+}
+#else
+/* Levels of four accumulators: level 0 has eight results of blocks, level 1 a block of 64
+ * results of level 0, and so on in turn.  A full level is closed when its next result comes. */
+enum { CP_LEVELS = 14, CP_BLOCK = 64, CP_BLOCKS = 8 };
+struct cp_tower {
+    cp_cell acc[CP_LEVELS][4];
+    unsigned char count[CP_LEVELS + 1];
+};
+
+CV_FN float cp_number(float *, double re, double) { return (float)re; }
+CV_FN double cp_number(double *, double re, double) { return re; }
+CV_FN cm_c64 cp_number(cm_c64 *, double re, double im) { return cm_c64{(float)re, (float)im}; }
+CV_FN cm_c128 cp_number(cm_c128 *, double re, double im) { return cm_c128{re, im}; }
+CV_FN cp_cell cp_none(void) { return cp_number((cp_cell *)0, CP_NONE); }
+CV_FN cp_cell cp_four(const cp_cell *a) { return CP_OP(CP_OP(a[0], a[1]), CP_OP(a[2], a[3])); }
+
+CV_FN cp_cell cp_close(const cp_cell *a, int level, int n)
+{
+    if (level % 2)
+        return cp_four(a);
+    const cp_cell even = n > 2 ? CP_OP(a[0], a[2]) : a[0];
+    const cp_cell odd = n > 3 ? CP_OP(a[1], a[3]) : a[1];
+    return n > 1 ? CP_OP(even, odd) : even;
+}
+
+CV_FN void cp_push(cp_tower *t, int level, cp_cell x)
+{
+    for (bool full = true; full; level++) {
+        cp_cell *a = t->acc[level], closed = x;
+        full = t->count[level] == (level % 2 ? CP_BLOCK : CP_BLOCKS);
+        if (full) {
+            closed = cp_close(a, level, t->count[level]);
+            t->count[level] = 0;
+        }
+        if (level % 2 && !t->count[level])
+            a[0] = a[1] = a[2] = a[3] = cp_none();
+        const bool set = level % 2 == 0 && t->count[level] < 4;
+        cp_cell *at = &a[t->count[level]++ % 4];
+        *at = set ? x : CP_OP(*at, x);
+        x = closed;
+    }
+}
+
+CV_FN cp_cell cp_total(cp_tower *t)
+{
+    int level = 0;
+
+    for (; t->count[level + 1]; level++)
+        cp_push(t, level + 1, cp_close(t->acc[level], level, t->count[level]));
+    return cp_close(t->acc[level], level, t->count[level]);
+}
+
+CV_FN void cp_fold(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 dense, CP_ITEM *to)
+{
+    cp_cell acc[4] = {cp_none(), cp_none(), cp_none(), cp_none()};
+    cp_tower t;
+    bool tall = false;
+    int n = 0;
+
+    for (; cp_has(c, k, dest); k++, n++) {
+        if (n == CP_BLOCK) {
+            for (int i = 0; !tall && i <= CP_LEVELS; i++)
+                t.count[i] = 0;
+            tall = true;
+            cp_push(&t, 0, cp_four(acc));
+            acc[0] = acc[1] = acc[2] = acc[3] = cp_none();
+            n = 0;
+        }
+        acc[n % 4] = CP_OP(
+            acc[n % 4], cp_as<cp_cell>::of(*cp_value(c, dense + cp_dense(c, cp_entry(c, k)))));
+    }
+    cp_cell sum = cp_four(acc);
+    if (tall) {
+        cp_push(&t, 0, sum);
+        sum = cp_total(&t);
+    }
+    *to = cm_to<CP_ITEM>::of(CP_OP(cp_as<cp_cell>::of(*to), sum));
+}
+#endif
+
+/* The thread of a destination's first entry folds all of them, for one column. */
+CK_KERNEL(cp_fold_all, cp_call)
+{
+    for (cm_i64 i = ck_first_x(); i < call.n * call.columns; i += ck_step_x()) {
+        const cm_i64 k = i / call.columns;
+        const cp_key dest = call.keys[k] >> call.shift;
+        cm_i64 dense, table;
+        if (dest == ~(cp_key)0 >> call.shift || (k && cp_has(call, k - 1, dest)))
+            continue;
+        cp_column(call, i - k * call.columns, &dense, &table);
+        cp_fold(call, k, dest, dense,
+                (CP_ITEM *)(call.table + (cm_i64)dest * call.item + table));
+    }
+}
+#endif
+#endif
+
+#endif

@@ -1,0 +1,447 @@
+/* Elements at computed places on NVIDIA devices: the commands `indexed` and `combine`, whose
+ * kernels are in emit/place.cuh.
+ *
+ * Entries are the positions along the dims that the index varies with, or that several
+ * positions may have one place along; a command's other dims are columns.  Entries are numbered
+ * row-major with the dims that the index picks from last, so that those of one destination are
+ * in index order. */
+#include "device/cuda/cuda.h"
+#include "device/facts.h"
+#include "jit/cuda.h"
+#include "kern/cuda/commands.h"
+#include "num/dtype.h"
+#include "space/space.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { PLACE_DIMS = 8, PLACE_WORD = 64 };
+
+/* cp_call of emit/place.cuh */
+typedef struct {
+    char *dense, *table;
+    const char *index;
+    void *late, *owner, *keys, *next;
+    uint64_t number;
+    int64_t n, ndim, size[PLACE_DIMS], dense_step[PLACE_DIMS], table_step[PLACE_DIMS],
+        index_step[PLACE_DIMS];
+    int64_t columns, cdim, csize[PLACE_DIMS], cdense_step[PLACE_DIMS], ctable_step[PLACE_DIMS];
+    int64_t numbered, nsize[PLACE_DIMS], nstep[PLACE_DIMS];
+    int64_t unit, extent, item, width;
+    int is32, wraps, shift, unused;
+    _Alignas(16) char value[16];
+} place_call;
+
+/* --- texts --- */
+
+enum { READ, SET, OWN, KEYS, MERGE };
+
+static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
+{
+    static const char *const name[] = {"read", "set", "own", "keys", "merge"};
+
+    (void)out;
+    int n = snprintf(symbol, 32, "cp_%s", name[k->a]);
+    if (k->a <= SET)
+        snprintf(symbol + n, 32 - (size_t)n, "%d", k->b);
+}
+
+static void combine_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
+{
+    cr_text_printf(out, "#define CP_HOW %d\n#define CP_ITEM cm_%s\n#define CP_IN_ORDER %d\n",
+                   k->a, cr_dtype_infos[k->b].suffix, k->c);
+    snprintf(symbol, 32, k->d ? "cp_fold_all" : "cp_each");
+}
+
+static const char *place_launch(int device, place_call *c, int what)
+{
+    cr_cuda_text k = {.print = place_print,
+                      .device = device,
+                      .part = CR_VEC_CUDA_PLACE,
+                      .a = what,
+                      .b = what <= SET ? (int)c->item : 0};
+    void *function;
+    const char *error = cr_cuda_find(&function, &k);
+
+    return error ? error : cr_cuda_launch_each(device, function, c->n, c);
+}
+
+static const char *combine_launch(int device, place_call *c, const cr_indexed *x, bool order,
+                                  bool fold)
+{
+    cr_cuda_text k = {.print = combine_print,
+                      .device = device,
+                      .part = CR_VEC_CUDA_PLACE,
+                      .a = (int)x->how,
+                      .b = x->dtype,
+                      .c = order,
+                      .d = fold};
+    void *function;
+    const char *error = cr_cuda_find(&function, &k);
+
+    return error ? error
+                 : cr_cuda_launch_each(device, function, fold ? c->n * c->columns : c->n, c);
+}
+
+/* --- dims --- */
+
+enum { DENSE, TABLE, INDEX };
+
+static void place_add_dim(cr_space *s, const cr_indexed *x, int d)
+{
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)x->dtype), *step;
+
+    step = cr_space_add(s, x->size[d], d);
+    step[DENSE] = x->dense ? x->dense_stride[d] * (x->how == CR_COMBINE_DIVIDE ? 8 : item) : 0;
+    step[TABLE] = x->table_stride[d] * item;
+    step[INDEX] = x->index ? x->index_stride[d] * (x->is32 ? 4 : 8) : 0;
+}
+
+/* The dims of entries; false when there is no room for them. */
+static bool place_set_dims(place_call *c, cr_space *s)
+{
+    cr_space_merge(s, 0);
+    if (s->ndim > PLACE_DIMS)
+        return false;
+    c->ndim = s->ndim;
+    c->n = cr_space_count(s, s->ndim);
+    for (int d = 0; d < s->ndim; d++) {
+        c->size[d] = s->dim[d].size;
+        c->dense_step[d] = s->dim[d].step[DENSE];
+        c->table_step[d] = s->dim[d].step[TABLE];
+        c->index_step[d] = s->dim[d].step[INDEX];
+    }
+    return true;
+}
+
+static bool place_set_columns(place_call *c, cr_space *s)
+{
+    cr_space_merge(s, 0);
+    if (s->ndim > PLACE_DIMS)
+        return false;
+    c->cdim = s->ndim;
+    c->columns = cr_space_count(s, s->ndim);
+    for (int d = 0; d < s->ndim; d++) {
+        c->csize[d] = s->dim[d].size;
+        c->cdense_step[d] = s->dim[d].step[DENSE];
+        c->ctable_step[d] = s->dim[d].step[TABLE];
+    }
+    return true;
+}
+
+/* The array whose elements the indices number. */
+static bool place_set_numbered(place_call *c, const cr_array *a)
+{
+    cr_space s;
+
+    c->numbered = -1;
+    if (!a)
+        return true;
+    cr_space_start(&s, 1);
+    c->extent = 1;
+    for (int d = 0; d < a->ndim; d++) {
+        *cr_space_add(&s, a->size[d], d) = a->stride[d] * c->item;
+        c->extent *= a->size[d];
+    }
+    cr_space_merge(&s, 0);
+    c->numbered = s.ndim;
+    for (int d = 0; d < s.ndim && d < PLACE_DIMS; d++) {
+        c->nsize[d] = s.dim[d].size;
+        c->nstep[d] = s.dim[d].step[0];
+    }
+    return s.ndim <= PLACE_DIMS;
+}
+
+static bool place_begin(place_call *c, const cr_indexed *x)
+{
+    memset(c, 0, sizeof *c);
+    c->dense = x->dense;
+    c->table = x->table;
+    c->index = x->index;
+    c->unit = x->unit;
+    c->extent = x->extent;
+    c->item = (int64_t)cr_dtype_size((cr_dtype)x->dtype);
+    c->is32 = x->is32;
+    c->wraps = x->wraps;
+    memcpy(c->value, x->item, sizeof c->value);
+    return place_set_numbered(c, x->numbered);
+}
+
+/* All dims are dims of entries. */
+static bool place_whole(place_call *c, const cr_indexed *x)
+{
+    cr_space s;
+
+    cr_space_start(&s, INDEX + 1);
+    for (int d = 0; d < x->ndim; d++)
+        place_add_dim(&s, x, d);
+    return place_begin(c, x) && place_set_dims(c, &s);
+}
+
+/* Whether pairs of elements along the last dim are at addresses of one element of twice the
+ * size. */
+static bool place_has_pairs(const place_call *c)
+{
+    int64_t k = c->ndim - 1, wide = 2 * c->item;
+    int64_t bits = (int64_t)(intptr_t)c->dense | (int64_t)(intptr_t)c->table | c->unit;
+
+    if (k < 0 || c->item > 8 || !c->dense || c->numbered >= 0 || c->index_step[k] ||
+        c->size[k] % 2 || c->dense_step[k] != c->item || c->table_step[k] != c->item)
+        return false;
+    for (int d = 0; d < k; d++)
+        bits |= c->dense_step[d] | c->table_step[d];
+    return bits % wide == 0;
+}
+
+static void place_join_pairs(place_call *c)
+{
+    int64_t k = c->ndim - 1;
+
+    while (place_has_pairs(c)) {
+        c->item *= 2;
+        c->n /= 2;
+        c->size[k] /= 2;
+        c->dense_step[k] = c->table_step[k] = c->item;
+    }
+}
+
+/* The items between the table's first and last place; 0 if strides are negative. */
+static int64_t place_span(const place_call *c)
+{
+    int64_t span = c->index && c->numbered < 0 ? (c->extent - 1) * c->unit : 0;
+    bool negative = span < 0;
+
+    for (int d = 0; d < c->ndim; d++) {
+        negative = negative || c->table_step[d] < 0;
+        span += (c->size[d] - 1) * c->table_step[d];
+    }
+    for (int d = 0; d < c->numbered; d++) {
+        negative = negative || c->nstep[d] < 0;
+        span += (c->nsize[d] - 1) * c->nstep[d];
+    }
+    return negative ? 0 : span / c->item + 1;
+}
+
+static const char *place_late(place_call *c, int device, const cr_indexed *x)
+{
+    cr_cuda_late late;
+    const char *error;
+
+    if (!x->index)
+        return NULL;
+    error = cr_cuda_late_begin(&late, device, (cr_status)x->outside_kind,
+                               x->outside ? x->outside : cr_index_outside);
+    if (!error) {
+        c->late = late.word;
+        c->number = late.number;
+    }
+    return error;
+}
+
+/* --- reading --- */
+
+const char *cr_cuda_indexed(int device, const cr_indexed *x)
+{
+    place_call c;
+
+    if (!place_whole(&c, x))
+        return cr_command_declines;
+    if (!c.n)
+        return NULL;
+    place_join_pairs(&c);
+    const char *error = place_late(&c, device, x);
+    return error ? error : place_launch(device, &c, READ);
+}
+
+/* --- writing --- */
+
+/* A temporary block for the time of a command. */
+static const char *place_get(void **out, int device, int64_t bytes, uint32_t *block)
+{
+    *out = cr_cuda_memory_get(device, (size_t)bytes, block);
+    if (*out)
+        return NULL;
+    return cr_device_no_memory((cr_device){.kind = CR_CUDA, .index = (uint8_t)device},
+                               (size_t)bytes)
+               ? cr_error_message()
+               : NULL;
+}
+
+/* Of the elements for one place, the last one is written. */
+static const char *place_set(int device, place_call *c)
+{
+    int64_t span = place_span(c);
+    const int zero = 0;
+    uint32_t block;
+    const char *error = place_get(&c->owner, device, span * 8, &block);
+
+    if (error)
+        return error;
+    error = cr_cuda_fill(device, c->owner, &zero, 4, (size_t)span * 2);
+    if (!error)
+        error = place_launch(device, c, OWN);
+    if (!error)
+        error = place_launch(device, c, SET);
+    cr_cuda_memory_release(device, c->owner, block);
+    return error;
+}
+
+static const char *set_at_index(int device, const cr_indexed *x)
+{
+    place_call c;
+
+    if (!place_whole(&c, x))
+        return cr_command_declines;
+    if (!c.n)
+        return NULL;
+    place_join_pairs(&c);
+    if (!place_span(&c))
+        return cr_command_declines;
+    const char *error = place_late(&c, device, x);
+    return error ? error : place_set(device, &c);
+}
+
+static const char *set_without_index(int device, const cr_indexed *x)
+{
+    cr_array table = {x->table, x->dtype, x->ndim, x->size, x->table_stride};
+    cr_array dense = {x->dense, x->dtype, x->ndim, x->size, x->dense_stride};
+
+    return x->dense ? cr_cuda_ops.move(device, &table, &dense)
+                    : cr_cuda_ops.fill(device, &table, x->item);
+}
+
+static int place_bits(int64_t n)
+{
+    int bits = 0;
+
+    while (n >> bits)
+        bits++;
+    return bits;
+}
+
+/* Sorts the keys of all entries; c->keys and c->next have room for them. */
+static const char *place_sort(int device, place_call *c)
+{
+    const char *error = place_launch(device, c, KEYS);
+
+    for (c->width = 1; c->width < c->n && !error; c->width *= 2) {
+        error = place_launch(device, c, MERGE);
+        void *sorted = c->next;
+        c->next = c->keys;
+        c->keys = sorted;
+    }
+    return error;
+}
+
+static const char *fold_sorted(int device, place_call *c, const cr_indexed *x, bool order)
+{
+    uint32_t block;
+    void *room;
+    const char *error = place_get(&room, device, 16 * c->n, &block);
+
+    if (error)
+        return error;
+    c->keys = room;
+    c->next = (char *)room + 8 * c->n;
+    error = place_sort(device, c);
+    if (!error)
+        error = combine_launch(device, c, x, order, true);
+    cr_cuda_memory_release(device, room, block);
+    return error;
+}
+
+/* True for a dim of entries. */
+static bool is_entry_dim(const cr_indexed *x, int d)
+{
+    return x->picked >> d & 1 || (x->index && x->index_stride[d]);
+}
+
+/* Entries and columns. */
+static bool place_divided(place_call *c, const cr_indexed *x)
+{
+    cr_space entries, columns;
+
+    cr_space_start(&entries, INDEX + 1);
+    cr_space_start(&columns, INDEX + 1);
+    for (int d = 0; d < x->ndim; d++)
+        if (is_entry_dim(x, d) && !(x->picked >> d & 1))
+            place_add_dim(&entries, x, d);
+    for (int d = 0; d < x->ndim; d++)
+        if (x->picked >> d & 1)
+            place_add_dim(&entries, x, d);
+        else if (!is_entry_dim(x, d))
+            place_add_dim(&columns, x, d);
+    return place_begin(c, x) && place_set_dims(c, &entries) && place_set_columns(c, &columns);
+}
+
+/* True for sums and products of floats and complex numbers at an index: order P. */
+static bool has_order(const cr_indexed *x)
+{
+    return x->index && (x->how == CR_COMBINE_ADD || x->how == CR_COMBINE_MUL) &&
+           cr_dtype_category((cr_dtype)x->dtype) >= CR_CAT_FLOAT;
+}
+
+static const char *combine_entries(int device, const cr_indexed *x)
+{
+    place_call c;
+    int64_t span;
+
+    if (!place_divided(&c, x))
+        return cr_command_declines;
+    if (!c.n || !c.columns)
+        return NULL;
+    span = place_span(&c);
+    c.shift = place_bits(c.n);
+    if (!span || place_bits(span + 1) + c.shift > PLACE_WORD)
+        return cr_command_declines;
+    const char *error = place_late(&c, device, x);
+    return error ? error : fold_sorted(device, &c, x, !has_order(x));
+}
+
+/* True if all positions have places of their own: each dim's step is beyond the dims of
+ * smaller steps. */
+static bool places_differ(const place_call *c)
+{
+    int64_t reach = c->item;
+    uint64_t left = ((uint64_t)1 << c->ndim) - 1;
+
+    while (left) {
+        int best = -1;
+        for (int d = 0; d < c->ndim; d++)
+            if (left >> d & 1 && (best < 0 || c->table_step[d] < c->table_step[best]))
+                best = d;
+        left &= ~((uint64_t)1 << best);
+        if (c->table_step[best] < reach)
+            return false;
+        reach += (c->size[best] - 1) * c->table_step[best];
+    }
+    return true;
+}
+
+static const char *combine_each(int device, const cr_indexed *x)
+{
+    place_call c;
+
+    if (!place_whole(&c, x))
+        return cr_command_declines;
+    if (!c.n)
+        return NULL;
+    return places_differ(&c) ? combine_launch(device, &c, x, true, false)
+                             : combine_entries(device, x);
+}
+
+/* Complex numbers have no order. */
+static bool has_kernel(const cr_indexed *x)
+{
+    bool orders = x->how == CR_COMBINE_MIN || x->how == CR_COMBINE_MAX;
+
+    return x->dtype < CR_DTYPE_KERNELS && !(orders && cr_dtype_is_complex((cr_dtype)x->dtype));
+}
+
+const char *cr_cuda_combine(int device, const cr_indexed *x)
+{
+    if (x->how == CR_COMBINE_SET)
+        return x->index ? set_at_index(device, x) : set_without_index(device, x);
+    if (!has_kernel(x))
+        return cr_command_declines;
+    return x->index ? combine_entries(device, x) : combine_each(device, x);
+}
