@@ -88,6 +88,11 @@ test-dist: pkg
 	@sh tools/deps.sh $(PYTHON) $(VENV) mpich
 	$(PYTEST) tests/dist
 
+# NCCL on two or more GPUs of this machine.  Needs no pytest; CR_NCCL names a library.
+.PHONY: test-nccl
+test-nccl: pkg
+	$(PY_TEST_ENV) $(RUN_PY) tests/dist/test_nccl.py
+
 # Random faults of random calls: FAULTS of them, SEED repeats a run.
 $(B)/dist/faults: tests/dist/faults.c $(B)/libcresset.a
 	@mkdir -p $(@D)
@@ -244,10 +249,14 @@ $(FAKE_CUDA)/libcudnn.so.9: tests/fake_cuda/cudnn.cpp $(FAKE_CUDA)/libcuda.so.1
 	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ $(FAKE_CUDA)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 $(FAKE_CUDA)/libnvrtc.so.13: tests/fake_cuda/nvrtc.cpp | $(FAKE_CUDA)
 	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@
+$(FAKE_CUDA)/libnccl.so.2: tests/fake_cuda/nccl.cpp $(FAKE_CUDA)/libcuda.so.1
+	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ $(FAKE_CUDA)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 .PHONY: test-fake-cuda
-test-fake-cuda: pkg $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libcudnn.so.9 $(FAKE_CUDA)/libnvrtc.so.13
+test-fake-cuda: pkg $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libcudnn.so.9 $(FAKE_CUDA)/libnvrtc.so.13 $(FAKE_CUDA)/libnccl.so.2
 	@TOOLS="$(CLANG)" sh tools/deps.sh $(PYTHON) $(VENV)
 	CR_CUDA=$(abspath $(FAKE_CUDA)) FAKE_CUDA_SIMT=$(abspath tests/cuda) FAKE_CUDA_CLANG=$(CLANG) $(PYTEST) tests/fake_cuda
+	CR_CUDA=$(abspath $(FAKE_CUDA)) FAKE_CUDA_SIMT=$(abspath tests/cuda) FAKE_CUDA_CLANG=$(CLANG) FAKE_CUDA_DEVICES=4 \
+	    $(PYTEST) tests/dist/test_nccl.py
 test-simt: $(B)/crc
 	@$(CUDA_TEST)/kernels.py simulate $(B)/simt
 

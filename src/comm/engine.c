@@ -6,7 +6,7 @@
 #include <string.h>
 
 static cr_engine_library *const own_engines[] = {&cr_gloo_engine, &cr_mpi_engine,
-                                                 &cr_fake_engine};
+                                                 &cr_nccl_engine, &cr_fake_engine};
 
 static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
 static CR_VEC(const cr_engine *) registered;

@@ -9,6 +9,7 @@
 
 #include "comm/reduce.h"
 #include "comm/store.h"
+#include "num/device.h"
 
 typedef enum {
 #define CR_CALL(NAME, name) CR_CALL_##NAME,
@@ -19,7 +20,7 @@ typedef enum {
 /* "all_reduce" */
 const char *cr_call_kind_name(cr_call_kind kind);
 
-/* Contiguous elements in host memory. */
+/* Contiguous elements, in memory of the call's device. */
 typedef struct {
     void *at;
     int64_t count;
@@ -43,6 +44,7 @@ typedef struct {
     cr_call_kind kind;
     cr_reduce_op op;
     cr_dtype dtype;
+    cr_device device; /* of all buffers; the engine's kind, or the host */
     int root;
     uint64_t tag;
     double factor; /* of PREMUL_SUM */
@@ -84,6 +86,14 @@ typedef struct cr_engine {
     void (*drop)(void *link, void *transfer);
     /* Runs a whole call; *did false: the messages run it.  NULL: never. */
     cr_status (*run)(void *link, const cr_call_args *call, int64_t ms, bool *did);
+
+    /* Of engines that run all calls themselves, also SEND and RECEIVE, and need no messages:
+     * `send` and `receive` are NULL.  `plan` is called in the program's thread and notes after
+     * which work of the device the calls come; `start` starts n planned calls together, in any
+     * thread.  Then the transfer is waited for and dropped as those of messages. */
+    cr_device_kind device; /* of the buffers; host buffers are taken, too */
+    cr_status (*plan)(void *link, void **transfer, const cr_call_args *calls, int n);
+    cr_status (*start)(void *link, void *transfer, const cr_call_args *calls, int n);
 } cr_engine;
 
 /* Makes an engine known by its name, for the life of the process; the table is kept, not
@@ -105,7 +115,7 @@ typedef struct {
     bool was_opened, found;
     cr_text tried;
 } cr_engine_library;
-extern cr_engine_library cr_gloo_engine, cr_mpi_engine, cr_fake_engine;
+extern cr_engine_library cr_gloo_engine, cr_mpi_engine, cr_nccl_engine, cr_fake_engine;
 /* dlopen; NULL when the file is missing, whose reason is appended to `tried`. */
 void *cr_engine_dlopen(const char *path, int flags, cr_text *tried);
 /* The folder of this library or program's file, as "/a/b/"; "" when unknown. */

@@ -77,6 +77,13 @@ static void fake_drop(void *link, void *transfer)
     (void)transfer;
 }
 
-cr_engine_library cr_fake_engine = {.engine = {"fake", false, true, fake_open, fake_shut,
-                                               fake_close, fake_send, fake_receive, fake_wait,
-                                               fake_drop, fake_run}};
+cr_engine_library cr_fake_engine = {.engine = {.name = "fake",
+                                               .alone = true,
+                                               .open = fake_open,
+                                               .shut = fake_shut,
+                                               .close = fake_close,
+                                               .send = fake_send,
+                                               .receive = fake_receive,
+                                               .wait = fake_wait,
+                                               .drop = fake_drop,
+                                               .run = fake_run}};

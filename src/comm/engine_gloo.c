@@ -122,8 +122,14 @@ static void gloo_drop(void *link, void *transfer)
 }
 
 cr_engine_library cr_gloo_engine = {
-    .engine = {"gloo", false, false, gloo_link_open, gloo_link_shut, gloo_link_close, gloo_send,
-               gloo_receive, gloo_wait, gloo_drop, NULL},
+    .engine = {.name = "gloo",
+               .open = gloo_link_open,
+               .shut = gloo_link_shut,
+               .close = gloo_link_close,
+               .send = gloo_send,
+               .receive = gloo_receive,
+               .wait = gloo_wait,
+               .drop = gloo_drop},
     .open = gloo_open_library,
     .advice = "backend 'gloo' needs Gloo, with which this package was not built (on Debian: "
               "apt-get install libgloo-dev, then build again); backend 'mpi' needs only "

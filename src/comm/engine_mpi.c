@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/map.h"
 #include "comm/engine.h"
+#include "comm/late.h"
 #include "comm/mpi/abi.h"
 #include "comm/mpi/pmi.h"
 #include <dlfcn.h>
@@ -20,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static struct {
@@ -208,90 +208,33 @@ static cr_status mpi_ranks_of(int *out, const cr_link_how *how, int size)
     return CR_OK;
 }
 
-/* A group that is being made: by a thread, and by its caller, who may leave at a time limit. */
+/* A group that is being made. */
 typedef struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done, left;
-    cr_status st;
-    char error[512];
     mpi_link *link;
     int size, tag, ranks[];
 } making;
 
-static cr_status mpi_make(cr_mpi_comm *out, const making *m)
+/* Waits for the other ranks. */
+static cr_status making_run(void *at)
 {
+    const making *m = at;
     cr_mpi_group all, some;
 
     MPI_DO(Comm_group, CR_MPI_WORLD, &all);
     MPI_DO(Group_incl, all, m->size, m->ranks, &some);
     for (int i = 0; i < 2; i++) {
-        MPI_DO(Comm_create_group, CR_MPI_WORLD, some, m->tag + i, &out[i]);
-        MPI_DO(Comm_set_errhandler, out[i], CR_MPI_ERRORS_RETURN);
+        MPI_DO(Comm_create_group, CR_MPI_WORLD, some, m->tag + i, &m->link->channel[i]);
+        MPI_DO(Comm_set_errhandler, m->link->channel[i], CR_MPI_ERRORS_RETURN);
     }
     return CR_OK;
 }
 
-static void making_free(making *m)
-{
-    pthread_cond_destroy(&m->changed);
-    pthread_mutex_destroy(&m->lock);
-    cr_free(m->link);
-    cr_free(m);
-}
-
-static void *making_thread(void *at)
+static void making_free(void *at)
 {
     making *m = at;
-    cr_status st = mpi_make(m->link->channel, m);
 
-    pthread_mutex_lock(&m->lock);
-    m->st = st;
-    if (st)
-        snprintf(m->error, sizeof m->error, "%s", cr_error_message());
-    m->done = true;
-    bool left = m->left;
-    pthread_cond_broadcast(&m->changed);
-    pthread_mutex_unlock(&m->lock);
-    if (left)
-        making_free(m);
-    return NULL;
-}
-
-/* Waits for the thread; true when it has ended, else the thread frees `m`. */
-static bool making_wait(making *m, int64_t ms)
-{
-    struct timespec end;
-
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += ms / 1000 + 1;
-    pthread_mutex_lock(&m->lock);
-    while (!m->done && !pthread_cond_timedwait(&m->changed, &m->lock, &end))
-        ;
-    bool done = m->done;
-    m->left = !done;
-    pthread_mutex_unlock(&m->lock);
-    return done;
-}
-
-static cr_status making_run(making *m, mpi_link **link, int64_t ms)
-{
-    pthread_t thread;
-
-    if (pthread_create(&thread, NULL, making_thread, m)) {
-        making_free(m);
-        return cr_fail(CR_COMM, "no thread that makes a group of MPI");
-    }
-    pthread_detach(thread);
-    if (!making_wait(m, ms))
-        return cr_fail(CR_COMM, "MPI: a group was not made after %lldms", (long long)ms);
-    cr_status st = m->st ? cr_fail(m->st, "%s", m->error) : CR_OK;
-    if (!st) {
-        *link = m->link;
-        m->link = NULL;
-    }
-    making_free(m);
-    return st;
+    cr_free(m->link);
+    cr_free(m);
 }
 
 /* The tag of a group's making: groups of other ranks that are made at the same time have other
@@ -307,8 +250,6 @@ static cr_status making_new(making **out, const cr_link_how *how, int rank, int 
 
     if (!m)
         return CR_MEMORY;
-    pthread_mutex_init(&m->lock, NULL);
-    pthread_cond_init(&m->changed, NULL);
     m->size = size;
     m->link = cr_alloc_zero(sizeof *m->link);
     cr_status st = m->link ? mpi_ranks_of(m->ranks, how, size) : CR_MEMORY;
@@ -325,7 +266,7 @@ static cr_status making_new(making **out, const cr_link_how *how, int rank, int 
 static cr_status mpi_link_open(void **link, const cr_link_how *how, int *rank, int *size)
 {
     making *m = NULL;
-    mpi_link *made = NULL;
+    bool late;
     cr_status st = CR_OK;
 
     pthread_mutex_lock(&mpi_lock);
@@ -334,9 +275,15 @@ static cr_status mpi_link_open(void **link, const cr_link_how *how, int *rank, i
     pthread_mutex_unlock(&mpi_lock);
     CR_TRY(st);
     CR_TRY(making_new(&m, how, *rank, *size));
-    CR_TRY(making_run(m, &made, how->timeout_ms));
-    *link = made;
-    return CR_OK;
+    st = cr_run_limited(making_run, m, making_free, how->timeout_ms, "MPI: making a group",
+                        &late);
+    if (!st) {
+        *link = m->link;
+        m->link = NULL;
+    }
+    if (!late)
+        making_free(m);
+    return st;
 }
 
 static void mpi_link_shut(void *link) { ((mpi_link *)link)->shut = true; }
@@ -472,8 +419,15 @@ static void mpi_drop(void *link, void *transfer)
 }
 
 cr_engine_library cr_mpi_engine = {
-    .engine = {"mpi", true, false, mpi_link_open, mpi_link_shut, mpi_link_close, mpi_send,
-               mpi_receive, mpi_wait, mpi_drop, NULL},
+    .engine = {.name = "mpi",
+               .by_slices = true,
+               .open = mpi_link_open,
+               .shut = mpi_link_shut,
+               .close = mpi_link_close,
+               .send = mpi_send,
+               .receive = mpi_receive,
+               .wait = mpi_wait,
+               .drop = mpi_drop},
     .open = mpi_open_library,
     .advice = "backend 'mpi' needs an MPI library with the standard ABI, libmpi_abi.so.1: 'pip "
               "install mpich' brings one, CR_MPI names another one"};

@@ -2,6 +2,7 @@
 #include "base/env.h"
 #include "comm/group_impl.h"
 #include "comm/net.h"
+#include "device/device.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ struct cr_work {
     int64_t timeout_ms;
     uint64_t sequence; /* of the first call */
     double end;        /* time limit of a transfer */
-    void *transfer;    /* of a SEND or RECEIVE */
+    void *transfer;    /* of a SEND or RECEIVE, or of an engine that runs whole calls */
     int source, n;
     CR_VEC(work_follower) followers;
     cr_call_args *calls;
@@ -176,6 +177,7 @@ cr_comm *cr_comm_keep(cr_comm *g)
 int cr_comm_rank(const cr_comm *g) { return g->rank; }
 int cr_comm_size(const cr_comm *g) { return g->size; }
 const char *cr_comm_engine(const cr_comm *g) { return g->engine->name; }
+cr_device_kind cr_comm_device(const cr_comm *g) { return g->engine->device; }
 int64_t cr_comm_timeout(const cr_comm *g) { return g->timeout_ms; }
 void cr_comm_set_timeout(cr_comm *g, int64_t timeout_ms) { g->timeout_ms = timeout_ms; }
 
@@ -412,10 +414,27 @@ static bool has_ended(cr_comm *g)
     return ended;
 }
 
+/* Runs all calls of a work together. */
+static cr_status work_run_whole(cr_work *w)
+{
+    cr_running c = running_of(w, 0);
+
+    if (is_broken(w->g))
+        return fail_broken(w->g);
+    cr_status st = w->g->engine->start(w->g->link, w->transfer, w->calls, w->n);
+    if (!st)
+        st = cr_transfer_wait(w->g, w->transfer, c.end, NULL);
+    return st ? call_failed(&c, st) : CR_OK;
+}
+
 static void work_run(cr_work *w)
 {
     cr_status st = CR_OK;
 
+    if (w->g->engine->start) {
+        work_end(w, work_run_whole(w));
+        return;
+    }
     for (int i = 0; i < w->n && !st; i++) {
         cr_running c = running_of(w, i);
         if (is_broken(w->g))
@@ -511,6 +530,9 @@ static cr_status check_call(const cr_comm *g, const cr_call_args *a)
         return cr_fail(CR_VALUE, "%s: rank %d is this process itself",
                        cr_call_kind_name(a->kind), a->root);
     CR_TRY(check_sizes(g, a));
+    if (a->device.kind != CR_CPU && a->device.kind != g->engine->device)
+        return cr_fail(CR_RUNTIME, "No backend type associated with device type %s",
+                       cr_device_kind_name(a->device.kind));
     return reduces ? cr_reduce_check(a->op, a->dtype) : CR_OK;
 }
 
@@ -648,9 +670,10 @@ static void transfer_watch(cr_work *w)
 cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, int n,
                         const char *where, int64_t timeout_ms, bool now)
 {
-    bool transfer =
-        n == 1 && (calls[0].kind == CR_CALL_SEND || calls[0].kind == CR_CALL_RECEIVE);
-    cr_status st;
+    bool transfer = n == 1 &&
+                    (calls[0].kind == CR_CALL_SEND || calls[0].kind == CR_CALL_RECEIVE) &&
+                    !g->engine->start;
+    cr_status st = CR_OK;
 
     if (is_inherited(g))
         return fail_inherited(g);
@@ -661,7 +684,10 @@ cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, in
     cr_work *w = work_new(g, calls, n, where, timeout_ms);
     if (!w)
         return CR_MEMORY;
-    st = transfer ? transfer_start(w) : work_start(w, now);
+    if (g->engine->plan)
+        st = g->engine->plan(g->link, &w->transfer, w->calls, n);
+    if (!st)
+        st = transfer ? transfer_start(w) : work_start(w, now);
     if (!st && transfer && now)
         transfer_fetch(w);
     if (st)

@@ -37,6 +37,8 @@ void cr_comm_drop(cr_comm *g); /* NULL is allowed */
 int cr_comm_rank(const cr_comm *g);
 int cr_comm_size(const cr_comm *g);
 const char *cr_comm_engine(const cr_comm *g);
+/* The kind of device of the group's buffers. */
+cr_device_kind cr_comm_device(const cr_comm *g);
 int64_t cr_comm_timeout(const cr_comm *g);
 void cr_comm_set_timeout(cr_comm *g, int64_t timeout_ms);
 /* Closes the link: calls in progress and later calls fail.  `why` becomes part of their errors.

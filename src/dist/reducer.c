@@ -182,6 +182,7 @@ static cr_status bucket_average(const cr_reducer *r, bucket *b, const char *wher
                          .op = half ? CR_REDUCE_PREMUL_SUM
                                     : CR_REDUCE_AVG, /* a sum may overflow */
                          .dtype = (cr_dtype)b->flat->dtype,
+                         .device = b->flat->device,
                          .root = -1,
                          .factor = 1.0 / cr_comm_size(r->comm),
                          .outs = 1,
@@ -238,6 +239,15 @@ static cr_status fail_twice(const member *m)
         m->index);
 }
 
+static cr_status tensor_zero(cr_tensor *t)
+{
+    cr_value arg = cr_of_tensor(t), result = {0};
+
+    CR_TRY(cr_call_named("zero_", &arg, 1, &result));
+    cr_drop(result.t);
+    return CR_OK;
+}
+
 static cr_status member_take_sparse(const member *m, cr_tensor *grad)
 {
     bucket *b = &m->r->buckets.at[m->bucket];
@@ -267,10 +277,7 @@ static cr_status member_copy(const member *m)
         return CR_OK;
     if (grad)
         return cr_copy_tensor(m->view, grad);
-    char *data;
-    CR_TRY(cr_reach(&data, m->view));
-    memset(data, 0, tensor_bytes(m->view));
-    return CR_OK;
+    return tensor_zero(m->view);
 }
 
 static cr_status member_ready(member *m)
@@ -438,12 +445,8 @@ static cr_status reducer_end(void *at)
 /* --- a rank without inputs --- */
 static cr_status bucket_zero(const cr_reducer *r, bucket *b)
 {
-    if (!bucket_is_sparse(r, b)) {
-        char *flat;
-        CR_TRY(cr_reach(&flat, b->flat));
-        memset(flat, 0, tensor_bytes(b->flat));
-        return CR_OK;
-    }
+    if (!bucket_is_sparse(r, b))
+        return tensor_zero(b->flat);
     cr_drop(b->flat);
     b->flat = NULL;
     return cr_sparse_zeros(&b->flat, r->at[b->members.at[0]].t);
@@ -597,11 +600,11 @@ static cr_status member_init(cr_reducer *r, int i, cr_tensor *t, bool sparse)
     member *m = &r->at[i];
     cr_hook_call call = {.fn = member_hook, .context = m};
 
-    if (t->layout != CR_LAYOUT_STRIDED || !cr_has_elements(t) || cr_is_lazy(t))
+    if (t->layout != CR_LAYOUT_STRIDED || t->device.kind != cr_comm_device(r->comm) ||
+        !cr_has_bytes(t->device) || cr_is_lazy(t))
         return cr_fail(CR_NOT_IMPLEMENTED,
-                       "parameter %d is not a dense tensor in host memory, which groups of "
-                       "processes need",
-                       i);
+                       "parameter %d is not a dense tensor on a device of backend '%s'", i,
+                       cr_comm_engine(r->comm));
     m->r = r;
     m->index = i;
     m->sparse = sparse;

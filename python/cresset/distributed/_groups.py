@@ -283,7 +283,7 @@ class ProcessGroup:
         # (rank, size) as of backends, or (store, rank, size) as of groups
         numbers = [a for a in args if isinstance(a, int)]
         self._rank, self._size = (numbers + [0, 1])[:2]
-        self._handle = None
+        self._handle, self._handles, self._by_device = None, {}, {}
         self.group_name = self.group_desc = ""
         self.bound_device_id = None
         self._coalesced = None
@@ -328,7 +328,7 @@ class ProcessGroup:
         self._own_backend = backend
 
     def _device_types(self):
-        return [cresset.device("cpu")]
+        return [cresset.device(kind) for kind in self._by_device] or [cresset.device("cpu")]
 
     def get_group_store(self):
         """Returns the group's store."""
@@ -336,7 +336,9 @@ class ProcessGroup:
 
     def set_timeout(self, timeout):
         """Sets the limit of the group's calls."""
-        self._need().timeout_ms = milliseconds(timeout)
+        self._need()
+        for handle in self._handles.values():
+            handle.timeout_ms = milliseconds(timeout)
 
     _set_default_timeout = set_timeout
 
@@ -354,14 +356,24 @@ class ProcessGroup:
         timeout = getattr(options, "timeout", _UNSET)
         ms = milliseconds(timeout) if timeout is not None else -1
         now = not getattr(options, "asyncOp", True)
-        return _OwnWork(self._need().start(tuple(calls), ms if ms > 0 else -1, now), list(results), after)
+        return _OwnWork(self._handle_of(calls).start(tuple(calls), ms if ms > 0 else -1, now), list(results), after)
+
+    def _handle_of(self, calls):
+        """Returns the handle of the backend that serves the tensors' device."""
+        handle = self._need()
+        if len(self._handles) > 1:
+            tensor = next((t for call in calls for part in call[5:] for t in part), None)
+            if tensor is not None:
+                handle = self._by_device.get(tensor.device.type, handle)
+        return handle
 
     def _start_coalescing(self, device=None):
         self._coalesced = []
 
     def _end_coalescing(self, device=None):
         parts, self._coalesced = self._coalesced, None
-        transfers = [p for p in parts if p[0][0][0] in (KIND["SEND"], KIND["RECEIVE"])]
+        whole = parts and self._handle_of([c for p in parts for c in p[0]]).device != "cpu"
+        transfers = [] if whole else [p for p in parts if p[0][0][0] in (KIND["SEND"], KIND["RECEIVE"])]
         works = [self._start(*part[:1], None, *part[1:]) for part in transfers]
         rest = [p for p in parts if p not in transfers]
         if rest:
@@ -532,13 +544,13 @@ class ProcessGroup:
     # --- ending ---
     def abort(self):
         """Ends all calls of the group, which fail at every rank."""
-        if self._handle is not None:
-            self._handle.shut("the group was aborted")
+        for handle in self._handles.values():
+            handle.shut("the group was aborted")
 
     def shutdown(self):
         """Ends the group."""
-        if self._handle is not None:
-            self._handle.close()
+        for handle in self._handles.values():
+            handle.close()
 
     def _wait_for_pending_works(self):
         pass

@@ -120,7 +120,7 @@ class BackendConfig:
         self.device_backend_map = {}
         text = str(backend)
         if text == Backend.UNDEFINED:
-            self.device_backend_map = {"cpu": _default_backend()}
+            self.device_backend_map = _default_backends()
         elif ":" in text:
             for pair in text.lower().split(","):
                 device, colon, name = pair.partition(":")
@@ -144,11 +144,14 @@ class BackendConfig:
         return self.device_backend_map
 
 
-def _default_backend():
-    """Returns the backend of a run that names none: gloo, or mpi where there is no Gloo."""
+def _default_backends():
+    """Returns the backends of a run that names none: gloo, or mpi where there is no Gloo; nccl where GPUs are."""
+    cuda = {"cuda": "nccl"} if _C._comm_is_available("nccl") else {}
     for name in ("gloo", "mpi"):
         if _C._comm_is_available(name):
-            return name
+            return {"cpu": name, **cuda}
+    if cuda:
+        return cuda
     raise DistBackendError("no backend for groups of processes is here: 'pip install mpich' brings backend 'mpi'; "
                            "'gloo' is there when the package is built where Gloo is installed (Debian: libgloo-dev)")
 
@@ -242,8 +245,8 @@ def is_gloo_available():
 
 
 def is_nccl_available():
-    """Returns whether backend nccl is there."""
-    return False
+    """Returns whether backend nccl is there: the library and a GPU."""
+    return _C._comm_is_available("nccl")
 
 
 def is_ucc_available():
@@ -259,7 +262,7 @@ def is_xccl_available():
 def is_backend_available(backend):
     """Returns whether a backend is there."""
     name = backend.lower()
-    if name in ("nccl", "ucc", "xccl"):
+    if name in ("ucc", "xccl"):
         return False
     return _C._comm_is_available(name) or name.upper() in Backend._plugins
 
@@ -481,13 +484,23 @@ def _make_group(rank, size, ranks, backend, store, name, timeout, desc, options=
             raise TypeError(f"Backend {engine} made a {type(pg).__name__}, not a ProcessGroup")
         pg._rank, pg._size = rank, size
     else:
-        if engine in (Backend.NCCL, Backend.UCC, Backend.XCCL):
-            raise RuntimeError(f"Distributed package doesn't have {engine.upper()} built in; 'gloo' and 'mpi' are for CPUs")
-        _C._comm_need(engine)
-        pg = (ProcessGroupGloo if engine == Backend.GLOO else ProcessGroup)(rank, size)
+        if engine in (Backend.UCC, Backend.XCCL):
+            raise RuntimeError(f"Distributed package doesn't have {engine.upper()} built in; 'gloo' and 'mpi' are for CPUs, "
+                               "'nccl' is for NVIDIA's GPUs")
         inner = None if store is None else PrefixStore(f"{name}/", store)
-        pg._handle = _C._comm_group(engine, desc, rank, size, tuple(ranks) if ranks else None,
-                                    None if inner is None else inner._handle, milliseconds(timeout), "")
+        for other in engines:
+            try:
+                _C._comm_need(other)
+            except DistBackendError as error:
+                if other != Backend.NCCL:
+                    raise
+                raise RuntimeError(f"Distributed package doesn't have NCCL built in: {error}") from None
+        pg = (ProcessGroupGloo if engine == Backend.GLOO else ProcessGroup)(rank, size)
+        for other in engines:
+            under = None if inner is None else PrefixStore(other, inner)._handle if other != engine else inner._handle
+            pg._handles[other] = _C._comm_group(other, desc, rank, size, tuple(ranks) if ranks else None, under,
+                                                milliseconds(timeout), "")
+        pg._handle, pg._by_device = pg._handles[engine], {d: pg._handles[e] for d, e in config.device_backend_map.items()}
         pg._rank, pg._size, pg._store = pg._handle.rank, pg._handle.size, inner
     pg.group_name, pg.group_desc = name, desc
     _world.pg_map[pg] = (engine, store)
@@ -534,7 +547,7 @@ def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local
         return GroupMember.NON_GROUP_MEMBER
     if timeout is None:
         timeout = timedelta(milliseconds=default._handle.timeout_ms) if default._handle is not None else default_pg_timeout
-    return _make_group(members.index(default.rank()), len(members), members, backend or get_backend(),
+    return _make_group(members.index(default.rank()), len(members), members, backend or str(_world.pg_backend_config[default]),
                        _world.pg_map[default][1], name, timeout, group_desc or f"group {name}", pg_options)
 
 
@@ -1017,21 +1030,33 @@ def batch_isend_irecv(p2p_op_list):
         raise ValueError("``p2p_op_list`` cannot be empty")
     if len({id(op.group) for op in p2p_op_list}) != 1:
         raise ValueError("All ops need to use the same group.")
+    pg = p2p_op_list[0].group
+    together = not _rank_not_in_group(pg) and pg._handles and pg._handle_of(
+        [(None,) * 5 + ([op.tensor for op in p2p_op_list], [])]).device != "cpu"
+    if together:  # a GPU runs messages one after the other, unless they start together
+        pg._start_coalescing()
     works = [op.op(op.tensor, op.peer, op.group, op.tag) for op in p2p_op_list]
-    return [work for work in works if work is not None]
+    return [pg._end_coalescing()] if together else [work for work in works if work is not None]
 
 
 # --- objects -----------------------------------------------------------------------------------------------------
 
-def _object_to_tensor(obj):
+def _object_to_tensor(obj, device="cpu"):
     buffer = io.BytesIO()
     pickle.Pickler(buffer).dump(obj)
-    data = cresset.frombuffer(bytearray(buffer.getvalue()), dtype=cresset.uint8)
-    return data, cresset.tensor([data.numel()], dtype=cresset.int64)
+    data = cresset.frombuffer(bytearray(buffer.getvalue()), dtype=cresset.uint8).to(device)
+    return data, cresset.tensor([data.numel()], dtype=cresset.int64, device=device)
 
 
 def _tensor_to_object(tensor, size):
-    return pickle.Unpickler(io.BytesIO(tensor[:size].numpy().tobytes())).load()
+    return pickle.Unpickler(io.BytesIO(tensor[:size].cpu().numpy().tobytes())).load()
+
+
+def _object_device(pg):
+    """Returns the device on which objects travel: the host, unless a group has GPUs alone."""
+    if pg._handle is None or pg._handle.device == "cpu":
+        return cresset.device("cpu")
+    return cresset.device("cuda", cresset.cuda.current_device())
 
 
 def all_gather_object(object_list, obj, group=None):
@@ -1039,10 +1064,10 @@ def all_gather_object(object_list, obj, group=None):
     pg = _group_or_default_group(group)
     if _rank_not_in_group(pg):
         return _warn_not_in_group("all_gather_object")
-    data, size = _object_to_tensor(obj)
-    sizes = cresset.zeros(pg.size(), dtype=cresset.int64)
+    data, size = _object_to_tensor(obj, _object_device(pg))
+    sizes = cresset.zeros(pg.size(), dtype=cresset.int64, device=_object_device(pg))
     all_gather_single(sizes, size, pg)
-    parts = [cresset.empty(n, dtype=cresset.uint8) for n in sizes.tolist()]
+    parts = [cresset.empty(n, dtype=cresset.uint8, device=_object_device(pg)) for n in sizes.tolist()]
     all_gather(parts, data, pg)
     for i, part in enumerate(parts):
         object_list[i] = _tensor_to_object(part, part.numel())
@@ -1058,10 +1083,10 @@ def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
     if pg.rank() != root and object_gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    data, size = _object_to_tensor(obj)
-    sizes = cresset.zeros(pg.size(), dtype=cresset.int64)
+    data, size = _object_to_tensor(obj, _object_device(pg))
+    sizes = cresset.zeros(pg.size(), dtype=cresset.int64, device=_object_device(pg))
     all_gather_single(sizes, size, pg)
-    parts = [cresset.empty(n, dtype=cresset.uint8) for n in sizes.tolist()] if pg.rank() == root else None
+    parts = [cresset.empty(n, dtype=cresset.uint8, device=_object_device(pg)) for n in sizes.tolist()] if pg.rank() == root else None
     gather(data, parts, group=pg, group_dst=root)
     for i, part in enumerate(parts or ()):
         object_gather_list[i] = _tensor_to_object(part, part.numel())
@@ -1073,10 +1098,10 @@ def broadcast_object_list(object_list, src=None, group=None, device=None, group_
     if _rank_not_in_group(pg):
         return _warn_not_in_group("broadcast_object_list")
     root = _canonicalize_group_rank(pg, src, group_src, 0)
-    own = [_object_to_tensor(obj)[0] for obj in object_list] if pg.rank() == root else []
-    sizes = cresset.tensor([d.numel() for d in own] or [0] * len(object_list), dtype=cresset.int64)
+    own = [_object_to_tensor(obj, _object_device(pg))[0] for obj in object_list] if pg.rank() == root else []
+    sizes = cresset.tensor([d.numel() for d in own] or [0] * len(object_list), dtype=cresset.int64, device=_object_device(pg))
     broadcast(sizes, group=pg, group_src=root)
-    whole = cresset.cat(own) if own else cresset.empty(int(sizes.sum()), dtype=cresset.uint8)
+    whole = cresset.cat(own) if own else cresset.empty(int(sizes.sum()), dtype=cresset.uint8, device=_object_device(pg))
     broadcast(whole, group=pg, group_src=root)
     if pg.rank() != root:
         for i, part in enumerate(whole.split(sizes.tolist())):
@@ -1097,10 +1122,10 @@ def scatter_object_list(scatter_object_output_list, scatter_object_input_list=No
             raise ValueError("source rank must provide non-None scatter_object_input_list")
         if len(scatter_object_input_list) != pg.size():
             raise ValueError(f"scatter_object_input_list has {len(scatter_object_input_list)} objects for {pg.size()} ranks")
-        own = [_object_to_tensor(obj)[0] for obj in scatter_object_input_list]
-    sizes = cresset.tensor([d.numel() for d in own] or [0] * pg.size(), dtype=cresset.int64)
+        own = [_object_to_tensor(obj, _object_device(pg))[0] for obj in scatter_object_input_list]
+    sizes = cresset.tensor([d.numel() for d in own] or [0] * pg.size(), dtype=cresset.int64, device=_object_device(pg))
     broadcast(sizes, group=pg, group_src=root)
-    part = cresset.empty(int(sizes[pg.rank()]), dtype=cresset.uint8)
+    part = cresset.empty(int(sizes[pg.rank()]), dtype=cresset.uint8, device=_object_device(pg))
     scatter(part, own or None, group=pg, group_src=root)
     scatter_object_output_list[0] = _tensor_to_object(part, part.numel())
 
@@ -1110,17 +1135,17 @@ def send_object_list(object_list, dst=None, group=None, device=None, group_dst=N
     pg = _group_or_default_group(group)
     peer = _canonicalize_group_rank(pg, dst, group_dst)
     _check_peer(pg, peer, "destination")
-    parts = [_object_to_tensor(obj)[0] for obj in object_list]
-    send(cresset.tensor([p.numel() for p in parts], dtype=cresset.int64), group=pg, group_dst=peer)
+    parts = [_object_to_tensor(obj, _object_device(pg))[0] for obj in object_list]
+    send(cresset.tensor([p.numel() for p in parts], dtype=cresset.int64, device=_object_device(pg)), group=pg, group_dst=peer)
     send(cresset.cat(parts), group=pg, group_dst=peer)
 
 
 def recv_object_list(object_list, src=None, group=None, device=None, group_src=None, use_batch=False):
     """Receives a list of objects and returns the sender's rank."""
     pg = _group_or_default_group(group)
-    sizes = cresset.zeros(len(object_list), dtype=cresset.int64)
+    sizes = cresset.zeros(len(object_list), dtype=cresset.int64, device=_object_device(pg))
     sender = recv(sizes, src, pg, group_src=group_src)
-    whole = cresset.empty(int(sizes.sum()), dtype=cresset.uint8)
+    whole = cresset.empty(int(sizes.sum()), dtype=cresset.uint8, device=_object_device(pg))
     recv(whole, sender, pg)
     for i, part in enumerate(whole.split(sizes.tolist())):
         object_list[i] = _tensor_to_object(part, part.numel())
@@ -1135,7 +1160,7 @@ def record_comm(name="", *args, **kwargs):
 
 
 def _get_pg_default_device(group=None):
-    return cresset.device("cpu")
+    return _object_device(_group_or_default_group(group))
 
 
 _get_object_coll_device = _get_pg_default_device

@@ -34,6 +34,15 @@ def _cast(x, dtype):
     return type(x)(_cast(v, dtype) for v in x) if type(x) in (list, tuple) else x
 
 
+def _moved(x, device):
+    """Returns inputs with tensors on a device."""
+    if isinstance(x, cresset.Tensor):
+        return x.to(device)
+    if isinstance(x, dict):
+        return {k: _moved(v, device) for k, v in x.items()}
+    return type(x)(_moved(v, device) for v in x) if type(x) in (list, tuple) else x
+
+
 def _tensors_in(x, found=None):
     """Returns the tensors of a module's output: in tuples, lists, dicts and dataclasses."""
     found = [] if found is None else found
@@ -78,7 +87,8 @@ class DistributedDataParallel(Module):
         self._check_module(module, device_ids, output_device)
         self.module, self.mixed_precision = module, mixed_precision
         self.device = next(p for p in module.parameters() if p.requires_grad).device
-        self.device_ids, self.output_device, self.dim = None, None, dim
+        self.device_ids = [self.device] if self.device.type == "cuda" and device_ids else None
+        self.output_device, self.dim = output_device, dim
         self.device_type = self.device.type
         self.broadcast_buffers = broadcast_buffers
         self.find_unused_parameters = find_unused_parameters
@@ -199,7 +209,7 @@ class DistributedDataParallel(Module):
         first = _FIRST_BUCKET_BYTES if self.bucket_bytes_cap_default else self.bucket_bytes_cap
         self.static_graph = static_graph
         sparse = self._sparse_parameters()
-        self.reducer = _C._comm_reducer(self.process_group._handle, tuple(self._parameters_list),
+        self.reducer = _C._comm_reducer(self.process_group._by_device.get(self.device_type, self.process_group._handle), tuple(self._parameters_list),
                                         tuple(p in sparse for p in self._parameters_list), self.bucket_bytes_cap, first,
                                         bool(self.gradient_as_bucket_view), bool(self.find_unused_parameters),
                                         bool(static_graph))
@@ -256,6 +266,8 @@ class DistributedDataParallel(Module):
     def forward(self, *inputs, **kwargs):
         """Calls the module."""
         self._before_forward()
+        if self.device_ids:
+            inputs, kwargs = _moved(inputs, self.device), _moved(kwargs, self.device)
         output = self._call_module(inputs, kwargs)
         if self._batch is not None:
             return output
@@ -296,12 +308,12 @@ class DistributedDataParallel(Module):
         return self
 
     def scatter(self, inputs, kwargs, device_ids):
-        """Returns the inputs: there is one device."""
-        return (inputs,), (kwargs,)
+        """Returns the inputs on the module's device: there is one."""
+        return (_moved(inputs, self.device),), (_moved(kwargs, self.device),)
 
     def to_kwargs(self, inputs, kwargs, device_id):
-        """Returns the inputs: there is one device."""
-        return (inputs,), (kwargs,)
+        """Returns the inputs on the module's device: there is one."""
+        return (_moved(inputs, self.device),), (_moved(kwargs, self.device),)
 
     def gather(self, outputs, output_device):
         """Returns the outputs: there is one device."""

@@ -3,6 +3,7 @@
  *
  * A work refers to its tensors and its group; the group refers to works until they have ended,
  * so that a program may forget a work. */
+#include "device/device.h"
 #include "py/bind/comm/comm.h"
 #include <string.h>
 
@@ -202,9 +203,37 @@ static int group_prune(py_group *o)
     return 0;
 }
 
-/* The elements of a tensor, for another process: contiguous, in host memory, without a bit. */
-static int buffer_of(PyObject *x, cr_buffer *out, cr_dtype *dtype, bool written)
+/* What the tensors of a call have in common. */
+typedef struct {
+    cr_device_kind kind; /* of the group's engine */
+    cr_dtype dtype;
+    cr_device device;
+    bool any;
+} common;
+
+static int same_device(common *c, const cr_tensor *t)
 {
+    bool fits = t->layout == CR_LAYOUT_STRIDED && t->device.kind == c->kind && !t->device.fake;
+
+    if (!fits)
+        PyErr_Format(PyExc_RuntimeError, "No backend type associated with device type %s",
+                     cr_device_kind_name(t->device.kind));
+    else if (c->any && !cr_same_device(c->device, t->device))
+        PyErr_Format(PyExc_ValueError, "the tensors of a call are on %s and %s",
+                     cr_device_print(c->device).text, cr_device_print(t->device).text);
+    if (PyErr_Occurred())
+        return -1;
+    c->device = t->device;
+    c->any = true;
+    return 0;
+}
+
+/* The elements of a tensor, for another process: contiguous, on the group's device, without a
+ * bit. */
+static int buffer_of(PyObject *x, cr_buffer *out, common *c, bool written)
+{
+    cr_dtype *dtype = &c->dtype;
+
     if (!cr_py_is_tensor(x)) {
         PyErr_Format(PyExc_TypeError, "expected a tensor, not %s", Py_TYPE(x)->tp_name);
         return -1;
@@ -213,11 +242,8 @@ static int buffer_of(PyObject *x, cr_buffer *out, cr_dtype *dtype, bool written)
     cr_py_note_read(t, "a call of torch.distributed");
     if (PyErr_Occurred())
         return -1;
-    if (t->layout != CR_LAYOUT_STRIDED || !cr_is_host(t->device) || t->device.fake) {
-        PyErr_Format(PyExc_RuntimeError, "No backend type associated with device type %s",
-                     cr_device_kind_name(t->device.kind));
+    if (same_device(c, t) < 0)
         return -1;
-    }
     if (!t->contiguous || cr_is_lazy(t)) {
         PyErr_SetString(PyExc_ValueError, "Tensors must be contiguous");
         return -1;
@@ -247,7 +273,7 @@ typedef struct {
     size_t len, cap;
 } buffers;
 
-static int read_list(buffers *b, PyObject *list, cr_dtype *dtype, bool written, int *n)
+static int read_list(buffers *b, PyObject *list, common *c, bool written, int *n)
 {
     if (!PyList_Check(list) && !PyTuple_Check(list)) {
         PyErr_SetString(PyExc_TypeError, "expected a list of tensors");
@@ -259,19 +285,19 @@ static int read_list(buffers *b, PyObject *list, cr_dtype *dtype, bool written, 
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++)
-        if (buffer_of(PySequence_Fast_GET_ITEM(list, i), &b->at[b->len++], dtype, written) < 0)
+        if (buffer_of(PySequence_Fast_GET_ITEM(list, i), &b->at[b->len++], c, written) < 0)
             return -1;
     *n = (int)count;
     return 0;
 }
 
 /* A call from (kind, op, root, tag, factor, inputs, outputs). */
-static int read_call(buffers *b, PyObject *tuple, cr_call_args *out)
+static int read_call(buffers *b, PyObject *tuple, cr_device_kind kind_of, cr_call_args *out)
 {
     int kind, op;
     long long tag;
     PyObject *in, *outs;
-    cr_dtype dtype = CR_DTYPE_NONE;
+    common c = {.kind = kind_of, .dtype = CR_DTYPE_NONE};
 
     memset(out, 0, sizeof *out);
     if (!PyTuple_Check(tuple) || !PyArg_ParseTuple(tuple, "iiiLdOO", &kind, &op, &out->root,
@@ -285,12 +311,13 @@ static int read_call(buffers *b, PyObject *tuple, cr_call_args *out)
     out->op = (cr_reduce_op)op;
     out->tag = (uint64_t)tag;
     out->in = b->at + b->len;
-    if (read_list(b, in, &dtype, false, &out->ins) < 0)
+    if (read_list(b, in, &c, false, &out->ins) < 0)
         return -1;
     out->out = b->at + b->len;
-    if (read_list(b, outs, &dtype, true, &out->outs) < 0)
+    if (read_list(b, outs, &c, true, &out->outs) < 0)
         return -1;
-    out->dtype = dtype == CR_DTYPE_NONE ? CR_U8 : dtype;
+    out->dtype = c.dtype == CR_DTYPE_NONE ? CR_U8 : c.dtype;
+    out->device = c.device;
     return 0;
 }
 
@@ -340,6 +367,7 @@ static PyObject *group_start(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!Lp", &PyTuple_Type, &calls, &timeout, &now) ||
         !cr_py_comm_of(self))
         return NULL;
+    cr_device_kind kind = cr_comm_device(((py_group *)self)->g);
     size_t n = (size_t)PyTuple_GET_SIZE(calls), lists = count_tensors(calls);
     if (n > CR_LEN(few))
         all = PyMem_Calloc(n, sizeof *all);
@@ -347,7 +375,7 @@ static PyObject *group_start(PyObject *self, PyObject *args)
         b = (buffers){PyMem_Calloc(lists, sizeof *b.at), 0, lists};
     int rc = all && b.at ? 0 : -1;
     for (size_t i = 0; i < n && !rc; i++)
-        rc = read_call(&b, PyTuple_GET_ITEM(calls, (Py_ssize_t)i), &all[i]);
+        rc = read_call(&b, PyTuple_GET_ITEM(calls, (Py_ssize_t)i), kind, &all[i]);
     if (!rc)
         work = group_begin((py_group *)self, calls, all, (int)n, timeout, now);
     if (all != few)
@@ -422,6 +450,15 @@ static PyObject *group_sequence(PyObject *self, void *unused)
     return g ? PyLong_FromUnsignedLongLong(cr_comm_sequence(g)) : NULL;
 }
 
+/* device: the kind of the group's tensors, "cpu" or "cuda" */
+static PyObject *group_device(PyObject *self, void *unused)
+{
+    cr_comm *g = cr_py_comm_of(self);
+
+    (void)unused;
+    return g ? PyUnicode_FromString(cr_device_kind_name(cr_comm_device(g))) : NULL;
+}
+
 static PyObject *group_get_timeout(PyObject *self, void *unused)
 {
     cr_comm *g = cr_py_comm_of(self);
@@ -452,6 +489,7 @@ static PyGetSetDef group_getset[] = {
     {"size", group_size, NULL, NULL, NULL},
     {"engine", group_engine, NULL, NULL, NULL},
     {"sequence", group_sequence, NULL, NULL, NULL},
+    {"device", group_device, NULL, NULL, NULL},
     {"timeout_ms", group_get_timeout, group_set_timeout, NULL, NULL},
     {0}};
 static PyTypeObject group_type = {
