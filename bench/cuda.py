@@ -107,7 +107,7 @@ def main(only):
 
 # --- programs ---
 
-STEPS, SECONDS = 20, 3.0
+STEPS, SECONDS = 10, 1.5
 
 
 def step_time(torch, step):

@@ -353,15 +353,15 @@ static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call
                           : cr_remote_extern(op, c->arg, views, c->device);
 }
 
-/* *made: the tensor that the function writes, for result `out`: row-major unless a caller gave
- * the result.  The call keeps a new one. */
+/* *made: the tensor that the function writes, for result `out`: row-major on the host, unless a
+ * caller gave the result.  The call keeps a new one. */
 static cr_status row_major_result(cr_tensor **made, extern_call *c, const cr_op *op,
                                   cr_tensor *out, const cr_tensor *into)
 {
     cr_tensor *t;
 
     *made = out;
-    if (!op->format_rule || out->contiguous || into)
+    if (!op->format_rule || out->contiguous || into || !cr_is_host(out->device))
         return CR_OK;
     CR_TRY(cr_tensor_new(&t, (cr_dtype)out->dtype, out->device, out->ndim, out->size));
     *made = t;

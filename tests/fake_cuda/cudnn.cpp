@@ -9,7 +9,7 @@
 /* driver.cpp */
 extern "C" void fake_cuda_enqueue(void *stream, const std::function<void()> *run);
 
-enum { OK = 0, BAD_PARAM = 2000, FLOAT = 0, DOUBLE = 1, MOST = 5, FMA = 3 };
+enum { OK = 0, BAD_PARAM = 2000, FLOAT = 0, DOUBLE = 1, BFLOAT16 = 9, MOST = 5, FMA = 3, TENSOR = 1 };
 
 namespace
 {
@@ -33,14 +33,29 @@ struct found {
     int determinism, math, reserved[3];
 };
 
-double get(const void *p, int type, long i) { return type == DOUBLE ? ((const double *)p)[i] : ((const float *)p)[i]; }
+double get(const void *p, int type, long i)
+{
+    if (type == BFLOAT16) {
+        uint32_t bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+        float f;
+        memcpy(&f, &bits, sizeof f);
+        return f;
+    }
+    return type == DOUBLE ? ((const double *)p)[i] : ((const float *)p)[i];
+}
 
 void put(void *p, int type, long i, double v)
 {
+    float f = (float)v;
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof f);
     if (type == DOUBLE)
         ((double *)p)[i] = v;
+    else if (type == BFLOAT16)
+        ((uint16_t *)p)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     else
-        ((float *)p)[i] = (float)v;
+        ((float *)p)[i] = f;
 }
 
 long count(const tensor &t)
@@ -51,7 +66,7 @@ long count(const tensor &t)
     return n;
 }
 
-/* Element i of a row-major array as an index, three image dims at the end. */
+/* Element i, counted row by row, as an index, three image dims at the end. */
 void split(const tensor &t, long i, int *at)
 {
     for (int d = 0; d < MOST; d++)
@@ -68,6 +83,28 @@ long join(const tensor &t, const int *at)
     for (int d = 0; d < t.n; d++)
         i = i * t.size[d] + at[d];
     return i;
+}
+
+/* Where element i is in memory. */
+long place(const tensor &t, long i)
+{
+    int at[MOST];
+    long p = 0;
+    split(t, i, at);
+    for (int d = 0; d < t.n; d++)
+        p += (long)at[d] * t.stride[d];
+    return p;
+}
+
+/* Row-major strides, or those with the channels last. */
+void set_strides(tensor *t, bool last)
+{
+    int step = 1;
+    if (last)
+        t->stride[1] = step, step *= t->size[1];
+    for (int d = t->n - 1; d >= 0; d--)
+        if (d != 1 || !last)
+            t->stride[d] = step, step *= t->size[d];
 }
 
 /* Calls f(x element, w element, y element) for each product of the convolution. */
@@ -92,6 +129,9 @@ void products(const tensor &x, const tensor &w, const tensor &y, const convoluti
         }
 }
 
+/* Found, but not computed: convolutions of one channel a group with the channels last. */
+bool is_refused(const tensor &x, const tensor &w) { return x.stride[1] == 1 && x.size[1] > 1 && w.size[1] == 1; }
+
 /* One of three arrays is the sum of products of the other two. */
 void run(void *h, const tensor &x, const tensor &w, const tensor &y, const convolution &c, const void *px,
          const void *pw, const void *py, void *result)
@@ -101,12 +141,12 @@ void run(void *h, const tensor &x, const tensor &w, const tensor &y, const convo
         double *sum = (double *)calloc((size_t)count(to), sizeof *sum);
         products(x, w, y, c, [&](long a, long b, long o) {
             long at = result == px ? a : result == pw ? b : o;
-            double u = result == px ? get(py, y.type, o) : get(px, x.type, a);
-            double v = result == pw ? get(py, y.type, o) : get(pw, w.type, b);
+            double u = result == px ? get(py, y.type, place(y, o)) : get(px, x.type, place(x, a));
+            double v = result == pw ? get(py, y.type, place(y, o)) : get(pw, w.type, place(w, b));
             sum[at] += u * v;
         });
         for (long i = 0; i < count(to); i++)
-            put(result, to.type, i, sum[i]);
+            put(result, to.type, place(to, i), sum[i]);
         free(sum);
     };
     fake_cuda_enqueue(((handle *)h)->stream, &job);
@@ -128,6 +168,10 @@ int find(int *n, void *out, const convolution *c)
 } // namespace
 
 API cudnnGetVersion() { return 90000; }
+extern "C" __attribute__((visibility("default"))) const char *cudnnGetErrorString(int status)
+{
+    return status ? "CUDNN_STATUS_BAD_PARAM" : "CUDNN_STATUS_SUCCESS";
+}
 API cudnnCreate(void **h) { return *h = new handle, OK; }
 API cudnnSetStream(void *h, void *s) { return ((handle *)h)->stream = s, OK; }
 API cudnnCreateTensorDescriptor(void **t) { return *t = new tensor, OK; }
@@ -140,28 +184,28 @@ API cudnnDestroyConvolutionDescriptor(void *c) { return delete (convolution *)c,
 API cudnnSetTensorNdDescriptor(void *t, int type, int n, const int *size, const int *stride)
 {
     tensor *to = (tensor *)t;
-    if (n < 4 || n > MOST || type > DOUBLE)
+    if (n < 4 || n > MOST || (type > DOUBLE && type != BFLOAT16))
         return BAD_PARAM;
     to->type = type;
     to->n = n;
     memcpy(to->size, size, (size_t)n * sizeof *size);
-    long step = 1;
-    for (int d = n - 1; d >= 0; d--) {
-        if (stride[d] != step)
-            return BAD_PARAM;
-        step *= size[d];
+    for (int last = 0; last < 2; last++) {
+        set_strides(to, last);
+        if (!memcmp(to->stride, stride, (size_t)n * sizeof *stride))
+            return OK;
     }
-    return OK;
+    return BAD_PARAM;
 }
 
 API cudnnSetFilterNdDescriptor(void *t, int type, int format, int n, const int *size)
 {
     tensor *to = (tensor *)t;
-    if (format || n < 4 || n > MOST)
+    if (format > 1 || n < 4 || n > MOST)
         return BAD_PARAM;
     to->type = type;
     to->n = n;
     memcpy(to->size, size, (size_t)n * sizeof *size);
+    set_strides(to, format);
     return OK;
 }
 
@@ -179,7 +223,10 @@ API cudnnSetConvolutionNdDescriptor(void *c, int n, const int *pad, const int *s
 }
 
 API cudnnSetConvolutionGroupCount(void *c, int groups) { return ((convolution *)c)->groups = groups, OK; }
-API cudnnSetConvolutionMathType(void *c, int math) { return ((convolution *)c)->math = math, math == FMA ? OK : BAD_PARAM; }
+API cudnnSetConvolutionMathType(void *c, int math) 
+{
+    return ((convolution *)c)->math = math, math == FMA || math == TENSOR ? OK : BAD_PARAM;
+}
 
 API cudnnGetConvolutionForwardAlgorithm_v7(void *, void *, void *, void *c, void *, int, int *n, void *out)
 {
@@ -197,7 +244,7 @@ API cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *, void *, void *, void *
 API cudnnConvolutionForward(void *h, const void *, void *x, const void *px, void *w, const void *pw, void *c, int algorithm,
                             void *room, size_t bytes, const void *, void *y, void *py)
 {
-    if (algorithm != 1 || bytes != 1000 || !room)
+    if (algorithm != 1 || bytes != 1000 || !room || is_refused(*(tensor *)x, *(tensor *)w))
         return BAD_PARAM;
     run(h, *(tensor *)x, *(tensor *)w, *(tensor *)y, *(convolution *)c, px, pw, py, py);
     return OK;
@@ -206,7 +253,7 @@ API cudnnConvolutionForward(void *h, const void *, void *x, const void *px, void
 API cudnnConvolutionBackwardData(void *h, const void *, void *w, const void *pw, void *y, const void *py, void *c,
                                  int algorithm, void *room, size_t bytes, const void *, void *x, void *px)
 {
-    if (algorithm != 1 || bytes != 1000 || !room)
+    if (algorithm != 1 || bytes != 1000 || !room || is_refused(*(tensor *)x, *(tensor *)w))
         return BAD_PARAM;
     run(h, *(tensor *)x, *(tensor *)w, *(tensor *)y, *(convolution *)c, px, pw, py, px);
     return OK;
@@ -215,7 +262,7 @@ API cudnnConvolutionBackwardData(void *h, const void *, void *w, const void *pw,
 API cudnnConvolutionBackwardFilter(void *h, const void *, void *x, const void *px, void *y, const void *py, void *c,
                                    int algorithm, void *room, size_t bytes, const void *, void *w, void *pw)
 {
-    if (algorithm != 1 || bytes != 1000 || !room)
+    if (algorithm != 1 || bytes != 1000 || !room || is_refused(*(tensor *)x, *(tensor *)w))
         return BAD_PARAM;
     run(h, *(tensor *)x, *(tensor *)w, *(tensor *)y, *(convolution *)c, px, pw, py, pw);
     return OK;
@@ -230,7 +277,8 @@ API cudnnAddTensor(void *h, const void *, void *a, const void *pa, const void *,
         for (long i = 0; i < count(to); i++) {
             int at[MOST];
             split(to, i, at);
-            put(pc, to.type, i, get(pc, to.type, i) + get(pa, from.type, at[1]));
+            long p = place(to, i);
+            put(pc, to.type, p, get(pc, to.type, p) + get(pa, from.type, at[1]));
         }
     };
     fake_cuda_enqueue(((handle *)h)->stream, &job);

@@ -653,6 +653,26 @@ def test_convolutions(size, kernel, how):
         assert torch.allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_convolutions_with_the_channels_last(dtype, last, groups):
+    """Half types are computed so, whatever the layout; what cuDNN then refuses, row by row."""
+    torch.manual_seed(6)
+    layout = torch.channels_last if last else torch.contiguous_format
+    x, w, b = (torch.randint(-4, 5, n).to(dtype) for n in ((2, 4, 5, 6), (8, 4 // groups, 3, 2), (8,)))
+    results = []
+    for device in ("cuda", "cpu"):
+        leaves = [t.to(device).to(memory_format=layout) if t.dim() == 4 else t.to(device) for t in (x, w, b)]
+        leaves = [t.detach().requires_grad_() for t in leaves]
+        y = torch.nn.functional.conv2d(*leaves, padding=1, groups=groups)
+        y.sum().backward()
+        assert y.is_contiguous(memory_format=layout) and leaves[0].grad.is_contiguous(memory_format=layout)
+        results.append([y.detach().cpu()] + [t.grad.cpu() for t in leaves])
+    for a, b in zip(*results):
+        assert torch.equal(a, b)
+
+
 def test_transposed_convolution_and_other_layouts():
     torch.manual_seed(5)
     x, w, b = torch.randn(2, 4, 5, 6), torch.randn(4, 3, 3, 2), torch.randn(6)

@@ -1,5 +1,9 @@
-"""cuDNN.  The switches store the values that programs set."""
+"""cuDNN.  The switches store the values that programs set, and allow_tf32 acts: from the moment that a program
+sets it to True, convolutions of float32 on CUDA round their operands to TF32.  Until then they are exact, although
+the switch has torch's default."""
+import sys
 from contextlib import contextmanager
+from types import ModuleType
 
 from .. import _C
 
@@ -31,7 +35,9 @@ def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _determinis
     given = {"enabled": _enabled, "benchmark": _benchmark, "benchmark_limit": _benchmark_limit,
              "deterministic": _deterministic, "allow_tf32": _allow_tf32}
     before = tuple(globals()[name] for name in given)
-    globals().update({name: value for name, value in given.items() if value is not None})
+    for name, value in given.items():
+        if value is not None:
+            setattr(sys.modules[__name__], name, value)
     return before
 
 
@@ -44,3 +50,13 @@ def flags(enabled=False, benchmark=False, benchmark_limit=10, deterministic=Fals
         yield
     finally:
         set_flags(*before)
+
+
+class _Switches(ModuleType):
+    def __setattr__(self, name, value):
+        if name == "allow_tf32":
+            _C._cuda_allow_conv_tf32(value)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Switches

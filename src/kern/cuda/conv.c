@@ -3,7 +3,12 @@
  * A convolution's algorithm is a function of its key: the device, what is computed, dtype,
  * sizes, strides of the convolution.  cuDNN's heuristics choose it among the algorithms whose
  * results do not change from call to call, and one table for the process keeps it, so eager and
- * compiled programs get the same bits.  float32 is not rounded to TF32. */
+ * compiled programs get the same bits.  float32 is not rounded to TF32 unless a program allows
+ * it.
+ *
+ * Half types, and arrays that are channels_last, are computed in the library's channels-last
+ * layout, because its fast algorithms read it; other arrays row by row.  Arrays of another
+ * layout are copied. */
 #include "base/map.h"
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
@@ -13,14 +18,17 @@
 #include "num/dtype.h"
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* Values of the library's enumerations. */
 enum {
     CUDNN_ROW_MAJOR = 0,
+    CUDNN_CHANNELS_LAST = 1,
     CUDNN_CROSS_CORRELATION = 1,
     CUDNN_DETERMINISTIC = 1,
-    CUDNN_MATH_DEFAULT = 0,
+    CUDNN_MATH_DEFAULT = 0, /* float32: TF32 */
+    CUDNN_MATH_TENSOR = 1,
     CUDNN_MATH_FMA = 3
 };
 
@@ -28,13 +36,13 @@ enum {
 enum { CONV_DIMS = 3, CONV_ALL = CONV_DIMS + 2, CONV_ALGORITHMS = 10 };
 
 typedef struct {
-#define CR_CUDNN_CALL(name, symbol, arguments) int(*name) arguments;
+#define CR_CUDNN_CALL(type, name, symbol, arguments) type(*name) arguments;
 #include "kern/cuda/cudnn.def"
 #undef CR_CUDNN_CALL
 } cudnn_table;
 
 static const char *const cudnn_names[] = {
-#define CR_CUDNN_CALL(name, symbol, arguments) #symbol,
+#define CR_CUDNN_CALL(type, name, symbol, arguments) #symbol,
 #include "kern/cuda/cudnn.def"
 #undef CR_CUDNN_CALL
 };
@@ -73,10 +81,13 @@ int cr_cuda_cudnn_version(void) { return cudnn_is_there() ? cudnn.version() : 0;
 /* What is computed: the output, or a gradient. */
 typedef enum { CONV_OUTPUT, CONV_INPUT, CONV_WEIGHT, CONV_WAYS } conv_way;
 
-/* The arrays are x (input), w (weight) and y (output), all row-major.  int32_t, because the
- * library has ints and a key is compared by its bytes. */
+/* The arrays are x (input), w (weight) and y (output), all in one layout: row-major, or with
+ * the channels last.  int32_t, because the library has ints and a key is compared by its bytes.
+ */
 typedef struct {
     int32_t index, way, dtype, dims, groups;
+    int32_t last; /* the channels have unit stride */
+    int32_t tf32; /* operands of float32 may be rounded to TF32 */
     int32_t x[CONV_ALL], w[CONV_ALL], y[CONV_ALL];
     int32_t stride[CONV_DIMS], pad[CONV_DIMS], dilation[CONV_DIMS];
 } conv_key;
@@ -110,11 +121,20 @@ static bool conv_type(int dtype, int *type, int *compute)
     return false;
 }
 
-static int conv_tensor(void **out, int type, int n, const int32_t *size)
+/* The dim at a place of the layout, from the innermost. */
+static int conv_dim(int place, int n, bool last)
+{
+    if (last && place < n - 1)
+        return place ? n - place : 1;
+    return n - 1 - place;
+}
+
+static int conv_tensor(void **out, int type, int n, const int32_t *size, bool last)
 {
     int stride[CONV_ALL], step = 1, failed = cudnn.new_tensor(out);
 
-    for (int d = n - 1; d >= 0; d--) {
+    for (int i = 0; i < n; i++) {
+        int d = conv_dim(i, n, last);
         stride[d] = step;
         step *= size[d];
     }
@@ -126,7 +146,14 @@ static int conv_bias_tensor(void **out, int type, const conv_key *k)
     int32_t size[CONV_ALL] = {1, 1, 1, 1, 1};
 
     size[1] = k->way == CONV_INPUT ? k->x[1] : k->y[1];
-    return conv_tensor(out, type, k->dims + 2, size);
+    return conv_tensor(out, type, k->dims + 2, size, k->last);
+}
+
+static int conv_math(const conv_key *k)
+{
+    if (k->dtype == CR_F32 || k->dtype == CR_F64)
+        return k->tf32 ? CUDNN_MATH_DEFAULT : CUDNN_MATH_FMA;
+    return CUDNN_MATH_TENSOR;
 }
 
 static int conv_describe(conv_plan *p, const conv_key *k)
@@ -134,15 +161,16 @@ static int conv_describe(conv_plan *p, const conv_key *k)
     int type = 0, compute = 0, failed, n = k->dims + 2;
 
     conv_type(k->dtype, &type, &compute);
-    failed = conv_tensor(&p->x, type, n, k->x);
+    failed = conv_tensor(&p->x, type, n, k->x, k->last);
     if (!failed)
-        failed = conv_tensor(&p->y, type, n, k->y);
+        failed = conv_tensor(&p->y, type, n, k->y, k->last);
     if (!failed)
         failed = conv_bias_tensor(&p->bias, type, k);
     if (!failed)
         failed = cudnn.new_filter(&p->w);
     if (!failed)
-        failed = cudnn.set_filter(p->w, type, CUDNN_ROW_MAJOR, n, k->w);
+        failed = cudnn.set_filter(p->w, type, k->last ? CUDNN_CHANNELS_LAST : CUDNN_ROW_MAJOR,
+                                  n, k->w);
     if (!failed)
         failed = cudnn.new_conv(&p->conv);
     if (!failed)
@@ -151,9 +179,7 @@ static int conv_describe(conv_plan *p, const conv_key *k)
     if (!failed)
         failed = cudnn.set_groups(p->conv, k->groups);
     if (!failed)
-        failed = cudnn.set_math(p->conv, k->dtype == CR_F32 || k->dtype == CR_F64
-                                             ? CUDNN_MATH_FMA
-                                             : CUDNN_MATH_DEFAULT);
+        failed = cudnn.set_math(p->conv, conv_math(k));
     return failed;
 }
 
@@ -220,6 +246,51 @@ static const char *conv_plan_of(conv_plan **out, const conv_key *k)
     return NULL;
 }
 
+/* --- arrays --- */
+
+/* A copy of an array in the layout of the call. */
+typedef struct {
+    void *at;
+    uint32_t block;
+    int64_t stride[CONV_ALL];
+} conv_copy;
+
+static bool conv_has_layout(const cr_array *a, bool last)
+{
+    int64_t step = 1;
+
+    for (int i = 0; i < a->ndim; i++) {
+        int d = conv_dim(i, a->ndim, last);
+        if (a->size[d] != 1 && a->stride[d] != step)
+            return false;
+        step *= a->size[d];
+    }
+    return true;
+}
+
+static const char *conv_make_dense(int index, cr_array *a, conv_copy *copy, bool last,
+                                   bool filled)
+{
+    const cr_device_ops *ops = cr_cuda_table();
+    int64_t n = 1;
+
+    if (conv_has_layout(a, last))
+        return NULL;
+    for (int i = 0; i < a->ndim; i++) {
+        int d = conv_dim(i, a->ndim, last);
+        copy->stride[d] = n;
+        n *= a->size[d];
+    }
+    n *= (int64_t)cr_dtype_size((cr_dtype)a->dtype);
+    copy->at = ops->get(index, (size_t)n, &copy->block);
+    if (!copy->at)
+        return cr_cuda_no_memory(index, (size_t)n);
+    cr_array dense = {copy->at, a->dtype, a->ndim, a->size, copy->stride};
+    const char *error = filled ? ops->move(index, &dense, a) : NULL;
+    *a = dense;
+    return error;
+}
+
 /* --- one convolution --- */
 
 /* A call: the arrays in their roles. */
@@ -258,6 +329,12 @@ static int conv_start(const conv_plan *p, const conv_key *k, const conv_call *c,
                : cudnn.add(h, alpha, p->bias, c->bias.data, alpha, p->y, c->y.data);
 }
 
+static const char *conv_error(int status)
+{
+    return cr_fail(CR_RUNTIME, "cuDNN error: %s", cudnn.error_text(status)) ? cr_error_message()
+                                                                            : NULL;
+}
+
 static const char *conv_with_plan(const conv_key *k, const conv_call *c)
 {
     const cr_device_ops *ops = cr_cuda_table();
@@ -276,7 +353,9 @@ static const char *conv_with_plan(const conv_key *k, const conv_call *c)
         failed = conv_start(p, k, c, room);
     if (room)
         ops->release(k->index, room, block);
-    return failed ? "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED" : NULL;
+    if (failed && k->last)
+        return cr_command_declines; /* the library does not compute all that it finds */
+    return failed ? conv_error(failed) : NULL;
 }
 
 /* Copies sizes; a convolution in one dim gets a second dim of size 1.  False for an array of
@@ -312,6 +391,20 @@ static bool conv_steps(int32_t *out, const cr_given *g, int real, int dims, int6
     return true;
 }
 
+/* Whether the call is computed with the channels last. */
+static bool conv_is_last(const conv_call *c)
+{
+    int dtype = c->w.dtype;
+
+    return dtype == CR_F16 || dtype == CR_BF16 ||
+           (!conv_has_layout(&c->x, false) && conv_has_layout(&c->x, true)) ||
+           (!conv_has_layout(&c->y, false) && conv_has_layout(&c->y, true));
+}
+
+static _Atomic bool convolutions_of_tf32;
+
+void cr_cuda_allow_conv_tf32(bool on) { atomic_store(&convolutions_of_tf32, on); }
+
 /* False for problems that are left to the host. */
 static bool conv_key_of(conv_key *k, int index, const conv_call *c)
 {
@@ -323,6 +416,8 @@ static bool conv_key_of(conv_key *k, int index, const conv_call *c)
     k->dtype = c->w.dtype;
     k->dims = dims < 2 ? 2 : dims;
     k->groups = (int32_t)c->groups;
+    k->last = conv_is_last(c);
+    k->tf32 = k->dtype == CR_F32 && atomic_load(&convolutions_of_tf32);
     if (dims < 1 || dims > CONV_DIMS || !conv_type(k->dtype, &type, &compute) ||
         c->x.dtype != k->dtype || c->y.dtype != k->dtype || c->x.ndim != c->w.ndim)
         return false;
@@ -334,75 +429,44 @@ static bool conv_key_of(conv_key *k, int index, const conv_call *c)
            conv_steps(k->dilation, &c->step[2], dims, k->dims, 1);
 }
 
-/* --- arrays --- */
-
-/* A dense copy of an array that is not row-major. */
-typedef struct {
-    void *at;
-    uint32_t block;
-    int64_t stride[CONV_ALL];
-} conv_copy;
-
-static bool conv_is_dense(const cr_array *a)
-{
-    int64_t step = 1;
-
-    for (int d = a->ndim - 1; d >= 0; d--) {
-        if (a->size[d] != 1 && a->stride[d] != step)
-            return false;
-        step *= a->size[d];
-    }
-    return true;
-}
-
-static const char *conv_make_dense(int index, cr_array *a, conv_copy *copy, bool filled)
-{
-    const cr_device_ops *ops = cr_cuda_table();
-    int64_t n = 1;
-
-    if (conv_is_dense(a))
-        return NULL;
-    for (int d = a->ndim - 1; d >= 0; d--) {
-        copy->stride[d] = n;
-        n *= a->size[d];
-    }
-    n *= (int64_t)cr_dtype_size((cr_dtype)a->dtype);
-    copy->at = ops->get(index, (size_t)n, &copy->block);
-    if (!copy->at)
-        return cr_cuda_no_memory(index, (size_t)n);
-    cr_array dense = {copy->at, a->dtype, a->ndim, a->size, copy->stride};
-    const char *error = filled ? ops->move(index, &dense, a) : NULL;
-    *a = dense;
-    return error;
-}
-
-/* Runs the convolution with row-major arrays. */
-static const char *conv_run(int index, conv_call *c)
+/* Runs the convolution with arrays in the layout of the key. */
+static const char *conv_run_as(const conv_key *key, conv_call c)
 {
     conv_copy copy[CONV_WAYS + 1] = {{.at = NULL}};
     cr_array *array[CONV_WAYS] = {
-        [CONV_OUTPUT] = &c->y, [CONV_INPUT] = &c->x, [CONV_WEIGHT] = &c->w};
-    cr_array result = *array[c->way];
-    conv_key key;
-
-    if (!cudnn_is_there() || !conv_key_of(&key, index, c))
-        return cr_command_declines;
+        [CONV_OUTPUT] = &c.y, [CONV_INPUT] = &c.x, [CONV_WEIGHT] = &c.w};
+    cr_array result = *array[c.way];
+    int index = key->index;
     const char *error = cr_cuda_use(index);
+
     for (int i = 0; i < CONV_WAYS && !error; i++)
-        error = conv_make_dense(index, array[i], &copy[i], i != (int)c->way);
-    if (!error && c->biased)
-        error = conv_make_dense(index, &c->bias, &copy[CONV_WAYS], true);
+        error = conv_make_dense(index, array[i], &copy[i], key->last, i != (int)c.way);
+    if (!error && c.biased)
+        error = conv_make_dense(index, &c.bias, &copy[CONV_WAYS], false, true);
     if (!error) {
         pthread_mutex_lock(&lock);
-        error = conv_with_plan(&key, c);
+        error = conv_with_plan(key, &c);
         pthread_mutex_unlock(&lock);
     }
-    if (!error && copy[c->way].at)
-        error = cr_cuda_table()->move(index, &result, array[c->way]);
+    if (!error && copy[c.way].at)
+        error = cr_cuda_table()->move(index, &result, array[c.way]);
     for (int i = 0; i <= CONV_WAYS; i++)
         if (copy[i].at)
             cr_cuda_table()->release(index, copy[i].at, copy[i].block);
     return error;
+}
+
+static const char *conv_run(int index, conv_call *c)
+{
+    conv_key key;
+
+    if (!cudnn_is_there() || !conv_key_of(&key, index, c))
+        return cr_command_declines;
+    const char *error = conv_run_as(&key, *c);
+    if (error != cr_command_declines || !key.last)
+        return error;
+    key.last = 0;
+    return conv_run_as(&key, *c);
 }
 
 /* --- entries --- */

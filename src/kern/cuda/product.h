@@ -17,6 +17,9 @@ int cr_cuda_cudnn_version(void);
 /* Whether products of float32 may round their operands to TF32; off by default. */
 void cr_cuda_allow_tf32(bool on);
 
+/* The same for convolutions. */
+void cr_cuda_allow_conv_tf32(bool on);
+
 /* Convolutions (conv.c), as entries call them. */
 const char *cr_cuda_convolution(int index, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_conv_output(int index, const cr_given *arg, const cr_array *result);

@@ -141,6 +141,17 @@ static PyObject *cuda_allow_tf32(PyObject *m, PyObject *on)
     Py_RETURN_NONE;
 }
 
+static PyObject *cuda_allow_conv_tf32(PyObject *m, PyObject *on)
+{
+    int truth = PyObject_IsTrue(on);
+
+    (void)m;
+    if (truth < 0)
+        return NULL;
+    cr_cuda_allow_conv_tf32(truth);
+    Py_RETURN_NONE;
+}
+
 static PyObject *cuda_can_access(PyObject *m, PyObject *args)
 {
     int index, peer;
@@ -396,6 +407,8 @@ static PyMethodDef functions[] = {
     {"_cuda_driver_version", cuda_driver_version, METH_NOARGS, "13000 is CUDA 13.0."},
     {"_cuda_cudnn_version", cuda_cudnn_version, METH_NOARGS, "None without cuDNN."},
     {"_cuda_allow_tf32", cuda_allow_tf32, METH_O, "Products of float32 may use TF32."},
+    {"_cuda_allow_conv_tf32", cuda_allow_conv_tf32, METH_O,
+     "Convolutions of float32 may use TF32."},
     {"_cuda_can_access", cuda_can_access, METH_VARARGS, "Whether a device can access a peer."},
     {"_cuda_stream_new", cuda_stream_new, METH_VARARGS, "A stream of this priority."},
     {"_cuda_stream", cuda_stream, METH_O, "The thread's stream."},
