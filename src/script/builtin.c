@@ -358,6 +358,8 @@ static cr_status builtin_abs(cr_scall *c)
     static cr_status builtin_##NAME(cr_scall *c)                                               \
     {                                                                                          \
         const cr_ivalue *a = c->arg, *b = c->arg + 1;                                          \
+        if (c->count >= 2 && a->kind == CR_IV_TENSOR)                                          \
+            return cr_sop_call_entry(cr_entry.bitwise_##NAME, a, 2, c->out, c->outs);          \
         if (!builtin_both_whole(c))                                                            \
             return cr_builtin_misfit(c);                                                       \
         int64_t made = (int64_t)((uint64_t)a->i operation(uint64_t) b->i);                     \
@@ -890,7 +892,7 @@ static cr_status builtin_raise(cr_scall *c)
         return cr_builtin_misfit(c);
     if (c->count > 1 && c->arg[1].kind == CR_IV_STRING)
         return cr_fail(CR_SCRIPT, "%s: %s", c->arg[1].string->at, c->arg->string->at);
-    return cr_fail(CR_SCRIPT, "Exception: %s", c->arg->string->at);
+    return cr_fail(CR_SCRIPT, "RuntimeError: %s", c->arg->string->at);
 }
 
 static cr_status builtin_print(cr_scall *c)

@@ -1,6 +1,7 @@
 /* Expressions. */
 #include "script/compile.h"
 #include "base/map.h"
+#include "script/execute.h"
 #include "script/lex.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -64,6 +65,11 @@ cr_svalue *compile_int(compiler *c, int64_t i, cr_srange range)
     return compile_constant(c, &(cr_sconstant){.type = CR_STYPE_OF(INT), .i = i}, range);
 }
 
+cr_svalue *compile_literal(compiler *c, int64_t i, cr_srange range)
+{
+    return constant_literal(c, &(cr_sconstant){.type = CR_STYPE_OF(INT), .i = i}, range);
+}
+
 cr_svalue *compile_none(compiler *c, cr_srange range)
 {
     return compile_constant(c, &(cr_sconstant){.type = CR_STYPE_OF(NONE)}, range);
@@ -90,12 +96,24 @@ cr_svalue *compile_as_value(compiler *c, term *t, cr_srange range)
                           .function = t->function};
         return compile_constant(c, &f, range);
     }
+    if (t->kind == TERM_ITEMS) {
+        const cr_stype **type = CR_NEW_N(c->s, const cr_stype *, t->count + 1);
+        cr_svalue **item = CR_NEW_N(c->s, cr_svalue *, t->count + 1);
+        for (int i = 0; i < t->count; i++) {
+            item[i] = compile_as_value(c, t->items[i], range);
+            type[i] = item[i]->type;
+        }
+        return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
+                                 cr_stype_tuple(c->unit, t->count, type, NULL), t->count, item,
+                                 range);
+    }
     if (t->kind != TERM_VALUE)
         cr_srange_bail(c->s, CR_RUNTIME, range, "%s cannot be used as a value",
                        t->kind == TERM_PATH       ? "module"
                        : t->kind == TERM_OPERATOR ? "builtin"
                        : t->kind == TERM_METHOD   ? "method"
                        : t->kind == TERM_CLASS    ? "class"
+                       : t->kind == TERM_PYTHON   ? "python value"
                                                   : "function");
     return t->value;
 }
@@ -300,17 +318,56 @@ static cr_svalue *compile_contains(compiler *c, const cr_sast *a)
     return *a->text == 'n' ? compile_one(c, "aten::__not__", a->range, 1, &found) : found;
 }
 
+static bool type_is_number(const cr_stype *t)
+{
+    return t->kind == CR_STYPE_INT || t->kind == CR_STYPE_FLOAT || t->kind == CR_STYPE_COMPLEX;
+}
+
+/* A number before a tensor: the tensor comes first.  NULL: the operator takes both as they are.
+ */
+static cr_svalue *compile_swapped(compiler *c, const char *name, cr_svalue *const *both,
+                                  cr_srange range)
+{
+    static const struct {
+        const char *name, *before, *call;
+    } rules[] = {
+        {"aten::add", NULL, "aten::add"}, {"aten::sub", "aten::neg", "aten::add"},
+        {"aten::mul", NULL, "aten::mul"}, {"aten::div", "aten::reciprocal", "aten::mul"},
+        {"aten::eq", NULL, "aten::eq"},   {"aten::ne", NULL, "aten::ne"},
+        {"aten::lt", NULL, "aten::gt"},   {"aten::le", NULL, "aten::ge"},
+        {"aten::gt", NULL, "aten::lt"},   {"aten::ge", NULL, "aten::le"}};
+    cr_svalue *arg[2] = {both[1], both[0]};
+
+    for (size_t i = 0; i < CR_LEN(rules); i++) {
+        if (strcmp(rules[i].name, name))
+            continue;
+        if (rules[i].before)
+            arg[0] = compile_one(c, rules[i].before, range, 1, arg);
+        return compile_one(c, rules[i].call, range, 2, arg);
+    }
+    return NULL;
+}
+
 static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
 {
     const char *name = binary_name(a->text);
     cr_svalue *both[2];
 
+    if (!strncmp(a->text, "is", 2))
+        return compile_condition(c, a)->value;
     if (!name)
         return compile_contains(c, a);
     both[0] = compile_value(c, a->at[0], NULL);
     both[1] = compile_value(c, a->at[1], NULL);
     if (!strcmp(a->text, "%") && both[0]->type->kind == CR_STYPE_STR)
         name = "aten::percentFormat";
+    if (c->env && type_is_number(both[0]->type) && both[1]->type->kind == CR_STYPE_TENSOR) {
+        cr_svalue *swapped = compile_swapped(c, name, both, a->range);
+        if (swapped)
+            return swapped;
+    }
+    if (!strcmp(name, "aten::floordiv") && both[0]->type->kind == CR_STYPE_TENSOR)
+        name = "aten::floor_divide";
     return compile_one(c, name, a->range, 2, both);
 }
 
@@ -319,10 +376,8 @@ static cr_svalue *compile_unary(compiler *c, const cr_sast *a)
 {
     cr_svalue *v;
 
-    if (!strcmp(a->text, "not")) {
-        v = compile_truth(c, a->at[0]);
-        return compile_one(c, "aten::__not__", a->range, 1, &v);
-    }
+    if (!strcmp(a->text, "not"))
+        return compile_condition(c, a)->value;
     v = compile_value(c, a->at[0], NULL);
     if (*a->text == '+')
         return v;
@@ -344,7 +399,10 @@ static cr_svalue *compile_unary(compiler *c, const cr_sast *a)
 
 cr_svalue *compile_truth(compiler *c, const cr_sast *a)
 {
-    cr_svalue *v = compile_value(c, a, NULL);
+    bool is_condition = a->kind == CR_SAST_BOOLEAN ||
+                        (a->kind == CR_SAST_UNARY && !strcmp(a->text, "not")) ||
+                        (a->kind == CR_SAST_BINARY && !strncmp(a->text, "is", 2));
+    cr_svalue *v = is_condition ? compile_condition(c, a)->value : compile_value(c, a, NULL);
 
     if (v->type->kind == CR_STYPE_BOOL)
         return v;
@@ -355,29 +413,38 @@ cr_svalue *compile_truth(compiler *c, const cr_sast *a)
     return compile_one(c, "aten::Bool", a->range, 1, &v);
 }
 
-/* A node IF with the values of both branches, each compiled by `branch`. */
-typedef cr_svalue *(*branch_fn)(compiler *c, const cr_sast *a, const cr_stype *hint);
+/* --- a if b else c --- */
 
-static void compile_branch(compiler *c, cr_snode *n, const cr_sast *a, branch_fn fn,
-                           const cr_stype *hint)
+static void choice_branch(compiler *c, cr_snode *n, const facts *known, const cr_sast *a,
+                          const cr_stype *hint)
 {
     cr_sblock *outer = c->block;
+    size_t mark = c->log.len;
 
     c->block = cr_snode_block(n);
-    cr_sblock_output(c->block, fn(c, a, hint));
+    compile_assume(c, known, a->range);
+    cr_sblock_output(c->block, compile_value(c, a, hint));
+    compile_undo(c, mark);
     c->block = outer;
 }
 
-static cr_svalue *compile_choice(compiler *c, const cr_sast *a, cr_svalue *condition,
-                                 const cr_sast *yes, branch_fn yes_fn, const cr_sast *no,
-                                 branch_fn no_fn, const cr_stype *hint)
+static cr_svalue *compile_choice(compiler *c, const cr_sast *a, const cr_stype *hint)
 {
-    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
+    condition *k = compile_condition(c, a->at[0]);
     const cr_stype *left, *right, *joined;
+    size_t mark = c->log.len;
+    cr_snode *n;
 
-    cr_snode_input(n, condition);
-    compile_branch(c, n, yes, yes_fn, hint);
-    compile_branch(c, n, no, no_fn, hint);
+    if (c->env && k->known >= 0) {
+        compile_assume(c, k->known ? k->yes : k->no, a->range);
+        cr_svalue *v = compile_value(c, a->at[k->known ? 1 : 2], hint);
+        compile_undo(c, mark);
+        return v;
+    }
+    n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
+    cr_snode_input(n, k->value);
+    choice_branch(c, n, k->yes, a->at[1], hint);
+    choice_branch(c, n, k->no, a->at[2], hint);
     left = n->block[0]->output[0]->type;
     right = n->block[1]->output[0]->type;
     joined = cr_stype_join(c->unit, left, right);
@@ -386,33 +453,6 @@ static cr_svalue *compile_choice(compiler *c, const cr_sast *a, cr_svalue *condi
                        "if-expression's true branch has type %s but false branch has type %s",
                        cr_stype_annotation(left), cr_stype_annotation(right));
     return cr_snode_output(n, NULL, joined);
-}
-
-static cr_svalue *branch_truth(compiler *c, const cr_sast *a, const cr_stype *hint)
-{
-    (void)hint;
-    return compile_truth(c, a);
-}
-
-static cr_svalue *branch_true(compiler *c, const cr_sast *a, const cr_stype *hint)
-{
-    (void)hint;
-    return compile_bool(c, true, a->range);
-}
-
-static cr_svalue *branch_false(compiler *c, const cr_sast *a, const cr_stype *hint)
-{
-    (void)hint;
-    return compile_bool(c, false, a->range);
-}
-
-static cr_svalue *compile_boolean(compiler *c, const cr_sast *a)
-{
-    cr_svalue *first = compile_truth(c, a->at[0]);
-
-    if (*a->text == 'o')
-        return compile_choice(c, a, first, a->at[0], branch_true, a->at[1], branch_truth, NULL);
-    return compile_choice(c, a, first, a->at[1], branch_truth, a->at[0], branch_false, NULL);
 }
 
 /* --- subscripts --- */
@@ -455,7 +495,9 @@ static cr_svalue *compile_tuple_index(compiler *c, cr_svalue *v, const cr_sast *
 
     if (!constant_int(index, &i))
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                       "tuple index must be a compile time constant, or an int");
+                       "Cannot index into a %s with a non-integer literal because we cannot "
+                       "resolve the output type",
+                       cr_stype_annotation(v->type));
     if (i < -n || i >= n)
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "Tuple index out of range");
     return compile_construct(c, CR_SPRIM_TUPLE_INDEX, v->type->item[i < 0 ? i + n : i], 2, both,
@@ -466,7 +508,7 @@ static cr_svalue *compile_tuple_slice(compiler *c, cr_svalue *v, const cr_sast *
 {
     const cr_sast *slice = a->at[1];
     int64_t n = v->type->count, bound[2] = {0, n};
-    cr_snode *node;
+    cr_svalue **item;
 
     for (int i = 0; i < 2; i++)
         if (i < slice->count && slice->at[i] &&
@@ -480,13 +522,17 @@ static cr_svalue *compile_tuple_slice(compiler *c, cr_svalue *v, const cr_sast *
         bound[i] = bound[i] < 0 ? 0 : bound[i] > n ? n : bound[i];
     }
     bound[1] = bound[1] < bound[0] ? bound[0] : bound[1];
-    node = cr_snode_new(c->block, CR_SPRIM_TUPLE_SLICE, a->range);
-    cr_snode_input(node, v);
-    node->begin = bound[0];
-    node->end = bound[1];
-    return cr_snode_output(
-        node, NULL,
-        cr_stype_tuple(c->unit, (int)(bound[1] - bound[0]), v->type->item + bound[0], NULL));
+    bound[1] -= bound[0];
+    item = CR_NEW_N(c->s, cr_svalue *, bound[1] + 1);
+    for (int64_t i = 0; i < bound[1]; i++) {
+        cr_svalue *both[] = {v, compile_int(c, bound[0] + i, a->range)};
+        item[i] = compile_construct(c, CR_SPRIM_TUPLE_INDEX, v->type->item[bound[0] + i], 2,
+                                    both, a->range);
+    }
+    return compile_construct(
+        c, CR_SPRIM_TUPLE_CONSTRUCT,
+        cr_stype_tuple(c->unit, (int)bound[1], v->type->item + bound[0], NULL), (int)bound[1],
+        item, a->range);
 }
 
 /* Tensor indexing: integers select, slices slice, None unsqueezes, tensors index. */
@@ -552,6 +598,35 @@ static cr_svalue *compile_tensor_index(compiler *c, cr_svalue *v, const cr_sast 
     return compile_one(c, "aten::index", a->range, 2, (cr_svalue *[]){x.v, list});
 }
 
+/* The modules of a list of modules; NULL for other objects. */
+term *compile_modules(compiler *c, cr_svalue *v, cr_srange range)
+{
+    return v->type->cls->is_module && c->env
+               ? define_member(c, v, v->type->cls, "__iter__", range)
+               : NULL;
+}
+
+/* modules[1] of a list that is known. */
+static term *compile_items_subscript(compiler *c, const cr_sast *a)
+{
+    term *t;
+    int64_t i;
+
+    if (a->kind != CR_SAST_SUBSCRIPT || a->count != 2 || !c->env ||
+        a->at[0]->kind != CR_SAST_ATTRIBUTE || a->at[1]->kind == CR_SAST_SLICE)
+        return NULL;
+    t = compile_term(c, a->at[0], NULL);
+    if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS)
+        t = compile_modules(c, t->value, a->range);
+    if (!t || t->kind != TERM_ITEMS)
+        return NULL;
+    if (!constant_int(compile_value(c, a->at[1], NULL), &i) || i < -t->count || i >= t->count)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "Expected integer literal for index. ModuleList/Sequential indexing is "
+                       "only supported with integer literals");
+    return t->items[i < 0 ? i + t->count : i];
+}
+
 static cr_svalue *compile_subscript(compiler *c, const cr_sast *a)
 {
     cr_svalue *v = compile_value(c, a->at[0], NULL);
@@ -602,6 +677,8 @@ static const char *property_name(compiler *c, const cr_stype *type, const char *
     const char *full = cr_session_printf(c->s, "prim::%s", name);
     const cr_sschemas *all;
 
+    if (type->kind == CR_STYPE_TENSOR && !strcmp(name, "shape"))
+        return "aten::size";
     cr_session_check(c->s, cr_soperators(&all, full));
     for (size_t i = 0; i < all->len; i++)
         if (all->at[i]->param_count == 1 && cr_stype_equal(all->at[i]->param[0].type, type))
@@ -631,8 +708,27 @@ static term *object_attribute(compiler *c, cr_svalue *v, const char *name, cr_sr
         return term_method(c, f, v);
     if (value)
         return compile_term_value(c, compile_constant(c, value, range));
+    term *member = define_member(c, v, cls, name, range);
+    if (member)
+        return member;
     cr_srange_bail(c->s, CR_RUNTIME, range, "Module '%s' has no attribute '%s' ",
                    strrchr(cls->name, '.') ? strrchr(cls->name, '.') + 1 : cls->name, name);
+}
+
+/* The dtype that a method like long() casts to. */
+static cr_dtype cast_dtype(const char *name)
+{
+    static const struct {
+        const char *name;
+        cr_dtype dtype;
+    } casts[] = {{"long", CR_I64},  {"int", CR_I32},      {"short", CR_I16}, {"char", CR_I8},
+                 {"byte", CR_U8},   {"float", CR_F32},    {"half", CR_F16},  {"double", CR_F64},
+                 {"bool", CR_BOOL}, {"bfloat16", CR_BF16}};
+
+    for (size_t i = 0; i < CR_LEN(casts); i++)
+        if (!strcmp(casts[i].name, name))
+            return casts[i].dtype;
+    return CR_DTYPE_NONE;
 }
 
 static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_srange range)
@@ -656,6 +752,10 @@ static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_sra
         return compile_term_value(c, compile_one(c, property, range, 1, &v));
     t = term_named(c, TERM_OPERATOR, cr_session_printf(c->s, "aten::%s", name));
     t->self = v;
+    t->dtype = cast_dtype(name);
+    t->casts = v->type->kind == CR_STYPE_TENSOR && t->dtype != CR_DTYPE_NONE;
+    if (t->casts)
+        return t;
     cr_session_check(c->s, cr_soperators(&all, t->name));
     if (!all->len)
         cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' object has no attribute or method '%s'.",
@@ -681,6 +781,8 @@ static term *compile_attribute(compiler *c, const cr_sast *a)
 {
     term *t = compile_term(c, a->at[0], NULL);
 
+    if (t->kind == TERM_PYTHON)
+        return define_attribute(c, t, a->text, a->range);
     if (t->kind == TERM_PATH)
         return import_path(c, cr_session_printf(c->s, "%s.%s", t->name, a->text), a->range);
     if (t->kind == TERM_CLASS && t->type->kind == CR_STYPE_ENUM)
@@ -771,38 +873,27 @@ static term *special_getattr(compiler *c, const cr_sast *a)
     return value_attribute(c, compile_value(c, a->at[1], NULL), a->at[2]->text, a->range);
 }
 
-static cr_svalue *special_isinstance(compiler *c, const cr_sast *a)
-{
-    const cr_stype **types;
-    cr_svalue *v;
-    cr_snode *n;
-    const cr_sast *of;
-    int count;
+static term *apply_term(compiler *c, term *t, const arguments *args, cr_srange range);
 
-    want_arguments(c, a, 2);
-    v = compile_value(c, a->at[1], NULL);
-    of = a->at[2];
-    count = of->kind == CR_SAST_TUPLE || of->kind == CR_SAST_LIST ? of->count : 1;
-    types = CR_NEW_N(c->s, const cr_stype *, count + 1);
-    for (int i = 0; i < count; i++)
-        types[i] = compile_type(
-            c, of->kind == CR_SAST_TUPLE || of->kind == CR_SAST_LIST ? of->at[i] : of);
-    n = cr_snode_new(c->block, CR_SPRIM_IS_INSTANCE, a->range);
-    cr_snode_input(n, v);
-    n->types = types;
-    n->type_count = count;
-    return cr_snode_output(n, NULL, CR_STYPE_OF(BOOL));
-}
-
+/* fork(f, x): the call is the block of a node, whose result is a future. */
 static cr_svalue *special_fork(compiler *c, const cr_sast *a)
 {
-    term *t;
+    term *t = a->count > 1 ? compile_term(c, a->at[1], NULL) : NULL;
+    arguments args = {0};
+    cr_sblock *outer = c->block;
+    cr_snode *n;
 
-    want_arguments(c, a, 1);
-    t = compile_term(c, a->at[1], NULL);
-    if (t->kind != TERM_CLOSURE)
+    if (!t)
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "fork takes a function");
-    return compile_fork(c, t->ast, a->range);
+    if (t->kind == TERM_CLOSURE)
+        return compile_fork(c, t->ast, a->range);
+    compile_arguments(c, a, 2, &args);
+    n = cr_snode_new(outer, CR_SPRIM_FORK, a->range);
+    c->block = cr_snode_block(n);
+    cr_svalue *v = compile_as_value(c, apply_term(c, t, &args, a->range), a->range);
+    cr_sblock_output(c->block, v);
+    c->block = outer;
+    return cr_snode_output(n, NULL, cr_stype_future(c->unit, v->type));
 }
 
 /* int(x), float(x), bool(x), str(x): of their own type, x. */
@@ -834,8 +925,12 @@ static term *compile_special(compiler *c, const char *name, const cr_sast *a)
         return compile_term_value(c, special_uninitialized(c, a));
     if (!strcmp(name, "getattr"))
         return special_getattr(c, a);
-    if (!strcmp(name, "isinstance"))
-        return compile_term_value(c, special_isinstance(c, a));
+    if (!strcmp(name, "isinstance")) {
+        want_arguments(c, a, 2);
+        return compile_term_value(c, compile_condition(c, a)->value);
+    }
+    if (!strcmp(name, "is_scripting") || !strcmp(name, "is_tracing"))
+        return compile_term_value(c, compile_bool(c, name[3] == 's', a->range));
     if (!strcmp(name, "fork"))
         return compile_term_value(c, special_fork(c, a));
     for (size_t i = 0; i < CR_LEN(conversions); i++)
@@ -881,6 +976,33 @@ static cr_svalue *constant_device(compiler *c, const cr_svalue *text, cr_srange 
     return compile_constant(c, &value, range);
 }
 
+/* A list of the items is what len() measures. */
+static cr_svalue *tuple_length(compiler *c, cr_svalue *tuple, cr_srange range)
+{
+    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
+    cr_svalue *list;
+
+    cr_snode_input(n, tuple);
+    for (int i = 0; i < tuple->type->count; i++)
+        cr_snode_output(n, NULL, tuple->type->item[i]);
+    list =
+        compile_construct(c, CR_SPRIM_LIST_CONSTRUCT, cr_stype_list(c->unit, CR_STYPE_OF(ANY)),
+                          n->output_count, n->output, range);
+    return compile_one(c, "aten::len", range, 1, &list);
+}
+
+/* x.long(): x.to(int64). */
+static term *cast_call(compiler *c, const term *t, cr_srange range)
+{
+    arguments all = {0};
+
+    CR_PUSH(c->s, &all, ((argument){.value = t->self, .range = range}));
+    CR_PUSH(c->s, &all,
+            ((argument){.value = compile_int(c, cr_dtype_number(t->dtype), range),
+                        .range = range}));
+    return compile_operator(c, "aten::to", &all, range);
+}
+
 static term *call_operator(compiler *c, term *t, const arguments *args, cr_srange range)
 {
     arguments all = {0};
@@ -893,12 +1015,48 @@ static term *call_operator(compiler *c, term *t, const arguments *args, cr_srang
     }
     if (!strcmp(t->name, "aten::device") && args->len == 1 && constant_text(args->at[0].value))
         return compile_term_value(c, constant_device(c, args->at[0].value, range));
+    if (!strcmp(t->name, "aten::len") && args->len == 1 &&
+        args->at[0].value->type->kind == CR_STYPE_TUPLE)
+        return compile_term_value(c, tuple_length(c, args->at[0].value, range));
+    if (t->casts)
+        return cast_call(c, t, range);
     if (!t->self)
         return compile_operator(c, t->name, args, range);
     CR_PUSH(c->s, &all, ((argument){.value = t->self, .range = range}));
     for (size_t i = 0; i < args->len; i++)
         CR_PUSH(c->s, &all, args->at[i]);
     return compile_operator(c, t->name, &all, range);
+}
+
+static cr_sfunction *call_method_of(compiler *c, const term *t, cr_srange range)
+{
+    if (t->kind != TERM_VALUE ||
+        (t->value->type->kind != CR_STYPE_CLASS && t->value->type->kind != CR_STYPE_INTERFACE))
+        return NULL;
+    return compile_method(c, t->value->type->cls,
+                          t->value->type->cls->is_module ? "forward" : "__call__", range);
+}
+
+static term *apply_term(compiler *c, term *t, const arguments *args, cr_srange range)
+{
+    cr_sfunction *f;
+
+    switch (t->kind) {
+    case TERM_OPERATOR: return call_operator(c, t, args, range);
+    case TERM_METHOD:
+    case TERM_FUNCTION:
+        return compile_term_value(c, compile_call(c, t->function, t->self, args, range));
+    case TERM_CLASS: return compile_term_value(c, compile_new(c, t->type, args, range));
+    default: break;
+    }
+    f = call_method_of(c, t, range);
+    if (f)
+        return compile_term_value(c, compile_call(c, f, t->value, args, range));
+    if (t->kind == TERM_VALUE)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a value of type '%s'",
+                       cr_stype_annotation(t->value->type));
+    cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a %s",
+                   t->kind == TERM_PYTHON ? "python value" : "module");
 }
 
 static term *compile_apply(compiler *c, const cr_sast *a)
@@ -913,23 +1071,7 @@ static term *compile_apply(compiler *c, const cr_sast *a)
     if (t->kind == TERM_SPECIAL)
         return compile_special(c, t->name, a);
     compile_arguments(c, a, 1, &args);
-    switch (t->kind) {
-    case TERM_OPERATOR: return call_operator(c, t, &args, range);
-    case TERM_METHOD:
-    case TERM_FUNCTION:
-        return compile_term_value(c, compile_call(c, t->function, t->self, &args, range));
-    case TERM_CLASS: return compile_term_value(c, compile_new(c, t->type, &args, range));
-    default: break;
-    }
-    if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS &&
-        cr_sclass_method(t->value->type->cls, "forward"))
-        return compile_term_value(
-            c, compile_call(c, cr_sclass_method(t->value->type->cls, "forward"), t->value,
-                            &args, range));
-    if (t->kind == TERM_VALUE)
-        cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a value of type '%s'",
-                       cr_stype_annotation(t->value->type));
-    cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a module");
+    return apply_term(c, t, &args, range);
 }
 
 /* --- names --- */
@@ -941,6 +1083,8 @@ static term *compile_name(compiler *c, const cr_sast *a)
 
     if (!t && v->lost)
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "%s", v->lost);
+    if (!t && c->env)
+        t = define_name(c, a->text, a->range);
     if (!t)
         t = import_name(c, a->text, a->range);
     if (!t)
@@ -1003,10 +1147,9 @@ static cr_svalue *compile_plain(compiler *c, const cr_sast *a, const cr_stype *h
     case CR_SAST_UNARY: return compile_unary(c, a);
     case CR_SAST_BINARY: return compile_binary(c, a);
     case CR_SAST_CHAIN: return compile_chain(c, a);
-    case CR_SAST_BOOLEAN: return compile_boolean(c, a);
-    case CR_SAST_CONDITION:
-        return compile_choice(c, a, compile_truth(c, a->at[0]), a->at[1], compile_value,
-                              a->at[2], compile_value, hint);
+    case CR_SAST_BOOLEAN: return compile_condition(c, a)->value;
+    case CR_SAST_CONDITION: return compile_choice(c, a, hint);
+    case CR_SAST_LIST_COMP: return compile_comprehension(c, a, hint);
     case CR_SAST_SUBSCRIPT: return compile_subscript(c, a);
     case CR_SAST_TUPLE: return compile_tuple(c, a, hint);
     case CR_SAST_LIST: return compile_list(c, a, hint);
@@ -1034,6 +1177,10 @@ term *compile_term(compiler *c, const cr_sast *a, const cr_stype *hint)
     case CR_SAST_NAME: t = compile_name(c, a); break;
     case CR_SAST_ATTRIBUTE: t = compile_attribute(c, a); break;
     case CR_SAST_CALL: t = compile_apply(c, a); break;
+    case CR_SAST_SUBSCRIPT:
+        t = compile_items_subscript(c, a);
+        t = t ? t : compile_term_value(c, compile_plain(c, a, hint));
+        break;
     default: t = compile_term_value(c, compile_plain(c, a, hint));
     }
     compile_leave(c);

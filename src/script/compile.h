@@ -8,6 +8,7 @@
 #define CR_SCRIPT_COMPILE_H
 
 #include "script/operators.h"
+#include "script/python.h"
 
 typedef enum {
     TERM_VALUE,    /* value */
@@ -17,16 +18,23 @@ typedef enum {
     TERM_FUNCTION, /* function */
     TERM_CLASS,    /* type */
     TERM_CLOSURE,  /* ast: a function inside the function */
-    TERM_SPECIAL   /* name: of a form that the compiler computes */
+    TERM_SPECIAL,  /* name: of a form that the compiler computes */
+    TERM_PYTHON,   /* handle: an object of the caller's language, whose attributes are names */
+    TERM_ITEMS     /* items: known when compiled, such as the modules of a list */
 } term_kind;
 
-typedef struct {
+typedef struct term {
     uint8_t kind; /* term_kind */
     const char *name;
+    bool casts; /* OPERATOR: x.long(), to this dtype */
+    cr_dtype dtype;
     cr_svalue *value, *self;
     cr_sfunction *function;
     const cr_stype *type;
     const cr_sast *ast;
+    int64_t handle;
+    int count;
+    struct term **items;
 } term;
 
 /* A variable; `lost` says why it has no term: torch's text for the use. */
@@ -58,6 +66,7 @@ typedef struct {
     cr_session *s;
     cr_sunit *unit;
     const cr_sarchive *archive;
+    const cr_senv *env; /* what names mean, of functions that do not come from an archive */
     cr_sfunction *function;
     cr_sgraph *graph;
     cr_sblock *block;
@@ -109,18 +118,53 @@ term *compile_term_value(compiler *c, cr_svalue *v);
 cr_svalue *compile_as_value(compiler *c, term *t, cr_srange range);
 cr_svalue *compile_constant(compiler *c, const cr_sconstant *value, cr_srange range);
 cr_svalue *compile_int(compiler *c, int64_t i, cr_srange range);
+/* A literal of the source, or a number that the compiler adds as one. */
+cr_svalue *compile_literal(compiler *c, int64_t i, cr_srange range);
 cr_svalue *compile_none(compiler *c, cr_srange range);
 cr_svalue *compile_truth(compiler *c, const cr_sast *a);
 cr_svalue *compile_one(compiler *c, const char *name, cr_srange range, int count,
                        cr_svalue *const *arg);
 
+term *compile_modules(compiler *c, cr_svalue *v, cr_srange range);
+
+/* --- conditions (compile_cond.c) --- */
+
+/* Types of variables that hold in a branch. */
+typedef struct facts facts;
+
+typedef struct {
+    cr_svalue *value;
+    int known; /* 0, 1: when the program is compiled; -1: not */
+    facts *yes, *no;
+} condition;
+
+condition *compile_condition(compiler *c, const cr_sast *a);
+/* Sets the variables to values of their types in the branch that begins. */
+void compile_assume(compiler *c, const facts *f, cr_srange range);
+
 /* --- statements (compile_flow.c) --- */
 variable *compile_variable(compiler *c, const char *name);
+void compile_set(compiler *c, const char *name, term *t, cr_srange range);
+/* Undoes what was set since the log had this length. */
+void compile_undo(compiler *c, size_t mark);
+cr_svalue *compile_comprehension(compiler *c, const cr_sast *a, const cr_stype *hint);
 void compile_body(compiler *c, const cr_sast *def);
 /* fork(f) of a function inside the function: its future. */
 cr_svalue *compile_fork(compiler *c, const cr_sast *def, cr_srange range);
 
+/* --- names of functions that are not of an archive (define.c) --- */
+
+/* NULL: the name means nothing there. */
+term *define_name(compiler *c, const char *name, cr_srange range);
+term *define_attribute(compiler *c, const term *object, const char *name, cr_srange range);
+/* A member that the class lacks: NULL, or a method or constant that the class gets now. */
+term *define_member(compiler *c, cr_svalue *self, const cr_sclass *cls, const char *name,
+                    cr_srange range);
+const cr_stype *define_type(compiler *c, const cr_sast *a);
+const cr_sconstant *define_constant(compiler *c, const cr_sast *a);
+
 /* --- names of archives (import.c) --- */
+cr_sfunction *import_define(compiler *c, const char *name, cr_sclass *owner, const cr_sast *a);
 term *import_name(compiler *c, const char *name, cr_srange range);
 term *import_path(compiler *c, const char *path, cr_srange range);
 /* The i-th function that stands for an operator in this archive (library.def); NULL behind the

@@ -43,8 +43,14 @@ static void variable_change(compiler *c, variable *v, term *now, const char *los
     v->depth = c->depth;
 }
 
+/* Names like _ and _3 are not kept. */
+static bool variable_is_meant(const char *name)
+{
+    return *name != '_' || name[1 + strspn(name + 1, "0123456789")];
+}
+
 /* A variable of an enclosing block keeps its type. */
-static void variable_set(compiler *c, const char *name, term *t, cr_srange range)
+void compile_set(compiler *c, const char *name, term *t, cr_srange range)
 {
     variable *v = compile_variable(c, name);
 
@@ -56,13 +62,12 @@ static void variable_set(compiler *c, const char *name, term *t, cr_srange range
                        "value of type '%s'",
                        name, cr_stype_annotation(v->now->value->type),
                        cr_stype_annotation(t->value->type));
-    if (t->kind == TERM_VALUE && !t->value->name && t->value->by &&
-        t->value->by->prim != CR_SPRIM_CONSTANT && *name != '_')
+    if (t->kind == TERM_VALUE && !t->value->name && variable_is_meant(name))
         t->value->name = cr_session_text(c->s, name);
     variable_change(c, v, t, NULL);
 }
 
-static void variables_undo(compiler *c, size_t mark)
+void compile_undo(compiler *c, size_t mark)
 {
     while (c->log.len > mark) {
         change *one = &c->log.at[--c->log.len];
@@ -101,7 +106,7 @@ static branch_end branch_leave(compiler *c, size_t mark)
         change one = {c->log.at[i].var, c->log.at[i].var->now, c->log.at[i].var->lost, 0};
         CR_PUSH(c->s, &l, one);
     }
-    variables_undo(c, mark);
+    compile_undo(c, mark);
     if (l.len)
         qsort(l.at, l.len, sizeof *l.at, change_by_name);
     size_t kept = 0;
@@ -119,7 +124,8 @@ typedef struct {
 
 static statements body_of(const cr_sast *a) { return (statements){a->at, a->count}; }
 
-static flow branch_compile(compiler *c, cr_sblock *b, statements s, branch_end *out)
+static flow branch_compile(compiler *c, cr_sblock *b, statements s, const facts *known,
+                           cr_srange range, branch_end *out)
 {
     cr_sblock *outer = c->block;
     size_t mark = c->log.len;
@@ -127,6 +133,7 @@ static flow branch_compile(compiler *c, cr_sblock *b, statements s, branch_end *
 
     c->block = b;
     c->depth++;
+    compile_assume(c, known, range);
     f = compile_statements(c, s.at, s.count);
     c->depth--;
     *out = branch_leave(c, mark);
@@ -236,14 +243,21 @@ static void branches_join(compiler *c, cr_snode *n, const branch_end *yes, const
 
 static flow compile_if(compiler *c, const cr_sast *a)
 {
-    cr_svalue *condition = compile_truth(c, a->at[0]);
-    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
+    condition *k = compile_condition(c, a->at[0]);
     branch_end l[2];
+    cr_snode *n;
     flow f[2];
 
-    cr_snode_input(n, condition);
+    if (c->env && k->known >= 0) {
+        compile_assume(c, k->known ? k->yes : k->no, a->range);
+        return compile_statements(c, a->at[k->known ? 1 : 2]->at,
+                                  a->at[k->known ? 1 : 2]->count);
+    }
+    n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
+    cr_snode_input(n, k->value);
     for (int i = 0; i < 2; i++)
-        f[i] = branch_compile(c, cr_snode_block(n), body_of(a->at[1 + i]), &l[i]);
+        f[i] = branch_compile(c, cr_snode_block(n), body_of(a->at[1 + i]), i ? k->no : k->yes,
+                              a->range, &l[i]);
     if (f[0] == FLOW_LEFT && f[1] == FLOW_LEFT)
         return FLOW_LEFT;
     branches_join(c, n, &l[0], &l[1], f);
@@ -404,10 +418,12 @@ static void loop_body(compiler *c, looping *l, const cr_sast *body, cr_srange ra
 
 static void compile_while(compiler *c, const cr_sast *a)
 {
+    cr_svalue *most;
     looping l;
 
     loop_refuse_else(c, a, 2);
-    l = loop_enter(c, a, compile_int(c, INT64_MAX, a->range), compile_truth(c, a->at[0]));
+    most = compile_literal(c, INT64_MAX, a->range);
+    l = loop_enter(c, a, most, compile_truth(c, a->at[0]));
     l.condition = a->at[0];
     loop_body(c, &l, a->at[1], a->range);
 }
@@ -433,15 +449,30 @@ static flow compile_leave_loop(compiler *c, const cr_sast *a)
 
 static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange range);
 
-static bool is_range(compiler *c, const cr_sast *over)
+/* --- what loops go over --- */
+
+/* The name of a function of Python that makes an iterable, which is called here; or NULL. */
+static const char *iterable_call(compiler *c, const cr_sast *over)
 {
-    return over->kind == CR_SAST_CALL && over->at[0]->kind == CR_SAST_NAME &&
-           !strcmp(over->at[0]->text, "range") && !compile_variable(c, "range")->now;
+    static const char *const names[] = {"range", "enumerate", "zip"};
+
+    if (over->kind != CR_SAST_CALL || over->at[0]->kind != CR_SAST_NAME)
+        return NULL;
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        if (!strcmp(names[i], over->at[0]->text) && !compile_variable(c, names[i])->now)
+            return names[i];
+    return NULL;
 }
 
-typedef struct {
+/* A list, a range, or several that go together. */
+typedef struct iteration iteration;
+struct iteration {
     cr_svalue *most, *start, *step, *list;
-} iteration;
+    bool counts; /* enumerate: the number of the item comes first */
+    term *items; /* known when compiled */
+    int parts;   /* zip, enumerate */
+    iteration *part;
+};
 
 static iteration iterate_range(compiler *c, const cr_sast *over)
 {
@@ -466,65 +497,227 @@ static iteration iterate_range(compiler *c, const cr_sast *over)
     return it;
 }
 
-static cr_svalue *iterate_item(compiler *c, const iteration *it, cr_svalue *trip,
-                               cr_srange range)
-{
-    if (it->list)
-        return compile_one(
-            c, it->list->type->kind == CR_STYPE_TENSOR ? "aten::select" : "aten::__getitem__",
-            range, it->list->type->kind == CR_STYPE_TENSOR ? 3 : 2,
-            it->list->type->kind == CR_STYPE_TENSOR
-                ? (cr_svalue *[]){it->list, compile_int(c, 0, range), trip}
-                : (cr_svalue *[]){it->list, trip});
-    if (it->start)
-        return compile_one(c, "aten::__derive_index", range, 3,
-                           (cr_svalue *[]){trip, it->start, it->step});
-    return trip;
-}
+static iteration iterate_over(compiler *c, const cr_sast *over, cr_srange range);
 
-/* A loop over a tuple is unrolled. */
-static void compile_for_tuple(compiler *c, const cr_sast *a, cr_svalue *tuple)
+static iteration iterate_parts(compiler *c, const cr_sast *over, bool counts, cr_srange range)
 {
-    for (int i = 0; i < tuple->type->count; i++) {
-        cr_svalue *item =
-            compile_construct(c, CR_SPRIM_TUPLE_INDEX, tuple->type->item[i], 2,
-                              (cr_svalue *[]){tuple, compile_int(c, i, a->range)}, a->range);
-        assign_target(c, a->at[0], compile_term_value(c, item), a->range);
-        if (compile_statements(c, a->at[2]->at, a->at[2]->count) != FLOW_ON)
-            return;
+    iteration it = {.counts = counts, .parts = over->count - 1};
+    cr_svalue **most;
+    int n = 0;
+
+    if (counts && it.parts == 2) {
+        it.start = compile_convert(c, compile_value(c, over->at[2], NULL), CR_STYPE_OF(INT),
+                                   true, over->range);
+        it.parts = 1;
     }
+    if (it.parts < 1 || (counts && it.parts != 1))
+        cr_srange_bail(c->s, CR_RUNTIME, over->range, "%s expects %s",
+                       counts ? "enumerate" : "zip",
+                       counts ? "1 or 2 arguments" : "at least 1 argument");
+    it.part = CR_NEW_N(c->s, iteration, it.parts);
+    most = CR_NEW_N(c->s, cr_svalue *, it.parts + 1);
+    for (int i = 0; i < it.parts; i++) {
+        it.part[i] = iterate_over(c, over->at[1 + i], range);
+        if (it.part[i].items)
+            it.items = it.part[i].items;
+    }
+    if (counts)
+        most[n++] = compile_literal(c, INT64_MAX, over->range);
+    for (int i = 0; i < it.parts; i++)
+        if (it.part[i].most)
+            most[n++] = it.part[i].most;
+    it.most = n ? most[0] : NULL;
+    if (n > 1 && !it.items) {
+        cr_svalue *list =
+            compile_construct(c, CR_SPRIM_LIST_CONSTRUCT,
+                              cr_stype_list(c->unit, CR_STYPE_OF(INT)), n, most, range);
+        it.most = compile_one(c, "prim::min", range, 1, &list);
+    }
+    return it;
 }
 
-static void compile_for(compiler *c, const cr_sast *a)
+static iteration iterate_value(compiler *c, term *t, cr_srange range)
 {
-    const cr_sast *over = a->at[1], *body = a->at[2];
     iteration it = {0};
+    const cr_stype *type;
+
+    if (t->kind == TERM_ITEMS) {
+        it.items = t;
+        return it;
+    }
+    it.list = compile_as_value(c, t, range);
+    type = it.list->type;
+    if (type->kind == CR_STYPE_CLASS && (it.items = compile_modules(c, it.list, range)))
+        return it;
+    if (type->kind == CR_STYPE_TUPLE) {
+        it.items = CR_NEW(c->s, term);
+        *it.items = (term){.kind = TERM_ITEMS, .count = type->count};
+        it.items->items = CR_NEW_N(c->s, term *, type->count + 1);
+        for (int i = 0; i < type->count; i++)
+            it.items->items[i] = compile_term_value(
+                c,
+                compile_construct(c, CR_SPRIM_TUPLE_INDEX, type->item[i], 2,
+                                  (cr_svalue *[]){it.list, compile_int(c, i, range)}, range));
+        return it;
+    }
+    if (type->kind == CR_STYPE_DICT)
+        it.list = compile_one(c, "aten::keys", range, 1, &it.list);
+    else if (type->kind == CR_STYPE_STR)
+        it.list = compile_one(c, "aten::list", range, 1, &it.list);
+    else if (type->kind != CR_STYPE_LIST && type->kind != CR_STYPE_TENSOR)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' object is not iterable",
+                       cr_stype_annotation(type));
+    it.most = compile_one(c, "aten::len", range, 1, &it.list);
+    return it;
+}
+
+static iteration iterate_over(compiler *c, const cr_sast *over, cr_srange range)
+{
+    const char *name = iterable_call(c, over);
+
+    if (name && *name == 'r')
+        return iterate_range(c, over);
+    if (name)
+        return iterate_parts(c, over, *name == 'e', range);
+    return iterate_value(c, compile_term(c, over, NULL), range);
+}
+
+/* The item of iteration `i`: a value in a loop, or a number that is known. */
+static term *iterate_item(compiler *c, const iteration *it, cr_svalue *trip, int i,
+                          cr_srange range);
+
+static term *iterate_together(compiler *c, const iteration *it, cr_svalue *trip, int i,
+                              cr_srange range)
+{
+    term *made = CR_NEW(c->s, term);
+
+    *made = (term){.kind = TERM_ITEMS};
+    made->items = CR_NEW_N(c->s, term *, it->parts + 1);
+    if (it->counts) {
+        cr_svalue *number = it->items ? compile_int(c, i, range) : trip;
+        if (it->start)
+            number = compile_one(c, "aten::add", range, 2, (cr_svalue *[]){number, it->start});
+        made->items[made->count++] = compile_term_value(c, number);
+    }
+    for (int k = 0; k < it->parts; k++)
+        made->items[made->count++] = iterate_item(c, &it->part[k], trip, i, range);
+    return made;
+}
+
+static term *iterate_item(compiler *c, const iteration *it, cr_svalue *trip, int i,
+                          cr_srange range)
+{
+    cr_svalue *v = trip;
+
+    if (it->parts)
+        return iterate_together(c, it, trip, i, range);
+    if (it->items)
+        return it->items->items[i];
+    if (!trip)
+        trip = v = compile_int(c, i, range);
+    if (it->list && it->list->type->kind == CR_STYPE_TENSOR)
+        v = compile_one(c, "aten::select", range, 3,
+                        (cr_svalue *[]){it->list, compile_int(c, 0, range), trip});
+    else if (it->list)
+        v = compile_one(c, "aten::__getitem__", range, 2, (cr_svalue *[]){it->list, trip});
+    else if (it->start)
+        v = compile_one(c, "aten::__derive_index", range, 3,
+                        (cr_svalue *[]){trip, it->start, it->step});
+    return compile_term_value(c, v);
+}
+
+/* The body of a loop: statements, or the element of a comprehension. */
+typedef struct {
+    const cr_sast *target, *body, *element;
+    const cr_sast *loop; /* for its range and what it assigns */
+    cr_svalue *list;     /* of a comprehension */
+    bool typed;
+    cr_sast *const *conditions;
+    int condition_count;
+} loop_work;
+
+static void comprehension_append(compiler *c, loop_work *w)
+{
+    cr_svalue *v = compile_value(c, w->element, w->typed ? w->list->type->item[0] : NULL);
+
+    if (!w->typed) {
+        w->list->type = cr_stype_list(c->unit, v->type);
+        w->typed = true;
+    }
+    compile_one(c, "aten::append", w->loop->range, 2, (cr_svalue *[]){w->list, v});
+}
+
+static flow loop_work_run(compiler *c, loop_work *w)
+{
+    if (w->body)
+        return compile_statements(c, w->body->at, w->body->count);
+    comprehension_append(c, w);
+    return FLOW_ON;
+}
+
+/* A loop over what is known is unrolled. */
+static flow loop_unrolled(compiler *c, const iteration *it, loop_work *w)
+{
+    looping *around = c->loop;
+    flow f = FLOW_ON;
+
+    c->loop = NULL;
+    for (int i = 0; i < it->items->count && f == FLOW_ON; i++) {
+        assign_target(c, w->target, iterate_item(c, it, NULL, i, w->loop->range),
+                      w->target->range);
+        f = loop_work_run(c, w);
+    }
+    c->loop = around;
+    return f;
+}
+
+static flow loop_over(compiler *c, const iteration *it, loop_work *w)
+{
     looping l;
-    cr_svalue *item;
+    term *item;
+
+    if (it->items)
+        return loop_unrolled(c, it, w);
+    l = loop_enter(c, w->loop, it->most, constant_true(c, w->loop->range));
+    l.condition = NULL;
+    l.around = c->loop;
+    item = iterate_item(c, it, l.trip, 0, w->loop->range);
+    assign_target(c, w->target, item, w->target->range);
+    c->loop = w->body ? &l : c->loop;
+    loop_work_run(c, w);
+    c->loop = l.around;
+    loop_leave(c, &l, constant_true(c, w->loop->range));
+    return FLOW_ON;
+}
+
+static flow compile_for(compiler *c, const cr_sast *a)
+{
+    loop_work w = {.target = a->at[0], .body = a->at[2], .loop = a};
+    iteration it;
 
     loop_refuse_else(c, a, 3);
-    if (is_range(c, over)) {
-        it = iterate_range(c, over);
-    } else {
-        it.list = compile_value(c, over, NULL);
-        if (it.list->type->kind == CR_STYPE_TUPLE) {
-            compile_for_tuple(c, a, it.list);
-            return;
-        }
-        if (it.list->type->kind == CR_STYPE_DICT)
-            it.list = compile_one(c, "aten::keys", over->range, 1, &it.list);
-        if (it.list->type->kind != CR_STYPE_LIST && it.list->type->kind != CR_STYPE_TENSOR &&
-            it.list->type->kind != CR_STYPE_STR)
-            cr_srange_bail(c->s, CR_RUNTIME, over->range, "'%s' object is not iterable",
-                           cr_stype_annotation(it.list->type));
-        it.most = compile_one(c, "aten::len", over->range, 1, &it.list);
-    }
-    l = loop_enter(c, a, it.most, constant_true(c, a->range));
-    item = iterate_item(c, &it, l.trip, over->range);
-    if (a->at[0]->kind == CR_SAST_NAME && item == l.trip && !item->name)
-        item->name = a->at[0]->text;
-    assign_target(c, a->at[0], compile_term_value(c, item), a->at[0]->range);
-    loop_body(c, &l, body, a->range);
+    it = iterate_over(c, a->at[1], a->range);
+    return loop_over(c, &it, &w);
+}
+
+cr_svalue *compile_comprehension(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    const cr_sast *loop = a->at[1];
+    loop_work w = {.target = loop->at[0], .element = a->at[0], .loop = a};
+    size_t mark = c->log.len;
+    iteration it;
+
+    if (a->count != 2 || loop->count != 2)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "Comprehension ifs and several loops are not supported yet");
+    w.typed = hint && hint->kind == CR_STYPE_LIST;
+    w.list = compile_construct(c, CR_SPRIM_LIST_CONSTRUCT,
+                               w.typed ? hint : cr_stype_list(c->unit, CR_STYPE_OF(TENSOR)), 0,
+                               NULL, a->range);
+    it = iterate_over(c, loop->at[1], a->range);
+    loop_over(c, &it, &w);
+    compile_undo(c, mark);
+    return w.list;
 }
 
 /* --- assignments --- */
@@ -538,7 +731,7 @@ static void assign_attribute(compiler *c, const cr_sast *target, cr_svalue *v)
 
     if (object->type->kind != CR_STYPE_CLASS || slot < 0)
         cr_srange_bail(c->s, CR_RUNTIME, target->range,
-                       "Tried to set an attribute: %s on a value of type %s", target->text,
+                       "Tried to set an attribute: %s on a non-class: %s", target->text,
                        cr_stype_annotation(object->type));
     type = object->type->cls->attribute[slot].type;
     v = compile_convert(c, v, type, true, target->range);
@@ -612,11 +805,17 @@ static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v)
 static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange range)
 {
     switch (target->kind) {
-    case CR_SAST_NAME: variable_set(c, target->text, t, range); break;
+    case CR_SAST_NAME: compile_set(c, target->text, t, range); break;
     case CR_SAST_ATTRIBUTE: assign_attribute(c, target, compile_as_value(c, t, range)); break;
     case CR_SAST_SUBSCRIPT: assign_subscript(c, target, compile_as_value(c, t, range)); break;
     case CR_SAST_TUPLE:
-    case CR_SAST_LIST: assign_tuple(c, target, compile_as_value(c, t, range)); break;
+    case CR_SAST_LIST:
+        if (t->kind == TERM_ITEMS && t->count == target->count)
+            for (int i = 0; i < t->count; i++)
+                assign_target(c, target->at[i], t->items[i], range);
+        else
+            assign_tuple(c, target, compile_as_value(c, t, range));
+        break;
     default:
         cr_srange_bail(c->s, CR_RUNTIME, target->range,
                        "unexpected expression on left-hand "
@@ -775,22 +974,33 @@ static void compile_raise(compiler *c, const cr_sast *a)
     emit_raise(c, message, cr_session_printf(c->s, "builtins.%s", name->text), a->range);
 }
 
+static cr_svalue *assert_message(compiler *c, const cr_sast *a)
+{
+    const cr_sast *m = a->at[1];
+    const char *text;
+    cr_svalue *both[2];
+
+    if (m && m->kind != CR_SAST_STRING) {
+        both[0] = string_constant(c, "AssertionError: ", 16, a->range);
+        both[1] = compile_value(c, m, NULL);
+        return compile_one(c, "aten::add", a->range, 2, both);
+    }
+    text = cr_session_printf(c->s, "AssertionError: %s", m ? m->text : "");
+    return string_constant(c, text, strlen(text), a->range);
+}
+
 static void compile_assert(compiler *c, const cr_sast *a)
 {
+    condition *k = compile_condition(c, a->at[0]);
     cr_snode *n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
-    cr_svalue *condition;
     cr_sblock *outer = c->block;
 
-    cr_snode_move(n, outer, NULL);
-    condition = compile_truth(c, a->at[0]);
-    cr_snode_move(n, outer, NULL);
-    cr_snode_input(n, condition);
+    cr_snode_input(n, k->value);
     cr_snode_block(n);
     c->block = cr_snode_block(n);
-    emit_raise(
-        c, a->at[1] ? compile_value(c, a->at[1], NULL) : string_constant(c, "", 0, a->range),
-        "builtins.AssertionError", a->range);
+    emit_raise(c, assert_message(c, a), NULL, a->range);
     c->block = outer;
+    compile_assume(c, k->yes, a->range);
 }
 
 static void compile_delete(compiler *c, const cr_sast *a)
@@ -883,7 +1093,7 @@ static void compile_closure(compiler *c, const cr_sast *a)
     term *t = CR_NEW(c->s, term);
 
     *t = (term){.kind = TERM_CLOSURE, .name = a->text, .ast = a};
-    variable_set(c, a->text, t, a->range);
+    compile_set(c, a->text, t, a->range);
 }
 
 cr_svalue *compile_fork(compiler *c, const cr_sast *def, cr_srange range)
@@ -932,7 +1142,7 @@ static flow compile_statement(compiler *c, const cr_sast *a)
     case CR_SAST_FUNCTION: compile_closure(c, a); return FLOW_ON;
     case CR_SAST_ASSERT: compile_assert(c, a); return FLOW_ON;
     case CR_SAST_WHILE: compile_while(c, a); return FLOW_ON;
-    case CR_SAST_FOR: compile_for(c, a); return FLOW_ON;
+    case CR_SAST_FOR: return compile_for(c, a);
     case CR_SAST_DELETE: compile_delete(c, a); return FLOW_ON;
     case CR_SAST_PASS: return FLOW_ON;
     default:
@@ -960,7 +1170,7 @@ void compile_body(compiler *c, const cr_sast *def)
     for (int i = 0; i < c->function->schema.param_count; i++) {
         const cr_sparam *p = &c->function->schema.param[i];
         cr_svalue *v = cr_sblock_input(c->graph->body, p->name, p->type);
-        variable_set(c, p->name, compile_term_value(c, v), def->range);
+        compile_set(c, p->name, compile_term_value(c, v), def->range);
     }
     if (compile_statements(c, body->at, body->count) == FLOW_ON)
         body_end(c, def);

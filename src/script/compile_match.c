@@ -177,8 +177,10 @@ static bool match_value(matching *m, int i, cr_svalue *v, cr_srange range)
     const cr_stype *to;
 
     if (!match_type(m->c, &m->vars, p->type, v->type))
-        return match_fail(m, "Could not match type %s to %s in argument '%s'",
-                          cr_stype_annotation(v->type), cr_stype_annotation(p->type), p->name);
+        return match_fail(
+            m, "Could not match type %s to %s in argument '%s': Cannot match %s to %s",
+            cr_stype_annotation(v->type), cr_stype_annotation(p->type), p->name,
+            cr_stype_annotation(p->type), cr_stype_annotation(v->type));
     to = match_replace(m->c, &m->vars, p->type);
     if (!to)
         return match_fail(m, "Type variable in argument '%s' cannot be inferred", p->name);
@@ -266,7 +268,7 @@ static bool match_param(matching *m, int i)
                match_value(m, i, named->value, named->range);
     if (!p->preset)
         return match_fail(m, "Argument %s not provided", p->name);
-    m->value[i] = compile_constant(m->c, p->preset, m->range);
+    m->value[i] = compile_constant(m->c, p->preset, (cr_srange){0});
     return true;
 }
 
@@ -493,7 +495,7 @@ static cr_snode *match_call_node(matching *m, cr_sfunction *f)
         return n;
     }
     cr_sconstant value = {.type = cr_stype_function(m->c->unit, f), .function = f};
-    callee = compile_constant(m->c, &value, m->range);
+    callee = compile_constant(m->c, &value, (cr_srange){0});
     n = cr_snode_new(m->c->block, CR_SPRIM_CALL_FUNCTION, m->range);
     cr_snode_input(n, callee);
     return n;

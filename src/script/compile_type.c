@@ -35,6 +35,8 @@ static const cr_stype *type_of_name(compiler *c, const cr_sast *a, const char *n
         if (cls)
             return cls->type;
     }
+    if (c->env)
+        return define_type(c, a);
     cr_srange_bail(c->s, CR_RUNTIME, a->range, "Unknown type name '%s'", name);
 }
 
@@ -96,6 +98,11 @@ static const cr_stype *type_of_subscript(compiler *c, const cr_sast *a)
         const cr_stype *key = compile_type(c, a->at[1]);
         return cr_stype_dict(c->unit, key, compile_type(c, a->at[2]));
     }
+    if (!strncmp(name, "BroadcastingList", 16))
+        return cr_stype_list(c->unit, compile_type(c, a->at[1]));
+    if (strcmp(name, "List") && strcmp(name, "list") && strcmp(name, "Optional") &&
+        strcmp(name, "Future") && strcmp(name, "Final") && c->env)
+        return define_type(c, a);
     if (strcmp(name, "List") && strcmp(name, "list") && strcmp(name, "Optional") &&
         strcmp(name, "Future") && strcmp(name, "Final"))
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "Unknown type constructor %s", name);
@@ -105,6 +112,16 @@ static const cr_stype *type_of_subscript(compiler *c, const cr_sast *a)
            : !strcmp(name, "Future") ? cr_stype_future(c->unit, item)
            : !strcmp(name, "Final")  ? item
                                      : cr_stype_list(c->unit, item);
+}
+
+/* An annotation in quotes. */
+static const cr_stype *type_of_text(compiler *c, const cr_sast *a)
+{
+    cr_ssource *source = cr_session_copy(c->s, a->range.source, sizeof *source);
+
+    source->text = a->text;
+    source->len = a->len;
+    return compile_type(c, cr_sast_parse_expression(c->s, source));
 }
 
 const cr_stype *compile_type(compiler *c, const cr_sast *a)
@@ -120,7 +137,11 @@ const cr_stype *compile_type(compiler *c, const cr_sast *a)
         const cr_stype *both[] = {left, compile_type(c, a->at[1])};
         return cr_stype_union(c->unit, 2, both);
     }
+    if (a->kind == CR_SAST_STRING && c->env)
+        return type_of_text(c, a);
     path = type_path(c, a);
+    if (path && c->env && !strcmp(path, "torch.Tensor"))
+        return CR_STYPE_OF(TENSOR);
     if (!path)
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
                        "Expression of type %s cannot be used in a type expression",

@@ -190,6 +190,10 @@ static void constant_other(compiler *c, const cr_sast *a, cr_sconstant *out)
         *out = *constant_of(c, a->at[2], compile_type(c, a->at[1]));
         return;
     }
+    if (c->env) {
+        *out = *define_constant(c, a);
+        return;
+    }
     constant_wrong(c, a);
 }
 
@@ -228,6 +232,19 @@ static cr_sconstant *constant_of(compiler *c, const cr_sast *a, const cr_stype *
 
 /* --- functions --- */
 
+/* BroadcastingList2[int]: 2; a single int is given for both. */
+static int param_fixed(const cr_sast *type)
+{
+    static const char name[] = "BroadcastingList";
+    const cr_sast *of = type->kind == CR_SAST_SUBSCRIPT ? type->at[0] : type;
+
+    if (of->kind == CR_SAST_NAME && !strcmp(of->text, "Optional"))
+        return param_fixed(type->at[1]);
+    return of->kind == CR_SAST_NAME && !strncmp(of->text, name, sizeof name - 1)
+               ? atoi(of->text + sizeof name - 1)
+               : 0;
+}
+
 static void function_params(compiler *c, cr_sfunction *f, const cr_sast *params)
 {
     cr_sschema *s = &f->schema;
@@ -250,6 +267,7 @@ static void function_params(compiler *c, cr_sfunction *f, const cr_sast *params)
         to->type = p->at[0]                          ? compile_type(c, p->at[0])
                    : f->owner && s->param_count == 1 ? f->owner->type
                                                      : CR_STYPE_OF(TENSOR);
+        to->fixed = p->at[0] ? param_fixed(p->at[0]) : 0;
         to->preset = p->at[1] ? constant_of(c, p->at[1], to->type) : NULL;
     }
 }
@@ -261,18 +279,19 @@ static void function_set_result(compiler *c, cr_sfunction *f, const cr_stype *ty
     f->schema.result_count = 1;
 }
 
-static cr_sfunction *function_define(compiler *c, const char *name, cr_sclass *owner,
-                                     const cr_sast *a)
+cr_sfunction *import_define(compiler *c, const char *name, cr_sclass *owner, const cr_sast *a)
 {
-    cr_sfunction *f;
+    cr_sfunction *f, *around = c->function;
 
     if (cr_sunit_function(c->unit, name))
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "method '%s' already defined.", name);
     f = cr_sunit_add_function(c->unit, name, owner);
     f->ast = a;
+    c->function = f;
     function_params(c, f, a->at[0]);
     if (a->at[1])
         function_set_result(c, f, compile_type(c, a->at[1]));
+    c->function = around;
     return f;
 }
 
@@ -302,8 +321,11 @@ void compile_function(compiler *from, cr_sfunction *f, cr_srange range)
                        "supported",
                        f->name);
     c = CR_NEW(from->s, compiler);
-    *c = (compiler){
-        .s = from->s, .unit = from->unit, .archive = from->archive, .nesting = from->nesting};
+    *c = (compiler){.s = from->s,
+                    .unit = from->unit,
+                    .archive = from->archive,
+                    .env = cr_sunit_env(from->unit),
+                    .nesting = from->nesting};
     if (!strncmp(f->qualified, LIBRARY ".", sizeof LIBRARY))
         c->archive = NULL; /* it means today's operators */
     compile_new_function(c, f);
@@ -311,9 +333,10 @@ void compile_function(compiler *from, cr_sfunction *f, cr_srange range)
 
 cr_sfunction *compile_method(compiler *c, cr_sclass *cls, const char *name, cr_srange range)
 {
-    (void)c;
-    (void)range;
-    return cr_sclass_method(cls, name);
+    cr_sfunction *f = cr_sclass_method(cls, name);
+    term *member = f ? NULL : define_member(c, NULL, cls, name, range);
+
+    return member && member->kind == TERM_METHOD ? member->function : f;
 }
 
 /* --- classes --- */
@@ -367,7 +390,7 @@ static void class_method(compiler *c, cr_sclass *cls, const cr_sast *a)
 {
     const char *name = cr_session_printf(c->s, "%s.%s", cls->name, a->text);
 
-    cr_sclass_add_method(cls, function_define(c, name, cls, a));
+    cr_sclass_add_method(cls, import_define(c, name, cls, a));
 }
 
 /* name : T, name : Final[T] = value, __parameters__ = [...], __annotations__["0"] = T. */
@@ -483,7 +506,7 @@ static cr_sfunction *library_function(compiler *c, const char *source, cr_srange
     const cr_sast *a = f ? NULL : file_find(c, name, CR_SAST_FUNCTION);
 
     (void)range;
-    return a ? function_define(c, name, NULL, a) : f;
+    return a ? import_define(c, name, NULL, a) : f;
 }
 
 cr_sfunction *import_operator(compiler *c, const char *name, bool known, int i, cr_srange range)
@@ -576,7 +599,7 @@ static term *path_of_archive(compiler *c, const char *path, cr_srange range)
     term *t = term_of(c, cls ? TERM_CLASS : f || a ? TERM_FUNCTION : TERM_PATH, path);
 
     t->type = cls ? cls->type : NULL;
-    t->function = a ? function_define(c, t->name, NULL, a) : f;
+    t->function = a ? import_define(c, t->name, NULL, a) : f;
     return t;
 }
 
@@ -619,8 +642,11 @@ static compiler *import_compiler(cr_session *s, const importing *x)
     return c;
 }
 
+/* The functions of an archive; other programs compile what is called. */
 static void import_compile_all(compiler *c)
 {
+    if (!c->archive)
+        return;
     for (size_t i = 0; i < cr_sunit_function_count(c->unit); i++)
         compile_function(c, cr_sunit_function_at(c->unit, i), (cr_srange){0});
 }

@@ -191,6 +191,13 @@ static void print_blocks(graph_printer *p, const cr_snode *n, int level)
     }
 }
 
+/* Nodes that torch makes without a place in the source. */
+static bool print_has_no_place(const cr_snode *n)
+{
+    return n->prim == CR_SPRIM_LIST_CONSTRUCT || n->prim == CR_SPRIM_DICT_CONSTRUCT ||
+           n->prim == CR_SPRIM_TUPLE_CONSTRUCT || n->prim == CR_SPRIM_UNCHECKED_CAST;
+}
+
 static void print_node(graph_printer *p, const cr_snode *n, int level)
 {
     cr_text_pad(p->out, (size_t)level * 2, ' ');
@@ -203,7 +210,8 @@ static void print_node(graph_printer *p, const cr_snode *n, int level)
     print_uses(p, n->input, n->input_count);
     if (n->scope)
         cr_text_printf(p->out, ", scope: %s", n->scope);
-    print_range(p, n->range);
+    if (!print_has_no_place(n))
+        print_range(p, n->range);
     cr_text_put(p->out, "\n");
     print_blocks(p, n, level);
 }

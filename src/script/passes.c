@@ -6,9 +6,6 @@
 
 /* --- loops --- */
 
-/* Printed as `for`, as `while`, or neither. */
-typedef enum { LOOP_FOR, LOOP_WHILE, LOOP_BOTH } loop_kind;
-
 static bool loop_always(const cr_svalue *v)
 {
     const cr_sconstant *c = cr_svalue_constant(v);
@@ -16,14 +13,14 @@ static bool loop_always(const cr_svalue *v)
     return c && c->type->kind == CR_STYPE_BOOL && c->i;
 }
 
-static loop_kind loop_kind_of(const cr_snode *loop)
+cr_sloop_kind cr_sloop_kind_of(const cr_snode *loop)
 {
     const cr_sconstant *trips = cr_svalue_constant(loop->input[0]);
     bool counted = !trips || trips->i != INT64_MAX || loop->block[0]->input[0]->uses;
 
     if (loop_always(loop->input[1]) && loop_always(loop->block[0]->output[0]))
-        return counted ? LOOP_FOR : LOOP_WHILE;
-    return counted ? LOOP_BOTH : LOOP_WHILE;
+        return counted ? CR_SLOOP_FOR : CR_SLOOP_WHILE;
+    return counted ? CR_SLOOP_BOTH : CR_SLOOP_WHILE;
 }
 
 static cr_svalue *loop_int(cr_snode *at, int64_t i)
@@ -83,7 +80,7 @@ static void loops_in(cr_sblock *b)
     for (cr_snode *n = b->first; n; n = n->next) {
         for (int i = 0; i < n->block_count; i++)
             loops_in(n->block[i]);
-        if (n->prim == CR_SPRIM_LOOP && loop_kind_of(n) == LOOP_BOTH)
+        if (n->prim == CR_SPRIM_LOOP && cr_sloop_kind_of(n) == CR_SLOOP_BOTH)
             loop_to_while(n);
     }
 }
@@ -137,31 +134,48 @@ static void pass_tuples(cr_sgraph *g)
 
 /* --- nodes without use --- */
 
-static bool dead_has_effect(const cr_snode *n);
+/* Writes to a list or dict that the graph makes and that only such writes read. */
+typedef struct {
+    int *writes; /* by value: nodes that write to it and whose results are not read */
+} dead_walk;
 
-static bool dead_block_has_effect(const cr_sblock *b)
+static bool dead_has_effect(const dead_walk *w, const cr_snode *n);
+
+static bool dead_block_has_effect(const dead_walk *w, const cr_sblock *b)
 {
     for (const cr_snode *n = b->first; n; n = n->next)
-        if (dead_has_effect(n))
+        if (dead_has_effect(w, n))
             return true;
     return false;
 }
 
-static bool dead_schema_has_effect(const cr_sschema *s)
+static bool dead_is_made(const cr_svalue *v)
 {
-    for (int i = 0; i < s->param_count; i++)
-        if (s->param[i].written)
-            return true;
-    return !s->result_count;
+    return v->by &&
+           (v->by->prim == CR_SPRIM_LIST_CONSTRUCT || v->by->prim == CR_SPRIM_DICT_CONSTRUCT);
 }
 
-static bool dead_has_effect(const cr_snode *n)
+static bool dead_operator_has_effect(const dead_walk *w, const cr_snode *n)
+{
+    const cr_sschema *s = n->schema;
+    bool writes = false;
+
+    for (int i = 0; i < s->param_count && i < n->input_count; i++) {
+        const cr_svalue *v = n->input[i];
+        if (s->param[i].written && (!dead_is_made(v) || w->writes[v->id] != v->uses))
+            return true;
+        writes |= s->param[i].written;
+    }
+    return !s->result_count && !writes;
+}
+
+static bool dead_has_effect(const dead_walk *w, const cr_snode *n)
 {
     for (int i = 0; i < n->block_count; i++)
-        if (dead_block_has_effect(n->block[i]))
+        if (dead_block_has_effect(w, n->block[i]))
             return true;
     switch ((cr_sprim)n->prim) {
-    case CR_SPRIM_OPERATOR: return dead_schema_has_effect(n->schema);
+    case CR_SPRIM_OPERATOR: return dead_operator_has_effect(w, n);
     case CR_SPRIM_SET_ATTR:
     case CR_SPRIM_CALL_METHOD:
     case CR_SPRIM_CALL_FUNCTION:
@@ -216,13 +230,13 @@ static bool dead_results_of_loop(cr_snode *n)
     return changed;
 }
 
-static bool dead_in(cr_sblock *b)
+static bool dead_in(const dead_walk *w, cr_sblock *b)
 {
     bool changed = false;
 
     for (cr_snode *n = b->last, *before; n; n = before) {
         before = n->prev;
-        if (!dead_is_read(n) && !dead_has_effect(n)) {
+        if (!dead_is_read(n) && !dead_has_effect(w, n)) {
             cr_snode_remove(n);
             changed = true;
             continue;
@@ -232,15 +246,31 @@ static bool dead_in(cr_sblock *b)
         if (n->prim == CR_SPRIM_LOOP)
             changed |= dead_results_of_loop(n);
         for (int i = 0; i < n->block_count; i++)
-            changed |= dead_in(n->block[i]);
+            changed |= dead_in(w, n->block[i]);
     }
     return changed;
 }
 
+static void dead_count_writes(dead_walk *w, const cr_sblock *b)
+{
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->block_count; i++)
+            dead_count_writes(w, n->block[i]);
+        if (n->prim != CR_SPRIM_OPERATOR || dead_is_read(n))
+            continue;
+        for (int i = 0; i < n->schema->param_count && i < n->input_count; i++)
+            w->writes[n->input[i]->id] += n->schema->param[i].written;
+    }
+}
+
 void cr_spass_dead(cr_sgraph *g)
 {
-    while (dead_in(g->body))
-        ;
+    dead_walk w = {CR_NEW_N(g->session, int, g->values + 1)};
+
+    do {
+        memset(w.writes, 0, (g->values + 1) * sizeof *w.writes);
+        dead_count_writes(&w, g->body);
+    } while (dead_in(&w, g->body));
 }
 
 /* --- constants --- */
@@ -370,20 +400,38 @@ static void order_move(cr_snode *n, int from, int to)
         n->block[0]->input[i]->index = i;
 }
 
-static void order_in(const order_walk *w, cr_sblock *b)
+/* Orders the results of one node; true when something moved. */
+static bool order_node(const order_walk *w, cr_snode *n)
 {
-    for (cr_snode *n = b->first; n; n = n->next) {
+    bool moved = false;
+
+    for (int i = 1; i < n->output_count; i++) {
+        int to = i;
+        while (to && order_before(w, n->output[i], n->output[to - 1]))
+            to--;
+        if (to < i) {
+            order_move(n, i, to);
+            moved = true;
+        }
+    }
+    return moved;
+}
+
+static void order_find(order_walk *w, cr_sgraph *g)
+{
+    memset(w->first, 0, (g->values + 1) * sizeof *w->first);
+    w->at = 1;
+    order_read(w, g->body);
+}
+
+/* From the end, and a node before what is inside it: its order depends on what reads it. */
+static void order_in(order_walk *w, cr_sblock *b)
+{
+    for (cr_snode *n = b->last; n; n = n->prev) {
+        if ((n->prim == CR_SPRIM_IF || n->prim == CR_SPRIM_LOOP) && order_node(w, n))
+            order_find(w, b->graph);
         for (int i = 0; i < n->block_count; i++)
             order_in(w, n->block[i]);
-        if (n->prim != CR_SPRIM_IF && n->prim != CR_SPRIM_LOOP)
-            continue;
-        for (int i = 1; i < n->output_count; i++) {
-            int to = i;
-            while (to && order_before(w, n->output[i], n->output[to - 1]))
-                to--;
-            if (to < i)
-                order_move(n, i, to);
-        }
     }
 }
 
@@ -391,7 +439,7 @@ static void pass_order(cr_sgraph *g)
 {
     order_walk w = {1, CR_NEW_N(g->session, uint32_t, g->values + 1)};
 
-    order_read(&w, g->body);
+    order_find(&w, g);
     order_in(&w, g->body);
 }
 

@@ -14,4 +14,8 @@ void cr_spass_dead(cr_sgraph *g);
 /* Computes nodes whose arguments are constants of types that cannot be changed (fold.c). */
 void cr_spass_fold(cr_sgraph *g);
 
+/* What kind of loop this is: printed as `for`, as `while`, or neither. */
+typedef enum { CR_SLOOP_FOR, CR_SLOOP_WHILE, CR_SLOOP_BOTH } cr_sloop_kind;
+cr_sloop_kind cr_sloop_kind_of(const cr_snode *loop);
+
 #endif

@@ -13,6 +13,9 @@ struct cr_sunit {
     cr_tensor **tensor_list;
     void (*drop)(void *code);
     struct cr_sfile *files;
+    const struct cr_senv *env;
+    size_t used_count, used_cap;
+    cr_sunit **used_list;
 };
 
 cr_sunit *cr_sunit_new(void)
@@ -44,6 +47,8 @@ void cr_sunit_release(cr_sunit *u)
         u->drop(u->function_list[i]->code);
     for (size_t i = 0; i < u->tensor_count; i++)
         cr_drop(u->tensor_list[i]);
+    for (size_t i = 0; i < u->used_count; i++)
+        cr_sunit_release(u->used_list[i]);
     cr_map_drop(&u->classes);
     cr_map_drop(&u->functions);
     cr_session_release(u->session);
@@ -62,6 +67,18 @@ void cr_sunit_set_drop(cr_sunit *u, void (*drop)(void *code)) { u->drop = drop; 
                                 &(u)->list##_cap, sizeof *(u)->list##_list);                   \
         (u)->list##_list[(u)->list##_count++] = (item);                                        \
     } while (0)
+
+void cr_sunit_set_env(cr_sunit *u, const struct cr_senv *env) { u->env = env; }
+const struct cr_senv *cr_sunit_env(const cr_sunit *u) { return u->env; }
+
+void cr_sunit_keep_unit(cr_sunit *u, cr_sunit *used)
+{
+    for (size_t i = 0; i < u->used_count; i++)
+        if (u->used_list[i] == used)
+            return;
+    UNIT_PUSH(u, used, NULL);
+    u->used_list[u->used_count - 1] = cr_sunit_keep(used);
+}
 
 void cr_sunit_keep_tensor(cr_sunit *u, cr_tensor *t)
 {
@@ -93,6 +110,43 @@ cr_sclass *cr_sunit_add_class(cr_sunit *u, const char *name, cr_stype_kind kind)
     UNIT_PUSH(u, class, c);
     cr_session_check(s, cr_map_set(&u->classes, name, strlen(name), c));
     return c;
+}
+
+typedef struct {
+    cr_sunit *unit;
+    const char *name;
+    cr_stype_kind kind;
+    cr_sclass *cls;
+} class_job;
+
+static void class_make(cr_session *s, void *context)
+{
+    class_job *job = context;
+
+    (void)s;
+    job->cls = cr_sunit_add_class(job->unit, job->name, job->kind);
+}
+
+cr_sclass *cr_sunit_make_class(cr_sunit *u, const char *name, cr_stype_kind kind)
+{
+    class_job job = {.unit = u, .name = name, .kind = kind};
+
+    return cr_session_run(u->session, class_make, &job) ? NULL : job.cls;
+}
+
+static void tuple_make(cr_session *s, void *context)
+{
+    cr_sclass *c = context;
+    const cr_stype **item = CR_NEW_N(s, const cr_stype *, c->attribute_count + 1);
+
+    for (size_t i = 0; i < c->attribute_count; i++)
+        item[i] = c->attribute[i].type;
+    c->type = cr_stype_tuple(c->unit, (int)c->attribute_count, item, c);
+}
+
+cr_status cr_sclass_finish_tuple(cr_sclass *c)
+{
+    return cr_session_run(c->unit->session, tuple_make, c);
 }
 
 static const char *name_after_dot(const char *qualified)

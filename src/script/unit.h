@@ -60,11 +60,23 @@ void cr_sunit_set_drop(cr_sunit *u, void (*drop)(void *code));
 /* Keeps a reference of a tensor until the unit is freed. */
 void cr_sunit_keep_tensor(cr_sunit *u, cr_tensor *t);
 
+/* What names mean in functions of the unit that do not come from an archive (python.h); NULL:
+ * they have no free names. */
+struct cr_senv;
+void cr_sunit_set_env(cr_sunit *u, const struct cr_senv *env);
+const struct cr_senv *cr_sunit_env(const cr_sunit *u);
+/* Keeps a reference of a unit whose types this one uses. */
+void cr_sunit_keep_unit(cr_sunit *u, cr_sunit *used);
+
 /* By qualified name; NULL when absent. */
 cr_sclass *cr_sunit_class(const cr_sunit *u, const char *name);
 cr_sfunction *cr_sunit_function(const cr_sunit *u, const char *name);
 /* A new class of kind CLASS, ENUM, INTERFACE or (named) TUPLE; `name` must be free. */
 cr_sclass *cr_sunit_add_class(cr_sunit *u, const char *name, cr_stype_kind kind);
+/* The same where no session is running; NULL: out of memory. */
+cr_sclass *cr_sunit_make_class(cr_sunit *u, const char *name, cr_stype_kind kind);
+/* Makes the type of a named tuple, whose fields are its attributes. */
+CR_MUST cr_status cr_sclass_finish_tuple(cr_sclass *c);
 cr_sfunction *cr_sunit_add_function(cr_sunit *u, const char *name, cr_sclass *owner);
 /* Numbers of classes and functions, and those by number, in order of making. */
 size_t cr_sunit_function_count(const cr_sunit *u);

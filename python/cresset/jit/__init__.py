@@ -1,15 +1,11 @@
-"""The interface of TorchScript, without a compiler: functions and modules stay eager.
-
-This is torch's behaviour under PYTORCH_JIT=0: `script` and `trace` return their argument, and the
-decorators mark functions.
-"""
+"""TorchScript: compiled functions and modules, their archives, and the marks that they understand."""
 import contextlib
 import os
 import typing
 import warnings
 from typing import Final
 
-from .._C import _ScriptError as Error
+from .._C import _ScriptError as Error, _ScriptFunction as ScriptFunction
 from ..futures import Future as _CompletedFuture, _Future as Future
 from ..nn import Module
 
@@ -49,9 +45,6 @@ def Attribute(value, type):
     return value
 
 
-class ScriptFunction:
-    """The class of compiled functions, of which there are none."""
-
 
 class ScriptModule(Module):
     """The class of compiled modules; its subclasses are modules."""
@@ -75,9 +68,30 @@ _COMPILE_OR_EXPORT = "Please switch to `torch.compile` or `torch.export`."
 
 
 def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """Returns the function, class or module."""
+    """Compiles a function, a module or a class.
+
+    A function becomes a ScriptFunction.  A module becomes a ScriptModule that shares its
+    parameters and buffers; `forward` and methods marked with `export` are compiled, and what they
+    call.  Enums and named tuples may be used in compiled code and are returned as they are.
+    """
+    import enum
+    import types
+    from . import _frontend, _recursive
     _deprecate("script", _COMPILE_OR_EXPORT)
-    return obj
+    if _builtin_isinstance(obj, (ScriptFunction, ScriptModule)):
+        return obj
+    if _builtin_isinstance(obj, Module):
+        with _frontend.attempt():
+            return _recursive.script_module(obj)
+    if _builtin_isinstance(obj, type) and issubclass(obj, (enum.Enum, tuple)):
+        _frontend.describe(obj)
+        return obj
+    if _builtin_isinstance(obj, types.FunctionType):
+        return _frontend.compile_function(obj)
+    if _builtin_isinstance(obj, type):
+        raise NotImplementedError(f"torch.jit.script does not compile classes such as '{obj.__name__}' yet; "
+                                  "functions, modules, enums and named tuples are compiled")
+    raise NotImplementedError(f"torch.jit.script does not compile objects of type '{type(obj).__name__}'")
 
 
 def trace(func, example_inputs=None, optimize=None, check_trace=True, check_inputs=None,

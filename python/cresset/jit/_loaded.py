@@ -9,7 +9,8 @@ import os
 
 from .. import _C
 from ..nn.parameter import Parameter
-from . import RecursiveScriptModule, ScriptModule
+from . import RecursiveScriptModule
+from ._graph import Graph
 
 _named_tuples = {}
 
@@ -43,8 +44,8 @@ class LoadedMethod:
 
     @property
     def graph(self):
-        """The typed graph, as text."""
-        return self._object.graph(self.name)
+        """The typed graph."""
+        return Graph(self._object.graph(self.name))
 
     @property
     def schema(self):
@@ -141,11 +142,14 @@ class LoadedModule(RecursiveScriptModule):
 
     @property
     def graph(self):
-        """The typed graph of `forward`, as text."""
-        return self._c.graph("forward")
+        """The typed graph of `forward`."""
+        return Graph(self._c.graph("forward"))
 
     def extra_repr(self):
         return f"original_name={self.original_name}"
+
+
+LoadedModule.__name__ = LoadedModule.__qualname__ = "RecursiveScriptModule"
 
 
 def _open(f):

@@ -4,7 +4,10 @@
  * A call runs without the interpreter lock. */
 #include "py/bind/bind.h"
 #include "script/archive.h"
+#include "script/code.h"
 #include "script/execute.h"
+#include "script/operators.h"
+#include "script/python.h"
 #include <string.h>
 
 typedef struct {
@@ -337,12 +340,12 @@ static int script_refuse_type(const cr_sfunction *f, int i, PyObject *x)
             Py_TYPE(x)->tp_name, i, x));
 }
 
-/* The argument for parameter i, borrowed, or NULL. */
-static PyObject *script_argument(const cr_sschema *s, int i, PyObject *args, PyObject *kwargs,
-                                 Py_ssize_t *used)
+/* The argument for parameter i, borrowed, or NULL.  `self`: 1 for methods. */
+static PyObject *script_argument(const cr_sschema *s, int i, int self, PyObject *args,
+                                 PyObject *kwargs, Py_ssize_t *used)
 {
-    if (i - 1 < PyTuple_GET_SIZE(args))
-        return PyTuple_GET_ITEM(args, i - 1);
+    if (i - self < PyTuple_GET_SIZE(args))
+        return PyTuple_GET_ITEM(args, i - self);
     PyObject *found = kwargs ? PyDict_GetItemString(kwargs, s->param[i].name) : NULL;
     *used += found != NULL;
     return found;
@@ -354,16 +357,17 @@ static int script_bind(const cr_sfunction *f, PyObject *args, PyObject *kwargs,
                        cr_ivalue *value)
 {
     const cr_sschema *s = &f->schema;
+    int self = f->owner ? 1 : 0;
     Py_ssize_t given = PyTuple_GET_SIZE(args), used = 0;
 
-    if (given + 1 > s->param_count)
+    if (given + self > s->param_count)
         return script_refuse(
             f, " ",
             PyUnicode_FromFormat("expected at most %d argument(s) but received "
                                  "%zd argument(s).",
-                                 s->param_count, given + 1));
-    for (int i = 1; i < s->param_count; i++) {
-        PyObject *x = script_argument(s, i, args, kwargs, &used);
+                                 s->param_count, given + self));
+    for (int i = self; i < s->param_count; i++) {
+        PyObject *x = script_argument(s, i, self, args, kwargs, &used);
         if (!x && !s->param[i].preset)
             return script_refuse(
                 f, " ",
@@ -401,6 +405,7 @@ static PyObject *script_run(cr_sfunction *f, const cr_ivalue *value, int count)
     return made;
 }
 
+/* `self` is NULL for functions. */
 static PyObject *script_call_bound(PyObject *self, cr_sfunction *f, PyObject *args,
                                    PyObject *kwargs)
 {
@@ -410,11 +415,12 @@ static PyObject *script_call_bound(PyObject *self, cr_sfunction *f, PyObject *ar
 
     if (!value)
         return PyErr_NoMemory();
-    value[0] = ((script_object *)self)->value;
+    if (self)
+        value[0] = ((script_object *)self)->value;
     int count = script_bind(f, args, kwargs, value);
     if (count >= 0)
         made = script_run(f, value, count);
-    for (size_t i = 1; i < n; i++)
+    for (size_t i = self ? 1 : 0; i < n; i++)
         cr_ivalue_drop(value[i]);
     PyMem_Free(value);
     return made;
@@ -595,7 +601,8 @@ static PyObject *script_code(PyObject *self, PyObject *arg)
 
     if (!f)
         return NULL;
-    cr_status st = cr_sarchive_method_text(&text, f);
+    cr_status st = cr_sunit_env(f->unit) ? cr_scode_function(&text, f, NULL)
+                                         : cr_sarchive_method_text(&text, f);
     PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(&text));
     cr_text_drop(&text);
     return made;
@@ -662,6 +669,504 @@ static PyTypeObject script_object_type = {
     .tp_richcompare = script_compare,
     .tp_hash = script_hash};
 
+/* --- programs from Python --- */
+
+static cr_sunit *script_unit; /* of all programs that Python defines; never freed */
+static PyObject *script_frontend;
+
+static int script_constant(PyObject *x, cr_sconstant *out);
+
+static char *script_session_text(PyObject *x, size_t *len)
+{
+    Py_ssize_t n = 0;
+    const char *text = PyUnicode_AsUTF8AndSize(x, &n);
+    char *copy =
+        text ? cr_arena_text(&cr_sunit_session(script_unit)->keep, text, (size_t)n) : NULL;
+
+    if (text && !copy)
+        PyErr_NoMemory();
+    if (len)
+        *len = (size_t)n;
+    return copy;
+}
+
+/* A tuple, or a list of one type. */
+static int script_constant_items(PyObject *x, cr_sconstant *out)
+{
+    Py_ssize_t n = PySequence_Size(x);
+    cr_arena *keep = &cr_sunit_session(script_unit)->keep;
+    cr_sconstant *item = cr_arena_get(keep, (size_t)n * sizeof *item + 1);
+    const cr_stype **type = cr_arena_get(keep, (size_t)n * sizeof(*type) + 1);
+
+    if (!item || !type)
+        return PyErr_NoMemory(), -1;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *at = PySequence_GetItem(x, i);
+        int done = at ? script_constant(at, &item[i]) : -1;
+        Py_XDECREF(at);
+        if (done <= 0)
+            return done;
+        type[i] = item[i].type;
+        if (PyList_Check(x) && !cr_stype_equal(type[i], type[0]))
+            return 0;
+    }
+    if (PyList_Check(x) && !n)
+        return 0;
+    out->count = (int)n;
+    out->item = item;
+    out->type = PyList_Check(x) ? cr_stype_list(script_unit, type[0])
+                                : cr_stype_tuple(script_unit, (int)n, type, NULL);
+    return 1;
+}
+
+static int script_constant_text(PyObject *x, cr_sconstant *out, const cr_stype *type)
+{
+    *out = (cr_sconstant){.type = type};
+    out->s = script_session_text(x, &out->len);
+    return out->s ? 1 : -1;
+}
+
+static int script_constant_device(PyObject *x, cr_sconstant *out)
+{
+    PyObject *text = PyObject_Str(x);
+    int done = text ? script_constant_text(text, out, CR_STYPE_OF(DEVICE)) : -1;
+
+    Py_XDECREF(text);
+    return done;
+}
+
+/* 1 done, 0 not a constant, -1 raised. */
+static int script_constant(PyObject *x, cr_sconstant *out)
+{
+    cr_ivalue v;
+    int kind, index;
+
+    if (x == Py_None) {
+        *out = (cr_sconstant){.type = CR_STYPE_OF(NONE)};
+        return 1;
+    }
+    if (PyUnicode_Check(x))
+        return script_constant_text(x, out, CR_STYPE_OF(STR));
+    if (PyTuple_Check(x) || PyList_Check(x))
+        return script_constant_items(x, out);
+    if (cr_py_is_tensor(x)) {
+        *out = (cr_sconstant){.type = CR_STYPE_OF(TENSOR), .tensor = cr_py_tensor_of(x)};
+        cr_sunit_keep_tensor(script_unit, out->tensor);
+        return 1;
+    }
+    int done = script_from_number(x, &v);
+    if (done > 0) {
+        const cr_stype *const types[] = {[CR_IV_INT] = CR_STYPE_OF(INT),
+                                         [CR_IV_FLOAT] = CR_STYPE_OF(FLOAT),
+                                         [CR_IV_COMPLEX] = CR_STYPE_OF(COMPLEX),
+                                         [CR_IV_BOOL] = CR_STYPE_OF(BOOL)};
+        *out = (cr_sconstant){.type = types[v.kind]};
+        if (v.kind == CR_IV_FLOAT)
+            out->d[0] = v.d;
+        else if (v.kind == CR_IV_COMPLEX)
+            out->d[0] = v.c.re, out->d[1] = v.c.im;
+        else
+            out->i = v.i;
+        return 1;
+    }
+    if (done < 0)
+        return -1;
+    done = cr_py_device_from(x, &kind, &index);
+    return done > 0 ? script_constant_device(x, out) : done;
+}
+
+/* (kind, payload) of the frontend's answer; None: the name is unknown. */
+static cr_status script_answer(PyObject *answer, cr_sname *out)
+{
+    static const char *const kinds[] = {"none",    "constant",   "operator",
+                                        "special", "function",   "class",
+                                        "object",  "attributes", "refused"};
+    const char *kind;
+    PyObject *payload;
+    int done = 1;
+
+    if (!answer)
+        return CR_PYTHON;
+    if (answer == Py_None) {
+        Py_DECREF(answer);
+        return CR_OK;
+    }
+    if (!PyArg_ParseTuple(answer, "sO", &kind, &payload)) {
+        Py_DECREF(answer);
+        return CR_PYTHON;
+    }
+    for (size_t i = 0; i < CR_LEN(kinds); i++)
+        if (!strcmp(kinds[i], kind))
+            out->kind = (uint8_t)i;
+    if (out->kind == CR_SNAME_CONSTANT)
+        done = script_constant(payload, &out->value);
+    else if (out->kind == CR_SNAME_OBJECT)
+        out->handle = PyLong_AsLongLong(payload);
+    else
+        done = (out->name = script_session_text(payload, NULL)) ? 1 : -1;
+    if (!done)
+        PyErr_Format(PyExc_RuntimeError, "python value of type '%s' cannot be used as a value",
+                     Py_TYPE(payload)->tp_name);
+    Py_DECREF(answer);
+    return done > 0 ? CR_OK : CR_PYTHON;
+}
+
+static cr_status script_env_name(const char *function, const char *name, cr_sname *out)
+{
+    return script_answer(PyObject_CallMethod(script_frontend, "_on_name", "ss", function, name),
+                         out);
+}
+
+static cr_status script_env_attribute(int64_t handle, const char *name, cr_sname *out)
+{
+    return script_answer(
+        PyObject_CallMethod(script_frontend, "_on_attribute", "Ls", (long long)handle, name),
+        out);
+}
+
+static cr_status script_env_member(const char *cls, const char *name, cr_sname *out)
+{
+    return script_answer(PyObject_CallMethod(script_frontend, "_on_member", "ss", cls, name),
+                         out);
+}
+
+static cr_status script_env_value(const char *function, const char *text, cr_sname *out)
+{
+    return script_answer(
+        PyObject_CallMethod(script_frontend, "_on_value", "ss", function, text), out);
+}
+
+static cr_status script_env_type(const char *function, const char *text, char **out)
+{
+    PyObject *answer = PyObject_CallMethod(script_frontend, "_on_type", "ss", function, text);
+
+    if (!answer)
+        return CR_PYTHON;
+    *out = answer == Py_None ? NULL : script_session_text(answer, NULL);
+    bool failed = answer != Py_None && !*out;
+    Py_DECREF(answer);
+    return failed ? CR_PYTHON : CR_OK;
+}
+
+static const cr_senv script_env = {.name = script_env_name,
+                                   .attribute = script_env_attribute,
+                                   .member = script_env_member,
+                                   .value = script_env_value,
+                                   .type = script_env_type};
+
+static bool script_start(void)
+{
+    if (script_unit)
+        return true;
+    script_frontend = cr_py_import("jit._frontend");
+    if (!script_frontend)
+        return false;
+    script_unit = cr_sunit_new();
+    if (!script_unit)
+        return PyErr_NoMemory(), false;
+    cr_sunit_set_env(script_unit, &script_env);
+    return true;
+}
+
+/* --- compiled functions --- */
+
+typedef struct {
+    PyObject_HEAD cr_sfunction *function;
+} script_function;
+
+static PyTypeObject script_function_type;
+
+static cr_sfunction *script_function_of(PyObject *x)
+{
+    return ((script_function *)x)->function;
+}
+
+static PyObject *script_wrap_function(cr_sfunction *f)
+{
+    script_function *made = PyObject_New(script_function, &script_function_type);
+
+    if (made)
+        made->function = f;
+    return (PyObject *)made;
+}
+
+static PyObject *script_function_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    return script_call_bound(NULL, script_function_of(self), args, kwargs);
+}
+
+static PyObject *script_text_of(cr_text *text, cr_status st)
+{
+    st = st ? st : cr_text_status(text);
+    PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(text));
+    cr_text_drop(text);
+    return made;
+}
+
+static PyObject *script_function_code(PyObject *self, void *closure)
+{
+    cr_text text = {0};
+
+    (void)closure;
+    return script_text_of(&text, cr_scode_function(&text, script_function_of(self), NULL));
+}
+
+/* jit._graph.Graph(text); takes the text. */
+static PyObject *script_graph_object(PyObject *text)
+{
+    PyObject *module = text ? cr_py_import("jit._graph") : NULL, *made = NULL;
+
+    if (module)
+        made = PyObject_CallMethod(module, "Graph", "O", text);
+    Py_XDECREF(module);
+    Py_XDECREF(text);
+    return made;
+}
+
+static PyObject *script_function_graph(PyObject *self, void *closure)
+{
+    cr_text text = {0};
+
+    (void)closure;
+    cr_sgraph_print(&text, script_function_of(self)->graph, true);
+    return script_graph_object(script_text_of(&text, CR_OK));
+}
+
+static PyObject *script_function_schema(PyObject *self, void *closure)
+{
+    (void)closure;
+    return script_declared(&script_function_of(self)->schema);
+}
+
+static PyObject *script_function_name(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyUnicode_FromString(script_function_of(self)->name);
+}
+
+static PyObject *script_function_qualified(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyUnicode_FromString(script_function_of(self)->qualified);
+}
+
+static PyGetSetDef script_function_getset[] = {
+    {"code", script_function_code, NULL, "The function's source text.", NULL},
+    {"graph", script_function_graph, NULL, "The function's graph.", NULL},
+    {"schema", script_function_schema, NULL, "The declaration with types.", NULL},
+    {"name", script_function_name, NULL, "The function's name.", NULL},
+    {"qualified_name", script_function_qualified, NULL, "The qualified name.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyTypeObject script_function_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C._ScriptFunction",
+    .tp_basicsize = sizeof(script_function),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_call = script_function_call, .tp_getset = script_function_getset};
+
+static cr_sclass *script_class_named(const char *name)
+{
+    cr_sclass *cls = cr_sunit_class(script_unit, name);
+
+    if (!cls)
+        PyErr_Format(PyExc_RuntimeError, "class '%s' is not defined", name);
+    return cls;
+}
+
+/* _script_define(qualified, owner or None, text, file, line, indent) */
+static PyObject *script_define(PyObject *module, PyObject *args)
+{
+    const char *qualified, *owner, *text, *file;
+    int line, indent;
+    cr_sfunction *f;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "szssii", &qualified, &owner, &text, &file, &line, &indent) ||
+        !script_start())
+        return NULL;
+    cr_sclass *cls = owner ? script_class_named(owner) : NULL;
+    if (owner && !cls)
+        return NULL;
+    cr_ssource source = {
+        .name = file, .text = text, .len = strlen(text), .first_line = line, .indent = indent};
+    cr_status st = cr_sunit_define(script_unit, qualified, cls, &source, &f);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+/* _script_compile(qualified): the compiled function. */
+static PyObject *script_compile(PyObject *module, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+
+    (void)module;
+    if (!name || !script_start())
+        return NULL;
+    cr_sfunction *f = cr_sunit_function(script_unit, name);
+    if (!f)
+        return PyErr_Format(PyExc_RuntimeError, "function '%s' is not defined", name);
+    cr_status st = cr_sunit_compile(script_unit, f);
+    return st ? cr_py_raise(st) : script_wrap_function(f);
+}
+
+static PyObject *script_has_operator(PyObject *module, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    const cr_sschemas *all;
+
+    (void)module;
+    if (!name)
+        return NULL;
+    cr_status st = cr_soperators(&all, name);
+    return st ? cr_py_raise(st) : PyBool_FromLong(all->len > 0);
+}
+
+/* --- classes and objects --- */
+
+static int script_kind_of(const char *kind)
+{
+    return !strcmp(kind, "enum")        ? CR_STYPE_ENUM
+           : !strcmp(kind, "tuple")     ? CR_STYPE_TUPLE
+           : !strcmp(kind, "interface") ? CR_STYPE_INTERFACE
+                                        : CR_STYPE_CLASS;
+}
+
+/* _script_add_class(qualified, kind): kind is module, class, tuple, enum or interface. */
+static PyObject *script_add_class(PyObject *module, PyObject *args)
+{
+    const char *qualified, *kind;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "ss", &qualified, &kind) || !script_start())
+        return NULL;
+    cr_sclass *cls =
+        cr_sunit_make_class(script_unit, qualified, (cr_stype_kind)script_kind_of(kind));
+    if (!cls)
+        return PyErr_NoMemory();
+    cls->is_module = !strcmp(kind, "module");
+    Py_RETURN_NONE;
+}
+
+/* _script_add_attribute(class, name, annotation, is a parameter, is a buffer) */
+static PyObject *script_add_attribute(PyObject *module, PyObject *args)
+{
+    const char *owner, *name, *annotation;
+    cr_sattribute a = {0};
+    int parameter, buffer;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "sszpp", &owner, &name, &annotation, &parameter, &buffer) ||
+        !script_start())
+        return NULL;
+    cr_sclass *cls = script_class_named(owner);
+    if (!cls)
+        return NULL;
+    a.name = name;
+    a.parameter = parameter;
+    a.buffer = buffer;
+    cr_status st = cr_sunit_import_type(script_unit, NULL, annotation, &a.type);
+    if (st)
+        return cr_py_raise(st);
+    cr_sclass_add_attribute(cls, a);
+    Py_RETURN_NONE;
+}
+
+/* _script_add_submodule(class, name, object): an attribute of the object's class. */
+static PyObject *script_add_submodule(PyObject *module, PyObject *args)
+{
+    const char *owner, *name;
+    PyObject *object;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "ssO!", &owner, &name, &script_object_type, &object) ||
+        !script_start())
+        return NULL;
+    cr_sclass *cls = script_class_named(owner);
+    if (!cls)
+        return NULL;
+    const cr_stype *type = script_of(object)->type;
+    if (type->cls->unit != script_unit)
+        cr_sunit_keep_unit(script_unit, type->cls->unit);
+    cr_sclass_add_attribute(cls, (cr_sattribute){.name = name, .type = type});
+    Py_RETURN_NONE;
+}
+
+/* _script_add_constant(class, name, value): False when the value cannot be a constant. */
+static PyObject *script_add_constant(PyObject *module, PyObject *args)
+{
+    const char *owner, *name;
+    PyObject *x;
+    cr_sconstant value;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "ssO", &owner, &name, &x) || !script_start())
+        return NULL;
+    cr_sclass *cls = script_class_named(owner);
+    int done = cls ? script_constant(x, &value) : -1;
+    if (done < 0)
+        return NULL;
+    if (!done)
+        Py_RETURN_FALSE;
+    cr_sconstant *kept = cr_arena_get(&cr_sunit_session(script_unit)->keep, sizeof *kept);
+    if (!kept)
+        return PyErr_NoMemory();
+    *kept = value;
+    if (cls->type->kind == CR_STYPE_ENUM && !cls->constant_count)
+        cls->base = value.type;
+    cr_sclass_add_constant(cls, name, kept);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *script_finish_tuple(PyObject *module, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+
+    (void)module;
+    if (!name || !script_start())
+        return NULL;
+    cr_sclass *cls = script_class_named(name);
+    if (!cls)
+        return NULL;
+    cr_status st = cr_sclass_finish_tuple(cls);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+/* _script_new(class, values): an object with these attributes. */
+static PyObject *script_new(PyObject *module, PyObject *args)
+{
+    const char *name;
+    PyObject *values, *made = NULL;
+    cr_ivalue v;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "sO!", &name, &PyDict_Type, &values) || !script_start())
+        return NULL;
+    cr_sclass *cls = script_class_named(name);
+    if (!cls)
+        return NULL;
+    cr_status st = cr_iobject_new(&v, cls->type, script_unit, cls->attribute_count);
+    if (st)
+        return cr_py_raise(st);
+    for (size_t i = 0; i < cls->attribute_count; i++) {
+        PyObject *x = PyDict_GetItemString(values, cls->attribute[i].name);
+        int done = x ? script_from_python(x, cls->attribute[i].type, &v.object->slot[i]) : 0;
+        if (done > 0)
+            continue;
+        if (!done)
+            PyErr_Format(PyExc_RuntimeError, "Could not cast attribute '%s' to type %s",
+                         cls->attribute[i].name, cr_stype_annotation(cls->attribute[i].type));
+        v.object->slot[i] = cr_iv_none();
+        cr_ivalue_drop(v);
+        return NULL;
+    }
+    made = script_wrap(v);
+    cr_ivalue_drop(v);
+    return made;
+}
+
 /* --- archives --- */
 
 static PyObject *script_extras(const cr_sextras *e)
@@ -705,11 +1210,21 @@ static PyObject *script_load(PyObject *module, PyObject *file)
 
 static PyMethodDef script_functions[] = {
     {"_script_load", script_load, METH_O, "Reads a TorchScript archive."},
+    {"_script_define", script_define, METH_VARARGS, "Defines a function or a method."},
+    {"_script_compile", script_compile, METH_O, "Compiles a function."},
+    {"_script_has_operator", script_has_operator, METH_O, "Whether programs have an operator."},
+    {"_script_add_class", script_add_class, METH_VARARGS, "Adds a class to the programs."},
+    {"_script_add_attribute", script_add_attribute, METH_VARARGS, "Adds an attribute."},
+    {"_script_add_submodule", script_add_submodule, METH_VARARGS, "Adds a module inside."},
+    {"_script_add_constant", script_add_constant, METH_VARARGS, "Adds a constant of a class."},
+    {"_script_finish_tuple", script_finish_tuple, METH_O, "Makes the type of a named tuple."},
+    {"_script_new", script_new, METH_VARARGS, "Makes an object."},
     {NULL, NULL, 0, NULL}};
 
 int cr_py_script_start(PyObject *m)
 {
-    if (cr_py_add_type(m, "ScriptObject", &script_object_type) < 0)
+    if (cr_py_add_type(m, "ScriptObject", &script_object_type) < 0 ||
+        cr_py_add_type(m, "_ScriptFunction", &script_function_type) < 0)
         return -1;
     cr_script_poll = script_poll;
     return PyModule_AddFunctions(m, script_functions);

@@ -1,0 +1,442 @@
+"""Functions of torch.nn.functional, and methods of its modules, as the compiler reads them.
+
+The functions that run eagerly take shortcuts that TorchScript has no words for.  These say the
+same in TorchScript.  `form_of(f)` gives the form of a function, `method_of(cls, name)` that of a
+method.
+"""
+import inspect
+from typing import Any, List, Optional
+
+import cresset as torch
+from cresset import Tensor
+
+from .annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
+
+
+class Form:
+    """A function as the compiler reads it, under the name of another one."""
+
+    def __init__(self, name, module, source, line, file=__file__):
+        self.__name__, self.__module__, self.source, self.line, self.file = name, module, source, line, file
+
+
+_forms = {}
+_methods = {}
+
+
+def _text(fn):
+    lines, line = inspect.getsourcelines(fn)
+    while lines[0].startswith("@"):
+        lines, line = lines[1:], line + 1
+    return "".join(lines), line
+
+
+def _of(fn):
+    """Makes `fn` the form of the function of nn.functional with its name."""
+    source, line = _text(fn)
+    _forms[fn.__name__] = Form(fn.__name__, "torch.nn.functional", source, line)
+    return fn
+
+
+def _named(name):
+    """Makes a function the form of one whose compiled form has another name."""
+    def mark(fn):
+        _of(fn)
+        form = _forms[fn.__name__]
+        form.__name__ = name
+        form.source = form.source.replace(f"def {fn.__name__}(", f"def {name}(", 1)
+        return fn
+    return mark
+
+
+def _method(*names):
+    """Makes `fn` the form of methods: `Class.method` in torch.nn."""
+    def mark(fn):
+        source, line = _text(fn)
+        name = names[0].rpartition(".")[2]
+        source = source.replace(f"def {fn.__name__}(", f"def {name}(", 1)
+        for full in names:
+            _methods[full] = Form(name, "torch.nn", source, line)
+        return fn
+    return mark
+
+
+def form_of(obj):
+    """The form of a function of nn.functional, or None."""
+    name = getattr(obj, "__name__", None)
+    form = _forms.get(name) if isinstance(name, str) else None
+    return form if form is not None and getattr(torch.nn.functional, name, None) is obj else None
+
+
+def method_of(cls, name):
+    """The form of a method of a module's class, or None."""
+    for base in cls.__mro__:
+        form = _methods.get(f"{base.__name__}.{name}")
+        if form is not None and (base.__module__ or "").startswith(("cresset.nn", "torch.nn")):
+            return form
+        if name in vars(base):
+            return None
+    return None
+
+
+def unused(fn):
+    """A function with the parameters of `fn` that raises."""
+    names = list(inspect.signature(fn).parameters)
+    source = f"def {fn.__name__}({', '.join(names)}):\n    raise RuntimeError('This Python function is annotated to " \
+             "be ignored and cannot be run')\n"
+    return Form(fn.__name__, fn.__module__, source, 1, inspect.getsourcefile(fn))
+
+
+class ClassForm:
+    """A class as the compiler reads it."""
+
+    def __init__(self, name, attributes, methods):
+        self.name, self.attributes, self.methods = name, attributes, methods
+
+
+_classes = {}
+
+
+def class_of(cls):
+    """The form of a class, or None."""
+    return _classes.get(cls)
+
+
+def _class(cls, name, attributes, *methods):
+    forms = []
+    for fn in methods:
+        source, line = _text(fn)
+        short = fn.__name__.partition("_of_")[0]
+        forms.append(Form(short, "torch", source.replace(f"def {fn.__name__}(", f"def {short}(", 1), line))
+    _classes[cls] = ClassForm(name, attributes, forms)
+
+
+# --- functions ---
+
+@_of
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = torch.relu_(input)
+    else:
+        result = torch.relu(input)
+    return result
+
+
+@_of
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = torch.relu6_(input)
+    else:
+        result = torch.relu6(input)
+    return result
+
+
+@_of
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = torch.elu_(input, alpha)
+    else:
+        result = torch.elu(input, alpha)
+    return result
+
+
+@_of
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = torch.selu_(input)
+    else:
+        result = torch.selu(input)
+    return result
+
+
+@_of
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = torch.celu_(input, alpha)
+    else:
+        result = torch.celu(input, alpha)
+    return result
+
+
+@_of
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = torch.leaky_relu_(input, negative_slope)
+    else:
+        result = torch.leaky_relu(input, negative_slope)
+    return result
+
+
+@_of
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    if inplace:
+        result = torch.hardtanh_(input, min_val, max_val)
+    else:
+        result = torch.hardtanh(input, min_val, max_val)
+    return result
+
+
+@_of
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        return torch.silu_(input)
+    return torch.silu(input)
+
+
+@_of
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        return torch.mish_(input)
+    return torch.mish(input)
+
+
+@_of
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        return torch.hardswish_(input)
+    return torch.hardswish(input)
+
+
+@_of
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        return torch.hardsigmoid_(input)
+    return torch.hardsigmoid(input)
+
+
+@_of
+def tanhshrink(input):
+    return input - input.tanh()
+
+
+@_of
+def softsign(input):
+    return input / (input.abs() + 1)
+
+
+@_of
+def tanh(input):
+    return input.tanh()
+
+
+@_of
+def sigmoid(input):
+    return input.sigmoid()
+
+
+@_of
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    if input.dim() == 0:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    return torch.glu(input, dim)
+
+
+@_of
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if inplace:
+        result = torch.dropout_(input, p, training)
+    else:
+        result = torch.dropout(input, p, training)
+    return result
+
+
+@_of
+def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+    if dim is None:
+        dim = 0 if input.dim() == 0 or input.dim() == 1 or input.dim() == 3 else 1
+    if dtype is None:
+        ret = input.softmax(dim)
+    else:
+        ret = input.softmax(dim, dtype=dtype)
+    return ret
+
+
+@_of
+def log_softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+    if dim is None:
+        dim = 0 if input.dim() == 0 or input.dim() == 1 or input.dim() == 3 else 1
+    if dtype is None:
+        ret = input.log_softmax(dim)
+    else:
+        ret = input.log_softmax(dim, dtype=dtype)
+    return ret
+
+
+@_of
+def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optional[Tensor],
+               weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, training: bool = False,
+               momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
+    if training:
+        size = input.size()
+        count = size[0]
+        for i in range(len(size) - 2):
+            count *= size[i + 2]
+        if count == 1:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {size}")
+    return torch.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
+
+
+@_of
+def layer_norm(input: Tensor, normalized_shape: List[int], weight: Optional[Tensor] = None,
+               bias: Optional[Tensor] = None, eps: float = 1e-5) -> Tensor:
+    return torch.layer_norm(input, normalized_shape, weight, bias, eps, True)
+
+
+@_of
+def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+               eps: float = 1e-5) -> Tensor:
+    return torch.group_norm(input, num_groups, weight, bias, eps, True)
+
+
+@_of
+def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, max_norm: Optional[float] = None,
+              norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+    if padding_idx is not None:
+        if padding_idx > 0:
+            assert padding_idx < weight.size(0), "Padding_idx must be within num_embeddings"
+        elif padding_idx < 0:
+            assert padding_idx >= -weight.size(0), "Padding_idx must be within num_embeddings"
+            padding_idx = weight.size(0) + padding_idx
+    else:
+        padding_idx = -1
+    return torch.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+@_named("_max_pool2d")
+def max_pool2d(input: Tensor, kernel_size: BroadcastingList2[int], stride: Optional[BroadcastingList2[int]] = None,
+               padding: BroadcastingList2[int] = 0, dilation: BroadcastingList2[int] = 1, ceil_mode: bool = False,
+               return_indices: bool = False) -> Tensor:
+    if stride is None:
+        stride = torch.jit.annotate(List[int], [])
+    return torch.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@_of
+def adaptive_avg_pool2d(input: Tensor, output_size: BroadcastingList2[int]) -> Tensor:
+    return torch.adaptive_avg_pool2d(input, output_size)
+
+
+@_of
+def mse_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
+             reduction: str = "mean") -> Tensor:
+    number = 0 if reduction == "none" else 1 if reduction == "mean" else 2
+    expanded = torch.broadcast_tensors([input, target])
+    return torch.mse_loss(expanded[0], expanded[1], number)
+
+
+@_of
+def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Optional[bool] = None,
+                  ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean",
+                  label_smoothing: float = 0.0) -> Tensor:
+    number = 0 if reduction == "none" else 1 if reduction == "mean" else 2
+    return torch.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
+
+
+@_of
+def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Optional[bool] = None,
+             ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
+    number = 0 if reduction == "none" else 1 if reduction == "mean" else 2
+    return torch.nll_loss_nd(input, target, weight, number, ignore_index)
+
+
+@_of
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Optional[Tensor] = None) -> Tensor:
+    denom = input.norm(p, [dim], keepdim=True).clamp_min(eps).expand_as(input)
+    return input / denom
+
+
+# --- modules ---
+
+@_method("Sequential.forward")
+def sequential_forward(self, input):
+    for module in self:
+        input = module(input)
+    return input
+
+
+@_method("_ConvNd._conv_forward", "Conv2d._conv_forward")
+def conv2d_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]):
+    if self.padding_mode != "zeros":
+        return torch.conv2d(
+            torch.nn.functional.pad(input, self._reversed_padding_repeated_twice, self.padding_mode), weight, bias, self.stride,
+            [0, 0], self.dilation, self.groups)
+    return torch.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+@_method("Conv1d._conv_forward")
+def conv1d_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]):
+    if self.padding_mode != "zeros":
+        return torch.conv1d(
+            torch.nn.functional.pad(input, self._reversed_padding_repeated_twice, self.padding_mode), weight, bias, self.stride,
+            [0], self.dilation, self.groups)
+    return torch.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+@_method("_BatchNorm.forward")
+def batch_norm_forward(self, input: Tensor) -> Tensor:
+    self._check_input_dim(input)
+    if self.momentum is None:
+        exponential_average_factor = 0.0
+    else:
+        exponential_average_factor = self.momentum
+    if self.training and self.track_running_stats:
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                exponential_average_factor = 1.0 / float(self.num_batches_tracked)
+            else:
+                exponential_average_factor = self.momentum
+    if self.training:
+        bn_training = True
+    else:
+        bn_training = (self.running_mean is None) and (self.running_var is None)
+    return torch.nn.functional.batch_norm(
+        input, self.running_mean if not self.training or self.track_running_stats else None,
+        self.running_var if not self.training or self.track_running_stats else None, self.weight, self.bias,
+        bn_training, exponential_average_factor, self.eps)
+
+
+@_method("Flatten.forward")
+def flatten_forward(self, input: Tensor) -> Tensor:
+    return input.flatten(self.start_dim, self.end_dim)
+
+
+@_method("BatchNorm1d._check_input_dim")
+def check_dim_1(self, input):
+    if input.dim() != 2 and input.dim() != 3:
+        raise ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
+
+
+@_method("BatchNorm2d._check_input_dim")
+def check_dim_2(self, input):
+    if input.dim() != 4:
+        raise ValueError(f"expected 4D input (got {input.dim()}D input)")
+
+
+@_method("BatchNorm3d._check_input_dim")
+def check_dim_3(self, input):
+    if input.dim() != 5:
+        raise ValueError(f"expected 5D input (got {input.dim()}D input)")
+
+
+# --- classes ---
+
+def __init___of_no_grad(self):
+    self.prev = False
+
+
+def __enter___of_no_grad(self) -> None:
+    self.prev = torch.is_grad_enabled()
+    torch.set_grad_enabled(False)
+
+
+def __exit___of_no_grad(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    torch.set_grad_enabled(self.prev)
+
+
+_class(torch.no_grad, "__torch__.torch.autograd.grad_mode.no_grad", [("prev", "bool")], __init___of_no_grad,
+       __enter___of_no_grad, __exit___of_no_grad)

@@ -1,0 +1,424 @@
+"""What names mean in functions and modules that `script` compiles.
+
+The compiler is in C.  It asks here what a name, an attribute or an annotation is; the answer is a
+pair of a kind and a payload, and may define further functions and classes in the program first.
+"""
+import builtins
+import enum
+import inspect
+import math
+import sys
+import types
+import typing
+
+import cresset
+
+from .. import _C
+from . import _forms
+
+_functions = {}    # function -> qualified name, of functions that are defined
+_scopes = {}       # qualified name of a function -> how its names are looked up
+_classes = {}      # class -> qualified name
+_modules = {}      # qualified name of a module's class -> one of its modules
+_objects = []      # objects by handle
+_handles = {}      # id -> handle
+_taken = set()     # qualified names
+_mangled = [0]
+
+
+# --- names and sources ---
+
+def ours(name):
+    """Whether a module of this name belongs to the package, which programs may call torch."""
+    return (name or "").partition(".")[0] in ("cresset", "torch")
+
+
+def _module_name(obj):
+    name = obj.__module__ or "__main__"
+    if name == "__main__":
+        return "__torch__"
+    if name == "cresset" or name.startswith("cresset."):
+        name = "torch" + name[len("cresset"):]
+    return "__torch__." + name
+
+
+def qualified_name(obj, name=None):
+    """The name of a function or class in programs: __torch__.module.name."""
+    name = name or getattr(obj, "_jit_override_qualname", None) or obj.__name__
+    if name == "<lambda>":
+        name = "_lambda"
+    return free_name(f"{_module_name(obj)}.{name}")
+
+
+def free_name(wanted):
+    """The name, or one with a mangling part when it is taken."""
+    name = wanted
+    while name in _taken:
+        prefix, _, last = wanted.rpartition(".")
+        name = f"{prefix}.___torch_mangle_{_mangled[0]}.{last}"
+        _mangled[0] += 1
+    _taken.add(name)
+    return name
+
+
+def _source(fn):
+    """(text without the indent of its first line, file, line, indent)."""
+    if isinstance(fn, _forms.Form):
+        return fn.source, fn.file, fn.line, 0
+    try:
+        lines, line = inspect.getsourcelines(fn)
+    except OSError as e:
+        raise OSError(f"Can't get source for {fn}. TorchScript requires source access in order to carry out "
+                      "compilation, make sure original .py files are available.") from e
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    text = "".join(l[indent:] if not l[:indent].strip() else l for l in lines)
+    return text, inspect.getsourcefile(fn) or "<string>", max(line, 1), indent
+
+
+class _Scope:
+    """Names that a function sees: closure, globals, builtins."""
+
+    def __init__(self, fn):
+        self.fn = fn
+        self.names = {}
+        if isinstance(fn, _forms.Form):
+            self.globals = vars(_forms)
+            return
+        self.globals = fn.__globals__
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
+            try:
+                self.names[name] = cell.cell_contents
+            except ValueError:
+                pass
+
+    def find(self, name):
+        if name in self.names:
+            return self.names[name]
+        return self.globals.get(name, _absent)
+
+    def evaluate(self, text):
+        return eval(text, dict(self.globals), self.names)
+
+
+_absent = object()
+
+
+def define(fn, owner=None, name=None):
+    """Defines a function, or a method of a class; returns its qualified name."""
+    if owner is None and fn in _functions:
+        return _functions[fn]
+    text, file, line, indent = _source(fn)
+    if owner is None:
+        qualified = qualified_name(fn, name)
+        _functions[fn] = qualified
+    else:
+        qualified = f"{owner}.{name or fn.__name__}"
+    _scopes[qualified] = _Scope(fn)
+    try:
+        _C._script_define(qualified, owner, text, file, line, indent)
+    except BaseException:
+        _functions.pop(fn, None)
+        raise
+    return qualified
+
+
+class attempt:
+    """A compilation: what it defined is forgotten when it fails."""
+
+    def __enter__(self):
+        self.before = dict(_functions), dict(_classes), dict(_modules)
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            for table, old in zip((_functions, _classes, _modules), self.before):
+                table.clear()
+                table.update(old)
+
+
+# --- what objects are ---
+
+def _handle(obj):
+    if id(obj) not in _handles:
+        _handles[id(obj)] = len(_objects)
+        _objects.append(obj)
+    return _handles[id(obj)]
+
+
+_operator_types = (type(cresset.relu), types.BuiltinFunctionType)
+
+
+def _operator(obj):
+    """The operator that a function of the package calls, or None."""
+    name = getattr(obj, "__name__", None)
+    module = getattr(obj, "__module__", None) or ""
+    if not name:
+        return None
+    candidates = [f"aten::{name}"]
+    for part in ("linalg", "fft", "special"):
+        if module.endswith("." + part) or f"_{part}" in module:
+            candidates.insert(0, f"aten::{part}_{name}")
+    for full in candidates:
+        if _C._script_has_operator(full):
+            return full
+    return None
+
+
+def _specials():
+    jit = cresset.jit
+    return {
+        jit.annotate: ("special", "annotate"), jit.isinstance: ("special", "isinstance"),
+        builtins.isinstance: ("special", "isinstance"), builtins.getattr: ("special", "getattr"),
+        jit.is_scripting: ("special", "is_scripting"), jit.is_tracing: ("special", "is_tracing"),
+        jit.wait: ("operator", "aten::wait"), jit.fork: ("special", "fork"),
+        jit._unwrap_optional: ("operator", "aten::_unwrap_optional"),
+        cresset.device: ("operator", "aten::device"), cresset.set_grad_enabled: ("operator", "aten::set_grad_enabled"), typing.cast: ("special", "annotate"),
+        builtins.print: ("operator", "prim::Print"), builtins.int: ("special", "int"),
+        builtins.float: ("special", "float"), builtins.bool: ("special", "bool"),
+        builtins.str: ("special", "str"),
+    }
+
+
+def _hashable(obj):
+    try:
+        hash(obj)
+    except TypeError:
+        return False
+    return True
+
+
+def describe(obj):
+    """The kind and payload of an object, as the compiler understands them; None: nothing."""
+    if _hashable(obj):
+        special = _specials().get(obj)
+        if special is not None:
+            return special
+    if obj is None or isinstance(obj, (bool, int, float, complex, str, cresset.dtype, cresset.device)):
+        if isinstance(obj, enum.Enum):
+            return "object", _handle(obj)
+        return "constant", obj
+    if isinstance(obj, (cresset.layout, cresset.memory_format)):
+        return "constant", _number_of(obj)
+    if isinstance(obj, cresset.jit.ScriptFunction):
+        return "function", obj.qualified_name
+    if isinstance(obj, (tuple, list)) and not isinstance(obj, type):
+        return "constant", obj
+    if isinstance(obj, type):
+        return _describe_class(obj)
+    form = _forms.form_of(obj) if _hashable(obj) else None
+    if form is not None:
+        return "function", define(form)
+    if isinstance(obj, types.FunctionType):
+        return _describe_function(obj)
+    if getattr(obj, "__module__", None) == "math" and callable(obj):
+        return ("operator", f"aten::{obj.__name__}")
+    if isinstance(obj, _operator_types) or type(obj).__module__.endswith("_C"):
+        name = _operator(obj)
+        if name is not None:
+            return "operator", name
+    if isinstance(obj, types.ModuleType) or _is_package(obj):
+        return "object", _handle(obj)
+    name = _operator(obj) if callable(obj) and ours(getattr(obj, "__module__", "")) else None
+    if name is not None:
+        return "operator", name
+    wrapped = getattr(obj, "__wrapped__", None)
+    if isinstance(wrapped, types.FunctionType):
+        return _describe_function(wrapped)
+    return "object", _handle(obj)
+
+
+def _is_package(obj):
+    return type(obj).__name__ in ("_Ops", "_OpNamespace")
+
+
+def _describe_function(fn):
+    modifier = getattr(fn, "_torchscript_modifier", "")
+    if modifier.startswith("unused"):
+        return "function", define(_forms.unused(fn))
+    if modifier.startswith("ignore"):
+        raise RuntimeError(f"Python functions that are marked with @torch.jit.ignore cannot be called by compiled "
+                           f"code yet: {fn.__name__}")
+    original = getattr(fn, "_script_if_tracing_original", None)
+    return "function", define(original or fn)
+
+
+def _number_of(obj):
+    order = {"layout": ["strided", "sparse_coo", "sparse_csr", "mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc"],
+             "memory_format": ["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"]}
+    return order[type(obj).__name__].index(str(obj).rpartition(".")[2])
+
+
+# --- classes ---
+
+def _describe_class(cls):
+    if issubclass(cls, enum.Enum):
+        return "class", define_enum(cls)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return "class", define_named_tuple(cls)
+    if issubclass(cls, BaseException):
+        return "object", _handle(cls)
+    form = _forms.class_of(cls)
+    if form is not None:
+        return "class", define_class_form(cls, form)
+    return "object", _handle(cls)
+
+
+def define_class_form(cls, form):
+    """Defines a class of the package by its form: attributes and methods."""
+    if cls not in _classes:
+        name = _classes[cls] = free_name(form.name)
+        _C._script_add_class(name, "class")
+        for attribute, text in form.attributes:
+            _C._script_add_attribute(name, attribute, text, False, False)
+        for method in form.methods:
+            define(method, name)
+    return _classes[cls]
+
+
+def define_enum(cls):
+    """Defines an enum; returns its qualified name."""
+    if cls not in _classes:
+        name = _classes[cls] = qualified_name(cls)
+        _C._script_add_class(name, "enum")
+        for member in cls:
+            if not _C._script_add_constant(name, member.name, member.value):
+                raise RuntimeError(f"Could not convert the value of {member} to a TorchScript constant")
+    return _classes[cls]
+
+
+def define_named_tuple(cls):
+    """Defines a named tuple; returns its qualified name."""
+    if cls not in _classes:
+        hints = typing.get_type_hints(cls)
+        fields = [(f, annotation(hints.get(f, cresset.Tensor))) for f in cls._fields]
+        name = _classes[cls] = qualified_name(cls)
+        _C._script_add_class(name, "tuple")
+        for field, text in fields:
+            _C._script_add_attribute(name, field, text, False, False)
+        _C._script_finish_tuple(name)
+    return _classes[cls]
+
+
+# --- annotations ---
+
+_plain = {int: "int", float: "float", bool: "bool", str: "str", complex: "complex", type(None): "NoneType",
+          None: "NoneType", list: "List", tuple: "Tuple", typing.Any: "Any"}
+
+
+def annotation(t):
+    """The text of an annotation's type; raises for types that programs lack."""
+    if _hashable(t) and t in _plain:
+        return _plain[t]
+    if isinstance(t, type) and issubclass(t, cresset.Tensor):
+        return "Tensor"
+    if t is cresset.device:
+        return "Device"
+    if t in (cresset.dtype, cresset.layout, cresset.memory_format):
+        return "int"
+    if t is cresset.Generator:
+        return "Generator"
+    origin, inner = typing.get_origin(t), typing.get_args(t)
+    if origin is typing.Union or isinstance(t, types.UnionType):
+        members = [annotation(m) for m in inner]
+        if len(members) == 2 and "NoneType" in members:
+            return f"Optional[{next(m for m in members if m != 'NoneType')}]"
+        return f"Union[{', '.join(members)}]"
+    if origin is list:
+        return f"List[{annotation(inner[0])}]"
+    if origin is dict:
+        return f"Dict[{annotation(inner[0])}, {annotation(inner[1])}]"
+    if origin is tuple:
+        if not inner or inner == ((),):
+            return "Tuple[()]"
+        return f"Tuple[{', '.join(map(annotation, inner))}]"
+    if origin is typing.Final:
+        return annotation(inner[0])
+    if isinstance(origin, type) and origin.__name__.endswith("Future"):
+        return f"Future[{annotation(inner[0])}]"
+    if isinstance(t, type) and issubclass(t, enum.Enum):
+        return define_enum(t)
+    if isinstance(t, type) and issubclass(t, tuple) and hasattr(t, "_fields"):
+        return define_named_tuple(t)
+    if isinstance(t, type) and t in _classes:
+        return _classes[t]
+    if isinstance(t, type) and issubclass(t, cresset.nn.Module):
+        for name, module in _modules.items():
+            if type(module) is t:
+                return name
+    raise RuntimeError(f"Unknown type annotation: '{t}'")
+
+
+# --- answers to the compiler ---
+
+_CLOSED_OVER = ("python value of type '{}' cannot be used as a value. Perhaps it is a closed over global variable? If "
+                "so, please consider passing it in as an argument or use a local variable instead.")
+
+
+def _on_name(function, name):
+    scope = _scopes.get(function)
+    obj = scope.find(name) if scope is not None else _absent
+    if obj is _absent:
+        return None
+    if isinstance(obj, (int, float, complex, str, tuple, list, dict, set)) and not isinstance(obj, enum.Enum):
+        return "refused", _CLOSED_OVER.format(type(obj).__name__)
+    return describe(obj)
+
+
+def _on_attribute(handle, name):
+    obj = _objects[handle]
+    found = getattr(obj, name, _absent)
+    if isinstance(obj, types.ModuleType) and obj is cresset and name in ("ops", "classes"):
+        return "object", _handle(found)
+    if _is_package(obj) and not hasattr(obj, name):
+        return None
+    if type(obj).__name__ == "_OpNamespace":
+        return "operator", f"{obj.name}::{name}"
+    if found is _absent:
+        return None
+    if isinstance(obj, types.ModuleType) and ours(obj.__name__) and callable(found) \
+            and not isinstance(found, type) and (obj is cresset or not isinstance(found, types.FunctionType)) and _forms.form_of(found) is None:
+        for full in _operator_names(obj, name):
+            if _C._script_has_operator(full):
+                return "operator", full
+    return describe(found)
+
+
+def _operator_names(module, name):
+    part = module.__name__.rpartition(".")[2]
+    if part in ("linalg", "fft", "special"):
+        yield f"aten::{part}_{name}"
+    yield f"aten::{name}"
+
+
+def _on_member(cls, name):
+    module = _modules.get(cls)
+    if module is None:
+        return None
+    from . import _recursive
+    return _recursive.member(cls, module, name)
+
+
+def _on_value(function, text):
+    value = _scopes[function].evaluate(text)
+    described = describe(value)
+    return described if described and described[0] == "constant" else None
+
+
+def _on_type(function, text):
+    scope = _scopes.get(function)
+    if scope is None:
+        return None
+    try:
+        t = scope.evaluate(text)
+    except NameError:
+        return None
+    if isinstance(t, str):
+        t = scope.evaluate(t)
+    return annotation(t)
+
+
+def compile_function(fn):
+    """Compiles a function of Python."""
+    if fn in _functions:
+        return _C._script_compile(_functions[fn])
+    with attempt():
+        return _C._script_compile(define(fn))

@@ -1,0 +1,19 @@
+/* code.h - graphs as source text, in torch's form: letter for letter what torch prints. */
+#ifndef CR_SCRIPT_CODE_H
+#define CR_SCRIPT_CODE_H
+
+#include "script/unit.h"
+
+/* The tensors that texts call CONSTANTS.c0 and so on, borrowed. */
+typedef CR_VEC(cr_tensor *) cr_scode_tensors;
+
+/* What an archive's text needs besides the functions themselves. */
+typedef struct {
+    cr_scode_tensors *tensors; /* collects tensors; or NULL */
+    bool self_type;            /* self has its type, as in archives */
+} cr_scode;
+
+/* Appends the text of a compiled function, "def NAME(...". `how` may be NULL. */
+CR_MUST cr_status cr_scode_function(cr_text *out, const cr_sfunction *f, const cr_scode *how);
+
+#endif

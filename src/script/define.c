@@ -1,0 +1,220 @@
+/* Functions that a caller's language defines: their names, through the unit's environment. */
+#include "script/compile.h"
+#include "script/python.h"
+#include <string.h>
+
+static const char *define_function(const compiler *c)
+{
+    return c->function ? c->function->qualified : "";
+}
+
+static term *define_new(compiler *c, term_kind kind)
+{
+    term *t = CR_NEW(c->s, term);
+
+    t->kind = (uint8_t)kind;
+    return t;
+}
+
+static term *define_known(compiler *c, const cr_sname *n, cr_srange range)
+{
+    term *t;
+
+    if (n->kind == CR_SNAME_FUNCTION) {
+        t = define_new(c, TERM_FUNCTION);
+        t->function = cr_sunit_function(c->unit, n->name);
+        if (!t->function)
+            cr_srange_bail(c->s, CR_RUNTIME, range, "function '%s' is not defined", n->name);
+        return t;
+    }
+    cr_sclass *cls = cr_sunit_class(c->unit, n->name);
+    if (!cls)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "class '%s' is not defined", n->name);
+    t = define_new(c, TERM_CLASS);
+    t->type = cls->type;
+    return t;
+}
+
+static term *define_term(compiler *c, const cr_sname *n, cr_srange range)
+{
+    term *t;
+
+    switch ((cr_sname_kind)n->kind) {
+    case CR_SNAME_CONSTANT: return compile_term_value(c, compile_constant(c, &n->value, range));
+    case CR_SNAME_OPERATOR:
+    case CR_SNAME_SPECIAL:
+        t = define_new(c, n->kind == CR_SNAME_OPERATOR ? TERM_OPERATOR : TERM_SPECIAL);
+        t->name = n->name;
+        return t;
+    case CR_SNAME_FUNCTION:
+    case CR_SNAME_CLASS: return define_known(c, n, range);
+    case CR_SNAME_OBJECT:
+        t = define_new(c, TERM_PYTHON);
+        t->handle = n->handle;
+        return t;
+    case CR_SNAME_REFUSED: cr_srange_bail(c->s, CR_RUNTIME, range, "%s", n->name);
+    default: return NULL;
+    }
+}
+
+term *define_name(compiler *c, const char *name, cr_srange range)
+{
+    cr_sname n = {0};
+
+    cr_session_check(c->s, c->env->name(define_function(c), name, &n));
+    return define_term(c, &n, range);
+}
+
+term *define_attribute(compiler *c, const term *object, const char *name, cr_srange range)
+{
+    cr_sname n = {0};
+    term *t;
+
+    cr_session_check(c->s, c->env->attribute(object->handle, name, &n));
+    t = define_term(c, &n, range);
+    if (!t)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "python value has no attribute '%s'", name);
+    return t;
+}
+
+static cr_svalue *define_get(compiler *c, cr_svalue *self, const char *name, cr_srange range)
+{
+    int slot = cr_sclass_attribute(self->type->cls, name);
+    cr_snode *n;
+
+    if (slot < 0)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "there is no attribute '%s'", name);
+    n = cr_snode_new(c->block, CR_SPRIM_GET_ATTR, range);
+    n->name = self->type->cls->attribute[slot].name;
+    cr_snode_input(n, self);
+    return cr_snode_output(n, name, self->type->cls->attribute[slot].type);
+}
+
+/* "0 1 2": the list of these attributes of self. */
+static term *define_items(compiler *c, cr_svalue *self, const char *names, cr_srange range)
+{
+    term *t = define_new(c, TERM_ITEMS);
+    char *at = cr_session_text(c->s, names), *word;
+
+    t->items = CR_NEW_N(c->s, term *, strlen(names) + 1);
+    while ((word = strsep(&at, " ")) != NULL)
+        if (*word)
+            t->items[t->count++] = compile_term_value(c, define_get(c, self, word, range));
+    return t;
+}
+
+term *define_member(compiler *c, cr_svalue *self, const cr_sclass *cls, const char *name,
+                    cr_srange range)
+{
+    cr_sname n = {0};
+    term *t;
+
+    if (!c->env)
+        return NULL;
+    cr_session_check(c->s, c->env->member(cls->name, name, &n));
+    if (n.kind == CR_SNAME_ATTRIBUTES)
+        return define_items(c, self, n.name, range);
+    t = define_term(c, &n, range);
+    if (t && t->kind == TERM_FUNCTION && t->function->owner == cls) {
+        t->kind = TERM_METHOD;
+        t->self = self;
+    }
+    return t;
+}
+
+static char *define_text(compiler *c, const cr_sast *a)
+{
+    const cr_ssource *s = a->range.source;
+    size_t n = a->range.end - a->range.start;
+    char *copy = cr_arena_text(&c->s->keep, s->text + a->range.start, n);
+
+    if (!copy)
+        cr_session_check(c->s, CR_MEMORY);
+    return copy;
+}
+
+const cr_stype *define_type(compiler *c, const cr_sast *a)
+{
+    cr_ssource *source = CR_NEW(c->s, cr_ssource);
+    const cr_senv *env = c->env;
+    const cr_stype *type;
+    char *text = NULL;
+
+    cr_session_check(c->s, env->type(define_function(c), define_text(c, a), &text));
+    if (!text)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Unknown type name '%s'", define_text(c, a));
+    *source = (cr_ssource){.text = text, .len = strlen(text), .first_line = 1};
+    c->env = NULL; /* the text has no free names */
+    type = compile_type(c, cr_sast_parse_expression(c->s, source));
+    c->env = env;
+    return type;
+}
+
+const cr_sconstant *define_constant(compiler *c, const cr_sast *a)
+{
+    cr_sname n = {0};
+
+    cr_session_check(c->s, c->env->value(define_function(c), define_text(c, a), &n));
+    if (n.kind != CR_SNAME_CONSTANT)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "the value is not a constant");
+    return cr_session_copy(c->s, &n.value, sizeof n.value);
+}
+
+/* --- entry points --- */
+
+typedef struct {
+    cr_sunit *unit;
+    const char *qualified;
+    cr_sclass *owner;
+    const cr_ssource *source;
+    cr_sfunction *function;
+} defining;
+
+static compiler *define_compiler(cr_session *s, cr_sunit *u)
+{
+    compiler *c = CR_NEW(s, compiler);
+
+    *c = (compiler){.s = s, .unit = u, .env = cr_sunit_env(u), .nesting = CR_NEW(s, int)};
+    return c;
+}
+
+static void define_it(cr_session *s, void *context)
+{
+    defining *d = context;
+    compiler *c = define_compiler(s, d->unit);
+    cr_ssource *source = cr_session_copy(s, d->source, sizeof *source);
+    const cr_sast *body;
+
+    source->text = cr_session_text(s, source->text);
+    source->name = source->name ? cr_session_text(s, source->name) : NULL;
+    body = cr_sast_parse(s, source);
+    if (body->count != 1 || body->at[0]->kind != CR_SAST_FUNCTION)
+        cr_bail(s, CR_RUNTIME, "Expected a single top-level function");
+    d->function = import_define(c, d->qualified, d->owner, body->at[0]);
+    if (d->owner)
+        cr_sclass_add_method(d->owner, d->function);
+}
+
+cr_status cr_sunit_define(cr_sunit *u, const char *qualified, cr_sclass *owner,
+                          const cr_ssource *source, cr_sfunction **out)
+{
+    defining d = {.unit = u, .qualified = qualified, .owner = owner, .source = source};
+
+    CR_TRY(cr_session_run(cr_sunit_session(u), define_it, &d));
+    *out = d.function;
+    return CR_OK;
+}
+
+static void define_compile(cr_session *s, void *context)
+{
+    defining *d = context;
+
+    compile_function(define_compiler(s, d->unit), d->function, (cr_srange){0});
+}
+
+cr_status cr_sunit_compile(cr_sunit *u, cr_sfunction *f)
+{
+    defining d = {.unit = u, .function = f};
+
+    return cr_session_run(cr_sunit_session(u), define_compile, &d);
+}

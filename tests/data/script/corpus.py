@@ -1,0 +1,472 @@
+"""Small scripted programs, and what torch makes of them: tests/data/script/corpus.json.xz.
+
+    python tests/data/script/corpus.py tests/data/script/corpus.json.xz
+
+needs torch 2.13.  For each program the file has the results of its calls, the code, the graph with
+its values renumbered, or the text of the error.
+"""
+import importlib.util
+import json
+import lzma
+import os
+import re
+import sys
+import tempfile
+import warnings
+
+# Expressions: parameters, the expression, arguments of calls.
+EXPRESSIONS = [
+    *[("x: int, y: int", f"x {op} y", ["7, 2", "-7, 2"]) for op in
+      ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>", "==", "!=", "<", "<=", ">", ">=")],
+    *[("x: float, y: float", f"x {op} y", ["7.5, 2.0", "-7.5, 2.0"]) for op in
+      ("+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=")],
+    *[("x: int, y: float", f"x {op} y", ["7, 2.5"]) for op in ("+", "-", "*", "/", "//", "%", "<", ">=", "==")],
+    *[("x: float, y: int", f"x {op} y", ["7.5, 2"]) for op in ("+", "-", "*", "/", "//", "%", "<", ">=", "==")],
+    *[("s: str", f"s.{call}", ["'aB c1'", "''"]) for call in
+      ("upper()", "lower()", "capitalize()", "title()", "strip()", "isdigit()", "isalpha()", "isspace()", "isalnum()",
+       "islower()", "isupper()", "split(' ')", "replace('a', 'b')", "find('c')", "startswith('a')", "endswith('1')",
+       "count('a')", "zfill(8)", "ljust(8)", "rjust(8)", "center(9)", "rfind('B')", "splitlines()", "lstrip('a')",
+       "rstrip('1')", "join(['x', 'y'])")],
+    ("s: str", "s[0]", ["'abc'"]), ("s: str", "s[-1]", ["'abc'"]), ("s: str", "s[1:]", ["'abc'"]),
+    ("s: str", "s + 'z'", ["'abc'"]), ("s: str", "s * 2", ["'abc'"]), ("s: str", "len(s)", ["'abc'"]),
+    ("s: str", "'b' in s", ["'abc'", "'xyz'"]), ("s: str", "f'{s}!'", ["'abc'"]),
+    ("s: str, n: int", "'{} {}'.format(s, n)", ["'abc', 3"]), ("s: str", "int(s)", ["'12'"]),
+    ("s: str", "float(s)", ["'1.5'"]), ("n: int", "str(n)", ["5"]), ("n: int", "float(n)", ["5"]),
+    ("x: float", "int(x)", ["5.7"]), ("x: float", "round(x)", ["2.5"]), ("n: int", "bool(n)", ["0", "3"]),
+    ("n: int", "abs(n)", ["-3"]), ("n: int", "-n", ["3"]), ("n: int", "~n", ["3"]), ("n: int", "not n == 2", ["2"]),
+    ("n: int", "hex(n)", ["255"]), ("n: int", "bin(n)", ["5"]), ("n: int", "oct(n)", ["9"]), ("n: int", "chr(n)", ["65"]),
+    ("s: str", "ord(s)", ["'A'"]), ("n: int, m: int", "max(n, m)", ["3, 4"]), ("n: int, m: int", "min(n, m)", ["3, 4"]),
+    ("n: int", "n if n > 2 else -n", ["1", "5"]), ("n: int", "n > 1 and n < 5", ["0", "3", "9"]),
+    ("n: int", "n < 1 or n > 5", ["0", "3", "9"]), ("n: int", "1 < n < 5", ["0", "3"]),
+    *[("x: float", f"math.{f}(x)", ["0.5"]) for f in
+      ("sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "floor", "ceil", "fabs", "log10", "log1p", "expm1", "asin",
+       "acos", "atan", "sinh", "cosh", "erf", "erfc", "degrees", "radians", "isnan", "isinf", "isfinite")],
+    ("x: float", "math.pi * x", ["2.0"]), ("n: int, m: int", "math.gcd(n, m)", ["12, 18"]),
+    *[("l: List[int]", e, ["[3, 1, 2]"]) for e in
+      ("l[0]", "l[-1]", "l[1:]", "l[:2]", "l[::2]", "len(l)", "sum(l)", "max(l)", "min(l)", "sorted(l)", "l + [4]", "l * 2",
+       "2 in l", "l == [3, 1, 2]", "l.index(1)", "l.count(3)", "l.copy()", "[i * 2 for i in l]", "list(l)", "l != [1]",
+       "[i for i in range(3)]", "all([i > 0 for i in l])", "any([i > 2 for i in l])")],
+    *[("d: Dict[str, int]", e, ["{'a': 1, 'b': 2}"]) for e in
+      ("d['a']", "len(d)", "'a' in d", "d.keys()", "d.values()", "d.items()", "d.get('z', 5)", "d.get('a')", "d.copy()")],
+    *[("t: Tuple[int, str, float]", e, ["(1, 'a', 2.5)"]) for e in ("t[0]", "t[-1]", "t[1:]", "len(t)", "t")],
+    *[("x", e, ["torch.arange(6.0).view(2, 3)"]) for e in
+      ("x + 1", "1 + x", "x - 2.5", "2 - x", "x * x", "x / 2", "2 / x", "x // 2", "x % 2", "x ** 2", "2 ** x", "-x", "x @ x.t()",
+       "x == 2", "x != 2", "x < 2", "x > x", "~(x > 2)", "(x > 1) & (x < 4)", "(x < 1) | (x > 4)", "x[0]", "x[-1]", "x[0, 1]",
+       "x[:, 1]", "x[:, 1:]", "x[..., 0]", "x[None]", "x[0:1, ::2]", "x[x > 2]", "x.sum()", "x.sum(0)", "x.sum(dim=1)",
+       "x.sum(dim=1, keepdim=True)", "x.mean()", "x.mean(1)", "x.max()", "x.max(1)", "x.argmax(1)", "x.t()", "x.view(-1)",
+       "x.view(3, 2)", "x.reshape([6])", "x.permute(1, 0)", "x.transpose(0, 1)", "x.unsqueeze(0)", "x.size()", "x.size(0)",
+       "x.shape", "x.shape[1]", "x.dim()", "x.numel()", "x.dtype", "x.device", "x.is_cuda", "x.requires_grad", "len(x)",
+       "x.to(torch.int64)", "x.long()", "x.double()", "x.float()", "x.clone()", "x.detach()", "x.exp()", "x.abs().sqrt()",
+       "x.clamp(1, 3)", "x.clamp(min=1)", "x.tolist() if False else x", "torch.relu(x)", "torch.sigmoid(x)", "torch.tanh(x)",
+       "torch.cat([x, x])", "torch.cat([x, x], 1)", "torch.stack([x, x], dim=0)", "torch.zeros(2, 3)", "torch.ones([2])",
+       "torch.zeros_like(x)", "torch.full([2], 1.5)", "torch.arange(3)", "torch.where(x > 2, x, -x)", "torch.matmul(x, x.t())",
+       "torch.softmax(x, 1)", "F.softmax(x, dim=-1)", "F.relu(x)", "F.gelu(x)", "x.softmax(1)", "torch.max(x)",
+       "torch.max(x, 1)[0]", "x.flatten()", "x.chunk(3, 1)", "x.split(1)", "x.unbind(0)", "torch.sum(x, [0, 1])", "x.std()",
+       "x.item() if False else 1", "float(x.sum())", "int(x.sum())", "bool(x.sum() > 3)", "x.new_zeros([2])", "x.expand(4, 2, 3)",
+       "x.repeat(2, 1)", "torch.tensor([1, 2])", "torch.tensor(2.5)", "x.type_as(x)", "torch.linspace(0, 1, 3)", "x.cumsum(1)",
+       "x.masked_fill(x > 2, 0.0)", "x.index_select(0, torch.tensor([1]))", "F.linear(x, x)", "x.norm()", "x.var(1)",
+       "x.topk(2)", "x.sort(1, True)", "torch.einsum('ij,kj->ik', [x, x])", "F.dropout(x, 0.0, False)", "x.add(x, alpha=2)")],
+    ("x: Optional[int]", "x is None", ["None", "3"]), ("x: Optional[int]", "x if x is not None else 0", ["None", "3"]),
+    ("x: Optional[int]", "0 if x is None else x + 1", ["None", "3"]),
+    ("x: Optional[int], y: Optional[int]", "x + y if x is not None and y is not None else 0", ["1, 2", "None, 2"]),
+    ("x: Union[int, str]", "isinstance(x, int)", ["1", "'a'"]), ("x: Any", "isinstance(x, str)", ["1", "'a'"]),
+    ("x: complex", "x * 2", ["(1+2j)"]), ("b: bool", "not b", ["True"]), ("x: int", "(x, x + 1)", ["1"]),
+    ("x: int", "[x, 2]", ["1"]), ("x: int", "{'a': x}", ["1"]), ("x: int", "1 + 2 * 3 + x", ["1"]), ("x: int", "-1 + x", ["1"]),
+]
+
+# Whole functions and modules: source, arguments of calls.
+PROGRAMS = [
+    ("""
+def f(x, n: int):
+    for i in range(n):
+        x = x + i
+    return x
+""", ["torch.ones(2), 3"]),
+    ("""
+def f(n: int):
+    total = 0
+    for i in range(1, n, 2):
+        if i == 5:
+            continue
+        if i > 9:
+            break
+        total += i
+    return total
+""", ["20", "4"]),
+    ("""
+def f(n: int):
+    while n > 0:
+        n -= 3
+        if n == 4:
+            return n
+    return -1
+""", ["10", "9"]),
+    ("""
+def f(n: int):
+    while True:
+        n += 1
+        if n > 10:
+            break
+    return n
+""", ["3"]),
+    ("""
+def f(x: Optional[int]) -> int:
+    if x is None:
+        return 0
+    return x + 1
+""", ["None", "2"]),
+    ("""
+def f(x, y: Optional[torch.Tensor] = None):
+    if y is None:
+        y = x
+    return x + y
+""", ["torch.ones(2)", "torch.ones(2), torch.zeros(2)"]),
+    ("""
+def f(n: int):
+    if n > 3:
+        a = 1
+        b = 'x'
+    elif n > 1:
+        a = 2
+        b = 'y'
+    else:
+        a = 3
+        b = 'z'
+    return a, b
+""", ["1", "2", "5"]),
+    ("""
+def f(n: int):
+    if n > 3:
+        raise ValueError('too large: {}'.format(n))
+    return n
+""", ["1", "5"]),
+    ("""
+def f(n: int):
+    assert n > 3, 'too small'
+    return n
+""", ["1", "5"]),
+    ("""
+def f(l: List[int]):
+    l.append(4)
+    l.extend([5, 6])
+    l.insert(0, 9)
+    x = l.pop()
+    l.reverse()
+    del l[0]
+    l[0] = 7
+    l.sort()
+    return l, x
+""", ["[1, 2]"]),
+    ("""
+def f(d: Dict[str, int]):
+    d['c'] = 3
+    total = 0
+    for k in d.keys():
+        total += d[k]
+    for k, v in d.items():
+        total += v + len(k)
+    return total, d.pop('c'), d
+""", ["{'a': 1}"]),
+    ("""
+def f(l: List[str], m: List[int]):
+    out: List[str] = []
+    for i, (s, n) in enumerate(zip(l, m)):
+        out.append(s * n + str(i))
+    return out
+""", ["['a', 'b'], [2, 3]"]),
+    ("""
+def f(x):
+    y = torch.zeros([2])
+    y[0] = x
+    y += 1
+    z = y * 2
+    z[1] -= 3
+    return z
+""", ["torch.tensor(5.0)"]),
+    ("""
+def f(x, flag: bool):
+    a, b = x, x + 1
+    if flag:
+        a, b = b, a
+    return a - b
+""", ["torch.ones(2), True", "torch.ones(2), False"]),
+    ("""
+def helper(x, k: int = 2):
+    return x * k
+
+
+def f(x):
+    return helper(x) + helper(x, 3) + helper(x, k=4)
+""", ["torch.ones(2)"]),
+    ("""
+LIMIT = 3
+
+
+def f(n: int):
+    return n + LIMIT
+""", ["1"]),
+    ("""
+class Pair(NamedTuple):
+    a: int
+    b: torch.Tensor
+
+
+def f(n: int):
+    p = Pair(n, torch.ones([2]))
+    return p.a + 1, p.b, p[0]
+""", ["1"]),
+    ("""
+class Color(Enum):
+    RED = 1
+    BLUE = 2
+
+
+def f(n: int):
+    c = Color.RED if n > 1 else Color.BLUE
+    return c == Color.RED, c.value, c.name
+""", ["1", "2"]),
+    ("""
+def f(x: Union[int, str]):
+    if isinstance(x, int):
+        return x + 1
+    else:
+        return len(x)
+""", ["1", "'abc'"]),
+    ("""
+def f(x: int | None):
+    return x is None
+""", ["1", "None"]),
+    ("""
+def f(x):
+    with torch.no_grad():
+        y = x * 2
+    return y
+""", ["torch.ones(2)"]),
+    ("""
+def f(x):
+    a = [x, x + 1]
+    b, c = a
+    d = [t * 2 for t in a]
+    return b + c + d[0]
+""", ["torch.ones(2)"]),
+    ("""
+def f(n: int):
+    x = 0
+    for i in range(n):
+        for j in range(i):
+            if j == 2:
+                break
+            x += j
+        if x > 5:
+            return x
+    return -x
+""", ["3", "9"]),
+    ("""
+def f(n: int) -> str:
+    if n > 2:
+        return 'big'
+    elif n > 1:
+        return 'mid'
+    return 'small'
+""", ["1", "2", "3"]),
+    ("""
+def f(x):
+    print('hello', x.size(0))
+    return x
+""", ["torch.ones(2)"]),
+    ("""
+def f(xs: List[torch.Tensor]):
+    total = torch.zeros([1])
+    for x in xs:
+        total = total + x.sum()
+    return total
+""", ["[torch.ones(2), torch.ones(3)]"]),
+    ("""
+def f(x, ys: Tuple[int, int]):
+    a, b = ys
+    return x.view(a, b)
+""", ["torch.ones(6), (2, 3)"]),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(2))
+        self.n = 3
+        self.names = ['a', 'b']
+
+    def forward(self, x):
+        for name in self.names:
+            x = x + len(name)
+        return x * self.w + self.n
+""", ["torch.ones(2)"]),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(2, 3)
+        self.b = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+
+    def forward(self, x):
+        return self.b(torch.relu(self.a(x))).shape
+""", ["torch.ones(1, 2)"]),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Identity(), nn.Identity()])
+
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            x = layer(x) + i
+        return self.layers[0](x)
+""", ["torch.ones(2)"]),
+    ("""
+class M(nn.Module):
+    scale: Optional[float]
+    count: Final[int]
+
+    def __init__(self):
+        super().__init__()
+        self.scale = 2.0
+        self.count = 4
+        self.register_buffer('total', torch.zeros(1))
+
+    @torch.jit.export
+    def other(self, n: int):
+        return n + self.count
+
+    def forward(self, x):
+        s = self.scale
+        if s is not None:
+            x = x * s
+        self.total += x.sum()
+        return x, self.other(1), self.total
+""", ["torch.ones(2)", "torch.ones(3)"]),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: int):
+        self.calls += x
+        if self.training:
+            return self.calls
+        return -self.calls
+""", ["1", "2"]),
+    ("""
+class Inner(nn.Module):
+    def forward(self, x, k: int = 1):
+        if k > 1:
+            return x * k
+        return x
+
+
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x):
+        return self.inner(x) + self.inner(x, 3) + self.inner(x, k=2)
+""", ["torch.ones(2)"]),
+    # errors
+    ("def f(x):\n    return y\n", []),
+    ("def f(x: int):\n    return x + 'a'\n", []),
+    ("def f(x):\n    return torch.relu(x, 3)\n", []),
+    ("def f(x):\n    return x.no_such_method()\n", []),
+    ("def f(x: int) -> str:\n    return x\n", []),
+    ("def f(n: int):\n    if n > 1:\n        return 1\n    return 'a'\n", []),
+    ("def f(n: int):\n    if n > 1:\n        a = 1\n    return a\n", []),
+    ("def f(n: int) -> int:\n    if n > 1:\n        return 1\n", []),
+    ("def f(n: int):\n    n = 'a'\n    return n\n", []),
+    ("def f(x: Optional[int]):\n    return x + 1\n", []),
+    ("def f(n: int):\n    for i in n:\n        pass\n    return n\n", []),
+    ("def f(n: int):\n    a, b = n\n    return a\n", []),
+    ("def f(n: int):\n    return [1, 'a']\n", []),
+    ("def f(n: int):\n    n.x = 3\n    return n\n", []),
+    ("def f(t: Tuple[int, str], n: int):\n    return t[n]\n", []),
+    ("def f(t: Tuple[int, str]):\n    return t[5]\n", []),
+]
+
+HEAD = """import math
+from enum import Enum
+from typing import Any, Dict, Final, List, NamedTuple, Optional, Tuple, Union
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+"""
+
+
+def cases():
+    """(name, source, arguments of calls)."""
+    for i, (params, expression, calls) in enumerate(EXPRESSIONS):
+        yield f"expression{i}", f"def f({params}):\n    return {expression}\n", calls
+    for i, (source, calls) in enumerate(PROGRAMS):
+        yield f"program{i}", source.strip("\n") + "\n", calls
+
+
+def renumbered(graph):
+    """The graph with values numbered in order and without places."""
+    names = {}
+    text = re.sub(r" # \S+:\d+:\d+", "", graph)
+    return re.sub(r"%[A-Za-z_0-9.]+", lambda m: names.setdefault(m.group(), f"%{len(names)}"), text)
+
+
+def plain(x, torch):
+    """A result as JSON: tensors with their dtype, tuples and dicts marked."""
+    if isinstance(x, torch.Tensor):
+        return ["tensor", str(x.dtype).rpartition(".")[2], list(x.shape),
+                [round(v, 4) if isinstance(v, float) else v for v in x.detach().flatten().tolist()]]
+    if isinstance(x, tuple):
+        return ["tuple", *[plain(v, torch) for v in x]]
+    if isinstance(x, list):
+        return ["list", *[plain(v, torch) for v in x]]
+    if isinstance(x, dict):
+        return ["dict", *[[plain(k, torch), plain(v, torch)] for k, v in x.items()]]
+    if isinstance(x, float):
+        return ["float", repr(round(x, 9))]
+    return x if isinstance(x, (bool, int, str, type(None))) else str(x)
+
+
+def error_text(e, path):
+    """The part of an error that does not depend on the machine."""
+    return str(e).replace(path, "FILE").strip()
+
+
+def outcome(name, source, calls, torch, folder):
+    """What scripting and calling the program gives."""
+    path = os.path.join(folder, f"corpus_{name}.py")
+    with open(path, "w") as file:
+        file.write(HEAD + source)
+    spec = importlib.util.spec_from_file_location(f"corpus_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    torch.manual_seed(0)
+    try:
+        made = torch.jit.script(module.M() if hasattr(module, "M") else module.f)
+    except Exception as e:
+        return {"error": error_text(e, path)}
+    results = []
+    for arguments in calls:
+        try:
+            results.append(plain(eval(f"made({arguments})", {"torch": torch, "made": made}), torch))
+        except Exception as e:
+            results.append(["error", str(e).strip().rpartition("\n")[2]])
+    return {"code": made.code, "graph": renumbered(str(made.graph)), "results": results}
+
+
+def main(target):
+    import torch
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        recorded = {name: outcome(name, source, calls, torch, folder) for name, source, calls in cases()}
+    with lzma.open(target, "wt", preset=9) as file:
+        json.dump(recorded, file, separators=(",", ":"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
