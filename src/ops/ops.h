@@ -206,7 +206,7 @@ struct cr_op {
     /* Cold. */
     const char *name;     /* "add" */
     const char *overload; /* "" or "dim" */
-    cr_clause_text doc, ref, sample;
+    cr_clause_text doc, ref, sample, example;
     const char *tags;
     int aten_count; /* torch's overloads of this entry */
     cr_overload *aten;

@@ -82,6 +82,7 @@ static cr_status set_rest(lexer *x, cr_clause_text *out)
 static cr_status read_doc(lexer *x, cr_op *op) { return set_rest(x, &op->doc); }
 static cr_status read_ref(lexer *x, cr_op *op) { return set_rest(x, &op->ref); }
 static cr_status read_sample(lexer *x, cr_op *op) { return set_rest(x, &op->sample); }
+static cr_status read_example(lexer *x, cr_op *op) { return set_rest(x, &op->example); }
 static cr_status read_tags(lexer *x, cr_op *op) { return rest_as_words(x, &op->tags); }
 static cr_status read_also(lexer *x, cr_op *op) { return rest_as_words(x, &op->also); }
 
@@ -812,6 +813,7 @@ static const struct {
     {"doc", read_doc},
     {"ref", read_ref},
     {"sample", read_sample},
+    {"example", read_example},
     {"tags", read_tags},
     {"forms", read_forms},
     {"words", read_promises},
@@ -862,7 +864,7 @@ static const struct {
 static bool is_free_text(const char *name)
 {
     return !strcmp(name, "doc") || !strcmp(name, "ref") || !strcmp(name, "sample") ||
-           !strcmp(name, "tags") || !strcmp(name, "also");
+           !strcmp(name, "example") || !strcmp(name, "tags") || !strcmp(name, "also");
 }
 
 static cr_status read_clause(cr_op *op, const char *file, int line, const char *text,
@@ -1111,7 +1113,7 @@ static cr_status start_entry(cr_op **out, const char *file, int line, const char
     op->file = file;
     op->line = line;
     op->tags = op->also = "";
-    op->doc.at = op->ref.at = op->sample.at = "";
+    op->doc.at = op->ref.at = op->sample.at = op->example.at = "";
     op->kernel = no_kernels;
     CR_TRY(lex_start(&x, file, line, text, len, &table.arena));
     CR_TRY(schema_parse(&x, op));

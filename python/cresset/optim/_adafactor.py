@@ -8,7 +8,17 @@ __all__ = ["Adafactor"]
 
 class Adafactor(ElementwiseOptimizer):
     """Divides by the root of the mean of squared gradients; that of a matrix is the product of a column
-    and a row.  The step's size follows the parameter's."""
+    and a row.  The step's size follows the parameter's.
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Adafactor([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9000, 0.9000])
+    """
 
     _late_options = {"foreach": None}
 

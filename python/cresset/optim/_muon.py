@@ -11,7 +11,17 @@ _ADJUSTMENTS = (None, "original", "match_rms_adamw")
 
 
 class Muon(ElementwiseOptimizer):
-    """Steps along the orthogonal matrix that is nearest to the mean gradient; for matrices."""
+    """Steps along the orthogonal matrix that is nearest to the mean gradient; for matrices.
+
+    Example::
+
+        >>> w = torch.ones(2, 2, requires_grad=True)
+        >>> optimizer = torch.optim.Muon([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.shape
+        torch.Size([2, 2])
+    """
 
     _late_options = {}
 

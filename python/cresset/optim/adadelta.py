@@ -7,7 +7,17 @@ __all__ = ["Adadelta"]
 
 
 class Adadelta(ElementwiseOptimizer):
-    """Scales by the root mean square of past updates over that of past gradients."""
+    """Scales by the root mean square of past updates over that of past gradients.
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Adadelta([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9997, 0.9997])
+    """
 
     _capturable_devices = ["cuda", "xpu", "hpu", "privateuseone"]
 

@@ -8,7 +8,17 @@ __all__ = ["Adagrad"]
 
 
 class Adagrad(ElementwiseOptimizer):
-    """Divides by the root of the sum of all squared gradients."""
+    """Divides by the root of the sum of all squared gradients.
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Adagrad([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9000, 0.9000])
+    """
 
     _late_options = {"foreach": None, "maximize": False, "differentiable": False,
                      "fused": None}

@@ -22,6 +22,15 @@ class Adam(ElementwiseOptimizer):
 
     m and v are exponential means of the gradient and of its square, corrected for their initial
     zero; param -= lr * m / (sqrt(v) + eps).
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Adam([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9000, 0.9000])
     """
 
     _late_options = {"amsgrad": False, "maximize": False, "foreach": None, "capturable": False,

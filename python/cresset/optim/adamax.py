@@ -7,7 +7,17 @@ __all__ = ["Adamax"]
 
 
 class Adamax(ElementwiseOptimizer):
-    """Adam with the largest (decaying) gradient instead of the root mean square."""
+    """Adam with the largest (decaying) gradient instead of the root mean square.
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Adamax([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9000, 0.9000])
+    """
 
     def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0,
                  foreach=None, *, maximize=False, differentiable=False, capturable=False):

@@ -7,7 +7,17 @@ __all__ = ["ASGD"]
 
 
 class ASGD(ElementwiseOptimizer):
-    """Gradient descent with a decaying rate that also averages the parameters."""
+    """Gradient descent with a decaying rate that also averages the parameters.
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.ASGD([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.8000, 0.8000])
+    """
 
     _scalars = ("step", "eta", "mu")
 

@@ -112,7 +112,20 @@ class _LineSearch:
 
 
 class LBFGS(Optimizer):
-    """Quasi-Newton steps; the closure is called several times a step."""
+    """Quasi-Newton steps; the closure is called several times a step.
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.LBFGS([w], lr=0.1)
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = w.square().sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> optimizer.step(closure).item()
+        2.0
+    """
 
     def __init__(self, params, lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7,
                  tolerance_change=1e-9, history_size=100, line_search_fn=None):

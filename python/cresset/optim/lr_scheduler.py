@@ -79,7 +79,15 @@ def _count_steps(optimizer):
 
 
 class LRScheduler:
-    """Base class; subclasses define `get_lr`."""
+    """Base class; subclasses define `get_lr`.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+        >>> scheduler.last_epoch
+        0
+    """
 
     _get_lr_called_within_step = False
     _is_initial = False
@@ -219,7 +227,17 @@ class _WithLambdas(LRScheduler):
 
 
 class LambdaLR(_WithLambdas):
-    """lr = initial lr * lr_lambda(epoch)."""
+    """lr = initial lr * lr_lambda(epoch).
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5 ** epoch)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.5
+    """
 
     def get_lr(self):
         _warn_get_lr_called_within_step(self)
@@ -227,7 +245,17 @@ class LambdaLR(_WithLambdas):
 
 
 class MultiplicativeLR(_WithLambdas):
-    """lr *= lr_lambda(epoch)."""
+    """lr *= lr_lambda(epoch).
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.5
+    """
 
     def _check_lambdas(self):
         for f in self.lr_lambdas:
@@ -244,7 +272,17 @@ class MultiplicativeLR(_WithLambdas):
 
 
 class StepLR(LRScheduler):
-    """lr *= gamma every step_size epochs."""
+    """lr *= gamma every step_size epochs.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.1)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.1
+    """
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
         self.step_size = step_size
@@ -263,7 +301,17 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """lr *= gamma at every milestone."""
+    """lr *= gamma at every milestone.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3], gamma=0.1)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.1
+    """
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
         self.milestones = Counter(milestones)
@@ -282,7 +330,17 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """lr times `factor` for the first total_iters epochs."""
+    """lr times `factor` for the first total_iters epochs.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.5
+    """
 
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
         if factor > 1.0 or factor < 0:
@@ -305,7 +363,17 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """lr times a factor that moves from start_factor to end_factor in total_iters epochs."""
+    """lr times a factor that moves from start_factor to end_factor in total_iters epochs.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.75
+    """
 
     def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5,
                  last_epoch=-1):
@@ -337,7 +405,17 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """lr *= gamma every epoch."""
+    """lr *= gamma every epoch.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.5
+    """
 
     def __init__(self, optimizer, gamma, last_epoch=-1):
         self.gamma = gamma
@@ -352,7 +430,17 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """lr falls to zero in total_iters epochs along a polynomial."""
+    """lr falls to zero in total_iters epochs along a polynomial.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.75
+    """
 
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
         self.total_iters = total_iters
@@ -373,7 +461,17 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """lr falls to eta_min in T_max epochs along half a cosine, then rises again."""
+    """lr falls to eta_min in T_max epochs along half a cosine, then rises again.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.853553
+    """
 
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
         self.T_max = T_max
@@ -402,7 +500,17 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines one after another, each T_mult times as long as the previous one."""
+    """Half cosines one after another, each T_mult times as long as the previous one.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.5
+    """
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         if T_0 <= 0 or not isinstance(T_0, int):
@@ -492,7 +600,18 @@ class _OfSchedulers(LRScheduler):
 
 
 class SequentialLR(_OfSchedulers):
-    """One scheduler after another; milestones are the epochs of the changes."""
+    """One scheduler after another; milestones are the epochs of the changes.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> two = [torch.optim.lr_scheduler.ConstantLR(optimizer, 0.1), torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)]
+        >>> scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, two, milestones=[2])
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.1]
+    """
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         self._check_schedulers(schedulers, optimizer, "")
@@ -536,7 +655,18 @@ class SequentialLR(_OfSchedulers):
 
 
 class ChainedScheduler(_OfSchedulers):
-    """All schedulers, one on top of the other."""
+    """All schedulers, one on top of the other.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> two = [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5), torch.optim.lr_scheduler.ConstantLR(optimizer, 0.1)]
+        >>> scheduler = torch.optim.lr_scheduler.ChainedScheduler(two)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.05]
+    """
 
     def __init__(self, schedulers, optimizer=None):
         self.optimizer = self._check_schedulers(schedulers, optimizer, " to be chained")
@@ -551,7 +681,17 @@ class ChainedScheduler(_OfSchedulers):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """lr *= factor when a metric has not improved for `patience` epochs."""
+    """lr *= factor when a metric has not improved for `patience` epochs.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+        >>> for loss in (1., 2.):
+        ...     scheduler.step(loss)
+        >>> optimizer.param_groups[0]["lr"]
+        0.1
+    """
 
     def __init__(self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4,
                  threshold_mode="rel", cooldown=0, min_lr=0, eps=1e-8):
@@ -674,7 +814,17 @@ class _WithMomentum(LRScheduler):
 
 
 class CyclicLR(_WithMomentum):
-    """lr moves between base_lr and max_lr in triangles."""
+    """lr moves between base_lr and max_lr in triangles.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 1., step_size_up=2)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.55
+    """
 
     def __init__(self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None,
                  mode="triangular", gamma=1.0, scale_fn=None, scale_mode="cycle",
@@ -770,7 +920,17 @@ def _check_positive_int(name, value):
 
 
 class OneCycleLR(_WithMomentum):
-    """lr rises from max_lr / div_factor to max_lr and then falls far below the initial rate."""
+    """lr rises from max_lr / div_factor to max_lr and then falls far below the initial rate.
+
+    Example::
+
+        >>> optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.)
+        >>> scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1., total_steps=10)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> round(scheduler.get_last_lr()[0], 6)
+        0.52
+    """
 
     def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None,
                  pct_start=0.3, anneal_strategy="cos", cycle_momentum=True, base_momentum=0.85,

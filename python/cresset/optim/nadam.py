@@ -6,7 +6,17 @@ __all__ = ["NAdam"]
 
 
 class NAdam(ElementwiseOptimizer):
-    """Adam with Nesterov momentum of increasing strength."""
+    """Adam with Nesterov momentum of increasing strength.
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.NAdam([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.8944, 0.8944])
+    """
 
     _late_options = {"maximize": False, "foreach": None, "capturable": False,
                      "differentiable": False, "decoupled_weight_decay": False}

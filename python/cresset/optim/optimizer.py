@@ -113,7 +113,15 @@ def _check_foreach(group):
 
 
 class Optimizer:
-    """Base class; subclasses set `defaults` and define `step`."""
+    """Base class; subclasses set `defaults` and define `step`.
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.SGD([w], lr=0.1)
+        >>> optimizer.param_groups[0]["lr"]
+        0.1
+    """
 
     def __init__(self, params, defaults):
         self.defaults = defaults

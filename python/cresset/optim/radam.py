@@ -7,7 +7,17 @@ __all__ = ["RAdam"]
 
 
 class RAdam(ElementwiseOptimizer):
-    """Adam with rectification while its second moment is unreliable."""
+    """Adam with rectification while its second moment is unreliable.
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.RAdam([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.8000, 0.8000])
+    """
 
     _late_options = {"foreach": None, "maximize": False, "differentiable": False,
                      "decoupled_weight_decay": False, "capturable": False}

@@ -7,7 +7,17 @@ __all__ = ["RMSprop"]
 
 
 class RMSprop(ElementwiseOptimizer):
-    """Divides by the root of the mean squared gradient (or its variance, when centered)."""
+    """Divides by the root of the mean squared gradient (or its variance, when centered).
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.RMSprop([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([5.9605e-08, 5.9605e-08])
+    """
 
     _late_options = {"momentum": 0, "centered": False, "foreach": None, "maximize": False,
                      "differentiable": False, "capturable": False}

@@ -7,7 +7,17 @@ __all__ = ["Rprop"]
 
 class Rprop(ElementwiseOptimizer):
     """Steps by the sign of the gradient; a size grows while the sign stays and shrinks when it
-    changes."""
+    changes.
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.Rprop([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.9000, 0.9000])
+    """
 
     def __init__(self, params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), *,
                  capturable=False, foreach=None, maximize=False, differentiable=False):

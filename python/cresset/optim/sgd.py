@@ -11,7 +11,17 @@ class SGD(ElementwiseOptimizer):
     """Stochastic gradient descent with momentum.
 
     buf = momentum * buf + (1 - dampening) * grad (the first time buf = grad);
-    param -= lr * (grad + momentum * buf if nesterov else buf). """
+    param -= lr * (grad + momentum * buf if nesterov else buf).
+
+    Example::
+
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.SGD([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.8000, 0.8000])
+    """
 
     _late_options = {"nesterov": False, "maximize": False, "foreach": None,
                      "differentiable": False, "fused": False}

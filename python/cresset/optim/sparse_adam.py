@@ -6,7 +6,17 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(ElementwiseOptimizer):
-    """Adam that updates the moments lazily, for gradients of nn.Embedding(sparse=True)."""
+    """Adam that updates the moments lazily, for gradients of nn.Embedding(sparse=True).
+
+    Example::
+
+        >>> table = nn.Embedding(4, 2, sparse=True)
+        >>> optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.1)
+        >>> table(torch.tensor([1])).sum().backward()
+        >>> optimizer.step()
+        >>> table.weight.grad.is_sparse
+        True
+    """
 
     _late_options = {"maximize": False}
     _scalars = ()

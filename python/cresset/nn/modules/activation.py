@@ -29,7 +29,15 @@ class _Inplace(Module):
 
 
 class RReLU(Module):
-    """x where positive, else x times a number, which is random in training."""
+    """x where positive, else x times a number, which is random in training.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.RReLU()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     __constants__ = ["lower", "upper", "inplace"]
 
@@ -64,7 +72,15 @@ def _also_inplace(module):
 
 
 class Threshold(Module):
-    """x where x > threshold, else value."""
+    """x where x > threshold, else value.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Threshold(0.1, 20)(torch.tensor([-2., 0., 2.]))
+        tensor([20., 20.,  2.])
+    """
 
     __constants__ = ["threshold", "value", "inplace"]
 
@@ -82,14 +98,30 @@ class Threshold(Module):
 
 
 class ReLU(_Inplace):
-    """max(0, x)."""
+    """max(0, x).
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.ReLU()(torch.tensor([-2., 0., 2.]))
+        tensor([0., 0., 2.])
+    """
 
     def forward(self, input):
         return F.relu(input, self.inplace)
 
 
 class Hardtanh(Module):
-    """x limited to [min_val, max_val]."""
+    """x limited to [min_val, max_val].
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Hardtanh()(torch.tensor([-2., 0., 2.]))
+        tensor([-1.,  0.,  1.])
+    """
 
     __constants__ = ["min_val", "max_val", "inplace"]
 
@@ -118,7 +150,15 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """min(max(0, x), 6)."""
+    """min(max(0, x), 6).
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.ReLU6()(torch.tensor([-2., 3., 9.]))
+        tensor([0., 3., 6.])
+    """
 
     def __init__(self, inplace=False):
         super().__init__(0.0, 6.0, inplace)
@@ -128,14 +168,30 @@ class ReLU6(Hardtanh):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Sigmoid()(torch.tensor([-2., 0., 2.]))
+        tensor([0.1192, 0.5000, 0.8808])
+    """
 
     def forward(self, input):
         return cresset.sigmoid(input)
 
 
 class Hardsigmoid(Module):
-    """relu6(x + 3) / 6."""
+    """relu6(x + 3) / 6.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Hardsigmoid()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     __constants__ = ["inplace"]
 
@@ -148,56 +204,120 @@ class Hardsigmoid(Module):
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Tanh()(torch.tensor([-2., 0., 2.]))
+        tensor([-0.9640,  0.0000,  0.9640])
+    """
 
     def forward(self, input):
         return cresset.tanh(input)
 
 
 class SiLU(_Inplace):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x).
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.SiLU()(torch.tensor([-2., 0., 2.]))
+        tensor([-0.2384,  0.0000,  1.7616])
+    """
 
     def forward(self, input):
         return F.silu(input, self.inplace)
 
 
 class Mish(_Inplace):
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Mish()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     def forward(self, input):
         return F.mish(input, self.inplace)
 
 
 class Hardswish(_Inplace):
-    """x * relu6(x + 3) / 6."""
+    """x * relu6(x + 3) / 6.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Hardswish()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     def forward(self, input):
         return F.hardswish(input, self.inplace)
 
 
 class ELU(_Alpha):
-    """x where positive, else alpha * (exp(x) - 1)."""
+    """x where positive, else alpha * (exp(x) - 1).
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.ELU()(torch.tensor([-2., 0., 2.]))
+        tensor([-0.8647,  0.0000,  2.0000])
+    """
 
     def forward(self, input):
         return F.elu(input, self.alpha, self.inplace)
 
 
 class CELU(_Alpha):
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.CELU()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     def forward(self, input):
         return F.celu(input, self.alpha, self.inplace)
 
 
 class SELU(_Inplace):
-    """ELU with the constants of self-normalizing networks."""
+    """ELU with the constants of self-normalizing networks.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.SELU()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     def forward(self, input):
         return F.selu(input, self.inplace)
 
 
 class GLU(Module):
-    """The first half along `dim` times the sigmoid of the second."""
+    """The first half along `dim` times the sigmoid of the second.
+
+    Shape: input (*, 2 n, *); output (*, n, *), half as long along `dim`.
+
+    Example::
+
+        >>> nn.GLU()(torch.randn(2, 6)).shape
+        torch.Size([2, 3])
+    """
 
     __constants__ = ["dim"]
 
@@ -213,7 +333,15 @@ class GLU(Module):
 
 
 class GELU(Module):
-    """x times the Gaussian distribution function of x."""
+    """x times the Gaussian distribution function of x.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.GELU()(torch.tensor([-2., 0., 2.]))
+        tensor([-0.0455,  0.0000,  1.9545])
+    """
 
     __constants__ = ["approximate"]
 
@@ -229,7 +357,15 @@ class GELU(Module):
 
 
 class Hardshrink(Module):
-    """x where |x| > lambd, else 0."""
+    """x where |x| > lambd, else 0.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Hardshrink()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     __constants__ = ["lambd"]
 
@@ -245,7 +381,15 @@ class Hardshrink(Module):
 
 
 class LeakyReLU(Module):
-    """x where positive, else negative_slope * x."""
+    """x where positive, else negative_slope * x.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.LeakyReLU(0.1)(torch.tensor([-2., 0., 2.]))
+        tensor([-0.2000,  0.0000,  2.0000])
+    """
 
     __constants__ = ["inplace", "negative_slope"]
 
@@ -262,14 +406,30 @@ class LeakyReLU(Module):
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x)), computed without overflow."""
+    """log(sigmoid(x)), computed without overflow.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.LogSigmoid()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     def forward(self, input):
         return F.logsigmoid(input)
 
 
 class Softplus(Module):
-    """log(1 + exp(beta * x)) / beta."""
+    """log(1 + exp(beta * x)) / beta.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Softplus()(torch.tensor([-2., 0., 2.]))
+        tensor([0.1269, 0.6931, 2.1269])
+    """
 
     __constants__ = ["beta", "threshold"]
 
@@ -286,7 +446,15 @@ class Softplus(Module):
 
 
 class Softshrink(Module):
-    """x moved towards zero by lambd."""
+    """x moved towards zero by lambd.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Softshrink()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     __constants__ = ["lambd"]
 
@@ -302,7 +470,16 @@ class Softshrink(Module):
 
 
 class MultiheadAttention(Module):
-    """Attention of several heads with learned projections."""
+    """Attention of several heads with learned projections.
+
+    Shape: query (L, N, E), key (S, N, kdim), value (S, N, vdim), (N, L, E) and so on with batch_first, or without
+    N; output (L, N, E) and weights (N, L, S); E is embed_dim.
+
+    Example::
+
+        >>> [x.shape for x in nn.MultiheadAttention(8, 2)(*[torch.randn(5, 1, 8)] * 3)]
+        [torch.Size([5, 1, 8]), torch.Size([1, 5, 5])]
+    """
 
     __constants__ = ["batch_first"]
 
@@ -420,7 +597,15 @@ class MultiheadAttention(Module):
 
 
 class PReLU(Module):
-    """x where positive, else weight * x with a learned weight."""
+    """x where positive, else weight * x with a learned weight.
+
+    Shape: input (*) or (N, C, *), where C is num_parameters unless that is 1; output the same.
+
+    Example::
+
+        >>> nn.PReLU()(torch.tensor([-2., 2.])).detach()
+        tensor([-0.5000,  2.0000])
+    """
 
     __constants__ = ["num_parameters"]
 
@@ -442,14 +627,30 @@ class PReLU(Module):
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Softsign()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     def forward(self, input):
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Tanhshrink()(torch.tensor([-2., 0., 2.])).shape
+        torch.Size([3])
+    """
 
     def forward(self, input):
         return F.tanhshrink(input)
@@ -471,21 +672,46 @@ class _AlongDim(Module):
 
 
 class Softmin(_AlongDim):
-    """softmax(-x)."""
+    """softmax(-x).
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Softmin(dim=1)(torch.zeros(2, 4)).shape
+        torch.Size([2, 4])
+    """
 
     def forward(self, input):
         return F.softmin(input, self.dim, _stacklevel=5)
 
 
 class Softmax(_AlongDim):
-    """exp(x) divided by its sum along `dim`."""
+    """exp(x) divided by its sum along `dim`.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Softmax(dim=1)(torch.tensor([[0., 0.], [0., 100.]]))
+        tensor([[5.0000e-01, 5.0000e-01],
+                [3.7835e-44, 1.0000e+00]])
+    """
 
     def forward(self, input):
         return F.softmax(input, self.dim, _stacklevel=5)
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of images."""
+    """Softmax over the channels of images.
+
+    Shape: input (N, C, H, W) or (C, H, W); output the same.
+
+    Example::
+
+        >>> nn.Softmax2d()(torch.zeros(1, 2, 3, 3)).shape
+        torch.Size([1, 2, 3, 3])
+    """
 
     def forward(self, input):
         if input.dim() not in (3, 4):
@@ -495,7 +721,15 @@ class Softmax2d(Module):
 
 
 class LogSoftmax(_AlongDim):
-    """log(softmax(x)), computed without overflow."""
+    """log(softmax(x)), computed without overflow.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.LogSoftmax(dim=1)(torch.zeros(2, 4)).shape
+        torch.Size([2, 4])
+    """
 
     def forward(self, input):
         return F.log_softmax(input, self.dim, _stacklevel=5)

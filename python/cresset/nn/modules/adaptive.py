@@ -23,7 +23,16 @@ def _check_cutoffs(cutoffs, n_classes):
 
 class AdaptiveLogSoftmaxWithLoss(Module):
     """Frequent classes in a head, other classes in clusters with smaller and smaller
-    projections."""
+    projections.
+
+    Shape: input (N, in_features) or (in_features); target (N) or () of class numbers; output: `output` of target's
+    sizes and `loss` ().
+
+    Example::
+
+        >>> nn.AdaptiveLogSoftmaxWithLoss(4, 10, [3, 6])(torch.randn(2, 4), torch.tensor([1, 9])).output.shape
+        torch.Size([2])
+    """
 
     def __init__(self, in_features, n_classes, cutoffs, div_value=4.0, head_bias=False,
                  device=None, dtype=None):

@@ -94,25 +94,57 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalization of (N, C) or (N, C, L)."""
+    """Batch normalization of (N, C) or (N, C, L).
+
+    Shape: input (N, C, L) or (N, C); output the same. C is num_features.
+
+    Example::
+
+        >>> nn.BatchNorm1d(3)(torch.randn(2, 3, 8)).shape
+        torch.Size([2, 3, 8])
+    """
 
     _dims = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalization of images (N, C, H, W)."""
+    """Batch normalization of images (N, C, H, W).
+
+    Shape: input (N, C, H, W); output the same. C is num_features.
+
+    Example::
+
+        >>> nn.BatchNorm2d(3)(torch.randn(2, 3, 8, 8)).shape
+        torch.Size([2, 3, 8, 8])
+    """
 
     _dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalization of volumes (N, C, D, H, W)."""
+    """Batch normalization of volumes (N, C, D, H, W).
+
+    Shape: input (N, C, D, H, W); output the same. C is num_features.
+
+    Example::
+
+        >>> nn.BatchNorm3d(3)(torch.randn(2, 3, 8, 8, 8)).shape
+        torch.Size([2, 3, 8, 8, 8])
+    """
 
     _dims = (5,)
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization over the batches of all processes; without other processes, of one."""
+    """Batch normalization over the batches of all processes; without other processes, of one.
+
+    Shape: input (N, C, *); output the same. C is num_features.
+
+    Example::
+
+        >>> nn.SyncBatchNorm(3).eval()(torch.randn(2, 3, 4)).shape
+        torch.Size([2, 3, 4])
+    """
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
                  process_group=None, device=None, dtype=None, *, bias=True):

@@ -6,7 +6,15 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Interleaves the channels of `groups` groups."""
+    """Interleaves the channels of `groups` groups.
+
+    Shape: input (N, C, *); output the same.
+
+    Example::
+
+        >>> nn.ChannelShuffle(2)(torch.arange(4.).reshape(1, 4, 1)).flatten()
+        tensor([0., 2., 1., 3.])
+    """
 
     __constants__ = ["groups"]
 

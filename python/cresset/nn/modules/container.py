@@ -45,7 +45,13 @@ def _pairs(name, items):
 
 
 class Container(Module):
-    """Replaced by Module."""
+    """Replaced by Module.
+
+    Example::
+
+        >>> isinstance(nn.Sequential(), nn.Module)
+        True
+    """
 
     def __init__(self, **kwargs):
         import warnings
@@ -93,7 +99,15 @@ def _not_sequential(other):
 
 
 class Sequential(_Positions):
-    """Calls its modules one after another."""
+    """Calls its modules one after another.
+
+    Shape: those of the first module's input and of the last one's output.
+
+    Example::
+
+        >>> nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))(torch.randn(5, 3)).shape
+        torch.Size([5, 2])
+    """
 
     def __init__(self, *args):
         super().__init__()
@@ -175,7 +189,13 @@ class Sequential(_Positions):
 
 
 class ModuleList(_Positions):
-    """A list of modules."""
+    """A list of modules.
+
+    Example::
+
+        >>> len(nn.ModuleList([nn.Linear(3, 4), nn.ReLU()]))
+        2
+    """
 
     def __init__(self, modules=None):
         super().__init__()
@@ -240,7 +260,13 @@ class ModuleList(_Positions):
 
 
 class ModuleDict(Module):
-    """A dict of modules."""
+    """A dict of modules.
+
+    Example::
+
+        >>> list(nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()}))
+        ['a', 'b']
+    """
 
     def __init__(self, modules=None):
         super().__init__()
@@ -313,7 +339,13 @@ def _describe(key, value, kind):
 
 
 class ParameterList(Module):
-    """A list of parameters, which may contain other values."""
+    """A list of parameters, which may contain other values.
+
+    Example::
+
+        >>> len(nn.ParameterList([torch.ones(2), torch.ones(3)]))
+        2
+    """
 
     def __init__(self, values=None):
         super().__init__()
@@ -370,7 +402,13 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dict of parameters, which may contain other values."""
+    """A dict of parameters, which may contain other values.
+
+    Example::
+
+        >>> nn.ParameterDict({"w": torch.ones(2)})["w"].requires_grad
+        True
+    """
 
     def __init__(self, parameters=None):
         super().__init__()

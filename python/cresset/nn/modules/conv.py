@@ -118,7 +118,16 @@ def _conv_arguments(expand, kernel_size, stride, padding, dilation):
 
 
 class Conv1d(_ConvNd):
-    """Convolution over sequences: (N, C_in, L) -> (N, C_out, L')."""
+    """Convolution over sequences: (N, C_in, L) -> (N, C_out, L').
+
+    Shape: input (N, in_channels, L) or (in_channels, L); output (N, out_channels, L_out), with x_out = floor((x + 2
+    padding - dilation (kernel_size - 1) - 1) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.Conv1d(3, 6, kernel_size=3, padding=1)(torch.randn(2, 3, 8)).shape
+        torch.Size([2, 6, 8])
+    """
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1,
                  groups=1, bias=True, padding_mode="zeros", device=None, dtype=None):
@@ -137,7 +146,16 @@ class Conv1d(_ConvNd):
 
 
 class Conv2d(_ConvNd):
-    """Convolution over images: (N, C_in, H, W) -> (N, C_out, H', W')."""
+    """Convolution over images: (N, C_in, H, W) -> (N, C_out, H', W').
+
+    Shape: input (N, in_channels, H, W) or (in_channels, H, W); output (N, out_channels, H_out, W_out), with x_out =
+    floor((x + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.Conv2d(3, 6, kernel_size=3, padding=1)(torch.randn(2, 3, 8, 8)).shape
+        torch.Size([2, 6, 8, 8])
+    """
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1,
                  groups=1, bias=True, padding_mode="zeros", device=None, dtype=None):
@@ -156,7 +174,16 @@ class Conv2d(_ConvNd):
 
 
 class Conv3d(_ConvNd):
-    """Convolution over volumes: (N, C_in, D, H, W) -> (N, C_out, D', H', W')."""
+    """Convolution over volumes: (N, C_in, D, H, W) -> (N, C_out, D', H', W').
+
+    Shape: input (N, in_channels, D, H, W) or (in_channels, D, H, W); output (N, out_channels, D_out, H_out, W_out),
+    with x_out = floor((x + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.Conv3d(3, 6, kernel_size=3, padding=1)(torch.randn(2, 3, 8, 8, 8)).shape
+        torch.Size([2, 6, 8, 8, 8])
+    """
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1,
                  groups=1, bias=True, padding_mode="zeros", device=None, dtype=None):
@@ -218,7 +245,16 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The gradient of Conv1d with respect to its input, as a layer."""
+    """The gradient of Conv1d with respect to its input, as a layer.
+
+    Shape: input (N, in_channels, L) or (in_channels, L); output (N, out_channels, L_out), with x_out = (x - 1)
+    stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1 for each of the last sizes x.
+
+    Example::
+
+        >>> nn.ConvTranspose1d(3, 6, kernel_size=2, stride=2)(torch.randn(2, 3, 8)).shape
+        torch.Size([2, 6, 16])
+    """
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0,
                  output_padding=0, groups=1, bias=True, dilation=1, padding_mode="zeros",
@@ -232,7 +268,16 @@ class ConvTranspose1d(_ConvTransposeNd):
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of Conv2d with respect to its input, as a layer."""
+    """The gradient of Conv2d with respect to its input, as a layer.
+
+    Shape: input (N, in_channels, H, W) or (in_channels, H, W); output (N, out_channels, H_out, W_out), with x_out =
+    (x - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1 for each of the last sizes x.
+
+    Example::
+
+        >>> nn.ConvTranspose2d(3, 6, kernel_size=2, stride=2)(torch.randn(2, 3, 8, 8)).shape
+        torch.Size([2, 6, 16, 16])
+    """
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0,
                  output_padding=0, groups=1, bias=True, dilation=1, padding_mode="zeros",
@@ -246,7 +291,17 @@ class ConvTranspose2d(_ConvTransposeNd):
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of Conv3d with respect to its input, as a layer."""
+    """The gradient of Conv3d with respect to its input, as a layer.
+
+    Shape: input (N, in_channels, D, H, W) or (in_channels, D, H, W); output (N, out_channels, D_out, H_out, W_out),
+    with x_out = (x - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1 for each of the last
+    sizes x.
+
+    Example::
+
+        >>> nn.ConvTranspose3d(3, 6, kernel_size=2, stride=2)(torch.randn(2, 3, 8, 8, 8)).shape
+        torch.Size([2, 6, 16, 16, 16])
+    """
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0,
                  output_padding=0, groups=1, bias=True, dilation=1, padding_mode="zeros",

@@ -6,7 +6,15 @@ __all__ = ["PairwiseDistance", "CosineSimilarity"]
 
 
 class PairwiseDistance(Module):
-    """The p-norm of x1 - x2 + eps along the last dimension."""
+    """The p-norm of x1 - x2 + eps along the last dimension.
+
+    Shape: inputs (N, D) or (D); output (N) or (), with keepdim (N, 1) or (1).
+
+    Example::
+
+        >>> nn.PairwiseDistance()(torch.randn(4, 3), torch.randn(4, 3)).shape
+        torch.Size([4])
+    """
 
     __constants__ = ["norm", "eps", "keepdim"]
 
@@ -21,7 +29,15 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine between x1 and x2 along `dim`."""
+    """The cosine between x1 and x2 along `dim`.
+
+    Shape: inputs (*, D, *) that broadcast; output without `dim`.
+
+    Example::
+
+        >>> nn.CosineSimilarity(dim=1)(torch.ones(2, 3), torch.ones(2, 3))
+        tensor([1.0000, 1.0000])
+    """
 
     __constants__ = ["dim", "eps"]
 

@@ -5,7 +5,15 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Joins the dimensions from start_dim to end_dim."""
+    """Joins the dimensions from start_dim to end_dim.
+
+    Shape: input (*, S_start, ..., S_end, *); output (*, S_start ... S_end multiplied, *).
+
+    Example::
+
+        >>> nn.Flatten()(torch.randn(2, 3, 4)).shape
+        torch.Size([2, 12])
+    """
 
     __constants__ = ["start_dim", "end_dim"]
 
@@ -22,7 +30,15 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits one dimension into several."""
+    """Splits one dimension into several.
+
+    Shape: input (*, S, *), where S is the product of unflattened_size; output (*, *unflattened_size, *).
+
+    Example::
+
+        >>> nn.Unflatten(1, (3, 2))(torch.randn(4, 6)).shape
+        torch.Size([4, 3, 2])
+    """
 
     __constants__ = ["dim", "unflattened_size"]
 

@@ -6,7 +6,15 @@ __all__ = ["Fold", "Unfold"]
 
 
 class Fold(Module):
-    """Adds columns of sliding blocks up into images."""
+    """Adds columns of sliding blocks up into images.
+
+    Shape: input (N, C k, L) or (C k, L), where k is the number of elements of a block; output (N, C, *output_size).
+
+    Example::
+
+        >>> nn.Fold((4, 4), (2, 2), stride=2)(torch.randn(1, 12, 4)).shape
+        torch.Size([1, 3, 4, 4])
+    """
 
     __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
 
@@ -28,7 +36,16 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """The sliding blocks of images as columns."""
+    """The sliding blocks of images as columns.
+
+    Shape: input (N, C, *); output (N, C k, L), where k is the number of elements of a block and L the number of
+    blocks.
+
+    Example::
+
+        >>> nn.Unfold((2, 2), stride=2)(torch.randn(1, 3, 4, 4)).shape
+        torch.Size([1, 12, 4])
+    """
 
     __constants__ = ["kernel_size", "dilation", "padding", "stride"]
 

@@ -66,18 +66,42 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalization of (C, L) or (N, C, L)."""
+    """Instance normalization of (C, L) or (N, C, L).
+
+    Shape: input (N, C, L) or (C, L); output the same. C is num_features.
+
+    Example::
+
+        >>> nn.InstanceNorm1d(3)(torch.randn(2, 3, 8)).shape
+        torch.Size([2, 3, 8])
+    """
 
     _dims = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalization of images (C, H, W) or (N, C, H, W)."""
+    """Instance normalization of images (C, H, W) or (N, C, H, W).
+
+    Shape: input (N, C, H, W) or (C, H, W); output the same. C is num_features.
+
+    Example::
+
+        >>> nn.InstanceNorm2d(3)(torch.randn(2, 3, 8, 8)).shape
+        torch.Size([2, 3, 8, 8])
+    """
 
     _dims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalization of volumes (C, D, H, W) or (N, C, D, H, W)."""
+    """Instance normalization of volumes (C, D, H, W) or (N, C, D, H, W).
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output the same. C is num_features.
+
+    Example::
+
+        >>> nn.InstanceNorm3d(3)(torch.randn(2, 3, 8, 8, 8)).shape
+        torch.Size([2, 3, 8, 8, 8])
+    """
 
     _dims = (4, 5)

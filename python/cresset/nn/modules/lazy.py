@@ -61,7 +61,15 @@ def _infer(module, inputs):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """A Linear whose in_features is the last size of its first input."""
+    """A Linear whose in_features is the last size of its first input.
+
+    Shape: input (*, in_features), where in_features is that of the first input; output (*, out_features).
+
+    Example::
+
+        >>> nn.LazyLinear(4)(torch.randn(2, 3)).shape
+        torch.Size([2, 4])
+    """
 
     cls_to_become = Linear
 
@@ -165,7 +173,18 @@ class _LazyNorm(LazyModuleMixin):
 def _family(base, kind, dims):
     """Makes LazyX from X."""
     name = "Lazy" + kind.__name__
-    doc = f"A {kind.__name__} whose input size is that of its first input."
+    made_by = f"nn.{name}({'6, kernel_size=2' if 'Conv' in name else ''})"
+    sizes = ", ".join(["2", "3", *["8"] * dims])
+    doc = f"""A {kind.__name__} whose input size is that of its first input.
+
+    Shape: as {kind.__name__}.
+
+    Example::
+
+        >>> layer = {made_by}
+        >>> layer(torch.randn({sizes})).shape[0], type(layer).__name__
+        (2, '{kind.__name__}')
+    """
     made = type(name, (base, kind), {"cls_to_become": kind, "_spatial": dims, "__doc__": doc,
                                      "__module__": __name__})
     globals()[name] = made

@@ -11,7 +11,15 @@ __all__ = ["Bilinear", "Identity", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input; takes any arguments."""
+    """Returns its input; takes any arguments.
+
+    Shape: input (*), any sizes; output the same.
+
+    Example::
+
+        >>> nn.Identity(54, unused=True)(torch.ones(2))
+        tensor([1., 1.])
+    """
 
     def __init__(self, *args, **kwargs):
         super().__init__()
@@ -21,7 +29,15 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """y = x A^T + b."""
+    """y = x A^T + b.
+
+    Shape: input (*, in_features); output (*, out_features).
+
+    Example::
+
+        >>> nn.Linear(3, 4)(torch.randn(2, 3)).shape
+        torch.Size([2, 4])
+    """
 
     __constants__ = ["in_features", "out_features"]
 
@@ -58,7 +74,15 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """y = x1^T A x2 + b."""
+    """y = x1^T A x2 + b.
+
+    Shape: inputs (*, in1_features) and (*, in2_features); output (*, out_features).
+
+    Example::
+
+        >>> nn.Bilinear(3, 4, 5)(torch.randn(2, 3), torch.randn(2, 4)).shape
+        torch.Size([2, 5])
+    """
 
     __constants__ = ["in1_features", "in2_features", "out_features"]
 

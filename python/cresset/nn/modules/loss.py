@@ -27,7 +27,15 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|x - y|."""
+    """|x - y|.
+
+    Shape: input and target (*), of the same sizes; output (), or (*) with reduction="none".
+
+    Example::
+
+        >>> nn.L1Loss()(torch.zeros(3), torch.ones(3))
+        tensor(1.)
+    """
 
     __constants__ = ["reduction"]
 
@@ -36,7 +44,16 @@ class L1Loss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """Minus the log-probability of all alignments of label sequences with inputs."""
+    """Minus the log-probability of all alignments of label sequences with inputs.
+
+    Shape: log_probs (T, N, C) or (T, C); targets (N, S) or all of them in one dim; lengths (N) or (); output (), or
+    (N) with reduction="none".
+
+    Example::
+
+        >>> nn.CTCLoss()(torch.zeros(5, 1, 3).log_softmax(2), torch.tensor([[1, 2]]), (5,), (2,)).shape
+        torch.Size([])
+    """
 
     __constants__ = ["blank", "reduction"]
 
@@ -51,7 +68,15 @@ class CTCLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Margins between the labels of each sample and all other classes."""
+    """Margins between the labels of each sample and all other classes.
+
+    Shape: input (N, C) or (C); target the same, class numbers up to the first -1; output ().
+
+    Example::
+
+        >>> nn.MultiLabelMarginLoss()(torch.zeros(1, 3), torch.tensor([[1, -1, 0]]))
+        tensor(0.6667)
+    """
 
     __constants__ = ["reduction"]
 
@@ -60,7 +85,16 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Minus the input at the target class."""
+    """Minus the input at the target class.
+
+    Shape: input (C), (N, C) or (N, C, *) of log-probabilities; target (), (N) or (N, *) of class numbers; output
+    (), or target's sizes with reduction="none".
+
+    Example::
+
+        >>> nn.NLLLoss()(torch.log_softmax(torch.zeros(2, 4), 1), torch.tensor([1, 3]))
+        tensor(1.3863)
+    """
 
     __constants__ = ["ignore_index", "reduction"]
 
@@ -75,7 +109,15 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """The old name of NLLLoss for images."""
+    """The old name of NLLLoss for images.
+
+    Shape: input (N, C, H, W); target (N, H, W); output ().
+
+    Example::
+
+        >>> nn.NLLLoss()(torch.zeros(1, 2, 3, 3), torch.zeros(1, 3, 3, dtype=torch.long)).shape
+        torch.Size([])
+    """
 
     def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None,
                  reduction="mean"):
@@ -88,7 +130,15 @@ class NLLLoss2d(NLLLoss):
 
 
 class PoissonNLLLoss(_Loss):
-    """Minus the Poisson log-likelihood."""
+    """Minus the Poisson log-likelihood.
+
+    Shape: input and target (*), of the same sizes; output (), or (*) with reduction="none".
+
+    Example::
+
+        >>> nn.PoissonNLLLoss()(torch.zeros(3), torch.ones(3)).shape
+        torch.Size([])
+    """
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
 
@@ -105,7 +155,15 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """Minus the Gaussian log-likelihood."""
+    """Minus the Gaussian log-likelihood.
+
+    Shape: input and target (N, *) or (*); var the same, or with one size 1 or the last one missing; output ().
+
+    Example::
+
+        >>> nn.GaussianNLLLoss()(torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2, 3))
+        tensor(0.5000)
+    """
 
     __constants__ = ["full", "eps", "reduction"]
 
@@ -120,7 +178,15 @@ class GaussianNLLLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target * (log(target) - input)."""
+    """target * (log(target) - input).
+
+    Shape: input and target (*), of the same sizes; output (), or (*) with reduction="none".
+
+    Example::
+
+        >>> nn.KLDivLoss(reduction="batchmean")(torch.zeros(2, 3), torch.ones(2, 3))
+        tensor(0.)
+    """
 
     __constants__ = ["reduction"]
 
@@ -133,7 +199,15 @@ class KLDivLoss(_Loss):
 
 
 class MSELoss(_Loss):
-    """(x - y) ** 2."""
+    """(x - y) ** 2.
+
+    Shape: input and target (*), of the same sizes; output (), or (*) with reduction="none".
+
+    Example::
+
+        >>> nn.MSELoss()(torch.zeros(3), torch.ones(3))
+        tensor(1.)
+    """
 
     __constants__ = ["reduction"]
 
@@ -142,7 +216,15 @@ class MSELoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """Binary cross entropy of probabilities."""
+    """Binary cross entropy of probabilities.
+
+    Shape: input and target (*), of the same sizes; output (), or (*) with reduction="none".
+
+    Example::
+
+        >>> nn.BCELoss()(torch.tensor([0.5, 0.5]), torch.tensor([0., 1.]))
+        tensor(0.6931)
+    """
 
     __constants__ = ["reduction"]
 
@@ -152,7 +234,15 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Binary cross entropy of logits."""
+    """Binary cross entropy of logits.
+
+    Shape: input and target (*), of the same sizes; output (), or (*) with reduction="none".
+
+    Example::
+
+        >>> nn.BCEWithLogitsLoss()(torch.zeros(3), torch.ones(3))
+        tensor(0.6931)
+    """
 
     def __init__(self, weight=None, size_average=None, reduce=None, reduction="mean",
                  pos_weight=None):
@@ -177,7 +267,15 @@ class _MarginLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_MarginLoss):
-    """x where y = 1, max(0, margin - x) where y = -1."""
+    """x where y = 1, max(0, margin - x) where y = -1.
+
+    Shape: input and target (*), of the same sizes; output (), or (*) with reduction="none".
+
+    Example::
+
+        >>> nn.HingeEmbeddingLoss()(torch.zeros(3), torch.ones(3)).shape
+        torch.Size([])
+    """
 
     def __init__(self, margin=1.0, size_average=None, reduce=None, reduction="mean"):
         super().__init__(margin, size_average, reduce, reduction)
@@ -188,7 +286,15 @@ class HingeEmbeddingLoss(_MarginLoss):
 
 
 class SmoothL1Loss(_Loss):
-    """Squares below `beta`, absolute differences above."""
+    """Squares below `beta`, absolute differences above.
+
+    Shape: input and target (*), of the same sizes; output (), or (*) with reduction="none".
+
+    Example::
+
+        >>> nn.SmoothL1Loss()(torch.zeros(3), torch.ones(3)).shape
+        torch.Size([])
+    """
 
     __constants__ = ["reduction"]
 
@@ -201,7 +307,15 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """delta * SmoothL1Loss(beta=delta)."""
+    """delta * SmoothL1Loss(beta=delta).
+
+    Shape: input and target (*), of the same sizes; output (), or (*) with reduction="none".
+
+    Example::
+
+        >>> nn.HuberLoss()(torch.zeros(3), torch.ones(3)).shape
+        torch.Size([])
+    """
 
     __constants__ = ["reduction", "delta"]
 
@@ -216,7 +330,15 @@ class HuberLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-y * x))."""
+    """log(1 + exp(-y * x)).
+
+    Shape: input and target (*), of the same sizes; output (), or (*) with reduction="none".
+
+    Example::
+
+        >>> nn.SoftMarginLoss()(torch.zeros(3), torch.ones(3)).shape
+        torch.Size([])
+    """
 
     __constants__ = ["reduction"]
 
@@ -225,7 +347,16 @@ class SoftMarginLoss(_Loss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """NLLLoss of log_softmax."""
+    """NLLLoss of log_softmax.
+
+    Shape: input (C), (N, C) or (N, C, *); target class numbers (), (N) or (N, *), or probabilities of input's
+    sizes; output (), or target's sizes with reduction="none".
+
+    Example::
+
+        >>> nn.CrossEntropyLoss()(torch.zeros(2, 4), torch.tensor([1, 3]))
+        tensor(1.3863)
+    """
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
 
@@ -241,7 +372,15 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Mean over the classes of the binary cross entropies."""
+    """Mean over the classes of the binary cross entropies.
+
+    Shape: input and target (N, C); output ().
+
+    Example::
+
+        >>> nn.MultiLabelSoftMarginLoss()(torch.zeros(1, 3), torch.ones(1, 3))
+        tensor(0.6931)
+    """
 
     __constants__ = ["reduction"]
 
@@ -251,7 +390,15 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class CosineEmbeddingLoss(_MarginLoss):
-    """1 - cos where y = 1, max(0, cos - margin) where y = -1."""
+    """1 - cos where y = 1, max(0, cos - margin) where y = -1.
+
+    Shape: inputs (N, D) or (D); target (N) or () of 1 and -1; output ().
+
+    Example::
+
+        >>> nn.CosineEmbeddingLoss()(torch.ones(2, 3), torch.ones(2, 3), torch.ones(2))
+        tensor(0.)
+    """
 
     def forward(self, input1, input2, target):
         return F.cosine_embedding_loss(input1, input2, target, margin=self.margin,
@@ -259,7 +406,15 @@ class CosineEmbeddingLoss(_MarginLoss):
 
 
 class MarginRankingLoss(_MarginLoss):
-    """max(0, -y * (x1 - x2) + margin)."""
+    """max(0, -y * (x1 - x2) + margin).
+
+    Shape: inputs (N) or (); target (N) or () of 1 and -1; output ().
+
+    Example::
+
+        >>> nn.MarginRankingLoss()(torch.zeros(3), torch.ones(3), torch.ones(3))
+        tensor(1.)
+    """
 
     def forward(self, input1, input2, target):
         return F.margin_ranking_loss(input1, input2, target, margin=self.margin,
@@ -267,7 +422,15 @@ class MarginRankingLoss(_MarginLoss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Hinge loss between the target class and all other classes."""
+    """Hinge loss between the target class and all other classes.
+
+    Shape: input (N, C) or (C); target (N) or (); output ().
+
+    Example::
+
+        >>> nn.MultiMarginLoss()(torch.zeros(1, 4), torch.tensor([2]))
+        tensor(0.7500)
+    """
 
     __constants__ = ["p", "margin", "reduction"]
 
@@ -293,7 +456,15 @@ def _check_margin(name, margin):
 
 
 class TripletMarginLoss(_Loss):
-    """max(0, margin + |anchor - positive| - |anchor - negative|)."""
+    """max(0, margin + |anchor - positive| - |anchor - negative|).
+
+    Shape: anchor, positive, negative (N, D) or (D); output ().
+
+    Example::
+
+        >>> nn.TripletMarginLoss()(torch.zeros(2, 3), torch.zeros(2, 3), torch.ones(2, 3)).shape
+        torch.Size([])
+    """
 
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
 
@@ -312,7 +483,15 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss with the given distance function."""
+    """TripletMarginLoss with the given distance function.
+
+    Shape: anchor, positive, negative (N, D) or (D); output ().
+
+    Example::
+
+        >>> nn.TripletMarginWithDistanceLoss()(torch.zeros(2, 3), torch.zeros(2, 3), torch.ones(2, 3)).shape
+        torch.Size([])
+    """
 
     __constants__ = ["margin", "swap", "reduction"]
 

@@ -193,7 +193,13 @@ def _parse_to(*args, **kwargs):
 
 
 class Module(_C.ModuleBase):
-    """Base class: define submodules and parameters in `__init__`, and compute in `forward`."""
+    """Base class: define submodules and parameters in `__init__`, and compute in `forward`.
+
+    Example::
+
+        >>> sum(p.numel() for p in nn.Linear(3, 4).parameters())
+        16
+    """
 
     dump_patches = False
     _version = 1

@@ -9,7 +9,15 @@ __all__ = ["LocalResponseNorm", "CrossMapLRN2d", "LayerNorm", "GroupNorm", "RMSN
 
 
 class LocalResponseNorm(Module):
-    """Divides by a power of the mean square of neighbouring channels."""
+    """Divides by a power of the mean square of neighbouring channels.
+
+    Shape: input (N, C, *); output the same.
+
+    Example::
+
+        >>> nn.LocalResponseNorm(2)(torch.randn(1, 6, 4, 4)).shape
+        torch.Size([1, 6, 4, 4])
+    """
 
     __constants__ = ["size", "alpha", "beta", "k"]
 
@@ -31,6 +39,13 @@ class CrossMapLRN2d(Module):
     """Divides images by a power of the mean square of neighbouring channels, in Torch 7's way.
 
     The square of the first channel stays in the sums of all following channels.
+
+    Shape: input (N, C, H, W); output the same.
+
+    Example::
+
+        >>> nn.CrossMapLRN2d(2)(torch.randn(1, 6, 4, 4)).shape
+        torch.Size([1, 6, 4, 4])
     """
 
     def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
@@ -84,7 +99,15 @@ def _shape(normalized_shape):
 
 
 class LayerNorm(_Affine):
-    """Zero mean and unit variance over the last dimensions."""
+    """Zero mean and unit variance over the last dimensions.
+
+    Shape: input (*, *normalized_shape); output the same.
+
+    Example::
+
+        >>> nn.LayerNorm(4)(torch.randn(2, 3, 4)).shape
+        torch.Size([2, 3, 4])
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 
@@ -106,7 +129,15 @@ class LayerNorm(_Affine):
 
 
 class GroupNorm(_Affine):
-    """Zero mean and unit variance over groups of channels."""
+    """Zero mean and unit variance over groups of channels.
+
+    Shape: input (N, C, *), where C is num_channels; output the same.
+
+    Example::
+
+        >>> nn.GroupNorm(2, 6)(torch.randn(1, 6, 4, 4)).shape
+        torch.Size([1, 6, 4, 4])
+    """
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]
 
@@ -132,7 +163,15 @@ class GroupNorm(_Affine):
 
 
 class RMSNorm(_Affine):
-    """Unit mean square over the last dimensions."""
+    """Unit mean square over the last dimensions.
+
+    Shape: input (*, *normalized_shape); output the same.
+
+    Example::
+
+        >>> nn.RMSNorm(4)(torch.randn(2, 3, 4)).shape
+        torch.Size([2, 3, 4])
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 

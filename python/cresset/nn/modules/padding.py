@@ -66,71 +66,183 @@ class _ReplicationPadNd(_PadNd):
 
 
 class CircularPad1d(_CircularPadNd):
-    """Pads sequences with their opposite end."""
+    """Pads sequences with their opposite end.
+
+    Shape: input (N, C, L) or (C, L); output (N, C, L_out), each of the last sizes longer by its two paddings.
+
+    Example::
+
+        >>> nn.CircularPad1d(1)(torch.randn(1, 2, 8)).shape
+        torch.Size([1, 2, 10])
+    """
 
 
 class CircularPad2d(_CircularPadNd):
-    """Pads images with their opposite end."""
+    """Pads images with their opposite end.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out), each of the last sizes longer by its two
+    paddings.
+
+    Example::
+
+        >>> nn.CircularPad2d(1)(torch.randn(1, 2, 8, 8)).shape
+        torch.Size([1, 2, 10, 10])
+    """
 
     _dims = 2
 
 
 class CircularPad3d(_CircularPadNd):
-    """Pads volumes with their opposite end."""
+    """Pads volumes with their opposite end.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out), each of the last sizes longer
+    by its two paddings.
+
+    Example::
+
+        >>> nn.CircularPad3d(1)(torch.randn(1, 2, 8, 8, 8)).shape
+        torch.Size([1, 2, 10, 10, 10])
+    """
 
     _dims = 3
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """Pads sequences with a value."""
+    """Pads sequences with a value.
+
+    Shape: input (N, C, L) or (C, L); output (N, C, L_out), each of the last sizes longer by its two paddings.
+
+    Example::
+
+        >>> nn.ConstantPad1d(1, 3.5)(torch.randn(1, 2, 8)).shape
+        torch.Size([1, 2, 10])
+    """
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """Pads images with a value."""
+    """Pads images with a value.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out), each of the last sizes longer by its two
+    paddings.
+
+    Example::
+
+        >>> nn.ConstantPad2d(1, 3.5)(torch.randn(1, 2, 8, 8)).shape
+        torch.Size([1, 2, 10, 10])
+    """
 
     _dims = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """Pads volumes with a value."""
+    """Pads volumes with a value.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out), each of the last sizes longer
+    by its two paddings.
+
+    Example::
+
+        >>> nn.ConstantPad3d(1, 3.5)(torch.randn(1, 2, 8, 8, 8)).shape
+        torch.Size([1, 2, 10, 10, 10])
+    """
 
     _dims = 3
 
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """Pads sequences with their mirror image."""
+    """Pads sequences with their mirror image.
+
+    Shape: input (N, C, L) or (C, L); output (N, C, L_out), each of the last sizes longer by its two paddings.
+
+    Example::
+
+        >>> nn.ReflectionPad1d(1)(torch.randn(1, 2, 8)).shape
+        torch.Size([1, 2, 10])
+    """
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """Pads images with their mirror image."""
+    """Pads images with their mirror image.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out), each of the last sizes longer by its two
+    paddings.
+
+    Example::
+
+        >>> nn.ReflectionPad2d(1)(torch.randn(1, 2, 8, 8)).shape
+        torch.Size([1, 2, 10, 10])
+    """
 
     _dims = 2
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """Pads volumes with their mirror image."""
+    """Pads volumes with their mirror image.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out), each of the last sizes longer
+    by its two paddings.
+
+    Example::
+
+        >>> nn.ReflectionPad3d(1)(torch.randn(1, 2, 8, 8, 8)).shape
+        torch.Size([1, 2, 10, 10, 10])
+    """
 
     _dims = 3
 
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """Pads sequences with their edge."""
+    """Pads sequences with their edge.
+
+    Shape: input (N, C, L) or (C, L); output (N, C, L_out), each of the last sizes longer by its two paddings.
+
+    Example::
+
+        >>> nn.ReplicationPad1d(1)(torch.randn(1, 2, 8)).shape
+        torch.Size([1, 2, 10])
+    """
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """Pads images with their edge."""
+    """Pads images with their edge.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out), each of the last sizes longer by its two
+    paddings.
+
+    Example::
+
+        >>> nn.ReplicationPad2d(1)(torch.randn(1, 2, 8, 8)).shape
+        torch.Size([1, 2, 10, 10])
+    """
 
     _dims = 2
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """Pads volumes with their edge."""
+    """Pads volumes with their edge.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out), each of the last sizes longer
+    by its two paddings.
+
+    Example::
+
+        >>> nn.ReplicationPad3d(1)(torch.randn(1, 2, 8, 8, 8)).shape
+        torch.Size([1, 2, 10, 10, 10])
+    """
 
     _dims = 3
 
 
 class ZeroPad1d(ConstantPad1d):
-    """Pads sequences with zero."""
+    """Pads sequences with zero.
+
+    Shape: input (N, C, L) or (C, L); output (N, C, L_out), each of the last sizes longer by its two paddings.
+
+    Example::
+
+        >>> nn.ZeroPad1d(1)(torch.randn(1, 2, 8)).shape
+        torch.Size([1, 2, 10])
+    """
 
     def __init__(self, padding):
         super().__init__(padding, 0.0)
@@ -140,7 +252,16 @@ class ZeroPad1d(ConstantPad1d):
 
 
 class ZeroPad2d(ConstantPad2d):
-    """Pads images with zero."""
+    """Pads images with zero.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out), each of the last sizes longer by its two
+    paddings.
+
+    Example::
+
+        >>> nn.ZeroPad2d(1)(torch.randn(1, 2, 8, 8)).shape
+        torch.Size([1, 2, 10, 10])
+    """
 
     def __init__(self, padding):
         super().__init__(padding, 0.0)
@@ -150,7 +271,16 @@ class ZeroPad2d(ConstantPad2d):
 
 
 class ZeroPad3d(ConstantPad3d):
-    """Pads volumes with zero."""
+    """Pads volumes with zero.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out), each of the last sizes longer
+    by its two paddings.
+
+    Example::
+
+        >>> nn.ZeroPad3d(1)(torch.randn(1, 2, 8, 8, 8)).shape
+        torch.Size([1, 2, 10, 10, 10])
+    """
 
     def __init__(self, padding):
         super().__init__(padding, 0.0)

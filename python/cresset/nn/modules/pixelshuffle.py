@@ -6,7 +6,15 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """(C r^2, H, W) -> (C, H r, W r)."""
+    """(C r^2, H, W) -> (C, H r, W r).
+
+    Shape: input (*, C r^2, H, W); output (*, C, H r, W r), where r is upscale_factor.
+
+    Example::
+
+        >>> nn.PixelShuffle(2)(torch.randn(1, 8, 3, 3)).shape
+        torch.Size([1, 2, 6, 6])
+    """
 
     __constants__ = ["upscale_factor"]
 
@@ -22,7 +30,15 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(C, H r, W r) -> (C r^2, H, W)."""
+    """(C, H r, W r) -> (C r^2, H, W).
+
+    Shape: input (*, C, H r, W r); output (*, C r^2, H, W), where r is downscale_factor.
+
+    Example::
+
+        >>> nn.PixelUnshuffle(2)(torch.randn(1, 2, 6, 6)).shape
+        torch.Size([1, 8, 3, 3])
+    """
 
     __constants__ = ["downscale_factor"]
 

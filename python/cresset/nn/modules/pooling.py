@@ -31,7 +31,16 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The maximum of every window of a sequence."""
+    """The maximum of every window of a sequence.
+
+    Shape: input (N, C, L) or (C, L); output (N, C, L_out) or (C, L_out), with x_out = floor((x + 2 padding -
+    dilation (kernel_size - 1) - 1) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.MaxPool1d(2)(torch.randn(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
 
     def forward(self, input):
         return F.max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation,
@@ -39,7 +48,16 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The maximum of every window of an image."""
+    """The maximum of every window of an image.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out) or (C, H_out, W_out), with x_out = floor((x
+    + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.MaxPool2d(2)(torch.randn(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
+    """
 
     def forward(self, input):
         return F.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation,
@@ -47,7 +65,16 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The maximum of every window of a volume."""
+    """The maximum of every window of a volume.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out),
+    with x_out = floor((x + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.MaxPool3d(2)(torch.randn(1, 3, 8, 8, 8)).shape
+        torch.Size([1, 3, 4, 4, 4])
+    """
 
     def forward(self, input):
         return F.max_pool3d(input, self.kernel_size, self.stride, self.padding, self.dilation,
@@ -68,7 +95,16 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts maxima of a sequence back; zero elsewhere."""
+    """Puts maxima of a sequence back; zero elsewhere.
+
+    Shape: input and indices (N, C, L) or (C, L); output (N, C, L_out), with x_out = (x - 1) stride - 2 padding +
+    kernel_size unless output_size is given.
+
+    Example::
+
+        >>> nn.MaxUnpool1d(2)(*nn.MaxPool1d(2, return_indices=True)(torch.randn(1, 3, 8))).shape
+        torch.Size([1, 3, 8])
+    """
 
     _expand = staticmethod(_single)
 
@@ -78,7 +114,16 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Puts maxima of an image back; zero elsewhere."""
+    """Puts maxima of an image back; zero elsewhere.
+
+    Shape: input and indices (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out), with x_out = (x - 1) stride - 2
+    padding + kernel_size unless output_size is given.
+
+    Example::
+
+        >>> nn.MaxUnpool2d(2)(*nn.MaxPool2d(2, return_indices=True)(torch.randn(1, 3, 8, 8))).shape
+        torch.Size([1, 3, 8, 8])
+    """
 
     _expand = staticmethod(_pair)
 
@@ -88,7 +133,16 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts maxima of a volume back; zero elsewhere."""
+    """Puts maxima of a volume back; zero elsewhere.
+
+    Shape: input and indices (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out), with x_out = (x -
+    1) stride - 2 padding + kernel_size unless output_size is given.
+
+    Example::
+
+        >>> nn.MaxUnpool3d(2)(*nn.MaxPool3d(2, return_indices=True)(torch.randn(1, 3, 8, 8, 8))).shape
+        torch.Size([1, 3, 8, 8, 8])
+    """
 
     _expand = staticmethod(_triple)
 
@@ -106,7 +160,16 @@ class _AvgPoolNd(Module):
 
 
 class AvgPool1d(_AvgPoolNd):
-    """The mean of every window of a sequence."""
+    """The mean of every window of a sequence.
+
+    Shape: input (N, C, L) or (C, L); output (N, C, L_out) or (C, L_out), with x_out = floor((x + 2 padding -
+    kernel_size) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.AvgPool1d(2)(torch.randn(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
 
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False,
                  count_include_pad=True):
@@ -138,7 +201,16 @@ class _AvgPool(_AvgPoolNd):
 
 
 class AvgPool2d(_AvgPool):
-    """The mean of every window of an image."""
+    """The mean of every window of an image.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out) or (C, H_out, W_out), with x_out = floor((x
+    + 2 padding - kernel_size) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.AvgPool2d(2)(torch.randn(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
+    """
 
     def forward(self, input):
         return F.avg_pool2d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
@@ -146,7 +218,16 @@ class AvgPool2d(_AvgPool):
 
 
 class AvgPool3d(_AvgPool):
-    """The mean of every window of a volume."""
+    """The mean of every window of a volume.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out),
+    with x_out = floor((x + 2 padding - kernel_size) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.AvgPool3d(2)(torch.randn(1, 3, 8, 8, 8)).shape
+        torch.Size([1, 3, 4, 4, 4])
+    """
 
     def forward(self, input):
         return F.avg_pool3d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
@@ -175,7 +256,16 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """The p-norm of every window of a sequence."""
+    """The p-norm of every window of a sequence.
+
+    Shape: input (N, C, L) or (C, L); output (N, C, L_out) or (C, L_out), with x_out = floor((x - kernel_size) /
+    stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.LPPool1d(2, 2)(torch.randn(1, 3, 8)).shape
+        torch.Size([1, 3, 4])
+    """
 
     def forward(self, input):
         return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride,
@@ -183,7 +273,16 @@ class LPPool1d(_LPPoolNd):
 
 
 class LPPool2d(_LPPoolNd):
-    """The p-norm of every window of an image."""
+    """The p-norm of every window of an image.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out) or (C, H_out, W_out), with x_out = floor((x
+    - kernel_size) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.LPPool2d(2, 2)(torch.randn(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 4, 4])
+    """
 
     def forward(self, input):
         return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride,
@@ -191,7 +290,16 @@ class LPPool2d(_LPPoolNd):
 
 
 class LPPool3d(_LPPoolNd):
-    """The p-norm of every window of a volume."""
+    """The p-norm of every window of a volume.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out),
+    with x_out = floor((x - kernel_size) / stride + 1) for each of the last sizes x.
+
+    Example::
+
+        >>> nn.LPPool3d(2, 2)(torch.randn(1, 3, 8, 8, 8)).shape
+        torch.Size([1, 3, 4, 4, 4])
+    """
 
     def forward(self, input):
         return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride,
@@ -211,21 +319,47 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Maxima of as many windows of a sequence as the output has elements."""
+    """Maxima of as many windows of a sequence as the output has elements.
+
+    Shape: input (N, C, L) or (C, L); output (N, C, L_out) or (C, L_out), where the last sizes are output_size.
+
+    Example::
+
+        >>> nn.AdaptiveMaxPool1d(2)(torch.randn(1, 3, 8)).shape
+        torch.Size([1, 3, 2])
+    """
 
     def forward(self, input):
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Maxima of as many windows of an image as the output has elements."""
+    """Maxima of as many windows of an image as the output has elements.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out) or (C, H_out, W_out), where the last sizes
+    are output_size.
+
+    Example::
+
+        >>> nn.AdaptiveMaxPool2d(2)(torch.randn(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 2, 2])
+    """
 
     def forward(self, input):
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Maxima of as many windows of a volume as the output has elements."""
+    """Maxima of as many windows of a volume as the output has elements.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out),
+    where the last sizes are output_size.
+
+    Example::
+
+        >>> nn.AdaptiveMaxPool3d(2)(torch.randn(1, 3, 8, 8, 8)).shape
+        torch.Size([1, 3, 2, 2, 2])
+    """
 
     def forward(self, input):
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
@@ -243,21 +377,47 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Means of as many windows of a sequence as the output has elements."""
+    """Means of as many windows of a sequence as the output has elements.
+
+    Shape: input (N, C, L) or (C, L); output (N, C, L_out) or (C, L_out), where the last sizes are output_size.
+
+    Example::
+
+        >>> nn.AdaptiveAvgPool1d(2)(torch.randn(1, 3, 8)).shape
+        torch.Size([1, 3, 2])
+    """
 
     def forward(self, input):
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Means of as many windows of an image as the output has elements."""
+    """Means of as many windows of an image as the output has elements.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out) or (C, H_out, W_out), where the last sizes
+    are output_size.
+
+    Example::
+
+        >>> nn.AdaptiveAvgPool2d(2)(torch.randn(1, 3, 8, 8)).shape
+        torch.Size([1, 3, 2, 2])
+    """
 
     def forward(self, input):
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Means of as many windows of a volume as the output has elements."""
+    """Means of as many windows of a volume as the output has elements.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); output (N, C, D_out, H_out, W_out) or (C, D_out, H_out, W_out),
+    where the last sizes are output_size.
+
+    Example::
+
+        >>> nn.AdaptiveAvgPool3d(2)(torch.randn(1, 3, 8, 8, 8)).shape
+        torch.Size([1, 3, 2, 2, 2])
+    """
 
     def forward(self, input):
         return F.adaptive_avg_pool3d(input, self.output_size)
@@ -288,12 +448,30 @@ class _FractionalMaxPoolNd(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """The maxima of windows at random places of an image."""
+    """The maxima of windows at random places of an image.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C, H_out, W_out): output_size, or output_ratio times the
+    input's.
+
+    Example::
+
+        >>> nn.FractionalMaxPool2d(2, output_size=3)(torch.randn(1, 2, 8, 8)).shape
+        torch.Size([1, 2, 3, 3])
+    """
 
     _full, _pool = staticmethod(_pair), staticmethod(F.fractional_max_pool2d)
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
-    """The maxima of windows at random places of a volume."""
+    """The maxima of windows at random places of a volume.
+
+    Shape: input (N, C, T, H, W) or (C, T, H, W); output (N, C, T_out, H_out, W_out): output_size, or output_ratio
+    times the input's.
+
+    Example::
+
+        >>> nn.FractionalMaxPool3d(2, output_size=3)(torch.randn(1, 2, 8, 8, 8)).shape
+        torch.Size([1, 2, 3, 3, 3])
+    """
 
     _full, _pool = staticmethod(_triple), staticmethod(F.fractional_max_pool3d)

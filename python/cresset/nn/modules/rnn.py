@@ -123,7 +123,15 @@ def _check_flag(name, value):
 
 
 class RNNBase(Module):
-    """Layers and directions of a recurrent network; `mode` chooses the cell."""
+    """Layers and directions of a recurrent network; `mode` chooses the cell.
+
+    Shape: see RNN, LSTM and GRU.
+
+    Example::
+
+        >>> nn.RNNBase("GRU", 3, 4).all_weights[0][0].shape
+        torch.Size([12, 3])
+    """
 
     __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first",
                      "dropout", "bidirectional", "proj_size"]
@@ -389,7 +397,16 @@ class _OneState(RNNBase):
 
 
 class RNN(_OneState):
-    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu instead of tanh."""
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu instead of tanh.
+
+    Shape: input (L, N, input_size), (N, L, input_size) with batch_first, or (L, input_size); output (L, N, D
+    hidden_size), last state (D num_layers, N, hidden_size); D is 2 if bidirectional, else 1.
+
+    Example::
+
+        >>> nn.RNN(3, 4, num_layers=2)(torch.randn(5, 1, 3))[0].shape
+        torch.Size([5, 1, 4])
+    """
 
     _title, _title_end = "RNN", "tensor instead"
 
@@ -407,7 +424,16 @@ class RNN(_OneState):
 
 
 class GRU(_OneState):
-    """Gated recurrent units."""
+    """Gated recurrent units.
+
+    Shape: input (L, N, input_size), (N, L, input_size) with batch_first, or (L, input_size); output (L, N, D
+    hidden_size), last state (D num_layers, N, hidden_size); D is 2 if bidirectional, else 1.
+
+    Example::
+
+        >>> nn.GRU(3, 4, num_layers=2)(torch.randn(5, 1, 3))[0].shape
+        torch.Size([5, 1, 4])
+    """
 
     _title, _title_end = "GRU", "instead"
 
@@ -417,7 +443,17 @@ class GRU(_OneState):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory."""
+    """Long short-term memory.
+
+    Shape: input (L, N, input_size), (N, L, input_size) with batch_first, or (L, input_size); output (L, N, D
+    hidden_size), last state (D num_layers, N, hidden_size) and the cells' state of the same sizes; D is 2 if
+    bidirectional, else 1.
+
+    Example::
+
+        >>> [x.shape for x in nn.LSTM(3, 4)(torch.randn(5, 1, 3))[1]]
+        [torch.Size([1, 1, 4]), torch.Size([1, 1, 4])]
+    """
 
     def __init__(self, *args, **kwargs):
         super().__init__("LSTM", *args, **kwargs)
@@ -462,7 +498,15 @@ class LSTM(RNNBase):
 
 
 class RNNCellBase(Module):
-    """The weights of one step."""
+    """The weights of one step.
+
+    Shape: see RNNCell, LSTMCell and GRUCell.
+
+    Example::
+
+        >>> nn.RNNCellBase(3, 4, True, num_chunks=1).weight_ih.shape
+        torch.Size([4, 3])
+    """
 
     __constants__ = ["input_size", "hidden_size", "bias"]
 
@@ -526,7 +570,15 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of RNN."""
+    """One step of RNN.
+
+    Shape: input (N, input_size) or (input_size); state (N, hidden_size), zeros if missing; output the new state.
+
+    Example::
+
+        >>> nn.RNNCell(3, 4)(torch.randn(2, 3)).shape
+        torch.Size([2, 4])
+    """
 
     __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
 
@@ -546,7 +598,16 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of LSTM; returns (hidden, cell)."""
+    """One step of LSTM; returns (hidden, cell).
+
+    Shape: input (N, input_size) or (input_size); state and cells (N, hidden_size), zeros if missing; output the new
+    ones.
+
+    Example::
+
+        >>> nn.LSTMCell(3, 4)(torch.randn(2, 3))[1].shape
+        torch.Size([2, 4])
+    """
 
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
         super().__init__(input_size, hidden_size, bias, 4, device=device, dtype=dtype)
@@ -559,7 +620,15 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of GRU."""
+    """One step of GRU.
+
+    Shape: input (N, input_size) or (input_size); state (N, hidden_size), zeros if missing; output the new state.
+
+    Example::
+
+        >>> nn.GRUCell(3, 4)(torch.randn(2, 3)).shape
+        torch.Size([2, 4])
+    """
 
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
         super().__init__(input_size, hidden_size, bias, 3, device=device, dtype=dtype)

@@ -42,7 +42,15 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    """The rows of a learned table."""
+    """The rows of a learned table.
+
+    Shape: input (*) of int64 or int32; output (*, embedding_dim).
+
+    Example::
+
+        >>> nn.Embedding(10, 3)(torch.tensor([[1, 2], [4, 9]])).shape
+        torch.Size([2, 2, 3])
+    """
 
     __constants__ = ["num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type",
                      "scale_grad_by_freq", "sparse"]
@@ -91,7 +99,15 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """Sums, means or maxima over bags of rows of a learned table."""
+    """Sums, means or maxima over bags of rows of a learned table.
+
+    Shape: input (B, N), or (N) with offsets (B); output (B, embedding_dim).
+
+    Example::
+
+        >>> nn.EmbeddingBag(10, 3)(torch.tensor([1, 2, 4, 9]), torch.tensor([0, 2])).shape
+        torch.Size([2, 3])
+    """
 
     __constants__ = ["num_embeddings", "embedding_dim", "max_norm", "norm_type",
                      "scale_grad_by_freq", "mode", "sparse", "include_last_offset",

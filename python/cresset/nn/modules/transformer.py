@@ -50,7 +50,16 @@ def _detect_is_causal_mask(mask, is_causal=None, size=None):
 
 
 class Transformer(Module):
-    """An encoder and a decoder."""
+    """An encoder and a decoder.
+
+    Shape: src (S, N, d_model), tgt (T, N, d_model), with batch_first (N, T, d_model), or without N; output the
+    sizes of tgt.
+
+    Example::
+
+        >>> nn.Transformer(8, 2, 1, 1, 16)(torch.randn(5, 1, 8), torch.randn(3, 1, 8)).shape
+        torch.Size([3, 1, 8])
+    """
 
     def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6,
                  dim_feedforward=2048, dropout=0.1, activation=F.relu, custom_encoder=None,
@@ -124,7 +133,15 @@ def _why_padding_is_kept(layer):
 
 
 class TransformerEncoder(Module):
-    """A stack of encoder layers."""
+    """A stack of encoder layers.
+
+    Shape: src (S, N, d_model), with batch_first (N, T, d_model), or without N; output the same.
+
+    Example::
+
+        >>> nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2, enable_nested_tensor=False)(torch.randn(5, 1, 8)).shape
+        torch.Size([5, 1, 8])
+    """
 
     __constants__ = ["norm"]
 
@@ -174,7 +191,16 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """A stack of decoder layers."""
+    """A stack of decoder layers.
+
+    Shape: tgt (T, N, d_model), memory (S, N, d_model), with batch_first (N, T, d_model), or without N; output the
+    sizes of tgt.
+
+    Example::
+
+        >>> nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 2)(torch.randn(3, 1, 8), torch.randn(5, 1, 8)).shape
+        torch.Size([3, 1, 8])
+    """
 
     __constants__ = ["norm"]
 
@@ -198,7 +224,15 @@ class TransformerDecoder(Module):
 
 
 class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network."""
+    """Self-attention and a feed-forward network.
+
+    Shape: src (S, N, d_model), with batch_first (N, T, d_model), or without N; output the same.
+
+    Example::
+
+        >>> nn.TransformerEncoderLayer(8, 2, 16)(torch.randn(5, 1, 8)).shape
+        torch.Size([5, 1, 8])
+    """
 
     __constants__ = ["norm_first"]
 
@@ -253,7 +287,16 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerDecoderLayer(Module):
-    """Self-attention, attention to the encoder's output and a feed-forward network."""
+    """Self-attention, attention to the encoder's output and a feed-forward network.
+
+    Shape: tgt (T, N, d_model), memory (S, N, d_model), with batch_first (N, T, d_model), or without N; output the
+    sizes of tgt.
+
+    Example::
+
+        >>> nn.TransformerDecoderLayer(8, 2, 16)(torch.randn(3, 1, 8), torch.randn(5, 1, 8)).shape
+        torch.Size([3, 1, 8])
+    """
 
     __constants__ = ["norm_first"]
 

@@ -6,7 +6,15 @@ __all__ = ["Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"]
 
 
 class Upsample(Module):
-    """Resizes to `size` or by `scale_factor`."""
+    """Resizes to `size` or by `scale_factor`.
+
+    Shape: input (N, C, *) with one to three last sizes; output (N, C, *size), or scale_factor times the input's.
+
+    Example::
+
+        >>> nn.Upsample(scale_factor=2)(torch.randn(1, 2, 3, 3)).shape
+        torch.Size([1, 2, 6, 6])
+    """
 
     __constants__ = ["size", "scale_factor", "mode", "align_corners", "name",
                      "recompute_scale_factor"]
@@ -39,14 +47,30 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample with mode "nearest"."""
+    """Upsample with mode "nearest".
+
+    Shape: input (N, C, H, W); output (N, C, *size), or scale_factor times the input's.
+
+    Example::
+
+        >>> nn.UpsamplingNearest2d(scale_factor=2)(torch.randn(1, 2, 3, 3)).shape
+        torch.Size([1, 2, 6, 6])
+    """
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample with mode "bilinear" and aligned corners."""
+    """Upsample with mode "bilinear" and aligned corners.
+
+    Shape: input (N, C, H, W); output (N, C, *size), or scale_factor times the input's.
+
+    Example::
+
+        >>> nn.UpsamplingBilinear2d(scale_factor=2)(torch.randn(1, 2, 3, 3)).shape
+        torch.Size([1, 2, 6, 6])
+    """
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

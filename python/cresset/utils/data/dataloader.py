@@ -116,6 +116,13 @@ class DataLoader:
     need no pickling of the data set.  Python code of the data set runs in one thread at a time;
     large tensor operations run in parallel.  The threads share one data set and the process's
     random streams; a worker's private streams are `get_worker_info().rng`.
+
+    Example::
+
+        >>> data = torch.utils.data.TensorDataset(torch.arange(6.).reshape(3, 2), torch.tensor([0, 1, 0]))
+        >>> loader = torch.utils.data.DataLoader(data, batch_size=2)
+        >>> [x.shape for x, y in loader]
+        [torch.Size([2, 2]), torch.Size([1, 2])]
     """
 
     __class_getitem__ = classmethod(GenericAlias)

@@ -13,7 +13,18 @@ __all__ = ["Dataset", "IterableDataset", "TensorDataset", "StackDataset", "Conca
 
 
 class Dataset:
-    """Samples by index; subclasses define __getitem__ and, for most samplers, __len__."""
+    """Samples by index; subclasses define __getitem__ and, for most samplers, __len__.
+
+    Example::
+
+        >>> class Squares(torch.utils.data.Dataset):
+        ...     def __getitem__(self, i):
+        ...         return i * i
+        ...     def __len__(self):
+        ...         return 4
+        >>> list(torch.utils.data.DataLoader(Squares(), batch_size=2))
+        [tensor([0, 1]), tensor([4, 9])]
+    """
 
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -25,14 +36,30 @@ class Dataset:
 
 
 class IterableDataset(Dataset, Iterable):
-    """Samples one after another; subclasses define __iter__."""
+    """Samples one after another; subclasses define __iter__.
+
+    Example::
+
+        >>> class Count(torch.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter(range(3))
+        >>> list(torch.utils.data.DataLoader(Count()))
+        [tensor([0]), tensor([1]), tensor([2])]
+    """
 
     def __add__(self, other):
         return ChainDataset([self, other])
 
 
 class TensorDataset(Dataset):
-    """Rows of tensors with the same first size."""
+    """Rows of tensors with the same first size.
+
+    Example::
+
+        >>> data = torch.utils.data.TensorDataset(torch.arange(3), torch.arange(3) * 10)
+        >>> data[2]
+        (tensor(2), tensor(20))
+    """
 
     def __init__(self, *tensors):
         if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
@@ -58,7 +85,14 @@ def _items(dataset, indices):
 
 
 class StackDataset(Dataset):
-    """Data sets side by side; samples are tuples, or dicts for data sets given by name."""
+    """Data sets side by side; samples are tuples, or dicts for data sets given by name.
+
+    Example::
+
+        >>> pairs = torch.utils.data.StackDataset([1, 2], [3, 4])
+        >>> pairs[1]
+        (2, 4)
+    """
 
     def __init__(self, *args, **kwargs):
         if args and kwargs:
@@ -88,7 +122,14 @@ class StackDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Data sets one after another."""
+    """Data sets one after another.
+
+    Example::
+
+        >>> both = torch.utils.data.ConcatDataset([[1, 2], [3]])
+        >>> len(both), both[2]
+        (3, 3)
+    """
 
     @staticmethod
     def cumsum(sequence):
@@ -146,7 +187,13 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset):
-    """Some samples of a data set."""
+    """Some samples of a data set.
+
+    Example::
+
+        >>> list(torch.utils.data.Subset([10, 20, 30], [2, 0]))
+        [30, 10]
+    """
 
     def __init__(self, dataset, indices):
         self.dataset = dataset

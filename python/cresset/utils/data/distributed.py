@@ -15,7 +15,13 @@ def _distributed():
 
 
 class DistributedSampler(Sampler):
-    """Every num_replicas-th index, from `rank` on; all processes shuffle in the same way."""
+    """Every num_replicas-th index, from `rank` on; all processes shuffle in the same way.
+
+    Example::
+
+        >>> list(torch.utils.data.DistributedSampler(range(6), num_replicas=2, rank=0, shuffle=False))
+        [0, 2, 4]
+    """
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0,
                  drop_last=False):

@@ -9,7 +9,13 @@ __all__ = ["BatchSampler", "RandomSampler", "Sampler", "SequentialSampler",
 
 
 class Sampler:
-    """Iterates over indices (or over lists of them)."""
+    """Iterates over indices (or over lists of them).
+
+    Example::
+
+        >>> isinstance(torch.utils.data.SequentialSampler(range(3)), torch.utils.data.Sampler)
+        True
+    """
 
     __class_getitem__ = classmethod(GenericAlias)
 
@@ -18,7 +24,13 @@ class Sampler:
 
 
 class SequentialSampler(Sampler):
-    """All indices in order."""
+    """All indices in order.
+
+    Example::
+
+        >>> list(torch.utils.data.SequentialSampler(range(3)))
+        [0, 1, 2]
+    """
 
     def __init__(self, data_source):
         self.data_source = data_source
@@ -31,7 +43,13 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """All indices in random order, or random indices that may repeat."""
+    """All indices in random order, or random indices that may repeat.
+
+    Example::
+
+        >>> sorted(torch.utils.data.RandomSampler(range(4)))
+        [0, 1, 2, 3]
+    """
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
         self.data_source = data_source
@@ -73,7 +91,13 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """The given indices in random order."""
+    """The given indices in random order.
+
+    Example::
+
+        >>> sorted(torch.utils.data.SubsetRandomSampler([4, 7]))
+        [4, 7]
+    """
 
     def __init__(self, indices, generator=None):
         self.indices = indices
@@ -93,7 +117,13 @@ def _is_positive_int(value):
 
 
 class WeightedRandomSampler(Sampler):
-    """Indices drawn with probabilities proportional to `weights`."""
+    """Indices drawn with probabilities proportional to `weights`.
+
+    Example::
+
+        >>> list(torch.utils.data.WeightedRandomSampler([0., 1.], 3))
+        [1, 1, 1]
+    """
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         if not _is_positive_int(num_samples):
@@ -121,7 +151,14 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of `batch_size` indices of another sampler."""
+    """Lists of `batch_size` indices of another sampler.
+
+    Example::
+
+        >>> sampler = torch.utils.data.SequentialSampler(range(5))
+        >>> list(torch.utils.data.BatchSampler(sampler, 2, drop_last=False))
+        [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler, batch_size, drop_last):
         if not _is_positive_int(batch_size):

@@ -467,6 +467,29 @@ static PyObject *op_qualname(PyObject *self, void *unused)
     return o->method ? PyUnicode_FromFormat("Tensor.%U", o->name) : Py_NewRef(o->name);
 }
 
+/* The sizes of the result, where they follow from the entry's kind. */
+static const char *doc_sizes(const cr_op *op)
+{
+    if (op->does == CR_DOES_BODY)
+        return op->tensor_params & (op->tensor_params - 1) ? "those of the tensors, broadcast"
+                                                           : "those of the tensor";
+    if (op->does == CR_DOES_FOLD)
+        return "those of the tensor without the reduced dims; 1 there with keepdim";
+    return NULL;
+}
+
+/* An example "expression -> result" as a session. */
+static void doc_example(cr_text *text, const cr_op *op)
+{
+    const char *arrow = op->example.len ? strstr(op->example.at, " -> ") : NULL;
+
+    if (!arrow || arrow >= op->example.at + op->example.len)
+        return;
+    cr_text_printf(text, "\n    >>> %.*s\n    %.*s\n", (int)(arrow - op->example.at),
+                   op->example.at, (int)(op->example.at + op->example.len - arrow - 4),
+                   arrow + 4);
+}
+
 /* The table's sentence and all schemas. */
 static PyObject *op_doc(PyObject *self, void *unused)
 {
@@ -480,6 +503,9 @@ static PyObject *op_doc(PyObject *self, void *unused)
         cr_text_put(&text, "\n    ");
         cr_clause_put(&text, s->op->doc);
         cr_text_char(&text, '\n');
+        if (doc_sizes(s->op))
+            cr_text_printf(&text, "    Sizes: %s.\n", doc_sizes(s->op));
+        doc_example(&text, s->op);
     }
     out = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
     cr_text_drop(&text);

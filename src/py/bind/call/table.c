@@ -199,15 +199,16 @@ PyObject *cr_py_record(const cr_op *op)
 
     cr_op_print_schema(&schema, op);
     made = Py_BuildValue(
-        "{s:s,s:s,s:s,s:N,s:N,s:N,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N,s:z,s:N,"
+        "{s:s,s:s,s:s,s:N,s:N,s:N,s:N,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N,s:z,"
+        "s:N,"
         "s:N,s:N,s:z,s:N,s:N,s:O,s:O}",
         "name", op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc",
         clause_text(op->doc), "ref", clause_text(op->ref), "sample", clause_text(op->sample),
-        "tags", op->tags, "does", does[op->does], "file", op->file, "line", op->line, "fused",
-        op->fused ? Py_True : Py_False, "makes_float", makes_float(op) ? Py_True : Py_False,
-        "ulp", op->ulp, "params", params_list(op), "results", names_list(op, false), "grads",
-        names_list(op, true), "dtypes", dtypes_list(op->dtypes), "forms",
-        words_list(op->forms, forms, CR_LEN(forms)), "words",
+        "example", clause_text(op->example), "tags", op->tags, "does", does[op->does], "file",
+        op->file, "line", op->line, "fused", op->fused ? Py_True : Py_False, "makes_float",
+        makes_float(op) ? Py_True : Py_False, "ulp", op->ulp, "params", params_list(op),
+        "results", names_list(op, false), "grads", names_list(op, true), "dtypes",
+        dtypes_list(op->dtypes), "forms", words_list(op->forms, forms, CR_LEN(forms)), "words",
         words_list(op->words, words, CR_LEN(words)), "inverse", op->inverse_name,
         "inverse_dtypes", dtypes_list(op->inverse_dtypes), "neutral", neutral_pair(op),
         "filled", rule_text(op->filled), "scatter", op->scatter_name, "functional",
