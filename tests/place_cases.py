@@ -16,6 +16,9 @@ WRITES = {
     "fill": lambda x, i, at, v: x.index_fill(0, i - 40, 3), "copy": lambda x, i, at, v: x.index_copy(0, i, v),
     "put": lambda x, i, at, v: x.put(i * 14 - 280, v[:, 0]), "put more": lambda x, i, at, v: x.put(i * 3, v[:, 0], accumulate=True),
     "put in columns": lambda x, i, at, v: x.t().put(i * 3, v[:, 0], accumulate=True),
+    "list": lambda x, i, at, v: x[i - 40], "list of columns": lambda x, i, at, v: x[:, i % 14 - 7], "lists": lambda x, i, at, v: x[i, at[:, 0] % 7 - 7],
+    "set by list": lambda x, i, at, v: x.index_put((i,), v), "set by lists": lambda x, i, at, v: x.index_put((i, at[:, 0] % 14 - 7), v[:, 0]),
+    "add by list": lambda x, i, at, v: x.index_put((i,), v, True), "add by columns": lambda x, i, at, v: x.index_put((None, i % 7), v[:, 0], True),
     "take": lambda x, i, at, v: x.t().take(i * 3 - 120), "gather": lambda x, i, at, v: x.gather(0, at),
 }
 WRITES.update({f"scatter_reduce {r} {own}": lambda x, i, at, v, r=r, own=own: x.scatter_reduce(0, at, v, r, include_self=own)

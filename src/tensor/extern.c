@@ -347,6 +347,8 @@ static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call
     CR_TRY(cr_remote_kernel(op, c->arg, views, c->device, &declined));
     if (declined && op->loop_value && !op->scan)
         CR_TRY(cr_run_stated(op, c->arg, views, &declined));
+    if (declined && op->words & CR_WORD_HOST_INDICES)
+        CR_TRY(cr_run_index_list(op, c->arg, views, &declined));
     if (!declined)
         return CR_OK;
     return op->body_count ? extern_run_composition(op, arg, out)

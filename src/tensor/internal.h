@@ -71,6 +71,9 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result);
  * if the device does not take its commands; never on the host. */
 CR_MUST cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out,
                                 bool *declined);
+/* An entry with a list of index tensors, on another device; *declined for masks. */
+CR_MUST cr_status cr_run_index_list(const cr_op *op, const cr_value *arg, cr_view *out,
+                                    bool *declined);
 /* A reduction that keeps the index of its value, on any device: arguments and results as of a
  * cr_extern_fn; results are row-major (fold_index.c). */
 CR_MUST cr_status cr_run_scan(const cr_op *op, const cr_value *arg, cr_view *out);

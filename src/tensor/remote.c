@@ -13,6 +13,7 @@
 #include "jit/entry.h"
 #include "loop/build.h"
 #include "loop/libm.h"
+#include "ops/shape_index.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include <pthread.h>
@@ -835,6 +836,15 @@ static void mirrors_drop(mirrors *all, cr_arena *room)
     cr_arena_drop(room);
 }
 
+/* True for a list with masks, whose elements the sizes of a result depend on. */
+static bool has_masks(const cr_value *v)
+{
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        if (v->list[i].tag == CR_VIEW && cr_is_mask(v->list[i].view))
+            return true;
+    return false;
+}
+
 cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape *shape)
 {
     cr_value given[CR_MAX_ARGS];
@@ -843,7 +853,10 @@ cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape *shape)
     cr_status st = CR_OK;
 
     for (int i = 0; i < op->param_count; i++)
-        CR_GO(mirror_value(&all, &room, &arg[i], &given[i]));
+        if (!(op->words & CR_WORD_HOST_INDICES) || has_masks(&arg[i]))
+            CR_GO(mirror_value(&all, &room, &arg[i], &given[i]));
+        else
+            given[i] = arg[i];
     CR_GO(op->shape_fn(given, shape));
 done:
     mirrors_drop(&all, &room);

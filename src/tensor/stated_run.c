@@ -670,10 +670,22 @@ static cr_status run_windows(running *r)
 /* The most commands of a call on another device. */
 enum { MOST_COMMANDS = 64 };
 
-/* True if the device has functions for the plan's commands. */
+/* A parameter's elements are on the device; a tensor without dims may be on the host. */
+static bool run_is_there(const running *r, int param)
+{
+    return param < 0 || r->arg[param].tag != CR_VIEW ||
+           cr_same_device(r->arg[param].view->device, r->out->device);
+}
+
+/* True if the device has functions for the plan's commands, and the tensors. */
 static bool run_fits(const running *r)
 {
     const cr_stated_plan *p = r->p;
+    const cr_rule *start = r->op->loop_start;
+
+    if (!run_is_there(r, p->from) || !run_is_there(r, p->plain) || !run_is_there(r, p->index) ||
+        (start && start->kind == CR_RULE_NAME && !run_is_there(r, start->slot)))
+        return false;
 
     if (p->window)
         return r->ops->windows != NULL;
