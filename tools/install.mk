@@ -80,3 +80,4 @@ bench-compile: pkg
 # --- pages ---------------------------------------------------------------------------
 docs: build
 	$(RUN_PY) tools/op_pages.py docs/ops
+	$(RUN_PY) tools/docs_site.py $(B)/site
