@@ -1,6 +1,7 @@
 """Calls between ranks and data-parallel training, beside torch in the same run.
 
     bench/dist.py --peer PYTHON [--ranks N] [--backends gloo,mpi] [--rounds R] [--only calls|training]
+    bench/dist.py --peer PYTHON --nccl [--ranks N]      on GPUs; --ranks 1 is the baseline of scaling
 
 The packages take turns, R rounds each, because the machine's load changes; a figure is the best of a rank 0's rounds, with the middle
 one beside it.  Ranks are processes of one thread on the loopback device.
@@ -15,8 +16,15 @@ import sys
 import tempfile
 import time
 
+DEVICE = "cpu"
 SIZES = (16, 4096, 65536, 1 << 20, 16 << 20, 64 << 20)
 CALLS = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
+
+
+def ended(torch):
+    """Waits for a GPU's work."""
+    if DEVICE != "cpu":
+        torch.cuda.synchronize()
 
 
 def call_times(torch, dist, rounds):
@@ -24,8 +32,8 @@ def call_times(torch, dist, rounds):
     size = dist.get_world_size()
     found = {}
     for n in SIZES:
-        x, part = torch.ones(n // 4), torch.ones(max(n // 4 // size, 1))
-        whole = torch.ones(part.numel() * size)
+        x, part = torch.ones(n // 4, device=DEVICE), torch.ones(max(n // 4 // size, 1), device=DEVICE)
+        whole = torch.ones(part.numel() * size, device=DEVICE)
         runs = {"all_reduce": lambda: dist.all_reduce(x, dist.ReduceOp.MAX), "broadcast": lambda: dist.broadcast(x, 0),
                 "all_gather": lambda: dist.all_gather(list(whole.split(part.numel())), part),
                 "reduce_scatter": lambda: dist.reduce_scatter(part, list(whole.split(part.numel())))}
@@ -35,9 +43,11 @@ def call_times(torch, dist, rounds):
             times = []
             for _ in range(rounds):
                 dist.barrier()
+                ended(torch)
                 start = time.perf_counter()
                 for _ in range(repeats):
                     run()
+                ended(torch)
                 dist.barrier()
                 times.append((time.perf_counter() - start) / repeats)
             found[f"{name}/{n}"] = times
@@ -81,14 +91,19 @@ def nets(torch):
             self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, words, bias=False)
 
         def forward(self, x):
-            return self.head(self.norm(self.layers(self.words(x) + self.places(torch.arange(x.shape[1])))))
+            return self.head(self.norm(self.layers(self.words(x) + self.places(torch.arange(x.shape[1], device=x.device)))))
     widths = (16, 32, 64, 128)
     resnet = nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
                            *[Block(a, b, s) for a, b, s in zip((16, *widths), widths, (1, 2, 2, 2))],
                            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
     labels, words = torch.arange(8) % 10, torch.arange(4 * 64).view(4, 64) * 7 % 2000
-    return {"resnet": (resnet, torch.randn(8, 3, 32, 32), lambda y: F.cross_entropy(y, labels)),
-            "gpt": (GPT(), words, lambda y: F.cross_entropy(y.flatten(0, 1), words.flatten()))}
+    many = torch.arange(8 * 64).view(8, 64) * 7 % 50257
+    found = {"resnet": (resnet, torch.randn(8, 3, 32, 32), labels, F.cross_entropy),
+             "gpt": (GPT(), words, words.flatten(), lambda y, t: F.cross_entropy(y.flatten(0, 1), t))}
+    if DEVICE != "cpu":  # GPT-2 small's sizes
+        found["gpt2-small"] = (GPT(50257, 768, 12), many, many.flatten(), lambda y, t: F.cross_entropy(y.flatten(0, 1), t))
+    return {name: (net.to(DEVICE), x.to(DEVICE), (lambda y, t=t.to(DEVICE), loss=loss: loss(y, t)))
+            for name, (net, x, t, loss) in found.items()}
 
 
 def step_times(torch, dist, rounds):
@@ -107,9 +122,11 @@ def step_times(torch, dist, rounds):
         times = []
         for _ in range(rounds):
             dist.barrier()
+            ended(torch)
             start = time.perf_counter()
             for _ in range(5):
                 step()
+            ended(torch)
             times.append((time.perf_counter() - start) / 5)
         found[name] = times
     return found
@@ -117,7 +134,9 @@ def step_times(torch, dist, rounds):
 
 def in_rank():
     """A rank: prints its times as JSON."""
+    global DEVICE
     package, backend, rank, size, path, rounds, only = sys.argv[2:9]
+    DEVICE = f"cuda:{rank}" if backend == "nccl" else "cpu"
     if package == "torch":
         import torch
         import torch.distributed as dist
@@ -126,6 +145,8 @@ def in_rank():
         import cresset.distributed as dist
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    if DEVICE != "cpu":
+        torch.cuda.set_device(DEVICE)
     dist.init_process_group(backend, init_method=f"file://{path}", rank=int(rank), world_size=int(size))
     found = {}
     if only != "training":
@@ -161,18 +182,21 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--only", default="")
+    parser.add_argument("--nccl", action="store_true")
     o = parser.parse_args()
+    peer_backend = "nccl" if o.nccl else "gloo"
+    o.backends = "nccl" if o.nccl else o.backends
     rows = {}
     for _ in range(o.turns):
-        turns = [("torch", "gloo", o.peer), *(("cresset", b, sys.executable) for b in o.backends.split(","))]
+        turns = [("torch", peer_backend, o.peer), *(("cresset", b, sys.executable) for b in o.backends.split(","))]
         for package, backend, python in turns:
             for name, times in run(python, package, backend, o.ranks, o.rounds, o.only).items():
                 rows.setdefault(name, {}).setdefault((package, backend), []).extend(times)
     print(f"{o.ranks} ranks, us, best/middle; times torch's speed by the best")
     ratios = {}
     for name, row in rows.items():
-        peer = row[("torch", "gloo")]
-        line = f"{name:26} torch gloo {min(peer) * 1e6:9.0f}/{statistics.median(peer) * 1e6:9.0f}"
+        peer = row[("torch", peer_backend)]
+        line = f"{name:26} torch {peer_backend} {min(peer) * 1e6:9.0f}/{statistics.median(peer) * 1e6:9.0f}"
         for (package, backend), times in row.items():
             if package == "cresset":
                 ratio = min(peer) / min(times)

@@ -10,7 +10,8 @@
 #include "dist/reducer.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "dist/sparse_average.h"
+#include "dist/sparse_sum.h"
+#include "tensor/profile.h"
 #include "tensor/sparse.h"
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,7 @@ typedef struct {
     cr_hook *hook;
     int index, bucket;
     bool ready, unused, sparse;
+    bool touched;    /* has a gradient of a backward that did not reduce */
     int fires, left; /* of a static graph: hooks of a backward, hooks to come */
 } member;
 
@@ -166,7 +168,7 @@ static cr_status bucket_average_sparse(const cr_reducer *r, bucket *b, const cha
 {
     cr_tensor *average = NULL;
 
-    CR_TRY(cr_sparse_average(&average, r->comm, b->flat, where));
+    CR_TRY(cr_sparse_sum(&average, r->comm, b->flat, 1.0 / cr_comm_size(r->comm), where));
     cr_drop(b->flat);
     b->flat = average;
     return CR_OK;
@@ -193,6 +195,18 @@ static cr_status bucket_average(const cr_reducer *r, bucket *b, const char *wher
     return cr_comm_start(&b->work, r->comm, &call, 1, where, -1, false);
 }
 
+/* The event of a bucket in a profile; -1 without one.  The last character of its name marks
+ * calls between ranks (autograd/profiler.py). */
+static int32_t bucket_profile(const cr_reducer *r)
+{
+    char name[64];
+
+    if (!cr_profiling())
+        return -1;
+    snprintf(name, sizeof name, "%s:all_reduce\x1f", cr_comm_engine(r->comm));
+    return cr_profile_enter(CR_PROFILE_USER, name, -1);
+}
+
 static cr_status bucket_start(cr_reducer *r, int i)
 {
     char where[64];
@@ -207,7 +221,11 @@ static cr_status bucket_start(cr_reducer *r, int i)
         return st;
     }
     snprintf(where, sizeof where, "bucket %d of gradients, in backward()", i);
-    return bucket_average(r, &r->buckets.at[i], where);
+    int32_t event = bucket_profile(r);
+    cr_status st = bucket_average(r, &r->buckets.at[i], where);
+    if (event >= 0)
+        cr_profile_leave(event);
+    return st;
 }
 
 static cr_status start_complete(cr_reducer *r)
@@ -324,6 +342,7 @@ static cr_status member_hook(void *context, cr_tensor **grads, int n, cr_tensor 
     (void)n;
     (void)given;
     (void)given_n;
+    m->touched |= !r->sync;
     if (!r->sync || !r->armed)
         return CR_OK;
     if (!r->queued)
@@ -431,8 +450,10 @@ static cr_status reducer_end(void *at)
         CR_TRY(first_static(r));
     if (r->next < (int)r->buckets.len)
         return CR_OK; /* the next forward tells which gradients did not come */
-    for (int i = 0; i < r->count; i++)
-        r->used[i] = !r->at[i].unused;
+    for (int i = 0; i < r->count; i++) {
+        r->used[i] = !r->at[i].unused || r->at[i].touched;
+        r->at[i].touched = false;
+    }
     if (r->find_unused && !r->static_graph)
         CR_TRY(start_used(r));
     CR_TRY(finish_used(r));

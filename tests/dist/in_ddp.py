@@ -95,6 +95,19 @@ def unused_parameters(rank, size):
             assert p.grad is None
         for p in (*model.module.a.parameters(), *model.module.b.parameters()):
             assert p.grad.abs().sum() > 0
+    model = DDP(Branches(), find_unused_parameters=True)
+    with model.no_sync():  # what this pass uses is used, too
+        F.cross_entropy(model(x[rank::size], rank == 0)["out"], y[rank::size]).backward()
+    F.cross_entropy(model(x[rank::size], rank != 0)["out"], y[rank::size]).backward()
+    grads = [None] * size
+    dist.all_gather_object(grads, [p.grad for p in (*model.module.a.parameters(), *model.module.b.parameters())])
+    assert all(torch.equal(a, b) for other in grads for a, b in zip(other, grads[0])) and model.module.never.weight.grad is None
+    try:
+        model._set_static_graph()
+    except RuntimeError as error:
+        assert "before training loop starts" in str(error)
+    else:
+        raise AssertionError("no error")
     model = DDP(Branches())
     F.cross_entropy(model(x[rank::size], True)["out"], y[rank::size]).backward()
     try:

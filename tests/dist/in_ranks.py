@@ -98,6 +98,29 @@ def movements(rank, size):
     assert got is None or got == [r * "x" for r in range(size)]
 
 
+def sparse_sums_and_events(rank, size):
+    """Sums of sparse tensors, and the events of calls in profiles."""
+    i = torch.arange(rank + 1)
+    x = torch.sparse_coo_tensor(i.view(1, -1), torch.ones(rank + 1, 2), (size, 2))
+    dist.all_reduce(x)
+    assert x.to_dense().tolist() == [[size - r] * 2 for r in range(size)]
+    try:
+        dist.all_reduce(x, dist.ReduceOp.MAX)
+    except RuntimeError as error:
+        assert "sparse" in str(error)
+    else:
+        raise AssertionError("no error")
+    t = torch.ones(2, 3)
+    with torch.autograd.profiler.profile(record_shapes=True) as profile:
+        dist.all_reduce(t)
+        dist.broadcast(t.to(torch.complex64), 0)
+        dist.all_gather_into_tensor(torch.zeros(size, 3), t[0])
+    own = [(e.name, e.input_shapes) for e in profile.function_events if e.is_async]
+    name = dist.get_backend()
+    assert own == [(f"{name}:all_reduce", [[2, 3]]), (f"{name}:broadcast", [[2, 3, 2]]),
+                   (f"{name}:all_gather_into_tensor", [[3]])], own
+
+
 def messages(rank, size):
     after, before = (rank + 1) % size, (rank - 1) % size
     got = torch.zeros(3)
@@ -180,7 +203,7 @@ def derivatives(rank, size):
 
 
 def everything(rank, size):
-    for part in (reductions, movements, messages, groups, meshes, derivatives):
+    for part in (reductions, movements, sparse_sums_and_events, messages, groups, meshes, derivatives):
         part(rank, size)
 
 

@@ -15,6 +15,15 @@ _SCOPES = {_OP: RecordScope.FUNCTION, _NODE: RecordScope.FUNCTION, _APPLY: Recor
            _GROUP: RecordScope.FUNCTION, _USER: RecordScope.USER_SCOPE}
 
 
+BETWEEN_RANKS = "\x1f"  # in an event's name: a call between ranks; the sizes of its tensors follow
+
+
+def _sizes(text):
+    """Returns the sizes of a call between ranks."""
+    import json
+    return json.loads(text) if text else []
+
+
 def _event_name(name, kind):
     """Returns torch's name of an event."""
     if kind == _OP and "::" not in name:
@@ -40,9 +49,11 @@ def _make_events(raw, start, shapes, memory, flops):
     """Makes FunctionEvents, linked to their parents, from the events of _C._profile_stop."""
     made = []
     for i, (name, kind, begin, end, used, used_end, sequence, parent, inputs) in enumerate(raw):
+        name, between_ranks, sizes = name.partition(BETWEEN_RANKS)
         event = FunctionEvent(
             i + 1, _event_name(name, kind), 1, (begin - start) / 1e3, (end - start) / 1e3,
-            input_shapes=[_shapes(v) for v in inputs] if shapes and inputs is not None else [],
+            input_shapes=[_shapes(v) for v in inputs] if shapes and inputs is not None else
+            _sizes(sizes) if shapes else [], is_async=bool(between_ranks),
             concrete_inputs=inputs if shapes else None, scope=int(_SCOPES[kind]), sequence_nr=sequence,
             fwd_thread=0, cpu_memory_usage=used_end - used if memory else 0,
             flops=_flops(name, inputs) if flops and kind == _OP else None,

@@ -6,6 +6,7 @@ from datetime import timedelta
 import cresset
 
 from .. import _C
+from ..autograd.profiler import BETWEEN_RANKS
 from ._stores import milliseconds
 
 _MODULE = "torch.distributed.distributed_c10d"
@@ -348,15 +349,30 @@ class ProcessGroup:
         return self._handle
 
     # --- running ---
-    def _start(self, calls, options=None, results=(), after=None):
-        """Starts calls (kind, op, root, tag, factor, inputs, outputs) as one work."""
+    def _profile(self, title, calls):
+        """Begins an event of the calls in a profile; -1 without a profile."""
+        if not _C._profile_enabled():
+            return -1
+        kind, root = calls[0][0], calls[0][2]
+        title = title or {KIND["SEND"]: "send", KIND["RECEIVE"]: "recv" if root >= 0 else "recvAnySource"}.get(
+            kind, _C._comm_calls[kind].lower())
+        sizes = [[*t.shape, 2] if t.is_complex() else list(t.shape) for call in calls for t in (call[5] or call[6])]
+        return _C._profile_enter(f"{self.name()}:{title}{BETWEEN_RANKS}{sizes}")
+
+    def _start(self, calls, options=None, results=(), after=None, title=""):
+        """Starts calls (kind, op, root, tag, factor, inputs, outputs) as one work, named `title` in profiles."""
         if self._coalesced is not None:
             self._coalesced.append((calls, results, after))
             return _Done(results)
         timeout = getattr(options, "timeout", _UNSET)
         ms = milliseconds(timeout) if timeout is not None else -1
         now = not getattr(options, "asyncOp", True)
-        return _OwnWork(self._handle_of(calls).start(tuple(calls), ms if ms > 0 else -1, now), list(results), after)
+        event = self._profile(title, calls) if calls else -1
+        try:
+            return _OwnWork(self._handle_of(calls).start(tuple(calls), ms if ms > 0 else -1, now), list(results), after)
+        finally:
+            if event >= 0:
+                _C._profile_leave(event)
 
     def _handle_of(self, calls):
         """Returns the handle of the backend that serves the tensors' device."""
@@ -401,9 +417,21 @@ class ProcessGroup:
         """Reduces tensors over all ranks, in place."""
         tensors = [tensors] if isinstance(tensors, cresset.Tensor) else tensors
         op = opts if isinstance(opts, ReduceOp) else getattr(opts, "reduceOp", ReduceOp.SUM)
+        if any(t.is_sparse for t in tensors):
+            return self._allreduce_sparse(tensors, op)
         copies = []
         calls = [self._reduction("ALL_REDUCE", op, -1, [], [_write(t, copies)]) for t in tensors]
         return self._start(calls, opts, tensors, lambda: _copy_back(copies))
+
+    def _allreduce_sparse(self, tensors, op):
+        if op != ReduceOp.SUM:
+            raise RuntimeError("all_reduce of sparse tensors: unsupported reduction operation, only SUM is defined")
+        for t in tensors:
+            event = self._profile("", [(KIND["ALL_REDUCE"], 0, -1, 0, 1.0, [], [t])])
+            _C._comm_sparse_sum(self._need(), t)
+            if event >= 0:
+                _C._profile_leave(event)
+        return _Done(tensors)
 
     def allreduce_coalesced(self, tensors, opts=None):
         """Reduces several tensors over all ranks as one work."""
@@ -447,7 +475,7 @@ class ProcessGroup:
         copies = []
         whole = _write(output, copies)
         call = self._moving("ALL_GATHER", -1, _contiguous([tensor]), _parts(whole, self._size, "output"))
-        return self._start([call], opts, [output], lambda: _copy_back(copies))
+        return self._start([call], opts, [output], lambda: _copy_back(copies), "all_gather_into_tensor")
 
     all_gather_single = allgather_into_tensor = _allgather_base
 
@@ -491,7 +519,7 @@ class ProcessGroup:
         op = getattr(opts, "reduceOp", ReduceOp.SUM)
         whole = _contiguous([tensor])[0]
         call = self._reduction("REDUCE_SCATTER", op, -1, _parts(whole, self._size, "input"), [_write(output, copies)])
-        return self._start([call], opts, [output], lambda: _copy_back(copies))
+        return self._start([call], opts, [output], lambda: _copy_back(copies), "reduce_scatter_tensor")
 
     reduce_scatter_single = reduce_scatter_tensor = _reduce_scatter_base
 

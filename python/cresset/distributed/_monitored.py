@@ -3,7 +3,6 @@ import time
 from datetime import timedelta
 
 
-
 def _arrives(store, key, end):
     left = max(end - time.monotonic(), 0.001)
     try:
@@ -29,6 +28,9 @@ def monitored_barrier(group, timeout, wait_all_ranks):
         return
     missing = []
     for rank in range(1, group.size()):
+        if time.monotonic() >= end and not missing:
+            raise RuntimeError(f"Rank 0 timed out in monitoredBarrier after {shown} ms; ranks 1 to {rank - 1} had come"
+                               if rank > 1 else f"Rank 0 timed out in monitoredBarrier after {shown} ms")
         if not _arrives(store, f"{key}/{rank}", end):
             missing.append(rank)
             if not wait_all_ranks:

@@ -417,7 +417,7 @@ def get_default_backend_for_device(device):
 def supports_complex(op):
     """Returns whether a reduction is defined for complex numbers."""
     return (op.op if isinstance(op, ReduceOp) else op) not in (
-        ReduceOp.MAX, ReduceOp.MIN, ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+        ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PRODUCT, ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
 
 
 # --- making groups -----------------------------------------------------------------------------------------------
@@ -964,6 +964,10 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """Waits for all ranks; rank 0 raises an error that names the ranks which do not come."""
     if _rank_not_in_group(group):
         return _warn_not_in_group("monitored_barrier")
+    if isinstance(timeout, float):
+        warnings.warn(f"Please specify timeout arg as a timedelta. Converting current value of {timeout} assuming it represents "
+                      "seconds", stacklevel=2)
+        timeout = timedelta(seconds=timeout)
     if timeout is not None:
         _check_timeout(timeout)
         if timeout <= timedelta(0):

@@ -221,6 +221,9 @@ class DistributedDataParallel(Module):
 
     def _set_static_graph(self):
         """Says that every iteration uses the parameters as the first one does."""
+        if self._has_trained:
+            raise RuntimeError("set_static_graph() should be called before training loop starts and after "
+                               "DistributedDataParallel is constructed.")
         if not self.static_graph:
             self._make_reducer(True)
 
@@ -239,7 +242,7 @@ class DistributedDataParallel(Module):
         if self.will_sync_module_buffers() and self.process_group.size() > 1:
             self._broadcast(self._synced_buffers())
 
-    _joining = None
+    _joining, _has_trained = None, False
 
     # --- mixed precision ---
     def _reduce_dtype(self):
@@ -274,7 +277,7 @@ class DistributedDataParallel(Module):
         sync = cresset.is_grad_enabled() and self.require_backward_grad_sync
         self.reducer.set_sync(sync)
         if sync:
-            self.require_forward_param_sync = True
+            self.require_forward_param_sync = self._has_trained = True
             outputs = [t for t in _tensors_in(output) if t.requires_grad] if self.find_unused_parameters else []
             self.reducer.after_forward(tuple(outputs))
         else:

@@ -1,6 +1,8 @@
-/* _Parts: averages over the parts of a batch (src/dist/parts.h). */
+/* _Parts: averages over the parts of a batch (src/dist/parts.h); sums of sparse tensors. */
 #include "dist/parts.h"
+#include "dist/sparse_sum.h"
 #include "py/bind/comm/comm.h"
+#include "tensor/sparse.h"
 
 typedef struct {
     PyObject_HEAD cr_parts *p;
@@ -126,7 +128,34 @@ static PyObject *make_parts(PyObject *m, PyObject *args)
     return (PyObject *)o;
 }
 
-static PyMethodDef parts_functions[] = {{"_comm_parts", make_parts, METH_VARARGS, NULL}, {0}};
+/* _comm_sparse_sum(group, tensor): the sum of all ranks' sparse tensors becomes the tensor */
+static PyObject *sparse_sum(PyObject *m, PyObject *args)
+{
+    PyObject *group, *x;
+    cr_tensor *sum = NULL;
+    cr_status st;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO", &group, &x))
+        return NULL;
+    cr_comm *comm = cr_py_comm_of(group);
+    if (!comm)
+        return NULL;
+    if (!cr_py_is_tensor(x) || !cr_is_coo(cr_py_tensor_of(x)))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "only sparse_coo tensors are summed over ranks");
+    CR_PY_UNLOCKED(st = cr_sparse_sum(&sum, comm, cr_py_tensor_of(x), 1, "all_reduce"));
+    if (!st)
+        st = cr_sparse_assign(cr_py_tensor_of(x), sum);
+    cr_drop(sum);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef parts_functions[] = {{"_comm_parts", make_parts, METH_VARARGS, NULL},
+                                        {"_comm_sparse_sum", sparse_sum, METH_VARARGS, NULL},
+                                        {0}};
 
 int cr_py_comm_parts_start(PyObject *m)
 {

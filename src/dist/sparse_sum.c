@@ -1,6 +1,6 @@
-/* Averages of sparse gradients: every rank gets the indices and values of all, one after the
+/* Sums of sparse tensors: every rank gets the indices and values of all, one after the
  * other. */
-#include "dist/sparse_average.h"
+#include "dist/sparse_sum.h"
 #include "base/memory.h"
 #include "tensor/sparse.h"
 #include <string.h>
@@ -10,6 +10,7 @@ typedef struct {
     cr_comm *comm;
     const cr_tensor *grad;
     const char *where;
+    double factor;
     int dims, size;
     int64_t *count, total;
     int64_t *rows, *all_rows;
@@ -119,16 +120,18 @@ static cr_status average_values(averaging *a)
     CR_TRY(cr_reach(&from, a->own));
     CR_TRY(cr_reach(&to, a->values));
     CR_TRY(average_gather(a, dtype, from, to, per));
-    cr_reduce_scale(dtype, to, a->values->numel, 1.0 / a->size);
+    if (a->factor != 1)
+        cr_reduce_scale(dtype, to, a->values->numel, a->factor);
     return CR_OK;
 }
 
-cr_status cr_sparse_average(cr_tensor **out, cr_comm *comm, const cr_tensor *grad,
-                            const char *where)
+cr_status cr_sparse_sum(cr_tensor **out, cr_comm *comm, const cr_tensor *grad, double factor,
+                        const char *where)
 {
     averaging a = {.comm = comm,
                    .grad = grad,
                    .where = where,
+                   .factor = factor,
                    .dims = cr_sparse_dims(grad),
                    .size = cr_comm_size(comm)};
     cr_status st = CR_OK;
