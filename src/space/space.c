@@ -93,6 +93,12 @@ bool cr_one_step(int64_t *step, int ndim, const int64_t *size, const int64_t *st
 
 /* --- walking --- */
 
+/* Addresses of operands without elements may wrap; they are not read. */
+static inline void place_move(cr_place *p, int k, int64_t by, int64_t step)
+{
+    p->at[k] = (char *)((uintptr_t)p->at[k] + (uintptr_t)by * (uintptr_t)step);
+}
+
 void cr_place_seek(cr_place *p, const cr_space *s, int dims, char *const *at, int64_t i)
 {
     for (int k = 0; k < s->operands; k++)
@@ -102,7 +108,7 @@ void cr_place_seek(cr_place *p, const cr_space *s, int dims, char *const *at, in
         p->index[d] = i ? i % x->size : 0;
         i = i ? i / x->size : 0;
         for (int k = 0; p->index[d] && k < s->operands; k++)
-            p->at[k] += p->index[d] * x->step[k];
+            place_move(p, k, p->index[d], x->step[k]);
     }
 }
 
@@ -113,7 +119,7 @@ void cr_place_next(cr_place *p, const cr_space *s, int dims)
         int64_t by = p->index[d] + 1 < x->size ? 1 : -p->index[d];
         p->index[d] += by;
         for (int k = 0; k < s->operands; k++)
-            p->at[k] += by * x->step[k];
+            place_move(p, k, by, x->step[k]);
         if (by > 0)
             return;
     }

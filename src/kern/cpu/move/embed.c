@@ -85,7 +85,7 @@ cr_status cr_kern_embedding_backward(const cr_value *arg, cr_view *out)
     cr_zero_view(out);
     if (!cr_view_numel(grad))
         return CR_OK;
-    row = cr_indices_copy(indices);
+    row = cr_indices_to_plain(indices);
     if (!cr_view_is_contiguous(grad))
         copy = cr_dense_copy(grad);
     if (row && (copy || cr_view_is_contiguous(grad)))
@@ -173,7 +173,7 @@ static void bag_range(void *context, int64_t begin, int64_t end)
 static int64_t *bag_starts(const cr_view *offsets, int64_t bags_wanted, int64_t n,
                            cr_status *st)
 {
-    int64_t *given = cr_indices_copy(offsets);
+    int64_t *given = cr_indices_to_plain(offsets);
     int64_t *start =
         given ? cr_realloc(given, (size_t)(bags_wanted + 1) * sizeof *start) : NULL;
 
@@ -224,7 +224,7 @@ cr_status cr_kern_embedding_bag(const cr_value *arg, cr_view *out)
         return st;
     cr_zero_view(&out[1]); /* indices after the last bag are in no bag */
     cr_zero_view(&out[3]); /* sums have no maximum */
-    b.row = row = cr_indices_copy(indices);
+    b.row = row = cr_indices_to_plain(indices);
     if (row)
         cr_parallel_for(count, cr_walk_grain(weight->size[1] * (n / (count ? count : 1) + 1)),
                         bag_range, &b);
@@ -323,7 +323,7 @@ cr_status cr_kern_embedding_bag_backward(const cr_value *arg, cr_view *out)
     if (arg[7].i == BAG_MAX)
         CR_TRY(check_largest(arg[4].view, out->size[0]));
     cr_zero_view(out);
-    row = cr_indices_copy(arg[1].view);
+    row = cr_indices_to_plain(arg[1].view);
     if (!row)
         return CR_MEMORY;
     if (arg[7].i == BAG_MAX)
@@ -362,7 +362,7 @@ cr_status cr_kern_embedding_bag_samples_backward(const cr_value *arg, cr_view *o
     CR_TRY(check_rows(arg[2].view, weight->size[0]));
     CR_TRY(check_bags(arg[3].view, grad->size[0]));
     cr_zero_view(out);
-    row = cr_indices_copy(arg[2].view);
+    row = cr_indices_to_plain(arg[2].view);
     if (!row)
         return CR_MEMORY;
     for (int64_t i = 0; i < out->size[0]; i++)

@@ -274,7 +274,7 @@ static void copy_indices_row(void *context, char *const *at, const int64_t *step
         *c->next++ = cr_index_at(at[0] + i * step[0], c->is32);
 }
 
-int64_t *cr_indices_copy(const cr_view *index)
+int64_t *cr_indices_to_plain(const cr_view *index)
 {
     int64_t *copy = cr_alloc((size_t)cr_view_numel(index) * sizeof *copy);
     copy_context c = {copy, index->dtype == CR_I32};

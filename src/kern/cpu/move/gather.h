@@ -61,6 +61,6 @@ bool cr_indices_within(const cr_view *index, int64_t low, int64_t high, int64_t 
 bool cr_indices_row_within(const char *p, int64_t step, int64_t n, int64_t high, bool is32);
 /* The indices as int64 in row-major order; the caller frees them.  NULL and CR_MEMORY when out
  * of memory. */
-int64_t *cr_indices_copy(const cr_view *index);
+int64_t *cr_indices_to_plain(const cr_view *index);
 
 #endif

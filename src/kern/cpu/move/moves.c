@@ -124,11 +124,11 @@ static inline void copy_bytes(char *to, const char *from, int64_t n)
     }                                                                                          \
     static void name(void *context, char *const *at, const int64_t *step, int64_t n)           \
     {                                                                                          \
-        const lines_context *c = context;                                                      \
+        const lines_context *c = context; /* without elements, at[1] is NULL */                \
         for (int64_t r = 0; r < n; r++)                                                        \
             for (int i = 0; i < c->parts; i++)                                                 \
                 name##_part(c, &c->part[i], (type *)(void *)(at[0] + r * step[0]),             \
-                            (const type *)(const void *)(at[1] + r * step[1]));                \
+                            (const type *)cr_moved(at[1], r, (size_t)step[1]));                \
     }
 LINES(lines_1, uint8_t)
 LINES(lines_2, uint16_t)
@@ -392,7 +392,7 @@ static const char *run_resolved(const cr_indexed *m)
     index_elements_of(&e, m);
     if (!cr_indices_within(&e.view, m->wraps ? -limit : 0, limit, &bad))
         return outside(m, bad);
-    index = cr_indices_copy(&e.view);
+    index = cr_indices_to_plain(&e.view);
     if (!index)
         return cr_error_message();
     resolve(&made, stride, index, m, &e);
