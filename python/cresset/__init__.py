@@ -22,7 +22,7 @@ legacy_contiguous_format = contiguous_format
 _MODULES = frozenset((
     "__config__", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
     "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit",
-    "library", "linalg", "masked", "monitor", "mps", "mtia", "multiprocessing", "nn", "onnx", "ops", "optim",
+    "library", "linalg", "masked", "monitor", "mps", "mtia", "multiprocessing", "nn", "numa", "onnx", "ops", "optim",
     "overrides", "package", "profiler", "random", "return_types", "safetensors", "serialization", "signal",
     "sparse", "special", "storage", "testing", "torch_version", "types", "utils", "version", "xpu"))
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
@@ -43,6 +43,17 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
              "sym_sum", "sym_sqrt", "sym_ite", "get_device_module"), "_checks"),
          **dict.fromkeys(("sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor",
                          "sparse_csc_tensor", "spmm", "dsmm", "hsmm", "saddmm"), "_sparse"),
+         **dict.fromkeys((
+             "AnyType", "AwaitType", "BoolType", "ClassType", "ComplexType", "DeviceObjType", "DictType", "EnumType", "FloatType",
+             "FutureType", "InferredType", "IntType", "InterfaceType", "ListType", "NoneType", "NumberType", "OptionalType",
+             "PyObjectType", "RRefType", "StreamObjType", "StringType", "SymBoolType", "SymIntType", "TensorType", "TupleType", "Type",
+             "UnionType", "unify_type_list"), "_script_types"),
+         **dict.fromkeys((f"{verb}_autocast_{kind}_{what}" for kind in ("ipu", "xla") for verb, what in (
+             ("is", "enabled"), ("set", "enabled"), ("get", "dtype"), ("set", "dtype"))), "_features"),
+         "FunctionSchema": "_ops", "Argument": "_ops", "parse_schema": "_library.parsed", "FileCheck": "testing", "Future": "futures",
+         "AggregationType": "_features", "AVG": "_features", "SUM": "_features", "FatalError": "_features", "lobpcg": "_lobpcg",
+         "ThroughputBenchmark": "utils.throughput_benchmark", "thread_safe_generator": "random",
+         "wait": "jit", "fork": "jit", "DisableTorchFunction": "_C", "embedding_renorm_": "_features",
          "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",
@@ -64,11 +75,15 @@ def __getattr__(name):
     if name.startswith("_") and hasattr(_C.ops, name) and hasattr(_C, name):  # _standard_gamma
         value = globals()[name] = getattr(_C, name)
         return value
+    if name == "torch":  # torch.torch, which some programs write
+        import sys
+        return sys.modules[__name__]
     if name == "__all__":  # `import *` takes the lazy names too, as torch's list has them
         return [n for n in __dir__() if n[0] != "_" and n not in _MODULES]
     if name.startswith("_foreach_"):
         return getattr(import_module(f"{__name__}._foreach"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from ._absent_names import missing
+    raise missing(__name__, name)
 
 
 def _register_device_module(device_type, module):

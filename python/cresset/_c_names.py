@@ -3,7 +3,18 @@ from . import _C
 
 _HOMES = {"DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
           "_ExcludeDispatchKeyGuard": "_dispatch_keys", "PyTorchFileReader": "_archive",
-          "_get_tracing_state": "jit"}
+          "_get_tracing_state": "jit",
+          **dict.fromkeys((
+              "AnyType", "AwaitType", "BoolType", "ClassType", "ComplexType", "DeviceObjType", "DictType", "EnumType", "FloatType",
+              "FutureType", "InferredType", "IntType", "InterfaceType", "ListType", "NoneType", "NumberType", "OptionalType",
+              "PyObjectType", "RRefType", "StreamObjType", "StringType", "SymBoolType", "SymIntType", "TensorType", "TupleType", "Type",
+              "UnionType", "unify_type_list"), "_script_types"),
+          **dict.fromkeys(("FunctionSchema", "Argument"), "_ops"), "parse_schema": "_library.parsed", "FileCheck": "testing",
+          **dict.fromkeys((
+              "_jit_can_fuse_on_cpu", "_jit_can_fuse_on_gpu", "_jit_override_can_fuse_on_cpu", "_jit_override_can_fuse_on_gpu",
+              "_jit_set_nvfuser_enabled", "_jit_set_nvfuser_guard_mode", "_jit_set_profiling_executor", "_jit_set_profiling_mode",
+              "_jit_set_texpr_fuser_enabled", "_jit_texpr_fuser_enabled", "_jit_nvfuser_enabled", "_jit_set_nvfuser_single_node_mode",
+              "_jit_set_nvfuser_horizontal_mode", "_jit_set_num_profiled_runs", "_jit_set_bailout_depth"), "_jit_switches")}
 
 
 _NN_HOMES = {"_parse_to": "nn.modules.module"}

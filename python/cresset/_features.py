@@ -1,4 +1,6 @@
 """Answers about libraries and devices of other builds, and short names of settings."""
+from enum import Enum
+
 from . import _C
 from ._C import Tensor
 
@@ -79,3 +81,51 @@ class SymBool(_Symbolic):
 
 for _class in (SymInt, SymFloat, SymBool):
     _class.__module__ = "torch"
+
+
+def _device_autocast(kind, dtype):
+    """is, set, get and set functions of autocast on a device that this build lacks; they store what is set."""
+    state = {"enabled": False, "dtype": dtype}
+
+    def is_enabled():
+        return state["enabled"]
+
+    def set_enabled(enabled):
+        state["enabled"] = bool(enabled)
+
+    def get_dtype():
+        return state["dtype"]
+
+    def set_dtype(dtype):
+        state["dtype"] = dtype
+    return {f"is_autocast_{kind}_enabled": is_enabled, f"set_autocast_{kind}_enabled": set_enabled,
+            f"get_autocast_{kind}_dtype": get_dtype, f"set_autocast_{kind}_dtype": set_dtype}
+
+
+globals().update(_device_autocast("xla", _C.bfloat16))
+globals().update(_device_autocast("ipu", _C.float16))
+
+
+class AggregationType(Enum):
+    """How counters of torch.monitor are combined."""
+
+    SUM = 0
+    AVG = 1
+
+
+SUM, AVG = AggregationType.SUM, AggregationType.AVG
+
+
+class FatalError(RuntimeError):
+    """An error after which a process must not go on."""
+
+
+def embedding_renorm_(self, indices, max_norm, norm_type):
+    """Scales the rows that the indices name to a norm of at most max_norm, in place."""
+    if indices.dtype not in (_C.int32, _C.int64):
+        raise RuntimeError(f"Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, Int; but got {indices.type()} instead (while checking arguments for embedding_renorm_)")
+    rows = indices.reshape(-1).unique()
+    with _C.no_grad():
+        if rows.numel():
+            self.index_copy_(0, rows, _C.renorm(self.index_select(0, rows), norm_type, 0, max_norm))
+    return self

@@ -51,7 +51,7 @@ def _unary(name):
 def _two(method, x, other, alpha):
     if not isinstance(other, Tensor) and method in ("maximum", "minimum"):
         method = {"maximum": "clamp_min", "minimum": "clamp_max"}[method]
-    elif not isinstance(other, Tensor) and method in ("maximum_", "minimum_"):
+    elif method in ("maximum_", "minimum_"):
         method = {"maximum_": "clamp_min_", "minimum_": "clamp_max_"}[method]
     return getattr(x, method)(other) if alpha == 1 else getattr(x, method)(other, alpha=alpha)
 

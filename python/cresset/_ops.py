@@ -252,6 +252,10 @@ class _OpNamespace(ModuleType):
         if defined is not None:
             return defined
         made = None if name.startswith("__") or "::" in name else table_overloads(f"{self.name}::{name}")
+        if not made and self.name == "aten":
+            from ._python_aten import define
+            if define(name):
+                return defined_packets[self.name, name]
         if not made:
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
         packet = self.__dict__[name] = OpOverloadPacket(name, made, self.name)

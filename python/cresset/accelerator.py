@@ -6,7 +6,9 @@ from .utils import backend_registration as _backend
 
 __all__ = ["is_available", "device_count", "current_accelerator", "current_device_index", "current_device_idx",
            "set_device_index", "set_device_idx", "current_stream", "set_stream", "synchronize", "device_index",
-           "empty_cache"]
+           "empty_cache", "empty_host_cache", "memory_stats", "memory_allocated", "max_memory_allocated", "memory_reserved",
+           "max_memory_reserved", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "get_memory_info",
+           "get_device_capability"]
 
 
 def _cuda():
@@ -101,6 +103,67 @@ def empty_cache():
     _need()
     if _cuda():
         _cuda().empty_cache()
+
+
+def empty_host_cache():
+    """Does nothing: page-locked memory of the host is not cached."""
+    _need()
+
+
+def memory_stats(device_index=None, /):
+    """The counters of the device's allocator by name; devices of backends have none."""
+    from collections import OrderedDict
+    index = _index(device_index)
+    return _cuda().memory_stats(index) if _cuda() else OrderedDict()
+
+
+def memory_allocated(device_index=None, /):
+    """Bytes of tensors on the device."""
+    return memory_stats(device_index).get("allocated_bytes.all.current", 0)
+
+
+def max_memory_allocated(device_index=None, /):
+    """The most bytes that tensors on the device had."""
+    return memory_stats(device_index).get("allocated_bytes.all.peak", 0)
+
+
+def memory_reserved(device_index=None, /):
+    """Bytes that the allocator has from the driver."""
+    return memory_stats(device_index).get("reserved_bytes.all.current", 0)
+
+
+def max_memory_reserved(device_index=None, /):
+    """The most bytes that the allocator had from the driver."""
+    return memory_stats(device_index).get("reserved_bytes.all.peak", 0)
+
+
+def reset_peak_memory_stats(device_index=None, /):
+    """Sets the peaks to the present numbers."""
+    index = _index(device_index)
+    if _cuda():
+        _cuda().reset_peak_memory_stats(index)
+
+
+def reset_accumulated_memory_stats(device_index=None, /):
+    """Sets the sums to 0."""
+    index = _index(device_index)
+    if _cuda():
+        _cuda().reset_accumulated_memory_stats(index)
+
+
+def get_memory_info(device_index=None, /):
+    """(free, total) bytes of the device."""
+    index = _index(device_index)
+    if not _cuda():
+        raise RuntimeError(f"devices of {current_accelerator().type} do not tell their memory")
+    return _cuda().mem_get_info(index)
+
+
+def get_device_capability(device=None, /):
+    """What the device computes with: {"supported_dtypes": a set}."""
+    _index(device)
+    return {"supported_dtypes": {getattr(_C, name) for name in (
+        "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")}}
 
 
 class device_index:

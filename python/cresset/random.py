@@ -18,3 +18,13 @@ def fork_rng(devices=None, enabled=True, device_type="cuda"):
         yield
     finally:
         set_rng_state(state)
+
+
+def thread_safe_generator():
+    """The generator of a worker that is a thread, or None: the default generator.
+
+    Workers of data loaders are processes, whose default generators no other thread uses.
+    """
+    from .utils.data import get_worker_info
+    info = get_worker_info()
+    return getattr(info, "generator", None)

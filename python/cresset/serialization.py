@@ -66,6 +66,50 @@ def set_crc32_options(compute_crc32):
     _options["crc32"] = bool(compute_crc32)
 
 
+class SourceChangeWarning(Warning):
+    """A class whose source changed since it was saved; sources are not saved."""
+
+
+_mmap_options = 2
+
+
+def get_default_mmap_options():
+    """The flags of maps of files that load(mmap=True) makes: private (2)."""
+    return _mmap_options
+
+
+class set_default_mmap_options:
+    """Sets the flags of maps of files, private (2) or shared (1); as a context manager until its end."""
+
+    def __init__(self, flags):
+        global _mmap_options
+        if flags not in (1, 2):
+            raise ValueError("Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or "
+                             f"mmap.MAP_SHARED, but got {flags}")
+        self.prev, _mmap_options = _mmap_options, flags
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *exception):
+        global _mmap_options
+        _mmap_options = self.prev
+
+
+def check_module_version_greater_or_equal(module, req_version_tuple, error_if_malformed=True):
+    """Whether a module's __version__ is at least this one."""
+    try:
+        found = tuple(map(type(req_version_tuple[0]), module.__version__.split(".")[:len(req_version_tuple)]))
+        return found >= tuple(req_version_tuple)
+    except Exception as error:
+        message = f"'{module.__name__}' module version string is malformed '{module.__version__}' and cannot be compared with tuple {req_version_tuple}"
+        if error_if_malformed:
+            raise RuntimeError(message) from error
+        import warnings
+        warnings.warn(message + ", but continuing assuming that requirement is met", stacklevel=2)
+        return True
+
+
 def get_default_load_endianness():
     """Returns the byte order of archives that do not state it; None means little."""
     return _options["endianness"]

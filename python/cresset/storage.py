@@ -231,7 +231,24 @@ def _class_of(dtype, name):
 
     return _DtypeClass(name, (TypedStorage,), {
         "__new__": __new__, "__module__": _root.NAME, "dtype": dtype,
-        "from_file": staticmethod(from_file), "from_buffer": staticmethod(from_buffer)})
+        "from_file": staticmethod(from_file), "from_buffer": staticmethod(from_buffer),
+        "_from_buffer": staticmethod(from_buffer)})
+
+
+def device_storage_classes(kind):
+    """{name: class} of the classes of storages on a kind of device: torch.cuda.FloatStorage."""
+    def new(cls, size=0):
+        if isinstance(size, int):
+            return TypedStorage(size, dtype=cls.dtype, device=kind)
+        return _typed(_C.tensor(size, dtype=cls.dtype, device=kind).untyped_storage(), cls.dtype)
+    return {cls.__name__: _DeviceClass(cls.__name__, (TypedStorage,), {
+        "__new__": new, "__module__": f"{_root.NAME}.{kind}", "dtype": dtype, "kind": kind})
+        for dtype, cls in _BY_DTYPE.items()}
+
+
+class _DeviceClass(_DtypeClass):
+    def __instancecheck__(cls, instance):
+        return super().__instancecheck__(instance) and instance.device.type == cls.kind
 
 
 _BY_DTYPE = {}

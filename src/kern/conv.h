@@ -36,6 +36,9 @@ void cr_conv_im2col(const cr_conv *c, cr_dtype t, const char *x, char *col);
 /* Adds each element of every column to its position in x; the caller initializes x. */
 void cr_conv_col2im(const cr_conv *c, cr_dtype t, const char *col, char *x);
 
+/* Whether oneDNN is found, and its log: level 0, 1 or 2. */
+bool cr_conv_has_dnnl(void);
+void cr_conv_dnnl_log(int level);
 /* Runs oneDNN's kernel (conv_dnnl.c).  *done is false when oneDNN has no kernel for this
  * case. */
 typedef enum { CR_CONV_Y, CR_CONV_X, CR_CONV_W } cr_conv_kind;

@@ -3,11 +3,13 @@
 LIBRARIES = $(B)/libraries
 NAMES     = tests/libraries/names
 
-# Names that the libraries use, and public names: how many are here.  Rewrites docs/names.md.
+# Names that the libraries use, and public names: how many are here.  Rewrites docs/names.md and the
+# package's list of missing names.
 .PHONY: names names-record
 names: pkg
 	@mkdir -p $(LIBRARIES)
-	$(RUN_PY) -m cresset run $(NAMES)/check.py --missing $(LIBRARIES)/missing.txt --page docs/names.md
+	$(RUN_PY) -m cresset run $(NAMES)/check.py --missing $(LIBRARIES)/missing.txt --page docs/names.md \
+	    --messages python/cresset/_absent_names.py
 
 # Rewrites the recorded lists.  PEER is a Python that has torch 2.13 and tensorboard.
 names-record:

@@ -115,7 +115,9 @@ class TableOperator:
                                "of this package")
 
 
-_PLAIN = {"Tensor": Tensor, "int": int, "float": (float, int), "bool": bool, "str": str}
+_NUMBERS = int, float, complex
+_PLAIN = {"Tensor": Tensor, "int": (int, _C.dtype, _C.layout, _C.memory_format), "float": (float, int), "bool": bool, "str": str,
+          "number": (*_NUMBERS, Tensor), "List[Tensor]": (list, tuple), "Device": (_C.device, str)}
 
 
 class Operator:

@@ -6,7 +6,8 @@ from .._C import Tensor
 from . import function, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function
-from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .grad_mode import (enable_grad, enforce_grad_layout_policy, inference_mode, no_grad, set_grad_enabled,
+                        set_multithreading_enabled)
 from .variable import Variable
 
 __all__ = ["backward", "grad", "Function", "Variable", "no_grad", "enable_grad",

@@ -4,7 +4,38 @@ import inspect
 
 from .._C import enable_grad, inference_mode, no_grad, set_grad_enabled
 
-__all__ = ["no_grad", "enable_grad", "set_grad_enabled", "inference_mode"]
+__all__ = ["no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_multithreading_enabled",
+           "enforce_grad_layout_policy"]
+
+
+class _Switch:
+    """Stores a value at once and, as a context manager, the earlier one at the end."""
+
+    value = True
+
+    def __init__(self, mode):
+        self.prev, type(self).value = type(self).value, bool(mode)
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *exception):
+        type(self).value = self.prev
+
+    def clone(self):
+        """A switch to the same value."""
+        return type(self)(type(self).value)
+
+
+class set_multithreading_enabled(_Switch):
+    """Whether backward may use a thread for each device.  It uses the caller's; the value is stored."""
+
+
+class enforce_grad_layout_policy(_Switch):
+    """Whether accumulated gradients get the parameter's strides.  They do; the value is stored."""
+
+    def __init__(self, enable=True):
+        super().__init__(enable)
 
 
 def _decorate_generator(switch, function):

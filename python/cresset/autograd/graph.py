@@ -144,3 +144,48 @@ def _hook_any(tensors, fn):
         fn(grad)
 
     return _MultiHandle(t.register_hook(first) for t in tensors if t.requires_grad)
+
+
+class allow_mutation_on_saved_tensors:
+    """Inside, tensors that backward needs are saved as copies, so programs may change them afterwards."""
+
+    def __init__(self):
+        self._hooks = saved_tensors_hooks(lambda tensor: tensor.clone(), lambda tensor: tensor)
+
+    def __enter__(self):
+        self._hooks.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        self._hooks.__exit__(*exception)
+
+    def clear(self):
+        """Drops the copies that no graph needs: there are none."""
+
+
+_warns = {"stream_mismatch": True, "stale_capture_stream": False}
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled):
+    """Stores whether a gradient that comes on another stream than its leaf's is reported."""
+    _warns["stream_mismatch"] = bool(enabled)
+
+
+def set_override_stale_capture_stream(enabled):
+    """Stores whether backward in a capture leaves streams that are not captured."""
+    _warns["stale_capture_stream"] = bool(enabled)
+
+
+_budget = []
+
+
+@contextlib.contextmanager
+def region_activation_memory_budget(budget):
+    """Stores the part of activations, from 0 to 1, that compiled code may keep inside."""
+    if not 0 <= budget <= 1:
+        raise ValueError(f"activation memory budget must be in [0, 1], got {budget}")
+    _budget.append(budget)
+    try:
+        yield
+    finally:
+        _budget.pop()

@@ -237,3 +237,16 @@ class KinetoStepTracker:
     @classmethod
     def current_step(cls):
         return cls._current_step
+
+
+class EnforceUnique:
+    """Raises RuntimeError for a key that comes twice."""
+
+    def __init__(self):
+        self._seen = set()
+
+    def see(self, *key):
+        """Notes a key."""
+        if key in self._seen:
+            raise RuntimeError("duplicate key: " + str(key))
+        self._seen.add(key)

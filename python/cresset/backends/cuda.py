@@ -69,3 +69,131 @@ def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, e
         yield
     finally:
         _attention.update(before)
+
+
+# --- kernels of attention: one kernel computes it, so none of these is chosen ---
+
+class SDPAParams:
+    """The arguments of a call of attention."""
+
+    def __init__(self, query, key, value, attn_mask, dropout, is_causal, enable_gqa=False):
+        self.query, self.key, self.value, self.attn_mask = query, key, value, attn_mask
+        self.dropout, self.is_causal, self.enable_gqa = dropout, is_causal, enable_gqa
+
+
+def _no_kernel(params, debug, name):
+    if debug:
+        import warnings
+        warnings.warn(f"{name} is not part of this build.", stacklevel=3)
+    return False
+
+
+def can_use_flash_attention(params, debug=False):
+    """Whether FlashAttention would compute the call."""
+    return _no_kernel(params, debug, "FlashAttention")
+
+
+def can_use_efficient_attention(params, debug=False):
+    """Whether the memory-efficient kernel would compute the call."""
+    return _no_kernel(params, debug, "The memory-efficient kernel")
+
+
+def can_use_cudnn_attention(params, debug=False):
+    """Whether cuDNN would compute the call."""
+    return _no_kernel(params, debug, "cuDNN's attention")
+
+
+def is_flash_attention_available():
+    """Whether FlashAttention is in the build."""
+    return False
+
+
+def is_ck_sdpa_available():
+    """Whether the kernels of composable_kernel are in the build."""
+    return False
+
+
+def fp16_bf16_reduction_math_sdp_allowed():
+    """The value that allow_fp16_bf16_reduction_math_sdp stored."""
+    return _C._get_math_sdp_allow_fp16_bf16_reduction()
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled):
+    """Stores whether attention of halves may add in halves.  It adds in float32."""
+    _C._set_math_sdp_allow_fp16_bf16_reduction(enabled)
+
+
+# --- libraries ---
+
+class _Library:
+    """A library that a function of this module names."""
+
+    def __init__(self, kind, name):
+        self.kind, self.name = kind, name
+
+    def __repr__(self):
+        return f"<_{self.kind}.{self.name}>"
+
+
+_chosen = {"LinalgBackend": "Default", "BlasBackend": "Cublaslt", "ROCmFABackend": "Default"}
+_known = {"LinalgBackend": {"default": "Default", "cusolver": "Cusolver", "magma": "Magma"},
+          "BlasBackend": {"default": "Default", "cublas": "Cublas", "cublaslt": "Cublaslt", "hipblaslt": "Cublaslt", "ck": "Ck"},
+          "ROCmFABackend": {"default": "Default", "aotriton": "AOTriton", "ck": "Ck"}}
+
+
+def _prefer(kind, backend):
+    if backend is not None:
+        name = backend.name.lower() if isinstance(backend, _Library) else backend
+        if name not in _known[kind]:
+            raise RuntimeError(f"Unknown input value. Choose from: {', '.join(_known[kind])}.")
+        _chosen[kind] = _known[kind][name]
+    return _Library(kind, _chosen[kind])
+
+
+def preferred_linalg_library(backend=None):
+    """Stores and returns the library preferred for factorizations, which run on the host."""
+    return _prefer("LinalgBackend", backend)
+
+
+def preferred_blas_library(backend=None):
+    """Stores and returns the library preferred for products, which cuBLASLt computes."""
+    return _prefer("BlasBackend", backend)
+
+
+def preferred_rocm_fa_library(backend=None):
+    """Stores and returns the library preferred for attention on ROCm."""
+    return _prefer("ROCmFABackend", backend)
+
+
+class cuFFTPlanCache:
+    """The plans of transforms that cuFFT keeps: none, because transforms run on the host."""
+
+    def __init__(self, device_index):
+        self.device_index, self.max_size = device_index, 4096
+
+    size = 0
+
+    def clear(self):
+        """Drops the plans."""
+
+
+class cuFFTPlanCacheManager:
+    """The caches of all devices: `cufft_plan_cache[1]`; its attributes are those of the current device."""
+
+    def __init__(self):
+        self.__dict__["caches"] = {}
+
+    def __getitem__(self, device):
+        index = device if isinstance(device, int) else _C.device(device).index
+        if not 0 <= index < max(_C._cuda_count(), 1):
+            raise RuntimeError(f"cufft_plan_cache: expected 0 <= device index < {_C._cuda_count()}, but got device with index {index}")
+        return self.caches.setdefault(index, cuFFTPlanCache(index))
+
+    def __getattr__(self, name):
+        return getattr(self[0], name)
+
+    def __setattr__(self, name, value):
+        setattr(self[0], name, value)
+
+
+cufft_plan_cache = cuFFTPlanCacheManager()

@@ -1,10 +1,8 @@
 """torch.cpu: the CPU with the functions that devices have."""
-from contextlib import nullcontext as _nullcontext
-
 from . import amp
 
 __all__ = ["is_available", "is_initialized", "synchronize", "current_device", "set_device",
-           "device_count", "Stream", "current_stream", "stream"]
+           "device_count", "Stream", "current_stream", "stream", "Event", "StreamContext", "get_capabilities"]
 
 
 class Stream:
@@ -17,7 +15,43 @@ class Stream:
         """Returns at once."""
 
 
+class Event:
+    """A point in a stream's work, which is complete."""
+
+    def __init__(self, enable_timing=False):
+        self.enable_timing = enable_timing
+
+    def query(self):
+        """Whether the work is complete."""
+        return True
+
+    def record(self, stream=None):
+        """Returns at once."""
+
+    def synchronize(self):
+        """Returns at once."""
+
+    def wait(self, stream=None):
+        """Returns at once."""
+
+
 _current = Stream()
+
+
+class StreamContext:
+    """`with StreamContext(s):` makes s the stream that current_stream returns; None changes nothing."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __enter__(self):
+        global _current
+        self.before = _current
+        _current = _current if self.stream is None else self.stream
+
+    def __exit__(self, type, value, traceback):
+        global _current
+        _current = self.before
 
 
 def is_available():
@@ -50,4 +84,18 @@ def current_stream(device=None):
 
 def stream(stream):
     """A context manager inside which `stream` is the current one."""
-    return _nullcontext(stream)
+    return StreamContext(stream)
+
+
+def get_capabilities():
+    """What the processor can do, as /proc/cpuinfo names it: {"avx2": True}."""
+    import platform
+    from types import MappingProxyType
+    found = {"architecture": platform.machine()}
+    try:
+        with open("/proc/cpuinfo") as file:
+            line = next((line for line in file if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        line = ""
+    found.update(dict.fromkeys(line.partition(":")[2].split(), True))
+    return MappingProxyType(found)

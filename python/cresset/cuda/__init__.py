@@ -13,8 +13,7 @@ globals().update(_absent.legacy_types("torch.cuda", "CUDA"))
 
 memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
 reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
-default_stream = ipc_collect = current_blas_handle = cudart = _refuse
-get_sync_debug_mode = set_sync_debug_mode = get_stream_from_external = _refuse
+current_blas_handle = cudart = _refuse
 has_magma, has_half = False, True
 OutOfMemoryError = _C.OutOfMemoryError
 
@@ -71,15 +70,109 @@ class graph:
         pass
 
 
+def _lazy_init():
+    """Makes the context of the current device; raises where there is none."""
+    if not _C._cuda_count():
+        raise _ERROR
+    _C._cuda_set_current(_C._cuda_current())
+
+
+def init():
+    """Makes the context of the current device; raises where there is none."""
+    _lazy_init()
+
+
+def _of_device(name):
+    """A function of `_device` for builds without a device, whose error it raises first."""
+    def call(*args, **kwargs):
+        _lazy_init()
+        from . import _device
+        return getattr(_device, name)(*args, **kwargs)
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+globals().update({_name: _of_device(_name) for _name in (
+    "current_device", "set_device", "synchronize", "get_device_name", "get_device_properties", "get_device_capability",
+    "mem_get_info", "current_stream", "default_stream", "set_stream", "get_stream_from_external", "get_rng_state",
+    "initial_seed", "can_device_access_peer", "set_per_process_memory_fraction", "get_per_process_memory_fraction",
+    "ipc_collect", "utilization", "memory_usage", "temperature", "power_draw", "clock_rate", "device_memory_used",
+    "memory_snapshot", "caching_allocator_alloc", "caching_allocator_delete")})
+
 if _C._cuda_count():
     from . import _device
     globals().update({name: value for name, value in vars(_device).items()
                       if getattr(value, "__module__", None) == _device.__name__})
-    del cudart, current_blas_handle, get_sync_debug_mode, set_sync_debug_mode
+    del cudart, current_blas_handle
 
 for _name in ("Stream", "ExternalStream", "CudaError", "DeferredCudaCallError", "cudaStatus",
               "CUDAGraph", "graph"):
     globals()[_name].__module__ = "torch.cuda"
+
+
+_sync_debug = 0
+
+
+def set_sync_debug_mode(debug_mode):
+    """Stores whether calls that wait for the device are reported: 0 "default", 1 "warn", 2 "error".  They are not."""
+    global _sync_debug
+    _lazy_init()
+    modes = {"default": 0, "warn": 1, "error": 2}
+    if isinstance(debug_mode, str):
+        if debug_mode not in modes:
+            raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+        debug_mode = modes[debug_mode]
+    _sync_debug = debug_mode
+
+
+def get_sync_debug_mode():
+    """The mode that set_sync_debug_mode stored."""
+    _lazy_init()
+    return _sync_debug
+
+
+def get_allocator_backend():
+    """The allocator of device memory: the one of this library."""
+    return "native"
+
+
+def check_error(res):
+    """Raises for a result of the CUDA runtime that is an error."""
+    if res != cudaStatus.SUCCESS:
+        raise CudaError(res)
+
+
+def memory_summary(device=None, abbreviated=False):
+    """A table of the allocator's counters."""
+    stats, lines = memory_stats(device), [f"{'counter':44} {'current':>14} {'peak':>14} {'allocated':>14} {'freed':>14}"]
+    names = sorted({name.rpartition(".")[0] for name in stats if name.endswith(".current")})
+    for name in names if not abbreviated else [n for n in names if n.endswith(".all")]:
+        lines.append(f"{name:44}" + "".join(f" {stats[f'{name}.{field}']:14}" for field in ("current", "peak", "allocated", "freed")))
+    return "\n".join(lines)
+
+
+def host_memory_stats():
+    """Counters of page-locked memory: it is not cached, so there are none."""
+    from collections import OrderedDict
+    return OrderedDict()
+
+
+def host_memory_stats_as_nested_dict():
+    return {}
+
+
+def reset_accumulated_host_memory_stats():
+    """Page-locked memory has no counters to reset."""
+    host_memory_stats().clear()
+
+
+reset_peak_host_memory_stats = reset_accumulated_host_memory_stats
+
+
+def _storages():
+    """{name: class} of storages whose elements are on a device."""
+    from ..storage import device_storage_classes
+    return device_storage_classes("cuda")
 
 
 def list_gpu_processes(device=None):
@@ -88,11 +181,17 @@ def list_gpu_processes(device=None):
 
 __all__ = sorted(name for name in globals()
                  if name[0] != "_" and name not in ("enum", "annotations"))
-_MODULES = ("amp", "graphs", "memory", "nvtx", "profiler", "random", "sparse", "streams")
+_MODULES = ("amp", "comm", "graphs", "memory", "nvtx", "profiler", "random", "sparse", "streams")
 
 
 def __getattr__(name):
     from importlib import import_module
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    if name.endswith("Storage"):
+        found = _storages()
+        if name in found:
+            globals().update(found)
+            return found[name]
+    from .._absent_names import missing
+    raise missing(__name__, name)

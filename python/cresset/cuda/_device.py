@@ -473,3 +473,68 @@ def set_rng_state_all(new_states):
 
 def ipc_collect():
     """Does nothing: memory is not shared between processes."""
+
+
+# --- what the driver's tool measures ---
+
+def _measure(field, device):
+    """A number that nvidia-smi prints."""
+    import subprocess
+    try:
+        made = subprocess.run(["nvidia-smi", f"--id={_index(device)}", f"--query-gpu={field}", "--format=csv,noheader,nounits"],
+                              capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise RuntimeError(f"nvidia-smi cannot read {field}: {error}") from None
+    return float(made.stdout.split()[0])
+
+
+def utilization(device=None):
+    """Percent of the last second in which a kernel ran."""
+    return int(_measure("utilization.gpu", device))
+
+
+def memory_usage(device=None):
+    """Percent of the last second in which memory was read or written."""
+    return int(_measure("utilization.memory", device))
+
+
+def temperature(device=None):
+    """Degrees Celsius."""
+    return int(_measure("temperature.gpu", device))
+
+
+def power_draw(device=None):
+    """Milliwatts."""
+    return int(1000 * _measure("power.draw", device))
+
+
+def clock_rate(device=None):
+    """The clock of the multiprocessors in MHz."""
+    return int(_measure("clocks.sm", device))
+
+
+def device_memory_used(device=None):
+    """Bytes of the device that all processes use."""
+    free, total = mem_get_info(device)
+    return total - free
+
+
+def memory_snapshot(mempool_id=None, include_traces=True):
+    """Segments of the allocator: one for each device, because it has no list of blocks."""
+    return [{"device": i, "total_size": memory_reserved(i), "allocated_size": memory_allocated(i), "blocks": []}
+            for i in range(device_count())]
+
+
+_allocated = {}  # {address: the tensor that has the memory}
+
+
+def caching_allocator_alloc(size, device=None, stream=None):
+    """The address of new memory of the allocator."""
+    made = _C.empty(size, dtype=_C.uint8, device=_C.device("cuda", _index(device)))
+    _allocated[made.data_ptr()] = made
+    return made.data_ptr()
+
+
+def caching_allocator_delete(mem_ptr):
+    """Frees what caching_allocator_alloc returned."""
+    del _allocated[mem_ptr]

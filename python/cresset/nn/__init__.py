@@ -5,13 +5,14 @@ from . import functional, init, modules, parameter, utils
 
 
 def __getattr__(name):
-    if name in ("attention", "parallel", "quantized"):
+    if name in ("attention", "grad", "parallel", "quantized"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
     if name == "DataParallel":
         from .parallel import DataParallel
         return DataParallel
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from .._absent_names import missing
+    raise missing(__name__, name)
 
 
 def factory_kwargs(kwargs):

@@ -65,8 +65,11 @@ def _check_linear_cross_entropy(input, weight, bias):
 
 
 def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weight=None,
-                         reduction="mean", ignore_index=None, label_smoothing=0.0):
-    """cross_entropy(linear(input, linear_weight, linear_bias), target)."""
+                         reduction="mean", ignore_index=None, label_smoothing=0.0, options=None):
+    """cross_entropy(linear(input, linear_weight, linear_bias), target).
+
+    options (nn.LinearCrossEntropyOptions) may ask for parts; the loss is computed at once, with the same value.
+    """
     _check_linear_cross_entropy(input, linear_weight, linear_bias)
     shape = (*input.shape[:-1], *linear_weight.shape[:-1])
     if target.shape == shape and ignore_index is not None:

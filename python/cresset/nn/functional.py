@@ -473,12 +473,13 @@ _ELSEWHERE = {"grouped_mm": "_grouped", "BroadcastingList1": "_jit_internal", "B
               "BroadcastingList3": "_jit_internal", "boolean_dispatch": "_jit_internal",
               "handle_torch_function": "overrides", "has_torch_function": "overrides",
               "has_torch_function_unary": "overrides", "has_torch_function_variadic": "overrides",
-              "Tensor": "_C"}
+              "Tensor": "_C", "grad": "nn", "ScalingType": "nn._scaled", "SwizzleType": "nn._scaled", "scaled_mm": "nn._scaled"}
 
 
 def __getattr__(name):
     if name not in _ELSEWHERE:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        from .._absent_names import missing
+        raise missing(__name__, name)
     from importlib import import_module
     module = import_module(f"{cresset.__name__}.{_ELSEWHERE[name]}")
     value = globals()[name] = getattr(module, name)

@@ -1,51 +1,27 @@
-"""Gradients of convolutions by their inputs and weights."""
+"""Gradients of convolutions, without recording."""
 from .. import _C
 from .modules.utils import _pair, _single, _triple
 
-__all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
+
+def _backward(input, weight, grad, stride, padding, dilation, groups, mask):
+    made = _C.convolution_backward(grad, input, weight, None, stride, padding, dilation, False, [0] * len(stride), groups, mask)
+    return made[0] if mask[0] else made[1]
 
 
-def _gradient(which, tuple_of, input, weight, grad_output, stride, padding, dilation, groups):
-    options = (tuple_of(stride), tuple_of(padding), tuple_of(dilation), False, tuple_of(0), groups)
-    mask = [which == 0, which == 1, False]
-    return _C.ops.convolution_backward(grad_output, input, weight, None, *options, mask)[which]
+def _functions(dims, spread):
+    def of_input(input_size, weight, grad_output, stride=1, padding=0, dilation=1, groups=1):
+        """The gradient of the convolution in its input."""
+        input = grad_output.new_empty(1).expand(input_size)
+        return _backward(input, weight, grad_output, spread(stride), spread(padding), spread(dilation), groups, (True, False, False))
+
+    def of_weight(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1):
+        """The gradient of the convolution in its weight."""
+        weight = grad_output.new_empty(1).expand(weight_size)
+        return _backward(input, weight, grad_output, spread(stride), spread(padding), spread(dilation), groups, (False, True, False))
+    of_input.__name__, of_weight.__name__ = f"conv{dims}d_input", f"conv{dims}d_weight"
+    return of_input, of_weight
 
 
-def _by_input(tuple_of, input_size, weight, grad_output, *options):
-    input = grad_output.new_empty(1).expand(input_size)
-    return _gradient(0, tuple_of, input, weight, grad_output, *options)
-
-
-def _by_weight(tuple_of, input, weight_size, grad_output, *options):
-    weight = grad_output.new_empty(1).expand(weight_size)
-    return _gradient(1, tuple_of, input, weight, grad_output, *options)
-
-
-def conv1d_input(input_size, weight, grad_output, stride=1, padding=0, dilation=1, groups=1):
-    """The gradient of conv1d by its input."""
-    return _by_input(_single, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv1d_weight(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1):
-    """The gradient of conv1d by its weight."""
-    return _by_weight(_single, input, weight_size, grad_output, stride, padding, dilation, groups)
-
-
-def conv2d_input(input_size, weight, grad_output, stride=1, padding=0, dilation=1, groups=1):
-    """The gradient of conv2d by its input."""
-    return _by_input(_pair, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv2d_weight(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1):
-    """The gradient of conv2d by its weight."""
-    return _by_weight(_pair, input, weight_size, grad_output, stride, padding, dilation, groups)
-
-
-def conv3d_input(input_size, weight, grad_output, stride=1, padding=0, dilation=1, groups=1):
-    """The gradient of conv3d by its input."""
-    return _by_input(_triple, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv3d_weight(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1):
-    """The gradient of conv3d by its weight."""
-    return _by_weight(_triple, input, weight_size, grad_output, stride, padding, dilation, groups)
+conv1d_input, conv1d_weight = _functions(1, _single)
+conv2d_input, conv2d_weight = _functions(2, _pair)
+conv3d_input, conv3d_weight = _functions(3, _triple)

@@ -17,9 +17,30 @@ from .rprop import Rprop
 from .sgd import SGD
 from .sparse_adam import SparseAdam
 
+import contextlib as _contextlib
+
+
+@_contextlib.contextmanager
+def swap_in_optimizer_params_and_state(optimizer, swapin_parameters, swapin_optim_state):
+    """Gives an optimizer other parameters, by name, and another state inside."""
+    groups, state = [list(group["params"]) for group in optimizer.param_groups], optimizer.state
+    given = iter(swapin_parameters.values())
+    names = {id(p): name for group in optimizer.param_groups
+             for p, name in zip(group["params"], group.get("param_names", ()))}
+    try:
+        for group in optimizer.param_groups:
+            group["params"] = [swapin_parameters[names[id(p)]] if id(p) in names else next(given) for p in group["params"]]
+        optimizer.state = swapin_optim_state
+        yield
+    finally:
+        for group, params in zip(optimizer.param_groups, groups):
+            group["params"] = params
+        optimizer.state = state
+
 
 def __getattr__(name):
     if name == "swa_utils":
         from importlib import import_module
         return import_module(f"{__name__}.swa_utils")
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from .._absent_names import missing
+    raise missing(__name__, name)

@@ -541,3 +541,34 @@ def _check_fusible(params):
             raise RuntimeError(
                 "`fused=True` requires all the params to be floating point Tensors of supported "
                 f"devices: {devices} but {p.dtype} and {p.device.type}")
+
+
+def _get_capturable_supported_devices(supports_xla=True):
+    """The kinds of devices on which a step can be captured."""
+    return ["cuda"]
+
+
+def _default_to_fused_or_foreach(params, differentiable, use_fused=False):
+    """(fused, foreach) by default: lists of tensors on the host are computed one after the other."""
+    if differentiable or not params:
+        return False, False
+    given = [p for p in params if p is not None]
+    on_device = all(p.is_cuda and type(p).__name__ in ("Tensor", "Parameter") for p in given)
+    fused = use_fused and on_device and all(p.is_floating_point() for p in given)
+    return fused, on_device and not fused
+
+
+def _group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
+    """{(device, dtype): (lists, indices)} of lists of tensors of which the first tells both."""
+    found = {}
+    for i, row in enumerate(zip(*tensorlistlist)):
+        key = next(((t.device, t.dtype) for t in row if t is not None), (None, None))
+        lists, indices = found.setdefault(key, ([[] for _ in tensorlistlist], []))
+        for to, tensor in zip(lists, row):
+            to.append(tensor)
+        if with_indices:
+            indices.append(i)
+    return found
+
+
+Optimizer._group_tensors_by_device_and_dtype = staticmethod(_group_tensors_by_device_and_dtype)

@@ -3,13 +3,19 @@
 
 def __getattr__(name):
     if name in ("benchmark", "data", "checkpoint", "dlpack", "flop_counter", "hooks", "_pytree",
-                "backend_registration", "module_tracker"):
+                "backend_registration", "module_tracker", "weak", "deterministic", "backcompat", "file_baton", "tensorboard",
+                "collect_env", "model_zoo", "cpp_backtrace"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
     if name in ("load_backend", "rename_privateuse1_backend", "generate_methods_for_privateuse1_backend"):
         from . import backend_registration
         return getattr(backend_registration, name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    if name in ("throughput_benchmark", "ThroughputBenchmark"):
+        from importlib import import_module
+        module = import_module(f"{__name__}.throughput_benchmark")
+        return module if name == "throughput_benchmark" else module.ThroughputBenchmark
+    from .._absent_names import missing
+    raise missing(__name__, name)
 
 
 def swap_tensors(t1, t2):
@@ -31,3 +37,25 @@ def swap_tensors(t1, t2):
         one, two = getattr(t1, name), getattr(t2, name)
         setattr(t1, name, two)
         setattr(t2, name, one)
+
+
+def set_module(obj, mod):
+    """Sets the module that an object's repr names."""
+    if not isinstance(mod, str):
+        raise TypeError("The mod argument should be a string")
+    obj.__module__ = mod
+
+
+def get_cpp_backtrace(frames_to_skip=0, maximum_number_of_frames=64):
+    """The calls of C functions that lead here, as text."""
+    import ctypes
+    libc = ctypes.CDLL(None)
+    addresses = (ctypes.c_void_p * (frames_to_skip + maximum_number_of_frames))()
+    count = libc.backtrace(addresses, len(addresses))
+    libc.backtrace_symbols.restype = ctypes.POINTER(ctypes.c_char_p)
+    names = libc.backtrace_symbols(addresses, count)
+    lines = [names[i].decode(errors="replace") for i in range(frames_to_skip, count)]
+    free = libc.free
+    free.argtypes, free.restype = [ctypes.c_void_p], None
+    free(names)
+    return "".join(f"frame #{i}: {line}\n" for i, line in enumerate(lines))

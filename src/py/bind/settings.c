@@ -4,6 +4,7 @@
 #include <xmmintrin.h>
 #endif
 #include "base/parallel.h"
+#include "kern/conv.h"
 
 /* --- default dtype --- */
 
@@ -210,6 +211,45 @@ static PyObject *set_warn_always(PyObject *m, PyObject *on)
 
 /* Flushes denormal numbers to zero in the calling thread.  Returns False when the processor
  * cannot. */
+static PyObject *has_dnnl(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(cr_conv_has_dnnl());
+}
+
+static PyObject *set_dnnl_verbose(PyObject *m, PyObject *level)
+{
+    long n = PyLong_AsLong(level);
+
+    (void)m;
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    cr_conv_dnnl_log(n < 0 ? 0 : n > 2 ? 2 : (int)n);
+    Py_RETURN_NONE;
+}
+
+/* Whether attention of halves may add in halves: stored for programs that ask. */
+static bool math_reduces_in_halves;
+
+static PyObject *get_math_reduction(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(math_reduces_in_halves);
+}
+
+static PyObject *set_math_reduction(PyObject *m, PyObject *on)
+{
+    int truth = PyObject_IsTrue(on);
+
+    (void)m;
+    if (truth < 0)
+        return NULL;
+    math_reduces_in_halves = truth;
+    Py_RETURN_NONE;
+}
+
 static PyObject *set_flush_denormal(PyObject *m, PyObject *on)
 {
     bool flush;
@@ -230,6 +270,10 @@ static PyMethodDef functions[] = {
     {"_memory_stats", memory_stats, METH_NOARGS, NULL},
     {"_reset_peak_memory", reset_peak_memory, METH_NOARGS, NULL},
     {"_set_warn_always", set_warn_always, METH_O, NULL},
+    {"_has_dnnl", has_dnnl, METH_NOARGS, "Whether oneDNN is found."},
+    {"_set_dnnl_verbose", set_dnnl_verbose, METH_O, "oneDNN prints its calls: 0, 1 or 2."},
+    {"_get_math_sdp_allow_fp16_bf16_reduction", get_math_reduction, METH_NOARGS, NULL},
+    {"_set_math_sdp_allow_fp16_bf16_reduction", set_math_reduction, METH_O, NULL},
     {"set_flush_denormal", set_flush_denormal, METH_O, "Flushes denormal numbers to zero."},
     {"numel", call_numel, METH_O, "The number of elements."},
     {"is_floating_point", call_is_floating_point, METH_O, NULL},

@@ -5,7 +5,8 @@
 Prints a line for each library and each namespace: names here, names there are.  A function that
 only raises counts as missing, unless it only raises in torch too.  --missing writes the missing
 names, those that most libraries use first; --page writes the page for docs/, with the reasons
-that reasons.txt gives.
+that reasons.txt gives; --messages writes the module by which the package tells that a name is
+torch's.  The shares at the end leave out the packages of ASIDE, which are other work.
 """
 import argparse
 import sys
@@ -14,6 +15,8 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ASIDE = ("torch.distributed", "torch._C._distributed_c10d", "torch.export", "torch.ao", "torch.backends.quantized", "torch.onnx",
+         "torch.package")
 sys.path.insert(0, str(HERE))
 from presence import MISSING, only_raises, resolve
 
@@ -66,6 +69,43 @@ def namespace_rows(spaces):
         yield namespace, sum(names.values()), len(names)
 
 
+def is_aside(name):
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in ASIDE)
+
+
+def shares_aside(used, spaces):
+    """What is here without the packages ASIDE: of the used names, and of the public ones."""
+    flags = [here for name, (_, here) in used.items() if not is_aside(name)]
+    yield "used", sum(flags), len(flags)
+    flags = [here for space, names in spaces.items() for name, here in names.items() if not is_aside(f"{space}.{name}")]
+    yield "public", sum(flags), len(flags)
+
+
+def message_lines(used, spaces):
+    """The module _absent_names.py."""
+    names = {name for name, (_, here) in used.items() if not here}
+    names |= {f"{space}.{name}" for space, found in spaces.items() for name, here in found.items() if not here}
+    yield '"""Names of torch that are missing; written by `make names`."""'
+    yield ""
+    yield 'NAMES = frozenset("""'
+    line = ""
+    for name in sorted(name.removeprefix("torch.") for name in names):
+        if len(line) + len(name) > 116:
+            yield line
+            line = ""
+        line = f"{line} {name}".strip()
+    yield line
+    yield '""".split())'
+    yield ""
+    yield ""
+    yield "def missing(module, name):"
+    yield '    """The AttributeError for a name that a module lacks."""'
+    yield '    path = f"{module}.{name}".partition(".")[2]'
+    yield "    if path in NAMES:"
+    yield '        return AttributeError(f"torch.{path} is not part of Cresset yet", name=name)'
+    yield "    return AttributeError(f\"module '{module}' has no attribute '{name}'\", name=name)"
+
+
 def read_reasons():
     """[(prefix, reason)], the longest prefix first."""
     rows = [line.rstrip("\n").split(" ", 1) for line in open(HERE / "reasons.txt")
@@ -105,6 +145,10 @@ def page_lines(used, spaces):
     yield "A torch 2.13 whose `torch._C._distributed_c10d` is hidden, as in a build without distributed,"
     yield "has 1331 of the used and 3491 of the public names."
     yield ""
+    for label, here, total in shares_aside(used, spaces):
+        yield f"Without {', '.join(f'`{name}`' for name in ASIDE)}: {share(here, total)} of the {label} names." if label == "used" else \
+            f"And {share(here, total)} of the {label} ones."
+    yield ""
     yield from table("library", library_rows(used))
     yield from table("namespace", namespace_rows(spaces))
     for reason, names in sorted(missing.items(), key=lambda item: (item[0] == "not there yet", item[0])):
@@ -133,11 +177,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--missing")
     parser.add_argument("--page")
+    parser.add_argument("--messages")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     used, spaces = used_names(), public_names()
     for label, here, total in [*library_rows(used), *namespace_rows(spaces)]:
         print(f"{label:44} {share(here, total)}")
+    for label, here, total in shares_aside(used, spaces):
+        print(f"{label} names, without {', '.join(ASIDE)}: {share(here, total)}")
+    if options.messages:
+        write(options.messages, message_lines(used, spaces))
     if options.missing:
         write(options.missing, missing_lines(used, spaces))
     if options.page:

@@ -7,7 +7,8 @@ import enum
 
 from ...backends import cuda as _cuda
 
-__all__ = ["SDPBackend", "sdpa_kernel", "WARN_FOR_UNFUSED_KERNELS"]
+__all__ = ["SDPBackend", "sdpa_kernel", "WARN_FOR_UNFUSED_KERNELS", "list_flash_attention_impls", "register_flash_attention_impl",
+           "current_flash_attention_impl", "restore_flash_attention_impl", "activate_flash_attention_impl"]
 
 WARN_FOR_UNFUSED_KERNELS = False
 
@@ -47,3 +48,43 @@ def sdpa_kernel(backends, set_priority=False):
         yield {}
     finally:
         _cuda._attention.update(before)
+
+
+# --- other implementations of FlashAttention, which a package may register ---
+
+_flash_impls = {"FA3": None, "FA4": None}
+_flash_current = None, None  # the name and what its function returned
+
+
+def list_flash_attention_impls():
+    """The names that activate_flash_attention_impl knows."""
+    return sorted(_flash_impls)
+
+
+def register_flash_attention_impl(impl, *, register_fn):
+    """Names an implementation: register_fn() puts it in use and returns an object with remove(), or None."""
+    _flash_impls[impl] = register_fn
+
+
+def current_flash_attention_impl():
+    """The implementation in use; None: the library's."""
+    return _flash_current[0]
+
+
+def restore_flash_attention_impl():
+    """Puts the library's implementation in use again."""
+    global _flash_current
+    handle, _flash_current = _flash_current[1], (None, None)
+    if handle is not None:
+        handle.remove()
+
+
+def activate_flash_attention_impl(impl):
+    """Puts a registered implementation in use."""
+    global _flash_current
+    if impl not in _flash_impls:
+        raise ValueError(f"Unknown flash attention impl '{impl}'. Available implementations: {list_flash_attention_impls()}")
+    if _flash_impls[impl] is None:
+        raise RuntimeError(f"no package registered the implementation '{impl}'")
+    restore_flash_attention_impl()
+    _flash_current = impl, _flash_impls[impl]()

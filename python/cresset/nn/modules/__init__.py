@@ -12,6 +12,7 @@ from .fold import *
 from .instancenorm import *
 from .lazy import *
 from .linear import *
+from .linear_cross_entropy import *
 from .loss import *
 from .module import Module
 from .normalization import *
@@ -23,5 +24,5 @@ from .sparse import *
 from .transformer import *
 from .upsampling import *
 
-__all__ = sorted(name for name, value in list(globals().items())
-                 if isinstance(value, type) and issubclass(value, Module))
+__all__ = sorted(["LinearCrossEntropyOptions"] + [name for name, value in list(globals().items())
+                                                  if isinstance(value, type) and issubclass(value, Module)])

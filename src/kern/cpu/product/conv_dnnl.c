@@ -204,3 +204,13 @@ cr_status cr_conv_dnnl(bool *done, cr_conv_kind kind, const cr_conv *c, cr_dtype
     cr_dnnl_release(p);
     return st;
 }
+
+bool cr_conv_has_dnnl(void) { return cr_dnnl() != NULL; }
+
+void cr_conv_dnnl_log(int level)
+{
+    const cr_dnnl_table *d = cr_dnnl();
+
+    if (d)
+        d->dnnl_set_verbose(level);
+}

@@ -1,0 +1,158 @@
+"""Names of torch that are missing; written by `make names`."""
+
+NAMES = frozenset("""
+AliasDb ArgumentSpec BenchmarkConfig BenchmarkExecutionStats Block BufferDict CallStack Capsule Code CompilationUnit
+CompleteArgumentSpec ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable DeserializationStorageContext
+DisableTorchFunction ErrorReport ExcludeDispatchKeyGuard ExecutionPlan Gradient GraphExecutorState IODescriptor
+JITException LiteScriptModule LockingLogger ModuleDict Node NoopLogger OperatorInfo ParameterDict PyTorchFileWriter
+ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptList ScriptListIterator
+ScriptMethod ScriptModuleSerializer ScriptObjectProperty SerializationStorageContext StaticModule Tensor.eig
+Tensor.grad_dtype Tensor.index Tensor.int_repr Tensor.ipu Tensor.lstsq Tensor.mtia Tensor.q_per_channel_axis
+Tensor.q_per_channel_scales Tensor.q_per_channel_zero_points Tensor.q_scale Tensor.q_zero_point Tensor.qscheme
+Tensor.reinforce Tensor.slice_inverse Tensor.solve Tensor.symeig Tensor.to_mkldnn Tensor.to_padded_tensor
+Tensor.to_sparse_bsc Tensor.to_sparse_bsr Tensor.volatile Tensor.xpu TracingState Use Value _C.Value
+_C._distributed_c10d.Reducer _dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint
+_inductor.cudagraph_mark_step_begin _make_per_tensor_quantized_tensor accelerator.Graph ao.quantization.convert
+ao.quantization.default_observer ao.quantization.default_per_channel_weight_observer
+ao.quantization.default_weight_observer ao.quantization.fuse_modules ao.quantization.fuse_modules_qat
+ao.quantization.fx._decomposed ao.quantization.get_default_qat_qconfig ao.quantization.prepare
+ao.quantization.prepare_qat autograd.NestedIOFunction autograd.function.NestedIOFunction autograd.profiler.emit_itt
+autograd.profiler.load_nvprof autograd.profiler.parse_nvprof_trace backends.cuda.blas_workspace_size
+backends.cuda.cuBLASModule backends.cuda.cuFFTPlanCacheAttrContextProp backends.cuda.cublas_workspace_size
+backends.cuda.cublaslt_workspace_size backends.cudnn.m backends.m backends.mkl.torch backends.mkldnn.m
+backends.mps.get_core_count backends.mps.get_name backends.openmp.torch backends.opt_einsum.m backends.python_native
+backends.quantized backends.quantized.engine backends.quantized.supported_engines batch_norm_backward_elemt
+batch_norm_backward_reduce batch_norm_gather_stats batch_norm_gather_stats_with_counts bit bits16 bits1x8 bits2x4
+bits4x2 bits8 choose_qparams_optimized cpp cuda.CUDAPluggableAllocator cuda.GreenContext
+cuda.amp.amp_definitely_not_available cuda.caching_allocator_disabled cuda.caching_allocator_enable
+cuda.change_current_allocator cuda.cudart cuda.current_blas_handle cuda.current_solver_handle cuda.graph_pool_handle
+cuda.graphs.graph_pool_handle cuda.graphs.make_graphed_callables cuda.jiterator cuda.make_graphed_callables
+cuda.memory.CUDAPluggableAllocator cuda.memory.caching_allocator_disabled cuda.memory.caching_allocator_enable
+cuda.memory.change_current_allocator cuda.memory.use_mem_pool cuda.nccl cuda.tunable cuda.use_mem_pool
+cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu cudnn_convolution_relu
+cudnn_convolution_transpose cudnn_grid_sampler distributed._composable.fsdp.FSDPModule
+distributed._composable.fsdp.fully_shard distributed._tensor.DTensor
+distributed._tensor.experimental.implicit_replication
+distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointImpl
+distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointImpl.NO_REENTRANT
+distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointWrapper
+distributed.algorithms._checkpoint.checkpoint_wrapper.apply_activation_checkpointing
+distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper
+distributed.algorithms._checkpoint.checkpoint_wrapper.offload_wrapper
+distributed.algorithms.ddp_comm_hooks.powerSGD_hook.batched_powerSGD_hook distributed.argparse_util
+distributed.autograd distributed.checkpoint._consolidate_hf_safetensors.consolidate_safetensors_files
+distributed.checkpoint.hf_storage.HuggingFaceStorageReader distributed.checkpoint.hf_storage.HuggingFaceStorageWriter
+distributed.checkpoint.optimizer.load_sharded_optimizer_state_dict distributed.config
+distributed.distributed_c10d._pg_map distributed.fsdp distributed.fsdp.BackwardPrefetch distributed.fsdp.CPUOffload
+distributed.fsdp.CPUOffloadPolicy distributed.fsdp.FSDPModule distributed.fsdp.FullStateDictConfig
+distributed.fsdp.FullyShardedDataParallel distributed.fsdp.FullyShardedDataParallel.optim_state_dict
+distributed.fsdp.FullyShardedDataParallel.optim_state_dict_to_load
+distributed.fsdp.FullyShardedDataParallel.rekey_optim_state_dict
+distributed.fsdp.FullyShardedDataParallel.state_dict_type
+distributed.fsdp.FullyShardedDataParallel.summon_full_params distributed.fsdp.MixedPrecision
+distributed.fsdp.MixedPrecisionPolicy distributed.fsdp.OffloadPolicy distributed.fsdp.OptimStateKeyType
+distributed.fsdp.OptimStateKeyType.PARAM_ID distributed.fsdp.OptimStateKeyType.PARAM_NAME
+distributed.fsdp.ShardingStrategy distributed.fsdp.ShardingStrategy.FULL_SHARD distributed.fsdp.StateDictType
+distributed.fsdp.StateDictType.FULL_STATE_DICT distributed.fsdp.StateDictType.SHARDED_STATE_DICT
+distributed.fsdp.api.FullOptimStateDictConfig distributed.fsdp.api.ShardedOptimStateDictConfig
+distributed.fsdp.api.ShardedStateDictConfig distributed.fsdp.api.StateDictType distributed.fsdp.fully_shard
+distributed.fsdp.fully_sharded_data_parallel.CPUOffload
+distributed.fsdp.fully_sharded_data_parallel.FullOptimStateDictConfig
+distributed.fsdp.fully_sharded_data_parallel.FullStateDictConfig
+distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel
+distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel.fsdp_modules
+distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel.optim_state_dict
+distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel.optim_state_dict_to_load
+distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel.state_dict_type
+distributed.fsdp.fully_sharded_data_parallel.MixedPrecision
+distributed.fsdp.fully_sharded_data_parallel.ShardedOptimStateDictConfig
+distributed.fsdp.fully_sharded_data_parallel.ShardedStateDictConfig
+distributed.fsdp.fully_sharded_data_parallel.ShardingStrategy
+distributed.fsdp.fully_sharded_data_parallel.ShardingStrategy.FULL_SHARD
+distributed.fsdp.fully_sharded_data_parallel.StateDictType
+distributed.fsdp.fully_sharded_data_parallel.StateDictType.FULL_STATE_DICT
+distributed.fsdp.fully_sharded_data_parallel.StateDictType.LOCAL_STATE_DICT
+distributed.fsdp.fully_sharded_data_parallel.StateDictType.SHARDED_STATE_DICT
+distributed.fsdp.register_fsdp_forward_method distributed.fsdp.sharded_grad_scaler.ShardedGradScaler
+distributed.fsdp.wrap.ModuleWrapPolicy distributed.fsdp.wrap._or_policy distributed.fsdp.wrap.enable_wrap
+distributed.fsdp.wrap.lambda_auto_wrap_policy distributed.fsdp.wrap.size_based_auto_wrap_policy
+distributed.fsdp.wrap.transformer_auto_wrap_policy distributed.launcher distributed.launcher.api.LaunchConfig
+distributed.launcher.api.elastic_launch distributed.logging distributed.logging_handlers
+distributed.optim.DistributedOptimizer distributed.pipelining distributed.pipelining.ScheduleGPipe
+distributed.pipelining.SplitPoint distributed.pipelining.SplitPoint.BEGINNING distributed.pipelining.pipeline
+distributed.remote_device distributed.tensor.DTensor.from_local
+distributed.tensor._utils.compute_local_shape_and_global_offset distributed.tensor.distribute_tensor
+distributed.tensor.experimental._attention.set_rotate_method distributed.tensor.experimental.context_parallel
+distributed.tensor.parallel.ColwiseParallel distributed.tensor.parallel.RowwiseParallel
+distributed.tensor.parallel.parallelize_module distributed.tensor.placement_types.Shard._local_shard_size_and_offset
+distributed.tensor.placement_types.Shard.local_shard_size_and_offset distributed.tensor.placement_types._StridedShard
+distributed.torch distributed.traceback distributed.typing empty_quantized export.AdditionalInputs
+export.CustomDecompTable export.ExportBackwardSignature export.ExportGraphSignature export.ExportedProgram
+export.FlatArgsAdapter export.ModuleCallEntry export.ModuleCallSignature export.ShapesCollection
+export.UnflattenedModule export._trace export.decomp_utils.CustomDecompTable export.default_decompositions
+export.draft_export export.export export.load export.register_dataclass export.save export.unflatten
+fake_quantize_per_channel_affine fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation
+fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight
+fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix fft.Tensor float4_e2m1fn_x2 func.functionalize
+func.rearrange fused_moving_avg_obs_fake_quant import_ir_module import_ir_module_from_buffer int1 int2 int3 int4 int5
+int6 int7 int_repr jagged jit.CompilationUnit jit.export_opnames library.get_kernel library.register_torch_dispatch
+library.register_vmap library.triton_op library.wrap_triton linalg.common_notes masked.MaskedTensor
+masked.as_masked_tensor masked.is_masked_tensor masked.masked_tensor merge_type_from_type_comment miopen_batch_norm
+miopen_convolution miopen_convolution_add_relu miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss
+miopen_depthwise_convolution miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights
+mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer monitor.TYPE_CHECKING mps.Event mps.compile_shader
+mps.current_allocated_memory mps.driver_allocated_memory mps.get_rng_state mps.load_metallib mps.profiler
+mps.recommended_max_memory mps.seed mps.set_per_process_memory_fraction mps.set_rng_state mps.synchronize
+mtia.MTIAGraph mtia.attach_out_of_memory_observer mtia.current_device mtia.current_stream mtia.default_stream
+mtia.get_device_capability mtia.get_device_properties mtia.get_rng_state mtia.graph mtia.graph_pool_handle mtia.init
+mtia.initial_seed mtia.record_memory_history mtia.set_device mtia.set_stream mtia.snapshot mtia.synchronize
+native_norm nested.as_nested_tensor nested.masked_select nested.narrow nested.nested_tensor
+nested.nested_tensor_from_jagged nested.to_padded_tensor nn.common_types nn.functional.DType
+nn.functional.TYPE_CHECKING nn.functional.assert_int_or_pair nn.functional.dataclasses nn.functional.importlib
+nn.functional.np nn.functional.reproducibility_notes nn.functional.scaled_grouped_mm
+nn.functional.sparse_support_notes nn.functional.tf32_notes nn.functional.torch nn.intrinsic nn.qat nn.quantizable
+nn.utils.prune.torch onnx.ExportableModule onnx.InputObserver onnx.ONNXProgram onnx.errors onnx.export onnx.operators
+onnx.operators.shape_as_tensor onnx.ops onnx.symbolic_helper.cast_pytorch_to_onnx onnx.symbolic_opset12
+onnx.symbolic_opset12.dropout onnx.symbolic_opset9.masked_fill onnx.symbolic_opset9.softmax
+ops.aten._scaled_dot_product_cudnn_attention ops.aten._scaled_dot_product_cudnn_attention_backward
+ops.aten._scaled_dot_product_flash_attention ops.aten._scaled_dot_product_flash_attention_backward ops.aten.detach_
+ops.quantized_decomposed.dequantize_per_channel overrides.redispatch_function package.Directory
+package.EmptyMatchError package.GlobGroup package.PackageExporter package.PackageImporter package.PackagingError
+package.analyze package.file_structure_representation package.find_file_dependencies package.glob_group
+package.importer package.package_exporter package.package_importer parse_ir parse_type_comment
+profiler.ExecutionTraceObserver q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale
+q_zero_point qint32 qint8 qscheme quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic
+quantized_batch_norm quantized_gru_cell quantized_lstm_cell quantized_max_pool1d quantized_max_pool2d
+quantized_max_pool3d quantized_rnn_relu_cell quantized_rnn_tanh_cell quint2x4 quint4x2 quint8
+return_types.linalg_lstsq_out return_types.slogdet_out return_types.svd_out serialization.mkdtemp
+serialization.skip_data serialization.validate_hpu_device slice_inverse sparse.SparseSemiStructuredTensor
+sparse.SparseSemiStructuredTensorCUSPARSELT sparse.SparseSemiStructuredTensorCUTLASS sparse.solve
+sparse.to_sparse_semi_structured sparse_bsc_tensor sparse_bsr_tensor sym_fresh_size uint1 uint2 uint3 uint4 uint5
+uint6 uint7 utils._sympy.numbers.IntInfinity utils._sympy.value_ranges.ValueRanges utils.benchmark.CallgrindStats
+utils.benchmark.CopyIfCallgrind utils.benchmark.FunctionCount utils.benchmark.FunctionCounts utils.benchmark.math
+utils.benchmark.torch utils.benchmark.utils utils.checkpoint.GraphExecGroup utils.cmake_prefix_path
+utils.collect_env.datetime utils.collect_env.json utils.collect_env.torch utils.copyreg utils.cpp_extension
+utils.cpp_extension.BuildExtension utils.cpp_extension.CUDAExtension utils.cpp_extension.CppExtension
+utils.cpp_extension.SyclExtension utils.cpp_extension.check_compiler_is_gcc
+utils.cpp_extension.check_compiler_ok_for_platform utils.cpp_extension.get_compiler_abi_compatibility_and_version
+utils.cpp_extension.get_cxx_compiler utils.cpp_extension.get_default_build_root utils.cpp_extension.include_paths
+utils.cpp_extension.is_ninja_available utils.cpp_extension.library_paths utils.cpp_extension.load
+utils.cpp_extension.load_inline utils.cpp_extension.remove_extension_h_precompiler_headers
+utils.cpp_extension.verify_ninja_availability utils.data.argument_validation utils.data.runtime_validation
+utils.data.runtime_validation_disabled utils.tensorboard utils.tensorboard.SummaryWriter
+utils.tensorboard.summary.hparams utils.torch utils.weakref xpu.XPUGraph xpu.XPUPluggableAllocator
+xpu.can_device_access_peer xpu.change_current_allocator xpu.clock_rate xpu.current_device xpu.current_stream
+xpu.device_memory_used xpu.get_device_capability xpu.get_device_name xpu.get_device_properties
+xpu.get_per_process_memory_fraction xpu.get_rng_state xpu.get_stream_from_external xpu.graph xpu.graph_pool_handle
+xpu.init xpu.initial_seed xpu.make_graphed_callables xpu.mem_get_info xpu.memory_snapshot xpu.memory_usage
+xpu.power_draw xpu.set_device xpu.set_per_process_memory_fraction xpu.set_stream xpu.synchronize xpu.temperature
+xpu.use_mem_pool xpu.utilization
+""".split())
+
+
+def missing(module, name):
+    """The AttributeError for a name that a module lacks."""
+    path = f"{module}.{name}".partition(".")[2]
+    if path in NAMES:
+        return AttributeError(f"torch.{path} is not part of Cresset yet", name=name)
+    return AttributeError(f"module '{module}' has no attribute '{name}'", name=name)

@@ -1,0 +1,5 @@
+"""KleidiAI: not used."""
+
+
+def is_available():
+    return False

@@ -1,0 +1,1 @@
+"""Binding of processes to the nodes of memory (NUMA)."""
