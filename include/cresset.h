@@ -241,7 +241,7 @@ CR_API bool cr_set_grad_enabled(bool on);
 
 /* --- random numbers -------------------------------------------------------------- */
 
-/* A NULL generator argument of an operator means the default generator.  Its stream is that of
+/* A NULL generator means the default generator.  Its stream is that of
  * torch's CPU generator. */
 CR_API CR_MUST cr_status cr_generator_new(cr_generator **out, uint64_t seed);
 CR_API CR_MUST cr_status cr_generator_clone(cr_generator **out, cr_generator *from);

@@ -43,7 +43,8 @@ static const struct {
     const char *declare, *store;
 } results[] = {
     [CR_T_TENSOR] = {"cr_tensor **@", "*@ = %.t;"},
-    [CR_T_TENSORS] = {"cr_tensor ***@, size_t *@_len", "*@_len = %.len; *@ = take_list(&%);"},
+    [CR_T_TENSORS] = {"cr_tensor ***@, size_t *@_len",
+                      "if (@_len) { *@_len = %.len; } *@ = take_list(&%);"},
     [CR_T_SCALAR] = {"cr_scalar *@", "*@ = %.number;"},
     [CR_T_INT] = {"int64_t *@", "*@ = %.i;"},
     [CR_T_FLOAT] = {"double *@", "*@ = %.d;"},

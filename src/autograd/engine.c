@@ -435,6 +435,8 @@ cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
     cr_task *outer = running;
     bool was = cr_thread.no_grad;
 
+    if (!call)
+        return cr_fail(CR_TYPE, "cr_backward(): the call is NULL");
     for (int k = 0; k < call->root_count; k++)
         if (!call->roots || !call->roots[k])
             return cr_fail(CR_TYPE,

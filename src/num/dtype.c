@@ -121,7 +121,7 @@ bool cr_can_cast(cr_dtype from, cr_dtype to)
 
 cr_dtype cr_dtype_find(const char *name)
 {
-    for (int i = 0; i < CR_DTYPE_COUNT; i++) {
+    for (int i = 0; name && i < CR_DTYPE_COUNT; i++) {
         const cr_dtype_info *d = &cr_dtype_infos[i];
         if (!strcmp(d->name, name) || !strcmp(d->suffix, name) ||
             (d->alias && !strcmp(d->alias, name)))

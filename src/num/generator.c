@@ -68,6 +68,7 @@ cr_status cr_generator_clone(cr_generator **out, cr_generator *from)
 {
     cr_generator *g = NULL;
 
+    from = from ? from : cr_generator_default();
     CR_TRY(cr_generator_new(&g, 0));
     cr_generator_lock(from);
     g->device = from->device;
@@ -120,8 +121,15 @@ void cr_generator_lock(cr_generator *g) { pthread_mutex_lock(&g->lock); }
 void cr_generator_unlock(cr_generator *g) { pthread_mutex_unlock(&g->lock); }
 cr_mt19937 *cr_generator_words(cr_generator *g) { return &g->mt; }
 
+/* NULL means the default generator. */
+static cr_generator *generator_or_default(cr_generator *g)
+{
+    return g ? g : cr_generator_default();
+}
+
 void cr_generator_seed(cr_generator *g, uint64_t seed)
 {
+    g = generator_or_default(g);
     cr_generator_lock(g);
     restart(g, seed);
     cr_generator_unlock(g);
@@ -131,6 +139,7 @@ uint64_t cr_generator_initial_seed(cr_generator *g)
 {
     uint64_t seed;
 
+    g = generator_or_default(g);
     cr_generator_lock(g);
     seed = g->seed;
     cr_generator_unlock(g);
@@ -166,6 +175,7 @@ void cr_generator_get_state(cr_generator *g, void *bytes)
 {
     saved_state s = {0};
 
+    g = generator_or_default(g);
     cr_generator_lock(g);
     s.seed = g->seed;
     s.left = g->mt.left;
@@ -180,7 +190,8 @@ void cr_generator_get_state(cr_generator *g, void *bytes)
         s.next_float_normal = g->normal_float;
     s.next_float_normal_is_valid = g->has_normal_float;
     cr_generator_unlock(g);
-    memcpy(bytes, &s, sizeof s);
+    if (bytes)
+        memcpy(bytes, &s, sizeof s);
 }
 
 /* After a turn left + next == CR_MT_SIZE.  A fresh twister has left 1 and next 0. */
@@ -194,7 +205,8 @@ cr_status cr_generator_set_state(cr_generator *g, const void *bytes, size_t size
 {
     saved_state s;
 
-    if (size != sizeof s)
+    g = generator_or_default(g);
+    if (size != sizeof s || !bytes)
         return cr_fail(
             CR_RUNTIME,
             "Expected a CPUGeneratorImplState of size %zu but found the input RNG state "

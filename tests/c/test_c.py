@@ -353,3 +353,12 @@ def test_a_module_prints_as_in_python(run_c):
             nn.AvgPool1d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1),
             nn.Sequential(nn.ReLU(), nn.GELU(), nn.Softmax(1), nn.LogSoftmax(-1)),
             nn.LeakyReLU(), nn.ELU(), nn.Softplus(), nn.Identity(), nn.Sequential()),))
+
+
+def test_no_function_ends_the_process_for_a_null(tmp_path):
+    source, binary = tmp_path / "nulls.c", str(tmp_path / "nulls")
+    subprocess.run([sys.executable, os.path.join(HERE, "nulls.py"), os.path.join(INSTALLED, "include"), source], check=True)
+    subprocess.run([os.environ.get("CC", "gcc"), "-w", "-O0", source, "-o", binary, *pkg_config()], check=True)
+    out = subprocess.run([binary], capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS="1")).stdout
+    *ended, count = out.splitlines()
+    assert not ended and int(count.split()[0]) > 1500

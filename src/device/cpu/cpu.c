@@ -488,6 +488,8 @@ void cr_cpu_memory_stats(cr_memory_stats *out)
 {
     int64_t cached = 0;
 
+    if (!out)
+        return;
     count_used(mine.used);
     mine.used = 0;
     for (uint32_t c = 1; c < THREAD_CLASSES; c++)
