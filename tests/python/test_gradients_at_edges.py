@@ -83,3 +83,31 @@ def test_bounds_equal_to_a_zero_keep_its_sign(dtype):
             got = run(x.clone())
             assert torch.signbit(got).tolist() == [True, False] * 40
     assert not torch.signbit(F.softshrink(x)).any()
+
+
+def test_a_grid_of_nan():
+    x = torch.arange(4.0).reshape(1, 1, 2, 2)
+    grid = torch.tensor([[[[NAN, 0.0], [0.0, 0.0]]]])
+    for mode, padding in (("bilinear", "zeros"), ("bicubic", "zeros"), ("bicubic", "border")):
+        out = F.grid_sample(x, grid, mode, padding, align_corners=False).flatten()
+        assert out[0].isnan() and not out[1].isnan()
+    for mode, padding in (("bilinear", "border"), ("nearest", "zeros"), ("nearest", "reflection")):
+        assert not F.grid_sample(x, grid, mode, padding, align_corners=False).isnan().any()
+
+
+def test_whole_powers_of_complex_numbers_are_products():
+    z = torch.tensor([1 + 1j, 2 - 1j], requires_grad=True)
+    assert (z ** 2).tolist() == [2j, 3 - 4j] and (z ** 3).tolist() == [-2 + 2j, 2 - 11j] and (z ** -1)[0].item() == 0.5 - 0.5j
+    for n in (2, 3):
+        got, = torch.autograd.grad((z ** n).real.sum(), z)
+        assert torch.allclose(got, (n * z ** (n - 1)).conj())
+
+
+def test_bounds_of_rrelu():
+    for bounds, text in (((0.1, INF), "upper bound must be finite, got inf"), ((NAN, 1.0), "lower bound must be finite, got nan"),
+                         ((0.5, 0.1), "Lower bound should be less than or equal to the upper bound")):
+        with pytest.raises(RuntimeError, match=text):
+            F.rrelu(torch.ones(2), *bounds, training=True)
+    a = torch.tensor([3.0, 1.0, 2.0])
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        torch.kthvalue(a, 2, out=(a, torch.empty((), dtype=torch.long)))
