@@ -618,3 +618,12 @@ def test_flat_weights_of_recurrent_layers_may_be_plain_tensors():
     m._flat_weights = [w.detach() for w in nn.LSTM(2, 3).parameters()]
     m._flat_weights = list(m.parameters())
     assert all(a is b for a, b in zip(m._flat_weights, m.parameters())) and before.shape == m(x)[0].shape
+
+
+def test_the_gradient_of_a_target_in_a_full_backward_hook_is_zeros():
+    seen = []
+    loss = nn.CrossEntropyLoss()
+    loss.register_full_backward_hook(lambda module, given, out: seen.append(given))
+    x, y = torch.zeros(1, 2, requires_grad=True), torch.tensor([1])
+    loss(x, y).backward()
+    assert seen[0][0].tolist() == [[0.5, -0.5]] and seen[0][1].dtype == torch.int64 and seen[0][1].tolist() == [0]

@@ -104,9 +104,12 @@ class BackwardHook:
         self.grad_outputs = None
         self.n_inputs = self.n_outputs = -1
         self.input_tensors_index = self.output_tensors_index = None
+        self._plain = {}  # {position among tensors: sizes, dtype and device of an input without a gradient}
 
     def setup_input_hook(self, args):
         res, self.input_tensors_index = self._pass_through(self._on_inputs, args)
+        self._plain = {k: (args[i].shape, args[i].dtype, args[i].device) for k, i in enumerate(self.input_tensors_index or ())
+                       if not args[i].requires_grad}
         self.n_inputs = len(args)
         return res
 
@@ -134,7 +137,7 @@ class BackwardHook:
     def _on_inputs(self, grad_input, _):
         if self.grad_outputs is None:
             return None  # the gradient does not come from this call's outputs
-        res = _spread(self.input_tensors_index, grad_input, self.n_inputs)
+        res = _spread(self.input_tensors_index, self._with_zeros(grad_input), self.n_inputs)
         for hook in self.user_hooks:
             out = hook(self.module, res, self.grad_outputs)
             if out is None:
@@ -144,7 +147,13 @@ class BackwardHook:
                                    f"got {len(out)}, but expected {len(res)}")
             res = out
         self.grad_outputs = None
-        return tuple(res[i] for i in self.input_tensors_index)
+        return tuple(None if k in self._plain else res[i] for k, i in enumerate(self.input_tensors_index))
+
+    def _with_zeros(self, grads):
+        """The gradients; zeros for tensors that do not require one, such as targets."""
+        import cresset
+        return [cresset.zeros(self._plain[k][0], dtype=self._plain[k][1], device=self._plain[k][2]) if k in self._plain else grad
+                for k, grad in enumerate(grads)]
 
     def _on_outputs(self, _, grad_output):
         self.grad_outputs = _spread(self.output_tensors_index, grad_output, self.n_outputs)
