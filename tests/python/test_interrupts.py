@@ -91,7 +91,15 @@ def in_hooks():
         return X.clone().requires_grad_().exp()
 
 
+def in_checkpoint():
+    x = torch.ones(2, 3, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.utils.checkpoint.checkpoint(torch.exp, x, use_reentrant=False).sum().backward()
+        torch.utils.checkpoint.checkpoint(torch.exp, x, use_reentrant=True).sum().backward()
+
+
 PROGRAMS = {
+    "checkpoint": in_checkpoint,
     "autocast": in_autocast, "hooks": in_hooks,
     "vmap": lambda: torch.func.vmap(lambda a: a * 2)(X),
     "grad": lambda: torch.func.grad(lambda a: a.sum())(X),

@@ -121,12 +121,16 @@ class _Surroundings:
                          "cache_enabled": _C.is_autocast_cache_enabled()}
 
     @contextlib.contextmanager
-    def again(self):
+    def random(self):
+        """The random state inside."""
         with fork_rng(enabled=self.rng is not None):
             if self.rng is not None:
                 _C.set_rng_state(self.rng)
-            with autocast("cpu", **self.autocast):
-                yield
+            yield
+
+    def casts(self):
+        """The autocast state inside: a context in C, which an interrupt cannot leave half."""
+        return autocast("cpu", **self.autocast)
 
 
 # --- with reentrance ---
@@ -158,7 +162,7 @@ class CheckpointFunction(Function):
         for i, tensor in zip(ctx.tensor_indices, ctx.saved_tensors):
             inputs[i] = tensor
         detached = detach_variable(tuple(inputs))
-        with ctx.surroundings.again(), _C.enable_grad():
+        with ctx.surroundings.random(), ctx.surroundings.casts(), _C.enable_grad():
             outputs = ctx.run_function(*detached)
         if isinstance(outputs, Tensor):
             outputs = (outputs,)
@@ -314,7 +318,7 @@ def _without_reentrance(function, args, kwargs, preserve, context_fn, check, deb
     around = _Surroundings(preserve)
 
     def again(*args, **kwargs):
-        with around.again(), second:
+        with around.random(), around.casts(), second:
             function(*args, **kwargs)
 
     wished = _debug.get()
