@@ -175,6 +175,9 @@ CR_API cr_module *cr_easy_module(const char *file, int line, const char *kind,
 #define ct_Conv1d(...)            ct_module("Conv1d", __VA_ARGS__)
 #define ct_Conv2d(...)            ct_module("Conv2d", __VA_ARGS__)
 #define ct_Conv3d(...)            ct_module("Conv3d", __VA_ARGS__)
+#define ct_ConvTranspose1d(...)   ct_module("ConvTranspose1d", __VA_ARGS__)
+#define ct_ConvTranspose2d(...)   ct_module("ConvTranspose2d", __VA_ARGS__)
+#define ct_ConvTranspose3d(...)   ct_module("ConvTranspose3d", __VA_ARGS__)
 #define ct_BatchNorm1d(...)       ct_module("BatchNorm1d", __VA_ARGS__)
 #define ct_BatchNorm2d(...)       ct_module("BatchNorm2d", __VA_ARGS__)
 #define ct_BatchNorm3d(...)       ct_module("BatchNorm3d", __VA_ARGS__)
@@ -232,6 +235,8 @@ CR_API cr_tensor *cr_easy_forward(const char *file, int line, cr_module *m, cons
 
 #define ct_train(m) ct_check(cr_module_train(m, true))
 #define ct_eval(m)  ct_check(cr_module_train(m, false))
+/* Moves a module to a device in place: ct_to_device(net, "cuda"). */
+#define ct_to_device(m, device) ct_check(cr_module_to_device(m, device))
 /* Prints a module in Python's format. */
 CR_API void cr_easy_print(const char *file, int line, cr_module *m);
 #define ct_print(m) cr_easy_print(__FILE__, __LINE__, m)
@@ -262,6 +267,20 @@ CR_API cr_optim *cr_easy_optim(const char *file, int line, const char *kind,
 #define ct_zero_grad(o)  ct_check(cr_optim_zero_grad(o))
 #define ct_step(o)       ct_check(cr_optim_step(o))
 #define ct_set_lr(o, lr) ct_check(cr_optim_set_lr(o, lr))
+/* Saves and loads an optimizer's state, as ct_save and ct_load do with a module's. */
+CR_API void cr_easy_save_optim(const char *file, int line, cr_optim *o, const char *path);
+CR_API void cr_easy_load_optim(const char *file, int line, cr_optim *o, const char *path);
+#define ct_save_optim(o, path) cr_easy_save_optim(__FILE__, __LINE__, o, path)
+#define ct_load_optim(o, path) cr_easy_load_optim(__FILE__, __LINE__, o, path)
+/* ct_schedule("StepLR", optimizer, 10, CT(gamma, 0.5)): a rate by epoch; the scope owns it. */
+CR_API cr_schedule *cr_easy_schedule(const char *file, int line, const char *kind, cr_optim *o,
+                                     const cr_arg *args);
+#define ct_schedule(kind, o, ...)                                                              \
+    cr_easy_schedule(__FILE__, __LINE__, kind, o, CR_ARGS(__VA_ARGS__))
+#define ct_schedule_step(s) ct_check(cr_schedule_step(s))
+/* Scales gradients to a common norm of at most `max_norm`; the norm before. */
+CR_API double cr_easy_clip(const char *file, int line, cr_tensors params, double max_norm);
+#define ct_clip_grad_norm_(params, max_norm) cr_easy_clip(__FILE__, __LINE__, params, max_norm)
 
 /* --- data ---------------------------------------------------------------------------- */
 

@@ -30,7 +30,8 @@ extern "C" {
 /* A module: named parameters, buffers and child modules.  It has a refcount. */
 typedef struct cr_module cr_module;
 
-/* Makes a layer by its name in torch.nn: Linear, Conv1d, Conv2d, Conv3d, BatchNorm1d,
+/* Makes a layer by its name in torch.nn: Linear, Conv1d, Conv2d, Conv3d, ConvTranspose1d,
+ * ConvTranspose2d, ConvTranspose3d, BatchNorm1d,
  * BatchNorm2d, BatchNorm3d, LayerNorm, GroupNorm, RMSNorm, Embedding, Dropout, Flatten,
  * Identity, the pooling layers and activations of src/nn/layers.def, and Sequential, which
  * starts empty.  Fails with CR_ATTRIBUTE for other names, CR_TYPE and CR_VALUE for wrong
@@ -84,6 +85,9 @@ CR_API CR_MUST cr_status cr_module_requires_grad(cr_module *m, bool on);
 CR_API CR_MUST cr_status cr_module_zero_grad(cr_module *m);
 /* Converts parameters and buffers of floating dtypes in place. */
 CR_API CR_MUST cr_status cr_module_to(cr_module *m, cr_dtype dtype);
+/* Moves parameters and buffers to a device in place ("cuda", "cpu", "meta"); optimizers keep
+ * referring to them.  Gradients are cleared.  Fails with CR_RUNTIME for an unknown device. */
+CR_API CR_MUST cr_status cr_module_to_device(cr_module *m, const char *device);
 
 /* --- state ------------------------------------------------------------------------- */
 
@@ -138,6 +142,35 @@ CR_API CR_MUST cr_status cr_optim_step(cr_optim *o);
 CR_API CR_MUST cr_status cr_optim_zero_grad(cr_optim *o);
 CR_API double cr_optim_lr(const cr_optim *o);
 CR_API CR_MUST cr_status cr_optim_set_lr(cr_optim *o, double lr);
+/* The state as tensors that share the optimizer's memory, with torch's names by the parameter's
+ * number, "state.0.exp_avg", and the rate, "param_groups.0.lr": cr_state_write keeps it in a
+ * file.  A parameter that was never updated has none. */
+CR_API CR_MUST cr_status cr_optim_state(cr_state **out, cr_optim *o);
+/* Copies such a state, also one of a file of torch.save(optimizer.state_dict()), in which the
+ * rate is no tensor.  Fails with CR_VALUE when a tensor's sizes differ from its parameter's, or
+ * a number has no parameter. */
+CR_API CR_MUST cr_status cr_optim_load_state(cr_optim *o, const cr_state *s);
+
+/* A schedule of an optimizer's learning rate, by its name in torch.optim.lr_scheduler:
+ *     StepLR             step_size, gamma=0.1
+ *     MultiStepLR        milestones, gamma=0.1
+ *     ConstantLR         factor=1/3, total_iters=5
+ *     LinearLR           start_factor=1/3, end_factor=1, total_iters=5
+ *     ExponentialLR      gamma
+ *     PolynomialLR       total_iters=5, power=1
+ *     CosineAnnealingLR  T_max, eta_min=0
+ * The rate is set at once, then by cr_schedule_step once an epoch.  `o` must live longer than
+ * the schedule.  Fails with CR_ATTRIBUTE, CR_TYPE or CR_VALUE. */
+typedef struct cr_schedule cr_schedule;
+CR_API CR_MUST cr_status cr_schedule_new(cr_schedule **out, const char *kind, cr_optim *o,
+                                         const cr_arg *args);
+CR_API CR_MUST cr_status cr_schedule_step(cr_schedule *s);
+CR_API void cr_schedule_drop(cr_schedule *s);
+
+/* Scales the gradients so that their common 2-norm is at most max_norm.  *norm, unless NULL, is
+ * the norm before. */
+CR_API CR_MUST cr_status cr_clip_grad_norm(double *norm, cr_tensor *const *params, size_t count,
+                                           double max_norm);
 
 /* --- data -------------------------------------------------------------------------- */
 

@@ -138,6 +138,7 @@ static void drop_tensor(void *t) { cr_drop(t); }
 static void drop_module(void *m) { cr_module_drop(m); }
 static void drop_optim(void *o) { cr_optim_drop(o); }
 static void drop_loader(void *l) { cr_loader_drop(l); }
+static void drop_schedule(void *s) { cr_schedule_drop(s); }
 
 /* Adds `object` to the innermost scope.  Drops it on failure. */
 static cr_status easy_own(void *object, void (*drop)(void *))
@@ -746,6 +747,62 @@ cr_optim *cr_easy_optim(const char *file, int line, const char *kind, const cr_a
     if (st)
         easy_report(file, line, macro_name(kind), st);
     return st ? NULL : o;
+}
+
+static cr_status easy_save_optim(cr_optim *o, const char *path)
+{
+    cr_state *s = NULL;
+
+    CR_TRY(cr_optim_state(&s, o));
+    cr_status st = cr_state_write(s, path);
+    cr_state_drop(s);
+    return st;
+}
+
+static cr_status easy_load_optim(cr_optim *o, const char *path)
+{
+    cr_state *s = NULL;
+
+    CR_TRY(cr_state_read(&s, path));
+    cr_status st = cr_optim_load_state(o, s);
+    cr_state_drop(s);
+    return st;
+}
+
+void cr_easy_save_optim(const char *file, int line, cr_optim *o, const char *path)
+{
+    if (ready(file, line, "ct_save_optim"))
+        cr_easy_check(file, line, "ct_save_optim", easy_save_optim(o, path));
+}
+
+void cr_easy_load_optim(const char *file, int line, cr_optim *o, const char *path)
+{
+    if (ready(file, line, "ct_load_optim"))
+        cr_easy_check(file, line, "ct_load_optim", easy_load_optim(o, path));
+}
+
+cr_schedule *cr_easy_schedule(const char *file, int line, const char *kind, cr_optim *o,
+                              const cr_arg *args)
+{
+    cr_schedule *s = NULL;
+
+    if (!ready(file, line, "ct_schedule"))
+        return NULL;
+    cr_status st = cr_schedule_new(&s, kind, o, args);
+    st = st ? st : easy_own(s, drop_schedule);
+    if (st)
+        easy_report(file, line, "ct_schedule", st);
+    return st ? NULL : s;
+}
+
+double cr_easy_clip(const char *file, int line, cr_tensors params, double max_norm)
+{
+    double norm = 0;
+
+    if (ready(file, line, "ct_clip_grad_norm_"))
+        cr_easy_check(file, line, "ct_clip_grad_norm_",
+                      cr_clip_grad_norm(&norm, params.at, params.len, max_norm));
+    return norm;
 }
 
 cr_loader *cr_easy_loader(const char *file, int line, const cr_arg *args)

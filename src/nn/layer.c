@@ -108,22 +108,38 @@ static cr_status check_conv(int64_t in, int64_t out, int64_t groups)
     return out % groups ? cr_fail(CR_VALUE, "out_channels must be divisible by groups") : CR_OK;
 }
 
-static cr_status make_conv(cr_module *m)
+/* Weight [rows, columns, *kernel_size] and bias [outputs]. */
+static cr_status make_kernels(cr_module *m, int64_t rows, int64_t columns, int64_t outputs)
 {
-    int64_t in = layer_arg(m, "in_channels").i, out = layer_arg(m, "out_channels").i;
-    int64_t groups = layer_arg(m, "groups").i;
     cr_value kernel = layer_arg(m, "kernel_size");
+    int64_t size[5] = {rows, columns};
 
-    CR_TRY(check_conv(in, out, groups));
-    int64_t size[5] = {out, in / groups};
     if (kernel.len > 3)
         return cr_fail(CR_VALUE, "kernel_size has %u numbers", kernel.len);
     for (uint32_t i = 0; i < kernel.len; i++)
         size[2 + i] = kernel.ints[i];
     CR_TRY(add_param(m, "weight", cr_entry.empty_memory_format, size, 2 + (int)kernel.len));
-    CR_TRY(
-        add_optional(m, "bias", layer_is_on(m, "bias"), cr_entry.empty_memory_format, size, 1));
+    CR_TRY(add_optional(m, "bias", layer_is_on(m, "bias"), cr_entry.empty_memory_format,
+                        &outputs, 1));
     return draw_weights(m);
+}
+
+static cr_status make_conv(cr_module *m)
+{
+    int64_t in = layer_arg(m, "in_channels").i, out = layer_arg(m, "out_channels").i;
+    int64_t groups = layer_arg(m, "groups").i;
+
+    CR_TRY(check_conv(in, out, groups));
+    return make_kernels(m, out, in / groups, out);
+}
+
+static cr_status make_conv_transpose(cr_module *m)
+{
+    int64_t in = layer_arg(m, "in_channels").i, out = layer_arg(m, "out_channels").i;
+    int64_t groups = layer_arg(m, "groups").i;
+
+    CR_TRY(check_conv(in, out, groups));
+    return make_kernels(m, in, out / groups, out);
 }
 
 static cr_status add_buffer(cr_module *m, const char *name, const cr_op *op,
@@ -267,6 +283,16 @@ static cr_status forward_conv(cr_tensor **out, cr_module *m, cr_tensor *x)
                       layer_arg(m, "groups")};
 
     return cr_call_tensor(out, *m->layer->op, arg, 7);
+}
+
+static cr_status forward_conv_transpose(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    cr_value arg[] = {cr_of_tensor(x),         own_value(m, "weight"),
+                      own_value(m, "bias"),    layer_arg(m, "stride"),
+                      layer_arg(m, "padding"), layer_arg(m, "output_padding"),
+                      layer_arg(m, "groups"),  layer_arg(m, "dilation")};
+
+    return cr_call_tensor(out, *m->layer->op, arg, 8);
 }
 
 /* BatchNorm1d accepts (N, C) and (N, C, L).  The other kinds accept one number of dims. */

@@ -359,22 +359,56 @@ cr_status cr_module_zero_grad(cr_module *m)
     return nn_walk(m, module_forget, NULL);
 }
 
-/* Converts `t` in place, so that optimizers keep referring to it. */
-static cr_status module_convert(cr_tensor *t, cr_dtype dtype)
+/* Replaces `t` by the result of a call, in place, so that optimizers keep referring to it. */
+static cr_status module_replace(cr_tensor *t, const cr_op *op, const cr_value *arg, int n)
 {
-    cr_value arg[] = {cr_of_tensor(t), cr_of_dtype(dtype)};
     cr_tensor *made = NULL;
     bool before = cr_thread.no_grad;
 
-    if (!t || !cr_dtype_is_float((cr_dtype)t->dtype) || t->dtype == dtype)
-        return CR_OK;
     cr_thread.no_grad = true;
-    cr_status st = cr_call_tensor(&made, cr_entry.to_dtype, arg, 2);
+    cr_status st = cr_call_tensor(&made, op, arg, n);
     cr_thread.no_grad = before;
     st = st ? st : cr_set_grad(t, NULL);
     st = st ? st : cr_tensor_set_from(t, made);
     cr_drop(made);
     return st;
+}
+
+static cr_status module_convert(cr_tensor *t, cr_dtype dtype)
+{
+    cr_value arg[] = {cr_of_tensor(t), cr_of_dtype(dtype)};
+
+    if (!t || !cr_dtype_is_float((cr_dtype)t->dtype) || t->dtype == dtype)
+        return CR_OK;
+    return module_replace(t, cr_entry.to_dtype, arg, 2);
+}
+
+static cr_status module_move(cr_tensor *t, cr_value device)
+{
+    cr_value arg[] = {cr_of_tensor(t), cr_of_none(), cr_of_none(), device};
+
+    return t ? module_replace(t, cr_entry._to_copy, arg, 4) : CR_OK;
+}
+
+static cr_status module_move_all(void *context, cr_module *m, const char *prefix)
+{
+    (void)prefix;
+    for (size_t i = 0; i < m->params.len; i++)
+        CR_TRY(module_move(m->params.at[i].t, *(const cr_value *)context));
+    for (size_t i = 0; i < m->buffers.len; i++)
+        CR_TRY(module_move(m->buffers.at[i].t, *(const cr_value *)context));
+    return CR_OK;
+}
+
+cr_status cr_module_to_device(cr_module *m, const char *device)
+{
+    int kind, index;
+
+    CR_TRY(nn_need(m, "to", "self", "Module"));
+    CR_TRY(nn_need(device, "to", "device", "str"));
+    CR_TRY(cr_device_parse(device, &kind, &index));
+    cr_value where = {.tag = CR_DEVICE_VAL, .i = cr_device_pack(kind, index)};
+    return nn_walk(m, module_move_all, &where);
 }
 
 static cr_status module_convert_all(void *context, cr_module *m, const char *prefix)

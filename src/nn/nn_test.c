@@ -141,6 +141,57 @@ TEST(a_module_of_the_program_is_called_in_a_sequential)
     cr_module_drop(net);
 }
 
+TEST(a_module_moves_to_a_device_in_place)
+{
+    cr_module *net = small_net();
+    cr_tensor *weight = cr_module_tensor(net, "0.weight");
+
+    FAILS(CR_RUNTIME, cr_module_to_device(net, "nowhere"));
+    FAILS(CR_RUNTIME, cr_module_to_device(net, ""));
+    FAILS(CR_TYPE, cr_module_to_device(net, NULL));
+    OK(cr_module_to_device(net, "meta"));
+    EQ(cr_module_tensor(net, "0.weight"), weight);
+    EQ(weight->device.kind, CR_META);
+    CHECK(weight->requires_grad);
+    FAILS(CR_NOT_IMPLEMENTED, cr_module_to_device(net, "cpu"));
+    says("Cannot copy out of meta tensor; no data!");
+    cr_module_drop(net);
+}
+
+TEST(schedules_and_states_refuse_what_they_cannot_use)
+{
+    cr_tensor *w = filled(1, 2, 2), *other = filled(1, 3, 1);
+    cr_optim *o = NULL;
+    cr_schedule *s = NULL;
+    cr_state *state = NULL;
+    double norm = 7;
+
+    OK(cr_set_requires_grad(w, true));
+    OK(cr_optim_new(&o, "Adam", &w, 1, CR_NO_ARGS));
+    FAILS(CR_ATTRIBUTE, cr_schedule_new(&s, "StepL", o, CR_ARGS(1)));
+    FAILS(CR_TYPE, cr_schedule_new(&s, "StepLR", o, CR_NO_ARGS));
+    FAILS(CR_VALUE, cr_schedule_new(&s, "StepLR", o, CR_ARGS(0)));
+    FAILS(CR_VALUE, cr_schedule_new(&s, "ConstantLR", o, CR_ARGS(1.5)));
+    says("Constant multiplicative factor expected to be between 0 and 1.");
+    FAILS(CR_TYPE, cr_schedule_new(&s, "StepLR", NULL, CR_ARGS(1)));
+    FAILS(CR_TYPE, cr_schedule_step(NULL));
+    EQ(s, NULL);
+    OK(cr_clip_grad_norm(&norm, &w, 1, 1.0)); /* no gradients */
+    EQ(norm, 0);
+    OK(cr_optim_state(&state, o));
+    EQ(cr_state_count(state), 1); /* the rate */
+    OK(cr_state_set(state, "state.0.exp_avg", other));
+    FAILS(CR_VALUE, cr_optim_load_state(o, state));
+    OK(cr_state_set(state, "state.1.exp_avg", other));
+    FAILS(CR_VALUE, cr_optim_load_state(o, state));
+    says("loaded state dict contains a parameter group that doesn't match the size of "
+         "optimizer's group");
+    cr_state_drop(state);
+    cr_optim_drop(o);
+    cr_drop(w);
+    cr_drop(other);
+}
+
 TEST(names_that_torch_refuses_are_refused)
 {
     cr_module *net = small_net(), *other = layer("ReLU", CR_NO_ARGS);

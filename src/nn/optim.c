@@ -4,6 +4,7 @@
  * an operator then updates them all. */
 #include "entry.h"
 #include "nn/nn_impl.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* Indices of a parameter's state tensors: SGD's buffer; Adam's mean, square and maximum;
@@ -16,6 +17,7 @@ typedef struct {
 
 typedef struct {
     const char *kind, *schema;
+    const char *names[STATES]; /* of the state's tensors in torch's files; NULL: none */
     cr_status (*check)(const cr_optim *o);
     cr_status (*step)(cr_optim *o);
 } optim_kind;
@@ -271,21 +273,32 @@ static cr_status step_rmsprop(cr_optim *o)
     "optim(float lr=0.001, float[2]? betas=None, float eps=1e-08, float weight_decay=" decay   \
     ", bool amsgrad=False, *, bool maximize=False) -> Tensor"
 
+#define ADAM_NAMES                                                                             \
+    {                                                                                          \
+        "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"                                      \
+    }
+
 static const optim_kind kinds[] = {
     {"SGD",
      "optim(float lr=0.001, float momentum=0, float dampening=0, float weight_decay=0, "
      "bool nesterov=False, *, bool maximize=False) -> Tensor",
-     check_sgd, step_sgd},
-    {"Adam", ADAM("0"), check_adam, step_adam},
-    {"AdamW", ADAM("0.01"), check_adam, step_adam},
+     {"momentum_buffer"},
+     check_sgd,
+     step_sgd},
+    {"Adam", ADAM("0"), ADAM_NAMES, check_adam, step_adam},
+    {"AdamW", ADAM("0.01"), ADAM_NAMES, check_adam, step_adam},
     {"Adagrad",
      "optim(float lr=0.01, float lr_decay=0, float weight_decay=0, "
      "float initial_accumulator_value=0, float eps=1e-10, *, bool maximize=False) -> Tensor",
-     check_adagrad, step_adagrad},
+     {[FIRST] = "sum", [STEP] = "step"},
+     check_adagrad,
+     step_adagrad},
     {"RMSprop",
      "optim(float lr=0.01, float alpha=0.99, float eps=1e-08, float weight_decay=0, "
      "float momentum=0, bool centered=False, bool maximize=False) -> Tensor",
-     check_rmsprop, step_rmsprop},
+     {"square_avg", "grad_avg", "momentum_buffer", "step"},
+     check_rmsprop,
+     step_rmsprop},
 };
 
 static cr_status check_params(cr_tensor *const *params, size_t count)
@@ -384,4 +397,136 @@ cr_status cr_optim_set_lr(cr_optim *o, double lr)
         return cr_fail(CR_VALUE, "Invalid learning rate: %.12g", lr);
     o->arg[0] = cr_of_float(lr); /* every schema starts with lr */
     return CR_OK;
+}
+
+/* --- state --- */
+
+static const char lr_name[] = "param_groups.0.lr";
+
+/* "state.NUMBER.NAME" of a state tensor. */
+static cr_status state_name(cr_text *out, size_t i, const char *name)
+{
+    out->len = 0;
+    cr_text_printf(out, "state.%zu.%s", i, name);
+    return cr_text_status(out);
+}
+
+static cr_status put_lr(cr_state *s, double lr)
+{
+    cr_value arg[] = {cr_of_ints(NULL, 0), cr_of_number(cr_scalar_float(lr)),
+                      cr_of_dtype(CR_F64)};
+    cr_tensor *t = NULL;
+
+    CR_TRY(cr_call_tensor(&t, cr_entry.full, arg, 3));
+    cr_status st = cr_state_set(s, lr_name, t);
+    cr_drop(t);
+    return st;
+}
+
+static cr_status put_slots(cr_state *s, const cr_optim *o)
+{
+    cr_text name = {0};
+    cr_status st = CR_OK;
+
+    for (size_t i = 0; !st && i < o->count; i++)
+        for (int k = 0; !st && k < STATES; k++) {
+            if (!o->slots[i].state[k] || !o->kind->names[k])
+                continue;
+            st = state_name(&name, i, o->kind->names[k]);
+            st = st ? st : cr_state_set(s, name.at, o->slots[i].state[k]);
+        }
+    cr_text_drop(&name);
+    return st;
+}
+
+cr_status cr_optim_state(cr_state **out, cr_optim *o)
+{
+    cr_state *s = NULL;
+
+    CR_TRY(nn_need(o, "state_dict", "self", "Optimizer"));
+    CR_TRY(cr_state_new(&s));
+    cr_status st = put_slots(s, o);
+    st = st ? st : put_lr(s, cr_optim_lr(o));
+    if (st) {
+        cr_state_drop(s);
+        return st;
+    }
+    *out = s;
+    return CR_OK;
+}
+
+/* A tensor of a file for state `k` of a parameter; every one but the number of steps has the
+ * parameter's sizes. */
+static cr_status check_state(const slot *s, int k, const char *name, const cr_tensor *t)
+{
+    bool fits = k == STEP ? t->numel == 1 : t->ndim == s->param->ndim;
+
+    for (int d = 0; fits && k != STEP && d < t->ndim; d++)
+        fits = t->size[d] == s->param->size[d];
+    return fits ? CR_OK
+                : cr_fail(CR_VALUE, "loaded state '%s' has other sizes than its parameter",
+                          name);
+}
+
+static cr_status take_slot(slot *s, int k, const char *name, cr_tensor *t)
+{
+    cr_value arg[] = {cr_of_tensor(t)};
+    cr_tensor *copy = NULL;
+
+    CR_TRY(check_state(s, k, name, t));
+    CR_TRY(cr_call_tensor(&copy, cr_entry.clone, arg, 1));
+    cr_drop(s->state[k]);
+    s->state[k] = copy;
+    return CR_OK;
+}
+
+static cr_status take_slots(cr_optim *o, const cr_state *from)
+{
+    cr_text name = {0};
+    cr_status st = CR_OK;
+
+    for (size_t i = 0; !st && i < o->count; i++)
+        for (int k = 0; !st && k < STATES; k++) {
+            if (!o->kind->names[k])
+                continue;
+            st = state_name(&name, i, o->kind->names[k]);
+            cr_tensor *t = st ? NULL : cr_state_find(from, name.at);
+            st = t ? take_slot(&o->slots[i], k, name.at, t) : st;
+        }
+    cr_text_drop(&name);
+    return st;
+}
+
+/* Every entry must be of a parameter that the optimizer has. */
+static cr_status check_numbers(const cr_optim *o, const cr_state *from)
+{
+    for (size_t i = 0; i < cr_state_count(from); i++) {
+        const char *name = cr_state_name(from, i);
+        if (strncmp(name, "state.", 6))
+            continue;
+        if (strtoull(name + 6, NULL, 10) >= o->count)
+            return cr_fail(CR_VALUE,
+                           "loaded state dict contains a parameter group that doesn't "
+                           "match the size of optimizer's group");
+    }
+    return CR_OK;
+}
+
+cr_status cr_optim_load_state(cr_optim *o, const cr_state *s)
+{
+    bool before = cr_thread.no_grad;
+    cr_scalar lr;
+
+    CR_TRY(nn_need(o, "load_state_dict", "self", "Optimizer"));
+    CR_TRY(nn_need(s, "load_state_dict", "state_dict", "dict"));
+    CR_TRY(check_numbers(o, s));
+    cr_tensor *rate = cr_state_find(s, lr_name);
+    if (rate) {
+        CR_TRY(cr_tensor_item(&lr, rate));
+        CR_TRY(cr_optim_set_lr(o, lr.d));
+    }
+    cr_thread.no_grad = true;
+    cr_status st = take_slots(o, s);
+    cr_thread.no_grad = before;
+    return st;
 }

@@ -72,6 +72,12 @@ static void layers(void)
           ct_Conv2d(3, 5, CT_LIST(3, 2), CT(dilation, CT_LIST(1, 2)), CT(bias, false)),
           ct_randn(2, 3, 8, 7));
     LAYER("conv3d", ct_Conv3d(2, 3, 2), ct_randn(2, 2, 4, 5, 6));
+    LAYER("up1d", ct_ConvTranspose1d(4, 6, 3, CT(stride, 2), CT(groups, 2)), ct_randn(2, 4, 9));
+    LAYER("up2d",
+          ct_ConvTranspose2d(3, 5, CT_LIST(3, 2), 2, CT(output_padding, 1), CT(bias, false)),
+          ct_randn(2, 3, 4, 5));
+    LAYER("up3d", ct_ConvTranspose3d(2, 3, 2, CT(dilation, 2), CT(padding, 1)),
+          ct_randn(2, 2, 4, 5, 6));
     LAYER("batch1", ct_BatchNorm1d(4), ct_randn(5, 4));
     LAYER("batch1-long", ct_BatchNorm1d(4, CT(momentum, CT_NONE)), ct_randn(5, 4, 3));
     LAYER("batch2", ct_BatchNorm2d(3, CT(eps, 1e-3), CT(momentum, 0.3)), ct_randn(2, 3, 4, 5));
@@ -157,6 +163,67 @@ static void optimizers(void)
     OPTIMIZER("rmsprop-all", ct_RMSprop(p, 0.01, 0.9, CT(momentum, 0.8), CT(centered, true)));
 }
 
+/* Rates of a schedule over 12 epochs. */
+#define SCHEDULE(...)                                                                          \
+    ct_scope                                                                                   \
+    {                                                                                          \
+        cr_tensor *w = ct_ones(2);                                                             \
+        cr_optim *o = ct_SGD(CT_TENSORS(w), CT(lr, 0.7));                                      \
+        cr_schedule *s = ct_schedule(__VA_ARGS__);                                             \
+        char part[32];                                                                         \
+        for (int i = 0; i < 12; i++) {                                                         \
+            snprintf(part, sizeof part, "%d.%d", schedule, i);                                 \
+            put("rates", part, ct_mul(ct_ones(1, CT(dtype, CR_F64)), cr_optim_lr(o)));         \
+            ct_schedule_step(s);                                                               \
+        }                                                                                      \
+        schedule++;                                                                            \
+    }
+
+static void schedules(void)
+{
+    int schedule = 0;
+
+    SCHEDULE("StepLR", o, 3, CT(gamma, 0.5));
+    SCHEDULE("MultiStepLR", o, CT_LIST(2, 5, 5), 0.3);
+    SCHEDULE("ConstantLR", o, CT(factor, 0.4), CT(total_iters, 3));
+    SCHEDULE("LinearLR", o, CT(start_factor, 0.25), CT(total_iters, 4));
+    SCHEDULE("ExponentialLR", o, 0.9);
+    SCHEDULE("PolynomialLR", o, 7, 2.0);
+    SCHEDULE("CosineAnnealingLR", o, 4, CT(eta_min, 0.1));
+}
+
+static void train_a_step(cr_module *net, cr_optim *o)
+{
+    ct_zero_grad(o);
+    ct_backward(ct_mean(ct_pow(ct_forward(net, ct_randn(6, 4)), 2)));
+    put("clip", "norm",
+        ct_mul(ct_ones(1, CT(dtype, CR_F64)), ct_clip_grad_norm_(ct_parameters(net), 0.01)));
+    ct_step(o);
+}
+
+/* Two steps with clipped gradients, a step after the state went through a file. */
+static void states(const char *path)
+{
+    char file[512];
+
+    snprintf(file, sizeof file, "%s.optim", path);
+    ct_scope
+    {
+        ct_manual_seed(3);
+        cr_module *net = ct_Sequential(ct_Linear(4, 8), ct_Tanh(), ct_Linear(8, 2));
+        cr_optim *o = ct_Adam(ct_parameters(net), CT(lr, 0.01));
+        train_a_step(net, o);
+        train_a_step(net, o);
+        ct_save_optim(o, file);
+        cr_optim *again = ct_Adam(ct_parameters(net), CT(lr, 5.0));
+        ct_load_optim(again, file);
+        train_a_step(net, again);
+        put_state("resumed", "net", net);
+        ct_to_device(net, "cpu");
+        put_state("moved", "net", net);
+    }
+}
+
 static void samples(void)
 {
     ct_scope
@@ -191,6 +258,8 @@ int main(int argc, char **argv)
     activations();
     optimizers();
     samples();
+    schedules();
+    states(argv[1]);
     ct_check(cr_state_write(all, argv[1]));
     printf("%zu tensors\n", cr_state_count(all));
     cr_state_drop(all);

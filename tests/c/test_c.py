@@ -13,6 +13,7 @@ import pytest
 
 import cresset as torch
 import cresset.nn as nn
+from cresset.optim import lr_scheduler
 from cresset.safetensors import load_file, save_file
 from cresset.utils.data import DataLoader, TensorDataset
 
@@ -224,6 +225,9 @@ LAYERS = {
     "conv2d-oblong": (lambda: nn.Conv2d(3, 5, (3, 2), dilation=(1, 2), bias=False),
                       randn(2, 3, 8, 7)),
     "conv3d": (lambda: nn.Conv3d(2, 3, 2), randn(2, 2, 4, 5, 6)),
+    "up1d": (lambda: nn.ConvTranspose1d(4, 6, 3, stride=2, groups=2), randn(2, 4, 9)),
+    "up2d": (lambda: nn.ConvTranspose2d(3, 5, (3, 2), 2, output_padding=1, bias=False), randn(2, 3, 4, 5)),
+    "up3d": (lambda: nn.ConvTranspose3d(2, 3, 2, dilation=2, padding=1), randn(2, 2, 4, 5, 6)),
     "batch1": (lambda: nn.BatchNorm1d(4), randn(5, 4)),
     "batch1-long": (lambda: nn.BatchNorm1d(4, momentum=None), randn(5, 4, 3)),
     "batch2": (lambda: nn.BatchNorm2d(3, eps=1e-3, momentum=0.3), randn(2, 3, 4, 5)),
@@ -325,6 +329,35 @@ def test_an_optimizer_gives_pythons_bits(from_c, name):
         optimizer.step()
     for i, p in enumerate(net.parameters()):
         assert_same(from_c[f"{name}/{i}"], p.detach(), i)
+
+
+@pytest.mark.parametrize("i, make", enumerate([
+    lambda o: lr_scheduler.StepLR(o, 3, gamma=0.5), lambda o: lr_scheduler.MultiStepLR(o, [2, 5, 5], 0.3),
+    lambda o: lr_scheduler.ConstantLR(o, factor=0.4, total_iters=3),
+    lambda o: lr_scheduler.LinearLR(o, start_factor=0.25, total_iters=4), lambda o: lr_scheduler.ExponentialLR(o, 0.9),
+    lambda o: lr_scheduler.PolynomialLR(o, 7, 2.0), lambda o: lr_scheduler.CosineAnnealingLR(o, 4, eta_min=0.1)]))
+def test_a_schedule_gives_pythons_bits(from_c, i, make):
+    optimizer = torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.7)
+    schedule = make(optimizer)
+    for epoch in range(12):
+        assert from_c[f"rates/{i}.{epoch}"].item() == optimizer.param_groups[0]["lr"], epoch
+        optimizer.step()
+        schedule.step()
+
+
+def test_clipped_gradients_and_a_resumed_optimizer_give_pythons_bits(from_c):
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(torch.randn(6, 4)).pow(2).mean().backward()
+        norm = nn.utils.clip_grad_norm_(net.parameters(), 0.01)
+        optimizer.step()
+    assert from_c["clip/norm"].item() == norm.item()
+    for name, t in net.state_dict().items():
+        assert_same(from_c[f"resumed/net.{name}"], t, name)
+        assert_same(from_c[f"moved/net.{name}"], t, name)
 
 
 def test_samples_are_in_pythons_order(from_c):
