@@ -148,12 +148,12 @@ static cr_status rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
     return CR_OK;
 }
 
-/* True if the shape function reads elements.  Those of entries with a clause `index` do not,
- * unless sizes depend on elements: indices are checked by the loop. */
+/* True if the shape function reads elements.  Those of entries with a clause `index` or a
+ * composition do not, unless sizes depend on elements: the loop, or a step, checks indices. */
 static bool shape_reads_elements(const cr_op *op)
 {
     return op->words & CR_WORD_SIZED_BY_VALUES ||
-           (op->words & CR_WORD_RAISES_BY_VALUES && !op->index_count);
+           (op->words & CR_WORD_RAISES_BY_VALUES && !op->index_count && !op->body_count);
 }
 
 static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value *viewed,

@@ -414,6 +414,37 @@ def test_windows(name, dtype):
         assert place_cases.equal(place_cases.gradient(name, x.cuda()), place_cases.gradient(name, x))
 
 
+def on_the_device(f):
+    """No entry of f takes the host (CR_LOG=backend names those that do)."""
+    code = f"import cresset as torch\nimport cresset.nn.functional as F\n{f}\ntorch.cuda.synchronize()"
+    r = subprocess.run([sys.executable, "-c", code], env={**os.environ, "CR_LOG": "backend"}, capture_output=True, text=True, timeout=120)
+    assert r.returncode == 0, r.stderr
+    return "computed on the host" not in r.stderr
+
+
+def test_losses_and_triangles_stay_on_the_device():
+    torch.manual_seed(24)
+    x, t, w = torch.randn(300, 17), torch.randint(0, 17, (300,)), torch.rand(17)
+    t[::3] = -100
+    for reduction in ("mean", "sum", "none"):
+        for weight in (None, w):
+            here = torch.nn.functional.nll_loss(x, t, weight, reduction=reduction)
+            there = torch.nn.functional.nll_loss(x.cuda(), t.cuda(), None if weight is None else w.cuda(), reduction=reduction)
+            assert same(there, here)
+    for shape in ((5, 7), (2, 9, 4)):
+        y = torch.randn(shape)
+        for d in (-20, -1, 0, 2, 20):
+            assert same(y.cuda().tril(d), y.tril(d)) and same((y > 0).cuda().triu(d), (y > 0).triu(d))
+    assert on_the_device("""x = torch.ones(8, 16, requires_grad=True, device="cuda")
+t = torch.zeros(8, dtype=torch.int64, device="cuda")
+F.cross_entropy(x, t).backward()
+torch.ones(100, 100, device="cuda").tril()
+torch.ones(4, 4, device="cuda", requires_grad=True)[t % 4, t % 4].sum().backward()
+F.max_pool2d(torch.ones(1, 2, 8, 8, device="cuda", requires_grad=True), 2).sum().backward()
+F.embedding(t, x).sum().backward()""")
+    assert not on_the_device("""torch.ones(9, device="cuda").sort()""")
+
+
 def test_an_index_out_of_range_is_raised_by_the_next_wait():
     x = torch.arange(12.0).reshape(3, 4).cuda()
     for bad, f, error in ((7, lambda i: x.index_select(0, i), IndexError), (-9, lambda i: x.gather(1, i[None]), RuntimeError),
