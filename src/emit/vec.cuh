@@ -51,6 +51,7 @@
     __device__ inline double __builtin_##name(double x, double y) { return name(x, y); }
 CV_BUILTIN1_(sqrt)
 CV_BUILTIN1_(floor)
+CV_BUILTIN1_(rint)
 CV_BUILTIN1_(fabs)
 CV_BUILTIN1_(erfc)
 CV_BUILTIN1_(erf)

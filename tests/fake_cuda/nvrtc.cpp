@@ -34,6 +34,21 @@ static std::string variable(const char *name, const char *preset)
     return text ? text : preset;
 }
 
+/* A builtin of other compilers that preprocessed text calls and does not define for NVRTC (vec.cuh), or "". */
+static std::string missing_builtin(const std::string &text)
+{
+    const std::string prefix = "__builtin_", letters = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    for (size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at + 1)) {
+        std::string id = text.substr(at, text.find_first_not_of(letters, at) - at);
+        if (text.find("inline float " + id + "(") == std::string::npos &&
+            text.find("inline double " + id + "(") == std::string::npos)
+            return id;
+    }
+    return "";
+}
+
+static void remove_folder(const std::string &folder) { system(("rm -r " + folder).c_str()); }
+
 API nvrtcVersion(int *major, int *minor) { return *major = 0, *minor = 1, OK; }
 
 API nvrtcCreateProgram(void **out, const char *text, const char *, int, const char *const *,
@@ -61,14 +76,20 @@ API nvrtcCompileProgram(void *handle, int, const char *const *)
         return FAILED;
     std::string base = std::string(folder) + "/k";
     std::ofstream(base + ".cpp") << "#include \"simt.h\"\n" << p->text;
-    std::string command = variable("FAKE_CUDA_CLANG", "clang-14") +
+    std::ofstream(base + ".cu") << p->text;
+    std::string compiler = variable("FAKE_CUDA_CLANG", "clang-14");
+    std::string preprocess = compiler + " -x c++ -E -P -w -D__CUDACC_RTC__ " + base + ".cu -o " + base + ".i 2>/dev/null";
+    std::string missing = system(preprocess.c_str()) ? "" : missing_builtin(whole(base + ".i"));
+    if (!missing.empty())
+        return remove_folder(folder), p->log = "identifier \"" + missing + "\" is undefined", FAILED;
+    std::string command = compiler +
                           " -x c++ -std=c++17 -O1 -w -mfma -fPIC -shared -ffp-contract=off -I" +
                           variable("FAKE_CUDA_SIMT", "tests/cuda") + " " + base + ".cpp -o " + base +
                           ".so -lm -lstdc++ 2>" + base + ".log";
     int status = system(command.c_str());
     p->log = whole(base + ".log");
     std::string object = status ? "" : whole(base + ".so");
-    system(("rm -r " + std::string(folder)).c_str());
+    remove_folder(folder);
     uint64_t n = object.size();
     p->image = std::string("FAKECUDA") + std::string((const char *)&n, sizeof n) + object;
     return status ? FAILED : OK;
