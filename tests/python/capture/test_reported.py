@@ -37,8 +37,6 @@ def test_every_report_is_there_once_with_torch_s_answer():
 
 DIFFERS = {
     "198364": "torch's results of a product keep the order of a transposed argument",
-    "183771": "torch's interpolation of a permuted tensor is channels-last",
-    "174963": "torch's roll keeps channels-last",
     "197815": "torch's *_like keep the stride of a dim of one element",
     "176679": "torch calls __torch_function__ for attributes, too",
     "189808": "the sign of a NaN",
