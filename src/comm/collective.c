@@ -634,7 +634,8 @@ static cr_status reduce_scatter(const cr_running *c)
     return st;
 }
 
-/* From the root along the ring, by segments: a rank sends a segment on when it has it. */
+/* From the root along the ring, by segments: a rank sends a segment on when it has it.  Two
+ * ranks send nothing on, and each message costs. */
 static cr_status broadcast(const cr_running *c)
 {
     const cr_call_args *a = c->args;
@@ -642,20 +643,20 @@ static cr_status broadcast(const cr_running *c)
     size_t all = bytes_of(c, a->out[0].count);
     char *at = a->out[0].at;
     bool takes = g->rank != a->root, gives = ring_at(g, 1) != a->root;
-    size_t parts = (all + SEGMENT - 1) / SEGMENT;
+    size_t segment = g->size == 2 ? all + 1 : SEGMENT, parts = (all + segment - 1) / segment;
     void **room = cr_alloc_zero((2 * parts + 1) * sizeof *room);
     started r = {room, 0}, s = {room + parts, 0};
     cr_status st = room ? CR_OK : CR_MEMORY;
 
-    for (size_t i = 0; i < all && takes && !st; i += SEGMENT)
+    for (size_t i = 0; i < all && takes && !st; i += segment)
         st =
-            start_receive(c, &r, at + i, all - i < SEGMENT ? all - i : SEGMENT, ring_at(g, -1));
-    for (size_t i = 0, k = 0; i < all && !st; i += SEGMENT, k++) {
+            start_receive(c, &r, at + i, all - i < segment ? all - i : segment, ring_at(g, -1));
+    for (size_t i = 0, k = 0; i < all && !st; i += segment, k++) {
         if (takes)
             st = finish_one(c, &room[k]);
         if (gives && !st)
             st =
-                start_send(c, &s, at + i, all - i < SEGMENT ? all - i : SEGMENT, ring_at(g, 1));
+                start_send(c, &s, at + i, all - i < segment ? all - i : segment, ring_at(g, 1));
     }
     st = finish_all(c, &s, st);
     st = finish_all(c, &r, st);

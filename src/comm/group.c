@@ -33,6 +33,8 @@ struct cr_work {
     char where[CR_WHERE_BYTES];
 };
 
+enum { OPEN_SLICE_MS = 200 };
+
 /* --- making groups --- */
 /* A forked child has the sockets of its parent's link, but neither its threads nor, perhaps,
  * an open lock: it touches none of them. */
@@ -135,6 +137,29 @@ static cr_status group_memory(cr_comm *g, const cr_comm_how *how)
     return CR_OK;
 }
 
+/* Waits until all ranks have opened their links: a rank that ended earlier would close
+ * connections that others still make. */
+static cr_status group_wait_open(cr_comm *g, int64_t timeout_ms)
+{
+    static const char counter[] = "open", all[] = "open/all";
+    double end = cr_seconds() + 1e-3 * (double)timeout_ms;
+    int64_t n = 0;
+
+    CR_TRY(cr_store_add(g->store, counter, 1, &n));
+    if (n == g->size)
+        return cr_store_set(g->store, all, cr_bytes_of("1"));
+    for (;;) {
+        cr_status st = cr_store_wait(g->store, all, OPEN_SLICE_MS);
+        if (st != CR_STORE)
+            return st;
+        bool over = cr_peers_ended(g->peers) >= 0 || cr_seconds() > end;
+        if (over && !cr_store_wait(g->store, all, 0)) /* the last one came and ended */
+            return CR_OK;
+        if (over)
+            return cr_report_open(g, cr_fail(CR_COMM, "not all ranks have opened their links"));
+    }
+}
+
 static cr_status group_open(cr_comm *g, const cr_comm_how *how)
 {
     char interface[256] = "";
@@ -148,6 +173,8 @@ static cr_status group_open(cr_comm *g, const cr_comm_how *how)
     cr_status st = g->engine->open(&g->link, &link, &g->rank, &g->size);
     if (st)
         return cr_report_open(g, st);
+    if (g->peers)
+        CR_TRY(group_wait_open(g, how->timeout_ms));
     return group_memory(g, how);
 }
 
