@@ -51,11 +51,12 @@ typedef struct {
     cr_zip_put put;
     void *to;
     const char *folder;
-    bool unchecked;     /* true: checksums are not computed and stored as 0 */
-    uint64_t at;        /* bytes written */
-    uint64_t count;     /* records */
-    uint64_t digest[2]; /* of names, of checksums */
-    cr_text directory;  /* directory entries of the records so far */
+    const char *version; /* the version record; NULL: "3\n" */
+    bool unchecked;      /* true: checksums are not computed and stored as 0 */
+    uint64_t at;         /* bytes written */
+    uint64_t count;      /* records */
+    uint64_t digest[2];  /* of names, of checksums */
+    cr_text directory;   /* directory entries of the records so far */
 } cr_zip_writer;
 
 /* Records go into `folder`, which is borrowed until cr_zip_end. */

@@ -214,7 +214,9 @@ cr_status cr_zip_end(cr_zip_writer *w)
 {
     char number[41];
 
-    CR_TRY(cr_zip_add(w, "version", "3\n", 2));
+    const char *version = w->version ? w->version : "3\n";
+
+    CR_TRY(cr_zip_add(w, "version", version, strlen(version)));
     snprintf(number, sizeof number, "%020" PRIu64 "%020" PRIu64, w->digest[0], w->digest[1]);
     CR_TRY(cr_zip_add(w, ".data/serialization_id", number, 40));
     return put_directory(w);

@@ -25,6 +25,12 @@ void cr_sextras_drop(cr_sextras *e);
  * `extra`, which may be NULL, gets the records `extra/`. */
 CR_MUST cr_status cr_sarchive_read(cr_ivalue *out, cr_source *source, cr_sextras *extra);
 
+/* Writes a module as an archive whose records are in `folder`; `put(to, bytes, len)` gets its
+ * bytes.  torch 2.13 reads it.  Fails for values that archives lack. */
+CR_MUST cr_status cr_sarchive_write(const cr_ivalue *module, const char *folder,
+                                    const cr_sextra *extra, size_t extras,
+                                    cr_status (*put)(void *, const void *, size_t), void *to);
+
 /* Appends the source text of a method, without the indent of its class. */
 CR_MUST cr_status cr_sarchive_method_text(cr_text *out, const cr_sfunction *f);
 

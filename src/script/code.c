@@ -296,15 +296,13 @@ static void code_split_long(coder *c, const cr_svalue *v)
 
 /* --- constants --- */
 
-static void code_constant(cr_text *out, const cr_sconstant *v, const cr_scode *how);
-
 static void code_items(cr_text *out, const cr_sconstant *v, const cr_scode *how,
                        const char *open, const char *close)
 {
     cr_text_put(out, open);
     for (int i = 0; i < v->count; i++) {
         cr_text_put(out, i ? ", " : "");
-        code_constant(out, &v->item[i], how);
+        cr_scode_constant(out, &v->item[i], how);
     }
     cr_text_put(out, close);
 }
@@ -314,9 +312,9 @@ static void code_dict_constant(cr_text *out, const cr_sconstant *v, const cr_sco
     cr_text_put(out, "{");
     for (int i = 0; i + 1 < v->count; i += 2) {
         cr_text_put(out, i ? ", " : "");
-        code_constant(out, &v->item[i], how);
+        cr_scode_constant(out, &v->item[i], how);
         cr_text_put(out, ": ");
-        code_constant(out, &v->item[i + 1], how);
+        cr_scode_constant(out, &v->item[i + 1], how);
     }
     cr_text_put(out, "}");
 }
@@ -341,7 +339,7 @@ static void code_tensor(cr_text *out, cr_tensor *t, const cr_scode *how)
     cr_text_printf(out, "CONSTANTS.c%zu", i);
 }
 
-static void code_constant(cr_text *out, const cr_sconstant *v, const cr_scode *how)
+void cr_scode_constant(cr_text *out, const cr_sconstant *v, const cr_scode *how)
 {
     switch (v->type->kind) {
     case CR_STYPE_LIST:
@@ -544,7 +542,7 @@ static void code_tuple(const coder *c, cr_text *out, const cr_snode *n)
 static void code_expression(const coder *c, cr_text *out, const cr_snode *n)
 {
     switch ((cr_sprim)n->prim) {
-    case CR_SPRIM_CONSTANT: code_constant(out, n->value, c->how); break;
+    case CR_SPRIM_CONSTANT: cr_scode_constant(out, n->value, c->how); break;
     case CR_SPRIM_TUPLE_CONSTRUCT: code_tuple(c, out, n); break;
     case CR_SPRIM_TUPLE_INDEX:
         cr_text_printf(out, "(%s)[%s]", code_of(c, n->input[0]), code_of(c, n->input[1]));
@@ -767,7 +765,7 @@ static void code_header(coder *c, const cr_sfunction *f)
         }
         if (s->param[i].preset) {
             cr_text_put(c->out, "=");
-            code_constant(c->out, s->param[i].preset, c->how);
+            cr_scode_constant(c->out, s->param[i].preset, c->how);
         }
         c->text[f->graph->body->input[i]->id] = name;
     }

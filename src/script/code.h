@@ -16,4 +16,7 @@ typedef struct {
 /* Appends the text of a compiled function, "def NAME(...". `how` may be NULL. */
 CR_MUST cr_status cr_scode_function(cr_text *out, const cr_sfunction *f, const cr_scode *how);
 
+/* Appends a constant as source text. */
+void cr_scode_constant(cr_text *out, const cr_sconstant *c, const cr_scode *how);
+
 #endif

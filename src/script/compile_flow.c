@@ -823,6 +823,28 @@ static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange
     }
 }
 
+/* a, b = x, y: no tuple is made. */
+static bool assign_is_items(const cr_sast *a)
+{
+    if (a->at[0]->kind != CR_SAST_TUPLE)
+        return false;
+    for (int i = 2; i < a->count; i++)
+        if (a->at[i]->kind != CR_SAST_TUPLE || a->at[i]->count != a->at[0]->count)
+            return false;
+    return true;
+}
+
+static term *assign_items(compiler *c, const cr_sast *tuple)
+{
+    term *made = CR_NEW(c->s, term);
+
+    *made = (term){.kind = TERM_ITEMS, .count = tuple->count};
+    made->items = CR_NEW_N(c->s, term *, tuple->count + 1);
+    for (int i = 0; i < tuple->count; i++)
+        made->items[i] = compile_term_value(c, compile_value(c, tuple->at[i], NULL));
+    return made;
+}
+
 static void compile_assign(compiler *c, const cr_sast *a)
 {
     const cr_stype *type = a->at[1] ? compile_type(c, a->at[1]) : NULL;
@@ -831,7 +853,8 @@ static void compile_assign(compiler *c, const cr_sast *a)
     if (!a->at[0])
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
                        "Variables declared without a value are not supported here");
-    t = compile_term(c, a->at[0], type);
+    t = !type && assign_is_items(a) ? assign_items(c, a->at[0])
+                                    : compile_term(c, a->at[0], type);
     if (type) {
         cr_svalue *v = compile_as_value(c, t, a->range);
         v = compile_convert(c, v, type, true, a->range);

@@ -202,6 +202,8 @@ static bool match_is_rest(const matching *m, int i)
 
     if (t->kind != CR_STYPE_LIST || t->item[0]->kind == CR_STYPE_VAR || s->param[i].fixed == 1)
         return false;
+    if (s->param[i].fixed && m->positional - m->used == 1) /* it stands for all items */
+        return false;
     if (i + 1 < s->param_count && !s->param[i + 1].keyword_only)
         return false;
     return a->value->type->kind != CR_STYPE_LIST && a->value->type->kind != CR_STYPE_TUPLE &&

@@ -410,9 +410,9 @@ static void class_assignment(compiler *c, class_reader *r, const cr_sast *a)
                  strcmp(target->text, "__forward_pre_hooks__"))
             cr_srange_bail(c->s, CR_RUNTIME, a->range, "unknown list %s of a class",
                            target->text);
-        else if (target->text[10] == 'h')
+        else if (!strcmp(target->text, "__forward_hooks__"))
             r->hooks = value;
-        else
+        else if (!strcmp(target->text, "__forward_pre_hooks__"))
             r->prehooks = value;
     } else if (target->kind == CR_SAST_SUBSCRIPT && target->count == 2 && value &&
                target->at[1]->kind == CR_SAST_STRING) {

@@ -13,7 +13,7 @@ NUMBER = re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?")
 TOLERANCE = {"tensor_net": 2e-2}
 # The numbers that this program prints are seconds and their ratio; only its words are compared.
 PRINTS_SECONDS = {"kmeans_numpy"}
-MISSING = {"jit_cell": "traced modules have no code or graph, and jit.script returns its argument"}
+MISSING = {}
 NAMES = sorted(f[:-3] for f in os.listdir(PROGRAMS) if f.endswith(".py"))
 
 

@@ -97,28 +97,49 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
 def trace(func, example_inputs=None, optimize=None, check_trace=True, check_inputs=None,
           check_tolerance=1e-5, strict=True, _force_outplace=False, _module_class=None,
           _compilation_unit=None, example_kwarg_inputs=None, _store_inputs=True):
-    """Returns the function or module."""
+    """Compiles what a function or module computes for example inputs.
+
+    Values that Python reads from tensors become constants, with a TracerWarning.  Sizes are
+    constants.  The inputs are tensors.
+    """
+    from ._trace import trace as record
     _deprecate("trace", _COMPILE_OR_EXPORT)
-    return func
+    inputs = (example_inputs,) if not _builtin_isinstance(example_inputs, (tuple, list)) else tuple(example_inputs)
+    if example_inputs is None:
+        inputs = ()
+    return record(func, inputs, dict(example_kwarg_inputs or {}), check_trace, check_tolerance)
 
 
 def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None,
                  check_tolerance=1e-5, strict=True, _force_outplace=False, _module_class=None,
                  _compilation_unit=None, example_inputs_is_kwarg=False, _store_inputs=True):
-    """Returns the module."""
+    """Traces the method `forward` of a module: inputs is {"forward": example inputs}."""
     _deprecate("trace_method", _COMPILE_OR_EXPORT)
-    return mod
+    if set(inputs) != {"forward"}:
+        raise NotImplementedError("torch.jit.trace_module traces the method 'forward' only; got "
+                                  f"{sorted(inputs)}")
+    from ._trace import trace as record
+    given = inputs["forward"]
+    if example_inputs_is_kwarg:
+        return record(mod, (), dict(given), check_trace, check_tolerance)
+    given = given if _builtin_isinstance(given, (tuple, list)) else (given,)
+    return record(mod, tuple(given), {}, check_trace, check_tolerance)
 
 
 def script_method(fn):
-    """Returns the method."""
-    _deprecate("script_method", _COMPILE_OR_EXPORT)
-    return fn
+    """Is refused: methods of subclasses of ScriptModule are not compiled."""
+    raise NotImplementedError("torch.jit.script_method is not implemented; use torch.jit.script on the module")
 
 
 def script_if_tracing(fn):
-    """Returns the function; nothing is traced."""
-    return fn
+    """Compiles the function when it is first called while something is traced."""
+    import functools
+
+    @functools.wraps(fn)
+    def call(*args, **kwargs):
+        return (script(fn) if is_tracing() else fn)(*args, **kwargs)
+    call._script_if_tracing_original = fn
+    return call
 
 
 _script_if_tracing = script_if_tracing  # torchvision's name for it
@@ -130,13 +151,15 @@ def is_scripting():
 
 
 def is_tracing():
-    """Returns whether the caller is being traced: never."""
+    """Returns whether the caller is being traced."""
     return _get_tracing_state() is not None
 
 
 def _get_tracing_state():
-    """Returns the trace that is being recorded: none."""
-    return None
+    """Returns the trace that is being recorded, or None."""
+    import sys
+    trace = sys.modules.get(__name__ + "._trace")
+    return trace.recording() if trace is not None else None
 
 
 def _need_script_module(mod, task):

@@ -204,6 +204,8 @@ def describe(obj):
         return "constant", obj
     if isinstance(obj, type):
         return _describe_class(obj)
+    if isinstance(obj, cresset.Tensor):
+        return "constant", obj
     form = _forms.form_of(obj) if _hashable(obj) else None
     if form is not None:
         return "function", define(form)

@@ -145,6 +145,16 @@ class LoadedModule(RecursiveScriptModule):
         """The typed graph of `forward`."""
         return Graph(self._c.graph("forward"))
 
+    def save(self, f, _extra_files=None):
+        """Writes an archive, which torch reads too."""
+        name = os.path.splitext(os.path.basename(str(f)))[0] or "archive"
+        with open(f, "wb") as file:
+            file.write(self.save_to_buffer(_extra_files, name))
+
+    def save_to_buffer(self, _extra_files=None, _name="archive"):
+        """The bytes of an archive."""
+        return self._c.save(_name, dict(_extra_files or {}))
+
     def extra_repr(self):
         return f"original_name={self.original_name}"
 

@@ -145,6 +145,11 @@ cr_storage *cr_py_storage_of(PyObject *x);
 
 /* Call before Python reads the elements of `t`.  A recording in progress is then refused,
  * because its graph would depend on these values. */
+/* While a function is traced: a use of a tensor that the trace cannot record ("bool", "len")
+ * warns; -1 with an exception. */
+int cr_py_note_untraced(const char *use);
+extern PyObject *cr_py_trace_call;
+PyObject *cr_py_set_trace_hooks(PyObject *module, PyObject *args);
 void cr_py_note_read(const cr_tensor *t, const char *by);
 /* Symbols of a recording (symbol.c).  cr_py_symbol_scalar encodes a symbol as an argument
  * (graph/number.h).  cr_py_symbol_value gives its value and fixes it by a guard.  Both return

@@ -608,6 +608,57 @@ static PyObject *script_code(PyObject *self, PyObject *arg)
     return made;
 }
 
+/* --- saving --- */
+
+static cr_status script_put(void *to, const void *bytes, size_t len)
+{
+    cr_text *text = to;
+
+    cr_text_put_n(text, bytes, len);
+    return cr_text_status(text);
+}
+
+/* The extra records, whose names and bytes are borrowed from `dict`; -1 raised. */
+static int script_extra_records(PyObject *dict, cr_sextra *out)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0, len;
+    size_t n = 0;
+
+    for (; PyDict_Next(dict, &at, &key, &value); n++) {
+        out[n].name = (char *)PyUnicode_AsUTF8(key);
+        out[n].bytes = PyUnicode_Check(value) ? (char *)PyUnicode_AsUTF8AndSize(value, &len)
+                                              : PyBytes_AsString(value);
+        if (!out[n].name || !out[n].bytes)
+            return -1;
+        out[n].len = (size_t)(PyUnicode_Check(value) ? len : PyBytes_GET_SIZE(value));
+    }
+    return 0;
+}
+
+/* save(folder, extra): the bytes of an archive. */
+static PyObject *script_save(PyObject *self, PyObject *args)
+{
+    const char *folder;
+    PyObject *extra, *made = NULL;
+    cr_text text = {0};
+
+    if (!PyArg_ParseTuple(args, "sO!", &folder, &PyDict_Type, &extra))
+        return NULL;
+    size_t n = (size_t)PyDict_Size(extra);
+    cr_sextra *records = PyMem_Calloc(n + 1, sizeof *records);
+    if (!records)
+        return PyErr_NoMemory();
+    if (!script_extra_records(extra, records)) {
+        cr_status st = cr_sarchive_write(&((script_object *)self)->value, folder, records, n,
+                                         script_put, &text);
+        made = st ? cr_py_raise(st) : PyBytes_FromStringAndSize(text.at, (Py_ssize_t)text.len);
+    }
+    PyMem_Free(records);
+    cr_text_drop(&text);
+    return made;
+}
+
 /* --- the type --- */
 
 static void script_dealloc(PyObject *self)
@@ -651,6 +702,7 @@ static PyMethodDef script_object_methods[] = {
     {"constants", script_constants, METH_NOARGS, "Constants of the class by name."},
     {"graph", script_graph, METH_O, "The graph of a method, as text."},
     {"schema", script_schema, METH_O, "The declaration of a method."},
+    {"save", script_save, METH_VARARGS, "The bytes of an archive: save(folder, extra)."},
     {"code", script_code, METH_O, "The source text of a method."},
     {NULL, NULL, 0, NULL}};
 
@@ -892,7 +944,19 @@ static PyObject *script_wrap_function(cr_sfunction *f)
 
 static PyObject *script_function_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    return script_call_bound(NULL, script_function_of(self), args, kwargs);
+    PyObject *made = script_call_bound(NULL, script_function_of(self), args, kwargs);
+
+    if (!made || !cr_py_trace_call)
+        return made;
+    PyObject *named = kwargs ? Py_NewRef(kwargs) : PyDict_New();
+    PyObject *noted =
+        named ? PyObject_CallFunctionObjArgs(cr_py_trace_call, self, args, named, made, NULL)
+              : NULL;
+    Py_XDECREF(named);
+    if (!noted)
+        Py_CLEAR(made);
+    Py_XDECREF(noted);
+    return made;
 }
 
 static PyObject *script_text_of(cr_text *text, cr_status st)
@@ -981,7 +1045,7 @@ static PyObject *script_define(PyObject *module, PyObject *args)
     cr_sfunction *f;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "szssii", &qualified, &owner, &text, &file, &line, &indent) ||
+    if (!PyArg_ParseTuple(args, "szszii", &qualified, &owner, &text, &file, &line, &indent) ||
         !script_start())
         return NULL;
     cr_sclass *cls = owner ? script_class_named(owner) : NULL;
@@ -1210,6 +1274,7 @@ static PyObject *script_load(PyObject *module, PyObject *file)
 
 static PyMethodDef script_functions[] = {
     {"_script_load", script_load, METH_O, "Reads a TorchScript archive."},
+    {"_set_trace_hooks", cr_py_set_trace_hooks, METH_VARARGS, "Sets what a trace is told."},
     {"_script_define", script_define, METH_VARARGS, "Defines a function or a method."},
     {"_script_compile", script_compile, METH_O, "Compiles a function."},
     {"_script_has_operator", script_has_operator, METH_O, "Whether programs have an operator."},

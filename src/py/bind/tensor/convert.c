@@ -101,6 +101,40 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
     return list;
 }
 
+/* --- traces --- */
+
+static PyObject *trace_note; /* called with the name of a use that a trace cannot record */
+PyObject *cr_py_trace_call;  /* called with a compiled function, its arguments and its result */
+
+int cr_py_note_untraced(const char *use)
+{
+    if (!trace_note)
+        return 0;
+    PyObject *done = PyObject_CallFunction(trace_note, "s", use);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static void trace_set(PyObject **at, PyObject *hook)
+{
+    PyObject *old = *at;
+
+    *at = hook == Py_None ? NULL : Py_NewRef(hook);
+    Py_XDECREF(old);
+}
+
+PyObject *cr_py_set_trace_hooks(PyObject *module, PyObject *args)
+{
+    PyObject *note, *call;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO", &note, &call))
+        return NULL;
+    trace_set(&trace_note, note);
+    trace_set(&cr_py_trace_call, call);
+    Py_RETURN_NONE;
+}
+
 /* The only element of a tensor.  Raises the ValueError of int() and float() for other
  * tensors. */
 static bool only_element(PyObject *self, cr_scalar *out)
@@ -123,7 +157,7 @@ static PyObject *tensor_int(PyObject *self)
 {
     cr_scalar s;
 
-    if (!only_element(self, &s))
+    if (cr_py_note_untraced("int") < 0 || !only_element(self, &s))
         return NULL;
     if (s.category == CR_CAT_FLOAT)
         return PyLong_FromDouble(s.d);
@@ -137,7 +171,7 @@ static PyObject *tensor_float(PyObject *self)
 {
     cr_scalar s;
 
-    if (!only_element(self, &s))
+    if (cr_py_note_untraced("float") < 0 || !only_element(self, &s))
         return NULL;
     if (s.category == CR_CAT_COMPLEX && s.c.im != 0)
         return PyErr_Format(PyExc_RuntimeError,
@@ -154,6 +188,8 @@ static PyObject *tensor_index(PyObject *self)
         return PyErr_Format(
             PyExc_TypeError,
             "only integer tensors of a single element can be converted to an index");
+    if (cr_py_note_untraced("index") < 0)
+        return NULL;
     return only_element(self, &s) ? PyLong_FromLongLong(s.i) : NULL;
 }
 
@@ -180,6 +216,8 @@ static int tensor_bool(PyObject *self)
                             : "Boolean value of Tensor with no values is ambiguous");
         return -1;
     }
+    if (cr_py_note_untraced("bool") < 0)
+        return -1;
     cr_py_note_read(t, "data-dependent branching, such as `if x.sum() > 0`");
     cr_status st = convert_item(&s, t);
     if (st)

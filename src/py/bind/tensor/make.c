@@ -436,6 +436,8 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     int requires_grad = 0, pin = 0;
     cr_py_options o = {.dtype = CR_DTYPE_NONE};
 
+    if (cr_py_note_untraced("tensor") < 0)
+        return NULL;
     (void)m;
     if (PyTuple_GET_SIZE(args) > 1)
         return PyErr_Format(PyExc_TypeError,

@@ -172,6 +172,8 @@ static PyObject *tensor_iter(PyObject *self)
 
     if (!SELF->ndim)
         return PyErr_Format(PyExc_TypeError, "iteration over a 0-d tensor");
+    if (cr_py_note_untraced("iter") < 0)
+        return NULL;
     rows = PyObject_CallMethod(self, "unbind", "i", 0);
     out = rows ? PyObject_GetIter(rows) : NULL;
     Py_XDECREF(rows);

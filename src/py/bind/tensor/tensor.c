@@ -274,7 +274,7 @@ static Py_ssize_t tensor_length(PyObject *self)
 
     cr_py_fix_sizes(t);
     if (t->ndim)
-        return (Py_ssize_t)t->size[0];
+        return cr_py_note_untraced("len") < 0 ? -1 : (Py_ssize_t)t->size[0];
     PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
     return -1;
 }

@@ -1,0 +1,600 @@
+/* Writing TorchScript archives: classes as source text, objects as pickles, storages as
+ * records.
+ *
+ * The classes and functions that the module's class reaches are found first, each behind those
+ * that it names; then each file of sources has its classes in that order. */
+#include "autograd/autograd.h"
+#include "base/map.h"
+#include "io/zip.h"
+#include "script/archive.h"
+#include "script/code.h"
+#include "script/execute.h"
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    const cr_sclass *cls;
+    const cr_sfunction *function;
+} save_item;
+
+typedef struct {
+    cr_zip_writer zip;
+    CR_VEC(save_item) items; /* what is named comes before what names it */
+    cr_map seen;             /* classes and functions by address */
+    cr_scode_tensors tensors;
+    /* of the pickle that is written: */
+    const char *folder; /* data or constants */
+    cr_text pickle;
+    cr_map storages; /* by address: number + 1 */
+    CR_VEC(cr_tensor *) kept;
+} saver;
+
+/* --- what the module reaches --- */
+
+static cr_status save_class(saver *s, const cr_sclass *c);
+static cr_status save_function(saver *s, const cr_sfunction *f);
+
+static bool save_is_new(saver *s, const void *at, cr_status *st)
+{
+    bool is = !cr_map_get(&s->seen, (const char *)&at, sizeof at);
+
+    *st = is ? cr_map_set(&s->seen, (const char *)&at, sizeof at, s) : CR_OK;
+    return is && !*st;
+}
+
+static cr_status save_type(saver *s, const cr_stype *t)
+{
+    for (int i = 0; i < t->count; i++)
+        CR_TRY(save_type(s, t->item[i]));
+    return t->cls ? save_class(s, t->cls) : CR_OK;
+}
+
+static cr_status save_block(saver *s, const cr_sblock *b)
+{
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->output_count; i++)
+            CR_TRY(save_type(s, n->output[i]->type));
+        for (int i = 0; i < n->type_count; i++)
+            CR_TRY(save_type(s, n->types[i]));
+        if (n->prim == CR_SPRIM_CONSTANT && n->value->type->kind == CR_STYPE_FUNCTION)
+            CR_TRY(save_function(s, n->value->function));
+        for (int i = 0; i < n->block_count; i++)
+            CR_TRY(save_block(s, n->block[i]));
+    }
+    return CR_OK;
+}
+
+static cr_status save_signature(saver *s, const cr_sfunction *f)
+{
+    for (int i = 0; i < f->schema.param_count; i++)
+        CR_TRY(save_type(s, f->schema.param[i].type));
+    for (int i = 0; i < f->schema.result_count; i++)
+        CR_TRY(save_type(s, f->schema.result[i].type));
+    return f->graph ? save_block(s, f->graph->body) : CR_OK;
+}
+
+static cr_status save_put_item(saver *s, save_item item)
+{
+    CR_TRY(cr_vec_reserve(&s->items, 1));
+    cr_vec_put(&s->items, item);
+    return CR_OK;
+}
+
+static cr_status save_function(saver *s, const cr_sfunction *f)
+{
+    cr_status st;
+
+    if (!save_is_new(s, f, &st))
+        return st;
+    if (strncmp(f->qualified, "__torch__.", 10))
+        return cr_fail(CR_RUNTIME,
+                       "'%s' cannot be saved: it stands for an operator that was "
+                       "read from another archive",
+                       f->qualified);
+    CR_TRY(save_signature(s, f));
+    return save_put_item(s, (save_item){.function = f});
+}
+
+static cr_status save_class(saver *s, const cr_sclass *c)
+{
+    cr_status st;
+
+    if (!save_is_new(s, c, &st))
+        return st;
+    for (size_t i = 0; i < c->attribute_count; i++)
+        CR_TRY(save_type(s, c->attribute[i].type));
+    for (size_t i = 0; i < c->method_count; i++)
+        CR_TRY(save_signature(s, c->method[i]));
+    return save_put_item(s, (save_item){.cls = c});
+}
+
+/* --- source text --- */
+
+static bool save_is_identifier(const char *name)
+{
+    return strspn(name, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") ==
+               strlen(name) &&
+           !(*name >= '0' && *name <= '9');
+}
+
+static void save_name_list(cr_text *out, const cr_sclass *c, const char *list, bool parameters)
+{
+    cr_text_printf(out, "  %s = [", list);
+    for (size_t i = 0; i < c->attribute_count; i++)
+        if (parameters ? c->attribute[i].parameter : c->attribute[i].buffer)
+            cr_text_printf(out, "\"%s\", ", c->attribute[i].name);
+    cr_text_put(out, "]\n");
+}
+
+static void save_attributes(cr_text *out, const cr_sclass *c)
+{
+    for (size_t i = 0; i < c->attribute_count; i++) {
+        const cr_sattribute *a = &c->attribute[i];
+        cr_text_printf(
+            out,
+            save_is_identifier(a->name) ? "  %s : " : "  __annotations__[\"%s\"] = ", a->name);
+        cr_stype_annotate(out, a->type);
+        cr_text_put(out, "\n");
+    }
+}
+
+static void save_constants(cr_text *out, const cr_sclass *c, const cr_scode *how)
+{
+    for (size_t i = 0; i < c->constant_count; i++) {
+        const cr_sclass_constant *k = &c->constant[i];
+        if (c->type->kind == CR_STYPE_ENUM) {
+            cr_text_printf(out, "  %s = ", k->name);
+        } else {
+            cr_text_printf(out, "  %s : Final[", k->name);
+            cr_stype_annotate(out, k->value->type);
+            cr_text_put(out, "] = ");
+        }
+        cr_scode_constant(out, k->value, how);
+        cr_text_put(out, "\n");
+    }
+}
+
+/* The text of a function, its lines indented by two blanks. */
+static cr_status save_method(cr_text *out, const cr_sfunction *f, const cr_scode *how)
+{
+    cr_text text = {0};
+    cr_status st = cr_scode_function(&text, f, how);
+
+    for (const char *at = cr_text_str(&text), *end; !st && *at; at = end + 1) {
+        end = strchr(at, '\n');
+        cr_text_put(out, "  ");
+        cr_text_put_n(out, at, (size_t)(end - at) + 1);
+    }
+    cr_text_drop(&text);
+    return st;
+}
+
+static const char *save_base(const cr_sclass *c)
+{
+    return c->is_module                          ? "(Module)"
+           : c->type->kind == CR_STYPE_TUPLE     ? "(NamedTuple)"
+           : c->type->kind == CR_STYPE_ENUM      ? "(Enum)"
+           : c->type->kind == CR_STYPE_INTERFACE ? "(Interface)"
+                                                 : "";
+}
+
+static cr_status save_class_text(cr_text *out, const cr_sclass *c, const cr_scode *how)
+{
+    const char *dot = strrchr(c->name, '.');
+    size_t before = out->len;
+
+    cr_text_printf(out, "class %s%s:\n", dot ? dot + 1 : c->name, save_base(c));
+    if (c->is_module) {
+        save_name_list(out, c, "__parameters__", true);
+        save_name_list(out, c, "__buffers__", false);
+    }
+    save_attributes(out, c);
+    save_constants(out, c, how);
+    for (size_t i = 0; i < c->method_count; i++)
+        if (c->method[i]->graph)
+            CR_TRY(save_method(out, c->method[i], how));
+    if (!strchr(out->at + before, '\n')[1])
+        cr_text_put(out, "  pass\n");
+    return CR_OK;
+}
+
+static size_t save_qualifier(const save_item *item)
+{
+    const char *name = item->cls ? item->cls->name : item->function->qualified;
+
+    return (size_t)(strrchr(name, '.') - name);
+}
+
+static const char *save_item_name(const save_item *item)
+{
+    return item->cls ? item->cls->name : item->function->qualified;
+}
+
+static bool save_same_file(const save_item *a, const save_item *b)
+{
+    size_t n = save_qualifier(a);
+
+    return n == save_qualifier(b) && !strncmp(save_item_name(a), save_item_name(b), n);
+}
+
+/* Writes the file of item i with all items of that file. */
+static cr_status save_file(saver *s, size_t i)
+{
+    cr_scode how = {.tensors = &s->tensors, .self_type = true};
+    cr_text text = {0}, name = {0};
+    cr_status st = CR_OK;
+
+    for (size_t k = i; k < s->items.len; k++) {
+        const save_item *item = &s->items.at[k];
+        if (!save_same_file(item, &s->items.at[i]))
+            continue;
+        if (item->cls)
+            CR_GO(save_class_text(&text, item->cls, &how));
+        else
+            CR_GO(cr_scode_function(&text, item->function, &how));
+    }
+    cr_text_printf(&name, "code/%.*s.py", (int)save_qualifier(&s->items.at[i]),
+                   save_item_name(&s->items.at[i]));
+    CR_GO(cr_text_status(&name));
+    CR_GO(cr_text_status(&text));
+    for (char *p = name.at + 5; p < name.at + name.len - 3; p++)
+        *p = *p == '.' ? '/' : *p;
+    CR_GO(cr_zip_add(&s->zip, name.at, text.at, text.len));
+done:
+    cr_text_drop(&text);
+    cr_text_drop(&name);
+    return st;
+}
+
+static cr_status save_files(saver *s)
+{
+    for (size_t i = 0; i < s->items.len; i++) {
+        bool written = false;
+        for (size_t k = 0; k < i && !written; k++)
+            written = save_same_file(&s->items.at[k], &s->items.at[i]);
+        if (!written)
+            CR_TRY(save_file(s, i));
+    }
+    return CR_OK;
+}
+
+/* --- pickles --- */
+
+static cr_status save_value(saver *s, const cr_ivalue *v, const cr_stype *type);
+
+static void save_byte(saver *s, int b) { cr_text_char(&s->pickle, (char)b); }
+
+static void save_u32(saver *s, uint32_t n)
+{
+    for (int i = 0; i < 4; i++)
+        save_byte(s, (int)(n >> 8 * i & 255));
+}
+
+static void save_text(saver *s, const char *text, size_t len)
+{
+    save_byte(s, 'X');
+    save_u32(s, (uint32_t)len);
+    cr_text_put_n(&s->pickle, text, len);
+}
+
+static void save_int(saver *s, int64_t i)
+{
+    if (i >= INT32_MIN && i <= INT32_MAX) {
+        save_byte(s, 'J');
+        save_u32(s, (uint32_t)(int32_t)i);
+        return;
+    }
+    save_byte(s, 0x8a);
+    save_byte(s, 8);
+    for (int k = 0; k < 8; k++)
+        save_byte(s, (int)((uint64_t)i >> 8 * k & 255));
+}
+
+static void save_float(saver *s, double d)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &d, sizeof bits);
+    save_byte(s, 'G');
+    for (int k = 7; k >= 0; k--)
+        save_byte(s, (int)(bits >> 8 * k & 255));
+}
+
+static void save_global(saver *s, const char *module, const char *name)
+{
+    cr_text_printf(&s->pickle, "c%s\n%s\n", module, name);
+}
+
+static void save_class_name(saver *s, const cr_sclass *c)
+{
+    const char *dot = strrchr(c->name, '.');
+
+    cr_text_printf(&s->pickle, "c%.*s\n%s\n", (int)(dot - c->name), c->name, dot + 1);
+}
+
+static cr_status save_storage_bytes(saver *s, cr_tensor *t, unsigned number)
+{
+    char name[64], *bytes = NULL;
+
+    snprintf(name, sizeof name, "%s/%u", s->folder, number);
+    CR_TRY(cr_reach_storage(&bytes, t->storage));
+    return cr_zip_add(&s->zip, name, bytes ? bytes : "", t->storage->size);
+}
+
+/* The number of the tensor's storage, which is written when it is new. */
+static cr_status save_storage(saver *s, cr_tensor *t, unsigned *number)
+{
+    const void *at = t->storage;
+    uintptr_t known = (uintptr_t)cr_map_get(&s->storages, (const char *)&at, sizeof at);
+
+    *number = known ? (unsigned)known - 1 : (unsigned)s->kept.len;
+    if (known)
+        return CR_OK;
+    CR_TRY(cr_vec_reserve(&s->kept, 1));
+    cr_vec_put(&s->kept, cr_keep(t));
+    CR_TRY(cr_map_set(&s->storages, (const char *)&at, sizeof at,
+                      (void *)(uintptr_t)(*number + 1)));
+    return save_storage_bytes(s, t, *number);
+}
+
+static void save_ints(saver *s, const int64_t *at, int n)
+{
+    save_byte(s, '(');
+    for (int i = 0; i < n; i++)
+        save_int(s, at[i]);
+    save_byte(s, 't');
+}
+
+static cr_status save_host_tensor(saver *s, cr_tensor *t)
+{
+    const cr_dtype_info *info = &cr_dtype_infos[t->dtype];
+    char key[16], kind[64];
+    unsigned number;
+
+    CR_TRY(save_storage(s, t, &number));
+    snprintf(key, sizeof key, "%u", number);
+    snprintf(kind, sizeof kind, "%sStorage", info->legacy);
+    save_global(s, "torch._utils", "_rebuild_tensor_v2");
+    cr_text_put(&s->pickle, "((");
+    save_text(s, "storage", 7);
+    save_global(s, "torch", kind);
+    save_text(s, key, strlen(key));
+    save_text(s, "cpu", 3);
+    save_int(s, (int64_t)(t->storage->size / info->size));
+    cr_text_put(&s->pickle, "tQ");
+    save_int(s, t->offset);
+    save_ints(s, t->size, t->ndim);
+    save_ints(s, t->stride, t->ndim);
+    save_byte(s, t->requires_grad && cr_is_leaf(t) ? 0x88 : 0x89);
+    save_global(s, "collections", "OrderedDict");
+    cr_text_put(&s->pickle, ")RtR");
+    return CR_OK;
+}
+
+static cr_status save_tensor(saver *s, cr_tensor *t)
+{
+    cr_tensor *here = NULL;
+
+    CR_TRY(cr_tensor_on_host(&here, t));
+    cr_status st = save_host_tensor(s, here);
+    cr_drop(here);
+    return st;
+}
+
+/* value -> restore_type_tag(value, "List[int]") around what `before` and `after` write. */
+static void save_tag_begin(saver *s)
+{
+    save_global(s, "torch.jit._pickle", "restore_type_tag");
+    save_byte(s, '(');
+}
+
+static void save_tag_end(saver *s, const cr_stype *type)
+{
+    cr_text text = {0};
+
+    cr_stype_annotate(&text, type);
+    save_text(s, cr_text_str(&text), text.len);
+    cr_text_drop(&text);
+    cr_text_put(&s->pickle, "tR");
+}
+
+static const cr_stype *save_item_type(const cr_stype *t, size_t i)
+{
+    return !t || !t->count             ? NULL
+           : t->kind == CR_STYPE_TUPLE ? (i < (size_t)t->count ? t->item[i] : NULL)
+                                       : t->item[0];
+}
+
+static cr_status save_list(saver *s, const cr_ilist *l, const cr_stype *type)
+{
+    if (type)
+        save_tag_begin(s);
+    cr_text_put(&s->pickle, "](");
+    for (size_t i = 0; i < l->len; i++)
+        CR_TRY(save_value(s, &l->at[i], save_item_type(type, i)));
+    save_byte(s, 'e');
+    if (type)
+        save_tag_end(s, type);
+    return CR_OK;
+}
+
+static cr_status save_dict(saver *s, const cr_idict *d, const cr_stype *type)
+{
+    if (type)
+        save_tag_begin(s);
+    cr_text_put(&s->pickle, "}(");
+    for (size_t i = 0; i < d->len; i++) {
+        CR_TRY(save_value(s, &d->at[i].key, type ? type->item[0] : NULL));
+        CR_TRY(save_value(s, &d->at[i].value, type ? type->item[1] : NULL));
+    }
+    save_byte(s, 'u');
+    if (type)
+        save_tag_end(s, type);
+    return CR_OK;
+}
+
+static cr_status save_tuple(saver *s, const cr_ilist *l, const cr_stype *type)
+{
+    bool named = type && type->cls;
+
+    if (named)
+        save_class_name(s, type->cls);
+    save_byte(s, '(');
+    for (size_t i = 0; i < l->len; i++)
+        CR_TRY(save_value(s, &l->at[i], save_item_type(type, i)));
+    cr_text_put(&s->pickle, named ? "tR" : "t");
+    return CR_OK;
+}
+
+static cr_status save_object(saver *s, const cr_iobject *o)
+{
+    const cr_sclass *c = o->type->cls;
+
+    save_class_name(s, c);
+    save_byte(s, ')');
+    save_byte(s, 0x81);
+    cr_text_put(&s->pickle, "}(");
+    for (size_t i = 0; i < o->len; i++) {
+        save_text(s, c->attribute[i].name, strlen(c->attribute[i].name));
+        CR_TRY(save_value(s, &o->slot[i], c->attribute[i].type));
+    }
+    cr_text_put(&s->pickle, "ub");
+    return CR_OK;
+}
+
+static cr_status save_device(saver *s, const cr_ivalue *v)
+{
+    cr_text text = {0};
+    cr_status st = cr_ivalue_print(&text, v, false);
+
+    if (!st) {
+        save_global(s, "torch", "device");
+        save_byte(s, '(');
+        save_text(s, text.at, text.len);
+        cr_text_put(&s->pickle, "tR");
+    }
+    cr_text_drop(&text);
+    return st;
+}
+
+static cr_status save_member(saver *s, const cr_imember *m)
+{
+    save_class_name(s, m->type->cls);
+    save_byte(s, '(');
+    CR_TRY(save_value(s, &m->value, NULL));
+    cr_text_put(&s->pickle, "tR");
+    return CR_OK;
+}
+
+static cr_status save_value(saver *s, const cr_ivalue *v, const cr_stype *type)
+{
+    const cr_stype *inner = type && type->kind == CR_STYPE_OPTIONAL ? type->item[0] : type;
+
+    switch ((cr_iv_kind)v->kind) {
+    case CR_IV_NONE: save_byte(s, 'N'); break;
+    case CR_IV_TENSOR: return save_tensor(s, v->t);
+    case CR_IV_INT: save_int(s, v->i); break;
+    case CR_IV_FLOAT: save_float(s, v->d); break;
+    case CR_IV_BOOL: save_byte(s, v->i ? 0x88 : 0x89); break;
+    case CR_IV_COMPLEX:
+        save_global(s, "builtins", "complex");
+        save_byte(s, '(');
+        save_float(s, v->c.re);
+        save_float(s, v->c.im);
+        cr_text_put(&s->pickle, "tR");
+        break;
+    case CR_IV_STRING: save_text(s, v->string->at, v->string->len); break;
+    case CR_IV_DEVICE: return save_device(s, v);
+    case CR_IV_LIST:
+        return save_list(s, v->list, inner && inner->kind == CR_STYPE_LIST ? inner : NULL);
+    case CR_IV_DICT:
+        return save_dict(s, v->dict, inner && inner->kind == CR_STYPE_DICT ? inner : NULL);
+    case CR_IV_TUPLE:
+        return save_tuple(s, v->list, inner && inner->kind == CR_STYPE_TUPLE ? inner : NULL);
+    case CR_IV_OBJECT: return save_object(s, v->object);
+    case CR_IV_ENUM: return save_member(s, v->member);
+    default:
+        return cr_fail(CR_RUNTIME, "a value of type '%s' cannot be saved",
+                       cr_ivalue_kind_name(v));
+    }
+    return CR_OK;
+}
+
+static void save_forget_storages(saver *s)
+{
+    for (size_t i = 0; i < s->kept.len; i++)
+        cr_drop(s->kept.at[i]);
+    cr_vec_drop(&s->kept);
+    s->kept.len = 0;
+    cr_map_drop(&s->storages);
+    s->storages = (cr_map){0};
+}
+
+/* Writes the record FOLDER.pkl with the value. */
+static cr_status save_pickle(saver *s, const char *folder, const cr_ivalue *v)
+{
+    char name[32];
+    cr_status st;
+
+    s->folder = folder;
+    snprintf(name, sizeof name, "%s.pkl", folder);
+    cr_text_put_n(&s->pickle, "\x80\x02", 2);
+    CR_GO(save_value(s, v, NULL));
+    save_byte(s, '.');
+    CR_GO(cr_text_status(&s->pickle));
+    CR_GO(cr_zip_add(&s->zip, name, s->pickle.at, s->pickle.len));
+done:
+    cr_text_drop(&s->pickle);
+    s->pickle = (cr_text){0};
+    save_forget_storages(s);
+    return st;
+}
+
+/* --- the archive --- */
+
+static cr_status save_tensors(saver *s)
+{
+    cr_ivalue tuple;
+
+    CR_TRY(cr_ituple_new(&tuple, NULL, s->tensors.len));
+    for (size_t i = 0; i < s->tensors.len; i++)
+        tuple.list->at[i] = cr_iv_tensor(cr_keep(s->tensors.at[i]));
+    cr_status st = save_pickle(s, "constants", &tuple);
+    cr_ivalue_drop(tuple);
+    return st;
+}
+
+static cr_status save_all(saver *s, const cr_ivalue *module, const cr_sextra *extra, size_t n)
+{
+    CR_TRY(save_type(s, module->object->type));
+    CR_TRY(save_pickle(s, "data", module));
+    CR_TRY(save_files(s));
+    CR_TRY(save_tensors(s));
+    for (size_t i = 0; i < n; i++) {
+        cr_text name = {0};
+        cr_text_printf(&name, "extra/%s", extra[i].name);
+        cr_status st = cr_text_status(&name);
+        st = st ? st : cr_zip_add(&s->zip, name.at, extra[i].bytes, extra[i].len);
+        cr_text_drop(&name);
+        CR_TRY(st);
+    }
+    return cr_zip_end(&s->zip);
+}
+
+cr_status cr_sarchive_write(const cr_ivalue *module, const char *folder, const cr_sextra *extra,
+                            size_t extras, cr_status (*put)(void *, const void *, size_t),
+                            void *to)
+{
+    saver s = {0};
+
+    if (module->kind != CR_IV_OBJECT)
+        return cr_fail(CR_RUNTIME, "only modules are saved");
+    cr_zip_begin(&s.zip, folder, put, to);
+    s.zip.version = "10\n";
+    cr_status st = save_all(&s, module, extra, extras);
+    cr_zip_writer_drop(&s.zip);
+    cr_vec_drop(&s.items);
+    cr_vec_drop(&s.tensors);
+    cr_map_drop(&s.seen);
+    return st;
+}
