@@ -53,7 +53,7 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
          "FunctionSchema": "_ops", "Argument": "_ops", "parse_schema": "_library.parsed", "FileCheck": "testing", "Future": "futures",
          "AggregationType": "_features", "AVG": "_features", "SUM": "_features", "FatalError": "_features", "lobpcg": "_lobpcg",
          "ThroughputBenchmark": "utils.throughput_benchmark", "thread_safe_generator": "random",
-         "wait": "jit", "fork": "jit", "DisableTorchFunction": "_C", "embedding_renorm_": "_features",
+         "wait": "jit", "fork": "jit", "DisableTorchFunction": "overrides", "embedding_renorm_": "_features",
          "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",

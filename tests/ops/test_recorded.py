@@ -38,6 +38,8 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              "_convolution",
              # parts of nextafter (test_exact_values.py)
              "_nextafter", "_nextafter_half",
+             # networks over sequences and packed data (test_recurrent_entries.py)
+             *(f"{name}.{form}" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu") for form in ("input", "data")),
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
              # derivatives of derivatives (test_table.py, test_missing_derivatives.py)
