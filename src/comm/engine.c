@@ -1,5 +1,6 @@
 /* Engines by name. */
 #include "comm/engine.h"
+#include "base/object.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,10 +40,10 @@ static cr_engine_library *engine_own(const char *name)
 
 void *cr_engine_dlopen(const char *path, int flags, cr_text *tried)
 {
-    void *file = dlopen(path, flags);
+    void *file = cr_object_open(path, flags);
 
     if (!file)
-        cr_text_printf(tried, "%s%s", tried->len ? "; " : "", dlerror());
+        cr_text_printf(tried, "%s%s", tried->len ? "; " : "", cr_object_error());
     return file;
 }
 

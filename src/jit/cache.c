@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/object.h"
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -278,9 +279,9 @@ void *cr_cache_load(int dir, const char *object, const char *symbol)
     /* opened through the folder's descriptor, because its path may now lead to another
      * folder */
     snprintf(path, sizeof path, "/proc/self/fd/%d/%s", dir, object);
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    library = cr_object_open(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        const char *why = dlerror();
+        const char *why = cr_object_error();
         size_t n = strlen(path);
         /* the caller's message names the file */
         why += strncmp(why, path, n) || why[n] != ':' ? 0 : n + 2;

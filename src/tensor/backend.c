@@ -1,5 +1,6 @@
 /* The functions of cresset_backend.h, which backends outside the library call. */
 #include "base/log.h"
+#include "base/object.h"
 #include "jit/entry.h"
 #include "num/convert.h"
 #include "tensor/remote.h"
@@ -79,9 +80,9 @@ const char *cr_backend_load(const char *path)
     const char *(*start)(void);
 
     offer_symbols();
-    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *object = cr_object_open(path, RTLD_NOW | RTLD_LOCAL);
     if (!object)
-        return text_of(cr_fail(CR_RUNTIME, "%s", dlerror()));
+        return text_of(cr_fail(CR_RUNTIME, "%s", cr_object_error()));
     void *symbol = dlsym(object, "cresset_backend");
     if (!symbol)
         return text_of(cr_fail(CR_RUNTIME, "%s has no function cresset_backend", path));

@@ -3,6 +3,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/object.h"
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -39,7 +40,7 @@ static void *driver_open_file(const char *folder, const char *wheel, const char 
 
     snprintf(path, sizeof path, "%s%s%s%s/%s", folder, *wheel ? "/" : "", wheel,
              *wheel ? "/lib" : "", name);
-    void *found = dlopen(path, how);
+    void *found = cr_object_open(path, how);
     if (found)
         cr_log_line("cuda", 1, "%s", path);
     return found;
@@ -79,7 +80,7 @@ static void *driver_open_system(const cr_cuda_library *l)
         snprintf(folder, sizeof folder, "%s/lib64", home);
         found = driver_open(folder, "", l);
     }
-    return found ? found : dlopen(l->name, RTLD_NOW | RTLD_LOCAL);
+    return found ? found : cr_object_open(l->name, RTLD_NOW | RTLD_LOCAL);
 }
 
 void *cr_cuda_open(const cr_cuda_library *list, int n)

@@ -2,6 +2,7 @@
 #include "kern/cpu/library/library.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "base/object.h"
 #include "base/parallel.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -72,7 +73,7 @@ static void library_open(void *context)
 {
     opening *o = context;
 
-    o->handle = dlopen(o->name, RTLD_NOW | RTLD_LOCAL);
+    o->handle = cr_object_open(o->name, RTLD_NOW | RTLD_LOCAL);
     if (o->handle)
         openmp_follow_forks(o->handle);
 }
