@@ -63,6 +63,7 @@ CR_API bool cr_easy_check(const char *file, int line, const char *call, cr_statu
 /* --- scopes -------------------------------------------------------------------------- */
 
 /* ct_scope { ... } drops the results of calls in the block when the block is left in any way.
+ * With CR_SCOPES=1 in the environment, calls with such a result are errors afterwards.
  * `break` and `continue` leave the block only; `return` leaves the function. */
 typedef struct {
     size_t depth;

@@ -4,6 +4,8 @@
  * this list.  Ending a scope drops the objects above its index, including those of inner scopes
  * that were left by a jump.  An error is reported after all temporaries are released, because a
  * handler may jump. */
+#include "base/env.h"
+#include "base/map.h"
 #include "io/png.h"
 #include "io/safetensors.h"
 #include "nn/nn.h"
@@ -63,9 +65,18 @@ static void end(void *thread)
 
 void cr_easy_end(void) { end(&state); }
 
+/* With CR_SCOPES=1: tensors of scopes that ended, by address.  They stay allocated, so that no
+ * new tensor has the address of one. */
+static struct {
+    bool on;
+    pthread_mutex_t lock;
+    cr_map tensors;
+} ended = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 static void easy_start(void)
 {
     started = cr_init();
+    ended.on = cr_env_int(CR_ENV_CR_SCOPES) != 0;
     if (pthread_key_create(&key, end) || atexit(cr_easy_end))
         started = started ? started : cr_fail(CR_RUNTIME, "the easy layer cannot start");
 }
@@ -134,7 +145,49 @@ bool cr_easy_check(const char *file, int line, const char *call, cr_status st)
 
 /* --- owners --- */
 
-static void drop_tensor(void *t) { cr_drop(t); }
+/* True if the tensor is now in `ended`, which takes over the scope's reference. */
+static bool easy_remember(cr_tensor *t)
+{
+    if (!ended.on || atomic_load(&t->count) != 1)
+        return false;
+    pthread_mutex_lock(&ended.lock);
+    bool kept = !cr_map_set(&ended.tensors, (const char *)&t, sizeof t, t);
+    pthread_mutex_unlock(&ended.lock);
+    return kept;
+}
+
+static void drop_tensor(void *object)
+{
+    if (!easy_remember(object))
+        cr_drop(object);
+}
+
+static cr_status easy_alive(const cr_tensor *t)
+{
+    if (!ended.on || !t)
+        return CR_OK;
+    pthread_mutex_lock(&ended.lock);
+    bool found = cr_map_get(&ended.tensors, (const char *)&t, sizeof t);
+    pthread_mutex_unlock(&ended.lock);
+    return found ? cr_fail(CR_RUNTIME,
+                           "the scope of this tensor has ended; ct_keep gives a tensor "
+                           "to the scope around")
+                 : CR_OK;
+}
+
+/* As cr_call_by_name, for tensors whose scopes have not ended. */
+static cr_status easy_call(const char *name, const cr_arg *args, const cr_op **op,
+                           cr_value *result)
+{
+    for (const cr_arg *a = args; ended.on && a && a->kind != CR_ARG_END; a++) {
+        if (a->kind == CR_ARG_TENSOR)
+            CR_TRY(easy_alive(a->t));
+        for (uint32_t i = 0; a->kind == CR_ARG_TENSORS && i < a->len; i++)
+            CR_TRY(easy_alive(a->tensors[i]));
+    }
+    return cr_call_by_name(name, args, op, result);
+}
+
 static void drop_module(void *m) { cr_module_drop(m); }
 static void drop_optim(void *o) { cr_optim_drop(o); }
 static void drop_loader(void *l) { cr_loader_drop(l); }
@@ -245,7 +298,7 @@ static cr_status call_tensor(cr_tensor **out, const char *name, const cr_arg *ar
     cr_value result[CR_MAX_RESULTS];
     const cr_op *op;
 
-    CR_TRY(cr_call_by_name(name, args, &op, result));
+    CR_TRY(easy_call(name, args, &op, result));
     if (op->result_count && op->result[0].type != CR_T_TENSOR)
         return wrong_result(op, result);
     return easy_take_tensor(out, op, result);
@@ -283,7 +336,7 @@ static cr_status call_tensors(cr_tensors *out, const char *name, const cr_arg *a
     cr_value result[CR_MAX_RESULTS];
     const cr_op *op;
 
-    CR_TRY(cr_call_by_name(name, args, &op, result));
+    CR_TRY(easy_call(name, args, &op, result));
     if (op->result[0].type != CR_T_TENSORS)
         return wrong_result(op, result);
     cr_status st = take_tensors(out, &result[0]);
@@ -311,7 +364,7 @@ static double call_number(const char *file, int line, const char *name, const cr
 
     if (!ready(file, line, name))
         return 0;
-    cr_status st = cr_call_by_name(name, args, &op, result);
+    cr_status st = easy_call(name, args, &op, result);
     if (st) {
         easy_report(file, line, macro_name(name), st);
         return 0;
@@ -424,6 +477,8 @@ cr_tensor *cr_easy_from(const char *file, int line, const void *elements, cr_dty
 
 static cr_status easy_need(const void *p, const char *function, const char *type)
 {
+    if (p && !strcmp(type, "Tensor"))
+        return easy_alive(p);
     return p ? CR_OK
              : cr_fail(CR_TYPE, "%s(): argument 'input' (position 1) must be %s, not NoneType",
                        function, type);

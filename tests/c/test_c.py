@@ -395,3 +395,24 @@ def test_no_function_ends_the_process_for_a_null(tmp_path):
     out = subprocess.run([binary], capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS="1")).stdout
     *ended, count = out.splitlines()
     assert not ended and int(count.split()[0]) > 1500
+
+
+def test_a_static_program_uses_the_library_s_kernels(tmp_path, run_c):
+    binary = str(tmp_path / "static")
+    libraries = [os.path.join(INSTALLED, "lib", "libcresset.a"), "-lm", "-lpthread", "-ldl", "-lz"]
+    made = subprocess.run([os.environ.get("CC", "gcc"), "-w", "-static", os.path.join(HERE, "static.c"), "-I",
+                           os.path.join(INSTALLED, "include"), "-o", binary, *libraries], capture_output=True, text=True)
+    if made.returncode and "cannot find" in made.stderr:
+        pytest.skip("the system has no static libraries")
+    assert made.returncode == 0, made.stderr
+    out = subprocess.run([binary], capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+    assert out.returncode == 0 and out.stdout.splitlines()[1] == "no LAPACK", out.stderr
+    dynamic = run_c(os.path.join(HERE, "static.c")).splitlines()[0].split()
+    assert [float(x) for x in out.stdout.split()[:3]] == pytest.approx([float(x) for x in dynamic], rel=1e-3, abs=1e-2)
+
+
+def test_a_tensor_of_a_scope_that_ended_is_an_error_when_scopes_are_checked(tmp_path):
+    binary = str(tmp_path / "scopes")
+    subprocess.run([os.environ.get("CC", "gcc"), *FLAGS, os.path.join(HERE, "scopes.c"), "-o", binary, *pkg_config()], check=True)
+    out = subprocess.run([binary], capture_output=True, text=True, env=dict(os.environ, CR_SCOPES="1"))
+    assert out.returncode == 1 and out.stdout == "2\n" and "the scope of this tensor has ended" in out.stderr
