@@ -10,7 +10,8 @@ from ._library.schemas import infer_schema
 from ._ops import OpOverload, OpOverloadPacket, table_overloads
 
 __all__ = ["Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract",
-           "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake", "register_kernel"]
+           "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake", "register_kernel",
+           "register_vmap"]
 
 _owners = {}  # {namespace: where Library(namespace, "DEF") was made}
 _ATEN = ("aten", "prim")
@@ -202,6 +203,10 @@ class CustomOpDef:
         """Registers the derivative: backward(ctx, *grads), and setup_context(ctx, inputs, output)."""
         register_autograd(self, backward, setup_context=setup_context)
 
+    def register_vmap(self, func=None):
+        """Registers the operator for batches; see library.register_vmap."""
+        return register_vmap(self, func)
+
     def register_autocast(self, device_type, cast_inputs):
         """Registers the dtype of arguments under autocast."""
         register_autocast(self, device_type, cast_inputs)
@@ -272,6 +277,17 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
                                            inspect.signature(setup_context).parameters.values()):
             raise TypeError(f"setup_context must have the parameters {sorted(wanted)}, not {sorted(found)}")
     operator.set_derivative(backward, setup_context)
+
+
+def register_vmap(op, func=None, /, *, lib=None):
+    """Registers what vmap calls for an operator: func(info, in_dims, *args) -> (results, out_dims).
+
+    info.batch_size is the size of the batch; a dim is None where a tensor has no batch.
+    """
+    def register(function):
+        _find(op).op._batching = function
+        return function
+    return register if func is None else register(func)
 
 
 def register_autocast(op, device_type, cast_inputs, /, *, lib=None):

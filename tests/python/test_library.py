@@ -288,3 +288,20 @@ def test_profiles_name_the_operator():
     with torch.profiler.profile() as prof:
         sine(torch.ones(2))
     assert [e.name for e in prof.events() if e.cpu_parent is None] == ["aten::ones", "tl::sine"]
+
+
+def test_an_operator_s_own_batches():
+    seen = []
+
+    @torch.library.custom_op("batches::two", mutates_args=())
+    def two(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + y, x - y
+
+    @torch.library.register_vmap("batches::two")
+    def _(info, in_dims, x, y):
+        seen.append((info.batch_size, in_dims))
+        return two(x, y.expand(info.batch_size, *y.shape)), (0, 0)
+    x, y = torch.arange(6.0).reshape(2, 3), torch.ones(3)
+    for got, want in zip(torch.vmap(two, in_dims=(0, None))(x, y), (x + 1, x - 1)):
+        assert torch.equal(got, want)
+    assert seen == [(2, (0, None))]

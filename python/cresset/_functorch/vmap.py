@@ -10,6 +10,7 @@ function: derivatives may be taken inside and outside of it.
 import functools
 import inspect
 import itertools
+from collections import namedtuple
 
 from .. import _C
 from .._C import Tensor
@@ -96,6 +97,9 @@ def _is_at(x, level):
 
 # --- calls for a batch ---
 
+VmapInfo = namedtuple("VmapInfo", ["batch_size", "randomness"])
+
+
 def _call_batch(func, args, kwargs, level):
     """Calls an operator for the batch that tensors of a level wrap."""
     if func._opname == "detach":  # of a saved result: the batch keeps its history
@@ -103,6 +107,8 @@ def _call_batch(func, args, kwargs, level):
     if func._opname == "_local_scalar_dense":
         return args[0].item()
     call = _Call(func, args, kwargs, level)
+    if getattr(func, "_batching", None) is not None:
+        return call.registered(func._batching)
     call.check_writes()
     for rule in _rules(func):
         result = rule(call)
@@ -149,6 +155,17 @@ class _Call:
         if self.func._schema.is_mutable:
             return self.args[0]
         return tree_map(lambda x: _Batched(x, self.level) if isinstance(x, Tensor) else x, result)
+
+    def registered(self, function):
+        """Calls what library.register_vmap gave: function(info, in_dims, *args) -> (results, out_dims)."""
+        def dim(x):
+            return 0 if self.is_batch(x) else None
+        args = [tree_map(lambda x: x.inner if self.is_batch(x) else x, a) for a in self.args]
+        kwargs = {k: x.inner if self.is_batch(x) else x for k, x in self.kwargs.items()}
+        result, out_dims = function(VmapInfo(self.size, "error"), tuple(tree_map(dim, a) for a in self.args), *args, **kwargs)
+        leaves, spec = tree_flatten(result)
+        dims = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(leaves)
+        return tree_unflatten([x if d is None else _Batched(x.movedim(d, 0), self.level) for x, d in zip(leaves, dims)], spec)
 
     def run(self, changed, leading=()):
         """Calls the operator with some arguments (by name) changed."""
