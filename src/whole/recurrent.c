@@ -425,6 +425,8 @@ static cr_status rnn_layers(const rnn_call *r, cr_tensor *input, cr_value *resul
     cr_tensor *made = NULL;
     cr_status st;
 
+    for (int i = 0; i < r->states; i++)
+        result[i + 1] = cr_of_none();
     if (r->first)
         CR_GO(rnn_transpose(&p, &input));
     for (int64_t layer = 0; layer < r->layers; layer++)

@@ -430,3 +430,12 @@ def test_functions_of_the_extension_called_by_hand():
                  lambda: torch._C._disable_saved_tensors_hooks(1.5)):
         with pytest.raises(TypeError):
             call()
+
+
+@pytest.mark.parametrize("name, gates", [("lstm", 4), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1)])
+def test_recurrent_functions_refuse_states_of_another_batch(name, gates):
+    h = torch.ones(1, 5, 2)
+    params = [torch.ones(2 * gates, 3), torch.ones(2 * gates, 2), torch.ones(2 * gates), torch.ones(2 * gates)]
+    for _ in range(20):
+        with pytest.raises(RuntimeError):
+            getattr(torch, name)(torch.ones(4, 3, 3), (h, h) if name == "lstm" else h, params, True, 1, 0.0, False, False, False)
