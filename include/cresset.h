@@ -221,6 +221,10 @@ CR_API double cr_scalar_as_double(cr_scalar s);
 CR_API int64_t cr_scalar_as_int(cr_scalar s);
 CR_API cr_complex cr_scalar_as_complex(cr_scalar s);
 
+/* The tensor as Python prints it.  Free *out with cr_free.  Fails with CR_NOT_IMPLEMENTED for a
+ * sparse tensor. */
+CR_API CR_MUST cr_status cr_tensor_text(char **out, cr_tensor *t);
+
 /* --- gradients ----------------------------------------------------------------- */
 
 /* A leaf that requires a gradient gets one from every backward that reaches it. */

@@ -241,6 +241,9 @@ CR_API cr_tensor *cr_easy_forward(const char *file, int line, cr_module *m, cons
 /* Prints a module in Python's format. */
 CR_API void cr_easy_print(const char *file, int line, cr_module *m);
 #define ct_print(m) cr_easy_print(__FILE__, __LINE__, m)
+/* Prints a tensor in Python's format. */
+CR_API void cr_easy_print_tensor(const char *file, int line, cr_tensor *t);
+#define ct_print_tensor(t) cr_easy_print_tensor(__FILE__, __LINE__, t)
 /* The scope owns the list; the module owns its tensors. */
 CR_API cr_tensors cr_easy_parameters(const char *file, int line, cr_module *m);
 #define ct_parameters(m) cr_easy_parameters(__FILE__, __LINE__, m)

@@ -1,9 +1,4 @@
-"""Printing of tensors.
-
-Elements are read with `tolist()`, for a large tensor from a summary.  All numbers of a tensor
-have one format: integral values of floating dtypes as `1.`, others with `precision` digits, or
-in scientific notation when the magnitudes require it.
-"""
+"""Printing of tensors: options, and what stands around the elements, which autograd/print.c prints."""
 import math
 import sys
 
@@ -23,7 +18,6 @@ class _Options:
 
 
 PRINT_OPTS = _Options()
-_CUT = object()  # marks elements that are left out
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None,
@@ -61,104 +55,10 @@ class printoptions:
         PRINT_OPTS.__dict__.update(self.before)
 
 
-class _Format:
-    """The width and notation for all of `values`."""
-
-    def __init__(self, values, floating):
-        self.floating = floating
-        self.width = 1
-        self.whole = self.scientific = False
-        if floating:
-            self._choose([v for v in values if v and math.isfinite(v)], len(values))
-        else:
-            self.width = max([1, *(len(str(v)) for v in values)])
-
-    def _choose(self, values, count):
-        self.whole = all(v == math.ceil(v) for v in values)
-        if not values:
-            return
-        low, high = min(map(abs, values)), max(map(abs, values))
-        if PRINT_OPTS.sci_mode is None:
-            self.scientific = high / low > 1000 or high > 1e8 or (not self.whole and low < 1e-4)
-        else:
-            self.scientific = PRINT_OPTS.sci_mode
-        self.width = max([1, *(len(self._text(v)) for v in values)])
-
-    def _text(self, v):
-        if self.scientific:
-            return f"{v:.{PRINT_OPTS.precision}e}"
-        if not self.whole:
-            return f"{v:.{PRINT_OPTS.precision}f}"
-        return f"{v:.0f}" + ("." if math.isfinite(v) else "")
-
-    def __call__(self, v):
-        return (self._text(v) if self.floating else str(v)).rjust(self.width)
-
-
-class _ComplexFormat:
-    def __init__(self, values):
-        self.real = _Format([v.real for v in values], True)
-        self.imag = _Format([v.imag for v in values], True)
-        self.width = self.real.width + self.imag.width + 1
-
-    def __call__(self, v):
-        imag = (self.imag(v.imag) + "j").lstrip()
-        return self.real(v.real) + ("" if imag[0] in "+-" else "+") + imag
-
-
-def _shown(tensor, summarise):
-    """Returns the elements as nested lists, with `_CUT` where elements are left out."""
-    if tensor.dim() == 0:
-        return tensor.item()
-    edge = PRINT_OPTS.edgeitems
-    n = tensor.size(0)
-    cut = summarise and n > 2 * edge
-    if tensor.dim() == 1:
-        if not cut:
-            return tensor.tolist()
-        return tensor[:edge].tolist() + [_CUT] + tensor[n - edge:].tolist()
-    if not cut:
-        return [_shown(tensor[i], summarise) for i in range(n)]
-    ends = [[_shown(tensor[i], summarise) for i in part]
-            for part in (range(edge), range(n - edge, n))]
-    return ends[0] + [_CUT] + ends[1]
-
-
-def _flatten(nested, out):
-    if isinstance(nested, list):
-        for item in nested:
-            _flatten(item, out)
-    elif nested is not _CUT:
-        out.append(nested)
-    return out
-
-
-def _row(items, indent, form):
-    # The width of a complex element as torch counts it: both widths, the sign and the j.
-    length = form.width + 2
-    per_line = max(1, int((PRINT_OPTS.linewidth - indent) // length))
-    texts = [" ..." if item is _CUT else form(item) for item in items]
-    lines = [", ".join(texts[i:i + per_line]) for i in range(0, len(texts), per_line)]
-    return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
-
-
-def _layout(nested, dims, indent, form):
-    if dims == 0:
-        return form(nested)
-    if dims == 1:
-        return _row(nested, indent, form)
-    parts = ["..." if item is _CUT else _layout(item, dims - 1, indent + 1, form)
-             for item in nested]
-    return "[" + ("," + "\n" * (dims - 1) + " " * (indent + 1)).join(parts) + "]"
-
-
 def _contents(tensor, indent):
-    summarise = tensor.numel() > PRINT_OPTS.threshold
-    nested = _shown(tensor, summarise)
-    values = _flatten(nested, [])
-    form = _ComplexFormat(values) if tensor.is_complex() else _Format(
-        values, tensor.is_floating_point())
-    return _layout(nested, tensor.dim(), indent, form)
+    """Returns the elements as text (autograd/print.c)."""
+    o = PRINT_OPTS
+    return _C._tensor_elements(tensor, indent, o.precision, o.threshold, o.edgeitems, o.linewidth, o.sci_mode)
 
 
 def _part_text(part, name, indent):
@@ -243,6 +143,8 @@ def _str(self, *, tensor_contents=None):
                 suffixes.append("dtype=" + str(data.dtype))
             text = "[]"
         else:
+            if PRINT_OPTS.edgeitems == 0 and data.numel() > PRINT_OPTS.threshold:
+                suffixes.append("size=" + str(tuple(data.shape)))
             if data.dtype not in usual:
                 suffixes.append("dtype=" + str(data.dtype))
             text = _contents(data, indent) if tensor_contents is None else tensor_contents

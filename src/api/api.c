@@ -3,6 +3,7 @@
  * This file includes the public header, so the compiler compares the header's declarations with
  * those of the rooms. */
 #include "autograd/autograd.h"
+#include "autograd/print.h"
 #include "base/parallel.h"
 #include "device/device.h"
 #include "io/png.h"
@@ -22,6 +23,22 @@ cr_status cr_init(void)
 {
     CR_TRY(cr_tensor_start());
     return cr_autograd_start();
+}
+
+/* --- printing --- */
+
+cr_status cr_tensor_text(char **out, cr_tensor *t)
+{
+    cr_text text = {0};
+
+    if (!t || !out)
+        return cr_fail(CR_TYPE, "repr(): argument '%s' must not be NULL", t ? "out" : "self");
+    cr_status st = cr_print_tensor(&text, t);
+    if (st)
+        cr_text_drop(&text);
+    else
+        *out = text.at;
+    return st;
 }
 
 /* --- making --- */

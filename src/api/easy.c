@@ -725,6 +725,17 @@ void cr_easy_print(const char *file, int line, cr_module *m)
     cr_free(text);
 }
 
+void cr_easy_print_tensor(const char *file, int line, cr_tensor *t)
+{
+    char *text = NULL;
+
+    if (!ready(file, line, "ct_print_tensor") ||
+        !cr_easy_check(file, line, "ct_print_tensor", cr_tensor_text(&text, t)))
+        return;
+    puts(text);
+    cr_free(text);
+}
+
 cr_tensors cr_easy_parameters(const char *file, int line, cr_module *m)
 {
     cr_tensors out = {NULL, 0};

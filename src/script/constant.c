@@ -1,4 +1,5 @@
 /* Values of constants, of text, and tests of types. */
+#include "autograd/print.h"
 #include "script/archive.h"
 #include "script/execute_impl.h"
 #include <math.h>
@@ -340,17 +341,11 @@ static void constant_print_complex(cr_text *out, cr_complex c)
     cr_text_char(out, ')');
 }
 
-cr_status (*cr_ivalue_print_tensor)(cr_text *out, cr_tensor *t);
-
 cr_status cr_ivalue_print(cr_text *out, const cr_ivalue *v, bool quoted)
 {
     switch ((cr_iv_kind)v->kind) {
     case CR_IV_NONE: cr_text_put(out, "None"); break;
-    case CR_IV_TENSOR:
-        if (cr_ivalue_print_tensor)
-            return cr_ivalue_print_tensor(out, v->t);
-        cr_text_printf(out, "<Tensor of %d dimensions>", v->t->ndim);
-        break;
+    case CR_IV_TENSOR: return cr_print_tensor(out, v->t);
     case CR_IV_INT: cr_text_printf(out, "%lld", (long long)v->i); break;
     case CR_IV_FLOAT: constant_print_float(out, v->d); break;
     case CR_IV_COMPLEX: constant_print_complex(out, v->c); break;

@@ -36,8 +36,6 @@ bool cr_ivalue_is(const cr_ivalue *v, const cr_stype *type);
 /* The result of str(v) in a program. */
 CR_MUST cr_status cr_ivalue_print(cr_text *out, const cr_ivalue *v, bool quoted);
 
-/* Set by an upper room: prints a tensor.  Without it a tensor's sizes are printed. */
-extern cr_status (*cr_ivalue_print_tensor)(cr_text *out, cr_tensor *t);
 /* Set by an upper room: called in loops, some times a second.  A failure ends the call with the
  * same status. */
 extern cr_status (*cr_script_poll)(void);

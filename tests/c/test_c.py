@@ -374,6 +374,14 @@ def test_samples_are_in_pythons_order(from_c):
     assert torch.equal(from_c["samples/next"], torch.randn(3))
 
 
+def test_tensors_print_as_in_python(run_c):
+    torch.manual_seed(0)
+    want = [torch.ones(2, 3), torch.arange(5), torch.arange(4) * 0.25, torch.randn(3, 4), torch.arange(1, 6).double() ** 9,
+            torch.randn(2, 30, 40), torch.randn(3) > 0, torch.view_as_complex(torch.randn(3, 2)), torch.zeros(0, 3),
+            torch.randn(7).half(), w := torch.randn(2).requires_grad_(), w * 2, w.sum()]
+    assert run_c(os.path.join(HERE, "tensors.c")) == "".join(f"{t!r}\n" for t in want)
+
+
 def test_a_module_prints_as_in_python(run_c):
     printed = run_c(os.path.join(HERE, "print.c"))
     assert printed == "".join(f"{make()}\n" for make in (

@@ -63,3 +63,9 @@ def test_subclasses_and_parameters():
     assert repr(torch.ones(2).as_subclass(Mine)) == "Mine([1., 1.])"
     text = repr(torch.nn.Parameter(torch.ones(2)))
     assert text == "Parameter containing:\ntensor([1., 1.], requires_grad=True)"
+
+
+def test_without_edge_items_sizes_are_printed():
+    with torch._tensor_str.printoptions(threshold=3, edgeitems=0):
+        assert repr(torch.ones(4)) == "tensor([...], size=(4,))" and repr(torch.ones(3)) == "tensor([1., 1., 1.])"
+        assert repr(torch.ones(2, 3).int()) == "tensor([...], size=(2, 3), dtype=torch.int32)"

@@ -419,6 +419,7 @@ int cr_py_index_start(PyObject *m);
 int cr_py_make_start(PyObject *m);
 int cr_py_numpy_start(PyObject *m);
 int cr_py_crc_start(PyObject *m);
+int cr_py_print_start(PyObject *m);
 int cr_py_dlpack_start(PyObject *m);
 int cr_py_legacy_start(PyObject *m);
 int cr_py_gradmode_start(PyObject *m);

@@ -3,22 +3,22 @@
 #include "py/bind/compile/compiled.h"
 
 static int (*const starts[])(PyObject *m) = {
-    cr_py_dtype_start,        cr_py_device_start,      cr_py_constant_start,
-    cr_py_size_start,         cr_py_storage_start,     cr_py_tensor_start,
-    cr_py_generator_start,    cr_py_op_start,          cr_py_override_start,
-    cr_py_number_start,       cr_py_index_start,       cr_py_make_start,
-    cr_py_numpy_start,        cr_py_dlpack_start,      cr_py_legacy_start,
-    cr_py_crc_start,          cr_py_gradmode_start,    cr_py_node_start,
-    cr_py_function_start,     cr_py_engine_start,      cr_py_settings_start,
-    cr_py_table_start,        cr_py_safetensors_start, cr_py_nn_module_start,
-    cr_py_graph_start,        cr_py_program_start,     cr_py_compiled_start,
-    cr_py_jit_start,          cr_py_autocast_start,    cr_py_symbol_start,
-    cr_py_saved_hooks_start,  cr_py_checkpoint_start,  cr_py_overload_start,
-    cr_py_overridable_start,  cr_py_backend_start,     cr_py_cuda_start,
-    cr_py_config_start,       cr_py_profile_start,     cr_py_custom_start,
-    cr_py_archive_start,      cr_py_dispatch_start,    cr_py_observed_start,
-    cr_py_script_start,       cr_py_comm_store_start,  cr_py_comm_group_start,
-    cr_py_comm_reducer_start, cr_py_comm_parts_start,
+    cr_py_dtype_start,      cr_py_device_start,       cr_py_constant_start,
+    cr_py_size_start,       cr_py_storage_start,      cr_py_tensor_start,
+    cr_py_generator_start,  cr_py_op_start,           cr_py_override_start,
+    cr_py_number_start,     cr_py_index_start,        cr_py_make_start,
+    cr_py_numpy_start,      cr_py_dlpack_start,       cr_py_legacy_start,
+    cr_py_print_start,      cr_py_crc_start,          cr_py_gradmode_start,
+    cr_py_node_start,       cr_py_function_start,     cr_py_engine_start,
+    cr_py_settings_start,   cr_py_table_start,        cr_py_safetensors_start,
+    cr_py_nn_module_start,  cr_py_graph_start,        cr_py_program_start,
+    cr_py_compiled_start,   cr_py_jit_start,          cr_py_autocast_start,
+    cr_py_symbol_start,     cr_py_saved_hooks_start,  cr_py_checkpoint_start,
+    cr_py_overload_start,   cr_py_overridable_start,  cr_py_backend_start,
+    cr_py_cuda_start,       cr_py_config_start,       cr_py_profile_start,
+    cr_py_custom_start,     cr_py_archive_start,      cr_py_dispatch_start,
+    cr_py_observed_start,   cr_py_script_start,       cr_py_comm_store_start,
+    cr_py_comm_group_start, cr_py_comm_reducer_start, cr_py_comm_parts_start,
 };
 
 static int start_library(void)
