@@ -214,3 +214,57 @@ def test_functions_and_objects_that_are_not_compiled_are_refused():
             torch.jit.script(what)
     with pytest.raises(NotImplementedError, match="script_method"):
         torch.jit.script_method(scripted_double)
+
+
+def test_copies_are_independent_and_pickles_refused():
+    import copy
+    import pickle
+    m = torch.jit.script(Trained())
+    other = copy.deepcopy(m)
+    with torch.no_grad():
+        other.net[2].bias.add_(1)
+    m(example(2, 2))
+    assert other.steps == 0 and m.steps == 1
+    assert not torch.equal(other.net[2].bias, m.net[2].bias)
+    with pytest.raises(pickle.PickleError, match="ScriptModules cannot be deepcopied"):
+        pickle.dumps(m)
+
+
+@pytest.mark.parametrize("name", ["freeze", "optimize_for_inference"])
+def test_what_is_not_implemented_says_so(name):
+    m = torch.jit.script(Trained().eval())
+    with pytest.raises(NotImplementedError, match=f"torch.jit.{name} is not implemented"):
+        getattr(torch.jit, name)(m)
+
+
+def test_units_are_compiled_from_text():
+    unit = torch.jit.CompilationUnit("""
+        def add(a, b):
+            return a + b
+
+        def f(a, n: int):
+            for i in range(n):
+                a = add(a, torch.ones([2]) * i)
+            return a
+    """)
+    assert unit.f(torch.zeros(2), 4).tolist() == [6, 6] and unit.add.name == "add"
+    with pytest.raises(AttributeError, match="has no attribute 'g'"):
+        unit.g
+    with pytest.raises(RuntimeError, match="undefined value y"):
+        unit.define("def g(x):\n    return y\n")
+
+
+def test_modules_with_what_is_not_compiled_are_refused():
+    class Hooked(nn.Module):
+        @property
+        def three(self):
+            return 3
+
+        def forward(self, x):
+            return x + self.three
+    with pytest.raises(NotImplementedError, match="properties"):
+        torch.jit.script(Hooked())
+    m = nn.Linear(2, 2)
+    m.register_forward_hook(lambda *a: None)
+    with pytest.raises(NotImplementedError, match="forward hooks"):
+        torch.jit.script(m)

@@ -9,7 +9,7 @@ from .._C import _ScriptError as Error, _ScriptFunction as ScriptFunction
 from ..futures import Future as _CompletedFuture, _Future as Future
 from ..nn import Module
 
-__all__ = ["Attribute", "Error", "Future", "ScriptFunction", "ScriptModule", "annotate",
+__all__ = ["Attribute", "CompilationUnit", "Error", "Future", "ScriptFunction", "ScriptModule", "annotate",
            "enable_onednn_fusion", "export", "fork", "freeze", "ignore", "interface", "isinstance", "load",
            "onednn_fusion_enabled", "optimize_for_inference", "save", "script",
            "script_if_tracing", "set_fusion_strategy", "strict_fusion", "trace", "trace_module",
@@ -47,15 +47,37 @@ def Attribute(value, type):
 
 
 class ScriptModule(Module):
-    """The class of compiled modules; its subclasses are modules."""
+    """The class of compiled modules.  Methods of its subclasses are not compiled: use `script`."""
 
 
 class RecursiveScriptModule(ScriptModule):
-    """The class of modules that `script` compiled, of which there are none."""
+    """The class of modules that `script` and `trace` compiled, and that `load` read."""
 
 
 class RecursiveScriptClass:
     """The class of compiled objects, of which there are none."""
+
+
+class CompilationUnit:
+    """Functions compiled from source text: CompilationUnit(text).name(arguments)."""
+
+    def __init__(self, lang=None, _frames_up=0):
+        self._defined, self._functions = {}, {}
+        if lang is not None:
+            self.define(lang)
+
+    def define(self, lang, rcb=None, _frames_up=0):
+        """Compiles the functions of a text and adds them."""
+        import textwrap
+        from . import _frontend
+        with _frontend.attempt():
+            self._functions.update(_frontend.define_unit(textwrap.dedent(lang), self._defined))
+
+    def __getattr__(self, name):
+        try:
+            return self.__dict__["_functions"][name]
+        except KeyError:
+            raise AttributeError(f"'CompilationUnit' has no attribute '{name}'") from None
 
 
 # --- compiling ---
@@ -169,20 +191,20 @@ def _need_script_module(mod, task):
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    """Returns a ScriptModule in evaluation mode."""
+    """Is refused, because attributes are not made constants of the program."""
     _deprecate("freeze")
     _need_script_module(mod, "Freezing")
     if mod.training:
         raise RuntimeError("Freezing is currently only implemented for modules in eval mode. "
                            "Please call .eval() on your module before freezing.")
-    return mod
+    raise NotImplementedError("torch.jit.freeze is not implemented; the module runs as it is")
 
 
 def optimize_for_inference(mod, other_methods=None):
-    """Returns a ScriptModule in evaluation mode."""
+    """Is refused, as freeze is."""
     _deprecate("optimize_for_inference")
     _need_script_module(mod, "optimize_for_inference")
-    return mod.eval()
+    raise NotImplementedError("torch.jit.optimize_for_inference is not implemented; the module runs as it is")
 
 
 def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
@@ -251,7 +273,7 @@ def ignore(drop=False, **kwargs):
 
 
 def interface(obj):
-    """Marks a class as an interface of compiled modules."""
+    """Marks a class as an interface.  Compiled code that names it as a type is refused."""
     _deprecate("interface")
     return obj
 

@@ -200,6 +200,8 @@ def describe(obj):
         return "constant", _number_of(obj)
     if isinstance(obj, cresset.jit.ScriptFunction):
         return "function", obj.qualified_name
+    if isinstance(obj, Defined):
+        return "function", obj.qualified
     if isinstance(obj, (tuple, list)) and not isinstance(obj, type):
         return "constant", obj
     if isinstance(obj, type):
@@ -416,6 +418,47 @@ def _on_type(function, text):
     if isinstance(t, str):
         t = scope.evaluate(t)
     return annotation(t)
+
+
+class Defined:
+    """A function that is defined, by its qualified name."""
+
+    def __init__(self, qualified):
+        self.qualified = qualified
+
+
+class _UnitScope:
+    """Names of the functions of a unit: each other, and torch."""
+
+    def __init__(self, functions):
+        self.functions = functions
+
+    def find(self, name):
+        if name == "torch":
+            return cresset
+        return self.functions.get(name, _absent)
+
+    def evaluate(self, text):
+        return eval(text, {"torch": cresset, **vars(typing)})
+
+
+def define_unit(source, functions):
+    """Defines the functions of a source text; `functions` gets them by name."""
+    import ast
+    tree = ast.parse(source)
+    made = []
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef):
+            raise RuntimeError("Expected functions in the source of a CompilationUnit")
+        qualified = free_name(f"__torch__.{node.name}")
+        functions[node.name] = Defined(qualified)
+        _scopes[qualified] = _UnitScope(functions)
+        made.append((node, qualified))
+    for node, qualified in made:
+        text = ast.get_source_segment(source, node)
+        text = text.replace(f"def {node.name}", f"def {qualified.rpartition('.')[2]}", 1)
+        _C._script_define(qualified, None, text + "\n", None, node.lineno, 0)
+    return {node.name: _C._script_compile(qualified) for node, qualified in made}
 
 
 def compile_function(fn):

@@ -6,6 +6,7 @@ the program's method.
 """
 import collections
 import os
+import pickle
 
 from .. import _C
 from ..nn.parameter import Parameter
@@ -144,6 +145,35 @@ class LoadedModule(RecursiveScriptModule):
     def graph(self):
         """The typed graph of `forward`."""
         return Graph(self._c.graph("forward"))
+
+    def _children_in_order(self):
+        """The modules of a list; other modules have no items."""
+        if not all(name.isdigit() for name in self._modules):
+            raise NotImplementedError(f"'{self.original_name}' is not a list of modules")
+        return list(self._modules.values())
+
+    def __len__(self):
+        return len(self._children_in_order())
+
+    def __iter__(self):
+        return iter(self._children_in_order())
+
+    def __getitem__(self, index):
+        return self._children_in_order()[index]
+
+    def __bool__(self):
+        return True
+
+    def __deepcopy__(self, memo):
+        copied = LoadedModule(_C._script_load(self.save_to_buffer())[0])
+        copied.train(self.training)
+        return copied
+
+    def __getstate__(self):
+        raise pickle.PickleError(
+            "ScriptModules cannot be deepcopied using copy.deepcopy or saved using torch.save. Mixed serialization of "
+            "script and non-script modules is not supported. For purely script modules use "
+            "my_script_module.save(<filename>) instead.")
 
     def save(self, f, _extra_files=None):
         """Writes an archive, which torch reads too."""

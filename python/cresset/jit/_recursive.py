@@ -157,6 +157,9 @@ def member(cls, module, name):
         return _frontend.describe(vars(module)[name])
     static = inspect.getattr_static(type(module), name, None)
     fn = _find_method(module, name)
+    if isinstance(static, property):
+        raise NotImplementedError(f"torch.jit.script does not compile properties yet: '{name}' of "
+                                  f"'{type(module).__name__}'")
     if fn is None:
         if static is not None and _C is not None and not isinstance(static, property) and not callable(static):
             return _frontend.describe(static)
@@ -198,6 +201,8 @@ def script_module(module):
     from ._loaded import LoadedModule
     if isinstance(module, cresset.jit.ScriptModule) and hasattr(module, "_c"):
         return module
+    if module._forward_hooks or module._forward_pre_hooks:
+        raise NotImplementedError(f"torch.jit.script does not compile forward hooks yet; '{type(module).__name__}' has some")
     shape = _Shape(module)
     key = shape.key(module)
     name = _shared.get(key)
