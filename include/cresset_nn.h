@@ -45,6 +45,13 @@ typedef cr_status (*cr_forward)(cr_tensor **out, cr_module *m, cr_tensor *input,
 CR_API CR_MUST cr_status cr_module_define(cr_module **out, const char *kind, cr_forward forward,
                                           void *context);
 
+/* The same for a module with several inputs or results, which cr_module_call calls: computes
+ * out[0] to out[outs - 1], owned by the caller. */
+typedef cr_status (*cr_forward_many)(cr_tensor **out, size_t outs, cr_module *m,
+                                     cr_tensor *const *input, size_t inputs, void *context);
+CR_API CR_MUST cr_status cr_module_define_many(cr_module **out, const char *kind,
+                                               cr_forward_many forward, void *context);
+
 /* Adds an owner and returns m. */
 CR_API cr_module *cr_module_hold(cr_module *m);
 CR_API void cr_module_drop(cr_module *m);
@@ -76,6 +83,10 @@ CR_API CR_MUST cr_status cr_module_text(char **out, cr_module *m);
 
 /* Computes *out.  Fails with CR_NOT_IMPLEMENTED for a module without forward. */
 CR_API CR_MUST cr_status cr_module_forward(cr_tensor **out, cr_module *m, cr_tensor *input);
+/* Calls a module with several inputs or results.  A module of another kind has one of each;
+ * other numbers fail with CR_TYPE. */
+CR_API CR_MUST cr_status cr_module_call(cr_tensor **out, size_t outs, cr_module *m,
+                                        cr_tensor *const *input, size_t inputs);
 /* Sets training mode (the initial mode) or evaluation mode for m and all modules below it. */
 CR_API CR_MUST cr_status cr_module_train(cr_module *m, bool on);
 CR_API bool cr_module_training(const cr_module *m);

@@ -457,8 +457,39 @@ cr_status cr_module_forward(cr_tensor **out, cr_module *m, cr_tensor *input)
     if (m->layer)
         return m->layer->forward ? m->layer->forward(out, m, input)
                                  : forward_children(out, m, input);
+    if (m->many)
+        return m->many(out, 1, m, &input, 1, m->context);
     if (!m->forward)
         return cr_fail(CR_NOT_IMPLEMENTED,
                        "Module [%s] is missing the required \"forward\" function", m->kind);
     return m->forward(out, m, input, m->context);
+}
+
+cr_status cr_module_define_many(cr_module **out, const char *kind, cr_forward_many forward,
+                                void *context)
+{
+    cr_module *m = NULL;
+
+    CR_TRY(cr_module_define(&m, kind, NULL, context));
+    m->many = forward;
+    *out = m;
+    return CR_OK;
+}
+
+cr_status cr_module_call(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
+                         size_t inputs)
+{
+    CR_TRY(nn_need(m, "forward", "self", "Module"));
+    CR_TRY(nn_need(inputs ? input : (const void *)m, "forward", "input", "Tensor"));
+    CR_TRY(nn_need(outs ? out : (const void *)m, "forward", "out", "Tensor"));
+    for (size_t i = 0; i < inputs; i++)
+        CR_TRY(nn_need(input[i], "forward", "input", "Tensor"));
+    if (m->many)
+        return m->many(out, outs, m, input, inputs, m->context);
+    if (inputs != 1 || outs != 1)
+        return cr_fail(CR_TYPE,
+                       "%s.forward() has 1 input and 1 result, but %zu inputs were given and "
+                       "%zu results were asked for",
+                       m->kind, inputs, outs);
+    return cr_module_forward(out, m, input[0]);
 }

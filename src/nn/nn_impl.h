@@ -33,6 +33,7 @@ struct cr_module {
     cr_value *arg;          /* the arguments; lists are in `arena` */
     cr_arena arena;
     cr_forward forward; /* for a module of the program */
+    cr_forward_many many;
     void *context;
     CR_VEC(nn_tensor) params;
     CR_VEC(nn_tensor) buffers;

@@ -141,6 +141,54 @@ TEST(a_module_of_the_program_is_called_in_a_sequential)
     cr_module_drop(net);
 }
 
+/* The sum and the product of two inputs. */
+static cr_status sum_and_product(cr_tensor **out, size_t outs, cr_module *m,
+                                 cr_tensor *const *input, size_t inputs, void *context)
+{
+    cr_value arg[] = {cr_of_tensor(input[0]), cr_of_tensor(input[inputs - 1])}, result[1];
+
+    (void)m;
+    ++*(int *)context;
+    CR_TRY(cr_call_named("add", arg, 2, result));
+    out[0] = result[0].t;
+    if (outs < 2)
+        return CR_OK;
+    CR_TRY(cr_call_named("mul", arg, 2, result));
+    out[1] = result[0].t;
+    return CR_OK;
+}
+
+TEST(a_module_has_several_inputs_and_results)
+{
+    cr_module *both = NULL, *one = layer("ReLU", CR_NO_ARGS);
+    cr_tensor *in[] = {filled(3, 1, 1), filled(4, 1, 1)}, *out[2] = {NULL};
+    int calls = 0;
+
+    OK(cr_module_define_many(&both, "Both", sum_and_product, &calls));
+    OK(cr_module_call(out, 2, both, in, 2));
+    NEAR(*(float *)(void *)out[0]->address, 7, 0);
+    NEAR(*(float *)(void *)out[1]->address, 12, 0);
+    cr_drop(out[0]);
+    cr_drop(out[1]);
+    OK(cr_module_forward(out, both, in[0]));
+    NEAR(*(float *)(void *)out[0]->address, 6, 0);
+    EQ(calls, 2);
+    cr_drop(out[0]);
+    out[0] = NULL;
+    FAILS(CR_TYPE, cr_module_call(out, 1, one, in, 2));
+    says("ReLU.forward() has 1 input and 1 result, but 2 inputs were given and 1 results were "
+         "asked for");
+    FAILS(CR_TYPE, cr_module_call(out, 1, NULL, in, 1));
+    FAILS(CR_TYPE, cr_module_call(out, 1, both, (cr_tensor *[]){NULL}, 1));
+    EQ(out[0], NULL);
+    OK(cr_module_call(out, 1, one, in, 1));
+    cr_drop(out[0]);
+    cr_drop(in[0]);
+    cr_drop(in[1]);
+    cr_module_drop(one);
+    cr_module_drop(both);
+}
+
 TEST(a_module_moves_to_a_device_in_place)
 {
     cr_module *net = small_net();
