@@ -50,6 +50,11 @@ PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
 test-python: build
 	$(NO_CUDA) $(PYTEST) $(PY_TESTS)
 
+# Every call deferred (docs/design/defer.md), but in tests marked `records`, which say why.
+.PHONY: test-defer
+test-defer: build
+	CR_DEFER=1 $(NO_CUDA) $(PYTEST) tests/ops tests/python
+
 # CPython's own tests, plain and observed by the room frame, which must give the same counts.  An
 # interpreter without the package `test` has none of them.  FRAME_TESTS=--quick runs a selection.
 FRAME_GATE = $(PY_OBJ)/gate/frame_gate.so

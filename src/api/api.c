@@ -136,7 +136,7 @@ void *cr_tensor_data(const cr_tensor *t)
 {
     char *data;
 
-    if (!t || cr_reach(&data, t))
+    if (!t || cr_reach_to_write(&data, t))
         return NULL;
     t->storage->exposed = true;
     return data;

@@ -521,7 +521,7 @@ void *cr_easy_data(const char *file, int line, cr_tensor *t, cr_dtype dtype)
         st = cr_fail(CR_RUNTIME,
                      "the tensor's elements do not lie one after the other: ct_contiguous");
     if (!st)
-        st = cr_reach(&data, t);
+        st = cr_reach_to_write(&data, t);
     if (st)
         easy_report(file, line, "ct_data", st);
     return st ? NULL : data;

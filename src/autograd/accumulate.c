@@ -5,12 +5,15 @@
  * addition must be recorded for another derivative. */
 #include "autograd/autograd_impl.h"
 #include "entry.h"
+#include "tensor/defer.h"
 #include <string.h>
 
 bool cr_is_sole(const cr_tensor *t)
 {
     return atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer &&
-           t->storage && atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 &&
+           t->storage &&
+           atomic_load_explicit(&t->storage->count, memory_order_acquire) ==
+               1 + cr_defer_references(t->storage) &&
            !t->storage->release;
 }
 

@@ -6,6 +6,7 @@
  * that need it. */
 #include "autograd/task.h"
 #include "entry.h"
+#include "tensor/defer.h"
 #include "tensor/profile.h"
 #include <string.h>
 
@@ -428,6 +429,19 @@ bool cr_backward_reaches(const cr_node *n)
 
 bool cr_backward_accumulates(void) { return !running || !running->call->inputs; }
 
+/* Continues a forward pass that waits, and runs both at the end. */
+static cr_status engine_run_deferred(cr_task *t, const cr_task *outer)
+{
+    if (!cr_defer_pending() || cr_defer_in_region())
+        return engine_run(t);
+    CR_TRY(cr_defer_begin());
+    cr_status st = engine_run(t);
+    cr_defer_end();
+    if (!st && !outer)
+        st = cr_defer_flush("the end of a backward pass");
+    return st;
+}
+
 cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
 {
     static _Atomic int64_t last;
@@ -452,7 +466,7 @@ cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
     cr_thread.no_grad = !call->create_graph;
     t.outer = outer;
     running = &t;
-    cr_status st = engine_run(&t);
+    cr_status st = engine_run_deferred(&t, outer);
     running = outer;
     cr_thread.no_grad = was;
     cr_task_drop(&t);

@@ -119,7 +119,8 @@ static bool calls_others(const cr_op *op)
 /* A composition whose arguments have bits, or which __torch_dispatch__ may see. */
 static bool pass_goes_on(const cr_op *op, const cr_value *arg)
 {
-    return cr_call_stages(op, arg) & (CR_STAGE_BIT(CONJ) | CR_STAGE_BIT(PYTHON));
+    return cr_call_stages(op, arg) &
+           (CR_STAGE_BIT(CONJ) | CR_STAGE_BIT(PYTHON) | CR_STAGE_BIT(DEFER));
 }
 
 static cr_status pass(const cr_op *op, const cr_derivative_plan *p, const cr_value *arg,

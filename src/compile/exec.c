@@ -3,6 +3,7 @@
  * A frame has the tensors by slot, and memory for lists of tensors and for the operands of a
  * group.  Small frames are on the stack.  A program keeps one large frame for its next run. */
 #include "compile/program_impl.h"
+#include "tensor/defer.h"
 #include "tensor/geometry.h"
 #include "tensor/profile.h"
 #include <string.h>
@@ -29,6 +30,8 @@ static cr_status take_inputs(const machine *m, cr_tensor *const *input)
     for (uint32_t i = 0; i < p->inputs; i++) {
         if (CR_UNLIKELY(!cr_tensor_is_of(input[i], m->sizes->input[i])))
             return cr_refuse_tensor(p->g->input[i], input[i], "the program");
+        if (CR_UNLIKELY(input[i]->stages & CR_STAGE_BIT(DEFER) || atomic_load(&cr_defer_live)))
+            CR_TRY(cr_defer_settle(input[i]));
         m->slot[i] = input[i];
     }
     if (p->constants.len)
@@ -295,8 +298,9 @@ static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
     CR_TRY(take_inputs(m, input));
     mode = cr_cpu_memory_set_mode(CR_MEMORY_FIT);
     m->direct = !(cr_thread.include & ~was & CR_STAGE_BIT(AUTOCAST));
-    m->tracking = was | CR_STAGE_BIT(CAPTURE);
-    cr_thread.exclude = m->direct ? was | CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD) : m->tracking;
+    m->tracking = was | CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(DEFER);
+    cr_thread.exclude =
+        m->direct ? m->tracking | CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD) : m->tracking;
     cr_thread.no_grad = true;
     st = run_steps(m);
     cr_thread.exclude = was;

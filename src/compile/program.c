@@ -556,7 +556,8 @@ static cr_status make_by(cr_program **out, cr_program *p, making fn, void *conte
     uint32_t was = cr_thread.exclude;
     bool no_grad = cr_thread.no_grad;
 
-    cr_thread.exclude = was | CR_STAGE_BIT(CAPTURE); /* folding calls operators */
+    cr_thread.exclude =
+        was | CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(DEFER); /* folding calls operators */
     cr_thread.no_grad = true;
     cr_status st = fn(p, context);
     cr_thread.exclude = was;

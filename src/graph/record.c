@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "ops/shape.h"
 #include "tensor/autocast.h"
+#include "tensor/defer.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -832,6 +833,7 @@ static cr_status record_as_itself(const cr_op *op, const cr_value *arg, cr_value
 /* Runs an entry and records only the calls that it makes. */
 static cr_status record_parts_only(const cr_op *op, const cr_value *arg, cr_value *result)
 {
+    CR_TRY(cr_defer_settle_all(op, arg));
     return op->kernel_stage(op, arg, result);
 }
 
@@ -966,7 +968,7 @@ static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_va
     find_source(active);
     note_failure(active, cr_session_run(active->session, record_args, &c));
     cr_sizes_of_values = false;
-    cr_status st = parts ? op->kernel_stage(op, arg, result)
+    cr_status st = parts ? record_parts_only(op, arg, result)
                          : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     bool of_values = cr_sizes_of_values;
     cr_sizes_of_values = outer;
@@ -1124,6 +1126,7 @@ cr_status cr_recorder_input(cr_recorder *r, cr_tensor *t, const char *name)
 {
     step x = {.r = r, .t = t, .name = name};
 
+    CR_TRY(cr_defer_settle(t));
     return cr_session_run(r->session, add_input, &x);
 }
 
@@ -1131,6 +1134,7 @@ cr_status cr_recorder_start(cr_recorder *r)
 {
     if (active)
         return cr_fail(CR_RUNTIME, "calls of this thread are being recorded already");
+    CR_TRY(cr_defer_flush("a recording"));
     active = r;
     r->was_mode = cr_cpu_memory_set_mode(CR_MEMORY_FIT);
     r->was_included = cr_thread.include & CR_STAGE_BIT(CAPTURE);

@@ -1,5 +1,6 @@
 /* Runs a graph: its nodes in order, through all stages. */
 #include "graph/graph.h"
+#include "tensor/defer.h"
 #include <string.h>
 
 /* Tensors by value id.  A tensor is dropped after its last reader. */
@@ -170,16 +171,19 @@ static cr_status machine_group(machine *m, const cr_gnode *n)
 {
     const cr_gcode *code = n->code;
     cr_tensor **room;
-    cr_status st;
+    cr_status st = CR_OK;
 
     if (!code)
         return run_inner(m, n, n->block[0]);
     room = cr_alloc_zero((size_t)(code->read_count + n->result_count) * sizeof *room + 1);
     if (!room)
         return CR_MEMORY;
-    for (int i = 0; i < code->read_count; i++)
+    for (int i = 0; i < code->read_count && !st; i++) {
         room[i] = m->at[code->read[i]->id];
-    st = code->run(code, room, room + code->read_count);
+        st = cr_defer_settle(room[i]);
+    }
+    if (!st)
+        st = code->run(code, room, room + code->read_count);
     for (int k = 0; !st && k < n->result_count; k++)
         machine_put(m, n->result[k], room[code->read_count + k]);
     cr_free(room);

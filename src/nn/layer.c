@@ -207,7 +207,7 @@ static cr_status zero_row(cr_tensor *t, int64_t row)
 
     char *to;
 
-    CR_TRY(cr_reach(&to, t));
+    CR_TRY(cr_reach_to_write(&to, t));
     memset(to + row * width * (int64_t)bytes, 0, (size_t)width * bytes);
     return CR_OK;
 }
@@ -336,7 +336,7 @@ static cr_status count_batch(cr_module *m, double *factor)
     char *at = NULL;
 
     if (count)
-        CR_TRY(cr_reach(&at, count));
+        CR_TRY(cr_reach_to_write(&at, count));
     if (!at)
         return CR_OK;
     int64_t n = ++*(int64_t *)(void *)at;

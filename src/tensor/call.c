@@ -23,7 +23,8 @@ static inline uint32_t list_stages(const cr_value *v)
 
 static inline uint32_t call_stages(const cr_op *op, const cr_value *arg)
 {
-    uint32_t bits = cr_thread.include;
+    uint32_t bits =
+        cr_thread.include | atomic_load_explicit(&cr_deferring, memory_order_relaxed);
 
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
         const cr_value *v = &arg[CR_CTZ(mask)];
@@ -166,6 +167,7 @@ void cr_install_calls(void)
     cr_extern_start();
     cr_stage_fns[CR_STAGE_SPARSE] = cr_sparse_stage;
     cr_stage_fns[CR_STAGE_CONJ] = cr_conj_stage;
+    cr_stage_fns[CR_STAGE_DEFER] = cr_defer_stage;
     cr_stage_fns[CR_STAGE_FAKE] = fake_stage;
     cr_stage_fns[CR_STAGE_KERNEL] = remote_stage;
     for (int i = 0; i < cr_ops_count(); i++) {
@@ -407,8 +409,10 @@ cr_status cr_call_dispatch_parts(const cr_op *op, const cr_value *arg, cr_value 
 {
     if (op->dispatch)
         return composition_run(op, (cr_rule *const *)&op->dispatch, 1, arg, result);
-    return op->does == CR_DOES_IS ? cr_run_composition(op, arg, result)
-                                  : op->kernel_stage(op, arg, result);
+    if (op->does == CR_DOES_IS)
+        return cr_run_composition(op, arg, result);
+    CR_TRY(cr_defer_settle_all(op, arg));
+    return op->kernel_stage(op, arg, result);
 }
 
 static cr_status call_run_whole(const cr_op *op, const cr_value *arg, cr_value *result)

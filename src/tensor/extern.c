@@ -355,6 +355,13 @@ static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call
                           : cr_remote_extern(op, c->arg, views, c->device);
 }
 
+static void raise_versions(const cr_op *op, cr_tensor *const *out)
+{
+    for (int k = 0; k < op->result_count; k++)
+        if (op->result[k].written)
+            out[k]->storage->version++;
+}
+
 /* *made: the tensor that the function writes, for result `out`: row-major on the host, unless a
  * caller gave the result.  The call keeps a new one. */
 static cr_status row_major_result(cr_tensor **made, extern_call *c, const cr_op *op,
@@ -377,8 +384,10 @@ static cr_status call_extern(const cr_op *op, const cr_value *arg, extern_call *
     cr_tensor *made[CR_MAX_RESULTS];
 
     for (int k = 0; k < op->result_count; k++) {
-        if (!cr_has_bytes(out[k]->device))
+        if (!cr_has_bytes(out[k]->device)) {
+            raise_versions(op, out);
             return CR_OK;
+        }
         CR_TRY(row_major_result(&made[k], c, op, out[k], into));
         views[k] = cr_view_of(made[k]);
     }
@@ -390,9 +399,7 @@ static cr_status call_extern(const cr_op *op, const cr_value *arg, extern_call *
     for (int k = 0; k < op->result_count; k++)
         if (made[k] != out[k])
             CR_TRY(cr_copy_tensor(out[k], made[k]));
-    for (int k = 0; k < op->result_count; k++)
-        if (op->result[k].written)
-            out[k]->storage->version++;
+    raise_versions(op, out);
     return CR_OK;
 }
 

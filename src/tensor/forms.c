@@ -22,6 +22,12 @@ static cr_overlap overlap_of(const cr_tensor *a, const cr_tensor *b)
 {
     cr_view va = cr_view_of(a), vb = cr_view_of(b);
 
+    if (CR_UNLIKELY(!va.data && a->storage == b->storage && a->storage->size)) {
+        /* Places in a storage without bytes: any address will do. */
+        static char start[1];
+        va.data = cr_moved(start, a->offset, cr_dtype_size((cr_dtype)a->dtype));
+        vb.data = cr_moved(start, b->offset, cr_dtype_size((cr_dtype)b->dtype));
+    }
     return cr_overlap_of(&va, &vb);
 }
 
@@ -117,7 +123,7 @@ static cr_status check_cast(const cr_tensor *self, const cr_tensor *from)
 
 static cr_status copy_into(cr_tensor *self, cr_tensor *from)
 {
-    return self->address && from->address ? cr_copy_tensor(self, from) : CR_OK;
+    return cr_has_elements(self) && cr_has_elements(from) ? cr_copy_tensor(self, from) : CR_OK;
 }
 
 /* *changed: false for a composition that returned self, as dropout of no element does. */

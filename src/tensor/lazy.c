@@ -143,17 +143,33 @@ static cr_status lazy_source(cr_tensor **out, const cr_tensor *to, const cr_tens
     return st;
 }
 
+/* The same as a call that is deferred; the version stays. */
+static cr_status copy_by_call(const cr_tensor *to, const cr_tensor *from)
+{
+    cr_value arg[] = {cr_of_tensor((cr_tensor *)(uintptr_t)to),
+                      cr_of_tensor((cr_tensor *)(uintptr_t)from), cr_of_bool(false)};
+    uint32_t version = to->storage->version;
+    cr_value result;
+
+    CR_TRY(cr_call_below(CR_STAGE_AUTOGRAD, cr_entry.copy_, arg, &result));
+    cr_drop(result.t);
+    to->storage->version = version;
+    return CR_OK;
+}
+
 cr_status cr_copy_tensor(const cr_tensor *to, const cr_tensor *from)
 {
     cr_view a = cr_view_of(to), b;
     cr_tensor *source, *made;
     bool conj = to->conj != from->conj, neg = to->neg != from->neg;
 
-    if (!conj && !neg) {
-        b = cr_view_of(from);
+    if (CR_UNLIKELY(cr_defer_active() && cr_has_elements(to) && cr_has_elements(from)))
+        return copy_by_call(to, from);
+    CR_TRY(cr_reach_to_write(&a.data, to));
+    CR_TRY(cr_reach_view(&b, from));
+    if (!conj && !neg)
         return cr_copy_elements(&a, &b);
-    }
-    if (!to->address || !from->address)
+    if (!a.data || !b.data)
         return CR_OK;
     CR_TRY(lazy_source(&source, to, from));
     cr_status st =

@@ -88,6 +88,7 @@ cr_status cr_as_tensor(cr_tensor **out, const cr_value *v)
 
 cr_status cr_tensor_on_host(cr_tensor **out, cr_tensor *t)
 {
+    CR_TRY(cr_defer_settle(t));
     if (CR_UNLIKELY(t->address && (!cr_is_host(t->device) || cr_is_lazy(t))))
         return cr_copy_as(out, t, (cr_dtype)t->dtype, CR_HOST, CR_FORMAT_CONTIGUOUS);
     *out = cr_keep(t);

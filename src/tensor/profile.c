@@ -1,5 +1,6 @@
 /* The events of a profile.  The running events of a thread form a stack through `parent`. */
 #include "tensor/profile.h"
+#include "tensor/defer.h"
 #include <string.h>
 #include <time.h>
 
@@ -26,6 +27,7 @@ cr_status cr_profile_start(bool with_inputs)
     if (profile)
         return cr_fail(CR_RUNTIME, "Can't start a profiler: one is already running on this "
                                    "thread");
+    CR_TRY(cr_defer_flush("a profile"));
     profile = cr_alloc_zero(sizeof *profile);
     if (!profile)
         return CR_MEMORY;

@@ -292,5 +292,12 @@ static cr_status sparse_inplace(const cr_op *op, const cr_value *arg, cr_value *
 
 cr_status cr_sparse_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    return op->inplace_of ? sparse_inplace(op, arg, result) : sparse_form(op, arg, result);
+    uint32_t was = cr_thread.exclude;
+
+    CR_TRY(cr_defer_settle_all(op, arg));
+    cr_thread.exclude = was | CR_STAGE_BIT(DEFER); /* its functions read the parts' elements */
+    cr_status st =
+        op->inplace_of ? sparse_inplace(op, arg, result) : sparse_form(op, arg, result);
+    cr_thread.exclude = was;
+    return st;
 }

@@ -7,6 +7,7 @@
  * smaller than an earlier one. */
 #include "device/cpu/cpu.h"
 #include "tensor/internal.h"
+#include "tensor/trace.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -102,6 +103,25 @@ bool cr_storage_is_watched(const cr_storage *s)
     return !s->release && !s->exposed && !atomic_load(&s->aliases);
 }
 
+bool cr_storage_is_outside(const cr_storage *s)
+{
+    return s->release || s->exposed || atomic_load(&s->aliases);
+}
+
+cr_status cr_storage_bind(cr_storage *s, cr_storage *from)
+{
+    bool sole = atomic_load(&from->count) == 1 && from->size_class && !from->release;
+
+    if (sole && from->size == s->size) {
+        s->chunk = from->chunk;
+        s->size_class = from->size_class;
+        from->size_class = 0;
+        return CR_OK;
+    }
+    CR_TRY(get_bytes(s, s->size));
+    return cr_storage_copy(s, 0, from, 0, from->size < s->size ? from->size : s->size);
+}
+
 static void drop_aliased(void *of)
 {
     cr_storage_return(of);
@@ -111,8 +131,16 @@ static void drop_aliased(void *of)
 /* Another function than drop_aliased, so that a part is no alias: it cannot be resized. */
 static void drop_part(void *of) { drop_aliased(of); }
 
+cr_storage *cr_storage_root(cr_storage *s)
+{
+    while (CR_UNLIKELY(s->release == drop_aliased || s->release == drop_part))
+        s = s->owner;
+    return s;
+}
+
 cr_status cr_storage_alias(cr_storage **out, cr_storage *of)
 {
+    CR_TRY(cr_defer_before_write(of));
     CR_TRY(cr_storage_foreign(out, of->chunk, of->size, drop_aliased, cr_storage_keep(of)));
     cr_storage_lend(of);
     (*out)->device = of->device;
@@ -217,6 +245,8 @@ cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from, siz
 {
     const cr_device_ops *ops = cr_device_of(to->device.kind);
 
+    CR_TRY(cr_defer_before_write(to));
+    CR_TRY(cr_defer_settle_storage((cr_storage *)(uintptr_t)from));
     if (!n || !to->chunk || !from->chunk)
         return CR_OK;
     if (cr_same_device(to->device, from->device))
@@ -350,4 +380,8 @@ static cr_status resize(cr_storage *s, size_t size, bool shared)
     return CR_OK;
 }
 
-cr_status cr_storage_resize(cr_storage *s, size_t size) { return resize(s, size, false); }
+cr_status cr_storage_resize(cr_storage *s, size_t size)
+{
+    CR_TRY(cr_defer_before_write(s));
+    return resize(s, size, false);
+}

@@ -88,6 +88,8 @@ static inline void set_storage(cr_tensor *t, cr_storage *s, int64_t offset)
     t->storage = s;
     t->offset = offset;
     t->address = s->chunk ? cr_moved(s->chunk, offset, cr_dtype_size(t->dtype)) : NULL;
+    if (CR_UNLIKELY(atomic_load_explicit(&s->pending, memory_order_relaxed)))
+        t->stages |= CR_STAGE_BIT(DEFER);
 }
 
 void cr_follow_moved(cr_tensor *t)
@@ -413,16 +415,18 @@ cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t)
                        (long long)t->numel);
     if (CR_UNLIKELY(t->layout))
         return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on sparse tensors");
-    if (!t->address && cr_is_dispatched(t) && !(cr_thread.exclude & CR_STAGE_BIT(PYTHON)))
+    char *at;
+    CR_TRY(cr_reach(&at, t));
+    if (!at && cr_is_dispatched(t) && !(cr_thread.exclude & CR_STAGE_BIT(PYTHON)))
         return item_by_call(out, t);
-    if (!t->address)
+    if (!at)
         return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on meta tensors");
     if (CR_UNLIKELY(!cr_is_host(t->device))) {
         _Alignas(16) char element[16];
-        CR_TRY(cr_device_copy_out(element, t->device, t->address, cr_dtype_size(t->dtype)));
+        CR_TRY(cr_device_copy_out(element, t->device, at, cr_dtype_size(t->dtype)));
         *out = cr_scalar_load(t->dtype, element);
     } else {
-        *out = cr_scalar_load(t->dtype, t->address);
+        *out = cr_scalar_load(t->dtype, at);
     }
     if (CR_UNLIKELY(cr_is_lazy(t)))
         *out = item_of_stored(*out, t);

@@ -41,6 +41,9 @@ typedef struct cr_storage {
     _Atomic int32_t
         aliases; /* other storages and arrays over these bytes; they do not raise `version` */
     _Atomic uint32_t hidden; /* number of aliases that ended; each may have changed bytes */
+    _Atomic uint16_t
+        pending; /* number of the trace whose calls make or write the bytes; 0: none */
+    _Atomic uint16_t traces; /* number of traces with calls that use the bytes: references */
     /* Foreign memory or an alias of another storage: called once when this one is freed. */
     void (*release)(void *owner);
     void *owner;
@@ -183,18 +186,22 @@ static inline void cr_follow_storage(cr_tensor *t)
 /* --- elements --- */
 /* Code above the kernels reaches elements through these functions only, because making them
  * present may fail; `address` and `chunk` are for the kernels (tools/counts checks that). */
-/* The first element of `t`; NULL for tensors without bytes. */
+/* Number of traces with calls that wait (defer.h). */
+extern _Atomic int cr_defer_live;
+CR_MUST cr_status cr_reach_slowly(char **out, const cr_tensor *t);
+/* The first element of `t`, for reading; NULL for tensors without bytes. */
 CR_MUST static inline cr_status cr_reach(char **out, const cr_tensor *t)
 {
     *out = t->address;
-    return CR_OK;
+    if (CR_LIKELY(*out && !atomic_load_explicit(&cr_defer_live, memory_order_relaxed)))
+        return CR_OK;
+    return cr_reach_slowly(out, t);
 }
-/* The first byte of `s`; NULL for storages without bytes. */
-CR_MUST static inline cr_status cr_reach_storage(char **out, cr_storage *s)
-{
-    *out = s->chunk;
-    return CR_OK;
-}
+/* The same for writing, or for code outside of the library that reads and writes at any time.
+ */
+CR_MUST cr_status cr_reach_to_write(char **out, const cr_tensor *t);
+/* The first byte of `s`, to write or to read; NULL for storages without bytes. */
+CR_MUST cr_status cr_reach_storage(char **out, cr_storage *s);
 /* The same for all storages over the same bytes: the address of the bytes, or of the storage
  * when it has none. */
 static inline const void *cr_storage_key(const cr_storage *s)
@@ -207,7 +214,10 @@ static inline bool cr_same_start(const cr_tensor *a, const cr_tensor *b)
     return a->address == b->address;
 }
 /* Whether cr_reach finds an element. */
-static inline bool cr_has_elements(const cr_tensor *t) { return t->address != NULL; }
+static inline bool cr_has_elements(const cr_tensor *t)
+{
+    return t->address != NULL || t->stages & CR_STAGE_BIT(DEFER);
+}
 /* The plain view of a tensor for the kernels, valid until the tensor's geometry changes. */
 static inline cr_view cr_view_of(const cr_tensor *t)
 {
@@ -311,6 +321,9 @@ typedef struct {
     cr_device device; /* where factories make tensors when the call names no device */
 } cr_thread_state;
 extern CR_THREAD cr_thread_state cr_thread;
+/* CR_STAGE_BIT(DEFER) while calls may be pending, in this thread or another one, else 0.  Other
+ * threads set it. */
+extern CR_THREAD _Atomic uint32_t cr_deferring;
 
 typedef cr_status (*cr_stage_fn)(const cr_op *op, const cr_value *arg, cr_value *result);
 extern cr_stage_fn cr_stage_fns[CR_STAGE_COUNT]; /* upper rooms install theirs */

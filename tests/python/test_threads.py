@@ -204,6 +204,7 @@ assert inherited() == before
 """
 
 
+@pytest.mark.records("looks at libraries that a call has loaded at once")
 @pytest.mark.parametrize("variables, policy, spin", [
     ({}, "PASSIVE", "1000"),
     ({"OMP_WAIT_POLICY": "active"}, "ACTIVE", "30000000000"),

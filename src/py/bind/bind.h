@@ -407,6 +407,7 @@ int cr_py_raise_start(PyObject *m);
 int cr_py_dtype_start(PyObject *m);
 int cr_py_device_start(PyObject *m);
 int cr_py_backend_start(PyObject *m);
+int cr_py_defer_start(PyObject *m);
 int cr_py_cuda_start(PyObject *m);
 int cr_py_constant_start(PyObject *m);
 int cr_py_size_start(PyObject *m);

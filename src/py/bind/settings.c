@@ -5,6 +5,7 @@
 #endif
 #include "base/parallel.h"
 #include "kern/conv.h"
+#include "tensor/defer.h"
 
 /* --- default dtype --- */
 
@@ -25,7 +26,9 @@ static PyObject *set_default_dtype(PyObject *m, PyObject *x)
     if (!cr_dtype_is_float(t))
         return PyErr_Format(PyExc_TypeError,
                             "only floating-point types are supported as the default type");
-    cr_status st = cr_set_default_dtype(t);
+    cr_status st = cr_defer_flush("set_default_dtype");
+    if (!st)
+        st = cr_set_default_dtype(t);
     if (st)
         return cr_py_raise(st);
     Py_RETURN_NONE;
@@ -75,7 +78,9 @@ static PyObject *set_num_threads(PyObject *m, PyObject *x)
                             Py_TYPE(x)->tp_name);
     if (n <= 0)
         return PyErr_Format(PyExc_RuntimeError, "set_num_threads expects a positive integer");
-    cr_status st = cr_set_threads((int)n);
+    cr_status st = cr_defer_flush("set_num_threads");
+    if (!st)
+        st = cr_set_threads((int)n);
     if (st)
         return cr_py_raise(st);
     Py_RETURN_NONE;
@@ -258,6 +263,9 @@ static PyObject *set_flush_denormal(PyObject *m, PyObject *on)
     if (!cr_py_truth(on, &flush))
         return NULL;
 #ifdef __SSE2__
+    cr_status st = cr_defer_flush("set_flush_denormal");
+    if (st)
+        return cr_py_raise(st);
     unsigned bits = _MM_FLUSH_ZERO_ON | 0x40u; /* denormal inputs are zeros, too */
     _mm_setcsr(flush ? _mm_getcsr() | bits : _mm_getcsr() & ~bits);
     Py_RETURN_TRUE;

@@ -258,7 +258,7 @@ static int buffer_of(PyObject *x, cr_buffer *out, common *c, bool written)
     if (written)
         t->storage->version++;
     char *at;
-    cr_status st = cr_reach(&at, t);
+    cr_status st = cr_reach_to_write(&at, t);
     if (st)
         return cr_py_raise_int(st);
     *out = (cr_buffer){at, t->numel};

@@ -10,12 +10,14 @@
 #include "compile/compile.h"
 #include "graph/graph.h"
 #include "py/bind/compile/guard.h"
+#include "tensor/defer.h"
 #include <stdio.h>
 
 void cr_py_note_read(const cr_tensor *t, const char *by)
 {
     char why[256];
 
+    cr_defer_reason = by;
     if (CR_LIKELY(!cr_recorder_active()) || t->number)
         return;
     snprintf(why, sizeof why,

@@ -148,7 +148,7 @@ static PyObject *export(cr_tensor *t, bool versioned)
     if (!e)
         return PyErr_NoMemory();
     cr_py_note_read(t, "DLPack");
-    cr_status st = cr_reach(&data, t);
+    cr_status st = cr_reach_to_write(&data, t);
     if (st) {
         PyMem_RawFree(e);
         return cr_py_raise(st);

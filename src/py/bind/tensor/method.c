@@ -95,7 +95,7 @@ static PyObject *tensor_data_ptr(PyObject *self, PyObject *unused)
                             "have storage");
     cr_py_note_read(SELF, "data_ptr()");
     char *at;
-    cr_status st = cr_reach(&at, SELF);
+    cr_status st = cr_reach_to_write(&at, SELF);
     if (st)
         return cr_py_raise(st);
     SELF->storage->exposed = true;

@@ -332,7 +332,7 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
         return -1;
     }
     char *at;
-    cr_status st = cr_reach(&at, t);
+    cr_status st = cr_reach_to_write(&at, t);
     if (st)
         return cr_py_raise_int(st);
     both = PyMem_Malloc((size_t)(2 * t->ndim + 1) * sizeof *both);

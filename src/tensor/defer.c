@@ -1,0 +1,656 @@
+/* The stage DEFER: a call checks its arguments, makes pending results, and is noted.
+ *
+ * The entry's kernel stage runs on stand-ins of the arguments (trace.h), which have no bytes,
+ * so it does everything but compute.  If it refuses the stand-ins, the call runs at once on the
+ * arguments themselves: an error is raised at the line of the call, in eager's words.
+ *
+ * Views are geometry over a storage, and are not noted.  Compositions are evaluated, and the
+ * calls that they make are noted.  A call runs at once when its entry reads elements on the
+ * host, draws random numbers or may raise by values, or when an argument's memory is also used
+ * outside of the library. */
+#include "tensor/defer.h"
+#include "tensor/geometry.h"
+#include "tensor/internal.h"
+#include "tensor/profile.h"
+#include "tensor/trace.h"
+#include <string.h>
+
+enum { MOST_CALLS = 10000, MOST_SHOWN = 64, MOST_IN_LISTS = 1 << 16 };
+static const size_t MOST_BYTES = (size_t)256 << 20, MOST_COPIED = (size_t)1 << 20;
+
+/* --- how an entry is handled --- */
+typedef enum { UNKNOWN, PASSES, AT_ONCE, OPAQUE, NOTED } handling;
+static uint8_t handling_of[CR_MOST_OPS];
+
+static bool has_tensor_results(const cr_op *op)
+{
+    for (int k = 0; k < op->result_count; k++)
+        if (op->result[k].type != CR_T_TENSOR && op->result[k].type != CR_T_TENSORS)
+            return false;
+    return true;
+}
+
+static handling defer_classify(const cr_op *op)
+{
+    const cr_op *of = op->does == CR_DOES_INPLACE ? op->inplace_of : op;
+    unsigned words = op->words | of->words;
+    unsigned now = CR_WORD_HOST | CR_WORD_SIZED_BY_VALUES | CR_WORD_RAISES_BY_VALUES |
+                   CR_WORD_RANDOM | CR_WORD_SPARSE | CR_WORD_RESETS | CR_WORD_CHECKS;
+
+    if (op->custom)
+        return OPAQUE;
+    if (op->does == CR_DOES_MAP || (op->does == CR_DOES_WHOLE && words & CR_WORD_VIEW &&
+                                    !(words & (now & ~CR_WORD_RAISES_BY_VALUES))))
+        return PASSES;
+    if (of->does == CR_DOES_IS && !of->fused && !(words & (CR_WORD_HOST | CR_WORD_SPARSE)))
+        return PASSES;
+    if (words & now || !has_tensor_results(op) || of->does == CR_DOES_MAP)
+        return AT_ONCE;
+    return NOTED;
+}
+
+static bool marks_written(const cr_op *op)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].written)
+            return true;
+    return false;
+}
+
+/* Whether the call writes parameter `i`. */
+static bool writes_param(const cr_op *op, const cr_value *arg, int i)
+{
+    bool updates = op->updates && (op->updates_when < 0 || arg[op->updates_when].i);
+
+    return op->param[i].written || (op->does == CR_DOES_INPLACE && !i) ||
+           (op->words & CR_WORD_RESETS && !i) || (updates && op->updates >> i & 1);
+}
+
+/* --- arguments --- */
+typedef struct {
+    uint32_t stages;
+    int count;
+    bool outside, large_outside, written_outside, layout;
+    cr_status st;
+} looked;
+
+static void each_tensor_of(const cr_value *v, void (*fn)(cr_tensor *, void *), void *context)
+{
+    if (v->tag == CR_TENSOR)
+        fn(v->t, context);
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        each_tensor_of(&v->list[i], fn, context);
+}
+
+static void each_tensor(const cr_op *op, const cr_value *arg, void (*fn)(cr_tensor *, void *),
+                        void *context)
+{
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
+        each_tensor_of(&arg[CR_CTZ(mask)], fn, context);
+}
+
+static void settle_argument(cr_tensor *t, void *context)
+{
+    cr_status *st = context;
+
+    if (!*st)
+        *st = cr_defer_settle(t);
+}
+
+cr_status cr_defer_settle_all(const cr_op *op, const cr_value *arg)
+{
+    cr_status st = CR_OK;
+
+    each_tensor(op, arg, settle_argument, &st);
+    return st;
+}
+
+static void before_write(cr_tensor *t, void *context)
+{
+    cr_status *st = context;
+
+    if (!*st && !t->layout && !t->storage->device.fake)
+        *st = cr_defer_before_write(t->storage);
+}
+
+/* Runs a call whose arguments have their bytes, and the calls that it makes. */
+static cr_status call_now(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    uint32_t was = cr_thread.exclude;
+
+    cr_thread.exclude = was | CR_STAGE_BIT(DEFER);
+    cr_status st = cr_call_past(CR_STAGE_DEFER, op, arg, result);
+    cr_thread.exclude = was;
+    return st;
+}
+
+static cr_status run_at_once(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_defer_reason = op->name;
+    cr_status st = cr_defer_settle_all(op, arg);
+    for (uint32_t mask = op->tensor_params; mask && !st; mask &= mask - 1)
+        if (writes_param(op, arg, (int)CR_CTZ(mask)))
+            each_tensor_of(&arg[CR_CTZ(mask)], before_write, &st);
+    cr_defer_reason = NULL;
+    return st ? st : call_now(op, arg, result);
+}
+
+/* --- memories of a trace --- */
+static size_t memory_slot(const cr_trace *x, const cr_storage *s)
+{
+    size_t at = (size_t)((uintptr_t)s >> 6) * 0x9e3779b97f4a7c15u >> 20;
+
+    for (;; at++) {
+        uint32_t index = x->table[at & (x->table_size - 1)];
+        if (!index || x->memories.at[index - 1]->real == s)
+            return at & (x->table_size - 1);
+    }
+}
+
+cr_memory *cr_trace_find(const cr_trace *x, const cr_storage *s)
+{
+    if (!x->memories.len)
+        return NULL;
+    uint32_t index = x->table[memory_slot(x, s)];
+    return index ? x->memories.at[index - 1] : NULL;
+}
+
+static cr_status table_grow(cr_trace *x)
+{
+    size_t size = x->table_size ? 2 * x->table_size : 64;
+
+    if (x->memories.len * 2 < x->table_size)
+        return CR_OK;
+    uint32_t *table = cr_alloc_zero(size * sizeof *table);
+    if (!table)
+        return CR_MEMORY;
+    cr_free(x->table);
+    x->table = table;
+    x->table_size = size;
+    for (size_t i = 0; i < x->memories.len; i++)
+        table[memory_slot(x, x->memories.at[i]->real)] = (uint32_t)i + 1;
+    return CR_OK;
+}
+
+/* Takes a reference to `real`. */
+static cr_status memory_new(cr_memory **out, cr_trace *x, cr_storage *real)
+{
+    cr_memory *m = cr_arena_get(&x->arena, sizeof *m);
+
+    if (!m)
+        return CR_MEMORY;
+    CR_TRY(cr_vec_reserve(&x->memories, 1));
+    CR_TRY(table_grow(x));
+    m->real = cr_storage_keep(real);
+    atomic_fetch_add(&real->traces, 1);
+    m->shown = (cr_storage){
+        .count = 1 << 20, .size = real->size, .device = real->device, .chunk = real->chunk};
+    m->shown.device.fake = true;
+    size_t slot = memory_slot(x, real);
+    cr_vec_put(&x->memories, m);
+    x->table[slot] = (uint32_t)x->memories.len;
+    *out = m;
+    return CR_OK;
+}
+
+static cr_status memory_get(cr_memory **out, cr_trace *x, cr_storage *real)
+{
+    *out = cr_trace_find(x, real);
+    return *out ? CR_OK : memory_new(out, x, real);
+}
+
+/* A copy of memory that code outside of the library may change before the flush. */
+static cr_status memory_copied(cr_memory **out, cr_trace *x, const cr_storage *s)
+{
+    cr_storage *copy;
+
+    CR_TRY(cr_storage_new(&copy, s->device, s->size));
+    cr_status st = cr_storage_copy(copy, 0, s, 0, s->size);
+    if (!st)
+        st = memory_new(out, x, copy);
+    if (!st)
+        (*out)->copied = true;
+    cr_storage_drop(copy);
+    x->bytes += s->size;
+    return st;
+}
+
+/* --- headers over stand-ins --- */
+typedef struct {
+    cr_trace *x;
+    cr_noted *n;
+    cr_status st;
+    int count;
+    struct {
+        cr_tensor *real, *shown;
+        cr_memory *memory;
+    } few[MOST_SHOWN], *at;
+} showing;
+
+static cr_tensor *header_new(cr_trace *x, const cr_tensor *t, cr_memory *m)
+{
+    cr_tensor *h = cr_arena_get(&x->arena, sizeof *h);
+
+    if (!h)
+        return NULL;
+    h->size = h->dims;
+    if (t->ndim > CR_INLINE_DIMS)
+        h->size = cr_arena_get(&x->arena, 2 * t->ndim * sizeof *h->size);
+    if (!h->size)
+        return NULL;
+    h->stride = h->size + (t->ndim > CR_INLINE_DIMS ? t->ndim : CR_INLINE_DIMS);
+    memcpy(h->size, t->size, t->ndim * sizeof *h->size);
+    memcpy(h->stride, t->stride, t->ndim * sizeof *h->stride);
+    atomic_init(&h->count, 1 << 20);
+    h->dtype = t->dtype;
+    h->ndim = t->ndim;
+    h->device = m->shown.device;
+    h->contiguous = t->contiguous;
+    h->number = t->number;
+    h->inference = t->inference;
+    h->conj = t->conj;
+    h->neg = t->neg;
+    h->offset = t->offset;
+    h->numel = t->numel;
+    h->storage = &m->shown;
+    h->stages = CR_STAGE_BIT(FAKE) | (t->stages & CR_STAGE_BIT(CONJ));
+    return h;
+}
+
+static cr_status show_tensor(showing *s, cr_value *v)
+{
+    cr_tensor *t = v->t;
+    cr_memory *m;
+
+    if (s->count == MOST_SHOWN && s->at == s->few) {
+        s->at = cr_arena_get(&s->x->arena, MOST_IN_LISTS * sizeof *s->at);
+        if (!s->at)
+            return CR_MEMORY;
+        memcpy(s->at, s->few, sizeof s->few);
+    }
+    if (s->count == MOST_IN_LISTS)
+        return cr_fail(CR_RUNTIME, "too many tensors for a deferred call");
+    if (cr_storage_is_outside(t->storage))
+        CR_TRY(memory_copied(&m, s->x, t->storage));
+    else
+        CR_TRY(memory_get(&m, s->x, t->storage));
+    cr_tensor *h = header_new(s->x, t, m);
+    if (!h)
+        return CR_MEMORY;
+    m->shown.version = 0;
+    s->at[s->count].real = t;
+    s->at[s->count].shown = h;
+    s->at[s->count++].memory = m;
+    v->t = h;
+    return CR_OK;
+}
+
+static void *keep_bytes(cr_trace *x, const void *p, size_t n)
+{
+    void *to = cr_arena_get(&x->arena, n + 1);
+
+    if (to && n)
+        memcpy(to, p, n);
+    return to;
+}
+
+static cr_status show_value(showing *s, cr_value *v)
+{
+    const void *kept = v;
+
+    switch (v->tag) {
+    case CR_TENSOR: return show_tensor(s, v);
+    case CR_STRING: kept = v->s = keep_bytes(s->x, v->s, v->len); break;
+    case CR_INTS:
+    case CR_TRUTHS: kept = v->ints = keep_bytes(s->x, v->ints, v->len * sizeof *v->ints); break;
+    case CR_FLOATS:
+        kept = v->floats = keep_bytes(s->x, v->floats, v->len * sizeof *v->floats);
+        break;
+    case CR_NUMBERS:
+    case CR_TENSORS: {
+        cr_value *list = keep_bytes(s->x, v->list, v->len * sizeof *list);
+        kept = v->list = list;
+        for (uint32_t i = 0; list && i < v->len; i++)
+            CR_TRY(show_value(s, &list[i]));
+        break;
+    }
+    default: break;
+    }
+    return kept ? CR_OK : CR_MEMORY;
+}
+
+static cr_status show_all(showing *s, const cr_op *op, const cr_value *arg)
+{
+    s->at = s->few;
+    s->n->op = op;
+    s->n->arg = keep_bytes(s->x, arg, op->param_count * sizeof *arg);
+    if (!s->n->arg)
+        return CR_MEMORY;
+    for (int i = 0; i < op->param_count; i++)
+        CR_TRY(show_value(s, &s->n->arg[i]));
+    return CR_OK;
+}
+
+/* --- results --- */
+static int shown_header(const showing *s, const cr_tensor *t)
+{
+    for (int i = 0; i < s->count; i++)
+        if (s->at[i].shown == t)
+            return i;
+    return -1;
+}
+
+static int shown_storage(const showing *s, const cr_storage *of)
+{
+    for (int i = 0; i < s->count; i++)
+        if (&s->at[i].memory->shown == of)
+            return i;
+    return -1;
+}
+
+/* A result that is a view of an argument. */
+static cr_status view_of_argument(cr_tensor **out, cr_tensor *made, cr_storage *real)
+{
+    CR_TRY(cr_tensor_over(out, real, (cr_dtype)made->dtype, made->ndim, made->size,
+                          made->stride, made->offset));
+    cr_storage_keep(real);
+    if (made->conj || made->neg)
+        cr_tensor_set_bits(*out, made->conj, made->neg);
+    (*out)->number = made->number;
+    return CR_OK;
+}
+
+/* Makes a fake result pending. */
+static cr_status make_pending(showing *s, cr_tensor *t)
+{
+    cr_noted *n = s->n;
+    cr_storage *real = t->storage;
+    cr_memory *m;
+
+    t->device.fake = false;
+    t->stages &= ~CR_STAGE_BIT(FAKE);
+    if (n->outs && n->out[n->outs - 1]->real == real) {
+        t->stages |= CR_STAGE_BIT(DEFER);
+        return CR_OK;
+    }
+    real->device.fake = false;
+    if (!real->size)
+        return CR_OK;
+    t->stages |= CR_STAGE_BIT(DEFER);
+    CR_TRY(memory_new(&m, s->x, real));
+    m->made = true;
+    atomic_store(&real->pending, s->x->number);
+    s->x->bytes += real->size;
+    n->out[n->outs] = m;
+    n->like[n->outs++] = header_new(s->x, t, m);
+    return n->like[n->outs - 1] ? CR_OK : CR_MEMORY;
+}
+
+static cr_status take_result(showing *s, cr_value *v)
+{
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        CR_TRY(take_result(s, (cr_value *)(uintptr_t)&v->list[i]));
+    if (v->tag != CR_TENSOR)
+        return CR_OK;
+    cr_tensor *made = v->t, *real;
+    int at = shown_header(s, made);
+    if (at >= 0) {
+        v->t = cr_keep(s->at[at].real);
+        return CR_OK;
+    }
+    at = shown_storage(s, made->storage);
+    if (at < 0)
+        return made->storage->device.fake || made->device.fake ? make_pending(s, made) : CR_OK;
+    CR_TRY(view_of_argument(&real, made, s->at[at].real->storage));
+    cr_drop(made);
+    v->t = real;
+    return CR_OK;
+}
+
+static int count_results(const cr_value *v, int n)
+{
+    int count = 0;
+
+    for (int k = 0; k < n; k++)
+        count += v[k].tag == CR_TENSORS ? (int)v[k].len : 1;
+    return count;
+}
+
+static cr_status take_results(showing *s, cr_value *result)
+{
+    size_t most = (size_t)count_results(result, s->n->op->result_count) + 1;
+
+    s->n->out = cr_arena_get(&s->x->arena, most * sizeof *s->n->out);
+    s->n->like = cr_arena_get(&s->x->arena, most * sizeof *s->n->like);
+    if (!s->n->out || !s->n->like)
+        return CR_MEMORY;
+    for (int k = 0; k < s->n->op->result_count; k++)
+        CR_TRY(take_result(s, &result[k]));
+    return CR_OK;
+}
+
+/* Versions of written arguments move at once. */
+static void move_versions(showing *s)
+{
+    for (int i = 0; i < s->count; i++) {
+        cr_memory *m = s->at[i].memory;
+        cr_storage *real = s->at[i].real->storage;
+        if (!m->shown.version || m->copied)
+            continue;
+        real->version += m->shown.version;
+        m->shown.version = 0;
+    }
+}
+
+static void mark_written(cr_tensor *t, void *context)
+{
+    cr_trace *x = context;
+
+    if (!t->storage->size)
+        return;
+    atomic_store(&t->storage->pending, x->number);
+    t->stages |= CR_STAGE_BIT(DEFER);
+}
+
+/* --- noting --- */
+static cr_status run_shown(showing *s, cr_value *result)
+{
+    cr_thread_state *thread = &cr_thread;
+    uint32_t was = thread->exclude;
+    bool fakes = thread->fakes;
+
+    thread->exclude = was | CR_STAGE_BIT(DEFER);
+    thread->fakes = true;
+    cr_status st = s->n->op->kernel_stage(s->n->op, s->n->arg, result);
+    thread->fakes = fakes;
+    thread->exclude = was;
+    return st;
+}
+
+/* Whether the call changed the geometry or the storage of an argument, as transpose_ does. */
+static bool moves_header(const showing *s)
+{
+    for (int i = 0; i < s->count; i++) {
+        const cr_tensor *a = s->at[i].real, *b = s->at[i].shown;
+        if (b->storage != &s->at[i].memory->shown || a->ndim != b->ndim ||
+            a->offset != b->offset || memcmp(a->size, b->size, a->ndim * sizeof *a->size) ||
+            memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the entry itself has to track a result as a view of an argument for autograd. */
+static bool tracks_views(const showing *s, const cr_value *result)
+{
+    if (cr_thread.exclude & CR_STAGE_BIT(AUTOGRAD))
+        return false;
+    for (int k = 0; k < s->n->op->result_count; k++) {
+        const cr_value *v = &result[k];
+        const cr_value *one = v->tag == CR_TENSORS ? v->list : v;
+        uint32_t n = v->tag == CR_TENSORS ? v->len : v->tag == CR_TENSOR;
+        for (uint32_t i = 0; i < n; i++)
+            if (one[i].tag == CR_TENSOR && shown_header(s, one[i].t) < 0 &&
+                shown_storage(s, one[i].t->storage) >= 0)
+                return true;
+    }
+    return false;
+}
+
+/* *noted: false when the entry refused the stand-ins; nothing has changed then. */
+static cr_status note(cr_trace *x, const cr_op *op, const cr_value *arg, cr_value *result,
+                      bool *noted)
+{
+    cr_noted n = {.inference = cr_thread.inference};
+    showing s = {.x = x, .n = &n};
+
+    *noted = false;
+    CR_TRY(cr_vec_reserve(&x->calls, 1));
+    CR_TRY(show_all(&s, op, arg));
+    if (run_shown(&s, result))
+        return CR_OK;
+    if (CR_UNLIKELY(moves_header(&s) || tracks_views(&s, result))) {
+        cr_drop_values(result, op->result_count);
+        return CR_OK;
+    }
+    *noted = true;
+    if (!x->calls.len)
+        cr_trace_started(x);
+    cr_status st = take_results(&s, result);
+    for (int i = 0; i < op->param_count; i++)
+        if (op->tensor_params >> i & 1 && writes_param(op, arg, i)) {
+            n.writes = true;
+            each_tensor_of(&arg[i], mark_written, x);
+        }
+    move_versions(&s);
+    cr_vec_put(&x->calls, n);
+    return st;
+}
+
+static cr_status note_locked(cr_defer_thread *me, const cr_op *op, const cr_value *arg,
+                             cr_value *result)
+{
+    cr_trace *x = me->trace;
+    bool noted, full;
+
+    pthread_mutex_lock(&x->lock);
+    cr_status st = note(x, op, arg, result, &noted);
+    full = x->calls.len >= MOST_CALLS || x->bytes > MOST_BYTES;
+    pthread_mutex_unlock(&x->lock);
+    CR_TRY(st);
+    if (!noted)
+        return run_at_once(op, arg, result);
+    me->counts.noted++;
+    return full ? cr_trace_flush(x, "many calls wait") : CR_OK;
+}
+
+/* --- the stage --- */
+typedef struct {
+    const cr_trace *own;
+    looked sum;
+    bool written;
+} looking;
+
+static void look_at(cr_tensor *t, void *context)
+{
+    looking *l = context;
+
+    l->sum.stages |= t->stages;
+    l->sum.layout |= t->layout != 0;
+    l->sum.count++;
+    if (t->layout || t->storage->device.fake || l->sum.st)
+        return;
+    bool outside = cr_storage_is_outside(t->storage);
+    l->sum.written_outside |= outside && l->written;
+    l->sum.large_outside |= outside && t->storage->size > MOST_COPIED;
+    unsigned pending = atomic_load(&cr_storage_root(t->storage)->pending);
+    if (pending && (pending != l->own->number || outside))
+        l->sum.st = cr_defer_settle(t);
+    int32_t mine = cr_trace_find(l->own, t->storage) != NULL;
+    if (!l->sum.st && l->written && cr_defer_references(t->storage) > mine)
+        l->sum.st = cr_traces_flush_users(l->own, t->storage);
+}
+
+/* Whether the call can be noted; runs calls of other traces that use its tensors. */
+static cr_status can_note(bool *out, const cr_trace *x, const cr_op *op, const cr_value *arg)
+{
+    looking l = {.own = x};
+
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        int i = (int)CR_CTZ(mask);
+        l.written = writes_param(op, arg, i);
+        each_tensor_of(&arg[i], look_at, &l);
+    }
+    uint32_t others = CR_STAGE_BIT(KERNEL) | CR_STAGE_BIT(FAKE) | CR_STAGE_BIT(PYTHON);
+    *out = l.sum.count && !l.sum.layout && !(l.sum.stages & others) && !l.sum.written_outside &&
+           !l.sum.large_outside;
+    return l.sum.st;
+}
+
+/* An integer division raises where a divisor is 0. */
+static bool divides_integers(const cr_op *op, const cr_value *arg)
+{
+    const cr_op *of = op->does == CR_DOES_INPLACE ? op->inplace_of : op;
+
+    if (!(of->words & CR_WORD_DIVIDES))
+        return false;
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        if (v->tag == CR_TENSOR && cr_dtype_is_inexact((cr_dtype)v->t->dtype))
+            return false;
+    }
+    return true;
+}
+
+/* A `whole` entry without a derivative: the calls that it makes are recorded one by one. */
+static bool makes_recorded_calls(const cr_op *op)
+{
+    return op->does == CR_DOES_WHOLE && !op->differentiable && !marks_written(op) &&
+           !(cr_thread.exclude & CR_STAGE_BIT(AUTOGRAD)) && !cr_thread.no_grad;
+}
+
+/* A view of self may be told where by the elements of other tensors. */
+static cr_status settle_others(const cr_op *op, const cr_value *arg)
+{
+    cr_status st = CR_OK;
+
+    for (uint32_t mask = op->tensor_params & ~1u; mask; mask &= mask - 1)
+        each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
+    return st;
+}
+
+static cr_status run_opaque(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    CR_TRY(cr_defer_flush(op->name));
+    CR_TRY(cr_defer_settle_all(op, arg));
+    return cr_call_past(CR_STAGE_DEFER, op, arg, result);
+}
+
+cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_defer_thread *me = cr_defer_me();
+    handling how = handling_of[op->index];
+    bool yes = false;
+
+    if (CR_UNLIKELY(!me))
+        return CR_MEMORY;
+    if (CR_UNLIKELY(how == UNKNOWN))
+        how = handling_of[op->index] = (uint8_t)defer_classify(op);
+    if (how == PASSES) {
+        if (op->does == CR_DOES_WHOLE)
+            CR_TRY(settle_others(op, arg));
+        return cr_call_past(CR_STAGE_DEFER, op, arg, result);
+    }
+    if (how == OPAQUE)
+        return run_opaque(op, arg, result);
+    if (!cr_defer_active()) {
+        cr_defer_update(me);
+        return run_at_once(op, arg, result);
+    }
+    if (how == NOTED && !divides_integers(op, arg) && !makes_recorded_calls(op))
+        CR_TRY(can_note(&yes, me->trace, op, arg));
+    if (yes)
+        return note_locked(me, op, arg, result);
+    me->counts.now++;
+    return run_at_once(op, arg, result);
+}

@@ -1,0 +1,393 @@
+/* Flushes: the calls of a trace run in order, below all stages.
+ *
+ * Calls whose results only the trace can read are dropped, and a storage that only the trace
+ * owns is freed after its last use, as eager execution frees it.  A result of a call that
+ * failed keeps the error, and raises it whenever it is read. */
+#include "tensor/geometry.h"
+#include "tensor/internal.h"
+#include "tensor/trace.h"
+#include <stdio.h>
+#include <string.h>
+
+static cr_defer_report_fn report;
+
+void cr_defer_set_report(cr_defer_report_fn fn) { report = fn; }
+
+/* --- errors of results --- */
+typedef struct {
+    _Atomic int count;
+    cr_status status;
+    char text[];
+} failure;
+
+static failure *failure_new(cr_status status)
+{
+    const char *text = cr_error_message();
+    failure *f = cr_alloc(sizeof *f + strlen(text) + 1);
+
+    if (!f)
+        return NULL;
+    atomic_init(&f->count, 1);
+    f->status = status;
+    strcpy(f->text, text);
+    return f;
+}
+
+static void failure_drop(void *p)
+{
+    failure *f = p;
+
+    if (f && atomic_fetch_sub(&f->count, 1) == 1)
+        cr_free(f);
+}
+
+static cr_status failure_raise(const failure *f)
+{
+    return f ? cr_fail(f->status, "%s", f->text)
+             : cr_fail(CR_MEMORY, "a deferred call failed: memory is short");
+}
+
+static void storage_fail(cr_storage *s, failure *f)
+{
+    if (f)
+        atomic_fetch_add(&f->count, 1);
+    s->owner = f;
+    s->release = failure_drop;
+}
+
+/* --- which calls run --- */
+static void each_header(const cr_value *v, void (*fn)(cr_tensor *, void *), void *context)
+{
+    if (v->tag == CR_TENSOR)
+        fn(v->t, context);
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        each_header(&v->list[i], fn, context);
+}
+
+static void each_argument(const cr_noted *n, void (*fn)(cr_tensor *, void *), void *context)
+{
+    for (uint32_t mask = n->op->tensor_params; mask; mask &= mask - 1)
+        each_header(&n->arg[CR_CTZ(mask)], fn, context);
+}
+
+static cr_memory *memory_of(const cr_tensor *header)
+{
+    return (cr_memory *)(void *)((char *)header->storage - offsetof(cr_memory, shown));
+}
+
+static void mark_needed(cr_tensor *t, void *context)
+{
+    cr_memory *m = memory_of(t);
+
+    if (!m->last)
+        m->last = *(size_t *)context + 1;
+    m->needed = true;
+}
+
+/* References beside the trace's own. */
+static bool program_reads(const cr_memory *m)
+{
+    return atomic_load_explicit(&m->real->count, memory_order_acquire) >
+           (int32_t)cr_defer_references(m->real);
+}
+
+/* From the last call to the first: a call runs when it writes, or when a result is needed. */
+static void find_live(cr_trace *x)
+{
+    for (size_t i = 0; i < x->memories.len; i++) {
+        cr_memory *m = x->memories.at[i];
+        m->needed = !m->made || program_reads(m);
+        m->last = program_reads(m) ? SIZE_MAX : 0;
+    }
+    for (size_t i = x->calls.len; i-- > 0;) {
+        cr_noted *n = &x->calls.at[i];
+        n->live = n->writes;
+        for (int k = 0; k < n->outs; k++)
+            n->live |= n->out[k]->needed;
+        if (n->live)
+            each_argument(n, mark_needed, &i);
+    }
+}
+
+/* --- one call --- */
+static void header_is_real(cr_tensor *t, void *context)
+{
+    cr_status *st = context;
+    cr_memory *m = memory_of(t);
+
+    if (m->failed && !*st)
+        *st = failure_raise(m->real->owner);
+    t->device.fake = false;
+    t->stages &= ~CR_STAGE_BIT(FAKE);
+    t->address = m->shown.chunk
+                     ? cr_moved(m->shown.chunk, t->offset, cr_dtype_size((cr_dtype)t->dtype))
+                     : NULL;
+}
+
+static bool is_shown(const cr_trace *x, const cr_storage *s)
+{
+    for (size_t i = 0; i < x->memories.len; i++)
+        if (&x->memories.at[i]->shown == s)
+            return true;
+    return false;
+}
+
+static bool has_promised_geometry(const cr_tensor *t, const cr_tensor *like)
+{
+    if (t->ndim != like->ndim || t->dtype != like->dtype || t->offset != like->offset)
+        return false;
+    for (int d = 0; d < t->ndim; d++)
+        if (t->size[d] != like->size[d] || (t->size[d] > 1 && t->stride[d] != like->stride[d]))
+            return false;
+    return true;
+}
+
+/* Gives the pending storage of result `k` the bytes of `t`, which owns a reference. */
+static cr_status bind_result(const cr_noted *n, int k, cr_tensor *t)
+{
+    cr_memory *m = n->out[k];
+    cr_storage *s = cr_storage_keep(t->storage);
+
+    if (!has_promised_geometry(t, n->like[k])) {
+        cr_storage_drop(s);
+        cr_drop(t);
+        return cr_fail(CR_RUNTIME, "%s: a deferred call made another layout than promised",
+                       n->op->name);
+    }
+    cr_drop(t);
+    cr_status st = cr_storage_bind(m->real, s);
+    cr_storage_drop(s);
+    m->shown.chunk = m->real->chunk;
+    return st;
+}
+
+typedef struct {
+    cr_trace *x;
+    const cr_noted *n;
+    cr_storage *seen[CR_MAX_RESULTS];
+    int k;
+    cr_status st;
+} binding;
+
+static void bind_value(binding *b, cr_value *v)
+{
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        bind_value(b, (cr_value *)(uintptr_t)&v->list[i]);
+    if (v->tag != CR_TENSOR || b->st || b->k == b->n->outs)
+        return;
+    cr_storage *s = v->t->storage;
+    if (!s->size || is_shown(b->x, s) || (b->k && b->seen[(b->k - 1) % CR_MAX_RESULTS] == s))
+        return;
+    cr_tensor *t = v->t;
+    v->tag = CR_NONE;
+    b->seen[b->k % CR_MAX_RESULTS] = s;
+    b->st = bind_result(b->n, b->k++, t);
+}
+
+static cr_status run_noted(cr_trace *x, cr_noted *n)
+{
+    cr_value result[CR_MAX_RESULTS] = {{0}};
+    cr_status st = CR_OK;
+
+    each_argument(n, header_is_real, &st);
+    CR_TRY(st);
+    cr_thread.inference = n->inference;
+    CR_TRY(n->op->kernel_stage(n->op, n->arg, result));
+    binding b = {.x = x, .n = n};
+    for (int k = 0; k < n->op->result_count; k++)
+        bind_value(&b, &result[k]);
+    cr_drop_values(result, n->op->result_count);
+    if (!b.st && b.k < n->outs)
+        return cr_fail(CR_RUNTIME, "%s: a deferred call made %d storages, not %d", n->op->name,
+                       b.k, n->outs);
+    return b.st;
+}
+
+/* --- the whole trace --- */
+static void release_one(cr_tensor *t, void *context)
+{
+    cr_memory *m = memory_of(t);
+
+    if (m->last != *(size_t *)context + 1 || !m->real)
+        return;
+    cr_storage *s = m->real;
+    m->real = NULL;
+    m->shown.chunk = NULL;
+    cr_storage_drop(s);
+}
+
+static void fail_results(cr_noted *n, failure *f)
+{
+    for (int k = 0; k < n->outs; k++)
+        if (n->out[k]->real && !n->out[k]->real->chunk && !n->out[k]->failed) {
+            n->out[k]->failed = true;
+            storage_fail(n->out[k]->real, f);
+        }
+}
+
+static cr_status run_all(cr_trace *x, cr_defer_counts *counts, failure **first)
+{
+    cr_status st = CR_OK;
+
+    for (size_t i = 0; i < x->memories.len; i++)
+        x->memories.at[i]->shown.device.fake = false;
+    for (size_t i = 0; i < x->calls.len; i++) {
+        cr_noted *n = &x->calls.at[i];
+        if (!n->live) {
+            counts->dead++;
+            continue;
+        }
+        cr_status one = run_noted(x, n);
+        if (one && !*first) {
+            st = one;
+            *first = failure_new(one);
+        }
+        if (one)
+            fail_results(n, *first);
+        counts->ran++;
+        each_argument(n, release_one, &i);
+    }
+    return st;
+}
+
+/* Ends the marks of the storages.  Their references are dropped after the lock: what owns a
+ * storage may be any object. */
+static void forget_all(cr_trace *x)
+{
+    for (size_t i = 0; i < x->memories.len; i++) {
+        cr_memory *m = x->memories.at[i];
+        if (!m->real)
+            continue;
+        if (m->failed)
+            atomic_store(&m->real->pending, CR_FAILED_TRACE);
+        else if (atomic_load(&m->real->pending) == x->number)
+            atomic_store(&m->real->pending, 0);
+        atomic_fetch_sub(&m->real->traces, 1);
+    }
+    if (x->table)
+        memset(x->table, 0, x->table_size * sizeof *x->table);
+    x->calls.len = 0;
+    x->bytes = 0;
+}
+
+static cr_status flush_locked(cr_trace *x, const char *why)
+{
+    cr_thread_state was = cr_thread;
+    cr_defer_counts *counts = &cr_defer_me()->counts;
+    failure *first = NULL;
+    size_t n = x->calls.len;
+
+    x->flushing = true;
+    counts->flushes++;
+    cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_DEFER) | CR_STAGE_BIT(PROFILE);
+    cr_thread.fakes = false;
+    cr_thread.no_grad = true;
+    find_live(x);
+    cr_status st = run_all(x, counts, &first);
+    cr_thread.exclude = was.exclude;
+    cr_thread.fakes = was.fakes;
+    cr_thread.no_grad = was.no_grad;
+    cr_thread.inference = was.inference;
+    forget_all(x);
+    failure_drop(first);
+    x->flushing = false;
+    cr_trace_ended();
+    if (report)
+        report(n, why);
+    return st;
+}
+
+cr_status cr_trace_flush(cr_trace *x, const char *why)
+{
+    if (!x || (x->flushing && cr_defer_me() && cr_defer_me()->trace == x))
+        return CR_OK;
+    pthread_mutex_lock(&x->lock);
+    if (!x->calls.len) {
+        pthread_mutex_unlock(&x->lock);
+        return CR_OK;
+    }
+    char text[CR_SCRATCH_BYTES];
+    cr_status st = flush_locked(x, why);
+    snprintf(text, sizeof text, "%s", st ? cr_error_message() : "");
+    cr_arena arena = x->arena;
+    cr_memory **memories = x->memories.at;
+    size_t count = x->memories.len;
+    x->arena = (cr_arena){0};
+    x->memories.at = NULL;
+    x->memories.len = x->memories.cap = 0;
+    pthread_mutex_unlock(&x->lock);
+    for (size_t i = 0; i < count; i++)
+        cr_storage_drop(memories[i]->real);
+    cr_free(memories);
+    cr_arena_drop(&arena);
+    return st ? cr_fail(st, "%s", text) : CR_OK;
+}
+
+/* --- reaching bytes --- */
+static const char *reason(void) { return cr_defer_reason ? cr_defer_reason : "a value"; }
+
+cr_status cr_defer_settle_storage(cr_storage *s)
+{
+    if (cr_thread.exclude & CR_STAGE_BIT(DEFER))
+        return CR_OK;
+    cr_storage *root = cr_storage_root(s);
+    unsigned number = atomic_load_explicit(&root->pending, memory_order_acquire);
+    if (CR_UNLIKELY(number == CR_FAILED_TRACE))
+        return failure_raise(root->owner);
+    if (!number)
+        return CR_OK;
+    /* An error of another result is raised when that one is read. */
+    cr_status st = cr_trace_flush(cr_trace_numbered(number), reason());
+    if (atomic_load(&root->pending) == CR_FAILED_TRACE)
+        return failure_raise(root->owner);
+    return st == CR_MEMORY && !root->chunk && root->size ? st : CR_OK;
+}
+
+cr_status cr_defer_settle(cr_tensor *t)
+{
+    if (t->layout || t->storage->device.fake)
+        return CR_OK;
+    CR_TRY(cr_defer_settle_storage(t->storage));
+    if (t->stages & CR_STAGE_BIT(DEFER)) {
+        if (!t->address && t->storage->chunk)
+            t->address =
+                cr_moved(t->storage->chunk, t->offset, cr_dtype_size((cr_dtype)t->dtype));
+        __atomic_fetch_and(&t->stages, ~CR_STAGE_BIT(DEFER), __ATOMIC_RELEASE);
+    }
+    return CR_OK;
+}
+
+cr_status cr_defer_before_write(cr_storage *s)
+{
+    CR_TRY(cr_defer_settle_storage(s));
+    cr_storage *root = cr_storage_root(s);
+    if (cr_thread.exclude & CR_STAGE_BIT(DEFER) || !cr_defer_references(root))
+        return CR_OK;
+    return cr_traces_flush_users(NULL, root);
+}
+
+cr_status cr_reach_slowly(char **out, const cr_tensor *t)
+{
+    if (t->layout || t->storage->device.fake) {
+        *out = t->address;
+        return CR_OK;
+    }
+    CR_TRY(cr_defer_settle_storage(t->storage));
+    *out = t->address;
+    if (!*out && t->storage->chunk)
+        *out = cr_moved(t->storage->chunk, t->offset, cr_dtype_size((cr_dtype)t->dtype));
+    return CR_OK;
+}
+
+cr_status cr_reach_to_write(char **out, const cr_tensor *t)
+{
+    CR_TRY(cr_defer_before_write(t->storage));
+    return cr_reach_slowly(out, t);
+}
+
+cr_status cr_reach_storage(char **out, cr_storage *s)
+{
+    CR_TRY(cr_defer_before_write(s));
+    *out = s->chunk;
+    return CR_OK;
+}

@@ -1,0 +1,80 @@
+/* trace.h - the trace of a thread, shared by the files defer*.c.
+ *
+ * A trace keeps arguments as headers over stand-ins: storages without bytes that only the trace
+ * knows.  While a call is noted, kernels take them for fakes, and no header of the program
+ * changes.  A flush gives the stand-ins their bytes. */
+#ifndef CR_TENSOR_TRACE_H
+#define CR_TENSOR_TRACE_H
+
+#include "base/memory.h"
+#include "tensor/defer.h"
+#include <pthread.h>
+
+enum { CR_MOST_TRACES = 1024, CR_FAILED_TRACE = 0xffff };
+
+/* A storage that calls of a trace read, write or make. */
+typedef struct {
+    cr_storage *real; /* one reference; NULL once a flush has freed it */
+    cr_storage shown; /* the stand-in */
+    size_t last;      /* the last call that uses it, in a flush */
+    bool made;        /* a call of the trace makes the bytes */
+    bool copied;      /* a copy of outside memory, which only the trace has */
+    bool failed;      /* in a flush: the call that makes it failed */
+    bool needed;      /* in a flush: a later call or the program reads it */
+} cr_memory;
+
+typedef struct {
+    const cr_op *op;
+    cr_value *arg;    /* tensors are headers over stand-ins */
+    cr_memory **out;  /* the storages that the results get, in the order of the results */
+    cr_tensor **like; /* a header of each, with the geometry that was promised */
+    int outs;
+    bool inference, writes, live;
+} cr_noted;
+
+typedef struct cr_trace {
+    pthread_mutex_t lock;
+    uint16_t number; /* 1 to CR_MOST_TRACES */
+    int regions;     /* of the owner, nested */
+    bool flushing;
+    CR_VEC(cr_noted) calls;
+    CR_VEC(cr_memory *) memories;
+    uint32_t *table; /* hash table of memories by `real`: index + 1, or 0 */
+    size_t table_size;
+    cr_arena arena;
+    size_t bytes; /* of results and copies */
+} cr_trace;
+
+/* A thread that made a call. */
+typedef struct cr_defer_thread {
+    struct cr_defer_thread *next;
+    _Atomic uint32_t *bits; /* the thread's cr_deferring */
+    cr_trace *trace;        /* NULL until its first region */
+    cr_defer_counts counts;
+} cr_defer_thread;
+
+/* --- threads (defer_thread.c) --- */
+/* The calling thread; NULL when memory is short. */
+cr_defer_thread *cr_defer_me(void);
+/* The trace of that number, or NULL. */
+cr_trace *cr_trace_numbered(unsigned number);
+/* A trace got its first call, or lost the last one.  The trace is locked. */
+void cr_trace_started(cr_trace *x);
+void cr_trace_ended(void);
+/* Clears the thread's stage bit when it has no region and no trace has calls. */
+void cr_defer_update(cr_defer_thread *me);
+
+/* --- memories --- */
+/* The storage that owns the bytes of `s`: an alias (`.data`) leads to it. */
+cr_storage *cr_storage_root(cr_storage *s);
+/* Whether code outside of the library may read or change the bytes without a call. */
+bool cr_storage_is_outside(const cr_storage *s);
+cr_memory *cr_trace_find(const cr_trace *x, const cr_storage *real);
+
+/* --- flushes (defer_flush.c) --- */
+/* Runs the calls of a trace of any thread. */
+CR_MUST cr_status cr_trace_flush(cr_trace *x, const char *why);
+/* Runs the calls of all other traces that use the storage. */
+CR_MUST cr_status cr_traces_flush_users(const cr_trace *own, const cr_storage *s);
+
+#endif
