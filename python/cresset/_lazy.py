@@ -1,10 +1,19 @@
 """cresset.lazy(): calls wait until the program needs a value (docs/lazy.md)."""
 from collections import namedtuple
+from functools import update_wrapper
 
 from . import _C
 
 Flush = namedtuple("Flush", "calls needed file line source")
 Flush.__doc__ = """One run of deferred calls: how many, the value that was needed, and the line that needed it."""
+
+
+def _has_history(x):
+    if isinstance(x, _C.TensorBase):
+        return x.grad_fn is not None
+    if isinstance(x, dict):
+        return any(map(_has_history, x.values()))
+    return isinstance(x, (list, tuple)) and any(map(_has_history, x))
 
 
 class lazy:
@@ -22,6 +31,22 @@ class lazy:
 
     def __init__(self, watch=False):
         self.watch, self.flushes = watch, []
+
+    def __call__(self, function):
+        """Decorates a function: its calls are deferred, and run when it returns.  Results that have a history
+        wait for the backward pass, which continues with them."""
+        def deferred(*args, **kwargs):
+            _C._defer(True)
+            out = waits = None
+            try:
+                out = function(*args, **kwargs)
+                waits = _has_history(out)
+            finally:
+                _C._defer(False)
+            if not waits and not _C._defer_in_region():
+                _C._defer_flush("the end of a function")
+            return out
+        return update_wrapper(deferred, function) if hasattr(function, "__name__") else deferred
 
     def __enter__(self):
         if self.watch:
