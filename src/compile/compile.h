@@ -100,4 +100,9 @@ static inline bool cr_tensor_is_of(const cr_tensor *t, const cr_gtype *type)
     return !type->known || (cr_tensor_has_sizes(t, type) && cr_tensor_lies_so(t, type));
 }
 
+/* --- deferred calls (defer.c) --- */
+/* From now on flushes of equal traces (tensor/defer.h) run programs.  A program is made when
+ * its trace is flushed the second time, or the first time if `at_first_sight` is set. */
+void cr_defer_use_programs(bool at_first_sight);
+
 #endif

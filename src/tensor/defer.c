@@ -186,6 +186,7 @@ static cr_status memory_new(cr_memory **out, cr_trace *x, cr_storage *real)
     m->shown = (cr_storage){
         .count = 1 << 20, .size = real->size, .device = real->device, .chunk = real->chunk};
     m->shown.device.fake = true;
+    m->index = x->memories.len;
     size_t slot = memory_slot(x, real);
     cr_vec_put(&x->memories, m);
     x->table[slot] = (uint32_t)x->memories.len;
@@ -371,6 +372,7 @@ static cr_status make_pending(showing *s, cr_tensor *t)
     t->stages &= ~CR_STAGE_BIT(FAKE);
     if (n->outs && n->out[n->outs - 1]->real == real) {
         t->stages |= CR_STAGE_BIT(DEFER);
+        n->result[n->results] = header_new(s->x, t, n->out[n->outs - 1]);
         return CR_OK;
     }
     real->device.fake = false;
@@ -382,19 +384,16 @@ static cr_status make_pending(showing *s, cr_tensor *t)
     atomic_store(&real->pending, s->x->number);
     s->x->bytes += real->size;
     n->out[n->outs] = m;
-    n->like[n->outs++] = header_new(s->x, t, m);
-    return n->like[n->outs - 1] ? CR_OK : CR_MEMORY;
+    n->like[n->outs] = n->result[n->results] = header_new(s->x, t, m);
+    return n->like[n->outs++] ? CR_OK : CR_MEMORY;
 }
 
 static cr_status take_result(showing *s, cr_value *v)
 {
-    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        CR_TRY(take_result(s, (cr_value *)(uintptr_t)&v->list[i]));
-    if (v->tag != CR_TENSOR)
-        return CR_OK;
     cr_tensor *made = v->t, *real;
     int at = shown_header(s, made);
     if (at >= 0) {
+        s->n->result[s->n->results] = made;
         v->t = cr_keep(s->at[at].real);
         return CR_OK;
     }
@@ -402,9 +401,21 @@ static cr_status take_result(showing *s, cr_value *v)
     if (at < 0)
         return made->storage->device.fake || made->device.fake ? make_pending(s, made) : CR_OK;
     CR_TRY(view_of_argument(&real, made, s->at[at].real->storage));
+    s->n->result[s->n->results] = header_new(s->x, real, s->at[at].memory);
     cr_drop(made);
     v->t = real;
     return CR_OK;
+}
+
+static cr_status take_each(showing *s, cr_value *v)
+{
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        CR_TRY(take_each(s, (cr_value *)(uintptr_t)&v->list[i]));
+    if (v->tag == CR_TENSORS)
+        return CR_OK;
+    cr_status st = v->tag == CR_TENSOR ? take_result(s, v) : CR_OK;
+    s->n->results++;
+    return st;
 }
 
 static int count_results(const cr_value *v, int n)
@@ -422,10 +433,11 @@ static cr_status take_results(showing *s, cr_value *result)
 
     s->n->out = cr_arena_get(&s->x->arena, most * sizeof *s->n->out);
     s->n->like = cr_arena_get(&s->x->arena, most * sizeof *s->n->like);
-    if (!s->n->out || !s->n->like)
+    s->n->result = cr_arena_get(&s->x->arena, most * sizeof *s->n->result);
+    if (!s->n->out || !s->n->like || !s->n->result)
         return CR_MEMORY;
     for (int k = 0; k < s->n->op->result_count; k++)
-        CR_TRY(take_result(s, &result[k]));
+        CR_TRY(take_each(s, &result[k]));
     return CR_OK;
 }
 

@@ -30,6 +30,7 @@ typedef struct {
     int64_t dead;  /* calls dropped because nobody can read their results */
     int64_t now;   /* calls of a region that ran at once */
     int64_t flushes;
+    int64_t programs; /* flushes that ran one program */
 } cr_defer_counts;
 cr_defer_counts cr_defer_take_counts(void);
 /* Called after each flush, with its number of calls and its reason. NULL: no report. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 static cr_defer_report_fn report;
+cr_status (*cr_defer_by_program)(cr_trace *x, bool *done);
 
 void cr_defer_set_report(cr_defer_report_fn fn) { report = fn; }
 
@@ -64,20 +65,15 @@ static void each_header(const cr_value *v, void (*fn)(cr_tensor *, void *), void
         each_header(&v->list[i], fn, context);
 }
 
-static void each_argument(const cr_noted *n, void (*fn)(cr_tensor *, void *), void *context)
+void cr_noted_each(const cr_noted *n, void (*fn)(cr_tensor *, void *), void *context)
 {
     for (uint32_t mask = n->op->tensor_params; mask; mask &= mask - 1)
         each_header(&n->arg[CR_CTZ(mask)], fn, context);
 }
 
-static cr_memory *memory_of(const cr_tensor *header)
-{
-    return (cr_memory *)(void *)((char *)header->storage - offsetof(cr_memory, shown));
-}
-
 static void mark_needed(cr_tensor *t, void *context)
 {
-    cr_memory *m = memory_of(t);
+    cr_memory *m = cr_memory_of(t);
 
     if (!m->last)
         m->last = *(size_t *)context + 1;
@@ -105,20 +101,26 @@ static void find_live(cr_trace *x)
         for (int k = 0; k < n->outs; k++)
             n->live |= n->out[k]->needed;
         if (n->live)
-            each_argument(n, mark_needed, &i);
+            cr_noted_each(n, mark_needed, &i);
     }
 }
 
 /* --- one call --- */
+void cr_header_device_is_real(cr_tensor *h, void *unused)
+{
+    (void)unused;
+    h->device.fake = false;
+    h->stages &= ~CR_STAGE_BIT(FAKE);
+}
+
 static void header_is_real(cr_tensor *t, void *context)
 {
     cr_status *st = context;
-    cr_memory *m = memory_of(t);
+    cr_memory *m = cr_memory_of(t);
 
     if (m->failed && !*st)
         *st = failure_raise(m->real->owner);
-    t->device.fake = false;
-    t->stages &= ~CR_STAGE_BIT(FAKE);
+    cr_header_device_is_real(t, NULL);
     t->address = m->shown.chunk
                      ? cr_moved(m->shown.chunk, t->offset, cr_dtype_size((cr_dtype)t->dtype))
                      : NULL;
@@ -189,7 +191,7 @@ static cr_status run_noted(cr_trace *x, cr_noted *n)
     cr_value result[CR_MAX_RESULTS] = {{0}};
     cr_status st = CR_OK;
 
-    each_argument(n, header_is_real, &st);
+    cr_noted_each(n, header_is_real, &st);
     CR_TRY(st);
     cr_thread.inference = n->inference;
     CR_TRY(n->op->kernel_stage(n->op, n->arg, result));
@@ -206,7 +208,7 @@ static cr_status run_noted(cr_trace *x, cr_noted *n)
 /* --- the whole trace --- */
 static void release_one(cr_tensor *t, void *context)
 {
-    cr_memory *m = memory_of(t);
+    cr_memory *m = cr_memory_of(t);
 
     if (m->last != *(size_t *)context + 1 || !m->real)
         return;
@@ -229,8 +231,6 @@ static cr_status run_all(cr_trace *x, cr_defer_counts *counts, failure **first)
 {
     cr_status st = CR_OK;
 
-    for (size_t i = 0; i < x->memories.len; i++)
-        x->memories.at[i]->shown.device.fake = false;
     for (size_t i = 0; i < x->calls.len; i++) {
         cr_noted *n = &x->calls.at[i];
         if (!n->live) {
@@ -245,8 +245,37 @@ static cr_status run_all(cr_trace *x, cr_defer_counts *counts, failure **first)
         if (one)
             fail_results(n, *first);
         counts->ran++;
-        each_argument(n, release_one, &i);
+        cr_noted_each(n, release_one, &i);
     }
+    return st;
+}
+
+/* *done: the calls ran as one program, or failed as one. */
+static cr_status run_by_program(cr_trace *x, cr_defer_counts *counts, failure **first,
+                                bool *done)
+{
+    uint32_t include = cr_thread.include, exclude = cr_thread.exclude;
+
+    if (!cr_defer_by_program)
+        return CR_OK;
+    cr_thread.include = 0;
+    cr_thread.exclude = CR_STAGE_BIT(DEFER); /* making a program calls operators on fakes */
+    cr_thread.inference = false;
+    cr_status st = cr_defer_by_program(x, done);
+    cr_thread.include = include;
+    cr_thread.exclude = exclude;
+    if (!*done)
+        return CR_OK;
+    if (st)
+        *first = failure_new(st);
+    for (size_t i = 0; i < x->calls.len; i++) {
+        cr_noted *n = &x->calls.at[i];
+        counts->ran += n->live;
+        counts->dead += !n->live;
+        if (st && n->live)
+            fail_results(n, *first);
+    }
+    counts->programs++;
     return st;
 }
 
@@ -276,6 +305,7 @@ static cr_status flush_locked(cr_trace *x, const char *why)
     cr_defer_counts *counts = &cr_defer_me()->counts;
     failure *first = NULL;
     size_t n = x->calls.len;
+    bool done = false;
 
     x->flushing = true;
     counts->flushes++;
@@ -283,7 +313,11 @@ static cr_status flush_locked(cr_trace *x, const char *why)
     cr_thread.fakes = false;
     cr_thread.no_grad = true;
     find_live(x);
-    cr_status st = run_all(x, counts, &first);
+    for (size_t i = 0; i < x->memories.len; i++)
+        x->memories.at[i]->shown.device.fake = false;
+    cr_status st = run_by_program(x, counts, &first, &done);
+    if (!done)
+        st = run_all(x, counts, &first);
     cr_thread.exclude = was.exclude;
     cr_thread.fakes = was.fakes;
     cr_thread.no_grad = was.no_grad;

@@ -14,9 +14,6 @@ void cr_storage_follow(cr_storage *s);
 
 /* --- deferred calls (defer.c) --- */
 CR_MUST cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result);
-/* Gives `s`, which is pending, the bytes of `from`; takes the block when it is the only owner.
- */
-CR_MUST cr_status cr_storage_bind(cr_storage *s, cr_storage *from);
 
 /* --- types (type.c) --- */
 /* The dtype of a value that is a tensor, a number or a dtype. */

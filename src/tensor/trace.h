@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "tensor/defer.h"
 #include <pthread.h>
+#include <stddef.h>
 
 enum { CR_MOST_TRACES = 1024, CR_FAILED_TRACE = 0xffff };
 
@@ -16,11 +17,12 @@ enum { CR_MOST_TRACES = 1024, CR_FAILED_TRACE = 0xffff };
 typedef struct {
     cr_storage *real; /* one reference; NULL once a flush has freed it */
     cr_storage shown; /* the stand-in */
-    size_t last;      /* the last call that uses it, in a flush */
-    bool made;        /* a call of the trace makes the bytes */
-    bool copied;      /* a copy of outside memory, which only the trace has */
-    bool failed;      /* in a flush: the call that makes it failed */
-    bool needed;      /* in a flush: a later call or the program reads it */
+    size_t index;     /* in the trace */
+    size_t last; /* in a flush: the last call that uses it; SIZE_MAX: the program reads it */
+    bool made;   /* a call of the trace makes the bytes */
+    bool copied; /* a copy of outside memory, which only the trace has */
+    bool failed; /* in a flush: the call that makes it failed */
+    bool needed; /* in a flush: a later call or the program reads it */
 } cr_memory;
 
 typedef struct {
@@ -29,6 +31,9 @@ typedef struct {
     cr_memory **out;  /* the storages that the results get, in the order of the results */
     cr_tensor **like; /* a header of each, with the geometry that was promised */
     int outs;
+    cr_tensor *
+        *result; /* a header of each tensor of the results; NULL: none, or without bytes */
+    int results;
     bool inference, writes, live;
 } cr_noted;
 
@@ -71,7 +76,22 @@ cr_storage *cr_storage_root(cr_storage *s);
 bool cr_storage_is_outside(const cr_storage *s);
 cr_memory *cr_trace_find(const cr_trace *x, const cr_storage *real);
 
+/* The memory of a header of the trace. */
+static inline cr_memory *cr_memory_of(const cr_tensor *header)
+{
+    return (cr_memory *)(void *)((char *)header->storage - offsetof(cr_memory, shown));
+}
+
 /* --- flushes (defer_flush.c) --- */
+/* Set by compile/: runs the live calls as one program, with all their effects, if there is one
+ * for the trace; else *done is false and nothing has happened. */
+extern cr_status (*cr_defer_by_program)(cr_trace *x, bool *done);
+/* Calls fn(header, context) for each argument of a call. */
+void cr_noted_each(const cr_noted *n, void (*fn)(cr_tensor *, void *), void *context);
+void cr_header_device_is_real(cr_tensor *h, void *unused);
+/* Gives `s`, which is pending, the bytes of `from`; takes the block when it is the only owner.
+ */
+CR_MUST cr_status cr_storage_bind(cr_storage *s, cr_storage *from);
 /* Runs the calls of a trace of any thread. */
 CR_MUST cr_status cr_trace_flush(cr_trace *x, const char *why);
 /* Runs the calls of all other traces that use the storage. */

@@ -180,6 +180,7 @@ class Compiler:
             from .exc import Unsupported
             raise Unsupported(f"{self.name} cannot be one graph: {why}{at}")
         compiled._off = True
+        compiled._defers = self.backend_name == "inductor"
         warnings.warn(f"torch.compile: {self.name} runs eagerly: {why}", stacklevel=4)
 
 

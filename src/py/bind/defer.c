@@ -5,6 +5,7 @@
 #include "tensor/defer.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "compile/compile.h"
 #include "py/bind/bind.h"
 #include <stdio.h>
 
@@ -124,9 +125,9 @@ static PyObject *defer_counts(PyObject *m, PyObject *unused)
 
     (void)m;
     (void)unused;
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "noted", (long long)c.noted, "ran",
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "noted", (long long)c.noted, "ran",
                          (long long)c.ran, "dead", (long long)c.dead, "now", (long long)c.now,
-                         "flushes", (long long)c.flushes);
+                         "flushes", (long long)c.flushes, "programs", (long long)c.programs);
 }
 
 static PyObject *events_list(void)
@@ -183,6 +184,7 @@ static PyMethodDef functions[] = {
 int cr_py_defer_start(PyObject *m)
 {
     cr_defer_set_report(defer_report);
+    cr_defer_use_programs(cr_env_int(CR_ENV_CR_DEFER) == 2);
     if (cr_env_int(CR_ENV_CR_LAZY) || cr_env_int(CR_ENV_CR_DEFER))
         cr_defer_everywhere();
     return PyModule_AddFunctions(m, functions);

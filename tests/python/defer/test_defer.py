@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 import threading
+import warnings
 
 import numpy
 import pytest
@@ -494,6 +495,118 @@ def test_backward_after_the_region_continues_the_trace(eagerly):
     assert _C._defer_pending() == 2
     loss.backward()
     assert _C._defer_pending() == 0 and w.grad.tolist() == [3, 3, 3]
+
+
+# --- programs ---
+
+def fused(x, w, scale):
+    y = (x @ w).relu() * scale + 1
+    z = y.t().softmax(0)
+    part = x.clone()
+    part[:, 1:3] += z.t()[:, :2]
+    return y.sum(1), z, part, y.max(1)[1]
+
+
+def test_an_equal_trace_runs_a_program(eagerly):
+    torch.manual_seed(3)
+    w = torch.randn(8, 8)
+    for n in range(6):
+        x = torch.randn(8, 8)
+        wanted = values(fused(x, w, 2))
+        _C._defer_counts()
+        with torch.lazy():
+            found = fused(x, w, 2)
+        assert values(found) == wanted
+        assert _C._defer_counts()["programs"] == 1 or n == 0
+
+
+@pytest.mark.parametrize("change", ["size", "number", "stride", "reader"])
+def test_another_trace_runs_another_program(change, eagerly):
+    def f(x, scale, kept):
+        y = x * scale + 1
+        z = y.exp()
+        return (y, z) if kept else z.sum(0)
+
+    torch.manual_seed(4)
+    for n in range(8):
+        odd = n % 2
+        x = torch.randn(4, 5 + (change == "size" and odd))
+        x = torch.randn(5, 4).t() if change == "stride" and odd else x
+        arguments = x, 3. if change == "number" and odd else 2., change == "reader" and bool(odd)
+        wanted = values(f(*arguments))
+        with torch.lazy():
+            found = f(*arguments)
+        assert values(found) == wanted
+
+
+def test_a_program_writes_its_inputs(eagerly):
+    a, b = torch.zeros(6), torch.zeros(6)
+    view = b.view(2, 3)
+    for n in range(5):
+        a.add_(1).mul_(2)
+        with torch.lazy():
+            b.add_(1)
+            view.mul_(2)
+        assert a.tolist() == b.tolist() and b._version == a._version == 2 * n + 2
+
+
+def test_a_weight_that_changed_is_read_again(eagerly):
+    """Programs keep packed copies of weights."""
+    w, x = torch.randn(64, 64), torch.randn(64, 64)
+    for _ in range(5):
+        with torch.lazy():
+            y = (x @ w + 1).relu()
+        assert y.tolist() == (x @ w + 1).relu().tolist()
+        w.mul_(-1.5)
+
+
+def test_one_result_for_two_equal_calls_is_no_alias(eagerly):
+    for _ in range(4):
+        x = torch.ones(4)
+        with torch.lazy():
+            a, b, c = x + 1, x + 1, x * 1
+            d = c + 0
+        a.add_(5)
+        c.zero_()
+        assert (a.tolist(), b.tolist(), x.tolist(), d.tolist()) == ([7.] * 4, [2.] * 4, [1.] * 4, [1.] * 4)
+
+
+def test_a_training_step_is_few_programs(eagerly):
+    def losses(step):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+        optimizer = torch.optim.AdamW(net.parameters())
+        return [step(net, optimizer, torch.randn(5, 4)).item() for _ in range(8)]
+
+    def step(net, optimizer, x):
+        optimizer.zero_grad()
+        loss = net(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    wanted = losses(step)
+    _C._defer_counts()
+    assert losses(torch.lazy()(step)) == wanted
+    assert _C._defer_counts()["programs"] >= 6
+
+
+def test_compile_defers_a_function_that_it_cannot_record(eagerly):
+    @torch.compile
+    def rows(x, seen):
+        y = (x * 2 + 1).tanh()
+        if y.sum() > 0:
+            y = y * 3 - x
+        seen.append(y)
+        return (y.sigmoid() * x + y).exp().mean(1)
+
+    for n in range(10):
+        x, seen, seen_eagerly = torch.randn(6, 6) + (n % 2), [], []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = rows(x, seen)
+        assert values([found, seen]) == values([rows._function(x, seen_eagerly), seen_eagerly])
+    assert rows._off and rows._defers
 
 
 # --- threads and processes ---

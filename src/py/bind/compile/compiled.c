@@ -5,6 +5,7 @@
  *     _C.CompiledFunction     the function and its entries.  A call that fits no entry goes to
  *                             `miss`, which is Python code (_dynamo/capture.py) */
 #include "py/bind/compile/compiled.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "compile/call.h"
 #include "compile/compile.h"
@@ -929,7 +930,10 @@ done:
 typedef struct {
     PyObject_HEAD vectorcallfunc vectorcall;
     PyObject *function, *miss, *entries, *dict, *weak;
-    bool off; /* true: calls go to the plain function */
+    bool off;     /* true: calls go to the plain function */
+    bool defers;  /* with `off`: its operators are deferred, unless that is slower */
+    unsigned ran; /* with `defers`: number of calls, and their mean times */
+    double seconds[2];
 } function;
 
 /* > 0: compiled functions of this thread call the plain function */
@@ -1002,6 +1006,69 @@ static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positiona
     return out;
 }
 
+/* --- functions without recordings --- */
+static bool has_history(PyObject *x)
+{
+    if (cr_py_is_tensor(x))
+        return cr_py_tensor_of(x)->requires_grad;
+    bool list = PyList_CheckExact(x), has = false;
+    if (!list && !PyTuple_Check(x))
+        return false;
+    for (Py_ssize_t i = 0; !has && i < Py_SIZE(x); i++)
+        has = has_history(list ? PyList_GET_ITEM(x, i) : PyTuple_GET_ITEM(x, i));
+    return has;
+}
+
+/* Ends a region.  An exception of the function stays. */
+static PyObject *region_end(PyObject *out)
+{
+    PyObject *type, *value, *trace;
+
+    cr_defer_end();
+    if (cr_defer_in_region())
+        return out;
+    PyErr_Fetch(&type, &value, &trace);
+    cr_status st = cr_defer_flush("the end of a compiled function");
+    PyErr_Restore(type, value, trace);
+    if (!st || !out)
+        return out;
+    Py_DECREF(out);
+    return cr_py_raise(st);
+}
+
+enum { FIRST = 4, TRIED = 16 };
+
+/* The first calls are deferred, and get their programs; then each way is measured, and the
+ * slower one is tried again at every TRIED-th call. */
+static bool defers_now(const function *f)
+{
+    if (f->ran < FIRST + 2)
+        return f->ran != FIRST + 1;
+    return (f->seconds[1] <= f->seconds[0]) != (f->ran % TRIED == 0);
+}
+
+static PyObject *call_plain(function *f, PyObject *const *args, size_t flagged, PyObject *names)
+{
+    if (!f->defers || calls_off || cr_defer_in_region())
+        return PyObject_Vectorcall(f->function, args, flagged, names);
+    bool defers = defers_now(f);
+    double start = cr_seconds();
+    if (defers) {
+        cr_status st = cr_defer_begin();
+        if (st)
+            return cr_py_raise(st);
+    }
+    PyObject *out = PyObject_Vectorcall(f->function, args, flagged, names);
+    if (defers)
+        out = region_end(out);
+    double took = cr_seconds() - start, *mean = &f->seconds[defers];
+    if (f->ran++ >= FIRST)
+        *mean = *mean > 0 ? 0.75 * *mean + 0.25 * took : took;
+    if (out && has_history(out) && f->ran == 1)
+        f->defers = false; /* the backward pass would not be measured */
+    return out;
+}
+
 static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagged,
                                PyObject *names)
 {
@@ -1009,8 +1076,12 @@ static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagge
     Py_ssize_t positional = PyVectorcall_NARGS(flagged);
 
     if (CR_UNLIKELY(f->off || calls_off || force_eager || cr_recorder_active() ||
-                    cr_py_mode_count || cr_py_override_off))
+                    cr_py_mode_count || cr_py_override_off)) {
+        if (f->off && !force_eager && !cr_recorder_active() && !cr_py_mode_count &&
+            !cr_py_override_off)
+            return call_plain(f, args, flagged, names);
         return PyObject_Vectorcall(f->function, args, flagged, names);
+    }
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->entries); i++) {
         bool fitted, eager = false;
         PyObject *out = try_entry((entry *)PyList_GET_ITEM(f->entries, i), args, positional,
@@ -1155,6 +1226,8 @@ static PyMemberDef function_members[] = {
     {"_entries", T_OBJECT_EX, offsetof(function, entries), READONLY,
      "The function's recordings."},
     {"_off", T_BOOL, offsetof(function, off), 0, "True: calls go to the plain function."},
+    {"_defers", T_BOOL, offsetof(function, defers), 0,
+     "True: calls of the plain function are deferred, unless that is slower."},
     {"__dictoffset__", T_PYSSIZET, offsetof(function, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(function, weak), READONLY, NULL},
     {0}};
