@@ -1415,6 +1415,7 @@ def peaks(step, calls):
     return out
 
 
+@pytest.mark.records("measures the memory that recorded calls hold")
 def test_a_compiled_training_step_holds_no_more_memory_than_eager_recorded_calls_included():
     eager, step = peaks(attention_step(), 4), torch.compile(attention_step())
     compiled = peaks(step, 6)
@@ -1424,6 +1425,7 @@ def test_a_compiled_training_step_holds_no_more_memory_than_eager_recorded_calls
     assert max(compiled[2:]) < eager[3] + room, (eager, compiled)
 
 
+@pytest.mark.records("measures the memory that recorded calls hold")
 def test_a_replaced_gradient_is_freed_before_the_call_computes():
     def make():
         p = torch.ones(1 << 18, requires_grad=True)
