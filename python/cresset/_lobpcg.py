@@ -23,7 +23,6 @@ def _largest(A, B, X, k, preconditioner, tol, niter, largest, tracker):
     """The loop of Knyazev's method: Rayleigh-Ritz in the span of X, of the residuals and of the last directions."""
     sign = -1 if largest else 1
     directions = None
-    best = None
     for iteration in range(niter + 1):
         S = _basis(_C.cat([X, *([] if directions is None else [directions])], 1), B)
         values, vectors = _eigh(sign * (S.mT @ (A @ S)))
@@ -31,7 +30,6 @@ def _largest(A, B, X, k, preconditioner, tol, niter, largest, tracker):
         BX = X if B is None else B @ X
         residual = A @ X - BX * E
         norms = residual.norm(dim=0)
-        best = E, X
         scale = (A @ X).norm(dim=0) + E.abs() * BX.norm(dim=0)
         converged = int((norms <= tol * scale.clamp(min=_C.finfo(X.dtype).tiny)).sum())
         if tracker is not None:
@@ -39,9 +37,9 @@ def _largest(A, B, X, k, preconditioner, tol, niter, largest, tracker):
         if converged >= k or iteration == niter:
             break
         W = residual if preconditioner is None else preconditioner @ residual
-        P = [] if directions is None else [S[:, :0], directions - X @ (X.mT @ (directions if B is None else B @ directions))]
+        P = [] if directions is None else [directions - X @ (X.mT @ (directions if B is None else B @ directions))]
         directions = _C.cat([W, *P], 1)[:, :2 * X.shape[1]]
-    return best
+    return E, X
 
 
 def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, largest=None, method=None, tracker=None,

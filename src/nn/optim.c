@@ -521,12 +521,10 @@ cr_status cr_optim_load_state(cr_optim *o, const cr_state *s)
     CR_TRY(nn_need(s, "load_state_dict", "state_dict", "dict"));
     CR_TRY(check_numbers(o, s));
     cr_tensor *rate = cr_state_find(s, lr_name);
-    if (rate) {
+    if (rate)
         CR_TRY(cr_tensor_item(&lr, rate));
-        CR_TRY(cr_optim_set_lr(o, lr.d));
-    }
     cr_thread.no_grad = true;
     cr_status st = take_slots(o, s);
     cr_thread.no_grad = before;
-    return st;
+    return st || !rate ? st : cr_optim_set_lr(o, cr_scalar_as_double(lr));
 }

@@ -3,8 +3,7 @@
  * One index tensor is the index of a command.  Several are checked by commands that read
  * nothing, and become one list of offsets by commands on numbers: an index below 0 gets the
  * size, one out of range the nearest in range, each is multiplied by its dim's stride, and they
- * are added.  The host computes calls
- * with masks. */
+ * are added.  The host computes calls with masks. */
 #include "device/facts.h"
 #include "num/dtype.h"
 #include "ops/shape_index.h"
@@ -46,7 +45,7 @@ static void list_set_stride(listed *l, int k)
         l->stride[d] = cr_broadcast_step(v->ndim, v->size, v->stride, picked->ndim, d);
 }
 
-/* Index k of a command whose first dims are `at` dims before the picked ones. */
+/* Makes index tensor k the index of the command. */
 static void list_set_index(listed *l, cr_indexed *c, int k)
 {
     const cr_view *v = l->plan.index[k].view;
@@ -191,8 +190,10 @@ static cr_status list_start(const cr_view *out, const cr_view *self)
     return out->data == self->data ? CR_OK : cr_copy_elements(out, self);
 }
 
-/* (self, indices), or (self, indices, values, accumulate). */
-static cr_status list_run(listed *l, const cr_op *op, const cr_value *arg, cr_view *out)
+/* (self, indices), or (self, indices, values, accumulate). *declined: the device does not take
+ * the dtype or the dims; the host then computes the whole result. */
+static cr_status list_run(listed *l, const cr_op *op, const cr_value *arg, cr_view *out,
+                          bool *declined)
 {
     int64_t table[CR_MAX_DIMS], index[CR_MAX_DIMS], dense[CR_MAX_DIMS];
     bool writes = op->param_count > 2;
@@ -218,8 +219,10 @@ static cr_status list_run(listed *l, const cr_op *op, const cr_value *arg, cr_vi
         CR_TRY(list_start(out, arg[0].view));
     CR_TRY(list_index(l, &c, out->device));
     list_set_dims(l, &c, table, index);
-    return cr_device_status(writes ? l->ops->combine(l->device, &c)
-                                   : l->ops->indexed(l->device, &c));
+    const char *error =
+        writes ? l->ops->combine(l->device, &c) : l->ops->indexed(l->device, &c);
+    *declined = error == cr_command_declines;
+    return *declined ? CR_OK : cr_device_status(error);
 }
 
 cr_status cr_run_index_list(const cr_op *op, const cr_value *arg, cr_view *out, bool *declined)
@@ -240,7 +243,7 @@ cr_status cr_run_index_list(const cr_op *op, const cr_value *arg, cr_view *out, 
     if (!cr_numel(l.plan.result.ndim, l.plan.result.size))
         return op->param_count > 2 ? list_start(out, arg[0].view) : CR_OK;
     cr_row_major(l.plan.picked.ndim, l.plan.picked.size, l.row_major);
-    st = list_run(&l, op, arg, out);
+    st = list_run(&l, op, arg, out, declined);
     cr_block_drop(&l.offsets);
     cr_block_drop(&l.wrapped);
     cr_block_drop(&l.sign);

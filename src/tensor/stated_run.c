@@ -868,6 +868,9 @@ static cr_status run_mean(running *r, bool fresh)
     counts.data = all.data = block.at;
     CR_GO(cr_device_status(r->ops->fill(counts.device.index, &all, &first)));
     CR_GO(run_by_plan(r->op, r->arg, &counts, COUNTS, &declined));
+    if (declined)
+        CR_GO(cr_fail(CR_RUNTIME, "%s(): the device takes only some commands of the call",
+                      r->op->name));
     CR_GO(run_divide(r, &counts));
 done:
     cr_block_drop(&block);

@@ -12,6 +12,7 @@ benchmark = False
 benchmark_limit = 10
 deterministic = False
 allow_tf32 = True
+_rounds = False  # whether convolutions round to TF32 now
 
 
 def is_available():
@@ -36,7 +37,7 @@ def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _determinis
              "deterministic": _deterministic, "allow_tf32": _allow_tf32}
     before = tuple(globals()[name] for name in given)
     for name, value in given.items():
-        if value is not None:
+        if value is not None and value is not globals()[name]:
             setattr(sys.modules[__name__], name, value)
     return before
 
@@ -45,17 +46,25 @@ def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _determinis
 def flags(enabled=False, benchmark=False, benchmark_limit=10, deterministic=False,
           allow_tf32=True):
     """Sets the switches inside."""
+    rounds = _rounds
     before = set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
     try:
         yield
     finally:
         set_flags(*before)
+        _round(rounds)
+
+
+def _round(on):
+    global _rounds
+    _C._cuda_allow_conv_tf32(on)
+    _rounds = bool(on)
 
 
 class _Switches(ModuleType):
     def __setattr__(self, name, value):
         if name == "allow_tf32":
-            _C._cuda_allow_conv_tf32(value)
+            _round(value)
         super().__setattr__(name, value)
 
 

@@ -29,7 +29,9 @@ enum {
     CUDNN_DETERMINISTIC = 1,
     CUDNN_MATH_DEFAULT = 0, /* float32: TF32 */
     CUDNN_MATH_TENSOR = 1,
-    CUDNN_MATH_FMA = 3
+    CUDNN_MATH_FMA = 3,
+    CUDNN_BAD_PARAM = 2000,
+    CUDNN_NOT_SUPPORTED = 3000 /* and the numbers up to 3999 */
 };
 
 /* Two or three dims of an image, after the batch and the channels. */
@@ -353,7 +355,7 @@ static const char *conv_with_plan(const conv_key *k, const conv_call *c)
         failed = conv_start(p, k, c, room);
     if (room)
         ops->release(k->index, room, block);
-    if (failed && k->last)
+    if (k->last && (failed == CUDNN_BAD_PARAM || failed / 1000 == CUDNN_NOT_SUPPORTED / 1000))
         return cr_command_declines; /* the library does not compute all that it finds */
     return failed ? conv_error(failed) : NULL;
 }

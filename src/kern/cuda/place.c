@@ -9,6 +9,7 @@
 #include "device/facts.h"
 #include "jit/cuda.h"
 #include "kern/cuda/commands.h"
+#include "kern/cuda/product.h"
 #include "num/dtype.h"
 #include "space/space.h"
 #include <stdio.h>
@@ -258,12 +259,7 @@ const char *cr_cuda_indexed(int device, const cr_indexed *x)
 static const char *place_get(void **out, int device, int64_t bytes, uint32_t *block)
 {
     *out = cr_cuda_memory_get(device, (size_t)bytes, block);
-    if (*out)
-        return NULL;
-    return cr_device_no_memory((cr_device){.kind = CR_CUDA, .index = (uint8_t)device},
-                               (size_t)bytes)
-               ? cr_error_message()
-               : NULL;
+    return *out ? NULL : cr_cuda_no_memory(device, (size_t)bytes);
 }
 
 /* Of the elements for one place, the last one is written. */

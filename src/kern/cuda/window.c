@@ -5,6 +5,7 @@
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"
 #include "kern/cuda/commands.h"
+#include "kern/cuda/product.h"
 #include "num/dtype.h"
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static const char *words_copy(window_words *w, int device, window_call *c, const
         return cr_error_message();
     w->there = cr_cuda_memory_get(device, (size_t)n * sizeof *w->word.at, &w->block);
     if (!w->there)
-        return "CUDA: no memory for windows";
+        return cr_cuda_no_memory(device, (size_t)n * sizeof *w->word.at);
     for (int k = 0; k < WINDOW_DIMS; k++) {
         const cr_window_axis *a = &x->dim[k];
         c->dim[k] = (window_axis){.size = a->size, .in = a->in};
@@ -119,11 +120,11 @@ static const char *array_begin(window_array *w, int device, const cr_array *give
     if (!w->own)
         return NULL;
     w->dense.stride = w->stride;
-    w->dense.data = cr_cuda_memory_get(
-        device, (size_t)next * cr_dtype_size((cr_dtype)given->dtype), &w->block);
+    size_t bytes = (size_t)next * cr_dtype_size((cr_dtype)given->dtype);
+    w->dense.data = cr_cuda_memory_get(device, bytes, &w->block);
     w->own = w->dense.data != NULL;
     if (!w->own)
-        return "CUDA: no memory for windows";
+        return cr_cuda_no_memory(device, bytes);
     return filled ? cr_cuda_ops.move(device, &w->dense, given) : NULL;
 }
 

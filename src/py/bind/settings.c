@@ -214,8 +214,6 @@ static PyObject *set_warn_always(PyObject *m, PyObject *on)
     Py_RETURN_NONE;
 }
 
-/* Flushes denormal numbers to zero in the calling thread.  Returns False when the processor
- * cannot. */
 static PyObject *has_dnnl(PyObject *m, PyObject *unused)
 {
     (void)m;
@@ -255,6 +253,8 @@ static PyObject *set_math_reduction(PyObject *m, PyObject *on)
     Py_RETURN_NONE;
 }
 
+/* Flushes denormal numbers to zero in the calling thread.  Returns False when the processor
+ * cannot. */
 static PyObject *set_flush_denormal(PyObject *m, PyObject *on)
 {
     bool flush;
