@@ -7,6 +7,7 @@
 #include "autograd/print.h"
 #include "autograd/autograd.h"
 #include "entry.h"
+#include "tensor/plain.h"
 #include <math.h>
 #include <string.h>
 
@@ -286,6 +287,19 @@ static bool shows_sizes_only(const cr_tensor *t)
     return cr_printing.edge_items <= 0 && t->ndim && (double)t->numel > cr_printing.threshold;
 }
 
+/* Replaces what is shown by a copy that the host can read. */
+static cr_status print_bring(printer *p)
+{
+    cr_tensor *here;
+
+    if (cr_is_host(p->shown->device))
+        return CR_OK;
+    CR_TRY(cr_copy_as(&here, p->shown, (cr_dtype)p->shown->dtype, CR_HOST, CR_FORMAT_PRESERVE));
+    cr_drop(p->shown);
+    p->shown = here;
+    return CR_OK;
+}
+
 cr_status cr_print_elements(cr_text *out, cr_tensor *t, int64_t indent)
 {
     printer p = {.out = out, .item = cr_dtype_size((cr_dtype)t->dtype)};
@@ -298,6 +312,7 @@ cr_status cr_print_elements(cr_text *out, cr_tensor *t, int64_t indent)
     }
     cr_thread.no_grad = true;
     cr_status st = print_select(&p, t);
+    st = st ? st : print_bring(&p);
     cr_thread.no_grad = before;
     st = st ? st : cr_reach(&at, p.shown);
     if (!st) {
