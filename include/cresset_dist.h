@@ -17,7 +17,8 @@
  * another call is an error of the other ranks within the time limit, CR_COMM, that names the
  * rank and its line; the group cannot be used afterwards.
  *
- * Arguments are borrowed and results are owned by the caller. */
+ * Arguments are borrowed and results are owned by the caller.  A required argument that is NULL
+ * is CR_TYPE. */
 #ifndef CRESSET_DIST_H
 #define CRESSET_DIST_H
 
@@ -34,10 +35,12 @@ typedef struct cr_world cr_world;
 
 /* Meets the other ranks.
  *
- *   backend   "gloo", "mpi", or NULL: the first of these that is there
- *   address   "env://", "tcp://HOST:PORT" of rank 0, or "file:///PATH", a file that is not
- * there rank, size  this rank and the number of ranks; -1: RANK and WORLD_SIZE timeout_ms  the
- * limit of this and of every call; 0: 30 minutes
+ * `backend` is "gloo", "mpi", or NULL for the first of these that is there.  `address` is
+ * "env://", rank 0's "tcp://HOST:PORT", or "file:///PATH" of a file that does not exist yet.
+ *
+ * `rank` is this rank and `size` the number of ranks; -1 reads RANK or WORLD_SIZE.
+ *
+ * `timeout_ms` limits this and every call; 0 is 30 minutes.
  *
  * Fails with CR_VALUE for bad arguments, CR_STORE when a rank does not come in time, CR_NETWORK
  * when rank 0 cannot be reached, CR_COMM when the backend is missing. */
@@ -45,9 +48,10 @@ CR_API CR_MUST cr_status cr_world_open(cr_world **out, const char *backend, cons
                                        int rank, int size, int64_t timeout_ms);
 /* Ends the group.  NULL is allowed. */
 CR_API void cr_world_close(cr_world *d);
+/* -1 and 0 for NULL. */
 CR_API int cr_world_rank(const cr_world *d);
 CR_API int cr_world_size(const cr_world *d);
-/* "gloo" or "mpi", borrowed. */
+/* "gloo" or "mpi", borrowed; NULL for NULL. */
 CR_API const char *cr_world_backend(const cr_world *d);
 
 /* --- calls between ranks ---------------------------------------------------------- */
@@ -67,9 +71,8 @@ CR_API CR_MUST cr_status cr_world_reduce_scatter(cr_world *d, cr_tensor *out, cr
                                                  const char *op);
 /* Gives every rank its part of the elements of `in`, and gets a part of `out` from each. */
 CR_API CR_MUST cr_status cr_world_all_to_all(cr_world *d, cr_tensor *out, cr_tensor *in);
-/* Sends t to a rank, or receives t from a rank (-1: from any; *from, if not NULL, is that
- * rank).
- */
+/* Sends t to a rank, or receives t from a rank (-1: from any; *sender, if not NULL, is
+ * that rank). */
 CR_API CR_MUST cr_status cr_world_send(cr_world *d, cr_tensor *t, int to);
 CR_API CR_MUST cr_status cr_world_receive(cr_world *d, cr_tensor *t, int from, int *sender);
 
@@ -86,7 +89,8 @@ CR_API void cr_ddp_drop(cr_ddp *p);
 /* Calls the module.  In training, rank 0's buffers are copied to all ranks first, and the next
  * backward averages.  CR_RUNTIME in torch's words when the last backward left gradients out. */
 CR_API CR_MUST cr_status cr_ddp_forward(cr_tensor **out, cr_ddp *p, cr_tensor *input);
-/* With false, gradients stay at this rank and add up until it is true again. */
+/* With false, gradients stay at this rank and add up until it is true again.  NULL is
+ * allowed. */
 CR_API void cr_ddp_set_sync(cr_ddp *p, bool sync);
 
 #ifdef __cplusplus

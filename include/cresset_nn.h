@@ -75,9 +75,10 @@ CR_API cr_module *cr_module_at(cr_module *m, const char *path);
 CR_API cr_tensor *cr_module_tensor(cr_module *m, const char *path);
 /* Child i, in order; NULL after the last. */
 CR_API cr_module *cr_module_child(cr_module *m, size_t i, const char **name);
-/* All parameters, each once, in torch's order.  Free the array *out with cr_free; its tensors
- * are borrowed. */
+/* All parameters, or all buffers, each once, in torch's order.  Free the array out->at with
+ * cr_free; its tensors are borrowed. */
 CR_API CR_MUST cr_status cr_module_parameters(cr_tensors *out, cr_module *m);
+CR_API CR_MUST cr_status cr_module_buffers(cr_tensors *out, cr_module *m);
 /* The module as Python prints it.  Free *out with cr_free. */
 CR_API CR_MUST cr_status cr_module_text(char **out, cr_module *m);
 

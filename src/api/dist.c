@@ -27,11 +27,15 @@ struct cr_ddp {
     cr_world *d;
     cr_module *m;
     cr_reducer *reducer;
-    cr_state *state; /* parameters and buffers, alive as long as this */
     bool sync;
 };
 
-enum { HALF_AN_HOUR = 1800000 };
+enum { HALF_AN_HOUR = 1800000, LAST_PORT = 65535 };
+
+static cr_status dist_need(const void *p, const char *function, const char *what)
+{
+    return p ? CR_OK : cr_fail(CR_TYPE, "%s(): argument '%s' must not be NULL", function, what);
+}
 
 /* --- meeting --- */
 typedef struct {
@@ -62,28 +66,39 @@ static cr_status dist_env(int *out, cr_env_name variable, const char *name)
     return CR_OK;
 }
 
+static cr_status meeting_port(int *out, const char *text)
+{
+    char *end = NULL;
+    long n = strtol(text, &end, 10);
+
+    if (end == text || *end || n < 0 || n > LAST_PORT)
+        return cr_fail(CR_VALUE, "a port is a number from 0 to %d, not '%s'", LAST_PORT, text);
+    *out = (int)n;
+    return CR_OK;
+}
+
 static cr_status meeting_host(meeting *m, const char *text)
 {
     const char *colon = strrchr(text, ':');
-    char *end = NULL;
 
     if (!colon || colon == text || (size_t)(colon - text) >= sizeof m->host)
         return cr_fail(CR_VALUE, "an address is tcp://HOST:PORT, not tcp://%s", text);
     snprintf(m->host, sizeof m->host, "%.*s", (int)(colon - text), text);
-    m->port = (int)strtol(colon + 1, &end, 10);
-    return *end || end == colon + 1 ? cr_fail(CR_VALUE, "'%s' is no port", colon + 1) : CR_OK;
+    return meeting_port(&m->port, colon + 1);
 }
 
 static cr_status meeting_env(meeting *m)
 {
-    const char *host = cr_env(CR_ENV_MASTER_ADDR);
+    const char *host = cr_env(CR_ENV_MASTER_ADDR), *port = cr_env(CR_ENV_MASTER_PORT);
 
     if (!*host || strlen(host) >= sizeof m->host)
         return cr_fail(CR_VALUE, "Error initializing: environment variable MASTER_ADDR "
                                  "expected, but not set");
     memcpy(m->host, host, strlen(host) + 1);
     m->served = !strcmp(cr_env(CR_ENV_TORCHELASTIC_USE_AGENT_STORE), "True");
-    return dist_env(&m->port, CR_ENV_MASTER_PORT, "MASTER_PORT");
+    return *port ? meeting_port(&m->port, port)
+                 : cr_fail(CR_VALUE, "Error initializing: environment variable MASTER_PORT "
+                                     "expected, but not set");
 }
 
 static cr_status meeting_store(cr_store **out, const meeting *m)
@@ -141,8 +156,8 @@ cr_status cr_world_open(cr_world **out, const char *backend, const char *address
     cr_status st = CR_OK;
 
     CR_TRY(cr_init());
-    if (!address)
-        return cr_fail(CR_VALUE, "a group needs an address, such as env://");
+    CR_TRY(dist_need(out, "cr_world_open", "out"));
+    CR_TRY(dist_need(address, "cr_world_open", "address"));
     if (rank < 0)
         CR_TRY(dist_env(&m.rank, CR_ENV_RANK, "RANK"));
     if (size < 0)
@@ -169,9 +184,9 @@ void cr_world_close(cr_world *d)
     cr_free(d);
 }
 
-int cr_world_rank(const cr_world *d) { return cr_comm_rank(d->comm); }
-int cr_world_size(const cr_world *d) { return cr_comm_size(d->comm); }
-const char *cr_world_backend(const cr_world *d) { return cr_comm_engine(d->comm); }
+int cr_world_rank(const cr_world *d) { return d ? cr_comm_rank(d->comm) : -1; }
+int cr_world_size(const cr_world *d) { return d ? cr_comm_size(d->comm) : 0; }
+const char *cr_world_backend(const cr_world *d) { return d ? cr_comm_engine(d->comm) : NULL; }
 
 /* --- calls --- */
 static cr_status dist_buffer(cr_buffer *out, const cr_tensor *t)
@@ -215,12 +230,13 @@ static cr_status dist_op(cr_reduce_op *out, const char *name)
 #undef CR_REDUCE
     };
 
-    for (int i = 0; name && i < (int)CR_LEN(names) && i != CR_REDUCE_PREMUL_SUM; i++)
+    CR_TRY(dist_need(name, "a reduction", "op"));
+    for (int i = 0; i < (int)CR_LEN(names) && i != CR_REDUCE_PREMUL_SUM; i++)
         if (!strcasecmp(name, names[i])) {
             *out = (cr_reduce_op)i;
             return CR_OK;
         }
-    return cr_fail(CR_VALUE, "unknown reduction '%s'", name ? name : "NULL");
+    return cr_fail(CR_VALUE, "unknown reduction '%s'", name);
 }
 
 /* A call with one tensor, in place. */
@@ -240,6 +256,7 @@ cr_status cr_world_barrier(cr_world *d)
 {
     cr_call_args call = {.kind = CR_CALL_BARRIER, .dtype = CR_U8, .root = -1};
 
+    CR_TRY(dist_need(d, "cr_world_barrier", "d"));
     return cr_comm_run(d->comm, &call, "barrier");
 }
 
@@ -247,6 +264,7 @@ cr_status cr_world_all_reduce(cr_world *d, cr_tensor *t, const char *op)
 {
     cr_call_args call = {.kind = CR_CALL_ALL_REDUCE, .root = -1};
 
+    CR_TRY(dist_need(d, "cr_world_all_reduce", "d"));
     CR_TRY(dist_op(&call.op, op));
     return dist_one(d, &call, t);
 }
@@ -255,6 +273,7 @@ cr_status cr_world_broadcast(cr_world *d, cr_tensor *t, int root)
 {
     cr_call_args call = {.kind = CR_CALL_BROADCAST, .root = root};
 
+    CR_TRY(dist_need(d, "cr_world_broadcast", "d"));
     return dist_one(d, &call, t);
 }
 
@@ -264,6 +283,7 @@ cr_status cr_world_receive(cr_world *d, cr_tensor *t, int from, int *sender)
     cr_buffer b;
     cr_work *w = NULL;
 
+    CR_TRY(dist_need(d, "cr_world_receive", "d"));
     CR_TRY(dist_buffer(&b, t));
     call.dtype = (cr_dtype)t->dtype;
     call.out = &b;
@@ -281,6 +301,7 @@ cr_status cr_world_send(cr_world *d, cr_tensor *t, int to)
     cr_call_args call = {.kind = CR_CALL_SEND, .root = to, .ins = 1};
     cr_buffer b;
 
+    CR_TRY(dist_need(d, "cr_world_send", "d"));
     CR_TRY(dist_buffer(&b, t));
     call.dtype = (cr_dtype)t->dtype;
     call.in = &b;
@@ -289,16 +310,15 @@ cr_status cr_world_send(cr_world *d, cr_tensor *t, int to)
 
 cr_status cr_world_all_gather(cr_world *d, cr_tensor *out, cr_tensor *in)
 {
-    cr_call_args call = {.kind = CR_CALL_ALL_GATHER,
-                         .root = -1,
-                         .ins = 1,
-                         .outs = cr_world_size(d),
-                         .out = d->parts};
+    cr_call_args call = {.kind = CR_CALL_ALL_GATHER, .root = -1, .ins = 1};
     cr_buffer own;
 
+    CR_TRY(dist_need(d, "cr_world_all_gather", "d"));
     CR_TRY(dist_buffer(&own, in));
     call.in = &own;
     call.dtype = (cr_dtype)in->dtype;
+    call.outs = cr_world_size(d);
+    call.out = d->parts;
     CR_TRY(dist_parts(d, d->parts, call.dtype, out));
     out->storage->version++;
     return cr_comm_run(d->comm, &call, "all_gather");
@@ -306,17 +326,16 @@ cr_status cr_world_all_gather(cr_world *d, cr_tensor *out, cr_tensor *in)
 
 cr_status cr_world_reduce_scatter(cr_world *d, cr_tensor *out, cr_tensor *in, const char *op)
 {
-    cr_call_args call = {.kind = CR_CALL_REDUCE_SCATTER,
-                         .root = -1,
-                         .ins = cr_world_size(d),
-                         .in = d->parts,
-                         .outs = 1};
+    cr_call_args call = {.kind = CR_CALL_REDUCE_SCATTER, .root = -1, .outs = 1};
     cr_buffer own;
 
+    CR_TRY(dist_need(d, "cr_world_reduce_scatter", "d"));
     CR_TRY(dist_op(&call.op, op));
     CR_TRY(dist_buffer(&own, out));
     call.out = &own;
     call.dtype = (cr_dtype)out->dtype;
+    call.ins = cr_world_size(d);
+    call.in = d->parts;
     CR_TRY(dist_parts(d, d->parts, call.dtype, in));
     out->storage->version++;
     return cr_comm_run(d->comm, &call, "reduce_scatter");
@@ -325,13 +344,16 @@ cr_status cr_world_reduce_scatter(cr_world *d, cr_tensor *out, cr_tensor *in, co
 cr_status cr_world_all_to_all(cr_world *d, cr_tensor *out, cr_tensor *in)
 {
     int n = cr_world_size(d);
-    cr_buffer *to = cr_alloc((size_t)n * sizeof *to), own;
-    cr_call_args call = {
-        .kind = CR_CALL_ALL_TO_ALL, .root = -1, .ins = n, .in = d->parts, .outs = n, .out = to};
-    cr_status st = to ? CR_OK : CR_MEMORY;
+    cr_call_args call = {.kind = CR_CALL_ALL_TO_ALL, .root = -1, .ins = n, .outs = n};
+    cr_buffer own;
 
+    CR_TRY(dist_need(d, "cr_world_all_to_all", "d"));
+    CR_TRY(dist_buffer(&own, in));
+    cr_buffer *to = cr_alloc((size_t)n * sizeof *to);
+    cr_status st = to ? CR_OK : CR_MEMORY;
     CR_GO(st);
-    CR_GO(dist_buffer(&own, in));
+    call.in = d->parts;
+    call.out = to;
     call.dtype = (cr_dtype)in->dtype;
     CR_GO(dist_parts(d, d->parts, call.dtype, in));
     CR_GO(dist_parts(d, to, call.dtype, out));
@@ -367,33 +389,42 @@ static cr_status ddp_reducer(cr_ddp *p)
     return st;
 }
 
-/* Copies rank 0's tensors: all, or buffers alone. */
-static cr_status ddp_copy_state(cr_ddp *p, bool buffers_only)
+static cr_status ddp_copy_one(cr_world *d, cr_tensor *t)
 {
-    for (size_t i = 0; i < cr_state_count(p->state); i++) {
-        cr_tensor *t = cr_state_tensor(p->state, i), *plain = NULL;
-        if (buffers_only && cr_requires_grad(t))
-            continue;
-        CR_TRY(cr_detach(&plain, t));
-        cr_status st = cr_world_broadcast(p->d, plain, 0);
-        cr_drop(plain);
-        CR_TRY(st);
-    }
-    return CR_OK;
+    cr_tensor *plain = NULL;
+
+    CR_TRY(cr_detach(&plain, t));
+    cr_status st = cr_world_broadcast(d, plain, 0);
+    cr_drop(plain);
+    return st;
+}
+
+/* Copies rank 0's parameters or buffers: `list` is cr_module_parameters or _buffers. */
+static cr_status ddp_copy(cr_ddp *p, cr_status (*list)(cr_tensors *out, cr_module *m))
+{
+    cr_tensors all = {0};
+    cr_status st = list(&all, p->m);
+
+    for (size_t i = 0; i < all.len && !st; i++)
+        st = ddp_copy_one(p->d, all.at[i]);
+    cr_free(all.at);
+    return st;
 }
 
 cr_status cr_ddp_new(cr_ddp **out, cr_world *d, cr_module *m)
 {
+    CR_TRY(dist_need(out, "cr_ddp_new", "out"));
+    CR_TRY(dist_need(d, "cr_ddp_new", "d"));
+    CR_TRY(dist_need(m, "cr_ddp_new", "m"));
     cr_ddp *p = cr_alloc_zero(sizeof *p);
     cr_status st = p ? CR_OK : CR_MEMORY;
-
     CR_GO(st);
     p->d = d;
     d->owners++;
     p->sync = true;
     p->m = cr_module_hold(m);
-    CR_GO(cr_module_state(&p->state, m));
-    CR_GO(ddp_copy_state(p, false));
+    CR_GO(ddp_copy(p, cr_module_parameters));
+    CR_GO(ddp_copy(p, cr_module_buffers));
     CR_GO(ddp_reducer(p));
     *out = p;
 done:
@@ -407,7 +438,6 @@ void cr_ddp_drop(cr_ddp *p)
     if (!p)
         return;
     cr_reducer_free(p->reducer);
-    cr_state_drop(p->state);
     cr_module_drop(p->m);
     cr_world_close(p->d);
     cr_free(p);
@@ -415,19 +445,23 @@ void cr_ddp_drop(cr_ddp *p)
 
 void cr_ddp_set_sync(cr_ddp *p, bool sync)
 {
+    if (!p)
+        return;
     p->sync = sync;
     cr_reducer_set_sync(p->reducer, sync);
 }
 
 cr_status cr_ddp_forward(cr_tensor **out, cr_ddp *p, cr_tensor *input)
 {
+    CR_TRY(dist_need(out, "cr_ddp_forward", "out"));
+    CR_TRY(dist_need(p, "cr_ddp_forward", "p"));
     cr_tensor *y = NULL;
     bool averages = p->sync && !cr_thread.no_grad;
 
     if (averages)
         CR_TRY(cr_reducer_before_forward(p->reducer));
     if (averages && cr_module_training(p->m))
-        CR_TRY(ddp_copy_state(p, true));
+        CR_TRY(ddp_copy(p, cr_module_buffers));
     CR_TRY(cr_module_forward(&y, p->m, input));
     cr_status st = averages ? cr_reducer_after_forward(p->reducer, &y, 1) : CR_OK;
     if (st)

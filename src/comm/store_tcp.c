@@ -172,8 +172,11 @@ static cr_status tcp_start(tcp_store *t, const cr_store_tcp_options *o)
 cr_status cr_store_tcp(cr_store **out, const cr_store_tcp_options *o)
 {
     size_t n = strlen(o->host) + 1;
-    tcp_store *t = cr_alloc_zero(sizeof *t + n);
 
+    if (o->port < 0 || o->port > UINT16_MAX)
+        return cr_fail(CR_VALUE, "a port is a number from 0 to %d, not %d", UINT16_MAX,
+                       o->port);
+    tcp_store *t = cr_alloc_zero(sizeof *t + n);
     if (!t)
         return CR_MEMORY;
     cr_store_init(&t->head, &tcp_kind, o->timeout_ms);

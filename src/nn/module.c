@@ -287,30 +287,52 @@ static bool has_tensor(const tensor_vec *v, const cr_tensor *t)
     return false;
 }
 
-static cr_status module_collect(void *context, cr_module *m, const char *prefix)
+static cr_status collect_tensors(tensor_vec *v, const nn_tensor *at, size_t n)
 {
-    tensor_vec *v = context;
-
-    (void)prefix;
-    CR_TRY(cr_vec_reserve(v, m->params.len));
-    for (size_t i = 0; i < m->params.len; i++)
-        if (m->params.at[i].t && !has_tensor(v, m->params.at[i].t))
-            cr_vec_put(v, m->params.at[i].t);
+    CR_TRY(cr_vec_reserve(v, n));
+    for (size_t i = 0; i < n; i++)
+        if (at[i].t && !has_tensor(v, at[i].t))
+            cr_vec_put(v, at[i].t);
     return CR_OK;
 }
 
-cr_status cr_module_parameters(cr_tensors *out, cr_module *m)
+static cr_status collect_parameters(void *context, cr_module *m, const char *prefix)
+{
+    (void)prefix;
+    return collect_tensors(context, m->params.at, m->params.len);
+}
+
+static cr_status collect_buffers(void *context, cr_module *m, const char *prefix)
+{
+    (void)prefix;
+    return collect_tensors(context, m->buffers.at, m->buffers.len);
+}
+
+static cr_status module_collect(cr_tensors *out, cr_module *m, nn_visit collect)
 {
     tensor_vec v = {0};
+    cr_status st = nn_walk(m, collect, &v);
 
-    CR_TRY(nn_need(m, "parameters", "self", "Module"));
-    cr_status st = nn_walk(m, module_collect, &v);
     if (st) {
         cr_vec_drop(&v);
         return st;
     }
     *out = (cr_tensors){v.at, v.len};
     return CR_OK;
+}
+
+cr_status cr_module_parameters(cr_tensors *out, cr_module *m)
+{
+    CR_TRY(nn_need(out, "parameters", "out", "list"));
+    CR_TRY(nn_need(m, "parameters", "self", "Module"));
+    return module_collect(out, m, collect_parameters);
+}
+
+cr_status cr_module_buffers(cr_tensors *out, cr_module *m)
+{
+    CR_TRY(nn_need(out, "buffers", "out", "list"));
+    CR_TRY(nn_need(m, "buffers", "self", "Module"));
+    return module_collect(out, m, collect_buffers);
 }
 
 /* --- modes --- */

@@ -45,10 +45,32 @@ static void refusals(cr_world *d, int size)
 
     MUST(cr_world_all_reduce(d, t, "median") == CR_VALUE);
     MUST(cr_world_all_reduce(d, NULL, "sum") == CR_TYPE);
+    MUST(cr_world_all_reduce(d, t, NULL) == CR_TYPE);
     MUST(cr_world_all_reduce(d, ct_t(t), "sum") == CR_VALUE);
     MUST(cr_world_broadcast(d, t, size) == CR_VALUE);
     MUST(cr_world_all_gather(d, ct_zeros(size, 5), ct_ones(3)) == CR_VALUE || size == 5);
     MUST(cr_world_all_gather(d, ct_zeros(size, 3, CT(dtype, CR_F64)), ct_ones(3)) == CR_VALUE);
+}
+
+/* A forward copies rank 0's buffers, and leaves frozen parameters alone. */
+static void frozen(cr_world *d, int rank)
+{
+    cr_module *net = ct_Linear(2, 2);
+    cr_tensor *bias = cr_module_tensor(net, "bias"), *seen = ct_add(ct_zeros(1), rank),
+              *y = NULL;
+    cr_ddp *ddp = NULL;
+
+    ct_check(cr_set_requires_grad(bias, false));
+    ct_check(cr_module_set_buffer(net, "seen", seen, false));
+    ct_check(cr_ddp_new(&ddp, d, net));
+    MUST(ct_floats(seen)[0] == 0);
+    *(float *)cr_tensor_data(bias) = (float)rank;
+    *(float *)cr_tensor_data(seen) = (float)rank + 5;
+    ct_check(cr_ddp_forward(&y, ddp, ct_ones(1, 2)));
+    MUST(ct_floats(bias)[0] == rank);
+    MUST(ct_floats(seen)[0] == 5);
+    ct_owned(y);
+    cr_ddp_drop(ddp);
 }
 
 int main(void)
@@ -59,11 +81,14 @@ int main(void)
     MUST(cr_world_open(&d, "gloom", "file:///tmp/none", 0, 1, 1000) == CR_COMM);
     MUST(cr_world_open(&d, NULL, "http://host:1", 0, 1, 1000) == CR_VALUE);
     MUST(cr_world_open(&d, NULL, "tcp://host", 0, 1, 1000) == CR_VALUE);
+    MUST(cr_world_open(&d, NULL, "tcp://127.0.0.1:65536", 0, 1, 1000) == CR_VALUE);
+    MUST(cr_world_open(&d, NULL, "tcp://127.0.0.1:4294967297", 0, 1, 1000) == CR_VALUE);
     MUST(!d);
     ct_check(cr_world_open(&d, NULL, "env://", -1, -1, 30000));
     MUST(cr_ddp_new(&ddp, d, ct_ReLU()) == CR_RUNTIME && !ddp);
     values(d, cr_world_rank(d), cr_world_size(d));
     refusals(d, cr_world_size(d));
+    frozen(d, cr_world_rank(d));
     cr_world_close(d);
     return wrong != 0;
 }

@@ -8,10 +8,11 @@ import re
 import sys
 from pathlib import Path
 
-HEADERS = "cresset_ops.h", "cresset.h", "cresset_nn.h", "cresset_call.h"
+HEADERS = "cresset_ops.h", "cresset.h", "cresset_nn.h", "cresset_call.h", "cresset_dist.h"
 NUMBERS = re.compile(r"(int|int64_t|uint64_t|unsigned|uint32_t|int32_t|size_t|double|float|bool)\b")
 
 PROGRAM = """#include <cresset.h>
+#include <cresset_dist.h>
 #include <cresset_nn.h>
 #include <stdio.h>
 #include <sys/wait.h>

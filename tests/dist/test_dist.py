@@ -102,6 +102,12 @@ def test_stores_answer_as_torch_does():
             store.set("k", 3)
 
 
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_store_refuses_ports_that_do_not_exist(port):
+    with pytest.raises(ValueError, match=f"a port is a number from 0 to 65535, not {port}"):
+        dist.TCPStore("127.0.0.1", port, None, True)
+
+
 def test_a_file_store_is_removed_by_the_last_of_its_world(tmp_path):
     path = str(tmp_path / "store")
     a, b = dist.FileStore(path, 2), dist.FileStore(path, 2)
