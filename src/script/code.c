@@ -27,7 +27,7 @@ typedef struct {
     const char **text; /* by value: the expression or the name that reads it */
     bool *inside;      /* by value: written inside the expression of its reader */
     code_use *use;     /* by value: its last reader */
-    cr_map split;      /* by reader: offset + 1 up to which it was split */
+    cr_map split;      /* by reader: offset + 2 up to which it was split */
     cr_map used, next; /* names, and the number that the next name gets */
     cr_map seen;       /* constants that are written */
 } coder;
@@ -217,7 +217,9 @@ static const char *code_of(const coder *c, const cr_svalue *v)
 {
     const char *text = c->text[v->id];
 
-    return text ? text : "?";
+    if (!text)
+        cr_session_check(c->s, cr_fail(CR_RUNTIME, "a value of the graph has no source text"));
+    return text;
 }
 
 /* --- lines --- */
@@ -323,10 +325,6 @@ static void code_tensor(cr_text *out, cr_tensor *t, const cr_scode *how)
 {
     size_t i = 0;
 
-    if (!how || !how->tensors) {
-        cr_text_put(out, "CONSTANTS.c0");
-        return;
-    }
     while (i < how->tensors->len && how->tensors->at[i] != t)
         i++;
     if (i == how->tensors->len) {
@@ -810,14 +808,18 @@ static void code_run(cr_session *s, void *context)
 
 cr_status cr_scode_function(cr_text *out, const cr_sfunction *f, const cr_scode *how)
 {
-    code_job job = {.out = out, .f = f, .how = how};
+    cr_scode_tensors own = {0};
+    cr_scode used = how ? *how : (cr_scode){0};
+    code_job job = {.out = out, .f = f, .how = &used};
     cr_session s = {0};
     cr_status st;
 
     if (!f->graph)
         return cr_fail(CR_RUNTIME, "'%s' has no code", f->qualified);
+    used.tensors = used.tensors ? used.tensors : &own;
     st = cr_session_run(&s, code_run, &job);
     code_maps_drop(&job.c);
+    cr_vec_drop(&own);
     cr_session_drop(&s);
     return st ? st : cr_text_status(out);
 }

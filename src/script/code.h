@@ -9,14 +9,14 @@ typedef CR_VEC(cr_tensor *) cr_scode_tensors;
 
 /* What an archive's text needs besides the functions themselves. */
 typedef struct {
-    cr_scode_tensors *tensors; /* collects tensors; or NULL */
+    cr_scode_tensors *tensors; /* collects tensors; NULL: numbered in each function */
     bool self_type;            /* self has its type, as in archives */
 } cr_scode;
 
 /* Appends the text of a compiled function, "def NAME(...". `how` may be NULL. */
 CR_MUST cr_status cr_scode_function(cr_text *out, const cr_sfunction *f, const cr_scode *how);
 
-/* Appends a constant as source text. */
+/* Appends a constant as source text.  `how` has `tensors`. */
 void cr_scode_constant(cr_text *out, const cr_sconstant *c, const cr_scode *how);
 
 #endif

@@ -499,6 +499,23 @@ static iteration iterate_range(compiler *c, const cr_sast *over)
 
 static iteration iterate_over(compiler *c, const cr_sast *over, cr_srange range);
 
+/* The known items of the part with the fewest; NULL when the program counts all parts. */
+static term *iterate_fewest(compiler *c, const iteration *it, cr_srange range)
+{
+    term *fewest = it->part[0].items;
+
+    for (int i = 1; i < it->parts; i++) {
+        term *items = it->part[i].items;
+        if (!items != !fewest)
+            cr_srange_bail(c->s, CR_RUNTIME, range,
+                           "Can not iterate over a module list or tuple with a value that does "
+                           "not have a static length");
+        if (fewest && items->count < fewest->count)
+            fewest = items;
+    }
+    return fewest;
+}
+
 static iteration iterate_parts(compiler *c, const cr_sast *over, bool counts, cr_srange range)
 {
     iteration it = {.counts = counts, .parts = over->count - 1};
@@ -516,11 +533,9 @@ static iteration iterate_parts(compiler *c, const cr_sast *over, bool counts, cr
                        counts ? "1 or 2 arguments" : "at least 1 argument");
     it.part = CR_NEW_N(c->s, iteration, it.parts);
     most = CR_NEW_N(c->s, cr_svalue *, it.parts + 1);
-    for (int i = 0; i < it.parts; i++) {
+    for (int i = 0; i < it.parts; i++)
         it.part[i] = iterate_over(c, over->at[1 + i], range);
-        if (it.part[i].items)
-            it.items = it.part[i].items;
-    }
+    it.items = iterate_fewest(c, &it, range);
     if (counts)
         most[n++] = compile_literal(c, INT64_MAX, over->range);
     for (int i = 0; i < it.parts; i++)

@@ -27,6 +27,9 @@ typedef struct {
     cr_text pickle;
     cr_map storages; /* by address: number + 1 */
     CR_VEC(cr_tensor *) kept;
+    cr_map memo; /* boxes and tensors that are written, by address: number + 1 */
+    cr_map open; /* objects whose attributes are being written */
+    uint32_t memo_count;
 } saver;
 
 /* --- what the module reaches --- */
@@ -312,6 +315,38 @@ static void save_class_name(saver *s, const cr_sclass *c)
     cr_text_printf(&s->pickle, "c%.*s\n%s\n", (int)(dot - c->name), c->name, dot + 1);
 }
 
+/* --- values that are written once --- */
+
+static void save_memo_op(saver *s, int byte_op, int u32_op, uint32_t number)
+{
+    save_byte(s, number < 256 ? byte_op : u32_op);
+    if (number < 256)
+        save_byte(s, (int)number);
+    else
+        save_u32(s, number);
+}
+
+/* Refers to the box or tensor when it was written before; else false. */
+static bool save_recall(saver *s, const void *at)
+{
+    uintptr_t known = (uintptr_t)cr_map_get(&s->memo, (const char *)&at, sizeof at);
+
+    if (known)
+        save_memo_op(s, 'h', 'j', (uint32_t)known - 1);
+    return known != 0;
+}
+
+/* Numbers the box or tensor that is on top of the reader's stack. */
+static cr_status save_remember(saver *s, const void *at)
+{
+    uint32_t number = s->memo_count++;
+
+    save_memo_op(s, 'q', 'r', number);
+    return cr_map_set(&s->memo, (const char *)&at, sizeof at, (void *)((uintptr_t)number + 1));
+}
+
+/* --- tensors --- */
+
 static cr_status save_storage_bytes(saver *s, cr_tensor *t, unsigned number)
 {
     char name[64], *bytes = NULL;
@@ -371,17 +406,34 @@ static cr_status save_host_tensor(saver *s, cr_tensor *t)
     return CR_OK;
 }
 
+static cr_status save_check_tensor(const cr_tensor *t)
+{
+    if (t->layout != CR_LAYOUT_STRIDED)
+        return cr_fail(CR_NOT_IMPLEMENTED,
+                       "tensors of layout torch.%s cannot be saved in "
+                       "TorchScript archives",
+                       cr_layout_names[t->layout]);
+    if (!cr_has_bytes(t->device))
+        return cr_fail(CR_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!");
+    return CR_OK;
+}
+
 static cr_status save_tensor(saver *s, cr_tensor *t)
 {
     cr_tensor *here = NULL;
 
+    if (save_recall(s, t))
+        return CR_OK;
+    CR_TRY(save_check_tensor(t));
     CR_TRY(cr_tensor_on_host(&here, t));
     cr_status st = save_host_tensor(s, here);
     cr_drop(here);
-    return st;
+    return st ? st : save_remember(s, t);
 }
 
-/* value -> restore_type_tag(value, "List[int]") around what `before` and `after` write. */
+/* --- containers --- */
+
+/* value -> restore_type_tag(value, "List[int]"): the value is written between begin and end. */
 static void save_tag_begin(saver *s)
 {
     save_global(s, "torch.jit._pickle", "restore_type_tag");
@@ -405,16 +457,38 @@ static const cr_stype *save_item_type(const cr_stype *t, size_t i)
                                        : t->item[0];
 }
 
+static cr_status save_list_items(saver *s, const cr_ilist *l, const cr_stype *type)
+{
+    save_byte(s, ']');
+    CR_TRY(save_remember(s, l));
+    save_byte(s, '(');
+    for (size_t i = 0; i < l->len; i++)
+        CR_TRY(save_value(s, &l->at[i], save_item_type(type, i)));
+    save_byte(s, 'e');
+    return CR_OK;
+}
+
 static cr_status save_list(saver *s, const cr_ilist *l, const cr_stype *type)
 {
     if (type)
         save_tag_begin(s);
-    cr_text_put(&s->pickle, "](");
-    for (size_t i = 0; i < l->len; i++)
-        CR_TRY(save_value(s, &l->at[i], save_item_type(type, i)));
-    save_byte(s, 'e');
+    if (!save_recall(s, l))
+        CR_TRY(save_list_items(s, l, type));
     if (type)
         save_tag_end(s, type);
+    return CR_OK;
+}
+
+static cr_status save_dict_items(saver *s, const cr_idict *d, const cr_stype *type)
+{
+    save_byte(s, '}');
+    CR_TRY(save_remember(s, d));
+    save_byte(s, '(');
+    for (size_t i = 0; i < d->len; i++) {
+        CR_TRY(save_value(s, &d->at[i].key, type ? type->item[0] : NULL));
+        CR_TRY(save_value(s, &d->at[i].value, type ? type->item[1] : NULL));
+    }
+    save_byte(s, 'u');
     return CR_OK;
 }
 
@@ -422,12 +496,8 @@ static cr_status save_dict(saver *s, const cr_idict *d, const cr_stype *type)
 {
     if (type)
         save_tag_begin(s);
-    cr_text_put(&s->pickle, "}(");
-    for (size_t i = 0; i < d->len; i++) {
-        CR_TRY(save_value(s, &d->at[i].key, type ? type->item[0] : NULL));
-        CR_TRY(save_value(s, &d->at[i].value, type ? type->item[1] : NULL));
-    }
-    save_byte(s, 'u');
+    if (!save_recall(s, d))
+        CR_TRY(save_dict_items(s, d, type));
     if (type)
         save_tag_end(s, type);
     return CR_OK;
@@ -446,10 +516,23 @@ static cr_status save_tuple(saver *s, const cr_ilist *l, const cr_stype *type)
     return CR_OK;
 }
 
+/* torch's reader makes an object after its attributes, so none of them can refer to it. */
+static cr_status save_open(saver *s, const cr_iobject *o)
+{
+    if (cr_map_get(&s->open, (const char *)&o, sizeof o))
+        return cr_fail(CR_RUNTIME,
+                       "an object of type '%s' refers to itself and cannot be saved",
+                       cr_stype_text(o->type));
+    return cr_map_set(&s->open, (const char *)&o, sizeof o, s);
+}
+
 static cr_status save_object(saver *s, const cr_iobject *o)
 {
     const cr_sclass *c = o->type->cls;
 
+    if (save_recall(s, o))
+        return CR_OK;
+    CR_TRY(save_open(s, o));
     save_class_name(s, c);
     save_byte(s, ')');
     save_byte(s, 0x81);
@@ -459,7 +542,7 @@ static cr_status save_object(saver *s, const cr_iobject *o)
         CR_TRY(save_value(s, &o->slot[i], c->attribute[i].type));
     }
     cr_text_put(&s->pickle, "ub");
-    return CR_OK;
+    return save_remember(s, o);
 }
 
 static cr_status save_device(saver *s, const cr_ivalue *v)
@@ -520,7 +603,7 @@ static cr_status save_value(saver *s, const cr_ivalue *v, const cr_stype *type)
     return CR_OK;
 }
 
-static void save_forget_storages(saver *s)
+static void save_forget_values(saver *s)
 {
     for (size_t i = 0; i < s->kept.len; i++)
         cr_drop(s->kept.at[i]);
@@ -528,6 +611,11 @@ static void save_forget_storages(saver *s)
     s->kept.len = 0;
     cr_map_drop(&s->storages);
     s->storages = (cr_map){0};
+    cr_map_drop(&s->memo);
+    s->memo = (cr_map){0};
+    cr_map_drop(&s->open);
+    s->open = (cr_map){0};
+    s->memo_count = 0;
 }
 
 /* Writes the record FOLDER.pkl with the value. */
@@ -546,7 +634,7 @@ static cr_status save_pickle(saver *s, const char *folder, const cr_ivalue *v)
 done:
     cr_text_drop(&s->pickle);
     s->pickle = (cr_text){0};
-    save_forget_storages(s);
+    save_forget_values(s);
     return st;
 }
 

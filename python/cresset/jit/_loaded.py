@@ -178,8 +178,9 @@ class LoadedModule(RecursiveScriptModule):
     def save(self, f, _extra_files=None):
         """Writes an archive, which torch reads too."""
         name = os.path.splitext(os.path.basename(str(f)))[0] or "archive"
+        archive = self.save_to_buffer(_extra_files, name)  # a failure leaves the file that is there
         with open(f, "wb") as file:
-            file.write(self.save_to_buffer(_extra_files, name))
+            file.write(archive)
 
     def save_to_buffer(self, _extra_files=None, _name="archive"):
         """The bytes of an archive."""

@@ -1,0 +1,139 @@
+"""Compiled programs: values that archives cannot hold or share, loops of unequal length, compilers in several threads."""
+import io
+import zipfile
+
+import pytest
+
+import cresset as torch
+from cresset import nn
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+# --- loops over what is known when compiled ---
+
+def long_then_short(x: torch.Tensor):
+    n = 0
+    for i, (a, b) in enumerate(zip((x, x, x), (x, x + 1))):
+        n += i + int(a + b)
+    return n
+
+
+def short_then_long(x: torch.Tensor):
+    n = 0
+    for a, (b, c) in zip((x, x + 1), zip((x, x, x), (x, x, x, x))):
+        n += int(a + b + c)
+    return n
+
+
+def listed(x: torch.Tensor):
+    return [a + b for a, b in zip((x, x, x), (x,))]
+
+
+def known_and_unknown(x: torch.Tensor, n: list[int]):
+    for a, b in zip((x, x), n):
+        x = x + a * b
+    return x
+
+
+@pytest.mark.parametrize("fn", [long_then_short, short_then_long, listed])
+def test_a_loop_over_tuples_ends_with_the_shortest(fn):
+    x = torch.tensor(2)
+    assert torch.jit.script(fn)(x) == fn(x)
+
+
+def test_a_list_has_no_length_that_a_tuple_could_follow():
+    with pytest.raises(RuntimeError, match="Can not iterate over a module list or tuple with a value that does not have a static length"):
+        torch.jit.script(known_and_unknown)
+
+
+# --- what archives hold ---
+
+class Holds(nn.Module):
+    def __init__(self, held):
+        super().__init__()
+        self.register_buffer("held", held)
+
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize("held, text", [
+    (torch.ones(3, device="meta"), "Cannot copy out of meta tensor; no data!"),
+    (torch.eye(3).to_sparse(), "layout torch.sparse_coo cannot be saved"),
+    (torch.eye(3).to_sparse_csr(), "layout torch.sparse_csr cannot be saved"),
+])
+def test_a_tensor_without_a_strided_storage_is_refused(held, text):
+    with pytest.raises(NotImplementedError, match=text):
+        torch.jit.script(Holds(held)).save_to_buffer()
+
+
+def reloaded(m):
+    return torch.jit.load(io.BytesIO(m.save_to_buffer()))
+
+
+RING = b"""class Ring(Module):
+  __parameters__ = []
+  __buffers__ = []
+  training : bool
+  first : List[int]
+  second : List[int]
+  link : Optional[__torch__.Ring]
+  def forward(self: __torch__.Ring, x: int) -> int:
+    _0 = torch.append(self.first, x)
+    return torch.len(self.second)
+  def close(self: __torch__.Ring) -> NoneType:
+    self.link = self
+    return None
+  def share(self: __torch__.Ring) -> NoneType:
+    self.second = self.first
+    return None
+"""
+RING_STATE = b"\x80\x02c__torch__\nRing\n)\x81}(X\x08\0\0\0training\x89X\x05\0\0\0first](K\x01eX\x06\0\0\0second](K\x02eX\x04\0\0\0linkNub."
+
+
+def test_lists_stay_shared_and_an_object_that_refers_to_itself_is_refused():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as made:
+        for name, data in (("data.pkl", RING_STATE), ("code/__torch__.py", RING), ("constants.pkl", b"\x80\x02)."), ("version", b"10\n")):
+            made.writestr("ring/" + name, data)
+    m = torch.jit.load(io.BytesIO(out.getvalue()))
+    assert m(5) == 1
+    m.share()
+    again = reloaded(m)
+    assert again(6) == 3 and again(7) == 4  # a list that two attributes share
+    m.close()
+    with pytest.raises(RuntimeError, match="an object of type '__torch__.Ring' refers to itself and cannot be saved"):
+        m.save_to_buffer()
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = self.b = nn.Linear(2, 2)
+        self.w = self.a.weight
+
+    def forward(self, x):
+        return self.b(self.a(x)) @ self.w
+
+
+def test_submodules_and_parameters_stay_shared():
+    m = reloaded(torch.jit.trace(Twice(), torch.ones(1, 2)))
+    assert m._c.get("a") == m._c.get("b")
+    assert m.a.weight is m.b.weight is m.w
+    assert len(list(m.parameters())) == 2
+
+
+def test_a_save_that_fails_keeps_the_file(tmp_path):
+    path = tmp_path / "m.pt"
+    torch.jit.script(Holds(torch.ones(2))).save(path)
+    before = path.read_bytes()
+    with pytest.raises(NotImplementedError):
+        torch.jit.script(Holds(torch.ones(2, device="meta"))).save(path)
+    assert path.read_bytes() == before
+
+
+def test_constant_tensors_are_numbered_in_the_text():
+    a, b = torch.tensor([1.0]), torch.tensor([2.0])
+    text = torch.jit.trace(lambda x: x * a + b * a, torch.ones(1)).code
+    assert text.count("CONSTANTS.c0") == 2 and text.count("CONSTANTS.c1") == 1
