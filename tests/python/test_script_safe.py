@@ -1,5 +1,6 @@
 """Compiled programs: values that archives cannot hold or share, loops of unequal length, compilers in several threads."""
 import io
+import threading
 import zipfile
 
 import pytest
@@ -137,3 +138,132 @@ def test_constant_tensors_are_numbered_in_the_text():
     a, b = torch.tensor([1.0]), torch.tensor([2.0])
     text = torch.jit.trace(lambda x: x * a + b * a, torch.ones(1)).code
     assert text.count("CONSTANTS.c0") == 2 and text.count("CONSTANTS.c1") == 1
+
+
+# --- traces ---
+
+def test_a_trace_refuses_tensors_that_it_did_not_record():
+    with pytest.raises(RuntimeError, match="Tracer cannot record 'gradient': TorchScript has no such operator"):
+        torch.jit.trace(lambda x: torch.gradient(x)[0] + x, torch.ones(4))
+
+
+@torch.jit.script
+def nested(x):
+    return {"a": x + 1}
+
+
+def test_a_trace_refuses_nested_results_of_compiled_code():
+    with pytest.raises(RuntimeError, match="Tracer cannot record"):
+        torch.jit.trace(lambda x: nested(x)["a"] * 2, torch.ones(2))
+
+
+class Counts(nn.Module):
+    def __init__(self, fails=False):
+        super().__init__()
+        self.register_buffer("n", torch.zeros(1))
+        self.fails = fails
+
+    def forward(self, x):
+        self.n.add_(1)
+        if self.fails:
+            raise ValueError("no")
+        return x + self.n
+
+
+def test_a_trace_leaves_buffers_as_they_were(recwarn):
+    m = Counts()
+    traced = torch.jit.trace(m, torch.ones(1))
+    assert not [w for w in recwarn if w.category is torch.jit.TracerWarning]
+    assert float(m.n) == 0 and float(traced(torch.ones(1))) == 2
+    m = Counts(fails=True)
+    with pytest.raises(ValueError, match="no"):
+        torch.jit.trace(m, torch.ones(1))
+    assert float(m.n) == 0
+
+
+# --- compilers ---
+
+class Scaled(nn.Module):
+    factor: torch.jit.Final[torch.Tensor]
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return x * self.factor
+
+
+def test_modules_with_unequal_constant_tensors_have_unequal_classes():
+    a, b = (torch.full((2000,), v) for v in (1.0, 1.0))
+    b[1000] = 3.0
+    x = torch.ones(2000)
+    for t in (a, b, a.double(), torch.tensor(1.00001), torch.tensor(1.00002)):
+        assert torch.equal(torch.jit.script(Scaled(t))(x), x * t)
+
+
+class Helper(nn.Module):
+    def forward(self, x):
+        return x
+
+    def more(self, x):
+        return x + 1
+
+
+class Fails(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.helper = Helper()
+
+    def forward(self, x):
+        return self.helper(x) + absent  # noqa: F821
+
+
+class Works(Fails):
+    def forward(self, x):
+        return self.helper.more(x)
+
+
+def test_a_compilation_that_fails_leaves_no_class_behind():
+    with pytest.raises(RuntimeError, match="absent"):
+        torch.jit.script(Fails())
+    assert float(torch.jit.script(Works())(torch.zeros(1))) == 1
+
+
+class Waits:
+    """An object whose attribute is found when another thread had time to compile."""
+
+    def __init__(self):
+        self.asked, self.done = threading.Event(), threading.Event()
+
+    @property
+    def number(self):
+        self.asked.set()
+        self.overtaken = self.done.wait(0.3)
+        return 5
+
+
+waits = Waits()
+
+
+def slow(x: int) -> int:
+    return x + waits.number
+
+
+def quick(x: int) -> int:
+    return x + 1
+
+
+def test_one_thread_compiles_at_a_time():
+    made = []
+
+    def work():
+        waits.asked.wait(10)
+        made.append(torch.jit.script(quick))
+        waits.done.set()
+    thread = threading.Thread(target=work)
+    thread.start()
+    compiled = torch.jit.script(slow)
+    thread.join()
+    assert compiled(1) == 6 and made[0](1) == 2
+    assert not waits.overtaken

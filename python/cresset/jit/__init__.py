@@ -106,7 +106,8 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
         with _frontend.attempt():
             return _recursive.script_module(obj)
     if _builtin_isinstance(obj, type) and issubclass(obj, (enum.Enum, tuple)):
-        _frontend.describe(obj)
+        with _frontend.attempt():
+            _frontend.describe(obj)
         return obj
     if _builtin_isinstance(obj, types.FunctionType):
         return _frontend.compile_function(obj)

@@ -8,6 +8,7 @@ import enum
 import inspect
 import math
 import sys
+import threading
 import types
 import typing
 
@@ -20,6 +21,7 @@ _functions = {}    # function -> qualified name, of functions that are defined
 _scopes = {}       # qualified name of a function -> how its names are looked up
 _classes = {}      # class -> qualified name
 _modules = {}      # qualified name of a module's class -> one of its modules
+_shared = {}       # what makes a module's class -> its qualified name
 _objects = []      # objects by handle
 _handles = {}      # id -> handle
 _taken = set()     # qualified names
@@ -122,17 +124,23 @@ def define(fn, owner=None, name=None):
     return qualified
 
 
+_tables = _functions, _classes, _modules, _shared
+_compiling = threading.RLock()  # the compiler has one session, and its questions run Python
+
+
 class attempt:
-    """A compilation: what it defined is forgotten when it fails."""
+    """A compilation, the only one at its time: what it defined is forgotten when it fails."""
 
     def __enter__(self):
-        self.before = dict(_functions), dict(_classes), dict(_modules)
+        _compiling.acquire()
+        self.before = [dict(table) for table in _tables]
 
     def __exit__(self, kind, value, trace):
         if kind is not None:
-            for table, old in zip((_functions, _classes, _modules), self.before):
+            for table, old in zip(_tables, self.before):
                 table.clear()
                 table.update(old)
+        _compiling.release()
 
 
 # --- what objects are ---
@@ -463,7 +471,7 @@ def define_unit(source, functions):
 
 def compile_function(fn):
     """Compiles a function of Python."""
-    if fn in _functions:
-        return _C._script_compile(_functions[fn])
     with attempt():
+        if fn in _functions:
+            return _C._script_compile(_functions[fn])
         return _C._script_compile(define(fn))

@@ -13,7 +13,6 @@ from cresset.nn import Module, ModuleDict, ModuleList, Sequential
 from .. import _C
 from . import _forms, _frontend
 
-_shared = {}  # what makes a compiled class -> its name
 _skipped = {"training", "_parameters", "_buffers", "_non_persistent_buffers_set", "_modules", "_is_full_backward_hook",
             "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_state_dict_hooks",
             "_state_dict_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_forward_hooks",
@@ -73,6 +72,30 @@ def _constant_names(module, hints):
     return names
 
 
+class _Identity:
+    """Stands for an object in a key: equal for the same object only."""
+
+    def __init__(self, object):
+        self.object = object
+
+    def __eq__(self, other):
+        return isinstance(other, _Identity) and self.object is other.object
+
+    def __hash__(self):
+        return id(self.object)
+
+
+def _constant_key(value):
+    """Unequal for constants that compiled code can tell apart."""
+    if isinstance(value, (list, tuple)):
+        return type(value), tuple(map(_constant_key, value))
+    if isinstance(value, dict):
+        return dict, tuple((_constant_key(k), _constant_key(v)) for k, v in value.items())
+    if isinstance(value, cresset.Tensor):
+        return _Identity(value)
+    return type(value), repr(value)
+
+
 class _Shape:
     """What a module's compiled class consists of."""
 
@@ -120,7 +143,8 @@ class _Shape:
             self._add(name, value, text)
 
     def key(self, module):
-        return (type(module), tuple(self.attributes), tuple(sorted((k, repr(v)) for k, v in self.constants.items())),
+        constants = tuple((k, _constant_key(self.constants[k])) for k in sorted(self.constants))
+        return (type(module), tuple(self.attributes), constants,
                 tuple((n, c._c.name) for n, c in self.children), getattr(module, "_script_distinct", None))
 
 
@@ -205,7 +229,7 @@ def script_module(module):
         raise NotImplementedError(f"torch.jit.script does not compile forward hooks yet; '{type(module).__name__}' has some")
     shape = _Shape(module)
     key = shape.key(module)
-    name = _shared.get(key)
+    name = _frontend._shared.get(key)
     fresh = name is None
     if fresh:
         name = _define_class(module, shape)
@@ -217,6 +241,6 @@ def script_module(module):
             if f"{name}.{method}" not in _frontend._scopes:
                 _frontend.define(fn, name, method)
             _C._script_compile(f"{name}.{method}")
-        _shared[key] = name
+        _frontend._shared[key] = name
     values = {**shape.values, **{n: c._c for n, c in shape.children}}
     return LoadedModule(_C._script_new(name, values))

@@ -46,6 +46,15 @@ class _Value:
         self.frame, self.name, self.attribute, self.constant = frame, name, attribute, constant
 
 
+def _results(name, result):
+    """The tensors of a call's result, in order; refuses those inside of further containers."""
+    items = result if isinstance(result, (list, tuple)) else [result]
+    tensors = [t for t in items if isinstance(t, cresset.Tensor)]
+    if len(tensors) != len(_flatten(result)):
+        raise RuntimeError(f"Tracer cannot record '{name}': its result has tensors inside of nested containers")
+    return tensors
+
+
 class _Call:
     """An operator's call: parts of its text, of which values are operands; and its results."""
 
@@ -136,9 +145,9 @@ class Recorder(TorchFunctionMode):
             out += ([", "] if i or args else []) + [f"{key}="] + self.parts(x)
         return out + [")"]
 
-    def record(self, parts, result, effect=False):
+    def record(self, name, parts, result, effect=False):
         several = isinstance(result, (list, tuple))
-        tensors = [t for t in (result if several else [result]) if isinstance(t, cresset.Tensor)]
+        tensors = _results(name, result)
         if not tensors and not effect:
             return
         call = _Call(parts, [], several, effect)
@@ -165,7 +174,7 @@ class Recorder(TorchFunctionMode):
         if name == "__getitem__":
             parts = [self.value(args[0]), "[", *self.index_parts(args[1]), "]"]
             result = func(*args)
-            self.record(parts, result)
+            self.record(name, parts, result)
             return result
         if name == "__setitem__":
             parts = [self.value(args[0]), "[", *self.index_parts(args[1]), "] = ", *self.parts(args[2])]
@@ -184,8 +193,8 @@ class Recorder(TorchFunctionMode):
             parts = self.call_parts(name, given, {k: v for k, v in kwargs.items() if k != "out"})
         result = func(*args, **kwargs)
         if parts is not None:
-            self.record(parts, result, effect=name.endswith("_") and not name.startswith("__"))
-        elif isinstance(result, cresset.Tensor):
+            self.record(name, parts, result, effect=name.endswith("_") and not name.startswith("__"))
+        elif _flatten(result):
             raise RuntimeError(f"Tracer cannot record '{name}': TorchScript has no such operator")
         return result
 
@@ -203,9 +212,8 @@ class Recorder(TorchFunctionMode):
         self.frame = frame.parent
         if frame.arguments is not None:
             frame.several = isinstance(result, (list, tuple))
-            for t in result if frame.several else [result]:
-                if isinstance(t, cresset.Tensor):
-                    frame.results.append(self.bind(t, _Value(frame)))
+            for t in _results(type(module).__name__, result):
+                frame.results.append(self.bind(t, _Value(frame)))
 
     def script_call(self, function, args, kwargs, result):
         self.scripted = getattr(self, "scripted", {})
@@ -216,7 +224,7 @@ class Recorder(TorchFunctionMode):
             parts += [*self.parts(x), ", "]
         for key, x in kwargs.items():
             parts += [f"{key}=", *self.parts(x), ", "]
-        self.record([*parts, ")"], result, effect=True)
+        self.record(getattr(function, "name", name), [*parts, ")"], result, effect=True)
 
 
 _CASTS = {"float": cresset.float32, "double": cresset.float64, "half": cresset.float16, "long": cresset.int64,
@@ -543,6 +551,24 @@ def _names(fn, count):
     return [names[i] if i < len(names) else f"argument_{i + 1}" for i in range(count)]
 
 
+class _Buffers:
+    """Buffers of a module, which are as before at the end of each `with`."""
+
+    def __init__(self, module):
+        modules = () if module is None else module.modules()
+        self.state = [(m._buffers, name, t, t.detach().clone())
+                      for m in modules for name, t in m._buffers.items() if t is not None]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        with cresset.no_grad():
+            for table, name, t, old in self.state:
+                table[name] = t
+                t.copy_(old)
+
+
 def _run(fn, module, inputs, kwargs):
     """Calls `fn` and returns (recorder, parameters, outputs)."""
     recorder = Recorder(module)
@@ -561,11 +587,12 @@ def _run(fn, module, inputs, kwargs):
     return recorder, parameters, outputs
 
 
-def _check(traced, fn, inputs, kwargs, tolerance):
-    with cresset.random.fork_rng():
-        want = _flatten(fn(*inputs, **kwargs))
-    with cresset.random.fork_rng():
-        got = _flatten(traced(*inputs, **kwargs))
+def _check(traced, fn, inputs, kwargs, tolerance, buffers):
+    """Warns of results that differ; each call finds the buffers of the example call."""
+    with buffers, cresset.random.fork_rng():
+        want = [t.clone() for t in _flatten(fn(*inputs, **kwargs))]
+    with buffers, cresset.random.fork_rng():
+        got = [t.clone() for t in _flatten(traced(*inputs, **kwargs))]
     for i, (a, b) in enumerate(zip(want, got)):
         try:
             cresset.testing.assert_close(b, a, rtol=tolerance, atol=tolerance, equal_nan=True)
@@ -580,11 +607,10 @@ def trace(fn, inputs, kwargs, check, tolerance):
     if isinstance(fn, cresset.jit.ScriptFunction) or isinstance(fn, cresset.jit.ScriptModule):
         return fn
     module = fn if isinstance(fn, Module) else None
-    state = None
-    if module is not None:
-        state = [(t, t.detach().clone()) for t in module.buffers()]
+    buffers = _Buffers(module)
     with _frontend.attempt():
-        recorder, parameters, outputs = _run(fn, module, inputs, kwargs)
+        with buffers:
+            recorder, parameters, outputs = _run(fn, module, inputs, kwargs)
         writer = _Writer(recorder, outputs)
 
         def result(read):
@@ -602,10 +628,6 @@ def trace(fn, inputs, kwargs, check, tolerance):
             head, body, names = writer.method(recorder.top, parameters, result)
             _C._script_compile(_define(recorder, classes[id(module)], "forward", head, names, body))
             traced = LoadedModule(value)
-    if state:
-        with cresset.no_grad():
-            for t, old in state:
-                t.copy_(old)
     if check:
-        _check(traced, fn, inputs, kwargs, tolerance)
+        _check(traced, fn, inputs, kwargs, tolerance, buffers)
     return traced
