@@ -67,7 +67,7 @@ static void defer_report(size_t calls, const char *why)
     if (PyGILState_Check())
         PyErr_Restore(type, value, trace);
     put_source(&source, &e);
-    cr_log_line("capture", 1, "flush of %zu calls at %s:%d: %s (%s is needed)", calls, e.where,
+    cr_log_line("capture", 1, "flush of %zu calls at %s:%d: %s (for %s)", calls, e.where,
                 e.line, cr_text_str(&source), why);
     cr_text_drop(&source);
     if (events && event_count < KEPT)
