@@ -125,6 +125,15 @@ def test_submodules_and_parameters_stay_shared():
     assert len(list(m.parameters())) == 2
 
 
+def test_hundreds_of_values_stay_shared():
+    layers = [nn.Linear(2, 2) for _ in range(150)]  # more values than numbers of one byte
+    m = torch.jit.trace(nn.Sequential(*layers, layers[0], layers[-1]), torch.ones(1, 2))
+    again = reloaded(m)
+    assert [len(list(x.parameters())) for x in (m, again)] == [300, 300]
+    assert again._c.get("150") == again._c.get("0") and again._c.get("151") == again._c.get("149")
+    assert torch.equal(again(torch.ones(1, 2)), m(torch.ones(1, 2)))
+
+
 def test_a_save_that_fails_keeps_the_file(tmp_path):
     path = tmp_path / "m.pt"
     torch.jit.script(Holds(torch.ones(2))).save(path)

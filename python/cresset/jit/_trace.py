@@ -410,7 +410,10 @@ class _Writer:
             return "".join(p if isinstance(p, str) else read(p) for p in parts)
 
         def define(values):
+            taken = {line for line, _ in gets}
             for v in values:
+                while f"_{number[0]}" in taken:
+                    number[0] += 1
                 names[v] = f"_{number[0]}"
                 number[0] += 1
             return ", ".join(names[v] for v in values)
