@@ -34,8 +34,9 @@ typedef struct {
     int rank, size, device; /* device -1: no communicator yet */
     cr_store *store;
     int64_t timeout_ms;
-    pthread_mutex_t lock; /* of comm */
+    pthread_mutex_t lock; /* of comm and users */
     cr_nccl_comm comm;
+    int users; /* calls that are being handed to NCCL */
     atomic_bool shut;
     void *stream;
     uintptr_t barrier; /* four bytes of device memory */
@@ -57,7 +58,7 @@ typedef struct {
     int sender;
 } nccl_transfer;
 
-enum { YIELDS = 2000, PAUSE_US = 20, ASK_EVERY = 64 };
+enum { YIELDS = 2000, PAUSE_US = 20, ASK_EVERY = 64, HAND_OVER_MS = 1000 };
 
 /* --- the library --- */
 static bool nccl_bind(void *file)
@@ -130,14 +131,39 @@ static cr_status nccl_link_open(void **link, const cr_link_how *how, int *rank, 
     return CR_OK;
 }
 
-/* The communicator, taken from the link; the caller ends it. */
+/* The communicator, taken from the link; the caller ends it.  Calls that use it are awaited
+ * first.  One that takes longer waits for a peer: then only an abort ends it. */
 static cr_nccl_comm nccl_take_comm(nccl_link *l)
 {
+    double end = cr_seconds() + 1e-3 * HAND_OVER_MS;
+
     pthread_mutex_lock(&l->lock);
+    while (l->users && cr_seconds() < end) {
+        pthread_mutex_unlock(&l->lock);
+        usleep(PAUSE_US);
+        pthread_mutex_lock(&l->lock);
+    }
     cr_nccl_comm comm = l->comm;
     l->comm = NULL;
     pthread_mutex_unlock(&l->lock);
     return comm;
+}
+
+/* The communicator for a call, which nccl_return_comm ends; NULL after shut. */
+static cr_nccl_comm nccl_use_comm(nccl_link *l)
+{
+    pthread_mutex_lock(&l->lock);
+    cr_nccl_comm comm = l->shut ? NULL : l->comm;
+    l->users += comm != NULL;
+    pthread_mutex_unlock(&l->lock);
+    return comm;
+}
+
+static void nccl_return_comm(nccl_link *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->users--;
+    pthread_mutex_unlock(&l->lock);
 }
 
 static void nccl_link_shut(void *link)
@@ -156,7 +182,7 @@ static void nccl_link_close(void *link, bool broken)
     cr_nccl_comm comm = nccl_take_comm(l);
 
     if (l->device >= 0 && !cr_cuda_use(l->device)) {
-        if (!broken)
+        if (!broken && l->stream)
             nccl_driver->stream_wait(l->stream);
         if (comm)
             nccl.CommDestroy(comm);
@@ -184,7 +210,7 @@ static cr_status making_run(void *at)
     return CR_OK;
 }
 
-/* Also of a communicator that came too late. */
+/* Also of a communicator that came too late, or after the link was shut. */
 static void making_free(void *at)
 {
     making *m = at;
@@ -221,8 +247,10 @@ static cr_status nccl_connect_on(nccl_link *l, making *m)
                             "NCCL: connecting the ranks", &late);
     if (!st) {
         pthread_mutex_lock(&l->lock);
-        l->comm = m->comm;
-        m->comm = NULL;
+        if (!l->shut) {
+            l->comm = m->comm;
+            m->comm = NULL;
+        }
         pthread_mutex_unlock(&l->lock);
     }
     if (!late)
@@ -230,25 +258,34 @@ static cr_status nccl_connect_on(nccl_link *l, making *m)
     return st;
 }
 
-/* Makes the communicator at the first call. */
-static cr_status nccl_connect(nccl_link *l, int device)
+static cr_status nccl_make(nccl_link *l, int device)
 {
-    if (l->device >= 0)
-        return l->device == device
-                   ? CR_OK
-                   : cr_fail(CR_RUNTIME, "NCCL: the group's device is cuda:%d, not cuda:%d",
-                             l->device, device);
     making *m = cr_alloc_zero(sizeof *m);
+
     if (!m)
         return CR_MEMORY;
     m->rank = l->rank;
     m->size = l->size;
     m->device = device;
     CR_TRY(nccl_connect_on(l, m));
-    CR_TRY(nccl_cuda(cr_cuda_use(device)));
-    CR_TRY(nccl_cuda(cr_cuda_stream_new(device, -1, &l->stream)));
-    CUDA_DO(memory_get(&l->barrier, sizeof(int32_t)));
     l->device = device;
+    return CR_OK;
+}
+
+/* Makes the communicator at the first call, then the rest; after a failure, the next call makes
+ * what is missing. */
+static cr_status nccl_connect(nccl_link *l, int device)
+{
+    if (l->device >= 0 && l->device != device)
+        return cr_fail(CR_RUNTIME, "NCCL: the group's device is cuda:%d, not cuda:%d",
+                       l->device, device);
+    if (l->device < 0)
+        CR_TRY(nccl_make(l, device));
+    CR_TRY(nccl_cuda(cr_cuda_use(device)));
+    if (!l->stream)
+        CR_TRY(nccl_cuda(cr_cuda_stream_new(device, -1, &l->stream)));
+    if (!l->barrier)
+        CUDA_DO(memory_get(&l->barrier, sizeof(int32_t)));
     return CR_OK;
 }
 
@@ -369,10 +406,12 @@ static cr_status nccl_plan(void *link, void **transfer, const cr_call_args *call
 
 /* --- host buffers --- */
 /* The stage of a host buffer; NULL when it has none. */
-static nccl_stage *stage_of(const nccl_transfer *t, cr_buffer b)
+static nccl_stage *stage_of(const nccl_transfer *t, cr_buffer b, cr_dtype dtype)
 {
+    size_t bytes = (size_t)b.count * cr_dtype_size(dtype);
+
     for (size_t i = 0; i < t->stages.len; i++)
-        if (t->stages.at[i].host.at == b.at && t->stages.at[i].host.count == b.count)
+        if (t->stages.at[i].host.at == b.at && t->stages.at[i].bytes == bytes)
             return &t->stages.at[i];
     return NULL;
 }
@@ -383,7 +422,7 @@ static cr_status stage_list(nccl_transfer *t, const cr_buffer *b, int n, cr_dtyp
     CR_TRY(cr_vec_reserve(&t->stages, (size_t)n));
     for (int i = 0; i < n; i++) {
         size_t bytes = (size_t)b[i].count * cr_dtype_size(dtype);
-        nccl_stage *same = stage_of(t, b[i]);
+        nccl_stage *same = stage_of(t, b[i], dtype);
         if (same) {
             same->comes_back |= comes_back;
             continue;
@@ -431,7 +470,7 @@ static cr_status stage_out(const nccl_link *l, const nccl_transfer *t)
 /* The device address of a buffer. */
 static void *nccl_at(const nccl_transfer *t, const cr_call_args *c, cr_buffer b)
 {
-    const nccl_stage *s = c->device.kind == CR_CPU ? stage_of(t, b) : NULL;
+    const nccl_stage *s = c->device.kind == CR_CPU ? stage_of(t, b, c->dtype) : NULL;
 
     return s ? (void *)(t->room + s->offset) : b.at;
 }
@@ -584,7 +623,7 @@ static cr_status calls_run(nccl_call *k, int n)
         st = call_run(&k[i]);
     int rc = nccl.GroupEnd();
     for (int i = 0; i < n; i++)
-        if (k[i].op > CR_NCCL_AVG)
+        if (k[i].op > CR_NCCL_AVG && !k[i].l->shut) /* an abort frees operations */
             nccl.RedOpDestroy(k[i].op, k[i].comm);
     return st ? st : rc && rc != CR_NCCL_IN_PROGRESS ? nccl_failed(rc, "GroupEnd") : CR_OK;
 }
@@ -593,13 +632,15 @@ static cr_status calls_start(nccl_link *l, const nccl_transfer *t, const cr_call
                              int n)
 {
     nccl_call *k = cr_alloc_zero((size_t)n * sizeof *k);
-    cr_nccl_comm comm = l->comm;
 
     if (!k)
         return CR_MEMORY;
+    cr_nccl_comm comm = nccl_use_comm(l);
     for (int i = 0; i < n; i++)
         k[i] = (nccl_call){.l = l, .comm = comm, .t = t, .c = &calls[i]};
     cr_status st = comm ? calls_run(k, n) : cr_fail(CR_COMM, "NCCL: the group was closed");
+    if (comm)
+        nccl_return_comm(l);
     cr_free(k);
     return st;
 }

@@ -173,6 +173,25 @@ def a_rank_dies(rank, size):
     os._exit(0)
 
 
+def closed_while_connecting(rank, size):
+    """Rank 0 closes the group while its first call waits for the others to connect."""
+    cuda = here(rank)
+    group = dist.group.WORLD
+    if rank:
+        time.sleep(1.5)
+    work = dist.all_reduce(torch.ones(3, device=cuda), async_op=True)
+    time.sleep(0.5)
+    group.abort()
+    try:
+        work.wait()
+        torch.cuda.synchronize()
+    except dist.DistBackendError as error:
+        assert rank or "the group was closed" in str(error), error
+    else:
+        assert rank, "no error"
+    assert (torch.ones(2, device=cuda) * 2).tolist() == [2, 2]  # the device is usable
+
+
 def both_devices(rank, size):
     """One group for tensors of the host and of GPUs."""
     cuda = here(rank)
