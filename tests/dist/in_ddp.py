@@ -293,8 +293,23 @@ def delayed_parameters(rank, size):
     assert sum(len(model.reducer.members(i)) for i in range(model.reducer.bucket_count)) == 2
 
 
+def flags_of_sparse_gradients(rank, size):
+    class Unsure:
+        def __bool__(self):
+            raise KeyError("unsure")
+
+    group, weight = dist.group.WORLD, (torch.ones(2, requires_grad=True),)
+    handle = group._by_device.get("cpu", group._handle)
+    for flags, kind in (((Unsure(),), KeyError), ((), ValueError), ((False, False), ValueError)):
+        try:
+            torch._C._comm_reducer(handle, weight, flags, 1 << 20, 1 << 20, False, False, False)
+        except kind:
+            continue
+        raise AssertionError(f"no {kind.__name__}")
+
+
 def arguments_and_methods(rank, size):
-    for part in (sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, unused_parameters, hooks, buffers_and_states, sampler_and_join, optimizers):
+    for part in (flags_of_sparse_gradients, sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, unused_parameters, hooks, buffers_and_states, sampler_and_join, optimizers):
         part(rank, size)
 
 

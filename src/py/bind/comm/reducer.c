@@ -227,15 +227,34 @@ static PyObject *reducer_wrap(cr_reducer *r, PyObject *group)
     return (PyObject *)o;
 }
 
+static bool *flags_failed(bool *flags)
+{
+    PyMem_Free(flags);
+    return NULL;
+}
+
 /* For each parameter whether its gradients are sparse; PyMem_Free frees it.  NULL with an
  * exception. */
 static bool *reducer_flags(PyObject *tuple, Py_ssize_t n)
 {
     bool *flags = PyMem_Calloc((size_t)n + 1, sizeof *flags);
 
-    for (Py_ssize_t i = 0; flags && i < n && i < PyTuple_GET_SIZE(tuple); i++)
-        flags[i] = PyObject_IsTrue(PyTuple_GET_ITEM(tuple, i)) == 1;
-    return flags ? flags : (void *)PyErr_NoMemory();
+    if (!flags)
+        return (void *)PyErr_NoMemory();
+    if (PyTuple_GET_SIZE(tuple) != n) {
+        PyErr_Format(PyExc_ValueError,
+                     "%zd parameters need as many flags of sparse gradients, "
+                     "not %zd",
+                     n, PyTuple_GET_SIZE(tuple));
+        return flags_failed(flags);
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int flag = PyObject_IsTrue(PyTuple_GET_ITEM(tuple, i));
+        if (flag < 0)
+            return flags_failed(flags);
+        flags[i] = flag;
+    }
+    return flags;
 }
 
 /* _comm_reducer(group, parameters, sparse, bucket_bytes, first_bytes, views, find_unused,
