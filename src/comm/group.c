@@ -137,6 +137,23 @@ static cr_status group_memory(cr_comm *g, const cr_comm_how *how)
     return CR_OK;
 }
 
+static void group_pause(double end)
+{
+    double left = end - cr_seconds();
+
+    if (left > 0)
+        usleep((useconds_t)(1e6 * left));
+}
+
+/* Takes up the store's error. */
+static cr_status fail_not_open(void)
+{
+    char why[256];
+
+    snprintf(why, sizeof why, "%s", cr_error_message());
+    return cr_fail(CR_COMM, "not all ranks have opened their links: %s", why);
+}
+
 /* Waits until all ranks have opened their links: a rank that ended earlier would close
  * connections that others still make. */
 static cr_status group_wait_open(cr_comm *g, int64_t timeout_ms)
@@ -149,14 +166,16 @@ static cr_status group_wait_open(cr_comm *g, int64_t timeout_ms)
     if (n == g->size)
         return cr_store_set(g->store, all, cr_bytes_of("1"));
     for (;;) {
+        double slice_end = cr_seconds() + 1e-3 * OPEN_SLICE_MS;
         cr_status st = cr_store_wait(g->store, all, OPEN_SLICE_MS);
         if (st != CR_STORE)
             return st;
+        group_pause(slice_end); /* a store that fails, such as a file, does so at once */
         bool over = cr_peers_ended(g->peers) >= 0 || cr_seconds() > end;
         if (over && !cr_store_wait(g->store, all, 0)) /* the last one came and ended */
             return CR_OK;
         if (over)
-            return cr_report_open(g, cr_fail(CR_COMM, "not all ranks have opened their links"));
+            return cr_report_open(g, fail_not_open());
     }
 }
 

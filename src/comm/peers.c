@@ -95,8 +95,11 @@ static cr_status peers_missing(cr_store *store, int size, int64_t timeout_ms)
         char key[32];
         bool there = false;
         peer_key(key, r);
-        if (cr_store_check(store, key, &there))
-            break;
+        cr_status st = cr_store_check(store, key, &there);
+        if (st) {
+            cr_text_drop(&list);
+            return st; /* the store's own failure */
+        }
         if (!there && missing++ < 32)
             cr_text_printf(&list, "%s%d", missing > 1 ? ", " : "", r);
     }

@@ -92,7 +92,8 @@ def main():
         child = os.fork()
         if not child:
             save_on(folder, n + 1, Files(at, random.Random(at)))
-        os.waitpid(child, 0)
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status), f"the child ended by itself: status {status}"
         left += len(os.listdir(folder)) > 2
         try:
             after = loaded_number(folder)
