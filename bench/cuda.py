@@ -7,7 +7,7 @@ Every row is strict: the results have the host's bits.  Rates count each large o
 is the median of 20 runs between two events.  The rows of all systems are from one process, one after the other,
 with equal inputs.  The last column is torch's time divided by ours.
 
-Each program runs in a process of its own.  Its row has the milliseconds of a step, our time divided by torch's, the
+Each program runs in a new process.  Its row has the milliseconds of a step, our time divided by torch's, the
 largest difference of the losses of the first steps, the peak of device memory, and, for each step of ours, how often
 an operator ran on the host and how often the host waited for the device."""
 import json
