@@ -484,3 +484,7 @@ def __getattr__(name):
     module = import_module(f"{cresset.__name__}.{_ELSEWHERE[name]}")
     value = globals()[name] = getattr(module, name)
     return value
+
+
+def __dir__():
+    return sorted({*globals(), *_ELSEWHERE})
