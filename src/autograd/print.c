@@ -287,7 +287,7 @@ static bool shows_sizes_only(const cr_tensor *t)
     return cr_printing.edge_items <= 0 && t->ndim && (double)t->numel > cr_printing.threshold;
 }
 
-/* Replaces what is shown by a copy that the host can read. */
+/* Replaces the printed tensor by a copy on the host. */
 static cr_status print_bring(printer *p)
 {
     cr_tensor *here;

@@ -38,7 +38,7 @@ typedef struct {
  *   ALL_TO_ALL      in[size]; out[size]
  *   SEND, RECEIVE   in[0] or out[0]; root is the peer, -1 for any
  *
- * Counts may differ between ranks where each has a buffer of its own (ALL_GATHER, GATHER,
+ * Counts may differ between ranks where each has another buffer (ALL_GATHER, GATHER,
  * SCATTER, REDUCE_SCATTER, ALL_TO_ALL), but both ends of a transfer state the same. */
 typedef struct {
     cr_call_kind kind;
@@ -109,7 +109,8 @@ bool cr_engine_is_available(const char *name);
 /* An engine whose library is opened when a group first names it. */
 typedef struct {
     cr_engine engine;
-    /* Opens the library; appends to `tried` what was not found.  NULL: it needs none. */
+    /* Opens the library; appends the files that it did not find to `tried`.  NULL: the engine
+     * needs no library. */
     bool (*open)(cr_text *tried);
     const char *advice; /* the error where the library is missing */
     bool was_opened, found;
