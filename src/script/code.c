@@ -463,11 +463,21 @@ static bool code_same_constant(const cr_sconstant *a, const cr_sconstant *b)
     return same;
 }
 
-/* Arguments that have their defaults, at the end, are not written. */
+/* The parameters from here on are those of out=. */
+static int code_outs(const cr_sschema *s)
+{
+    int i = s->param_count;
+
+    while (i && s->param[i - 1].keyword_only && s->param[i - 1].written)
+        i--;
+    return i;
+}
+
+/* Arguments that have their defaults, at the end or before those of out=, are not written. */
 static int code_needed(const cr_snode *n)
 {
     const cr_sschema *s = n->schema;
-    int i = s->param_count - 1;
+    int i = code_outs(s) - 1;
 
     if (n->input_count != s->param_count)
         return n->input_count;
@@ -482,14 +492,18 @@ static int code_needed(const cr_snode *n)
 static void code_operator(const coder *c, cr_text *out, const cr_snode *n)
 {
     const char *name = n->schema->name, *colons = strstr(name, "::");
-    int needed = code_needed(n);
+    int needed = code_needed(n), outs = code_outs(n->schema);
+    const char *between = "";
 
     if (!strncmp(name, "aten::", 6))
         cr_text_printf(out, "torch.%s(", name + 6);
     else
         cr_text_printf(out, "ops.%.*s.%s(", (int)(colons - name), name, colons + 2);
-    for (int i = 0; i < needed; i++) {
-        cr_text_put(out, i ? ", " : "");
+    for (int i = 0; i < n->input_count; i++) {
+        if (i >= needed && i < outs)
+            continue;
+        cr_text_put(out, between);
+        between = ", ";
         if (i < n->schema->param_count && n->schema->param[i].keyword_only)
             cr_text_printf(out, "%s=", n->schema->param[i].name);
         cr_text_put(out, code_of(c, n->input[i]));

@@ -27,6 +27,7 @@ struct cr_sop {
     int8_t from[CR_MAX_ARGS]; /* the argument; -1: the default */
     int count;                /* arguments of the schema */
     uint32_t unused;          /* bit i: the entry has no parameter for argument i */
+    int out;                  /* the argument that the result is written to; -1: none */
     const cr_sschema *schema;
 };
 
@@ -39,11 +40,14 @@ cr_status cr_sop_prepare(cr_sop **out, cr_arena *arena, const cr_sschema *schema
     p->op = schema->op;
     p->schema = schema;
     p->count = schema->param_count;
+    p->out = -1;
     memset(p->from, -1, sizeof p->from);
     for (int i = 0; i < schema->param_count; i++) {
         int k = cr_op_find_param(schema->op, schema->param[i].name);
         if (k >= 0)
             p->from[k] = (int8_t)i;
+        else if (schema->param[i].written)
+            p->out = i;
         else
             p->unused |= 1u << i;
     }
@@ -278,14 +282,20 @@ static cr_status op_result(cr_ivalue *out, cr_value *v)
 
 /* --- calls --- */
 
-static cr_status op_run(const cr_op *op, const cr_value *value, cr_ivalue *out, int outs)
+/* `into`: the tensor that the result is written to, or NULL. */
+static cr_status op_run(const cr_op *op, const cr_value *value, const cr_ivalue *into,
+                        cr_ivalue *out, int outs)
 {
     cr_value result[CR_MAX_RESULTS];
     cr_status st = CR_OK;
 
     for (int i = 0; i < CR_MAX_RESULTS; i++)
         result[i] = cr_of_none();
-    CR_TRY(cr_call(op, value, result));
+    if (into && into->kind != CR_IV_TENSOR)
+        return cr_fail(CR_RUNTIME, "%s() Expected a value of type 'Tensor' for argument 'out'",
+                       op->name);
+    CR_TRY(into ? cr_call_out(op, value, &(cr_tensor *){into->t}, result)
+                : cr_call(op, value, result));
     for (int i = 0; !st && i < outs && i < op->result_count; i++)
         st = op_result(&out[i], &result[i]);
     cr_drop_values(result, op->result_count);
@@ -324,7 +334,8 @@ cr_status cr_sop_call(const cr_sop *p, cr_scall *c)
         else if (!op_convert(&arena, &p->op->param[k], &c->arg[from], &value[k]))
             CR_GO(op_refuse_argument(p->op, k, &c->arg[from]));
     }
-    st = op_run(p->op, value, c->out, c->outs);
+    st = op_run(p->op, value, p->out >= 0 && p->out < c->count ? &c->arg[p->out] : NULL, c->out,
+                c->outs);
 done:
     cr_arena_drop(&arena);
     return st;
@@ -342,7 +353,7 @@ cr_status cr_sop_call_entry(const cr_op *op, const cr_ivalue *arg, int n, cr_iva
             value[k] = op->param[k].preset;
         else if (!op_convert(&arena, &op->param[k], &arg[k], &value[k]))
             CR_GO(op_refuse_argument(op, k, &arg[k]));
-    st = op_run(op, value, out, outs);
+    st = op_run(op, value, NULL, out, outs);
 done:
     cr_arena_drop(&arena);
     return st;

@@ -207,3 +207,23 @@ def test_lines_of_a_long_program():
     graph = torch.jit.load(edited("trunk", b"    linear = self.linear\n", lines + b"    linear = self.linear\n")).graph
     numbers = [int(line.rsplit(":", 2)[1]) for line in str(graph).splitlines() if "aten::add(" in line][:300]
     assert numbers == list(range(numbers[0], numbers[0] + 300))
+
+
+def _with_outs(a: torch.Tensor, b: torch.Tensor, o: torch.Tensor):
+    a = torch.addcmul(a, b, b, value=2, out=a)
+    torch.add(a, b, out=o)
+    torch.mul(a, 3.0, out=o)
+    return torch.sum(o, 0, out=torch.empty(2)), torch.max(a, b, out=o)
+
+
+def test_out_is_an_argument_of_operators():
+    a, b, o = torch.ones(2, 2), torch.full((2, 2), 2.0), torch.empty(0)
+    f = torch.jit.script(_with_outs)
+    total, most = f(a, b, o)
+    assert total.tolist() == [54, 54] and a.tolist() == most.tolist() == o.tolist() == [[9, 9], [9, 9]]
+    assert [line.strip() for line in f.code.splitlines()[3:]] == [
+        "a0 = torch.addcmul(a, b, b, value=2, out=a)", "_0 = torch.add(a0, b, out=o)", "_1 = torch.mul(a0, 3., out=o)",
+        "_2 = torch.empty([2])", "_3 = (torch.sum(o, [0], out=_2), torch.max(a0, b, out=o))", "return _3"]
+    trained = torch.ones(2, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation, but one of the arguments requires grad"):
+        f(trained, b, o)
