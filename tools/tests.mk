@@ -252,12 +252,14 @@ $(FAKE_CUDA)/libcuda.so.1: tests/fake_cuda/driver.cpp | $(FAKE_CUDA)
 	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ -ldl
 $(FAKE_CUDA)/libcudnn.so.9: tests/fake_cuda/cudnn.cpp $(FAKE_CUDA)/libcuda.so.1
 	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ $(FAKE_CUDA)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
+$(FAKE_CUDA)/libcublasLt.so.13: tests/fake_cuda/cublas.cpp $(FAKE_CUDA)/libcuda.so.1
+	$(Q)$(CXX) -std=c++17 -O2 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ $(FAKE_CUDA)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 $(FAKE_CUDA)/libnvrtc.so.13: tests/fake_cuda/nvrtc.cpp | $(FAKE_CUDA)
 	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@
 $(FAKE_CUDA)/libnccl.so.2: tests/fake_cuda/nccl.cpp $(FAKE_CUDA)/libcuda.so.1
 	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ $(FAKE_CUDA)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 .PHONY: test-fake-cuda
-test-fake-cuda: pkg $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libcudnn.so.9 $(FAKE_CUDA)/libnvrtc.so.13 $(FAKE_CUDA)/libnccl.so.2
+test-fake-cuda: pkg $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libcublasLt.so.13 $(FAKE_CUDA)/libcudnn.so.9 $(FAKE_CUDA)/libnvrtc.so.13 $(FAKE_CUDA)/libnccl.so.2
 	@TOOLS="$(CLANG)" sh tools/deps.sh $(PYTHON) $(VENV)
 	CR_CUDA=$(abspath $(FAKE_CUDA)) FAKE_CUDA_SIMT=$(abspath tests/cuda) FAKE_CUDA_CLANG=$(CLANG) $(PYTEST) tests/fake_cuda
 	CR_CUDA=$(abspath $(FAKE_CUDA)) FAKE_CUDA_SIMT=$(abspath tests/cuda) FAKE_CUDA_CLANG=$(CLANG) FAKE_CUDA_DEVICES=4 \

@@ -799,3 +799,61 @@ def test_compiled_rows_of_each_form():
         for _ in range(3):
             for a, b in zip(compiled(x.cuda(), m.cuda()), f(x, m)):
                 assert same(a.nan_to_num(7.0) if a.is_floating_point() else a, b.nan_to_num(7.0) if b.is_floating_point() else b)
+
+
+def products(f):
+    """The calls of cuBLASLt that f makes; 0 on a GPU."""
+    if not FAKE:
+        f()
+        return 0
+    counted = ctypes.CDLL(os.path.join(os.environ["CR_CUDA"], "libcublasLt.so.13")).fake_cublas_products
+    counted.restype = ctypes.c_long
+    before = counted()
+    f()
+    return counted() - before
+
+
+def heads(dtype, batch=3, length=4, n=2, size=5):
+    """Queries, keys and values as attention takes them out of one packed tensor."""
+    packed = torch.randint(-3, 4, (batch, length, 3 * n * size)).to(dtype)
+    return [x.view(batch, length, n, size).transpose(1, 2) for x in packed.split(n * size, -1)]
+
+
+BATCHES = {
+    "scores": lambda q, k, v: (q, k.transpose(-1, -2)),
+    "dense": lambda q, k, v: (q.contiguous(), k.contiguous().transpose(-1, -2)),
+    "values": lambda q, k, v: (torch.ones(3, 2, 4, 4).to(v.dtype), v),
+    "turned": lambda q, k, v: (q.transpose(-1, -2), v),
+    "one for all": lambda q, k, v: (q, k[:1].transpose(-1, -2)),
+    "one for a head": lambda q, k, v: (q[:, :1], k.transpose(-1, -2)),
+    "a batch dim less": lambda q, k, v: (q, k[0].transpose(-1, -2)),
+    "reversed order of dims": lambda q, k, v: (q.transpose(0, 1), k.transpose(0, 1).transpose(-1, -2)),
+    "five dims": lambda q, k, v: (q[:, :, None], k.transpose(-1, -2)[:, None]),
+    "empty batch": lambda q, k, v: (q[:0], k[:0].transpose(-1, -2)),
+    "empty sum": lambda q, k, v: (q[..., :0], k[..., :0].transpose(-1, -2)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("kind", BATCHES)
+def test_batches_of_products(kind, dtype):
+    a, b = BATCHES[kind](*heads(dtype))
+    x, y = a.cuda(), b.cuda()
+    if a.numel():  # copies keep the strides under test
+        x, y = (torch.empty_strided(t.size(), t.stride(), dtype=dtype, device="cuda").copy_(t) for t in (a, b))
+    assert same(x @ y, a @ b)
+
+
+def test_batches_of_expanded_operands():
+    q, _, v = heads(torch.float32)
+    for f in (lambda q, v: q[:, :1].expand(3, 2, 4, 5) @ v[:1].expand(3, 2, 4, 5).transpose(-1, -2),
+              lambda q, v: q @ v[:, :, :1].expand(3, 2, 4, 5).transpose(-1, -2)):
+        assert same(f(q.cuda(), v.cuda()), f(q, v))
+
+
+@pytest.mark.parametrize("kind", ["scores", "dense", "values", "turned"])
+def test_a_batch_of_heads_is_one_product(kind):
+    a, b = BATCHES[kind](*heads(torch.float32))
+    x, y = (torch.empty_strided(t.size(), t.stride(), device="cuda").copy_(t) for t in (a, b))
+    assert products(lambda: x @ y) == FAKE
+    assert products(lambda: x @ y[:1]) == (2 if FAKE else 0)  # two heads share no distance with one sequence

@@ -341,7 +341,21 @@ static product_matrix product_last(const cr_array *a)
                             .column = a->stride[n - 1]};
 }
 
-/* Replaces the array by a dense copy where its matrices are not readable. */
+/* True if the matrices of the batch have one distance, so that one call of the library takes
+ * them.  An array that repeats its matrices is not worth a copy: it counts as such. */
+static bool product_batch_is_even(const cr_array *a)
+{
+    int64_t step = 0;
+
+    for (int d = 0; d < a->ndim - 2; d++)
+        if (!a->stride[d] && a->size[d] > 1)
+            return true;
+    return cr_one_step(&step, a->ndim - 2, a->size, a->stride);
+}
+
+/* Replaces the array by a dense copy where the library cannot read its matrices, or not all of
+ * them in one call: heads of attention are such batches, and a copy costs less than a call for
+ * each sequence. */
 static const char *product_readable(int index, cr_array *a, product_copy *copy)
 {
     const cr_device_ops *ops = cr_cuda_table();
@@ -349,7 +363,7 @@ static const char *product_readable(int index, cr_array *a, product_copy *copy)
     product_side side;
     int64_t n = 1;
 
-    if (product_side_of(&side, &m))
+    if (product_side_of(&side, &m) && product_batch_is_even(a))
         return NULL;
     for (int d = a->ndim - 1; d >= 0; d--) {
         copy->stride[d] = n;
@@ -370,39 +384,46 @@ static void product_drop(int index, product_copy *copy)
         cr_cuda_table()->release(index, copy->at, copy->block);
 }
 
-/* The array's distance along dim d of the batch, counted from the last; 0 where it repeats. */
-static int64_t product_step(const cr_array *a, int d)
+/* The batch as a space; its operands are a, b and c, its steps in elements.  Its longest dim is
+ * the last one, which one call takes. */
+static void product_space(cr_space *s, const cr_array *const operand[3])
 {
-    int at = a->ndim - 3 - d;
+    const cr_array *c = operand[2];
+    int batch = c->ndim - 2, longest = 0;
 
-    return at < 0 || a->size[at] == 1 ? 0 : a->stride[at];
-}
-
-static cr_array product_at(const cr_array *a, int d, int64_t i)
-{
-    cr_array r = *a;
-
-    r.data += i * product_step(a, d) * product_item(a);
-    return r;
-}
-
-/* Computes the batch dims of c from `d` to 0, which are counted from the last one. */
-static const char *product_batches(const product_call *p, const cr_array *a, const cr_array *b,
-                                   const cr_array *c, int d)
-{
-    const char *error = NULL;
-    int64_t n = d < 0 ? 1 : c->size[c->ndim - 3 - d];
-
-    if (d <= 0) {
-        product_matrix x = product_last(a), y = product_last(b), z = product_last(c);
-        x.batch = d < 0 ? 0 : product_step(a, 0);
-        y.batch = d < 0 ? 0 : product_step(b, 0);
-        z.batch = d < 0 ? 0 : product_step(c, 0);
-        return product_run(p, &x, &y, &z, n);
+    cr_space_start(s, 3);
+    for (int d = 0; d < batch; d++) {
+        int64_t *step = cr_space_add(s, c->size[d], d);
+        for (int i = 0; i < 3; i++)
+            step[i] = cr_broadcast_step(operand[i]->ndim - 2, operand[i]->size,
+                                        operand[i]->stride, batch, d);
     }
-    for (int64_t i = 0; i < n && !error; i++) {
-        cr_array x = product_at(a, d, i), y = product_at(b, d, i), z = product_at(c, d, i);
-        error = product_batches(p, &x, &y, &z, d - 1);
+    cr_space_merge(s, 0);
+    for (int d = 1; d < s->ndim; d++)
+        longest = s->dim[d].size > s->dim[longest].size ? d : longest;
+    if (s->ndim)
+        cr_space_move(s, longest, s->ndim - 1);
+}
+
+/* Computes all matrices of c: those along the last dim of the batch in one call. */
+static const char *product_batches(const product_call *p, const cr_array *a, const cr_array *b,
+                                   const cr_array *c)
+{
+    const cr_array *operand[3] = {a, b, c};
+    const char *error = NULL;
+    cr_space s;
+
+    product_space(&s, operand);
+    const cr_space_dim *last = cr_space_last(&s, 0);
+    int outer = s.ndim ? s.ndim - 1 : 0;
+    for (int64_t i = 0, n = cr_space_count(&s, outer); i < n && !error; i++) {
+        product_matrix m[3];
+        for (int k = 0; k < 3; k++) {
+            m[k] = product_last(operand[k]);
+            m[k].data += cr_space_offset(&s, outer, k, i) * product_item(operand[k]);
+            m[k].batch = last->step[k];
+        }
+        error = product_run(p, &m[0], &m[1], &m[2], last->size);
     }
     return error;
 }
@@ -462,7 +483,7 @@ static const char *product(const product_call *p, const cr_array *given_a,
     if (!error)
         error = product_readable(p->index, &b, &copy_b);
     if (!error)
-        error = product_batches(p, &a, &b, &c, c.ndim - 3);
+        error = product_batches(p, &a, &b, &c);
     product_drop(p->index, &copy_a);
     product_drop(p->index, &copy_b);
     return error;
