@@ -1,9 +1,9 @@
 /* move.cuh - copies, conversions and fills of elements with any strides, on an NVIDIA GPU.
  *
  * When CM_TO and CM_FROM are defined as two dtypes, the text is one kernel that converts.
- * Without them it has a copy and a fill for each size of elements, or with CM_NO_KERNELS only
- * the types.  Conversions have the bits of num/convert.c: a float that is out of an integer's
- * range becomes the least integer, as on x86. */
+ * Without them it has a copy, a copy by tiles and a fill for each size of elements, or with
+ * CM_NO_KERNELS only the types.  Conversions have the bits of num/convert.c: a float that is
+ * out of an integer's range becomes the least integer, as on x86. */
 #ifndef CR_EMIT_MOVE_CUH
 #define CR_EMIT_MOVE_CUH
 
@@ -167,18 +167,121 @@ CK_KERNEL(cm_convert, cm_call)
 struct cm_pair8 {
     cm_i64 part[2];
 };
-#define CM_DEFINE_ITEM(bytes, T)                                                               \
+
+/* --- tiles --- */
+
+/* Along t the destination is dense, along f the source; steps of the other dims. */
+struct cm_turn_call {
+    char *to;
+    const char *from;
+    cm_i64 tiles, tiles_f, tiles_t, nf, nt, f_to, t_from;
+    cm_i64 ndim, size[CM_DIMS], to_step[CM_DIMS], from_step[CM_DIMS];
+    int reads_packs, writes_packs; /* a pack is at an address of its size */
+};
+
+enum { CM_TURN_ROWS = 8 }; /* rows of 32 threads in a block */
+
+template <class E, int P> struct alignas(sizeof(E) * P) cm_pack {
+    E item[P];
+};
+
+/* The elements of a pack that are below n. */
+template <class E, int P> CV_FN cm_pack<E, P> cm_load_pack(const char *at, cm_i64 n, bool whole)
+{
+    cm_pack<E, P> v;
+
+    if (whole && n >= P)
+        return *(const cm_pack<E, P> *)at;
+    CV_ALL
+    for (int k = 0; k < P; k++)
+        if (k < n)
+            v.item[k] = ((const E *)at)[k];
+    return v;
+}
+template <class E, int P>
+CV_FN void cm_store_pack(char *at, const cm_pack<E, P> &v, cm_i64 n, bool whole)
+{
+    if (whole && n >= P) {
+        *(cm_pack<E, P> *)at = v;
+        return;
+    }
+    CV_ALL
+    for (int k = 0; k < P; k++)
+        if (k < n)
+            ((E *)at)[k] = v.item[k];
+}
+
+/* The first element of tile b. */
+CV_FN void cm_turn_place(const cm_turn_call &c, cm_i64 b, int side, cm_i64 *f, cm_i64 *t,
+                         cm_i64 *to, cm_i64 *from)
+{
+    cm_i64 next = b / c.tiles_f, up = next / c.tiles_t;
+
+    *f = (b - next * c.tiles_f) * side;
+    *t = (next - up * c.tiles_t) * side;
+    *to = *from = 0;
+    for (int d = (int)c.ndim - 1; d >= 0; d--) {
+        const cm_i64 rest = up / c.size[d], k = up - rest * c.size[d];
+        *to += k * c.to_step[d];
+        *from += k * c.from_step[d];
+        up = rest;
+    }
+}
+
+/* A thread reads packs of P elements along f and writes packs along t.  A row of the tile has
+ * one element more than it needs, so that a column is in different banks. */
+template <class E, int P> CV_FN void cm_turn(const cm_turn_call &call)
+{
+    const int side = 32 * P, lane = ck_x() % 32 * P, row = ck_x() / 32;
+    CK_SHARED E tile[side][side + 1];
+
+    for (cm_i64 b = CK_BLOCK_(x); b < call.tiles; b += CK_BLOCKS_(x)) {
+        cm_i64 f, t, to, from;
+        cm_turn_place(call, b, side, &f, &t, &to, &from);
+        CV_ALL
+        for (int k = 0; k < side / CM_TURN_ROWS; k++) {
+            const int r = row + k * CM_TURN_ROWS;
+            if (t + r >= call.nt)
+                continue;
+            const char *at =
+                call.from + from + (t + r) * call.t_from + (f + lane) * (cm_i64)sizeof(E);
+            const cm_pack<E, P> v =
+                cm_load_pack<E, P>(at, call.nf - f - lane, call.reads_packs);
+            CV_ALL
+            for (int i = 0; i < P; i++)
+                tile[r][lane + i] = v.item[i];
+        }
+        __syncthreads();
+        CV_ALL
+        for (int k = 0; k < side / CM_TURN_ROWS; k++) {
+            const int r = row + k * CM_TURN_ROWS;
+            cm_pack<E, P> v;
+            if (f + r >= call.nf)
+                continue;
+            CV_ALL
+            for (int i = 0; i < P; i++)
+                v.item[i] = tile[lane + i][r];
+            cm_store_pack<E, P>(call.to + to + (f + r) * call.f_to +
+                                    (t + lane) * (cm_i64)sizeof(E),
+                                v, call.nt - t - lane, call.writes_packs);
+        }
+        __syncthreads();
+    }
+}
+
+#define CM_DEFINE_ITEM(bytes, T, pack)                                                         \
     CK_KERNEL(cm_copy##bytes, cm_call){CM_EACH(                                                \
         *(T *)(call.to + to) = *(const T *)(call.from + from))} CK_KERNEL(cm_fill##bytes,      \
-                                                                          cm_call)             \
+                                                                          cm_call){CM_EACH(    \
+        *(T *)(call.to + to) = *(const T *)call.item)} CK_KERNEL(cm_turn##bytes, cm_turn_call) \
     {                                                                                          \
-        CM_EACH(*(T *)(call.to + to) = *(const T *)call.item)                                  \
+        cm_turn<T, pack>(call);                                                                \
     }
-CM_DEFINE_ITEM(1, unsigned char)
-CM_DEFINE_ITEM(2, unsigned short)
-CM_DEFINE_ITEM(4, unsigned)
-CM_DEFINE_ITEM(8, cm_i64)
-CM_DEFINE_ITEM(16, cm_pair8)
+CM_DEFINE_ITEM(1, unsigned char, 4)
+CM_DEFINE_ITEM(2, unsigned short, 2)
+CM_DEFINE_ITEM(4, unsigned, 1)
+CM_DEFINE_ITEM(8, cm_i64, 1)
+CM_DEFINE_ITEM(16, cm_pair8, 1)
 #endif
 
 #endif

@@ -1,7 +1,7 @@
 /* Kernels for NVIDIA devices: NVRTC compiles CUDA C++, and the kernel cache keeps the images.
  *
  * A kernel's key is the hash of its text, the compiler's version and the device's architecture.
- * This file also has the copies and fills of elements; their kernels are in emit/move.cuh. */
+ */
 #include "jit/cuda.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -12,7 +12,6 @@
 #include "jit/cache.h"
 #include "jit/entry.h"
 #include "jit/vocabulary.h"
-#include "num/convert.h"
 #include "num/dtype.h"
 #include "num/order.h"
 #include "space/space.h"
@@ -547,19 +546,7 @@ static const char *cuda_launch(int index, const cr_launch *l)
     return cuda_launch_slow(index, k, &c, left, cuda_count(&c) * (columns ? l->size[0] : 1));
 }
 
-/* --- copies and fills --- */
-
-enum { MOVE_DIMS = 8 };
-
-/* cm_call of emit/move.cuh */
-typedef struct {
-    char *to;
-    const char *from;
-    int64_t n, ndim, size[MOVE_DIMS], to_step[MOVE_DIMS], from_step[MOVE_DIMS];
-    _Alignas(16) char item[16];
-} move_call;
-
-enum { MOVE_COPY = -1, MOVE_FILL = -2 };
+/* --- texts of kern/cuda --- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cr_map texts; /* cr_cuda_text -> function */
@@ -601,192 +588,6 @@ const char *cr_cuda_find(void **out, const cr_cuda_text *k)
     return st ? cr_error_message() : NULL;
 }
 
-/* a and b are dtypes; or a is bytes of an element, and b MOVE_COPY or MOVE_FILL. */
-static void move_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
-{
-    if (k->b >= 0) {
-        cr_text_printf(out, "#define CM_TO cm_%s\n#define CM_FROM cm_%s\n",
-                       cr_dtype_infos[k->a].suffix, cr_dtype_infos[k->b].suffix);
-        snprintf(symbol, 32, "cm_convert");
-    } else {
-        snprintf(symbol, 32, "cm_%s%d", k->b == MOVE_COPY ? "copy" : "fill", k->a);
-    }
-}
-
-static const char *move_find(void **out, int index, int a, int b)
-{
-    return cr_cuda_find(
-        out,
-        &(cr_cuda_text){
-            .print = move_print, .device = index, .part = CR_VEC_CUDA_MOVE, .a = a, .b = b});
-}
-
-enum { TO, FROM };
-
-/* The dims of a copy, or without `from_stride` of a fill; steps in bytes. */
-static void move_set_dims(cr_space *s, const cr_array *to, const int64_t *from_stride,
-                          int64_t to_item, int64_t from_item)
-{
-    cr_space_start(s, 2);
-    for (int d = 0; d < to->ndim; d++) {
-        int64_t *step = cr_space_add(s, to->size[d], d);
-        step[TO] = to->stride[d] * to_item;
-        step[FROM] = from_stride ? from_stride[d] * from_item : 0;
-    }
-    cr_space_merge(s, 0);
-}
-
-static bool move_is_dense(const cr_space *s, int operand, int64_t item)
-{
-    return !s->ndim || (s->ndim == 1 && s->dim->step[operand] == item);
-}
-
-static const char *move_launch(int index, void *function, move_call *c)
-{
-    cr_cuda_grid g = {.function = function, .grid = {1, 1}, .block = {CUDA_BLOCK, 1}};
-
-    /* A thread of a dense conversion takes eight elements; others loop. */
-    g.grid[0] = (unsigned)cuda_least(
-        CUDA_MOST_X, cuda_parts(c->n, c->ndim == 1 ? 8 * CUDA_BLOCK : CUDA_BLOCK));
-    return cr_cuda_launch(index, &g, c);
-}
-
-/* Runs the kernel once, or, beyond MOVE_DIMS dims, once for each index of the outer dims. */
-static const char *move_dims(int index, void *function, move_call *c, const cr_space *s)
-{
-    int outer = s->ndim > MOVE_DIMS ? s->ndim - MOVE_DIMS : 0;
-    int64_t launches = cr_space_count(s, outer);
-    const char *error = NULL;
-    cr_place p;
-
-    c->n = 1;
-    c->ndim = s->ndim ? s->ndim - outer : 1;
-    for (int d = 0; d < c->ndim; d++) {
-        const cr_space_dim *dim = cr_space_last(s, (int)c->ndim - 1 - d);
-        c->size[d] = dim->size;
-        c->to_step[d] = dim->step[TO];
-        c->from_step[d] = dim->step[FROM];
-        c->n *= dim->size;
-    }
-    cr_place_seek(&p, s, outer, (char *[2]){c->to, (char *)(uintptr_t)c->from}, 0);
-    for (int64_t i = 0; i < launches && c->n && !error; i++, cr_place_next(&p, s, outer)) {
-        c->to = p.at[TO];
-        c->from = p.at[FROM];
-        error = move_launch(index, function, c);
-    }
-    return error;
-}
-
-static int64_t item_bytes(const cr_array *a)
-{
-    return (int64_t)cr_dtype_size((cr_dtype)a->dtype);
-}
-
-enum { MOVE_MOST_DIMS = 64 };
-
-static const char *move_elements(int index, const cr_array *to, const cr_array *from)
-{
-    int64_t to_item = item_bytes(to), from_item = item_bytes(from);
-    bool same = to->dtype == from->dtype;
-    move_call c = {.to = to->data, .from = from->data};
-    void *function;
-    cr_space s;
-
-    move_set_dims(&s, to, from->stride, to_item, from_item);
-    if (same && move_is_dense(&s, TO, to_item) && move_is_dense(&s, FROM, from_item))
-        return cr_cuda_table()->copy(index, to->data, from->data,
-                                     (size_t)(cr_space_last(&s, 0)->size * to_item));
-    const char *error = move_find(&function, index, same ? (int)to_item : to->dtype,
-                                  same ? MOVE_COPY : from->dtype);
-    return error ? error : move_dims(index, function, &c, &s);
-}
-
-/* --- conversions on the host, for dtypes without kernels --- */
-
-static int64_t move_count(const cr_array *a)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < a->ndim; d++)
-        n *= a->size[d];
-    return n;
-}
-
-/* A dense array at `data` with the sizes of `like`; the caller owns `stride`. */
-static cr_array move_dense(const cr_array *like, int dtype, char *data, int64_t *stride)
-{
-    int64_t step = 1;
-
-    for (int d = like->ndim - 1; d >= 0; d--) {
-        stride[d] = step;
-        step *= like->size[d];
-    }
-    return (cr_array){data, dtype, like->ndim, like->size, stride};
-}
-
-static const char *move_through_host(int index, const cr_array *to, const cr_array *from)
-{
-    const cr_device_ops *ops = cr_cuda_table();
-    int64_t stride[MOVE_MOST_DIMS], n = move_count(to);
-    int64_t to_item = item_bytes(to), from_item = item_bytes(from);
-    size_t most = (size_t)(n * (to_item > from_item ? to_item : from_item));
-    char *host = cr_alloc((size_t)(n * (to_item + from_item)) + 1);
-    uint32_t block;
-    char *there = host ? ops->get(index, most, &block) : NULL;
-    const char *error = there ? NULL : "CUDA: no memory for a conversion";
-
-    if (!error) {
-        cr_array dense = move_dense(to, from->dtype, there, stride);
-        error = move_elements(index, &dense, from);
-    }
-    if (!error)
-        error = ops->copy_out(index, host, there, (size_t)(n * from_item));
-    if (!error) {
-        char *made = host + n * from_item;
-        cr_array dense = move_dense(to, to->dtype, there, stride);
-        cr_convert_row((cr_dtype)to->dtype, (cr_dtype)from->dtype)(made, to_item, host,
-                                                                   from_item, n);
-        error = ops->copy_in(index, there, made, (size_t)(n * to_item));
-        if (!error)
-            error = move_elements(index, to, &dense);
-    }
-    if (there)
-        ops->release(index, there, block);
-    cr_free(host);
-    return error;
-}
-
-static const char *cuda_move(int index, const cr_array *to, const cr_array *from)
-{
-    bool stored =
-        cr_dtype_is_stored((cr_dtype)to->dtype) || cr_dtype_is_stored((cr_dtype)from->dtype);
-
-    if (!move_count(to))
-        return NULL;
-    return stored && to->dtype != from->dtype ? move_through_host(index, to, from)
-                                              : move_elements(index, to, from);
-}
-
-static const char *cuda_fill(int index, const cr_array *to, const void *element)
-{
-    int64_t item = item_bytes(to);
-    move_call c = {.to = to->data};
-    void *function;
-    cr_space s;
-
-    if (!move_count(to))
-        return NULL;
-    move_set_dims(&s, to, NULL, item, 0);
-    if (move_is_dense(&s, TO, item) && item <= 4)
-        return cr_cuda_fill(index, to->data, element, (int)item,
-                            (size_t)cr_space_last(&s, 0)->size);
-    memcpy(c.item, element, (size_t)item);
-    const char *error = move_find(&function, index, (int)item, MOVE_FILL);
-    return error ? error : move_dims(index, function, &c, &s);
-}
-
-/* --- texts of kern/cuda --- */
-
 const char *cr_cuda_launch_each(int device, void *function, int64_t n, void *call)
 {
     cr_cuda_grid g = {.function = function, .grid = {1, 1}, .block = {CUDA_BLOCK, 1}};
@@ -799,6 +600,4 @@ void cr_cuda_install(void)
 {
     cr_cuda_ops.build = cuda_build;
     cr_cuda_ops.launch = cuda_launch;
-    cr_cuda_ops.move = cuda_move;
-    cr_cuda_ops.fill = cuda_fill;
 }

@@ -6,8 +6,7 @@
 #include "jit/vocabulary.h"
 #include <stdint.h>
 
-/* Installs the functions of device/cuda's table that run generated kernels, copies and fills.
- */
+/* Installs the functions of device/cuda's table that build and run generated kernels. */
 void cr_cuda_install(void);
 
 /* A kernel of a part of the vocabulary that follows move.cuh.  `print` writes the definitions

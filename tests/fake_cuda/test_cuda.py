@@ -341,6 +341,45 @@ def test_groups_read_and_write_halves(dtype):
         assert same(a, b)
 
 
+MOVED = [((40, 70), (1, 0)), ((2, 37, 9, 8), (0, 2, 3, 1)), ((2, 9, 8, 36), (0, 3, 1, 2)), ((2, 130, 3, 5, 4), (0, 2, 3, 4, 1)),
+         ((33, 2, 65), (2, 1, 0)), ((3, 8, 5, 16), (0, 2, 1, 3)), ((2, 3, 1, 2, 2, 3, 2, 9, 8), (8, 1, 2, 5, 4, 3, 6, 0, 7))]
+
+
+@pytest.mark.parametrize("shape, order", MOVED)
+@pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float32", "float64", "complex128"])
+def test_copies_between_layouts(shape, order, dtype):
+    """Tiles through shared memory, elements joined to wider ones, and both with addresses and sizes that allow neither."""
+    torch.manual_seed(13)
+    x = (torch.randn(shape) * 50).to(getattr(torch, dtype))
+    there = x.cuda()
+    for part in (lambda t: t, lambda t: t[..., 1:], lambda t: t[1:]):
+        assert same(part(there).permute(order).contiguous(), part(x).permute(order).contiguous())
+        wide = torch.zeros([n + 1 for n in part(x).permute(order).shape], dtype=x.dtype)
+        inside = tuple(slice(1, None) for _ in shape)
+        filled = wide.cuda()
+        filled[inside] = part(there).permute(order)
+        wide[inside] = part(x).permute(order)
+        assert same(filled, wide)
+
+
+def test_a_copy_between_layouts_is_one_launch():
+    x = torch.randn(2, 40, 9, 8, device="cuda")
+    y = x.bfloat16().contiguous(memory_format=torch.channels_last)
+    assert launches(lambda: x.contiguous(memory_format=torch.channels_last)) <= 1
+    assert launches(lambda: y.contiguous()) <= 1 and launches(lambda: y.float()) <= 1
+    assert same(y.float().contiguous(), x.bfloat16().cpu().float())
+
+
+def test_fills_of_parts():
+    for dtype in (torch.uint8, torch.bfloat16, torch.float32, torch.float64, torch.complex128):
+        for part in (lambda t: t[:, 2:6], lambda t: t[:, 1:4], lambda t: t[:, ::2], lambda t: t.t()[4:]):
+            here = torch.zeros(5, 8, dtype=dtype)
+            there = here.cuda()
+            part(here).fill_(3)
+            part(there).fill_(3)
+            assert same(there, here)
+
+
 def test_results_over_an_argument():
     torch.manual_seed(6)
     x = torch.randn(40)

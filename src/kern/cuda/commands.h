@@ -1,10 +1,11 @@
-/* commands.h - commands on elements at computed places (cresset_backend.h), on NVIDIA devices.
- */
+/* commands.h - commands on elements (cresset_backend.h), on NVIDIA devices. */
 #ifndef CR_KERN_CUDA_COMMANDS_H
 #define CR_KERN_CUDA_COMMANDS_H
 
 #include "cresset_backend.h"
 
+const char *cr_cuda_move(int device, const cr_array *to, const cr_array *from);
+const char *cr_cuda_fill_array(int device, const cr_array *to, const void *element);
 const char *cr_cuda_indexed(int device, const cr_indexed *x);
 const char *cr_cuda_combine(int device, const cr_indexed *x);
 const char *cr_cuda_windows(int device, const cr_windows *w);
