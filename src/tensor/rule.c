@@ -437,18 +437,22 @@ static cr_status conjugate(cr_frame *f, const cr_value *v, cr_value *out)
     return CR_OK;
 }
 
+static int64_t first_equal(const cr_value *list, int64_t x)
+{
+    for (uint32_t i = 0; i < list->len; i++)
+        if (list->ints[i] == x)
+            return i;
+    return -1;
+}
+
 static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
     int64_t n = 1;
 
     switch (r->builtin) {
     case CR_BUILTIN_len: *out = cr_of_int(v[0].len); return CR_OK;
-    case CR_BUILTIN_has:
-        for (uint32_t i = 0; i < v[0].len; i++)
-            if (v[0].ints[i] == v[1].i)
-                n = 0;
-        *out = cr_of_bool(n == 0);
-        return CR_OK;
+    case CR_BUILTIN_has: *out = cr_of_bool(first_equal(&v[0], v[1].i) >= 0); return CR_OK;
+    case CR_BUILTIN_first: *out = cr_of_int(first_equal(&v[0], v[1].i)); return CR_OK;
     case CR_BUILTIN_product:
         for (uint32_t i = 0; i < v[0].len; i++)
             if (CR_MUL_OVERFLOW(n, v[0].ints[i], &n))
@@ -610,6 +614,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_range: return make_range(f, v[0].i, out);
     case CR_BUILTIN_len:
     case CR_BUILTIN_has:
+    case CR_BUILTIN_first:
     case CR_BUILTIN_product:
     case CR_BUILTIN_total:
     case CR_BUILTIN_wrap:

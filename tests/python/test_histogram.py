@@ -63,6 +63,26 @@ def test_wrong_arguments_are_refused(points, bins, cls, text):
     assert str(raised.value) == text
 
 
+@pytest.mark.parametrize("bins,weight,text", [
+    ([torch.rand(3), torch.rand(2, 2)], None, "torch.histogramdd: bins tensor should have one dimension, but got 2 dimensions "
+                                              "in the bins tensor for dimension 1"),
+    ([torch.rand(3), torch.rand(())], None, "torch.histogramdd: bins tensor should have one dimension, but got 0 dimensions "
+                                            "in the bins tensor for dimension 1"),
+    ([torch.rand(0), torch.rand(3)], None, "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements "
+                                           "in the bins tensor for dimension 0"),
+    ([torch.rand(3), torch.rand(1)], None, "torch.histogram(): bins must be > 0, but got 0 for dimension 1"),
+    ([torch.rand(3), torch.rand(3)], torch.rand(5), "torch.histogramdd: if weight tensor is provided it should have the same "
+     "shape as the input tensor excluding its innermost dimension, but got input with shape [4, 2] and weight with shape [5]"),
+    ([torch.rand(3), torch.rand(3)], torch.rand(4).double(), "torch.histogramdd: if weight tensor is provided, input tensor and "
+     "weight tensor should have the same dtype, but got input(float), and weight(double)")])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_wrong_edges_and_weights_are_refused_by_sizes_alone(bins, weight, text, device):
+    with pytest.raises(RuntimeError) as raised:
+        torch.histogramdd(torch.rand(4, 2, device=device), [b.to(device) for b in bins],
+                          weight=None if weight is None else weight.to(device))
+    assert str(raised.value) == text
+
+
 @pytest.mark.parametrize("bins,name", [(3, "histogramdd"), ([2, 2], "histogramdd"),
                                        ([torch.arange(3), torch.arange(3)], "histogram_cpu")])
 def test_integers_are_refused(bins, name):
