@@ -11,5 +11,4 @@ void cr_kern_install_devices(void)
     cr_cpu_ops.combine = cr_host_combine;
     cr_cpu_ops.windows = cr_host_windows;
     cr_cpu_ops.lines = cr_host_lines;
-    cr_kern_install_cuda();
 }

@@ -148,4 +148,12 @@ typedef enum {
     CR_FORM_COUNT
 } cr_form;
 
+/* How the elements of a window are folded. */
+typedef enum {
+    CR_WINDOW_ADD,
+    CR_WINDOW_ABOVE_LAST_NAN, /* of equal values the first; NaN is above, and of NaNs the last
+                               */
+    CR_WINDOW_COUNT
+} cr_window_how;
+
 #endif

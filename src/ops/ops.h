@@ -108,13 +108,6 @@ enum { CR_LOOP_AXES = 6, CR_LOOP_INDICES = 3 };
 
 /* Of a loop whose element is a fold: `add[u.. < n](inside : value) / divisor`.  The window's
  * axis is the last one of the entry, and its `count` gives the sizes of the window. */
-typedef enum {
-    CR_WINDOW_ADD,
-    CR_WINDOW_ABOVE_LAST_NAN, /* of equal values the first; NaN is above, and of NaNs the last
-                               */
-    CR_WINDOW_COUNT
-} cr_window_how;
-
 typedef struct {
     cr_window_how how;
     cr_rule *inside;  /* positions at which this does not hold are left out; NULL: none */

@@ -1,6 +1,6 @@
 /* Shape rules of convolutions, with torch's checks in torch's order. */
 #include "ops/shape.h"
-#include "ops/shape_text.h"
+#include "space/shape_text.h"
 #include <stdio.h>
 
 typedef long long ll; /* for printf */

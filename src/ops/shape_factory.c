@@ -1,6 +1,6 @@
 /* Shape rules of sequences and patterns. */
 #include "ops/shape.h"
-#include "ops/shape_help.h"
+#include "space/shape.h"
 #include <math.h>
 
 typedef long long ll; /* for printf */

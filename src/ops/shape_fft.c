@@ -1,7 +1,7 @@
 /* Shape rules of the Fourier transforms. */
 #include "ops/shape.h"
-#include "ops/shape_help.h"
-#include "ops/shape_text.h"
+#include "space/shape.h"
+#include "space/shape_text.h"
 
 static cr_status fft_check_dims(const cr_view *v, const cr_value *dims)
 {

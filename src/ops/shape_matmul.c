@@ -1,8 +1,8 @@
 /* Shape rules of the matrix products. */
 #include "base/text.h"
 #include "ops/shape.h"
-#include "ops/shape_help.h"
-#include "ops/shape_text.h"
+#include "space/shape.h"
+#include "space/shape_text.h"
 
 typedef long long ll; /* for printf */
 

@@ -1,6 +1,6 @@
 /* Shape rules of padding. */
 #include "ops/shape.h"
-#include "ops/shape_help.h"
+#include "space/shape.h"
 
 typedef long long ll; /* for printf */
 

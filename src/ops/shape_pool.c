@@ -4,7 +4,7 @@
  * that torch's messages name. */
 #include "base/integer.h"
 #include "ops/shape.h"
-#include "ops/shape_text.h"
+#include "space/shape_text.h"
 #include <stdio.h>
 #include <string.h>
 

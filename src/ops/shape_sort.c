@@ -1,6 +1,6 @@
 /* Shape rules of sorting, extremes with indices, scans and searching. */
 #include "ops/shape.h"
-#include "ops/shape_help.h"
+#include "space/shape.h"
 #include <string.h>
 
 typedef long long ll; /* for printf */

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/integer.h"
 #include "ops/shape.h"
-#include "ops/shape_help.h"
+#include "space/shape.h"
 #include <stdio.h>
 
 typedef long long ll;

@@ -6,7 +6,7 @@
  * are added.  The host computes calls with masks. */
 #include "device/facts.h"
 #include "num/dtype.h"
-#include "ops/shape_index.h"
+#include "space/picked.h"
 #include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"

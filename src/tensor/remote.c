@@ -13,7 +13,7 @@
 #include "jit/entry.h"
 #include "loop/build.h"
 #include "loop/libm.h"
-#include "ops/shape_index.h"
+#include "space/picked.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include <pthread.h>

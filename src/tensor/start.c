@@ -2,6 +2,7 @@
 #include "base/env.h"
 #include "base/memory.h"
 #include "jit/generated.h"
+#include "kern/cuda/commands.h"
 #include "kern/devices.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
@@ -17,6 +18,7 @@ static void install_tables(void)
         return;
     cr_install_calls();
     cr_kern_install_devices();
+    cr_kern_install_cuda();
     started = cr_remote_install();
     cr_fail_alloc_after((uint64_t)cr_env_int(CR_ENV_CR_FAIL_ALLOC));
 }

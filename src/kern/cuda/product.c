@@ -8,7 +8,6 @@
 #include "device/facts.h"
 #include "jit/cuda.h"
 #include "kern/cuda/commands.h"
-#include "kern/devices.h"
 #include "num/dtype.h"
 #include "space/space.h"
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Indexing by lists of tensors, and the operators that select by a mask.
  *
- * The plan of ops/shape_index.h states which dims are indexed, and their dims in the result.
+ * The plan of space/picked.h states which dims are indexed, and their dims in the result.
  * The index tensors are combined into one array of offsets over the picked sizes; masks become
  * the offsets of their true elements.  A walk of gather.c uses these offsets. */
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 #include "kern/cpu/entries.h"
 #include "kern/cpu/move/gather.h"
 #include "kern/cpu/walk.h"
-#include "ops/shape_index.h"
+#include "space/picked.h"
 
 static bool is_true(const char *p, cr_dtype t)
 {

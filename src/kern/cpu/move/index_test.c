@@ -1,5 +1,5 @@
 #include "kern/cpu/test_views.h"
-#include "ops/shape.h"
+#include "space/picked.h"
 
 static float grid[2 * 3 * 4]; /* grid[i][j][k] = 100 i + 10 j + k */
 
@@ -16,12 +16,12 @@ TEST(neighbouring_indices_leave_their_dims_in_place)
     cr_value self = of_view(grid_view(&room)), none = cr_of_none();
     int64_t j[] = {2, 0}, k[] = {-1, 1};
     float out[4];
-    cr_shape shape = {0};
+    cr_index_plan plan;
     cr_value list = LIST(none, of_view(VIEW(j, CR_I64, 2)), of_view(VIEW(k, CR_I64, 2)));
 
-    OK(cr_shape_index(ARGS(self, list), &shape));
-    EQ(shape.ndim, 2);
-    SAME_INTS(shape.size, 2, 2);
+    OK(cr_index_plan_make(&plan, self.view, &list));
+    EQ(plan.result.ndim, 2);
+    SAME_INTS(plan.result.size, 2, 2);
     OK(cr_kern_index(ARGS(self, list), VIEW(out, CR_F32, 2, 2)));
     SAME_FLOATS(out, 23, 1, 123, 101);
 }
@@ -32,11 +32,11 @@ TEST(separated_indices_put_their_dims_in_front)
     cr_value self = of_view(grid_view(&room)), none = cr_of_none();
     int64_t i[] = {1}, k[] = {0, 3};
     float out[6];
-    cr_shape shape = {0};
+    cr_index_plan plan;
     cr_value list = LIST(of_view(VIEW(i, CR_I64, 1)), none, of_view(VIEW(k, CR_I64, 2)));
 
-    OK(cr_shape_index(ARGS(self, list), &shape));
-    SAME_INTS(shape.size, 2, 3);
+    OK(cr_index_plan_make(&plan, self.view, &list));
+    SAME_INTS(plan.result.size, 2, 3);
     OK(cr_kern_index(ARGS(self, list), VIEW(out, CR_F32, 2, 3)));
     SAME_FLOATS(out, 100, 110, 120, 103, 113, 123);
 }
@@ -47,11 +47,11 @@ TEST(a_mask_counts_as_the_places_where_it_is_true)
     cr_value self = of_view(grid_view(&room));
     uint8_t mask[] = {0, 1, 0, 1, 0, 0};
     float out[8];
-    cr_shape shape = {0};
+    cr_index_plan plan;
     cr_value list = LIST(of_view(VIEW(mask, CR_BOOL, 2, 3)));
 
-    OK(cr_shape_index(ARGS(self, list), &shape));
-    SAME_INTS(shape.size, 2, 4);
+    OK(cr_index_plan_make(&plan, self.view, &list));
+    SAME_INTS(plan.result.size, 2, 4);
     OK(cr_kern_index(ARGS(self, list), VIEW(out, CR_F32, 2, 4)));
     SAME_FLOATS(out, 10, 11, 12, 13, 100, 101, 102, 103);
 }
@@ -62,16 +62,16 @@ TEST(wrong_indices_are_named_in_torchs_words)
     cr_value self = of_view(grid_view(&room));
     uint8_t mask[5] = {0};
     int64_t j[] = {2}, two[] = {0, 1}, three[] = {0, 1, 1};
-    cr_shape shape = {0};
+    cr_value wide = LIST(of_view(VIEW(mask, CR_BOOL, 5)));
+    cr_value uneven = LIST(of_view(VIEW(two, CR_I64, 2)), of_view(VIEW(three, CR_I64, 3)));
+    cr_index_plan plan;
     float out[12];
 
-    FAILS(CR_INDEX, cr_shape_index(ARGS(self, LIST(of_view(VIEW(mask, CR_BOOL, 5)))), &shape));
+    FAILS(CR_INDEX, cr_index_plan_make(&plan, self.view, &wide));
     EQ_STR(cr_error_message(),
            "The shape of the mask [5] at index 0 does not match the shape of the "
            "indexed tensor [2, 3, 4] at index 0");
-    FAILS(CR_INDEX, cr_shape_index(ARGS(self, LIST(of_view(VIEW(two, CR_I64, 2)),
-                                                   of_view(VIEW(three, CR_I64, 3)))),
-                                   &shape));
+    FAILS(CR_INDEX, cr_index_plan_make(&plan, self.view, &uneven));
     EQ_STR(cr_error_message(),
            "shape mismatch: indexing tensors could not be broadcast together with "
            "shapes [2], [3]");
@@ -95,11 +95,9 @@ TEST(nonzero_is_row_major_and_minus_zero_is_zero)
 {
     float x[] = {1, -0.0f, 0, 2};
     int64_t out[4];
-    cr_shape shape = {0};
     cr_value args[] = {of_view(VIEW(x, CR_F32, 2, 2))};
 
-    OK(cr_shape_nonzero(args, &shape));
-    SAME_INTS(shape.size, 2, 2);
+    EQ(cr_count_trues(args[0].view), 2);
     OK(cr_kern_nonzero(args, VIEW(out, CR_I64, 2, 2)));
     SAME_INTS(out, 0, 0, 1, 1);
 }

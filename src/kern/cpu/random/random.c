@@ -7,8 +7,7 @@
 #include "kern/cpu/entries.h"
 #include "kern/cpu/random/draw.h"
 #include "kern/cpu/random/normal.h"
-#include "ops/ops.h"
-#include "ops/shape_text.h"
+#include "space/shape_text.h"
 
 static const double PI = 3.14159265358979323846;
 

@@ -1,9 +1,9 @@
-/* shape_index.h - how a list of index tensors picks elements of a tensor.
+/* picked.h - how a list of index tensors picks elements of a tensor.
  *
  * The plan depends on sizes only, except for masks, whose true elements are counted.  The
  * kernels of kern/cpu/move/index.c use the same plan. */
-#ifndef CR_OPS_SHAPE_INDEX_H
-#define CR_OPS_SHAPE_INDEX_H
+#ifndef CR_SPACE_PICKED_H
+#define CR_SPACE_PICKED_H
 
 #include "num/view.h"
 

@@ -1,9 +1,9 @@
-/* shape_help.h - common functions of shape rules. */
-#ifndef CR_OPS_SHAPE_HELP_H
-#define CR_OPS_SHAPE_HELP_H
+/* shape.h - sizes of views: functions that shape rules and kernels share. */
+#ifndef CR_SPACE_SHAPE_H
+#define CR_SPACE_SHAPE_H
 
 #include "num/view.h"
-#include "ops/shape_text.h"
+#include "space/shape_text.h"
 
 /* Wraps a dimension from -n..n-1 to 0..n-1; a scalar counts as having one dimension.  Fails
  * with CR_INDEX. */

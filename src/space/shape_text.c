@@ -1,5 +1,5 @@
 /* Text for the messages of shape rules. */
-#include "ops/shape_text.h"
+#include "space/shape_text.h"
 #include <stdio.h>
 
 const char *cr_sizes_text(char buffer[CR_SIZES_TEXT], int64_t ndim, const int64_t *size)

@@ -1,6 +1,6 @@
 /* shape_text.h - text for the messages of several shape rules. */
-#ifndef CR_OPS_SHAPE_TEXT_H
-#define CR_OPS_SHAPE_TEXT_H
+#ifndef CR_SPACE_SHAPE_TEXT_H
+#define CR_SPACE_SHAPE_TEXT_H
 
 #include "num/view.h"
 

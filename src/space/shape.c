@@ -1,5 +1,5 @@
 /* Shared pieces of shape rules. */
-#include "ops/shape_help.h"
+#include "space/shape.h"
 #include <string.h>
 
 cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim)
