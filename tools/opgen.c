@@ -449,7 +449,8 @@ static const char *const vocabulary[][4] = {
     {"kernel.h"},      {"scan.h"},
     {"half.cuh"},      {"kernel.cuh"},
     {"move.cuh"},      {"place.cuh"},
-    {"window.cuh"},
+    {"window.cuh"},    {"sequence.cuh"},
+    {"resample.cuh"},  {"bag.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

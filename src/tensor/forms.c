@@ -329,18 +329,21 @@ static cr_status deliver_out(const cr_op *op, const cr_value *made, cr_tensor *o
     return CR_OK;
 }
 
-/* The call; with `out typed` the dtype of `out` is the default of `dtype`. */
+/* The call.  The device of `out` is the default of a factory's `device`; with `out typed`, its
+ * dtype that of `dtype`. */
 static cr_status call_for_out(const cr_op *op, const cr_value *arg, const cr_tensor *out,
                               cr_value *made)
 {
-    cr_value typed[CR_MAX_ARGS];
+    cr_value given[CR_MAX_ARGS];
     int dtype = op->out_rule & CR_OUT_TYPED ? cr_op_find_param(op, "dtype") : -1;
+    int device = op->tensor_params ? -1 : cr_op_find_param(op, "device");
 
-    if (dtype < 0 || arg[dtype].tag != CR_NONE)
-        return cr_call(op, arg, made);
-    memcpy(typed, arg, op->param_count * sizeof *typed);
-    typed[dtype] = cr_of_dtype((cr_dtype)out->dtype);
-    return cr_call(op, typed, made);
+    memcpy(given, arg, op->param_count * sizeof *given);
+    if (dtype >= 0 && arg[dtype].tag == CR_NONE)
+        given[dtype] = cr_of_dtype((cr_dtype)out->dtype);
+    if (device >= 0 && arg[device].tag == CR_NONE)
+        given[device] = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_packed_device(out->device)};
+    return cr_call(op, given, made);
 }
 
 static cr_status call_and_deliver(const cr_op *op, const cr_value *arg, cr_tensor *const *out)

@@ -480,8 +480,94 @@ F.cross_entropy(x, t).backward()
 torch.ones(100, 100, device="cuda").tril()
 torch.ones(4, 4, device="cuda", requires_grad=True)[t % 4, t % 4].sum().backward()
 F.max_pool2d(torch.ones(1, 2, 8, 8, device="cuda", requires_grad=True), 2).sum().backward()
-F.embedding(t, x).sum().backward()""")
+F.embedding(t, x).sum().backward()
+F.interpolate(x[None], scale_factor=2.0, mode="linear").sum().backward()
+F.embedding_bag(t, x, t[:1]).sum().backward()
+torch.arange(9, device="cuda") + torch.linspace(0, 1, 9, device="cuda")""")
     assert not on_the_device("""torch.ones(9, device="cuda").sort()""")
+
+
+RANGES = {"arange": lambda **k: torch.arange(-3, 97, 1.3, **k), "whole": lambda **k: torch.arange(5, -40, -2, **k),
+          "few": lambda **k: torch.arange(3, **k), "none": lambda **k: torch.arange(0, **k),
+          "range": lambda **k: torch.range(1, 30, 0.7, **k), "linspace": lambda **k: torch.linspace(-1, 7, 50, **k),
+          "point": lambda **k: torch.linspace(2, 7, 1, **k)}
+
+
+@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8"])
+def test_ranges_are_made_on_the_device(name, dtype):
+    dtype, f = getattr(torch, dtype), RANGES[name]
+    assert same(f(dtype=dtype, device="cuda"), f(dtype=dtype))
+    if dtype == torch.float32:
+        out = torch.empty(f().numel() * 2, device="cuda")[::2]
+        assert same(f(out=out), f(dtype=f(device="cuda").dtype).float())
+
+
+RESAMPLED = [("nearest", 1), ("nearest", 2), ("nearest", 3), ("nearest-exact", 2), ("linear", 1), ("bilinear", 2), ("bicubic", 2),
+             ("trilinear", 3)]
+
+
+@pytest.mark.parametrize("mode, dims", RESAMPLED)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "uint8"])
+def test_resampling(mode, dims, dtype):
+    torch.manual_seed(14)
+    dtype = getattr(torch, dtype)
+    x = (torch.rand(2, 3, *(5, 4, 6)[:dims]) * 200).to(dtype)
+    if dtype == torch.uint8 and dims != 2:
+        pytest.skip("torch resamples bytes in two dims")
+    resample = torch.nn.functional.interpolate
+    ways = [{"size": (9, 7, 3)[:dims]}, {"scale_factor": 2.0}, {"scale_factor": 0.6}, {"size": x.shape[2:]}]
+    ways += [{"size": (9, 7, 3)[:dims], "align_corners": True}] if "linear" in mode or "cubic" in mode else []
+    ways += [{"size": (2, 3), "antialias": True}] if mode in ("bilinear", "bicubic") else []
+    formats = (torch.contiguous_format, torch.channels_last) if dims == 2 else (torch.contiguous_format,)
+    for way in ways:
+        for layout in formats:
+            here = x.clone(memory_format=layout)
+            there = here.cuda()
+            if dtype != torch.uint8:
+                here, there = here.requires_grad_(), there.requires_grad_()
+            made, want = resample(there, mode=mode, **way), resample(here, mode=mode, **way)
+            assert same(made.detach(), want.detach()) and made.stride() == want.stride(), way
+            if dtype != torch.uint8:
+                g = torch.randn(want.shape).to(dtype)
+                made.backward(g.cuda())
+                want.backward(g)
+                assert same(there.grad, here.grad), way
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_bags(mode, dtype):
+    torch.manual_seed(15)
+    w = torch.randn(7, 5).to(getattr(torch, dtype))
+    i, offsets = torch.randint(0, 7, (20,)), torch.tensor([0, 4, 4, 9, 19])
+    bag = torch.nn.functional.embedding_bag
+    for kind in (torch.int64, torch.int32):
+        for way in ({}, {"padding_idx": 2}, {"include_last_offset": True}) + (({"per_sample_weights": w.flatten()[:20]},) if mode == "sum" else ()):
+            there = {k: v.cuda() if torch.is_tensor(v) else v for k, v in way.items()}
+            a, b = w.cuda().requires_grad_(), w.clone().requires_grad_()
+            made = bag(i.to(kind).cuda(), a, offsets.to(kind).cuda(), mode=mode, **there)
+            want = bag(i.to(kind), b, offsets.to(kind), mode=mode, **way)
+            assert same(made.detach(), want.detach())
+            for have, right in zip(torch.embedding_bag(a, i.cuda(), offsets.cuda(), False, ["sum", "mean", "max"].index(mode)),
+                                   torch.embedding_bag(b, i, offsets, False, ["sum", "mean", "max"].index(mode))):
+                assert same(have.detach(), right.detach())
+            g = torch.randn(want.shape).to(w.dtype)
+            made.backward(g.cuda())
+            want.backward(g)
+            assert torch.allclose(a.grad.cpu(), b.grad, rtol=0.02, atol=0.02)
+    assert same(bag(i[:0].cuda(), w.cuda(), offsets[:1].cuda()), bag(i[:0], w, offsets[:1]))
+
+
+def test_wrong_bags_are_raised_by_the_next_wait():
+    w, bag = torch.randn(7, 5).cuda(), torch.nn.functional.embedding_bag
+    for i, offsets, error, text in (([0, 9], [0], IndexError, "index out of range in self"),
+                                    ([0, 1], [1], RuntimeError, "has to start from position 0. However, got 1"),
+                                    ([0, 1], [0, 5], RuntimeError, r"input's length\(2\), but got offsets\[-1\] of 5")):
+        bag(torch.tensor(i).cuda(), w, torch.tensor(offsets).cuda())
+        with pytest.raises(error, match=text):
+            torch.cuda.synchronize()
+        torch.cuda.synchronize()
 
 
 def test_an_index_out_of_range_is_raised_by_the_next_wait():

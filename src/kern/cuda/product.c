@@ -8,6 +8,7 @@
 #include "device/facts.h"
 #include "jit/cuda.h"
 #include "kern/cuda/commands.h"
+#include "kern/cuda/entries.h"
 #include "num/dtype.h"
 #include "space/space.h"
 #include <pthread.h>
@@ -632,6 +633,12 @@ void cr_kern_install_cuda(void)
         {"_convolution_output", cr_cuda_conv_output},
         {"_convolution_input_grad", cr_cuda_conv_input_grad},
         {"_convolution_weight_grad", cr_cuda_conv_weight_grad},
+        {"arange.start_step", cr_cuda_arange},
+        {"range.step", cr_cuda_range},
+        {"linspace", cr_cuda_linspace},
+        {"_upsample", cr_cuda_upsample},
+        {"_upsample_backward", cr_cuda_upsample_backward},
+        {"_embedding_bag", cr_cuda_embedding_bag},
     };
 
     cr_cuda_install();

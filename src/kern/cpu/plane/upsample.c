@@ -11,13 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct {
-    int64_t in, out, taps;
-    double scale;
-    int64_t *index; /* [out, taps] */
-    void *weight;   /* [out, taps]; of bytes: int16 */
-    int fraction;   /* bits of a byte's weight after the point */
-} axis;
+typedef cr_upsample_axis axis;
 
 typedef struct {
     const cr_upsample *u;
@@ -198,7 +192,7 @@ static int64_t tap_count(const cr_upsample *u, int d)
 }
 
 /* A leading dimension of size 1 is not resampled, in any mode. */
-static cr_status axis_init(axis *a, const cr_upsample *u, int d, cr_dtype t)
+cr_status cr_upsample_axis_make(cr_upsample_axis *a, const cr_upsample *u, int d, cr_dtype t)
 {
     bool plain = u->in[d] == 1 && u->out[d] == 1;
     cr_upsample_mode mode = plain ? CR_UPSAMPLE_NEAREST : u->mode;
@@ -216,6 +210,12 @@ static cr_status axis_init(axis *a, const cr_upsample *u, int d, cr_dtype t)
     if (t == CR_U8)
         bytes_taps(a);
     return CR_OK;
+}
+
+void cr_upsample_axis_drop(cr_upsample_axis *a)
+{
+    cr_free(a->index);
+    cr_free(a->weight);
 }
 
 static void range(void *context, int64_t begin, int64_t end)
@@ -245,13 +245,11 @@ static cr_status upsample_run(const cr_upsample *u, cr_dtype t, const void *from
     w.in = u->in[0] * u->in[1] * u->in[2];
     w.out = u->out[0] * u->out[1] * u->out[2];
     for (int d = 0; d < 3 && !st; d++)
-        st = axis_init(&w.axis[d], u, d, t);
+        st = cr_upsample_axis_make(&w.axis[d], u, d, t);
     if (!st)
         cr_parallel_for(u->planes, 16384 / (w.in + w.out + 1) + 1, range, &w);
-    for (int d = 0; d < 3; d++) {
-        cr_free(w.axis[d].index);
-        cr_free(w.axis[d].weight);
-    }
+    for (int d = 0; d < 3; d++)
+        cr_upsample_axis_drop(&w.axis[d]);
     return w.no_memory ? cr_fail(CR_MEMORY, "not enough memory for resampling") : st;
 }
 

@@ -25,6 +25,22 @@ typedef struct {
     bool align_corners;
 } cr_upsample;
 
+/* The taps of one dimension: output o adds up weight[o * taps + t] * input[index[o * taps +
+ * t]], t ascending.  Weights are float for F32, double for F64, and int16_t with `fraction`
+ * bits after the point for U8. */
+typedef struct {
+    int64_t in, out, taps;
+    double scale;
+    int64_t *index;
+    void *weight;
+    int fraction;
+} cr_upsample_axis;
+
+/* Dimension d's taps, which the caller drops, also on failure.  Fails with CR_MEMORY. */
+CR_MUST cr_status cr_upsample_axis_make(cr_upsample_axis *a, const cr_upsample *u, int d,
+                                        cr_dtype t);
+void cr_upsample_axis_drop(cr_upsample_axis *a);
+
 /* Computes y from x.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_upsample_run(const cr_upsample *u, cr_dtype t, const void *x, void *y);
 /* The transpose: computes x from y and writes all of x.  Fails with CR_MEMORY. */

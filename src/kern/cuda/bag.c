@@ -1,0 +1,109 @@
+/* Bags of embeddings on NVIDIA devices; the kernel is in emit/bag.cuh. */
+#include "device/cuda/cuda.h"
+#include "jit/cuda.h"
+#include "kern/cuda/entries.h"
+#include "num/dtype.h"
+#include <stdio.h>
+
+/* cb_list and cb_call of emit/bag.cuh */
+typedef struct {
+    const char *at;
+    int64_t step, n;
+    int is32, unused;
+} bag_list;
+typedef struct {
+    const char *weight, *samples;
+    int64_t row_step, step, sample_step;
+    bag_list indices, offsets;
+    int64_t rows, bags, columns, skip, mode;
+    void *out, *bag_of, *size, *most;
+    void *late;
+    uint64_t wrong_row, wrong_first, wrong_offset;
+} bag_call;
+
+static void bag_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
+{
+    cr_text_printf(out, "#define CB_ITEM cm_%s\n", cr_dtype_infos[k->a].suffix);
+    snprintf(symbol, 32, "cb_bags");
+}
+
+static int64_t array_step(const cr_array *a, int d)
+{
+    return a->stride[d] * (int64_t)cr_dtype_size((cr_dtype)a->dtype);
+}
+
+static bag_list list_of(const cr_array *a)
+{
+    return (bag_list){
+        .at = a->data, .step = array_step(a, 0), .n = a->size[0], .is32 = a->dtype == CR_I32};
+}
+
+static const char *bag_error(bag_call *c, uint64_t *number, int device, cr_status kind,
+                             const char *text)
+{
+    cr_cuda_late late;
+    const char *error = cr_cuda_late_begin(&late, device, kind, text);
+
+    if (!error) {
+        c->late = late.word;
+        *number = late.number;
+    }
+    return error;
+}
+
+static const char *bag_errors(bag_call *c, int device)
+{
+    char text[200];
+    const char *error =
+        bag_error(c, &c->wrong_row, device, CR_INDEX, "index out of range in self");
+
+    if (!error)
+        error = bag_error(c, &c->wrong_first, device, CR_RUNTIME,
+                          "offsets[0] has to be 0, i.e., the first sequence in the mini-batch "
+                          "has to start from position 0. However, got \1");
+    snprintf(text, sizeof text,
+             "offsets[-1] can not be greater than input's length(%lld), but got offsets[-1] of "
+             "\1",
+             (long long)c->indices.n);
+    return error ? error : bag_error(c, &c->wrong_offset, device, CR_RUNTIME, text);
+}
+
+/* (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+ *  include_last_offset, padding_idx) -> output, offset2bag, bag_size, max_indices */
+const char *cr_cuda_embedding_bag(int device, const cr_given *arg, const cr_array *result)
+{
+    const cr_array *weight = &arg[0].array, *samples = &arg[6].array;
+    bool weighed = arg[6].kind == CR_GIVEN_ARRAY;
+    bag_call c = {.weight = weight->data,
+                  .samples = weighed ? samples->data : NULL,
+                  .row_step = array_step(weight, 0),
+                  .step = array_step(weight, 1),
+                  .sample_step = weighed ? array_step(samples, 0) : 0,
+                  .indices = list_of(&arg[1].array),
+                  .offsets = list_of(&arg[2].array),
+                  .rows = weight->size[0],
+                  .bags = result[0].size[0],
+                  .columns = weight->size[1],
+                  .skip = arg[8].i,
+                  .mode = arg[4].i,
+                  .out = result[0].data,
+                  .bag_of = result[1].data,
+                  .size = result[2].data,
+                  .most = result[3].data};
+    cr_cuda_text k = {
+        .print = bag_print, .device = device, .part = CR_VEC_CUDA_BAG, .a = weight->dtype};
+    int64_t folds = c.bags * (c.columns ? c.columns : 1);
+    void *function;
+
+    if (cr_dtype_category((cr_dtype)weight->dtype) != CR_CAT_FLOAT ||
+        weight->dtype >= CR_DTYPE_KERNELS || (weighed && samples->dtype != weight->dtype))
+        return cr_command_declines;
+    if (!folds && !c.indices.n)
+        return NULL;
+    const char *error = cr_cuda_find(&function, &k);
+    if (!error)
+        error = bag_errors(&c, device);
+    return error ? error
+                 : cr_cuda_launch_each(device, function,
+                                       folds > c.indices.n ? folds : c.indices.n, &c);
+}

@@ -1,0 +1,18 @@
+/* entries.h - kernels of entries on NVIDIA devices, as they are registered: (device, arguments,
+ * results). */
+#ifndef CR_KERN_CUDA_ENTRIES_H
+#define CR_KERN_CUDA_ENTRIES_H
+
+#include "cresset_backend.h"
+
+/* Ranges of numbers (sequence.c). */
+const char *cr_cuda_arange(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_range(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_linspace(int device, const cr_given *arg, const cr_array *result);
+/* Resampling and its transpose (resample.c). */
+const char *cr_cuda_upsample(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_upsample_backward(int device, const cr_given *arg, const cr_array *result);
+/* Bags of embeddings (bag.c). */
+const char *cr_cuda_embedding_bag(int device, const cr_given *arg, const cr_array *result);
+
+#endif
