@@ -15,6 +15,7 @@ typedef struct {
     const char *text; /* NUL-terminated */
     size_t len;
     int first_line, indent;
+    bool python; /* a function of Python: marks end as torch's reader of Python ends them */
 } cr_ssource;
 
 /* Characters [start, end) of a source; `source` NULL: unknown. */
@@ -50,9 +51,10 @@ typedef enum {
 
 typedef struct cr_sast cr_sast;
 struct cr_sast {
-    uint8_t kind;   /* cr_sast_kind */
-    uint16_t depth; /* of the tree below */
-    cr_srange range;
+    uint8_t kind;      /* cr_sast_kind */
+    uint16_t depth;    /* of the tree below */
+    cr_srange range;   /* of marks */
+    uint32_t text_end; /* where the text ends; marks of strings end before it */
     int count;
     cr_sast **at;     /* children; one may be NULL where the grammar has an optional part */
     const char *text; /* a name, an operator, a decoded string, or the text of a number */

@@ -971,13 +971,6 @@ static cr_status builtin_hash(cr_scall *c)
     return builtin_give(c, cr_iv_int((int64_t)cr_ivalue_hash(c->arg)));
 }
 
-static cr_status builtin_invert(cr_scall *c)
-{
-    if (c->count < 1 || !builtin_whole(c->arg))
-        return cr_builtin_misfit(c);
-    return builtin_give(c, cr_iv_int(~c->arg->i));
-}
-
 static cr_status builtin_get_device(cr_scall *c)
 {
     cr_tensor *t = NULL;

@@ -224,11 +224,7 @@ static cr_svalue *compile_list(compiler *c, const cr_sast *a, const cr_stype *hi
     for (size_t i = 0; i < items.len && !list; i++) {
         const cr_stype *t = items.at[i].value->type;
         const cr_stype *joined = item ? cr_stype_join(c->unit, item, t) : t;
-        if (!joined)
-            cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                           "List literals must have homogeneous types; found '%s' and '%s'",
-                           cr_stype_annotation(item), cr_stype_annotation(t));
-        item = joined;
+        item = joined ? joined : cr_stype_union(c->unit, 2, (const cr_stype *[]){item, t});
     }
     for (size_t i = 0; i < items.len && list; i++) {
         items.at[i].value =
@@ -290,22 +286,38 @@ static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hi
 
 /* --- operators --- */
 
-static const char *binary_name(const char *sign)
-{
-    static const struct {
-        const char *sign, *name;
-    } names[] = {
-        {"+", "aten::add"},         {"-", "aten::sub"},       {"*", "aten::mul"},
-        {"/", "aten::div"},         {"//", "aten::floordiv"}, {"%", "aten::remainder"},
-        {"**", "aten::pow"},        {"@", "aten::matmul"},    {"&", "aten::__and__"},
-        {"|", "aten::__or__"},      {"^", "aten::__xor__"},   {"<<", "aten::__lshift__"},
-        {">>", "aten::__rshift__"}, {"==", "aten::eq"},       {"!=", "aten::ne"},
-        {"<", "aten::lt"},          {"<=", "aten::le"},       {">", "aten::gt"},
-        {">=", "aten::ge"},         {"is", "aten::__is__"},   {"is not", "aten::__isnot__"}};
+/* An operator's sign, the operator of values, and the method of objects. */
+typedef struct {
+    const char *sign, *name, *method;
+} binary_operator;
 
-    for (size_t i = 0; i < CR_LEN(names); i++)
-        if (!strcmp(names[i].sign, sign))
-            return names[i].name;
+static const binary_operator *binary_of(const char *sign)
+{
+    static const binary_operator all[] = {{"+", "aten::add", "__add__"},
+                                          {"-", "aten::sub", "__sub__"},
+                                          {"*", "aten::mul", "__mul__"},
+                                          {"/", "aten::div", "__truediv__"},
+                                          {"//", "aten::floordiv", "__floordiv__"},
+                                          {"%", "aten::remainder", "__mod__"},
+                                          {"**", "aten::pow", "__pow__"},
+                                          {"@", "aten::matmul", "__matmul__"},
+                                          {"&", "aten::__and__", "__and__"},
+                                          {"|", "aten::__or__", "__or__"},
+                                          {"^", "aten::__xor__", "__xor__"},
+                                          {"<<", "aten::__lshift__", "__lshift__"},
+                                          {">>", "aten::__rshift__", "__rshift__"},
+                                          {"==", "aten::eq", "__eq__"},
+                                          {"!=", "aten::ne", "__ne__"},
+                                          {"<", "aten::lt", "__lt__"},
+                                          {"<=", "aten::le", "__le__"},
+                                          {">", "aten::gt", "__gt__"},
+                                          {">=", "aten::ge", "__ge__"},
+                                          {"is", "aten::__is__", NULL},
+                                          {"is not", "aten::__isnot__", NULL}};
+
+    for (size_t i = 0; i < CR_LEN(all); i++)
+        if (!strcmp(all[i].sign, sign))
+            return &all[i];
     return NULL;
 }
 
@@ -314,7 +326,9 @@ static cr_svalue *compile_contains(compiler *c, const cr_sast *a)
     cr_svalue *item = compile_value(c, a->at[0], NULL);
     cr_svalue *both[] = {compile_value(c, a->at[1], NULL), item}, *found;
 
-    found = compile_one(c, "aten::__contains__", a->range, 2, both);
+    found = both[0]->type->kind == CR_STYPE_CLASS
+                ? compile_magic(c, "__contains__", both[0], 1, &item, a->range)
+                : compile_one(c, "aten::__contains__", a->range, 2, both);
     return *a->text == 'n' ? compile_one(c, "aten::__not__", a->range, 1, &found) : found;
 }
 
@@ -350,7 +364,8 @@ static cr_svalue *compile_swapped(compiler *c, const char *name, cr_svalue *cons
 
 static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
 {
-    const char *name = binary_name(a->text);
+    const binary_operator *operator= binary_of(a->text);
+    const char *name = operator? operator->name : NULL;
     cr_svalue *both[2];
 
     if (!strncmp(a->text, "is", 2))
@@ -359,6 +374,8 @@ static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
         return compile_contains(c, a);
     both[0] = compile_value(c, a->at[0], NULL);
     both[1] = compile_value(c, a->at[1], NULL);
+    if (both[0]->type->kind == CR_STYPE_CLASS && operator->method)
+        return compile_magic(c, operator->method, both[0], 1, &both[1], a->range);
     if (!strcmp(a->text, "%") && both[0]->type->kind == CR_STYPE_STR)
         name = "aten::percentFormat";
     if (c->env && type_is_number(both[0]->type) && both[1]->type->kind == CR_STYPE_TENSOR) {
@@ -379,6 +396,12 @@ static cr_svalue *compile_unary(compiler *c, const cr_sast *a)
     if (!strcmp(a->text, "not"))
         return compile_condition(c, a)->value;
     v = compile_value(c, a->at[0], NULL);
+    if (v->type->kind == CR_STYPE_CLASS)
+        return compile_magic(c,
+                             *a->text == '-'   ? "__neg__"
+                             : *a->text == '+' ? "__pos__"
+                                               : "__invert__",
+                             v, 0, NULL, a->range);
     if (*a->text == '+')
         return v;
     if (*a->text == '-' && v->by && v->by->prim == CR_SPRIM_CONSTANT) {
@@ -406,6 +429,8 @@ cr_svalue *compile_truth(compiler *c, const cr_sast *a)
 
     if (v->type->kind == CR_STYPE_BOOL)
         return v;
+    if (v->type->kind == CR_STYPE_CLASS)
+        return compile_magic(c, "__bool__", v, 0, NULL, a->range);
     if (v->type->kind != CR_STYPE_TENSOR && v->type->kind != CR_STYPE_INT &&
         v->type->kind != CR_STYPE_FLOAT)
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "Could not cast value of type %s to bool",
@@ -415,17 +440,19 @@ cr_svalue *compile_truth(compiler *c, const cr_sast *a)
 
 /* --- a if b else c --- */
 
-static void choice_branch(compiler *c, cr_snode *n, const facts *known, const cr_sast *a,
-                          const cr_stype *hint)
+static changes choice_branch(compiler *c, cr_snode *n, const facts *known, const cr_sast *a,
+                             const cr_stype *hint)
 {
     cr_sblock *outer = c->block;
     size_t mark = c->log.len;
 
     c->block = cr_snode_block(n);
+    c->depth++;
     compile_assume(c, known, a->range);
     cr_sblock_output(c->block, compile_value(c, a, hint));
-    compile_undo(c, mark);
+    c->depth--;
     c->block = outer;
+    return compile_branch_leave(c, mark);
 }
 
 static cr_svalue *compile_choice(compiler *c, const cr_sast *a, const cr_stype *hint)
@@ -433,18 +460,20 @@ static cr_svalue *compile_choice(compiler *c, const cr_sast *a, const cr_stype *
     condition *k = compile_condition(c, a->at[0]);
     const cr_stype *left, *right, *joined;
     size_t mark = c->log.len;
+    changes yes, no;
+    cr_svalue *v;
     cr_snode *n;
 
     if (c->env && k->known >= 0) {
         compile_assume(c, k->known ? k->yes : k->no, a->range);
-        cr_svalue *v = compile_value(c, a->at[k->known ? 1 : 2], hint);
+        v = compile_value(c, a->at[k->known ? 1 : 2], hint);
         compile_undo(c, mark);
         return v;
     }
     n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
     cr_snode_input(n, k->value);
-    choice_branch(c, n, k->yes, a->at[1], hint);
-    choice_branch(c, n, k->no, a->at[2], hint);
+    yes = choice_branch(c, n, k->yes, a->at[1], hint);
+    no = choice_branch(c, n, k->no, a->at[2], hint);
     left = n->block[0]->output[0]->type;
     right = n->block[1]->output[0]->type;
     joined = cr_stype_join(c->unit, left, right);
@@ -452,31 +481,32 @@ static cr_svalue *compile_choice(compiler *c, const cr_sast *a, const cr_stype *
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
                        "if-expression's true branch has type %s but false branch has type %s",
                        cr_stype_annotation(left), cr_stype_annotation(right));
-    return cr_snode_output(n, NULL, joined);
+    v = cr_snode_output(n, NULL, joined);
+    compile_branches_join(c, n, &yes, &no);
+    return v;
 }
 
 /* --- subscripts --- */
 
 static cr_svalue *compile_part(compiler *c, const cr_sast *slice, int i)
 {
-    if (i < slice->count && slice->at[i])
-        return compile_value(c, slice->at[i], NULL);
-    return compile_none(c, slice->range);
+    return i < slice->count && slice->at[i] ? compile_value(c, slice->at[i], NULL) : NULL;
 }
 
 /* x[a:b:c] of a list or a string; of a tensor along `dim`. */
 static cr_svalue *compile_slice(compiler *c, cr_svalue *v, cr_svalue *dim, const cr_sast *slice)
 {
-    cr_svalue *arg[5];
+    cr_svalue *part[3], *arg[5];
     int n = 0;
 
+    for (int i = 0; i < 3; i++)
+        part[i] = compile_part(c, slice, i);
+    part[2] = part[2] ? part[2] : compile_int(c, 1, slice->range);
     arg[n++] = v;
     if (dim)
         arg[n++] = dim;
-    arg[n++] = compile_part(c, slice, 0);
-    arg[n++] = compile_part(c, slice, 1);
-    if (slice->count > 2 && slice->at[2])
-        arg[n++] = compile_part(c, slice, 2);
+    for (int i = 0; i < 3; i++)
+        arg[n++] = part[i] ? part[i] : compile_none(c, slice->range);
     return compile_one(c, "aten::slice", slice->range, n, arg);
 }
 
@@ -499,7 +529,9 @@ static cr_svalue *compile_tuple_index(compiler *c, cr_svalue *v, const cr_sast *
                        "resolve the output type",
                        cr_stype_annotation(v->type));
     if (i < -n || i >= n)
-        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Tuple index out of range");
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "Tuple index out of range. Tuple is length %lld and index is %lld",
+                       (long long)n, (long long)i);
     return compile_construct(c, CR_SPRIM_TUPLE_INDEX, v->type->item[i < 0 ? i + n : i], 2, both,
                              a->range);
 }
@@ -555,10 +587,10 @@ static void index_skip_to(indexing *x, cr_svalue *with, cr_srange range)
 static void index_one(indexing *x, const cr_sast *a, int after)
 {
     compiler *c = x->c;
-    cr_svalue *dim = compile_int(c, x->dim, a->range);
+    cr_svalue *dim, *i;
 
     if (a->kind == CR_SAST_SLICE) {
-        x->v = compile_slice(c, x->v, dim, a);
+        x->v = compile_slice(c, x->v, compile_int(c, x->dim, a->range), a);
         x->dim++;
         return;
     }
@@ -566,7 +598,8 @@ static void index_one(indexing *x, const cr_sast *a, int after)
         x->dim = -after;
         return;
     }
-    cr_svalue *i = compile_value(c, a, NULL);
+    i = compile_value(c, a, NULL);
+    dim = compile_int(c, x->dim, a->range);
     if (i->type->kind == CR_STYPE_NONE) {
         x->v = compile_one(c, "aten::unsqueeze", a->range, 2, (cr_svalue *[]){x->v, dim});
         x->dim++;
@@ -642,6 +675,10 @@ static cr_svalue *compile_subscript(compiler *c, const cr_sast *a)
                        cr_stype_annotation(v->type));
     if (v->type->kind == CR_STYPE_TUPLE)
         return slice ? compile_tuple_slice(c, v, a) : compile_tuple_index(c, v, a);
+    if (v->type->kind == CR_STYPE_CLASS && !slice) {
+        cr_svalue *at = compile_value(c, a->at[1], NULL);
+        return compile_magic(c, "__getitem__", v, 1, &at, a->range);
+    }
     if (slice)
         return compile_slice(c, v, NULL, a->at[1]);
     if (v->type->kind != CR_STYPE_LIST && v->type->kind != CR_STYPE_DICT &&
@@ -686,6 +723,35 @@ static const char *property_name(compiler *c, const cr_stype *type, const char *
     return NULL;
 }
 
+/* A function of a class without self; or NULL. */
+static term *class_function(compiler *c, const cr_sclass *cls, const char *name)
+{
+    cr_sfunction *f =
+        cr_sunit_function(c->unit, cr_session_printf(c->s, "%s.%s", cls->name, name));
+    term *t;
+
+    if (!f || f->owner)
+        return NULL;
+    t = term_named(c, TERM_FUNCTION, name);
+    t->function = f;
+    return t;
+}
+
+static CR_NORETURN void object_lacks(compiler *c, const cr_svalue *v, const char *name,
+                                     cr_srange range)
+{
+    const cr_sclass *cls = v->type->cls;
+
+    if (cls->is_module)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "Module '%s' has no attribute '%s' ",
+                       strrchr(cls->name, '.') ? strrchr(cls->name, '.') + 1 : cls->name, name);
+    cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' object has no attribute or method '%s'.%s",
+                   cr_stype_annotation(v->type), name,
+                   v->type->kind == CR_STYPE_CLASS
+                       ? " Did you forget to initialize an attribute in __init__()?"
+                       : "");
+}
+
 static term *object_attribute(compiler *c, cr_svalue *v, const char *name, cr_srange range)
 {
     cr_sclass *cls = v->type->cls;
@@ -711,8 +777,12 @@ static term *object_attribute(compiler *c, cr_svalue *v, const char *name, cr_sr
     term *member = define_member(c, v, cls, name, range);
     if (member)
         return member;
-    cr_srange_bail(c->s, CR_RUNTIME, range, "Module '%s' has no attribute '%s' ",
-                   strrchr(cls->name, '.') ? strrchr(cls->name, '.') + 1 : cls->name, name);
+    if (c->env &&
+        (f = compile_method(c, cls, cr_session_printf(c->s, "__%s_getter", name), range)))
+        return compile_term_value(c, compile_call(c, f, v, &(arguments){0}, range));
+    if ((member = class_function(c, cls, name)))
+        return member;
+    object_lacks(c, v, name, range);
 }
 
 /* The dtype that a method like long() casts to. */
@@ -747,6 +817,11 @@ static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_sra
             c, compile_construct(c, *name == 'n' ? CR_SPRIM_ENUM_NAME : CR_SPRIM_ENUM_VALUE,
                                  *name == 'n' ? CR_STYPE_OF(STR) : v->type->cls->base, 1, &v,
                                  range));
+    for (int i = 0; v->type->kind == CR_STYPE_TUPLE && i < v->type->count; i++)
+        if (cr_stype_field(v->type, i) && !strcmp(cr_stype_field(v->type, i), name))
+            return compile_term_value(
+                c, compile_construct(c, CR_SPRIM_TUPLE_INDEX, v->type->item[i], 2,
+                                     (cr_svalue *[]){v, compile_int(c, i, range)}, range));
     property = property_name(c, v->type, name);
     if (property)
         return compile_term_value(c, compile_one(c, property, range, 1, &v));
@@ -787,6 +862,9 @@ static term *compile_attribute(compiler *c, const cr_sast *a)
         return import_path(c, cr_session_printf(c->s, "%s.%s", t->name, a->text), a->range);
     if (t->kind == TERM_CLASS && t->type->kind == CR_STYPE_ENUM)
         return enum_member(c, t->type, a);
+    if (t->kind == TERM_CLASS && t->type->kind == CR_STYPE_CLASS &&
+        class_function(c, t->type->cls, a->text))
+        return class_function(c, t->type->cls, a->text);
     if (t->kind == TERM_CLASS && t->type->kind == CR_STYPE_CLASS &&
         compile_method(c, t->type->cls, a->text, a->range)) {
         term *method = term_named(c, TERM_FUNCTION, a->text);
@@ -897,13 +975,18 @@ static cr_svalue *special_fork(compiler *c, const cr_sast *a)
 }
 
 /* int(x), float(x), bool(x), str(x): of their own type, x. */
-static cr_svalue *special_convert(compiler *c, const cr_sast *a, cr_stype_kind kind,
-                                  const char *name)
+static cr_svalue *special_convert(compiler *c, const cr_sast *a, const char *called,
+                                  cr_stype_kind kind, const char *name)
 {
     cr_svalue *v;
 
     want_arguments(c, a, 1);
     v = compile_value(c, a->at[1], NULL);
+    if (v->type->kind == CR_STYPE_CLASS && kind != CR_STYPE_STR)
+        return compile_magic(c, cr_session_printf(c->s, "__%s__", called), v, 0, NULL,
+                             a->range);
+    if (v->type->kind == CR_STYPE_CLASS && compile_method(c, v->type->cls, "__str__", a->range))
+        return compile_magic(c, "__str__", v, 0, NULL, a->range);
     return v->type->kind == (uint8_t)kind ? v : compile_one(c, name, a->range, 1, &v);
 }
 
@@ -936,7 +1019,7 @@ static term *compile_special(compiler *c, const char *name, const cr_sast *a)
     for (size_t i = 0; i < CR_LEN(conversions); i++)
         if (!strcmp(conversions[i].name, name))
             return compile_term_value(
-                c, special_convert(c, a, conversions[i].kind, conversions[i].operator));
+                c, special_convert(c, a, name, conversions[i].kind, conversions[i].operator));
     cr_srange_bail(c->s, CR_RUNTIME, a->range, "'%s' cannot be called here", name);
 }
 
@@ -991,6 +1074,23 @@ static cr_svalue *tuple_length(compiler *c, cr_svalue *tuple, cr_srange range)
     return compile_one(c, "aten::len", range, 1, &list);
 }
 
+/* len(x), abs(x) and the like of an object call the method of its name; NULL: x is none. */
+static term *call_magic(compiler *c, const term *t, const arguments *args, cr_srange range)
+{
+    static const char *const names[] = {"aten::len", "prim::abs", "aten::abs", "aten::hash",
+                                        "aten::round"};
+    cr_svalue *v = args->len ? args->at[0].value : NULL;
+
+    if (args->len != 1 || !v || t->self || v->type->kind != CR_STYPE_CLASS)
+        return NULL;
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        if (!strcmp(names[i], t->name))
+            return compile_term_value(
+                c, compile_magic(c, cr_session_printf(c->s, "__%s__", strchr(t->name, ':') + 2),
+                                 v, 0, NULL, range));
+    return NULL;
+}
+
 /* x.long(): x.to(int64). */
 static term *cast_call(compiler *c, const term *t, cr_srange range)
 {
@@ -1020,6 +1120,9 @@ static term *call_operator(compiler *c, term *t, const arguments *args, cr_srang
         return compile_term_value(c, tuple_length(c, args->at[0].value, range));
     if (t->casts)
         return cast_call(c, t, range);
+    term *magic = call_magic(c, t, args, range);
+    if (magic)
+        return magic;
     if (!t->self)
         return compile_operator(c, t->name, args, range);
     CR_PUSH(c->s, &all, ((argument){.value = t->self, .range = range}));
@@ -1057,6 +1160,17 @@ static term *apply_term(compiler *c, term *t, const arguments *args, cr_srange r
                        cr_stype_annotation(t->value->type));
     cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a %s",
                    t->kind == TERM_PYTHON ? "python value" : "module");
+}
+
+cr_svalue *compile_magic(compiler *c, const char *name, cr_svalue *self, int count,
+                         cr_svalue *const *arg, cr_srange range)
+{
+    arguments args = {0};
+
+    for (int i = 0; i < count; i++)
+        CR_PUSH(c->s, &args, ((argument){.value = arg[i], .range = range}));
+    return compile_as_value(
+        c, apply_term(c, object_attribute(c, self, name, range), &args, range), range);
 }
 
 static term *compile_apply(compiler *c, const cr_sast *a)

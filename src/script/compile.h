@@ -125,6 +125,9 @@ cr_svalue *compile_truth(compiler *c, const cr_sast *a);
 cr_svalue *compile_one(compiler *c, const char *name, cr_srange range, int count,
                        cr_svalue *const *arg);
 
+/* Calls a method of an object whose name is that of an operator: __add__. */
+cr_svalue *compile_magic(compiler *c, const char *name, cr_svalue *self, int count,
+                         cr_svalue *const *arg, cr_srange range);
 term *compile_modules(compiler *c, cr_svalue *v, cr_srange range);
 
 /* --- conditions (compile_cond.c) --- */
@@ -147,6 +150,10 @@ variable *compile_variable(compiler *c, const char *name);
 void compile_set(compiler *c, const char *name, term *t, cr_srange range);
 /* Undoes what was set since the log had this length. */
 void compile_undo(compiler *c, size_t mark);
+/* Undoes it, too; the result has the terms of the variables that the branch changed. */
+changes compile_branch_leave(compiler *c, size_t mark);
+/* Makes variables that the branches of an IF changed results of the node. */
+void compile_branches_join(compiler *c, cr_snode *n, const changes *yes, const changes *no);
 cr_svalue *compile_comprehension(compiler *c, const cr_sast *a, const cr_stype *hint);
 void compile_body(compiler *c, const cr_sast *def);
 /* fork(f) of a function inside the function: its future. */

@@ -218,6 +218,7 @@ typedef struct {
     const cr_sast *a;
     condition *made;
     bool constant, value;
+    changes left; /* variables that it changed */
 } side;
 
 static cr_svalue *side_compile(compiler *c, cr_snode *n, side *s, const facts *known,
@@ -227,13 +228,15 @@ static cr_svalue *side_compile(compiler *c, cr_snode *n, side *s, const facts *k
     size_t mark = c->log.len;
 
     c->block = cr_snode_block(n);
+    c->depth++;
     compile_assume(c, known, range);
     if (s->constant)
         s->made = condition_known(c, s->value, range);
     else
         s->made = compile_condition(c, s->a);
     cr_sblock_output(c->block, s->made->value);
-    compile_undo(c, mark);
+    c->depth--;
+    s->left = compile_branch_leave(c, mark);
     c->block = outer;
     return s->made->value;
 }
@@ -265,6 +268,8 @@ static condition *condition_boolean(compiler *c, const cr_sast *a)
     side_compile(c, n, is_or ? &rest : &constant, first->no, a->range);
     made = condition_of(c, cr_snode_output(n, NULL, CR_STYPE_OF(BOOL)),
                         boolean_known(first->known, rest.made->known, is_or));
+    compile_branches_join(c, n, is_or ? &constant.left : &rest.left,
+                          is_or ? &rest.left : &constant.left);
     made->yes = is_or ? facts_or(c, first->yes, rest.made->yes)
                       : facts_and(c, first->yes, rest.made->yes);
     made->no =

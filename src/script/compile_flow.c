@@ -79,13 +79,7 @@ void compile_undo(compiler *c, size_t mark)
 
 /* --- branches --- */
 
-/* What a branch leaves: the terms of the variables that it changed. */
-typedef struct {
-    size_t len, cap;
-    change *at; /* before, lost: as the branch leaves them */
-} branch_end;
-
-static const change *branch_change_of(const branch_end *l, const variable *v)
+static const change *branch_change_of(const changes *l, const variable *v)
 {
     for (size_t i = 0; i < l->len; i++)
         if (l->at[i].var == v)
@@ -98,9 +92,9 @@ static int change_by_name(const void *a, const void *b)
     return strcmp(((const change *)a)->var->name, ((const change *)b)->var->name);
 }
 
-static branch_end branch_leave(compiler *c, size_t mark)
+changes compile_branch_leave(compiler *c, size_t mark)
 {
-    branch_end l = {0};
+    changes l = {0};
 
     for (size_t i = mark; i < c->log.len; i++) {
         change one = {c->log.at[i].var, c->log.at[i].var->now, c->log.at[i].var->lost, 0};
@@ -125,7 +119,7 @@ typedef struct {
 static statements body_of(const cr_sast *a) { return (statements){a->at, a->count}; }
 
 static flow branch_compile(compiler *c, cr_sblock *b, statements s, const facts *known,
-                           cr_srange range, branch_end *out)
+                           cr_srange range, changes *out)
 {
     cr_sblock *outer = c->block;
     size_t mark = c->log.len;
@@ -136,7 +130,7 @@ static flow branch_compile(compiler *c, cr_sblock *b, statements s, const facts 
     compile_assume(c, known, range);
     f = compile_statements(c, s.at, s.count);
     c->depth--;
-    *out = branch_leave(c, mark);
+    *out = compile_branch_leave(c, mark);
     c->block = outer;
     return f;
 }
@@ -167,7 +161,7 @@ static const char *mismatch_text(compiler *c, const char *name, const cr_stype *
 }
 
 /* The term of a variable at the end of a branch. */
-static term *branch_term(const branch_end *l, const variable *v)
+static term *branch_term(const changes *l, const variable *v)
 {
     const change *one = branch_change_of(l, v);
 
@@ -187,8 +181,8 @@ static cr_svalue *branch_uninitialized(compiler *c, cr_sblock *b, const cr_stype
 }
 
 /* Makes the variable's values in both branches a result of the node. */
-static void branch_join(compiler *c, cr_snode *n, variable *v, const branch_end *yes,
-                        const branch_end *no, const flow *f)
+static void branch_join(compiler *c, cr_snode *n, variable *v, const changes *yes,
+                        const changes *no, const flow *f)
 {
     term *a = branch_term(yes, v), *b = branch_term(no, v);
     cr_svalue *of[2];
@@ -223,7 +217,7 @@ static void branch_join(compiler *c, cr_snode *n, variable *v, const branch_end 
     variable_change(c, v, compile_term_value(c, cr_snode_output(n, v->name, type)), NULL);
 }
 
-static void branches_join(compiler *c, cr_snode *n, const branch_end *yes, const branch_end *no,
+static void branches_join(compiler *c, cr_snode *n, const changes *yes, const changes *no,
                           const flow *f)
 {
     size_t i = 0, k = 0;
@@ -241,10 +235,15 @@ static void branches_join(compiler *c, cr_snode *n, const branch_end *yes, const
     }
 }
 
+void compile_branches_join(compiler *c, cr_snode *n, const changes *yes, const changes *no)
+{
+    branches_join(c, n, yes, no, (flow[]){FLOW_ON, FLOW_ON});
+}
+
 static flow compile_if(compiler *c, const cr_sast *a)
 {
     condition *k = compile_condition(c, a->at[0]);
-    branch_end l[2];
+    changes l[2];
     cr_snode *n;
     flow f[2];
 
@@ -361,7 +360,7 @@ static looping loop_enter(compiler *c, const cr_sast *a, cr_svalue *most, cr_sva
 static void loop_leave(compiler *c, looping *l, cr_svalue *go)
 {
     cr_sblock *b = l->node->block[0];
-    branch_end end_of;
+    changes end_of;
 
     cr_sblock_output(b, go);
     for (size_t i = 0; i < l->carried.len; i++) {
@@ -378,7 +377,7 @@ static void loop_leave(compiler *c, looping *l, cr_svalue *go)
     }
     c->depth--;
     c->block = l->outer;
-    end_of = branch_leave(c, l->mark);
+    end_of = compile_branch_leave(c, l->mark);
     for (size_t i = 0; i < end_of.len; i++)
         if (!end_of.at[i].var->now)
             end_of.at[i].var->lost =
@@ -609,7 +608,7 @@ static term *iterate_together(compiler *c, const iteration *it, cr_svalue *trip,
     *made = (term){.kind = TERM_ITEMS};
     made->items = CR_NEW_N(c->s, term *, it->parts + 1);
     if (it->counts) {
-        cr_svalue *number = it->items ? compile_int(c, i, range) : trip;
+        cr_svalue *number = it->items ? compile_literal(c, i, range) : trip;
         if (it->start)
             number = compile_one(c, "aten::add", range, 2, (cr_svalue *[]){number, it->start});
         made->items[made->count++] = compile_term_value(c, number);
@@ -629,7 +628,7 @@ static term *iterate_item(compiler *c, const iteration *it, cr_svalue *trip, int
     if (it->items)
         return it->items->items[i];
     if (!trip)
-        trip = v = compile_int(c, i, range);
+        trip = v = compile_literal(c, i, range);
     if (it->list && it->list->type->kind == CR_STYPE_TENSOR)
         v = compile_one(c, "aten::select", range, 3,
                         (cr_svalue *[]){it->list, compile_int(c, 0, range), trip});
@@ -737,21 +736,62 @@ cr_svalue *compile_comprehension(compiler *c, const cr_sast *a, const cr_stype *
 
 /* --- assignments --- */
 
-static void assign_attribute(compiler *c, const cr_sast *target, cr_svalue *v)
+/* An attribute that __init__ sets first gets the type of its value. */
+static int assign_new_attribute(compiler *c, cr_sclass *cls, const char *name,
+                                const cr_stype *type, cr_srange range)
+{
+    if (!c->function || c->function->owner != cls || strcmp(c->function->name, "__init__") ||
+        cls->is_module)
+        cr_srange_bail(
+            c->s, CR_RUNTIME, range,
+            "Tried to set nonexistent attribute: %s. Did you forget to initialize it "
+            "in __init__()?",
+            name);
+    if (c->block->by)
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "First assignment cannot be in a control-flow block. Initialize the "
+                       "field at the top level first.");
+    cr_sclass_add_attribute(cls, (cr_sattribute){.name = name, .type = type});
+    return cr_sclass_attribute(cls, name);
+}
+
+/* x.name = v of a property: its setter is called.  False: there is no property. */
+static bool assign_property(compiler *c, cr_svalue *object, const char *name, cr_svalue *v,
+                            cr_srange range)
+{
+    cr_sclass *cls = object->type->cls;
+    const char *full = cr_session_printf(c->s, "__%s_setter", name);
+    cr_sfunction *set = compile_method(c, cls, full, range);
+    arguments args = {0};
+
+    if (!set && compile_method(c, cls, cr_session_printf(c->s, "__%s_getter", name), range))
+        cr_srange_bail(c->s, CR_RUNTIME, range, "Tried to set read-only attribute: %s", name);
+    if (!set)
+        return false;
+    CR_PUSH(c->s, &args, ((argument){.value = v, .range = range}));
+    compile_call(c, set, object, &args, range);
+    return true;
+}
+
+static void assign_attribute(compiler *c, const cr_sast *target, cr_svalue *v, cr_srange range)
 {
     cr_svalue *object = compile_value(c, target->at[0], NULL);
     const cr_stype *type;
     cr_snode *n;
     int slot = object->type->cls ? cr_sclass_attribute(object->type->cls, target->text) : -1;
 
-    if (object->type->kind != CR_STYPE_CLASS || slot < 0)
-        cr_srange_bail(c->s, CR_RUNTIME, target->range,
+    if (object->type->kind != CR_STYPE_CLASS)
+        cr_srange_bail(c->s, CR_RUNTIME, range,
                        "Tried to set an attribute: %s on a non-class: %s", target->text,
                        cr_stype_annotation(object->type));
+    if (slot < 0 && assign_property(c, object, target->text, v, range))
+        return;
+    if (slot < 0)
+        slot = assign_new_attribute(c, object->type->cls, target->text, v->type, range);
     type = object->type->cls->attribute[slot].type;
     v = compile_convert(c, v, type, true, target->range);
     if (!cr_stype_is_subtype(v->type, type))
-        cr_srange_bail(c->s, CR_RUNTIME, target->range,
+        cr_srange_bail(c->s, CR_RUNTIME, range,
                        "Wrong type for attribute assignment. Expected %s but got %s",
                        cr_stype_annotation(type), cr_stype_annotation(v->type));
     n = cr_snode_new(c->block, CR_SPRIM_SET_ATTR, target->range);
@@ -764,6 +804,11 @@ static void assign_subscript(compiler *c, const cr_sast *target, cr_svalue *v)
 {
     cr_svalue *object = compile_value(c, target->at[0], NULL);
 
+    if (object->type->kind == CR_STYPE_CLASS) {
+        cr_svalue *at = compile_value(c, target->at[1], NULL);
+        compile_magic(c, "__setitem__", object, 2, (cr_svalue *[]){at, v}, target->range);
+        return;
+    }
     if (object->type->kind != CR_STYPE_LIST && object->type->kind != CR_STYPE_DICT) {
         if (object->type->kind != CR_STYPE_TENSOR)
             cr_srange_bail(c->s, CR_RUNTIME, target->range,
@@ -784,7 +829,7 @@ static void assign_subscript(compiler *c, const cr_sast *target, cr_svalue *v)
 }
 
 /* a, b = v */
-static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v)
+static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v, cr_srange range)
 {
     bool list = v->type->kind == CR_STYPE_LIST;
     cr_snode *n;
@@ -795,7 +840,7 @@ static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v)
         return;
     }
     if (!list && v->type->kind != CR_STYPE_TUPLE)
-        cr_srange_bail(c->s, CR_RUNTIME, target->range, "%s cannot be used as a tuple",
+        cr_srange_bail(c->s, CR_RUNTIME, range, "%s cannot be used as a tuple",
                        cr_stype_annotation(v->type));
     if (!list && v->type->count != target->count)
         cr_srange_bail(c->s, CR_RUNTIME, target->range,
@@ -821,7 +866,9 @@ static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange
 {
     switch (target->kind) {
     case CR_SAST_NAME: compile_set(c, target->text, t, range); break;
-    case CR_SAST_ATTRIBUTE: assign_attribute(c, target, compile_as_value(c, t, range)); break;
+    case CR_SAST_ATTRIBUTE:
+        assign_attribute(c, target, compile_as_value(c, t, range), range);
+        break;
     case CR_SAST_SUBSCRIPT: assign_subscript(c, target, compile_as_value(c, t, range)); break;
     case CR_SAST_TUPLE:
     case CR_SAST_LIST:
@@ -829,7 +876,7 @@ static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange
             for (int i = 0; i < t->count; i++)
                 assign_target(c, target->at[i], t->items[i], range);
         else
-            assign_tuple(c, target, compile_as_value(c, t, range));
+            assign_tuple(c, target, compile_as_value(c, t, range), range);
         break;
     default:
         cr_srange_bail(c->s, CR_RUNTIME, target->range,
@@ -860,6 +907,16 @@ static term *assign_items(compiler *c, const cr_sast *tuple)
     return made;
 }
 
+/* A variable with an annotation has that type; the graph has the value itself. */
+static cr_svalue *assign_widen(compiler *c, cr_svalue *v, const cr_stype *type, cr_srange range)
+{
+    if (!c->env || cr_stype_equal(v->type, type))
+        return v;
+    v = compile_construct(c, CR_SPRIM_UNCHECKED_CAST, type, 1, &v, range);
+    v->by->widens = true;
+    return v;
+}
+
 static void compile_assign(compiler *c, const cr_sast *a)
 {
     const cr_stype *type = a->at[1] ? compile_type(c, a->at[1]) : NULL;
@@ -881,10 +938,11 @@ static void compile_assign(compiler *c, const cr_sast *a)
                            cr_stype_annotation(v->type));
         if (a->at[2]->kind == CR_SAST_NAME)
             compile_variable(c, a->at[2]->text)->declared = type;
-        t = compile_term_value(c, v);
+        t = compile_term_value(c, assign_widen(c, v, type, a->range));
     }
     for (int i = 2; i < a->count; i++)
-        assign_target(c, a->at[i], t, a->range);
+        assign_target(c, a->at[i], t,
+                      a->at[i]->kind == CR_SAST_TUPLE ? a->at[0]->range : a->range);
 }
 
 /* x += y: in place for tensors and lists. */
@@ -1050,8 +1108,11 @@ static void compile_delete(compiler *c, const cr_sast *a)
                            "'del' statements are only supported for deleting list or dict "
                            "items");
         cr_svalue *object = compile_value(c, target->at[0], NULL);
-        compile_one(c, "aten::Delete", target->range, 2,
-                    (cr_svalue *[]){object, compile_value(c, target->at[1], NULL)});
+        cr_svalue *at = compile_value(c, target->at[1], NULL);
+        if (object->type->kind == CR_STYPE_CLASS)
+            compile_magic(c, "__delitem__", object, 1, &at, target->range);
+        else
+            compile_one(c, "aten::Delete", target->range, 2, (cr_svalue *[]){object, at});
     }
 }
 
@@ -1118,6 +1179,7 @@ static flow with_items(compiler *c, const cr_sast *a, int i)
     c->block = outer;
     leave = cr_snode_new(cr_snode_block(with), CR_SPRIM_EXIT, a->range);
     cr_snode_input(leave, object);
+    cr_snode_output(leave, NULL, CR_STYPE_OF(TENSOR));
     return f;
 }
 
@@ -1139,7 +1201,7 @@ cr_svalue *compile_fork(compiler *c, const cr_sast *def, cr_srange range)
     cr_snode *n = cr_snode_new(c->block, CR_SPRIM_FORK, range);
     const cr_stype *declared = c->declared, *result = c->result;
     cr_sblock *outer = c->block, *b = cr_snode_block(n);
-    branch_end end;
+    changes end;
     size_t mark = c->log.len;
     looping *loop = c->loop;
 
@@ -1154,7 +1216,7 @@ cr_svalue *compile_fork(compiler *c, const cr_sast *def, cr_srange range)
                                           c->result ? c->result : CR_STYPE_OF(NONE), 0, NULL,
                                           range));
     c->depth--;
-    end = branch_leave(c, mark);
+    end = compile_branch_leave(c, mark);
     (void)end;
     c->block = outer;
     c->declared = declared;

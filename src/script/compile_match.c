@@ -345,6 +345,22 @@ static void match_inputs(matching *m, cr_snode *n)
         cr_snode_input(n, m->rest[i]);
 }
 
+/* The tuple of the node's results, with the schema's names when each result has one. */
+static const cr_stype *match_tuple_type(matching *m, const cr_snode *n)
+{
+    const cr_stype **item = CR_NEW_N(m->c->s, const cr_stype *, n->output_count);
+    const char **field = CR_NEW_N(m->c->s, const char *, n->output_count);
+    bool named = m->c->env != NULL;
+
+    for (int i = 0; i < n->output_count; i++) {
+        item[i] = n->output[i]->type;
+        field[i] = m->schema->result[i].name;
+        named &= field[i] && *field[i];
+    }
+    return named ? cr_stype_tuple_of_fields(m->c->unit, n->output_count, item, field)
+                 : cr_stype_tuple(m->c->unit, n->output_count, item, NULL);
+}
+
 /* The node's results as one term: several are a tuple, none is None. */
 static term *match_results(matching *m, cr_snode *n)
 {
@@ -359,13 +375,9 @@ static term *match_results(matching *m, cr_snode *n)
         return compile_term_value(c, n->output[0]);
     if (!s->result_count)
         return compile_term_value(c, compile_none(c, m->range));
-    const cr_stype **item = CR_NEW_N(c->s, const cr_stype *, n->output_count);
-    for (int i = 0; i < n->output_count; i++)
-        item[i] = n->output[i]->type;
-    return compile_term_value(
-        c, compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
-                             cr_stype_tuple(c->unit, n->output_count, item, NULL),
-                             n->output_count, n->output, m->range));
+    return compile_term_value(c, compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
+                                                   match_tuple_type(m, n), n->output_count,
+                                                   n->output, m->range));
 }
 
 static term *match_emit(matching *m)

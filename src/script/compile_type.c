@@ -2,6 +2,22 @@
 #include "script/compile.h"
 #include <string.h>
 
+/* List, Dict, Tuple and Optional need the types inside. */
+static void type_refuse_bare(compiler *c, const cr_sast *a, const char *name)
+{
+    static const char *const names[] = {"List", "Tuple", "Optional", "Dict"};
+
+    for (size_t i = 0; c->env && i < CR_LEN(names); i++)
+        if (!strcmp(names[i], name))
+            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                           *name == 'D'
+                               ? "Attempted to use %s without contained types. Please add "
+                                 "contained type, e.g. %s[int, int]"
+                               : "Attempted to use %s without a contained type. Please add a "
+                                 "contained type, e.g. %s[int]",
+                           name, name);
+}
+
 static const cr_stype *type_of_name(compiler *c, const cr_sast *a, const char *name)
 {
     static const struct {
@@ -27,6 +43,7 @@ static const cr_stype *type_of_name(compiler *c, const cr_sast *a, const char *n
                  {"AnyClassType", CR_STYPE_ANY_CLASS},
                  {"AnyEnumType", CR_STYPE_ANY_ENUM}};
 
+    type_refuse_bare(c, a, name);
     for (size_t i = 0; i < CR_LEN(known); i++)
         if (!strcmp(known[i].name, name))
             return &cr_stype_plain[known[i].kind];

@@ -125,7 +125,7 @@ term *define_member(compiler *c, cr_svalue *self, const cr_sclass *cls, const ch
 static char *define_text(compiler *c, const cr_sast *a)
 {
     const cr_ssource *s = a->range.source;
-    size_t n = a->range.end - a->range.start;
+    size_t n = a->text_end - a->range.start;
     char *copy = cr_arena_text(&c->s->keep, s->text + a->range.start, n);
 
     if (!copy)

@@ -95,7 +95,7 @@ TEST(branches_and_loops_carry_what_they_change)
               "      y = y0\n"
               "    return y\n",
               "forward",
-              "graph(%self.1 : __torch__.M,\n"
+              "graph(%self : __torch__.M,\n"
               "      %x.2 : Tensor,\n"
               "      %n.3 : int):\n"
               "  %4 : bool = prim::Constant[value=1]()\n"
@@ -130,7 +130,7 @@ TEST(an_unknown_operator_has_a_result_of_every_type)
     method_is(MODULE "  def forward(self: __torch__.M, x: Tensor) -> Tensor:\n"
                      "    return torch.no_such_op(x)\n",
               "forward",
-              "graph(%self.1 : __torch__.M,\n"
+              "graph(%self : __torch__.M,\n"
               "      %x.2 : Tensor):\n"
               "  %3 : NoReturn = aten::no_such_op(%x.2)\n"
               "  return (%3)\n");

@@ -94,7 +94,9 @@ static void print_name(graph_printer *p, const cr_svalue *v)
 {
     unsigned n = p->number[v->id];
 
-    if (v->name)
+    if (v->name && !v->by && !v->uses && !v->block->by) /* a parameter that is not read */
+        cr_text_printf(p->out, "%%%s", v->name);
+    else if (v->name)
         cr_text_printf(p->out, "%%%s.%u", v->name, n);
     else
         cr_text_printf(p->out, "%%%u", n);

@@ -135,6 +135,14 @@ static uint32_t parse_last_end(const parser *p)
     return at ? p->tokens.at[at - 1].end : 0;
 }
 
+/* The mark of a node ends where that of its last part does, when nothing is behind it. */
+static void parse_mark_end(cr_sast *a)
+{
+    for (int i = 0; i < a->count; i++)
+        if (a->at[i] && a->at[i]->text_end == a->text_end)
+            a->range.end = a->at[i]->range.end;
+}
+
 /* A node from `start` to the last token that was read. */
 static cr_sast *parse_node(parser *p, cr_sast_kind kind, uint32_t start, const parse_list *list)
 {
@@ -143,8 +151,10 @@ static cr_sast *parse_node(parser *p, cr_sast_kind kind, uint32_t start, const p
 
     a->kind = (uint8_t)kind;
     a->range = (cr_srange){p->source, start, end > start ? end : start};
+    a->text_end = a->range.end;
     a->count = list ? (int)list->len : 0;
     a->at = list ? list->at : NULL;
+    parse_mark_end(a);
     for (int i = 0; i < a->count; i++)
         if (a->at[i] && a->at[i]->depth >= a->depth)
             a->depth = (uint16_t)(a->at[i]->depth + 1);
@@ -339,6 +349,17 @@ static void parse_format(parser *p, parse_list *parts, parse_literal l)
     }
 }
 
+/* torch's marks of a string of Python have the room of its characters and one quote. */
+static cr_sast *parse_string_end(parser *p, cr_sast *a)
+{
+    uint32_t end = parse_last_end(p), short_end = a->range.start + (uint32_t)a->len + 1;
+
+    a->text_end = a->range.end = end;
+    if (p->source->python && short_end < end)
+        a->range.end = short_end;
+    return a;
+}
+
 /* Adjacent literals are one. */
 static cr_sast *parse_strings(parser *p)
 {
@@ -362,8 +383,7 @@ static cr_sast *parse_strings(parser *p)
     }
     if (format || parts.len != 1)
         return parse_node(p, CR_SAST_FSTRING, start, &parts);
-    parts.at[0]->range.end = parse_last_end(p);
-    return parts.at[0];
+    return parse_string_end(p, parts.at[0]);
 }
 
 /* --- expressions --- */

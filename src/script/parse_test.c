@@ -9,7 +9,7 @@ typedef struct {
 static void parse_it(cr_session *s, void *context)
 {
     parsed *p = context;
-    cr_ssource source = {"t.py", p->text, strlen(p->text), 1, 0};
+    cr_ssource source = {"t.py", p->text, strlen(p->text), 1, 0, false};
 
     cr_sast_print(&p->out, cr_sast_parse(s, cr_session_copy(s, &source, sizeof source)));
 }

@@ -309,8 +309,8 @@ static void pool_node(cr_sgraph *g, pooled **pool, cr_snode *n)
     char *key = pool_key(g->session, n->value);
     pooled **chain = &pool[cr_hash(key, strlen(key)) % POOL_CHAINS], *p;
 
-    for (p = *chain; p; p = p->next)
-        if (!strcmp(p->key, key)) {
+    for (p = *chain; p; p = p->next) /* torch cannot tell that members of enums are equal */
+        if (!strcmp(p->key, key) && n->value->type->kind != CR_STYPE_ENUM) {
             cr_svalue_replace(g, n->output[0], p->value);
             cr_snode_remove(n);
             return;
@@ -443,8 +443,28 @@ static void pass_order(cr_sgraph *g)
     order_in(&w, g->body);
 }
 
+/* --- casts to annotated types --- */
+
+static void widening_in(cr_sblock *b)
+{
+    for (cr_snode *n = b->first, *next; n; n = next) {
+        next = n->next;
+        for (int i = 0; i < n->block_count; i++)
+            widening_in(n->block[i]);
+        if (!n->widens)
+            continue;
+        if (!n->input[0]->name)
+            n->input[0]->name = n->output[0]->name;
+        cr_svalue_replace(b->graph, n->output[0], n->input[0]);
+        cr_snode_remove(n);
+    }
+}
+
+static void pass_widening(cr_sgraph *g) { widening_in(g->body); }
+
 void cr_spasses_run(cr_sgraph *g)
 {
+    pass_widening(g);
     cr_spass_exits(g);
     pass_loops(g);
     pass_tuples(g);

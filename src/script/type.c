@@ -74,6 +74,20 @@ const cr_stype *cr_stype_tuple(cr_sunit *u, int count, const cr_stype *const *it
     return t;
 }
 
+const cr_stype *cr_stype_tuple_of_fields(cr_sunit *u, int count, const cr_stype *const *item,
+                                         const char *const *field)
+{
+    cr_stype *t = type_new(u, CR_STYPE_TUPLE, count, item);
+
+    t->field = cr_session_copy(cr_sunit_session(u), field, (size_t)count * sizeof(*field));
+    return t;
+}
+
+const char *cr_stype_field(const cr_stype *t, int i)
+{
+    return t->cls ? t->cls->attribute[i].name : t->field ? t->field[i] : NULL;
+}
+
 /* Adds a member to a union's list, unless a member covers it; drops those that it covers. */
 static int union_add(const cr_stype **list, int n, const cr_stype *t)
 {
@@ -87,6 +101,20 @@ static int union_add(const cr_stype **list, int n, const cr_stype *t)
             list[kept++] = list[i];
     list[kept++] = t;
     return kept;
+}
+
+/* By kind, then by text: equal unions have one text.  Unions are short. */
+static void union_sort(const cr_stype **list, int n)
+{
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0; k--) {
+            const cr_stype *a = list[k - 1], *b = list[k];
+            if (a->kind < b->kind ||
+                (a->kind == b->kind && strcmp(cr_stype_text(a), cr_stype_text(b)) <= 0))
+                break;
+            list[k - 1] = b;
+            list[k] = a;
+        }
 }
 
 static int union_size(int count, const cr_stype *const *item)
@@ -117,6 +145,7 @@ const cr_stype *cr_stype_union(cr_sunit *u, int count, const cr_stype *const *it
             n = union_add(list, n, item[i]);
         }
     }
+    union_sort(list, n);
     for (int i = 0; i < n; i++)
         none = list[i]->kind == CR_STYPE_NONE ? i : none;
     if (n == 1)
@@ -346,11 +375,11 @@ static void print_around(cr_text *out, const char *before, const cr_stype *t, co
 
 static void print_tuple(cr_text *out, const cr_stype *t)
 {
-    cr_text_put(out, t->cls ? "NamedTuple(" : "(");
+    cr_text_put(out, t->cls || t->field ? "NamedTuple(" : "(");
     for (int i = 0; i < t->count; i++) {
         cr_text_put(out, i ? ", " : "");
-        if (t->cls)
-            cr_text_printf(out, "%s : ", t->cls->attribute[i].name);
+        if (cr_stype_field(t, i))
+            cr_text_printf(out, "%s : ", cr_stype_field(t, i));
         cr_stype_print(out, t->item[i]);
     }
     cr_text_put(out, ")");

@@ -37,6 +37,7 @@ struct cr_stype {
     const cr_stype *const *item;
     cr_sclass *cls;                /* CLASS, INTERFACE, ENUM, and a named TUPLE; or NULL */
     const char *name;              /* VAR */
+    const char *const *field;      /* TUPLE without a class: names of its items, or NULL */
     const cr_stype_tensor *tensor; /* TENSOR: its known facts, or NULL */
     cr_sfunction *function;        /* FUNCTION */
     cr_sunit *unit;                /* the owner; NULL: static */
@@ -57,6 +58,11 @@ const cr_stype *cr_stype_future(cr_sunit *u, const cr_stype *item);
 /* `cls` names the fields, or is NULL. */
 const cr_stype *cr_stype_tuple(cr_sunit *u, int count, const cr_stype *const *item,
                                cr_sclass *cls);
+/* A tuple without a class whose items have names, as operators return; these are kept. */
+const cr_stype *cr_stype_tuple_of_fields(cr_sunit *u, int count, const cr_stype *const *item,
+                                         const char *const *field);
+/* The name of item i, or NULL. */
+const char *cr_stype_field(const cr_stype *t, int i);
 /* The union of the types: flat, without duplicates; of T and None the optional of T. */
 const cr_stype *cr_stype_union(cr_sunit *u, int count, const cr_stype *const *item);
 const cr_stype *cr_stype_var(cr_sunit *u, const char *name);

@@ -54,10 +54,6 @@ class RecursiveScriptModule(ScriptModule):
     """The class of modules that `script` and `trace` compiled, and that `load` read."""
 
 
-class RecursiveScriptClass:
-    """The class of compiled objects, of which there are none."""
-
-
 class CompilationUnit:
     """Functions compiled from source text: CompilationUnit(text).name(arguments)."""
 
@@ -89,6 +85,13 @@ def _deprecate(name, advice="Please use `torch.compile` instead."):
 _COMPILE_OR_EXPORT = "Please switch to `torch.compile` or `torch.export`."
 
 
+def _names_of_caller(frames_up):
+    """The names that the code which called a function of this file sees."""
+    import sys
+    frame = sys._getframe(frames_up + 1)
+    return {**frame.f_globals, **frame.f_locals}
+
+
 def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
     """Compiles a function, a module or a class.
 
@@ -111,10 +114,15 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
         return obj
     if _builtin_isinstance(obj, types.FunctionType):
         return _frontend.compile_function(obj)
+    from . import _class
     if _builtin_isinstance(obj, type):
-        raise NotImplementedError(f"torch.jit.script does not compile classes such as '{obj.__name__}' yet; "
-                                  "functions, modules, enums and named tuples are compiled")
-    raise NotImplementedError(f"torch.jit.script does not compile objects of type '{type(obj).__name__}'")
+        with _frontend.attempt():
+            _class.define(obj, _names_of_caller(_frames_up + 1), wanted=True)
+        return obj
+    if _builtin_isinstance(obj, types.MethodType):
+        return _frontend.compile_function(obj.__func__)
+    with _frontend.attempt():
+        return _class.script_object(obj)
 
 
 def trace(func, example_inputs=None, optimize=None, check_trace=True, check_inputs=None,
@@ -305,6 +313,14 @@ _CONTAINED = {list: ("a contained type", "type", "int"), dict: ("contained types
               typing.Optional: ("a contained type", "type", "int")}
 
 
+def _hashable(x):
+    try:
+        hash(x)
+    except TypeError:
+        return False
+    return True
+
+
 def _refuse_bare(target):
     name = target.__name__ if _builtin_isinstance(target, type) else target._name
     kind = typing.get_origin(target) or target
@@ -350,6 +366,8 @@ def _matches(obj, target):
 def isinstance(obj, target_type):
     """isinstance that also looks into List[T], Dict[K, V], Tuple[...], Optional[T] and Union."""
     targets = target_type if _builtin_isinstance(target_type, tuple) else (target_type,)
+    if not all(_hashable(t) for t in targets):
+        raise RuntimeError("The second argument to `torch.jit.isinstance` must be a type or a tuple of types")
     for bare in [t for t in targets if t in _CONTAINED]:
         _refuse_bare(bare)
     return any(_matches(obj, target) for target in targets)

@@ -16,8 +16,9 @@ from .annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
 class Form:
     """A function as the compiler reads it, under the name of another one."""
 
-    def __init__(self, name, module, source, line, file=__file__):
+    def __init__(self, name, module, source, line, file=__file__, globals=None):
         self.__name__, self.__module__, self.source, self.line, self.file = name, module, source, line, file
+        self.globals = globals  # names that it sees; None: those of this module
 
 
 _forms = {}

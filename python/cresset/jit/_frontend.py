@@ -80,11 +80,11 @@ def _source(fn):
 class _Scope:
     """Names that a function sees: closure, globals, builtins."""
 
-    def __init__(self, fn):
+    def __init__(self, fn, names=None):
         self.fn = fn
-        self.names = {}
+        self.names = dict(names or {})
         if isinstance(fn, _forms.Form):
-            self.globals = vars(_forms)
+            self.globals = fn.globals if fn.globals is not None else vars(_forms)
             return
         self.globals = fn.__globals__
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
@@ -99,23 +99,24 @@ class _Scope:
         return self.globals.get(name, _absent)
 
     def evaluate(self, text):
-        return eval(text, dict(self.globals), self.names)
+        return eval(text, {**self.globals, **self.names})
 
 
 _absent = object()
 
 
-def define(fn, owner=None, name=None):
-    """Defines a function, or a method of a class; returns its qualified name."""
+def define(fn, owner=None, name=None, names=None, qualified=None):
+    """Defines a function, or a method of a class; returns its qualified name.  `names`: those that it sees besides its
+    closure and globals."""
     if owner is None and fn in _functions:
         return _functions[fn]
     text, file, line, indent = _source(fn)
     if owner is None:
-        qualified = qualified_name(fn, name)
+        qualified = qualified or qualified_name(fn, name)
         _functions[fn] = qualified
     else:
         qualified = f"{owner}.{name or fn.__name__}"
-    _scopes[qualified] = _Scope(fn)
+    _scopes[qualified] = _Scope(fn, names)
     try:
         _C._script_define(qualified, owner, text, file, line, indent)
     except BaseException:
@@ -271,7 +272,11 @@ def _describe_class(cls):
     form = _forms.class_of(cls)
     if form is not None:
         return "class", define_class_form(cls, form)
-    return "object", _handle(cls)
+    if cls in _classes:
+        return "class", _classes[cls]
+    if cls in _plain or not _class.compiles(cls):
+        return "object", _handle(cls)
+    return "class", _class.define(cls)
 
 
 def define_class_form(cls, form):
@@ -312,6 +317,7 @@ def define_named_tuple(cls):
 
 # --- annotations ---
 
+_bare = (typing.List, typing.Dict, typing.Tuple, typing.Optional, dict)
 _plain = {int: "int", float: "float", bool: "bool", str: "str", complex: "complex", type(None): "NoneType",
           None: "NoneType", list: "List", tuple: "Tuple", typing.Any: "Any"}
 
@@ -320,6 +326,11 @@ def annotation(t):
     """The text of an annotation's type; raises for types that programs lack."""
     if _hashable(t) and t in _plain:
         return _plain[t]
+    if _hashable(t) and t in _bare:
+        name = getattr(t, "_name", None) or t.__name__
+        more = f"contained types. Please add contained type, e.g. {name}[int, int]" if name.endswith("ict") else \
+            f"a contained type. Please add a contained type, e.g. {name}[int]"
+        raise RuntimeError(f"Attempted to use {name} without {more}")
     if isinstance(t, type) and issubclass(t, cresset.Tensor):
         return "Tensor"
     if t is cresset.device:
@@ -356,6 +367,8 @@ def annotation(t):
         for name, module in _modules.items():
             if type(module) is t:
                 return name
+    if isinstance(t, type) and _class.compiles(t):
+        return _class.define(t)
     raise RuntimeError(f"Unknown type annotation: '{t}'")
 
 
@@ -475,3 +488,6 @@ def compile_function(fn):
         if fn in _functions:
             return _C._script_compile(_functions[fn])
         return _C._script_compile(define(fn))
+
+
+from . import _class  # noqa: E402 (it uses this module)

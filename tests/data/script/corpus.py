@@ -444,6 +444,7 @@ def outcome(name, source, calls, torch, folder):
         file.write(HEAD + source)
     spec = importlib.util.spec_from_file_location(f"corpus_{name}", path)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where torch looks for the source of classes
     spec.loader.exec_module(module)
     torch.manual_seed(0)
     try:

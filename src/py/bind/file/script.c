@@ -2,6 +2,7 @@
  *
  * Values are copied between Python and programs, except tensors and objects, which both share.
  * A call runs without the interpreter lock. */
+#include "base/map.h"
 #include "py/bind/bind.h"
 #include "script/archive.h"
 #include "script/code.h"
@@ -15,8 +16,12 @@ typedef struct {
 } script_object;
 
 static PyTypeObject script_object_type;
+static cr_sunit *script_unit; /* of all programs that Python defines; never freed */
 
 static cr_iobject *script_of(PyObject *x) { return ((script_object *)x)->value.object; }
+
+/* 1 done, -1 raised. */
+static int script_status(cr_status st) { return st ? cr_py_raise_int(st) : 1; }
 
 /* --- values to Python --- */
 
@@ -85,6 +90,50 @@ static PyObject *script_wrap(cr_ivalue v)
     return (PyObject *)made;
 }
 
+/* The result of a function of jit._objects, which takes the arguments. */
+static PyObject *script_ask(const char *function, const char *format, ...)
+{
+    PyObject *module = cr_py_import("jit._objects"), *args = NULL, *made = NULL, *f = NULL;
+    va_list list;
+
+    va_start(list, format);
+    if (module)
+        args = Py_VaBuildValue(format, list);
+    va_end(list);
+    if (args)
+        f = PyObject_GetAttrString(module, function);
+    if (f)
+        made = PyObject_Call(f, args, NULL);
+    Py_XDECREF(f);
+    Py_XDECREF(args);
+    Py_XDECREF(module);
+    return made;
+}
+
+/* A module as the program's object, others as an object of the Python class. */
+static PyObject *script_object_to_python(const cr_ivalue *v)
+{
+    PyObject *wrapped = script_wrap(*v);
+
+    if (!wrapped || v->object->type->cls->is_module)
+        return wrapped;
+    PyObject *made = script_ask("to_python", "(O)", wrapped);
+    Py_DECREF(wrapped);
+    return made;
+}
+
+static PyObject *script_member_to_python(const cr_imember *m)
+{
+    PyObject *name = script_to_python(&m->name), *made = NULL;
+    PyObject *value = name ? script_to_python(&m->value) : NULL;
+
+    if (value)
+        made = script_ask("member", "(sOO)", m->type->cls->name, name, value);
+    Py_XDECREF(name);
+    Py_XDECREF(value);
+    return made;
+}
+
 static PyObject *script_to_python(const cr_ivalue *v)
 {
     switch ((cr_iv_kind)v->kind) {
@@ -103,21 +152,179 @@ static PyObject *script_to_python(const cr_ivalue *v)
         return v->list->type && v->list->type->cls ? script_named_tuple(v->list)
                                                    : script_items(v->list, true);
     case CR_IV_DICT: return script_dict(v->dict);
-    case CR_IV_OBJECT: return script_wrap(*v);
-    case CR_IV_ENUM: return script_to_python(&v->member->value);
+    case CR_IV_OBJECT: return script_object_to_python(v);
+    case CR_IV_ENUM: return script_member_to_python(v->member);
     default: Py_RETURN_NONE;
     }
+}
+
+/* --- types of Python's values: 1 found, 0 none, -1 raised --- */
+
+/* Types that values of Python had, by the types inside; their unit is never freed, and used
+ * with the interpreter lock. */
+static cr_sunit *script_types;
+static cr_map script_types_by_parts;
+
+typedef struct {
+    cr_stype_kind kind;
+    int count;
+    const cr_stype *const *item;
+    const cr_stype *made;
+} script_type_job;
+
+static void script_make_type(cr_session *s, void *context)
+{
+    script_type_job *j = context;
+
+    (void)s;
+    j->made = j->kind == CR_STYPE_LIST   ? cr_stype_list(script_types, j->item[0])
+              : j->kind == CR_STYPE_DICT ? cr_stype_dict(script_types, j->item[0], j->item[1])
+              : j->kind == CR_STYPE_OPTIONAL
+                  ? cr_stype_optional(script_types, j->item[0])
+                  : cr_stype_tuple(script_types, j->count, j->item, NULL);
+}
+
+/* The type of a kind with these types inside, of which there is one. */
+static int script_type_of(cr_stype_kind kind, int count, const cr_stype *const *item,
+                          const cr_stype **out)
+{
+    script_type_job job = {kind, count, item, NULL};
+    cr_text key = {0};
+    int done = 1;
+
+    cr_text_printf(&key, "%d", (int)kind);
+    for (int i = 0; i < count; i++)
+        cr_text_printf(&key, " %p", (const void *)item[i]);
+    script_types = script_types ? script_types : cr_sunit_new();
+    if (cr_text_status(&key) || !script_types)
+        done = cr_py_raise_int(CR_MEMORY);
+    *out = done > 0 ? cr_map_get(&script_types_by_parts, key.at, key.len) : NULL;
+    if (done > 0 && !*out) {
+        cr_status st = cr_session_run(cr_sunit_session(script_types), script_make_type, &job);
+        st = st ? st : cr_map_set(&script_types_by_parts, key.at, key.len, (void *)job.made);
+        *out = job.made;
+        done = script_status(st);
+    }
+    cr_text_drop(&key);
+    return done;
+}
+
+static int script_infer(PyObject *x, const cr_stype **out);
+
+/* The type of all items; None among others makes it optional. */
+static int script_infer_common(PyObject *items, const cr_stype **out)
+{
+    const cr_stype *common = NULL, *one;
+    bool none = false;
+    PyObject *x;
+
+    while ((x = PyIter_Next(items)) != NULL) {
+        bool is_none = x == Py_None;
+        int done = is_none ? 1 : script_infer(x, &one);
+        Py_DECREF(x);
+        if (done <= 0)
+            return done;
+        none |= is_none;
+        if (is_none)
+            continue;
+        if (common && !cr_stype_equal(common, one))
+            return 0;
+        common = one;
+    }
+    if (PyErr_Occurred())
+        return -1;
+    *out = common ? common : CR_STYPE_OF(NONE);
+    if (!common && !none)
+        return 0;
+    return none && common ? script_type_of(CR_STYPE_OPTIONAL, 1, &common, out) : 1;
+}
+
+static int script_infer_items(PyObject *x, const char *method, const cr_stype **out)
+{
+    PyObject *view = *method ? PyObject_CallMethod(x, method, NULL) : Py_NewRef(x);
+    PyObject *items = view ? PyObject_GetIter(view) : NULL;
+    int done = items ? script_infer_common(items, out) : -1;
+
+    Py_XDECREF(items);
+    Py_XDECREF(view);
+    return done;
+}
+
+static int script_infer_dict(PyObject *x, const cr_stype **out)
+{
+    const cr_stype *item[2];
+    int done = script_infer_items(x, "keys", &item[0]);
+
+    done = done > 0 ? script_infer_items(x, "values", &item[1]) : done;
+    return done > 0 ? script_type_of(CR_STYPE_DICT, 2, item, out) : done;
+}
+
+static int script_infer_tuple(PyObject *x, const cr_stype **out)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(x);
+    const cr_stype **item = PyMem_Calloc((size_t)n + 1, sizeof(*item));
+    int done = item ? 1 : -1;
+
+    if (!item)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; done > 0 && i < n; i++)
+        done = script_infer(PyTuple_GET_ITEM(x, i), &item[i]);
+    done = done > 0 ? script_type_of(CR_STYPE_TUPLE, (int)n, item, out) : done;
+    PyMem_Free(item);
+    return done;
+}
+
+/* A class that is compiled, or that jit._objects compiles now. */
+static int script_infer_class(PyObject *x, const cr_stype **out)
+{
+    if (Py_IS_TYPE(x, &script_object_type)) {
+        *out = script_of(x)->type;
+        return 1;
+    }
+    PyObject *name = script_ask("class_of", "(O)", x);
+    int done = !name ? -1 : name == Py_None ? 0 : 1;
+    cr_sclass *cls = done > 0 ? cr_sunit_class(script_unit, PyUnicode_AsUTF8(name)) : NULL;
+
+    Py_XDECREF(name);
+    *out = cls ? cls->type : NULL;
+    return done > 0 ? cls != NULL : done;
+}
+
+static int script_infer(PyObject *x, const cr_stype **out)
+{
+    const cr_stype *plain = x == Py_None                       ? CR_STYPE_OF(NONE)
+                            : cr_py_is_tensor(x)               ? CR_STYPE_OF(TENSOR)
+                            : PyBool_Check(x)                  ? CR_STYPE_OF(BOOL)
+                            : PyLong_CheckExact(x)             ? CR_STYPE_OF(INT)
+                            : PyFloat_Check(x)                 ? CR_STYPE_OF(FLOAT)
+                            : PyComplex_Check(x)               ? CR_STYPE_OF(COMPLEX)
+                            : PyUnicode_CheckExact(x)          ? CR_STYPE_OF(STR)
+                            : Py_IS_TYPE(x, &cr_py_dtype_type) ? CR_STYPE_OF(INT)
+                                                               : NULL;
+
+    *out = plain;
+    if (plain)
+        return 1;
+    if (PyList_Check(x)) {
+        const cr_stype *item;
+        int done = script_infer_items(x, "", &item);
+        return done > 0 ? script_type_of(CR_STYPE_LIST, 1, &item, out) : done;
+    }
+    if (PyDict_Check(x))
+        return script_infer_dict(x, out);
+    if (PyTuple_CheckExact(x))
+        return script_infer_tuple(x, out);
+    return script_infer_class(x, out);
 }
 
 /* --- values from Python: 1 done, 0 not of the type, -1 raised --- */
 
 static int script_from_python(PyObject *x, const cr_stype *type, cr_ivalue *out);
 
-static int script_status(cr_status st) { return st ? cr_py_raise_int(st) : 1; }
-
 static int script_from_sequence(PyObject *x, const cr_stype *type, cr_ivalue *out)
 {
     bool tuple = type->kind == CR_STYPE_TUPLE;
+    cr_ivalue made;
     int done = 1;
 
     if (tuple ? !PyTuple_Check(x) : !PyList_Check(x) && !PyTuple_Check(x))
@@ -125,20 +332,21 @@ static int script_from_sequence(PyObject *x, const cr_stype *type, cr_ivalue *ou
     Py_ssize_t n = PySequence_Size(x);
     if (tuple && n != type->count)
         return 0;
-    if (script_status(cr_ilist_new(out, type, (size_t)n)) < 0)
+    if (script_status(cr_ilist_new(&made, type, (size_t)n)) < 0)
         return -1;
     for (Py_ssize_t i = 0; done > 0 && i < n; i++) {
         cr_ivalue item;
         PyObject *at = PySequence_GetItem(x, i);
         done = at ? script_from_python(at, type->item[tuple ? i : 0], &item) : -1;
         if (done > 0)
-            done = script_status(cr_ilist_append(out->list, item));
+            done = script_status(cr_ilist_append(made.list, item));
         Py_XDECREF(at);
     }
     if (done <= 0)
-        cr_ivalue_drop(*out);
-    else if (tuple)
-        out->kind = out->box->kind = CR_IV_TUPLE;
+        return cr_ivalue_drop(made), done;
+    if (tuple)
+        made.kind = made.box->kind = CR_IV_TUPLE;
+    *out = made;
     return done;
 }
 
@@ -146,11 +354,12 @@ static int script_from_dict(PyObject *x, const cr_stype *type, cr_ivalue *out)
 {
     PyObject *key, *value;
     Py_ssize_t at = 0;
+    cr_ivalue made;
     int done = 1;
 
     if (!PyDict_Check(x))
         return 0;
-    if (script_status(cr_idict_new(out, type)) < 0)
+    if (script_status(cr_idict_new(&made, type)) < 0)
         return -1;
     while (done > 0 && PyDict_Next(x, &at, &key, &value)) {
         cr_ivalue k, v;
@@ -159,12 +368,13 @@ static int script_from_dict(PyObject *x, const cr_stype *type, cr_ivalue *out)
             break;
         done = script_from_python(value, type->item[1], &v);
         if (done > 0)
-            done = script_status(cr_idict_set(out->dict, k, v));
+            done = script_status(cr_idict_set(made.dict, k, v));
         else
             cr_ivalue_drop(k);
     }
     if (done <= 0)
-        cr_ivalue_drop(*out);
+        return cr_ivalue_drop(made), done;
+    *out = made;
     return done;
 }
 
@@ -230,13 +440,67 @@ static int script_from_device(PyObject *x, cr_ivalue *out)
     return done;
 }
 
+/* An object with these attributes; -1 raised. */
+static int script_make_object(const cr_sclass *cls, PyObject *values, cr_ivalue *out)
+{
+    cr_ivalue v;
+    cr_status st = cr_iobject_new(&v, cls->type, cls->unit, cls->attribute_count);
+
+    if (st)
+        return cr_py_raise_int(st);
+    for (size_t i = 0; i < cls->attribute_count; i++) {
+        PyObject *x = PyDict_GetItemString(values, cls->attribute[i].name);
+        int done = x ? script_from_python(x, cls->attribute[i].type, &v.object->slot[i]) : 0;
+        if (done > 0)
+            continue;
+        if (!done)
+            PyErr_Format(PyExc_RuntimeError, "Could not cast attribute '%s' to type %s",
+                         cls->attribute[i].name, cr_stype_annotation(cls->attribute[i].type));
+        v.object->slot[i] = cr_iv_none();
+        cr_ivalue_drop(v);
+        return -1;
+    }
+    *out = v;
+    return 1;
+}
+
+/* An object of a Python class that is compiled: a copy with its attributes. */
+static int script_from_instance(PyObject *x, const cr_stype *type, cr_ivalue *out)
+{
+    PyObject *values = script_ask("attributes", "(Os)", x, type->cls->name);
+    int done = !values             ? -1
+               : values == Py_None ? 0
+                                   : script_make_object(type->cls, values, out);
+
+    Py_XDECREF(values);
+    return done;
+}
+
+static int script_from_member(PyObject *x, const cr_stype *type, cr_ivalue *out)
+{
+    PyObject *name = script_ask("member_name", "(Os)", x, type->cls->name);
+    int done = !name ? -1 : name == Py_None ? 0 : 1;
+
+    if (done > 0) {
+        cr_sconstant member = {.type = type};
+        Py_ssize_t len;
+        member.s = PyUnicode_AsUTF8AndSize(name, &len);
+        member.len = (size_t)len;
+        done = script_status(cr_ivalue_of_constant(out, &member));
+    }
+    Py_XDECREF(name);
+    return done;
+}
+
 static int script_from_object(PyObject *x, const cr_stype *type, cr_ivalue *out)
 {
     PyObject *inner =
         Py_IS_TYPE(x, &script_object_type) ? Py_NewRef(x) : PyObject_GetAttrString(x, "_c");
 
     if (!inner)
-        return cr_py_forget_error() ? 0 : -1;
+        return !cr_py_forget_error()          ? -1
+               : type->kind == CR_STYPE_CLASS ? script_from_instance(x, type, out)
+                                              : 0;
     cr_ivalue v =
         Py_IS_TYPE(inner, &script_object_type) ? ((script_object *)inner)->value : cr_iv_none();
     bool fits = v.kind == CR_IV_OBJECT && cr_ivalue_fit(&v, type);
@@ -246,10 +510,18 @@ static int script_from_object(PyObject *x, const cr_stype *type, cr_ivalue *out)
     return fits;
 }
 
+/* The member that has the type of `x`; else the first one that `x` can be converted to. */
 static int script_from_any_of(PyObject *x, const cr_stype *type, cr_ivalue *out)
 {
-    int done = 0;
+    const cr_stype *found = NULL;
+    int done = script_infer(x, &found);
 
+    if (done < 0)
+        return done;
+    for (int i = 0; done && i < type->count; i++)
+        if (cr_stype_is_subtype(found, type->item[i]))
+            return script_from_python(x, type->item[i], out);
+    done = 0;
     for (int i = 0; !done && i < type->count; i++)
         done = script_from_python(x, type->item[i], out);
     return done;
@@ -269,13 +541,13 @@ static int script_from_none(PyObject *x, cr_ivalue *out)
     return x == Py_None;
 }
 
+/* A value of which the type is not stated: that which it has. */
 static int script_from_any(PyObject *x, cr_ivalue *out)
 {
-    int done = script_from_none(x, out);
+    const cr_stype *type = NULL;
+    int done = script_infer(x, &type);
 
-    done = done ? done : script_from_tensor(x, out);
-    done = done ? done : script_from_number(x, out);
-    return done ? done : script_from_text(x, out);
+    return done > 0 ? script_from_python(x, type, out) : done;
 }
 
 static int script_from_python(PyObject *x, const cr_stype *type, cr_ivalue *out)
@@ -299,6 +571,7 @@ static int script_from_python(PyObject *x, const cr_stype *type, cr_ivalue *out)
     case CR_STYPE_DICT: return script_from_dict(x, type, out);
     case CR_STYPE_CLASS:
     case CR_STYPE_INTERFACE: return script_from_object(x, type, out);
+    case CR_STYPE_ENUM: return script_from_member(x, type, out);
     case CR_STYPE_ANY: return script_from_any(x, out);
     default: return 0;
     }
@@ -316,28 +589,52 @@ static PyObject *script_declared(const cr_sschema *s)
     return made;
 }
 
-/* RuntimeError: "forward() TEXT Declaration: ..." */
-static int script_refuse(const cr_sfunction *f, const char *separator, PyObject *text)
+/* RuntimeError: "forward() TEXT Declaration: ... MORE"; takes the text. */
+static int script_refuse_with(const cr_sfunction *f, const char *separator, PyObject *text,
+                              PyObject *more)
 {
-    PyObject *declared = text ? script_declared(&f->schema) : NULL;
+    PyObject *declared = text && more ? script_declared(&f->schema) : NULL;
 
     if (declared)
-        PyErr_Format(PyExc_RuntimeError, "%s() %U%sDeclaration: %U", f->name, text, separator,
-                     declared);
+        PyErr_Format(PyExc_RuntimeError, "%s() %U%sDeclaration: %U%s%U", f->name, text,
+                     separator, declared, PyUnicode_GET_LENGTH(more) ? "\n" : "", more);
     Py_XDECREF(declared);
+    Py_XDECREF(more);
     Py_XDECREF(text);
     return -1;
 }
 
+static int script_refuse(const cr_sfunction *f, const char *separator, PyObject *text)
+{
+    return script_refuse_with(f, separator, text, PyUnicode_FromString(""));
+}
+
+/* torch's further line for unions: which type the argument has. */
+static PyObject *script_union_text(const cr_stype *want, PyObject *x)
+{
+    const cr_stype *found = NULL;
+    int done = want->kind == CR_STYPE_UNION ? script_infer(x, &found) : 0;
+
+    if (done < 0)
+        PyErr_Clear();
+    return done > 0
+               ? PyUnicode_FromFormat("Cast error details: Expected a member of %s but "
+                                      "instead found type %s",
+                                      cr_stype_annotation(want), cr_stype_annotation(found))
+               : PyUnicode_FromString("");
+}
+
 static int script_refuse_type(const cr_sfunction *f, int i, PyObject *x)
 {
-    return script_refuse(
+    const cr_stype *type = f->schema.param[i].type;
+
+    return script_refuse_with(
         f, "\n",
         PyUnicode_FromFormat(
             "Expected a value of type '%s' for argument '%s' but instead found "
             "type '%s'.\nPosition: %d\nValue: %R",
-            cr_stype_annotation(f->schema.param[i].type), f->schema.param[i].name,
-            Py_TYPE(x)->tp_name, i, x));
+            cr_stype_annotation(type), f->schema.param[i].name, Py_TYPE(x)->tp_name, i, x),
+        script_union_text(type, x));
 }
 
 /* The argument for parameter i, borrowed, or NULL.  `self`: 1 for methods. */
@@ -493,12 +790,10 @@ static PyObject *script_set(PyObject *self, PyObject *args)
 
 /* attributes(): (name, type, is a parameter, is a buffer, is a module) in the order of slots.
  */
-static PyObject *script_attributes(PyObject *self, PyObject *unused)
+static PyObject *script_attribute_rows(const cr_sclass *cls)
 {
-    const cr_sclass *cls = script_of(self)->type->cls;
     PyObject *made = PyList_New(0);
 
-    (void)unused;
     for (size_t i = 0; made && i < cls->attribute_count; i++) {
         const cr_sattribute *a = &cls->attribute[i];
         bool module = a->type->kind == CR_STYPE_CLASS && a->type->cls->is_module;
@@ -510,6 +805,12 @@ static PyObject *script_attributes(PyObject *self, PyObject *unused)
         Py_XDECREF(row);
     }
     return made;
+}
+
+static PyObject *script_attributes(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return script_attribute_rows(script_of(self)->type->cls);
 }
 
 static PyObject *script_methods(PyObject *self, PyObject *unused)
@@ -723,7 +1024,6 @@ static PyTypeObject script_object_type = {
 
 /* --- programs from Python --- */
 
-static cr_sunit *script_unit; /* of all programs that Python defines; never freed */
 static PyObject *script_frontend;
 
 static int script_constant(PyObject *x, cr_sconstant *out);
@@ -1051,8 +1351,12 @@ static PyObject *script_define(PyObject *module, PyObject *args)
     cr_sclass *cls = owner ? script_class_named(owner) : NULL;
     if (owner && !cls)
         return NULL;
-    cr_ssource source = {
-        .name = file, .text = text, .len = strlen(text), .first_line = line, .indent = indent};
+    cr_ssource source = {.name = file,
+                         .text = text,
+                         .len = strlen(text),
+                         .first_line = line,
+                         .indent = indent,
+                         .python = file != NULL};
     cr_status st = cr_sunit_define(script_unit, qualified, cls, &source, &f);
     if (st)
         return cr_py_raise(st);
@@ -1110,6 +1414,15 @@ static PyObject *script_add_class(PyObject *module, PyObject *args)
         return PyErr_NoMemory();
     cls->is_module = !strcmp(kind, "module");
     Py_RETURN_NONE;
+}
+
+static PyObject *script_class_attributes(PyObject *module, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+
+    (void)module;
+    cr_sclass *cls = name && script_start() ? script_class_named(name) : NULL;
+    return cls ? script_attribute_rows(cls) : NULL;
 }
 
 /* _script_add_attribute(class, name, annotation, is a parameter, is a buffer) */
@@ -1209,23 +1522,8 @@ static PyObject *script_new(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "sO!", &name, &PyDict_Type, &values) || !script_start())
         return NULL;
     cr_sclass *cls = script_class_named(name);
-    if (!cls)
+    if (!cls || script_make_object(cls, values, &v) < 0)
         return NULL;
-    cr_status st = cr_iobject_new(&v, cls->type, script_unit, cls->attribute_count);
-    if (st)
-        return cr_py_raise(st);
-    for (size_t i = 0; i < cls->attribute_count; i++) {
-        PyObject *x = PyDict_GetItemString(values, cls->attribute[i].name);
-        int done = x ? script_from_python(x, cls->attribute[i].type, &v.object->slot[i]) : 0;
-        if (done > 0)
-            continue;
-        if (!done)
-            PyErr_Format(PyExc_RuntimeError, "Could not cast attribute '%s' to type %s",
-                         cls->attribute[i].name, cr_stype_annotation(cls->attribute[i].type));
-        v.object->slot[i] = cr_iv_none();
-        cr_ivalue_drop(v);
-        return NULL;
-    }
     made = script_wrap(v);
     cr_ivalue_drop(v);
     return made;
@@ -1282,6 +1580,7 @@ static PyMethodDef script_functions[] = {
     {"_script_add_attribute", script_add_attribute, METH_VARARGS, "Adds an attribute."},
     {"_script_add_submodule", script_add_submodule, METH_VARARGS, "Adds a module inside."},
     {"_script_add_constant", script_add_constant, METH_VARARGS, "Adds a constant of a class."},
+    {"_script_class_attributes", script_class_attributes, METH_O, "Attributes of a class."},
     {"_script_finish_tuple", script_finish_tuple, METH_O, "Makes the type of a named tuple."},
     {"_script_new", script_new, METH_VARARGS, "Makes an object."},
     {NULL, NULL, 0, NULL}};
