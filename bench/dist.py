@@ -4,7 +4,8 @@
     bench/dist.py --peer PYTHON --nccl [--ranks N]      on GPUs; --ranks 1 is the baseline of scaling
 
 The packages take turns, R rounds each, because the machine's load changes; a figure is the best of a rank 0's rounds, with the middle
-one beside it.  Ranks are processes of one thread on the loopback device.
+one beside it.  On a machine with other work, the processor's time of rank 0 (its middle round) says more than the clock: it is what a
+rank takes from its processor, also for messages.  Ranks are processes of one thread on the loopback device.
 """
 import argparse
 import json
@@ -21,6 +22,20 @@ SIZES = (16, 4096, 65536, 1 << 20, 16 << 20, 64 << 20)
 CALLS = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
 
 
+class Round:
+    """Measures rounds: (seconds, seconds of this process's threads on processors) for each repeat."""
+
+    def __init__(self, repeats):
+        self.repeats, self.times = repeats, []
+
+    def __enter__(self):
+        self.start = time.perf_counter(), time.process_time()
+
+    def __exit__(self, *_):
+        clock, processor = self.start
+        self.times.append(((time.perf_counter() - clock) / self.repeats, (time.process_time() - processor) / self.repeats))
+
+
 def ended(torch):
     """Waits for a GPU's work."""
     if DEVICE != "cpu":
@@ -28,7 +43,7 @@ def ended(torch):
 
 
 def call_times(torch, dist, rounds):
-    """{call/bytes: seconds by round}."""
+    """{call/bytes: times by round}."""
     size = dist.get_world_size()
     found = {}
     for n in SIZES:
@@ -40,17 +55,16 @@ def call_times(torch, dist, rounds):
         repeats = 100 if n < 65536 else 20 if n < 1 << 20 else 5 if n < 16 << 20 else 2
         for name, run in runs.items():
             run()
-            times = []
+            measured = Round(repeats)
             for _ in range(rounds):
                 dist.barrier()
                 ended(torch)
-                start = time.perf_counter()
-                for _ in range(repeats):
-                    run()
-                ended(torch)
-                dist.barrier()
-                times.append((time.perf_counter() - start) / repeats)
-            found[f"{name}/{n}"] = times
+                with measured:
+                    for _ in range(repeats):
+                        run()
+                    ended(torch)
+                    dist.barrier()
+            found[f"{name}/{n}"] = measured.times
     return found
 
 
@@ -107,7 +121,7 @@ def nets(torch):
 
 
 def step_times(torch, dist, rounds):
-    """{net: seconds of a training step by round}."""
+    """{net: times of a training step by round}."""
     found = {}
     for name, (net, x, loss_of) in nets(torch).items():
         model = torch.nn.parallel.DistributedDataParallel(net)
@@ -119,16 +133,15 @@ def step_times(torch, dist, rounds):
             optimizer.step()
         for _ in range(3):
             step()
-        times = []
+        measured = Round(5)
         for _ in range(rounds):
             dist.barrier()
             ended(torch)
-            start = time.perf_counter()
-            for _ in range(5):
-                step()
-            ended(torch)
-            times.append((time.perf_counter() - start) / 5)
-        found[name] = times
+            with measured:
+                for _ in range(5):
+                    step()
+                ended(torch)
+        found[name] = measured.times
     return found
 
 
@@ -165,13 +178,23 @@ def run(python, package, backend, size, rounds, only):
     if package == "torch":
         env.pop("PYTHONPATH", None)
     with tempfile.TemporaryDirectory() as folder:
+        errors = [open(f"{folder}/{r}", "w+") for r in range(size)]
         ranks = [subprocess.Popen([python, __file__, "rank", package, backend, str(r), str(size), f"{folder}/store",
-                                   str(rounds), only or "all"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
+                                   str(rounds), only or "all"], stdout=subprocess.PIPE, stderr=errors[r], env=env)
                  for r in range(size)]
         texts = [p.communicate()[0] for p in ranks]
-    if any(p.returncode for p in ranks):
-        sys.exit(f"{package} {backend}: ranks ended with {[p.returncode for p in ranks]}")
+        for rank, (p, file) in enumerate(zip(ranks, errors)):
+            with file:
+                file.seek(0)
+                if p.returncode:
+                    sys.exit(f"{package} {backend}: rank {rank} ended with {p.returncode}:\n{file.read()[-2000:]}")
     return json.loads(texts[0])
+
+
+def figures(times):
+    """Returns the best and the middle round, and the middle of the processor's times."""
+    clocks, processors = zip(*times)
+    return min(clocks), statistics.median(clocks), statistics.median(processors)
 
 
 def main():
@@ -192,20 +215,22 @@ def main():
         for package, backend, python in turns:
             for name, times in run(python, package, backend, o.ranks, o.rounds, o.only).items():
                 rows.setdefault(name, {}).setdefault((package, backend), []).extend(times)
-    print(f"{o.ranks} ranks, us, best/middle; times torch's speed by the best")
+    print(f"{o.ranks} ranks, us: best/middle/processor's; times torch's speed by the best, and by the processor's time")
     ratios = {}
     for name, row in rows.items():
-        peer = row[("torch", peer_backend)]
-        line = f"{name:26} torch {peer_backend} {min(peer) * 1e6:9.0f}/{statistics.median(peer) * 1e6:9.0f}"
+        peer = figures(row[("torch", peer_backend)])
+        line = f"{name:24} torch {peer_backend} " + "/".join(f"{t * 1e6:7.0f}" for t in peer)
         for (package, backend), times in row.items():
             if package == "cresset":
-                ratio = min(peer) / min(times)
+                own = figures(times)
+                ratio = peer[0] / own[0], peer[2] / own[2]
                 ratios.setdefault((backend, "/" in name), []).append(ratio)
-                line += f"   {backend} {min(times) * 1e6:9.0f}/{statistics.median(times) * 1e6:9.0f} {ratio:5.2f}x"
+                line += f"  {backend} " + "/".join(f"{t * 1e6:7.0f}" for t in own) + f" {ratio[0]:5.2f}x {ratio[1]:5.2f}x"
         print(line)
     for (backend, calls), found in ratios.items():
-        mean = math.exp(sum(map(math.log, found)) / len(found))
-        print(f"{backend}: {'calls' if calls else 'training steps'}: {mean:.2f} times torch's speed (geometric mean)")
+        by_clock, by_processor = (math.exp(sum(map(math.log, r)) / len(r)) for r in zip(*found))
+        print(f"{backend}: {'calls' if calls else 'training steps'}: {by_clock:.2f} times torch's speed, {by_processor:.2f} by the "
+              "processor's time (geometric means)")
 
 
 if __name__ == "__main__":

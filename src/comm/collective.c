@@ -1,17 +1,19 @@
 /* Calls of a group, by messages.
  *
  * First every rank sends a frame to every other one: the description of its call and, when its
- * contribution is small, the bytes.  Frames have one size, so that ranks whose calls differ
- * still understand each other.  Where all contributions are small the call ends there, after
- * one step; each rank reduces in the order of ranks, so all get the same bits.  Larger calls go
- * on in a ring, by parts of a segment: a part is reduced while the next one travels. */
+ * contribution is small, the bytes.  Frames have one largest size, so that ranks whose calls
+ * differ still understand each other.  Where all contributions are small the call ends there,
+ * after one step; each rank reduces in the order of ranks, so all get the same bits.  Larger
+ * calls go on in a ring, by parts of a segment: a part is reduced while the next one travels.
+ */
 #include "base/log.h"
 #include "comm/group_impl.h"
 #include <stdio.h>
 #include <string.h>
 
 enum { SEGMENT = 1 << 19, PAIR_BYTES = 1 << 18, SLICE_MS = 100 };
-enum { DATA_TAG, FRAME_TAG };
+enum { HALVES_SEGMENT = 1 << 18, HALVES_AHEAD = 4 };
+enum { DATA_TAG, FRAME_TAG, RESULT_TAG };
 
 /* --- transfers --- */
 static int64_t left_ms(const cr_running *c)
@@ -27,8 +29,8 @@ typedef struct {
     int n;
 } started;
 
-static cr_status start_tagged(const cr_running *c, started *s, const void *at, size_t n, int to,
-                              uint64_t tag)
+static cr_status tagged_send(const cr_running *c, started *s, const void *at, size_t n, int to,
+                             uint64_t tag)
 {
     const cr_engine *e = c->g->engine;
 
@@ -37,18 +39,24 @@ static cr_status start_tagged(const cr_running *c, started *s, const void *at, s
     return CR_OK;
 }
 
+static cr_status tagged_receive(const cr_running *c, started *s, void *at, size_t n, int from,
+                                uint64_t tag)
+{
+    const cr_engine *e = c->g->engine;
+
+    CR_TRY(e->receive(c->g->link, &s->at[s->n], at, n, from, 0, tag));
+    s->n++;
+    return CR_OK;
+}
+
 static cr_status start_send(const cr_running *c, started *s, const void *at, size_t n, int to)
 {
-    return start_tagged(c, s, at, n, to, DATA_TAG);
+    return tagged_send(c, s, at, n, to, DATA_TAG);
 }
 
 static cr_status start_receive(const cr_running *c, started *s, void *at, size_t n, int from)
 {
-    const cr_engine *e = c->g->engine;
-
-    CR_TRY(e->receive(c->g->link, &s->at[s->n], at, n, from, 0, DATA_TAG));
-    s->n++;
-    return CR_OK;
+    return tagged_receive(c, s, at, n, from, DATA_TAG);
 }
 
 /* Waits for the end of a transfer.  Engines that see no peer's end wait by slices, and peers
@@ -157,6 +165,22 @@ static bool tells_counts(const cr_call_args *a)
     return a->kind == CR_CALL_ALL_TO_ALL || a->kind == CR_CALL_SCATTER;
 }
 
+static size_t counts_bytes(int n) { return (size_t)n * sizeof(int64_t); }
+
+/* --- frames --- */
+static cr_frame *frame_in(const cr_comm *g, char *set, int rank)
+{
+    return (cr_frame *)(void *)(set + (size_t)rank * cr_frame_bytes(g));
+}
+
+/* This rank's frame is the last one of a set. */
+static cr_frame *frame_own(const cr_comm *g) { return frame_in(g, g->frames, g->size); }
+
+static cr_frame *frame_of(const cr_running *c, int rank)
+{
+    return rank == c->g->rank ? frame_own(c->g) : frame_in(c->g, c->g->frames, rank);
+}
+
 static void gather_data(const cr_running *c, cr_frame *f)
 {
     int n;
@@ -164,7 +188,7 @@ static void gather_data(const cr_running *c, cr_frame *f)
     size_t bytes = bytes_of(c, total(b, n)), at = 0;
 
     f->count = total(b, n);
-    f->whole = bytes <= CR_FRAME_DATA && !tells_counts(c->args);
+    f->whole = bytes <= c->g->frame_data && !tells_counts(c->args);
     f->bytes = f->whole ? (uint32_t)bytes : 0;
     for (int i = 0; i < n && f->whole; i++) {
         size_t m = bytes_of(c, b[i].count);
@@ -173,15 +197,17 @@ static void gather_data(const cr_running *c, cr_frame *f)
         at += m;
     }
     for (int i = 0; i < n && tells_counts(c->args); i++)
-        if ((size_t)(i + 1) * sizeof(int64_t) <= CR_FRAME_DATA)
-            memcpy(f->data + (size_t)i * sizeof(int64_t), &b[i].count, sizeof(int64_t));
+        if (counts_bytes(i + 1) <= c->g->frame_data) {
+            memcpy(f->data + counts_bytes(i), &b[i].count, sizeof b[i].count);
+            f->bytes = (uint32_t)counts_bytes(i + 1);
+        }
 }
 
 static void describe(const cr_running *c, cr_frame *f)
 {
     const cr_call_args *a = c->args;
 
-    memset(f, 0, offsetof(cr_frame, data));
+    memset(f, 0, sizeof *f);
     f->sequence = c->sequence;
     f->kind = (uint8_t)a->kind;
     f->op = (uint8_t)a->op;
@@ -215,7 +241,7 @@ static cr_status mismatch(const cr_running *c, const cr_frame *other, int rank)
     cr_text t = {0};
 
     cr_text_put(&t, "the ranks' calls differ: ");
-    describe_text(&t, &c->g->frames[c->g->size], c->g->rank);
+    describe_text(&t, frame_own(c->g), c->g->rank);
     cr_text_put(&t, "; ");
     describe_text(&t, other, rank);
     cr_fail(CR_COMM, "%s", cr_text_str(&t));
@@ -235,9 +261,9 @@ static bool counts_fit(const cr_running *c, const cr_frame *f, int rank)
     case CR_CALL_ALL_TO_ALL:
     case CR_CALL_SCATTER:
         if ((a->kind == CR_CALL_SCATTER && rank != a->root) ||
-            (size_t)(c->g->rank + 1) * sizeof sends > CR_FRAME_DATA)
+            counts_bytes(c->g->rank + 1) > f->bytes)
             return true;
-        memcpy(&sends, f->data + (size_t)c->g->rank * sizeof sends, sizeof sends);
+        memcpy(&sends, f->data + counts_bytes(c->g->rank), sizeof sends);
         return sends == a->out[a->kind == CR_CALL_SCATTER ? 0 : rank].count;
     default: return true;
     }
@@ -245,7 +271,7 @@ static bool counts_fit(const cr_running *c, const cr_frame *f, int rank)
 
 static cr_status compare(const cr_running *c, int rank)
 {
-    const cr_frame *own = &c->g->frames[c->g->size], *f = &c->g->frames[rank];
+    const cr_frame *own = frame_own(c->g), *f = frame_of(c, rank);
     bool same = f->sequence == own->sequence && f->kind == own->kind && f->op == own->op &&
                 f->dtype == own->dtype && f->root == own->root && f->sizes == own->sizes;
 
@@ -260,14 +286,14 @@ static bool meets(const cr_comm *g, int rank)
 }
 
 /* Starts to receive frames into a set, where that was not done before. */
-static cr_status expect_frames(const cr_running *c, cr_frame *set)
+static cr_status expect_frames(const cr_running *c, char *set)
 {
     cr_comm *g = c->g;
 
     for (int r = 0; r < g->size; r++)
         if (meets(g, r) && !g->ahead[r])
-            CR_TRY(g->engine->receive(g->link, &g->ahead[r], &set[r], sizeof *set, r, 0,
-                                      FRAME_TAG));
+            CR_TRY(g->engine->receive(g->link, &g->ahead[r], frame_in(g, set, r),
+                                      cr_frame_bytes(g), r, 0, FRAME_TAG));
     return CR_OK;
 }
 
@@ -282,11 +308,11 @@ static cr_status compare_frames(const cr_running *c, bool *whole)
 {
     const cr_comm *g = c->g;
 
-    *whole = g->size <= CR_FRAME_RANKS && g->frames[g->size].whole;
+    *whole = g->size <= CR_FRAME_RANKS && frame_own(g)->whole;
     for (int r = 0; r < g->size; r++)
         if (meets(g, r)) {
             CR_TRY(compare(c, r));
-            *whole &= g->frames[r].whole;
+            *whole &= frame_of(c, r)->whole;
         }
     return CR_OK;
 }
@@ -298,17 +324,18 @@ static cr_status meet(const cr_running *c, bool *whole)
 {
     cr_comm *g = c->g;
     started s = {g->transfers, 0};
-    cr_frame *other = g->frames;
+    char *other = g->frames;
     cr_status st;
 
     g->frames = g->other_frames;
     g->other_frames = other;
-    describe(c, &g->frames[g->size]);
+    describe(c, frame_own(g));
     st = expect_frames(c, g->frames);
     for (int k = 1; k < g->size && !st; k++) {
         int r = (g->rank + k) % g->size;
         if (meets(g, r))
-            st = start_tagged(c, &s, &g->frames[g->size], sizeof(cr_frame), r, FRAME_TAG);
+            st = tagged_send(c, &s, frame_own(g), sizeof(cr_frame) + frame_own(g)->bytes, r,
+                             FRAME_TAG);
     }
     if (!st)
         st = take_frames(c);
@@ -322,11 +349,6 @@ static cr_status meet(const cr_running *c, bool *whole)
 }
 
 /* --- small calls --- */
-static const cr_frame *frame_of(const cr_running *c, int rank)
-{
-    return &c->g->frames[rank == c->g->rank ? c->g->size : rank];
-}
-
 /* Copies `out` from a place in the rank's frame. */
 static cr_status take(const cr_running *c, const cr_buffer *out, int rank, size_t at)
 {
@@ -340,25 +362,29 @@ static cr_status take(const cr_running *c, const cr_buffer *out, int rank, size_
     return CR_OK;
 }
 
-/* Reduces n elements at byte `at` of all frames into `out`, in the order of ranks. */
+/* The elements at byte `at` of a rank's frame, ready to be added. */
+static void *frame_term(const cr_running *c, int rank, size_t at, int64_t n)
+{
+    char *term = frame_of(c, rank)->data + at;
+
+    if (c->args->op == CR_REDUCE_PREMUL_SUM)
+        cr_reduce_scale(c->args->dtype, term, n, c->args->factor);
+    return term;
+}
+
+/* Reduces n elements at byte `at` of all frames into `out`, in the order of ranks.  Frames are
+ * whole and state the same counts. */
 static void fold_frames(const cr_running *c, void *out, size_t at, int64_t n)
 {
     const cr_call_args *a = c->args;
-    _Alignas(16) char sum[CR_FRAME_DATA], next[CR_FRAME_DATA];
 
-    memcpy(sum, frame_of(c, 0)->data + at, bytes_of(c, n));
-    if (a->op == CR_REDUCE_PREMUL_SUM)
-        cr_reduce_scale(a->dtype, sum, n, a->factor);
-    for (int r = 1; r < c->g->size; r++) {
-        memcpy(next, frame_of(c, r)->data + at, bytes_of(c, n));
-        if (a->op == CR_REDUCE_PREMUL_SUM)
-            cr_reduce_scale(a->dtype, next, n, a->factor);
-        cr_reduce(a->op, a->dtype, sum, sum, next, n);
-    }
+    if (!n)
+        return;
+    memcpy(out, frame_term(c, 0, at, n), bytes_of(c, n));
+    for (int r = 1; r < c->g->size; r++)
+        cr_reduce(a->op, a->dtype, out, out, frame_term(c, r, at, n), n);
     if (a->op == CR_REDUCE_AVG)
-        cr_reduce_scale(a->dtype, sum, n, 1.0 / c->g->size);
-    if (n)
-        memcpy(out, sum, bytes_of(c, n));
+        cr_reduce_scale(a->dtype, out, n, 1.0 / c->g->size);
 }
 
 /* Bytes before buffer `rank` of a list. */
@@ -546,13 +572,122 @@ static cr_status pair_reduce(const cr_running *c, cr_buffer whole, int peer)
     return st;
 }
 
-/* Steps of pairs suit few bytes, which a ring would pass on in many steps, and two ranks, for
- * which they move no more bytes than a ring. */
+/* Two ranks of which each reduces one half of a buffer and sends the result to the other one.
+ * Segment k of the own half is reduced while later ones travel; few are on their way, so that
+ * they are still in the processor's caches when they are read. */
+typedef struct {
+    const cr_running *c;
+    cr_buffer own, other;
+    int peer;
+    int64_t per, steps;                             /* elements and number of segments */
+    started sends, receives, result_sends, results; /* by segment */
+} halves;
+
+/* Segment k of a half.  The last one may be shorter, and have no elements in the second half.
+ */
+static cr_buffer halves_segment(const halves *h, cr_buffer half, int64_t k)
+{
+    int64_t first = k * h->per < half.count ? k * h->per : half.count;
+    int64_t left = half.count - first;
+
+    return (cr_buffer){(char *)half.at + bytes_of(h->c, first), left < h->per ? left : h->per};
+}
+
+static char *halves_room(const halves *h, int64_t k)
+{
+    return h->c->g->scratch + (size_t)(k % HALVES_AHEAD) * HALVES_SEGMENT;
+}
+
+static cr_status halves_send(const halves *h, started *s, cr_buffer b, uint64_t tag)
+{
+    return b.count ? tagged_send(h->c, s, b.at, bytes_of(h->c, b.count), h->peer, tag) : CR_OK;
+}
+
+static cr_status halves_receive(const halves *h, started *s, cr_buffer b, uint64_t tag)
+{
+    return b.count ? tagged_receive(h->c, s, b.at, bytes_of(h->c, b.count), h->peer, tag)
+                   : CR_OK;
+}
+
+/* Starts the exchange of the terms of segment k. */
+static cr_status halves_start(halves *h, int64_t k)
+{
+    cr_buffer term = {halves_room(h, k), halves_segment(h, h->own, k).count};
+
+    CR_TRY(halves_receive(h, &h->receives, term, DATA_TAG));
+    return halves_send(h, &h->sends, halves_segment(h, h->other, k), DATA_TAG);
+}
+
+/* Reduces segment k, sends the result, and starts to receive that of the other half, whose
+ * terms must have left before. */
+static cr_status halves_reduce(halves *h, int64_t k)
+{
+    const cr_call_args *a = h->c->args;
+    cr_buffer own = halves_segment(h, h->own, k);
+    bool first = h->c->g->rank < h->peer;
+    char *term = halves_room(h, k);
+
+    CR_TRY(finish_one(h->c, &h->receives.at[k]));
+    cr_reduce(a->op, a->dtype, own.at, first ? own.at : term, first ? term : own.at, own.count);
+    if (a->op == CR_REDUCE_AVG)
+        scale(h->c, own, 0.5);
+    CR_TRY(halves_send(h, &h->result_sends, own, RESULT_TAG));
+    CR_TRY(finish_one(h->c, &h->sends.at[k]));
+    return halves_receive(h, &h->results, halves_segment(h, h->other, k), RESULT_TAG);
+}
+
+static cr_status halves_run(halves *h)
+{
+    started *all[] = {&h->sends, &h->receives, &h->result_sends, &h->results};
+    int64_t ahead = h->steps < HALVES_AHEAD ? h->steps : HALVES_AHEAD;
+    cr_status st = CR_OK;
+
+    for (int64_t k = 0; k < ahead && !st; k++)
+        st = halves_start(h, k);
+    for (int64_t k = 0; k < h->steps && !st; k++) {
+        st = halves_reduce(h, k);
+        if (k + ahead < h->steps && !st)
+            st = halves_start(h, k + ahead);
+    }
+    for (size_t i = 0; i < CR_LEN(all); i++)
+        st = finish_all(h->c, all[i], st);
+    return st;
+}
+
+static cr_status all_reduce_by_halves(const cr_running *c, cr_buffer whole)
+{
+    int me = c->g->rank;
+    int64_t per = (int64_t)(HALVES_SEGMENT / cr_dtype_size(c->args->dtype));
+    cr_buffer part[2];
+
+    cut(part, c, whole);
+    int64_t steps = (part[0].count + per - 1) / per; /* the first half is not the smaller one */
+    void **room = cr_alloc_zero(4 * (size_t)steps * sizeof *room);
+    if (!room)
+        return CR_MEMORY;
+    halves h = {c,
+                part[me],
+                part[1 - me],
+                1 - me,
+                per,
+                steps,
+                {room, 0},
+                {room + steps, 0},
+                {room + 2 * steps, 0},
+                {room + 3 * steps, 0}};
+    cr_status st = need_scratch(c->g, HALVES_AHEAD * HALVES_SEGMENT);
+    if (!st)
+        st = halves_run(&h);
+    cr_free(room);
+    return st;
+}
+
+/* Steps of pairs suit few bytes, which a ring would pass on in many steps. */
 static bool suits_pairs(const cr_running *c, cr_buffer whole)
 {
     int n = c->g->size;
 
-    return (n & (n - 1)) == 0 && n > 1 && (n == 2 || bytes_of(c, whole.count) <= PAIR_BYTES);
+    return (n & (n - 1)) == 0 && n > 1 && bytes_of(c, whole.count) <= PAIR_BYTES;
 }
 
 static cr_status all_reduce_by_pairs(const cr_running *c, cr_buffer whole)
@@ -575,6 +710,8 @@ static cr_status all_reduce(const cr_running *c, cr_buffer whole)
         scale(c, whole, a->factor);
     if (suits_pairs(c, whole))
         return all_reduce_by_pairs(c, whole);
+    if (g->size == 2)
+        return all_reduce_by_halves(c, whole);
     part = cr_alloc((size_t)g->size * sizeof *part);
     if (!part)
         return CR_MEMORY;

@@ -73,8 +73,9 @@ typedef struct cr_engine {
     /* Frees the link, of which no transfer is in progress.  `shut` was called if it is broken.
      */
     void (*close)(void *link, bool broken);
-    /* Start a transfer.  The bytes stay until it is done.  Transfers of one pair with one
-     * channel and tag arrive in order.  `channel` 0: calls; 1: SEND and RECEIVE of programs.
+    /* Start a transfer.  The bytes stay until it is done.  A message may be shorter than the
+     * place where it is received.  Transfers of one pair with one channel and tag arrive in
+     * order.  `channel` 0: calls; 1: SEND and RECEIVE of programs.
      * from -1: any rank.  *transfer is then to be waited for, and dropped. */
     cr_status (*send)(void *link, void **transfer, const void *at, size_t bytes, int to,
                       int channel, uint64_t tag);

@@ -118,13 +118,22 @@ static cr_status group_interface(const cr_comm *g, const char *asked, char *out,
     return CR_OK;
 }
 
+/* A multiple of the frame's alignment. */
+static size_t frame_data(int size)
+{
+    size_t each = CR_FRAME_DATA / (size_t)(size > 1 ? size - 1 : 1) & ~(size_t)63;
+
+    return each > CR_FRAME_LEAST_DATA ? each : CR_FRAME_LEAST_DATA;
+}
+
 static cr_status group_memory(cr_comm *g, const cr_comm_how *how)
 {
     size_t n = (size_t)g->size;
 
     g->name = cr_strdup(how->name);
-    g->frames = cr_alloc_zero((n + 1) * sizeof *g->frames);
-    g->other_frames = cr_alloc_zero((n + 1) * sizeof *g->frames);
+    g->frame_data = frame_data(g->size);
+    g->frames = cr_alloc((n + 1) * cr_frame_bytes(g));
+    g->other_frames = cr_alloc((n + 1) * cr_frame_bytes(g));
     g->ahead = cr_alloc_zero(n * sizeof *g->ahead);
     g->transfers = cr_alloc_zero(2 * n * sizeof *g->transfers);
     g->history = cr_alloc_zero(CR_HISTORY * sizeof *g->history);
@@ -481,11 +490,12 @@ static void work_run(cr_work *w)
         work_end(w, work_run_whole(w));
         return;
     }
-    for (int i = 0; i < w->n && !st; i++) {
+    for (int i = 0, joined = 0; i < w->n && !st; i += joined) {
         cr_running c = running_of(w, i);
+        joined = cr_join_count(&c, w->n - i);
         if (is_broken(w->g))
             st = fail_broken(w->g);
-        else if ((st = cr_collective_run(&c)))
+        else if ((st = cr_join_run(&c, joined)))
             st = call_failed(&c, st);
     }
     work_end(w, st);

@@ -10,13 +10,15 @@
 
 enum {
     CR_WHERE_BYTES = 160,
-    CR_FRAME_DATA = 4096, /* bytes of a call that travel with its description */
-    CR_FRAME_RANKS = 16,  /* with more ranks, descriptions go to neighbours only */
+    CR_FRAME_DATA = 65536,      /* bytes of a call that a rank sends with its descriptions */
+    CR_FRAME_LEAST_DATA = 4096, /* the same to one other rank, where there are many */
+    CR_FRAME_RANKS = 16,        /* with more ranks, descriptions go to neighbours only */
     CR_HISTORY = 4096
 };
 
-/* What ranks tell each other about a call.  `data` follows where `whole` is set: all bytes that
- * this rank contributes. */
+/* What ranks tell each other about a call.  Where `whole` is set, `data` has all bytes that
+ * this rank contributes.  A frame has room for the group's frame_data bytes; those that are
+ * used travel. */
 typedef struct {
     uint64_t sequence;
     int64_t count;  /* elements that this rank contributes */
@@ -25,7 +27,7 @@ typedef struct {
     int32_t root;
     uint8_t kind, op, dtype, whole;
     char where[CR_WHERE_BYTES];
-    _Alignas(16) char data[CR_FRAME_DATA];
+    _Alignas(16) char data[];
 } cr_frame;
 
 /* A line of the history. */
@@ -61,9 +63,10 @@ struct cr_comm {
     cr_history_line *history; /* CR_HISTORY lines, by sequence */
 
     /* Used by the call in progress alone. */
-    cr_frame *frames, *other_frames; /* two sets of size + 1; the last is this rank's own */
-    void **ahead;                    /* by rank: receives of the next call's frames */
-    void **transfers;                /* room for 2 * size */
+    size_t frame_data;           /* bytes of data in a frame */
+    char *frames, *other_frames; /* two sets of size + 1 frames; the last is this rank's own */
+    void **ahead;                /* by rank: receives of the next call's frames */
+    void **transfers;            /* room for 2 * size */
     char *scratch;
     size_t scratch_bytes;
 };
@@ -77,8 +80,17 @@ typedef struct {
     double start, end; /* end: the time limit */
 } cr_running;
 
+/* The bytes of a frame of a group, of which sets are made. */
+static inline size_t cr_frame_bytes(const cr_comm *g)
+{
+    return sizeof(cr_frame) + g->frame_data;
+}
+
 /* Runs a call by messages, or by the engine (collective.c). */
 CR_MUST cr_status cr_collective_run(const cr_running *c);
+/* How many of the first calls of c, which has n, travel as one; and runs them (join.c). */
+int cr_join_count(const cr_running *c, int n);
+CR_MUST cr_status cr_join_run(const cr_running *c, int n);
 
 /* Waits for a transfer until the time `end`. */
 CR_MUST cr_status cr_transfer_wait(cr_comm *g, void *transfer, double end, int *from);

@@ -167,10 +167,88 @@ static void reduce_everything(cr_comm *g)
                 if (!cr_reduce_check((cr_reduce_op)op, (cr_dtype)t) && t != CR_E8M0FNU)
                     reduce_all(g, (cr_dtype)t, (cr_reduce_op)op, counts[k]);
     reduce_all(g, CR_F32, CR_REDUCE_SUM, 0);
-    reduce_all(g, CR_F32, CR_REDUCE_SUM, 700001); /* several segments, uneven parts */
+}
+
+/* Contributions that just travel with the description and just do not, exchanges of pairs, and
+ * several segments with uneven parts, of which one is empty. */
+static void reduce_every_size(cr_comm *g)
+{
+    static const int64_t counts[] = {16384, 16385, 40000, 65537, 131073, 700001};
+    static const struct {
+        cr_dtype dtype;
+        cr_reduce_op op;
+    } how[] = {{CR_F32, CR_REDUCE_SUM},        {CR_F32, CR_REDUCE_AVG},
+               {CR_F32, CR_REDUCE_PREMUL_SUM}, {CR_F64, CR_REDUCE_MAX},
+               {CR_BF16, CR_REDUCE_AVG},       {CR_U8, CR_REDUCE_BAND}};
+
+    for (size_t i = 0; i < CR_LEN(how); i++)
+        for (size_t k = 0; k < CR_LEN(counts); k++)
+            reduce_all(g, how[i].dtype, how[i].op, counts[k]);
+}
+
+/* Calls of one work, some of which travel together: two kinds, three roots, two dtypes, and one
+ * buffer that is reduced twice. */
+enum { TOGETHER = 40, TOGETHER_MOST = 30000 };
+static void together_fill(cr_call_args *c, cr_buffer *b, int i, int rank)
+{
+    static const int64_t counts[] = {1, 0, 700, TOGETHER_MOST};
+
+    b->count = counts[i % (int)CR_LEN(counts)];
+    *c = (cr_call_args){.kind = i < TOGETHER / 2 ? CR_CALL_BROADCAST : CR_CALL_ALL_REDUCE,
+                        .dtype = i % 7 ? CR_F32 : CR_I32,
+                        .root = i < TOGETHER / 4 || i >= TOGETHER / 2 ? 0 : 1,
+                        .outs = 1,
+                        .out = b};
+    fill(c->dtype, b->at, b->count, rank + i);
+}
+
+static int together_wrong(const cr_call_args *c, int i, int size)
+{
+    bool sum = c->kind == CR_CALL_ALL_REDUCE;
+    int wrong = 0;
+
+    for (int64_t k = 0; k < c->out[0].count; k++) {
+        double right = 0;
+        for (int r = sum ? 0 : c->root; r < (sum ? size : c->root + 1); r++)
+            right += element(r + i, k);
+        wrong += value(c->dtype, c->out[0].at, k) != right;
+    }
+    return wrong;
+}
+
+static void run_together(cr_comm *g)
+{
+    cr_buffer b[TOGETHER];
+    cr_call_args calls[TOGETHER + 2];
+    cr_work *w = NULL;
+    float twice = (float)(cr_comm_rank(g) + 1);
+    cr_buffer again = {&twice, 1};
+    int size = cr_comm_size(g);
+
+    for (int i = 0; i < TOGETHER; i++) {
+        b[i].at = calloc(TOGETHER_MOST, sizeof(float));
+        together_fill(&calls[i], &b[i], i, cr_comm_rank(g));
+    }
+    for (int i = TOGETHER; i < TOGETHER + 2; i++)
+        calls[i] = (cr_call_args){
+            .kind = CR_CALL_ALL_REDUCE, .dtype = CR_F32, .outs = 1, .out = &again};
+    MUST(!cr_comm_start(&w, g, calls, TOGETHER + 2, "here.py:2", -1, true));
+    MUST(!cr_work_wait(w, -1));
+    for (int i = 0; i < TOGETHER; i++)
+        MUST(!together_wrong(&calls[i], i, size));
+    MUST(twice == (float)(size * (size + 1) / 2 * size));
+    MUST(cr_comm_sequence(g) == TOGETHER + 2);
+    cr_work_drop(w);
+    for (int i = 0; i < TOGETHER; i++)
+        free(b[i].at);
 }
 
 TEST(every_dtype_and_reduction_has_its_value) { all_engines(1, 4, 20000, reduce_everything); }
+TEST(every_size_of_a_reduction_has_its_value) { all_engines(2, 4, 20000, reduce_every_size); }
+TEST(small_calls_that_travel_together_have_their_values)
+{
+    all_engines(2, 4, 20000, run_together);
+}
 
 /* Rank r's part has per + r elements. */
 static void move_everything(cr_comm *g)

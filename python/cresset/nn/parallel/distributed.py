@@ -194,11 +194,11 @@ class DistributedDataParallel(Module):
         return [b for name, b in self.module.named_buffers() if name not in self.parameters_to_ignore]
 
     def _broadcast(self, tensors):
-        """Copies rank 0's tensors to all ranks, as one work."""
+        """Copies rank 0's tensors to all ranks, as one work.  Neighbours of one dtype travel together."""
         from ... import distributed as dist
         if tensors:
             with cresset.no_grad(), dist._coalescing_manager(self.process_group):
-                for tensor in tensors:
+                for tensor in sorted(tensors, key=lambda t: str(t.dtype)):
                     dist.broadcast(tensor.detach(), group=self.process_group, group_src=0)
 
     def _sync_module_states(self):
