@@ -19,6 +19,9 @@ static const char *const does_names[] = {
     [CR_DOES_FOLD] = "fold: reduction",
     [CR_DOES_MAP] = "map: view",
     [CR_DOES_IS] = "is: composition",
+    [CR_DOES_LOOP] = "loop",
+    [CR_DOES_SCAN] = "scan",
+    [CR_DOES_STEPS] = "steps: composition beside C on views",
     [CR_DOES_EXTERN] = "extern: C on views",
     [CR_DOES_WHOLE] = "whole: C on tensors",
     [CR_DOES_INPLACE] = "in-place form",
@@ -93,7 +96,7 @@ static void put_window(cr_text *out, const cr_op *op)
 /* The clauses of an entry that is stated as loops. */
 static void put_loop(cr_text *out, const cr_op *op)
 {
-    if (!op->loop_value)
+    if (op->does != CR_DOES_LOOP)
         return;
     cr_text_put(out, "  axes   ");
     for (int i = 0; i < op->axis_count; i++)
@@ -127,7 +130,7 @@ static void put_record(cr_text *out, const cr_op *op)
     for (int i = 0; i < op->let_count; i++)
         put_rule(out, op->lets[i].name, op->lets[i].rule);
     for (int k = 0; k < op->body_count; k++)
-        put_rule(out, op->does == CR_DOES_IS ? "is" : "body", op->body[k]);
+        put_rule(out, op->does == CR_DOES_BODY ? "body" : "is", op->body[k]);
     put_rule(out, op->fold_index ? "index" : "fold", op->fold);
     put_rule(out, op->scan_back ? "scan_back" : "scan", op->scan);
     put_loop(out, op);
@@ -371,7 +374,7 @@ int crc_explain(int argc, char **argv)
 
 int crc_ops(int argc, char **argv)
 {
-    int count[CR_DOES_INPLACE + 1] = {0};
+    int count[CR_DOES_COUNT] = {0};
 
     (void)argc;
     (void)argv;

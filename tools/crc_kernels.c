@@ -179,7 +179,7 @@ static cr_status kernels_entry(kernels_job *j)
         for (int form = 0; form < CR_FORM_COUNT; form++) {
             j->dtype = dtypes[t];
             j->form = (cr_form)form;
-            if (!j->op->loop_value && cr_loop_has_form(j->op, j->form) &&
+            if (j->op->does != CR_DOES_LOOP && cr_loop_has_form(j->op, j->form) &&
                 cr_loop_wants(j->op, j->dtype))
                 CR_TRY(kernels_one(j));
         }

@@ -8,8 +8,8 @@ import sys
 
 from cresset import _C
 
-SPOKEN = {"body": "elementwise", "fold": "reduction", "map": "view", "is": "composition",
-          "extern": "function on views",
+SPOKEN = {"body": "elementwise", "fold": "reduction", "map": "view", "is": "composition", "loop": "loop", "scan": "scan",
+          "steps": "composition beside a function on views", "extern": "function on views",
           "whole": "function on tensors"}
 
 

@@ -191,7 +191,7 @@ static void add_entry(generator *g, const cr_op *op)
 {
     bool any = false, wanted = false;
 
-    for (size_t t = 0; t < (op->loop_value ? CR_LEN(prebuilt) : COMPUTED); t++)
+    for (size_t t = 0; t < (op->does == CR_DOES_LOOP ? CR_LEN(prebuilt) : COMPUTED); t++)
         for (int form = 0; form < CR_FORM_COUNT; form++) {
             if (!cr_loop_has_form(op, (cr_form)form) || !cr_loop_wants(op, prebuilt[t]))
                 continue;
@@ -309,7 +309,7 @@ typedef const char *(*name_fn)(const cr_op *op);
 
 static const char *extern_of(const cr_op *op)
 {
-    return op->does == CR_DOES_EXTERN ? op->extern_name : NULL;
+    return cr_op_on_views(op) ? op->extern_name : NULL;
 }
 static const char *map_of(const cr_op *op)
 {

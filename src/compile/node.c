@@ -457,7 +457,7 @@ static cr_fact_kind kind_of(const cr_op *op)
 {
     if (op->words & CR_WORD_RANDOM || op->does == CR_DOES_INPLACE)
         return CR_FACT_CALL;
-    if ((op->words & CR_WORD_JOIN) && op->does == CR_DOES_EXTERN)
+    if ((op->words & CR_WORD_JOIN) && cr_op_on_views(op))
         return CR_FACT_JOIN;
     if (op->words & CR_WORD_SPLIT)
         return CR_FACT_SPLIT;
@@ -470,7 +470,7 @@ static cr_fact_kind kind_of(const cr_op *op)
         return CR_FACT_VIEW;
     if (copies(op) || op->does == CR_DOES_BODY)
         return CR_FACT_POINT;
-    if (op->does == CR_DOES_FOLD || op->scan)
+    if (op->does == CR_DOES_FOLD || op->does == CR_DOES_SCAN)
         return CR_FACT_ROWS;
     if (op->does != CR_DOES_IS || (!op->fused && dims_param(op) >= 0 && folds_other_dims(op)))
         return CR_FACT_CALL;
@@ -683,7 +683,7 @@ static cr_facts find_facts(const cr_gnode *n, cr_fact_kind kind)
 {
     cr_facts f = {.kind = (uint8_t)kind};
 
-    if (n->op->scan)
+    if (n->op->does == CR_DOES_SCAN)
         f.scans = n->op->scan_back ? CR_SCAN_BACK : CR_SCAN_FORWARD;
     if (!takes_others(n) && find_type(&f, n) && !divides_integers(n, &f) &&
         (kind == CR_FACT_POINT || cr_node_columns(n)) && has_loop(n, &f))
@@ -828,7 +828,7 @@ cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
         return view;
     if (*kind == 1 + CR_FACT_ROWS && !cr_node_columns(n))
         return folds_columns(n) ? fold : call;
-    if (n->op->scan && !cr_is_host(n->result[0]->type.device))
+    if (n->op->does == CR_DOES_SCAN && !cr_is_host(n->result[0]->type.device))
         return call;
     put(&k, &n->op, sizeof n->op);
     for (int i = 0; i < n->arg_count; i++)

@@ -105,7 +105,7 @@ bool cr_node_has_part(const cr_gnode *n)
 
 static bool rule_reads(const cr_rule *r)
 {
-    if (r && r->kind == CR_RULE_CALL && r->op && r->op->loop_value && cr_op_has_parts(r->op))
+    if (r && r->kind == CR_RULE_CALL && r->op && cr_op_has_parts(r->op))
         return true;
     for (int i = 0; r && i < r->count; i++)
         if (rule_reads(r->args[i]))

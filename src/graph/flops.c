@@ -314,8 +314,6 @@ const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg,
         counter c = {.t = t, .op = op, .arg = arg, .result = result};
         return sym(&c, op->flops);
     }
-    if (op->scan)
-        return each_element(t, &result[0], calls_in(&calls, op->scan));
     switch ((cr_does)op->does) {
     case CR_DOES_MAP: return cr_sym_int(t, 0);
     case CR_DOES_BODY:
@@ -324,6 +322,7 @@ const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg,
         return each_element(t, &result[0], n);
     case CR_DOES_IS: return op->fused ? row_flops(t, op, arg) : NULL;
     case CR_DOES_FOLD: return each_element(t, &arg[0], calls_in(&calls, op->fold));
+    case CR_DOES_SCAN: return each_element(t, &result[0], calls_in(&calls, op->scan));
     default: return NULL;
     }
 }

@@ -493,7 +493,7 @@ static rule_way rule_find_way(const cr_gsizes *x, const size_rule *r)
         return RULE_CALL;
     if (op->does == CR_DOES_BODY && r->reads.len)
         return RULE_BODY;
-    if (op->does == CR_DOES_EXTERN && op->shape_fn && !op->format_rule &&
+    if (cr_op_on_views(op) && op->shape_fn && !op->format_rule &&
         !(op->words & CR_WORD_SIZED_BY_VALUES))
         return RULE_SHAPE;
     return op->does == CR_DOES_MAP && !(op->words & CR_WORD_ABSOLUTE) ? RULE_MAP : RULE_CALL;

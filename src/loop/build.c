@@ -808,13 +808,13 @@ static void declare_params(frame *f)
 
     for (int i = 0; i < op->param_count; i++) {
         const cr_param *p = &op->param[i];
-        bool dims = (op->does == CR_DOES_FOLD || op->scan) &&
+        bool dims = (op->does == CR_DOES_FOLD || op->does == CR_DOES_SCAN) &&
                     (!strcmp(p->name, "dim") || !strcmp(p->name, "keepdim"));
         f->known[i] = true;
         if (is_tensor_type(p))
             f->slot[i] =
                 operand(f, i, op->fused ? (cr_operand)op->operand[i] : CR_OPERAND_FULL);
-        if (takes_slot(p) && !op->scan) {
+        if (takes_slot(p) && op->does != CR_DOES_SCAN) {
             f->slot[i] = value_of_expr(
                 cr_expr_param(f->l, cr_loop_param_new(f->l, p->name, f->t, slot++)), false);
         }
@@ -936,10 +936,10 @@ static bool plain_fold(const cr_op *op)
 
 bool cr_loop_has_form(const cr_op *op, cr_form form)
 {
-    if (op->loop_value)
+    if (op->does == CR_DOES_LOOP)
         return op->index_count == 1 && !op->loop_start &&
                (form == CR_FORM_MAIN || form == CR_FORM_INT32);
-    if (op->scan)
+    if (op->does == CR_DOES_SCAN)
         return form < CR_FORM_JOIN;
     if (cr_op_keeps_index(op))
         return form < CR_FORM_JOIN;
@@ -965,7 +965,7 @@ bool cr_loop_wants(const cr_op *op, cr_dtype t)
     const cr_rule *r = op->type;
     cr_category c = cr_dtype_category(t);
 
-    if (op->loop_value)
+    if (op->does == CR_DOES_LOOP)
         return !op->loop_start && t == cr_loop_moved_as(t);
     if (op->dtypes && !(op->dtypes >> t & 1))
         return false;
@@ -1010,14 +1010,14 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
     l->name = *op->overload ? cr_session_printf(s, "%s_%s", op->name, op->overload)
                             : cr_session_text(s, op->name);
     l->origin = cr_session_printf(s, "%s:%d %s", op->file, op->line, l->name);
-    if (op->loop_value) {
+    if (op->does == CR_DOES_LOOP) {
         build_move(f, form);
         return l;
     }
     declare_params(f);
     if (op->does == CR_DOES_FOLD)
         build_fold(f, form);
-    else if (op->scan)
+    else if (op->does == CR_DOES_SCAN)
         build_scan(f, form);
     else
         build_body(f);
@@ -1067,7 +1067,7 @@ static const cr_expr *result_of(frame *f, int k)
     const cr_rule *r = op->body[op->body_count > 1 ? k : 0];
     bool one_call = op->body_count == 1 && op->result_count > 1;
 
-    if (op->scan)
+    if (op->does == CR_DOES_SCAN)
         return scan_result(f, k);
     if (op->does == CR_DOES_FOLD)
         return result_expr(f, k, op->fold, reduce(f, op->fold, k));
@@ -1090,8 +1090,8 @@ void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg,
                  .t = c->t,
                  .columns = c->columns,
                  .half = c->half,
-                 .scalar_code =
-                     op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD || op->scan};
+                 .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD ||
+                                op->does == CR_DOES_SCAN};
     f->rounds =
         (c->half == CR_F16 || c->half == CR_BF16) && op->does == CR_DOES_IS && !op->fused;
     if (c->columns) {

@@ -49,7 +49,7 @@ TEST(a_loop_has_axes_values_and_bounds)
     EQ(cr_ops_find("l_reduce")->loop_fresh != NULL, true);
     EQ(cr_ops_find("l_add")->loop_fresh == NULL, true);
     const cr_op *rows = cr_ops_find("l_rows"), *add = cr_ops_find("l_add");
-    EQ(rows->does, CR_DOES_EXTERN);
+    EQ(rows->does, CR_DOES_LOOP);
     EQ(rows->axis_count, 3);
     EQ(rows->axis[0].pack && !rows->axis[1].pack && rows->axis[2].pack, true);
     EQ(rows->axis[0].count != NULL && rows->axis[2].count == NULL, true);

@@ -56,13 +56,19 @@ typedef struct {
 
 /* How an entry computes. */
 typedef enum {
-    CR_DOES_BODY,   /* elementwise: bodies[] */
-    CR_DOES_FOLD,   /* reduction: fold, fold_join */
-    CR_DOES_MAP,    /* view: extern name */
-    CR_DOES_IS,     /* composition of other entries */
-    CR_DOES_EXTERN, /* kern function over views; results allocated by type and shape */
-    CR_DOES_WHOLE,  /* tensor function that also allocates its results */
-    CR_DOES_INPLACE /* computes inplace_of into its first argument */
+    CR_DOES_BODY, /* elementwise: body */
+    CR_DOES_FOLD, /* reduction: fold */
+    CR_DOES_MAP,  /* view: a function of geometry */
+    CR_DOES_IS,   /* composition of other entries: body */
+    /* Results are allocated by rules, then computed on plain views (cr_op_on_views). */
+    CR_DOES_LOOP,   /* clause `loop`; a function may be faster */
+    CR_DOES_SCAN,   /* clause `scan` */
+    CR_DOES_STEPS,  /* a composition with a function that is faster: body, extern_fn */
+    CR_DOES_EXTERN, /* a function alone */
+    /* --- */
+    CR_DOES_WHOLE,   /* a function on tensors that also allocates its results */
+    CR_DOES_INPLACE, /* computes inplace_of into its first argument */
+    CR_DOES_COUNT
 } cr_does;
 
 /* Call forms, a bit set. */
@@ -228,11 +234,10 @@ struct cr_op {
                     * trailing dims of a row (int[]) */
     uint8_t operand[CR_MAX_ARGS];         /* fused: cr_operand of each tensor parameter */
     uint8_t fused_result[CR_MAX_RESULTS]; /* fused: cr_operand of each result */
-    /* Clauses `axes`, `loop` and `index`, of an EXTERN entry that is stated as loops:
-     * loop_target, an element of the result, is or adds loop_value, for all axes.  A result of
-     * which not every element is written so starts as loop_start, a tensor or a number; else
-     * this is NULL.  extern_name is then a faster kernel (clause `kernel cpu`), or NULL.
-     * An EXTERN entry with a body has a composition beside its kernel. */
+    /* LOOP, clauses `axes`, `loop` and `index`: loop_target, an element of the result, is or
+     * adds loop_value, for all axes.  A result of which not every element is written so starts
+     * as loop_start, a tensor or a number; else this is NULL.  extern_name is then a faster
+     * kernel (clause `kernel cpu`), or NULL. */
     int axis_count, index_count;
     cr_loop_axis *axis;
     cr_loop_index *index_check;
@@ -241,8 +246,8 @@ struct cr_op {
     cr_rule *loop_fresh;   /* true: written places start as the operation's identity; or NULL */
     bool loop_adds;
     cr_loop_window *loop_window; /* loop_value is folded over the window; or NULL */
-    cr_rule *scan; /* of an EXTERN entry that is stated as a scan along its parameter `dim`: the
-                    * call of a combining function on self; a second result is the index */
+    cr_rule *scan;  /* SCAN, along the parameter `dim`: the call of a combining function on
+                     * self; a second result is the index */
     bool scan_back; /* from the last element to the first */
     const char *extern_name;
     cr_extern_fn extern_fn;
@@ -331,6 +336,12 @@ typedef struct {
     const char *name, *promise;
 } cr_word_info;
 extern const cr_word_info cr_word_infos[CR_WORD_COUNT];
+
+/* True if results are allocated by the entry's rules, then computed on plain views. */
+static inline bool cr_op_on_views(const cr_op *op)
+{
+    return op->does >= CR_DOES_LOOP && op->does <= CR_DOES_EXTERN;
+}
 
 /* True if the result may share memory with an argument: for views, and for entries such as
  * reshape that copy only if necessary. */

@@ -638,7 +638,7 @@ static cr_status read_loop(lexer *x, cr_op *op)
     cr_rule *index = NULL;
     bool two;
 
-    CR_TRY(does(x, op, CR_DOES_EXTERN));
+    CR_TRY(does(x, op, CR_DOES_LOOP));
     CR_TRY(rule_parse(x, &op->loop_target));
     CR_TRY(read_loop_start(x, op));
     if (op->loop_target->kind != CR_RULE_INDEX)
@@ -695,7 +695,7 @@ static cr_status read_index(lexer *x, cr_op *op)
 
 static cr_status read_scan(lexer *x, cr_op *op)
 {
-    CR_TRY(does(x, op, CR_DOES_EXTERN));
+    CR_TRY(does(x, op, CR_DOES_SCAN));
     return rule_parse(x, &op->scan);
 }
 
@@ -709,9 +709,9 @@ static cr_status read_scan_back(lexer *x, cr_op *op)
 static cr_status read_kernel(lexer *x, cr_op *op)
 {
     CR_TRY(lex_expect(x, "cpu"));
-    if (!op->loop_value && op->does != CR_DOES_IS)
+    if (op->does != CR_DOES_LOOP && op->does != CR_DOES_IS)
         return lex_error(x, "a kernel follows the loop or the composition that states it");
-    op->does = CR_DOES_EXTERN;
+    op->does = op->does == CR_DOES_IS ? CR_DOES_STEPS : op->does;
     return lex_name(x, &op->extern_name);
 }
 
@@ -985,7 +985,7 @@ static const char *contradiction(const cr_op *op)
         return "`resets` is for an entry that writes self";
     if (op->out_rule && !(op->forms & (CR_AS_OUT | CR_AS_INPLACE)))
         return "`out` is for an entry with the form out or inplace";
-    if (op->format_rule && op->does != CR_DOES_EXTERN)
+    if (op->format_rule && !cr_op_on_views(op))
         return "`format` is for an entry whose results are allocated: a loop or a C function "
                "on views";
     if ((op->out_rule & CR_OUT_TYPED) && cr_op_find_param(op, "dtype") < 0)
@@ -1228,7 +1228,7 @@ static bool computes_itself(const cr_op *op)
     for (int i = 0; i < op->param_count; i++)
         reads |= op->param[i].type == CR_T_TENSOR || op->param[i].type == CR_T_TENSORS;
     return reads &&
-           (op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD || op->does == CR_DOES_EXTERN);
+           (op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD || cr_op_on_views(op));
 }
 
 cr_status cr_op_check_derivative(const cr_op *op)

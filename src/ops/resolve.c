@@ -326,7 +326,7 @@ cr_status ops_resolve_one(cr_op *op)
     CR_TRY(resolve_loop(&s, op));
     CR_TRY(resolve_some(&s, op->body, op->body_count));
     CR_TRY(resolve_some(&s, &op->fold, 1));
-    s.scalar_code = s.scalar_code || op->scan;
+    s.scalar_code = s.scalar_code || op->does == CR_DOES_SCAN;
     CR_TRY(resolve_some(&s, &op->scan, 1));
     s.scalar_code = false;
     CR_TRY(resolve_some(&s, &op->type, 1));

@@ -155,10 +155,11 @@ static cr_status remote_stage(const cr_op *op, const cr_value *arg, cr_value *re
 }
 
 static const cr_call_fn kernel_stages[] = {
-    [CR_DOES_BODY] = cr_run_body,       [CR_DOES_FOLD] = cr_run_fold,
-    [CR_DOES_MAP] = call_run_map,       [CR_DOES_IS] = cr_run_composition,
-    [CR_DOES_EXTERN] = cr_run_extern,   [CR_DOES_WHOLE] = call_run_whole,
-    [CR_DOES_INPLACE] = cr_run_inplace,
+    [CR_DOES_BODY] = cr_run_body,     [CR_DOES_FOLD] = cr_run_fold,
+    [CR_DOES_MAP] = call_run_map,     [CR_DOES_IS] = cr_run_composition,
+    [CR_DOES_LOOP] = cr_run_extern,   [CR_DOES_SCAN] = cr_run_extern,
+    [CR_DOES_STEPS] = cr_run_extern,  [CR_DOES_EXTERN] = cr_run_extern,
+    [CR_DOES_WHOLE] = call_run_whole, [CR_DOES_INPLACE] = cr_run_inplace,
 };
 
 void cr_install_calls(void)

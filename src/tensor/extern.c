@@ -148,12 +148,13 @@ static cr_status rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
     return CR_OK;
 }
 
-/* True if the shape function reads elements.  Those of entries with a clause `index` or a
- * composition do not, unless sizes depend on elements: the loop, or a step, checks indices. */
+/* True if the shape function reads elements.  Those of loops with a clause `index` and of
+ * compositions do not, unless sizes depend on elements: the loop, or a step, checks indices. */
 static bool shape_reads_elements(const cr_op *op)
 {
     return op->words & CR_WORD_SIZED_BY_VALUES ||
-           (op->words & CR_WORD_RAISES_BY_VALUES && !op->index_count && !op->body_count);
+           (op->words & CR_WORD_RAISES_BY_VALUES && !op->index_count &&
+            op->does != CR_DOES_STEPS);
 }
 
 static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value *viewed,
@@ -307,15 +308,17 @@ void cr_extern_start(void) { extern_prefers_statement = cr_env_int(CR_ENV_CR_STA
 
 cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out)
 {
-    if (op->does == CR_DOES_FOLD)
-        return cr_run_fold_index(op, arg, out);
-    if (op->scan)
-        return cr_run_scan(op, arg, out);
-    bool stated = op->loop_value && (!op->extern_fn || extern_prefers_statement);
-
     bool declined;
 
-    return stated ? cr_run_stated(op, arg, out, &declined) : op->extern_fn(arg, out);
+    switch ((cr_does)op->does) {
+    case CR_DOES_FOLD: return cr_run_fold_index(op, arg, out);
+    case CR_DOES_SCAN: return cr_run_scan(op, arg, out);
+    case CR_DOES_LOOP:
+        if (!op->extern_fn || extern_prefers_statement)
+            return cr_run_stated(op, arg, out, &declined);
+        return op->extern_fn(arg, out);
+    default: return op->extern_fn(arg, out);
+    }
 }
 
 /* Computes the results by the composition that is beside the entry's kernel. */
@@ -339,20 +342,20 @@ static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call
     bool declined = true;
 
     if (cr_is_host(c->device))
-        return op->body_count && op->does == CR_DOES_EXTERN && extern_prefers_statement
+        return op->does == CR_DOES_STEPS && extern_prefers_statement
                    ? extern_run_composition(op, arg, out)
                    : cr_run_on_views(op, c->arg, views);
-    if (op->does == CR_DOES_FOLD || (op->scan && cr_has_scans(c->device)))
+    if (op->does == CR_DOES_FOLD || (op->does == CR_DOES_SCAN && cr_has_scans(c->device)))
         return cr_run_on_views(op, c->arg, views);
     CR_TRY(cr_remote_kernel(op, c->arg, views, c->device, &declined));
-    if (declined && op->loop_value && !op->scan)
+    if (declined && op->does == CR_DOES_LOOP)
         CR_TRY(cr_run_stated(op, c->arg, views, &declined));
     if (declined && op->words & CR_WORD_HOST_INDICES)
         CR_TRY(cr_run_index_list(op, c->arg, views, &declined));
     if (!declined)
         return CR_OK;
-    return op->body_count ? extern_run_composition(op, arg, out)
-                          : cr_remote_extern(op, c->arg, views, c->device);
+    return op->does == CR_DOES_STEPS ? extern_run_composition(op, arg, out)
+                                     : cr_remote_extern(op, c->arg, views, c->device);
 }
 
 static void raise_versions(const cr_op *op, cr_tensor *const *out)

@@ -150,7 +150,7 @@ static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg, bool *cha
  * other operand may share their memory. */
 static bool may_run_in_place(const cr_op *op, const cr_value *arg)
 {
-    if (op->does != CR_DOES_EXTERN || !(op->words & CR_WORD_INPLACE))
+    if (!cr_op_on_views(op) || !(op->words & CR_WORD_INPLACE))
         return false;
     for (uint32_t mask = op->tensor_params & ~1u; mask; mask &= mask - 1) {
         const cr_value *v = &arg[CR_CTZ(mask)];

@@ -230,8 +230,8 @@ bool cr_op_has_parts(const cr_op *op)
 {
     bool wraps = op->index_count && op->index_check[0].low;
 
-    return op->loop_value && !op->loop_start && !op->loop_window && op->result_count == 1 &&
-           !wraps;
+    return op->does == CR_DOES_LOOP && !op->loop_start && !op->loop_window &&
+           op->result_count == 1 && !wraps;
 }
 
 cr_status cr_part_new(cr_part **out, const cr_op *op, const cr_value *arg,

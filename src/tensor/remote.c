@@ -656,7 +656,7 @@ cr_status cr_remote_register(const char *entry, cr_device_kind kind, cr_entry_ke
 
     if (!op)
         return cr_fail(CR_RUNTIME, "no operator is called '%s'", entry);
-    if (op->does != CR_DOES_EXTERN)
+    if (!cr_op_on_views(op))
         return cr_fail(CR_RUNTIME, "%s states what it computes: it takes no kernel of a device",
                        entry);
     size_t n = entry_key(key, sizeof key, kind, op);

@@ -68,7 +68,7 @@ static inline bool cr_stated_has_list(const cr_op *op)
 {
     const cr_rule *r = op->loop_value;
 
-    return r && r->kind == CR_RULE_INDEX && r->args[0]->kind == CR_RULE_INDEX;
+    return r->kind == CR_RULE_INDEX && r->args[0]->kind == CR_RULE_INDEX;
 }
 
 CR_MUST cr_status cr_stated_list(cr_stated_list_of *l, const cr_op *op, const cr_value *arg,

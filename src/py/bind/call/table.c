@@ -184,8 +184,8 @@ static bool makes_float(const cr_op *op)
 
 PyObject *cr_py_record(const cr_op *op)
 {
-    static const char *const does[] = {"body",   "fold",  "map",    "is",
-                                       "extern", "whole", "inplace"};
+    static const char *const does[CR_DOES_COUNT] = {
+        "body", "fold", "map", "is", "loop", "scan", "steps", "extern", "whole", "inplace"};
     static const word forms[] = {
         {CR_AS_FUNCTION, "function"}, {CR_AS_METHOD, "method"}, {CR_AS_INPLACE, "inplace"},
         {CR_AS_OUT, "out"},           {CR_AS_NN, "nn"},         {CR_AS_C, "c"}};
