@@ -56,38 +56,38 @@ static void put_words(cr_text *out, const cr_op *op)
     for (int i = CR_WORD_BIT_RAISES_BY_VALUES; i <= CR_WORD_BIT_SIZED_BY_VALUES; i++)
         if (!(op->words >> i & 1) && cr_op_reaches(op, i))
             cr_text_printf(out, "  %s (an entry that it calls)\n", cr_word_infos[i].name);
-    if (op->inverse)
-        cr_text_printf(out, "  inverse   %s\n", op->inverse_name);
-    if (op->scatter)
-        cr_text_printf(out, "  scatter   %s\n", op->scatter_name);
+    if (op->inverse.op)
+        cr_text_printf(out, "  inverse   %s\n", op->inverse.name);
+    if (op->scatter.op)
+        cr_text_printf(out, "  scatter   %s\n", op->scatter.name);
     for (int i = 0; i < op->param_count; i++)
-        if (op->format_params >> i & 1)
+        if (op->format.params >> i & 1)
             cr_text_printf(out, "  format    %s %s\n",
-                           op->format_rule == CR_FORMAT_RULE_LIKE     ? "like"
-                           : op->format_rule == CR_FORMAT_RULE_IMAGES ? "images"
+                           op->format.rule == CR_FORMAT_RULE_LIKE     ? "like"
+                           : op->format.rule == CR_FORMAT_RULE_IMAGES ? "images"
                                                                       : "channels_last",
                            op->param[i].name);
     for (int i = 0; i < op->param_count; i++)
-        if (op->updates >> i & 1)
+        if (op->updates.params >> i & 1)
             cr_text_printf(out, "  updates   %s when %s\n", op->param[i].name,
-                           op->param[op->updates_when].name);
+                           op->param[op->updates.when].name);
     put_rule(out, "functional", op->functional);
-    if (op->neutral_param >= 0)
-        cr_text_printf(out, "  neutral   %s = %g\n", op->param[op->neutral_param].name,
-                       op->neutral);
+    if (op->neutral.param >= 0)
+        cr_text_printf(out, "  neutral   %s = %g\n", op->param[op->neutral.param].name,
+                       op->neutral.number);
     put_rule(out, "filled", op->filled);
-    put_rule(out, "dispatch", op->dispatch);
+    put_rule(out, "dispatch", op->dispatch.calls);
 }
 
 static void put_window(cr_text *out, const cr_op *op)
 {
     static const char *const folds[] = {"add", "above_last_nan"};
-    const cr_loop_window *w = op->loop_window;
+    const cr_loop_window *w = op->loop.window;
 
     if (!w)
         return;
     cr_text_printf(out, "  folds   %s\n", folds[w->how]);
-    put_rule(out, "window", op->axis[op->axis_count - 1].count);
+    put_rule(out, "window", op->loop.axis[op->loop.axis_count - 1].count);
     put_rule(out, "inside", w->inside);
     put_rule(out, "divisor", w->divisor);
     put_rule(out, "index", w->index);
@@ -99,43 +99,43 @@ static void put_loop(cr_text *out, const cr_op *op)
     if (op->does != CR_DOES_LOOP)
         return;
     cr_text_put(out, "  axes   ");
-    for (int i = 0; i < op->axis_count; i++)
-        cr_text_printf(out, " %s%s", op->axis[i].name, op->axis[i].pack ? ".." : "");
+    for (int i = 0; i < op->loop.axis_count; i++)
+        cr_text_printf(out, " %s%s", op->loop.axis[i].name, op->loop.axis[i].pack ? ".." : "");
     cr_text_char(out, '\n');
-    for (int i = 0; i < op->index_count; i++)
-        cr_text_printf(out, "  index   %s\n", op->param[op->index_check[i].param].name);
-    put_rule(out, "start", op->loop_start);
-    put_rule(out, op->loop_adds ? "adds to" : "defines", op->loop_target);
+    for (int i = 0; i < op->loop.index_count; i++)
+        cr_text_printf(out, "  index   %s\n", op->param[op->loop.index[i].param].name);
+    put_rule(out, "start", op->loop.start);
+    put_rule(out, op->loop.adds ? "adds to" : "defines", op->loop.target);
     put_window(out, op);
-    put_rule(out, "loop", op->loop_value);
-    put_rule(out, "combine", op->loop_combine);
-    put_rule(out, "fresh", op->loop_fresh);
+    put_rule(out, "loop", op->loop.value);
+    put_rule(out, "combine", op->loop.combine);
+    put_rule(out, "fresh", op->loop.fresh);
 }
 
 static void put_record(cr_text *out, const cr_op *op)
 {
     cr_op_print_schema(out, op);
-    cr_text_printf(out, "\n  %s:%d, number %d, %s\n", op->file, op->line, op->index,
+    cr_text_printf(out, "\n  %s:%d, number %d, %s\n", op->text.file, op->text.line, op->index,
                    does_names[op->does]);
     cr_text_put(out, "  doc     ");
-    cr_clause_put(out, op->doc);
+    cr_clause_put(out, op->text.doc);
     cr_text_char(out, '\n');
     put_forms(out, op);
     put_words(out, op);
     put_rule(out, "type", op->type);
     for (int k = 0; k < op->result_count; k++) {
         put_rule(out, "returns", op->returns[k]);
-        put_rule(out, "shape", op->shape[k]);
+        put_rule(out, "shape", op->sizes.rule[k]);
     }
     for (int i = 0; i < op->let_count; i++)
         put_rule(out, op->lets[i].name, op->lets[i].rule);
     for (int k = 0; k < op->body_count; k++)
         put_rule(out, op->does == CR_DOES_BODY ? "body" : "is", op->body[k]);
-    put_rule(out, op->fold_index ? "index" : "fold", op->fold);
-    put_rule(out, op->scan_back ? "scan_back" : "scan", op->scan);
+    put_rule(out, op->fold.index ? "index" : "fold", op->fold.rule);
+    put_rule(out, op->scan.back ? "scan_back" : "scan", op->scan.rule);
     put_loop(out, op);
-    if (op->extern_name)
-        cr_text_printf(out, "  C       %s\n", op->extern_name);
+    if (op->fn.name)
+        cr_text_printf(out, "  C       %s\n", op->fn.name);
     for (int i = 0; i < op->check_count; i++)
         put_rule(out, "refuses", op->checks[i].when);
 }
@@ -240,14 +240,15 @@ static void put_kernels(cr_text *out, const cr_op *op, size_t most)
 /* The generated tests of tests/ops; `make check-op` runs them. */
 static void put_generated_tests(cr_text *out, const cr_op *op)
 {
-    bool drawn = strncmp(op->sample.at, "none", 4) != 0, compared = drawn && op->ref.len;
+    bool drawn = strncmp(op->text.sample.at, "none", 4) != 0,
+         compared = drawn && op->text.ref.len;
 
     cr_text_printf(out, "  tests   make check-op OP=%s:", op->name);
     if (drawn)
         cr_text_put(out, " dtypes, strides, fakes, compiled;");
     if (compared) {
         cr_text_put(out, " values against ");
-        cr_clause_put(out, op->ref);
+        cr_clause_put(out, op->text.ref);
         cr_text_char(out, ';');
     }
     if (drawn && op->grad_count)

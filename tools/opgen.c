@@ -203,8 +203,8 @@ static void add_entry(generator *g, const cr_op *op)
                   any;
         }
     if (wanted && !any) {
-        fprintf(stderr, "opgen: %s:%d: %s has no kernel: %s\n", op->file, op->line, op->name,
-                cr_error_message());
+        fprintf(stderr, "opgen: %s:%d: %s has no kernel: %s\n", op->text.file, op->text.line,
+                op->name, cr_error_message());
         g->wrong++;
     }
 }
@@ -309,26 +309,27 @@ typedef const char *(*name_fn)(const cr_op *op);
 
 static const char *extern_of(const cr_op *op)
 {
-    return cr_op_on_views(op) ? op->extern_name : NULL;
+    return cr_op_on_views(op) ? op->fn.name : NULL;
 }
 static const char *map_of(const cr_op *op)
 {
-    return op->does == CR_DOES_MAP ? op->extern_name : NULL;
+    return op->does == CR_DOES_MAP ? op->fn.name : NULL;
 }
 static const char *whole_of(const cr_op *op)
 {
-    return op->does == CR_DOES_WHOLE ? op->extern_name : NULL;
+    return op->does == CR_DOES_WHOLE ? op->fn.name : NULL;
 }
-static const char *shape_of(const cr_op *op) { return op->shape_extern; }
+static const char *shape_of(const cr_op *op) { return op->sizes.name; }
 
 static const struct {
-    const char *clause, *arguments;
+    const char *clause, *field, *arguments;
     name_fn name;
 } functions[] = {
-    {"extern", "const cr_value *arg, cr_view *out", extern_of},
-    {"map", "const cr_value *arg, const cr_view *self, cr_geometry *out", map_of},
-    {"whole", "const cr_value *arg, cr_value *result", whole_of},
-    {"shape", "const cr_value *arg, cr_shape *out", shape_of},
+    {"extern", "fn.on_views", "const cr_value *arg, cr_view *out", extern_of},
+    {"map", "fn.on_geometry", "const cr_value *arg, const cr_view *self, cr_geometry *out",
+     map_of},
+    {"whole", "fn.on_tensors", "const cr_value *arg, cr_value *result", whole_of},
+    {"shape", "sizes.fn", "const cr_value *arg, cr_shape *out", shape_of},
 };
 
 /* Prototypes of the functions that clause `k` names, each with the first entry that names it in
@@ -351,7 +352,7 @@ static cr_status save_prototypes(const generator *g, size_t k)
             continue;
         st = cr_map_set(&seen, name, strlen(name), &seen);
         cr_text_printf(&text, "cr_status %s(%s); /* %s: %s */\n", name, functions[k].arguments,
-                       op->file, op->name);
+                       op->text.file, op->name);
     }
     cr_text_printf(&file, "functions_%s.h", functions[k].clause);
     if (!st)
@@ -384,9 +385,9 @@ static cr_status save_functions(generator *g, const char *table)
         const cr_op *op = cr_ops_at(i);
         for (size_t k = 0; k < CR_LEN(functions); k++)
             if (functions[k].name(op))
-                cr_text_printf(&text, "#line %d \"%.*s%s\"\n    cr_ops_at(%d)->%s_fn = %s;\n",
-                               op->line, folder, table, op->file, i, functions[k].clause,
-                               functions[k].name(op));
+                cr_text_printf(&text, "#line %d \"%.*s%s\"\n    cr_ops_at(%d)->%s = %s;\n",
+                               op->text.line, folder, table, op->text.file, i,
+                               functions[k].field, functions[k].name(op));
     }
     cr_text_put(&text, "}\n");
     CR_TRY(save(g, "functions.c", &text));

@@ -379,7 +379,7 @@ static void put_form(cr_text *header, cr_text *code, const form *f)
 static void put_entry(cr_text *header, cr_text *code, const cr_op *op)
 {
     cr_text_put(header, "/* ");
-    cr_clause_put(header, op->doc);
+    cr_clause_put(header, op->text.doc);
     cr_text_put(header, " */\n");
     for (int number = 0; number <= takes_numbers(op); number++) {
         put_form(header, code, &(form){op, false, number});

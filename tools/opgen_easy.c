@@ -45,7 +45,7 @@ static void put_name(cr_text *out, const cr_op *first)
     bool inplace = false;
 
     cr_text_put(out, "/* ");
-    cr_clause_put(out, first->doc);
+    cr_clause_put(out, first->text.doc);
     cr_text_char(out, '\n');
     for (const cr_op *o = first; o; o = o->next)
         if (opgen_has_c_function(o) && kind_of(o) == kind_of(first)) {
@@ -66,7 +66,7 @@ static void put_other(cr_text *out, const cr_op *op)
     cr_text_printf(&suffix, "_%s", op->overload);
     cr_text_printf(&find, ".%s", op->overload);
     cr_text_put(out, "/* ");
-    cr_clause_put(out, op->doc);
+    cr_clause_put(out, op->text.doc);
     cr_text_char(out, '\n');
     put_schema(out, op);
     cr_text_put(out, " */\n");

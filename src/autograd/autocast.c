@@ -262,14 +262,14 @@ static cr_autocast_way autocast_way(const cr_op *op, const cr_value *arg, bool l
 
     if (dtype >= 0 && arg[dtype].tag != CR_NONE)
         return CR_AUTOCAST_AS_GIVEN;
-    return (cr_autocast_way)(listed ? op->autocast_cuda : op->autocast);
+    return (cr_autocast_way)(listed ? op->autocast.cuda : op->autocast.host);
 }
 
 /* True for a composition that is one kernel of torch (mean): the calls that it makes are not
  * converted. */
 static bool autocast_is_kernel(const cr_op *op)
 {
-    return op->does == CR_DOES_IS && (op->differentiable || op->dispatch_call);
+    return op->does == CR_DOES_IS && (op->differentiable || op->dispatch.call);
 }
 
 static cr_status autocast_convert_all(casts *c, const cr_op *op, const cr_value *arg,
@@ -288,7 +288,7 @@ static cr_status autocast_convert_all(casts *c, const cr_op *op, const cr_value 
 
 static bool autocast_takes(const cr_op *op, const cr_value *arg)
 {
-    if (!op->autocast && !op->autocast_cuda && !autocast_is_kernel(op))
+    if (!op->autocast.host && !op->autocast.cuda && !autocast_is_kernel(op))
         return false;
     bool listed = autocast_has_list(op, arg);
     return autocast_way(op, arg, listed) != CR_AUTOCAST_AS_GIVEN ||

@@ -247,7 +247,7 @@ done:
 cr_status cr_formula_save_result(cr_node *n, int k, const cr_value *result)
 {
     formula *f = (formula *)n;
-    int slot = plan_of(n)->op->first_result_slot + k;
+    int slot = plan_of(n)->op->slots.result + k;
 
     if (CR_LIKELY(!f->reads_results))
         return CR_OK;
@@ -353,7 +353,7 @@ static cr_status formula_unpack(environment *e, formula *f)
         switch (h->as) {
         case HELD_VALUE: v = h->value; break;
         case HELD_SHAPE: v = (cr_value){.tag = CR_VIEW, .view = &h->shape}; break;
-        case HELD_RESULT_SHAPE: v = result_shape(e, f, h->slot - op->first_result_slot); break;
+        case HELD_RESULT_SHAPE: v = result_shape(e, f, h->slot - op->slots.result); break;
         case HELD_TENSOR: CR_TRY(unpack_one(e, &h->saved, &f->node, &v)); break;
         default: CR_TRY(unpack_list(e, h, &f->node, &v)); break;
         }
@@ -386,7 +386,7 @@ static void formula_outline(environment *e, formula *f)
         e->arg[h->slot] = h->as == HELD_VALUE ? h->value : v;
     }
     for (int k = 0; k < plan->op->result_count && !plan->list_result; k++)
-        cr_frame_set(&e->frame, plan->op->first_result_slot + k, result_shape(e, f, k));
+        cr_frame_set(&e->frame, plan->op->slots.result + k, result_shape(e, f, k));
 }
 
 const char *cr_formula_name(cr_node *n)
@@ -446,7 +446,7 @@ static cr_status set_cotangents(environment *e, const formula *f, const cr_need 
         *any = grads[CR_CTZ(m)] != NULL;
     for (uint32_t m = need->cotangents; m && *any; m &= m - 1) {
         uint32_t k = CR_CTZ(m);
-        int slot = plan->op->first_grad_slot + (int)k;
+        int slot = plan->op->slots.grad + (int)k;
         if (e->frame.known >> slot & 1)
             continue;
         if (plan->list_result)
@@ -571,7 +571,7 @@ static const char *slot_name(const cr_op *op, int slot)
 {
     if (slot < op->param_count)
         return op->param[slot].name;
-    const char *name = op->result[slot - op->first_result_slot].name;
+    const char *name = op->result[slot - op->slots.result].name;
     return *name ? name : "result";
 }
 

@@ -52,15 +52,15 @@ static void use_slot(walk_state *s, int slot, bool shape)
 
     if (slot < 0)
         return;
-    if (slot >= op->first_let_slot + op->let_count) {
+    if (slot >= op->slots.let + op->let_count) {
         if (shape)
             s->need->shapes |= s->stands_for[slot];
         else
             s->need->values |= s->stands_for[slot];
-    } else if (slot >= op->first_let_slot)
-        walk_rule(s, op->lets[slot - op->first_let_slot].rule, shape);
-    else if (slot >= op->first_grad_slot)
-        s->need->cotangents |= 1u << (slot - op->first_grad_slot);
+    } else if (slot >= op->slots.let)
+        walk_rule(s, op->lets[slot - op->slots.let].rule, shape);
+    else if (slot >= op->slots.grad)
+        s->need->cotangents |= 1u << (slot - op->slots.grad);
     else if (shape)
         s->need->shapes |= (uint64_t)1 << slot;
     else
@@ -177,7 +177,7 @@ static cr_derivative_plan *plan_make(const cr_op *op)
     }
     p->list_result = op->result_count && op->result[0].type == CR_T_TENSORS;
     p->views = cr_op_may_view(op);
-    p->no_history = strstr(op->tags, "no_history") != NULL;
+    p->no_history = strstr(op->text.tags, "no_history") != NULL;
     p->written = written_param(op);
     for (uint32_t wanted = 0; wanted < CR_READS; wanted++)
         p->reads[wanted] = plan_join(p, wanted);

@@ -125,9 +125,7 @@ static int dims_param(const cr_op *op)
 {
     int dim = cr_op_find_param(op, "dim");
 
-    return op->fused  ? op->fused_dim
-           : dim >= 0 ? dim
-                      : cr_op_find_param(op, "normalized_shape");
+    return op->fused ? op->rows.dim : dim >= 0 ? dim : cr_op_find_param(op, "normalized_shape");
 }
 
 static cr_loop_arg number_arg(const cr_gnode *n, int i, const cr_facts *f,
@@ -684,7 +682,7 @@ static cr_facts find_facts(const cr_gnode *n, cr_fact_kind kind)
     cr_facts f = {.kind = (uint8_t)kind};
 
     if (n->op->does == CR_DOES_SCAN)
-        f.scans = n->op->scan_back ? CR_SCAN_BACK : CR_SCAN_FORWARD;
+        f.scans = n->op->scan.back ? CR_SCAN_BACK : CR_SCAN_FORWARD;
     if (!takes_others(n) && find_type(&f, n) && !divides_integers(n, &f) &&
         (kind == CR_FACT_POINT || cr_node_columns(n)) && has_loop(n, &f))
         return f;

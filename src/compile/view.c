@@ -47,7 +47,7 @@ static bool ask(cr_geometry *out, const cr_step *s, const cr_value *given, const
         return false;
     arg[0] = cr_of_tensor(fake);
     view = cr_view_of(fake);
-    st = s->op->map_fn(arg, &view, out);
+    st = s->op->fn.on_geometry(arg, &view, out);
     cr_drop(fake);
     return !st;
 }

@@ -231,7 +231,7 @@ static bool splits_into_parts(const cr_gnode *n)
     for (int i = 0; i < op->param_count; i++)
         if (op->param[i].written)
             return false;
-    if (op->updates)
+    if (op->updates.params)
         return true;
     if (op->does == CR_DOES_IS)
         return !op->fused && !cr_op_is_cheap(op);

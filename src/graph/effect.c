@@ -79,7 +79,8 @@ static bool is_dear(const cr_op *op, unsigned unused)
     (void)unused;
     if (op->does == CR_DOES_BODY || (op->words & CR_WORD_CHEAP) || cr_op_may_view(op))
         return false;
-    return op->does != CR_DOES_IS || op->fused || op->updates || (op->words & CR_WORD_RANDOM);
+    return op->does != CR_DOES_IS || op->fused || op->updates.params ||
+           (op->words & CR_WORD_RANDOM);
 }
 
 bool cr_op_is_cheap(const cr_op *op)
@@ -103,8 +104,8 @@ bool cr_gnode_may_view(const cr_gnode *n)
 static bool call_updates(const cr_gnode *n)
 {
     for (int i = 0; i < n->arg_count; i++)
-        if (n->op->updates >> i & 1 && n->arg[i].tag == CR_TENSOR)
-            return n->arg[n->op->updates_when].i;
+        if (n->op->updates.params >> i & 1 && n->arg[i].tag == CR_TENSOR)
+            return n->arg[n->op->updates.when].i;
     return false;
 }
 

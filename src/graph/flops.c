@@ -13,8 +13,8 @@ static cr_measure flops_eval(counter *c, const cr_rule *r);
 
 CR_NORETURN static void misuse(const counter *c, const cr_rule *r, const char *what)
 {
-    cr_bail(c->t->session, CR_RUNTIME, "%s:%d: in flops of %s: %s %s", c->op->file, r->line,
-            c->op->name, r->name ? r->name : "", what);
+    cr_bail(c->t->session, CR_RUNTIME, "%s:%d: in flops of %s: %s %s", c->op->text.file,
+            r->line, c->op->name, r->name ? r->name : "", what);
 }
 
 /* --- values --- */
@@ -230,8 +230,9 @@ static extent named(row_counter *c, const cr_rule *r)
     int param = cr_op_find_param(c->op, r->name);
 
     if (param >= 0)
-        return c->op->param[param].type == CR_T_TENSOR ? (extent)operand[c->op->operand[param]]
-                                                       : NUMBER;
+        return c->op->param[param].type == CR_T_TENSOR
+                   ? (extent)operand[c->op->rows.operand[param]]
+                   : NUMBER;
     for (int i = 0; i < c->op->let_count && i < 64; i++) {
         if (strcmp(c->op->lets[i].name, r->name))
             continue;
@@ -266,7 +267,7 @@ static extent rule_extent(row_counter *c, const cr_rule *r)
     if (!call || e == NUMBER)
         return e;
     if (r->op && r->op->does == CR_DOES_FOLD) {
-        c->count[e] += calls_in(&inner, r->op->fold);
+        c->count[e] += calls_in(&inner, r->op->fold.rule);
         return e == FULL ? ROW : e;
     }
     if (!r->op || r->op->does != CR_DOES_BODY || r->builtin >= CR_BUILTIN_add)
@@ -278,7 +279,7 @@ static extent rule_extent(row_counter *c, const cr_rule *r)
 
 static const cr_sym *row_length(cr_syms *t, const cr_op *op, const cr_measure *arg)
 {
-    const cr_measure *dim = &arg[op->fused_dim];
+    const cr_measure *dim = &arg[op->rows.dim];
     int64_t d = dim->len && dim->at[0]->kind == CR_SYM_INT ? dim->at[0]->integer : -1;
 
     if (dim->tag == CR_INTS)
@@ -321,8 +322,8 @@ const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg,
             n += calls_in(&calls, op->body[i]);
         return each_element(t, &result[0], n);
     case CR_DOES_IS: return op->fused ? row_flops(t, op, arg) : NULL;
-    case CR_DOES_FOLD: return each_element(t, &arg[0], calls_in(&calls, op->fold));
-    case CR_DOES_SCAN: return each_element(t, &result[0], calls_in(&calls, op->scan));
+    case CR_DOES_FOLD: return each_element(t, &arg[0], calls_in(&calls, op->fold.rule));
+    case CR_DOES_SCAN: return each_element(t, &result[0], calls_in(&calls, op->scan.rule));
     default: return NULL;
     }
 }

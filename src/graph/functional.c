@@ -802,7 +802,7 @@ static view_way way_of(const object *o)
     view_way w = {.kind = OTHERWISE};
 
     if (p->dtype != v->dtype) {
-        if (o->op->inverse)
+        if (o->op->inverse.op)
             w.kind = INVERSE;
     } else if (p->offset == v->offset && same_geometry(p, v)) {
         w.kind = SAME;
@@ -814,7 +814,7 @@ static view_way way_of(const object *o)
         w.kind = SLICED;
     } else if (is_selected(p, v, &w)) {
         w.kind = SELECTED;
-    } else if (o->op->scatter && !(o->op->words & CR_WORD_ABSOLUTE)) {
+    } else if (o->op->scatter.op && !(o->op->words & CR_WORD_ABSOLUTE)) {
         w.kind = SCATTERED;
     }
     return w;
@@ -828,7 +828,7 @@ static pair scattered_back(walk *x, const object *o, const pair *both)
 
     for (int i = 1; i < o->view->arg_count; i++)
         arg[i + 1] = object_arg(x, &o->view->arg[i]);
-    return make_op(x, o->op->scatter, arg, both);
+    return make_op(x, o->op->scatter.op, arg, both);
 }
 
 /* Updates the parent by the view's inverse, which needs row-major elements. */
@@ -839,7 +839,7 @@ static pair inverted_back(walk *x, const object *o, pair to)
     for (int i = 1; i < o->view->arg_count; i++)
         arg[i] = object_arg(x, &o->view->arg[i]);
     to = walk_call(x, cr_entry.contiguous, ARGS(TENSOR), &to);
-    return make_op(x, o->op->inverse, arg, &to);
+    return make_op(x, o->op->inverse.op, arg, &to);
 }
 
 /* The value of the view's parent after `to` is written to the view. */
@@ -1029,7 +1029,7 @@ static bool write_node(walk *x, const cr_gnode *n)
 
     for (int i = 0; i < n->arg_count; i++)
         written += n->op->param[i].written;
-    if (!o || !n->op->param[0].written || written != 1 || n->op->updates)
+    if (!o || !n->op->param[0].written || written != 1 || n->op->updates.params)
         return false;
     if (computes && computes->kind == CR_RULE_NAME) {
         write_copy(x, o, a[computes->slot].value);
@@ -1282,7 +1282,7 @@ static void walk_twice(cr_session *s, void *context)
 /* True for a norm that updates its statistics, whose parts have visible writes. */
 static bool updates_statistics(const cr_gnode *n)
 {
-    return n->op->updates && cr_gnode_writes(n);
+    return n->op->updates.params && cr_gnode_writes(n);
 }
 
 static cr_graph *functional(const cr_graph *g)

@@ -906,7 +906,7 @@ static cr_status record_resolved(cr_tensor **out, cr_tensor *t)
 /* True when the call neither returns nor writes the memory of an argument. */
 static bool record_only_reads(const cr_op *op)
 {
-    bool writes = op->updates;
+    bool writes = op->updates.params;
 
     for (int i = 0; i < op->param_count; i++)
         writes = writes || op->param[i].written;

@@ -493,7 +493,7 @@ static rule_way rule_find_way(const cr_gsizes *x, const size_rule *r)
         return RULE_CALL;
     if (op->does == CR_DOES_BODY && r->reads.len)
         return RULE_BODY;
-    if (cr_op_on_views(op) && op->shape_fn && !op->format_rule &&
+    if (cr_op_on_views(op) && op->sizes.fn && !op->format.rule &&
         !(op->words & CR_WORD_SIZED_BY_VALUES))
         return RULE_SHAPE;
     return op->does == CR_DOES_MAP && !(op->words & CR_WORD_ABSOLUTE) ? RULE_MAP : RULE_CALL;
@@ -869,7 +869,7 @@ static cr_status rule_shape(cr_gsizes *x, size_rule *r)
 {
     cr_shape shape[CR_MAX_RESULTS];
 
-    CR_TRY(r->n->op->shape_fn(r->arg, shape));
+    CR_TRY(r->n->op->sizes.fn(r->arg, shape));
     for (int k = 0; k < r->n->result_count; k++)
         CR_TRY(rule_meet(x, r, k, shape[k].ndim, shape[k].size, NULL));
     return CR_OK;
@@ -879,7 +879,7 @@ static cr_status rule_map(cr_gsizes *x, size_rule *r)
 {
     cr_geometry g;
 
-    CR_TRY(r->n->op->map_fn(r->arg, &r->reads.at[0].of->view, &g));
+    CR_TRY(r->n->op->fn.on_geometry(r->arg, &r->reads.at[0].of->view, &g));
     r->offset = g.offset;
     memcpy(r->stride, g.stride, (size_t)g.ndim * sizeof *g.stride);
     return rule_meet(x, r, 0, g.ndim, g.size, g.stride);

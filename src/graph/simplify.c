@@ -67,10 +67,10 @@ static bool is_neutral(const cr_garg *a, double number, const cr_gtype *x)
  * infinity and 1 + 0i has NaN. */
 static bool gives_first(const cr_gnode *n, const cr_gtype *x)
 {
-    int at = n->op->neutral_param;
+    int at = n->op->neutral.param;
 
     if (at < 0 || !x->known || cr_dtype_is_complex((cr_dtype)x->dtype) ||
-        !is_neutral(&n->arg[at], n->op->neutral, x))
+        !is_neutral(&n->arg[at], n->op->neutral.number, x))
         return false;
     for (int i = 1; i < n->arg_count; i++)
         if (i != at && !equals_default(&n->arg[i], &n->op->param[i].preset))
@@ -104,9 +104,9 @@ static bool same_further_args(const cr_gnode *a, const cr_gnode *b)
 /* True when n is the inverse of `by`, which made n's first argument. */
 static bool is_undone(const cr_gnode *n, const cr_gnode *by)
 {
-    unsigned dtypes = by ? by->op->inverse_dtypes : 0;
+    unsigned dtypes = by ? by->op->inverse.dtypes : 0;
 
-    if (!by || by->op->inverse != n->op || !same_further_args(n, by))
+    if (!by || by->op->inverse.op != n->op || !same_further_args(n, by))
         return false;
     return !dtypes ||
            (by->arg[0].value->type.known && dtypes >> by->arg[0].value->type.dtype & 1);
@@ -205,7 +205,8 @@ static bool is_permutation(const cr_gnode *n, int64_t *dims)
         arg[i] = (cr_value){.tag = n->arg[i].tag, .len = n->arg[i].len};
         memcpy(&arg[i].number, &n->arg[i].number, sizeof arg[i].number);
     }
-    if (n->op->map_fn(arg, &(cr_view){.size = size, .stride = stride, .ndim = x->ndim}, &g) ||
+    if (n->op->fn.on_geometry(arg, &(cr_view){.size = size, .stride = stride, .ndim = x->ndim},
+                              &g) ||
         g.ndim != x->ndim)
         return false;
     memcpy(dims, g.stride, (size_t)g.ndim * sizeof *dims);

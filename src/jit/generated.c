@@ -16,7 +16,8 @@ static void install_joins(cr_op *op)
 
 static bool joins_itself(const cr_op *op)
 {
-    return op->does == CR_DOES_FOLD && !cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold->name));
+    return op->does == CR_DOES_FOLD &&
+           !cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold.rule->name));
 }
 
 static cr_status install_kernels(void)

@@ -55,8 +55,9 @@ CR_NORETURN static void refuse(frame *f, const cr_rule *r, const char *what)
 
     if (r)
         cr_rule_print(&text, r);
-    cr_bail(f->s, CR_VALUE, "%s:%d: %s: %s %s", f->op->file, r ? r->line : f->op->line,
-            f->op->name, what, cr_session_take_text(f->s, &text));
+    cr_bail(f->s, CR_VALUE, "%s:%d: %s: %s %s", f->op->text.file,
+            r ? r->line : f->op->text.line, f->op->name, what,
+            cr_session_take_text(f->s, &text));
 }
 
 static cr_axis named_axis(cr_loop *l, const char *index, const char *extent)
@@ -200,7 +201,7 @@ static value eval_constant(frame *f, const cr_rule *r)
 
 static value eval_name(frame *f, const cr_rule *r)
 {
-    int let = r->slot - f->op->first_let_slot;
+    int let = r->slot - f->op->slots.let;
 
     if (r->slot < 0)
         return eval_constant(f, r);
@@ -633,14 +634,14 @@ static bool value_is_true(const value *v)
 /* Result `item` of a fold: its value, or the index that it keeps. */
 static const cr_expr *fold_result(frame *f, int item, const cr_expr *e)
 {
-    bool index = item == 1 || f->op->fold_index;
+    bool index = item == 1 || f->op->fold.index;
 
     return index ? cr_expr_index_of(f->l, e) : e;
 }
 
 static value reduce(frame *f, const cr_rule *r, int item)
 {
-    const cr_rule *fold = f->op->fold;
+    const cr_rule *fold = f->op->fold.rule;
     int dim = cr_op_find_param(f->op, "dim"), keep = cr_op_find_param(f->op, "keepdim");
     int fn = cr_fn_find(fold->name);
     value v;
@@ -727,8 +728,8 @@ static frame *callee_of(frame *f, const cr_rule *r)
 {
     frame *callee = CR_NEW(f->s, frame);
 
-    *callee = (frame){.known = CR_NEW_N(f->s, bool, r->op->slot_count),
-                      .slot = CR_NEW_N(f->s, value, r->op->slot_count),
+    *callee = (frame){.known = CR_NEW_N(f->s, bool, r->op->slots.count),
+                      .slot = CR_NEW_N(f->s, value, r->op->slots.count),
                       .l = f->l,
                       .s = f->s,
                       .op = r->op,
@@ -813,12 +814,12 @@ static void declare_params(frame *f)
         f->known[i] = true;
         if (is_tensor_type(p))
             f->slot[i] =
-                operand(f, i, op->fused ? (cr_operand)op->operand[i] : CR_OPERAND_FULL);
+                operand(f, i, op->fused ? (cr_operand)op->rows.operand[i] : CR_OPERAND_FULL);
         if (takes_slot(p) && op->does != CR_DOES_SCAN) {
             f->slot[i] = value_of_expr(
                 cr_expr_param(f->l, cr_loop_param_new(f->l, p->name, f->t, slot++)), false);
         }
-        if (dims || (op->fused && op->fused_dim == i))
+        if (dims || (op->fused && op->rows.dim == i))
             f->slot[i] = (value){.kind = IS_DIMS};
     }
 }
@@ -854,12 +855,12 @@ static void build_body(frame *f)
     for (int k = 0; k < op->body_count; k++)
         e[k] = result_expr(f, k, op->body[k], eval_rule(f, op->body[k]));
     for (int k = 0; k < op->body_count; k++)
-        define(f, k, op->fused ? (cr_operand)op->fused_result[k] : CR_OPERAND_FULL, e[k]);
+        define(f, k, op->fused ? (cr_operand)op->rows.result[k] : CR_OPERAND_FULL, e[k]);
 }
 
 static void build_fold(frame *f, cr_form form)
 {
-    const cr_rule *fold = f->op->fold;
+    const cr_rule *fold = f->op->fold.rule;
     int fn = cr_fn_find(fold->name);
     bool columns = form == CR_FORM_COLUMNS || form == CR_FORM_JOIN_COLUMNS;
     value v;
@@ -889,12 +890,12 @@ static void build_fold(frame *f, cr_form form)
 /* The value of a scan's operand scanned along an axis. */
 static const cr_expr *scanned(frame *f, cr_axis axis)
 {
-    const cr_rule *scan = f->op->scan;
+    const cr_rule *scan = f->op->scan.rule;
     int fn = cr_fn_find(scan->name);
 
     if (fn < 0 || scan->count != 1)
         refuse(f, scan, "no scan:");
-    return cr_expr_scan(f->l, (cr_fn)fn, f->op->scan_back, axis,
+    return cr_expr_scan(f->l, (cr_fn)fn, f->op->scan.back, axis,
                         as_expr(f, scan, eval_rule(f, scan->args[0]), f->t));
 }
 
@@ -923,21 +924,22 @@ static void keep_only_parts(cr_loop *l)
 
 bool cr_op_keeps_index(const cr_op *op)
 {
-    return op->does == CR_DOES_FOLD && cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold->name));
+    return op->does == CR_DOES_FOLD &&
+           cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold.rule->name));
 }
 
 static bool plain_fold(const cr_op *op)
 {
-    const cr_rule *arg = op->fold->args[0];
+    const cr_rule *arg = op->fold.rule->args[0];
 
-    return arg->kind == CR_RULE_NAME && arg->slot == 0 && op->fold->builtin != CR_BUILTIN_and &&
-           op->fold->builtin != CR_BUILTIN_or;
+    return arg->kind == CR_RULE_NAME && arg->slot == 0 &&
+           op->fold.rule->builtin != CR_BUILTIN_and && op->fold.rule->builtin != CR_BUILTIN_or;
 }
 
 bool cr_loop_has_form(const cr_op *op, cr_form form)
 {
     if (op->does == CR_DOES_LOOP)
-        return op->index_count == 1 && !op->loop_start &&
+        return op->loop.index_count == 1 && !op->loop.start &&
                (form == CR_FORM_MAIN || form == CR_FORM_INT32);
     if (op->does == CR_DOES_SCAN)
         return form < CR_FORM_JOIN;
@@ -966,7 +968,7 @@ bool cr_loop_wants(const cr_op *op, cr_dtype t)
     cr_category c = cr_dtype_category(t);
 
     if (op->does == CR_DOES_LOOP)
-        return !op->loop_start && t == cr_loop_moved_as(t);
+        return !op->loop.start && t == cr_loop_moved_as(t);
     if (op->dtypes && !(op->dtypes >> t & 1))
         return false;
     if (r && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_float && c <= CR_CAT_INT)
@@ -998,8 +1000,8 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
     cr_loop *l = cr_loop_new(s);
     frame *f = CR_NEW(s, frame);
 
-    *f = (frame){.known = CR_NEW_N(s, bool, op->slot_count),
-                 .slot = CR_NEW_N(s, value, op->slot_count),
+    *f = (frame){.known = CR_NEW_N(s, bool, op->slots.count),
+                 .slot = CR_NEW_N(s, value, op->slots.count),
                  .l = l,
                  .s = s,
                  .op = op,
@@ -1009,7 +1011,7 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
                  .column = named_axis(l, "j", "C")};
     l->name = *op->overload ? cr_session_printf(s, "%s_%s", op->name, op->overload)
                             : cr_session_text(s, op->name);
-    l->origin = cr_session_printf(s, "%s:%d %s", op->file, op->line, l->name);
+    l->origin = cr_session_printf(s, "%s:%d %s", op->text.file, op->text.line, l->name);
     if (op->does == CR_DOES_LOOP) {
         build_move(f, form);
         return l;
@@ -1052,10 +1054,10 @@ static value given(frame *f, int i, const cr_loop_arg *a)
 
 static const cr_expr *scan_result(frame *f, int k)
 {
-    int dim = f->op->dim_param;
+    int dim = f->op->fold.dim;
 
     if (dim < 0 || f->slot[dim].kind != IS_DIMS || !f->column.extent)
-        refuse(f, f->op->scan, "only scans along the row fuse, not");
+        refuse(f, f->op->scan.rule, "only scans along the row fuse, not");
     const cr_expr *e = scanned(f, f->column);
     return k ? cr_expr_index_of(f->l, e) : e;
 }
@@ -1070,7 +1072,7 @@ static const cr_expr *result_of(frame *f, int k)
     if (op->does == CR_DOES_SCAN)
         return scan_result(f, k);
     if (op->does == CR_DOES_FOLD)
-        return result_expr(f, k, op->fold, reduce(f, op->fold, k));
+        return result_expr(f, k, op->fold.rule, reduce(f, op->fold.rule, k));
     if (one_call && (r->kind != CR_RULE_CALL || !r->op))
         refuse(f, r, "no loop for");
     return result_expr(f, k, r, one_call ? call_op(f, r, k) : eval_rule(f, r));
@@ -1082,8 +1084,8 @@ void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg,
     frame *f = CR_NEW(l->session, frame);
     const cr_op *op = c->op;
 
-    *f = (frame){.known = CR_NEW_N(l->session, bool, op->slot_count),
-                 .slot = CR_NEW_N(l->session, value, op->slot_count),
+    *f = (frame){.known = CR_NEW_N(l->session, bool, op->slots.count),
+                 .slot = CR_NEW_N(l->session, value, op->slots.count),
                  .l = l,
                  .s = l->session,
                  .op = op,

@@ -45,19 +45,19 @@ TEST(a_loop_has_axes_values_and_bounds)
             "  loop    result = self; result[index[d]] = 2\n"
             "  combine how fresh not keep\n"));
     OK(cr_ops_resolve());
-    EQ(cr_ops_find("l_reduce")->loop_combine != NULL, true);
-    EQ(cr_ops_find("l_reduce")->loop_fresh != NULL, true);
-    EQ(cr_ops_find("l_add")->loop_fresh == NULL, true);
+    EQ(cr_ops_find("l_reduce")->loop.combine != NULL, true);
+    EQ(cr_ops_find("l_reduce")->loop.fresh != NULL, true);
+    EQ(cr_ops_find("l_add")->loop.fresh == NULL, true);
     const cr_op *rows = cr_ops_find("l_rows"), *add = cr_ops_find("l_add");
     EQ(rows->does, CR_DOES_LOOP);
-    EQ(rows->axis_count, 3);
-    EQ(rows->axis[0].pack && !rows->axis[1].pack && rows->axis[2].pack, true);
-    EQ(rows->axis[0].count != NULL && rows->axis[2].count == NULL, true);
-    EQ(rows->index_count, 1);
-    EQ(rows->index_check[0].param, 1);
-    EQ(rows->index_check[0].low != NULL, true);
-    EQ(rows->loop_start == NULL && !rows->loop_adds, true);
-    EQ(add->loop_start != NULL && add->loop_adds, true);
+    EQ(rows->loop.axis_count, 3);
+    EQ(rows->loop.axis[0].pack && !rows->loop.axis[1].pack && rows->loop.axis[2].pack, true);
+    EQ(rows->loop.axis[0].count != NULL && rows->loop.axis[2].count == NULL, true);
+    EQ(rows->loop.index_count, 1);
+    EQ(rows->loop.index[0].param, 1);
+    EQ(rows->loop.index[0].low != NULL, true);
+    EQ(rows->loop.start == NULL && !rows->loop.adds, true);
+    EQ(add->loop.start != NULL && add->loop.adds, true);
 }
 
 TEST(a_loop_folds_a_window)
@@ -71,12 +71,12 @@ TEST(a_loop_folds_a_window)
             "  loop    result[p] = add[u.. < sizes](self[p + u]) / product(sizes)\n"));
     OK(cr_ops_resolve());
     const cr_op *most = cr_ops_find("l_most"), *mean = cr_ops_find("l_mean");
-    EQ(most->loop_window->how, CR_WINDOW_ABOVE_LAST_NAN);
-    EQ(most->axis_count, 3);
-    EQ(most->loop_window->inside != NULL && most->loop_window->index != NULL, true);
-    EQ(mean->loop_window->how, CR_WINDOW_ADD);
-    EQ(mean->loop_window->inside == NULL && mean->loop_window->divisor != NULL, true);
-    EQ(mean->axis[1].pack && mean->axis[1].count != NULL, true);
+    EQ(most->loop.window->how, CR_WINDOW_ABOVE_LAST_NAN);
+    EQ(most->loop.axis_count, 3);
+    EQ(most->loop.window->inside != NULL && most->loop.window->index != NULL, true);
+    EQ(mean->loop.window->how, CR_WINDOW_ADD);
+    EQ(mean->loop.window->inside == NULL && mean->loop.window->divisor != NULL, true);
+    EQ(mean->loop.axis[1].pack && mean->loop.axis[1].count != NULL, true);
 }
 
 TEST(a_wrong_window_is_refused)
@@ -92,7 +92,7 @@ TEST(a_list_is_read_at_a_single_axis)
     OK(read("op l_join(Tensor[] all, int dim) -> Tensor\n  axes    o.. i n.. with o = dim\n"
             "  loop    result[o, i, n] = all[i][o, i, n]\n"));
     OK(cr_ops_resolve());
-    EQ(cr_ops_find("l_join")->loop_value->args[0]->kind, CR_RULE_INDEX);
+    EQ(cr_ops_find("l_join")->loop.value->args[0]->kind, CR_RULE_INDEX);
 }
 
 TEST(a_loop_without_a_start_defines_every_element)

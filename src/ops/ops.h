@@ -181,135 +181,7 @@ typedef cr_status (*cr_whole_fn)(const cr_value *arg, cr_value *result);
 typedef cr_status (*cr_map_fn)(const cr_value *arg, const cr_view *self, cr_geometry *out);
 typedef cr_status (*cr_shape_fn)(const cr_value *arg, cr_shape *out);
 
-struct cr_op {
-    /* Hot: every call reads these. */
-    cr_call_fn kernel_stage; /* the last stage, chosen by `does` */
-    uint16_t index;          /* index in the table */
-    uint8_t param_count, result_count;
-    uint8_t does;                      /* cr_does */
-    bool differentiable;               /* has a grad clause */
-    uint8_t autocast, autocast_cuda;   /* cr_autocast_way; of CUDA tensors */
-    uint8_t custom;                    /* cr_custom */
-    uint8_t fast_type, fast_type_args; /* tensor/: the kind of type rule */
-    int8_t dim_param, keepdim_param;   /* FOLD: indices of `dim` and `keepdim`, or -1 */
-    uint32_t tensor_params;            /* bit i: parameter i is a Tensor or Tensor[] */
-    uint32_t mask_params; /* bit i: a kernel reads parameter i as bool, because the type rule
-                           * names other tensors only */
-    bool steady; /* tensor/: tensor types alone determine checks and types while the arguments
-                  * `steady_params` have their defaults */
-    uint32_t steady_params;
-    _Atomic uint64_t decided;           /* tensor/: the last tensor types and their decision */
-    cr_kernel (*kernel)[CR_FORM_COUNT]; /* [CR_DTYPE_KERNELS] */
-    cr_param *param;                    /* [param_count] */
-    cr_result result[CR_MAX_RESULTS];
-    /* Cold. */
-    const char *name;     /* "add" */
-    const char *overload; /* "" or "dim" */
-    cr_clause_text doc, ref, sample, example;
-    const char *tags;
-    int aten_count; /* torch's overloads of this entry */
-    cr_overload *aten;
-    int aten_inplace_count; /* overloads of the in-place form, if they differ */
-    cr_overload *aten_inplace;
-    const char *also; /* further Python names of all overloads: "clip" */
-    const char *file; /* table file, for messages */
-    int line;
-    unsigned forms;
-    unsigned dtypes;     /* bit per cr_dtype: supported compute types; 0 = all */
-    unsigned stored;     /* those of them that have no kernels */
-    const char *refuses; /* torch's name of the kernel, for refusing a dtype; or NULL */
-    cr_rule *type;       /* compute and default result type; NULL: as self */
-    cr_rule *returns[CR_MAX_RESULTS]; /* result types; NULL: as type */
-    cr_rule *shape[CR_MAX_RESULTS];   /* NULL: broadcast of the tensor arguments */
-    const char *shape_extern;
-    cr_shape_fn shape_fn;
-    int let_count;
-    cr_let *lets; /* in order; each may use the earlier ones */
-    int body_count;
-    cr_rule *body[CR_MAX_RESULTS]; /* BODY: one for each result; IS: the results */
-    cr_rule *fold;   /* FOLD: the call of a combining function on an expression of self */
-    bool fold_index; /* FOLD: the first result is the index that the reduction keeps */
-    bool fused;      /* IS with an eager row kernel */
-    int fused_dim; /* fused: the parameter with the dim of a row (int), or with the sizes of the
-                    * trailing dims of a row (int[]) */
-    uint8_t operand[CR_MAX_ARGS];         /* fused: cr_operand of each tensor parameter */
-    uint8_t fused_result[CR_MAX_RESULTS]; /* fused: cr_operand of each result */
-    /* LOOP, clauses `axes`, `loop` and `index`: loop_target, an element of the result, is or
-     * adds loop_value, for all axes.  A result of which not every element is written so starts
-     * as loop_start, a tensor or a number; else this is NULL.  extern_name is then a faster
-     * kernel (clause `kernel cpu`), or NULL. */
-    int axis_count, index_count;
-    cr_loop_axis *axis;
-    cr_loop_index *index_check;
-    cr_rule *loop_start, *loop_target, *loop_value;
-    cr_rule *loop_combine; /* the name of the operation that writes, or NULL */
-    cr_rule *loop_fresh;   /* true: written places start as the operation's identity; or NULL */
-    bool loop_adds;
-    cr_loop_window *loop_window; /* loop_value is folded over the window; or NULL */
-    cr_rule *scan;  /* SCAN, along the parameter `dim`: the call of a combining function on
-                     * self; a second result is the index */
-    bool scan_back; /* from the last element to the first */
-    const char *extern_name;
-    cr_extern_fn extern_fn;
-    cr_whole_fn whole_fn;
-    cr_map_fn map_fn;
-    cr_rule
-        *flops;    /* floating point operations, from sizes of arguments and results; or NULL */
-    cr_rule *node; /* name of its autograd node, from the saved values; or NULL */
-    int check_count;
-    cr_check *checks;
-    int grad_count;
-    cr_derivative *grads;
-    double ulp;     /* error bound of its functions in ulp; 0: exact or 1 ulp */
-    int slot_count; /* arguments, results, g's, lets, loop variables */
-    int first_result_slot, first_grad_slot, first_let_slot;
-    unsigned words; /* CR_WORD_* */
-    /* Clause `inverse`: an entry that, called on the result with the same further arguments,
-     * returns self's bits, for results of these dtypes.  NULL without the clause. */
-    const char *inverse_name;
-    const cr_op *inverse;
-    unsigned inverse_dtypes;
-    /* Clause `neutral`: a parameter and a number.  With this number and defaults for the other
-     * arguments the result equals a real self of the same dtype, bit for bit. -1 without the
-     * clause.  For floats the sign of a zero counts. */
-    int8_t neutral_param;
-    double neutral;
-    /* Clause `functional`, of an entry that writes self: the new value of self, without writes.
-     * Either a parameter, whose elements self gets, or a call of an entry on parameters. */
-    cr_rule *functional;
-    /* Clause `scatter`, of a view: an entry that, called on self, new elements and the view's
-     * further arguments, returns self with the new elements in the places of the view.  Or
-     * NULL. */
-    const char *scatter_name;
-    const cr_op *scatter;
-    /* Clause `sparse`: the entry that computes this one for arguments of sparse layouts, and
-     * the one for its in-place form, with the same parameters.  NULL without the clause. */
-    const char *sparse_name, *sparse_inplace_name;
-    const cr_op *sparse, *sparse_inplace;
-    /* Clause `format`: results have the memory format of the tensors `format_params` (bits), of
-     * an EXTERN entry.  See cr_format_rule. */
-    uint8_t format_rule;
-    uint32_t format_params;
-    /* Clause `updates`: bits of tensor parameters that the entry writes although torch's schema
-     * does not mark them, if the bool parameter `updates_when` is true. */
-    uint32_t updates;
-    int8_t updates_when;
-    /* Clause `out`: CR_OUT_*; the class and the text of the error about its dtype, or NULL. */
-    uint8_t out_rule, out_error;
-    const char *out_message;
-    /* Clause `filled`: all elements of the result are this number or parameter. */
-    cr_rule *filled;
-    /* Clause `dispatch`: how programs with __torch_dispatch__ see a call.  `dispatch_call`: as
-     * a call of this entry.  `dispatch`: as these calls.  Without the clause: a composition
-     * without derivatives as its calls, another entry as a call. */
-    bool dispatch_call;
-    cr_rule *dispatch;
-    const cr_op *next; /* next overload of the same name, or NULL */
-    /* The in-place form `name_` is a separate record, made from this one.  It writes its first
-     * parameter; does == CR_DOES_INPLACE, forms == 0. */
-    const cr_op *inplace;    /* this entry's in-place form, or NULL */
-    const cr_op *inplace_of; /* of an in-place form: the entry it computes */
-};
+/* --- clauses of a record --- */
 
 /* Clause `format`: row-major results; channels_last (or channels_last_3d) where one of the
  * tensors is, of a list all; self's order of dims. */
@@ -319,6 +191,236 @@ typedef enum {
     CR_FORMAT_RULE_IMAGES, /* channels_last alone */
     CR_FORMAT_RULE_LIKE
 } cr_format_rule;
+
+/* Texts of an entry, as the table has them; text.file and text.line are its place. */
+typedef struct {
+    cr_clause_text doc, ref, sample, example;
+    const char *tags;
+    const char *also; /* further Python names of all overloads: "clip" */
+    const char *file;
+    int line;
+} cr_op_text;
+
+/* torch's overloads of the entry, and of its in-place form where these differ.
+ * Invariant: list has `count` overloads, inplace `inplace_count`. */
+typedef struct {
+    int count, inplace_count;
+    cr_overload *list, *inplace;
+} cr_op_aten;
+
+/* Numbers of the names in rules.  Parameters have the numbers from 0.
+ * Invariant: parameters, results, cotangents (one a result), lets and axes follow each other,
+ * and 0 <= result <= grad <= let <= count <= CR_MAX_SLOTS. */
+typedef struct {
+    int count; /* of all names, axes and variables too */
+    int result, grad, let;
+} cr_op_slots;
+
+/* What tensor/ found about the type rule; no other room reads it.
+ * Invariant: if `steady`, tensor types alone determine checks and types while the arguments
+ * `steady_params` (bits) have their defaults, and `decided` is the last such decision. */
+typedef struct {
+    uint8_t kind, args;
+    bool steady;
+    uint32_t steady_params;
+    _Atomic uint64_t decided;
+} cr_op_typing;
+
+/* Sizes of results: one rule for each, or a C function; without either the broadcast of the
+ * tensors.  Invariant: `fn` is set at start-up if and only if `name` is, and rules are then
+ * unused; rule[0] stands for results without a rule. */
+typedef struct {
+    cr_rule *rule[CR_MAX_RESULTS];
+    const char *name;
+    cr_shape_fn fn;
+} cr_op_sizes;
+
+/* FOLD: the call of a combining function on an expression of self.
+ * Invariant: `rule` is set in FOLD records only.  `dim` and `keepdim` are the parameters of
+ * these names, of any record, or -1. */
+typedef struct {
+    cr_rule *rule;
+    bool index; /* the first result is the index that the reduction keeps */
+    int8_t dim, keepdim;
+} cr_op_fold;
+
+/* A record with `fused`: its composition is one eager kernel over rows.
+ * Invariant: `dim` is a parameter: the dim of a row (int), or the sizes of its trailing dims
+ * (int[]).  operand: of each tensor parameter, cr_operand; result: of each result. */
+typedef struct {
+    int dim;
+    uint8_t operand[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+} cr_op_rows;
+
+/* LOOP: `target`, an element of the result, is or adds `value`, for all axes.
+ * Invariant: target and value are set in LOOP records only.  A result of which not every
+ * element is written starts as `start`, a tensor or a number; else `start` is NULL, and target
+ * is the element at all axes in order.  `combine`, `fresh` and `adds` need `start`; `adds`
+ * excludes `combine`. */
+typedef struct {
+    int axis_count, index_count;
+    cr_loop_axis *axis;
+    cr_loop_index *index;
+    cr_rule *start, *target, *value;
+    cr_rule *combine; /* the name of the operation that writes, or NULL */
+    cr_rule *fresh;   /* true: written places start as the operation's identity; or NULL */
+    bool adds;
+    cr_loop_window *window; /* value is folded over the window; or NULL */
+} cr_op_loop;
+
+/* SCAN, along the parameter `dim`: the call of a combining function on self; a second result is
+ * the index.  Invariant: `rule` is set in SCAN records only. */
+typedef struct {
+    cr_rule *rule;
+    bool back; /* from the last element to the first */
+} cr_op_scan;
+
+/* The C function of a record.
+ * Invariant: at most one pointer is set, at start-up: on_geometry of MAP, on_tensors of WHOLE,
+ * on_views of EXTERN and STEPS, and of LOOP where it is faster than the statement.  It is that
+ * of `name`. */
+typedef struct {
+    const char *name;
+    cr_extern_fn on_views;
+    cr_whole_fn on_tensors;
+    cr_map_fn on_geometry;
+} cr_op_function;
+
+/* Clause `inverse`: an entry that, called on the result with the same further arguments,
+ * returns self's bits, for results of these dtypes.
+ * Invariant of this and of the following clauses that name entries: `op` is the entry `name`
+ * after resolving; both are NULL without the clause. */
+typedef struct {
+    const char *name;
+    const cr_op *op;
+    unsigned dtypes;
+} cr_op_inverse;
+
+/* Clause `neutral`: with this number as parameter `param` and defaults for the other arguments
+ * the result equals a real self of the same dtype, bit for bit; for floats the sign of a zero
+ * counts.  Invariant: `param` is -1 without the clause, and never 0. */
+typedef struct {
+    int8_t param;
+    double number;
+} cr_op_neutral;
+
+/* Clause `scatter`, of a view: called on self, new elements and the view's further arguments,
+ * `op` returns self with the new elements in the places of the view. */
+typedef struct {
+    const char *name;
+    const cr_op *op;
+} cr_op_scatter;
+
+/* Clause `sparse`: the entries that compute this one, and its in-place form, for arguments of
+ * sparse layouts, with the same parameters. */
+typedef struct {
+    const char *name, *inplace_name;
+    const cr_op *op, *inplace;
+} cr_op_sparse;
+
+/* Clause `format`: results have the memory format of the tensors `params` (bits).
+ * Invariant: rule is not NONE only where cr_op_on_views(). */
+typedef struct {
+    uint8_t rule; /* cr_format_rule */
+    uint32_t params;
+} cr_op_format;
+
+/* Clause `out`: CR_OUT_*; the class and the text of the error about a result's dtype. */
+typedef struct {
+    uint8_t rule, error;
+    const char *message; /* or NULL */
+} cr_op_out;
+
+/* Clause `updates`: tensor parameters (bits) that the entry writes although torch's schema does
+ * not mark them, if the bool parameter `when` is true.  Invariant: params is 0 without it. */
+typedef struct {
+    uint32_t params;
+    int8_t when;
+} cr_op_updates;
+
+/* Clause `dispatch`: how programs with __torch_dispatch__ see a call.  `call`: as a call of
+ * this entry.  `calls`: as these calls.  Without the clause: a composition without derivatives
+ * as its calls, another entry as a call.  Invariant: `call` excludes `calls`. */
+typedef struct {
+    bool call;
+    cr_rule *calls;
+} cr_op_dispatch;
+
+/* Clauses `autocast` and `autocast_cuda`: cr_autocast_way of host and CUDA tensors. */
+typedef struct {
+    uint8_t host, cuda;
+} cr_op_autocast;
+
+/* An entry, or an in-place form.
+ * Invariant: `does` decides which of body, fold, loop, scan and fn are set.  After start-up
+ * records are read-only but for `typing` and `kernel`. */
+struct cr_op {
+    /* Hot: every call reads these. */
+    cr_call_fn kernel_stage; /* the last stage, chosen by `does` */
+    uint16_t index;          /* index in the table */
+    uint8_t param_count, result_count;
+    uint8_t does;           /* cr_does */
+    bool differentiable;    /* has a grad clause */
+    bool fused;             /* IS with an eager row kernel: `rows` */
+    uint8_t custom;         /* cr_custom */
+    uint32_t tensor_params; /* bit i: parameter i is a Tensor or Tensor[] */
+    uint32_t mask_params;   /* bit i: a kernel reads parameter i as bool, because the type rule
+                             * names other tensors only */
+    cr_op_autocast autocast;
+    cr_op_typing typing;
+    cr_kernel (*kernel)[CR_FORM_COUNT]; /* [CR_DTYPE_KERNELS] */
+    cr_param *param;                    /* [param_count] */
+    cr_result result[CR_MAX_RESULTS];
+    unsigned words; /* CR_WORD_* */
+    /* Cold. */
+    const char *name;     /* "add" */
+    const char *overload; /* "" or "dim" */
+    cr_op_text text;
+    cr_op_aten aten;
+    unsigned forms;
+    unsigned dtypes;     /* bit per cr_dtype: supported compute types; 0 = all */
+    unsigned stored;     /* those of them that have no kernels */
+    const char *refuses; /* torch's name of the kernel, for refusing a dtype; or NULL */
+    cr_rule *type;       /* compute and default result type; NULL: as self */
+    cr_rule *returns[CR_MAX_RESULTS]; /* result types; NULL: as type */
+    cr_op_sizes sizes;
+    cr_op_slots slots;
+    int let_count;
+    cr_let *lets; /* in order; each may use the earlier ones */
+    int check_count;
+    cr_check *checks;
+    int body_count;
+    cr_rule *body[CR_MAX_RESULTS]; /* BODY: one for each result; IS, STEPS: the results */
+    cr_op_fold fold;
+    cr_op_rows rows;
+    cr_op_loop loop;
+    cr_op_scan scan;
+    cr_op_function fn;
+    int grad_count;
+    cr_derivative *grads;
+    cr_rule *node;  /* name of its autograd node, from the saved values; or NULL */
+    cr_rule *flops; /* floating point operations, from sizes of arguments and results; or NULL
+                     */
+    double ulp;     /* error bound of its functions in ulp; 0: exact or 1 ulp */
+    cr_op_inverse inverse;
+    cr_op_neutral neutral;
+    cr_op_scatter scatter;
+    cr_op_sparse sparse;
+    cr_op_format format;
+    cr_op_updates updates;
+    cr_op_out out;
+    cr_op_dispatch dispatch;
+    /* Clause `functional`, of an entry that writes self: the new value of self, without writes.
+     * Either a parameter, whose elements self gets, or a call of an entry on parameters. */
+    cr_rule *functional;
+    /* Clause `filled`: all elements of the result are this number or parameter. */
+    cr_rule *filled;
+    const cr_op *next; /* next overload of the same name, or NULL */
+    /* The in-place form `name_` is a separate record, made from this one.  It writes its first
+     * parameter; does == CR_DOES_INPLACE, forms == 0. */
+    const cr_op *inplace;    /* this entry's in-place form, or NULL */
+    const cr_op *inplace_of; /* of an in-place form: the entry it computes */
+};
 
 /* Properties of entries (clause `words`), a bit set; words.def defines them. */
 enum {

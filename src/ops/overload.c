@@ -68,9 +68,9 @@ cr_status overload_read(lexer *x, cr_op *op)
         }
         CR_TRY(read_differences(x, op, &one));
         if (inplace)
-            CR_TRY(add_overload(&op->aten_inplace, &op->aten_inplace_count, x->arena, one));
+            CR_TRY(add_overload(&op->aten.inplace, &op->aten.inplace_count, x->arena, one));
         else
-            CR_TRY(add_overload(&op->aten, &op->aten_count, x->arena, one));
+            CR_TRY(add_overload(&op->aten.list, &op->aten.count, x->arena, one));
     }
     return CR_OK;
 }
@@ -101,23 +101,23 @@ cr_status overload_imply(cr_op *op, cr_arena *arena)
     uint32_t number = last_number(op);
     cr_overload one = {.name = *op->overload ? op->overload : number ? "Tensor" : "default"};
 
-    if (op->aten_count)
+    if (op->aten.count)
         return CR_OK;
-    CR_TRY(add_overload(&op->aten, &op->aten_count, arena, one));
+    CR_TRY(add_overload(&op->aten.list, &op->aten.count, arena, one));
     if (!number)
         return CR_OK;
     one = (cr_overload){.name = scalar_name(one.name, arena), .scalars = number};
-    return one.name ? add_overload(&op->aten, &op->aten_count, arena, one) : CR_MEMORY;
+    return one.name ? add_overload(&op->aten.list, &op->aten.count, arena, one) : CR_MEMORY;
 }
 
 cr_status overload_imply_inplace(cr_op *made, cr_arena *arena)
 {
     const cr_op *op = made->inplace_of;
 
-    made->aten = op->aten_inplace;
-    made->aten_count = op->aten_inplace_count;
-    for (int i = 0; i < op->aten_count && !op->aten_inplace_count; i++)
-        if (!(op->aten[i].scalars & 1))
-            CR_TRY(add_overload(&made->aten, &made->aten_count, arena, op->aten[i]));
+    made->aten.list = op->aten.inplace;
+    made->aten.count = op->aten.inplace_count;
+    for (int i = 0; i < op->aten.count && !op->aten.inplace_count; i++)
+        if (!(op->aten.list[i].scalars & 1))
+            CR_TRY(add_overload(&made->aten.list, &made->aten.count, arena, op->aten.list[i]));
     return CR_OK;
 }

@@ -10,8 +10,8 @@ static const char *overloads(const char *name)
     const cr_op *op = cr_ops_find(name);
     cr_text t = {0};
 
-    for (int i = 0; op && i < op->aten_count; i++) {
-        cr_op_print_overload(&t, op, op->name, &op->aten[i]);
+    for (int i = 0; op && i < op->aten.count; i++) {
+        cr_op_print_overload(&t, op, op->name, &op->aten.list[i]);
         cr_text_put(&t, "\n");
     }
     strcpy(shown, cr_text_str(&t));

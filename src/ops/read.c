@@ -79,12 +79,12 @@ static cr_status set_rest(lexer *x, cr_clause_text *out)
     return CR_OK;
 }
 
-static cr_status read_doc(lexer *x, cr_op *op) { return set_rest(x, &op->doc); }
-static cr_status read_ref(lexer *x, cr_op *op) { return set_rest(x, &op->ref); }
-static cr_status read_sample(lexer *x, cr_op *op) { return set_rest(x, &op->sample); }
-static cr_status read_example(lexer *x, cr_op *op) { return set_rest(x, &op->example); }
-static cr_status read_tags(lexer *x, cr_op *op) { return rest_as_words(x, &op->tags); }
-static cr_status read_also(lexer *x, cr_op *op) { return rest_as_words(x, &op->also); }
+static cr_status read_doc(lexer *x, cr_op *op) { return set_rest(x, &op->text.doc); }
+static cr_status read_ref(lexer *x, cr_op *op) { return set_rest(x, &op->text.ref); }
+static cr_status read_sample(lexer *x, cr_op *op) { return set_rest(x, &op->text.sample); }
+static cr_status read_example(lexer *x, cr_op *op) { return set_rest(x, &op->text.example); }
+static cr_status read_tags(lexer *x, cr_op *op) { return rest_as_words(x, &op->text.tags); }
+static cr_status read_also(lexer *x, cr_op *op) { return rest_as_words(x, &op->text.also); }
 
 typedef struct {
     const char *name;
@@ -122,7 +122,7 @@ static cr_status read_autocast(lexer *x, cr_op *op)
     unsigned way = 0;
 
     CR_TRY(read_words(x, words, CR_LEN(words), &way));
-    op->autocast = op->autocast_cuda = (uint8_t)way;
+    op->autocast.host = op->autocast.cuda = (uint8_t)way;
     return CR_OK;
 }
 
@@ -136,7 +136,7 @@ static cr_status read_autocast_cuda(lexer *x, cr_op *op)
     unsigned way = 0;
 
     CR_TRY(read_words(x, words, CR_LEN(words), &way));
-    op->autocast_cuda = (uint8_t)way;
+    op->autocast.cuda = (uint8_t)way;
     return CR_OK;
 }
 
@@ -226,8 +226,8 @@ static cr_status read_list(lexer *x, cr_rule **rules, int most, int *count)
 /* `inverse NAME`, `inverse NAME DTYPE...` */
 static cr_status read_inverse(lexer *x, cr_op *op)
 {
-    CR_TRY(lex_dotted(x, &op->inverse_name));
-    return read_dtype_words(x, &op->inverse_dtypes);
+    CR_TRY(lex_dotted(x, &op->inverse.name));
+    return read_dtype_words(x, &op->inverse.dtypes);
 }
 
 /* `neutral PARAM = NUMBER` */
@@ -237,13 +237,13 @@ static cr_status read_neutral(lexer *x, cr_op *op)
     int param;
 
     CR_TRY(take_param(x, op, &param));
-    op->neutral_param = (int8_t)param;
+    op->neutral.param = (int8_t)param;
     CR_TRY(lex_expect(x, "="));
     CR_TRY(lex_take(x, "-", &minus));
     if (x->kind != TOKEN_INT && x->kind != TOKEN_FLOAT)
         return lex_error(x, "a number expected");
-    op->neutral = x->kind == TOKEN_INT ? (double)x->integer : x->number;
-    op->neutral = minus ? -op->neutral : op->neutral;
+    op->neutral.number = x->kind == TOKEN_INT ? (double)x->integer : x->number;
+    op->neutral.number = minus ? -op->neutral.number : op->neutral.number;
     return lex_next(x);
 }
 
@@ -259,16 +259,16 @@ static cr_status read_functional(lexer *x, cr_op *op)
     return CR_OK;
 }
 
-static cr_status read_scatter(lexer *x, cr_op *op) { return lex_dotted(x, &op->scatter_name); }
+static cr_status read_scatter(lexer *x, cr_op *op) { return lex_dotted(x, &op->scatter.name); }
 
 /* `sparse NAME [inplace NAME]` */
 static cr_status read_sparse(lexer *x, cr_op *op)
 {
     bool inplace;
 
-    CR_TRY(lex_dotted(x, &op->sparse_name));
+    CR_TRY(lex_dotted(x, &op->sparse.name));
     CR_TRY(lex_take(x, "inplace", &inplace));
-    return inplace ? lex_dotted(x, &op->sparse_inplace_name) : CR_OK;
+    return inplace ? lex_dotted(x, &op->sparse.inplace_name) : CR_OK;
 }
 
 /* `updates PARAM... when PARAM` */
@@ -281,11 +281,11 @@ static cr_status read_updates(lexer *x, cr_op *op)
         CR_TRY(take_param(x, op, &param));
         if (op->param[param].type != CR_T_TENSOR)
             return lex_error(x, "'%s' is no tensor", op->param[param].name);
-        op->updates |= 1u << param;
+        op->updates.params |= 1u << param;
         CR_TRY(lex_take(x, "when", &condition));
     }
     CR_TRY(take_param(x, op, &param));
-    op->updates_when = (int8_t)param;
+    op->updates.when = (int8_t)param;
     return op->param[param].type == CR_T_BOOL
                ? CR_OK
                : lex_error(x, "'%s' is no bool", op->param[param].name);
@@ -302,7 +302,7 @@ static cr_status read_format(lexer *x, cr_op *op)
 
     for (int i = CR_FORMAT_RULE_CHANNELS; i <= CR_FORMAT_RULE_LIKE && !found; i++) {
         CR_TRY(lex_take(x, names[i], &found));
-        op->format_rule = (uint8_t)i;
+        op->format.rule = (uint8_t)i;
     }
     if (!found)
         return lex_error(x, "channels_last, images or like expected");
@@ -310,7 +310,7 @@ static cr_status read_format(lexer *x, cr_op *op)
         CR_TRY(take_param(x, op, &param));
         if (op->param[param].type != CR_T_TENSOR && op->param[param].type != CR_T_TENSORS)
             return lex_error(x, "'%s' is no tensor", op->param[param].name);
-        op->format_params |= 1u << param;
+        op->format.params |= 1u << param;
     } while (x->kind != TOKEN_END);
     return CR_OK;
 }
@@ -331,8 +331,8 @@ static cr_status read_flops(lexer *x, cr_op *op) { return rule_parse(x, &op->flo
 /* `dispatch call`, `dispatch EXPR` */
 static cr_status read_dispatch(lexer *x, cr_op *op)
 {
-    CR_TRY(lex_take(x, "call", &op->dispatch_call));
-    return op->dispatch_call ? CR_OK : rule_parse(x, &op->dispatch);
+    CR_TRY(lex_take(x, "call", &op->dispatch.call));
+    return op->dispatch.call ? CR_OK : rule_parse(x, &op->dispatch.calls);
 }
 
 static cr_status read_type(lexer *x, cr_op *op) { return rule_parse(x, &op->type); }
@@ -350,8 +350,8 @@ static cr_status read_shape(lexer *x, cr_op *op)
 
     CR_TRY(lex_take(x, "extern", &external));
     if (external)
-        return lex_name(x, &op->shape_extern);
-    return read_list(x, op->shape, CR_MAX_RESULTS, &n);
+        return lex_name(x, &op->sizes.name);
+    return read_list(x, op->sizes.rule, CR_MAX_RESULTS, &n);
 }
 
 static cr_status read_let(lexer *x, cr_op *op)
@@ -456,19 +456,19 @@ static cr_status read_out(lexer *x, cr_op *op)
     unsigned bit;
 
     for (; x->kind == TOKEN_NAME && (bit = out_word(x)) != 0;) {
-        op->out_rule |= (uint8_t)bit;
+        op->out.rule |= (uint8_t)bit;
         CR_TRY(lex_next(x));
     }
-    op->out_error = CR_RUNTIME;
+    op->out.error = CR_RUNTIME;
     if (x->kind == TOKEN_NAME) {
         CR_TRY(lex_name(x, &kind));
-        op->out_error = (uint8_t)kind_named(kind);
-        if (!op->out_error)
+        op->out.error = (uint8_t)kind_named(kind);
+        if (!op->out.error)
             return lex_error(x, "no kind of error is called '%s'", kind);
     }
     if (x->kind != TOKEN_STRING)
         return CR_OK;
-    op->out_message = x->text;
+    op->out.message = x->text;
     return lex_next(x);
 }
 
@@ -495,25 +495,25 @@ static cr_status read_is(lexer *x, cr_op *op)
 static cr_status read_fold(lexer *x, cr_op *op)
 {
     CR_TRY(does(x, op, CR_DOES_FOLD));
-    CR_TRY(rule_parse(x, &op->fold));
-    if (op->fold->kind != CR_RULE_CALL)
+    CR_TRY(rule_parse(x, &op->fold.rule));
+    if (op->fold.rule->kind != CR_RULE_CALL)
         return lex_error(x, "a fold is COMBINE(ELEMENT)");
-    op->fold_index = !strcmp(op->fold->name, "index") && op->fold->count == 1;
-    if (op->fold_index)
-        op->fold = op->fold->args[0];
+    op->fold.index = !strcmp(op->fold.rule->name, "index") && op->fold.rule->count == 1;
+    if (op->fold.index)
+        op->fold.rule = op->fold.rule->args[0];
     return CR_OK;
 }
 
 static cr_status read_map(lexer *x, cr_op *op)
 {
     CR_TRY(does(x, op, CR_DOES_MAP));
-    return lex_name(x, &op->extern_name);
+    return lex_name(x, &op->fn.name);
 }
 
 static cr_status read_extern(lexer *x, cr_op *op)
 {
     CR_TRY(does(x, op, CR_DOES_EXTERN));
-    return lex_name(x, &op->extern_name);
+    return lex_name(x, &op->fn.name);
 }
 
 /* --- loops --- */
@@ -521,10 +521,10 @@ static cr_status read_extern(lexer *x, cr_op *op)
 /* `NAME` or, for a pack, `NAME..` */
 static cr_status read_axis(lexer *x, cr_op *op)
 {
-    cr_loop_axis *a = &op->axis[op->axis_count++];
+    cr_loop_axis *a = &op->loop.axis[op->loop.axis_count++];
     bool second = true;
 
-    if (op->axis_count > CR_LOOP_AXES)
+    if (op->loop.axis_count > CR_LOOP_AXES)
         return lex_error(x, "more than %d axes", CR_LOOP_AXES);
     if (x->kind != TOKEN_NAME)
         return lex_error(x, "the name of an axis expected");
@@ -543,9 +543,9 @@ static cr_status read_axis_count(lexer *x, cr_op *op)
 
     CR_TRY(lex_name(x, &name));
     CR_TRY(lex_expect(x, "="));
-    for (int i = 0; i < op->axis_count; i++)
-        if (!strcmp(op->axis[i].name, name))
-            return rule_parse(x, &op->axis[i].count);
+    for (int i = 0; i < op->loop.axis_count; i++)
+        if (!strcmp(op->loop.axis[i].name, name))
+            return rule_parse(x, &op->loop.axis[i].count);
     return lex_error(x, "no axis is called '%s'", name);
 }
 
@@ -555,28 +555,28 @@ static cr_status read_axes(lexer *x, cr_op *op)
     int open = 0;
     bool with = false;
 
-    op->axis = cr_arena_get(x->arena, CR_LOOP_AXES * sizeof *op->axis);
-    if (!op->axis)
+    op->loop.axis = cr_arena_get(x->arena, CR_LOOP_AXES * sizeof *op->loop.axis);
+    if (!op->loop.axis)
         return CR_MEMORY;
     while (x->kind != TOKEN_END && !lex_is(x, "with"))
         CR_TRY(read_axis(x, op));
     CR_TRY(lex_take(x, "with", &with));
     while (with && x->kind != TOKEN_END)
         CR_TRY(read_axis_count(x, op));
-    for (int i = 0; i < op->axis_count; i++)
-        open += op->axis[i].pack && !op->axis[i].count;
+    for (int i = 0; i < op->loop.axis_count; i++)
+        open += op->loop.axis[i].pack && !op->loop.axis[i].count;
     return open <= 1 ? CR_OK : lex_error(x, "only one pack takes the axes that others leave");
 }
 
 /* `RESULT = START ;` before the elements that are written. */
 static cr_status read_loop_start(lexer *x, cr_op *op)
 {
-    if (op->loop_target->kind != CR_RULE_NAME)
+    if (op->loop.target->kind != CR_RULE_NAME)
         return CR_OK;
     CR_TRY(lex_expect(x, "="));
-    CR_TRY(rule_parse(x, &op->loop_start));
+    CR_TRY(rule_parse(x, &op->loop.start));
     CR_TRY(lex_expect(x, ";"));
-    return rule_parse(x, &op->loop_target);
+    return rule_parse(x, &op->loop.target);
 }
 
 static const char *const window_folds[CR_WINDOW_COUNT] = {"add", "above_last_nan"};
@@ -598,11 +598,11 @@ static cr_status read_window_value(lexer *x, cr_op *op)
     bool guarded;
 
     CR_TRY(lex_expect(x, "("));
-    CR_TRY(rule_parse(x, &op->loop_value));
+    CR_TRY(rule_parse(x, &op->loop.value));
     CR_TRY(lex_take(x, ":", &guarded));
     if (guarded) {
-        op->loop_window->inside = op->loop_value;
-        CR_TRY(rule_parse(x, &op->loop_value));
+        op->loop.window->inside = op->loop.value;
+        CR_TRY(rule_parse(x, &op->loop.value));
     }
     return lex_expect(x, ")");
 }
@@ -613,22 +613,22 @@ static cr_status read_window(lexer *x, cr_op *op, cr_rule *index)
     bool divided;
     int how = window_fold(x);
 
-    if (how == CR_WINDOW_COUNT || !op->axis)
+    if (how == CR_WINDOW_COUNT || !op->loop.axis)
         return lex_error(x, "a fold over a window expected");
-    op->loop_window = cr_arena_get(x->arena, sizeof *op->loop_window);
-    if (!op->loop_window)
+    op->loop.window = cr_arena_get(x->arena, sizeof *op->loop.window);
+    if (!op->loop.window)
         return CR_MEMORY;
-    op->loop_window->how = (cr_window_how)how;
-    op->loop_window->index = index;
+    op->loop.window->how = (cr_window_how)how;
+    op->loop.window->index = index;
     CR_TRY(lex_next(x));
     CR_TRY(lex_expect(x, "["));
     CR_TRY(read_axis(x, op));
     CR_TRY(lex_expect(x, "<"));
-    CR_TRY(rule_parse(x, &op->axis[op->axis_count - 1].count));
+    CR_TRY(rule_parse(x, &op->loop.axis[op->loop.axis_count - 1].count));
     CR_TRY(lex_expect(x, "]"));
     CR_TRY(read_window_value(x, op));
     CR_TRY(lex_take(x, "/", &divided));
-    return divided ? rule_parse(x, &op->loop_window->divisor) : CR_OK;
+    return divided ? rule_parse(x, &op->loop.window->divisor) : CR_OK;
 }
 
 /* `loop RESULT[AXIS, ...] = VALUE`, `loop RESULT = START; RESULT[INDEX, ...] += VALUE`, or
@@ -639,18 +639,18 @@ static cr_status read_loop(lexer *x, cr_op *op)
     bool two;
 
     CR_TRY(does(x, op, CR_DOES_LOOP));
-    CR_TRY(rule_parse(x, &op->loop_target));
+    CR_TRY(rule_parse(x, &op->loop.target));
     CR_TRY(read_loop_start(x, op));
-    if (op->loop_target->kind != CR_RULE_INDEX)
+    if (op->loop.target->kind != CR_RULE_INDEX)
         return lex_error(x, "a loop defines an element of the result");
     CR_TRY(lex_take(x, ",", &two));
     if (two)
         CR_TRY(rule_parse(x, &index));
-    CR_TRY(lex_take(x, "+=", &op->loop_adds));
-    if (!op->loop_adds)
+    CR_TRY(lex_take(x, "+=", &op->loop.adds));
+    if (!op->loop.adds)
         CR_TRY(lex_expect(x, "="));
-    if (!two && (op->loop_start || window_fold(x) == CR_WINDOW_COUNT))
-        return rule_parse(x, &op->loop_value);
+    if (!two && (op->loop.start || window_fold(x) == CR_WINDOW_COUNT))
+        return rule_parse(x, &op->loop.value);
     return read_window(x, op, index);
 }
 
@@ -660,11 +660,11 @@ static cr_status read_combine(lexer *x, cr_op *op)
 {
     bool fresh;
 
-    if (!op->loop_start || op->loop_adds)
+    if (!op->loop.start || op->loop.adds)
         return lex_error(x, "`combine` stands after a loop with a start and `=`");
-    CR_TRY(rule_parse(x, &op->loop_combine));
+    CR_TRY(rule_parse(x, &op->loop.combine));
     CR_TRY(lex_take(x, "fresh", &fresh));
-    return fresh ? rule_parse(x, &op->loop_fresh) : CR_OK;
+    return fresh ? rule_parse(x, &op->loop.fresh) : CR_OK;
 }
 
 /* `index PARAM in HIGH : KIND "message", ...`, or `in LOW, HIGH` */
@@ -673,13 +673,13 @@ static cr_status read_index(lexer *x, cr_op *op)
     cr_loop_index *c;
     bool in, two;
 
-    if (!op->index_check)
-        op->index_check = cr_arena_get(x->arena, CR_LOOP_INDICES * sizeof *op->index_check);
-    if (!op->index_check)
+    if (!op->loop.index)
+        op->loop.index = cr_arena_get(x->arena, CR_LOOP_INDICES * sizeof *op->loop.index);
+    if (!op->loop.index)
         return CR_MEMORY;
-    if (op->index_count == CR_LOOP_INDICES)
+    if (op->loop.index_count == CR_LOOP_INDICES)
         return lex_error(x, "more than %d index tensors", CR_LOOP_INDICES);
-    c = &op->index_check[op->index_count++];
+    c = &op->loop.index[op->loop.index_count++];
     CR_TRY(take_param(x, op, &c->param));
     CR_TRY(lex_take(x, "in", &in));
     if (!in || op->param[c->param].type != CR_T_TENSOR)
@@ -696,12 +696,12 @@ static cr_status read_index(lexer *x, cr_op *op)
 static cr_status read_scan(lexer *x, cr_op *op)
 {
     CR_TRY(does(x, op, CR_DOES_SCAN));
-    return rule_parse(x, &op->scan);
+    return rule_parse(x, &op->scan.rule);
 }
 
 static cr_status read_scan_back(lexer *x, cr_op *op)
 {
-    op->scan_back = true;
+    op->scan.back = true;
     return read_scan(x, op);
 }
 
@@ -712,13 +712,13 @@ static cr_status read_kernel(lexer *x, cr_op *op)
     if (op->does != CR_DOES_LOOP && op->does != CR_DOES_IS)
         return lex_error(x, "a kernel follows the loop or the composition that states it");
     op->does = op->does == CR_DOES_IS ? CR_DOES_STEPS : op->does;
-    return lex_name(x, &op->extern_name);
+    return lex_name(x, &op->fn.name);
 }
 
 static cr_status read_whole(lexer *x, cr_op *op)
 {
     CR_TRY(does(x, op, CR_DOES_WHOLE));
-    return lex_name(x, &op->extern_name);
+    return lex_name(x, &op->fn.name);
 }
 
 /* The index of a result by its name; a result without a name is called `result`. */
@@ -746,9 +746,9 @@ static cr_status read_operand(lexer *x, cr_op *op)
     CR_TRY(lex_next(x));
     int p = cr_op_find_param(op, name), r = find_result(op, name);
     if (p >= 0)
-        op->operand[p] = (uint8_t)kind;
+        op->rows.operand[p] = (uint8_t)kind;
     else if (r >= 0)
-        op->fused_result[r] = (uint8_t)kind;
+        op->rows.result[r] = (uint8_t)kind;
     else
         return lex_error(x, "%s has no parameter or result '%s'", op->name, name);
     return CR_OK;
@@ -757,7 +757,7 @@ static cr_status read_operand(lexer *x, cr_op *op)
 static cr_status read_fused(lexer *x, cr_op *op)
 {
     op->fused = true;
-    CR_TRY(take_param(x, op, &op->fused_dim));
+    CR_TRY(take_param(x, op, &op->rows.dim));
     while (x->kind != TOKEN_END)
         CR_TRY(read_operand(x, op));
     return CR_OK;
@@ -916,9 +916,9 @@ static cr_status table_enter(cr_op *op)
 
     cr_text_printf(&key, "%s.%s", op->name, *op->overload ? op->overload : "default");
     CR_GO(cr_text_status(&key));
-    CR_GO(cr_ops_find(key.at)
-              ? cr_fail(CR_VALUE, "%s:%d: %s is in the table twice", op->file, op->line, key.at)
-              : CR_OK);
+    CR_GO(cr_ops_find(key.at) ? cr_fail(CR_VALUE, "%s:%d: %s is in the table twice",
+                                        op->text.file, op->text.line, key.at)
+                              : CR_OK);
     CR_GO(cr_vec_reserve(&table.ops, 1));
     CR_GO(cr_map_set(&table.by_name, key.at, key.len, op));
     if (!first)
@@ -977,20 +977,20 @@ static const char *contradiction(const cr_op *op)
         return "`split` is for (Tensor, ..., int dim) -> Tensor[]";
     if ((w & CR_WORD_COPY) && op->result_count && op->result[0].alias)
         return "the schema says that the result may be a view, and `copy` that it is not";
-    if (op->inverse_name && (!from_tensor || !to_tensor))
+    if (op->inverse.name && (!from_tensor || !to_tensor))
         return "`inverse` is for a tensor made of a tensor";
     if (op->functional && !(op->param_count && op->param[0].written))
         return "`functional` is for an entry that writes self";
     if ((w & CR_WORD_RESETS) && !(op->param_count && op->param[0].written))
         return "`resets` is for an entry that writes self";
-    if (op->out_rule && !(op->forms & (CR_AS_OUT | CR_AS_INPLACE)))
+    if (op->out.rule && !(op->forms & (CR_AS_OUT | CR_AS_INPLACE)))
         return "`out` is for an entry with the form out or inplace";
-    if (op->format_rule && !cr_op_on_views(op))
+    if (op->format.rule && !cr_op_on_views(op))
         return "`format` is for an entry whose results are allocated: a loop or a C function "
                "on views";
-    if ((op->out_rule & CR_OUT_TYPED) && cr_op_find_param(op, "dtype") < 0)
+    if ((op->out.rule & CR_OUT_TYPED) && cr_op_find_param(op, "dtype") < 0)
         return "`out typed` is for an entry with the parameter dtype";
-    if (op->neutral_param >= 0 && (!from_tensor || !to_tensor || op->neutral_param == 0))
+    if (op->neutral.param >= 0 && (!from_tensor || !to_tensor || op->neutral.param == 0))
         return "`neutral` is about another parameter than self";
     return NULL;
 }
@@ -1001,7 +1001,8 @@ static cr_status check_words(cr_op *op)
 
     op->words |= op->does == CR_DOES_MAP ? (unsigned)CR_WORD_VIEW : 0;
     wrong = contradiction(op);
-    return wrong ? cr_fail(CR_VALUE, "%s:%d: %s: %s", op->file, op->line, op->name, wrong)
+    return wrong ? cr_fail(CR_VALUE, "%s:%d: %s: %s", op->text.file, op->text.line, op->name,
+                           wrong)
                  : CR_OK;
 }
 
@@ -1016,16 +1017,16 @@ bool cr_op_may_view(const cr_op *op)
 static cr_status finish_entry(cr_op *op)
 {
     if (op->does == 0xff)
-        return cr_fail(CR_VALUE, "%s:%d: nothing says what %s does", op->file, op->line,
-                       op->name);
+        return cr_fail(CR_VALUE, "%s:%d: nothing says what %s does", op->text.file,
+                       op->text.line, op->name);
     CR_TRY(check_words(op));
     if (op->does == CR_DOES_BODY)
-        op->out_rule |= CR_OUT_ALIGNED;
+        op->out.rule |= CR_OUT_ALIGNED;
     if (!op->dtypes)
         op->dtypes = implied_dtypes(op);
     if ((op->dtypes | op->stored) & ~STORED & ~op->dtypes)
         return cr_fail(CR_VALUE, "%s:%d: %s: clause stored is for dtypes without kernels",
-                       op->file, op->line, op->name);
+                       op->text.file, op->text.line, op->name);
     op->dtypes |= op->stored;
     CR_TRY(overload_imply(op, &table.arena));
     CR_TRY(table_enter(op));
@@ -1056,13 +1057,13 @@ cr_status ops_add_inplace(cr_op *op)
     made->next = NULL;
     made->inplace_of = op;
     made->words &= ~(unsigned)(OF_ELEMENTS | OF_MEMORY | OF_SELF);
-    made->inverse = NULL;
-    made->neutral_param = -1;
+    made->inverse.op = NULL;
+    made->neutral.param = -1;
     made->filled = NULL;
-    made->scatter = NULL;
-    made->autocast = made->autocast_cuda = 0;
-    made->aten = NULL;
-    made->aten_count = 0;
+    made->scatter.op = NULL;
+    made->autocast.host = made->autocast.cuda = 0;
+    made->aten.list = NULL;
+    made->aten.count = 0;
     op->inplace = made;
     CR_TRY(overload_imply_inplace(made, &table.arena));
     return table_enter(made);
@@ -1109,11 +1110,11 @@ static cr_status start_entry(cr_op **out, const char *file, int line, const char
     if (!op)
         return CR_MEMORY;
     op->does = 0xff;
-    op->neutral_param = -1;
-    op->file = file;
-    op->line = line;
-    op->tags = op->also = "";
-    op->doc.at = op->ref.at = op->sample.at = op->example.at = "";
+    op->neutral.param = -1;
+    op->text.file = file;
+    op->text.line = line;
+    op->text.tags = op->text.also = "";
+    op->text.doc.at = op->text.ref.at = op->text.sample.at = op->text.example.at = "";
     op->kernel = no_kernels;
     CR_TRY(lex_start(&x, file, line, text, len, &table.arena));
     CR_TRY(schema_parse(&x, op));
@@ -1238,7 +1239,7 @@ cr_status cr_op_check_derivative(const cr_op *op)
             return cr_fail(CR_VALUE,
                            "%s:%d: %s has no clause `grad`, and `constant` does not name its "
                            "result '%s'",
-                           op->file, op->line, op->name,
+                           op->text.file, op->text.line, op->name,
                            *op->result[k].name ? op->result[k].name : "result");
     return CR_OK;
 }

@@ -43,10 +43,10 @@ static int builtin_number(const char *name)
 static int cotangent_slot(const cr_op *op, const char *name)
 {
     if (!strcmp(name, "g"))
-        return op->first_grad_slot;
+        return op->slots.grad;
     for (int i = 0; i < op->result_count; i++)
         if (name[0] == 'g' && name[1] == '_' && !strcmp(name + 2, op->result[i].name))
-            return op->first_grad_slot + i;
+            return op->slots.grad + i;
     return -1;
 }
 
@@ -63,19 +63,19 @@ static int name_slot(const scope *s, const char *name)
     int param = cr_op_find_param(op, name);
     if (param >= 0)
         return param;
-    for (int i = 0; i < op->axis_count && s->loops_code; i++)
-        if (same_text(op->axis[i].name, name))
-            return op->axis[i].slot;
+    for (int i = 0; i < op->loop.axis_count && s->loops_code; i++)
+        if (same_text(op->loop.axis[i].name, name))
+            return op->loop.axis[i].slot;
     for (int i = 0; i < op->result_count; i++)
         if (same_text(*op->result[i].name ? op->result[i].name : "result", name))
-            return op->first_result_slot + i;
+            return op->slots.result + i;
     return cotangent_slot(op, name);
 }
 
 static cr_status scope_fail(const scope *s, const cr_rule *r, const char *what)
 {
-    return cr_fail(CR_VALUE, "%s:%d: in %s: %s '%s'", s->op->file, r->line, s->op->name, what,
-                   r->name);
+    return cr_fail(CR_VALUE, "%s:%d: in %s: %s '%s'", s->op->text.file, r->line, s->op->name,
+                   what, r->name);
 }
 
 static cr_status resolve_name(scope *s, cr_rule *r)
@@ -134,9 +134,9 @@ static cr_status resolve_call(scope *s, cr_rule *r)
 static cr_status resolve_each(scope *s, cr_rule *r)
 {
     CR_TRY(resolve_rule(s, r->args[0]));
-    if (s->loops == (int)CR_LEN(s->loop_name) || s->op->slot_count == CR_MAX_SLOTS)
+    if (s->loops == (int)CR_LEN(s->loop_name) || s->op->slots.count == CR_MAX_SLOTS)
         return scope_fail(s, r, "too many names, at");
-    r->slot = s->op->slot_count++;
+    r->slot = s->op->slots.count++;
     s->loop_name[s->loops] = r->name;
     s->loop_slot[s->loops++] = r->slot;
     cr_status st = resolve_rule(s, r->args[1]);
@@ -147,8 +147,8 @@ static cr_status resolve_each(scope *s, cr_rule *r)
 static cr_status resolve_rule(scope *s, cr_rule *r)
 {
     if (r->kind == CR_RULE_INDEX && r->count > 2 && !s->loops_code)
-        return cr_fail(CR_VALUE, "%s:%d: in %s: several indices outside of a loop", s->op->file,
-                       r->line, s->op->name);
+        return cr_fail(CR_VALUE, "%s:%d: in %s: several indices outside of a loop",
+                       s->op->text.file, r->line, s->op->name);
     switch (r->kind) {
     case CR_RULE_NAME: return resolve_name(s, r);
     case CR_RULE_CALL: return resolve_call(s, r);
@@ -190,14 +190,14 @@ static void find_masks(cr_op *op)
 
 static void lay_slots(cr_op *op)
 {
-    op->first_result_slot = op->param_count;
-    op->first_grad_slot = op->first_result_slot + op->result_count;
-    op->first_let_slot = op->first_grad_slot + op->result_count;
-    op->slot_count = op->first_let_slot + op->let_count + op->axis_count;
+    op->slots.result = op->param_count;
+    op->slots.grad = op->slots.result + op->result_count;
+    op->slots.let = op->slots.grad + op->result_count;
+    op->slots.count = op->slots.let + op->let_count + op->loop.axis_count;
     for (int i = 0; i < op->let_count; i++)
-        op->lets[i].slot = op->first_let_slot + i;
-    for (int i = 0; i < op->axis_count; i++)
-        op->axis[i].slot = op->first_let_slot + op->let_count + i;
+        op->lets[i].slot = op->slots.let + i;
+    for (int i = 0; i < op->loop.axis_count; i++)
+        op->loop.axis[i].slot = op->slots.let + op->let_count + i;
 }
 
 /* The entry that a clause names, which must have `more` parameters more than this one; NULL
@@ -208,11 +208,11 @@ static cr_status find_partner(const cr_op *op, const char *name, int more, const
         return CR_OK;
     *out = cr_ops_find(name);
     if (!*out)
-        return cr_fail(CR_VALUE, "%s:%d: %s: no operator is called '%s'", op->file, op->line,
-                       op->name, name);
+        return cr_fail(CR_VALUE, "%s:%d: %s: no operator is called '%s'", op->text.file,
+                       op->text.line, op->name, name);
     if ((*out)->param_count != op->param_count + more)
         return cr_fail(CR_VALUE, "%s:%d: the parameters of %s and %s do not go together",
-                       op->file, op->line, op->name, name);
+                       op->text.file, op->text.line, op->name, name);
     return CR_OK;
 }
 
@@ -227,87 +227,88 @@ static cr_status check_functional(const cr_op *op)
     bool good = !r || r->kind == CR_RULE_CALL || is_param(op, r);
 
     if (r && r->kind == CR_RULE_CALL && !r->op)
-        return cr_fail(CR_VALUE, "%s:%d: %s: no operator is called '%s'", op->file, op->line,
-                       op->name, r->name);
+        return cr_fail(CR_VALUE, "%s:%d: %s: no operator is called '%s'", op->text.file,
+                       op->text.line, op->name, r->name);
     for (int i = 0; r && i < r->count; i++)
         good = good && is_param(op, r->args[i]);
     return good ? CR_OK
-                : cr_fail(CR_VALUE, "%s:%d: %s: `functional` is about parameters", op->file,
-                          op->line, op->name);
+                : cr_fail(CR_VALUE, "%s:%d: %s: `functional` is about parameters",
+                          op->text.file, op->text.line, op->name);
 }
 
 /* True if the indices of an element are all axes of the result, in order. */
 static bool is_at_axes(const cr_op *op, const cr_rule *element)
 {
-    int names = op->axis_count - (op->loop_window != NULL);
+    int names = op->loop.axis_count - (op->loop.window != NULL);
     bool good = element->count == names + 1;
 
     for (int i = 0; good && i < names; i++)
-        good = element->args[i + 1]->slot == op->axis[i].slot;
+        good = element->args[i + 1]->slot == op->loop.axis[i].slot;
     return good;
 }
 
 /* The target is an element of the first result: without a start, the one at all axes. */
 static cr_status check_target(const cr_op *op)
 {
-    const cr_rule *t = op->loop_target;
-    bool good = !t || t->args[0]->slot == op->first_result_slot;
+    const cr_rule *t = op->loop.target;
+    bool good = !t || t->args[0]->slot == op->slots.result;
 
-    if (t && !op->loop_start)
+    if (t && !op->loop.start)
         good = good && is_at_axes(op, t);
-    if (op->loop_window && op->loop_window->index)
-        good = good && op->loop_window->index->kind == CR_RULE_INDEX &&
-               op->loop_window->index->args[0]->slot == op->first_result_slot + 1 &&
-               is_at_axes(op, op->loop_window->index);
+    if (op->loop.window && op->loop.window->index)
+        good = good && op->loop.window->index->kind == CR_RULE_INDEX &&
+               op->loop.window->index->args[0]->slot == op->slots.result + 1 &&
+               is_at_axes(op, op->loop.window->index);
     return good ? CR_OK
                 : cr_fail(CR_VALUE,
                           "%s:%d: %s: a loop without a start defines the element at its axes, "
                           "in order",
-                          op->file, op->line, op->name);
+                          op->text.file, op->text.line, op->name);
 }
 
 /* A list is indexed by a single axis, and each pack before it has a number of axes. */
 static cr_status check_list(const cr_op *op)
 {
-    const cr_rule *r = op->loop_value;
+    const cr_rule *r = op->loop.value;
     int axis, i = 0;
 
     if (!r || r->kind != CR_RULE_INDEX || r->args[0]->kind != CR_RULE_INDEX)
         return CR_OK;
-    axis = op->axis_count ? r->args[0]->args[1]->slot - op->axis[0].slot : -1;
-    while (i < axis && i < op->axis_count && (!op->axis[i].pack || op->axis[i].count))
+    axis = op->loop.axis_count ? r->args[0]->args[1]->slot - op->loop.axis[0].slot : -1;
+    while (i < axis && i < op->loop.axis_count &&
+           (!op->loop.axis[i].pack || op->loop.axis[i].count))
         i++;
-    return i == axis && i < op->axis_count && !op->axis[i].pack && !op->loop_start
+    return i == axis && i < op->loop.axis_count && !op->loop.axis[i].pack && !op->loop.start
                ? CR_OK
                : cr_fail(CR_VALUE,
                          "%s:%d: %s: a list is read at a single axis, after packs of a stated "
                          "number of axes",
-                         op->file, op->line, op->name);
+                         op->text.file, op->text.line, op->name);
 }
 
 /* Lets of an entry with loops may name axes, which then have values in loops only. */
 static cr_status resolve_loop(scope *s, cr_op *op)
 {
     s->loops_code = true;
-    CR_TRY(resolve_some(s, &op->loop_start, 1));
-    CR_TRY(resolve_some(s, &op->loop_target, 1));
-    CR_TRY(resolve_some(s, &op->loop_value, 1));
-    CR_TRY(resolve_some(s, &op->loop_combine, 1));
-    CR_TRY(resolve_some(s, &op->loop_fresh, 1));
-    if (op->loop_window) {
-        CR_TRY(resolve_some(s, &op->loop_window->inside, 1));
-        CR_TRY(resolve_some(s, &op->loop_window->divisor, 1));
-        CR_TRY(resolve_some(s, &op->loop_window->index, 1));
+    CR_TRY(resolve_some(s, &op->loop.start, 1));
+    CR_TRY(resolve_some(s, &op->loop.target, 1));
+    CR_TRY(resolve_some(s, &op->loop.value, 1));
+    CR_TRY(resolve_some(s, &op->loop.combine, 1));
+    CR_TRY(resolve_some(s, &op->loop.fresh, 1));
+    if (op->loop.window) {
+        CR_TRY(resolve_some(s, &op->loop.window->inside, 1));
+        CR_TRY(resolve_some(s, &op->loop.window->divisor, 1));
+        CR_TRY(resolve_some(s, &op->loop.window->index, 1));
     }
     CR_TRY(check_target(op));
     CR_TRY(check_list(op));
     s->loops_code = false;
-    for (int i = 0; i < op->axis_count; i++)
-        CR_TRY(resolve_some(s, &op->axis[i].count, 1));
-    for (int i = 0; i < op->index_count; i++) {
-        CR_TRY(resolve_some(s, &op->index_check[i].low, 1));
-        CR_TRY(resolve_some(s, &op->index_check[i].high, 1));
-        CR_TRY(resolve_some(s, op->index_check[i].error.args, op->index_check[i].error.count));
+    for (int i = 0; i < op->loop.axis_count; i++)
+        CR_TRY(resolve_some(s, &op->loop.axis[i].count, 1));
+    for (int i = 0; i < op->loop.index_count; i++) {
+        CR_TRY(resolve_some(s, &op->loop.index[i].low, 1));
+        CR_TRY(resolve_some(s, &op->loop.index[i].high, 1));
+        CR_TRY(resolve_some(s, op->loop.index[i].error.args, op->loop.index[i].error.count));
     }
     return CR_OK;
 }
@@ -317,21 +318,22 @@ cr_status ops_resolve_one(cr_op *op)
     scope s = {.op = op, .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD};
 
     lay_slots(op);
-    if (op->slot_count > CR_MAX_SLOTS)
-        return cr_fail(CR_VALUE, "%s:%d: %s has too many names", op->file, op->line, op->name);
-    s.loops_code = op->axis_count > 0;
+    if (op->slots.count > CR_MAX_SLOTS)
+        return cr_fail(CR_VALUE, "%s:%d: %s has too many names", op->text.file, op->text.line,
+                       op->name);
+    s.loops_code = op->loop.axis_count > 0;
     for (int i = 0; i < op->let_count; i++, s.lets++)
         CR_TRY(resolve_rule(&s, op->lets[i].rule));
     s.loops_code = false;
     CR_TRY(resolve_loop(&s, op));
     CR_TRY(resolve_some(&s, op->body, op->body_count));
-    CR_TRY(resolve_some(&s, &op->fold, 1));
+    CR_TRY(resolve_some(&s, &op->fold.rule, 1));
     s.scalar_code = s.scalar_code || op->does == CR_DOES_SCAN;
-    CR_TRY(resolve_some(&s, &op->scan, 1));
+    CR_TRY(resolve_some(&s, &op->scan.rule, 1));
     s.scalar_code = false;
     CR_TRY(resolve_some(&s, &op->type, 1));
     CR_TRY(resolve_some(&s, op->returns, CR_MAX_RESULTS));
-    CR_TRY(resolve_some(&s, op->shape, CR_MAX_RESULTS));
+    CR_TRY(resolve_some(&s, op->sizes.rule, CR_MAX_RESULTS));
     for (int i = 0; i < op->check_count; i++) {
         CR_TRY(resolve_rule(&s, op->checks[i].when));
         CR_TRY(resolve_some(&s, op->checks[i].args, op->checks[i].count));
@@ -340,17 +342,17 @@ cr_status ops_resolve_one(cr_op *op)
         CR_TRY(resolve_some(&s, &op->grads[i].rule, 1));
     CR_TRY(resolve_some(&s, &op->node, 1));
     CR_TRY(resolve_some(&s, &op->flops, 1));
-    CR_TRY(resolve_some(&s, &op->dispatch, 1));
+    CR_TRY(resolve_some(&s, &op->dispatch.calls, 1));
     CR_TRY(resolve_some(&s, &op->filled, 1));
     CR_TRY(resolve_some(&s, &op->functional, 1));
     CR_TRY(check_functional(op));
-    CR_TRY(find_partner(op, op->inverse_name, 0, &op->inverse));
-    CR_TRY(find_partner(op, op->scatter_name, 1, &op->scatter));
-    CR_TRY(find_partner(op, op->sparse_name, 0, &op->sparse));
-    CR_TRY(find_partner(op, op->sparse_inplace_name, 0, &op->sparse_inplace));
+    CR_TRY(find_partner(op, op->inverse.name, 0, &op->inverse.op));
+    CR_TRY(find_partner(op, op->scatter.name, 1, &op->scatter.op));
+    CR_TRY(find_partner(op, op->sparse.name, 0, &op->sparse.op));
+    CR_TRY(find_partner(op, op->sparse.inplace_name, 0, &op->sparse.inplace));
     find_masks(op);
-    op->dim_param = (int8_t)cr_op_find_param(op, "dim");
-    op->keepdim_param = (int8_t)cr_op_find_param(op, "keepdim");
+    op->fold.dim = (int8_t)cr_op_find_param(op, "dim");
+    op->fold.keepdim = (int8_t)cr_op_find_param(op, "keepdim");
     return CR_OK;
 }
 

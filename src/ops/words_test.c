@@ -24,12 +24,12 @@ TEST(words_are_bits_and_in_place_forms_have_no_words_about_results)
     OK(cr_ops_resolve());
     const cr_op *op = cr_ops_find("w_step");
     EQ(op->words, (unsigned)(CR_WORD_IDEMPOTENT | CR_WORD_NO_ALIAS));
-    EQ(op->inverse == op, true);
-    EQ(op->inverse_dtypes, 1u << CR_BOOL);
-    EQ(op->neutral_param, 1);
-    EQ(op->neutral == 0 && __builtin_signbit(op->neutral) != 0, true);
+    EQ(op->inverse.op == op, true);
+    EQ(op->inverse.dtypes, 1u << CR_BOOL);
+    EQ(op->neutral.param, 1);
+    EQ(op->neutral.number == 0 && __builtin_signbit(op->neutral.number) != 0, true);
     EQ(op->inplace->words, (unsigned)CR_WORD_NO_ALIAS);
-    EQ(op->inplace->inverse == NULL && op->inplace->neutral_param == -1, true);
+    EQ(op->inplace->inverse.op == NULL && op->inplace->neutral.param == -1, true);
 }
 
 TEST(an_unknown_word_is_refused_with_file_and_line)
@@ -66,8 +66,8 @@ TEST(clause_format_names_tensors)
 {
     OK(read("op w_format(Tensor self, int n) -> Tensor\n  format  channels_last self\n"
             "  extern  cr_kern_sort\n"));
-    EQ(cr_ops_find("w_format")->format_rule, CR_FORMAT_RULE_CHANNELS);
-    EQ(cr_ops_find("w_format")->format_params, 1u);
+    EQ(cr_ops_find("w_format")->format.rule, CR_FORMAT_RULE_CHANNELS);
+    EQ(cr_ops_find("w_format")->format.params, 1u);
     REFUSED("op w_m(Tensor self, int n) -> Tensor\n  format like n\n  extern cr_kern_sort\n",
             "test.op:2: 'n' is no tensor");
     REFUSED(
@@ -91,8 +91,8 @@ TEST(clauses_functional_and_updates_are_read)
     REFUSED(
         "op w_l(Tensor(a!) self) -> Tensor(a!)\n  functional w_make(3)\n  whole   cr_do_zero\n",
         "test.op:2: the call takes parameters by place");
-    EQ(cr_ops_find("w_norm")->updates, 2u);
-    EQ(cr_ops_find("w_norm")->updates_when, 2);
+    EQ(cr_ops_find("w_norm")->updates.params, 2u);
+    EQ(cr_ops_find("w_norm")->updates.when, 2);
 }
 
 TEST(clause_dispatch_is_a_call_or_a_composition)
@@ -100,10 +100,10 @@ TEST(clause_dispatch_is_a_call_or_a_composition)
     OK(read("op w_seen(Tensor self) -> Tensor\n  dispatch call\n  is      self + 1\n"));
     OK(read(
         "op w_shown(Tensor self) -> Tensor\n  dispatch w_seen(self)\n  body    self + 1\n"));
-    EQ(cr_ops_find("w_seen")->dispatch_call, true);
-    EQ(cr_ops_find("w_seen")->dispatch, NULL);
-    EQ(cr_ops_find("w_shown")->dispatch_call, false);
-    CHECK(cr_ops_find("w_shown")->dispatch != NULL);
+    EQ(cr_ops_find("w_seen")->dispatch.call, true);
+    EQ(cr_ops_find("w_seen")->dispatch.calls, NULL);
+    EQ(cr_ops_find("w_shown")->dispatch.call, false);
+    CHECK(cr_ops_find("w_shown")->dispatch.calls != NULL);
 }
 
 TEST(clause_functional_names_parameters_only)

@@ -388,16 +388,16 @@ static bool operators_have_out(const cr_op *op)
 static void operators_add_entries(cr_sunit *u, cr_sschemas *list, const char *name)
 {
     for (const cr_op *op = cr_ops_find(name); op; op = op->next)
-        for (int i = 0; i < op->aten_count; i++) {
+        for (int i = 0; i < op->aten.count; i++) {
             cr_text text = {0};
-            cr_op_print_overload(&text, op, name, &op->aten[i]);
+            cr_op_print_overload(&text, op, name, &op->aten.list[i]);
             operators_add_text(u, list, &text, op);
         }
     for (const cr_op *op = cr_ops_find(name); op; op = op->next)
-        for (int i = 0; operators_have_out(op) && i < op->aten_count; i++) {
+        for (int i = 0; operators_have_out(op) && i < op->aten.count; i++) {
             cr_text text = {0}, out = {0};
             bool first = op == cr_ops_find(name) && !i;
-            cr_op_print_overload(&text, op, name, &op->aten[i]);
+            cr_op_print_overload(&text, op, name, &op->aten.list[i]);
             operators_put_out(&out, cr_session_take_text(cr_sunit_session(u), &text), name,
                               first);
             operators_add_text(u, list, &out, op);

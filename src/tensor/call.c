@@ -174,7 +174,8 @@ void cr_install_calls(void)
     for (int i = 0; i < cr_ops_count(); i++) {
         cr_op *op = cr_ops_at(i);
         op->kernel_stage = op->fused ? cr_run_fused : kernel_stages[op->does];
-        if (op->does == CR_DOES_FOLD && cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold->name)))
+        if (op->does == CR_DOES_FOLD &&
+            cr_fn_keeps_index((cr_fn)cr_fn_find(op->fold.rule->name)))
             op->kernel_stage = cr_run_extern;
         if (op->does == CR_DOES_INPLACE)
             op->kernel_stage = cr_run_inplace;
@@ -408,8 +409,8 @@ cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *res
 
 cr_status cr_call_dispatch_parts(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    if (op->dispatch)
-        return composition_run(op, (cr_rule *const *)&op->dispatch, 1, arg, result);
+    if (op->dispatch.calls)
+        return composition_run(op, (cr_rule *const *)&op->dispatch.calls, 1, arg, result);
     if (op->does == CR_DOES_IS)
         return cr_run_composition(op, arg, result);
     CR_TRY(cr_defer_settle_all(op, arg));
@@ -425,7 +426,7 @@ static cr_status call_run_whole(const cr_op *op, const cr_value *arg, cr_value *
         cr_frame_drop(&f);
         CR_TRY(st);
     }
-    return op->whole_fn(arg, result);
+    return op->fn.on_tensors(arg, result);
 }
 
 /* --- views --- */
@@ -444,7 +445,7 @@ static cr_status call_run_map(const cr_op *op, const cr_value *arg, cr_value *re
         CR_TRY(st);
     }
     view = cr_view_of(self);
-    CR_TRY(op->map_fn(arg, &view, &g));
+    CR_TRY(op->fn.on_geometry(arg, &view, &g));
     CR_TRY(cr_tensor_over(&made, self->storage, (cr_dtype)self->dtype, g.ndim, g.size, g.stride,
                           CR_WRAP_ADD(self->offset, g.offset)));
     cr_storage_keep(self->storage);

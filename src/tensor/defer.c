@@ -60,10 +60,10 @@ static bool marks_written(const cr_op *op)
 /* Whether the call writes parameter `i`. */
 static bool writes_param(const cr_op *op, const cr_value *arg, int i)
 {
-    bool updates = op->updates && (op->updates_when < 0 || arg[op->updates_when].i);
+    bool updates = op->updates.params && (op->updates.when < 0 || arg[op->updates.when].i);
 
     return op->param[i].written || (op->does == CR_DOES_INPLACE && !i) ||
-           (op->words & CR_WORD_RESETS && !i) || (updates && op->updates >> i & 1);
+           (op->words & CR_WORD_RESETS && !i) || (updates && op->updates.params >> i & 1);
 }
 
 /* --- arguments --- */

@@ -153,21 +153,21 @@ static cr_status rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
 static bool shape_reads_elements(const cr_op *op)
 {
     return op->words & CR_WORD_SIZED_BY_VALUES ||
-           (op->words & CR_WORD_RAISES_BY_VALUES && !op->index_count &&
+           (op->words & CR_WORD_RAISES_BY_VALUES && !op->loop.index_count &&
             op->does != CR_DOES_STEPS);
 }
 
 static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value *viewed,
                                const cr_value *arg, cr_device device, cr_frame *f)
 {
-    if (op->shape_fn)
+    if (op->sizes.fn)
         return !cr_is_host(device) && shape_reads_elements(op)
                    ? cr_remote_shape(op, viewed, shape)
-                   : op->shape_fn(viewed, shape);
+                   : op->sizes.fn(viewed, shape);
     for (int k = 0; k < op->result_count; k++) {
-        if (op->shape[k])
-            CR_TRY(rule_shape(&shape[k], op->shape[k], f));
-        else if (op->shape[0])
+        if (op->sizes.rule[k])
+            CR_TRY(rule_shape(&shape[k], op->sizes.rule[k], f));
+        else if (op->sizes.rule[0])
             shape[k] = shape[0];
         else
             CR_TRY(cr_broadcast(&shape[k], arg, op->param_count));
@@ -204,14 +204,14 @@ static int64_t argument_format(const cr_value *v)
 static bool format_strides(int64_t *stride, const cr_op *op, const cr_value *arg,
                            const cr_shape *shape)
 {
-    for (int i = 0; op->format_params >> i; i++) {
-        if (!(op->format_params >> i & 1))
+    for (int i = 0; op->format.params >> i; i++) {
+        if (!(op->format.params >> i & 1))
             continue;
-        if (op->format_rule != CR_FORMAT_RULE_LIKE) {
+        if (op->format.rule != CR_FORMAT_RULE_LIKE) {
             int64_t format = argument_format(&arg[i]);
             int ndim = format == CR_FORMAT_CHANNELS_LAST ? 4 : 5;
             if (format != CR_FORMAT_CONTIGUOUS && shape->ndim == ndim &&
-                (ndim == 4 || op->format_rule == CR_FORMAT_RULE_CHANNELS) &&
+                (ndim == 4 || op->format.rule == CR_FORMAT_RULE_CHANNELS) &&
                 !cr_format_strides(format, shape->ndim, shape->size, stride))
                 return true;
         } else if (arg[i].tag == CR_TENSOR && !arg[i].t->contiguous &&
@@ -236,7 +236,7 @@ static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_v
         return CR_OK;
     }
     CR_TRY(cr_result_type(&dtype, op, k, compute, f));
-    if (op->format_rule && format_strides(stride, op, arg, &shape[k]))
+    if (op->format.rule && format_strides(stride, op, arg, &shape[k]))
         return cr_tensor_new_strided(out, dtype, device, shape[k].ndim, shape[k].size, stride);
     return cr_tensor_new(out, dtype, device, shape[k].ndim, shape[k].size);
 }
@@ -314,10 +314,10 @@ cr_status cr_run_on_views(const cr_op *op, const cr_value *arg, cr_view *out)
     case CR_DOES_FOLD: return cr_run_fold_index(op, arg, out);
     case CR_DOES_SCAN: return cr_run_scan(op, arg, out);
     case CR_DOES_LOOP:
-        if (!op->extern_fn || extern_prefers_statement)
+        if (!op->fn.on_views || extern_prefers_statement)
             return cr_run_stated(op, arg, out, &declined);
-        return op->extern_fn(arg, out);
-    default: return op->extern_fn(arg, out);
+        return op->fn.on_views(arg, out);
+    default: return op->fn.on_views(arg, out);
     }
 }
 
@@ -373,7 +373,7 @@ static cr_status row_major_result(cr_tensor **made, extern_call *c, const cr_op 
     cr_tensor *t;
 
     *made = out;
-    if (!op->format_rule || out->contiguous || into || !cr_is_host(out->device))
+    if (!op->format.rule || out->contiguous || into || !cr_is_host(out->device))
         return CR_OK;
     CR_TRY(cr_tensor_new(&t, (cr_dtype)out->dtype, out->device, out->ndim, out->size));
     *made = t;

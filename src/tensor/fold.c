@@ -502,7 +502,7 @@ static cr_status fold_all(cr_tensor **out, folding *f, cr_tensor *self, const cr
 
 static cr_status identity_of(cr_scalar *out, const cr_op *op)
 {
-    const char *name = op->fold->name;
+    const char *name = op->fold.rule->name;
 
     if (!strcmp(name, "add") || !strcmp(name, "or"))
         *out = cr_scalar_int(0);
@@ -570,7 +570,7 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
     cr_geometry g;
     cr_status st;
 
-    bool logical = !strcmp(op->fold->name, "and") || !strcmp(op->fold->name, "or");
+    bool logical = !strcmp(op->fold.rule->name, "and") || !strcmp(op->fold.rule->name, "or");
     f.partial = logical ? CR_BOOL : f.compute;
     CR_GO(has_kernel(&f, CR_FORM_MAIN) && has_kernel(&f, CR_FORM_COLUMNS)
               ? CR_OK
@@ -604,7 +604,7 @@ static const cr_value *arg_at(const cr_value *arg, int at)
 static cr_status gather_facts(fold_facts *x, const cr_op *op, const cr_value *arg)
 {
     const cr_tensor *self = arg[0].t;
-    const cr_value *dim = arg_at(arg, op->dim_param), *keep = arg_at(arg, op->keepdim_param);
+    const cr_value *dim = arg_at(arg, op->fold.dim), *keep = arg_at(arg, op->fold.keepdim);
 
     x->keep = keep->tag == CR_TRUTH && keep->i;
     CR_TRY(cr_dim_mask(&x->mask, dim, self->ndim));

@@ -532,7 +532,7 @@ done:
 cr_status cr_run_fold_index(const cr_op *op, const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    const cr_value *at = &arg[op->dim_param];
+    const cr_value *at = &arg[op->fold.dim];
     int dim = at->tag == CR_NONE || !self->ndim ? -1
               : at->i < 0                       ? (int)at->i + self->ndim
                                                 : (int)at->i;

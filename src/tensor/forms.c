@@ -77,14 +77,14 @@ static cr_status check_overlap_with(const cr_op *op, const cr_value *v, const cr
 {
     for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
         CR_TRY(check_overlap_with(op, &v->list[i], out));
-    return v->tag == CR_TENSOR ? cr_check_shared(out, v->t, !(op->out_rule & CR_OUT_APART))
+    return v->tag == CR_TENSOR ? cr_check_shared(out, v->t, !(op->out.rule & CR_OUT_APART))
                                : CR_OK;
 }
 
 /* Refuses a target that shares elements with an argument, as far as clause `out` says so. */
 static cr_status check_overlap(const cr_op *op, const cr_value *arg, const cr_tensor *out)
 {
-    if (!(op->out_rule & (CR_OUT_ALIGNED | CR_OUT_APART)))
+    if (!(op->out.rule & (CR_OUT_ALIGNED | CR_OUT_APART)))
         return CR_OK;
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
         CR_TRY(check_overlap_with(op, &arg[CR_CTZ(mask)], out));
@@ -263,7 +263,7 @@ void cr_numbers_were_elements(void)
  * names in C++. */
 static cr_status refuse_out(const cr_op *op, cr_dtype made, cr_dtype out)
 {
-    const char *at = op->out_message ? op->out_message
+    const char *at = op->out.message ? op->out.message
                                      : "Expected out tensor to have dtype {result_c}, but got "
                                        "{out_c} instead";
     const char *const names[] = {
@@ -279,21 +279,21 @@ static cr_status refuse_out(const cr_op *op, cr_dtype made, cr_dtype out)
                       k < CR_LEN(names) ? strlen(names[k + 1]) : 1);
         at += k < CR_LEN(names) ? strlen(names[k]) : 1;
     }
-    cr_status st = cr_fail((cr_status)op->out_error, "%s", cr_text_str(&text));
+    cr_status st = cr_fail((cr_status)op->out.error, "%s", cr_text_str(&text));
     cr_text_drop(&text);
     return st;
 }
 
 static cr_status check_out_type(const cr_op *op, const cr_tensor *made, const cr_tensor *out)
 {
-    bool fits = op->out_rule & (CR_OUT_EXACT | CR_OUT_TYPED) ? made->dtype == out->dtype
-                : op->out_rule & CR_OUT_ANY
+    bool fits = op->out.rule & (CR_OUT_EXACT | CR_OUT_TYPED) ? made->dtype == out->dtype
+                : op->out.rule & CR_OUT_ANY
                     ? true
                     : cr_can_cast((cr_dtype)made->dtype, (cr_dtype)out->dtype);
 
     if (fits)
         return CR_OK;
-    return op->out_rule & (CR_OUT_EXACT | CR_OUT_TYPED) || op->out_message
+    return op->out.rule & (CR_OUT_EXACT | CR_OUT_TYPED) || op->out.message
                ? refuse_out(op, (cr_dtype)made->dtype, (cr_dtype)out->dtype)
                : check_cast(out, made);
 }
@@ -335,7 +335,7 @@ static cr_status call_for_out(const cr_op *op, const cr_value *arg, const cr_ten
                               cr_value *made)
 {
     cr_value given[CR_MAX_ARGS];
-    int dtype = op->out_rule & CR_OUT_TYPED ? cr_op_find_param(op, "dtype") : -1;
+    int dtype = op->out.rule & CR_OUT_TYPED ? cr_op_find_param(op, "dtype") : -1;
     int device = op->tensor_params ? -1 : cr_op_find_param(op, "device");
 
     memcpy(given, arg, op->param_count * sizeof *given);

@@ -21,13 +21,13 @@ typedef struct {
 
 static cr_status find_row_space(row_space *s, const cr_op *op, const cr_value *arg)
 {
-    const cr_value *along = &arg[op->fused_dim];
+    const cr_value *along = &arg[op->rows.dim];
     int64_t d = 0;
 
     s->op = op;
     s->full = NULL;
     for (int i = 0; i < op->param_count && !s->full; i++)
-        if (op->param[i].type == CR_T_TENSOR && op->operand[i] == CR_OPERAND_FULL)
+        if (op->param[i].type == CR_T_TENSOR && op->rows.operand[i] == CR_OPERAND_FULL)
             s->full = arg[i].t;
     s->ndim = s->full->ndim;
     s->dim = -1;
@@ -197,12 +197,12 @@ static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *
 
     for (int k = 0; k < op->result_count; k++) {
         CR_GO(target(&operand[k], s, result[k]));
-        set_row_operand(&j, k, operand[k], (cr_operand)op->fused_result[k]);
+        set_row_operand(&j, k, operand[k], (cr_operand)op->rows.result[k]);
     }
     for (int i = 0; i < op->param_count; i++) {
         if (op->param[i].type != CR_T_TENSOR)
             continue;
-        cr_operand kind = (cr_operand)op->operand[i];
+        cr_operand kind = (cr_operand)op->rows.operand[i];
         CR_GO(prepare_operand(&operand[j.count], s, arg[i].t, kind));
         set_row_operand(&j, j.count, operand[j.count], kind);
         j.count++;
@@ -215,8 +215,7 @@ static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *
     CR_GO(j.status);
     for (int k = 0; k < op->result_count; k++)
         if (operand[k] != result[k])
-            CR_GO(
-                deliver_row_result(result[k], s, operand[k], (cr_operand)op->fused_result[k]));
+            CR_GO(deliver_row_result(result[k], s, operand[k], (cr_operand)op->rows.result[k]));
 done:
     for (int k = 0; k < j.count + 1 && k < CR_MAX_OPERANDS; k++)
         cr_drop(operand[k]);
@@ -231,7 +230,7 @@ static cr_status make_row_results(const row_space *s, cr_tensor **result, cr_fra
         cr_dtype dtype;
         cr_shape shape;
         CR_TRY(cr_result_type(&dtype, op, k, s->compute, f));
-        row_result_size(&shape, s, (cr_operand)op->fused_result[k]);
+        row_result_size(&shape, s, (cr_operand)op->rows.result[k]);
         CR_TRY(cr_tensor_new(&result[k], dtype, s->full->device, shape.ndim, shape.size));
     }
     return CR_OK;
@@ -258,11 +257,11 @@ static bool rows_fit(const row_space *s, const cr_value *along)
 
 static bool all_fit(const row_space *s, const cr_op *op, const cr_value *arg)
 {
-    bool fit = rows_fit(s, &arg[op->fused_dim]);
+    bool fit = rows_fit(s, &arg[op->rows.dim]);
 
     for (int i = 0; fit && i < op->param_count; i++)
         if (op->param[i].type == CR_T_TENSOR)
-            fit = operand_fits(s, arg[i].t, (cr_operand)op->operand[i]);
+            fit = operand_fits(s, arg[i].t, (cr_operand)op->rows.operand[i]);
     return fit;
 }
 

@@ -28,7 +28,7 @@ CR_MUST cr_status cr_result_type(cr_dtype *out, const cr_op *op, int k, cr_dtype
 CR_MUST cr_status cr_run_checks(const cr_op *op, cr_frame *f);
 /* The error of a check whose condition holds. */
 CR_MUST cr_status cr_raise_check(const cr_check *c, cr_frame *f);
-/* Decide op->fast_type and op->steady once. */
+/* Decide op->typing.kind and op->typing.steady once. */
 void cr_classify_type(cr_op *op);
 void cr_classify_steady(cr_op *op);
 

@@ -273,7 +273,7 @@ static cr_status lazy_write(cr_tensor *to, cr_tensor *from)
 
 static bool lazy_is_written(const cr_op *op, int i)
 {
-    return op->param[i].written || op->updates >> i & 1;
+    return op->param[i].written || op->updates.params >> i & 1;
 }
 
 /* Copies the arguments that the call wrote back to the caller's tensors. */

@@ -228,9 +228,9 @@ static cr_status part_list(cr_part *p, const cr_view *result)
 
 bool cr_op_has_parts(const cr_op *op)
 {
-    bool wraps = op->index_count && op->index_check[0].low;
+    bool wraps = op->loop.index_count && op->loop.index[0].low;
 
-    return op->does == CR_DOES_LOOP && !op->loop_start && !op->loop_window &&
+    return op->does == CR_DOES_LOOP && !op->loop.start && !op->loop.window &&
            op->result_count == 1 && !wraps;
 }
 

@@ -857,7 +857,7 @@ cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape *shape)
             CR_GO(mirror_value(&all, &room, &arg[i], &given[i]));
         else
             given[i] = arg[i];
-    CR_GO(op->shape_fn(given, shape));
+    CR_GO(op->sizes.fn(given, shape));
 done:
     mirrors_drop(&all, &room);
     return st;
@@ -880,7 +880,7 @@ static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *o
         result[k] = made[k].here;
     }
     CR_GO(cr_run_on_views(op, given, result));
-    for (size_t i = 0; op->updates && i < all.len; i++)
+    for (size_t i = 0; op->updates.params && i < all.len; i++)
         CR_GO(mirror_return(all.at[i]));
     for (int k = 0; k < op->result_count; k++)
         CR_GO(mirror_return(&made[k]));
@@ -1026,7 +1026,7 @@ cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value *result
             CR_GO(bring(&given[i], CR_HOST));
             made[i] = given[i].t;
         }
-    CR_GO(op->whole_fn(given, result));
+    CR_GO(op->fn.on_tensors(given, result));
     for (int k = 0; !st && k < op->result_count; k++)
         if (result[k].tag == CR_TENSOR) {
             cr_tensor *here = result[k].t;

@@ -86,7 +86,7 @@ static cr_status frame_own_value(cr_frame *f, cr_value *v)
 
 static cr_status refuse_rule(const cr_frame *f, const cr_rule *r, const char *what)
 {
-    return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s%s%s", f->op->file, r->line, f->op->name,
+    return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s%s%s", f->op->text.file, r->line, f->op->name,
                    r->name ? r->name : "", r->name ? ": " : "", what);
 }
 
@@ -745,7 +745,7 @@ static const cr_tensor *frame_tensor(const cr_frame *f)
         if (v->tag == CR_TENSOR)
             return v->t;
     }
-    for (int i = f->op->param_count; i < f->op->slot_count; i++)
+    for (int i = f->op->param_count; i < f->op->slots.count; i++)
         if (f->known >> i & 1 && f->slot[i].tag == CR_TENSOR)
             return f->slot[i].t;
     return NULL;
@@ -820,7 +820,7 @@ static cr_status eval_result_size(cr_frame *f, const cr_rule *call, cr_value *ou
     cr_shape shape[CR_MAX_RESULTS];
     int64_t *ints;
 
-    if (call->kind != CR_RULE_CALL || !op || !op->shape_fn || call->count > op->param_count)
+    if (call->kind != CR_RULE_CALL || !op || !op->sizes.fn || call->count > op->param_count)
         return refuse_rule(f, call, "no call of an entry with a shape function");
     for (int i = 0; i < op->param_count; i++) {
         arg[i] = op->param[i].preset;
@@ -828,7 +828,7 @@ static cr_status eval_result_size(cr_frame *f, const cr_rule *call, cr_value *ou
             CR_TRY(cr_frame_eval(f, call->args[i], &arg[i]));
         CR_TRY(shape_argument(f, (cr_type)op->param[i].type, &arg[i], &view[i]));
     }
-    CR_TRY(op->shape_fn(arg, shape));
+    CR_TRY(op->sizes.fn(arg, shape));
     ints = frame_get(f, (size_t)(shape->ndim ? shape->ndim : 1) * sizeof *ints);
     if (!ints)
         return CR_MEMORY;
@@ -1029,7 +1029,7 @@ static CR_NOINLINE cr_status eval_rule_name(cr_frame *f, const cr_rule *r, cr_va
         return CR_OK;
     }
     if (!(f->known >> slot & 1)) {
-        int let = slot - op->first_let_slot;
+        int let = slot - op->slots.let;
         cr_value v;
         if (let < 0 || let >= op->let_count)
             return refuse_rule(f, r, "has no value here");

@@ -229,7 +229,7 @@ cr_status cr_run_scan(const cr_op *op, const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
     scan_layout l = {.self = self,
-                     .dim = (int)arg[op->dim_param].i,
+                     .dim = (int)arg[op->fold.dim].i,
                      .compute = cr_dtype_compute((cr_dtype)self->dtype)};
     scan_job j; /* not initialised: copies on the stack are long */
     int64_t outer;

@@ -158,13 +158,13 @@ static bool sparse_is_number(const cr_value *v)
 /* The name of torch's overload for the arguments: the one whose Scalars are numbers here. */
 static const char *sparse_overload(const cr_op *op, const cr_value *arg)
 {
-    for (int k = 0; k < op->aten_count; k++) {
+    for (int k = 0; k < op->aten.count; k++) {
         bool fits = true;
         for (int i = 0; i < op->param_count; i++)
             if (op->param[i].number && op->param[i].type == CR_T_TENSOR)
-                fits &= (op->aten[k].scalars >> i & 1) == sparse_is_number(&arg[i]);
+                fits &= (op->aten.list[k].scalars >> i & 1) == sparse_is_number(&arg[i]);
         if (fits)
-            return op->aten[k].name;
+            return op->aten.list[k].name;
     }
     return op->overload;
 }
@@ -261,8 +261,8 @@ static bool sparse_has_one(const cr_op *op, const cr_value *arg)
 /* The form of an entry that writes nothing. */
 static cr_status sparse_form(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    if (op->sparse)
-        return cr_call(op->sparse, arg, result);
+    if (op->sparse.op)
+        return cr_call(op->sparse.op, arg, result);
     if (op->words & CR_WORD_KEEPS_ZERO && sparse_has_one(op, arg))
         return sparse_on_values(op, arg, result);
     if (op->words & CR_WORD_SPARSE || (op->does == CR_DOES_IS && !op->fused))
@@ -277,11 +277,11 @@ static cr_status sparse_inplace(const cr_op *op, const cr_value *arg, cr_value *
     cr_tensor *self = arg[0].t;
     cr_value made[CR_MAX_RESULTS];
 
-    if (of->sparse_inplace)
-        return cr_call(of->sparse_inplace, arg, result);
-    if (!of->sparse && !(of->words & CR_WORD_KEEPS_ZERO))
+    if (of->sparse.inplace)
+        return cr_call(of->sparse.inplace, arg, result);
+    if (!of->sparse.op && !(of->words & CR_WORD_KEEPS_ZERO))
         return cr_sparse_refuse(op, arg);
-    if (cr_is_coo(self) && !of->sparse && !cr_sparse_of(self)->coalesced)
+    if (cr_is_coo(self) && !of->sparse.op && !cr_sparse_of(self)->coalesced)
         return cr_fail(CR_RUNTIME, "%s requires coalesced input", op->name);
     CR_TRY(sparse_form(of, arg, made));
     cr_status st =

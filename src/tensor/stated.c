@@ -18,7 +18,8 @@
 
 cr_status cr_stated_refuse(const stated *s, const cr_rule *r, const char *what)
 {
-    return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s", s->op->file, r->line, s->op->name, what);
+    return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s", s->op->text.file, r->line, s->op->name,
+                   what);
 }
 
 /* --- names of axes --- */
@@ -26,15 +27,15 @@ cr_status cr_stated_refuse(const stated *s, const cr_rule *r, const char *what)
 /* The number of the axis name in a slot, or -1. */
 static int stated_name(const stated *s, const cr_rule *r)
 {
-    int k = s->op->axis_count ? r->slot - s->op->axis[0].slot : -1;
+    int k = s->op->loop.axis_count ? r->slot - s->op->loop.axis[0].slot : -1;
 
-    return r->kind == CR_RULE_NAME && k >= 0 && k < s->op->axis_count ? k : -1;
+    return r->kind == CR_RULE_NAME && k >= 0 && k < s->op->loop.axis_count ? k : -1;
 }
 
 /* The rule of the let that a name refers to, or NULL. */
 static const cr_rule *stated_let(const stated *s, const cr_rule *r)
 {
-    int k = r->slot - s->op->first_let_slot;
+    int k = r->slot - s->op->slots.let;
 
     return r->kind == CR_RULE_NAME && k >= 0 && k < s->op->let_count ? s->op->lets[k].rule
                                                                      : NULL;
@@ -46,7 +47,7 @@ unsigned cr_stated_names(const stated *s, const cr_rule *r)
     unsigned all = name >= 0 ? 1u << name : 0;
 
     if (stated_let(s, r))
-        return s->let_names[r->slot - s->op->first_let_slot];
+        return s->let_names[r->slot - s->op->slots.let];
 
     for (int i = 0; i < r->count; i++)
         all |= cr_stated_names(s, r->args[i]);
@@ -119,7 +120,8 @@ static cr_status piece_of_name(const place *p, const cr_rule *r, piece *out)
     if (name < 0)
         return let && cr_stated_names(p->s, r) ? cr_stated_piece(p, let, out)
                                                : piece_constant(p, r, out);
-    axis = p->joint ? p->s->first[name] + (p->s->op->axis[name].pack ? p->item : 0) : p->axis;
+    axis =
+        p->joint ? p->s->first[name] + (p->s->op->loop.axis[name].pack ? p->item : 0) : p->axis;
     *out = p->at_zero >> name & 1 ? (piece){0, 0, INT64_MAX}
            : axis == p->axis      ? piece_varying(p)
                                   : (piece){p->s->at[axis], 0, INT64_MAX};
@@ -297,14 +299,14 @@ cr_status cr_stated_piece(const place *p, const cr_rule *r, piece *out)
 /* The names of the result's axes: all but that of a window. */
 static int stated_result_names(const stated *s)
 {
-    return s->op->axis_count - (s->op->loop_window != NULL);
+    return s->op->loop.axis_count - (s->op->loop.window != NULL);
 }
 
 /* Sets the sizes of single axes for which clause `axes` states one. */
 static cr_status stated_sizes(stated *s)
 {
     for (int i = 0; i < stated_result_names(s); i++) {
-        const cr_loop_axis *a = &s->op->axis[i];
+        const cr_loop_axis *a = &s->op->loop.axis[i];
         cr_value v;
         if (a->pack || !a->count)
             continue;
@@ -317,11 +319,11 @@ static cr_status stated_sizes(stated *s)
 /* Divides the result's dims among the names of axes.  A result without dims has one axis. */
 static cr_status stated_axes(stated *s, const cr_view *out)
 {
-    int left = out->ndim ? out->ndim : s->op->axis_count > 0, open = -1, next = 0;
+    int left = out->ndim ? out->ndim : s->op->loop.axis_count > 0, open = -1, next = 0;
     int names = stated_result_names(s);
 
     for (int i = 0; i < names; i++) {
-        const cr_loop_axis *a = &s->op->axis[i];
+        const cr_loop_axis *a = &s->op->loop.axis[i];
         cr_value v = cr_of_int(1);
         if (a->pack && a->count)
             CR_TRY(cr_frame_eval(&s->f, a->count, &v));
@@ -353,8 +355,8 @@ static int stated_width(const stated *s, const cr_rule *r, int *name)
     unsigned all = r->kind == CR_RULE_INDEX ? 0 : cr_stated_names(s, r);
 
     *name = all ? (int)CR_CTZ(all) : -1;
-    for (int i = 0; i < s->op->axis_count; i++)
-        if (all >> i & 1 && s->op->axis[i].pack) {
+    for (int i = 0; i < s->op->loop.axis_count; i++)
+        if (all >> i & 1 && s->op->loop.axis[i].pack) {
             *name = i;
             return s->count[i];
         }
@@ -383,7 +385,8 @@ static bool stated_is_flat(const stated *s, const cr_rule *r, int i, int dim, co
     int name;
 
     (void)stated_width(s, r->args[i], &name);
-    return i + 1 == r->count && v->ndim - dim != 1 && (name < 0 || !s->op->axis[name].pack);
+    return i + 1 == r->count && v->ndim - dim != 1 &&
+           (name < 0 || !s->op->loop.axis[name].pack);
 }
 
 /* Sets the axes of a tensor that is indexed by axes: their sizes, and its strides. */
@@ -423,9 +426,9 @@ static cr_status stated_index(stated *s, const cr_rule *r, int64_t unit, int64_t
     s->plan->unit = unit;
     s->plan->extent = extent;
     CR_TRY(stated_axes_of(s, r, param, v, s->index_stride));
-    for (int i = 0; i < s->op->index_count; i++)
-        if (s->op->index_check[i].param == param)
-            s->plan->bounds = &s->op->index_check[i];
+    for (int i = 0; i < s->op->loop.index_count; i++)
+        if (s->op->loop.index[i].param == param)
+            s->plan->bounds = &s->op->loop.index[i];
     return s->plan->bounds ? CR_OK : cr_stated_refuse(s, r, "no `index` clause bounds");
 }
 
@@ -464,10 +467,10 @@ static cr_status stated_sum(stated *s, const cr_rule *r, int item, int64_t strid
     if (!stated_is_sum(s, r))
         return cr_stated_refuse(s, r, "an index of several axes is a sum");
     CR_TRY(cr_stated_piece(&(place){.s = s, .item = item, .at_zero = all}, r, &constant));
-    for (int i = 0; i < s->op->axis_count; i++) {
+    for (int i = 0; i < s->op->loop.axis_count; i++) {
         if (!(all >> i & 1))
             continue;
-        map.axis = s->first[i] + (s->op->axis[i].pack ? item : 0);
+        map.axis = s->first[i] + (s->op->loop.axis[i].pack ? item : 0);
         map.at_zero = all & ~(1u << i);
         CR_TRY(stated_add_map(s, map));
         map.less = constant.value;
@@ -564,7 +567,7 @@ static cr_status stated_flat_index(stated *s, const cr_view *v, const cr_rule *r
     cr_view rest = *v;
     int n;
 
-    if (s->plan->dense && dim == 0 && s->op->index_count && s->op->index_check[0].low)
+    if (s->plan->dense && dim == 0 && s->op->loop.index_count && s->op->loop.index[0].low)
         size = stated_unravel(s, v, &stride);
     rest.ndim = 1;
     rest.size = &size;
@@ -616,9 +619,9 @@ static void stated_guard(stated *s, const cr_rule *r)
     s->guard = r;
     s->joint = (all & (all - 1)) != 0;
     s->guarded = 0;
-    for (int i = 0; i < s->op->axis_count; i++)
+    for (int i = 0; i < s->op->loop.axis_count; i++)
         s->guarded = all >> i & 1 ? i : s->guarded;
-    for (int i = 0; i < s->op->axis_count; i++)
+    for (int i = 0; i < s->op->loop.axis_count; i++)
         for (int k = 0; all >> i & 1 && k < s->count[i]; k++) {
             s->cut[s->first[i] + k] = true;
             s->steps[s->first[i] + k] = i != s->guarded;
@@ -656,7 +659,7 @@ static void stated_open_axis(stated *s, int axis)
     }
     for (int i = 0; i < s->maps; i++)
         s->map[i].axis += s->map[i].axis > axis;
-    for (int i = 0; i < s->op->axis_count; i++)
+    for (int i = 0; i < s->op->loop.axis_count; i++)
         s->first[i] += s->first[i] > axis;
     s->ndim++;
 }
@@ -747,7 +750,7 @@ static cr_status stated_boxes(stated *s, int k);
  * gradients of pads add whole runs of columns. */
 static int stated_axis(const stated *s, int k)
 {
-    return !s->op->loop_start ? k : k ? k - 1 : s->ndim - 1;
+    return !s->op->loop.start ? k : k ? k - 1 : s->ndim - 1;
 }
 
 static void stated_put(cr_stated_plan *p, const int64_t *number)
@@ -778,7 +781,7 @@ static bool stated_has_lines(const stated *s, int axis)
 
     for (int i = 0; i < s->maps; i++)
         stride = s->map[i].axis == axis ? s->map[i].stride : stride;
-    return axis + 1 == s->ndim && s->plan->index < 0 && !s->op->loop_start && stride == 1;
+    return axis + 1 == s->ndim && s->plan->index < 0 && !s->op->loop.start && stride == 1;
 }
 
 /* Cuts the last axis: all its parts are one box. */
@@ -839,7 +842,7 @@ static cr_status stated_boxes(stated *s, int k)
 
 static cr_status stated_reads(stated *s, const cr_view *out)
 {
-    const cr_rule *value = s->op->loop_value;
+    const cr_rule *value = s->op->loop.value;
     cr_stated_plan *p = s->plan;
 
     CR_TRY(stated_source(s, value->kind == CR_RULE_CHOOSE ? value->args[1] : value));
@@ -858,7 +861,7 @@ static cr_status stated_reads(stated *s, const cr_view *out)
 /* True if index i of the target is an axis, or a pack, that no other index names. */
 static bool stated_is_even(const stated *s, int i)
 {
-    const cr_rule *target = s->op->loop_target;
+    const cr_rule *target = s->op->loop.target;
     int name = stated_name(s, target->args[i]);
 
     for (int k = 1; name >= 0 && k < target->count; k++)
@@ -869,7 +872,7 @@ static bool stated_is_even(const stated *s, int i)
 
 static void stated_even(stated *s, const cr_view *out)
 {
-    const cr_rule *target = s->op->loop_target;
+    const cr_rule *target = s->op->loop.target;
     int dim = 0, name;
 
     for (int i = 1; i < target->count && !stated_is_flat(s, target, i, dim, out); i++) {
@@ -883,9 +886,9 @@ static void stated_even(stated *s, const cr_view *out)
 
 static cr_status stated_writes(stated *s, const cr_view *out)
 {
-    CR_TRY(stated_written(s, s->op->loop_value));
+    CR_TRY(stated_written(s, s->op->loop.value));
     stated_even(s, out);
-    CR_TRY(stated_source(s, s->op->loop_target));
+    CR_TRY(stated_source(s, s->op->loop.target));
     for (int d = 0; d < s->ndim; d++)
         s->plan->picked |= (uint64_t)(s->cut[d] || !s->from_stride[d]) << d;
     return CR_OK;
@@ -905,9 +908,9 @@ static cr_status stated_clauses(stated *s, const cr_value *arg, const cr_view *o
     cr_stated_plan *p = s->plan;
 
     CR_TRY(stated_axes(s, out));
-    if (s->op->loop_window)
+    if (s->op->loop.window)
         return cr_stated_window(s, arg, out);
-    CR_TRY(s->op->loop_start ? stated_writes(s, out) : stated_reads(s, out));
+    CR_TRY(s->op->loop.start ? stated_writes(s, out) : stated_reads(s, out));
     p->ndim = s->ndim;
     if (p->dense)
         return CR_OK;
@@ -932,7 +935,7 @@ cr_status cr_stated_make(cr_stated_plan *p, const cr_op *op, const cr_value *arg
     p->bounds = NULL;
     p->window = NULL;
     cr_frame_init(&s.f, op, arg);
-    cr_frame_set(&s.f, op->first_result_slot, (cr_value){.tag = CR_VIEW, .view = out});
+    cr_frame_set(&s.f, op->slots.result, (cr_value){.tag = CR_VIEW, .view = out});
     for (int i = 0; i < op->let_count; i++)
         s.let_names[i] = cr_stated_names(&s, op->lets[i].rule);
     st = stated_clauses(&s, arg, out);

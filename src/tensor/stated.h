@@ -51,9 +51,9 @@ typedef struct {
  * then names is given multiplied. */
 static inline int cr_stated_scale(const cr_op *op)
 {
-    const cr_rule *r = op->loop_value;
+    const cr_rule *r = op->loop.value;
 
-    return op->loop_start && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_mul
+    return op->loop.start && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_mul
                ? r->args[0]->slot
                : -1;
 }
@@ -66,7 +66,7 @@ typedef struct {
 
 static inline bool cr_stated_has_list(const cr_op *op)
 {
-    const cr_rule *r = op->loop_value;
+    const cr_rule *r = op->loop.value;
 
     return r->kind == CR_RULE_INDEX && r->args[0]->kind == CR_RULE_INDEX;
 }

@@ -15,9 +15,9 @@ enum { LIST_BYTES = 1 << 19, LIST_FEW = 4 };
 /* The axis that indexes the list, among the entry's axes. */
 static int list_axis(const cr_op *op)
 {
-    const cr_rule *at = op->loop_value->args[0]->args[1];
+    const cr_rule *at = op->loop.value->args[0]->args[1];
 
-    return at->slot - op->axis[0].slot;
+    return at->slot - op->loop.axis[0].slot;
 }
 
 /* Axes before the one that indexes the list are single or have a number of dims. */
@@ -28,8 +28,8 @@ static cr_status list_dim(const cr_op *op, cr_frame *f, int ndim, int *dim)
     *dim = 0;
     for (int i = 0; i < axis; i++) {
         cr_value n = cr_of_int(1);
-        if (op->axis[i].pack)
-            CR_TRY(cr_frame_eval(f, op->axis[i].count, &n));
+        if (op->loop.axis[i].pack)
+            CR_TRY(cr_frame_eval(f, op->loop.axis[i].count, &n));
         *dim += (int)n.i + (n.i < 0 ? ndim : 0);
     }
     return CR_OK;
@@ -38,8 +38,8 @@ static cr_status list_dim(const cr_op *op, cr_frame *f, int ndim, int *dim)
 cr_status cr_stated_list(cr_stated_list_of *l, const cr_op *op, const cr_value *arg,
                          const cr_view *out)
 {
-    const cr_rule *element = op->loop_value;
-    int slot = op->axis[list_axis(op)].slot;
+    const cr_rule *element = op->loop.value;
+    int slot = op->loop.axis[list_axis(op)].slot;
     cr_frame f;
     cr_status st;
 
@@ -48,7 +48,7 @@ cr_status cr_stated_list(cr_stated_list_of *l, const cr_op *op, const cr_value *
     for (int i = 1; i < element->count; i++)
         l->stacked = l->stacked && element->args[i]->slot != slot;
     cr_frame_init(&f, op, arg);
-    cr_frame_set(&f, op->first_result_slot, (cr_value){.tag = CR_VIEW, .view = out});
+    cr_frame_set(&f, op->slots.result, (cr_value){.tag = CR_VIEW, .view = out});
     st = list_dim(op, &f, out->ndim, &l->dim);
     cr_frame_drop(&f);
     return st;

@@ -303,15 +303,15 @@ static cr_status combination_of_clause(cr_stated_combination *c, const cr_op *op
 {
     cr_value v;
 
-    CR_TRY(cr_frame_eval(f, op->loop_combine, &v));
+    CR_TRY(cr_frame_eval(f, op->loop.combine, &v));
     for (size_t i = 0; i < CR_LEN(combinations); i++) {
         const char *name = combinations[i].name;
         if (v.len == strlen(name) && !memcmp(v.s, name, v.len))
             *c = combinations[i].is;
     }
-    if (!op->loop_fresh)
+    if (!op->loop.fresh)
         return CR_OK;
-    CR_TRY(cr_frame_eval(f, op->loop_fresh, &v));
+    CR_TRY(cr_frame_eval(f, op->loop.fresh, &v));
     c->fresh = v.i != 0;
     return CR_OK;
 }
@@ -322,8 +322,8 @@ static cr_status combination_of(cr_stated_combination *c, const cr_op *op, const
     cr_frame f;
     cr_status st;
 
-    *c = (cr_stated_combination){.how = op->loop_adds ? CR_COMBINE_ADD : CR_COMBINE_SET};
-    if (!op->loop_combine)
+    *c = (cr_stated_combination){.how = op->loop.adds ? CR_COMBINE_ADD : CR_COMBINE_SET};
+    if (!op->loop.combine)
         return CR_OK;
     cr_frame_init(&f, op, arg);
     st = combination_of_clause(c, op, &f);
@@ -554,7 +554,7 @@ static cr_status run_reads(running *r)
 /* Sets the result to what a loop that writes starts from. */
 static cr_status run_start(running *r)
 {
-    const cr_rule *start = r->op->loop_start;
+    const cr_rule *start = r->op->loop.start;
     cr_view *out = r->out;
 
     if (start->kind != CR_RULE_NAME) {
@@ -681,7 +681,7 @@ static bool run_is_there(const running *r, int param)
 static bool run_fits(const running *r)
 {
     const cr_stated_plan *p = r->p;
-    const cr_rule *start = r->op->loop_start;
+    const cr_rule *start = r->op->loop.start;
 
     if (!run_is_there(r, p->from) || !run_is_there(r, p->plain) || !run_is_there(r, p->index) ||
         (start && start->kind == CR_RULE_NAME && !run_is_there(r, start->slot)))
@@ -689,7 +689,7 @@ static bool run_fits(const running *r)
 
     if (p->window)
         return r->ops->windows != NULL;
-    if (r->op->loop_start && !r->ops->combine)
+    if (r->op->loop.start && !r->ops->combine)
         return false;
     if (p->index >= 0 && (!r->ops->indexed || !p->box.len))
         return false;
@@ -743,7 +743,7 @@ static cr_status run_planned(cr_stated_plan *p, const cr_op *op, const cr_value 
     }
     st = p->window        ? run_windows(&r)
          : how == COUNTS  ? run_counts(&r)
-         : op->loop_start ? run_writes(&r)
+         : op->loop.start ? run_writes(&r)
                           : run_reads(&r);
     *declined = r.declined;
     return st;
@@ -921,7 +921,7 @@ cr_status cr_run_stated(const cr_op *op, const cr_value *arg, cr_view *out, bool
     *declined = !cr_device_of((cr_device_kind)out->device.kind)->combine;
     if (*declined)
         return CR_OK;
-    param = op->loop_value->args[1]->args[0]->slot;
+    param = op->loop.value->args[1]->args[0]->slot;
     memcpy(given, arg, op->param_count * sizeof *given);
     given[param].view = &scaled;
     CR_GO(run_scaled(&block, &scaled, stride, arg[param].view, arg[by].number));

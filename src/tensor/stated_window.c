@@ -411,8 +411,8 @@ static cr_status window_names(window_plan *p)
     unsigned all;
     cr_value v;
 
-    p->positions = s->op->axis_count - 1;
-    CR_TRY(cr_frame_eval(&s->f, s->op->axis[p->positions].count, &v));
+    p->positions = s->op->loop.axis_count - 1;
+    CR_TRY(cr_frame_eval(&s->f, s->op->loop.axis[p->positions].count, &v));
     if (v.tag != CR_INTS || v.len > CR_WINDOW_DIMS)
         return cr_stated_refuse(s, p->source, "a window has a list of up to three sizes");
     s->first[p->positions] = s->ndim;
@@ -478,7 +478,7 @@ static cr_status window_dims(window_plan *p, const cr_view *out, int dims)
 /* The element that is folded: SOURCE[...], or SOURCE[...] / DIVISOR. */
 static cr_status window_source(window_plan *p, const cr_value *arg)
 {
-    const cr_rule *r = p->s->op->loop_value;
+    const cr_rule *r = p->s->op->loop.value;
 
     if (r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_div) {
         p->share = r->args[1];
@@ -494,7 +494,7 @@ static cr_status window_source(window_plan *p, const cr_value *arg)
 
 cr_status cr_stated_window(stated *s, const cr_value *arg, const cr_view *out)
 {
-    window_plan p = {.s = s, .window = s->op->loop_window};
+    window_plan p = {.s = s, .window = s->op->loop.window};
     int dims;
 
     CR_TRY(window_source(&p, arg));

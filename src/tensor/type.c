@@ -135,21 +135,21 @@ void cr_classify_type(cr_op *op)
     const cr_rule *r = op->type;
     int n = 0;
 
-    op->fast_type = TYPE_RULE;
+    op->typing.kind = TYPE_RULE;
     if (!r && op->param_count && op->param[0].type == CR_T_TENSOR) {
-        op->fast_type = TYPE_SELF;
-        op->fast_type_args = 1;
+        op->typing.kind = TYPE_SELF;
+        op->typing.args = 1;
     } else if (r && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_type_of &&
                is_promotion(op, r->args[0], &n)) {
-        op->fast_type = TYPE_SELF;
+        op->typing.kind = TYPE_SELF;
     } else if (r && is_promotion(op, r, &n)) {
-        op->fast_type = TYPE_PROMOTE;
+        op->typing.kind = TYPE_PROMOTE;
     } else if (r && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_float &&
                is_promotion(op, r->args[0], &n)) {
-        op->fast_type = TYPE_FLOAT;
+        op->typing.kind = TYPE_FLOAT;
     }
     if (n)
-        op->fast_type_args = (uint8_t)n;
+        op->typing.args = (uint8_t)n;
 }
 
 /* The dtype when all of them are tensors of one dtype, which need no promotion. */
@@ -189,11 +189,11 @@ cr_status cr_compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg, c
 {
     cr_dtype t = CR_DTYPE_NONE;
 
-    switch (op->fast_type) {
+    switch (op->typing.kind) {
     case TYPE_SELF:
-    case TYPE_PROMOTE: CR_TRY(promote_leading(&t, arg, op->fast_type_args)); break;
+    case TYPE_PROMOTE: CR_TRY(promote_leading(&t, arg, op->typing.args)); break;
     case TYPE_FLOAT:
-        CR_TRY(promote_leading(&t, arg, op->fast_type_args));
+        CR_TRY(promote_leading(&t, arg, op->typing.args));
         if (t != CR_DTYPE_NONE && cr_dtype_category(t) < CR_CAT_FLOAT)
             t = cr_default_dtype();
         break;
@@ -282,16 +282,16 @@ void cr_classify_steady(cr_op *op)
 {
     int tensors = 0;
 
-    op->steady_params = 0;
-    op->steady =
-        is_steady(op, op->type, true, &op->steady_params) && op->result_count <= STEADY_RESULTS;
-    for (int i = 0; op->steady && i < op->check_count; i++)
-        op->steady = is_steady(op, op->checks[i].when, false, &op->steady_params);
-    for (int k = 0; op->steady && k < op->result_count; k++)
-        op->steady = is_steady(op, op->returns[k], true, &op->steady_params);
+    op->typing.steady_params = 0;
+    op->typing.steady = is_steady(op, op->type, true, &op->typing.steady_params) &&
+                        op->result_count <= STEADY_RESULTS;
+    for (int i = 0; op->typing.steady && i < op->check_count; i++)
+        op->typing.steady = is_steady(op, op->checks[i].when, false, &op->typing.steady_params);
+    for (int k = 0; op->typing.steady && k < op->result_count; k++)
+        op->typing.steady = is_steady(op, op->returns[k], true, &op->typing.steady_params);
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1, tensors++)
-        op->steady = op->steady && op->param[CR_CTZ(mask)].type == CR_T_TENSOR;
-    op->steady = op->steady && tensors && tensors <= KEY_TENSORS;
+        op->typing.steady = op->typing.steady && op->param[CR_CTZ(mask)].type == CR_T_TENSOR;
+    op->typing.steady = op->typing.steady && tensors && tensors <= KEY_TENSORS;
 }
 
 /* `typed`: the rule is an argument of a function that asks for no size.  Arithmetic is of
@@ -347,7 +347,7 @@ static inline uint64_t types_key(const cr_op *op, const cr_value *arg)
 {
     uint64_t key = 1 << TYPE_BITS | (uint64_t)cr_default_dtype();
 
-    for (uint32_t mask = op->steady_params; mask; mask &= mask - 1)
+    for (uint32_t mask = op->typing.steady_params; mask; mask &= mask - 1)
         if (!equals_preset(&arg[CR_CTZ(mask)], &op->param[CR_CTZ(mask)].preset))
             return 0;
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
@@ -405,8 +405,8 @@ cr_status cr_check_numbers(const cr_op *op, const cr_value *arg, cr_dtype comput
 static cr_status decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
                               cr_dtype *dtypes)
 {
-    _Atomic uint64_t *decided = &((cr_op *)(uintptr_t)op)->decided;
-    uint64_t key = op->steady ? types_key(op, arg) : 0, word;
+    _Atomic uint64_t *decided = &((cr_op *)(uintptr_t)op)->typing.decided;
+    uint64_t key = op->typing.steady ? types_key(op, arg) : 0, word;
 
     if (CR_LIKELY(key != 0)) {
         word = atomic_load_explicit(decided, memory_order_relaxed);

@@ -737,9 +737,9 @@ static const char *sample_text(const cr_op *op)
     cr_text text = {0};
     const char *kept = NULL;
 
-    if (!of_entry(op)->sample.at)
+    if (!of_entry(op)->text.sample.at)
         return NULL;
-    cr_clause_put(&text, of_entry(op)->sample);
+    cr_clause_put(&text, of_entry(op)->text.sample);
     if (!cr_text_status(&text))
         kept = cr_arena_text(&arena, cr_text_str(&text), text.len);
     cr_text_drop(&text);
@@ -875,7 +875,7 @@ static void learned_call(fuzz_call *c, const cr_op *op)
 
 static bool takes_sparse(const cr_op *op)
 {
-    return (op->words & (CR_WORD_SPARSE | CR_WORD_KEEPS_ZERO)) || op->sparse;
+    return (op->words & (CR_WORD_SPARSE | CR_WORD_KEEPS_ZERO)) || op->sparse.op;
 }
 
 static void draw_call(fuzz_call *c, const cr_op *op)

@@ -1228,7 +1228,7 @@ static bool find_late(const program *p, bool *late)
         late[i] = p->in[i].cotangent;
     for (int i = 0; i < p->len; i++) {
         const node *n = &p->at[i];
-        bool any = false, writes = n->op->updates != 0;
+        bool any = false, writes = n->op->updates.params != 0;
         for (int k = 0; k < n->op->param_count && !n->gone; k++) {
             writes |= n->op->param[k].written;
             any |= n->arg[k].tag == CR_TENSOR && late[n->arg[k].i];

@@ -481,13 +481,13 @@ static const char *doc_sizes(const cr_op *op)
 /* An example "expression -> result" as a session. */
 static void doc_example(cr_text *text, const cr_op *op)
 {
-    const char *arrow = op->example.len ? strstr(op->example.at, " -> ") : NULL;
+    const char *arrow = op->text.example.len ? strstr(op->text.example.at, " -> ") : NULL;
 
-    if (!arrow || arrow >= op->example.at + op->example.len)
+    if (!arrow || arrow >= op->text.example.at + op->text.example.len)
         return;
-    cr_text_printf(text, "\n    >>> %.*s\n    %.*s\n", (int)(arrow - op->example.at),
-                   op->example.at, (int)(op->example.at + op->example.len - arrow - 4),
-                   arrow + 4);
+    cr_text_printf(text, "\n    >>> %.*s\n    %.*s\n", (int)(arrow - op->text.example.at),
+                   op->text.example.at,
+                   (int)(op->text.example.at + op->text.example.len - arrow - 4), arrow + 4);
 }
 
 /* The table's sentence and all schemas. */
@@ -501,7 +501,7 @@ static PyObject *op_doc(PyObject *self, void *unused)
     for (const cr_py_sig *s = o->chain; s; s = s->next) {
         cr_op_print_schema(&text, s->op);
         cr_text_put(&text, "\n    ");
-        cr_clause_put(&text, s->op->doc);
+        cr_clause_put(&text, s->op->text.doc);
         cr_text_char(&text, '\n');
         if (doc_sizes(s->op))
             cr_text_printf(&text, "    Sizes: %s.\n", doc_sizes(s->op));
@@ -642,7 +642,7 @@ static int install_all(PyObject *m, PyObject *ops, const cr_op *op, const char *
 /* Adds the names of clause `also`.  The in-place form of "clip" is "clip_". */
 static int install_also(PyObject *m, PyObject *ops, const cr_op *op)
 {
-    const char *p = (op->inplace_of ? op->inplace_of : op)->also;
+    const char *p = (op->inplace_of ? op->inplace_of : op)->text.also;
     char name[64];
 
     for (p += strspn(p, " "); *p; p += strspn(p, " ")) {

@@ -91,12 +91,12 @@ static bool dispatch_has_parts(const cr_op *op, const cr_value *arg)
 {
     bool composite = op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE;
 
-    if (op->custom || (op->dispatch_call && op->does == CR_DOES_WHOLE))
+    if (op->custom || (op->dispatch.call && op->does == CR_DOES_WHOLE))
         return false;
-    if (op->dispatch)
+    if (op->dispatch.calls)
         return op->does != CR_DOES_BODY || !dispatch_records_parts(op, arg);
     return composite && !op->differentiable &&
-           (!op->dispatch_call || dispatch_is_recorded(op, arg) ||
+           (!op->dispatch.call || dispatch_is_recorded(op, arg) ||
             dispatch_records_parts(op, arg));
 }
 

@@ -51,8 +51,8 @@ static PyObject *overload_object(const cr_op *op, const char *name, const cr_ove
 
 static int append_overloads(PyObject *list, const cr_op *op, const char *name)
 {
-    for (int i = 0; i < op->aten_count; i++) {
-        PyObject *o = overload_object(op, name, &op->aten[i]);
+    for (int i = 0; i < op->aten.count; i++) {
+        PyObject *o = overload_object(op, name, &op->aten.list[i]);
         int done = o ? PyList_Append(list, o) : -1;
         Py_XDECREF(o);
         if (done < 0)

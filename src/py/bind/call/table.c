@@ -131,9 +131,9 @@ static PyObject *names_list(const cr_op *op, bool grads)
 /* (parameter, number) of clause `neutral`, or None. */
 static PyObject *neutral_pair(const cr_op *op)
 {
-    if (op->neutral_param < 0)
+    if (op->neutral.param < 0)
         Py_RETURN_NONE;
-    return Py_BuildValue("(sd)", op->param[op->neutral_param].name, op->neutral);
+    return Py_BuildValue("(sd)", op->param[op->neutral.param].name, op->neutral.number);
 }
 
 /* The parameters of clause `updates`, then the one that says when. */
@@ -141,9 +141,9 @@ static PyObject *updates_names(const cr_op *op)
 {
     PyObject *list = PyList_New(0);
 
-    for (int i = 0; list && i <= op->param_count && op->updates; i++) {
-        int at = i == op->param_count ? op->updates_when : i;
-        PyObject *s = i == op->param_count || op->updates >> i & 1
+    for (int i = 0; list && i <= op->param_count && op->updates.params; i++) {
+        int at = i == op->param_count ? op->updates.when : i;
+        PyObject *s = i == op->param_count || op->updates.params >> i & 1
                           ? PyUnicode_FromString(op->param[at].name)
                           : NULL;
         if (s && PyList_Append(list, s))
@@ -203,15 +203,16 @@ PyObject *cr_py_record(const cr_op *op)
         "s:N,"
         "s:N,s:N,s:z,s:N,s:N,s:O,s:O}",
         "name", op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc",
-        clause_text(op->doc), "ref", clause_text(op->ref), "sample", clause_text(op->sample),
-        "example", clause_text(op->example), "tags", op->tags, "does", does[op->does], "file",
-        op->file, "line", op->line, "fused", op->fused ? Py_True : Py_False, "makes_float",
+        clause_text(op->text.doc), "ref", clause_text(op->text.ref), "sample",
+        clause_text(op->text.sample), "example", clause_text(op->text.example), "tags",
+        op->text.tags, "does", does[op->does], "file", op->text.file, "line", op->text.line,
+        "fused", op->fused ? Py_True : Py_False, "makes_float",
         makes_float(op) ? Py_True : Py_False, "ulp", op->ulp, "params", params_list(op),
         "results", names_list(op, false), "grads", names_list(op, true), "dtypes",
         dtypes_list(op->dtypes), "forms", words_list(op->forms, forms, CR_LEN(forms)), "words",
-        words_list(op->words, words, CR_LEN(words)), "inverse", op->inverse_name,
-        "inverse_dtypes", dtypes_list(op->inverse_dtypes), "neutral", neutral_pair(op),
-        "filled", rule_text(op->filled), "scatter", op->scatter_name, "functional",
+        words_list(op->words, words, CR_LEN(words)), "inverse", op->inverse.name,
+        "inverse_dtypes", dtypes_list(op->inverse.dtypes), "neutral", neutral_pair(op),
+        "filled", rule_text(op->filled), "scatter", op->scatter.name, "functional",
         rule_text(op->functional), "updates", updates_names(op), "raises_by_values",
         cr_op_reaches(op, CR_WORD_BIT_RAISES_BY_VALUES) ? Py_True : Py_False, "sized_by_values",
         cr_op_reaches(op, CR_WORD_BIT_SIZED_BY_VALUES) ? Py_True : Py_False);
