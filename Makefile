@@ -174,9 +174,11 @@ $(PY_OBJ)/_C.so: $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ) $(CRC_OBJ)
 .PHONY: pkg-objects
 pkg-objects:
 	@echo $(LIB_OBJ) $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(FRAME_OBJ)
-# The package as it is imported: links to the Python files, and the extension.
+# The package as it is imported: links to the Python files, headers for extensions, and the extension.
 pkg: $(PY_OBJ)/_C.so $(GLOO)
-	@mkdir -p $(B)/pkg/cresset
+	@mkdir -p $(B)/pkg/cresset/include/cresset
+	@ln -sfn $(abspath $(wildcard include/*.h) $(B)/gen/cresset_ops.h $(B)/gen/cresset_easy_ops.h) $(B)/pkg/cresset/include/
+	@ln -sfn $(abspath src/base/kinds.def src/num/dtype.def src/num/device.def) $(B)/pkg/cresset/include/cresset/
 	$(if $(GLOO),@ln -sfn $(abspath $(GLOO)) $(B)/pkg/cresset/)
 	@ln -sfn $(CURDIR)/python/cresset/* $(B)/pkg/cresset/
 	@cp -f $< $(B)/pkg/cresset/_C.new && mv -f $(B)/pkg/cresset/_C.new $(B)/pkg/cresset/_C.$(PY_TAG).so

@@ -106,6 +106,10 @@ def package_files(folder):
     gloo = os.path.join(folder, "cresset", "libcresset_gloo.so")
     if os.path.exists(gloo):
         yield "cresset/libcresset_gloo.so", gloo
+    for where, _, files in sorted(os.walk(os.path.join(folder, "cresset", "include"))):
+        for name in sorted(files):  # for utils.cpp_extension
+            path = os.path.join(where, name)
+            yield os.path.relpath(path, folder), path
     stubs = os.path.join(folder, "cresset-stubs")
     env = {**os.environ, "PYTHONPATH": folder}
     subprocess.run([sys.executable, os.path.join(ROOT, "tools", "stubs.py"), stubs], check=True, env=env)

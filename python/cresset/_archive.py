@@ -1,4 +1,6 @@
 """The records of a checkpoint, one by one."""
+import ctypes
+import os
 import zipfile
 
 from . import _C, frombuffer
@@ -63,3 +65,57 @@ class PyTorchFileReader:
         """The text that identifies the file's contents; empty if it has none."""
         name = ".data/serialization_id"
         return self.get_record(name).decode() if self.has_record(name) else ""
+
+
+class PyTorchFileWriter:
+    """Writes an archive record by record: to a path, to an open binary file, or with a function of bytes."""
+
+    def __init__(self, file, compute_crc32=True, storage_alignment=64):
+        if storage_alignment != 64:
+            raise RuntimeError(f"records begin at multiples of 64 bytes, not of {storage_alignment}")
+        named = isinstance(file, str) or hasattr(file, "__fspath__")
+        self._file, self._crc = file, compute_crc32
+        self._folder = os.path.basename(os.fspath(file)).rpartition(".")[0] or "archive" if named else "archive"
+        self._records, self._done = {}, False
+
+    def archive_name(self):
+        """The folder of the records in the archive."""
+        return self._folder
+
+    def write_record(self, name, data, size=None):
+        """Adds a record: bytes, a storage, or the address of `size` bytes."""
+        if self._done:
+            raise RuntimeError("the archive is finished: no record can be added")
+        if name in self._records:
+            raise RuntimeError(f"record {name} is already in the archive")
+        if isinstance(data, int):
+            data = ctypes.string_at(data, size)
+        elif hasattr(data, "tobytes") and not isinstance(data, memoryview):
+            data = data.tobytes()
+        elif isinstance(data, str):
+            data = data.encode()
+        self._records[name] = bytes(data if size is None else memoryview(data)[:size])
+
+    def write_record_metadata(self, name, size):
+        """Adds a record of zeros."""
+        self.write_record(name, bytes(size))
+
+    def get_all_written_records(self):
+        """The names of the records."""
+        return set(self._records)
+
+    def set_min_version(self, version):
+        """The archive says that a reader must know this version."""
+        self._records[".min_version"] = str(version).encode()
+
+    def write_end_of_file(self):
+        """Writes the archive."""
+        if self._done:
+            return
+        self._done = True
+        target = self._file
+        if isinstance(target, str) or hasattr(target, "__fspath__"):
+            target = os.fsencode(os.path.realpath(target))
+        elif not callable(target):
+            target = target.write
+        _C._checkpoint_save(target, self._folder, list(self._records.items()), self._crc)

@@ -2,7 +2,11 @@
 from . import _C
 
 _HOMES = {"DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
-          "_ExcludeDispatchKeyGuard": "_dispatch_keys", "PyTorchFileReader": "_archive",
+          "_ExcludeDispatchKeyGuard": "_dispatch_keys", "PyTorchFileReader": "_archive", "PyTorchFileWriter": "_archive",
+          **dict.fromkeys(("Value", "Node", "Block", "Use", "Graph", "parse_ir"), "jit._graph"), "JITException": "_jit_objects",
+          **dict.fromkeys(("ScriptDict", "ScriptList", "ScriptDictIterator", "ScriptDictKeyIterator", "ScriptListIterator"),
+                          "_jit_objects"), "CompilationUnit": "jit",
+          "import_ir_module": "jit._loaded", "import_ir_module_from_buffer": "jit._loaded",
           "_get_tracing_state": "jit",
           **dict.fromkeys((
               "AnyType", "AwaitType", "BoolType", "ClassType", "ComplexType", "DeviceObjType", "DictType", "EnumType", "FloatType",

@@ -1,5 +1,6 @@
 """Answers about libraries and devices of other builds, and short names of settings."""
 from enum import Enum
+from math import inf
 
 from . import _C
 from ._C import Tensor
@@ -129,3 +130,125 @@ def embedding_renorm_(self, indices, max_norm, norm_type):
         if rows.numel():
             self.index_copy_(0, rows, _C.renorm(self.index_select(0, rows), norm_type, 0, max_norm))
     return self
+
+
+def slice_inverse(self, src, dim=0, start=None, end=None, step=1):
+    """See Tensor.slice_inverse."""
+    return self.slice_inverse(src, dim, start, end, step)
+
+
+def sym_fresh_size(expr):
+    """A size of its own for a size of a symbolic computation; a number is itself."""
+    return expr.node.fresh_size() if isinstance(expr, SymInt) else int(expr)
+
+
+class LoggerBase:
+    """Counters of events, by name."""
+
+    def set(self):
+        """Makes this logger the current one and returns the earlier one."""
+        global _logger
+        before, _logger = _logger, self
+        return before
+
+
+class LockingLogger(LoggerBase):
+    """Adds up the values of each counter, or takes their mean; any thread may add."""
+
+    def __init__(self):
+        from threading import Lock
+        self._lock, self._sums, self._kinds = Lock(), {}, {}
+
+    def add_stat_value(self, name, value):
+        """Adds a value to a counter."""
+        with self._lock:
+            total, count = self._sums.get(name, (0, 0))
+            self._sums[name] = total + value, count + 1
+
+    def get_counter_val(self, name):
+        """The sum of a counter's values, or their mean; 0 without values."""
+        with self._lock:
+            total, count = self._sums.get(name, (0, 0))
+            return total // count if count and self._kinds.get(name) is AVG else total
+
+    def set_aggregation_type(self, name, kind):
+        """Sets whether a counter is a sum (SUM) or a mean (AVG)."""
+        with self._lock:
+            self._kinds[name] = AggregationType(kind)
+
+
+class NoopLogger(LoggerBase):
+    """Ignores values."""
+
+    def add_stat_value(self, name, value):
+        """Does nothing."""
+
+    def get_counter_val(self, name):
+        """0."""
+        return 0
+
+    def set_aggregation_type(self, name, kind):
+        """Does nothing."""
+
+
+_logger = NoopLogger()
+
+
+def batch_norm_gather_stats_with_counts(input, mean, invstd, running_mean, running_var, momentum, eps, counts):
+    """The mean and 1 / standard deviation of every channel over all processes, of those of each (a row), which had
+    `counts` samples; updates the running statistics."""
+    with _C.no_grad():
+        weight = counts.to(mean.dtype).reshape(-1, 1)
+        total = weight.sum()
+        center = (weight * mean).sum(0) / total
+        squares = (weight * (1 / invstd.square() - eps + (mean - center).square())).sum(0)
+        if running_mean is not None:
+            running_mean.lerp_(center.to(running_mean.dtype), momentum)
+        if running_var is not None:
+            running_var.lerp_((squares / (total - 1)).to(running_var.dtype), momentum)
+        return center, (squares / total + eps).rsqrt()
+
+
+def batch_norm_gather_stats(input, mean, invstd, running_mean, running_var, momentum, eps, count):
+    """As batch_norm_gather_stats_with_counts, with the same count for each process."""
+    return batch_norm_gather_stats_with_counts(input, mean, invstd, running_mean, running_var, momentum, eps,
+                                               _C.full((mean.shape[0],), float(count)))
+
+
+def _quantization(low, high, quant_min, quant_max, symmetric):
+    """(scale, zero point) with which the integers from quant_min to quant_max cover the numbers from low to high."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    if symmetric and low < 0:
+        half = (quant_max - quant_min) // 2
+        step = max(-low / (half + 1), high / half)
+        scale = step if step > 0 else 0.1
+        return scale, round((quant_min + quant_max) / 2)
+    scale = (high - low) / (quant_max - quant_min)
+    scale = scale if scale > 0 else 0.1
+    return scale, min(max(round(quant_min - low / scale), quant_min), quant_max)
+
+
+def fused_moving_avg_obs_fake_quant(self, observer_on, fake_quant_on, running_min, running_max, scale, zero_point,
+                                    averaging_const, quant_min, quant_max, ch_axis, per_row_fake_quant=False,
+                                    symmetric_quant=False):
+    """Updates averages of the least and the most element, and rounds self to the integers that cover them.
+
+    The averages are of all elements, or with per_row_fake_quant of each index of dim ch_axis.
+    """
+    if observer_on.item():
+        with _C.no_grad():
+            rows = self.detach().movedim(ch_axis, 0).flatten(1) if per_row_fake_quant else self.detach().reshape(1, -1)
+            for kept, found in ((running_min, rows.amin(1)), (running_max, rows.amax(1))):
+                if kept.numel() == 0 or kept.numel() != found.numel():
+                    kept.resize_(found.shape).fill_(inf if kept is running_min else -inf)
+                found = found.reshape(kept.shape).to(kept.dtype)
+                kept.copy_(_C.where(kept.isinf(), found, kept + averaging_const * (found - kept)))
+            made = [_quantization(low, high, quant_min, quant_max, symmetric_quant)
+                    for low, high in zip(running_min.reshape(-1).tolist(), running_max.reshape(-1).tolist())]
+            scale.resize_(len(made)).copy_(_C.tensor([step for step, _ in made]))
+            zero_point.resize_(len(made)).copy_(_C.tensor([zero for _, zero in made]))
+    if not fake_quant_on.item():
+        return self.alias() if hasattr(self, "alias") else self.view(self.shape)
+    if per_row_fake_quant:
+        return _C.fake_quantize_per_channel_affine(self, scale, zero_point, ch_axis, quant_min, quant_max)
+    return _C.fake_quantize_per_tensor_affine(self, scale.item(), int(zero_point.item()), quant_min, quant_max)

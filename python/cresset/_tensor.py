@@ -354,7 +354,53 @@ def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_
                             _C.get_default_dtype() if dtype is None else dtype, place, requires_grad)
 
 
+def _removed(name, advice):
+    """A method that torch removed: a call says by which function to replace it."""
+    def call(self, *args, **kwargs):
+        message = f"This function was deprecated since version 1.9 and is now removed. {advice}"
+        raise RuntimeError(message)
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"Was removed.  {advice}"
+    return call
+
+
+def reinforce(self, reward):
+    """Was removed: torch.distributions has log_prob()."""
+    advice = "Use torch.distributions instead: the loss is -distribution.log_prob(sample) * reward."
+    raise RuntimeError(f"reinforce() was removed.\n{advice}")
+
+
+@property
+def volatile(self):
+    """False; no_grad() has replaced this attribute."""
+    import warnings
+    warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
+    return False
+
+
+def _device_copy(kind):
+    """The method that copies to the device `kind`."""
+    def copy(self, device=None, non_blocking=False, memory_format=_C.preserve_format):
+        return self.to(kind if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
+    copy.__name__ = copy.__qualname__ = kind
+    copy.__doc__ = f"A copy on the device {kind}, or on that one of its devices; itself if it is there."
+    return copy
+
+
+def slice_inverse(self, src, dim=0, start=None, end=None, step=1):
+    """The tensor of which self is the slice: src's sizes and strides over self's storage."""
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
+    return self.as_strided(src.size(), src.stride(), src.storage_offset())
+
+
 for _name, _method in {
+        "eig": _removed("eig", "`torch.linalg.eig` returns complex tensors of dtype `cfloat` or `cdouble`."),
+        "lstsq": _removed("lstsq", "`torch.lstsq` is deprecated in favor of `torch.linalg.lstsq`, whose arguments are reversed."),
+        "solve": _removed("solve", "`torch.solve` is deprecated in favor of `torch.linalg.solve`, whose arguments are reversed."),
+        "symeig": _removed("symeig", "`torch.linalg.eigh` and `torch.linalg.eigvalsh` read the lower triangle by default."),
+        "reinforce": reinforce, "volatile": volatile, "slice_inverse": slice_inverse,
+        "xpu": _device_copy("xpu"), "mtia": _device_copy("mtia"), "ipu": _device_copy("ipu"),
         "_make_wrapper_subclass": _make_wrapper_subclass, "dim_order": dim_order, "float_power_": float_power_,
         "polygamma_": polygamma_, "map2_": map2_, "resize": resize, "resize_as": resize_as,
         "is_distributed": lambda self: False, "const_data_ptr": Tensor.data_ptr, "module_load": module_load,

@@ -1,5 +1,6 @@
 """Fourier transforms: the entries whose names begin with fft_."""
 from . import _C
+from ._C import Tensor
 
 _PREFIX = "fft_"
 __all__ = [n[len(_PREFIX):] for n in dir(_C.ops)

@@ -5,13 +5,13 @@ import sys
 
 from . import _C
 from ._C import Tensor
-from ._library.operators import Operator, TableOperator, registry, split_name
+from ._library.operators import _DEVICE_KEYS as _KINDS, Operator, TableOperator, registry, split_name
 from ._library.schemas import infer_schema
 from ._ops import OpOverload, OpOverloadPacket, table_overloads
 
 __all__ = ["Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract",
            "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake", "register_kernel",
-           "register_vmap"]
+           "register_torch_dispatch", "register_vmap", "get_kernel", "triton_op", "wrap_triton"]
 
 _owners = {}  # {namespace: where Library(namespace, "DEF") was made}
 _ATEN = ("aten", "prim")
@@ -288,6 +288,78 @@ def register_vmap(op, func=None, /, *, lib=None):
         _find(op).op._batching = function
         return function
     return register if func is None else register(func)
+
+
+def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None):
+    """Registers what a call does when a subclass of Tensor or a TorchDispatchMode of this class handles it:
+    func(mode, function, types, args, kwargs) for a mode, func(function, types, args, kwargs) for a subclass."""
+    from .utils._python_dispatch import set_rule
+
+    def register(function):
+        _find(op)  # raises for an unknown operator
+        set_rule(torch_dispatch_class, _overload(op), function)
+        return function
+    return _decorated(func, register)
+
+
+def _overload(op):
+    """The overload that a name, an overload, a packet or a CustomOpDef names."""
+    if isinstance(op, CustomOpDef):
+        return op._opoverload
+    if isinstance(op, OpOverload):
+        return op
+    if isinstance(op, OpOverloadPacket):
+        return op.default
+    from . import torch
+    namespace, name, overload = split_name(op)
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+
+
+_COMPOSITE = {"CompositeExplicitAutograd", "CompositeImplicitAutograd"}
+
+
+class _Kernel:
+    """What an operator calls for tensors of a kind of device."""
+
+    def __init__(self, op, key, function):
+        self.op, self.key, self._function = op, key, function
+
+    def call_boxed(self, keys, *args, **kwargs):
+        """Calls it; the keys are those of its registration."""
+        return self._function(*args, **kwargs)
+
+
+def get_kernel(op, dispatch_key):
+    """What an operator calls for a dispatch key: "CPU", torch.DispatchKey.CUDA."""
+    key = getattr(dispatch_key, "name", dispatch_key)
+    if key not in _COMPOSITE and key not in _KINDS:
+        raise RuntimeError(f"unknown dispatch key {key}: a kind of device is expected, such as CPU")
+    found = _overload(op)
+    name = found.name().removesuffix(".default")
+    operator = registry.get(name)
+    if operator is None:  # an entry of the table has one kernel for all kinds of devices
+        return _Kernel(op, key, found)
+    function = operator.kernels.get(_KINDS.get(key, "all")) or operator.kernels.get("all")
+    if function is None:
+        raise RuntimeError(f"{name} has no kernel for {key}; it has those for {sorted(operator.kernels)}")
+    return _Kernel(op, key, function)
+
+
+def triton_op(name, fn=None, /, *, mutates_args, schema=None):
+    """Makes a function that starts kernels of Triton an operator "ns::name"; on meta tensors and fakes the function
+    itself is called, so it needs no further registration."""
+    def make(function):
+        op = custom_op(name, function, mutates_args=mutates_args, schema=schema)
+        op.register_fake(function)
+        return op
+    return make if fn is None else make(fn)
+
+
+def wrap_triton(triton_kernel, /):
+    """A kernel of Triton, for calls inside of a triton_op."""
+    if not (hasattr(triton_kernel, "run") and hasattr(triton_kernel, "__getitem__")):
+        raise RuntimeError("wrap_triton only works on functions annotated with triton.jit or triton.autotune")
+    return triton_kernel
 
 
 def register_autocast(op, device_type, cast_inputs, /, *, lib=None):

@@ -13,6 +13,7 @@ import stat
 import sys
 import warnings
 from enum import Enum
+from tempfile import mkdtemp
 from typing import Callable, Union
 
 from . import _C
@@ -94,6 +95,38 @@ class set_default_mmap_options:
     def __exit__(self, *exception):
         global _mmap_options
         _mmap_options = self.prev
+
+
+def validate_hpu_device(location):
+    """The index of a device such as "hpu:1", which a module torch.hpu must serve."""
+    import cresset
+    index, module = device(location).index or 0, getattr(cresset, "hpu", None)
+    advice = "If you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+    if module is None:
+        raise RuntimeError(f"The HPU device module is not registered. {advice}")
+    if not module.is_available() or index >= module.device_count():
+        raise RuntimeError(f"Attempting to deserialize object on HPU device {index} but torch.hpu.device_count() is "
+                           f"{module.device_count()}. {advice}")
+    return index
+
+
+_skip = None  # the skip_data context that is entered
+
+
+class skip_data:
+    """Inside, save() leaves space for the elements, zeros, and does not read them: they may be written to the file
+    later.  load() reads what the file has."""
+
+    def __init__(self, materialize_fake_tensors=False):
+        self.materialize_fake_tensors = materialize_fake_tensors
+
+    def __enter__(self):
+        global _skip
+        self._before, _skip = _skip, self
+
+    def __exit__(self, *exception):
+        global _skip
+        _skip = self._before
 
 
 def check_module_version_greater_or_equal(module, req_version_tuple, error_if_malformed=True):
@@ -424,6 +457,8 @@ def _pickled(obj, pickle_module, protocol, persistent_id):
 
 
 def _bytes_of(storage):
+    if _skip is not None and storage.nbytes():
+        return _C.zeros(storage.nbytes(), dtype=_C.uint8).untyped_storage()
     return storage if storage.device.type == "cpu" and storage.nbytes() else storage.tobytes()
 
 

@@ -5,7 +5,7 @@ from .. import _C
 from .._C import Tensor
 from . import function, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
-from .function import Function
+from .function import Function, NestedIOFunction
 from .grad_mode import (enable_grad, enforce_grad_layout_policy, inference_mode, no_grad, set_grad_enabled,
                         set_multithreading_enabled)
 from .variable import Variable

@@ -141,3 +141,63 @@ class InplaceFunction(Function):
 
     def __init__(self, inplace=False):
         self.inplace = inplace
+
+
+def _flat(values, wanted):
+    """The tensors (or Nones) inside lists, tuples and dicts, in order."""
+    if values is None or isinstance(values, Tensor):
+        return [values] if values is not None or wanted else []
+    if isinstance(values, dict):
+        values = values.values()
+    if not isinstance(values, (list, tuple)) and not hasattr(values, "__iter__"):
+        raise ValueError(f"Auto nesting doesn't know how to process an input object of type {type(values).__name__}")
+    return [item for value in values for item in _flat(value, wanted)]
+
+
+def _nested(flat, like):
+    """Values from an iterator in the form of `like`."""
+    if like is None or isinstance(like, Tensor):
+        return next(flat) if like is not None else None
+    if isinstance(like, dict):
+        return {key: _nested(flat, value) for key, value in like.items()}
+    return type(like)(_nested(flat, value) for value in like)
+
+
+class NestedIOFunction(Function):
+    """Exists for old programs: a Function whose inputs and results may be in lists, tuples and dicts.
+
+    Subclasses define forward_extended(ctx, *inputs) and backward_extended(ctx, *grads) as static methods.
+    """
+
+    @classmethod
+    def apply(cls, *inputs):
+        """Runs forward_extended and records the call."""
+        made = {}
+        out = super().apply(inputs, made, *_flat(inputs, False))
+        return _nested(iter(out if isinstance(out, tuple) else (out,)), made["like"])
+
+    @staticmethod
+    def forward(ctx, inputs, made, *flat):
+        result = ctx._forward_cls.forward_extended(ctx, *_nested(iter(flat), inputs))
+        ctx._inputs, ctx._results = inputs, result
+        made["like"] = result
+        return tuple(_flat(result, False))
+
+    @staticmethod
+    def backward(ctx, *grads):
+        found = ctx._forward_cls.backward_extended(ctx, *_as_arguments(_nested(iter(grads), ctx._results)))
+        return None, None, *_flat(found, True)
+
+    @staticmethod
+    def forward_extended(ctx, *inputs):
+        """The results for the inputs, in the form of the call."""
+        raise NotImplementedError
+
+    @staticmethod
+    def backward_extended(ctx, *grads):
+        """The gradients of the inputs: as many as there are tensors."""
+        raise NotImplementedError
+
+
+def _as_arguments(value):
+    return value if isinstance(value, tuple) else (value,)

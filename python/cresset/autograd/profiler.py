@@ -250,3 +250,47 @@ class EnforceUnique:
         if key in self._seen:
             raise RuntimeError("duplicate key: " + str(key))
         self._seen.add(key)
+
+
+def _nvprof_rows(connection, statement):
+    import sqlite3
+    connection.row_factory = sqlite3.Row
+    return connection.execute(statement)
+
+
+def parse_nvprof_trace(path):
+    """The ranges of an nvprof database as events, with the kernels that were started inside."""
+    import sqlite3
+    connection = sqlite3.connect(path)
+    texts = {row["id"]: _demangled(row["value"]) for row in _nvprof_rows(connection, "SELECT _id_ as id, value FROM StringTable")}
+    unique, made = EnforceUnique(), {}
+    for row in _nvprof_rows(connection, """
+            SELECT start.id AS marker, start.name AS name, start.timestamp AS start, stop.timestamp AS stop
+            FROM CUPTI_ACTIVITY_KIND_MARKER AS start INNER JOIN CUPTI_ACTIVITY_KIND_MARKER AS stop ON start.id = stop.id
+            WHERE start.name != 0 AND stop.name = 0"""):
+        unique.see(row["marker"])
+        made[row["marker"]] = FunctionEvent(row["marker"], texts[row["name"]], 0, row["start"], row["stop"])
+    unique = EnforceUnique()
+    for row in _nvprof_rows(connection, """
+            SELECT start.id AS marker, start.name, runtime._id_ AS runtime, runtime.cbid, runtime.start AS runtime_start,
+                   runtime.end AS runtime_stop, kernel.start AS kernel_start, kernel.end AS kernel_stop,
+                   kernel.name AS kernel_name
+            FROM CUPTI_ACTIVITY_KIND_MARKER AS start
+            INNER JOIN CUPTI_ACTIVITY_KIND_MARKER AS stop ON start.id = stop.id
+            INNER JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS runtime
+                ON start.timestamp < runtime.start AND runtime.end < stop.timestamp
+            INNER JOIN CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL AS kernel ON kernel.correlationId = runtime.correlationId"""):
+        unique.see(row["marker"], row["runtime"])
+        if row["cbid"] == 211:  # the start of a kernel
+            made[row["marker"]].append_kernel(texts[row["kernel_name"]], 0, row["kernel_stop"] - row["kernel_start"])
+    connection.close()
+    return sorted(made.values(), key=lambda event: event.time_range.start)
+
+
+def _demangled(name):
+    return name if not name.startswith("_Z") else name[2:].lstrip("0123456789")
+
+
+def load_nvprof(path):
+    """The ranges that emit_nvtx made, from nvprof's database."""
+    return EventList(parse_nvprof_trace(path), use_device="cuda")

@@ -9,7 +9,9 @@ def is_built():
     return _C._cuda_count() > 0
 
 
-class _Matmul:
+class cuBLASModule:
+    """The switches of products: backends.cuda.matmul."""
+
     @property
     def allow_tf32(self):
         """Whether products of float32 may round their operands to TF32."""
@@ -23,7 +25,7 @@ class _Matmul:
     allow_bf16_reduced_precision_reduction = True
 
 
-matmul = _Matmul()
+matmul = cuBLASModule()
 _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "overrideable": True}
 
 
@@ -165,13 +167,33 @@ def preferred_rocm_fa_library(backend=None):
     return _prefer("ROCmFABackend", backend)
 
 
+class cuFFTPlanCacheAttrContextProp:
+    """An attribute of a cache, read and set by functions of the cache's device."""
+
+    def __init__(self, getter, setter):
+        self.getter, self.setter = getter, setter
+
+    def __get__(self, cache, cls):
+        return self if cache is None else self.getter(cache.device_index)
+
+    def __set__(self, cache, value):
+        if self.setter is None:
+            raise RuntimeError(".size is a read-only property showing the number of plans currently in the cache. To "
+                               "change the cache capacity, set cufft_plan_cache.max_size.")
+        self.setter(cache.device_index, value)
+
+
+_most_plans = {}  # {index of a device: what a program set}
+
+
 class cuFFTPlanCache:
     """The plans of transforms that cuFFT keeps: none, because transforms run on the host."""
 
     def __init__(self, device_index):
-        self.device_index, self.max_size = device_index, 4096
+        self.device_index = device_index
 
-    size = 0
+    size = cuFFTPlanCacheAttrContextProp(lambda index: 0, None)
+    max_size = cuFFTPlanCacheAttrContextProp(lambda index: _most_plans.get(index, 4096), _most_plans.__setitem__)
 
     def clear(self):
         """Drops the plans."""

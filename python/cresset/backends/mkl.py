@@ -1,4 +1,5 @@
 """MKL: not used; the switch of its log stores the value that programs set."""
+from .. import torch
 
 VERBOSE_OFF, VERBOSE_ON = 0, 1
 

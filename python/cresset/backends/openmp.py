@@ -1,4 +1,5 @@
 """OpenMP, with which oneDNN runs its threads."""
+from .. import torch
 
 
 def is_available():

@@ -5,7 +5,7 @@ from .._functorch.vmap import vmap
 from ..nn.utils.stateless import _functional_call
 
 __all__ = ["debug_unwrap", "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp",
-           "linearize", "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap"]
+           "linearize", "rearrange", "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap"]
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *,
@@ -57,3 +57,13 @@ def stack_module_state(models):
               models[0].named_parameters()}
     buffers = {k: stacked(k, lambda m: m.named_buffers()) for k, _ in models[0].named_buffers()}
     return params, buffers
+
+
+def rearrange(tensor, pattern, **axes_lengths):
+    """The elements in another order of dims: rearrange(x, "b (h w) c -> b c h w", h=2).
+
+    Names are dims, parentheses join dims, `...` stands for any dims, 1 is a dim of size 1.
+    A list of tensors is stacked first.
+    """
+    from .._functorch.rearrange import rearrange as run
+    return run(tensor, pattern, **axes_lengths)

@@ -114,6 +114,9 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
         return obj
     if _builtin_isinstance(obj, types.FunctionType):
         return _frontend.compile_function(obj)
+    if type(obj) in (list, dict):
+        from .. import _jit_objects
+        return (_jit_objects.ScriptList if type(obj) is list else _jit_objects.ScriptDict)(obj)
     from . import _class
     if _builtin_isinstance(obj, type):
         with _frontend.attempt():

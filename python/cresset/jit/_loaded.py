@@ -217,3 +217,14 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
                 _extra_files[name] = records[name]
     module = LoadedModule(object)
     return module if map_location is None else module.to(map_location)
+
+
+def import_ir_module(cu, file, map_location=None, extra_files=None, restore_shapes=False):
+    """Reads the module of an archive: a path or an open file."""
+    return load(file, map_location, extra_files, restore_shapes)
+
+
+def import_ir_module_from_buffer(cu, buffer, map_location=None, extra_files=None, restore_shapes=False):
+    """Reads the module of an archive in bytes."""
+    import io
+    return load(io.BytesIO(buffer), map_location, extra_files, restore_shapes)

@@ -1,7 +1,7 @@
 """Reductions and normalizations of the elements that a mask keeps (where it is True)."""
 from .. import _C
 
-__all__ = ["amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean",
+__all__ = ["MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor", "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean",
            "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var"]
 
 
@@ -200,3 +200,11 @@ def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
     dtype = dtype or input.dtype
     a = _filled(input.to(dtype), _mask_of(input, input_mask), -float("inf"))
     return _C.logaddexp(a, _filled(other.to(dtype), _mask_of(other, other_mask), -float("inf")))
+
+
+def __getattr__(name):
+    """The names of tensors with a mask, which are loaded when they are first read."""
+    if name in ("MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"):
+        from . import maskedtensor
+        return getattr(maskedtensor, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -4,6 +4,7 @@ import enum
 import math
 import threading
 import time
+from typing import TYPE_CHECKING
 
 __all__ = ["Aggregation", "Event", "EventHandlerHandle", "Stat", "TensorboardEventHandler",
            "data_value_t", "log_event", "register_event_handler", "unregister_event_handler",

@@ -4,7 +4,7 @@ import enum
 from .. import _C
 from .._C import _scaled_mm
 
-__all__ = ["ScalingType", "SwizzleType", "scaled_mm"]
+__all__ = ["ScalingType", "SwizzleType", "scaled_grouped_mm", "scaled_mm"]
 
 
 class ScalingType(enum.IntEnum):
@@ -58,4 +58,35 @@ def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b, sw
     a = mat_a.float() * (_blocks(scale_a, recipe_a, *mat_a.shape) if recipe_a > 1 else scale_a)
     b = mat_b.float() * (_blocks(scale_b.t(), recipe_b, *mat_b.t().shape).t() if recipe_b > 1 else scale_b)
     out = a @ b
+    return (out if bias is None else out + bias.float()).to(output_dtype)
+
+
+def _scaled_rows(matrix, scale, ends, name):
+    """A matrix's rows, in float32, times their scales: one for each row, or with `ends` one for each row and group
+    of columns."""
+    rows = matrix.shape[-2]
+    if matrix.dim() == 3 or ends is None:
+        if scale.shape != matrix.shape[:-1]:
+            raise ValueError(f"scaled_grouped_mm: {name} has the sizes {tuple(scale.shape)}, expected {tuple(matrix.shape[:-1])}")
+        return matrix.float() * scale[..., None]
+    if scale.shape != (rows * len(ends),):
+        raise ValueError(f"scaled_grouped_mm: {name} has the sizes {tuple(scale.shape)}, expected {(rows * len(ends),)}")
+    group = _C.bucketize(_C.arange(matrix.shape[-1], dtype=_C.int32), ends, right=True).clamp_max(len(ends) - 1)
+    return matrix.float() * scale.reshape(len(ends), rows)[group].t()
+
+
+def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b, swizzle_a=None, swizzle_b=None,
+                      bias=None, offs=None, output_dtype=_C.bfloat16, contraction_dim=(), use_fast_accum=False):
+    """Products of groups of matrices with a scale for each row of the first and each column of the second;
+    see grouped_mm for `offs`.  The products are added in float32."""
+    from .._grouped import grouped_mm
+    scale_a, scale_b = _one(scale_a, "scales"), _one(scale_b, "scales")
+    if any(ScalingType(_one(r, "recipes")) != ScalingType.RowWise for r in (scale_recipe_a, scale_recipe_b)):
+        raise NotImplementedError("scaled_grouped_mm: scales of another kind than RowWise are not part of Cresset yet")
+    if any(_one(s, "orders") for s in (swizzle_a, swizzle_b) if s is not None):
+        raise NotImplementedError("scaled_grouped_mm: scales in another order than row-major are not part of Cresset yet")
+    ends = offs if mat_a.dim() == mat_b.dim() == 2 else None
+    a = _scaled_rows(mat_a, scale_a, ends, "scale_a")
+    b = _scaled_rows(mat_b.transpose(-2, -1), scale_b, ends, "scale_b").transpose(-2, -1)
+    out = grouped_mm(a, b, offs=offs)
     return (out if bias is None else out + bias.float()).to(output_dtype)

@@ -451,6 +451,12 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     return ops.im2col(input, _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride))
 
 
+def assert_int_or_pair(arg, arg_name, message):
+    """Raises unless `arg` is a number or has two items; {arg_name} in the message is replaced."""
+    if not (isinstance(arg, int) or len(arg) == 2):
+        raise AssertionError(message.format(arg_name))
+
+
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     """Adds columns of sliding blocks up into an image."""
     return ops.col2im(input, _pair(output_size), _pair(kernel_size), _pair(dilation),
@@ -473,10 +479,19 @@ _ELSEWHERE = {"grouped_mm": "_grouped", "BroadcastingList1": "_jit_internal", "B
               "BroadcastingList3": "_jit_internal", "boolean_dispatch": "_jit_internal",
               "handle_torch_function": "overrides", "has_torch_function": "overrides",
               "has_torch_function_unary": "overrides", "has_torch_function_variadic": "overrides",
-              "Tensor": "_C", "grad": "nn", "ScalingType": "nn._scaled", "SwizzleType": "nn._scaled", "scaled_mm": "nn._scaled"}
+              "Tensor": "_C", "grad": "nn", "ScalingType": "nn._scaled", "SwizzleType": "nn._scaled", "scaled_mm": "nn._scaled",
+              "scaled_grouped_mm": "nn._scaled"}
+
+
+_MODULES = {"np": "numpy", "importlib": "importlib", "dataclasses": "dataclasses", "torch": __name__.partition(".")[0]}
+TYPE_CHECKING = False
+DType = int  # the dtype of annotations of TorchScript
 
 
 def __getattr__(name):
+    if name in _MODULES:
+        from importlib import import_module
+        return import_module(_MODULES[name])
     if name not in _ELSEWHERE:
         from .._absent_names import missing
         raise missing(__name__, name)
@@ -487,4 +502,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_ELSEWHERE})
+    return sorted({*globals(), *_ELSEWHERE, *_MODULES})

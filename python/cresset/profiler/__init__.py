@@ -3,9 +3,10 @@ from .._profiler_kinds import DeviceType, ProfilerActivity, RecordScope
 from .profiler import (ProfilerAction, _KinetoProfile, profile, schedule, supported_activities,
                        tensorboard_trace_handler)
 from ..autograd.profiler import KinetoStepTracker, record_function
+from ._execution_trace import ExecutionTraceObserver
 from . import profiler
 
-__all__ = ["DeviceType", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
+__all__ = ["DeviceType", "ExecutionTraceObserver", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
            "record_function", "schedule", "supported_activities", "tensorboard_trace_handler"]
 
 

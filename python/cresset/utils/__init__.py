@@ -1,10 +1,14 @@
 """Hooks, data loading and other helpers."""
+import copyreg
+import weakref
+
+from .. import torch
 
 
 def __getattr__(name):
     if name in ("benchmark", "data", "checkpoint", "dlpack", "flop_counter", "hooks", "_pytree",
                 "backend_registration", "module_tracker", "weak", "deterministic", "backcompat", "file_baton", "tensorboard",
-                "collect_env", "model_zoo", "cpp_backtrace"):
+                "collect_env", "model_zoo", "cpp_backtrace", "cpp_extension"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
     if name in ("load_backend", "rename_privateuse1_backend", "generate_methods_for_privateuse1_backend"):
@@ -20,9 +24,8 @@ def __getattr__(name):
 
 def swap_tensors(t1, t2):
     """Exchanges two tensors: class, attributes, elements, gradient.  References to one then see the other."""
-    from weakref import getweakrefs
     for name, tensor in (("t1", t1), ("t2", t2)):
-        if getweakrefs(tensor):
+        if weakref.getweakrefs(tensor):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
     slots = [name for cls in type(t1).__mro__ for name in getattr(cls, "__slots__", ())]
     if slots != [name for cls in type(t2).__mro__ for name in getattr(cls, "__slots__", ())]:

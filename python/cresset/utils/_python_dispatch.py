@@ -47,15 +47,26 @@ def _parameter_names(name, overload):
     return [p["name"] for p in next(r for r in records if r["overload"] == overload)["params"]]
 
 
+_rules = {}  # {(class, overload): function}: library.register_torch_dispatch
+
+
+def set_rule(cls, func, function):
+    """Makes a function handle calls of an overload in the place of the class's __torch_dispatch__."""
+    if isinstance(function, staticmethod):
+        function = function.__func__
+    _rules[cls, func] = function
+
+
 def _call_handlers(mode, overloaded, name, overload, values):
     """Calls the mode's handler, or with None those of the overloaded tensors' classes, one after the
     other until one answers.  A mode may answer NotImplemented."""
     func, args, kwargs = _torch_call(name, overload, values)
     types = tuple(map(type, overloaded))
     if mode is not None:
-        return mode.__torch_dispatch__(func, types, args, kwargs)
+        rule = _rules.get((type(mode), func))
+        return rule(mode, func, types, args, kwargs) if rule else mode.__torch_dispatch__(func, types, args, kwargs)
     for x in overloaded:
-        result = type(x).__torch_dispatch__(func, types, args, kwargs)
+        result = _rules.get((type(x), func), type(x).__torch_dispatch__)(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
     classes = "".join(f"\n\n  - tensor subclass {cls}" for cls in types)

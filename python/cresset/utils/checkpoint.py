@@ -23,7 +23,7 @@ from ..random import fork_rng
 __all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "CheckpointFunction",
            "check_backward_validity", "detach_variable", "get_device_states",
            "set_device_states", "noop_context_fn", "set_checkpoint_early_stop",
-           "set_checkpoint_debug_enabled", "DefaultDeviceType"]
+           "set_checkpoint_debug_enabled", "DefaultDeviceType", "GraphExecGroup"]
 
 
 
@@ -33,6 +33,25 @@ def __getattr__(name):
         from . import _selective_checkpoint
         return getattr(_selective_checkpoint, name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+class GraphExecGroup:
+    """Backwards inside `with group:` count as one: a later one takes the values that an earlier one
+    recomputed and did not need."""
+
+    _current = None
+
+    def __enter__(self):
+        if GraphExecGroup._current is not None:
+            raise RuntimeError("GraphExecGroup can only be used once at a time")
+        GraphExecGroup._current = self
+
+    def __exit__(self, *exception):
+        GraphExecGroup._current = None
+
+    @classmethod
+    def _get_current_group(cls):
+        return cls._current
 
 
 _early_stop = contextvars.ContextVar("early_stop", default=True)
@@ -248,8 +267,8 @@ class _Frame:
         return holder
 
     def _give(self, holder):
-        run = _C._current_graph_task_id()
-        run = object() if run < 0 else run
+        run = GraphExecGroup._current or _C._current_graph_task_id()
+        run = object() if isinstance(run, int) and run < 0 else run
         if run not in self.done:
             self._fill(run)
             self.done.add(run)

@@ -1,4 +1,6 @@
 """python -m torch.utils.collect_env: a description of this machine and its Python, for reports."""
+import datetime
+import json
 import locale
 import os
 import platform
@@ -7,7 +9,7 @@ import subprocess
 import sys
 from collections import namedtuple
 
-from .. import version
+from .. import torch, version
 
 COMMON_PATTERNS = {"torch", "numpy", "triton", "optree", "cresset"}
 NVIDIA_PATTERNS = {"cuda-cudart", "cuda-cupti", "cuda-libraries", "cuda-opencl", "cuda-nvrtc",

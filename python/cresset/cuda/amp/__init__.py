@@ -1,4 +1,5 @@
 """Old names of amp."""
+from .common import amp_definitely_not_available
 from .autocast_mode import autocast, custom_bwd, custom_fwd
 from .grad_scaler import GradScaler
 

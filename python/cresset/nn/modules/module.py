@@ -192,6 +192,20 @@ def _parse_to(*args, **kwargs):
     return values["device"], values["dtype"], values["non_blocking"], memory_format
 
 
+class _CallSignature:
+    """What inspect.signature(module) returns: __call__ in C has none, and the class has that of __init__."""
+
+    def __get__(self, module, cls):
+        if module is None:
+            raise AttributeError("__signature__")
+        import inspect
+        call = cls.__call__
+        if inspect.isfunction(call):  # of a subclass
+            return inspect.signature(call.__get__(module))
+        kinds = inspect.Parameter
+        return inspect.Signature([kinds("args", kinds.VAR_POSITIONAL), kinds("kwargs", kinds.VAR_KEYWORD)])
+
+
 class Module(_C.ModuleBase):
     """Base class: define submodules and parameters in `__init__`, and compute in `forward`.
 
@@ -201,6 +215,7 @@ class Module(_C.ModuleBase):
         16
     """
 
+    __signature__ = _CallSignature()
     dump_patches = False
     _version = 1
     call_super_init = False

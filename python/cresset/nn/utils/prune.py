@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 import cresset
+from cresset import torch
 
 __all__ = ["BasePruningMethod", "CustomFromMask", "Identity", "L1Unstructured", "LnStructured",
            "PruningContainer", "RandomStructured", "RandomUnstructured", "custom_from_mask",
