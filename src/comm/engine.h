@@ -89,12 +89,18 @@ typedef struct cr_engine {
     cr_status (*run)(void *link, const cr_call_args *call, int64_t ms, bool *did);
 
     /* Of engines that run all calls themselves, also SEND and RECEIVE, and need no messages:
-     * `send` and `receive` are NULL.  `plan` is called in the program's thread and notes after
-     * which work of the device the calls come; `start` starts n planned calls together, in any
-     * thread.  Then the transfer is waited for and dropped as those of messages. */
+     * `send` and `receive` are NULL.  Both are called in the program's thread.  `plan` notes
+     * after which work of the device the calls come; `start` starts n planned calls together,
+     * and returns before they have ended.  Then the transfer is waited for by another thread,
+     * and dropped, as those of messages. */
     cr_device_kind device; /* of the buffers; host buffers are taken, too */
     cr_status (*plan)(void *link, void **transfer, const cr_call_args *calls, int n);
     cr_status (*start)(void *link, void *transfer, const cr_call_args *calls, int n);
+    /* Makes the device's work that the calling thread gives it from now on come after started
+     * calls.  *ordered false: only their end on the host is enough, because they move host
+     * memory or are a barrier. */
+    cr_status (*order)(void *link, void *transfer, const cr_call_args *calls, int n,
+                       bool *ordered);
 } cr_engine;
 
 /* Makes an engine known by its name, for the life of the process; the table is kept, not

@@ -2,13 +2,14 @@
  *
  * A communicator is made at the first call, on the device of its buffers, by a thread, because
  * making waits for all ranks.  Calls run on a stream of the link, after the work that the
- * program's stream had when they were planned, and a work has ended when they have: then the
- * program's next work on any stream comes after them.  ncclCommAbort is the only way out of a
- * call whose peer is gone; it ends the link.
+ * program's stream had when they were planned.  A program that waits for them makes its stream
+ * wait, and goes on; another thread watches them to their end.  ncclCommAbort is the only way
+ * out of a call whose peer is gone; it ends the link.
  *
  * Buffers in host memory travel through device memory. */
 #include "base/clock.h"
 #include "base/env.h"
+#include "base/log.h"
 #include "comm/engine.h"
 #include "comm/late.h"
 #include "comm/nccl/abi.h"
@@ -58,7 +59,7 @@ typedef struct {
     int sender;
 } nccl_transfer;
 
-enum { YIELDS = 2000, PAUSE_US = 20, ASK_EVERY = 64, HAND_OVER_MS = 1000 };
+enum { YIELDS = 2000, PAUSE_US = 20, ASK_EVERY = 64, HAND_OVER_MS = 1000, DESTROY_MS = 2000 };
 
 /* --- the library --- */
 static bool nccl_bind(void *file)
@@ -176,24 +177,6 @@ static void nccl_link_shut(void *link)
         nccl.CommAbort(comm);
 }
 
-static void nccl_link_close(void *link, bool broken)
-{
-    nccl_link *l = link;
-    cr_nccl_comm comm = nccl_take_comm(l);
-
-    if (l->device >= 0 && !cr_cuda_use(l->device)) {
-        if (!broken && l->stream)
-            nccl_driver->stream_wait(l->stream);
-        if (comm)
-            nccl.CommDestroy(comm);
-        if (l->barrier)
-            nccl_driver->memory_free(l->barrier);
-    }
-    cr_store_drop(l->store);
-    pthread_mutex_destroy(&l->lock);
-    cr_free(l);
-}
-
 /* --- the communicator --- */
 typedef struct {
     cr_nccl_comm comm;
@@ -287,6 +270,50 @@ static cr_status nccl_connect(nccl_link *l, int device)
     if (!l->barrier)
         CUDA_DO(memory_get(&l->barrier, sizeof(int32_t)));
     return CR_OK;
+}
+
+/* --- closing --- */
+static cr_status ending_run(void *at)
+{
+    making *m = at;
+
+    CR_TRY(nccl_cuda(cr_cuda_use(m->device)));
+    NCCL_DO(CommDestroy, m->comm);
+    return CR_OK;
+}
+
+/* NCCL may wait until the other ranks destroy theirs, too: not longer than a limit. */
+static void nccl_destroy(const nccl_link *l, cr_nccl_comm comm)
+{
+    making *m = cr_alloc_zero(sizeof *m);
+    bool late = false;
+
+    if (!m)
+        return;
+    m->comm = comm;
+    m->device = l->device;
+    if (cr_run_limited(ending_run, m, cr_free, DESTROY_MS, "NCCL: ending a group", &late))
+        cr_log_line("comm", 1, "%s", cr_error_message());
+    if (!late)
+        cr_free(m);
+}
+
+static void nccl_link_close(void *link, bool broken)
+{
+    nccl_link *l = link;
+    cr_nccl_comm comm = nccl_take_comm(l);
+
+    if (l->device >= 0 && !cr_cuda_use(l->device)) {
+        if (!broken && l->stream)
+            nccl_driver->stream_wait(l->stream);
+        if (comm)
+            nccl_destroy(l, comm);
+        if (l->barrier)
+            nccl_driver->memory_free(l->barrier);
+    }
+    cr_store_drop(l->store);
+    pthread_mutex_destroy(&l->lock);
+    cr_free(l);
 }
 
 /* --- what NCCL takes --- */
@@ -663,6 +690,25 @@ static cr_status nccl_start(void *link, void *transfer, const cr_call_args *call
 }
 
 /* --- waiting --- */
+/* A program that waits for a barrier wants its host to wait. */
+static cr_status nccl_order(void *link, void *transfer, const cr_call_args *calls, int n,
+                            bool *ordered)
+{
+    const nccl_transfer *t = transfer;
+
+    (void)link;
+    *ordered = false;
+    for (int i = 0; i < n; i++)
+        if (calls[i].kind == CR_CALL_BARRIER)
+            return CR_OK;
+    if (t->stages.len)
+        return CR_OK;
+    CR_TRY(nccl_cuda(cr_cuda_use(t->device)));
+    CUDA_DO(stream_wait_event(cr_cuda_stream(t->device), t->after, 0));
+    *ordered = true;
+    return CR_OK;
+}
+
 /* The failure that NCCL has found meanwhile. */
 static cr_status nccl_ask(nccl_link *l)
 {
@@ -722,7 +768,8 @@ cr_engine_library cr_nccl_engine = {
                .drop = nccl_drop,
                .device = CR_CUDA,
                .plan = nccl_plan,
-               .start = nccl_start},
+               .start = nccl_start,
+               .order = nccl_order},
     .open = nccl_open_library,
     .advice =
         "backend 'nccl' needs an NVIDIA GPU and NCCL ('pip install nvidia-nccl-cu12' brings "

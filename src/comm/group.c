@@ -1,5 +1,6 @@
 /* Groups, and the order of their calls. */
 #include "base/env.h"
+#include "base/log.h"
 #include "comm/group_impl.h"
 #include "comm/net.h"
 #include "device/device.h"
@@ -27,13 +28,16 @@ struct cr_work {
     uint64_t sequence; /* of the first call */
     double end;        /* time limit of a transfer */
     void *transfer;    /* of a SEND or RECEIVE, or of an engine that runs whole calls */
+    bool handed;       /* such an engine's start has returned, as follows */
+    cr_status start_status;
+    char *start_message;
     int source, n;
     CR_VEC(work_follower) followers;
     cr_call_args *calls;
     char where[CR_WHERE_BYTES];
 };
 
-enum { OPEN_SLICE_MS = 200 };
+enum { OPEN_SLICE_MS = 200, START_SLICE_MS = 100, LOOK_UP_MS = 2000 };
 
 /* --- making groups --- */
 /* A forked child has the sockets of its parent's link, but neither its threads nor, perhaps,
@@ -54,8 +58,8 @@ static void group_unlink(cr_comm *g)
 {
     if (is_inherited(g))
         return;
-    if (!g->broken)
-        g->engine->shut(g->link);
+    if (!g->broken && g->engine->receive)
+        g->engine->shut(g->link); /* ends the receives */
     for (int r = 0; g->ahead && r < g->size; r++)
         if (g->ahead[r])
             g->engine->drop(g->link, g->ahead[r]);
@@ -68,6 +72,7 @@ static void group_free(cr_comm *g)
         group_unlink(g);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
+    pthread_mutex_destroy(&g->starting);
     cr_peers_free(g->peers);
     cr_store_drop(g->store);
     cr_text_drop(&g->why);
@@ -91,6 +96,7 @@ static cr_comm *group_blank(const cr_comm_how *how)
         return NULL;
     g->count = 1;
     pthread_mutex_init(&g->lock, NULL);
+    pthread_mutex_init(&g->starting, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&g->changed, &monotonic);
@@ -261,7 +267,24 @@ void cr_comm_break(cr_comm *g, const char *why)
         g->engine->shut(g->link);
 }
 
-void cr_comm_shut(cr_comm *g, const char *why) { cr_comm_break(g, why); }
+/* Says that the group's reason to be broken is complete; `why` replaces it, if not NULL. */
+static void group_tell(cr_comm *g, const char *why)
+{
+    pthread_mutex_lock(&g->lock);
+    if (why && !g->told) {
+        g->why.len = 0;
+        cr_text_put(&g->why, why);
+    }
+    g->told = true;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void cr_comm_shut(cr_comm *g, const char *why)
+{
+    cr_comm_break(g, why);
+    group_tell(g, NULL);
+}
 
 /* Ends the thread, which runs waiting works to their failure or end first. */
 void cr_comm_end(cr_comm *g)
@@ -343,6 +366,18 @@ void cr_comm_history(cr_comm *g, cr_text *out)
 }
 
 /* --- works --- */
+static struct timespec end_after(int64_t ms)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += ms % 1000 * 1000000;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
 static cr_work *work_keep(cr_work *w)
 {
     w->count++;
@@ -357,6 +392,7 @@ void cr_work_drop(cr_work *w)
         w->g->engine->drop(w->g->link, w->transfer);
     cr_vec_drop(&w->followers);
     cr_free(w->message);
+    cr_free(w->start_message);
     cr_free(w->calls);
     cr_free(w);
 }
@@ -428,7 +464,12 @@ static cr_status call_failed(const cr_running *c, cr_status st)
     snprintf(why, sizeof why, "%s", cr_error_message());
     cr_comm_break(c->g, why);
     cr_fail(st, "%s", why);
-    return cr_report(c, st);
+    st = cr_report(c, st);
+    /* The program has perhaps gone on, and learns of it by its next call alone. */
+    if (c->g->engine->start)
+        cr_log_line("comm", 1, "%s", cr_error_message());
+    group_tell(c->g, c->g->engine->start ? cr_error_message() : NULL);
+    return st;
 }
 
 static cr_running running_of(const cr_work *w, int i)
@@ -443,8 +484,12 @@ static cr_running running_of(const cr_work *w, int i)
 static cr_status fail_broken(cr_comm *g)
 {
     char *why = cr_error_scratch();
+    struct timespec end = end_after(LOOK_UP_MS);
 
     pthread_mutex_lock(&g->lock);
+    while (g->engine->start && g->has_thread && !g->told &&
+           !pthread_cond_timedwait(&g->changed, &g->lock, &end))
+        ;
     snprintf(why, CR_SCRATCH_BYTES, "%s", cr_text_str(&g->why));
     pthread_mutex_unlock(&g->lock);
     return cr_fail(CR_COMM, "the group '%s' of rank %d is closed since: %s", g->name, g->rank,
@@ -465,21 +510,79 @@ static bool has_ended(cr_comm *g)
     bool ended = g->ends;
     if (ended && !g->why.len)
         cr_text_put(&g->why, "it was destroyed");
+    g->told |= ended;
     pthread_mutex_unlock(&g->lock);
     return ended;
 }
 
-/* Runs all calls of a work together. */
-static cr_status work_run_whole(cr_work *w)
+/* --- works of engines that run whole calls --- */
+static cr_status start_status(const cr_work *w)
+{
+    return w->start_status
+               ? cr_fail(w->start_status, "%s",
+                         w->start_message ? w->start_message : "no memory for a message")
+               : CR_OK;
+}
+
+/* Waits until the engine has started the work, which may take as long as a call. */
+static cr_status work_wait_start(cr_work *w, double end)
+{
+    cr_comm *g = w->g;
+    int ended = -1;
+
+    pthread_mutex_lock(&g->lock);
+    while (!w->handed && ended < 0 && cr_seconds() < end) {
+        struct timespec slice = end_after(START_SLICE_MS);
+        if (pthread_cond_timedwait(&g->changed, &g->lock, &slice) && g->peers)
+            ended = cr_peers_ended(g->peers);
+    }
+    bool handed = w->handed;
+    pthread_mutex_unlock(&g->lock);
+    if (handed)
+        return start_status(w);
+    return ended >= 0 ? cr_fail(CR_COMM, "the process of rank %d has ended", ended)
+                      : cr_fail(CR_COMM, "Timed out");
+}
+
+/* Watches a work to its end. */
+static cr_status work_watch(cr_work *w)
 {
     cr_running c = running_of(w, 0);
+    cr_status st = work_wait_start(w, c.end);
 
-    if (is_broken(w->g))
-        return fail_broken(w->g);
-    cr_status st = w->g->engine->start(w->g->link, w->transfer, w->calls, w->n);
     if (!st)
         st = cr_transfer_wait(w->g, w->transfer, c.end, NULL);
     return st ? call_failed(&c, st) : CR_OK;
+}
+
+/* Starts a work in the program's thread.  Its failure is the work's, which the group's thread
+ * ends: an engine that hangs here is ended from there, too. */
+static void work_hand(cr_work *w)
+{
+    cr_comm *g = w->g;
+    cr_status st =
+        is_broken(g) ? fail_broken(g) : g->engine->start(g->link, w->transfer, w->calls, w->n);
+
+    pthread_mutex_lock(&g->lock);
+    w->start_status = st;
+    w->start_message = st ? cr_strdup(cr_error_message()) : NULL;
+    w->handed = true;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* Makes the device's later work come after the started work: true if that is enough for a
+ * program that waits. */
+static bool work_order(cr_work *w)
+{
+    cr_comm *g = w->g;
+    bool ordered = false;
+
+    pthread_mutex_lock(&g->lock);
+    bool runs = w->handed && !w->start_status && w->state != WORK_ENDED && !g->broken;
+    pthread_mutex_unlock(&g->lock);
+    return runs && g->engine->order &&
+           !g->engine->order(g->link, w->transfer, w->calls, w->n, &ordered) && ordered;
 }
 
 static void work_run(cr_work *w)
@@ -487,7 +590,7 @@ static void work_run(cr_work *w)
     cr_status st = CR_OK;
 
     if (w->g->engine->start) {
-        work_end(w, work_run_whole(w));
+        work_end(w, work_watch(w));
         return;
     }
     for (int i = 0, joined = 0; i < w->n && !st; i += joined) {
@@ -646,6 +749,25 @@ static cr_status work_start(cr_work *w, bool now)
     return CR_OK;
 }
 
+/* Starts a work with an engine that runs whole calls.  One thread at a time, so that calls have
+ * the order of their numbers. */
+static cr_status work_start_whole(cr_work *w, bool now)
+{
+    cr_comm *g = w->g;
+
+    pthread_mutex_lock(&g->starting);
+    pthread_mutex_lock(&g->lock);
+    work_number(w);
+    cr_status st = group_enqueue(w);
+    pthread_mutex_unlock(&g->lock);
+    if (!st)
+        work_hand(w);
+    pthread_mutex_unlock(&g->starting);
+    if (!st && now && !work_order(w) && cr_work_wait(w, -1))
+        return CR_OK; /* the failure is the work's */
+    return st;
+}
+
 /* --- transfers of programs --- */
 static cr_status transfer_start(cr_work *w)
 {
@@ -743,7 +865,9 @@ cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, in
     if (g->engine->plan)
         st = g->engine->plan(g->link, &w->transfer, w->calls, n);
     if (!st)
-        st = transfer ? transfer_start(w) : work_start(w, now);
+        st = transfer           ? transfer_start(w)
+             : g->engine->start ? work_start_whole(w, now)
+                                : work_start(w, now);
     if (!st && transfer && now)
         transfer_fetch(w);
     if (st)
@@ -753,7 +877,8 @@ cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, in
     return st;
 }
 
-static cr_status work_status(cr_work *w)
+/* The failure of a work that has ended. */
+static cr_status work_status(const cr_work *w)
 {
     return w->status
                ? cr_fail(w->status, "%s", w->message ? w->message : "no memory for a message")
@@ -765,24 +890,12 @@ cr_status cr_comm_run(cr_comm *g, const cr_call_args *call, const char *where)
     cr_work *w = NULL;
 
     CR_TRY(cr_comm_start(&w, g, call, 1, where, -1, true));
-    cr_status st = work_status(w);
+    cr_status st = cr_work_ended(w) ? work_status(w) : CR_OK;
     cr_work_drop(w);
     return st;
 }
 
 /* --- waiting --- */
-static struct timespec end_after(int64_t ms)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += ms % 1000 * 1000000;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
 cr_status cr_work_wait(cr_work *w, int64_t timeout_ms)
 {
     cr_comm *g = w->g;
@@ -791,6 +904,8 @@ cr_status cr_work_wait(cr_work *w, int64_t timeout_ms)
 
     if (is_inherited(g))
         return fail_inherited(g);
+    if (timeout_ms < 0 && g->engine->start && work_order(w))
+        return CR_OK;
     if (timeout_ms < 0)
         transfer_fetch(w);
     else

@@ -1,9 +1,10 @@
 /* group.h - groups of ranks and their calls.
  *
  * A group has an engine's link, a store, and one order of calls: calls run one after another,
- * in the caller's thread or in a thread of the group.  Transfers of programs (SEND, RECEIVE)
- * run beside them.  The first failure of a transfer breaks the group: it closes its link, so
- * that all ranks fail soon, and every later call fails with the first reason.
+ * in the caller's thread or in a thread of the group.  Engines of devices start calls in the
+ * caller's thread, and a thread of the group watches them.  Transfers of programs (SEND,
+ * RECEIVE) run beside them.  The first failure of a transfer breaks the group: it closes its
+ * link, so that all ranks fail soon, and every later call fails with the first reason.
  *
  * Before data travels, ranks compare their calls: kind, operation, dtype, counts, number and
  * root. A difference is an error at every rank that names both lines of the programs.  All
@@ -58,12 +59,14 @@ void cr_comm_history(cr_comm *g, cr_text *out);
  * arguments, CR_COMM when the group is broken; a failure of a call is the work's. */
 CR_MUST cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, int n,
                                 const char *where, int64_t timeout_ms, bool now);
-/* The same, waiting for the end: also a failure of a call is this function's. */
+/* The same, waiting as cr_work_wait does: also a failure of a call is this function's. */
 CR_MUST cr_status cr_comm_run(cr_comm *g, const cr_call_args *call, const char *where);
 
 /* --- works: a group must outlive its works --- */
-/* Waits for the end.  timeout_ms -1: until the calls' own limits.  The work's failure is this
- * function's; CR_COMM when the wait ends before the work. */
+/* Waits for the end.  timeout_ms -1: until the calls' own limits; with an engine of a device,
+ * the device's later work waits and the caller does not, so that a failure may be that of the
+ * group's next call.  The work's failure is this function's; CR_COMM when the wait ends before
+ * the work. */
 CR_MUST cr_status cr_work_wait(cr_work *w, int64_t timeout_ms);
 /* True when the work has ended; of a transfer, without waiting for it. */
 bool cr_work_is_done(cr_work *w);

@@ -58,7 +58,9 @@ struct cr_comm {
     pthread_t thread;
     pid_t process; /* that made the group */
     bool broken;
+    bool told; /* the reason is complete: ranks and calls were looked up */
     cr_text why;
+    pthread_mutex_t starting; /* held while an engine of a device starts a call */
     uint64_t sequence;
     cr_history_line *history; /* CR_HISTORY lines, by sequence */
 

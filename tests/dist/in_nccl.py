@@ -1,5 +1,6 @@
 """What each rank does in test_nccl.py: functions of (rank, size), a GPU for each rank."""
 import os
+import threading
 import time
 
 import cresset as torch
@@ -104,6 +105,26 @@ def movements(rank, size):
         assert x.item() == 2
 
 
+def host_goes_on(rank, size):
+    """A program that waits for a call goes on, and its stream waits: ranks other than 0 call only when rank 0 has gone on."""
+    cuda = here(rank)
+    store = dist.distributed_c10d._get_default_store()
+    dist.all_reduce(torch.ones(1, device=cuda))
+    x = torch.full((100_000,), float(rank + 1), device=cuda)
+    if rank:
+        store.wait(["went on"])
+    works = [dist.all_reduce(x, async_op=True) for _ in range(3)]
+    for work in works:
+        work.wait()
+    y = x + 1
+    dist.broadcast(y, 0)
+    if rank == 0:
+        assert not works[0].is_completed()
+        store.set("went on", "1")
+    del works
+    assert y[0].item() == y[-1].item() == size * (size + 1) / 2 * size ** 2 + 1
+
+
 def training(rank, size):
     """Losses of one process that has the whole batch."""
     cuda = here(rank)
@@ -157,6 +178,7 @@ def a_rank_dies(rank, size):
     cuda = here(rank)
     x = torch.ones(100, device=cuda)
     dist.all_reduce(x)
+    x.sum().item()
     if rank == 1:
         os.kill(os.getpid(), 9)
     started = time.monotonic()
@@ -174,15 +196,15 @@ def a_rank_dies(rank, size):
 
 
 def closed_while_connecting(rank, size):
-    """Rank 0 closes the group while its first call waits for the others to connect."""
+    """Another thread of rank 0 closes the group while its first call waits for the others to connect."""
     cuda = here(rank)
-    group = dist.group.WORLD
+    closing = threading.Timer(0.5, dist.group.WORLD.abort)
     if rank:
         time.sleep(1.5)
-    work = dist.all_reduce(torch.ones(3, device=cuda), async_op=True)
-    time.sleep(0.5)
-    group.abort()
+    closing.start()
     try:
+        work = dist.all_reduce(torch.ones(3, device=cuda), async_op=True)
+        closing.join()
         work.wait()
         torch.cuda.synchronize()
     except dist.DistBackendError as error:

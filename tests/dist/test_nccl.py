@@ -20,7 +20,7 @@ import ranks  # noqa: E402
 
 AVAILABLE = torch.cuda.is_available() and dist.is_nccl_available()
 DEVICES = torch.cuda.device_count() if AVAILABLE else 0
-NAMES = ["reductions", "movements", "training", "refusals", "both_devices", "closed_while_connecting", "a_rank_dies"]
+NAMES = ["reductions", "movements", "host_goes_on", "training", "refusals", "both_devices", "closed_while_connecting", "a_rank_dies"]
 
 
 def check(name, size):
