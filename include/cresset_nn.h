@@ -35,7 +35,18 @@ typedef struct cr_module cr_module;
  * BatchNorm2d, BatchNorm3d, LayerNorm, GroupNorm, RMSNorm, Embedding, Dropout, Flatten,
  * Identity, the pooling layers and activations of src/nn/layers.def, and Sequential, which
  * starts empty.  Fails with CR_ATTRIBUTE for other names, CR_TYPE and CR_VALUE for wrong
- * arguments. */
+ * arguments.
+ *
+ * Layers with several inputs and results, which cr_module_call calls (inputs in brackets may be
+ * NULL or left out; further results need not be asked for):
+ *     RNN, GRU                 input, [h_0]                     output, h_n
+ *     LSTM                     input, [h_0], [c_0]              output, h_n, c_n
+ *     MultiheadAttention       query, key, value, [key_padding_mask], [attn_mask]
+ *                                                               output, mean weights of the
+ * heads TransformerEncoderLayer  src, [src_mask], [src_key_padding_mask]       output
+ *     TransformerDecoderLayer  tgt, memory, [tgt_mask], [memory_mask],
+ *                              [tgt_key_padding_mask], [memory_key_padding_mask]   output
+ * Packed sequences, add_bias_kv and add_zero_attn exist in Python only. */
 CR_API CR_MUST cr_status cr_module_new(cr_module **out, const char *kind, const cr_arg *args);
 
 /* Computes *out (owned by the caller) from the input. */

@@ -871,6 +871,32 @@ double cr_easy_clip(const char *file, int line, cr_tensors params, double max_no
     return norm;
 }
 
+static cr_status easy_forward_many(cr_module *m, const cr_arg *arg, cr_tensor **out,
+                                   size_t outs)
+{
+    cr_tensor **made = cr_alloc(outs * sizeof *made + 1);
+    cr_tensors input = {NULL, 0};
+    cr_status st = made ? first_list(&input, arg, "forward", "input") : CR_MEMORY;
+
+    st = st ? st : cr_module_call(made, outs, m, input.at, input.len);
+
+    for (size_t i = 0; !st && i < outs; i++) {
+        out[i] = made[i];
+        st = easy_own(out[i], drop_tensor);
+    }
+    cr_free(made);
+    return st;
+}
+
+void cr_easy_forward_many(const char *file, int line, cr_module *m, const cr_arg *input,
+                          cr_tensor **out, size_t outs)
+{
+    for (size_t i = 0; out && i < outs; i++)
+        out[i] = NULL;
+    if (ready(file, line, "ct_forward_many"))
+        cr_easy_check(file, line, "ct_forward_many", easy_forward_many(m, input, out, outs));
+}
+
 cr_loader *cr_easy_loader(const char *file, int line, const cr_arg *args)
 {
     cr_loader *l = NULL;

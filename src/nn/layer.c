@@ -9,23 +9,20 @@
 
 /* --- arguments --- */
 
-static cr_value layer_arg(const cr_module *m, const char *name)
+cr_value nn_arg(const cr_module *m, const char *name)
 {
     int i = cr_op_find_param(m->signature, name);
 
     return i < 0 ? cr_of_none() : m->arg[i];
 }
 
-static bool layer_is_on(const cr_module *m, const char *name)
-{
-    return layer_arg(m, name).i != 0;
-}
+bool nn_is_on(const cr_module *m, const char *name) { return nn_arg(m, name).i != 0; }
 
 /* --- weights --- */
 
 static cr_dtype layer_dtype(const cr_module *m)
 {
-    cr_value v = layer_arg(m, "dtype");
+    cr_value v = nn_arg(m, "dtype");
 
     return v.tag == CR_DTYPE_VAL ? (cr_dtype)v.i : cr_default_dtype();
 }
@@ -38,8 +35,8 @@ static cr_status layer_tensor(cr_tensor **out, const cr_op *op, const int64_t *s
     return cr_call_tensor(out, op, arg, 2);
 }
 
-static cr_status add_param(cr_module *m, const char *name, const cr_op *op, const int64_t *size,
-                           int ndim)
+cr_status nn_add_param(cr_module *m, const char *name, const cr_op *op, const int64_t *size,
+                       int ndim)
 {
     cr_tensor *t = NULL;
 
@@ -49,8 +46,7 @@ static cr_status add_param(cr_module *m, const char *name, const cr_op *op, cons
     return st;
 }
 
-/* Calls the random operator `uniform_` or `normal_` on `t` without recording. */
-static cr_status fill_random(cr_tensor *t, const cr_op *op, double a, double b)
+cr_status nn_fill_random(cr_tensor *t, const cr_op *op, double a, double b)
 {
     cr_value arg[] = {cr_of_tensor(t), cr_of_float(a), cr_of_float(b)};
     cr_tensor *same = NULL;
@@ -77,25 +73,25 @@ static cr_status draw_weights(cr_module *m)
         fan_in *= (double)weight->size[d];
     double bound = sqrt(3.0) * (gain / sqrt(fan_in));
     if (weight->numel)
-        CR_TRY(fill_random(weight, cr_entry.uniform_, -bound, bound));
+        CR_TRY(nn_fill_random(weight, cr_entry.uniform_, -bound, bound));
     bound = fan_in > 0 ? 1 / sqrt(fan_in) : 0;
-    return bias ? fill_random(bias, cr_entry.uniform_, -bound, bound) : CR_OK;
+    return bias ? nn_fill_random(bias, cr_entry.uniform_, -bound, bound) : CR_OK;
 }
 
-/* Adds a parameter, or an empty entry of this name when it is not wanted. */
-static cr_status add_optional(cr_module *m, const char *name, bool wanted, const cr_op *op,
-                              const int64_t *size, int ndim)
+cr_status nn_add_optional(cr_module *m, const char *name, bool wanted, const cr_op *op,
+                          const int64_t *size, int ndim)
 {
-    return wanted ? add_param(m, name, op, size, ndim) : cr_module_set_parameter(m, name, NULL);
+    return wanted ? nn_add_param(m, name, op, size, ndim)
+                  : cr_module_set_parameter(m, name, NULL);
 }
 
 static cr_status make_linear(cr_module *m)
 {
-    int64_t size[] = {layer_arg(m, "out_features").i, layer_arg(m, "in_features").i};
+    int64_t size[] = {nn_arg(m, "out_features").i, nn_arg(m, "in_features").i};
 
-    CR_TRY(add_param(m, "weight", cr_entry.empty_memory_format, size, 2));
+    CR_TRY(nn_add_param(m, "weight", cr_entry.empty_memory_format, size, 2));
     CR_TRY(
-        add_optional(m, "bias", layer_is_on(m, "bias"), cr_entry.empty_memory_format, size, 1));
+        nn_add_optional(m, "bias", nn_is_on(m, "bias"), cr_entry.empty_memory_format, size, 1));
     return draw_weights(m);
 }
 
@@ -111,23 +107,23 @@ static cr_status check_conv(int64_t in, int64_t out, int64_t groups)
 /* Weight [rows, columns, *kernel_size] and bias [outputs]. */
 static cr_status make_kernels(cr_module *m, int64_t rows, int64_t columns, int64_t outputs)
 {
-    cr_value kernel = layer_arg(m, "kernel_size");
+    cr_value kernel = nn_arg(m, "kernel_size");
     int64_t size[5] = {rows, columns};
 
     if (kernel.len > 3)
         return cr_fail(CR_VALUE, "kernel_size has %u numbers", kernel.len);
     for (uint32_t i = 0; i < kernel.len; i++)
         size[2 + i] = kernel.ints[i];
-    CR_TRY(add_param(m, "weight", cr_entry.empty_memory_format, size, 2 + (int)kernel.len));
-    CR_TRY(add_optional(m, "bias", layer_is_on(m, "bias"), cr_entry.empty_memory_format,
-                        &outputs, 1));
+    CR_TRY(nn_add_param(m, "weight", cr_entry.empty_memory_format, size, 2 + (int)kernel.len));
+    CR_TRY(nn_add_optional(m, "bias", nn_is_on(m, "bias"), cr_entry.empty_memory_format,
+                           &outputs, 1));
     return draw_weights(m);
 }
 
 static cr_status make_conv(cr_module *m)
 {
-    int64_t in = layer_arg(m, "in_channels").i, out = layer_arg(m, "out_channels").i;
-    int64_t groups = layer_arg(m, "groups").i;
+    int64_t in = nn_arg(m, "in_channels").i, out = nn_arg(m, "out_channels").i;
+    int64_t groups = nn_arg(m, "groups").i;
 
     CR_TRY(check_conv(in, out, groups));
     return make_kernels(m, out, in / groups, out);
@@ -135,8 +131,8 @@ static cr_status make_conv(cr_module *m)
 
 static cr_status make_conv_transpose(cr_module *m)
 {
-    int64_t in = layer_arg(m, "in_channels").i, out = layer_arg(m, "out_channels").i;
-    int64_t groups = layer_arg(m, "groups").i;
+    int64_t in = nn_arg(m, "in_channels").i, out = nn_arg(m, "out_channels").i;
+    int64_t groups = nn_arg(m, "groups").i;
 
     CR_TRY(check_conv(in, out, groups));
     return make_kernels(m, in, out / groups, out);
@@ -156,11 +152,11 @@ static cr_status add_buffer(cr_module *m, const char *name, const cr_op *op,
 
 static cr_status make_batch_norm(cr_module *m)
 {
-    int64_t size[] = {layer_arg(m, "num_features").i};
-    bool affine = layer_is_on(m, "affine"), track = layer_is_on(m, "track_running_stats");
+    int64_t size[] = {nn_arg(m, "num_features").i};
+    bool affine = nn_is_on(m, "affine"), track = nn_is_on(m, "track_running_stats");
 
-    CR_TRY(add_optional(m, "weight", affine, cr_entry.ones, size, 1));
-    CR_TRY(add_optional(m, "bias", affine && layer_is_on(m, "bias"), cr_entry.zeros, size, 1));
+    CR_TRY(nn_add_optional(m, "weight", affine, cr_entry.ones, size, 1));
+    CR_TRY(nn_add_optional(m, "bias", affine && nn_is_on(m, "bias"), cr_entry.zeros, size, 1));
     CR_TRY(
         add_buffer(m, "running_mean", track ? cr_entry.zeros : NULL, size, 1, layer_dtype(m)));
     CR_TRY(add_buffer(m, "running_var", track ? cr_entry.ones : NULL, size, 1, layer_dtype(m)));
@@ -169,26 +165,26 @@ static cr_status make_batch_norm(cr_module *m)
 
 static cr_status make_layer_norm(cr_module *m)
 {
-    cr_value shape = layer_arg(m, "normalized_shape"), bias = layer_arg(m, "bias");
-    bool affine = layer_is_on(m, "elementwise_affine");
+    cr_value shape = nn_arg(m, "normalized_shape"), bias = nn_arg(m, "bias");
+    bool affine = nn_is_on(m, "elementwise_affine");
 
-    CR_TRY(add_optional(m, "weight", affine, cr_entry.ones, shape.ints, (int)shape.len));
+    CR_TRY(nn_add_optional(m, "weight", affine, cr_entry.ones, shape.ints, (int)shape.len));
     if (bias.tag == CR_NONE) /* RMSNorm has no bias */
         return CR_OK;
-    return add_optional(m, "bias", affine && bias.i, cr_entry.zeros, shape.ints,
-                        (int)shape.len);
+    return nn_add_optional(m, "bias", affine && bias.i, cr_entry.zeros, shape.ints,
+                           (int)shape.len);
 }
 
 static cr_status make_group_norm(cr_module *m)
 {
-    int64_t groups = layer_arg(m, "num_groups").i, size[] = {layer_arg(m, "num_channels").i};
-    bool affine = layer_is_on(m, "affine");
+    int64_t groups = nn_arg(m, "num_groups").i, size[] = {nn_arg(m, "num_channels").i};
+    bool affine = nn_is_on(m, "affine");
 
     if (groups <= 0 || size[0] % groups)
         return cr_fail(CR_VALUE, "num_channels (%lld) must be divisible by num_groups (%lld)",
                        (long long)size[0], (long long)groups);
-    CR_TRY(add_optional(m, "weight", affine, cr_entry.ones, size, 1));
-    return add_optional(m, "bias", affine && layer_is_on(m, "bias"), cr_entry.zeros, size, 1);
+    CR_TRY(nn_add_optional(m, "weight", affine, cr_entry.ones, size, 1));
+    return nn_add_optional(m, "bias", affine && nn_is_on(m, "bias"), cr_entry.zeros, size, 1);
 }
 
 /* Replaces an argument's value, as when a default depends on another argument. */
@@ -214,8 +210,8 @@ static cr_status zero_row(cr_tensor *t, int64_t row)
 
 static cr_status make_embedding(cr_module *m)
 {
-    int64_t size[] = {layer_arg(m, "num_embeddings").i, layer_arg(m, "embedding_dim").i};
-    cr_value padding = layer_arg(m, "padding_idx");
+    int64_t size[] = {nn_arg(m, "num_embeddings").i, nn_arg(m, "embedding_dim").i};
+    cr_value padding = nn_arg(m, "padding_idx");
 
     if (padding.tag == CR_INT) {
         if (padding.i < -size[0] || padding.i >= size[0])
@@ -223,14 +219,14 @@ static cr_status make_embedding(cr_module *m)
         padding.i += padding.i < 0 ? size[0] : 0;
         set_arg(m, "padding_idx", padding);
     }
-    CR_TRY(add_param(m, "weight", cr_entry.empty_memory_format, size, 2));
-    CR_TRY(fill_random(nn_own(m, "weight"), cr_entry.normal_, 0, 1));
+    CR_TRY(nn_add_param(m, "weight", cr_entry.empty_memory_format, size, 2));
+    CR_TRY(nn_fill_random(nn_own(m, "weight"), cr_entry.normal_, 0, 1));
     return padding.tag == CR_INT ? zero_row(nn_own(m, "weight"), padding.i) : CR_OK;
 }
 
 static cr_status make_dropout(cr_module *m)
 {
-    double p = layer_arg(m, "p").d;
+    double p = nn_arg(m, "p").d;
 
     if (!(p >= 0 && p <= 1))
         return cr_fail(CR_VALUE, "dropout probability has to be between 0 and 1, but got %g",
@@ -240,8 +236,8 @@ static cr_status make_dropout(cr_module *m)
 
 static cr_status make_pool(cr_module *m)
 {
-    if (!layer_arg(m, "stride").len)
-        set_arg(m, "stride", layer_arg(m, "kernel_size"));
+    if (!nn_arg(m, "stride").len)
+        set_arg(m, "stride", nn_arg(m, "kernel_size"));
     return CR_OK;
 }
 
@@ -278,19 +274,18 @@ static cr_status forward_linear(cr_tensor **out, cr_module *m, cr_tensor *x)
 
 static cr_status forward_conv(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x),        own_value(m, "weight"),  own_value(m, "bias"),
-                      layer_arg(m, "stride"), layer_arg(m, "padding"), layer_arg(m, "dilation"),
-                      layer_arg(m, "groups")};
+    cr_value arg[] = {cr_of_tensor(x),     own_value(m, "weight"), own_value(m, "bias"),
+                      nn_arg(m, "stride"), nn_arg(m, "padding"),   nn_arg(m, "dilation"),
+                      nn_arg(m, "groups")};
 
     return cr_call_tensor(out, *m->layer->op, arg, 7);
 }
 
 static cr_status forward_conv_transpose(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x),         own_value(m, "weight"),
-                      own_value(m, "bias"),    layer_arg(m, "stride"),
-                      layer_arg(m, "padding"), layer_arg(m, "output_padding"),
-                      layer_arg(m, "groups"),  layer_arg(m, "dilation")};
+    cr_value arg[] = {cr_of_tensor(x),     own_value(m, "weight"), own_value(m, "bias"),
+                      nn_arg(m, "stride"), nn_arg(m, "padding"),   nn_arg(m, "output_padding"),
+                      nn_arg(m, "groups"), nn_arg(m, "dilation")};
 
     return cr_call_tensor(out, *m->layer->op, arg, 8);
 }
@@ -331,7 +326,7 @@ static cr_status check_batch(const cr_tensor *x)
 static cr_status count_batch(cr_module *m, double *factor)
 {
     cr_tensor *count = nn_own(m, "num_batches_tracked");
-    cr_value momentum = layer_arg(m, "momentum");
+    cr_value momentum = nn_arg(m, "momentum");
 
     char *at = NULL;
 
@@ -349,14 +344,14 @@ static cr_status count_batch(cr_module *m, double *factor)
 static cr_status forward_batch_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
     cr_value mean = own_value(m, "running_mean"), var = own_value(m, "running_var");
-    cr_value momentum = layer_arg(m, "momentum");
-    double factor = momentum.tag == CR_NONE ? 0 : momentum.d, eps = layer_arg(m, "eps").d;
+    cr_value momentum = nn_arg(m, "momentum");
+    double factor = momentum.tag == CR_NONE ? 0 : momentum.d, eps = nn_arg(m, "eps").d;
     bool batch = m->training || (mean.tag == CR_NONE && var.tag == CR_NONE);
 
     CR_TRY(check_norm_dims(m, x));
     if (batch)
         CR_TRY(check_batch(x));
-    if (m->training && layer_is_on(m, "track_running_stats"))
+    if (m->training && nn_is_on(m, "track_running_stats"))
         CR_TRY(count_batch(m, &factor));
     if (batch ? eps <= 0 : eps < 0)
         return cr_fail(CR_VALUE,
@@ -377,32 +372,32 @@ static cr_status forward_batch_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 
 static cr_status forward_layer_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x),        layer_arg(m, "normalized_shape"),
+    cr_value arg[] = {cr_of_tensor(x),        nn_arg(m, "normalized_shape"),
                       own_value(m, "weight"), own_value(m, "bias"),
-                      layer_arg(m, "eps"),    cr_of_bool(true)};
+                      nn_arg(m, "eps"),       cr_of_bool(true)};
 
     return cr_call_tensor(out, cr_entry.layer_norm, arg, 6);
 }
 
 static cr_status forward_rms_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "normalized_shape"), own_value(m, "weight"),
-                      layer_arg(m, "eps")};
+    cr_value arg[] = {cr_of_tensor(x), nn_arg(m, "normalized_shape"), own_value(m, "weight"),
+                      nn_arg(m, "eps")};
 
     return cr_call_tensor(out, cr_entry.rms_norm, arg, 4);
 }
 
 static cr_status forward_group_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x),      layer_arg(m, "num_groups"), own_value(m, "weight"),
-                      own_value(m, "bias"), layer_arg(m, "eps"),        cr_of_bool(true)};
+    cr_value arg[] = {cr_of_tensor(x),      nn_arg(m, "num_groups"), own_value(m, "weight"),
+                      own_value(m, "bias"), nn_arg(m, "eps"),        cr_of_bool(true)};
 
     return cr_call_tensor(out, cr_entry.group_norm, arg, 6);
 }
 
 static cr_status forward_embedding(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value padding = layer_arg(m, "padding_idx");
+    cr_value padding = nn_arg(m, "padding_idx");
     cr_value arg[] = {own_value(m, "weight"), cr_of_tensor(x),
                       padding.tag == CR_INT ? padding : cr_of_int(-1)};
 
@@ -411,7 +406,7 @@ static cr_status forward_embedding(cr_tensor **out, cr_module *m, cr_tensor *x)
 
 static cr_status forward_dropout(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "p"), cr_of_bool(m->training)};
+    cr_value arg[] = {cr_of_tensor(x), nn_arg(m, "p"), cr_of_bool(m->training)};
 
     return cr_call_tensor(out, cr_entry.dropout, arg, 3);
 }
@@ -420,9 +415,12 @@ static cr_status forward_dropout(cr_tensor **out, cr_module *m, cr_tensor *x)
 
 static const nn_layer layers[] = {
 #define CR_LAYER(kind, params, make, forward, op, text)                                        \
-    {kind, "layer(" params ") -> Tensor", text, make, forward, op},
+    {kind, "layer(" params ") -> Tensor", text, make, forward, op, NULL},
+#define CR_LAYER_MANY(kind, params, make, many, text)                                          \
+    {kind, "layer(" params ") -> Tensor", text, make, NULL, NULL, many},
 #include "nn/layers.def"
 #undef CR_LAYER
+#undef CR_LAYER_MANY
 };
 
 static const nn_layer *layer_find(const char *kind)

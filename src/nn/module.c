@@ -476,6 +476,8 @@ cr_status cr_module_forward(cr_tensor **out, cr_module *m, cr_tensor *input)
     CR_TRY(nn_need(m, "forward", "self", "Module"));
     CR_TRY(nn_need(input, "forward", "input", "Tensor"));
     CR_TRY(nn_need(out, "forward", "out", "Tensor"));
+    if (m->layer && m->layer->many)
+        return m->layer->many(out, 1, m, &input, 1);
     if (m->layer)
         return m->layer->forward ? m->layer->forward(out, m, input)
                                  : forward_children(out, m, input);
@@ -504,8 +506,12 @@ cr_status cr_module_call(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *
     CR_TRY(nn_need(m, "forward", "self", "Module"));
     CR_TRY(nn_need(inputs ? input : (const void *)m, "forward", "input", "Tensor"));
     CR_TRY(nn_need(outs ? out : (const void *)m, "forward", "out", "Tensor"));
+    bool layer = m->layer && m->layer->many; /* whose inputs after the first are optional */
     for (size_t i = 0; i < inputs; i++)
-        CR_TRY(nn_need(input[i], "forward", "input", "Tensor"));
+        if (!layer || !i)
+            CR_TRY(nn_need(input[i], "forward", "input", "Tensor"));
+    if (layer && inputs && outs)
+        return m->layer->many(out, outs, m, input, inputs);
     if (m->many)
         return m->many(out, outs, m, input, inputs, m->context);
     if (inputs != 1 || outs != 1)

@@ -22,6 +22,9 @@ typedef struct {
     cr_status (*make)(cr_module *m);
     cr_status (*forward)(cr_tensor **out, cr_module *m, cr_tensor *x);
     const cr_op *const *op; /* the operator of `by_operator` */
+    /* of layers with several inputs or results: inputs after the first may be NULL */
+    cr_status (*many)(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
+                      size_t inputs);
 } nn_layer;
 
 struct cr_module {
@@ -49,6 +52,66 @@ CR_MUST cr_status nn_need(const void *p, const char *function, const char *what,
  * are copied to `arena`.  `value` must have room for CR_MAX_ARGS entries. */
 CR_MUST cr_status nn_bind(const cr_op **signature, cr_value *value, cr_arena *arena,
                           const char *schema, const char *name, const cr_arg *args);
+
+/* --- what the files of layers share --- */
+
+/* The argument `name`; none when the layer has no such argument. */
+cr_value nn_arg(const cr_module *m, const char *name);
+bool nn_is_on(const cr_module *m, const char *name);
+/* Adds a parameter that `op` (empty, zeros, ones) makes, with the dtype of the layer. */
+CR_MUST cr_status nn_add_param(cr_module *m, const char *name, const cr_op *op,
+                               const int64_t *size, int ndim);
+/* The same, or an empty entry of this name when it is not wanted. */
+CR_MUST cr_status nn_add_optional(cr_module *m, const char *name, bool wanted, const cr_op *op,
+                                  const int64_t *size, int ndim);
+/* Calls the random operator `uniform_` or `normal_` on `t` without recording. */
+CR_MUST cr_status nn_fill_random(cr_tensor *t, const cr_op *op, double a, double b);
+
+/* Tensors that a computation owns until it ends.  After a failure `st` is set, and further
+ * calls return NULL. */
+typedef struct {
+    cr_status st;
+    CR_VEC(cr_tensor *) made;
+} nn_work;
+
+/* The only result of an operator; the work owns it. */
+cr_tensor *nn_do(nn_work *w, const cr_op *op, const cr_value *arg, int n);
+#define NN_DO(w, op, ...)                                                                      \
+    nn_do(w, cr_entry.op, (const cr_value[]){__VA_ARGS__},                                     \
+          (int)(sizeof((const cr_value[]){__VA_ARGS__}) / sizeof(cr_value)))
+/* The results of an operator, n of them, or the items of its list. */
+void nn_do_many(nn_work *w, cr_tensor **out, int n, const cr_op *op, const cr_value *arg,
+                int args);
+/* The result of a module with one input. */
+cr_tensor *nn_apply(nn_work *w, cr_module *m, cr_tensor *x);
+/* Fails unless the work has failed. */
+void nn_work_fail(nn_work *w, cr_status st);
+/* Ends the work: *out[i] are the results, owned by the caller. */
+CR_MUST cr_status nn_finish(nn_work *w, cr_tensor **out, cr_tensor *const *result, size_t outs);
+/* A tensor, or none for NULL. */
+cr_value nn_maybe(cr_tensor *t);
+/* A list of tensors. */
+cr_value nn_list(cr_value *item, size_t n);
+/* Makes a layer and adds it as a child. */
+CR_MUST cr_status nn_add_child(cr_module *m, const char *name, const char *kind,
+                               const cr_arg *args);
+/* Fails with CR_TYPE for other numbers of inputs and results: "LSTM.forward() takes 1 to 3
+ * inputs and has 1 to 3 results, but ...". */
+CR_MUST cr_status nn_check_counts(const cr_module *m, size_t inputs, size_t least, size_t most,
+                                  size_t outs, size_t results);
+
+cr_status nn_make_recurrent(cr_module *m);
+cr_status nn_recurrent(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
+                       size_t inputs);
+cr_status nn_make_attention(cr_module *m);
+cr_status nn_attention(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
+                       size_t inputs);
+cr_status nn_make_encoder_layer(cr_module *m);
+cr_status nn_encoder_layer(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
+                           size_t inputs);
+cr_status nn_make_decoder_layer(cr_module *m);
+cr_status nn_decoder_layer(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
+                           size_t inputs);
 
 /* The layer's tensor `name`, such as "weight"; borrowed.  NULL when the layer has none. */
 cr_tensor *nn_own(const cr_module *m, const char *name);

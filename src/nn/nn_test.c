@@ -587,3 +587,76 @@ TEST(damaged_idx_files_are_refused)
         remove_file(path);
     }
 }
+
+static cr_status call_many(cr_module *m, size_t outs, cr_tensor *a, cr_tensor *b, cr_tensor *c,
+                           size_t inputs)
+{
+    cr_tensor *out[3] = {NULL, NULL, NULL}, *const input[] = {a, b, c};
+    cr_status st = cr_module_call(out, outs, m, input, inputs);
+
+    for (int i = 0; i < 3; i++)
+        cr_drop(out[i]);
+    return st;
+}
+
+TEST(recurrent_layers_refuse_wrong_arguments_and_inputs)
+{
+    cr_module *m = NULL;
+    cr_tensor *x = filled(1, 5, 3), *state = filled(1, 1, 4), *wide = filled(1, 5, 4);
+
+    FAILS(CR_VALUE, cr_module_new(&m, "LSTM", CR_ARGS(3, 0)));
+    says("hidden_size must be greater than zero");
+    FAILS(CR_VALUE, cr_module_new(&m, "GRU", CR_ARGS(3, 4, CR_NAMED(dropout, 1.5))));
+    FAILS(CR_VALUE, cr_module_new(&m, "LSTM", CR_ARGS(3, 4, CR_NAMED(proj_size, 4))));
+    says("proj_size has to be smaller than hidden_size");
+    FAILS(CR_VALUE, cr_module_new(&m, "RNN", CR_ARGS(3, 4, 1, "sine")));
+    says("Unknown nonlinearity 'sine'. Select from 'tanh' or 'relu'.");
+    FAILS(CR_TYPE, cr_module_new(&m, "GRU", CR_ARGS(3, 4, CR_NAMED(proj_size, 2))));
+    EQ(m, NULL);
+    m = layer("LSTM", CR_ARGS(3, 4));
+    OK(call_many(m, 3, x, state, state, 3));
+    OK(call_many(m, 1, x, NULL, state, 3));
+    FAILS(CR_RUNTIME, call_many(m, 1, wide, NULL, NULL, 1));
+    says("input.size(-1) must be equal to input_size. Expected 3, got 4");
+    FAILS(CR_RUNTIME, call_many(m, 1, x, x, NULL, 2));
+    says("Expected hidden[0] size (1, 1, 4), got [5, 1, 3]");
+    FAILS(CR_TYPE, call_many(m, 3, NULL, NULL, NULL, 1));
+    FAILS(CR_TYPE, cr_module_call(NULL, 4, m, &x, 1));
+    cr_module_drop(m);
+    m = layer("GRU", CR_ARGS(3, 4));
+    FAILS(CR_TYPE, call_many(m, 3, x, NULL, NULL, 1));
+    says("GRU.forward() takes 1 to 2 inputs and has 2 results, but 1 inputs were given and 3 "
+         "results were asked for");
+    cr_module_drop(m);
+    cr_drop(wide);
+    cr_drop(state);
+    cr_drop(x);
+}
+
+TEST(attention_refuses_wrong_arguments_and_inputs)
+{
+    cr_module *m = NULL;
+    cr_tensor *x = filled(1, 5, 8), *y = filled(1, 5, 4);
+
+    FAILS(CR_ASSERTION, cr_module_new(&m, "MultiheadAttention", CR_ARGS(8, 3)));
+    says("embed_dim must be divisible by num_heads");
+    FAILS(CR_VALUE, cr_module_new(&m, "MultiheadAttention", CR_ARGS(0, 3)));
+    FAILS(CR_RUNTIME, cr_module_new(&m, "TransformerEncoderLayer",
+                                    CR_ARGS(8, 2, CR_NAMED(activation, "sine"))));
+    says("activation should be relu/gelu, not sine");
+    EQ(m, NULL);
+    m = layer("MultiheadAttention", CR_ARGS(8, 2));
+    OK(call_many(m, 2, x, x, x, 3));
+    FAILS(CR_ASSERTION, call_many(m, 1, y, x, x, 3));
+    says("was expecting embedding dimension of 8, but got 4");
+    FAILS(CR_TYPE, call_many(m, 1, x, x, NULL, 3));
+    FAILS(CR_TYPE, call_many(m, 1, x, x, NULL, 2));
+    FAILS(CR_RUNTIME, call_many(m, 1, x, y, y, 3));
+    cr_module_drop(m);
+    m = layer("TransformerDecoderLayer", CR_ARGS(8, 2, 16));
+    OK(call_many(m, 1, x, x, NULL, 2));
+    FAILS(CR_TYPE, call_many(m, 1, x, NULL, NULL, 2));
+    cr_module_drop(m);
+    cr_drop(y);
+    cr_drop(x);
+}

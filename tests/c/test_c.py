@@ -94,7 +94,7 @@ def assert_same_numbers(c, python):
         assert float(a) == pytest.approx(float(b), rel=2e-3, abs=2e-4)
 
 
-@pytest.mark.parametrize("name", ["polynomial", "spirals", "digits", "ddp"])
+@pytest.mark.parametrize("name", ["polynomial", "spirals", "digits", "ddp", "memory"])
 def test_an_example_is_not_much_longer_than_in_python(name):
     c, python = (lines_of_code(os.path.join(EXAMPLES, name + end)) for end in (".c", ".py"))
     assert c <= 1.5 * python, f"{c} lines of C, {python} of Python"
@@ -104,6 +104,12 @@ def test_the_polynomial_prints_the_same_as_in_python(run_c):
     c = run_c(os.path.join(EXAMPLES, "polynomial.c"))
     assert len(c.splitlines()) == 21
     assert_same_numbers(c, run_twin("polynomial"))
+
+
+def test_the_memory_prints_the_same_as_in_python(run_c):
+    c = run_c(os.path.join(EXAMPLES, "memory.c"))
+    assert_same_numbers(c, run_twin("memory"))
+    assert float(c.split()[-2]) > 90
 
 
 def in_ranks(size, command, **env):
@@ -424,3 +430,88 @@ def test_a_tensor_of_a_scope_that_ended_is_an_error_when_scopes_are_checked(tmp_
     subprocess.run([os.environ.get("CC", "gcc"), *FLAGS, os.path.join(HERE, "scopes.c"), "-o", binary, *pkg_config()], check=True)
     out = subprocess.run([binary], capture_output=True, text=True, env=dict(os.environ, CR_SCOPES="1"))
     assert out.returncode == 1 and out.stdout == "2\n" and "the scope of this tensor has ended" in out.stderr
+
+
+# Recurrent layers, attention and layers of transformers: the cases of sequences.c in Python.
+
+def causal(n):
+    return torch.ones(n, n).triu(1).bool()
+
+
+def shared():
+    """The same input three times, drawn before the layer's weights."""
+    x = torch.randn(5, 2, 8)
+    return x, x, x
+
+
+# {name: (layer, results, inputs)}; inputs that are a list are drawn after the layer's weights.
+SEQUENCES = {
+    "rnn": (lambda: nn.RNN(3, 4), 2, [randn(5, 2, 3)]),
+    "rnn-relu": (lambda: nn.RNN(3, 4, nonlinearity="relu", bias=False), 2, [randn(5, 2, 3), randn(1, 2, 4)]),
+    "lstm": (lambda: nn.LSTM(3, 4), 3, [randn(5, 2, 3)]),
+    "lstm-deep": (lambda: nn.LSTM(3, 4, num_layers=2, bidirectional=True, dropout=0.3, batch_first=True), 3,
+                  [randn(2, 5, 3), randn(4, 2, 4), randn(4, 2, 4)]),
+    "lstm-small": (lambda: nn.LSTM(3, 4, proj_size=2), 3, [randn(5, 3)]),
+    "gru": (lambda: nn.GRU(3, 4, num_layers=2), 2, [randn(5, 2, 3)]),
+    "gru-double": (lambda: nn.GRU(3, 4, dtype=torch.float64, batch_first=True), 1,
+                   [randn(5, 3, dtype=torch.float64), randn(1, 4, dtype=torch.float64)]),
+    "self": (lambda: nn.MultiheadAttention(8, 2), 2, shared),
+    "self-fused": (lambda: nn.MultiheadAttention(8, 2, bias=False), 1, lambda: (*shared(), None, causal(5))),
+    "cross": (lambda: nn.MultiheadAttention(8, 4, kdim=6, vdim=3, batch_first=True, dropout=0.2), 2,
+              [randn(2, 4, 8), randn(2, 5, 6), randn(2, 5, 3)]),
+    "padded": (lambda: nn.MultiheadAttention(8, 4, batch_first=True), 1,
+               [randn(2, 4, 8), randn(2, 5, 8), randn(2, 5, 8), lambda: torch.randn(2, 5) > 1.5, randn(4, 5)]),
+    "alone": (lambda: nn.MultiheadAttention(8, 2), 2, [randn(4, 8), randn(5, 8), randn(5, 8)]),
+    "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 16), 1, [randn(5, 2, 8), lambda: causal(5)]),
+    "encoder-first": (lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, "gelu", norm_first=True, batch_first=True, bias=False),
+                      1, [randn(2, 5, 8), lambda: None, lambda: torch.randn(2, 5) > 1.5]),
+    "decoder": (lambda: nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0), 1,
+                [randn(4, 2, 8), randn(5, 2, 8), lambda: causal(4)]),
+    "decoder-first": (lambda: nn.TransformerDecoderLayer(8, 2, 16, norm_first=True), 1, [randn(4, 8), randn(5, 8)]),
+}
+SEQUENCE_TEXT = ["LSTM(3, 4, proj_size=2, num_layers=2, batch_first=True)",
+                 *str(nn.TransformerDecoderLayer(8, 2, 16)).splitlines()]
+
+
+@pytest.fixture(scope="module")
+def sequences_from_c(run_c, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sequences") / "sequences.safetensors"
+    text = run_c(os.path.join(HERE, "sequences.c"), path)
+    return load_file(str(path)), text
+
+
+def flat_results(layer, args, results):
+    """The results of a call as a list, in the order of C's."""
+    if isinstance(layer, nn.MultiheadAttention):
+        query, key, value, padding, mask = [*args, None, None][:5]
+        out = layer(query, key, value, padding, results == 2, mask)
+    elif isinstance(layer, nn.LSTM):
+        out, state = layer(args[0], tuple(args[1:]) or None)
+        out = (out, *state)
+    else:
+        out = layer(*args)
+    return list(out if isinstance(out, tuple) else (out,))[:results]
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_a_layer_of_sequences_gives_pythons_bits(sequences_from_c, name):
+    make, results, draw = SEQUENCES[name]
+    torch.manual_seed(len(name) + 1)
+    args = draw() if callable(draw) else None
+    layer = make()
+    args = [one() for one in draw] if args is None else args
+    want = {f"weight.{i}": p.detach().clone() for i, p in enumerate(layer.parameters())}
+    outs = flat_results(layer, args, results)
+    sum((out * out).sum() for out in outs).backward()
+    want.update((f"out.{i}", out) for i, out in enumerate(outs))
+    want.update((f"grad.{i}", p.grad) for i, p in enumerate(layer.parameters()) if p.grad is not None)
+    layer.eval()
+    want.update((f"eval.{i}", out) for i, out in enumerate(flat_results(layer, args, results)))
+    got = part(sequences_from_c[0], name)
+    assert got.keys() == want.keys()
+    for key in want:
+        assert_same(got[key], want[key].detach().contiguous(), key)
+
+
+def test_layers_of_sequences_are_printed_as_in_python(sequences_from_c):
+    assert sequences_from_c[1].splitlines() == SEQUENCE_TEXT
