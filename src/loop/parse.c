@@ -128,7 +128,10 @@ static const cr_expr *typed(parser *p, operand v, cr_dtype t)
     return v.e ? v.e : cr_expr_const(p->l, t, v.number);
 }
 
-static const cr_expr *any_type(parser *p, operand v) { return typed(p, v, CR_F32); }
+static const cr_expr *any_type(parser *p, operand v)
+{
+    return typed(p, v, v.number.category == CR_CAT_COMPLEX ? CR_C64 : CR_F32);
+}
 
 static operand parse_expr(parser *p);
 
@@ -138,6 +141,9 @@ static cr_dtype shared_type(const operand *v, int first, int n)
     for (int i = first; i < n; i++)
         if (v[i].e)
             return (cr_dtype)v[i].e->dtype;
+    for (int i = first; i < n; i++)
+        if (v[i].number.category == CR_CAT_COMPLEX)
+            return CR_C64;
     return CR_F32;
 }
 
@@ -306,6 +312,19 @@ static operand parse_index_of(parser *p)
     return operand_of_expr(cr_expr_index_of(p->l, v[0].e));
 }
 
+/* complex(re, im) of literals takes its type from other arguments, as they do. */
+static bool is_complex_literal(cr_fn fn, const operand *v, int n)
+{
+    return fn == CR_FN_complex && n == 2 && !v[0].e && !v[1].e;
+}
+
+static operand complex_literal(const operand *v)
+{
+    cr_complex c = {cr_scalar_as_double(v[0].number), cr_scalar_as_double(v[1].number)};
+
+    return operand_of_number((cr_scalar){.category = CR_CAT_COMPLEX, .c = c});
+}
+
 static operand parse_word(parser *p)
 {
     const char *name = take_name(p);
@@ -325,7 +344,8 @@ static operand parse_word(parser *p)
         if (fn < 0)
             parser_fail(p, cr_session_printf(p->s, "no function is called '%s'", name));
         int n = parse_args(p, v);
-        return parser_call(p, (cr_fn)fn, v, n);
+        return is_complex_literal((cr_fn)fn, v, n) ? complex_literal(v)
+                                                   : parser_call(p, (cr_fn)fn, v, n);
     }
     if (looking_at(p, "["))
         return fn >= 0 && !cr_loop_find_buffer(p->l, name) ? parse_reduce(p, (cr_fn)fn)
@@ -351,6 +371,9 @@ static operand negated(parser *p, operand v)
     if (v.number.category == CR_CAT_INT)
         return operand_of_number(v.number.i ? cr_scalar_int(-v.number.i)
                                             : cr_scalar_float(-0.0));
+    if (v.number.category == CR_CAT_COMPLEX)
+        return operand_of_number(
+            (cr_scalar){.category = CR_CAT_COMPLEX, .c = {-v.number.c.re, -v.number.c.im}});
     return operand_of_number(cr_scalar_float(-v.number.d));
 }
 

@@ -258,7 +258,8 @@ static bool needs_declarations(const cr_loop *l)
         const cr_buffer *b = l->buffers.at[i];
         if (b->role != CR_BUFFER_INPUT)
             continue;
-        if (b->dtype != CR_F32 || k >= inputs.count || inputs.seen[k++] != b)
+        if (b->dtype != CR_F32 || k >= inputs.count || inputs.seen[k++] != b ||
+            cr_fn_find(b->name) >= 0) /* `min[` would begin a reduction */
             return true;
     }
     for (size_t i = 0; i < l->params.len; i++)
