@@ -149,7 +149,7 @@ static cr_status remote_stage(const cr_op *op, const cr_value *arg, cr_value *re
     CR_TRY(cr_common_device(&device, op, arg));
     if (op->does == CR_DOES_INPLACE && !cr_same_device(device, arg[0].t->device))
         return cr_refuse_devices(arg[0].t->device, device);
-    if (op->words & CR_WORD_HOST)
+    if (op->words & CR_WORD_HOST && op->does == CR_DOES_WHOLE)
         return cr_remote_whole(op, arg, result, device);
     return op->kernel_stage(op, arg, result);
 }

@@ -226,6 +226,13 @@ def test_the_hosts_help_is_logged_once_an_operator():
     assert r.stderr.count("[backend]") == 1
 
 
+def test_in_place_forms_of_functions_that_read_elements():
+    x = torch.tensor([float("nan"), 1.0, float("inf")])
+    y = x.to("demo")
+    assert y.nan_to_num_(nan=2.0, posinf=3.0) is y
+    assert y.tolist() == x.nan_to_num(nan=2.0, posinf=3.0).tolist() == [2.0, 1.0, 3.0]
+
+
 def test_without_the_hosts_help_an_operator_is_refused():
     r = run(f"torch.utils.load_backend({BACKEND!r})\n"
             "torch._C._backend_fallback(False)\n"
