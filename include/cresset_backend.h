@@ -149,6 +149,45 @@ typedef struct {
     const void *prepared;  /* the host's */
 } cr_windows;
 
+/* --- calls of operators --- */
+
+typedef enum {
+    CR_GIVEN_NONE,
+    CR_GIVEN_ARRAY,
+    CR_GIVEN_INT, /* integers, truths, dtypes */
+    CR_GIVEN_FLOAT,
+    CR_GIVEN_INTS,
+    CR_GIVEN_FLOATS,
+    CR_GIVEN_TEXT,
+    CR_GIVEN_LIST, /* of arrays */
+    CR_GIVEN_OTHER /* a generator, a complex number */
+} cr_given_kind;
+
+/* An argument of an operator, by its position in the schema. */
+typedef struct cr_given {
+    cr_given_kind kind;
+    size_t count; /* INTS, FLOATS, TEXT, LIST */
+    union {
+        cr_array array;
+        int64_t i;
+        double d;
+        const int64_t *ints;
+        const double *floats;
+        const char *text;
+        const struct cr_given *list;
+    };
+} cr_given;
+
+/* A call of an operator that is written in C, such as "sort.stable": arguments are on the
+ * device and in the compute type, results are made by the entry's rules.  An argument that the
+ * operator writes is also a result. */
+typedef struct {
+    const char *entry;
+    int args, results;
+    const cr_given *arg;
+    const cr_array *result;
+} cr_library;
+
 /* --- the table --- */
 
 typedef struct {
@@ -213,6 +252,8 @@ typedef struct cr_device_ops {
     /* Makes lines of parts; the element of fills is c->item.  Without the function, parts are
      * moved and filled one by one. */
     const char *(*lines)(int index, const cr_indexed *c, const cr_move_part *part, int parts);
+    /* Gets calls for which no kernel is registered; it may return cr_command_declines. */
+    const char *(*library)(int index, const cr_library *c);
 } cr_device_ops;
 
 /* Calls below return NULL, or the error's text, which lives until the thread's next error. */
@@ -230,33 +271,6 @@ CR_BACKEND_API void cr_backend_fallback(bool on);
 CR_BACKEND_API const char *cr_backend_load(const char *path);
 
 /* --- operators --- */
-
-typedef enum {
-    CR_GIVEN_NONE,
-    CR_GIVEN_ARRAY,
-    CR_GIVEN_INT, /* integers, truths, dtypes */
-    CR_GIVEN_FLOAT,
-    CR_GIVEN_INTS,
-    CR_GIVEN_FLOATS,
-    CR_GIVEN_TEXT,
-    CR_GIVEN_LIST, /* of arrays */
-    CR_GIVEN_OTHER /* a generator, a complex number */
-} cr_given_kind;
-
-/* An argument of an operator, by its position in the schema. */
-typedef struct cr_given {
-    cr_given_kind kind;
-    size_t count; /* INTS, FLOATS, TEXT, LIST */
-    union {
-        cr_array array;
-        int64_t i;
-        double d;
-        const int64_t *ints;
-        const double *floats;
-        const char *text;
-        const struct cr_given *list;
-    };
-} cr_given;
 
 /* A kernel of an entry of the operator table that is written in C: arguments are on the device
  * and in the compute type, results are made by the entry's rules.  An argument that the

@@ -1,5 +1,6 @@
 /* Runs passes on the texts of graphs. */
 #include "autograd/autograd.h"
+#include "compile/commands.h"
 #include "compile/compile.h"
 #include "crc.h"
 #include "graph/cost.h"
@@ -46,22 +47,58 @@ static void print_tensor(cr_text *out, const cr_tensor *t)
     cr_text_put(out, t ? "\n" : "None\n");
 }
 
-static void run(cr_session *s, graph_job *j, const cr_graph *g)
+static cr_tensor **ramps(cr_session *s, const cr_graph *g)
 {
     cr_tensor **in = CR_NEW_N(s, cr_tensor *, g->input_count);
-    cr_tensor **out = CR_NEW_N(s, cr_tensor *, g->body->output_count);
-    cr_status st;
 
     for (int i = 0; i < g->input_count; i++)
         in[i] = ramp(s, g->input[i]);
-    st = cr_graph_run(g, in, out);
+    return in;
+}
+
+static void drop_ramps(const cr_graph *g, cr_tensor **in)
+{
     for (int i = 0; i < g->input_count; i++)
         cr_drop(in[i]);
+}
+
+static void run(cr_session *s, graph_job *j, const cr_graph *g)
+{
+    cr_tensor **in = ramps(s, g);
+    cr_tensor **out = CR_NEW_N(s, cr_tensor *, g->body->output_count);
+    cr_status st;
+
+    st = cr_graph_run(g, in, out);
+    drop_ramps(g, in);
     cr_session_check(s, st);
     for (int i = 0; i < g->body->output_count; i++) {
         print_tensor(j->out, out[i]);
         cr_drop(out[i]);
     }
+}
+
+/* The commands of a run of the graph.  The text must read back as the same plan. */
+static void plan(cr_session *s, graph_job *j, const cr_graph *g)
+{
+    cr_tensor **in = ramps(s, g);
+    cr_plan p = {.arena = {0}}, again = {.arena = {0}};
+    cr_text text = {0};
+    cr_status st = cr_graph_plan(&p, g, in);
+
+    drop_ramps(g, in);
+    if (!st) {
+        cr_plan_print(j->out, &p);
+        st = cr_plan_parse(&again, cr_text_str(j->out));
+    }
+    if (!st) {
+        cr_plan_print(&text, &again);
+        if (strcmp(cr_text_str(&text), cr_text_str(j->out)))
+            st = cr_fail(CR_ASSERTION, "the plan is read back as\n%s", cr_text_str(&text));
+    }
+    cr_text_drop(&text);
+    cr_plan_drop(&again);
+    cr_plan_drop(&p);
+    cr_session_check(s, st);
 }
 
 /* Runs "instantiate(0=4,1=0.5)": the graph for these values of its symbols.  Other symbols keep
@@ -101,6 +138,10 @@ static void run_passes(cr_session *s, void *context)
         cr_graph_verify(g);
         if (!strcmp(name, "run")) {
             run(s, j, g);
+            return;
+        }
+        if (!strcmp(name, "plan")) {
+            plan(s, j, g);
             return;
         }
         if (!strcmp(name, "cost")) {

@@ -685,7 +685,11 @@ static void run_oracle(cr_session *s, void *context)
             (cr_loop_size){cr_sym_find(l->syms, n->column.extent->name), x->columns};
     for (int k = 0; k < x->operands; k++)
         operand[k] = k < x->outputs ? cr_session_get(s, (size_t)x->bytes[k]) : x->memory[k];
-    cr_loop_interpret(l, &(cr_loop_run){sizes, count, operand, x->param, cr_fn_one});
+    cr_loop_interpret(l, &(cr_loop_run){.sizes = sizes,
+                                        .size_count = count,
+                                        .operand = operand,
+                                        .param = x->param,
+                                        .eval = cr_fn_one});
     for (int k = 0; k < x->outputs; k++) {
         cr_dtype t = (cr_dtype)x->operand[k]->dtype;
         int64_t item = (int64_t)cr_dtype_size(t), bytes = x->bytes[k];

@@ -40,6 +40,8 @@ typedef struct {
 #undef CR_DEVICE_FACTS
 
 const cr_device_facts *cr_device_facts_of(cr_device_kind kind);
+/* The table of the kind CR_LAZY; before, there is no such device. */
+void cr_device_set_collector(const cr_device_ops *ops);
 /* torch's name of the type of tensors there: "torch.cuda.FloatTensor". */
 const char *cr_device_type_name(cr_device_kind kind, cr_dtype t);
 /* The kind whose devices have pinned memory, and that this process has; CR_CPU for none. */

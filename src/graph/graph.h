@@ -261,6 +261,9 @@ bool cr_gnode_copies_back(const cr_gnode *n);
 /* Calls the nodes in order through all stages.  `input` is borrowed; output[k] is owned by the
  * caller; NULL when the graph returns None.  On failure nothing is owned. */
 CR_MUST cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output);
+/* The same on a device: tensors that the graph makes on the host are made, or copied, there. */
+CR_MUST cr_status cr_graph_run_on(const cr_graph *g, cr_device device, cr_tensor *const *input,
+                                  cr_tensor **output);
 /* The same on tensors without bytes.  Factories make such tensors, and calls whose results were
  * recorded without a gradient record none. */
 CR_MUST cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input,

@@ -1,6 +1,7 @@
 /* Runs a graph: its nodes in order, through all stages. */
 #include "graph/graph.h"
 #include "tensor/defer.h"
+#include "tensor/plain.h"
 #include <string.h>
 
 /* Tensors by value id.  A tensor is dropped after its last reader. */
@@ -9,6 +10,7 @@ typedef struct {
     cr_tensor **at;
     uint32_t *readers; /* readers that have not run yet */
     bool fakes;        /* tensors are fakes */
+    cr_device device;  /* of tensors that are made without one */
 } machine;
 
 /* --- readers --- */
@@ -26,6 +28,18 @@ static void count_readers(machine *m, const cr_gblock *b)
     }
     for (int i = 0; i < b->output_count; i++)
         cr_garg_each(&b->output[i], count_read, m);
+}
+
+/* The tensor, or its copy, on another device than the host. */
+static cr_status machine_bring(const machine *m, cr_tensor **t)
+{
+    cr_tensor *host = *t;
+
+    if (!host || cr_is_host(m->device) || !cr_is_host(host->device))
+        return CR_OK;
+    CR_TRY(cr_copy_as(t, host, (cr_dtype)host->dtype, m->device, CR_FORMAT_PRESERVE));
+    cr_drop(host);
+    return CR_OK;
 }
 
 static void machine_put(machine *m, const cr_gvalue *v, cr_tensor *t)
@@ -121,8 +135,12 @@ static cr_status machine_call(machine *m, const cr_gnode *n)
     cr_arena room = {0};
     cr_status st = CR_OK;
 
-    for (int i = 0; !st && i < n->arg_count; i++)
+    for (int i = 0; !st && i < n->arg_count; i++) {
         st = machine_arg(&arg[i], m, &n->arg[i], &room);
+        if (!cr_is_host(m->device) && n->op->param[i].type == CR_T_DEVICE &&
+            arg[i].tag == CR_NONE)
+            arg[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_packed_device(m->device)};
+    }
     if (cr_recorder_active()) /* sets the nodes' sources for a recording of this run */
         cr_recorder_at(cr_recorder_active(), n->source);
     if (!st)
@@ -137,10 +155,14 @@ static cr_status machine_call(machine *m, const cr_gnode *n)
         }
         machine_put_list(m, n, &result[0]);
     } else {
-        for (int k = 0; k < n->result_count; k++)
-            machine_put(m, n->result[k], result[k].tag == CR_TENSOR ? result[k].t : NULL);
+        for (int k = 0; k < n->result_count; k++) {
+            cr_tensor *t = result[k].tag == CR_TENSOR ? result[k].t : NULL;
+            cr_status brought = machine_bring(m, &t);
+            st = st ? st : brought;
+            machine_put(m, n->result[k], t);
+        }
     }
-    return CR_OK;
+    return st;
 }
 
 /* Runs a block of a node; its outputs are the node's results. */
@@ -191,10 +213,19 @@ static cr_status machine_group(machine *m, const cr_gnode *n)
     return st;
 }
 
+static cr_status run_constant(machine *m, const cr_gnode *n)
+{
+    cr_tensor *t = cr_keep(n->constant);
+    cr_status st = machine_bring(m, &t);
+
+    machine_put(m, n->result[0], t);
+    return st;
+}
+
 static cr_status run_node(machine *m, const cr_gnode *n)
 {
     if (n->kind == CR_GNODE_CONSTANT)
-        machine_put(m, n->result[0], cr_keep(n->constant));
+        CR_TRY(run_constant(m, n));
     else if (n->kind == CR_GNODE_IF)
         CR_TRY(run_if(m, n));
     else if (n->kind == CR_GNODE_GROUP)
@@ -213,11 +244,11 @@ static cr_status run_block(machine *m, const cr_gblock *b)
     return CR_OK;
 }
 
-static cr_status run_graph(const cr_graph *g, bool fakes, cr_tensor *const *input,
-                           cr_tensor **output)
+static cr_status run_graph(const cr_graph *g, bool fakes, cr_device device,
+                           cr_tensor *const *input, cr_tensor **output)
 {
     machine m = {g, cr_alloc_zero((g->values + 1) * sizeof *m.at),
-                 cr_alloc_zero((g->values + 1) * sizeof *m.readers), fakes};
+                 cr_alloc_zero((g->values + 1) * sizeof *m.readers), fakes, device};
     cr_status st = m.at && m.readers ? CR_OK : CR_MEMORY;
 
     if (!st) {
@@ -246,11 +277,17 @@ static bool has_symbols(const cr_graph *g)
     return false;
 }
 
-cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output)
+cr_status cr_graph_run_on(const cr_graph *g, cr_device device, cr_tensor *const *input,
+                          cr_tensor **output)
 {
     if (has_symbols(g))
         return cr_fail(CR_VALUE, "a graph with symbols runs as an instance");
-    return run_graph(g, false, input, output);
+    return run_graph(g, false, device, input, output);
+}
+
+cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output)
+{
+    return cr_graph_run_on(g, CR_HOST, input, output);
 }
 
 cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input, cr_tensor **output)
@@ -259,7 +296,7 @@ cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input, cr_tensor 
     bool was = cr_thread.fakes;
 
     cr_thread.fakes = true;
-    st = run_graph(g, true, input, output);
+    st = run_graph(g, true, CR_HOST, input, output);
     cr_thread.fakes = was;
     return st;
 }

@@ -137,8 +137,11 @@ static void interpret(cr_session *s, void *context)
     cr_loop_size sizes[2] = {{cr_sym_find(l->syms, "R"), x->rows},
                              {cr_sym_find(l->syms, "C"), x->columns}};
 
-    cr_loop_interpret(l,
-                      &(cr_loop_run){sizes, 2, (void *const *)x->memory, x->param, cr_fn_one});
+    cr_loop_interpret(l, &(cr_loop_run){.sizes = sizes,
+                                        .size_count = 2,
+                                        .operand = (void *const *)x->memory,
+                                        .param = x->param,
+                                        .eval = cr_fn_one});
 }
 
 static void tiers_agree(setting *x, int64_t rows, int64_t columns, bool special)

@@ -1,8 +1,9 @@
-/* oracle.h - CR_ORACLE=1: the interpreter repeats the runs of fused programs and compares. */
+/* oracle.h - kernels by the interpreter: CR_ORACLE=1 repeats the runs of fused programs and
+ * compares; the executor of plans that tests compare with others. */
 #ifndef CR_JIT_ORACLE_H
 #define CR_JIT_ORACLE_H
 
-#include "base/error.h"
+#include "plan/plan.h"
 
 bool cr_oracle_wanted(void);
 
@@ -12,5 +13,13 @@ bool cr_oracle_wanted(void);
  * bits differ.  All NaNs are equal. */
 CR_MUST cr_status cr_oracle_check(const char *text, void *const *ptr, const int64_t *stride,
                                   int64_t rows, int64_t columns, const void *param);
+
+/* The oracle of plans (plan/plan.h) with kernels. */
+extern const cr_executor cr_oracle;
+/* Adds them to its table; at start-up. */
+void cr_oracle_install(void);
+/* cr_executor.build for a device that builds texts in C. */
+const char *cr_plan_build(const cr_device_ops *ops, int index, const cr_plan_kernel *k,
+                          void **code);
 
 #endif

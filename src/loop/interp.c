@@ -42,9 +42,10 @@ typedef struct {
     char **memory; /* by position in l->buffers */
     struct {
         const cr_sym *index;
-        int64_t value;
+        int64_t value, first;
     } axis[INTERP_AXES];
     int axes;
+    bool numbers; /* a value is computed of the numbers of rows */
 } machine;
 
 /* --- integers --- */
@@ -55,7 +56,7 @@ static int64_t interp_name_value(void *context, const cr_sym *name)
 
     for (int i = m->axes - 1; i >= 0; i--)
         if (m->axis[i].index == name)
-            return m->axis[i].value;
+            return m->axis[i].value + (m->numbers ? m->axis[i].first : 0);
     for (int i = 0; i < m->run->size_count; i++)
         if (m->run->sizes[i].name == name)
             return m->run->sizes[i].value;
@@ -69,6 +70,15 @@ static int64_t interp_integer(machine *m, const cr_sym *e)
 
     if (wrong)
         cr_bail(m->l->session, CR_ARITHMETIC, "an index overflows or divides by zero");
+    return v;
+}
+
+/* The same of the numbers of rows in the whole call. */
+static int64_t interp_number(machine *m, const cr_sym *e)
+{
+    m->numbers = true;
+    int64_t v = interp_integer(m, e);
+    m->numbers = false;
     return v;
 }
 
@@ -353,6 +363,7 @@ static scalar eval_reduce(machine *m, const cr_expr *e, int64_t *index)
     values v = {NULL, interp_integer(m, e->axis.extent)};
     int k = m->axes++;
 
+    m->axis[k].first = 0;
     v.at = CR_NEW_N(m->l->session, scalar, v.n);
     m->axis[k].index = e->axis.index;
     for (int64_t i = 0; i < v.n; i++) {
@@ -441,6 +452,7 @@ static void eval_line(machine *m, const cr_expr *e, folded *f)
     int64_t n = interp_integer(m, e->axis.extent);
     int k = m->axes++;
 
+    m->axis[k].first = 0;
     f->line = CR_NEW_N(m->l->session, scalar, n);
     f->line_index = CR_NEW_N(m->l->session, int64_t, n);
     m->axis[k].index = e->axis.index;
@@ -537,7 +549,7 @@ static scalar interp_eval(machine *m, const cr_expr *e)
     case CR_EXPR_PARAM:
         return load_element(t, (const char *)m->run->param + e->param->slot * CR_PARAM_BYTES);
     case CR_EXPR_LOAD: return interp_load(m, e);
-    case CR_EXPR_INTEGER: return of_scalar(t, cr_scalar_int(interp_integer(m, e->index[0])));
+    case CR_EXPR_INTEGER: return of_scalar(t, cr_scalar_int(interp_number(m, e->index[0])));
     case CR_EXPR_CALL: return interp_call(m, e);
     case CR_EXPR_INDEX_OF: return eval_index_of(m, e->args[0]);
     case CR_EXPR_SCAN: return eval_scan(m, e);
@@ -562,6 +574,7 @@ static void run_def(machine *m, const cr_def *d, int k)
     n = interp_integer(m, d->axis[k].extent);
     m->axes = k + 1;
     m->axis[k].index = d->axis[k].index;
+    m->axis[k].first = d->axis[k].extent == m->run->row ? m->run->first : 0;
     for (int64_t i = 0; i < n; i++) {
         m->axis[k].value = i;
         m->axes = k + 1;

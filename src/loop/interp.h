@@ -18,6 +18,10 @@ typedef struct {
     void *const *operand; /* row-major; outputs, then inputs (cr_loop_operands) */
     const void *param;    /* CR_PARAM_BYTES a slot */
     cr_fn_eval eval;
+    /* Rows are numbered from `first` on where a value is computed of the number: the axes of
+     * extent `row`.  NULL: from 0 on. */
+    const cr_sym *row;
+    int64_t first;
 } cr_loop_run;
 
 /* Runs all definitions.  Bails with CR_VALUE when a name has no size, CR_INDEX when an

@@ -56,7 +56,11 @@ static void run(cr_loop *l, int64_t rows, int64_t columns, void *const *operand,
     cr_loop_size sizes[2] = {{cr_sym_find(l->syms, "R"), rows},
                              {cr_sym_find(l->syms, "C"), columns}};
 
-    cr_loop_interpret(l, &(cr_loop_run){sizes, 2, operand, param, few_functions});
+    cr_loop_interpret(l, &(cr_loop_run){.sizes = sizes,
+                                        .size_count = 2,
+                                        .operand = operand,
+                                        .param = param,
+                                        .eval = few_functions});
 }
 
 static const char softmax[] = "m[i<R] = maximum[j<C](x[i, j])\n"

@@ -580,6 +580,7 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
         input = cr_keep(self); /* the order of integers does not matter */
     else
         CR_GO(cr_cast_for_kernel(&input, self, f.compute));
+    cr_start_params(&params, self->device);
     cr_fill_params(&params, op, arg, f.compute);
     find_dims(&s, input, x->mask);
     CR_GO(fold_all(&folded, &f, input, &s, x->mask, params.slot));

@@ -209,6 +209,7 @@ static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *
     }
     if (!cr_is_host(s->full->device))
         CR_GO(place_rows(&j.kernel, s, j.count, operand));
+    cr_start_params(&params, s->full->device);
     cr_fill_params(&params, op, arg, cr_dtype_compute(s->compute));
     j.param = params.slot;
     cr_share_out(s->full->device, s->rows, 1 + GRAIN / s->columns, run_fused_rows, &j);

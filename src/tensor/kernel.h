@@ -3,6 +3,7 @@
 #define CR_TENSOR_KERNEL_H
 
 #include "tensor/tensor.h"
+#include <string.h>
 
 /* The kernel of a form for a dtype; "not implemented for" when there is none. */
 CR_MUST cr_status cr_find_kernel(cr_kernel *out, const cr_op *op, cr_dtype dtype, cr_form form);
@@ -11,6 +12,12 @@ CR_MUST cr_status cr_find_kernel(cr_kernel *out, const cr_op *op, cr_dtype dtype
 typedef struct {
     _Alignas(16) char slot[CR_MAX_ARGS][CR_PARAM_BYTES];
 } cr_params;
+/* On other devices than the host, all bytes are defined: plans have copies of them. */
+static inline void cr_start_params(cr_params *out, cr_device device)
+{
+    if (!cr_is_host(device))
+        memset(out, 0, sizeof *out);
+}
 void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dtype compute);
 
 /* Computes a body's results into given tensors (in-place and out= without a temporary). */

@@ -718,6 +718,17 @@ static cr_given given_of(const cr_value *v)
     }
 }
 
+static const char *ask_library(const cr_op *op, const cr_given *arg, const cr_array *result,
+                               cr_device device)
+{
+    char name[160];
+    cr_library c = {name, op->param_count, op->result_count, arg, result};
+
+    snprintf(name, sizeof name, "%s%s%s", op->name, *op->overload ? "." : "", op->overload);
+    return ops_of(device)->library(device.index, &c);
+}
+
+/* Without a function, by the command LIBRARY. */
 static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_value *arg,
                                  const cr_view *out, cr_device device, bool *declined)
 {
@@ -740,7 +751,8 @@ static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_v
     }
     for (int k = 0; k < op->result_count; k++)
         result[k] = array_of(&out[k]);
-    const char *error = fn(device.index, given, result);
+    const char *error =
+        fn ? fn(device.index, given, result) : ask_library(op, given, result, device);
     cr_arena_drop(&room);
     *declined = error == cr_command_declines;
     return *declined ? CR_OK : cr_device_status(error);
@@ -904,8 +916,35 @@ cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out, c
     return *declined ? CR_OK : st;
 }
 
+/* A command of a plan has the values of numbers, but no other objects of the host. */
+static bool fits_library(const cr_value *v)
+{
+    bool fits = v->tag != CR_VIEW || !cr_is_host(v->view->device);
+
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        fits = fits && fits_library(&v->list[i]);
+    return fits && (v->tag == CR_TENSORS || given_of(v).kind != CR_GIVEN_OTHER);
+}
+
+/* Offers the call to the device; *declined when it does not take it. */
+static cr_status call_library(const cr_op *op, const cr_value *arg, const cr_view *out,
+                              cr_device device, bool *declined)
+{
+    const cr_device_ops *ops = ops_of(device);
+
+    *declined = !ops->library || (op->words & CR_WORD_RANDOM); /* the host has the generators */
+    for (int i = 0; i < op->param_count; i++)
+        *declined = *declined || !fits_library(&arg[i]);
+    return *declined ? CR_OK : call_registered(NULL, op, arg, out, device, declined);
+}
+
 cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device)
 {
+    bool declined;
+
+    CR_TRY(call_library(op, arg, out, device, &declined));
+    if (!declined)
+        return CR_OK;
     CR_TRY(check_fallback(op, device));
     return extern_on_host(op, arg, out);
 }
@@ -996,6 +1035,7 @@ cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const 
                               apart_from_arguments(op, arg, out[k])));
     CR_GO(flat_put_arguments(&c, op, arg, cr_dtype_compute(compute)));
     CR_GO(cr_place_stored(&kernel, c.device, op, compute, CR_FORM_MAIN, &c.stored));
+    cr_start_params(&params, c.device);
     cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
     CR_GO(flat_launch(&c, &kernel, &params));
     for (int k = 0; k < op->result_count; k++)

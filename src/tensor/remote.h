@@ -6,6 +6,7 @@
 #define CR_TENSOR_REMOTE_H
 
 #include "jit/fused.h"
+#include "plan/plan.h"
 #include "space/space.h"
 #include "tensor/tensor.h"
 
@@ -101,6 +102,10 @@ CR_MUST cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value
 /* The call of an entry of the word `host_indices`, with its list of index tensors on self's
  * device.  CR_RUNTIME for an index on a third device. */
 CR_MUST cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *result);
+
+/* Completes the tables of the host and of the oracle (plan/plan.h); at start-up. */
+void cr_library_install(void);
+extern const cr_executor cr_host_executor;
 
 /* Registers the kernels of entries that devices of the library have. */
 CR_MUST cr_status cr_remote_install(void);

@@ -19,6 +19,7 @@ static void install_tables(void)
     cr_install_calls();
     cr_kern_install_devices();
     cr_kern_install_cuda();
+    cr_library_install();
     started = cr_remote_install();
     cr_fail_alloc_after((uint64_t)cr_env_int(CR_ENV_CR_FAIL_ALLOC));
 }

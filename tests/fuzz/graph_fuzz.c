@@ -6,10 +6,11 @@
  * casts, choices, writes and draws, over inputs of several dtypes, sizes (0 and 1 among them)
  * and layouts.  The expected results are those of the calls made one by one.  The graph must
  * give the same bits (all NaNs are equal), sizes, strides, shared memory, written inputs and
- * drawn numbers when it is run, after every pass, parsed from its text, in groups by tiles and
- * by their nodes, as a program, as an instance of a recording of other sizes, as a call that
- * shares its program with other sizes, and cut in two; each with one and two threads.  `native`
- * also waits for the compiler, once for the groups of 25 graphs.
+ * drawn numbers when it is run, after every pass, parsed from its text, as a plan of commands
+ * that is printed, parsed and executed by the oracle, in groups by tiles and by their nodes, as
+ * a program, as an instance of a recording of other sizes, as a call that shares its program
+ * with other sizes, and cut in two; each with one and two threads.  `native` also waits for the
+ * compiler, once for the groups of 25 graphs.
  *
  * A graph that differs is reduced while it still differs, and printed as text that crc reads.
  * `show` prints every graph first.  The run ends after GRAPHS or SECONDS, whichever comes
@@ -18,6 +19,7 @@
 #include "autograd/autograd.h"
 #include "base/parallel.h"
 #include "compile/call.h"
+#include "compile/commands.h"
 #include "compile/compile.h"
 #include "compile/program.h"
 #include "num/generator.h"
@@ -901,6 +903,57 @@ static cr_status run_program(void *p, cr_tensor *const *in, cr_tensor **out)
     return cr_program_run(p, in, NULL, out);
 }
 
+/* Parses the text of the commands; its text must be the same. */
+static cr_status read_plan(cr_plan *out, const cr_plan *from)
+{
+    cr_text text = {0}, again = {0};
+
+    cr_plan_print(&text, from);
+    cr_status st = cr_plan_parse(out, cr_text_str(&text));
+    cr_plan_print(&again, out);
+    if (!st && strcmp(cr_text_str(&text), cr_text_str(&again)))
+        st = cr_fail(CR_ASSERTION, "the text of the plan is not that of the parsed plan");
+    cr_text_drop(&text);
+    cr_text_drop(&again);
+    return st;
+}
+
+/* The graph's commands, one element after another. */
+static cr_status run_plan(void *g, cr_tensor *const *in, cr_tensor **out)
+{
+    cr_plan p = {.arena = {0}}, again = {.arena = {0}};
+    cr_status st = cr_graph_plan(&p, g, in);
+
+    if (!st)
+        st = read_plan(&again, &p);
+    if (!st)
+        st = cr_graph_run_plan(&again, &cr_oracle, in, ((cr_graph *)g)->input_count, out);
+    cr_plan_drop(&again);
+    cr_plan_drop(&p);
+    return st;
+}
+
+static bool keeps_geometry(const input *in, const cr_tensor *now)
+{
+    cr_tensor *was = input_tensor(in);
+    size_t bytes = (size_t)in->ndim * sizeof *was->size;
+    bool same = now->ndim == was->ndim && now->storage->size == was->storage->size &&
+                !memcmp(now->size, was->size, bytes) &&
+                !memcmp(now->stride, was->stride, bytes);
+
+    cr_drop(was);
+    return same;
+}
+
+/* A plan writes elements of inputs, but gives no tensor other sizes. */
+static bool plan_differs(trial *t)
+{
+    for (int i = 0; i < t->p->inputs; i++)
+        if (!keeps_geometry(&t->p->in[i], t->want.at[t->p->outputs + i]))
+            return false;
+    return run_differs(t, "plan", run_plan, t->g);
+}
+
 static bool at_both_threads(trial *t, const char *stage, runner run, void *what)
 {
     bool found = false;
@@ -1345,8 +1398,8 @@ static bool is_void(trial *t)
 
 static bool graph_differs(trial *t)
 {
-    return at_both_threads(t, "run", run_graph, t->g) || text_differs(t) || passes_differ(t) ||
-           tiles_differ(t) || program_differs(t, "", "program") ||
+    return at_both_threads(t, "run", run_graph, t->g) || text_differs(t) || plan_differs(t) ||
+           passes_differ(t) || tiles_differ(t) || program_differs(t, "", "program") ||
            program_differs(t, "functional", "functional program") || instance_differs(t) ||
            cut_differs(t);
 }

@@ -1,0 +1,227 @@
+/* Plans: texts, copies, runs by the oracle, and what is collected. */
+#include "base/test.h"
+#include "plan/collect.h"
+#include <math.h>
+
+static const char every_command[] =
+    "plan {\n"
+    "  %0 = input 48\n"
+    "  %1 = buffer 24\n"
+    "  kernel 0 add {\n"
+    "    out[i<R, j<C] = self[i, j] + alpha * other[i, j]\n"
+    "  }\n"
+    "  KERNEL 0 add over [2, 3, 2] (%1 by [0, 8, 4], %0 by [24, 8, 4], #0000803f by [0, 0, 0])"
+    " param #00000040\n"
+    "  MOVE %1:float32[2, 3] by [1, 2] = %0+24:float64[3]\n"
+    "  FILL %1:int32[6] = #07\n"
+    "  INDEXED read float32[2, 3] table %0 by [0, 1] dense %1 by [3, 1] at int64 %0+8 by [1, 0]"
+    " unit 12 below 4 wraps error 5 \"index \\01 is out of \\22range\\22\"\n"
+    "  COMBINE add float32[6] table %0 by [0] number #0000803f at int32 %1 by [1] unit 4 below "
+    "12"
+    " picked 1\n"
+    "  COMBINE set float32[2] table %0 by [1] dense %1 by [2] at int64 %0 by [0] unit 4 below "
+    "12"
+    " numbered %0:float32[3, 4] by [1, 3]\n"
+    "  WINDOWS max %1:float32[1, 2] which %0+8:int64[1, 2] from %0:float32[1, 4] planes 1 of"
+    " [4, 2] divisor 1 dim 1 of 1 start [0, 1] ranges [0, 0, 1] dim 1 of 1 start [0, 1] ranges"
+    " [0, 0, 1] dim 2 of 4 start [0, 1, 3] ranges [0, 1, 2, 2, 1, 1, 3, 1, 1] count [1.0, 0.5]"
+    " share [1.0, 2.0, inf, nan]\n"
+    "  LIBRARY sort.stable(%0:float32[4], None, -1, 2.5, [1, 2], [0.5], \"a b\", (%1:int64[0],"
+    " None)) -> (%1:float32[4], none:int64[0])\n"
+    "  COPY %1+8 = #0102\n"
+    "  COPY host = %1 24\n"
+    "  %2 = buffer 8\n"
+    "  COPY %2 = %1 8\n"
+    "  WAIT\n"
+    "  return %1:float32[2, 3], none:float32[0]\n"
+    "}\n";
+
+static void reads_back(const char *text)
+{
+    cr_plan p = {.arena = {0}};
+    cr_text out = {0};
+
+    OK(cr_plan_parse(&p, text));
+    cr_plan_print(&out, &p);
+    EQ_STR(cr_text_str(&out), text);
+    cr_text_drop(&out);
+    cr_plan_drop(&p);
+}
+
+TEST(every_command_is_printed_as_it_was_read)
+{
+    reads_back(every_command);
+    reads_back("plan {\n}\n");
+    reads_back("plan of values {\n  %0 = buffer 4\n  COPY host = %0 4\n}\n");
+}
+
+TEST(geometry_at_its_limits_is_printed_as_it_was_read)
+{
+    reads_back("plan {\n  %0 = buffer 0\n  %1 = buffer 549755813887\n"
+               "  MOVE %0:int8[0, 4611686018427387904] = none:int8[0, 1] by [1, "
+               "-4611686018427387904]\n"
+               "  MOVE %1+549755813886:int8[1, 1, 1, 1] by [9, 9, 9, 9] = %1-8:bool[]\n}\n");
+}
+
+static void refuses(const char *text, const char *message)
+{
+    cr_plan p = {.arena = {0}};
+
+    FAILS(CR_VALUE, cr_plan_parse(&p, text));
+    CHECK(strstr(cr_error_message(), message));
+    cr_plan_drop(&p);
+}
+
+TEST(errors_of_texts_name_their_line)
+{
+    refuses("", "line 1 of the plan: plan is expected");
+    refuses("plan {\n  STOP\n}\n", "line 2 of the plan: a command is expected at 'STOP'");
+    refuses("plan {\n  FILL %0:int8[1] = #00\n}\n", "line 2 of the plan: a buffer of the plan");
+    refuses("plan {\n  %1 = buffer 4\n}\n", "the next number of a buffer");
+    refuses("plan {\n  %0 = buffer -4\n}\n", "a size in bytes");
+    refuses("plan {\n  %0 = buffer 4\n  MOVE %0:int8[2] by [1, 1] = %0:int8[2]\n}\n",
+            "line 3 of the plan: a list of another length");
+    refuses("plan {\n  %0 = buffer 4\n  KERNEL 0 add over [1, 1] (%0 by [4, 4])\n}\n",
+            "a kernel of the plan");
+    refuses("plan {\n  %0 = buffer 4\n  FILL %0:float33[1] = #00\n}\n", "a dtype");
+    refuses("plan {\n  %0 = buffer 4\n  FILL %0:int8[1] = #00", "a command is expected");
+}
+
+TEST(every_prefix_of_a_text_is_refused)
+{
+    for (size_t n = 0; n + 2 < sizeof every_command; n++) {
+        char text[sizeof every_command];
+        cr_plan p = {.arena = {0}};
+        memcpy(text, every_command, n);
+        text[n] = '\0';
+        EQ(cr_plan_parse(&p, text), CR_VALUE);
+        cr_plan_drop(&p);
+    }
+}
+
+/* --- the oracle --- */
+
+/* Runs a plan whose buffer 0 is the input, and compares the bytes of buffer 1. */
+static void gives(const char *text, const void *input, const void *want, size_t n)
+{
+    static const cr_executor by = {.ops = &cr_oracle_ops};
+    cr_plan p = {.arena = {0}};
+    char *at;
+
+    OK(cr_plan_parse(&p, text));
+    cr_plan_run r = cr_plan_start(&p, &by);
+    OK(cr_plan_give(&r, 0, (void *)(uintptr_t)input));
+    OK(cr_plan_execute(&r));
+    OK(cr_plan_place(&at, &r, cr_plan_address(1, 0)));
+    CHECK(!memcmp(at, want, n));
+    cr_plan_end(&r);
+    cr_plan_drop(&p);
+}
+
+TEST(elements_are_moved_between_any_layouts)
+{
+    float in[6] = {1, 2, 3, 4, 5, 6};
+    int32_t turned[6] = {6, 3, 5, 2, 4, 1}, sevens[4] = {7, 7, 0, 7};
+
+    gives("plan {\n %0 = input 24\n %1 = buffer 24\n"
+          " MOVE %1:int32[3, 2] = %0+20:float32[3, 2] by [-1, -3]\n}\n",
+          in, turned, sizeof turned);
+    gives("plan {\n %0 = input 24\n %1 = buffer 16\n"
+          " FILL %1:int32[2] = #07\n FILL %1+12:int32[] = #07\n}\n",
+          in, sevens, sizeof sevens);
+}
+
+TEST(elements_are_read_and_combined_at_computed_places)
+{
+    struct {
+        int64_t index[4];
+        float value[4];
+    } in = {{2, 0, 2, -1}, {1, 10, 100, 1000}};
+    float read[3] = {100, 1, 100}, sums[4] = {10, 0, 101, 1000};
+
+    gives(
+        "plan {\n %0 = input 48\n %1 = buffer 12\n"
+        " INDEXED read float32[3] table %0+32 by [0] dense %1 by [1] at int64 %0 by [1] unit 4 "
+        "below 4\n}\n",
+        &in, read, sizeof read);
+    gives(
+        "plan {\n %0 = input 48\n %1 = buffer 16\n"
+        " COMBINE add float32[4] table %1 by [0] dense %0+32 by [1] at int64 %0 by [1] unit 4 "
+        "below 4 wraps picked 1\n}\n",
+        &in, sums, sizeof sums);
+}
+
+TEST(an_index_out_of_range_is_the_commands_error)
+{
+    static const cr_executor by = {.ops = &cr_oracle_ops};
+    cr_plan p = {.arena = {0}};
+    int64_t index = 4;
+
+    OK(cr_plan_parse(&p, "plan {\n %0 = input 8\n %1 = buffer 16\n"
+                         " INDEXED read float32[1] table %1 by [0] dense %1 by [1] at int64 %0 "
+                         "by [1] unit 4 below 4 error 5 \"index \\01 is too large\"\n}\n"));
+    cr_plan_run r = cr_plan_start(&p, &by);
+    OK(cr_plan_give(&r, 0, &index));
+    CHECK(cr_plan_execute(&r) != CR_OK);
+    EQ_STR(cr_error_message(), "index 4 is too large");
+    cr_plan_end(&r);
+    cr_plan_drop(&p);
+}
+
+TEST(windows_take_the_first_of_equals_and_the_last_nan)
+{
+    float in[4] = {3, NAN, NAN, 3}, most[2] = {3, 0};
+
+    gives("plan {\n %0 = input 16\n %1 = buffer 8\n %2 = buffer 16\n"
+          " WINDOWS max %1:float32[2] which %2:int64[2] from %0:float32[4] planes 1 of [4, 2] "
+          "divisor 1 dim 1 of 1 start [0, 1] ranges [0, 0, 1] dim 1 of 1 start [0, 1] ranges "
+          "[0, 0, 1] dim 2 of 4 start [0, 1, 2] ranges [0, 3, 2, 0, 1, 3]\n"
+          " MOVE %1+4:float32[1] = %2+8:int64[1]\n}\n",
+          in, (most[1] = 2, most), sizeof most);
+}
+
+TEST(a_device_that_lacks_a_function_refuses_the_command)
+{
+    static const cr_device_ops lacks = {.get = NULL};
+    static const cr_executor by = {.ops = &lacks};
+    cr_plan p = {.arena = {0}};
+
+    OK(cr_plan_parse(&p, "plan {\n %0 = input 4\n FILL %0:int8[4] = #01\n}\n"));
+    cr_plan_run r = cr_plan_start(&p, &by);
+    char bytes[4];
+    OK(cr_plan_give(&r, 0, bytes));
+    FAILS(CR_NOT_IMPLEMENTED, cr_plan_execute(&r));
+    EQ_STR(cr_error_message(), "the device does not execute the command FILL");
+    cr_plan_end(&r);
+    cr_plan_drop(&p);
+}
+
+/* --- collecting --- */
+
+TEST(commands_of_a_device_are_collected)
+{
+    static const cr_executor by = {.ops = &cr_oracle_ops};
+    const cr_device_ops *ops;
+    cr_plan p = {.arena = {0}};
+    cr_text out = {0};
+    int64_t size = 2, step = 1;
+    uint32_t block;
+    int32_t seven = 7, read[2] = {0, 0};
+
+    OK(cr_collect_start(&p, &by));
+    FAILS(CR_RUNTIME, cr_collect_start(&p, &by));
+    ops = cr_device_of((cr_device_kind)cr_collect_device().kind);
+    cr_array a = {ops->get(0, 8, &block), CR_I32, 1, &size, &step};
+    EQ(ops->fill(0, &a, &seven), NULL);
+    EQ(ops->copy_out(0, read, a.data, sizeof read), NULL);
+    EQ(read[0] + read[1], 14);
+    OK(cr_plan_add_output(&p, &a));
+    cr_collect_end();
+    EQ(ops->count(), 0);
+    EQ(ops->get(0, 8, &block), NULL);
+    cr_plan_print(&out, &p);
+    EQ_STR(cr_text_str(&out), "plan of values {\n  %0 = buffer 8\n  FILL %0:int32[2] = #07\n"
+                              "  COPY host = %0 8\n  return %0:int32[2]\n}\n");
+    cr_text_drop(&out);
+    cr_plan_drop(&p);
+}
