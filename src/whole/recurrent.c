@@ -1,28 +1,18 @@
 /* Recurrent networks over whole sequences: lstm, gru, rnn_tanh, rnn_relu, also packed.
  *
- * The products with the input are one product for the whole sequence; the products with the
- * hidden state run step by step.  In a packed sequence a row leaves the batch at the end of its
- * sequence; in the backward direction it enters there.  Each part is a call through all stages,
- * so that autograd records it. */
+ * The products with the input are one product for the whole sequence; those with the hidden
+ * state run step by step.  `_rnn_direction` runs the steps of one batch.  In a packed sequence
+ * a row leaves the batch at the end of its sequence; in the backward direction it enters there:
+ * the steps between are a batch. */
+#include "whole/recurrent.h"
 #include "base/memory.h"
-#include "whole/whole_impl.h"
-
-typedef enum { RNN_LSTM, RNN_GRU, RNN_TANH, RNN_RELU } rnn_kind;
-
-/* Tensors that a step owns until it ends. */
-typedef CR_VEC(cr_tensor *) rnn_pool;
 
 typedef struct {
     cr_tensor *ih, *hh, *b_ih, *b_hh, *hr; /* borrowed; b_ih, b_hh, hr may be NULL */
 } rnn_weights;
 
-/* h and, of an lstm, c; owned. */
 typedef struct {
-    cr_tensor *at[2];
-} rnn_state;
-
-typedef struct {
-    rnn_kind kind;
+    cr_rnn_kind kind;
     int states; /* 2: lstm */
     const cr_value *params;
     bool biases, train, both, first;
@@ -34,189 +24,80 @@ typedef struct {
     bool projected;
 } rnn_call;
 
-/* --- calls --- */
+/* One direction of one layer, and its states; what it makes belongs to the steps. */
+typedef struct {
+    const rnn_call *call;
+    cr_steps *s;
+    rnn_weights w;
+    bool reverse;
+    cr_tensor *state[2], *start[2];
+} rnn_run;
 
-static void rnn_pool_drop(rnn_pool *p)
+/* --- steps of one batch --- */
+
+static cr_tensor *rnn_linear(cr_steps *s, cr_tensor *x, cr_tensor *w, cr_tensor *b)
 {
-    for (size_t i = 0; i < p->len; i++)
-        cr_drop(p->at[i]);
-    cr_vec_drop(p);
+    return CR_STEP(s, linear, T(x), T(w), cr_maybe(b));
 }
 
-/* Calls an entry with one result, which the pool owns. */
-static cr_status rnn_make(rnn_pool *p, cr_tensor **out, const cr_op *op, const cr_value *arg,
-                          int n)
+static cr_tensor *rnn_narrow(cr_steps *s, cr_tensor *t, int64_t start, int64_t length)
 {
-    CR_TRY(cr_vec_reserve(p, 1));
-    CR_TRY(cr_call_tensor(out, op, arg, n));
-    cr_vec_put(p, *out);
-    return CR_OK;
+    return CR_STEP(s, narrow, T(t), I(0), I(start), I(length));
 }
 
-static cr_status rnn_one(rnn_pool *p, cr_tensor **out, const cr_op *op, cr_tensor *a)
+/* One step of an lstm whose hidden state is projected. */
+static void rnn_project_step(rnn_run *u, cr_tensor *x)
 {
-    return rnn_make(p, out, op, (cr_value[]){cr_of_tensor(a)}, 1);
+    cr_steps *s = u->s;
+    cr_tensor *gates[4], *share = rnn_linear(s, u->state[0], u->w.hh, u->w.b_hh);
+
+    share = CR_STEP(s, add, T(x), T(share));
+    cr_step_list(s, gates, 4, cr_entry.chunk, 3, (cr_value[]){T(share), I(4), I(1)});
+    cr_tensor *kept = CR_STEP(s, mul, T(CR_STEP(s, sigmoid, T(gates[1]))), T(u->state[1]));
+    cr_tensor *added =
+        CR_STEP(s, mul, T(CR_STEP(s, sigmoid, T(gates[0]))), T(CR_STEP(s, tanh, T(gates[2]))));
+    u->state[1] = CR_STEP(s, add, T(kept), T(added));
+    cr_tensor *hidden = CR_STEP(s, mul, T(CR_STEP(s, sigmoid, T(gates[3]))),
+                                T(CR_STEP(s, tanh, T(u->state[1]))));
+    u->state[0] = rnn_linear(s, hidden, u->w.hr, NULL);
 }
 
-static cr_status rnn_two(rnn_pool *p, cr_tensor **out, const cr_op *op, cr_tensor *a,
-                         cr_tensor *b)
+static cr_tensor *rnn_project(rnn_run *u, cr_tensor *gates, int64_t steps)
 {
-    return rnn_make(p, out, op, (cr_value[]){cr_of_tensor(a), cr_of_tensor(b)}, 2);
-}
+    cr_steps *s = u->s;
+    cr_tensor **x = cr_step_room(s, steps), *joined;
 
-static cr_value rnn_maybe(cr_tensor *t) { return t ? cr_of_tensor(t) : cr_of_none(); }
-
-static cr_status rnn_linear(rnn_pool *p, cr_tensor **out, cr_tensor *x, cr_tensor *w,
-                            cr_tensor *b)
-{
-    return rnn_make(p, out, cr_entry.linear,
-                    (cr_value[]){cr_of_tensor(x), cr_of_tensor(w), rnn_maybe(b)}, 3);
-}
-
-/* n parts of the gates. */
-static cr_status rnn_gates(rnn_pool *p, cr_tensor **out, cr_tensor *gates, int n)
-{
-    cr_value list;
-    cr_status st;
-
-    CR_TRY(cr_vec_reserve(p, (size_t)n));
-    CR_TRY(cr_call_given(&list, cr_entry.chunk,
-                         (cr_value[]){cr_of_tensor(gates), cr_of_int(n), cr_of_int(1)}, 3));
-    st = list.len == (uint32_t)n ? CR_OK
-                                 : cr_fail(CR_RUNTIME, "the weights do not have %d gates", n);
-    for (int i = 0; !st && i < n; i++) {
-        out[i] = cr_keep(list.list[i].t);
-        cr_vec_put(p, out[i]);
+    if (x)
+        cr_step_list(s, x, steps, cr_entry.unbind_int, 2, (cr_value[]){T(gates), I(0)});
+    for (int64_t i = 0; !s->st && i < steps; i++) {
+        int64_t k = u->reverse ? steps - 1 - i : i;
+        rnn_project_step(u, x[k]);
+        x[k] = u->state[0];
     }
-    cr_drop_values(&list, 1);
-    return st;
+    joined = cr_step_join(s, cr_entry.stack, x, steps, 0);
+    cr_free(x);
+    return joined;
 }
 
-static cr_status rnn_narrow(rnn_pool *p, cr_tensor **out, cr_tensor *t, int64_t start,
-                            int64_t length)
+/* The outputs (steps, rows, hidden) for gates (steps, rows, gates); the states become the last
+ * ones. */
+static cr_tensor *rnn_steps(rnn_run *u, cr_tensor *gates, int64_t steps)
 {
-    return rnn_make(
-        p, out, cr_entry.narrow,
-        (cr_value[]){cr_of_tensor(t), cr_of_int(0), cr_of_int(start), cr_of_int(length)}, 4);
-}
+    const rnn_call *r = u->call;
+    cr_value at = I(u->reverse ? 0 : steps - 1);
+    cr_tensor *result[2];
 
-/* The rows of each of n tensors one after another. */
-static cr_status rnn_join(rnn_pool *p, cr_tensor **out, const cr_op *op,
-                          cr_tensor *const *parts, size_t n, int64_t dim)
-{
-    cr_value *list = cr_alloc(n * sizeof *list + 1);
-    cr_status st = list ? CR_OK : CR_MEMORY;
-
-    for (size_t i = 0; !st && i < n; i++)
-        list[i] = cr_of_tensor(parts[i]);
-    if (!st)
-        st = rnn_make(p, out, op, (cr_value[]){cr_of_list(list, (uint32_t)n), cr_of_int(dim)},
-                      2);
-    cr_free(list);
-    return st;
-}
-
-/* --- one step --- */
-
-static cr_status rnn_step_lstm(rnn_pool *p, cr_tensor *x, rnn_state *s, const rnn_weights *w)
-{
-    cr_tensor *part[4], *i, *f, *g, *o, *kept, *added, *c, *h, *squashed, *share;
-
-    CR_TRY(rnn_linear(p, &share, s->at[0], w->hh, w->b_hh));
-    CR_TRY(rnn_two(p, &share, cr_entry.add, x, share));
-    CR_TRY(rnn_gates(p, part, share, 4));
-    CR_TRY(rnn_one(p, &f, cr_entry.sigmoid, part[1]));
-    CR_TRY(rnn_two(p, &kept, cr_entry.mul, f, s->at[1]));
-    CR_TRY(rnn_one(p, &i, cr_entry.sigmoid, part[0]));
-    CR_TRY(rnn_one(p, &g, cr_entry.tanh, part[2]));
-    CR_TRY(rnn_two(p, &added, cr_entry.mul, i, g));
-    CR_TRY(rnn_two(p, &c, cr_entry.add, kept, added));
-    CR_TRY(rnn_one(p, &o, cr_entry.sigmoid, part[3]));
-    CR_TRY(rnn_one(p, &squashed, cr_entry.tanh, c));
-    CR_TRY(rnn_two(p, &h, cr_entry.mul, o, squashed));
-    if (w->hr)
-        CR_TRY(rnn_linear(p, &h, h, w->hr, NULL));
-    s->at[0] = h;
-    s->at[1] = c;
-    return CR_OK;
-}
-
-static cr_status rnn_step_gru(rnn_pool *p, cr_tensor *x, rnn_state *s, const rnn_weights *w)
-{
-    cr_tensor *xs[3], *hs[3], *share, *reset, *keep, *new, *rest, *h;
-
-    CR_TRY(rnn_linear(p, &share, s->at[0], w->hh, w->b_hh));
-    CR_TRY(rnn_gates(p, xs, x, 3));
-    CR_TRY(rnn_gates(p, hs, share, 3));
-    CR_TRY(rnn_two(p, &keep, cr_entry.add, xs[1], hs[1]));
-    CR_TRY(rnn_one(p, &keep, cr_entry.sigmoid, keep));
-    CR_TRY(rnn_two(p, &reset, cr_entry.add, xs[0], hs[0]));
-    CR_TRY(rnn_one(p, &reset, cr_entry.sigmoid, reset));
-    CR_TRY(rnn_two(p, &new, cr_entry.mul, reset, hs[2]));
-    CR_TRY(rnn_two(p, &new, cr_entry.add, xs[2], new));
-    CR_TRY(rnn_one(p, &new, cr_entry.tanh, new));
-    CR_TRY(rnn_two(p, &rest, cr_entry.sub, s->at[0], new));
-    CR_TRY(rnn_two(p, &rest, cr_entry.mul, rest, keep));
-    CR_TRY(rnn_two(p, &h, cr_entry.add, rest, new));
-    s->at[0] = h;
-    return CR_OK;
-}
-
-static cr_status rnn_step_plain(rnn_pool *p, const cr_op *squash, cr_tensor *x, rnn_state *s,
-                                const rnn_weights *w)
-{
-    cr_tensor *share, *h;
-
-    CR_TRY(rnn_linear(p, &share, s->at[0], w->hh, w->b_hh));
-    CR_TRY(rnn_two(p, &share, cr_entry.add, x, share));
-    CR_TRY(rnn_one(p, &h, squash, share));
-    s->at[0] = h;
-    return CR_OK;
-}
-
-/* Replaces the state; what the step made besides is dropped. */
-static cr_status rnn_step(const rnn_call *r, cr_tensor *x, rnn_state *s, const rnn_weights *w)
-{
-    rnn_pool p = {0};
-    rnn_state next = *s;
-    cr_status st;
-
-    switch (r->kind) {
-    case RNN_LSTM: st = rnn_step_lstm(&p, x, &next, w); break;
-    case RNN_GRU: st = rnn_step_gru(&p, x, &next, w); break;
-    default:
-        st = rnn_step_plain(&p, r->kind == RNN_TANH ? cr_entry.tanh : cr_entry.relu, x, &next,
-                            w);
-    }
-    for (int i = 0; !st && i < r->states; i++) {
-        cr_keep(next.at[i]);
-        cr_drop(s->at[i]);
-        s->at[i] = next.at[i];
-    }
-    rnn_pool_drop(&p);
-    return st;
+    if (r->projected)
+        return rnn_project(u, gates, steps);
+    cr_step_all(u->s, result, cr_entry._rnn_direction, 7,
+                (cr_value[]){T(gates), T(u->state[0]), cr_maybe(u->state[1]), T(u->w.hh),
+                             cr_maybe(u->w.b_hh), I(r->kind), cr_of_bool(u->reverse)});
+    for (int i = 0; i < r->states; i++)
+        u->state[i] = CR_STEP(u->s, select_int, T(result[i]), I(0), at);
+    return result[0];
 }
 
 /* --- one direction of one layer --- */
-
-static void rnn_state_drop(rnn_state *s)
-{
-    for (int i = 0; i < 2; i++) {
-        cr_drop(s->at[i]);
-        s->at[i] = NULL;
-    }
-}
-
-/* The state of layer `index`: a row of the first dim of hx. */
-static cr_status rnn_start(const rnn_call *r, int64_t index, rnn_state *out)
-{
-    for (int i = 0; i < r->states; i++)
-        CR_TRY(cr_call_tensor(
-            &out->at[i], cr_entry.select_int,
-            (cr_value[]){cr_of_tensor((cr_tensor *)r->hx[i]), cr_of_int(0), cr_of_int(index)},
-            3));
-    return CR_OK;
-}
 
 static rnn_weights rnn_weights_of(const rnn_call *r, int64_t index)
 {
@@ -232,221 +113,163 @@ static rnn_weights rnn_weights_of(const rnn_call *r, int64_t index)
     return w;
 }
 
-/* Rows from `rows` on leave the batch; `finished` gets their states. */
-static cr_status rnn_shrink(const rnn_call *r, rnn_state *s, int64_t rows, rnn_pool *finished)
+/* Rows from `rows` on leave the batch: they are put at `finished`. */
+static void rnn_shrink(rnn_run *u, int64_t rows, cr_tensor **finished)
 {
-    int64_t now = s->at[0]->size[0];
-    cr_tensor *left;
-
-    for (int i = 0; i < r->states; i++) {
-        CR_TRY(rnn_narrow(&finished[i], &left, s->at[i], rows, now - rows));
-        CR_TRY(cr_call_tensor(
-            &left, cr_entry.narrow,
-            (cr_value[]){cr_of_tensor(s->at[i]), cr_of_int(0), cr_of_int(0), cr_of_int(rows)},
-            4));
-        cr_drop(s->at[i]);
-        s->at[i] = left;
+    for (int i = 0; !u->s->st && i < u->call->states; i++) {
+        int64_t now = u->state[i]->size[0];
+        finished[i] = rnn_narrow(u->s, u->state[i], rows, now - rows);
+        u->state[i] = rnn_narrow(u->s, u->state[i], 0, rows);
     }
-    return CR_OK;
 }
 
 /* Rows up to `rows` enter the batch with their start state. */
-static cr_status rnn_grow(const rnn_call *r, rnn_state *s, const rnn_state *start, int64_t rows)
+static void rnn_grow(rnn_run *u, int64_t rows)
 {
-    rnn_pool p = {0};
-    int64_t now = s->at[0]->size[0];
-    cr_status st = CR_OK;
-
-    for (int i = 0; !st && i < r->states; i++) {
-        cr_tensor *part[2] = {s->at[i], NULL}, *both = NULL;
-        st = rnn_narrow(&p, &part[1], start->at[i], now, rows - now);
-        st = st ? st : rnn_join(&p, &both, cr_entry.cat, part, 2, 0);
-        if (!st) {
-            cr_drop(s->at[i]);
-            s->at[i] = cr_keep(both);
-        }
+    for (int i = 0; !u->s->st && i < u->call->states; i++) {
+        int64_t now = u->state[i]->size[0];
+        cr_tensor *part[2] = {u->state[i], rnn_narrow(u->s, u->start[i], now, rows - now)};
+        u->state[i] = cr_step_join(u->s, cr_entry.cat, part, 2, 0);
     }
-    rnn_pool_drop(&p);
-    return st;
 }
 
-/* The states of all rows: those that finished last come first. */
-static cr_status rnn_collect(const rnn_call *r, rnn_state *s, rnn_pool *finished)
-{
-    for (int i = 0; finished[0].len && i < r->states; i++) {
-        rnn_pool p = {0};
-        cr_tensor **part = cr_alloc((finished[i].len + 1) * sizeof(*part)), *all = NULL;
-        cr_status st = part ? CR_OK : CR_MEMORY;
-        if (!st) {
-            part[0] = s->at[i];
-            for (size_t k = 0; k < finished[i].len; k++)
-                part[k + 1] = finished[i].at[finished[i].len - 1 - k];
-            st = rnn_join(&p, &all, cr_entry.cat, part, finished[i].len + 1, 0);
-        }
-        if (!st) {
-            cr_drop(s->at[i]);
-            s->at[i] = cr_keep(all);
-        }
-        rnn_pool_drop(&p);
-        cr_free(part);
-        CR_TRY(st);
-    }
-    return CR_OK;
-}
-
+/* The steps of a packed sequence between two changes of the batch. */
 typedef struct {
-    const rnn_call *call;
-    rnn_weights w;
-    rnn_state state, start;
-    rnn_pool finished[2], outputs;
-    bool reverse;
-} rnn_run;
+    int64_t start, rows, steps; /* start: its first row in the data */
+} rnn_span;
 
-static cr_status rnn_run_step(rnn_run *u, cr_tensor *x, int64_t i)
+/* Returns the number of spans. */
+static int64_t rnn_find_spans(const rnn_call *r, rnn_span *span)
 {
-    const rnn_call *r = u->call;
-    int64_t rows = r->sizes ? r->sizes[i] : 0;
+    int64_t n = 0, at = 0;
 
-    if (r->sizes && !u->reverse && rows < u->state.at[0]->size[0])
-        CR_TRY(rnn_shrink(r, &u->state, rows, u->finished));
-    if (r->sizes && u->reverse && rows > u->state.at[0]->size[0])
-        CR_TRY(rnn_grow(r, &u->state, &u->start, rows));
-    CR_TRY(rnn_step(r, x, &u->state, &u->w));
-    u->outputs.at[i] = cr_keep(u->state.at[0]);
-    return CR_OK;
-}
-
-static cr_status rnn_run_steps(rnn_run *u, const cr_value *gates)
-{
-    const rnn_call *r = u->call;
-
-    if (r->sizes && u->reverse)
-        for (int i = 0; i < r->states; i++) {
-            cr_tensor *part;
-            CR_TRY(cr_call_tensor(&part, cr_entry.narrow,
-                                  (cr_value[]){cr_of_tensor(u->start.at[i]), cr_of_int(0),
-                                               cr_of_int(0), cr_of_int(r->sizes[r->steps - 1])},
-                                  4));
-            cr_drop(u->state.at[i]);
-            u->state.at[i] = part;
-        }
-    for (int64_t i = 0; i < r->steps; i++) {
-        int64_t k = u->reverse ? r->steps - 1 - i : i;
-        CR_TRY(rnn_run_step(u, gates->list[k].t, k));
+    for (int64_t i = 0; i < r->steps; at += r->sizes[i++]) {
+        if (!n || span[n - 1].rows != r->sizes[i])
+            span[n++] = (rnn_span){at, r->sizes[i], 0};
+        span[n - 1].steps++;
     }
-    return r->sizes ? rnn_collect(r, &u->state, u->finished) : CR_OK;
+    return n;
 }
 
-/* The input's share of the gates, by step. */
-static cr_status rnn_input_gates(const rnn_run *u, cr_tensor *input, cr_value *out)
+static cr_tensor *rnn_run_span(rnn_run *u, const rnn_span *p, cr_tensor *gates)
+{
+    cr_steps *s = u->s;
+    cr_tensor *out = rnn_narrow(s, gates, p->start, p->rows * p->steps);
+    int64_t size[3] = {p->steps, p->rows, -1};
+
+    out = rnn_steps(u, CR_STEP(s, view, T(out), cr_of_ints(size, 3)), p->steps);
+    return CR_STEP(s, flatten_using_ints, T(out), I(0), I(1));
+}
+
+/* `out` gets the output of each span.  Backward, rows enter; forward, they leave, and the
+ * states of all rows are joined at the end: those that finished last come first. */
+static void rnn_run_spans(rnn_run *u, const rnn_span *span, int64_t n, cr_tensor *gates,
+                          cr_tensor **out, cr_tensor **finished)
+{
+    cr_steps *s = u->s;
+
+    for (int i = 0; u->reverse && i < u->call->states; i++)
+        u->state[i] = rnn_narrow(s, u->start[i], 0, span[n - 1].rows);
+    for (int64_t i = 0; i < n && !s->st; i++) {
+        int64_t k = u->reverse ? n - 1 - i : i;
+        if (i && u->reverse)
+            rnn_grow(u, span[k].rows);
+        else if (i)
+            rnn_shrink(u, span[k].rows, &finished[2 * (n - i)]);
+        out[k] = rnn_run_span(u, &span[k], gates);
+    }
+    for (int i = 0; !u->reverse && !s->st && i < u->call->states; i++) {
+        for (int64_t k = 1; k < n; k++)
+            out[n + k] = finished[2 * k + i];
+        out[n] = u->state[i];
+        u->state[i] = cr_step_join(s, cr_entry.cat, out + n, n, 0);
+    }
+}
+
+static cr_tensor *rnn_packed_steps(rnn_run *u, cr_tensor *gates)
+{
+    int64_t most = u->call->steps, n;
+    rnn_span *span = cr_alloc((size_t)most * sizeof *span);
+    cr_tensor **out = cr_step_room(u->s, 2 * most), **finished = cr_step_room(u->s, 2 * most);
+    cr_tensor *joined = NULL;
+
+    cr_step_fail(u->s, span ? CR_OK : CR_MEMORY);
+    if (!u->s->st) {
+        n = rnn_find_spans(u->call, span);
+        rnn_run_spans(u, span, n, gates, out, finished);
+        joined = cr_step_join(u->s, cr_entry.cat, out, n, 0);
+    }
+    cr_free(span);
+    cr_free(out);
+    cr_free(finished);
+    return joined;
+}
+
+/* Autocast may have made the gates narrower: products have their dtype, and a gru's states keep
+ * that of the first one, as torch's do. */
+static cr_tensor *rnn_agree(rnn_run *u, cr_tensor *gates)
 {
     const rnn_call *r = u->call;
-    rnn_pool p = {0};
-    cr_tensor *gates;
-    cr_status st = rnn_linear(&p, &gates, input, u->w.ih, u->w.b_ih);
 
-    if (!st && r->sizes)
-        st = cr_call_given(out, cr_entry.split_with_sizes,
-                           (cr_value[]){cr_of_tensor(gates),
-                                        cr_of_ints(r->sizes, (size_t)r->steps), cr_of_int(0)},
-                           3);
-    else if (!st)
-        st = cr_call_given(out, cr_entry.unbind_int,
-                           (cr_value[]){cr_of_tensor(gates), cr_of_int(0)}, 2);
-    rnn_pool_drop(&p);
-    return st;
+    u->w.hh = cr_step_cast(u->s, u->w.hh, (cr_dtype)gates->dtype);
+    u->w.b_hh = cr_step_cast(u->s, u->w.b_hh, (cr_dtype)gates->dtype);
+    return r->kind == CR_RNN_GRU ? cr_step_cast(u->s, gates, (cr_dtype)r->hx[0]->dtype) : gates;
 }
 
-/* Runs layer-and-direction `index`: its output and its last states, which the pools own. */
-static cr_status rnn_direction(const rnn_call *r, int64_t index, cr_tensor *input,
-                               rnn_pool *out, rnn_pool *last)
+/* Runs layer-and-direction `index`: its output; `last` gets its last states. */
+static cr_tensor *rnn_run_direction(const rnn_call *r, cr_steps *s, int64_t index,
+                                    cr_tensor *input, cr_tensor **last)
 {
-    rnn_run u = {.call = r, .w = rnn_weights_of(r, index), .reverse = r->both && index % 2};
-    cr_value gates = cr_of_none();
-    cr_tensor *joined;
-    cr_status st;
+    rnn_run u = {
+        .call = r, .s = s, .w = rnn_weights_of(r, index), .reverse = r->both && index % 2};
+    int64_t directions = r->layers * (r->both ? 2 : 1);
+    cr_tensor *gates = rnn_linear(s, input, u.w.ih, u.w.b_ih), *out;
 
-    CR_GO(rnn_start(r, index, &u.start));
+    if (!s->st && !r->projected)
+        gates = rnn_agree(&u, gates);
     for (int i = 0; i < r->states; i++)
-        u.state.at[i] = cr_keep(u.start.at[i]);
-    CR_GO(cr_vec_reserve(&u.outputs, (size_t)r->steps));
-    for (int64_t i = 0; i < r->steps; i++)
-        cr_vec_put(&u.outputs, NULL);
-    CR_GO(rnn_input_gates(&u, input, &gates));
-    CR_GO(rnn_run_steps(&u, &gates));
-    CR_GO(rnn_join(out, &joined, r->sizes ? cr_entry.cat : cr_entry.stack, u.outputs.at,
-                   (size_t)r->steps, 0));
-    for (int i = 0; i < r->states; i++) {
-        CR_GO(cr_vec_reserve(&last[i], 1));
-        cr_vec_put(&last[i], u.state.at[i]);
-        u.state.at[i] = NULL;
-    }
-done:
-    cr_drop_values(&gates, 1);
-    rnn_state_drop(&u.state);
-    rnn_state_drop(&u.start);
-    rnn_pool_drop(&u.finished[0]);
-    rnn_pool_drop(&u.finished[1]);
-    rnn_pool_drop(&u.outputs);
-    return st;
+        u.state[i] = u.start[i] =
+            CR_STEP(s, select_int, T((cr_tensor *)r->hx[i]), I(0), I(index));
+    out = r->sizes ? rnn_packed_steps(&u, gates) : rnn_steps(&u, gates, r->steps);
+    for (int i = 0; i < r->states; i++)
+        last[i * directions + index] = u.state[i];
+    return out;
 }
 
 /* --- all layers --- */
 
-static cr_status rnn_layer(const rnn_call *r, int64_t layer, rnn_pool *p, cr_tensor **input,
-                           rnn_pool *last)
+static cr_tensor *rnn_layer(const rnn_call *r, cr_steps *s, int64_t layer, cr_tensor *input,
+                            cr_tensor **last)
 {
     int n = r->both ? 2 : 1;
-    size_t from = p->len;
+    cr_tensor *part[2] = {NULL, NULL}, *out;
 
     for (int d = 0; d < n; d++)
-        CR_TRY(rnn_direction(r, layer * n + d, *input, p, last));
-    *input = p->at[from];
-    if (r->both)
-        CR_TRY(rnn_join(p, input, cr_entry.cat, (cr_tensor *[]){p->at[from], p->at[from + 1]},
-                        2, -1));
+        part[d] = rnn_run_direction(r, s, layer * n + d, input, last);
+    out = r->both ? cr_step_join(s, cr_entry.cat, part, 2, -1) : part[0];
     if (r->dropout > 0 && r->train && layer < r->layers - 1)
-        CR_TRY(rnn_make(
-            p, input, cr_entry.dropout,
-            (cr_value[]){cr_of_tensor(*input), cr_of_float(r->dropout), cr_of_bool(true)}, 3));
-    return CR_OK;
+        out = CR_STEP(s, dropout, T(out), cr_of_float(r->dropout), cr_of_bool(true));
+    return out;
 }
 
-static cr_status rnn_transpose(rnn_pool *p, cr_tensor **t)
-{
-    return rnn_make(p, t, cr_entry.transpose_int,
-                    (cr_value[]){cr_of_tensor(*t), cr_of_int(0), cr_of_int(1)}, 3);
-}
-
-/* input, then the last states, in `result`. */
+/* The outputs, then the last states, in `result`. */
 static cr_status rnn_layers(const rnn_call *r, cr_tensor *input, cr_value *result)
 {
-    rnn_pool p = {0}, last[2] = {{0}, {0}};
-    cr_tensor *made = NULL;
-    cr_status st;
+    int64_t directions = r->layers * (r->both ? 2 : 1);
+    cr_steps s = {.st = CR_OK};
+    cr_tensor **last = cr_step_room(&s, r->states * directions), *all[3] = {input};
 
+    if (r->first)
+        all[0] = CR_STEP(&s, transpose_int, T(all[0]), I(0), I(1));
+    for (int64_t layer = 0; layer < r->layers && !s.st; layer++)
+        all[0] = rnn_layer(r, &s, layer, all[0], last);
+    if (r->first)
+        all[0] = CR_STEP(&s, transpose_int, T(all[0]), I(0), I(1));
     for (int i = 0; i < r->states; i++)
-        result[i + 1] = cr_of_none();
-    if (r->first)
-        CR_GO(rnn_transpose(&p, &input));
-    for (int64_t layer = 0; layer < r->layers; layer++)
-        CR_GO(rnn_layer(r, layer, &p, &input, last));
-    if (r->first)
-        CR_GO(rnn_transpose(&p, &input));
-    for (int i = 0; i < r->states; i++) {
-        CR_GO(rnn_join(&p, &made, cr_entry.stack, last[i].at, last[i].len, 0));
-        result[i + 1] = cr_of_tensor(cr_keep(made));
-    }
-    result[0] = cr_of_tensor(cr_keep(input));
-done:
-    for (int i = 0; st && i < r->states; i++) {
-        cr_drop_values(&result[i + 1], 1);
-        result[i + 1] = cr_of_none();
-    }
-    rnn_pool_drop(&p);
-    rnn_pool_drop(&last[0]);
-    rnn_pool_drop(&last[1]);
-    return st;
+        all[i + 1] = cr_step_join(&s, cr_entry.stack, last ? last + i * directions : NULL,
+                                  directions, 0);
+    cr_free(last);
+    return cr_steps_give_all(&s, result, all, r->states + 1);
 }
 
 /* --- arguments --- */
@@ -490,10 +313,10 @@ static cr_status rnn_set_hx(rnn_call *r, const cr_value *hx)
     return CR_OK;
 }
 
-static rnn_call rnn_call_of(rnn_kind kind, const cr_value *params)
+static rnn_call rnn_call_of(cr_rnn_kind kind, const cr_value *params)
 {
     return (rnn_call){.kind = kind,
-                      .states = kind == RNN_LSTM ? 2 : 1,
+                      .states = kind == CR_RNN_LSTM ? 2 : 1,
                       .params = &params[0],
                       .biases = params[1].i != 0,
                       .layers = params[2].i,
@@ -503,7 +326,7 @@ static rnn_call rnn_call_of(rnn_kind kind, const cr_value *params)
 }
 
 /* (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) */
-static cr_status rnn_input(rnn_kind kind, const cr_value *arg, cr_value *result)
+static cr_status rnn_input(cr_rnn_kind kind, const cr_value *arg, cr_value *result)
 {
     rnn_call r = rnn_call_of(kind, arg + 2);
     const cr_tensor *input = arg[0].t;
@@ -546,7 +369,7 @@ static cr_status rnn_read_sizes(const cr_tensor *t, int64_t rows, int64_t **out)
 }
 
 /* (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional) */
-static cr_status rnn_packed(rnn_kind kind, const cr_value *arg, cr_value *result)
+static cr_status rnn_packed(cr_rnn_kind kind, const cr_value *arg, cr_value *result)
 {
     rnn_call r = rnn_call_of(kind, arg + 3);
     const cr_tensor *data = arg[0].t;
@@ -568,33 +391,33 @@ done:
 
 cr_status cr_do_lstm(const cr_value *arg, cr_value *result)
 {
-    return rnn_input(RNN_LSTM, arg, result);
+    return rnn_input(CR_RNN_LSTM, arg, result);
 }
 cr_status cr_do_gru(const cr_value *arg, cr_value *result)
 {
-    return rnn_input(RNN_GRU, arg, result);
+    return rnn_input(CR_RNN_GRU, arg, result);
 }
 cr_status cr_do_rnn_tanh(const cr_value *arg, cr_value *result)
 {
-    return rnn_input(RNN_TANH, arg, result);
+    return rnn_input(CR_RNN_TANH, arg, result);
 }
 cr_status cr_do_rnn_relu(const cr_value *arg, cr_value *result)
 {
-    return rnn_input(RNN_RELU, arg, result);
+    return rnn_input(CR_RNN_RELU, arg, result);
 }
 cr_status cr_do_lstm_packed(const cr_value *arg, cr_value *result)
 {
-    return rnn_packed(RNN_LSTM, arg, result);
+    return rnn_packed(CR_RNN_LSTM, arg, result);
 }
 cr_status cr_do_gru_packed(const cr_value *arg, cr_value *result)
 {
-    return rnn_packed(RNN_GRU, arg, result);
+    return rnn_packed(CR_RNN_GRU, arg, result);
 }
 cr_status cr_do_rnn_tanh_packed(const cr_value *arg, cr_value *result)
 {
-    return rnn_packed(RNN_TANH, arg, result);
+    return rnn_packed(CR_RNN_TANH, arg, result);
 }
 cr_status cr_do_rnn_relu_packed(const cr_value *arg, cr_value *result)
 {
-    return rnn_packed(RNN_RELU, arg, result);
+    return rnn_packed(CR_RNN_RELU, arg, result);
 }

@@ -1,36 +1,11 @@
 /* sparse_impl.h - helpers of the entries on sparse tensors.
  *
- * These entries compute on the parts by calls of other entries, so they run on every device.  A
- * `cr_steps` holds the tensors that such a sequence of calls makes.  After a failure, further
- * steps do nothing and return NULL; cr_steps_end reports the failure. */
+ * These entries compute on the parts by calls of other entries, so they run on every device. */
 #ifndef CR_WHOLE_SPARSE_IMPL_H
 #define CR_WHOLE_SPARSE_IMPL_H
 
 #include "tensor/sparse.h"
-#include "whole/whole_impl.h"
-
-typedef struct {
-    CR_VEC(cr_tensor *) made;
-    cr_status st;
-} cr_steps;
-
-/* The first result of a call with the first n arguments, borrowed from the steps. */
-cr_tensor *cr_step(cr_steps *s, const cr_op *op, int n, const cr_value *arg);
-#define CR_STEP(s, op, ...)                                                                    \
-    cr_step(s, cr_entry.op, (int)(sizeof((cr_value[]){__VA_ARGS__}) / sizeof(cr_value)),       \
-            (cr_value[]){__VA_ARGS__})
-/* Gives the steps a tensor that the caller owns.  NULL when out of memory. */
-cr_tensor *cr_step_own(cr_steps *s, cr_tensor *t);
-/* Makes the failure of another function that of the steps. */
-static inline void cr_step_fail(cr_steps *s, cr_status st) { s->st = s->st ? s->st : st; }
-/* Drops the tensors; *out is a reference to `t` unless a step failed. */
-CR_MUST cr_status cr_steps_end(cr_steps *s, cr_tensor **out, cr_tensor *t);
-/* The same with the tensor as the result of an entry. */
-CR_MUST cr_status cr_steps_give(cr_steps *s, cr_value *result, cr_tensor *t);
-
-/* Values of arguments; a NULL tensor, of a failed step, is not read. */
-#define T(t) cr_of_tensor(t)
-#define I(i) cr_of_int(i)
+#include "whole/steps.h"
 
 /* A COO tensor of the parts with these sizes. */
 cr_tensor *cr_step_coo(cr_steps *s, int ndim, const int64_t *size, cr_tensor *indices,

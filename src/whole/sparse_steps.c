@@ -2,50 +2,6 @@
 #include "whole/sparse_impl.h"
 #include <string.h>
 
-cr_tensor *cr_step_own(cr_steps *s, cr_tensor *t)
-{
-    cr_step_fail(s, cr_vec_reserve(&s->made, 1));
-    if (s->st) {
-        cr_drop(t);
-        return NULL;
-    }
-    cr_vec_put(&s->made, t);
-    return t;
-}
-
-cr_tensor *cr_step(cr_steps *s, const cr_op *op, int n, const cr_value *arg)
-{
-    cr_value result[CR_MAX_RESULTS];
-
-    if (s->st)
-        return NULL;
-    cr_step_fail(s, cr_call_given(result, op, arg, n));
-    if (s->st)
-        return NULL;
-    for (int k = 1; k < op->result_count; k++)
-        cr_step_own(s, result[k].t);
-    return cr_step_own(s, result[0].t);
-}
-
-cr_status cr_steps_end(cr_steps *s, cr_tensor **out, cr_tensor *t)
-{
-    if (!s->st)
-        *out = cr_keep(t);
-    for (size_t i = 0; i < s->made.len; i++)
-        cr_drop(s->made.at[i]);
-    cr_vec_drop(&s->made);
-    return s->st;
-}
-
-cr_status cr_steps_give(cr_steps *s, cr_value *result, cr_tensor *t)
-{
-    cr_tensor *made;
-
-    CR_TRY(cr_steps_end(s, &made, t));
-    *result = cr_of_tensor(made);
-    return CR_OK;
-}
-
 cr_tensor *cr_step_coo(cr_steps *s, int ndim, const int64_t *size, cr_tensor *indices,
                        cr_tensor *values, bool coalesced)
 {

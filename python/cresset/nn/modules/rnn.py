@@ -1,9 +1,4 @@
-"""Recurrent networks, written with tensor operators.
-
-The products with the input are one product for the whole sequence.  Only the products with the
-hidden state run step by step.  For packed sequences the batch size changes between steps: a row
-leaves the batch at the end of its sequence (in the backward direction it enters there).
-"""
+"""Recurrent networks: modules that hold the weights of the operators lstm, gru, rnn_tanh and rnn_relu."""
 import math
 import warnings
 
@@ -17,80 +12,6 @@ from .module import Module
 __all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-
-
-# One step: (input's share of the gates, state, weights) -> state; state[0] is the output.
-
-def _tanh_step(gates, state, w):
-    return (cresset.tanh(gates + ops.linear(state[0], w["hh"], w["b_hh"])),)
-
-
-def _relu_step(gates, state, w):
-    return (cresset.relu(gates + ops.linear(state[0], w["hh"], w["b_hh"])),)
-
-
-def _lstm_step(gates, state, w):
-    gates = gates + ops.linear(state[0], w["hh"], w["b_hh"])
-    i, f, g, o = gates.chunk(4, 1)
-    c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
-    h = o.sigmoid() * c.tanh()
-    if w.get("hr") is not None:
-        h = ops.linear(h, w["hr"])
-    return h, c
-
-
-def _gru_step(gates, state, w):
-    h = state[0]
-    x_r, x_z, x_n = gates.chunk(3, 1)
-    h_r, h_z, h_n = ops.linear(h, w["hh"], w["b_hh"]).chunk(3, 1)
-    z = (x_z + h_z).sigmoid()
-    n = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
-    return ((h - n) * z + n,)
-
-
-_STEPS = {"LSTM": _lstm_step, "GRU": _gru_step, "RNN_TANH": _tanh_step, "RNN_RELU": _relu_step}
-
-
-def _run(step, gates, state, w, reverse):
-    """One direction of one layer over (length, batch, ...) gates."""
-    steps = gates.unbind(0)
-    outputs = []
-    for x in (reversed(steps) if reverse else steps):
-        state = step(x, state, w)
-        outputs.append(state[0])
-    if reverse:
-        outputs.reverse()
-    return cresset.stack(outputs), state
-
-
-def _run_packed(step, gates, state, w, sizes):
-    """Runs forward over packed gates; finished rows leave at the end of the batch."""
-    outputs, finished = [], []
-    for x, size in zip(gates.split(sizes), sizes):
-        rows = state[0].size(0)
-        if size < rows:
-            finished.append([s.narrow(0, size, rows - size) for s in state])
-            state = tuple(s.narrow(0, 0, size) for s in state)
-        state = step(x, state, w)
-        outputs.append(state[0])
-    finished.append(state)
-    finished.reverse()
-    return cresset.cat(outputs), tuple(cresset.cat(parts) for parts in zip(*finished))
-
-
-def _run_packed_reverse(step, gates, start, w, sizes):
-    """Runs backward over packed gates; rows enter with their start state."""
-    state = tuple(s.narrow(0, 0, sizes[-1]) for s in start)
-    outputs = []
-    for x, size in reversed(list(zip(gates.split(sizes), sizes))):
-        rows = state[0].size(0)
-        if size > rows:
-            state = tuple(cresset.cat([s, first.narrow(0, rows, size - rows)])
-                          for s, first in zip(state, start))
-        state = step(x, state, w)
-        outputs.append(state[0])
-    outputs.reverse()
-    return cresset.cat(outputs), state
 
 
 def _apply_permutation(tensor, permutation, dim=1):
@@ -304,41 +225,21 @@ class RNNBase(Module):
         size = self.get_expected_hidden_size(input, batch_sizes)
         return (cresset.zeros(size, dtype=input.dtype, device=input.device),)
 
-    def _weights(self, index):
-        names = self._all_weights[index]
+    def _weights(self):
+        """All weights, by layer and direction."""
         given = self.__dict__.get("_given_weights", ())
-        w = {"b_ih": None, "b_hh": None}
-        for name in names:
-            kind, part, _ = name.split("_", 2)
-            weight = given[name] if name in given else getattr(self, name)
-            w[part if kind == "weight" else "b_" + part] = weight
-        return w
+        return [given[name] if name in given else getattr(self, name) for names in self._all_weights for name in names]
 
-    def _direction(self, index, input, states, sizes):
-        """One layer and direction; returns (output, its last states)."""
-        w, step = self._weights(index), _STEPS[self.mode]
-        state = tuple(s[index] for s in states)
-        gates = ops.linear(input, w["ih"], w["b_ih"])
-        reverse = self.bidirectional and index % 2 == 1
-        if sizes is None:
-            return _run(step, gates, state, w, reverse)
-        run = _run_packed_reverse if reverse else _run_packed
-        return run(step, gates, state, w, sizes)
-
-    def _layers(self, input, states, sizes):
-        """All layers; input is (length, batch, size), or packed when `sizes` is given."""
-        if sizes is None and input.size(0) == 0:
-            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        last = []
-        n = self._directions()
-        for layer in range(self.num_layers):
-            done = [self._direction(layer * n + d, input, states, sizes) for d in range(n)]
-            outputs = [output for output, _ in done]
-            last += [state for _, state in done]
-            input = outputs[0] if n == 1 else cresset.cat(outputs, -1)
-            if self.dropout > 0 and self.training and layer < self.num_layers - 1:
-                input = ops.dropout(input, self.dropout, True)
-        return input, tuple(cresset.stack(parts) for parts in zip(*last))
+    def _layers(self, input, states, batch_sizes):
+        """All layers; input is (length, batch, size), or packed when `batch_sizes` is given."""
+        compute = getattr(ops, self.mode.lower())
+        states = list(states) if self.mode == "LSTM" else states[0]
+        given = (self._weights(), self.bias, self.num_layers, float(self.dropout), self.training, self.bidirectional)
+        if batch_sizes is None:
+            output, *states = compute(input, states, *given, False)
+        else:
+            output, *states = compute(input, batch_sizes, states, *given)
+        return output, tuple(states)
 
     def _forward_packed(self, packed, states):
         data, batch_sizes, sorted_indices, unsorted_indices = packed
@@ -347,7 +248,7 @@ class RNNBase(Module):
         elif sorted_indices is not None:
             states = tuple(_apply_permutation(s, sorted_indices) for s in states)
         self._check_states(data, states, batch_sizes)
-        output, states = self._layers(data, states, batch_sizes.tolist())
+        output, states = self._layers(data, states, batch_sizes)
         if unsorted_indices is not None:
             states = tuple(_apply_permutation(s, unsorted_indices) for s in states)
         return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), states
@@ -542,7 +443,7 @@ class RNNCellBase(Module):
             raise ValueError(f"{type(self).__name__}: Expected {name} to be 1D or 2D, got "
                              f"{value.dim()}D instead")
 
-    def _step(self, step, input, states):
+    def _step(self, cell, input, states):
         """One step of a batch or of one sample; missing states are zero."""
         batched = input.dim() == 2
         input = input if batched else input.unsqueeze(0)
@@ -552,8 +453,9 @@ class RNNCellBase(Module):
             size = (input.size(0), self.hidden_size)
             states = [cresset.zeros(size, dtype=input.dtype, device=input.device)] * len(states)
         self._check_sizes(input, states)
-        gates = ops.linear(input, self.weight_ih, self.bias_ih)
-        out = step(gates, states, {"hh": self.weight_hh, "b_hh": self.bias_hh})
+        hx = states if len(states) == 2 else states[0]
+        out = cell(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        out = out if len(states) == 2 else (out,)
         return out if batched else tuple(s.squeeze(0) for s in out)
 
     def _check_sizes(self, input, states):
@@ -591,10 +493,9 @@ class RNNCell(RNNCellBase):
         self._check_dims("input", input)
         if hx is not None:
             self._check_dims("hidden", hx)
-        step = {"tanh": _tanh_step, "relu": _relu_step}.get(self.nonlinearity)
-        if step is None:
+        if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        return self._step(step, input, [hx])[0]
+        return self._step(ops.rnn_tanh_cell if self.nonlinearity == "tanh" else ops.rnn_relu_cell, input, [hx])[0]
 
 
 class LSTMCell(RNNCellBase):
@@ -616,7 +517,7 @@ class LSTMCell(RNNCellBase):
         self._check_dims("input", input)
         for i, value in enumerate(hx or ()):
             self._check_dims(f"hx[{i}]", value)
-        return self._step(_lstm_step, input, [None, None] if hx is None else list(hx))
+        return self._step(ops.lstm_cell, input, [None, None] if hx is None else list(hx))
 
 
 class GRUCell(RNNCellBase):
@@ -637,4 +538,4 @@ class GRUCell(RNNCellBase):
         self._check_dims("input", input)
         if hx is not None:
             self._check_dims("hidden", hx)
-        return self._step(_gru_step, input, [hx])[0]
+        return self._step(ops.gru_cell, input, [hx])[0]

@@ -1,0 +1,285 @@
+/* The steps of one direction of a recurrent layer, and their derivative.
+ *
+ * Products have the dtype of the weights; states, and a gru's share of the input, may have a
+ * wider one, as under autocast. A step is a product with the hidden state and one elementwise
+ * entry.  Backward, the hidden state's share of all steps is computed by one product, so that
+ * nothing but results is kept between forward and backward. */
+#include "base/memory.h"
+#include "whole/recurrent.h"
+
+enum { RNN_GATES = 4 };
+
+/* (gates, hidden, cell, w_hh, b_hh, kind, reverse) */
+typedef struct {
+    cr_tensor *gates, *hidden, *cell, *w, *b; /* cell, b: may be NULL */
+    cr_rnn_kind kind;
+    bool reverse, records; /* records: the call is to be differentiated again */
+    int parts;             /* gates */
+    int64_t steps;
+} direction;
+
+static direction direction_of(const cr_value *arg)
+{
+    direction d = {.gates = arg[0].t,
+                   .hidden = arg[1].t,
+                   .cell = arg[2].t,
+                   .w = arg[3].t,
+                   .b = arg[4].t,
+                   .kind = (cr_rnn_kind)arg[5].i,
+                   .reverse = arg[6].i != 0,
+                   .steps = arg[0].t->size[0]};
+
+    d.parts = d.kind == CR_RNN_LSTM ? 4 : d.kind == CR_RNN_GRU ? 3 : 1;
+    return d;
+}
+
+static cr_status direction_check(const direction *d)
+{
+    int64_t gates = d->parts * d->hidden->size[1];
+
+    if (d->gates->size[2] == gates && d->w->size[0] == gates &&
+        d->w->size[1] == d->hidden->size[1] && d->gates->size[1] == d->hidden->size[0] &&
+        (!d->cell || cr_has_sizes(d->cell, d->hidden->ndim, d->hidden->size)))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME,
+                   "a recurrent layer of %lld hidden numbers has %lld gates; got gates of size "
+                   "%lld and weights of sizes (%lld, %lld)",
+                   (long long)d->hidden->size[1], (long long)gates,
+                   (long long)d->gates->size[2], (long long)d->w->size[0],
+                   (long long)d->w->size[1]);
+}
+
+static int64_t direction_step(const direction *d, int64_t i)
+{
+    return d->reverse ? d->steps - 1 - i : i;
+}
+
+/* The parts of t (steps, rows, gates) by gate and step: at[gate * steps + step]. */
+static cr_tensor **direction_split(cr_steps *s, const direction *d, cr_tensor *t)
+{
+    cr_tensor *gate[RNN_GATES], **at = cr_step_room(s, d->parts * d->steps);
+
+    cr_step_list(s, gate, d->parts, cr_entry.chunk, 3, (cr_value[]){T(t), I(d->parts), I(2)});
+    for (int k = 0; !s->st && k < d->parts; k++)
+        cr_step_list(s, at + k * d->steps, d->steps, cr_entry.unbind_int, 2,
+                     (cr_value[]){T(gate[k]), I(0)});
+    return at;
+}
+
+/* --- forward --- */
+
+/* The states after a step: x has the input's share of each gate. */
+static void step_forward(cr_steps *s, const direction *d, cr_tensor *const x[],
+                         cr_tensor *state[2])
+{
+    cr_tensor *h[RNN_GATES];
+    cr_tensor *own = cr_step_cast(s, state[0], (cr_dtype)d->w->dtype);
+    cr_tensor *share = CR_STEP(s, linear, T(own), T(d->w), cr_maybe(d->b));
+
+    cr_step_list(s, h, d->parts, cr_entry.chunk, 3, (cr_value[]){T(share), I(d->parts), I(1)});
+    switch (d->kind) {
+    case CR_RNN_LSTM:
+        cr_step_all(s, state, cr_entry._lstm_step, 9,
+                    (cr_value[]){T(x[0]), T(x[1]), T(x[2]), T(x[3]), T(h[0]), T(h[1]), T(h[2]),
+                                 T(h[3]), T(state[1])});
+        return;
+    case CR_RNN_GRU:
+        state[0] = CR_STEP(s, _gru_step, T(x[0]), T(x[1]), T(x[2]), T(h[0]), T(h[1]), T(h[2]),
+                           T(state[0]));
+        return;
+    case CR_RNN_TANH:
+        state[0] = CR_STEP(s, tanh, T(CR_STEP(s, add, T(x[0]), T(share))));
+        return;
+    default: state[0] = CR_STEP(s, relu, T(CR_STEP(s, add, T(x[0]), T(share))));
+    }
+}
+
+/* An empty tensor, in place of cells. */
+static cr_tensor *no_cells(cr_steps *s, const direction *d)
+{
+    cr_tensor *t = NULL;
+
+    if (!s->st)
+        cr_step_fail(s, cr_tensor_new(&t, (cr_dtype)d->gates->dtype, d->gates->device, 1,
+                                      (int64_t[]){0}));
+    return t ? cr_step_own(s, t) : NULL;
+}
+
+cr_status cr_do_rnn_direction(const cr_value *arg, cr_value *result)
+{
+    direction d = direction_of(arg);
+    cr_steps s = {.st = direction_check(&d)};
+    cr_tensor **x = direction_split(&s, &d, d.gates), **out = cr_step_room(&s, 2 * d.steps);
+    cr_tensor *state[2] = {d.hidden, d.cell}, *all[2];
+
+    for (int64_t i = 0; i < d.steps && !s.st; i++) {
+        int64_t at = direction_step(&d, i);
+        cr_tensor *share[RNN_GATES];
+        for (int k = 0; k < d.parts; k++)
+            share[k] = x[k * d.steps + at];
+        step_forward(&s, &d, share, state);
+        out[at] = state[0];
+        out[d.steps + at] = state[1];
+    }
+    all[0] = cr_step_join(&s, cr_entry.stack, out, d.steps, 0);
+    all[1] = d.kind == CR_RNN_LSTM
+                 ? cr_step_join(&s, cr_entry.stack, out ? out + d.steps : NULL, d.steps, 0)
+                 : no_cells(&s, &d);
+    cr_free(x);
+    cr_free(out);
+    return cr_steps_give_all(&s, result, all, 2);
+}
+
+/* --- backward --- */
+
+/* Lists by step, or by gate and step as direction_split has them. */
+typedef struct {
+    cr_tensor **grad, **grad_cell, **output, **cells;
+    cr_tensor **x;       /* the gates' arguments; of a gru, the input's share */
+    cr_tensor **h;       /* of a gru, the hidden state's share */
+    cr_tensor **made;    /* cotangents of the gates, by step; then of a gru's own share */
+    cr_tensor *state[2]; /* cotangents of the states after the step */
+} reversal;
+
+static cr_tensor **by_step(cr_steps *s, const direction *d, cr_tensor *t)
+{
+    cr_tensor **at = cr_step_room(s, d->steps);
+
+    if (at)
+        cr_step_list(s, at, d->steps, cr_entry.unbind_int, 2, (cr_value[]){T(t), I(0)});
+    return at;
+}
+
+/* The state before a step. */
+static cr_tensor *state_before(const direction *d, cr_tensor **states, cr_tensor *first,
+                               int64_t i)
+{
+    return i ? states[direction_step(d, i - 1)] : first;
+}
+
+/* Cotangents of the gates as one tensor with the dtype of `like`. */
+static cr_tensor *joined_gates(cr_steps *s, const direction *d, cr_tensor *const *part,
+                               const cr_tensor *like)
+{
+    return cr_step_cast(s, cr_step_join(s, cr_entry.cat, part, d->parts, 1),
+                        (cr_dtype)like->dtype);
+}
+
+static void lstm_backward(cr_steps *s, const direction *d, reversal *r, int64_t i)
+{
+    int64_t at = direction_step(d, i), n = d->steps;
+    const cr_op *op = d->records ? cr_entry._lstm_step_gradient : cr_entry._lstm_step_backward;
+    cr_tensor *part[5];
+
+    cr_step_all(s, part, op, 10,
+                (cr_value[]){T(r->grad[at]), T(r->state[0]), T(r->grad_cell[at]),
+                             T(r->state[1]), T(r->x[at]), T(r->x[n + at]), T(r->x[2 * n + at]),
+                             T(r->x[3 * n + at]), T(state_before(d, r->cells, d->cell, i)),
+                             T(r->cells[at])});
+    r->made[at] = joined_gates(s, d, part, d->w);
+    r->state[0] = CR_STEP(s, mm, T(r->made[at]), T(d->w));
+    r->state[1] = part[4];
+}
+
+static void gru_backward(cr_steps *s, const direction *d, reversal *r, int64_t i)
+{
+    int64_t at = direction_step(d, i), n = d->steps;
+    const cr_op *op = d->records ? cr_entry._gru_step_gradient : cr_entry._gru_step_backward;
+    cr_tensor *part[5];
+
+    cr_step_all(s, part, op, 9,
+                (cr_value[]){T(r->grad[at]), T(r->state[0]), T(r->x[at]), T(r->x[n + at]),
+                             T(r->x[2 * n + at]), T(r->h[at]), T(r->h[n + at]),
+                             T(r->h[2 * n + at]), T(state_before(d, r->output, d->hidden, i))});
+    r->made[at] = joined_gates(s, d, part, d->gates);
+    part[2] = part[3];
+    r->made[n + at] = joined_gates(s, d, part, d->w);
+    cr_tensor *through = CR_STEP(s, mm, T(r->made[n + at]), T(d->w));
+    r->state[0] = CR_STEP(s, add, T(part[4]), T(through));
+}
+
+static void plain_backward(cr_steps *s, const direction *d, reversal *r, int64_t i)
+{
+    int64_t at = direction_step(d, i);
+    cr_tensor *g = CR_STEP(s, add, T(r->grad[at]), T(r->state[0]));
+
+    g = d->kind == CR_RNN_TANH ? CR_STEP(s, tanh_backward, T(g), T(r->output[at]))
+                               : CR_STEP(s, threshold_backward, T(g), T(r->output[at]),
+                                         cr_of_number(cr_scalar_int(0)));
+    r->made[at] = cr_step_cast(s, g, (cr_dtype)d->w->dtype);
+    r->state[0] = CR_STEP(s, mm, T(r->made[at]), T(d->w));
+}
+
+/* The arguments of the gates in all steps. */
+static void gates_again(cr_steps *s, const direction *d, reversal *r, cr_tensor *output)
+{
+    cr_tensor *before, *share;
+
+    if (d->parts == 1)
+        return;
+    before = CR_STEP(s, _rnn_previous, T(output), T(d->hidden), cr_of_bool(d->reverse));
+    before = cr_step_cast(s, before, (cr_dtype)d->w->dtype);
+    share = CR_STEP(s, linear, T(before), T(d->w), cr_maybe(d->b));
+    if (d->kind == CR_RNN_GRU) {
+        r->x = direction_split(s, d, d->gates);
+        r->h = direction_split(s, d, share);
+        return;
+    }
+    r->x = direction_split(s, d, CR_STEP(s, add, T(d->gates), T(share)));
+}
+
+static void reversal_drop(reversal *r)
+{
+    cr_tensor **list[] = {r->grad, r->grad_cell, r->output, r->cells, r->x, r->h, r->made};
+
+    for (size_t i = 0; i < CR_LEN(list); i++)
+        cr_free(list[i]);
+}
+
+static void reversal_start(cr_steps *s, const direction *d, reversal *r, const cr_value *arg)
+{
+    bool lstm = d->kind == CR_RNN_LSTM;
+
+    r->grad = by_step(s, d, arg[0].t);
+    r->grad_cell = lstm ? by_step(s, d, arg[1].t) : NULL;
+    r->output = by_step(s, d, arg[2].t);
+    r->cells = lstm ? by_step(s, d, arg[3].t) : NULL;
+    r->made = cr_step_room(s, 2 * d->steps);
+    r->state[0] = CR_STEP(s, zeros_like, T(d->hidden));
+    r->state[1] = lstm ? CR_STEP(s, zeros_like, T(d->cell)) : NULL;
+    gates_again(s, d, r, arg[2].t);
+}
+
+static bool is_recorded(const cr_value *arg, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (arg[i].tag == CR_TENSOR && arg[i].t->requires_grad)
+            return !cr_thread.no_grad;
+    return false;
+}
+
+/* (grad_output, grad_cells, output, cells, and the arguments of the forward call) */
+cr_status cr_do_rnn_direction_backward(const cr_value *arg, cr_value *result)
+{
+    direction d = direction_of(arg + 4);
+    cr_steps s = {.st = direction_check(&d)};
+    reversal r = {.grad = NULL};
+    cr_tensor *all[4];
+
+    d.records = is_recorded(arg, 9);
+    reversal_start(&s, &d, &r, arg);
+    for (int64_t i = d.steps - 1; i >= 0 && !s.st; i--)
+        switch (d.kind) {
+        case CR_RNN_LSTM: lstm_backward(&s, &d, &r, i); break;
+        case CR_RNN_GRU: gru_backward(&s, &d, &r, i); break;
+        default: plain_backward(&s, &d, &r, i);
+        }
+    all[0] = cr_step_join(&s, cr_entry.stack, r.made, d.steps, 0);
+    all[1] = d.kind == CR_RNN_GRU ? cr_step_join(&s, cr_entry.stack,
+                                                 r.made ? r.made + d.steps : NULL, d.steps, 0)
+                                  : no_cells(&s, &d);
+    all[2] = r.state[0];
+    all[3] = r.state[1] ? r.state[1] : no_cells(&s, &d);
+    reversal_drop(&r);
+    return cr_steps_give_all(&s, result, all, 4);
+}
