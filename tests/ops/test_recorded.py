@@ -40,6 +40,9 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              "_nextafter", "_nextafter_half",
              # networks over sequences and packed data (test_recurrent_entries.py)
              *(f"{name}.{form}" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu") for form in ("input", "data")),
+             # steps of these and of their derivatives (test_recurrent_layers.py)
+             "_rnn_direction", "_rnn_direction_backward", "_rnn_previous", "_lstm_step", "_lstm_step_backward", "_lstm_step_gradient",
+             "_gru_step", "_gru_step_backward", "_gru_step_gradient",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
              # derivatives of derivatives (test_table.py, test_missing_derivatives.py)
