@@ -447,6 +447,43 @@ static int builtin_order_strings(const cr_istring *a, const cr_istring *b)
     return order ? order : a->len < b->len ? -1 : a->len > b->len;
 }
 
+/* Lists and tuples: by the first items that differ, then by length. */
+static bool builtin_less_items(const cr_ilist *a, const cr_ilist *b, bool *less)
+{
+    bool more;
+
+    for (size_t i = 0; i < a->len && i < b->len; i++) {
+        if (!cr_builtin_less(&a->at[i], &b->at[i], less) ||
+            !cr_builtin_less(&b->at[i], &a->at[i], &more))
+            return false;
+        if (*less || more)
+            return true;
+    }
+    *less = a->len < b->len;
+    return true;
+}
+
+/* Tensors of one element, and objects with a method __lt__. */
+static bool builtin_less_called(const cr_ivalue *a, const cr_ivalue *b, bool *less)
+{
+    cr_ivalue pair[] = {*a, *b}, made = cr_iv_none();
+    cr_sfunction *f = a->kind == CR_IV_OBJECT && b->kind == CR_IV_OBJECT
+                          ? cr_sclass_method(a->object->type->cls, "__lt__")
+                          : NULL;
+    bool fits;
+
+    if (a->kind == CR_IV_TENSOR && b->kind == CR_IV_TENSOR) {
+        cr_scalar x, y;
+        fits = !cr_tensor_item(&x, a->t) && !cr_tensor_item(&y, b->t);
+        *less = fits && cr_scalar_as_double(x) < cr_scalar_as_double(y);
+        return fits;
+    }
+    fits = f && !cr_sfunction_run(&made, f, pair, 2, NULL) && made.kind == CR_IV_BOOL;
+    *less = fits && made.i;
+    cr_ivalue_drop(made);
+    return fits;
+}
+
 bool cr_builtin_less(const cr_ivalue *a, const cr_ivalue *b, bool *less)
 {
     if (builtin_whole(a) && builtin_whole(b))
@@ -455,8 +492,10 @@ bool cr_builtin_less(const cr_ivalue *a, const cr_ivalue *b, bool *less)
         *less = builtin_double(a) < builtin_double(b);
     else if (a->kind == CR_IV_STRING && b->kind == CR_IV_STRING)
         *less = builtin_order_strings(a->string, b->string) < 0;
+    else if (a->kind == b->kind && (a->kind == CR_IV_LIST || a->kind == CR_IV_TUPLE))
+        return builtin_less_items(a->list, b->list, less);
     else
-        return false;
+        return builtin_less_called(a, b, less);
     return true;
 }
 
@@ -583,6 +622,63 @@ static cr_status builtin_number(const cr_scall *c, cr_scalar *out)
     if (c->count >= 1 && c->arg->kind == CR_IV_TENSOR)
         return cr_tensor_item(out, c->arg->t);
     return c->count >= 1 && cr_ivalue_scalar(c->arg, out) ? CR_OK : cr_builtin_misfit(c);
+}
+
+/* prim::tolist: nested lists of a tensor's elements; `type` is 0 for ints, 1 floats, 2 bools, 3
+ * complex numbers. */
+static cr_status builtin_elements(cr_ivalue *out, cr_tensor *t, int64_t dims, int64_t type)
+{
+    cr_ivalue made, arg[3] = {cr_iv_tensor(t), cr_iv_int(0)};
+    cr_status st = CR_OK;
+    cr_scalar s;
+
+    if (!dims) {
+        CR_TRY(cr_tensor_item(&s, t));
+        *out = type == 0   ? cr_iv_int(cr_scalar_as_int(s))
+               : type == 1 ? cr_iv_float(cr_scalar_as_double(s))
+               : type == 2 ? cr_iv_bool(cr_scalar_is_nonzero(s))
+                           : cr_iv_complex(cr_scalar_as_complex(s));
+        return CR_OK;
+    }
+    CR_TRY(cr_ilist_new(&made, NULL, (size_t)t->size[0]));
+    for (int64_t i = 0; !st && i < t->size[0]; i++) {
+        cr_ivalue part = cr_iv_none(), item = cr_iv_none();
+        arg[2] = cr_iv_int(i);
+        st = cr_sop_call_entry(cr_ops_find("select"), arg, 3, &part, 1);
+        st = st ? st : builtin_elements(&item, part.t, dims - 1, type);
+        st = st ? st : cr_ilist_append(made.list, item);
+        cr_ivalue_drop(part);
+    }
+    if (st)
+        cr_ivalue_drop(made);
+    else
+        *out = made;
+    return st;
+}
+
+static cr_status builtin_tolist(cr_scall *c)
+{
+    static const char *const kinds[] = {"int", "float", "bool", "complex"};
+
+    if (c->count < 3 || c->arg->kind != CR_IV_TENSOR)
+        return cr_builtin_misfit(c);
+    const cr_tensor *t = c->arg->t;
+    int64_t dims = c->arg[1].i, type = c->arg[2].i;
+    int has = cr_dtype_is_complex(t->dtype) ? 3
+              : t->dtype == CR_BOOL         ? 2
+                                            : cr_dtype_is_float(t->dtype);
+    if (t->ndim != dims)
+        return cr_fail(
+            CR_RUNTIME,
+            "Output annotation list dimension and runtime tensor dimension must match "
+            "for tolist()");
+    if (has != type)
+        return cr_fail(
+            CR_RUNTIME,
+            "Output annotation element type and runtime tensor element type must match "
+            "for tolist(): %s and %s",
+            kinds[type & 3], kinds[has]);
+    return builtin_elements(c->out, c->arg->t, dims, type);
 }
 
 static cr_status builtin_to_bool(cr_scall *c)

@@ -114,7 +114,7 @@ static cr_status dict_missing(const cr_ivalue *key)
     cr_text text = {0};
     cr_status st = cr_ivalue_print(&text, key, false);
 
-    st = st ? st : cr_fail(CR_RUNTIME, "Argument passed to at() was not in the map.");
+    st = st ? st : cr_fail(CR_RUNTIME, "KeyError: %s", cr_text_str(&text));
     cr_text_drop(&text);
     return st;
 }
@@ -274,8 +274,8 @@ static cr_status list_index(cr_scall *c)
     CR_TRY(list_search(c, &i));
     if (i < 0) {
         cr_text text = {0};
-        cr_status st = cr_ivalue_print(&text, &c->arg[1], true);
-        st = st ? st : cr_fail(CR_RUNTIME, "ValueError: %s is not in list", cr_text_str(&text));
+        cr_status st = cr_ivalue_print(&text, &c->arg[1], false);
+        st = st ? st : cr_fail(CR_RUNTIME, "'%s' is not in list", cr_text_str(&text));
         cr_text_drop(&text);
         return st;
     }

@@ -530,6 +530,12 @@ static bool code_special(const coder *c, cr_text *out, const cr_snode *n)
         code_typed(c, out, "annotate", n->output[0]->type, n->input[0]);
         return true;
     }
+    if (!strcmp(name, "prim::tolist")) {
+        cr_text_put(out, "annotate(");
+        cr_stype_annotate(out, n->output[0]->type);
+        cr_text_printf(out, ", %s.tolist())", code_of(c, n->input[0]));
+        return true;
+    }
     if (!strcmp(name, "aten::__getitem__")) {
         const char *of = code_of(c, n->input[0]);
         cr_text_printf(out, code_is_identifier(of) ? "%s[%s]" : "(%s)[%s]", of,

@@ -181,11 +181,33 @@ static cr_svalue *compile_number(compiler *c, const cr_sast *a)
     return constant_literal(c, &value, a->range);
 }
 
-static const cr_stype *display_hint(const cr_stype *hint, cr_stype_kind kind)
+const cr_stype *compile_display_hint(compiler *c, const cr_stype *hint, cr_stype_kind kind,
+                                     cr_srange range)
 {
+    const char *name = kind == CR_STYPE_LIST ? "List" : "Dict";
+    const cr_stype *found = NULL;
+    int n = 0;
+
     if (hint && hint->kind == CR_STYPE_OPTIONAL)
         hint = hint->item[0];
-    return hint && hint->kind == kind ? hint : NULL;
+    for (int i = 0; hint && hint->kind == CR_STYPE_UNION && i < hint->count; i++)
+        if (hint->item[i]->kind == (uint8_t)kind) {
+            found = hint->item[i];
+            n++;
+        }
+    if (hint && hint->kind == CR_STYPE_UNION && !n && c->env && kind != CR_STYPE_TUPLE)
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "Expected an Union type annotation with an inner %s type, but got %s",
+                       name, cr_stype_annotation(hint));
+    if (n)
+        return n == 1 ? found : NULL;
+    if (hint && hint->kind == (uint8_t)kind)
+        return hint;
+    if (hint && c->env && kind != CR_STYPE_TUPLE && hint->kind != CR_STYPE_ANY &&
+        hint->kind != CR_STYPE_UNION)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "Expected an annotation of type %s but got %s",
+                       name, cr_stype_annotation(hint));
+    return NULL;
 }
 
 /* Values of the items; a starred tuple gives several. */
@@ -216,7 +238,7 @@ static cr_svalue **compile_item_values(compiler *c, const arguments *args)
 
 static cr_svalue *compile_list(compiler *c, const cr_sast *a, const cr_stype *hint)
 {
-    const cr_stype *list = display_hint(hint, CR_STYPE_LIST);
+    const cr_stype *list = compile_display_hint(c, hint, CR_STYPE_LIST, a->range);
     const cr_stype *item = list ? list->item[0] : NULL;
     arguments items = {0};
 
@@ -248,7 +270,7 @@ static cr_svalue *compile_tuple(compiler *c, const cr_sast *a, const cr_stype *h
     arguments items = {0};
     const cr_stype **item;
 
-    compile_items(c, a, display_hint(hint, CR_STYPE_TUPLE), &items);
+    compile_items(c, a, compile_display_hint(c, hint, CR_STYPE_TUPLE, a->range), &items);
     item = CR_NEW_N(c->s, const cr_stype *, items.len + 1);
     for (size_t i = 0; i < items.len; i++)
         item[i] = items.at[i].value->type;
@@ -259,7 +281,7 @@ static cr_svalue *compile_tuple(compiler *c, const cr_sast *a, const cr_stype *h
 
 static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hint)
 {
-    const cr_stype *dict = display_hint(hint, CR_STYPE_DICT);
+    const cr_stype *dict = compile_display_hint(c, hint, CR_STYPE_DICT, a->range);
     const cr_stype *key = dict ? dict->item[0] : CR_STYPE_OF(STR);
     const cr_stype *value = dict ? dict->item[1] : CR_STYPE_OF(TENSOR);
     cr_svalue **v = CR_NEW_N(c->s, cr_svalue *, a->count + 1);
@@ -321,6 +343,17 @@ static const binary_operator *binary_of(const char *sign)
     return NULL;
 }
 
+/* text.find(part, 0, len(text)) != -1 */
+static cr_svalue *contains_text(compiler *c, cr_svalue *text, cr_svalue *part, cr_srange range)
+{
+    cr_svalue *minus = compile_int(c, -1, range), *zero = compile_int(c, 0, range);
+    cr_svalue *len = compile_one(c, "aten::len", range, 1, &text);
+    cr_svalue *at =
+        compile_one(c, "aten::find", range, 4, (cr_svalue *[]){text, part, zero, len});
+
+    return compile_one(c, "aten::ne", range, 2, (cr_svalue *[]){at, minus});
+}
+
 static cr_svalue *compile_contains(compiler *c, const cr_sast *a)
 {
     cr_svalue *item = compile_value(c, a->at[0], NULL);
@@ -328,6 +361,8 @@ static cr_svalue *compile_contains(compiler *c, const cr_sast *a)
 
     found = both[0]->type->kind == CR_STYPE_CLASS
                 ? compile_magic(c, "__contains__", both[0], 1, &item, a->range)
+            : c->env && both[0]->type->kind == CR_STYPE_STR && item->type->kind == CR_STYPE_STR
+                ? contains_text(c, both[0], item, a->range)
                 : compile_one(c, "aten::__contains__", a->range, 2, both);
     return *a->text == 'n' ? compile_one(c, "aten::__not__", a->range, 1, &found) : found;
 }
@@ -420,6 +455,29 @@ static cr_svalue *compile_unary(compiler *c, const cr_sast *a)
     return compile_one(c, *a->text == '-' ? "aten::neg" : "aten::bitwise_not", a->range, 1, &v);
 }
 
+/* The truth of a value: numbers, tensors, containers and objects have one. */
+static cr_svalue *truth_of(compiler *c, cr_svalue *v, cr_srange range)
+{
+    cr_svalue *both[2];
+
+    switch (v->type->kind) {
+    case CR_STYPE_BOOL: return v;
+    case CR_STYPE_CLASS: return compile_magic(c, "__bool__", v, 0, NULL, range);
+    case CR_STYPE_TENSOR:
+    case CR_STYPE_INT:
+    case CR_STYPE_FLOAT: return compile_one(c, "aten::Bool", range, 1, &v);
+    case CR_STYPE_LIST:
+    case CR_STYPE_DICT:
+    case CR_STYPE_STR:
+        both[0] = compile_one(c, "aten::len", range, 1, &v);
+        both[1] = compile_int(c, 0, range);
+        return compile_one(c, "aten::gt", range, 2, both);
+    default:
+        cr_srange_bail(c->s, CR_RUNTIME, range, "Could not cast value of type %s to bool",
+                       cr_stype_annotation(v->type));
+    }
+}
+
 cr_svalue *compile_truth(compiler *c, const cr_sast *a)
 {
     bool is_condition = a->kind == CR_SAST_BOOLEAN ||
@@ -427,15 +485,7 @@ cr_svalue *compile_truth(compiler *c, const cr_sast *a)
                         (a->kind == CR_SAST_BINARY && !strncmp(a->text, "is", 2));
     cr_svalue *v = is_condition ? compile_condition(c, a)->value : compile_value(c, a, NULL);
 
-    if (v->type->kind == CR_STYPE_BOOL)
-        return v;
-    if (v->type->kind == CR_STYPE_CLASS)
-        return compile_magic(c, "__bool__", v, 0, NULL, a->range);
-    if (v->type->kind != CR_STYPE_TENSOR && v->type->kind != CR_STYPE_INT &&
-        v->type->kind != CR_STYPE_FLOAT)
-        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Could not cast value of type %s to bool",
-                       cr_stype_annotation(v->type));
-    return compile_one(c, "aten::Bool", a->range, 1, &v);
+    return truth_of(c, v, a->range);
 }
 
 /* --- a if b else c --- */
@@ -488,26 +538,43 @@ static cr_svalue *compile_choice(compiler *c, const cr_sast *a, const cr_stype *
 
 /* --- subscripts --- */
 
-static cr_svalue *compile_part(compiler *c, const cr_sast *slice, int i)
+/* The bounds of a slice: start, stop and step, NULL where absent. */
+typedef struct {
+    cr_svalue *part[3];
+    cr_srange range;
+} slice_parts;
+
+static slice_parts slice_of(compiler *c, const cr_sast *a)
 {
-    return i < slice->count && slice->at[i] ? compile_value(c, slice->at[i], NULL) : NULL;
+    slice_parts s = {.range = a->range};
+
+    for (int i = 0; i < 3 && i < a->count; i++)
+        s.part[i] = a->at[i] ? compile_value(c, a->at[i], NULL) : NULL;
+    return s;
+}
+
+static slice_parts term_slice(const term *t, cr_srange range)
+{
+    slice_parts s = {.range = range};
+
+    for (int i = 0; i < 3; i++)
+        s.part[i] = t->items[i] ? t->items[i]->value : NULL;
+    return s;
 }
 
 /* x[a:b:c] of a list or a string; of a tensor along `dim`. */
-static cr_svalue *compile_slice(compiler *c, cr_svalue *v, cr_svalue *dim, const cr_sast *slice)
+static cr_svalue *compile_slice(compiler *c, cr_svalue *v, cr_svalue *dim, const slice_parts *s)
 {
-    cr_svalue *part[3], *arg[5];
+    cr_svalue *step = s->part[2] ? s->part[2] : compile_int(c, 1, s->range), *arg[5];
     int n = 0;
 
-    for (int i = 0; i < 3; i++)
-        part[i] = compile_part(c, slice, i);
-    part[2] = part[2] ? part[2] : compile_int(c, 1, slice->range);
     arg[n++] = v;
     if (dim)
         arg[n++] = dim;
-    for (int i = 0; i < 3; i++)
-        arg[n++] = part[i] ? part[i] : compile_none(c, slice->range);
-    return compile_one(c, "aten::slice", slice->range, n, arg);
+    for (int i = 0; i < 2; i++)
+        arg[n++] = s->part[i] ? s->part[i] : compile_none(c, s->range);
+    arg[n++] = step;
+    return compile_one(c, "aten::slice", s->range, n, arg);
 }
 
 static bool constant_int(const cr_svalue *v, int64_t *out)
@@ -518,9 +585,10 @@ static bool constant_int(const cr_svalue *v, int64_t *out)
     return true;
 }
 
-static cr_svalue *compile_tuple_index(compiler *c, cr_svalue *v, const cr_sast *a)
+static cr_svalue *compile_tuple_index(compiler *c, cr_svalue *v, cr_svalue *index,
+                                      const cr_sast *a)
 {
-    cr_svalue *index = compile_value(c, a->at[1], NULL), *both[] = {v, index};
+    cr_svalue *both[] = {v, index};
     int64_t i, n = v->type->count;
 
     if (!constant_int(index, &i))
@@ -536,35 +604,45 @@ static cr_svalue *compile_tuple_index(compiler *c, cr_svalue *v, const cr_sast *
                              a->range);
 }
 
-static cr_svalue *compile_tuple_slice(compiler *c, cr_svalue *v, const cr_sast *a)
+/* The constant bounds of a slice of n items, as Python's slice.indices. */
+static void slice_indices(compiler *c, const slice_parts *s, int64_t n, int64_t *bound)
 {
-    const cr_sast *slice = a->at[1];
-    int64_t n = v->type->count, bound[2] = {0, n};
-    cr_svalue **item;
-
-    for (int i = 0; i < 2; i++)
-        if (i < slice->count && slice->at[i] &&
-            !constant_int(compile_value(c, slice->at[i], NULL), &bound[i]))
-            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+    for (int i = 0; i < 3; i++)
+        if (s->part[i] && s->part[i]->type->kind != CR_STYPE_NONE &&
+            !constant_int(s->part[i], &bound[i]))
+            cr_srange_bail(c->s, CR_RUNTIME, s->range,
                            "tuple slice indices must be integer constants");
-    if (slice->count > 2 && slice->at[2])
-        cr_srange_bail(c->s, CR_RUNTIME, a->range, "tuple slices have no steps here");
+    bool down = bound[2] < 0;
+    if (!bound[2])
+        cr_srange_bail(c->s, CR_RUNTIME, s->range, "slice step cannot be zero");
     for (int i = 0; i < 2; i++) {
+        if (bound[i] == INT64_MIN) {
+            bound[i] = i ? (down ? -1 : n) : (down ? n - 1 : 0);
+            continue;
+        }
         bound[i] += bound[i] < 0 ? n : 0;
-        bound[i] = bound[i] < 0 ? 0 : bound[i] > n ? n : bound[i];
+        bound[i] = bound[i] < 0    ? (down ? -1 : 0)
+                   : bound[i] >= n ? (down ? n - 1 : n)
+                                   : bound[i];
     }
-    bound[1] = bound[1] < bound[0] ? bound[0] : bound[1];
-    bound[1] -= bound[0];
-    item = CR_NEW_N(c->s, cr_svalue *, bound[1] + 1);
-    for (int64_t i = 0; i < bound[1]; i++) {
-        cr_svalue *both[] = {v, compile_int(c, bound[0] + i, a->range)};
-        item[i] = compile_construct(c, CR_SPRIM_TUPLE_INDEX, v->type->item[bound[0] + i], 2,
-                                    both, a->range);
+}
+
+static cr_svalue *compile_tuple_slice(compiler *c, cr_svalue *v, const slice_parts *s)
+{
+    int64_t bound[3] = {INT64_MIN, INT64_MIN, 1}, n = v->type->count, count = 0;
+    cr_svalue **item = CR_NEW_N(c->s, cr_svalue *, n + 1);
+    const cr_stype **type = CR_NEW_N(c->s, const cr_stype *, n + 1);
+
+    slice_indices(c, s, n, bound);
+    for (int64_t i = bound[0]; bound[2] > 0 ? i < bound[1] : i > bound[1]; i += bound[2]) {
+        cr_svalue *both[] = {v, compile_int(c, i, s->range)};
+        type[count] = v->type->item[i];
+        item[count++] =
+            compile_construct(c, CR_SPRIM_TUPLE_INDEX, v->type->item[i], 2, both, s->range);
     }
-    return compile_construct(
-        c, CR_SPRIM_TUPLE_CONSTRUCT,
-        cr_stype_tuple(c->unit, (int)bound[1], v->type->item + bound[0], NULL), (int)bound[1],
-        item, a->range);
+    return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
+                             cr_stype_tuple(c->unit, (int)count, type, NULL), (int)count, item,
+                             s->range);
 }
 
 /* Tensor indexing: integers select, slices slice, None unsqueezes, tensors index. */
@@ -574,6 +652,7 @@ typedef struct {
     int64_t dim;
     arguments indices; /* for aten::index: None or a tensor for each dim */
     bool indexed;
+    cr_srange whole; /* of the subscript */
 } indexing;
 
 static void index_skip_to(indexing *x, cr_svalue *with, cr_srange range)
@@ -584,21 +663,50 @@ static void index_skip_to(indexing *x, cr_svalue *with, cr_srange range)
     CR_PUSH(x->c->s, &x->indices, ((argument){.value = with, .range = range}));
 }
 
+/* A list of numbers as an index: a tensor of them. */
+static cr_svalue *index_tensor(compiler *c, cr_svalue *list, cr_srange range)
+{
+    argument args[] = {
+        {.value = list, .range = range},
+        {.name = "dtype",
+         .value = compile_int(
+             c, cr_dtype_number(list->type->item[0]->kind == CR_STYPE_BOOL ? CR_BOOL : CR_I64),
+             range),
+         .range = range}};
+
+    return compile_operator(c, "aten::tensor", &(arguments){2, 2, args}, range)->value;
+}
+
+static void index_slice(indexing *x, const slice_parts *s)
+{
+    x->v = compile_slice(x->c, x->v, compile_int(x->c, x->dim, s->range), s);
+    x->dim++;
+}
+
 static void index_one(indexing *x, const cr_sast *a, int after)
 {
     compiler *c = x->c;
     cr_svalue *dim, *i;
+    term *t;
 
     if (a->kind == CR_SAST_SLICE) {
-        x->v = compile_slice(c, x->v, compile_int(c, x->dim, a->range), a);
-        x->dim++;
+        slice_parts s = slice_of(c, a);
+        index_slice(x, &s);
         return;
     }
     if (a->kind == CR_SAST_ELLIPSIS) {
         x->dim = -after;
         return;
     }
-    i = compile_value(c, a, NULL);
+    t = compile_term(c, a, NULL);
+    if (t->kind == TERM_SLICE) {
+        slice_parts s = term_slice(t, a->range);
+        index_slice(x, &s);
+        return;
+    }
+    i = compile_as_value(c, t, a->range);
+    if (i->type->kind == CR_STYPE_LIST && c->env)
+        i = index_tensor(c, i, a->range);
     dim = compile_int(c, x->dim, a->range);
     if (i->type->kind == CR_STYPE_NONE) {
         x->v = compile_one(c, "aten::unsqueeze", a->range, 2, (cr_svalue *[]){x->v, dim});
@@ -608,27 +716,69 @@ static void index_one(indexing *x, const cr_sast *a, int after)
         x->dim += x->dim < 0;
     } else {
         if (x->dim < 0)
-            cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                           "tensor indices behind an ellipsis are not compiled");
+            cr_srange_bail(c->s, CR_RUNTIME, x->whole,
+                           "Ellipses followed by tensor indexing is currently not supported");
         index_skip_to(x, i, a->range);
         x->indexed = true;
         x->dim++;
     }
 }
 
-static cr_svalue *compile_tensor_index(compiler *c, cr_svalue *v, const cr_sast *a)
+/* The list of indices for aten::index; NULL when views are all that is needed. */
+static cr_svalue *index_tensors(indexing *x, const cr_sast *a)
 {
-    indexing x = {.c = c, .v = v};
-    cr_svalue *list;
-    const cr_stype *maybe = cr_stype_optional(c->unit, CR_STYPE_OF(TENSOR));
+    const cr_stype *maybe = cr_stype_optional(x->c->unit, CR_STYPE_OF(TENSOR));
 
     for (int i = 1; i < a->count; i++)
-        index_one(&x, a->at[i], a->count - 1 - i);
-    if (!x.indexed)
-        return x.v;
-    list = compile_construct(c, CR_SPRIM_LIST_CONSTRUCT, cr_stype_list(c->unit, maybe),
-                             (int)x.indices.len, compile_item_values(c, &x.indices), a->range);
-    return compile_one(c, "aten::index", a->range, 2, (cr_svalue *[]){x.v, list});
+        index_one(x, a->at[i], a->count - 1 - i);
+    if (!x->indexed)
+        return NULL;
+    return compile_construct(x->c, CR_SPRIM_LIST_CONSTRUCT, cr_stype_list(x->c->unit, maybe),
+                             (int)x->indices.len, compile_item_values(x->c, &x->indices),
+                             a->range);
+}
+
+static cr_svalue *compile_tensor_index(compiler *c, cr_svalue *v, const cr_sast *a)
+{
+    indexing x = {.c = c, .v = v, .whole = a->range};
+    cr_svalue *list = index_tensors(&x, a);
+
+    return list ? compile_one(c, "aten::index", a->range, 2, (cr_svalue *[]){x.v, list}) : x.v;
+}
+
+/* A value for elements of a tensor: numbers as a tensor of its dtype. */
+static cr_svalue *index_stored(compiler *c, cr_svalue *into, cr_svalue *v, cr_srange range)
+{
+    argument args[3] = {{.value = v, .range = range},
+                        {.name = "dtype", .range = range},
+                        {.name = "device", .range = range}};
+
+    if (v->type->kind == CR_STYPE_TENSOR)
+        return v;
+    args[1].value = compile_one(c, "prim::dtype", range, 1, &into);
+    args[2].value = compile_one(c, "prim::device", range, 1, &into);
+    return compile_operator(c, "aten::tensor", &(arguments){3, 3, args}, range)->value;
+}
+
+void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue *value)
+{
+    indexing x = {.c = c, .v = v, .whole = a->range};
+    cr_svalue *list = index_tensors(&x, a);
+
+    if (c->env || list)
+        value = index_stored(c, x.v, value, a->range);
+    if (list)
+        compile_one(c, "aten::index_put_", a->range, 3, (cr_svalue *[]){x.v, list, value});
+    else
+        compile_one(c, value->type->kind == CR_STYPE_TENSOR ? "aten::copy_" : "aten::fill_",
+                    a->range, 2, (cr_svalue *[]){x.v, value});
+}
+
+/* Whether an index of a tensor copies its elements. */
+bool compile_index_copies(const cr_svalue *indexed)
+{
+    return indexed->by && indexed->by->prim == CR_SPRIM_OPERATOR &&
+           !strcmp(indexed->by->schema->name, "aten::index");
 }
 
 /* The modules of a list of modules; NULL for other objects. */
@@ -660,10 +810,39 @@ static term *compile_items_subscript(compiler *c, const cr_sast *a)
     return t->items[i < 0 ? i + t->count : i];
 }
 
+/* x[a:b] of anything but a tensor. */
+static cr_svalue *subscript_slice(compiler *c, cr_svalue *v, const slice_parts *s)
+{
+    return v->type->kind == CR_STYPE_TUPLE ? compile_tuple_slice(c, v, s)
+                                           : compile_slice(c, v, NULL, s);
+}
+
+static cr_svalue *subscript_item(compiler *c, cr_svalue *v, const cr_sast *a)
+{
+    term *t = compile_term(c, a->at[1], NULL);
+    cr_svalue *at;
+
+    if (t->kind == TERM_SLICE) {
+        slice_parts s = term_slice(t, a->at[1]->range);
+        return subscript_slice(c, v, &s);
+    }
+    at = compile_as_value(c, t, a->at[1]->range);
+    switch (v->type->kind) {
+    case CR_STYPE_CLASS: return compile_magic(c, "__getitem__", v, 1, &at, a->range);
+    case CR_STYPE_TUPLE: return compile_tuple_index(c, v, at, a);
+    case CR_STYPE_LIST:
+    case CR_STYPE_DICT:
+    case CR_STYPE_STR:
+        return compile_one(c, "aten::__getitem__", a->range, 2, (cr_svalue *[]){v, at});
+    default:
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "'%s' object is not subscriptable",
+                       cr_stype_annotation(v->type));
+    }
+}
+
 static cr_svalue *compile_subscript(compiler *c, const cr_sast *a)
 {
     cr_svalue *v = compile_value(c, a->at[0], NULL);
-    bool slice = a->at[1]->kind == CR_SAST_SLICE;
 
     if (v->type->kind == CR_STYPE_NEVER)
         return v;
@@ -673,20 +852,11 @@ static cr_svalue *compile_subscript(compiler *c, const cr_sast *a)
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
                        "Sliced expression not yet supported for a value of type %s",
                        cr_stype_annotation(v->type));
-    if (v->type->kind == CR_STYPE_TUPLE)
-        return slice ? compile_tuple_slice(c, v, a) : compile_tuple_index(c, v, a);
-    if (v->type->kind == CR_STYPE_CLASS && !slice) {
-        cr_svalue *at = compile_value(c, a->at[1], NULL);
-        return compile_magic(c, "__getitem__", v, 1, &at, a->range);
+    if (a->at[1]->kind == CR_SAST_SLICE) {
+        slice_parts s = slice_of(c, a->at[1]);
+        return subscript_slice(c, v, &s);
     }
-    if (slice)
-        return compile_slice(c, v, NULL, a->at[1]);
-    if (v->type->kind != CR_STYPE_LIST && v->type->kind != CR_STYPE_DICT &&
-        v->type->kind != CR_STYPE_STR)
-        cr_srange_bail(c->s, CR_RUNTIME, a->range, "'%s' object is not subscriptable",
-                       cr_stype_annotation(v->type));
-    return compile_one(c, "aten::__getitem__", a->range, 2,
-                       (cr_svalue *[]){v, compile_value(c, a->at[1], NULL)});
+    return subscript_item(c, v, a);
 }
 
 /* --- attributes --- */
@@ -943,11 +1113,32 @@ static cr_svalue *special_uninitialized(compiler *c, const cr_sast *a)
                              a->range);
 }
 
+bool compile_has(compiler *c, cr_svalue *v, const char *name, cr_srange range)
+{
+    cr_sclass *cls = v->type->cls;
+
+    if (v->type->kind != CR_STYPE_CLASS && v->type->kind != CR_STYPE_INTERFACE &&
+        !(v->type->kind == CR_STYPE_TUPLE && cls))
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "hasattr's first argument must be an object, got %s",
+                       cr_stype_annotation(v->type));
+    return cr_sclass_attribute(cls, name) >= 0 || cr_sclass_constant_value(cls, name) ||
+           compile_method(c, cls, name, range) ||
+           compile_method(c, cls, cr_session_printf(c->s, "__%s_getter", name), range) ||
+           class_function(c, cls, name) != NULL;
+}
+
 static term *special_getattr(compiler *c, const cr_sast *a)
 {
     if (a->count < 3 || a->at[2]->kind != CR_SAST_STRING)
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
                        "getattr's second argument must be a string literal");
+    if (a->count == 4) {
+        cr_svalue *v = compile_value(c, a->at[1], NULL);
+        return compile_has(c, v, a->at[2]->text, a->range)
+                   ? value_attribute(c, v, a->at[2]->text, a->range)
+                   : compile_term(c, a->at[3], NULL);
+    }
     return value_attribute(c, compile_value(c, a->at[1], NULL), a->at[2]->text, a->range);
 }
 
@@ -987,10 +1178,63 @@ static cr_svalue *special_convert(compiler *c, const cr_sast *a, const char *cal
                              a->range);
     if (v->type->kind == CR_STYPE_CLASS && compile_method(c, v->type->cls, "__str__", a->range))
         return compile_magic(c, "__str__", v, 0, NULL, a->range);
+    if (kind == CR_STYPE_BOOL &&
+        (v->type->kind == CR_STYPE_LIST || v->type->kind == CR_STYPE_DICT ||
+         v->type->kind == CR_STYPE_STR))
+        return truth_of(c, v, a->range);
     return v->type->kind == (uint8_t)kind ? v : compile_one(c, name, a->range, 1, &v);
 }
 
-static term *compile_special(compiler *c, const char *name, const cr_sast *a)
+/* slice(stop), slice(start, stop), slice(start, stop, step) */
+static term *special_slice(compiler *c, const cr_sast *a)
+{
+    term *t = term_named(c, TERM_SLICE, "slice");
+    int n = a->count - 1;
+
+    if (n < 1 || n > 3)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "slice expected 1 to 3 arguments, got %d",
+                       n);
+    t->items = CR_NEW_N(c->s, term *, 3);
+    for (int i = 0; i < n; i++) {
+        cr_svalue *v = compile_value(c, a->at[1 + i], NULL);
+        if (v->type->kind != CR_STYPE_NONE)
+            t->items[n == 1 ? 1 : i] = compile_term_value(c, v);
+    }
+    return t;
+}
+
+/* x.tolist(): the annotation says how the lists are nested. */
+static cr_svalue *special_tolist(compiler *c, cr_svalue *self, const cr_stype *hint,
+                                 cr_srange range)
+{
+    const cr_stype *t = hint;
+    int64_t dims = 0, kind;
+    cr_svalue *v;
+
+    for (; t && t->kind == CR_STYPE_LIST; t = t->item[0])
+        dims++;
+    kind = !t                            ? -1
+           : t->kind == CR_STYPE_INT     ? 0
+           : t->kind == CR_STYPE_FLOAT   ? 1
+           : t->kind == CR_STYPE_BOOL    ? 2
+           : t->kind == CR_STYPE_COMPLEX ? 3
+                                         : -1;
+    if (!t)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "Expected type hint for result of tolist()");
+    if (kind < 0)
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "%s is not one of the supported element types for tolist: int, float, "
+                       "complex, bool",
+                       cr_stype_annotation(t));
+    v = compile_one(
+        c, "prim::tolist", range, 3,
+        (cr_svalue *[]){self, compile_int(c, dims, range), compile_int(c, kind, range)});
+    v->type = hint;
+    return v;
+}
+
+static term *compile_special(compiler *c, const char *name, const cr_sast *a,
+                             const cr_stype *hint)
 {
     static const struct {
         const char *name, *operator;
@@ -1016,6 +1260,14 @@ static term *compile_special(compiler *c, const char *name, const cr_sast *a)
         return compile_term_value(c, compile_bool(c, name[3] == 's', a->range));
     if (!strcmp(name, "fork"))
         return compile_term_value(c, special_fork(c, a));
+    if (!strcmp(name, "slice"))
+        return special_slice(c, a);
+    if (!strcmp(name, "list"))
+        return compile_term_value(c, compile_list_call(c, a, hint));
+    if (!strcmp(name, "dict"))
+        return compile_term_value(c, compile_dict_call(c, a, hint));
+    if (!strcmp(name, "hasattr"))
+        return compile_term_value(c, compile_condition(c, a)->value);
     for (size_t i = 0; i < CR_LEN(conversions); i++)
         if (!strcmp(conversions[i].name, name))
             return compile_term_value(
@@ -1140,6 +1392,66 @@ static cr_sfunction *call_method_of(compiler *c, const term *t, cr_srange range)
                           t->value->type->cls->is_module ? "forward" : "__call__", range);
 }
 
+static cr_svalue *hooked_tuple(compiler *c, int count, cr_svalue *const *item, cr_srange range)
+{
+    const cr_stype **type = CR_NEW_N(c->s, const cr_stype *, count + 1);
+
+    for (int i = 0; i < count; i++)
+        type[i] = item[i]->type;
+    return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
+                             cr_stype_tuple(c->unit, count, type, NULL), count, item, range);
+}
+
+/* The inputs of a module as its hooks before `forward` leave them: a tuple. */
+static cr_svalue *hooked_input(compiler *c, cr_svalue *self, const arguments *args,
+                               cr_srange range)
+{
+    const cr_sclass *cls = self->type->cls;
+    cr_svalue *input = hooked_tuple(c, (int)args->len, compile_item_values(c, args), range);
+
+    for (size_t i = 0; i < cls->prehook_count; i++) {
+        argument one = {.value = input, .range = range};
+        cr_svalue *v = compile_call(c, cls->prehook[i], self, &(arguments){1, 1, &one}, range);
+        if (v->type->kind != CR_STYPE_NONE)
+            input = v->type->kind == CR_STYPE_TUPLE ? v : hooked_tuple(c, 1, &v, range);
+    }
+    return input;
+}
+
+/* Calls a module that has hooks: those before `forward`, it, and those behind it. */
+static cr_svalue *hooked_call(compiler *c, cr_sfunction *forward, cr_svalue *self,
+                              const arguments *args, cr_srange range)
+{
+    const cr_sclass *cls = self->type->cls;
+    cr_svalue *input = hooked_input(c, self, args, range), *result;
+    cr_snode *unpack = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
+    arguments unpacked = {0};
+
+    cr_snode_input(unpack, input);
+    for (int i = 0; i < input->type->count; i++) {
+        argument one = {.value = cr_snode_output(unpack, NULL, input->type->item[i]),
+                        .range = range};
+        CR_PUSH(c->s, &unpacked, one);
+    }
+    result = compile_call(c, forward, self, &unpacked, range);
+    for (size_t i = 0; i < cls->hook_count; i++) {
+        argument both[] = {{.value = input, .range = range}, {.value = result, .range = range}};
+        cr_svalue *v = compile_call(c, cls->hook[i], self, &(arguments){2, 2, both}, range);
+        result = v->type->kind == CR_STYPE_NONE ? result : v;
+    }
+    return result;
+}
+
+static cr_svalue *call_object(compiler *c, cr_sfunction *f, cr_svalue *self,
+                              const arguments *args, cr_srange range)
+{
+    const cr_sclass *cls = self->type->cls;
+
+    return c->env && cls->is_module && cls->hook_count + cls->prehook_count
+               ? hooked_call(c, f, self, args, range)
+               : compile_call(c, f, self, args, range);
+}
+
 static term *apply_term(compiler *c, term *t, const arguments *args, cr_srange range)
 {
     cr_sfunction *f;
@@ -1154,7 +1466,7 @@ static term *apply_term(compiler *c, term *t, const arguments *args, cr_srange r
     }
     f = call_method_of(c, t, range);
     if (f)
-        return compile_term_value(c, compile_call(c, f, t->value, args, range));
+        return compile_term_value(c, call_object(c, f, t->value, args, range));
     if (t->kind == TERM_VALUE)
         cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a value of type '%s'",
                        cr_stype_annotation(t->value->type));
@@ -1173,17 +1485,29 @@ cr_svalue *compile_magic(compiler *c, const char *name, cr_svalue *self, int cou
         c, apply_term(c, object_attribute(c, self, name, range), &args, range), range);
 }
 
-static term *compile_apply(compiler *c, const cr_sast *a)
+static bool is_tolist(const cr_sast *a)
 {
-    term *t = compile_term(c, a->at[0], NULL);
+    return a->at[0]->kind == CR_SAST_ATTRIBUTE && !strcmp(a->at[0]->text, "tolist") &&
+           a->count == 1;
+}
+
+static term *compile_apply(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
     cr_srange range = a->at[0]->range;
     arguments args = {0};
+    term *t;
 
+    if (is_tolist(a)) {
+        cr_svalue *self = compile_value(c, a->at[0]->at[0], NULL);
+        if (self->type->kind == CR_STYPE_TENSOR)
+            return compile_term_value(c, special_tolist(c, self, hint, a->range));
+    }
+    t = compile_term(c, a->at[0], NULL);
     if (t->kind == TERM_SPECIAL && t->type) /* K.__new__(K) */
         return compile_term_value(
             c, compile_construct(c, CR_SPRIM_CREATE_OBJECT, t->type, 0, NULL, range));
     if (t->kind == TERM_SPECIAL)
-        return compile_special(c, t->name, a);
+        return compile_special(c, t->name, a, hint);
     compile_arguments(c, a, 1, &args);
     return apply_term(c, t, &args, range);
 }
@@ -1220,8 +1544,9 @@ static cr_svalue *compile_fstring(compiler *c, const cr_sast *a)
         }
         if (part->kind != CR_SAST_FIELD || part->len) {
             cr_text_drop(&text);
-            cr_srange_bail(c->s, CR_RUNTIME, part->range,
-                           "format specifiers in f-strings aren't supported");
+            define_refuse(c, "NotSupportedError",
+                          (cr_srange){a->range.source, a->range.start, a->range.start + 1},
+                          "Don't support formatting in JoinedStr");
         }
         cr_text_put(&text, "{}");
         char *so_far = cr_session_take_text(c->s, &text);
@@ -1264,13 +1589,13 @@ static cr_svalue *compile_plain(compiler *c, const cr_sast *a, const cr_stype *h
     case CR_SAST_BOOLEAN: return compile_condition(c, a)->value;
     case CR_SAST_CONDITION: return compile_choice(c, a, hint);
     case CR_SAST_LIST_COMP: return compile_comprehension(c, a, hint);
+    case CR_SAST_DICT_COMP: return compile_dict_comprehension(c, a, hint);
     case CR_SAST_SUBSCRIPT: return compile_subscript(c, a);
     case CR_SAST_TUPLE: return compile_tuple(c, a, hint);
     case CR_SAST_LIST: return compile_list(c, a, hint);
     case CR_SAST_DICT: return compile_dict(c, a, hint);
-    default:
-        cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                       "this expression is not supported in TorchScript");
+    case CR_SAST_GENERATOR: return compile_comprehension(c, a, hint);
+    default: define_unsupported(c, a);
     }
 }
 
@@ -1290,7 +1615,7 @@ term *compile_term(compiler *c, const cr_sast *a, const cr_stype *hint)
     switch (a->kind) {
     case CR_SAST_NAME: t = compile_name(c, a); break;
     case CR_SAST_ATTRIBUTE: t = compile_attribute(c, a); break;
-    case CR_SAST_CALL: t = compile_apply(c, a); break;
+    case CR_SAST_CALL: t = compile_apply(c, a, hint); break;
     case CR_SAST_SUBSCRIPT:
         t = compile_items_subscript(c, a);
         t = t ? t : compile_term_value(c, compile_plain(c, a, hint));

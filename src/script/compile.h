@@ -20,7 +20,8 @@ typedef enum {
     TERM_CLOSURE,  /* ast: a function inside the function */
     TERM_SPECIAL,  /* name: of a form that the compiler computes */
     TERM_PYTHON,   /* handle: an object of the caller's language, whose attributes are names */
-    TERM_ITEMS     /* items: known when compiled, such as the modules of a list */
+    TERM_ITEMS,    /* items: known when compiled, such as the modules of a list */
+    TERM_SLICE     /* items: start, stop and step, NULL where absent */
 } term_kind;
 
 typedef struct term {
@@ -114,6 +115,10 @@ void compile_enter(compiler *c, cr_srange range);
 void compile_leave(compiler *c);
 term *compile_term(compiler *c, const cr_sast *a, const cr_stype *hint);
 cr_svalue *compile_value(compiler *c, const cr_sast *a, const cr_stype *hint);
+/* The member of an annotation that a display of kind LIST, DICT or TUPLE has; NULL when there
+ * is none, or several.  Annotations without one are refused. */
+const cr_stype *compile_display_hint(compiler *c, const cr_stype *hint, cr_stype_kind kind,
+                                     cr_srange range);
 term *compile_term_value(compiler *c, cr_svalue *v);
 cr_svalue *compile_as_value(compiler *c, term *t, cr_srange range);
 cr_svalue *compile_constant(compiler *c, const cr_sconstant *value, cr_srange range);
@@ -125,6 +130,11 @@ cr_svalue *compile_truth(compiler *c, const cr_sast *a);
 cr_svalue *compile_one(compiler *c, const char *name, cr_srange range, int count,
                        cr_svalue *const *arg);
 
+/* x[i] = value of a tensor. */
+void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue *value);
+bool compile_index_copies(const cr_svalue *indexed);
+/* Whether an object has an attribute, constant, method or property. */
+bool compile_has(compiler *c, cr_svalue *v, const char *name, cr_srange range);
 /* Calls a method of an object whose name is that of an operator: __add__. */
 cr_svalue *compile_magic(compiler *c, const char *name, cr_svalue *self, int count,
                          cr_svalue *const *arg, cr_srange range);
@@ -155,6 +165,10 @@ changes compile_branch_leave(compiler *c, size_t mark);
 /* Makes variables that the branches of an IF changed results of the node. */
 void compile_branches_join(compiler *c, cr_snode *n, const changes *yes, const changes *no);
 cr_svalue *compile_comprehension(compiler *c, const cr_sast *a, const cr_stype *hint);
+cr_svalue *compile_dict_comprehension(compiler *c, const cr_sast *a, const cr_stype *hint);
+/* list(x) and dict(x, key=value). */
+cr_svalue *compile_list_call(compiler *c, const cr_sast *a, const cr_stype *hint);
+cr_svalue *compile_dict_call(compiler *c, const cr_sast *a, const cr_stype *hint);
 void compile_body(compiler *c, const cr_sast *def);
 /* fork(f) of a function inside the function: its future. */
 cr_svalue *compile_fork(compiler *c, const cr_sast *def, cr_srange range);
@@ -169,6 +183,10 @@ term *define_member(compiler *c, cr_svalue *self, const cr_sclass *cls, const ch
                     cr_srange range);
 const cr_stype *define_type(compiler *c, const cr_sast *a);
 const cr_sconstant *define_constant(compiler *c, const cr_sast *a);
+/* Refuse syntax, with torch's class of the error. */
+CR_NORETURN void define_refuse(compiler *c, const char *kind, cr_srange range,
+                               const char *what);
+CR_NORETURN void define_unsupported(compiler *c, const cr_sast *a);
 
 /* --- names of archives (import.c) --- */
 cr_sfunction *import_define(compiler *c, const char *name, cr_sclass *owner, const cr_sast *a);

@@ -212,6 +212,17 @@ static condition *condition_instance(compiler *c, const cr_sast *a)
     return made;
 }
 
+/* hasattr(x, "name") is known when it is compiled. */
+static condition *condition_has(compiler *c, const cr_sast *a)
+{
+    if (a->at[2]->kind != CR_SAST_STRING)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "hasattr's second argument must be a string literal");
+    return condition_known(
+        c, compile_has(c, compile_value(c, a->at[1], NULL), a->at[2]->text, a->range),
+        a->range);
+}
+
 /* --- and, or, not --- */
 
 typedef struct {
@@ -321,6 +332,8 @@ condition *compile_condition(compiler *c, const cr_sast *a)
         made = condition_is(c, a);
     else if (calls(c, a, "isinstance"))
         made = condition_instance(c, a);
+    else if (calls(c, a, "hasattr"))
+        made = condition_has(c, a);
     else
         made = condition_value(c, a);
     compile_leave(c);

@@ -58,8 +58,8 @@ void compile_set(compiler *c, const char *name, term *t, cr_srange range)
         !cr_stype_is_subtype(t->value->type, v->now->value->type) &&
         !cr_stype_join(c->unit, t->value->type, v->now->value->type))
         cr_srange_bail(c->s, CR_RUNTIME, range,
-                       "Variable '%s' previously had type '%s' but is now being assigned to a "
-                       "value of type '%s'",
+                       "Variable '%s' previously had type %s but is now being assigned to a "
+                       "value of type %s\n",
                        name, cr_stype_annotation(v->now->value->type),
                        cr_stype_annotation(t->value->type));
     if (t->kind == TERM_VALUE && !t->value->name && variable_is_meant(name))
@@ -369,8 +369,8 @@ static void loop_leave(compiler *c, looping *l, cr_svalue *go)
         cr_svalue *end = v->now && v->now->kind == TERM_VALUE ? v->now->value : NULL;
         if (!end || !cr_stype_is_subtype(end->type, type))
             cr_srange_bail(c->s, CR_RUNTIME, l->node->range,
-                           "Variable '%s' previously had type '%s' but is now being assigned "
-                           "to a value of type '%s'",
+                           "Variable '%s' previously had type %s but is now being assigned "
+                           "to a value of type %s\n",
                            v->name, cr_stype_annotation(type),
                            end ? cr_stype_annotation(end->type) : "undefined");
         cr_sblock_output(b, end);
@@ -642,17 +642,49 @@ static term *iterate_item(compiler *c, const iteration *it, cr_svalue *trip, int
 
 /* The body of a loop: statements, or the element of a comprehension. */
 typedef struct {
-    const cr_sast *target, *body, *element;
-    const cr_sast *loop; /* for its range and what it assigns */
-    cr_svalue *list;     /* of a comprehension */
-    bool typed;
-    cr_sast *const *conditions;
-    int condition_count;
+    const cr_sast *target, *body;   /* target NULL: the element is the item */
+    const cr_sast *element, *value; /* of a comprehension; value: of a dict's */
+    const cr_sast *loop;            /* for its range and what it assigns */
+    cr_svalue *list;                /* of a comprehension: the list or dict */
+    bool typed, pairs;              /* pairs: items are keys and values of a dict */
+    term *item;
 } loop_work;
+
+/* A key and a value of a dict comprehension, or of an item that has both. */
+static void comprehension_set(compiler *c, loop_work *w)
+{
+    cr_svalue *v[3] = {w->list};
+    const cr_stype *const *hint = w->typed ? w->list->type->item : NULL;
+
+    if (w->element) {
+        v[1] = compile_value(c, w->element, hint ? hint[0] : NULL);
+        v[2] = compile_value(c, w->value, hint ? hint[1] : NULL);
+    } else {
+        cr_svalue *pair = compile_as_value(c, w->item, w->loop->range);
+        if (pair->type->kind != CR_STYPE_TUPLE || pair->type->count != 2)
+            cr_srange_bail(c->s, CR_RUNTIME, w->loop->range,
+                           "dict() takes pairs of keys and values, not values of type '%s'",
+                           cr_stype_annotation(pair->type));
+        cr_snode *n = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, w->loop->range);
+        cr_snode_input(n, pair);
+        for (int i = 0; i < 2; i++)
+            v[1 + i] = cr_snode_output(n, NULL, pair->type->item[i]);
+    }
+    if (!w->typed)
+        w->list->type = cr_stype_dict(c->unit, v[1]->type, v[2]->type);
+    w->typed = true;
+    compile_one(c, "aten::_set_item", w->loop->range, 3, v);
+}
 
 static void comprehension_append(compiler *c, loop_work *w)
 {
-    cr_svalue *v = compile_value(c, w->element, w->typed ? w->list->type->item[0] : NULL);
+    if (w->pairs) {
+        comprehension_set(c, w);
+        return;
+    }
+    cr_svalue *v = w->element
+                       ? compile_value(c, w->element, w->typed ? w->list->type->item[0] : NULL)
+                       : compile_as_value(c, w->item, w->loop->range);
 
     if (!w->typed) {
         w->list->type = cr_stype_list(c->unit, v->type);
@@ -669,6 +701,13 @@ static flow loop_work_run(compiler *c, loop_work *w)
     return FLOW_ON;
 }
 
+static void loop_assign(compiler *c, loop_work *w, term *item)
+{
+    w->item = item;
+    if (w->target)
+        assign_target(c, w->target, item, w->target->range);
+}
+
 /* A loop over what is known is unrolled. */
 static flow loop_unrolled(compiler *c, const iteration *it, loop_work *w)
 {
@@ -677,8 +716,7 @@ static flow loop_unrolled(compiler *c, const iteration *it, loop_work *w)
 
     c->loop = NULL;
     for (int i = 0; i < it->items->count && f == FLOW_ON; i++) {
-        assign_target(c, w->target, iterate_item(c, it, NULL, i, w->loop->range),
-                      w->target->range);
+        loop_assign(c, w, iterate_item(c, it, NULL, i, w->loop->range));
         f = loop_work_run(c, w);
     }
     c->loop = around;
@@ -696,7 +734,7 @@ static flow loop_over(compiler *c, const iteration *it, loop_work *w)
     l.condition = NULL;
     l.around = c->loop;
     item = iterate_item(c, it, l.trip, 0, w->loop->range);
-    assign_target(c, w->target, item, w->target->range);
+    loop_assign(c, w, item);
     c->loop = w->body ? &l : c->loop;
     loop_work_run(c, w);
     c->loop = l.around;
@@ -714,24 +752,166 @@ static flow compile_for(compiler *c, const cr_sast *a)
     return loop_over(c, &it, &w);
 }
 
-cr_svalue *compile_comprehension(compiler *c, const cr_sast *a, const cr_stype *hint)
+/* The list or dict of a comprehension, which is empty before the loop. */
+static cr_svalue *comprehension_run(compiler *c, loop_work *w, const cr_sast *over,
+                                    const cr_stype *hint)
 {
-    const cr_sast *loop = a->at[1];
-    loop_work w = {.target = loop->at[0], .element = a->at[0], .loop = a};
+    cr_stype_kind kind = w->pairs ? CR_STYPE_DICT : CR_STYPE_LIST;
     size_t mark = c->log.len;
+    const cr_stype *type = compile_display_hint(c, hint, kind, w->loop->range);
     iteration it;
 
-    if (a->count != 2 || loop->count != 2)
-        cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                       "Comprehension ifs and several loops are not supported yet");
-    w.typed = hint && hint->kind == CR_STYPE_LIST;
-    w.list = compile_construct(c, CR_SPRIM_LIST_CONSTRUCT,
-                               w.typed ? hint : cr_stype_list(c->unit, CR_STYPE_OF(TENSOR)), 0,
-                               NULL, a->range);
-    it = iterate_over(c, loop->at[1], a->range);
-    loop_over(c, &it, &w);
+    w->typed = type && type->kind == (uint8_t)kind;
+    if (!w->typed)
+        type = w->pairs ? cr_stype_dict(c->unit, CR_STYPE_OF(STR), CR_STYPE_OF(TENSOR))
+                        : cr_stype_list(c->unit, CR_STYPE_OF(TENSOR));
+    if (!w->element && w->pairs) /* dict(pairs) makes the pairs first */
+        it = iterate_over(c, over, w->loop->range);
+    w->list = compile_construct(c, w->pairs ? CR_SPRIM_DICT_CONSTRUCT : CR_SPRIM_LIST_CONSTRUCT,
+                                type, 0, NULL, w->loop->range);
+    if (w->element || !w->pairs)
+        it = iterate_over(c, over, w->loop->range);
+    loop_over(c, &it, w);
     compile_undo(c, mark);
-    return w.list;
+    return w->list;
+}
+
+static const cr_sast *comprehension_loop(compiler *c, const cr_sast *a, int at)
+{
+    if (a->count == at + 1 && a->at[at]->count != 2)
+        define_refuse(c, "NotSupportedError", a->range,
+                      "Comprehension ifs are not supported yet");
+    if (a->count != at + 1)
+        define_refuse(c, "NotSupportedError", a->range,
+                      "Only a single generator is currently supported");
+    return a->at[at];
+}
+
+cr_svalue *compile_comprehension(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    const cr_sast *loop = comprehension_loop(c, a, 1);
+    loop_work w = {.target = loop->at[0], .element = a->at[0], .loop = a};
+
+    return comprehension_run(c, &w, loop->at[1], hint);
+}
+
+cr_svalue *compile_dict_comprehension(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    const cr_sast *loop = comprehension_loop(c, a, 2);
+    loop_work w = {.target = loop->at[0],
+                   .element = a->at[0],
+                   .value = a->at[1],
+                   .loop = a,
+                   .pairs = true};
+
+    return comprehension_run(c, &w, loop->at[1], hint);
+}
+
+/* --- list(x), dict(x) --- */
+
+cr_svalue *compile_list_call(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    loop_work w = {.loop = a};
+    term *t;
+    cr_svalue *v;
+
+    if (a->count == 1)
+        return compile_construct(c, CR_SPRIM_LIST_CONSTRUCT,
+                                 hint && hint->kind == CR_STYPE_LIST
+                                     ? hint
+                                     : cr_stype_list(c->unit, CR_STYPE_OF(TENSOR)),
+                                 0, NULL, a->range);
+    if (a->count != 2)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "list() takes at most 1 argument (%d given)",
+                       a->count - 1);
+    if (iterable_call(c, a->at[1]))
+        return comprehension_run(c, &w, a->at[1], hint);
+    t = compile_term(c, a->at[1], hint);
+    if (t->kind == TERM_VALUE && t->value->type->kind != CR_STYPE_LIST &&
+        t->value->type->kind != CR_STYPE_STR)
+        return comprehension_run(c, &w, a->at[1], hint);
+    v = compile_as_value(c, t, a->range);
+    return compile_one(c, "aten::list", a->range, 1, &v);
+}
+
+/* A string's node, for the name of an argument. */
+static cr_sast *dict_key(compiler *c, const cr_sast *keyword)
+{
+    cr_sast *key = cr_session_copy(c->s, keyword, sizeof *keyword);
+
+    key->kind = CR_SAST_STRING;
+    key->count = 0;
+    return key;
+}
+
+/* [*list, ("name", value)...]: the pairs of dict(list, name=value). */
+static cr_sast *dict_pairs(compiler *c, const cr_sast *a, const cr_sast *list, int from)
+{
+    cr_sast *all = cr_session_copy(c->s, a, sizeof *a);
+    int n = 0;
+
+    all->kind = CR_SAST_LIST;
+    all->at = CR_NEW_N(c->s, cr_sast *, a->count + (list ? list->count : 0) + 1);
+    for (int i = 0; list && i < list->count; i++)
+        all->at[n++] = list->at[i];
+    for (int i = from; i < a->count; i++) {
+        cr_sast *pair = cr_session_copy(c->s, a->at[i], sizeof *a);
+        pair->kind = CR_SAST_TUPLE;
+        pair->count = 2;
+        pair->at = CR_NEW_N(c->s, cr_sast *, 2);
+        pair->at[0] = dict_key(c, a->at[i]);
+        pair->at[1] = a->at[i]->at[0];
+        all->at[n++] = pair;
+    }
+    all->count = n;
+    return all;
+}
+
+static void dict_refuse_type(compiler *c, const cr_svalue *made, const cr_stype *hint,
+                             cr_srange range)
+{
+    if (!hint || hint->kind != CR_STYPE_DICT || cr_stype_is_subtype(made->type, hint))
+        return;
+    bool key = !cr_stype_is_subtype(made->type->item[0], hint->item[0]);
+    cr_srange_bail(c->s, CR_RUNTIME, range,
+                   "Dict type annotation `%s` did not match the type of an actual %s type `%s`",
+                   cr_stype_annotation(hint), key ? "key" : "value",
+                   cr_stype_annotation(made->type->item[!key]));
+}
+
+/* A copy of a dict, and the arguments with names. */
+static cr_svalue *dict_copied(compiler *c, const cr_sast *a, cr_svalue *v)
+{
+    v = compile_one(c, "aten::dict", a->range, 1, &v);
+    for (int i = 2; i < a->count; i++) {
+        cr_svalue *item[] = {v, compile_value(c, dict_key(c, a->at[i]), NULL),
+                             compile_value(c, a->at[i]->at[0], NULL)};
+        compile_one(c, "aten::_set_item", a->range, 3, item);
+    }
+    return v;
+}
+
+cr_svalue *compile_dict_call(compiler *c, const cr_sast *a, const cr_stype *hint)
+{
+    const cr_sast *first = a->count > 1 && a->at[1]->kind != CR_SAST_KEYWORD ? a->at[1] : NULL;
+    loop_work w = {.loop = a, .pairs = true};
+    cr_svalue *made;
+    cr_sast empty = {.kind = CR_SAST_DICT, .range = a->range};
+
+    if (a->count == 1 || (first && a->count == 2 && !first->count &&
+                          (first->kind == CR_SAST_LIST || first->kind == CR_SAST_DICT)))
+        return compile_value(c, cr_session_copy(c->s, &empty, sizeof empty), hint);
+    if (!first || first->kind == CR_SAST_LIST)
+        made = comprehension_run(c, &w, dict_pairs(c, a, first, first ? 2 : 1), NULL);
+    else if (first->kind == CR_SAST_LIST_COMP || iterable_call(c, first))
+        made = comprehension_run(c, &w, first, NULL);
+    else {
+        made = compile_value(c, first, NULL);
+        made = made->type->kind == CR_STYPE_DICT ? dict_copied(c, a, made)
+                                                 : comprehension_run(c, &w, first, NULL);
+    }
+    dict_refuse_type(c, made, hint, a->range);
+    return made;
 }
 
 /* --- assignments --- */
@@ -814,24 +994,60 @@ static void assign_subscript(compiler *c, const cr_sast *target, cr_svalue *v)
             cr_srange_bail(c->s, CR_RUNTIME, target->range,
                            "'%s' object does not support item assignment",
                            cr_stype_annotation(object->type));
-        object = compile_value(c, target, NULL);
-        if (v->type->kind != CR_STYPE_TENSOR)
-            compile_one(c, "aten::fill_", target->range, 2, (cr_svalue *[]){object, v});
-        else
-            compile_one(c, "aten::copy_", target->range, 2, (cr_svalue *[]){object, v});
+        compile_tensor_store(c, object, target, v);
         return;
     }
     if (target->count != 2 || target->at[1]->kind == CR_SAST_SLICE)
         cr_srange_bail(c->s, CR_RUNTIME, target->range,
-                       "Sliced assignment is not supported for lists");
+                       "Sliced expression not yet supported for subscripted assignment. File a "
+                       "bug if you want this");
     compile_one(c, "aten::_set_item", target->range, 3,
                 (cr_svalue *[]){object, compile_value(c, target->at[1], NULL), v});
+}
+
+/* The place of a starred target, or -1. */
+static int assign_star(compiler *c, const cr_sast *target)
+{
+    int star = -1;
+
+    for (int i = 0; i < target->count; i++) {
+        if (target->at[i]->kind != CR_SAST_STAR)
+            continue;
+        if (star >= 0)
+            cr_srange_bail(c->s, CR_RUNTIME, target->at[i]->range,
+                           "Only one starred expression is allowed on the lhs");
+        star = i;
+    }
+    return star;
+}
+
+/* The results of an unpacking node; those that a starred target takes are a tuple. */
+static void assign_parts(compiler *c, const cr_sast *target, const cr_snode *n, int star)
+{
+    int rest = star < 0 ? 0 : n->output_count - (target->count - 1), at = 0;
+
+    for (int i = 0; i < target->count; i++) {
+        const cr_sast *to = target->at[i];
+        if (i != star) {
+            assign_target(c, to, compile_term_value(c, n->output[at++]), to->range);
+            continue;
+        }
+        const cr_stype **type = CR_NEW_N(c->s, const cr_stype *, rest + 1);
+        for (int k = 0; k < rest; k++)
+            type[k] = n->output[at + k]->type;
+        cr_svalue *made = compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
+                                            cr_stype_tuple(c->unit, rest, type, NULL), rest,
+                                            n->output + at, to->range);
+        assign_target(c, to->at[0], compile_term_value(c, made), to->range);
+        at += rest;
+    }
 }
 
 /* a, b = v */
 static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v, cr_srange range)
 {
     bool list = v->type->kind == CR_STYPE_LIST;
+    int star = assign_star(c, target);
     cr_snode *n;
 
     if (v->type->kind == CR_STYPE_NEVER) {
@@ -842,30 +1058,28 @@ static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v, cr_sr
     if (!list && v->type->kind != CR_STYPE_TUPLE)
         cr_srange_bail(c->s, CR_RUNTIME, range, "%s cannot be used as a tuple",
                        cr_stype_annotation(v->type));
-    if (!list && v->type->count != target->count)
+    if (star >= 0 && list)
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "cannot statically infer the expected size of a list in this context");
+    if (!list &&
+        (star < 0 ? v->type->count != target->count : v->type->count < target->count - 1))
         cr_srange_bail(c->s, CR_RUNTIME, target->range,
                        v->type->count < target->count
-                           ? "need %d values to unpack, but found only %d"
+                           ? "need %d values to unpack but found only %d"
                            : "too many values to unpack: need %d but found %d",
                        target->count, v->type->count);
     n = cr_snode_new(c->block, list ? CR_SPRIM_LIST_UNPACK : CR_SPRIM_TUPLE_UNPACK,
                      target->range);
     cr_snode_input(n, v);
-    for (int i = 0; i < target->count; i++)
+    for (int i = 0; i < (list ? target->count : v->type->count); i++)
         cr_snode_output(n, NULL, list ? v->type->item[0] : v->type->item[i]);
-    for (int i = 0; i < target->count; i++) {
-        if (target->at[i]->kind == CR_SAST_STAR)
-            cr_srange_bail(c->s, CR_RUNTIME, target->at[i]->range,
-                           "starred targets are not compiled yet");
-        assign_target(c, target->at[i], compile_term_value(c, n->output[i]),
-                      target->at[i]->range);
-    }
+    assign_parts(c, target, n, star);
 }
 
 static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange range)
 {
     switch (target->kind) {
-    case CR_SAST_NAME: compile_set(c, target->text, t, range); break;
+    case CR_SAST_NAME: compile_set(c, target->text, t, c->env ? target->range : range); break;
     case CR_SAST_ATTRIBUTE:
         assign_attribute(c, target, compile_as_value(c, t, range), range);
         break;
@@ -931,7 +1145,7 @@ static void compile_assign(compiler *c, const cr_sast *a)
         cr_svalue *v = compile_as_value(c, t, a->range);
         v = compile_convert(c, v, type, true, a->range);
         if (!cr_stype_is_subtype(v->type, type))
-            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+            cr_srange_bail(c->s, CR_RUNTIME, a->at[2]->range,
                            "Variable '%s' is annotated with type %s but is being assigned to a "
                            "value of type %s",
                            a->at[2]->text ? a->at[2]->text : "", cr_stype_annotation(type),
@@ -972,8 +1186,9 @@ static void compile_augmented(compiler *c, const cr_sast *a)
             compile_one(c, "aten::extend", a->range, 2, both);
             return;
         }
+        bool copied = compile_index_copies(both[0]);
         old = compile_one(c, in_place[i].name, a->range, 2, both);
-        if (a->at[0]->kind != CR_SAST_SUBSCRIPT)
+        if (a->at[0]->kind != CR_SAST_SUBSCRIPT || copied)
             assign_target(c, a->at[0], compile_term_value(c, old), a->range);
         return;
     }
@@ -1067,7 +1282,10 @@ static void compile_raise(compiler *c, const cr_sast *a)
                                                        : string_constant(c, "", 0, a->range);
     if (message->type->kind != CR_STYPE_STR)
         message = compile_one(c, "aten::str", a->range, 1, &message);
-    emit_raise(c, message, cr_session_printf(c->s, "builtins.%s", name->text), a->range);
+    emit_raise(c, message,
+               e->kind == CR_SAST_CALL ? cr_session_printf(c->s, "builtins.%s", name->text)
+                                       : NULL,
+               a->range);
 }
 
 static cr_svalue *assert_message(compiler *c, const cr_sast *a)
@@ -1076,9 +1294,11 @@ static cr_svalue *assert_message(compiler *c, const cr_sast *a)
     const char *text;
     cr_svalue *both[2];
 
-    if (m && m->kind != CR_SAST_STRING) {
+    if (m && m->kind != CR_SAST_STRING && m->kind != CR_SAST_NUMBER) {
         both[0] = string_constant(c, "AssertionError: ", 16, a->range);
         both[1] = compile_value(c, m, NULL);
+        if (both[1]->type->kind != CR_STYPE_STR)
+            both[1] = compile_one(c, "aten::str", a->range, 1, &both[1]);
         return compile_one(c, "aten::add", a->range, 2, both);
     }
     text = cr_session_printf(c->s, "AssertionError: %s", m ? m->text : "");
@@ -1103,6 +1323,19 @@ static void compile_delete(compiler *c, const cr_sast *a)
 {
     for (int i = 0; i < a->count; i++) {
         const cr_sast *target = a->at[i];
+        if (target->kind == CR_SAST_NAME) {
+            variable *v = compile_variable(c, target->text);
+            if (!v->now)
+                cr_srange_bail(c->s, CR_RUNTIME, target->range, "undefined value %s",
+                               target->text);
+            variable_change(c, v, NULL, NULL);
+            continue;
+        }
+        if (target->kind == CR_SAST_SUBSCRIPT && target->at[1]->kind == CR_SAST_SLICE)
+            cr_srange_bail(
+                c->s, CR_RUNTIME, target->range,
+                "del statements only support deletion at a single index, slicing is "
+                "not supported (see https://github.com/pytorch/pytorch/issues/31430)");
         if (target->kind != CR_SAST_SUBSCRIPT || target->count != 2)
             cr_srange_bail(c->s, CR_RUNTIME, target->range,
                            "'del' statements are only supported for deleting list or dict "
@@ -1245,9 +1478,7 @@ static flow compile_statement(compiler *c, const cr_sast *a)
     case CR_SAST_FOR: return compile_for(c, a);
     case CR_SAST_DELETE: compile_delete(c, a); return FLOW_ON;
     case CR_SAST_PASS: return FLOW_ON;
-    default:
-        cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                       "this statement is not supported in TorchScript");
+    default: define_unsupported(c, a);
     }
 }
 

@@ -389,6 +389,24 @@ static term *match_emit(matching *m)
     return match_results(m, n);
 }
 
+/* Appends every schema with the reason why it does not take the arguments. */
+static void match_explain(compiler *c, cr_text *text, const cr_sschemas *all,
+                          const arguments *args, cr_srange range)
+{
+    for (size_t i = 0; i < all->len; i++) {
+        matching m = {
+            .c = c, .schema = all->at[i], .args = args, .implicit = true, .range = range};
+        cr_text why = {0};
+        m.why = &why;
+        cr_text_put(text, "  \n  ");
+        cr_sschema_print(text, all->at[i]);
+        cr_text_put(text, ":\n  ");
+        (void)match_schema(&m);
+        cr_text_put(text, cr_text_str(&why));
+        cr_text_drop(&why);
+    }
+}
+
 /* "Arguments for call are not valid": every schema with its reason. */
 static CR_NORETURN void match_report(compiler *c, const cr_sschemas *all, const char *name,
                                      const arguments *args, cr_srange range)
@@ -396,22 +414,14 @@ static CR_NORETURN void match_report(compiler *c, const cr_sschemas *all, const 
     cr_text text = {0};
     char *kept;
 
-    for (size_t i = 0; i < all->len; i++) {
-        matching m = {
-            .c = c, .schema = all->at[i], .args = args, .implicit = true, .range = range};
-        cr_text why = {0};
-        m.why = &why;
-        cr_text_put(&text, "  \n  ");
-        cr_sschema_print(&text, all->at[i]);
-        cr_text_put(&text, ":\n  ");
-        (void)match_schema(&m);
-        cr_text_put(&text, cr_text_str(&why));
-        cr_text_drop(&why);
+    match_explain(c, &text, all, args, range);
+    if (c->env && !strncmp(name, "aten::", 6)) { /* with the number first (compile_swapped) */
+        cr_session_check(c->s, cr_soperators(&all, name + 6));
+        match_explain(c, &text, all, args, range);
     }
     cr_text_put(&text, "\nThe original call is:\n");
     cr_srange_mark(&text, range);
     kept = cr_session_take_text(c->s, &text);
-    (void)name;
     cr_bail(c->s, CR_RUNTIME,
             "\nArguments for call are not valid.\nThe following variants are available:\n%s",
             kept);

@@ -132,13 +132,26 @@ static const cr_stype *type_of_subscript(compiler *c, const cr_sast *a)
 }
 
 /* An annotation in quotes. */
+static const cr_stype *type_of_name_in(compiler *c, const cr_sast *quoted, const char *name)
+{
+    cr_sast *a = cr_session_copy(c->s, quoted, sizeof *quoted);
+
+    a->kind = CR_SAST_NAME;
+    a->text = name;
+    return compile_type(c, a);
+}
+
 static const cr_stype *type_of_text(compiler *c, const cr_sast *a)
 {
+    cr_sast *parsed;
     cr_ssource *source = cr_session_copy(c->s, a->range.source, sizeof *source);
 
     source->text = a->text;
     source->len = a->len;
-    return compile_type(c, cr_sast_parse_expression(c->s, source));
+    parsed = cr_sast_parse_expression(c->s, source);
+    if (parsed->kind == CR_SAST_NAME)
+        return type_of_name_in(c, a, parsed->text);
+    return compile_type(c, parsed);
 }
 
 const cr_stype *compile_type(compiler *c, const cr_sast *a)

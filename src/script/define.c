@@ -73,7 +73,7 @@ term *define_attribute(compiler *c, const term *object, const char *name, cr_sra
     cr_session_check(c->s, c->env->attribute(object->handle, name, &n));
     t = define_term(c, &n, range);
     if (!t)
-        cr_srange_bail(c->s, CR_RUNTIME, range, "python value has no attribute '%s'", name);
+        cr_srange_bail(c->s, CR_RUNTIME, range, "object has no attribute %s", name);
     return t;
 }
 
@@ -131,6 +131,50 @@ static char *define_text(compiler *c, const cr_sast *a)
     if (!copy)
         cr_session_check(c->s, CR_MEMORY);
     return copy;
+}
+
+CR_NORETURN void define_refuse(compiler *c, const char *kind, cr_srange range, const char *what)
+{
+    cr_text text = {0};
+
+    if (!c->env)
+        cr_srange_bail(c->s, CR_RUNTIME, range, "%s", what);
+    cr_text_printf(&text, "%s:\n", what);
+    cr_srange_mark(&text, range);
+    cr_status st = c->env->refuse(kind, cr_session_take_text(c->s, &text));
+    cr_session_check(c->s, st ? st : CR_RUNTIME);
+    cr_bail(c->s, CR_RUNTIME, "%s", what);
+}
+
+CR_NORETURN void define_unsupported(compiler *c, const cr_sast *a)
+{
+    static const struct {
+        uint8_t kind;
+        const char *word, *what;
+    } all[] = {{CR_SAST_GLOBAL, "global", "global variables"},
+               {CR_SAST_NONLOCAL, "nonlocal", "nonlocal variables"},
+               {CR_SAST_TRY, "try", "try blocks"},
+               {CR_SAST_IMPORT, "import", "import statements"},
+               {CR_SAST_FROM_IMPORT, "from", "import statements"},
+               {CR_SAST_CLASS, "class", "class definitions"},
+               {CR_SAST_FUNCTION, "def", "function definitions"},
+               {CR_SAST_LAMBDA, " ", "Lambda"},
+               {CR_SAST_YIELD, " ", "Yield"},
+               {CR_SAST_AWAIT, " ", "Await"},
+               {CR_SAST_SET, " ", "Set"},
+               {CR_SAST_SET_COMP, " ", "SetComp"},
+               {CR_SAST_NAMED, " ", "NamedExpr"},
+               {CR_SAST_MATCH, " ", "Match"},
+               {CR_SAST_BYTES, " ", "Bytes"}};
+
+    for (size_t i = 0; i < CR_LEN(all); i++)
+        if (all[i].kind == a->kind) {
+            cr_srange range = a->range;
+            range.end = range.start + (uint32_t)strlen(all[i].word);
+            define_refuse(c, "UnsupportedNodeError", range,
+                          cr_session_printf(c->s, "%s aren't supported", all[i].what));
+        }
+    cr_srange_bail(c->s, CR_RUNTIME, a->range, "this is not supported in TorchScript");
 }
 
 const cr_stype *define_type(compiler *c, const cr_sast *a)
@@ -203,6 +247,31 @@ cr_status cr_sunit_define(cr_sunit *u, const char *qualified, cr_sclass *owner,
     CR_TRY(cr_session_run(cr_sunit_session(u), define_it, &d));
     *out = d.function;
     return CR_OK;
+}
+
+static void define_declare(cr_session *s, void *context)
+{
+    defining *d = context;
+    cr_sfunction *f = d->function;
+    const cr_sast *body = f->ast ? f->ast->at[2] : NULL;
+
+    for (int i = 0; body && i < body->count; i++)
+        if (body->at[i]->kind != CR_SAST_PASS && body->at[i]->kind != CR_SAST_EXPRESSION)
+            cr_srange_bail(s, CR_RUNTIME, body->at[i]->range,
+                           "interfaces declare methods: the body must be 'pass'");
+    f->ast = NULL;
+    if (f->schema.result_count)
+        return;
+    f->schema.result = CR_NEW(s, cr_sparam);
+    *f->schema.result = (cr_sparam){.name = "", .type = CR_STYPE_OF(TENSOR)};
+    f->schema.result_count = 1;
+}
+
+cr_status cr_sunit_declare(cr_sunit *u, cr_sfunction *f)
+{
+    defining d = {.unit = u, .function = f};
+
+    return cr_session_run(cr_sunit_session(u), define_declare, &d);
 }
 
 static void define_compile(cr_session *s, void *context)

@@ -519,6 +519,8 @@ static cr_status exec_iterate(exec_frame *f, const exec_block *b, cr_ivalue *car
 }
 
 cr_status (*cr_script_poll)(void);
+cr_status (*cr_script_call_out)(const cr_sfunction *f, const cr_ivalue *args, int count,
+                                cr_ivalue *out);
 
 /* Calls cr_script_poll if the last call was long ago. */
 static cr_status exec_poll(exec_run *run)
@@ -880,6 +882,8 @@ static cr_status exec_call(exec_run *run, cr_sfunction *callee, const cr_ivalue 
 
     if (run->depth >= EXEC_DEEPEST)
         return cr_fail(CR_RUNTIME, "calls are nested more than %d deep", EXEC_DEEPEST);
+    if (callee->caller && outs == 1)
+        return cr_script_call_out(callee, args, count, out);
     CR_TRY(exec_code_of(&code, callee));
     exec_frame f = {.run = run, .function = callee, .reg = local};
     if (code->registers > EXEC_REGISTERS)

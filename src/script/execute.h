@@ -39,5 +39,8 @@ CR_MUST cr_status cr_ivalue_print(cr_text *out, const cr_ivalue *v, bool quoted)
 /* Set by an upper room: called in loops, some times a second.  A failure ends the call with the
  * same status. */
 extern cr_status (*cr_script_poll)(void);
+/* Set by an upper room: calls f->caller with the arguments.  The caller owns *out. */
+extern cr_status (*cr_script_call_out)(const cr_sfunction *f, const cr_ivalue *args, int count,
+                                       cr_ivalue *out);
 
 #endif

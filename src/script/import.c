@@ -245,6 +245,15 @@ static int param_fixed(const cr_sast *type)
                : 0;
 }
 
+/* The name of *args or **kwargs: torch marks the stars of *args. */
+static cr_srange param_name_range(const cr_sast *p)
+{
+    cr_srange range = p->range;
+
+    range.start += !strncmp(p->text, "**", 2);
+    return range;
+}
+
 static void function_params(compiler *c, cr_sfunction *f, const cr_sast *params)
 {
     cr_sschema *s = &f->schema;
@@ -258,9 +267,9 @@ static void function_params(compiler *c, cr_sfunction *f, const cr_sast *params)
             continue;
         }
         if (*p->text == '*' || *p->text == '/')
-            cr_srange_bail(c->s, CR_RUNTIME, p->range,
-                           "Compiled functions can't take variable number of arguments or use "
-                           "keyword-only arguments with defaults");
+            define_refuse(c, "NotSupportedError", param_name_range(p),
+                          "Compiled functions can't take variable number of arguments or use "
+                          "keyword-only arguments with defaults");
         cr_sparam *to = &s->param[s->param_count++];
         to->name = p->text;
         to->keyword_only = keywords;
@@ -557,7 +566,8 @@ term *import_name(compiler *c, const char *name, cr_srange range)
     static const char *const paths[] = {"torch", "ops", "__torch__", "CONSTANTS"};
     static const char *const specials[] = {
         "annotate", "unchecked_cast", "uninitialized", "getattr", "isinstance",
-        "int",      "fork",           "float",         "bool",    "str"};
+        "int",      "fork",           "float",         "bool",    "str",
+        "slice",    "list",           "dict",          "hasattr"};
     static const char *const numbers[] = {"inf", "nan", "infj", "nanj"};
     const cr_sschemas *all;
     const char *full;

@@ -180,7 +180,7 @@ TEST(every_builtin_schema_has_a_function)
     for (size_t i = 0; i < CR_LEN(schemas); i++) {
         size_t n = strcspn(schemas[i] + 6, ".(") + 6;
         snprintf(name, sizeof name, "%.*s", (int)n, schemas[i]);
-        CHECK(cr_builtin_find(name));
+        CHECK(!strstr(name, "::") || cr_builtin_find(name)); /* others are only for texts */
     }
 }
 

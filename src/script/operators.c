@@ -417,7 +417,7 @@ static void operators_find(cr_session *s, void *context)
     cr_sschemas *list = CR_NEW(s, cr_sschemas);
     bool aten = !strncmp(name, "aten::", 6);
 
-    if (strncmp(name, "prim::", 6))
+    if (strncmp(name, "prim::", 6) && strstr(name, "::"))
         operators_add_entries(operators.unit, list, aten ? name + 6 : name);
     for (size_t i = 0; i < CR_LEN(builtins); i++)
         if (operators_is_named(builtins[i], name))
@@ -446,7 +446,7 @@ static cr_status operators_get(const cr_sschemas **out, const char *name)
  * kept. */
 static bool operators_known(const char *name)
 {
-    if (cr_ops_find(strncmp(name, "aten::", 6) ? name : name + 6))
+    if (strstr(name, "::") && cr_ops_find(strncmp(name, "aten::", 6) ? name : name + 6))
         return true;
     for (size_t i = 0; i < CR_LEN(builtins); i++)
         if (operators_is_named(builtins[i], name))

@@ -135,12 +135,21 @@ static uint32_t parse_last_end(const parser *p)
     return at ? p->tokens.at[at - 1].end : 0;
 }
 
-/* The mark of a node ends where that of its last part does, when nothing is behind it. */
+/* torch's mark of a node of Python ends where that of its last part does; that of a subscript
+ * has one character more. */
 static void parse_mark_end(cr_sast *a)
 {
+    bool display = a->kind == CR_SAST_LIST || a->kind == CR_SAST_DICT;
+    uint32_t end = display ? a->range.start + 1 : 0;
+
+    if (a->kind == CR_SAST_ATTRIBUTE || a->kind == CR_SAST_FSTRING)
+        return;
     for (int i = 0; i < a->count; i++)
-        if (a->at[i] && a->at[i]->text_end == a->text_end)
-            a->range.end = a->at[i]->range.end;
+        if (a->at[i] && a->at[i]->range.end > end)
+            end = a->at[i]->range.end;
+    end += a->kind == CR_SAST_SUBSCRIPT;
+    if (end && end < a->range.end)
+        a->range.end = end;
 }
 
 /* A node from `start` to the last token that was read. */
@@ -154,7 +163,8 @@ static cr_sast *parse_node(parser *p, cr_sast_kind kind, uint32_t start, const p
     a->text_end = a->range.end;
     a->count = list ? (int)list->len : 0;
     a->at = list ? list->at : NULL;
-    parse_mark_end(a);
+    if (p->source->python)
+        parse_mark_end(a);
     for (int i = 0; i < a->count; i++)
         if (a->at[i] && a->at[i]->depth >= a->depth)
             a->depth = (uint16_t)(a->at[i]->depth + 1);

@@ -35,6 +35,8 @@ typedef struct cr_senv {
     cr_status (*member)(const char *cls, const char *name, cr_sname *out);
     /* The value of an expression's text in the function, for defaults. */
     cr_status (*value)(const char *function, const char *text, cr_sname *out);
+    /* Raises the caller's error of this kind, UnsupportedNodeError or NotSupportedError. */
+    cr_status (*refuse)(const char *kind, const char *text);
     /* The annotation ("List[int]") that an expression's text means; *out is in the session. */
     cr_status (*type)(const char *function, const char *text, char **out);
 } cr_senv;
@@ -43,6 +45,10 @@ typedef struct cr_senv {
  * yet.  The texts are copied. */
 CR_MUST cr_status cr_sunit_define(cr_sunit *u, const char *qualified, cr_sclass *owner,
                                   const cr_ssource *source, cr_sfunction **out);
+/* Makes a function that is not compiled a declaration, as methods of interfaces are: without a
+ * body, and with a result, a tensor unless it is declared.  Fails when the body is not `pass`.
+ */
+CR_MUST cr_status cr_sunit_declare(cr_sunit *u, cr_sfunction *f);
 /* Compiles the function and those that it calls. */
 CR_MUST cr_status cr_sunit_compile(cr_sunit *u, cr_sfunction *f);
 

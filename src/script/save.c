@@ -76,6 +76,16 @@ static cr_status save_signature(saver *s, const cr_sfunction *f)
     return f->graph ? save_block(s, f->graph->body) : CR_OK;
 }
 
+static void save_hooks(cr_text *out, const char *name, cr_sfunction *const *hook, size_t count)
+{
+    if (!count)
+        return;
+    cr_text_printf(out, "  %s = [", name);
+    for (size_t i = 0; i < count; i++)
+        cr_text_printf(out, "\"%s\", ", hook[i]->name);
+    cr_text_put(out, "]\n");
+}
+
 static cr_status save_put_item(saver *s, save_item item)
 {
     CR_TRY(cr_vec_reserve(&s->items, 1));
@@ -94,6 +104,13 @@ static cr_status save_function(saver *s, const cr_sfunction *f)
                        "'%s' cannot be saved: it stands for an operator that was "
                        "read from another archive",
                        f->qualified);
+    if (f->caller)
+        return cr_fail(CR_RUNTIME,
+                       "Could not export Python function call '%s'. Remove calls to Python "
+                       "functions before export. Did you forget to add @script or "
+                       "@script_method annotation? If this is a nn.ModuleList, add it to "
+                       "__constants__",
+                       f->name);
     CR_TRY(save_signature(s, f));
     return save_put_item(s, (save_item){.function = f});
 }
@@ -190,6 +207,8 @@ static cr_status save_class_text(cr_text *out, const cr_sclass *c, const cr_scod
     if (c->is_module) {
         save_name_list(out, c, "__parameters__", true);
         save_name_list(out, c, "__buffers__", false);
+        save_hooks(out, "__forward_pre_hooks__", c->prehook, c->prehook_count);
+        save_hooks(out, "__forward_hooks__", c->hook, c->hook_count);
     }
     save_attributes(out, c);
     save_constants(out, c, how);

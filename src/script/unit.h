@@ -48,7 +48,9 @@ struct cr_sfunction {
     cr_sgraph *graph;  /* NULL: not compiled yet, or an interface's method */
     const cr_sast *ast;
     bool compiling;
-    void *code; /* of the executor, which frees it through cr_sunit_set_drop */
+    void *caller; /* a function of the caller's language, which cr_script_call_out calls; or
+                     NULL */
+    void *code;   /* of the executor, which frees it through cr_sunit_set_drop */
 };
 
 cr_sunit *cr_sunit_new(void);

@@ -76,7 +76,7 @@ def test_lists_and_dicts_of_one_type():
     items = torch.jit.script([1, 2])
     assert type(items) is torch.ScriptList and list(items) == [1, 2] and type(items[:1]) is torch.ScriptList
     items.append(3)
-    with pytest.raises(TypeError, match="Could not cast Python instance of type str to int as an item"):
+    with pytest.raises(TypeError, match="Unable to cast <class 'str'> to int"):
         items.append("x")
     names = torch.jit.script({"a": 1})
     assert type(names) is torch.ScriptDict and dict(names.items()) == {"a": 1} and "a" in names

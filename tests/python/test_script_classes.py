@@ -7,6 +7,8 @@ import pytest
 
 import cresset as torch
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
 
 class Account:
     """Attributes of several types, a property, operators, a function without self."""
@@ -77,11 +79,6 @@ class Color(enum.Enum):
 
 class Other(enum.Enum):
     RED = 1
-
-
-@pytest.fixture(autouse=True)
-def no_warnings(recwarn):
-    yield
 
 
 def use(name: str) -> Tuple[int, int, bool, int, List[int], int]:

@@ -8,6 +8,7 @@ from typing import Final
 from .._C import _ScriptError as Error, _ScriptFunction as ScriptFunction
 from ..futures import Future as _CompletedFuture, _Future as Future
 from ..nn import Module
+from ._loaded import RecursiveScriptModule, ScriptModule
 
 __all__ = ["Attribute", "CompilationUnit", "Error", "Future", "ScriptFunction", "ScriptModule", "annotate",
            "enable_onednn_fusion", "export", "fork", "freeze", "ignore", "interface", "isinstance", "load",
@@ -46,28 +47,21 @@ def Attribute(value, type):
 
 
 
-class ScriptModule(Module):
-    """The class of compiled modules.  Methods of its subclasses are not compiled: use `script`."""
-
-
-class RecursiveScriptModule(ScriptModule):
-    """The class of modules that `script` and `trace` compiled, and that `load` read."""
-
-
 class CompilationUnit:
     """Functions compiled from source text: CompilationUnit(text).name(arguments)."""
 
     def __init__(self, lang=None, _frames_up=0):
         self._defined, self._functions = {}, {}
         if lang is not None:
-            self.define(lang)
+            self.define(lang, _frames_up=_frames_up + 1)
 
     def define(self, lang, rcb=None, _frames_up=0):
         """Compiles the functions of a text and adds them."""
         import textwrap
         from . import _frontend
+        names = _names_of_caller(_frames_up + 1)
         with _frontend.attempt():
-            self._functions.update(_frontend.define_unit(textwrap.dedent(lang), self._defined))
+            self._functions.update(_frontend.define_unit(textwrap.dedent(lang), self._defined, names))
 
     def __getattr__(self, name):
         try:
@@ -114,14 +108,14 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
         return obj
     if _builtin_isinstance(obj, types.FunctionType):
         return _frontend.compile_function(obj)
-    if type(obj) in (list, dict):
-        from .. import _jit_objects
-        return (_jit_objects.ScriptList if type(obj) is list else _jit_objects.ScriptDict)(obj)
     from . import _class
     if _builtin_isinstance(obj, type):
         with _frontend.attempt():
             _class.define(obj, _names_of_caller(_frames_up + 1), wanted=True)
         return obj
+    if _builtin_isinstance(obj, (list, dict)):
+        from . import _containers
+        return (_containers.ScriptList if _builtin_isinstance(obj, list) else _containers.ScriptDict)(obj)
     if _builtin_isinstance(obj, types.MethodType):
         return _frontend.compile_function(obj.__func__)
     with _frontend.attempt():
@@ -161,8 +155,11 @@ def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None
 
 
 def script_method(fn):
-    """Is refused: methods of subclasses of ScriptModule are not compiled."""
-    raise NotImplementedError("torch.jit.script_method is not implemented; use torch.jit.script on the module")
+    """Marks a method of a subclass of ScriptModule that is compiled when the object is made."""
+    import sys
+    _deprecate("script_method", _COMPILE_OR_EXPORT)
+    fn._script_method = {**sys._getframe(2).f_locals, **sys._getframe(1).f_locals}
+    return fn
 
 
 def script_if_tracing(fn):
@@ -285,8 +282,17 @@ def ignore(drop=False, **kwargs):
 
 
 def interface(obj):
-    """Marks a class as an interface.  Compiled code that names it as a type is refused."""
+    """Marks a class as an interface: a type whose values are objects that have its methods."""
+    from . import _class, _frontend
     _deprecate("interface")
+    if not _builtin_isinstance(obj, type):
+        raise RuntimeError("interface must be applied to a class")
+    if obj.__mro__ != (obj, object) and obj.__mro__ != (obj, *Module.__mro__):
+        raise RuntimeError("TorchScript interface does not support inheritance yet. Please directly inherit from "
+                           "'object' or 'nn.Module'.")
+    with _frontend.attempt():
+        _class.define_interface(obj, _names_of_caller(1))
+    obj.__torch_script_interface__ = True
     return obj
 
 
@@ -391,6 +397,8 @@ def wait(future):
     _deprecate("wait")
     return future.wait()
 
+
+_fork, _wait = fork, wait  # names that libraries use
 
 # --- settings of the compiler, which have no effect ---
 

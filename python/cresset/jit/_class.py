@@ -51,8 +51,7 @@ def _modifier(fn):
 def _define_function(cls, qualified, name, value, names):
     fn = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
     if _modifier(fn).startswith("ignore"):
-        raise RuntimeError("Methods of classes that are marked with @torch.jit.ignore cannot be called by compiled code: "
-                           f"{name}")
+        return None
     fn = _forms.unused(fn) if _modifier(fn).startswith("unused") else fn
     if isinstance(value, staticmethod):
         _frontend.define(fn, names=names, qualified=f"{qualified}.{name}")
@@ -98,6 +97,20 @@ def define(cls, names=None, wanted=False):
     init = f"{qualified}.__init__"
     for method in sorted(methods, key=lambda m: m != init):
         _C._script_compile(method)
+    return qualified
+
+
+def define_interface(cls, names=None):
+    """Defines an interface: the declarations of its methods."""
+    if cls in _frontend._classes:
+        return _frontend._classes[cls]
+    qualified = _frontend._classes[cls] = _frontend.qualified_name(cls)
+    kind = "module interface" if issubclass(cls, cresset.nn.Module) else "interface"
+    _C._script_add_class(qualified, kind)
+    names = {**(names or {}), **_closure_names(cls), cls.__name__: cls}
+    for name, fn in _functions_of(cls):
+        _frontend.define(fn, qualified, name, names)
+        _C._script_declare(f"{qualified}.{name}")
     return qualified
 
 

@@ -4,6 +4,7 @@ The compiler is in C.  It asks here what a name, an attribute or an annotation i
 pair of a kind and a payload, and may define further functions and classes in the program first.
 """
 import builtins
+import collections
 import enum
 import inspect
 import math
@@ -183,7 +184,9 @@ def _specials():
         cresset.device: ("operator", "aten::device"), cresset.set_grad_enabled: ("operator", "aten::set_grad_enabled"), typing.cast: ("special", "annotate"),
         builtins.print: ("operator", "prim::Print"), builtins.int: ("special", "int"),
         builtins.float: ("special", "float"), builtins.bool: ("special", "bool"),
-        builtins.str: ("special", "str"),
+        builtins.str: ("special", "str"), builtins.slice: ("special", "slice"), builtins.list: ("special", "list"),
+        builtins.dict: ("special", "dict"), builtins.hasattr: ("special", "hasattr"),
+        collections.OrderedDict: ("operator", "aten::dict"),
     }
 
 
@@ -248,10 +251,32 @@ def _describe_function(fn):
     if modifier.startswith("unused"):
         return "function", define(_forms.unused(fn))
     if modifier.startswith("ignore"):
-        raise RuntimeError(f"Python functions that are marked with @torch.jit.ignore cannot be called by compiled "
-                           f"code yet: {fn.__name__}")
+        return "function", define_python(fn)
     original = getattr(fn, "_script_if_tracing_original", None)
     return "function", define(original or fn)
+
+
+def define_python(fn, qualified=None, skip_self=False):
+    """Defines a function that programs call in Python; returns its qualified name.  Parameters without an annotation,
+    and such results, are tensors."""
+    key = fn if qualified is None else qualified
+    if key in _functions:
+        return _functions[key]
+    signature = inspect.signature(fn)
+    hints = {k: v for k, v in getattr(fn, "__annotations__", {}).items()}
+    scope = _Scope(getattr(fn, "__func__", fn))
+
+    def text_of(name):
+        hint = hints.get(name, cresset.Tensor)
+        return annotation(scope.evaluate(hint) if isinstance(hint, str) else hint)
+    params = [name for name, p in signature.parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    source = f"def {fn.__name__}({', '.join(f'{p}: {text_of(p)}' for p in params)}) -> {text_of('return')}:\n    pass\n"
+    form = _forms.Form(fn.__name__, fn.__module__, source, 1, inspect.getsourcefile(getattr(fn, "__func__", fn)),
+                       scope.globals)
+    qualified = qualified or qualified_name(fn)
+    _functions[key] = define(form, qualified=qualified)
+    _C._script_call_python(qualified, fn)
+    return qualified
 
 
 def _number_of(obj):
@@ -315,6 +340,10 @@ def define_named_tuple(cls):
     return _classes[cls]
 
 
+def _functions_of_interface(cls):
+    return [name for name, value in vars(cls).items() if isinstance(value, types.FunctionType)]
+
+
 # --- annotations ---
 
 _bare = (typing.List, typing.Dict, typing.Tuple, typing.Optional, dict)
@@ -363,6 +392,10 @@ def annotation(t):
         return define_named_tuple(t)
     if isinstance(t, type) and t in _classes:
         return _classes[t]
+    if isinstance(t, types.FunctionType) and hasattr(t, "__supertype__"):
+        return annotation(t.__supertype__)
+    if isinstance(t, typing.NewType):
+        return annotation(t.__supertype__)
     if isinstance(t, type) and issubclass(t, cresset.nn.Module):
         for name, module in _modules.items():
             if type(module) is t:
@@ -441,6 +474,11 @@ def _on_type(function, text):
     return annotation(t)
 
 
+def _on_refuse(kind, text):
+    from . import frontend
+    raise getattr(frontend, kind)(text)
+
+
 class Defined:
     """A function that is defined, by its qualified name."""
 
@@ -449,22 +487,22 @@ class Defined:
 
 
 class _UnitScope:
-    """Names of the functions of a unit: each other, and torch."""
+    """Names of the functions of a unit: each other, torch, and those of the code that made the unit."""
 
-    def __init__(self, functions):
-        self.functions = functions
+    def __init__(self, functions, names):
+        self.functions, self.names = functions, names
 
     def find(self, name):
-        if name == "torch":
-            return cresset
-        return self.functions.get(name, _absent)
+        if name in self.functions:
+            return self.functions[name]
+        return cresset if name == "torch" else self.names.get(name, _absent)
 
     def evaluate(self, text):
-        return eval(text, {"torch": cresset, **vars(typing)})
+        return eval(text, {"torch": cresset, **vars(typing), **self.names})
 
 
-def define_unit(source, functions):
-    """Defines the functions of a source text; `functions` gets them by name."""
+def define_unit(source, functions, names):
+    """Defines the functions of a source text, which sees `names`; `functions` gets them by name."""
     import ast
     tree = ast.parse(source)
     made = []
@@ -473,7 +511,7 @@ def define_unit(source, functions):
             raise RuntimeError("Expected functions in the source of a CompilationUnit")
         qualified = free_name(f"__torch__.{node.name}")
         functions[node.name] = Defined(qualified)
-        _scopes[qualified] = _UnitScope(functions)
+        _scopes[qualified] = _UnitScope(functions, names)
         made.append((node, qualified))
     for node, qualified in made:
         text = ast.get_source_segment(source, node)

@@ -6,11 +6,9 @@ the program's method.
 """
 import collections
 import os
-import pickle
 
 from .. import _C
-from ..nn.parameter import Parameter
-from . import RecursiveScriptModule
+from ..nn import Module
 from ._graph import Graph
 
 _named_tuples = {}
@@ -49,6 +47,15 @@ class LoadedMethod:
         return Graph(self._object.graph(self.name))
 
     @property
+    def inlined_graph(self):
+        """The graph with the graphs of the functions that it calls."""
+        return Graph(self._object.inlined_graph(self.name))
+
+    def graph_for(self, *args, **kwargs):
+        """The graph that a call runs."""
+        return self.inlined_graph
+
+    @property
     def schema(self):
         """The declaration with types."""
         return self._object.schema(self.name)
@@ -62,11 +69,25 @@ def _hook(object, name):
     return lambda module, args, result: object.call(name, (args, result))
 
 
-class LoadedModule(RecursiveScriptModule):
-    """A module of an archive."""
+class _CompilesItself(type):
+    """Objects of subclasses of ScriptModule are compiled when `__init__` is done."""
 
-    def __init__(self, object):
-        super().__init__()
+    def __call__(cls, *args, **kwargs):
+        made = super().__call__(*args, **kwargs)
+        if not issubclass(cls, RecursiveScriptModule) and "_c" not in made.__dict__:
+            from . import _recursive
+            _recursive.compile_in_place(made)
+        return made
+
+
+class ScriptModule(Module, metaclass=_CompilesItself):
+    """A module whose attributes and methods are those of a program.
+
+    Methods of subclasses that `script_method` marks are compiled when the object is made.
+    """
+
+    def _adopt(self, object):
+        """Makes this the module of a program's object."""
         made = self.__dict__
         made["_c"] = object
         made["_plain"] = set()
@@ -82,21 +103,22 @@ class LoadedModule(RecursiveScriptModule):
             elif name == "training":
                 made["training"] = value
             else:
-                self._plain.add(name)
+                made["_plain"].add(name)
         made["_method_names"] = frozenset(object.methods())
         for name in object.hooks(True):
             self.register_forward_pre_hook(_pre_hook(object, name))
         for name in object.hooks(False):
             self.register_forward_hook(_hook(object, name))
 
+    def define(self, src):
+        """Compiles a method of this module from its source text."""
+        from . import _recursive
+        _recursive.define_method(self, src)
+
     @property
     def original_name(self):
         """The name of the class that was compiled."""
         return _original_name(self._c.name)
-
-    def forward(self, *args, **kwargs):
-        """Runs the program's method `forward`."""
-        return self._c.call("forward", args, kwargs)
 
     def __getattr__(self, name):
         made = self.__dict__
@@ -106,13 +128,21 @@ class LoadedModule(RecursiveScriptModule):
             return made["_constant_values"][name]
         if name in made.get("_method_names", ()):
             return LoadedMethod(self._c, name)
+        if f"__{name}_getter" in made.get("_method_names", ()):
+            return self._c.call(f"__{name}_getter", ())
         return super().__getattr__(name)
 
     def __setattr__(self, name, value):
-        if name in self.__dict__.get("_plain", ()):
+        made = self.__dict__
+        if name in made.get("_plain", ()):
             self._c.set(name, value)
             return
+        if f"__{name}_setter" in made.get("_method_names", ()):
+            self._c.call(f"__{name}_setter", (value,))
+            return
         super().__setattr__(name, value)
+        if "_c" not in made:
+            return
         if name in self._parameters or name in self._buffers or name == "training":
             self._c.set(name, value)
 
@@ -124,7 +154,7 @@ class LoadedModule(RecursiveScriptModule):
     def _apply(self, fn, recurse=True):
         result = super()._apply(fn, recurse)
         for module in self.modules():
-            if isinstance(module, LoadedModule):
+            if isinstance(module, ScriptModule) and "_c" in module.__dict__:
                 module._sync()
         return result
 
@@ -132,7 +162,7 @@ class LoadedModule(RecursiveScriptModule):
         """Sets the mode of this module and of those inside."""
         super().train(mode)
         for module in self.modules():
-            if isinstance(module, LoadedModule):
+            if isinstance(module, ScriptModule) and "_c" in module.__dict__:
                 module._c.set("training", mode)
         return self
 
@@ -145,6 +175,20 @@ class LoadedModule(RecursiveScriptModule):
     def graph(self):
         """The typed graph of `forward`."""
         return Graph(self._c.graph("forward"))
+
+    @property
+    def inlined_graph(self):
+        """The graph of `forward` with the graphs of the functions that it calls."""
+        return Graph(self._c.inlined_graph("forward"))
+
+    @property
+    def code_with_constants(self):
+        """The source of `forward`, and its constants by name: this one writes numbers in the source."""
+        return self.code, {}
+
+    def graph_for(self, *args, **kwargs):
+        """The graph that a call runs."""
+        return self.inlined_graph
 
     def _children_in_order(self):
         """The modules of a list; other modules have no items."""
@@ -170,6 +214,7 @@ class LoadedModule(RecursiveScriptModule):
         return copied
 
     def __getstate__(self):
+        import pickle
         raise pickle.PickleError(
             "ScriptModules cannot be deepcopied using copy.deepcopy or saved using torch.save. Mixed serialization of "
             "script and non-script modules is not supported. For purely script modules use "
@@ -190,7 +235,19 @@ class LoadedModule(RecursiveScriptModule):
         return f"original_name={self.original_name}"
 
 
-LoadedModule.__name__ = LoadedModule.__qualname__ = "RecursiveScriptModule"
+class RecursiveScriptModule(ScriptModule):
+    """A module that `script` or `trace` compiled, or that `load` read."""
+
+    def __init__(self, object):
+        super().__init__()
+        self._adopt(object)
+
+    def forward(self, *args, **kwargs):
+        """Runs the program's method `forward`."""
+        return self._c.call("forward", args, kwargs)
+
+
+LoadedModule = RecursiveScriptModule
 
 
 def _open(f):

@@ -81,6 +81,25 @@ def member(qualified, name, value):
     return cls[name]
 
 
+# --- functions in archives ---
+
+def module_of(function):
+    """A module whose `forward` calls a compiled function."""
+    from . import _forms
+    from ._loaded import RecursiveScriptModule
+    params = _C._script_params(function.qualified_name)
+    names = [name for name, _, _ in params]
+    head = ", ".join(f"{name}: {kind}" if default is None else f"{name}: {kind} = {default}" for name, kind, default in params)
+    source = f"def forward(self{', ' + head if head else ''}):\n    return _function({', '.join(names)})\n"
+    with _frontend.attempt():
+        cls = _frontend.free_name("__torch__.PlaceholderModule")
+        _C._script_add_class(cls, "module")
+        _C._script_add_attribute(cls, "training", "bool", False, False)
+        form = _forms.Form("forward", "__main__", source, 1, None, {"_function": function})
+        _C._script_compile(_frontend.define(form, cls, "forward"))
+    return RecursiveScriptModule(_C._script_new(cls, {"training": True}))
+
+
 _operators = ["__len__", "__contains__", "__getitem__", "__setitem__", "__delitem__", "__add__", "__sub__", "__mul__",
               "__truediv__", "__floordiv__", "__mod__", "__pow__", "__matmul__", "__and__", "__or__", "__xor__",
               "__lshift__", "__rshift__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__neg__",

@@ -96,6 +96,11 @@ def _constant_key(value):
     return type(value), repr(value)
 
 
+def _calls_python(cls):
+    """Whether a method of the class is left to Python, so the compiled class has one module."""
+    return any(getattr(getattr(cls, name, None), "_torchscript_modifier", "").startswith("ignore") for name in dir(cls))
+
+
 class _Shape:
     """What a module's compiled class consists of."""
 
@@ -116,14 +121,26 @@ class _Shape:
             if name not in _skipped and name not in self.values and name not in self.constants:
                 self._attribute(name, value, hints)
         for name, child in module._modules.items():
+            hint = hints.get(name)
             if child is None:
                 self._add(name, None, "NoneType")
+            elif getattr(hint, "__torch_script_interface__", False):
+                self._add_interface(name, child, hint)
             else:
                 self.children.append((name, script_module(child)))
 
     def _add(self, name, value, text, parameter=False, buffer=False):
         self.attributes.append((name, text, parameter, buffer))
         self.values[name] = value
+
+    def _add_interface(self, name, child, interface):
+        """A module that is known by an interface, whose methods it has."""
+        made = script_module(child)
+        for method in _frontend._functions_of_interface(interface):
+            found = member(made._c.name, child, method) if method not in made._c.methods() else None
+            if found is not None:
+                _C._script_compile(found[1])
+        self._add(name, made._c, _frontend._classes[interface])
 
     def _constant(self, module, name):
         if name in self.values or name in module._modules or not hasattr(module, name):
@@ -144,7 +161,9 @@ class _Shape:
 
     def key(self, module):
         constants = tuple((k, _constant_key(self.constants[k])) for k in sorted(self.constants))
-        return (type(module), tuple(self.attributes), constants,
+        hooks = tuple((_Identity(hook), before) for hook, before in _hooks_of(module))
+        own = _Identity(module) if _calls_python(type(module)) else None
+        return (type(module), hooks, own, tuple(self.attributes), constants,
                 tuple((n, c._c.name) for n, c in self.children), getattr(module, "_script_distinct", None))
 
 
@@ -181,9 +200,10 @@ def member(cls, module, name):
         return _frontend.describe(vars(module)[name])
     static = inspect.getattr_static(type(module), name, None)
     fn = _find_method(module, name)
+    if name.startswith("__") and name.endswith(("_getter", "_setter")):
+        return _accessor(cls, module, name)
     if isinstance(static, property):
-        raise NotImplementedError(f"torch.jit.script does not compile properties yet: '{name}' of "
-                                  f"'{type(module).__name__}'")
+        return None
     if fn is None:
         if static is not None and _C is not None and not isinstance(static, property) and not callable(static):
             return _frontend.describe(static)
@@ -191,12 +211,27 @@ def member(cls, module, name):
         return None
     modifier = getattr(fn, "_torchscript_modifier", "")
     if modifier.startswith("ignore"):
-        raise RuntimeError("Methods that are marked with @torch.jit.ignore cannot be called by compiled code yet: "
-                           f"{name}")
+        bound = fn if isinstance(static, staticmethod) else types.MethodType(fn, module)
+        return "function", _frontend.define_python(bound, f"{cls}.{name}")
     if modifier.startswith("unused"):
         fn = _forms.unused(fn)
     if isinstance(static, staticmethod):
         return "function", _frontend.define(fn)
+    return "function", _frontend.define(fn, cls, name)
+
+
+def _accessor(cls, module, name):
+    """The function of a property: __name_getter or __name_setter."""
+    static = inspect.getattr_static(type(module), name[2:-7], None)
+    if not isinstance(static, property) or name[2:-7] in getattr(module, "__jit_unused_properties__", ()):
+        return None
+    fn = static.fget if name.endswith("_getter") else static.fset
+    if fn is None:
+        return None
+    if getattr(fn, "_torchscript_modifier", "").startswith(("ignore", "unused")):
+        return None
+    if f"{cls}.{name}" in _frontend._scopes:
+        return "function", f"{cls}.{name}"
     return "function", _frontend.define(fn, cls, name)
 
 
@@ -210,6 +245,8 @@ def _explain(module, name):
 
 def _exported(module):
     names = []
+    if isinstance(module, cresset.jit.ScriptModule):
+        return [n for n in dir(type(module)) if hasattr(inspect.getattr_static(type(module), n, None), "_script_method")]
     if _find_method(module, "forward") is not None and \
             inspect.getattr_static(type(module), "forward", None) is not inspect.getattr_static(Module, "forward"):
         names.append("forward")
@@ -223,10 +260,8 @@ def _exported(module):
 def script_module(module):
     """The compiled module, which shares parameters and buffers with the module."""
     from ._loaded import LoadedModule
-    if isinstance(module, cresset.jit.ScriptModule) and hasattr(module, "_c"):
+    if isinstance(module, cresset.jit.ScriptModule) and "_c" in module.__dict__:
         return module
-    if module._forward_hooks or module._forward_pre_hooks:
-        raise NotImplementedError(f"torch.jit.script does not compile forward hooks yet; '{type(module).__name__}' has some")
     shape = _Shape(module)
     key = shape.key(module)
     name = _frontend._shared.get(key)
@@ -239,8 +274,115 @@ def script_module(module):
             if getattr(fn, "_torchscript_modifier", "").startswith(("ignore", "unused")):
                 continue
             if f"{name}.{method}" not in _frontend._scopes:
-                _frontend.define(fn, name, method)
-            _C._script_compile(f"{name}.{method}")
+                _frontend.define(fn, name, method, getattr(fn, "_script_method", None))
+        _define_hooks(module, name)
+        for method in methods:
+            if f"{name}.{method}" in _frontend._scopes:
+                _C._script_compile(f"{name}.{method}")
+        for property in _properties(module):
+            for accessor in (f"__{property}_getter", f"__{property}_setter"):
+                if _accessor(name, module, accessor) is not None:
+                    _C._script_compile(f"{name}.{accessor}")
         _frontend._shared[key] = name
     values = {**shape.values, **{n: c._c for n, c in shape.children}}
-    return LoadedModule(_C._script_new(name, values))
+    made = LoadedModule(_C._script_new(name, values))
+    _copy_ignored(module, made, shape)
+    return made
+
+
+def _properties(module):
+    """Names of the properties of the module's own classes."""
+    if _frontend.ours(type(module).__module__):
+        return
+    for name in dir(type(module)):
+        static = inspect.getattr_static(type(module), name, None)
+        owner = next((base for base in type(module).__mro__ if name in vars(base)), Module)
+        if isinstance(static, property) and not _frontend.ours(owner.__module__):
+            yield name
+
+
+def _copy_ignored(module, made, shape):
+    """Gives the compiled module the methods and attributes that only Python sees."""
+    for name in dir(type(module)):
+        static = inspect.getattr_static(type(module), name, None)
+        if getattr(static, "_torchscript_modifier", "").startswith(("ignore", "unused")):
+            made.__dict__[name] = types.MethodType(static, made)
+    for name in getattr(module, "__jit_ignored_attributes__", ()):
+        made.__dict__[name] = getattr(module, name)
+
+
+# --- hooks ---
+
+def _hooks_of(module):
+    """((function, name), runs before forward), in order."""
+    for hooks, before in ((module._forward_pre_hooks, True), (module._forward_hooks, False)):
+        for hook in hooks.values():
+            yield hook, before
+
+
+def _define_hooks(module, cls):
+    defined = {}
+    for hook, before in _hooks_of(module):
+        if not isinstance(hook, types.FunctionType):
+            raise NotImplementedError("torch.jit.script does not compile hooks that are no functions; "
+                                      f"'{type(module).__name__}' has one")
+        name = hook.__name__
+        if (before, name) in defined and defined[before, name] is not hook:
+            kind = "Pre-hook" if before else "Hook"
+            raise RuntimeError(f"{kind} '{name}' on {type(module).__name__} has at least two different python definitions. "
+                               "Please use unique names for all hooks.")
+        if (before, name) not in defined:
+            if f"{cls}.{name}" in _frontend._scopes or _find_method(module, name) is not None or \
+                    (not before, name) in defined:
+                raise RuntimeError(f"Can't define hook: {name} on class: {cls} because a method or hook with that name "
+                                   "already exists.")
+            _frontend.define(hook, cls, name)
+        defined[before, name] = hook
+        _C._script_add_hook(cls, name, before)
+    for (before, name), hook in defined.items():
+        _check_hook(cls, name, hook, before)
+
+
+def _check_hook(cls, name, hook, before):
+    _C._script_compile(f"{cls}.{name}")
+
+
+# --- subclasses of ScriptModule ---
+
+def wrap_cpp_module(object):
+    """The module of a program's object."""
+    from ._loaded import RecursiveScriptModule
+    return RecursiveScriptModule(object)
+
+
+def compile_in_place(module):
+    """Compiles the methods that `script_method` marks, and makes the object that of the program."""
+    from ._loaded import LoadedMethod
+    with _frontend.attempt():
+        made = script_module(module)
+    for name in made.__dict__["_plain"]:
+        module.__dict__.pop(name, None)
+    for name in ("_c", "_plain", "_constant_values", "_method_names"):
+        module.__dict__[name] = made.__dict__[name]
+    module._modules = made._modules
+    for name in _exported(module):
+        module.__dict__[name] = LoadedMethod(module._c, name)
+
+
+def define_method(module, source):
+    """Compiles a method of a module, of which the class has no other module, from a source text."""
+    import ast
+    import textwrap
+    from ._loaded import LoadedMethod
+    if "_c" not in module.__dict__:
+        module.__dict__["_script_distinct"] = object()
+        compile_in_place(module)
+    text = textwrap.dedent(source)
+    name = ast.parse(text).body[0].name
+    cls = module._c.name
+    with _frontend.attempt():
+        _frontend._scopes[f"{cls}.{name}"] = _frontend._UnitScope({}, {})
+        _C._script_define(f"{cls}.{name}", cls, text, None, 1, 0)
+        _C._script_compile(f"{cls}.{name}")
+    module.__dict__["_method_names"] = frozenset(module._c.methods())
+    module.__dict__[name] = LoadedMethod(module._c, name)

@@ -370,6 +370,245 @@ class M(nn.Module):
     def forward(self, x):
         return self.inner(x) + self.inner(x, 3) + self.inner(x, k=2)
 """, ["torch.ones(2)"]),
+    # containers
+    ("def f(l: List[int]):\n    if l:\n        return 1\n    return 0\n", ["[1]", "[]"]),
+    ("def f(d: Dict[str, int]):\n    return bool(d)\n", ["{'a': 1}", "{}"]),
+    ("def f(s: str):\n    return s if s else 'none'\n", ["'a'", "''"]),
+    ("def f():\n    return dict(foo=1, bar=2)\n", [""]),
+    ("def f():\n    return dict([('a', 1)], b=3)\n", [""]),
+    ("def f(d: Dict[str, int]):\n    return dict(d)\n", ["{'a': 1}"]),
+    ("def f(n: int):\n    return {i: i * 2 for i in range(n)}\n", ["3"]),
+    ("def f(l: List[str]):\n    return dict({s: len(s) for s in l})\n", ["['a', 'bc']"]),
+    ("def f(a: List[int], b: List[int]):\n    return min(a, b), max(a)\n", ["[1, 2], [1, 3]"]),
+    ("def f(l: List[bool]):\n    return min(l)\n", ["[True, False]"]),
+    ("def f(x):\n    l: List[List[float]] = x.tolist()\n    return l\n", ["torch.arange(4.0).view(2, 2)"]),
+    ("def f(d: Dict[str, int]):\n    return d.popitem()\n", ["{'a': 1, 'b': 2}"]),
+    ("def f():\n    return list(range(5)), list('abc'), list((1, 2))\n", [""]),
+    ("def f(l: List[int]):\n    part = slice(1, 3)\n    return l[part]\n", ["[1, 2, 3, 4]"]),
+    ("def f(t: Tuple[int, str, float, int]):\n    return t[::2], t[::-1], t[1:3], t[-3:]\n", ["(1, 'a', 2.5, 4)"]),
+    ("def f(t: Tuple[int, int, int]):\n    a, *b = t\n    return a, b\n", ["(1, 2, 3)"]),
+    ("def f(l: List[int]):\n    a, *b = l\n    return a\n", []),
+    ("def f(x):\n    return x[:, [0, 1]]\n", ["torch.arange(6).view(2, 3)"]),
+    ("def f(l: List[int]):\n    l[0:2] = [5, 6]\n    return l\n", []),
+    ("def f(x):\n    return x[..., [0]]\n", []),
+    ("def f(x, y: int):\n    x[0, 1:] = y\n    return x\n", ["torch.arange(6).view(2, 3), 9"]),
+    ("def f(x):\n    x[x > 2] = 0.5\n    return x\n", ["torch.arange(4.0)"]),
+    ("def f(x):\n    x[x > 2] += 1\n    x[0] *= 3\n    return x\n", ["torch.arange(1.0, 5.0)"]),
+    ("def f(x):\n    assert x.sum() > 0\n    return x\n", ["torch.ones(2)", "-torch.ones(2)"]),
+    ("def f(d: Dict[str, int], k: str):\n    return d[k]\n", ["{'a': 1}, 'a'", "{'a': 1}, 'z'"]),
+    ("def f(d: Dict[str, int], k: str):\n    del d[k]\n    return d\n", ["{'a': 1}, 'a'", "{'a': 1}, 'z'"]),
+    ("def f(l: List[int]):\n    return l.index(9)\n", ["[1, 9]", "[1]"]),
+    ("def f(l: List[Tuple[int, str]]):\n    l.sort()\n    return l\n", ["[(2, 'b'), (2, 'a'), (1, 'z')]"]),
+    ("def f(x):\n    v, i = x.max(1)\n    m = x.max(1)\n    return m.values, m.indices, v\n", ["torch.arange(6.0).view(2, 3)"]),
+    ("def f(l: List[int]):\n    return [1, None, 2], len(l)\n", ["[1]"]),
+    ("def f(x: Union[int, str, List[int]]):\n    if isinstance(x, (int, str)):\n        return str(x)\n    return str(len(x))\n",
+     ["1", "'a'", "[1, 2]"]),
+    ("def f(n: int):\n    x: Union[int, str] = n\n    if n > 2:\n        x = 'big'\n    return x\n", ["1", "3"]),
+    ("def f(n: int):\n    x: Optional[int] = None\n    if n > 2:\n        x = n\n    if x is None:\n        return -1\n"
+     "    return x\n", ["1", "3"]),
+    ("def f(x: Any):\n    if isinstance(x, int):\n        return x + 1\n    return 0\n", ["1", "'a'"]),
+    # classes
+    ("""
+class Account:
+    def __init__(self, owner: str, balance: int = 10):
+        self.owner = owner
+        self.balance = balance
+        self.history: List[int] = []
+
+    def add(self, n: int):
+        self.balance += n
+        self.history.append(n)
+        return self.balance
+
+
+def f(name: str):
+    a = Account(name)
+    b = Account(name, balance=2)
+    return a.add(5) + b.add(1), a.owner, a.history
+""", ["'x'"]),
+    ("""
+class Vector:
+    def __init__(self, x: float, y: float):
+        self.x = x
+        self.y = y
+
+    def __add__(self, other: 'Vector') -> 'Vector':
+        return Vector(self.x + other.x, self.y + other.y)
+
+    def __mul__(self, k: float) -> 'Vector':
+        return Vector(self.x * k, self.y * k)
+
+    def __neg__(self) -> 'Vector':
+        return Vector(-self.x, -self.y)
+
+    def __eq__(self, other: 'Vector') -> bool:
+        return self.x == other.x and self.y == other.y
+
+    def __getitem__(self, i: int) -> float:
+        return self.x if i == 0 else self.y
+
+    def __len__(self) -> int:
+        return 2
+
+
+def f(k: float):
+    v = (Vector(1.0, 2.0) + Vector(k, k)) * 2.0
+    w = -v
+    return v[0], w[1], v == w, len(v)
+""", ["3.0"]),
+    ("""
+class Box:
+    def __init__(self, n: int):
+        self.n = n
+
+    @property
+    def double(self) -> int:
+        return self.n * 2
+
+    @double.setter
+    def double(self, v: int):
+        self.n = v // 2
+
+    @staticmethod
+    def make(n: int) -> 'Box':
+        return Box(n)
+
+
+def f(n: int):
+    b = Box.make(n)
+    b.double = 10
+    return b.double, b.n
+""", ["3"]),
+    ("""
+class Node:
+    def __init__(self, x):
+        self.x = x
+
+    def twice(self):
+        return self.x * 2
+
+
+def g(n: Node):
+    return n.twice()
+
+
+def f(x):
+    return g(Node(x + 1))
+""", ["torch.ones(2)"]),
+    ("class A:\n    def __init__(self, x: int):\n        self.x = x\n\n\ndef f(a: A):\n    return a.y\n", []),
+    ("class A:\n    def __init__(self, x: int):\n        self.x = x\n\n    def g(self):\n        self.y = 1\n\n\n"
+     "def f(n: int):\n    return A(n).x\n", []),
+    ("class A:\n    def __init__(self, x: int):\n        if x > 1:\n            self.x = x\n\n\n"
+     "def f(n: int):\n    return A(n).x\n", []),
+    ("class A:\n    def __init__(self, x: int):\n        self.x = x\n        self.x = 'a'\n\n\n"
+     "def f(n: int):\n    return A(n).x\n", []),
+    ("""
+@dataclass
+class Point:
+    x: int
+    y: int = 7
+
+
+def f(n: int):
+    p, q = Point(n), Point(n, 8)
+    return p.x + q.y, p == q
+""", ["1"]),
+    # modules
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n = 3
+
+    @property
+    def double(self) -> int:
+        return self.n * 2
+
+    def forward(self, x):
+        return x * self.double
+""", ["torch.ones(2)"]),
+    ("""
+class Inner(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+        def before(self, input: Tuple[torch.Tensor]) -> torch.Tensor:
+            return input[0] * 2
+
+        def after(self, input: Tuple[torch.Tensor], result: torch.Tensor) -> torch.Tensor:
+            return result - input[0]
+        self.inner.register_forward_pre_hook(before)
+        self.inner.register_forward_hook(after)
+
+    def forward(self, x):
+        return self.inner(x)
+""", ["torch.ones(2)"]),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleDict({'a': nn.Identity(), 'b': nn.ReLU()})
+
+    def forward(self, x):
+        for name, layer in self.layers.items():
+            x = layer(x) + len(name)
+        return self.layers['b'](x)
+""", ["torch.ones(2)"]),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.color = Color.BLUE
+
+    def forward(self, x):
+        if self.color == Color.RED:
+            return x
+        return x + self.color.value
+
+
+class Color(Enum):
+    RED = 1
+    BLUE = 2
+""", ["torch.ones(2)"]),
+    ("""
+class Pair(NamedTuple):
+    a: int
+    b: str = 'x'
+
+
+def f(n: int):
+    p = Pair(a=n)
+    q = Pair(n, 'y')
+    return p, q.b
+""", ["1"]),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(2, 3)
+
+    def forward(self, x):
+        out, (h, c) = self.lstm(x)
+        return out.shape, h.shape
+""", ["torch.ones(4, 1, 2)"]),
+    ("""
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRUCell(2, 3)
+
+    def forward(self, x):
+        h = torch.zeros(1, 3)
+        for i in range(x.size(0)):
+            h = self.gru(x[i], h)
+        return h.shape
+""", ["torch.ones(4, 1, 2)"]),
     # errors
     ("def f(x):\n    return y\n", []),
     ("def f(x: int):\n    return x + 'a'\n", []),
@@ -387,9 +626,69 @@ class M(nn.Module):
     ("def f(n: int):\n    n.x = 3\n    return n\n", []),
     ("def f(t: Tuple[int, str], n: int):\n    return t[n]\n", []),
     ("def f(t: Tuple[int, str]):\n    return t[5]\n", []),
+    ('def f(x:int)->str:\n    return abs(x)\n', []),
+    ('def f(x:int)->str:\n    return max(x, 3)\n', []),
+    ('def f(x:int)->str:\n    return (x + 1)\n', []),
+    ('def f(x:int)->str:\n    return [x, 1]\n', []),
+    ("def f(x:int)->str:\n    return {'a': x}\n", []),
+    ('def f(x:int)->str:\n    return (x, 1)\n', []),
+    ('def f(x)->str:\n    return x.sum()\n', []),
+    ('def f(x)->str:\n    return x.shape\n', []),
+    ('def f(x)->str:\n    return x.sum(dim=1)\n', []),
+    ('def f(x)->str:\n    return x[0]\n', []),
+    ('def f(x)->str:\n    return x[0:1]\n', []),
+    ('def f(x)->str:\n    return x[0:1, 2]\n', []),
+    ('def f(x)->str:\n    return -x\n', []),
+    ('def f(x: int)->str:\n    return 1 if x > 2 else 2\n', []),
+    ('def f(x: int)->str:\n    return not x\n', []),
+    ('def f(x: int)->str:\n    return 1.5\n', []),
+    ('def f(x: int)->str:\n    return x == 1 and x == 2\n', []),
+    ('def f(x: int)->str:\n    return [i for i in range(x)]\n', []),
+    ('def f(x: int)->str:\n    return float(x) + abs(x)\n', []),
+    ('def f(x: int)->str:\n    return None\n', []),
+    ("def f(x: int)->int:\n    return f'{x}'\n", []),
+    ('def f(x: int)->str:\n    return True\n', []),
+    ('def f(x: List[int])->str:\n    return x[-1]\n', []),
+    ('def f(x)->str:\n    return x[:, None]\n', []),
+    ('def f(x)->str:\n    return torch.cat([x, x], dim=0)\n', []),
+    ('def f(x: int):\n    y: str = x\n    return y\n', []),
+    ('def f(x: int):\n    y = x.foo\n', []),
+    ("def f(x: int):\n    for i in range(3):\n        x = 'a'\n    return x\n", []),
+    ('def f(x: int):\n    return foo(x)\n', []),
+    ('def f(x: int):\n    return torch.nosuch(x)\n', []),
+    ("def f(x: int):\n    while x:\n        x += 'a'\n    return x\n", []),
+    ('def f(x: int):\n    print(x, y)\n', []),
+    ('def f(x: int):\n    return x[0]\n', []),
+    ("def f(x: int):\n    if x > 1:\n        y = 1\n    else:\n        y = 'a'\n    return y\n", []),
+    ('def f(x: int):\n    a, b, c = (x, x)\n    return a\n', []),
+    ('def f(x: int):\n    raise NotImplementedError\n', []),
+    ('def f(x: List[int]):\n    return x.foo()\n', []),
+    ('def f(x: int):\n    assert x, 3\n    return x\n', []),
+    ('def f(x: Dict[str,int]):\n    return x[0]\n', []),
+    ('def f(x: Optional[List[int]]):\n    return len(x)\n', []),
+    ('def f(x: int):\n    global y\n    return x\n', []),
+    ('def f(x: int):\n    try:\n        return x\n    except Exception:\n        return 2\n', []),
+    ('def f(x: int):\n    f = lambda y: y\n    return f(x)\n', []),
+    ('def f(x: int):\n    import math\n    return x\n', []),
+    ('def f(x: int):\n    class A: pass\n    return x\n', []),
+    ('def f(x: int, *args):\n    return x\n', []),
+    ('def f(x: int, **kw):\n    return x\n', []),
+    ('def f(x: int):\n    return [a for a in range(x) if a > 1]\n', []),
+    ('def f(x: int):\n    yield x\n', []),
+    ('def f(x: int):\n    return (a for a in range(x))\n', []),
+    ('def f(x: int):\n    return {1, 2}\n', []),
+    ('def f(x: int):\n    y = x = 3\n    return y\n', []),
+    ('def f(x: int):\n    return (y := x)\n', []),
+    ('def f(x: int):\n    return f"{x:3d}"\n', []),
+    ('def f(x: int):\n    del x\n    return 1\n', []),
+    ('def f(x: int):\n    return len(x)\n', []),
+    ('def f(x: int):\n    return torch.add(x, [1])\n', []),
+    ("def f(x: 'Foo'):\n    return x\n", []),
+    ('def f(x: int) -> Tuple[int, str]:\n    return x, x\n', []),
 ]
 
 HEAD = """import math
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, Final, List, NamedTuple, Optional, Tuple, Union
 

@@ -7,6 +7,7 @@
 #include "script/archive.h"
 #include "script/code.h"
 #include "script/execute.h"
+#include "script/inline.h"
 #include "script/operators.h"
 #include "script/python.h"
 #include <string.h>
@@ -317,6 +318,34 @@ static int script_infer(PyObject *x, const cr_stype **out)
     return script_infer_class(x, out);
 }
 
+/* --- lists and dicts that Python and programs share --- */
+
+typedef struct {
+    PyObject_HEAD cr_ivalue value; /* a list or a dict that has a type */
+} script_shared;
+
+static PyTypeObject script_items_type;
+
+/* The shared list or dict that an object of jit._containers has; 0 when it has none. */
+static int script_from_shared(PyObject *x, cr_iv_kind kind, const cr_stype *type,
+                              cr_ivalue *out)
+{
+    PyObject *inner = PyObject_GetAttrString(x, "_items");
+    int done = 0;
+
+    if (!inner)
+        return cr_py_forget_error() ? 0 : -1;
+    if (Py_IS_TYPE(inner, &script_items_type)) {
+        cr_ivalue v = ((script_shared *)inner)->value;
+        const cr_stype *has = v.kind == CR_IV_LIST ? v.list->type : v.dict->type;
+        done = v.kind == (uint8_t)kind && cr_stype_equal(has, type);
+        if (done)
+            *out = cr_ivalue_keep(v);
+    }
+    Py_DECREF(inner);
+    return done;
+}
+
 /* --- values from Python: 1 done, 0 not of the type, -1 raised --- */
 
 static int script_from_python(PyObject *x, const cr_stype *type, cr_ivalue *out);
@@ -328,7 +357,7 @@ static int script_from_sequence(PyObject *x, const cr_stype *type, cr_ivalue *ou
     int done = 1;
 
     if (tuple ? !PyTuple_Check(x) : !PyList_Check(x) && !PyTuple_Check(x))
-        return 0;
+        return tuple ? 0 : script_from_shared(x, CR_IV_LIST, type, out);
     Py_ssize_t n = PySequence_Size(x);
     if (tuple && n != type->count)
         return 0;
@@ -358,7 +387,7 @@ static int script_from_dict(PyObject *x, const cr_stype *type, cr_ivalue *out)
     int done = 1;
 
     if (!PyDict_Check(x))
-        return 0;
+        return script_from_shared(x, CR_IV_DICT, type, out);
     if (script_status(cr_idict_new(&made, type)) < 0)
         return -1;
     while (done > 0 && PyDict_Next(x, &at, &key, &value)) {
@@ -885,6 +914,23 @@ static PyObject *script_graph(PyObject *self, PyObject *arg)
     return made;
 }
 
+static PyObject *script_text_of(cr_text *text, cr_status st)
+{
+    st = st ? st : cr_text_status(text);
+    PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(text));
+    cr_text_drop(text);
+    return made;
+}
+
+static PyObject *script_inlined_graph(PyObject *self, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    cr_sfunction *f = name ? script_method(self, name) : NULL;
+    cr_text text = {0};
+
+    return f ? script_text_of(&text, cr_sfunction_print_inlined(&text, f)) : NULL;
+}
+
 static PyObject *script_schema(PyObject *self, PyObject *arg)
 {
     const char *name = PyUnicode_AsUTF8(arg);
@@ -1002,6 +1048,7 @@ static PyMethodDef script_object_methods[] = {
     {"hooks", script_hooks, METH_O, "Names of hooks: hooks(before forward)."},
     {"constants", script_constants, METH_NOARGS, "Constants of the class by name."},
     {"graph", script_graph, METH_O, "The graph of a method, as text."},
+    {"inlined_graph", script_inlined_graph, METH_O, "The same without calls."},
     {"schema", script_schema, METH_O, "The declaration of a method."},
     {"save", script_save, METH_VARARGS, "The bytes of an archive: save(folder, extra)."},
     {"code", script_code, METH_O, "The source text of a method."},
@@ -1200,10 +1247,19 @@ static cr_status script_env_type(const char *function, const char *text, char **
     return failed ? CR_PYTHON : CR_OK;
 }
 
+static cr_status script_env_refuse(const char *kind, const char *text)
+{
+    PyObject *made = PyObject_CallMethod(script_frontend, "_on_refuse", "ss", kind, text);
+
+    Py_XDECREF(made);
+    return CR_PYTHON;
+}
+
 static const cr_senv script_env = {.name = script_env_name,
                                    .attribute = script_env_attribute,
                                    .member = script_env_member,
                                    .value = script_env_value,
+                                   .refuse = script_env_refuse,
                                    .type = script_env_type};
 
 static bool script_start(void)
@@ -1259,14 +1315,6 @@ static PyObject *script_function_call(PyObject *self, PyObject *args, PyObject *
     return made;
 }
 
-static PyObject *script_text_of(cr_text *text, cr_status st)
-{
-    st = st ? st : cr_text_status(text);
-    PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(text));
-    cr_text_drop(text);
-    return made;
-}
-
 static PyObject *script_function_code(PyObject *self, void *closure)
 {
     cr_text text = {0};
@@ -1296,6 +1344,55 @@ static PyObject *script_function_graph(PyObject *self, void *closure)
     return script_graph_object(script_text_of(&text, CR_OK));
 }
 
+static PyObject *script_function_inlined(PyObject *self, void *closure)
+{
+    cr_text text = {0};
+
+    (void)closure;
+    return script_graph_object(
+        script_text_of(&text, cr_sfunction_print_inlined(&text, script_function_of(self))));
+}
+
+static PyObject *script_function_graph_for(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    (void)args;
+    (void)kwargs;
+    return script_function_inlined(self, NULL);
+}
+
+/* The function in a module of jit._objects, whose method saves it. */
+static PyObject *script_function_save(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *module = script_ask("module_of", "(O)", self);
+    PyObject *save = module ? PyObject_GetAttrString(module, "save") : NULL;
+    PyObject *made = save ? PyObject_Call(save, args, kwargs) : NULL;
+
+    Py_XDECREF(save);
+    Py_XDECREF(module);
+    return made;
+}
+
+static PyObject *script_function_save_to_buffer(PyObject *self, PyObject *args,
+                                                PyObject *kwargs)
+{
+    PyObject *module = script_ask("module_of", "(O)", self);
+    PyObject *save = module ? PyObject_GetAttrString(module, "save_to_buffer") : NULL;
+    PyObject *made = save ? PyObject_Call(save, args, kwargs) : NULL;
+
+    Py_XDECREF(save);
+    Py_XDECREF(module);
+    return made;
+}
+
+static PyMethodDef script_function_methods[] = {
+    {"graph_for", (PyCFunction)(void (*)(void))script_function_graph_for,
+     METH_VARARGS | METH_KEYWORDS, "The graph that a call runs."},
+    {"save", (PyCFunction)(void (*)(void))script_function_save, METH_VARARGS | METH_KEYWORDS,
+     "Writes an archive with a module whose `forward` calls the function."},
+    {"save_to_buffer", (PyCFunction)(void (*)(void))script_function_save_to_buffer,
+     METH_VARARGS | METH_KEYWORDS, "The bytes of that archive."},
+    {NULL, NULL, 0, NULL}};
+
 static PyObject *script_function_schema(PyObject *self, void *closure)
 {
     (void)closure;
@@ -1317,6 +1414,7 @@ static PyObject *script_function_qualified(PyObject *self, void *closure)
 static PyGetSetDef script_function_getset[] = {
     {"code", script_function_code, NULL, "The function's source text.", NULL},
     {"graph", script_function_graph, NULL, "The function's graph.", NULL},
+    {"inlined_graph", script_function_inlined, NULL, "The graph without calls.", NULL},
     {"schema", script_function_schema, NULL, "The declaration with types.", NULL},
     {"name", script_function_name, NULL, "The function's name.", NULL},
     {"qualified_name", script_function_qualified, NULL, "The qualified name.", NULL},
@@ -1326,7 +1424,63 @@ static PyTypeObject script_function_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C._ScriptFunction",
     .tp_basicsize = sizeof(script_function),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_call = script_function_call, .tp_getset = script_function_getset};
+    .tp_call = script_function_call,
+    .tp_methods = script_function_methods,
+    .tp_getset = script_function_getset};
+
+/* --- functions of Python that programs call --- */
+
+static PyObject *script_call_caller(const cr_sfunction *f, const cr_ivalue *args, int count)
+{
+    PyObject *tuple = PyTuple_New(count), *made = NULL;
+
+    for (int i = 0; tuple && i < count; i++) {
+        PyObject *x = script_to_python(&args[i]);
+        if (!x)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SET_ITEM(tuple, i, x);
+    }
+    if (tuple)
+        made = PyObject_Call(f->caller, tuple, NULL);
+    Py_XDECREF(tuple);
+    return made;
+}
+
+static cr_status script_call_out(const cr_sfunction *f, const cr_ivalue *args, int count,
+                                 cr_ivalue *out)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *x = script_call_caller(f, args, count);
+    const cr_stype *type = f->schema.result->type;
+    int done = x ? script_from_python(x, type, out) : -1;
+
+    if (!done)
+        PyErr_Format(PyExc_RuntimeError,
+                     "'%s' returned a value of type '%s', but its declared result is '%s'",
+                     f->name, Py_TYPE(x)->tp_name, cr_stype_annotation(type));
+    Py_XDECREF(x);
+    PyGILState_Release(state);
+    return done > 0 ? CR_OK : CR_PYTHON;
+}
+
+/* _script_call_python(qualified, callable): the function, which is defined, is that of Python.
+ */
+static PyObject *script_call_python(PyObject *module, PyObject *args)
+{
+    const char *name;
+    PyObject *callable;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "sO", &name, &callable) || !script_start())
+        return NULL;
+    cr_sfunction *f = cr_sunit_function(script_unit, name);
+    if (!f || !f->schema.result_count)
+        return PyErr_Format(PyExc_RuntimeError, "'%s' has no declared result", name);
+    f->ast = NULL;
+    f->caller = Py_NewRef(callable); /* the unit is never freed */
+    Py_RETURN_NONE;
+}
 
 static cr_sclass *script_class_named(const char *name)
 {
@@ -1363,6 +1517,21 @@ static PyObject *script_define(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* _script_declare(qualified): the function is a declaration: it has no body, and a result. */
+static PyObject *script_declare(PyObject *module, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    cr_sfunction *f = name && script_start() ? cr_sunit_function(script_unit, name) : NULL;
+
+    (void)module;
+    if (!f)
+        return PyErr_Format(PyExc_RuntimeError, "function '%s' is not defined", name);
+    cr_status st = cr_sunit_declare(script_unit, f);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
 /* _script_compile(qualified): the compiled function. */
 static PyObject *script_compile(PyObject *module, PyObject *arg)
 {
@@ -1376,6 +1545,39 @@ static PyObject *script_compile(PyObject *module, PyObject *arg)
         return PyErr_Format(PyExc_RuntimeError, "function '%s' is not defined", name);
     cr_status st = cr_sunit_compile(script_unit, f);
     return st ? cr_py_raise(st) : script_wrap_function(f);
+}
+
+/* (name, annotation, text of the default or None) */
+static PyObject *script_param_row(const cr_sparam *p)
+{
+    PyObject *made;
+    cr_text text = {0};
+
+    if (p->preset)
+        cr_sconstant_print(&text, p->preset);
+    made = Py_BuildValue("(ssz)", p->name, cr_stype_annotation(p->type),
+                         p->preset ? cr_text_str(&text) : NULL);
+    cr_text_drop(&text);
+    return made;
+}
+
+/* _script_params(qualified): rows of the parameters of a function. */
+static PyObject *script_params(PyObject *module, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    cr_sfunction *f = name && script_start() ? cr_sunit_function(script_unit, name) : NULL;
+    PyObject *made = f ? PyList_New(0) : NULL;
+
+    (void)module;
+    if (!f && !PyErr_Occurred())
+        PyErr_Format(PyExc_RuntimeError, "function '%s' is not defined", name);
+    for (int i = 0; made && i < f->schema.param_count; i++) {
+        PyObject *row = script_param_row(&f->schema.param[i]);
+        if (!row || PyList_Append(made, row) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(row);
+    }
+    return made;
 }
 
 static PyObject *script_has_operator(PyObject *module, PyObject *arg)
@@ -1394,13 +1596,14 @@ static PyObject *script_has_operator(PyObject *module, PyObject *arg)
 
 static int script_kind_of(const char *kind)
 {
-    return !strcmp(kind, "enum")        ? CR_STYPE_ENUM
-           : !strcmp(kind, "tuple")     ? CR_STYPE_TUPLE
-           : !strcmp(kind, "interface") ? CR_STYPE_INTERFACE
-                                        : CR_STYPE_CLASS;
+    return !strcmp(kind, "enum")       ? CR_STYPE_ENUM
+           : !strcmp(kind, "tuple")    ? CR_STYPE_TUPLE
+           : strstr(kind, "interface") ? CR_STYPE_INTERFACE
+                                       : CR_STYPE_CLASS;
 }
 
-/* _script_add_class(qualified, kind): kind is module, class, tuple, enum or interface. */
+/* _script_add_class(qualified, kind): kind is module, class, tuple, enum, interface or module
+ * interface. */
 static PyObject *script_add_class(PyObject *module, PyObject *args)
 {
     const char *qualified, *kind;
@@ -1412,7 +1615,7 @@ static PyObject *script_add_class(PyObject *module, PyObject *args)
         cr_sunit_make_class(script_unit, qualified, (cr_stype_kind)script_kind_of(kind));
     if (!cls)
         return PyErr_NoMemory();
-    cls->is_module = !strcmp(kind, "module");
+    cls->is_module = !strncmp(kind, "module", 6);
     Py_RETURN_NONE;
 }
 
@@ -1495,6 +1698,23 @@ static PyObject *script_add_constant(PyObject *module, PyObject *args)
     Py_RETURN_TRUE;
 }
 
+/* _script_add_hook(class, method, before forward) */
+static PyObject *script_add_hook(PyObject *module, PyObject *args)
+{
+    const char *owner, *name;
+    int before;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "ssp", &owner, &name, &before) || !script_start())
+        return NULL;
+    cr_sclass *cls = script_class_named(owner);
+    cr_sfunction *f = cls ? cr_sclass_method(cls, name) : NULL;
+    if (!f)
+        return PyErr_Format(PyExc_RuntimeError, "'%s' has no method '%s'", owner, name);
+    cr_sclass_add_hook(cls, f, before);
+    Py_RETURN_NONE;
+}
+
 static PyObject *script_finish_tuple(PyObject *module, PyObject *arg)
 {
     const char *name = PyUnicode_AsUTF8(arg);
@@ -1528,6 +1748,189 @@ static PyObject *script_new(PyObject *module, PyObject *args)
     cr_ivalue_drop(v);
     return made;
 }
+
+/* --- the type of shared lists and dicts --- */
+
+static cr_ivalue *script_items_of(PyObject *self) { return &((script_shared *)self)->value; }
+
+/* The value of an item from Python; -1 with a TypeError when it is of another type. */
+static int script_item_from(PyObject *x, const cr_stype *type, cr_ivalue *out)
+{
+    int done = script_from_python(x, type, out);
+
+    if (!done)
+        PyErr_Format(PyExc_TypeError, "Unable to cast %R to %s", (PyObject *)Py_TYPE(x),
+                     cr_stype_annotation(type));
+    return done > 0 ? 0 : -1;
+}
+
+/* _script_share(value): the list or dict, copied, with the type of its items. */
+static PyObject *script_share(PyObject *module, PyObject *x)
+{
+    const cr_stype *type = NULL;
+    cr_ivalue v;
+
+    (void)module;
+    int done = script_infer(x, &type);
+    done = done > 0 ? script_from_python(x, type, &v) : done;
+    if (done < 0)
+        return NULL;
+    if (!done || (v.kind != CR_IV_LIST && v.kind != CR_IV_DICT))
+        return PyErr_Format(PyExc_RuntimeError, "the items of %R have no common type", x);
+    script_shared *made = PyObject_New(script_shared, &script_items_type);
+    if (!made)
+        return cr_ivalue_drop(v), NULL;
+    made->value = v;
+    return (PyObject *)made;
+}
+
+static void script_items_dealloc(PyObject *self)
+{
+    cr_ivalue_drop(*script_items_of(self));
+    PyObject_Free(self);
+}
+
+static Py_ssize_t script_items_len(PyObject *self)
+{
+    const cr_ivalue *v = script_items_of(self);
+
+    return (Py_ssize_t)(v->kind == CR_IV_LIST ? v->list->len : v->dict->len);
+}
+
+/* The item of a list by its place, or of a dict by its key; NULL with an exception. */
+static cr_ivalue *script_item_at(const cr_ivalue *v, PyObject *at)
+{
+    cr_ivalue key, *found;
+
+    if (v->kind == CR_IV_DICT) {
+        if (script_item_from(at, v->dict->type->item[0], &key) < 0)
+            return NULL;
+        found = cr_idict_find(v->dict, &key);
+        cr_ivalue_drop(key);
+        if (!found)
+            PyErr_SetObject(PyExc_KeyError, at);
+        return found;
+    }
+    Py_ssize_t i = PyNumber_AsSsize_t(at, PyExc_IndexError);
+    if (i == -1 && PyErr_Occurred())
+        return NULL;
+    if (i < 0 || (size_t)i >= v->list->len)
+        return PyErr_SetString(PyExc_IndexError, "list index out of range"), NULL;
+    return &v->list->at[i];
+}
+
+static PyObject *script_items_get(PyObject *self, PyObject *at)
+{
+    const cr_ivalue *found = script_item_at(script_items_of(self), at);
+
+    return found ? script_to_python(found) : NULL;
+}
+
+static int script_items_set_key(cr_idict *d, PyObject *at, PyObject *x)
+{
+    cr_ivalue key, value;
+
+    if (script_item_from(at, d->type->item[0], &key) < 0)
+        return -1;
+    if (script_item_from(x, d->type->item[1], &value) < 0)
+        return cr_ivalue_drop(key), -1;
+    return script_status(cr_idict_set(d, key, value)) < 0 ? -1 : 0;
+}
+
+static int script_items_delete(cr_ivalue *v, PyObject *at)
+{
+    cr_ivalue key, *found = script_item_at(v, at);
+    cr_iitem taken;
+
+    if (!found)
+        return -1;
+    if (v->kind == CR_IV_LIST) {
+        cr_ivalue_drop(cr_ilist_take(v->list, (size_t)(found - v->list->at)));
+        return 0;
+    }
+    if (script_item_from(at, v->dict->type->item[0], &key) < 0)
+        return -1;
+    if (cr_idict_take(v->dict, &key, &taken)) {
+        cr_ivalue_drop(taken.key);
+        cr_ivalue_drop(taken.value);
+    }
+    cr_ivalue_drop(key);
+    return 0;
+}
+
+static int script_items_set(PyObject *self, PyObject *at, PyObject *x)
+{
+    cr_ivalue *v = script_items_of(self), made;
+
+    if (!x)
+        return script_items_delete(v, at);
+    if (v->kind == CR_IV_DICT)
+        return script_items_set_key(v->dict, at, x);
+    if (script_item_from(x, v->list->type->item[0], &made) < 0)
+        return -1;
+    cr_ivalue *found = script_item_at(v, at);
+    if (!found)
+        return cr_ivalue_drop(made), -1;
+    cr_ivalue_set(found, made);
+    return 0;
+}
+
+/* insert(place, value) of a list */
+static PyObject *script_items_insert(PyObject *self, PyObject *args)
+{
+    cr_ivalue *v = script_items_of(self), made;
+    Py_ssize_t at;
+    PyObject *x;
+
+    if (!PyArg_ParseTuple(args, "nO", &at, &x) ||
+        script_item_from(x, v->list->type->item[0], &made) < 0)
+        return NULL;
+    size_t place = at < 0 ? 0 : (size_t)at > v->list->len ? v->list->len : (size_t)at;
+    cr_status st = cr_ilist_insert(v->list, place, made);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+/* Whether a list has an item, or a dict a key; TypeError for values of another type. */
+static int script_items_has(PyObject *self, PyObject *x)
+{
+    const cr_ivalue *v = script_items_of(self);
+    cr_ivalue key;
+    int found = 0;
+
+    const cr_stype *type = v->kind == CR_IV_LIST ? v->list->type : v->dict->type;
+    if (script_item_from(x, type->item[0], &key) < 0)
+        return -1;
+    if (v->kind == CR_IV_DICT)
+        found = cr_idict_find(v->dict, &key) != NULL;
+    for (size_t i = 0; v->kind == CR_IV_LIST && i < v->list->len && !found; i++)
+        found = cr_ivalue_equal(&v->list->at[i], &key);
+    cr_ivalue_drop(key);
+    return found;
+}
+
+static PyObject *script_items_copy(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return script_to_python(script_items_of(self));
+}
+
+static PyMethodDef script_items_methods[] = {
+    {"insert", script_items_insert, METH_VARARGS, "Inserts an item into a list."},
+    {"copy", script_items_copy, METH_NOARGS, "A list or dict of Python with the items."},
+    {NULL, NULL, 0, NULL}};
+static PyMappingMethods script_items_mapping = {script_items_len, script_items_get,
+                                                script_items_set};
+static PySequenceMethods script_items_sequence = {.sq_contains = script_items_has};
+static PyTypeObject script_items_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C._ScriptItems",
+    .tp_basicsize = sizeof(script_shared),
+    .tp_dealloc = script_items_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_as_mapping = &script_items_mapping,
+    .tp_as_sequence = &script_items_sequence,
+    .tp_methods = script_items_methods};
 
 /* --- archives --- */
 
@@ -1574,22 +1977,30 @@ static PyMethodDef script_functions[] = {
     {"_script_load", script_load, METH_O, "Reads a TorchScript archive."},
     {"_set_trace_hooks", cr_py_set_trace_hooks, METH_VARARGS, "Sets what a trace is told."},
     {"_script_define", script_define, METH_VARARGS, "Defines a function or a method."},
+    {"_script_declare", script_declare, METH_O, "Makes a function a declaration."},
     {"_script_compile", script_compile, METH_O, "Compiles a function."},
+    {"_script_params", script_params, METH_O, "Parameters of a function."},
     {"_script_has_operator", script_has_operator, METH_O, "Whether programs have an operator."},
     {"_script_add_class", script_add_class, METH_VARARGS, "Adds a class to the programs."},
     {"_script_add_attribute", script_add_attribute, METH_VARARGS, "Adds an attribute."},
     {"_script_add_submodule", script_add_submodule, METH_VARARGS, "Adds a module inside."},
     {"_script_add_constant", script_add_constant, METH_VARARGS, "Adds a constant of a class."},
     {"_script_class_attributes", script_class_attributes, METH_O, "Attributes of a class."},
+    {"_script_add_hook", script_add_hook, METH_VARARGS, "Makes a method a hook."},
+    {"_script_call_python", script_call_python, METH_VARARGS,
+     "Makes a function one of Python."},
     {"_script_finish_tuple", script_finish_tuple, METH_O, "Makes the type of a named tuple."},
+    {"_script_share", script_share, METH_O, "A list or dict that programs change."},
     {"_script_new", script_new, METH_VARARGS, "Makes an object."},
     {NULL, NULL, 0, NULL}};
 
 int cr_py_script_start(PyObject *m)
 {
     if (cr_py_add_type(m, "ScriptObject", &script_object_type) < 0 ||
+        cr_py_add_type(m, "_ScriptItems", &script_items_type) < 0 ||
         cr_py_add_type(m, "_ScriptFunction", &script_function_type) < 0)
         return -1;
     cr_script_poll = script_poll;
+    cr_script_call_out = script_call_out;
     return PyModule_AddFunctions(m, script_functions);
 }

@@ -1,0 +1,11 @@
+/* inline.h - graphs without calls of functions and methods whose graphs are known. */
+#ifndef CR_SCRIPT_INLINE_H
+#define CR_SCRIPT_INLINE_H
+
+#include "script/unit.h"
+
+/* torch's text of the function's graph in which calls are the graphs of the callees, and so on
+ * inside.  The function is compiled. */
+CR_MUST cr_status cr_sfunction_print_inlined(cr_text *out, const cr_sfunction *f);
+
+#endif

@@ -1,0 +1,214 @@
+"""Modules and containers in compiled code: hooks, properties, interfaces, calls of Python, shared lists and dicts."""
+import io
+from typing import Dict, List, Tuple
+
+import pytest
+
+import cresset as torch
+from cresset import nn
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+class Inner(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+class Outer(nn.Module):
+    """A module with hooks, a property, a method that stays in Python."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+        self.n = 2
+        self.seen = 0
+
+    @property
+    def pair(self) -> int:
+        return self.n * 2
+
+    @pair.setter
+    def pair(self, v: int):
+        self.n = v // 2
+
+    @torch.jit.ignore
+    def note(self, x, k: int) -> int:
+        self.seen += 1
+        return int(x.sum()) + k
+
+    @torch.jit.unused
+    def never(self, x):
+        return x.no_such_thing
+
+    def forward(self, x):
+        if x.dim() > 5:
+            return self.never(x)
+        self.pair = self.pair + 2
+        return self.inner(x) * self.pair + self.note(x, 3)
+
+
+def before(self, input: Tuple[torch.Tensor]) -> torch.Tensor:
+    return input[0] * 2
+
+
+def after(self, input: Tuple[torch.Tensor], result: torch.Tensor) -> torch.Tensor:
+    return result - input[0]
+
+
+def test_hooks_properties_and_calls_of_python():
+    m = Outer()
+    m.inner.register_forward_pre_hook(before)
+    m.inner.register_forward_hook(after)
+    s = torch.jit.script(m)
+    x = torch.ones(2)
+    assert torch.equal(m(x), s(x)) and m.seen == 2
+    assert s.pair == 6 and s.n == 3
+    s.pair = 10
+    assert s.n == 5
+    with pytest.raises(RuntimeError, match="Could not export Python function call 'note'"):
+        s.save_to_buffer()
+
+
+def test_hooks_of_the_outer_module_run_and_are_saved():
+    m = Inner()
+    m.register_forward_pre_hook(before)
+    m.register_forward_hook(after)
+    s = torch.jit.script(m)
+    x = torch.ones(2)
+    other = torch.jit.load(io.BytesIO(s.save_to_buffer()))
+    for made in (s, other):
+        assert torch.equal(made(x), m(x)) and torch.equal(made.forward(x), m.forward(x))
+
+
+def test_two_hooks_of_one_name_are_refused():
+    m = Inner()
+
+    def hook(self, input: Tuple[torch.Tensor]) -> None:
+        pass
+    m.register_forward_pre_hook(hook)
+
+    def hook(self, input: Tuple[torch.Tensor]) -> None:
+        return None
+    m.register_forward_pre_hook(hook)
+    with pytest.raises(RuntimeError, match="Pre-hook 'hook' on Inner has at least two different python definitions"):
+        torch.jit.script(m)
+
+
+class Scripted(torch.jit.ScriptModule):
+    def __init__(self, n: int):
+        super().__init__()
+        self.n = n
+        self.linear = nn.Linear(2, 2)
+
+    @torch.jit.script_method
+    def forward(self, x):
+        self.n += 1
+        return self.linear(x) * self.n
+
+
+def test_subclasses_of_script_module_are_compiled_when_made():
+    m = Scripted(2)
+    x = torch.ones(1, 2)
+    torch.testing.assert_close(m(x), m.linear(x) * 3)
+    assert m.n == 3 and "torch.mul" in m.code
+    m.n = 5
+    m.define("def twice(self, k: int):\n    return self.n * k\n")
+    assert m.twice(2) == 10 and len(list(m.parameters())) == 2
+
+
+@torch.jit.interface
+class Area:
+    def area(self, k: int) -> int:
+        pass
+
+
+class Square:
+    def __init__(self, a: int):
+        self.a = a
+
+    def area(self, k: int) -> int:
+        return self.a * self.a * k
+
+
+class Line:
+    def __init__(self, a: int):
+        self.a = a
+
+    def area(self, k: int) -> int:
+        return 0
+
+
+def test_interfaces_take_objects_that_have_their_methods():
+    def measure(shape: Area, k: int) -> int:
+        return shape.area(k)
+
+    def f(n: int) -> Tuple[int, int]:
+        return measure(Square(n), 2), measure(Line(n), 2)
+    assert torch.jit.script(f)(3) == (18, 0)
+
+    def g(n: int) -> int:
+        return measure(n, 2)
+    with pytest.raises(RuntimeError, match="Expected a value of type"):
+        torch.jit.script(g)
+
+
+def test_lists_and_dicts_are_shared_when_they_are_scripted():
+    @torch.jit.script
+    def add(l: List[int], d: Dict[str, int]):
+        l.append(4)
+        d["z"] = l[0]
+    l, d = torch.jit.script([1, 2]), torch.jit.script({"a": 1})
+    add(l, d)
+    assert list(l) == [1, 2, 4] and dict(d) == {"a": 1, "z": 1} and l == [1, 2, 4] and repr(d) == "{'a': 1, 'z': 1}"
+    l[0] = 7
+    del l[1], d["a"]
+    l.extend([5])
+    add(l, d)
+    assert list(l) == [7, 4, 5, 4] and d["z"] == 7 and 5 in l and l.count(4) == 2 and l[1:3] == [4, 5]
+    for wrong in (lambda: l.append("a"), lambda: d.__setitem__("b", "c"), lambda: "x" in l, lambda: l.extend([1, "a"])):
+        with pytest.raises(TypeError, match="Unable to cast"):
+            wrong()
+    assert len(l) == 4
+    with pytest.raises(KeyError):
+        d["no"]
+    with pytest.raises(IndexError):
+        l[9]
+
+
+def helper(x, k: int = 2):
+    return x * k
+
+
+def test_functions_are_saved_and_their_graphs_inlined():
+    @torch.jit.script
+    def f(x, n: int = 3):
+        return helper(x) + helper(x, n)
+    assert "prim::CallFunction" in str(f.graph) and "prim::CallFunction" not in str(f.inlined_graph)
+    assert str(f.inlined_graph).count("aten::mul") == 2
+    m = torch.jit.load(io.BytesIO(f.save_to_buffer()))
+    assert torch.equal(m(torch.ones(2)), f(torch.ones(2))) and torch.equal(m(torch.ones(2), 5), f(torch.ones(2), n=5))
+
+
+def test_stores_through_masks_change_the_tensor():
+    @torch.jit.script
+    def f(x):
+        x[x > 2] = 0.5
+        x[[0, 1]] += 1
+        return x
+    assert f(torch.arange(4.0)).tolist() == [1.0, 2.0, 2.0, 0.5]
+
+
+@pytest.mark.parametrize("text, kind", [("try:\n        x = 1\n    except Exception:\n        pass", "try blocks aren't supported"),
+                                        ("g = lambda y: y", "Lambda aren't supported"), ("import math", "import statements"),
+                                        ("z = {1, 2}", "Set aren't supported")])
+def test_syntax_that_is_missing_has_torchs_error(text, kind, tmp_path):
+    import importlib.util
+    path = tmp_path / "made.py"
+    path.write_text(f"def f(x: int):\n    {text}\n    return x\n")
+    spec = importlib.util.spec_from_file_location("made", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    from cresset.jit.frontend import UnsupportedNodeError
+    with pytest.raises(UnsupportedNodeError, match=kind):
+        torch.jit.script(module.f)
