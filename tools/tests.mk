@@ -98,13 +98,13 @@ test-dist: pkg
 test-nccl: pkg
 	$(PY_TEST_ENV) $(RUN_PY) tests/dist/test_nccl.py
 
-# Random faults of random calls: FAULTS of them, SEED repeats a run.
+# Random faults of random calls: FAULTS of them, SEED repeats a run.  A loaded machine needs a longer timeout, MS.
 $(B)/dist/faults: tests/dist/faults.c $(B)/libcresset.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $< $(ARCHIVE) -o $@ $(LIBS)
 .PHONY: test-dist-faults
 test-dist-faults: $(B)/dist/faults $(GLOO)
-	CR_MPI=$(or $(CR_MPI),$(abspath $(VENV))/lib/libmpi_abi.so.1) $< $(or $(FAULTS),300) $(or $(SEED),1)
+	CR_MPI=$(or $(CR_MPI),$(abspath $(VENV))/lib/libmpi_abi.so.1) $< $(or $(FAULTS),300) $(or $(SEED),1) $(MS)
 
 # One operator's generated tests: make check-op OP=logaddexp
 check-op: build

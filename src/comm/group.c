@@ -366,18 +366,6 @@ void cr_comm_history(cr_comm *g, cr_text *out)
 }
 
 /* --- works --- */
-static struct timespec end_after(int64_t ms)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += ms % 1000 * 1000000;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
 static cr_work *work_keep(cr_work *w)
 {
     w->count++;
@@ -484,7 +472,7 @@ static cr_running running_of(const cr_work *w, int i)
 static cr_status fail_broken(cr_comm *g)
 {
     char *why = cr_error_scratch();
-    struct timespec end = end_after(LOOK_UP_MS);
+    struct timespec end = cr_moment_after(LOOK_UP_MS);
 
     pthread_mutex_lock(&g->lock);
     while (g->engine->start && g->has_thread && !g->told &&
@@ -532,7 +520,7 @@ static cr_status work_wait_start(cr_work *w, double end)
 
     pthread_mutex_lock(&g->lock);
     while (!w->handed && ended < 0 && cr_seconds() < end) {
-        struct timespec slice = end_after(START_SLICE_MS);
+        struct timespec slice = cr_moment_after(START_SLICE_MS);
         if (pthread_cond_timedwait(&g->changed, &g->lock, &slice) && g->peers)
             ended = cr_peers_ended(g->peers);
     }
@@ -899,7 +887,7 @@ cr_status cr_comm_run(cr_comm *g, const cr_call_args *call, const char *where)
 cr_status cr_work_wait(cr_work *w, int64_t timeout_ms)
 {
     cr_comm *g = w->g;
-    struct timespec end = end_after(timeout_ms < 0 ? 0 : timeout_ms);
+    struct timespec end = cr_moment_after(timeout_ms < 0 ? 0 : timeout_ms);
     bool late = false;
 
     if (is_inherited(g))

@@ -59,23 +59,24 @@ static bool place_read(const cr_running *c, int rank, char *out)
     return there;
 }
 
-/* Writes a description of a rank into `out`, or "" if there is none. */
+/* Writes a description of a rank into `out`, or "" if there is none.  A rank may end after its
+ * own failure, which is then the reason of the others. */
 static void rank_text(const cr_running *c, int rank, char *out)
 {
     const cr_peers *p = c->g->peers;
     cr_peer_state state = cr_peers_state(p, rank);
     int process = cr_peers_process(p, rank);
+    char place[PLACE_BYTES] = "";
+    bool failed = state != CR_PEER_STOPPED && place_read(c, rank, place);
 
     *out = 0;
     if (state == CR_PEER_ENDED)
-        snprintf(out, PLACE_BYTES, "rank %d (process %d) has ended", rank, process);
+        snprintf(out, PLACE_BYTES, "rank %d (process %d) has ended%s%.700s", rank, process,
+                 failed ? " after " : "", place);
     else if (state == CR_PEER_STOPPED)
         snprintf(out, PLACE_BYTES, "rank %d (process %d) is stopped", rank, process);
-    else if (place_read(c, rank, out)) {
-        char place[PLACE_BYTES];
-        memcpy(place, out, sizeof place);
+    else if (failed)
         snprintf(out, PLACE_BYTES, "rank %d is at %.700s", rank, place);
-    }
 }
 
 static bool all_known(char known[][PLACE_BYTES], int n, int own)

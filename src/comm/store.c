@@ -1,4 +1,5 @@
 /* Functions of all stores, and the kinds hash and prefix. */
+#include "base/clock.h"
 #include "comm/store_impl.h"
 #include <pthread.h>
 #include <string.h>
@@ -124,23 +125,11 @@ typedef struct {
     cr_table *table;
 } hash_store;
 
-static struct timespec hash_end(int64_t ms)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += ms % 1000 * 1000000;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
 /* Asks the table until it answers.  Called with the lock. */
 static cr_status hash_answer(hash_store *h, const cr_store_request *r, cr_text *reply)
 {
     int64_t limit = cr_store_timeout(&h->head, r);
-    struct timespec end = hash_end(limit);
+    struct timespec end = cr_moment_after(limit);
     bool blocked, late = false;
 
     for (;;) {

@@ -102,6 +102,12 @@ def test_stores_answer_as_torch_does():
             store.set("k", 3)
 
 
+@pytest.mark.parametrize("query, given", [("rank=12&world_size=16", (12, 16)), ("rank=1", (-1, 2)), ("world_size=2", (0, -1))])
+def test_an_address_with_a_rank_takes_no_other_one(query, given):
+    with pytest.raises(AssertionError, match="has node-specific arguments"):
+        dist.rendezvous(f"file://foo?{query}", *given)
+
+
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_store_refuses_ports_that_do_not_exist(port):
     with pytest.raises(ValueError, match=f"a port is a number from 0 to 65535, not {port}"):

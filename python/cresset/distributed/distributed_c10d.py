@@ -864,28 +864,27 @@ def _check_root_list(tensors, tensor, name, is_root, side):
         _ensure_all_tensors_same_dtype(tensor, tensors)
 
 
-def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
-    """Collects each rank's tensor at rank dst."""
+def _list_of_root(name, tensor, tensors, root, group, async_op, group_root):
+    """Runs gather or scatter: the root has a list of tensors, and every rank one tensor."""
     _check_single_tensor(tensor, "tensor")
     pg = _group_or_default_group(group)
     if _rank_not_in_group(pg):
-        return _warn_not_in_group("gather")
-    root = _canonicalize_group_rank(pg, dst, group_dst, 0 if pg is GroupMember.WORLD else get_global_rank(pg, 0))
-    _check_root_list(gather_list, tensor, "gather_list", pg.rank() == root, "destination")
-    outputs = [gather_list] if pg.rank() == root else []
-    return _finish(pg.gather(outputs, [tensor], _with(GatherOptions(), async_op, rootRank=root)), async_op)
+        return _warn_not_in_group(name)
+    root = _canonicalize_group_rank(pg, root, group_root, 0 if pg is GroupMember.WORLD else get_global_rank(pg, 0))
+    gathers, lists = name == "gather", [tensors] if pg.rank() == root else []
+    _check_root_list(tensors, tensor, f"{name}_list", pg.rank() == root, "destination" if gathers else "source")
+    options = _with(GatherOptions() if gathers else ScatterOptions(), async_op, rootRank=root)
+    return _finish(pg.gather(lists, [tensor], options) if gathers else pg.scatter([tensor], lists, options), async_op)
+
+
+def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
+    """Collects each rank's tensor at rank dst."""
+    return _list_of_root("gather", tensor, gather_list, dst, group, async_op, group_dst)
 
 
 def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, group_src=None):
     """Gives each rank one tensor of rank src's list."""
-    _check_single_tensor(tensor, "tensor")
-    pg = _group_or_default_group(group)
-    if _rank_not_in_group(pg):
-        return _warn_not_in_group("scatter")
-    root = _canonicalize_group_rank(pg, src, group_src, 0 if pg is GroupMember.WORLD else get_global_rank(pg, 0))
-    _check_root_list(scatter_list, tensor, "scatter_list", pg.rank() == root, "source")
-    inputs = [scatter_list] if pg.rank() == root else []
-    return _finish(pg.scatter([tensor], inputs, _with(ScatterOptions(), async_op, rootRank=root)), async_op)
+    return _list_of_root("scatter", tensor, scatter_list, src, group, async_op, group_src)
 
 
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):

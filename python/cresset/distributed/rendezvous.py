@@ -39,6 +39,8 @@ def rendezvous(url, rank=-1, world_size=-1, **kwargs):
         raise RuntimeError(f"No rendezvous handler for {parts.scheme}://")
     given = [(name, value) for name, value in (("rank", rank), ("world_size", world_size)) if value != -1]
     if given:
+        if {"rank", "world_size"} & set(_query(url)):
+            raise AssertionError(f"The url: {url} has node-specific arguments(rank, world_size) already.")
         query = "&".join([*filter(None, [parts.query]), *(f"{name}={value}" for name, value in given)])
         url = parts._replace(query=query).geturl()
     return _handlers[parts.scheme](url, **kwargs)
