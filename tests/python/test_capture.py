@@ -366,3 +366,38 @@ def test_an_error_whose_args_are_fixed_arrives_unchanged():
         raise Fixed(x.size(0))
     with pytest.raises(Fixed):
         torch.compile(f)(torch.ones(2))
+
+
+# --- caches ---
+
+def test_results_of_a_cached_function_are_constants():
+    import functools
+    calls = []
+
+    @functools.lru_cache
+    def recipe(n, name):
+        calls.append(n)
+        return n * 2, name
+    compiled, x = torch.compile(lambda x, n: x * recipe(n, name="a")[0], fullgraph=True), torch.ones(2)
+    for n in (2, 2, 2, 3, 3, 3, 2):
+        assert compiled(x, n).tolist() == [n * 2] * 2
+    assert calls == [2, 3] and served(compiled) >= 2
+
+
+def test_an_object_that_only_the_first_call_reads_while_it_fills_a_cache():
+    import sys
+    found = {}
+
+    def backend(kind):
+        if kind not in found:
+            found[kind] = 2.0 if "cresset" in sys.modules else 3.0
+        return found[kind]
+    compiled, x = torch.compile(lambda x: x * backend(type(x)), fullgraph=True), torch.ones(2)
+    for _ in range(4):
+        assert compiled(x).tolist() == [2, 2]
+    assert served(compiled) >= 1
+
+    def reads_always(x):
+        return x * len(sys.modules)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="it uses the module 'sys'"):
+        torch.compile(reads_always, fullgraph=True)(x)

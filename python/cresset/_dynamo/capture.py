@@ -473,6 +473,8 @@ class _Recording:
 
     def check_deferred(self):
         """Checks that the call did not read the objects that the guard leaves out."""
+        if self.walk.fill_caches():
+            raise NotYet("the call computes a result that functools.lru_cache keeps for later calls")
         deferred = self.walk.deferred
         if not deferred:
             return
@@ -484,6 +486,9 @@ class _Recording:
             raise NotYet("the call imports modules, whose code reads more than later calls")
         if self.observation.watched is not None:
             index, place = self.observation.watched
+            self.compiler.attempts += self.walk.makes_state()
+            if self.walk.makes_state() and self.compiler.attempts < _ATTEMPTS:
+                raise NotYet("the call makes state, for which it reads more than later calls")
             raise Refused(deferred[index][1], place=place)
         from .classified import is_classified
         for kind, what, owner, place in self.observation.calls():

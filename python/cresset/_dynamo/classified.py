@@ -4,6 +4,7 @@ does not check.
 Guards of a recording that leaves objects out (Walk.deferred) need all reads of the call.  Python code is
 observed; of the functions in C only these, and this package's, may have been called."""
 import collections
+import functools
 import types
 
 from .. import _root
@@ -22,6 +23,10 @@ _TYPES = frozenset((bool, complex, dict, enumerate, filter, float, frozenset, in
 _BASES = _TYPES | {str, bytes, BaseException}
 _TEXT = frozenset(("format", "format_map", "__format__", "__repr__", "__str__", "__reduce__", "__reduce_ex__", "__sizeof__",
                    "__dir__"))  # these read objects to any depth, or memory
+
+
+# A call that finds its results in the cache; recordings with other calls are refused (Walk.fill_caches).
+_CACHED = type(functools.lru_cache(len))
 
 
 def _is_ours(module):
@@ -81,7 +86,7 @@ def is_classified(kind, what, owner):
         return _is_ours(owner.__module__) or (owner in _BASES or issubclass(owner, BaseException)) and what.__name__ not in _TEXT
     if kind == "t":
         return _is_type(what)
-    if _is_ours(what.__module__):
+    if _is_ours(what.__module__) or what is _CACHED:
         return True
     call = next((base.__dict__["__call__"] for base in what.__mro__ if "__call__" in base.__dict__), None)
     return type(call) is types.FunctionType or _is_ours(getattr(getattr(call, "__objclass__", None), "__module__", None))

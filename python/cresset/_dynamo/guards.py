@@ -55,11 +55,12 @@ _TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm",
                               "clip_grads_with_norm_"))
 
 # Types whose contents no guard checks, or which read objects that the walk does not see.
-_MUTABLE = (deque, bytearray, memoryview, local, type(functools.lru_cache(is_)), ContextVar, ReferenceType, attrgetter,
+_CACHED = type(functools.lru_cache(is_))
+_MUTABLE = (deque, bytearray, memoryview, local, ContextVar, ReferenceType, attrgetter,
             methodcaller, types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()))
 
 # Those of them that no C function compares by their contents.
-_BY_IDENTITY = (local, type(functools.lru_cache(is_)), ContextVar, attrgetter, methodcaller)
+_BY_IDENTITY = (local, ContextVar, attrgetter, methodcaller)
 
 # Builtins and modules with side effects or inputs that a recording does not see.
 _IMPURE_BUILTINS = frozenset(("print", "input", "open", "exec", "eval", "compile", "globals", "locals",
@@ -174,6 +175,7 @@ class Walk:
         self.modules = {}  # user modules that code reads -> names looked up in them
         self.optimizers = 0
         self.operators = None  # the number of operators of the recording
+        self.caches = []  # [function of lru_cache, its misses before the call]
         self.met_module = False
         self.met_abstract = False  # an abstract base class, which may get further subclasses
         self.deferred = []  # (object, why): refuses the call if it reads the object
@@ -433,6 +435,8 @@ class Walk:
             if not hasattr(t, "__array__"):  # arrays and numbers are compared by their values
                 return self.unread(x, source, parent, key, why)
             raise Refused(why)
+        if t is _CACHED:
+            return self.cached(x, source, parent, key)
         if isinstance(x, _MUTABLE) or _root_of(t) in _IMPURE_CLASSES:
             why = f"it reads an object of type {t.__name__}"
             if isinstance(x, _BY_IDENTITY):
@@ -458,10 +462,24 @@ class Walk:
         self.items(state, "item", inner)
         return node
 
+    def cached(self, x, source, parent, key):
+        """A function of functools.lru_cache.  A call that finds its results in the cache can be recorded: they are
+        constants.  Its arguments are keys, so they are no symbols."""
+        self.caches.append([x, None])
+        self.plain_only = True
+        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        return node
+
+    def fill_caches(self):
+        """Whether the call ran a cached function, because the cache had no result."""
+        return any(x.cache_info().misses != before for x, before in self.caches)
+
     # --- changes that a call makes ---
 
     def snapshot(self):
         """Copies the contents of all containers before the call."""
+        for cache in self.caches:
+            cache[1] = cache[0].cache_info().misses
         fixed = [*self.classes, *(m.__dict__ for m, _ in self.modules.values() if not _is_trusted(m.__name__))]
         holders = [*self.holders.items(), *((None, x) for x in fixed), *((None, x) for x in self.slotted)]
         self.before = [(node, x, _contents(x) if x or not isinstance(x, dict) else _NOTHING) for node, x in holders]
@@ -502,6 +520,13 @@ class Walk:
         if any(t.__dict__ for t in self.bare):
             raise Refused("it sets an attribute of a tensor")
         return found
+
+    def makes_state(self):
+        """Whether the call changed objects that it reads."""
+        try:
+            return bool(self.stores())
+        except Refused:
+            return True
 
     def grown(self):
         """The lists to which the call appended: [(node, list)]."""
