@@ -23,7 +23,7 @@ _MODULES = frozenset((
     "__config__", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
     "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit",
     "library", "linalg", "masked", "monitor", "mps", "mtia", "multiprocessing", "nn", "numa", "onnx", "ops", "optim",
-    "overrides", "package", "profiler", "random", "return_types", "safetensors", "serialization", "signal",
+    "overrides", "package", "profiler", "quasirandom", "random", "return_types", "safetensors", "serialization", "signal",
     "sparse", "special", "storage", "testing", "torch_version", "types", "utils", "version", "xpu"))
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",

@@ -468,3 +468,25 @@ def test_the_compiler_of_extensions():
         warnings.simplefilter("ignore")
         made = cpp_extension.CppExtension("x", ["a.cpp"], extra_compile_args=["-O1"])
     assert made.language == "c++" and folder in made.include_dirs and issubclass(cpp_extension.BuildExtension, object)
+
+
+# --- sequences of points ---
+
+def test_points_of_sobol():
+    pytest.importorskip("scipy")
+    engine = torch.quasirandom.SobolEngine(3)
+    first = engine.draw_base2(3)
+    assert first[:4].tolist() == [[0, 0, 0], [0.5, 0.5, 0.5], [0.75, 0.25, 0.25], [0.25, 0.75, 0.75]]
+    assert all(sorted(first[:, d].mul(8).int().tolist()) == list(range(8)) for d in range(3))
+    more = engine.draw(4, dtype=torch.float64)
+    assert torch.equal(engine.reset().fast_forward(8).draw(4, dtype=torch.float64), more)
+    assert torch.equal(torch.cat([engine.reset().draw(1), engine.draw(7)]), first)
+    mixed = torch.quasirandom.SobolEngine(300, scramble=True, seed=3)
+    points = mixed.draw(256)
+    assert torch.equal(torch.quasirandom.SobolEngine(300, scramble=True, seed=3).draw(256), points)
+    assert all(sorted(points[:, d].mul(256).int().tolist()) == list(range(256)) for d in (0, 7, 299))
+    with pytest.raises(ValueError, match="require n to be a power of 2"):
+        engine.draw_base2(2)
+    with pytest.raises(ValueError, match=r"Supported range of dimensionality for SobolEngine is \[1, 21201\]"):
+        torch.quasirandom.SobolEngine(0)
+    assert repr(mixed) == "SobolEngine(dimension=300, scramble=True, seed=3)"
