@@ -2,7 +2,7 @@
  *
  * The steps are those of the Python modules, in the same order, so the bits are the same. */
 #include "entry.h"
-#include "nn/nn_impl.h"
+#include "nn/parts.h"
 #include <math.h>
 #include <string.h>
 
@@ -103,7 +103,7 @@ cr_status nn_make_attention(cr_module *m)
 /* --- forward --- */
 
 typedef struct {
-    nn_work w;
+    cr_steps w;
     cr_module *m;
     cr_tensor *q, *k, *v, *padding, *mask;
     bool batched;
@@ -111,16 +111,17 @@ typedef struct {
 } attention_call;
 
 /* The mask as numbers that are added: a bool mask becomes 0 and -inf. */
-static cr_tensor *attention_added(nn_work *w, cr_tensor *mask, const char *name, cr_dtype dtype)
+static cr_tensor *attention_added(cr_steps *w, cr_tensor *mask, const char *name,
+                                  cr_dtype dtype)
 {
     if (!mask || cr_dtype_is_float((cr_dtype)mask->dtype))
         return mask;
     if (mask->dtype != CR_BOOL)
-        nn_work_fail(
+        cr_step_fail(
             w, cr_fail(CR_ASSERTION, "only bool and floating types of %s are supported", name));
-    cr_tensor *zeros = NN_DO(w, zeros_like, cr_of_tensor(mask), cr_of_dtype(dtype));
-    return NN_DO(w, masked_fill_Scalar, nn_maybe(zeros), cr_of_tensor(mask),
-                 cr_of_number(cr_scalar_float(-INFINITY)));
+    cr_tensor *zeros = CR_STEP(w, zeros_like, cr_of_tensor(mask), cr_of_dtype(dtype));
+    return CR_STEP(w, masked_fill_Scalar, cr_maybe(zeros), cr_of_tensor(mask),
+                   cr_of_number(cr_scalar_float(-INFINITY)));
 }
 
 static cr_status attention_check_dims(const attention_call *c)
@@ -164,7 +165,7 @@ static void attention_turn(attention_call *c, const cr_op *op, const cr_value *h
         cr_value arg[3] = {cr_of_tensor(before[i])};
         memcpy(arg + 1, how, (size_t)n * sizeof *arg);
         if (!after[i])
-            after[i] = nn_do(&c->w, op, arg, n + 1);
+            after[i] = cr_step(&c->w, op, n + 1, arg);
         *at[i] = after[i];
     }
 }
@@ -180,7 +181,7 @@ static void attention_arrange(attention_call *c)
     if (!c->batched) {
         attention_turn(c, cr_entry.unsqueeze, one, 1);
         if (c->padding)
-            c->padding = NN_DO(&c->w, unsqueeze, cr_of_tensor(c->padding), cr_of_int(0));
+            c->padding = CR_STEP(&c->w, unsqueeze, cr_of_tensor(c->padding), cr_of_int(0));
     }
 }
 
@@ -210,41 +211,42 @@ static cr_status attention_check_sizes(attention_call *c)
     return CR_OK;
 }
 
-static cr_tensor *attention_linear(nn_work *w, cr_tensor *x, cr_tensor *weight, cr_tensor *bias)
+static cr_tensor *attention_linear(cr_steps *w, cr_tensor *x, cr_tensor *weight,
+                                   cr_tensor *bias)
 {
-    return NN_DO(w, linear, nn_maybe(x), nn_maybe(weight), nn_maybe(bias));
+    return CR_STEP(w, linear, cr_maybe(x), cr_maybe(weight), cr_maybe(bias));
 }
 
-/* n parts of equal size. */
-static void attention_parts(nn_work *w, cr_tensor **out, cr_tensor *t, int n, int dim)
+/* n parts of equal size; NULL for NULL. */
+static void attention_parts(cr_steps *w, cr_tensor **out, cr_tensor *t, int n, int dim)
 {
     int64_t size = t ? t->size[dim < 0 ? t->ndim + dim : dim] / n : 0;
-    const cr_value arg[] = {nn_maybe(t), cr_of_int(size), cr_of_int(dim)};
+    const cr_value arg[] = {cr_maybe(t), cr_of_int(size), cr_of_int(dim)};
 
     for (int i = 0; i < n; i++)
         out[i] = NULL;
     if (t)
-        nn_do_many(w, out, n, cr_entry.split_Tensor, arg, 3);
+        cr_step_list(w, out, n, cr_entry.split_Tensor, 3, arg);
 }
 
 /* One product for n projections of x. */
-static void attention_project_once(nn_work *w, cr_tensor **out, cr_tensor *x, cr_tensor *weight,
-                                   cr_tensor *bias, int n)
+static void attention_project_once(cr_steps *w, cr_tensor **out, cr_tensor *x,
+                                   cr_tensor *weight, cr_tensor *bias, int n)
 {
     attention_parts(w, out, attention_linear(w, x, weight, bias), n, -1);
     for (int i = 0; i < n; i++)
-        out[i] = NN_DO(w, contiguous, nn_maybe(out[i]));
+        out[i] = CR_STEP(w, contiguous, cr_maybe(out[i]));
 }
 
 /* The first part of a weight or bias, and the other two parts together. */
-static void attention_split(nn_work *w, cr_tensor **out, cr_tensor *t, int64_t size)
+static void attention_split(cr_steps *w, cr_tensor **out, cr_tensor *t, int64_t size)
 {
     int64_t sizes[] = {size, 2 * size};
-    const cr_value arg[] = {nn_maybe(t), cr_of_ints(sizes, 2), cr_of_int(0)};
+    const cr_value arg[] = {cr_maybe(t), cr_of_ints(sizes, 2), cr_of_int(0)};
 
-    out[0] = out[1] = NULL;
+    out[0] = out[1] = NULL; /* there may be no bias */
     if (t)
-        nn_do_many(w, out, 2, cr_entry.split_with_sizes, arg, 3);
+        cr_step_list(w, out, 2, cr_entry.split_with_sizes, 3, arg);
 }
 
 static void attention_project(attention_call *c)
@@ -253,7 +255,7 @@ static void attention_project(attention_call *c)
     cr_tensor *weight[3] = {nn_own(c->m, "q_proj_weight"), nn_own(c->m, "k_proj_weight"),
                             nn_own(c->m, "v_proj_weight")};
     cr_tensor *biases[3] = {NULL, NULL, NULL}, *out[3];
-    nn_work *w = &c->w;
+    cr_steps *w = &c->w;
 
     if (packed && c->q == c->k && c->k == c->v) {
         attention_project_once(w, out, c->q, packed, bias, 3);
@@ -275,17 +277,17 @@ static void attention_project(attention_call *c)
     c->v = out[2];
 }
 
-static cr_tensor *attention_shaped(nn_work *w, cr_tensor *t, int64_t a, int64_t b, int64_t c,
+static cr_tensor *attention_shaped(cr_steps *w, cr_tensor *t, int64_t a, int64_t b, int64_t c,
                                    int64_t d)
 {
     int64_t size[] = {a, b, c, d};
 
-    return NN_DO(w, reshape, nn_maybe(t), cr_of_ints(size, d ? 4 : c ? 3 : 2));
+    return CR_STEP(w, reshape, cr_maybe(t), cr_of_ints(size, d ? 4 : c ? 3 : 2));
 }
 
-static cr_tensor *attention_swapped(nn_work *w, cr_tensor *t, int64_t a, int64_t b)
+static cr_tensor *attention_swapped(cr_steps *w, cr_tensor *t, int64_t a, int64_t b)
 {
-    return NN_DO(w, transpose_int, nn_maybe(t), cr_of_int(a), cr_of_int(b));
+    return CR_STEP(w, transpose_int, cr_maybe(t), cr_of_int(a), cr_of_int(b));
 }
 
 /* (length, batch, embedding) to (batch * heads, length, size of a head). */
@@ -302,35 +304,36 @@ static void attention_merge(attention_call *c)
 {
     int64_t wide[] = {-1, c->heads, -1, -1};
     cr_tensor *mask = c->mask, *padding = c->padding;
-    nn_work *w = &c->w;
+    cr_steps *w = &c->w;
 
     if (mask && mask->ndim == 2)
-        mask = NN_DO(w, unsqueeze, cr_of_tensor(mask), cr_of_int(0));
+        mask = CR_STEP(w, unsqueeze, cr_of_tensor(mask), cr_of_int(0));
     if (padding) {
         padding = attention_shaped(w, padding, c->batch, 1, 1, c->source);
-        padding = NN_DO(w, expand, nn_maybe(padding), cr_of_ints(wide, 4));
+        padding = CR_STEP(w, expand, cr_maybe(padding), cr_of_ints(wide, 4));
         padding = attention_shaped(w, padding, c->batch * c->heads, 1, c->source, 0);
     }
     c->mask = !padding ? mask
               : !mask  ? padding
-                       : NN_DO(w, add, cr_of_tensor(mask), cr_of_tensor(padding));
+                       : CR_STEP(w, add, cr_of_tensor(mask), cr_of_tensor(padding));
 }
 
 /* By separate products; *weights are those of every head. */
 static cr_tensor *attention_with_weights(attention_call *c, cr_tensor **weights)
 {
     double scale = sqrt(1.0 / (double)(c->width / c->heads)), p = nn_arg(c->m, "dropout").d;
-    nn_work *w = &c->w;
-    cr_tensor *q = NN_DO(w, mul, nn_maybe(c->q), cr_of_number(cr_scalar_float(scale)));
+    cr_steps *w = &c->w;
+    cr_tensor *q = CR_STEP(w, mul, cr_maybe(c->q), cr_of_number(cr_scalar_float(scale)));
     cr_tensor *k = attention_swapped(w, c->k, -2, -1);
-    cr_tensor *a = c->mask ? NN_DO(w, baddbmm, cr_of_tensor(c->mask), nn_maybe(q), nn_maybe(k))
-                           : NN_DO(w, bmm, nn_maybe(q), nn_maybe(k));
+    cr_tensor *a = c->mask
+                       ? CR_STEP(w, baddbmm, cr_of_tensor(c->mask), cr_maybe(q), cr_maybe(k))
+                       : CR_STEP(w, bmm, cr_maybe(q), cr_maybe(k));
 
-    a = NN_DO(w, softmax, nn_maybe(a), cr_of_int(-1));
+    a = CR_STEP(w, softmax, cr_maybe(a), cr_of_int(-1));
     if (p > 0 && c->m->training)
-        a = NN_DO(w, dropout, nn_maybe(a), cr_of_float(p), cr_of_bool(true));
+        a = CR_STEP(w, dropout, cr_maybe(a), cr_of_float(p), cr_of_bool(true));
     *weights = attention_shaped(w, a, c->batch, c->heads, c->length, c->source);
-    cr_tensor *out = NN_DO(w, bmm, nn_maybe(a), nn_maybe(c->v));
+    cr_tensor *out = CR_STEP(w, bmm, cr_maybe(a), cr_maybe(c->v));
     return attention_shaped(w, attention_swapped(w, out, 0, 1), c->length * c->batch, c->width,
                             0, 0);
 }
@@ -340,19 +343,19 @@ static cr_tensor *attention_at_once(attention_call *c)
     static const int64_t order[] = {2, 0, 1, 3};
     int64_t size = c->width / c->heads;
     double p = c->m->training ? nn_arg(c->m, "dropout").d : 0;
-    nn_work *w = &c->w;
+    cr_steps *w = &c->w;
     cr_tensor *q = attention_shaped(w, c->q, c->batch, c->heads, c->length, size);
     cr_tensor *k = attention_shaped(w, c->k, c->batch, c->heads, c->source, size);
     cr_tensor *v = attention_shaped(w, c->v, c->batch, c->heads, c->source, size);
     cr_tensor *mask = c->mask;
 
     if (mask && mask->size[0] == 1)
-        mask = NN_DO(w, unsqueeze, cr_of_tensor(mask), cr_of_int(0));
+        mask = CR_STEP(w, unsqueeze, cr_of_tensor(mask), cr_of_int(0));
     else if (mask)
         mask = attention_shaped(w, mask, c->batch, c->heads, -1, c->source);
-    cr_tensor *out = NN_DO(w, scaled_dot_product_attention, nn_maybe(q), nn_maybe(k),
-                           nn_maybe(v), nn_maybe(mask), cr_of_float(p), cr_of_bool(false));
-    out = NN_DO(w, permute, nn_maybe(out), cr_of_ints(order, 4));
+    cr_tensor *out = CR_STEP(w, scaled_dot_product_attention, cr_maybe(q), cr_maybe(k),
+                             cr_maybe(v), cr_maybe(mask), cr_of_float(p), cr_of_bool(false));
+    out = CR_STEP(w, permute, cr_maybe(out), cr_of_ints(order, 4));
     return attention_shaped(w, out, c->batch * c->length, c->width, 0, 0);
 }
 
@@ -361,7 +364,7 @@ static void attention_run(attention_call *c, cr_tensor **result, size_t outs)
 {
     static const int64_t head[] = {1};
     cr_tensor *weights = NULL, *out;
-    nn_work *w = &c->w;
+    cr_steps *w = &c->w;
 
     c->q = attention_heads(c, c->q, c->length);
     c->k = attention_heads(c, c->k, c->source);
@@ -371,11 +374,11 @@ static void attention_run(attention_call *c, cr_tensor **result, size_t outs)
     out = nn_apply(w, cr_module_at(c->m, "out_proj"), out);
     out = attention_shaped(w, out, c->length, c->batch, c->width, 0);
     if (outs == 2)
-        weights = NN_DO(w, mean, nn_maybe(weights), cr_of_ints(head, 1));
+        weights = CR_STEP(w, mean, cr_maybe(weights), cr_of_ints(head, 1));
     if (!c->batched) {
-        out = NN_DO(w, squeeze_dim, nn_maybe(out), cr_of_int(1));
+        out = CR_STEP(w, squeeze_dim, cr_maybe(out), cr_of_int(1));
         if (outs == 2)
-            weights = NN_DO(w, squeeze_dim, nn_maybe(weights), cr_of_int(0));
+            weights = CR_STEP(w, squeeze_dim, cr_maybe(weights), cr_of_int(0));
     } else if (nn_is_on(c->m, "batch_first")) {
         out = attention_swapped(w, out, 1, 0);
     }
@@ -403,7 +406,7 @@ cr_status nn_attention(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *co
     if (!c.w.st)
         attention_arrange(&c);
     if (!c.w.st)
-        nn_work_fail(&c.w, attention_check_sizes(&c));
+        cr_step_fail(&c.w, attention_check_sizes(&c));
     if (!c.w.st)
         attention_project(&c);
     if (!c.w.st)
@@ -475,7 +478,7 @@ cr_status nn_make_decoder_layer(cr_module *m)
 typedef enum { TRANSFORMER_SELF, TRANSFORMER_OTHER, TRANSFORMER_FEED } transformer_part;
 
 typedef struct {
-    nn_work w;
+    cr_steps w;
     cr_module *m;
     cr_tensor *memory, *mask[2], *padding[2]; /* of self and of the other attention */
     int parts;
@@ -493,22 +496,21 @@ static cr_tensor *transformer_attend(transformer_call *c, transformer_part part,
     cr_tensor *const input[] = {x, k, k, c->padding[other], c->mask[other]};
     cr_module *attention = cr_module_at(c->m, other ? "multihead_attn" : "self_attn");
 
-    nn_work_fail(&c->w, x ? cr_vec_reserve(&c->w.made, 1) : CR_OK);
     if (c->w.st)
         return NULL;
     c->w.st = nn_attention(&made, 1, attention, input, 5);
     if (!c->w.st)
-        cr_vec_put(&c->w.made, made);
+        made = cr_step_own(&c->w, made);
     return transformer_child(c, other ? "dropout2" : "dropout1", made);
 }
 
 static cr_tensor *transformer_feed(transformer_call *c, cr_tensor *x)
 {
-    nn_work *w = &c->w;
+    cr_steps *w = &c->w;
 
     x = transformer_child(c, "linear1", x);
-    x = strcmp(nn_arg(c->m, "activation").s, "gelu") ? NN_DO(w, relu, nn_maybe(x))
-                                                     : NN_DO(w, gelu, nn_maybe(x));
+    x = strcmp(nn_arg(c->m, "activation").s, "gelu") ? CR_STEP(w, relu, cr_maybe(x))
+                                                     : CR_STEP(w, gelu, cr_maybe(x));
     x = transformer_child(c, "linear2", transformer_child(c, "dropout", x));
     return transformer_child(c, c->parts == 3 ? "dropout3" : "dropout2", x);
 }
@@ -520,7 +522,7 @@ static cr_tensor *transformer_step(transformer_call *c, transformer_part part, c
     cr_tensor *in = first ? transformer_child(c, norm, x) : x;
     cr_tensor *f =
         part == TRANSFORMER_FEED ? transformer_feed(c, in) : transformer_attend(c, part, in);
-    cr_tensor *sum = NN_DO(&c->w, add, nn_maybe(x), nn_maybe(f));
+    cr_tensor *sum = CR_STEP(&c->w, add, cr_maybe(x), cr_maybe(f));
 
     return first ? sum : transformer_child(c, norm, sum);
 }

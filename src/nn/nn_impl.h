@@ -67,29 +67,6 @@ CR_MUST cr_status nn_add_optional(cr_module *m, const char *name, bool wanted, c
 /* Calls the random operator `uniform_` or `normal_` on `t` without recording. */
 CR_MUST cr_status nn_fill_random(cr_tensor *t, const cr_op *op, double a, double b);
 
-/* Tensors that a computation owns until it ends.  After a failure `st` is set, and further
- * calls return NULL. */
-typedef struct {
-    cr_status st;
-    CR_VEC(cr_tensor *) made;
-} nn_work;
-
-/* The only result of an operator; the work owns it. */
-cr_tensor *nn_do(nn_work *w, const cr_op *op, const cr_value *arg, int n);
-#define NN_DO(w, op, ...)                                                                      \
-    nn_do(w, cr_entry.op, (const cr_value[]){__VA_ARGS__},                                     \
-          (int)(sizeof((const cr_value[]){__VA_ARGS__}) / sizeof(cr_value)))
-/* The results of an operator, n of them, or the items of its list. */
-void nn_do_many(nn_work *w, cr_tensor **out, int n, const cr_op *op, const cr_value *arg,
-                int args);
-/* The result of a module with one input. */
-cr_tensor *nn_apply(nn_work *w, cr_module *m, cr_tensor *x);
-/* Fails unless the work has failed. */
-void nn_work_fail(nn_work *w, cr_status st);
-/* Ends the work: *out[i] are the results, owned by the caller. */
-CR_MUST cr_status nn_finish(nn_work *w, cr_tensor **out, cr_tensor *const *result, size_t outs);
-/* A tensor, or none for NULL. */
-cr_value nn_maybe(cr_tensor *t);
 /* A list of tensors. */
 cr_value nn_list(cr_value *item, size_t n);
 /* Makes a layer and adds it as a child. */

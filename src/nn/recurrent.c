@@ -1,6 +1,6 @@
 /* RNN, LSTM and GRU: weights of each layer and direction, and one call of their operator. */
 #include "entry.h"
-#include "nn/nn_impl.h"
+#include "nn/parts.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,7 +117,7 @@ static cr_status recurrent_check_input(recurrent_call *c, const cr_tensor *x)
 }
 
 /* The state i with a batch dim: the given one, or zeros. */
-static cr_tensor *recurrent_state(nn_work *w, const recurrent_call *c, cr_tensor *given, int i,
+static cr_tensor *recurrent_state(cr_steps *w, const recurrent_call *c, cr_tensor *given, int i,
                                   cr_tensor *x)
 {
     int64_t both = nn_is_on(c->m, "bidirectional") ? 2 : 1;
@@ -125,18 +125,19 @@ static cr_tensor *recurrent_state(nn_work *w, const recurrent_call *c, cr_tensor
                       i ? nn_arg(c->m, "hidden_size").i : recurrent_width(c->m)};
 
     if (!given)
-        return NN_DO(w, new_zeros, cr_of_tensor(x), cr_of_ints(size, 3));
+        return CR_STEP(w, new_zeros, cr_of_tensor(x), cr_of_ints(size, 3));
     if (given->ndim != (c->batched ? 3 : 2)) {
-        nn_work_fail(w, cr_fail(CR_RUNTIME,
+        cr_step_fail(w, cr_fail(CR_RUNTIME,
                                 "For %s input, hx should also be %d-D but got %d-D tensor",
                                 c->batched ? "batched 3-D" : "unbatched 2-D",
                                 c->batched ? 3 : 2, given->ndim));
         return NULL;
     }
-    cr_tensor *t = c->batched ? given : NN_DO(w, unsqueeze, cr_of_tensor(given), cr_of_int(1));
+    cr_tensor *t =
+        c->batched ? given : CR_STEP(w, unsqueeze, cr_of_tensor(given), cr_of_int(1));
     for (int d = 0; t && d < 3; d++)
         if (t->size[d] != size[d]) {
-            nn_work_fail(w, cr_fail(CR_RUNTIME,
+            cr_step_fail(w, cr_fail(CR_RUNTIME,
                                     "Expected hidden%s size (%lld, %lld, %lld), got [%lld, "
                                     "%lld, %lld]",
                                     c->states < 2 ? ""
@@ -161,18 +162,18 @@ static const cr_op *recurrent_operator(const cr_module *m)
 }
 
 /* Calls the operator: result[0] is the output, the others are the last states. */
-static void recurrent_run(nn_work *w, const recurrent_call *c, cr_tensor *x,
+static void recurrent_run(cr_steps *w, const recurrent_call *c, cr_tensor *x,
                           cr_tensor *const *state, cr_tensor **result)
 {
     cr_module *m = c->m;
     cr_arena arena = {0};
     cr_value *params = cr_arena_get(&arena, m->params.len * sizeof *params);
-    cr_value pair[] = {nn_maybe(state[0]), nn_maybe(state[1])};
+    cr_value pair[] = {cr_maybe(state[0]), cr_maybe(state[1])};
 
-    nn_work_fail(w, params ? CR_OK : CR_MEMORY);
+    cr_step_fail(w, params ? CR_OK : CR_MEMORY);
     for (size_t i = 0; !w->st && i < m->params.len; i++)
         params[i] = cr_of_tensor(m->params.at[i].t);
-    cr_value arg[] = {nn_maybe(x),
+    cr_value arg[] = {cr_maybe(x),
                       c->states == 2 ? nn_list(pair, 2) : pair[0],
                       nn_list(params, m->params.len),
                       nn_arg(m, "bias"),
@@ -181,7 +182,7 @@ static void recurrent_run(nn_work *w, const recurrent_call *c, cr_tensor *x,
                       cr_of_bool(m->training),
                       nn_arg(m, "bidirectional"),
                       cr_of_bool(c->first)};
-    nn_do_many(w, result, 1 + c->states, recurrent_operator(m), arg, (int)CR_LEN(arg));
+    cr_step_all(w, result, recurrent_operator(m), (int)CR_LEN(arg), arg);
     cr_arena_drop(&arena);
 }
 
@@ -190,17 +191,17 @@ cr_status nn_recurrent(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *co
 {
     recurrent_call c = {.m = m, .states = !strcmp(m->kind, "LSTM") ? 2 : 1};
     cr_tensor *state[2] = {NULL, NULL}, *result[3] = {NULL, NULL, NULL}, *x = input[0];
-    nn_work w = {0};
+    cr_steps w = {0};
 
     CR_TRY(nn_check_counts(m, inputs, 1, 1 + (size_t)c.states, outs, 1 + (size_t)c.states));
     CR_TRY(recurrent_check_input(&c, x));
     if (!c.batched)
-        x = NN_DO(&w, unsqueeze, cr_of_tensor(x), cr_of_int(c.first ? 0 : 1));
+        x = CR_STEP(&w, unsqueeze, cr_of_tensor(x), cr_of_int(c.first ? 0 : 1));
     for (int i = 0; x && i < c.states; i++)
         state[i] = recurrent_state(&w, &c, (size_t)i + 1 < inputs ? input[i + 1] : NULL, i, x);
     recurrent_run(&w, &c, x, state, result);
     for (size_t i = 0; !w.st && !c.batched && i < outs; i++)
         result[i] =
-            NN_DO(&w, squeeze_dim, cr_of_tensor(result[i]), cr_of_int(i || !c.first ? 1 : 0));
+            CR_STEP(&w, squeeze_dim, cr_of_tensor(result[i]), cr_of_int(i || !c.first ? 1 : 0));
     return nn_finish(&w, out, result, outs);
 }

@@ -45,6 +45,8 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              "_gru_step", "_gru_step_backward", "_gru_step_gradient",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
+             # arguments that are integer tensors (test_more_names.py)
+             "fake_quantize_per_channel_affine", "batch_norm_backward_elemt",
              # derivatives of derivatives (test_table.py, test_missing_derivatives.py)
              "_logcumsumexp_tangent", "_grid_sampler_along", "_grid_sampler_along_input_grad", "_grid_sampler_along_grid_grad"}
 
