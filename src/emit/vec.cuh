@@ -266,6 +266,10 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 #define CK_ATOMIC_MOST(p, x) __nvvm_atom_max_gen_ull(p, x)
 #define CK_SHUFFLE_FIRST_(mask, word, count)                                                   \
     __nvvm_shfl_sync_idx_i32(mask, word, 0, (32 - count) << 8 | 31)
+#define CK_SHUFFLE_(word, lane) __nvvm_shfl_sync_idx_i32(~0u, (int)(word), lane, 31)
+#define CK_BALLOT_(truth)       __nvvm_vote_ballot_sync(~0u, truth)
+#define CK_SYNC_WARP_()         __nvvm_bar_warp_sync(~0u)
+#define CK_ATOMIC_ADD_(p, x)    __nvvm_atom_add_gen_i(p, x)
 #else
 #define CK_THREAD_(axis)                        (int)threadIdx.axis
 #define CK_WIDTH_(axis)                         (int)blockDim.axis
@@ -274,6 +278,10 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 #define CK_SHUFFLE_DOWN_(mask, word, by, count) __shfl_down_sync(mask, word, by, count)
 #define CK_SHUFFLE_FIRST_(mask, word, count)    __shfl_sync(mask, word, 0, count)
 #define CK_ATOMIC_MOST(p, x)                    atomicMax(p, x)
+#define CK_SHUFFLE_(word, lane)                 __shfl_sync(~0u, (int)(word), lane)
+#define CK_BALLOT_(truth)                       __ballot_sync(~0u, truth)
+#define CK_SYNC_WARP_()                         __syncwarp()
+#define CK_ATOMIC_ADD_(p, x)                    atomicAdd(p, x)
 #endif
 
 CV_FN int ck_x(void) { return CK_THREAD_(x); }

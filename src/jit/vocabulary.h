@@ -14,16 +14,17 @@ typedef enum {
     CR_VEC_COMPLEX,
     CR_VEC_SPECIAL,
     CR_VEC_RANDOM,
-    CR_VEC_KERNEL,        /* kernel.h: always */
-    CR_VEC_SCAN,          /* scan.h */
-    CR_VEC_CUDA_HALF,     /* half.cuh: half types in memory */
-    CR_VEC_CUDA_KERNEL,   /* kernel.cuh: CUDA C++ */
-    CR_VEC_CUDA_MOVE,     /* move.cuh: copies and fills, with vec.cuh and half.cuh only */
-    CR_VEC_CUDA_PLACE,    /* place.cuh, after move.cuh */
-    CR_VEC_CUDA_WINDOW,   /* window.cuh, after move.cuh */
-    CR_VEC_CUDA_SEQUENCE, /* sequence.cuh, after move.cuh */
-    CR_VEC_CUDA_RESAMPLE, /* resample.cuh, after move.cuh */
-    CR_VEC_CUDA_BAG,      /* bag.cuh, after move.cuh */
+    CR_VEC_KERNEL,         /* kernel.h: always */
+    CR_VEC_SCAN,           /* scan.h */
+    CR_VEC_CUDA_HALF,      /* half.cuh: half types in memory */
+    CR_VEC_CUDA_KERNEL,    /* kernel.cuh: CUDA C++ */
+    CR_VEC_CUDA_MOVE,      /* move.cuh: copies and fills, with vec.cuh and half.cuh only */
+    CR_VEC_CUDA_PLACE,     /* place.cuh, after move.cuh */
+    CR_VEC_CUDA_WINDOW,    /* window.cuh, after move.cuh */
+    CR_VEC_CUDA_SEQUENCE,  /* sequence.cuh, after move.cuh */
+    CR_VEC_CUDA_RESAMPLE,  /* resample.cuh, after move.cuh */
+    CR_VEC_CUDA_BAG,       /* bag.cuh, after move.cuh */
+    CR_VEC_CUDA_ATTENTION, /* attention.cuh, after move.cuh */
     CR_VEC_COUNT
 } cr_vec_part;
 

@@ -63,7 +63,8 @@ typedef enum {
     /* Results are allocated by rules, then computed on plain views (cr_op_on_views). */
     CR_DOES_LOOP,   /* clause `loop`; a function may be faster */
     CR_DOES_SCAN,   /* clause `scan` */
-    CR_DOES_STEPS,  /* a composition with a function that is faster: body, extern_fn */
+    CR_DOES_STEPS,  /* a composition with a faster function (on the host: fn.on_views, or NULL)
+                     */
     CR_DOES_EXTERN, /* a function alone */
     /* --- */
     CR_DOES_WHOLE,   /* a function on tensors that also allocates its results */

@@ -705,9 +705,14 @@ static cr_status read_scan_back(lexer *x, cr_op *op)
     return read_scan(x, op);
 }
 
-/* `kernel cpu NAME`: a faster function beside a loop or a composition. */
+/* `kernel cpu NAME`: a faster function beside a loop or a composition.  `kernel devices`: the
+ * host computes the composition, devices may have kernels. */
 static cr_status read_kernel(lexer *x, cr_op *op)
 {
+    if (op->does == CR_DOES_IS && lex_is(x, "devices")) {
+        op->does = CR_DOES_STEPS;
+        return lex_expect(x, "devices");
+    }
     CR_TRY(lex_expect(x, "cpu"));
     if (op->does != CR_DOES_LOOP && op->does != CR_DOES_IS)
         return lex_error(x, "a kernel follows the loop or the composition that states it");

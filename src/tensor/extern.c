@@ -342,7 +342,7 @@ static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call
     bool declined = true;
 
     if (cr_is_host(c->device))
-        return op->does == CR_DOES_STEPS && extern_prefers_statement
+        return op->does == CR_DOES_STEPS && (extern_prefers_statement || !op->fn.on_views)
                    ? extern_run_composition(op, arg, out)
                    : cr_run_on_views(op, c->arg, views);
     if (op->does == CR_DOES_FOLD || (op->does == CR_DOES_SCAN && cr_has_scans(c->device)))

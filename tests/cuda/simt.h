@@ -38,9 +38,11 @@ struct fiber {
     jmp_buf at;
     char *stack;
     bool begun, ended;
-    int barriers;      /* that it has come to */
-    int arrived, left; /* shuffles */
-    int word;          /* what it offers in a shuffle */
+    int barriers;        /* that it has come to */
+    int arrived, left;   /* shuffles */
+    int word;            /* what it offers in a shuffle */
+    unsigned offered[6]; /* the same in a product of matrices */
+    const void *row;
 };
 
 static fiber fibers[MOST_THREADS];
@@ -161,6 +163,73 @@ static int index(unsigned mask, int word, int which, int clamp)
     return shuffle(mask, word, (lane & segment) | (which & ~segment));
 }
 
+/* --- operations of whole warps --- */
+
+static unsigned ballot(bool truth)
+{
+    unsigned bits = 0;
+
+    fibers[current].offered[0] = truth;
+    shuffle(~0u, 0, current % WARP);
+    for (int i = 0; i < WARP; i++)
+        bits |= fibers[current / WARP * WARP + i].offered[0] << i;
+    shuffle(~0u, 0, current % WARP);
+    return bits;
+}
+
+/* ldmatrix.m8n8.x4: lane 8 * j + i has the address of row i of matrix j, lane l gets two
+ * neighbours of row l / 4, or of column l / 4 where it is turned. */
+static void load_matrices(unsigned *r, const void *row, bool turned)
+{
+    const fiber *warp = fibers + current / WARP * WARP;
+    int lane = current % WARP;
+
+    fibers[current].row = row;
+    shuffle(~0u, 0, lane);
+    for (int j = 0; j < 4; j++) {
+        unsigned two[2];
+        for (int e = 0; e < 2; e++) {
+            int a = lane / 4, b = lane % 4 * 2 + e;
+            two[e] =
+                ((const unsigned short *)warp[8 * j + (turned ? b : a)].row)[turned ? a : b];
+        }
+        r[j] = two[0] | two[1] << 16;
+    }
+    shuffle(~0u, 0, lane);
+}
+
+/* mma.m16n8k16.row.col: c += a * b.  `widen` makes a float of a half. */
+template <class F> static void multiply(float *c, const unsigned *a, const unsigned *b, F widen)
+{
+    fiber *warp = fibers + current / WARP * WARP;
+    int lane = current % WARP;
+
+    for (int i = 0; i < 4; i++)
+        fibers[current].offered[i] = a[i];
+    fibers[current].offered[4] = b[0];
+    fibers[current].offered[5] = b[1];
+    shuffle(~0u, 0, lane);
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        float sum = 0;
+        for (int k = 0; k < 16; k++) {
+            unsigned x = warp[row % 8 * 4 + k % 8 / 2].offered[row / 8 + k / 8 * 2];
+            unsigned y = warp[column * 4 + k % 8 / 2].offered[4 + k / 8];
+            sum += widen((unsigned short)(x >> k % 2 * 16)) *
+                   widen((unsigned short)(y >> k % 2 * 16));
+        }
+        c[i] += sum;
+    }
+    shuffle(~0u, 0, lane);
+}
+
+static int add(int *p, int x)
+{
+    int was = *p;
+    *p = was + x;
+    return was;
+}
+
 /* Fibers change places only where they wait. */
 static void most(unsigned long long *p, unsigned long long x) { *p = *p > x ? *p : x; }
 
@@ -177,6 +246,9 @@ static void most(unsigned long long *p, unsigned long long x) { *p = *p > x ? *p
 #define __nvvm_shfl_sync_down_i32(m, w, by, c)   simt::down(m, w, by, c)
 #define __nvvm_shfl_sync_idx_i32(m, w, which, c) simt::index(m, w, which, c)
 #define __nvvm_atom_max_gen_ull(p, x)            simt::most(p, x)
+#define __nvvm_atom_add_gen_i(p, x)              simt::add(p, x)
+#define __nvvm_vote_ballot_sync(m, truth)        simt::ballot(truth)
+#define __nvvm_bar_warp_sync(m)                  simt::shuffle(m, 0, simt::current % simt::WARP)
 #define __syncthreads()                          simt::barrier()
 
 #endif

@@ -43,6 +43,8 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              # steps of these and of their derivatives (test_recurrent_layers.py)
              "_rnn_direction", "_rnn_direction_backward", "_rnn_previous", "_lstm_step", "_lstm_step_backward", "_lstm_step_gradient",
              "_gru_step", "_gru_step_backward", "_gru_step_gradient",
+             # attention of half types and its derivatives (tests/python/test_attention.py, tests/fake_cuda)
+             "_attention", "_attention_scores", "_attention_scores_backward", "_attention_backward", "_attention_second",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
              # arguments that are integer tensors (test_more_names.py)

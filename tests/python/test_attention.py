@@ -110,3 +110,25 @@ def test_gather_of_nested_results():
     one, two = {"a": torch.ones(1), "b": (torch.zeros(2), None)}, {"a": torch.ones(2), "b": (torch.ones(1), None)}
     got = gather([one, two], "cpu")
     assert got["a"].tolist() == [1, 1, 1] and got["b"][0].tolist() == [0, 0, 1] and got["b"][1] is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("causal, masked, shared", [(True, None, 4), (False, None, 2), (False, torch.bool, 4), (False, torch.float32, 1)])
+def test_half_types_are_near_float32(dtype, causal, masked, shared):
+    """The entry of half types, its derivative, and a mask's derivative, beside the composition in float32."""
+    torch.manual_seed(3)
+    q, k, v = torch.randn(2, 4, 9, 16), torch.randn(2, shared, 11, 16), torch.randn(2, shared, 11, 16)
+    mask = None if masked is None else torch.randn(2, 1, 9, 11) > -0.5 if masked is torch.bool else torch.randn(4, 1, 11)
+    leaves = [x.to(dtype).requires_grad_() for x in (q, k, v)]
+    wide = [x.detach().float().requires_grad_() for x in leaves]
+    if masked is torch.float32:
+        leaves.append(mask.clone().requires_grad_())
+        wide.append(mask.clone().requires_grad_())
+    g = torch.randn(2, 4, 9, 16).to(dtype)
+    made = []
+    for xs in (leaves, wide):
+        y = torch.nn.functional.scaled_dot_product_attention(*xs[:3], xs[3] if len(xs) > 3 else mask, is_causal=causal, enable_gqa=True)
+        made.append((y.detach(), *torch.autograd.grad(y, xs, g.to(y.dtype))))
+    eps = 2.0 ** -8 if dtype == torch.bfloat16 else 2.0 ** -11
+    for have, want in zip(*made):
+        assert have.shape == want.shape and (have.float() - want).abs().max() <= 8 * eps * want.abs().max()

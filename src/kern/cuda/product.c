@@ -639,6 +639,8 @@ void cr_kern_install_cuda(void)
         {"_upsample", cr_cuda_upsample},
         {"_upsample_backward", cr_cuda_upsample_backward},
         {"_embedding_bag", cr_cuda_embedding_bag},
+        {"_attention", cr_cuda_attention},
+        {"_attention_backward", cr_cuda_attention_backward},
     };
 
     cr_cuda_install();

@@ -1,0 +1,601 @@
+/* attention.cuh - scaled dot product attention of half types on an NVIDIA GPU.
+ *
+ * Follows move.cuh.  CA_ITEM is cm_f16 or cm_bf16, CA_WIDTH the width of a head, 64 or 128, to
+ * which narrower ones are padded with zeros, CA_MASK one of the numbers below.
+ *
+ * A block has four warps, and a warp 16 rows of a tile of 64.  Scores are never stored: the
+ * forward pass keeps a running maximum and sum of each row, and the backward pass computes the
+ * scores again from the logarithm of that sum.  Products are instructions of tensor cores,
+ * which add in float32; weights are rounded to the half type before they meet the values, as in
+ * the composition.  One pass over rows computes a gradient, so no two blocks add to one element
+ * and results do not change from call to call. */
+#ifndef CR_EMIT_ATTENTION_CUH
+#define CR_EMIT_ATTENTION_CUH
+
+#include "emit/move.cuh"
+
+#define CA_NONE   0
+#define CA_TRUTH  1 /* bool: true keeps */
+#define CA_ADDED  2 /* of the item's type */
+#define CA_ADDED4 3 /* float32 */
+
+enum {
+    CA_ROWS = 64,
+    CA_THREADS = 128,
+    CA_STEP = CA_WIDTH + 8, /* of a tile in shared memory: rows are in different banks */
+    CA_KS = CA_WIDTH / 16,
+    CA_NS = CA_WIDTH / 8,
+    /* Rows of the tiles over which a block loops, and how many of them are in shared memory. */
+    CA_FORWARD = CA_WIDTH == 64 ? 64 : 32,
+    CA_BACKWARD = CA_WIDTH == 64 ? 32 : 16,
+    CA_STAGES = CA_WIDTH == 64 ? 2 : 1
+};
+
+/* [batch, heads, rows, width]; steps in bytes, dense along the width. */
+struct ca_array {
+    char *at;
+    cm_i64 step[3];
+};
+struct ca_call {
+    ca_array q, k, v, out, grad, gq, gk, gv;
+    float *lse, *delta; /* [batch, heads, queries] */
+    const char *mask;
+    cm_i64 mask_step[4];
+    cm_i64 batch, heads, repeat; /* repeat: heads that share one of k and v */
+    int queries, keys, width, causal;
+    float scale;
+};
+
+/* --- matrices of a warp --- */
+
+/* Lane l has of an 8 x 8 matrix row l / 4, columns l % 4 * 2 and the next one.  A 16 x 16
+ * operand has four such matrices. */
+#if defined(__CUDA_ARCH__)
+CV_FN unsigned ca_shared(const void *p)
+{
+    unsigned at;
+    asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(at) : "l"(p));
+    return at;
+}
+/* Lane 8 * j + i has the address of row i of matrix j. */
+CV_FN void ca_load(unsigned *r, const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(ca_shared(row))
+                 : "memory");
+}
+CV_FN void ca_load_turned(unsigned *r, const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(ca_shared(row))
+                 : "memory");
+}
+#define CA_MULTIPLY(type)                                                                      \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                              \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+CV_FN void ca_multiply(float *c, const unsigned *a, const unsigned *b, cm_bf16)
+{
+    CA_MULTIPLY("bf16");
+}
+CV_FN void ca_multiply(float *c, const unsigned *a, const unsigned *b, cm_f16)
+{
+    CA_MULTIPLY("f16");
+}
+/* Copies 16 bytes to shared memory without waiting; ca_wait waits for all but the last `left`
+ * groups of copies, which ca_close ends. */
+CV_FN void ca_copy(void *to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ca_shared(to)), "l"(from)
+                 : "memory");
+}
+CV_FN void ca_close(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int left> CV_FN void ca_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
+CV_FN float ca_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#else
+CV_FN void ca_load(unsigned *r, const void *row) { simt::load_matrices(r, row, false); }
+CV_FN void ca_load_turned(unsigned *r, const void *row) { simt::load_matrices(r, row, true); }
+template <class T> CV_FN void ca_multiply(float *c, const unsigned *a, const unsigned *b, T)
+{
+    simt::multiply(c, a, b, [](unsigned short h) { return cm_real(T{h}); });
+}
+CV_FN void ca_copy(void *to, const void *from) { __builtin_memcpy(to, from, 16); }
+CV_FN void ca_close(void) {}
+template <int left> CV_FN void ca_wait(void) {}
+CV_FN float ca_exp2(float x) { return __builtin_exp2f(x); }
+#endif
+
+CV_FN unsigned ca_pair(float low, float high, cm_bf16) { return ck_pair_bf16(low, high); }
+CV_FN unsigned ca_pair(float low, float high, cm_f16) { return ck_pair_f16(low, high); }
+
+CV_FN float ca_from_lane(float x, int lane)
+{
+    return ck_float((unsigned)CK_SHUFFLE_(ck_bits(x), lane));
+}
+/* Over the four lanes that have a row. */
+CV_FN float ca_row_most(float x)
+{
+    const int lane = ck_x() % 32;
+    float y = ca_from_lane(x, lane ^ 1);
+    x = x > y ? x : y;
+    y = ca_from_lane(x, lane ^ 2);
+    return x > y ? x : y;
+}
+CV_FN float ca_row_sum(float x)
+{
+    const int lane = ck_x() % 32;
+    x += ca_from_lane(x, lane ^ 1);
+    return x + ca_from_lane(x, lane ^ 2);
+}
+
+struct ca_sixteen {
+    unsigned word[4];
+} __attribute__((aligned(16)));
+
+typedef unsigned short ca_row[CA_STEP];
+
+/* Rows `first` ... of an array into a tile; zeros where there are none. */
+template <int rows>
+CV_FN void ca_fill(ca_row *tile, const char *at, cm_i64 step, int first, int n, int width)
+{
+    CV_ALL
+    for (int i = 0; i < rows * CA_NS / CA_THREADS; i++) {
+        const int place = ck_x() + i * CA_THREADS, row = place / CA_NS;
+        const int column = place % CA_NS * 8;
+        if (first + row < n && column < width)
+            ca_copy(&tile[row][column], at + (first + row) * step + column * 2);
+        else
+            *(ca_sixteen *)&tile[row][column] = ca_sixteen{{0, 0, 0, 0}};
+    }
+}
+
+/* The 16 x 16 left operand at (row, column) of a tile. */
+CV_FN void ca_left(unsigned *a, const ca_row *tile, int row, int column)
+{
+    const int lane = ck_x() % 32;
+    ca_load(a, &tile[row + lane % 16][column + lane / 16 * 8]);
+}
+/* Two right operands of products with the tile's rows turned into columns: rows `row` to
+ * row + 15, for 16 columns that are summed over. */
+CV_FN void ca_right(unsigned *b, const ca_row *tile, int row, int column)
+{
+    const int lane = ck_x() % 32;
+    ca_load(b, &tile[row + lane / 16 * 8 + lane % 8][column + lane / 8 % 2 * 8]);
+}
+/* Two right operands of products that sum over the tile's rows. */
+CV_FN void ca_right_turned(unsigned *b, const ca_row *tile, int row, int column)
+{
+    const int lane = ck_x() % 32;
+    ca_load_turned(b, &tile[row + lane / 8 % 2 * 8 + lane % 8][column + lane / 16 * 8]);
+}
+
+/* s = left * right', where `left` has 16 rows from `row` on, and `right` n rows. */
+template <int n>
+CV_FN void ca_scores(float (*s)[4], const ca_row *left, int row, const ca_row *right)
+{
+    CV_ALL
+    for (int j = 0; j < n / 8; j++)
+        s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+    CV_ALL
+    for (int k = 0; k < CA_KS; k++) {
+        unsigned a[4], b[4];
+        ca_left(a, left, row, k * 16);
+        CV_ALL
+        for (int j = 0; j < n / 8; j += 2) {
+            ca_right(b, right, j * 8, k * 16);
+            ca_multiply(s[j], a, b, CA_ITEM());
+            ca_multiply(s[j + 1], a, b + 2, CA_ITEM());
+        }
+    }
+}
+
+/* o += p * right, where p is a result of ca_scores, rounded. */
+template <int n> CV_FN void ca_add(float (*o)[4], const float (*p)[4], const ca_row *right)
+{
+    CV_ALL
+    for (int k = 0; k < n / 16; k++) {
+        const unsigned a[4] = {ca_pair(p[2 * k][0], p[2 * k][1], CA_ITEM()),
+                               ca_pair(p[2 * k][2], p[2 * k][3], CA_ITEM()),
+                               ca_pair(p[2 * k + 1][0], p[2 * k + 1][1], CA_ITEM()),
+                               ca_pair(p[2 * k + 1][2], p[2 * k + 1][3], CA_ITEM())};
+        CV_ALL
+        for (int j = 0; j < CA_NS; j += 2) {
+            unsigned b[4];
+            ca_right_turned(b, right, k * 16, j * 8);
+            ca_multiply(o[j], a, b, CA_ITEM());
+            ca_multiply(o[j + 1], a, b + 2, CA_ITEM());
+        }
+    }
+}
+
+/* Writes 16 rows of results, each times its factor. */
+CV_FN void ca_store(char *at, cm_i64 step, int row, int rows, int width, const float (*o)[4],
+                    float first, float second)
+{
+    const int lane = ck_x() % 32;
+
+    CV_ALL
+    for (int half = 0; half < 2; half++) {
+        const int r = row + lane / 4 + half * 8;
+        const float by = half ? second : first;
+        if (r >= rows)
+            continue;
+        CV_ALL
+        for (int j = 0; j < CA_NS; j++) {
+            const int column = j * 8 + lane % 4 * 2;
+            if (column < width)
+                *(unsigned *)(at + r * step + column * 2) =
+                    ca_pair(o[j][half * 2] * by, o[j][half * 2 + 1] * by, CA_ITEM());
+        }
+    }
+}
+
+/* --- scores --- */
+
+#define CA_LOG2E 1.44269504088896340736f
+#define CA_LN2   0.69314718055994530942f
+
+CV_FN char *ca_head(const ca_array &a, cm_i64 b, cm_i64 h)
+{
+    return a.at + b * a.step[0] + h * a.step[1];
+}
+
+/* Where scores are: row r of them is query r0 + r and column c key c0 + c, or with KEYS the
+ * other way round. */
+struct ca_scored {
+    cm_i64 b, h;
+    int row, column;
+};
+
+/* The exponent of 2 that belongs to a score; minus infinity where the key is hidden. */
+CV_FN float ca_exponent(const ca_call &c, float x, cm_i64 b, cm_i64 h, int query, int key)
+{
+    if (key >= c.keys || query >= c.queries || (c.causal && key > query))
+        return -__builtin_inff();
+#if CA_MASK != CA_NONE
+    const char *m = c.mask + b * c.mask_step[0] + h * c.mask_step[1] + query * c.mask_step[2] +
+                    key * c.mask_step[3];
+#if CA_MASK == CA_TRUTH
+    return *(const unsigned char *)m ? x : -__builtin_inff();
+#elif CA_MASK == CA_ADDED
+    return x + cm_real(*(const CA_ITEM *)m) * CA_LOG2E;
+#else
+    return x + *(const float *)m * CA_LOG2E;
+#endif
+#else
+    return x;
+#endif
+}
+
+/* Makes exponents of a warp's scores: 16 rows, n columns. */
+template <int n, bool KEYS>
+CV_FN void ca_exponents(const ca_call &c, float (*s)[4], const ca_scored &w)
+{
+    const int lane = ck_x() % 32;
+    const int low = KEYS ? w.column : w.row, high = KEYS ? w.row + 15 : w.column + n - 1;
+    const bool whole = CA_MASK == CA_NONE && high < c.keys && (!c.causal || high <= low) &&
+                       (KEYS ? w.column + n : w.row + 16) <= c.queries;
+    const float factor = c.scale * CA_LOG2E;
+
+    CV_ALL
+    for (int j = 0; j < n / 8; j++)
+        CV_ALL
+    for (int e = 0; e < 4; e++)
+        s[j][e] *= factor;
+    if (whole)
+        return;
+    CV_ALL
+    for (int j = 0; j < n / 8; j++)
+        CV_ALL
+    for (int e = 0; e < 4; e++) {
+        const int row = w.row + lane / 4 + e / 2 * 8;
+        const int column = w.column + j * 8 + lane % 4 * 2 + e % 2;
+        s[j][e] = ca_exponent(c, s[j][e], w.b, w.h, KEYS ? column : row, KEYS ? row : column);
+    }
+}
+
+/* A block's tile of 64 rows: its number, and the head.  The last tiles, which have the most
+ * keys with a causal mask, come first. */
+struct ca_where {
+    int row;
+    cm_i64 b, h;
+};
+CV_FN ca_where ca_block(int rows, cm_i64 heads, bool last_first)
+{
+    const cm_i64 tiles = (rows + CA_ROWS - 1) / CA_ROWS, head = CK_BLOCK_(x) / tiles;
+    const cm_i64 tile = CK_BLOCK_(x) - head * tiles, b = head / heads;
+
+    return ca_where{(int)(last_first ? tiles - 1 - tile : tile) * CA_ROWS, b, head - b * heads};
+}
+
+/* --- forward --- */
+
+/* The state of a warp's rows: of each, a lane has the elements 2 and 3, or 0 and 1, of the
+ * parts of o and s. */
+struct ca_state {
+    float o[CA_NS][4], most[2], sum[2];
+};
+
+/* Weights of exponents against the rows' new maxima. */
+CV_FN void ca_weigh(ca_state &t, float (*s)[4])
+{
+    CV_ALL
+    for (int half = 0; half < 2; half++) {
+        float high = t.most[half], part = 0;
+        CV_ALL
+        for (int j = 0; j < CA_FORWARD / 8; j++)
+            CV_ALL
+        for (int e = 0; e < 2; e++)
+            high = s[j][half * 2 + e] > high ? s[j][half * 2 + e] : high;
+        high = ca_row_most(high);
+        const float base = high == -__builtin_inff() ? 0 : high;
+        const float less = ca_exp2(t.most[half] - base);
+        CV_ALL
+        for (int j = 0; j < CA_FORWARD / 8; j++)
+            CV_ALL
+        for (int e = 0; e < 2; e++) {
+            s[j][half * 2 + e] = ca_exp2(s[j][half * 2 + e] - base);
+            part += s[j][half * 2 + e];
+        }
+        t.sum[half] = t.sum[half] * less + part;
+        t.most[half] = high;
+        CV_ALL
+        for (int j = 0; j < CA_NS; j++) {
+            t.o[j][half * 2] *= less;
+            t.o[j][half * 2 + 1] *= less;
+        }
+    }
+}
+
+CV_FN void ca_end(const ca_call &call, const ca_where &w, int own, ca_state &t)
+{
+    const int lane = ck_x() % 32;
+
+    t.sum[0] = ca_row_sum(t.sum[0]);
+    t.sum[1] = ca_row_sum(t.sum[1]);
+    ca_store(ca_head(call.out, w.b, w.h), call.out.step[2], own, call.queries, call.width, t.o,
+             t.sum[0] > 0 ? 1 / t.sum[0] : 0, t.sum[1] > 0 ? 1 / t.sum[1] : 0);
+    CV_ALL
+    for (int half = 0; half < 2; half++) {
+        const int row = own + lane / 4 + half * 8;
+        if (lane % 4 == 0 && row < call.queries)
+            call.lse[(w.b * call.heads + w.h) * call.queries + row] =
+                t.sum[half] > 0 ? t.most[half] * CA_LN2 + __builtin_logf(t.sum[half])
+                                : -__builtin_inff();
+    }
+}
+
+CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
+{
+    CK_SHARED ca_row query[CA_ROWS] __attribute__((aligned(16)));
+    CK_SHARED ca_row key[CA_STAGES][CA_FORWARD] __attribute__((aligned(16)));
+    CK_SHARED ca_row value[CA_STAGES][CA_FORWARD] __attribute__((aligned(16)));
+    const int warp = ck_x() / 32;
+    const ca_where w = ca_block(call.queries, call.heads, call.causal);
+    const int own = w.row + warp * 16;
+    const cm_i64 kv = w.h / call.repeat;
+    const char *k = ca_head(call.k, w.b, kv), *v = ca_head(call.v, w.b, kv);
+    const int end = call.causal && w.row + CA_ROWS < call.keys ? w.row + CA_ROWS : call.keys;
+    const int tiles = (end + CA_FORWARD - 1) / CA_FORWARD;
+    float s[CA_FORWARD / 8][4];
+    ca_state t = {{{0}}, {-__builtin_inff(), -__builtin_inff()}, {0, 0}};
+
+    ca_fill<CA_ROWS>(query, ca_head(call.q, w.b, w.h), call.q.step[2], w.row, call.queries,
+                     call.width);
+    for (int i = 1 - CA_STAGES; i < tiles; i++) {
+        const int next = i + CA_STAGES - 1, at = next % CA_STAGES * CA_FORWARD;
+        if (next < tiles) {
+            ca_fill<CA_FORWARD>(key[0] + at, k, call.k.step[2], next * CA_FORWARD, call.keys,
+                                call.width);
+            ca_fill<CA_FORWARD>(value[0] + at, v, call.v.step[2], next * CA_FORWARD, call.keys,
+                                call.width);
+        }
+        ca_close();
+        if (i < 0)
+            continue;
+        ca_wait<CA_STAGES - 1>();
+        __syncthreads();
+        ca_scores<CA_FORWARD>(s, query, warp * 16, key[i % CA_STAGES]);
+        ca_exponents<CA_FORWARD, false>(call, s, ca_scored{w.b, w.h, own, i * CA_FORWARD});
+        ca_weigh(t, s);
+        ca_add<CA_FORWARD>(t.o, s, value[i % CA_STAGES]);
+        __syncthreads();
+    }
+    ca_end(call, w, own, t);
+}
+
+/* --- backward --- */
+
+/* delta: each row's sum of output times gradient.  A warp has a row. */
+CK_KERNEL_OF(CA_THREADS, ca_deltas, ca_call)
+{
+    const cm_i64 rows = call.batch * call.heads * call.queries, warps = CA_THREADS / 32;
+    const int lane = ck_x() % 32;
+
+    for (cm_i64 r = CK_BLOCK_(x) * warps + ck_x() / 32; r < rows; r += CK_BLOCKS_(x) * warps) {
+        const cm_i64 head = r / call.queries, row = r - head * call.queries;
+        const cm_i64 b = head / call.heads, h = head - b * call.heads;
+        const char *o = ca_head(call.out, b, h) + row * call.out.step[2];
+        const char *g = ca_head(call.grad, b, h) + row * call.grad.step[2];
+        float sum = 0;
+        for (int i = lane; i < call.width; i += 32)
+            sum += cm_real(((const CA_ITEM *)o)[i]) * cm_real(((const CA_ITEM *)g)[i]);
+        for (int by = 16; by > 0; by /= 2)
+            sum += ca_from_lane(sum, lane ^ by);
+        if (lane == 0)
+            call.delta[r] = sum;
+    }
+}
+
+/* The exponents' ends of one query: rows of which no key is seen have weights of zero. */
+CV_FN float ca_end_of(float lse)
+{
+    return lse == -__builtin_inff() ? __builtin_inff() : lse * CA_LOG2E;
+}
+
+/* The tiles of a block: rows of two arrays, and a stage of rows of two others. */
+struct ca_tiles {
+    ca_row *one, *two, *left, *right;
+    float *ends, *deltas;
+};
+
+/* The gradients' sums of a warp's rows. */
+template <bool KEYS> struct ca_sums {
+    float a[CA_NS][4], o[KEYS ? CA_NS : 1][4];
+};
+
+/* Adds a tile's share.  With KEYS rows are keys: s = k q', w = v g', and the weights are
+ * turned; they add to the gradients of k and v.  Without, rows are queries: s = q k', w = g v'.
+ */
+template <bool KEYS>
+CV_FN void ca_share(const ca_call &c, const ca_tiles &t, const ca_scored &w,
+                    ca_sums<KEYS> &sums)
+{
+    const int lane = ck_x() % 32, warp = ck_x() / 32;
+    float s[CA_BACKWARD / 8][4], p[CA_BACKWARD / 8][4];
+
+    ca_scores<CA_BACKWARD>(s, t.one, warp * 16, t.left);
+    ca_scores<CA_BACKWARD>(p, t.two, warp * 16, t.right);
+    ca_exponents<CA_BACKWARD, KEYS>(c, s, w);
+    CV_ALL
+    for (int j = 0; j < CA_BACKWARD / 8; j++)
+        CV_ALL
+    for (int e = 0; e < 4; e++) {
+        const int query =
+            KEYS ? j * 8 + lane % 4 * 2 + e % 2 : warp * 16 + lane / 4 + e / 2 * 8;
+        const float weight = ca_exp2(s[j][e] - t.ends[query]);
+        s[j][e] = weight * (p[j][e] - t.deltas[query]);
+        p[j][e] = weight;
+    }
+    ca_add<CA_BACKWARD>(sums.a, s, t.left);
+    if (KEYS)
+        ca_add<CA_BACKWARD>(sums.o, p, t.right);
+}
+
+/* Starts to copy the stage at `first`.  Copies of floats wait. */
+template <bool KEYS>
+CV_FN void ca_fetch(const ca_call &c, const ca_tiles &t, cm_i64 b, cm_i64 h, int first)
+{
+    const cm_i64 kv = h / c.repeat, head = (b * c.heads + h) * c.queries;
+
+    if (KEYS) {
+        ca_fill<CA_BACKWARD>(t.left, ca_head(c.q, b, h), c.q.step[2], first, c.queries,
+                             c.width);
+        ca_fill<CA_BACKWARD>(t.right, ca_head(c.grad, b, h), c.grad.step[2], first, c.queries,
+                             c.width);
+        if (ck_x() < CA_BACKWARD) {
+            const int query = first + ck_x();
+            const bool real = query < c.queries;
+            t.ends[ck_x()] = real ? ca_end_of(c.lse[head + query]) : __builtin_inff();
+            t.deltas[ck_x()] = real ? c.delta[head + query] : 0;
+        }
+    } else {
+        ca_fill<CA_BACKWARD>(t.left, ca_head(c.k, b, kv), c.k.step[2], first, c.keys, c.width);
+        ca_fill<CA_BACKWARD>(t.right, ca_head(c.v, b, kv), c.v.step[2], first, c.keys, c.width);
+    }
+}
+
+/* What a block keeps. */
+template <bool KEYS> CV_FN void ca_begin(const ca_call &c, const ca_tiles &t, const ca_where &w)
+{
+    const cm_i64 head = (w.b * c.heads + w.h) * c.queries;
+
+    if (KEYS) {
+        ca_fill<CA_ROWS>(t.one, ca_head(c.k, w.b, w.h), c.k.step[2], w.row, c.keys, c.width);
+        ca_fill<CA_ROWS>(t.two, ca_head(c.v, w.b, w.h), c.v.step[2], w.row, c.keys, c.width);
+        return;
+    }
+    ca_fill<CA_ROWS>(t.one, ca_head(c.q, w.b, w.h), c.q.step[2], w.row, c.queries, c.width);
+    ca_fill<CA_ROWS>(t.two, ca_head(c.grad, w.b, w.h), c.grad.step[2], w.row, c.queries,
+                     c.width);
+    if (ck_x() < CA_ROWS) {
+        const int query = w.row + ck_x();
+        const bool real = query < c.queries;
+        t.ends[ck_x()] = real ? ca_end_of(c.lse[head + query]) : __builtin_inff();
+        t.deltas[ck_x()] = real ? c.delta[head + query] : 0;
+    }
+}
+
+template <bool KEYS>
+CV_FN void ca_finish(const ca_call &c, const ca_where &w, int own, const ca_sums<KEYS> &sums)
+{
+    if (KEYS) {
+        ca_store(ca_head(c.gk, w.b, w.h), c.gk.step[2], own, c.keys, c.width, sums.a, c.scale,
+                 c.scale);
+        ca_store(ca_head(c.gv, w.b, w.h), c.gv.step[2], own, c.keys, c.width, sums.o, 1, 1);
+    } else {
+        ca_store(ca_head(c.gq, w.b, w.h), c.gq.step[2], own, c.queries, c.width, sums.a,
+                 c.scale, c.scale);
+    }
+}
+
+/* `t` has the first stage; the next ones follow it, each with its floats where rows are keys.
+ */
+template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
+{
+    const ca_where w = ca_block(KEYS ? c.keys : c.queries, KEYS ? c.heads / c.repeat : c.heads,
+                                !KEYS && c.causal);
+    const int own = w.row + ck_x() / 32 * 16, columns = KEYS ? c.queries : c.keys;
+    const int from = KEYS && c.causal ? w.row / CA_BACKWARD : 0;
+    const int end = !KEYS && c.causal && w.row + CA_ROWS < columns ? w.row + CA_ROWS : columns;
+    const int tiles = (end + CA_BACKWARD - 1) / CA_BACKWARD - from;
+    const int total = tiles > 0 ? tiles * (KEYS ? (int)c.repeat : 1) : 0;
+    ca_sums<KEYS> sums = {{{0}}, {{0}}};
+
+    ca_begin<KEYS>(c, t, w);
+    for (int i = 1 - CA_STAGES; i < total; i++) {
+        const int next = i + CA_STAGES - 1;
+        ca_tiles stage = t;
+        if (next < total) {
+            const int r = next / tiles, part = next % CA_STAGES * CA_BACKWARD;
+            stage.left = t.left + part;
+            stage.right = t.right + part;
+            stage.ends = KEYS ? t.ends + part : t.ends;
+            stage.deltas = KEYS ? t.deltas + part : t.deltas;
+            ca_fetch<KEYS>(c, stage, w.b, KEYS ? w.h * c.repeat + r : w.h,
+                           (from + next - r * tiles) * CA_BACKWARD);
+        }
+        ca_close();
+        if (i < 0)
+            continue;
+        ca_wait<CA_STAGES - 1>();
+        __syncthreads();
+        const int r = i / tiles, part = i % CA_STAGES * CA_BACKWARD;
+        stage.left = t.left + part;
+        stage.right = t.right + part;
+        stage.ends = KEYS ? t.ends + part : t.ends;
+        stage.deltas = KEYS ? t.deltas + part : t.deltas;
+        ca_share<KEYS>(c, stage,
+                       ca_scored{w.b, KEYS ? w.h * c.repeat + r : w.h, own,
+                                 (from + i - r * tiles) * CA_BACKWARD},
+                       sums);
+        __syncthreads();
+    }
+    ca_finish<KEYS>(c, w, own, sums);
+}
+
+#define CA_GRADIENTS(name, keys)                                                               \
+    CK_KERNEL_OF(CA_THREADS, name, ca_call)                                                    \
+    {                                                                                          \
+        CK_SHARED ca_row one[CA_ROWS] __attribute__((aligned(16)));                            \
+        CK_SHARED ca_row two[CA_ROWS] __attribute__((aligned(16)));                            \
+        CK_SHARED ca_row left[CA_STAGES * CA_BACKWARD] __attribute__((aligned(16)));           \
+        CK_SHARED ca_row right[CA_STAGES * CA_BACKWARD] __attribute__((aligned(16)));          \
+        CK_SHARED float ends[CA_ROWS], deltas[CA_ROWS];                                        \
+        ca_backward<keys>(call, ca_tiles{one, two, left, right, ends, deltas});                \
+    }
+CA_GRADIENTS(ca_keys, true)
+CA_GRADIENTS(ca_queries, false)
+
+#endif

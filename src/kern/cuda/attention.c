@@ -1,0 +1,298 @@
+/* Scaled dot product attention on NVIDIA devices; the kernels are in emit/attention.cuh.
+ *
+ * They take half types, heads of up to 128 elements in multiples of 8, and rows that begin at
+ * multiples of 16 bytes; other layouts are copied, other problems are left to the composition.
+ * cuDNN has such kernels, too, behind an interface of graphs.  These need no library, and run
+ * under simt.h, so they are tested without a GPU. */
+#include "device/cuda/cuda.h"
+#include "device/facts.h"
+#include "jit/cuda.h"
+#include "kern/cuda/entries.h"
+#include "kern/cuda/product.h"
+#include "num/dtype.h"
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    ATTENTION_DIMS = 4,
+    ATTENTION_ROWS = 64,
+    ATTENTION_THREADS = 128,
+    ATTENTION_WIDEST = 128,
+    ATTENTION_NARROW = 64,
+    ATTENTION_BLOCKS = 1 << 30
+};
+
+/* Kernels, and kinds of masks: CA_NONE ... of emit/attention.cuh. */
+typedef enum { FORWARD, DELTAS, KEYS, QUERIES } attention_kernel;
+typedef enum { MASK_NONE, MASK_TRUTH, MASK_ADDED, MASK_ADDED4 } attention_mask;
+
+/* ca_array and ca_call of emit/attention.cuh */
+typedef struct {
+    char *at;
+    int64_t step[3];
+} attention_array;
+typedef struct {
+    attention_array q, k, v, out, grad, gq, gk, gv;
+    float *lse, *delta;
+    const char *mask;
+    int64_t mask_step[ATTENTION_DIMS];
+    int64_t batch, heads, repeat;
+    int queries, keys, width, causal;
+    float scale;
+} attention_call;
+
+static void attention_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
+{
+    static const char *const name[] = {"forward", "deltas", "keys", "queries"};
+
+    cr_text_printf(out, "#define CA_ITEM cm_%s\n#define CA_WIDTH %d\n#define CA_MASK %d\n",
+                   cr_dtype_infos[k->b].suffix, k->c, k->d);
+    snprintf(symbol, 32, "ca_%s", name[k->a]);
+}
+
+/* --- arrays --- */
+
+/* A row-major copy in place of an array that the kernels cannot read or write. */
+typedef struct {
+    void *at;
+    uint32_t block;
+    cr_array given;
+    bool written;
+} attention_copy;
+
+enum { COPIES = 8 };
+
+/* One call's problem, with its copies. */
+typedef struct {
+    int device, dtype;
+    attention_call c;
+    attention_mask mask;
+    attention_copy copy[COPIES];
+    int copies;
+} attention;
+
+static int64_t item_bytes(const cr_array *a)
+{
+    return (int64_t)cr_dtype_size((cr_dtype)a->dtype);
+}
+
+static bool is_readable(const cr_array *a)
+{
+    int64_t bits = (int64_t)(intptr_t)a->data;
+
+    for (int d = 0; d < ATTENTION_DIMS - 1; d++)
+        bits |= a->size[d] > 1 ? a->stride[d] * item_bytes(a) : 0;
+    return bits % 16 == 0 && a->stride[ATTENTION_DIMS - 1] == 1;
+}
+
+static const char *attention_copy_of(attention *t, attention_array *out, const cr_array *a,
+                                     bool written)
+{
+    attention_copy *copy = &t->copy[t->copies];
+    int64_t stride[ATTENTION_DIMS], n = 1;
+    const char *error = NULL;
+
+    for (int d = ATTENTION_DIMS - 1; d >= 0; n *= a->size[d--])
+        stride[d] = n;
+    size_t bytes = (size_t)(n * item_bytes(a));
+    copy->at = cr_cuda_memory_get(t->device, bytes, &copy->block);
+    if (!copy->at)
+        return cr_cuda_no_memory(t->device, bytes);
+    t->copies++;
+    copy->given = *a;
+    copy->written = written;
+    cr_array dense = {copy->at, a->dtype, ATTENTION_DIMS, a->size, stride};
+    if (!written)
+        error = cr_cuda_ops.move(t->device, &dense, a);
+    *out = (attention_array){.at = copy->at};
+    for (int d = 0; d < ATTENTION_DIMS - 1; d++)
+        out->step[d] = stride[d] * item_bytes(a);
+    return error;
+}
+
+static const char *attention_take(attention *t, attention_array *out, const cr_array *a,
+                                  bool written)
+{
+    if (!is_readable(a))
+        return attention_copy_of(t, out, a, written);
+    *out = (attention_array){.at = a->data};
+    for (int d = 0; d < ATTENTION_DIMS - 1; d++)
+        out->step[d] = a->stride[d] * item_bytes(a);
+    return NULL;
+}
+
+/* Moves the results that are in copies, and releases the copies. */
+static const char *attention_end(attention *t, const char *error)
+{
+    for (int i = 0; i < t->copies; i++) {
+        attention_copy *copy = &t->copy[i];
+        int64_t stride[ATTENTION_DIMS], n = 1;
+        for (int d = ATTENTION_DIMS - 1; d >= 0; n *= copy->given.size[d--])
+            stride[d] = n;
+        cr_array dense = {copy->at, copy->given.dtype, ATTENTION_DIMS, copy->given.size,
+                          stride};
+        if (!error && copy->written)
+            error = cr_cuda_ops.move(t->device, &copy->given, &dense);
+        cr_cuda_memory_release(t->device, copy->at, copy->block);
+    }
+    return error;
+}
+
+/* --- problems --- */
+
+static bool mask_begin(attention *t, const cr_given *g)
+{
+    int64_t size[ATTENTION_DIMS] = {t->c.batch, t->c.heads, t->c.queries, t->c.keys};
+    const cr_array *a = &g->array;
+
+    t->mask = MASK_NONE;
+    if (g->kind != CR_GIVEN_ARRAY)
+        return g->kind == CR_GIVEN_NONE;
+    t->mask = a->dtype == CR_BOOL ? MASK_TRUTH : a->dtype == CR_F32 ? MASK_ADDED4 : MASK_ADDED;
+    if ((t->mask == MASK_ADDED && a->dtype != t->dtype) || a->ndim > ATTENTION_DIMS)
+        return false;
+    t->c.mask = a->data;
+    for (int d = 0; d < a->ndim; d++) {
+        int at = ATTENTION_DIMS - a->ndim + d;
+        if (a->size[d] != 1 && a->size[d] != size[at])
+            return false;
+        t->c.mask_step[at] = a->size[d] == 1 ? 0 : a->stride[d] * item_bytes(a);
+    }
+    return true;
+}
+
+static bool has_sizes(const cr_array *a, int dtype, int64_t batch, int64_t heads, int64_t rows,
+                      int64_t width)
+{
+    return a->dtype == dtype && a->ndim == ATTENTION_DIMS && a->size[0] == batch &&
+           a->size[1] == heads && a->size[2] == rows && a->size[3] == width;
+}
+
+/* How many heads of the queries share one of the keys; 0 if they cannot. */
+static int64_t shared_by(int64_t heads, int64_t shared)
+{
+    int64_t repeat = shared ? heads / shared : 0;
+
+    return repeat * shared == heads ? repeat : 0;
+}
+
+/* `arg` has query, key, value and the mask; false for problems that the kernels do not take. */
+static bool attention_begin(attention *t, int device, const cr_given *arg,
+                            const cr_given *causal, const cr_given *scale)
+{
+    const cr_array *q = &arg[0].array, *k = &arg[1].array, *v = &arg[2].array;
+
+    memset(t, 0, sizeof *t);
+    t->device = device;
+    t->dtype = q->dtype;
+    if ((q->dtype != CR_F16 && q->dtype != CR_BF16) || q->ndim != ATTENTION_DIMS ||
+        k->ndim != ATTENTION_DIMS || !k->size[1] || q->size[1] % k->size[1] || q->size[3] % 8 ||
+        !q->size[3] || q->size[3] > ATTENTION_WIDEST || q->size[2] > INT_MAX - ATTENTION_ROWS ||
+        k->size[2] > INT_MAX - ATTENTION_ROWS ||
+        !has_sizes(k, q->dtype, q->size[0], k->size[1], k->size[2], q->size[3]) ||
+        !has_sizes(v, q->dtype, q->size[0], k->size[1], k->size[2], q->size[3]))
+        return false;
+    t->c.batch = q->size[0];
+    t->c.heads = q->size[1];
+    t->c.repeat = shared_by(q->size[1], k->size[1]);
+    t->c.queries = (int)q->size[2];
+    t->c.keys = (int)k->size[2];
+    t->c.width = (int)q->size[3];
+    t->c.causal = causal->i != 0;
+    t->c.scale = (float)(scale->kind == CR_GIVEN_INT ? (double)scale->i : scale->d);
+    return mask_begin(t, &arg[3]);
+}
+
+static const char *attention_read(attention *t, const cr_given *arg)
+{
+    const char *error = attention_take(t, &t->c.q, &arg[0].array, false);
+
+    if (!error)
+        error = attention_take(t, &t->c.k, &arg[1].array, false);
+    return error ? error : attention_take(t, &t->c.v, &arg[2].array, false);
+}
+
+static const char *attention_launch(attention *t, attention_kernel kernel, int64_t blocks)
+{
+    cr_cuda_grid g = {.grid = {1, 1}, .block = {ATTENTION_THREADS, 1}};
+    cr_cuda_text k = {.print = attention_print,
+                      .device = t->device,
+                      .part = CR_VEC_CUDA_ATTENTION,
+                      .a = (int)kernel,
+                      .b = t->dtype,
+                      .c = t->c.width > ATTENTION_NARROW ? ATTENTION_WIDEST : ATTENTION_NARROW,
+                      .d = (int)t->mask};
+    const char *error = cr_cuda_find(&g.function, &k);
+
+    if (error || !blocks)
+        return error;
+    if (blocks > ATTENTION_BLOCKS)
+        return "attention: too many rows for one launch";
+    g.grid[0] = (unsigned)blocks;
+    return cr_cuda_launch(t->device, &g, &t->c);
+}
+
+static int64_t tiles_of(int rows) { return (rows + ATTENTION_ROWS - 1) / ATTENTION_ROWS; }
+
+/* --- entries --- */
+
+/* (query, key, value, mask, is_causal, scale) -> output, logsumexp */
+const char *cr_cuda_attention(int device, const cr_given *arg, const cr_array *result)
+{
+    attention t;
+
+    if (!attention_begin(&t, device, arg, &arg[4], &arg[5]))
+        return cr_command_declines;
+    const char *error = attention_read(&t, arg);
+    if (!error)
+        error = attention_take(&t, &t.c.out, &result[0], true);
+    t.c.lse = (float *)(void *)result[1].data;
+    if (!error)
+        error = attention_launch(&t, FORWARD, tiles_of(t.c.queries) * t.c.batch * t.c.heads);
+    return attention_end(&t, error);
+}
+
+static const char *attention_gradients(attention *t)
+{
+    int64_t heads = t->c.batch * t->c.heads, rows = heads * t->c.queries;
+    uint32_t block;
+    const char *error;
+
+    if (!rows)
+        return attention_launch(t, KEYS, tiles_of(t->c.keys) * heads / t->c.repeat);
+    t->c.delta = cr_cuda_memory_get(t->device, (size_t)rows * sizeof *t->c.delta, &block);
+    if (!t->c.delta)
+        return cr_cuda_no_memory(t->device, (size_t)rows * sizeof *t->c.delta);
+    error = attention_launch(t, DELTAS, (rows + 3) / 4);
+    if (!error)
+        error = attention_launch(t, KEYS, tiles_of(t->c.keys) * heads / t->c.repeat);
+    if (!error)
+        error = attention_launch(t, QUERIES, tiles_of(t->c.queries) * heads);
+    cr_cuda_memory_release(t->device, t->c.delta, block);
+    return error;
+}
+
+/* (grad, query, key, value, mask, output, logsumexp, is_causal, scale) -> gradients of query,
+ * key and value */
+const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr_array *result)
+{
+    attention t;
+
+    if (!attention_begin(&t, device, arg + 1, &arg[7], &arg[8]) ||
+        arg[0].array.dtype != t.dtype || arg[5].array.dtype != t.dtype)
+        return cr_command_declines;
+    const char *error = attention_read(&t, arg + 1);
+    if (!error)
+        error = attention_take(&t, &t.c.grad, &arg[0].array, false);
+    if (!error)
+        error = attention_take(&t, &t.c.out, &arg[5].array, false);
+    if (!error)
+        error = attention_take(&t, &t.c.gq, &result[0], true);
+    if (!error)
+        error = attention_take(&t, &t.c.gk, &result[1], true);
+    if (!error)
+        error = attention_take(&t, &t.c.gv, &result[2], true);
+    t.c.lse = (float *)(void *)arg[6].array.data;
+    return attention_end(&t, error ? error : attention_gradients(&t));
+}
