@@ -2,6 +2,7 @@
 #include "ops/shape.h"
 #include "space/picked.h"
 #include "space/shape.h"
+#include "space/space.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -569,16 +570,21 @@ cr_status cr_shape_embedding_backward(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-static int64_t largest(const cr_view *v, int d, const int64_t *p)
+static void largest_in_row(void *best, char *const *at, const int64_t *step, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t x = *(const int64_t *)(const void *)(*at + i * *step);
+        *(int64_t *)best = x > *(int64_t *)best ? x : *(int64_t *)best;
+    }
+}
+
+static int64_t largest(const cr_view *v)
 {
     int64_t best = INT64_MIN;
+    cr_space s;
 
-    if (d == v->ndim)
-        return *p;
-    for (int64_t i = 0; i < v->size[d]; i++, p += v->stride[d]) {
-        int64_t x = largest(v, d + 1, p);
-        best = x > best ? x : best;
-    }
+    cr_space_of_view(&s, v);
+    cr_space_walk(&s, s.ndim, &v->data, 0, cr_space_count(&s, s.ndim), largest_in_row, &best);
     return best;
 }
 
@@ -590,7 +596,7 @@ cr_status cr_shape_one_hot(const cr_value *arg, cr_shape *out)
 
     if (classes == -1) {
         CR_TRY(need_data(self, "one_hot"));
-        classes = largest(self, 0, (const int64_t *)(const void *)self->data);
+        classes = largest(self);
         if (classes < 0)
             return cr_fail(CR_RUNTIME, "Class values must be non-negative.");
         classes = CR_WRAP_ADD(classes, 1);

@@ -4,6 +4,7 @@
  * as vectors of their true elements. */
 #include "space/picked.h"
 #include "space/shape.h"
+#include "space/space.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -24,29 +25,35 @@ static int64_t count_true_bytes(const char *p, int64_t n)
     return sum;
 }
 
-static int64_t count_nonzero(const char *data, int d, const cr_view *v)
-{
-    size_t item = cr_dtype_size((cr_dtype)v->dtype);
-    int64_t n = 0;
+typedef struct {
+    cr_dtype dtype;
+    int64_t n;
+} true_count;
 
-    if (d == v->ndim)
-        return cr_scalar_is_nonzero(cr_scalar_load((cr_dtype)v->dtype, data));
-    if (d == v->ndim - 1 && v->dtype == CR_BOOL && v->stride[d] == 1)
-        return count_true_bytes(data, v->size[d]);
-    int64_t step = CR_WRAP_MUL(v->stride[d], item); /* of one position: any stride */
-    for (int64_t i = 0; i < v->size[d]; i++) {
-        if (d == v->ndim - 1 && v->dtype == CR_BOOL)
-            n += *data != 0;
-        else
-            n += count_nonzero(data, d + 1, v);
-        data = i + 1 < v->size[d] ? data + step : data;
+static void count_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    true_count *c = context;
+    const char *p = *at;
+
+    if (c->dtype == CR_BOOL && *step == 1) {
+        c->n += count_true_bytes(p, n);
+        return;
     }
-    return n;
+    for (int64_t i = 0; i < n; i++, p += *step)
+        c->n +=
+            c->dtype == CR_BOOL ? *p != 0 : cr_scalar_is_nonzero(cr_scalar_load(c->dtype, p));
 }
 
 int64_t cr_count_trues(const cr_view *v)
 {
-    return cr_shape_numel(v->ndim, v->size) ? count_nonzero(v->data, 0, v) : 0;
+    true_count c = {(cr_dtype)v->dtype, 0};
+    cr_space s;
+
+    cr_space_of_view(&s, v);
+    cr_space_order(&s);
+    cr_space_merge(&s, 0);
+    cr_space_walk(&s, s.ndim, &v->data, 0, cr_space_count(&s, s.ndim), count_row, &c);
+    return c.n;
 }
 
 static cr_status too_many(const cr_view *self, int got)

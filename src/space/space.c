@@ -63,6 +63,14 @@ void cr_space_merge(cr_space *s, uint64_t apart)
     }
 }
 
+void cr_space_of_view(cr_space *s, const cr_view *v)
+{
+    cr_space_start(s, 1);
+    for (int d = 0; d < v->ndim; d++)
+        *cr_space_add(s, v->size[d], d) =
+            CR_WRAP_MUL(v->stride[d], cr_dtype_size((cr_dtype)v->dtype));
+}
+
 void cr_space_remove(cr_space *s, int d)
 {
     for (s->ndim--; d < s->ndim; d++)

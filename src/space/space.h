@@ -71,6 +71,10 @@ static inline int64_t cr_broadcast_offset(int own, const int64_t *size, const in
     return at;
 }
 
+/* The elements of a view: one operand, with steps in bytes; a dim's number is that of the view.
+ */
+void cr_space_of_view(cr_space *s, const cr_view *v);
+
 /* Orders dims by decreasing magnitude of the steps of operand 0; equal ones stay in order. */
 void cr_space_order(cr_space *s);
 /* Merges neighbours that are one dim for every operand.  Bit d of `apart`: dim d is not merged

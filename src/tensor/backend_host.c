@@ -2,6 +2,7 @@
 #include "device/cpu/cpu.h"
 #include "emit/emit.h"
 #include "num/view.h"
+#include "space/space.h"
 #include "tensor/internal.h"
 
 size_t cr_element_size(int dtype) { return cr_dtype_size((cr_dtype)dtype); }
@@ -31,29 +32,27 @@ const char *cr_array_fill(const cr_array *to, const void *element)
     return cr_cpu_ops.fill(0, to, element);
 }
 
-/* Calls the kernel for all indices of the outer dims from `d` on. */
-static void launch_planes(cr_kernel_function fn, const cr_launch *l, int d,
-                          void *const *pointer, int64_t *first)
-{
-    int64_t size[3] = {l->size[0], l->size[1], *first};
-    void *at[CR_EMIT_OPERANDS];
-
-    if (d == l->outer) {
-        fn(pointer, l->stride, size, l->param);
-        *first += l->size[0];
-        return;
-    }
-    for (int64_t i = 0; i < l->outer_size[d]; i++) {
-        for (int k = 0; k < l->operands; k++)
-            at[k] = (char *)pointer[k] +
-                    (l->numbers >> k & 1 ? 0 : i * l->outer_stride[k * l->outer + d]);
-        launch_planes(fn, l, d + 1, at, first);
-    }
-}
-
 void cr_launch_run(cr_kernel_function function, const cr_launch *l)
 {
-    int64_t first = l->size[2];
+    int64_t size[3] = {l->size[0], l->size[1], l->size[2]};
+    char *at[CR_SPACE_OPERANDS];
+    void *pointer[CR_SPACE_OPERANDS];
+    cr_space s;
+    cr_place p;
 
-    launch_planes(function, l, 0, l->pointer, &first);
+    cr_space_start(&s, l->operands);
+    for (int d = 0; d < l->outer; d++) {
+        int64_t *step = cr_space_add(&s, l->outer_size[d], d);
+        for (int k = 0; k < l->operands; k++)
+            step[k] = l->numbers >> k & 1 ? 0 : l->outer_stride[k * l->outer + d];
+    }
+    for (int k = 0; k < l->operands; k++)
+        at[k] = l->pointer[k];
+    cr_place_seek(&p, &s, s.ndim, at, 0);
+    for (int64_t n = cr_space_count(&s, s.ndim); n > 0; n--, cr_place_next(&p, &s, s.ndim)) {
+        for (int k = 0; k < l->operands; k++)
+            pointer[k] = p.at[k];
+        function(pointer, l->stride, size, l->param);
+        size[2] += l->size[0];
+    }
 }

@@ -52,22 +52,25 @@ static offset_scale scale_of(const cr_index_plan *p, const cr_view *table)
     return cr_one_step(&s.unit, n, size, stride) && s.unit > 0 ? s : (offset_scale){1, 0};
 }
 
-/* Appends the table's offset for every true element below `data`.  Every element writes and
- * only true ones advance, so `next` must have one more element than there are true ones. */
-static int64_t *put_offsets(int64_t *next, const cr_view *mask, int d, const char *data,
-                            const cr_view *table, int64_t unit, int dim, int64_t offset)
-{
-    int64_t step = cr_view_step(mask, d), by = table->stride[dim] / unit;
+typedef struct {
+    int64_t *next;
+    const char *table;
+    int64_t unit; /* in bytes */
+} offset_list;
 
-    for (int64_t k = 0; k < mask->size[d]; k++, data += step, offset += by) {
-        if (d < mask->ndim - 1) {
-            next = put_offsets(next, mask, d + 1, data, table, unit, dim + 1, offset);
-        } else {
-            *next = offset;
-            next += *data != 0;
-        }
+/* Appends the table's offset for every true element.  Every element writes and only true ones
+ * advance, so the list must have one more element than there are true ones. */
+static void put_offsets(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    offset_list *c = context;
+    int64_t offset = (at[1] - c->table) / c->unit, by = step[1] / c->unit, *next = c->next;
+    const char *mask = at[0];
+
+    for (int64_t k = 0; k < n; k++, mask += step[0], offset += by) {
+        *next = offset;
+        next += *mask != 0;
     }
-    return next;
+    c->next = next;
 }
 
 typedef struct {
@@ -124,13 +127,17 @@ static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const 
     const cr_view *mask = p->index[k].view;
     int64_t *found = cr_alloc((size_t)(trues + 1) * sizeof *found);
     cr_view vector = {(char *)found, &trues, &one, 1, CR_I64, CR_HOST, false};
+    offset_list list = {found, table->data, unit * (int64_t)cr_view_item(table)};
     add_context add = {0, 1, false, k == 0};
+    cr_walk w;
 
     if (!found)
         return CR_MEMORY;
-    found[0] = 0; /* for a 0-d mask */
-    if (mask->ndim)
-        put_offsets(found, mask, 0, mask->data, table, unit, p->index[k].dim, 0);
+    cr_walk_start(&w, mask->ndim, mask->size, -1);
+    cr_walk_add(&w, mask);
+    cr_walk_add_strides(&w, table->data, table->stride + p->index[k].dim, cr_view_item(table));
+    cr_walk_merge(&w);
+    cr_walk_all(&w, put_offsets, &list);
     add_index(offset, &p->picked, &vector, &add);
     cr_free(found);
     return CR_OK;
@@ -259,37 +266,48 @@ cr_status cr_kern_index_put(const cr_value *arg, cr_view *out)
 
 /* Selecting by masks. */
 
-/* Writes the coordinates of true elements until the result is full. */
+/* Writes the coordinates of true elements of a row until the result is full. */
 typedef struct {
-    const cr_view *self;
+    cr_dtype dtype;
+    int ndim;
     int64_t coord[CR_MAX_DIMS];
     int64_t *next, *end;
 } nonzero_context;
 
-static void put_coordinates(nonzero_context *c, int d, const char *data)
+static void put_coordinates(nonzero_context *c, const char *p, const cr_space_dim *row)
 {
-    const cr_view *v = c->self;
-    int64_t step = cr_view_step(v, d);
+    int dim = row->number < 0 ? 0 : (int)row->number; /* below 0: the single dim */
+    int64_t n = row->size, step = *row->step, *next = c->next, *end = c->end;
+    int ndim = c->ndim;
 
-    for (int64_t k = 0; k < v->size[d] && c->next < c->end; k++, data += step) {
-        c->coord[d] = k;
-        if (d < v->ndim - 1) {
-            put_coordinates(c, d + 1, data);
-        } else {
-            for (int j = 0; j < v->ndim; j++)
-                c->next[j] = c->coord[j];
-            c->next += is_true(data, (cr_dtype)v->dtype) ? v->ndim : 0;
-        }
+    for (int64_t k = 0; k < n && next < end; k++, p += step) {
+        for (int j = 0; j < ndim; j++)
+            next[j] = c->coord[j];
+        next[dim] = k;
+        next += is_true(p, c->dtype) ? ndim : 0;
     }
+    c->next = next;
 }
 
 cr_status cr_kern_nonzero(const cr_value *arg, cr_view *out)
 {
-    int64_t *first = (int64_t *)(void *)out->data, n = cr_view_numel(out);
-    nonzero_context c = {.self = arg[0].view, .next = first, .end = first + n};
+    const cr_view *self = arg[0].view;
+    int64_t *first = (int64_t *)(void *)out->data;
+    nonzero_context c = {
+        (cr_dtype)self->dtype, self->ndim, {0}, first, first + cr_view_numel(out)};
+    cr_space s;
+    cr_place p;
 
-    if (n)
-        put_coordinates(&c, 0, c.self->data);
+    cr_space_of_view(&s, self);
+    int dims = s.ndim ? s.ndim - 1 : 0;
+    int64_t rows = c.next < c.end ? cr_space_count(&s, dims) : 0;
+
+    cr_place_seek(&p, &s, dims, &self->data, 0);
+    for (int64_t i = 0; i < rows; i++, cr_place_next(&p, &s, dims)) {
+        for (int d = 0; d < dims; d++)
+            c.coord[s.dim[d].number] = p.index[d];
+        put_coordinates(&c, p.at[0], cr_space_last(&s, 0));
+    }
     return CR_OK;
 }
 
