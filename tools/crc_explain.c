@@ -112,6 +112,19 @@ static void put_loop(cr_text *out, const cr_op *op)
     put_rule(out, "fresh", op->loop.fresh);
 }
 
+/* Clauses that the calls of the entry are deferred by. */
+static void put_deferral(cr_text *out, const cr_op *op)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (op->defer.unread >> i & 1)
+            cr_text_printf(out, "  unread  %s\n", op->param[i].name);
+    if (!op->defer.within)
+        return;
+    cr_text_printf(out, "  within  %s\n", op->param[op->defer.within->param].name);
+    put_rule(out, "from", op->defer.within->low);
+    put_rule(out, "below", op->defer.within->high);
+}
+
 static void put_record(cr_text *out, const cr_op *op)
 {
     cr_op_print_schema(out, op);
@@ -138,6 +151,7 @@ static void put_record(cr_text *out, const cr_op *op)
         cr_text_printf(out, "  C       %s\n", op->fn.name);
     for (int i = 0; i < op->check_count; i++)
         put_rule(out, "refuses", op->checks[i].when);
+    put_deferral(out, op);
 }
 
 static void put_derivatives(cr_text *out, const cr_op *op)

@@ -503,7 +503,11 @@ static cr_status derive(environment *e, formula *f, int d, cr_tensor *const *gra
     CR_TRY(set_cotangents(e, f, need, grads, &any));
     if (!any)
         return CR_OK;
-    CR_TRY(cr_frame_eval(&e->frame, need->rule, &v));
+    bool derives = cr_thread.derives;
+    cr_thread.derives = true;
+    cr_status st = cr_frame_eval(&e->frame, need->rule, &v);
+    cr_thread.derives = derives;
+    CR_TRY(st);
     if (v.tag != CR_TENSORS)
         return formula_put(&out[from], &f->node.edges[from], &v);
     for (uint32_t i = from; i < to && i - from < v.len; i++)

@@ -130,6 +130,16 @@ typedef struct {
     cr_check error;      /* its arguments see the element as the parameter; `when` is unused */
 } cr_loop_index;
 
+/* Clause `within`: a call does not raise by elements while those of an integer tensor are in
+ * [low, high), or equal to a number.  `each`: the tensors of a list are indices of the dims of
+ * another parameter, in order; negative ones count from the end. */
+typedef struct {
+    int param;
+    cr_rule *low, *high; /* low may be NULL: 0; both NULL with `each` */
+    int8_t spared;       /* the parameter with that number, or -1 */
+    int8_t each;         /* the indexed parameter, or -1 */
+} cr_within;
+
 /* Text of a clause as the table has it: lines are joined by cr_clause_put. */
 typedef struct {
     const char *at;
@@ -339,6 +349,15 @@ typedef struct {
     int8_t when;
 } cr_op_updates;
 
+/* What a deferred call needs (tensor/defer.h).  Clause `unread`: tensor parameters (bits) of
+ * which only sizes, strides and dtype are read.  `by_calls`, of a WHOLE entry: it reads and
+ * writes bytes only by calls of entries. */
+typedef struct {
+    uint32_t unread;
+    cr_within *within; /* clause `within`, or NULL */
+    bool by_calls;
+} cr_op_defer;
+
 /* Clause `dispatch`: how programs with __torch_dispatch__ see a call.  `call`: as a call of
  * this entry.  `calls`: as these calls.  Without the clause: a composition without derivatives
  * as its calls, another entry as a call.  Invariant: `call` excludes `calls`. */
@@ -409,6 +428,7 @@ struct cr_op {
     cr_op_sparse sparse;
     cr_op_format format;
     cr_op_updates updates;
+    cr_op_defer defer;
     cr_op_out out;
     cr_op_dispatch dispatch;
     /* Clause `functional`, of an entry that writes self: the new value of self, without writes.

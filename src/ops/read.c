@@ -291,6 +291,20 @@ static cr_status read_updates(lexer *x, cr_op *op)
                : lex_error(x, "'%s' is no bool", op->param[param].name);
 }
 
+/* `unread PARAM...` */
+static cr_status read_unread(lexer *x, cr_op *op)
+{
+    int param;
+
+    while (x->kind != TOKEN_END) {
+        CR_TRY(take_param(x, op, &param));
+        if (op->param[param].type != CR_T_TENSOR)
+            return lex_error(x, "'%s' is no tensor", op->param[param].name);
+        op->defer.unread |= 1u << param;
+    }
+    return CR_OK;
+}
+
 /* `format channels_last TENSOR...`, `format images TENSOR...`, `format like TENSOR` */
 static cr_status read_format(lexer *x, cr_op *op)
 {
@@ -667,11 +681,24 @@ static cr_status read_combine(lexer *x, cr_op *op)
     return fresh ? rule_parse(x, &op->loop.fresh) : CR_OK;
 }
 
+/* HIGH, or LOW, HIGH */
+static cr_status read_bounds(lexer *x, cr_rule **low, cr_rule **high)
+{
+    bool two;
+
+    CR_TRY(rule_parse(x, high));
+    CR_TRY(lex_take(x, ",", &two));
+    if (!two)
+        return CR_OK;
+    *low = *high;
+    return rule_parse(x, high);
+}
+
 /* `index PARAM in HIGH : KIND "message", ...`, or `in LOW, HIGH` */
 static cr_status read_index(lexer *x, cr_op *op)
 {
     cr_loop_index *c;
-    bool in, two;
+    bool in;
 
     if (!op->loop.index)
         op->loop.index = cr_arena_get(x->arena, CR_LOOP_INDICES * sizeof *op->loop.index);
@@ -684,13 +711,37 @@ static cr_status read_index(lexer *x, cr_op *op)
     CR_TRY(lex_take(x, "in", &in));
     if (!in || op->param[c->param].type != CR_T_TENSOR)
         return lex_error(x, "`index TENSOR in SIZE` expected");
-    CR_TRY(rule_parse(x, &c->high));
-    CR_TRY(lex_take(x, ",", &two));
-    if (two) {
-        c->low = c->high;
-        CR_TRY(rule_parse(x, &c->high));
-    }
+    CR_TRY(read_bounds(x, &c->low, &c->high));
     return read_error(x, &c->error);
+}
+
+/* `within TENSOR in [LOW,] HIGH [spares PARAM]`, `within TENSORS over TENSOR` */
+static cr_status read_within(lexer *x, cr_op *op)
+{
+    cr_within *w = op->defer.within = cr_arena_get(x->arena, sizeof *w);
+    bool in, over, spares;
+    int param;
+
+    if (!w)
+        return CR_MEMORY;
+    w->spared = w->each = -1;
+    CR_TRY(take_param(x, op, &w->param));
+    CR_TRY(lex_take(x, "over", &over));
+    if (over) {
+        CR_TRY(take_param(x, op, &param));
+        w->each = (int8_t)param;
+        return CR_OK;
+    }
+    CR_TRY(lex_take(x, "in", &in));
+    if (!in || op->param[w->param].type != CR_T_TENSOR)
+        return lex_error(x, "`within TENSOR in SIZE` expected");
+    CR_TRY(read_bounds(x, &w->low, &w->high));
+    CR_TRY(lex_take(x, "spares", &spares));
+    if (!spares)
+        return CR_OK;
+    CR_TRY(take_param(x, op, &param));
+    w->spared = (int8_t)param;
+    return CR_OK;
 }
 
 static cr_status read_scan(lexer *x, cr_op *op)
@@ -720,10 +771,13 @@ static cr_status read_kernel(lexer *x, cr_op *op)
     return lex_name(x, &op->fn.name);
 }
 
+/* `whole NAME`, `whole NAME by calls` */
 static cr_status read_whole(lexer *x, cr_op *op)
 {
     CR_TRY(does(x, op, CR_DOES_WHOLE));
-    return lex_name(x, &op->fn.name);
+    CR_TRY(lex_name(x, &op->fn.name));
+    CR_TRY(lex_take(x, "by", &op->defer.by_calls));
+    return op->defer.by_calls ? lex_expect(x, "calls") : CR_OK;
 }
 
 /* The index of a result by its name; a result without a name is called `result`. */
@@ -860,6 +914,8 @@ static const struct {
     {"scatter", read_scatter},
     {"sparse", read_sparse},
     {"updates", read_updates},
+    {"unread", read_unread},
+    {"within", read_within},
     {"aten", overload_read},
     {"flops", read_flops},
     {"dispatch", read_dispatch},

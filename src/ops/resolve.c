@@ -326,6 +326,10 @@ cr_status ops_resolve_one(cr_op *op)
         CR_TRY(resolve_rule(&s, op->lets[i].rule));
     s.loops_code = false;
     CR_TRY(resolve_loop(&s, op));
+    if (op->defer.within) {
+        CR_TRY(resolve_some(&s, &op->defer.within->low, 1));
+        CR_TRY(resolve_some(&s, &op->defer.within->high, 1));
+    }
     CR_TRY(resolve_some(&s, op->body, op->body_count));
     CR_TRY(resolve_some(&s, &op->fold.rule, 1));
     s.scalar_code = s.scalar_code || op->does == CR_DOES_SCAN;

@@ -95,6 +95,27 @@ TEST(clauses_functional_and_updates_are_read)
     EQ(cr_ops_find("w_norm")->updates.when, 2);
 }
 
+TEST(clauses_unread_within_and_by_calls_are_read)
+{
+    OK(read("op w_drawn(Tensor self, float p) -> Tensor\n  unread  self\n"
+            "  whole   cr_do_clone\n"));
+    OK(read("op w_rows(Tensor self, Tensor rows, int other) -> Tensor\n"
+            "  within  rows in -1, size(self, 0) spares other\n"
+            "  whole   cr_do_clone by calls\n"));
+    OK(read("op w_places(Tensor self, Tensor?[] places) -> Tensor\n"
+            "  within  places over self\n  whole   cr_do_clone\n"));
+    REFUSED("op w_p(Tensor self, int n) -> Tensor\n  unread  n\n  whole   cr_do_clone\n",
+            "test.op:2: 'n' is no tensor");
+    REFUSED("op w_q(Tensor self, int n) -> Tensor\n  within  n in 3\n  whole   cr_do_clone\n",
+            "test.op:2: `within TENSOR in SIZE` expected");
+    EQ(cr_ops_find("w_drawn")->defer.unread, 1u);
+    EQ(cr_ops_find("w_drawn")->defer.by_calls, false);
+    EQ(cr_ops_find("w_rows")->defer.by_calls, true);
+    EQ(cr_ops_find("w_rows")->defer.within->spared, 2);
+    CHECK(cr_ops_find("w_rows")->defer.within->low != NULL);
+    EQ(cr_ops_find("w_places")->defer.within->each, 0);
+}
+
 TEST(clause_dispatch_is_a_call_or_a_composition)
 {
     OK(read("op w_seen(Tensor self) -> Tensor\n  dispatch call\n  is      self + 1\n"));

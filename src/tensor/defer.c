@@ -19,7 +19,7 @@ enum { MOST_CALLS = 10000, MOST_SHOWN = 64, MOST_IN_LISTS = 1 << 16 };
 static const size_t MOST_BYTES = (size_t)256 << 20, MOST_COPIED = (size_t)1 << 20;
 
 /* --- how an entry is handled --- */
-typedef enum { UNKNOWN, PASSES, AT_ONCE, OPAQUE, NOTED } handling;
+typedef enum { UNKNOWN, PASSES, AT_ONCE, OPAQUE, NOTED, NOTED_IF_WITHIN } handling;
 static uint8_t handling_of[CR_MOST_OPS];
 
 static bool has_tensor_results(const cr_op *op)
@@ -44,6 +44,11 @@ static handling defer_classify(const cr_op *op)
         return PASSES;
     if (of->does == CR_DOES_IS && !of->fused && !(words & (CR_WORD_HOST | CR_WORD_SPARSE)))
         return PASSES;
+    if (op->defer.by_calls)
+        return PASSES;
+    if (cr_defer_has_bounds(of) && has_tensor_results(op) &&
+        !(words & now & ~(CR_WORD_RAISES_BY_VALUES | CR_WORD_SIZED_BY_VALUES)))
+        return NOTED_IF_WITHIN;
     if (words & now || !has_tensor_results(op) || of->does == CR_DOES_MAP)
         return AT_ONCE;
     return NOTED;
@@ -126,8 +131,11 @@ static cr_status call_now(const cr_op *op, const cr_value *arg, cr_value *result
 
 static cr_status run_at_once(const cr_op *op, const cr_value *arg, cr_value *result)
 {
+    cr_status st = CR_OK;
+
     cr_defer_reason = op->name;
-    cr_status st = cr_defer_settle_all(op, arg);
+    for (uint32_t mask = op->tensor_params & ~op->defer.unread; mask; mask &= mask - 1)
+        each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
     for (uint32_t mask = op->tensor_params; mask && !st; mask &= mask - 1)
         if (writes_param(op, arg, (int)CR_CTZ(mask)))
             each_tensor_of(&arg[CR_CTZ(mask)], before_write, &st);
@@ -614,6 +622,22 @@ static bool divides_integers(const cr_op *op, const cr_value *arg)
     return true;
 }
 
+/* Whether the call does not raise by elements; settles its index tensors.  A derivative's
+ * indices are those of the call itself: results, or arguments that were checked. */
+static cr_status find_within(bool *yes, const cr_op *op, const cr_value *arg)
+{
+    const cr_op *of = op->does == CR_DOES_INPLACE ? op->inplace_of : op;
+    uint32_t params = cr_thread.derives ? 0 : cr_defer_bounded(of);
+    cr_status st = CR_OK;
+
+    cr_defer_reason = op->name;
+    for (uint32_t mask = params; mask; mask &= mask - 1)
+        each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
+    cr_defer_reason = NULL;
+    *yes = !st && cr_defer_within(of, arg);
+    return st;
+}
+
 /* A `whole` entry without a derivative: the calls that it makes are recorded one by one. */
 static bool makes_recorded_calls(const cr_op *op)
 {
@@ -649,7 +673,7 @@ cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result)
     if (CR_UNLIKELY(how == UNKNOWN))
         how = handling_of[op->index] = (uint8_t)defer_classify(op);
     if (how == PASSES) {
-        if (op->does == CR_DOES_WHOLE)
+        if (op->does == CR_DOES_WHOLE && !op->defer.by_calls)
             CR_TRY(settle_others(op, arg));
         return cr_call_past(CR_STAGE_DEFER, op, arg, result);
     }
@@ -659,8 +683,10 @@ cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result)
         cr_defer_update(me);
         return run_at_once(op, arg, result);
     }
-    if (how == NOTED && !divides_integers(op, arg) && !makes_recorded_calls(op))
+    if (how >= NOTED && !divides_integers(op, arg) && !makes_recorded_calls(op))
         CR_TRY(can_note(&yes, me->trace, op, arg));
+    if (yes && how == NOTED_IF_WITHIN)
+        CR_TRY(find_within(&yes, op, arg));
     if (yes)
         return note_locked(me, op, arg, result);
     me->counts.now++;

@@ -87,7 +87,10 @@ static inline void set_storage(cr_tensor *t, cr_storage *s, int64_t offset)
 {
     t->storage = s;
     t->offset = offset;
-    t->address = s->chunk ? cr_moved(s->chunk, offset, cr_dtype_size(t->dtype)) : NULL;
+    /* A stand-in (trace.h) is fake, but knows where its bytes will be. */
+    t->address = s->chunk && !s->device.fake
+                     ? cr_moved(s->chunk, offset, cr_dtype_size(t->dtype))
+                     : NULL;
     if (CR_UNLIKELY(atomic_load_explicit(&s->pending, memory_order_relaxed)))
         t->stages |= CR_STAGE_BIT(DEFER);
 }

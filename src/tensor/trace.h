@@ -82,6 +82,15 @@ static inline cr_memory *cr_memory_of(const cr_tensor *header)
     return (cr_memory *)(void *)((char *)header->storage - offsetof(cr_memory, shown));
 }
 
+/* --- bounds of elements (defer_bounds.c) --- */
+/* Whether the entry states the bounds in which elements of index tensors do not raise. */
+bool cr_defer_has_bounds(const cr_op *op);
+/* The parameters with these index tensors, as bits. */
+uint32_t cr_defer_bounded(const cr_op *op);
+/* Whether the elements are within the bounds; false when that cannot be told.  The index
+ * tensors have their bytes, unless cr_thread.derives is set. */
+bool cr_defer_within(const cr_op *op, const cr_value *arg);
+
 /* --- flushes (defer_flush.c) --- */
 /* Set by compile/: runs the live calls as one program, with all their effects, if there is one
  * for the trace; else *done is false and nothing has happened. */

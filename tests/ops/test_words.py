@@ -363,6 +363,96 @@ def test_lazy(key):
             assert "undefined" in BY_KEY[key].words or same_bits(a, b)
 
 
+def own(x):
+    """Copies whose memory NumPy does not share."""
+    if isinstance(x, (list, tuple)):
+        return type(x)(own(v) for v in x)
+    return x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
+
+
+def waiting(x):
+    """The same values, as results of calls that wait."""
+    if isinstance(x, (list, tuple)):
+        return type(x)(waiting(v) for v in x)
+    return x.clone() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+
+def deferred(draw, values):
+    """The result of a call in a region, and what it needed of calls that wait."""
+    torch.manual_seed(3)
+    with torch.lazy(watch=True) as region:
+        values = {k: waiting(v) for k, v in values.items()}
+        made = draw.run(values)
+    return made, [f.needed for f in region.flushes[:-1]]
+
+
+def drawn(entry, **more):
+    for case in entry.cases():
+        dtype = next(d for d in ("float32", "int64", "complex64") if d in entry.dtypes)
+        draw = Draw(entry, case, dtype, **more)
+        values = {k: own(v) for k, v in draw.values.items()}
+        torch.manual_seed(3)
+        try:
+            yield draw, values, leaves(draw.run(values))
+        except (RuntimeError, NotImplementedError):
+            continue
+
+
+def drawable(wanted):
+    entries = [e for e in ENTRIES if wanted(e) and e.can_be_drawn()]
+    return pytest.mark.parametrize("key", [e.key for e in entries], ids=[e.key for e in entries])
+
+
+@pytest.mark.records("counts flushes")
+@drawable(lambda e: e.by_calls)
+@pytest.mark.parametrize("grad", [False, True])
+def test_by_calls(key, grad):
+    """Calls of the entry wait as those that it makes do: it reads no bytes."""
+    for draw, values, want in drawn(BY_KEY[key], requires_grad=grad):
+        made, flushes = deferred(draw, values)
+        assert not flushes
+        assert all(same_bits(a.detach(), b.detach()) for a, b in zip(leaves(made), want))
+
+
+@drawable(lambda e: e.unread)
+def test_unread(key):
+    """Other elements make no difference."""
+    entry = BY_KEY[key]
+    for draw, values, want in drawn(entry):
+        for name in entry.unread:
+            values[name] = values[name].clone().fill_(0.5)
+        torch.manual_seed(3)
+        for a, b in zip(leaves(draw.run(values)), want):
+            assert a.shape == b.shape and a.dtype == b.dtype
+            assert "undefined" in entry.words or same_bits(a, b)
+
+
+def beyond(x):
+    if isinstance(x, (list, tuple)):
+        return type(x)(beyond(v) for v in x)
+    return x + 1000 if isinstance(x, torch.Tensor) else x
+
+
+@pytest.mark.records("counts flushes")
+@drawable(lambda e: e.bounded)
+def test_bounded(key):
+    """A call whose indices are within their bounds waits; another one raises at once, as eagerly."""
+    entry = BY_KEY[key]
+    for draw, values, want in drawn(entry):
+        made, flushes = deferred(draw, values)
+        masks = any(t.dtype == torch.bool for name in entry.bounded for t in leaves(values[name]))
+        assert masks or BY_KEY[key].name not in flushes
+        assert all(same_bits(a, b) for a, b in zip(leaves(made), want))
+        if masks or not all(t.numel() for name in entry.bounded for t in leaves(values[name])):
+            continue
+        wrong = dict(values, **{name: beyond(values[name]) for name in entry.bounded})
+        with pytest.raises((IndexError, RuntimeError)) as eager:
+            draw.run(wrong)
+        with pytest.raises(eager.type) as late:
+            deferred(draw, wrong)
+        assert str(late.value) == str(eager.value)
+
+
 def test_every_word_is_promised_by_an_entry():
     """And every word is in the grammar of DESIGN.md."""
     root = os.path.join(os.path.dirname(__file__), "..", "..")

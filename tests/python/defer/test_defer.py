@@ -1,5 +1,7 @@
 """Deferred calls: a program gives the same values, errors, versions and side effects as eagerly."""
+import concurrent.futures
 import copy
+import functools
 import gc
 import io
 import os
@@ -509,6 +511,24 @@ def fused(x, w, scale):
     return y.sum(1), z, part, y.max(1)[1]
 
 
+def test_a_copy_of_negated_numbers_waits_for_writes(eagerly):
+    b = (-torch.arange(4.))._neg_view()
+    with torch.lazy():
+        b.square_()
+        q = b.clone()
+    assert q.tolist() == [0., 1., 4., 9.]
+
+
+def in_a_thread(test):
+    """Runs a test in a new thread, in which no flush has missed a program yet."""
+    @functools.wraps(test)
+    def run(*args, **kwargs):
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            assert pool.submit(test, *args, **kwargs).result() is None
+    return run
+
+
+@in_a_thread
 def test_an_equal_trace_runs_a_program(eagerly):
     torch.manual_seed(3)
     w = torch.randn(8, 8)

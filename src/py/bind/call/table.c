@@ -153,6 +153,30 @@ static PyObject *updates_names(const cr_op *op)
     return list;
 }
 
+/* The parameters whose bits are set. */
+static PyObject *params_of_bits(const cr_op *op, uint32_t bits)
+{
+    PyObject *list = PyList_New(0);
+
+    for (int i = 0; list && i < op->param_count; i++) {
+        PyObject *s = bits >> i & 1 ? PyUnicode_FromString(op->param[i].name) : NULL;
+        if (bits >> i & 1 && (!s || PyList_Append(list, s)))
+            Py_CLEAR(list);
+        Py_XDECREF(s);
+    }
+    return list;
+}
+
+/* Index tensors whose bounds are stated. */
+static uint32_t bounded_params(const cr_op *op)
+{
+    uint32_t bits = op->defer.within ? 1u << op->defer.within->param : 0;
+
+    for (int i = 0; i < op->loop.index_count; i++)
+        bits |= 1u << op->loop.index[i].param;
+    return bits;
+}
+
 static PyObject *rule_text(const cr_rule *r)
 {
     cr_text text = {0};
@@ -201,7 +225,7 @@ PyObject *cr_py_record(const cr_op *op)
     made = Py_BuildValue(
         "{s:s,s:s,s:s,s:N,s:N,s:N,s:N,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N,s:z,"
         "s:N,"
-        "s:N,s:N,s:z,s:N,s:N,s:O,s:O}",
+        "s:N,s:N,s:z,s:N,s:N,s:O,s:O,s:N,s:N,s:N}",
         "name", op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc",
         clause_text(op->text.doc), "ref", clause_text(op->text.ref), "sample",
         clause_text(op->text.sample), "example", clause_text(op->text.example), "tags",
@@ -215,7 +239,9 @@ PyObject *cr_py_record(const cr_op *op)
         "filled", rule_text(op->filled), "scatter", op->scatter.name, "functional",
         rule_text(op->functional), "updates", updates_names(op), "raises_by_values",
         cr_op_reaches(op, CR_WORD_BIT_RAISES_BY_VALUES) ? Py_True : Py_False, "sized_by_values",
-        cr_op_reaches(op, CR_WORD_BIT_SIZED_BY_VALUES) ? Py_True : Py_False);
+        cr_op_reaches(op, CR_WORD_BIT_SIZED_BY_VALUES) ? Py_True : Py_False, "unread",
+        params_of_bits(op, op->defer.unread), "bounded", params_of_bits(op, bounded_params(op)),
+        "by_calls", PyBool_FromLong(op->defer.by_calls));
     cr_text_drop(&schema);
     return made;
 }

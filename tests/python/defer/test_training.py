@@ -1,0 +1,126 @@
+"""Whole training steps are one flush, and their bits are those of eager mode."""
+import pytest
+
+import cresset as torch
+import cresset.nn as nn
+import cresset.nn.functional as F
+from cresset import _C
+
+pytestmark = pytest.mark.records("counts flushes and programs")
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 32)
+        self.place = nn.Parameter(torch.randn(16, 32) * 0.1)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2)
+        self.out = nn.Linear(32, 50)
+
+    def forward(self, x):
+        return self.out(self.layers(self.embedding(x) + self.place[:x.shape[1]]))
+
+
+class Images(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Conv2d(8, 16, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
+                         nn.Linear(16, 50))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 16)
+        self.lstm = nn.LSTM(16, 24, 2, batch_first=True, dropout=0.1)
+        self.out = nn.Linear(24, 50)
+
+    def forward(self, x):
+        return self.out(self.lstm(self.embedding(x))[0])
+
+
+def batch(model, n, length=9):
+    if isinstance(model, Images):
+        return torch.randn(n, 3, 12, 12), torch.randint(0, 50, (n,))
+    return torch.randint(0, 50, (n, length)), torch.randint(0, 50, (n, length))
+
+
+class Training:
+    """A model, its optimizer, and what each step gave."""
+
+    def __init__(self, kind, optimizer=torch.optim.AdamW, **options):
+        torch.manual_seed(0)
+        self.model = kind()
+        self.optimizer = optimizer(self.model.parameters(), **options)
+        self.losses, self.flushes, self.programs = [], [], []
+
+    def step(self, x, y):
+        z = self.model(x)
+        loss = F.cross_entropy(z.reshape(-1, z.shape[-1]), y.reshape(-1))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def run(self, deferred, batches, rates=None):
+        for i, (x, y) in enumerate(batches):
+            for group in self.optimizer.param_groups:
+                group["lr"] = rates[i] if rates else group["lr"]
+            if not deferred:
+                self.losses.append(self.step(x, y).item())
+                continue
+            _C._defer_counts()
+            with torch.lazy(watch=True) as region:
+                loss = self.step(x, y)
+            self.flushes.append(len(region.flushes))
+            self.programs.append(_C._defer_counts()["programs"])
+            self.losses.append(loss.item())
+        return self
+
+
+def trained(kind, deferred, sizes, rates=None, **options):
+    t = Training(kind, **options)
+    return t.run(deferred, [batch(t.model, n) for n in sizes], rates)
+
+
+def same(a, b):
+    assert a.losses == b.losses
+    for (name, x), y in zip(a.model.state_dict().items(), b.model.state_dict().values()):
+        assert torch.equal(x, y), name
+
+
+@pytest.mark.parametrize("kind", [Encoder, Images, Recurrent])
+def test_a_training_step_is_one_flush(kind):
+    eager, late = (trained(kind, deferred, [4] * 4) for deferred in (False, True))
+    same(eager, late)
+    assert late.flushes == [1] * 4
+
+
+@pytest.mark.parametrize("target", [50, -1])
+def test_a_label_out_of_range_raises_where_it_is_used(target):
+    x = torch.randn(3, 50)
+    y = torch.tensor([1, target, 2])
+    with torch.lazy():
+        scores = x * 2
+        with pytest.raises(IndexError, match=f"Target {target} is out of bounds."):
+            F.cross_entropy(scores, y)
+
+
+def test_an_ignored_label_is_in_range():
+    x = torch.randn(3, 50)
+    y = torch.tensor([1, -100, 2])
+    want = F.cross_entropy(x * 2, y)
+    with torch.lazy(watch=True) as region:
+        got = F.cross_entropy(x * 2, y)
+    assert torch.equal(got, want) and len(region.flushes) == 1
+
+
+def test_indices_that_wait_are_computed_before_they_are_used():
+    table = torch.randn(5, 3)
+    with torch.lazy():
+        good = torch.arange(5) * 1
+        bad = good + 1
+        assert torch.equal(F.embedding(good, table), table)
+        with pytest.raises(IndexError, match="index out of range in self"):
+            F.embedding(bad, table)
