@@ -681,6 +681,22 @@ static cr_status run_numbers(cr_compiled_call *c, const cr_scalar *number, cr_sc
     return CR_OK;
 }
 
+/* The same for a call of a shared program, whose sizes are known. */
+static cr_status run_numbers_sized(const cr_compiled_call *c, const cr_scalar *number,
+                                   cr_scalar **out)
+{
+    const cr_gnumbers *n = &c->symbolic->numbers;
+
+    *out = cr_alloc(n->list.len * sizeof **out + 1);
+    if (!*out)
+        return CR_MEMORY;
+    memcpy(*out, c->symbol, n->list.len * sizeof **out);
+    if (cr_gnum_evaluate(n, number, *out))
+        return CR_OK;
+    cr_free(*out);
+    return cr_fail(CR_RUNTIME, "arithmetic of numbers has no value");
+}
+
 bool cr_compiled_call_holds(cr_compiled_call *c, const cr_scalar *number)
 {
     cr_scalar *values;
@@ -892,7 +908,9 @@ static cr_status run_inference(cr_compiled_call *c, cr_tensor *const *input,
     bool holds;
     cr_status st;
 
-    if (c->recorded && c->recorded->numbers.inputs)
+    if (c->of && c->symbolic->numbers.inputs)
+        CR_TRY(run_numbers_sized(c, number, &values));
+    else if (c->recorded && c->recorded->numbers.inputs)
         CR_TRY(run_numbers(c, number, &values, &holds));
     st = run_program(c->forward, input, values, output);
     cr_free(values);

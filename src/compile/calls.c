@@ -43,6 +43,7 @@ struct cr_compiled_calls {
     int count;
     size_t bytes, limit;
     bool alone;          /* each choice compiles separate programs */
+    bool related;        /* symbols may follow from others */
     double seconds;      /* to make the last instance of a shared call */
     int tries;           /* number of attempts to make a shared call */
     shared_call *shared; /* newest first */
@@ -58,6 +59,30 @@ static bool is_symbol(const cr_gnumber *n)
     return n->fn == CR_GNUM_INPUT || (n->fn == CR_GNUM_SIZE && !n->of->by);
 }
 
+/* A symbol that may decide sizes; floats are run-time numbers. */
+static bool is_size_symbol(const cr_gnumber *n)
+{
+    return is_symbol(n) && n->value.category == CR_CAT_INT;
+}
+
+/* Whether a guard depends on a float: it is checked at every call of an instance. */
+static bool guards_floats(const cr_gnumbers *n)
+{
+    bool *varies = cr_alloc_zero(n->list.len + 1), any = false;
+
+    for (size_t k = 0; varies && k < n->list.len; k++) {
+        const cr_gnumber *one = &n->list.at[k];
+        bool reads = !is_symbol(one) && one->fn != CR_GNUM_SIZE && one->fn != CR_GNUM_CONST;
+        varies[k] =
+            is_symbol(one) ? !is_size_symbol(one) : reads && (varies[one->a] || varies[one->b]);
+    }
+    for (size_t i = 0; varies && i < n->guards.len; i++)
+        any |= varies[n->guards.at[i].a] || varies[n->guards.at[i].b];
+    any |= !varies;
+    cr_free(varies);
+    return any;
+}
+
 static size_t numbers_of(const cr_compiled_calls *c) { return c->g->numbers.list.len; }
 
 static int input_of(const cr_compiled_calls *c, const cr_gvalue *v)
@@ -69,18 +94,18 @@ static int input_of(const cr_compiled_calls *c, const cr_gvalue *v)
     return i;
 }
 
-/* The value of every number that is a symbol, 0 of others; false if one is not a whole number,
- * or its input was removed. */
+/* The value of every number that is a symbol of sizes, 0 of others; false if a float is part of
+ * a gradient, or an input was removed. */
 static bool symbols_now(const cr_compiled_calls *c, cr_tensor *const *input,
                         const cr_scalar *number, int64_t *out)
 {
     for (size_t k = 0; k < numbers_of(c); k++) {
         const cr_gnumber *n = &c->g->numbers.list.at[k];
         out[k] = 0;
-        if (!is_symbol(n))
-            continue;
-        if (n->fn == CR_GNUM_INPUT && number[n->a].category != CR_CAT_INT)
+        if (is_symbol(n) && !is_size_symbol(n) && c->grad)
             return false;
+        if (!is_size_symbol(n))
+            continue;
         if (n->fn == CR_GNUM_SIZE && input_of(c, n->of) == c->g->input_count)
             return false;
         out[k] =
@@ -92,7 +117,8 @@ static bool symbols_now(const cr_compiled_calls *c, cr_tensor *const *input,
 static void symbols_recorded(const cr_compiled_calls *c, int64_t *out)
 {
     for (size_t k = 0; k < numbers_of(c); k++)
-        out[k] = is_symbol(&c->g->numbers.list.at[k]) ? c->g->numbers.list.at[k].value.i : 0;
+        out[k] =
+            is_size_symbol(&c->g->numbers.list.at[k]) ? c->g->numbers.list.at[k].value.i : 0;
 }
 
 static bool same_symbols(const cr_compiled_calls *c, const int64_t *a, const int64_t *b)
@@ -135,6 +161,22 @@ static bool moved_together(const cr_compiled_calls *c, size_t a, size_t b)
     return true;
 }
 
+/* Whether symbol b was always symbol a times *factor, or with the same distance (*factor is 1
+ * then). */
+static bool moved_along(const cr_compiled_calls *c, size_t a, size_t b, int64_t *factor)
+{
+    int64_t from = c->seen_symbol[0][a], to = c->seen_symbol[0][b];
+    bool multiple = from && to % from == 0, apart = true;
+
+    for (int i = 0; i < c->seen; i++) {
+        const int64_t *now = c->seen_symbol[i];
+        multiple = multiple && now[b] == now[a] * (to / from);
+        apart = apart && now[b] - now[a] == to - from;
+    }
+    *factor = multiple ? to / from : 1;
+    return multiple || apart;
+}
+
 static bool has_moved(const cr_compiled_calls *c, size_t k)
 {
     for (int i = 1; i < c->seen; i++)
@@ -143,20 +185,45 @@ static bool has_moved(const cr_compiled_calls *c, size_t k)
     return false;
 }
 
+/* The factor by which symbol k follows parameter i; 0: it does not. */
+static int64_t follows(const sharer *x, size_t k, int i)
+{
+    int64_t factor = 1;
+
+    if (moved_together(x->c, k, (size_t)x->param[i]))
+        return 1;
+    return x->c->related && moved_along(x->c, (size_t)x->param[i], k, &factor) ? factor : 0;
+}
+
+static bool is_moved_size(const sharer *x, size_t k)
+{
+    return is_size_symbol(&x->c->g->numbers.list.at[k]) && has_moved(x->c, k);
+}
+
+/* The least symbol that varied and follows from no parameter, or -1. */
+static int next_param(const sharer *x)
+{
+    int least = -1;
+
+    for (size_t k = 0; k < numbers_of(x->c); k++) {
+        bool known = !is_moved_size(x, k);
+        for (int i = 0; !known && i < x->sizes->params; i++)
+            known = follows(x, k, i) != 0;
+        if (!known && (least < 0 || x->now[k] < x->now[least]))
+            least = (int)k;
+    }
+    return least;
+}
+
 /* Finds the symbols that varied; those that were always equal are one parameter. */
 static bool find_params(sharer *x)
 {
     cr_sizes *z = x->sizes;
 
-    for (size_t k = 0; k < numbers_of(x->c); k++) {
-        bool known = !is_symbol(&x->c->g->numbers.list.at[k]) || !has_moved(x->c, k);
-        for (int i = 0; !known && i < z->params; i++)
-            known = moved_together(x->c, k, (size_t)x->param[i]);
-        if (known)
-            continue;
+    for (int k = next_param(x); k >= 0; k = next_param(x)) {
         if (z->params == CR_MOST_PARAMS || x->now[k] < 2)
             return false;
-        x->param[z->params++] = (int)k;
+        x->param[z->params++] = k;
     }
     return z->params > 0;
 }
@@ -167,13 +234,16 @@ static cr_status instantiate(sharer *x, int p)
     cr_scalar *symbol = cr_alloc(numbers_of(c) * sizeof *symbol + 1);
     cr_status st = symbol ? CR_OK : CR_MEMORY;
 
-    for (size_t k = 0; !st && k < numbers_of(c); k++)
-        symbol[k] = cr_scalar_int(x->probe[p][k]);
+    for (size_t k = 0; !st && k < numbers_of(c); k++) {
+        const cr_gnumber *n = &c->g->numbers.list.at[k];
+        bool is_float = is_symbol(n) && !is_size_symbol(n);
+        symbol[k] = is_float ? n->value : cr_scalar_int(x->probe[p][k]);
+    }
     x->session[p] = st ? NULL : cr_session_new();
     if (!x->session[p])
         st = CR_MEMORY;
     if (!st)
-        st = cr_graph_instantiate_at(&x->graph[p], x->session[p], c->g, symbol, false);
+        st = cr_graph_instantiate_at(&x->graph[p], x->session[p], c->g, symbol, !c->grad);
     if (!st && !x->graph[p])
         st = cr_fail(CR_VALUE, "what was asked of the sizes does not hold");
     if (st) {
@@ -184,18 +254,22 @@ static cr_status instantiate(sharer *x, int p)
     return st;
 }
 
-/* Makes the symbols of a probe: parameter i of the current call, and all symbols that were
- * equal to it, change by by[i]. */
+/* Makes the symbols of a probe: parameter i of the current call changes by by[i], and with it
+ * all symbols that follow it. */
 static bool change(sharer *x, int p, const int64_t *by)
 {
     memcpy(x->probe[p], x->now, numbers_of(x->c) * sizeof *x->now);
-    for (size_t k = 0; k < numbers_of(x->c); k++)
-        for (int i = 0; is_symbol(&x->c->g->numbers.list.at[k]) && i < x->sizes->params; i++)
-            if (moved_together(x->c, k, (size_t)x->param[i])) {
-                x->probe[p][k] += by[i];
-                if (x->probe[p][k] < 2)
-                    return false;
-            }
+    for (size_t k = 0; k < numbers_of(x->c); k++) {
+        int64_t factor = 0;
+        int i = 0;
+        if (!is_moved_size(x, k))
+            continue;
+        while (i < x->sizes->params && !(factor = follows(x, k, i)))
+            i++;
+        x->probe[p][k] += factor ? factor * by[i] : 0;
+        if (x->probe[p][k] < 2)
+            return false;
+    }
     return true;
 }
 
@@ -439,7 +513,8 @@ cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool
     c->g = g;
     c->grad = grad;
     c->how = how;
-    c->alone = how & CR_HOW_MEASURE; /* schedules are measured for each choice of sizes */
+    /* Schedules are measured for each choice of sizes. */
+    c->alone = how & CR_HOW_MEASURE || (!grad && guards_floats(&g->numbers));
     c->limit = (size_t)cr_env_int(CR_ENV_CR_SIZES_LIMIT) << 20;
     c->key_len = g->numbers.inputs;
     for (int i = 0; i < g->input_count; i++)
@@ -451,6 +526,8 @@ cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool
         *out = c;
     return st;
 }
+
+void cr_compiled_calls_relate(cr_compiled_calls *c) { c->related = true; }
 
 static void instance_drop(instance *i)
 {

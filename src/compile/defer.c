@@ -1,142 +1,69 @@
 /* Flushes by programs: equal traces are compiled once and run as one program.
  *
- * The key of a trace states its calls: entries, arguments, numbers, which storages they use
- * with which geometry, and which results the program can still read.  Keys are compared as a
- * whole. A key is compiled at its second sight; a trace that no graph can state is replayed.
- *
- * The graph is built from the noted calls.  A storage has one value: the input, or the result
- * of the call that makes it; an argument with another geometry is a view call of that value.
- * Writes are calls too, which the pass `functional` turns into values. */
+ * A *family* has the traces of one structure (traced.h).  A *choice* is a trace of a family
+ * with its numbers; it is compiled at its second sight.  When a family has a second choice, a
+ * *general* program is made from all choices that are known: numbers and sizes that differ
+ * between them are parameters (call.h: cr_compiled_calls).  It runs traces whose other numbers
+ * are as they were, and whose integers are the arithmetic that was found.  A trace that no
+ * graph can state is replayed. */
 #include "base/log.h"
 #include "compile/call.h"
 #include "compile/compile.h"
-#include "entry.h"
-#include "graph/graph.h"
+#include "compile/traced.h"
 #include "tensor/geometry.h"
-#include "tensor/trace.h"
 #include <pthread.h>
 #include <string.h>
 
-enum { MOST_PROGRAMS = 256, MOST_TRACED = 4000, MANY_MISSES = 16, PAUSE = 64, LEAST_CALLS = 2 };
-
-typedef CR_VEC(uint64_t) key_words;
+enum {
+    MOST_FAMILIES = 256,
+    MOST_CHOICES = 6,
+    MOST_GENERAL = 4,
+    MOST_TRIES = 4,
+    MOST_TRACED = 4000,
+    MANY_MISSES = 16,
+    PAUSE = 64,
+    LEAST_CALLS = 2
+};
 
 typedef struct {
-    uint64_t hash;
-    key_words key;
+    uint64_t *number;
+    uint64_t used; /* when, by the clock of flushes */
     int seen;
     bool refused;
-    cr_compiled_call *call; /* set once, under the lock */
-    size_t *input;          /* indices of memories */
-    size_t *output;
-    int inputs, outputs;
-} entry;
+    cr_compiled_call *call; /* NULL: not compiled */
+} choice;
 
-static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER;
-static entry *entries;
-static size_t entry_count;
+typedef struct {
+    cr_compiled_calls *calls;
+    cr_session *session;
+    const cr_graph *g;
+    uint64_t *number;      /* of the trace it was made of */
+    int32_t *symbol;       /* by number of a trace: its index in the graph's numbers, or -1 */
+    const int32_t *source; /* by number of the graph: the trace's number, or -1 */
+    bool sized;            /* it has parameters that may be sizes */
+} general;
+
+typedef struct {
+    uint64_t hash, used;
+    cr_traced_words key;
+    size_t numbers;
+    int running; /* flushes that use it: it stays */
+    choice choice[MOST_CHOICES];
+    general general[MOST_GENERAL];
+    int choices, generals, tries; /* tries: how many general programs were in vain */
+    size_t *input, *output;       /* indices of memories */
+    int inputs, outputs;
+} family;
+
+static pthread_mutex_t families_lock = PTHREAD_MUTEX_INITIALIZER;
+static family *families[MOST_FAMILIES];
+static size_t family_count;
+static uint64_t flush_clock;
 static bool first_sight; /* CR_DEFER=2: programs are made at the first sight (tests) */
 static CR_THREAD int misses, pause_left;
 
-/* --- keys --- */
-static cr_status key_put(key_words *k, uint64_t v)
-{
-    CR_TRY(cr_vec_reserve(k, 1));
-    cr_vec_put(k, v);
-    return CR_OK;
-}
-
-static cr_status key_bytes(key_words *k, const void *p, size_t n)
-{
-    CR_TRY(cr_vec_reserve(k, n / 8 + 2));
-    k->at[k->len++] = n;
-    k->at[k->len + n / 8] = 0;
-    if (n)
-        memcpy(&k->at[k->len], p, n);
-    k->len += (n + 7) / 8;
-    return CR_OK;
-}
-
-/* A Python number that was wrapped in a tensor is a literal of the graph. */
-static cr_status literal_of(cr_scalar *out, const cr_tensor *h)
-{
-    const cr_memory *m = cr_memory_of(h);
-
-    if (m->made || !m->shown.chunk || h->numel != 1)
-        return cr_fail(CR_VALUE, "a number that a call makes");
-    *out = cr_scalar_load((cr_dtype)h->dtype, cr_moved(m->shown.chunk, h->offset,
-                                                       cr_dtype_size((cr_dtype)h->dtype)));
-    return CR_OK;
-}
-
-static cr_status key_number(key_words *k, cr_scalar n)
-{
-    CR_TRY(key_put(k, n.category));
-    CR_TRY(key_bytes(k, &n.i, sizeof n.i));
-    return n.category == CR_CAT_COMPLEX ? key_bytes(k, &n.c, sizeof n.c) : CR_OK;
-}
-
-static cr_status key_tensor(key_words *k, const cr_tensor *h)
-{
-    cr_scalar n;
-
-    CR_TRY(key_put(k, cr_memory_of(h)->index | (uint64_t)h->dtype << 32 |
-                          (uint64_t)h->ndim << 40 | (uint64_t)h->number << 48 |
-                          (uint64_t)(h->conj || h->neg) << 49));
-    if (h->number) {
-        CR_TRY(literal_of(&n, h));
-        return key_number(k, n);
-    }
-    CR_TRY(key_put(k, (uint64_t)h->offset));
-    CR_TRY(key_bytes(k, h->size, h->ndim * sizeof *h->size));
-    return key_bytes(k, h->stride, h->ndim * sizeof *h->stride);
-}
-
-static cr_status key_value(key_words *k, const cr_value *v)
-{
-    CR_TRY(key_put(k, v->tag));
-    switch (v->tag) {
-    case CR_TENSOR: return key_tensor(k, v->t);
-    case CR_NUMBER: return key_number(k, v->number);
-    case CR_STRING: return key_bytes(k, v->s, v->len);
-    case CR_INTS:
-    case CR_TRUTHS: return key_bytes(k, v->ints, v->len * sizeof *v->ints);
-    case CR_FLOATS: return key_bytes(k, v->floats, v->len * sizeof *v->floats);
-    case CR_NUMBERS:
-    case CR_TENSORS:
-        CR_TRY(key_put(k, v->len));
-        for (uint32_t i = 0; i < v->len; i++)
-            CR_TRY(key_value(k, &v->list[i]));
-        return CR_OK;
-    case CR_NONE: return CR_OK;
-    case CR_GENERATOR:
-    case CR_VIEW: return cr_fail(CR_VALUE, "an argument that no graph has");
-    default: return key_bytes(k, &v->i, sizeof v->i);
-    }
-}
-
-static cr_status key_call(key_words *k, const cr_noted *n)
-{
-    CR_TRY(key_put(k, n->op->index | (uint64_t)n->live << 32 | (uint64_t)n->results << 33));
-    for (int i = 0; i < n->op->param_count; i++)
-        CR_TRY(key_value(k, &n->arg[i]));
-    for (int r = 0; r < n->results; r++)
-        CR_TRY(n->result[r] ? key_tensor(k, n->result[r]) : key_put(k, UINT64_MAX));
-    return CR_OK;
-}
-
-static cr_status key_of(key_words *k, const cr_trace *x)
-{
-    for (size_t i = 0; i < x->memories.len; i++) {
-        const cr_memory *m = x->memories.at[i];
-        CR_TRY(key_put(k, m->shown.size << 2 | (uint64_t)m->made << 1 | (m->last == SIZE_MAX)));
-    }
-    for (size_t i = 0; i < x->calls.len; i++)
-        CR_TRY(key_call(k, &x->calls.at[i]));
-    return CR_OK;
-}
-
-static uint64_t key_hash(const key_words *k)
+/* --- families; the caller holds the lock --- */
+static uint64_t words_hash(const cr_traced_words *k)
 {
     uint64_t h = 0x9e3779b97f4a7c15u;
 
@@ -147,258 +74,396 @@ static uint64_t key_hash(const key_words *k)
     return h;
 }
 
-/* The caller holds the lock.  A new entry takes the key. */
-static entry *entry_find(key_words *k)
+static void choice_drop(choice *c)
 {
-    uint64_t hash = key_hash(k);
-
-    for (size_t i = 0; i < entry_count; i++)
-        if (entries[i].hash == hash && entries[i].key.len == k->len &&
-            !memcmp(entries[i].key.at, k->at, k->len * sizeof *k->at))
-            return &entries[i];
-    if (!entries)
-        entries = cr_alloc_zero(MOST_PROGRAMS * sizeof *entries);
-    if (!entries || entry_count == MOST_PROGRAMS)
-        return NULL;
-    entries[entry_count] = (entry){.hash = hash, .key = *k};
-    *k = (key_words){0};
-    return &entries[entry_count++];
+    cr_compiled_call_drop(c->call);
+    cr_free(c->number);
 }
 
-/* --- graphs --- */
-typedef struct {
-    cr_trace *x;
-    entry *e;
-    cr_graph *g;
-    const cr_tensor **base; /* by memory: the header that its value stands for */
-    cr_gvalue **value;
-} building;
-
-static bool defer_same_geometry(const cr_tensor *a, const cr_tensor *b)
+static void general_drop(general *g)
 {
-    return a->dtype == b->dtype && a->ndim == b->ndim && a->offset == b->offset &&
-           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
-           !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
+    cr_compiled_calls_drop(g->calls);
+    cr_session_release(g->session);
+    cr_free(g->number);
+    cr_free(g->symbol);
 }
 
-/* Whether the header has every byte of its storage, once. */
-static bool covers(const cr_tensor *h)
+static void family_drop(family *f)
 {
-    return !h->offset && cr_is_dense(h) &&
-           (size_t)h->numel * cr_dtype_size((cr_dtype)h->dtype) == h->storage->size;
+    for (int i = 0; i < f->choices; i++)
+        choice_drop(&f->choice[i]);
+    for (int i = 0; i < f->generals; i++)
+        general_drop(&f->general[i]);
+    cr_vec_drop(&f->key);
+    cr_free(f->input);
+    cr_free(f);
 }
 
-static void choose_base(building *b, const cr_tensor *h)
+/* Removes the family that was not used for the longest time; false if all are running. */
+static bool family_forget(void)
 {
-    const cr_tensor **at = &b->base[cr_memory_of(h)->index];
+    size_t at = family_count;
 
-    if (h->conj || h->neg)
-        cr_bail(b->g->session, CR_VALUE, "a view with a bit");
-    if (!*at || (!cr_memory_of(h)->made && !covers(*at) && covers(h)))
-        *at = h;
-}
-
-static void choose_of_value(building *b, const cr_value *v)
-{
-    if (v->tag == CR_TENSOR && !v->t->number)
-        choose_base(b, v->t);
-    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        choose_of_value(b, &v->list[i]);
-}
-
-static void choose_bases(building *b)
-{
-    for (size_t i = 0; i < b->x->calls.len; i++) {
-        const cr_noted *n = &b->x->calls.at[i];
-        for (int k = 0; k < n->outs; k++)
-            b->base[n->out[k]->index] = n->like[k];
-        for (int a = 0; n->live && a < n->op->param_count; a++)
-            choose_of_value(b, &n->arg[a]);
-    }
-}
-
-static cr_gnode *defer_node(building *b, const cr_op *op, const cr_garg *arg, int results)
-{
-    return cr_graph_call(b->g, b->g->body, op, arg, results, NULL);
-}
-
-static cr_garg ints_arg(building *b, const int64_t *at, int n)
-{
-    int64_t *copy = CR_NEW_N(b->g->session, int64_t, n + 1);
-
-    memcpy(copy, at, (size_t)n * sizeof *at);
-    return (cr_garg){.tag = CR_INTS, .len = (uint32_t)n, .ints = copy};
-}
-
-/* The order of base's dims in which they are those of `h`. */
-static bool is_permuted(const cr_tensor *base, const cr_tensor *h, int64_t *dims)
-{
-    uint64_t used = 0;
-
-    if (h->ndim != base->ndim || h->offset != base->offset)
+    for (size_t i = 0; i < family_count; i++)
+        if (!families[i]->running &&
+            (at == family_count || families[i]->used < families[at]->used))
+            at = i;
+    if (at == family_count)
         return false;
-    for (int d = 0; d < h->ndim; d++) {
-        int at = 0;
-        while (at < base->ndim && (used >> at & 1 || base->size[at] != h->size[d] ||
-                                   base->stride[at] != h->stride[d]))
-            at++;
-        if (at == base->ndim)
-            return false;
-        used |= (uint64_t)1 << at;
-        dims[d] = at;
-    }
+    family_drop(families[at]);
+    families[at] = families[--family_count];
     return true;
 }
 
-static cr_gvalue *view_value(building *b, const cr_tensor *base, cr_gvalue *v,
-                             const cr_tensor *h)
+/* The memories that are inputs and outputs of the graph. */
+static cr_status family_ends(family *f, const cr_traced *t)
 {
-    int64_t dims[CR_MAX_DIMS];
-    cr_garg arg[4] = {cr_garg_value(v)};
-    cr_gnode *n;
+    const cr_trace *x = t->x;
 
-    if (base->dtype != h->dtype)
-        cr_bail(b->g->session, CR_VALUE, "a view with another dtype");
-    if (is_permuted(base, h, dims)) {
-        arg[1] = ints_arg(b, dims, h->ndim);
-        n = defer_node(b, cr_entry.permute, arg, 1);
-    } else if (base->contiguous && h->contiguous && base->numel == h->numel &&
-               base->offset == h->offset) {
-        arg[1] = ints_arg(b, h->size, h->ndim);
-        n = defer_node(b, cr_entry.view, arg, 1);
-    } else if (covers(base)) {
-        arg[1] = ints_arg(b, h->size, h->ndim);
-        arg[2] = ints_arg(b, h->stride, h->ndim);
-        arg[3] = (cr_garg){.tag = CR_INT, .i = h->offset};
-        n = defer_node(b, cr_entry.as_strided, arg, 1);
-    } else {
-        cr_bail(b->g->session, CR_VALUE, "views of a part of a storage");
+    f->input = cr_alloc(2 * (x->memories.len + 1) * sizeof *f->input);
+    if (!f->input)
+        return CR_MEMORY;
+    f->output = f->input + x->memories.len + 1;
+    for (size_t i = 0; i < x->memories.len; i++) {
+        const cr_memory *m = x->memories.at[i];
+        if (!m->made && t->base[i])
+            f->input[f->inputs++] = i;
+        if (m->made && m->last == SIZE_MAX && t->base[i])
+            f->output[f->outputs++] = i;
     }
-    n->result[0]->type = cr_gtype_of(b->g->session, h);
-    return n->result[0];
+    return CR_OK;
 }
 
-static cr_gvalue *value_of(building *b, const cr_tensor *h)
+/* A new family takes the key.  NULL: there is no room. */
+static family *family_new(cr_traced *t, uint64_t hash)
 {
-    size_t m = cr_memory_of(h)->index;
+    family *f;
 
-    if (!b->value[m])
-        cr_bail(b->g->session, CR_VALUE, "a storage without a value");
-    return defer_same_geometry(b->base[m], h) ? b->value[m]
-                                              : view_value(b, b->base[m], b->value[m], h);
+    if (family_count == MOST_FAMILIES && !family_forget())
+        return NULL;
+    f = cr_alloc_zero(sizeof *f);
+    if (!f || family_ends(f, t)) {
+        cr_free(f);
+        return NULL;
+    }
+    f->hash = hash;
+    f->key = t->key;
+    t->key = (cr_traced_words){0};
+    f->numbers = t->number.len;
+    families[family_count++] = f;
+    return f;
 }
 
-static cr_garg defer_arg(building *b, const cr_value *v)
+static family *family_find(cr_traced *t)
 {
-    cr_garg a = {.tag = v->tag, .len = v->len};
-    cr_scalar n;
+    uint64_t hash = words_hash(&t->key);
+    family *f = NULL;
 
-    if (v->tag == CR_TENSOR && v->t->number) {
-        cr_session_check(b->g->session, literal_of(&n, v->t));
-        return (cr_garg){.tag = CR_NUMBER, .number = n};
-    }
-    if (v->tag == CR_TENSOR)
-        return cr_garg_value(value_of(b, v->t));
-    if (v->tag == CR_TENSORS || v->tag == CR_NUMBERS) {
-        cr_garg *list = CR_NEW_N(b->g->session, cr_garg, v->len + 1);
-        for (uint32_t i = 0; i < v->len; i++)
-            list[i] = defer_arg(b, &v->list[i]);
-        a.list = list;
-        return a;
-    }
-    memcpy(&a.number, &v->number, sizeof a.number);
-    return a;
+    for (size_t i = 0; i < family_count && !f; i++)
+        if (families[i]->hash == hash && families[i]->key.len == t->key.len &&
+            families[i]->numbers == t->number.len &&
+            !memcmp(families[i]->key.at, t->key.at, t->key.len * sizeof *t->key.at))
+            f = families[i];
+    if (!f)
+        f = family_new(t, hash);
+    if (f)
+        f->used = ++flush_clock;
+    return f;
 }
 
-static void build_call(building *b, const cr_noted *n)
+/* --- choices --- */
+static uint64_t *numbers_copy(const cr_traced *t)
 {
-    cr_garg arg[CR_MAX_ARGS];
+    uint64_t *n = cr_alloc(t->number.len * sizeof *n + 1);
 
-    for (int i = 0; i < n->op->param_count; i++)
-        arg[i] = defer_arg(b, &n->arg[i]);
-    cr_gnode *node = defer_node(b, n->op, arg, n->results);
-    for (int k = 0; k < n->results; k++) {
-        const cr_tensor *h = n->result[k];
-        if (!h)
-            cr_bail(b->g->session, CR_VALUE, "%s has a result without a storage", n->op->name);
-        node->result[k]->type = cr_gtype_of(b->g->session, h);
-        cr_memory *m = cr_memory_of(h);
-        if (m->made && b->base[m->index] == h)
-            b->value[m->index] = node->result[k];
-    }
+    if (n && t->number.len)
+        memcpy(n, t->number.at, t->number.len * sizeof *n);
+    return n;
 }
 
-static void build_inputs(building *b)
+static bool has_numbers(const uint64_t *n, const cr_traced *t)
 {
-    cr_session *s = b->g->session;
-
-    b->e->input = cr_alloc((b->x->memories.len + 1) * sizeof *b->e->input);
-    b->e->output = cr_alloc((b->x->memories.len + 1) * sizeof *b->e->output);
-    if (!b->e->input || !b->e->output)
-        cr_bail(s, CR_MEMORY, "memory is short");
-    for (size_t i = 0; i < b->x->memories.len; i++) {
-        if (b->x->memories.at[i]->made || !b->base[i])
-            continue;
-        cr_gtype type = cr_gtype_of_input(s, b->base[i]);
-        b->value[i] = cr_graph_input(b->g, NULL, &type);
-        b->e->input[b->e->inputs++] = i;
-    }
+    return !t->number.len || !memcmp(n, t->number.at, t->number.len * sizeof *n);
 }
+
+/* The choice with the trace's numbers, or NULL. */
+static choice *choice_find(family *f, const cr_traced *t)
+{
+    for (int i = 0; i < f->choices; i++)
+        if (has_numbers(f->choice[i].number, t))
+            return &f->choice[i];
+    return NULL;
+}
+
+/* A new choice; it replaces the one not used for the longest time.  NULL: memory is short. */
+static choice *choice_new(family *f, const cr_traced *t)
+{
+    choice *c = &f->choice[0];
+
+    for (int i = 1; i < f->choices; i++)
+        c = f->choice[i].used < c->used ? &f->choice[i] : c;
+    uint64_t *number = numbers_copy(t);
+    if (!number)
+        return NULL;
+    if (f->choices < MOST_CHOICES)
+        c = &f->choice[f->choices++];
+    else
+        choice_drop(c);
+    *c = (choice){.number = number};
+    return c;
+}
+
+typedef struct {
+    const cr_traced *t;
+    const cr_traced_varying *v;
+    cr_graph *g;
+    const int32_t *source;
+} graph_job;
 
 static void build_graph(cr_session *s, void *context)
 {
-    building *b = context;
-    size_t n = b->x->memories.len;
+    graph_job *j = context;
 
-    b->g = cr_graph_new(s);
-    b->base = CR_NEW_N(s, const cr_tensor *, n + 1);
-    b->value = CR_NEW_N(s, cr_gvalue *, n + 1);
-    memset(b->base, 0, (n + 1) * sizeof *b->base);
-    memset(b->value, 0, (n + 1) * sizeof *b->value);
-    choose_bases(b);
-    build_inputs(b);
-    for (size_t i = 0; i < b->x->calls.len; i++)
-        if (b->x->calls.at[i].live)
-            build_call(b, &b->x->calls.at[i]);
-    cr_garg *out = CR_NEW_N(s, cr_garg, n + 1);
-    for (size_t i = 0; i < n; i++) {
-        cr_memory *m = b->x->memories.at[i];
-        if (!m->made || m->last != SIZE_MAX)
-            continue;
-        if (!b->value[i] || !covers(b->base[i]))
-            cr_bail(s, CR_VALUE, "a result that is a part of its storage");
-        out[b->e->outputs] = cr_garg_value(b->value[i]);
-        b->e->output[b->e->outputs++] = i;
-    }
-    out[b->e->outputs] = cr_garg_value(NULL); /* a graph without outputs loses its writes */
-    cr_gblock_return(b->g, b->g->body, out, b->e->outputs + 1);
-    cr_graph_verify(b->g);
+    j->g = cr_traced_graph(s, j->t, j->v, &j->source);
 }
 
-static cr_status entry_compile(entry *e, cr_trace *x)
+static void headers_are_real(cr_trace *x)
 {
-    building b = {.x = x, .e = e};
+    for (size_t i = 0; i < x->calls.len; i++) {
+        const cr_noted *n = &x->calls.at[i];
+        cr_noted_each(n, cr_header_device_is_real, NULL);
+        for (int k = 0; k < n->results; k++)
+            if (n->result[k])
+                cr_header_device_is_real(n->result[k], NULL);
+    }
+}
+
+static cr_status choice_compile(choice *c, const cr_traced *t)
+{
+    graph_job j = {.t = t};
     cr_session *s = cr_session_new();
 
     if (!s)
         return CR_MEMORY;
-    e->inputs = e->outputs = 0;
-    cr_status st = cr_session_run(s, build_graph, &b);
+    headers_are_real(t->x);
+    cr_status st = cr_session_run(s, build_graph, &j);
     if (!st)
-        st = cr_compiled_call_new(&e->call, b.g, false, 0);
-    if (b.g)
-        cr_graph_drop(b.g);
+        st = cr_compiled_call_new(&c->call, j.g, false, 0);
+    if (j.g)
+        cr_graph_drop(j.g);
     cr_session_release(s);
+    if (st)
+        cr_log_line("capture", 1, "%zu deferred calls are no program: %s", t->x->calls.len,
+                    cr_error_message());
     return st;
+}
+
+/* --- general programs --- */
+static bool has_size_symbols(const cr_graph *g)
+{
+    for (size_t k = 0; k < g->numbers.list.len; k++) {
+        const cr_gnumber *n = &g->numbers.list.at[k];
+        if (n->fn == CR_GNUM_SIZE ||
+            (n->fn == CR_GNUM_INPUT && n->value.category == CR_CAT_INT))
+            return true;
+    }
+    return false;
+}
+
+static cr_status general_fill(general *g, const cr_traced *t, const cr_traced_varying *v)
+{
+    graph_job j = {.t = t, .v = v};
+
+    g->session = cr_session_new();
+    if (!g->session)
+        return CR_MEMORY;
+    CR_TRY(cr_session_run(g->session, build_graph, &j));
+    g->g = j.g;
+    g->source = j.source;
+    g->sized = has_size_symbols(j.g);
+    CR_TRY(cr_compiled_calls_new(&g->calls, j.g, false, 0));
+    cr_compiled_calls_relate(g->calls);
+    return CR_OK;
+}
+
+static void general_remove(family *f, general *g)
+{
+    general_drop(g);
+    memmove(g, g + 1, (size_t)(&f->general[--f->generals] - g) * sizeof *g);
+}
+
+static size_t numbers_apart(const family *f, const choice *a, const choice *b)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->numbers; i++)
+        n += a->number[i] != b->number[i];
+    return n;
+}
+
+/* The numbers of all choices: first those that differ most from `now`, because programs for all
+ * sizes are made of two choices of sizes; `now` is the last. */
+static int list_choices(const uint64_t **number, const family *f, const choice *now)
+{
+    const choice *first = now;
+    int n = 0;
+
+    for (int i = 0; i < f->choices; i++)
+        if (numbers_apart(f, &f->choice[i], now) > numbers_apart(f, first, now))
+            first = &f->choice[i];
+    number[n++] = first->number;
+    for (int i = 0; i < f->choices; i++)
+        if (&f->choice[i] != now && &f->choice[i] != first)
+            number[n++] = f->choice[i].number;
+    number[n++] = now->number;
+    return n;
+}
+
+/* Makes a general program for all choices of the family; the trace's choice is `now`. */
+static cr_status general_new(family *f, const cr_traced *t, const choice *now)
+{
+    const uint64_t *number[MOST_CHOICES + 1];
+    cr_traced_varying v = {.number = number, .count = list_choices(number, f, now)};
+
+    if (f->generals == MOST_GENERAL)
+        general_remove(f, &f->general[0]);
+    general *g = &f->general[f->generals];
+    *g = (general){.number = numbers_copy(t),
+                   .symbol = cr_alloc(t->number.len * sizeof *g->symbol + 1)};
+    v.symbol = g->symbol;
+    headers_are_real(t->x);
+    cr_status st = g->number && g->symbol ? general_fill(g, t, &v) : CR_MEMORY;
+    if (st)
+        general_drop(g);
+    else
+        f->generals++;
+    return st;
+}
+
+static cr_scalar scalar_like(cr_scalar like, uint64_t bits)
+{
+    memcpy(&like.i, &bits, sizeof bits);
+    return like;
+}
+
+/* Evaluates the graph's numbers from the trace's.  False: the arithmetic or another number
+ * differs. */
+static bool general_numbers(const general *g, const cr_traced *t, cr_scalar *input,
+                            cr_scalar *value)
+{
+    const cr_gnumbers *n = &g->g->numbers;
+
+    for (size_t k = 0; k < n->list.len; k++) {
+        const cr_gnumber *one = &n->list.at[k];
+        if (g->source[k] < 0)
+            continue;
+        value[k] = scalar_like(one->value, t->number.at[g->source[k]]);
+        if (one->fn == CR_GNUM_INPUT)
+            input[one->a] = value[k];
+    }
+    if (!cr_gnum_evaluate(n, input, value))
+        return false;
+    for (size_t i = 0; i < t->number.len; i++) {
+        uint64_t want = g->symbol[i] < 0 ? g->number[i] : (uint64_t)value[g->symbol[i]].i;
+        if (want == t->number.at[i])
+            continue;
+        cr_log_line("capture", 2, "number %zu of %zu deferred calls is %lld, not %lld", i,
+                    t->x->calls.len, (long long)t->number.at[i], (long long)want);
+        return false;
+    }
+    return true;
+}
+
+/* --- the program of a trace --- */
+typedef struct {
+    family *f;
+    cr_compiled_call *call; /* one reference */
+    cr_scalar *number;      /* the numbers of the call; owned */
+} chosen;
+
+static bool take_call(chosen *out, cr_compiled_call *call)
+{
+    out->call = call ? cr_compiled_call_keep(call) : NULL;
+    return call != NULL;
+}
+
+static cr_status find_instance(cr_compiled_call **out, const general *g, const family *f,
+                               const cr_traced *t, const cr_scalar *number)
+{
+    cr_tensor **input = cr_alloc(((size_t)f->inputs + 1) * sizeof *input);
+
+    if (!input)
+        return CR_MEMORY;
+    for (int i = 0; i < f->inputs; i++)
+        input[i] = (cr_tensor *)(uintptr_t)t->base[f->input[i]];
+    cr_status st = cr_compiled_calls_find(out, g->calls, input, number);
+    cr_free(input);
+    return st;
+}
+
+/* Takes the general program's call for the trace.  A program for one size only is dropped. */
+static bool general_take(chosen *out, general *g, const cr_traced *t)
+{
+    const cr_gnumbers *n = &g->g->numbers;
+    cr_scalar *room = cr_alloc_zero(((size_t)n->inputs + n->list.len + 1) * sizeof *room);
+    cr_compiled_call *call = NULL;
+
+    if (room && general_numbers(g, t, room, room + n->inputs) &&
+        find_instance(&call, g, out->f, t, room))
+        call = NULL;
+    if (!call) {
+        cr_free(room);
+        return false;
+    }
+    if (g->sized && !cr_compiled_calls_shared(g->calls)) {
+        cr_log_line("capture", 1, "no program for all sizes of %zu deferred calls",
+                    t->x->calls.len);
+        general_remove(out->f, g);
+        cr_free(room);
+        return false;
+    }
+    out->number = room;
+    return take_call(out, call);
+}
+
+static bool take_general(chosen *out, const cr_traced *t)
+{
+    for (int i = out->f->generals - 1; i >= 0; i--)
+        if (general_take(out, &out->f->general[i], t))
+            return true;
+    return false;
+}
+
+/* With the lock.  False: the trace is replayed. */
+static bool choose(chosen *out, cr_traced *t)
+{
+    family *f = out->f = family_find(t);
+    choice *c = f ? choice_find(f, t) : NULL;
+
+    if (c)
+        c->used = flush_clock;
+    if (!f || (c && c->call))
+        return f && take_call(out, c->call);
+    if (take_general(out, t))
+        return true;
+    if (!c && !(c = choice_new(f, t)))
+        return false;
+    c->used = flush_clock;
+    c->seen++;
+    if (f->choices > 1 && f->tries < MOST_TRIES) {
+        if (!general_new(f, t, c) && take_general(out, t))
+            return true;
+        f->tries++;
+    }
+    if (c->seen > 1 - first_sight && !c->refused)
+        c->refused = choice_compile(c, t) != CR_OK;
+    return take_call(out, c->call);
 }
 
 /* --- runs --- */
 /* Inputs are headers over the storages themselves: programs keep facts about storages. */
-static cr_status input_header(cr_tensor **out, const cr_trace *x, const entry *e, int i,
-                              const cr_tensor *base)
+static cr_status input_header(cr_tensor **out, cr_storage *real, const cr_tensor *base)
 {
-    cr_storage *real = x->memories.at[e->input[i]]->real;
-
     CR_TRY(cr_tensor_over(out, real, (cr_dtype)base->dtype, base->ndim, base->size,
                           base->stride, base->offset));
     cr_storage_keep(real);
@@ -414,7 +479,7 @@ static cr_status bind_output(cr_memory *m, const cr_tensor *like, cr_tensor *t)
     cr_status st = CR_OK;
 
     if (!t->offset && t->storage->size == m->real->size && !t->storage->release &&
-        defer_same_geometry(t, like)) {
+        cr_traced_same_geometry(t, like)) {
         s = cr_storage_keep(t->storage);
         cr_drop(t);
         st = cr_storage_bind(m->real, s);
@@ -442,91 +507,50 @@ done:
 typedef struct {
     cr_tensor **input, **output;
     uint32_t *version;
-    const cr_tensor **base;
 } running;
 
-static void find_bases(const cr_trace *x, const cr_tensor **base)
+static cr_status chosen_run(const chosen *c, const cr_traced *t, running *r)
 {
-    building b = {.x = (cr_trace *)(uintptr_t)x, .base = base};
-
-    choose_bases(&b);
-}
-
-static cr_status entry_run(const entry *e, cr_trace *x, running *r)
-{
+    const family *f = c->f;
+    cr_trace *x = t->x;
     cr_status st = CR_OK;
 
-    find_bases(x, r->base);
-    for (int i = 0; i < e->inputs; i++) {
-        CR_TRY(input_header(&r->input[i], x, e, i, r->base[e->input[i]]));
+    for (int i = 0; i < f->inputs; i++) {
+        size_t m = f->input[i];
+        CR_TRY(input_header(&r->input[i], x->memories.at[m]->real, t->base[m]));
         r->version[i] = r->input[i]->storage->version;
     }
-    st = cr_compiled_call_run(e->call, r->input, NULL, r->output);
-    for (int i = 0; i < e->inputs; i++)
+    st = cr_compiled_call_run(c->call, r->input, c->number, r->output);
+    for (int i = 0; i < f->inputs; i++)
         r->input[i]->storage->version = r->version[i];
     CR_TRY(st);
-    for (int k = 0; k < e->outputs; k++) {
-        cr_tensor *t = r->output[k];
+    for (int k = 0; k < f->outputs; k++) {
+        cr_tensor *made = r->output[k];
         r->output[k] = NULL;
-        cr_status one = bind_output(x->memories.at[e->output[k]], r->base[e->output[k]], t);
+        cr_status one = bind_output(x->memories.at[f->output[k]], t->base[f->output[k]], made);
         st = st ? st : one;
     }
     return st;
 }
 
-static cr_status run_entry(const entry *e, cr_trace *x)
+static cr_status run_chosen(const chosen *c, const cr_traced *t)
 {
-    size_t n = (size_t)(e->inputs + e->outputs + 1), all = x->memories.len + 1;
+    size_t n = (size_t)(c->f->inputs + c->f->outputs + 1);
     running r = {.input = cr_alloc_zero(2 * n * sizeof *r.input),
-                 .version = cr_alloc_zero(n * sizeof *r.version),
-                 .base = cr_alloc_zero(all * sizeof *r.base)};
-    cr_status st = r.input && r.version && r.base ? CR_OK : CR_MEMORY;
+                 .version = cr_alloc_zero(n * sizeof *r.version)};
+    cr_status st = r.input && r.version ? CR_OK : CR_MEMORY;
 
     r.output = r.input ? r.input + n : NULL;
     if (!st)
-        st = entry_run(e, x, &r);
+        st = chosen_run(c, t, &r);
     for (size_t i = 0; r.input && i < 2 * n; i++)
         cr_drop(r.input[i]);
     cr_free(r.input);
     cr_free(r.version);
-    cr_free(r.base);
     return st;
 }
 
 /* --- a flush --- */
-static void headers_are_real(cr_trace *x)
-{
-    for (size_t i = 0; i < x->calls.len; i++) {
-        const cr_noted *n = &x->calls.at[i];
-        cr_noted_each(n, cr_header_device_is_real, NULL);
-        for (int k = 0; k < n->results; k++)
-            if (n->result[k])
-                cr_header_device_is_real(n->result[k], NULL);
-    }
-}
-
-/* The program for the trace; NULL: it is replayed. */
-static const entry *entry_for(cr_trace *x)
-{
-    key_words k = {0};
-    entry *e = NULL;
-
-    if (!key_of(&k, x)) {
-        pthread_mutex_lock(&entries_lock);
-        e = entry_find(&k);
-        if (e && !e->call && !e->refused && ++e->seen > 1 - first_sight) {
-            headers_are_real(x);
-            e->refused = entry_compile(e, x) != CR_OK;
-            if (e->refused)
-                cr_log_line("capture", 1, "%zu deferred calls are no program: %s", x->calls.len,
-                            cr_error_message());
-        }
-        pthread_mutex_unlock(&entries_lock);
-    }
-    cr_vec_drop(&k);
-    return e && e->call ? e : NULL;
-}
-
 static size_t live_calls(const cr_trace *x)
 {
     size_t n = 0;
@@ -536,8 +560,32 @@ static size_t live_calls(const cr_trace *x)
     return n;
 }
 
+static bool find_program(chosen *out, cr_traced *t, cr_trace *x)
+{
+    if (cr_traced_read(t, x))
+        return false;
+    pthread_mutex_lock(&families_lock);
+    bool found = choose(out, t);
+    if (found)
+        out->f->running++;
+    pthread_mutex_unlock(&families_lock);
+    return found;
+}
+
+static void count_miss(void)
+{
+    if (++misses < MANY_MISSES)
+        return;
+    misses = 0;
+    pause_left = PAUSE;
+}
+
 static cr_status flush_by_program(cr_trace *x, bool *done)
 {
+    cr_traced t = {0};
+    chosen c = {0};
+    cr_status st = CR_OK;
+
     *done = false;
     if (x->calls.len > MOST_TRACED || live_calls(x) < LEAST_CALLS)
         return CR_OK;
@@ -545,17 +593,20 @@ static cr_status flush_by_program(cr_trace *x, bool *done)
         pause_left--;
         return CR_OK;
     }
-    const entry *e = entry_for(x);
-    if (!e) {
-        if (++misses >= MANY_MISSES) {
-            misses = 0;
-            pause_left = PAUSE;
-        }
-        return CR_OK;
+    *done = find_program(&c, &t, x);
+    if (*done) {
+        misses = 0;
+        st = run_chosen(&c, &t);
+        cr_compiled_call_drop(c.call);
+        pthread_mutex_lock(&families_lock);
+        c.f->running--;
+        pthread_mutex_unlock(&families_lock);
+    } else {
+        count_miss();
     }
-    misses = 0;
-    *done = true;
-    return run_entry(e, x);
+    cr_free(c.number);
+    cr_traced_drop(&t);
+    return st;
 }
 
 void cr_defer_use_programs(bool at_first_sight)

@@ -358,6 +358,8 @@ static int read_symbol(cr_sizes *x, int symbol, const cr_scalar *at)
 static int read_number(cr_sizes *x, const cr_gnumber *n, int k, const cr_scalar *at,
                        const int *now)
 {
+    if (n->fn == CR_GNUM_INPUT && n->value.category == CR_CAT_FLOAT)
+        return constant_recorded(x, n->value); /* a run-time number, of which no size depends */
     if (is_symbol(n))
         return read_symbol(x, k, at);
     if (n->fn == CR_GNUM_SIZE)
@@ -437,7 +439,7 @@ enum { MOST_FLOATS = 64 };
 
 static void keep_float(cr_sizes *x, cr_scalar n)
 {
-    if (n.category != CR_CAT_FLOAT || x->floats.len == MOST_FLOATS)
+    if (n.category != CR_CAT_FLOAT || cr_gnum_is_float(n.d) || x->floats.len == MOST_FLOATS)
         return;
     for (size_t i = 0; i < x->floats.len; i++)
         if (x->floats.at[i] == n.d)

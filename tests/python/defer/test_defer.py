@@ -1,7 +1,5 @@
 """Deferred calls: a program gives the same values, errors, versions and side effects as eagerly."""
-import concurrent.futures
 import copy
-import functools
 import gc
 import io
 import os
@@ -18,6 +16,8 @@ import cresset as torch
 import cresset.nn as nn
 import cresset.nn.functional as F
 from cresset import _C
+
+from .fresh import in_a_thread
 
 
 def values(x):
@@ -517,15 +517,6 @@ def test_a_copy_of_negated_numbers_waits_for_writes(eagerly):
         b.square_()
         q = b.clone()
     assert q.tolist() == [0., 1., 4., 9.]
-
-
-def in_a_thread(test):
-    """Runs a test in a new thread, in which no flush has missed a program yet."""
-    @functools.wraps(test)
-    def run(*args, **kwargs):
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            assert pool.submit(test, *args, **kwargs).result() is None
-    return run
 
 
 @in_a_thread

@@ -6,6 +6,8 @@ import cresset.nn as nn
 import cresset.nn.functional as F
 from cresset import _C
 
+from .fresh import in_a_thread
+
 pytestmark = pytest.mark.records("counts flushes and programs")
 
 
@@ -124,3 +126,76 @@ def test_indices_that_wait_are_computed_before_they_are_used():
         assert torch.equal(F.embedding(good, table), table)
         with pytest.raises(IndexError, match="index out of range in self"):
             F.embedding(bad, table)
+
+
+SIZES = [3, 4, 5, 6, 8, 9, 11, 12, 13, 16, 17, 20]
+
+
+def made_by(run):
+    before = _C._programs_made()
+    result = run()
+    return result, _C._programs_made() - before
+
+
+@in_a_thread
+@pytest.mark.parametrize("kind", [Encoder, Images, Recurrent])
+def test_a_training_step_of_twelve_batch_sizes_is_few_programs(kind):
+    eager = trained(kind, False, SIZES * 2)
+    late, made = made_by(lambda: trained(kind, True, SIZES * 2))
+    same(eager, late)
+    assert made <= 2 and sum(late.programs) >= len(SIZES * 2) - 2
+
+
+@in_a_thread
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop])
+def test_a_learning_rate_that_changes_is_a_parameter(optimizer):
+    rates = [0.01 / (i + 1) for i in range(12)]
+    eager, (late, made) = trained(Images, False, [4] * 12, rates, optimizer=optimizer), made_by(
+        lambda: trained(Images, True, [4] * 12, rates, optimizer=optimizer))
+    same(eager, late)
+    assert made <= 2 and sum(late.programs) >= 8
+
+
+def attend(steps, width=8):
+    """One query at a time over a cache that grows."""
+    torch.manual_seed(1)
+    w = torch.randn(3, width, width)
+    keys, values, x, found = torch.zeros(0, width), torch.zeros(0, width), torch.randn(1, width), []
+    for i in range(steps):
+        q, k, v = (x @ one for one in w)
+        keys, values = torch.cat([keys, k]), torch.cat([values, v])
+        scores = (q @ keys.t() / width ** 0.5).softmax(-1)
+        x = (scores @ values).tanh() + (i + 1) / steps
+        found.append(x)
+        yield x
+    yield keys
+
+
+@in_a_thread
+def test_a_growing_cache_is_few_programs():
+    wanted = [x.tolist() for x in attend(60)]
+
+    def run():
+        found = []
+        with torch.lazy():
+            for x in attend(60):
+                found.append(x.tolist())
+        return found
+
+    found, made = made_by(run)
+    assert found == wanted
+    assert made <= 3
+
+
+@in_a_thread
+def test_a_wrong_guess_is_a_miss():
+    """Two sizes fit many formulas; only one of them is the program's."""
+    def f(x, n):
+        return (x * 2 + 1).view(-1)[:n * n - 2].exp() * (n * 3 % 5)
+
+    for n in [2, 3, 4, 5, 6, 7, 4, 2, 9]:
+        x = torch.randn(n, n)
+        wanted = f(x, n)
+        with torch.lazy():
+            found = f(x, n)
+        assert torch.equal(found, wanted), n
