@@ -562,8 +562,11 @@ static size_t live_calls(const cr_trace *x)
 
 static bool find_program(chosen *out, cr_traced *t, cr_trace *x)
 {
-    if (cr_traced_read(t, x))
+    if (cr_traced_read(t, x)) {
+        cr_log_line("capture", 1, "%zu deferred calls have no graph: %s", x->calls.len,
+                    cr_error_message());
         return false;
+    }
     pthread_mutex_lock(&families_lock);
     bool found = choose(out, t);
     if (found)

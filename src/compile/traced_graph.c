@@ -296,8 +296,8 @@ static void build_call(building *b, const cr_noted *n)
     node->same = b->numbers.v && cr_gnode_sizes_vary(node) && gives_back(n);
     for (int k = 0; k < n->results; k++) {
         const cr_tensor *h = n->result[k];
-        if (!h)
-            cr_bail(b->g->session, CR_VALUE, "%s has a result without a storage", n->op->name);
+        if (!h) /* None, or no elements: a later call that reads it has it as an input */
+            continue;
         node->result[k]->type = cr_gtype_of(b->g->session, h);
         cr_memory *m = cr_memory_of(h);
         if (m->made && b->t->base[m->index] == h)

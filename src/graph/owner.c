@@ -1,7 +1,8 @@
 /* Values that must not share memory with other values.
  *
- * They leave the graph, or are read after a write, or may be viewed by such a value.  Two equal
- * values of this kind could differ later. */
+ * They leave the graph, or are read after a write, or may be viewed by such a value: two equal
+ * values of this kind could differ later.  Or they are viewed by places in their storage
+ * (as_strided): a copy of a part of another storage has other places. */
 #include "graph/rewrite.h"
 
 static void mark_owned(void *context, cr_gvalue *v)
@@ -26,7 +27,7 @@ static void own_block(cr_owners *o, const cr_gblock *b)
 
 static void own_sources(cr_owners *o, const cr_gnode *n)
 {
-    bool owned = false;
+    bool owned = n->kind == CR_GNODE_CALL && n->op->words & CR_WORD_ABSOLUTE;
 
     for (int k = 0; k < n->result_count; k++)
         owned |= o->own[n->result[k]->id];

@@ -563,6 +563,17 @@ def test_a_program_writes_its_inputs(eagerly):
         assert a.tolist() == b.tolist() and b._version == a._version == 2 * n + 2
 
 
+def test_a_copy_of_a_part_has_places_of_its_own(eagerly):
+    """A program may read the part itself, but not by places in the copy."""
+    x = torch.randn(3, 4)
+    for _ in range(4):
+        with torch.lazy():
+            copies = [x[k].clone() for k in range(3)]
+            found = torch.stack([c[:2] for c in copies])
+            del copies
+        assert torch.equal(found, x[:, :2])
+
+
 def test_a_weight_that_changed_is_read_again(eagerly):
     """Programs keep packed copies of weights."""
     w, x = torch.randn(64, 64), torch.randn(64, 64)
