@@ -55,8 +55,10 @@ class printoptions:
         PRINT_OPTS.__dict__.update(self.before)
 
 
-def _contents(tensor, indent):
+def _tensor_str(tensor, indent):
     """Returns the elements as text (autograd/print.c)."""
+    if tensor.numel() == 0:
+        return "[]"
     o = PRINT_OPTS
     return _C._tensor_elements(tensor, indent, o.precision, o.threshold, o.edgeitems, o.linewidth, o.sci_mode)
 
@@ -67,7 +69,7 @@ def _part_text(part, name, indent):
     if part.is_meta:
         text = "..."
     else:
-        text = _contents(part, indent) if part.numel() else "[]"
+        text = _tensor_str(part, indent) if part.numel() else "[]"
     if part.is_meta or not part.numel():
         text += ", size=" + str(tuple(part.shape))
     return f"{name}=tensor({text})"
@@ -84,12 +86,12 @@ def _sparse_contents(tensor, indent):
         _part_text(getattr(tensor, name)(), name.lstrip("_"), indent) for name in names)
 
 
-def _with_suffixes(text, suffixes, indent, new_line=False):
+def _add_suffixes(text, suffixes, indent, force_newline=False):
     parts = [text]
     used = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if new_line or used + len(suffix) + 2 > PRINT_OPTS.linewidth:
-            new_line = False
+        if force_newline or used + len(suffix) + 2 > PRINT_OPTS.linewidth:
+            force_newline = False
             parts.append(",\n" + " " * indent + suffix)
             used = indent + len(suffix)
         else:
@@ -147,6 +149,9 @@ def _str(self, *, tensor_contents=None):
                 suffixes.append("size=" + str(tuple(data.shape)))
             if data.dtype not in usual:
                 suffixes.append("dtype=" + str(data.dtype))
-            text = _contents(data, indent) if tensor_contents is None else tensor_contents
-    return _with_suffixes(prefix + (tensor_contents or text), suffixes + _grad_suffix(self), indent,
+            text = _tensor_str(data, indent) if tensor_contents is None else tensor_contents
+    return _add_suffixes(prefix + (tensor_contents or text), suffixes + _grad_suffix(self), indent,
                           data.is_sparse)
+
+
+_str_intern = _str

@@ -381,3 +381,18 @@ def test_a_product_without_a_factor_is_not_read(n, dtype):
                 torch.addbmm(c, a[None], a[None], alpha=0), torch.addmv(c[0], a, a[0], alpha=0)):
         assert bool(got.isnan().all()) == (dtype == torch.float16) and (dtype == torch.float16 or bool((got == 1).all()))
     assert torch.addmm(a, c, c, beta=0).isfinite().all()
+
+
+def test_tensor_takes_every_number_of_a_floating_dtype_as_its_nearest_value():
+    for dtype, most in ((torch.float16, inf), (torch.bfloat16, inf), (torch.float32, inf), (torch.float8_e5m2, inf),
+                        (torch.float8_e4m3fn, 448.0)):
+        for value in (-1e300, 1e300):
+            made = [torch.tensor(value, dtype=dtype), torch.tensor([[value]], dtype=dtype)]
+            assert all(x == (most if value > 0 else -most) for t in made for x in t.float().flatten().tolist()), dtype
+    assert torch.tensor(-5e7, dtype=torch.float16).item() == -inf and torch.tensor(70000, dtype=torch.float16).item() == inf
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            torch.full((2,), 1e300, dtype=dtype)
+    assert torch.tensor(1j, dtype=torch.bool).item() is True
+    with pytest.raises(TypeError, match="'complex' object cannot be interpreted as an integer"):
+        torch.tensor(1j, dtype=torch.int8)

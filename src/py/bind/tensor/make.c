@@ -180,13 +180,16 @@ static int store_scalar(const sink *k, PyObject *x, char *at)
     }
     if (st)
         return cr_py_raise_int(st);
-    if (s.category == CR_CAT_COMPLEX && !cr_dtype_is_complex(t)) {
-        PyErr_SetString(PyExc_TypeError, "must be real number, not complex");
+    if (s.category == CR_CAT_COMPLEX && !cr_dtype_is_complex(t) && t != CR_BOOL) {
+        PyErr_SetString(PyExc_TypeError,
+                        cr_dtype_is_float(t)
+                            ? "must be real number, not complex"
+                            : "'complex' object cannot be interpreted as an integer");
         return -1;
     }
     if (!fits_64_bits(x, s, t))
         return -1;
-    if (!cr_dtype_is_float8(t) && !cr_scalar_fits(s, t)) {
+    if (!cr_dtype_is_float(t) && !cr_scalar_fits(s, t)) {
         PyErr_Format(PyExc_RuntimeError,
                      "value cannot be converted to type %s without overflow", cr_dtype_name(t));
         return -1;
