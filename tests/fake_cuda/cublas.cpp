@@ -14,7 +14,7 @@ typedef std::complex<double> number;
 
 enum { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
 enum { FLOAT = 0, DOUBLE = 1, HALF = 2, COMPLEX = 4, COMPLEX_DOUBLE = 5, BFLOAT16 = 14 };
-enum { TRANSPOSE_A = 3, TRANSPOSE_B = 4, BATCH_COUNT = 5, BATCH_STEP = 6 };
+enum { TRANSPOSE_A = 3, TRANSPOSE_B = 4, EPILOGUE = 7, BIAS_AT = 8, ADDS_BIAS = 4, BATCH_COUNT = 5, BATCH_STEP = 6 };
 
 namespace
 {
@@ -22,6 +22,8 @@ namespace
 struct product {
     int scale;
     int32_t transposed[2] = {0, 0};
+    bool adds = false;
+    const void *bias = nullptr; /* a number for each row */
 };
 
 struct layout {
@@ -122,6 +124,7 @@ struct call {
                 for (int64_t row = 0; row < c.rows; row++) {
                     int64_t at = n * c.batch_step + place(c, false, row, column);
                     number v = alpha * sum(n, row, column);
+                    v += p.adds ? get(p.bias, c.type, row) : 0.;
                     put(z, c.type, at, beta == 0. ? v : v + beta * get(z, c.type, at));
                 }
     }
@@ -155,9 +158,16 @@ API cublasLtMatmulDescDestroy(void *desc)
 
 API cublasLtMatmulDescSetAttribute(void *desc, int attribute, const void *value, size_t bytes)
 {
-    if ((attribute != TRANSPOSE_A && attribute != TRANSPOSE_B) || bytes != sizeof(int32_t))
+    product &p = *(product *)desc;
+
+    if (attribute == EPILOGUE && bytes == sizeof(int32_t) && read<int32_t>(value, 0) == ADDS_BIAS)
+        p.adds = true;
+    else if (attribute == BIAS_AT && bytes == sizeof p.bias)
+        memcpy(&p.bias, value, bytes);
+    else if ((attribute == TRANSPOSE_A || attribute == TRANSPOSE_B) && bytes == sizeof(int32_t))
+        memcpy(&p.transposed[attribute == TRANSPOSE_B], value, bytes);
+    else
         return INVALID_VALUE;
-    memcpy(&((product *)desc)->transposed[attribute == TRANSPOSE_B], value, bytes);
     return OK;
 }
 
@@ -214,7 +224,7 @@ API cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *x, v
     if (!handle)
         return NOT_INITIALIZED;
     const product &p = *(product *)desc;
-    if (!fit(p, *(layout *)a, *(layout *)b, *(layout *)c))
+    if (!fit(p, *(layout *)a, *(layout *)b, *(layout *)c) || (p.adds && !p.bias))
         return INVALID_VALUE;
     call one = {p,         *(layout *)a, *(layout *)b,           *(layout *)c,          (const char *)x,
                 (const char *)y, (char *)z,    get(alpha, p.scale, 0), get(beta, p.scale, 0)};

@@ -1031,3 +1031,25 @@ def test_a_batch_of_heads_is_one_product(kind):
     x, y = (torch.empty_strided(t.size(), t.stride(), device="cuda").copy_(t) for t in (a, b))
     assert products(lambda: x @ y) == FAKE
     assert products(lambda: x @ y[:1]) == (2 if FAKE else 0)  # two heads share no distance with one sequence
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64], ids=str)
+@pytest.mark.parametrize("bias", ["dense", "strided", "offset", "matrix", "one for all"])
+def test_products_with_a_bias(bias, dtype):
+    whole = torch.randint(-3, 4, (6, 17)).to(dtype)
+    b = {"dense": whole[0, :8], "strided": whole[0, ::2][:8], "offset": whole[0, 1:9], "matrix": whole[:, :8], "one for all": whole[0, :1]}[bias]
+    x, w = torch.randint(-3, 4, (6, 5)).to(dtype), torch.randint(-3, 4, (8, 5)).to(dtype)
+    on = whole.cuda()
+    c = {"dense": on[0, :8], "strided": on[0, ::2][:8], "offset": on[0, 1:9], "matrix": on[:, :8], "one for all": on[0, :1]}[bias]
+    assert same(torch.addmm(c, x.cuda(), w.cuda().t()), torch.addmm(b, x, w.t()))
+    assert same(torch.addmm(c, x.cuda(), w.cuda().t(), beta=2, alpha=3), torch.addmm(b, x, w.t(), beta=2, alpha=3))
+    if b.dim() == 1 and len(b) == 8:
+        assert same(torch.nn.functional.linear(x.cuda(), w.cuda(), c), torch.nn.functional.linear(x, w, b))
+        assert same(torch.nn.functional.linear(x.reshape(2, 3, 5).cuda(), w.cuda(), c), torch.nn.functional.linear(x.reshape(2, 3, 5), w, b))
+        assert same(torch.nn.functional.linear(x[:, :0].cuda(), w[:, :0].cuda(), c), torch.nn.functional.linear(x[:, :0], w[:, :0], b))
+
+
+def test_a_linear_layer_is_one_product_and_no_copy_of_its_bias():
+    layer = torch.nn.Linear(5, 8).cuda()
+    x = torch.randn(6, 5, device="cuda")
+    assert launches(lambda: layer(x)) == 0 and products(lambda: layer(x)) == FAKE

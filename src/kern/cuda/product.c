@@ -15,13 +15,21 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { PRODUCT_DIMS = 64, PRODUCT_ROOM = 32 << 20, PRODUCT_ALIGN = 256 };
+enum {
+    PRODUCT_DIMS = 64,
+    PRODUCT_ROOM = 32 << 20,
+    PRODUCT_ALIGN = 256,
+    PRODUCT_BIAS_ALIGN = 16
+};
 
 /* Values of the library's enumerations. */
 enum {
     CUBLAS_COMPUTE_TF32 = 77,
     CUBLAS_TRANSPOSE_A = 3,
     CUBLAS_TRANSPOSE_B = 4,
+    CUBLAS_EPILOGUE = 7,
+    CUBLAS_BIAS_AT = 8,
+    CUBLAS_ADDS_BIAS = 4, /* a value of CUBLAS_EPILOGUE */
     CUBLAS_BATCH_COUNT = 5,
     CUBLAS_BATCH_STEP = 6,
     CUBLAS_WISH_ROOM = 1,
@@ -79,6 +87,8 @@ typedef struct {
 typedef struct {
     int32_t index, dtype, align;
     int32_t tf32; /* operands of float32 may be rounded to TF32 */
+    int32_t bias; /* 1: a number is added to each column of the result; 0 */
+    int32_t zero; /* no padding */
     int64_t batch;
     product_side a, b, c;
 } product_key;
@@ -155,8 +165,11 @@ static int product_make(product_plan *p, const product_key *k, void *handle)
 {
     const product_type *t = product_type_of(k->dtype);
     int32_t a = (int32_t)k->a.transposed, b = (int32_t)k->b.transposed;
+    int32_t adds = CUBLAS_ADDS_BIAS;
     int failed =
         cublas.new_product(&p->desc, k->tf32 ? CUBLAS_COMPUTE_TF32 : t->compute, t->scale);
+    if (!failed && k->bias)
+        failed = cublas.set_product(p->desc, CUBLAS_EPILOGUE, &adds, sizeof adds);
     if (!failed)
         failed = cublas.set_product(p->desc, CUBLAS_TRANSPOSE_A, &a, sizeof a);
     if (!failed)
@@ -250,6 +263,7 @@ static int product_alignment(const product_matrix *a, const product_matrix *b,
 typedef struct {
     int index, dtype;
     cr_complex alpha, beta;
+    const char *bias; /* a number for each column, added to the product; or NULL */
 } product_call;
 
 const char *cr_cuda_no_memory(int index, size_t bytes)
@@ -281,9 +295,14 @@ static const char *product_start(const product_call *p, const product_plan *plan
         return cr_cuda_no_memory(p->index, bytes);
     product_number(alpha, p->dtype, p->alpha);
     product_number(beta, p->dtype, p->beta);
-    int failed = cublas.run(handles[p->index], plan->desc, alpha, b->data, plan->a, a->data,
+    pthread_mutex_lock(&lock); /* threads share the plan, which holds the bias's address */
+    int failed =
+        p->bias ? cublas.set_product(plan->desc, CUBLAS_BIAS_AT, &p->bias, sizeof p->bias) : 0;
+    if (!failed)
+        failed = cublas.run(handles[p->index], plan->desc, alpha, b->data, plan->a, a->data,
                             plan->b, beta, c->data, plan->c, c->data, plan->c,
                             plan->found.algorithm, room, bytes, ops->stream(p->index));
+    pthread_mutex_unlock(&lock);
     if (room)
         ops->release(p->index, room, block);
     return failed ? "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasLtMatmul`"
@@ -302,6 +321,7 @@ static const char *product_run(const product_call *p, const product_matrix *a,
     key.index = p->index;
     key.dtype = p->dtype;
     key.tf32 = p->dtype == CR_F32 && atomic_load(&products_of_tf32);
+    key.bias = p->bias != NULL;
     key.align = product_alignment(a, b, c);
     key.batch = batch;
     if (!product_side_of(&key.a, b) || !product_side_of(&key.b, a) ||
@@ -469,8 +489,9 @@ static const char *product(const product_call *p, const cr_array *given_a,
     if (product_is_empty(&c))
         return NULL;
     if (product_is_empty(&a))
-        return p->beta.re == 0 && p->beta.im == 0 ? cr_cuda_table()->fill(p->index, &c, zero)
-                                                  : cr_command_declines;
+        return p->beta.re == 0 && p->beta.im == 0 && !p->bias
+                   ? cr_cuda_table()->fill(p->index, &c, zero)
+                   : cr_command_declines;
     if (b.ndim == 2 && a.ndim > 2 && a.ndim == c.ndim) {
         cr_array whole = a, result = c;
         if (product_flatten(&whole, a_size, a_stride) &&
@@ -515,7 +536,19 @@ static const char *product_bmm(int index, const cr_given *arg, const cr_array *r
     return product_mm(index, arg, result);
 }
 
-/* beta * self + alpha * a b: self is first copied to the result. */
+/* Whether the library adds `self` as it stores the result: a number for each column. */
+static bool product_takes_bias(const product_call *p, const cr_array *self,
+                               const cr_array *result)
+{
+    bool real = p->dtype == CR_F32 || p->dtype == CR_F16 || p->dtype == CR_BF16;
+    uintptr_t at = (uintptr_t)self->data;
+
+    return real && p->alpha.re == 1 && p->beta.re == 1 && self->ndim == 1 &&
+           self->size[0] == result->size[result->ndim - 1] &&
+           (self->stride[0] == 1 || self->size[0] == 1) && at % PRODUCT_BIAS_ALIGN == 0;
+}
+
+/* beta * self + alpha * a b: self is first copied to the result, unless the library adds it. */
 static const char *product_added(int index, const cr_array *self, const cr_array *a,
                                  const cr_array *b, const cr_array *result, cr_complex alpha,
                                  cr_complex beta)
@@ -529,6 +562,11 @@ static const char *product_added(int index, const cr_array *self, const cr_array
     p.beta = beta;
     if (!cublas_is_there() || self->dtype != result->dtype)
         return cr_command_declines;
+    if (product_takes_bias(&p, self, result)) {
+        p.bias = self->data;
+        p.beta.re = 0;
+        return product(&p, a, b, result);
+    }
     for (int d = 0; d < result->ndim; d++)
         stride[d] = d < lead || self->size[d - lead] == 1 ? 0 : self->stride[d - lead];
     cr_array spread = {self->data, self->dtype, result->ndim, result->size, stride};
