@@ -354,12 +354,33 @@ static cr_svalue *contains_text(compiler *c, cr_svalue *text, cr_svalue *part, c
     return compile_one(c, "aten::ne", range, 2, (cr_svalue *[]){at, minus});
 }
 
+/* "name" in modules, which is known; NULL for others. */
+static cr_svalue *contains_module(compiler *c, cr_svalue *self, const cr_svalue *item,
+                                  cr_srange range)
+{
+    const cr_sconstant *key = cr_svalue_constant(item), *name;
+    term *t;
+    bool found = false;
+
+    if (!c->env || self->type->kind != CR_STYPE_CLASS || !self->type->cls->is_module || !key ||
+        key->type->kind != CR_STYPE_STR)
+        return NULL;
+    t = define_member(c, self, self->type->cls, "keys", range);
+    for (int i = 0; t && t->kind == TERM_ITEMS && i < t->count; i++) {
+        name = cr_svalue_constant(t->items[i]->value);
+        found |= name && !strcmp(name->s, key->s);
+    }
+    return t && t->kind == TERM_ITEMS ? compile_bool(c, found, range) : NULL;
+}
+
 static cr_svalue *compile_contains(compiler *c, const cr_sast *a)
 {
     cr_svalue *item = compile_value(c, a->at[0], NULL);
     cr_svalue *both[] = {compile_value(c, a->at[1], NULL), item}, *found;
 
-    found = both[0]->type->kind == CR_STYPE_CLASS
+    found = contains_module(c, both[0], item, a->range);
+    found = found ? found
+            : both[0]->type->kind == CR_STYPE_CLASS
                 ? compile_magic(c, "__contains__", both[0], 1, &item, a->range)
             : c->env && both[0]->type->kind == CR_STYPE_STR && item->type->kind == CR_STYPE_STR
                 ? contains_text(c, both[0], item, a->range)
@@ -397,6 +418,27 @@ static cr_svalue *compile_swapped(compiler *c, const char *name, cr_svalue *cons
     return NULL;
 }
 
+/* text % (a, b): the items are arguments. */
+static cr_svalue *percent_format(compiler *c, cr_svalue *const *both, cr_srange range)
+{
+    arguments args = {0};
+    const cr_stype *t = both[1]->type;
+    cr_snode *n;
+
+    CR_PUSH(c->s, &args, ((argument){.value = both[0], .range = range}));
+    if (t->kind != CR_STYPE_TUPLE) {
+        CR_PUSH(c->s, &args, ((argument){.value = both[1], .range = range}));
+        return compile_operator(c, "aten::percentFormat", &args, range)->value;
+    }
+    n = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
+    cr_snode_input(n, both[1]);
+    for (int i = 0; i < t->count; i++) {
+        cr_svalue *v = cr_snode_output(n, NULL, t->item[i]);
+        CR_PUSH(c->s, &args, ((argument){.value = v, .range = range}));
+    }
+    return compile_operator(c, "aten::percentFormat", &args, range)->value;
+}
+
 static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
 {
     const binary_operator *operator= binary_of(a->text);
@@ -411,6 +453,8 @@ static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
     both[1] = compile_value(c, a->at[1], NULL);
     if (both[0]->type->kind == CR_STYPE_CLASS && operator->method)
         return compile_magic(c, operator->method, both[0], 1, &both[1], a->range);
+    if (!strcmp(a->text, "%") && both[0]->type->kind == CR_STYPE_STR && c->env)
+        return percent_format(c, both, a->range);
     if (!strcmp(a->text, "%") && both[0]->type->kind == CR_STYPE_STR)
         name = "aten::percentFormat";
     if (c->env && type_is_number(both[0]->type) && both[1]->type->kind == CR_STYPE_TENSOR) {
@@ -790,19 +834,52 @@ term *compile_modules(compiler *c, cr_svalue *v, cr_srange range)
 }
 
 /* modules[1] of a list that is known. */
+static term *items_slice(compiler *c, const term *t, const cr_sast *a)
+{
+    int64_t bound[3] = {INT64_MIN, INT64_MIN, 1};
+    slice_parts s = slice_of(c, a);
+    term *made = CR_NEW(c->s, term);
+
+    slice_indices(c, &s, t->count, bound);
+    *made = (term){.kind = TERM_ITEMS, .items = CR_NEW_N(c->s, term *, t->count + 1)};
+    for (int64_t i = bound[0]; bound[2] > 0 ? i < bound[1] : i > bound[1]; i += bound[2])
+        made->items[made->count++] = t->items[i];
+    return made;
+}
+
+/* modules["name"] */
+static term *items_named(compiler *c, cr_svalue *self, const cr_sast *key)
+{
+    term *t = define_member(c, self, self->type->cls, "items", key->range);
+
+    for (int i = 0; t && i < t->count; i++) {
+        const cr_sconstant *name = cr_svalue_constant(t->items[i]->items[0]->value);
+        if (name && !strcmp(name->s, key->text))
+            return t->items[i]->items[1];
+    }
+    if (t)
+        cr_srange_bail(c->s, CR_RUNTIME, key->range, "Key Error, %s", key->text);
+    return NULL;
+}
+
 static term *compile_items_subscript(compiler *c, const cr_sast *a)
 {
     term *t;
     int64_t i;
 
     if (a->kind != CR_SAST_SUBSCRIPT || a->count != 2 || !c->env ||
-        a->at[0]->kind != CR_SAST_ATTRIBUTE || a->at[1]->kind == CR_SAST_SLICE)
+        a->at[0]->kind != CR_SAST_ATTRIBUTE)
         return NULL;
     t = compile_term(c, a->at[0], NULL);
+    if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS &&
+        t->value->type->cls->is_module && a->at[1]->kind == CR_SAST_STRING)
+        return items_named(c, t->value, a->at[1]);
     if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS)
         t = compile_modules(c, t->value, a->range);
     if (!t || t->kind != TERM_ITEMS)
         return NULL;
+    if (a->at[1]->kind == CR_SAST_SLICE)
+        return items_slice(c, t, a->at[1]);
     if (!constant_int(compile_value(c, a->at[1], NULL), &i) || i < -t->count || i >= t->count)
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
                        "Expected integer literal for index. ModuleList/Sequential indexing is "
@@ -1196,9 +1273,15 @@ static term *special_slice(compiler *c, const cr_sast *a)
                        n);
     t->items = CR_NEW_N(c->s, term *, 3);
     for (int i = 0; i < n; i++) {
-        cr_svalue *v = compile_value(c, a->at[1 + i], NULL);
+        const cr_sast *part = a->at[1 + i];
+        bool named = part->kind == CR_SAST_KEYWORD;
+        int at = !named                        ? (n == 1 ? 1 : i)
+                 : !strcmp(part->text, "start") ? 0
+                 : !strcmp(part->text, "stop")  ? 1
+                                                : 2;
+        cr_svalue *v = compile_value(c, named ? part->at[0] : part, NULL);
         if (v->type->kind != CR_STYPE_NONE)
-            t->items[n == 1 ? 1 : i] = compile_term_value(c, v);
+            t->items[at] = compile_term_value(c, v);
     }
     return t;
 }
@@ -1266,6 +1349,14 @@ static term *compile_special(compiler *c, const char *name, const cr_sast *a,
         return compile_term_value(c, compile_list_call(c, a, hint));
     if (!strcmp(name, "dict"))
         return compile_term_value(c, compile_dict_call(c, a, hint));
+    if (!strcmp(name, "tuple")) {
+        want_arguments(c, a, 1);
+        cr_svalue *v = compile_value(c, a->at[1], NULL);
+        if (v->type->kind != CR_STYPE_TUPLE)
+            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                           "cannot statically infer the expected size of a list in this context");
+        return compile_term_value(c, v);
+    }
     if (!strcmp(name, "hasattr"))
         return compile_term_value(c, compile_condition(c, a)->value);
     for (size_t i = 0; i < CR_LEN(conversions); i++)
@@ -1335,6 +1426,9 @@ static term *call_magic(compiler *c, const term *t, const arguments *args, cr_sr
 
     if (args->len != 1 || !v || t->self || v->type->kind != CR_STYPE_CLASS)
         return NULL;
+    term *modules = strcmp(t->name, "aten::len") ? NULL : compile_modules(c, v, range);
+    if (modules && modules->kind == TERM_ITEMS)
+        return compile_term_value(c, compile_int(c, modules->count, range));
     for (size_t i = 0; i < CR_LEN(names); i++)
         if (!strcmp(names[i], t->name))
             return compile_term_value(
@@ -1462,6 +1556,10 @@ static term *apply_term(compiler *c, term *t, const arguments *args, cr_srange r
     case TERM_FUNCTION:
         return compile_term_value(c, compile_call(c, t->function, t->self, args, range));
     case TERM_CLASS: return compile_term_value(c, compile_new(c, t->type, args, range));
+    case TERM_ITEMS: /* keys(), values() and items() of modules */
+        if (!args->len)
+            return t;
+        break;
     default: break;
     }
     f = call_method_of(c, t, range);

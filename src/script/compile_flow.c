@@ -1268,24 +1268,50 @@ static cr_svalue *string_constant(compiler *c, const char *s, size_t len, cr_sra
     return compile_constant(c, &value, range);
 }
 
-/* raise ValueError("..."): of an exception that Python has built in. */
+/* The name of an exception's class: "builtins.ValueError". */
+static const char *raise_class(compiler *c, const cr_sast *name)
+{
+    const char *plain = cr_session_printf(c->s, "builtins.%s", name->text);
+    term *t = c->env && (name->kind == CR_SAST_NAME || name->kind == CR_SAST_ATTRIBUTE)
+                  ? compile_term(c, name, NULL)
+                  : NULL;
+    const cr_sconstant *full;
+
+    if (!t || t->kind != TERM_PYTHON)
+        return plain;
+    t = define_attribute(c, t, "__exception__", name->range);
+    full = t->kind == TERM_VALUE ? cr_svalue_constant(t->value) : NULL;
+    return full ? full->s : plain;
+}
+
+/* The texts of the arguments, one behind the other. */
+static cr_svalue *raise_message(compiler *c, const cr_sast *e)
+{
+    cr_svalue *message = NULL;
+
+    for (int i = 1; e->kind == CR_SAST_CALL && i < e->count; i++) {
+        cr_svalue *part = compile_value(c, e->at[i], NULL);
+        if (part->type->kind != CR_STYPE_STR)
+            part = compile_one(c, "aten::str", e->range, 1, &part);
+        message = message ? compile_one(c, "aten::add", e->range, 2, (cr_svalue *[]){message, part})
+                          : part;
+    }
+    return message ? message : string_constant(c, "", 0, e->range);
+}
+
+/* raise ValueError("...") */
 static void compile_raise(compiler *c, const cr_sast *a)
 {
     const cr_sast *e = a->at[0];
     const cr_sast *name = e && e->kind == CR_SAST_CALL ? e->at[0] : e;
-    cr_svalue *message;
+    const char *class = NULL;
 
-    if (!e || name->kind != CR_SAST_NAME || (e->kind == CR_SAST_CALL && e->count > 2))
+    if (!e || (name->kind != CR_SAST_NAME && name->kind != CR_SAST_ATTRIBUTE))
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
                        "raised value must be an exception of a class");
-    message = e->kind == CR_SAST_CALL && e->count == 2 ? compile_value(c, e->at[1], NULL)
-                                                       : string_constant(c, "", 0, a->range);
-    if (message->type->kind != CR_STYPE_STR)
-        message = compile_one(c, "aten::str", a->range, 1, &message);
-    emit_raise(c, message,
-               e->kind == CR_SAST_CALL ? cr_session_printf(c->s, "builtins.%s", name->text)
-                                       : NULL,
-               a->range);
+    if (e->kind == CR_SAST_CALL)
+        class = raise_class(c, name);
+    emit_raise(c, raise_message(c, e), class, a->range);
 }
 
 static cr_svalue *assert_message(compiler *c, const cr_sast *a)

@@ -90,16 +90,36 @@ static cr_svalue *define_get(compiler *c, cr_svalue *self, const char *name, cr_
     return cr_snode_output(n, name, self->type->cls->attribute[slot].type);
 }
 
-/* "0 1 2": the list of these attributes of self. */
+static term *define_key(compiler *c, const char *name, cr_srange range)
+{
+    cr_sconstant value = {.type = CR_STYPE_OF(STR)};
+
+    value.s = cr_session_text(c->s, name);
+    value.len = strlen(name);
+    return compile_term_value(c, compile_constant(c, &value, range));
+}
+
+/* "0 1 2": the list of these attributes of self; "keys 0 1 2": of their names; "items 0 1 2": of
+ * pairs of both. */
 static term *define_items(compiler *c, cr_svalue *self, const char *names, cr_srange range)
 {
-    term *t = define_new(c, TERM_ITEMS);
-    char *at = cr_session_text(c->s, names), *word;
+    term *t = define_new(c, TERM_ITEMS), *pair;
+    bool keys = !strncmp(names, "keys ", 5), pairs = !strncmp(names, "items ", 6);
+    char *at = cr_session_text(c->s, names + (keys ? 5 : pairs ? 6 : 0)), *word;
 
     t->items = CR_NEW_N(c->s, term *, strlen(names) + 1);
-    while ((word = strsep(&at, " ")) != NULL)
-        if (*word)
-            t->items[t->count++] = compile_term_value(c, define_get(c, self, word, range));
+    while ((word = strsep(&at, " ")) != NULL) {
+        if (!*word)
+            continue;
+        pair = define_new(c, TERM_ITEMS);
+        pair->items = CR_NEW_N(c->s, term *, 2);
+        if (keys || pairs)
+            pair->items[pair->count++] = define_key(c, word, range);
+        if (!keys)
+            pair->items[pair->count++] =
+                compile_term_value(c, define_get(c, self, word, range));
+        t->items[t->count++] = pairs ? pair : pair->items[0];
+    }
     return t;
 }
 

@@ -567,7 +567,7 @@ term *import_name(compiler *c, const char *name, cr_srange range)
     static const char *const specials[] = {
         "annotate", "unchecked_cast", "uninitialized", "getattr", "isinstance",
         "int",      "fork",           "float",         "bool",    "str",
-        "slice",    "list",           "dict",          "hasattr"};
+        "slice",    "list",           "dict",          "hasattr", "tuple"};
     static const char *const numbers[] = {"inf", "nan", "infj", "nanj"};
     const cr_sschemas *all;
     const char *full;

@@ -8,6 +8,7 @@ from typing import Final
 from .._C import _ScriptError as Error, _ScriptFunction as ScriptFunction
 from ..futures import Future as _CompletedFuture, _Future as Future
 from ..nn import Module
+from . import frontend
 from ._loaded import RecursiveScriptModule, ScriptModule
 
 __all__ = ["Attribute", "CompilationUnit", "Error", "Future", "ScriptFunction", "ScriptModule", "annotate",

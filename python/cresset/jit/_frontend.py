@@ -185,7 +185,7 @@ def _specials():
         builtins.print: ("operator", "prim::Print"), builtins.int: ("special", "int"),
         builtins.float: ("special", "float"), builtins.bool: ("special", "bool"),
         builtins.str: ("special", "str"), builtins.slice: ("special", "slice"), builtins.list: ("special", "list"),
-        builtins.dict: ("special", "dict"), builtins.hasattr: ("special", "hasattr"),
+        builtins.dict: ("special", "dict"), builtins.tuple: ("special", "tuple"), builtins.hasattr: ("special", "hasattr"),
         collections.OrderedDict: ("operator", "aten::dict"),
     }
 
@@ -423,6 +423,8 @@ def _on_name(function, name):
 
 def _on_attribute(handle, name):
     obj = _objects[handle]
+    if name == "__exception__":
+        return ("constant", f"{obj.__module__}.{obj.__qualname__}") if isinstance(obj, type) else None
     found = getattr(obj, name, _absent)
     if isinstance(obj, types.ModuleType) and obj is cresset and name in ("ops", "classes"):
         return "object", _handle(found)

@@ -3,15 +3,16 @@
 Modules of one Python class share a compiled class when their attributes have equal types, their
 constants equal values and their submodules equal classes.
 """
+import enum
 import inspect
 import types
 import typing
 
 import cresset
-from cresset.nn import Module, ModuleDict, ModuleList, Sequential
+from cresset.nn import Module, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 
 from .. import _C
-from . import _forms, _frontend
+from . import _class, _forms, _frontend
 
 _skipped = {"training", "_parameters", "_buffers", "_non_persistent_buffers_set", "_modules", "_is_full_backward_hook",
             "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_state_dict_hooks",
@@ -35,6 +36,10 @@ def infer(value):
         return "Device"
     if isinstance(value, cresset.dtype):
         return "int"
+    if isinstance(value, enum.Enum):
+        return _frontend.define_enum(type(value))
+    if type(value) in _frontend._classes:
+        return _frontend._classes[type(value)]
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
             return _frontend.define_named_tuple(type(value))
@@ -154,6 +159,9 @@ class _Shape:
             self._add(name, value, _frontend.annotation(hints[name]))
             return
         text = infer(value)
+        if text is None and not isinstance(value, type) and not callable(value) and \
+                type(value) not in (list, dict, tuple, set) and _class.compiles(type(value)):
+            text = _class.define(type(value))
         if text is None:
             self.failed[name] = type(value)
         else:
@@ -180,6 +188,12 @@ def _define_class(module, shape):
     return name
 
 
+def _overrides(module, name):
+    """Whether a class outside of the package has its own method of this name."""
+    owner = next((base for base in type(module).__mro__ if name in vars(base)), Module)
+    return not _frontend.ours(owner.__module__)
+
+
 def _find_method(module, name):
     form = _forms.method_of(type(module), name)
     if form is not None:
@@ -192,9 +206,15 @@ def _find_method(module, name):
 
 def member(cls, module, name):
     """A member of a module's class that the compiler asks for."""
-    if name == "__iter__":
-        if isinstance(module, (ModuleList, Sequential)):
+    if name in ("__iter__", "keys", "values", "items") and not _overrides(module, name):
+        if isinstance(module, (ModuleList, Sequential)) and name == "__iter__":
             return "attributes", " ".join(module._modules)
+        if isinstance(module, ParameterList) and name == "__iter__":
+            return "attributes", " ".join(map(str, range(len(module))))
+        if isinstance(module, (ModuleDict, ParameterDict)):
+            names = " ".join(module._modules if isinstance(module, ModuleDict) else module.keys())
+            return "attributes", {"__iter__": "keys ", "keys": "keys ", "values": "", "items": "items "}[name] + names
+    if name == "__iter__":
         return None
     if name in vars(module) and isinstance(vars(module)[name], types.FunctionType):
         return _frontend.describe(vars(module)[name])

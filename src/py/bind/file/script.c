@@ -356,7 +356,8 @@ static int script_from_sequence(PyObject *x, const cr_stype *type, cr_ivalue *ou
     cr_ivalue made;
     int done = 1;
 
-    if (tuple ? !PyTuple_Check(x) : !PyList_Check(x) && !PyTuple_Check(x))
+    if (tuple ? !PyTuple_Check(x)
+              : !PyList_Check(x) && !PyTuple_Check(x) && !PyRange_Check(x))
         return tuple ? 0 : script_from_shared(x, CR_IV_LIST, type, out);
     Py_ssize_t n = PySequence_Size(x);
     if (tuple && n != type->count)
