@@ -7,7 +7,7 @@ _HOMES = {"DispatchKey": "_dispatch_keys", "DispatchKeySet": "_dispatch_keys",
           **dict.fromkeys(("ScriptDict", "ScriptList", "ScriptDictIterator", "ScriptDictKeyIterator", "ScriptListIterator"),
                           "_jit_objects"), "CompilationUnit": "jit",
           "import_ir_module": "jit._loaded", "import_ir_module_from_buffer": "jit._loaded",
-          "_get_tracing_state": "jit", "ScriptFunction": "jit", "ScriptModule": "jit",
+          "_get_tracing_state": "jit", "ScriptFunction": "jit", "_freeze_module": "jit._freezing", "ScriptModule": "jit",
           **dict.fromkeys((
               "AnyType", "AwaitType", "BoolType", "ClassType", "ComplexType", "DeviceObjType", "DictType", "EnumType", "FloatType",
               "FutureType", "InferredType", "IntType", "InterfaceType", "ListType", "NoneType", "NumberType", "OptionalType",

@@ -468,7 +468,8 @@ static cr_status text_percent_one(cr_text *out, char kind, const cr_ivalue *v)
     const char *has = v->kind == CR_IV_STRING ? "String" : cr_ivalue_kind_name(v);
     if (!strchr("diefgEFGc", kind))
         return cr_fail(CR_RUNTIME,
-                       "The specifier %%%c is not supported in TorchScript format strings", kind);
+                       "The specifier %%%c is not supported in TorchScript format strings",
+                       kind);
     return cr_fail(CR_RUNTIME, "%%%c requires %s for formatting, but got %s", kind,
                    kind == 'c' ? "an int or char" : "a number", has);
 }

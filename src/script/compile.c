@@ -1275,7 +1275,7 @@ static term *special_slice(compiler *c, const cr_sast *a)
     for (int i = 0; i < n; i++) {
         const cr_sast *part = a->at[1 + i];
         bool named = part->kind == CR_SAST_KEYWORD;
-        int at = !named                        ? (n == 1 ? 1 : i)
+        int at = !named                         ? (n == 1 ? 1 : i)
                  : !strcmp(part->text, "start") ? 0
                  : !strcmp(part->text, "stop")  ? 1
                                                 : 2;
@@ -1353,8 +1353,9 @@ static term *compile_special(compiler *c, const char *name, const cr_sast *a,
         want_arguments(c, a, 1);
         cr_svalue *v = compile_value(c, a->at[1], NULL);
         if (v->type->kind != CR_STYPE_TUPLE)
-            cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                           "cannot statically infer the expected size of a list in this context");
+            cr_srange_bail(
+                c->s, CR_RUNTIME, a->range,
+                "cannot statically infer the expected size of a list in this context");
         return compile_term_value(c, v);
     }
     if (!strcmp(name, "hasattr"))

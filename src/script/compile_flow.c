@@ -1272,9 +1272,9 @@ static cr_svalue *string_constant(compiler *c, const char *s, size_t len, cr_sra
 static const char *raise_class(compiler *c, const cr_sast *name)
 {
     const char *plain = cr_session_printf(c->s, "builtins.%s", name->text);
-    term *t = c->env && (name->kind == CR_SAST_NAME || name->kind == CR_SAST_ATTRIBUTE)
-                  ? compile_term(c, name, NULL)
-                  : NULL;
+    term *t = !c->env                      ? NULL
+              : name->kind == CR_SAST_NAME ? define_name(c, name->text, name->range)
+                                           : compile_term(c, name, NULL);
     const cr_sconstant *full;
 
     if (!t || t->kind != TERM_PYTHON)
@@ -1293,8 +1293,9 @@ static cr_svalue *raise_message(compiler *c, const cr_sast *e)
         cr_svalue *part = compile_value(c, e->at[i], NULL);
         if (part->type->kind != CR_STYPE_STR)
             part = compile_one(c, "aten::str", e->range, 1, &part);
-        message = message ? compile_one(c, "aten::add", e->range, 2, (cr_svalue *[]){message, part})
-                          : part;
+        message = message
+                      ? compile_one(c, "aten::add", e->range, 2, (cr_svalue *[]){message, part})
+                      : part;
     }
     return message ? message : string_constant(c, "", 0, e->range);
 }

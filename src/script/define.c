@@ -99,8 +99,8 @@ static term *define_key(compiler *c, const char *name, cr_srange range)
     return compile_term_value(c, compile_constant(c, &value, range));
 }
 
-/* "0 1 2": the list of these attributes of self; "keys 0 1 2": of their names; "items 0 1 2": of
- * pairs of both. */
+/* "0 1 2": the list of these attributes of self; "keys 0 1 2": of their names; "items 0 1 2":
+ * of pairs of both. */
 static term *define_items(compiler *c, cr_svalue *self, const char *names, cr_srange range)
 {
     term *t = define_new(c, TERM_ITEMS), *pair;

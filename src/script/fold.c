@@ -7,8 +7,7 @@ static void fold_in(cr_sblock *b);
 
 /* --- values --- */
 
-/* The constant of a value; false for kinds that can change or that constants lack. */
-static bool fold_constant(cr_session *s, cr_sunit *u, const cr_ivalue *v, cr_sconstant *out)
+bool cr_sconstant_of(cr_session *s, const cr_ivalue *v, cr_sconstant *out)
 {
     cr_text text = {0};
 
@@ -36,7 +35,7 @@ static bool fold_constant(cr_session *s, cr_sunit *u, const cr_ivalue *v, cr_sco
         out->len = text.len;
         out->s = cr_session_take_text(s, &text);
         return true;
-    default: (void)u; return false;
+    default: return false;
     }
 }
 
@@ -120,7 +119,7 @@ static void fold_operator(cr_snode *n)
 
     if (fold_has_effect(n) || !fold_inputs(n) || !fold_call(n, &made))
         return;
-    if (fold_constant(g->session, g->unit, &made, &value))
+    if (cr_sconstant_of(g->session, &made, &value))
         cr_svalue_replace(g, n->output[0], fold_insert(n, &value));
     cr_ivalue_drop(made);
 }

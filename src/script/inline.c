@@ -51,7 +51,7 @@ static void inline_in(cr_sblock *b)
     }
 }
 
-static cr_sgraph *inline_graph(cr_session *s, const cr_sfunction *f)
+cr_sgraph *cr_sgraph_inlined(cr_session *s, const cr_sfunction *f)
 {
     cr_sgraph *g = cr_sgraph_new(s, f->unit);
     const cr_sblock *from = f->graph->body;
@@ -74,7 +74,7 @@ static void inline_print(cr_session *s, void *context)
 {
     inline_job *job = context;
 
-    cr_sgraph_print(job->out, inline_graph(s, job->function), true);
+    cr_sgraph_print(job->out, cr_sgraph_inlined(s, job->function), true);
 }
 
 cr_status cr_sfunction_print_inlined(cr_text *out, const cr_sfunction *f)

@@ -462,13 +462,18 @@ static void widening_in(cr_sblock *b)
 
 static void pass_widening(cr_sgraph *g) { widening_in(g->body); }
 
+void cr_spasses_tidy(cr_sgraph *g)
+{
+    pass_tuples(g);
+    cr_spass_fold(g);
+    pass_pool(g);
+    pass_order(g);
+}
+
 void cr_spasses_run(cr_sgraph *g)
 {
     pass_widening(g);
     cr_spass_exits(g);
     pass_loops(g);
-    pass_tuples(g);
-    cr_spass_fold(g);
-    pass_pool(g);
-    pass_order(g);
+    cr_spasses_tidy(g);
 }

@@ -212,3 +212,67 @@ def test_syntax_that_is_missing_has_torchs_error(text, kind, tmp_path):
     from cresset.jit.frontend import UnsupportedNodeError
     with pytest.raises(UnsupportedNodeError, match=kind):
         torch.jit.script(module.f)
+
+
+class Bag(nn.Module):
+    """Modules and parameters by name and by place."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleDict({"one": Inner(), "two": nn.ReLU()})
+        self.weights = nn.ParameterList([nn.Parameter(torch.full((2,), 3.0)), nn.Parameter(torch.ones(2))])
+        self.op = torch.neg
+
+    def forward(self, x):
+        for name, layer in self.layers.items():
+            x = layer(x) + len(name)
+        for key in self.layers:
+            x = x + len(key)
+        for w in self.weights:
+            x = x * w
+        known = 1 if "one" in self.layers and "six" not in self.layers else 0
+        return self.op(self.layers["two"](x)) + len(self.layers) + known + self.weights[0]
+
+
+def test_containers_of_modules_are_known():
+    m = Bag()
+    x = torch.ones(2)
+    assert torch.equal(torch.jit.script(m)(x), m(x))
+
+    class Wrong(Bag):
+        def forward(self, x):
+            return self.layers["six"](x)
+    with pytest.raises(RuntimeError, match="Key Error, six"):
+        torch.jit.script(Wrong())
+
+
+def test_traces_take_containers_of_tensors():
+    def f(pair, named):
+        return pair[0] + named["k"][1], [pair[1]]
+    x, y = torch.ones(2), torch.full((2,), 2.0)
+    t = torch.jit.trace(f, ((x, y), {"k": [x, y]}))
+    assert "pair: Tuple[Tensor, Tensor]" in t.code and "named: Dict[str, List[Tensor]]" in t.code
+    got = t((y, x), {"k": [x, x]})
+    assert torch.equal(got[0], y + x) and torch.equal(got[1][0], x)
+    with pytest.raises(RuntimeError, match="Encountering a dict at the output"):
+        torch.jit.trace(lambda x: {"a": x}, (x,))
+    assert torch.equal(torch.jit.trace(lambda x: {"a": x + 1}, (x,), strict=False)(y)["a"], y + 1)
+    with pytest.raises(RuntimeError, match="Type 'int' cannot be traced"):
+        torch.jit.trace(lambda x, n: x * n, (x, 3))
+
+
+class Trouble(Exception):
+    pass
+
+
+def fails(n: int, s: str):
+    if n > 1:
+        raise Trouble("bad", n)
+    return "%s has %d" % (s, n), tuple((n, s))
+
+
+def test_errors_name_their_class_and_formats_take_tuples():
+    f = torch.jit.script(fails)
+    assert f(1, "a") == ("a has 1", (1, "a"))
+    with pytest.raises(torch.jit.Error, match="test_script_modules.Trouble: bad2"):
+        f(2, "a")

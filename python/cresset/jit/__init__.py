@@ -129,14 +129,14 @@ def trace(func, example_inputs=None, optimize=None, check_trace=True, check_inpu
     """Compiles what a function or module computes for example inputs.
 
     Values that Python reads from tensors become constants, with a TracerWarning.  Sizes are
-    constants.  The inputs are tensors.
+    constants.  Inputs are tensors, and lists, tuples and dicts of them.  A dict is only returned with strict=False.
     """
     from ._trace import trace as record
     _deprecate("trace", _COMPILE_OR_EXPORT)
     inputs = (example_inputs,) if not _builtin_isinstance(example_inputs, (tuple, list)) else tuple(example_inputs)
     if example_inputs is None:
         inputs = ()
-    return record(func, inputs, dict(example_kwarg_inputs or {}), check_trace, check_tolerance)
+    return record(func, inputs, dict(example_kwarg_inputs or {}), check_trace, check_tolerance, strict)
 
 
 def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None,
@@ -150,9 +150,9 @@ def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None
     from ._trace import trace as record
     given = inputs["forward"]
     if example_inputs_is_kwarg:
-        return record(mod, (), dict(given), check_trace, check_tolerance)
+        return record(mod, (), dict(given), check_trace, check_tolerance, strict)
     given = given if _builtin_isinstance(given, (tuple, list)) else (given,)
-    return record(mod, tuple(given), {}, check_trace, check_tolerance)
+    return record(mod, tuple(given), {}, check_trace, check_tolerance, strict)
 
 
 def script_method(fn):
@@ -201,20 +201,26 @@ def _need_script_module(mod, task):
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    """Is refused, because attributes are not made constants of the program."""
+    """Returns a module in which attributes that nothing changes are constants of the program.
+
+    Calls are in place, and branches that are not taken are gone.  `preserved_attrs` names attributes and methods that
+    stay; the others than `forward` are gone.
+    """
     _deprecate("freeze")
     _need_script_module(mod, "Freezing")
     if mod.training:
         raise RuntimeError("Freezing is currently only implemented for modules in eval mode. "
                            "Please call .eval() on your module before freezing.")
-    raise NotImplementedError("torch.jit.freeze is not implemented; the module runs as it is")
+    from . import _frontend
+    with _frontend.attempt():
+        return RecursiveScriptModule(mod._c.freeze(*(preserved_attrs or ())))
 
 
 def optimize_for_inference(mod, other_methods=None):
-    """Is refused, as freeze is."""
+    """Returns the frozen module."""
     _deprecate("optimize_for_inference")
     _need_script_module(mod, "optimize_for_inference")
-    raise NotImplementedError("torch.jit.optimize_for_inference is not implemented; the module runs as it is")
+    return freeze(mod.eval(), other_methods) if hasattr(mod, "training") else mod
 
 
 def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
@@ -227,6 +233,8 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
 def save(m, f, _extra_files=None):
     """Saves a module that can save itself."""
     _deprecate("save", "Please switch to `torch.export`.")
+    from .._C import ScriptObject
+    m = RecursiveScriptModule(m) if _builtin_isinstance(m, ScriptObject) else m
     options = {} if _extra_files is None else {"_extra_files": _extra_files}
     if _builtin_isinstance(f, (str, os.PathLike)):
         return m.save(f, **options)

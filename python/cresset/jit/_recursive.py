@@ -47,6 +47,8 @@ def infer(value):
         return None if None in inner else f"Tuple[{', '.join(inner) or '()'}]"
     if isinstance(value, list):
         inner = {infer(v) for v in value}
+        if len(inner) == 2 and "NoneType" in inner and None not in inner:
+            return f"List[Optional[{next(t for t in inner if t != 'NoneType')}]]"
         return f"List[{inner.pop()}]" if len(inner) == 1 and None not in inner else None
     if isinstance(value, dict):
         keys, values = {infer(k) for k in value}, {infer(v) for v in value.values()}
@@ -216,8 +218,10 @@ def member(cls, module, name):
             return "attributes", {"__iter__": "keys ", "keys": "keys ", "values": "", "items": "items "}[name] + names
     if name == "__iter__":
         return None
-    if name in vars(module) and isinstance(vars(module)[name], types.FunctionType):
-        return _frontend.describe(vars(module)[name])
+    if name in vars(module) and callable(vars(module)[name]):
+        described = _frontend.describe(vars(module)[name])
+        if described is not None and described[0] in ("function", "operator"):
+            return described
     static = inspect.getattr_static(type(module), name, None)
     fn = _find_method(module, name)
     if name.startswith("__") and name.endswith(("_getter", "_setter")):

@@ -42,8 +42,9 @@ def recording():
 class _Value:
     """A tensor of the trace."""
 
-    def __init__(self, frame, name=None, attribute=None, constant=None):
+    def __init__(self, frame, name=None, attribute=None, constant=None, kind=None):
         self.frame, self.name, self.attribute, self.constant = frame, name, attribute, constant
+        self.kind = kind  # of a parameter that is no tensor: its type's text
 
 
 def _results(name, result):
@@ -440,7 +441,8 @@ class _Writer:
         returned = result(read)
         lines = [f"{name} = {path}" for name, path in reversed(gets)] + body + [f"return {returned}"]
         head = ["self"] if frame.module is not None else []
-        return head, "".join(f"    {line}\n" for line in lines), [names[v] for v in parameters]
+        params = [names[v] if v.kind is None else f"{names[v]}: {v.kind}" for v in parameters]
+        return head, "".join(f"    {line}\n" for line in lines), params
 
     def module_path(self, module, child):
         for path, m in module.named_modules(remove_duplicate=False):
@@ -572,6 +574,37 @@ class _Buffers:
                 t.copy_(old)
 
 
+def _input_type(x):
+    """The text of an input's type; raises for inputs that are not tensors, or lists, tuples and dicts of them."""
+    if isinstance(x, cresset.Tensor):
+        return "Tensor"
+    if isinstance(x, tuple) and x:
+        return f"Tuple[{', '.join(map(_input_type, x))}]"
+    if isinstance(x, list) and len({_input_type(v) for v in x}) == 1:
+        return f"List[{_input_type(x[0])}]"
+    if isinstance(x, dict) and len({_input_type(v) for v in x.values()}) == 1 and len({type(k) for k in x}) == 1:
+        key, value = next(iter(x.items()))
+        return f"Dict[{type(key).__name__}, {_input_type(value)}]"
+    raise RuntimeError(f"Type '{type(x).__name__}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and "
+                       "Tuples of Tensors can be traced")
+
+
+def _bind_input(recorder, x, text, parameters):
+    """A copy of an input whose tensors the recorder knows by the text that reads them."""
+    if isinstance(x, cresset.Tensor):
+        copy = x.view_as(x) if not x.requires_grad or not x.is_leaf else x
+        value = recorder.bind(copy, _Value(recorder.top, text if parameters is not None else None))
+        if parameters is None:
+            recorder.top.items.append(_Call([text], [value]))
+        else:
+            parameters.append(value)
+        return copy
+    if isinstance(x, dict):
+        return {k: _bind_input(recorder, v, f"{text}[{k!r}]", None) for k, v in x.items()}
+    items = [_bind_input(recorder, v, f"{text}[{i}]", None) for i, v in enumerate(x)]
+    return items if isinstance(x, list) else type(x)(*items) if hasattr(x, "_fields") else tuple(items)
+
+
 def _run(fn, module, inputs, kwargs):
     """Calls `fn` and returns (recorder, parameters, outputs)."""
     recorder = Recorder(module)
@@ -579,12 +612,10 @@ def _run(fn, module, inputs, kwargs):
     given = []
     names = _names(fn if module is None else getattr(fn, "forward", fn), len(inputs)) + list(kwargs)
     for name, x in zip(names, [*inputs, *kwargs.values()]):
-        if not isinstance(x, cresset.Tensor):
-            raise RuntimeError("Type 'Tuple' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples "
-                               f"of Tensors can be traced; this tracer takes tensors, got {type(x).__name__}")
-        copy = x.view_as(x) if not x.requires_grad or not x.is_leaf else x
-        parameters.append(recorder.bind(copy, _Value(recorder.top, name)))
-        given.append(copy)
+        kind = _input_type(x)
+        if kind != "Tensor":
+            parameters.append(_Value(recorder.top, name, kind=kind))
+        given.append(_bind_input(recorder, x, name, parameters if kind == "Tensor" else None))
     with _Hooks(recorder), recorder:
         outputs = fn(*given[:len(inputs)], **dict(zip(kwargs, given[len(inputs):])))
     return recorder, parameters, outputs
@@ -604,7 +635,18 @@ def _check(traced, fn, inputs, kwargs, tolerance, buffers):
                           f"Python function. Detailed error:\n{e}", cresset.jit.TracerWarning, stacklevel=4)
 
 
-def trace(fn, inputs, kwargs, check, tolerance):
+def _refuse_dicts(outputs):
+    if isinstance(outputs, dict):
+        raise RuntimeError("Encountering a dict at the output of the tracer might cause the trace to be incorrect, this is "
+                           "only valid if the container structure does not change based on the module's inputs. Consider "
+                           "using a constant container instead (e.g. for `list`, use a `tuple` instead. for `dict`, use a "
+                           "`NamedTuple` instead). If you absolutely need this and know the side effects, pass strict=False "
+                           "to trace() to allow this behavior.")
+    for item in outputs if isinstance(outputs, (list, tuple)) else ():
+        _refuse_dicts(item)
+
+
+def trace(fn, inputs, kwargs, check, tolerance, strict=True):
     """Traces a function or a module's forward."""
     from ._loaded import LoadedModule
     if isinstance(fn, cresset.jit.ScriptFunction) or isinstance(fn, cresset.jit.ScriptModule):
@@ -614,6 +656,8 @@ def trace(fn, inputs, kwargs, check, tolerance):
     with _frontend.attempt():
         with buffers:
             recorder, parameters, outputs = _run(fn, module, inputs, kwargs)
+        if strict:
+            _refuse_dicts(outputs)
         writer = _Writer(recorder, outputs)
 
         def result(read):

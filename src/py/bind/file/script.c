@@ -7,6 +7,7 @@
 #include "script/archive.h"
 #include "script/code.h"
 #include "script/execute.h"
+#include "script/freeze.h"
 #include "script/inline.h"
 #include "script/operators.h"
 #include "script/python.h"
@@ -356,8 +357,7 @@ static int script_from_sequence(PyObject *x, const cr_stype *type, cr_ivalue *ou
     cr_ivalue made;
     int done = 1;
 
-    if (tuple ? !PyTuple_Check(x)
-              : !PyList_Check(x) && !PyTuple_Check(x) && !PyRange_Check(x))
+    if (tuple ? !PyTuple_Check(x) : !PyList_Check(x) && !PyTuple_Check(x) && !PyRange_Check(x))
         return tuple ? 0 : script_from_shared(x, CR_IV_LIST, type, out);
     Py_ssize_t n = PySequence_Size(x);
     if (tuple && n != type->count)
@@ -949,8 +949,8 @@ static PyObject *script_code(PyObject *self, PyObject *arg)
 
     if (!f)
         return NULL;
-    cr_status st = cr_sunit_env(f->unit) ? cr_scode_function(&text, f, NULL)
-                                         : cr_sarchive_method_text(&text, f);
+    cr_status st = cr_sunit_env(f->unit) || !f->ast ? cr_scode_function(&text, f, NULL)
+                                                    : cr_sarchive_method_text(&text, f);
     PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(&text));
     cr_text_drop(&text);
     return made;
@@ -1007,12 +1007,64 @@ static PyObject *script_save(PyObject *self, PyObject *args)
     return made;
 }
 
+/* freeze(names): a module of the program with constants in place of its attributes. */
+static PyObject *script_freeze(PyObject *self, PyObject *args)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
+    const char **names = PyMem_Calloc((size_t)n + 1, sizeof(*names));
+    PyObject *made = NULL;
+    cr_ivalue v;
+    bool fits = names != NULL;
+
+    if (!names)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; fits && i < n; i++)
+        fits = (names[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(args, i))) != NULL;
+    if (fits) {
+        cr_status st = cr_sobject_freeze(&v, &((script_object *)self)->value, names, (int)n);
+        made = st ? cr_py_raise(st) : script_wrap(v);
+        if (!st)
+            cr_ivalue_drop(v);
+    }
+    PyMem_Free(names);
+    return made;
+}
+
+static PyObject *script_has(PyObject *self, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+
+    return name ? PyBool_FromLong(cr_sclass_attribute(script_of(self)->type->cls, name) >= 0)
+                : NULL;
+}
+
 /* --- the type --- */
 
 static void script_dealloc(PyObject *self)
 {
     cr_ivalue_drop(((script_object *)self)->value);
     PyObject_Free(self);
+}
+
+/* Other names are attributes and methods of the program's object. */
+static PyObject *script_getattr(PyObject *self, PyObject *name)
+{
+    PyObject *found = PyObject_GenericGetAttr(self, name), *made, *method;
+    const char *text = found ? NULL : PyUnicode_AsUTF8(name);
+
+    if (found || !text || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return found;
+    if (cr_sclass_attribute(script_of(self)->type->cls, text) >= 0) {
+        PyErr_Clear();
+        return script_get(self, name);
+    }
+    if (!cr_sclass_method(script_of(self)->type->cls, text))
+        return NULL;
+    PyErr_Clear();
+    made = cr_py_import("jit._loaded");
+    method = made ? PyObject_CallMethod(made, "LoadedMethod", "OO", self, name) : NULL;
+    Py_XDECREF(made);
+    return method;
 }
 
 static PyObject *script_name(PyObject *self, void *closure)
@@ -1051,6 +1103,8 @@ static PyMethodDef script_object_methods[] = {
     {"graph", script_graph, METH_O, "The graph of a method, as text."},
     {"inlined_graph", script_inlined_graph, METH_O, "The same without calls."},
     {"schema", script_schema, METH_O, "The declaration of a method."},
+    {"freeze", script_freeze, METH_VARARGS, "A module with constants as attributes."},
+    {"hasattr", script_has, METH_O, "Whether the object has an attribute."},
     {"save", script_save, METH_VARARGS, "The bytes of an archive: save(folder, extra)."},
     {"code", script_code, METH_O, "The source text of a method."},
     {NULL, NULL, 0, NULL}};
@@ -1064,6 +1118,7 @@ static PyTypeObject script_object_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.ScriptObject",
     .tp_basicsize = sizeof(script_object),
     .tp_dealloc = script_dealloc,
+    .tp_getattro = script_getattr,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_methods = script_object_methods,
     .tp_getset = script_object_getset,
