@@ -127,11 +127,15 @@ def hooks(rank, size):
         model = DDP(net())
         model.register_comm_hook(None, hook)
         near(train(model, None, size, rank), alone, tolerance)
-    model = DDP(net())
-    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=3)
-    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    losses = train(model, None, size, rank)
-    assert losses[-1] < 0.9 * losses[0] and state.compression_stats()[0] > 1
+    for hook in (powerSGD_hook.powerSGD_hook, powerSGD_hook.batched_powerSGD_hook):
+        model = DDP(net())
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=3)
+        model.register_comm_hook(state, hook)
+        losses = train(model, None, size, rank)
+        assert losses[-1] < 0.9 * losses[0] and state.compression_stats()[0] > 1
+        every = [None] * size
+        dist.all_gather_object(every, next(model.parameters()).detach())
+        assert all(torch.equal(e, every[0]) for e in every)
     model = DDP(net())
     model.register_comm_hook(None, debugging_hooks.noop_hook)
     x, y = data()

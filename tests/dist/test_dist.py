@@ -243,3 +243,35 @@ def test_public_names_are_torchs():
         names = file.read().split()
     missing = [name for name in names if not hasattr(dist, name)]
     assert len(missing) <= len(names) // 10, missing
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (12, 6), (1, 2)])
+def test_parts_of_a_placed_tensor_tile_it(shape):
+    """transformers computes the parts of files from placements."""
+    from cresset.distributed.tensor import Replicate, Shard
+    from cresset.distributed.tensor._utils import compute_local_shape_and_global_offset as part_of
+    for placements, copies in (([Shard(0), Shard(0)], 1), ([Shard(0), Shard(1)], 1), ([Shard(1), Shard(1)], 1), ([Replicate(), Shard(1)], 2)):
+        counts = torch.zeros(shape)
+        for rank in range(6):
+            dist.init_process_group("fake", store=dist.HashStore(), rank=rank, world_size=6)
+            sizes, first = part_of(shape, dist.init_device_mesh("cpu", (2, 3)), placements)
+            dist.destroy_process_group()
+            assert all(first[d] == shape[d] for d in range(2) if not sizes[d])
+            counts[first[0]:first[0] + sizes[0], first[1]:first[1] + sizes[1]] += 1
+        assert counts.eq(copies).all(), (placements, counts)
+    assert Shard.local_shard_size_and_offset(10, 4, 3) == (1, 9)
+
+
+def test_what_is_not_implemented_says_so_when_it_is_used():
+    """Libraries import these names wherever torch.distributed is available."""
+    from cresset.distributed import fsdp, tensor
+    from cresset.distributed._composable.fsdp import fully_shard
+    from cresset.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+    from cresset.distributed.fsdp.fully_sharded_data_parallel import FullyShardedDataParallel
+    net = torch.nn.Linear(2, 2)
+    for call in (lambda: fully_shard(net), lambda: FullyShardedDataParallel(net), lambda: HuggingFaceStorageReader("."),
+                 lambda: HuggingFaceStorageWriter("."), lambda: tensor.distribute_tensor(net.weight), lambda: tensor.DTensor(1)):
+        with pytest.raises(NotImplementedError, match="not implemented"):
+            call()
+    assert not isinstance(net, (fsdp.FSDPModule, FullyShardedDataParallel)) and not isinstance(net.weight, tensor.DTensor)
+    assert fsdp.MixedPrecisionPolicy(param_dtype=torch.bfloat16).cast_forward_inputs and fsdp.CPUOffloadPolicy().pin_memory

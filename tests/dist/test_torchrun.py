@@ -1,6 +1,7 @@
 """torchrun: environment, restarts, error files, signals, no process left."""
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -110,3 +111,17 @@ def test_agents_of_two_hosts_meet(program):
 def test_bad_arguments_are_refused(program):
     run = launch("--nproc-per-node", "none", program)
     assert "Unsupported nproc_per_node value: none" in run.communicate(timeout=40)[0] and run.returncode == 1
+
+
+def test_numbers_may_be_text(program, monkeypatch, capfd):
+    """accelerate's launch calls run() with a namespace of texts."""
+    from cresset.distributed import run
+    monkeypatch.delenv("RANK", raising=False)
+    args = run.parse_args(["--nproc-per-node", "2", "--rdzv-backend", "static", program, "plain"])
+    for name in ("master_port", "node_rank", "max_restarts", "monitor_interval", "nproc_per_node"):
+        setattr(args, name, str(getattr(args, name)))
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        args.master_port = str(s.getsockname()[1])
+    run.run(args)
+    assert capfd.readouterr().out.count("of 2 sum 1.0 start 0") == 2

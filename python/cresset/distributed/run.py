@@ -125,16 +125,18 @@ def _endpoint(args):
 
 
 def _settings(args):
+    """Returns the agent's settings.  Programs that call run(), such as accelerate, give numbers as text."""
+    node_rank, max_restarts, port = int(args.node_rank), int(args.max_restarts), int(args.master_port)
     low, high = parse_min_max_nnodes(args.nnodes)
     if not 0 < low <= high:
         raise ValueError(f"nnodes: 0 < MIN <= MAX is needed, not {args.nnodes}")
-    if args.max_restarts < 0:
+    if max_restarts < 0:
         raise ValueError("max_restarts must not be negative")
     nproc = determine_local_world_size(args.nproc_per_node)
     conf = dict(pair.split("=", 1) for pair in args.rdzv_conf.split(",") if pair)
     env = {"OMP_NUM_THREADS": "1"} if nproc > 1 and "OMP_NUM_THREADS" not in os.environ else {}
-    s = Settings(_program(args), nproc, low, high, args.node_rank, args.rdzv_id, args.role, max_restarts=args.max_restarts,
-                 monitor_interval=args.monitor_interval, log_dir=args.log_dir, redirects=_by_rank(args.redirects, nproc),
+    s = Settings(_program(args), nproc, low, high, node_rank, args.rdzv_id, args.role, max_restarts=max_restarts,
+                 monitor_interval=float(args.monitor_interval), log_dir=args.log_dir, redirects=_by_rank(args.redirects, nproc),
                  tee=_by_rank(args.tee, nproc), name=args.training_script, env=env,
                  virtual_local_rank=args.virtual_local_rank,
                  shown={int(r) for r in args.local_ranks_filter.split(",")} if args.local_ranks_filter else None,
@@ -144,8 +146,8 @@ def _settings(args):
         s.min_nodes = s.max_nodes = 1
         s.run_id = str(uuid.uuid4())
     elif args.rdzv_backend == "static":
-        s.host, s.port = (args.master_addr, args.master_port) if not args.rdzv_endpoint else _endpoint(args)
-        s.runs_store = args.node_rank == 0
+        s.host, s.port = (args.master_addr, port) if not args.rdzv_endpoint else _endpoint(args)
+        s.runs_store = node_rank == 0
         s.last_call = 0.0
     elif args.rdzv_backend == "c10d":
         s.host, s.port = _endpoint(args)

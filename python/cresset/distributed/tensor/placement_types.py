@@ -26,8 +26,34 @@ class Shard(Placement):
 
     dim: int
 
+    @staticmethod
+    def local_shard_size_and_offset(curr_local_size, num_chunks, rank):
+        """Returns the length of a part and its first index.  Parts have equal lengths except at the end, as by chunk()."""
+        length = -(-curr_local_size // num_chunks)
+        first = min(length * rank, curr_local_size)
+        return min(length, curr_local_size - first), first
+
     def __str__(self):
         return f"S({self.dim})"
+
+
+class _StridedShard(Placement):
+    """Each device has a part of each of split_factor groups along dimension `dim`."""
+
+    def __init__(self, dim, *, split_factor=1, sf=None):
+        self.dim, self.split_factor = dim, split_factor if sf is None else sf
+
+    def __eq__(self, other):
+        return isinstance(other, _StridedShard) and (self.dim, self.split_factor) == (other.dim, other.split_factor)
+
+    def __hash__(self):
+        return hash((self.dim, self.split_factor))
+
+    def __repr__(self):
+        return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+
+    def __str__(self):
+        return f"_S({self.dim}, {self.split_factor})"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Names under which libraries look for functions of torch.distributed."""

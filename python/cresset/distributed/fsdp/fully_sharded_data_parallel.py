@@ -1,0 +1,12 @@
+"""The class of wrapped modules with sharded parameters."""
+from ...nn.modules.module import Module
+
+__all__ = ["FullyShardedDataParallel"]
+
+
+class FullyShardedDataParallel(Module):
+    """The class of modules with sharded parameters, for isinstance()."""
+
+    def __init__(self, *args, **kwargs):
+        raise NotImplementedError("FullyShardedDataParallel: sharded parameters are not implemented; DistributedDataParallel "
+                                  "has whole parameters at every rank")
