@@ -165,8 +165,15 @@ def storage_type(self):
     return TypedStorage
 
 
+def _refuse_history(name, *tensors):
+    """Raises for a tensor that requires a gradient, for a method that records none."""
+    if any(t.requires_grad for t in tensors):
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+
+
 def apply_(self, callable):
     """Replaces every element by callable(element); slow."""
+    _refuse_history("apply_", self)
     flat = [callable(v) for v in self.detach().reshape(-1).tolist()]
     self.detach().copy_(_C.tensor(flat, dtype=self.dtype).reshape(self.shape))
     return self
@@ -174,6 +181,7 @@ def apply_(self, callable):
 
 def map_(self, tensor, callable):
     """Replaces every element by callable(element, element of tensor); slow."""
+    _refuse_history("map_", self, tensor)
     other = tensor.detach().expand(self.shape).reshape(-1).tolist()
     flat = [callable(a, b) for a, b in zip(self.detach().reshape(-1).tolist(), other)]
     self.detach().copy_(_C.tensor(flat, dtype=self.dtype).reshape(self.shape))
@@ -312,8 +320,7 @@ def polygamma_(self, n):
 
 def map2_(self, x, y, function):
     """Replaces each element by function(element, element of x, element of y)."""
-    if self.requires_grad or x.requires_grad or y.requires_grad:
-        raise RuntimeError("Can't call map2_() on Variable that requires grad. Use var.detach().map2_() instead.")
+    _refuse_history("map2_", self, x, y)
     x, y = x.expand_as(self), y.expand_as(self)
     values = map(function, self.flatten().tolist(), x.flatten().tolist(), y.flatten().tolist())
     return self.copy_(_C.tensor(list(values), dtype=self.dtype).reshape(self.shape))

@@ -120,3 +120,17 @@ def test_dlpack():
         torch.from_dlpack(capsule)
     with pytest.raises(BufferError):
         torch.from_dlpack(torch.ones(2, requires_grad=True))
+
+
+def test_without_gradients_an_array_of_a_parameter_shares_its_memory():
+    p = torch.nn.Parameter(torch.ones(2))
+    with pytest.raises(RuntimeError, match="Can't call numpy.. on Tensor that requires grad"):
+        p.numpy()
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert p.numpy().tolist() == [1, 1] and np.asarray(p * 2).tolist() == [2, 2]
+            assert np.array([p, p]).tolist() == [[1, 1], [1, 1]] and np.shares_memory(p.numpy(), p.detach().numpy())
+            assert torch.allclose(torch.as_tensor(np.sin(p)), p.sin())
+    for call in (lambda: p.apply_(abs), lambda: p.map_(p, max), lambda: torch.ones(2).map_(p, max)):
+        with pytest.raises(RuntimeError, match="Can't call (apply_|map_).. on Variable that requires grad"):
+            call()

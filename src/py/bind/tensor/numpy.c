@@ -423,7 +423,7 @@ static bool exportable(const cr_tensor *t)
     else if (!format_of((cr_dtype)t->dtype))
         PyErr_Format(PyExc_TypeError, "Got unsupported ScalarType %s",
                      cr_dtype_infos[t->dtype].legacy);
-    else if (cr_requires_grad(t))
+    else if (cr_requires_grad(t) && !cr_thread.no_grad)
         PyErr_SetString(PyExc_RuntimeError,
                         "Can't call numpy() on Tensor that requires grad. Use "
                         "tensor.detach().numpy() instead.");
