@@ -157,7 +157,7 @@ static size_t memory_slot(const cr_trace *x, const cr_storage *s)
 
 cr_memory *cr_trace_find(const cr_trace *x, const cr_storage *s)
 {
-    if (!x->memories.len)
+    if (!x->memories.len || !cr_defer_references(s))
         return NULL;
     uint32_t index = x->table[memory_slot(x, s)];
     return index ? x->memories.at[index - 1] : NULL;
@@ -332,11 +332,14 @@ static cr_status show_all(showing *s, const cr_op *op, const cr_value *arg)
 {
     s->at = s->few;
     s->n->op = op;
-    s->n->arg = keep_bytes(s->x, arg, op->param_count * sizeof *arg);
-    if (!s->n->arg)
+    cr_value *to = s->n->arg = cr_arena_get(&s->x->arena, op->param_count * sizeof *arg + 1);
+    if (!to)
         return CR_MEMORY;
-    for (int i = 0; i < op->param_count; i++)
-        CR_TRY(show_value(s, &s->n->arg[i]));
+    for (int i = 0; i < op->param_count; i++) {
+        to[i] = arg[i];
+        if (to[i].tag == CR_TENSOR || to[i].tag >= CR_STRING)
+            CR_TRY(show_value(s, &to[i]));
+    }
     return CR_OK;
 }
 
@@ -522,8 +525,12 @@ static cr_status note(cr_trace *x, const cr_op *op, const cr_value *arg, cr_valu
                       bool *noted)
 {
     cr_noted n = {.inference = cr_thread.inference};
-    showing s = {.x = x, .n = &n};
+    showing s; /* its room is not cleared */
 
+    s.x = x;
+    s.n = &n;
+    s.st = CR_OK;
+    s.count = 0;
     *noted = false;
     CR_TRY(cr_vec_reserve(&x->calls, 1));
     CR_TRY(show_all(&s, op, arg));
@@ -586,8 +593,10 @@ static void look_at(cr_tensor *t, void *context)
     unsigned pending = atomic_load(&cr_storage_root(t->storage)->pending);
     if (pending && (pending != l->own->number || outside))
         l->sum.st = cr_defer_settle(t);
+    if (l->sum.st || !l->written)
+        return;
     int32_t mine = cr_trace_find(l->own, t->storage) != NULL;
-    if (!l->sum.st && l->written && cr_defer_references(t->storage) > mine)
+    if (cr_defer_references(t->storage) > mine)
         l->sum.st = cr_traces_flush_users(l->own, t->storage);
 }
 
