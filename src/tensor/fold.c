@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "space/space.h"
+#include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <string.h>
@@ -516,10 +517,17 @@ static cr_status identity_of(cr_scalar *out, const cr_op *op)
     return CR_OK;
 }
 
+/* The sizes of a result; kept_dim: for each dim that of the input, or -2 if it is reduced. */
+typedef struct {
+    int ndim;
+    int64_t size[CR_MAX_DIMS];
+    int kept_dim[CR_MAX_DIMS];
+} fold_shape;
+
 /* Makes the geometry under which the folded tensor, whose dims are the kept ones in the order
- * of the space, has the dims of `result`. */
+ * of the space, has the dims of the result. */
 static void view_back(cr_geometry *g, const cr_tensor *folded, const cr_space *s, uint64_t mask,
-                      const cr_tensor *result, const int *kept_dim)
+                      const fold_shape *result)
 {
     g->ndim = result->ndim;
     g->offset = 0;
@@ -530,7 +538,7 @@ static void view_back(cr_geometry *g, const cr_tensor *folded, const cr_space *s
         for (int d = 0; d < s->ndim; d++) {
             if (is_reduced(s, d, mask))
                 continue;
-            if (s->dim[d].number == kept_dim[r])
+            if (s->dim[d].number == result->kept_dim[r])
                 g->stride[r] = folded->stride[k];
             k++;
         }
@@ -544,23 +552,45 @@ typedef struct {
     int64_t count; /* elements that go into one result */
 } fold_facts;
 
-static cr_status new_result(cr_tensor **out, int *kept_dim, const cr_tensor *self,
-                            const fold_facts *x)
+static void find_shape(fold_shape *out, const cr_tensor *self, const fold_facts *x)
 {
-    int64_t size[CR_MAX_DIMS];
     int n = 0;
 
     for (int d = 0; d < self->ndim; d++) {
         bool reduced = x->mask >> d & 1;
         if (reduced && !x->keep)
             continue;
-        kept_dim[n] = reduced ? -2 : d;
-        size[n++] = reduced ? 1 : self->size[d];
+        out->kept_dim[n] = reduced ? -2 : d;
+        out->size[n++] = reduced ? 1 : self->size[d];
     }
-    return cr_tensor_new(out, x->result, self->device, n, size);
+    out->ndim = n;
 }
 
-static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *op,
+static cr_status new_result(cr_tensor **out, const fold_shape *shape, const cr_tensor *self,
+                            const fold_facts *x)
+{
+    return cr_tensor_new(out, x->result, self->device, shape->ndim, shape->size);
+}
+
+/* The folded tensor itself, if it has the result's dtype and is row-major in the result's dims;
+ * or else its copy.  *out may be set on failure, too. */
+static cr_status fold_result(cr_tensor **out, cr_tensor *folded, cr_geometry *g,
+                             const fold_shape *shape, const fold_facts *x)
+{
+    if (folded->dtype == x->result && cr_is_contiguous(g->ndim, g->size, g->stride)) {
+        cr_row_major(g->ndim, g->size, g->stride);
+        *out = cr_keep(folded);
+        return cr_tensor_set_geometry(folded, g);
+    }
+    CR_TRY(new_result(out, shape, folded, x));
+    cr_view to = cr_view_of(*out);
+    cr_view from = {folded->address, g->size,        g->stride, (uint8_t)g->ndim,
+                    folded->dtype,   folded->device, false};
+    return cr_copy_elements(&to, &from);
+}
+
+/* *out may be set on failure, too. */
+static cr_status fold_into(cr_tensor **out, const fold_shape *shape, const cr_op *op,
                            const cr_value *arg, cr_tensor *self, const fold_facts *x)
 {
     folding f = {.op = op, .compute = cr_dtype_compute(x->compute)};
@@ -584,11 +614,8 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
     cr_fill_params(&params, op, arg, f.compute);
     find_dims(&s, input, x->mask);
     CR_GO(fold_all(&folded, &f, input, &s, x->mask, params.slot));
-    view_back(&g, folded, &s, x->mask, result, kept_dim);
-    cr_view to = cr_view_of(result);
-    cr_view from = {folded->address, g.size,         g.stride, (uint8_t)g.ndim,
-                    folded->dtype,   folded->device, false};
-    CR_GO(cr_copy_elements(&to, &from));
+    view_back(&g, folded, &s, x->mask, shape);
+    st = fold_result(out, folded, &g, shape, x);
 done:
     cr_drop(input);
     cr_drop(folded);
@@ -654,31 +681,40 @@ static void fold_short(cr_tensor *out, const cr_op *op, const cr_value *arg,
                                          params.slot);
 }
 
+/* The result of a call whose elements are not folded on the way: in one kernel call, or there
+ * are none.  *out may be set on failure, too. */
+static cr_status fold_direct(cr_tensor **out, const fold_shape *shape, const cr_op *op,
+                             const cr_value *arg, const fold_facts *x, bool is_one_call)
+{
+    cr_scalar identity;
+
+    if (x->count == 0)
+        CR_TRY(identity_of(&identity, op));
+    CR_TRY(new_result(out, shape, arg[0].t, x));
+    if (is_one_call)
+        fold_short(*out, op, arg, x);
+    if (is_one_call || !cr_has_bytes((*out)->device) || !(*out)->numel)
+        return CR_OK;
+    cr_view to = cr_view_of(*out);
+    return cr_fill_elements(&to, identity);
+}
+
 cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    int kept_dim[CR_MAX_DIMS];
+    cr_tensor *self = arg[0].t, *out = NULL;
+    fold_shape shape;
     fold_facts x;
-    cr_tensor *out;
-    cr_scalar identity = {0};
-    cr_status st = CR_OK;
+    cr_status st;
 
     CR_TRY(gather_facts(&x, op, arg));
-    if (x.count == 0)
-        CR_TRY(identity_of(&identity, op));
-    CR_TRY(new_result(&out, kept_dim, arg[0].t, &x));
-    cr_view to = cr_view_of(out);
-    if (is_short(op, arg, &x))
-        fold_short(out, op, arg, &x);
-    else if (!cr_has_bytes(out->device) || !out->numel)
-        st = CR_OK;
-    else if (x.count == 0)
-        st = cr_fill_elements(&to, identity);
-    else
-        st = fold_into(out, kept_dim, op, arg, arg[0].t, &x);
-    if (st) {
+    find_shape(&shape, self, &x);
+    bool one = is_short(op, arg, &x);
+    st = one || !self->numel || !cr_has_bytes(self->device)
+             ? fold_direct(&out, &shape, op, arg, &x, one)
+             : fold_into(&out, &shape, op, arg, self, &x);
+    if (st)
         cr_drop(out);
-        return st;
-    }
-    result[0] = cr_of_tensor(out);
-    return CR_OK;
+    else
+        result[0] = cr_of_tensor(out);
+    return st;
 }
