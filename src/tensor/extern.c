@@ -204,6 +204,8 @@ static int64_t argument_format(const cr_value *v)
 static bool format_strides(int64_t *stride, const cr_op *op, const cr_value *arg,
                            const cr_shape *shape)
 {
+    if (op->format.rule != CR_FORMAT_RULE_LIKE && shape->ndim != 4 && shape->ndim != 5)
+        return false;
     for (int i = 0; op->format.params >> i; i++) {
         if (!(op->format.params >> i & 1))
             continue;

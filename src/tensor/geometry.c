@@ -159,6 +159,8 @@ static bool ascends_in_order(const cr_tensor *t, const int *order)
 
 int64_t cr_suggested_format(const cr_tensor *t)
 {
+    if (t->ndim < 4 || (t->stride[t->ndim - 1] == 1 && t->stride[1] > 1))
+        return CR_FORMAT_CONTIGUOUS; /* the channels are not the densest dim */
     if (t->ndim == 4 && ascends_in_order(t, channels_last_order))
         return CR_FORMAT_CHANNELS_LAST;
     if (t->ndim == 5 && ascends_in_order(t, channels_last_3d_order))
