@@ -1,9 +1,12 @@
 /* The host as an executor of plans: calls of operators, and kernels that its compiler builds.
  */
+#include "base/map.h"
 #include "device/cpu/cpu.h"
 #include "jit/oracle.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- calls of operators --- */
@@ -92,6 +95,159 @@ static const char *library_run(int index, const cr_library *l)
         st = c.failed ? CR_MEMORY : cr_run_on_views(op, c.arg, c.out);
     cr_arena_drop(&c.room);
     return st ? cr_error_message() : NULL;
+}
+
+/* --- calls on other devices: a registered kernel, or the command LIBRARY --- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cr_map entries; /* kind and name -> cr_entry_kernel */
+
+static size_t entry_key(char *key, size_t room, cr_device_kind kind, const cr_op *op)
+{
+    return (size_t)snprintf(key, room, "%d %s.%s", (int)kind, op->name, op->overload);
+}
+
+cr_status cr_remote_register(const char *entry, cr_device_kind kind, cr_entry_kernel fn)
+{
+    const cr_op *op = cr_ops_find(entry);
+    char key[160];
+
+    if (!op)
+        return cr_fail(CR_RUNTIME, "no operator is called '%s'", entry);
+    if (!cr_op_on_views(op))
+        return cr_fail(CR_RUNTIME, "%s states what it computes: it takes no kernel of a device",
+                       entry);
+    size_t n = entry_key(key, sizeof key, kind, op);
+    pthread_mutex_lock(&lock);
+    cr_status st = cr_map_set(&entries, key, n, (void *)(uintptr_t)fn);
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
+cr_status cr_remote_install(void)
+{
+    for (int kind = 0; kind < CR_DEVICE_COUNT; kind++) {
+        int n;
+        const cr_device_entry *rows = cr_device_entries((cr_device_kind)kind, &n);
+        for (int i = 0; i < n; i++)
+            CR_TRY(cr_remote_register(rows[i].entry, (cr_device_kind)kind, rows[i].kernel));
+    }
+    return CR_OK;
+}
+
+static cr_entry_kernel registered(const cr_op *op, cr_device device)
+{
+    char key[160];
+    size_t n = entry_key(key, sizeof key, (cr_device_kind)device.kind, op);
+
+    pthread_mutex_lock(&lock);
+    void *fn = cr_map_get(&entries, key, n);
+    pthread_mutex_unlock(&lock);
+    return (cr_entry_kernel)(uintptr_t)fn;
+}
+
+static cr_given given_number(cr_scalar s)
+{
+    if (s.category == CR_CAT_COMPLEX)
+        return (cr_given){.kind = CR_GIVEN_OTHER};
+    return s.category == CR_CAT_FLOAT ? (cr_given){.kind = CR_GIVEN_FLOAT, .d = s.d}
+                                      : (cr_given){.kind = CR_GIVEN_INT, .i = s.i};
+}
+
+static cr_given given_of(const cr_value *v)
+{
+    switch ((cr_tag)v->tag) {
+    case CR_NONE: return (cr_given){.kind = CR_GIVEN_NONE};
+    case CR_VIEW:
+        if (cr_is_host(v->view->device))
+            return given_number(cr_scalar_load((cr_dtype)v->view->dtype, v->view->data));
+        return (cr_given){.kind = CR_GIVEN_ARRAY, .array = cr_array_of(v->view)};
+    case CR_INT:
+    case CR_TRUTH:
+    case CR_DTYPE_VAL: return (cr_given){.kind = CR_GIVEN_INT, .i = v->i};
+    case CR_FLOAT: return (cr_given){.kind = CR_GIVEN_FLOAT, .d = v->d};
+    case CR_NUMBER: return given_number(v->number);
+    case CR_INTS:
+    case CR_TRUTHS: return (cr_given){.kind = CR_GIVEN_INTS, .count = v->len, .ints = v->ints};
+    case CR_FLOATS:
+        return (cr_given){.kind = CR_GIVEN_FLOATS, .count = v->len, .floats = v->floats};
+    case CR_STRING: return (cr_given){.kind = CR_GIVEN_TEXT, .count = v->len, .text = v->s};
+    default: return (cr_given){.kind = CR_GIVEN_OTHER};
+    }
+}
+
+static const char *ask_library(const cr_op *op, const cr_given *arg, const cr_array *result,
+                               cr_device device)
+{
+    char name[160];
+    cr_library c = {name, op->param_count, op->result_count, arg, result};
+
+    snprintf(name, sizeof name, "%s%s%s", op->name, *op->overload ? "." : "", op->overload);
+    return cr_table_of(device)->library(device.index, &c);
+}
+
+/* Without a function, by the command LIBRARY. */
+static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_value *arg,
+                                 const cr_view *out, cr_device device, bool *declined)
+{
+    cr_given given[CR_MAX_ARGS];
+    cr_array result[CR_MAX_RESULTS];
+    cr_arena room = {0};
+
+    for (int i = 0; i < op->param_count; i++) {
+        given[i] = given_of(&arg[i]);
+        if (arg[i].tag != CR_TENSORS)
+            continue;
+        cr_given *list = cr_arena_get(&room, arg[i].len * sizeof *list + 1);
+        if (!list) {
+            cr_arena_drop(&room);
+            return CR_MEMORY;
+        }
+        for (uint32_t k = 0; k < arg[i].len; k++)
+            list[k] = given_of(&arg[i].list[k]);
+        given[i] = (cr_given){.kind = CR_GIVEN_LIST, .count = arg[i].len, .list = list};
+    }
+    for (int k = 0; k < op->result_count; k++)
+        result[k] = cr_array_of(&out[k]);
+    const char *error =
+        fn ? fn(device.index, given, result) : ask_library(op, given, result, device);
+    cr_arena_drop(&room);
+    *declined = error == cr_command_declines;
+    return *declined ? CR_OK : cr_device_status(error);
+}
+
+cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device,
+                           bool *declined)
+{
+    cr_entry_kernel fn = registered(op, device);
+    cr_status st;
+
+    *declined = true;
+    if (!fn)
+        return CR_OK;
+    st = call_registered(fn, op, arg, out, device, declined);
+    return *declined ? CR_OK : st;
+}
+
+/* A command of a plan has the values of numbers, but no other objects of the host. */
+static bool fits_library(const cr_value *v)
+{
+    bool fits = v->tag != CR_VIEW || !cr_is_host(v->view->device);
+
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        fits = fits && fits_library(&v->list[i]);
+    return fits && (v->tag == CR_TENSORS || given_of(v).kind != CR_GIVEN_OTHER);
+}
+
+cr_status cr_remote_library(const cr_op *op, const cr_value *arg, const cr_view *out,
+                            cr_device device, bool *declined)
+{
+    const cr_device_ops *ops = cr_table_of(device);
+
+    *declined = !ops->library || (op->words & CR_WORD_RANDOM); /* the host has the generators */
+    for (int i = 0; i < op->param_count; i++)
+        *declined = *declined || !fits_library(&arg[i]);
+    return *declined ? CR_OK : call_registered(NULL, op, arg, out, device, declined);
 }
 
 /* --- kernels --- */

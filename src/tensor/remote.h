@@ -5,10 +5,28 @@
 #ifndef CR_TENSOR_REMOTE_H
 #define CR_TENSOR_REMOTE_H
 
+#include "device/facts.h"
 #include "jit/fused.h"
 #include "plan/plan.h"
 #include "space/space.h"
 #include "tensor/tensor.h"
+
+static inline const cr_device_ops *cr_table_of(cr_device d)
+{
+    return cr_device_of((cr_device_kind)d.kind);
+}
+
+static inline const cr_device_facts *cr_kind_facts(cr_device d)
+{
+    return cr_device_facts_of((cr_device_kind)d.kind);
+}
+
+static inline cr_array cr_array_of(const cr_view *v)
+{
+    return (cr_array){v->data, v->dtype, v->ndim, v->size, v->stride};
+}
+
+/* --- kernels (place.c) --- */
 
 /* A kernel for one device: a function of the library, or the device's own build of its C
  * text. */
@@ -68,6 +86,8 @@ static inline cr_status cr_call_kernel(const cr_placed_kernel *k, int operands,
 void cr_share_out(cr_device device, int64_t n, int64_t grain,
                   void (*fn)(void *context, int64_t begin, int64_t end), void *context);
 
+/* --- memory and copies --- */
+
 /* A block of a device's memory for the time of a call; `at` is NULL without bytes. */
 typedef struct {
     cr_device device;
@@ -77,17 +97,25 @@ typedef struct {
 CR_MUST cr_status cr_block_get(cr_block *b, cr_device device, size_t size);
 void cr_block_drop(cr_block *b);
 
-/* Runs an elementwise entry, whose results are allocated. */
+/* Runs an elementwise entry, whose results are allocated (launch.c). */
 CR_MUST cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                                  cr_dtype compute, const cr_dtype *kernel_result);
+/* The same on copies on the host. */
+CR_MUST cr_status cr_remote_body_on_host(const cr_op *op, const cr_value *arg,
+                                         cr_tensor *const *out);
 /* cr_copy_elements when a view is not on the host, and cr_fill_elements on a device. */
 CR_MUST cr_status cr_remote_copy(const cr_view *to, const cr_view *from);
 CR_MUST cr_status cr_remote_fill(const cr_view *to, const void *element);
+
+/* --- entries written in C (library.c), and the host fallback --- */
 
 /* Runs an entry by the kernel that is registered for the device; *declined when there is none,
  * or when it does not take these arguments. */
 CR_MUST cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out,
                                    cr_device device, bool *declined);
+/* The same by the command LIBRARY. */
+CR_MUST cr_status cr_remote_library(const cr_op *op, const cr_value *arg, const cr_view *out,
+                                    cr_device device, bool *declined);
 /* Runs an entry whose kernel is a C function on views by the host's function on copies of the
  * views, when the fallback is allowed.  Fails with CR_NOT_IMPLEMENTED in torch's words. */
 CR_MUST cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out,
