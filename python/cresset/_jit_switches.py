@@ -1,32 +1,31 @@
-"""Switches of torch's fusers of TorchScript.  Programs run without these fusers; a switch stores what is set and
-returns what it was."""
-
-_values = {}
+"""Switches of torch's fusers and profilers of TorchScript.  Programs run without them, so each switch is off: turning it
+off does nothing, and turning it on is refused."""
 
 
-def _setter(name, default):
+def _getter():
+    return lambda: False
+
+
+def _setter(what):
     def set_value(value):
-        before, _values[name] = _values.get(name, default), value
-        return before
+        if value:
+            raise NotImplementedError(f"TorchScript's programs run without {what}, which cannot be turned on")
+        return False
     return set_value
 
 
-def _getter(name, default):
-    return lambda: _values.get(name, default)
-
-
-_jit_override_can_fuse_on_cpu = _setter("cpu", False)
-_jit_can_fuse_on_cpu = _getter("cpu", False)
-_jit_override_can_fuse_on_gpu = _setter("gpu", True)
-_jit_can_fuse_on_gpu = _getter("gpu", True)
-_jit_set_texpr_fuser_enabled = _setter("texpr", True)
-_jit_texpr_fuser_enabled = _getter("texpr", True)
-_jit_set_nvfuser_enabled = _setter("nvfuser", False)
-_jit_nvfuser_enabled = _getter("nvfuser", False)
-_jit_set_nvfuser_guard_mode = _setter("nvfuser_guard", True)
-_jit_set_nvfuser_single_node_mode = _setter("nvfuser_single", False)
-_jit_set_nvfuser_horizontal_mode = _setter("nvfuser_horizontal", True)
-_jit_set_profiling_executor = _setter("profiling_executor", True)
-_jit_set_profiling_mode = _setter("profiling_mode", True)
-_jit_set_num_profiled_runs = _setter("profiled_runs", 1)
-_jit_set_bailout_depth = _setter("bailout_depth", 20)
+_jit_override_can_fuse_on_cpu = _setter("a fuser for CPUs")
+_jit_can_fuse_on_cpu = _getter()
+_jit_override_can_fuse_on_gpu = _setter("a fuser for GPUs")
+_jit_can_fuse_on_gpu = _getter()
+_jit_set_texpr_fuser_enabled = _setter("the fuser of tensor expressions")
+_jit_texpr_fuser_enabled = _getter()
+_jit_set_nvfuser_enabled = _setter("nvfuser")
+_jit_nvfuser_enabled = _getter()
+_jit_set_nvfuser_guard_mode = _setter("nvfuser")
+_jit_set_nvfuser_single_node_mode = _setter("nvfuser")
+_jit_set_nvfuser_horizontal_mode = _setter("nvfuser")
+_jit_set_profiling_executor = _setter("the profiling executor")
+_jit_set_profiling_mode = _setter("the profiling executor")
+_jit_set_num_profiled_runs = _setter("profiled runs")
+_jit_set_bailout_depth = _setter("bailouts of profiled code")

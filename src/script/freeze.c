@@ -124,6 +124,7 @@ static void freeze_get(freezer *f, const cr_snode *n)
         return;
     }
     int slot = cr_sclass_attribute(f->objects.at[object].object->type->cls, n->name);
+    CR_ASSERT(slot >= 0); /* the node was compiled for the object's class */
     v = &f->objects.at[object].object->slot[slot];
     freeze_add_site(f, n->output[0], object, slot);
     if (v->kind == CR_IV_OBJECT) {
@@ -223,23 +224,28 @@ static void freeze_follow(freezer *f, const cr_sgraph *g)
 
 /* --- memory that attributes share --- */
 
+enum { FREEZE_DEEPEST = 100 };
+
 /* Storages and boxes of a value. */
 typedef struct {
     size_t len, cap;
     const void **at;
 } memory_list;
 
-static void freeze_memory(freezer *f, const cr_ivalue *v, memory_list *out)
+static void freeze_memory(freezer *f, const cr_ivalue *v, memory_list *out, int depth)
 {
+    if (depth > FREEZE_DEEPEST) /* or a list that has itself as an item */
+        cr_bail(f->s, CR_RUNTIME, "an attribute's containers are nested more than %d deep",
+                FREEZE_DEEPEST);
     if (v->kind == CR_IV_TENSOR)
         CR_PUSH(f->s, out, (const void *)v->t->storage);
     if (v->kind == CR_IV_LIST || v->kind == CR_IV_DICT)
         CR_PUSH(f->s, out, (const void *)v->box);
     for (size_t i = 0; (v->kind == CR_IV_LIST || v->kind == CR_IV_TUPLE) && i < v->list->len;
          i++)
-        freeze_memory(f, &v->list->at[i], out);
+        freeze_memory(f, &v->list->at[i], out, depth + 1);
     for (size_t i = 0; v->kind == CR_IV_DICT && i < v->dict->len; i++)
-        freeze_memory(f, &v->dict->at[i].value, out);
+        freeze_memory(f, &v->dict->at[i].value, out, depth + 1);
 }
 
 /* Every object that the module reaches. */
@@ -257,7 +263,7 @@ static bool freeze_overlaps(freezer *f, const cr_ivalue *v, const memory_list *s
 {
     memory_list own = {0};
 
-    freeze_memory(f, v, &own);
+    freeze_memory(f, v, &own, 0);
     for (size_t i = 0; i < own.len; i++)
         for (size_t k = 0; k < stays->len; k++)
             if (own.at[i] == stays->at[k])
@@ -278,7 +284,7 @@ static void freeze_keep_shared(freezer *f)
         for (size_t i = 0; i < f->objects.len; i++)
             for (size_t k = 0; k < f->objects.at[i].object->len; k++)
                 if (f->objects.at[i].stays[k])
-                    freeze_memory(f, &f->objects.at[i].object->slot[k], &stays);
+                    freeze_memory(f, &f->objects.at[i].object->slot[k], &stays, 0);
         for (size_t i = 0; i < f->objects.len; i++)
             for (size_t k = 0; k < f->objects.at[i].object->len; k++)
                 if (!f->objects.at[i].stays[k] &&

@@ -226,3 +226,21 @@ def test_a_refused_argument_leaves_no_reference():
             with pytest.raises(RuntimeError, match="Expected a value of type"):
                 f(*bad)
     assert f([1, 2], {"a": 1}) == 2
+
+
+def test_containers_inside_of_themselves_are_refused():
+    @torch.jit.script
+    def f(x: Any) -> int:
+        return 1
+    inside: list = []
+    inside.append(inside)
+    with pytest.raises(RecursionError):
+        f(inside)
+    named: dict = {}
+    named["a"] = named
+    with pytest.raises(RecursionError):
+        f(named)
+    deep: list = [1]
+    for _ in range(50):
+        deep = [deep]
+    assert f(deep) == 1

@@ -241,7 +241,9 @@ def test_throughput():
 
 
 def test_switches():
-    assert torch._C._jit_set_profiling_mode(False) is True and torch._C._jit_set_profiling_mode(True) is False
+    assert torch._C._jit_set_profiling_mode(False) is False and not torch._C._jit_can_fuse_on_cpu()
+    with pytest.raises(NotImplementedError, match="programs run without the fuser of tensor expressions"):
+        torch._C._jit_set_texpr_fuser_enabled(True)
     with torch.autograd.set_multithreading_enabled(False):
         assert not torch.autograd.set_multithreading_enabled.value
     assert torch.autograd.set_multithreading_enabled.value

@@ -424,7 +424,7 @@ def _on_name(function, name):
 def _on_attribute(handle, name):
     obj = _objects[handle]
     if name == "__exception__":
-        return ("constant", f"{obj.__module__}.{obj.__qualname__}") if isinstance(obj, type) else None
+        return ("constant", f"{obj.__module__}.{obj.__name__}") if isinstance(obj, type) else None
     found = getattr(obj, name, _absent)
     if isinstance(obj, types.ModuleType) and obj is cresset and name in ("ops", "classes"):
         return "object", _handle(found)

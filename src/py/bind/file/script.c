@@ -292,6 +292,20 @@ static int script_infer_class(PyObject *x, const cr_stype **out)
     return done > 0 ? cls != NULL : done;
 }
 
+static int script_infer_container(PyObject *x, const cr_stype **out)
+{
+    if (PyList_Check(x)) {
+        const cr_stype *item;
+        int done = script_infer_items(x, "", &item);
+        return done > 0 ? script_type_of(CR_STYPE_LIST, 1, &item, out) : done;
+    }
+    if (PyDict_Check(x))
+        return script_infer_dict(x, out);
+    if (PyTuple_CheckExact(x))
+        return script_infer_tuple(x, out);
+    return script_infer_class(x, out);
+}
+
 static int script_infer(PyObject *x, const cr_stype **out)
 {
     const cr_stype *plain = x == Py_None                       ? CR_STYPE_OF(NONE)
@@ -307,16 +321,11 @@ static int script_infer(PyObject *x, const cr_stype **out)
     *out = plain;
     if (plain)
         return 1;
-    if (PyList_Check(x)) {
-        const cr_stype *item;
-        int done = script_infer_items(x, "", &item);
-        return done > 0 ? script_type_of(CR_STYPE_LIST, 1, &item, out) : done;
-    }
-    if (PyDict_Check(x))
-        return script_infer_dict(x, out);
-    if (PyTuple_CheckExact(x))
-        return script_infer_tuple(x, out);
-    return script_infer_class(x, out);
+    if (Py_EnterRecursiveCall(" in the type of a value"))
+        return -1;
+    int done = script_infer_container(x, out);
+    Py_LeaveRecursiveCall();
+    return done;
 }
 
 /* --- lists and dicts that Python and programs share --- */
