@@ -35,7 +35,7 @@ SOURCES = {name: source for name, source, _ in load_corpus().cases()}
 with lzma.open(os.path.join(DATA, "corpus.json.xz"), "rt") as _file:
     RECORDED = json.load(_file)
 with open(os.path.join(DATA, "corpus_differing.txt")) as _file:
-    # name and part: the first part, of error, results, code and graph, that is not torch's
+    # name and part: the first part, of error, results, code, graph and inlined (graph), that is not torch's
     DIFFERING = dict(line.split() for line in _file if line.strip() and not line.startswith("#"))
 
 
@@ -60,7 +60,7 @@ def close(a, b):
 
 
 def first_difference(want, got):
-    for part in ("error", "results", "code", "graph"):
+    for part in ("error", "results", "code", "graph", "inlined"):
         if not close(want.get(part), got.get(part)):
             return part
     return None

@@ -756,7 +756,8 @@ def outcome(name, source, calls, torch, folder):
             results.append(plain(eval(f"made({arguments})", {"torch": torch, "made": made}), torch))
         except Exception as e:
             results.append(["error", str(e).strip().rpartition("\n")[2]])
-    return {"code": made.code, "graph": renumbered(str(made.graph)), "results": results}
+    return {"code": made.code, "graph": renumbered(str(made.graph)), "inlined": renumbered(str(made.inlined_graph)),
+            "results": results}
 
 
 def main(target):
