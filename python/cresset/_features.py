@@ -19,8 +19,10 @@ def is_distributed(input):
 
 
 def cudnn_is_acceptable(tensor):
-    """Whether cuDNN computes with a tensor."""
-    return False
+    """Whether cuDNN computes with a tensor: on CUDA, of a dtype that it has, with elements."""
+    from . import bfloat16
+    from .backends import cudnn
+    return cudnn.is_acceptable(tensor if tensor.dtype != bfloat16 else tensor.half()) and tensor.numel() > 0
 
 
 def init_num_threads():

@@ -26,8 +26,9 @@ def version():
 
 
 def is_acceptable(tensor):
-    """Returns whether cuDNN would compute with the tensor."""
-    return False
+    """Returns whether cuDNN would compute with the tensor: it is enabled and found, and has the tensor's dtype."""
+    from .. import double, float, half
+    return bool(enabled and tensor.is_cuda and tensor.dtype in (half, float, double) and is_available())
 
 
 def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None,

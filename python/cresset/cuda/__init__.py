@@ -114,7 +114,7 @@ _sync_debug = 0
 
 
 def set_sync_debug_mode(debug_mode):
-    """Stores whether calls that wait for the device are reported: 0 "default", 1 "warn", 2 "error".  They are not."""
+    """Says whether copies to the host, for which it waits, are reported: 0 "default", 1 "warn", 2 "error"."""
     global _sync_debug
     _lazy_init()
     modes = {"default": 0, "warn": 1, "error": 2}
@@ -122,11 +122,14 @@ def set_sync_debug_mode(debug_mode):
         if debug_mode not in modes:
             raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
         debug_mode = modes[debug_mode]
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError("invalid value of debug_mode, expected 0, 1, or 2")
+    _C._cuda_report_waits(debug_mode)
     _sync_debug = debug_mode
 
 
 def get_sync_debug_mode():
-    """The mode that set_sync_debug_mode stored."""
+    """The mode that set_sync_debug_mode set."""
     _lazy_init()
     return _sync_debug
 

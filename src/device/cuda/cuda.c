@@ -364,6 +364,17 @@ bool cr_cuda_is_pinned(const void *host)
            kind == CR_CUDA_POINTER_HOST_MEMORY;
 }
 
+static _Atomic(const char *(*)(void)) wait_hook;
+
+void cr_cuda_on_wait(const char *(*hook)(void)) { atomic_store(&wait_hook, hook); }
+
+static const char *cuda_report_wait(void)
+{
+    const char *(*hook)(void) = atomic_load_explicit(&wait_hook, memory_order_relaxed);
+
+    return CR_UNLIKELY(hook != NULL) ? hook() : NULL;
+}
+
 static const char *cuda_copy_in(int index, void *to, const void *host, size_t n)
 {
     void *stream = cr_cuda_stream(index);
@@ -379,6 +390,7 @@ static const char *cuda_copy_out(int index, void *host, const void *from, size_t
 {
     void *stream = cr_cuda_stream(index);
 
+    CUDA_TRY(cuda_report_wait());
     CUDA_TRY(cr_cuda_use(index));
     CUDA_CALL(copy_out(host, (uintptr_t)from, n, stream));
     CUDA_CALL(stream_wait(stream));

@@ -30,6 +30,9 @@ void *cr_cuda_stream(int index);
 /* Loads a cubin and returns one of its functions.  The code is never unloaded. */
 const char *cr_cuda_load_code(void **function, int index, const void *image,
                               const char *symbol);
+/* Sets what is called before the host waits for elements that it copies; NULL calls nothing.
+ * The text that it returns, unless that is NULL, is the copy's error. */
+CR_API void cr_cuda_on_wait(const char *(*hook)(void));
 /* Launches a function, whose only parameter is at `argument`, on the thread's stream. */
 typedef struct {
     void *function;

@@ -141,6 +141,32 @@ static PyObject *cuda_allow_tf32(PyObject *m, PyObject *on)
     Py_RETURN_NONE;
 }
 
+#define WAITS "called a synchronizing CUDA operation"
+
+static const char *wait_refuse(void) { return WAITS; }
+
+/* A filter may turn the warning into an exception, for which the copy has no room. */
+static const char *wait_warn(void)
+{
+    PyGILState_STATE was = PyGILState_Ensure();
+
+    if (PyErr_WarnEx(PyExc_UserWarning, WAITS, 1) < 0)
+        PyErr_WriteUnraisable(NULL);
+    PyGILState_Release(was);
+    return NULL;
+}
+
+static PyObject *cuda_report_waits(PyObject *m, PyObject *mode)
+{
+    long n = PyLong_AsLong(mode);
+
+    (void)m;
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    cr_cuda_on_wait(n == 1 ? wait_warn : n == 2 ? wait_refuse : NULL);
+    Py_RETURN_NONE;
+}
+
 static PyObject *cuda_allow_conv_tf32(PyObject *m, PyObject *on)
 {
     int truth = PyObject_IsTrue(on);
@@ -409,6 +435,8 @@ static PyMethodDef functions[] = {
     {"_cuda_allow_tf32", cuda_allow_tf32, METH_O, "Products of float32 may use TF32."},
     {"_cuda_allow_conv_tf32", cuda_allow_conv_tf32, METH_O,
      "Convolutions of float32 may use TF32."},
+    {"_cuda_report_waits", cuda_report_waits, METH_O,
+     "1: copies for which the host waits warn; 2: they raise; 0: neither."},
     {"_cuda_can_access", cuda_can_access, METH_VARARGS, "Whether a device can access a peer."},
     {"_cuda_stream_new", cuda_stream_new, METH_VARARGS, "A stream of this priority."},
     {"_cuda_stream", cuda_stream, METH_O, "The thread's stream."},
