@@ -452,7 +452,7 @@ static const char *const vocabulary[][4] = {
     {"move.cuh"},      {"place.cuh"},
     {"window.cuh"},    {"sequence.cuh"},
     {"resample.cuh"},  {"bag.cuh"},
-    {"attention.cuh"},
+    {"attention.cuh"}, {"sort.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

@@ -1,13 +1,14 @@
 /* place.cuh - elements at computed places on an NVIDIA GPU (cr_indexed of cresset_backend.h).
  *
  * Follows move.cuh.  Reading is one launch.  For writes that set elements, a first launch notes
- * the last element of each place.  Writes that combine elements are sorted first: an entry's
- * key has its destination in the high bits and its number in the low ones, and runs of keys are
- * merged in pairs until one is left.  The entries of a destination then follow each other in
- * index order, and one thread folds them in the order of num/order.h.
+ * the last element of each place.  Writes that combine elements are sorted first (sort.cuh): an
+ * entry's key has its destination in the high bits and its number in the low ones.  The entries
+ * of a destination then follow each other in index order, and are folded in the order of
+ * num/order.h: a thread folds a block of 64 entries, and, where a destination has several
+ * blocks, a thread of a second launch folds their results.
  *
  * CP_HOW is one of the numbers below, CP_ITEM the type of elements.  CP_IN_ORDER: entries are
- * combined one by one. */
+ * combined one by one, those of a destination by one thread. */
 #ifndef CR_EMIT_PLACE_CUH
 #define CR_EMIT_PLACE_CUH
 
@@ -26,13 +27,15 @@ typedef unsigned long long cp_key;
 struct cp_call {
     char *dense, *table; /* dense NULL: `value` */
     const char *index;   /* NULL without */
-    cp_key *late, *owner, *keys, *next;
+    cp_key *late, *owner, *keys;
     cp_key number;
     cm_i64 n, ndim, size[CM_DIMS], dense_step[CM_DIMS], table_step[CM_DIMS],
         index_step[CM_DIMS];
     cm_i64 columns, cdim, csize[CM_DIMS], cdense_step[CM_DIMS], ctable_step[CM_DIMS];
     cm_i64 numbered, nsize[CM_DIMS], nstep[CM_DIMS]; /* dims of the array, or -1 */
-    cm_i64 unit, extent, item, width;
+    cm_i64 unit, extent, item, grain; /* grain: destinations are multiples of so many bytes */
+    cm_i64 *heads;                    /* of windows of 64 keys: the first of several blocks */
+    void *parts;                      /* results of these blocks, for each column */
     int is32, wraps, shift, unused;
     char value[16] __attribute__((aligned(16)));
 };
@@ -98,7 +101,7 @@ template <class T> CV_FN T cp_zero(void) { return T(); }
 
 CK_KERNEL(cp_own, cp_call)
 {
-    CP_EACH(if (inside) CK_ATOMIC_MOST(&call.owner[table / call.item], (cp_key)i + 1))
+    CP_EACH(if (inside) CK_ATOMIC_MOST(&call.owner[table / call.grain], (cp_key)i + 1))
 }
 
 /* An index out of range reads zero, and writes nothing.  Of the elements that are written to
@@ -108,7 +111,7 @@ CK_KERNEL(cp_own, cp_call)
         *(T *)(call.dense + dense) = inside ? *(const T *)(call.table + table)                 \
                                             : cp_zero<T>())} CK_KERNEL(cp_set##bytes, cp_call) \
     {                                                                                          \
-        CP_EACH(if (inside && call.owner[table / call.item] == (cp_key)i + 1) *                \
+        CP_EACH(if (inside && call.owner[table / call.grain] == (cp_key)i + 1) *               \
                     (T *)(call.table + table) =                                                \
                     *(const T *)(call.dense ? call.dense + dense : call.value))                \
     }
@@ -118,32 +121,11 @@ CP_DEFINE(4, unsigned)
 CP_DEFINE(8, cm_i64)
 CP_DEFINE(16, cp_pair8)
 
-/* --- sorting --- */
-
 /* An entry outside has the highest destination. */
-CK_KERNEL(cp_keys, cp_call){
-    CP_EACH(call.keys[i] = (inside ? (cp_key)(table / call.item) : ~(cp_key)0) << call.shift |
-                           (cp_key)i)}
-
-/* Merges runs of `width` sorted keys in pairs.  All keys differ. */
-CK_KERNEL(cp_merge, cp_call)
+CK_KERNEL(cp_keys, cp_call)
 {
-    for (cm_i64 i = ck_first_x(); i < call.n; i += ck_step_x()) {
-        const cp_key key = call.keys[i];
-        const cm_i64 run = i / call.width, first = (run & ~(cm_i64)1) * call.width;
-        cm_i64 low = run & 1 ? first : first + call.width, high = low + call.width;
-        low = low < call.n ? low : call.n;
-        high = high < call.n ? high : call.n;
-        const cm_i64 other = low;
-        while (low < high) {
-            const cm_i64 middle = low + (high - low) / 2;
-            if (call.keys[middle] < key)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        call.next[first + (i - run * call.width) + (low - other)] = key;
-    }
+    CP_EACH(call.keys[i] =
+                (inside ? (cp_key)(table / call.grain) : ~(cp_key)0) << call.shift | (cp_key)i)
 }
 #else
 /* --- arithmetic --- */
@@ -299,27 +281,132 @@ CV_FN void cp_column(const cp_call &c, cm_i64 i, cm_i64 *dense, cm_i64 *table)
     }
 }
 
-#if CP_IN_ORDER
-CV_FN void cp_fold(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 dense, CP_ITEM *to)
+/* The key k's destination; false for entries outside. */
+CV_FN bool cp_destination(const cp_call &c, cm_i64 k, cp_key *dest)
 {
-    for (; cp_has(c, k, dest); k++)
-        cp_combine(to, cp_value(c, dense + cp_dense(c, cp_entry(c, k))));
+    *dest = c.keys[k] >> c.shift;
+    return *dest != ~(cp_key)0 >> c.shift;
+}
+
+#if CP_IN_ORDER
+CK_KERNEL(cp_fold, cp_call)
+{
+    for (cm_i64 i = ck_first_x(); i < call.n * call.columns; i += ck_step_x()) {
+        cm_i64 k = i / call.columns, dense, table;
+        cp_key dest;
+        if (!cp_destination(call, k, &dest) || (k && cp_has(call, k - 1, dest)))
+            continue;
+        cp_column(call, i - k * call.columns, &dense, &table);
+        for (; cp_has(call, k, dest); k++)
+            cp_combine((CP_ITEM *)(call.table + (cm_i64)dest * call.grain + table),
+                       cp_value(call, dense + cp_dense(call, cp_entry(call, k))));
+    }
 }
 #else
-/* Levels of four accumulators: level 0 has eight results of blocks, level 1 a block of 64
- * results of level 0, and so on in turn.  A full level is closed when its next result comes. */
-enum { CP_LEVELS = 14, CP_BLOCK = 64, CP_BLOCKS = 8 };
-struct cp_tower {
-    cp_cell acc[CP_LEVELS][4];
-    unsigned char count[CP_LEVELS + 1];
-};
+enum { CP_BLOCK = 64 };
 
+CV_FN cp_cell cp_four(const cp_cell *a) { return CP_OP(CP_OP(a[0], a[1]), CP_OP(a[2], a[3])); }
+
+CV_FN cp_cell cp_element(const cp_call &c, cm_i64 k, cm_i64 dense)
+{
+    return cp_as<cp_cell>::of(*cp_value(c, dense + cp_dense(c, cp_entry(c, k))));
+}
+
+#ifdef CP_NONE
+CV_FN cm_i64 cp_number(cm_i64 *, double re, double) { return (cm_i64)re; }
 CV_FN float cp_number(float *, double re, double) { return (float)re; }
 CV_FN double cp_number(double *, double re, double) { return re; }
 CV_FN cm_c64 cp_number(cm_c64 *, double re, double im) { return cm_c64{(float)re, (float)im}; }
 CV_FN cm_c128 cp_number(cm_c128 *, double re, double im) { return cm_c128{re, im}; }
 CV_FN cp_cell cp_none(void) { return cp_number((cp_cell *)0, CP_NONE); }
-CV_FN cp_cell cp_four(const cp_cell *a) { return CP_OP(CP_OP(a[0], a[1]), CP_OP(a[2], a[3])); }
+CV_FN cp_cell cp_start(const cp_call &, cm_i64, cm_i64) { return cp_none(); }
+#else
+/* An extreme of a number and itself is the number. */
+CV_FN cp_cell cp_start(const cp_call &c, cm_i64 k, cm_i64 dense)
+{
+    return cp_element(c, k, dense);
+}
+#endif
+
+/* The fold of the block of entries that begins with key k. */
+CV_FN cp_cell cp_block(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 dense)
+{
+    const cp_cell start = cp_start(c, k, dense);
+    cp_cell acc[4] = {start, start, start, start};
+
+    for (int n = 0; n < CP_BLOCK; n += 4)
+        CV_ALL
+    for (int q = 0; q < 4; q++) {
+        if (!cp_has(c, k + n + q, dest))
+            return cp_four(acc);
+        acc[q] = CP_OP(acc[q], cp_element(c, k + n + q, dense));
+    }
+    return cp_four(acc);
+}
+
+/* The first key of the destination that key k has. */
+CV_FN cm_i64 cp_first(const cp_call &c, cm_i64 k, cp_key dest)
+{
+    cm_i64 low = 0, high = k;
+
+    while (low < high) {
+        const cm_i64 middle = low + (high - low) / 2;
+        if (c.keys[middle] >> c.shift < dest)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The place of the results of the block that begins with key k: no two blocks of a window that
+ * have results begin a run, or do not. */
+CV_FN cp_cell *cp_part(const cp_call &c, cm_i64 k, bool first)
+{
+    return (cp_cell *)c.parts + (2 * (k / CP_BLOCK) + first) * c.columns;
+}
+
+CV_FN void cp_put(const cp_call &c, cp_key dest, cm_i64 table, cp_cell sum)
+{
+    CP_ITEM *to = (CP_ITEM *)(c.table + (cm_i64)dest * c.grain + table);
+
+    *to = cm_to<CP_ITEM>::of(CP_OP(cp_as<cp_cell>::of(*to), sum));
+}
+
+/* Blocks of 64 entries of each destination, for each column.  A destination's only block is
+ * combined with it. */
+CK_KERNEL(cp_fold, cp_call)
+{
+    for (cm_i64 i = ck_first_x(); i < call.n * call.columns; i += ck_step_x()) {
+        const cm_i64 k = i / call.columns, column = i - k * call.columns;
+        cm_i64 dense, table;
+        cp_key dest;
+        if (!cp_destination(call, k, &dest))
+            continue;
+        const bool first = !k || !cp_has(call, k - 1, dest);
+        if (!first && (k < CP_BLOCK || !cp_has(call, k - CP_BLOCK, dest) ||
+                       (k - cp_first(call, k, dest)) % CP_BLOCK))
+            continue;
+        cp_column(call, column, &dense, &table);
+        const cp_cell sum = cp_block(call, k, dest, dense);
+        if (first && !cp_has(call, k + CP_BLOCK, dest)) {
+            cp_put(call, dest, table, sum);
+            continue;
+        }
+        cp_part(call, k, first)[column] = sum;
+        if (first && !column)
+            call.heads[k / CP_BLOCK] = k + 1;
+    }
+}
+
+#ifdef CP_NONE
+/* Levels of four accumulators: level 0 has eight results of blocks, level 1 a block of 64
+ * results of level 0, and so on in turn.  A full level is closed when its next result comes. */
+enum { CP_LEVELS = 14, CP_BLOCKS = 8 };
+struct cp_tower {
+    cp_cell acc[CP_LEVELS][4];
+    unsigned char count[CP_LEVELS + 1];
+};
 
 CV_FN cp_cell cp_close(const cp_cell *a, int level, int n)
 {
@@ -357,48 +444,45 @@ CV_FN cp_cell cp_total(cp_tower *t)
     return cp_close(t->acc[level], level, t->count[level]);
 }
 
-CV_FN void cp_fold(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 dense, CP_ITEM *to)
+/* The fold of the results of a destination's blocks. */
+CV_FN cp_cell cp_run(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 column)
 {
-    cp_cell acc[4] = {cp_none(), cp_none(), cp_none(), cp_none()};
     cp_tower t;
-    bool tall = false;
-    int n = 0;
 
-    for (; cp_has(c, k, dest); k++, n++) {
-        if (n == CP_BLOCK) {
-            for (int i = 0; !tall && i <= CP_LEVELS; i++)
-                t.count[i] = 0;
-            tall = true;
-            cp_push(&t, 0, cp_four(acc));
-            acc[0] = acc[1] = acc[2] = acc[3] = cp_none();
-            n = 0;
-        }
-        acc[n % 4] = CP_OP(
-            acc[n % 4], cp_as<cp_cell>::of(*cp_value(c, dense + cp_dense(c, cp_entry(c, k)))));
-    }
-    cp_cell sum = cp_four(acc);
-    if (tall) {
-        cp_push(&t, 0, sum);
-        sum = cp_total(&t);
-    }
-    *to = cm_to<CP_ITEM>::of(CP_OP(cp_as<cp_cell>::of(*to), sum));
+    for (int i = 0; i <= CP_LEVELS; i++)
+        t.count[i] = 0;
+    for (bool first = true; cp_has(c, k, dest); k += CP_BLOCK, first = false)
+        cp_push(&t, 0, cp_part(c, k, first)[column]);
+    return cp_total(&t);
+}
+#else
+CV_FN cp_cell cp_run(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 column)
+{
+    cp_cell most = cp_part(c, k, true)[column];
+
+    for (k += CP_BLOCK; cp_has(c, k, dest); k += CP_BLOCK)
+        most = CP_OP(most, cp_part(c, k, false)[column]);
+    return most;
 }
 #endif
 
-/* The thread of a destination's first entry folds all of them, for one column. */
-CK_KERNEL(cp_fold_all, cp_call)
+/* Destinations of several blocks. */
+CK_KERNEL(cp_runs, cp_call)
 {
-    for (cm_i64 i = ck_first_x(); i < call.n * call.columns; i += ck_step_x()) {
-        const cm_i64 k = i / call.columns;
-        const cp_key dest = call.keys[k] >> call.shift;
-        cm_i64 dense, table;
-        if (dest == ~(cp_key)0 >> call.shift || (k && cp_has(call, k - 1, dest)))
+    const cm_i64 windows = call.n / CP_BLOCK + 1;
+
+    for (cm_i64 i = ck_first_x(); i < windows * call.columns; i += ck_step_x()) {
+        const cm_i64 window = i / call.columns, column = i - window * call.columns;
+        cm_i64 k = call.heads[window] - 1, dense, table;
+        cp_key dest;
+        if (k < 0)
             continue;
-        cp_column(call, i - k * call.columns, &dense, &table);
-        cp_fold(call, k, dest, dense,
-                (CP_ITEM *)(call.table + (cm_i64)dest * call.item + table));
+        cp_destination(call, k, &dest);
+        cp_column(call, column, &dense, &table);
+        cp_put(call, dest, table, cp_run(call, k, dest, column));
     }
 }
+#endif
 #endif
 #endif
 

@@ -36,6 +36,7 @@
 #define __builtin_inf()         __longlong_as_double(0x7ff0000000000000)
 #define __builtin_nan(text)     __longlong_as_double(0x7ff8000000000000)
 #define __builtin_clzll         __clzll
+#define __builtin_popcount      __popc
 #define __builtin_constant_p(n) false
 #define __builtin_isinf         isinf
 #define __builtin_fmaf          __fmaf_rn

@@ -25,6 +25,7 @@ typedef enum {
     CR_VEC_CUDA_RESAMPLE,  /* resample.cuh, after move.cuh */
     CR_VEC_CUDA_BAG,       /* bag.cuh, after move.cuh */
     CR_VEC_CUDA_ATTENTION, /* attention.cuh, after move.cuh */
+    CR_VEC_CUDA_SORT,      /* sort.cuh, after move.cuh */
     CR_VEC_COUNT
 } cr_vec_part;
 

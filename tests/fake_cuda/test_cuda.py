@@ -441,6 +441,24 @@ def test_long_columns_are_added_in_the_order_of_the_host():
         assert place_cases.equal(out.cuda().index_add(0, i.cuda(), x.cuda()), out.index_add(0, i, x))
 
 
+@pytest.mark.parametrize("n, places", [(70, 1), (2300, 3), (5000, 4000)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "complex64", "int64", "uint8"])
+def test_runs_of_many_entries(n, places, dtype):
+    """Sorts by one block and by tiles; destinations of one block of entries and of several, beside each other."""
+    torch.manual_seed(24)
+    dtype = getattr(torch, dtype)
+    i = torch.randint(0, places, (n,))
+    i[::3] = i[0]
+    v = (torch.randn(n, 3) * 9).to(dtype)
+    out = torch.zeros(places, 3, dtype=dtype)
+    assert place_cases.equal(out.cuda().index_add(0, i.cuda(), v.cuda()), out.index_add(0, i, v))
+    if not dtype.is_complex:
+        for how in ("prod", "amin", "amax"):
+            assert place_cases.equal(out.cuda().index_reduce(0, i.cuda(), v.cuda(), how), out.index_reduce(0, i, v, how))
+    assert same(torch.zeros(places).cuda().scatter_add(0, i.cuda(), v[:, 0].real.float().cuda() if dtype.is_complex else v[:, 0].float().cuda()),
+                torch.zeros(places).scatter_add(0, i, v[:, 0].real.float() if dtype.is_complex else v[:, 0].float()))
+
+
 @pytest.mark.parametrize("name", place_cases.WINDOWS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_windows(name, dtype):
@@ -675,6 +693,35 @@ def test_compiled_equals_eager_and_is_recorded_once():
         assert compiled(x).item() == want[0] and same(w.grad, want[1])
         made.append(torch._C._programs_made())
     assert made[-1] == made[2] > 0
+
+
+def test_waits_are_reported():
+    x = torch.ones(3, device="cuda")
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        assert torch.cuda.get_sync_debug_mode() == 2
+        for wait in (lambda: x.sum().item(), lambda: x.cpu(), lambda: x.tolist(), lambda: bool(x[0])):
+            with pytest.raises(RuntimeError, match="called a synchronizing CUDA operation"):
+                wait()
+        y = x * 2 + x.sum()
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode(1)
+        with pytest.warns(UserWarning, match="called a synchronizing CUDA operation"):
+            assert y.tolist() == [5.0] * 3
+        with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
+            torch.cuda.set_sync_debug_mode(3)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert y.sum().item() == 15
+
+
+def test_cudnn_is_acceptable():
+    for device, dtype, takes in (("cuda", torch.float32, True), ("cuda", torch.float64, True), ("cuda", torch.int64, False), ("cpu", torch.float32, False)):
+        x = torch.ones(2, device=device).to(dtype)
+        assert torch.backends.cudnn.is_acceptable(x) == torch.cudnn_is_acceptable(x) == (takes and torch.backends.cudnn.is_available())
+    half = torch.ones(2, device="cuda").bfloat16()
+    assert not torch.backends.cudnn.is_acceptable(half) and torch.cudnn_is_acceptable(half) == torch.backends.cudnn.is_available()
+    assert not torch.cudnn_is_acceptable(torch.ones(0, device="cuda"))
 
 
 def test_streams_and_events():

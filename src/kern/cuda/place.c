@@ -10,35 +10,40 @@
 #include "jit/cuda.h"
 #include "kern/cuda/commands.h"
 #include "kern/cuda/product.h"
+#include "kern/cuda/sort.h"
 #include "num/dtype.h"
 #include "space/space.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { PLACE_DIMS = 8, PLACE_WORD = 64 };
+enum { PLACE_DIMS = 8, PLACE_WORD = 64, PLACE_BLOCK = 64 /* CP_BLOCK */ };
 
 /* cp_call of emit/place.cuh */
 typedef struct {
     char *dense, *table;
     const char *index;
-    void *late, *owner, *keys, *next;
+    void *late, *owner;
+    uint64_t *keys;
     uint64_t number;
     int64_t n, ndim, size[PLACE_DIMS], dense_step[PLACE_DIMS], table_step[PLACE_DIMS],
         index_step[PLACE_DIMS];
     int64_t columns, cdim, csize[PLACE_DIMS], cdense_step[PLACE_DIMS], ctable_step[PLACE_DIMS];
     int64_t numbered, nsize[PLACE_DIMS], nstep[PLACE_DIMS];
-    int64_t unit, extent, item, width;
+    int64_t unit, extent, item, grain;
+    int64_t *heads;
+    void *parts;
     int is32, wraps, shift, unused;
     _Alignas(16) char value[16];
 } place_call;
 
 /* --- texts --- */
 
-enum { READ, SET, OWN, KEYS, MERGE };
+enum { READ, SET, OWN, KEYS };
+enum { FOLD_EACH, FOLD_BLOCKS, FOLD_RUNS };
 
 static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"read", "set", "own", "keys", "merge"};
+    static const char *const name[] = {"read", "set", "own", "keys"};
 
     (void)out;
     int n = snprintf(symbol, 32, "cp_%s", name[k->a]);
@@ -48,9 +53,11 @@ static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 
 static void combine_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
+    static const char *const name[] = {"each", "fold", "runs"};
+
     cr_text_printf(out, "#define CP_HOW %d\n#define CP_ITEM cm_%s\n#define CP_IN_ORDER %d\n",
                    k->a, cr_dtype_infos[k->b].suffix, k->c);
-    snprintf(symbol, 32, k->d ? "cp_fold_all" : "cp_each");
+    snprintf(symbol, 32, "cp_%s", name[k->d]);
 }
 
 static const char *place_launch(int device, place_call *c, int what)
@@ -66,21 +73,20 @@ static const char *place_launch(int device, place_call *c, int what)
     return error ? error : cr_cuda_launch_each(device, function, c->n, c);
 }
 
-static const char *combine_launch(int device, place_call *c, const cr_indexed *x, bool order,
-                                  bool fold)
+static const char *combine_launch(int device, place_call *c, const cr_indexed *x, int kernel,
+                                  int64_t threads)
 {
     cr_cuda_text k = {.print = combine_print,
                       .device = device,
                       .part = CR_VEC_CUDA_PLACE,
                       .a = (int)x->how,
                       .b = x->dtype,
-                      .c = order,
-                      .d = fold};
+                      .c = kernel == FOLD_EACH || !x->index,
+                      .d = kernel};
     void *function;
     const char *error = cr_cuda_find(&function, &k);
 
-    return error ? error
-                 : cr_cuda_launch_each(device, function, fold ? c->n * c->columns : c->n, c);
+    return error ? error : cr_cuda_launch_each(device, function, threads, c);
 }
 
 /* --- dims --- */
@@ -205,21 +211,36 @@ static void place_join_pairs(place_call *c)
     }
 }
 
-/* The items between the table's first and last place; 0 if strides are negative. */
-static int64_t place_span(const place_call *c)
+static int64_t place_divisor(int64_t a, int64_t b)
 {
-    int64_t span = c->index && c->numbered < 0 ? (c->extent - 1) * c->unit : 0;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Destinations are multiples of c->grain bytes, which this sets; returns how many there are
+ * from the first to the last, or 0 if steps are negative. */
+static int64_t place_span(place_call *c)
+{
+    bool picks = c->index && c->numbered < 0;
+    int64_t span = picks ? (c->extent - 1) * c->unit : 0, grain = picks ? c->unit : 0;
     bool negative = span < 0;
 
     for (int d = 0; d < c->ndim; d++) {
         negative = negative || c->table_step[d] < 0;
         span += (c->size[d] - 1) * c->table_step[d];
+        grain = place_divisor(grain, c->table_step[d]);
     }
     for (int d = 0; d < c->numbered; d++) {
         negative = negative || c->nstep[d] < 0;
         span += (c->nsize[d] - 1) * c->nstep[d];
+        grain = place_divisor(grain, c->nstep[d]);
     }
-    return negative ? 0 : span / c->item + 1;
+    c->grain = grain > 0 ? grain : c->item;
+    return negative ? 0 : span / c->grain + 1;
 }
 
 static const char *place_late(place_call *c, int device, const cr_indexed *x)
@@ -314,33 +335,54 @@ static int place_bits(int64_t n)
     return bits;
 }
 
-/* Sorts the keys of all entries; c->keys and c->next have room for them. */
-static const char *place_sort(int device, place_call *c)
+/* Bytes of a result of a block: the type cp_cell of emit/place.cuh. */
+static int64_t cell_bytes(int dtype)
 {
-    const char *error = place_launch(device, c, KEYS);
-
-    for (c->width = 1; c->width < c->n && !error; c->width *= 2) {
-        error = place_launch(device, c, MERGE);
-        void *sorted = c->next;
-        c->next = c->keys;
-        c->keys = sorted;
-    }
-    return error;
+    return dtype == CR_F16 || dtype == CR_BF16 || dtype == CR_F32 ? 4
+           : dtype == CR_C128                                     ? 16
+                                                                  : 8;
 }
 
-static const char *fold_sorted(int device, place_call *c, const cr_indexed *x, bool order)
+/* Memory for two lists of keys, and for the results of the blocks of destinations of more than
+ * one. */
+static const char *fold_memory(char **room, uint32_t *block, int device, place_call *c,
+                               const cr_indexed *x)
 {
-    uint32_t block;
-    void *room;
-    const char *error = place_get(&room, device, 16 * c->n, &block);
+    int64_t windows = x->index && c->n > PLACE_BLOCK ? c->n / PLACE_BLOCK + 1 : 0;
+    int64_t bytes = 16 * c->n + 8 * windows, heads = 16 * c->n;
+    void *at;
 
+    bytes = (bytes + 15) / 16 * 16;
+    const char *error =
+        place_get(&at, device, bytes + 2 * windows * c->columns * cell_bytes(x->dtype), block);
     if (error)
         return error;
-    c->keys = room;
-    c->next = (char *)room + 8 * c->n;
-    error = place_sort(device, c);
+    *room = at;
+    c->keys = at;
+    c->heads = windows ? (int64_t *)(void *)(*room + heads) : NULL;
+    c->parts = *room + bytes;
+    const int zero = 0;
+    return windows ? cr_cuda_fill(device, c->heads, &zero, 4, 2 * (size_t)windows) : NULL;
+}
+
+static const char *fold_sorted(int device, place_call *c, const cr_indexed *x, int bits)
+{
+    uint32_t block;
+    char *room = NULL;
+    const char *error = fold_memory(&room, &block, device, c, x);
+
+    if (!room)
+        return error;
     if (!error)
-        error = combine_launch(device, c, x, order, true);
+        error = place_launch(device, c, KEYS);
+    if (!error) {
+        uint64_t *spare = c->keys + c->n;
+        error = cr_cuda_sort(device, &c->keys, &spare, c->n, c->shift, bits);
+    }
+    if (!error)
+        error = combine_launch(device, c, x, FOLD_BLOCKS, c->n * c->columns);
+    if (!error && c->heads)
+        error = combine_launch(device, c, x, FOLD_RUNS, (c->n / PLACE_BLOCK + 1) * c->columns);
     cr_cuda_memory_release(device, room, block);
     return error;
 }
@@ -369,13 +411,6 @@ static bool place_divided(place_call *c, const cr_indexed *x)
     return place_begin(c, x) && place_set_dims(c, &entries) && place_set_columns(c, &columns);
 }
 
-/* True for sums and products of floats and complex numbers at an index: order P. */
-static bool has_order(const cr_indexed *x)
-{
-    return x->index && (x->how == CR_COMBINE_ADD || x->how == CR_COMBINE_MUL) &&
-           cr_dtype_category((cr_dtype)x->dtype) >= CR_CAT_FLOAT;
-}
-
 static const char *combine_entries(int device, const cr_indexed *x)
 {
     place_call c;
@@ -387,10 +422,12 @@ static const char *combine_entries(int device, const cr_indexed *x)
         return NULL;
     span = place_span(&c);
     c.shift = place_bits(c.n);
-    if (!span || place_bits(span + 1) + c.shift > PLACE_WORD)
+    /* Keys of entries outside have ones in all bits that are sorted. */
+    int bits = place_bits(span + 1);
+    if (!span || bits + c.shift > PLACE_WORD || c.n > CR_CUDA_SORT_MOST)
         return cr_command_declines;
     const char *error = place_late(&c, device, x);
-    return error ? error : fold_sorted(device, &c, x, !has_order(x));
+    return error ? error : fold_sorted(device, &c, x, bits);
 }
 
 /* True if all positions have places of their own: each dim's step is beyond the dims of
@@ -421,7 +458,7 @@ static const char *combine_each(int device, const cr_indexed *x)
         return cr_command_declines;
     if (!c.n)
         return NULL;
-    return places_differ(&c) ? combine_launch(device, &c, x, true, false)
+    return places_differ(&c) ? combine_launch(device, &c, x, FOLD_EACH, c.n)
                              : combine_entries(device, x);
 }
 

@@ -1,0 +1,14 @@
+/* sort.h - stable sorts of keys on NVIDIA devices. */
+#ifndef CR_KERN_CUDA_SORT_H
+#define CR_KERN_CUDA_SORT_H
+
+#include <stdint.h>
+
+enum { CR_CUDA_SORT_MOST = 1 << 30 }; /* keys */
+
+/* Sorts n keys by `bits` of their bits from bit `low` on.  Keys that are equal there stay in
+ * order.  *room has as many keys; the two change places where the result is there. */
+const char *cr_cuda_sort(int device, uint64_t **keys, uint64_t **room, int64_t n, int low,
+                         int bits);
+
+#endif
