@@ -53,8 +53,8 @@ size_t cr_compiled_call_bytes(const cr_compiled_call *c);
 typedef struct cr_compiled_calls cr_compiled_calls;
 CR_MUST cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad,
                                         unsigned how);
-/* Symbols may follow from others: one that was always a multiple of another, or at the same
- * distance, is no parameter. */
+/* Symbols may follow from others: one that was always a multiple of another, at the same
+ * distance, or the product of two parameters, is no parameter. */
 void cr_compiled_calls_relate(cr_compiled_calls *c);
 void cr_compiled_calls_drop(cr_compiled_calls *c);
 /* The call for these inputs and numbers, borrowed; NULL if a guard does not hold.  Not

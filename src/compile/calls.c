@@ -195,6 +195,28 @@ static int64_t follows(const sharer *x, size_t k, int i)
     return x->c->related && moved_along(x->c, (size_t)x->param[i], k, &factor) ? factor : 0;
 }
 
+/* Whether symbol k was always the product of parameters *i and *j. */
+static bool is_product(const sharer *x, size_t k, int *i, int *j)
+{
+    const cr_compiled_calls *c = x->c;
+
+    for (*i = 0; c->related && *i < x->sizes->params; ++*i)
+        for (*j = 0; *j <= *i; ++*j) {
+            bool always = true;
+            for (int n = 0; n < c->seen; n++) {
+                const int64_t *now = c->seen_symbol[n];
+                int64_t product;
+                always =
+                    always &&
+                    !__builtin_mul_overflow(now[x->param[*i]], now[x->param[*j]], &product) &&
+                    product == now[k];
+            }
+            if (always)
+                return true;
+        }
+    return false;
+}
+
 static bool is_moved_size(const sharer *x, size_t k)
 {
     return is_size_symbol(&x->c->g->numbers.list.at[k]) && has_moved(x->c, k);
@@ -209,6 +231,8 @@ static int next_param(const sharer *x)
         bool known = !is_moved_size(x, k);
         for (int i = 0; !known && i < x->sizes->params; i++)
             known = follows(x, k, i) != 0;
+        int i, j;
+        known = known || is_product(x, k, &i, &j);
         if (!known && (least < 0 || x->now[k] < x->now[least]))
             least = (int)k;
     }
@@ -261,12 +285,15 @@ static bool change(sharer *x, int p, const int64_t *by)
     memcpy(x->probe[p], x->now, numbers_of(x->c) * sizeof *x->now);
     for (size_t k = 0; k < numbers_of(x->c); k++) {
         int64_t factor = 0;
-        int i = 0;
+        int i = 0, j;
         if (!is_moved_size(x, k))
             continue;
         while (i < x->sizes->params && !(factor = follows(x, k, i)))
             i++;
-        x->probe[p][k] += factor ? factor * by[i] : 0;
+        if (factor)
+            x->probe[p][k] += factor * by[i];
+        else if (is_product(x, k, &i, &j))
+            x->probe[p][k] = (x->now[x->param[i]] + by[i]) * (x->now[x->param[j]] + by[j]);
         if (x->probe[p][k] < 2)
             return false;
     }

@@ -147,6 +147,20 @@ def test_a_training_step_of_twelve_batch_sizes_is_few_programs(kind):
 
 
 @in_a_thread
+@pytest.mark.parametrize("kind", [Encoder, Recurrent])
+def test_batches_and_lengths_that_both_change_are_few_programs(kind):
+    sizes = [(11, 9), (7, 5), (13, 8), (4, 12), (9, 3), (6, 6), (12, 10), (5, 7), (8, 11), (10, 4)] * 2
+
+    def run(deferred):
+        t = Training(kind)
+        return t.run(deferred, [batch(t.model, n, length) for n, length in sizes])
+
+    eager, (late, made) = run(False), made_by(lambda: run(True))
+    same(eager, late)
+    assert made <= 4 and sum(late.programs) >= 14
+
+
+@in_a_thread
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop])
 def test_a_learning_rate_that_changes_is_a_parameter(optimizer):
     rates = [0.01 / (i + 1) for i in range(12)]
