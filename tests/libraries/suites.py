@@ -31,7 +31,7 @@ SUITES = {
     "array-api-tests": Suite("array_api_tests", 0,
                              {"ARRAY_API_TESTS_MODULE": "array_api_compat.torch"},
                              ("--derandomize", "--disable-deadline", "--max-examples={examples}")),
-    "einops": Suite("einops/tests", 5, {"EINOPS_TEST_BACKENDS": "numpy,torch"}),
+    "einops": Suite("einops/tests", 0, {"EINOPS_TEST_BACKENDS": "numpy,torch"}),
     "gpytorch": Suite("test", 5),
 }
 

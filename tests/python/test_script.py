@@ -227,3 +227,27 @@ def test_out_is_an_argument_of_operators():
     trained = torch.ones(2, 2, requires_grad=True)
     with pytest.raises(RuntimeError, match="don't support automatic differentiation, but one of the arguments requires grad"):
         f(trained, b, o)
+
+
+class Recipe:
+    def __init__(self, sizes: list[int], scale: float):
+        self.sizes = sizes
+        self.scale = scale
+
+    def apply(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(self.sizes) * self.scale
+
+
+class WithRecipes(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.recipes = {1: Recipe([2, -1], 2.0), 2: Recipe([-1], 3.0)}
+        self.more = [Recipe([1, -1], 1.0)]
+
+    def forward(self, x: torch.Tensor):
+        return self.more[0].apply(self.recipes[x.dim()].apply(x))
+
+
+def test_attributes_that_are_lists_and_dicts_of_objects():
+    made = torch.jit.script(WithRecipes())
+    assert made(torch.ones(4)).tolist() == [[2, 2, 2, 2]] and made(torch.ones(2, 2)).tolist() == [[3, 3, 3, 3]]

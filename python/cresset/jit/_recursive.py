@@ -79,6 +79,18 @@ def _constant_names(module, hints):
     return names
 
 
+def _define_classes(value):
+    """Compiles the classes of an attribute's value, or of what it contains."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if type(value) in (list, tuple):
+        for cls in {type(item): item for item in value}.values():
+            _define_classes(cls)
+    elif infer(value) is None and not isinstance(value, type) and not callable(value) and type(value) is not set and \
+            _class.compiles(type(value)):
+        _class.define(type(value))
+
+
 class _Identity:
     """Stands for an object in a key: equal for the same object only."""
 
@@ -160,10 +172,8 @@ class _Shape:
         if name in hints:
             self._add(name, value, _frontend.annotation(hints[name]))
             return
+        _define_classes(value)
         text = infer(value)
-        if text is None and not isinstance(value, type) and not callable(value) and \
-                type(value) not in (list, dict, tuple, set) and _class.compiles(type(value)):
-            text = _class.define(type(value))
         if text is None:
             self.failed[name] = type(value)
         else:
