@@ -1358,8 +1358,10 @@ static term *compile_special(compiler *c, const char *name, const cr_sast *a,
                 "cannot statically infer the expected size of a list in this context");
         return compile_term_value(c, v);
     }
-    if (!strcmp(name, "hasattr"))
+    if (!strcmp(name, "hasattr")) {
+        want_arguments(c, a, 2);
         return compile_term_value(c, compile_condition(c, a)->value);
+    }
     for (size_t i = 0; i < CR_LEN(conversions); i++)
         if (!strcmp(conversions[i].name, name))
             return compile_term_value(

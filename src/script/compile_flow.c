@@ -898,6 +898,10 @@ cr_svalue *compile_dict_call(compiler *c, const cr_sast *a, const cr_stype *hint
     cr_svalue *made;
     cr_sast empty = {.kind = CR_SAST_DICT, .range = a->range};
 
+    for (int i = first ? 2 : 1; i < a->count; i++)
+        if (a->at[i]->kind != CR_SAST_KEYWORD)
+            cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                           "dict expected at most 1 argument without a name");
     if (a->count == 1 || (first && a->count == 2 && !first->count &&
                           (first->kind == CR_SAST_LIST || first->kind == CR_SAST_DICT)))
         return compile_value(c, cr_session_copy(c->s, &empty, sizeof empty), hint);

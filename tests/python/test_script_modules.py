@@ -276,3 +276,17 @@ def test_errors_name_their_class_and_formats_take_tuples():
     assert f(1, "a") == ("a has 1", (1, "a"))
     with pytest.raises(torch.jit.Error, match="test_script_modules.Trouble: bad2"):
         f(2, "a")
+
+
+def wrong_dict(x):
+    return dict([("a", 1)], x)
+
+
+def wrong_hasattr(x):
+    return hasattr(x)
+
+
+@pytest.mark.parametrize("f, text", [(wrong_dict, "dict expected at most 1 argument"), (wrong_hasattr, "hasattr expected 2 arguments")])
+def test_wrong_numbers_of_arguments_are_refused(f, text):
+    with pytest.raises(RuntimeError, match=text):
+        torch.jit.script(f)
