@@ -205,6 +205,16 @@ static cr_status easy_own(void *object, void (*drop)(void *))
     return st;
 }
 
+/* The result of a call that makes `object`: in the innermost scope, or NULL after an error. */
+static void *easy_give(const char *file, int line, const char *call, cr_status st, void *object,
+                       void (*drop)(void *))
+{
+    st = st ? st : easy_own(object, drop);
+    if (st)
+        easy_report(file, line, call, st);
+    return st ? NULL : object;
+}
+
 ct_block cr_easy_enter(void)
 {
     ct_block b = {state.marks.len, true, false};
@@ -449,10 +459,7 @@ cr_tensor *cr_easy_make(const char *file, int line, const cr_arg *args)
     if (!ready(file, line, "ct_tensor"))
         return NULL;
     cr_status st = easy_make_tensor(&t, args);
-    st = st ? st : easy_own(t, drop_tensor);
-    if (st)
-        easy_report(file, line, "ct_tensor", st);
-    return st ? NULL : t;
+    return easy_give(file, line, "ct_tensor", st, t, drop_tensor);
 }
 
 cr_tensor *cr_easy_from(const char *file, int line, const void *elements, cr_dtype dtype,
@@ -469,10 +476,7 @@ cr_tensor *cr_easy_from(const char *file, int line, const void *elements, cr_dty
         st = cr_tensor_from(&t, dtype, (int)size.len, size.ints, elements);
     else
         st = cr_fail(CR_TYPE, "from(): argument 'size' must be CT_LIST(...)");
-    st = st ? st : easy_own(t, drop_tensor);
-    if (st)
-        easy_report(file, line, "ct_from", st);
-    return st ? NULL : t;
+    return easy_give(file, line, "ct_from", st, t, drop_tensor);
 }
 
 static cr_status easy_need(const void *p, const char *function, const char *type)
@@ -591,10 +595,7 @@ cr_tensor *cr_easy_gradient(const char *file, int line, const cr_arg *args)
     st = st ? st : backward(b.value[0].t, &b.value[1].t, &out, b.value + 2);
     cr_binding_drop(&b);
     cr_arena_drop(&arena);
-    st = st ? st : easy_own(out, drop_tensor);
-    if (st)
-        easy_report(file, line, "ct_gradient", st);
-    return st ? NULL : out;
+    return easy_give(file, line, "ct_gradient", st, out, drop_tensor);
 }
 
 void cr_easy_seed(const char *file, int line, uint64_t seed)
@@ -612,23 +613,10 @@ cr_generator *cr_easy_generator(const char *file, int line, uint64_t seed)
     if (!ready(file, line, "ct_generator"))
         return NULL;
     cr_status st = cr_generator_new(&g, seed);
-    st = st ? st : easy_own(g, drop_generator);
-    if (st)
-        easy_report(file, line, "ct_generator", st);
-    return st ? NULL : g;
+    return easy_give(file, line, "ct_generator", st, g, drop_generator);
 }
 
 /* --- modules --- */
-
-/* Adds `m` to the scope. */
-static cr_module *own_module(const char *file, int line, const char *call, cr_status st,
-                             cr_module *m)
-{
-    st = st ? st : easy_own(m, drop_module);
-    if (st)
-        easy_report(file, line, call, st);
-    return st ? NULL : m;
-}
 
 cr_module *cr_easy_module(const char *file, int line, const char *kind, const cr_arg *args)
 {
@@ -637,7 +625,7 @@ cr_module *cr_easy_module(const char *file, int line, const char *kind, const cr
     if (!ready(file, line, kind))
         return NULL;
     cr_status st = cr_module_new(&m, kind, args);
-    return own_module(file, line, macro_name(kind), st, m);
+    return easy_give(file, line, macro_name(kind), st, m, drop_module);
 }
 
 cr_module *cr_easy_define(const char *file, int line, const char *kind, cr_forward forward,
@@ -648,7 +636,7 @@ cr_module *cr_easy_define(const char *file, int line, const char *kind, cr_forwa
     if (!ready(file, line, "ct_Module"))
         return NULL;
     cr_status st = cr_module_define(&m, kind, forward, context);
-    return own_module(file, line, "ct_Module", st, m);
+    return easy_give(file, line, "ct_Module", st, m, drop_module);
 }
 
 cr_module *cr_easy_sequential(const char *file, int line, cr_module *const *modules,
@@ -714,26 +702,32 @@ cr_tensor *cr_easy_forward(const char *file, int line, cr_module *m, const char 
     return st ? NULL : out;
 }
 
+static void easy_put(const char *file, int line, const char *call, cr_status st, char *text)
+{
+    if (cr_easy_check(file, line, call, st)) {
+        puts(text);
+        cr_free(text);
+    }
+}
+
 void cr_easy_print(const char *file, int line, cr_module *m)
 {
     char *text = NULL;
 
-    if (!ready(file, line, "ct_print") ||
-        !cr_easy_check(file, line, "ct_print", cr_module_text(&text, m)))
+    if (!ready(file, line, "ct_print"))
         return;
-    puts(text);
-    cr_free(text);
+    cr_status st = cr_module_text(&text, m);
+    easy_put(file, line, "ct_print", st, text);
 }
 
 void cr_easy_print_tensor(const char *file, int line, cr_tensor *t)
 {
     char *text = NULL;
 
-    if (!ready(file, line, "ct_print_tensor") ||
-        !cr_easy_check(file, line, "ct_print_tensor", cr_tensor_text(&text, t)))
+    if (!ready(file, line, "ct_print_tensor"))
         return;
-    puts(text);
-    cr_free(text);
+    cr_status st = cr_tensor_text(&text, t);
+    easy_put(file, line, "ct_print_tensor", st, text);
 }
 
 cr_tensors cr_easy_parameters(const char *file, int line, cr_module *m)
@@ -809,10 +803,7 @@ cr_optim *cr_easy_optim(const char *file, int line, const char *kind, const cr_a
         return NULL;
     cr_status st = first_list(&params, args, kind, "params");
     st = st ? st : cr_optim_new(&o, kind, params.at, params.len, args + 1);
-    st = st ? st : easy_own(o, drop_optim);
-    if (st)
-        easy_report(file, line, macro_name(kind), st);
-    return st ? NULL : o;
+    return easy_give(file, line, macro_name(kind), st, o, drop_optim);
 }
 
 static cr_status easy_save_optim(cr_optim *o, const char *path)
@@ -855,10 +846,7 @@ cr_schedule *cr_easy_schedule(const char *file, int line, const char *kind, cr_o
     if (!ready(file, line, "ct_schedule"))
         return NULL;
     cr_status st = cr_schedule_new(&s, kind, o, args);
-    st = st ? st : easy_own(s, drop_schedule);
-    if (st)
-        easy_report(file, line, "ct_schedule", st);
-    return st ? NULL : s;
+    return easy_give(file, line, "ct_schedule", st, s, drop_schedule);
 }
 
 double cr_easy_clip(const char *file, int line, cr_tensors params, double max_norm)
@@ -906,10 +894,7 @@ cr_loader *cr_easy_loader(const char *file, int line, const cr_arg *args)
         return NULL;
     cr_status st = first_list(&tensors, args, "DataLoader", "dataset");
     st = st ? st : cr_loader_new(&l, tensors.at, tensors.len, args + 1);
-    st = st ? st : easy_own(l, drop_loader);
-    if (st)
-        easy_report(file, line, "ct_loader", st);
-    return st ? NULL : l;
+    return easy_give(file, line, "ct_loader", st, l, drop_loader);
 }
 
 ct_epoch cr_easy_epoch(const char *file, int line, cr_loader *l)
@@ -967,10 +952,7 @@ cr_tensor *cr_easy_read_text(const char *file, int line, const cr_arg *args)
         args[0].kind == CR_ARG_STRING
             ? cr_read_text(&t, args[0].s, args + 1)
             : cr_fail(CR_TYPE, "read_text(): argument 'path' (position 1) must be str");
-    st = st ? st : easy_own(t, drop_tensor);
-    if (st)
-        easy_report(file, line, "ct_read_text", st);
-    return st ? NULL : t;
+    return easy_give(file, line, "ct_read_text", st, t, drop_tensor);
 }
 
 cr_tensor *cr_easy_read_idx(const char *file, int line, const char *path)
@@ -980,8 +962,5 @@ cr_tensor *cr_easy_read_idx(const char *file, int line, const char *path)
     if (!ready(file, line, "ct_read_idx"))
         return NULL;
     cr_status st = cr_read_idx(&t, path);
-    st = st ? st : easy_own(t, drop_tensor);
-    if (st)
-        easy_report(file, line, "ct_read_idx", st);
-    return st ? NULL : t;
+    return easy_give(file, line, "ct_read_idx", st, t, drop_tensor);
 }

@@ -17,33 +17,6 @@ typedef struct {
                                           iterates over */
 } walk_state;
 
-/* True for built-in functions that read only a tensor's shape or dtype. */
-static bool asks_shape(int builtin)
-{
-    switch (builtin) {
-    case CR_BUILTIN_promote:
-    case CR_BUILTIN_float:
-    case CR_BUILTIN_accumulate:
-    case CR_BUILTIN_real:
-    case CR_BUILTIN_complex:
-    case CR_BUILTIN_type_of:
-    case CR_BUILTIN_dtype:
-    case CR_BUILTIN_size:
-    case CR_BUILTIN_ndim:
-    case CR_BUILTIN_dims:
-    case CR_BUILTIN_numel:
-    case CR_BUILTIN_reduced:
-    case CR_BUILTIN_reduced_count:
-    case CR_BUILTIN_len:
-    case CR_BUILTIN_is_complex:
-    case CR_BUILTIN_is_float:
-    case CR_BUILTIN_is_float8:
-    case CR_BUILTIN_is_integral:
-    case CR_BUILTIN_is_tensor: return true;
-    default: return false;
-    }
-}
-
 static void walk_rule(walk_state *s, const cr_rule *r, bool shape);
 
 static void use_slot(walk_state *s, int slot, bool shape)
@@ -89,8 +62,9 @@ static void walk_rule(walk_state *s, const cr_rule *r, bool shape)
     else
         for (int i = 0; i < r->count; i++)
             walk_rule(s, r->args[i],
-                      r->kind == CR_RULE_CALL ? asks_shape(r->builtin)
-                                              : shape && r->kind != CR_RULE_CHOOSE);
+                      r->kind == CR_RULE_CALL
+                          ? cr_builtin_reads_only(r->builtin, CR_READS_SHAPE)
+                          : shape && r->kind != CR_RULE_CHOOSE);
 }
 
 static void find_need(cr_need *need, const cr_op *op, const cr_derivative *d)

@@ -62,6 +62,20 @@ static cr_status source_finish(cr_kernel_source **out, cr_kernel_source *s)
     return CR_OK;
 }
 
+/* Finishes the source that `emit` fills from `job`. */
+static cr_status source_make(cr_kernel_source **out, cr_kernel_source *source,
+                             void (*emit)(cr_session *, void *), void *job)
+{
+    cr_session s = {0};
+    cr_status st = cr_session_run(&s, emit, job);
+
+    cr_session_drop(&s);
+    if (!st)
+        return source_finish(out, source);
+    cr_kernel_source_drop(source);
+    return st;
+}
+
 typedef struct {
     cr_kernel_source *source;
     const cr_op *op;
@@ -83,7 +97,6 @@ cr_status cr_entry_source(cr_kernel_source **out, const cr_dialect *d, const cr_
                           cr_dtype dtype, cr_form form, const uint8_t *stored)
 {
     entry_job j = {.op = op, .dtype = dtype, .form = form, .stored = stored};
-    cr_session s = {0};
 
     /* The same kernel folds the partial results of a plain fold. */
     bool both = cr_op_keeps_index(op);
@@ -93,12 +106,7 @@ cr_status cr_entry_source(cr_kernel_source **out, const cr_dialect *d, const cr_
     if (!both && !cr_loop_has_form(op, form))
         return cr_fail(CR_VALUE, "%s has no kernel of form %d", op->name, (int)form);
     CR_TRY(kernel_source_new(&j.source, d, op->name));
-    cr_status st = cr_session_run(&s, entry_emit, &j);
-    cr_session_drop(&s);
-    if (!st)
-        return source_finish(out, j.source);
-    cr_kernel_source_drop(j.source);
-    return st;
+    return source_make(out, j.source, entry_emit, &j);
 }
 
 /* A program and the source that it becomes. */
@@ -119,15 +127,9 @@ static void group_emit(cr_session *s, void *context)
 cr_status cr_group_source(cr_kernel_source **out, const char *program)
 {
     group_job j = {.program = program};
-    cr_session s = {0};
 
     CR_TRY(kernel_source_new(&j.source, &cr_dialect_c, "group"));
-    cr_status st = cr_session_run(&s, group_emit, &j);
-    cr_session_drop(&s);
-    if (!st)
-        return source_finish(out, j.source);
-    cr_kernel_source_drop(j.source);
-    return st;
+    return source_make(out, j.source, group_emit, &j);
 }
 
 /* A program in CUDA C++. */
@@ -155,15 +157,9 @@ cr_status cr_cuda_source(cr_kernel_source **out, const char *program,
                          const cr_emit_choice *choice, uint32_t flexible)
 {
     cuda_job j = {.program = program, .choice = choice, .flexible = flexible};
-    cr_session s = {0};
 
     CR_TRY(kernel_source_new(&j.source, &cr_dialect_cuda, "rows"));
-    cr_status st = cr_session_run(&s, cuda_emit, &j);
-    cr_session_drop(&s);
-    if (!st)
-        return source_finish(out, j.source);
-    cr_kernel_source_drop(j.source);
-    return st;
+    return source_make(out, j.source, cuda_emit, &j);
 }
 
 cr_status cr_unit_source(cr_kernel_source **out, const cr_dialect *d, const cr_unit *u,

@@ -495,11 +495,15 @@ CR_MUST cr_status cr_op_check_derivative(const cr_op *op);
 
 /* Built-in functions of rules (builtin.def), the values of cr_rule.builtin. */
 typedef enum {
-#define CR_BUILTIN(name, least, most) CR_BUILTIN_##name,
+#define CR_BUILTIN(name, least, most, reads) CR_BUILTIN_##name,
 #include "ops/builtin.def"
 #undef CR_BUILTIN
     CR_BUILTIN_COUNT
 } cr_builtin;
+/* What a built-in function reads of its tensors; each includes the ones before. */
+typedef enum { CR_READS_TYPE, CR_READS_NDIM, CR_READS_SHAPE, CR_READS_VALUE } cr_rule_reads;
+/* False for calls that are no built-in functions (builtin < 0). */
+bool cr_builtin_reads_only(int builtin, cr_rule_reads most);
 
 /* Entries of the table, in table order; in-place forms come after them. */
 int cr_ops_count(void);

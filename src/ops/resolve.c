@@ -27,17 +27,26 @@ typedef struct {
  * thousands. */
 static bool same_text(const char *a, const char *b) { return *a == *b && !strcmp(a, b); }
 
-static int builtin_number(const char *name)
-{
-    static const char *const names[] = {
-#define CR_BUILTIN(name, least, most) #name,
+static const struct {
+    const char *name;
+    uint8_t least, most, reads;
+} builtins[CR_BUILTIN_COUNT] = {
+#define CR_BUILTIN(name, least, most, reads) {#name, least, most, CR_READS_##reads},
 #include "ops/builtin.def"
 #undef CR_BUILTIN
-    };
-    for (int i = 0; i < (int)CR_LEN(names); i++)
-        if (same_text(names[i], name))
+};
+
+static int builtin_number(const char *name)
+{
+    for (int i = 0; i < CR_BUILTIN_COUNT; i++)
+        if (same_text(builtins[i].name, name))
             return i;
     return -1;
+}
+
+bool cr_builtin_reads_only(int builtin, cr_rule_reads most)
+{
+    return builtin >= 0 && builtins[builtin].reads <= most;
 }
 
 static int cotangent_slot(const cr_op *op, const char *name)
@@ -95,14 +104,7 @@ static cr_status resolve_rule(scope *s, cr_rule *r);
 
 static cr_status check_arg_count(const scope *s, const cr_rule *r)
 {
-    static const struct {
-        int least, most;
-    } counts[] = {
-#define CR_BUILTIN(name, least, most) {least, most},
-#include "ops/builtin.def"
-#undef CR_BUILTIN
-    };
-    if (r->count < counts[r->builtin].least || r->count > counts[r->builtin].most)
+    if (r->count < builtins[r->builtin].least || r->count > builtins[r->builtin].most)
         return scope_fail(s, r, "wrong number of arguments for");
     return CR_OK;
 }

@@ -233,25 +233,6 @@ _Static_assert(CR_DTYPE_COUNT < 1 << TYPE_BITS &&
                    KEY_WIDTH + TYPE_BITS * (1 + STEADY_RESULTS) <= 64,
                "a decision fits a word");
 
-static bool asks_types_only(int builtin)
-{
-    switch (builtin) {
-    case CR_BUILTIN_promote:
-    case CR_BUILTIN_float:
-    case CR_BUILTIN_accumulate:
-    case CR_BUILTIN_real:
-    case CR_BUILTIN_complex:
-    case CR_BUILTIN_type_of:
-    case CR_BUILTIN_dtype:
-    case CR_BUILTIN_is_complex:
-    case CR_BUILTIN_is_float:
-    case CR_BUILTIN_is_float8:
-    case CR_BUILTIN_is_integral:
-    case CR_BUILTIN_is_tensor: return true;
-    default: return false;
-    }
-}
-
 /* True when the rule's value depends on types alone.  Adds the other arguments that it names to
  * `others`.  `typed`: only the type of the rule's value is used. */
 static bool is_steady(const cr_op *op, const cr_rule *r, bool typed, uint32_t *others)
@@ -271,7 +252,7 @@ static bool is_steady(const cr_op *op, const cr_rule *r, bool typed, uint32_t *o
     if (r->kind == CR_RULE_EACH || r->kind == CR_RULE_INDEX || r->kind == CR_RULE_LIST ||
         (r->kind == CR_RULE_CALL && (r->op || r->builtin < 0)))
         return false;
-    typed = r->kind == CR_RULE_CALL && asks_types_only(r->builtin);
+    typed = r->kind == CR_RULE_CALL && cr_builtin_reads_only(r->builtin, CR_READS_TYPE);
     for (int i = 0; i < r->count; i++)
         if (!is_steady(op, r->args[i], typed, others))
             return false;
@@ -307,9 +288,7 @@ static bool ignores_sizes(const cr_op *op, const cr_rule *r, bool typed, uint32_
     if (r->kind == CR_RULE_EACH || r->kind == CR_RULE_INDEX ||
         (calls && (r->op || r->builtin < 0)))
         return false;
-    typed = r->kind == CR_RULE_CALL &&
-            (asks_types_only(r->builtin) || r->builtin == CR_BUILTIN_ndim ||
-             r->builtin == CR_BUILTIN_len);
+    typed = r->kind == CR_RULE_CALL && cr_builtin_reads_only(r->builtin, CR_READS_NDIM);
     for (int i = 0; i < r->count; i++)
         if (!ignores_sizes(op, r->args[i], typed, varying))
             return false;
