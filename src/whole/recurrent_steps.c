@@ -37,6 +37,12 @@ static cr_status direction_check(const direction *d)
 {
     int64_t gates = d->parts * d->hidden->size[1];
 
+    if (d->gates->ndim != 3 || d->hidden->ndim != 2 || d->w->ndim != 2 ||
+        (d->kind == CR_RNN_LSTM && !d->cell))
+        return cr_fail(
+            CR_RUNTIME,
+            "a recurrent layer takes gates of 3 dims, a hidden state and weights of 2, "
+            "and an lstm a cell");
     if (d->gates->size[2] == gates && d->w->size[0] == gates &&
         d->w->size[1] == d->hidden->size[1] && d->gates->size[1] == d->hidden->size[0] &&
         (!d->cell || cr_has_sizes(d->cell, d->hidden->ndim, d->hidden->size)))
@@ -258,6 +264,20 @@ static bool is_recorded(const cr_value *arg, int n)
     return false;
 }
 
+/* The states of all steps and their cotangents have the sizes of the forward call's results. */
+static cr_status direction_check_states(const direction *d, const cr_value *arg)
+{
+    int64_t size[] = {d->steps, d->hidden->size[0], d->hidden->size[1]};
+
+    for (int i = 0; i < 4; i++)
+        if ((i % 2 == 0 || d->kind == CR_RNN_LSTM) && !cr_has_sizes(arg[i].t, 3, size))
+            return cr_fail(CR_RUNTIME,
+                           "states and cotangents of a recurrent layer have the sizes (%lld, "
+                           "%lld, %lld)",
+                           (long long)size[0], (long long)size[1], (long long)size[2]);
+    return CR_OK;
+}
+
 /* (grad_output, grad_cells, output, cells, and the arguments of the forward call) */
 cr_status cr_do_rnn_direction_backward(const cr_value *arg, cr_value *result)
 {
@@ -266,6 +286,7 @@ cr_status cr_do_rnn_direction_backward(const cr_value *arg, cr_value *result)
     reversal r = {.grad = NULL};
     cr_tensor *all[4];
 
+    s.st = s.st ? s.st : direction_check_states(&d, arg);
     d.records = is_recorded(arg, 9);
     reversal_start(&s, &d, &r, arg);
     for (int64_t i = d.steps - 1; i >= 0 && !s.st; i--)

@@ -71,3 +71,17 @@ def test_bad_arguments():
         torch.gru(x[:0], hx[0], network(torch.nn.GRU, {})._flat_weights, True, 2, 0.0, True, False, False)
     with pytest.raises(RuntimeError, match="batch_sizes"):
         torch.gru(x[:, 0], torch.tensor([2, 3]), hx[0], network(torch.nn.GRU, {})._flat_weights, True, 2, 0.0, True, False)
+
+
+def test_steps_of_a_direction_refuse_tensors_that_do_not_fit():
+    f = torch.float64
+    gates, hidden, w = torch.ones(3, 2, 8, dtype=f), torch.ones(2, 2, dtype=f), torch.ones(8, 2, dtype=f)
+    states = torch.ones(3, 2, 2, dtype=f)
+    for call in (lambda: torch._C.ops._rnn_direction(gates, hidden, None, w, None, 0, False),
+                 lambda: torch._C.ops._rnn_direction(gates[0], hidden, hidden, w, None, 0, False),
+                 lambda: torch._C.ops._rnn_direction_backward(states, states, states, states, gates, hidden, None, w, None, 0, False)):
+        with pytest.raises(RuntimeError, match="an lstm a cell|a cell belongs to an lstm"):
+            call()
+    for wrong in (states[0], states[:2], states[0, 0]):
+        with pytest.raises(RuntimeError, match=r"have the sizes \(3, 2, 2\)"):
+            torch._C.ops._rnn_direction_backward(wrong, states, states, states, gates, hidden, hidden, w, None, 0, False)
