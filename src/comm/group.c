@@ -471,17 +471,19 @@ static cr_running running_of(const cr_work *w, int i)
 
 static cr_status fail_broken(cr_comm *g)
 {
-    char *why = cr_error_scratch();
+    cr_text why = {0};
     struct timespec end = cr_moment_after(LOOK_UP_MS);
 
     pthread_mutex_lock(&g->lock);
     while (g->engine->start && g->has_thread && !g->told &&
            !pthread_cond_timedwait(&g->changed, &g->lock, &end))
         ;
-    snprintf(why, CR_SCRATCH_BYTES, "%s", cr_text_str(&g->why));
+    cr_text_put(&why, cr_text_str(&g->why));
     pthread_mutex_unlock(&g->lock);
-    return cr_fail(CR_COMM, "the group '%s' of rank %d is closed since: %s", g->name, g->rank,
-                   why);
+    cr_fail(CR_COMM, "the group '%s' of rank %d is closed since: %s", g->name, g->rank,
+            cr_text_str(&why));
+    cr_text_drop(&why);
+    return CR_COMM;
 }
 
 static bool is_broken(cr_comm *g)
