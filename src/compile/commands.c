@@ -105,8 +105,8 @@ static cr_status plan_output(cr_tensor **out, cr_plan_run *r, cr_storage **stora
 
     if (!a->data)
         return cr_tensor_new_strided(out, t, CR_HOST, a->ndim, a->size, a->stride);
-    s = storage[cr_plan_buffer_of(a->data)];
     CR_TRY(cr_plan_place(&at, r, a->data));
+    s = storage[cr_plan_buffer_of(a->data)];
     CR_TRY(cr_tensor_over(out, s, t, a->ndim, a->size, a->stride,
                           (at - (char *)s->chunk) / (int64_t)cr_dtype_size(t)));
     cr_storage_keep(s);

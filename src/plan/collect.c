@@ -13,13 +13,15 @@ typedef struct {
 
 static CR_THREAD collection now;
 
+static const char collect_idle[] = "this thread does not collect commands";
+
 /* The caller's mistake, or a shortage of memory, is the error of the function of the table. */
 static const char *text_of(cr_status st) { return st ? cr_error_message() : NULL; }
 
 static const char *add(const cr_command *c)
 {
     if (!now.plan)
-        return "this thread does not collect commands";
+        return collect_idle;
     return text_of(cr_plan_add(now.plan, c));
 }
 
@@ -182,9 +184,12 @@ static const char *collect_synchronize(int index)
 
 static const char *collect_build(int index, const cr_kernel_source *source, void **code)
 {
-    cr_plan_kernel *k = cr_alloc(sizeof *k);
+    cr_plan_kernel *k;
 
     (void)index;
+    if (!now.plan)
+        return collect_idle;
+    k = cr_alloc(sizeof *k);
     if (k) {
         *k = now.run.by->describe(source);
         k->name = cr_strdup(k->name);

@@ -382,7 +382,8 @@ static const char *oracle_combine(int index, const cr_indexed *c)
     find_meetings(&m, c, divides ? sizeof(int64_t) : item_of(c->dtype));
     v = cr_alloc((m.all.len + 1) * sizeof *v);
     m.failed = m.failed || !v;
-    qsort(m.all.at, m.all.len, sizeof *m.all.at, by_table);
+    if (m.all.len)
+        qsort(m.all.at, m.all.len, sizeof *m.all.at, by_table);
     for (size_t i = 0, n; i < m.all.len && !m.missed && !m.failed; i += n) {
         for (n = 1; i + n < m.all.len && m.all.at[i + n].table == m.all.at[i].table;)
             n++;

@@ -291,7 +291,9 @@ static void read_kernel(reader *r)
 
     if ((size_t)read_int(r) != r->kernel.len)
         fail(r, "the next number of a kernel");
-    if (r->failed || cr_vec_reserve(&r->kernel, 1))
+    if (!r->failed)
+        r->failed = cr_vec_reserve(&r->kernel, 1);
+    if (r->failed)
         return;
     k->name = read_name(r);
     need(r, "{");
@@ -304,6 +306,8 @@ static void read_kernel(reader *r)
     }
     need(r, "}");
     k->program = cr_arena_text(&r->plan->arena, cr_text_str(&program), program.len);
+    if (!r->failed && (cr_text_status(&program) || !k->program))
+        r->failed = CR_MEMORY;
     cr_text_drop(&program);
     cr_vec_put(&r->kernel, k);
 }
@@ -452,6 +456,10 @@ static void read_axis(reader *r, cr_window_axis *a)
     a->size = read_int(r);
     need(r, "of");
     a->in = read_int(r);
+    if (a->size < 0 || a->size == INT64_MAX)
+        fail(r, "a size of a dim");
+    if (r->failed)
+        return;
     need(r, "start");
     a->start = read_exactly(r, a->size + 1);
     if (r->failed)

@@ -156,17 +156,15 @@ static const char *run_copy(const cr_executor *by, const cr_plan_copy *c)
                    : by->ops->copy_in(by->index, c->to, c->bytes, c->n);
 }
 
-static const char *run_lacks(const void *function, cr_command_kind kind)
+static const char *run_lacks(cr_command_kind kind)
 {
-    if (function)
-        return NULL;
     cr_fail(CR_NOT_IMPLEMENTED, "the device does not execute the command %s",
             cr_command_names[kind]);
     return cr_error_message();
 }
 
 #define RUN(function, ...)                                                                     \
-    (ops->function ? ops->function(index, __VA_ARGS__) : run_lacks(NULL, c->kind))
+    (ops->function ? ops->function(index, __VA_ARGS__) : run_lacks(c->kind))
 
 /* A command whose addresses are the executor's. */
 static const char *run_command(cr_plan_run *r, cr_command *c)

@@ -85,6 +85,9 @@ TEST(errors_of_texts_name_their_line)
             "a kernel of the plan");
     refuses("plan {\n  %0 = buffer 4\n  FILL %0:float33[1] = #00\n}\n", "a dtype");
     refuses("plan {\n  %0 = buffer 4\n  FILL %0:int8[1] = #00", "a command is expected");
+    refuses("plan {\n  %0 = buffer 4\n  WINDOWS sum %0:float32[1] which none:float32[] from "
+            "%0:float32[1] planes 1 of [1, 1] divisor 1 dim -1 of 1 start [] ranges []\n}\n",
+            "a size of a dim");
 }
 
 TEST(every_prefix_of_a_text_is_refused)
