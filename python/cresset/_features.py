@@ -217,17 +217,20 @@ def batch_norm_gather_stats(input, mean, invstd, running_mean, running_var, mome
                                                _C.full((mean.shape[0],), float(count)))
 
 
+_LEAST_SCALE = 6.1e-5
+
+
 def _quantization(low, high, quant_min, quant_max, symmetric):
     """(scale, zero point) with which the integers from quant_min to quant_max cover the numbers from low to high."""
     low, high = min(low, 0.0), max(high, 0.0)
-    if symmetric and low < 0:
+    if symmetric and low < 0 < high:
         half = (quant_max - quant_min) // 2
-        step = max(-low / (half + 1), high / half)
-        scale = step if step > 0 else 0.1
-        return scale, round((quant_min + quant_max) / 2)
+        return max(-low / (half + 1), high / half, _LEAST_SCALE), round((quant_min + quant_max) / 2)
     scale = (high - low) / (quant_max - quant_min)
     scale = scale if scale > 0 else 0.1
-    return scale, min(max(round(quant_min - low / scale), quant_min), quant_max)
+    lower, upper = low / scale, high / scale  # of both ends, the nearer zero point
+    zero = quant_min - lower if abs(quant_min) - abs(lower) < abs(quant_max) - abs(upper) else quant_max - upper
+    return max(scale, _LEAST_SCALE), min(max(round(zero), quant_min), quant_max)
 
 
 def fused_moving_avg_obs_fake_quant(self, observer_on, fake_quant_on, running_min, running_max, scale, zero_point,

@@ -237,6 +237,17 @@ def test_quantization_by_moving_averages():
     assert low.tolist() == [0, -4] and high.tolist() == [1, 0] and zero.tolist() == [0, 255] and torch.allclose(y, rows)
 
 
+@pytest.mark.parametrize("ends, symmetric, least, scale, zero", [
+    ((0, 0), False, 0, 0.1, 0), ((0, 0), False, -128, 0.1, 127), ((-3.3, -1), True, 0, 3.3 / 255, 255), ((1, 3.3), True, -128, 3.3 / 255, -128),
+    ((0, 1e-4), False, 0, 6.1e-5, 0), ((-1e-6, 3e-6), False, -128, 6.1e-5, -64), ((-1e-6, 3e-6), True, 0, 6.1e-5, 128)])
+def test_scales_of_ranges(ends, symmetric, least, scale, zero):
+    on, low, high = torch.tensor([1]), torch.tensor(float("inf")), torch.tensor(float("-inf"))
+    made = torch.tensor([1.0]), torch.tensor([0], dtype=torch.int32)
+    torch.fused_moving_avg_obs_fake_quant(torch.tensor(ends, dtype=torch.float32), on, on, low, high, *made, 0.01, least, least + 255, -1,
+                                          False, symmetric)
+    assert torch.allclose(made[0], torch.tensor([scale])) and made[1].item() == zero
+
+
 def test_batch_norm_of_two_processes_equals_that_of_all_samples():
     x = torch.randn(7, 3, 2, dtype=torch.float64, requires_grad=True)
     weight = torch.rand(3, dtype=torch.float64, requires_grad=True)
@@ -312,10 +323,14 @@ def test_masked_tensors():
     b = masked_tensor(data.clone(), mask)
     b.add_(1)
     assert b.to_tensor(0).tolist() == [[1, 0, 3], [0, 0, 6]] and torch.cat([b, b]).shape == (4, 3)
+    assert b.norm(1).item() == 10 and round(b.norm().item(), 4) == 6.7823 and b.var(1, correction=0).to_tensor(-1).tolist() == [1, 0]
+    assert b.softmax(1, torch.float64).get_data().dtype == torch.float64
+    assert masked_tensor(torch.tensor(3.0), torch.tensor(True)).sum(0).item() == 3
     for wrong, error, text in ((lambda: b + masked_tensor(data, ~mask), ValueError, "Input masks must match"),
                                (lambda: masked_tensor(data, mask.float()), TypeError, "mask must have dtype bool"),
                                (lambda: masked_tensor(data, mask[0]), ValueError, "data.dim.. must equal mask.dim"),
                                (lambda: masked_tensor(b, mask), TypeError, "data must be a Tensor"),
+                               (lambda: b.var(1, correction=2), TypeError, "takes the corrections 0 and 1, not 2"),
                                (lambda: b.sort(), TypeError, "Multiple dispatch failed")):
         with pytest.raises(error, match=text):
             wrong()

@@ -140,18 +140,25 @@ _NORMALIZED = frozenset(("softmax", "log_softmax", "softmin"))
 _REDUCTIONS = frozenset(("sum", "mean", "prod", "amin", "amax", "argmin", "argmax", "all", "std", "var", "norm", *_NORMALIZED))
 
 
+def _normalize(name, x, dim, dtype=None):
+    """A softmax over the elements that exist."""
+    made = _reduction(name)(x.get_data(), dim, mask=x._masked_mask, **({} if dtype is None else {"dtype": dtype}))
+    return MaskedTensor._from_values(made, x._masked_mask)
+
+
 def _reduce(name, x, dim=None, keepdim=False, *, dtype=None, p=2.0, correction=1, unbiased=None,
             out=None):
     """A reduction of the elements that exist; the result has none where there are none."""
     if out is not None:
         raise TypeError(f"{name}() of a MaskedTensor takes no argument 'out'")
     mask, options = x._masked_mask, {} if dtype is None else {"dtype": dtype}
-    if name in _NORMALIZED:
-        return MaskedTensor._from_values(_reduction(name)(x.get_data(), dim, mask=mask, **options), mask)
     if dim is not None:
         options["keepdim"] = keepdim
     if name in ("std", "var"):
+        if correction not in (0, 1):
+            raise TypeError(f"{name}() of a MaskedTensor takes the corrections 0 and 1, not {correction}")
         options["unbiased"] = bool(correction) if unbiased is None else unbiased
+    p = 2.0 if p in (None, "fro") else p
     leading = (p,) if name == "norm" else ()
     made = _reduction(name)(x.get_data(), *leading, dim=dim, mask=mask, **options)
     return MaskedTensor._from_values(made, mask.any() if dim is None else _any(mask, dim, keepdim))
@@ -159,7 +166,7 @@ def _reduce(name, x, dim=None, keepdim=False, *, dtype=None, p=2.0, correction=1
 
 def _any(mask, dim, keepdim):
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
-    for d in sorted((d % mask.dim() for d in dims), reverse=True):
+    for d in sorted((d % (mask.dim() or 1) for d in dims), reverse=True):
         mask = mask.any(d, keepdim)
     return mask
 
@@ -213,10 +220,11 @@ class MaskedTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        name, kwargs = getattr(func, "__name__", ""), dict(kwargs or {})
         if name in _REDUCTIONS and args and is_masked_tensor(args[0]):
+            kwargs.pop("_stacklevel", None)
             with _C.DisableTorchFunctionSubclass():
-                return _reduce(name, *args, **{k: v for k, v in kwargs.items() if k != "_stacklevel"})
+                return (_normalize if name in _NORMALIZED else _reduce)(name, *args, **kwargs)
         with _C.DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
 
@@ -226,7 +234,7 @@ class MaskedTensor(Tensor):
         if func._opname in ("_local_scalar_dense", "item"):
             return args[0]._masked_data.item()
         if func._opname in _REDUCTIONS:
-            return _reduce(func._opname, *args, **kwargs)
+            return (_normalize if func._opname in _NORMALIZED else _reduce)(func._opname, *args, **kwargs)
         handle = _kind(func)
         return NotImplemented if handle is None else handle(func, args, kwargs)
 

@@ -103,7 +103,7 @@ def library_paths(device_type="cpu", torch_include_dirs=True, cross_target_platf
 
 
 def get_default_build_root():
-    """The folder in which load() builds: ~/.cache/torch_extensions, or the one of TORCH_EXTENSIONS_DIR's default."""
+    """~/.cache/torch_extensions (XDG_CACHE_HOME replaces ~/.cache): load() builds there without TORCH_EXTENSIONS_DIR."""
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "torch_extensions")
 
 
@@ -268,6 +268,8 @@ def load(name, sources, extra_cflags=None, extra_cuda_cflags=None, extra_sycl_cf
     Returns the module; with is_python_module=False the library is loaded, and its path is returned; with
     is_standalone=True a program is built, and its path is returned.
     """
+    if with_sycl or extra_sycl_cflags:
+        raise NotImplementedError("load: sources in SYCL are not part of Cresset yet")
     sources = [os.path.abspath(s) for s in ([sources] if isinstance(sources, str) else sources)]
     with_cuda = any(s.endswith(".cu") for s in sources) if with_cuda is None else with_cuda
     folder = build_directory or _build_directory(name)
@@ -308,6 +310,8 @@ def load_inline(name, cpp_sources, cuda_sources=None, sycl_sources=None, functio
 
     `functions` names functions that become functions of the module; the package pybind11 makes them.
     """
+    if sycl_sources:
+        raise NotImplementedError("load_inline: sources in SYCL are not part of Cresset yet")
     texts = {"cpp": list([cpp_sources] if isinstance(cpp_sources, str) else cpp_sources),
              "cu": list([cuda_sources] if isinstance(cuda_sources, str) else cuda_sources or ())}
     includes, flags = list(extra_include_paths or ()), [*(extra_cflags or ()), f"-DTORCH_EXTENSION_NAME={name}"]
