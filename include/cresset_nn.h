@@ -42,8 +42,8 @@ typedef struct cr_module cr_module;
  *     RNN, GRU                 input, [h_0]                     output, h_n
  *     LSTM                     input, [h_0], [c_0]              output, h_n, c_n
  *     MultiheadAttention       query, key, value, [key_padding_mask], [attn_mask]
- *                                                               output, mean weights of the
- * heads TransformerEncoderLayer  src, [src_mask], [src_key_padding_mask]       output
+ *                                                               output, weights (mean of heads)
+ *     TransformerEncoderLayer  src, [src_mask], [src_key_padding_mask]       output
  *     TransformerDecoderLayer  tgt, memory, [tgt_mask], [memory_mask],
  *                              [tgt_key_padding_mask], [memory_key_padding_mask]   output
  * Packed sequences, add_bias_kv and add_zero_attn exist in Python only. */

@@ -3,12 +3,14 @@
  *   crc PASS... FILE          a program after print, simplify, contract, fuse, verify,
  *                             schedule, c or cuda;
  *                             a graph after print, verify, dead, common, fold, simplify,
- *                             functional, decompose, group, instantiate(0=4,1=0.5), cost, plan
- * or run crc text [-w] FILE...     golden tests; -w writes the results into the files crc run
- * FILE [N=V]...     runs a program on every tier, compares and measures crc explain OP prints
- * everything that is derived from an entry of the table crc kernels DIALECT [OP...]  kernels of
- * entries in c or cuda, as a file that compiles crc ops                   the entries of the
- * operator table crc env                   the environment variables */
+ *                             functional, decompose, group, instantiate(0=4,1=0.5), cost,
+ *                             plan or run
+ *   crc text [-w] FILE...     golden tests; -w writes the results into the files
+ *   crc run FILE [N=V]...     runs a program on every tier, compares and measures
+ *   crc explain OP            prints everything that is derived from an entry of the table
+ *   crc kernels DIALECT [OP...]  kernels of entries in c or cuda, as a file that compiles
+ *   crc ops                   the entries of the operator table
+ *   crc env                   the environment variables */
 #include "crc.h"
 #include "base/env.h"
 #include "base/log.h"
