@@ -185,6 +185,27 @@ static void attention_arrange(attention_call *c)
     }
 }
 
+/* A mask is for all heads, or has a part for each head of each sequence. */
+static cr_status attention_check_mask(const attention_call *c)
+{
+    const cr_tensor *m = c->mask;
+    int64_t size[] = {c->batch * c->heads, c->length, c->source};
+    bool all = m && m->ndim == 2;
+
+    if (!m || cr_has_sizes(m, m->ndim, size + all))
+        return CR_OK;
+    return all ? cr_fail(CR_RUNTIME,
+                         "The shape of the 2D attn_mask is torch.Size([%lld, %lld]), but "
+                         "should be (%lld, %lld).",
+                         (long long)m->size[0], (long long)m->size[1], (long long)size[1],
+                         (long long)size[2])
+               : cr_fail(CR_RUNTIME,
+                         "The shape of the 3D attn_mask is torch.Size([%lld, %lld, %lld]), "
+                         "but should be (%lld, %lld, %lld).",
+                         (long long)m->size[0], (long long)m->size[1], (long long)m->size[2],
+                         (long long)size[0], (long long)size[1], (long long)size[2]);
+}
+
 static cr_status attention_check_sizes(attention_call *c)
 {
     c->length = c->q->size[0];
@@ -208,7 +229,7 @@ static cr_status attention_check_sizes(attention_call *c)
                        "(%lld, %lld)",
                        (long long)c->batch, (long long)c->source,
                        (long long)c->padding->size[0], (long long)c->padding->size[1]);
-    return CR_OK;
+    return attention_check_mask(c);
 }
 
 static cr_tensor *attention_linear(cr_steps *w, cr_tensor *x, cr_tensor *weight,

@@ -653,6 +653,10 @@ TEST(attention_refuses_wrong_arguments_and_inputs)
     FAILS(CR_TYPE, call_many(m, 1, x, x, NULL, 2));
     FAILS(CR_RUNTIME, call_many(m, 1, x, y, y, 3));
     cr_module_drop(m);
+    m = layer("TransformerEncoderLayer", CR_ARGS(8, 2, 16)); /* (src, src_mask) */
+    FAILS(CR_RUNTIME, call_many(m, 1, x, y, NULL, 2));
+    says("The shape of the 2D attn_mask is torch.Size([5, 4]), but should be (5, 5).");
+    cr_module_drop(m);
     m = layer("TransformerDecoderLayer", CR_ARGS(8, 2, 16));
     OK(call_many(m, 1, x, x, NULL, 2));
     FAILS(CR_TYPE, call_many(m, 1, x, NULL, NULL, 2));
