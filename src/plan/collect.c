@@ -196,7 +196,15 @@ static const char *collect_build(int index, const cr_kernel_source *source, void
         k->program = cr_strdup(k->program);
     }
     *code = k;
-    return k && k->name && k->program ? NULL : text_of(CR_MEMORY);
+    if (k && k->name && k->program)
+        return NULL;
+    if (k) {
+        cr_free((void *)(uintptr_t)k->name);
+        cr_free((void *)(uintptr_t)k->program);
+    }
+    cr_free(k);
+    *code = NULL;
+    return text_of(CR_MEMORY);
 }
 
 /* --- streams and events: a plan has one order --- */

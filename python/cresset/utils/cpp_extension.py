@@ -328,7 +328,9 @@ def load_inline(name, cpp_sources, cuda_sources=None, sycl_sources=None, functio
     for ending, parts in texts.items():
         if parts:
             sources.append(os.path.join(folder, f"main.{ending}"))
-            with open(sources[-1], "w", encoding="utf-8") as file:
+            written = f"{sources[-1]}.{os.getpid()}"
+            with open(written, "w", encoding="utf-8") as file:
                 file.write("\n".join(parts))
+            os.replace(written, sources[-1])  # another process may be compiling it
     return load(name, sources, flags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags, includes, folder, verbose,
                 with_cuda, with_sycl, is_python_module, False, keep_intermediates)

@@ -177,6 +177,17 @@ static int64_t shared_by(int64_t heads, int64_t shared)
     return repeat * shared == heads ? repeat : 0;
 }
 
+/* The kernels' products and copies need compute capability 8.0. */
+static bool device_is_capable(int device)
+{
+    static _Atomic int known[CR_CUDA_DEVICES]; /* the major number + 1; 0: not asked */
+    cr_cuda_properties p;
+
+    if (!known[device])
+        known[device] = cr_cuda_property(&p, device) ? 1 : p.major + 1;
+    return known[device] > 8;
+}
+
 /* `arg` has query, key, value and the mask; false for problems that the kernels do not take. */
 static bool attention_begin(attention *t, int device, const cr_given *arg,
                             const cr_given *causal, const cr_given *scale)
@@ -186,9 +197,10 @@ static bool attention_begin(attention *t, int device, const cr_given *arg,
     memset(t, 0, sizeof *t);
     t->device = device;
     t->dtype = q->dtype;
-    if ((q->dtype != CR_F16 && q->dtype != CR_BF16) || q->ndim != ATTENTION_DIMS ||
-        k->ndim != ATTENTION_DIMS || !k->size[1] || q->size[1] % k->size[1] || q->size[3] % 8 ||
-        !q->size[3] || q->size[3] > ATTENTION_WIDEST || q->size[2] > INT_MAX - ATTENTION_ROWS ||
+    if (!device_is_capable(device) || (q->dtype != CR_F16 && q->dtype != CR_BF16) ||
+        q->ndim != ATTENTION_DIMS || k->ndim != ATTENTION_DIMS || !k->size[1] ||
+        q->size[1] % k->size[1] || q->size[3] % 8 || !q->size[3] ||
+        q->size[3] > ATTENTION_WIDEST || q->size[2] > INT_MAX - ATTENTION_ROWS ||
         k->size[2] > INT_MAX - ATTENTION_ROWS ||
         !has_sizes(k, q->dtype, q->size[0], k->size[1], k->size[2], q->size[3]) ||
         !has_sizes(v, q->dtype, q->size[0], k->size[1], k->size[2], q->size[3]))

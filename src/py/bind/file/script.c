@@ -29,20 +29,31 @@ static int script_status(cr_status st) { return st ? cr_py_raise_int(st) : 1; }
 
 static PyObject *script_to_python(const cr_ivalue *v);
 
+/* A value that Python may remove from its container while it is converted. */
+static PyObject *script_kept_to_python(const cr_ivalue *v)
+{
+    cr_ivalue kept = cr_ivalue_keep(*v);
+    PyObject *made = script_to_python(&kept);
+
+    cr_ivalue_drop(kept);
+    return made;
+}
+
 static PyObject *script_items(const cr_ilist *l, bool tuple)
 {
-    PyObject *made = tuple ? PyTuple_New((Py_ssize_t)l->len) : PyList_New((Py_ssize_t)l->len);
+    PyObject *made = PyList_New(0), *items;
 
     for (size_t i = 0; made && i < l->len; i++) {
-        PyObject *item = script_to_python(&l->at[i]);
-        if (!item)
+        PyObject *item = script_kept_to_python(&l->at[i]);
+        if (!item || PyList_Append(made, item) < 0)
             Py_CLEAR(made);
-        else if (tuple)
-            PyTuple_SET_ITEM(made, (Py_ssize_t)i, item);
-        else
-            PyList_SET_ITEM(made, (Py_ssize_t)i, item);
+        Py_XDECREF(item);
     }
-    return made;
+    if (!tuple || !made)
+        return made;
+    items = PyList_AsTuple(made);
+    Py_DECREF(made);
+    return items;
 }
 
 /* A named tuple: jit._loaded._named_tuple(class name, fields, values). */
@@ -1888,7 +1899,7 @@ static PyObject *script_items_get(PyObject *self, PyObject *at)
 {
     const cr_ivalue *found = script_item_at(script_items_of(self), at);
 
-    return found ? script_to_python(found) : NULL;
+    return found ? script_kept_to_python(found) : NULL;
 }
 
 static int script_items_set_key(cr_idict *d, PyObject *at, PyObject *x)
