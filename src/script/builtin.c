@@ -448,43 +448,54 @@ static int builtin_order_strings(const cr_istring *a, const cr_istring *b)
 }
 
 /* Lists and tuples: by the first items that differ, then by length. */
-static bool builtin_less_items(const cr_ilist *a, const cr_ilist *b, bool *less)
+static cr_status builtin_less_items(const cr_scall *c, const cr_ilist *a, const cr_ilist *b,
+                                    bool *less)
 {
     bool more;
 
     for (size_t i = 0; i < a->len && i < b->len; i++) {
-        if (!cr_builtin_less(&a->at[i], &b->at[i], less) ||
-            !cr_builtin_less(&b->at[i], &a->at[i], &more))
-            return false;
+        CR_TRY(cr_builtin_less(c, &a->at[i], &b->at[i], less));
+        CR_TRY(cr_builtin_less(c, &b->at[i], &a->at[i], &more));
         if (*less || more)
-            return true;
+            return CR_OK;
     }
     *less = a->len < b->len;
-    return true;
+    return CR_OK;
 }
 
-/* Tensors of one element, and objects with a method __lt__. */
-static bool builtin_less_called(const cr_ivalue *a, const cr_ivalue *b, bool *less)
+/* Tensors of one element. */
+static cr_status builtin_less_tensors(const cr_tensor *a, const cr_tensor *b, bool *less)
+{
+    cr_scalar x, y;
+
+    if (a->numel > 1 || b->numel > 1)
+        return cr_fail(CR_RUNTIME,
+                       "Boolean value of Tensor with more than one value is ambiguous");
+    CR_TRY(cr_tensor_item(&x, a));
+    CR_TRY(cr_tensor_item(&y, b));
+    *less = cr_scalar_as_double(x) < cr_scalar_as_double(y);
+    return CR_OK;
+}
+
+/* Objects with a method __lt__. */
+static cr_status builtin_less_called(const cr_scall *c, const cr_ivalue *a, const cr_ivalue *b,
+                                     bool *less)
 {
     cr_ivalue pair[] = {*a, *b}, made = cr_iv_none();
     cr_sfunction *f = a->kind == CR_IV_OBJECT && b->kind == CR_IV_OBJECT
                           ? cr_sclass_method(a->object->type->cls, "__lt__")
                           : NULL;
-    bool fits;
 
-    if (a->kind == CR_IV_TENSOR && b->kind == CR_IV_TENSOR) {
-        cr_scalar x, y;
-        fits = !cr_tensor_item(&x, a->t) && !cr_tensor_item(&y, b->t);
-        *less = fits && cr_scalar_as_double(x) < cr_scalar_as_double(y);
-        return fits;
-    }
-    fits = f && !cr_sfunction_run(&made, f, pair, 2, NULL) && made.kind == CR_IV_BOOL;
-    *less = fits && made.i;
+    if (!f)
+        return cr_builtin_misfit(c);
+    CR_TRY(cr_sfunction_run(&made, f, pair, 2, NULL));
+    cr_status st = made.kind == CR_IV_BOOL ? CR_OK : cr_builtin_misfit(c);
+    *less = !st && made.i;
     cr_ivalue_drop(made);
-    return fits;
+    return st;
 }
 
-bool cr_builtin_less(const cr_ivalue *a, const cr_ivalue *b, bool *less)
+cr_status cr_builtin_less(const cr_scall *c, const cr_ivalue *a, const cr_ivalue *b, bool *less)
 {
     if (builtin_whole(a) && builtin_whole(b))
         *less = a->i < b->i;
@@ -493,10 +504,12 @@ bool cr_builtin_less(const cr_ivalue *a, const cr_ivalue *b, bool *less)
     else if (a->kind == CR_IV_STRING && b->kind == CR_IV_STRING)
         *less = builtin_order_strings(a->string, b->string) < 0;
     else if (a->kind == b->kind && (a->kind == CR_IV_LIST || a->kind == CR_IV_TUPLE))
-        return builtin_less_items(a->list, b->list, less);
+        return builtin_less_items(c, a->list, b->list, less);
+    else if (a->kind == CR_IV_TENSOR && b->kind == CR_IV_TENSOR)
+        return builtin_less_tensors(a->t, b->t, less);
     else
-        return builtin_less_called(a, b, less);
-    return true;
+        return builtin_less_called(c, a, b, less);
+    return CR_OK;
 }
 
 /* Neither order holds for a NaN, so <= is not the opposite of >. */
@@ -510,8 +523,9 @@ static cr_status builtin_compare(cr_scall *c, bool swap, bool opposite)
 {
     bool less;
 
-    if (c->count < 2 || !cr_builtin_less(&c->arg[swap], &c->arg[!swap], &less))
+    if (c->count < 2)
         return cr_builtin_misfit(c);
+    CR_TRY(cr_builtin_less(c, &c->arg[swap], &c->arg[!swap], &less));
     return builtin_give(c, cr_iv_bool(less != opposite && !builtin_has_nan(c)));
 }
 static cr_status builtin_lt(cr_scall *c) { return builtin_compare(c, false, false); }
@@ -603,8 +617,7 @@ static cr_status builtin_extreme(cr_scall *c, bool greatest)
     best = at;
     bool real = false;
     for (size_t i = 0; i < n; i++) {
-        if (!cr_builtin_less(greatest ? best : &at[i], greatest ? &at[i] : best, &less))
-            return cr_builtin_misfit(c);
+        CR_TRY(cr_builtin_less(c, greatest ? best : &at[i], greatest ? &at[i] : best, &less));
         best = less ? &at[i] : best;
         real |= at[i].kind == CR_IV_FLOAT;
     }

@@ -6,8 +6,10 @@
 
 /* The arguments are of no kinds that the function takes. */
 cr_status cr_builtin_misfit(const cr_scall *c);
-/* The order of two numbers or strings; false for other kinds. */
-bool cr_builtin_less(const cr_ivalue *a, const cr_ivalue *b, bool *less);
+/* The order of two arguments, or of two items of them; cr_builtin_misfit for kinds without an
+ * order.  A method __lt__ may run. */
+CR_MUST cr_status cr_builtin_less(const cr_scall *c, const cr_ivalue *a, const cr_ivalue *b,
+                                  bool *less);
 /* Equality as programs have it: tensors by their elements. */
 CR_MUST cr_status cr_builtin_equal(const cr_ivalue *a, const cr_ivalue *b, bool *equal);
 

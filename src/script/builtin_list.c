@@ -321,36 +321,55 @@ static cr_status list_reverse(cr_scall *c)
 }
 
 /* Merges two sorted halves; equal items keep their order. */
-static bool list_merge(cr_ivalue *at, cr_ivalue *room, size_t n, bool down)
+static cr_status list_merge(const cr_scall *c, cr_ivalue *at, cr_ivalue *room, size_t n,
+                            bool down)
 {
     size_t half = n / 2, a = 0, b = half;
-    bool less = false, fits = true;
 
     if (n < 2)
-        return true;
-    if (!list_merge(at, room, half, down) || !list_merge(at + half, room, n - half, down))
-        return false;
+        return CR_OK;
+    CR_TRY(list_merge(c, at, room, half, down));
+    CR_TRY(list_merge(c, at + half, room, n - half, down));
     for (size_t i = 0; i < n; i++) {
+        bool less = false;
         if (a < half && b < n)
-            fits &= down ? cr_builtin_less(&at[a], &at[b], &less)
-                         : cr_builtin_less(&at[b], &at[a], &less);
-        bool second = a == half || (b < n && less);
-        room[i] = second ? at[b++] : at[a++];
-        less = false;
+            CR_TRY(cr_builtin_less(c, down ? &at[a] : &at[b], down ? &at[b] : &at[a], &less));
+        room[i] = a == half || less ? at[b++] : at[a++];
     }
     memcpy(at, room, n * sizeof *at);
-    return fits;
+    return CR_OK;
+}
+
+/* Gives the list the sorted items.  A method __lt__ may have changed its length. */
+static cr_status list_replace(cr_ilist *l, cr_ivalue *items, size_t n)
+{
+    if (l->len != n)
+        return cr_fail(CR_VALUE, "list modified during sort");
+    for (size_t i = 0; i < n; i++) {
+        cr_ivalue old = l->at[i];
+        l->at[i] = items[i];
+        items[i] = old;
+    }
+    return CR_OK;
 }
 
 static cr_status list_order(cr_scall *c, cr_ilist *l, bool down)
 {
-    cr_ivalue *room = cr_alloc(l->len * sizeof *room + 1);
+    size_t n = l->len;
+    cr_ivalue *items = cr_alloc(2 * n * sizeof *items + 1); /* and room for merging */
+    cr_status st = items ? CR_OK : CR_MEMORY;
 
-    if (!room)
-        return CR_MEMORY;
-    bool fits = list_merge(l->at, room, l->len, down);
-    cr_free(room);
-    return fits ? CR_OK : cr_builtin_misfit(c);
+    if (st)
+        return st;
+    for (size_t i = 0; i < n; i++)
+        items[i] = cr_ivalue_keep(l->at[i]);
+    CR_GO(list_merge(c, items, items + n, n, down));
+    CR_GO(list_replace(l, items, n));
+done:
+    for (size_t i = 0; i < n; i++)
+        cr_ivalue_drop(items[i]);
+    cr_free(items);
+    return st;
 }
 
 static cr_status list_sort(cr_scall *c)

@@ -83,8 +83,8 @@ static const char *library_run(int index, const cr_library *l)
     cr_status st = CR_OK;
 
     (void)index;
-    if (!op || !cr_op_on_views(op) || !op->fn.on_views || op->param_count != l->args ||
-        op->result_count != l->results)
+    if (!op || !cr_op_on_views(op) || (op->does == CR_DOES_STEPS && !op->fn.on_views) ||
+        op->param_count != l->args || op->result_count != l->results)
         st = cr_fail(CR_VALUE, "'%s' is no operator with %d arguments that is written in C",
                      l->entry, l->args);
     for (int i = 0; !st && i < l->args; i++)

@@ -244,3 +244,43 @@ def test_containers_inside_of_themselves_are_refused():
     for _ in range(50):
         deep = [deep]
     assert f(deep) == 1
+
+
+class Ranked:
+    def __init__(self, rank: int, peers: List[int]):
+        self.rank = rank
+        self.peers = peers
+
+    def __lt__(self, other: "Ranked") -> bool:
+        if self.rank < 0:
+            raise ValueError("no order")
+        self.peers.append(other.rank)
+        return self.rank < other.rank
+
+
+def in_order(ranks: List[int]) -> Tuple[List[int], int]:
+    peers: List[int] = []
+    ranked = [Ranked(r, peers) for r in ranks]
+    ranked.sort()
+    return [r.rank for r in ranked], len(peers)
+
+
+def sorted_tensors(items: List[torch.Tensor], down: bool) -> List[torch.Tensor]:
+    items.sort(down)
+    return items
+
+
+def test_sorting_by_a_method():
+    torch.jit.script(Ranked)
+    order = torch.jit.script(in_order)
+    assert order([3, 1, 2])[0] == [1, 2, 3] and order([3, 1, 2])[1] > 0
+    with pytest.raises(torch.jit.Error, match="builtins.ValueError: no order"):
+        order([3, -1, 2])
+
+
+def test_sorting_tensors():
+    f = torch.jit.script(sorted_tensors)
+    items = [torch.tensor(1.), torch.tensor(3.), torch.tensor(2.)]
+    assert f(items, False) == [items[0], items[2], items[1]] and f(items, True) == [items[1], items[2], items[0]]
+    with pytest.raises(RuntimeError, match="Boolean value of Tensor with more than one value is ambiguous"):
+        f([torch.ones(2), torch.ones(2)], False)
