@@ -14,6 +14,7 @@
 #include "base/integer.h"
 #include "loop/build.h"
 #include "space/space.h"
+#include "tensor/geometry.h"
 #include "tensor/stated_piece.h"
 
 cr_status cr_stated_refuse(const stated *s, const cr_rule *r, const char *what)
@@ -421,6 +422,9 @@ static cr_status stated_index(stated *s, const cr_rule *r, int64_t unit, int64_t
 
     if (s->plan->index >= 0)
         return cr_stated_refuse(s, r, "a second index tensor");
+    if (v->dtype != CR_I32 && v->dtype != CR_I64 && cr_numel(v->ndim, v->size))
+        return cr_fail(CR_RUNTIME, "%s: expected %s to be Long or Int, but got %s", s->op->name,
+                       s->op->param[param].name, cr_dtype_infos[v->dtype].legacy);
     s->plan->index = param;
     s->plan->is32 = v->dtype == CR_I32;
     s->plan->unit = unit;

@@ -276,10 +276,14 @@ static cr_status rnn_layers(const rnn_call *r, cr_tensor *input, cr_value *resul
 
 static cr_status rnn_check_params(rnn_call *r)
 {
-    int64_t n = r->layers * (r->both ? 2 : 1), each = (r->biases ? 4 : 2) + r->projected;
+    int64_t n, each = (r->biases ? 4 : 2) + r->projected;
 
     if (r->layers < 1)
         return cr_fail(CR_RUNTIME, "num_layers must be greater than zero");
+    if (r->layers > (int64_t)r->params->len)
+        return cr_fail(CR_RUNTIME, "%u parameters are too few for %lld layers", r->params->len,
+                       (long long)r->layers);
+    n = r->layers * (r->both ? 2 : 1);
     for (int i = 0; i < r->states; i++)
         if (r->hx[i]->ndim != 3 || r->hx[i]->size[0] != n)
             return cr_fail(CR_RUNTIME,

@@ -27,7 +27,7 @@ static direction direction_of(const cr_value *arg)
                    .b = arg[4].t,
                    .kind = (cr_rnn_kind)arg[5].i,
                    .reverse = arg[6].i != 0,
-                   .steps = arg[0].t->size[0]};
+                   .steps = arg[0].t->ndim == 3 ? arg[0].t->size[0] : 0};
 
     d.parts = d.kind == CR_RNN_LSTM ? 4 : d.kind == CR_RNN_GRU ? 3 : 1;
     return d;
@@ -35,7 +35,7 @@ static direction direction_of(const cr_value *arg)
 
 static cr_status direction_check(const direction *d)
 {
-    int64_t gates = d->parts * d->hidden->size[1];
+    int64_t gates;
 
     if (d->gates->ndim != 3 || d->hidden->ndim != 2 || d->w->ndim != 2 ||
         (d->kind == CR_RNN_LSTM && !d->cell))
@@ -43,6 +43,7 @@ static cr_status direction_check(const direction *d)
             CR_RUNTIME,
             "a recurrent layer takes gates of 3 dims, a hidden state and weights of 2, "
             "and an lstm a cell");
+    gates = CR_WRAP_MUL(d->parts, d->hidden->size[1]);
     if (d->gates->size[2] == gates && d->w->size[0] == gates &&
         d->w->size[1] == d->hidden->size[1] && d->gates->size[1] == d->hidden->size[0] &&
         (!d->cell || cr_has_sizes(d->cell, d->hidden->ndim, d->hidden->size)))

@@ -188,6 +188,8 @@ def wrong(**given):
     (wrong(w_hh=torch.zeros(8, 3)), r"weights of sizes \(8, 3\)"),
     (wrong(b_hh=torch.zeros(7)), "size"),
     (wrong(kind=4), "kind 4 is not known"),
+    (lambda: torch.ops.aten._rnn_direction_backward(*[torch.tensor(1.)] * 8, None, 0, False), "takes gates of 3 dims"),
+    (lambda: torch.gru(torch.zeros(2, 3, 4), torch.zeros(1, 3, 2), [], False, 2 ** 63 - 1, 0., False, True, False), "too few for"),
     (lambda: nn.LSTM(4, 2)(torch.zeros(0, 3, 4)), "sequence length to be larger than 0"),
     (lambda: nn.GRU(4, 2)(torch.zeros(2, 3, 5)), "Expected 4, got 5"),
     (lambda: nn.LSTM(4, 2)(torch.zeros(2, 3, 4), (torch.zeros(1, 3, 2), torch.zeros(1, 3, 3))), r"Expected hidden\[1\] size"),

@@ -119,3 +119,13 @@ def test_wrong_arguments_are_refused(how, given, cls, text):
 def test_integers_are_refused():
     with pytest.raises(NotImplementedError, match="\"_segment_reduce_cpu\" not implemented for 'Int'"):
         torch.segment_reduce(torch.ones(4, dtype=torch.int32), "sum", lengths=L([4]))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.float32, torch.uint16], ids=str)
+def test_places_of_another_dtype(dtype):
+    """Statements read int32 and int64 places only."""
+    places = torch.zeros(2, 4).to(dtype)
+    with pytest.raises(RuntimeError, match="expected places to be Long or Int"):
+        torch.ops.aten._segment_rows(torch.zeros(2, 4), places)
+    with pytest.raises(RuntimeError, match="expected places to be Long or Int"):
+        torch.ops.aten._segment_fold(torch.zeros(2, 4), places, torch.zeros(2, 4), "sum")
