@@ -453,7 +453,7 @@ static cr_status call_failed(const cr_running *c, cr_status st)
     cr_comm_break(c->g, why);
     cr_fail(st, "%s", why);
     st = cr_report(c, st);
-    /* The program has perhaps gone on, and learns of it by its next call alone. */
+    /* The program may not wait for this call: its next call raises the error. */
     if (c->g->engine->start)
         cr_log_line("comm", 1, "%s", cr_error_message());
     group_tell(c->g, c->g->engine->start ? cr_error_message() : NULL);

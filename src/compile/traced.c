@@ -1,8 +1,8 @@
 /* The key of a trace.
  *
- * Every storage has a base: the header that its value in a graph stands for.  That of a made
- * storage is the result that made it.  That of an input is a header with all of its bytes, if
- * there is one, else its only geometry, else a flat header that is made here. */
+ * Every storage has a base: the header with the geometry of its value in the graph.  That of a
+ * made storage is the result that made it.  That of an input is a header with all of its bytes,
+ * if there is one, else its only geometry, else a flat header that is made here. */
 #include "compile/traced.h"
 #include "tensor/geometry.h"
 #include <string.h>

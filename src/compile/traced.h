@@ -14,7 +14,8 @@ typedef CR_VEC(uint64_t) cr_traced_words;
 
 typedef struct {
     cr_trace *x;
-    const cr_tensor **base; /* by memory: the header that its value stands for; NULL: unused */
+    const cr_tensor **base; /* for each storage, the header whose geometry its graph value has;
+                               NULL: unused */
     cr_traced_words key;
     cr_traced_words number; /* bits of an int64 or a double */
 } cr_traced;

@@ -5,7 +5,7 @@
  *
  * A number that differs between traces becomes a symbol.  Sizes of inputs are symbols of their
  * own; an integer is looked for as arithmetic on them.  Such arithmetic is a guess from a few
- * traces: whoever runs the graph compares its numbers with the trace's. */
+ * traces: before a run, the caller compares the graph's numbers with the trace's. */
 #include "compile/traced.h"
 #include "entry.h"
 #include <string.h>

@@ -2,8 +2,8 @@
  *
  * Products have the dtype of the weights; states, and a gru's share of the input, may have a
  * wider one, as under autocast. A step is a product with the hidden state and one elementwise
- * entry.  Backward, the hidden state's share of all steps is computed by one product, so that
- * nothing but results is kept between forward and backward. */
+ * entry.  Backward computes the hidden state's share of all steps again, by one product: only
+ * arguments and results are saved for it. */
 #include "base/memory.h"
 #include "whole/recurrent.h"
 
