@@ -106,23 +106,32 @@ def movements(rank, size):
 
 
 def host_goes_on(rank, size):
-    """A program that waits for a call goes on, and its stream waits: ranks other than 0 call only when rank 0 has gone on."""
+    """A program that waits for a call goes on, and its stream waits: ranks other than 0 call only when rank 0 has gone on.
+
+    The first round of calls waits for the other ranks: NCCL connects for each algorithm and size, CUDA loads kernels."""
     cuda = here(rank)
     store = dist.distributed_c10d._get_default_store()
-    dist.all_reduce(torch.ones(1, device=cuda))
-    x = torch.full((100_000,), float(rank + 1), device=cuda)
-    if rank:
-        store.wait(["went on"])
-    works = [dist.all_reduce(x, async_op=True) for _ in range(3)]
-    for work in works:
-        work.wait()
-    y = x + 1
-    dist.broadcast(y, 0)
+
+    def calls(key):
+        x = torch.full((100_000,), float(rank + 1), device=cuda)
+        if rank:
+            store.wait([key])
+        works = [dist.all_reduce(x, async_op=True) for _ in range(3)]
+        for work in works:
+            work.wait()
+        y = x + 1
+        dist.broadcast(y, 0)
+        return works, y
+    store.set("first", "1")
+    first = calls("first")[1].sum().item()
+    dist.barrier()
+    works, y = calls("went on")
     if rank == 0:
         assert not works[0].is_completed()
         store.set("went on", "1")
     del works
     assert y[0].item() == y[-1].item() == size * (size + 1) / 2 * size ** 2 + 1
+    assert y.sum().item() == first
 
 
 def training(rank, size):
