@@ -26,6 +26,7 @@ typedef enum {
     CR_VEC_CUDA_BAG,       /* bag.cuh, after move.cuh */
     CR_VEC_CUDA_ATTENTION, /* attention.cuh, after move.cuh */
     CR_VEC_CUDA_SORT,      /* sort.cuh, after move.cuh */
+    CR_VEC_CUDA_SCAN,      /* scan.cuh, after move.cuh */
     CR_VEC_COUNT
 } cr_vec_part;
 

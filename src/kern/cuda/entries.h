@@ -9,6 +9,12 @@
 const char *cr_cuda_arange(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_range(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_linspace(int device, const cr_given *arg, const cr_array *result);
+/* Scans (scan.c). */
+const char *cr_cuda_cumsum(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_cumprod(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_cummax(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_cummin(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_logcumsumexp(int device, const cr_given *arg, const cr_array *result);
 /* Resampling and its transpose (resample.c). */
 const char *cr_cuda_upsample(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_upsample_backward(int device, const cr_given *arg, const cr_array *result);

@@ -1,0 +1,395 @@
+/* scan.cuh - running sums, products, extremes with their places, and logarithmic sums, on an
+ * NVIDIA GPU, in the order of num/order.h.
+ *
+ * Follows move.cuh.  CN_ITEM is the type of elements, CN_OP one of the numbers below.  A line
+ * is cut into blocks of 256 elements, a block into runs of 16.  A thread takes a run; results
+ * of runs, then of blocks, are joined one after the other.  Where lines are few, the results of
+ * their blocks are computed first, by a launch of many threads, and joined by another one. */
+#ifndef CR_EMIT_SCAN_CUH
+#define CR_EMIT_SCAN_CUH
+
+#include "emit/move.cuh"
+
+#define CN_ADD   0
+#define CN_MUL   1
+#define CN_ABOVE 2
+#define CN_BELOW 3
+#define CN_LOG   4
+
+/* --- running values --- */
+
+#if CN_OP == CN_ABOVE || CN_OP == CN_BELOW
+#define CN_KEEPS 1
+struct cn_state {
+    CN_ITEM best;
+    cm_i64 at;
+};
+CV_FN cn_state cn_of(CN_ITEM x, cm_i64 i) { return {x, i}; }
+template <class R> CV_FN bool cn_beats(R a, R b)
+{
+    return (CN_OP == CN_ABOVE ? a > b : a < b) || (a != a && b == b);
+}
+CV_FN cn_state cn_join(cn_state a, cn_state b)
+{
+    return cn_beats(cm_real(a.best), cm_real(b.best)) ? a : b;
+}
+CV_FN CN_ITEM cn_item(cn_state s) { return s.best; }
+CV_FN cm_i64 cn_place(cn_state s) { return s.at; }
+#else
+#define CN_KEEPS 0
+template <class T> struct cn_wide {
+    typedef unsigned long long type;
+};
+#define CN_WIDEN(T, W)                                                                         \
+    template <> struct cn_wide<T> {                                                            \
+        typedef W type;                                                                        \
+    };
+CN_WIDEN(cm_f16, double)
+CN_WIDEN(cm_bf16, double)
+CN_WIDEN(cm_f32, double)
+CN_WIDEN(cm_f64, double)
+CN_WIDEN(cm_c64, cm_c128)
+CN_WIDEN(cm_c128, cm_c128)
+typedef cn_wide<CN_ITEM>::type cn_state;
+typedef unsigned long long cn_whole;
+
+template <class T> CV_FN cn_whole cn_widen(T x, cn_whole)
+{
+    return (cn_whole)cm_to64(cm_real(x));
+}
+template <class T> CV_FN double cn_widen(T x, double) { return (double)cm_real(x); }
+template <class T> CV_FN cm_c128 cn_widen(T x, cm_c128)
+{
+    return {(double)cm_real(x), (double)cm_imag(x)};
+}
+CV_FN cn_state cn_of(CN_ITEM x, cm_i64) { return cn_widen(x, cn_state()); }
+CV_FN CN_ITEM cn_narrow(cn_whole s) { return cm_to<CN_ITEM>::of((cm_i64)s); }
+template <class S> CV_FN CN_ITEM cn_narrow(S s) { return cm_to<CN_ITEM>::of(s); }
+CV_FN CN_ITEM cn_item(cn_state s) { return cn_narrow(s); }
+CV_FN cm_i64 cn_place(cn_state) { return 0; }
+#if CN_OP == CN_LOG
+/* log(exp(a) + exp(b)); equal infinities must not be subtracted. */
+CV_SLOW double cn_join(double a, double b)
+{
+    const double low = a < b ? a : b, high = a < b ? b : a;
+
+    if (a != a || b != b)
+        return a + b;
+    if (low == high && low - high != 0)
+        return low;
+    return high + __builtin_log1p(__builtin_exp(low - high));
+}
+#elif CN_OP == CN_ADD
+template <class S> CV_FN S cn_join(S a, S b) { return a + b; }
+CV_FN cm_c128 cn_join(cm_c128 a, cm_c128 b) { return {a.re + b.re, a.im + b.im}; }
+#else
+template <class S> CV_FN S cn_join(S a, S b) { return a * b; }
+CV_FN cm_c128 cn_join(cm_c128 a, cm_c128 b)
+{
+    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+#endif
+#endif
+
+/* --- lines --- */
+
+enum { CN_RUN = 16, CN_BLOCK = 256, CN_RUNS = CN_BLOCK / CN_RUN, CN_DIMS = 8 };
+enum {
+    CN_THREADS = sizeof(CN_ITEM) + 8 * CN_KEEPS > 8 ? 128 : 256, /* of a tile, a run each */
+    CN_TILE = CN_THREADS * CN_RUN,
+    CN_TILE_BLOCKS = CN_TILE / CN_BLOCK,
+    CN_ROOM = CN_TILE + CN_THREADS
+};
+
+/* Steps are in bytes, those along a line apart.  `totals` has a state for each block of each
+ * line: [lines, blocks] for lines of adjacent elements, [blocks, lines] for others. */
+struct cn_call {
+    char *to, *index;
+    const char *from;
+    cn_state *totals;
+    cm_i64 lines, n, blocks, to_step, index_step, from_step;
+    cm_i64 ndim, size[CN_DIMS], to_dim[CN_DIMS], index_dim[CN_DIMS], from_dim[CN_DIMS];
+};
+
+struct cn_line {
+    char *to, *index;
+    const char *from;
+};
+
+CV_FN cn_line cn_line_of(const cn_call &c, cm_i64 line)
+{
+    cn_line l = {c.to, c.index, c.from};
+
+    for (int d = (int)c.ndim - 1; d >= 0; d--) {
+        const cm_i64 up = line / c.size[d], k = line - up * c.size[d];
+        l.to += k * c.to_dim[d];
+        l.index += k * c.index_dim[d];
+        l.from += k * c.from_dim[d];
+        line = up;
+    }
+    return l;
+}
+
+CV_FN cm_i64 cn_least(cm_i64 a, cm_i64 b) { return a < b ? a : b; }
+
+/* --- lines of adjacent elements: a block of threads has a tile --- */
+
+/* Threads read neighbouring runs of shared memory in different banks. */
+CV_FN int cn_at(int i) { return i + i / CN_RUN; }
+
+CV_FN void cn_load(const cn_call &c, const cn_line &l, cm_i64 first, int count, CN_ITEM *item)
+{
+    for (int k = ck_x(); k < count; k += CN_THREADS)
+        item[cn_at(k)] = *(const CN_ITEM *)(l.from + (first + k) * c.from_step);
+    __syncthreads();
+}
+
+/* The results of runs, joined within blocks: run[t] has the runs of thread t's block up to its
+ * own. */
+CV_FN void cn_join_runs(const CN_ITEM *item, cm_i64 first, int count, cn_state *run)
+{
+    const int begin = ck_x() * CN_RUN;
+
+    if (begin < count) {
+        cn_state own = cn_of(item[cn_at(begin)], first + begin);
+        for (int i = begin + 1; i < cn_least(begin + CN_RUN, count); i++)
+            own = cn_join(own, cn_of(item[cn_at(i)], first + i));
+        run[ck_x()] = own;
+    }
+    __syncthreads();
+    if (ck_x() < CN_TILE_BLOCKS)
+        for (int r = 1; r < CN_RUNS; r++) {
+            const int t = ck_x() * CN_RUNS + r;
+            if (t * CN_RUN < count)
+                run[t] = cn_join(run[t - 1], run[t]);
+        }
+    __syncthreads();
+}
+
+/* The number of the last run of block b of the tile. */
+CV_FN int cn_last_run(int b, int count)
+{
+    return (int)cn_least(b * CN_RUNS + CN_RUNS, (count + CN_RUN - 1) / CN_RUN) - 1;
+}
+
+CK_KERNEL_OF(CN_THREADS, cn_totals_rows, cn_call)
+{
+    CK_SHARED CN_ITEM item[CN_ROOM];
+    CK_SHARED cn_state run[CN_THREADS];
+    const cm_i64 tiles = (call.n + CN_TILE - 1) / CN_TILE;
+
+    for (cm_i64 u = CK_BLOCK_(x); u < call.lines * tiles; u += CK_BLOCKS_(x)) {
+        const cm_i64 line = u / tiles, first = (u - line * tiles) * CN_TILE;
+        const int count = (int)cn_least(CN_TILE, call.n - first);
+        cn_load(call, cn_line_of(call, line), first, count, item);
+        cn_join_runs(item, first, count, run);
+        if (ck_x() < CN_TILE_BLOCKS && ck_x() * CN_BLOCK < count)
+            call.totals[line * call.blocks + first / CN_BLOCK + ck_x()] =
+                run[cn_last_run(ck_x(), count)];
+        __syncthreads();
+    }
+}
+
+/* Each block's total becomes that of the blocks before it. */
+CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
+{
+    CK_SHARED cn_state some[CN_THREADS];
+    cn_state all, next;
+
+    for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x))
+        for (cm_i64 first = 0; first < call.blocks; first += CN_THREADS) {
+            cn_state *const at = call.totals + line * call.blocks + first;
+            const int count = (int)cn_least(CN_THREADS, call.blocks - first);
+            if (ck_x() < count)
+                some[ck_x()] = at[ck_x()];
+            __syncthreads();
+            for (int k = 0; ck_x() == 0 && k < count; k++) {
+                next = some[k];
+                if (first + k)
+                    some[k] = all;
+                all = first + k ? cn_join(all, next) : next;
+            }
+            __syncthreads();
+            if (ck_x() < count)
+                at[ck_x()] = some[ck_x()];
+            __syncthreads();
+        }
+}
+
+/* What is before each block of the tile; *all is what is before the tile, in thread 0. */
+CV_FN void cn_join_blocks(const cn_call &c, cm_i64 line, cm_i64 first, int count,
+                          const cn_state *run, cn_state *before, cn_state *all)
+{
+    if (c.totals) {
+        if (ck_x() < CN_TILE_BLOCKS && ck_x() * CN_BLOCK < count)
+            before[ck_x()] = c.totals[line * c.blocks + first / CN_BLOCK + ck_x()];
+    } else {
+        for (int b = 0; ck_x() == 0 && b * CN_BLOCK < count; b++) {
+            const cn_state next = run[cn_last_run(b, count)];
+            const bool some = first || b;
+            if (some)
+                before[b] = *all;
+            *all = some ? cn_join(*all, next) : next;
+        }
+    }
+    __syncthreads();
+}
+
+CV_FN void cn_write_run(CN_ITEM *item, cm_i64 *place, cm_i64 first, int count,
+                        const cn_state *run, const cn_state *before)
+{
+    const int t = ck_x(), begin = t * CN_RUN, b = t / CN_RUNS;
+    const bool inner = t % CN_RUNS, outer = first || b;
+    cn_state carry, own;
+
+    if (begin >= count)
+        return;
+    if (inner)
+        carry = outer ? cn_join(before[b], run[t - 1]) : run[t - 1];
+    else if (outer)
+        carry = before[b];
+    for (int i = begin; i < cn_least(begin + CN_RUN, count); i++) {
+        const cn_state x = cn_of(item[cn_at(i)], first + i);
+        own = i == begin ? x : cn_join(own, x);
+        const cn_state s = inner || outer ? cn_join(carry, own) : own;
+        item[cn_at(i)] = cn_item(s);
+        if (CN_KEEPS)
+            place[cn_at(i)] = cn_place(s);
+    }
+}
+
+CV_FN void cn_store(const cn_call &c, const cn_line &l, cm_i64 first, int count,
+                    const CN_ITEM *item, const cm_i64 *place)
+{
+    __syncthreads();
+    for (int k = ck_x(); k < count; k += CN_THREADS) {
+        *(CN_ITEM *)(l.to + (first + k) * c.to_step) = item[cn_at(k)];
+        if (CN_KEEPS)
+            *(cm_i64 *)(l.index + (first + k) * c.index_step) = place[cn_at(k)];
+    }
+    __syncthreads();
+}
+
+CK_KERNEL_OF(CN_THREADS, cn_rows, cn_call)
+{
+    CK_SHARED CN_ITEM item[CN_ROOM];
+    CK_SHARED cm_i64 place[CN_KEEPS ? CN_ROOM : 1];
+    CK_SHARED cn_state run[CN_THREADS], before[CN_TILE_BLOCKS];
+    const cm_i64 tiles = (call.n + CN_TILE - 1) / CN_TILE, apart = call.totals ? tiles : 1;
+    cn_state all;
+
+    for (cm_i64 u = CK_BLOCK_(x); u < call.lines * apart; u += CK_BLOCKS_(x)) {
+        const cm_i64 line = u / apart, part = u - line * apart;
+        const cn_line l = cn_line_of(call, line);
+        for (cm_i64 tile = part; tile < (call.totals ? part + 1 : tiles); tile++) {
+            const cm_i64 first = tile * CN_TILE;
+            const int count = (int)cn_least(CN_TILE, call.n - first);
+            cn_load(call, l, first, count, item);
+            cn_join_runs(item, first, count, run);
+            cn_join_blocks(call, line, first, count, run, before, &all);
+            cn_write_run(item, place, first, count, run, before);
+            cn_store(call, l, first, count, item, place);
+        }
+    }
+}
+
+/* --- other lines: neighbouring threads have neighbouring lines --- */
+
+/* A run: reads its elements before it writes any. */
+struct cn_run {
+    CN_ITEM item[CN_RUN];
+};
+CV_FN cn_run cn_load_run(const cn_call &c, const cn_line &l, cm_i64 first)
+{
+    cn_run r;
+
+    CV_ALL
+    for (int i = 0; i < CN_RUN; i++)
+        if (first + i < c.n)
+            r.item[i] = *(const CN_ITEM *)(l.from + (first + i) * c.from_step);
+    return r;
+}
+
+CV_FN cn_state cn_fold_run(const cn_call &c, const cn_run &r, cm_i64 first)
+{
+    cn_state own = cn_of(r.item[0], first);
+
+    CV_ALL
+    for (int i = 1; i < CN_RUN; i++)
+        if (first + i < c.n)
+            own = cn_join(own, cn_of(r.item[i], first + i));
+    return own;
+}
+
+/* Returns the run's result. */
+CV_FN cn_state cn_scan_run(const cn_call &c, const cn_line &l, cm_i64 first, bool carries,
+                           cn_state carry)
+{
+    const cn_run r = cn_load_run(c, l, first);
+    cn_state own;
+
+    CV_ALL
+    for (int i = 0; i < CN_RUN; i++) {
+        if (first + i >= c.n)
+            continue;
+        const cn_state x = cn_of(r.item[i], first + i);
+        own = i ? cn_join(own, x) : x;
+        const cn_state s = carries ? cn_join(carry, own) : own;
+        *(CN_ITEM *)(l.to + (first + i) * c.to_step) = cn_item(s);
+        if (CN_KEEPS)
+            *(cm_i64 *)(l.index + (first + i) * c.index_step) = cn_place(s);
+    }
+    return own;
+}
+
+CK_KERNEL(cn_totals_columns, cn_call)
+{
+    for (cm_i64 u = ck_first_x(); u < call.lines * call.blocks; u += ck_step_x()) {
+        const cm_i64 b = u / call.lines;
+        const cn_line l = cn_line_of(call, u - b * call.lines);
+        const cm_i64 first = b * CN_BLOCK, end = cn_least(first + CN_BLOCK, call.n);
+        cn_state runs = cn_fold_run(call, cn_load_run(call, l, first), first);
+        for (cm_i64 i = first + CN_RUN; i < end; i += CN_RUN)
+            runs = cn_join(runs, cn_fold_run(call, cn_load_run(call, l, i), i));
+        call.totals[u] = runs;
+    }
+}
+
+CK_KERNEL(cn_chain_columns, cn_call)
+{
+    for (cm_i64 line = ck_first_x(); line < call.lines; line += ck_step_x()) {
+        cn_state all = call.totals[line];
+        for (cm_i64 b = 1; b < call.blocks; b++) {
+            const cn_state next = call.totals[b * call.lines + line];
+            call.totals[b * call.lines + line] = all;
+            all = cn_join(all, next);
+        }
+    }
+}
+
+CK_KERNEL(cn_columns, cn_call)
+{
+    const cm_i64 parts = call.totals ? call.blocks : 1;
+
+    for (cm_i64 u = ck_first_x(); u < call.lines * parts; u += ck_step_x()) {
+        const cm_i64 part = u / call.lines, line = u - part * call.lines;
+        const cn_line l = cn_line_of(call, line);
+        const cm_i64 end = call.totals ? cn_least((part + 1) * CN_BLOCK, call.n) : call.n;
+        cn_state blocks, runs, carry;
+        bool outer = part > 0;
+        if (outer)
+            blocks = carry = call.totals[part * call.lines + line];
+        for (cm_i64 i = part * CN_BLOCK; i < end; i += CN_RUN) {
+            const bool inner = i % CN_BLOCK;
+            const cn_state own = cn_scan_run(call, l, i, inner || outer, carry);
+            runs = inner ? cn_join(runs, own) : own;
+            carry = outer ? cn_join(blocks, runs) : runs;
+            if ((i + CN_RUN) % CN_BLOCK == 0) {
+                blocks = carry;
+                outer = true;
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* Scans on NVIDIA devices: running sums, products, extremes and logarithmic sums; the kernels
+ * are in emit/scan.cuh. */
+#include "device/cuda/cuda.h"
+#include "jit/cuda.h"
+#include "kern/cuda/entries.h"
+#include "kern/cuda/product.h"
+#include "num/dtype.h"
+#include "space/space.h"
+#include <stdio.h>
+
+/* As in emit/scan.cuh. */
+enum { SCAN_DIMS = 8, SCAN_BLOCK = 256, SCAN_TILE = 4096 };
+typedef enum { SCAN_ADD, SCAN_MUL, SCAN_ABOVE, SCAN_BELOW, SCAN_LOG } scan_kind;
+typedef enum {
+    TOTALS_ROWS,
+    CHAIN_ROWS,
+    ROWS,
+    TOTALS_COLUMNS,
+    CHAIN_COLUMNS,
+    COLUMNS
+} scan_kernel;
+
+/* Lines of at least LONG adjacent elements have tiles.  Blocks are folded first where lines are
+ * fewer than MANY. */
+enum { SCAN_LONG = 256, SCAN_MANY_ROWS = 256, SCAN_MANY_COLUMNS = 1 << 16 };
+
+/* cn_call of emit/scan.cuh */
+typedef struct {
+    char *to, *index;
+    const char *from;
+    void *totals;
+    int64_t lines, n, blocks, to_step, index_step, from_step;
+    int64_t ndim, size[SCAN_DIMS], to_dim[SCAN_DIMS], index_dim[SCAN_DIMS], from_dim[SCAN_DIMS];
+} scan_call;
+
+static void scan_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
+{
+    static const char *const name[] = {"totals_rows",    "chain_rows",    "rows",
+                                       "totals_columns", "chain_columns", "columns"};
+
+    cr_text_printf(out, "#define CN_OP %d\n#define CN_ITEM cm_%s\n", k->a,
+                   cr_dtype_infos[k->b].suffix);
+    snprintf(symbol, 32, "cn_%s", name[k->c]);
+}
+
+typedef struct {
+    scan_call call;
+    int device, dtype;
+    scan_kind kind;
+    bool rows;
+} scan_job;
+
+/* Blocks of threads for rows, threads for columns. */
+static const char *scan_launch(scan_job *j, scan_kernel kernel, int64_t n)
+{
+    cr_cuda_text k = {.print = scan_print,
+                      .device = j->device,
+                      .part = CR_VEC_CUDA_SCAN,
+                      .a = (int)j->kind,
+                      .b = j->dtype,
+                      .c = (int)kernel};
+    bool keeps = j->kind == SCAN_ABOVE || j->kind == SCAN_BELOW;
+    bool large = cr_dtype_size((cr_dtype)j->dtype) + (keeps ? 8 : 0) > 8;
+    cr_cuda_grid g = {.block = {large ? 128 : 256, 1}};
+    const char *error = cr_cuda_find(&g.function, &k);
+
+    if (error)
+        return error;
+    if (kernel >= TOTALS_COLUMNS)
+        return cr_cuda_launch_each(j->device, g.function, n, &j->call);
+    g.grid[0] = (unsigned)(n < 1 << 30 ? n : 1 << 30);
+    g.grid[1] = 1;
+    return cr_cuda_launch(j->device, &g, &j->call);
+}
+
+/* The lines: dims of self but `dim`. */
+static bool scan_set_lines(scan_call *c, const cr_array *const a[3], int dim)
+{
+    cr_space s;
+
+    cr_space_start(&s, 3);
+    for (int d = 0; d < a[2]->ndim; d++) {
+        if (d == dim)
+            continue;
+        int64_t *step = cr_space_add(&s, a[2]->size[d], d);
+        for (int k = 0; k < 3; k++)
+            step[k] =
+                a[k] ? a[k]->stride[d] * (int64_t)cr_dtype_size((cr_dtype)a[k]->dtype) : 0;
+    }
+    cr_space_merge(&s, 0);
+    c->ndim = s.ndim;
+    c->lines = cr_space_count(&s, s.ndim);
+    for (int d = 0; d < s.ndim && d < SCAN_DIMS; d++) {
+        c->size[d] = s.dim[d].size;
+        c->to_dim[d] = s.dim[d].step[0];
+        c->index_dim[d] = s.dim[d].step[1];
+        c->from_dim[d] = s.dim[d].step[2];
+    }
+    return s.ndim <= SCAN_DIMS;
+}
+
+static int64_t scan_step(const cr_array *a, int dim)
+{
+    return a && a->ndim ? a->stride[dim] * (int64_t)cr_dtype_size((cr_dtype)a->dtype) : 0;
+}
+
+static const char *scan_with_totals(scan_job *j)
+{
+    scan_call *c = &j->call;
+    int64_t tiles = (c->n + SCAN_TILE / 2 - 1) / (SCAN_TILE / 2); /* of the smaller kind */
+    size_t bytes = 16 * (size_t)(c->lines * c->blocks);
+    uint32_t block;
+    const char *error;
+
+    c->totals = cr_cuda_memory_get(j->device, bytes, &block);
+    if (!c->totals)
+        return cr_cuda_no_memory(j->device, bytes);
+    error = scan_launch(j, j->rows ? TOTALS_ROWS : TOTALS_COLUMNS,
+                        c->lines * (j->rows ? tiles : c->blocks));
+    if (!error)
+        error = scan_launch(j, j->rows ? CHAIN_ROWS : CHAIN_COLUMNS, c->lines);
+    if (!error)
+        error =
+            scan_launch(j, j->rows ? ROWS : COLUMNS, c->lines * (j->rows ? tiles : c->blocks));
+    cr_cuda_memory_release(j->device, c->totals, block);
+    return error;
+}
+
+static const char *scan_run(scan_job *j)
+{
+    scan_call *c = &j->call;
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)j->dtype);
+    bool few;
+
+    c->blocks = (c->n + SCAN_BLOCK - 1) / SCAN_BLOCK;
+    j->rows = c->n >= SCAN_LONG && c->from_step == item && c->to_step == item;
+    few = j->rows ? c->lines < SCAN_MANY_ROWS && c->n > 4 * SCAN_TILE
+                  : c->lines < SCAN_MANY_COLUMNS && c->n > 4 * SCAN_BLOCK;
+    return few ? scan_with_totals(j) : scan_launch(j, j->rows ? ROWS : COLUMNS, c->lines);
+}
+
+/* (self, dim, ...) -> values, or values and indices */
+static const char *scan(int device, const cr_given *arg, const cr_array *result, scan_kind kind)
+{
+    const cr_array *self = &arg[0].array;
+    bool keeps = kind == SCAN_ABOVE || kind == SCAN_BELOW;
+    const cr_array *const operand[3] = {&result[0], keeps ? &result[1] : NULL, self};
+    int dim = (int)(arg[1].i < 0 ? arg[1].i + self->ndim : arg[1].i);
+    scan_job j = {.device = device, .dtype = self->dtype, .kind = kind};
+    scan_call *c = &j.call;
+
+    if (self->dtype != result->dtype || self->dtype >= CR_DTYPE_KERNELS ||
+        (!keeps && self->dtype == CR_BOOL) ||
+        (kind >= SCAN_ABOVE && cr_dtype_is_complex((cr_dtype)self->dtype)) ||
+        !scan_set_lines(c, operand, dim))
+        return cr_command_declines;
+    c->to = result->data;
+    c->index = keeps ? result[1].data : NULL;
+    c->from = self->data;
+    c->n = self->ndim ? self->size[dim] : 1;
+    c->to_step = scan_step(operand[0], dim);
+    c->index_step = scan_step(operand[1], dim);
+    c->from_step = scan_step(operand[2], dim);
+    return c->n && c->lines ? scan_run(&j) : NULL;
+}
+
+const char *cr_cuda_cumsum(int device, const cr_given *arg, const cr_array *result)
+{
+    return scan(device, arg, result, SCAN_ADD);
+}
+
+const char *cr_cuda_cumprod(int device, const cr_given *arg, const cr_array *result)
+{
+    return scan(device, arg, result, SCAN_MUL);
+}
+
+const char *cr_cuda_cummax(int device, const cr_given *arg, const cr_array *result)
+{
+    return scan(device, arg, result, SCAN_ABOVE);
+}
+
+const char *cr_cuda_cummin(int device, const cr_given *arg, const cr_array *result)
+{
+    return scan(device, arg, result, SCAN_BELOW);
+}
+
+const char *cr_cuda_logcumsumexp(int device, const cr_given *arg, const cr_array *result)
+{
+    return scan(device, arg, result, SCAN_LOG);
+}
