@@ -8,7 +8,7 @@ _root.settle(__name__)  # from here on, __name__ is the root's name
 from . import _C
 from ._C import *  # operators, dtypes, Tensor; some names shadow builtins from here on
 from ._C import _scaled_mm
-from . import _tensor  # completes Tensor
+from . import _imports, _tensor  # _tensor completes Tensor
 from . import _c_names  # completes _C
 from .functional import *
 from ._settings import *
@@ -70,6 +70,8 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
 for _name in [n for n in globals() if n.startswith(("linalg_", "special_", "fft_"))]:
     del globals()[_name]
 del _name, ops, Node
+
+_imports.run_whole(__name__)
 
 
 def __getattr__(name):

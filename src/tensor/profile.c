@@ -172,9 +172,17 @@ static void inputs_of_call(int32_t event, const cr_op *op, const cr_value *arg)
         profile->inputs.len - profile->events.at[event].inputs;
 }
 
+/* A composition that only entries call has no name that a program knows: its parts are shown,
+ * under the caller. */
+static bool profile_hides(const cr_op *op)
+{
+    return *op->name == '_' && op->does == CR_DOES_IS && !op->forms && !op->grad_count;
+}
+
 static cr_status profile_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    int32_t event = profile ? profile_open(CR_PROFILE_OP, op->name, -1) : -1;
+    int32_t event =
+        profile && !profile_hides(op) ? profile_open(CR_PROFILE_OP, op->name, -1) : -1;
 
     if (event >= 0 && profile->with_inputs)
         inputs_of_call(event, op, arg);

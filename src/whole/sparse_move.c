@@ -262,6 +262,9 @@ cr_status cr_do_sparse_unbind(const cr_value *arg, cr_value *result)
     cr_status st = CR_OK;
 
     CR_TRY(cr_wrap_dim(&dim, arg[1].i, arg[0].t->ndim));
+    if (!arg[0].t->ndim)
+        return cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
+                       (long long)arg[1].i);
     n = arg[0].t->size[dim];
     cr_value *list = cr_list_new(n);
     if (!list)
@@ -355,6 +358,8 @@ cr_status cr_do_sparse_index_select(const cr_value *arg, cr_value *result)
     CR_TRY(cr_expect_coo("index_select", self));
     if (cr_is_sparse(index))
         return cr_sparse_refuse(cr_entry.index_select, arg);
+    if (!self->ndim)
+        return cr_fail(CR_INDEX, "index_select() cannot be applied to a 0-dim tensor.");
     CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     cr_status st = check_positions(&s, self, dim, index);
     if (st) {
@@ -388,6 +393,8 @@ cr_status cr_do_sparse_narrow(const cr_value *arg, cr_value *result)
     cr_steps s = {0};
 
     CR_TRY(cr_expect_coo("narrow_copy", self));
+    if (!self->ndim)
+        return cr_fail(CR_RUNTIME, "narrow() cannot be applied to a 0-dim tensor.");
     CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     start += start < 0 ? self->size[dim] : 0;
     if (n < 0 || start < 0 || n > self->size[dim] || start > self->size[dim] - n)

@@ -1,4 +1,5 @@
 """Exceptions that are not errors of a call, as KeyboardInterrupt, reach the program."""
+import subprocess
 import sys
 
 import cresset as torch
@@ -117,3 +118,42 @@ def test_an_interrupt_leaves_no_mode_on(name):
         assert after == before, f"interrupt {at} of {name}"
         at += 1
     assert at > 2
+
+
+def test_a_handler_of_a_signal_finds_modules_that_are_complete(tmp_path):
+    """A handler runs while the first use of a module imports it, and uses the module."""
+    program = tmp_path / "program.py"
+    program.write_text("""
+import _signal, signal, sys
+import cresset
+seen = []
+def handler(number, frame):
+    seen.append(cresset.distributions.Normal is not None and cresset.distributions.kl_divergence is not None)
+signal.signal(signal.SIGUSR1, handler)
+def watch(event, arguments):  # an import within the import
+    if event == "import" and arguments[0] == "cresset.distributions.normal" and not seen:
+        _signal.raise_signal(signal.SIGUSR1)
+sys.addaudithook(watch)
+cresset.distributions.Normal
+print(seen, signal.getsignal(signal.SIGUSR1) is handler)
+""")
+    run = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    assert run.stdout == "[True] True\n", run.stderr
+
+
+def test_an_interrupt_of_an_import_comes_after_it(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import _signal, signal, sys
+import cresset
+def watch(event, arguments):
+    if event == "import" and arguments[0] == "cresset.distributions.normal":
+        _signal.raise_signal(signal.SIGINT)
+sys.addaudithook(watch)
+try:
+    cresset.distributions
+except KeyboardInterrupt:
+    print("interrupted", cresset.distributions.Normal.__name__)
+""")
+    run = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    assert run.stdout == "interrupted Normal\n", run.stderr

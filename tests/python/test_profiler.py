@@ -200,3 +200,12 @@ def test_activities_and_actions():
     assert [a.name for a in ProfilerAction] == ["NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE", "DEVICE_STOPPED"]
     with pytest.raises(AssertionError, match="No valid profiler activities found"):
         profile(activities=[ProfilerActivity.CUDA])
+
+
+def test_compositions_that_only_entries_call_are_shown_as_their_parts():
+    x = torch.ones(3, 4, requires_grad=True)
+    with profile() as prof:
+        x.sum(0).sum().backward()
+    parents = {event.name: event.cpu_parent and event.cpu_parent.name for event in prof.events()}
+    assert "aten::_spread" not in parents
+    assert parents["aten::expand"] in ("SumBackward0", "SumBackward1")

@@ -33,7 +33,15 @@ def contract(a, b, *dims):
     return lambda: torch.tensordot(torch.rand(a), torch.rand(b), dims=dims)
 
 
+def sparse_scalar(name, *arguments):
+    return lambda: getattr(torch.tensor(3.).to_sparse(), name)(*arguments)
+
+
 REFUSED = [
+    (sparse_scalar("narrow_copy", -1, -2**63 + 1, 0), RuntimeError, "narrow() cannot be applied to a 0-dim tensor."),
+    (sparse_scalar("index_select", 0, torch.tensor([0])), IndexError, "index_select() cannot be applied to a 0-dim tensor."),
+    (sparse_scalar("select", 0, 0), IndexError, "select() cannot be applied to a 0-dim tensor."),
+    (sparse_scalar("unbind"), IndexError, "Dimension specified as 0 but tensor has no dimensions"),
     (contract((2, 4, 2), (), [0], [-1]), IndexError, "Dimension specified as -1 but tensor has no dimensions"),
     (contract((), (2,), [0], [0]), IndexError, "Dimension specified as 0 but tensor has no dimensions"),
     (scatter((2, 2), (2, 2), (-1, 2)), RuntimeError,

@@ -8,6 +8,15 @@ typedef struct {
     bool method;
 } call;
 
+/* A signature as torch lists it: torch has several where an entry's clause `aten` says that
+ * parameters are absent or have no default. */
+typedef struct {
+    const cr_py_sig *sig;
+    uint32_t absent, required; /* bits of parameters */
+} listed;
+
+enum { LISTED_MOST = 16 };
+
 static Py_ssize_t given_positional(const call *c) { return c->g->count - c->method; }
 
 static Py_ssize_t given_keywords(const call *c)
@@ -71,34 +80,42 @@ static void print_default(cr_text *out, const cr_param *p)
     }
 }
 
-static void print_signature_param(cr_text *out, const cr_py_sig *s, int i)
+static bool has_default(const listed *l, int i)
 {
-    const cr_param *p = &s->op->param[i];
+    return l->sig->op->param[i].has_default && !(l->required >> i & 1);
+}
 
-    cr_text_printf(out, "%s %s", cr_param_type_text(p), PyUnicode_AsUTF8(s->name[i]));
-    if (p->has_default) {
+static void print_signature_param(cr_text *out, const listed *l, int i)
+{
+    const cr_param *p = &l->sig->op->param[i];
+
+    cr_text_printf(out, "%s %s", cr_param_type_text(p), PyUnicode_AsUTF8(l->sig->name[i]));
+    if (has_default(l, i)) {
         cr_text_put(out, " = ");
         print_default(out, p);
     }
 }
 
 /* "(Tensor input, Tensor other, *, Number alpha = 1, Tensor out = None)" */
-static void print_sig(cr_text *out, const cr_py_sig *s)
+static void print_sig(cr_text *out, const listed *l)
 {
+    const cr_py_sig *s = l->sig;
     bool star = false;
     int n = 0;
 
     cr_text_char(out, '(');
     for (int k = s->self >= 0; k < s->positional; k++) {
+        if (l->absent >> s->order[k] & 1)
+            continue;
         cr_text_put(out, n++ ? ", " : "");
-        print_signature_param(out, s, s->order[k]);
+        print_signature_param(out, l, s->order[k]);
     }
     for (int i = 0; i < s->op->param_count; i++) {
         if (!s->op->param[i].keyword_only)
             continue;
         cr_text_printf(out, "%s%s", n++ ? ", " : "", star ? "" : "*, ");
         star = true;
-        print_signature_param(out, s, i);
+        print_signature_param(out, l, i);
     }
     if (s->out)
         cr_text_printf(out, "%s%s%s out = None", n++ ? ", " : "", star ? "" : "*, ",
@@ -138,13 +155,17 @@ static bool fits_param(const cr_py_sig *s, int param, PyObject *x)
     return fit == CR_PY_FITS;
 }
 
-/* Number of parameters that print_sig prints; "()" counts as one. */
-static int shown(const cr_py_sig *s)
+/* Number of words between commas that print_sig prints; "()" counts as one. */
+static int shown(const listed *l)
 {
-    int n = s->positional - (s->self >= 0) + s->out + s->factory;
+    const cr_py_sig *s = l->sig;
+    int n = 0, keywords = s->out + s->factory;
 
+    for (int k = s->self >= 0; k < s->positional; k++)
+        n += !(l->absent >> s->order[k] & 1);
     for (int i = 0; i < s->op->param_count; i++)
-        n += s->op->param[i].keyword_only;
+        keywords += s->op->param[i].keyword_only;
+    n += keywords ? keywords + 1 : 0;
     return n ? n : 1;
 }
 
@@ -166,11 +187,12 @@ static void print_argument_type(cr_text *out, PyObject *x)
 }
 
 /* Prints which arguments have a wrong type when their number is right. */
-static void print_wrong_types(cr_text *out, const call *c, const cr_py_sig *s)
+static void print_wrong_types(cr_text *out, const call *c, const listed *l)
 {
+    const cr_py_sig *s = l->sig;
     int first = c->method, n = (int)given_positional(c);
 
-    if (given_keywords(c) || n != shown(s))
+    if (given_keywords(c) || n != shown(l))
         return;
     cr_text_put(out,
                 "\n      didn't match because some of the arguments have invalid types: (");
@@ -193,13 +215,15 @@ static bool knows_keyword(const cr_py_sig *s, PyObject *name)
     return s->out && !PyUnicode_CompareWithASCIIString(name, "out");
 }
 
-static void print_wrong_keywords(cr_text *out, const call *c, const cr_py_sig *s)
+static void print_wrong_keywords(cr_text *out, const call *c, const listed *l)
 {
     int n = 0;
 
+    if (given_positional(c) + given_keywords(c) != shown(l))
+        return;
     for (Py_ssize_t i = 0; i < given_keywords(c); i++) {
         PyObject *name = PyTuple_GET_ITEM(c->g->names, i);
-        if (knows_keyword(s, name))
+        if (knows_keyword(l->sig, name))
             continue;
         cr_text_printf(
             out, "%s%s",
@@ -218,18 +242,18 @@ static PyObject *raise_text(cr_text *text)
     return NULL;
 }
 
-static PyObject *explain_many(const call *c, const cr_py_sig *chain)
+static PyObject *explain_many(const call *c, const listed *list, int count)
 {
     cr_text out = {0};
 
     cr_text_printf(&out, "%s() received an invalid combination of arguments - got ", c->name);
     print_given(&out, c);
     cr_text_put(&out, ", but expected one of:\n");
-    for (const cr_py_sig *s = chain; s; s = s->next) {
+    for (const listed *l = list; l < list + count; l++) {
         cr_text_put(&out, " * ");
-        print_sig(&out, s);
-        print_wrong_keywords(&out, c, s);
-        print_wrong_types(&out, c, s);
+        print_sig(&out, l);
+        print_wrong_keywords(&out, c, l);
+        print_wrong_types(&out, c, l);
         cr_text_char(&out, '\n');
     }
     return raise_text(&out);
@@ -237,18 +261,19 @@ static PyObject *explain_many(const call *c, const cr_py_sig *chain)
 
 /* --- one signature --- */
 
-static int required_arguments(const cr_py_sig *s)
+static int required_arguments(const listed *l)
 {
+    const cr_py_sig *s = l->sig;
     int n = 0;
 
     for (int k = s->self >= 0; k < s->positional; k++)
-        n += !s->op->param[s->order[k]].has_default;
+        n += !has_default(l, s->order[k]);
     return n;
 }
 
-static PyObject *raise_too_many(const call *c, const cr_py_sig *s)
+static PyObject *raise_too_many(const call *c, const listed *l)
 {
-    int most = s->positional - (s->self >= 0), least = required_arguments(s);
+    int most = l->sig->positional - (l->sig->self >= 0), least = required_arguments(l);
     Py_ssize_t n = given_positional(c);
 
     if (least < most)
@@ -269,13 +294,14 @@ static bool is_given(const call *c, const cr_py_sig *s, int k)
     return false;
 }
 
-static PyObject *raise_missing(const call *c, const cr_py_sig *s)
+static PyObject *raise_missing(const call *c, const listed *l)
 {
+    const cr_py_sig *s = l->sig;
     cr_text names = {0}, out = {0};
     int n = 0;
 
     for (int k = 0; k < s->positional; k++) {
-        if (s->op->param[s->order[k]].has_default || is_given(c, s, k))
+        if (has_default(l, s->order[k]) || is_given(c, s, k))
             continue;
         cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "",
                        PyUnicode_AsUTF8(s->name[s->order[k]]));
@@ -335,8 +361,19 @@ static PyObject *wrong_keyword(const call *c, const cr_py_sig *s, PyObject *keyw
     return PyErr_Format(PyExc_TypeError, text, c->name, keyword);
 }
 
-static PyObject *explain_one(const call *c, const cr_py_sig *s)
+/* True when a parameter that torch's signature requires, and the entry's does not, is not
+ * given. */
+static bool lacks_required(const call *c, const listed *l)
 {
+    for (int k = l->sig->self >= 0; k < l->sig->positional; k++)
+        if (l->required >> l->sig->order[k] & 1 && !is_given(c, l->sig, k))
+            return true;
+    return false;
+}
+
+static PyObject *explain_one(const call *c, const listed *l)
+{
+    const cr_py_sig *s = l->sig;
     cr_py_args a;
     PyObject *done;
 
@@ -346,41 +383,63 @@ static PyObject *explain_one(const call *c, const cr_py_sig *s)
     cr_py_fit fit = cr_py_bind(&a, s, c->g, c->method);
     if (fit == CR_PY_RAISED)
         done = NULL;
+    else if (lacks_required(c, l))
+        done = raise_missing(c, l);
     else if (given_positional(c) > s->positional - (s->self >= 0) && a.bad_param < 0 &&
              !a.bad_value)
-        done = raise_too_many(c, s);
+        done = raise_too_many(c, l);
     else if (a.bad_param < 0)
         done = wrong_keyword(c, s, a.bad_value);
     else if (!a.bad_value)
-        done = raise_missing(c, s);
+        done = raise_missing(c, l);
     else
         done = raise_wrong_type(c, s, &a);
     cr_py_args_drop(&a);
     return done;
 }
 
-/* True when `s` accepts this number of arguments. */
-static bool plausible(const call *c, const cr_py_sig *s)
+/* True when the signature accepts this number of arguments. */
+static bool plausible(const call *c, const listed *l)
 {
+    const cr_py_sig *s = l->sig;
     Py_ssize_t n = given_positional(c) + given_keywords(c);
-    int most = s->op->param_count - (s->self >= 0) + s->out + 3 * s->factory;
+    int absent = __builtin_popcount(l->absent);
+    int most = s->op->param_count - absent - (s->self >= 0) + s->out + 3 * s->factory;
 
-    return n >= required_arguments(s) && (n <= most || s->varargs >= 0);
+    return n >= required_arguments(l) && (n <= most || s->varargs >= 0);
+}
+
+/* Appends what torch lists for a signature.  Returns the new length. */
+static int list_signature(listed *list, int n, const cr_py_sig *s)
+{
+    const cr_op *op = s->op;
+    bool several = false;
+
+    for (int i = 0; i < op->aten.count; i++)
+        several |= op->aten.list[i].absent != 0;
+    for (int i = 0; several && i < op->aten.count && n < LISTED_MOST; i++)
+        list[n++] = (listed){s, op->aten.list[i].absent, op->aten.list[i].required};
+    if (!several && n < LISTED_MOST)
+        list[n++] = (listed){.sig = s};
+    return n;
 }
 
 PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g,
                         bool method)
 {
     const call c = {name, g, method};
-    const cr_py_sig *only = NULL;
-    int count = 0;
+    listed list[LISTED_MOST];
+    const listed *only = NULL;
+    int n = 0, count = 0;
 
-    if (!chain->next)
-        return explain_one(&c, chain);
     for (const cr_py_sig *s = chain; s; s = s->next)
-        if (plausible(&c, s)) {
-            only = s;
+        n = list_signature(list, n, s);
+    if (n == 1)
+        return explain_one(&c, list);
+    for (int i = 0; i < n; i++)
+        if (plausible(&c, &list[i])) {
+            only = &list[i];
             count++;
         }
-    return count == 1 ? explain_one(&c, only) : explain_many(&c, chain);
+    return count == 1 ? explain_one(&c, only) : explain_many(&c, list, n);
 }
