@@ -544,6 +544,35 @@ def test_function_modes_see_every_call():
     assert names == ["ones", "add", "sum"]
 
 
+METHODS = {"size": lambda x: x.size(0), "dim": lambda x: x.dim(), "to": lambda x: x.to(dtype=torch.float64),
+           "type_as": lambda x: x.type_as(x), "float": lambda x: x.float(), "detach": lambda x: x.detach(),
+           "shape": lambda x: x.shape, "T": lambda x: x.T, "requires_grad": lambda x: setattr(x, "requires_grad", True)}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_modes_and_classes_see_methods_and_properties(name):
+    seen = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__self__.__name__ if func.__name__ in ("__get__", "__set__") else func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    class Seen(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *call):
+            with torch._C.DisableTorchFunctionSubclass():
+                return Mode.__torch_function__(None, *call)
+    call, x = METHODS[name], torch.ones(1, 2)
+    want = call(torch.ones(1, 2))
+    with Mode():
+        got = call(x)
+    assert seen == [name] and str(got) == str(want)
+    seen.clear()
+    call(torch.ones(1, 2).as_subclass(Seen))
+    assert seen == [name]
+
+
 # --- the process ---
 
 def test_import_is_light():

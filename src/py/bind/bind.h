@@ -332,6 +332,18 @@ extern CR_THREAD int cr_py_override_off; /* > 0: subclasses are treated as plain
 /* > 0: a TorchFunctionMode is active and handles calls of `function`. */
 extern CR_THREAD int cr_py_mode_count;
 PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g);
+/* True when a mode, or the class of the tensor `self`, handles calls of its methods. */
+static inline bool cr_py_asks(PyObject *self)
+{
+    return cr_py_mode_count ||
+           (!Py_IS_TYPE(self, cr_py_tensor_type) && cr_py_overrides(Py_TYPE(self)));
+}
+/* Lets the handler answer self.NAME(*args, **kwargs) or, with `one`, self.NAME(one).  The
+ * others may be NULL. */
+PyObject *cr_py_ask(PyObject *self, const char *name, PyObject *args, PyObject *one,
+                    PyObject *kwargs);
+/* Makes properties of a type ask handlers; private ones do not.  The list stays in use. */
+void cr_py_ask_properties(PyGetSetDef *list);
 
 /* --- __torch_dispatch__ (dispatch.c) --- */
 

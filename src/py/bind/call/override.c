@@ -167,6 +167,101 @@ PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g)
     return answer;
 }
 
+/* --- methods and properties of Tensor --- */
+
+/* Lets the mode, or else the class of the first argument, answer a call of `function`; takes
+ * the arguments. */
+static PyObject *ask_about(PyObject *function, PyObject *args, PyObject *kwargs)
+{
+    PyObject *self = args ? PyTuple_GET_ITEM(args, 0) : NULL, *answer = NULL;
+    PyObject *types = self ? types_of(&self, !cr_py_mode_count) : NULL;
+    PyObject *given = kwargs ? Py_NewRef(kwargs) : PyDict_New();
+    PyObject *packed[] = {function, types, args, given};
+
+    if (function && types && given) {
+        answer = cr_py_mode_count ? ask_mode(function, types, args, given)
+                                  : ask_in_turn(&self, 1, packed);
+        if (answer == Py_NotImplemented) {
+            Py_DECREF(answer);
+            answer = nobody(function, types);
+        }
+    }
+    Py_XDECREF(given);
+    Py_XDECREF(types);
+    Py_XDECREF(args);
+    return answer;
+}
+
+static PyObject *with_self(PyObject *self, PyObject *args, PyObject *one)
+{
+    PyObject *head = one ? PyTuple_Pack(2, self, one) : PyTuple_Pack(1, self);
+    PyObject *all = head && args ? PySequence_Concat(head, args) : Py_XNewRef(head);
+
+    Py_XDECREF(head);
+    return all;
+}
+
+PyObject *cr_py_ask(PyObject *self, const char *name, PyObject *args, PyObject *one,
+                    PyObject *kwargs)
+{
+    PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);
+    PyObject *answer = ask_about(function, with_self(self, args, one), kwargs);
+
+    Py_XDECREF(function);
+    return answer;
+}
+
+/* A property's function: Tensor.NAME.__get__ or __set__. */
+static PyObject *property_function(const char *name, const char *accessor)
+{
+    PyObject *descriptor = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);
+    PyObject *function = descriptor ? PyObject_GetAttrString(descriptor, accessor) : NULL;
+
+    Py_XDECREF(descriptor);
+    return function;
+}
+
+/* Both get the property as it was before it asked. */
+static PyObject *asking_get(PyObject *self, void *before)
+{
+    const PyGetSetDef *p = before;
+
+    if (CR_LIKELY(!cr_py_asks(self)))
+        return p->get(self, p->closure);
+    PyObject *function = property_function(p->name, "__get__");
+    PyObject *answer = ask_about(function, with_self(self, NULL, NULL), NULL);
+    Py_XDECREF(function);
+    return answer;
+}
+
+static int asking_set(PyObject *self, PyObject *value, void *before)
+{
+    const PyGetSetDef *p = before;
+
+    if (CR_LIKELY(!value || !cr_py_asks(self)))
+        return p->set(self, value, p->closure);
+    PyObject *function = property_function(p->name, "__set__");
+    PyObject *answer = ask_about(function, with_self(self, NULL, value), NULL);
+    Py_XDECREF(function);
+    Py_XDECREF(answer);
+    return answer ? 0 : -1;
+}
+
+void cr_py_ask_properties(PyGetSetDef *list)
+{
+    static PyGetSetDef before[64];
+
+    for (size_t i = 0; list[i].name; i++) {
+        CR_ASSERT(i < CR_LEN(before));
+        if (*list[i].name == '_')
+            continue;
+        before[i] = list[i];
+        list[i].get = asking_get;
+        list[i].set = before[i].set ? asking_set : NULL;
+        list[i].closure = &before[i];
+    }
+}
+
 /* _ask_mode(function, types, args, kwargs); NotImplemented when no mode is active. */
 static PyObject *ask_mode_from_python(PyObject *m, PyObject *args)
 {

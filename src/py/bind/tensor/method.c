@@ -689,62 +689,43 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
     return out;
 }
 
+/* A method asks a handler, if there is one, before it runs. */
+#define CR_METHOD_NONE(name, function, doc)                                                    \
+    static PyObject *asking_##name(PyObject *self, PyObject *x)                                \
+    {                                                                                          \
+        return CR_UNLIKELY(cr_py_asks(self)) ? cr_py_ask(self, #name, NULL, NULL, NULL)        \
+                                             : function(self, x);                              \
+    }
+#define CR_METHOD_ONE(name, function, doc)                                                     \
+    static PyObject *asking_##name(PyObject *self, PyObject *x)                                \
+    {                                                                                          \
+        return CR_UNLIKELY(cr_py_asks(self)) ? cr_py_ask(self, #name, NULL, x, NULL)           \
+                                             : function(self, x);                              \
+    }
+#define CR_METHOD_KEYWORDS(name, function, doc)                                                \
+    static PyObject *asking_##name(PyObject *self, PyObject *args, PyObject *kwargs)           \
+    {                                                                                          \
+        return CR_UNLIKELY(cr_py_asks(self)) ? cr_py_ask(self, #name, args, NULL, kwargs)      \
+                                             : function(self, args, kwargs);                   \
+    }
+#include "py/bind/tensor/methods.def"
+#undef CR_METHOD_NONE
+#undef CR_METHOD_ONE
+#undef CR_METHOD_KEYWORDS
+
 PyMethodDef cr_py_methods[] = {
-    {"size", KEYWORDS(tensor_size), "The sizes, or the size of one dimension."},
-    {"stride", KEYWORDS(tensor_stride),
-     "The distance between consecutive indices in elements, for each dimension."},
-    {"dim", tensor_dim, METH_NOARGS, "The number of dimensions."},
-    {"ndimension", tensor_dim, METH_NOARGS, "The number of dimensions."},
-    {"numel", tensor_numel, METH_NOARGS, "The number of elements."},
-    {"nelement", tensor_numel, METH_NOARGS, "The number of elements."},
-    {"element_size", tensor_element_size, METH_NOARGS, "Bytes of one element."},
-    {"storage_offset", tensor_storage_offset, METH_NOARGS,
-     "Number of elements of the storage before the first element."},
-    {"data_ptr", tensor_data_ptr, METH_NOARGS, "The address of the first element."},
-    {"is_contiguous", KEYWORDS(tensor_is_contiguous),
-     "True when the elements are contiguous in index order."},
-    {"is_same_size", tensor_is_same_size, METH_O, NULL},
-    {"is_floating_point", tensor_is_floating_point, METH_NOARGS, NULL},
-    {"is_complex", tensor_is_complex, METH_NOARGS, NULL},
-    {"is_signed", tensor_is_signed, METH_NOARGS, NULL},
-    {"is_inference", tensor_is_inference, METH_NOARGS, NULL},
-    {"is_shared", tensor_no, METH_NOARGS, NULL},
-    {"is_conj", tensor_is_conj, METH_NOARGS,
-     "True when the elements are the conjugates of the stored numbers."},
-    {"is_neg", tensor_is_neg, METH_NOARGS,
-     "True when the elements are the negatives of the stored numbers."},
+#define CR_METHOD_NONE(name, function, doc)     {#name, asking_##name, METH_NOARGS, doc},
+#define CR_METHOD_ONE(name, function, doc)      {#name, asking_##name, METH_O, doc},
+#define CR_METHOD_KEYWORDS(name, function, doc) {#name, KEYWORDS(asking_##name), doc},
+#include "py/bind/tensor/methods.def"
+#undef CR_METHOD_NONE
+#undef CR_METHOD_ONE
+#undef CR_METHOD_KEYWORDS
     {"_is_view", tensor_is_view, METH_NOARGS, NULL},
-    {"get_device", tensor_get_device, METH_NOARGS, "The device's index, -1 for the CPU."},
-    {"untyped_storage", tensor_untyped_storage, METH_NOARGS, "The tensor's storage."},
     {"__reversed__", tensor_reversed, METH_NOARGS, NULL},
-    {"requires_grad_", KEYWORDS(tensor_requires_grad), "Sets requires_grad and returns self."},
-    {"retain_grad", tensor_retain_grad, METH_NOARGS,
-     "Makes backward set .grad of this tensor."},
-    {"detach", tensor_detach, METH_NOARGS, "A tensor over the same memory, without history."},
-    {"detach_", tensor_detach_inplace, METH_NOARGS, "Removes the history."},
-    {"to", KEYWORDS(tensor_to),
-     "Converts to a dtype or device; returns self when nothing changes."},
-    {"cpu", KEYWORDS(tensor_cpu),
-     "Copies the tensor to the CPU; returns self when it is there."},
-    {"cuda", KEYWORDS(tensor_cuda), "Copies the tensor to a CUDA device."},
-    {"type_as", tensor_type_as, METH_O, "Converts to the dtype and device of another tensor."},
-    {"half", KEYWORDS(tensor_half), NULL},
-    {"bfloat16", KEYWORDS(tensor_bfloat16), NULL},
-    {"float", KEYWORDS(tensor_float), NULL},
-    {"double", KEYWORDS(tensor_double), NULL},
-    {"byte", KEYWORDS(tensor_byte), NULL},
-    {"char", KEYWORDS(tensor_char), NULL},
-    {"short", KEYWORDS(tensor_short), NULL},
-    {"int", KEYWORDS(tensor_int), NULL},
-    {"long", KEYWORDS(tensor_long), NULL},
-    {"bool", KEYWORDS(tensor_bool), NULL},
-    {"cfloat", KEYWORDS(tensor_cfloat), NULL},
-    {"cdouble", KEYWORDS(tensor_cdouble), NULL},
-    {"chalf", KEYWORDS(tensor_chalf), NULL},
     {"_make_subclass", KEYWORDS(make_subclass) | METH_STATIC, NULL},
     {"_swap_tensor", swap_tensor, METH_O, NULL},
     {"as_subclass", as_subclass, METH_O, "The same tensor as an object of a subclass."},
-    {"set_", KEYWORDS(tensor_set), "Replaces the storage, sizes and strides."},
     {0}};
 
 const PyType_Slot cr_py_method_slots[] = {{Py_tp_iter, (void *)tensor_iter}, {0, NULL}};

@@ -323,6 +323,7 @@ int cr_py_tensor_start(PyObject *m)
     PyType_Slot slots[MAX_SLOTS] = {0};
     int slot_count = 0, method_count = 0;
 
+    cr_py_ask_properties(cr_py_properties);
     add_methods(methods, &method_count, cr_py_methods);
     add_methods(methods, &method_count, cr_py_convert_methods);
     add_methods(methods, &method_count, cr_py_numpy_methods);
