@@ -150,7 +150,7 @@ static cr_derivative_plan *plan_make(const cr_op *op)
         p->count++;
     }
     p->list_result = op->result_count && op->result[0].type == CR_T_TENSORS;
-    p->views = cr_op_may_view(op);
+    p->views = cr_op_may_view(op) && !op->result[0].constant;
     p->no_history = strstr(op->text.tags, "no_history") != NULL;
     p->written = written_param(op);
     for (uint32_t wanted = 0; wanted < CR_READS; wanted++)

@@ -427,8 +427,8 @@ static cr_status record_stage(const cr_op *op, const cr_value *arg, cr_value *re
         return stage_inplace(op, p, arg, result, wanted, w);
     if (CR_LIKELY(wanted))
         return record_operation(op, p, arg, result, wanted);
-    if (op->does == CR_DOES_MAP && !op->differentiable && value_requires(&arg[0]) &&
-        cr_is_inexact(arg[0].t))
+    if (op->does == CR_DOES_MAP && !op->differentiable && !op->result[0].constant &&
+        value_requires(&arg[0]) && cr_is_inexact(arg[0].t))
         return record_map(op, p, arg, result);
     return pass(op, p, arg, result);
 }

@@ -257,7 +257,7 @@ def test_traces_take_containers_of_tensors():
     with pytest.raises(RuntimeError, match="Encountering a dict at the output"):
         torch.jit.trace(lambda x: {"a": x}, (x,))
     assert torch.equal(torch.jit.trace(lambda x: {"a": x + 1}, (x,), strict=False)(y)["a"], y + 1)
-    with pytest.raises(RuntimeError, match="Type 'int' cannot be traced"):
+    with pytest.raises(RuntimeError, match=r"Type 'Tuple\[Tensor, int\]' cannot be traced"):
         torch.jit.trace(lambda x, n: x * n, (x, 3))
 
 

@@ -156,16 +156,6 @@ def test_a_trace_refuses_tensors_that_it_did_not_record():
         torch.jit.trace(lambda x: torch.gradient(x)[0] + x, torch.ones(4))
 
 
-@torch.jit.script
-def nested(x):
-    return {"a": x + 1}
-
-
-def test_a_trace_refuses_nested_results_of_compiled_code():
-    with pytest.raises(RuntimeError, match="Tracer cannot record"):
-        torch.jit.trace(lambda x: nested(x)["a"] * 2, torch.ones(2))
-
-
 class Counts(nn.Module):
     def __init__(self, fails=False):
         super().__init__()

@@ -2,6 +2,7 @@
 import io
 import os
 import warnings
+from typing import Dict, List
 
 import pytest
 
@@ -168,8 +169,87 @@ def test_compiled_code_inside_a_trace_keeps_its_branches():
 def test_inputs_without_tensors_are_refused():
     with pytest.raises(RuntimeError, match="Only Tensors"):
         torch.jit.trace(lambda x, n: x * n, (torch.ones(2), 3))
-    with pytest.raises(NotImplementedError, match="forward"):
-        torch.jit.trace_module(nn.Linear(2, 2), {"other": torch.ones(2)})
+    with pytest.raises(RuntimeError, match="List trace inputs must have elements"):
+        torch.jit.trace(lambda xs: xs, ([],))
+    with pytest.raises(RuntimeError, match="consistent element type. Found Tensor and Tuple"):
+        torch.jit.trace(lambda xs: xs, ([torch.ones(2), (torch.ones(2),)],))
+
+
+# What a trace must compute for other sizes and dtypes than those of its example.
+FOLLOWS = [
+    lambda x: x.view(x.size(0) * x.size(1)), lambda x: x.reshape(x.shape[1], -1), lambda x: torch.zeros(x.shape) + x,
+    lambda x: x.new_ones(x.size(0), 2), lambda x: torch.arange(x.shape[0]), lambda x: x[:x.size(0) - 1], lambda x: x.numel(),
+    lambda x: x.view(x.size()), lambda x: torch.full(x.shape, 2.0), lambda x: x.expand(3, *x.shape), lambda x: x.shape[-1] + 1,
+    lambda x: x.view(*x.shape[:-1], x.size(-1)), lambda x: x / x.size(0), lambda x: x.sum() * x.nelement(),
+    lambda x: x.double(), lambda x: x.to(torch.float64), lambda x: x.to(x),
+    lambda x: x.to(device="cpu", dtype=torch.float16), lambda x: x.float().mean(), lambda x: x.type(torch.int64),
+    lambda x: x.detach() * 2, lambda x: x.data + 1, lambda x: x.T @ x, lambda x: x.mT, lambda x: x.type_as(x) + 1,
+    lambda x: F.max_pool2d(x[None], 2), lambda x: x.float().cpu() + 1, lambda x: x.float().to("cpu"), lambda x: torch.einsum("ij,ij->j", x, x),
+]
+
+
+@pytest.mark.parametrize("number", range(len(FOLLOWS)))
+def test_sizes_and_conversions_of_a_trace_are_those_of_the_call(number):
+    f = FOLLOWS[number]
+    traced = torch.jit.trace(f, example(4, 6))
+    for x in (example(4, 6), example(6, 4), example(2, 8).double()):
+        want, got = f(x), traced(x)
+        want = torch.as_tensor(want)
+        assert got.dtype == want.dtype and torch.equal(got, want) and got.requires_grad == want.requires_grad
+
+
+def test_a_trace_detaches():
+    w = torch.ones(2, requires_grad=True)
+    traced = torch.jit.trace(lambda w: w.detach() * 2, torch.ones(2))
+    assert not traced(w).requires_grad and not torch.ops.aten.detach(w).requires_grad
+    with pytest.raises(RuntimeError, match="Cannot insert a Tensor that requires grad as a constant"):
+        torch.jit.trace(lambda x: x + w, torch.ones(2))
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.step = nn.Linear(2, 2), 3
+
+    def forward(self, x):
+        return self.inner(x)
+
+    def scaled(self, x):
+        return x * self.inner.weight
+
+    @torch.jit.export
+    def next(self, n: int):
+        return n + self.step
+
+
+def test_several_methods_of_a_module_are_traced_and_exported_ones_compiled():
+    m = Two()
+    traced = torch.jit.trace_module(m, {"forward": example(3, 2), "scaled": example(2, 2)},
+                                    check_inputs=[{"forward": example(5, 2), "scaled": example(1, 2)}])
+    loaded = torch.jit.load(io.BytesIO(traced.save_to_buffer()))
+    for made in (traced, loaded):
+        x = example(4, 2)
+        assert torch.equal(made(x), m(x)) and torch.equal(made.scaled(x[:2]), m.scaled(x[:2])) and made.next(4) == 7
+    assert torch.equal(torch.jit.trace(m.forward, example(3, 2))(x), m(x))
+    with pytest.raises(AttributeError, match="trace doesn't support compiling individual module's functions"):
+        torch.jit.trace(m.scaled, example(2, 2))
+
+
+def test_traces_that_differ_for_further_inputs_are_refused():
+    with warnings.catch_warnings(), pytest.raises(torch.jit.TracingCheckError, match="Graphs differed across invocations"):
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        torch.jit.trace(lambda x: sum(x * i for i in range(x.size(0))), example(3), check_inputs=[example(4)])
+
+
+def test_containers_of_compiled_functions_are_taken_apart():
+    nested = torch.jit.script(scripted_nested)
+    traced = torch.jit.trace(lambda x: (lambda r: r["a"][0] + r["b"][1])(nested({"x": [x]})), example(2))
+    assert torch.equal(traced(torch.ones(2)), torch.tensor([5.0, 5.0]))
+
+
+def scripted_nested(d: Dict[str, List[torch.Tensor]]):
+    x = d["x"][0]
+    return {"a": (x, x), "b": (x, x * 4)}
 
 
 class Trained(nn.Module):

@@ -128,31 +128,36 @@ def trace(func, example_inputs=None, optimize=None, check_trace=True, check_inpu
           _compilation_unit=None, example_kwarg_inputs=None, _store_inputs=True):
     """Compiles what a function or module computes for example inputs.
 
-    Values that Python reads from tensors become constants, with a TracerWarning.  Sizes are
-    constants.  Inputs are tensors, and lists, tuples and dicts of them.  A dict is only returned with strict=False.
+    Values that Python reads from tensors become constants, with a TracerWarning.  Sizes are tensors, and operators that take
+    them as numbers compute with those of each call.  Inputs are tensors, and lists, tuples and dicts of them.  A dict is only
+    returned with strict=False.  `check_inputs` are further inputs for which the trace must be the same.
     """
     from ._trace import trace as record
     _deprecate("trace", _COMPILE_OR_EXPORT)
-    inputs = (example_inputs,) if not _builtin_isinstance(example_inputs, (tuple, list)) else tuple(example_inputs)
-    if example_inputs is None:
-        inputs = ()
-    return record(func, inputs, dict(example_kwarg_inputs or {}), check_trace, check_tolerance, strict)
+    checks = [(_inputs_of(check), {}) for check in check_inputs or ()] if check_trace else None
+    return record(func, _inputs_of(example_inputs), dict(example_kwarg_inputs or {}), checks, check_tolerance, strict)
+
+
+def _inputs_of(x):
+    """Example inputs as a tuple: one that is no tuple or list stands alone."""
+    return () if x is None else tuple(x) if _builtin_isinstance(x, (tuple, list)) else (x,)
 
 
 def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None,
                  check_tolerance=1e-5, strict=True, _force_outplace=False, _module_class=None,
                  _compilation_unit=None, example_inputs_is_kwarg=False, _store_inputs=True):
-    """Traces the method `forward` of a module: inputs is {"forward": example inputs}."""
+    """Traces methods of a module: inputs is {"forward": example inputs, "other": example inputs}."""
+    from ._trace import trace_methods
     _deprecate("trace_method", _COMPILE_OR_EXPORT)
-    if set(inputs) != {"forward"}:
-        raise NotImplementedError("torch.jit.trace_module traces the method 'forward' only; got "
-                                  f"{sorted(inputs)}")
-    from ._trace import trace as record
-    given = inputs["forward"]
-    if example_inputs_is_kwarg:
-        return record(mod, (), dict(given), check_trace, check_tolerance, strict)
-    given = given if _builtin_isinstance(given, (tuple, list)) else (given,)
-    return record(mod, tuple(given), {}, check_trace, check_tolerance, strict)
+    if not _builtin_isinstance(mod, Module):
+        raise AttributeError("expected torch.nn.Module as the first argument")
+    if not _builtin_isinstance(inputs, dict):
+        raise AttributeError("expected a dictionary of (method_name, input) pairs")
+
+    def calls(given):
+        return {name: ((), dict(x)) if example_inputs_is_kwarg else (_inputs_of(x), {}) for name, x in given.items()}
+    checks = [calls(check) for check in check_inputs or ()] if check_trace else None
+    return trace_methods(mod, calls(inputs), checks, check_tolerance, strict)
 
 
 def script_method(fn):

@@ -332,7 +332,7 @@ class _Reader:
         raise RuntimeError("expected the results at the end of a graph's block")
 
     def node(self, line, block):
-        left, _, right = line.partition(" = ") if line.startswith("%") else ("", "", line)
+        left, _, right = line.partition(" = ") if line.startswith("%") else ("", "", line.removeprefix("= "))
         found = _KIND.match(right)
         if found is None:
             raise RuntimeError(f"expected an operator in {line!r}")

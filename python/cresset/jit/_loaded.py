@@ -105,6 +105,8 @@ class ScriptModule(Module, metaclass=_CompilesItself):
             else:
                 made["_plain"].add(name)
         made["_method_names"] = frozenset(object.methods())
+        if "forward" in made["_method_names"]:
+            made["forward"] = LoadedMethod(object, "forward")
         for name in object.hooks(True):
             self.register_forward_pre_hook(_pre_hook(object, name))
         for name in object.hooks(False):
@@ -207,6 +209,9 @@ class ScriptModule(Module, metaclass=_CompilesItself):
 
     def __bool__(self):
         return True
+
+    def __copy__(self):
+        return LoadedModule(self._c.copy())
 
     def __deepcopy__(self, memo):
         copied = LoadedModule(_C._script_load(self.save_to_buffer())[0])

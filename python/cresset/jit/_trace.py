@@ -47,15 +47,6 @@ class _Value:
         self.kind = kind  # of a parameter that is no tensor: its type's text
 
 
-def _results(name, result):
-    """The tensors of a call's result, in order; refuses those inside of further containers."""
-    items = result if isinstance(result, (list, tuple)) else [result]
-    tensors = [t for t in items if isinstance(t, cresset.Tensor)]
-    if len(tensors) != len(_flatten(result)):
-        raise RuntimeError(f"Tracer cannot record '{name}': its result has tensors inside of nested containers")
-    return tensors
-
-
 class _Call:
     """An operator's call: parts of its text, of which values are operands; and its results."""
 
@@ -87,7 +78,8 @@ class Recorder(TorchFunctionMode):
 
     def __init__(self, module):
         self.top = self.frame = _Frame(module, None)
-        self.values, self.kept, self.constants = {}, [], {}
+        self.values, self.kept, self.constants, self.scripted = {}, [], {}, {}
+        self.quiet = False  # tensors become numbers without a warning
         if module is not None:
             for table in (module.named_parameters, module.named_buffers):
                 for path, t in table(remove_duplicate=False):
@@ -101,6 +93,9 @@ class Recorder(TorchFunctionMode):
     def value(self, tensor):
         found = self.values.get(id(tensor))
         if found is None:
+            if tensor.requires_grad:
+                raise RuntimeError("Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter "
+                                   f"or input, or detaching the gradient\nTensor:\n{tensor}")
             name = f"_constant{len(self.constants)}"
             self.constants[name] = tensor.detach()
             found = self.bind(tensor, _Value(None, constant=name))
@@ -108,15 +103,16 @@ class Recorder(TorchFunctionMode):
 
     # --- calls ---
 
-    def parts(self, x):
-        """The text of an argument, with values in it."""
+    def parts(self, x, exact=False):
+        """The text of an argument, with values in it.  `exact`: tuples and dicts are no lists."""
         if isinstance(x, cresset.Tensor):
             return [self.value(x)]
+        if isinstance(x, dict) and exact:
+            return _listed("{", "}", [[repr(k) + ": ", *self.parts(v, exact)] for k, v in x.items()])
         if isinstance(x, (list, tuple)):
-            out = ["["]
-            for i, item in enumerate(x):
-                out += ([", "] if i else []) + self.parts(item)
-            return out + ["]"]
+            items = [self.parts(item, exact) for item in x]
+            return _listed("(", ",)" if len(x) == 1 else ")", items) if exact and isinstance(x, tuple) else \
+                _listed("[", "]", items)
         if isinstance(x, cresset.device):
             return [f'torch.device("{x}")']
         if isinstance(x, (cresset.dtype, cresset.layout, cresset.memory_format)):
@@ -125,40 +121,95 @@ class Recorder(TorchFunctionMode):
             return [repr(x)]
         raise RuntimeError(f"Tracer cannot record an argument of type '{type(x).__name__}'")
 
+    def number(self, tensor):
+        """The text of a tensor where a number is wanted, and the number."""
+        kind = "bool" if tensor.dtype == cresset.bool else "float" if tensor.is_floating_point() else "int"
+        self.quiet = True
+        try:
+            return [kind + "(", self.value(tensor), ")"], tensor.item()
+        finally:
+            self.quiet = False
+
+    def argument(self, x, kinds):
+        """The text of an argument of which a parameter has one of these types, and the value to call with."""
+        if isinstance(x, cresset.Tensor):
+            return (self.parts(x), x) if not kinds or any("Tensor" in k for k in kinds) else self.number(x)
+        if isinstance(x, (list, tuple)) and any(isinstance(item, cresset.Tensor) for item in x):
+            if kinds and not any("Tensor" in k for k in kinds):
+                pairs = [self.number(item) if isinstance(item, cresset.Tensor) else (self.parts(item), item) for item in x]
+                return _listed("[", "]", [text for text, _ in pairs]), [value for _, value in pairs]
+        plain = {k.removeprefix("Optional[").removesuffix("]") if k.startswith("Optional[") else k for k in kinds}
+        if x in ([], ()) and plain:
+            return [f"annotate({min(plain)}, [])"], x
+        if plain == {"float"} and isinstance(x, int):
+            return [repr(float(x))], x
+        if plain == {"List[float]"} and isinstance(x, (list, tuple)):
+            return [repr([float(v) for v in x])], x
+        return self.parts(x), x
+
     def index_parts(self, index):
-        items = index if isinstance(index, tuple) else (index,)
-        out = []
-        for i, item in enumerate(items):
-            out += [", "] if i else []
+        """The text of an index, and the index to use."""
+        items, texts, values = index if isinstance(index, tuple) else (index,), [], []
+        for item in items:
             if isinstance(item, slice):
-                for k, bound in enumerate((item.start, item.stop, item.step)):
-                    if k < 2 or bound is not None:
-                        out += ([":"] if k else []) + ([] if bound is None else self.parts(bound))
+                bounds = [(None, None) if b is None else self.argument(b, ("int",)) for b in (item.start, item.stop, item.step)]
+                text = [*(bounds[0][0] or []), ":", *(bounds[1][0] or [])]
+                texts.append(text + ([":", *bounds[2][0]] if bounds[2][0] else []))
+                values.append(slice(*(value for _, value in bounds)))
             else:
-                out += ["..."] if item is Ellipsis else self.parts(item)
-        return out
+                texts.append(["..."] if item is Ellipsis else self.parts(item))
+                values.append(item)
+        return _listed("", "", texts), tuple(values) if isinstance(index, tuple) else values[0]
 
     def call_parts(self, name, args, kwargs):
-        out = [f"ops.aten.{name}("]
-        for i, x in enumerate(args):
-            out += ([", "] if i else []) + self.parts(x)
-        for i, (key, x) in enumerate(kwargs.items()):
-            out += ([", "] if i or args else []) + [f"{key}="] + self.parts(x)
-        return out + [")"]
+        """The text of an operator's call, and the arguments to call with."""
+        schemas = _C._script_parameters(f"aten::{name}")
+        texts, given, named = [], [], {}
+        for i, x in enumerate(_gathered(args, schemas)):
+            text, value = self.argument(x, {p[i][1] for p in schemas if i < len(p)})
+            texts.append(text)
+            given.append(value)
+        for key, x in kwargs.items():
+            text, named[key] = self.argument(x, {p[1] for params in schemas for p in params if p[0] == key})
+            texts += [] if key == "out" else [[f"{key}=", *text]]
+        return _listed(f"ops.aten.{name}(", ")", texts), given, named
 
-    def record(self, name, parts, result, effect=False):
-        several = isinstance(result, (list, tuple))
-        tensors = _results(name, result)
-        if not tensors and not effect:
-            return
-        call = _Call(parts, [], several, effect)
-        self.frame.items.append(call)
-        for t in tensors:
-            call.results.append(self.bind(t, _Value(self.frame)))
+    def bind_items(self, value, x, add):
+        """Knows the tensors inside of a container by the text that reads them."""
+        items = x.items() if isinstance(x, dict) else enumerate(x)
+        for key, item in items:
+            text = [value, f"[{key!r}]"]
+            if isinstance(item, cresset.Tensor):
+                add(_Call(text, [self.bind(item, _Value(self.frame))]))
+            elif _flatten(item):
+                inner = _Value(self.frame)
+                add(_Call(text, [inner]))
+                self.bind_items(inner, item, add)
+
+    def results(self, result, add):
+        """The values of a call's results, and whether they are several; `add` gets calls that read items."""
+        if isinstance(result, (list, tuple)) and all(isinstance(t, cresset.Tensor) for t in result) and result:
+            return [self.bind(t, _Value(self.frame)) for t in result], True
+        if isinstance(result, cresset.Tensor):
+            return [self.bind(result, _Value(self.frame))], False
+        if not _flatten(result):
+            return [], False
+        whole = _Value(self.frame)
+        self.bind_items(whole, result, add)
+        return [whole], False
+
+    def record(self, parts, result, effect=False):
+        later = []
+        values, several = self.results(result, later.append)
+        if values or effect:
+            self.frame.items += [_Call(parts, values, several, effect), *later]
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        import sys
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        if name == "__get__":
+            return self.property(func, args[0], sys._getframe(1))
         wrapped = getattr(func, "__wrapped__", None)
         if wrapped is not None and not self.is_operator(func, name):
             with self:
@@ -166,37 +217,94 @@ class Recorder(TorchFunctionMode):
         if name == "tensor":
             note("tensor")
             return func(*args, **kwargs)
+        if name in ("size", "numel", "nelement"):
+            return self.sizes(func, name, args, kwargs, sys._getframe(1))
         return self.operator(func, name, args, kwargs)
 
     def is_operator(self, func, name):
         return type(func).__name__ in ("function", "method") and _C._script_has_operator(f"aten::{name}")
 
+    # --- sizes: tensors, except where the package asks ---
+
+    def size_of(self, x, text):
+        """A tensor that holds a number of the trace: the size of a dim, or the number of elements."""
+        made = cresset.full((), x, dtype=cresset.int64)
+        self.frame.items.append(_Call(["ops.prim.NumToTensor(", *text, ")"], [self.bind(made, _Value(self.frame))]))
+        return made
+
+    def sizes(self, func, name, args, kwargs, caller):
+        answer = func(*args, **kwargs)
+        if _frontend.ours(caller.f_globals.get("__name__")):
+            return answer
+        x = self.value(args[0])
+        if name != "size":
+            return self.size_of(answer, ["ops.aten.numel(", x, ")"])
+        if isinstance(answer, int):
+            dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+            return self.size_of(answer, ["ops.aten.size(", x, ", ", *self.argument(dim, ("int",))[0], ")"])
+        made = [self.size_of(n, ["ops.aten.size(", x, f", {i})"]) for i, n in enumerate(answer)]
+        return cresset.Size() + tuple(made)
+
+    def property(self, func, x, caller):
+        """Attributes of tensors: sizes, views and facts."""
+        name = func.__self__.__name__
+        if name == "shape":
+            return self.sizes(func, "size", (x,), {}, caller)
+        result = func(x)
+        if isinstance(result, cresset.Tensor) and name not in ("grad", "_base"):
+            operator = next((n for n in (_VIEWS.get(name), f"numpy_{name}", name)
+                             if n and _C._script_has_operator(f"aten::{n}")), None)
+            if operator is not None:
+                self.record([f"ops.aten.{operator}(", self.value(x), ")"], result)
+        return result
+
+    # --- operators ---
+
+    def conversion(self, func, name, args, kwargs):
+        """x.to(...), x.float(), x.cpu()."""
+        x, result = args[0], func(*args, **kwargs)
+        if result is x and self.value(x).frame is None:
+            return result  # a parameter or a constant stays one
+        dtype = "torch." + str(result.dtype).rpartition(".")[2]
+        other = next((a for a in (*args[1:], *kwargs.values()) if isinstance(a, cresset.Tensor)), None)
+        places = [a for a in (*args[1:], *kwargs.values()) if isinstance(a, (str, cresset.device))]
+        if other is not None:
+            target = [self.value(other)]
+        else:
+            target = [f'torch.device("{result.device}"), {dtype}' if places or name in ("cpu", "cuda") else dtype]
+        named = [[f"{k}=", *self.parts(v)] for k, v in kwargs.items() if k in ("non_blocking", "copy", "memory_format")]
+        self.record(_listed("ops.aten.to(", ")", [[self.value(x)], target, *named]), result)
+        return result
+
     def operator(self, func, name, args, kwargs):
+        if name in _CONVERSIONS:
+            return self.conversion(func, name, args, kwargs)
         if name == "__getitem__":
-            parts = [self.value(args[0]), "[", *self.index_parts(args[1]), "]"]
-            result = func(*args)
-            self.record(name, parts, result)
+            text, index = self.index_parts(args[1])
+            parts = [self.value(args[0]), "[", *text, "]"]
+            result = func(args[0], index)
+            self.record(parts, result)
             return result
         if name == "__setitem__":
-            parts = [self.value(args[0]), "[", *self.index_parts(args[1]), "] = ", *self.parts(args[2])]
-            result = func(*args)
+            text, index = self.index_parts(args[1])
+            parts = [self.value(args[0]), "[", *text, "] = ", *self.parts(args[2])]
+            result = func(args[0], index, args[2])
             self.frame.items.append(_Call(parts, [], effect=True))
             return result
-        known = _C._script_has_operator(f"aten::{name}")
-        cast = _CASTS.get(name)
-        parts = None
-        if cast is not None and args:
-            parts = self.call_parts("to", (args[0], cast), {})
-        elif known:
-            given = [a for a in args]
-            if len(given) > 1 and name in _VARIADIC and isinstance(given[1], int):
-                given = [given[0], list(given[1:])]
-            parts = self.call_parts(name, given, {k: v for k, v in kwargs.items() if k != "out"})
+        if name == "detach_":
+            parts = ["ops.aten.detach(", self.value(args[0]), ")"]
+            result = func(*args)
+            self.record(parts, result)
+            return result
+        if not _C._script_has_operator(f"aten::{name}"):
+            result = func(*args, **kwargs)
+            if _flatten(result) and name != "requires_grad_":
+                raise RuntimeError(f"Tracer cannot record '{name}': TorchScript has no such operator")
+            return result
+        parts, args, kwargs = self.call_parts(name, args, kwargs)
         result = func(*args, **kwargs)
-        if parts is not None:
-            self.record(name, parts, result, effect=name.endswith("_") and not name.startswith("__"))
-        elif _flatten(result):
-            raise RuntimeError(f"Tracer cannot record '{name}': TorchScript has no such operator")
+        if _flatten(result):
+            self.record(parts, result, effect=name.endswith("_") and not name.startswith("__"))
         return result
 
     # --- modules ---
@@ -204,7 +312,7 @@ class Recorder(TorchFunctionMode):
     def enter(self, module, args):
         frame = _Frame(module, self.frame)
         if isinstance(module, cresset.jit.ScriptModule):
-            frame.arguments = [self.parts(a) for a in args]
+            frame.arguments = [self.parts(a, exact=True) for a in args]
         self.frame.items.append(frame)
         self.frame = frame
 
@@ -212,32 +320,43 @@ class Recorder(TorchFunctionMode):
         frame = self.frame
         self.frame = frame.parent
         if frame.arguments is not None:
-            frame.several = isinstance(result, (list, tuple))
-            for t in _results(type(module).__name__, result):
-                frame.results.append(self.bind(t, _Value(frame)))
+            frame.results, frame.several = self.results(result, self.frame.items.append)
 
     def script_call(self, function, args, kwargs, result):
-        self.scripted = getattr(self, "scripted", {})
         name = f"_function{len(self.scripted)}"
         self.scripted[name] = function
-        parts = [f"{name}("]
-        for x in args:
-            parts += [*self.parts(x), ", "]
-        for key, x in kwargs.items():
-            parts += [f"{key}=", *self.parts(x), ", "]
-        self.record(getattr(function, "name", name), [*parts, ")"], result, effect=True)
+        texts = [self.parts(x, exact=True) for x in args]
+        texts += [[f"{key}=", *self.parts(x, exact=True)] for key, x in kwargs.items()]
+        self.record(_listed(f"{name}(", ")", texts), result, effect=True)
 
 
-_CASTS = {"float": cresset.float32, "double": cresset.float64, "half": cresset.float16, "long": cresset.int64,
-          "int": cresset.int32, "short": cresset.int16, "char": cresset.int8, "byte": cresset.uint8, "bool": cresset.bool,
-          "bfloat16": cresset.bfloat16}
-_VARIADIC = {"view", "reshape", "permute", "expand", "repeat", "flip", "tile", "new_zeros", "new_ones", "new_empty"}
+_CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
+                "cfloat", "cdouble", "chalf"}
+_VIEWS = {"data": "detach", "H": "matrix_H"}
+
+
+def _listed(start, end, texts):
+    """Parts of texts, with commas between them."""
+    out = [start]
+    for i, text in enumerate(texts):
+        out += ([", "] if i else []) + text
+    return out + [end]
+
+
+def _gathered(args, schemas):
+    """Arguments in which what is given one by one is a list: view(2, 3), einsum("ij,jk", x, y)."""
+    for i, x in enumerate(args):
+        kinds = {p[i][1] + "!" * bool(p[i][2]) for p in schemas if i < len(p) and p[i][3] and p[i][0] != "dtype"}
+        if (kinds == {"List[int]"} and isinstance(x, (int, cresset.Tensor))) or \
+                (kinds == {"List[Tensor]"} and isinstance(x, cresset.Tensor)):
+            return [*args[:i], list(args[i:])]
+    return args
 
 
 def note(kind):
     """Warns of a use of a tensor that a trace cannot record."""
     recorder = recording()
-    if recorder is None:
+    if recorder is None or recorder.quiet:
         return
     frame, depth = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").startswith("cresset."):
@@ -458,16 +577,37 @@ def _getattrs(path):
     return text
 
 
-def _returned(x, recorder, read):
+_STRICT = (" might cause the trace to be incorrect, this is only valid if the container structure does not change based on the "
+           "module's inputs. Consider using a constant container instead (e.g. for `list`, use a `tuple` instead. for `dict`, "
+           "use a `NamedTuple` instead). If you absolutely need this and know the side effects, pass strict=False to trace() "
+           "to allow this behavior.")
+
+
+def _is_tensors(x):
+    return isinstance(x, cresset.Tensor) or (isinstance(x, tuple) and all(isinstance(v, cresset.Tensor) for v in x))
+
+
+def _returned(x, recorder, read, strict):
+    """The text of a result."""
     if isinstance(x, cresset.Tensor):
         return read(recorder.value(x))
     if isinstance(x, tuple):
-        inner = ", ".join(_returned(v, recorder, read) for v in x)
+        inner = ", ".join(_returned(v, recorder, read, strict) for v in x)
         return f"({inner}{',' if len(x) == 1 else ''})"
-    if isinstance(x, list):
-        return f"[{', '.join(_returned(v, recorder, read) for v in x)}]"
+    if isinstance(x, list) and all(isinstance(v, cresset.Tensor) for v in x):
+        if strict:
+            warnings.warn("Encountering a list at the output of the tracer" + _STRICT, cresset.jit.TracerWarning, stacklevel=8)
+        return f"[{', '.join(_returned(v, recorder, read, strict) for v in x)}]"
     if isinstance(x, dict):
-        return "{" + ", ".join(f"{k!r}: {_returned(v, recorder, read)}" for k, v in x.items()) + "}"
+        if strict:
+            raise RuntimeError("Encountering a dict at the output of the tracer" + _STRICT)
+        if not all(isinstance(k, (str, cresset.Tensor)) and _is_tensors(v) for k, v in x.items()):
+            raise RuntimeError(f"output 0 ({x}) of traced region cannot be understood by the tracer, only outputs matching "
+                               "dict[Union[str, Tensor], Union[Tensor, Tuple[Tensor, ...]]] can be a dictionary output of a "
+                               "traced function")
+        pairs = [(repr(k) if isinstance(k, str) else read(recorder.value(k)), _returned(v, recorder, read, strict))
+                 for k, v in x.items()]
+        return "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
     raise RuntimeError("Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from traced "
                        "functions")
 
@@ -476,7 +616,7 @@ class _TraceScope:
     """What names of traced sources mean."""
 
     def __init__(self, recorder):
-        self.names = {"torch": cresset, **recorder.constants, **getattr(recorder, "scripted", {})}
+        self.names = {"torch": cresset, **recorder.constants, **recorder.scripted}
 
     def find(self, name):
         return self.names.get(name, _frontend._absent)
@@ -494,6 +634,8 @@ def _traced_object(module, made):
     for known, _, value in made:
         if known is module:
             return value
+    if module._backward_hooks:
+        raise ValueError(f"Modules that have backward hooks assigned can't be compiled: {module}")
     name = _frontend.qualified_name(type(module))
     _C._script_add_class(name, "module")
     _frontend._modules[name] = module
@@ -507,15 +649,30 @@ def _traced_object(module, made):
     _C._script_add_attribute(name, "_is_full_backward_hook", "Optional[bool]", False, False)
     values.update(training=module.training, _is_full_backward_hook=None)
     for key, child in module._modules.items():
-        if child is None:
-            _C._script_add_attribute(name, key, "NoneType", False, False)
-            values[key] = None
-        else:
+        if child is not None:
             values[key] = _traced_object(child, made)
             _C._script_add_submodule(name, key, values[key])
+    if _exports(module):
+        for key, x in vars(module).items():
+            text = None if key in values or key.startswith("_") else _recursive.infer(x)
+            if text is not None:
+                _C._script_add_attribute(name, key, text, False, False)
+                values[key] = x
     value = _C._script_new(name, values)
     made.append((module, name, value))
     return value
+
+
+def _exports(module):
+    """Names of methods that are compiled, not traced."""
+    return [name for name in _recursive._exported(module) if name != "forward"]
+
+
+def _compile_exports(made):
+    for module, cls, _ in made:
+        for name in _exports(module):
+            if f"{cls}.{name}" not in _frontend._scopes:
+                _C._script_compile(_frontend.define(_recursive._find_method(module, name), cls, name))
 
 
 def _define(recorder, cls, name, head, parameters, body):
@@ -545,7 +702,7 @@ def _compile_frames(recorder, writer, frame, classes, counts):
         _C._script_compile(_define(recorder, cls, item.method, head, parameters, body))
 
 
-# --- entry points ---
+# --- inputs ---
 
 def _names(fn, count):
     try:
@@ -574,25 +731,44 @@ class _Buffers:
                 t.copy_(old)
 
 
+def _one_type(kind, types):
+    """The type that all have; raises where they differ."""
+    for t in types:
+        if t != types[0]:
+            raise RuntimeError(f"{kind} must have consistent element type. Found {types[0]} and {t}")
+    return types[0]
+
+
 def _input_type(x):
-    """The text of an input's type; raises for inputs that are not tensors, or lists, tuples and dicts of them."""
+    """The text of an input's type; raises for lists and dicts that are empty or of several types."""
     if isinstance(x, cresset.Tensor):
         return "Tensor"
     if isinstance(x, tuple) and x:
         return f"Tuple[{', '.join(map(_input_type, x))}]"
-    if isinstance(x, list) and len({_input_type(v) for v in x}) == 1:
-        return f"List[{_input_type(x[0])}]"
-    if isinstance(x, dict) and len({_input_type(v) for v in x.values()}) == 1 and len({type(k) for k in x}) == 1:
-        key, value = next(iter(x.items()))
-        return f"Dict[{type(key).__name__}, {_input_type(value)}]"
-    raise RuntimeError(f"Type '{type(x).__name__}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and "
-                       "Tuples of Tensors can be traced")
+    if isinstance(x, list):
+        if not x:
+            raise RuntimeError("List trace inputs must have elements")
+        return f"List[{_one_type('List inputs to traced functions', [_input_type(v) for v in x])}]"
+    if isinstance(x, dict):
+        if not x:
+            raise RuntimeError("Dictionary inputs must have entries")
+        value = _one_type("Dictionary inputs to traced function", [_input_type(v) for v in x.values()])
+        return f"Dict[{_one_type('Dictionary inputs to traced function', [type(k).__name__ for k in x])}, {value}]"
+    return type(x).__name__
+
+
+def _check_input(types):
+    inner = set("".join(c if c.isalnum() else " " for c in " ".join(types)).split())
+    if inner - {"Tensor", "Tuple", "List", "Dict", "str", "int", "bool", "float"} or \
+            any(t in ("str", "int", "bool", "float") or "[int]" in t for t in types):
+        raise RuntimeError(f"Type 'Tuple[{', '.join(types)}]' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, "
+                           "and Tuples of Tensors can be traced")
 
 
 def _bind_input(recorder, x, text, parameters):
     """A copy of an input whose tensors the recorder knows by the text that reads them."""
     if isinstance(x, cresset.Tensor):
-        copy = x.view_as(x) if not x.requires_grad or not x.is_leaf else x
+        copy = x.view_as(x)
         value = recorder.bind(copy, _Value(recorder.top, text if parameters is not None else None))
         if parameters is None:
             recorder.top.items.append(_Call([text], [value]))
@@ -606,13 +782,14 @@ def _bind_input(recorder, x, text, parameters):
 
 
 def _run(fn, module, inputs, kwargs):
-    """Calls `fn` and returns (recorder, parameters, outputs)."""
+    """Calls `fn`, of a module or not, and returns (recorder, parameters, outputs)."""
     recorder = Recorder(module)
     parameters = []
     given = []
-    names = _names(fn if module is None else getattr(fn, "forward", fn), len(inputs)) + list(kwargs)
-    for name, x in zip(names, [*inputs, *kwargs.values()]):
-        kind = _input_type(x)
+    names = _names(fn.forward if isinstance(fn, Module) else fn, len(inputs)) + list(kwargs)
+    kinds = [_input_type(x) for x in (*inputs, *kwargs.values())]
+    _check_input(kinds)
+    for name, kind, x in zip(names, kinds, [*inputs, *kwargs.values()]):
         if kind != "Tensor":
             parameters.append(_Value(recorder.top, name, kind=kind))
         given.append(_bind_input(recorder, x, name, parameters if kind == "Tensor" else None))
@@ -621,60 +798,122 @@ def _run(fn, module, inputs, kwargs):
     return recorder, parameters, outputs
 
 
+# --- checks ---
+
+def _clone(x):
+    if isinstance(x, cresset.Tensor):
+        return x.detach().clone().requires_grad_(x.requires_grad)
+    if isinstance(x, dict):
+        return {k: _clone(v) for k, v in x.items()}
+    if isinstance(x, (list, tuple)):
+        items = [_clone(v) for v in x]
+        return items if isinstance(x, list) else type(x)(*items) if hasattr(x, "_fields") else tuple(items)
+    return x
+
+
+def _random_calls(graph):
+    return [str(node).strip() for node in graph.nodes() if node.kind().startswith("aten::") and _draws(node)]
+
+
+def _draws(node):
+    """Whether a call draws random numbers: a dropout only while it trains."""
+    train = [v.toIValue() for v in node.inputs() if v.type() == "bool"]
+    packet = getattr(cresset.ops.aten, node.kind()[len("aten::"):], None)
+    random = packet is not None and any(getattr(packet, name)._nondeterministic_seeded for name in packet.overloads())
+    return random and (not train or train[0] is not False)
+
+
 def _check(traced, fn, inputs, kwargs, tolerance, buffers):
     """Warns of results that differ; each call finds the buffers of the example call."""
-    with buffers, cresset.random.fork_rng():
-        want = [t.clone() for t in _flatten(fn(*inputs, **kwargs))]
-    with buffers, cresset.random.fork_rng():
-        got = [t.clone() for t in _flatten(traced(*inputs, **kwargs))]
+    def results(f):
+        with buffers:
+            return [t.clone() for t in _flatten(f(*_clone(inputs), **_clone(kwargs)))]
+    with cresset.random.fork_rng():
+        got, want = results(traced), results(fn)
+    drawn = _random_calls(traced.inlined_graph)
+    if drawn:
+        warnings.warn("Trace had nondeterministic nodes. Did you forget call .eval() on your model? Nodes:\n" +
+                      "\n".join("\t" + line for line in drawn) + "\nThis may cause errors in trace checking. To disable trace "
+                      "checking, pass check_trace=False to torch.jit.trace()", cresset.jit.TracerWarning, stacklevel=5)
     for i, (a, b) in enumerate(zip(want, got)):
         try:
             cresset.testing.assert_close(b, a, rtol=tolerance, atol=tolerance, equal_nan=True)
         except AssertionError as e:
             warnings.warn(f"Output nr {i + 1}. of the traced function does not match the corresponding output of the "
-                          f"Python function. Detailed error:\n{e}", cresset.jit.TracerWarning, stacklevel=4)
+                          f"Python function. Detailed error:\n{e}", cresset.jit.TracerWarning, stacklevel=5)
 
 
-def _refuse_dicts(outputs):
-    if isinstance(outputs, dict):
-        raise RuntimeError("Encountering a dict at the output of the tracer might cause the trace to be incorrect, this is "
-                           "only valid if the container structure does not change based on the module's inputs. Consider "
-                           "using a constant container instead (e.g. for `list`, use a `tuple` instead. for `dict`, use a "
-                           "`NamedTuple` instead). If you absolutely need this and know the side effects, pass strict=False "
-                           "to trace() to allow this behavior.")
-    for item in outputs if isinstance(outputs, (list, tuple)) else ():
-        _refuse_dicts(item)
+def _compare_graphs(traced, again):
+    """Raises when two traces of a function differ."""
+    import difflib
+    import re
+    one, two = (re.sub(r"\.___torch_mangle_\d+", "", re.sub(r" # .*", "", str(g))).splitlines(True) for g in (traced, again))
+    if one != two:
+        raise cresset.jit.TracingCheckError("Graphs differed across invocations!\n\tGraph diff:\n" +
+                                            "".join("\t\t" + line for line in difflib.ndiff(one, two)), None)
 
 
-def trace(fn, inputs, kwargs, check, tolerance, strict=True):
-    """Traces a function or a module's forward."""
+# --- entry points ---
+
+def _trace_function(fn, inputs, kwargs, strict):
+    recorder, parameters, outputs = _run(fn, None, inputs, kwargs)
+    writer = _Writer(recorder, outputs)
+    head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
+    wanted = f"{_frontend._module_name(fn)}.{getattr(fn, '__name__', 'forward')}".replace("<lambda>", "_lambda")
+    return _C._script_compile(_define(recorder, None, wanted, head, names, body))
+
+
+def _trace_methods(module, calls, strict):
+    """The module whose methods are those of `calls`: {name: (arguments, named arguments)}."""
     from ._loaded import LoadedModule
-    if isinstance(fn, cresset.jit.ScriptFunction) or isinstance(fn, cresset.jit.ScriptModule):
-        return fn
-    module = fn if isinstance(fn, Module) else None
-    buffers = _Buffers(module)
-    with _frontend.attempt():
-        with buffers:
-            recorder, parameters, outputs = _run(fn, module, inputs, kwargs)
-        if strict:
-            _refuse_dicts(outputs)
+    made, counts = [], {}
+    value = _traced_object(module, made)
+    classes = {id(m): cls for m, cls, _ in made}
+    for name, (inputs, kwargs) in calls.items():
+        with _Buffers(module):
+            recorder, parameters, outputs = _run(module if name == "forward" else getattr(module, name), module, inputs, kwargs)
         writer = _Writer(recorder, outputs)
+        _compile_frames(recorder, writer, recorder.top, classes, counts)
+        head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
+        _C._script_compile(_define(recorder, classes[id(module)], name, head, names, body))
+    _compile_exports(made)
+    return LoadedModule(value)
 
-        def result(read):
-            return _returned(outputs, recorder, read)
 
-        if module is None:
-            head, body, names = writer.method(recorder.top, parameters, result)
-            wanted = f"{_frontend._module_name(fn)}.{getattr(fn, '__name__', 'forward')}".replace("<lambda>", "_lambda")
-            traced = _C._script_compile(_define(recorder, None, wanted, head, names, body))
-        else:
-            made = []
-            value = _traced_object(module, made)
-            classes = {id(m): cls for m, cls, _ in made}
-            _compile_frames(recorder, writer, recorder.top, classes, {})
-            head, body, names = writer.method(recorder.top, parameters, result)
-            _C._script_compile(_define(recorder, classes[id(module)], "forward", head, names, body))
-            traced = LoadedModule(value)
-    if check:
-        _check(traced, fn, inputs, kwargs, tolerance, buffers)
+def trace_methods(module, calls, checks, tolerance, strict=True):
+    """Traces methods of a module.  `checks` are further calls: {name: (arguments, named arguments)}; None: no checks."""
+    if isinstance(module, cresset.jit.ScriptModule):
+        return module
+    with _frontend.attempt():
+        traced = _trace_methods(module, calls, strict)
+    for check in () if checks is None else checks or [calls]:
+        if checks:
+            with _frontend.attempt():
+                again = _trace_methods(module, check, strict)
+            for name in check:
+                _compare_graphs(getattr(traced, name).graph, getattr(again, name).graph)
+        for name, (inputs, kwargs) in check.items():
+            fn = module if name == "forward" else getattr(module, name)
+            _check(getattr(traced, name), fn, inputs, kwargs, tolerance, _Buffers(module))
+    return traced
+
+
+def trace(fn, inputs, kwargs, checks, tolerance, strict=True):
+    """Traces a function, or a module's forward."""
+    if isinstance(fn, cresset.jit.ScriptFunction):
+        return fn
+    if isinstance(fn, types.MethodType) and isinstance(fn.__self__, Module):
+        if fn.__name__ != "forward":
+            raise AttributeError("trace doesn't support compiling individual module's functions.\nPlease use trace_module")
+        fn = fn.__self__
+    if isinstance(fn, Module):
+        return trace_methods(fn, {"forward": (inputs, kwargs)},
+                             None if checks is None else [{"forward": check} for check in checks], tolerance, strict)
+    with _frontend.attempt():
+        traced = _trace_function(fn, inputs, kwargs, strict)
+    for check in () if checks is None else checks or [(inputs, kwargs)]:
+        if checks:
+            with _frontend.attempt():
+                _compare_graphs(traced.graph, _trace_function(fn, *check, strict).graph)
+        _check(traced, fn, *check, tolerance, _Buffers(None))
     return traced

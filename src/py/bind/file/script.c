@@ -1112,18 +1112,45 @@ static Py_hash_t script_hash(PyObject *self)
     return (Py_hash_t)((uintptr_t)script_of(self) >> 4);
 }
 
+static PyObject *script_has_method(PyObject *self, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+
+    return name ? PyBool_FromLong(cr_sclass_method(script_of(self)->type->cls, name) != NULL)
+                : NULL;
+}
+
+static PyObject *script_copy(PyObject *self, PyObject *unused)
+{
+    const cr_iobject *from = script_of(self);
+    cr_ivalue made;
+    cr_status st = cr_iobject_new(&made, from->type, from->unit, from->len);
+
+    (void)unused;
+    if (st)
+        return cr_py_raise(st);
+    for (size_t i = 0; i < from->len; i++)
+        made.object->slot[i] = cr_ivalue_keep(from->slot[i]);
+    PyObject *wrapped = script_wrap(made);
+    cr_ivalue_drop(made);
+    return wrapped;
+}
+
 static PyMethodDef script_object_methods[] = {
     {"call", script_call, METH_VARARGS, "Calls a method: call(name, args, kwargs)."},
     {"get", script_get, METH_O, "The value of an attribute."},
     {"set", script_set, METH_VARARGS, "Sets an attribute: set(name, value)."},
     {"attributes", script_attributes, METH_NOARGS, "Names, types and kinds of attributes."},
     {"methods", script_methods, METH_NOARGS, "Names of methods."},
+    {"_method_names", script_methods, METH_NOARGS, "Names of methods."},
+    {"_has_method", script_has_method, METH_O, "Whether the class has a method."},
     {"hooks", script_hooks, METH_O, "Names of hooks: hooks(before forward)."},
     {"constants", script_constants, METH_NOARGS, "Constants of the class by name."},
     {"graph", script_graph, METH_O, "The graph of a method, as text."},
     {"inlined_graph", script_inlined_graph, METH_O, "The same without calls."},
     {"schema", script_schema, METH_O, "The declaration of a method."},
     {"freeze", script_freeze, METH_VARARGS, "A module with constants as attributes."},
+    {"copy", script_copy, METH_NOARGS, "Another object with the same attributes."},
     {"hasattr", script_has, METH_O, "Whether the object has an attribute."},
     {"save", script_save, METH_VARARGS, "The bytes of an archive: save(folder, extra)."},
     {"code", script_code, METH_O, "The source text of a method."},
@@ -1656,6 +1683,45 @@ static PyObject *script_params(PyObject *module, PyObject *arg)
     return made;
 }
 
+/* (name, annotation, fixed length of a list, may be given by position) of each parameter. */
+static PyObject *script_parameters_of(const cr_sschema *s)
+{
+    PyObject *list = PyList_New(0);
+
+    for (int i = 0; list && i < s->param_count; i++) {
+        const cr_sparam *p = &s->param[i];
+        PyObject *one = Py_BuildValue("(ssiN)", p->name, cr_stype_annotation(p->type), p->fixed,
+                                      PyBool_FromLong(!p->keyword_only));
+        if (!one || PyList_Append(list, one) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    return list;
+}
+
+/* _script_parameters("aten::add"): the parameters of each of its schemas */
+static PyObject *script_parameters(PyObject *module, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    const cr_sschemas *all;
+    PyObject *list = NULL;
+
+    (void)module;
+    if (!name)
+        return NULL;
+    cr_status st = cr_soperators(&all, name);
+    if (st)
+        return cr_py_raise(st);
+    list = PyList_New(0);
+    for (size_t i = 0; list && i < all->len; i++) {
+        PyObject *one = script_parameters_of(all->at[i]);
+        if (!one || PyList_Append(list, one) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    return list;
+}
+
 static PyObject *script_has_operator(PyObject *module, PyObject *arg)
 {
     const char *name = PyUnicode_AsUTF8(arg);
@@ -2056,6 +2122,7 @@ static PyMethodDef script_functions[] = {
     {"_script_declare", script_declare, METH_O, "Makes a function a declaration."},
     {"_script_compile", script_compile, METH_O, "Compiles a function."},
     {"_script_params", script_params, METH_O, "Parameters of a function."},
+    {"_script_parameters", script_parameters, METH_O, "Parameters of an operator's schemas."},
     {"_script_has_operator", script_has_operator, METH_O, "Whether programs have an operator."},
     {"_script_add_class", script_add_class, METH_VARARGS, "Adds a class to the programs."},
     {"_script_add_attribute", script_add_attribute, METH_VARARGS, "Adds an attribute."},
