@@ -148,20 +148,12 @@ static cr_status rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
     return CR_OK;
 }
 
-/* True if the shape function reads elements.  Those of loops with a clause `index` and of
- * compositions do not, unless sizes depend on elements: the loop, or a step, checks indices. */
-static bool shape_reads_elements(const cr_op *op)
-{
-    return op->words & CR_WORD_SIZED_BY_VALUES ||
-           (op->words & CR_WORD_RAISES_BY_VALUES && !op->loop.index_count &&
-            op->does != CR_DOES_STEPS);
-}
-
 static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value *viewed,
                                const cr_value *arg, cr_device device, cr_frame *f)
 {
     if (op->sizes.fn)
-        return !cr_is_host(device) && shape_reads_elements(op)
+        return !cr_is_host(device) &&
+                       op->words & (CR_WORD_SIZED_BY_VALUES | CR_WORD_HOST_INDICES)
                    ? cr_remote_shape(op, viewed, shape)
                    : op->sizes.fn(viewed, shape);
     for (int k = 0; k < op->result_count; k++) {

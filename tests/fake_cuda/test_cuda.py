@@ -637,6 +637,26 @@ def test_wrong_bags_are_raised_by_the_next_wait():
         torch.cuda.synchronize()
 
 
+def test_sizes_of_results_need_no_wait():
+    w, i = torch.randn(7, 5).cuda().requires_grad_(), torch.randint(0, 5, (3, 5)).cuda()
+    x, bag = w.detach(), torch.nn.functional.embedding_bag
+    calls = [lambda mode=mode: bag(i, w, mode=mode) for mode in ("sum", "mean")]
+    calls += [lambda: bag(i, x, mode="max"), lambda: torch.nn.functional.embedding(i, w), lambda: w.gather(0, i), lambda: w.take(i),
+              lambda: w.scatter_add(0, i, w), lambda: w.scatter(0, i, 2.0), lambda: w.index_select(0, i[0]), lambda: w.index_add(1, i[0], w)]
+    for call in calls:
+        call()  # kernels are built
+    torch.cuda.synchronize()
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        made = [call() for call in calls]
+        for y in made:
+            if y.requires_grad:
+                y.sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert w.grad.isfinite().all() and all(y.isfinite().all() for y in made)
+
+
 def test_an_index_out_of_range_is_raised_by_the_next_wait():
     x = torch.arange(12.0).reshape(3, 4).cuda()
     for bad, f, error in ((7, lambda i: x.index_select(0, i), IndexError), (-9, lambda i: x.gather(1, i[None]), RuntimeError),
