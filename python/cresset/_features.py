@@ -140,7 +140,7 @@ def slice_inverse(self, src, dim=0, start=None, end=None, step=1):
 
 
 def sym_fresh_size(expr):
-    """A size of its own for a size of a symbolic computation; a number is itself."""
+    """A new symbol for the value of a symbolic size; a number is returned unchanged."""
     return expr.node.fresh_size() if isinstance(expr, SymInt) else int(expr)
 
 

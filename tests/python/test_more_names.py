@@ -3,6 +3,7 @@ import ctypes
 import inspect
 import io
 import json
+import os
 import sqlite3
 
 import pytest
@@ -460,6 +461,25 @@ def test_an_extension_in_c(tmp_path):
     source.write_text("not C")
     with pytest.raises(RuntimeError, match="Error building extension 'more_names'"):
         cpp_extension.load("more_names", str(source), build_directory=str(tmp_path))
+
+
+def test_an_extension_is_built_again_for_a_header_or_a_compiler(tmp_path, monkeypatch):
+    (tmp_path / "with space.h").write_text("enum { ANSWER = 1 };")
+    source, target = tmp_path / "x.c", tmp_path / "headed.so"
+    source.write_text('#include "with space.h"\nint answer(void) { return ANSWER; }')
+
+    def made():
+        path = cpp_extension.load("headed", str(source), is_python_module=False, build_directory=str(tmp_path))
+        return os.stat(path).st_mtime_ns
+    first = made()
+    assert made() == first
+    (tmp_path / "with space.h").write_text("enum { ANSWER = 2 };")
+    second = made()
+    assert second != first and made() == second
+    monkeypatch.setenv("CC", "cc -DANOTHER")
+    assert made() != second
+    target.with_suffix(".0.o.d").unlink()
+    assert made() and target.with_suffix(".0.o.d").exists()
 
 
 def test_an_extension_of_a_text(tmp_path):

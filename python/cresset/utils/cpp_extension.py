@@ -158,7 +158,10 @@ def __getattr__(name):
     from setuptools.command.build_ext import build_ext
 
     class BuildExtension(build_ext):
-        """setuptools' build_ext for these extensions: `cmdclass={"build_ext": BuildExtension}`."""
+        """setuptools' build_ext for these extensions: `cmdclass={"build_ext": BuildExtension}`.
+
+        Setuptools runs the compilers, with use_ninja=True too: the option is taken and has no effect.
+        """
 
         @classmethod
         def with_options(cls, **options):
@@ -170,7 +173,7 @@ def __getattr__(name):
 
         def __init__(self, *args, **kwargs):
             self.no_python_abi_suffix = kwargs.pop("no_python_abi_suffix", False)
-            self.use_ninja = kwargs.pop("use_ninja", False)
+            kwargs.pop("use_ninja", None)
             super().__init__(*args, **kwargs)
 
         def build_extensions(self):
@@ -224,33 +227,67 @@ def _run(name, command, verbose):
         print(done.stdout + done.stderr, file=sys.stderr)
 
 
-def _digest(paths, options):
-    """A number of the sources' bytes and of the options: equal ones are built once."""
-    made = hashlib.sha256(repr(options).encode())
+def _headers(objects):
+    """The files that the compiler read for objects beside their sources, from the rules that -MMD wrote; None without rules."""
+    found = set()
+    for path in objects:
+        try:
+            with open(f"{path}.d", encoding="utf-8") as file:
+                rule = file.read().replace("\\\n", " ").partition(": ")[2]
+        except OSError:
+            return None
+        found.update(re.sub(r"\\(.)", r"\1", word) for word in re.findall(r"(?:\\.|\S)+", rule))
+    return sorted(found)
+
+
+def _digest(paths, commands):
+    """A number of files' bytes and of the commands: equal ones are built once.  A missing file counts as empty."""
+    made = hashlib.sha256(repr(commands).encode())
     for path in paths:
-        with open(path, "rb") as file:
-            made.update(file.read())
+        made.update(path.encode())
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                made.update(hashlib.sha256(file.read()).digest())
     return made.hexdigest()
 
 
 def _compile(name, sources, target, options, verbose):
-    """Compiles and links unless the target was made of the same sources with the same options."""
-    digest = _digest(sources, options)
-    stamp = f"{target}.digest"
-    if os.path.exists(target) and os.path.exists(stamp) and open(stamp, encoding="utf-8").read() == digest:
-        return
-    objects = []
-    for i, source in enumerate(sources):
-        objects.append(f"{os.path.splitext(target)[0]}.{i}.o")
-        _run(name, _command(source, objects[-1], options["cflags"], options["includes"], options["cuda_cflags"]), verbose)
+    """Compiles and links unless the target was made of the same files by the same commands."""
+    objects = [f"{os.path.splitext(target)[0]}.{i}.o" for i in range(len(sources))]
+    commands = [_command(source, made, options["cflags"], options["includes"], options["cuda_cflags"])
+                for source, made in zip(sources, objects)]
     shared = [] if options["standalone"] else ["-shared"]
-    new = f"{target}.new"
-    _run(name, [*shlex.split(get_cxx_compiler()), *shared, *objects, _C.__file__, *options["ldflags"], "-o", new], verbose)
+    new, stamp = f"{target}.new", f"{target}.digest"
+    link = [*shlex.split(get_cxx_compiler()), *shared, *objects, _C.__file__, *options["ldflags"], "-o", new]
+    headers = _headers(objects)
+    if headers is not None and os.path.exists(target) and os.path.exists(stamp):
+        with open(stamp, encoding="utf-8") as file:
+            if file.read() == _digest([*sources, *headers], [*commands, link]):
+                return
+    for command, made in zip(commands, objects):
+        _run(name, [*command, "-MMD", "-MF", f"{made}.d"], verbose)
+    _run(name, link, verbose)
     os.replace(new, target)
     with open(stamp, "w", encoding="utf-8") as file:
-        file.write(digest)
+        file.write(_digest([*sources, *_headers(objects)], [*commands, link]))
     for path in objects if not options["keep"] else ():
         os.unlink(path)
+
+
+def _write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _under_lock(folder, build):
+    """Calls build() while no other process builds in a folder."""
+    baton = FileBaton(os.path.join(folder, "lock"))
+    while not baton.try_acquire():
+        baton.wait()
+    try:
+        build()
+    finally:
+        baton.release()
 
 
 def _imported(name, path):
@@ -268,9 +305,16 @@ def load(name, sources, extra_cflags=None, extra_cuda_cflags=None, extra_sycl_cf
     Returns the module; with is_python_module=False the library is loaded, and its path is returned; with
     is_standalone=True a program is built, and its path is returned.
     """
+    sources = [os.path.abspath(s) for s in ([sources] if isinstance(sources, str) else sources)]
+    return _load(name, sources, {}, extra_cflags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags, extra_include_paths,
+                 build_directory, verbose, with_cuda, with_sycl, is_python_module, is_standalone, keep_intermediates)
+
+
+def _load(name, sources, texts, extra_cflags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags, extra_include_paths,
+          build_directory, verbose, with_cuda, with_sycl, is_python_module, is_standalone, keep_intermediates):
+    """load(), which writes the texts of sources, {path: text}, first."""
     if with_sycl or extra_sycl_cflags:
         raise NotImplementedError("load: sources in SYCL are not part of Cresset yet")
-    sources = [os.path.abspath(s) for s in ([sources] if isinstance(sources, str) else sources)]
     with_cuda = any(s.endswith(".cu") for s in sources) if with_cuda is None else with_cuda
     folder = build_directory or _build_directory(name)
     target = os.path.join(folder, name if is_standalone else f"{name}.so")
@@ -278,13 +322,12 @@ def load(name, sources, extra_cflags=None, extra_cuda_cflags=None, extra_sycl_cf
                "ldflags": [*(extra_ldflags or ()), *(["-lcudart"] if with_cuda else [])], "standalone": is_standalone,
                "includes": [*(extra_include_paths or ()), *include_paths("cuda" if with_cuda else "cpu"),
                             sysconfig.get_paths()["include"]], "keep": keep_intermediates}
-    baton = FileBaton(os.path.join(folder, "lock"))
-    while not baton.try_acquire():
-        baton.wait()
-    try:
+
+    def build():
+        for path, text in texts.items():
+            _write(path, text)
         _compile(name, sources, target, options, verbose)
-    finally:
-        baton.release()
+    _under_lock(folder, build)
     if is_standalone:
         return target
     if is_python_module:
@@ -308,7 +351,9 @@ def load_inline(name, cpp_sources, cuda_sources=None, sycl_sources=None, functio
                 with_pytorch_error_handling=True, keep_intermediates=True, use_pch=False, no_implicit_headers=False):
     """Builds an extension from texts in C++ and CUDA and loads it; see load().
 
-    `functions` names functions that become functions of the module; the package pybind11 makes them.
+    `functions` names functions that become functions of the module; the package pybind11 makes them and turns C++
+    exceptions into Python's, so with_pytorch_error_handling has no effect.  Neither have use_pch and
+    no_implicit_headers: there is no header of torch that is included or precompiled.
     """
     if sycl_sources:
         raise NotImplementedError("load_inline: sources in SYCL are not part of Cresset yet")
@@ -324,13 +369,6 @@ def load_inline(name, cpp_sources, cuda_sources=None, sycl_sources=None, functio
         includes.append(pybind11.get_include())
         texts["cpp"] = ["#include <pybind11/pybind11.h>\n#include <pybind11/stl.h>", *texts["cpp"], _bindings(functions)]
     folder = build_directory or _build_directory(name)
-    sources = []
-    for ending, parts in texts.items():
-        if parts:
-            sources.append(os.path.join(folder, f"main.{ending}"))
-            written = f"{sources[-1]}.{os.getpid()}"
-            with open(written, "w", encoding="utf-8") as file:
-                file.write("\n".join(parts))
-            os.replace(written, sources[-1])  # another process may be compiling it
-    return load(name, sources, flags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags, includes, folder, verbose,
-                with_cuda, with_sycl, is_python_module, False, keep_intermediates)
+    written = {os.path.abspath(os.path.join(folder, f"main.{ending}")): "\n".join(parts) for ending, parts in texts.items() if parts}
+    return _load(name, list(written), written, flags, extra_cuda_cflags, extra_sycl_cflags, extra_ldflags, includes, folder,
+                 verbose, with_cuda, with_sycl, is_python_module, False, keep_intermediates)
