@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cresset_backend.h"
 #include "num/device.h"
+#include "num/view.h"
 
 /* The operations of a kind, or NULL when there is no such device.  cpu has memory and copies of
  * bytes, and computes in functions of this library.  meta has an empty table. */
@@ -26,6 +27,21 @@ CR_MUST cr_status cr_device_status(const char *error);
  * host. */
 CR_MUST cr_status cr_device_copy_in(cr_device to, void *p, const void *host, size_t n);
 CR_MUST cr_status cr_device_copy_out(void *host, cr_device from, const void *p, size_t n);
+
+/* --- arrays of commands --- */
+
+/* The elements of a view, which keeps sizes and strides. */
+static inline cr_array cr_array_of(const cr_view *v)
+{
+    return (cr_array){v->data, v->dtype, v->ndim, v->size, v->stride};
+}
+
+/* The elements of an array in host memory. */
+static inline cr_view cr_host_view(const cr_array *a)
+{
+    return (cr_view){a->data,           a->size, a->stride, (uint8_t)a->ndim,
+                     (uint8_t)a->dtype, CR_HOST, false};
+}
 
 /* --- names --- */
 

@@ -14,15 +14,9 @@ const char *cr_indexed_run(const cr_indexed *c)
 
 const char *cr_windows_run(const cr_windows *c) { return cr_cpu_ops.windows(0, c); }
 
-static cr_view host_view(const cr_array *a)
-{
-    return (cr_view){a->data,           a->size, a->stride, (uint8_t)a->ndim,
-                     (uint8_t)a->dtype, CR_HOST, false};
-}
-
 const char *cr_array_move(const cr_array *to, const cr_array *from)
 {
-    cr_view a = host_view(to), b = host_view(from);
+    cr_view a = cr_host_view(to), b = cr_host_view(from);
 
     return cr_copy_elements(&a, &b) ? cr_error_message() : NULL;
 }

@@ -21,11 +21,6 @@ static inline const cr_device_facts *cr_kind_facts(cr_device d)
     return cr_device_facts_of((cr_device_kind)d.kind);
 }
 
-static inline cr_array cr_array_of(const cr_view *v)
-{
-    return (cr_array){v->data, v->dtype, v->ndim, v->size, v->stride};
-}
-
 /* --- kernels (place.c) --- */
 
 /* A kernel for one device: a function of the library, or the device's own build of its C

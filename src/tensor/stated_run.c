@@ -558,15 +558,15 @@ static cr_status run_start(running *r)
     cr_view *out = r->out;
 
     if (start->kind != CR_RULE_NAME) {
-        cr_array to = {out->data, out->dtype, out->ndim, out->size, out->stride};
+        cr_array to = cr_array_of(out);
         CR_TRY(cr_stated_number(r->c.item, start, r->op, r->arg, (cr_dtype)out->dtype));
         return cr_device_status(r->ops->fill(out->device.index, &to, r->c.item));
     }
     const cr_view *v = r->arg[start->slot].view;
     if (out->data == v->data)
         return CR_OK;
-    cr_array to = {out->data, out->dtype, out->ndim, out->size, out->stride};
-    cr_array from = {v->data, v->dtype, v->ndim, v->size, v->stride};
+    cr_array to = cr_array_of(out);
+    cr_array from = cr_array_of(v);
     return cr_device_status(r->ops->move(out->device.index, &to, &from));
 }
 
@@ -651,12 +651,11 @@ static cr_status run_windows(running *r)
     cr_status st = CR_OK;
 
     c.prepared = r->p->window;
-    c.from = (cr_array){from->data, from->dtype, from->ndim, from->size, from->stride};
-    c.result = (cr_array){out->data, out->dtype, out->ndim, out->size, out->stride};
+    c.from = cr_array_of(from);
+    c.result = cr_array_of(out);
     c.which = c.result;
     if (r->p->window->extreme)
-        c.which =
-            (cr_array){out[1].data, out[1].dtype, out[1].ndim, out[1].size, out[1].stride};
+        c.which = cr_array_of(&out[1]);
     if (!cr_is_host(out->device))
         st = cr_window_list(&c, &lists, r->p->window);
     if (!st)
@@ -719,7 +718,7 @@ static void run_begin(running *r, cr_stated_plan *p, const cr_op *op, const cr_v
     r->c.kernel[1] = p->kernel[1];
     if (p->unravel) {
         const cr_view *v = p->from >= 0 ? arg[p->from].view : out;
-        r->numbered = (cr_array){v->data, v->dtype, v->ndim, v->size, v->stride};
+        r->numbered = cr_array_of(v);
         r->c.numbered = &r->numbered;
     }
 }

@@ -23,15 +23,9 @@ static int64_t piece_length(int64_t index_step)
 
 void cr_move_view(const cr_view *to, const cr_view *from) { cr_copy_view(to, from); }
 
-static cr_view view_of_array(const cr_array *a)
-{
-    return (cr_view){a->data,           a->size, a->stride, (uint8_t)a->ndim,
-                     (uint8_t)a->dtype, CR_HOST, false};
-}
-
 const char *cr_host_move(int index, const cr_array *to, const cr_array *from)
 {
-    cr_view a = view_of_array(to), b = view_of_array(from);
+    cr_view a = cr_host_view(to), b = cr_host_view(from);
 
     (void)index;
     cr_copy_view(&a, &b);
@@ -50,7 +44,7 @@ static void fill_view(const cr_view *to, const void *item)
 
 const char *cr_host_fill(int index, const cr_array *to, const void *element)
 {
-    cr_view a = view_of_array(to);
+    cr_view a = cr_host_view(to);
 
     (void)index;
     fill_view(&a, element);

@@ -5,6 +5,7 @@
 #include "kern/window.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "device/device.h"
 #include "kern/cpu/pack.h"
 #include "kern/cpu/walk.h"
 #include "kern/move.h"
@@ -266,16 +267,10 @@ static cr_status window_run_lists(const cr_windows *c, const cr_view *from, cr_v
     return st;
 }
 
-static cr_view window_view(const cr_array *a)
-{
-    return (cr_view){a->data,           a->size, a->stride, (uint8_t)a->ndim,
-                     (uint8_t)a->dtype, CR_HOST, false};
-}
-
 const char *cr_host_windows(int index, const cr_windows *c)
 {
-    cr_view from = window_view(&c->from);
-    cr_view out[2] = {window_view(&c->result), window_view(&c->which)};
+    cr_view from = cr_host_view(&c->from);
+    cr_view out[2] = {cr_host_view(&c->result), cr_host_view(&c->which)};
     cr_status st;
 
     (void)index;
