@@ -72,6 +72,12 @@ cr_status cr_graph_plan(cr_plan *out, const cr_graph *g, cr_tensor *const *input
 
 /* --- running --- */
 
+/* The bytes of the storage from the tensor's first element on. */
+static size_t bytes_from(const cr_tensor *t)
+{
+    return t->storage->size - (size_t)(t->address - (char *)t->storage->chunk);
+}
+
 /* The memory of each buffer: of an input, or new. */
 static cr_status give_memory(cr_plan_run *r, cr_storage **storage, cr_tensor *const *input,
                              int inputs)
@@ -87,11 +93,11 @@ static cr_status give_memory(cr_plan_run *r, cr_storage **storage, cr_tensor *co
         if (p->buffer.at[b].input) {
             cr_tensor *t = input[next++];
             storage[b] = cr_storage_keep(t->storage);
-            CR_TRY(cr_plan_give(r, b, t->address));
+            CR_TRY(cr_plan_give(r, b, t->address, bytes_from(t)));
             continue;
         }
         CR_TRY(cr_storage_new(&storage[b], CR_HOST, p->buffer.at[b].bytes));
-        CR_TRY(cr_plan_give(r, b, storage[b]->chunk));
+        CR_TRY(cr_plan_give(r, b, storage[b]->chunk, p->buffer.at[b].bytes));
     }
     return CR_OK;
 }

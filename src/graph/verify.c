@@ -33,31 +33,10 @@ static void checker_make(checker *c, const cr_gvalue *v)
     c->made[v->id] = true;
 }
 
-/* True when a literal with this tag fits the parameter's type. */
+/* A tensor may be missing until a rule asks for it. */
 static bool literal_fits(const cr_param *p, const cr_garg *a)
 {
-    if (a->tag == CR_NONE)
-        return p->optional || p->type == CR_T_TENSOR ||
-               (p->has_default && p->preset.tag == CR_NONE);
-    switch ((cr_type)p->type) {
-    case CR_T_TENSOR: return a->tag == CR_TENSOR || (a->tag == CR_NUMBER && p->number);
-    case CR_T_TENSORS: return a->tag == CR_TENSORS;
-    case CR_T_SCALAR: return a->tag == CR_NUMBER;
-    case CR_T_SCALARS: return a->tag == CR_NUMBERS;
-    case CR_T_INT: return a->tag == CR_INT;
-    case CR_T_INTS: return a->tag == CR_INTS;
-    case CR_T_FLOAT: return a->tag == CR_FLOAT;
-    case CR_T_FLOATS: return a->tag == CR_FLOATS;
-    case CR_T_BOOL: return a->tag == CR_TRUTH;
-    case CR_T_BOOLS: return a->tag == CR_TRUTHS;
-    case CR_T_STRING: return a->tag == CR_STRING;
-    case CR_T_DTYPE: return a->tag == CR_DTYPE_VAL;
-    case CR_T_LAYOUT: return a->tag == CR_LAYOUT_VAL;
-    case CR_T_DEVICE: return a->tag == CR_DEVICE_VAL;
-    case CR_T_FORMAT: return a->tag == CR_FORMAT_VAL;
-    case CR_T_GENERATOR: return a->tag == CR_GENERATOR;
-    }
-    return false;
+    return cr_param_takes(p, (cr_tag)a->tag) || (a->tag == CR_NONE && p->type == CR_T_TENSOR);
 }
 
 static void check_symbol(checker *c, int64_t k)

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_OPERANDS = 32, MOST_ELEMENTS = 1 << 16 };
+enum { MOST_OPERANDS = CR_PLAN_OPERANDS, MOST_ELEMENTS = 1 << 16 };
 
 bool cr_oracle_wanted(void) { return cr_env_int(CR_ENV_CR_ORACLE) != 0; }
 
@@ -29,21 +29,47 @@ typedef struct {
     int operands;
 } check;
 
+/* The name of an extent in the program; NULL for a number. */
+static const cr_sym *extent_name(const check *c, const cr_sym *extent)
+{
+    return extent->kind == CR_SYM_NAME ? cr_sym_find(c->l->syms, extent->name) : NULL;
+}
+
+typedef enum { NO_DIM, ROW, COLUMN, PLANE, UNKNOWN } operand_dims;
+
+static operand_dims dims_of(const check *c, int k)
+{
+    const cr_buffer *b = c->operand[k];
+
+    if (b->ndim != 1)
+        return b->ndim ? PLANE : NO_DIM;
+    if (b->size[0]->kind != CR_SYM_NAME)
+        return UNKNOWN;
+    return b->size[0] == extent_name(c, c->nest->row.extent) ? ROW : COLUMN;
+}
+
+/* The strides decide where extents are numbers. */
 static bool by_row(const check *c, int k)
 {
-    return c->operand[k]->ndim == 2 || (c->stride[2 * k] && !c->stride[2 * k + 1]);
+    operand_dims dims = dims_of(c, k);
+
+    return dims == PLANE || dims == ROW ||
+           (dims == UNKNOWN && c->stride[2 * k] && !c->stride[2 * k + 1]);
 }
 
 static bool by_column(const check *c, int k)
 {
-    return c->operand[k]->ndim == 2 || c->stride[2 * k + 1] != 0;
+    operand_dims dims = dims_of(c, k);
+
+    return dims == PLANE || dims == COLUMN || (dims == UNKNOWN && c->stride[2 * k + 1]);
 }
 
 /* An input whose strides are zero may be indexed by row or by column.  Its copy has enough
  * elements for both. */
 static int64_t elements(const check *c, int k)
 {
-    if (c->operand[k]->role == CR_BUFFER_INPUT && !by_row(c, k) && !by_column(c, k))
+    if (dims_of(c, k) == UNKNOWN && c->operand[k]->role == CR_BUFFER_INPUT && !by_row(c, k) &&
+        !by_column(c, k))
         return c->rows > c->columns ? c->rows : c->columns;
     return (by_row(c, k) ? c->rows : 1) * (by_column(c, k) ? c->columns : 1);
 }
@@ -108,12 +134,6 @@ static void oracle_read(cr_session *s, check *c)
     c->operands = cr_loop_operands(c->l, c->operand, MOST_OPERANDS);
     cr_loop_fuse(copy);
     c->nest = cr_nest_schedule(copy);
-}
-
-/* The name of an extent in the program; NULL for a number. */
-static const cr_sym *extent_name(const check *c, const cr_sym *extent)
-{
-    return extent->kind == CR_SYM_NAME ? cr_sym_find(c->l->syms, extent->name) : NULL;
 }
 
 /* Computes the results in memory of the session. */
@@ -268,7 +288,8 @@ static cr_plan_kernel describe_source(const cr_kernel_source *source)
     return (cr_plan_kernel){symbol + (has ? sizeof prefix - 1 : 0), cr_kernel_program(source)};
 }
 
-const cr_executor cr_oracle = {.ops = &cr_oracle_ops, .describe = describe_source};
+const cr_executor cr_oracle = {
+    .ops = &cr_oracle_ops, .operands = cr_kernel_operands, .describe = describe_source};
 
 void cr_oracle_install(void) { cr_oracle_ops.launch = oracle_launch; }
 

@@ -18,6 +18,8 @@ CR_MUST cr_status cr_oracle_check(const char *text, void *const *ptr, const int6
 extern const cr_executor cr_oracle;
 /* Adds them to its table; at start-up. */
 void cr_oracle_install(void);
+/* cr_executor.operands for kernels whose programs are in the loop IR. */
+cr_status cr_kernel_operands(const cr_launch *l, cr_plan_operand *out);
 /* cr_executor.build for a device that builds texts in C. */
 const char *cr_plan_build(const cr_device_ops *ops, int index, const cr_plan_kernel *k,
                           void **code);

@@ -46,6 +46,9 @@ typedef struct {
     bool preset_is_int; /* `Scalar x=1`: an integral default */
 } cr_param;
 
+/* True when an argument with this tag fits the parameter's type; a view is a CR_TENSOR. */
+bool cr_param_takes(const cr_param *p, cr_tag tag);
+
 typedef struct {
     const char *name; /* "" if the schema has no name */
     uint8_t type;

@@ -410,3 +410,28 @@ void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
                    named ? overload->name : "");
     print_schema_params(out, op, overload);
 }
+
+bool cr_param_takes(const cr_param *p, cr_tag tag)
+{
+    if (tag == CR_NONE)
+        return p->optional || (p->has_default && p->preset.tag == CR_NONE);
+    switch ((cr_type)p->type) {
+    case CR_T_TENSOR: return tag == CR_TENSOR || (tag == CR_NUMBER && p->number);
+    case CR_T_TENSORS: return tag == CR_TENSORS;
+    case CR_T_SCALAR: return tag == CR_NUMBER;
+    case CR_T_SCALARS: return tag == CR_NUMBERS;
+    case CR_T_INT: return tag == CR_INT;
+    case CR_T_INTS: return tag == CR_INTS;
+    case CR_T_FLOAT: return tag == CR_FLOAT;
+    case CR_T_FLOATS: return tag == CR_FLOATS;
+    case CR_T_BOOL: return tag == CR_TRUTH;
+    case CR_T_BOOLS: return tag == CR_TRUTHS;
+    case CR_T_STRING: return tag == CR_STRING;
+    case CR_T_DTYPE: return tag == CR_DTYPE_VAL;
+    case CR_T_LAYOUT: return tag == CR_LAYOUT_VAL;
+    case CR_T_DEVICE: return tag == CR_DEVICE_VAL;
+    case CR_T_FORMAT: return tag == CR_FORMAT_VAL;
+    case CR_T_GENERATOR: return tag == CR_GENERATOR;
+    }
+    return false;
+}

@@ -247,10 +247,12 @@ static char *read_address(reader *r)
     int64_t buffer = read_int(r), offset = 0;
     if (*r->at == '+' || *r->at == '-')
         offset = read_int(r);
-    if (buffer < 0 || (size_t)buffer >= r->plan->buffer.len) {
+    if (buffer < 0 || (size_t)buffer >= r->plan->buffer.len)
         fail(r, "a buffer of the plan");
+    if (offset >> 39 && offset >> 39 != -1)
+        fail(r, "a distance in a buffer");
+    if (r->failed)
         return NULL;
-    }
     return cr_plan_address((size_t)buffer, offset);
 }
 
@@ -388,10 +390,8 @@ static void read_launch(reader *r, cr_launch *l)
 
 static int read_combine(reader *r)
 {
-    static const char *const names[] = {"set", "add", "mul", "min", "max", "divide", "read"};
-
-    for (int i = 0; i < (int)CR_LEN(names); i++)
-        if (next_is(r, names[i]))
+    for (int i = 0; i < CR_COMBINE_COUNT; i++)
+        if (next_is(r, cr_combine_names[i]))
             return i;
     fail(r, "an operation");
     return 0;

@@ -8,6 +8,11 @@ const char *const cr_command_names[CR_COMMAND_KINDS] = {
 #undef CR_COMMAND
 };
 
+const char *const cr_combine_names[CR_COMBINE_COUNT] = {
+    [CR_COMBINE_SET] = "set",  [CR_COMBINE_ADD] = "add", [CR_COMBINE_MUL] = "mul",
+    [CR_COMBINE_MIN] = "min",  [CR_COMBINE_MAX] = "max", [CR_COMBINE_DIVIDE] = "divide",
+    [CR_COMBINE_READ] = "read"};
+
 /* --- building --- */
 
 void cr_plan_drop(cr_plan *p)
@@ -65,8 +70,13 @@ static cr_status memory_list(cr_plan_run *r, size_t buffers)
     return CR_OK;
 }
 
-cr_status cr_plan_give(cr_plan_run *r, size_t buffer, void *at)
+cr_status cr_plan_give(cr_plan_run *r, size_t buffer, void *at, size_t bytes)
 {
+    size_t wanted = r->plan->buffer.at[buffer].bytes;
+
+    if (bytes < wanted)
+        return cr_fail(CR_VALUE, "buffer %zu of the plan has %zu bytes, and %zu are given",
+                       buffer, wanted, bytes);
     CR_TRY(memory_list(r, buffer + 1));
     r->memory.at[buffer] = (cr_plan_memory){at, 0};
     return CR_OK;
@@ -191,6 +201,8 @@ cr_status cr_plan_execute(cr_plan_run *r)
 {
     cr_keeping how = run_keeping(r);
 
+    if (!r->failed)
+        r->failed = cr_plan_check(r->plan, r->by, r->done);
     while (!r->failed && r->done < r->plan->command.len) {
         cr_command *c = cr_command_keep(r->plan->command.at[r->done], &how);
         if (!c)

@@ -23,6 +23,7 @@ typedef enum {
     CR_COMMAND_KINDS
 } cr_command_kind;
 extern const char *const cr_command_names[CR_COMMAND_KINDS];
+extern const char *const cr_combine_names[CR_COMBINE_COUNT];
 
 /* What a kernel computes, as a program of the loop IR (docs/design/loop.md). */
 typedef struct {
@@ -127,12 +128,25 @@ CR_MUST cr_status cr_plan_parse(cr_plan *out, const char *text);
 
 /* --- running --- */
 
+enum { CR_PLAN_OPERANDS = 32 };
+
+/* An operand of a kernel: the rows and columns that a call accesses of it, each 1 where its
+ * elements do not vary. */
+typedef struct {
+    int dtype;
+    bool written;
+    int64_t rows, columns;
+} cr_plan_operand;
+
 typedef struct {
     const cr_device_ops *ops;
     int index; /* of the device */
     /* Builds a kernel for the device; NULL: its `launch` takes kernels of plans. */
     const char *(*build)(const cr_device_ops *ops, int index, const cr_plan_kernel *k,
                          void **code);
+    /* The operands of a command KERNEL.  CR_VALUE if it is no call of its kernel: operands or
+     * parameters are missing, or a program is not one of rows and columns. */
+    cr_status (*operands)(const cr_launch *l, cr_plan_operand *out);
     /* What a source computes, as texts that it owns; for collections. */
     cr_plan_kernel (*describe)(const cr_kernel_source *s);
 } cr_executor;
@@ -162,11 +176,17 @@ static inline cr_plan_run cr_plan_start(const cr_plan *p, const cr_executor *by)
 {
     return (cr_plan_run){.plan = p, .by = by};
 }
-/* Gives a buffer memory of the caller, before a command needs it. */
-CR_MUST cr_status cr_plan_give(cr_plan_run *r, size_t buffer, void *at);
+/* Gives a buffer memory of the caller, before a command needs it.  CR_VALUE if the memory has
+ * fewer bytes than the buffer. */
+CR_MUST cr_status cr_plan_give(cr_plan_run *r, size_t buffer, void *at, size_t bytes);
 /* The executor's address for one of the plan, also before the first command. */
 CR_MUST cr_status cr_plan_place(char **out, cr_plan_run *r, const char *address);
-/* Executes the commands that have not been, in order. */
+/* Compares the commands from number `first` on, and the outputs, with the buffers.  CR_VALUE if
+ * a command would access other memory than that of its arrays, or does not agree with itself.
+ */
+CR_MUST cr_status cr_plan_check(const cr_plan *p, const cr_executor *by, size_t first);
+/* Executes the commands that have not been, in order, after all of them have passed
+ * cr_plan_check. */
 CR_MUST cr_status cr_plan_execute(cr_plan_run *r);
 void cr_plan_end(cr_plan_run *r);
 

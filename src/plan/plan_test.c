@@ -88,6 +88,8 @@ TEST(errors_of_texts_name_their_line)
     refuses("plan {\n  %0 = buffer 4\n  WINDOWS sum %0:float32[1] which none:float32[] from "
             "%0:float32[1] planes 1 of [1, 1] divisor 1 dim -1 of 1 start [] ranges []\n}\n",
             "a size of a dim");
+    refuses("plan {\n  %0 = buffer 4\n  FILL %0+549755813888:int8[1] = #00\n}\n",
+            "a distance in a buffer");
 }
 
 TEST(every_prefix_of_a_text_is_refused)
@@ -113,7 +115,7 @@ static void gives(const char *text, const void *input, const void *want, size_t 
 
     OK(cr_plan_parse(&p, text));
     cr_plan_run r = cr_plan_start(&p, &by);
-    OK(cr_plan_give(&r, 0, (void *)(uintptr_t)input));
+    OK(cr_plan_give(&r, 0, (void *)(uintptr_t)input, p.buffer.at[0].bytes));
     OK(cr_plan_execute(&r));
     OK(cr_plan_place(&at, &r, cr_plan_address(1, 0)));
     CHECK(!memcmp(at, want, n));
@@ -164,7 +166,7 @@ TEST(an_index_out_of_range_is_the_commands_error)
                          " INDEXED read float32[1] table %1 by [0] dense %1 by [1] at int64 %0 "
                          "by [1] unit 4 below 4 error 5 \"index \\01 is too large\"\n}\n"));
     cr_plan_run r = cr_plan_start(&p, &by);
-    OK(cr_plan_give(&r, 0, &index));
+    OK(cr_plan_give(&r, 0, &index, sizeof index));
     CHECK(cr_plan_execute(&r) != CR_OK);
     EQ_STR(cr_error_message(), "index 4 is too large");
     cr_plan_end(&r);
@@ -192,9 +194,114 @@ TEST(a_device_that_lacks_a_function_refuses_the_command)
     OK(cr_plan_parse(&p, "plan {\n %0 = input 4\n FILL %0:int8[4] = #01\n}\n"));
     cr_plan_run r = cr_plan_start(&p, &by);
     char bytes[4];
-    OK(cr_plan_give(&r, 0, bytes));
+    OK(cr_plan_give(&r, 0, bytes, sizeof bytes));
     FAILS(CR_NOT_IMPLEMENTED, cr_plan_execute(&r));
     EQ_STR(cr_error_message(), "the device does not execute the command FILL");
+    cr_plan_end(&r);
+    cr_plan_drop(&p);
+}
+
+/* --- checks --- */
+
+/* The commands use buffers of 64 bytes; 0 is the input. */
+static void breaks(const char *commands, const char *message)
+{
+    static const cr_executor by = {.ops = &cr_oracle_ops};
+    cr_plan p = {.arena = {0}};
+    cr_text text = {0};
+
+    cr_text_printf(&text, "plan {\n %%0 = input 64\n %%1 = buffer 64\n %s\n}\n", commands);
+    OK(cr_plan_parse(&p, cr_text_str(&text)));
+    FAILS(CR_VALUE, cr_plan_check(&p, &by, 0));
+    CHECK(strstr(cr_error_message(), message));
+    cr_text_drop(&text);
+    cr_plan_drop(&p);
+}
+
+TEST(elements_outside_their_buffer_are_refused)
+{
+    breaks("FILL %1:float32[17] = #00",
+           "FILL 1 of the plan: elements are outside their buffer");
+    breaks("WAIT FILL %1+4:float32[16] = #00", "FILL 2 of the plan: elements are outside");
+    breaks("FILL %1-4:float32[1] = #00", "outside");
+    breaks("MOVE %1:int8[2] = %0:int8[2] by [-1]", "outside");
+    breaks("MOVE %1:int8[2] = %0:int8[2] by [4611686018427387904]", "outside");
+    breaks("COPY %1 = %0 65", "outside");
+    breaks("COPY host = %1+60 8", "outside");
+    breaks("LIBRARY sort((%0:float32[32])) -> ()", "outside");
+    breaks("return %1:float32[4, 5]", "result 1 of the plan: elements are outside");
+}
+
+TEST(other_geometry_that_no_command_has_is_refused)
+{
+    breaks("FILL %1+2:float32[1] = #00", "not aligned");
+    breaks("FILL none:float32[1] = #00", "no buffer");
+    breaks("FILL %1:float32[4] by [0] = #00", "a result share memory");
+    breaks("FILL %1:float32[-1] = #00", "negative");
+    breaks("FILL %1:int8[4611686018427387904, 4] by [0, 0] = #00", "too many elements");
+    breaks("MOVE %1:int8[4] = %0:int8[3]", "does not broadcast");
+    breaks("MOVE %1:int8[4] = %0:int8[1, 4]", "does not broadcast");
+    breaks("COPY %1 = %1+8 16", "share memory");
+    breaks("COPY %1 = none 4", "no such bytes");
+}
+
+TEST(elements_at_computed_places_are_inside_for_each_index)
+{
+    breaks("INDEXED read float32[2] table %0 by [0] dense %1 by [1] at int64 %0 by [1] unit 4 "
+           "below 17",
+           "outside");
+    breaks("COMBINE add float32[2] table %1 by [0] number # at int64 %0 by [1] unit 4 below 4 "
+           "numbered %1:float32[2] by [16]",
+           "outside");
+    breaks("COMBINE add float32[2] table %1 by [0] number # at int64 %1 by [1] unit 4 below 4",
+           "the index shares memory");
+    breaks("COMBINE min complex64[2] table %1 by [1] number #", "the dtype");
+    breaks("COMBINE read float32[2] table %1 by [1] number #", "this operation");
+    breaks("INDEXED read float32[2] table %0 by [0] dense %1 by [1] at int64 %0 by [1] unit 4 "
+           "below 4 error 99 \"\"",
+           "kind of error");
+}
+
+#define WINDOWS(last)                                                                          \
+    "WINDOWS sum %1:float32[2] which none:float32[] from %0:float32[4] planes 1 of [4, 2] "    \
+    "divisor 1 dim 1 of 1 start [0, 1] ranges [0, 0, 1] dim 1 of 1 start [0, 1] ranges "       \
+    "[0, 0, 1] " last
+
+TEST(windows_stay_in_their_plane)
+{
+    breaks(WINDOWS("dim 2 of 4 start [0, 1, 2] ranges [0, 1, 2, 3, 1, 2]"),
+           "outside their plane");
+    breaks(WINDOWS("dim 2 of 4 start [0, 1, 2] ranges [0, 1, 2, -1, 1, 2]"), "out of range");
+    breaks(WINDOWS("dim 2 of 3 start [0, 1, 2] ranges [0, 1, 2, 1, 1, 2]"),
+           "outside their plane");
+    breaks(WINDOWS("dim 2 of 0 start [0, 1, 1] ranges [0, 1, 2]"), "no elements");
+    breaks(WINDOWS("dim 2 of 4 start [0, 2, 1] ranges [0, 1, 2]"), "before they begin");
+    breaks(WINDOWS("dim 2 of 4 start [0, 0, 0] ranges [] count [1.0, nan]"), "a factor");
+}
+
+TEST(limits_of_geometry_pass)
+{
+    static const cr_executor by = {.ops = &cr_oracle_ops};
+    cr_plan p = {.arena = {0}};
+
+    OK(cr_plan_parse(&p, "plan {\n %0 = buffer 0\n %1 = buffer 64\n"
+                         " MOVE %0:int8[0, 4611686018427387904] = none:int8[0, 1] by [1, -9]\n"
+                         " FILL %1+60:float32[1, 1, 1] by [4611686018427387904, -1, 0] = #00\n"
+                         " MOVE %1:int8[8] by [8] = %1+1:int8[1] by [9]\n}\n"));
+    EQ(cr_plan_check(&p, &by, 0), CR_OK);
+    cr_plan_drop(&p);
+}
+
+TEST(memory_of_the_caller_has_the_bytes_of_its_buffer)
+{
+    static const cr_executor by = {.ops = &cr_oracle_ops};
+    cr_plan p = {.arena = {0}};
+    char bytes[8];
+
+    OK(cr_plan_parse(&p, "plan {\n %0 = input 9\n}\n"));
+    cr_plan_run r = cr_plan_start(&p, &by);
+    FAILS(CR_VALUE, cr_plan_give(&r, 0, bytes, sizeof bytes));
+    EQ_STR(cr_error_message(), "buffer 0 of the plan has 9 bytes, and 8 are given");
     cr_plan_end(&r);
     cr_plan_drop(&p);
 }

@@ -179,11 +179,6 @@ static void put_launch(printer *p, const cr_launch *l)
 
 /* --- other commands --- */
 
-static const char *const combine_names[CR_COMBINE_COUNT] = {
-    [CR_COMBINE_SET] = "set",  [CR_COMBINE_ADD] = "add", [CR_COMBINE_MUL] = "mul",
-    [CR_COMBINE_MIN] = "min",  [CR_COMBINE_MAX] = "max", [CR_COMBINE_DIVIDE] = "divide",
-    [CR_COMBINE_READ] = "read"};
-
 static void put_place(cr_text *t, const char *word, const char *address, const int64_t *stride,
                       int ndim)
 {
@@ -212,7 +207,7 @@ static void put_index(cr_text *t, const cr_indexed *c)
 
 static void put_indexed(cr_text *t, const cr_indexed *c)
 {
-    cr_text_printf(t, " %s %s", combine_names[c->how], cr_dtype_name((cr_dtype)c->dtype));
+    cr_text_printf(t, " %s %s", cr_combine_names[c->how], cr_dtype_name((cr_dtype)c->dtype));
     put_numbers(t, c->size, c->ndim);
     put_place(t, "table", c->table, c->table_stride, c->ndim);
     if (c->dense) {

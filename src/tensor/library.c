@@ -3,6 +3,7 @@
 #include "base/map.h"
 #include "device/cpu/cpu.h"
 #include "jit/oracle.h"
+#include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <pthread.h>
@@ -11,30 +12,45 @@
 
 /* --- calls of operators --- */
 
-/* The values of a call, with the views that they name. */
+/* The values of a call: tensors over the memory of the command's arrays. */
 typedef struct {
     cr_value arg[CR_MAX_ARGS];
-    cr_view out[CR_MAX_RESULTS];
+    CR_VEC(cr_tensor *) made;
     cr_arena room;
-    bool failed;
+    cr_status failed;
 } library_call;
 
-static cr_view library_view(const cr_array *a)
+static void library_keeps_bytes(void *owner) { (void)owner; }
+
+static cr_status library_tensor(cr_tensor **out, const cr_array *a)
 {
-    return (cr_view){a->data,           a->size, a->stride, (uint8_t)a->ndim,
-                     (uint8_t)a->dtype, CR_HOST, false};
+    cr_view v = cr_host_view(a);
+    const char *begin, *end;
+    cr_storage *s;
+
+    if (!cr_numel(a->ndim, a->size))
+        return cr_tensor_new(out, (cr_dtype)a->dtype, CR_HOST, a->ndim, a->size);
+    cr_view_extent(&v, &begin, &end);
+    CR_TRY(cr_storage_foreign(&s, (void *)(uintptr_t)begin, (size_t)(end - begin),
+                              library_keeps_bytes, NULL));
+    cr_status st =
+        cr_tensor_over(out, s, (cr_dtype)a->dtype, a->ndim, a->size, a->stride,
+                       (a->data - begin) / (int64_t)cr_dtype_size((cr_dtype)a->dtype));
+    if (st)
+        cr_storage_drop(s);
+    return st;
 }
 
 static cr_value library_array(library_call *c, const cr_array *a)
 {
-    cr_view *v = cr_arena_get(&c->room, sizeof *v);
+    cr_tensor *t;
 
-    if (!v) {
-        c->failed = true;
+    c->failed = c->failed ? c->failed : cr_vec_reserve(&c->made, 1);
+    c->failed = c->failed ? c->failed : library_tensor(&t, a);
+    if (c->failed)
         return cr_of_none();
-    }
-    *v = library_view(a);
-    return (cr_value){.tag = CR_VIEW, .view = v};
+    cr_vec_put(&c->made, t);
+    return cr_of_tensor(t);
 }
 
 static cr_value library_integer(int64_t i, cr_type type)
@@ -43,15 +59,31 @@ static cr_value library_integer(int64_t i, cr_type type)
     case CR_T_TENSOR:
     case CR_T_SCALAR: return cr_of_number(cr_scalar_int(i));
     case CR_T_BOOL: return cr_of_bool(i != 0);
-    case CR_T_DTYPE: return cr_of_dtype((cr_dtype)i);
+    case CR_T_DTYPE:
+        return i >= 0 && i < CR_DTYPE_COUNT ? cr_of_dtype((cr_dtype)i) : cr_of_int(i);
     default: return cr_of_int(i);
     }
+}
+
+static cr_value library_value(library_call *c, const cr_given *g, cr_type type);
+
+static cr_value library_list(library_call *c, const cr_given *g)
+{
+    cr_value *list = cr_arena_get(&c->room, g->count * sizeof *list + 1);
+
+    if (!list) {
+        c->failed = CR_MEMORY;
+        return cr_of_none();
+    }
+    for (size_t i = 0; i < g->count; i++)
+        list[i] = library_value(c, &g->list[i], CR_T_TENSOR);
+    return (cr_value){.tag = CR_TENSORS, .len = (uint32_t)g->count, .list = list};
 }
 
 static cr_value library_value(library_call *c, const cr_given *g, cr_type type)
 {
     bool number = type == CR_T_TENSOR || type == CR_T_SCALAR;
-    cr_value v = {.len = (uint32_t)g->count}, *list;
+    cr_value v = {.len = (uint32_t)g->count};
 
     switch (g->kind) {
     case CR_GIVEN_ARRAY: return library_array(c, &g->array);
@@ -60,15 +92,12 @@ static cr_value library_value(library_call *c, const cr_given *g, cr_type type)
         return number ? cr_of_number(cr_scalar_float(g->d)) : cr_of_float(g->d);
     case CR_GIVEN_INTS: v.tag = type == CR_T_BOOLS ? CR_TRUTHS : CR_INTS; break;
     case CR_GIVEN_FLOATS: v.tag = CR_FLOATS; break;
-    case CR_GIVEN_TEXT: v.tag = CR_STRING; break;
-    case CR_GIVEN_LIST:
-        list = cr_arena_get(&c->room, g->count * sizeof *list + 1);
-        c->failed = c->failed || !list;
-        for (size_t i = 0; list && i < g->count; i++)
-            list[i] = library_value(c, &g->list[i], CR_T_TENSOR);
-        v.tag = CR_TENSORS;
-        v.list = list;
+    case CR_GIVEN_TEXT:
+        v.tag = CR_STRING;
+        v.s = cr_arena_text(&c->room, g->text, g->count);
+        c->failed = v.s ? c->failed : CR_MEMORY;
         return v;
+    case CR_GIVEN_LIST: return library_list(c, g);
     case CR_GIVEN_NONE:
     case CR_GIVEN_OTHER: return cr_of_none();
     }
@@ -76,23 +105,70 @@ static cr_value library_value(library_call *c, const cr_given *g, cr_type type)
     return v;
 }
 
+static bool library_takes(const cr_param *p, const cr_value *v)
+{
+    bool takes = cr_param_takes(p, (cr_tag)v->tag);
+
+    for (uint32_t i = 0; takes && v->tag == CR_TENSORS && i < v->len; i++)
+        takes = v->list[i].tag == CR_TENSOR || (v->list[i].tag == CR_NONE && p->item_optional);
+    return takes;
+}
+
+static cr_status library_arguments(library_call *c, const cr_op *op, const cr_library *l)
+{
+    if (!op || !cr_op_on_views(op) || op->param_count != l->args ||
+        op->result_count != l->results)
+        return cr_fail(CR_VALUE, "'%s' is no operator with %d arguments that is written in C",
+                       l->entry, l->args);
+    for (int i = 0; i < l->args; i++) {
+        c->arg[i] = library_value(c, &l->arg[i], (cr_type)op->param[i].type);
+        CR_TRY(c->failed);
+        if (!library_takes(&op->param[i], &c->arg[i]))
+            return cr_fail(CR_TYPE, "%s(): argument '%s' has another type", op->name,
+                           op->param[i].name);
+    }
+    return CR_OK;
+}
+
+/* A result that the operator wrote to an argument is there already. */
+static cr_status library_result(const cr_op *op, const cr_array *a, const cr_tensor *made)
+{
+    cr_view to = cr_host_view(a), from = cr_view_of(made);
+
+    if (made->dtype != a->dtype || !cr_has_sizes(made, a->ndim, a->size))
+        return cr_fail(CR_VALUE,
+                       "%s(): a result of the command has not the sizes or the dtype "
+                       "that the operator gives it",
+                       op->name);
+    return to.data == from.data ? CR_OK : cr_copy_elements(&to, &from);
+}
+
+/* The rules of the entry check the arguments and make the results. */
+static cr_status library_call_op(const cr_op *op, const cr_value *arg, const cr_library *l)
+{
+    cr_value made[CR_MAX_RESULTS];
+    cr_status st = cr_run_extern(op, arg, made);
+
+    if (st)
+        return st;
+    for (int k = 0; !st && k < l->results; k++)
+        st = library_result(op, &l->result[k], made[k].t);
+    cr_drop_values(made, l->results);
+    return st;
+}
+
 static const char *library_run(int index, const cr_library *l)
 {
     const cr_op *op = cr_ops_find(l->entry);
-    library_call c = {.failed = false};
-    cr_status st = CR_OK;
+    library_call c = {.failed = CR_OK};
+    cr_status st = library_arguments(&c, op, l);
 
     (void)index;
-    if (!op || !cr_op_on_views(op) || (op->does == CR_DOES_STEPS && !op->fn.on_views) ||
-        op->param_count != l->args || op->result_count != l->results)
-        st = cr_fail(CR_VALUE, "'%s' is no operator with %d arguments that is written in C",
-                     l->entry, l->args);
-    for (int i = 0; !st && i < l->args; i++)
-        c.arg[i] = library_value(&c, &l->arg[i], op->param[i].type);
-    for (int i = 0; !st && i < l->results; i++)
-        c.out[i] = library_view(&l->result[i]);
     if (!st)
-        st = c.failed ? CR_MEMORY : cr_run_on_views(op, c.arg, c.out);
+        st = library_call_op(op, c.arg, l);
+    for (size_t i = 0; i < c.made.len; i++)
+        cr_drop(c.made.at[i]);
+    cr_vec_drop(&c.made);
     cr_arena_drop(&c.room);
     return st ? cr_error_message() : NULL;
 }
@@ -269,7 +345,8 @@ static const char *library_launch(int index, const cr_launch *l)
     return NULL;
 }
 
-const cr_executor cr_host_executor = {.ops = &cr_cpu_ops, .build = cr_plan_build};
+const cr_executor cr_host_executor = {
+    .ops = &cr_cpu_ops, .build = cr_plan_build, .operands = cr_kernel_operands};
 
 void cr_library_install(void)
 {

@@ -4,20 +4,8 @@
  * the same graph, and passes through all passes.  Run it under asan and ubsan.  Prints the
  * seed, so that a failure can be repeated. */
 #include "graph/graph.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "mutate.h"
 #include <time.h>
-
-enum { MOST = 4096 };
-
-static uint64_t state;
-
-static uint32_t draw(uint32_t n)
-{
-    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(state >> 33) % n;
-}
 
 static const char *const seeds[] = {
     "graph(%x: float32[8, 4], %w: float32[4] grad) {\n"
@@ -109,35 +97,6 @@ static const char *const tokens[] = {"%",
                                      "sub($0, $1)",
                                      "\n  $8 = 3"};
 
-static size_t replace(char *b, size_t len, size_t at, size_t old, const char *new, size_t n)
-{
-    if (at + old > len || len - old + n > MOST)
-        return len;
-    memmove(b + at + n, b + at + old, len - at - old);
-    memcpy(b + at, new, n);
-    return len - old + n;
-}
-
-static size_t mutate(char *b, size_t len)
-{
-    const char *token = tokens[draw(CR_LEN(tokens))];
-    size_t at = draw((uint32_t)len), n = draw(40);
-    char copy[40];
-
-    switch (draw(6)) {
-    case 0: b[at] = (char)(1 + draw(126)); return len;
-    case 1: return replace(b, len, at, draw(12), "", 0);
-    case 2: return replace(b, len, at, 0, token, strlen(token));
-    case 3: return replace(b, len, at, 1 + draw(6), token, strlen(token));
-    case 4: /* copy a part to another place */
-        if (at + n > len)
-            return len;
-        memcpy(copy, b + at, n);
-        return replace(b, len, draw((uint32_t)len), 0, copy, n);
-    default: return len > 40 && !draw(6) ? 20 + draw((uint32_t)len - 20) : len;
-    }
-}
-
 /* --- reading --- */
 
 typedef struct {
@@ -164,13 +123,6 @@ static void pass_one(cr_session *s, void *context)
     (void)s;
     j->out = cr_graph_find_pass(j->pass)(j->g);
     cr_graph_verify(j->out);
-}
-
-static void refuse(const char *text, const char *why)
-{
-    printf("%s: %s\n%s\n", why, cr_error_message(), text);
-    fflush(stdout);
-    abort();
 }
 
 /* Instantiates a graph with symbols for the recorded sizes.  False when rules or guards
@@ -253,20 +205,13 @@ int main(int argc, char **argv)
     time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 5);
     char text[MOST + 1];
 
-    state = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)state);
-    fflush(stdout);
+    draw_from(argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL));
     if (cr_tensor_start())
         return 2;
     cr_graph_start();
     do {
         for (int i = 0; i < 200; i++) {
-            const char *seed = seeds[draw(CR_LEN(seeds))];
-            size_t len = strlen(seed);
-            memcpy(text, seed, len);
-            for (uint32_t m = draw(5); m > 0; m--)
-                len = mutate(text, len);
-            text[len] = 0;
+            mutate_text(text, seeds[draw(CR_LEN(seeds))], tokens, CR_LEN(tokens));
             try_one(text);
         }
     } while (time(NULL) < end);
