@@ -98,7 +98,7 @@ test-dist: pkg
 test-nccl: pkg
 	$(PY_TEST_ENV) $(RUN_PY) tests/dist/test_nccl.py
 
-# Random faults of random calls: FAULTS of them, SEED repeats a run.  A loaded machine needs a longer timeout, MS.
+# Random faults of random calls: FAULTS of them, SEED repeats a run, MS is the shortest timeout of groups.
 $(B)/dist/faults: tests/dist/faults.c $(B)/libcresset.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $< $(ARCHIVE) -o $@ $(LIBS)

@@ -50,7 +50,8 @@ typedef struct {
     int from;
 } mpi_transfer;
 
-enum { YIELDS = 400, FIRST_PAUSE = 10, LONGEST_PAUSE = 500 /* us */ };
+enum { YIELDS = 400, FIRST_PAUSE = 10, LONGEST_PAUSE = 500, LONG_YIELD = 200 /* us */ };
+enum { CROWDED_MS = 100 };
 
 /* --- the library --- */
 static bool mpi_bind(void *file)
@@ -372,15 +373,27 @@ static cr_status transfer_test(mpi_transfer *t)
     return CR_OK;
 }
 
-/* Yields at first, then sleeps longer and longer: ranks share processors. */
-static void pause_after(int tries)
+/* The time until which waits sleep at once. */
+static _Atomic double crowded_until;
+
+/* Yields at first, then sleeps longer and longer: ranks share processors.  Where other programs
+ * run meanwhile, a yield gives them whole slices of time, but a thread that slept runs soon
+ * after it wakes: a long yield is the last one for a while. */
+static void pause_after(int *tries)
 {
-    if (tries < YIELDS)
-        sched_yield();
-    else
-        usleep((useconds_t)(tries - YIELDS < LONGEST_PAUSE / FIRST_PAUSE
-                                ? FIRST_PAUSE * (tries - YIELDS + 1)
-                                : LONGEST_PAUSE));
+    double start = cr_seconds();
+
+    if (*tries < YIELDS && start < crowded_until)
+        *tries = YIELDS;
+    if (*tries >= YIELDS) {
+        int pause = FIRST_PAUSE * (*tries - YIELDS + 1);
+        usleep((useconds_t)(pause < LONGEST_PAUSE ? pause : LONGEST_PAUSE));
+        return;
+    }
+    sched_yield();
+    double end = cr_seconds();
+    if (1e6 * (end - start) > LONG_YIELD)
+        crowded_until = end + 1e-3 * CROWDED_MS;
 }
 
 static cr_status mpi_wait(void *link, void *transfer, int64_t ms, bool *done, int *from)
@@ -394,7 +407,7 @@ static cr_status mpi_wait(void *link, void *transfer, int64_t ms, bool *done, in
             break;
         if (((mpi_link *)link)->shut)
             return cr_fail(CR_COMM, "MPI: the group was closed");
-        pause_after(tries);
+        pause_after(&tries);
     }
     *done = t->done;
     if (from)

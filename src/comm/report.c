@@ -60,14 +60,14 @@ static bool place_read(const cr_running *c, int rank, char *out)
 }
 
 /* Writes a description of a rank into `out`, or "" if there is none.  A rank may end after its
- * own failure, which is then the reason of the others. */
-static void rank_text(const cr_running *c, int rank, char *out)
+ * own failure, which is then the reason of the others.  A store that is lost is not asked. */
+static void rank_text(const cr_running *c, int rank, bool asks, char *out)
 {
     const cr_peers *p = c->g->peers;
     cr_peer_state state = cr_peers_state(p, rank);
     int process = cr_peers_process(p, rank);
     char place[PLACE_BYTES] = "";
-    bool failed = state != CR_PEER_STOPPED && place_read(c, rank, place);
+    bool failed = asks && state != CR_PEER_STOPPED && place_read(c, rank, place);
 
     *out = 0;
     if (state == CR_PEER_ENDED)
@@ -88,7 +88,7 @@ static bool all_known(char known[][PLACE_BYTES], int n, int own)
 }
 
 /* Looks the others up until all are known, for a moment. */
-static void ranks_text(const cr_running *c, cr_text *out)
+static void ranks_text(const cr_running *c, bool asks, cr_text *out)
 {
     char known[NAMED_RANKS][PLACE_BYTES] = {{0}};
     int n = c->g->size < NAMED_RANKS ? c->g->size : NAMED_RANKS;
@@ -97,8 +97,8 @@ static void ranks_text(const cr_running *c, cr_text *out)
     for (;;) {
         for (int r = 0; r < n; r++)
             if (r != c->g->rank && !*known[r])
-                rank_text(c, r, known[r]);
-        if (all_known(known, n, c->g->rank) || cr_seconds() > end)
+                rank_text(c, r, asks, known[r]);
+        if (!asks || all_known(known, n, c->g->rank) || cr_seconds() > end)
             break;
         usleep(20000);
     }
@@ -108,7 +108,10 @@ static void ranks_text(const cr_running *c, cr_text *out)
         if (*known[r])
             cr_text_printf(out, "; %s", known[r]);
         else
-            cr_text_printf(out, "; rank %d is in no call of this group", r);
+            cr_text_printf(out,
+                           asks ? "; rank %d is in no call of this group"
+                                : "; of rank %d nothing is known, the store does not answer",
+                           r);
     }
 }
 
@@ -122,8 +125,8 @@ cr_status cr_report(const cr_running *c, cr_status st)
     cr_text_printf(&t, "%s of rank %d in group '%s' failed after %.0f ms (timeout %.0f ms): %s",
                    place, c->g->rank, c->g->name, 1e3 * (cr_seconds() - c->start),
                    1e3 * (c->end - c->start), why);
-    if (c->g->peers && c->g->store && !place_write(c, place, why))
-        ranks_text(c, &t);
+    if (c->g->peers && c->g->store)
+        ranks_text(c, !place_write(c, place, why), &t);
     cr_fail(st, "%s", cr_text_str(&t));
     cr_text_drop(&t);
     return st;

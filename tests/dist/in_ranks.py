@@ -293,7 +293,7 @@ def barrier_names_missing(rank, size):
 
 
 def store_is_lost(rank, size):
-    """The store's process ends (store_ends ends it); calls of groups go on, the store says so."""
+    """The store's process ends (store_ends ends it); calls of groups go on, the store says so, and ranks that end are named."""
     CALLS["all_reduce"](4)
     store = dist.distributed_c10d._get_default_store()
     if rank == 0:
@@ -309,4 +309,11 @@ def store_is_lost(rank, size):
     else:
         raise AssertionError("the store lives")
     CALLS["all_reduce"](4)
+    if rank == 0:
+        try:
+            CALLS["all_reduce"](4)
+        except dist.DistBackendError as error:
+            assert "rank 1 (process" in str(error) and "has ended" in str(error), error
+        else:
+            raise AssertionError("no error")
     os._exit(0)
