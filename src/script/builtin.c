@@ -533,14 +533,20 @@ static cr_status builtin_gt(cr_scall *c) { return builtin_compare(c, true, false
 static cr_status builtin_ge(cr_scall *c) { return builtin_compare(c, false, true); }
 static cr_status builtin_le(cr_scall *c) { return builtin_compare(c, true, true); }
 
-/* Lists of tensors are equal when all elements are. */
+/* The truth of a == b, which a tensor of several elements does not have. */
 static cr_status builtin_equal_tensors(const cr_ivalue *a, const cr_ivalue *b, bool *equal)
 {
     cr_ivalue pair[2] = {*a, *b}, made = {0};
+    cr_scalar truth;
 
-    CR_TRY(cr_sop_call_entry(cr_entry.equal, pair, 2, &made, 1));
-    *equal = made.kind == CR_IV_BOOL && made.i;
-    return CR_OK;
+    CR_TRY(cr_sop_call_entry(cr_entry.eq, pair, 2, &made, 1));
+    cr_status st = made.t->numel == 1
+                       ? cr_tensor_item(&truth, made.t)
+                       : cr_fail(CR_RUNTIME, "Boolean value of Tensor with %s is ambiguous",
+                                 made.t->numel ? "more than one value" : "no values");
+    *equal = !st && truth.i;
+    cr_ivalue_drop(made);
+    return st;
 }
 
 cr_status cr_builtin_equal(const cr_ivalue *a, const cr_ivalue *b, bool *equal)
@@ -750,6 +756,37 @@ static cr_status builtin_to_scalar(cr_scall *c)
 
     CR_TRY(builtin_number(c, &s));
     return builtin_give(c, cr_ivalue_of_scalar(s));
+}
+
+/* A tensor where an operator wants a number. */
+static cr_status builtin_implicit(cr_scall *c, cr_status (*convert)(cr_scall *))
+{
+    const cr_tensor *t = c->count >= 1 && c->arg->kind == CR_IV_TENSOR ? c->arg->t : NULL;
+
+    if (t && cr_requires_grad(t))
+        return cr_fail(CR_RUNTIME,
+                       "Cannot input a tensor that requires grad as a scalar argument");
+    if (t && t->ndim)
+        return cr_fail(CR_RUNTIME,
+                       "Cannot input a tensor of dimension other than 0 as a scalar argument");
+    return convert(c);
+}
+
+static cr_status builtin_implicit_int(cr_scall *c)
+{
+    return builtin_implicit(c, builtin_to_int);
+}
+static cr_status builtin_implicit_float(cr_scall *c)
+{
+    return builtin_implicit(c, builtin_to_float);
+}
+static cr_status builtin_implicit_complex(cr_scall *c)
+{
+    return builtin_implicit(c, builtin_to_complex);
+}
+static cr_status builtin_implicit_scalar(cr_scall *c)
+{
+    return builtin_implicit(c, builtin_to_scalar);
 }
 
 static cr_dtype builtin_dtype_of(const cr_scalar *s)
@@ -1073,10 +1110,20 @@ static cr_status builtin_derive_index(cr_scall *c)
         c, cr_iv_int(CR_WRAP_ADD(c->arg[1].i, CR_WRAP_MUL(c->arg[0].i, c->arg[2].i))));
 }
 
+static cr_status builtin_hashable(const cr_ivalue *v)
+{
+    if (v->kind == CR_IV_LIST || v->kind == CR_IV_DICT || v->kind == CR_IV_OBJECT)
+        return cr_fail(CR_RUNTIME, "unhashable type: '%s'", cr_ivalue_kind_name(v));
+    for (size_t i = 0; v->kind == CR_IV_TUPLE && i < v->list->len; i++)
+        CR_TRY(builtin_hashable(&v->list->at[i]));
+    return CR_OK;
+}
+
 static cr_status builtin_hash(cr_scall *c)
 {
     if (c->count < 1)
         return cr_builtin_misfit(c);
+    CR_TRY(builtin_hashable(c->arg));
     return builtin_give(c, cr_iv_int((int64_t)cr_ivalue_hash(c->arg)));
 }
 

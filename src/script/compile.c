@@ -288,7 +288,8 @@ static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hi
 
     for (int i = 0; i < a->count; i++) {
         if (!a->at[i])
-            cr_srange_bail(c->s, CR_RUNTIME, a->range, "Dict unpacking is not supported");
+            define_refuse(c, "NotSupportedError", a->range,
+                          "Dict expansion (e.g. `{**dict}`) is not supported");
         v[i] = compile_value(c, a->at[i], dict ? dict->item[i % 2] : NULL);
         if (!dict && i < 2)
             *(i ? &value : &key) = v[i]->type;
@@ -506,7 +507,13 @@ static cr_svalue *truth_of(compiler *c, cr_svalue *v, cr_srange range)
 
     switch (v->type->kind) {
     case CR_STYPE_BOOL: return v;
-    case CR_STYPE_CLASS: return compile_magic(c, "__bool__", v, 0, NULL, range);
+    case CR_STYPE_CLASS:
+        v = compile_magic(c, "__bool__", v, 0, NULL, range);
+        if (v->type->kind != CR_STYPE_BOOL)
+            cr_srange_bail(c->s, CR_RUNTIME, range,
+                           "expected a bool expression for condition but found %s",
+                           cr_stype_annotation(v->type));
+        return v;
     case CR_STYPE_TENSOR:
     case CR_STYPE_INT:
     case CR_STYPE_FLOAT: return compile_one(c, "aten::Bool", range, 1, &v);
@@ -862,8 +869,15 @@ static term *items_named(compiler *c, cr_svalue *self, const cr_sast *key)
     return NULL;
 }
 
+static bool is_literal(const cr_sast *a)
+{
+    return a->kind == CR_SAST_NUMBER ||
+           (a->kind == CR_SAST_UNARY && a->at[0]->kind == CR_SAST_NUMBER);
+}
+
 static term *compile_items_subscript(compiler *c, const cr_sast *a)
 {
+    bool of_dict = false;
     term *t;
     int64_t i;
 
@@ -874,16 +888,34 @@ static term *compile_items_subscript(compiler *c, const cr_sast *a)
     if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS &&
         t->value->type->cls->is_module && a->at[1]->kind == CR_SAST_STRING)
         return items_named(c, t->value, a->at[1]);
-    if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS)
+    if (t->kind == TERM_VALUE && t->value->type->kind == CR_STYPE_CLASS) {
+        term *keys = t->value->type->cls->is_module
+                         ? define_member(c, t->value, t->value->type->cls, "keys", a->range)
+                         : NULL;
+        of_dict = keys && keys->kind == TERM_ITEMS;
         t = compile_modules(c, t->value, a->range);
+    }
     if (!t || t->kind != TERM_ITEMS)
         return NULL;
     if (a->at[1]->kind == CR_SAST_SLICE)
         return items_slice(c, t, a->at[1]);
-    if (!constant_int(compile_value(c, a->at[1], NULL), &i) || i < -t->count || i >= t->count)
-        cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                       "Expected integer literal for index. ModuleList/Sequential indexing is "
-                       "only supported with integer literals");
+    if (of_dict)
+        cr_srange_bail(
+            c->s, CR_RUNTIME, a->range,
+            "Unable to extract string literal index. ModuleDict indexing is only supported "
+            "with string literals. For example, 'i = \"a\"; self.layers[i](x)' will fail "
+            "because i is not a literal. Enumeration of ModuleDict is supported, e.g. "
+            "'for k, v in self.items(): out = v(inp)'");
+    if (!is_literal(a->at[1]) || !constant_int(compile_value(c, a->at[1], NULL), &i))
+        cr_srange_bail(
+            c->s, CR_RUNTIME, a->range,
+            "Expected integer literal for index but got a variable or non-integer. "
+            "ModuleList/Sequential indexing is only supported with integer literals. For "
+            "example, 'i = 4; self.layers[i](x)' will fail because i is not a literal. "
+            "Enumeration is supported, e.g. 'for index, v in enumerate(self): out = v(inp)'");
+    if (i < -t->count || i >= t->count)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Index %lld out of range of length %d",
+                       (long long)i, t->count);
     return t->items[i < 0 ? i + t->count : i];
 }
 
@@ -989,7 +1021,7 @@ static CR_NORETURN void object_lacks(compiler *c, const cr_svalue *v, const char
 {
     const cr_sclass *cls = v->type->cls;
 
-    if (cls->is_module)
+    if (cls->is_module && v->type->kind == CR_STYPE_CLASS)
         cr_srange_bail(c->s, CR_RUNTIME, range, "Module '%s' has no attribute '%s' ",
                        strrchr(cls->name, '.') ? strrchr(cls->name, '.') + 1 : cls->name, name);
     cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' object has no attribute or method '%s'.%s",
@@ -1079,7 +1111,7 @@ static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_sra
     if (t->casts)
         return t;
     cr_session_check(c->s, cr_soperators(&all, t->name));
-    if (!all->len)
+    if (!all->len || (c->env && cr_stype_is_subtype(v->type, CR_STYPE_OF(NUMBER))))
         cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' object has no attribute or method '%s'.",
                        cr_stype_annotation(v->type), name);
     return t;
@@ -1095,8 +1127,8 @@ static term *enum_member(compiler *c, const cr_stype *type, const cr_sast *a)
             value.len = a->len;
             return compile_term_value(c, compile_constant(c, &value, a->range));
         }
-    cr_srange_bail(c->s, CR_RUNTIME, a->range, "%s has no member '%s'", type->cls->name,
-                   a->text);
+    cr_srange_bail(c->s, CR_RUNTIME, a->range, "Enum<%s>' has no attribute '%s'",
+                   type->cls->name, a->text);
 }
 
 static term *compile_attribute(compiler *c, const cr_sast *a)
@@ -1274,14 +1306,12 @@ static term *special_slice(compiler *c, const cr_sast *a)
     t->items = CR_NEW_N(c->s, term *, 3);
     for (int i = 0; i < n; i++) {
         const cr_sast *part = a->at[1 + i];
-        bool named = part->kind == CR_SAST_KEYWORD;
-        int at = !named                         ? (n == 1 ? 1 : i)
-                 : !strcmp(part->text, "start") ? 0
-                 : !strcmp(part->text, "stop")  ? 1
-                                                : 2;
-        cr_svalue *v = compile_value(c, named ? part->at[0] : part, NULL);
+        if (part->kind == CR_SAST_KEYWORD)
+            cr_srange_bail(c->s, CR_RUNTIME, a->at[0]->range,
+                           "Slice does not accept any keyword arguments");
+        cr_svalue *v = compile_value(c, part, NULL);
         if (v->type->kind != CR_STYPE_NONE)
-            t->items[at] = compile_term_value(c, v);
+            t->items[n == 1 ? 1 : i] = compile_term_value(c, v);
     }
     return t;
 }
@@ -1376,13 +1406,9 @@ static cr_svalue *compile_new(compiler *c, const cr_stype *type, const arguments
     cr_sfunction *init = cr_sclass_method(type->cls, "__init__");
     cr_svalue *made;
 
-    if (type->kind == CR_STYPE_TUPLE) {
-        if ((int)args->len != type->count)
-            cr_srange_bail(c->s, CR_RUNTIME, range, "%s has %d fields, but %zu are given",
-                           type->cls->name, type->count, args->len);
+    if (type->kind == CR_STYPE_TUPLE)
         return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT, type, type->count,
-                                 compile_item_values(c, args), range);
-    }
+                                 compile_fields(c, type->cls, args, range), range);
     if (type->kind != CR_STYPE_CLASS)
         cr_srange_bail(c->s, CR_RUNTIME, range, "%s cannot be constructed", type->cls->name);
     made = compile_construct(c, CR_SPRIM_CREATE_OBJECT, type, 0, NULL, range);
@@ -1565,6 +1591,8 @@ static term *apply_term(compiler *c, term *t, const arguments *args, cr_srange r
         break;
     default: break;
     }
+    if (t->kind == TERM_PYTHON && define_exception(c, t, range))
+        cr_srange_bail(c->s, CR_RUNTIME, range, "exception message cannot be used as a value");
     f = call_method_of(c, t, range);
     if (f)
         return compile_term_value(c, call_object(c, f, t->value, args, range));

@@ -106,6 +106,9 @@ cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arg
 /* The value as one of this type, when conversions that every call makes allow it. */
 cr_svalue *compile_convert(compiler *c, cr_svalue *v, const cr_stype *to, bool implicit,
                            cr_srange range);
+/* The values of a named tuple's fields. */
+cr_svalue **compile_fields(compiler *c, const cr_sclass *cls, const arguments *args,
+                           cr_srange range);
 cr_svalue *compile_construct(compiler *c, cr_sprim prim, const cr_stype *type, int count,
                              cr_svalue *const *item, cr_srange range);
 
@@ -178,6 +181,8 @@ cr_svalue *compile_fork(compiler *c, const cr_sast *def, cr_srange range);
 /* NULL: the name means nothing there. */
 term *define_name(compiler *c, const char *name, cr_srange range);
 term *define_attribute(compiler *c, const term *object, const char *name, cr_srange range);
+/* The qualified name of an exception's class, "builtins.ValueError"; NULL for other objects. */
+const char *define_exception(compiler *c, const term *object, cr_srange range);
 /* A member that the class lacks: NULL, or a method or constant that the class gets now. */
 term *define_member(compiler *c, cr_svalue *self, const cr_sclass *cls, const char *name,
                     cr_srange range);

@@ -168,6 +168,14 @@ static term *branch_term(const changes *l, const variable *v)
     return one ? one->before : v->now;
 }
 
+/* The branch ends without the variable, because of a `del`. */
+static bool branch_deletes(const changes *l, const variable *v)
+{
+    const change *one = branch_change_of(l, v);
+
+    return one && !one->before && !one->lost;
+}
+
 static cr_svalue *branch_uninitialized(compiler *c, cr_sblock *b, const cr_stype *type,
                                        cr_srange range)
 {
@@ -180,6 +188,18 @@ static cr_svalue *branch_uninitialized(compiler *c, cr_sblock *b, const cr_stype
     return v;
 }
 
+/* The type behind both branches: of a variable that is a union, also a union of both. */
+static const cr_stype *branch_type(compiler *c, const variable *v, const cr_stype *yes,
+                                   const cr_stype *no)
+{
+    const cr_stype *joined = cr_stype_join(c->unit, yes, no);
+    bool of_union =
+        v->now && v->now->kind == TERM_VALUE && v->now->value->type->kind == CR_STYPE_UNION;
+
+    return joined || !of_union ? joined
+                               : cr_stype_union(c->unit, 2, (const cr_stype *[]){yes, no});
+}
+
 /* Makes the variable's values in both branches a result of the node. */
 static void branch_join(compiler *c, cr_snode *n, variable *v, const changes *yes,
                         const changes *no, const flow *f)
@@ -188,6 +208,11 @@ static void branch_join(compiler *c, cr_snode *n, variable *v, const changes *ye
     cr_svalue *of[2];
     const cr_stype *type;
 
+    if (f[0] == FLOW_ON && f[1] == FLOW_ON &&
+        (branch_deletes(yes, v) || branch_deletes(no, v))) {
+        variable_change(c, v, NULL, NULL);
+        return;
+    }
     if (f[0] == FLOW_ON && f[1] == FLOW_ON && (!a || !b)) {
         variable_change(c, v, NULL, lost_text(c, v->name, a ? "false" : "true", n->range));
         return;
@@ -203,7 +228,7 @@ static void branch_join(compiler *c, cr_snode *n, variable *v, const changes *ye
     }
     type = f[0] != FLOW_ON   ? b->value->type
            : f[1] != FLOW_ON ? a->value->type
-                             : cr_stype_join(c->unit, a->value->type, b->value->type);
+                             : branch_type(c, v, a->value->type, b->value->type);
     if (!type) {
         variable_change(c, v, NULL,
                         mismatch_text(c, v->name, a->value->type, b->value->type, n->range));
@@ -380,8 +405,8 @@ static void loop_leave(compiler *c, looping *l, cr_svalue *go)
     end_of = compile_branch_leave(c, l->mark);
     for (size_t i = 0; i < end_of.len; i++)
         if (!end_of.at[i].var->now)
-            end_of.at[i].var->lost =
-                lost_text(c, end_of.at[i].var->name, "false", l->node->range);
+            variable_change(c, end_of.at[i].var, NULL,
+                            lost_text(c, end_of.at[i].var->name, "false", l->node->range));
     for (size_t i = 0; i < l->carried.len; i++) {
         cr_svalue *out =
             cr_snode_output(l->node, l->carried.at[i]->name, b->input[1 + i]->type);
@@ -650,6 +675,21 @@ typedef struct {
     term *item;
 } loop_work;
 
+static void comprehension_check(compiler *c, const loop_work *w, const cr_stype *key,
+                                const cr_stype *value)
+{
+    if (key->kind == CR_STYPE_UNION)
+        cr_srange_bail(c->s, CR_RUNTIME, w->element->range,
+                       "Dicts may only contain homogeneous keys, but the type of the first "
+                       "generated key was %s",
+                       cr_stype_annotation(key));
+    if (w->typed && !cr_stype_is_subtype(value, w->list->type->item[1]))
+        cr_srange_bail(c->s, CR_RUNTIME, w->loop->range,
+                       "Dict type annotation `%s` did not match the type of an actual value "
+                       "type `%s`\n",
+                       cr_stype_annotation(w->list->type), cr_stype_annotation(value));
+}
+
 /* A key and a value of a dict comprehension, or of an item that has both. */
 static void comprehension_set(compiler *c, loop_work *w)
 {
@@ -659,6 +699,7 @@ static void comprehension_set(compiler *c, loop_work *w)
     if (w->element) {
         v[1] = compile_value(c, w->element, hint ? hint[0] : NULL);
         v[2] = compile_value(c, w->value, hint ? hint[1] : NULL);
+        comprehension_check(c, w, v[1]->type, v[2]->type);
     } else {
         cr_svalue *pair = compile_as_value(c, w->item, w->loop->range);
         if (pair->type->kind != CR_STYPE_TUPLE || pair->type->count != 2)
@@ -921,6 +962,15 @@ cr_svalue *compile_dict_call(compiler *c, const cr_sast *a, const cr_stype *hint
 /* --- assignments --- */
 
 /* An attribute that __init__ sets first gets the type of its value. */
+static bool type_contains(const cr_stype *type, const cr_sclass *cls)
+{
+    bool found = type->cls == cls;
+
+    for (int i = 0; !found && i < type->count; i++)
+        found = type_contains(type->item[i], cls);
+    return found;
+}
+
 static int assign_new_attribute(compiler *c, cr_sclass *cls, const char *name,
                                 const cr_stype *type, cr_srange range)
 {
@@ -931,6 +981,12 @@ static int assign_new_attribute(compiler *c, cr_sclass *cls, const char *name,
             "Tried to set nonexistent attribute: %s. Did you forget to initialize it "
             "in __init__()?",
             name);
+    if (type_contains(type, cls))
+        cr_srange_bail(c->s, CR_RUNTIME, range,
+                       "Assignment to attribute '%s' cannot be of a type that contains class "
+                       "'%s'.\nClasses that recursively contain instances of themselves are "
+                       "not yet supported",
+                       name, cls->name);
     if (c->block->by)
         cr_srange_bail(c->s, CR_RUNTIME, range,
                        "First assignment cannot be in a control-flow block. Initialize the "
@@ -996,7 +1052,7 @@ static void assign_subscript(compiler *c, const cr_sast *target, cr_svalue *v)
     if (object->type->kind != CR_STYPE_LIST && object->type->kind != CR_STYPE_DICT) {
         if (object->type->kind != CR_STYPE_TENSOR)
             cr_srange_bail(c->s, CR_RUNTIME, target->range,
-                           "'%s' object does not support item assignment",
+                           "%s does not support subscripted assignment",
                            cr_stype_annotation(object->type));
         compile_tensor_store(c, object, target, v);
         return;
@@ -1135,10 +1191,36 @@ static cr_svalue *assign_widen(compiler *c, cr_svalue *v, const cr_stype *type, 
     return v;
 }
 
+/* Attributes are annotated in __init__, variables in the block that first sets them. */
+static void assign_check_annotation(compiler *c, const cr_sast *target)
+{
+    if (target->kind == CR_SAST_ATTRIBUTE && target->at[0]->kind == CR_SAST_NAME &&
+        !strcmp(target->at[0]->text, "self") && c->function->owner &&
+        !c->function->owner->is_module && strcmp(c->function->name, "__init__"))
+        define_refuse(
+            c, "ValueError", target->range,
+            cr_session_printf(c->s,
+                              "Type annotations on instance attributes must be declared in "
+                              "__init__, not '%s': SourceRange at",
+                              c->function->name));
+    if (target->kind != CR_SAST_NAME)
+        return;
+    const variable *v = compile_variable(c, target->text);
+    if (v->now && v->depth < c->depth)
+        cr_srange_bail(c->s, CR_RUNTIME, target->range,
+                       "Attempting to declare and annotate the type of variable '%s' but it is "
+                       "already defined in an outer block",
+                       target->text);
+}
+
 static void compile_assign(compiler *c, const cr_sast *a)
 {
-    const cr_stype *type = a->at[1] ? compile_type(c, a->at[1]) : NULL;
+    const cr_stype *type;
     term *t;
+
+    if (a->at[1] && c->env)
+        assign_check_annotation(c, a->at[2]);
+    type = a->at[1] ? compile_type(c, a->at[1]) : NULL;
 
     if (!a->at[0])
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
@@ -1178,6 +1260,13 @@ static void compile_augmented(compiler *c, const cr_sast *a)
         {"+", "aten::add_"}, {"-", "aten::sub_"}, {"*", "aten::mul_"}, {"/", "aten::div_"}};
     cr_svalue *old, *both[2];
 
+    if (a->at[0]->kind == CR_SAST_SUBSCRIPT && a->at[0]->at[0]->kind == CR_SAST_NAME) {
+        old = compile_value(c, a->at[0]->at[0], NULL);
+        if (old->type->kind == CR_STYPE_TUPLE)
+            cr_srange_bail(c->s, CR_RUNTIME, a->at[0]->range,
+                           "%s does not support augmented assignment.",
+                           cr_stype_annotation(old->type));
+    }
     for (size_t i = 0; i < CR_LEN(in_place); i++) {
         if (strcmp(in_place[i].sign, a->text))
             continue;
@@ -1279,13 +1368,12 @@ static const char *raise_class(compiler *c, const cr_sast *name)
     term *t = !c->env                      ? NULL
               : name->kind == CR_SAST_NAME ? define_name(c, name->text, name->range)
                                            : compile_term(c, name, NULL);
-    const cr_sconstant *full;
+    const char *full;
 
-    if (!t || t->kind != TERM_PYTHON)
-        return plain;
-    t = define_attribute(c, t, "__exception__", name->range);
-    full = t->kind == TERM_VALUE ? cr_svalue_constant(t->value) : NULL;
-    return full ? full->s : plain;
+    if (!t && c->env && name->kind == CR_SAST_NAME)
+        cr_srange_bail(c->s, CR_RUNTIME, name->range, "undefined value %s", name->text);
+    full = t && t->kind == TERM_PYTHON ? define_exception(c, t, name->range) : NULL;
+    return full ? full : plain;
 }
 
 /* The texts of the arguments, one behind the other. */
@@ -1312,8 +1400,7 @@ static void compile_raise(compiler *c, const cr_sast *a)
     const char *class = NULL;
 
     if (!e || (name->kind != CR_SAST_NAME && name->kind != CR_SAST_ATTRIBUTE))
-        cr_srange_bail(c->s, CR_RUNTIME, a->range,
-                       "raised value must be an exception of a class");
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "exceptions must derive from BaseException");
     if (e->kind == CR_SAST_CALL)
         class = raise_class(c, name);
     emit_raise(c, raise_message(c, e), class, a->range);
@@ -1373,6 +1460,10 @@ static void compile_delete(compiler *c, const cr_sast *a)
                            "items");
         cr_svalue *object = compile_value(c, target->at[0], NULL);
         cr_svalue *at = compile_value(c, target->at[1], NULL);
+        if (object->type->kind == CR_STYPE_CLASS &&
+            !compile_has(c, object, "__delitem__", target->range))
+            cr_srange_bail(c->s, CR_RUNTIME, target->range,
+                           "Class does not define __delitem__");
         if (object->type->kind == CR_STYPE_CLASS)
             compile_magic(c, "__delitem__", object, 1, &at, target->range);
         else

@@ -281,8 +281,23 @@ static bool match_known_names(matching *m)
         for (int k = 0; k < m->schema->param_count && !known; k++)
             known = !strcmp(m->schema->param[k].name, m->args->at[i].name);
         if (!known)
-            return match_fail(m, "Unknown keyword argument '%s' for operator '%s'. Schema",
-                              m->args->at[i].name, m->schema->name);
+            return match_fail(m, "Keyword argument %s unknown", m->args->at[i].name);
+    }
+    return true;
+}
+
+/* A later argument may have widened a type variable: None to a dict of str keys. */
+static bool match_vars_hold(matching *m)
+{
+    for (int i = 0; i < m->schema->param_count; i++) {
+        const cr_sparam *p = &m->schema->param[i];
+        const cr_stype *to =
+            cr_stype_has_var(p->type) ? match_replace(m->c, &m->vars, p->type) : NULL;
+        if (to && !cr_stype_is_subtype(m->value[i]->type, to))
+            return match_fail(
+                m,
+                "Expected a value of type '%s' for argument '%s' but instead found type '%s'",
+                cr_stype_annotation(to), p->name, cr_stype_annotation(m->value[i]->type));
     }
     return true;
 }
@@ -295,7 +310,7 @@ static bool match_all(matching *m)
     for (int i = 0; i < s->param_count; i++)
         if (!match_param(m, i))
             return false;
-    if (!match_known_names(m))
+    if (!match_known_names(m) || !match_vars_hold(m))
         return false;
     if (m->used < m->positional && !s->any_params)
         return match_fail(m, "Expected at most %d arguments but found %zu positional arguments",
@@ -378,6 +393,33 @@ static term *match_results(matching *m, cr_snode *n)
     return compile_term_value(c, compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
                                                    match_tuple_type(m, n), n->output_count,
                                                    n->output, m->range));
+}
+
+cr_svalue **compile_fields(compiler *c, const cr_sclass *cls, const arguments *args,
+                           cr_srange range)
+{
+    const char *last = strrchr(cls->name, '.');
+    cr_sschema s = {.name = last ? last + 1 : cls->name,
+                    .overload = "",
+                    .param_count = (int)cls->attribute_count,
+                    .param = CR_NEW_N(c->s, cr_sparam, cls->attribute_count + 1),
+                    .builtin = -1};
+    matching m = {.c = c, .schema = &s, .args = args, .implicit = true, .range = range};
+    cr_text why = {0};
+
+    for (int i = 0; i < s.param_count; i++)
+        s.param[i] = (cr_sparam){.name = cls->attribute[i].name,
+                                 .type = cls->attribute[i].type,
+                                 .preset = cls->preset ? cls->preset[i] : NULL};
+    if (match_schema(&m))
+        return m.value;
+    m.why = &why;
+    m.used = 0;
+    cr_text_put(&why, "\n");
+    cr_sschema_print(&why, &s);
+    cr_text_put(&why, ":\n");
+    (void)match_schema(&m);
+    cr_srange_bail(c->s, CR_RUNTIME, range, "%s", cr_session_take_text(c->s, &why));
 }
 
 static term *match_emit(matching *m)

@@ -99,6 +99,21 @@ static const cr_stype *type_of_union(compiler *c, const cr_sast *a)
     return cr_stype_union(c->unit, a->count - 1, item);
 }
 
+static bool type_is_key(const cr_stype *t)
+{
+    switch (t->kind) {
+    case CR_STYPE_INT:
+    case CR_STYPE_BOOL:
+    case CR_STYPE_FLOAT:
+    case CR_STYPE_COMPLEX:
+    case CR_STYPE_STR:
+    case CR_STYPE_TENSOR:
+    case CR_STYPE_DEVICE:
+    case CR_STYPE_ANY: return true;
+    default: return false;
+    }
+}
+
 static const cr_stype *type_of_subscript(compiler *c, const cr_sast *a)
 {
     const char *path = type_path(c, a->at[0]);
@@ -113,6 +128,11 @@ static const cr_stype *type_of_subscript(compiler *c, const cr_sast *a)
     if (!strcmp(name, "Dict") || !strcmp(name, "dict")) {
         type_want_members(c, a, name, 2);
         const cr_stype *key = compile_type(c, a->at[1]);
+        if (!type_is_key(key))
+            cr_bail(c->s, CR_RUNTIME,
+                    "Cannot create dict for key type '%s', only int, float, complex, Tensor, "
+                    "device and string keys are supported",
+                    cr_stype_text(key));
         return cr_stype_dict(c->unit, key, compile_type(c, a->at[2]));
     }
     if (!strncmp(name, "BroadcastingList", 16))

@@ -77,6 +77,15 @@ term *define_attribute(compiler *c, const term *object, const char *name, cr_sra
     return t;
 }
 
+const char *define_exception(compiler *c, const term *object, cr_srange range)
+{
+    cr_sname n = {0};
+
+    (void)range;
+    cr_session_check(c->s, c->env->attribute(object->handle, "__exception__", &n));
+    return n.kind == CR_SNAME_CONSTANT && n.value.type->kind == CR_STYPE_STR ? n.value.s : NULL;
+}
+
 static cr_svalue *define_get(compiler *c, cr_svalue *self, const char *name, cr_srange range)
 {
     int slot = cr_sclass_attribute(self->type->cls, name);

@@ -234,6 +234,17 @@ void cr_iobject_clear(cr_iobject *o)
 
 /* --- keys --- */
 
+static uint64_t value_hash_items(const cr_ilist *items)
+{
+    uint64_t h = items->len;
+
+    for (size_t i = 0; i < items->len; i++) {
+        uint64_t both[2] = {h, cr_ivalue_hash(&items->at[i])};
+        h = cr_hash(both, sizeof both);
+    }
+    return h;
+}
+
 uint64_t cr_ivalue_hash(const cr_ivalue *v)
 {
     double d = v->d;
@@ -247,6 +258,8 @@ uint64_t cr_ivalue_hash(const cr_ivalue *v)
     case CR_IV_COMPLEX: return cr_hash(&v->c, sizeof v->c);
     case CR_IV_TENSOR: return cr_hash(&v->t, sizeof v->t);
     case CR_IV_NONE: return 0;
+    case CR_IV_TUPLE: return value_hash_items(v->list);
+    case CR_IV_ENUM: return cr_ivalue_hash(&v->member->name);
     default: return cr_hash(&v->i, sizeof v->i);
     }
 }

@@ -8,8 +8,6 @@ class _Shared:
     """The items are those of a program, with one type; a call of a compiled function changes them for both."""
 
     def __init__(self, items):
-        if not items:
-            raise TypeError(f"the type of an empty {type(items).__name__} cannot be inferred")
         self._items = _C._script_share(items)
 
     def __len__(self):

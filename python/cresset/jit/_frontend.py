@@ -97,7 +97,10 @@ class _Scope:
     def find(self, name):
         if name in self.names:
             return self.names[name]
-        return self.globals.get(name, _absent)
+        if name in self.globals:
+            return self.globals[name]
+        known = getattr(builtins, name, _absent)
+        return known if isinstance(known, type) and issubclass(known, BaseException) else _absent
 
     def evaluate(self, text):
         return eval(text, {**self.globals, **self.names})
@@ -112,6 +115,7 @@ def define(fn, owner=None, name=None, names=None, qualified=None):
     if owner is None and fn in _functions:
         return _functions[fn]
     text, file, line, indent = _source(fn)
+    _refuse_mutable(fn)
     if owner is None:
         qualified = qualified or qualified_name(fn, name)
         _functions[fn] = qualified
@@ -124,6 +128,15 @@ def define(fn, owner=None, name=None, names=None, qualified=None):
         _functions.pop(fn, None)
         raise
     return qualified
+
+
+def _refuse_mutable(fn):
+    for name, p in () if isinstance(fn, _forms.Form) else inspect.signature(fn).parameters.items():
+        if isinstance(p.default, (list, dict, set)):
+            raise RuntimeError("Mutable default parameters are not supported because Python binds them to the function and "
+                               "they persist across function calls.\n As a workaround, make the default None and instantiate "
+                               f"the default parameter within the body of the function. Found {type(p.default)} on parameter "
+                               f"{name}")
 
 
 _tables = _functions, _classes, _modules, _shared
@@ -186,7 +199,7 @@ def _specials():
         builtins.float: ("special", "float"), builtins.bool: ("special", "bool"),
         builtins.str: ("special", "str"), builtins.slice: ("special", "slice"), builtins.list: ("special", "list"),
         builtins.dict: ("special", "dict"), builtins.tuple: ("special", "tuple"), builtins.hasattr: ("special", "hasattr"),
-        collections.OrderedDict: ("operator", "aten::dict"),
+        collections.OrderedDict: ("special", "dict"),
     }
 
 
@@ -319,12 +332,23 @@ def define_class_form(cls, form):
 def define_enum(cls):
     """Defines an enum; returns its qualified name."""
     if cls not in _classes:
+        _check_enum(cls)
         name = _classes[cls] = qualified_name(cls)
         _C._script_add_class(name, "enum")
         for member in cls:
             if not _C._script_add_constant(name, member.name, member.value):
                 raise RuntimeError(f"Could not convert the value of {member} to a TorchScript constant")
     return _classes[cls]
+
+
+def _check_enum(cls):
+    kinds = [_plain.get(type(m.value), type(m.value).__name__) for m in reversed(cls)]
+    for i, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            raise RuntimeError(f"Could not unify type list since element {i} of type {kind} did not match the types before it "
+                               f"({kinds[0]})")
+    if kinds and kinds[0] not in ("int", "float", "str"):
+        raise RuntimeError(f"Cannot create Enum with value type '{kinds[0]}', only int, float and string are supported")
 
 
 def define_named_tuple(cls):
@@ -402,7 +426,7 @@ def annotation(t):
                 return name
     if isinstance(t, type) and _class.compiles(t):
         return _class.define(t)
-    raise RuntimeError(f"Unknown type annotation: '{t}'")
+    raise ValueError(f"Unknown type annotation: '{t}'")
 
 
 # --- answers to the compiler ---
@@ -452,9 +476,20 @@ def _operator_names(module, name):
 def _on_member(cls, name):
     module = _modules.get(cls)
     if module is None:
-        return None
+        return _class_attribute(cls, name)
     from . import _recursive
     return _recursive.member(cls, module, name)
+
+
+def _class_attribute(qualified, name):
+    """Attributes of classes, which programs lack."""
+    cls = next((c for c, known in _classes.items() if known == qualified), None)
+    value = vars(cls).get(name, _absent) if isinstance(cls, type) else _absent
+    if value is _absent or callable(value) or isinstance(value, (staticmethod, classmethod, property)) or name.startswith("__") \
+            or hasattr(value, "__set_name__") or type(value).__name__ == "member_descriptor":
+        return None
+    return "refused", (f"'{qualified}' object has no attribute or method '{name}'. '{name}' is defined as a class attribute "
+                       "which currently is not supported. Consider converting this to an instance attribute.")
 
 
 def _on_value(function, text):
@@ -478,7 +513,7 @@ def _on_type(function, text):
 
 def _on_refuse(kind, text):
     from . import frontend
-    raise getattr(frontend, kind)(text)
+    raise (ValueError if kind == "ValueError" else getattr(frontend, kind))(text)
 
 
 class Defined:

@@ -136,11 +136,14 @@ class _Shape:
         self._add("_is_full_backward_hook", None, "Optional[bool]")
         for name in constants:
             self._constant(module, name)
+        ignored = getattr(module, "__jit_ignored_attributes__", ())
         for name, value in vars(module).items():
-            if name not in _skipped and name not in self.values and name not in self.constants:
+            if name not in ignored and name not in _skipped and name not in self.values and name not in self.constants:
                 self._attribute(name, value, hints)
         for name, child in module._modules.items():
             hint = hints.get(name)
+            if name in ignored:
+                continue
             if child is None:
                 self._add(name, None, "NoneType")
             elif getattr(hint, "__torch_script_interface__", False):
@@ -172,8 +175,11 @@ class _Shape:
         if name in hints:
             self._add(name, value, _frontend.annotation(hints[name]))
             return
-        _define_classes(value)
-        text = infer(value)
+        try:
+            _define_classes(value)
+            text = infer(value)
+        except RuntimeError:
+            text = None  # the compiler says why when something uses the attribute
         if text is None:
             self.failed[name] = type(value)
         else:
@@ -241,8 +247,8 @@ def member(cls, module, name):
     if fn is None:
         if static is not None and _C is not None and not isinstance(static, property) and not callable(static):
             return _frontend.describe(static)
-        _explain(module, name)
-        return None
+        why = _why_absent(module, name)
+        return why and ("refused", why)
     modifier = getattr(fn, "_torchscript_modifier", "")
     if modifier.startswith("ignore"):
         bound = fn if isinstance(static, staticmethod) else types.MethodType(fn, module)
@@ -269,12 +275,23 @@ def _accessor(cls, module, name):
     return "function", _frontend.define(fn, cls, name)
 
 
-def _explain(module, name):
+def _why_absent(module, name):
+    """Why an attribute of a module is none of the program's module; None when the module lacks it, too."""
+    head = f"Module '{type(module).__name__}' has no attribute '{name}' "
+    if name in getattr(module, "__jit_ignored_attributes__", ()):
+        return head + "attribute was ignored during compilation"
     value = vars(module).get(name, module)
-    if value is not module:
-        kind = type(value).__name__
-        raise RuntimeError(f"Module '{type(module).__name__}' has no attribute '{name}' (This attribute exists on the "
-                           f"Python module, but we failed to convert Python type: '{kind}' to a TorchScript type.)")
+    if value is module:
+        return None
+    kind = type(value)
+    shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    if kind in (list, tuple) and any(isinstance(x, Module) for x in value):
+        reason = f"Could not infer type of {kind.__name__} element: Cannot infer concrete type of torch.nn.Module"
+    else:
+        reason = ("Only tensors and (possibly nested) tuples of tensors, lists, or dicts are supported as inputs or outputs of "
+                  f"traced functions, but instead got value of type {kind.__name__}.")
+    return (f"{head}(This attribute exists on the Python module, but we failed to convert Python type: '{shown}' to a "
+            f"TorchScript type. {reason}. Its type was inferred; try adding a type annotation for the attribute.)")
 
 
 def _exported(module):

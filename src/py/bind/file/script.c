@@ -674,17 +674,34 @@ static PyObject *script_union_text(const cr_stype *want, PyObject *x)
                : PyUnicode_FromString("");
 }
 
+/* The name of an object's type; of a named tuple, with its fields. */
+static PyObject *script_type_name(PyObject *x)
+{
+    const char *name = Py_TYPE(x)->tp_name;
+    PyObject *fields = PyTuple_Check(x) ? PyObject_GetAttrString(x, "_fields") : NULL;
+    PyObject *comma = fields ? PyUnicode_FromString(", ") : NULL;
+    PyObject *joined = comma ? PyUnicode_Join(comma, fields) : NULL;
+    PyObject *made = joined ? PyUnicode_FromFormat("%s (aka NamedTuple(%U))", name, joined)
+                            : PyUnicode_FromString((PyErr_Clear(), name));
+
+    Py_XDECREF(joined);
+    Py_XDECREF(comma);
+    Py_XDECREF(fields);
+    return made;
+}
+
 static int script_refuse_type(const cr_sfunction *f, int i, PyObject *x)
 {
     const cr_stype *type = f->schema.param[i].type;
+    PyObject *name = script_type_name(x), *text = NULL;
 
-    return script_refuse_with(
-        f, "\n",
-        PyUnicode_FromFormat(
+    if (name)
+        text = PyUnicode_FromFormat(
             "Expected a value of type '%s' for argument '%s' but instead found "
-            "type '%s'.\nPosition: %d\nValue: %R",
-            cr_stype_annotation(type), f->schema.param[i].name, Py_TYPE(x)->tp_name, i, x),
-        script_union_text(type, x));
+            "type '%U'.\nPosition: %d\nValue: %R",
+            cr_stype_annotation(type), f->schema.param[i].name, name, i, x);
+    Py_XDECREF(name);
+    return script_refuse_with(f, "\n", text, script_union_text(type, x));
 }
 
 /* The argument for parameter i, borrowed, or NULL.  `self`: 1 for methods. */
@@ -1913,7 +1930,12 @@ static PyObject *script_share(PyObject *module, PyObject *x)
     cr_ivalue v;
 
     (void)module;
-    int done = script_infer(x, &type);
+    const cr_stype *pair[] = {CR_STYPE_OF(STR), CR_STYPE_OF(TENSOR)};
+    bool dict = PyDict_Check(x),
+         empty = !dict ? PyList_Check(x) && !PyList_GET_SIZE(x) : !PyDict_GET_SIZE(x);
+    int done = !empty ? script_infer(x, &type)
+               : dict ? script_type_of(CR_STYPE_DICT, 2, pair, &type)
+                      : script_type_of(CR_STYPE_LIST, 1, pair + 1, &type);
     done = done > 0 ? script_from_python(x, type, &v) : done;
     if (done < 0)
         return NULL;

@@ -1,0 +1,333 @@
+"""What the compiler refuses, in torch's words; and results that depend on the same rules."""
+import enum
+from collections import OrderedDict
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+import pytest
+
+import cresset as torch
+from cresset import nn
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@torch.jit.interface
+class One(nn.Module):
+    def one(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+
+class HasOne(nn.Module):
+    def one(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class UsesOne(nn.Module):
+    part: One
+
+    def __init__(self):
+        super().__init__()
+        self.part = HasOne()
+
+    def forward(self, x):
+        return self.part.two(x)
+
+
+class Bare(object):
+    kind = ""
+
+    def __init__(self):
+        self.n = 1
+
+
+class NoTruth(object):
+    def __init__(self):
+        pass
+
+    def __bool__(self):
+        return (1, 2)
+
+
+class Late(object):
+    def __init__(self, n: int):
+        self.n = n
+
+    def set(self, n: int):
+        self.n: int = n
+
+
+class Parent(object):
+    def __init__(self):
+        self.parent = torch.jit.annotate(Optional[Parent], None)
+
+
+class Listed(nn.Module):
+    __jit_ignored_attributes__ = ["secret"]
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([HasOne(), HasOne()])
+        self.named = nn.ModuleDict({"a": HasOne()})
+        self.plain = [nn.ReLU()]
+        self.secret = 1
+
+
+class FarIndex(Listed):
+    def forward(self, x):
+        return self.parts[-3].one(x)
+
+
+class VariableIndex(Listed):
+    def forward(self, x):
+        i = 1
+        return self.parts[i].one(x)
+
+
+class VariableKey(Listed):
+    def forward(self, x):
+        key = "a"
+        return self.named[key].one(x)
+
+
+class UsesPlain(Listed):
+    def forward(self):
+        return len(self.plain)
+
+
+class UsesSecret(Listed):
+    def forward(self):
+        return self.secret
+
+
+class Color(enum.Enum):
+    RED = 1
+    GREEN = 2
+
+
+class Mixed(enum.Enum):
+    RED = 1
+    GREEN = "g"
+
+
+class Pair(NamedTuple):
+    a: int
+    b: float
+
+
+def class_attribute():
+    return Bare().kind
+
+
+def no_member(x: Color):
+    return x == Color.PURPLE
+
+
+def mixed_enum(x: Mixed):
+    return x.name
+
+
+def no_delete():
+    b = Bare()
+    del b["1"]
+
+
+def deleted_in_a_branch(x):
+    a = x * 2
+    if a:
+        del a
+    return a
+
+
+def name_of_a_comprehension():
+    d = {i: str(i) for i in range(4)}
+    return i + 1
+
+
+def union_keys():
+    x: Dict[Union[int, str], str] = {}
+    return x
+
+
+def tuple_item(a: Tuple[int, int]):
+    a[0] = 1
+
+
+def tuple_item_added(a: Tuple[int, int]):
+    a[0] += 1
+
+
+def unknown_keyword():
+    return torch.ones([2], size_of=3)
+
+
+def no_truth():
+    if NoTruth():
+        print(1)
+
+
+def mutable_default(a: List[int] = [1, 2]):
+    return a
+
+
+def none_as_key(a: Dict[str, int]):
+    return a[None]
+
+
+def none_into_ints(a: List[int]):
+    a.append(None)
+
+
+def wrong_field():
+    return Pair("a", 1.0)
+
+
+def mixed_keys():
+    d: Dict[int, str] = {k: v for k, v in zip([1, "foo"], ["a", "b"])}
+    return d
+
+
+def mixed_values():
+    d: Dict[str, int] = {k: v for k, v in zip(["a", "b"], [1, "foo"])}
+    return d
+
+
+def unknown_exception(n: int):
+    if n > 1:
+        raise UnknownError(n)
+    return n
+
+
+def exception_as_value():
+    a = ValueError()
+    print(a)
+
+
+def raised_number():
+    raise 3 + 4
+
+
+def dict_expansion():
+    d = {"a": 1}
+    return {**d}
+
+
+def slice_keyword(x: List[int]):
+    return x[slice(1, stop=2)]
+
+
+def method_of_a_number():
+    n = 1
+    return n.add(1)
+
+
+def late_annotation():
+    return Late(1)
+
+
+def annotated_again():
+    x = 5
+    if 1 == 1:
+        x: Optional[int] = 7
+    return x
+
+
+def contains_itself():
+    return Parent()
+
+
+REFUSED = [
+    (UsesOne, "One' object has no attribute or method 'two'."),
+    (class_attribute, "'kind' is defined as a class attribute which currently is not supported"),
+    (no_member, "Color>' has no attribute 'PURPLE'"),
+    (mixed_enum, r"Could not unify type list since element 1 of type int did not match the types before it \(str\)"),
+    (no_delete, "Class does not define __delitem__"), (deleted_in_a_branch, "undefined value a"),
+    (name_of_a_comprehension, "undefined value i"), (union_keys, "Cannot create dict for key type"),
+    (tuple_item, r"Tuple\[int, int\] does not support subscripted assignment"),
+    (tuple_item_added, r"Tuple\[int, int\] does not support augmented assignment."),
+    (unknown_keyword, "Keyword argument size_of unknown."),
+    (no_truth, r"expected a bool expression for condition but found Tuple\[int, int\]"),
+    (mutable_default, "Mutable default parameters are not supported"), (none_as_key, "Arguments for call are not valid"),
+    (none_into_ints, "Arguments for call are not valid"),
+    (wrong_field, r"Pair\(int a, float b\) -> \(\):\nExpected a value of type 'int' for argument 'a' but instead found type 'str'"),
+    (mixed_keys, r"the type of the first generated key was Union\[int, str\]"),
+    (mixed_values, r"`Dict\[str, int\]` did not match the type of an actual value type `Union\[int, str\]`"),
+    (unknown_exception, "undefined value UnknownError"), (exception_as_value, "exception message cannot be used as a value"),
+    (raised_number, "exceptions must derive from BaseException"), (dict_expansion, "Dict expansion "),
+    (slice_keyword, "Slice does not accept any keyword arguments"),
+    (method_of_a_number, "'int' object has no attribute or method 'add'."),
+    (late_annotation, "Type annotations on instance attributes must be declared in __init__, not 'set'"),
+    (annotated_again, "Attempting to declare and annotate the type of variable 'x' but it is already defined in an outer block"),
+    (contains_itself, "Classes that recursively contain instances of themselves are not yet supported"),
+    (FarIndex, "Index -3 out of range of length 2"),
+    (VariableIndex, "Expected integer literal for index but got a variable or non-integer."),
+    (VariableKey, "Unable to extract string literal index."),
+    (UsesPlain, "Could not infer type of list element: Cannot infer concrete type of torch.nn.Module"),
+    (UsesSecret, "Module 'UsesSecret' has no attribute 'secret' attribute was ignored during compilation"),
+]
+
+
+@pytest.mark.parametrize("what, text", REFUSED, ids=lambda x: getattr(x, "__name__", ""))
+def test_a_program_is_refused_in_torchs_words(what, text):
+    with pytest.raises((RuntimeError, ValueError, torch.jit.frontend.NotSupportedError), match=text):
+        torch.jit.script(what() if isinstance(what, type) else what)
+
+
+# --- results ---
+
+def fields_by_name():
+    p = Pair(b=3.5, a=9)
+    return p.a, p.b
+
+
+def ordered():
+    a = OrderedDict()
+    a["one"] = torch.tensor(1)
+    return len(a)
+
+
+def hashes(t: Tuple[int, str]):
+    return hash(t) == hash((1, "a")), hash(t) == hash((2, "a"))
+
+
+def refined_union():
+    x: Union[Dict[str, int], Dict[str, torch.Tensor]] = {"a": torch.ones(2)}
+    if torch.jit.isinstance(x, Dict[str, torch.Tensor]):
+        x["b"] = torch.ones(1)
+    return x
+
+
+def test_values_that_these_rules_decide():
+    assert torch.jit.script(fields_by_name)() == (9, 3.5) and torch.jit.script(ordered)() == 1
+    assert torch.jit.script(hashes)((1, "a")) == (True, False)
+    assert list(torch.jit.script(refined_union)()) == ["a", "b"]
+
+
+def unhashable(t: Tuple[int, List[int]]):
+    return hash(t)
+
+
+def equal_lists(x):
+    return [x] == [x]
+
+
+def scaled(x, t):
+    return x.addcmul(x, x, value=t)
+
+
+@pytest.mark.parametrize("f, args, text", [
+    (unhashable, ((1, [1]),), "unhashable type"), (equal_lists, (torch.ones(2),), "Boolean value of Tensor with more than one"),
+    (scaled, (torch.ones(2), torch.tensor([2])), "Cannot input a tensor of dimension other than 0 as a scalar argument")])
+def test_calls_that_are_refused(f, args, text):
+    with pytest.raises(RuntimeError, match=text):
+        torch.jit.script(f)(*args)
+    assert torch.jit.script(equal_lists)(torch.ones(1))
+
+
+def named(x: Pair) -> Any:
+    return x
+
+
+def test_the_fields_of_a_wrong_named_tuple_are_named():
+    with pytest.raises(RuntimeError, match=r"found type 'Pair \(aka NamedTuple\(a, b\)\)'"):
+        torch.jit.script(named)(Pair("3", "4"))
+    assert torch.jit.script([]).__len__() == 0 and not torch.jit.script({})
