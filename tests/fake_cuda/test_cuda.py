@@ -799,6 +799,27 @@ def test_errors_of_the_driver():
         torch.cuda.Event(enable_timing=True).elapsed_time(torch.cuda.Event(enable_timing=True))
 
 
+def test_memory_of_blocks_is_the_drivers():
+    code = """
+import cresset as torch
+x = torch.arange(7, device="cuda", dtype=torch.uint8)
+assert torch.cuda.memory_reserved() == torch.cuda.memory_allocated() == 7
+y, other = x + 1, torch.cuda.Stream()
+with torch.cuda.stream(other):
+    other.wait_stream(torch.cuda.default_stream())
+    z = y * 2
+y.record_stream(other)
+del x, y
+torch.cuda.synchronize()
+assert z.tolist() == [2, 4, 6, 8, 10, 12, 14]
+torch.cuda.empty_cache()
+assert torch.cuda.memory_reserved() == 7
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, PYTORCH_NO_CUDA_MEMORY_CACHING="1"),
+                          capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_memory_waits_for_the_streams_that_use_it():
     side = torch.cuda.Stream()
     x = torch.full((1000,), 3.0, device="cuda")

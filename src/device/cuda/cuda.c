@@ -473,6 +473,7 @@ static void cuda_start(void)
         return;
     device_count = device_count < CR_CUDA_DEVICES ? device_count : CR_CUDA_DEVICES;
     launches_wait = cr_env_int(CR_ENV_CUDA_LAUNCH_BLOCKING) != 0;
+    cr_cuda_memory_start();
 }
 
 const cr_device_ops *cr_cuda_table(void)

@@ -79,6 +79,8 @@ CR_API const char *cr_cuda_event_elapsed(int index, void *start, void *end, doub
 
 /* --- memory --- */
 
+/* Reads whether released memory is kept; once, before the first request. */
+void cr_cuda_memory_start(void);
 /* A block for the thread's stream; NULL when there is no memory.  *block is its number.  After
  * its release, later work of the same stream may reuse it at once. */
 void *cr_cuda_memory_get(int index, size_t size, uint32_t *block);

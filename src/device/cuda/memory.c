@@ -9,9 +9,13 @@
  * 2 MB, one below 10 MB a segment of 20 MB, and a larger one a segment of a multiple of 2 MB.
  *
  * A pool has a list of free blocks for each power of two.  A request takes the smallest block
- * that fits from the first list that has one.  Lists are short. */
-#include "base/memory.h"
+ * that fits from the first list that has one.  Lists are short.
+ *
+ * With PYTORCH_NO_CUDA_MEMORY_CACHING a segment has the bytes of its one block and goes back to
+ * the driver with it, so that compute-sanitizer sees accesses outside of blocks. */
+#include "base/env.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
 #include <pthread.h>
@@ -186,8 +190,17 @@ static memory_block *memory_find(memory_heap *h, memory_pool pool, size_t size, 
 
 /* --- segments --- */
 
+static bool memory_keeps = true;
+
+void cr_cuda_memory_start(void)
+{
+    memory_keeps = !*cr_env(CR_ENV_PYTORCH_NO_CUDA_MEMORY_CACHING);
+}
+
 static size_t memory_segment_bytes(size_t size)
 {
+    if (!memory_keeps)
+        return size;
     if (size <= MEMORY_SMALL)
         return MEMORY_SMALL_SEGMENT;
     return size < MEMORY_LARGE ? MEMORY_LARGE_SEGMENT
@@ -459,13 +472,13 @@ static memory_block *memory_take(int index, size_t size, void *stream)
 
 void *cr_cuda_memory_get(int index, size_t size, uint32_t *block)
 {
-    size_t rounded = (size + MEMORY_GRAIN - 1) / MEMORY_GRAIN * MEMORY_GRAIN;
+    size_t grain = memory_keeps ? MEMORY_GRAIN : 1;
+    size_t rounded = (size + grain - 1) / grain * grain;
 
     if (rounded < size || cr_cuda_use(index))
         return NULL;
     pthread_mutex_lock(&lock);
-    memory_block *b =
-        memory_take(index, rounded ? rounded : MEMORY_GRAIN, cr_cuda_stream(index));
+    memory_block *b = memory_take(index, rounded ? rounded : grain, cr_cuda_stream(index));
     if (b) {
         b->used = true;
         b->requested = size;
@@ -488,6 +501,8 @@ void cr_cuda_memory_release(int index, void *p, uint32_t number)
     b->used = false;
     if (!memory_delay(b))
         memory_put(b);
+    if (!memory_keeps)
+        memory_free_segments(index);
     pthread_mutex_unlock(&lock);
 }
 
