@@ -13,9 +13,9 @@
  *
  * With PYTORCH_NO_CUDA_MEMORY_CACHING a segment has the bytes of its one block and goes back to
  * the driver with it, so that compute-sanitizer sees accesses outside of blocks. */
+#include "base/memory.h"
 #include "base/env.h"
 #include "base/map.h"
-#include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
 #include <pthread.h>
