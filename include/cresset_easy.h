@@ -218,6 +218,12 @@ CR_API cr_module *cr_easy_sequential(const char *file, int line, cr_module *cons
                        sizeof((cr_module *const[]){__VA_ARGS__}) / sizeof(cr_module *))
 #endif
 
+/* The program of an archive of torch.jit.save as a module (cresset_script.h).  The scope owns
+ * it.  ct_save_script writes such a module as an archive again. */
+CR_API cr_module *cr_easy_script(const char *file, int line, const char *path);
+CR_API void cr_easy_save_script(const char *file, int line, cr_module *m, const char *path);
+#define ct_script(path)         cr_easy_script(__FILE__, __LINE__, path)
+#define ct_save_script(m, path) cr_easy_save_script(__FILE__, __LINE__, m, path)
 /* Makes a module of the program, and adds parameters, buffers and children; the latter calls
  * return the object that was added. */
 CR_API cr_module *cr_easy_define(const char *file, int line, const char *kind,

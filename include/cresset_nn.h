@@ -63,6 +63,11 @@ typedef cr_status (*cr_forward_many)(cr_tensor **out, size_t outs, cr_module *m,
 CR_API CR_MUST cr_status cr_module_define_many(cr_module **out, const char *kind,
                                                cr_forward_many forward, void *context);
 
+/* Makes m the owner of its context: release(context) is called once, when m is freed. */
+CR_API CR_MUST cr_status cr_module_own_context(cr_module *m, void (*release)(void *context));
+/* The context of a module that has this release function; else NULL. */
+CR_API void *cr_module_context(const cr_module *m, void (*release)(void *context));
+
 /* Adds an owner and returns m. */
 CR_API cr_module *cr_module_hold(cr_module *m);
 CR_API void cr_module_drop(cr_module *m);

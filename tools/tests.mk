@@ -227,7 +227,7 @@ test-clang:
 CXX ?= g++
 CXXWARN = -std=c++11 -Wall -Wextra -Wshadow -pedantic -Werror
 test-cxx: test-installed
-	for h in cresset cresset_call cresset_nn cresset_easy cresset_dist; do \
+	for h in cresset cresset_call cresset_nn cresset_easy cresset_dist cresset_script; do \
 	    echo "#include <$$h.h>" | $(CXX) $(CXXWARN) -fsyntax-only $$($(PC) --cflags cresset) -x c++ - || exit 1; \
 	done
 	$(CXX) $(CXXWARN) tests/c/easy.cc $$($(PC) --cflags --libs cresset) -Wl,-rpath,$(INSTALLED)/lib -o $(B)/easy-cxx

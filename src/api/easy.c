@@ -9,6 +9,7 @@
 #include "io/png.h"
 #include "io/safetensors.h"
 #include "nn/nn.h"
+#include "script/value.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "cresset.h"
 #undef cr_view
 #include "cresset_easy.h"
+#include "cresset_script.h"
 #include "entry.h"
 
 typedef struct {
@@ -626,6 +628,26 @@ cr_module *cr_easy_module(const char *file, int line, const char *kind, const cr
         return NULL;
     cr_status st = cr_module_new(&m, kind, args);
     return easy_give(file, line, macro_name(kind), st, m, drop_module);
+}
+
+cr_module *cr_easy_script(const char *file, int line, const char *path)
+{
+    cr_script *program = NULL;
+    cr_module *m = NULL;
+
+    if (!ready(file, line, "ct_script"))
+        return NULL;
+    cr_status st = cr_script_load(&program, path);
+    st = st ? st : cr_script_as_module(&m, program);
+    cr_script_drop(program);
+    return easy_give(file, line, "ct_script", st, m, drop_module);
+}
+
+void cr_easy_save_script(const char *file, int line, cr_module *m, const char *path)
+{
+    if (ready(file, line, "ct_save_script"))
+        cr_easy_check(file, line, "ct_save_script",
+                      cr_script_save(cr_script_of_module(m), path));
 }
 
 cr_module *cr_easy_define(const char *file, int line, const char *kind, cr_forward forward,

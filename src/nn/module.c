@@ -64,8 +64,22 @@ void cr_module_drop(cr_module *m)
     }
     cr_vec_drop(&m->children);
     cr_arena_drop(&m->arena);
+    if (m->release)
+        m->release(m->context);
     cr_free(m->kind);
     cr_free(m);
+}
+
+cr_status cr_module_own_context(cr_module *m, void (*release)(void *context))
+{
+    CR_TRY(nn_need(m, "Module", "self", "Module"));
+    m->release = release;
+    return CR_OK;
+}
+
+void *cr_module_context(const cr_module *m, void (*release)(void *context))
+{
+    return m && release && m->release == release ? m->context : NULL;
 }
 
 /* --- names --- */

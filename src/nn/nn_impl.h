@@ -38,6 +38,7 @@ struct cr_module {
     cr_forward forward; /* for a module of the program */
     cr_forward_many many;
     void *context;
+    void (*release)(void *context); /* or NULL */
     CR_VEC(nn_tensor) params;
     CR_VEC(nn_tensor) buffers;
     CR_VEC(nn_child) children;

@@ -6,10 +6,12 @@
 #include "autograd/autograd.h"
 #include "device/device.h"
 #include "io/safetensors.h"
+#include "script/value.h"
 #include "tensor/arg.h"
 #define FACTS cr_facts_inside
 #else
 #include <cresset.h>
+#include <cresset_script.h>
 #include <stdio.h>
 #define FACTS cr_facts_outside
 #endif
@@ -52,6 +54,15 @@ const fact FACTS[] = {
     VALUE(CR_META),
     VALUE(CR_CUDA),
     VALUE(CR_DEVICE_COUNT),
+    SIZE(cr_ivalue),
+    FIELD(cr_ivalue, kind),
+    FIELD(cr_ivalue, i),
+    FIELD(cr_ivalue, t),
+    FIELD(cr_ivalue, object),
+    VALUE(CR_IV_TENSOR),
+    VALUE(CR_IV_STRING),
+    VALUE(CR_IV_DICT),
+    VALUE(CR_IV_KIND_COUNT),
     SIZE(cr_complex),
     FIELD(cr_complex, re),
     FIELD(cr_complex, im),

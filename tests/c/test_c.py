@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+from typing import Dict, List
 
 import pytest
 
@@ -94,7 +95,7 @@ def assert_same_numbers(c, python):
         assert float(a) == pytest.approx(float(b), rel=2e-3, abs=2e-4)
 
 
-@pytest.mark.parametrize("name", ["polynomial", "spirals", "digits", "ddp", "memory"])
+@pytest.mark.parametrize("name", ["polynomial", "spirals", "digits", "ddp", "memory", "classifier"])
 def test_an_example_is_not_much_longer_than_in_python(name):
     c, python = (lines_of_code(os.path.join(EXAMPLES, name + end)) for end in (".c", ".py"))
     assert c <= 1.5 * python, f"{c} lines of C, {python} of Python"
@@ -515,3 +516,72 @@ def test_a_layer_of_sequences_gives_pythons_bits(sequences_from_c, name):
 
 def test_layers_of_sequences_are_printed_as_in_python(sequences_from_c):
     assert sequences_from_c[1].splitlines() == SEQUENCE_TEXT
+
+
+# --- TorchScript ---
+
+class Scored(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(3, 2)
+        self.names: List[str] = ["a", "b"]
+
+    def forward(self, x):
+        return self.line(x)
+
+    @torch.jit.export
+    def scores(self, x, scale: float = 1.0) -> Dict[str, torch.Tensor]:
+        y = self.line(x) * scale
+        return {name: y[:, i] for i, name in enumerate(self.names)}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """The folder with the programs of examples/c/models.py."""
+    folder = tmp_path_factory.mktemp("programs")
+    run_twin("models", folder)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_programs_are_inspected_called_trained_and_saved(run_c, tmp_path):
+    torch.jit.script(Scored()).save(str(tmp_path / "scored.pt"))
+    assert run_c(os.path.join(HERE, "script.c"), tmp_path / "scored.pt", tmp_path / "copy.pt") == "0 wrong\n"
+
+
+def test_the_classifier_prints_the_same_as_in_python(run_c, programs):
+    data = os.path.join(EXAMPLES, "spirals.csv")
+    c = run_c(os.path.join(EXAMPLES, "classifier.c"), programs / "classifier.pt", data, programs / "c.pt")
+    assert_same_numbers(c, run_twin("classifier", programs / "classifier.pt", data, programs / "python.pt"))
+    assert float(c.split()[4]) > 90
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_writer_writes_the_same_as_in_python_without_its_library(run_c, programs):
+    lines = run_c(os.path.join(EXAMPLES, "writer.c"), programs / "writer.pt", "the ").splitlines()
+    torch.manual_seed(7)
+    writer = torch.jit.load(str(programs / "writer.pt"))
+    want = [writer.write("the ", 40), writer.write("the ", 200, 0.0, ".")] + [writer.write("the ", 40, 0.7) for _ in range(3)]
+    if not os.environ.get("VALGRIND"):
+        assert lines[1:6] == want
+    assert "builtins.ValueError: no such letter: x" in lines and lines[-1].startswith("Declaration: write(__torch__.Writer self")
+    needed = subprocess.run(["ldd", os.path.join(INSTALLED, "lib", "libcresset.so")], capture_output=True, text=True).stdout
+    assert "libpython" not in needed
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_cresset_run_runs_an_archive(tmp_path):
+    net = torch.jit.script(Scored())
+    net.save(str(tmp_path / "scored.pt"))
+    save_file({"x": torch.ones(2, 3)}, str(tmp_path / "in.safetensors"))
+
+    def run(*args):
+        return subprocess.run([os.path.join(INSTALLED, "bin", "cresset-run"), *map(str, args)], capture_output=True, text=True)
+    out = run(tmp_path / "scored.pt", tmp_path / "in.safetensors", "-m", "scores", "-o", tmp_path / "out.safetensors")
+    want = net.scores(torch.ones(2, 3))
+    assert out.returncode == 0 and out.stdout.startswith("{'a': tensor(["), out.stderr
+    assert all(torch.equal(t, want[name]) for name, t in load_file(str(tmp_path / "out.safetensors")).items())
+    assert "forward(__torch__.test_c.Scored self, Tensor x) -> Tensor" in run(tmp_path / "scored.pt").stdout
+    bad = run(tmp_path / "in.safetensors", tmp_path / "in.safetensors")
+    assert bad.returncode == 1 and bad.stderr.startswith("cresset-run: ")
+    assert run().returncode == 2

@@ -290,3 +290,32 @@ def wrong_hasattr(x):
 def test_wrong_numbers_of_arguments_are_refused(f, text):
     with pytest.raises(RuntimeError, match=text):
         torch.jit.script(f)
+
+
+def example_of(*size):
+    return torch.linspace(-1, 1, torch.Size(size).numel()).reshape(size)
+
+
+RECURRENT = [
+    (lambda: nn.RNNCell(3, 4, nonlinearity="relu"), example_of(2, 3), example_of(2, 4)),
+    (lambda: nn.GRUCell(3, 4), example_of(3), example_of(4)), (lambda: nn.GRUCell(3, 4, bias=False), example_of(2, 3), None),
+    (lambda: nn.LSTMCell(3, 4), example_of(2, 3), (example_of(2, 4), example_of(2, 4))),
+    (lambda: nn.LSTM(3, 4, 2, bidirectional=True, batch_first=True), example_of(5, 2, 3), None),
+    (lambda: nn.LSTM(3, 4, proj_size=2), example_of(5, 3), (example_of(1, 2), example_of(1, 4))),
+    (lambda: nn.GRU(3, 4), example_of(5, 2, 3), example_of(1, 2, 4)), (lambda: nn.RNN(3, 4, bias=False), example_of(5, 3), None)]
+
+
+def flat(x):
+    return [x] if isinstance(x, torch.Tensor) else [t for item in x for t in flat(item)]
+
+
+@pytest.mark.parametrize("make, x, state", RECURRENT)
+def test_recurrent_layers_are_compiled(make, x, state):
+    torch.manual_seed(0)
+    m = make()
+    made = torch.jit.script(m)
+    loaded = torch.jit.load(io.BytesIO(made.save_to_buffer()))
+    for k in (made, loaded):
+        assert all(map(torch.equal, flat(k(x, state)), flat(m(x, state))))
+    with pytest.raises(Exception, match="Expected input to be"):
+        made(example_of(1, 1, 1, 1))

@@ -5,7 +5,7 @@ same in TorchScript.  `form_of(f)` gives the form of a function, `method_of(cls,
 method.
 """
 import inspect
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 import cresset as torch
 from cresset import Tensor
@@ -422,6 +422,119 @@ def check_dim_2(self, input):
 def check_dim_3(self, input):
     if input.dim() != 5:
         raise ValueError(f"expected 5D input (got {input.dim()}D input)")
+
+
+# --- recurrent layers and their cells ---
+
+@_method("RNNCell.forward")
+def rnn_cell_forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
+    if input.dim() != 1 and input.dim() != 2:
+        raise ValueError(f"RNNCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
+    batched = input.dim() == 2
+    x = input if batched else input.unsqueeze(0)
+    if hx is None:
+        h = torch.zeros(x.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
+    else:
+        if hx.dim() != 1 and hx.dim() != 2:
+            raise ValueError(f"RNNCell: Expected hidden to be 1D or 2D, got {hx.dim()}D instead")
+        h = hx if batched else hx.unsqueeze(0)
+    if self.nonlinearity == "tanh":
+        h = torch.rnn_tanh_cell(x, h, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+    else:
+        h = torch.rnn_relu_cell(x, h, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+    return h if batched else h.squeeze(0)
+
+
+@_method("GRUCell.forward")
+def gru_cell_forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
+    if input.dim() != 1 and input.dim() != 2:
+        raise ValueError(f"GRUCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
+    batched = input.dim() == 2
+    x = input if batched else input.unsqueeze(0)
+    if hx is None:
+        h = torch.zeros(x.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
+    else:
+        if hx.dim() != 1 and hx.dim() != 2:
+            raise ValueError(f"GRUCell: Expected hidden to be 1D or 2D, got {hx.dim()}D instead")
+        h = hx if batched else hx.unsqueeze(0)
+    h = torch.gru_cell(x, h, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+    return h if batched else h.squeeze(0)
+
+
+@_method("LSTMCell.forward")
+def lstm_cell_forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
+    if input.dim() != 1 and input.dim() != 2:
+        raise ValueError(f"LSTMCell: Expected input to be 1D or 2D, got {input.dim()}D instead")
+    batched = input.dim() == 2
+    x = input if batched else input.unsqueeze(0)
+    if hx is None:
+        h = torch.zeros(x.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
+        c = h
+    else:
+        for i, value in enumerate([hx[0], hx[1]]):
+            if value.dim() != 1 and value.dim() != 2:
+                raise ValueError(f"LSTMCell: Expected hx[{i}] to be 1D or 2D, got {value.dim()}D instead")
+        h = hx[0] if batched else hx[0].unsqueeze(0)
+        c = hx[1] if batched else hx[1].unsqueeze(0)
+    h, c = torch.lstm_cell(x, [h, c], self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+    if not batched:
+        h, c = h.squeeze(0), c.squeeze(0)
+    return h, c
+
+
+@_method("_OneState.forward")
+def one_state_forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    if input.dim() != 2 and input.dim() != 3:
+        raise ValueError(f"{self.mode[:3]}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+    batched = input.dim() == 3
+    batch_dim = 0 if self.batch_first else 1
+    x = input if batched else input.unsqueeze(batch_dim)
+    if hx is None:
+        h = torch.zeros(self.num_layers * (2 if self.bidirectional else 1), x.size(batch_dim), self.hidden_size,
+                        dtype=input.dtype, device=input.device)
+    else:
+        if hx.dim() != input.dim():
+            kind = "batched 3-D" if batched else "unbatched 2-D"
+            raise RuntimeError(f"For {kind} input, hx should also be {input.dim()}-D but got {hx.dim()}-D tensor")
+        h = hx if batched else hx.unsqueeze(1)
+    if self.mode == "GRU":
+        output, h = torch.gru(x, h, self._flat_weights, self.bias, self.num_layers, float(self.dropout), self.training,
+                              self.bidirectional, self.batch_first)
+    elif self.mode == "RNN_TANH":
+        output, h = torch.rnn_tanh(x, h, self._flat_weights, self.bias, self.num_layers, float(self.dropout), self.training,
+                                   self.bidirectional, self.batch_first)
+    else:
+        output, h = torch.rnn_relu(x, h, self._flat_weights, self.bias, self.num_layers, float(self.dropout), self.training,
+                                   self.bidirectional, self.batch_first)
+    if not batched:
+        output, h = output.squeeze(batch_dim), h.squeeze(1)
+    return output, h
+
+
+@_method("LSTM.forward")
+def lstm_forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
+    if input.dim() != 2 and input.dim() != 3:
+        raise ValueError(f"LSTM: Expected input to be 2D or 3D, got {input.dim()}D instead")
+    batched = input.dim() == 3
+    batch_dim = 0 if self.batch_first else 1
+    x = input if batched else input.unsqueeze(batch_dim)
+    if hx is None:
+        rows = self.num_layers * (2 if self.bidirectional else 1)
+        c = torch.zeros(rows, x.size(batch_dim), self.hidden_size, dtype=input.dtype, device=input.device)
+        h = torch.zeros(rows, x.size(batch_dim), self.proj_size if self.proj_size > 0 else self.hidden_size,
+                        dtype=input.dtype, device=input.device)
+    else:
+        if hx[0].dim() != input.dim() or hx[1].dim() != input.dim():
+            kind = "batched 3-D" if batched else "unbatched 2-D"
+            raise RuntimeError(f"For {kind} input, hx and cx should also be {input.dim()}-D but got ({hx[0].dim()}-D, "
+                               f"{hx[1].dim()}-D) tensors")
+        h = hx[0] if batched else hx[0].unsqueeze(1)
+        c = hx[1] if batched else hx[1].unsqueeze(1)
+    output, h, c = torch.lstm(x, [h, c], self._flat_weights, self.bias, self.num_layers, float(self.dropout), self.training,
+                              self.bidirectional, self.batch_first)
+    if not batched:
+        output, h, c = output.squeeze(batch_dim), h.squeeze(1), c.squeeze(1)
+    return output, (h, c)
 
 
 # --- classes ---

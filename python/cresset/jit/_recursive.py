@@ -9,7 +9,7 @@ import types
 import typing
 
 import cresset
-from cresset.nn import Module, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from cresset.nn import Module, ModuleDict, ModuleList, ParameterDict, ParameterList, RNNBase, Sequential
 
 from .. import _C
 from . import _class, _forms, _frontend
@@ -232,6 +232,8 @@ def member(cls, module, name):
         if isinstance(module, (ModuleDict, ParameterDict)):
             names = " ".join(module._modules if isinstance(module, ModuleDict) else module.keys())
             return "attributes", {"__iter__": "keys ", "keys": "keys ", "values": "", "items": "items "}[name] + names
+    if name == "_flat_weights" and isinstance(module, RNNBase):
+        return "attributes", " ".join(name for names in module._all_weights for name in names)
     if name == "__iter__":
         return None
     if name in vars(module) and callable(vars(module)[name]):
