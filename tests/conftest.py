@@ -17,6 +17,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "records(reason): records or times calls itself; not run with CR_DEFER=1")
+    config.addinivalue_line("markers", "deferred_calls(n): calls of a compiled function that are deferred before one is "
+                                       "recorded")
     if config.getoption("--backend"):
         import cresset
         cresset.utils.load_backend(config.getoption("--backend"))
@@ -35,3 +37,13 @@ def pytest_collection_modifyitems(config, items):
               str(i.callspec.params.get("key", "")).partition(".")[0] == op.partition(".")[0]]
     config.hook.pytest_deselected(items=[i for i in items if i not in wanted])
     items[:] = wanted
+
+
+@pytest.fixture(autouse=True)
+def deferred_calls(request):
+    """Calls of a compiled function that are deferred before one is recorded: none, unless a mark says otherwise."""
+    from cresset._dynamo import config
+    mark = request.node.get_closest_marker("deferred_calls")
+    before, config.deferred_calls = config.deferred_calls, mark.args[0] if mark else 0
+    yield
+    config.deferred_calls = before

@@ -429,10 +429,14 @@ bool cr_backward_reaches(const cr_node *n)
 
 bool cr_backward_accumulates(void) { return !running || !running->call->inputs; }
 
-/* Continues a forward pass that waits, and runs both at the end. */
+/* The pass is deferred if a region has made its graph; it continues a forward pass that waits,
+ * and runs both at the end. */
 static cr_status engine_run_deferred(cr_task *t, const cr_task *outer)
 {
-    if (!cr_defer_pending() || cr_defer_in_region())
+    bool wanted = cr_defer_backward || cr_defer_pending();
+
+    cr_defer_backward = false;
+    if (!wanted || cr_defer_in_region())
         return engine_run(t);
     CR_TRY(cr_defer_begin());
     cr_status st = engine_run(t);
@@ -466,7 +470,9 @@ cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
     cr_thread.no_grad = !call->create_graph;
     t.outer = outer;
     running = &t;
+    cr_defer_clock_start();
     cr_status st = engine_run_deferred(&t, outer);
+    cr_defer_clock_stop();
     running = outer;
     cr_thread.no_grad = was;
     cr_task_drop(&t);

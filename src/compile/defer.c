@@ -248,7 +248,7 @@ static cr_status choice_compile(choice *c, const cr_traced *t)
     headers_are_real(t->x);
     cr_status st = cr_session_run(s, build_graph, &j);
     if (!st)
-        st = cr_compiled_call_new(&c->call, j.g, false, 0);
+        st = cr_compiled_call_new(&c->call, j.g, false, t->x->how);
     if (j.g)
         cr_graph_drop(j.g);
     cr_session_release(s);
@@ -281,7 +281,7 @@ static cr_status general_fill(general *g, const cr_traced *t, const cr_traced_va
     g->g = j.g;
     g->source = j.source;
     g->sized = has_size_symbols(j.g);
-    CR_TRY(cr_compiled_calls_new(&g->calls, j.g, false, 0));
+    CR_TRY(cr_compiled_calls_new(&g->calls, j.g, false, t->x->how));
     cr_compiled_calls_relate(g->calls);
     return CR_OK;
 }
@@ -592,7 +592,7 @@ static cr_status flush_by_program(cr_trace *x, bool *done)
     *done = false;
     if (x->calls.len > MOST_TRACED || live_calls(x) < LEAST_CALLS)
         return CR_OK;
-    if (pause_left) {
+    if (pause_left && !x->measured) {
         pause_left--;
         return CR_OK;
     }
@@ -604,7 +604,7 @@ static cr_status flush_by_program(cr_trace *x, bool *done)
         pthread_mutex_lock(&families_lock);
         c.f->running--;
         pthread_mutex_unlock(&families_lock);
-    } else {
+    } else if (!x->measured) {
         count_miss();
     }
     cr_free(c.number);

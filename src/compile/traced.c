@@ -264,6 +264,7 @@ cr_status cr_traced_read(cr_traced *out, cr_trace *x)
     if (!t->base)
         return CR_MEMORY;
     CR_TRY(choose_bases(t));
+    CR_TRY(put(&t->key, x->how));
     for (size_t i = 0; i < x->memories.len; i++)
         CR_TRY(put_memory(t, x->memories.at[i]));
     for (size_t i = 0; i < x->calls.len; i++)

@@ -15,7 +15,8 @@
 #include "tensor/trace.h"
 #include <string.h>
 
-enum { MOST_CALLS = 10000, MOST_SHOWN = 64, MOST_IN_LISTS = 1 << 16 };
+enum { MOST_CALLS = 10000, MOST_SHOWN = 64, MOST_IN_LISTS = 1 << 16, MOST_INTEGERS = 1 << 20 };
+const char cr_defer_full[] = "many calls wait";
 static const size_t MOST_BYTES = (size_t)256 << 20, MOST_COPIED = (size_t)1 << 20;
 
 /* --- how an entry is handled --- */
@@ -62,8 +63,7 @@ static bool marks_written(const cr_op *op)
     return false;
 }
 
-/* Whether the call writes parameter `i`. */
-static bool writes_param(const cr_op *op, const cr_value *arg, int i)
+bool cr_defer_writes(const cr_op *op, const cr_value *arg, int i)
 {
     bool updates = op->updates.params && (op->updates.when < 0 || arg[op->updates.when].i);
 
@@ -76,6 +76,7 @@ typedef struct {
     uint32_t stages;
     int count;
     bool outside, large_outside, written_outside, layout;
+    bool written, inexact, many, large, waits;
     cr_status st;
 } looked;
 
@@ -133,13 +134,13 @@ static cr_status run_at_once(const cr_op *op, const cr_value *arg, cr_value *res
 {
     cr_status st = CR_OK;
 
-    cr_defer_reason = op->name;
+    cr_defer_entry = op;
     for (uint32_t mask = op->tensor_params & ~op->defer.unread; mask; mask &= mask - 1)
         each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
     for (uint32_t mask = op->tensor_params; mask && !st; mask &= mask - 1)
-        if (writes_param(op, arg, (int)CR_CTZ(mask)))
+        if (cr_defer_writes(op, arg, (int)CR_CTZ(mask)))
             each_tensor_of(&arg[CR_CTZ(mask)], before_write, &st);
-    cr_defer_reason = NULL;
+    cr_defer_entry = NULL;
     return st ? st : call_now(op, arg, result);
 }
 
@@ -545,7 +546,7 @@ static cr_status note(cr_trace *x, const cr_op *op, const cr_value *arg, cr_valu
         cr_trace_started(x);
     cr_status st = take_results(&s, result);
     for (int i = 0; i < op->param_count; i++)
-        if (op->tensor_params >> i & 1 && writes_param(op, arg, i)) {
+        if (op->tensor_params >> i & 1 && cr_defer_writes(op, arg, i)) {
             n.writes = true;
             each_tensor_of(&arg[i], mark_written, x);
         }
@@ -568,7 +569,7 @@ static cr_status note_locked(cr_defer_thread *me, const cr_op *op, const cr_valu
     if (!noted)
         return run_at_once(op, arg, result);
     me->counts.noted++;
-    return full ? cr_trace_flush(x, "many calls wait") : CR_OK;
+    return full ? cr_trace_flush(x, cr_defer_full) : CR_OK;
 }
 
 /* --- the stage --- */
@@ -584,6 +585,9 @@ static void look_at(cr_tensor *t, void *context)
 
     l->sum.stages |= t->stages;
     l->sum.layout |= t->layout != 0;
+    l->sum.inexact |= cr_dtype_is_inexact((cr_dtype)t->dtype);
+    l->sum.many |= t->numel > 1;
+    l->sum.large |= t->numel > MOST_INTEGERS;
     l->sum.count++;
     if (t->layout || t->storage->device.fake || l->sum.st)
         return;
@@ -591,6 +595,8 @@ static void look_at(cr_tensor *t, void *context)
     l->sum.written_outside |= outside && l->written;
     l->sum.large_outside |= outside && t->storage->size > MOST_COPIED;
     unsigned pending = atomic_load(&cr_storage_root(t->storage)->pending);
+    l->sum.waits |= pending != 0;
+    l->sum.written |= l->written;
     if (pending && (pending != l->own->number || outside))
         l->sum.st = cr_defer_settle(t);
     if (l->sum.st || !l->written)
@@ -600,6 +606,13 @@ static void look_at(cr_tensor *t, void *context)
         l->sum.st = cr_traces_flush_users(l->own, t->storage);
 }
 
+/* Indices, lengths, masks and single numbers that have their bytes: a later call may have to
+ * read the result when it is made, and a condition on it should not end the trace. */
+static bool is_steering(const looked *l)
+{
+    return !(l->inexact && l->many) && !l->large && !l->waits && !l->written;
+}
+
 /* Whether the call can be noted; runs calls of other traces that use its tensors. */
 static cr_status can_note(bool *out, const cr_trace *x, const cr_op *op, const cr_value *arg)
 {
@@ -607,12 +620,12 @@ static cr_status can_note(bool *out, const cr_trace *x, const cr_op *op, const c
 
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
         int i = (int)CR_CTZ(mask);
-        l.written = writes_param(op, arg, i);
+        l.written = cr_defer_writes(op, arg, i);
         each_tensor_of(&arg[i], look_at, &l);
     }
     uint32_t others = CR_STAGE_BIT(KERNEL) | CR_STAGE_BIT(FAKE) | CR_STAGE_BIT(PYTHON);
     *out = l.sum.count && !l.sum.layout && !(l.sum.stages & others) && !l.sum.written_outside &&
-           !l.sum.large_outside;
+           !l.sum.large_outside && !is_steering(&l.sum);
     return l.sum.st;
 }
 
@@ -631,6 +644,14 @@ static bool divides_integers(const cr_op *op, const cr_value *arg)
     return true;
 }
 
+static void settle_index(cr_tensor *t, void *context)
+{
+    cr_status *st = context;
+
+    if (!*st)
+        *st = cr_defer_settle_alone(t);
+}
+
 /* Whether the call does not raise by elements; settles its index tensors.  A derivative's
  * indices are those of the call itself: results, or arguments that were checked. */
 static cr_status find_within(bool *yes, const cr_op *op, const cr_value *arg)
@@ -639,10 +660,10 @@ static cr_status find_within(bool *yes, const cr_op *op, const cr_value *arg)
     uint32_t params = cr_thread.derives ? 0 : cr_defer_bounded(of);
     cr_status st = CR_OK;
 
-    cr_defer_reason = op->name;
+    cr_defer_entry = op;
     for (uint32_t mask = params; mask; mask &= mask - 1)
-        each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
-    cr_defer_reason = NULL;
+        each_tensor_of(&arg[CR_CTZ(mask)], settle_index, &st);
+    cr_defer_entry = NULL;
     *yes = !st && cr_defer_within(of, arg);
     return st;
 }
@@ -666,7 +687,10 @@ static cr_status settle_others(const cr_op *op, const cr_value *arg)
 
 static cr_status run_opaque(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    CR_TRY(cr_defer_flush(op->name));
+    cr_defer_entry = op;
+    cr_status st = cr_defer_flush(op->name);
+    cr_defer_entry = NULL;
+    CR_TRY(st);
     CR_TRY(cr_defer_settle_all(op, arg));
     return cr_call_past(CR_STAGE_DEFER, op, arg, result);
 }

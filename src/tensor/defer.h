@@ -12,6 +12,8 @@
 /* Starts a region of the thread, and ends it; regions nest.  The end does not flush. */
 CR_MUST cr_status cr_defer_begin(void);
 void cr_defer_end(void);
+/* by = 1: calls run at once, in a region too; -1 ends that. */
+void cr_defer_pause(int by);
 bool cr_defer_in_region(void);
 /* Whether a call that the thread makes now is deferred, if its entry can be. */
 bool cr_defer_active(void);
@@ -20,6 +22,19 @@ size_t cr_defer_pending(void);
 /* Runs the calls of the thread's trace; `why` is for the report.  Fails with the error of the
  * first call that failed; results of failed calls raise that error whenever they are read. */
 CR_MUST cr_status cr_defer_flush(const char *why);
+/* The reason of a flush for which the program did nothing: the trace is at its bounds. */
+extern const char cr_defer_full[];
+/* The region is a call of a compiled function, which measures whether programs pay.  `how`:
+ * flags of the compiler for the calls that wait in the thread's trace and those of this region.
+ */
+void cr_defer_programs_are(unsigned how);
+/* Whether the thread's next backward pass is deferred: a region has made its graph. */
+extern CR_THREAD bool cr_defer_backward;
+/* Seconds that the thread has spent in flushes and in backward passes.  What takes time is
+ * between a start and a stop; these nest. */
+double cr_defer_clock(void);
+void cr_defer_clock_start(void);
+void cr_defer_clock_stop(void);
 /* Every thread is in a region from now on (CR_LAZY=1). */
 void cr_defer_everywhere(void);
 
@@ -33,11 +48,13 @@ typedef struct {
     int64_t programs; /* flushes that ran one program */
 } cr_defer_counts;
 cr_defer_counts cr_defer_take_counts(void);
-/* Called after each flush, with its number of calls and its reason. NULL: no report. */
-typedef void (*cr_defer_report_fn)(size_t calls, const char *why);
+/* Called after each flush, with its number of calls and its reason.  `op`: the entry whose call
+ * needed elements; NULL: the program did.  NULL: no report. */
+typedef void (*cr_defer_report_fn)(size_t calls, const char *why, const cr_op *op);
 void cr_defer_set_report(cr_defer_report_fn fn);
 /* The reason of the flushes that the thread's next cr_reach makes, for the report. */
 extern CR_THREAD const char *cr_defer_reason;
+extern CR_THREAD const cr_op *cr_defer_entry;
 
 /* --- for the kernels --- */
 /* Runs the calls that make or write `t`, and gives `t` its address.  Does nothing inside of a

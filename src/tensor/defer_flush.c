@@ -299,35 +299,53 @@ static void forget_all(cr_trace *x)
     x->bytes = 0;
 }
 
-static cr_status flush_locked(cr_trace *x, const char *why)
+static void stand_ins_are_fakes(cr_trace *x, bool yes)
+{
+    for (size_t i = 0; i < x->memories.len; i++)
+        x->memories.at[i]->shown.device.fake = yes;
+}
+
+/* Calls of the trace run below all stages until run_end. */
+static cr_thread_state run_begin(cr_trace *x)
 {
     cr_thread_state was = cr_thread;
+
+    x->flushing = true;
+    cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_DEFER) | CR_STAGE_BIT(PROFILE);
+    cr_thread.fakes = false;
+    cr_thread.no_grad = true;
+    stand_ins_are_fakes(x, false);
+    return was;
+}
+
+static void run_end(cr_trace *x, const cr_thread_state *was)
+{
+    cr_thread.exclude = was->exclude;
+    cr_thread.fakes = was->fakes;
+    cr_thread.no_grad = was->no_grad;
+    cr_thread.inference = was->inference;
+    x->flushing = false;
+}
+
+static cr_status flush_locked(cr_trace *x, const char *why)
+{
     cr_defer_counts *counts = &cr_defer_me()->counts;
     failure *first = NULL;
     size_t n = x->calls.len;
     bool done = false;
 
-    x->flushing = true;
     counts->flushes++;
-    cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_DEFER) | CR_STAGE_BIT(PROFILE);
-    cr_thread.fakes = false;
-    cr_thread.no_grad = true;
     find_live(x);
-    for (size_t i = 0; i < x->memories.len; i++)
-        x->memories.at[i]->shown.device.fake = false;
+    cr_thread_state was = run_begin(x);
     cr_status st = run_by_program(x, counts, &first, &done);
     if (!done)
         st = run_all(x, counts, &first);
-    cr_thread.exclude = was.exclude;
-    cr_thread.fakes = was.fakes;
-    cr_thread.no_grad = was.no_grad;
-    cr_thread.inference = was.inference;
+    run_end(x, &was);
     forget_all(x);
     failure_drop(first);
-    x->flushing = false;
     cr_trace_ended();
     if (report)
-        report(n, why);
+        report(n, why, cr_defer_entry);
     return st;
 }
 
@@ -341,7 +359,9 @@ cr_status cr_trace_flush(cr_trace *x, const char *why)
         return CR_OK;
     }
     char text[CR_SCRATCH_BYTES];
+    cr_defer_clock_start();
     cr_status st = flush_locked(x, why);
+    cr_defer_clock_stop();
     snprintf(text, sizeof text, "%s", st ? cr_error_message() : "");
     cr_arena arena = x->arena;
     cr_memory **memories = x->memories.at;
@@ -357,8 +377,140 @@ cr_status cr_trace_flush(cr_trace *x, const char *why)
     return st ? cr_fail(st, "%s", text) : CR_OK;
 }
 
+/* --- a few calls --- */
+enum { MOST_ALONE = 64, MOST_ALONE_BYTES = 1 << 20 };
+
+static void any_needed(cr_tensor *t, void *context)
+{
+    *(bool *)context |= cr_memory_of(t)->needed;
+}
+static void any_other(cr_tensor *t, void *context)
+{
+    *(bool *)context |= cr_memory_of(t)->other;
+}
+
+static void need(cr_tensor *t, void *unused)
+{
+    (void)unused;
+    cr_memory_of(t)->needed = true;
+}
+
+static void is_others(cr_tensor *t, void *unused)
+{
+    (void)unused;
+    cr_memory_of(t)->other = true;
+}
+
+static void each_written(const cr_noted *n, void (*fn)(cr_tensor *, void *), void *context)
+{
+    for (uint32_t mask = n->writes ? n->op->tensor_params : 0; mask; mask &= mask - 1)
+        if (cr_defer_writes(n->op, n->arg, (int)CR_CTZ(mask)))
+            each_header(&n->arg[CR_CTZ(mask)], fn, context);
+}
+
+static void forget_others(cr_trace *x)
+{
+    for (size_t i = 0; i < x->memories.len; i++)
+        x->memories.at[i]->other = false;
+}
+
+/* Marks the calls that make or write what `target` needs as live.  False: they are too many. */
+static bool find_alone(cr_trace *x, cr_memory *target)
+{
+    size_t calls = 0, bytes = 0;
+
+    for (size_t i = 0; i < x->memories.len; i++)
+        x->memories.at[i]->needed = false;
+    target->needed = true;
+    for (size_t i = x->calls.len; i-- > 0;) {
+        cr_noted *n = &x->calls.at[i];
+        n->live = false;
+        each_written(n, any_needed, &n->live);
+        for (int k = 0; k < n->outs; k++)
+            n->live |= n->out[k]->needed;
+        for (int k = 0; n->live && k < n->outs; k++)
+            bytes += n->out[k]->real->size;
+        calls += n->live;
+        if (n->live)
+            cr_noted_each(n, need, NULL);
+    }
+    return calls <= MOST_ALONE && bytes <= MOST_ALONE_BYTES && calls < x->calls.len;
+}
+
+/* Whether a live call writes what an earlier one reads that waits. */
+static bool overtakes(cr_trace *x)
+{
+    bool yes = false;
+
+    forget_others(x);
+    for (size_t i = 0; i < x->calls.len && !yes; i++) {
+        const cr_noted *n = &x->calls.at[i];
+        if (n->live)
+            each_written(n, any_other, &yes);
+        else
+            cr_noted_each(n, is_others, NULL);
+    }
+    return yes;
+}
+
+/* What the calls that ran have made or written, and no other call writes, waits no longer. */
+static void end_waiting(cr_trace *x)
+{
+    forget_others(x);
+    for (size_t i = 0; i < x->calls.len; i++)
+        each_written(&x->calls.at[i], is_others, NULL);
+    for (size_t i = 0; i < x->memories.len; i++) {
+        cr_memory *m = x->memories.at[i];
+        if (!m->made && !m->other && atomic_load(&m->real->pending) == x->number)
+            atomic_store(&m->real->pending, 0);
+    }
+}
+
+/* Runs the live calls and removes them; stops at an error, which a flush will raise. */
+static void run_alone(cr_trace *x)
+{
+    size_t kept = 0, count = x->calls.len;
+    bool failed = false;
+    cr_thread_state was = run_begin(x);
+
+    for (size_t i = 0; i < count; i++) {
+        cr_noted *n = &x->calls.at[i];
+        failed |= n->live && !failed && run_noted(x, n) != CR_OK;
+        for (int k = 0; n->live && !failed && k < n->outs; k++)
+            n->out[k]->made = false;
+        if (!n->live || failed)
+            x->calls.at[kept++] = *n;
+    }
+    cr_defer_me()->counts.ran += (int64_t)(count - kept);
+    x->calls.len = kept;
+    run_end(x, &was);
+    stand_ins_are_fakes(x, true);
+    end_waiting(x);
+}
+
+cr_status cr_defer_settle_alone(cr_tensor *t)
+{
+    cr_trace *x = cr_defer_me() ? cr_defer_me()->trace : NULL;
+    cr_memory *m;
+
+    if (!x || t->layout || cr_dtype_is_inexact((cr_dtype)t->dtype) ||
+        atomic_load(&t->storage->pending) != x->number)
+        return cr_defer_settle(t);
+    pthread_mutex_lock(&x->lock);
+    m = cr_trace_find(x, t->storage);
+    if (m && find_alone(x, m) && !overtakes(x))
+        run_alone(x);
+    pthread_mutex_unlock(&x->lock);
+    return cr_defer_settle(t);
+}
+
 /* --- reaching bytes --- */
-static const char *reason(void) { return cr_defer_reason ? cr_defer_reason : "a value"; }
+static const char *reason(void)
+{
+    if (cr_defer_entry)
+        return cr_defer_entry->name;
+    return cr_defer_reason ? cr_defer_reason : "a value";
+}
 
 cr_status cr_defer_settle_storage(cr_storage *s)
 {

@@ -6,11 +6,15 @@
  * no trace with calls.  So calls cost nothing while nothing is deferred.
  *
  * Locks: `registry` may be taken while a trace is locked, not the other way round. */
+#include "base/clock.h"
 #include "device/cpu/cpu.h"
 #include "tensor/trace.h"
 
 CR_THREAD _Atomic uint32_t cr_deferring = CR_STAGE_BIT(DEFER);
 CR_THREAD const char *cr_defer_reason;
+CR_THREAD const cr_op *cr_defer_entry;
+CR_THREAD bool cr_defer_backward;
+static CR_THREAD int paused;
 _Atomic int cr_defer_live;
 
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
@@ -184,6 +188,24 @@ cr_status cr_traces_flush_users(const cr_trace *own, const cr_storage *s)
     return CR_OK;
 }
 
+/* --- time --- */
+static CR_THREAD double clock_sum, clock_since;
+static CR_THREAD int clock_depth;
+
+double cr_defer_clock(void) { return clock_sum; }
+
+void cr_defer_clock_start(void)
+{
+    if (!clock_depth++)
+        clock_since = cr_seconds();
+}
+
+void cr_defer_clock_stop(void)
+{
+    if (!--clock_depth)
+        clock_sum += cr_seconds() - clock_since;
+}
+
 /* --- regions --- */
 cr_status cr_defer_begin(void)
 {
@@ -193,7 +215,10 @@ cr_status cr_defer_begin(void)
         return CR_MEMORY;
     if (!t->trace)
         CR_TRY(trace_new(t));
-    t->trace->regions++;
+    if (!t->trace->regions++ && !t->trace->calls.len) {
+        t->trace->how = 0;
+        t->trace->measured = false;
+    }
     atomic_store(t->bits, CR_STAGE_BIT(DEFER));
     return CR_OK;
 }
@@ -204,6 +229,16 @@ void cr_defer_end(void)
         me->trace->regions--;
 }
 
+void cr_defer_programs_are(unsigned how)
+{
+    if (!me || !me->trace)
+        return;
+    me->trace->how = how;
+    me->trace->measured = true;
+}
+
+void cr_defer_pause(int by) { paused += by; }
+
 bool cr_defer_in_region(void) { return me && me->trace && me->trace->regions; }
 size_t cr_defer_pending(void) { return me && me->trace ? me->trace->calls.len : 0; }
 
@@ -211,7 +246,7 @@ bool cr_defer_active(void)
 {
     uint32_t later = CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(PROFILE);
 
-    return cr_defer_in_region() && !me->trace->flushing &&
+    return cr_defer_in_region() && !me->trace->flushing && !paused &&
            !(cr_thread.exclude & CR_STAGE_BIT(DEFER)) && !(cr_thread.include & later);
 }
 

@@ -23,6 +23,7 @@ typedef struct {
     bool copied; /* a copy of outside memory, which only the trace has */
     bool failed; /* in a flush: the call that makes it failed */
     bool needed; /* in a flush: a later call or the program reads it */
+    bool other;  /* while some calls run alone: another call uses or writes it */
 } cr_memory;
 
 typedef struct {
@@ -42,6 +43,8 @@ typedef struct cr_trace {
     uint16_t number; /* 1 to CR_MOST_TRACES */
     int regions;     /* of the owner, nested */
     bool flushing;
+    unsigned how;  /* flags of the compiler for its program */
+    bool measured; /* a compiled function measures whether programs pay */
     CR_VEC(cr_noted) calls;
     CR_VEC(cr_memory *) memories;
     uint32_t *table; /* hash table of memories by `real`: index + 1, or 0 */
@@ -103,6 +106,11 @@ void cr_header_device_is_real(cr_tensor *h, void *unused);
 CR_MUST cr_status cr_storage_bind(cr_storage *s, cr_storage *from);
 /* Runs the calls of a trace of any thread. */
 CR_MUST cr_status cr_trace_flush(cr_trace *x, const char *why);
+/* Whether the call writes parameter `i`. */
+bool cr_defer_writes(const cr_op *op, const cr_value *arg, int i);
+/* cr_defer_settle, but of the thread's own trace only the calls that `t` needs run, if these
+ * are few and none that waits on reads what they write. */
+CR_MUST cr_status cr_defer_settle_alone(cr_tensor *t);
 /* Runs the calls of all other traces that use the storage. */
 CR_MUST cr_status cr_traces_flush_users(const cr_trace *own, const cr_storage *s);
 

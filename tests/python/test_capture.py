@@ -1,6 +1,7 @@
 """compile(): later calls have eager's results, gradients and errors, also where the program writes
 to literals, changes views, catches errors or removes gradients."""
 import collections
+import re
 import warnings
 
 import pytest
@@ -272,8 +273,9 @@ def test_an_index_that_is_out_of_range_in_some_calls(calls):
 
 
 def test_the_reason_is_stated_when_a_caught_error_depends_on_values():
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="linalg_cholesky.* raises an error that may depend on values"):
-        torch.compile(factor, fullgraph=True)(BAD)
+    compiled = torch.compile(factor)
+    compiled(BAD)
+    assert re.search("linalg_cholesky.* raises an error that may depend on values", compiled._compiler.refusal)
 
 
 def test_a_caught_error_of_sizes_is_recorded():
@@ -399,5 +401,5 @@ def test_an_object_that_only_the_first_call_reads_while_it_fills_a_cache():
 
     def reads_always(x):
         return x * len(sys.modules)
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="it uses the module 'sys'"):
-        torch.compile(reads_always, fullgraph=True)(x)
+    deferred = torch.compile(reads_always, fullgraph=True)
+    assert deferred(x).tolist() == deferred._function(x).tolist() and "it uses the module 'sys'" in deferred._compiler.refusal

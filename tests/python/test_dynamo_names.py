@@ -64,7 +64,7 @@ def test_counters_count_calls_graphs_and_refusals():
         warnings.simplefilter("ignore")
         torch.compile(lambda x: x * x.sum().item(), backend="eager")(torch.ones(2))
     assert sum(counters["graph_break"].values()) == 1
-    with pytest.raises(torch._dynamo.exc.Unsupported):
+    with pytest.raises(torch._dynamo.exc.Unsupported), torch._dynamo.config.patch(deferred_calls=1):
         torch.compile(lambda x: x * x.sum().item(), fullgraph=True)(torch.ones(2))
     assert sum(counters["unimplemented"].values()) == 1
 
@@ -154,10 +154,11 @@ def test_the_report_of_a_compiled_function():
     assert "recording 1: operators 2, calls 1\n" in text and "recording 2: operators 1, calls 2\n" in text
     assert "guard x: Tensor, torch.float32, [3]" in text
     assert "recompiled because mode == 'a' (it is 'b')\n" in text
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        g = torch.compile(lambda x: x * x.sum().item())
-        g(torch.ones(2))
-    assert "0 recordings" in torch.compiler.report(g) and "runs eagerly because" in torch.compiler.report(g)
+    g = torch.compile(lambda x: x * x.sum().item())
+    g(torch.ones(2)), g(torch.ones(2))
+    text = torch.compiler.report(g)
+    assert "0 recordings" in text and "  1 deferred call, 1 of them with a flush inside\n" in text
+    assert "  deferred because the value of a tensor is read (item())" in text
+    assert f"  flush of 1 calls for item(), at {__file__}:" in text and ": x.sum().item() (" in text
     with pytest.raises(TypeError, match="report"):
         torch.compiler.report(len)

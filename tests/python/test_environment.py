@@ -72,6 +72,7 @@ x, y = torch.arange(12.).view(3, 4) / 8, torch.arange(8.).view(4, 2) / 4
 print(torch.backends.cpu.get_cpu_capability())
 print((x.exp() * 0 + x).sum().item(), (x @ y).tolist(), (x.double() @ y.double()).tolist())
 print(torch.nn.functional.conv2d(torch.ones(1, 1, 4, 4), torch.ones(1, 1, 3, 3)).tolist())
+torch._dynamo.config.deferred_calls = 0
 f = torch.compile(lambda x: (x * 2 + 1).sum(1))
 f(x), f(x)
 torch._C._jit_wait(120.0)

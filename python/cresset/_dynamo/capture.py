@@ -1,10 +1,11 @@
-"""Compilation by recording.
+"""Compilation: calls are deferred, and recorded where Python can be skipped.
 
-The first call of a compiled function runs eagerly while its operators are recorded; the caller
-gets the eager result.  The recording becomes programs (`_C.Graph.call`) or is given to a
+The first call of a compiled function is deferred (`tensor/defer.h`): Python runs, operators wait, and
+equal traces run as one program.  The next call runs eagerly while its operators are recorded; the
+caller gets the eager result.  The recording becomes programs (`_C.Graph.call`) or is given to a
 backend.  Later calls use it when all objects that the function can read are unchanged
-(`guards.Walk`).  A call that fits no recording is recorded again, up to
-`config.recompile_limit` times.
+(`guards.Walk`).  A call that fits no recording is recorded again, up to `config.recompile_limit`
+times.  Where the walk refuses, or a recording fails, all calls are deferred.
 """
 import functools
 import sys
@@ -29,9 +30,10 @@ def _is_trusted_file(path):
 
 
 # What happened in this process, as torch counts it (torch._dynamo.utils.counters): "frames" (recorded calls: "total",
-# "ok"), "stats" ("unique_graphs", "calls_captured"), "graph_break" and "unimplemented" (refusals by reason).
+# "ok"), "stats" ("unique_graphs", "calls_captured"), "graph_break" and "unimplemented" (by reason).
 counters = defaultdict(Counter)
 
+_NEEDS = "its calls run in the middle ({}); what it does next may depend on their values"
 _ATTEMPTS = 3  # attempts to record a function whose calls change objects that they read
 _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
 _LEAF, _TUPLE, _LIST, _TREE = range(4)  # kinds of return values
@@ -45,9 +47,10 @@ class Compiler:
         self.fullgraph, self.dynamic, self.settings = fullgraph, dynamic, settings
         self.given_name = self.limit = None
         self.of_tensors = None  # the same function of tensors, compiled, once it was called with NumPy's arrays
-        self.attempts = 0
+        self.attempts = self.deferred = 0  # calls recorded in vain; calls deferred before the first recording
         self.refusal, self.said_limit = None, False
         self.place = None  # the instruction that the refusal is about, a places.Place
+        self.flushes = {}  # by (code, instruction): the first flush there inside of a call
         self.expected = None  # the kernels of a call that was recorded and not kept
         self.records = []  # (Walk, CompiledEntry)
         self.recompilations = []  # why no recording fitted a call that was recorded again
@@ -94,6 +97,9 @@ class Compiler:
                 return arrays.call(self, args, kwargs)
         if _stance != "default" and self.stays_eager(compiled, args, kwargs):
             return compiled._function(*args, **kwargs)
+        if self.deferred < config.deferred_calls and self.own_programs and not _has_marks(args, kwargs):
+            self.deferred += 1
+            return compiled._deferred(*args, **kwargs)
         if self.records:
             self.note_recompilation(args, kwargs)
         if len(self.records) >= self.most_records:
@@ -105,6 +111,25 @@ class Compiler:
             return _Recording(self, compiled, args, kwargs).result()
         finally:
             self.seconds += perf_counter() - start
+
+    @property
+    def own_programs(self):
+        return (self.backend if _forced_backend is None else _forced_backend) in (None, OWN_PROGRAMS)
+
+    def note_flushes(self, flushes):
+        """Notes the flushes inside of a deferred call: [(calls, needed value, code, instruction, whether only a
+        call needed it)].  Others are errors under fullgraph=True."""
+        from . import places
+        for calls, why, code, at, by_call in flushes:
+            place = code and places.Place(code, at)
+            if (code, at) not in self.flushes and len(self.flushes) < 64:
+                self.flushes[code, at] = calls, why, place
+                counters["graph_break"][why] += not self.fullgraph and not by_call
+            if self.fullgraph and not by_call:
+                from .exc import Unsupported
+                counters["unimplemented"][why] += 1
+                where = f"\n  at {place}" if place else ""
+                raise Unsupported(f"{self.name} cannot be one graph: {_NEEDS.format(why)}{where}")
 
     def make_expected(self):
         """Requests the kernels of the recording that is expected next."""
@@ -136,6 +161,7 @@ class Compiler:
         """Replaces the recordings of one backend by those of another."""
         self.put_away[before] = compiled._entries[:], self.records
         compiled._entries[:], self.records = self.put_away.pop(after, ((), []))
+        compiled._at_once = (self.backend if after is None else after) not in (None, OWN_PROGRAMS)
 
     def reasons(self, args, kwargs):
         """Returns why each recording does not fit a call, newest first."""
@@ -161,27 +187,34 @@ class Compiler:
             raise FailOnRecompileLimitHit(text)
         if not self.said_limit:
             self.said_limit = True
-            warnings.warn(text + "\nOther calls run eagerly.", stacklevel=3)
-        return compiled._function(*args, **kwargs)
+            warnings.warn(text + "\nOther calls are deferred.", stacklevel=3)
+        return compiled._deferred(*args, **kwargs)
 
     @property
     def wants_place(self):
         """Whether calls are observed, to name the instruction that keeps them from being a graph."""
-        return self.fullgraph or self.backend_name == "explain" or _C._log_wants("capture", 1)
+        return not self.own_programs and self.fullgraph or self.backend_name == "explain" or _C._log_wants("capture", 1)
 
     def refuse(self, compiled, why, place=None):
-        """Makes the function eager from now on; raises with fullgraph=True."""
-        counters["unimplemented" if self.fullgraph else "graph_break"][str(why)] += 1
+        """All calls are deferred from now on.  Other backends need a recording: an error under fullgraph=True."""
         self.refusal, self.place = str(why), place
-        _C._log("graph", 1, f"{self.name} runs eagerly: {why}")
+        how = "is deferred" if self.own_programs else "runs eagerly"
         at = f"\n  at {place}" if place is not None else ""
-        _C._log("capture", 1, f"{self.name} runs eagerly: {why}{at}")
+        _C._log("graph", 1, f"{self.name} {how}: {why}")
+        _C._log("capture", 1, f"{self.name} {how}: {why}{at}")
+        compiled._off = True
+        if self.own_programs:
+            return
+        counters["unimplemented" if self.fullgraph else "graph_break"][str(why)] += 1
         if self.fullgraph:
             from .exc import Unsupported
             raise Unsupported(f"{self.name} cannot be one graph: {why}{at}")
-        compiled._off = True
-        compiled._defers = self.backend_name == "inductor"
         warnings.warn(f"torch.compile: {self.name} runs eagerly: {why}", stacklevel=4)
+
+
+def _has_marks(args, kwargs):
+    """Whether a size of an argument is marked (marks.py), which only a recording checks."""
+    return any(isinstance(x, Tensor) and x.__dict__ for x in (*args, *kwargs.values()))
 
 
 class _Recording:
@@ -199,9 +232,9 @@ class _Recording:
             self.look()
         except NotYet as why:
             _C._log("graph", 1, f"{self.compiler.name}: this call runs eagerly: {why}")
-            return self.fn(*self.args, **self.kwargs)
+            return self.compiled._deferred(*self.args, **self.kwargs)
         except Refused as why:
-            return self.eagerly(why)
+            return self.refused(why)
         if self.walk_again():
             return _Recording(self.compiler, self.compiled, self.args, self.kwargs).result()
         _watch_messages()
@@ -228,13 +261,13 @@ class _Recording:
             self.compiler.refuse(self.compiled, f"{type(e).__name__}: {e}")
         return out
 
-    def eagerly(self, why):
+    def refused(self, why):
         """Runs a call that the walk refused."""
         value, name = self.walk.refused_at() if self.compiler.wants_place else (None, None)
         place = self.place_of_name(name)
-        if self.compiler.fullgraph or not self.compiler.wants_place:
+        if self.own_programs or self.compiler.fullgraph or not self.compiler.wants_place:
             self.compiler.refuse(self.compiled, why, place)
-            return self.fn(*self.args, **self.kwargs)
+            return self.compiled._deferred(*self.args, **self.kwargs)
         try:
             return self.call(self.args, self.kwargs)
         finally:
@@ -335,7 +368,7 @@ class _Recording:
 
     @property
     def own_programs(self):
-        return (self.compiler.backend if _forced_backend is None else _forced_backend) in (None, OWN_PROGRAMS)
+        return self.compiler.own_programs
 
     def let_gradients_go(self):
         """Drops gradients that the call replaces; meta tensors represent them from now on."""
@@ -699,6 +732,11 @@ def compile_function(fn, backend, backend_name, fullgraph, dynamic, settings=Non
     compiler = Compiler(fn, backend, backend_name, fullgraph, dynamic, settings or {})
     compiled = _C.CompiledFunction(fn, compiler.miss)
     compiled._compiler = compiler
+    compiled._flushed = compiler.note_flushes
+    compiled._at_once = backend is not None
+    if settings:
+        from .._inductor.settings import how
+        compiled._how = how(settings)
     _all.add(ref(compiled, _all.discard))
     return compiled
 
@@ -737,5 +775,6 @@ def reset():
         for seen in (compiler.records, compiler.recompilations, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
                      compiler.varying):
             seen.clear()
-        compiler.attempts, compiler.refusal, compiler.place, compiler.said_limit = 0, None, None, False
+        compiler.attempts, compiler.deferred, compiler.refusal, compiler.place, compiler.said_limit = 0, 0, None, None, False
+        compiler.flushes.clear()
         compiler.expected = compiler.unread = None

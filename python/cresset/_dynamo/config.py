@@ -1,7 +1,8 @@
 """Settings of compile(), with torch's names and defaults."""
 import sys
 
-recompile_limit = 8  # recordings of one function; further calls run eagerly
+recompile_limit = 8  # recordings of one function; further calls are deferred
+deferred_calls = 1  # calls of a function that are deferred before one is recorded; torch has no such setting
 accumulated_recompile_limit = 256
 fail_on_recompile_limit_hit = False
 error_on_recompile = False

@@ -13,10 +13,11 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=Non
             disable=False, recompile_limit=None, isolate_recompiles=False):
     """Compiles a function or module to fused programs.
 
-    The first call runs eagerly and is recorded.  Later calls run the recording when all objects
-    that the function reads are unchanged.  With model=None it is a decorator.
+    Python's code runs in the first calls, and operators wait until a value is needed; equal runs of
+    operators are one program.  Where all that the code reads is known, later calls run one program without
+    the code while these objects are unchanged.  With model=None it is a decorator.
 
-        fullgraph  True: an error when the function cannot be one graph; False: it then runs eagerly
+        fullgraph  True: an error when the code needs a value in the middle of a call
         dynamic    True: sizes are symbols from the first call on; False: never; None: when they change
         backend    "inductor" (this package's programs; the default), "eager", "aot_eager", or a
                    callable with the arguments GraphModule and example inputs
@@ -26,7 +27,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=Non
                    allows results that differ from eager's by rounding
         name       the function's name in logs and errors
         disable    True: returns `model`
-        recompile_limit     most recordings; None: torch._dynamo.config.recompile_limit
+        recompile_limit     most recordings, after which calls are deferred; None: torch._dynamo.config.recompile_limit
         isolate_recompiles  ignored: every call of compile() has separate recordings
     """
     if mode is not None and options is not None:
@@ -137,8 +138,8 @@ class _Plain:
 
 
 def disable(fn=None, recursive=True, *, reason=None):
-    """Makes `fn` and the functions it calls run eagerly.  A compiled function that calls `fn` runs
-    eagerly, too."""
+    """Makes `fn` and the functions it calls run eagerly.  It ends the graph of a compiled function that
+    calls it; an error with fullgraph=True."""
     if fn is None:
         return lambda f: disable(f, recursive, reason=reason)
     if isinstance(fn, _C.ModuleBase):
@@ -148,8 +149,8 @@ def disable(fn=None, recursive=True, *, reason=None):
 
     @functools.wraps(fn)
     def plain(*args, **kwargs):
-        _C._refuse_recording(f"{getattr(fn, '__qualname__', fn)} is disabled"
-                             f"{': ' + reason if reason else ''}")
+        _C._break_graph(f"{getattr(fn, '__qualname__', fn)} is disabled"
+                        f"{': ' + reason if reason else ''}")
         with _Plain():
             return fn(*args, **kwargs)
     plain._torchdynamo_disable, plain._torchdynamo_disable_recursive = True, recursive

@@ -62,7 +62,10 @@ def report(compiled):
         lines.append(f"  recording {i + 1}: operators {walk.operators}, calls {entry.calls}")
         lines += [f"    guard {guard(walk, n)}" for n in range(len(walk.nodes)) if walk.nodes[n][3] != "any"]
     lines += [f"  recompiled because {why}" for why in compiler.recompilations]
-    lines += [f"  runs eagerly because {reason.reason}" for reason in _reasons(compiler)]
+    deferred, broken, *_ = function._measured()
+    lines.append(f"  {_count(range(deferred), 'deferred call')}, {broken} of them with a flush inside")
+    lines += [f"  deferred because {reason.reason}" for reason in _reasons(compiler)]
+    lines += [f"  flush of {calls} calls for {why}, at {place}" for calls, why, place in compiler.flushes.values()]
     return "\n".join(lines) + "\n"
 
 

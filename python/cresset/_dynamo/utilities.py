@@ -8,13 +8,13 @@ from .backends.registry import lookup_backend
 
 
 def is_compiling():
-    """Returns whether calls are being recorded."""
-    return _C._is_recording()
+    """Returns whether a compiled function is running, by Python's code."""
+    return _C._is_compiling()
 
 
 def graph_break(msg=""):
-    """Makes a compiled function that calls it run eagerly; an error with fullgraph=True."""
-    _C._refuse_recording(f"graph_break() is called{': ' + msg if msg else ''}")
+    """Ends the graph of the compiled function that calls it; an error with fullgraph=True."""
+    _C._break_graph(f"graph_break() is called{': ' + msg if msg else ''}")
 
 
 def allow_in_graph(fn):

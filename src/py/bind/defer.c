@@ -6,42 +6,74 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "compile/compile.h"
+#include "graph/graph.h"
 #include "py/bind/bind.h"
+#include "py/bind/compile/deferred.h"
+#include "py/bind/compile/where.h"
 #include <stdio.h>
+#include <string.h>
+
+void cr_py_note_read(const cr_tensor *t, const char *by)
+{
+    char why[256];
+
+    cr_defer_reason = by;
+    if (CR_LIKELY(!cr_recorder_active()) || t->number)
+        return;
+    snprintf(why, sizeof why,
+             "the value of a tensor is read (%s); what the program does next may depend on it",
+             by);
+    cr_recorder_refuse(why);
+}
 
 /* --- the report --- */
-typedef struct {
-    size_t calls;
-    const char *why;
-    char where[256];
-    int line;
-} flush_event;
-
 enum { KEPT = 1000 };
-static CR_THREAD flush_event *events; /* while _C._defer_watch is on */
-static CR_THREAD size_t event_count;
+static CR_THREAD cr_py_flush *events; /* while _C._defer_watch is on */
+static CR_THREAD int event_count;
+static CR_THREAD cr_py_flushes *watching;
+static PyObject *package; /* the library's folder, whose frames are not the program's */
 
-/* The file and line that the thread's program is at. */
-static void find_where(flush_event *e)
+static void flush_keep(cr_py_flush *to, const cr_py_flush *e)
 {
-    PyFrameObject *f = PyGILState_Check() ? PyThreadState_GetFrame(PyThreadState_Get()) : NULL;
+    *to = *e;
+    Py_XINCREF((PyObject *)to->code);
+    Py_INCREF(to->why);
+}
 
-    snprintf(e->where, sizeof e->where, "?");
+static void flush_drop(cr_py_flush *e)
+{
+    Py_XDECREF((PyObject *)e->code);
+    Py_XDECREF(e->why);
+}
+
+/* The instruction that the thread's program is at; a new reference. */
+static void find_where(cr_py_flush *e)
+{
+    if (!package && !(package = cr_py_package_folder()))
+        PyErr_Clear();
+    PyFrameObject *f = package ? cr_py_user_frame(package) : NULL;
     if (!f)
         return;
-    PyCodeObject *code = PyFrame_GetCode(f);
+    e->code = PyFrame_GetCode(f);
+    e->at = PyFrame_GetLasti(f) / 2;
     e->line = PyFrame_GetLineNumber(f);
-    const char *file = PyUnicode_AsUTF8(code->co_filename);
-    snprintf(e->where, sizeof e->where, "%s", file ? file : "?");
-    Py_DECREF(code);
     Py_DECREF(f);
 }
 
+static const char *file_of(const cr_py_flush *e)
+{
+    const char *file = e->code ? PyUnicode_AsUTF8(e->code->co_filename) : NULL;
+
+    if (!file)
+        PyErr_Clear();
+    return file ? file : "?";
+}
+
 /* Appends the text of the line, without the spaces around it. */
-static void put_source(cr_text *out, const flush_event *e)
+static void put_source(cr_text *out, const cr_py_flush *e)
 {
     char line[512] = "";
-    FILE *file = fopen(e->where, "re");
+    FILE *file = fopen(file_of(e), "re");
 
     for (int i = 0; file && i < e->line && fgets(line, sizeof line, file);)
         i += strchr(line, '\n') != NULL || feof(file);
@@ -54,24 +86,99 @@ static void put_source(cr_text *out, const flush_event *e)
         cr_text_put_n(out, line + start, n - start);
 }
 
-static void defer_report(size_t calls, const char *why)
+static void log_flush(const cr_py_flush *e, const char *why)
 {
-    if (!events && !cr_log_wants("capture", 1))
-        return;
-    PyObject *type, *value, *trace;
-    flush_event e = {.calls = calls, .why = why};
     cr_text source = {0};
-    if (PyGILState_Check())
-        PyErr_Fetch(&type, &value, &trace);
-    find_where(&e);
-    if (PyGILState_Check())
-        PyErr_Restore(type, value, trace);
-    put_source(&source, &e);
-    cr_log_line("capture", 1, "flush of %zu calls at %s:%d: %s (for %s)", calls, e.where,
-                e.line, cr_text_str(&source), why);
+
+    if (!cr_log_wants("capture", 1))
+        return;
+    put_source(&source, e);
+    cr_log_line("capture", 1, "flush of %zu calls at %s:%d: %s (for %s)", e->calls, file_of(e),
+                e->line, cr_text_str(&source), why);
     cr_text_drop(&source);
-    if (events && event_count < KEPT)
-        events[event_count++] = e;
+}
+
+static void keep_flush(cr_py_flush *e, const char *why)
+{
+    e->why = PyUnicode_FromString(why);
+    if (!e->why)
+        PyErr_Clear();
+    else if (events && event_count < KEPT)
+        flush_keep(&events[event_count++], e);
+    if (e->why && watching && why != cr_defer_full && watching->count < CR_PY_FLUSHES)
+        flush_keep(&watching->flush[watching->count++], e);
+}
+
+static void defer_report(size_t count, const char *why, const cr_op *op)
+{
+    PyObject *type, *value, *trace;
+    cr_py_flush e = {.calls = count, .by_call = op && !(op->words & CR_WORD_SIZED_BY_VALUES)};
+
+    if (!events && !watching && !cr_log_wants("capture", 1))
+        return;
+    if (!PyGILState_Check()) {
+        log_flush(&e, why);
+        return;
+    }
+    PyErr_Fetch(&type, &value, &trace);
+    find_where(&e);
+    log_flush(&e, why);
+    keep_flush(&e, why);
+    flush_drop(&e);
+    PyErr_Restore(type, value, trace);
+}
+
+int cr_py_defer_break(PyObject *why)
+{
+    const char *text = PyUnicode_AsUTF8(why);
+    int before = watching ? watching->count : 0;
+
+    if (!text)
+        return -1;
+    if (!cr_py_in_deferred_call())
+        return 0;
+    cr_status st = cr_defer_flush(text);
+    if (watching && watching->count == before)
+        defer_report(0, text, NULL);
+    return st ? cr_py_raise_int(st) : 0;
+}
+
+void cr_py_flushes_begin(cr_py_flushes *f)
+{
+    f->count = 0;
+    f->outer = watching;
+    watching = f;
+}
+
+/* What is inside of an inner call is inside of the outer one, too. */
+void cr_py_flushes_end(cr_py_flushes *f)
+{
+    watching = f->outer;
+    for (int i = 0; watching && i < f->count && watching->count < CR_PY_FLUSHES; i++)
+        flush_keep(&watching->flush[watching->count++], &f->flush[i]);
+}
+
+void cr_py_flushes_drop(cr_py_flushes *f)
+{
+    for (int i = 0; i < f->count; i++)
+        flush_drop(&f->flush[i]);
+}
+
+PyObject *cr_py_flushes_list(const cr_py_flushes *f)
+{
+    PyObject *list = PyList_New(f->count);
+
+    for (int i = 0; list && i < f->count; i++) {
+        const cr_py_flush *e = &f->flush[i];
+        PyObject *one = Py_BuildValue("(nOOiO)", (Py_ssize_t)e->calls, e->why,
+                                      e->code ? (PyObject *)e->code : Py_None, e->at,
+                                      e->by_call ? Py_True : Py_False);
+        if (!one)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, one);
+    }
+    return list;
 }
 
 /* --- Python's functions --- */
@@ -134,11 +241,11 @@ static PyObject *events_list(void)
 {
     PyObject *list = PyList_New(0);
 
-    for (size_t i = 0; list && i < event_count; i++) {
-        const flush_event *e = &events[i];
+    for (int i = 0; list && i < event_count; i++) {
+        const cr_py_flush *e = &events[i];
         cr_text source = {0};
         put_source(&source, e);
-        PyObject *one = Py_BuildValue("(nssis)", (Py_ssize_t)e->calls, e->why, e->where,
+        PyObject *one = Py_BuildValue("(nOsis)", (Py_ssize_t)e->calls, e->why, file_of(e),
                                       e->line, cr_text_str(&source));
         cr_text_drop(&source);
         if (!one || PyList_Append(list, one) < 0)
@@ -146,6 +253,12 @@ static PyObject *events_list(void)
         Py_XDECREF(one);
     }
     return list;
+}
+
+static void events_clear(void)
+{
+    while (event_count)
+        flush_drop(&events[--event_count]);
 }
 
 /* _defer_watch(True) keeps the thread's flushes from now on; _defer_watch(False) returns them
@@ -160,13 +273,13 @@ static PyObject *defer_watch(PyObject *m, PyObject *on)
     if (yes) {
         if (!events && !(events = cr_alloc(KEPT * sizeof *events)))
             return PyErr_NoMemory();
-        event_count = 0;
+        events_clear();
         Py_RETURN_NONE;
     }
     PyObject *list = events_list();
+    events_clear();
     cr_free(events);
     events = NULL;
-    event_count = 0;
     return list;
 }
 

@@ -2,6 +2,7 @@
 import pytest
 
 import cresset as torch
+from cresset._dynamo import config
 
 from . import (aliases, arrays, changes, classes, containers, effects, errors, hidden, hooks, iteration, orders,  # noqa: F401
                process, protocols, symbols, threads, unread)
@@ -16,10 +17,12 @@ def _cases():
 
 @pytest.mark.parametrize("f", list(_cases()))
 def test_a_compiled_program_is_observed_like_the_eager_one(f):
-    torch.compiler.reset()
     wanted = observed(f, plain)
     assert wanted == observed(f, plain), "the program differs from itself"
-    assert observed(f, torch.compile) == wanted
+    for deferred in (0, 1, 1000):
+        torch.compiler.reset()
+        with config.patch(deferred_calls=deferred):
+            assert observed(f, torch.compile) == wanted
 
 
 def test_most_programs_are_captured():

@@ -5,27 +5,13 @@
  *     _C.CompiledFunction     the function and its entries.  A call that fits no entry goes to
  *                             `miss`, which is Python code (_dynamo/capture.py) */
 #include "py/bind/compile/compiled.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "compile/call.h"
 #include "compile/compile.h"
 #include "graph/graph.h"
+#include "py/bind/compile/deferred.h"
 #include "py/bind/compile/guard.h"
 #include "tensor/defer.h"
-#include <stdio.h>
-
-void cr_py_note_read(const cr_tensor *t, const char *by)
-{
-    char why[256];
-
-    cr_defer_reason = by;
-    if (CR_LIKELY(!cr_recorder_active()) || t->number)
-        return;
-    snprintf(why, sizeof why,
-             "the value of a tensor is read (%s); what the program does next may depend on it",
-             by);
-    cr_recorder_refuse(why);
-}
 
 /* --- calls --- */
 
@@ -930,10 +916,8 @@ done:
 typedef struct {
     PyObject_HEAD vectorcallfunc vectorcall;
     PyObject *function, *miss, *entries, *dict, *weak;
-    bool off;     /* true: calls go to the plain function */
-    bool defers;  /* with `off`: its operators are deferred, unless that is slower */
-    unsigned ran; /* with `defers`: number of calls, and their mean times */
-    double seconds[2];
+    bool off; /* true: nothing is recorded */
+    cr_py_deferral deferral;
 } function;
 
 /* > 0: compiled functions of this thread call the plain function */
@@ -1006,67 +990,12 @@ static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positiona
     return out;
 }
 
-/* --- functions without recordings --- */
-static bool has_history(PyObject *x)
-{
-    if (cr_py_is_tensor(x))
-        return cr_py_tensor_of(x)->requires_grad;
-    bool list = PyList_CheckExact(x), has = false;
-    if (!list && !PyTuple_Check(x))
-        return false;
-    for (Py_ssize_t i = 0; !has && i < Py_SIZE(x); i++)
-        has = has_history(list ? PyList_GET_ITEM(x, i) : PyTuple_GET_ITEM(x, i));
-    return has;
-}
-
-/* Ends a region.  An exception of the function stays. */
-static PyObject *region_end(PyObject *out)
-{
-    PyObject *type, *value, *trace;
-
-    cr_defer_end();
-    if (cr_defer_in_region())
-        return out;
-    PyErr_Fetch(&type, &value, &trace);
-    cr_status st = cr_defer_flush("the end of a compiled function");
-    PyErr_Restore(type, value, trace);
-    if (!st || !out)
-        return out;
-    Py_DECREF(out);
-    return cr_py_raise(st);
-}
-
-enum { FIRST = 4, TRIED = 16 };
-
-/* The first calls are deferred, and get their programs; then each way is measured, and the
- * slower one is tried again at every TRIED-th call. */
-static bool defers_now(const function *f)
-{
-    if (f->ran < FIRST + 2)
-        return f->ran != FIRST + 1;
-    return (f->seconds[1] <= f->seconds[0]) != (f->ran % TRIED == 0);
-}
-
+/* The calls that no entry serves. */
 static PyObject *call_plain(function *f, PyObject *const *args, size_t flagged, PyObject *names)
 {
-    if (!f->defers || calls_off || cr_defer_in_region())
+    if (calls_off || force_eager || cr_recorder_active())
         return PyObject_Vectorcall(f->function, args, flagged, names);
-    bool defers = defers_now(f);
-    double start = cr_seconds();
-    if (defers) {
-        cr_status st = cr_defer_begin();
-        if (st)
-            return cr_py_raise(st);
-    }
-    PyObject *out = PyObject_Vectorcall(f->function, args, flagged, names);
-    if (defers)
-        out = region_end(out);
-    double took = cr_seconds() - start, *mean = &f->seconds[defers];
-    if (f->ran++ >= FIRST)
-        *mean = *mean > 0 ? 0.75 * *mean + 0.25 * took : took;
-    if (out && has_history(out) && f->ran == 1)
-        f->defers = false; /* the backward pass would not be measured */
-    return out;
+    return cr_py_deferred_call(&f->deferral, f->function, args, flagged, names);
 }
 
 static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagged,
@@ -1077,10 +1006,9 @@ static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagge
 
     if (CR_UNLIKELY(f->off || calls_off || force_eager || cr_recorder_active() ||
                     cr_py_mode_count || cr_py_override_off)) {
-        if (f->off && !force_eager && !cr_recorder_active() && !cr_py_mode_count &&
-            !cr_py_override_off)
-            return call_plain(f, args, flagged, names);
-        return PyObject_Vectorcall(f->function, args, flagged, names);
+        if (cr_py_mode_count || cr_py_override_off)
+            return PyObject_Vectorcall(f->function, args, flagged, names);
+        return call_plain(f, args, flagged, names);
     }
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->entries); i++) {
         bool fitted, eager = false;
@@ -1124,6 +1052,7 @@ static int function_traverse(PyObject *x, visitproc visit, void *arg)
     Py_VISIT(f->function);
     Py_VISIT(f->miss);
     Py_VISIT(f->entries);
+    Py_VISIT(f->deferral.flushed);
     Py_VISIT(f->dict);
     return 0;
 }
@@ -1135,6 +1064,7 @@ static int function_clear(PyObject *x)
     Py_CLEAR(f->function);
     Py_CLEAR(f->miss);
     Py_CLEAR(f->entries);
+    Py_CLEAR(f->deferral.flushed);
     Py_CLEAR(f->dict);
     return 0;
 }
@@ -1197,6 +1127,30 @@ static PyObject *entry_fails(PyObject *x, PyObject *given)
     return out;
 }
 
+/* deferred(*args, **kwargs): the call without a recording. */
+static PyObject *function_deferred(PyObject *x, PyObject *const *args, Py_ssize_t positional,
+                                   PyObject *names)
+{
+    return call_plain((function *)x, args, (size_t)positional, names);
+}
+
+/* measured() -> (deferred calls, flushes inside of them, seconds of a call that runs at once,
+ * and of a deferred one; 0: not measured) */
+static PyObject *function_measured(PyObject *x, PyObject *unused)
+{
+    const cr_py_deferral *d = &((function *)x)->deferral;
+
+    (void)unused;
+    return Py_BuildValue("(IIdd)", d->deferred, d->broken, d->seconds[0], d->seconds[1]);
+}
+
+static PyMethodDef function_methods[] = {
+    {"_deferred", (PyCFunction)(void (*)(void))function_deferred, METH_FASTCALL | METH_KEYWORDS,
+     "Calls the plain function; its operators are deferred."},
+    {"_measured", function_measured, METH_NOARGS,
+     "The numbers of deferred calls and of flushes in them, and both ways' seconds."},
+    {0}};
+
 static PyMethodDef entry_methods[] = {{"fails", entry_fails, METH_VARARGS,
                                        "fails(args, kwargs) -> (the guard's node that fails, a "
                                        "tuple of the object found or an empty tuple).\n"
@@ -1225,9 +1179,11 @@ static PyMemberDef function_members[] = {
     {"_function", T_OBJECT_EX, offsetof(function, function), READONLY, "The plain function."},
     {"_entries", T_OBJECT_EX, offsetof(function, entries), READONLY,
      "The function's recordings."},
-    {"_off", T_BOOL, offsetof(function, off), 0, "True: calls go to the plain function."},
-    {"_defers", T_BOOL, offsetof(function, defers), 0,
-     "True: calls of the plain function are deferred, unless that is slower."},
+    {"_off", T_BOOL, offsetof(function, off), 0, "True: no call is recorded."},
+    {"_at_once", T_BOOL, offsetof(function, deferral.at_once), 0, "True: no call is deferred."},
+    {"_how", T_UINT, offsetof(function, deferral.how), 0, "Flags of its programs."},
+    {"_flushed", T_OBJECT, offsetof(function, deferral.flushed), 0,
+     "Called with a list of the flushes inside of a deferred call."},
     {"__dictoffset__", T_PYSSIZET, offsetof(function, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(function, weak), READONLY, NULL},
     {0}};
@@ -1245,6 +1201,7 @@ static PyTypeObject function_type = {
     .tp_clear = function_clear,
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(function, vectorcall),
+    .tp_methods = function_methods,
     .tp_descr_get = function_bind,
     .tp_dictoffset = offsetof(function, dict),
     .tp_weaklistoffset = offsetof(function, weak),
@@ -1261,6 +1218,8 @@ static PyObject *compiled_off(PyObject *m, PyObject *by)
     (void)m;
     if (PyErr_Occurred())
         return NULL;
+    if (!calls_off != !(calls_off + n))
+        cr_defer_pause(n > 0 ? 1 : -1);
     calls_off += (int)n;
     return PyBool_FromLong(calls_off > 0 || force_eager);
 }
@@ -1285,11 +1244,20 @@ static PyObject *refuse_recording(PyObject *m, PyObject *why)
     Py_RETURN_NONE;
 }
 
-static PyObject *is_recording(PyObject *m, PyObject *unused)
+/* _break_graph(why): ends the graph of the deferred call; a recording gives no graph. */
+static PyObject *break_graph(PyObject *m, PyObject *why)
+{
+    if (cr_py_defer_break(why) < 0)
+        return NULL;
+    return refuse_recording(m, why);
+}
+
+/* _is_compiling(): whether a compiled function of the thread is recorded or deferred. */
+static PyObject *is_compiling(PyObject *m, PyObject *unused)
 {
     (void)m;
     (void)unused;
-    return PyBool_FromLong(cr_recorder_active() != NULL);
+    return PyBool_FromLong(cr_recorder_active() || (cr_py_in_deferred_call() && !calls_off));
 }
 
 /* _is_meta_or_subclass(t): true for tensors whose operations a recording does not see. */
@@ -1399,7 +1367,8 @@ static PyMethodDef functions[] = {
     {"_refuse_recording", refuse_recording, METH_O, NULL},
     {"_facts_of_code", cr_py_code_facts, METH_O, NULL},
     {"_walk_items", cr_py_walk_items, METH_VARARGS, NULL},
-    {"_is_recording", is_recording, METH_NOARGS, NULL},
+    {"_break_graph", break_graph, METH_O, NULL},
+    {"_is_compiling", is_compiling, METH_NOARGS, NULL},
     {0}};
 
 int cr_py_compiled_start(PyObject *m)

@@ -28,27 +28,25 @@ static const char *file_of(PyCodeObject *code)
     return name ? name : "?";
 }
 
-static bool is_inside(const cr_py_where *w, PyCodeObject *code)
+static bool is_inside(PyObject *package, PyCodeObject *code)
 {
-    int yes =
-        PyUnicode_Check(code->co_filename)
-            ? (int)PyUnicode_Tailmatch(code->co_filename, w->package, 0, PY_SSIZE_T_MAX, -1)
-            : 0;
+    int yes = PyUnicode_Check(code->co_filename)
+                  ? (int)PyUnicode_Tailmatch(code->co_filename, package, 0, PY_SSIZE_T_MAX, -1)
+                  : 0;
 
     if (yes < 0)
         PyErr_Clear();
     return yes > 0;
 }
 
-/* The innermost frame outside the package, new reference; NULL when there is none. */
-static PyFrameObject *user_frame(const cr_py_where *w)
+PyFrameObject *cr_py_user_frame(PyObject *package)
 {
     PyFrameObject *f = PyEval_GetFrame();
 
     Py_XINCREF(f);
     while (f) {
         PyCodeObject *code = PyFrame_GetCode(f);
-        bool inside = is_inside(w, code);
+        bool inside = is_inside(package, code);
         Py_DECREF(code);
         if (!inside)
             return f;
@@ -75,7 +73,7 @@ const char *cr_py_where_now(void *context, cr_session *s)
     cr_py_where *w = context;
     PyFrameObject *f;
 
-    if (!PyGILState_Check() || !(f = user_frame(w)))
+    if (!PyGILState_Check() || !(f = cr_py_user_frame(w->package)))
         return NULL;
     PyCodeObject *code = PyFrame_GetCode(f);
     int instruction = PyFrame_GetLasti(f);

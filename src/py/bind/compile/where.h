@@ -14,6 +14,9 @@ void cr_py_where_drop(cr_py_where *w);
  * NULL with an exception. */
 PyObject *cr_py_package_folder(void);
 
+/* The innermost frame outside of the folder, a new reference; NULL when there is none. */
+PyFrameObject *cr_py_user_frame(PyObject *package);
+
 /* The running line, such as "file.py:12", in the memory of the session, which must be the same
  * in all calls; NULL when it is unknown.  `context` is a cr_py_where.  For
  * cr_recorder_follow. */

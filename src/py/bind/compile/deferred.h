@@ -1,0 +1,54 @@
+/* deferred.h - calls of compiled functions whose operators are deferred (tensor/defer.h). */
+#ifndef CR_PY_BIND_COMPILE_DEFERRED_H
+#define CR_PY_BIND_COMPILE_DEFERRED_H
+
+#include "py/bind/bind.h"
+
+/* What is known of one function: how long its calls take when they are deferred and when they
+ * run at once, with the backward passes and flushes between one call and the next. */
+typedef struct {
+    bool at_once;                   /* calls are not deferred */
+    PyObject *flushed;              /* called with the flushes inside of a call, or NULL */
+    unsigned how;                   /* flags of the programs (compile/how.h) */
+    unsigned ran, deferred, broken; /* calls; deferred ones; those with flushes inside */
+    double seconds[2];              /* by way: 0 at once, 1 deferred; 0: not measured */
+    bool way;                       /* the faster one */
+    bool open;                      /* the last call's time may still grow: */
+    bool last;                      /* its way, */
+    double took, mark;              /* its seconds, and the thread's clock at its end */
+} cr_py_deferral;
+
+/* Calls `f`.  The slower way is tried again now and then.  Results with a history wait after
+ * the call, so that a backward pass continues the trace; others have their elements. */
+PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *args,
+                              size_t flagged, PyObject *names);
+
+/* Whether the thread is in such a call. */
+bool cr_py_in_deferred_call(void);
+/* Runs what waits, and counts as a flush that the program wants, outside of such calls not. */
+int cr_py_defer_break(PyObject *why);
+
+/* --- flushes inside of a call (py/bind/defer.c) --- */
+typedef struct {
+    PyCodeObject *code; /* of the program that needed a value; NULL: unknown */
+    int at, line;       /* the instruction, and its line */
+    size_t calls;
+    PyObject *why;
+    bool by_call; /* a call needed elements that no size and no Python code depends on */
+} cr_py_flush;
+
+enum { CR_PY_FLUSHES = 8 };
+typedef struct cr_py_flushes {
+    struct cr_py_flushes *outer;
+    int count; /* those after the first CR_PY_FLUSHES are not kept */
+    cr_py_flush flush[CR_PY_FLUSHES];
+} cr_py_flushes;
+
+/* Keeps the thread's flushes in `f` until the end; a flush that memory demands is not one. */
+void cr_py_flushes_begin(cr_py_flushes *f);
+void cr_py_flushes_end(cr_py_flushes *f);
+void cr_py_flushes_drop(cr_py_flushes *f);
+/* [(calls, needed value, code or None, instruction, by_call)]; NULL with an exception. */
+PyObject *cr_py_flushes_list(const cr_py_flushes *f);
+
+#endif

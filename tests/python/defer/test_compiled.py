@@ -1,0 +1,168 @@
+"""compile() defers: the first call of a function, and every call of a function that cannot be recorded."""
+import random
+
+import pytest
+
+import cresset as torch
+from cresset import _C, nn
+from cresset._dynamo.exc import Unsupported
+
+from .fresh import in_a_thread
+from .test_defer import eagerly, values  # noqa: F401
+
+pytestmark = [pytest.mark.usefixtures("eagerly"), pytest.mark.deferred_calls(1 << 30)]
+
+
+def rows(x, seen):
+    y = (x * 2 + 1).tanh()
+    if y.sum() > 0:
+        y = y * 3 - x
+    seen.append(y)
+    return (y.sigmoid() * x + y).exp().mean(1)
+
+
+def test_a_branch_on_a_value_is_a_flush():
+    compiled = torch.compile(rows)
+    for n in range(40):
+        x, seen, seen_eagerly = torch.randn(6, 6) + (n % 2), [], []
+        assert values([compiled(x, seen), seen]) == values([rows(x, seen_eagerly), seen_eagerly])
+    deferred, broken, *seconds = compiled._measured()
+    assert 6 <= deferred <= 40 and broken == deferred and min(seconds) > 0
+
+
+def draws(x):
+    print(f"{random.random():.1f}", end="")
+    return x * random.random() + 1
+
+
+def test_what_a_recording_refuses_is_one_graph(capsys):
+    found = []
+    for f in (draws, torch.compile(draws, fullgraph=True)):
+        random.seed(1)
+        found.append((values([f(torch.ones(3)) for _ in range(8)]), capsys.readouterr().out))
+    assert found[0] == found[1]
+
+
+plain = torch._dynamo.disable(lambda x: x * 2)
+
+
+@pytest.mark.parametrize("f, needed", [
+    (lambda x: x + 1 if x.sum() > 0 else x - 1, "data-dependent branching"), (lambda x: x * x.sum().item(), r"item\(\)"),
+    (lambda x: x + len((x + 1).tolist()), r"tolist\(\)"), (lambda x: x[x > 0], "index"),
+    (lambda x: x + torch.nonzero(x * 2).shape[0], "nonzero"), (lambda x: x + len(str(x + 1)), "a value|tolist|item"),
+    (lambda x: x + (x + 1).numpy().sum(), "numpy"), (lambda x: (torch._dynamo.graph_break(), x)[1], "graph_break"),
+    (lambda x: plain(x + 1), "is disabled")])
+def test_a_value_in_the_middle_is_an_error_of_one_graph(f, needed):
+    x = torch.randn(5)
+    with pytest.raises(Unsupported, match=f"cannot be one graph.*{needed}") as error:
+        torch.compile(f, fullgraph=True)(x)
+    assert f"at {__file__}:" in str(error.value)
+    assert values(torch.compile(f)(x)) == values(f(x))
+
+
+@pytest.mark.parametrize("f", [lambda x: torch.linalg.svdvals(x + 1).sum() * 2, lambda x: (x * 2).sort()[0] + 1,
+                               lambda x: nn.functional.dropout(x * 2) + torch.rand(4, 4)])
+def test_a_call_that_runs_at_once_is_no_error(f):
+    x, compiled = torch.randn(4, 4), torch.compile(f, fullgraph=True)
+    for n in range(8):
+        found = []
+        for g in (f, compiled):
+            torch.manual_seed(n)
+            found.append(values(g(x)))
+        assert found[0] == found[1]
+
+
+def test_inside_code_is_compiling_and_disabled_code_is_not():
+    seen = []
+
+    def f(x):
+        seen.append((torch.compiler.is_compiling(), torch._dynamo.disable(torch.compiler.is_compiling)()))
+        return x + 1
+    assert not torch.compiler.is_compiling()
+    compiled = torch.compile(f)
+    for _ in range(8):
+        compiled(torch.ones(2))
+    assert seen == [(True, False)] * 8 and not torch.compiler.is_compiling()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@in_a_thread
+def test_the_backward_pass_continues_the_trace(inside):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2))
+
+    def loss_of(x):
+        return net(x).pow(2).mean() if inside else net(x)
+    compiled = torch.compile(loss_of, fullgraph=True)
+
+    def gradients(f, x):
+        net.zero_grad()
+        loss = f(x)
+        waits = _C._defer_pending()
+        loss = loss if inside else loss.pow(2).mean()
+        loss.backward()
+        return values([loss, *(p.grad for p in net.parameters())]), waits
+    for n in range(12):
+        x = torch.randn(5, 4)
+        wanted, _ = gradients(loss_of, x)
+        _C._defer_counts()
+        found, waits = gradients(compiled, x)
+        counts = _C._defer_counts()
+        assert found == wanted
+        if n < 4:
+            assert waits and counts["flushes"] == 2 - inside
+            assert n < 2 or counts["programs"] == counts["flushes"]
+    assert compiled._measured()[2] > 0
+
+
+def steps(x, ids):
+    at = (ids + 1).clamp(max=3)
+    at[0] += 1
+    bucket = ((at.float() / 2).log() * 3).to(torch.int64).clamp(0, 3)
+    return (x * 2)[bucket] + nn.functional.embedding(at % 4, x)
+
+
+def test_indices_that_are_computed_do_not_end_the_graph():
+    x, ids, compiled = torch.randn(4, 3), torch.tensor([0, 1, 3]), torch.compile(steps, fullgraph=True)
+    for _ in range(8):
+        assert values(compiled(x, ids)) == values(steps(x, ids))
+    assert compiled._measured()[1] == 0 and ids.tolist() == [0, 1, 3]
+
+
+def overtaken(x, at):
+    before = x * at.float()
+    at.add_(1)
+    return before + x[at.clamp(max=3)]
+
+
+def test_a_write_does_not_overtake_a_read_that_waits():
+    x, compiled, found = torch.randn(4), torch.compile(overtaken), []
+    for f in (overtaken, compiled):
+        at = torch.tensor([0, 1, 1, 0])
+        found.append(values([[f(x, at), at] for _ in range(6)]))
+    assert found[0] == found[1]
+    with torch.lazy():
+        at = torch.tensor([0, 1, 1, 0])
+        assert values([[overtaken(x, at), at] for _ in range(6)]) == found[0]
+
+
+def test_errors_are_at_their_line_and_state_stays():
+    def f(x, y):
+        x.add_(1)
+        return x @ y
+    compiled, x = torch.compile(f), torch.ones(2, 3)
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        compiled(x, torch.ones(2, 3))
+    assert x.tolist() == [[2.] * 3] * 2 and not _C._defer_in_region()
+
+
+def test_options_choose_the_programs():
+    x = torch.randn(64, 64)
+
+    def f(x):
+        return (x.exp() + 1).log().sum(1) / x.shape[0]
+    for options in ({"mode": "lite"}, {"options": {"fast": True}}, {"dynamic": False}, {}):
+        compiled = torch.compile(f, **options)
+        found = [compiled(x) for _ in range(5)]
+        near = torch.allclose if options.get("options") else torch.equal
+        assert all(near(y, f(x)) for y in found)
