@@ -5,8 +5,6 @@
 #include "cresset_backend.h"
 #include "num/view.h"
 
-/* Copies the elements between views of equal sizes that share no memory. */
-void cr_move_view(const cr_view *to, const cr_view *from);
 /* Copies n elements of `item` bytes, `stride` elements apart, to adjacent ones, in this
  * thread. */
 void cr_move_line(char *to, const char *from, int64_t stride, int64_t n, int64_t item);

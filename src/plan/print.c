@@ -198,7 +198,7 @@ static void put_index(cr_text *t, const cr_indexed *c)
         put_array(t, c->numbered);
     }
     if (c->picked)
-        cr_text_printf(t, " picked %llu", (unsigned long long)c->picked);
+        cr_text_printf(t, " picked %lld", (long long)(int64_t)c->picked);
     if (c->outside) {
         cr_text_printf(t, " error %d ", c->outside_kind);
         put_string(t, c->outside, strlen(c->outside));

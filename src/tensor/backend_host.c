@@ -16,9 +16,7 @@ const char *cr_windows_run(const cr_windows *c) { return cr_cpu_ops.windows(0, c
 
 const char *cr_array_move(const cr_array *to, const cr_array *from)
 {
-    cr_view a = cr_host_view(to), b = cr_host_view(from);
-
-    return cr_copy_elements(&a, &b) ? cr_error_message() : NULL;
+    return cr_cpu_ops.move(0, to, from);
 }
 
 const char *cr_array_fill(const cr_array *to, const void *element)

@@ -3,7 +3,7 @@
  * `tensors[i][o, i, n]` is position i of the tensors one after another; `tensors[k][o, n]` is
  * the k-th tensor.  Each tensor fills a piece of the result along the axis that indexes the
  * list. */
-#include "kern/move.h"
+#include "device/cpu/cpu.h"
 #include "tensor/geometry.h"
 #include "tensor/remote.h"
 #include "tensor/stated.h"
@@ -85,7 +85,8 @@ static void list_piece(list_copy *c, int64_t at, const cr_view *from)
     for (int d = 0; d < from->ndim; d++)
         stride[d] = c->out->stride[d + (c->of.stacked && d >= dim)];
     if (cr_is_host(to.device)) {
-        cr_move_view(&to, from);
+        cr_array a = cr_array_of(&to), b = cr_array_of(from);
+        (void)cr_cpu_ops.move(0, &a, &b);
         return;
     }
     cr_status st = cr_remote_copy(&to, from);

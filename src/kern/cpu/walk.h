@@ -42,11 +42,10 @@ static inline int64_t cr_walk_grain(int64_t length)
     return length >= CR_WALK_GRAIN ? 1 : CR_WALK_GRAIN / (length < 1 ? 1 : length);
 }
 
-/* dst = src; equal sizes (src may have stride 0) and equal dtypes. */
-void cr_copy_view(const cr_view *dst, const cr_view *src);
-/* Sets every element of dst to the element at `item`. */
-void cr_fill_view(const cr_view *dst, const void *item);
-void cr_zero_view(const cr_view *dst);
+/* Copies elements, converted like C casts; `from` is broadcast to the sizes of `to`.  The views
+ * share no memory (copy.c). */
+void cr_copy_view(const cr_view *to, const cr_view *from);
+void cr_zero_view(const cr_view *to);
 
 /* A row-major copy of the elements of v; the caller frees it.  NULL and a CR_MEMORY record
  * without memory. */

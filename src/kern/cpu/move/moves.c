@@ -21,36 +21,6 @@ static int64_t piece_length(int64_t index_step)
     return index_step >= LINE || index_step <= -LINE ? PIECE_APART : PIECE;
 }
 
-void cr_move_view(const cr_view *to, const cr_view *from) { cr_copy_view(to, from); }
-
-const char *cr_host_move(int index, const cr_array *to, const cr_array *from)
-{
-    cr_view a = cr_host_view(to), b = cr_host_view(from);
-
-    (void)index;
-    cr_copy_view(&a, &b);
-    return NULL;
-}
-
-static void fill_view(const cr_view *to, const void *item)
-{
-    static const char zeros[sizeof(cr_complex)];
-
-    if (memcmp(item, zeros, cr_view_item(to)))
-        cr_fill_view(to, item);
-    else
-        cr_zero_view(to);
-}
-
-const char *cr_host_fill(int index, const cr_array *to, const void *element)
-{
-    cr_view a = cr_host_view(to);
-
-    (void)index;
-    fill_view(&a, element);
-    return NULL;
-}
-
 /* --- lines of parts --- */
 
 typedef struct {
