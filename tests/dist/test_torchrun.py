@@ -125,3 +125,76 @@ def test_numbers_may_be_text(program, monkeypatch, capfd):
         args.master_port = str(s.getsockname()[1])
     run.run(args)
     assert capfd.readouterr().out.count("of 2 sum 1.0 start 0") == 2
+
+
+def _times(rank_factor):
+    rank = int(os.environ["RANK"])
+    print(f"rank {rank}")
+    return rank * rank_factor
+
+
+def _raises():
+    raise ValueError("no luck")
+
+
+def _config(tmp_path, **how):
+    from cresset.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+    from cresset.distributed.launcher import LaunchConfig
+    return LaunchConfig(1, 1, 2, DefaultLogsSpecs(str(tmp_path), redirects=Std.OUT), "one", max_restarts=0, **how)
+
+
+def test_a_function_runs_in_processes_and_returns(tmp_path, monkeypatch):
+    import logging.handlers
+    from cresset.distributed.elastic.events import Event, handlers
+    from cresset.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from cresset.distributed.launcher import elastic_launch
+    events = logging.handlers.BufferingHandler(100)
+    monkeypatch.setitem(handlers._log_handlers, "kept", events)
+    assert elastic_launch(_config(tmp_path, event_log_handler="kept"), _times)(3) == {0: 0, 1: 3}
+    assert [(tmp_path / f"one/attempt_0/{r}/stdout.log").read_text() for r in range(2)] == ["rank 0\n", "rank 1\n"]
+    assert [Event.deserialize(e.getMessage()).name for e in events.buffer] == ["started", "succeeded"]
+    with pytest.raises(ChildFailedError, match="no luck"):
+        elastic_launch(_config(tmp_path), _raises)()
+
+
+def test_hosts_meet_by_a_programs_handler(tmp_path):
+    """A backend of rendezvous that a program registers."""
+    from cresset.distributed import HashStore
+    from cresset.distributed.elastic import rendezvous
+    from cresset.distributed.launcher import elastic_launch
+
+    class Alone(rendezvous.RendezvousHandler):
+        closed = False
+        get_backend = lambda self: "alone"
+        get_run_id = lambda self: "alone"
+        is_closed = lambda self: self.closed
+        num_nodes_waiting = lambda self: 0
+
+        def next_rendezvous(self):
+            return rendezvous.RendezvousInfo(HashStore(), 0, 1)
+
+        def set_closed(self):
+            self.closed = True
+
+        def shutdown(self):
+            self.set_closed()
+            return True
+    rendezvous.rendezvous_handler_registry.register("alone", lambda params: Alone())
+    config = _config(tmp_path, rdzv_backend="alone", rdzv_endpoint="none", start_method="fork")
+    assert elastic_launch(config, _times)(2) == {0: 0, 1: 2}
+
+
+def test_what_hosts_say_of_their_meeting_is_checked():
+    from cresset.distributed.elastic.multiprocessing import Std
+    from cresset.distributed.elastic.rendezvous import RendezvousParameters, get_rendezvous_handler
+    from cresset.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+    assert parse_rendezvous_endpoint("[::1]:7", 5) == ("::1", 7) and parse_rendezvous_endpoint("", 5) == ("localhost", 5)
+    assert Std.from_str("0:1,1:3") == {0: Std.OUT, 1: Std.ALL}
+    for call, words in ((lambda: parse_rendezvous_endpoint("host:x", 5), "must be an integer between 0 and 65536"),
+                        (lambda: RendezvousParameters("", "a:1", "id", 1, 1), "non-empty string"),
+                        (lambda: RendezvousParameters("c10d", "a:1", "id", 2, 1), r"greater than or equal to .* \(2\)"),
+                        (lambda: get_rendezvous_handler(RendezvousParameters("none", "a:1", "id", 1, 1)), "is not registered"),
+                        (lambda: get_rendezvous_handler(RendezvousParameters("static", "a:1", "id", 1, 1)), "rank is absent"),
+                        (lambda: Std.from_str("4"), "does not match")):
+        with pytest.raises(ValueError, match=words):
+            call()

@@ -4,8 +4,10 @@ import os
 import sys
 import uuid
 
-from .elastic._agent import Agent, Settings, SignalException
+from .elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
 from .elastic.multiprocessing.errors import ChildFailedError, record
+from .elastic.rendezvous.utils import _parse_rendezvous_config
+from .launcher.api import LaunchConfig, launch_agent
 
 __all__ = ["get_args_parser", "parse_args", "run", "main"]
 
@@ -39,7 +41,7 @@ def get_args_parser():
         p.add_argument(*dict.fromkeys([*names, *underscored]), **{"action": _Env, **kwargs})
     option("--nnodes", default="1:1", help="number of hosts, or MIN:MAX")
     option("--nproc-per-node", default="1", help="processes a host: a number, or auto, cpu, gpu")
-    option("--rdzv-backend", default="static", help="static or c10d")
+    option("--rdzv-backend", default="static", help="static, c10d, or one that a program has registered")
     option("--rdzv-endpoint", default="", help="HOST:PORT where agents meet")
     option("--rdzv-id", default="none", help="name of the run")
     option("--rdzv-conf", default="", help="NAME=VALUE,...: timeout, last_call_timeout, join_timeout")
@@ -47,7 +49,7 @@ def get_args_parser():
     option("--max-restarts", default=0, type=int, help="starts after failures")
     option("--monitor-interval", default=0.1, type=float, help="seconds between looks at the processes")
     option("--start-method", default="spawn", choices=["spawn", "fork", "forkserver"], help="accepted, not used")
-    option("--event-log-handler", default="null", help="accepted, not used")
+    option("--event-log-handler", default="null", help="where events go: null, console, or one that a program has added")
     option("--role", default="default", help="name of the workers")
     option("-m", "--module", action=_Flag, help="the program is a module, as of python -m")
     option("--no-python", action=_Flag, help="the program is not a Python script")
@@ -97,13 +99,6 @@ def determine_local_world_size(nproc_per_node):
     return count
 
 
-def _by_rank(text, nproc):
-    """Reads 0 to 3, or RANK:N,..."""
-    if ":" not in text:
-        return dict.fromkeys(range(nproc), int(text))
-    return {int(rank): int(n) for rank, n in (pair.split(":") for pair in text.split(","))}
-
-
 def _program(args):
     rest = [args.training_script, *args.training_script_args]
     if args.no_python:
@@ -117,54 +112,43 @@ def _program(args):
     return [*python, *(["-m"] if args.module else []), *rest]
 
 
-def _endpoint(args):
-    host, colon, port = args.rdzv_endpoint.rpartition(":")
-    if not colon:
-        host, port = args.rdzv_endpoint, ""
-    return host.strip("[]") or "127.0.0.1", int(port or 29400)
+def _meeting(args):
+    """Returns the backend, the endpoint and the options with which hosts meet."""
+    conf = _parse_rendezvous_config(args.rdzv_conf)
+    if args.standalone:
+        return "c10d", "127.0.0.1:0", {"is_host": "1"}
+    if args.rdzv_backend == "static":
+        return "static", args.rdzv_endpoint or f"{args.master_addr}:{int(args.master_port)}", {"rank": int(args.node_rank), **conf}
+    return args.rdzv_backend, args.rdzv_endpoint or "127.0.0.1:29400", conf
 
 
-def _settings(args):
-    """Returns the agent's settings.  Programs that call run(), such as accelerate, give numbers as text."""
-    node_rank, max_restarts, port = int(args.node_rank), int(args.max_restarts), int(args.master_port)
-    low, high = parse_min_max_nnodes(args.nnodes)
+def _config(args):
+    """Returns the run's configuration.  Programs that call run(), such as accelerate, give numbers as text."""
+    low, high = (1, 1) if args.standalone else parse_min_max_nnodes(args.nnodes)
     if not 0 < low <= high:
         raise ValueError(f"nnodes: 0 < MIN <= MAX is needed, not {args.nnodes}")
-    if max_restarts < 0:
+    if int(args.max_restarts) < 0:
         raise ValueError("max_restarts must not be negative")
-    nproc = determine_local_world_size(args.nproc_per_node)
-    conf = dict(pair.split("=", 1) for pair in args.rdzv_conf.split(",") if pair)
-    env = {"OMP_NUM_THREADS": "1"} if nproc > 1 and "OMP_NUM_THREADS" not in os.environ else {}
-    s = Settings(_program(args), nproc, low, high, node_rank, args.rdzv_id, args.role, max_restarts=max_restarts,
-                 monitor_interval=float(args.monitor_interval), log_dir=args.log_dir, redirects=_by_rank(args.redirects, nproc),
-                 tee=_by_rank(args.tee, nproc), name=args.training_script, env=env,
-                 virtual_local_rank=args.virtual_local_rank,
-                 shown={int(r) for r in args.local_ranks_filter.split(",")} if args.local_ranks_filter else None,
-                 join_timeout=float(conf.get("join_timeout", conf.get("timeout", 600))),
-                 last_call=float(conf.get("last_call_timeout", 30)))
-    if args.standalone:
-        s.min_nodes = s.max_nodes = 1
-        s.run_id = str(uuid.uuid4())
-    elif args.rdzv_backend == "static":
-        s.host, s.port = (args.master_addr, port) if not args.rdzv_endpoint else _endpoint(args)
-        s.runs_store = node_rank == 0
-        s.last_call = 0.0
-    elif args.rdzv_backend == "c10d":
-        s.host, s.port = _endpoint(args)
-    else:
-        raise ValueError(f"rdzv_backend {args.rdzv_backend} is unknown: static and c10d are")
-    s.master_addr = s.host
-    return s
+    shown = {int(r) for r in args.local_ranks_filter.split(",")} if args.local_ranks_filter else None
+    backend, endpoint, conf = _meeting(args)
+    return LaunchConfig(low, high, determine_local_world_size(args.nproc_per_node),
+                        DefaultLogsSpecs(args.log_dir, Std.from_str(args.redirects), Std.from_str(args.tee), shown),
+                        str(uuid.uuid4()) if args.standalone else args.rdzv_id, args.role, endpoint, backend, conf,
+                        max_restarts=int(args.max_restarts), monitor_interval=float(args.monitor_interval),
+                        local_addr=args.local_addr, event_log_handler=args.event_log_handler,
+                        virtual_local_rank=args.virtual_local_rank)
 
 
 def run(args):
     """Runs a program with torchrun's arguments."""
     from ..run import put_on_path
-    settings = _settings(args)
+    config = _config(args)
+    env = {"OMP_NUM_THREADS": "1"} if config.nproc_per_node > 1 and "OMP_NUM_THREADS" not in os.environ else {}
     sys.path.insert(0, "")
     put_on_path()
     del sys.path[0]
-    Agent(settings).run()
+    program, *rest = _program(args)
+    launch_agent(config, program, rest, env, args.training_script)
 
 
 @record

@@ -1,43 +1,15 @@
 """Error files: a worker writes its exception where TORCHELASTIC_ERROR_FILE says, and the launcher shows it."""
 import json
-import os
 import signal
 import time
-import traceback
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import wraps
 
+from .error_handler import ErrorHandler
+from .handlers import get_error_handler
+
 __all__ = ["ProcessFailure", "ChildFailedError", "record", "ErrorHandler", "get_error_handler"]
-
-
-class ErrorHandler:
-    """Writes an exception to the error file."""
-
-    def initialize(self):
-        """Prepares the process: prints Python's frames when it dies by a signal."""
-        import faulthandler
-        try:
-            faulthandler.enable(all_threads=True)
-        except Exception:
-            pass
-
-    def record_exception(self, error):
-        """Writes the exception, if the environment names a file."""
-        path = os.environ.get("TORCHELASTIC_ERROR_FILE")
-        if not path:
-            return
-        text = {"message": f"{type(error).__name__}: {error}",
-                "extraInfo": {"py_callstack": traceback.format_exc(), "timestamp": str(int(time.time()))}}
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        with open(path + ".new", "w") as file:
-            json.dump({"message": text}, file)
-        os.replace(path + ".new", path)
-
-
-def get_error_handler():
-    """Returns the handler of error files."""
-    return ErrorHandler()
 
 
 @dataclass
@@ -57,12 +29,18 @@ class ProcessFailure:
         try:
             with open(self.error_file) as file:
                 self.error_file_data = json.load(file)
-            message = self.error_file_data["message"]
-            self.message = message if isinstance(message, str) else message["extraInfo"].get("py_callstack", message["message"])
-            self.timestamp = int(message["extraInfo"]["timestamp"]) if isinstance(message, dict) else self.timestamp
-        except (OSError, ValueError, KeyError, TypeError):
-            self.message = (f"Signal {-self.exitcode} ({self.signal_name()}) received by PID {self.pid}" if self.exitcode < 0
-                            else "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html")
+        except FileNotFoundError:
+            self._without_file()
+            return
+        message = self.error_file_data["message"]
+        extra = message["extraInfo"] if isinstance(message, dict) else self.error_file_data
+        self.message = message if isinstance(message, str) else extra.get("py_callstack", message["message"])
+        self.timestamp = int(extra.get("timestamp", self.timestamp))
+
+    def _without_file(self):
+        self.error_file, self.error_file_data = "<N/A>", {"message": "<NONE>"}
+        self.message = (f"Signal {-self.exitcode} ({self.signal_name()}) received by PID {self.pid}" if self.exitcode < 0
+                        else "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html")
 
     def signal_name(self):
         """Returns the signal's name, or "<N/A>"."""
@@ -115,7 +93,10 @@ def record(fn, error_handler=None):
             if error.code:
                 handler.record_exception(error)
             raise
-        except ChildFailedError:
+        except ChildFailedError as error:  # the failure of a launcher is its worker's
+            failure = error.get_first_failure()[1]
+            if failure.error_file != "<N/A>":
+                handler.dump_error_file(failure.error_file, failure.exitcode)
             raise
         except Exception as error:
             handler.record_exception(error)

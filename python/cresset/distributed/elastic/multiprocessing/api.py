@@ -1,0 +1,330 @@
+"""Processes by local rank: started together, watched, and ended together, with the processes that they started."""
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import IntFlag
+
+from ....multiprocessing import get_context
+from .errors import ProcessFailure, record
+from .redirects import redirect
+from .tail_log import TailLog
+
+__all__ = ["DefaultLogsSpecs", "LogsDest", "LogsSpecs", "MultiprocessContext", "PContext", "RunProcsResult", "SignalException",
+           "Std", "SubprocessContext", "start_processes", "to_map"]
+
+_libc = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+class SignalException(Exception):
+    """This process got a signal."""
+
+    def __init__(self, msg, sigval):
+        super().__init__(msg)
+        self.sigval = sigval
+
+
+class Std(IntFlag):
+    """Streams of a process."""
+
+    NONE = 0
+    OUT = 1
+    ERR = 2
+    ALL = OUT | ERR
+
+    @classmethod
+    def from_str(cls, vm):
+        """Reads "0" to "3", or RANK:N,..."""
+        if re.fullmatch(r"[0-3]", vm):
+            return cls(int(vm))
+        if re.fullmatch(r"\d+:[0-3](,\d+:[0-3])*", vm):
+            return {int(rank): cls(int(n)) for rank, n in (pair.split(":") for pair in vm.split(","))}
+        raise ValueError(f"{vm} does not match: <^\\d:[0123],)*\\d:[0123]$> or <^[0123]$>")
+
+
+def to_map(val_or_map, local_world_size):
+    """Returns a Std for each local rank; NONE where a dict has none."""
+    if isinstance(val_or_map, Std):
+        return dict.fromkeys(range(local_world_size), val_or_map)
+    return {i: val_or_map.get(i, Std.NONE) for i in range(local_world_size)}
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+@dataclass
+class LogsDest:
+    """Files by local rank: of output, of output that is printed as well, of errors.  "" is no file."""
+
+    stdouts: dict = field(default_factory=dict)
+    stderrs: dict = field(default_factory=dict)
+    tee_stdouts: dict = field(default_factory=dict)
+    tee_stderrs: dict = field(default_factory=dict)
+    error_files: dict = field(default_factory=dict)
+
+
+class LogsSpecs(ABC):
+    """Says which files the processes of a run have."""
+
+    def __init__(self, log_dir=None, redirects=Std.NONE, tee=Std.NONE, local_ranks_filter=None):
+        self._root_log_dir, self._redirects, self._tee, self._local_ranks_filter = log_dir, redirects, tee, local_ranks_filter
+
+    @property
+    @abstractmethod
+    def root_log_dir(self):
+        """The folder of all files."""
+
+    @abstractmethod
+    def reify(self, envs):
+        """Returns the LogsDest of processes with these environments."""
+
+
+class DefaultLogsSpecs(LogsSpecs):
+    """Files LOG_DIR/RUN/attempt_N/LOCAL_RANK/stdout.log, stderr.log, error.json.  Without a LOG_DIR they are temporary."""
+
+    def __init__(self, log_dir=None, redirects=Std.NONE, tee=Std.NONE, local_ranks_filter=None):
+        if log_dir and os.path.exists(log_dir) and not os.path.isdir(log_dir):
+            raise NotADirectoryError(f"log_dir: {log_dir} is a file")
+        super().__init__(log_dir or tempfile.mkdtemp(prefix="torchelastic_"), redirects, tee, local_ranks_filter)
+        self._temporary = not log_dir
+
+    @property
+    def root_log_dir(self):
+        return self._root_log_dir
+
+    def remove(self):
+        """Removes temporary files."""
+        if self._temporary:
+            shutil.rmtree(self._root_log_dir, ignore_errors=True)
+
+    def _folder(self, rank, env):
+        run, attempt = env.get("TORCHELASTIC_RUN_ID", "none"), env.get("TORCHELASTIC_RESTART_COUNT", "0")
+        folder = os.path.join(self._root_log_dir, run, f"attempt_{attempt}", str(rank))
+        os.makedirs(folder, exist_ok=True)
+        return folder
+
+    def reify(self, envs):
+        dest, n = LogsDest(), len(envs)
+        redirects, tee, shown = to_map(self._redirects, n), to_map(self._tee, n), self._local_ranks_filter
+        for rank, env in envs.items():
+            folder = self._folder(rank, env)
+            hidden = shown is not None and rank not in shown
+            for bit, files, tees, name in ((Std.OUT, dest.stdouts, dest.tee_stdouts, "stdout.log"),
+                                           (Std.ERR, dest.stderrs, dest.tee_stderrs, "stderr.log")):
+                path = os.path.join(folder, name)
+                files[rank] = path if hidden or (redirects[rank] | tee[rank]) & bit else ""
+                if tee[rank] & bit and not hidden:
+                    tees[rank] = path
+            dest.error_files[rank] = os.path.join(folder, "error.json")
+        return dest
+
+
+# --- processes -----------------------------------------------------------------------------------------------------
+
+@dataclass
+class RunProcsResult:
+    """What processes returned, or how they failed; and their files."""
+
+    return_values: dict = field(default_factory=dict)
+    failures: dict = field(default_factory=dict)
+    stdouts: dict = field(default_factory=dict)
+    stderrs: dict = field(default_factory=dict)
+
+    def is_failed(self):
+        """Returns whether a process failed."""
+        return bool(self.failures)
+
+
+def _die_with_parent():
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class PContext(ABC):
+    """Processes that run one function, or one command, with arguments and environments by local rank."""
+
+    def __init__(self, name, entrypoint, args, envs, logs_specs, log_line_prefixes=None):
+        self.name, self.entrypoint, self.args, self.nprocs = name, entrypoint, args, len(args)
+        _validate_full_rank(args, self.nprocs, "args")
+        _validate_full_rank(envs, self.nprocs, "envs")
+        self.dest = logs_specs.reify(envs)
+        self._processes = {}
+        self.envs = {rank: {**env, "TORCHELASTIC_ERROR_FILE": self.dest.error_files[rank]} for rank, env in envs.items()}
+        self._tails = [TailLog(name, self.dest.tee_stdouts, sys.stdout, log_line_prefixes=log_line_prefixes),
+                       TailLog(name, self.dest.tee_stderrs, sys.stderr, log_line_prefixes=log_line_prefixes)]
+
+    def start(self):
+        """Starts the processes."""
+        for tail in self._tails:
+            tail.start()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    @abstractmethod
+    def _start(self):
+        """Starts the processes."""
+
+    @abstractmethod
+    def _exitcodes(self):
+        """Returns exit codes by local rank; None for a process that runs."""
+
+    @abstractmethod
+    def pids(self):
+        """Returns process numbers by local rank."""
+
+    @abstractmethod
+    def _reap(self, rank, limit):
+        """Waits for a process, for some seconds."""
+
+    def _return_values(self):
+        return dict.fromkeys(range(self.nprocs))
+
+    def _poll(self):
+        """Returns the result when all processes have ended well or one has failed."""
+        codes, pids = self._exitcodes(), self.pids()
+        failures = {rank: ProcessFailure(rank, pids[rank], code, self.dest.error_files[rank]) for rank, code in codes.items() if code}
+        if not failures and any(code is None for code in codes.values()):
+            return None
+        result = RunProcsResult({}, failures, self.dest.stdouts, self.dest.stderrs)
+        if not failures:
+            result.return_values = self._return_values()
+        self.close()
+        return result
+
+    def wait(self, timeout=-1, period=1):
+        """Waits until all processes have ended well or one has failed, which ends the others.  None after `timeout` seconds."""
+        end = time.monotonic() + timeout if timeout >= 0 else float("inf")
+        while True:
+            result = self._poll()
+            if result is not None or time.monotonic() > end:
+                return result
+            time.sleep(min(period, max(0.0, end - time.monotonic())))
+
+    def _signal(self, number):
+        for pid in self.pids().values():
+            try:
+                os.killpg(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def close(self, death_sig=signal.SIGTERM, timeout=15):
+        """Ends the processes and those that they started: by a signal, then by force.  Stopped ones are continued."""
+        self._signal(death_sig)
+        self._signal(signal.SIGCONT)
+        end = time.monotonic() + timeout
+        for rank in self.pids():
+            self._reap(rank, max(0.0, end - time.monotonic()))
+        self._signal(signal.SIGKILL)
+        for rank in self.pids():
+            self._reap(rank, None)
+        for tail in self._tails:
+            if not tail.stopped():
+                tail.stop()
+
+
+def _validate_full_rank(d, nprocs, what):
+    """RuntimeError unless a dict has the keys 0 to nprocs - 1."""
+    if set(d) != set(range(nprocs)) or not nprocs:
+        raise RuntimeError(f"{what}, local rank mapping mismatch, expected: {set(range(nprocs))}, actual: {set(d)}")
+
+
+class SubprocessContext(PContext):
+    """Processes that run a command."""
+
+    def _start(self):
+        with ExitStack() as files:
+            for rank in range(self.nprocs):
+                out, err = (files.enter_context(open(path, "ab")) if path else None
+                            for path in (self.dest.stdouts[rank], self.dest.stderrs[rank]))
+                command = [self.entrypoint, *map(str, self.args[rank])]
+                self._processes[rank] = subprocess.Popen(command, env={**os.environ, **self.envs[rank]}, stdout=out, stderr=err,
+                                                         preexec_fn=_die_with_parent, start_new_session=True)
+
+    def _exitcodes(self):
+        return {rank: p.poll() for rank, p in self._processes.items()}
+
+    def pids(self):
+        return {rank: p.pid for rank, p in self._processes.items()}
+
+    def _reap(self, rank, limit):
+        try:
+            self._processes[rank].wait(limit)
+        except subprocess.TimeoutExpired:
+            pass
+
+
+def _run_function(rank, entrypoint, args, env, stdout, stderr, results):
+    """Runs in the new process."""
+    os.setsid()
+    _die_with_parent()
+    os.environ.update(env)
+    with ExitStack() as files:
+        for std, path in (("stdout", stdout), ("stderr", stderr)):
+            if path:
+                files.enter_context(redirect(std, path))
+        results.send(record(entrypoint)(*args))
+
+
+class MultiprocessContext(PContext):
+    """Processes that run a function."""
+
+    def __init__(self, name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes=None):
+        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes)
+        self.start_method, self._pipes, self._values = start_method, {}, {}
+
+    def _start(self):
+        context = get_context(self.start_method)
+        for rank in range(self.nprocs):
+            self._pipes[rank], end = context.Pipe(duplex=False)
+            self._processes[rank] = context.Process(target=_run_function, name=f"{self.name}_{rank}", args=(
+                rank, self.entrypoint, self.args[rank], self.envs[rank], self.dest.stdouts[rank], self.dest.stderrs[rank], end))
+            self._processes[rank].start()
+            end.close()
+
+    def _exitcodes(self):
+        for rank, pipe in self._pipes.items():  # a process that returns much ends when it has been read
+            try:
+                if rank not in self._values and pipe.poll():
+                    self._values[rank] = pipe.recv()
+            except EOFError:
+                pass
+        return {rank: p.exitcode for rank, p in self._processes.items()}
+
+    def _return_values(self):
+        return dict(self._values)
+
+    def pids(self):
+        return {rank: p.pid for rank, p in self._processes.items()}
+
+    def _signal(self, number):
+        for p in self._processes.values():  # one that has begun has a session of its own
+            try:
+                os.killpg(p.pid, number)
+            except ProcessLookupError:
+                if p.is_alive():
+                    os.kill(p.pid, number)
+
+    def _reap(self, rank, limit):
+        self._processes[rank].join(limit)
+
+
+def start_processes(name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, start_method="spawn", numa_options=None):
+    """Starts a process for each key 0, 1, ... of args and envs: a function, or a command, with its arguments."""
+    if numa_options is not None:
+        raise NotImplementedError("start_processes: numa_options are not implemented")
+    if isinstance(entrypoint, str):
+        context = SubprocessContext(name, entrypoint, args, envs, logs_specs, log_line_prefixes)
+    else:
+        context = MultiprocessContext(name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes)
+    context.start()
+    return context

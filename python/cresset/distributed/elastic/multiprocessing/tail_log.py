@@ -1,0 +1,62 @@
+"""Prints what processes append to their files."""
+import logging
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+__all__ = ["TailLog", "tail_logfile"]
+
+log = logging.getLogger(__name__)
+
+
+def tail_logfile(header, file, dst, finished, interval_sec):
+    """Copies a file's lines, also those that come later, to a stream, each after a header, until `finished` is set."""
+    while not os.path.exists(file):
+        if finished.wait(interval_sec):
+            return
+    with open(file, errors="replace") as source:
+        rest = ""
+        while True:
+            ends = finished.is_set()  # lines that were written before the end are read below
+            text = rest + source.read()
+            lines = text.splitlines(keepends=True)
+            rest = lines.pop() if lines and not ends and not lines[-1].endswith("\n") else ""
+            if lines:
+                dst.write("".join(header + line for line in lines))
+                dst.flush()
+            elif ends:
+                return
+            else:
+                finished.wait(interval_sec)
+
+
+class TailLog:
+    """Prints several files' lines, by ranks, in threads, between start() and stop()."""
+
+    def __init__(self, name, log_files, dst, interval_sec=0.1, log_line_prefixes=None):
+        self._files, self._dst, self._interval = log_files, dst, interval_sec
+        self._headers = {rank: (log_line_prefixes or {}).get(rank, f"[{name}{rank}]:") for rank in log_files}
+        self._finished, self._stopped, self._futures = threading.Event(), False, []
+        self._threadpool = ThreadPoolExecutor(max_workers=len(log_files), thread_name_prefix=f"TailLog_{name}") if log_files else None
+
+    def start(self):
+        """Starts the threads."""
+        self._futures = [self._threadpool.submit(tail_logfile, self._headers[rank], file, self._dst, self._finished, self._interval)
+                         for rank, file in self._files.items()]
+        return self
+
+    def stop(self):
+        """Prints the rest and ends the threads."""
+        self._finished.set()
+        for file, future in zip(self._files.values(), self._futures):
+            try:
+                future.result()
+            except Exception as error:
+                log.error("the file %s cannot be printed: %s: %s", file, type(error).__name__, error)
+        if self._threadpool is not None:
+            self._threadpool.shutdown()
+        self._stopped = True
+
+    def stopped(self):
+        """Returns whether stop() was called."""
+        return self._stopped
