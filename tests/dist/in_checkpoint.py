@@ -60,6 +60,19 @@ def check(loaded, rank, size):
     assert loaded["plain"]["copy"].tolist() == [0, 1, 2] and loaded["epoch"] == 5
 
 
+def save_boxes_of_safetensors(rank, size):
+    """Each rank writes its boxes, two of a tensor too; rank 0 joins them."""
+    from cresset.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
+    tensors = {name: value for name, value in state(rank, size, False).items() if name != "epoch"}
+    dcp.save(tensors, storage_writer=HuggingFaceStorageWriter(FOLDER, {"rows": 1, "columns": 2, "both": 2, "plain.copy": 1},
+                                                              save_distributed=True, enable_consolidation=True))
+    dist.barrier()
+    for folder in (FOLDER, os.path.join(FOLDER, "sharded")):
+        loaded = {name: value for name, value in state(rank, size, True, turn=1).items() if name != "epoch"}
+        dcp.load(loaded, storage_reader=HuggingFaceStorageReader(folder))
+        check({**loaded, "epoch": 5}, rank, size)
+
+
 def save(rank, size):
     dcp.save(state(rank, size, False), checkpoint_id=FOLDER)
     if rank == 0:  # copies are written once

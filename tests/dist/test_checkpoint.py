@@ -1,4 +1,5 @@
 """torch.distributed.checkpoint: torch's files both ways, other layouts, asynchronous saves, kills, refusals."""
+import json
 import os
 import pickle
 import re
@@ -84,3 +85,40 @@ def test_kills_at_any_time_leave_a_whole_checkpoint(tmp_path):
     assert out.returncode == 0, out.stdout + out.stderr
     kills, torn, advanced, left = map(int, re.findall(r"\d+", out.stdout))
     assert (kills, torn) == (200, 0) and advanced > 50 and left > 50, out.stdout
+
+
+def test_boxes_of_ranks_in_files_of_safetensors(tmp_path):
+    passes("save_boxes_of_safetensors", 3, tmp_path)
+    files = sorted(f for f in os.listdir(tmp_path / "sharded"))
+    assert len(files) == 3 * 2 + 3 and files[0] == "shard-00001-model-00001-of-00002.safetensors", files  # "both" has two boxes a rank
+    whole = torch.safetensors.load_file(tmp_path / "model-00002-of-00002.safetensors")
+    assert set(whole) == {"columns", "both"} and whole["both"].shape == (23, 10) and whole["columns"].dtype == torch.bfloat16
+
+
+def test_whole_tensors_in_files_of_safetensors(tmp_path):
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    numbers = {name: 1 + name.startswith("1.") for name in net.state_dict()}
+    dcp.save(net.state_dict(), storage_writer=dcp.HuggingFaceStorageWriter(tmp_path, numbers, thread_count=2), no_dist=True)
+    with open(tmp_path / "model.safetensors.index.json") as file:
+        index = json.load(file)
+    assert index["weight_map"]["1.weight"] == "model-00002-of-00002.safetensors"
+    assert index["metadata"]["total_size"] == sum(t.nbytes for t in net.state_dict().values())
+    other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).state_dict()
+    dcp.load(other, storage_reader=dcp.HuggingFaceStorageReader(tmp_path, thread_count=2), no_dist=True)
+    assert all(torch.equal(other[name], value) for name, value in net.state_dict().items())
+
+
+def test_files_of_safetensors_refuse_other_objects_and_gaps(tmp_path):
+    from cresset.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files as consolidate
+    for state, numbers, words in (({"epoch": 3}, None, "tensors alone; epoch is another object"),
+                                  ({"w": torch.ones(2)}, {"v": 1}, "has no file for w")):
+        with pytest.raises(dcp.CheckpointException, match=words):
+            dcp.save(state, storage_writer=dcp.HuggingFaceStorageWriter(tmp_path, numbers), no_dist=True)
+    with pytest.raises(ValueError, match="joins the files of save_distributed"):
+        dcp.HuggingFaceStorageWriter(tmp_path, enable_consolidation=True)
+    torch.safetensors.save_file({"w": torch.ones(2)}, tmp_path / "shard-00002-model-00001-of-00001.safetensors",
+                                {"DCP_SHARDING_INFO": '{"w": {"saved_offsets": [2]}}'})
+    with pytest.raises(ValueError, match=r"the boxes of w have 2 elements, but the tensor of size \[4\] has 4"):
+        consolidate(tmp_path, tmp_path / "out", {"w": 1})
+    with pytest.raises(KeyError, match="have no tensor v"):
+        consolidate(tmp_path, tmp_path / "out", {"v": 1})

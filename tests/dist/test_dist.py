@@ -266,11 +266,9 @@ def test_what_is_not_implemented_says_so_when_it_is_used():
     """Libraries import these names wherever torch.distributed is available."""
     from cresset.distributed import fsdp, tensor
     from cresset.distributed._composable.fsdp import fully_shard
-    from cresset.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
     from cresset.distributed.fsdp.fully_sharded_data_parallel import FullyShardedDataParallel
     net = torch.nn.Linear(2, 2)
-    for call in (lambda: fully_shard(net), lambda: FullyShardedDataParallel(net), lambda: HuggingFaceStorageReader("."),
-                 lambda: HuggingFaceStorageWriter("."), lambda: tensor.distribute_tensor(net.weight), lambda: tensor.DTensor(1)):
+    for call in (lambda: fully_shard(net), lambda: FullyShardedDataParallel(net), lambda: tensor.distribute_tensor(net.weight), lambda: tensor.DTensor(1)):
         with pytest.raises(NotImplementedError, match="not implemented"):
             call()
     assert not isinstance(net, (fsdp.FSDPModule, FullyShardedDataParallel)) and not isinstance(net.weight, tensor.DTensor)

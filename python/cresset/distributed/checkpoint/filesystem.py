@@ -195,7 +195,7 @@ class FileSystemWriter(StorageWriter, BlockingAsyncStager):
                  serialization_format=SerializationFormat.TORCH_SAVE):
         BlockingAsyncStager.__init__(self, cache_staged_state_dict=cache_staged_state_dict)
         if serialization_format != SerializationFormat.TORCH_SAVE:
-            raise NotImplementedError("FileSystemWriter: files of safetensors are not implemented")
+            raise ValueError("FileSystemWriter writes torch's format; HuggingFaceStorageWriter writes files of safetensors")
         self.fs = FileSystem()
         self.path = self.fs.init_path(path)
         self.single_file_per_rank, self.sync_files, self.thread_count = single_file_per_rank, sync_files, thread_count
@@ -410,14 +410,19 @@ class FileSystemReader(StorageReader):
             return
         whole = cresset.load(data, map_location="cpu", weights_only=True)
         for item in items:
-            part = whole
-            for dim, (start, n) in enumerate(zip(item.storage_offsets, item.lengths)):
-                part = part.narrow(dim, start, n)
-            target = planner.resolve_tensor(item).detach()
-            if target.size() != part.size():
-                raise AssertionError(f"req {item.storage_index} mismatch sizes {target.size()} vs {part.size()}")
-            target.copy_(part)
-            planner.commit_tensor(item, target)
+            self._fill(whole, item, planner)
+
+    @staticmethod
+    def _fill(whole, item, planner):
+        """Copies a box of a stored part to the place where the planner wants it."""
+        part = whole
+        for dim, (start, n) in enumerate(zip(item.storage_offsets, item.lengths)):
+            part = part.narrow(dim, start, n)
+        target = planner.resolve_tensor(item).detach()
+        if target.size() != part.size():
+            raise AssertionError(f"req {item.storage_index} mismatch sizes {target.size()} vs {part.size()}")
+        target.copy_(part)
+        planner.commit_tensor(item, target)
 
     @property
     def checkpoint_id(self):
