@@ -160,7 +160,7 @@ typedef enum {
     CR_GIVEN_FLOATS,
     CR_GIVEN_TEXT,
     CR_GIVEN_LIST, /* of arrays */
-    CR_GIVEN_OTHER /* a generator, a complex number */
+    CR_GIVEN_OTHER /* a generator (`object`, a cr_generator, or NULL), a complex number */
 } cr_given_kind;
 
 /* An argument of an operator, by its position in the schema. */
@@ -175,6 +175,7 @@ typedef struct cr_given {
         const double *floats;
         const char *text;
         const struct cr_given *list;
+        void *object;
     };
 } cr_given;
 

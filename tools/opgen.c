@@ -453,7 +453,7 @@ static const char *const vocabulary[][4] = {
     {"window.cuh"},    {"sequence.cuh"},
     {"resample.cuh"},  {"bag.cuh"},
     {"attention.cuh"}, {"sort.cuh"},
-    {"scan.cuh"},
+    {"scan.cuh"},      {"random.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

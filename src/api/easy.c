@@ -6,6 +6,7 @@
  * handler may jump. */
 #include "base/env.h"
 #include "base/map.h"
+#include "device/generators.h"
 #include "io/png.h"
 #include "io/safetensors.h"
 #include "nn/nn.h"
@@ -602,8 +603,10 @@ cr_tensor *cr_easy_gradient(const char *file, int line, const cr_arg *args)
 
 void cr_easy_seed(const char *file, int line, uint64_t seed)
 {
-    if (ready(file, line, "ct_manual_seed"))
+    if (ready(file, line, "ct_manual_seed")) {
+        cr_device_generators_seed(seed);
         cr_generator_seed(cr_generator_default(), seed);
+    }
 }
 
 static void drop_generator(void *g) { cr_generator_drop(g); }

@@ -18,6 +18,8 @@ typedef struct {
     bool reads_halves;   /* kernels of float32 read and write half types in memory */
     bool lacks_complex;  /* kernels call no functions of complex numbers */
     bool folds_parts;    /* a launch with few lines is slow: their parts are folded first */
+    bool has_generators; /* random numbers are a function of a seed and an offset, for each
+                            device */
     bool has_fallback;   /* an entry without a kernel is always computed on the host */
 
     /* --- names and defaults of torch --- */

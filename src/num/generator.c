@@ -5,6 +5,7 @@
  * seed or the state is set. */
 #include "num/generator.h"
 #include "base/memory.h"
+#include "num/philox.h"
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -23,7 +24,15 @@ struct cr_generator {
     bool has_normal, has_normal_float;
     uint64_t philox_seed, philox_offset;
     cr_device device;
+    bool counts;
 };
+
+enum { WORDS_OF_BLOCK = 4 };
+
+/* The state of a generator that counts. */
+typedef struct {
+    uint64_t seed, offset;
+} counted_state;
 
 /* The layout of torch's saved CPU state. */
 typedef struct {
@@ -62,7 +71,16 @@ cr_status cr_generator_new(cr_generator **out, uint64_t seed)
 
 cr_device cr_generator_device(const cr_generator *g) { return g->device; }
 
-void cr_generator_place(cr_generator *g, cr_device device) { g->device = device; }
+void cr_generator_place(cr_generator *g, cr_device device, bool counts)
+{
+    g->device = device;
+    g->counts = counts;
+}
+
+size_t cr_generator_state_bytes(const cr_generator *g)
+{
+    return g && g->counts ? sizeof(counted_state) : sizeof(saved_state);
+}
 
 cr_status cr_generator_clone(cr_generator **out, cr_generator *from)
 {
@@ -72,6 +90,7 @@ cr_status cr_generator_clone(cr_generator **out, cr_generator *from)
     CR_TRY(cr_generator_new(&g, 0));
     cr_generator_lock(from);
     g->device = from->device;
+    g->counts = from->counts;
     g->seed = from->seed;
     g->mt = from->mt;
     g->normal = from->normal;
@@ -171,11 +190,49 @@ uint64_t cr_generator_reseed(cr_generator *g)
     return seed;
 }
 
+static void get_counted_state(cr_generator *g, void *bytes)
+{
+    counted_state s;
+
+    cr_generator_philox(g, &s.seed, &s.offset);
+    memcpy(bytes, &s, sizeof s);
+}
+
+static cr_status set_counted_state(cr_generator *g, const void *bytes, size_t size)
+{
+    counted_state s = {0};
+
+    if ((size != sizeof s && size != sizeof s.seed) || !bytes)
+        return cr_fail(CR_RUNTIME, "RNG state is wrong size");
+    memcpy(&s, bytes, size);
+    if (s.offset % WORDS_OF_BLOCK)
+        return cr_fail(CR_RUNTIME, "offset must be a multiple of 4");
+    cr_generator_lock(g);
+    restart(g, s.seed);
+    g->philox_offset = s.offset;
+    cr_generator_unlock(g);
+    return CR_OK;
+}
+
+cr_status cr_generator_branch(cr_generator **out, cr_generator *g)
+{
+    uint64_t seed, offset;
+    uint32_t word[WORDS_OF_BLOCK];
+
+    cr_generator_reserve(g, WORDS_OF_BLOCK, &seed, &offset);
+    cr_philox(seed, offset / WORDS_OF_BLOCK, word);
+    return cr_generator_new(out, (uint64_t)word[0] << 32 | word[1]);
+}
+
 void cr_generator_get_state(cr_generator *g, void *bytes)
 {
     saved_state s = {0};
 
     g = generator_or_default(g);
+    if (g->counts) {
+        get_counted_state(g, bytes);
+        return;
+    }
     cr_generator_lock(g);
     s.seed = g->seed;
     s.left = g->mt.left;
@@ -206,6 +263,8 @@ cr_status cr_generator_set_state(cr_generator *g, const void *bytes, size_t size
     saved_state s;
 
     g = generator_or_default(g);
+    if (g->counts)
+        return set_counted_state(g, bytes, size);
     if (size != sizeof s || !bytes)
         return cr_fail(
             CR_RUNTIME,

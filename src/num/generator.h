@@ -25,16 +25,22 @@ CR_API void cr_generator_drop(cr_generator *g);
 /* The process's default generator; borrowed, never freed. */
 CR_API cr_generator *cr_generator_default(void);
 /* The device whose tensors the generator fills: the host, unless cr_generator_place set another
- * one after it was made. */
+ * one after it was made.  The state of one that `counts` is the seed and the offset of its
+ * Philox stream, 16 bytes; its offset is in words of each thread, as torch's, and a multiple
+ * of 4. */
 cr_device cr_generator_device(const cr_generator *g);
-void cr_generator_place(cr_generator *g, cr_device device);
+void cr_generator_place(cr_generator *g, cr_device device, bool counts);
+CR_API size_t cr_generator_state_bytes(const cr_generator *g);
+/* Reserves a block of words of a generator that counts, and makes one of the host's kind that
+ * is a function of it, for draws on the host.  The caller owns *out.  CR_MEMORY. */
+CR_MUST cr_status cr_generator_branch(cr_generator **out, cr_generator *g);
 
 /* The following functions take the lock. */
 CR_API void cr_generator_seed(cr_generator *g, uint64_t seed);
 CR_API uint64_t cr_generator_initial_seed(cr_generator *g);
 /* Seeds from the system's entropy and returns the seed. */
 CR_API uint64_t cr_generator_reseed(cr_generator *g);
-/* Writes torch's CPU generator state, byte for byte. */
+/* Writes torch's state, byte for byte. */
 CR_API void cr_generator_get_state(cr_generator *g, void *bytes);
 /* Fails with CR_RUNTIME when the size or the contents are not those of a state. */
 CR_API CR_MUST cr_status cr_generator_set_state(cr_generator *g, const void *bytes,

@@ -248,6 +248,7 @@ static cr_given given_of(const cr_value *v)
     case CR_FLOATS:
         return (cr_given){.kind = CR_GIVEN_FLOATS, .count = v->len, .floats = v->floats};
     case CR_STRING: return (cr_given){.kind = CR_GIVEN_TEXT, .count = v->len, .text = v->s};
+    case CR_GENERATOR: return (cr_given){.kind = CR_GIVEN_OTHER, .object = v->generator};
     default: return (cr_given){.kind = CR_GIVEN_OTHER};
     }
 }

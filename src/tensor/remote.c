@@ -5,6 +5,7 @@
 #include "tensor/remote.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "device/generators.h"
 #include "space/picked.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -296,8 +297,24 @@ done:
     return st;
 }
 
+/* A generator of the host's kind in the place of one of the device, whose next numbers it
+ * takes.  *made: NULL where the value is kept. */
+static cr_status host_generator(cr_generator **made, const cr_op *op, int i, cr_value *v,
+                                cr_device device)
+{
+    *made = NULL;
+    if (op->param[i].type != CR_T_GENERATOR || !cr_kind_facts(device)->has_generators)
+        return CR_OK;
+    CR_TRY(cr_generator_branch(made, v->tag == CR_GENERATOR && v->generator
+                                         ? v->generator
+                                         : cr_device_generator(device)));
+    *v = (cr_value){.tag = CR_GENERATOR, .generator = *made};
+    return CR_OK;
+}
+
 static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *out)
 {
+    cr_generator *generator[CR_MAX_ARGS] = {0};
     cr_value given[CR_MAX_ARGS];
     cr_view result[CR_MAX_RESULTS];
     mirror made[CR_MAX_RESULTS] = {0};
@@ -307,6 +324,8 @@ static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *o
 
     for (int i = 0; i < op->param_count; i++)
         CR_GO(mirror_value(&all, &room, &arg[i], &given[i]));
+    for (int i = 0; i < op->param_count; i++)
+        CR_GO(host_generator(&generator[i], op, i, &given[i], out[0].device));
     for (int k = 0; k < op->result_count; k++) {
         bool old = op->result[k].written || !is_dense(&out[k]);
         CR_GO(mirror_new(&made[k], &out[k], old));
@@ -318,6 +337,8 @@ static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *o
     for (int k = 0; k < op->result_count; k++)
         CR_GO(mirror_return(&made[k]));
 done:
+    for (int i = 0; i < op->param_count; i++)
+        cr_generator_drop(generator[i]);
     for (int k = 0; k < op->result_count; k++)
         cr_block_drop(&made[k].block);
     mirrors_drop(&all, &room);

@@ -429,37 +429,38 @@ def get_per_process_memory_fraction(device=None):
     return _fractions.get(_index(device), 1.0)
 
 
-# --- random numbers: the host's generator is used ---
+# --- random numbers: each device has a generator ---
 
-def _random():
-    from .. import random
-    return random
+default_generators = tuple(_C._device_generator(_C.device("cuda", i)) for i in range(_C._cuda_count()))
 
 
 def manual_seed(seed):
-    _random().manual_seed(int(seed))
+    default_generators[current_device()].manual_seed(seed)
 
 
-manual_seed_all = manual_seed
+def manual_seed_all(seed):
+    _C._seed_devices(int(seed))
 
 
 def seed():
-    _random().seed()
+    default_generators[current_device()].seed()
 
 
-seed_all = seed
+def seed_all():
+    manual_seed_all(default_generators[0].seed())
 
 
 def initial_seed():
-    return _random().initial_seed()
+    return default_generators[current_device()].initial_seed()
 
 
 def get_rng_state(device="cuda"):
-    return _random().get_rng_state()
+    """The seed and the offset of a device's generator, 16 bytes."""
+    return default_generators[_index(device)].get_state()
 
 
 def set_rng_state(new_state, device="cuda"):
-    _random().set_rng_state(new_state)
+    default_generators[_index(device)].set_state(new_state.cpu())
 
 
 def get_rng_state_all():

@@ -123,18 +123,26 @@ def check_backward_validity(inputs):
 
 def get_device_states(*args):
     """Returns the devices of the arguments other than the CPU, and their generators' states."""
-    return [], []
+    from .. import cuda
+    found = [x.get_device() for x in args if isinstance(x, Tensor) and x.device.type == "cuda"]
+    devices = list(dict.fromkeys(found))
+    return devices, [cuda.get_rng_state(d) for d in devices]
 
 
 def set_device_states(devices, states, *, device_type=None):
     """Restores states of get_device_states."""
+    from .. import cuda
+    for d, state in zip(devices, states):
+        cuda.set_rng_state(state, d)
 
 
 class _Surroundings:
     """The random state and the autocast state of a run."""
 
     def __init__(self, preserve_rng_state):
+        from .. import cuda
         self.rng = _C.get_rng_state() if preserve_rng_state else None
+        self.devices = cuda.get_rng_state_all() if preserve_rng_state else []
         self.autocast = {"enabled": _C.is_autocast_enabled("cpu"),
                          "dtype": _C.get_autocast_dtype("cpu"),
                          "cache_enabled": _C.is_autocast_cache_enabled()}
@@ -145,6 +153,7 @@ class _Surroundings:
         with fork_rng(enabled=self.rng is not None):
             if self.rng is not None:
                 _C.set_rng_state(self.rng)
+                set_device_states(range(len(self.devices)), self.devices)
             yield
 
     def casts(self):

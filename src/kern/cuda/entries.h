@@ -9,6 +9,20 @@
 const char *cr_cuda_arange(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_range(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_linspace(int device, const cr_given *arg, const cr_array *result);
+/* Random numbers (random.c). */
+const char *cr_cuda_uniform(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_normal(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_log_normal(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_cauchy(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_exponential(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_geometric(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_random(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_random_from(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_random_to(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_bernoulli_float(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_bernoulli_tensor(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_bernoulli(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_dropout_mask(int device, const cr_given *arg, const cr_array *result);
 /* Scans (scan.c). */
 const char *cr_cuda_cumsum(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_cumprod(int device, const cr_given *arg, const cr_array *result);

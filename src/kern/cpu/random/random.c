@@ -3,6 +3,7 @@
  * An operator holds the generator's lock from its first number to its last.  A tensor is filled
  * in the order of its memory.  Distributions are computed in double precision from one or two
  * words for each element; uniform and normal numbers have float versions. */
+#include "kern/random.h"
 #include "base/memory.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/random/draw.h"
@@ -171,9 +172,7 @@ static cr_status fill_normal(const cr_view *out, const cr_value *generator, doub
 
 typedef struct {
     cr_generator *g;
-    uint64_t range; /* 0: all 64 bits */
-    int64_t from;
-    bool wide; /* two words per number */
+    cr_random_integers among;
 } integers;
 
 enum { NARROW_RANGE = 1 << 28 }; /* from this range on, torch draws two words */
@@ -185,8 +184,9 @@ enum { NARROW_RANGE = 1 << 28 }; /* from this range on, torch draws two words */
         const integers *c = context;                                                           \
         cr_mt19937 *mt = cr_generator_words(c->g);                                             \
         for (int64_t i = 0; i < n; i++) {                                                      \
-            uint64_t x = c->wide ? cr_mt_next64(mt) : cr_mt_next(mt);                          \
-            int64_t value = (int64_t)((c->range ? x % c->range : x) + (uint64_t)c->from);      \
+            const cr_random_integers *r = &c->among;                                           \
+            uint64_t x = r->wide ? cr_mt_next64(mt) : cr_mt_next(mt);                          \
+            int64_t value = (int64_t)((r->range ? x % r->range : x) + (uint64_t)r->from);      \
             store_##suffix(at[0] + i * step[0], PUT(value));                                   \
         }                                                                                      \
     }
@@ -198,12 +198,12 @@ CR_FLOAT_TYPES(INTEGERS)
 
 static const cr_row_fn integer_rows[CR_DTYPE_COUNT] = {CR_TYPE_TABLE(integers, CR_AND_FLOATS)};
 
-static cr_status refuse_complex(const char *kernel, const cr_view *out)
+static cr_status refuse_complex(const char *kernel, cr_dtype t)
 {
-    if (!cr_dtype_is_complex((cr_dtype)out->dtype))
+    if (!cr_dtype_is_complex(t))
         return CR_OK;
     return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel,
-                   cr_dtype_infos[out->dtype].legacy);
+                   cr_dtype_infos[t].legacy);
 }
 
 /* The name of a dtype's C type in messages. */
@@ -226,11 +226,8 @@ static bool dtype_has_integer(cr_dtype t, int64_t x)
     return cr_dtype_is_float(t) || cr_scalar_fits(cr_scalar_int(x), t);
 }
 
-static cr_status check_random_range(const cr_view *out, int64_t from, int64_t to)
+static cr_status check_random_range(cr_dtype t, int64_t from, int64_t to)
 {
-    cr_dtype t = (cr_dtype)out->dtype;
-
-    CR_TRY(refuse_complex("random_from_to_kernel_cpu", out));
     if (from >= to)
         return cr_fail(
             CR_RUNTIME,
@@ -240,22 +237,6 @@ static cr_status check_random_range(const cr_view *out, int64_t from, int64_t to
         return cr_fail(CR_RUNTIME, "from is out of bounds for %s", c_name(t));
     if (!dtype_has_integer(t, to - 1))
         return cr_fail(CR_RUNTIME, "to - 1 is out of bounds for %s", c_name(t));
-    return CR_OK;
-}
-
-static void fill_integers(const cr_view *out, const cr_value *generator, int64_t from,
-                          uint64_t range)
-{
-    integers c = {cr_generator_of(generator), range, from, !range || range >= NARROW_RANGE};
-
-    fill_in_order(out, c.g, integer_rows[out->dtype], &c);
-}
-
-static cr_status fill_between(const cr_view *out, const cr_value *generator, int64_t from,
-                              int64_t to)
-{
-    CR_TRY(check_random_range(out, from, to));
-    fill_integers(out, generator, from, (uint64_t)to - (uint64_t)from);
     return CR_OK;
 }
 
@@ -277,43 +258,67 @@ static uint64_t full_range(cr_dtype t)
     return range[t];
 }
 
-/* (self, *, generator) */
-cr_status cr_kern_random(const cr_value *arg, cr_view *out)
+/* Without an end: up to the largest number; for a float type up to the largest integer that the
+ * type counts exactly. */
+static cr_status range_from(cr_random_integers *out, cr_dtype t, int64_t from)
 {
-    cr_dtype t = (cr_dtype)out->dtype;
-    integers c = {.g = cr_generator_of(&arg[1]), .wide = t == CR_I64 || t == CR_F64};
+    uint64_t top;
 
-    CR_TRY(refuse_complex("random_kernel_cpu", out));
-    c.range = full_range(t);
-    fill_in_order(out, c.g, integer_rows[t], &c);
+    if (!dtype_has_integer(t, from))
+        return cr_fail(CR_RUNTIME, "from is out of bounds for %s", c_name(t));
+    *out = (cr_random_integers){.from = 0};
+    if (t == CR_I64 && from == INT64_MIN)
+        return CR_OK;
+    top = full_range(t) - 1;
+    out->from = from;
+    out->range = top - (uint64_t)from + 1;
     return CR_OK;
 }
 
-/* Without an end: up to the largest number; for a float type up to the largest integer that the
- * type counts exactly. */
-static cr_status fill_from(const cr_view *out, const cr_value *generator, int64_t from)
+cr_status cr_random_range(cr_random_integers *out, cr_dtype t, const int64_t *from,
+                          const int64_t *to)
 {
-    cr_dtype t = (cr_dtype)out->dtype;
-    uint64_t top;
-
-    CR_TRY(refuse_complex("random_from_to_kernel_cpu", out));
-    if (!dtype_has_integer(t, from))
-        return cr_fail(CR_RUNTIME, "from is out of bounds for %s", c_name(t));
-    if (t == CR_I64 && from == INT64_MIN) {
-        fill_integers(out, generator, 0, 0);
+    CR_TRY(refuse_complex(from ? "random_from_to_kernel_cpu" : "random_kernel_cpu", t));
+    if (!from) {
+        *out = (cr_random_integers){0, full_range(t), t == CR_I64 || t == CR_F64};
         return CR_OK;
     }
-    top = full_range(t) - 1;
-    fill_integers(out, generator, from, top - (uint64_t)from + 1);
+    if (to) {
+        CR_TRY(check_random_range(t, *from, *to));
+        *out = (cr_random_integers){.from = *from, .range = (uint64_t)*to - (uint64_t)*from};
+    } else {
+        CR_TRY(range_from(out, t, *from));
+    }
+    out->wide = !out->range || out->range >= NARROW_RANGE;
     return CR_OK;
+}
+
+static cr_status fill_integers(const cr_view *out, const cr_value *generator,
+                               const int64_t *from, const int64_t *to)
+{
+    integers c = {.g = cr_generator_of(generator)};
+
+    CR_TRY(cr_random_range(&c.among, (cr_dtype)out->dtype, from, to));
+    fill_in_order(out, c.g, integer_rows[out->dtype], &c);
+    return CR_OK;
+}
+
+static cr_status fill_between(const cr_view *out, const cr_value *generator, int64_t from,
+                              int64_t to)
+{
+    return fill_integers(out, generator, &from, &to);
+}
+
+/* (self, *, generator) */
+cr_status cr_kern_random(const cr_value *arg, cr_view *out)
+{
+    return fill_integers(out, &arg[1], NULL, NULL);
 }
 
 /* (self, from, to, *, generator) */
 cr_status cr_kern_random_from(const cr_value *arg, cr_view *out)
 {
-    if (arg[2].tag == CR_NONE)
-        return fill_from(out, &arg[3], arg[1].i);
-    return fill_between(out, &arg[3], arg[1].i, arg[2].i);
+    return fill_integers(out, &arg[3], &arg[1].i, arg[2].tag == CR_NONE ? NULL : &arg[2].i);
 }
 
 /* (self, to, *, generator) */

@@ -1,4 +1,6 @@
 /* torch.Generator, and functions for the default generator. */
+#include "device/facts.h"
+#include "device/generators.h"
 #include "py/bind/bind.h"
 
 static PyObject *default_object;
@@ -84,7 +86,8 @@ static PyObject *generator_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     cr_status st = cr_generator_new(&g, CR_GENERATOR_DEFAULT_SEED);
     if (st)
         return cr_py_raise(st);
-    cr_generator_place(g, where);
+    cr_generator_place(g, where,
+                       cr_device_facts_of((cr_device_kind)where.kind)->has_generators);
     return generator_object(g);
 }
 
@@ -130,7 +133,7 @@ static PyObject *generator_initial_seed(PyObject *self, PyObject *unused)
 
 static PyObject *generator_get_state(PyObject *self, PyObject *unused)
 {
-    const int64_t size = CR_GENERATOR_STATE_BYTES;
+    const int64_t size = (int64_t)cr_generator_state_bytes(generator_of_object(self));
     cr_tensor *t;
     cr_status st = cr_tensor_new(&t, CR_U8, CR_HOST, 1, &size);
 
@@ -218,14 +221,47 @@ PyTypeObject cr_py_generator_type = {
 
 static PyObject *manual_seed(PyObject *m, PyObject *x)
 {
+    uint64_t seed;
+
     (void)m;
-    return generator_manual_seed(default_object, x);
+    if (seed_from(x, &seed) < 0)
+        return NULL;
+    cr_device_generators_seed(seed);
+    cr_generator_seed(cr_generator_default(), seed);
+    return Py_NewRef(default_object);
 }
 
 static PyObject *seed(PyObject *m, PyObject *unused)
 {
+    uint64_t seed = cr_generator_reseed(cr_generator_default());
+
     (void)m;
-    return generator_seed(default_object, unused);
+    (void)unused;
+    cr_device_generators_seed(seed);
+    return PyLong_FromUnsignedLongLong(seed);
+}
+
+/* (device): the default generator of a device. */
+static PyObject *device_generator(PyObject *m, PyObject *x)
+{
+    cr_device where;
+
+    (void)m;
+    return read_generator_device(x, &where) < 0
+               ? NULL
+               : generator_object(cr_generator_hold(cr_device_generator(where)));
+}
+
+/* (seed): seeds the generators of all devices but the host's. */
+static PyObject *seed_devices(PyObject *m, PyObject *x)
+{
+    uint64_t seed;
+
+    (void)m;
+    if (seed_from(x, &seed) < 0)
+        return NULL;
+    cr_device_generators_seed(seed);
+    Py_RETURN_NONE;
 }
 
 static PyObject *initial_seed(PyObject *m, PyObject *unused)
@@ -252,6 +288,8 @@ static PyObject *set_rng_state(PyObject *m, PyObject *x)
 
 static PyMethodDef functions[] = {
     {"manual_seed", manual_seed, METH_O, "Seeds the default generator and returns it."},
+    {"_device_generator", device_generator, METH_O, "The default generator of a device."},
+    {"_seed_devices", seed_devices, METH_O, "Seeds the generators of all devices but the CPU."},
     {"seed", seed, METH_NOARGS, "Seeds the default generator from the system's entropy."},
     {"initial_seed", initial_seed, METH_NOARGS, "The default generator's seed."},
     {"get_rng_state", get_rng_state, METH_NOARGS, "The default generator's state."},
