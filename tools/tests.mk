@@ -244,6 +244,14 @@ test-cuda-build: $(B)/crc
 test-cuda: test-cuda-build
 	$(CUDA_TEST)/vocabulary.py run $(B)/cuda
 	$(CUDA_TEST)/kernels.py run $(B)/cuda-kernels
+# The tests of torch.cuda on a GPU under compute-sanitizer, each block of memory the driver's:
+# make test-cuda-sanitized SANITIZER=/usr/local/cuda/bin/compute-sanitizer TOOL=racecheck
+SANITIZER = compute-sanitizer
+TOOL      = memcheck
+.PHONY: test-cuda-sanitized
+test-cuda-sanitized: pkg
+	PYTORCH_NO_CUDA_MEMORY_CACHING=1 $(SANITIZER) --tool $(TOOL) --target-processes all --report-api-errors no \
+	    --print-limit 5 --error-exitcode 9 env $(PYTEST) tests/fake_cuda
 # torch.cuda on a stand-in for the driver and NVRTC, which runs a kernel's threads as fibers.
 FAKE_CUDA = $(B)/fake_cuda
 $(FAKE_CUDA):
