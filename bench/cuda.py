@@ -1,9 +1,10 @@
 """Times operators on an NVIDIA GPU beside a copy and, where it is installed, beside torch.
 
     python bench/cuda.py [NAME...]              only the rows whose names contain a NAME
-    python bench/cuda.py --programs [NAME...]   whole programs (programs.py); --compiled: compiled ones, too
+    python bench/cuda.py --programs [NAME...]   whole programs (programs.py); --compiled: compiled ones, too; --fast
 
-Every row is strict: the results have the host's bits.  Rates count each large operand once.  Each system's time
+Rows are strict: convolutions and products of float32 are not rounded to TF32, in both systems.  With --fast, both may
+round convolutions, which is torch's default.  Other operators have the host's bits either way.  Rates count each large operand once.  Each system's time
 is the median of 20 runs between two events.  The rows of all systems are from one process, one after the other,
 with equal inputs.  The last column is torch's time divided by ours.
 
@@ -125,6 +126,7 @@ def step_time(torch, step):
 def worker(library, name, compiled):
     """Runs one program and prints its figures as a line of JSON; `#step` on standard error encloses one step."""
     torch = ours if library == "ours" else peer
+    torch.backends.cudnn.allow_tf32 = bool(os.environ.get("BENCH_FAST"))
     step = programs.PROGRAMS[name](torch, torch.compile if compiled else None)
     losses = [float(step()) for _ in range(3)]
     for _ in range(5):
@@ -172,9 +174,10 @@ def show(name, way, mine, theirs):
 
 
 def run_programs(only):
-    compiled = "--compiled" in only
-    only = [word for word in only if word != "--compiled"]
-    print(f"{ours.cuda.get_device_name()}, torch {peer.__version__ if peer else 'is missing'}; strict", flush=True)
+    compiled, fast = "--compiled" in only, "--fast" in only
+    only = [word for word in only if not word.startswith("--")]
+    os.environ["BENCH_FAST"] = "1" if fast else ""
+    print(f"{ours.cuda.get_device_name()}, torch {peer.__version__ if peer else 'is missing'}; {'fast' if fast else 'strict'}", flush=True)
     for name in programs.PROGRAMS:
         if only and not any(word in name for word in only):
             continue
