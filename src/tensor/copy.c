@@ -1,5 +1,6 @@
 /* Copies and fills of elements on any device.  The host's are commands of its table. */
 #include "device/cpu/cpu.h"
+#include "kern/move.h"
 #include "tensor/geometry.h"
 #include "tensor/remote.h"
 #include <string.h>
@@ -11,7 +12,7 @@ static void copy_host(const cr_view *to, const cr_view *from)
 {
     cr_array a = cr_array_of(to), b = cr_array_of(from);
 
-    (void)cr_cpu_ops.move(0, &a, &b); /* cannot fail */
+    (void)cr_host_move(0, &a, &b); /* cannot fail */
 }
 
 /* Copies overlapping views through a temporary copy of the source. */
@@ -70,5 +71,5 @@ cr_status cr_fill_elements(const cr_view *to, cr_scalar value)
     cr_scalar_store(value, to->dtype, element);
     if (CR_UNLIKELY(!cr_is_host(to->device)))
         return cr_remote_fill(to, element);
-    return cr_device_status(cr_cpu_ops.fill(0, &a, element));
+    return cr_device_status(cr_host_fill(0, &a, element));
 }

@@ -3,7 +3,7 @@
  * `tensors[i][o, i, n]` is position i of the tensors one after another; `tensors[k][o, n]` is
  * the k-th tensor.  Each tensor fills a piece of the result along the axis that indexes the
  * list. */
-#include "device/cpu/cpu.h"
+#include "kern/move.h"
 #include "tensor/geometry.h"
 #include "tensor/remote.h"
 #include "tensor/stated.h"
@@ -86,7 +86,7 @@ static void list_piece(list_copy *c, int64_t at, const cr_view *from)
         stride[d] = c->out->stride[d + (c->of.stacked && d >= dim)];
     if (cr_is_host(to.device)) {
         cr_array a = cr_array_of(&to), b = cr_array_of(from);
-        (void)cr_cpu_ops.move(0, &a, &b);
+        (void)cr_host_move(0, &a, &b);
         return;
     }
     cr_status st = cr_remote_copy(&to, from);
