@@ -18,6 +18,7 @@ from _weakref import ReferenceType
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from math import isfinite
+from opcode import opmap
 from operator import attrgetter, is_, methodcaller
 
 from .. import Generator, Size, Tensor, _root, device, dtype, layout, memory_format
@@ -62,16 +63,26 @@ _MUTABLE = (deque, bytearray, memoryview, local, ContextVar, ReferenceType, attr
 # Those of them that no C function compares by their contents.
 _BY_IDENTITY = (local, ContextVar, attrgetter, methodcaller)
 
-# Builtins and modules with side effects or inputs that a recording does not see.
+# Modules with types that C functions compare by their contents.
+_BY_CONTENTS = frozenset(("builtins", "collections", "_collections", "datetime", "uuid", "decimal", "_decimal", "array",
+                          "ipaddress", "pathlib", "weakref", "_weakref"))
+
+# Builtins with side effects or inputs that a recording does not see.
 _IMPURE_BUILTINS = frozenset(("print", "input", "open", "exec", "eval", "compile", "globals", "locals",
-                              "breakpoint", "__import__", "setattr", "delattr", "next"))
-_IMPURE_MODULES = frozenset(("random", "time", "os", "datetime", "secrets", "uuid", "logging", "subprocess",
-                             "socket", "threading", "multiprocessing", "sys", "io", "pathlib", "tempfile"))
-_IMPURE_CLASSES = frozenset(("datetime", "random", "secrets", "time", "uuid"))
+                              "breakpoint", "__import__", "setattr", "delattr", "next", "vars", "dir", "id", "hash"))
+# Modules of the standard library whose functions read only their arguments.  Those of others may read the
+# state of the process, of the library or of the system.
+_PURE_MODULES = frozenset(("abc", "bisect", "builtins", "cmath", "collections", "contextlib", "copy", "dataclasses", "enum",
+                           "fractions", "functools", "heapq", "itertools", "keyword", "math", "numbers", "operator",
+                           "statistics", "string", "textwrap", "types", "typing", "_abc", "_bisect", "_collections",
+                           "_collections_abc", "_functools", "_heapq", "_operator", "_typing"))
 _PURE_SETTERS = frozenset(("manual_seed", "seed", "set_default_dtype", "set_num_threads", "set_rng_state",
                            "set_default_device"))
-# Queries of the process's state that no guard checks.
-_QUERIES = frozenset(("get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
+# Names of functions and attributes that read what no guard checks: states of the process and of tensors.
+_QUERIES = frozenset(("is_leaf", "grad_fn", "output_nr", "_base", "_is_view", "retains_grad", "_backward_hooks", "is_shared",
+                      "is_pinned", "get_default_device", "get_float32_matmul_precision", "__subclasses__",
+                      "is_anomaly_enabled", "current_stream", "getrefcount", "_getframe", "currentframe",
+                      "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
                       "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode",
                       "get_rng_state", "initial_seed"))
 _BY_NAME = frozenset(("getattr", "hasattr"))  # builtins that read attributes by a string
@@ -87,6 +98,7 @@ _CHECKED_METHODS = frozenset(("__bool__", "__complex__", "__float__", "__index__
 _MOST_NODES = 100_000
 _TOO_MANY = f"it can read more than {_MOST_NODES} objects"
 _NOTHING = {}
+_IMPORT_NAME = opmap["IMPORT_NAME"]
 
 
 def _is_trusted(module_name):
@@ -97,6 +109,49 @@ def _is_trusted(module_name):
 
 def _root_of(x):
     return (x.__module__ or "").partition(".")[0]
+
+
+def _is_ours(root):
+    return root in ("cresset", "torch", "_C", _root.NAME)
+
+
+def _may_read_state(root):
+    """Whether functions of the module, which no walk enters, may read more than their arguments."""
+    return root in _STDLIB and root != "__main__" and root not in _PURE_MODULES
+
+
+def _is_unknown_c(x):
+    """Whether a function in C may read more than its arguments, or the object to which it is bound."""
+    root, bound = _root_of(x), getattr(x, "__self__", None)
+    if bound is None or isinstance(bound, types.ModuleType):
+        return bool(root) and root not in _PURE_MODULES and not _is_ours(root)
+    return _may_read_state(_root_of(type(bound)))
+
+
+def _codes_in(code):
+    yield code
+    for x in code.co_consts:
+        if isinstance(x, types.CodeType):
+            yield from _codes_in(x)
+
+
+def _names_attributes(code):
+    """Whether each call of getattr() and hasattr() in the code has a constant name."""
+    from dis import get_instructions, stack_effect
+    depth, pushed = None, []
+    for i in get_instructions(code):
+        if depth is None:
+            if i.opname in ("LOAD_GLOBAL", "LOAD_NAME") and i.argval in _BY_NAME:
+                depth, pushed = 0, []
+            continue
+        depth += stack_effect(i.opcode, i.arg, jump=False)
+        pushed.append((depth, i))
+        if depth < 2:
+            continue
+        if depth > 2 or i.opname != "LOAD_CONST" or len(pushed) < 2 or pushed[-2][0] != 1:
+            return False
+        depth = None
+    return depth is None
 
 
 def _is_of(module, name, x):
@@ -238,11 +293,10 @@ class Walk:
             self.reach_class(x)
             self.makes.update(x.__mro__)
             self.reach_abstract(x)
-            if _root_of(x) in _IMPURE_CLASSES:
+            if _may_read_state(_root_of(x)):
                 self.defer(x, f"it uses the class '{x.__module__}.{x.__qualname__}'")
         bound = getattr(x, "__self__", None) if type(x) is types.BuiltinFunctionType else None
-        if type(x) is types.BuiltinFunctionType and (_root_of(x) in _IMPURE_MODULES or _root_of(type(bound)) in
-                                                     _IMPURE_CLASSES):
+        if type(x) is types.BuiltinFunctionType and _is_unknown_c(x):
             self.defer(x, f"it calls {x.__qualname__}()")
             return node
         if bound is not None and not isinstance(bound, types.ModuleType):
@@ -359,6 +413,8 @@ class Walk:
 
     def function(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        if _may_read_state(_root_of(x)):
+            self.defer(x, f"it calls {x.__module__}.{x.__qualname__}()")
         self.reach_function(x, node)
         if not _is_trusted(x.__module__):
             self.attributes(x, node)
@@ -388,7 +444,7 @@ class Walk:
     def python_module(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
         root = x.__name__.partition(".")[0]
-        if root in _IMPURE_MODULES:
+        if _may_read_state(root):
             self.defer(x, f"it uses the module '{x.__name__}'")
             return node
         self.modules[node] = (x, set())
@@ -437,9 +493,9 @@ class Walk:
             raise Refused(why)
         if t is _CACHED:
             return self.cached(x, source, parent, key)
-        if isinstance(x, _MUTABLE) or _root_of(t) in _IMPURE_CLASSES:
+        if isinstance(x, _MUTABLE) or _may_read_state(_root_of(t)):
             why = f"it reads an object of type {t.__name__}"
-            if isinstance(x, _BY_IDENTITY):
+            if isinstance(x, _BY_IDENTITY) or _root_of(t) not in _BY_CONTENTS:
                 return self.unread(x, source, parent, key, why)
             raise Refused(why)
         state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
@@ -596,7 +652,13 @@ class Walk:
         self.add("code", node, None, "is", code)
         loaded, names = _facts_of_code(code)
         self.names |= names
+        for inner in _codes_in(code):
+            self.imports(inner)
         if not loaded.isdisjoint(_BY_NAME):
+            self.refused_name = min(loaded & _BY_NAME)
+            if not all(map(_names_attributes, _codes_in(code))):
+                raise Refused(f"it calls {self.refused_name}() with a name that is no constant")
+            self.refused_name = None
             self.names.update(x for x in code.co_consts if type(x) is str and x.isidentifier())
         for cell_name, cell in zip(code.co_freevars, f.__closure__ or ()):
             at = self.add("const", -1, cell, "any")
@@ -610,6 +672,16 @@ class Walk:
             if getattr(f, part):
                 self.visit(getattr(f, part), "attr", node, part)
         self.globals(f, sorted(loaded))
+
+    def imports(self, code):
+        """Code that imports modules reads them by names that no walk sees."""
+        if _IMPORT_NAME not in code.co_code[::2]:
+            return
+        from dis import get_instructions
+        for i in get_instructions(code):
+            root = i.argval.partition(".")[0] if i.opname == "IMPORT_NAME" else "builtins"
+            if root not in _PURE_MODULES and not _is_ours(root):
+                raise Refused(f"it imports '{i.argval}'")
 
     def globals(self, f, loaded):
         table, at = f.__globals__, self.add("const", -1, f.__globals__, "any")
@@ -651,7 +723,7 @@ class Walk:
         for names in (_PURE_SETTERS, _QUERIES):
             if self.names & names:
                 self.refused_name = min(self.names & names)
-                raise Refused(f"it calls {self.refused_name}()")
+                raise Refused(f"it reads {self.refused_name}")
 
     def module_attribute(self, module, node, name):
         x = module.__dict__[name]

@@ -5,7 +5,7 @@ import cresset as torch
 from cresset import _C
 
 from capture import (aliases, arrays, changes, classes, containers, effects, errors, hidden, hooks, iteration,  # noqa: F401
-                     orders, process, protocols, symbols, threads, unread)
+                     orders, process, protocols, symbols, threads, unforeseen, unread)
 from capture.harness import PROGRAMS, observed, plain
 from capture.reported import REPORTED, aliasing, gradients, language, operators  # noqa: F401
 
