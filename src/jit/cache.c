@@ -350,12 +350,16 @@ static void *cache_find_in(int dir, const char *key, const char *symbol, const c
     return found;
 }
 
+static _Atomic bool is_off;
+
+void cr_cache_turn_off(bool off) { is_off = off; }
+
 void *cr_cache_find(const char *key, const char *symbol, const char *source)
 {
     cr_cache_folder f;
     void *found;
 
-    if (cache_open(&f, false))
+    if (is_off || cache_open(&f, false))
         return NULL;
     found = cache_find_in(f.dir, key, symbol, source);
     cache_close(&f);
@@ -445,7 +449,7 @@ void cr_cache_keep(int from, const char *object, int n, const char *const *key,
     char first[64], name[CACHE_NAME];
     cr_status st;
 
-    if (cache_open(&f, true))
+    if (is_off || cache_open(&f, true))
         return;
     cache_new_name(first);
     CR_GO(read_object(&text, from, object, n, source));
@@ -471,7 +475,7 @@ bool cr_cache_read_note(cr_text *out, const char *key)
     cache_content c;
     char name[CACHE_NAME];
 
-    if (cache_open(&f, false))
+    if (is_off || cache_open(&f, false))
         return false;
     snprintf(name, sizeof name, "%s.sc", key);
     bool sound = cache_read(&c, f.dir, name);
@@ -490,6 +494,8 @@ cr_status cr_cache_write_note(const char *key, const char *note, size_t n)
     char end[SEAL + 1], spare[64], name[CACHE_NAME];
     cr_status st;
 
+    if (is_off)
+        return CR_OK;
     CR_GO(cache_open(&f, true));
     cache_new_name(spare);
     snprintf(name, sizeof name, "%s.sc", key);

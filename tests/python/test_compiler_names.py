@@ -74,6 +74,30 @@ def test_a_marked_region_is_the_function():
     assert torch.equal(outer(torch.ones(3)), f(f(torch.ones(3))))
     with pytest.raises(TypeError, match="expects a callable"):
         torch.compiler.nested_compile_region(3)
+    with pytest.raises(NotImplementedError, match="options must be None"):
+        torch.compiler.nested_compile_region(f, options=3)
+    with pytest.raises(TypeError, match="fn_names"):
+        torch.compiler.nested_compile_region(f, fn_names="f")
+
+
+def test_caches_are_not_used_when_they_are_disabled(tmp_path):
+    program = """
+import sys
+import cresset as torch
+torch.compiler.config.force_disable_caches = sys.argv[1] == "off"
+torch._dynamo.config.deferred_calls = 0
+f, x = torch.compile(lambda x: (x * 3 + 1).tanh() * x), torch.arange(4096.)
+f(x), f(x)
+torch._C._jit_wait(60.)
+c = torch._C._jit_counts()
+print(c["compiled"], c["from_disk"], torch._C._cache_measure(False)[0] > 0, torch.equal(f(x), (x * 3 + 1).tanh() * x))
+"""
+    def run(how):
+        done = subprocess.run([sys.executable, "-c", program, how], text=True, capture_output=True, timeout=120,
+                              env={**os.environ, "CR_CACHE": str(tmp_path / "cache")})
+        return done.stdout or done.stderr
+    assert [run(how) for how in ("off", "on", "on", "off")] == [
+        "1 0 False True\n", "1 0 True True\n", "0 1 True True\n", "1 0 True True\n"]
 
 
 def small(x, scale, shift=1):

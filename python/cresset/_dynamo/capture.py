@@ -118,14 +118,15 @@ class Compiler:
 
     def note_flushes(self, flushes):
         """Notes the flushes inside of a deferred call: [(calls, needed value, code, instruction, whether only a
-        call needed it)].  Others are errors under fullgraph=True."""
+        call needed it, whether breaks are errors)].  Others are errors under fullgraph=True."""
         from . import places
-        for calls, why, code, at, by_call in flushes:
+        for calls, why, code, at, by_call, error in flushes:
+            error = (error or self.fullgraph) and not by_call
             place = code and places.Place(code, at)
             if (code, at) not in self.flushes and len(self.flushes) < 64:
                 self.flushes[code, at] = calls, why, place
-                counters["graph_break"][why] += not self.fullgraph and not by_call
-            if self.fullgraph and not by_call:
+                counters["graph_break"][why] += not error and not by_call
+            if error:
                 from .exc import Unsupported
                 counters["unimplemented"][why] += 1
                 where = f"\n  at {place}" if place else ""

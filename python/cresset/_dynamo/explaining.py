@@ -17,7 +17,7 @@ class ExplainOutput:
     """A report: graphs, operators, reasons why there is no graph, guards."""
 
     def __init__(self, graphs, break_reasons, ops_per_graph, out_guards):
-        self.graphs, self.graph_count = graphs, len(graphs)
+        self.graphs, self.graph_count = graphs, max(len(graphs), len(break_reasons) + 1)
         self.break_reasons, self.graph_break_count = break_reasons, len(break_reasons)
         self.ops_per_graph, self.op_count = ops_per_graph, sum(map(len, ops_per_graph))
         self.out_guards = out_guards
@@ -39,6 +39,11 @@ class ExplainOutput:
         return "\n".join(lines) + "\n"
 
     __repr__ = __str__
+
+
+def _flush_reason(calls, why, place):
+    text = f"{calls} calls run, because a value is needed: {why}"
+    return GraphCompileReason(text if place is None else f"{text}\n    at {place}", [] if place is None else [place.frame])
 
 
 def _reasons(compiler):
@@ -74,7 +79,8 @@ def _count(items, name):
 
 
 def explain(f, *extra_args, **extra_kwargs):
-    """explain(f)(*args) returns the ExplainOutput of this call of f."""
+    """explain(f)(*args) returns the ExplainOutput of this call of f: what makes deferred calls run in the middle of
+    it, and the graph of a recording where one is possible.  It calls f two or three times."""
     def inner(*args, **kwargs):
         import warnings
         graphs = []
@@ -83,10 +89,12 @@ def explain(f, *extra_args, **extra_kwargs):
             graphs.append(module)
             return module.forward
         target = getattr(getattr(f, "_compiled_forward", f), "_torchdynamo_orig_callable", f)
+        deferred = compile_function(target, None, "inductor", False, False)
+        deferred._deferred(*args, **kwargs)
         compiled = compile_function(target, keep, "explain", False, False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for _ in range(3):  # the first call may make state that later calls read
+            for _ in range(2):  # the first call may make state that later calls read
                 compiled(*args, **kwargs)
                 if graphs or compiled._off:
                     break
@@ -94,5 +102,6 @@ def explain(f, *extra_args, **extra_kwargs):
         ops = [[node.target for node in module.graph.nodes if node.op == "call_function"] for module in graphs]
         guards = [guard(walk, i) for walk, _ in compiler.records
                   for i in range(len(walk.nodes)) if walk.nodes[i][3] != "any"]
-        return ExplainOutput(graphs, _reasons(compiler), ops, guards)
+        breaks = [_flush_reason(*flush) for flush in deferred._compiler.flushes.values()]
+        return ExplainOutput(graphs, breaks, ops, guards)
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner

@@ -1,4 +1,5 @@
 """Functions of torch._dynamo and torch.compiler for use inside programs."""
+import contextlib
 import functools
 
 from .. import _C
@@ -15,6 +16,51 @@ def is_compiling():
 def graph_break(msg=""):
     """Ends the graph of the compiled function that calls it; an error with fullgraph=True."""
     _C._break_graph(f"graph_break() is called{': ' + msg if msg else ''}")
+
+
+def skip_frame(msg=""):
+    """As graph_break(): the code of a function is not captured in parts, so that none of its frames can be left out."""
+    _C._break_graph(f"skip_frame() is called{': ' + msg if msg else ''}")
+
+
+def step_unsupported(msg=""):
+    """As graph_break()."""
+    _C._break_graph(f"step_unsupported() is called{': ' + msg if msg else ''}")
+
+
+class error_on_graph_break:
+    """A context manager and a decorator: whether a value that the code of a compiled function needs in the
+    middle of a call is an error.  With fullgraph=True it always is."""
+
+    def __init__(self, error_on_graph_break):
+        self.value, self.before = error_on_graph_break, []
+
+    def __enter__(self):
+        self.before.append(_C._defer_breaks_are_errors(self.value))
+
+    def __exit__(self, *error):
+        _C._defer_breaks_are_errors(self.before.pop())
+
+    def __call__(self, fn):
+        @functools.wraps(fn)
+        def call(*args, **kwargs):
+            with self:
+                return fn(*args, **kwargs)
+        return call
+
+
+def dont_skip_tracing(fn=None):
+    """Returns `fn`, because every function is captured; without it a context manager."""
+    return contextlib.nullcontext() if fn is None else fn
+
+
+disable_nested_graph_breaks = dont_skip_tracing
+
+
+def set_recursion_limit(limit):
+    """Checks the number.  No Python code is interpreted here, so that only CPython's limit counts."""
+    if limit != -1 and limit < 1:
+        raise ValueError("recursion limit must be >= 1, or -1 to reset")
 
 
 def allow_in_graph(fn):

@@ -64,13 +64,17 @@ def is_exporting():
     return False
 
 
-def nested_compile_region(fn=None, fn_name=None, **options):
+def nested_compile_region(fn=None, *, options=None, max_reuse_entries=8, reuse_hash_fn=None):
     """Marks a function that is called many times, as a decorator.
 
-    Returns the function: calls with equal operators share their kernels, marked or not.
+    Returns the function: calls with equal operators share their kernels, marked or not, so there is no number of
+    entries to limit, and no key to compute.  Other `options` than None, a backend for the region, are refused.
     """
+    if options is not None:
+        raise NotImplementedError("nested_compile_region(): a region has the backend of the function around it; "
+                                  "options must be None")
     if fn is None:
-        return lambda f: nested_compile_region(f, fn_name, **options)
+        return lambda f: nested_compile_region(f, max_reuse_entries=max_reuse_entries, reuse_hash_fn=reuse_hash_fn)
     if not callable(fn):
         raise TypeError(f"nested_compile_region expects a callable, but got {type(fn)}")
     return fn

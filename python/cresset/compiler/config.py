@@ -2,6 +2,7 @@
 import sys
 import types
 
+from .. import _C
 from .._dynamo import config as _recording
 from .._dynamo.config import Patch
 
@@ -9,7 +10,7 @@ job_id = None                # this package stores no profiles of runs
 pgo_extra_read_key = None
 pgo_extra_write_key = None
 cache_key_tag = ""
-force_disable_caches = False
+force_disable_caches = False  # True: kernels are compiled anew, and none is kept on disk
 dynamic_sources = ""
 unbacked_sources = ""
 
@@ -31,6 +32,8 @@ class _Settings(types.ModuleType):
             setattr(_recording, name, value)
         else:
             super().__setattr__(name, value)
+        if name == "force_disable_caches":
+            _C._cache_turn_off(value)
 
     def __dir__(self):
         return sorted({*super().__dir__(), *_SHARED})

@@ -31,6 +31,7 @@ enum { KEPT = 1000 };
 static CR_THREAD cr_py_flush *events; /* while _C._defer_watch is on */
 static CR_THREAD int event_count;
 static CR_THREAD cr_py_flushes *watching;
+static CR_THREAD bool breaks_are_errors;
 static PyObject *package; /* the library's folder, whose frames are not the program's */
 
 static void flush_keep(cr_py_flush *to, const cr_py_flush *e)
@@ -112,7 +113,9 @@ static void keep_flush(cr_py_flush *e, const char *why)
 static void defer_report(size_t count, const char *why, const cr_op *op)
 {
     PyObject *type, *value, *trace;
-    cr_py_flush e = {.calls = count, .by_call = op && !(op->words & CR_WORD_SIZED_BY_VALUES)};
+    cr_py_flush e = {.calls = count,
+                     .error = breaks_are_errors,
+                     .by_call = op && !(op->words & CR_WORD_SIZED_BY_VALUES)};
 
     if (!events && !watching && !cr_log_wants("capture", 1))
         return;
@@ -170,9 +173,9 @@ PyObject *cr_py_flushes_list(const cr_py_flushes *f)
 
     for (int i = 0; list && i < f->count; i++) {
         const cr_py_flush *e = &f->flush[i];
-        PyObject *one = Py_BuildValue("(nOOiO)", (Py_ssize_t)e->calls, e->why,
-                                      e->code ? (PyObject *)e->code : Py_None, e->at,
-                                      e->by_call ? Py_True : Py_False);
+        PyObject *one = Py_BuildValue(
+            "(nOOiOO)", (Py_ssize_t)e->calls, e->why, e->code ? (PyObject *)e->code : Py_None,
+            e->at, e->by_call ? Py_True : Py_False, e->error ? Py_True : Py_False);
         if (!one)
             Py_CLEAR(list);
         else
@@ -283,6 +286,19 @@ static PyObject *defer_watch(PyObject *m, PyObject *on)
     return list;
 }
 
+/* _defer_breaks_are_errors(on) -> the earlier value, of the thread. */
+static PyObject *defer_breaks_are_errors(PyObject *m, PyObject *on)
+{
+    bool before = breaks_are_errors;
+    int yes = PyObject_IsTrue(on);
+
+    (void)m;
+    if (yes < 0)
+        return NULL;
+    breaks_are_errors = yes;
+    return PyBool_FromLong(before);
+}
+
 static PyMethodDef functions[] = {
     {"_defer", defer_switch, METH_O, "Starts or ends a region of deferred calls."},
     {"_defer_flush", defer_flush, METH_O, "Runs the thread's deferred calls; says why."},
@@ -291,6 +307,8 @@ static PyMethodDef functions[] = {
     {"_defer_in_region", defer_in_region, METH_NOARGS, "Whether calls are deferred."},
     {"_defer_counts", defer_counts, METH_NOARGS, "The thread's counts since the last call."},
     {"_defer_watch", defer_watch, METH_O, "Keeps the thread's flushes, or returns them."},
+    {"_defer_breaks_are_errors", defer_breaks_are_errors, METH_O,
+     "Whether a flush inside of a deferred call is an error."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -166,3 +166,21 @@ def test_options_choose_the_programs():
         found = [compiled(x) for _ in range(5)]
         near = torch.allclose if options.get("options") else torch.equal
         assert all(near(y, f(x)) for y in found)
+
+
+def test_a_break_may_be_an_error():
+    def f(x, strict):
+        y = x * 2
+        with torch._dynamo.error_on_graph_break(strict):
+            n = y.sum().item()
+        return y + n
+    for strict in (False, True, False):
+        compiled = torch.compile(f)
+        if strict:
+            with pytest.raises(Unsupported, match=r"item\(\)"):
+                compiled(torch.ones(2), True)
+        else:
+            assert compiled(torch.ones(2), False).tolist() == [6., 6.]
+    for stop in (torch._dynamo.skip_frame, torch._dynamo.step_unsupported):
+        with pytest.raises(Unsupported, match=f"{stop.__name__}.* is called: here"):
+            torch.compile(lambda x: (stop("here"), x + 1)[1], fullgraph=True)(torch.ones(2))

@@ -34,6 +34,7 @@ typedef struct {
     int at, line;       /* the instruction, and its line */
     size_t calls;
     PyObject *why;
+    bool error;   /* error_on_graph_break(True) */
     bool by_call; /* a call needed elements that no size and no Python code depends on */
 } cr_py_flush;
 
@@ -48,7 +49,8 @@ typedef struct cr_py_flushes {
 void cr_py_flushes_begin(cr_py_flushes *f);
 void cr_py_flushes_end(cr_py_flushes *f);
 void cr_py_flushes_drop(cr_py_flushes *f);
-/* [(calls, needed value, code or None, instruction, by_call)]; NULL with an exception. */
+/* [(calls, needed value, code or None, instruction, by_call, error)]; NULL with an exception.
+ */
 PyObject *cr_py_flushes_list(const cr_py_flushes *f);
 
 #endif

@@ -64,7 +64,20 @@ static PyObject *jit_cache_measure(PyObject *m, PyObject *clear)
     return Py_BuildValue("LL", (long long)size.files, (long long)size.bytes);
 }
 
-static PyMethodDef functions[] = {{"_jit_counts", jit_counts, METH_NOARGS, NULL},
+/* _cache_turn_off(off): kernels are neither read from the folder nor kept there. */
+static PyObject *jit_cache_turn_off(PyObject *m, PyObject *off)
+{
+    int yes = PyObject_IsTrue(off);
+
+    (void)m;
+    if (yes < 0)
+        return NULL;
+    cr_cache_turn_off(yes);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {{"_cache_turn_off", jit_cache_turn_off, METH_O, NULL},
+                                  {"_jit_counts", jit_counts, METH_NOARGS, NULL},
                                   {"_jit_pending", jit_pending, METH_NOARGS, NULL},
                                   {"_jit_wait", jit_wait, METH_O, NULL},
                                   {"_cache_folder", jit_cache_folder, METH_NOARGS, NULL},
