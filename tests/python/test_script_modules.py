@@ -6,6 +6,7 @@ import pytest
 
 import cresset as torch
 from cresset import nn
+from cresset.jit import _forms
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -319,3 +320,9 @@ def test_recurrent_layers_are_compiled(make, x, state):
         assert all(map(torch.equal, flat(k(x, state)), flat(m(x, state))))
     with pytest.raises(Exception, match="Expected input to be"):
         made(example_of(1, 1, 1, 1))
+
+
+@pytest.mark.parametrize("name", sorted(_forms._forms))
+def test_every_function_with_a_form_is_compiled(name):
+    made = torch.jit.script(getattr(torch.nn.functional, name))
+    assert f"def {made.name}(" in made.code and not any(node.kind() == "prim::Uninitialized" for node in made.graph.nodes())

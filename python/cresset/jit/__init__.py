@@ -119,6 +119,8 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
         return (_containers.ScriptList if _builtin_isinstance(obj, list) else _containers.ScriptDict)(obj)
     if _builtin_isinstance(obj, types.MethodType):
         return _frontend.compile_function(obj.__func__)
+    if _builtin_isinstance(getattr(obj, "__wrapped__", None), types.FunctionType):
+        return _frontend.compile_wrapped(obj)
     with _frontend.attempt():
         return _class.script_object(obj)
 

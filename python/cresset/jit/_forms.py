@@ -126,18 +126,18 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 @_of
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     if inplace:
-        result = torch.relu6_(input)
+        result = torch.ops.aten.hardtanh_(input, 0.0, 6.0)
     else:
-        result = torch.relu6(input)
+        result = torch.ops.aten.relu6(input)
     return result
 
 
 @_of
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     if inplace:
-        result = torch.elu_(input, alpha)
+        result = torch.ops.aten.elu_(input, alpha)
     else:
-        result = torch.elu(input, alpha)
+        result = torch.ops.aten.elu(input, alpha)
     return result
 
 
@@ -162,9 +162,9 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 @_of
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     if inplace:
-        result = torch.leaky_relu_(input, negative_slope)
+        result = torch.ops.aten.leaky_relu_(input, negative_slope)
     else:
-        result = torch.leaky_relu(input, negative_slope)
+        result = torch.ops.aten.leaky_relu(input, negative_slope)
     return result
 
 
@@ -173,38 +173,38 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if inplace:
-        result = torch.hardtanh_(input, min_val, max_val)
+        result = torch.ops.aten.hardtanh_(input, min_val, max_val)
     else:
-        result = torch.hardtanh(input, min_val, max_val)
+        result = torch.ops.aten.hardtanh(input, min_val, max_val)
     return result
 
 
 @_of
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     if inplace:
-        return torch.silu_(input)
-    return torch.silu(input)
+        return torch.ops.aten.silu_(input)
+    return torch.ops.aten.silu(input)
 
 
 @_of
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     if inplace:
-        return torch.mish_(input)
-    return torch.mish(input)
+        return torch.ops.aten.mish_(input)
+    return torch.ops.aten.mish(input)
 
 
 @_of
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     if inplace:
-        return torch.hardswish_(input)
-    return torch.hardswish(input)
+        return torch.ops.aten.hardswish_(input)
+    return torch.ops.aten.hardswish(input)
 
 
 @_of
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     if inplace:
-        return torch.hardsigmoid_(input)
-    return torch.hardsigmoid(input)
+        return torch.ops.aten.hardsigmoid_(input)
+    return torch.ops.aten.hardsigmoid(input)
 
 
 @_of
@@ -231,7 +231,7 @@ def sigmoid(input):
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     if input.dim() == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
-    return torch.glu(input, dim)
+    return torch.ops.aten.glu(input, dim)
 
 
 @_of
@@ -318,7 +318,7 @@ def max_pool2d(input: Tensor, kernel_size: BroadcastingList2[int], stride: Optio
 
 @_of
 def adaptive_avg_pool2d(input: Tensor, output_size: BroadcastingList2[int]) -> Tensor:
-    return torch.adaptive_avg_pool2d(input, output_size)
+    return torch.ops.aten.adaptive_avg_pool2d(input, output_size)
 
 
 @_of
@@ -326,7 +326,7 @@ def mse_loss(input: Tensor, target: Tensor, size_average: Optional[bool] = None,
              reduction: str = "mean") -> Tensor:
     number = 0 if reduction == "none" else 1 if reduction == "mean" else 2
     expanded = torch.broadcast_tensors([input, target])
-    return torch.mse_loss(expanded[0], expanded[1], number)
+    return torch.ops.aten.mse_loss(expanded[0], expanded[1], number)
 
 
 @_of
@@ -334,14 +334,14 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None
                   ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean",
                   label_smoothing: float = 0.0) -> Tensor:
     number = 0 if reduction == "none" else 1 if reduction == "mean" else 2
-    return torch.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
+    return torch.ops.aten.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
 
 
 @_of
 def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Optional[bool] = None,
              ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean") -> Tensor:
     number = 0 if reduction == "none" else 1 if reduction == "mean" else 2
-    return torch.nll_loss_nd(input, target, weight, number, ignore_index)
+    return torch.ops.aten.nll_loss_nd(input, target, weight, number, ignore_index)
 
 
 @_of

@@ -565,4 +565,10 @@ def compile_function(fn):
         return _C._script_compile(define(fn))
 
 
+def compile_wrapped(fn):
+    """Compiles a function of Python that another object calls, such as those of nn.functional."""
+    with attempt():
+        return _C._script_compile(define(_forms.form_of(fn) or fn.__wrapped__))
+
+
 from . import _class  # noqa: E402 (it uses this module)

@@ -1,0 +1,491 @@
+/* Mutates TorchScript archives and sources, and uses what is accepted:
+ *
+ *     script_fuzz [SECONDS] [SEED] [FOLDER] [COUNT]
+ *
+ * FOLDER has archives, tests/data/script unless given; COUNT ends the run after so many
+ * archives and so many sources.  An archive has one record mutated and its checksums repaired.
+ * A source is the code of an archive's class, or one of the functions below, as an archive's
+ * file.  What is read or compiled is printed, called with few steps, frozen, saved and read
+ * again.  Run it under asan and ubsan.  Prints the seed. */
+#include "autograd/autograd.h"
+#include "io/zip.h"
+#include "script/archive.h"
+#include "script/execute.h"
+#include "script/freeze.h"
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A mutated size may ask for more memory than there is: NULL, as from malloc. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1:max_allocation_size_mb=64:detect_leaks=0";
+}
+
+static uint64_t state;
+
+static uint32_t draw(uint32_t n)
+{
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(state >> 33) % n;
+}
+
+/* --- seeds --- */
+
+typedef struct {
+    char *name, *bytes;
+    size_t len;
+} record;
+typedef struct {
+    CR_VEC(record) records;
+} archive;
+
+static CR_VEC(archive) archives;
+
+static const char *const functions[] = {
+    "  def f(self: __torch__.M,\n    x: Tensor,\n    n: int) -> Tensor:\n    y = x\n"
+    "    for i in range(n):\n      if torch.gt(i, 3):\n        y = torch.add(y, x, alpha=1)\n"
+    "      else:\n        y = torch.mul(y, 2)\n    return y\n",
+    "  def f(self: __torch__.M,\n    l: List[int],\n    d: Dict[str, int]) -> Tuple[int, "
+    "str]:\n"
+    "    a = annotate(List[int], [])\n    for k in d:\n      _0 = torch.append(a, d[k])\n"
+    "    s = torch.format(\"{} {}\", torch.len(a), l[0])\n    return (torch.len(l), s)\n",
+    "  def f(self: __torch__.M,\n    x: Optional[Tensor]) -> Tensor:\n    if torch.__is__(x, "
+    "None):\n"
+    "      y = torch.zeros([2, 3])\n    else:\n      y = unchecked_cast(Tensor, x)\n"
+    "    return torch.select(y, 0, 0)\n",
+    "  def f(self: __torch__.M,\n    x: Union[int, str, List[int]]) -> int:\n"
+    "    if isinstance(x, int):\n      y = unchecked_cast(int, x)\n    else:\n      y = 2\n"
+    "    _0 = uninitialized(int)\n    i = 0\n    while torch.lt(i, y):\n      i = torch.add(i, "
+    "1)\n"
+    "    return i\n",
+    "  def f(self: __torch__.M,\n    s: str) -> str:\n    a, b, = s[1:], torch.upper(s)\n"
+    "    ops.prim.Print(a, b, sep=\"\")\n    if torch.eq(a, b):\n"
+    "      ops.prim.RaiseException(\"no\", \"builtins.ValueError\")\n    return a[::-1]\n"};
+
+static const char *const words[] = {"Tensor",
+                                    "int",
+                                    "float",
+                                    "str",
+                                    "List",
+                                    "Dict",
+                                    "Optional",
+                                    "Tuple",
+                                    "None",
+                                    "self",
+                                    "torch",
+                                    "add",
+                                    "return",
+                                    "if",
+                                    "else:",
+                                    "for",
+                                    "while",
+                                    "in",
+                                    "range",
+                                    "def",
+                                    "class",
+                                    "(",
+                                    ")",
+                                    "[",
+                                    "]",
+                                    "{",
+                                    "}",
+                                    ":",
+                                    ",",
+                                    ".",
+                                    "=",
+                                    "->",
+                                    "\n",
+                                    "    ",
+                                    "1",
+                                    "0",
+                                    "-1",
+                                    "2.5",
+                                    "1e9",
+                                    "\"a\"",
+                                    "'",
+                                    "\"",
+                                    "\\",
+                                    "f\"{",
+                                    "}\"",
+                                    "annotate",
+                                    "unchecked_cast",
+                                    "uninitialized",
+                                    "ops.prim.NumToTensor",
+                                    "ops.aten",
+                                    "CONSTANTS.c0",
+                                    "__torch__.M",
+                                    "not",
+                                    "and",
+                                    "or",
+                                    "is",
+                                    "lambda",
+                                    "*",
+                                    "**",
+                                    "@",
+                                    "break",
+                                    "continue",
+                                    "pass",
+                                    "with",
+                                    "as",
+                                    "raise",
+                                    "assert",
+                                    "del",
+                                    "global",
+                                    "yield",
+                                    "await",
+                                    "# type: (int) -> int",
+                                    "Union[int, str]",
+                                    "Future[int]",
+                                    "fork",
+                                    "wait",
+                                    "NamedTuple",
+                                    "Enum",
+                                    "0x",
+                                    "1_0",
+                                    "1j",
+                                    "\t",
+                                    "\xff",
+                                    "é",
+                                    "isinstance(x, int)",
+                                    "x",
+                                    "n",
+                                    "i",
+                                    "y",
+                                    "_0",
+                                    "training",
+                                    "__parameters__ = []"};
+
+static void need(cr_status st, const char *what)
+{
+    if (st) {
+        printf("%s: %s\n", what, cr_error_message());
+        exit(1);
+    }
+}
+
+static void read_archive(const char *path)
+{
+    archive a = {0};
+    cr_source *s = NULL;
+    cr_zip *z = NULL;
+    const cr_zip_entry *e;
+
+    need(cr_source_open(&s, path), path);
+    need(cr_zip_open(&z, s), path);
+    for (size_t i = 0; (e = cr_zip_at(z, i)); i++) {
+        record r = {.name = cr_strdup(e->name)};
+        if (!strcmp(e->name, "version") || strchr(e->name, '.') == e->name)
+            continue;
+        need(cr_zip_text(&r.bytes, &r.len, z, e->name), e->name);
+        need(cr_vec_reserve(&a.records, 1), path);
+        cr_vec_put(&a.records, r);
+    }
+    cr_zip_drop(z);
+    cr_source_drop(s);
+    need(cr_vec_reserve(&archives, 1), path);
+    cr_vec_put(&archives, a);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void read_seeds(const char *folder)
+{
+    char *names[64], path[4096];
+    size_t n = 0;
+    DIR *d = opendir(folder);
+
+    for (struct dirent *e; d && n < CR_LEN(names) && (e = readdir(d));)
+        if (strlen(e->d_name) > 3 && !strcmp(e->d_name + strlen(e->d_name) - 3, ".pt"))
+            names[n++] = cr_strdup(e->d_name);
+    if (d)
+        closedir(d);
+    if (n)
+        qsort(names, n, sizeof *names, by_name);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        read_archive(path);
+        cr_free(names[i]);
+    }
+    if (!n) {
+        printf("%s has no archives\n", folder);
+        exit(1);
+    }
+}
+
+/* --- mutations --- */
+
+static void replace(cr_text *t, size_t at, size_t cut, const char *put, size_t len)
+{
+    cr_text made = {0};
+
+    cut = cut < t->len - at ? cut : t->len - at;
+    cr_text_put_n(&made, t->at, at);
+    cr_text_put_n(&made, put, len);
+    cr_text_put_n(&made, t->at + at + cut, t->len - at - cut);
+    cr_text_drop(t);
+    *t = made;
+}
+
+static void mutate_text(cr_text *t)
+{
+    size_t at = draw((uint32_t)t->len + 1), from = draw((uint32_t)t->len + 1);
+    const char *word = words[draw(CR_LEN(words))];
+    char part[96];
+
+    while (draw(4) && at < t->len && t->at[at] != ' ' && t->at[at] != '(')
+        at++;
+    switch (draw(5)) {
+    case 0: replace(t, at, draw(12), "", 0); return;
+    case 1:
+    case 2: replace(t, at, draw(2) ? draw(10) : 0, word, strlen(word)); return;
+    case 3: {
+        size_t n = draw(sizeof part);
+        n = n < t->len - from ? n : t->len - from;
+        memcpy(part, t->at + from, n);
+        replace(t, at, 0, part, n);
+        return;
+    }
+    default: replace(t, at, 1, &(char){(char)draw(128)}, 1);
+    }
+}
+
+static void mutate_bytes(cr_text *t)
+{
+    size_t at = draw((uint32_t)t->len + 1), from = draw((uint32_t)t->len + 1);
+    char part[64];
+    size_t n = draw(sizeof part);
+
+    n = n < t->len - from ? n : t->len - from;
+    memcpy(part, t->at + from, n);
+    switch (draw(5)) {
+    case 0: replace(t, at, draw(8), "", 0); return;
+    case 1: replace(t, at, draw(2) ? n : 0, part, n); return;
+    case 2: replace(t, at, 1, &(char){(char)draw(256)}, 1); return;
+    case 3: replace(t, at, 1, &(char){"(.tRbsuahjq\x85\x86\x87K]}"[draw(17)]}, 1); return;
+    default: replace(t, at, t->len, "", 0); return;
+    }
+}
+
+static void copy_of(cr_text *out, const char *at, size_t len) { cr_text_put_n(out, at, len); }
+
+/* --- using what was accepted --- */
+
+static unsigned long sum, read_count, compiled, ran;
+
+static cr_status append(void *to, const void *bytes, size_t len)
+{
+    cr_text_put_n(to, bytes, len);
+    return cr_text_status(to);
+}
+
+/* A value of a simple type; None for others. */
+static cr_ivalue argument_of(const cr_stype *t)
+{
+    const int64_t size[] = {2, 3};
+    cr_tensor *x = NULL;
+    cr_ivalue v = cr_iv_none();
+
+    switch ((cr_stype_kind)t->kind) {
+    case CR_STYPE_TENSOR:
+        return cr_tensor_new(&x, CR_F32, CR_HOST, 2, size) ? cr_iv_none() : cr_iv_tensor(x);
+    case CR_STYPE_INT: return cr_iv_int(draw(4));
+    case CR_STYPE_FLOAT: return cr_iv_float(0.5);
+    case CR_STYPE_BOOL: return cr_iv_bool(draw(2));
+    case CR_STYPE_STR: return cr_istring_new(&v, "abc", 3) ? cr_iv_none() : v;
+    case CR_STYPE_LIST: return cr_ilist_new(&v, t, 1) ? cr_iv_none() : v;
+    case CR_STYPE_DICT: return cr_idict_new(&v, t) ? cr_iv_none() : v;
+    default: return v;
+    }
+}
+
+static void call_method(const cr_ivalue *self, cr_sfunction *f)
+{
+    cr_ivalue args[8], result = cr_iv_none();
+    int n = f->schema.param_count;
+    cr_srun how = {.most_steps = 300};
+    cr_text text = {0};
+
+    if (!n || n > (int)CR_LEN(args) || !f->graph)
+        return;
+    args[0] = cr_ivalue_keep(*self);
+    for (int i = 1; i < n; i++)
+        args[i] = argument_of(f->schema.param[i].type);
+    if (!cr_sfunction_run(&result, f, args, n, &how)) {
+        ran++;
+        sum += (unsigned long)cr_ivalue_print(&text, &result, true);
+    }
+    cr_text_drop(&text);
+    cr_ivalue_drop(result);
+    cr_ivalues_drop(args, (size_t)n);
+}
+
+static void print_method(const cr_sfunction *f)
+{
+    cr_text text = {0};
+
+    if (f->graph)
+        cr_sgraph_print(&text, f->graph, true);
+    sum += text.len;
+    cr_text_drop(&text);
+    if (f->graph)
+        sum += (unsigned long)cr_sarchive_method_text(&text, f);
+    cr_text_drop(&text);
+}
+
+static void use_object(const cr_ivalue *v, bool again)
+{
+    const cr_sclass *cls = v->object->type->cls;
+    cr_text bytes = {0};
+    cr_ivalue frozen = cr_iv_none();
+
+    for (size_t i = 0; i < cls->method_count; i++) {
+        print_method(cls->method[i]);
+        if (draw(2))
+            call_method(v, cls->method[i]);
+    }
+    if (again && cls->is_module && !cr_sobject_freeze(&frozen, v, NULL, 0)) {
+        use_object(&frozen, false);
+        cr_iobject_clear(frozen.object);
+        cr_ivalue_drop(frozen);
+    }
+    if (again)
+        sum += (unsigned long)cr_sarchive_write(v, "a", NULL, 0, append, &bytes);
+    sum += bytes.len;
+    cr_text_drop(&bytes);
+}
+
+/* --- archives --- */
+
+static void try_archive(void)
+{
+    const archive *a = &archives.at[draw((uint32_t)archives.len)];
+    size_t chosen = draw((uint32_t)a->records.len);
+    static const char *const versions[] = {"1\n", "3\n", "8\n", "10\n", "11\n", "x"};
+    cr_zip_writer w;
+    cr_text bytes = {0};
+    cr_source *s = NULL;
+    cr_ivalue v = cr_iv_none();
+
+    cr_zip_begin(&w, "a", append, &bytes);
+    w.version = versions[draw(CR_LEN(versions))];
+    for (size_t i = 0; i < a->records.len; i++) {
+        const record *r = &a->records.at[i];
+        cr_text made = {0};
+        copy_of(&made, r->bytes, r->len);
+        bool code = strstr(r->name, ".py") != NULL;
+        for (uint32_t m = i == chosen ? 1 + draw(3) : 0; m && made.len; m--)
+            (code ? mutate_text : mutate_bytes)(&made);
+        need(cr_zip_add(&w, r->name, made.at ? made.at : "", made.len), r->name);
+        cr_text_drop(&made);
+    }
+    need(cr_zip_end(&w), "end");
+    cr_zip_writer_drop(&w);
+    need(cr_source_memory(&s, bytes.at, bytes.len, NULL, NULL), "source");
+    if (!cr_sarchive_read(&v, s, NULL)) {
+        read_count++;
+        if (v.kind == CR_IV_OBJECT) {
+            use_object(&v, true);
+            cr_iobject_clear(v.object);
+        }
+        cr_ivalue_drop(v);
+    }
+    cr_source_drop(s);
+    cr_text_drop(&bytes);
+}
+
+/* --- sources --- */
+
+static cr_status read_source(void *context, const char *qualifier, const char **text,
+                             size_t *len)
+{
+    const cr_text *source = context;
+
+    *text = strcmp(qualifier, "__torch__") ? NULL : source->at;
+    *len = source->len;
+    return CR_OK;
+}
+
+static void make_source(cr_text *out)
+{
+    const archive *a = &archives.at[draw((uint32_t)archives.len)];
+    const record *r = &a->records.at[draw((uint32_t)a->records.len)];
+
+    if (draw(2) && strstr(r->name, ".py") && !strstr(r->name, "debug")) {
+        cr_text_put_n(out, r->bytes, r->len);
+        return;
+    }
+    cr_text_put(out, "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
+                     "  training : bool\n");
+    cr_text_put(out, functions[draw(CR_LEN(functions))]);
+}
+
+static void use_class(cr_sunit *u, cr_sclass *cls)
+{
+    cr_ivalue v;
+
+    if (cr_iobject_new(&v, cls->type, u, cls->attribute_count))
+        return;
+    for (size_t i = 0; i < cls->attribute_count; i++)
+        cr_ivalue_set(&v.object->slot[i], argument_of(cls->attribute[i].type));
+    use_object(&v, false);
+    cr_iobject_clear(v.object);
+    cr_ivalue_drop(v);
+}
+
+static void try_source(void)
+{
+    static const cr_sconstant two = {.type = CR_STYPE_OF(FLOAT), .d = {2}};
+    cr_text source = {0};
+    cr_sunit *u = cr_sunit_new();
+    cr_sclass *cls = NULL;
+
+    make_source(&source);
+    for (uint32_t m = draw(4); m; m--)
+        mutate_text(&source);
+    cr_text_put(&source, "");
+    const char *head = source.len ? strstr(cr_text_str(&source), "class ") : NULL;
+    char name[128] = "__torch__.M";
+    if (head)
+        snprintf(name, sizeof name, "__torch__.%.*s", (int)strcspn(head + 6, "(:\n ") % 100,
+                 head + 6);
+    cr_sarchive a = {read_source, &source, &two, 1, (int)draw(11)};
+    if (u && !cr_sunit_import(u, &a, name, &cls)) {
+        compiled++;
+        use_class(u, cls);
+    }
+    cr_sunit_release(u);
+    cr_text_drop(&source);
+}
+
+int main(int argc, char **argv)
+{
+    double seconds = argc > 1 ? atof(argv[1]) : 5;
+    time_t end = time(NULL) + (time_t)seconds;
+    unsigned long most = argc > 4 ? strtoul(argv[4], NULL, 10) : 0, tried = 0;
+
+    state = argc > 2 && *argv[2] != '0' ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
+    printf("seed %llu\n", (unsigned long long)state);
+    fflush(stdout);
+    FILE *report = fdopen(dup(1), "w");
+    need(cr_tensor_start(), "start");
+    need(cr_autograd_start(), "start");
+    read_seeds(argc > 3 ? argv[3] : "tests/data/script");
+    if (!report || !freopen("/dev/null", "w", stdout)) /* programs print */
+        return 1;
+    do {
+        try_archive();
+        try_source();
+        tried++;
+    } while (most ? tried < most : time(NULL) < end);
+    fprintf(report, "%lu archives and %lu sources, %lu and %lu accepted, %lu calls, sum %lu\n",
+            tried, tried, read_count, compiled, ran, sum);
+    return 0;
+}
