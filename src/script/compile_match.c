@@ -2,6 +2,7 @@
  *
  * Schemas are tried in order, first without conversions that change values, then with them. */
 #include "script/compile.h"
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_VARS = 8 };
@@ -145,8 +146,8 @@ typedef struct {
     compiler *c;
     const cr_sschema *schema;
     const arguments *args;
-    bool implicit;
-    cr_text *why; /* gets the reason of a failure; or NULL */
+    bool implicit, exact; /* exact: several arguments are no list */
+    cr_text *why;         /* gets the reason of a failure; or NULL */
     match_vars vars;
     cr_srange range;
     size_t positional; /* number of arguments without a name */
@@ -200,7 +201,8 @@ static bool match_is_rest(const matching *m, int i)
     const cr_stype *t = s->param[i].type;
     const argument *a = &m->args->at[m->used];
 
-    if (t->kind != CR_STYPE_LIST || t->item[0]->kind == CR_STYPE_VAR || s->param[i].fixed == 1)
+    if (m->exact || t->kind != CR_STYPE_LIST || t->item[0]->kind == CR_STYPE_VAR ||
+        s->param[i].fixed == 1)
         return false;
     if (s->param[i].fixed && m->positional - m->used == 1) /* it stands for all items */
         return false;
@@ -567,6 +569,47 @@ static cr_snode *match_call_node(matching *m, cr_sfunction *f)
     return n;
 }
 
+/* The overload behind NAME__0: NAME__1, and so on; NULL behind the last one. */
+static cr_sfunction *match_next_overload(compiler *c, const cr_sfunction *f, cr_srange range)
+{
+    const char *name = f->owner ? f->name : f->qualified, *mark = name;
+    char *end = NULL;
+
+    for (const char *at = name; (at = strstr(at, "__")); at++)
+        mark = at;
+    long number = mark == name ? 0 : strtol(mark + 2, &end, 10);
+    if (mark == name || end == mark + 2 || *end)
+        return NULL;
+    const char *next =
+        cr_session_printf(c->s, "%.*s__%ld", (int)(mark - name), name, number + 1);
+    return f->owner ? compile_method(c, f->owner, next, range)
+                    : cr_sunit_function(c->unit, next);
+}
+
+/* The overload of f that takes the arguments: without conversions if there is one; f when none
+ * does. */
+static cr_sfunction *match_overload(compiler *c, cr_sfunction *f, const arguments *args,
+                                    cr_srange range)
+{
+    bool several = match_next_overload(c, f, range) != NULL;
+    cr_snode *last = c->block->last;
+
+    for (int implicit = 0; several && implicit < 2; implicit++)
+        for (cr_sfunction *one = f; one; one = match_next_overload(c, one, range)) {
+            matching m = {.c = c,
+                          .schema = &one->schema,
+                          .args = args,
+                          .implicit = implicit,
+                          .exact = !implicit,
+                          .range = range};
+            if (!match_schema(&m))
+                continue;
+            match_drop_since(c, last);
+            return one;
+        }
+    return f;
+}
+
 cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arguments *args,
                         cr_srange range)
 {
@@ -575,11 +618,13 @@ cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arg
     matching m = {.c = c, .schema = &f->schema, .args = &all, .implicit = true, .range = range};
     cr_snode *n;
 
-    compile_function(c, f, range);
     if (self)
         CR_PUSH(c->s, &all, ((argument){.value = self, .range = range}));
     for (size_t i = 0; i < args->len; i++)
         CR_PUSH(c->s, &all, args->at[i]);
+    f = match_overload(c, f, &all, range);
+    m.schema = &f->schema;
+    compile_function(c, f, range);
     if (!match_schema(&m)) {
         m.why = &why;
         m.used = 0;

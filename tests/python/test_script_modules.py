@@ -297,6 +297,61 @@ def example_of(*size):
     return torch.linspace(-1, 1, torch.Size(size).numel()).reshape(size)
 
 
+class Joins(nn.Module):
+    @torch.jit._overload_method
+    def forward(self, x: List[torch.Tensor]) -> torch.Tensor:
+        pass
+
+    @torch.jit._overload_method
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+    def forward(self, x):
+        if isinstance(x, torch.Tensor):
+            parts = [x]
+        else:
+            parts = x
+        return torch.cat(parts)
+
+
+class UsesJoins(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.join = Joins()
+
+    def forward(self, x):
+        return self.join(x), self.join([x, x]), doubled(2), doubled("a")
+
+
+@torch.jit._overload
+def doubled(x: int) -> int:
+    pass
+
+
+@torch.jit._overload
+def doubled(x: str) -> str:
+    pass
+
+
+def doubled(x):
+    return x + x
+
+
+def test_calls_choose_overloads():
+    made = torch.jit.script(UsesJoins())
+    loaded = torch.jit.load(io.BytesIO(made.save_to_buffer()))
+    for m in (made, loaded):
+        one, two, *rest = m(torch.ones(2))
+        assert one.tolist() == [1, 1] and two.tolist() == [1, 1, 1, 1] and rest == [4, "aa"]
+    assert ".forward__1(x, )" in made.code and ".forward__0([x, x], )" in made.code
+    with pytest.raises(RuntimeError, match="Expected a value of type"):
+        torch.jit.script(uses_doubled)
+
+
+def uses_doubled(x: float):
+    return doubled(x)
+
+
 RECURRENT = [
     (lambda: nn.RNNCell(3, 4, nonlinearity="relu"), example_of(2, 3), example_of(2, 4)),
     (lambda: nn.GRUCell(3, 4), example_of(3), example_of(4)), (lambda: nn.GRUCell(3, 4, bias=False), example_of(2, 3), None),
@@ -324,5 +379,5 @@ def test_recurrent_layers_are_compiled(make, x, state):
 
 @pytest.mark.parametrize("name", sorted(_forms._forms))
 def test_every_function_with_a_form_is_compiled(name):
-    made = torch.jit.script(getattr(torch.nn.functional, name))
+    made = torch.jit.script(getattr(torch.nn.functional, name, None) or getattr(torch, name))
     assert f"def {made.name}(" in made.code and not any(node.kind() == "prim::Uninitialized" for node in made.graph.nodes())

@@ -313,11 +313,13 @@ def interface(obj):
 
 
 def _overload(func):
+    """Marks a declaration of a function that follows: compiled calls take the first one that their arguments fit."""
+    from . import _frontend
+    _frontend.declare_overload(func)
     return func
 
 
-def _overload_method(func):
-    return func
+_overload_method = _overload
 
 
 # --- types ---

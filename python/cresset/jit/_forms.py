@@ -66,7 +66,8 @@ def form_of(obj):
     """The form of a function of nn.functional, or None."""
     name = getattr(obj, "__name__", None)
     form = _forms.get(name) if isinstance(name, str) else None
-    return form if form is not None and getattr(torch.nn.functional, name, None) is obj else None
+    home = torch.nn.functional if isinstance(name, str) and hasattr(torch.nn.functional, name) else torch
+    return form if form is not None and getattr(home, name, None) is obj else None
 
 
 def method_of(cls, name):
@@ -422,6 +423,11 @@ def check_dim_2(self, input):
 def check_dim_3(self, input):
     if input.dim() != 5:
         raise ValueError(f"expected 5D input (got {input.dim()}D input)")
+
+
+@_of
+def _assert(condition: bool, message: str):
+    assert condition, message
 
 
 # --- recurrent layers and their cells ---

@@ -102,8 +102,12 @@ class _Scope:
         known = getattr(builtins, name, _absent)
         return known if isinstance(known, type) and issubclass(known, BaseException) else _absent
 
+    def table(self):
+        """All names, as one dict."""
+        return {**self.globals, **self.names}
+
     def evaluate(self, text):
-        return eval(text, {**self.globals, **self.names})
+        return eval(text, self.table())
 
 
 _absent = object()
@@ -137,6 +141,33 @@ def _refuse_mutable(fn):
                                "they persist across function calls.\n As a workaround, make the default None and instantiate "
                                f"the default parameter within the body of the function. Found {type(p.default)} on parameter "
                                f"{name}")
+
+
+# --- overloads ---
+
+_overloads = {}  # (module, qualified name) of a function -> its declarations
+
+
+def declare_overload(fn):
+    _overloads.setdefault((fn.__module__, fn.__qualname__), []).append(fn)
+
+
+def overloads_of(fn):
+    """The declarations of a function, as forms with its body."""
+    key = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
+    return [_overload_form(fn, declared, i) for i, declared in enumerate(_overloads.get(key, ())) if declared is not fn]
+
+
+def _overload_form(fn, declared, number):
+    import ast
+    import textwrap
+    body, head = (ast.parse(textwrap.dedent(_source(f)[0])).body[0] for f in (fn, declared))
+    body.decorator_list, body.name = [], f"{fn.__name__}__{number}"
+    defaults = body.args.defaults
+    body.args, body.returns = head.args, head.returns
+    body.args.defaults = body.args.defaults or defaults
+    form = _forms.Form(body.name, fn.__module__, ast.unparse(body) + "\n", 1, inspect.getsourcefile(fn), _Scope(fn).table())
+    return form
 
 
 _tables = _functions, _classes, _modules, _shared
@@ -265,8 +296,20 @@ def _describe_function(fn):
         return "function", define(_forms.unused(fn))
     if modifier.startswith("ignore"):
         return "function", define_python(fn)
+    overloads = overloads_of(fn)
+    if overloads:
+        return "function", _define_overloads(fn, overloads)
     original = getattr(fn, "_script_if_tracing_original", None)
     return "function", define(original or fn)
+
+
+def _define_overloads(fn, overloads):
+    """Defines a function once for each declaration; returns the name of the first."""
+    if fn not in _functions:
+        base = qualified_name(fn)
+        names = [define(form, qualified=f"{base}__{i}") for i, form in enumerate(overloads)]
+        _functions[fn] = names[0]
+    return _functions[fn]
 
 
 def define_python(fn, qualified=None, skip_self=False):
@@ -559,6 +602,7 @@ def define_unit(source, functions, names):
 
 def compile_function(fn):
     """Compiles a function of Python."""
+    fn = _forms.form_of(fn) or fn
     with attempt():
         if fn in _functions:
             return _C._script_compile(_functions[fn])

@@ -219,7 +219,16 @@ def _find_method(module, name):
     found = inspect.getattr_static(type(module), name, None)
     if isinstance(found, (staticmethod, classmethod)):
         found = found.__func__
-    return found if isinstance(found, types.FunctionType) else None
+    if isinstance(found, types.FunctionType):
+        return found
+    base, mark, number = name.rpartition("__")
+    overloads = _overloads(module, base) if mark and number.isdigit() else ()
+    return overloads[int(number)] if overloads and int(number) < len(overloads) else None
+
+
+def _overloads(module, name):
+    fn = inspect.getattr_static(type(module), name, None)
+    return _frontend.overloads_of(fn) if isinstance(fn, types.FunctionType) else ()
 
 
 def member(cls, module, name):
@@ -241,6 +250,10 @@ def member(cls, module, name):
         if described is not None and described[0] in ("function", "operator"):
             return described
     static = inspect.getattr_static(type(module), name, None)
+    if _overloads(module, name):
+        name += "__0"
+        if f"{cls}.{name}" in _frontend._scopes:
+            return "function", f"{cls}.{name}"
     fn = _find_method(module, name)
     if name.startswith("__") and name.endswith(("_getter", "_setter")):
         return _accessor(cls, module, name)
@@ -322,6 +335,8 @@ def script_module(module):
     if fresh:
         name = _define_class(module, shape)
         methods = [] if isinstance(module, (ModuleList, ModuleDict)) else _exported(module)
+        methods = [made for name in methods
+                   for made in [f"{name}__{i}" for i in range(len(_overloads(module, name)))] or [name]]
         for method in methods:
             fn = _find_method(module, method)
             if getattr(fn, "_torchscript_modifier", "").startswith(("ignore", "unused")):
