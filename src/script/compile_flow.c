@@ -507,9 +507,14 @@ static iteration iterate_range(compiler *c, const cr_sast *over)
     if (n < 1 || n > 3)
         cr_srange_bail(c->s, CR_RUNTIME, over->range, "range expected 1 to 3 arguments, got %d",
                        n);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         arg[i] = compile_convert(c, compile_value(c, over->at[i + 1], NULL), CR_STYPE_OF(INT),
                                  true, over->range);
+        if (!cr_stype_is_subtype(arg[i]->type, CR_STYPE_OF(INT)))
+            cr_srange_bail(c->s, CR_RUNTIME, over->range,
+                           "all inputs of range must be ints, found %s in argument %d",
+                           cr_stype_annotation(arg[i]->type), i);
+    }
     if (n == 1) {
         it.most = arg[0];
         return it;

@@ -231,6 +231,11 @@ def annotated_again():
     return x
 
 
+def float_range(n: int):
+    for i in range(2 ** n):
+        print(i)
+
+
 def contains_itself():
     return Parent()
 
@@ -257,6 +262,7 @@ REFUSED = [
     (method_of_a_number, "'int' object has no attribute or method 'add'."),
     (late_annotation, "Type annotations on instance attributes must be declared in __init__, not 'set'"),
     (annotated_again, "Attempting to declare and annotate the type of variable 'x' but it is already defined in an outer block"),
+    (float_range, "all inputs of range must be ints, found float in argument 0"),
     (contains_itself, "Classes that recursively contain instances of themselves are not yet supported"),
     (FarIndex, "Index -3 out of range of length 2"),
     (VariableIndex, "Expected integer literal for index but got a variable or non-integer."),
