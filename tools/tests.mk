@@ -269,9 +269,14 @@ $(FAKE_CUDA)/libnccl.so.2: tests/fake_cuda/nccl.cpp $(FAKE_CUDA)/libcuda.so.1
 .PHONY: test-fake-cuda
 test-fake-cuda: pkg $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libcublasLt.so.13 $(FAKE_CUDA)/libcudnn.so.9 $(FAKE_CUDA)/libnvrtc.so.13 $(FAKE_CUDA)/libnccl.so.2
 	@TOOLS="$(CLANG)" sh tools/deps.sh $(PYTHON) $(VENV)
-	CR_CUDA=$(abspath $(FAKE_CUDA)) FAKE_CUDA_SIMT=$(abspath tests/cuda) FAKE_CUDA_CLANG=$(CLANG) $(PYTEST) tests/fake_cuda
-	CR_CUDA=$(abspath $(FAKE_CUDA)) FAKE_CUDA_SIMT=$(abspath tests/cuda) FAKE_CUDA_CLANG=$(CLANG) FAKE_CUDA_DEVICES=4 \
-	    $(PYTEST) tests/dist/test_nccl.py
+	$(MAKE) --no-print-directory -j$(JOBS) $(FAKE_CUDA_PARTS)
+	$(ON_FAKE_CUDA) FAKE_CUDA_DEVICES=4 $(PYTEST) tests/dist/test_nccl.py
+# Processes that share the tests: FAKE_CUDA_SHARE of them.
+FAKE_CUDA_SHARE ?= $(shell test $(JOBS) -lt 4 && echo $(JOBS) || echo 4)
+FAKE_CUDA_PARTS  = $(addprefix test-fake-cuda-,$(shell seq 0 $$(($(FAKE_CUDA_SHARE) - 1))))
+ON_FAKE_CUDA     = CR_CUDA=$(abspath $(FAKE_CUDA)) FAKE_CUDA_SIMT=$(abspath tests/cuda) FAKE_CUDA_CLANG=$(CLANG)
+test-fake-cuda-%:
+	$(ON_FAKE_CUDA) FAKE_CUDA_PART=$*/$(FAKE_CUDA_SHARE) $(PYTEST) tests/fake_cuda
 test-simt: $(B)/crc
 	@$(CUDA_TEST)/kernels.py simulate $(B)/simt
 

@@ -104,7 +104,7 @@ def compile_simulation(stem):
         f.write(f'#include "simt.h"\n#include "{os.path.abspath(stem)}.cu"\n')
     command(CLANG, "-x", "c++", "-std=c++17", "-O1", "-w", "-mfma", "-fPIC", "-shared", "-ffp-contract=off",
             "-DCK_ISA=cuda", "-I" + SRC, "-I" + os.path.dirname(os.path.abspath(__file__)), stem + ".cpp", "-o",
-            stem + ".simt.so", "-lm", "-lstdc++")
+            stem + ".simt.so", "-lm")
     return []
 
 

@@ -2,16 +2,17 @@
  *
  * Blocks run one after the other; the threads of a block are fibers.  A fiber gives way where
  * it waits for others: at a barrier, and at a shuffle for the lanes of its mask.  When all
- * fibers wait, the kernel would hang on a GPU, and the process aborts. */
+ * fibers wait, the kernel would hang on a GPU, and the process aborts.
+ *
+ * Every kernel's text includes this header, so it includes no header that is slow to compile.
+ */
 #ifndef SIMT_H
 #define SIMT_H
 
-#include <csetjmp>
-#include <cstdio>
-#include <cstdlib>
-#include <functional>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <ucontext.h>
-#include <vector>
 
 /* Defines a kernel, <name>_simt, which runs it with a grid, and <name>_bytes, the size of its
  * parameter. */
@@ -19,10 +20,10 @@
 #define CK_KERNEL_(name, ...)                                                                  \
     static void name(const __VA_ARGS__ call);                                                  \
     extern "C" const int name##_bytes = sizeof(__VA_ARGS__);                                   \
+    static void name##_thread(const void *argument) { name(*(const __VA_ARGS__ *)argument); }  \
     extern "C" void name##_simt(const void *argument, int gx, int gy, int bx, int by)          \
     {                                                                                          \
-        const __VA_ARGS__ call = *(const __VA_ARGS__ *)argument;                               \
-        simt::launch([&] { name(call); }, gx, gy, bx, by);                                     \
+        simt::launch(name##_thread, argument, gx, gy, bx, by);                                 \
     }                                                                                          \
     static void name(const __VA_ARGS__ call)
 #define CK_KERNEL_OF(threads, name, ...) CK_KERNEL_(name, __VA_ARGS__)
@@ -31,83 +32,112 @@
 namespace simt
 {
 
-enum { STACK = 1 << 18, WARP = 32, MOST_THREADS = 1024 };
+enum { STACK = 1 << 18, WARP = 32, MOST_THREADS = 1024, MOST_WARPS = MOST_THREADS / WARP };
 
-struct fiber {
-    ucontext_t start;
-    jmp_buf at;
-    char *stack;
-    bool begun, ended;
-    int barriers;        /* that it has come to */
-    int arrived, left;   /* shuffles */
-    int word;            /* what it offers in a shuffle */
-    unsigned offered[6]; /* the same in a product of matrices */
+/* What a lane offers to others.  A lane may come to its next shuffle before the others have
+ * read its word of this one, so there are two places.  Lanes run in turn: all of them have read
+ * their words before one of them comes to the shuffle after the next. */
+struct offer {
+    int word;
+    unsigned of[6]; /* in a product of matrices */
     const void *row;
 };
 
+struct fiber {
+    jmp_buf at;
+    char *stack;
+    int arrived; /* shuffles that it has come to */
+    offer offers[2];
+};
+
 static fiber fibers[MOST_THREADS];
+static unsigned ready[MOST_WARPS]; /* lanes that can run */
 static jmp_buf scheduler;
-static const std::function<void()> *body;
-static int current, threads, grid[2], block[2], at[2];
-static bool moved; /* some fiber did something since the last round */
+static void (*body)(const void *);
+static const void *argument;
+static int current, threads, ended, waiting, grid[2], block[2], at[2];
+
+static void enter();
+
+static void start(fiber &f)
+{
+    ucontext_t context;
+
+    f.stack = (char *)malloc(STACK);
+    getcontext(&context);
+    context.uc_stack.ss_sp = f.stack;
+    context.uc_stack.ss_size = STACK;
+    context.uc_link = nullptr;
+    makecontext(&context, enter, 0);
+    setcontext(&context);
+}
+
+/* The next lane in turn, of those that can run. */
+static int next_lane(unsigned lanes)
+{
+    unsigned later = lanes & ~1u << current % WARP;
+
+    return __builtin_ctz(later ? later : lanes);
+}
+
+/* Runs the next fiber that can run: of this warp, or else of another one. */
+static void run_next()
+{
+    const int warps = (threads + WARP - 1) / WARP;
+    int w = current / WARP;
+
+    if (ended == threads)
+        _longjmp(scheduler, 1);
+    for (int i = 0; i < warps && !ready[w]; i++)
+        w = w + 1 < warps ? w + 1 : 0;
+    if (!ready[w]) {
+        fprintf(stderr, "all threads of a block wait\n");
+        abort();
+    }
+    current = w * WARP + next_lane(ready[w]);
+    ready[w] &= ~(1u << current % WARP);
+    if (!fibers[current].stack)
+        start(fibers[current]);
+    _longjmp(fibers[current].at, 1);
+}
 
 static void give_way()
 {
     if (!_setjmp(fibers[current].at))
-        _longjmp(scheduler, 1);
+        run_next();
 }
 
+/* A fiber runs one thread of each block. */
 static void enter()
 {
-    (*body)();
-    fibers[current].ended = true;
-    moved = true;
-    _longjmp(scheduler, 1);
+    for (;;) {
+        body(argument);
+        ended++;
+        give_way();
+    }
 }
 
-static void resume(fiber &f)
+static void all_ready()
 {
-    if (_setjmp(scheduler))
-        return;
-    if (f.begun)
-        _longjmp(f.at, 1);
-    f.begun = true;
-    getcontext(&f.start);
-    f.start.uc_stack.ss_sp = f.stack;
-    f.start.uc_stack.ss_size = STACK;
-    f.start.uc_link = nullptr;
-    makecontext(&f.start, enter, 0);
-    setcontext(&f.start);
+    for (int w = 0; w * WARP < threads; w++)
+        ready[w] = threads - w * WARP >= WARP ? ~0u : (1u << (threads - w * WARP)) - 1;
 }
 
 static void run_block()
 {
-    for (int i = 0; i < threads; i++) {
-        fiber &f = fibers[i];
-        if (!f.stack)
-            f.stack = (char *)malloc(STACK);
-        f.begun = f.ended = false;
-        f.barriers = f.arrived = f.left = 0;
-    }
-    for (int ended = 0; ended < threads;) {
-        moved = false;
-        ended = 0;
-        for (int i = 0; i < threads; i++) {
-            current = i;
-            if (!fibers[i].ended)
-                resume(fibers[i]);
-            ended += fibers[i].ended;
-        }
-        if (!moved) {
-            fprintf(stderr, "all threads of a block wait\n");
-            abort();
-        }
-    }
+    for (int i = 0; i < (threads + WARP - 1) / WARP * WARP; i++)
+        fibers[i].arrived = 0;
+    current = ended = waiting = 0;
+    all_ready();
+    if (!_setjmp(scheduler))
+        run_next();
 }
 
-static void launch(const std::function<void()> &f, int gx, int gy, int bx, int by)
+static void launch(void (*kernel)(const void *), const void *call, int gx, int gy, int bx,
+                   int by)
 {
-    body = &f;
+    body = kernel;
+    argument = call;
     threads = bx * by;
     grid[0] = gx, grid[1] = gy, block[0] = bx, block[1] = by;
     for (at[1] = 0; at[1] < gy; at[1]++)
@@ -118,32 +148,46 @@ static void launch(const std::function<void()> &f, int gx, int gy, int bx, int b
 /* Every thread of a block comes to every barrier; one that has ended never will. */
 static void barrier()
 {
-    int n = ++fibers[current].barriers;
+    if (++waiting < threads) {
+        give_way();
+        return;
+    }
+    waiting = 0;
+    all_ready();
+    ready[current / WARP] &= ~(1u << current % WARP);
+}
 
-    moved = true;
-    for (int i = 0; i < threads; i++)
-        while (fibers[i].barriers < n)
-            give_way();
+static fiber *warp_of_current() { return fibers + current / WARP * WARP; }
+
+/* This lane's place for what it offers to its next shuffle. */
+static offer &next_offer() { return fibers[current].offers[(fibers[current].arrived + 1) & 1]; }
+
+/* True when all lanes of the mask have come to the shuffle n. */
+static bool have_come(const fiber *warp, unsigned mask, int n)
+{
+    for (; mask; mask &= mask - 1)
+        if (warp[__builtin_ctz(mask)].arrived < n)
+            return false;
+    return true;
+}
+
+/* Waits until all lanes of the mask have come to this shuffle; returns its place. */
+static int meet(unsigned mask)
+{
+    fiber *warp = warp_of_current();
+    int n = ++fibers[current].arrived;
+
+    if (have_come(warp, mask, n))
+        ready[current / WARP] |= mask;
+    give_way();
+    return n & 1;
 }
 
 /* The word that lane `from` of the warp offers; all lanes of the mask take part. */
 static int shuffle(unsigned mask, int word, int from)
 {
-    fiber *warp = fibers + current / WARP * WARP, &me = fibers[current];
-    int n = ++me.arrived, result;
-
-    me.word = word;
-    moved = true;
-    for (int i = 0; i < WARP; i++)
-        while (mask >> i & 1 && warp[i].arrived < n)
-            give_way();
-    result = warp[from].word;
-    me.left = n;
-    moved = true;
-    for (int i = 0; i < WARP; i++)
-        while (mask >> i & 1 && warp[i].left < n)
-            give_way();
-    return result;
+    next_offer().word = word;
+    return warp_of_current()[from].offers[meet(mask)].word;
 }
 
 /* As PTX has it: lanes of segments that `clamp` tells; beyond its segment a lane reads itself.
@@ -169,11 +213,10 @@ static unsigned ballot(bool truth)
 {
     unsigned bits = 0;
 
-    fibers[current].offered[0] = truth;
-    shuffle(~0u, 0, current % WARP);
+    next_offer().word = truth;
+    int place = meet(~0u);
     for (int i = 0; i < WARP; i++)
-        bits |= fibers[current / WARP * WARP + i].offered[0] << i;
-    shuffle(~0u, 0, current % WARP);
+        bits |= (unsigned)warp_of_current()[i].offers[place].word << i;
     return bits;
 }
 
@@ -181,46 +224,47 @@ static unsigned ballot(bool truth)
  * neighbours of row l / 4, or of column l / 4 where it is turned. */
 static void load_matrices(unsigned *r, const void *row, bool turned)
 {
-    const fiber *warp = fibers + current / WARP * WARP;
+    const fiber *warp = warp_of_current();
     int lane = current % WARP;
 
-    fibers[current].row = row;
-    shuffle(~0u, 0, lane);
+    next_offer().row = row;
+    int place = meet(~0u);
     for (int j = 0; j < 4; j++) {
         unsigned two[2];
         for (int e = 0; e < 2; e++) {
             int a = lane / 4, b = lane % 4 * 2 + e;
-            two[e] =
-                ((const unsigned short *)warp[8 * j + (turned ? b : a)].row)[turned ? a : b];
+            two[e] = ((const unsigned short *)warp[8 * j + (turned ? b : a)]
+                          .offers[place]
+                          .row)[turned ? a : b];
         }
         r[j] = two[0] | two[1] << 16;
     }
-    shuffle(~0u, 0, lane);
+    meet(~0u); /* the rows are read before they change */
 }
 
 /* mma.m16n8k16.row.col: c += a * b.  `widen` makes a float of a half. */
 template <class F> static void multiply(float *c, const unsigned *a, const unsigned *b, F widen)
 {
-    fiber *warp = fibers + current / WARP * WARP;
+    const fiber *warp = warp_of_current();
     int lane = current % WARP;
+    offer &mine = next_offer();
 
     for (int i = 0; i < 4; i++)
-        fibers[current].offered[i] = a[i];
-    fibers[current].offered[4] = b[0];
-    fibers[current].offered[5] = b[1];
-    shuffle(~0u, 0, lane);
+        mine.of[i] = a[i];
+    mine.of[4] = b[0];
+    mine.of[5] = b[1];
+    int place = meet(~0u);
     for (int i = 0; i < 4; i++) {
         int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         float sum = 0;
         for (int k = 0; k < 16; k++) {
-            unsigned x = warp[row % 8 * 4 + k % 8 / 2].offered[row / 8 + k / 8 * 2];
-            unsigned y = warp[column * 4 + k % 8 / 2].offered[4 + k / 8];
+            unsigned x = warp[row % 8 * 4 + k % 8 / 2].offers[place].of[row / 8 + k / 8 * 2];
+            unsigned y = warp[column * 4 + k % 8 / 2].offers[place].of[4 + k / 8];
             sum += widen((unsigned short)(x >> k % 2 * 16)) *
                    widen((unsigned short)(y >> k % 2 * 16));
         }
         c[i] += sum;
     }
-    shuffle(~0u, 0, lane);
 }
 
 static int add(int *p, int x)

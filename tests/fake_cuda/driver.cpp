@@ -84,12 +84,20 @@ double now()
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-void protect(int how)
-{
-    for (device &d : devices)
-        if (d.heap)
-            mprotect(d.heap, heap_bytes(), how);
-}
+/* Device memory is accessible as long as one of these exists; to change that costs as much as a
+ * small job. */
+int openings;
+
+struct opening {
+    opening() { protect(openings++ == 0, PROT_READ | PROT_WRITE); }
+    ~opening() { protect(--openings == 0, PROT_NONE); }
+    static void protect(bool changes, int how)
+    {
+        for (device &d : devices)
+            if (changes && d.heap)
+                mprotect(d.heap, heap_bytes(), how);
+    }
+};
 
 /* Runs the first job of a stream, if the event for which it waits has happened. */
 bool step(stream *s)
@@ -102,9 +110,8 @@ bool step(stream *s)
     std::function<void()> run = j.run;
     s->jobs.pop_front();
     if (run) {
-        protect(PROT_READ | PROT_WRITE);
+        opening here;
         run();
-        protect(PROT_NONE);
     }
     return true;
 }
@@ -122,6 +129,7 @@ std::vector<stream *> all_streams()
 void settle(const std::function<bool()> &until)
 {
     std::vector<stream *> all = all_streams();
+    opening here;
     while (!until()) {
         bool moved = false;
         for (stream *s : all)
