@@ -138,4 +138,63 @@ CK_KERNEL(cw_most, cw_call)
     })
 }
 
+/* --- the transpose of a fold to the greatest element --- */
+
+struct cw_spread_axis {
+    cm_i64 in, out, kernel, stride, pad, dilation;
+};
+struct cw_spread_call {
+    CW_ITEM *to;
+    const CW_ITEM *from;
+    const cm_i64 *which;
+    cm_i64 n, channels; /* beside each other in memory: 1, or all where they come last */
+    cw_spread_axis dim[3];
+};
+
+/* Of numbers that are not negative: division of 32 bits is much faster than of 64 bits. */
+CV_FN cm_i64 cw_quotient(cm_i64 a, cm_i64 b)
+{
+    return (a | b) >> 32 ? a / b : (cm_i64)((unsigned)a / (unsigned)b);
+}
+
+CV_FN cm_i64 cw_first(const cw_spread_axis &d, cm_i64 p)
+{
+    const cm_i64 before = p + d.pad - (d.kernel - 1) * d.dilation;
+
+    return before <= 0 ? 0 : cw_quotient(before + d.stride - 1, d.stride);
+}
+CV_FN cm_i64 cw_last(const cw_spread_axis &d, cm_i64 p)
+{
+    const cm_i64 q = cw_quotient(p + d.pad, d.stride);
+
+    return q < d.out ? q : d.out - 1;
+}
+
+/* A thread adds up what the windows that have its element send to it, in row-major order of the
+ * windows, as the host does. */
+CK_KERNEL(cw_spread, cw_spread_call)
+{
+    const cw_spread_axis *const d = call.dim;
+
+    for (cm_i64 n = ck_first_x(); n < call.n; n += ck_step_x()) {
+        const cm_i64 row = cw_quotient(n, call.channels), channel = n - row * call.channels;
+        const cm_i64 line = cw_quotient(row, d[2].in), p2 = row - line * d[2].in;
+        const cm_i64 plane = cw_quotient(line, d[1].in), p1 = line - plane * d[1].in;
+        const cm_i64 number = cw_quotient(plane, d[0].in), p0 = plane - number * d[0].in;
+        const cm_i64 at = (p0 * d[1].in + p1) * d[2].in + p2;
+        cw_wide sum = 0;
+        for (cm_i64 q0 = cw_first(d[0], p0); q0 <= cw_last(d[0], p0); q0++)
+            for (cm_i64 q1 = cw_first(d[1], p1); q1 <= cw_last(d[1], p1); q1++)
+                for (cm_i64 q2 = cw_first(d[2], p2); q2 <= cw_last(d[2], p2); q2++) {
+                    const cm_i64 place =
+                        ((((number * d[0].out + q0) * d[1].out + q1) * d[2].out) + q2) *
+                            call.channels +
+                        channel;
+                    if (call.which[place] == at)
+                        sum = cw_add(sum, (cw_wide)cm_real(call.from[place]));
+                }
+        call.to[n] = cm_to<CW_ITEM>::of(sum);
+    }
+}
+
 #endif

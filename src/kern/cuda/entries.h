@@ -37,5 +37,7 @@ const char *cr_cuda_embedding_bag(int device, const cr_given *arg, const cr_arra
 /* Attention of half types (attention.c). */
 const char *cr_cuda_attention(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr_array *result);
+/* The gradient of max pooling, where its windows are known (window.c). */
+const char *cr_cuda_pool_scatter(int device, const cr_given *arg, const cr_array *result);
 
 #endif

@@ -698,6 +698,7 @@ void cr_kern_install_cuda(void)
         {"_embedding_bag", cr_cuda_embedding_bag},
         {"_attention", cr_cuda_attention},
         {"_attention_backward", cr_cuda_attention_backward},
+        {"_pool_scatter", cr_cuda_pool_scatter},
     };
 
     cr_cuda_install();

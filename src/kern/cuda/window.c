@@ -5,6 +5,7 @@
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"
 #include "kern/cuda/commands.h"
+#include "kern/cuda/entries.h"
 #include "kern/cuda/product.h"
 #include "num/dtype.h"
 #include <stdio.h>
@@ -29,7 +30,7 @@ typedef struct {
 static void window_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
     cr_text_printf(out, "#define CW_ITEM cm_%s\n", cr_dtype_infos[k->a].suffix);
-    snprintf(symbol, 32, k->b ? "cw_most" : "cw_sum");
+    snprintf(symbol, 32, k->b == 2 ? "cw_spread" : k->b ? "cw_most" : "cw_sum");
 }
 
 /* --- lists --- */
@@ -198,6 +199,107 @@ const char *cr_cuda_windows(int device, const cr_windows *x)
     for (int i = 0; i < WINDOW_ARRAYS; i++) {
         last = array_end(&a[i], device, !error && (i == 1 || (i == 2 && x->extreme)));
         error = error ? error : last;
+    }
+    return error;
+}
+
+/* --- the transpose of a fold to the greatest element --- */
+
+/* cw_spread_axis and cw_spread_call of emit/window.cuh */
+typedef struct {
+    int64_t in, out, kernel, stride, pad, dilation;
+} spread_axis;
+typedef struct {
+    void *to;
+    const void *from;
+    const int64_t *which;
+    int64_t n, channels;
+    spread_axis dim[WINDOW_DIMS];
+} spread_call;
+
+enum { SPREAD_LISTS = 4, SPREAD_FIRST = 4 };
+
+/* Sets the windows of the last dims; false if they are not known. */
+static bool spread_windows(spread_call *c, const cr_given *arg, const cr_array *to)
+{
+    const cr_array *from = &arg[0].array;
+    const cr_given *list = &arg[SPREAD_FIRST];
+    int64_t dims = arg[3].i;
+
+    for (int k = 0; k < WINDOW_DIMS; k++)
+        c->dim[k] = (spread_axis){1, 1, 1, 1, 0, 1};
+    for (int k = 0; k < SPREAD_LISTS; k++)
+        if (list[k].kind != CR_GIVEN_INTS || list[k].count != (size_t)dims)
+            return false;
+    for (int64_t k = 0; k < dims; k++) {
+        spread_axis *a = &c->dim[WINDOW_DIMS - dims + k];
+        int64_t d = to->ndim - dims + k;
+        *a = (spread_axis){to->size[d],     from->size[d],   list[0].ints[k],
+                           list[1].ints[k], list[2].ints[k], list[3].ints[k]};
+        if (a->stride < 1 || a->dilation < 1 || a->kernel < 1 || a->pad < 0)
+            return false;
+    }
+    return true;
+}
+
+/* An array whose channels are its last dim. */
+typedef struct {
+    cr_array array;
+    int64_t size[WINDOW_MOST_DIMS], stride[WINDOW_MOST_DIMS];
+} spread_turned;
+
+static const cr_array *spread_turn(spread_turned *out, const cr_array *a, bool last)
+{
+    if (!last)
+        return a;
+    for (int d = 0; d < a->ndim; d++) {
+        int from = d == 0 ? 0 : d + 1 < a->ndim ? d + 1 : 1;
+        out->size[d] = a->size[from];
+        out->stride[d] = a->stride[from];
+    }
+    out->array = *a;
+    out->array.size = out->size;
+    out->array.stride = out->stride;
+    return &out->array;
+}
+
+/* (self, indices, size, dims, kernel, stride, padding, dilation), where the windows are known
+ */
+const char *cr_cuda_pool_scatter(int device, const cr_given *arg, const cr_array *result)
+{
+    const cr_array *from = &arg[0].array, *which = &arg[1].array;
+    cr_cuda_text k = {.print = window_print,
+                      .device = device,
+                      .part = CR_VEC_CUDA_WINDOW,
+                      .a = from->dtype,
+                      .b = 2};
+    bool last = arg[3].i == result->ndim - 2 && result->size[1] > 1 && result->stride[1] == 1;
+    spread_call c = {.channels = last ? result->size[1] : 1};
+    spread_turned turned[WINDOW_ARRAYS];
+    window_array a[WINDOW_ARRAYS];
+    void *function;
+    const char *error, *ended;
+
+    if (!spread_windows(&c, arg, result) || from->dtype >= CR_DTYPE_KERNELS ||
+        cr_dtype_is_complex((cr_dtype)from->dtype) || !array_count(from) ||
+        !array_count(result))
+        return cr_command_declines;
+    error = cr_cuda_find(&function, &k);
+    ended = array_begin(&a[0], device, spread_turn(&turned[0], from, last), true);
+    error = error ? error : ended;
+    ended = array_begin(&a[1], device, spread_turn(&turned[1], result, last), false);
+    error = error ? error : ended;
+    ended = array_begin(&a[2], device, spread_turn(&turned[2], which, last), true);
+    error = error ? error : ended;
+    c.n = array_count(result);
+    c.from = a[0].dense.data;
+    c.to = a[1].dense.data;
+    c.which = (const int64_t *)a[2].dense.data;
+    if (!error)
+        error = cr_cuda_launch_each(device, function, c.n, &c);
+    for (int i = 0; i < WINDOW_ARRAYS; i++) {
+        ended = array_end(&a[i], device, !error && i == 1);
+        error = error ? error : ended;
     }
     return error;
 }

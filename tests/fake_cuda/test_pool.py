@@ -1,0 +1,39 @@
+"""Gradients of max pooling by the kernel of emit/window.cuh, with the host's bits."""
+import pytest
+from test_cuda import FAKE, launches, same
+
+import cresset as torch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+POOLS = [((2, 5, 9, 8), dict(kernel_size=3, stride=2, padding=1)), ((2, 4, 8, 6), dict(kernel_size=2)),
+         ((1, 3, 9, 9), dict(kernel_size=3, stride=1, dilation=2)), ((2, 3, 7, 7), dict(kernel_size=(2, 3), stride=(3, 1), ceil_mode=True)),
+         ((2, 3, 11), dict(kernel_size=4, stride=2, padding=2)), ((1, 2, 4, 5, 6), dict(kernel_size=2, stride=1)),
+         ((1, 2, 12, 12), dict(kernel_size=9, stride=1))]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("size, how", POOLS)
+def test_gradients_of_max_pooling(size, how, dtype, last):
+    torch.manual_seed(51)
+    pool = getattr(torch.nn.functional, f"max_pool{len(size) - 2}d")
+    x = torch.randint(-3, 4, size).to(dtype)  # equal elements
+    if last and len(size) == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    results = []
+    for device in ("cuda", "cpu"):
+        leaf = x.to(device).requires_grad_()
+        y = pool(leaf, **how)
+        g = torch.randn(y.shape, generator=torch.Generator().manual_seed(52)).to(dtype).to(device)
+        y.backward(g)
+        results.append((y.detach().cpu(), leaf.grad.cpu()))
+    for have, want in zip(*results):
+        assert same(have, want) and have.stride() == want.stride()
+
+
+def test_a_gradient_of_max_pooling_is_one_launch():
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(2, 4, 9, 8, device="cuda").contiguous(memory_format=layout).requires_grad_()
+        y = torch.nn.functional.max_pool2d(x, 3, 2, 1)
+        g = torch.ones_like(y)
+        assert launches(lambda: torch.autograd.grad(y, x, g, retain_graph=True)) == (1 if FAKE else 0)
