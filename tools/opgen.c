@@ -454,6 +454,7 @@ static const char *const vocabulary[][4] = {
     {"resample.cuh"},  {"bag.cuh"},
     {"attention.cuh"}, {"sort.cuh"},
     {"scan.cuh"},      {"random.cuh"},
+    {"norm.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

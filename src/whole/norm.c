@@ -83,22 +83,33 @@ static cr_status convert_result(cr_value *v, cr_dtype dtype)
     return CR_OK;
 }
 
-/* The input, in float32 if its dtype has 16 bits. */
+/* The input, in float32 if its dtype has 16 bits and the host computes. */
 static cr_status wide_input(cr_value *out, const cr_value *arg)
 {
-    bool narrow = cr_dtype_size((cr_dtype)arg[INPUT].t->dtype) == 2;
+    bool narrow =
+        cr_dtype_size((cr_dtype)arg[INPUT].t->dtype) == 2 && cr_is_host(arg[INPUT].t->device);
 
     *out = cr_of_tensor(cr_keep(arg[INPUT].t));
     return narrow ? convert_result(out, CR_F32) : CR_OK;
+}
+
+/* The host fuses the steps of a composition; devices may have kernels for floats. */
+static const cr_op *for_device(const cr_value *arg, const cr_op *host, const cr_op *device)
+{
+    const cr_tensor *x = arg[INPUT].t;
+
+    return cr_is_host(x->device) || !cr_dtype_is_float((cr_dtype)x->dtype) ? host : device;
 }
 
 static cr_status train(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *x = arg[INPUT].t;
     cr_value call[] = {arg[INPUT], arg[WEIGHT], arg[BIAS], arg[EPS]}, stats[4];
+    const cr_op *op =
+        for_device(arg, cr_entry._batch_norm_train, cr_entry._batch_norm_channels);
 
     CR_TRY(wide_input(&call[0], arg));
-    cr_status st = cr_call_given(stats, cr_entry._batch_norm_train, call, 4);
+    cr_status st = cr_call_given(stats, op, call, 4);
     cr_drop_values(call, 1);
     CR_TRY(st);
     st = update_both(arg, stats, x->size[1] ? x->numel / x->size[1] : 0);
@@ -126,7 +137,9 @@ static cr_status evaluate(const cr_value *arg, cr_value *result)
     CR_TRY(cr_tensor_new(&empty, statistics_type(arg), arg[INPUT].t->device, 1, &none));
     cr_status st = wide_input(&call[0], arg);
     if (!st) {
-        st = cr_call_given(result, cr_entry._batch_norm_eval, call, 6);
+        st = cr_call_given(
+            result, for_device(arg, cr_entry._batch_norm_eval, cr_entry._batch_norm_given),
+            call, 6);
         cr_drop_values(call, 1);
     }
     if (!st) {
@@ -253,7 +266,9 @@ static cr_status by_instance(const cr_value *arg, cr_value *result)
     cr_value reshape[] = {arg[INPUT], cr_of_ints(size, x->ndim)};
     CR_GO(cr_call_given(&flat, cr_entry.reshape, reshape, 2));
     cr_value call[] = {flat, cr_of_none(), cr_of_none(), arg[EPS]};
-    CR_GO(cr_call_given(stats, cr_entry._batch_norm_train, call, 4));
+    CR_GO(cr_call_given(
+        stats, for_device(arg, cr_entry._batch_norm_train, cr_entry._batch_norm_channels), call,
+        4));
     CR_GO(update_instance(arg, stats, places ? x->numel / places : 0));
     cr_value restore[] = {stats[0], cr_of_ints(x->size, x->ndim)};
     CR_GO(cr_call_given(&back, cr_entry.reshape, restore, 2));

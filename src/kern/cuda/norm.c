@@ -1,0 +1,327 @@
+/* Batch norm on NVIDIA devices; the kernels are in emit/norm.cuh.
+ *
+ * An array is read as it lies when it is row-major or has the channels last; others are copied.
+ */
+#include "device/cuda/cuda.h"
+#include "jit/cuda.h"
+#include "kern/cuda/entries.h"
+#include "kern/cuda/product.h"
+#include "num/dtype.h"
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    NORM_THREADS = 256,
+    NORM_CHANNELS = 32, /* that threads beside each other read: at most so many vectors */
+    NORM_JOINERS = 1024,
+    NORM_BLOCKS = 1024, /* of a launch, at least, where there are so many elements */
+    NORM_SHARE = 8,     /* lines of a thread, at least */
+    NORM_VECTOR = 16,   /* bytes */
+    NORM_MOST_DIMS = 64,
+    NORM_NUMBERS = 3, /* of a part (cn_part) */
+    NORM_MOST_Y = 65535
+};
+
+typedef enum { MOMENTS, STATISTICS, APPLY, SUMS, PARAMETERS, GRADIENT } norm_kernel;
+
+/* cn_call of emit/norm.cuh */
+typedef struct {
+    const void *x, *grad;
+    void *out;
+    const void *weight, *bias;
+    void *weight_grad, *bias_grad;
+    const void *given_mean, *given_var;
+    void *mean, *invstd, *var, *part, *factor;
+    int64_t channels, images, plane, lines, parts;
+    double eps;
+    int training, unused;
+} norm_call;
+
+/* A copy in the layout of the result. */
+typedef struct {
+    void *at;
+    uint32_t block;
+} norm_block;
+
+typedef struct {
+    int device;
+    cr_dtype item, param, given;
+    bool last, vectors; /* the layout; whether vectors of 16 bytes are aligned */
+    norm_call c;
+    norm_block block[4];
+    int blocks;
+    const char *error;
+} norm;
+
+static void norm_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
+{
+    static const char *const name[] = {"moments_of_parts", "statistics", "apply",
+                                       "sums_of_parts",    "parameters", "gradient"};
+    bool last = k->d >> 1 & 1, vectors = k->d & 1;
+    int size = (int)cr_dtype_size((cr_dtype)k->a);
+
+    cr_text_printf(
+        out, "#define CN_ITEM cm_%s\n#define CN_PARAM cm_%s\n#define CN_STAT cm_%s\n",
+        cr_dtype_infos[k->a].suffix, cr_dtype_infos[k->b].suffix, cr_dtype_infos[k->c].suffix);
+    cr_text_printf(out, "#define CN_LAST %d\n#define CN_LANES %d\n", last,
+                   vectors ? NORM_VECTOR / size : 1);
+    snprintf(symbol, 32, "cn_%s", name[k->d >> 2]);
+}
+
+/* --- arrays --- */
+
+static bool has_strides(const cr_array *a, const cr_array *like)
+{
+    if (a->ndim != like->ndim)
+        return false;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->size[d] != like->size[d] || (a->size[d] > 1 && a->stride[d] != like->stride[d]))
+            return false;
+    return true;
+}
+
+/* The strides of a dense array whose dims are in the order first, channels last or not. */
+static bool is_dense(const cr_array *a, bool last)
+{
+    int64_t next = 1;
+
+    if (last && a->size[1] > 1 && a->stride[1] != 1)
+        return false;
+    next = last ? a->size[1] : 1;
+    for (int d = a->ndim - 1; d >= 0; d--) {
+        if (last && d == 1)
+            continue;
+        if (a->size[d] > 1 && a->stride[d] != next)
+            return false;
+        next *= a->size[d];
+    }
+    return true;
+}
+
+/* Memory until the end of the call; NULL if there is none. */
+static void *norm_get(norm *t, size_t bytes)
+{
+    norm_block *b = &t->block[t->blocks];
+
+    b->at = cr_cuda_memory_get(t->device, bytes, &b->block);
+    if (b->at)
+        t->blocks++;
+    else
+        t->error = cr_cuda_no_memory(t->device, bytes);
+    return b->at;
+}
+
+/* The array, or a copy of it that has the layout of the result. */
+static const void *norm_read(norm *t, const cr_array *a, const cr_array *like)
+{
+    cr_array copy = *like;
+
+    if (t->error || has_strides(a, like))
+        return a->data;
+    copy.data =
+        norm_get(t, (size_t)(t->c.lines * t->c.channels) * cr_dtype_size((cr_dtype)a->dtype));
+    if (copy.data)
+        t->error = cr_cuda_ops.move(t->device, &copy, a);
+    return copy.data;
+}
+
+static const char *norm_end(norm *t)
+{
+    for (int i = 0; i < t->blocks; i++)
+        cr_cuda_memory_release(t->device, t->block[i].at, t->block[i].block);
+    return t->error;
+}
+
+/* --- problems --- */
+
+static bool is_real(const cr_array *a)
+{
+    return a->dtype < CR_DTYPE_KERNELS && cr_dtype_category((cr_dtype)a->dtype) == CR_CAT_FLOAT;
+}
+
+/* Sets a list of one number a channel; false for other arrays.  None is a list, too. */
+static bool norm_list(const norm *t, const void **out, cr_dtype *dtype, const cr_given *g)
+{
+    const cr_array *a = &g->array;
+
+    *out = NULL;
+    if (g->kind != CR_GIVEN_ARRAY)
+        return g->kind == CR_GIVEN_NONE;
+    if (a->ndim != 1 || a->size[0] != t->c.channels || (a->size[0] > 1 && a->stride[0] != 1) ||
+        !is_real(a) || (*dtype != (cr_dtype)a->dtype && *dtype != CR_DTYPE_KERNELS))
+        return false;
+    *dtype = (cr_dtype)a->dtype;
+    *out = a->data;
+    return true;
+}
+
+static bool norm_begin(norm *t, int device, const cr_array *x, const cr_array *out)
+{
+    int64_t plane = 1, count = 1;
+
+    memset(t, 0, sizeof *t);
+    if (x->ndim < 2 || x->ndim > NORM_MOST_DIMS || !is_real(x) || out->dtype != x->dtype)
+        return false;
+    for (int d = 0; d < x->ndim; d++) {
+        count *= x->size[d];
+        plane *= d > 1 ? x->size[d] : 1;
+    }
+    t->last = is_dense(out, true) && (plane > 1 || is_dense(out, false));
+    t->device = device;
+    t->item = (cr_dtype)x->dtype;
+    t->param = t->given = CR_DTYPE_KERNELS;
+    t->c.channels = x->size[1];
+    t->c.images = x->size[0];
+    t->c.plane = plane;
+    t->c.lines = x->size[0] * plane;
+    t->c.out = out->data;
+    return count > 0 && (t->last || is_dense(out, false));
+}
+
+static size_t real_size(const norm *t) { return t->item == CR_F64 ? 8 : 4; }
+
+/* Threads beside each other, a power of two. */
+static unsigned norm_width(const norm *t)
+{
+    int64_t lanes = t->vectors ? NORM_VECTOR / (int64_t)cr_dtype_size(t->item) : 1;
+    unsigned width = 1;
+
+    while (t->last && width < NORM_CHANNELS && width * lanes < t->c.channels)
+        width *= 2;
+    return width;
+}
+
+/* Blocks beside each other. */
+static int64_t norm_across(const norm *t)
+{
+    int64_t lanes = t->vectors ? NORM_VECTOR / (int64_t)cr_dtype_size(t->item) : 1;
+    int64_t channels = t->last ? norm_width(t) * lanes : 1;
+
+    return (t->c.channels + channels - 1) / channels;
+}
+
+/* The vectors of 16 bytes, and the parts into which the lines are divided. */
+static void norm_divide(norm *t)
+{
+    uintptr_t bits = (uintptr_t)t->c.x | (uintptr_t)t->c.grad | (uintptr_t)t->c.out;
+    int64_t lanes = NORM_VECTOR / (int64_t)cr_dtype_size(t->item);
+
+    t->vectors = bits % NORM_VECTOR == 0 && (t->last ? t->c.channels : t->c.plane) % lanes == 0;
+    int64_t across = norm_across(t), high = NORM_THREADS / norm_width(t);
+    int64_t n = t->last || !t->vectors ? t->c.lines : t->c.lines / lanes;
+    int64_t most = (n + high * NORM_SHARE - 1) / (high * NORM_SHARE);
+    int64_t parts = (NORM_BLOCKS + across - 1) / across;
+
+    parts = parts > most ? most : parts;
+    t->c.parts = parts > NORM_MOST_Y ? NORM_MOST_Y : parts;
+}
+
+static void norm_launch(norm *t, norm_kernel kernel)
+{
+    bool joins = kernel == STATISTICS || kernel == PARAMETERS;
+    cr_cuda_grid g = {.grid = {1, 1}};
+    cr_cuda_text k = {.print = norm_print,
+                      .device = t->device,
+                      .part = CR_VEC_CUDA_NORM,
+                      .a = t->item,
+                      .b = t->param == CR_DTYPE_KERNELS ? t->item : t->param,
+                      .c = t->given == CR_DTYPE_KERNELS ? t->item : t->given,
+                      .d = (int)kernel << 2 | t->last << 1 | t->vectors};
+
+    if (!t->error)
+        t->error = cr_cuda_find(&g.function, &k);
+    g.block[0] = joins ? NORM_CHANNELS : norm_width(t);
+    g.block[1] = (joins ? NORM_JOINERS : NORM_THREADS) / g.block[0];
+    g.grid[0] = (unsigned)(joins ? (t->c.channels + NORM_CHANNELS - 1) / NORM_CHANNELS
+                                 : norm_across(t));
+    g.grid[1] = joins ? 1 : (unsigned)t->c.parts;
+    if (!t->error)
+        t->error = cr_cuda_launch(t->device, &g, &t->c);
+}
+
+/* Room for the numbers of parts, and `more` numbers a channel before them. */
+static void *norm_room(norm *t, int64_t more)
+{
+    size_t line = (size_t)t->c.channels * real_size(t);
+    char *at = t->error ? NULL : norm_get(t, line * (size_t)(NORM_NUMBERS * t->c.parts + more));
+
+    t->c.part = at ? at + (size_t)more * line : NULL;
+    return at;
+}
+
+/* --- entries --- */
+
+static double number_of(const cr_given *g)
+{
+    return g->kind == CR_GIVEN_INT ? (double)g->i : g->d;
+}
+
+/* (input, weight, bias, eps) -> out, mean, invstd, var */
+const char *cr_cuda_batch_norm(int device, const cr_given *arg, const cr_array *result)
+{
+    norm t;
+
+    if (!norm_begin(&t, device, &arg[0].array, &result[0]) ||
+        !norm_list(&t, &t.c.weight, &t.param, &arg[1]) ||
+        !norm_list(&t, &t.c.bias, &t.param, &arg[2]))
+        return cr_command_declines;
+    t.c.training = 1;
+    t.c.eps = number_of(&arg[3]);
+    t.c.mean = result[1].data;
+    t.c.invstd = result[2].data;
+    t.c.var = result[3].data;
+    t.c.x = norm_read(&t, &arg[0].array, &result[0]);
+    norm_divide(&t);
+    norm_room(&t, 0);
+    norm_launch(&t, MOMENTS);
+    norm_launch(&t, STATISTICS);
+    norm_launch(&t, APPLY);
+    return norm_end(&t);
+}
+
+/* (input, weight, bias, running_mean, running_var, eps) -> out */
+const char *cr_cuda_batch_norm_given(int device, const cr_given *arg, const cr_array *result)
+{
+    norm t;
+
+    if (!norm_begin(&t, device, &arg[0].array, &result[0]) ||
+        !norm_list(&t, &t.c.weight, &t.param, &arg[1]) ||
+        !norm_list(&t, &t.c.bias, &t.param, &arg[2]) ||
+        !norm_list(&t, &t.c.given_mean, &t.given, &arg[3]) ||
+        !norm_list(&t, &t.c.given_var, &t.given, &arg[4]))
+        return cr_command_declines;
+    t.c.eps = number_of(&arg[5]);
+    t.c.x = norm_read(&t, &arg[0].array, &result[0]);
+    norm_divide(&t);
+    norm_launch(&t, APPLY);
+    return norm_end(&t);
+}
+
+/* (grad, input, weight, mean, invstd, training) -> gradients of input, weight and bias */
+const char *cr_cuda_batch_norm_backward(int device, const cr_given *arg, const cr_array *result)
+{
+    norm t;
+    cr_dtype real = CR_DTYPE_KERNELS;
+    const void *mean, *invstd;
+
+    if (!norm_begin(&t, device, &arg[1].array, &result[0]) ||
+        arg[0].array.dtype != arg[1].array.dtype ||
+        !norm_list(&t, &t.c.weight, &t.param, &arg[2]) ||
+        !norm_list(&t, &mean, &real, &arg[3]) || !norm_list(&t, &invstd, &real, &arg[4]) ||
+        real != (t.item == CR_F64 ? CR_F64 : CR_F32))
+        return cr_command_declines;
+    t.param = (cr_dtype)result[1].dtype;
+    t.c.mean = arg[3].array.data;
+    t.c.invstd = arg[4].array.data;
+    t.c.training = arg[5].i != 0;
+    t.c.weight_grad = result[1].data;
+    t.c.bias_grad = result[2].data;
+    t.c.grad = norm_read(&t, &arg[0].array, &result[0]);
+    t.c.x = norm_read(&t, &arg[1].array, &result[0]);
+    norm_divide(&t);
+    t.c.factor = norm_room(&t, 2);
+    norm_launch(&t, SUMS);
+    norm_launch(&t, PARAMETERS);
+    norm_launch(&t, GRADIENT);
+    return norm_end(&t);
+}
