@@ -454,7 +454,7 @@ static const char *const vocabulary[][4] = {
     {"resample.cuh"},  {"bag.cuh"},
     {"attention.cuh"}, {"sort.cuh"},
     {"scan.cuh"},      {"random.cuh"},
-    {"norm.cuh"},
+    {"norm.cuh"},      {"entropy.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

@@ -29,6 +29,7 @@ typedef enum {
     CR_VEC_CUDA_SCAN,      /* scan.cuh, after move.cuh */
     CR_VEC_CUDA_RANDOM,    /* random.cuh, after move.cuh */
     CR_VEC_CUDA_NORM,      /* norm.cuh, after move.cuh */
+    CR_VEC_CUDA_ENTROPY,   /* entropy.cuh, after move.cuh */
     CR_VEC_COUNT
 } cr_vec_part;
 

@@ -28,6 +28,30 @@ static cr_status by_classes(cr_value *result, cr_tensor *logp, const loss_args *
     return cr_call_given(result, cr_entry.nll_loss_nd, arg, 5);
 }
 
+/* Devices may have a kernel for plain classes. */
+static bool for_device(const cr_tensor *self, const loss_args *a)
+{
+    const cr_tensor *t = a->target.t;
+    bool fits = self->ndim > 1 && t->ndim == self->ndim - 1 && t->dtype == CR_I64 &&
+                a->weight.tag != CR_TENSOR && !(a->smoothing > 0) &&
+                cr_dtype_is_float((cr_dtype)self->dtype) &&
+                cr_same_device(t->device, self->device);
+
+    for (int d = 0; fits && d < t->ndim; d++)
+        fits = t->size[d] == self->size[d ? d + 1 : 0];
+    return fits && !cr_is_host(self->device);
+}
+
+static cr_status by_scores(cr_value *result, cr_tensor *self, const loss_args *a)
+{
+    cr_value arg[] = {cr_of_tensor(self), a->target, a->reduction, a->ignore}, made[3];
+
+    CR_TRY(cr_call_given(made, cr_entry._class_entropy, arg, 4));
+    cr_drop_values(&made[1], 2);
+    result[0] = made[0];
+    return CR_OK;
+}
+
 cr_status cr_do_cross_entropy_loss(const cr_value *arg, cr_value *result)
 {
     cr_tensor *self = arg[0].t, *target = arg[1].t, *logp = NULL;
@@ -43,6 +67,8 @@ cr_status cr_do_cross_entropy_loss(const cr_value *arg, cr_value *result)
                        "Expected floating point type for target with class "
                        "probabilities, got %s",
                        cr_dtype_infos[target->dtype].legacy);
+    if (!same && for_device(self, &a))
+        return by_scores(result, self, &a);
     cr_value softmax[] = {arg[0], cr_of_int(class_dim(self))};
     CR_TRY(cr_call_tensor(&logp, cr_entry.log_softmax, softmax, 2));
     cr_status st = same ? by_probabilities(result, logp, &a) : by_classes(result, logp, &a);

@@ -45,8 +45,9 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              "_gru_step", "_gru_step_backward", "_gru_step_gradient",
              # attention of half types and its derivatives (tests/python/test_attention.py, tests/fake_cuda)
              "_attention", "_attention_scores", "_attention_scores_backward", "_attention_backward", "_attention_second",
-             # batch norm of devices and its derivatives (tests/fake_cuda/test_norm.py)
-             "_batch_norm_channels", "_batch_norm_given", "_batch_norm_backward", "_batch_norm_second",
+             # batch norm and cross entropy of devices, and derivatives (tests/fake_cuda/test_norm.py, test_loss.py)
+             "_batch_norm_channels", "_batch_norm_given", "_batch_norm_backward", "_batch_norm_second", "_class_entropy",
+             "_class_entropy_backward",
              # a copy in memory that only a CUDA device pins (tests/fake_cuda)
              "_pin_memory",
              # arguments that are integer tensors (test_more_names.py)

@@ -39,6 +39,10 @@ const char *cr_cuda_attention(int device, const cr_given *arg, const cr_array *r
 const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr_array *result);
 /* The gradient of max pooling, where its windows are known (window.c). */
 const char *cr_cuda_pool_scatter(int device, const cr_given *arg, const cr_array *result);
+/* Cross entropy of classes (entropy.c). */
+const char *cr_cuda_class_entropy(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_class_entropy_backward(int device, const cr_given *arg,
+                                           const cr_array *result);
 /* Batch norm (norm.c). */
 const char *cr_cuda_batch_norm(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_batch_norm_given(int device, const cr_given *arg, const cr_array *result);

@@ -699,6 +699,8 @@ void cr_kern_install_cuda(void)
         {"_attention", cr_cuda_attention},
         {"_attention_backward", cr_cuda_attention_backward},
         {"_pool_scatter", cr_cuda_pool_scatter},
+        {"_class_entropy", cr_cuda_class_entropy},
+        {"_class_entropy_backward", cr_cuda_class_entropy_backward},
         {"_batch_norm_channels", cr_cuda_batch_norm},
         {"_batch_norm_given", cr_cuda_batch_norm_given},
         {"_batch_norm_backward", cr_cuda_batch_norm_backward},

@@ -1,0 +1,65 @@
+"""Cross entropy by the kernels of emit/entropy.cuh, beside float64 on the host."""
+import pytest
+from test_cuda import FAKE, launches
+
+import cresset as torch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+entropy = torch.nn.functional.cross_entropy
+EPS = {torch.float64: 1e-12, torch.float32: 2e-6, torch.bfloat16: 2.0 ** -8, torch.float16: 2.0 ** -11}
+
+
+def near(have, want, dtype):
+    assert have.dtype == dtype and have.shape == want.shape
+    return (have.cpu().double() - want).abs().max() <= 4 * EPS[dtype] * (1e-3 + want.abs().max())
+
+
+# Threads, warps and blocks of a row; vectors and single elements; classes that are not beside each other
+@pytest.mark.parametrize("size", [(70, 3), (9, 40), (5, 37), (3, 2048), (3, 2051), (2, 5, 3, 4), (0, 5)])
+@pytest.mark.parametrize("dtype", EPS, ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_cross_entropy(size, dtype, reduction):
+    torch.manual_seed(41)
+    x = (torch.randn(size) * 5).to(dtype)
+    target = torch.randint(0, size[1], (size[0], *size[2:]))
+    if target.numel():
+        target.view(-1)[::4] = -100
+        x.select(1, 2).view(-1)[:1].fill_(-float("inf")) if x.dim() == 2 else None
+        target.view(-1)[1] = 0
+    here, there = x.to(torch.float64, copy=True).requires_grad_(), x.cuda().requires_grad_()
+    want, made = entropy(here, target, reduction=reduction), entropy(there, target.cuda(), reduction=reduction)
+    g = torch.rand(want.shape).to(dtype)
+    if not target.numel():
+        assert made.shape == want.shape and (reduction == "none" or made.item() == 0 or made.isnan())
+        return
+    assert near(made.detach(), want.detach(), dtype)
+    made.backward(g.cuda())
+    want.backward(g.double())
+    assert near(there.grad, here.grad, dtype) and there.grad.stride() == x.stride()
+
+
+def test_logits_are_read_once_each_way():
+    x, t = torch.randn(6, 40, device="cuda", requires_grad=True), torch.arange(6, device="cuda")
+    loss = entropy(x, t)
+    assert launches(lambda: entropy(x.detach(), t)) == (2 if FAKE else 0)
+    assert launches(lambda: torch.autograd.grad(loss, x, retain_graph=True)) <= 3  # the gradient is filled with 1
+
+
+def test_second_derivatives_and_columns():
+    def second(device):
+        torch.manual_seed(42)
+        x, v = (torch.randn(5, 4, dtype=torch.float64).to(device).requires_grad_() for _ in range(2))
+        loss = entropy((x * v).t().contiguous().t(), torch.tensor([0, 3, -100, 2, 1], device=device))
+        first = torch.autograd.grad(loss.sin(), (x, v), create_graph=True)
+        return torch.autograd.grad(sum(t.square().sum() for t in first), (x, v))
+
+    for have, right in zip(second("cuda"), second("cpu")):
+        assert (have.cpu() - right).abs().max() < 1e-12
+
+
+def test_wrong_classes_are_raised_by_the_next_wait():
+    x = torch.randn(3, 4, device="cuda")
+    entropy(x, torch.tensor([0, 4, 1], device="cuda"))
+    with pytest.raises(IndexError, match="Target 4 is out of bounds."):
+        torch.cuda.synchronize()
+    assert entropy(x, torch.tensor([-100, 2, 1], device="cuda")).isfinite()
