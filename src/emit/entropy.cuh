@@ -49,8 +49,9 @@ struct ce_sum {
     ce_real most, sum;
 };
 
-/* The difference to the greatest one; equal infinities have none. */
-CV_FN ce_real ce_below(ce_real x, ce_real most) { return x == most ? 0 : x - most; }
+/* The difference to the greatest one: 0 where both are minus infinity, NaN where both are
+ * infinity. */
+CV_FN ce_real ce_below(ce_real x, ce_real most) { return x == most && x < 0 ? 0 : x - most; }
 
 CV_FN ce_sum ce_join(const ce_sum &a, const ce_sum &b)
 {
