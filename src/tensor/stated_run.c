@@ -570,6 +570,18 @@ static cr_status run_start(running *r)
     return cr_device_status(r->ops->move(out->device.index, &to, &from));
 }
 
+/* The host can repeat a call whose later commands the device declines, unless an argument has
+ * been changed. */
+static cr_status run_check_repeats(const running *r)
+{
+    const cr_rule *start = r->op->loop.start;
+
+    if (start->kind != CR_RULE_NAME || r->out->data != r->arg[start->slot].view->data)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "%s(): the device takes only some commands of the call",
+                   r->op->name);
+}
+
 static cr_status run_combine(running *r, cr_combine how)
 {
     r->c.how = how;
@@ -577,8 +589,7 @@ static cr_status run_combine(running *r, cr_combine how)
         run_place(r, i);
         CR_TRY(run_status(r, r->ops->combine(r->out->device.index, &r->c)));
         if (r->declined && i)
-            return cr_fail(CR_RUNTIME, "%s(): the device takes only some commands of the call",
-                           r->op->name);
+            CR_TRY(run_check_repeats(r));
     }
     return CR_OK;
 }

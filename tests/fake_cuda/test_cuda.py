@@ -404,6 +404,22 @@ READS = {
 }
 
 
+@pytest.mark.parametrize("shape, pad", [((2, 3), (1, 2)), ((1, 3, 3), (0, 2)), ((2, 3, 4), (1, 2, 2, 1)), ((2, 3, 3, 3), (1, 1, 0, 2, 2, 1))])
+def test_gradients_of_reflections_run_on_the_device(shape, pad):
+    x = torch.randn(shape)
+    there, here = x.cuda().requires_grad_(), x.clone().requires_grad_()
+    y = torch.nn.functional.pad(here, pad, mode="reflect")
+    g = torch.randn_like(y)
+    y.backward(g)
+    made, g = torch.nn.functional.pad(there, pad, mode="reflect"), g.cuda()
+    try:
+        torch.cuda.set_sync_debug_mode("error")  # an operator on the host would wait
+        made.backward(g)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert same(there.grad, here.grad)
+
+
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
 def test_elements_at_computed_places(name, dtype):

@@ -14,6 +14,7 @@
 #include "num/dtype.h"
 #include "space/space.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PLACE_DIMS = 8, PLACE_WORD = 64, PLACE_BLOCK = 64 /* CP_BLOCK */ };
@@ -430,22 +431,25 @@ static const char *combine_entries(int device, const cr_indexed *x)
     return error ? error : fold_sorted(device, &c, x, bits);
 }
 
-/* True if all positions have places of their own: each dim's step is beyond the dims of
- * smaller steps. */
+/* True if all positions have places of their own: each dim's step, in either direction, is
+ * beyond the dims of smaller steps. */
 static bool places_differ(const place_call *c)
 {
     int64_t reach = c->item;
     uint64_t left = ((uint64_t)1 << c->ndim) - 1;
 
     while (left) {
+        int64_t step = INT64_MAX;
         int best = -1;
         for (int d = 0; d < c->ndim; d++)
-            if (left >> d & 1 && (best < 0 || c->table_step[d] < c->table_step[best]))
+            if (left >> d & 1 && (best < 0 || llabs(c->table_step[d]) < step)) {
                 best = d;
+                step = llabs(c->table_step[d]);
+            }
         left &= ~((uint64_t)1 << best);
-        if (c->table_step[best] < reach)
+        if (step < reach)
             return false;
-        reach += (c->size[best] - 1) * c->table_step[best];
+        reach += (c->size[best] - 1) * step;
     }
     return true;
 }
