@@ -1474,31 +1474,6 @@ def test_weights_are_packed_when_they_were_the_same_before():
         assert torch._C._memory_stats()["used"] <= held[0]
 
 
-def test_a_first_step_that_makes_state_requests_the_next_steps_kernels():
-    """The first recording is not kept; the second call requests its kernels before it is
-    recorded."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 33), nn.GELU(), nn.LayerNorm(33), nn.Tanh(), nn.Linear(33, 1))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    x = torch.randn(16, 8)
-
-    @torch.compile
-    def step():
-        optimizer.zero_grad()
-        loss = (model(x) - 1).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    counts = []
-    for _ in range(4):
-        counts.append(torch._C._jit_counts())
-        step()
-    asked = [after["requested"] - before["requested"] for before, after in zip(counts, counts[1:])]
-    found = counts[3]["from_memory"] - counts[2]["from_memory"]
-    assert asked[0] == 0 and asked[1] > 0 and found == asked[2] == asked[1]
-
-
 def test_large_values_are_computed_when_they_are_read():
     def f(g, w, x):
         h = x @ w

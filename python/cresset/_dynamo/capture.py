@@ -51,7 +51,6 @@ class Compiler:
         self.refusal, self.said_limit = None, False
         self.place = None  # the instruction that the refusal is about, a places.Place
         self.flushes = {}  # by (code, instruction): the first flush there inside of a call
-        self.expected = None  # the kernels of a call that was recorded and not kept
         self.records = []  # (Walk, CompiledEntry)
         self.recompilations = []  # why no recording fitted a call that was recorded again
         self.seconds = 0.  # time of recorded calls and of making their programs
@@ -104,8 +103,6 @@ class Compiler:
             self.note_recompilation(args, kwargs)
         if len(self.records) >= self.most_records:
             return self.over_limit(compiled, args, kwargs)
-        if self.expected is not None:
-            self.make_expected()
         start = perf_counter()
         try:
             return _Recording(self, compiled, args, kwargs).result()
@@ -131,14 +128,6 @@ class Compiler:
                 counters["unimplemented"][why] += 1
                 where = f"\n  at {place}" if place else ""
                 raise Unsupported(f"{self.name} cannot be one graph: {_NEEDS.format(why)}{where}")
-
-    def make_expected(self):
-        """Requests the kernels of the recording that is expected next."""
-        call, self.expected = self.expected, None
-        try:
-            call.make()
-        except RuntimeError as why:
-            _C._log("graph", 1, f"{self.name}: no kernels are compiled in advance: {why}")
 
     def stays_eager(self, compiled, args, kwargs):
         """Returns whether the stance (set_stance) forbids a recording.  Raises the stance's
@@ -264,15 +253,8 @@ class _Recording:
 
     def refused(self, why):
         """Runs a call that the walk refused."""
-        value, name = self.walk.refused_at() if self.compiler.wants_place else (None, None)
-        place = self.place_of_name(name)
-        if self.own_programs or self.compiler.fullgraph or not self.compiler.wants_place:
-            self.compiler.refuse(self.compiled, why, place)
-            return self.compiled._deferred(*self.args, **self.kwargs)
-        try:
-            return self.call(self.args, self.kwargs)
-        finally:
-            self.compiler.refuse(self.compiled, why, self.place_of_read(value) or place)
+        self.compiler.refuse(self.compiled, why)
+        return self.compiled._deferred(*self.args, **self.kwargs)
 
     # --- the instruction that a refusal is about ---
 
@@ -303,22 +285,8 @@ class _Recording:
         from . import places
         if why.place is not None:
             return places.Place(*why.place)
-        if why.changed is not None:
-            return places.of_change(self.observation, *why.changed)
         failed = self.observation.failed
         return failed and places.Place(*failed)
-
-    def place_of_name(self, name):
-        if name is None:
-            return None
-        from . import places
-        return places.of_name([f.__code__ for f in self.walk.codes], name)
-
-    def place_of_read(self, value):
-        if value is None or self.observation is None:
-            return None
-        from . import places
-        return places.of_read(self.observation, value)
 
     def run(self, recorder):
         """Calls the function.  Varying numbers are symbols during the call."""
@@ -472,7 +440,6 @@ class _Recording:
         self.grads = w.gradients() if w.wants_gradients else []
         if w.deferred and w.has_hooks:
             raise Refused(w.deferred[0][1])
-        w.visited = None  # it may be a gradient that the call replaces
         for t, _ in w.tensors:
             if _C._is_meta_or_subclass(t):
                 raise Refused("it reads a meta tensor or a tensor subclass")
@@ -502,8 +469,7 @@ class _Recording:
         if self.compiler.attempts < _ATTEMPTS:
             return False
         from .reasons import failure
-        raise Refused(f"each call changes an object that it reads: {failure(self.walk, *failed)}",
-                      self.walk.change(failed[0]) if failed[0] >= 0 else None)
+        raise Refused(f"each call changes an object that it reads: {failure(self.walk, *failed)}")
 
     def check_deferred(self):
         """Checks that the call did not read the objects that the guard leaves out."""
@@ -547,7 +513,6 @@ class _Recording:
         self.leave_out_lists()
         if not self.check_unchanged():
             self.compiler.note(self.walk)
-            self.expect(recorder, out)
             return
         leaves, returns, unflatten = _flatten(out)
         tensors = [x for x in leaves if isinstance(x, Tensor)]
@@ -575,20 +540,6 @@ class _Recording:
         if recorder.foreign():
             raise Refused("it reads a tensor that is no argument, not made by the call and not guarded")
         self.compile(graph, tensors, leaves, places, returns, unflatten, puts, differentiate)
-
-    def expect(self, recorder, out):
-        """Handles a call that made state for later calls.  Its recording is not kept.  The next
-        recording will have the same fusion groups, so their kernels are compiled meanwhile."""
-        results = [x for x in _flatten(out)[0] if isinstance(x, Tensor)]
-        gradients = [x for *_, x in self.new_gradients() if x is not None]
-        if not self.own_programs or self.walk.numbers or self.dynamic:
-            return
-        try:
-            graph = recorder.finish(results + gradients)
-            graph.lift()
-            self.compiler.expected = self.programs(graph, is_grad_enabled() and not recorder.backward)
-        except (RuntimeError, Refused) as why:
-            _C._log("graph", 1, f"{self.compiler.name}: no kernels are compiled in advance: {why}")
 
     def new_gradients(self):
         """Returns .grad of leaves that the call set or removed, in the form of Walk.stores()."""
@@ -778,4 +729,4 @@ def reset():
             seen.clear()
         compiler.attempts, compiler.deferred, compiler.refusal, compiler.place, compiler.said_limit = 0, 0, None, None, False
         compiler.flushes.clear()
-        compiler.expected = compiler.unread = None
+        compiler.unread = None

@@ -28,13 +28,12 @@ from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code, _walk_ite
 class Refused(Exception):
     """The function's calls cannot be a graph; the text states the reason.
 
-    changed: (ids of an object and its owner, key) if the call changed this key of the object.
     place: (code, instruction) if it is known.
     """
 
-    def __init__(self, text, changed=None, place=None):
+    def __init__(self, text, place=None):
         super().__init__(text)
-        self.changed, self.place = changed, place
+        self.place = place
 
 
 class NotYet(Refused):
@@ -236,8 +235,6 @@ class Walk:
         self.deferred = []  # (object, why): refuses the call if it reads the object
         self.may_defer = True
         self.has_hooks = False  # a module's call in C calls objects that no instruction loads
-        self.visited = None  # the last visited object, and how it was found
-        self.refused_name = None  # the name that a refusal is about
         self.plain_only = False  # no number becomes a symbol, because code may tell them apart
 
     def defer(self, x, why):
@@ -261,7 +258,6 @@ class Walk:
 
     def visit(self, x, source, parent, key):
         """Returns the node of x, found from `parent` by `source` and `key`."""
-        self.visited = x, source, parent, key
         t = type(x)
         if isinstance(x, type) and t is not type:
             self.reach_class(t)  # the metaclass
@@ -555,8 +551,7 @@ class Walk:
                 continue
             now = _contents(holder)
             if len(before) > len(now) or not all(key in now for key in before):
-                raise Refused(f"it removes an item of {self.holder_name(node, holder)}",
-                              (self.ids(node, holder), None))
+                raise Refused(f"it removes an item of {self.holder_name(node, holder)}")
             kind = "cell" if isinstance(holder, types.CellType) else "at" if isinstance(holder, list) else "item"
             for key, x in now.items():
                 old = before.get(key, self)
@@ -569,8 +564,7 @@ class Walk:
                 added = kind == "at" and key >= len(before)
                 if node is None or node in self.left_out or type(x) is not Tensor and not _is_constant(x) or \
                    added and node not in self.appended:
-                    raise Refused(f"it changes {self.holder_name(node, holder)}, at {key!r}",
-                                  (self.ids(node, holder), key))
+                    raise Refused(f"it changes {self.holder_name(node, holder)}, at {key!r}")
                 what = x if type(x) is Tensor else ("value", x)
                 found.append(("append", node, None, what) if added else (kind, node, key, what))
         if any(t.__dict__ for t in self.bare):
@@ -655,10 +649,8 @@ class Walk:
         for inner in _codes_in(code):
             self.imports(inner)
         if not loaded.isdisjoint(_BY_NAME):
-            self.refused_name = min(loaded & _BY_NAME)
             if not all(map(_names_attributes, _codes_in(code))):
-                raise Refused(f"it calls {self.refused_name}() with a name that is no constant")
-            self.refused_name = None
+                raise Refused(f"it calls {min(loaded & _BY_NAME)}() with a name that is no constant")
             self.names.update(x for x in code.co_consts if type(x) is str and x.isidentifier())
         for cell_name, cell in zip(code.co_freevars, f.__closure__ or ()):
             at = self.add("const", -1, cell, "any")
@@ -692,9 +684,7 @@ class Walk:
             self.add("none", at, name, "any")
             self.plain_only = self.plain_only or name == "type"
             if name in _IMPURE_BUILTINS and hasattr(builtins, name):
-                self.refused_name = name
                 self.defer(getattr(builtins, name), f"it calls {name}()")
-                self.refused_name = None
         self.items({name: table[name] for name in loaded if name in table}, "item", at)
 
     def reach_class(self, t):
@@ -722,8 +712,7 @@ class Walk:
             self.add("const", -1, t, "lacks", (t.__mro__, tuple(self.names.difference(t.__dict__))))
         for names in (_PURE_SETTERS, _QUERIES):
             if self.names & names:
-                self.refused_name = min(self.names & names)
-                raise Refused(f"it reads {self.refused_name}")
+                raise Refused(f"it reads {min(self.names & names)}")
 
     def module_attribute(self, module, node, name):
         x = module.__dict__[name]
@@ -797,31 +786,6 @@ class Walk:
         return self.optimizers or not self.names.isdisjoint(_TOUCH_GRADIENTS)
 
     # --- names of nodes in messages ---
-
-    def ids(self, node, holder):
-        """The ids of a container and, if it is an object's __dict__, of the object."""
-        owner = self.nodes[node][1] if node is not None and self.nodes[node][0] == "dict" else None
-        return {id(holder), *(i for i, n in self.known.items() if n == owner)}
-
-    def change(self, node):
-        """(ids, key) of the object that changed when the check of a node fails; a key of None means all."""
-        if node in self.holders:  # its keys or its length
-            return self.ids(node, self.holders[node]), None
-        parent, key = self.nodes[node][1:3]
-        if parent in self.holders:
-            return self.ids(parent, self.holders[parent]), key
-        return {i for i, n in self.known.items() if n == parent}, key
-
-    def refused_at(self):
-        """(id, name) of the object that the walk refuses: its name in the code that reaches it."""
-        if self.refused_name is not None:
-            return None, self.refused_name
-        if self.visited is None:
-            return None, None
-        x, source, parent, key = self.visited
-        while parent >= 0 and not (source in ("cell", "item", "type") and self.nodes[parent][0] == "const"):
-            source, parent, key = self.nodes[parent][:3]
-        return id(x), key if isinstance(key, str) else None
 
     def path(self, node):
         found = self.paths.get(node)
