@@ -1,14 +1,14 @@
 /* Calls of compiled functions without a recording: their operators are deferred.
  *
- * The first calls are deferred, and get their programs; then each way is measured, and the
- * slower one is tried again at every TRIED-th call. */
+ * The first calls are deferred, and get their programs; then each way is measured.  The slower
+ * one is tried again after SOON calls, and after twice as many whenever it is still slower. */
 #include "py/bind/compile/deferred.h"
 #include "autograd/autograd.h"
 #include "base/clock.h"
 #include "compile/compile.h"
 #include "tensor/defer.h"
 
-enum { FIRST = 4, TRIED = 16 };
+enum { FIRST = 4, SOON = 16, LATE = 1024 };
 
 /* --- the faster way --- */
 static void note_time(double *mean, double took)
@@ -26,15 +26,25 @@ static void close_last(cr_py_deferral *d)
         return;
     d->open = false;
     note_time(&d->seconds[d->last], d->took + (since > 0 ? since : 0));
-    if (*now > 0 && *other > 0 && *other < 0.95 * *now)
+    if (*now <= 0 || *other <= 0)
+        return;
+    bool tried = d->last != d->way;
+    if (*other < 0.95 * *now) {
         d->way = !d->way;
+        d->gap = SOON;
+    } else if (tried) {
+        d->gap = d->gap < SOON ? SOON : d->gap < LATE ? 2 * d->gap : LATE;
+    } else {
+        return;
+    }
+    d->next = d->ran + d->gap;
 }
 
 static bool defers_now(const cr_py_deferral *d)
 {
     if (d->ran < FIRST + 2)
         return d->ran != FIRST;
-    return d->ran % TRIED ? d->way : !d->way;
+    return d->ran == d->next ? !d->way : d->way;
 }
 
 static void open_next(cr_py_deferral *d, bool way, double took)

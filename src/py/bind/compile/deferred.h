@@ -13,6 +13,7 @@ typedef struct {
     unsigned ran, deferred, broken; /* calls; deferred ones; those with flushes inside */
     double seconds[2];              /* by way: 0 at once, 1 deferred; 0: not measured */
     bool way;                       /* the faster one */
+    unsigned gap, next;             /* the other one is tried at call `next` */
     bool open;                      /* the last call's time may still grow: */
     bool last;                      /* its way, */
     double took, mark;              /* its seconds, and the thread's clock at its end */
