@@ -1346,57 +1346,78 @@ static cr_svalue *special_tolist(compiler *c, cr_svalue *self, const cr_stype *h
     return v;
 }
 
+/* tuple(x) of a value whose length is known. */
+static cr_svalue *special_tuple(compiler *c, const cr_sast *a)
+{
+    cr_svalue *v;
+
+    want_arguments(c, a, 1);
+    v = compile_value(c, a->at[1], NULL);
+    if (v->type->kind != CR_STYPE_TUPLE)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range,
+                       "cannot statically infer the expected size of a list in this context");
+    return v;
+}
+
+/* isinstance(x, T) and hasattr(x, name) are conditions. */
+static cr_svalue *special_condition(compiler *c, const cr_sast *a)
+{
+    want_arguments(c, a, 2);
+    return compile_condition(c, a)->value;
+}
+
+special compile_special_of(const char *name)
+{
+    static const char *const names[] = {
+#define CR_SPECIAL(name) #name,
+#include "script/specials.def"
+#undef CR_SPECIAL
+    };
+
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        if (!strcmp(names[i], name))
+            return (special)i;
+    return SPECIAL_COUNT;
+}
+
+/* The value of a form; NULL for those that are terms. */
+static cr_svalue *special_value(compiler *c, special which, const cr_sast *a,
+                                const cr_stype *hint)
+{
+    switch (which) {
+    case SPECIAL_annotate: return special_annotate(c, a);
+    case SPECIAL_unchecked_cast: return special_cast(c, a);
+    case SPECIAL_uninitialized: return special_uninitialized(c, a);
+    case SPECIAL_isinstance:
+    case SPECIAL_hasattr: return special_condition(c, a);
+    case SPECIAL_is_scripting:
+    case SPECIAL_is_tracing: return compile_bool(c, which == SPECIAL_is_scripting, a->range);
+    case SPECIAL_fork: return special_fork(c, a);
+    case SPECIAL_list: return compile_list_call(c, a, hint);
+    case SPECIAL_dict: return compile_dict_call(c, a, hint);
+    case SPECIAL_tuple: return special_tuple(c, a);
+    case SPECIAL_int: return special_convert(c, a, "int", CR_STYPE_INT, "aten::Int");
+    case SPECIAL_float: return special_convert(c, a, "float", CR_STYPE_FLOAT, "aten::Float");
+    case SPECIAL_bool: return special_convert(c, a, "bool", CR_STYPE_BOOL, "aten::Bool");
+    case SPECIAL_str: return special_convert(c, a, "str", CR_STYPE_STR, "aten::str");
+    default: return NULL;
+    }
+}
+
 static term *compile_special(compiler *c, const char *name, const cr_sast *a,
                              const cr_stype *hint)
 {
-    static const struct {
-        const char *name, *operator;
-        cr_stype_kind kind;
-    } conversions[] = {{"int", "aten::Int", CR_STYPE_INT},
-                       {"float", "aten::Float", CR_STYPE_FLOAT},
-                       {"bool", "aten::Bool", CR_STYPE_BOOL},
-                       {"str", "aten::str", CR_STYPE_STR}};
+    special which = compile_special_of(name);
+    cr_svalue *v;
 
-    if (!strcmp(name, "annotate"))
-        return compile_term_value(c, special_annotate(c, a));
-    if (!strcmp(name, "unchecked_cast"))
-        return compile_term_value(c, special_cast(c, a));
-    if (!strcmp(name, "uninitialized"))
-        return compile_term_value(c, special_uninitialized(c, a));
-    if (!strcmp(name, "getattr"))
+    if (which == SPECIAL_getattr)
         return special_getattr(c, a);
-    if (!strcmp(name, "isinstance")) {
-        want_arguments(c, a, 2);
-        return compile_term_value(c, compile_condition(c, a)->value);
-    }
-    if (!strcmp(name, "is_scripting") || !strcmp(name, "is_tracing"))
-        return compile_term_value(c, compile_bool(c, name[3] == 's', a->range));
-    if (!strcmp(name, "fork"))
-        return compile_term_value(c, special_fork(c, a));
-    if (!strcmp(name, "slice"))
+    if (which == SPECIAL_slice)
         return special_slice(c, a);
-    if (!strcmp(name, "list"))
-        return compile_term_value(c, compile_list_call(c, a, hint));
-    if (!strcmp(name, "dict"))
-        return compile_term_value(c, compile_dict_call(c, a, hint));
-    if (!strcmp(name, "tuple")) {
-        want_arguments(c, a, 1);
-        cr_svalue *v = compile_value(c, a->at[1], NULL);
-        if (v->type->kind != CR_STYPE_TUPLE)
-            cr_srange_bail(
-                c->s, CR_RUNTIME, a->range,
-                "cannot statically infer the expected size of a list in this context");
-        return compile_term_value(c, v);
-    }
-    if (!strcmp(name, "hasattr")) {
-        want_arguments(c, a, 2);
-        return compile_term_value(c, compile_condition(c, a)->value);
-    }
-    for (size_t i = 0; i < CR_LEN(conversions); i++)
-        if (!strcmp(conversions[i].name, name))
-            return compile_term_value(
-                c, special_convert(c, a, name, conversions[i].kind, conversions[i].operator));
-    cr_srange_bail(c->s, CR_RUNTIME, a->range, "'%s' cannot be called here", name);
+    v = special_value(c, which, a, hint);
+    if (!v)
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "'%s' cannot be called here", name);
+    return compile_term_value(c, v);
 }
 
 /* A named tuple, or an object whose __init__ is called. */

@@ -93,6 +93,14 @@ typedef struct {
     argument *at;
 } arguments;
 
+/* Forms that the compiler computes. */
+typedef enum {
+#define CR_SPECIAL(name) SPECIAL_##name,
+#include "script/specials.def"
+#undef CR_SPECIAL
+    SPECIAL_COUNT
+} special;
+
 /* --- types (compile_type.c) --- */
 const cr_stype *compile_type(compiler *c, const cr_sast *a);
 
@@ -138,6 +146,8 @@ void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue
 bool compile_index_copies(const cr_svalue *indexed);
 /* Whether an object has an attribute, constant, method or property. */
 bool compile_has(compiler *c, cr_svalue *v, const char *name, cr_srange range);
+/* The form with this name; SPECIAL_COUNT when there is none. */
+special compile_special_of(const char *name);
 /* Calls a method of an object whose name is that of an operator: __add__. */
 cr_svalue *compile_magic(compiler *c, const char *name, cr_svalue *self, int count,
                          cr_svalue *const *arg, cr_srange range);

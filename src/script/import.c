@@ -232,6 +232,25 @@ static cr_sconstant *constant_of(compiler *c, const cr_sast *a, const cr_stype *
 
 /* --- functions --- */
 
+/* The default of a list of fixed length: a single number stands for all items. */
+static const cr_sconstant *param_preset(compiler *c, const cr_sconstant *given,
+                                        const cr_sparam *p)
+{
+    cr_sconstant *list, *item;
+
+    if (!p->fixed || p->type->kind != CR_STYPE_LIST ||
+        !cr_stype_is_subtype(given->type, p->type->item[0]))
+        return given;
+    list = CR_NEW(c->s, cr_sconstant);
+    item = CR_NEW_N(c->s, cr_sconstant, p->fixed);
+    for (int i = 0; i < p->fixed; i++)
+        item[i] = *given;
+    *list = (cr_sconstant){.type = p->type};
+    list->count = p->fixed;
+    list->item = item;
+    return list;
+}
+
 /* BroadcastingList2[int]: 2; a single int is given for both. */
 static int param_fixed(const cr_sast *type)
 {
@@ -277,7 +296,7 @@ static void function_params(compiler *c, cr_sfunction *f, const cr_sast *params)
                    : f->owner && s->param_count == 1 ? f->owner->type
                                                      : CR_STYPE_OF(TENSOR);
         to->fixed = p->at[0] ? param_fixed(p->at[0]) : 0;
-        to->preset = p->at[1] ? constant_of(c, p->at[1], to->type) : NULL;
+        to->preset = p->at[1] ? param_preset(c, constant_of(c, p->at[1], to->type), to) : NULL;
     }
 }
 
@@ -564,17 +583,13 @@ static term *name_of_number(compiler *c, const char *name, cr_srange range)
 term *import_name(compiler *c, const char *name, cr_srange range)
 {
     static const char *const paths[] = {"torch", "ops", "__torch__", "CONSTANTS"};
-    static const char *const specials[] = {
-        "annotate", "unchecked_cast", "uninitialized", "getattr", "isinstance",
-        "int",      "fork",           "float",         "bool",    "str",
-        "slice",    "list",           "dict",          "hasattr", "tuple"};
     static const char *const numbers[] = {"inf", "nan", "infj", "nanj"};
     const cr_sschemas *all;
     const char *full;
 
     if (name_is_one_of(name, paths, CR_LEN(paths)))
         return term_of(c, TERM_PATH, name);
-    if (name_is_one_of(name, specials, CR_LEN(specials)))
+    if (compile_special_of(name) != SPECIAL_COUNT)
         return term_of(c, TERM_SPECIAL, name);
     if (name_is_one_of(name, numbers, CR_LEN(numbers)))
         return name_of_number(c, name, range);

@@ -1,5 +1,6 @@
 """Modules and containers in compiled code: hooks, properties, interfaces, calls of Python, shared lists and dicts."""
 import io
+import zipfile
 from typing import Dict, List, Tuple
 
 import pytest
@@ -375,6 +376,20 @@ def test_recurrent_layers_are_compiled(make, x, state):
         assert all(map(torch.equal, flat(k(x, state)), flat(m(x, state))))
     with pytest.raises(Exception, match="Expected input to be"):
         made(example_of(1, 1, 1, 1))
+
+
+def pooled(x):
+    return torch.nn.functional.max_pool2d(x, 2)
+
+
+def test_a_default_of_a_list_of_fixed_length_is_saved_as_a_list():
+    class Pools(nn.Module):
+        def forward(self, x):
+            return pooled(x)
+    made = torch.jit.script(Pools())
+    with zipfile.ZipFile(io.BytesIO(made.save_to_buffer())) as archive:
+        code = "".join(archive.read(n).decode() for n in archive.namelist() if n.endswith(".py"))
+    assert "padding: List[int]=[0, 0]" in code and made(torch.ones(1, 1, 4, 4)).shape == (1, 1, 2, 2)
 
 
 @pytest.mark.parametrize("name", sorted(_forms._forms))
