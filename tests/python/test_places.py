@@ -145,7 +145,7 @@ def test_the_log_has_instruction_and_place(tmp_path):
     (tmp_path / "program.py").write_text(
         "import cresset as torch\n\ndef f(x):\n    return x + x.sum().item()\n\ntorch.compile(f)(torch.ones(2))\n")
     done = subprocess.run([sys.executable, "-W", "ignore", "program.py"], cwd=tmp_path, text=True, capture_output=True,
-                          env={**os.environ, "CR_LOG": "capture"}, timeout=120)
+                          env={**os.environ, "CR_LOG": "capture", "CR_DEFER": "0"}, timeout=120)
     assert done.returncode == 0, done.stderr
     inside, end = done.stderr.splitlines()
     assert inside == f"[capture] flush of 1 calls at {tmp_path}/program.py:4: return x + x.sum().item() (for item())"

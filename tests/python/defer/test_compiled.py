@@ -85,6 +85,7 @@ def test_inside_code_is_compiling_and_disabled_code_is_not():
     assert seen == [(True, False)] * 8 and not torch.compiler.is_compiling()
 
 
+@pytest.mark.records("counts flushes")
 @pytest.mark.parametrize("inside", [True, False])
 @in_a_thread
 def test_the_backward_pass_continues_the_trace(inside):

@@ -150,8 +150,10 @@ static PyObject *call_in_region(cr_py_deferral *d, PyObject *f, PyObject *const 
 static PyObject *call_measured(cr_py_deferral *d, PyObject *f, PyObject *const *args,
                                size_t flagged, PyObject *names)
 {
-    if (cr_defer_in_region())
+    if (cr_defer_in_region()) {
+        d->deferred++;
         return call_watched(d, f, args, flagged, names);
+    }
     cr_status st = cr_defer_flush("the next call of a compiled function");
     if (st)
         return cr_py_raise(st);
