@@ -189,7 +189,7 @@ CK_KERNEL_OF(CE_THREADS, ce_backward, ce_call)
             y.item[l] = cm_to<CE_ITEM>::of(t < 0 ? 0 : (p - (i + l == t)) * share);
         }
         if (CE_VECTOR > 1)
-            *(ce_vector *)(call.out + place + i) = y;
+            cm_store<sizeof y>(call.out + place + i, &y);
         else
             call.out[place + i * call.step] = y.item[0];
     }

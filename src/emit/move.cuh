@@ -90,6 +90,26 @@ CM_DEFINE_TO(cm_f64, (double)cm_real(x))
 CM_DEFINE_TO(cm_c64, {(float)cm_real(x), (float)cm_imag(x)})
 CM_DEFINE_TO(cm_c128, {(double)cm_real(x), (double)cm_imag(x)})
 
+/* --- vectors --- */
+
+/* Writes `bytes` bytes, a power of two up to 16, by one access: of a vector of items the
+ * compiler may make an access for each. */
+template <int bytes> CV_FN void cm_store(void *to, const void *from)
+{
+#ifdef __CUDA_ARCH__
+    if (bytes == 16) {
+        unsigned w[4];
+        __builtin_memcpy(w, from, bytes < 16 ? bytes : 16);
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                     :
+                     : "l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                     : "memory");
+        return;
+    }
+#endif
+    __builtin_memcpy(to, from, bytes);
+}
+
 /* --- kernels --- */
 
 enum { CM_DIMS = 8 };

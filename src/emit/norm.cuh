@@ -88,6 +88,7 @@ CV_FN cm_i64 cn_place(const cn_call &c, const cn_walk &w, cm_i64 at)
 }
 
 CV_FN cn_vector cn_load(const CN_ITEM *p) { return *(const cn_vector *)p; }
+CV_FN void cn_store(CN_ITEM *p, const cn_vector &v) { cm_store<sizeof v>(p, &v); }
 
 /* Runs `text` for each vector, where `place` is that of its first element; reads x, and where
  * `two` is true grad, of several vectors before their texts. */
@@ -235,11 +236,14 @@ CK_KERNEL_OF(CN_THREADS, cn_apply, cn_call)
         bias[c] = cn_of(call.bias, i, 0);
     }
     const bool added = call.bias != nullptr;
-    CN_EACH(w, false, cn_vector y; CN_LANES_EACH({
-                                       const cn_real z =
-                                           (cm_real(x.item[l]) - mean[c]) * scale[c];
-                                       y.item[l] = cm_to<CN_ITEM>::of(added ? z + bias[c] : z);
-                                   }) * (cn_vector *)(call.out + place) = y;)
+    CN_EACH(w, false, {
+        cn_vector y;
+        CN_LANES_EACH({
+            const cn_real z = (cm_real(x.item[l]) - mean[c]) * scale[c];
+            y.item[l] = cm_to<CN_ITEM>::of(added ? z + bias[c] : z);
+        })
+        cn_store(call.out + place, y);
+    })
 }
 
 /* --- backward --- */
@@ -302,12 +306,15 @@ CK_KERNEL_OF(CN_THREADS, cn_gradient, cn_call)
         b[c] = call.factor[call.channels + i];
         scale[c] = call.invstd[i] * cn_of(call.weight, i, 1);
     }
-    CN_EACH(w, true, cn_vector y;
-            CN_LANES_EACH({
-                const cn_real d = cm_real(x.item[l]) - mean[c];
-                y.item[l] =
-                    cm_to<CN_ITEM>::of(cn_fma(-d, b[c], cm_real(g.item[l]) - a[c]) * scale[c]);
-            }) * (cn_vector *)(call.out + place) = y;)
+    CN_EACH(w, true, {
+        cn_vector y;
+        CN_LANES_EACH({
+            const cn_real d = cm_real(x.item[l]) - mean[c];
+            y.item[l] =
+                cm_to<CN_ITEM>::of(cn_fma(-d, b[c], cm_real(g.item[l]) - a[c]) * scale[c]);
+        })
+        cn_store(call.out + place, y);
+    })
 }
 
 #endif
