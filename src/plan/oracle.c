@@ -491,14 +491,10 @@ static void window_fold(window *w, int64_t n)
 static cr_array row_major(const cr_array *a, int64_t *stride)
 {
     cr_array dense = *a;
-    int64_t step = 1;
+    int64_t n = cr_dense_strides(stride, a->ndim, a->size);
 
-    for (int d = a->ndim - 1; d >= 0; d--) {
-        stride[d] = step;
-        step *= a->size[d];
-    }
     dense.stride = stride;
-    dense.data = cr_alloc((size_t)step * item_of(a->dtype));
+    dense.data = cr_alloc((size_t)n * item_of(a->dtype));
     return dense;
 }
 

@@ -3,6 +3,7 @@
  * After the first error the reader reads nothing: each function then returns at once, and what
  * it has made so far is dropped with the plan. */
 #include "plan/plan.h"
+#include "space/space.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,7 +266,7 @@ static void check_dims(reader *r, int64_t ndim)
 static cr_array read_array(reader *r)
 {
     cr_array a = {.data = read_address(r)};
-    int64_t n, step = 1, *stride;
+    int64_t n, *stride;
 
     need(r, ":");
     a.dtype = read_dtype(r);
@@ -277,10 +278,8 @@ static cr_array read_array(reader *r)
         return a;
     }
     a.stride = stride = room(r, (size_t)n * sizeof *stride);
-    for (int64_t d = n - 1; d >= 0 && !r->failed; d--) {
-        stride[d] = step;
-        step *= a.size[d];
-    }
+    if (!r->failed)
+        cr_dense_strides(stride, a.ndim, a.size);
     return a;
 }
 

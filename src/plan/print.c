@@ -1,5 +1,6 @@
 /* The text of plans; parse.c reads it. */
 #include "plan/plan.h"
+#include "space/space.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,17 +91,13 @@ static void put_address(cr_text *t, const char *address)
 /* Strides are left out of a row-major array. */
 static void put_array(cr_text *t, const cr_array *a)
 {
-    int64_t step = 1;
-    bool dense = true;
+    int64_t stride[CR_MAX_DIMS];
 
     put_address(t, a->data);
     cr_text_printf(t, ":%s", cr_dtype_name((cr_dtype)a->dtype));
     put_numbers(t, a->size, a->ndim);
-    for (int d = a->ndim - 1; d >= 0; d--) {
-        dense = dense && a->stride[d] == step;
-        step *= a->size[d];
-    }
-    if (dense)
+    cr_dense_strides(stride, a->ndim, a->size);
+    if (!memcmp(stride, a->stride, (size_t)a->ndim * sizeof *stride))
         return;
     cr_text_put(t, " by ");
     put_numbers(t, a->stride, a->ndim);

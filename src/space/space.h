@@ -105,6 +105,17 @@ static inline int64_t cr_space_run(const cr_space *s, int operand)
     return n;
 }
 
+/* The strides of elements in row-major order, which wrap around; returns the number of
+ * elements. */
+static inline int64_t cr_dense_strides(int64_t *stride, int ndim, const int64_t *size)
+{
+    int64_t n = 1;
+
+    for (int d = ndim - 1; d >= 0; n = CR_WRAP_MUL(n, size[d--]))
+        stride[d] = n;
+    return n;
+}
+
 /* --- walking --- */
 
 /* The number of positions in the first `dims` dims. */

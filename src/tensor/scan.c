@@ -10,6 +10,7 @@
 #include "tensor/kernel.h"
 #include "tensor/remote.h"
 #include <stdatomic.h>
+#include <string.h>
 
 /* Fewer columns than LEAST are lines of elements that are not adjacent.  A unit of columns has
  * STRIP of them.  Copies of at most SMALL bytes are on the stack. */
@@ -125,17 +126,13 @@ static const cr_view *scan_move_last(scan_moved *m, const cr_view *v, int dim)
 /* Makes operand k a copy of dtype `t`, row-major in the order of `v`; sets no elements. */
 static cr_status scan_copy(scan_job *j, int k, const cr_view *v, cr_dtype t)
 {
-    int64_t step = 1;
+    int64_t n = cr_dense_strides(j->stride[k], v->ndim, v->size);
 
-    for (int d = v->ndim - 1; d >= 0; d--) {
-        j->size[k][d] = v->size[d];
-        j->stride[k][d] = step;
-        step *= v->size[d];
-    }
+    memcpy(j->size[k], v->size, v->ndim * sizeof *v->size);
     j->copied[k] = true;
     j->copy[k] =
         (cr_view){j->small[k], j->size[k], j->stride[k], v->ndim, (uint8_t)t, v->device, false};
-    if (!cr_is_host(v->device) || step * (int64_t)cr_dtype_size(t) > SCAN_SMALL) {
+    if (!cr_is_host(v->device) || n * (int64_t)cr_dtype_size(t) > SCAN_SMALL) {
         CR_TRY(cr_tensor_new(&j->tensor[k], t, v->device, v->ndim, v->size));
         j->copy[k].data = j->tensor[k]->address;
     }

@@ -57,14 +57,6 @@ void cr_walk_all(const cr_walk *w, cr_row_fn fn, void *context)
     cr_space_walk(&w->space, w->space.ndim, w->at, 0, w->total, fn, context);
 }
 
-void cr_dense_strides(int64_t *stride, int ndim, const int64_t *size)
-{
-    int64_t next = 1;
-
-    for (int d = ndim - 1; d >= 0; next *= size[d--])
-        stride[d] = next;
-}
-
 void cr_broadcast_strides(int64_t *stride, const cr_view *v, int ndim, const int64_t *size)
 {
     int missing = ndim - v->ndim;

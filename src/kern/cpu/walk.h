@@ -50,8 +50,6 @@ void cr_zero_view(const cr_view *to);
 /* A row-major copy of the elements of v; the caller frees it.  NULL and a CR_MEMORY record
  * without memory. */
 char *cr_dense_copy(const cr_view *v);
-/* The row-major strides of `size`. */
-void cr_dense_strides(int64_t *stride, int ndim, const int64_t *size);
 /* The strides of v broadcast to `ndim` dimensions of `size`. */
 void cr_broadcast_strides(int64_t *stride, const cr_view *v, int ndim, const int64_t *size);
 

@@ -279,12 +279,7 @@ static int64_t move_count(const cr_array *a)
 /* A dense array at `data` with the sizes of `like`; the caller owns `stride`. */
 static cr_array move_dense(const cr_array *like, int dtype, char *data, int64_t *stride)
 {
-    int64_t step = 1;
-
-    for (int d = like->ndim - 1; d >= 0; d--) {
-        stride[d] = step;
-        step *= like->size[d];
-    }
+    cr_dense_strides(stride, like->ndim, like->size);
     return (cr_array){data, dtype, like->ndim, like->size, stride};
 }
 

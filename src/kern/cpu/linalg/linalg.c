@@ -288,14 +288,9 @@ static cr_status check_pivots(const char *name, const int32_t *at, int64_t count
 static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride,
                              const cr_view *pivots)
 {
-    int64_t step = 1;
-
     *out = *pivots;
     CR_TRY(cr_dense_in(held, pivots, CR_I32));
-    for (int d = out->ndim - 1; d >= 0; d--) {
-        stride[d] = step;
-        step *= out->size[d];
-    }
+    cr_dense_strides(stride, out->ndim, out->size);
     out->data = held->data;
     out->stride = stride;
     out->dtype = CR_I32;
