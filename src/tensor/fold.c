@@ -5,8 +5,6 @@
  * CR_FOLD_ROW elements in each kernel call; any other as columns, CR_FOLD_COLUMN rows in each
  * call.  The results of the calls are folded again in the same way, so the order (num/order.h)
  * depends on sizes and strides alone. */
-#include "base/parallel.h"
-#include "device/cpu/cpu.h"
 #include "space/space.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -14,7 +12,7 @@
 #include <string.h>
 
 /* LAUNCH_ROWS: rows from which a launch on another device has work for all its processors. */
-enum { GRAIN = 32768, STRIP = 2048, LAUNCH_ROWS = 1024, GATHERED = CR_FOLD_ROW };
+enum { SHORT = 32768, LAUNCH_ROWS = 1024 };
 
 typedef struct {
     const cr_op *op;
@@ -55,153 +53,35 @@ enum { OUT, IN };
  * long. */
 typedef struct {
     cr_placed_kernel kernel;
-    _Atomic cr_status status; /* of launches on another device, and of buffers */
+    cr_status status; /* of launches */
     const void *param;
     char *at[2];    /* results and elements */
     int64_t outer;  /* positions in `space` */
     cr_space space; /* dims other than the axis and, for columns, the contiguous one; bytes */
     int64_t length, axis_stride; /* of the folded axis */
-    int64_t parts, part;     /* parts of the axis, each folded by one call, and their length */
-    int64_t columns, strips; /* column folds */
+    int64_t parts, part; /* parts of the axis, each folded by one call, and their length */
+    int64_t columns;     /* column folds */
     int64_t step,
-        out_item;      /* bytes from an element to the next, of the contiguous dim or axis */
-    cr_dtype from, to; /* dtypes of the elements, in memory and for the kernel */
-    bool gathered;     /* the kernel gets copies of the elements */
+        out_item; /* bytes from an element to the next, of the contiguous dim or axis */
 } axis_job;
 
-/* The kernel for the elements of `in`: those of the input may be halves. */
+/* The kernel for the elements of `in`: those of the input may be halves.  On the host, its
+ * calls get adjacent elements. */
 static cr_status place_fold(axis_job *j, const folding *f, const cr_tensor *in, cr_form form)
 {
     cr_stored stored = {.any = false};
 
     if (in->dtype != f->compute && in->dtype != f->partial && !converted(f, in))
         cr_stored_note(&stored, 1, (cr_dtype)in->dtype, f->compute);
-    return cr_place_stored(&j->kernel, in->device, f->op, f->compute, form_of(f, form),
-                           &stored);
+    CR_TRY(
+        cr_place_stored(&j->kernel, in->device, f->op, f->compute, form_of(f, form), &stored));
+    j->kernel.cut.gathers = converted(f, in) || has_gaps(in);
+    j->kernel.cut.from = in->dtype;
+    j->kernel.cut.to = (uint8_t)(converted(f, in) ? f->compute : (cr_dtype)in->dtype);
+    return CR_OK;
 }
 
-/* One kernel call.  On the host it cannot fail, so threads do not write the status. */
-static void call_fold(axis_job *j, void *const *ptr, const int64_t *stride, const int64_t *size)
-{
-    cr_status st = cr_call_kernel(&j->kernel, 2, ptr, stride, size, j->param);
-
-    if (CR_UNLIKELY(st))
-        j->status = st;
-}
-
-/* A part of a block that fits the buffer: `size` of it from `first` on along dim `dim`, the dim
- * of results.  The elements are copied row by row, in the kernel's dtype. */
-static void call_gathered_part(axis_job *j, char *buffer, void *const *ptr,
-                               const int64_t *stride, const int64_t *size, int dim,
-                               int64_t first)
-{
-    int64_t item = (int64_t)cr_dtype_size(j->from), into = (int64_t)cr_dtype_size(j->to);
-    int64_t steps[2] = {stride[2] / item, stride[3] / item}, dense[2] = {size[1], 1};
-    int64_t given[4] = {stride[0], stride[1], size[1] * into, into};
-    void *at[2] = {(char *)ptr[OUT] + first * stride[dim], buffer};
-    char *start = (char *)ptr[IN] + first * stride[2 + dim];
-    cr_view from = {start, size, steps, 2, (uint8_t)j->from, CR_HOST, false};
-    cr_view to = {buffer, size, dense, 2, (uint8_t)j->to, CR_HOST, false};
-    cr_status st = cr_copy_elements(&to, &from);
-
-    if (CR_UNLIKELY(st))
-        j->status = st;
-    else
-        call_fold(j, at, given, size);
-}
-
-/* The results of a kernel call do not depend on each other, so that a block with more elements
- * than the buffer is folded by several calls.  The buffer is not on the stack, which may be
- * unable to grow where memory is short. */
-static void call_gathered(axis_job *j, void *const *ptr, const int64_t *stride,
-                          const int64_t *size)
-{
-    int dim = stride[0] ? 0 : 1; /* of results: rows of a fold of rows, else columns */
-    int64_t folded = size[1 - dim], most = folded < GATHERED ? GATHERED / folded : 1;
-    uint32_t class;
-    char *buffer = cr_cpu_get_scratch(GATHERED * cr_dtype_size(j->to), &class);
-
-    if (!buffer) {
-        j->status = CR_MEMORY;
-        return;
-    }
-    for (int64_t first = 0; first < size[dim]; first += most) {
-        int64_t n = size[dim] - first < most ? size[dim] - first : most;
-        int64_t part[2] = {dim ? folded : n, dim ? n : folded};
-        call_gathered_part(j, buffer, ptr, stride, part, dim, first);
-    }
-    cr_cpu_release(buffer, class);
-}
-
-static void call_block(axis_job *j, void *const *ptr, const int64_t *stride,
-                       const int64_t *size)
-{
-    if (CR_UNLIKELY(j->gathered))
-        call_gathered(j, ptr, stride, size);
-    else
-        call_fold(j, ptr, stride, size);
-}
-
-static char *outer_at(const axis_job *j, int64_t i)
-{
-    return j->at[IN] + cr_space_offset(&j->space, j->space.ndim, IN, i);
-}
-
-static void run_neighbours(void *context, char *const *at, const int64_t *step, int64_t n)
-{
-    axis_job *j = context;
-    int64_t stride[4] = {j->out_item, 0, step[IN], j->step}, size[2] = {n, j->length};
-
-    call_block(j, (void *const *)at, stride, size);
-}
-
-/* Folds the rows [begin, end) of at most CR_FOLD_ROW elements.  One kernel call folds several
- * neighbours in the last outer dim. */
-static void run_axis_rows(void *context, int64_t begin, int64_t end)
-{
-    axis_job *j = context;
-
-    cr_space_walk(&j->space, j->space.ndim, j->at, begin, end, run_neighbours, j);
-}
-
-/* Folds units (row, part) of rows longer than CR_FOLD_ROW.  One kernel call folds neighbouring
- * parts of a row; the last part is shorter. */
-static void run_axis_parts(void *context, int64_t begin, int64_t end)
-{
-    axis_job *j = context;
-    int64_t whole = j->length / j->part;
-
-    while (begin < end) {
-        int64_t row = begin / j->parts, part = begin % j->parts, from = part * j->part;
-        int64_t left = whole - part, n = left < end - begin ? left : end - begin;
-        int64_t size[2] = {n > 0 ? n : 1, n > 0 ? j->part : j->length - from};
-        void *ptr[2] = {j->at[OUT] + begin * j->out_item, outer_at(j, row) + from * j->step};
-        int64_t stride[4] = {j->out_item, 0, j->part * j->step, j->step};
-        call_block(j, ptr, stride, size);
-        begin += size[0];
-    }
-}
-
-/* Folds units (outer, part, strip of columns). */
-static void run_strips(void *context, int64_t begin, int64_t end)
-{
-    axis_job *j = context;
-
-    for (int64_t u = begin; u < end; u++) {
-        int64_t strip = u % j->strips * STRIP, part = u / j->strips % j->parts;
-        int64_t row = part * j->part, o = u / j->strips / j->parts;
-        int64_t rows = j->length - row < j->part ? j->length - row : j->part;
-        int64_t columns = j->columns - strip < STRIP ? j->columns - strip : STRIP;
-        char *in = outer_at(j, o) + row * j->axis_stride + strip * j->step;
-        char *out = j->at[OUT] + ((o * j->parts + part) * j->columns + strip) * j->out_item;
-        void *ptr[2] = {out, in};
-        int64_t stride[4] = {0, j->out_item, j->axis_stride, j->step};
-        int64_t size[2] = {rows, columns};
-        call_block(j, ptr, stride, size);
-    }
-}
-
-/* --- one axis on another device: a launch for all indices of the outer dims --- */
+/* --- one axis: a launch for all indices of the outer dims --- */
 
 static void launch_fold(axis_job *j, cr_launch l, int outer)
 {
@@ -247,8 +127,8 @@ static void launch_all_parts(axis_job *j)
     launch_parts(j, whole, 1, j->length - whole * j->part);
 }
 
-/* One launch folds all parts and columns: a CUDA kernel takes any number of rows and stores one
- * result for every CR_FOLD_COLUMN rows. */
+/* One launch folds all parts and columns: it takes any number of rows and stores one result for
+ * every CR_FOLD_COLUMN rows. */
 static void launch_columns(axis_job *j)
 {
     launch_fold(j,
@@ -289,14 +169,10 @@ static void start_job(axis_job *j, const folding *f, const cr_tensor *t, int axi
     j->status = CR_OK;
     j->at[IN] = t->address;
     j->length = t->size[axis];
-    j->from = (cr_dtype)t->dtype;
-    j->to = converted(f, t) ? f->compute : j->from;
-    j->gathered = cr_is_host(t->device) && (j->from != j->to || has_gaps(t));
     j->step = t->size[t->ndim - 1] == 1 ? item : t->stride[t->ndim - 1] * item;
     j->out_item = (int64_t)cr_dtype_size(f->partial);
     j->axis_stride = CR_WRAP_MUL(t->stride[axis], item);
     j->columns = rows ? 1 : t->size[column];
-    j->strips = (j->columns + STRIP - 1) / STRIP;
     j->outer = t->numel / j->length / j->columns;
     j->part = rows ? CR_FOLD_ROW : CR_FOLD_COLUMN;
     j->parts = (j->length + j->part - 1) / j->part;
@@ -336,25 +212,9 @@ static cr_status new_partial(cr_tensor **out, const folding *f, const cr_tensor 
 
 static cr_status check_job(const axis_job *j, cr_tensor *made)
 {
-    cr_status st = j->status;
-
-    if (CR_UNLIKELY(st))
+    if (CR_UNLIKELY(j->status))
         cr_drop(made);
-    if (CR_UNLIKELY(st == CR_MEMORY)) /* another thread has the message */
-        return cr_fail(CR_MEMORY, "not enough memory for the buffer of a reduction");
-    return st;
-}
-
-static void run_rows(axis_job *j, cr_device device)
-{
-    if (cr_is_host(device) && j->parts > 1)
-        cr_parallel_for(j->outer * j->parts, GRAIN / CR_FOLD_ROW, run_axis_parts, j);
-    else if (cr_is_host(device))
-        cr_parallel_for(j->outer, 1 + GRAIN / j->length, run_axis_rows, j);
-    else if (j->parts > 1)
-        launch_all_parts(j);
-    else
-        launch_rows(j);
+    return j->status;
 }
 
 static cr_status fold_axis_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis,
@@ -368,7 +228,10 @@ static cr_status fold_axis_rows(cr_tensor **out, folding *f, cr_tensor *t, int a
     CR_TRY(place_fold(&j, f, t, CR_FORM_MAIN));
     CR_TRY(new_partial(&made, f, t, axis, j.parts));
     j.at[OUT] = made->address;
-    run_rows(&j, t->device);
+    if (j.parts > 1)
+        launch_all_parts(&j);
+    else
+        launch_rows(&j);
     CR_TRY(check_job(&j, made));
     if (j.parts > 1)
         return join_axis_parts(out, f, made, axis, param);
@@ -390,12 +253,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     int64_t size[3] = {j.outer, j.parts, j.columns};
     CR_TRY(cr_tensor_new(&made, f->partial, t->device, 3, size));
     j.at[OUT] = made->address;
-    int64_t unit =
-        (j.length < j.part ? j.length : j.part) * (j.columns < STRIP ? j.columns : STRIP);
-    if (cr_is_host(t->device))
-        cr_parallel_for(j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
-    else
-        launch_columns(&j);
+    launch_columns(&j);
     CR_TRY(check_job(&j, made));
     if (j.parts > 1)
         CR_TRY(join_axis_parts(&made, f, made, 1, param));
@@ -659,7 +517,7 @@ static bool is_short(const cr_op *op, const cr_value *arg, const fold_facts *x)
 {
     const cr_tensor *self = arg[0].t;
 
-    return self->contiguous && self->numel && self->numel <= GRAIN &&
+    return self->contiguous && self->numel && self->numel <= SHORT &&
            reduces_last_dims(self, x->mask) && self->address && cr_is_host(self->device) &&
            x->compute == self->dtype && x->result == self->dtype &&
            cr_dtype_compute(x->compute) == x->compute && x->compute != CR_BOOL &&

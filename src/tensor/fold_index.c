@@ -18,7 +18,7 @@
 #include "tensor/remote.h"
 #include <string.h>
 
-enum { GRAIN = 32768, STRIP = 2048, PART = 65536, SMALL = 4096 };
+enum { PART = 65536, SMALL = 4096 };
 
 /* Short rows have less than SHORT_BYTES elements of one byte, or less than SHORT_WIDE elements
  * of eight bytes.  At least FEW short rows are copied to columns; fewer rows of bytes are
@@ -30,77 +30,17 @@ enum { SHORT_BYTES = 128, SHORT_WIDE = 32, FEW = 64 };
 typedef struct {
     const cr_op *op;
     cr_placed_kernel kernel;
-    cr_status status; /* of launches on another device */
+    cr_status status; /* of launches */
     int outputs;
     char *at[CR_MAX_RESULTS + 1];
     int64_t out_item[CR_MAX_RESULTS];
     int64_t count; /* positions in `space` */
     int64_t length, step, item;
-    int64_t columns, strips; /* the last dim, which COLUMNS kernels take */
-    cr_space space;          /* dims other than the reduced one */
+    int64_t columns; /* the last dim, which COLUMNS kernels take */
+    cr_space space;  /* dims other than the reduced one */
 } index_job;
 
-/* --- kernel calls --- */
-
-static void index_call(index_job *j, char *const *at, const int64_t *stride,
-                       const int64_t *size)
-{
-    static const cr_params none; /* a launch copies all slots */
-    cr_status st =
-        cr_call_kernel(&j->kernel, j->outputs + 1, (void *const *)at, stride, size, none.slot);
-
-    if (CR_UNLIKELY(st))
-        j->status = st;
-}
-
-static void index_neighbours(void *context, char *const *at, const int64_t *step, int64_t n)
-{
-    index_job *j = context;
-    int64_t stride[2 * (CR_MAX_RESULTS + 1)];
-
-    for (int k = 0; k <= j->outputs; k++) {
-        stride[2 * k] = step[k];
-        stride[2 * k + 1] = k < j->outputs ? 0 : j->item;
-    }
-    index_call(j, at, stride, (int64_t[]){n, j->length});
-}
-
-/* Folds the rows [begin, end); one call folds neighbours in the fastest dim. */
-static void index_rows(void *context, int64_t begin, int64_t end)
-{
-    index_job *j = context;
-
-    cr_space_walk(&j->space, j->space.ndim, j->at, begin, end, index_neighbours, j);
-}
-
-/* Folds columns [first, first + n) from the operands' addresses on. */
-static void index_strip(index_job *j, char **at, int64_t first, int64_t n)
-{
-    int64_t stride[2 * (CR_MAX_RESULTS + 1)];
-
-    for (int k = 0; k <= j->outputs; k++) {
-        int64_t item = k < j->outputs ? j->out_item[k] : j->item;
-        at[k] += first * item;
-        stride[2 * k] = k < j->outputs ? 0 : j->step;
-        stride[2 * k + 1] = item;
-    }
-    index_call(j, at, stride, (int64_t[]){j->length, n});
-}
-
-/* Folds units (outer, strip of columns). */
-static void index_strips(void *context, int64_t begin, int64_t end)
-{
-    index_job *j = context;
-    cr_place p;
-
-    for (int64_t u = begin; u < end; u++) {
-        int64_t first = u % j->strips * STRIP, left = j->columns - first;
-        cr_place_seek(&p, &j->space, j->space.ndim - 1, j->at, u / j->strips);
-        index_strip(j, p.at, first, left < STRIP ? left : STRIP);
-    }
-}
-
-/* --- another device: a launch for all dims --- */
+/* --- a launch for all dims --- */
 
 /* The dim of the rows is the last one; that of the columns is, in a kernel of columns. */
 static void index_launch_all(index_job *j, bool columns)
@@ -293,13 +233,14 @@ typedef struct {
 /* Folds n elements to one index, and to a value if the kernel has one. */
 static void index_fold(index_job *j, char *from, int64_t n, int64_t *index, char *value)
 {
+    static const cr_params none;
     char *at[CR_MAX_RESULTS + 1] = {value};
     int64_t stride[2 * (CR_MAX_RESULTS + 1)] = {0};
 
     at[j->outputs - 1] = (char *)index;
     at[j->outputs] = from;
     stride[2 * j->outputs + 1] = j->item;
-    index_call(j, at, stride, (int64_t[]){1, n});
+    j->kernel.fn((void *const *)at, stride, (int64_t[]){1, n}, none.slot);
 }
 
 static void index_parts(void *context, int64_t begin, int64_t end)
@@ -338,25 +279,11 @@ static cr_status index_long_row(index_job *j, int64_t row)
     return st;
 }
 
-static cr_status index_all_rows(index_job *j)
+static cr_status index_long_rows(index_job *j)
 {
-    bool split = j->count < 4 && j->length >= 2 * PART;
-
-    if (j->count <= GRAIN / j->length && !split)
-        index_rows(j, 0, j->count);
-    else if (!split)
-        cr_parallel_for(j->count, 1 + GRAIN / j->length, index_rows, j);
-    for (int64_t row = 0; split && row < j->count; row++)
+    for (int64_t row = 0; row < j->count; row++)
         CR_TRY(index_long_row(j, row));
-    return j->status;
-}
-
-static void index_all_columns(index_job *j)
-{
-    int64_t wide = j->columns < STRIP ? j->columns : STRIP;
-
-    cr_parallel_for(j->count / j->columns * j->strips, 1 + GRAIN / (j->length * wide),
-                    index_strips, j);
+    return CR_OK;
 }
 
 /* --- layouts --- */
@@ -366,7 +293,6 @@ static void index_set_columns(index_job *j, int d)
 {
     cr_space_move(&j->space, d, j->space.ndim - 1);
     j->columns = cr_space_last(&j->space, 0)->size;
-    j->strips = (j->columns + STRIP - 1) / STRIP;
 }
 
 /* A dim whose elements are adjacent in the input and the results, or -1. */
@@ -437,12 +363,9 @@ static cr_status index_run(index_job *j, const cr_view *self)
         index_set_columns(j, column);
     if (index_has_parts(j, !rows))
         return index_run_parts(j, (cr_dtype)self->dtype, !rows);
-    if (!cr_is_host(self->device))
-        index_launch_all(j, !rows);
-    else if (rows)
-        return index_all_rows(j);
-    else
-        index_all_columns(j);
+    if (rows && cr_is_host(self->device) && j->count < 4 && j->length >= 2 * PART)
+        return index_long_rows(j);
+    index_launch_all(j, !rows);
     return j->status;
 }
 

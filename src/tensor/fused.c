@@ -2,13 +2,10 @@
  *
  * Full operands are used as [rows, columns] with contiguous rows; they are copied unless the
  * rows are the last dims. */
-#include "base/parallel.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <string.h>
-
-enum { GRAIN = 32768 };
 
 typedef struct {
     const cr_op *op;
@@ -84,7 +81,6 @@ done:
 
 typedef struct {
     cr_placed_kernel kernel;
-    cr_status status; /* of launches on another device */
     const void *param;
     int count;
     char *ptr[CR_MAX_OPERANDS];
@@ -92,17 +88,18 @@ typedef struct {
     int64_t columns;
 } row_job;
 
-static void run_fused_rows(void *context, int64_t begin, int64_t end)
+static cr_status run_rows(const row_job *j, int64_t rows)
 {
-    row_job *j = context;
-    int64_t size[2] = {end - begin, j->columns};
-    void *ptr[CR_MAX_OPERANDS];
+    cr_space none; /* not initialized: a space is long */
 
-    for (int k = 0; k < j->count; k++)
-        ptr[k] = j->ptr[k] + begin * j->stride[2 * k];
-    cr_status st = cr_call_kernel(&j->kernel, j->count, ptr, j->stride, size, j->param);
-    if (CR_UNLIKELY(st))
-        j->status = st;
+    cr_space_start(&none, j->count);
+    return cr_launch_space(&j->kernel,
+                           &(cr_launch){.pointer = (void *const *)j->ptr,
+                                        .stride = j->stride,
+                                        .size = {rows, j->columns},
+                                        .param = j->param,
+                                        .param_bytes = CR_MAX_ARGS * CR_PARAM_BYTES},
+                           &none, 0);
 }
 
 static void set_row_operand(row_job *j, int k, const cr_tensor *t, cr_operand kind)
@@ -212,8 +209,7 @@ static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *
     cr_start_params(&params, s->full->device);
     cr_fill_params(&params, op, arg, cr_dtype_compute(s->compute));
     j.param = params.slot;
-    cr_share_out(s->full->device, s->rows, 1 + GRAIN / s->columns, run_fused_rows, &j);
-    CR_GO(j.status);
+    CR_GO(run_rows(&j, s->rows));
     for (int k = 0; k < op->result_count; k++)
         if (operand[k] != result[k])
             CR_GO(deliver_row_result(result[k], s, operand[k], (cr_operand)op->rows.result[k]));

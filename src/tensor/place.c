@@ -175,8 +175,12 @@ cr_status cr_place_stored(cr_placed_kernel *out, cr_device device, const cr_op *
     /* The host has no kernel for both results of a fold that keeps its index. */
     bool both = form >= CR_FORM_JOIN && cr_op_keeps_index(op);
     CR_TRY(cr_find_kernel(&out->fn, op, dtype, both ? CR_FORM_MAIN : form));
-    if (cr_is_host(device) || !cr_has_bytes(device))
+    if (cr_is_host(device) || !cr_has_bytes(device)) {
+        out->cut.columns = form == CR_FORM_COLUMNS || form == CR_FORM_JOIN_COLUMNS;
+        if (out->cut.columns && op->does == CR_DOES_FOLD && !cr_op_keeps_index(op))
+            out->cut.block = CR_FOLD_COLUMN;
         return CR_OK;
+    }
     out->fn = NULL;
     return find_code(&out->code, device, op, cr_dtype_compute(dtype), form, stored);
 }
@@ -195,6 +199,8 @@ cr_status cr_launch_space(const cr_placed_kernel *k, const cr_launch *how, const
     int64_t size[CR_MAX_DIMS], stride[CR_SPACE_OPERANDS * CR_MAX_DIMS];
     cr_launch l = *how;
 
+    if (k->fn)
+        return cr_host_launch(k->fn, &k->cut, how, s, outer);
     for (int d = 0; d < outer; d++) {
         size[d] = s->dim[d].size;
         for (int i = 0; i < s->operands; i++)

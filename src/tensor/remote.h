@@ -7,6 +7,7 @@
 
 #include "device/facts.h"
 #include "jit/fused.h"
+#include "kern/launch.h"
 #include "plan/plan.h"
 #include "space/space.h"
 #include "tensor/tensor.h"
@@ -29,6 +30,7 @@ typedef struct {
     cr_kernel fn; /* on the host */
     void *code;   /* on other devices */
     cr_device device;
+    cr_host_cut cut; /* of calls on the host */
 } cr_placed_kernel;
 
 /* The kernel of a form for a dtype; "not implemented for" when there is none. */
@@ -55,8 +57,8 @@ CR_MUST cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const 
 bool cr_has_scans(cr_device device);
 /* Runs a kernel on another device than the host. */
 CR_MUST cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *how);
-/* The same for all positions of the first `outer` dims of a space, whose steps are bytes and
- * whose operands are those of the kernel. */
+/* The same on any device, for all positions of the first `outer` dims of a space, whose steps
+ * are bytes and whose operands are those of the kernel. */
 CR_MUST cr_status cr_launch_space(const cr_placed_kernel *k, const cr_launch *how,
                                   const cr_space *s, int outer);
 
