@@ -22,7 +22,7 @@ legacy_contiguous_format = contiguous_format
 _MODULES = frozenset((
     "__config__", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
     "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit",
-    "library", "linalg", "masked", "monitor", "mps", "mtia", "multiprocessing", "nn", "numa", "onnx", "ops", "optim",
+    "library", "linalg", "masked", "monitor", "mps", "mtia", "multiprocessing", "nested", "nn", "numa", "onnx", "ops", "optim",
     "overrides", "package", "profiler", "quasirandom", "random", "return_types", "safetensors", "serialization", "signal",
     "sparse", "special", "storage", "testing", "torch_version", "types", "utils", "version", "xpu"))
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",

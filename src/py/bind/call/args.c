@@ -223,6 +223,17 @@ static cr_py_fit to_constant(PyObject *x, PyTypeObject *type, cr_tag tag, cr_val
     return CR_PY_FITS;
 }
 
+static cr_py_fit to_layout(PyObject *x, cr_value *out)
+{
+    cr_py_fit fit = to_constant(x, &cr_py_layout_type, CR_LAYOUT_VAL, out);
+
+    if (fit != CR_PY_FITS || out->i < CR_LAYOUT_COUNT)
+        return fit;
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "tensors of the layout torch.jagged are made by torch.nested");
+    return CR_PY_RAISED;
+}
+
 static cr_py_fit to_generator(PyObject *x, cr_value *out)
 {
     if (!Py_IS_TYPE(x, &cr_py_generator_type))
@@ -398,7 +409,7 @@ static cr_py_fit to_other(cr_py_args *a, const cr_param *p, PyObject *x, cr_valu
     case CR_T_BOOLS: return to_bools(a, p, x, out);
     case CR_T_STRING: return args_to_string(x, out);
     case CR_T_DTYPE: return args_to_dtype(x, out);
-    case CR_T_LAYOUT: return to_constant(x, &cr_py_layout_type, CR_LAYOUT_VAL, out);
+    case CR_T_LAYOUT: return to_layout(x, out);
     case CR_T_DEVICE: return args_to_device(x, out);
     case CR_T_FORMAT: return to_constant(x, &cr_py_format_type, CR_FORMAT_VAL, out);
     case CR_T_GENERATOR: return to_generator(x, out);

@@ -1,5 +1,6 @@
 /* Enumeration constants: layouts and memory formats. */
 #include "py/bind/bind.h"
+#include <string.h>
 
 static PyObject *constant_repr(PyObject *self)
 {
@@ -41,7 +42,9 @@ PyTypeObject cr_py_format_type = {
     .tp_methods = constant_methods,
 };
 
-static PyObject *layout_objects[CR_LAYOUT_COUNT], *format_objects[CR_FORMAT_COUNT];
+/* After the layouts, jagged: nested tensors are a class in Python, and entries refuse it
+ * (args.c). */
+static PyObject *layout_objects[CR_LAYOUT_COUNT + 1], *format_objects[CR_FORMAT_COUNT];
 
 PyObject *cr_py_layout_object(int value) { return layout_objects[value]; }
 
@@ -63,11 +66,19 @@ static int add_all(PyObject *m, PyTypeObject *type, const char *const *names, si
     return 0;
 }
 
+static int add_layouts(PyObject *m)
+{
+    const char *names[CR_LAYOUT_COUNT + 1];
+
+    memcpy(names, cr_layout_names, CR_LAYOUT_COUNT * sizeof *names);
+    names[CR_LAYOUT_COUNT] = "jagged";
+    return add_all(m, &cr_py_layout_type, names, CR_LAYOUT_COUNT + 1, layout_objects);
+}
+
 int cr_py_constant_start(PyObject *m)
 {
     if (cr_py_add_type(m, "layout", &cr_py_layout_type) < 0 ||
-        cr_py_add_type(m, "memory_format", &cr_py_format_type) < 0 ||
-        add_all(m, &cr_py_layout_type, cr_layout_names, CR_LAYOUT_COUNT, layout_objects) < 0)
+        cr_py_add_type(m, "memory_format", &cr_py_format_type) < 0 || add_layouts(m) < 0)
         return -1;
     return add_all(m, &cr_py_format_type, cr_format_names, CR_FORMAT_COUNT, format_objects);
 }
