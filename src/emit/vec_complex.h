@@ -367,9 +367,11 @@ CV_FN cv_f64 cv_squarerest_f64(cv_f64 a, cv_f64 p)
         cv_##C r = cv_tanh_##C(cv_make_##C(-a.im, a.re));                                      \
         return cv_make_##C(r.im, -r.re);                                                       \
     }                                                                                          \
+    /* 1 where b is 0, as of real numbers: log of 0, of infinity and of NaN is not finite. */  \
     CV_FN cv_##C cv_pow_##C(cv_##C a, cv_##C b)                                                \
     {                                                                                          \
-        return cv_exp_##C(cv_mul_##C(b, cv_log_##C(a)));                                       \
+        cv_##C one = cv_pair_##C(1, 0), r = cv_exp_##C(cv_mul_##C(b, cv_log_##C(a)));          \
+        return cv_select_##C(cv_eq_##C(b, cv_pair_##C(0, 0)), one, r);                         \
     }                                                                                          \
     CV_COMPLEX1(C, T, asin, __builtin_casin##suffix)                                           \
     CV_COMPLEX1(C, T, acos, __builtin_cacos##suffix)                                           \

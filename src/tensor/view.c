@@ -676,7 +676,8 @@ cr_status cr_map_diagonal(const cr_value *arg, const cr_view *self, cr_geometry 
     if (length <= 0)
         length = 0;
     else
-        out->offset = offset >= 0 ? offset * self->stride[b] : -offset * self->stride[a];
+        out->offset = offset >= 0 ? CR_WRAP_MUL(offset, self->stride[b])
+                                  : CR_WRAP_MUL(-offset, self->stride[a]);
     for (int i = 0; i < self->ndim; i++)
         if (i != a && i != b)
             append_dim(out, self->size[i], self->stride[i]);

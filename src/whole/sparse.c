@@ -74,7 +74,10 @@ static void infer_sizes(cr_steps *s, cr_tensor *indices, const cr_tensor *values
             continue;
         if (low < 0)
             cr_step_fail(s, refuse_negative(low, d));
-        size[d] = high + 1;
+        if (CR_ADD_OVERFLOW(high, 1, &size[d]))
+            cr_step_fail(s,
+                         cr_fail(CR_RUNTIME, "found index %lld for dim %lld, which no size has",
+                                 (long long)high, (long long)d));
     }
     for (int i = 1; i < values->ndim; i++)
         size[indices->size[0] + i - 1] = values->size[i];

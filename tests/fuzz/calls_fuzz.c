@@ -29,13 +29,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
     BATCH = 100,    /* calls of a child */
-    LONGEST = 20,   /* seconds of one call */
+    LONGEST = 20,   /* seconds of processor time of one call; of waiting, ten times as many */
     MOST_JOBS = 64, /* children at once */
     TEXT = 4096,    /* description of a call */
     MOST_DIMS = 6,
@@ -1240,6 +1241,15 @@ static void keep_call(const fuzz_call *c)
     kept[at] = *c;
 }
 
+/* A call that loops or waits forever ends its process. */
+static void limit_call(void)
+{
+    const struct itimerval longest = {.it_value.tv_sec = LONGEST};
+
+    setitimer(ITIMER_PROF, &longest, NULL);
+    alarm(10 * LONGEST);
+}
+
 static void run_batch(cr_op *op, uint64_t seed, int batch, int calls, op_count *count)
 {
     fuzz_call c;
@@ -1255,7 +1265,7 @@ static void run_batch(cr_op *op, uint64_t seed, int batch, int calls, op_count *
             printf("%d: %s", i, report->text);
             fflush(stdout);
         }
-        alarm(LONGEST);
+        limit_call();
         bool returned = run_call(&c, op);
         if (verbose)
             printf("%s%s\n", returned ? "" : " fails: ", returned ? "" : cr_error_message());
@@ -1333,12 +1343,13 @@ const char *__asan_default_options(void)
 
 static void watch_signals(void)
 {
-    static const int ends[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
+    static const int ends[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM, SIGPROF};
     void *frame;
 
     backtrace(&frame, 1); /* loads a library, which a handler may not do */
 #ifdef __SANITIZE_ADDRESS__
     signal(SIGALRM, print_place);
+    signal(SIGPROF, print_place);
 #else
     for (size_t i = 0; i < CR_LEN(ends); i++)
         signal(ends[i], print_place);
@@ -1387,7 +1398,9 @@ static const char *ending(int status, char text[64])
 {
     if (WIFSIGNALED(status))
         snprintf(text, 64, "%s",
-                 WTERMSIG(status) == SIGALRM ? "took too long" : strsignal(WTERMSIG(status)));
+                 WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF
+                     ? "took too long"
+                     : strsignal(WTERMSIG(status)));
     else
         snprintf(text, 64, "exit status %d", WEXITSTATUS(status));
     return text;

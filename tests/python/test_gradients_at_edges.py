@@ -111,3 +111,47 @@ def test_bounds_of_rrelu():
     a = torch.tensor([3.0, 1.0, 2.0])
     with pytest.raises(RuntimeError, match="refer to a single memory location"):
         torch.kthvalue(a, 2, out=(a, torch.empty((), dtype=torch.long)))
+
+
+def second(function, *values):
+    """The second derivatives of the sum, for a sum of the first ones."""
+    leaves = [torch.tensor(v).requires_grad_() for v in values]
+    first = torch.autograd.grad(function(*leaves).sum(), leaves, create_graph=True)
+    return [x.tolist() for x in torch.autograd.grad(sum(g.sum() for g in first), leaves)]
+
+
+@pytest.mark.parametrize("function, values, want", [
+    (torch.special.i1e, ([0.0],), [[0.0]]),
+    (torch.special.i1, ([0.0],), [[0.0]]),
+    (lambda x: x ** torch.tensor([0.0, 2.0]), ([0.0, 0.0],), [[0.0, 2.0]]),
+    (F.binary_cross_entropy, ([0.0, 1.0], [0.0, 1.0]), None),
+])
+def test_second_derivatives(function, values, want):
+    if want is None:  # 1 / 2 each, from -log(1 - x) and -log(x)
+        x, target = torch.tensor(values[0], requires_grad=True), torch.tensor(values[1])
+        first, = torch.autograd.grad(function(x, target), x, create_graph=True)
+        assert torch.autograd.grad(first.sum(), x)[0].tolist() == pytest.approx([0.5, 0.5], rel=1e-3)
+    else:
+        assert second(function, *values) == [pytest.approx(w) for w in want]
+
+
+@pytest.mark.parametrize("function, x", [
+    (lambda x: x ** torch.tensor([0.0, 2.0, 0.0]), [0.0, 0.0, 3.0]), (lambda x: 0.0 ** x, [0.0, 1.0, 2.0]),
+    (lambda x: torch.pow(torch.tensor([0.0, 0.0, 2.0]), x), [0.0, 1.0, 0.0]), (lambda x: torch.atan2(x, x), [0.0, 1.0, -1.0]),
+    (torch.special.i1e, [0.0, 1.0, -1.0]), (torch.special.entr, [0.5, 1.0, 2.0]), (torch.sinc, [0.0, 0.5, 1.0]),
+    (lambda x: torch.sgn(torch.complex(x, x)).real, [0.0, 1.0, -1.0]), (torch.abs, [0.0, 1.0, -1.0])])
+def test_tangents_at_edges_are_those_of_cotangents(function, x):
+    """Functions of single elements: the derivative is one number, forward and backward."""
+    x = torch.tensor(x)
+    tangent = torch.func.jvp(function, (x,), (torch.ones(3),))[1]
+    cotangent = torch.func.vjp(function, x)[1](torch.ones(3))[0]
+    assert tangent.isfinite().all() and torch.allclose(tangent, cotangent)
+
+
+def test_complex_powers_of_exponent_zero_are_one():
+    bases = torch.tensor([0j, complex(NAN, 1), complex(INF, 0), complex(-0.0, 0), 2 + 1j])
+    for dtype in (torch.complex64, torch.complex128):
+        x = bases.to(dtype)
+        for exponent in (0, 0.0, 0j, torch.zeros(5), torch.zeros(5, dtype=dtype), torch.tensor(0)):
+            assert torch.pow(x, exponent).tolist() == [1] * 5
+        assert torch.pow(0j, torch.zeros(2, dtype=dtype)).tolist() == [1, 1]

@@ -38,6 +38,8 @@ def sparse_scalar(name, *arguments):
 
 
 REFUSED = [
+    (lambda: torch.sparse_coo_tensor(torch.tensor([[MOST, 0]]), torch.ones(2)), RuntimeError,
+     f"found index {MOST} for dim 0, which no size has"),
     (sparse_scalar("narrow_copy", -1, -2**63 + 1, 0), RuntimeError, "narrow() cannot be applied to a 0-dim tensor."),
     (sparse_scalar("index_select", 0, torch.tensor([0])), IndexError, "index_select() cannot be applied to a 0-dim tensor."),
     (sparse_scalar("select", 0, 0), IndexError, "select() cannot be applied to a 0-dim tensor."),
