@@ -61,6 +61,10 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
          "PyTorchFileWriter": "_archive", "AVG": "_features", "SUM": "_features", "FatalError": "_features", "lobpcg": "_lobpcg",
          "ThroughputBenchmark": "utils.throughput_benchmark", "thread_safe_generator": "random",
          "wait": "jit", "fork": "jit", "DisableTorchFunction": "overrides", "embedding_renorm_": "_features",
+         **dict.fromkeys((
+             "cudnn_affine_grid_generator", "cudnn_batch_norm", "cudnn_convolution", "cudnn_convolution_add_relu",
+             "cudnn_convolution_relu", "cudnn_convolution_transpose", "cudnn_grid_sampler", "mkldnn_convolution", "native_norm"),
+             "_vendor_names"),
          "pca_lowrank": "_lowrank", "svd_lowrank": "_lowrank",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",

@@ -1157,3 +1157,21 @@ def test_a_linear_layer_is_one_product_and_no_copy_of_its_bias():
     layer = torch.nn.Linear(5, 8).cuda()
     x = torch.randn(6, 5, device="cuda")
     assert launches(lambda: layer(x)) == 0 and products(lambda: layer(x)) == FAKE
+
+
+def test_operators_under_the_names_of_cudnn():
+    x, w, b = torch.rand(2, 4, 5, 5), torch.rand(4, 2, 3, 3), torch.rand(4)
+    X, W, B = x.cuda(), w.cuda(), b.cuda()
+    plain = torch.nn.functional.conv2d(X, W, None, 2, 1, 1, 2)
+    assert torch.equal(torch.cudnn_convolution(X, W, [1, 1], [2, 2], [1, 1], 2, False, False, False), plain)
+    biased = torch.nn.functional.conv2d(X, W, B, 2, 1, 1, 2)
+    assert torch.equal(torch.cudnn_convolution_relu(X, W, B, [2, 2], [1, 1], [1, 1], 2), biased.relu())
+    assert torch.equal(torch.cudnn_convolution_add_relu(X, W, biased, -2, B, [2, 2], [1, 1], [1, 1], 2), (biased - 2 * biased).relu())
+    turned = torch.nn.functional.conv_transpose2d(X, W, None, 2, 1, 1, 2)
+    assert torch.equal(torch.cudnn_convolution_transpose(X, W, [1, 1], [1, 1], [2, 2], [1, 1], 2, False, False, False), turned)
+    grid = torch.cudnn_affine_grid_generator(torch.rand(2, 2, 3).cuda(), 2, 4, 3, 3)
+    assert torch.equal(torch.cudnn_grid_sampler(X, grid), torch.nn.functional.grid_sample(X, grid, align_corners=True))
+    normed = torch.cudnn_batch_norm(X, B, B, None, None, True, 0.1, 1e-5)
+    assert torch.equal(normed[0], torch.nn.functional.batch_norm(X, None, None, B, B, True)) and len(normed) == 4
+    with pytest.raises(NotImplementedError, match="cudnn_convolution"):
+        torch.cudnn_convolution(x, w, [1, 1], [2, 2], [1, 1], 2, False, False, False)

@@ -8,6 +8,7 @@ NAMES     = tests/libraries/names
 .PHONY: names names-record
 names: pkg
 	@mkdir -p $(LIBRARIES)
+	@sh tools/deps.sh $(PYTHON) $(VENV) tensorboard
 	$(RUN_PY) -m cresset run $(NAMES)/check.py --missing $(LIBRARIES)/missing.txt --page docs/names.md \
 	    --messages python/cresset/_absent_names.py
 

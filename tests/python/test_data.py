@@ -1,5 +1,6 @@
 """Data sets, samplers, batches, and the loader with and without workers."""
 import collections
+import copy
 import gc
 import multiprocessing
 import os
@@ -624,3 +625,54 @@ def test_an_ordinary_epoch_is_silent():
         warnings.simplefilter("always")
         epochs(DataLoader(Squares(), 2, shuffle=True))
     assert not caught
+
+
+class Numbers(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(20))
+
+
+RESUMED = {
+    "in order": lambda: DataLoader(range(20), batch_size=3),
+    "shuffled": lambda: DataLoader(range(20), batch_size=3, shuffle=True),
+    "shuffled by a generator": lambda: DataLoader(range(20), batch_size=3, shuffle=True, generator=torch.Generator().manual_seed(7)),
+    "with replacement": lambda: DataLoader(range(20), 3, sampler=torch.utils.data.RandomSampler(range(20), True, 100)),
+    "weighted": lambda: DataLoader(range(20), 3, sampler=torch.utils.data.WeightedRandomSampler([1.0] * 20, 15)),
+    "by threads or processes": lambda: DataLoader(range(20), batch_size=3, shuffle=True, num_workers=2),
+    "persistent workers": lambda: DataLoader(range(20), batch_size=3, shuffle=True, num_workers=2, persistent_workers=True),
+    "without batches": lambda: DataLoader(range(20), batch_size=None, shuffle=True),
+    "iterable": lambda: DataLoader(Numbers(), batch_size=3),
+}
+
+
+@pytest.mark.parametrize("made", RESUMED.values(), ids=RESUMED)
+def test_a_loader_goes_on_in_the_middle_of_an_epoch(made):
+    torch.manual_seed(3)
+    loader = made()
+    list(loader)  # the second epoch is interrupted
+    seen, epoch = [], iter(loader)
+    for _ in range(4):
+        seen.append(next(epoch).tolist() if loader.batch_size else int(next(epoch)))
+    state, numbers = copy.deepcopy(loader.state_dict()), torch.get_rng_state()
+    rest = [x.tolist() if loader.batch_size else int(x) for x in epoch]
+    third = [x.tolist() if loader.batch_size else int(x) for x in loader]
+    for _ in range(2):  # a fresh loader, and one that has been used
+        torch.manual_seed(99)
+        loader = made() if _ == 0 else loader
+        loader.load_state_dict(state)
+        torch.set_rng_state(numbers)
+        assert [x.tolist() if loader.batch_size else int(x) for x in loader] == rest
+        if loader.generator is None:
+            assert [x.tolist() if loader.batch_size else int(x) for x in loader] == third
+    assert loader.state_dict()["yielded"] == 0
+
+
+def test_a_state_of_something_else_is_refused():
+    with pytest.raises(ValueError, match="takes what state_dict"):
+        DataLoader(range(3)).load_state_dict({"epoch": 1})
+    loader = DataLoader(range(9), shuffle=True, generator=torch.Generator())
+    next(iter(loader))
+    with pytest.raises(RuntimeError, match="a loader with 2 generators, this one has 1"):
+        other = DataLoader(range(9))
+        other.load_state_dict(loader.state_dict())
+        iter(other)

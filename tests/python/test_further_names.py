@@ -179,3 +179,13 @@ def test_copies_of_graphs_keep_named_attributes():
     module = symbolic_trace(torch.nn.Sequential(torch.nn.ReLU()))
     module.meta[_USER_PRESERVED_ATTRIBUTES_KEY] = {"note": "kept"}
     assert copy.deepcopy(module).note == "kept"
+
+
+def test_operators_under_the_names_of_libraries():
+    x, w, b = torch.rand(2, 4, 5, 5), torch.rand(4, 2, 3, 3), torch.rand(4)
+    made = torch.mkldnn_convolution(x, w, b, [1, 1], [2, 2], [1, 1], 2)
+    assert torch.equal(made, torch.nn.functional.conv2d(x, w, b, 2, 1, 1, 2))
+    assert torch.native_norm(torch.tensor([[3.0, 0.0], [0.0, 4.0]]).to_sparse()).item() == 5
+    for call in (lambda: torch.native_norm(x), lambda: torch.cudnn_grid_sampler(x, x)):
+        with pytest.raises(NotImplementedError, match="Could not run 'aten::"):
+            call()

@@ -35,11 +35,21 @@ def _body(function):
         body[0].value, ast.Constant) else body
 
 
+def _makers(kind):
+    """The functions in Python that make an object of a class, its bases' too."""
+    for name in ("__new__", "__init__"):
+        for base in kind.__mro__:
+            if name in vars(base):
+                yield getattr(vars(base)[name], "__func__", vars(base)[name])
+                break
+
+
 def only_raises(value):
     """Whether all that a call does is to raise: of a class, its construction."""
     if inspect.isclass(value):
-        value = value.__dict__.get("__init__") or value.__dict__.get("__new__")
+        return any(only_raises(made) for made in _makers(value))
+    value = getattr(value, "__func__", value)  # a method of a class
     if not inspect.isfunction(value):
         return False
-    body = _body(value)
+    body = [statement for statement in _body(value) if not isinstance(statement, (ast.Import, ast.ImportFrom))]
     return len(body) == 1 and isinstance(body[0], ast.Raise)

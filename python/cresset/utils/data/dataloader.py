@@ -9,11 +9,13 @@ import copy
 import os
 import sys
 import warnings
+import weakref
 from itertools import cycle
 from types import GenericAlias
 
 import cresset
 from . import _utils
+from ._progress import Progress
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
@@ -176,6 +178,7 @@ class DataLoader:
         self.__initialized = True
         self._IterableDataset_len_called = None
         self._iterator = None
+        self._progress = self._resumed = None
         self.check_worker_number_rationality()
 
     def _default_sampler(self, shuffle, generator):
@@ -229,13 +232,34 @@ class DataLoader:
         return _MultiProcessingDataLoaderIter(self)
 
     def __iter__(self):
+        resumed = self._resumed
         if not (self.persistent_workers and self.num_workers > 0):
-            return self._get_iterator()
-        if self._iterator is None:
-            self._iterator = self._get_iterator()
+            iterator = self._get_iterator()
+        elif self._iterator is None:
+            iterator = self._iterator = self._get_iterator()
         else:
-            self._iterator._reset(self)
-        return self._iterator
+            iterator = self._iterator
+            iterator._reset(self)
+        if resumed is not None and self._dataset_kind == _DatasetKind.Iterable:
+            for _ in range(resumed["yielded"]):  # no sampler can go forward without the samples
+                iterator._next_data()
+        return iterator
+
+    def state_dict(self):
+        """Where the last iteration is; a new one after its end, or if there was none.
+
+        A loader to which load_state_dict() gives it goes on with the next batch: samplers draw the same order, and their
+        first indices are skipped without loading samples.  The state has the generators of the order, not those that
+        samples draw from, which a program saves with its own (torch.get_rng_state()); workers start with their seeds.
+        """
+        return {"yielded": 0} if self._progress is None else self._progress.state_dict()
+
+    def load_state_dict(self, state_dict):
+        """The next iteration goes on behind the batches that state_dict() tells."""
+        if not isinstance(state_dict, dict) or "yielded" not in state_dict:
+            raise ValueError("load_state_dict() takes what state_dict() of a DataLoader gave")
+        self._resumed = state_dict if state_dict["yielded"] else None
+        self._progress = None
 
     @property
     def _auto_collation(self):
@@ -296,6 +320,8 @@ def _pins(loader):
 class _BaseDataLoaderIter:
     def __init__(self, loader):
         self._dataset = loader.dataset
+        self._progress = Progress(loader)
+        self._loader = weakref.ref(loader)
         self._seed_pipe(loader)
         self._dataset_kind = loader._dataset_kind
         self._IterableDataset_len_called = loader._IterableDataset_len_called
@@ -311,6 +337,7 @@ class _BaseDataLoaderIter:
             generator=loader.generator).item()
         self._persistent_workers = loader.persistent_workers
         self._num_yielded = 0
+        self._progress.begin(self._sampler_iter, self._dataset_kind != _DatasetKind.Iterable)
 
     def __iter__(self):
         return self
@@ -325,17 +352,27 @@ class _BaseDataLoaderIter:
 
     def _reset(self, loader, first_iter=False):
         if not first_iter:
+            self._progress = Progress(loader)
             self._seed_pipe(loader)
         self._sampler_iter = iter(self._index_sampler)
+        self._progress.begin(self._sampler_iter, self._dataset_kind != _DatasetKind.Iterable)
         self._num_yielded = 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
 
     def _next_index(self):
+        self._progress.draws()
         return next(self._sampler_iter)
 
     def __next__(self):
-        data = self._next_data()
+        try:
+            data = self._next_data()
+        except StopIteration:
+            loader = self._loader()
+            if loader is not None and loader._progress is self._progress:
+                loader._progress = None
+            raise
         self._num_yielded += 1
+        self._progress.yielded += 1
         announced = self._IterableDataset_len_called
         if (self._dataset_kind == _DatasetKind.Iterable and announced is not None
                 and self._num_yielded > announced):
