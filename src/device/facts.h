@@ -53,6 +53,9 @@ cr_device_kind cr_device_pinning(void);
 typedef struct {
     const char *entry;
     cr_entry_kernel kernel;
+    /* Sizes of the result that depend on elements; it may decline.  NULL: the size function
+     * gets copies of the elements. */
+    const char *(*sizes)(int index, const cr_given *arg, cr_shape *out);
 } cr_device_entry;
 /* The result of the host's commands if an index is out of range and the command has no text. */
 extern const char cr_index_outside[];

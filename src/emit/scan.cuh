@@ -190,11 +190,64 @@ CK_KERNEL_OF(CN_THREADS, cn_totals_rows, cn_call)
     }
 }
 
+/* Running values of some[0] ... some[count - 1], each one before its element; *all are those
+ * before, if `has`, and then all.  Sums and products of floats are joined in order by one
+ * thread, which reads several before it writes any; others in any order. */
+#if CN_KEEPS || (CN_OP != CN_LOG && !defined(CN_FLOATS))
+CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
+{
+    const int me = ck_x();
+    cn_state sum, before;
+
+    if (me < count)
+        sum = some[me];
+    for (int by = 1; by < CN_THREADS; by *= 2) {
+        if (me >= by && me < count)
+            before = some[me - by];
+        __syncthreads();
+        if (me >= by && me < count)
+            some[me] = sum = cn_join(before, sum);
+        __syncthreads();
+    }
+    if (me && me < count)
+        before = has ? cn_join(*all, some[me - 1]) : some[me - 1];
+    else if (has)
+        before = *all;
+    sum = has ? cn_join(*all, some[count - 1]) : some[count - 1];
+    __syncthreads();
+    if (me < count && (me || has))
+        some[me] = before;
+    *all = sum;
+    __syncthreads();
+}
+#else
+enum { CN_AHEAD = 16 };
+CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
+{
+    for (int first = 0; ck_x() == 0 && first < count; first += CN_AHEAD) {
+        cn_state next[CN_AHEAD];
+        CV_ALL
+        for (int k = 0; k < CN_AHEAD; k++)
+            next[k] = some[first + k];
+        CV_ALL
+        for (int k = 0; k < CN_AHEAD; k++) {
+            if (first + k >= count)
+                continue;
+            const bool joins = has || first + k;
+            if (joins)
+                some[first + k] = *all;
+            *all = joins ? cn_join(*all, next[k]) : next[k];
+        }
+    }
+    __syncthreads();
+}
+#endif
+
 /* Each block's total becomes that of the blocks before it. */
 CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
 {
     CK_SHARED cn_state some[CN_THREADS];
-    cn_state all, next;
+    cn_state all;
 
     for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x))
         for (cm_i64 first = 0; first < call.blocks; first += CN_THREADS) {
@@ -203,13 +256,7 @@ CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
             if (ck_x() < count)
                 some[ck_x()] = at[ck_x()];
             __syncthreads();
-            for (int k = 0; ck_x() == 0 && k < count; k++) {
-                next = some[k];
-                if (first + k)
-                    some[k] = all;
-                all = first + k ? cn_join(all, next) : next;
-            }
-            __syncthreads();
+            cn_chain(some, count, first > 0, &all);
             if (ck_x() < count)
                 at[ck_x()] = some[ck_x()];
             __syncthreads();

@@ -3,7 +3,8 @@
  * Follows move.cuh.  A pass sorts by one digit of eight bits, the lowest first.  Tiles of keys
  * are counted by digit; the counts become the places where each tile's keys of each digit
  * begin; then every key is moved to its place.  In a tile a warp has neighbouring keys, 32 at
- * a time, and the rank of a key is the number of keys of its digit before it. */
+ * a time, and the rank of a key is the number of keys of its digit before it.  With
+ * CS_NO_KERNELS the text has only what order.cuh uses. */
 #ifndef CR_EMIT_SORT_CUH
 #define CR_EMIT_SORT_CUH
 
@@ -107,6 +108,7 @@ CV_FN void cs_clear(int (*seen)[CS_DIGITS])
     __syncthreads();
 }
 
+#ifndef CS_NO_KERNELS
 CK_KERNEL_OF(CS_DIGITS, cs_count, cs_call)
 {
     CK_SHARED int seen[CS_DIGITS];
@@ -205,5 +207,7 @@ CK_KERNEL_OF(CS_DIGITS, cs_few, cs_call)
     for (int i = ck_x(); i < n; i += CS_DIGITS)
         call.to[i] = kept[i];
 }
+
+#endif
 
 #endif

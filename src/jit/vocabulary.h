@@ -30,6 +30,8 @@ typedef enum {
     CR_VEC_CUDA_RANDOM,    /* random.cuh, after move.cuh */
     CR_VEC_CUDA_NORM,      /* norm.cuh, after move.cuh */
     CR_VEC_CUDA_ENTROPY,   /* entropy.cuh, after move.cuh */
+    CR_VEC_CUDA_ORDER,     /* sort.cuh and order.cuh, after move.cuh */
+    CR_VEC_CUDA_SELECT,    /* select.cuh, after move.cuh */
     CR_VEC_COUNT
 } cr_vec_part;
 

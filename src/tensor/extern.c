@@ -154,7 +154,7 @@ static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value 
     if (op->sizes.fn)
         return !cr_is_host(device) &&
                        op->words & (CR_WORD_SIZED_BY_VALUES | CR_WORD_HOST_INDICES)
-                   ? cr_remote_shape(op, viewed, shape)
+                   ? cr_remote_shape(op, viewed, shape, device)
                    : op->sizes.fn(viewed, shape);
     for (int k = 0; k < op->result_count; k++) {
         if (op->sizes.rule[k])

@@ -3,6 +3,7 @@
 #include "base/map.h"
 #include "device/cpu/cpu.h"
 #include "jit/oracle.h"
+#include "ops/shape.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
@@ -177,6 +178,7 @@ static const char *library_run(int index, const cr_library *l)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cr_map entries; /* kind and name -> cr_entry_kernel */
+static cr_map sizers;  /* kind and name -> cr_device_entry whose `sizes` is not NULL */
 
 static size_t entry_key(char *key, size_t room, cr_device_kind kind, const cr_op *op)
 {
@@ -200,26 +202,40 @@ cr_status cr_remote_register(const char *entry, cr_device_kind kind, cr_entry_ke
     return st;
 }
 
+static cr_status remember_sizes(const cr_device_entry *row, cr_device_kind kind)
+{
+    char key[160];
+    size_t n = entry_key(key, sizeof key, kind, cr_ops_find(row->entry));
+
+    pthread_mutex_lock(&lock);
+    cr_status st = cr_map_set(&sizers, key, n, (void *)(uintptr_t)row);
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
 cr_status cr_remote_install(void)
 {
     for (int kind = 0; kind < CR_DEVICE_COUNT; kind++) {
         int n;
         const cr_device_entry *rows = cr_device_entries((cr_device_kind)kind, &n);
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             CR_TRY(cr_remote_register(rows[i].entry, (cr_device_kind)kind, rows[i].kernel));
+            if (rows[i].sizes)
+                CR_TRY(remember_sizes(&rows[i], (cr_device_kind)kind));
+        }
     }
     return CR_OK;
 }
 
-static cr_entry_kernel registered(const cr_op *op, cr_device device)
+static void *registered(const cr_map *map, const cr_op *op, cr_device device)
 {
     char key[160];
     size_t n = entry_key(key, sizeof key, (cr_device_kind)device.kind, op);
 
     pthread_mutex_lock(&lock);
-    void *fn = cr_map_get(&entries, key, n);
+    void *found = cr_map_get(map, key, n);
     pthread_mutex_unlock(&lock);
-    return (cr_entry_kernel)(uintptr_t)fn;
+    return found;
 }
 
 static cr_given given_number(cr_scalar s)
@@ -263,6 +279,43 @@ static const char *ask_library(const cr_op *op, const cr_given *arg, const cr_ar
     return cr_table_of(device)->library(device.index, &c);
 }
 
+static cr_status given_all(cr_given *given, cr_arena *room, const cr_op *op,
+                           const cr_value *arg)
+{
+    for (int i = 0; i < op->param_count; i++) {
+        given[i] = given_of(&arg[i]);
+        if (arg[i].tag != CR_TENSORS)
+            continue;
+        cr_given *list = cr_arena_get(room, arg[i].len * sizeof *list + 1);
+        if (!list)
+            return CR_MEMORY;
+        for (uint32_t k = 0; k < arg[i].len; k++)
+            list[k] = given_of(&arg[i].list[k]);
+        given[i] = (cr_given){.kind = CR_GIVEN_LIST, .count = arg[i].len, .list = list};
+    }
+    return CR_OK;
+}
+
+cr_status cr_remote_sizes(const cr_op *op, const cr_value *arg, cr_shape *shape,
+                          cr_device device, bool *declined)
+{
+    const cr_device_entry *row = registered(&sizers, op, device);
+    cr_given given[CR_MAX_ARGS];
+    cr_arena room = {0};
+    const char *error = NULL;
+
+    *declined = !row || !cr_has_bytes(device);
+    if (*declined)
+        return CR_OK;
+    cr_status st = given_all(given, &room, op, arg);
+    if (!st)
+        error = row->sizes(device.index, given, shape);
+    cr_arena_drop(&room);
+    *declined = error == cr_command_declines;
+    cr_sizes_of_values = true;
+    return st || *declined ? st : cr_device_status(error);
+}
+
 /* Without a function, by the command LIBRARY. */
 static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_value *arg,
                                  const cr_view *out, cr_device device, bool *declined)
@@ -270,33 +323,27 @@ static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_v
     cr_given given[CR_MAX_ARGS];
     cr_array result[CR_MAX_RESULTS];
     cr_arena room = {0};
+    const char *error = NULL;
 
-    for (int i = 0; i < op->param_count; i++) {
-        given[i] = given_of(&arg[i]);
-        if (arg[i].tag != CR_TENSORS)
-            continue;
-        cr_given *list = cr_arena_get(&room, arg[i].len * sizeof *list + 1);
-        if (!list) {
-            cr_arena_drop(&room);
-            return CR_MEMORY;
-        }
-        for (uint32_t k = 0; k < arg[i].len; k++)
-            list[k] = given_of(&arg[i].list[k]);
-        given[i] = (cr_given){.kind = CR_GIVEN_LIST, .count = arg[i].len, .list = list};
-    }
+    cr_status st = given_all(given, &room, op, arg);
     for (int k = 0; k < op->result_count; k++)
         result[k] = cr_array_of(&out[k]);
-    const char *error =
-        fn ? fn(device.index, given, result) : ask_library(op, given, result, device);
+    if (!st)
+        error = fn ? fn(device.index, given, result) : ask_library(op, given, result, device);
     cr_arena_drop(&room);
     *declined = error == cr_command_declines;
-    return *declined ? CR_OK : cr_device_status(error);
+    return st || *declined ? st : cr_device_status(error);
+}
+
+bool cr_remote_has_kernel(const cr_op *op, cr_device device)
+{
+    return registered(&entries, op, device) != NULL;
 }
 
 cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device,
                            bool *declined)
 {
-    cr_entry_kernel fn = registered(op, device);
+    cr_entry_kernel fn = (cr_entry_kernel)(uintptr_t)registered(&entries, op, device);
     cr_status st;
 
     *declined = true;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "device/generators.h"
+#include "entry.h"
 #include "space/picked.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -279,13 +280,18 @@ static bool has_masks(const cr_value *v)
     return false;
 }
 
-cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape *shape)
+cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape *shape,
+                          cr_device device)
 {
     cr_value given[CR_MAX_ARGS];
     mirrors all = {0};
     cr_arena room = {0};
     cr_status st = CR_OK;
+    bool declined;
 
+    CR_TRY(cr_remote_sizes(op, arg, shape, device, &declined));
+    if (!declined)
+        return CR_OK;
     for (int i = 0; i < op->param_count; i++)
         if (!(op->words & CR_WORD_HOST_INDICES) || has_masks(&arg[i]))
             CR_GO(mirror_value(&all, &room, &arg[i], &given[i]));
@@ -424,8 +430,21 @@ done:
     return st;
 }
 
-/* Copies index tensors of the host to the device; `made` gets the copies. */
-static cr_status place_indices(cr_value *list, uint32_t n, cr_device device, cr_tensor **made)
+typedef CR_VEC(cr_tensor *) tensors;
+
+/* The list owns the tensor. */
+static cr_status tensors_keep(tensors *all, cr_tensor *t)
+{
+    if (cr_vec_reserve(all, 1)) {
+        cr_drop(t);
+        return CR_MEMORY;
+    }
+    cr_vec_put(all, t);
+    return CR_OK;
+}
+
+/* Copies index tensors of the host to the device. */
+static cr_status place_indices(cr_value *list, uint32_t n, cr_device device, tensors *made)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (list[i].tag != CR_TENSOR || cr_same_device(list[i].t->device, device))
@@ -436,8 +455,71 @@ static cr_status place_indices(cr_value *list, uint32_t n, cr_device device, cr_
                            "indexed tensor (%s)",
                            cr_device_print(device).text);
         CR_TRY(bring(&list[i], device));
-        made[i] = list[i].t;
+        CR_TRY(tensors_keep(made, list[i].t));
     }
+    return CR_OK;
+}
+
+static bool is_mask(const cr_value *v)
+{
+    return v->tag == CR_TENSOR && (v->t->dtype == CR_BOOL || v->t->dtype == CR_U8);
+}
+
+/* True if there are masks, and all have the sizes of the dims that they index. */
+static bool masks_fit(const cr_value *list, uint32_t n, const cr_tensor *self)
+{
+    int dim = 0;
+    bool any = false;
+
+    for (uint32_t i = 0; i < n; i++) {
+        int dims = is_mask(&list[i]) ? list[i].t->ndim : 1;
+        if (!dims || dim + dims > self->ndim)
+            return false;
+        for (int d = 0; is_mask(&list[i]) && d < dims; d++)
+            if (list[i].t->size[d] != self->size[dim + d])
+                return false;
+        any = any || is_mask(&list[i]);
+        dim += dims;
+    }
+    return any;
+}
+
+/* The coordinates of a mask's true elements, a tensor for each dim. */
+static cr_status mask_places(cr_value *to, cr_tensor *mask, tensors *made)
+{
+    cr_value arg[3] = {cr_of_tensor(mask)}, rows, column;
+
+    CR_TRY(cr_entry.nonzero->kernel_stage(cr_entry.nonzero, arg, &rows));
+    CR_TRY(tensors_keep(made, rows.t));
+    for (int d = 0; d < mask->ndim; d++) {
+        arg[0] = rows;
+        arg[1] = cr_of_int(1);
+        arg[2] = cr_of_int(d);
+        CR_TRY(cr_entry.select_int->kernel_stage(cr_entry.select_int, arg, &column));
+        CR_TRY(tensors_keep(made, column.t));
+        to[d] = column;
+    }
+    return CR_OK;
+}
+
+/* Index tensors in the place of masks, where the device finds their true elements. */
+static cr_status replace_masks(cr_value *list, uint32_t *n, const cr_tensor *self,
+                               tensors *made)
+{
+    cr_value all[CR_MAX_DIMS];
+    uint32_t count = 0;
+
+    if (!masks_fit(list, *n, self) || !cr_has_bytes(self->device) ||
+        !cr_remote_has_kernel(cr_entry.nonzero, self->device))
+        return CR_OK;
+    for (uint32_t i = 0; i < *n; i++) {
+        all[count] = list[i];
+        if (is_mask(&list[i]))
+            CR_TRY(mask_places(&all[count], list[i].t, made));
+        count += is_mask(&list[i]) ? list[i].t->ndim : 1;
+    }
+    memcpy(list, all, count * sizeof *list);
+    *n = count;
     return CR_OK;
 }
 
@@ -445,7 +527,7 @@ cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *resu
 {
     cr_value given[CR_MAX_ARGS], *list;
     uint32_t n = 0, at = 0;
-    cr_tensor **made;
+    tensors made = {0};
     cr_device device;
     cr_status st;
 
@@ -453,23 +535,25 @@ cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *resu
         at++;
     n = arg[at].len;
     memcpy(given, arg, op->param_count * sizeof *given);
-    list = cr_alloc(n * sizeof *list + 1);
-    made = cr_alloc_zero(n * sizeof *made + 1);
-    st = list && made ? CR_OK : CR_MEMORY;
+    list = cr_alloc((n + CR_MAX_DIMS) * sizeof *list);
+    st = list ? CR_OK : CR_MEMORY;
     if (!st) {
         memcpy(list, arg[at].list, n * sizeof *list);
         given[at].list = list;
-        st = place_indices(list, n, arg[0].t->device, made);
+        st = place_indices(list, n, arg[0].t->device, &made);
     }
     if (!st)
         st = cr_common_device(&device, op, given);
     if (!st && !cr_same_device(device, arg[0].t->device))
         st = cr_refuse_devices(arg[0].t->device, device);
     if (!st)
+        st = replace_masks(list, &n, arg[0].t, &made);
+    given[at].len = n;
+    if (!st)
         st = op->kernel_stage(op, given, result);
-    for (uint32_t i = 0; made && i < n; i++)
-        cr_drop(made[i]);
-    cr_free(made);
+    for (size_t i = 0; i < made.len; i++)
+        cr_drop(made.at[i]);
+    cr_vec_drop(&made);
     cr_free(list);
     return st;
 }

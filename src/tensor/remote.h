@@ -110,6 +110,8 @@ CR_MUST cr_status cr_remote_fill(const cr_view *to, const void *element);
  * or when it does not take these arguments. */
 CR_MUST cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out,
                                    cr_device device, bool *declined);
+/* True if a kernel is registered. */
+bool cr_remote_has_kernel(const cr_op *op, cr_device device);
 /* The same by the command LIBRARY. */
 CR_MUST cr_status cr_remote_library(const cr_op *op, const cr_value *arg, const cr_view *out,
                                     cr_device device, bool *declined);
@@ -117,8 +119,13 @@ CR_MUST cr_status cr_remote_library(const cr_op *op, const cr_value *arg, const 
  * views, when the fallback is allowed.  Fails with CR_NOT_IMPLEMENTED in torch's words. */
 CR_MUST cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out,
                                    cr_device device);
+/* Sizes by the function of a device's entry; *declined when there is none, or when it does not
+ * take these arguments. */
+CR_MUST cr_status cr_remote_sizes(const cr_op *op, const cr_value *arg, cr_shape *shape,
+                                  cr_device device, bool *declined);
 /* Computes sizes that depend on elements, for tensors on any device. */
-CR_MUST cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape *shape);
+CR_MUST cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape *shape,
+                                  cr_device device);
 /* The same as cr_remote_extern for a function on tensors that accesses their bytes (word
  * `host`). */
 CR_MUST cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value *result,

@@ -1,6 +1,8 @@
 /* Operators whose result sizes depend on elements. */
 #include "kern/cpu/order/unique.h"
 #include "ops/shape.h"
+#include "tensor/remote.h"
+#include "whole/steps.h"
 #include "whole/whole_impl.h"
 #include <string.h>
 
@@ -83,10 +85,84 @@ static cr_status unique(cr_value *result, cr_tensor *self, const int64_t *dim, b
     return st;
 }
 
+/* --- on devices that find true elements: calls of other entries --- */
+
+static cr_value number_of(int64_t i)
+{
+    return (cr_value){.tag = CR_NUMBER, .number = cr_scalar_int(i)};
+}
+
+/* The places in v, a vector, that begin a group of equal neighbours; *first is true there. */
+static cr_tensor *group_places(cr_steps *s, cr_tensor **first, cr_tensor *v, int64_t n)
+{
+    static const int64_t flat = -1, before[2] = {1, 0};
+    cr_tensor *next = CR_STEP(s, slice_Tensor, T(v), I(0), I(1), I(n), I(1));
+    cr_tensor *last = CR_STEP(s, slice_Tensor, T(v), I(0), I(0), I(n - 1), I(1));
+    cr_tensor *differ = CR_STEP(s, ne, T(next), T(last));
+
+    *first = CR_STEP(s, constant_pad_nd, T(differ), cr_of_ints(before, 2), number_of(1));
+    return CR_STEP(s, reshape, T(CR_STEP(s, nonzero, T(*first))), cr_of_ints(&flat, 1));
+}
+
+/* The number of each element's group; order[i] is the element at place i. */
+static cr_tensor *group_numbers(cr_steps *s, cr_tensor *self, cr_tensor *first,
+                                cr_tensor *order)
+{
+    cr_tensor *number =
+        CR_STEP(s, sub, T(CR_STEP(s, cumsum, T(first), I(0))), number_of(1), number_of(1));
+
+    if (order)
+        number = CR_STEP(s, index_copy, T(CR_STEP(s, empty_like, T(number))), I(0), T(order),
+                         T(number));
+    return CR_STEP(s, reshape, T(number), cr_of_ints(self->size, self->ndim));
+}
+
+static cr_status unique_by_steps(cr_value *result, cr_tensor *self, bool sorted, bool inverse,
+                                 bool counts)
+{
+    static const int64_t flat = -1, none = 0, after[2] = {0, 1};
+    int64_t n = self->numel;
+    cr_steps s = {.st = CR_OK};
+    cr_tensor *first, *pair[2] = {NULL, NULL}, *made[3];
+
+    pair[0] = CR_STEP(&s, reshape, T(self), cr_of_ints(&flat, 1));
+    if (sorted)
+        cr_step_all(&s, pair, cr_entry.sort_stable, 4,
+                    (cr_value[]){T(pair[0]), cr_of_bool(true), I(0), cr_of_bool(false)});
+    cr_tensor *at = group_places(&s, &first, pair[0], n);
+    made[0] = CR_STEP(&s, index_select, T(pair[0]), I(0), T(at));
+    made[1] = inverse ? group_numbers(&s, self, first, pair[1])
+                      : CR_STEP(&s, new_empty, T(at), cr_of_ints(&none, 1));
+    cr_tensor *ends = CR_STEP(&s, constant_pad_nd, T(at), cr_of_ints(after, 2), number_of(n));
+    made[2] = counts ? CR_STEP(&s, diff, T(ends))
+                     : CR_STEP(&s, new_empty, T(at), cr_of_ints(&none, 1));
+    return cr_steps_give_all(&s, result, made, 3);
+}
+
+/* True when the elements are not the host's. */
+static bool is_elsewhere(const cr_tensor *t)
+{
+    return cr_has_bytes(t->device) && !cr_is_host(t->device);
+}
+
+static cr_status unique_flat(const cr_op *op, const cr_value *arg, cr_value *result,
+                             bool sorted, bool inverse, bool counts)
+{
+    cr_tensor *self = arg[0].t;
+
+    if (!is_elsewhere(self))
+        return unique(result, self, NULL, sorted, inverse, counts);
+    cr_sizes_of_values = true;
+    return self->numel && !cr_dtype_is_complex((cr_dtype)self->dtype) &&
+                   cr_remote_has_kernel(cr_entry.nonzero, self->device)
+               ? unique_by_steps(result, self, sorted, inverse, counts)
+               : cr_remote_whole(op, arg, result, self->device);
+}
+
 /* (self, sorted, return_inverse, return_counts) */
 cr_status cr_do_unique2(const cr_value *arg, cr_value *result)
 {
-    return unique(result, arg[0].t, NULL, true, arg[2].i, arg[3].i);
+    return unique_flat(cr_entry._unique2, arg, result, true, arg[2].i, arg[3].i);
 }
 
 static cr_status unique_along(const cr_value *arg, int64_t dim, bool sorted, bool inverse,
@@ -108,13 +184,17 @@ static cr_status unique_along(const cr_value *arg, int64_t dim, bool sorted, boo
 /* (self, dim, sorted, return_inverse, return_counts) */
 cr_status cr_do_unique_dim(const cr_value *arg, cr_value *result)
 {
-    return unique_along(arg, arg[1].i, true, arg[3].i, arg[4].i, result);
+    return is_elsewhere(arg[0].t)
+               ? cr_remote_whole(cr_entry.unique_dim, arg, result, arg[0].t->device)
+               : unique_along(arg, arg[1].i, true, arg[3].i, arg[4].i, result);
 }
 
 /* (self, return_inverse, return_counts, dim) */
 cr_status cr_do_unique_consecutive(const cr_value *arg, cr_value *result)
 {
     if (arg[3].tag == CR_NONE)
-        return unique(result, arg[0].t, NULL, false, arg[1].i, arg[2].i);
+        return unique_flat(cr_entry.unique_consecutive, arg, result, false, arg[1].i, arg[2].i);
+    if (is_elsewhere(arg[0].t))
+        return cr_remote_whole(cr_entry.unique_consecutive, arg, result, arg[0].t->device);
     return unique_along(arg, arg[3].i, false, arg[1].i, arg[2].i, result);
 }

@@ -83,8 +83,121 @@ def test_logarithmic_sums():
         assert torch.allclose(on_device(x).logcumsumexp(dim).cpu(), x.logcumsumexp(dim), rtol=1e-6)
 
 
+def both(f, x):
+    a, b = f(on_device(x)), f(x)
+    a, b = ([t] if isinstance(t, torch.Tensor) else t for t in (a, b))
+    return all(p.stride() == q.stride() and same(p, q) for p, q in zip(a, b))
+
+
+@pytest.mark.parametrize("shape, dim", [((3, 60), 1), ((4, 30, 2), 1), ((), 0)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+def test_sorts(shape, dim, dtype):
+    x = values(shape, dtype) if shape else torch.tensor(3, dtype=dtype)
+    for down in (False, True):
+        assert both(lambda t: t.sort(dim=dim, stable=True, descending=down), x)
+    torch.manual_seed(4)
+    y = torch.randperm(max(x.numel(), 1)).reshape(shape).to(dtype)
+    assert both(lambda t: t.sort(dim), y) and both(lambda t: t.argsort(dim, True), y)
+    if shape:
+        assert both(lambda t: t.topk(5, dim), y) and both(lambda t: t.topk(7, dim, largest=False), y)
+        assert both(lambda t: t.kthvalue(9, dim), y) and both(lambda t: t.median(dim, True), y)
+        assert both(lambda t: t.median(dim), x) and both(lambda t: t.nanmedian(dim), x)
+
+
+# In shared memory with one and several rounds of digits, and by keys of 64 bits.
+@pytest.mark.parametrize("shape, dtype", [((2, 130), torch.float32), ((1, 300), torch.float32), ((1, 130), torch.int64), ((2100,), torch.float32),
+                                          ((2, 2060), torch.int16), ((2100,), torch.int64)], ids=str)
+def test_sorts_of_longer_lines(shape, dtype):
+    x = values(shape, dtype)
+    if dtype == torch.int64:
+        x[..., ::3] += 2 ** 40
+    assert both(lambda t: t.sort(stable=True, descending=dtype == torch.float32), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.bfloat16, torch.float64], ids=str)
+def test_sorts_of_other_dtypes(dtype):
+    x = values((3, 20), dtype)
+    assert both(lambda t: t.sort(stable=True), x) and both(lambda t: t.t().sort(dim=0, stable=True, descending=True), x)
+    if dtype == torch.float64:
+        assert both(lambda t: t.median(), x) and both(lambda t: t.nanmedian(), x)
+
+
+def test_modes_and_permutations():
+    for x in (torch.randint(0, 4, (5, 12)), torch.randint(0, 9, (3, 14)).float()):
+        assert both(lambda t: t.mode(1), x) and both(lambda t: t.mode(0, True), x)
+    for n in (0, 1, 60):
+        p = torch.randperm(n, device="cuda")
+        assert p.sort().values.tolist() == list(range(n)) and (n < 60 or p.tolist() != list(range(n)))
+    assert torch.randperm(9, dtype=torch.int32, device="cuda").dtype == torch.int32
+
+
+def test_searches():
+    torch.manual_seed(5)
+    rows = torch.randn(3, 4, 9).sort().values
+    x = torch.randn(3, 4, 5)
+    x[0, 0, :3] = rows[0, 0, :3]
+    for right in (False, True):
+        assert same(torch.searchsorted(rows.cuda(), x.cuda(), right=right), torch.searchsorted(rows, x, right=right))
+        assert same(torch.bucketize(x.cuda(), rows[0, 0].cuda(), right=right), torch.bucketize(x, rows[0, 0], right=right))
+    mixed = torch.randn(2, 7)
+    order = mixed.argsort()
+    assert same(torch.searchsorted(mixed.cuda(), x[0, :2].cuda(), sorter=order.cuda(), out_int32=True),
+                torch.searchsorted(mixed, x[0, :2], sorter=order, out_int32=True))
+    with pytest.raises(RuntimeError, match="sorter index out of range"):
+        torch.searchsorted(mixed.cuda(), x[0, :2].cuda(), sorter=order.cuda() + 7).cpu()
+    for a, b in ((torch.tensor([1, 5, 2, 7]), torch.tensor([7, 1])), (x, rows[0]), (x, rows[:0]), (x > 0, torch.tensor([True]))):
+        assert same(torch.isin(a.cuda(), b.cuda()), torch.isin(a, b))
+        assert same(torch.isin(a.cuda(), b.cuda(), invert=True), torch.isin(a, b, invert=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64], ids=str)
+def test_places_of_true_elements(dtype):
+    torch.manual_seed(6)
+    for shape in ((4200,), (3, 7, 5), (2, 0, 3), (1,), ()):
+        x = (torch.randint(-1, 2, shape) * torch.randint(0, 2, shape)).to(dtype)
+        assert both(torch.nonzero, x)
+        if x.dim() == 3:
+            assert both(lambda t: t.transpose(0, 2).nonzero(), x) and both(lambda t: torch.nonzero(t, as_tuple=True), x)
+
+
+def test_selections():
+    torch.manual_seed(7)
+    x, mask = torch.randn(4, 6, 5), torch.rand(4, 6, 5) > 0.5
+    for dtype in (torch.float32, torch.complex128):
+        y = x.to(dtype)
+        assert same(y.cuda()[mask.cuda()], y[mask]) and same(y.cuda().masked_select(mask.cuda()), y.masked_select(mask))
+    assert same(x.cuda().masked_select(mask[0, :, :1].cuda()), x.masked_select(mask[0, :, :1]))
+    rows, i = mask[:, :, 0], torch.tensor([0, 2])
+    for index in ((rows,), (slice(None), rows[0]), (mask[:, 0, 0], slice(None), 2)):
+        there = tuple(t.cuda() if isinstance(t, torch.Tensor) else t for t in index)
+        assert same(x.cuda()[there], x[index]) and same(x.cuda()[index], x[index])
+        a, b = x.cuda(), x.clone()
+        a[there], b[index] = 3.5, 3.5
+        assert same(a, b)
+    a, b = x.cuda().requires_grad_(), x.clone().requires_grad_()
+    a[mask.cuda()].square().sum().backward(), b[mask].square().sum().backward()
+    assert same(a.grad, b.grad)
+    with pytest.raises(IndexError, match="The shape of the mask"):
+        x.cuda()[mask[:3].cuda()]
+
+
+def test_groups_of_equal_elements():
+    torch.manual_seed(8)
+    for x in (torch.randint(0, 9, (4, 10)), values((60,), torch.float32), torch.randint(0, 2, (7,)) > 0, torch.zeros(0)):
+        for f in (torch.unique, torch.unique_consecutive):
+            assert both(lambda t: f(t, return_inverse=True, return_counts=True), x) and both(f, x)
+    for x in (torch.randint(0, 9, (50,)), torch.randint(0, 9, (50,), dtype=torch.int32), torch.zeros(0, dtype=torch.int64)):
+        assert both(torch.bincount, x) and both(lambda t: torch.bincount(t, minlength=20), x)
+    with pytest.raises(RuntimeError, match="bincount only supports 1-d non-negative"):
+        torch.bincount(torch.tensor([1, -1], device="cuda"))
+
+
 def test_nothing_is_computed_on_the_host():
     assert on_the_host("""
 x = torch.linspace(-1, 1, 24, device="cuda").reshape(4, 6)
 x.cumsum(0), x.long().cumsum(1), x.cummax(0)
+x.sort(), x.sort(stable=True), x.argsort(0), x.topk(2), x.kthvalue(2), x.median(), x.median(1), x.nanmedian(1), x.mode(1)
+torch.randperm(5, device="cuda"), torch.searchsorted(x, x), torch.isin(x, x), x.nonzero(), x[x > 0], x.masked_select(x > 0)
+x[x > 0.5] = 1
+x.unique(), x.unique_consecutive(return_counts=True), torch.bincount((x + 1).long().flatten())
 """) == []

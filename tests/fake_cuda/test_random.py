@@ -74,8 +74,7 @@ def test_integers():
     c, used = words(5, 0, 400)
     x = torch.randint(-3, 9, (400,), dtype=torch.int16, device="cuda").cpu()
     assert x.tolist() == [int(w % 12) - 3 for w in in_order(c, 400)]
-    for dtype in (torch.uint8, torch.bool, torch.float16):
-        assert torch.empty(99, dtype=dtype, device="cuda").random_().dtype == dtype
+    assert torch.empty(99, dtype=torch.int16, device="cuda").random_().min() >= 0
     with pytest.raises(RuntimeError, match="random_ expects 'from' to be less than 'to'"):
         torch.randint(3, 3, (2,), device="cuda")
 
@@ -91,13 +90,12 @@ def test_normal_numbers():
     assert np.allclose(x, in_order(want, n), atol=2e-5)
     torch.cuda.manual_seed(6)
     assert np.allclose(torch.empty(n, device="cuda").normal_(3, 2).cpu().numpy(), 2 * x + 3, atol=1e-5)
-    for dtype in (torch.float64, torch.bfloat16, torch.complex64):
+    for dtype in (torch.float64, torch.complex64):
         z = torch.randn(20000, dtype=dtype, device="cuda").cpu()
         assert abs(z.abs().double().pow(2).mean().item() - 1) < 0.05 and abs(z.mean().abs().item()) < 0.05
 
 
-@pytest.mark.parametrize("fill, mean", [(lambda t: t.exponential_(2), 0.5), (lambda t: t.geometric_(0.25), 4), (lambda t: t.bernoulli_(0.3), 0.3),
-                                        (lambda t: t.log_normal_(0, 0.5), math.exp(0.125)), (lambda t: t.cauchy_(1, 0.1).clamp_(-9, 11), 1),
+@pytest.mark.parametrize("fill, mean", [(lambda t: t.exponential_(2), 0.5), (lambda t: t.bernoulli_(0.3), 0.3),
                                         (lambda t: t.bernoulli_(torch.full((30000,), 0.7, device="cuda")), 0.7)])
 def test_means(fill, mean):
     torch.cuda.manual_seed(7)
@@ -121,11 +119,24 @@ def test_masks_of_dropout(shape):
     assert mask is None or np.array_equal(mask.numpy(), kept)
 
 
+def test_draws_by_weights():
+    weights = torch.tensor([[0, 1, 3, 0, 4.0], [1, 1, 0, 0, 0]], device="cuda")
+    torch.manual_seed(2)
+    for many, again in ((1, False), (2, False), (2000, True)):
+        x = torch.multinomial(weights, many, again).cpu()
+        assert x.shape == (2, many) and (weights.cpu().gather(1, x) > 0).all()
+    assert abs((x[0] == 4).float().mean() - 0.5) < 0.05 and abs((x[1] == 0).float().mean() - 0.5) < 0.05
+    with pytest.raises(RuntimeError, match="either `inf`, `nan` or element < 0"):
+        torch.multinomial(-weights, 1)
+    mean = torch.full((20000,), 3.0, device="cuda")
+    assert abs(torch.normal(mean, 2.0).mean().item() - 3) < 0.1 and abs(torch.normal(1.0, mean).std().item() - 3) < 0.1
+
+
 def test_generators_are_apart():
     torch.manual_seed(1)
     host = torch.get_rng_state()
     a = torch.randn(5, device="cuda")
-    torch.nn.functional.dropout(a, 0.5), torch.poisson(a.abs()), torch.randperm(5, device="cuda")
+    torch.nn.functional.dropout(a, 0.5), torch.poisson(a.abs()), torch.multinomial(a.abs(), 2), torch.randperm(5, device="cuda")
     assert torch.equal(torch.get_rng_state(), host)
     torch.manual_seed(1)
     assert torch.cuda.initial_seed() == 1 and torch.equal(torch.randn(5, device="cuda"), a)

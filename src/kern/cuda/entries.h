@@ -4,6 +4,7 @@
 #define CR_KERN_CUDA_ENTRIES_H
 
 #include "cresset_backend.h"
+#include "num/view.h"
 
 /* Ranges of numbers (sequence.c). */
 const char *cr_cuda_arange(int device, const cr_given *arg, const cr_array *result);
@@ -23,6 +24,25 @@ const char *cr_cuda_bernoulli_float(int device, const cr_given *arg, const cr_ar
 const char *cr_cuda_bernoulli_tensor(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_bernoulli(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_dropout_mask(int device, const cr_given *arg, const cr_array *result);
+/* Orders of lines, and searches (order.c). */
+const char *cr_cuda_sort_lines(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_sort_stable(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_topk(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_kthvalue(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_median(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_nanmedian(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_median_dim(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_nanmedian_dim(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_mode(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_randperm(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_searchsorted(int device, const cr_given *arg, const cr_array *result);
+/* Selections, whose sizes depend on elements (select.c). */
+const char *cr_cuda_nonzero(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_nonzero_sizes(int device, const cr_given *arg, cr_shape *out);
+const char *cr_cuda_masked_select(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_masked_select_sizes(int device, const cr_given *arg, cr_shape *out);
+const char *cr_cuda_bincount(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_bincount_sizes(int device, const cr_given *arg, cr_shape *out);
 /* Scans (scan.c). */
 const char *cr_cuda_cumsum(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_cumprod(int device, const cr_given *arg, const cr_array *result);

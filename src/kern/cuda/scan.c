@@ -3,13 +3,13 @@
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"
 #include "kern/cuda/entries.h"
+#include "kern/cuda/lines.h"
 #include "kern/cuda/product.h"
 #include "num/dtype.h"
-#include "space/space.h"
 #include <stdio.h>
 
 /* As in emit/scan.cuh. */
-enum { SCAN_DIMS = 8, SCAN_BLOCK = 256, SCAN_TILE = 4096 };
+enum { SCAN_BLOCK = 256, SCAN_TILE = 4096 };
 typedef enum { SCAN_ADD, SCAN_MUL, SCAN_ABOVE, SCAN_BELOW, SCAN_LOG } scan_kind;
 typedef enum {
     TOTALS_ROWS,
@@ -30,7 +30,7 @@ typedef struct {
     const char *from;
     void *totals;
     int64_t lines, n, blocks, to_step, index_step, from_step;
-    int64_t ndim, size[SCAN_DIMS], to_dim[SCAN_DIMS], index_dim[SCAN_DIMS], from_dim[SCAN_DIMS];
+    cr_cuda_dims dims;
 } scan_call;
 
 static void scan_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
@@ -40,6 +40,8 @@ static void scan_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 
     cr_text_printf(out, "#define CN_OP %d\n#define CN_ITEM cm_%s\n", k->a,
                    cr_dtype_infos[k->b].suffix);
+    if (cr_dtype_category((cr_dtype)k->b) >= CR_CAT_FLOAT)
+        cr_text_put(out, "#define CN_FLOATS\n");
     snprintf(symbol, 32, "cn_%s", name[k->c]);
 }
 
@@ -71,32 +73,6 @@ static const char *scan_launch(scan_job *j, scan_kernel kernel, int64_t n)
     g.grid[0] = (unsigned)(n < 1 << 30 ? n : 1 << 30);
     g.grid[1] = 1;
     return cr_cuda_launch(j->device, &g, &j->call);
-}
-
-/* The lines: dims of self but `dim`. */
-static bool scan_set_lines(scan_call *c, const cr_array *const a[3], int dim)
-{
-    cr_space s;
-
-    cr_space_start(&s, 3);
-    for (int d = 0; d < a[2]->ndim; d++) {
-        if (d == dim)
-            continue;
-        int64_t *step = cr_space_add(&s, a[2]->size[d], d);
-        for (int k = 0; k < 3; k++)
-            step[k] =
-                a[k] ? a[k]->stride[d] * (int64_t)cr_dtype_size((cr_dtype)a[k]->dtype) : 0;
-    }
-    cr_space_merge(&s, 0);
-    c->ndim = s.ndim;
-    c->lines = cr_space_count(&s, s.ndim);
-    for (int d = 0; d < s.ndim && d < SCAN_DIMS; d++) {
-        c->size[d] = s.dim[d].size;
-        c->to_dim[d] = s.dim[d].step[0];
-        c->index_dim[d] = s.dim[d].step[1];
-        c->from_dim[d] = s.dim[d].step[2];
-    }
-    return s.ndim <= SCAN_DIMS;
 }
 
 static int64_t scan_step(const cr_array *a, int dim)
@@ -152,7 +128,7 @@ static const char *scan(int device, const cr_given *arg, const cr_array *result,
     if (self->dtype != result->dtype || self->dtype >= CR_DTYPE_KERNELS ||
         (!keeps && self->dtype == CR_BOOL) ||
         (kind >= SCAN_ABOVE && cr_dtype_is_complex((cr_dtype)self->dtype)) ||
-        !scan_set_lines(c, operand, dim))
+        !cr_cuda_lines(&c->dims, &c->lines, operand, dim))
         return cr_command_declines;
     c->to = result->data;
     c->index = keeps ? result[1].data : NULL;

@@ -1,0 +1,215 @@
+/* select.cuh - places and elements where a mask is true, on an NVIDIA GPU.
+ *
+ * Follows move.cuh.  CL_MASK is the type of the mask.  Tiles of 4,096 elements are counted, the
+ * counts become the places where the tiles' results begin, and then every true element is
+ * written: its coordinates, or an element of CL_BYTES bytes.  cl_extremes finds the least and
+ * the greatest element of a mask of integers. */
+#ifndef CR_EMIT_SELECT_CUH
+#define CR_EMIT_SELECT_CUH
+
+#include "emit/move.cuh"
+
+enum {
+    CL_DIMS = 8,
+    CL_THREADS = 256,
+    CL_WARPS = CL_THREADS / 32,
+    CL_ROUNDS = 16,
+    CL_TILE = CL_THREADS * CL_ROUNDS
+};
+
+/* Steps are in bytes.  `count` has a number for each tile, then that of all true elements. */
+struct cl_call {
+    const char *mask, *from;
+    char *to;
+    cm_i64 *count;
+    cm_i64 n, tiles, ndim, size[CL_DIMS], mask_step[CL_DIMS], from_step[CL_DIMS];
+};
+
+struct cl_place {
+    cm_i64 mask, from;
+};
+
+CV_FN cl_place cl_place_of(const cl_call &c, cm_i64 i)
+{
+    cl_place p = {0, 0};
+
+    for (int d = (int)c.ndim - 1; d >= 0; d--) {
+        const cm_i64 up = d ? i / c.size[d] : 0, k = i - up * c.size[d];
+        p.mask += k * c.mask_step[d];
+        p.from += k * c.from_step[d];
+        i = up;
+    }
+    return p;
+}
+
+CV_FN bool cl_is_true(const cl_call &c, cm_i64 i)
+{
+    const CL_MASK x = *(const CL_MASK *)(c.mask + cl_place_of(c, i).mask);
+
+    return cm_real(x) != 0 || cm_imag(x) != 0;
+}
+
+#if CL_FORM == 0
+CK_KERNEL_OF(CL_THREADS, cl_count, cl_call)
+{
+    CK_SHARED int sum;
+
+    for (cm_i64 tile = CK_BLOCK_(x); tile < call.tiles; tile += CK_BLOCKS_(x)) {
+        int trues = 0;
+        if (ck_x() == 0)
+            sum = 0;
+        __syncthreads();
+        for (int r = 0; r < CL_ROUNDS; r++) {
+            const cm_i64 i = tile * CL_TILE + r * CL_THREADS + ck_x();
+            trues += i < call.n && cl_is_true(call, i);
+        }
+        CK_ATOMIC_ADD_(&sum, trues);
+        __syncthreads();
+        if (ck_x() == 0)
+            call.count[tile] = sum;
+        __syncthreads();
+    }
+}
+
+/* One block of threads. */
+CK_KERNEL_OF(CL_THREADS, cl_starts, cl_call)
+{
+    CK_SHARED cm_i64 room[CL_THREADS];
+    const int me = ck_x();
+    cm_i64 before = 0;
+
+    for (cm_i64 first = 0; first < call.tiles; first += CL_THREADS) {
+        const cm_i64 own = first + me < call.tiles ? call.count[first + me] : 0;
+        cm_i64 sum = own;
+        room[me] = own;
+        __syncthreads();
+        for (int by = 1; by < CL_THREADS; by *= 2) {
+            const cm_i64 other = me >= by ? room[me - by] : 0;
+            __syncthreads();
+            sum += other;
+            room[me] = sum;
+            __syncthreads();
+        }
+        if (first + me < call.tiles)
+            call.count[first + me] = before + sum - own;
+        before += room[CL_THREADS - 1];
+        __syncthreads();
+    }
+    if (me == 0)
+        call.count[call.tiles] = before;
+}
+
+/* The extremes of each block's part: count[2 * block], count[2 * block + 1]; by one block,
+ * those of all `tiles` parts. */
+CV_FN void cl_join_extremes(cm_i64 *least, cm_i64 *most, cm_i64 (*room)[CL_THREADS])
+{
+    room[0][ck_x()] = *least;
+    room[1][ck_x()] = *most;
+    for (int by = CL_THREADS / 2; by; by /= 2) {
+        __syncthreads();
+        if (ck_x() < by) {
+            const cm_i64 a = room[0][ck_x() + by], b = room[1][ck_x() + by];
+            room[0][ck_x()] = a < room[0][ck_x()] ? a : room[0][ck_x()];
+            room[1][ck_x()] = b > room[1][ck_x()] ? b : room[1][ck_x()];
+        }
+    }
+    __syncthreads();
+    *least = room[0][0];
+    *most = room[1][0];
+}
+
+CK_KERNEL_OF(CL_THREADS, cl_extremes, cl_call)
+{
+    CK_SHARED cm_i64 room[2][CL_THREADS];
+    cm_i64 least = 0x7fffffffffffffffLL, most = -least - 1;
+
+    for (cm_i64 i = ck_first_x(); i < call.n; i += ck_step_x()) {
+        const cm_i64 x =
+            cm_to64(cm_real(*(const CL_MASK *)(call.mask + cl_place_of(call, i).mask)));
+        least = x < least ? x : least;
+        most = x > most ? x : most;
+    }
+    cl_join_extremes(&least, &most, room);
+    if (ck_x() == 0) {
+        call.count[2 * CK_BLOCK_(x)] = least;
+        call.count[2 * CK_BLOCK_(x) + 1] = most;
+    }
+}
+
+CK_KERNEL_OF(CL_THREADS, cl_all_extremes, cl_call)
+{
+    CK_SHARED cm_i64 room[2][CL_THREADS];
+    cm_i64 least = 0x7fffffffffffffffLL, most = -least - 1;
+
+    for (cm_i64 b = ck_x(); b < call.tiles; b += CL_THREADS) {
+        least = call.count[2 * b] < least ? call.count[2 * b] : least;
+        most = call.count[2 * b + 1] > most ? call.count[2 * b + 1] : most;
+    }
+    cl_join_extremes(&least, &most, room);
+    if (ck_x() == 0) {
+        call.count[0] = least;
+        call.count[1] = most;
+    }
+}
+#else
+#if CL_BYTES == 16
+struct cl_item {
+    cm_i64 part[2];
+};
+#elif CL_BYTES == 8
+typedef cm_i64 cl_item;
+#elif CL_BYTES == 4
+typedef unsigned cl_item;
+#elif CL_BYTES == 2
+typedef unsigned short cl_item;
+#else
+typedef unsigned char cl_item;
+#endif
+
+/* Result k is that of element i. */
+CV_FN void cl_write(const cl_call &c, cm_i64 i, cm_i64 k)
+{
+#if CL_BYTES
+    ((cl_item *)c.to)[k] = *(const cl_item *)(c.from + cl_place_of(c, i).from);
+#else
+    for (int d = (int)c.ndim - 1; d >= 0; d--) {
+        const cm_i64 up = d ? i / c.size[d] : 0;
+        ((cm_i64 *)c.to)[k * c.ndim + d] = i - up * c.size[d];
+        i = up;
+    }
+#endif
+}
+
+/* trues: a bit for each of 32 neighbours; begin: the numbers of true ones before these. */
+CK_KERNEL_OF(CL_THREADS, cl_put, cl_call)
+{
+    CK_SHARED unsigned trues[CL_ROUNDS * CL_WARPS];
+    CK_SHARED int begin[CL_ROUNDS * CL_WARPS];
+    const int lane = ck_x() % 32, warp = ck_x() / 32;
+
+    for (cm_i64 tile = CK_BLOCK_(x); tile < call.tiles; tile += CK_BLOCKS_(x)) {
+        for (int r = 0; r < CL_ROUNDS; r++) {
+            const cm_i64 i = tile * CL_TILE + r * CL_THREADS + ck_x();
+            const unsigned some = CK_BALLOT_(i < call.n && cl_is_true(call, i));
+            if (lane == 0)
+                trues[r * CL_WARPS + warp] = some;
+        }
+        __syncthreads();
+        for (int k = 0, sum = 0; ck_x() == 0 && k < CL_ROUNDS * CL_WARPS; k++) {
+            begin[k] = sum;
+            sum += __builtin_popcount(trues[k]);
+        }
+        __syncthreads();
+        for (int r = 0; r < CL_ROUNDS; r++) {
+            const unsigned some = trues[r * CL_WARPS + warp];
+            if (some >> lane & 1)
+                cl_write(call, tile * CL_TILE + r * CL_THREADS + ck_x(),
+                         call.count[tile] + begin[r * CL_WARPS + warp] +
+                             __builtin_popcount(some & ((1u << lane) - 1)));
+        }
+        __syncthreads();
+    }
+}
+#endif
+
+#endif
