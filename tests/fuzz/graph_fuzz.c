@@ -23,6 +23,7 @@
 #include "compile/compile.h"
 #include "compile/program.h"
 #include "num/generator.h"
+#include "plan/collect.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -945,13 +946,30 @@ static bool keeps_geometry(const input *in, const cr_tensor *now)
     return same;
 }
 
+/* True if an operator wants a tensor on the host that is on the device that collects. */
+static bool plan_is_refused(trial *t)
+{
+    cr_plan p = {.arena = {0}};
+    cr_tensor *in[INPUTS] = {0};
+    bool refused = false;
+
+    for (int i = 0; i < t->p->inputs; i++)
+        in[i] = input_tensor(&t->p->in[i]);
+    if (cr_graph_plan(&p, t->g, in))
+        refused = strstr(cr_error_message(), cr_device_print(cr_collect_device()).text) != NULL;
+    for (int i = 0; i < t->p->inputs; i++)
+        cr_drop(in[i]);
+    cr_plan_drop(&p);
+    return refused;
+}
+
 /* A plan writes elements of inputs, but gives no tensor other sizes. */
 static bool plan_differs(trial *t)
 {
     for (int i = 0; i < t->p->inputs; i++)
         if (!keeps_geometry(&t->p->in[i], t->want.at[t->p->outputs + i]))
             return false;
-    return run_differs(t, "plan", run_plan, t->g);
+    return run_differs(t, "plan", run_plan, t->g) && !plan_is_refused(t);
 }
 
 static bool at_both_threads(trial *t, const char *stage, runner run, void *what)
