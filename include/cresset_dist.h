@@ -18,7 +18,8 @@
  * rank and its line; the group cannot be used afterwards.
  *
  * Arguments are borrowed and results are owned by the caller.  A required argument that is NULL
- * is CR_TYPE. */
+ * is CR_TYPE.  The message of every failure of a group names the call, the rank and the group:
+ * "all_reduce of rank 1 in group 'default': unknown reduction 'median'". */
 #ifndef CRESSET_DIST_H
 #define CRESSET_DIST_H
 

@@ -31,10 +31,25 @@ struct cr_ddp {
 };
 
 enum { HALF_AN_HOUR = 1800000, LAST_PORT = 65535 };
+static const char world_name[] = "default";
 
 static cr_status dist_need(const void *p, const char *function, const char *what)
 {
     return p ? CR_OK : cr_fail(CR_TYPE, "%s(): argument '%s' must not be NULL", function, what);
+}
+
+/* Returns st.  A failure's message then begins with call, rank and group; the group's own
+ * failures (CR_COMM) name them already. */
+static cr_status dist_named(const char *call, int rank, cr_status st)
+{
+    cr_text why = {0};
+
+    if (!st || st == CR_MEMORY || strstr(cr_error_message(), "in group '"))
+        return st;
+    cr_text_put(&why, cr_error_message());
+    cr_fail(st, "%s of rank %d in group '%s': %s", call, rank, world_name, cr_text_str(&why));
+    cr_text_drop(&why);
+    return st;
 }
 
 /* --- meeting --- */
@@ -136,12 +151,32 @@ static cr_status dist_make(cr_world *d, const meeting *m, cr_store *store)
     snprintf(attempt, sizeof attempt, "cresset_dist/%lld",
              (long long)cr_env_int(CR_ENV_TORCHELASTIC_RESTART_COUNT));
     CR_TRY(cr_store_prefix(&own, attempt, store));
-    cr_comm_how how = {m->backend, "default", m->rank, m->size, NULL, own, m->timeout_ms, ""};
+    cr_comm_how how = {m->backend, world_name, m->rank, m->size, NULL, own, m->timeout_ms, ""};
     cr_status st = cr_comm_new(&d->comm, &how);
     cr_store_drop(own);
     if (!st)
         d->parts = cr_alloc((size_t)m->size * sizeof *d->parts);
     return st ? st : d->parts ? CR_OK : CR_MEMORY;
+}
+
+/* Makes the group that `m` states. */
+static cr_status dist_open(cr_world **out, meeting *m, const char *address)
+{
+    cr_store *store = NULL;
+
+    if (m->size < 1 || m->rank >= m->size)
+        return cr_fail(CR_VALUE, "a group of %d ranks has no rank %d", m->size, m->rank);
+    CR_TRY(meet_at(&store, m, address));
+    cr_world *d = cr_alloc_zero(sizeof *d);
+    cr_status st = d ? dist_make(d, m, store) : CR_MEMORY;
+    cr_store_drop(store);
+    if (d)
+        d->owners = 1;
+    if (st)
+        cr_world_close(d);
+    else
+        *out = d;
+    return st;
 }
 
 cr_status cr_world_open(cr_world **out, const char *backend, const char *address, int rank,
@@ -151,9 +186,6 @@ cr_status cr_world_open(cr_world **out, const char *backend, const char *address
                  .rank = rank,
                  .size = size,
                  .timeout_ms = timeout_ms > 0 ? timeout_ms : HALF_AN_HOUR};
-    cr_store *store = NULL;
-    cr_world *d = NULL;
-    cr_status st = CR_OK;
 
     CR_TRY(cr_init());
     CR_TRY(dist_need(out, "cr_world_open", "out"));
@@ -162,17 +194,7 @@ cr_status cr_world_open(cr_world **out, const char *backend, const char *address
         CR_TRY(dist_env(&m.rank, CR_ENV_RANK, "RANK"));
     if (size < 0)
         CR_TRY(dist_env(&m.size, CR_ENV_WORLD_SIZE, "WORLD_SIZE"));
-    CR_TRY(meet_at(&store, &m, address));
-    d = cr_alloc_zero(sizeof *d);
-    st = d ? dist_make(d, &m, store) : CR_MEMORY;
-    cr_store_drop(store);
-    if (d)
-        d->owners = 1;
-    if (st)
-        cr_world_close(d);
-    else
-        *out = d;
-    return st;
+    return dist_named("open", m.rank, dist_open(out, &m, address));
 }
 
 void cr_world_close(cr_world *d)
@@ -239,6 +261,11 @@ static cr_status dist_op(cr_reduce_op *out, const char *name)
     return cr_fail(CR_VALUE, "unknown reduction '%s'", name);
 }
 
+static cr_status dist_end(const cr_world *d, const cr_call_args *call, cr_status st)
+{
+    return dist_named(cr_call_kind_name(call->kind), cr_world_rank(d), st);
+}
+
 /* A call with one tensor, in place. */
 static cr_status dist_one(cr_world *d, cr_call_args *call, cr_tensor *t)
 {
@@ -265,8 +292,10 @@ cr_status cr_world_all_reduce(cr_world *d, cr_tensor *t, const char *op)
     cr_call_args call = {.kind = CR_CALL_ALL_REDUCE, .root = -1};
 
     CR_TRY(dist_need(d, "cr_world_all_reduce", "d"));
-    CR_TRY(dist_op(&call.op, op));
-    return dist_one(d, &call, t);
+    cr_status st = dist_op(&call.op, op);
+    if (!st)
+        st = dist_one(d, &call, t);
+    return dist_end(d, &call, st);
 }
 
 cr_status cr_world_broadcast(cr_world *d, cr_tensor *t, int root)
@@ -274,7 +303,7 @@ cr_status cr_world_broadcast(cr_world *d, cr_tensor *t, int root)
     cr_call_args call = {.kind = CR_CALL_BROADCAST, .root = root};
 
     CR_TRY(dist_need(d, "cr_world_broadcast", "d"));
-    return dist_one(d, &call, t);
+    return dist_end(d, &call, dist_one(d, &call, t));
 }
 
 cr_status cr_world_receive(cr_world *d, cr_tensor *t, int from, int *sender)
@@ -282,76 +311,86 @@ cr_status cr_world_receive(cr_world *d, cr_tensor *t, int from, int *sender)
     cr_call_args call = {.kind = CR_CALL_RECEIVE, .root = from, .outs = 1};
     cr_buffer b;
     cr_work *w = NULL;
+    cr_status st = CR_OK;
 
     CR_TRY(dist_need(d, "cr_world_receive", "d"));
-    CR_TRY(dist_buffer(&b, t));
+    CR_GO(dist_buffer(&b, t));
     call.dtype = (cr_dtype)t->dtype;
     call.out = &b;
     t->storage->version++;
-    CR_TRY(cr_comm_start(&w, d->comm, &call, 1, "receive", -1, true));
-    cr_status st = cr_work_wait(w, -1);
-    if (!st && sender)
+    CR_GO(cr_comm_start(&w, d->comm, &call, 1, "receive", -1, true));
+    CR_GO(cr_work_wait(w, -1));
+    if (sender)
         *sender = cr_work_source(w);
+done:
     cr_work_drop(w);
-    return st;
+    return dist_end(d, &call, st);
 }
 
 cr_status cr_world_send(cr_world *d, cr_tensor *t, int to)
 {
     cr_call_args call = {.kind = CR_CALL_SEND, .root = to, .ins = 1};
     cr_buffer b;
+    cr_status st = CR_OK;
 
     CR_TRY(dist_need(d, "cr_world_send", "d"));
-    CR_TRY(dist_buffer(&b, t));
+    CR_GO(dist_buffer(&b, t));
     call.dtype = (cr_dtype)t->dtype;
     call.in = &b;
-    return cr_comm_run(d->comm, &call, "send");
+    CR_GO(cr_comm_run(d->comm, &call, "send"));
+done:
+    return dist_end(d, &call, st);
 }
 
 cr_status cr_world_all_gather(cr_world *d, cr_tensor *out, cr_tensor *in)
 {
     cr_call_args call = {.kind = CR_CALL_ALL_GATHER, .root = -1, .ins = 1};
     cr_buffer own;
+    cr_status st = CR_OK;
 
     CR_TRY(dist_need(d, "cr_world_all_gather", "d"));
-    CR_TRY(dist_buffer(&own, in));
+    CR_GO(dist_buffer(&own, in));
     call.in = &own;
     call.dtype = (cr_dtype)in->dtype;
     call.outs = cr_world_size(d);
     call.out = d->parts;
-    CR_TRY(dist_parts(d, d->parts, call.dtype, out));
+    CR_GO(dist_parts(d, d->parts, call.dtype, out));
     out->storage->version++;
-    return cr_comm_run(d->comm, &call, "all_gather");
+    CR_GO(cr_comm_run(d->comm, &call, "all_gather"));
+done:
+    return dist_end(d, &call, st);
 }
 
 cr_status cr_world_reduce_scatter(cr_world *d, cr_tensor *out, cr_tensor *in, const char *op)
 {
     cr_call_args call = {.kind = CR_CALL_REDUCE_SCATTER, .root = -1, .outs = 1};
     cr_buffer own;
+    cr_status st = CR_OK;
 
     CR_TRY(dist_need(d, "cr_world_reduce_scatter", "d"));
-    CR_TRY(dist_op(&call.op, op));
-    CR_TRY(dist_buffer(&own, out));
+    CR_GO(dist_op(&call.op, op));
+    CR_GO(dist_buffer(&own, out));
     call.out = &own;
     call.dtype = (cr_dtype)out->dtype;
     call.ins = cr_world_size(d);
     call.in = d->parts;
-    CR_TRY(dist_parts(d, d->parts, call.dtype, in));
+    CR_GO(dist_parts(d, d->parts, call.dtype, in));
     out->storage->version++;
-    return cr_comm_run(d->comm, &call, "reduce_scatter");
+    CR_GO(cr_comm_run(d->comm, &call, "reduce_scatter"));
+done:
+    return dist_end(d, &call, st);
 }
 
 cr_status cr_world_all_to_all(cr_world *d, cr_tensor *out, cr_tensor *in)
 {
     int n = cr_world_size(d);
     cr_call_args call = {.kind = CR_CALL_ALL_TO_ALL, .root = -1, .ins = n, .outs = n};
-    cr_buffer own;
+    cr_buffer own, *to = NULL;
+    cr_status st = CR_OK;
 
     CR_TRY(dist_need(d, "cr_world_all_to_all", "d"));
-    CR_TRY(dist_buffer(&own, in));
-    cr_buffer *to = cr_alloc((size_t)n * sizeof *to);
-    cr_status st = to ? CR_OK : CR_MEMORY;
-    CR_GO(st);
+    CR_GO(dist_buffer(&own, in));
+    CR_GO((to = cr_alloc((size_t)n * sizeof *to)) ? CR_OK : CR_MEMORY);
     call.in = d->parts;
     call.out = to;
     call.dtype = (cr_dtype)in->dtype;
@@ -361,7 +400,7 @@ cr_status cr_world_all_to_all(cr_world *d, cr_tensor *out, cr_tensor *in)
     CR_GO(cr_comm_run(d->comm, &call, "all_to_all"));
 done:
     cr_free(to);
-    return st;
+    return dist_end(d, &call, st);
 }
 
 /* --- data parallelism --- */

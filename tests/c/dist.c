@@ -39,17 +39,50 @@ static void values(cr_world *d, int rank, int size)
         MUST(!cr_world_receive(d, own = ct_zeros(3), -1, &sender) && sender == 0);
 }
 
+/* Whether the last error names call, rank and group, and has the words. */
+static int says(cr_world *d, const char *call, const char *words)
+{
+    char start[80];
+
+    snprintf(start, sizeof start, "%s of rank %d in group 'default': ", call, cr_world_rank(d));
+    return strstr(cr_error_message(), start) == cr_error_message() &&
+           strstr(cr_error_message(), words);
+}
+
 static void refusals(cr_world *d, int size)
 {
-    cr_tensor *t = ct_ones(2, 3);
+    cr_tensor *t = ct_ones(2, 3), *wide = ct_zeros(size, 3, CT(dtype, CR_F64));
 
-    MUST(cr_world_all_reduce(d, t, "median") == CR_VALUE);
-    MUST(cr_world_all_reduce(d, NULL, "sum") == CR_TYPE);
-    MUST(cr_world_all_reduce(d, t, NULL) == CR_TYPE);
-    MUST(cr_world_all_reduce(d, ct_t(t), "sum") == CR_VALUE);
-    MUST(cr_world_broadcast(d, t, size) == CR_VALUE);
-    MUST(cr_world_all_gather(d, ct_zeros(size, 5), ct_ones(3)) == CR_VALUE || size == 5);
-    MUST(cr_world_all_gather(d, ct_zeros(size, 3, CT(dtype, CR_F64)), ct_ones(3)) == CR_VALUE);
+    MUST(cr_world_all_reduce(d, t, "median") == CR_VALUE &&
+         says(d, "all_reduce", "unknown reduction 'median'"));
+    MUST(cr_world_all_reduce(d, NULL, "sum") == CR_TYPE && says(d, "all_reduce", "not NULL"));
+    MUST(cr_world_all_reduce(d, t, NULL) == CR_TYPE && says(d, "all_reduce", "'op'"));
+    MUST(cr_world_all_reduce(d, ct_t(t), "sum") == CR_VALUE &&
+         says(d, "all_reduce", "contiguous"));
+    MUST(cr_world_all_reduce(d, t, "band") && says(d, "all_reduce", "ReduceOp.BAND"));
+    MUST(cr_world_broadcast(d, t, size) == CR_VALUE &&
+         says(d, "broadcast", "is not in a group"));
+    MUST(cr_world_send(d, t, size) == CR_VALUE && says(d, "send", "is not in a group"));
+    MUST(cr_world_send(d, t, cr_world_rank(d)) == CR_VALUE && says(d, "send", "itself"));
+    MUST(cr_world_receive(d, NULL, 0, NULL) == CR_TYPE && says(d, "recv", "not NULL"));
+    MUST(cr_world_all_gather(d, wide, ct_ones(3)) == CR_VALUE &&
+         says(d, "all_gather", "different dtypes"));
+    MUST(cr_world_all_gather(d, ct_zeros(size, 4), ct_ones(3)) == CR_VALUE &&
+         says(d, "all_gather", "3 elements"));
+    MUST(cr_world_reduce_scatter(d, t, NULL, "sum") == CR_TYPE &&
+         says(d, "reduce_scatter", "not NULL"));
+    MUST(cr_world_all_to_all(d, ct_zeros(size, 2), ct_ones(size + 1)) || size == 1);
+    MUST(size == 1 || says(d, "all_to_all", "do not divide among"));
+}
+
+/* Ranks that call otherwise: all fail, and all errors name both calls. */
+static void difference(cr_world *d, int rank)
+{
+    cr_status st = rank ? cr_world_barrier(d) : cr_world_all_reduce(d, ct_ones(2), "sum");
+
+    MUST(st == CR_COMM || st == CR_VALUE);
+    MUST(strstr(cr_error_message(), "in group 'default'") &&
+         strstr(cr_error_message(), "barrier") && strstr(cr_error_message(), "all_reduce"));
 }
 
 /* A forward copies rank 0's buffers, and leaves frozen parameters alone. */
@@ -83,12 +116,17 @@ int main(void)
     MUST(cr_world_open(&d, NULL, "tcp://host", 0, 1, 1000) == CR_VALUE);
     MUST(cr_world_open(&d, NULL, "tcp://127.0.0.1:65536", 0, 1, 1000) == CR_VALUE);
     MUST(cr_world_open(&d, NULL, "tcp://127.0.0.1:4294967297", 0, 1, 1000) == CR_VALUE);
+    MUST(cr_world_open(&d, NULL, "tcp://127.0.0.1:0", 1, 1, 1000) == CR_VALUE);
+    MUST(cr_world_open(&d, NULL, "tcp://no.such.host.invalid:1", 1, 2, 300) == CR_NETWORK);
+    MUST(strstr(cr_error_message(), "open of rank 1 in group 'default': "));
     MUST(!d);
     ct_check(cr_world_open(&d, NULL, "env://", -1, -1, 30000));
     MUST(cr_ddp_new(&ddp, d, ct_ReLU()) == CR_RUNTIME && !ddp);
     values(d, cr_world_rank(d), cr_world_size(d));
     refusals(d, cr_world_size(d));
     frozen(d, cr_world_rank(d));
+    if (cr_world_size(d) > 1)
+        difference(d, cr_world_rank(d));
     cr_world_close(d);
     return wrong != 0;
 }
