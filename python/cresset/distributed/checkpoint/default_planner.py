@@ -7,7 +7,7 @@ from collections import ChainMap, defaultdict
 
 import cresset
 
-from ._nested import flatten_state_dict, set_element
+from ._nested_dict import flatten_state_dict, set_element
 from .metadata import BytesStorageMetadata, Metadata, TensorStorageMetadata
 from .planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner, WriteItemType
 from .planner_helpers import _create_read_items, _create_write_items, find_state_dict_object

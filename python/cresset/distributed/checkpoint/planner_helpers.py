@@ -85,6 +85,6 @@ def find_state_dict_object(state_dict, index):
     obj = state_dict[index.fqn]
     if hasattr(obj, "__get_tensor_shard__"):
         return obj.__get_tensor_shard__(index)
-    if index.offset is not None and isinstance(obj, cresset.Tensor) and any(index.offset):
+    if index.offset is not None and any(index.offset):
         raise ValueError(f"FQN: '{index.fqn}' is not a ShardedTensor, can't find by offset: '{index.offset}'")
     return obj

@@ -1,15 +1,16 @@
 """ShardedTensor: a tensor of which every rank has some boxes.  Checkpoints save and load it, for any other division too."""
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cresset
 
 from ... import distributed_c10d as dist
-from ...checkpoint.metadata import ChunkStorageMetadata, TensorProperties
+from ...checkpoint.metadata import ChunkStorageMetadata
 from ...checkpoint.planner_helpers import _write_item_for_shard
 from ..metadata import ShardMetadata
+from .metadata import ShardedTensorMetadata, TensorProperties
 
-__all__ = ["Shard", "ShardedTensor", "ShardedTensorMetadata", "init_from_local_shards"]
+__all__ = ["Shard", "ShardMetadata", "ShardedTensor", "ShardedTensorMetadata", "TensorProperties", "init_from_local_shards"]
 
 
 @dataclass
@@ -23,15 +24,6 @@ class Shard:
     def from_tensor_and_offsets(cls, tensor, shard_offsets, rank):
         """Makes a box of a rank."""
         return cls(tensor, ShardMetadata(list(shard_offsets), list(tensor.size()), f"rank:{rank}/{tensor.device}"))
-
-
-@dataclass
-class ShardedTensorMetadata:
-    """The boxes of all ranks, and the size."""
-
-    shards_metadata: list = field(default_factory=list)
-    size: Any = cresset.Size([])
-    tensor_properties: TensorProperties = field(default_factory=TensorProperties)
 
 
 def _chunk(shard):
@@ -62,6 +54,11 @@ class ShardedTensor:
                     o < 0 or o + n > m for o, n, m in zip(s.shard_offsets, s.shard_sizes, size)):
                 raise ValueError(f"the box {s} is not inside of a tensor of size {tuple(size)}")
         return cls(local_shards, ShardedTensorMetadata(shards, size, TensorProperties(dtypes.pop())), process_group)
+
+    @classmethod
+    def _init_from_local_shards_and_global_metadata(cls, local_shards, sharded_tensor_metadata, process_group=None):
+        """Makes a tensor whose boxes of all ranks are known, without a call between ranks."""
+        return cls(local_shards, sharded_tensor_metadata, process_group)
 
     def local_shards(self):
         """Returns this rank's boxes."""

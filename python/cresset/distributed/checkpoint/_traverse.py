@@ -1,4 +1,4 @@
-"""Dicts of dicts and lists as one dict, whose keys are joined by dots."""
+"""Paths to the leaves of dicts of dicts and lists.  A dict's keys are text in paths; a list's are numbers."""
 from collections.abc import Mapping
 
 import cresset
@@ -11,23 +11,16 @@ def _is_leaf(value):
     return not isinstance(value, list) or all(_is_leaf(v) and not isinstance(v, cresset.Tensor) for v in value)
 
 
-def flatten_state_dict(state_dict):
-    """Returns ({key: leaf}, {key: path})."""
-    flat, paths = {}, {}
-
+def traverse_state_dict(state_dict, visitor):
+    """Calls visitor(path, leaf) for each leaf."""
     def visit(path, value):
-        if not _is_leaf(value):
-            pairs = ((str(k), v) for k, v in value.items()) if isinstance(value, Mapping) else enumerate(value)
-            for key, part in pairs:
-                visit((*path, key), part)
+        if _is_leaf(value):
+            visitor(path, value)
             return
-        name = ".".join(map(str, path))
-        if name in flat:
-            raise ValueError(f"duplicated flatten key {name}")
-        flat[name], paths[name] = value, path
+        for key, part in ((str(k), v) for k, v in value.items()) if isinstance(value, Mapping) else enumerate(value):
+            visit((*path, key), part)
     for key, value in state_dict.items():
         visit((str(key),), value)
-    return flat, paths
 
 
 def set_element(root, path, value):
@@ -47,9 +40,14 @@ def set_element(root, path, value):
         at = at[key]
 
 
-def unflatten_state_dict(state_dict, mapping):
-    """Returns the dict that flatten_state_dict took apart."""
-    nested = {}
-    for key, value in state_dict.items():
-        set_element(nested, mapping[key], value)
-    return nested
+def get_element(root, path, default=None):
+    """Returns the value at a path, or a default where there is none."""
+    at = root
+    for key in path:
+        if isinstance(at, list) and isinstance(key, int) and key < len(at):
+            at = at[key]
+        elif isinstance(at, Mapping) and key in at:
+            at = at[key]
+        else:
+            return default
+    return at
