@@ -24,6 +24,8 @@ size_t cr_defer_pending(void);
 CR_MUST cr_status cr_defer_flush(const char *why);
 /* The reason of a flush for which the program did nothing: the trace is at its bounds. */
 extern const char cr_defer_full[];
+/* The reason of a flush before another thread writes elements that a waiting call reads. */
+extern const char cr_defer_written[];
 /* The region is a call of a compiled function, which measures whether programs pay.  `how`:
  * flags of the compiler for the calls that wait in the thread's trace and those of this region.
  */

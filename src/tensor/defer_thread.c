@@ -173,6 +173,8 @@ void cr_defer_update(cr_defer_thread *t)
         atomic_store(t->bits, CR_STAGE_BIT(DEFER));
 }
 
+const char cr_defer_written[] = "another thread writes a tensor that waits to be read";
+
 cr_status cr_traces_flush_users(const cr_trace *own, const cr_storage *s)
 {
     for (unsigned i = 1; i <= trace_count; i++) {
@@ -183,7 +185,7 @@ cr_status cr_traces_flush_users(const cr_trace *own, const cr_storage *s)
         bool uses = cr_trace_find(x, s) != NULL;
         pthread_mutex_unlock(&x->lock);
         if (uses)
-            CR_TRY(cr_trace_flush(x, "another thread writes a tensor that waits to be read"));
+            CR_TRY(cr_trace_flush(x, cr_defer_written));
     }
     return CR_OK;
 }

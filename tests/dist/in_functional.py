@@ -56,7 +56,11 @@ def values_and_derivatives(rank, n):
         def program(x):
             y = call(x * 1.0, n)
             return y, (y * weights(y, rank)).sum()
-        for run in (program, torch.compile(program, fullgraph=not name.startswith("nn reduce"))):
+
+        def deferred(x):
+            with torch.lazy():
+                return program(x)
+        for run in (program, deferred, torch.compile(program, fullgraph=not name.startswith("nn reduce"))):
             for _ in range(2):
                 x = own(rank).requires_grad_()
                 y, total = run(x)

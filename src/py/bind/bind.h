@@ -151,6 +151,9 @@ int cr_py_note_untraced(const char *use);
 extern PyObject *cr_py_trace_call;
 PyObject *cr_py_set_trace_hooks(PyObject *module, PyObject *args);
 void cr_py_note_read(const cr_tensor *t, const char *by);
+/* `by` of a call between ranks: it needs elements, but neither sizes nor Python code depend on
+ * them. */
+extern const char cr_py_call_between_ranks[];
 /* Symbols of a recording (symbol.c).  cr_py_symbol_scalar encodes a symbol as an argument
  * (graph/number.h).  cr_py_symbol_value gives its value and fixes it by a guard.  Both return
  * false when x is not a symbol. */

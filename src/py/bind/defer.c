@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+const char cr_py_call_between_ranks[] = "a call of torch.distributed";
+
 void cr_py_note_read(const cr_tensor *t, const char *by)
 {
     char why[256];
@@ -113,9 +115,9 @@ static void keep_flush(cr_py_flush *e, const char *why)
 static void defer_report(size_t count, const char *why, const cr_op *op)
 {
     PyObject *type, *value, *trace;
-    cr_py_flush e = {.calls = count,
-                     .error = breaks_are_errors,
-                     .by_call = op && !(op->words & CR_WORD_SIZED_BY_VALUES)};
+    bool by_call = op ? !(op->words & CR_WORD_SIZED_BY_VALUES)
+                      : why == cr_py_call_between_ranks || why == cr_defer_written;
+    cr_py_flush e = {.calls = count, .error = breaks_are_errors, .by_call = by_call};
 
     if (!events && !watching && !cr_log_wants("capture", 1))
         return;

@@ -239,7 +239,7 @@ static int buffer_of(PyObject *x, cr_buffer *out, common *c, bool written)
         return -1;
     }
     cr_tensor *t = cr_py_tensor_of(x);
-    cr_py_note_read(t, "a call of torch.distributed");
+    cr_py_note_read(t, cr_py_call_between_ranks);
     if (PyErr_Occurred())
         return -1;
     if (same_device(c, t) < 0)
