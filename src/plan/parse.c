@@ -598,7 +598,10 @@ static void read_copy(reader *r, cr_plan_copy *c)
         return;
     }
     c->from = read_address(r);
-    c->n = (size_t)read_int(r);
+    int64_t n = read_int(r);
+    if (n < 0)
+        fail(r, "a number of bytes");
+    c->n = (size_t)n;
 }
 
 static void read_operands_of(reader *r, cr_command *c)

@@ -90,6 +90,7 @@ TEST(errors_of_texts_name_their_line)
             "a size of a dim");
     refuses("plan {\n  %0 = buffer 4\n  FILL %0+549755813888:int8[1] = #00\n}\n",
             "a distance in a buffer");
+    refuses("plan {\n  %0 = buffer 4\n  COPY host = %0 -8\n}\n", "a number of bytes");
 }
 
 TEST(every_prefix_of_a_text_is_refused)
