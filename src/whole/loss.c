@@ -1,5 +1,6 @@
 /* cross_entropy_loss: nll_loss for class targets, log_softmax for probabilities, label
  * smoothing for both. */
+#include "device/facts.h"
 #include "whole/whole_impl.h"
 #include <string.h>
 
@@ -32,6 +33,7 @@ static cr_status by_classes(cr_value *result, cr_tensor *logp, const loss_args *
 static bool for_device(const cr_tensor *self, const loss_args *a)
 {
     const cr_tensor *t = a->target.t;
+    int kernels = 0;
     bool fits = self->ndim > 1 && t->ndim == self->ndim - 1 && t->dtype == CR_I64 &&
                 a->weight.tag != CR_TENSOR && !(a->smoothing > 0) &&
                 cr_dtype_is_float((cr_dtype)self->dtype) &&
@@ -39,7 +41,7 @@ static bool for_device(const cr_tensor *self, const loss_args *a)
 
     for (int d = 0; fits && d < t->ndim; d++)
         fits = t->size[d] == self->size[d ? d + 1 : 0];
-    return fits && !cr_is_host(self->device);
+    return fits && cr_device_entries((cr_device_kind)self->device.kind, &kernels);
 }
 
 static cr_status by_scores(cr_value *result, cr_tensor *self, const loss_args *a)

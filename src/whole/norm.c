@@ -1,5 +1,6 @@
 /* Norms that keep running statistics: the statistics are updated here, in place and without
  * autograd; the differentiable part is an entry. */
+#include "device/facts.h"
 #include "whole/whole_impl.h"
 #include <string.h>
 
@@ -83,22 +84,29 @@ static cr_status convert_result(cr_value *v, cr_dtype dtype)
     return CR_OK;
 }
 
-/* The input, in float32 if its dtype has 16 bits and the host computes. */
+/* Whether the input's device has kernels; elsewhere compositions are fused. */
+static bool has_kernels(const cr_value *arg)
+{
+    const cr_tensor *x = arg[INPUT].t;
+    int kernels = 0;
+
+    return cr_dtype_is_float((cr_dtype)x->dtype) &&
+           cr_device_entries((cr_device_kind)x->device.kind, &kernels);
+}
+
+/* The input, in float32 for a composition if its dtype has 16 bits. */
 static cr_status wide_input(cr_value *out, const cr_value *arg)
 {
-    bool narrow =
-        cr_dtype_size((cr_dtype)arg[INPUT].t->dtype) == 2 && cr_is_host(arg[INPUT].t->device);
+    bool narrow = cr_dtype_size((cr_dtype)arg[INPUT].t->dtype) == 2 && !has_kernels(arg);
 
     *out = cr_of_tensor(cr_keep(arg[INPUT].t));
     return narrow ? convert_result(out, CR_F32) : CR_OK;
 }
 
-/* The host fuses the steps of a composition; devices may have kernels for floats. */
-static const cr_op *for_device(const cr_value *arg, const cr_op *host, const cr_op *device)
+static const cr_op *for_device(const cr_value *arg, const cr_op *composition,
+                               const cr_op *kernel)
 {
-    const cr_tensor *x = arg[INPUT].t;
-
-    return cr_is_host(x->device) || !cr_dtype_is_float((cr_dtype)x->dtype) ? host : device;
+    return has_kernels(arg) ? kernel : composition;
 }
 
 static cr_status train(const cr_value *arg, cr_value *result)
