@@ -145,3 +145,33 @@ def test_training_step():
 def test_the_layout_is_refused_elsewhere():
     with pytest.raises(NotImplementedError, match="are made by torch.nested"):
         torch.empty(2, layout=torch.jagged)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_functions_in_place(layout):
+    changes = [lambda x: x.mul_(2), lambda x: x.__iadd__(1), lambda x: x.clamp_(max=0.5), lambda x: F.relu(x, inplace=True),
+               lambda x: torch.neg(x, out=x), lambda x: x.copy_(x * 3), lambda x: x.cumsum_(-1)]
+    for change in changes:
+        x, parts = torch.nested.nested_tensor(PARTS, layout=layout), [x.clone() for x in PARTS]
+        assert change(x) is x
+        for part, plain in zip(x.unbind(), parts):
+            change(plain)
+            assert torch.equal(part, plain)
+        kept = x.clone().requires_grad_()
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+            change(kept)
+        for other in (lambda: change(kept * 1), lambda: x.mul_(kept)):
+            with pytest.raises(RuntimeError, match="not changed in place where a derivative is recorded"):
+                other()
+        assert all(torch.equal(a, b) for made in (kept, x) for a, b in zip(made.detach().unbind(), parts))
+        with torch.no_grad():
+            assert change(kept) is kept
+
+
+def test_changes_of_nested_tensors_that_are_refused():
+    x = torch.nested.nested_tensor([torch.ones(2, 2), torch.ones(3, 2)], layout=torch.jagged)
+    for change, message in ((lambda: x.__setitem__((slice(None), 0), 5), "__setitem__"), (lambda: x.transpose_(1, 2), "the sizes"),
+                            (lambda: torch.ones(2, 1, 2).mul_(x), "not nested")):
+        with pytest.raises(RuntimeError, match=message):
+            change()
+    assert torch.equal(x.values(), torch.ones(5, 2))

@@ -221,6 +221,34 @@ class _Call:
         return any(r["does"] == "body" or "pointwise" in (r["tags"] or "") or {"identity", "cast"} & set(r["words"])
                    for r in self.records)
 
+    # functions in place
+
+    def changed(self):
+        """The argument that a function in place changes; None of other functions."""
+        positional, named = self.named()
+        every = positional + named
+        given = dict(every)
+        if given.get("out") is not None:
+            return given["out"]
+        augmented = self.name.startswith("__i") and hasattr(Tensor, "__" + self.name[3:])  # __iadd__
+        plain = self.name.endswith("_") and not self.name.startswith("__")
+        return every[0][1] if plain or augmented or given.get("inplace") is True else None
+
+    def check_in_place(self, changed):
+        """Refuses changes that the graph has no node for."""
+        if self.name == "__setitem__":
+            raise RuntimeError(f"{self.name}(): not supported for NestedTensor")
+        if changed is None:
+            return
+        if not isinstance(changed, NestedTensor):
+            raise RuntimeError(f"{self.name}(): a tensor that is not nested is not changed by nested tensors")
+        if not _C.is_grad_enabled():
+            return
+        if changed.requires_grad and changed.is_leaf:
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        if any(x.requires_grad for x in _leaves([self.args, self.kwargs]) if isinstance(x, Tensor)):
+            raise RuntimeError(f"{self.name}(): a nested tensor is not changed in place where a derivative is recorded")
+
     # dims and sizes
 
     def dim(self, d, ndim):
@@ -312,10 +340,15 @@ class _Call:
             return _made(_strided, items)
         return _C.stack(items) if ragged is None else _joined(items, ragged, self.like._offsets)
 
-    def by_parts(self):
+    def by_parts(self, changed=None):
         nested = [x for x in _leaves([self.args, self.kwargs]) if isinstance(x, NestedTensor)]
         self.parts = {id(x): x._parts() for x in nested}
+        held = [(x.shape, x.stride()) for x in self.parts[id(changed)]] if changed is not None else None
         results = [self.run(i, self.part) for i in range(len(self.like))]
+        if changed is not None:
+            if changed._offsets is not None and held != [(x.shape, x.stride()) for x in self.parts[id(changed)]]:
+                raise RuntimeError(f"{self.name}(): the sizes of a jagged tensor are not changed in place")
+            return changed
         if not isinstance(results[0], (Tensor, list, tuple)):
             raise RuntimeError(f"{self.name}(): not supported for NestedTensor")
         ragged = iter(self.ragged(results) if self.like._offsets is not None else [None] * len(_leaves([results[0]])))
@@ -342,15 +375,13 @@ class _Call:
             return like._ragged == 1 and same
         return self.elementwise() and same and all(x.dim() <= behind for x in plain)
 
-    def on_values(self):
+    def on_values(self, changed=None):
         def values(x):
             return x._open()[0] if isinstance(x, NestedTensor) else x
         like, kwargs = self.like, {name: _map(x, values) for name, x in self.kwargs.items()}
         made = self.func(*_map(tuple(self.args), values), **kwargs)
-        if self.name.endswith("_") and not self.name.startswith("__"):
-            if like.requires_grad:
-                raise RuntimeError(f"{self.name}(): a nested tensor that requires grad is not changed in place")
-            return self.args[0]
+        if changed is not None:
+            return changed
         if like._ragged != 1 and any(made.size(d) != like._tensors[0].size(d) for d in range(like._ragged)):
             raise RuntimeError(f"{self.name}(): the ragged dim has changed")
         return _made(_jagged(like._offsets, like._lengths, like._ragged), [made])
@@ -383,12 +414,12 @@ class _Call:
         return self.func(moved, wanted, *self.args[2:], **kwargs)
 
     def result(self):
+        changed = self.changed()
+        self.check_in_place(changed)
         dims = self.reduced_dims()
         if dims is None or (dims and 0 in dims):
             return self.reduce(dims)
-        if self.fits_values():
-            return self.on_values()
-        return self.by_parts()
+        return self.on_values(changed) if self.fits_values() else self.by_parts(changed)
 
 
 class NestedTensor(Tensor):
