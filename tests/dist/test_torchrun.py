@@ -157,6 +157,31 @@ def test_a_function_runs_in_processes_and_returns(tmp_path, monkeypatch):
         elastic_launch(_config(tmp_path), _raises)()
 
 
+def test_a_value_that_is_sent_at_the_end_arrives_and_processes_are_ended_once(tmp_path, monkeypatch):
+    import multiprocessing
+    from cresset.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from cresset.distributed.elastic.multiprocessing.api import MultiprocessContext
+    signals = []
+    monkeypatch.setattr(os, "killpg", lambda pid, number: signals.append((pid, number)))
+    context = MultiprocessContext("one", _times, {0: ()}, {0: {}}, "spawn", DefaultLogsSpecs(str(tmp_path)))
+    context._pipes[0], end = multiprocessing.Pipe(duplex=False)
+
+    class Ends:
+        """A process that sends its value and ends just before its exit code is read."""
+        pid, is_alive, join = 7, lambda self: False, lambda self, limit: None
+
+        @property
+        def exitcode(self):
+            end.send("sent")
+            return 0
+    context._processes[0] = Ends()
+    assert context.wait().return_values == {0: "sent"}
+    assert {pid for pid, _ in signals} == {7}
+    signals.clear()
+    context.close()
+    assert not signals
+
+
 def test_hosts_meet_by_a_programs_handler(tmp_path):
     """A backend of rendezvous that a program registers."""
     from cresset.distributed import HashStore

@@ -155,7 +155,7 @@ class PContext(ABC):
         _validate_full_rank(args, self.nprocs, "args")
         _validate_full_rank(envs, self.nprocs, "envs")
         self.dest = logs_specs.reify(envs)
-        self._processes = {}
+        self._processes, self._closed = {}, False
         self.envs = {rank: {**env, "TORCHELASTIC_ERROR_FILE": self.dest.error_files[rank]} for rank, env in envs.items()}
         self._tails = [TailLog(name, self.dest.tee_stdouts, sys.stdout, log_line_prefixes=log_line_prefixes),
                        TailLog(name, self.dest.tee_stderrs, sys.stderr, log_line_prefixes=log_line_prefixes)]
@@ -218,7 +218,10 @@ class PContext(ABC):
                 pass
 
     def close(self, death_sig=signal.SIGTERM, timeout=15):
-        """Ends the processes and those that they started: by a signal, then by force.  Stopped ones are continued."""
+        """Ends the processes and those that they started: by a signal, then by force.  Stopped ones are continued.  A second
+        call does nothing: other processes may have the numbers by then."""
+        if self._closed:
+            return
         self._signal(death_sig)
         self._signal(signal.SIGCONT)
         end = time.monotonic() + timeout
@@ -227,6 +230,7 @@ class PContext(ABC):
         self._signal(signal.SIGKILL)
         for rank in self.pids():
             self._reap(rank, None)
+        self._closed = True
         for tail in self._tails:
             if not tail.stopped():
                 tail.stop()
@@ -292,13 +296,14 @@ class MultiprocessContext(PContext):
             end.close()
 
     def _exitcodes(self):
+        codes = {rank: p.exitcode for rank, p in self._processes.items()}  # first: a process sends its value before it ends
         for rank, pipe in self._pipes.items():  # a process that returns much ends when it has been read
             try:
                 if rank not in self._values and pipe.poll():
                     self._values[rank] = pipe.recv()
-            except EOFError:
+            except (EOFError, OSError):  # it ended before its value was complete
                 pass
-        return {rank: p.exitcode for rank, p in self._processes.items()}
+        return codes
 
     def _return_values(self):
         return dict(self._values)
