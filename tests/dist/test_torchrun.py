@@ -182,6 +182,16 @@ def test_a_value_that_is_sent_at_the_end_arrives_and_processes_are_ended_once(tm
     assert not signals
 
 
+def test_a_launcher_runs_in_another_thread(tmp_path, caplog):
+    import threading
+    from cresset.distributed.launcher import elastic_launch
+    results, launch = [], elastic_launch(_config(tmp_path, start_method="fork"), _times)
+    thread = threading.Thread(target=lambda: results.append(launch(3)))
+    thread.start()
+    thread.join()
+    assert results == [{0: 0, 1: 3}] and "outside of the main thread" in caplog.text
+
+
 def test_hosts_meet_by_a_programs_handler(tmp_path):
     """A backend of rendezvous that a program registers."""
     from cresset.distributed import HashStore

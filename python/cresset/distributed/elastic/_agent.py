@@ -3,9 +3,11 @@
 Agents of several hosts meet by a handler of rendezvous.  A round is one start of all workers; an agent whose worker fails
 asks all agents for the next round.  A worker dies with its agent, also when the agent is killed.
 """
+import logging
 import os
 import signal
 import socket
+import threading
 import time
 from dataclasses import dataclass, field
 
@@ -123,7 +125,11 @@ class Agent:
         than allowed."""
         def got_signal(number, frame):
             raise SignalException(f"Process {os.getpid()} got signal: {number}", signal.Signals(number))
-        before = {n: signal.signal(n, got_signal) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)}
+        before = {}
+        if threading.current_thread() is threading.main_thread():
+            before = {n: signal.signal(n, got_signal) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)}
+        else:
+            logging.getLogger(__name__).warning("signals are not passed on to workers: the agent runs outside of the main thread")
         death_signal = signal.SIGTERM
         try:
             result, failures = self._rounds()
