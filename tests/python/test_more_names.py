@@ -482,6 +482,18 @@ def test_an_extension_is_built_again_for_a_header_or_a_compiler(tmp_path, monkey
     assert made() and target.with_suffix(".0.o.d").exists()
 
 
+def test_an_extension_is_built_by_a_compiler_that_writes_no_rules(tmp_path, monkeypatch):
+    compiler, source = tmp_path / "cc", tmp_path / "x.c"
+    compiler.write_text('#!/bin/sh\nfor word do shift; case $word in -MMD|-MF|*.d) ;; *) set -- "$@" "$word";; esac; done\nexec cc "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    for answer in (3, 4):
+        source.write_text(f"int answer(void) {{ return {answer}; }}")
+        path = cpp_extension.load(f"bare{answer}", str(source), is_python_module=False, build_directory=str(tmp_path))
+        assert ctypes.CDLL(path).answer() == answer
+    assert not list(tmp_path.glob("*.d"))
+
+
 def test_an_extension_of_a_text(tmp_path):
     path = cpp_extension.load_inline("inline_text", 'extern "C" int twice(int x) { return 2 * x; }', is_python_module=False,
                                      build_directory=str(tmp_path))

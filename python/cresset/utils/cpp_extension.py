@@ -269,7 +269,7 @@ def _compile(name, sources, target, options, verbose):
     _run(name, link, verbose)
     os.replace(new, target)
     with open(stamp, "w", encoding="utf-8") as file:
-        file.write(_digest([*sources, *_headers(objects)], [*commands, link]))
+        file.write(_digest([*sources, *(_headers(objects) or [])], [*commands, link]))
     for path in objects if not options["keep"] else ():
         os.unlink(path)
 
