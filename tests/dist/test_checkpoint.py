@@ -122,3 +122,28 @@ def test_files_of_safetensors_refuse_other_objects_and_gaps(tmp_path):
         consolidate(tmp_path, tmp_path / "out", {"w": 1})
     with pytest.raises(KeyError, match="have no tensor v"):
         consolidate(tmp_path, tmp_path / "out", {"v": 1})
+    for shard, first in ((1, 0), (2, 4), (3, 1)):  # elements 0 1, 4 5 and 1 2: 6 in all, as the tensor has
+        torch.safetensors.save_file({"w": torch.ones(2)}, tmp_path / f"shard-{shard:05}-model-00001-of-00001.safetensors",
+                                    {"DCP_SHARDING_INFO": json.dumps({"w": {"saved_offsets": [first]}})})
+    with pytest.raises(ValueError, match="boxes of w overlap and leave 1 of 6 elements without a value"):
+        consolidate(tmp_path, tmp_path / "out", {"w": 1})
+
+
+def test_files_of_an_earlier_save_are_removed(tmp_path):
+    def save(value, numbers, **how):
+        state = {name: torch.full((2,), value) for name in ("a", "b")}
+        dcp.save(state, storage_writer=dcp.HuggingFaceStorageWriter(tmp_path, numbers, **how), no_dist=True)
+        read = {name: torch.zeros(2) for name in state}
+        dcp.load(read, storage_reader=dcp.HuggingFaceStorageReader(tmp_path), no_dist=True)
+        assert all(torch.equal(read[name], state[name]) for name in state)
+        return sorted(os.listdir(tmp_path))
+    torch.safetensors.save_file({"c": torch.ones(1)}, tmp_path / "adapter.safetensors")
+    index, other = "model.safetensors.index.json", "adapter.safetensors"  # a file of another writer is kept
+    two = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    assert save(1.0, {"a": 1, "b": 2}) == [other, *two, index]
+    assert save(2.0, None) == [other, "model-00001-of-00001.safetensors", index]
+    assert save(3.0, {"a": 1, "b": 2}, save_distributed=True) == [other, *(f"shard-00001-{name}" for name in two)]
+    joined = {"save_distributed": True, "enable_consolidation": True}
+    assert save(4.0, {"a": 1, "b": 2}, **joined) == [other, *two, index, "sharded"]
+    assert save(5.0, None, **joined) == [other, "model-00001-of-00001.safetensors", index, "sharded"]
+    assert os.listdir(tmp_path / "sharded") == ["shard-00001-model-00001-of-00001.safetensors"]

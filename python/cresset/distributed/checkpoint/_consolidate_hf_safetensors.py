@@ -12,16 +12,16 @@ __all__ = ["consolidate_safetensors_files", "consolidate_safetensors_files_on_ev
 
 
 def _join(name, parts, size):
-    """Returns a whole tensor.  ValueError where its boxes leave gaps."""
-    whole = cresset.empty(size, dtype=parts[0][1].dtype)
+    """Returns a whole tensor.  ValueError where its boxes leave gaps or overlap."""
+    whole, written = cresset.empty(size, dtype=parts[0][1].dtype), cresset.zeros(size, dtype=cresset.bool)
     if sum(tensor.numel() for _, tensor, _ in parts) != whole.numel():
         raise ValueError(f"the boxes of {name} have {sum(t.numel() for _, t, _ in parts)} elements, but the tensor of size "
                          f"{list(size)} has {whole.numel()}")
     for offsets, tensor, _ in parts:
-        place = whole
-        for dim, (first, n) in enumerate(zip(offsets, tensor.shape)):
-            place = place.narrow(dim, first, n)
-        place.copy_(tensor)
+        place = tuple(slice(first, first + n) for first, n in zip(offsets, tensor.shape))
+        whole[place], written[place] = tensor, True
+    if not written.all():
+        raise ValueError(f"boxes of {name} overlap and leave {int((~written).sum())} of {whole.numel()} elements without a value")
     return whole
 
 

@@ -4,10 +4,12 @@ Without save_distributed one process writes whole tensors: files model-I-of-N.sa
 model.safetensors.index.json.  With it each rank writes its boxes: a file shard-R-model-I-of-N.safetensors says in its metadata
 where its boxes begin, and has one box of a tensor at most.  Consolidation joins such files to whole tensors.
 
-A file replaces an earlier one when it is complete.  The index is written last.
+A file replaces an earlier one when it is complete.  The index is written last.  Files of an earlier save which have other names
+are removed when all files are written.
 """
 import json
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -46,6 +48,13 @@ def _done(value):
     future = Future()
     future.set_result(value)
     return future
+
+
+def _remove_others(folder, written):
+    """Removes files of an earlier save."""
+    for name in os.listdir(folder):
+        if name not in written and re.fullmatch(rf"(shard-\d+-)?model-\d+-of-\d+{re.escape(_SUFFIX)}", name):
+            os.unlink(os.path.join(folder, name))
 
 
 def _write_index(folder, files, total):
@@ -179,10 +188,14 @@ class HuggingFaceStorageWriter(FileSystemWriter):
             return _done([result for one in writing for result in one.result()])
 
     def finish(self, metadata, results):
+        every = [result for of_rank in results for result in of_rank]
+        _remove_others(self._folder, {r.storage_data.relative_path for r in every})
         if not self.save_distributed:
-            every = [result for of_rank in results for result in of_rank]
             _write_index(self.path, {r.index.fqn: r.storage_data.relative_path for r in every}, sum(r.size_in_bytes for r in every))
         elif self.enable_consolidation:
             from ._consolidate_hf_safetensors import consolidate_safetensors_files
-            consolidate_safetensors_files(self._folder, str(self.path), self.fqn_to_index_mapping or dict.fromkeys(
-                metadata.state_dict_metadata, 1), self.thread_count_consolidation)
+            numbers = self.fqn_to_index_mapping or dict.fromkeys(metadata.state_dict_metadata, 1)
+            consolidate_safetensors_files(self._folder, str(self.path), numbers, self.thread_count_consolidation)
+            _remove_others(self.path, {_file_name(n, max(numbers.values())) for n in numbers.values()})
+        elif os.path.exists(os.path.join(self.path, _INDEX)):  # of an earlier save: it names files that are removed
+            os.unlink(os.path.join(self.path, _INDEX))
