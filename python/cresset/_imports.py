@@ -8,6 +8,16 @@ import sys
 from _frozen_importlib_external import PathFinder, SourceFileLoader
 
 
+def _runs_handlers():
+    """Returns whether this is the main thread of the main interpreter: others run no handlers and may set none."""
+    try:
+        _signal.signal(_signal.SIGINT, None)
+    except ValueError:
+        return False
+    except TypeError:  # None is no handler
+        return True
+
+
 class _Waiting:
     """While the outermost of the nested blocks runs in the main thread, signals are noted; then they are raised."""
 
@@ -15,7 +25,8 @@ class _Waiting:
 
     @classmethod
     def note(cls, number, frame):
-        cls.arrived.append(number)
+        if number not in cls.arrived:
+            cls.arrived.append(number)
 
     @classmethod
     def __enter__(cls):
@@ -28,37 +39,36 @@ class _Waiting:
                 if callable(handler) and handler != cls.note:
                     cls.before[number] = handler
                     _signal.signal(number, cls.note)
-        except ValueError:  # another thread, or another interpreter, which runs no handlers
-            cls.before.clear()
+        except BaseException:  # of a handler that has not been replaced yet
+            cls.__exit__()
+            raise
 
     @classmethod
-    def restore(cls):
-        """Gives signals their handlers back; what a handler raises meanwhile is returned."""
-        raised = None
-        while cls.before:
-            try:
-                number, handler = cls.before.popitem()
+    def finish(cls):
+        """Gives signals their handlers back and raises those that arrived, also where handlers raise meanwhile."""
+        try:
+            while cls.before:
+                number, handler = next(iter(cls.before.items()))
                 if _signal.getsignal(number) == cls.note:  # else the module has set another one
                     _signal.signal(number, handler)
-            except BaseException as error:
-                raised = error
-        return raised
+                cls.before.pop(number, None)
+            while cls.arrived:
+                _signal.raise_signal(cls.arrived.pop(0))
+        finally:
+            if cls.before or cls.arrived:
+                cls.finish()
 
     @classmethod
     def __exit__(cls, *error):
         cls.depth -= 1
-        if cls.depth:
-            return
-        raised, arrived = cls.restore(), dict.fromkeys(cls.arrived)
-        cls.arrived.clear()
-        for number in arrived:
-            _signal.raise_signal(number)
-        if raised is not None:
-            raise raised
+        if not cls.depth:
+            cls.finish()
 
 
 class _WholeSource(SourceFileLoader):
     def exec_module(self, module):
+        if not _runs_handlers():
+            return super().exec_module(module)
         with _Waiting():
             super().exec_module(module)
 

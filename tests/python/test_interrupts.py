@@ -157,3 +157,85 @@ except KeyboardInterrupt:
 """)
     run = subprocess.run([sys.executable, program], capture_output=True, text=True)
     assert run.stdout == "interrupted Normal\n", run.stderr
+
+
+def output_of(tmp_path, text):
+    program = tmp_path / "program.py"
+    program.write_text(text)
+    run = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert not run.returncode, run.stderr
+    return run.stdout
+
+
+def test_an_import_of_another_thread_leaves_signals_their_handlers(tmp_path):
+    """The main thread imports a module; a thread begins to import another one meanwhile, and ends after it."""
+    assert output_of(tmp_path, """
+import signal, sys, threading
+import cresset
+begun, ended, failed = threading.Event(), threading.Event(), []
+def other():
+    try:
+        cresset.quasirandom
+    except BaseException as error:
+        failed.append(error)
+def watch(event, arguments):
+    if event == "import" and arguments[0] == "cresset.distributions.normal" and not begun.is_set():
+        thread.start()
+        begun.wait(20)
+    elif event == "exec" and arguments[0].co_filename.endswith("quasirandom.py"):
+        begun.set()
+        ended.wait(20)
+thread = threading.Thread(target=other)
+sys.addaudithook(watch)
+cresset.distributions
+ended.set()
+thread.join()
+print(begun.is_set(), failed, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+""") == "True [] True\n"
+
+
+SIGNALS = """
+import _signal, signal, sys
+import cresset
+from cresset import _imports
+calls = []
+def usual(number, frame):
+    calls.append(number)
+def late(number, frame):
+    calls.append(number)
+    raise TimeoutError
+signal.signal(signal.SIGUSR1, usual)
+signal.signal(signal.SIGALRM, late)
+"""
+
+
+def test_a_handler_that_raises_before_an_import_leaves_signals_their_handlers(tmp_path):
+    """A signal arrives when some of the handlers have been replaced and its own has not."""
+    assert output_of(tmp_path, SIGNALS + """
+def replace(number, handler, replace=_signal.signal):
+    if number == signal.SIGALRM and handler == _imports._Waiting.note:
+        _signal.signal = replace
+        _signal.raise_signal(signal.SIGUSR1)
+        _signal.raise_signal(signal.SIGALRM)
+    return replace(number, handler)
+_signal.signal = replace
+try:
+    cresset.distributions
+except TimeoutError:
+    print("late", calls == [signal.SIGALRM, signal.SIGUSR1])
+print(signal.getsignal(signal.SIGUSR1) is usual, signal.getsignal(signal.SIGALRM) is late, _imports._Waiting.depth)
+""") == "late True\nTrue True 0\n"
+
+
+def test_all_signals_that_arrive_in_an_import_reach_their_handlers(tmp_path):
+    assert output_of(tmp_path, SIGNALS + """
+def watch(event, arguments):
+    if event == "import" and arguments[0] == "cresset.distributions.normal":
+        _signal.raise_signal(signal.SIGALRM)
+        _signal.raise_signal(signal.SIGUSR1)
+sys.addaudithook(watch)
+try:
+    cresset.distributions
+except TimeoutError:
+    print("late", calls == [signal.SIGALRM, signal.SIGUSR1])
+""") == "late True\n"
