@@ -722,7 +722,7 @@ def reset():
     for compiled in _alive():
         compiler = compiled._compiler
         compiled._entries.clear()
-        compiled._off = False
+        compiled._off = compiled._failed = False
         compiler.seconds = 0.
         for seen in (compiler.records, compiler.recompilations, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
                      compiler.varying):

@@ -43,6 +43,15 @@ static void flush_keep(cr_py_flush *to, const cr_py_flush *e)
     Py_INCREF(to->why);
 }
 
+/* Flushes by calls leave two places to those that the program wanted, these one to an error. */
+static void flushes_add(cr_py_flushes *to, const cr_py_flush *e)
+{
+    int left_free = e->by_call ? 2 : !e->error;
+
+    if (to->count < CR_PY_FLUSHES - left_free)
+        flush_keep(&to->flush[to->count++], e);
+}
+
 static void flush_drop(cr_py_flush *e)
 {
     Py_XDECREF((PyObject *)e->code);
@@ -108,8 +117,8 @@ static void keep_flush(cr_py_flush *e, const char *why)
         PyErr_Clear();
     else if (events && event_count < KEPT)
         flush_keep(&events[event_count++], e);
-    if (e->why && watching && why != cr_defer_full && watching->count < CR_PY_FLUSHES)
-        flush_keep(&watching->flush[watching->count++], e);
+    if (e->why && watching && why != cr_defer_full)
+        flushes_add(watching, e);
 }
 
 static void defer_report(size_t count, const char *why, const cr_op *op)
@@ -159,8 +168,8 @@ void cr_py_flushes_begin(cr_py_flushes *f)
 void cr_py_flushes_end(cr_py_flushes *f)
 {
     watching = f->outer;
-    for (int i = 0; watching && i < f->count && watching->count < CR_PY_FLUSHES; i++)
-        flush_keep(&watching->flush[watching->count++], &f->flush[i]);
+    for (int i = 0; watching && i < f->count; i++)
+        flushes_add(watching, &f->flush[i]);
 }
 
 void cr_py_flushes_drop(cr_py_flushes *f)

@@ -60,6 +60,32 @@ def test_a_value_in_the_middle_is_an_error_of_one_graph(f, needed):
     assert values(torch.compile(f)(x)) == values(f(x))
 
 
+@pytest.mark.deferred_calls(1)
+def test_each_call_that_needs_a_value_is_an_error():
+    """Also the calls that would be recorded, or run at once to be measured, without the first error."""
+    compiled, x = torch.compile(lambda x, reads: x + 1 if reads and x.sum() > 0 else x - 1, fullgraph=True), torch.ones(3)
+    for reads in [True] * 24 + [False] * 8 + [True] * 24:
+        if reads:
+            with pytest.raises(Unsupported, match="branching"):
+                compiled(x, reads)
+        else:
+            assert compiled(x, reads).tolist() == [0., 0., 0.]
+
+
+@pytest.mark.parametrize("calls", [0, 7, 8, 20])
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_value_is_an_error_after_any_number_of_flushes_by_calls(calls, inner):
+    def f(x):
+        for _ in range(calls):
+            x = x + torch.linalg.svdvals(x + 1).sum()
+        return x * x.sum().item()
+    x, g = torch.randn(3, 3), torch.compile(f) if inner else f
+    compiled = torch.compile(lambda x: g(x), fullgraph=True)
+    for _ in range(3):
+        with pytest.raises(Unsupported, match=r"item\(\)"):
+            compiled(x)
+
+
 @pytest.mark.parametrize("f", [lambda x: torch.linalg.svdvals(x + 1).sum() * 2, lambda x: (x * 2).sort()[0] + 1,
                                lambda x: nn.functional.dropout(x * 2) + torch.rand(4, 4)])
 def test_a_call_that_runs_at_once_is_no_error(f):

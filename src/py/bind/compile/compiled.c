@@ -1004,8 +1004,9 @@ static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagge
     function *f = (function *)x;
     Py_ssize_t positional = PyVectorcall_NARGS(flagged);
 
-    if (CR_UNLIKELY(f->off || calls_off || force_eager || cr_recorder_active() ||
-                    cr_py_mode_count || cr_py_override_off)) {
+    if (CR_UNLIKELY(f->off || (f->deferral.failed && !f->deferral.at_once) || calls_off ||
+                    force_eager || cr_recorder_active() || cr_py_mode_count ||
+                    cr_py_override_off)) {
         if (cr_py_mode_count || cr_py_override_off)
             return PyObject_Vectorcall(f->function, args, flagged, names);
         return call_plain(f, args, flagged, names);
@@ -1181,6 +1182,8 @@ static PyMemberDef function_members[] = {
      "The function's recordings."},
     {"_off", T_BOOL, offsetof(function, off), 0, "True: no call is recorded."},
     {"_at_once", T_BOOL, offsetof(function, deferral.at_once), 0, "True: no call is deferred."},
+    {"_failed", T_BOOL, offsetof(function, deferral.failed), 0,
+     "True: `_flushed` has raised, and all calls are deferred."},
     {"_how", T_UINT, offsetof(function, deferral.how), 0, "Flags of its programs."},
     {"_flushed", T_OBJECT, offsetof(function, deferral.flushed), 0,
      "Called with a list of the flushes inside of a deferred call."},

@@ -42,6 +42,8 @@ static void close_last(cr_py_deferral *d)
 
 static bool defers_now(const cr_py_deferral *d)
 {
+    if (d->failed)
+        return true;
     if (d->ran < FIRST + 2)
         return d->ran != FIRST;
     return d->ran == d->next ? !d->way : d->way;
@@ -116,8 +118,10 @@ static PyObject *tell_flushes(cr_py_deferral *d, const cr_py_flushes *f, PyObjec
     list = cr_py_flushes_list(f);
     said = list ? PyObject_CallOneArg(d->flushed, list) : NULL;
     Py_XDECREF(list);
-    if (!said)
+    if (!said) {
+        d->failed = true;
         Py_CLEAR(out);
+    }
     Py_XDECREF(said);
     return out;
 }

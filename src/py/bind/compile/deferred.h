@@ -8,6 +8,7 @@
  * run at once, with the backward passes and flushes between one call and the next. */
 typedef struct {
     bool at_once;                   /* calls are not deferred */
+    bool failed;                    /* `flushed` raised: all are deferred, none is recorded */
     PyObject *flushed;              /* called with the flushes inside of a call, or NULL */
     unsigned how;                   /* flags of the programs (compile/how.h) */
     unsigned ran, deferred, broken; /* calls; deferred ones; those with flushes inside */
@@ -42,7 +43,8 @@ typedef struct {
 enum { CR_PY_FLUSHES = 8 };
 typedef struct cr_py_flushes {
     struct cr_py_flushes *outer;
-    int count; /* those after the first CR_PY_FLUSHES are not kept */
+    int count; /* the first ones are kept: two places are for flushes that the program wanted,
+                * the last of these for one that is an error */
     cr_py_flush flush[CR_PY_FLUSHES];
 } cr_py_flushes;
 
