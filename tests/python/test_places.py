@@ -112,6 +112,14 @@ def test_explain_names_the_line_and_its_source(f, inner, comment, text):
     assert "User Stack:" in str(found) and f"line {line}" in str(found)
 
 
+def test_explain_counts_no_call_that_needs_elements_as_a_break():
+    for f, breaks in ((lambda x: torch.linalg.svdvals(x + 1) * 2, 0),
+                      (lambda x: torch.linalg.svdvals(x + 1) * x.sum().item(), 1)):
+        with untraced():
+            found = torch._dynamo.explain(f)(torch.ones(3, 3))
+        assert (found.graph_count, found.graph_break_count) == (breaks + 1, breaks)
+
+
 @pytest.mark.parametrize("f, inner, comment, text", CASES,
                          ids=lambda x: getattr(x, "__name__", None))
 def test_unsupported_names_the_line(f, inner, comment, text):

@@ -50,7 +50,7 @@ class Compiler:
         self.attempts = self.deferred = 0  # calls recorded in vain; calls deferred before the first recording
         self.refusal, self.said_limit = None, False
         self.place = None  # the instruction that the refusal is about, a places.Place
-        self.flushes = {}  # by (code, instruction): the first flush there inside of a call
+        self.flushes = {}  # by (code, instruction, whether only a call needed it): the first flush inside of a call
         self.records = []  # (Walk, CompiledEntry)
         self.recompilations = []  # why no recording fitted a call that was recorded again
         self.seconds = 0.  # time of recorded calls and of making their programs
@@ -120,8 +120,8 @@ class Compiler:
         for calls, why, code, at, by_call, error in flushes:
             error = (error or self.fullgraph) and not by_call
             place = code and places.Place(code, at)
-            if (code, at) not in self.flushes and len(self.flushes) < 64:
-                self.flushes[code, at] = calls, why, place
+            if (code, at, by_call) not in self.flushes and len(self.flushes) < 64:
+                self.flushes[code, at, by_call] = calls, why, place
                 counters["graph_break"][why] += not error and not by_call
             if error:
                 from .exc import Unsupported

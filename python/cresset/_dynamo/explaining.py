@@ -102,6 +102,7 @@ def explain(f, *extra_args, **extra_kwargs):
         ops = [[node.target for node in module.graph.nodes if node.op == "call_function"] for module in graphs]
         guards = [guard(walk, i) for walk, _ in compiler.records
                   for i in range(len(walk.nodes)) if walk.nodes[i][3] != "any"]
-        breaks = [_flush_reason(*flush) for flush in deferred._compiler.flushes.values()]
+        flushes = deferred._compiler.flushes  # a graph holds calls that need elements
+        breaks = [_flush_reason(*flush) for (_, _, by_call), flush in flushes.items() if not by_call]
         return ExplainOutput(graphs, breaks, ops, guards)
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
