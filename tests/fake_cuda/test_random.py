@@ -126,6 +126,10 @@ def test_draws_by_weights():
         x = torch.multinomial(weights, many, again).cpu()
         assert x.shape == (2, many) and (weights.cpu().gather(1, x) > 0).all()
     assert abs((x[0] == 4).float().mean() - 0.5) < 0.05 and abs((x[1] == 0).float().mean() - 0.5) < 0.05
+    for dtype in (torch.bfloat16, torch.float16):  # sums and draws have more bits than the weights
+        drawn = torch.multinomial(torch.full((1000,), 0.3, dtype=dtype, device="cuda"), 40000, True)
+        times = torch.bincount(drawn, minlength=1000)
+        assert times.min() > 8 and times.max() < 80
     with pytest.raises(RuntimeError, match="either `inf`, `nan` or element < 0"):
         torch.multinomial(-weights, 1)
     mean = torch.full((20000,), 3.0, device="cuda")
