@@ -188,6 +188,9 @@ def test_groups_of_equal_elements():
             assert both(lambda t: f(t, return_inverse=True, return_counts=True), x) and both(f, x)
     for x in (torch.randint(0, 9, (50,)), torch.randint(0, 9, (50,), dtype=torch.int32), torch.zeros(0, dtype=torch.int64)):
         assert both(torch.bincount, x) and both(lambda t: torch.bincount(t, minlength=20), x)
+    at = torch.randint(0, 3, (900,))
+    for weights in (torch.randn(900), torch.randn(900, dtype=torch.float64)):
+        assert same(torch.bincount(at.cuda(), weights.cuda()), torch.bincount(at, weights))
     with pytest.raises(RuntimeError, match="bincount only supports 1-d non-negative"):
         torch.bincount(torch.tensor([1, -1], device="cuda"))
 

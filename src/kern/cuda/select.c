@@ -224,17 +224,16 @@ static const char *select_extremes(select_job *j, int64_t extremes[2])
     return error;
 }
 
-/* The host's function raises the errors. */
+/* The host's function raises the errors, and adds weights one after the other: sums of a device
+ * have another order. */
 const char *cr_cuda_bincount_sizes(int device, const cr_given *arg, cr_shape *out)
 {
     const cr_array *self = &arg[0].array;
     int64_t extremes[2] = {0, -1}, least = arg[2].i;
     select_job j;
 
-    if (self->ndim != 1 || least < 0 ||
+    if (self->ndim != 1 || least < 0 || arg[1].kind == CR_GIVEN_ARRAY ||
         cr_dtype_category((cr_dtype)self->dtype) != CR_CAT_INT ||
-        (arg[1].kind == CR_GIVEN_ARRAY &&
-         (arg[1].array.ndim != 1 || arg[1].array.size[0] != self->size[0])) ||
         !select_start(&j, device, self, NULL, 1, self->size))
         return cr_command_declines;
     const char *error = j.call.n ? select_extremes(&j, extremes) : NULL;
@@ -247,19 +246,17 @@ const char *cr_cuda_bincount_sizes(int device, const cr_given *arg, cr_shape *ou
     return NULL;
 }
 
-/* Numbers, or weights, are added to zeros at the places that self names. */
+/* Ones are added to zeros at the places that self names. */
 const char *cr_cuda_bincount(int device, const cr_given *arg, const cr_array *result)
 {
     const cr_array *self = &arg[0].array;
-    const cr_array *weight = arg[1].kind == CR_GIVEN_ARRAY ? &arg[1].array : NULL;
     const int64_t one = 1, still = 0, zero[2] = {0, 0};
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)result->dtype);
     cr_indexed c = {.how = CR_COMBINE_ADD,
                     .dtype = result->dtype,
                     .ndim = 1,
                     .size = self->size,
-                    .dense = weight ? weight->data : NULL,
-                    .dense_stride = weight ? weight->stride : &still,
+                    .dense_stride = &still,
                     .table = result->data,
                     .table_stride = &still,
                     .index = self->data,
@@ -270,8 +267,7 @@ const char *cr_cuda_bincount(int device, const cr_given *arg, const cr_array *re
                     .picked = 1,
                     .outside_kind = CR_RUNTIME};
 
-    if ((self->dtype != CR_I64 && self->dtype != CR_I32) ||
-        (weight && weight->dtype != result->dtype))
+    if ((self->dtype != CR_I64 && self->dtype != CR_I32) || arg[1].kind == CR_GIVEN_ARRAY)
         return cr_command_declines;
     *(int64_t *)(void *)c.item = one;
     const char *error = cr_cuda_ops.fill(device, result, zero);
