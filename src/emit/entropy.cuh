@@ -168,7 +168,8 @@ CK_KERNEL_OF(CE_THREADS, ce_reduce, ce_call)
     }
 }
 
-/* (softmax - 1 at the class) * gradient of the row's term */
+/* (softmax - 1 at the class) * gradient of the row's term.  A row without a sum has NaN, also
+ * where it is ignored: 0 * NaN. */
 CK_KERNEL_OF(CE_THREADS, ce_backward, ce_call)
 {
     const cm_i64 r = ce_first_row();
@@ -185,8 +186,8 @@ CK_KERNEL_OF(CE_THREADS, ce_backward, ce_call)
         ce_vector y;
         CV_ALL
         for (int l = 0; l < CE_VECTOR; l++) {
-            const ce_real p = ce_exp(ce_below(cm_real(v.item[l]), lse));
-            y.item[l] = cm_to<CE_ITEM>::of(t < 0 ? 0 : (p - (i + l == t)) * share);
+            const ce_real p = ce_exp(cm_real(v.item[l]) - lse); /* NaN where a row has no sum */
+            y.item[l] = cm_to<CE_ITEM>::of((p - (i + l == t)) * share);
         }
         if (CE_VECTOR > 1)
             cm_store<sizeof y>(call.out + place + i, &y);
