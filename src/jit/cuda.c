@@ -37,7 +37,7 @@ enum {
 /* The device's architecture: "sm_90". */
 static const char *cuda_architecture(char out[16], int index)
 {
-    static int known[CR_CUDA_DEVICES];
+    static _Atomic int known[CR_CUDA_DEVICES]; /* 0: not asked */
     cr_cuda_properties p;
 
     if (!known[index]) {

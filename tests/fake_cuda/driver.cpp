@@ -7,6 +7,7 @@
  *
  *   FAKE_CUDA_DEVICES   how many devices there are (1)
  *   FAKE_CUDA_MEMORY    megabytes of a device (512)
+ *   FAKE_CUDA_THREADS   threads that a processor runs at once (2048)
  *   FAKE_CUDA_LATE      0: jobs run at once */
 #include <cstdint>
 #include <cstdio>
@@ -202,7 +203,9 @@ API cuDeviceCanAccessPeer(int *can, int, int) { return *can = 0, OK; }
 API cuDeviceGetAttribute(int *value, int attribute, int)
 {
     static const std::map<int, int> known = {{1, 1024}, {8, 49152}, {10, 32}, {16, 4},
-                                             {39, 2048}, {75, 9},   {76, 0},  {82, 65536}};
+                                             {75, 9},    {76, 0},   {82, 65536}};
+    if (attribute == 39)
+        return *value = number("FAKE_CUDA_THREADS", 2048), OK;
     auto found = known.find(attribute);
     *value = found == known.end() ? 0 : found->second;
     return OK;

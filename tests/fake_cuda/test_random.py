@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import cresset as torch
+from test_cuda import FAKE, run_alone
 from test_order import on_the_host
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -117,6 +118,17 @@ def test_masks_of_dropout(shape):
     # the host's counted form with the same seed and offset
     mask = torch.ops.aten._philox_dropout(torch.ones(shape), 0.25, SEED, blocks)[1] if hasattr(torch.ops.aten, "_philox_dropout") else None
     assert mask is None or np.array_equal(mask.numpy(), kept)
+
+
+@pytest.mark.skipif(not FAKE, reason="a card runs threads")
+def test_a_device_that_runs_no_threads_is_an_error():
+    program = """
+try:
+    torch.rand(5, device="cuda")
+except RuntimeError as e:
+    print("threads" in str(e))
+"""
+    assert run_alone(program, FAKE_CUDA_THREADS="0") == ["True"]
 
 
 def test_draws_by_weights():

@@ -106,21 +106,30 @@ static bool random_set_dims(random_call *c, const cr_array *to, int64_t item,
 
 /* --- grids of torch's size --- */
 
+static const char *random_most(int64_t *out, int device)
+{
+    static _Atomic int64_t known[CR_CUDA_DEVICES]; /* 0: not asked */
+    cr_cuda_properties p;
+
+    *out = known[device];
+    if (*out)
+        return NULL;
+    const char *error = cr_cuda_property(&p, device);
+    if (error)
+        return error;
+    *out = (int64_t)p.processors * (p.threads_of_processor / RANDOM_THREADS);
+    known[device] = *out;
+    return *out > 0 ? NULL : "the device runs too few threads for random numbers";
+}
+
 static const char *random_blocks(int64_t *out, int device, int64_t n)
 {
-    static cr_cuda_properties known[CR_CUDA_DEVICES];
-    cr_cuda_properties p = known[device];
+    int64_t most, blocks = (n + RANDOM_THREADS - 1) / RANDOM_THREADS;
+    const char *error = random_most(&most, device);
 
-    if (!p.processors) {
-        const char *error = cr_cuda_property(&p, device);
-        if (error)
-            return error;
-        known[device] = p;
-    }
-    int64_t most = (int64_t)p.processors * (p.threads_of_processor / RANDOM_THREADS);
-    int64_t blocks = (n + RANDOM_THREADS - 1) / RANDOM_THREADS;
-    *out = blocks < most ? blocks : most;
-    return NULL;
+    if (!error)
+        *out = blocks < most ? blocks : most;
+    return error;
 }
 
 static const char *random_fill(random_job *j, const cr_given *generator)
