@@ -3,7 +3,7 @@
  * otherwise. The ranks are children of the test. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "comm/group.h"
+#include "comm/group_impl.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -504,6 +504,68 @@ static void stop_rank_1(cr_comm *g)
 }
 
 TEST(a_rank_that_is_stopped_is_named_after_the_timeout) { all_engines(2, 4, 700, stop_rank_1); }
+
+/* --- reports without a store --- */
+static int held_end = -1; /* of a pipe: rank 1 runs while it is open */
+
+/* A lost store, which the report asks before it looks at the ranks. */
+static cr_status lost_call(cr_store *s, const cr_store_request *r, cr_store_reply *out)
+{
+    (void)s, (void)r, (void)out;
+    close(held_end);
+    return cr_fail(CR_STORE, "the store is lost");
+}
+
+/* Rank 1: ends some time after the report has begun. */
+static void end_slowly(const char *path, int pipe_end)
+{
+    cr_store *store = NULL;
+    cr_peers *peers = NULL;
+    char byte;
+
+    close(held_end);
+    MUST(!cr_store_file(&store, path, 2));
+    MUST(!cr_peers_meet(&peers, store, 1, 2, 20000));
+    MUST(!read(pipe_end, &byte, 1));
+    usleep(100000);
+    _exit(failures ? 1 : 0);
+}
+
+static void report_without_store(cr_peers *peers)
+{
+    static const cr_store_kind lost = {lost_call, NULL};
+    cr_store store = {1, &lost, 20000};
+    cr_comm g = {.store = &store, .peers = peers, .size = 2, .name = "test"};
+    cr_call_args args = {.kind = CR_CALL_ALL_REDUCE};
+    cr_running call = {&g, &args, "a.py:1", 1, cr_seconds(), cr_seconds() + 20};
+
+    FAILS(CR_COMM, cr_report(&call, cr_fail(CR_COMM, "the connection is closed")));
+    CHECK(strstr(cr_error_message(), "rank 1 (process") != NULL);
+    CHECK(strstr(cr_error_message(), "has ended") != NULL);
+}
+
+TEST(a_rank_that_ends_after_its_connections_is_named_without_a_store)
+{
+    char path[] = "/tmp/cresset_report_XXXXXX";
+    int fd = mkstemp(path), ends[2], status = 1;
+    cr_store *store = NULL;
+    cr_peers *peers = NULL;
+
+    CHECK(fd >= 0 && !pipe(ends));
+    held_end = ends[1];
+    pid_t child = fork();
+    if (!child)
+        end_slowly(path, ends[0]);
+    OK(cr_store_file(&store, path, 2));
+    OK(cr_peers_meet(&peers, store, 0, 2, 20000));
+    report_without_store(peers);
+    CHECK(waitpid(child, &status, 0) == child && !status);
+    cr_peers_free(peers);
+    cr_store_drop(store);
+    close(ends[0]);
+    close(fd);
+    unlink(path);
+}
 
 TEST(a_rank_that_never_comes_is_named)
 {

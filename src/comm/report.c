@@ -87,20 +87,21 @@ static bool all_known(char known[][PLACE_BYTES], int n, int own)
     return true;
 }
 
-/* Looks the others up until all are known, for a moment. */
+/* Looks the others up until all are known, for a moment; without a store until one has ended,
+ * because connections of a process close before it is seen to end. */
 static void ranks_text(const cr_running *c, bool asks, cr_text *out)
 {
     char known[NAMED_RANKS][PLACE_BYTES] = {{0}};
     int n = c->g->size < NAMED_RANKS ? c->g->size : NAMED_RANKS;
     double end = cr_seconds() + 1e-3 * COLLECT_MS;
 
-    for (;;) {
+    for (bool last = false;; usleep(20000)) {
+        last = cr_seconds() > end || (!asks && cr_peers_ended(c->g->peers) >= 0);
         for (int r = 0; r < n; r++)
             if (r != c->g->rank && !*known[r])
                 rank_text(c, r, asks, known[r]);
-        if (!asks || all_known(known, n, c->g->rank) || cr_seconds() > end)
+        if (last || all_known(known, n, c->g->rank))
             break;
-        usleep(20000);
     }
     for (int r = 0; r < n; r++) {
         if (r == c->g->rank)
