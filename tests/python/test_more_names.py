@@ -81,9 +81,10 @@ def test_lists_and_dicts_of_one_type():
     names = torch.jit.script({"a": 1})
     assert type(names) is torch.ScriptDict and dict(names.items()) == {"a": 1} and "a" in names
     assert type(iter(items)) is torch.ScriptListIterator and type(iter(names)) is torch.ScriptDictKeyIterator
-    for wrong in (lambda: names.update(b=2.0), lambda: names[1], lambda: torch.ScriptDict({})):
+    for wrong in (lambda: names.update(b=2.0), lambda: names[1]):
         with pytest.raises(TypeError):
             wrong()
+    assert str(torch.ScriptDict({})) == "{}" and str(torch.ScriptList([])) == "[]"
 
     def total(x: list[int]):
         return x[0] + len(x)

@@ -43,6 +43,8 @@ static void interleave(const cr_view *out, const cr_view *self, int64_t dim, int
     to.stride[dim] *= repeats;
     from.stride[dim + 1] = 0;
     to.v.ndim++;
+    from.v.ndim = to.v.ndim;
+    from.v.size = to.size;
     cr_copy_view(&to.v, &from.v);
 }
 
