@@ -1,6 +1,7 @@
 /* The device that collects commands. */
 #include "plan/collect.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "device/facts.h"
 #include <pthread.h>
 #include <string.h>
@@ -11,7 +12,7 @@ typedef struct {
     cr_plan_run run; /* executes what the host reads */
 } collection;
 
-static CR_THREAD collection now;
+static CR_THREAD collection *now; /* NULL: nothing */
 
 static const char collect_idle[] = "this thread does not collect commands";
 
@@ -20,14 +21,14 @@ static const char *text_of(cr_status st) { return st ? cr_error_message() : NULL
 
 static const char *add(const cr_command *c)
 {
-    if (!now.plan)
+    if (!now)
         return collect_idle;
-    return text_of(cr_plan_add(now.plan, c));
+    return text_of(cr_plan_add(now->plan, c));
 }
 
 /* --- devices --- */
 
-static int collect_count(void) { return now.plan ? 1 : 0; }
+static int collect_count(void) { return now ? 1 : 0; }
 
 static int collect_current(void) { return 0; }
 
@@ -52,7 +53,7 @@ static void *collect_get(int index, size_t size, uint32_t *block)
     size_t buffer;
 
     (void)index;
-    if (!now.plan || size >> 39 || cr_plan_add_buffer(&buffer, now.plan, size, false))
+    if (!now || size >> 39 || cr_plan_add_buffer(&buffer, now->plan, size, false))
         return NULL;
     *block = 1;
     return cr_plan_address(buffer, 0);
@@ -77,12 +78,12 @@ static const char *collect_copy_in(int index, void *to, const void *host, size_t
 
 static cr_status read_now(void *host, const void *from, size_t n)
 {
-    const cr_executor *by = now.run.by;
+    const cr_executor *by = now->run.by;
     char *at;
 
-    now.plan->of_values = true;
-    CR_TRY(cr_plan_execute(&now.run));
-    CR_TRY(cr_plan_place(&at, &now.run, from));
+    now->plan->of_values = true;
+    CR_TRY(cr_plan_execute(&now->run));
+    CR_TRY(cr_plan_place(&at, &now->run, from));
     return cr_device_status(by->ops->copy_out(by->index, host, at, n));
 }
 
@@ -187,11 +188,11 @@ static const char *collect_build(int index, const cr_kernel_source *source, void
     cr_plan_kernel *k;
 
     (void)index;
-    if (!now.plan)
+    if (!now)
         return collect_idle;
     k = cr_alloc(sizeof *k);
     if (k) {
-        *k = now.run.by->describe(source);
+        *k = now->run.by->describe(source);
         k->name = cr_strdup(k->name);
         k->program = cr_strdup(k->program);
     }
@@ -284,10 +285,13 @@ cr_status cr_collect_start(cr_plan *into, const cr_executor *by)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    if (now.plan)
+    if (now)
         return cr_fail(CR_RUNTIME, "this thread collects commands already");
     pthread_once(&once, offer);
-    now = (collection){.plan = into, .run = cr_plan_start(into, by)};
+    now = cr_alloc(sizeof *now);
+    if (!now)
+        return CR_MEMORY;
+    *now = (collection){.plan = into, .run = cr_plan_start(into, by)};
     return CR_OK;
 }
 
@@ -295,18 +299,21 @@ cr_device cr_collect_device(void) { return (cr_device){.kind = CR_LAZY}; }
 
 cr_status cr_collect_input(const char *address, const void *bytes, size_t n)
 {
-    const cr_executor *by = now.run.by;
+    const cr_executor *by = now->run.by;
     char *at;
 
     if (!n)
         return CR_OK;
-    now.plan->buffer.at[cr_plan_buffer_of(address)].input = true;
-    CR_TRY(cr_plan_place(&at, &now.run, address));
+    now->plan->buffer.at[cr_plan_buffer_of(address)].input = true;
+    CR_TRY(cr_plan_place(&at, &now->run, address));
     return cr_device_status(by->ops->copy_in(by->index, at, bytes, n));
 }
 
 void cr_collect_end(void)
 {
-    cr_plan_end(&now.run);
-    now = (collection){.plan = NULL};
+    if (!now)
+        return;
+    cr_plan_end(&now->run);
+    cr_free(now);
+    now = NULL;
 }

@@ -2,6 +2,7 @@
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -88,3 +89,12 @@ def test_a_processor_without_avx_has_the_same_results(tmp_path):
     capability, *results = run(tmp_path, PROCESSOR, python=str(emulator))[0].splitlines()
     assert capability == "DEFAULT"
     assert results == run(tmp_path, PROCESSOR)[0].splitlines()[1:]
+
+
+def test_storage_of_threads_fits_what_the_loader_keeps_for_late_libraries():
+    """The loader keeps about 1.6 KB for all libraries that are loaded late; scikit-learn's libgomp takes a part of it."""
+    with open(torch._C.__file__, "rb") as file:
+        elf = file.read(4096)
+    at, size, count = struct.unpack_from("<Q", elf, 32)[0], *struct.unpack_from("<HH", elf, 54)
+    headers = [struct.unpack_from("<IIQQQQQQ", elf, at + i * size) for i in range(count)]
+    assert sum(h[6] for h in headers if h[0] == 7) <= 1344  # PT_TLS

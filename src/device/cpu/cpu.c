@@ -94,7 +94,7 @@ size_t cr_cpu_class_bytes(uint32_t size_class)
 
 typedef struct {
     void *first[THREAD_CLASSES];
-    int32_t room[THREAD_CLASSES]; /* blocks that the list may still take */
+    int16_t room[THREAD_CLASSES]; /* blocks that the list may still take */
     int64_t used;                 /* bytes not yet counted in `used_bytes` */
     bool ready;
 } thread_lists;
@@ -347,7 +347,7 @@ static void start_thread(void)
     pthread_setspecific(thread_end, &mine);
     for (uint32_t c = 1; c < THREAD_CLASSES; c++) {
         size_t room = thread_list_bytes / cr_cpu_class_bytes(c);
-        mine.room[c] = room ? (int32_t)room : MOST_CACHED;
+        mine.room[c] = (int16_t)(room ? room : MOST_CACHED);
     }
     mine.ready = true;
 }
