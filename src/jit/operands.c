@@ -74,15 +74,16 @@ static const cr_sym *size_named(const operands_job *j, const cr_axis *a)
                : NULL;
 }
 
-/* A fold of columns stores one row of results for every CR_FOLD_COLUMN rows. */
+/* A fold of columns stores one row of results for every CR_FOLD_COLUMN rows, and one for no
+ * rows. */
 static int64_t rows_of(const operands_job *j, const cr_buffer *b)
 {
     int64_t rows = j->l->size[0];
 
     if (b->ndim && b->size[0] == j->row)
         return rows;
-    return b->role == CR_BUFFER_OUTPUT && j->nest->kind == CR_NEST_COLUMNS
-               ? (rows + CR_FOLD_COLUMN - 1) / CR_FOLD_COLUMN
+    return b->role == CR_BUFFER_OUTPUT && j->nest->kind == CR_NEST_COLUMNS && rows
+               ? (rows - 1) / CR_FOLD_COLUMN + 1
                : 1;
 }
 

@@ -50,6 +50,19 @@ TEST(columns_give_a_row_of_results_for_each_block)
     breaks(sums, "[262144, 1] (%1 by [64, 4], %0 by [0, 4])", "outside their buffer");
 }
 
+TEST(folds_of_no_elements_store_their_results)
+{
+    static const char rows[] = "y[i<R] = add[j<C](x[i, j])";
+    static const char columns[] = "y[j<C] = add[i<R](x[i, j])";
+
+    OK(checked(rows, "[16, 0] (%1 by [4, 4], %0+64 by [4, 4])"));
+    breaks(rows, "[100, 0] (%1 by [4, 4], %0 by [4, 4])", "outside their buffer");
+    OK(checked(rows, "[0, 100, 0] (%1 by [4, 4, 4], %0 by [4, 4, 4])"));
+    OK(checked(columns, "[0, 16] (%1 by [64, 4], %0+64 by [4, 4])"));
+    breaks(columns, "[0, 100] (%1 by [400, 4], %0 by [400, 4])", "outside their buffer");
+    OK(checked(negated, "[0, 100] (%1 by [400, 4], %0 by [400, 4])"));
+}
+
 TEST(programs_that_are_not_of_rows_and_columns_are_refused)
 {
     breaks(negated, "[4, 4] (%1 by [16, 4])", "other operands");

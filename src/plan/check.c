@@ -167,6 +167,8 @@ static cr_status check_operand(const checker *c, const cr_launch *l, int k,
         return o->written || l->stride[2 * k] || l->stride[2 * k + 1]
                    ? wrong(c, "a number is an operand of one element that is read")
                    : CR_OK;
+    if (!o->rows || !o->columns)
+        return CR_OK;
     reach_add_dims(&r, l->outer, l->outer_size, l->outer_stride + k * l->outer, 1);
     reach_add(&r, o->rows, l->stride[2 * k], 1);
     reach_add(&r, o->columns, l->stride[2 * k + 1], 1);
@@ -176,16 +178,17 @@ static cr_status check_operand(const checker *c, const cr_launch *l, int k,
 static cr_status check_launch(const checker *c, const cr_launch *l)
 {
     cr_plan_operand operand[CR_PLAN_OPERANDS];
-    int64_t n = 1;
+    int64_t calls = 1, n;
 
-    CR_TRY(check_count(c, &n, l->outer, l->outer_size));
+    CR_TRY(check_count(c, &calls, l->outer, l->outer_size));
+    n = calls;
     CR_TRY(check_count(c, &n, 2, l->size));
     if (l->size[2] < 0 || l->size[2] > INT64_MAX - n)
         return wrong(c, "the number of the first row is out of range");
     if (!c->by->operands || l->operands > CR_PLAN_OPERANDS)
         return wrong(c, "the executor does not take the kernel");
     CR_TRY(c->by->operands(l, operand));
-    for (int k = 0; n && k < l->operands; k++)
+    for (int k = 0; calls && k < l->operands; k++)
         CR_TRY(check_operand(c, l, k, &operand[k]));
     return CR_OK;
 }
