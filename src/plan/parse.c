@@ -507,9 +507,10 @@ static bool is_float_ahead(const reader *r, const char *ends)
     return false;
 }
 
-static cr_given read_given(reader *r);
+static cr_given read_given(reader *r, bool inside);
 
-static cr_given read_list(reader *r)
+/* A list `inside` of another one has no lists. */
+static cr_given read_list(reader *r, bool inside)
 {
     enum { MOST = 256 };
     cr_given *list = room(r, MOST * sizeof *list);
@@ -518,7 +519,7 @@ static cr_given read_list(reader *r)
     while (!r->failed && g.count < MOST && !next_is(r, ")")) {
         if (g.count)
             need(r, ",");
-        list[g.count++] = read_given(r);
+        list[g.count++] = read_given(r, inside);
     }
     return g;
 }
@@ -538,15 +539,17 @@ static cr_given read_given_numbers(reader *r)
     return g;
 }
 
-static cr_given read_given(reader *r)
+static cr_given read_given(reader *r, bool inside)
 {
     cr_given g = {.kind = CR_GIVEN_NONE};
 
     skip_space(r);
     if (next_is(r, "None"))
         return g;
+    if (inside && *r->at == '(')
+        fail(r, "an item that is no list");
     if (next_is(r, "("))
-        return read_list(r);
+        return read_list(r, true);
     if (*r->at == '[')
         return read_given_numbers(r);
     if (*r->at == '"') {
@@ -573,7 +576,7 @@ static void read_library(reader *r, cr_library *c)
 
     c->entry = read_name(r);
     need(r, "(");
-    cr_given all = read_list(r);
+    cr_given all = read_list(r, false);
     c->arg = all.list;
     c->args = (int)all.count;
     need(r, "->");

@@ -93,6 +93,18 @@ TEST(errors_of_texts_name_their_line)
     refuses("plan {\n  %0 = buffer 4\n  COPY host = %0 -8\n}\n", "a number of bytes");
 }
 
+TEST(lists_in_lists_of_lists_are_refused)
+{
+    enum { DEEP = 200000 };
+    cr_text text = {0};
+
+    cr_text_put(&text, "plan {\n  LIBRARY cat(");
+    for (int i = 0; i < DEEP; i++)
+        cr_text_put(&text, "(");
+    refuses(cr_text_str(&text), "line 2 of the plan: an item that is no list");
+    cr_text_drop(&text);
+}
+
 TEST(every_prefix_of_a_text_is_refused)
 {
     for (size_t n = 0; n + 2 < sizeof every_command; n++) {
