@@ -464,7 +464,12 @@ static void read_axis(reader *r, cr_window_axis *a)
     if (r->failed)
         return;
     need(r, "ranges");
-    a->range = read_exactly(r, 3 * a->start[a->size]);
+    int64_t words;
+    if (CR_MUL_OVERFLOW(a->start[a->size], 3, &words))
+        fail(r, "a number of ranges");
+    if (r->failed)
+        return;
+    a->range = read_exactly(r, words);
     if (next_is(r, "count"))
         a->count = read_exactly_floats(r, a->size);
     if (next_is(r, "share"))

@@ -91,6 +91,10 @@ TEST(errors_of_texts_name_their_line)
     refuses("plan {\n  %0 = buffer 4\n  FILL %0+549755813888:int8[1] = #00\n}\n",
             "a distance in a buffer");
     refuses("plan {\n  %0 = buffer 4\n  COPY host = %0 -8\n}\n", "a number of bytes");
+    refuses("plan {\n  %0 = buffer 4\n  WINDOWS sum %0:float32[1] which none:float32[] from "
+            "%0:float32[1] planes 1 of [1, 1] divisor 1 dim 1 of 1 start [0, "
+            "6148914691236517206] ranges [0, 0]\n}\n",
+            "a number of ranges");
 }
 
 TEST(lists_in_lists_of_lists_are_refused)
