@@ -2,7 +2,6 @@
  *
  * Schemas are tried in order, first without conversions that change values, then with them. */
 #include "script/compile.h"
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_VARS = 8 };
@@ -569,33 +568,15 @@ static cr_snode *match_call_node(matching *m, cr_sfunction *f)
     return n;
 }
 
-/* The overload behind NAME__0: NAME__1, and so on; NULL behind the last one. */
-static cr_sfunction *match_next_overload(compiler *c, const cr_sfunction *f, cr_srange range)
-{
-    const char *name = f->owner ? f->name : f->qualified, *mark = name;
-    char *end = NULL;
-
-    for (const char *at = name; (at = strstr(at, "__")); at++)
-        mark = at;
-    long number = mark == name ? 0 : strtol(mark + 2, &end, 10);
-    if (mark == name || end == mark + 2 || *end)
-        return NULL;
-    const char *next =
-        cr_session_printf(c->s, "%.*s__%ld", (int)(mark - name), name, number + 1);
-    return f->owner ? compile_method(c, f->owner, next, range)
-                    : cr_sunit_function(c->unit, next);
-}
-
 /* The overload of f that takes the arguments: without conversions if there is one; f when none
  * does. */
 static cr_sfunction *match_overload(compiler *c, cr_sfunction *f, const arguments *args,
                                     cr_srange range)
 {
-    bool several = match_next_overload(c, f, range) != NULL;
     cr_snode *last = c->block->last;
 
-    for (int implicit = 0; several && implicit < 2; implicit++)
-        for (cr_sfunction *one = f; one; one = match_next_overload(c, one, range)) {
+    for (int implicit = 0; f->next && implicit < 2; implicit++)
+        for (cr_sfunction *one = f; one; one = one->next) {
             matching m = {.c = c,
                           .schema = &one->schema,
                           .args = args,

@@ -43,6 +43,7 @@ struct cr_sfunction {
     const char *name;      /* "forward" */
     const char *qualified; /* "__torch__.M.forward" */
     cr_sclass *owner;      /* of a method, or NULL */
+    cr_sfunction *next;    /* the overload that calls try after this one, or NULL */
     cr_sunit *unit;
     cr_sschema schema; /* result types are known once it is compiled */
     cr_sgraph *graph;  /* NULL: not compiled yet, or an interface's method */

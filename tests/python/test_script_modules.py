@@ -353,6 +353,35 @@ def uses_doubled(x: float):
     return doubled(x)
 
 
+def twice__0(x: int) -> int:
+    return x + x
+
+
+def twice__1(x: str) -> str:
+    return x + x
+
+
+def uses_twice():
+    return twice__1("b") + twice__0("a")
+
+
+class Numbered(nn.Module):
+    def part__0(self, x: int) -> int:
+        return x
+
+    def part__1(self, x: str) -> str:
+        return x
+
+    def forward(self):
+        return self.part__0("a")
+
+
+@pytest.mark.parametrize("make", [Numbered, lambda: uses_twice])
+def test_names_with_numbers_are_no_overloads(make):
+    with pytest.raises(RuntimeError, match="Expected a value of type 'int' for argument 'x' but instead found type 'str'"):
+        torch.jit.script(make())
+
+
 RECURRENT = [
     (lambda: nn.RNNCell(3, 4, nonlinearity="relu"), example_of(2, 3), example_of(2, 4)),
     (lambda: nn.GRUCell(3, 4), example_of(3), example_of(4)), (lambda: nn.GRUCell(3, 4, bias=False), example_of(2, 3), None),

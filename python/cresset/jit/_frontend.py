@@ -308,8 +308,15 @@ def _define_overloads(fn, overloads):
     if fn not in _functions:
         base = qualified_name(fn)
         names = [define(form, qualified=f"{base}__{i}") for i, form in enumerate(overloads)]
+        join_overloads(names)
         _functions[fn] = names[0]
     return _functions[fn]
+
+
+def join_overloads(names):
+    """Calls of the first of these functions choose among all of them."""
+    for name, following in zip(names, names[1:]):
+        _C._script_overload(name, following)
 
 
 def define_python(fn, qualified=None, skip_self=False):

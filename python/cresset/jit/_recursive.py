@@ -219,16 +219,21 @@ def _find_method(module, name):
     found = inspect.getattr_static(type(module), name, None)
     if isinstance(found, (staticmethod, classmethod)):
         found = found.__func__
-    if isinstance(found, types.FunctionType):
-        return found
-    base, mark, number = name.rpartition("__")
-    overloads = _overloads(module, base) if mark and number.isdigit() else ()
-    return overloads[int(number)] if overloads and int(number) < len(overloads) else None
+    return found if isinstance(found, types.FunctionType) else None
 
 
 def _overloads(module, name):
     fn = inspect.getattr_static(type(module), name, None)
     return _frontend.overloads_of(fn) if isinstance(fn, types.FunctionType) else ()
+
+
+def _define_overloads(cls, module, name):
+    """Defines a method once for each of its declarations; returns the names of these methods."""
+    forms = _overloads(module, name)
+    names = [f"{name}__{i}" for i in range(len(forms))]
+    if names and f"{cls}.{names[0]}" not in _frontend._scopes:
+        _frontend.join_overloads([_frontend.define(form, cls, made) for form, made in zip(forms, names)])
+    return names
 
 
 def member(cls, module, name):
@@ -250,10 +255,9 @@ def member(cls, module, name):
         if described is not None and described[0] in ("function", "operator"):
             return described
     static = inspect.getattr_static(type(module), name, None)
-    if _overloads(module, name):
-        name += "__0"
-        if f"{cls}.{name}" in _frontend._scopes:
-            return "function", f"{cls}.{name}"
+    overloads = _define_overloads(cls, module, name)
+    if overloads:
+        return "function", f"{cls}.{overloads[0]}"
     fn = _find_method(module, name)
     if name.startswith("__") and name.endswith(("_getter", "_setter")):
         return _accessor(cls, module, name)
@@ -335,8 +339,7 @@ def script_module(module):
     if fresh:
         name = _define_class(module, shape)
         methods = [] if isinstance(module, (ModuleList, ModuleDict)) else _exported(module)
-        methods = [made for name in methods
-                   for made in [f"{name}__{i}" for i in range(len(_overloads(module, name)))] or [name]]
+        methods = [made for method in methods for made in _define_overloads(name, module, method) or [method]]
         for method in methods:
             fn = _find_method(module, method)
             if getattr(fn, "_torchscript_modifier", "").startswith(("ignore", "unused")):

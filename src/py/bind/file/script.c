@@ -1652,6 +1652,23 @@ static PyObject *script_declare(PyObject *module, PyObject *arg)
     Py_RETURN_NONE;
 }
 
+/* _script_overload(qualified, next): calls of the first function try the next one, too. */
+static PyObject *script_overload(PyObject *module, PyObject *args)
+{
+    const char *name, *next;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "ss", &name, &next) || !script_start())
+        return NULL;
+    cr_sfunction *f = cr_sunit_function(script_unit, name);
+    cr_sfunction *other = cr_sunit_function(script_unit, next);
+    if (!f || !other)
+        return PyErr_Format(PyExc_RuntimeError, "function '%s' is not defined",
+                            f ? next : name);
+    f->next = other;
+    Py_RETURN_NONE;
+}
+
 /* _script_compile(qualified): the compiled function. */
 static PyObject *script_compile(PyObject *module, PyObject *arg)
 {
@@ -2142,6 +2159,7 @@ static PyMethodDef script_functions[] = {
     {"_set_trace_hooks", cr_py_set_trace_hooks, METH_VARARGS, "Sets what a trace is told."},
     {"_script_define", script_define, METH_VARARGS, "Defines a function or a method."},
     {"_script_declare", script_declare, METH_O, "Makes a function a declaration."},
+    {"_script_overload", script_overload, METH_VARARGS, "Adds an overload of a function."},
     {"_script_compile", script_compile, METH_O, "Compiles a function."},
     {"_script_params", script_params, METH_O, "Parameters of a function."},
     {"_script_parameters", script_parameters, METH_O, "Parameters of an operator's schemas."},
