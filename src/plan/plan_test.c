@@ -53,6 +53,7 @@ TEST(every_command_is_printed_as_it_was_read)
     reads_back(every_command);
     reads_back("plan {\n}\n");
     reads_back("plan of values {\n  %0 = buffer 4\n  COPY host = %0 4\n}\n");
+    reads_back("plan {\n  %0 = buffer 4\n  COPY %0 = none 4\n  COPY host = none 4\n}\n");
 }
 
 TEST(geometry_at_its_limits_is_printed_as_it_was_read)

@@ -293,7 +293,7 @@ static void put_copy(cr_text *t, const cr_plan_copy *c)
     else
         cr_text_put(t, "host");
     cr_text_put(t, " = ");
-    if (c->from) {
+    if (c->from || !c->bytes) {
         put_address(t, c->from);
         cr_text_printf(t, " %zu", c->n);
     } else {
