@@ -672,9 +672,9 @@ static cr_status script_wrap(cr_module **out, cr_script *m, int depth)
     CR_TRY(cr_module_define_many(&as, name ? name + 1 : m->type->cls->name, script_forward, m));
     cr_status st = cr_module_own_context(as, script_release);
     cr_script_hold(m);
-    st = st ? st : script_fill(as, m, depth);
     if (!st && mode >= 0 && m->slot[mode].kind == CR_IV_BOOL)
-        st = cr_module_train(as, m->slot[mode].i);
+        st = cr_module_train(as, m->slot[mode].i); /* before it has children with other modes */
+    st = st ? st : script_fill(as, m, depth);
     if (st)
         cr_module_drop(as);
     else

@@ -149,6 +149,25 @@ static void training(cr_script *m, const char *copy)
     cr_drop(x);
 }
 
+/* Modules keep the modes that their programs had. */
+static void modes(cr_script *m)
+{
+    cr_ivalue off = cr_iv_bool(false), mode = cr_iv_none();
+    cr_module *as = NULL;
+    cr_tensor *x = NULL, *y = NULL;
+    const int64_t size[] = {2, 3};
+
+    CHECK(!cr_script_train(m, true) && !cr_script_set(m, "line.training", &off));
+    CHECK(!cr_script_as_module(&as, m) && cr_module_training(as));
+    CHECK(!cr_module_training(cr_module_at(as, "line")));
+    CHECK(!cr_ones(&x, size, 2, CR_F32) && !cr_module_forward(&y, as, x));
+    CHECK(!cr_script_get(&mode, m, "line.training") && mode.i == 0);
+    CHECK(!cr_script_get(&mode, m, "training") && mode.i == 1);
+    cr_module_drop(as);
+    cr_drop(y);
+    cr_drop(x);
+}
+
 int main(int argc, char **argv)
 {
     cr_script *m = NULL;
@@ -162,6 +181,7 @@ int main(int argc, char **argv)
     attributes(m);
     calls(m);
     training(m, argv[2]);
+    modes(m);
     cr_script_drop(m);
     printf("%d wrong\n", wrong);
     return wrong != 0;
