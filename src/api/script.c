@@ -519,12 +519,15 @@ static cr_status script_each(cr_script *m, cr_status (*each)(void *, cr_script *
     return st;
 }
 
+/* Threads may call one program: only a mode that differs is written. */
 static cr_status script_set_mode(void *context, cr_script *m)
 {
     int i = cr_sclass_attribute(m->type->cls, "training");
+    bool on = *(const bool *)context;
 
-    if (i >= 0 && m->type->cls->attribute[i].type->kind == CR_STYPE_BOOL)
-        cr_ivalue_set(&m->slot[i], cr_iv_bool(*(const bool *)context));
+    if (i >= 0 && m->type->cls->attribute[i].type->kind == CR_STYPE_BOOL &&
+        (m->slot[i].kind != CR_IV_BOOL || m->slot[i].i != on))
+        cr_ivalue_set(&m->slot[i], cr_iv_bool(on));
     return CR_OK;
 }
 
