@@ -1,4 +1,4 @@
-/* Trains a classifier that Python wrote (models.py), saves it, and asks what was saved.
+/* Trains a classifier that models.py scripted, saves it, loads the file and classifies points.
  *
  *     cc classifier.c $(pkg-config --cflags --libs cresset)
  *     ./a.out classifier.pt spirals.csv trained.pt */

@@ -232,7 +232,7 @@ static cr_sconstant *constant_of(compiler *c, const cr_sast *a, const cr_stype *
 
 /* --- functions --- */
 
-/* The default of a list of fixed length: a single number stands for all items. */
+/* The default of a list of fixed length: one number is the value of every item. */
 static const cr_sconstant *param_preset(compiler *c, const cr_sconstant *given,
                                         const cr_sparam *p)
 {

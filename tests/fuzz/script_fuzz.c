@@ -1,11 +1,11 @@
-/* Mutates TorchScript archives and sources, and uses what is accepted:
+/* Mutates TorchScript archives and sources, and runs those that are accepted:
  *
  *     script_fuzz [SECONDS] [SEED] [FOLDER] [COUNT]
  *
  * FOLDER has archives, tests/data/script unless given; COUNT ends the run after so many
  * archives and so many sources.  An archive has one record mutated and its checksums repaired.
  * A source is the code of an archive's class, or one of the functions below, as an archive's
- * file.  What is read or compiled is printed, called with few steps, frozen, saved and read
+ * file.  An accepted program is printed, called with few steps, frozen, saved and read
  * again.  Run it under asan and ubsan.  Prints the seed. */
 #include "autograd/autograd.h"
 #include "io/zip.h"
@@ -276,7 +276,7 @@ static void mutate_bytes(cr_text *t)
 
 static void copy_of(cr_text *out, const char *at, size_t len) { cr_text_put_n(out, at, len); }
 
-/* --- using what was accepted --- */
+/* --- use of accepted programs --- */
 
 static unsigned long sum, read_count, compiled, ran;
 

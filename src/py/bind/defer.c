@@ -164,7 +164,7 @@ void cr_py_flushes_begin(cr_py_flushes *f)
     watching = f;
 }
 
-/* What is inside of an inner call is inside of the outer one, too. */
+/* The flushes of an inner call count for the outer call, too. */
 void cr_py_flushes_end(cr_py_flushes *f)
 {
     watching = f->outer;

@@ -4,8 +4,8 @@ A call with a nested tensor runs on its parts, and its results are nested tensor
 follows from two runs of the call on the meta device, whose ragged dims have other sizes.  Functions of single elements
 and of rows run on the values of all parts at once.
 
-A nested tensor is a node of the graph of its own: `_Parts` gives its tensors with its history, `_Nested` the reverse,
-and all derivatives are those of tensors.
+A nested tensor is one node of autograd's graph.  `_Parts` makes dense tensors of it, `_Nested` makes it of dense tensors,
+and both pass gradients on, so all derivatives are those of dense tensors.
 """
 import inspect
 

@@ -4,7 +4,7 @@
 
 #include "py/bind/bind.h"
 
-/* What is known of one function: how long its calls take when they are deferred and when they
+/* Measurements of one function: how long its calls take when they are deferred and when they
  * run at once, with the backward passes and flushes between one call and the next. */
 typedef struct {
     bool at_once;                   /* calls are not deferred */

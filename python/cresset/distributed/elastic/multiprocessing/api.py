@@ -312,7 +312,7 @@ class MultiprocessContext(PContext):
         return {rank: p.pid for rank, p in self._processes.items()}
 
     def _signal(self, number):
-        for p in self._processes.values():  # one that has begun has a session of its own
+        for p in self._processes.values():  # a process leads a session once it runs its function
             try:
                 os.killpg(p.pid, number)
             except ProcessLookupError:
