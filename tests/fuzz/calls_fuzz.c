@@ -16,6 +16,7 @@
  * to two places.  Some calls give out=, most results that require a gradient are
  * differentiated, some twice. */
 #include "autograd/autograd.h"
+#include "base/parallel.h"
 #include "num/generator.h"
 #include "ops/lex.h"
 #include "tensor/arg.h"
@@ -1499,7 +1500,7 @@ static void *shared_memory(size_t size)
 
 int main(int argc, char **argv)
 {
-    int calls = argc > 1 ? atoi(argv[1]) : 600, jobs = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int calls = argc > 1 ? atoi(argv[1]) : 600, jobs = cr_processors();
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     const char *only = argc > 3 ? argv[3] : NULL;
 
