@@ -27,8 +27,14 @@ void cr_text_char(cr_text *t, char c) { cr_text_put_n(t, &c, 1); }
 
 void cr_text_pad(cr_text *t, size_t n, char c)
 {
-    while (n--)
-        cr_text_char(t, c);
+    if (t->failed)
+        return;
+    t->failed = cr_vec_reserve_bytes((void **)&t->at, t->len, &t->cap, n + 1, 1);
+    if (t->failed)
+        return;
+    memset(t->at + t->len, c, n);
+    t->len += n;
+    t->at[t->len] = 0;
 }
 
 void cr_text_printf(cr_text *t, const char *fmt, ...)

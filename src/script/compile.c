@@ -1670,7 +1670,7 @@ static term *compile_name(compiler *c, const cr_sast *a)
     term *t = v->now;
 
     if (!t && v->lost)
-        cr_srange_bail(c->s, CR_RUNTIME, a->range, "%s", v->lost);
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "%s", compile_lost_text(c, v));
     if (!t && c->env)
         t = define_name(c, a->text, a->range);
     if (!t)

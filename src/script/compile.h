@@ -38,13 +38,20 @@ typedef struct term {
     struct term **items;
 } term;
 
-/* A variable; `lost` says why it has no term: torch's text for the use. */
+/* Why a variable has no term behind an `if`: one branch does not set it, or its types differ.
+ */
+typedef struct {
+    const char *branch; /* the one that does not set it */
+    const cr_stype *yes, *no;
+    cr_srange range; /* of the `if` */
+} loss;
+
 typedef struct variable variable;
 struct variable {
     variable *next; /* of its hash chain */
     const char *name;
     term *now;
-    const char *lost;
+    const loss *lost;         /* or NULL */
     int depth;                /* of the block that set it */
     const cr_stype *declared; /* by an annotation, or NULL */
 };
@@ -52,7 +59,7 @@ struct variable {
 typedef struct {
     variable *var;
     term *before;
-    const char *lost;
+    const loss *lost;
     int depth;
 } change;
 
@@ -175,6 +182,8 @@ void compile_set(compiler *c, const char *name, term *t, cr_srange range);
 void compile_undo(compiler *c, size_t mark);
 /* Undoes it, too; the result has the terms of the variables that the branch changed. */
 changes compile_branch_leave(compiler *c, size_t mark);
+/* The error of a use of a variable that is lost. */
+const char *compile_lost_text(compiler *c, const variable *v);
 /* Makes variables that the branches of an IF changed results of the node. */
 void compile_branches_join(compiler *c, cr_snode *n, const changes *yes, const changes *no);
 cr_svalue *compile_comprehension(compiler *c, const cr_sast *a, const cr_stype *hint);

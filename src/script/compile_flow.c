@@ -33,7 +33,7 @@ variable *compile_variable(compiler *c, const char *name)
     return c->variables[hash] = v;
 }
 
-static void variable_change(compiler *c, variable *v, term *now, const char *lost)
+static void variable_change(compiler *c, variable *v, term *now, const loss *lost)
 {
     change one = {v, v->now, v->lost, v->depth};
 
@@ -135,27 +135,28 @@ static flow branch_compile(compiler *c, cr_sblock *b, statements s, const facts 
     return f;
 }
 
-static const char *lost_text(compiler *c, const char *name, const char *branch, cr_srange range)
+static const loss *loss_new(compiler *c, loss fields)
 {
-    cr_text text = {0};
+    loss *l = CR_NEW(c->s, loss);
 
-    cr_text_printf(&text, "\n%s is not defined in the %s branch:\n", name, branch);
-    cr_srange_mark(&text, range);
-    cr_text_put(&text, "and was used here");
-    return cr_session_take_text(c->s, &text);
+    *l = fields;
+    return l;
 }
 
-static const char *mismatch_text(compiler *c, const char *name, const cr_stype *yes,
-                                 const cr_stype *no, cr_srange range)
+const char *compile_lost_text(compiler *c, const variable *v)
 {
+    const loss *l = v->lost;
     cr_text text = {0};
 
-    cr_text_printf(
-        &text,
-        "\nType mismatch: %s is set to type %s in the true branch and type %s in the "
-        "false branch:\n",
-        name, cr_stype_annotation(yes), cr_stype_annotation(no));
-    cr_srange_mark(&text, range);
+    if (l->branch)
+        cr_text_printf(&text, "\n%s is not defined in the %s branch:\n", v->name, l->branch);
+    else
+        cr_text_printf(
+            &text,
+            "\nType mismatch: %s is set to type %s in the true branch and type %s in the "
+            "false branch:\n",
+            v->name, cr_stype_annotation(l->yes), cr_stype_annotation(l->no));
+    cr_srange_mark(&text, l->range);
     cr_text_put(&text, "and was used here");
     return cr_session_take_text(c->s, &text);
 }
@@ -214,7 +215,8 @@ static void branch_join(compiler *c, cr_snode *n, variable *v, const changes *ye
         return;
     }
     if (f[0] == FLOW_ON && f[1] == FLOW_ON && (!a || !b)) {
-        variable_change(c, v, NULL, lost_text(c, v->name, a ? "false" : "true", n->range));
+        variable_change(c, v, NULL,
+                        loss_new(c, (loss){.branch = a ? "false" : "true", .range = n->range}));
         return;
     }
     if (a == b || (f[0] == FLOW_ON ? a : b)->kind != TERM_VALUE) {
@@ -223,15 +225,17 @@ static void branch_join(compiler *c, cr_snode *n, variable *v, const changes *ye
     }
     if (f[0] == FLOW_ON && f[1] == FLOW_ON &&
         (a->kind != TERM_VALUE || b->kind != TERM_VALUE)) {
-        variable_change(c, v, NULL, lost_text(c, v->name, "false", n->range));
+        variable_change(c, v, NULL, loss_new(c, (loss){.branch = "false", .range = n->range}));
         return;
     }
     type = f[0] != FLOW_ON   ? b->value->type
            : f[1] != FLOW_ON ? a->value->type
                              : branch_type(c, v, a->value->type, b->value->type);
     if (!type) {
-        variable_change(c, v, NULL,
-                        mismatch_text(c, v->name, a->value->type, b->value->type, n->range));
+        variable_change(
+            c, v, NULL,
+            loss_new(c,
+                     (loss){.yes = a->value->type, .no = b->value->type, .range = n->range}));
         return;
     }
     for (int i = 0; i < 2; i++) {
@@ -406,7 +410,7 @@ static void loop_leave(compiler *c, looping *l, cr_svalue *go)
     for (size_t i = 0; i < end_of.len; i++)
         if (!end_of.at[i].var->now)
             variable_change(c, end_of.at[i].var, NULL,
-                            lost_text(c, end_of.at[i].var->name, "false", l->node->range));
+                            loss_new(c, (loss){.branch = "false", .range = l->node->range}));
     for (size_t i = 0; i < l->carried.len; i++) {
         cr_svalue *out =
             cr_snode_output(l->node, l->carried.at[i]->name, b->input[1 + i]->type);

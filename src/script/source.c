@@ -11,9 +11,9 @@ static size_t line_start(const cr_ssource *s, size_t at)
 
 static size_t line_end(const cr_ssource *s, size_t at)
 {
-    while (at < s->len && s->text[at] != '\n')
-        at++;
-    return at;
+    const char *end = at < s->len ? memchr(s->text + at, '\n', s->len - at) : NULL;
+
+    return end ? (size_t)(end - s->text) : at < s->len ? s->len : at;
 }
 
 static int newlines(const cr_ssource *s, uint32_t from, uint32_t to)
