@@ -14,6 +14,8 @@ from cresset import _C
 
 from table import BY_KEY, ENTRIES, Draw, as_array, leaves
 
+pytestmark = pytest.mark.deferred_calls(0)  # its subject are recordings
+
 # Entries named empty have undefined results.
 DRAWN = [e for e in ENTRIES if e.can_be_drawn() and "empty" not in e.name]
 # Entries that read elements during the call, or draw from a separate generator.

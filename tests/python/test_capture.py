@@ -46,6 +46,7 @@ def written_through_a_view(x):
     return a * 2
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("f", [written, returned, view_returned, written_through_a_view])
 def test_a_literal_is_made_anew_in_every_call(f):
     compiled, x = torch.compile(f), torch.ones(2)
@@ -81,6 +82,7 @@ def view_of_a_view(x):
     return (b > 0), c * 3
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("f", [view_read_by_a_comparison_first, view_of_a_view])
 def test_a_view_of_a_written_tensor_keeps_its_gradient(f):
     compiled = torch.compile(f)
@@ -109,6 +111,7 @@ def test_a_pass_through_some_outputs_of_attention(outputs):
             assert (mine is None) == (wanted is None) and (mine is None or torch.equal(mine, wanted))
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_recorded_pass_through_some_results():
     def f(x, w):
         w.grad = None
@@ -142,6 +145,7 @@ def zeroed_gradient(x, p):
     return (x * p).sum()
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("f", [removed_gradient, replaced_gradient, zeroed_gradient])
 def test_results_keep_their_history_when_a_gradient_changes_without_a_backward_pass(f):
     compiled = torch.compile(f)
@@ -180,6 +184,7 @@ def inserted_again():
     yield d
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("dicts", [
     lambda: [{"a": 1, "b": 2}, {"b": 2, "a": 1}], moved, inserted_again,
     lambda: [collections.defaultdict(int, a=1, b=2), collections.defaultdict(int, b=2, a=1)]])
@@ -191,6 +196,7 @@ def test_a_dict_is_read_in_its_order(dicts):
     assert served(compiled) == 4
 
 
+@pytest.mark.deferred_calls(0)
 def test_an_unchanged_dict_needs_no_second_recording():
     compiled, x, d = torch.compile(chain), torch.ones(1), {"a": 1, "b": 2}
     for _ in range(3):
@@ -272,12 +278,14 @@ def test_an_index_that_is_out_of_range_in_some_calls(calls):
         assert torch.equal(compiled(x, i), first_rows(x, i))
 
 
+@pytest.mark.deferred_calls(0)
 def test_the_reason_is_stated_when_a_caught_error_depends_on_values():
     compiled = torch.compile(factor)
     compiled(BAD)
     assert re.search("linalg_cholesky.* raises an error that may depend on values", compiled._compiler.refusal)
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_caught_error_of_sizes_is_recorded():
     compiled = torch.compile(product)
     for _ in range(3):
@@ -386,6 +394,7 @@ def test_results_of_a_cached_function_are_constants():
     assert calls == [2, 3] and served(compiled) >= 2
 
 
+@pytest.mark.deferred_calls(0)
 def test_an_object_that_only_the_first_call_reads_while_it_fills_a_cache():
     import sys
     found = {}

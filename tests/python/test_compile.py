@@ -41,6 +41,7 @@ def lerp(x, y, w):
     return w * x + (1 - w) * y
 
 
+@pytest.mark.deferred_calls(0)
 def test_the_first_call_is_eager_and_later_calls_use_the_recording():
     f = torch.compile(lerp)
     args = [torch.randn(5) for _ in range(3)]
@@ -50,6 +51,7 @@ def test_the_first_call_is_eager_and_later_calls_use_the_recording():
     assert f.__name__ == "lerp" and f.__wrapped__ is lerp and f._torchdynamo_orig_callable is lerp
 
 
+@pytest.mark.deferred_calls(0)
 def test_decorator_forms():
     @torch.compile
     def one(x):
@@ -77,6 +79,7 @@ def test_wrong_options():
         torch.compile(3)
 
 
+@pytest.mark.deferred_calls(0)
 def test_results_in_every_container():
     def f(x):
         return {"a": x + 1, "b": [x, (x * 2, None, 3)], "c": "text"}
@@ -94,6 +97,7 @@ def test_results_in_every_container():
     assert used(g) == 2 and used(h) == 1
 
 
+@pytest.mark.deferred_calls(0)
 def test_keywords_defaults_and_containers():
     @torch.compile
     def f(x, *rest, scale=2.0, more={"shift": 1.0}, **others):
@@ -199,6 +203,7 @@ def test_module_attributes_are_guarded():
     agree()
 
 
+@pytest.mark.deferred_calls(0)
 def test_class_attributes_are_guarded():
     class M(nn.Module):
         k = 2.0
@@ -251,6 +256,7 @@ def test_tensors_are_guarded():
             assert torch.equal(y, x + 1) and y.dtype == x.dtype and y.requires_grad == x.requires_grad
 
 
+@pytest.mark.deferred_calls(0)
 def test_none_bools_strings_and_dtypes_are_guarded():
     def f(x, how, flag, t):
         x = x.to(t) if t else x
@@ -346,6 +352,7 @@ def test_a_negative_step_is_refused_as_a_symbol_too():
         torch.compile(f, dynamic=True)(torch.randn(4))
 
 
+@pytest.mark.deferred_calls(0)
 def test_dynamic_false_and_marks():
     f = torch.compile(lambda x: x * x.shape[0], dynamic=False)
     for n in (2, 3, 4):
@@ -383,6 +390,7 @@ def why_again(f, first, second):
     return lines[2].removeprefix("    - ")
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("first, second, reason", [
     (torch.ones(2), torch.ones(2, 2), "tensor 'x' rank mismatch. expected 1, actual 2"),
     (torch.ones(2), torch.ones(3), "tensor 'x' size mismatch at index 0. expected 2, actual 3"),
@@ -402,6 +410,7 @@ def test_why_it_is_recorded_again(first, second, reason):
     assert why_again(lambda x, y: (x, y + 1)[1], (first, torch.ones(2)), (second, torch.ones(2))) == reason
 
 
+@pytest.mark.deferred_calls(0)
 def test_why_it_is_recorded_again_without_arguments():
     net, x = nn.Linear(2, 2), torch.ones(2)
     f = torch.compile(lambda x: net(x) if net.training else x + 1)
@@ -438,6 +447,7 @@ def test_marked_sizes_that_cannot_vary():
     assert torch.equal(torch.compile(lambda x: x * 2 if x.shape[0] == 3 else x)(x), x * 2)
 
 
+@pytest.mark.deferred_calls(0)
 def test_the_recompile_limit():
     f = torch.compile(lambda x, s: x + len(s))
     x = torch.ones(2)
@@ -471,6 +481,7 @@ def train(step, steps):
     return losses
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_compiled_module_trains_as_eager_does(threads):
     before = torch.get_num_threads()
@@ -528,6 +539,7 @@ def test_a_whole_step_is_one_recording_under_a_scheduler(make):
     assert used(compiled) >= 15
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("inside", [True, False])
 def test_autocast(inside):
     class Tied(nn.Module):
@@ -559,6 +571,7 @@ def test_autocast(inside):
     assert used(c) == 2
 
 
+@pytest.mark.deferred_calls(0)
 def test_running_statistics_and_views_that_are_written():
     class M(nn.Module):
         def __init__(self):
@@ -602,6 +615,7 @@ def test_written_inputs_and_returned_inputs():
         assert torch.equal(a, b)
 
 
+@pytest.mark.deferred_calls(0)
 def test_detach_no_grad_and_data_inside():
     def f(x):
         with torch.no_grad():
@@ -616,6 +630,7 @@ def test_detach_no_grad_and_data_inside():
     assert used(g) == 2
 
 
+@pytest.mark.deferred_calls(0)
 def test_gradients_of_some_outputs_only_and_twice():
     f = torch.compile(lambda x, y: (x * y, x + y, x.detach()))
     x, y = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
@@ -632,6 +647,7 @@ def test_gradients_of_some_outputs_only_and_twice():
         torch.autograd.grad(z.sum(), x, create_graph=True)
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_saved_tensor_that_is_written():
     f = torch.compile(lambda x, y: x * y)
     x, y = torch.randn(3, requires_grad=True), torch.randn(3)
@@ -668,6 +684,7 @@ def test_compiled_modules_are_modules():
     assert type(pickle.loads(pickle.dumps(torch.compile(nn.Linear(2, 2))))).__name__ == "OptimizedModule"
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_compiled_part_of_an_eager_module_and_the_reverse():
     inner = torch.compile(nn.Linear(3, 3))
     net = nn.Sequential(inner, nn.ReLU())
@@ -693,6 +710,7 @@ def refused(f, match, *args):
         other(*args)
 
 
+@pytest.mark.deferred_calls(0)
 def test_calls_that_cannot_be_recorded_are_deferred():
     import random
     import time
@@ -735,6 +753,7 @@ def test_calls_that_cannot_be_recorded_are_deferred():
     refused(torch.compile(breaks), "graph_break", x)
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_custom_function_is_refused_in_training_only():
     class Double(torch.autograd.Function):
         @staticmethod
@@ -787,6 +806,7 @@ def retains_a_gradient(x):
     return y * 3
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("f, why", [
     (hooks_a_result, "a hook is registered"),
     (retains_a_gradient, "retain_grad"),
@@ -834,6 +854,7 @@ def modules_like_these():
     yield (lambda x, w, v: ((x / 0 * w).sum(), (x * v).sum())), (x, w, v)  # zero times infinity is NaN
 
 
+@pytest.mark.deferred_calls(0)
 def test_gradients_without_a_path_from_an_output_are_none():
     for f, given in modules_like_these():
         compiled, outputs = torch.compile(f), len(f(*given))
@@ -848,6 +869,7 @@ def test_gradients_without_a_path_from_an_output_are_none():
         assert used(compiled) >= 2 * (1 << outputs) - 3
 
 
+@pytest.mark.deferred_calls(0)
 def test_gradients_that_a_call_only_removes():
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -877,6 +899,7 @@ def test_gradients_that_a_call_only_removes():
             assert model.weight.grad is grad
 
 
+@pytest.mark.deferred_calls(0)
 def test_gradients_are_clipped():
     def part(compile):
         model = nn.Linear(2, 2)
@@ -892,6 +915,7 @@ def test_gradients_are_clipped():
     assert changes(part).used() == 4
 
 
+@pytest.mark.deferred_calls(0)
 def test_writes_without_a_record_on_the_tape():
     def scaled(x):
         y = x * 1
@@ -1154,6 +1178,7 @@ def test_explain():
     assert e.graph_count == 2 and e.graph_break_count == 1 and "branching" in str(e)
 
 
+@pytest.mark.deferred_calls(0)
 def test_stances_and_disabling():
     f, x = torch.compile(lambda x: x + 1), torch.ones(2)
     with torch.compiler.set_stance("force_eager"):
@@ -1170,6 +1195,7 @@ def counted_backend(graphs):
     return backend
 
 
+@pytest.mark.deferred_calls(0)
 def test_stances_without_new_recordings():
     f, x = torch.compile(lambda x: x + 1), torch.ones(2)
     f(x)
@@ -1215,6 +1241,7 @@ def test_stance_of_a_backend():
         torch.compiler.set_stance("never")
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_stance_lasts_and_decorates():
     f, x = torch.compile(lambda x: x + 1), torch.ones(2)
     torch.compiler.set_stance("force_eager")
@@ -1244,6 +1271,7 @@ def test_the_default_backend():
     assert len(graphs) == 1
 
 
+@pytest.mark.deferred_calls(0)
 def test_names_limits_and_classes():
     f = torch.compile(lambda x, n: x + n, name="sum of both", recompile_limit=2, dynamic=False)
     f(torch.ones(2), 1)
@@ -1316,6 +1344,7 @@ def test_threads_may_share_a_compiled_function():
     assert not wrong
 
 
+@pytest.mark.deferred_calls(0)
 def test_compiled_functions_are_collected():
     import weakref
     net = nn.Linear(3, 3)
@@ -1458,6 +1487,7 @@ def test_gradients_that_are_added_to_are_read():
     assert used(c)
 
 
+@pytest.mark.deferred_calls(0)
 def test_weights_are_packed_when_they_were_the_same_before():
     layer, x = nn.Linear(384, 1536, bias=False), torch.randn(1024, 384)
     c = torch.compile(layer)
@@ -1474,6 +1504,7 @@ def test_weights_are_packed_when_they_were_the_same_before():
         assert torch._C._memory_stats()["used"] <= held[0]
 
 
+@pytest.mark.deferred_calls(0)
 def test_large_values_are_computed_when_they_are_read():
     def f(g, w, x):
         h = x @ w
@@ -1502,6 +1533,7 @@ def test_a_large_value_does_not_move_past_a_write():
     assert used(c) >= 2
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_function_that_is_called_once_requests_no_code():
     before = torch._C._jit_counts()["requested"]
     c = torch.compile(lambda x: (x * 3 + 1).tanh() * 0.123)
@@ -1665,6 +1697,7 @@ def test_strides_of_dims_of_size_one_are_known():
             assert compiled(one).stride() == f(one).stride()
 
 
+@pytest.mark.deferred_calls(0)
 def test_sizes_vary_while_dims_of_size_one_keep_their_strides():
     """Transposed heads and positions, as in attention, with one head: contiguous, with other
     strides."""

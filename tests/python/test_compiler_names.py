@@ -123,6 +123,7 @@ def test_a_function_is_compiled_saved_and_loaded(tmp_path):
             f(x, 2, y=1)
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_module_is_saved_with_its_parameters(tmp_path):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))

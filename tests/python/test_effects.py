@@ -37,6 +37,7 @@ class Box:
         self.__dict__.update(state)
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_counter_is_a_number_of_the_recording():
     box = Box(n=0, total=0.5)
 
@@ -53,6 +54,7 @@ def test_a_counter_is_a_number_of_the_recording():
     assert served(f) == 6 and len(f.made._entries) == 1
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_counter_may_be_changed_between_calls():
     box = Box(n=0)
 
@@ -99,6 +101,7 @@ def test_a_counter_beyond_64_bits_is_counted_by_the_plain_function():
     assert n > 2 ** 64 and sum(e.calls for e in f.made._entries) > 0
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_number_that_depends_on_a_size_is_stored():
     box = Box(rows=0)
 
@@ -128,6 +131,7 @@ def test_constants_are_stored_again():
     assert vars(box) == {"shape": (2, 3), "kind": "b", "flag": True}
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_module_counts_and_keeps_its_results():
     class Counts(nn.Module):
         def __init__(self):
@@ -148,6 +152,7 @@ def test_a_module_counts_and_keeps_its_results():
     assert served(f) == 4
 
 
+@pytest.mark.deferred_calls(0)
 def test_appended_items_are_the_results_of_each_call():
     seen = []
 
@@ -165,6 +170,7 @@ def test_appended_items_are_the_results_of_each_call():
     assert served(f) == 4
 
 
+@pytest.mark.deferred_calls(0)
 def test_a_list_may_change_between_calls_that_append():
     seen = []
 

@@ -194,6 +194,7 @@ def test_overloads_are_chosen_by_arguments():
     assert torch.ops.tl3.f.overloads() == ["number", "pair"] and torch.ops.tl3.f.number(torch.ones(1), 4).item() == 5
 
 
+@pytest.mark.deferred_calls(0)
 def test_single_definitions_and_later_registrations():
     torch.library.define("tl4::square", "(Tensor x) -> Tensor")
 
@@ -246,6 +247,7 @@ def test_results_that_are_numbers():
     assert rows(torch.ones(5, 2)) == 5
 
 
+@pytest.mark.deferred_calls(0)
 def test_modules_with_an_operator_train_compiled_as_eager():
     class Net(nn.Module):
         def __init__(self):

@@ -101,6 +101,7 @@ def same(a, b):
 BATCHES, LENGTHS = range(2, 80), range(2, 42)
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("dynamic", [True, None])
 @pytest.mark.parametrize("run", [infers, trains])
 def test_a_llama_of_all_sizes_is_one_program(run, dynamic):
@@ -264,6 +265,7 @@ def state(net):
     return [v.detach().clone() for v in net.state_dict().values()]
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("name", NETS)
 def test_nets_of_all_batches_are_one_program(name):
     make, shape, training = NETS[name]
@@ -303,6 +305,7 @@ def test_images_of_all_sizes_with_any_number_of_threads(make, training):
     assert entries[0].runner.shared or (make is Pooled and training)
 
 
+@pytest.mark.deferred_calls(0)
 @pytest.mark.parametrize("make", [nn.GRU, nn.LSTM, nn.LSTMCell])
 def test_a_recurrent_net_of_all_batches_whose_state_is_not_used(make):
     torch.manual_seed(0)

@@ -7,6 +7,7 @@ import os
 import pytest
 
 import cresset as torch
+from cresset._dynamo import config
 
 from .harness import observed, plain, portable
 from .reported import REPORTED, aliasing, gradients, language, operators  # noqa: F401
@@ -20,10 +21,12 @@ def _cases():
 
 @pytest.mark.parametrize("f", list(_cases()))
 def test_a_reported_program_behaves_as_in_eager_mode(f):
-    torch.compiler.reset()
     wanted = observed(f, plain)
     assert wanted == observed(f, plain), "the program differs from itself"
-    assert observed(f, torch.compile) == wanted
+    for deferred in (0, 1):
+        torch.compiler.reset()
+        with config.patch(deferred_calls=deferred):
+            assert observed(f, torch.compile) == wanted
 
 
 def test_every_report_is_there_once_with_torch_s_answer():
