@@ -43,6 +43,8 @@ PY_SRC    := $(wildcard src/py/bind/*.c src/py/bind/*/*.c)
 FRAME_SRC := $(wildcard src/frame/*.c)
 TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c src/*/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
+# What opgen embeds of the host's loops.
+LOOPS     := $(wildcard src/kern/cpu/*/*_loops.inc src/kern/cpu/*/*_job.h) src/kern/cpu/plane/grid.h
 VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h src/emit/scan.h src/num/order.h
 
 # RUN_UNDER: environment variables of a flavour.
@@ -75,7 +77,7 @@ $(B)/opgen: tools/opgen.c tools/opgen_api.c tools/opgen_easy.c $(HOST_SRC:src/%.
 
 # --- generated code --------------------------------------------------------------
 KERN_FILES := 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
-$(B)/gen/stamp: $(B)/opgen $(TABLE) $(VEC) $(wildcard src/emit/*.cuh)
+$(B)/gen/stamp: $(B)/opgen $(TABLE) $(VEC) $(wildcard src/emit/*.cuh) $(LOOPS)
 	@mkdir -p $(B)/gen
 	$(Q)$(B)/opgen $(B)/gen $(words $(KERN_FILES)) $(TABLE)
 	@touch $@

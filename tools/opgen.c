@@ -469,6 +469,16 @@ static const char *const vocabulary[][4] = {
     {"entropy.cuh"},
     {"sort.cuh", "order.cuh"},
     {"select.cuh"},
+    {"loops.cuh", "../kern/cpu/plane/grid.h", "../kern/cpu/plane/grid_loops.inc",
+     "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/plane/roi_job.h", "../kern/cpu/plane/roi_loops.inc",
+     "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/plane/roi_job.h", "../kern/cpu/plane/roi_pool_loops.inc",
+     "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/plane/deform_job.h", "../kern/cpu/plane/deform_loops.inc",
+     "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/plane/boxes_job.h", "../kern/cpu/plane/boxes_loops.inc",
+     "loops_run.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

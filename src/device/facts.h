@@ -57,6 +57,9 @@ typedef struct {
      * gets copies of the elements. */
     const char *(*sizes)(int index, const cr_given *arg, cr_shape *out);
 } cr_device_entry;
+/* In the place of a kernel: the host's function of the entry takes views of the device's
+ * memory, too, where no argument is a number in the host's. */
+const char *cr_device_runs_on_views(int index, const cr_given *arg, const cr_array *result);
 /* The result of the host's commands if an index is out of range and the command has no text. */
 extern const char cr_index_outside[];
 /* In the text of a command's error: the place of the index. */

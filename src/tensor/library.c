@@ -340,6 +340,20 @@ bool cr_remote_has_kernel(const cr_op *op, cr_device device)
     return registered(&entries, op, device) != NULL;
 }
 
+/* True unless an argument is a number in the host's memory. */
+static bool all_on_device(const cr_op *op, const cr_value *arg, cr_device device)
+{
+    bool all = true;
+
+    for (int i = 0; i < op->param_count; i++) {
+        all = all && (arg[i].tag != CR_VIEW || cr_same_device(arg[i].view->device, device));
+        for (uint32_t k = 0; arg[i].tag == CR_TENSORS && k < arg[i].len; k++)
+            all = all && (arg[i].list[k].tag != CR_VIEW ||
+                          cr_same_device(arg[i].list[k].view->device, device));
+    }
+    return all;
+}
+
 cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device,
                            bool *declined)
 {
@@ -349,6 +363,10 @@ cr_status cr_remote_kernel(const cr_op *op, const cr_value *arg, cr_view *out, c
     *declined = true;
     if (!fn)
         return CR_OK;
+    if (fn == cr_device_runs_on_views) {
+        *declined = !all_on_device(op, arg, device);
+        return *declined ? CR_OK : op->fn.on_views(arg, out);
+    }
     st = call_registered(fn, op, arg, out, device, declined);
     return *declined ? CR_OK : st;
 }

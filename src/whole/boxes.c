@@ -1,8 +1,7 @@
 /* torchvision's operators whose results are no tensors of known sizes. */
-#include "kern/cpu/plane/boxes.h"
+#include "entry.h"
 #include "ops/shape.h"
 #include "whole/whole_impl.h"
-#include <string.h>
 
 static cr_status boxes_check(const cr_tensor *boxes, const cr_tensor *scores)
 {
@@ -26,27 +25,28 @@ static cr_status boxes_check(const cr_tensor *boxes, const cr_tensor *scores)
     return CR_OK;
 }
 
-/* (dets, scores, iou_threshold) */
+/* (dets, scores, iou_threshold): the boxes of the descending order of scores that are kept.
+ * Equal scores keep their order. */
 cr_status cr_do_nms(const cr_value *arg, cr_value *result)
 {
-    const cr_tensor *boxes = arg[0].t;
-    cr_view box = cr_view_of(boxes), score = cr_view_of(arg[1].t);
-    int64_t count = 0;
+    const cr_op *const step[] = {cr_entry.sort_stable, cr_entry.torchvision__nms_kept,
+                                 cr_entry.masked_select};
+    cr_value sorting[4] = {arg[1], cr_of_bool(true), cr_of_int(0), cr_of_bool(true)};
+    cr_value sorted[2], keeping[3] = {arg[0], cr_of_none(), arg[2]}, kept, picking[2];
 
-    CR_TRY(boxes_check(boxes, arg[1].t));
+    CR_TRY(boxes_check(arg[0].t, arg[1].t));
     cr_sizes_of_values = true;
-    if (!cr_has_bytes(boxes->device) || !cr_has_bytes(arg[1].t->device))
+    if (!cr_has_bytes(arg[0].t->device) || !cr_has_bytes(arg[1].t->device))
         return cr_fail(CR_RUNTIME, "nms: the size of the result depends on the values");
-    int64_t *chosen = cr_alloc((size_t)boxes->size[0] * sizeof *chosen + 1);
-    cr_status st = chosen ? cr_boxes_choose(chosen, &count, &box, &score, arg[2].d) : CR_MEMORY;
-    cr_tensor *out = NULL;
-    if (!st)
-        st = cr_tensor_new(&out, CR_I64, boxes->device, 1, &count);
-    if (!st && count)
-        memcpy(out->address, chosen, (size_t)count * sizeof *chosen);
-    cr_free(chosen);
-    if (!st)
-        result[0] = cr_of_tensor(out);
+    CR_TRY(step[0]->kernel_stage(step[0], sorting, sorted));
+    keeping[1] = picking[0] = sorted[1];
+    cr_status st = step[1]->kernel_stage(step[1], keeping, &kept);
+    if (!st) {
+        picking[1] = kept;
+        st = step[2]->kernel_stage(step[2], picking, result);
+        cr_drop_values(&kept, 1);
+    }
+    cr_drop_values(sorted, 2);
     return st;
 }
 

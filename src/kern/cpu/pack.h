@@ -9,8 +9,10 @@
 #include "num/view.h"
 
 typedef struct {
-    char *data;  /* row-major elements */
+    char *data;  /* row-major elements, in memory of the view's device */
     void *owned; /* NULL when `data` is the memory of the view */
+    cr_device device;
+    uint32_t block; /* of `owned` on a device */
 } cr_dense;
 
 /* Scratch memory from the device's cache, aligned for vector loads; freed with
@@ -30,7 +32,12 @@ CR_MUST cr_status cr_dense_in(cr_dense *d, const cr_view *v, cr_dtype to);
 /* Makes room for a result that cr_dense_store copies into `v`; the contents are undefined.
  * Fails with CR_MEMORY. */
 CR_MUST cr_status cr_dense_out(cr_dense *d, const cr_view *v, cr_dtype from);
-void cr_dense_store(const cr_dense *d, const cr_view *v, cr_dtype from);
+/* Undefined bytes on a device or the host; CR_MEMORY. */
+CR_MUST cr_status cr_dense_take(cr_dense *d, cr_device device, size_t bytes);
+/* Fails on a device only. */
+cr_status cr_dense_store(const cr_dense *d, const cr_view *v, cr_dtype from);
+/* Sets `bytes` bytes to zero. */
+CR_MUST cr_status cr_dense_clear(const cr_dense *d, size_t bytes);
 void cr_dense_drop(cr_dense *d);
 
 /* Copies `from` into the contiguous view `to` of the same dtype, broadcasting sizes. */

@@ -10,6 +10,8 @@ const char *cr_cuda_indexed(int device, const cr_indexed *x);
 const char *cr_cuda_combine(int device, const cr_indexed *x);
 const char *cr_cuda_windows(int device, const cr_windows *w);
 
+/* Registers the device that runs loops of the host (kern/loops.h). */
+void cr_cuda_install_loops(void);
 /* Fills the table of NVIDIA devices with functions that need generated kernels, and lists the
  * entries that have kernels there. */
 void cr_kern_install_cuda(void);

@@ -718,9 +718,30 @@ void cr_kern_install_cuda(void)
         {"_batch_norm_channels", cr_cuda_batch_norm, NULL},
         {"_batch_norm_given", cr_cuda_batch_norm_given, NULL},
         {"_batch_norm_backward", cr_cuda_batch_norm_backward, NULL},
+        {"grid_sampler", cr_device_runs_on_views, NULL},
+        {"_grid_sampler_input_grad", cr_device_runs_on_views, NULL},
+        {"_grid_sampler_grid_grad", cr_device_runs_on_views, NULL},
+        {"_grid_sampler_along", cr_device_runs_on_views, NULL},
+        {"_grid_sampler_along_input_grad", cr_device_runs_on_views, NULL},
+        {"_grid_sampler_along_grid_grad", cr_device_runs_on_views, NULL},
+        {"torchvision::_roi_align", cr_device_runs_on_views, NULL},
+        {"torchvision::_roi_align_backward", cr_device_runs_on_views, NULL},
+        {"torchvision::_roi_pool", cr_device_runs_on_views, NULL},
+        {"torchvision::_roi_pool_backward", cr_device_runs_on_views, NULL},
+        {"torchvision::_ps_roi_align", cr_device_runs_on_views, NULL},
+        {"torchvision::_ps_roi_align_backward", cr_device_runs_on_views, NULL},
+        {"torchvision::_ps_roi_pool", cr_device_runs_on_views, NULL},
+        {"torchvision::_ps_roi_pool_backward", cr_device_runs_on_views, NULL},
+        {"torchvision::_deform_columns", cr_device_runs_on_views, NULL},
+        {"torchvision::_deform_input_grad", cr_device_runs_on_views, NULL},
+        {"torchvision::_deform_offset_grad", cr_device_runs_on_views, NULL},
+        {"torchvision::_deform_mask_grad", cr_device_runs_on_views, NULL},
+        {"torchvision::_nms_kept", cr_device_runs_on_views, NULL},
+        {"torchvision::box_iou_rotated", cr_device_runs_on_views, NULL},
     };
 
     cr_cuda_install();
+    cr_cuda_install_loops();
     cr_cuda_ops.move = cr_cuda_move;
     cr_cuda_ops.fill = cr_cuda_fill_array;
     cr_cuda_ops.indexed = cr_cuda_indexed;

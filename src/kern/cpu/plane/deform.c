@@ -5,34 +5,12 @@
  * an offset group share offsets, so the stencils of a block of places serve a range of
  * channels. */
 #include "base/memory.h"
-#include "base/parallel.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/pack.h"
+#include "kern/cpu/plane/deform_job.h"
 #include "kern/cpu/walk.h"
 #include <math.h>
 #include <string.h>
-
-enum { DEFORM_CHANNELS = 16, DEFORM_PLACES = 32 };
-
-typedef struct {
-    int64_t images, channels, offset_groups;
-    int64_t size[2], kernel[2], places[2]; /* places: the sizes of the result */
-    int64_t stride[2], pad[2], dilation[2];
-} deform;
-
-typedef struct {
-    deform d;
-    const void *x, *offset, *mask; /* mask may be NULL */
-    const void *g;                 /* the cotangent of the columns, or NULL */
-    void *out;
-    bool of_mask; /* the derivative in the mask, not in the offsets */
-} deform_job;
-
-/* Ranges of channels in an offset group. */
-static int64_t deform_ranges(const deform *d)
-{
-    return (d->channels / d->offset_groups + DEFORM_CHANNELS - 1) / DEFORM_CHANNELS;
-}
 
 #define T       float
 #define NAME(x) f32_##x
@@ -60,18 +38,19 @@ static deform deform_of(const cr_value *arg)
 
 typedef enum { DEFORM_COLUMNS, DEFORM_INPUT, DEFORM_OFFSET, DEFORM_MASK } deform_what;
 
-static void deform_compute(deform_job *w, deform_what what, cr_dtype t)
+static cr_status deform_compute(deform_job *w, deform_what what, cr_dtype t, cr_device device)
 {
+    static const cr_loops channels = CR_LOOPS(CR_LOOPS_DEFORM, deform_job, channels);
+    static const cr_loops slopes = CR_LOOPS(CR_LOOPS_DEFORM, deform_job, slopes);
     const deform *d = &w->d;
-    int64_t groups = d->images * d->offset_groups;
+    int64_t groups = d->images * d->offset_groups, places = d->places[0] * d->places[1];
 
     w->of_mask = what == DEFORM_MASK;
+    w->each = cr_is_host(device) ? DEFORM_CHANNELS : 1;
     if (what == DEFORM_COLUMNS || what == DEFORM_INPUT)
-        cr_parallel_for(groups * deform_ranges(d), 1, t == CR_F32 ? f32_channels : f64_channels,
-                        w);
-    else
-        cr_parallel_for(groups * d->kernel[0] * d->kernel[1], 1,
-                        t == CR_F32 ? f32_slopes : f64_slopes, w);
+        return cr_loops_run(device, &channels, t, groups * deform_ranges(w), 1, w);
+    return cr_loops_run(device, &slopes, t, groups * d->kernel[0] * d->kernel[1] * places,
+                        places, w);
 }
 
 /* `grad` is the cotangent of the columns; NULL when the columns are computed. */
@@ -91,9 +70,9 @@ static cr_status deform_run(const cr_view *grad, const cr_value *arg, const cr_v
     w.x = x.data, w.offset = offset.data, w.g = g.data, w.out = to.data;
     w.mask = arg[7].i ? mask.data : NULL;
     if (what == DEFORM_INPUT)
-        memset(to.data, 0, (size_t)cr_view_numel(out) * cr_dtype_size(t));
-    deform_compute(&w, what, t);
-    cr_dense_store(&to, out, t);
+        CR_GO(cr_dense_clear(&to, (size_t)cr_view_numel(out) * cr_dtype_size(t)));
+    CR_GO(deform_compute(&w, what, t, out->device));
+    CR_GO(cr_dense_store(&to, out, t));
 done:
     cr_dense_drop(&x);
     cr_dense_drop(&offset);
@@ -125,6 +104,6 @@ cr_status cr_kern_deform_mask_grad(const cr_value *arg, cr_view *out)
         return CR_OK;
     if (arg[8].i)
         return deform_run(arg[0].view, arg + 1, out, DEFORM_MASK);
-    cr_zero_view(out);
-    return CR_OK;
+    cr_dense zero = {.data = out->data, .device = out->device};
+    return cr_dense_clear(&zero, (size_t)cr_view_numel(out) * cr_view_item(out));
 }

@@ -1,20 +1,11 @@
 /* Sampling of images at points: dispatch by element type, division among threads, and the
  * entries. */
 #include "kern/cpu/plane/grid.h"
-#include "base/parallel.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/pack.h"
 #include "kern/cpu/walk.h"
 #include <math.h>
 #include <string.h>
-
-typedef struct {
-    const cr_grid *g;
-    const void *x, *gy, *grid;
-    const void *along; /* a direction for each point, or NULL */
-    void *out;
-    int64_t plane; /* elements of a channel */
-} grid_job;
 
 #define T       float
 #define NAME(x) f32_##x
@@ -23,30 +14,35 @@ typedef struct {
 #define NAME(x) f64_##x
 #include "kern/cpu/plane/grid_loops.inc"
 
-static void grid_run(grid_job *w, int64_t units, int64_t grain, cr_range_fn fn)
-{
-    w->plane = w->g->size[0] * w->g->size[1] * (w->g->dims == 3 ? w->g->size[2] : 1);
-    cr_parallel_for(units, grain, fn, w);
-}
-
 static int64_t grain(const cr_grid *g) { return 4096 / (g->channels + 8) + 1; }
 
 /* y = the values of x at the points. */
-static void grid_sample(grid_job *w, cr_dtype t)
+static cr_status grid_sample(grid_job *w, cr_dtype t, const cr_dense *out)
 {
-    grid_run(w, w->g->batch * w->g->points, grain(w->g), t == CR_F32 ? f32_sample : f64_sample);
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_GRID, grid_job, sample);
+
+    return cr_loops_run(out->device, &loops, t, w->g.batch * w->g.points, grain(&w->g), w);
 }
 
 /* The derivative in x: writes all of it. */
-static void grid_spread(grid_job *w, cr_dtype t)
+static cr_status grid_spread(grid_job *w, cr_dtype t, const cr_dense *out)
 {
-    grid_run(w, w->g->batch, 1, t == CR_F32 ? f32_spread : f64_spread);
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_GRID, grid_job, spread);
+    int64_t n = w->g.batch * w->g.channels * w->plane;
+
+    if (!n)
+        return CR_OK;
+    w->parts = cr_is_host(out->device) ? 1 : w->g.channels;
+    CR_TRY(cr_dense_clear(out, (size_t)n * cr_dtype_size(t)));
+    return cr_loops_run(out->device, &loops, t, w->g.batch * w->parts, 1, w);
 }
 
 /* The derivative in the coordinates of the points. */
-static void grid_slope(grid_job *w, cr_dtype t)
+static cr_status grid_slope(grid_job *w, cr_dtype t, const cr_dense *out)
 {
-    grid_run(w, w->g->batch * w->g->points, grain(w->g), t == CR_F32 ? f32_slope : f64_slope);
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_GRID, grid_job, slope);
+
+    return cr_loops_run(out->device, &loops, t, w->g.batch * w->g.points, grain(&w->g), w);
 }
 
 /* --- entries --- */
@@ -87,7 +83,7 @@ static cr_status grid_load(cr_dense *d, const cr_view *v, cr_dtype t)
 
 /* Runs a loop on dense copies of the views. */
 static cr_status grid_call(const cr_grid *g, const grid_views *v,
-                           void (*run)(grid_job *, cr_dtype))
+                           cr_status (*run)(grid_job *, cr_dtype, const cr_dense *))
 {
     cr_dense x = {0}, gy = {0}, grid = {0}, along = {0}, out = {0};
     cr_dtype t = grid_compute_type(v->x ? v->x : v->gy);
@@ -98,14 +94,15 @@ static cr_status grid_call(const cr_grid *g, const grid_views *v,
     CR_GO(grid_load(&grid, v->grid, t));
     CR_GO(grid_load(&along, v->along, t));
     CR_GO(cr_dense_out(&out, v->out, t));
-    grid_job w = {.g = g,
+    grid_job w = {.g = *g,
                   .x = x.data,
                   .gy = gy.data,
                   .grid = grid.data,
                   .along = v->along ? along.data : NULL,
-                  .out = out.data};
-    run(&w, t);
-    cr_dense_store(&out, v->out, t);
+                  .out = out.data,
+                  .plane = g->size[0] * g->size[1] * (g->dims == 3 ? g->size[2] : 1)};
+    CR_GO(run(&w, t, &out));
+    CR_GO(cr_dense_store(&out, v->out, t));
 done:
     cr_dense_drop(&x);
     cr_dense_drop(&gy);

@@ -6,7 +6,7 @@
 #ifndef CR_KERN_GRID_H
 #define CR_KERN_GRID_H
 
-#include "num/view.h"
+#include "kern/loops.h"
 
 typedef enum { CR_GRID_LINEAR, CR_GRID_NEAREST, CR_GRID_CUBIC } cr_grid_mode;
 typedef enum { CR_GRID_ZEROS, CR_GRID_BORDER, CR_GRID_REFLECT } cr_grid_padding;
@@ -19,5 +19,15 @@ typedef struct {
     cr_grid_padding padding;
     bool align_corners;
 } cr_grid;
+
+/* Arrays are row-major memory of the device that runs the loops. */
+typedef struct {
+    cr_grid g;
+    const void *x, *gy, *grid;
+    const void *along; /* a direction for each point, or NULL */
+    void *out;
+    int64_t plane; /* elements of a channel */
+    int64_t parts; /* of the channels of an image, which `spread` computes apart */
+} grid_job;
 
 #endif

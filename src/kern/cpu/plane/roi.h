@@ -1,38 +1,28 @@
-/* roi.h - arguments that the poolings of regions share.
- *
- * A region is a row [image, x1, y1, x2, y2].  Its result is a grid of `height` x `width` bins
- * for every channel; a position-sensitive pooling takes bin (p, q) of channel c from channel
- * (c * height + p) * width + q of the input. */
+/* roi.h - what the poolings of regions share. */
 #ifndef CR_KERN_ROI_H
 #define CR_KERN_ROI_H
 
-#include "num/view.h"
-
-typedef struct {
-    int64_t images, channels, rows, columns; /* the sizes of the input */
-    int64_t regions, height, width;
-    double scale;
-    int64_t samples; /* in a bin and dimension; at most 0: by the region's size */
-    bool aligned, sensitive;
-    const char *name; /* the operator's, for errors */
-} cr_roi;
-
-static inline int64_t cr_roi_plane(const cr_roi *r) { return r->rows * r->columns; }
-static inline int64_t cr_roi_bins(const cr_roi *r) { return r->height * r->width; }
-/* Channels of the result. */
-static inline int64_t cr_roi_results(const cr_roi *r)
-{
-    return r->sensitive ? r->channels / cr_roi_bins(r) : r->channels;
-}
+#include "kern/cpu/pack.h"
+#include "kern/cpu/plane/roi_job.h"
 
 /* The sizes of the input `x` and of a result with pooled_height and pooled_width; not
  * `sensitive`. */
-cr_roi cr_roi_of(const char *name, const cr_view *x, const cr_view *regions,
-                 const cr_value *scale, const cr_value *pooled);
-/* Converts the image of each region to an index.  CR_INDEX for one that does not exist,
- * CR_MEMORY. The caller frees *out. */
-CR_MUST cr_status cr_roi_images(int64_t **out, const cr_roi *r, const cr_view *regions);
+cr_roi cr_roi_of(const cr_view *x, const cr_view *regions, const cr_value *scale,
+                 const cr_value *pooled);
+/* A pooling of dtype F32 or F64 with its arrays in dense memory. */
+typedef struct {
+    roi_job job;
+    cr_dtype t;
+    cr_device device;
+    cr_dense x, regions, out;
+} cr_roi_call;
+/* Loads the arrays.  CR_INDEX for a region of an image that does not exist, at once on the
+ * host and later on a device; CR_MEMORY.  cr_roi_end after it in any case; it stores the result
+ * unless `st` is an error. */
+CR_MUST cr_status cr_roi_begin(cr_roi_call *c, const char *name, const cr_roi *r,
+                               const cr_view *x, const cr_view *regions, const cr_view *out);
+CR_MUST cr_status cr_roi_end(cr_roi_call *c, const cr_view *out, cr_status st);
 /* Fills channel_mapping, [regions, results, height, width] of int32. */
-void cr_roi_mapping(const cr_roi *r, int32_t *out);
+CR_MUST cr_status cr_roi_mapping(const cr_roi *r, const cr_view *out);
 
 #endif

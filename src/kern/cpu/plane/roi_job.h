@@ -1,0 +1,54 @@
+/* roi_job.h - the poolings of regions, as their loops get them.
+ *
+ * A region is a row [image, x1, y1, x2, y2].  Its result is a grid of `height` x `width` bins
+ * for every channel; a position-sensitive pooling takes bin (p, q) of channel c from channel
+ * (c * height + p) * width + q of the input. */
+#ifndef CR_KERN_ROI_JOB_H
+#define CR_KERN_ROI_JOB_H
+
+#include "kern/loops.h"
+
+enum { ROI_CHANNELS = 8 };
+
+typedef struct {
+    int64_t images, channels, rows, columns; /* the sizes of the input */
+    int64_t regions, height, width;
+    double scale;
+    int64_t samples; /* in a bin and dimension; at most 0: by the region's size */
+    bool aligned, sensitive;
+} cr_roi;
+
+/* Elements from `from` to `to` - 1. */
+typedef struct {
+    int64_t from, to;
+} roi_window;
+
+typedef struct {
+    cr_roi r;
+    const void *x, *regions; /* x: the input, or the cotangent of the result */
+    void *out;
+    int32_t *argmax;
+    int64_t each;         /* channels of a unit of `average`, at most ROI_CHANNELS */
+    int64_t parts;        /* of the rows of a plane, which `spread` computes apart */
+    cr_loops_error error; /* a region of an image that does not exist */
+    cr_loops_error wrong_argmax;
+    /* What the host makes once for all channels; NULL on a device. */
+    const void *taps;         /* of every region: those of rows of bins, then of columns */
+    const int64_t *first;     /* where the taps of a row or column of bins begin */
+    const roi_window *window; /* in the order of the taps */
+} roi_job;
+
+static inline int64_t cr_roi_plane(const cr_roi *r) { return r->rows * r->columns; }
+static inline int64_t cr_roi_bins(const cr_roi *r) { return r->height * r->width; }
+/* Channels of the result. */
+static inline int64_t cr_roi_results(const cr_roi *r)
+{
+    return r->sensitive ? r->channels / cr_roi_bins(r) : r->channels;
+}
+/* The least and the largest channel after it of a range's number. */
+static inline int64_t cr_roi_ranges(const roi_job *w)
+{
+    return (cr_roi_results(&w->r) + w->each - 1) / w->each;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* Loops of the host (kern/loops.h) on NVIDIA devices: a thread runs a unit at a time. */
+#include "kern/loops.h"
+#include "device/cuda/cuda.h"
+#include "jit/cuda.h"
+#include "kern/cuda/commands.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { LOOPS_ROOM = 3072 };
+
+/* cl_call of emit/loops_run.cuh */
+typedef struct {
+    int64_t n;
+    char job[LOOPS_ROOM];
+} loops_call;
+
+/* The numbers b and c of a cr_cuda_text are the address of the cr_loops. */
+static const cr_loops *loops_of(const cr_cuda_text *k)
+{
+    return (const cr_loops *)((uintptr_t)(unsigned)k->b << 32 | (unsigned)k->c);
+}
+
+static void loops_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
+{
+    const cr_loops *l = loops_of(k);
+
+    cr_text_printf(out, "#define CL_REAL %s\n#define CL_DOUBLE %d\n#define CL_FN cl_%s\n",
+                   k->a == CR_F32 ? "float" : "double", k->a != CR_F32, l->name);
+    cr_text_printf(out, "#define CL_JOB %zu\n", l->job);
+    snprintf(symbol, 32, "cl_run");
+}
+
+static const char *loops_run(int index, const cr_loops *l, cr_dtype t, int64_t n,
+                             const void *job)
+{
+    cr_cuda_text k = {.print = loops_print,
+                      .device = index,
+                      .part = CR_VEC_CUDA_LOOPS + (int)l->text,
+                      .a = (int)t,
+                      .b = (int)((uintptr_t)l >> 32),
+                      .c = (int)(uintptr_t)l};
+    loops_call c = {.n = n};
+    void *function;
+
+    if (l->job > sizeof c.job)
+        return "CUDA: a job of a loop is longer than an argument";
+    memcpy(c.job, job, l->job);
+    const char *error = cr_cuda_find(&function, &k);
+    return error ? error : cr_cuda_launch_each(index, function, n, &c);
+}
+
+static const char *loops_error(cr_loops_error *out, int index, cr_status kind, const char *text)
+{
+    cr_cuda_late late;
+    const char *error = cr_cuda_late_begin(&late, index, kind, text);
+
+    if (!error)
+        *out = (cr_loops_error){late.word, late.number};
+    return error;
+}
+
+void cr_cuda_install_loops(void)
+{
+    static const cr_loops_device device = {loops_run, loops_error};
+
+    cr_loops_set_device(CR_CUDA, &device);
+}

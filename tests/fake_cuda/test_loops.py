@@ -1,0 +1,91 @@
+"""Loops of the host on a device (kern/loops.h): results and gradients have the host's bits, and nothing is computed on
+the host."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+import cresset as torch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+V = torch.ops.torchvision
+REGIONS = [[0, 1., 2, 7, 8], [1, 0, 0, 10.5, 9], [1, 3, 3, 2, 2], [0, -3, -2, 20, 15]]
+
+
+def leaves(values, device):
+    return [v.detach().clone().to(device).requires_grad_(v.is_floating_point()) for v in values]
+
+
+def compare(f, *values, tolerance=0):
+    """Results and gradients of f on both devices."""
+    found = []
+    for device in ("cpu", "cuda"):
+        given = leaves(values, device)
+        out = f(*given)
+        out = out if isinstance(out, (tuple, list)) else [out]
+        torch.manual_seed(4)
+        loss = sum((o * torch.randn(o.shape, dtype=o.dtype).to(device)).sum() for o in out if o.requires_grad)
+        if isinstance(loss, torch.Tensor):
+            loss.backward()
+        found.append([o.detach().cpu() for o in out] + [v.grad.cpu() for v in given if v.grad is not None])
+    assert len(found[0]) == len(found[1]) > 0
+    for a, b in zip(*found):
+        assert torch.allclose(a, b, tolerance, tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("samples", [0, 2])
+def test_regions(dtype, samples):
+    torch.manual_seed(1)
+    x, regions = torch.randn(2, 8, 9, 11, dtype=dtype), torch.tensor(REGIONS, dtype=dtype)
+    for aligned in (False, True):
+        compare(lambda x: V.roi_align(x, regions.to(x.device), 0.7, 2, 2, samples, aligned), x)
+    compare(lambda x: V.ps_roi_align(x, regions.to(x.device), 0.7, 2, 2, samples), x)
+    compare(lambda x: V.roi_pool(x, regions.to(x.device), 0.7, 2, 2), x)
+    compare(lambda x: V.ps_roi_pool(x, regions[:2].to(x.device), 0.7, 2, 2), x)
+
+
+def test_a_region_of_no_image():
+    with pytest.raises(IndexError, match="region 1 is of an image that does not exist"):
+        V.roi_align(torch.randn(1, 2, 3, 3).cuda(), torch.tensor([[0., 0, 0, 1, 1], [3, 0, 0, 1, 1]]).cuda(), 1., 2, 2, 2,
+                    False).cpu()
+    assert torch.ones(2).cuda().sum().item() == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_deformed_convolution(dtype):
+    torch.manual_seed(2)
+    sizes = ((2, 8, 9, 11), (6, 4, 3, 2), (2, 24, 7, 10), (2, 12, 7, 10), (6,))
+    values = [torch.randn(*s, dtype=dtype) for s in sizes]
+    compare(lambda *v: V.deform_conv2d(*v, 1, 1, 0, 0, 1, 1, 2, 2, True), *values, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 64, 65, 150])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_boxes(n, dtype):
+    torch.manual_seed(3)
+    boxes, scores = torch.rand(n, 4, dtype=dtype) * 10, (torch.rand(n, dtype=dtype) * 20).round()
+    boxes[:, 2:] += boxes[:, :2]
+    assert torch.equal(V.nms(boxes.cuda(), scores.cuda(), 0.3).cpu(), V.nms(boxes, scores, 0.3))
+    a, b = torch.rand(n, 5, dtype=dtype) * 5, torch.rand(4, 5, dtype=dtype) * 5
+    assert torch.allclose(V.box_iou_rotated(a.cuda(), b.cuda()).cpu(), V.box_iou_rotated(a, b), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_sampling_at_points(dims, padding):
+    torch.manual_seed(5)
+    x = torch.randn(2, 3, *(4, 5, 6)[:dims])
+    grid = torch.rand(2, *(2, 3, 4)[:dims], dims) * 2.6 - 1.3
+    for mode in (0, 1, 2)[:5 - dims]:
+        for aligned in (False, True):
+            compare(lambda x, grid: torch.grid_sampler(x, grid, mode, padding, aligned), x, grid)
+
+
+def test_nothing_is_computed_on_the_host():
+    made = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k",
+                           "test_regions and 2-dtype0 or test_boxes and 5"],
+                          capture_output=True, text=True, env={**os.environ, "CR_LOG": "backend"})
+    assert not made.returncode and " passed" in made.stdout, made.stdout
+    assert "is computed on the host" not in made.stdout + made.stderr
