@@ -1,25 +1,43 @@
 /* window.cuh - folds of windows on an NVIDIA GPU (cr_windows of cresset_backend.h).
  *
- * Follows move.cuh.  A thread folds the positions of one element of the result, in row-major
- * order, as the host does.  CW_ITEM is the type of elements. */
+ * Follows move.cuh.  A thread folds the positions of CW_LANES elements of the result, in
+ * row-major order, as the host does.  CW_ITEM is the type of elements. */
 #ifndef CR_EMIT_WINDOW_CUH
 #define CR_EMIT_WINDOW_CUH
 
 #include "emit/move.cuh"
 
+/* Elements that are beside each other in memory, and have a thread. */
+struct alignas(CW_LANES * sizeof(CW_ITEM)) cw_vector {
+    CW_ITEM item[CW_LANES];
+};
+struct alignas(CW_LANES > 1 ? 16 : 8) cw_numbers {
+    cm_i64 item[CW_LANES];
+};
+
+/* The positions of place p are those of p * stride - pad + u * dilation, u < kernel, that are
+ * elements, or those of the ranges. */
 struct cw_axis {
     cm_i64 size, in;
     const cm_i64 *start, *range;
     const double *count, *share;
+    int kernel, stride, pad, dilation;
 };
 struct cw_call {
     CW_ITEM *result;
     cm_i64 *which;
     const CW_ITEM *from;
-    cm_i64 n, in, out, divisor;
+    cm_i64 n, in, out, channels, divisor;
     int divides, shares;
     cw_axis dim[3];
 };
+
+/* Of numbers that are not negative: division of 32 bits is much faster than of 64 bits. */
+CV_FN cm_i64 cw_quotient(cm_i64 a, cm_i64 b)
+{
+    return (a | b) >> 32 ? a / b : (cm_i64)((unsigned)a / (unsigned)b);
+}
+CV_FN unsigned cw_quotient(unsigned a, unsigned b) { return b == 1 ? a : a / b; }
 
 template <class T> struct cw_type {
     typedef cm_i64 wide, factor;
@@ -100,9 +118,11 @@ CV_FN cw_wide cw_load(const cw_call &c, const CW_ITEM *plane, cm_i64 at)
 
 #define CW_PLACES(text)                                                                        \
     for (cm_i64 n = ck_first_x(); n < call.n; n += ck_step_x()) {                              \
-        const cm_i64 number = n / call.out, rest = n - number * call.out;                      \
-        const cm_i64 line = rest / call.dim[2].size, p2 = rest - line * call.dim[2].size;      \
-        const cm_i64 p0 = line / call.dim[1].size, p1 = line - p0 * call.dim[1].size;          \
+        const cm_i64 number = cw_quotient(n, call.out), rest = n - number * call.out;          \
+        const cm_i64 line = cw_quotient(rest, call.dim[2].size);                               \
+        const cm_i64 p2 = rest - line * call.dim[2].size;                                      \
+        const cm_i64 p0 = cw_quotient(line, call.dim[1].size);                                 \
+        const cm_i64 p1 = line - p0 * call.dim[1].size;                                        \
         const CW_ITEM *const plane = call.from + number * call.in;                             \
         text                                                                                   \
     }
@@ -138,62 +158,211 @@ CK_KERNEL(cw_most, cw_call)
     })
 }
 
+/* --- windows of one form --- */
+
+/* A place's positions: `n` of them, `first`, first + dilation, ... */
+struct cw_line {
+    int first, n;
+};
+
+CV_FN cw_line cw_positions(const cw_axis &d, int p)
+{
+    const int at = p * d.stride - d.pad, in = (int)d.in;
+    int low = 0, high = d.kernel;
+
+    if (d.dilation == 1) {
+        low = at < 0 ? -at : 0;
+        high = at + high > in ? in - at : high;
+    } else {
+        low = at < 0 ? (d.dilation - 1 - at) / d.dilation : 0;
+        high = at >= in                             ? 0
+               : at + (high - 1) * d.dilation >= in ? (in - 1 - at) / d.dilation + 1
+                                                    : high;
+    }
+    return {at + low * d.dilation, high - low};
+}
+
+/* A thread's place: plane and positions, and where its elements and its results are. */
+struct cw_place {
+    unsigned p0, p1, p2;
+    cw_line line[3];
+    const CW_ITEM *from;
+    cm_i64 to;
+};
+
+CV_FN cw_place cw_place_of(const cw_call &c, unsigned n)
+{
+    const unsigned groups = (unsigned)c.channels / CW_LANES, row = cw_quotient(n, groups);
+    const unsigned channel = (n - row * groups) * CW_LANES;
+    const unsigned line = cw_quotient(row, (unsigned)c.dim[2].size);
+    const unsigned plane = cw_quotient(line, (unsigned)c.dim[1].size);
+    const unsigned number = cw_quotient(plane, (unsigned)c.dim[0].size);
+    cw_place p;
+
+    p.p2 = row - line * (unsigned)c.dim[2].size;
+    p.p1 = line - plane * (unsigned)c.dim[1].size;
+    p.p0 = plane - number * (unsigned)c.dim[0].size;
+    p.line[0] = cw_positions(c.dim[0], (int)p.p0);
+    p.line[1] = cw_positions(c.dim[1], (int)p.p1);
+    p.line[2] = cw_positions(c.dim[2], (int)p.p2);
+    p.from = c.from + (cm_i64)number * c.in * c.channels + channel;
+    p.to = (cm_i64)row * c.channels + channel;
+    return p;
+}
+
+/* Runs `text` for the elements x of each position `at`. */
+#define CW_EVEN(text)                                                                          \
+    for (int i = 0; i < p.line[0].n; i++)                                                      \
+        for (int j = 0; j < p.line[1].n; j++) {                                                \
+            const int plane = p.line[0].first + i * call.dim[0].dilation;                      \
+            const int line = p.line[1].first + j * call.dim[1].dilation;                       \
+            int at =                                                                           \
+                (plane * (int)call.dim[1].in + line) * (int)call.dim[2].in + p.line[2].first;  \
+            for (int k = 0; k < p.line[2].n; k++, at += call.dim[2].dilation) {                \
+                const cw_vector x = *(const cw_vector *)(p.from + at * call.channels);         \
+                for (int l = 0; l < CW_LANES; l++) {                                           \
+                    text;                                                                      \
+                }                                                                              \
+            }                                                                                  \
+        }
+
+CK_KERNEL(cw_even_sum, cw_call)
+{
+    for (cm_i64 n = ck_first_x(); n < call.n; n += ck_step_x()) {
+        const cw_place p = cw_place_of(call, (unsigned)n);
+        const bool some = p.line[0].n > 0 && p.line[1].n > 0 && p.line[2].n > 0;
+        cw_wide sum[CW_LANES];
+        cw_vector out;
+
+        for (int l = 0; l < CW_LANES; l++)
+            sum[l] = 0;
+        CW_EVEN(sum[l] = cw_add(sum[l], (cw_wide)cm_real(x.item[l])))
+        if (call.divides && some) {
+            const cw_wide by = cw_divisor(call, false, p.p0, p.p1, p.p2);
+            for (int l = 0; l < CW_LANES; l++)
+                sum[l] = cw_over(sum[l], by);
+        }
+        for (int l = 0; l < CW_LANES; l++)
+            out.item[l] = cm_to<CW_ITEM>::of(sum[l]);
+        *(cw_vector *)(call.result + p.to) = out;
+    }
+}
+
+CK_KERNEL(cw_even_most, cw_call)
+{
+    for (cm_i64 n = ck_first_x(); n < call.n; n += ck_step_x()) {
+        const cw_place p = cw_place_of(call, (unsigned)n);
+        cw_wide most[CW_LANES];
+        int which[CW_LANES];
+        cw_vector out;
+        cw_numbers numbers;
+
+        for (int l = 0; l < CW_LANES; l++) {
+            most[l] = cw_lowest((cw_wide)0);
+            which[l] = -1;
+        }
+        CW_EVEN({
+            const cw_wide y = (cw_wide)cm_real(x.item[l]);
+            if (y > most[l] || y != y || which[l] < 0) {
+                most[l] = y;
+                which[l] = at;
+            }
+        })
+        for (int l = 0; l < CW_LANES; l++) {
+            out.item[l] = cm_to<CW_ITEM>::of(most[l]);
+            numbers.item[l] = which[l];
+        }
+        *(cw_numbers *)(call.which + p.to) = numbers;
+        *(cw_vector *)(call.result + p.to) = out;
+    }
+}
+
 /* --- the transpose of a fold to the greatest element --- */
 
+/* `channels` are beside each other in memory: 1, or all where they come last.  A thread has
+ * CW_LANES channels, or CW_LANES elements of a line where there is one. */
 struct cw_spread_axis {
-    cm_i64 in, out, kernel, stride, pad, dilation;
+    int in, out, kernel, stride, pad, dilation;
 };
 struct cw_spread_call {
     CW_ITEM *to;
     const CW_ITEM *from;
     const cm_i64 *which;
-    cm_i64 n, channels; /* beside each other in memory: 1, or all where they come last */
+    cm_i64 n, channels;
     cw_spread_axis dim[3];
 };
 
-/* Of numbers that are not negative: division of 32 bits is much faster than of 64 bits. */
-CV_FN cm_i64 cw_quotient(cm_i64 a, cm_i64 b)
+/* The first and the last window with an element from p on to `end`. */
+CV_FN int cw_first(const cw_spread_axis &d, int p)
 {
-    return (a | b) >> 32 ? a / b : (cm_i64)((unsigned)a / (unsigned)b);
-}
+    const int before = p + d.pad - (d.kernel - 1) * d.dilation;
 
-CV_FN cm_i64 cw_first(const cw_spread_axis &d, cm_i64 p)
-{
-    const cm_i64 before = p + d.pad - (d.kernel - 1) * d.dilation;
-
-    return before <= 0 ? 0 : cw_quotient(before + d.stride - 1, d.stride);
+    return before <= 0
+               ? 0
+               : (int)cw_quotient((unsigned)(before + d.stride - 1), (unsigned)d.stride);
 }
-CV_FN cm_i64 cw_last(const cw_spread_axis &d, cm_i64 p)
+CV_FN int cw_last(const cw_spread_axis &d, int p)
 {
-    const cm_i64 q = cw_quotient(p + d.pad, d.stride);
+    const int q = (int)cw_quotient((unsigned)(p + d.pad), (unsigned)d.stride);
 
     return q < d.out ? q : d.out - 1;
 }
 
-/* A thread adds up what the windows that have its element send to it, in row-major order of the
- * windows, as the host does. */
+/* A thread adds up what the windows that have its elements send to them, in row-major order of
+ * the windows, as the host does. */
 CK_KERNEL(cw_spread, cw_spread_call)
 {
     const cw_spread_axis *const d = call.dim;
+    const bool lines = call.channels == 1;
+    const unsigned groups = lines ? 1 : (unsigned)call.channels / CW_LANES;
+    const int step = lines ? CW_LANES : 1, parts = (d[2].in + step - 1) / step;
 
-    for (cm_i64 n = ck_first_x(); n < call.n; n += ck_step_x()) {
-        const cm_i64 row = cw_quotient(n, call.channels), channel = n - row * call.channels;
-        const cm_i64 line = cw_quotient(row, d[2].in), p2 = row - line * d[2].in;
-        const cm_i64 plane = cw_quotient(line, d[1].in), p1 = line - plane * d[1].in;
-        const cm_i64 number = cw_quotient(plane, d[0].in), p0 = plane - number * d[0].in;
-        const cm_i64 at = (p0 * d[1].in + p1) * d[2].in + p2;
-        cw_wide sum = 0;
-        for (cm_i64 q0 = cw_first(d[0], p0); q0 <= cw_last(d[0], p0); q0++)
-            for (cm_i64 q1 = cw_first(d[1], p1); q1 <= cw_last(d[1], p1); q1++)
-                for (cm_i64 q2 = cw_first(d[2], p2); q2 <= cw_last(d[2], p2); q2++) {
-                    const cm_i64 place =
-                        ((((number * d[0].out + q0) * d[1].out + q1) * d[2].out) + q2) *
-                            call.channels +
-                        channel;
-                    if (call.which[place] == at)
-                        sum = cw_add(sum, (cw_wide)cm_real(call.from[place]));
+    for (cm_i64 m = ck_first_x(); m < call.n; m += ck_step_x()) {
+        const unsigned n = (unsigned)m, row = cw_quotient(n, groups);
+        const unsigned channel = (n - row * groups) * CW_LANES;
+        const unsigned line = cw_quotient(row, (unsigned)parts);
+        const unsigned plane = cw_quotient(line, (unsigned)d[1].in);
+        const unsigned number = cw_quotient(plane, (unsigned)d[0].in);
+        const int p2 = (int)(row - line * (unsigned)parts) * step;
+        const int p1 = (int)(line - plane * (unsigned)d[1].in);
+        const int p0 = (int)(plane - number * (unsigned)d[0].in);
+        const int at = (p0 * d[1].in + p1) * d[2].in + p2;
+        const int left = d[2].in - p2 < step ? d[2].in - p2 : step;
+        const int first = cw_first(d[2], p2), last = cw_last(d[2], p2 + left - 1);
+        cw_wide sum[CW_LANES];
+
+        for (int l = 0; l < CW_LANES; l++)
+            sum[l] = 0;
+        for (int q0 = cw_first(d[0], p0); q0 <= cw_last(d[0], p0); q0++)
+            for (int q1 = cw_first(d[1], p1); q1 <= cw_last(d[1], p1); q1++)
+                for (int q2 = first; q2 <= last; q2++) {
+                    const cm_i64 window =
+                        (((cm_i64)number * d[0].out + q0) * d[1].out + q1) * d[2].out + q2;
+                    const cm_i64 place = window * call.channels + (lines ? 0 : channel);
+                    if (lines) {
+                        const int which = (int)call.which[place] - at;
+                        const cw_wide x = (cw_wide)cm_real(call.from[place]);
+                        for (int l = 0; l < CW_LANES; l++)
+                            if (which == l)
+                                sum[l] = cw_add(sum[l], x);
+                        continue;
+                    }
+                    const cw_vector x = *(const cw_vector *)(call.from + place);
+                    const cw_numbers which = *(const cw_numbers *)(call.which + place);
+                    for (int l = 0; l < CW_LANES; l++)
+                        if ((int)which.item[l] == at)
+                            sum[l] = cw_add(sum[l], (cw_wide)cm_real(x.item[l]));
                 }
-        call.to[n] = cm_to<CW_ITEM>::of(sum);
+        const cm_i64 to =
+            lines ? (cm_i64)line * d[2].in + p2 : (cm_i64)row * call.channels + channel;
+        cw_vector out;
+        for (int l = 0; l < CW_LANES; l++)
+            out.item[l] = cm_to<CW_ITEM>::of(sum[l]);
+        if ((!lines || left == step) && (cm_i64)(call.to + to) % (cm_i64)sizeof out == 0)
+            *(cw_vector *)(call.to + to) = out;
+        else
+            for (int l = 0; l < (lines ? left : CW_LANES); l++)
+                call.to[to + l] = out.item[l];
     }
 }
 

@@ -1,4 +1,4 @@
-"""Gradients of max pooling by the kernel of emit/window.cuh, with the host's bits."""
+"""Pooling by the kernels of emit/window.cuh, with the host's bits."""
 import pytest
 from test_cuda import FAKE, launches, same
 
@@ -31,9 +31,24 @@ def test_gradients_of_max_pooling(size, how, dtype, last):
         assert same(have, want) and have.stride() == want.stride()
 
 
-def test_a_gradient_of_max_pooling_is_one_launch():
+@pytest.mark.parametrize("how", [dict(count_include_pad=False), dict(ceil_mode=True), dict(padding=0), dict(divisor_override=3)], ids=str)
+def test_averages_of_interleaved_planes(how):
+    for size in ((2, 4, 9, 8), (2, 3, 7, 7), (1, 8, 3, 4)):
+        x = torch.randn(size).contiguous(memory_format=torch.channels_last)
+        have, want = (torch.nn.functional.avg_pool2d(x.to(device), 3, **{"stride": 2, "padding": 1, **how}) for device in ("cuda", "cpu"))
+        assert same(have.cpu(), want) and have.stride() == want.stride()
+
+
+def test_a_view_that_is_not_aligned():
+    x = torch.randn(1 + 2 * 4 * 6 * 6)
+    results = [torch.nn.functional.max_pool2d(x.to(device)[1:].view(2, 6, 6, 4).permute(0, 3, 1, 2), 3, 1, 1) for device in ("cuda", "cpu")]
+    assert same(results[0].cpu(), results[1])
+
+
+def test_max_pooling_and_its_gradient_are_one_launch_each():
     for layout in (torch.contiguous_format, torch.channels_last):
         x = torch.randn(2, 4, 9, 8, device="cuda").contiguous(memory_format=layout).requires_grad_()
         y = torch.nn.functional.max_pool2d(x, 3, 2, 1)
         g = torch.ones_like(y)
+        assert launches(lambda: torch.nn.functional.max_pool2d(x, 3, 2, 1)) == (1 if FAKE else 0)
         assert launches(lambda: torch.autograd.grad(y, x, g, retain_graph=True)) == (1 if FAKE else 0)

@@ -1,6 +1,8 @@
 /* Folds of windows on NVIDIA devices; the kernels are in emit/window.cuh.
  *
- * The lists of the dims are copied to the device for each call. */
+ * Windows of one form, as those of max pooling, are computed from their numbers, and channels
+ * that come last stay there.  Of other windows, and of divisors that depend on places, the
+ * lists are copied to the device for each call. */
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"
@@ -11,26 +13,56 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WINDOW_DIMS = 3, WINDOW_MOST_DIMS = 64, WINDOW_ARRAYS = 3 };
+enum { WINDOW_DIMS = 3, WINDOW_MOST_DIMS = 64, WINDOW_ARRAYS = 3, WINDOW_ALIGNED = 16 };
 
 /* cw_axis and cw_call of emit/window.cuh */
 typedef struct {
     int64_t size, in;
     const int64_t *start, *range;
     const double *count, *share;
+    int kernel, stride, pad, dilation;
 } window_axis;
 typedef struct {
     void *result, *which;
     const void *from;
-    int64_t n, in, out, divisor;
+    int64_t n, in, out, channels, divisor;
     int divides, shares;
     window_axis dim[WINDOW_DIMS];
 } window_call;
 
+enum { WINDOW_SUM, WINDOW_MOST, WINDOW_EVEN_SUM, WINDOW_EVEN_MOST, WINDOW_SPREAD };
+
 static void window_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    cr_text_printf(out, "#define CW_ITEM cm_%s\n", cr_dtype_infos[k->a].suffix);
-    snprintf(symbol, 32, k->b == 2 ? "cw_spread" : k->b ? "cw_most" : "cw_sum");
+    static const char *const name[] = {"sum", "most", "even_sum", "even_most", "spread"};
+
+    cr_text_printf(out, "#define CW_ITEM cm_%s\n#define CW_LANES %d\n",
+                   cr_dtype_infos[k->a].suffix, k->c);
+    snprintf(symbol, 32, "cw_%s", name[k->b]);
+}
+
+static const char *window_find(void **function, int device, int dtype, int kernel, int lanes)
+{
+    cr_cuda_text k = {.print = window_print,
+                      .device = device,
+                      .part = CR_VEC_CUDA_WINDOW,
+                      .a = dtype,
+                      .b = kernel,
+                      .c = lanes};
+
+    return cr_cuda_find(function, &k);
+}
+
+/* The elements of a thread: as many of the channels as are accessed at once, if all arrays are
+ * aligned. */
+static int window_lanes(int dtype, int64_t channels, const void *const data[WINDOW_ARRAYS])
+{
+    int lanes = cr_dtype_size((cr_dtype)dtype) > 4 ? 2 : 4;
+    uintptr_t bits = 0;
+
+    for (int i = 0; i < WINDOW_ARRAYS; i++)
+        bits |= (uintptr_t)data[i];
+    return channels % lanes || bits % WINDOW_ALIGNED ? 1 : lanes;
 }
 
 /* --- lists --- */
@@ -42,9 +74,9 @@ typedef struct {
     uint32_t block;
 } window_words;
 
-static int64_t axis_words(const cr_window_axis *a)
+static int64_t axis_words(const cr_window_axis *a, bool even)
 {
-    return a->size + 1 + 3 * a->start[a->size] + (a->count ? a->size : 0) +
+    return (even ? 0 : a->size + 1 + 3 * a->start[a->size]) + (a->count ? a->size : 0) +
            (a->share ? a->in : 0);
 }
 
@@ -60,12 +92,15 @@ static void *words_put(window_words *w, const void *from, int64_t n)
     return there;
 }
 
-static const char *words_copy(window_words *w, int device, window_call *c, const cr_windows *x)
+static const char *words_copy(window_words *w, int device, window_call *c, const cr_windows *x,
+                              bool even)
 {
     int64_t n = 0;
 
     for (int k = 0; k < WINDOW_DIMS; k++)
-        n += axis_words(&x->dim[k]);
+        n += axis_words(&x->dim[k], even);
+    if (!n)
+        return NULL;
     if (cr_vec_reserve(&w->word, (size_t)n))
         return cr_error_message();
     w->there = cr_cuda_memory_get(device, (size_t)n * sizeof *w->word.at, &w->block);
@@ -73,9 +108,8 @@ static const char *words_copy(window_words *w, int device, window_call *c, const
         return cr_cuda_no_memory(device, (size_t)n * sizeof *w->word.at);
     for (int k = 0; k < WINDOW_DIMS; k++) {
         const cr_window_axis *a = &x->dim[k];
-        c->dim[k] = (window_axis){.size = a->size, .in = a->in};
-        c->dim[k].start = words_put(w, a->start, a->size + 1);
-        c->dim[k].range = words_put(w, a->range, 3 * a->start[a->size]);
+        c->dim[k].start = words_put(w, even ? NULL : a->start, a->size + 1);
+        c->dim[k].range = words_put(w, even ? NULL : a->range, 3 * a->start[a->size]);
         c->dim[k].count = words_put(w, a->count, a->size);
         c->dim[k].share = words_put(w, a->share, a->in);
     }
@@ -141,27 +175,116 @@ static const char *array_end(window_array *w, int device, bool filled)
     return error;
 }
 
+/* An array whose channels are its last dim. */
+typedef struct {
+    cr_array array;
+    int64_t size[WINDOW_MOST_DIMS], stride[WINDOW_MOST_DIMS];
+} window_turned;
+
+static const cr_array *window_turn(window_turned *out, const cr_array *a, bool last)
+{
+    if (!last)
+        return a;
+    for (int d = 0; d < a->ndim; d++) {
+        int from = d == 0 ? 0 : d + 1 < a->ndim ? d + 1 : 1;
+        out->size[d] = a->size[from];
+        out->stride[d] = a->stride[from];
+    }
+    out->array = *a;
+    out->array.size = out->size;
+    out->array.stride = out->stride;
+    return &out->array;
+}
+
+/* --- windows of one form --- */
+
+/* What the kernel computes for a place: the first position and how many there are. */
+static int64_t even_positions(const window_axis *d, int64_t p, int64_t *n)
+{
+    int64_t at = p * d->stride - d->pad, low = 0;
+    int64_t high = at >= d->in ? 0 : (d->in - 1 - at) / d->dilation + 1;
+
+    if (at < 0)
+        low = (d->dilation - 1 - at) / d->dilation;
+    high = high < d->kernel ? high : d->kernel;
+    *n = high - low;
+    return at + low * d->dilation;
+}
+
+/* Finds the numbers of a dim's windows: from the last two places the stride, which windows that
+ * begin before the first element have not.  `unit` is the distance of two positions.  False if
+ * a place has other positions. */
+static bool even_axis(window_axis *d, const cr_window_axis *a, int64_t unit)
+{
+    const int64_t *last = a->range + 3 * (a->size - 1);
+    int64_t n;
+
+    if (a->size < 1 || a->in < 1 || a->start[a->size] != a->size || a->size > INT32_MAX / 4 ||
+        a->in > INT32_MAX / 4)
+        return false;
+    d->dilation = 1;
+    d->kernel = 0;
+    d->stride = a->size > 1 ? (int)((last[0] - last[-3]) / unit) : 1;
+    d->pad = (int)((a->size - 1) * d->stride - last[0] / unit);
+    for (int64_t p = 0; p < a->size; p++)
+        if (a->start[p + 1] - a->start[p] != 1)
+            return false;
+        else if (a->range[3 * p + 2] > 1)
+            d->dilation = (int)(a->range[3 * p + 1] / unit);
+    if (d->stride < 0 || d->dilation < 1)
+        return false;
+    for (int64_t p = 0; p < a->size; p++) {
+        int64_t before = a->range[3 * p] / unit - (p * d->stride - d->pad);
+        int64_t kernel = before / d->dilation + a->range[3 * p + 2];
+        d->kernel = kernel > d->kernel ? (int)kernel : d->kernel;
+    }
+    for (int64_t p = 0; p < a->size; p++) {
+        const int64_t *r = a->range + 3 * p;
+        if (even_positions(d, p, &n) * unit != r[0] || n != r[2] ||
+            (n > 1 && r[1] != d->dilation * unit))
+            return false;
+    }
+    return true;
+}
+
+static bool even_windows(window_call *c, const cr_windows *x)
+{
+    int64_t unit = 1;
+
+    for (int k = WINDOW_DIMS - 1; k >= 0; unit *= x->dim[k--].in)
+        if (!even_axis(&c->dim[k], &x->dim[k], unit))
+            return false;
+    return !x->shares && x->in < INT32_MAX && x->planes < INT32_MAX / x->out;
+}
+
+/* True if the channels of the arrays come last. */
+static bool even_last(const cr_windows *x)
+{
+    const cr_array *a = &x->from, *b = &x->result, *c = x->extreme ? &x->which : b;
+
+    return a->ndim > 2 && a->size[1] > 1 && x->planes == a->size[0] * a->size[1] &&
+           a->stride[1] == 1 && b->stride[1] == 1 && c->stride[1] == 1;
+}
+
 /* --- the command --- */
 
-static const char *windows_launch(int device, const cr_windows *x, window_call *c)
+static const char *windows_launch(int device, const cr_windows *x, window_call *c, bool even)
 {
     window_words words = {.there = NULL};
-    cr_cuda_text k = {.print = window_print,
-                      .device = device,
-                      .part = CR_VEC_CUDA_WINDOW,
-                      .a = x->from.dtype,
-                      .b = x->extreme};
+    const void *aligned[] = {c->from, c->result, c->which};
+    int lanes = even ? window_lanes(x->from.dtype, c->channels, aligned) : 1;
     void *function;
-    const char *error = cr_cuda_find(&function, &k);
+    int kernel = (even ? WINDOW_EVEN_SUM : WINDOW_SUM) + (x->extreme ? 1 : 0);
+    const char *error = window_find(&function, device, x->from.dtype, kernel, lanes);
 
-    c->n = x->planes * x->out;
+    c->n = x->planes * x->out / lanes;
     c->in = x->in;
     c->out = x->out;
     c->divisor = x->divisor;
     c->divides = x->divides;
     c->shares = x->shares;
     if (!error)
-        error = words_copy(&words, device, c, x);
+        error = words_copy(&words, device, c, x, even);
     if (!error)
         error = cr_cuda_launch_each(device, function, c->n, c);
     words_drop(&words, device);
@@ -179,6 +302,7 @@ static const char *windows_fill_zero(int device, const cr_windows *x)
 const char *cr_cuda_windows(int device, const cr_windows *x)
 {
     window_array a[WINDOW_ARRAYS];
+    window_turned turned[WINDOW_ARRAYS];
     window_call c;
     const char *error, *last;
 
@@ -186,16 +310,20 @@ const char *cr_cuda_windows(int device, const cr_windows *x)
         return cr_command_declines;
     if (!array_count(&x->from) || !array_count(&x->result))
         return windows_fill_zero(device, x);
-    error = array_begin(&a[0], device, &x->from, true);
-    last = array_begin(&a[1], device, &x->result, false);
+    for (int k = 0; k < WINDOW_DIMS; k++)
+        c.dim[k] = (window_axis){.size = x->dim[k].size, .in = x->dim[k].in};
+    bool even = even_windows(&c, x), turn = even && even_last(x);
+    c.channels = turn ? x->from.size[1] : 1;
+    error = array_begin(&a[0], device, window_turn(&turned[0], &x->from, turn), true);
+    last = array_begin(&a[1], device, window_turn(&turned[1], &x->result, turn), false);
     error = error ? error : last;
-    last = array_begin(&a[2], device, &x->which, false);
+    last = array_begin(&a[2], device, window_turn(&turned[2], &x->which, turn), false);
     error = error ? error : last;
     c.from = a[0].dense.data;
     c.result = a[1].dense.data;
     c.which = a[2].dense.data;
     if (!error)
-        error = windows_launch(device, x, &c);
+        error = windows_launch(device, x, &c, even);
     for (int i = 0; i < WINDOW_ARRAYS; i++) {
         last = array_end(&a[i], device, !error && (i == 1 || (i == 2 && x->extreme)));
         error = error ? error : last;
@@ -207,7 +335,7 @@ const char *cr_cuda_windows(int device, const cr_windows *x)
 
 /* cw_spread_axis and cw_spread_call of emit/window.cuh */
 typedef struct {
-    int64_t in, out, kernel, stride, pad, dilation;
+    int in, out, kernel, stride, pad, dilation;
 } spread_axis;
 typedef struct {
     void *to;
@@ -217,7 +345,7 @@ typedef struct {
     spread_axis dim[WINDOW_DIMS];
 } spread_call;
 
-enum { SPREAD_LISTS = 4, SPREAD_FIRST = 4 };
+enum { SPREAD_LISTS = 4, SPREAD_FIRST = 4, SPREAD_MOST = 1 << 28 };
 
 /* Sets the windows of the last dims; false if they are not known. */
 static bool spread_windows(spread_call *c, const cr_given *arg, const cr_array *to)
@@ -234,33 +362,30 @@ static bool spread_windows(spread_call *c, const cr_given *arg, const cr_array *
     for (int64_t k = 0; k < dims; k++) {
         spread_axis *a = &c->dim[WINDOW_DIMS - dims + k];
         int64_t d = to->ndim - dims + k;
-        *a = (spread_axis){to->size[d],     from->size[d],   list[0].ints[k],
-                           list[1].ints[k], list[2].ints[k], list[3].ints[k]};
-        if (a->stride < 1 || a->dilation < 1 || a->kernel < 1 || a->pad < 0)
+        int64_t n[] = {to->size[d],     from->size[d],   list[0].ints[k],
+                       list[1].ints[k], list[2].ints[k], list[3].ints[k]};
+        for (size_t i = 0; i < CR_LEN(n); i++)
+            if (n[i] < 0 || n[i] > SPREAD_MOST)
+                return false;
+        *a = (spread_axis){(int)n[0], (int)n[1], (int)n[2], (int)n[3], (int)n[4], (int)n[5]};
+        if (a->stride < 1 || a->dilation < 1 || a->kernel < 1 ||
+            (int64_t)a->kernel * a->dilation > SPREAD_MOST)
             return false;
     }
     return true;
 }
 
-/* An array whose channels are its last dim. */
-typedef struct {
-    cr_array array;
-    int64_t size[WINDOW_MOST_DIMS], stride[WINDOW_MOST_DIMS];
-} spread_turned;
-
-static const cr_array *spread_turn(spread_turned *out, const cr_array *a, bool last)
+/* The elements of a thread are channels, or those of a line. */
+static const char *spread_launch(int device, spread_call *c, int dtype, int64_t n)
 {
-    if (!last)
-        return a;
-    for (int d = 0; d < a->ndim; d++) {
-        int from = d == 0 ? 0 : d + 1 < a->ndim ? d + 1 : 1;
-        out->size[d] = a->size[from];
-        out->stride[d] = a->stride[from];
-    }
-    out->array = *a;
-    out->array.size = out->size;
-    out->array.stride = out->stride;
-    return &out->array;
+    const void *aligned[] = {c->from, c->to, c->which};
+    int64_t line = c->dim[WINDOW_DIMS - 1].in;
+    int lanes = window_lanes(dtype, c->channels > 1 ? c->channels : 0, aligned);
+    void *function;
+    const char *error = window_find(&function, device, dtype, WINDOW_SPREAD, lanes);
+
+    c->n = c->channels > 1 ? n / lanes : n / line * ((line + lanes - 1) / lanes);
+    return error ? error : cr_cuda_launch_each(device, function, c->n, c);
 }
 
 /* (self, indices, size, dims, kernel, stride, padding, dilation), where the windows are known
@@ -268,35 +393,26 @@ static const cr_array *spread_turn(spread_turned *out, const cr_array *a, bool l
 const char *cr_cuda_pool_scatter(int device, const cr_given *arg, const cr_array *result)
 {
     const cr_array *from = &arg[0].array, *which = &arg[1].array;
-    cr_cuda_text k = {.print = window_print,
-                      .device = device,
-                      .part = CR_VEC_CUDA_WINDOW,
-                      .a = from->dtype,
-                      .b = 2};
     bool last = arg[3].i == result->ndim - 2 && result->size[1] > 1 && result->stride[1] == 1;
     spread_call c = {.channels = last ? result->size[1] : 1};
-    spread_turned turned[WINDOW_ARRAYS];
+    window_turned turned[WINDOW_ARRAYS];
     window_array a[WINDOW_ARRAYS];
-    void *function;
     const char *error, *ended;
 
     if (!spread_windows(&c, arg, result) || from->dtype >= CR_DTYPE_KERNELS ||
         cr_dtype_is_complex((cr_dtype)from->dtype) || !array_count(from) ||
-        !array_count(result))
+        !array_count(result) || array_count(result) > UINT32_MAX / 2)
         return cr_command_declines;
-    error = cr_cuda_find(&function, &k);
-    ended = array_begin(&a[0], device, spread_turn(&turned[0], from, last), true);
+    error = array_begin(&a[0], device, window_turn(&turned[0], from, last), true);
+    ended = array_begin(&a[1], device, window_turn(&turned[1], result, last), false);
     error = error ? error : ended;
-    ended = array_begin(&a[1], device, spread_turn(&turned[1], result, last), false);
+    ended = array_begin(&a[2], device, window_turn(&turned[2], which, last), true);
     error = error ? error : ended;
-    ended = array_begin(&a[2], device, spread_turn(&turned[2], which, last), true);
-    error = error ? error : ended;
-    c.n = array_count(result);
     c.from = a[0].dense.data;
     c.to = a[1].dense.data;
     c.which = (const int64_t *)a[2].dense.data;
     if (!error)
-        error = cr_cuda_launch_each(device, function, c.n, &c);
+        error = spread_launch(device, &c, from->dtype, array_count(result));
     for (int i = 0; i < WINDOW_ARRAYS; i++) {
         ended = array_end(&a[i], device, !error && i == 1);
         error = error ? error : ended;
