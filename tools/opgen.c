@@ -469,6 +469,7 @@ static const char *const vocabulary[][4] = {
     {"entropy.cuh"},
     {"sort.cuh", "order.cuh"},
     {"select.cuh"},
+    {"recurrent.cuh"},
     {"loops.cuh", "../kern/cpu/plane/grid.h", "../kern/cpu/plane/grid_loops.inc",
      "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/plane/roi_job.h", "../kern/cpu/plane/roi_loops.inc",

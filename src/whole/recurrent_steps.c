@@ -5,16 +5,20 @@
  * entry.  Backward computes the hidden state's share of all steps again, by one product: only
  * arguments and results are saved for it. */
 #include "base/memory.h"
+#include "tensor/remote.h"
 #include "whole/recurrent.h"
 
 enum { RNN_GATES = 4 };
+/* Multiplications of a step from which the products of a library are faster than a kernel that
+ * has a step in one launch. */
+enum { RNN_MOST_PRODUCTS = 1 << 27 };
 
-/* (gates, hidden, cell, w_hh, b_hh, kind, reverse) */
+/* (gates, hidden, cell, w_hh, b_hh, kind, reverse, by_calls) */
 typedef struct {
     cr_tensor *gates, *hidden, *cell, *w, *b; /* cell, b: may be NULL */
     cr_rnn_kind kind;
-    bool reverse, records; /* records: the call is to be differentiated again */
-    int parts;             /* gates */
+    bool reverse, by_calls, records; /* records: the call is to be differentiated again */
+    int parts;                       /* gates */
     int64_t steps;
 } direction;
 
@@ -27,6 +31,7 @@ static direction direction_of(const cr_value *arg)
                    .b = arg[4].t,
                    .kind = (cr_rnn_kind)arg[5].i,
                    .reverse = arg[6].i != 0,
+                   .by_calls = arg[7].i != 0,
                    .steps = arg[0].t->ndim == 3 ? arg[0].t->size[0] : 0};
 
     d.parts = d.kind == CR_RNN_LSTM ? 4 : d.kind == CR_RNN_GRU ? 3 : 1;
@@ -73,6 +78,45 @@ static cr_tensor **direction_split(cr_steps *s, const direction *d, cr_tensor *t
     return at;
 }
 
+/* --- steps by a device's kernel --- */
+
+static bool direction_agrees(const direction *d, const cr_tensor *t)
+{
+    return !t || (t->dtype == d->w->dtype && cr_same_device(t->device, d->w->device));
+}
+
+/* True if the device has a kernel for the steps, which are not too large for it. */
+static bool direction_has_kernel(const direction *d, const cr_op *op)
+{
+    cr_device device = d->w->device;
+
+    if (d->by_calls || d->records || cr_is_host(device) || !cr_has_bytes(device) ||
+        !cr_remote_has_kernel(op, device) || !cr_dtype_is_float((cr_dtype)d->w->dtype))
+        return false;
+    return direction_agrees(d, d->gates) && direction_agrees(d, d->hidden) &&
+           direction_agrees(d, d->cell) && direction_agrees(d, d->b) &&
+           CR_WRAP_MUL(d->w->numel, d->hidden->size[0]) <= RNN_MOST_PRODUCTS;
+}
+
+/* A row-major array for the kernel; NULL stays NULL. */
+static cr_tensor *direction_dense(cr_steps *s, cr_tensor *t)
+{
+    return t && !s->st ? CR_STEP(s, contiguous, T(t)) : t;
+}
+
+/* The results of a call of the entry with dense tensors, of which NULL is none. */
+static void direction_call(cr_steps *s, const direction *d, cr_tensor **all, const cr_op *op,
+                           int n, cr_tensor *const *tensor)
+{
+    cr_value arg[CR_MAX_ARGS];
+
+    for (int i = 0; i < n; i++)
+        arg[i] = cr_maybe(direction_dense(s, tensor[i]));
+    arg[n] = I(d->kind);
+    arg[n + 1] = cr_of_bool(d->reverse);
+    cr_step_all(s, all, op, n + 2, arg);
+}
+
 /* --- forward --- */
 
 /* The states after a step: x has the input's share of each gate. */
@@ -112,28 +156,39 @@ static cr_tensor *no_cells(cr_steps *s, const direction *d)
     return t ? cr_step_own(s, t) : NULL;
 }
 
+static void forward_by_calls(cr_steps *s, const direction *d, cr_tensor *all[2])
+{
+    cr_tensor **x = direction_split(s, d, d->gates), **out = cr_step_room(s, 2 * d->steps);
+    cr_tensor *state[2] = {d->hidden, d->cell};
+
+    for (int64_t i = 0; i < d->steps && !s->st; i++) {
+        int64_t at = direction_step(d, i);
+        cr_tensor *share[RNN_GATES];
+        for (int k = 0; k < d->parts; k++)
+            share[k] = x[k * d->steps + at];
+        step_forward(s, d, share, state);
+        out[at] = state[0];
+        out[d->steps + at] = state[1];
+    }
+    all[0] = cr_step_join(s, cr_entry.stack, out, d->steps, 0);
+    all[1] = d->kind == CR_RNN_LSTM
+                 ? cr_step_join(s, cr_entry.stack, out ? out + d->steps : NULL, d->steps, 0)
+                 : no_cells(s, d);
+    cr_free(x);
+    cr_free(out);
+}
+
 cr_status cr_do_rnn_direction(const cr_value *arg, cr_value *result)
 {
     direction d = direction_of(arg);
     cr_steps s = {.st = direction_check(&d)};
-    cr_tensor **x = direction_split(&s, &d, d.gates), **out = cr_step_room(&s, 2 * d.steps);
-    cr_tensor *state[2] = {d.hidden, d.cell}, *all[2];
+    cr_tensor *all[2] = {NULL, NULL};
 
-    for (int64_t i = 0; i < d.steps && !s.st; i++) {
-        int64_t at = direction_step(&d, i);
-        cr_tensor *share[RNN_GATES];
-        for (int k = 0; k < d.parts; k++)
-            share[k] = x[k * d.steps + at];
-        step_forward(&s, &d, share, state);
-        out[at] = state[0];
-        out[d.steps + at] = state[1];
-    }
-    all[0] = cr_step_join(&s, cr_entry.stack, out, d.steps, 0);
-    all[1] = d.kind == CR_RNN_LSTM
-                 ? cr_step_join(&s, cr_entry.stack, out ? out + d.steps : NULL, d.steps, 0)
-                 : no_cells(&s, &d);
-    cr_free(x);
-    cr_free(out);
+    if (!s.st && direction_has_kernel(&d, cr_entry._rnn_steps))
+        direction_call(&s, &d, all, cr_entry._rnn_steps, 5,
+                       (cr_tensor *[]){d.gates, d.hidden, d.cell, d.w, d.b});
+    else
+        forward_by_calls(&s, &d, all);
     return cr_steps_give_all(&s, result, all, 2);
 }
 
@@ -217,22 +272,27 @@ static void plain_backward(cr_steps *s, const direction *d, reversal *r, int64_t
     r->state[0] = CR_STEP(s, mm, T(r->made[at]), T(d->w));
 }
 
-/* The arguments of the gates in all steps. */
-static void gates_again(cr_steps *s, const direction *d, reversal *r, cr_tensor *output)
+/* The arguments of an lstm's gates in all steps, or the hidden state's share in a gru's. */
+static cr_tensor *share_again(cr_steps *s, const direction *d, cr_tensor *output)
 {
     cr_tensor *before, *share;
 
-    if (d->parts == 1)
-        return;
     before = CR_STEP(s, _rnn_previous, T(output), T(d->hidden), cr_of_bool(d->reverse));
     before = cr_step_cast(s, before, (cr_dtype)d->w->dtype);
     share = CR_STEP(s, linear, T(before), T(d->w), cr_maybe(d->b));
-    if (d->kind == CR_RNN_GRU) {
-        r->x = direction_split(s, d, d->gates);
-        r->h = direction_split(s, d, share);
+    return d->kind == CR_RNN_GRU ? share : CR_STEP(s, add, T(d->gates), T(share));
+}
+
+static void gates_again(cr_steps *s, const direction *d, reversal *r, cr_tensor *output)
+{
+    cr_tensor *share;
+
+    if (d->parts == 1)
         return;
-    }
-    r->x = direction_split(s, d, CR_STEP(s, add, T(d->gates), T(share)));
+    share = share_again(s, d, output);
+    if (d->kind == CR_RNN_GRU)
+        r->h = direction_split(s, d, share);
+    r->x = direction_split(s, d, d->kind == CR_RNN_GRU ? d->gates : share);
 }
 
 static void reversal_drop(reversal *r)
@@ -279,29 +339,45 @@ static cr_status direction_check_states(const direction *d, const cr_value *arg)
     return CR_OK;
 }
 
+static void backward_by_calls(cr_steps *s, const direction *d, const cr_value *arg,
+                              cr_tensor *all[4])
+{
+    reversal r = {.grad = NULL};
+
+    reversal_start(s, d, &r, arg);
+    for (int64_t i = d->steps - 1; i >= 0 && !s->st; i--)
+        switch (d->kind) {
+        case CR_RNN_LSTM: lstm_backward(s, d, &r, i); break;
+        case CR_RNN_GRU: gru_backward(s, d, &r, i); break;
+        default: plain_backward(s, d, &r, i);
+        }
+    all[0] = cr_step_join(s, cr_entry.stack, r.made, d->steps, 0);
+    all[1] =
+        d->kind == CR_RNN_GRU
+            ? cr_step_join(s, cr_entry.stack, r.made ? r.made + d->steps : NULL, d->steps, 0)
+            : no_cells(s, d);
+    all[2] = r.state[0];
+    all[3] = r.state[1] ? r.state[1] : no_cells(s, d);
+    reversal_drop(&r);
+}
+
 /* (grad_output, grad_cells, output, cells, and the arguments of the forward call) */
 cr_status cr_do_rnn_direction_backward(const cr_value *arg, cr_value *result)
 {
     direction d = direction_of(arg + 4);
     cr_steps s = {.st = direction_check(&d)};
-    reversal r = {.grad = NULL};
-    cr_tensor *all[4];
+    cr_tensor *all[4] = {NULL, NULL, NULL, NULL};
 
     s.st = s.st ? s.st : direction_check_states(&d, arg);
     d.records = is_recorded(arg, 9);
-    reversal_start(&s, &d, &r, arg);
-    for (int64_t i = d.steps - 1; i >= 0 && !s.st; i--)
-        switch (d.kind) {
-        case CR_RNN_LSTM: lstm_backward(&s, &d, &r, i); break;
-        case CR_RNN_GRU: gru_backward(&s, &d, &r, i); break;
-        default: plain_backward(&s, &d, &r, i);
-        }
-    all[0] = cr_step_join(&s, cr_entry.stack, r.made, d.steps, 0);
-    all[1] = d.kind == CR_RNN_GRU ? cr_step_join(&s, cr_entry.stack,
-                                                 r.made ? r.made + d.steps : NULL, d.steps, 0)
-                                  : no_cells(&s, &d);
-    all[2] = r.state[0];
-    all[3] = r.state[1] ? r.state[1] : no_cells(&s, &d);
-    reversal_drop(&r);
+    if (!s.st && direction_agrees(&d, arg[0].t) && direction_agrees(&d, arg[1].t) &&
+        direction_has_kernel(&d, cr_entry._rnn_steps_backward)) {
+        cr_tensor *share = d.parts == 1 ? d.gates : share_again(&s, &d, arg[2].t);
+        direction_call(&s, &d, all, cr_entry._rnn_steps_backward, 10,
+                       (cr_tensor *[]){arg[0].t, arg[1].t, arg[2].t, arg[3].t, d.gates, share,
+                                       d.hidden, d.cell, d.w, d.b});
+    } else {
+        backward_by_calls(&s, &d, arg, all);
+    }
     return cr_steps_give_all(&s, result, all, 4);
 }

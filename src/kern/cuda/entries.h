@@ -63,6 +63,9 @@ const char *cr_cuda_pool_scatter(int device, const cr_given *arg, const cr_array
 const char *cr_cuda_class_entropy(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_class_entropy_backward(int device, const cr_given *arg,
                                            const cr_array *result);
+/* Steps of recurrent layers (recurrent.c). */
+const char *cr_cuda_rnn_steps(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_rnn_steps_backward(int device, const cr_given *arg, const cr_array *result);
 /* Batch norm (norm.c). */
 const char *cr_cuda_batch_norm(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_batch_norm_given(int device, const cr_given *arg, const cr_array *result);

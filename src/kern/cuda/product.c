@@ -715,6 +715,8 @@ void cr_kern_install_cuda(void)
         {"_pool_scatter", cr_cuda_pool_scatter, NULL},
         {"_class_entropy", cr_cuda_class_entropy, NULL},
         {"_class_entropy_backward", cr_cuda_class_entropy_backward, NULL},
+        {"_rnn_steps", cr_cuda_rnn_steps, NULL},
+        {"_rnn_steps_backward", cr_cuda_rnn_steps_backward, NULL},
         {"_batch_norm_channels", cr_cuda_batch_norm, NULL},
         {"_batch_norm_given", cr_cuda_batch_norm_given, NULL},
         {"_batch_norm_backward", cr_cuda_batch_norm_backward, NULL},
