@@ -254,6 +254,31 @@ static bool is_itself(const cr_gnode *n)
                : y->stride && !memcmp(x->stride, y->stride, x->ndim * sizeof *x->stride);
 }
 
+static cr_loop_arg rounded_arg(cr_loop *l, cr_loop_arg a, cr_dtype half)
+{
+    char element[2];
+
+    if (a.kind == CR_LOOP_NUMBER) {
+        cr_scalar_store(a.number, half, element);
+        a.number = cr_scalar_load(half, element);
+    } else if (a.e) {
+        a.e = rounded(l, cr_expr_cast(l, CR_F32, a.e), half);
+    }
+    return a;
+}
+
+/* Argument i as the entry's body reads it (clause `rounds`). */
+static cr_loop_arg read_arg(cr_loop *l, const cr_gnode *n, int i, const cr_facts *f,
+                            const cr_node_reader *r)
+{
+    cr_loop_arg a = arg_of(l, n, i, f, r);
+    bool own = n->arg[i].tag == CR_TENSOR && n->arg[i].value->type.dtype == f->half;
+
+    return n->op->rounds >> i & 1 && f->half != CR_DTYPE_NONE && !own
+               ? rounded_arg(l, a, (cr_dtype)f->half)
+               : a;
+}
+
 void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r,
                      const cr_expr **result)
 {
@@ -272,7 +297,7 @@ void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_
     for (int i = 0; i < n->op->param_count; i++) {
         if (n->op->does == CR_DOES_IS && is_wide(&n->arg[i], f))
             cr_bail(l->session, CR_TYPE, "%%%s computes in another type", n->result[0]->name);
-        arg[i] = arg_of(l, n, i, f, r);
+        arg[i] = read_arg(l, n, i, f, r);
     }
     cr_loop_apply(l, &call, arg, result);
     for (int k = 0; k < n->result_count; k++) {

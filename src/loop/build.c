@@ -609,6 +609,29 @@ static void bind_args(frame *f, frame *callee, const cr_rule *r)
     }
 }
 
+/* Rounds an operator's result to the half type when `rounds` is set. */
+static value round_value(frame *f, value v)
+{
+    cr_fn fn = f->half == CR_F16 ? CR_FN_roundhalf : CR_FN_roundbfloat;
+
+    if (f->rounds && v.kind == IS_EXPR && v.e->dtype == CR_F32)
+        v.e = cr_expr_call1(f->l, fn, v.e);
+    return v;
+}
+
+/* An argument of clause `rounds`.  Tensors of a composition that rounds are of the half type.
+ */
+static value round_number(frame *f, value v)
+{
+    char element[2];
+
+    if (f->rounds && v.kind == IS_NUMBER) {
+        cr_scalar_store(v.number, f->half, element);
+        v.number = cr_scalar_load(f->half, element);
+    }
+    return v.tensor ? v : round_value(f, v);
+}
+
 /* Converts tensors and numbers to the callee's compute type.  Literals beside tensors stay
  * literals in a composition, because it may choose by them. */
 static void enter_callee(frame *f, frame *callee, const cr_rule *r)
@@ -619,6 +642,8 @@ static void enter_callee(frame *f, frame *callee, const cr_rule *r)
     for (int i = 0; i < op->param_count; i++) {
         value *v = &callee->slot[i];
         cr_dtype t = operand_type(op, i, callee->t);
+        if (op->rounds >> i & 1)
+            *v = round_number(f, *v);
         bool literal = v->kind == IS_NUMBER && (callee->scalar_code || !tensor);
         bool number = literal || v->kind == IS_SIZE || v->kind == IS_EXPR;
         if (is_tensor_type(&op->param[i]) && number)
@@ -680,16 +705,6 @@ static const cr_expr *result_expr(frame *f, int k, const cr_rule *r, value v)
     if (t == CR_DTYPE_NONE)
         return v.kind == IS_EXPR ? v.e : as_expr(f, r, v, f->t);
     return as_expr(f, r, v, t);
-}
-
-/* Rounds an operator's result to the half type when `rounds` is set. */
-static value round_value(frame *f, value v)
-{
-    cr_fn fn = f->half == CR_F16 ? CR_FN_roundhalf : CR_FN_roundbfloat;
-
-    if (f->rounds && v.kind == IS_EXPR && v.e->dtype == CR_F32)
-        v.e = cr_expr_call1(f->l, fn, v.e);
-    return v;
 }
 
 /* The dtype argument of a cast, or CR_DTYPE_NONE. */

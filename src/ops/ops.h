@@ -389,6 +389,8 @@ struct cr_op {
     uint32_t tensor_params; /* bit i: parameter i is a Tensor or Tensor[] */
     uint32_t mask_params;   /* bit i: a kernel reads parameter i as bool, because the type rule
                              * names other tensors only */
+    uint32_t rounds;        /* bit i: a kernel of a half or 8-bit float dtype reads parameter i
+                             * rounded to this dtype (clause `rounds`) */
     cr_op_autocast autocast;
     cr_op_typing typing;
     cr_kernel (*kernel)[CR_FORM_COUNT]; /* [CR_DTYPE_KERNELS] */

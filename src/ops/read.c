@@ -210,6 +210,16 @@ static cr_status read_number_params(lexer *x, cr_op *op)
     return CR_OK;
 }
 
+static cr_status read_rounds(lexer *x, cr_op *op)
+{
+    while (x->kind != TOKEN_END) {
+        int i;
+        CR_TRY(take_param(x, op, &i));
+        op->rounds |= 1u << i;
+    }
+    return CR_OK;
+}
+
 static cr_status read_list(lexer *x, cr_rule **rules, int most, int *count)
 {
     bool more = true;
@@ -880,6 +890,7 @@ static const struct {
     {"stored", read_stored},
     {"refuses", read_refuses},
     {"numbers", read_number_params},
+    {"rounds", read_rounds},
     {"type", read_type},
     {"returns", read_returns},
     {"shape", read_shape},

@@ -140,7 +140,7 @@ static cr_status run_body_short(const cr_op *op, const cr_value *arg, cr_tensor 
 
 /* --- the tile driver --- */
 
-static cr_status run_plan(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+static cr_status run_read(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                           cr_dtype compute, cr_kernel kernel, const cr_dtype *kernel_result)
 {
     operands o;
@@ -154,6 +154,46 @@ static cr_status run_plan(const cr_op *op, const cr_value *arg, cr_tensor *const
     cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
     return cr_operands_run(kernel, o.view, o.count, op->result_count, out[0]->ndim,
                            out[0]->size, params.slot);
+}
+
+/* *v rounded to `t`; a tensor is a cast that the caller owns. */
+static cr_status round_argument(cr_value *v, cr_dtype t)
+{
+    _Alignas(16) char element[16];
+
+    if (v->tag == CR_NUMBER) {
+        cr_scalar_store(v->number, t, element);
+        v->number = cr_scalar_load(t, element);
+    }
+    return v->tag == CR_TENSOR && v->t->dtype != t ? cr_cast_plain(&v->t, v->t, t) : CR_OK;
+}
+
+/* Clause `rounds`. */
+static CR_NOINLINE cr_status run_rounded(const cr_op *op, const cr_value *arg,
+                                         cr_tensor *const *out, cr_dtype compute,
+                                         cr_kernel kernel, const cr_dtype *kernel_result)
+{
+    cr_value v[CR_MAX_ARGS];
+    uint32_t left = op->rounds;
+    cr_status st = CR_OK;
+
+    memcpy(v, arg, op->param_count * sizeof *arg);
+    for (; left && !st; left &= left - 1)
+        st = round_argument(&v[CR_CTZ(left)], compute);
+    if (!st)
+        st = run_read(op, v, out, compute, kernel, kernel_result);
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
+        if (v[CR_CTZ(mask)].tag == CR_TENSOR && v[CR_CTZ(mask)].t != arg[CR_CTZ(mask)].t)
+            cr_drop(v[CR_CTZ(mask)].t);
+    return st;
+}
+
+static cr_status run_plan(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                          cr_dtype compute, cr_kernel kernel, const cr_dtype *kernel_result)
+{
+    if (op->rounds && cr_dtype_is_float(compute) && compute != cr_dtype_compute(compute))
+        return run_rounded(op, arg, out, compute, kernel, kernel_result);
+    return run_read(op, arg, out, compute, kernel, kernel_result);
 }
 
 /* The dtype in which a kernel writes a result, from the result's dtype. */

@@ -396,3 +396,19 @@ def test_tensor_takes_every_number_of_a_floating_dtype_as_its_nearest_value():
     assert torch.tensor(1j, dtype=torch.bool).item() is True
     with pytest.raises(TypeError, match="'complex' object cannot be interpreted as an integer"):
         torch.tensor(1j, dtype=torch.int8)
+
+
+def test_ldexp_of_exponents_whose_power_overflows():
+    x = torch.tensor([1.5, 1e-30, 3e38, -0.0, inf])
+    e = torch.tensor([127, 200, -300, 2000, -2000])
+    equal(torch.ldexp(x, e), [1.5 * 2.0**127, torch.tensor(1e-30).item() * 2.0**200, 0.0, -0.0, inf])
+    equal(torch.ldexp(torch.ones(2).double(), torch.tensor([1000, -1074])), torch.tensor([2.0**1000, 5e-324], dtype=torch.float64))
+    equal(torch.ldexp(torch.ones(1).half(), torch.tensor([3])), torch.tensor([8.0]).half())
+    equal(torch.ldexp(torch.ones(1).double(), torch.tensor(0.5)), torch.tensor([2**0.5], dtype=torch.float64), rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.float32, torch.float64, torch.int64))
+def test_a_number_is_searched_with_all_its_bits(dtype):
+    row = torch.tensor([1, 2, 3]).to(dtype)
+    for number, at in ((1e39, 3), (-1e39, 0), (2, 1), (1 + 1e-12, int(dtype == torch.float64)))[:3 + dtype.is_floating_point]:
+        assert torch.bucketize(number, row).item() == torch.searchsorted(row, number).item() == at

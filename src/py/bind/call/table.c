@@ -58,11 +58,12 @@ static PyObject *param_object(const cr_op *op, int i)
     if (!preset)
         return NULL;
     made = Py_BuildValue(
-        "{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:O,s:N}", "name", p->name, "type",
+        "{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:N}", "name", p->name, "type",
         cr_py_schema_type(p->type), "optional", p->optional ? Py_True : Py_False,
         "keyword_only", p->keyword_only ? Py_True : Py_False, "number",
         p->number ? Py_True : Py_False, "written", p->written ? Py_True : Py_False, "mask",
-        op->mask_params >> i & 1 ? Py_True : Py_False, "has_default",
+        op->mask_params >> i & 1 ? Py_True : Py_False, "rounds",
+        op->rounds >> i & 1 ? Py_True : Py_False, "has_default",
         p->has_default ? Py_True : Py_False, "default", preset);
     return made;
 }
