@@ -70,10 +70,10 @@ run: build
 # --- host tool -------------------------------------------------------------------
 $(B)/host/%.o: src/%.c
 	@mkdir -p $(@D)
-	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp-simd -Isrc -MMD -c $< -o $@
+	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 -fPIE $(WARN) -fopenmp-simd -Isrc -MMD -c $< -o $@
 
-$(B)/opgen: tools/opgen.c tools/opgen_api.c tools/opgen_easy.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
-	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp-simd -Isrc $^ -o $@ $(LIBS)
+$(B)/opgen: tools/opgen.c tools/opgen_api.c tools/opgen_easy.c tools/opgen_image.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
+	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 -fPIE -pie $(WARN) -fopenmp-simd -Isrc $^ -o $@ $(LIBS)
 
 # --- generated code --------------------------------------------------------------
 KERN_FILES := 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
@@ -105,7 +105,7 @@ endef
 $(foreach i,$(ISAS),$(eval $(call isa_rules,$(i))))
 KERN_OBJ := $(foreach i,$(ISAS),$(KERN_FILES:%=$(B)/gen/kern_%.$(i).o))
 
-GEN_NAMES := kern_table ops_text functions vec_text ops_api
+GEN_NAMES := kern_table ops_image functions vec_text ops_api
 $(B)/gen/%.o: $(B)/gen/%.c
 	@mkdir -p $(B)/obj/gen
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MF $(B)/obj/gen/$*.d -c $(B)/gen/$*.c -o $@

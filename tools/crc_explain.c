@@ -354,12 +354,8 @@ static void follow_composition(explainer *x, const cr_op *op)
  * explained. */
 cr_status crc_read_table(void)
 {
-    if (cr_ops_count()) /* inside of the package's extension */
-        return CR_OK;
-    for (int i = 0; i < cr_table_text_count; i++)
-        CR_TRY(
-            cr_ops_read(cr_table_texts[i].file, cr_table_texts[i].text, cr_table_texts[i].len));
-    return cr_ops_resolve();
+    return cr_ops_count() ? CR_OK /* inside of the package's extension */
+                          : cr_ops_load(&cr_table_image);
 }
 
 int crc_explain(int argc, char **argv)

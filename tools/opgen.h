@@ -4,6 +4,12 @@
 
 #include "ops/ops.h"
 
+/* Appends a string of C. */
+void opgen_quote(cr_text *out, const char *s, size_t n);
+/* Reserves memory for the records, before the table is read; writes ops_image.c, the records
+ * after cr_ops_resolve.  CR_VALUE for a record with an address that the image cannot have. */
+CR_MUST cr_status opgen_image_start(void);
+CR_MUST cr_status opgen_image(const char *folder);
 /* Writes `text` to FOLDER/NAME. */
 CR_MUST cr_status opgen_save(const char *folder, const char *name, const cr_text *text);
 

@@ -173,7 +173,7 @@ size_t cr_arena_used(const cr_arena *a)
 
 void *cr_arena_get(cr_arena *a, size_t size)
 {
-    size_t need = (size + 15) & ~(size_t)15;
+    size_t align = a->tight ? 8 : 16, need = (size + align - 1) & ~(align - 1);
     struct cr_arena_block *b = a->last;
 
     if (!b || b->size - b->used < need) {

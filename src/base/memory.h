@@ -46,14 +46,14 @@ CR_MUST cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_
 
 /* An arena: pieces that are freed together.  `cr_arena a = {0}` is an empty arena.  Set
  * `mapped` for large temporary arenas: their blocks are mmap'ed, so freeing them leaves no
- * holes in the heap. */
+ * holes in the heap; `tight` for pieces that are aligned to 8 bytes. */
 typedef struct {
     struct cr_arena_block *last;
-    bool mapped;
+    bool mapped, tight;
 } cr_arena;
 
-/* A zeroed piece, aligned to 16 bytes; the arena owns it.  NULL with a CR_MEMORY record when
- * memory is short. */
+/* A zeroed piece, aligned to 16 bytes unless the arena is tight; the arena owns it.  NULL with
+ * a CR_MEMORY record when memory is short. */
 void *cr_arena_get(cr_arena *a, size_t size);
 char *cr_arena_text(cr_arena *a, const char *s, size_t n);
 void cr_arena_drop(cr_arena *a);

@@ -70,10 +70,7 @@ bool cr_fn_one(cr_fn fn, cr_dtype t, void *out, const void *const *in)
 
 cr_status cr_generated_install(void)
 {
-    for (int i = 0; i < cr_table_text_count; i++)
-        CR_TRY(
-            cr_ops_read(cr_table_texts[i].file, cr_table_texts[i].text, cr_table_texts[i].len));
-    CR_TRY(cr_ops_resolve());
+    CR_TRY(cr_ops_load(&cr_table_image));
     cr_generated_records();
     return install_kernels();
 }

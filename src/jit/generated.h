@@ -32,21 +32,15 @@ cr_kernel cr_fn_kernel(cr_fn fn, cr_dtype t, cr_form form);
 /* The same kernel on one element.  The interpreter evaluates functions with it (cr_fn_eval). */
 bool cr_fn_one(cr_fn fn, cr_dtype t, void *out, const void *const *in);
 
-typedef struct {
-    const char *file, *text;
-    size_t len;
-} cr_table_text;
-
-/* The operator table, file by file, as cr_ops_read takes it. */
-extern const cr_table_text cr_table_texts[];
-extern const int cr_table_text_count;
+/* The operator table, read and resolved. */
+extern const cr_ops_image cr_table_image;
 
 /* Sets cr_entry (entry.h) and the functions that the records name.  A function that is not
  * linked is an error of the linker, which names the entry's line. */
 void cr_generated_records(void);
 
-/* Reads the embedded table, resolves it, and fills in every record's kernels and named
- * functions.  Called once, at start-up. */
+/* Loads the embedded table and fills in every record's kernels and named functions.  Called
+ * once, at start-up. */
 CR_MUST cr_status cr_generated_install(void);
 
 #endif

@@ -30,7 +30,7 @@ static cr_status rule_new(lexer *x, cr_rule **out, cr_rule_kind kind, const char
 }
 
 enum { MOST_ARGS = 32 };
-static const char *no_keywords[MOST_ARGS]; /* shared by all calls without keywords */
+const char *rule_no_keywords[MOST_ARGS];
 
 /* Copies a list of children into the arena. */
 static cr_status set_args(lexer *x, cr_rule *r, cr_rule **args, const char **keyword, int n)
@@ -39,7 +39,7 @@ static cr_status set_args(lexer *x, cr_rule *r, cr_rule **args, const char **key
 
     r->count = n;
     r->args = cr_arena_get(x->arena, bytes);
-    r->keyword = keyword ? cr_arena_get(x->arena, bytes) : no_keywords;
+    r->keyword = keyword ? cr_arena_get(x->arena, bytes) : rule_no_keywords;
     if (!r->args || !r->keyword)
         return CR_MEMORY;
     memcpy(r->args, args, bytes);
@@ -117,8 +117,7 @@ cr_status lex_dotted(lexer *x, const char **out)
     CR_TRY(lex_next(x));
     size_t len = (size_t)(x->text + x->len - from);
     CR_TRY(lex_name(x, &overload));
-    *out = cr_arena_text(x->arena, from, len);
-    return *out ? CR_OK : CR_MEMORY;
+    return lex_keep(x, from, len, out);
 }
 
 static cr_status parse_rule_name(lexer *x, cr_rule **out)

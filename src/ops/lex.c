@@ -174,12 +174,25 @@ cr_status lex_expect(lexer *x, const char *sign)
     return lex_next(x);
 }
 
+cr_status lex_keep(lexer *x, const char *text, size_t len, const char **out)
+{
+    char *kept = x->names ? cr_map_get(x->names, text, len) : NULL;
+
+    if (!kept) {
+        kept = cr_arena_text(x->arena, text, len);
+        if (!kept)
+            return CR_MEMORY;
+        if (x->names)
+            CR_TRY(cr_map_set(x->names, text, len, kept));
+    }
+    *out = kept;
+    return CR_OK;
+}
+
 cr_status lex_name(lexer *x, const char **out)
 {
     if (x->kind != TOKEN_NAME)
         return lex_error(x, "expected a name, got '%.*s'", (int)x->len, x->len ? x->text : "");
-    *out = cr_arena_text(x->arena, x->text, x->len);
-    if (!*out)
-        return CR_MEMORY;
+    CR_TRY(lex_keep(x, x->text, x->len, out));
     return lex_next(x);
 }

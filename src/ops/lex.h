@@ -2,6 +2,7 @@
 #ifndef CR_OPS_LEX_H
 #define CR_OPS_LEX_H
 
+#include "base/map.h"
 #include "base/memory.h"
 #include <string.h>
 
@@ -19,6 +20,7 @@ typedef struct {
     const char *file, *at, *end;
     int line;
     cr_arena *arena;
+    cr_map *names; /* those in the arena, which has each of them once; or NULL */
     token_kind kind;
     const char *text; /* NAME, SIGN: in the source; STRING: in the arena */
     size_t len;
@@ -42,12 +44,15 @@ CR_MUST cr_status lex_take(lexer *x, const char *sign, bool *took);
 CR_MUST cr_status lex_expect(lexer *x, const char *sign);
 /* The current NAME as a string in the arena.  Skips the NAME. */
 CR_MUST cr_status lex_name(lexer *x, const char **out);
+/* The string in the arena. */
+CR_MUST cr_status lex_keep(lexer *x, const char *text, size_t len, const char **out);
 /* `max` or, naming an overload, `max.dim`. */
 CR_MUST cr_status lex_dotted(lexer *x, const char **out);
 cr_status lex_error(const lexer *x, const char *fmt, ...) CR_PRINTF(2, 3);
 
 struct cr_rule;
 CR_MUST cr_status rule_parse(lexer *x, struct cr_rule **out);
+extern const char *rule_no_keywords[]; /* of all calls without keywords */
 
 struct cr_op;
 CR_MUST cr_status schema_parse(lexer *x, struct cr_op *op);

@@ -481,6 +481,27 @@ CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
 /* Reads a schema alone, "name(int n, bool bias=True) -> Tensor": the names, parameters and
  * results of *op, which must be zero; strings go to `arena`.  CR_VALUE. */
 CR_MUST cr_status cr_schema_read(cr_op *op, cr_arena *arena, const char *schema);
+/* The records of a table and all that they refer to, as opgen writes them at build time, so
+ * that start-up reads no text.  Bit i of `links` is set if word i is an address: its lowest two
+ * bits are a cr_ops_part, the others the distance from the start of that part. Invariant: words
+ * are as those of a program with the same structs (opgen states the sizes). */
+typedef enum { CR_OPS_WORDS, CR_OPS_TEXTS, CR_OPS_CONSTANTS } cr_ops_part;
+typedef struct {
+    uint64_t *words;
+    const uint64_t *links;
+    size_t count;
+    const char *texts;   /* of free clauses, which only documentation reads */
+    const uint32_t *ops; /* of each record, its distance in bytes from `words` */
+    int op_count, entries;
+} cr_ops_image;
+/* Makes the records of an image the table, instead of cr_ops_read and cr_ops_resolve.  Links
+ * become addresses, so an image is loaded once.  CR_MEMORY, CR_VALUE. */
+CR_MUST cr_status cr_ops_load(const cr_ops_image *image);
+/* For opgen: the memory of all records; objects outside of it that records refer to. */
+cr_arena *cr_ops_arena(void);
+enum { CR_OPS_CONSTANT_COUNT = 2 };
+extern const void *const cr_ops_constants[CR_OPS_CONSTANT_COUNT];
+
 /* Adds an entry after the table: `name` is its full name ("mylib::f"), `schema` as for
  * cr_schema_read.  `stage` is its kernel stage.  Entries are never removed.  CR_VALUE for a
  * schema that cannot be read or a name that exists. */

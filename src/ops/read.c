@@ -13,7 +13,8 @@ static struct {
     CR_VEC(cr_op *) ops;
     int entries;    /* of the table; in-place forms follow them */
     cr_map by_name; /* "add", "max.dim" */
-} table;
+    cr_map names;   /* of all kinds, in the arena */
+} table = {.arena = {.tight = true}};
 
 int cr_ops_count(void) { return (int)table.ops.len; }
 
@@ -552,12 +553,11 @@ static cr_status read_axis(lexer *x, cr_op *op)
         return lex_error(x, "more than %d axes", CR_LOOP_AXES);
     if (x->kind != TOKEN_NAME)
         return lex_error(x, "the name of an axis expected");
-    a->name = cr_arena_text(x->arena, x->text, x->len);
-    CR_TRY(lex_next(x));
+    CR_TRY(lex_name(x, &a->name));
     CR_TRY(lex_take(x, ".", &a->pack));
     if (a->pack)
         CR_TRY(lex_take(x, ".", &second));
-    return a->name && second ? CR_OK : lex_error(x, "a pack is written `%s..`", a->name);
+    return second ? CR_OK : lex_error(x, "a pack is written `%s..`", a->name);
 }
 
 /* `with NAME = COUNT`: the number of axes of a pack, or the size of an axis. */
@@ -843,8 +843,8 @@ static cr_status read_grad(lexer *x, cr_op *op)
             memcpy(wide, op->grads, (size_t)op->grad_count * sizeof *wide);
         op->grads = wide;
         cr_derivative *d = &wide[op->grad_count];
-        d->input = x->kind == TOKEN_NAME ? cr_arena_text(x->arena, x->text, x->len) : "";
         CR_TRY(take_param(x, op, &d->arg));
+        d->input = op->param[d->arg].name;
         CR_TRY(lex_expect(x, "="));
         CR_TRY(rule_parse(x, &d->rule));
         if (d->rule->kind == CR_RULE_NONE)
@@ -963,6 +963,7 @@ static cr_status read_clause(cr_op *op, const char *file, int line, const char *
         return clauses[i].read(&x, op);
     }
     CR_TRY(lex_start(&x, file, line, text + n, len - n, &table.arena));
+    x.names = &table.names;
     CR_TRY(clauses[i].read(&x, op));
     if (x.kind != TOKEN_END)
         return lex_error(&x, "unexpected '%.*s' in %s", (int)x.len, x.text, clauses[i].name);
@@ -980,30 +981,40 @@ static unsigned implied_dtypes(const cr_op *op)
     return makes_float ? (unsigned)(FLOATS | COMPLEXES) : (unsigned)ALL_DTYPES;
 }
 
-static cr_status table_enter(cr_op *op)
+/* Lists a record under its names: "max.dim", and "max" for the first of that name. */
+static cr_status table_name(cr_op *op, bool first)
 {
     cr_text key = {0};
     cr_status st;
-    cr_op *first = cr_ops_find(op->name);
 
-    cr_text_printf(&key, "%s.%s", op->name, *op->overload ? op->overload : "default");
+    cr_text_put(&key, op->name);
+    cr_text_char(&key, '.');
+    cr_text_put(&key, *op->overload ? op->overload : "default");
     CR_GO(cr_text_status(&key));
     CR_GO(cr_ops_find(key.at) ? cr_fail(CR_VALUE, "%s:%d: %s is in the table twice",
                                         op->text.file, op->text.line, key.at)
                               : CR_OK);
-    CR_GO(cr_vec_reserve(&table.ops, 1));
     CR_GO(cr_map_set(&table.by_name, key.at, key.len, op));
-    if (!first)
+    if (first)
         CR_GO(cr_map_set(&table.by_name, op->name, strlen(op->name), op));
+done:
+    cr_text_drop(&key);
+    return st;
+}
+
+static cr_status table_enter(cr_op *op)
+{
+    cr_op *first = cr_ops_find(op->name);
+
+    CR_TRY(cr_vec_reserve(&table.ops, 1));
+    CR_TRY(table_name(op, !first));
     op->index = (uint16_t)table.ops.len;
     cr_vec_put(&table.ops, op);
     while (first && first->next)
         first = (cr_op *)first->next;
     if (first)
         first->next = op;
-done:
-    cr_text_drop(&key);
-    return st;
+    return CR_OK;
 }
 
 /* --- words that exclude each other --- */
@@ -1143,6 +1154,10 @@ cr_status ops_add_inplace(cr_op *op)
 
 static cr_kernel no_kernels[CR_DTYPE_KERNELS][CR_FORM_COUNT];
 
+const void *const cr_ops_constants[CR_OPS_CONSTANT_COUNT] = {no_kernels, rule_no_keywords};
+
+cr_arena *cr_ops_arena(void) { return &table.arena; }
+
 cr_status cr_op_add_kernels(cr_op *op)
 {
     if (op->kernel != no_kernels)
@@ -1189,6 +1204,7 @@ static cr_status start_entry(cr_op **out, const char *file, int line, const char
     op->text.doc.at = op->text.ref.at = op->text.sample.at = op->text.example.at = "";
     op->kernel = no_kernels;
     CR_TRY(lex_start(&x, file, line, text, len, &table.arena));
+    x.names = &table.names;
     CR_TRY(schema_parse(&x, op));
     *out = op;
     return CR_OK;
@@ -1237,6 +1253,30 @@ cr_status cr_ops_read(const char *file, const char *text, size_t len)
         line += lines;
     }
     return op ? finish_entry(op) : CR_OK;
+}
+
+static void follow_link(const cr_ops_image *m, uint64_t *link)
+{
+    const char *part[] = {[CR_OPS_WORDS] = (const char *)m->words, [CR_OPS_TEXTS] = m->texts};
+    uint64_t distance = *link >> 2;
+
+    *link = (uintptr_t)((*link & 3) == CR_OPS_CONSTANTS ? cr_ops_constants[distance]
+                                                        : part[*link & 3] + distance);
+}
+
+cr_status cr_ops_load(const cr_ops_image *m)
+{
+    for (size_t i = 0; i < (m->count + 63) / 64; i++)
+        for (uint64_t left = m->links[i]; left; left &= left - 1)
+            follow_link(m, &m->words[64 * i + (size_t)__builtin_ctzll(left)]);
+    CR_TRY(ops_reserve());
+    for (int i = 0; i < m->op_count; i++) {
+        cr_op *op = (cr_op *)((char *)m->words + m->ops[i]);
+        CR_TRY(table_name(op, !cr_ops_find(op->name)));
+        cr_vec_put(&table.ops, op);
+    }
+    table.entries = m->entries;
+    return CR_OK;
 }
 
 cr_status ops_reserve(void) { return cr_vec_reserve(&table.ops, CR_MOST_OPS - table.ops.len); }

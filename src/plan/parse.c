@@ -128,16 +128,24 @@ static size_t count_items(const reader *r)
     return n;
 }
 
-static int64_t *read_numbers(reader *r, int64_t *count)
+typedef union {
+    int64_t i;
+    double d;
+} item;
+
+static void *read_items(reader *r, bool floats, int64_t *count)
 {
     need(r, "[");
     size_t n = count_items(r);
-    int64_t *v = room(r, n * sizeof *v);
+    item *v = room(r, n * sizeof *v);
 
     for (size_t i = 0; i < n && !r->failed; i++) {
         if (i)
             need(r, ",");
-        v[i] = read_int(r);
+        if (floats)
+            v[i].d = read_float(r);
+        else
+            v[i].i = read_int(r);
     }
     need(r, "]");
     *count = (int64_t)n;
@@ -145,36 +153,10 @@ static int64_t *read_numbers(reader *r, int64_t *count)
 }
 
 /* Numbers of which there must be n. */
-static int64_t *read_exactly(reader *r, int64_t n)
+static void *read_exactly(reader *r, bool floats, int64_t n)
 {
     int64_t count;
-    int64_t *v = read_numbers(r, &count);
-
-    if (count != n)
-        fail(r, "a list of another length");
-    return v;
-}
-
-static double *read_floats(reader *r, int64_t *count)
-{
-    need(r, "[");
-    size_t n = count_items(r);
-    double *v = room(r, n * sizeof *v);
-
-    for (size_t i = 0; i < n && !r->failed; i++) {
-        if (i)
-            need(r, ",");
-        v[i] = read_float(r);
-    }
-    need(r, "]");
-    *count = (int64_t)n;
-    return v;
-}
-
-static double *read_exactly_floats(reader *r, int64_t n)
-{
-    int64_t count;
-    double *v = read_floats(r, &count);
+    void *v = read_items(r, floats, &count);
 
     if (count != n)
         fail(r, "a list of another length");
@@ -270,11 +252,11 @@ static cr_array read_array(reader *r)
 
     need(r, ":");
     a.dtype = read_dtype(r);
-    a.size = read_numbers(r, &n);
+    a.size = read_items(r, false, &n);
     check_dims(r, n);
     a.ndim = (int)n;
     if (next_is(r, "by")) {
-        a.stride = read_exactly(r, n);
+        a.stride = read_exactly(r, false, n);
         return a;
     }
     a.stride = stride = room(r, (size_t)n * sizeof *stride);
@@ -330,7 +312,7 @@ static void read_operand(reader *r, cr_launch *l, void **pointer, int64_t *outer
         pointer[k] = read_address(r);
     }
     need(r, "by");
-    int64_t *steps = read_numbers(r, &n);
+    int64_t *steps = read_items(r, false, &n);
     if (n != l->outer + 2)
         fail(r, "a step for each dim");
     if (r->failed)
@@ -369,7 +351,7 @@ static void read_launch(reader *r, cr_launch *l)
     l->code = (void *)(uintptr_t)r->kernel.at[number];
     read_name(r);
     need(r, "over");
-    size = read_numbers(r, &n);
+    size = read_items(r, false, &n);
     check_dims(r, n);
     if (n < 2)
         fail(r, "rows and columns");
@@ -403,7 +385,7 @@ static void read_index(reader *r, cr_indexed *c)
         need(r, "int64");
     c->index = read_address(r);
     need(r, "by");
-    c->index_stride = read_exactly(r, c->ndim);
+    c->index_stride = read_exactly(r, false, c->ndim);
     need(r, "unit");
     c->unit = read_int(r);
     need(r, "below");
@@ -430,17 +412,17 @@ static void read_indexed(reader *r, cr_indexed *c)
 
     c->how = (cr_combine)read_combine(r);
     c->dtype = read_dtype(r);
-    c->size = read_numbers(r, &n);
+    c->size = read_items(r, false, &n);
     check_dims(r, n);
     c->ndim = (int)n;
     need(r, "table");
     c->table = read_address(r);
     need(r, "by");
-    c->table_stride = read_exactly(r, n);
+    c->table_stride = read_exactly(r, false, n);
     if (next_is(r, "dense")) {
         c->dense = read_address(r);
         need(r, "by");
-        c->dense_stride = read_exactly(r, n);
+        c->dense_stride = read_exactly(r, false, n);
     } else {
         need(r, "number");
         read_element(r, c->item);
@@ -460,7 +442,7 @@ static void read_axis(reader *r, cr_window_axis *a)
     if (r->failed)
         return;
     need(r, "start");
-    a->start = read_exactly(r, a->size + 1);
+    a->start = read_exactly(r, false, a->size + 1);
     if (r->failed)
         return;
     need(r, "ranges");
@@ -469,11 +451,11 @@ static void read_axis(reader *r, cr_window_axis *a)
         fail(r, "a number of ranges");
     if (r->failed)
         return;
-    a->range = read_exactly(r, words);
+    a->range = read_exactly(r, false, words);
     if (next_is(r, "count"))
-        a->count = read_exactly_floats(r, a->size);
+        a->count = read_exactly(r, true, a->size);
     if (next_is(r, "share"))
-        a->share = read_exactly_floats(r, a->in);
+        a->share = read_exactly(r, true, a->in);
 }
 
 static void read_windows(reader *r, cr_windows *c)
@@ -489,7 +471,7 @@ static void read_windows(reader *r, cr_windows *c)
     need(r, "planes");
     c->planes = read_int(r);
     need(r, "of");
-    const int64_t *plane = read_exactly(r, 2);
+    const int64_t *plane = read_exactly(r, false, 2);
     if (r->failed)
         return;
     c->in = plane[0];
@@ -536,9 +518,9 @@ static cr_given read_given_numbers(reader *r)
 
     if (is_float_ahead(r, "]")) {
         g.kind = CR_GIVEN_FLOATS;
-        g.floats = read_floats(r, &n);
+        g.floats = read_items(r, true, &n);
     } else {
-        g.ints = read_numbers(r, &n);
+        g.ints = read_items(r, false, &n);
     }
     g.count = (size_t)n;
     return g;
