@@ -3,7 +3,8 @@
  * Follows move.cuh.  CA_ITEM is cm_f16 or cm_bf16, CA_WIDTH the width of a head, 64 or 128, to
  * which narrower ones are padded with zeros, CA_MASK one of the numbers below.
  *
- * A block has four warps, and a warp 16 rows of a tile of 64.  Scores are never stored: the
+ * A block has four warps, and a warp one or two groups of 16 rows of the block's tile: an
+ * operand that is loaded is multiplied with the rows of both.  Scores are never stored: the
  * forward pass keeps a running maximum and sum of each row, and the backward pass computes the
  * scores again from the logarithm of that sum.  Products are instructions of tensor cores,
  * which add in float32; weights are rounded to the half type before they meet the values, as in
@@ -14,21 +15,25 @@
 
 #include "emit/move.cuh"
 
+CK_DYNAMIC;
+
 #define CA_NONE   0
 #define CA_TRUTH  1 /* bool: true keeps */
 #define CA_ADDED  2 /* of the item's type */
 #define CA_ADDED4 3 /* float32 */
 
 enum {
-    CA_ROWS = 64,
+    CA_GROUPS = CA_WIDTH == 64 ? 2 : 1,
+    CA_OWN = 16 * CA_GROUPS, /* rows of a warp */
+    CA_ROWS = 4 * CA_OWN,
     CA_THREADS = 128,
     CA_STEP = CA_WIDTH + 8, /* of a tile in shared memory: rows are in different banks */
     CA_KS = CA_WIDTH / 16,
     CA_NS = CA_WIDTH / 8,
     /* Rows of the tiles over which a block loops, and how many of them are in shared memory. */
-    CA_FORWARD = CA_WIDTH == 64 ? 64 : 32,
+    CA_FORWARD = 64,
     CA_BACKWARD = CA_WIDTH == 64 ? 32 : 16,
-    CA_STAGES = CA_WIDTH == 64 ? 2 : 1
+    CA_STAGES = 2
 };
 
 /* [batch, heads, rows, width]; steps in bytes, dense along the width. */
@@ -103,6 +108,25 @@ CV_FN float ca_exp2(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+CV_FN float ca_most(float x, float y)
+{
+    float z;
+    asm("max.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+/* Operands of products, whose NaN may have any bits. */
+CV_FN unsigned ca_round(float low, float high, cm_bf16)
+{
+    unsigned u;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
+}
+CV_FN unsigned ca_round(float low, float high, cm_f16)
+{
+    unsigned u;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
+}
 #else
 CV_FN void ca_load(unsigned *r, const void *row) { simt::load_matrices(r, row, false); }
 CV_FN void ca_load_turned(unsigned *r, const void *row) { simt::load_matrices(r, row, true); }
@@ -114,6 +138,9 @@ CV_FN void ca_copy(void *to, const void *from) { __builtin_memcpy(to, from, 16);
 CV_FN void ca_close(void) {}
 template <int left> CV_FN void ca_wait(void) {}
 CV_FN float ca_exp2(float x) { return __builtin_exp2f(x); }
+CV_FN float ca_most(float x, float y) { return y > x || x != x ? y : x; }
+CV_FN unsigned ca_round(float low, float high, cm_bf16) { return ck_pair_bf16(low, high); }
+CV_FN unsigned ca_round(float low, float high, cm_f16) { return ck_pair_f16(low, high); }
 #endif
 
 CV_FN unsigned ca_pair(float low, float high, cm_bf16) { return ck_pair_bf16(low, high); }
@@ -127,10 +154,8 @@ CV_FN float ca_from_lane(float x, int lane)
 CV_FN float ca_row_most(float x)
 {
     const int lane = ck_x() % 32;
-    float y = ca_from_lane(x, lane ^ 1);
-    x = x > y ? x : y;
-    y = ca_from_lane(x, lane ^ 2);
-    return x > y ? x : y;
+    x = ca_most(x, ca_from_lane(x, lane ^ 1));
+    return ca_most(x, ca_from_lane(x, lane ^ 2));
 }
 CV_FN float ca_row_sum(float x)
 {
@@ -180,41 +205,55 @@ CV_FN void ca_right_turned(unsigned *b, const ca_row *tile, int row, int column)
     ca_load_turned(b, &tile[row + lane / 8 % 2 * 8 + lane % 8][column + lane / 16 * 8]);
 }
 
-/* s = left * right', where `left` has 16 rows from `row` on, and `right` n rows. */
+/* s = left * right', where `left` has the warp's rows from `row` on, and `right` n rows. */
 template <int n>
-CV_FN void ca_scores(float (*s)[4], const ca_row *left, int row, const ca_row *right)
+CV_FN void ca_scores(float (*s)[n / 8][4], const ca_row *left, int row, const ca_row *right)
 {
     CV_ALL
+    for (int g = 0; g < CA_GROUPS; g++)
+        CV_ALL
     for (int j = 0; j < n / 8; j++)
-        s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+        s[g][j][0] = s[g][j][1] = s[g][j][2] = s[g][j][3] = 0;
     CV_ALL
     for (int k = 0; k < CA_KS; k++) {
-        unsigned a[4], b[4];
-        ca_left(a, left, row, k * 16);
+        unsigned a[CA_GROUPS][4], b[4];
+        CV_ALL
+        for (int g = 0; g < CA_GROUPS; g++)
+            ca_left(a[g], left, row + g * 16, k * 16);
         CV_ALL
         for (int j = 0; j < n / 8; j += 2) {
             ca_right(b, right, j * 8, k * 16);
-            ca_multiply(s[j], a, b, CA_ITEM());
-            ca_multiply(s[j + 1], a, b + 2, CA_ITEM());
+            CV_ALL
+            for (int g = 0; g < CA_GROUPS; g++) {
+                ca_multiply(s[g][j], a[g], b, CA_ITEM());
+                ca_multiply(s[g][j + 1], a[g], b + 2, CA_ITEM());
+            }
         }
     }
 }
 
 /* o += p * right, where p is a result of ca_scores, rounded. */
-template <int n> CV_FN void ca_add(float (*o)[4], const float (*p)[4], const ca_row *right)
+template <int n>
+CV_FN void ca_add(float (*o)[CA_NS][4], const float (*p)[n / 8][4], const ca_row *right)
 {
     CV_ALL
     for (int k = 0; k < n / 16; k++) {
-        const unsigned a[4] = {ca_pair(p[2 * k][0], p[2 * k][1], CA_ITEM()),
-                               ca_pair(p[2 * k][2], p[2 * k][3], CA_ITEM()),
-                               ca_pair(p[2 * k + 1][0], p[2 * k + 1][1], CA_ITEM()),
-                               ca_pair(p[2 * k + 1][2], p[2 * k + 1][3], CA_ITEM())};
+        unsigned a[CA_GROUPS][4];
+        CV_ALL
+        for (int g = 0; g < CA_GROUPS; g++)
+            CV_ALL
+        for (int i = 0; i < 4; i++)
+            a[g][i] = ca_round(p[g][2 * k + i / 2][i % 2 * 2],
+                               p[g][2 * k + i / 2][i % 2 * 2 + 1], CA_ITEM());
         CV_ALL
         for (int j = 0; j < CA_NS; j += 2) {
             unsigned b[4];
             ca_right_turned(b, right, k * 16, j * 8);
-            ca_multiply(o[j], a, b, CA_ITEM());
-            ca_multiply(o[j + 1], a, b + 2, CA_ITEM());
+            CV_ALL
+            for (int g = 0; g < CA_GROUPS; g++) {
+                ca_multiply(o[g][j], a[g], b, CA_ITEM());
+                ca_multiply(o[g][j + 1], a[g], b + 2, CA_ITEM());
+            }
         }
     }
 }
@@ -258,7 +297,11 @@ struct ca_scored {
     int row, column;
 };
 
-/* The exponent of 2 that belongs to a score; minus infinity where the key is hidden. */
+/* Exponents of 2 are scores times this, which is positive; those with a mask are multiplied
+ * before it is added. */
+CV_FN float ca_factor(const ca_call &c) { return CA_MASK == CA_NONE ? c.scale * CA_LOG2E : 1; }
+
+/* A score with its mask; minus infinity where the key is hidden. */
 CV_FN float ca_exponent(const ca_call &c, float x, cm_i64 b, cm_i64 h, int query, int key)
 {
     if (key >= c.keys || query >= c.queries || (c.causal && key > query))
@@ -278,7 +321,7 @@ CV_FN float ca_exponent(const ca_call &c, float x, cm_i64 b, cm_i64 h, int query
 #endif
 }
 
-/* Makes exponents of a warp's scores: 16 rows, n columns. */
+/* Masks 16 rows of scores, n columns. */
 template <int n, bool KEYS>
 CV_FN void ca_exponents(const ca_call &c, float (*s)[4], const ca_scored &w)
 {
@@ -286,13 +329,7 @@ CV_FN void ca_exponents(const ca_call &c, float (*s)[4], const ca_scored &w)
     const int low = KEYS ? w.column : w.row, high = KEYS ? w.row + 15 : w.column + n - 1;
     const bool whole = CA_MASK == CA_NONE && high < c.keys && (!c.causal || high <= low) &&
                        (KEYS ? w.column + n : w.row + 16) <= c.queries;
-    const float factor = c.scale * CA_LOG2E;
 
-    CV_ALL
-    for (int j = 0; j < n / 8; j++)
-        CV_ALL
-    for (int e = 0; e < 4; e++)
-        s[j][e] *= factor;
     if (whole)
         return;
     CV_ALL
@@ -301,11 +338,12 @@ CV_FN void ca_exponents(const ca_call &c, float (*s)[4], const ca_scored &w)
     for (int e = 0; e < 4; e++) {
         const int row = w.row + lane / 4 + e / 2 * 8;
         const int column = w.column + j * 8 + lane % 4 * 2 + e % 2;
-        s[j][e] = ca_exponent(c, s[j][e], w.b, w.h, KEYS ? column : row, KEYS ? row : column);
+        s[j][e] = ca_exponent(c, CA_MASK == CA_NONE ? s[j][e] : s[j][e] * (c.scale * CA_LOG2E),
+                              w.b, w.h, KEYS ? column : row, KEYS ? row : column);
     }
 }
 
-/* A block's tile of 64 rows: its number, and the head.  The last tiles, which have the most
+/* A block's tile of rows: its number, and the head.  The last tiles, which have the most
  * keys with a causal mask, come first. */
 struct ca_where {
     int row;
@@ -321,14 +359,14 @@ CV_FN ca_where ca_block(int rows, cm_i64 heads, bool last_first)
 
 /* --- forward --- */
 
-/* The state of a warp's rows: of each, a lane has the elements 2 and 3, or 0 and 1, of the
+/* The state of a group of rows: of each, a lane has the elements 2 and 3, or 0 and 1, of the
  * parts of o and s. */
 struct ca_state {
-    float o[CA_NS][4], most[2], sum[2];
+    float most[2], sum[2];
 };
 
-/* Weights of exponents against the rows' new maxima. */
-CV_FN void ca_weigh(ca_state &t, float (*s)[4])
+/* Weights of scores against the rows' new maxima. */
+CV_FN void ca_weigh(ca_state &t, float (*o)[4], float (*s)[4], float factor)
 {
     CV_ALL
     for (int half = 0; half < 2; half++) {
@@ -337,68 +375,74 @@ CV_FN void ca_weigh(ca_state &t, float (*s)[4])
         for (int j = 0; j < CA_FORWARD / 8; j++)
             CV_ALL
         for (int e = 0; e < 2; e++)
-            high = s[j][half * 2 + e] > high ? s[j][half * 2 + e] : high;
+            high = ca_most(high, s[j][half * 2 + e]);
         high = ca_row_most(high);
-        const float base = high == -__builtin_inff() ? 0 : high;
-        const float less = ca_exp2(t.most[half] - base);
+        const float base = high == -__builtin_inff() ? 0 : high, under = -base * factor;
+        const float less = ca_exp2(CV_FMAF(t.most[half], factor, under));
         CV_ALL
         for (int j = 0; j < CA_FORWARD / 8; j++)
             CV_ALL
         for (int e = 0; e < 2; e++) {
-            s[j][half * 2 + e] = ca_exp2(s[j][half * 2 + e] - base);
+            s[j][half * 2 + e] = ca_exp2(CV_FMAF(s[j][half * 2 + e], factor, under));
             part += s[j][half * 2 + e];
         }
-        t.sum[half] = t.sum[half] * less + part;
+        t.sum[half] = CV_FMAF(t.sum[half], less, part);
         t.most[half] = high;
+        if (!CK_BALLOT_(less != 1))
+            continue;
         CV_ALL
         for (int j = 0; j < CA_NS; j++) {
-            t.o[j][half * 2] *= less;
-            t.o[j][half * 2 + 1] *= less;
+            o[j][half * 2] *= less;
+            o[j][half * 2 + 1] *= less;
         }
     }
 }
 
-CV_FN void ca_end(const ca_call &call, const ca_where &w, int own, ca_state &t)
+CV_FN void ca_end(const ca_call &call, const ca_where &w, int own, ca_state &t, float (*o)[4])
 {
     const int lane = ck_x() % 32;
 
     t.sum[0] = ca_row_sum(t.sum[0]);
     t.sum[1] = ca_row_sum(t.sum[1]);
-    ca_store(ca_head(call.out, w.b, w.h), call.out.step[2], own, call.queries, call.width, t.o,
+    ca_store(ca_head(call.out, w.b, w.h), call.out.step[2], own, call.queries, call.width, o,
              t.sum[0] > 0 ? 1 / t.sum[0] : 0, t.sum[1] > 0 ? 1 / t.sum[1] : 0);
     CV_ALL
     for (int half = 0; half < 2; half++) {
         const int row = own + lane / 4 + half * 8;
         if (lane % 4 == 0 && row < call.queries)
             call.lse[(w.b * call.heads + w.h) * call.queries + row] =
-                t.sum[half] > 0 ? t.most[half] * CA_LN2 + __builtin_logf(t.sum[half])
-                                : -__builtin_inff();
+                t.sum[half] > 0
+                    ? t.most[half] * ca_factor(call) * CA_LN2 + __builtin_logf(t.sum[half])
+                    : -__builtin_inff();
     }
 }
 
 CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
 {
-    CK_SHARED ca_row query[CA_ROWS] __attribute__((aligned(16)));
-    CK_SHARED ca_row key[CA_STAGES][CA_FORWARD] __attribute__((aligned(16)));
-    CK_SHARED ca_row value[CA_STAGES][CA_FORWARD] __attribute__((aligned(16)));
+    ca_row *const query = (ca_row *)ck_dynamic;
+    ca_row *const key = query + CA_ROWS, *const value = key + CA_STAGES * CA_FORWARD;
     const int warp = ck_x() / 32;
     const ca_where w = ca_block(call.queries, call.heads, call.causal);
-    const int own = w.row + warp * 16;
+    const int own = w.row + warp * CA_OWN;
     const cm_i64 kv = w.h / call.repeat;
     const char *k = ca_head(call.k, w.b, kv), *v = ca_head(call.v, w.b, kv);
     const int end = call.causal && w.row + CA_ROWS < call.keys ? w.row + CA_ROWS : call.keys;
     const int tiles = (end + CA_FORWARD - 1) / CA_FORWARD;
-    float s[CA_FORWARD / 8][4];
-    ca_state t = {{{0}}, {-__builtin_inff(), -__builtin_inff()}, {0, 0}};
+    float s[CA_GROUPS][CA_FORWARD / 8][4], o[CA_GROUPS][CA_NS][4] = {};
+    ca_state t[CA_GROUPS];
+
+    CV_ALL
+    for (int g = 0; g < CA_GROUPS; g++)
+        t[g] = ca_state{{-__builtin_inff(), -__builtin_inff()}, {0, 0}};
 
     ca_fill<CA_ROWS>(query, ca_head(call.q, w.b, w.h), call.q.step[2], w.row, call.queries,
                      call.width);
     for (int i = 1 - CA_STAGES; i < tiles; i++) {
         const int next = i + CA_STAGES - 1, at = next % CA_STAGES * CA_FORWARD;
         if (next < tiles) {
-            ca_fill<CA_FORWARD>(key[0] + at, k, call.k.step[2], next * CA_FORWARD, call.keys,
+            ca_fill<CA_FORWARD>(key + at, k, call.k.step[2], next * CA_FORWARD, call.keys,
                                 call.width);
-            ca_fill<CA_FORWARD>(value[0] + at, v, call.v.step[2], next * CA_FORWARD, call.keys,
+            ca_fill<CA_FORWARD>(value + at, v, call.v.step[2], next * CA_FORWARD, call.keys,
                                 call.width);
         }
         ca_close();
@@ -406,13 +450,20 @@ CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
             continue;
         ca_wait<CA_STAGES - 1>();
         __syncthreads();
-        ca_scores<CA_FORWARD>(s, query, warp * 16, key[i % CA_STAGES]);
-        ca_exponents<CA_FORWARD, false>(call, s, ca_scored{w.b, w.h, own, i * CA_FORWARD});
-        ca_weigh(t, s);
-        ca_add<CA_FORWARD>(t.o, s, value[i % CA_STAGES]);
+        const int part = i % CA_STAGES * CA_FORWARD;
+        ca_scores<CA_FORWARD>(s, query, warp * CA_OWN, key + part);
+        CV_ALL
+        for (int g = 0; g < CA_GROUPS; g++) {
+            ca_exponents<CA_FORWARD, false>(call, s[g],
+                                            ca_scored{w.b, w.h, own + g * 16, i * CA_FORWARD});
+            ca_weigh(t[g], o[g], s[g], ca_factor(call));
+        }
+        ca_add<CA_FORWARD>(o, s, value + part);
         __syncthreads();
     }
-    ca_end(call, w, own, t);
+    CV_ALL
+    for (int g = 0; g < CA_GROUPS; g++)
+        ca_end(call, w, own + g * 16, t[g], o[g]);
 }
 
 /* --- backward --- */
@@ -452,7 +503,7 @@ struct ca_tiles {
 
 /* The gradients' sums of a warp's rows. */
 template <bool KEYS> struct ca_sums {
-    float a[CA_NS][4], o[KEYS ? CA_NS : 1][4];
+    float a[CA_GROUPS][CA_NS][4], o[KEYS ? CA_GROUPS : 1][CA_NS][4];
 };
 
 /* Adds a tile's share.  With KEYS rows are keys: s = k q', w = v g', and the weights are
@@ -463,20 +514,24 @@ CV_FN void ca_share(const ca_call &c, const ca_tiles &t, const ca_scored &w,
                     ca_sums<KEYS> &sums)
 {
     const int lane = ck_x() % 32, warp = ck_x() / 32;
-    float s[CA_BACKWARD / 8][4], p[CA_BACKWARD / 8][4];
+    const float factor = ca_factor(c);
+    float s[CA_GROUPS][CA_BACKWARD / 8][4], p[CA_GROUPS][CA_BACKWARD / 8][4];
 
-    ca_scores<CA_BACKWARD>(s, t.one, warp * 16, t.left);
-    ca_scores<CA_BACKWARD>(p, t.two, warp * 16, t.right);
-    ca_exponents<CA_BACKWARD, KEYS>(c, s, w);
+    ca_scores<CA_BACKWARD>(s, t.one, warp * CA_OWN, t.left);
+    ca_scores<CA_BACKWARD>(p, t.two, warp * CA_OWN, t.right);
     CV_ALL
-    for (int j = 0; j < CA_BACKWARD / 8; j++)
+    for (int g = 0; g < CA_GROUPS; g++) {
+        ca_exponents<CA_BACKWARD, KEYS>(c, s[g], ca_scored{w.b, w.h, w.row + g * 16, w.column});
         CV_ALL
-    for (int e = 0; e < 4; e++) {
-        const int query =
-            KEYS ? j * 8 + lane % 4 * 2 + e % 2 : warp * 16 + lane / 4 + e / 2 * 8;
-        const float weight = ca_exp2(s[j][e] - t.ends[query]);
-        s[j][e] = weight * (p[j][e] - t.deltas[query]);
-        p[j][e] = weight;
+        for (int j = 0; j < CA_BACKWARD / 8; j++)
+            CV_ALL
+        for (int e = 0; e < 4; e++) {
+            const int query = KEYS ? j * 8 + lane % 4 * 2 + e % 2
+                                   : warp * CA_OWN + g * 16 + lane / 4 + e / 2 * 8;
+            const float weight = ca_exp2(CV_FMAF(s[g][j][e], factor, -t.ends[query]));
+            s[g][j][e] = weight * (p[g][j][e] - t.deltas[query]);
+            p[g][j][e] = weight;
+        }
     }
     ca_add<CA_BACKWARD>(sums.a, s, t.left);
     if (KEYS)
@@ -530,13 +585,15 @@ template <bool KEYS> CV_FN void ca_begin(const ca_call &c, const ca_tiles &t, co
 template <bool KEYS>
 CV_FN void ca_finish(const ca_call &c, const ca_where &w, int own, const ca_sums<KEYS> &sums)
 {
-    if (KEYS) {
-        ca_store(ca_head(c.gk, w.b, w.h), c.gk.step[2], own, c.keys, c.width, sums.a, c.scale,
-                 c.scale);
-        ca_store(ca_head(c.gv, w.b, w.h), c.gv.step[2], own, c.keys, c.width, sums.o, 1, 1);
-    } else {
-        ca_store(ca_head(c.gq, w.b, w.h), c.gq.step[2], own, c.queries, c.width, sums.a,
-                 c.scale, c.scale);
+    const ca_array &to = KEYS ? c.gk : c.gq;
+
+    CV_ALL
+    for (int g = 0; g < CA_GROUPS; g++) {
+        ca_store(ca_head(to, w.b, w.h), to.step[2], own + g * 16, KEYS ? c.keys : c.queries,
+                 c.width, sums.a[g], c.scale, c.scale);
+        if (KEYS)
+            ca_store(ca_head(c.gv, w.b, w.h), c.gv.step[2], own + g * 16, c.keys, c.width,
+                     sums.o[g], 1, 1);
     }
 }
 
@@ -546,12 +603,12 @@ template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
 {
     const ca_where w = ca_block(KEYS ? c.keys : c.queries, KEYS ? c.heads / c.repeat : c.heads,
                                 !KEYS && c.causal);
-    const int own = w.row + ck_x() / 32 * 16, columns = KEYS ? c.queries : c.keys;
+    const int own = w.row + ck_x() / 32 * CA_OWN, columns = KEYS ? c.queries : c.keys;
     const int from = KEYS && c.causal ? w.row / CA_BACKWARD : 0;
     const int end = !KEYS && c.causal && w.row + CA_ROWS < columns ? w.row + CA_ROWS : columns;
     const int tiles = (end + CA_BACKWARD - 1) / CA_BACKWARD - from;
     const int total = tiles > 0 ? tiles * (KEYS ? (int)c.repeat : 1) : 0;
-    ca_sums<KEYS> sums = {{{0}}, {{0}}};
+    ca_sums<KEYS> sums = {};
 
     ca_begin<KEYS>(c, t, w);
     for (int i = 1 - CA_STAGES; i < total; i++) {
@@ -588,10 +645,8 @@ template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
 #define CA_GRADIENTS(name, keys)                                                               \
     CK_KERNEL_OF(CA_THREADS, name, ca_call)                                                    \
     {                                                                                          \
-        CK_SHARED ca_row one[CA_ROWS] __attribute__((aligned(16)));                            \
-        CK_SHARED ca_row two[CA_ROWS] __attribute__((aligned(16)));                            \
-        CK_SHARED ca_row left[CA_STAGES * CA_BACKWARD] __attribute__((aligned(16)));           \
-        CK_SHARED ca_row right[CA_STAGES * CA_BACKWARD] __attribute__((aligned(16)));          \
+        ca_row *const one = (ca_row *)ck_dynamic, *const two = one + CA_ROWS;                  \
+        ca_row *const left = two + CA_ROWS, *const right = left + CA_STAGES * CA_BACKWARD;     \
         CK_SHARED float ends[CA_ROWS], deltas[CA_ROWS];                                        \
         ca_backward<keys>(call, ca_tiles{one, two, left, right, ends, deltas});                \
     }

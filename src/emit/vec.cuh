@@ -255,6 +255,8 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
     extern "C" __global__ void __launch_bounds__(threads) name(const __VA_ARGS__ call)
 #endif
 #define CK_SHARED __attribute__((shared))
+/* Declares ck_dynamic, as much shared memory as the launch says. */
+#define CK_DYNAMIC extern __attribute__((shared)) __attribute__((aligned(16))) char ck_dynamic[]
 #endif
 
 #ifdef __clang__

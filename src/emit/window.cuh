@@ -234,6 +234,7 @@ CK_KERNEL(cw_even_sum, cw_call)
         cw_wide sum[CW_LANES];
         cw_vector out;
 
+        CV_ALL
         for (int l = 0; l < CW_LANES; l++)
             sum[l] = 0;
         CW_EVEN(sum[l] = cw_add(sum[l], (cw_wide)cm_real(x.item[l])))
@@ -331,6 +332,7 @@ CK_KERNEL(cw_spread, cw_spread_call)
         const int first = cw_first(d[2], p2), last = cw_last(d[2], p2 + left - 1);
         cw_wide sum[CW_LANES];
 
+        CV_ALL
         for (int l = 0; l < CW_LANES; l++)
             sum[l] = 0;
         for (int q0 = cw_first(d[0], p0); q0 <= cw_last(d[0], p0); q0++)
@@ -342,6 +344,7 @@ CK_KERNEL(cw_spread, cw_spread_call)
                     if (lines) {
                         const int which = (int)call.which[place] - at;
                         const cw_wide x = (cw_wide)cm_real(call.from[place]);
+                        CV_ALL
                         for (int l = 0; l < CW_LANES; l++)
                             if (which == l)
                                 sum[l] = cw_add(sum[l], x);
@@ -349,6 +352,7 @@ CK_KERNEL(cw_spread, cw_spread_call)
                     }
                     const cw_vector x = *(const cw_vector *)(call.from + place);
                     const cw_numbers which = *(const cw_numbers *)(call.which + place);
+                    CV_ALL
                     for (int l = 0; l < CW_LANES; l++)
                         if ((int)which.item[l] == at)
                             sum[l] = cw_add(sum[l], (cw_wide)cm_real(x.item[l]));
@@ -356,13 +360,17 @@ CK_KERNEL(cw_spread, cw_spread_call)
         const cm_i64 to =
             lines ? (cm_i64)line * d[2].in + p2 : (cm_i64)row * call.channels + channel;
         cw_vector out;
+        CV_ALL
         for (int l = 0; l < CW_LANES; l++)
             out.item[l] = cm_to<CW_ITEM>::of(sum[l]);
         if ((!lines || left == step) && (cm_i64)(call.to + to) % (cm_i64)sizeof out == 0)
             *(cw_vector *)(call.to + to) = out;
-        else
-            for (int l = 0; l < (lines ? left : CW_LANES); l++)
-                call.to[to + l] = out.item[l];
+        else {
+            CV_ALL
+            for (int l = 0; l < CW_LANES; l++)
+                if (!lines || l < left)
+                    call.to[to + l] = out.item[l];
+        }
     }
 }
 

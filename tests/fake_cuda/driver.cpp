@@ -460,6 +460,13 @@ static long launches;
 /* How many kernels were launched; for tests. */
 extern "C" __attribute__((visibility("default"))) long fake_cuda_launches() { return launches; }
 
+/* Shared memory of launches is an array of simt.h. */
+API cuFuncSetAttribute(void *, int attribute, int value)
+{
+    enum { MOST_SHARED = 8, ALL = 227 << 10 };
+    return attribute == MOST_SHARED && value <= ALL ? OK : INVALID;
+}
+
 API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned, void *s, void **argument, void **)
 {

@@ -521,7 +521,7 @@ torch.arange(9, device="cuda") + torch.linspace(0, 1, 9, device="cuda")""")
     assert not on_the_device("""torch.eye(3, device="cuda").inverse()""")
 
 
-ATTENTIONS = [((1, 2, 2, 70, 70, 64), True, None, "bfloat16"), ((1, 2, 1, 33, 90, 40), False, None, "float16"),
+ATTENTIONS = [((1, 2, 1, 140, 150, 64), True, None, "bfloat16"), ((1, 2, 1, 33, 90, 40), False, None, "float16"),
               ((1, 1, 1, 70, 40, 128), True, None, "bfloat16"), ((1, 1, 1, 40, 100, 104), False, None, "bfloat16"),
               ((2, 2, 2, 20, 37, 16), False, "bool", "bfloat16"), ((2, 2, 1, 20, 37, 16), False, "float32", "bfloat16"),
               ((2, 2, 2, 20, 37, 16), False, "own", "float16"), ((1, 1, 1, 5, 3, 8), True, None, "float16")]

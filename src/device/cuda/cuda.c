@@ -419,6 +419,9 @@ const char *cr_cuda_fill(int index, void *to, const void *item, int bytes, size_
 
 /* --- kernels --- */
 
+/* Shared memory that a launch may have unless the function's attribute allows more. */
+enum { CUDA_PLAIN_SHARED = 48 << 10, CUDA_MOST_SHARED = 8 };
+
 const char *cr_cuda_load_code(void **function, int index, const void *image, const char *symbol)
 {
     void *module;
@@ -432,8 +435,10 @@ const char *cr_cuda_load_code(void **function, int index, const void *image, con
 const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument)
 {
     CUDA_TRY(cr_cuda_use(index));
-    CUDA_CALL(launch(g->function, g->grid[0], g->grid[1], 1, g->block[0], g->block[1], 1, 0,
-                     cr_cuda_stream(index), &argument, NULL));
+    if (g->shared > CUDA_PLAIN_SHARED)
+        CUDA_CALL(function_set(g->function, CUDA_MOST_SHARED, (int)g->shared));
+    CUDA_CALL(launch(g->function, g->grid[0], g->grid[1], 1, g->block[0], g->block[1], 1,
+                     g->shared, cr_cuda_stream(index), &argument, NULL));
     if (CR_LIKELY(!launches_wait))
         return NULL;
     CUDA_CALL(stream_wait(cr_cuda_stream(index)));

@@ -37,6 +37,7 @@ CR_API void cr_cuda_on_wait(const char *(*hook)(void));
 typedef struct {
     void *function;
     unsigned grid[2], block[2];
+    unsigned shared; /* bytes of shared memory beside those that the kernel declares */
 } cr_cuda_grid;
 const char *cr_cuda_launch(int index, const cr_cuda_grid *g, void *argument);
 /* Fills n items of 1, 2 or 4 bytes with the item at `item`. */

@@ -1,9 +1,9 @@
 /* Scaled dot product attention on NVIDIA devices; the kernels are in emit/attention.cuh.
  *
- * They take half types, heads of up to 128 elements in multiples of 8, and rows that begin at
- * multiples of 16 bytes; other layouts are copied, other problems are left to the composition.
- * cuDNN has such kernels, too, behind an interface of graphs.  These need no library, and run
- * under simt.h, so they are tested without a GPU. */
+ * They take half types, a positive scale, heads of up to 128 elements in multiples of 8, and
+ * rows that begin at multiples of 16 bytes; other layouts are copied, other problems are left
+ * to the composition. cuDNN has such kernels, too, behind an interface of graphs.  These need
+ * no library, and run under simt.h, so they are tested without a GPU. */
 #include "device/cuda/cuda.h"
 #include "device/facts.h"
 #include "jit/cuda.h"
@@ -16,10 +16,16 @@
 
 enum {
     ATTENTION_DIMS = 4,
-    ATTENTION_ROWS = 64,
     ATTENTION_THREADS = 128,
     ATTENTION_WIDEST = 128,
     ATTENTION_NARROW = 64,
+    /* A block's rows, by the width of its heads, and those of the tiles over which it loops. */
+    ATTENTION_ROWS = 64,
+    ATTENTION_ROWS_NARROW = 128,
+    ATTENTION_STAGES = 2,
+    ATTENTION_FORWARD = 64,
+    ATTENTION_BACKWARD = 16,
+    ATTENTION_BACKWARD_NARROW = 32,
     ATTENTION_BLOCKS = 1 << 30
 };
 
@@ -200,8 +206,8 @@ static bool attention_begin(attention *t, int device, const cr_given *arg,
     if (!device_is_capable(device) || (q->dtype != CR_F16 && q->dtype != CR_BF16) ||
         q->ndim != ATTENTION_DIMS || k->ndim != ATTENTION_DIMS || !k->size[1] ||
         q->size[1] % k->size[1] || q->size[3] % 8 || !q->size[3] ||
-        q->size[3] > ATTENTION_WIDEST || q->size[2] > INT_MAX - ATTENTION_ROWS ||
-        k->size[2] > INT_MAX - ATTENTION_ROWS ||
+        q->size[3] > ATTENTION_WIDEST || q->size[2] > INT_MAX - ATTENTION_ROWS_NARROW ||
+        k->size[2] > INT_MAX - ATTENTION_ROWS_NARROW ||
         !has_sizes(k, q->dtype, q->size[0], k->size[1], k->size[2], q->size[3]) ||
         !has_sizes(v, q->dtype, q->size[0], k->size[1], k->size[2], q->size[3]))
         return false;
@@ -213,7 +219,7 @@ static bool attention_begin(attention *t, int device, const cr_given *arg,
     t->c.width = (int)q->size[3];
     t->c.causal = causal->i != 0;
     t->c.scale = (float)(scale->kind == CR_GIVEN_INT ? (double)scale->i : scale->d);
-    return mask_begin(t, &arg[3]);
+    return t->c.scale > 0 && mask_begin(t, &arg[3]);
 }
 
 static const char *attention_read(attention *t, const cr_given *arg)
@@ -225,15 +231,38 @@ static const char *attention_read(attention *t, const cr_given *arg)
     return error ? error : attention_take(t, &t->c.v, &arg[2].array, false);
 }
 
+static bool is_narrow(const attention *t) { return t->c.width <= ATTENTION_NARROW; }
+
+static int attention_rows(const attention *t)
+{
+    return is_narrow(t) ? ATTENTION_ROWS_NARROW : ATTENTION_ROWS;
+}
+
+/* The bytes of a block's tiles of half types, whose rows are 8 elements apart from each other
+ * (CA_STEP). */
+static unsigned attention_shared(const attention *t, attention_kernel kernel)
+{
+    int width = is_narrow(t) ? ATTENTION_NARROW : ATTENTION_WIDEST;
+    int rows = kernel == FORWARD ? attention_rows(t) : 2 * attention_rows(t);
+    int tile = kernel == FORWARD ? ATTENTION_FORWARD
+               : is_narrow(t)    ? ATTENTION_BACKWARD_NARROW
+                                 : ATTENTION_BACKWARD;
+
+    return kernel == DELTAS
+               ? 0
+               : (unsigned)((rows + 2 * ATTENTION_STAGES * tile) * (width + 8) * 2);
+}
+
 static const char *attention_launch(attention *t, attention_kernel kernel, int64_t blocks)
 {
-    cr_cuda_grid g = {.grid = {1, 1}, .block = {ATTENTION_THREADS, 1}};
+    cr_cuda_grid g = {
+        .grid = {1, 1}, .block = {ATTENTION_THREADS, 1}, .shared = attention_shared(t, kernel)};
     cr_cuda_text k = {.print = attention_print,
                       .device = t->device,
                       .part = CR_VEC_CUDA_ATTENTION,
                       .a = (int)kernel,
                       .b = t->dtype,
-                      .c = t->c.width > ATTENTION_NARROW ? ATTENTION_WIDEST : ATTENTION_NARROW,
+                      .c = is_narrow(t) ? ATTENTION_NARROW : ATTENTION_WIDEST,
                       .d = (int)t->mask};
     const char *error = cr_cuda_find(&g.function, &k);
 
@@ -245,7 +274,10 @@ static const char *attention_launch(attention *t, attention_kernel kernel, int64
     return cr_cuda_launch(t->device, &g, &t->c);
 }
 
-static int64_t tiles_of(int rows) { return (rows + ATTENTION_ROWS - 1) / ATTENTION_ROWS; }
+static int64_t tiles_of(const attention *t, int rows)
+{
+    return (rows + attention_rows(t) - 1) / attention_rows(t);
+}
 
 /* --- entries --- */
 
@@ -261,7 +293,8 @@ const char *cr_cuda_attention(int device, const cr_given *arg, const cr_array *r
         error = attention_take(&t, &t.c.out, &result[0], true);
     t.c.lse = (float *)(void *)result[1].data;
     if (!error)
-        error = attention_launch(&t, FORWARD, tiles_of(t.c.queries) * t.c.batch * t.c.heads);
+        error =
+            attention_launch(&t, FORWARD, tiles_of(&t, t.c.queries) * t.c.batch * t.c.heads);
     return attention_end(&t, error);
 }
 
@@ -272,15 +305,15 @@ static const char *attention_gradients(attention *t)
     const char *error;
 
     if (!rows)
-        return attention_launch(t, KEYS, tiles_of(t->c.keys) * heads / t->c.repeat);
+        return attention_launch(t, KEYS, tiles_of(t, t->c.keys) * heads / t->c.repeat);
     t->c.delta = cr_cuda_memory_get(t->device, (size_t)rows * sizeof *t->c.delta, &block);
     if (!t->c.delta)
         return cr_cuda_no_memory(t->device, (size_t)rows * sizeof *t->c.delta);
     error = attention_launch(t, DELTAS, (rows + 3) / 4);
     if (!error)
-        error = attention_launch(t, KEYS, tiles_of(t->c.keys) * heads / t->c.repeat);
+        error = attention_launch(t, KEYS, tiles_of(t, t->c.keys) * heads / t->c.repeat);
     if (!error)
-        error = attention_launch(t, QUERIES, tiles_of(t->c.queries) * heads);
+        error = attention_launch(t, QUERIES, tiles_of(t, t->c.queries) * heads);
     cr_cuda_memory_release(t->device, t->c.delta, block);
     return error;
 }
