@@ -430,12 +430,19 @@ static void code_get_attribute(const coder *c, cr_text *out, const cr_snode *n)
 
 static void code_call(const coder *c, cr_text *out, const cr_snode *n)
 {
-    if (n->prim == CR_SPRIM_CALL_FUNCTION)
+    const cr_sconstant *f =
+        n->prim == CR_SPRIM_CALL_FUNCTION ? cr_svalue_constant(n->input[0]) : NULL;
+    bool known = f && f->type->kind == CR_STYPE_FUNCTION && f->function->stands_for;
+
+    if (known)
+        cr_text_printf(out, "torch.%s(", strstr(f->function->stands_for, "::") + 2);
+    else if (n->prim == CR_SPRIM_CALL_FUNCTION)
         cr_text_printf(out, "%s(", code_of(c, n->input[0]));
     else
         cr_text_printf(out, "(%s).%s(", code_of(c, n->input[0]), n->name);
     for (int i = 1; i < n->input_count; i++)
-        cr_text_printf(out, "%s, ", code_of(c, n->input[i]));
+        cr_text_printf(out, known && i + 1 == n->input_count ? "%s" : "%s, ",
+                       code_of(c, n->input[i]));
     cr_text_put(out, ")");
 }
 

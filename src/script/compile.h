@@ -218,8 +218,7 @@ term *import_name(compiler *c, const char *name, cr_srange range);
 term *import_path(compiler *c, const char *path, cr_srange range);
 /* The i-th function that stands for an operator in this archive (library.def); NULL behind the
  * last one.  `known`: the operator has schemas. */
-cr_sfunction *import_operator(compiler *c, const char *name, bool known, int i,
-                              cr_srange range);
+cr_sfunction *import_operator(compiler *c, const char *name, bool known, int i);
 cr_sclass *import_class(compiler *c, const char *name, cr_srange range);
 /* The class's method, also one that is defined when it is first asked for; or NULL. */
 cr_sfunction *compile_method(compiler *c, cr_sclass *cls, const char *name, cr_srange range);

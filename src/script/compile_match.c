@@ -498,7 +498,7 @@ static term *match_library(compiler *c, const char *name, bool known, const argu
 {
     cr_sfunction *f;
 
-    for (int i = 0; (f = import_operator(c, name, known, i, range)); i++) {
+    for (int i = 0; (f = import_operator(c, name, known, i)); i++) {
         matching m = {
             .c = c, .schema = &f->schema, .args = args, .implicit = true, .range = range};
         if (match_schema(&m))

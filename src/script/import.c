@@ -526,25 +526,27 @@ cr_sclass *import_class(compiler *c, const char *name, cr_srange range)
 
 /* --- operators that are functions --- */
 
-static cr_sfunction *library_function(compiler *c, const char *source, cr_srange range)
+static cr_sfunction *library_function(compiler *c, const char *source)
 {
     const char *open = strchr(source, '(');
     char *name = cr_session_printf(c->s, LIBRARY ".%.*s", (int)(open - source - 4), source + 4);
     cr_sfunction *f = cr_sunit_function(c->unit, name);
     const cr_sast *a = f ? NULL : file_find(c, name, CR_SAST_FUNCTION);
 
-    (void)range;
     return a ? import_define(c, name, NULL, a) : f;
 }
 
-cr_sfunction *import_operator(compiler *c, const char *name, bool known, int i, cr_srange range)
+cr_sfunction *import_operator(compiler *c, const char *name, bool known, int i)
 {
     int version = c->archive ? c->archive->version : INT_MAX;
 
     for (size_t k = 0; k < CR_LEN(library); k++) {
         bool used = library[k].last ? version <= library[k].last : !known;
-        if (used && !strcmp(library[k].name, name) && !i--)
-            return library_function(c, library[k].source, range);
+        if (!used || strcmp(library[k].name, name) || i--)
+            continue;
+        cr_sfunction *f = library_function(c, library[k].source);
+        f->stands_for = library[k].last ? NULL : library[k].name;
+        return f;
     }
     return NULL;
 }

@@ -4,6 +4,7 @@
 #include "base/map.h"
 #include "script/lex.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -384,19 +385,48 @@ static bool operators_have_out(const cr_op *op)
            op->result[0].type == CR_T_TENSOR;
 }
 
+static bool operators_has_word(const char *words, const char *word, size_t n)
+{
+    for (words += strspn(words, " "); *words; words += strspn(words, " ")) {
+        size_t len = strcspn(words, " ");
+        if (len == n && !strncmp(words, word, n))
+            return true;
+        words += len;
+    }
+    return false;
+}
+
+/* The entry that has this name, or has it in its clause `also`: of "clip", also of "clip_". */
+static const cr_op *operators_entry(const char *name)
+{
+    const cr_op *op = cr_ops_find(name);
+    size_t n = strlen(name);
+    bool inplace = n > 1 && name[n - 1] == '_' && name[n - 2] != '_';
+
+    for (int i = 0; !op && i < cr_ops_count(); i++) {
+        const cr_op *at = cr_ops_at(i), *base = at->inplace_of ? at->inplace_of : at;
+        if (inplace == (at->inplace_of != NULL) &&
+            operators_has_word(base->text.also, name, n - inplace))
+            op = cr_ops_find(at->name);
+    }
+    return op;
+}
+
 /* torch's overloads of the entries with this name: "add", or "torchvision::nms". */
 static void operators_add_entries(cr_sunit *u, cr_sschemas *list, const char *name)
 {
-    for (const cr_op *op = cr_ops_find(name); op; op = op->next)
+    const cr_op *first_op = operators_entry(name);
+
+    for (const cr_op *op = first_op; op; op = op->next)
         for (int i = 0; i < op->aten.count; i++) {
             cr_text text = {0};
             cr_op_print_overload(&text, op, name, &op->aten.list[i]);
             operators_add_text(u, list, &text, op);
         }
-    for (const cr_op *op = cr_ops_find(name); op; op = op->next)
+    for (const cr_op *op = first_op; op; op = op->next)
         for (int i = 0; operators_have_out(op) && i < op->aten.count; i++) {
             cr_text text = {0}, out = {0};
-            bool first = op == cr_ops_find(name) && !i;
+            bool first = op == first_op && !i;
             cr_op_print_overload(&text, op, name, &op->aten.list[i]);
             operators_put_out(&out, cr_session_take_text(cr_sunit_session(u), &text), name,
                               first);
@@ -446,7 +476,7 @@ static cr_status operators_get(const cr_sschemas **out, const char *name)
  * kept. */
 static bool operators_known(const char *name)
 {
-    if (strstr(name, "::") && cr_ops_find(strncmp(name, "aten::", 6) ? name : name + 6))
+    if (strstr(name, "::") && operators_entry(strncmp(name, "aten::", 6) ? name : name + 6))
         return true;
     for (size_t i = 0; i < CR_LEN(builtins); i++)
         if (operators_is_named(builtins[i], name))
@@ -454,13 +484,27 @@ static bool operators_known(const char *name)
     return false;
 }
 
+/* "aten::clamp" of "aten::clip": graphs have the entry's name, as those of torch.  An entry of
+ * this package alone, such as _complex, has torch's name in its clause. */
+static const char *operators_canonical(const char *name, char *room, size_t size)
+{
+    const cr_op *op = strncmp(name, "aten::", 6) ? NULL : operators_entry(name + 6);
+
+    if (!op || *op->name == '_' || !strcmp(op->name, name + 6))
+        return name;
+    snprintf(room, size, "aten::%s", op->name);
+    return room;
+}
+
 cr_status cr_soperators(const cr_sschemas **out, const char *name)
 {
+    char room[128];
     cr_status st;
 
     *out = &no_schemas;
     if (!operators_known(name))
         return CR_OK;
+    name = operators_canonical(name, room, sizeof room);
     pthread_mutex_lock(&operators.lock);
     st = operators_get(out, name);
     pthread_mutex_unlock(&operators.lock);

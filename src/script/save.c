@@ -97,8 +97,8 @@ static cr_status save_function(saver *s, const cr_sfunction *f)
 {
     cr_status st;
 
-    if (!save_is_new(s, f, &st))
-        return st;
+    if (f->stands_for || !save_is_new(s, f, &st))
+        return f->stands_for ? CR_OK : st;
     if (strncmp(f->qualified, "__torch__.", 10))
         return cr_fail(CR_RUNTIME,
                        "'%s' cannot be saved: it stands for an operator that was "
@@ -582,9 +582,8 @@ static cr_status save_device(saver *s, const cr_ivalue *v)
 static cr_status save_member(saver *s, const cr_imember *m)
 {
     save_class_name(s, m->type->cls);
-    save_byte(s, '(');
     CR_TRY(save_value(s, &m->value, NULL));
-    cr_text_put(&s->pickle, "tR");
+    save_byte(s, 'R'); /* of the value itself, not of a tuple */
     return CR_OK;
 }
 

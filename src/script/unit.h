@@ -52,6 +52,7 @@ struct cr_sfunction {
     void *caller; /* a function of the caller's language, which cr_script_call_out calls; or
                      NULL */
     void *code;   /* of the executor, which frees it through cr_sunit_set_drop */
+    const char *stands_for; /* the operator that the table lacks, "aten::complex"; or NULL */
 };
 
 cr_sunit *cr_sunit_new(void);

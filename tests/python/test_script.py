@@ -147,6 +147,16 @@ def test_an_operator_that_is_missing_fails_when_it_runs():
         m(torch.ones(1), 5)
 
 
+def test_operators_that_the_table_lacks_are_saved_under_their_names():
+    def edit(text):
+        return text.replace("torch.add(x, torch.ones([n]))", "torch.add(torch.nonzero_numpy(x)[0], n)")
+    m = torch.jit.load(rewritten("fails", edit))
+    assert m(torch.tensor([0., 1, 2]), 1).tolist() == [2, 3]
+    again = torch.jit.load(io.BytesIO(m.save_to_buffer()))
+    assert "torch.nonzero_numpy(x)" in again.inner.code
+    assert again(torch.tensor([0., 1, 2]), 1).tolist() == [2, 3]
+
+
 def test_operators_of_old_versions_have_their_old_meaning():
     def edit(text):
         return text.replace("torch.add(x, torch.ones([n]))", "torch.div(x, torch.full([n], 2))")
