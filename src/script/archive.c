@@ -315,25 +315,17 @@ static cr_status archive_named_tuple(archive_loader *l, const cr_sclass *cls,
     return CR_OK;
 }
 
-static cr_status archive_enum(archive_loader *l, cr_sclass *cls, const cr_step *args,
-                              cr_ivalue *out)
+/* A call of a class: a named tuple with its fields, or an enum with a value. */
+static cr_status archive_instance(archive_loader *l, const cr_step *s, cr_ivalue *out)
 {
-    if (args->count != 1)
-        return archive_malformed("a member of an enum is one value");
-    return cr_imember_of(out, cls, archive_value(l, args, 0));
-}
-
-/* A call of a class: a named tuple or an enum. */
-static cr_status archive_instance(archive_loader *l, const cr_pickle_name *n,
-                                  const cr_step *args, cr_ivalue *out)
-{
+    const cr_step *f = archive_operand(l, s, 0), *args = archive_operand(l, s, 1);
     cr_sclass *cls = NULL;
 
-    CR_TRY(archive_class(&cls, l, n));
-    if (cls->type->kind == CR_STYPE_TUPLE)
-        return archive_named_tuple(l, cls, args, out);
+    CR_TRY(archive_class(&cls, l, &l->p->names.at[f->i]));
     if (cls->type->kind == CR_STYPE_ENUM)
-        return archive_enum(l, cls, args, out);
+        return cr_imember_of(out, cls, archive_value(l, s, 1));
+    if (cls->type->kind == CR_STYPE_TUPLE && args->kind == CR_STEP_TUPLE)
+        return archive_named_tuple(l, cls, args, out);
     return archive_malformed("a class is called");
 }
 
@@ -341,11 +333,14 @@ static cr_status archive_reduce(archive_loader *l, const cr_step *s, cr_ivalue *
 {
     const cr_step *f = archive_operand(l, s, 0), *args = archive_operand(l, s, 1);
 
-    if (f->kind != CR_STEP_GLOBAL || args->kind != CR_STEP_TUPLE)
+    if (f->kind != CR_STEP_GLOBAL)
         return archive_malformed("only names are called");
     const cr_pickle_name *n = &l->p->names.at[f->i];
-    switch (archive_function_of(n)) {
-    case ARCHIVE_CLASS: return archive_instance(l, n, args, out);
+    archive_function function = archive_function_of(n);
+    if (function != ARCHIVE_CLASS && args->kind != CR_STEP_TUPLE)
+        return archive_malformed("a function's arguments are a tuple");
+    switch (function) {
+    case ARCHIVE_CLASS: return archive_instance(l, s, out);
     case ARCHIVE_TENSOR: return archive_tensor(l, args, out);
     case ARCHIVE_TYPED: return archive_typed(l, args, out);
     case ARCHIVE_DEVICE: return archive_device(l, args, out);

@@ -53,9 +53,13 @@ static bool variable_is_meant(const char *name)
 void compile_set(compiler *c, const char *name, term *t, cr_srange range)
 {
     variable *v = compile_variable(c, name);
+    bool outer =
+        v->now && v->depth < c->depth && v->now->kind == TERM_VALUE && t->kind == TERM_VALUE;
 
-    if (v->now && v->depth < c->depth && v->now->kind == TERM_VALUE && t->kind == TERM_VALUE &&
-        !cr_stype_is_subtype(t->value->type, v->now->value->type) &&
+    if (outer && t->value->type->kind == CR_STYPE_TUPLE)
+        t = compile_term_value(c,
+                               compile_convert(c, t->value, v->now->value->type, false, range));
+    if (outer && !cr_stype_is_subtype(t->value->type, v->now->value->type) &&
         !cr_stype_join(c->unit, t->value->type, v->now->value->type))
         cr_srange_bail(c->s, CR_RUNTIME, range,
                        "Variable '%s' previously had type %s but is now being assigned to a "

@@ -1,6 +1,9 @@
 """Classes of Python in compiled code, and their objects between Python and programs."""
 import dataclasses
 import enum
+import io
+import pickletools
+import zipfile
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 import pytest
@@ -79,6 +82,30 @@ class Color(enum.Enum):
 
 class Other(enum.Enum):
     RED = 1
+
+
+class Colored(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.color = Color.BLUE
+
+    def forward(self, x, size: Optional[List[int]] = None):
+        if size is None:
+            size = 2, 3
+        if self.color == Color.BLUE:
+            return x.reshape(size)
+        return x
+
+
+def test_members_of_enums_are_called_with_their_value_in_archives():
+    m = torch.jit.script(Colored())
+    data = m.save_to_buffer()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        [name] = [n for n in archive.namelist() if n.endswith("/data.pkl")]
+        ops = [(op.name, arg) for op, arg, _ in pickletools.genops(archive.read(name)) if op.name not in ("BINPUT", "PUT")]
+    at = next(i for i, (op, arg) in enumerate(ops) if op == "GLOBAL" and arg.endswith("Color"))
+    assert [arg for _, arg in ops[at + 1:at + 3]] == [2, None] and ops[at + 2][0] == "REDUCE"
+    assert torch.jit.load(io.BytesIO(data))(torch.arange(6)).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def use(name: str) -> Tuple[int, int, bool, int, List[int], int]:
