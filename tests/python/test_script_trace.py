@@ -330,3 +330,27 @@ def test_hooks_that_are_no_functions_are_refused():
     m.register_forward_hook(Hook())
     with pytest.raises(NotImplementedError, match="hooks that are no functions"):
         torch.jit.script(m)
+
+
+def test_functions_of_python_are_recorded_as_their_operators():
+    a, b = torch.arange(6.).reshape(2, 3), torch.arange(12.).reshape(3, 4)
+    for fn, inputs, operator in (
+            (lambda a, b: torch.tensordot(a, b, dims=1), (a, b), "aten::tensordot"),
+            (lambda a: torch.unique_consecutive(a), (a,), "aten::unique_consecutive"),
+            (lambda a: torch.nonzero(a, as_tuple=True), (a,), "aten::nonzero"),
+            (lambda a: torch.norm(a, "nuc"), (a,), "aten::linalg_matrix_norm"),
+            (lambda a: a + torch.ones(3, requires_grad=False), (a,), "aten::ones"),
+            (lambda a: torch.index_put(a, [torch.tensor([0])], torch.ones(3)), (a,), "aten::index_put"),
+            (lambda a: torch.complex(a, a), (a,), "aten::complex")):
+        traced = torch.jit.trace(fn, inputs)
+        assert traced.inlined_graph.findNode(operator), operator
+        torch.testing.assert_close(traced(*inputs), fn(*inputs), rtol=0, atol=0)
+
+
+def test_further_names_of_operators_are_their_names_in_graphs():
+    @torch.jit.script
+    def f(x):
+        return torch.true_divide(torch.clip(x, 0.5), 2).absolute().negative_()
+    assert [n.kind() for n in f.graph.nodes() if n.kind() != "prim::Constant"] == \
+        ["aten::clamp", "aten::div", "aten::abs", "aten::neg_"]
+    assert f(torch.tensor([0., 4])).tolist() == [-0.25, -2]

@@ -139,6 +139,8 @@ class Recorder(TorchFunctionMode):
                 pairs = [self.number(item) if isinstance(item, cresset.Tensor) else (self.parts(item), item) for item in x]
                 return _listed("[", "]", [text for text, _ in pairs]), [value for _, value in pairs]
         plain = {k.removeprefix("Optional[").removesuffix("]") if k.startswith("Optional[") else k for k in kinds}
+        if plain == {"List[Optional[Tensor]]"}:
+            return [f"annotate({min(plain)}, ", *self.parts(x), ")"], x
         if x in ([], ()) and plain:
             return [f"annotate({min(plain)}, [])"], x
         if plain == {"float"} and isinstance(x, int):
@@ -170,8 +172,10 @@ class Recorder(TorchFunctionMode):
             texts.append(text)
             given.append(value)
         for key, x in kwargs.items():
-            text, named[key] = self.argument(x, {p[1] for params in schemas for p in params if p[0] == key})
-            texts += [] if key == "out" else [[f"{key}=", *text]]
+            kinds = {p[1] for params in schemas for p in params if p[0] == key}
+            text, named[key] = self.argument(x, kinds)
+            off = schemas and not kinds and (x is None or x is False)  # an option of Python, such as requires_grad
+            texts += [] if key == "out" or off else [[f"{key}=", *text]]
         return _listed(f"ops.aten.{name}(", ")", texts), given, named
 
     def bind_items(self, value, x, add):
@@ -211,7 +215,9 @@ class Recorder(TorchFunctionMode):
         if name == "__get__":
             return self.property(func, args[0], sys._getframe(1))
         wrapped = getattr(func, "__wrapped__", None)
-        if wrapped is not None and not self.is_operator(func, name):
+        if wrapped is None and "has_torch_function" in getattr(getattr(func, "__code__", None), "co_names", ()):
+            wrapped = _body(func)
+        if wrapped is not None:
             with self:
                 return wrapped(*args, **kwargs)
         if name == "tensor":
@@ -220,9 +226,6 @@ class Recorder(TorchFunctionMode):
         if name in ("size", "numel", "nelement"):
             return self.sizes(func, name, args, kwargs, sys._getframe(1))
         return self.operator(func, name, args, kwargs)
-
-    def is_operator(self, func, name):
-        return type(func).__name__ in ("function", "method") and _C._script_has_operator(f"aten::{name}")
 
     # --- sizes: tensors, except where the package asks ---
 
@@ -333,6 +336,14 @@ class Recorder(TorchFunctionMode):
 _CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
                 "cfloat", "cdouble", "chalf"}
 _VIEWS = {"data": "detach", "H": "matrix_H"}
+
+
+def _body(func):
+    """A function of Python that does not look for handlers, so that the operators inside of it are recorded."""
+    body = types.FunctionType(func.__code__, {**func.__globals__, "has_torch_function": lambda tensors: False},
+                              func.__name__, func.__defaults__, func.__closure__)
+    body.__kwdefaults__ = func.__kwdefaults__
+    return body
 
 
 def _listed(start, end, texts):
