@@ -146,13 +146,14 @@ def best(f, clock, seconds=0.4, repeats=5):
     return least * 1e3
 
 
-def rate_of(f, threads, seconds=0.5):
+def rate_of(torch, f, threads, seconds=1):
     end, counts = time.perf_counter() + seconds, [0] * threads
 
     def work(i):
-        while time.perf_counter() < end:
-            f()
-            counts[i] += 1
+        with torch.no_grad():  # a thread has its own mode
+            while time.perf_counter() < end:
+                f()
+                counts[i] += 1
     all = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
     for t in all:
         t.start()
@@ -181,7 +182,7 @@ def worker(library, threads, only, folder, clock):
                 row["traced"] = best(lambda: traced(*args), clock)
             else:
                 row["traced"] = None
-            row["threads"] = rate_of(lambda: made(*args), 2) / rate_of(lambda: made(*args), 1)
+            row["threads"] = rate_of(torch, lambda: made(*args), 2) / rate_of(torch, lambda: made(*args), 1)
         print(json.dumps(row), flush=True)
 
 
