@@ -202,8 +202,31 @@ def derivatives(rank, size):
     assert x.grad.tolist() == [sum(range(1, size + 1)) if rank == 0 else 0] * 2
 
 
+def objects_and_averages(rank, size):
+    """Calls of objects that fail everywhere when a rank fails; averages over groups of growing sizes."""
+    from cresset.distributed import collective_utils as utils
+    from cresset.distributed.algorithms.model_averaging import hierarchical_model_averager as averager
+    group = dist.group.WORLD
+    assert utils.broadcast(lambda: rank, rank=1, pg=group) == 1
+    assert utils.all_gather(lambda: rank, pg=group) == list(range(size))
+
+    def fails():
+        raise ValueError(f"rank {rank} has none")
+    expect(lambda: utils.broadcast(fails, rank=1, pg=group, stage_name="second"), "Rank 1 failed: stage second", "has none")
+    expect(lambda: utils.all_gather(fails if rank == 1 else 0, pg=group), "rank 1 has none")
+    expect(lambda: utils.all_gather(0, stage_name=f"stage {rank // (size - 1)}", pg=group), "Unexpected stage name received")
+    expect(lambda: averager.HierarchicalModelAverager({2: size + 1}), f"must be equal to the size of arg ``process_group`` {size}")
+    parameter = torch.nn.Parameter(torch.full([2], float(rank)))
+    parameter.grad = torch.zeros(2)  # those without gradients are left alone
+    by_periods = averager.HierarchicalModelAverager({2: 1, 4: size}, warmup_steps=1)
+    for step in range(5):
+        assert parameter[0] == rank, step
+        by_periods.average_parameters([parameter])
+    assert parameter.tolist() == [(size - 1) / 2] * 2
+
+
 def everything(rank, size):
-    for part in (reductions, movements, sparse_sums_and_events, messages, groups, meshes, derivatives):
+    for part in (reductions, movements, sparse_sums_and_events, messages, groups, meshes, derivatives, objects_and_averages):
         part(rank, size)
 
 
@@ -211,7 +234,7 @@ def expect(call, *words):
     start = time.monotonic()
     try:
         call()
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         missing = [w for w in words if w not in str(error)]
         assert not missing, (missing, str(error))
     else:

@@ -102,6 +102,37 @@ def test_stores_answer_as_torch_does():
             store.set("k", 3)
 
 
+def test_processes_that_share_a_store_call_each_other():
+    from multiprocessing.pool import ThreadPool
+    store, limit = dist.HashStore(), timedelta(seconds=10)
+
+    def calls(rank):
+        c = dist._StoreCollectives(store, rank, 3)
+        c.barrier("met", limit, True)
+        sent = c.broadcast_send("one", b"x", limit) if rank == 2 else c.broadcast_recv("one", limit)
+        given = c.scatter_send("each", ["0", "1", "2"], limit) if rank == 0 else c.scatter_recv("each", limit)
+        to_one = c.gather_recv("to one", str(rank), limit) if rank == 1 else c.gather_send("to one", str(rank), limit)
+        return sent, given, to_one, c.all_gather("all", str(rank), limit), c.all_sum("sum", rank + 1, limit)
+    with ThreadPool(3) as pool:
+        got = pool.map(calls, range(3))
+    each = [b"0", b"1", b"2"]
+    assert got == [(None if r == 2 else b"x", each[r], each if r == 1 else None, each, 6) for r in range(3)]
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda c, limit: c.barrier("k", limit, True), "barrier failed -- missing ranks: 0, 2"),
+    (lambda c, limit: c.all_gather("k", "x", limit), "all_gather failed -- missing ranks: 0, 2"),
+    (lambda c, limit: c.gather_recv("k", "x", limit), "gather failed -- missing ranks: 0, 2"),
+    (lambda c, limit: c.all_sum("k", 1, limit), "missing ranks: 0, 2"),
+    (lambda c, limit: c.broadcast_recv("k", limit), "Wait timeout"), (lambda c, limit: c.scatter_recv("k", limit), "Wait timeout")])
+def test_late_processes_of_a_store_are_named(call, words):
+    calls = dist._StoreCollectives(dist.HashStore(), 1, 3)
+    with pytest.raises(dist.DistStoreError, match=words):
+        call(calls, timedelta(milliseconds=1))
+    with pytest.raises(ValueError, match="Key k has already been used"):
+        call(calls, timedelta(milliseconds=1))
+
+
 @pytest.mark.parametrize("query, given", [("rank=12&world_size=16", (12, 16)), ("rank=1", (-1, 2)), ("world_size=2", (0, -1))])
 def test_an_address_with_a_rank_takes_no_other_one(query, given):
     with pytest.raises(AssertionError, match="has node-specific arguments"):
@@ -209,6 +240,19 @@ def test_bad_calls_of_a_group():
     dist.destroy_process_group()
     with pytest.raises(RuntimeError, match="destroyed"):
         pg.allreduce([torch.ones(1)])
+
+
+@pytest.mark.skipif("gloo" not in BACKENDS, reason="wants Gloo")
+def test_a_gloo_group_is_made_without_the_group_of_all_ranks():
+    how = dist.ProcessGroupGloo.Options(timedelta(seconds=7))
+    how._devices = [dist.ProcessGroupGloo.create_device(interface="lo")]
+    group = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, how)
+    x = torch.ones(2)
+    group.allreduce([x]).wait()
+    assert x.tolist() == [1, 1] and group.options._timeout == timedelta(seconds=7)
+    how._devices = [dist.ProcessGroupGloo.create_device(interface="no-such-device")]
+    with pytest.raises(RuntimeError, match="Unable to find address for: no-such-device"):
+        dist.ProcessGroupGloo(dist.HashStore(), 0, 1, how)
 
 
 def test_a_fake_group_has_any_size():

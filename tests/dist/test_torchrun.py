@@ -113,6 +113,29 @@ def test_bad_arguments_are_refused(program):
     assert "Unsupported nproc_per_node value: none" in run.communicate(timeout=40)[0] and run.returncode == 1
 
 
+@pytest.mark.parametrize("option", [["--numa-binding", "node"], ["--duplicate-stdout-filters", "x"]])
+def test_options_without_an_effect_are_refused(program, option):
+    from cresset.distributed.run import parse_args, run
+    with pytest.raises(NotImplementedError, match=f"{option[0]} is not implemented"):
+        run(parse_args([*option, program]))
+
+
+def test_options_have_defaults_in_the_environment(monkeypatch):
+    import argparse
+    from cresset.distributed.argparse_util import check_env, env
+
+    def parsed(*args):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("-f", "--foo", action=env, default="1", required=True, type=int)
+        parser.add_argument("--bar", action=check_env)
+        found = parser.parse_args(args)
+        return found.foo, found.bar
+    assert parsed() == (1, False) and parsed("-f", "2", "--bar") == (2, True)
+    monkeypatch.setenv("PET_FOO", "3")
+    monkeypatch.setenv("PET_BAR", "1")
+    assert parsed() == (3, True) and parsed("--foo", "4") == (4, True)
+
+
 def test_numbers_may_be_text(program, monkeypatch, capfd):
     """accelerate's launch calls run() with a namespace of texts."""
     from cresset.distributed import run
@@ -155,6 +178,35 @@ def test_a_function_runs_in_processes_and_returns(tmp_path, monkeypatch):
     assert [Event.deserialize(e.getMessage()).name for e in events.buffer] == ["started", "succeeded"]
     with pytest.raises(ChildFailedError, match="no luck"):
         elastic_launch(_config(tmp_path), _raises)()
+
+
+def test_lines_have_the_prefix_of_a_template_and_metrics_are_configured(tmp_path, capfd, monkeypatch):
+    from cresset.distributed.elastic import metrics
+    from cresset.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+    from cresset.distributed.launcher import LaunchConfig, elastic_launch
+    seen = []
+    monkeypatch.setattr(metrics, "initialize_metrics", lambda config: seen.append(config.params))
+    config = LaunchConfig(1, 1, 2, DefaultLogsSpecs(str(tmp_path), tee=Std.OUT), max_restarts=0, metrics_cfg={"to": "x"},
+                          log_line_prefix_template="<${rank} of ${role_name}>")
+    elastic_launch(config, _times)(3)
+    out = capfd.readouterr().out
+    assert "<0 of default_role>rank 0" in out and "<1 of default_role>rank 1" in out and seen == [{"to": "x"}]
+
+
+def test_letters_that_come_in_two_reads_are_printed(tmp_path):
+    import io
+    import threading
+    from cresset.distributed.elastic.multiprocessing.tail_log import tail_logfile
+    path, to, ends = tmp_path / "log", io.StringIO(), threading.Event()
+    path.write_bytes("a\u00e9".encode()[:2])
+    thread = threading.Thread(target=tail_logfile, args=("> ", str(path), to, ends, 0.01))
+    thread.start()
+    time.sleep(0.05)
+    with path.open("ab") as file:
+        file.write("\u00e9".encode()[1:] + b"\rb\nrest")
+    ends.set()
+    thread.join()
+    assert to.getvalue() == "> a\u00e9\rb\n> rest"
 
 
 def test_a_value_that_is_sent_at_the_end_arrives_and_processes_are_ended_once(tmp_path, monkeypatch):

@@ -11,9 +11,11 @@ from ._stores import FileStore, HashStore, PrefixStore, Store, TCPStore
 from .distributed_c10d import *  # noqa: F403
 from .distributed_c10d import (_all_gather_base, _coalescing_manager, _make_nccl_premul_sum, _reduce_scatter_base,  # noqa: F401
                                ProcessGroup, ReduceOp, Work)
+
 from .rendezvous import register_rendezvous_handler, rendezvous
 
 RankType = int
+_Work = Work
 
 
 def is_available():
@@ -31,9 +33,10 @@ def breakpoint(rank=0, skip=0, timeout_s=3600):
 
 _LAZY = ("_functional_collectives", "_shard", "algorithms", "autograd", "checkpoint", "constants", "device_mesh",
          "distributed_c10d", "elastic", "launch", "launcher",
-         "rendezvous", "rpc", "run", "tensor", "utils", "nn", "optim", "c10d_logger")
+         "rendezvous", "rpc", "run", "tensor", "utils", "nn", "optim", "c10d_logger", "collective_utils", "argparse_util")
 _NAMES = {"DeviceMesh": "device_mesh", "init_device_mesh": "device_mesh", "GradBucket": "_reducer", "Reducer": "_reducer",
-          "Logger": "_reducer", "BuiltinCommHookType": "_reducer"}
+          "Logger": "_reducer", "BuiltinCommHookType": "_reducer", "_ControlCollectives": "_store_collectives",
+          "_StoreCollectives": "_store_collectives"}
 
 
 def __getattr__(name):

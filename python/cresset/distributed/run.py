@@ -4,6 +4,7 @@ import os
 import sys
 import uuid
 
+from .argparse_util import check_env, env
 from .elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
 from .elastic.multiprocessing.errors import ChildFailedError, record
 from .elastic.rendezvous.utils import _parse_rendezvous_config
@@ -12,48 +13,29 @@ from .launcher.api import LaunchConfig, launch_agent
 __all__ = ["get_args_parser", "parse_args", "run", "main"]
 
 
-class _Env(argparse.Action):
-    """An option whose default is the environment's PET_NAME."""
-
-    def __init__(self, dest, default=None, required=False, **kwargs):
-        default = os.environ.get(f"PET_{dest.upper()}", default)
-        super().__init__(dest=dest, default=default, required=required and default is None, **kwargs)
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        setattr(namespace, self.dest, values)
-
-
-class _Flag(argparse.Action):
-    def __init__(self, dest, **kwargs):
-        text = os.environ.get(f"PET_{dest.upper()}", "0")
-        super().__init__(dest=dest, nargs=0, default=text not in ("0", "", "false", "False"), **kwargs)
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        setattr(namespace, self.dest, True)
-
-
 def get_args_parser():
     """Returns the parser of torchrun's arguments."""
     p = argparse.ArgumentParser(prog="torchrun", description="Starts the processes of a distributed program.")
 
     def option(*names, **kwargs):
         underscored = [n.replace("-", "_").replace("__", "--", 1) if n.startswith("--") else n for n in names]
-        p.add_argument(*dict.fromkeys([*names, *underscored]), **{"action": _Env, **kwargs})
+        p.add_argument(*dict.fromkeys([*names, *underscored]), **{"action": env, **kwargs})
     option("--nnodes", default="1:1", help="number of hosts, or MIN:MAX")
     option("--nproc-per-node", default="1", help="processes a host: a number, or auto, cpu, gpu")
     option("--rdzv-backend", default="static", help="static, c10d, or one that a program has registered")
     option("--rdzv-endpoint", default="", help="HOST:PORT where agents meet")
     option("--rdzv-id", default="none", help="name of the run")
     option("--rdzv-conf", default="", help="NAME=VALUE,...: timeout, last_call_timeout, join_timeout")
-    option("--standalone", action=_Flag, help="one host, any free port")
+    option("--standalone", action=check_env, help="one host, any free port")
     option("--max-restarts", default=0, type=int, help="starts after failures")
     option("--monitor-interval", default=0.1, type=float, help="seconds between looks at the processes")
-    option("--start-method", default="spawn", choices=["spawn", "fork", "forkserver"], help="accepted, not used")
+    option("--start-method", default="spawn", choices=["spawn", "fork", "forkserver"],
+           help="how processes of functions start; a program's processes are new ones")
     option("--event-log-handler", default="null", help="where events go: null, console, or one that a program has added")
     option("--role", default="default", help="name of the workers")
-    option("-m", "--module", action=_Flag, help="the program is a module, as of python -m")
-    option("--no-python", action=_Flag, help="the program is not a Python script")
-    option("--run-path", action=_Flag, help="run the script by runpy")
+    option("-m", "--module", action=check_env, help="the program is a module, as of python -m")
+    option("--no-python", action=check_env, help="the program is not a Python script")
+    option("--run-path", action=check_env, help="run the script by runpy")
     option("--log-dir", default=None, help="folder of the processes' output")
     option("-r", "--redirects", default="0", help="output to files: 0, 1 (stdout), 2 (stderr), 3, or RANK:N,...")
     option("-t", "--tee", default="0", help="output to files and to the console, as --redirects")
@@ -62,9 +44,9 @@ def get_args_parser():
     option("--master-addr", default="127.0.0.1", help="host of rank 0, with the static backend")
     option("--master-port", default=29500, type=int, help="port of rank 0, with the static backend")
     option("--local-addr", default=None, help="this host's address")
-    option("--virtual-local-rank", action=_Flag, help="LOCAL_RANK is 0 in each process")
-    option("--numa-binding", default=None, help="accepted, not used")
-    option("--duplicate-stdout-filters", default=None, help="accepted, not used")
+    option("--virtual-local-rank", action=check_env, help="LOCAL_RANK is 0 in each process")
+    option("--numa-binding", default=None, help="is not implemented")
+    option("--duplicate-stdout-filters", default=None, help="is not implemented")
     p.add_argument("training_script", type=str, help="the program")
     p.add_argument("training_script_args", nargs=argparse.REMAINDER, help="its arguments")
     return p
@@ -127,6 +109,9 @@ def _config(args):
     low, high = (1, 1) if args.standalone else parse_min_max_nnodes(args.nnodes)
     if not 0 < low <= high:
         raise ValueError(f"nnodes: 0 < MIN <= MAX is needed, not {args.nnodes}")
+    for name in ("numa_binding", "duplicate_stdout_filters"):
+        if getattr(args, name, None):
+            raise NotImplementedError(f"torchrun: --{name.replace('_', '-')} is not implemented")
     if int(args.max_restarts) < 0:
         raise ValueError("max_restarts must not be negative")
     shown = {int(r) for r in args.local_ranks_filter.split(",")} if args.local_ranks_filter else None
@@ -134,7 +119,7 @@ def _config(args):
     return LaunchConfig(low, high, determine_local_world_size(args.nproc_per_node),
                         DefaultLogsSpecs(args.log_dir, Std.from_str(args.redirects), Std.from_str(args.tee), shown),
                         str(uuid.uuid4()) if args.standalone else args.rdzv_id, args.role, endpoint, backend, conf,
-                        max_restarts=int(args.max_restarts), monitor_interval=float(args.monitor_interval),
+                        start_method=args.start_method, max_restarts=int(args.max_restarts), monitor_interval=float(args.monitor_interval),
                         local_addr=args.local_addr, event_log_handler=args.event_log_handler,
                         virtual_local_rank=args.virtual_local_rank)
 
@@ -143,12 +128,12 @@ def run(args):
     """Runs a program with torchrun's arguments."""
     from ..run import put_on_path
     config = _config(args)
-    env = {"OMP_NUM_THREADS": "1"} if config.nproc_per_node > 1 and "OMP_NUM_THREADS" not in os.environ else {}
+    more = {"OMP_NUM_THREADS": "1"} if config.nproc_per_node > 1 and "OMP_NUM_THREADS" not in os.environ else {}
     sys.path.insert(0, "")
     put_on_path()
     del sys.path[0]
     program, *rest = _program(args)
-    launch_agent(config, program, rest, env, args.training_script)
+    launch_agent(config, program, rest, more, args.training_script)
 
 
 @record

@@ -10,7 +10,9 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
+from string import Template
 
+from .. import PrefixStore
 from . import events
 from .multiprocessing import DefaultLogsSpecs, SignalException, start_processes
 from .multiprocessing.errors import ChildFailedError
@@ -34,6 +36,7 @@ class Settings:
     start_method: str = "spawn"
     event_handler: str = "null"
     virtual_local_rank: bool = False
+    prefix: str | None = None  # a template of what stands before each printed line
 
 
 class Agent:
@@ -55,7 +58,7 @@ class Agent:
         self.before = sum(counts[:info.rank])
         if self.address is None:
             from .rendezvous import RendezvousStoreInfo
-            self.address = RendezvousStoreInfo.build(info.rank, self.store)
+            self.address = RendezvousStoreInfo.build(info.rank, PrefixStore(self._key("address"), self.store))
         return info.rank, sum(counts)
 
     # --- workers ---
@@ -72,13 +75,19 @@ class Agent:
             env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = 1
         return {name: str(value) for name, value in env.items()}
 
+    def _prefix(self, local_rank):
+        """Returns what stands before each printed line of a worker."""
+        rank = self.before + local_rank
+        return Template(self.s.prefix or "[${role_name}${rank}]:").safe_substitute(
+            role_name=self.s.role, rank=rank, local_rank=local_rank)
+
     def _start(self):
         node, size = self._meet()
         ranks, s = range(self.s.nproc), self.s
         self.workers = start_processes(
             s.name, s.entrypoint, {r: tuple(macros.substitute(s.args, str(r))) for r in ranks},
             {r: self._environment(r, node, size) for r in ranks}, self.logs,
-            {r: f"[{s.role}{self.before + r}]:" for r in ranks}, s.start_method)
+            {r: self._prefix(r) for r in ranks}, s.start_method)
 
     def _watch(self):
         """Returns the workers' result, or None when another agent asks for the next round."""

@@ -4,6 +4,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from ..elastic import metrics
 from ..elastic._agent import Agent, Settings
 from ..elastic.multiprocessing import DefaultLogsSpecs
 from ..elastic.rendezvous import RendezvousParameters, get_rendezvous_handler
@@ -35,9 +36,6 @@ class LaunchConfig:
     virtual_local_rank: bool = False
 
     def __post_init__(self):
-        for name in ("log_line_prefix_template", "metrics_cfg"):
-            if getattr(self, name):
-                raise NotImplementedError(f"LaunchConfig: {name} is not implemented")
         if self.rdzv_timeout != -1:
             self.rdzv_configs["timeout"] = self.rdzv_timeout
         self.rdzv_configs.setdefault("timeout", 900)
@@ -53,13 +51,14 @@ def _settings(config, entrypoint, args, env=None, name=None):
         name = entrypoint if isinstance(entrypoint, str) else getattr(entrypoint, "__qualname__", str(entrypoint))
     return Settings(entrypoint, args, config.nproc_per_node, get_rendezvous_handler(parameters), config.role, config.max_restarts,
                     config.monitor_interval, config.logs_specs, name, env or {}, config.start_method, config.event_log_handler,
-                    config.virtual_local_rank)
+                    config.virtual_local_rank, config.log_line_prefix_template)
 
 
 def launch_agent(config, entrypoint, args, env=None, name=None):
     """Runs a function or a command.  Returns a function's values by rank; raises a ChildFailedError."""
     if not config.rdzv_endpoint and config.max_nodes == 1:
         config.rdzv_endpoint, config.rdzv_configs["is_host"] = "127.0.0.1:0", "1"
+    metrics.initialize_metrics(metrics.MetricsConfig(config.metrics_cfg))
     settings = _settings(config, entrypoint, args, env, name)
     try:
         return Agent(settings).run()

@@ -1,6 +1,6 @@
 """Measurements of programs: streams of numbers that handlers print or keep."""
 from .api import (ConsoleMetricHandler, MetricData, MetricHandler, MetricsConfig, MetricStream, NullMetricHandler, configure,
-                  getStream, prof, put_metric)
+                  getStream, initialize_metrics, prof, put_metric)
 
 __all__ = ["ConsoleMetricHandler", "MetricData", "MetricHandler", "MetricsConfig", "MetricStream", "NullMetricHandler",
-           "configure", "getStream", "prof", "put_metric"]
+           "configure", "getStream", "initialize_metrics", "prof", "put_metric"]

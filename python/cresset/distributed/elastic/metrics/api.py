@@ -101,3 +101,8 @@ def prof(fn=None, group="torchelastic"):
                 put_metric(f"{name}.duration.ms", int((time.monotonic() - start) * 1000), group)
         return wrapper
     return decorate(fn) if fn else decorate
+
+
+def initialize_metrics(cfg=None):
+    """Launchers call it with a MetricsConfig of LaunchConfig.metrics_cfg.  A program that wants handlers for them puts a
+    function of its own in its place; this one leaves all handlers as they are."""

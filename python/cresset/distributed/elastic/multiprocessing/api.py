@@ -267,7 +267,7 @@ class SubprocessContext(PContext):
             pass
 
 
-def _run_function(rank, entrypoint, args, env, stdout, stderr, results):
+def _run_function(entrypoint, args, env, stdout, stderr, results):
     """Runs in the new process."""
     os.setsid()
     _die_with_parent()
@@ -291,7 +291,7 @@ class MultiprocessContext(PContext):
         for rank in range(self.nprocs):
             self._pipes[rank], end = context.Pipe(duplex=False)
             self._processes[rank] = context.Process(target=_run_function, name=f"{self.name}_{rank}", args=(
-                rank, self.entrypoint, self.args[rank], self.envs[rank], self.dest.stdouts[rank], self.dest.stderrs[rank], end))
+                self.entrypoint, self.args[rank], self.envs[rank], self.dest.stdouts[rank], self.dest.stderrs[rank], end))
             self._processes[rank].start()
             end.close()
 

@@ -14,15 +14,16 @@ def tail_logfile(header, file, dst, finished, interval_sec):
     while not os.path.exists(file):
         if finished.wait(interval_sec):
             return
-    with open(file, errors="replace") as source:
-        rest = ""
+    with open(file, "rb") as source:  # a letter of several bytes may come in two reads
+        rest = b""
         while True:
             ends = finished.is_set()  # lines that were written before the end are read below
-            text = rest + source.read()
-            lines = text.splitlines(keepends=True)
-            rest = lines.pop() if lines and not ends and not lines[-1].endswith("\n") else ""
+            *lines, rest = (rest + source.read()).split(b"\n")
+            lines = [line + b"\n" for line in lines]
+            if ends and rest:
+                lines, rest = [*lines, rest], b""
             if lines:
-                dst.write("".join(header + line for line in lines))
+                dst.write("".join(header + line.decode(errors="replace") for line in lines))
                 dst.flush()
             elif ends:
                 return
