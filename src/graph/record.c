@@ -150,8 +150,7 @@ static cr_gvalue *recorded_value(const cr_recorder *r, const cr_tensor *t)
     return v == &gone ? NULL : v;
 }
 
-/* The key of all tensors over the same bytes, also of those made by `.data`: the address of the
- * bytes, or of the storage when it has none. */
+/* The key of all tensors over the same bytes, also of those made by `.data`. */
 static const void *bytes_key(const cr_tensor *t) { return cr_storage_key(t->storage); }
 
 static size_t last_over(const cr_recorder *r, const void *bytes)
@@ -294,11 +293,12 @@ static void followed_loses(const void *bytes)
     }
 }
 
+/* A tensor of a storage whose calls have run may not have its address yet. */
 static bool same_elements(const cr_tensor *a, const cr_tensor *b)
 {
-    return cr_same_start(a, b) && a->offset == b->offset && a->dtype == b->dtype &&
-           a->conj == b->conj && a->neg == b->neg && a->ndim == b->ndim &&
-           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+    return (a->storage == b->storage || cr_same_start(a, b)) && a->offset == b->offset &&
+           a->dtype == b->dtype && a->conj == b->conj && a->neg == b->neg &&
+           a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
            !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
 }
 
@@ -830,13 +830,6 @@ static cr_status record_as_itself(const cr_op *op, const cr_value *arg, cr_value
     return record_plain_call(op, op, arg, arg, result);
 }
 
-/* Runs an entry and records only the calls that it makes. */
-static cr_status record_parts_only(const cr_op *op, const cr_value *arg, cr_value *result)
-{
-    CR_TRY(cr_defer_settle_all(op, arg));
-    return op->kernel_stage(op, arg, result);
-}
-
 /* Records copy_ to a tensor with bits as copy_ to its stored numbers. */
 static cr_status record_stored_copy(const cr_op *op, const cr_value *arg, cr_value *result)
 {
@@ -928,7 +921,7 @@ static cr_status record_with_bits(const cr_op *op, const cr_value *arg, const cr
     if (op == cr_entry.copy_ && cr_is_lazy(arg[0].t))
         return record_stored_copy(op, arg, result);
     if (cr_op_takes_bits(op) && !op->differentiable && has_parts(op))
-        return record_parts_only(op, arg, result);
+        return cr_defer_by_parts(op, arg, result);
     return cr_call_resolved(
         record_as_itself, record_only_reads(op) ? record_resolved : cr_tensor_resolved_by_calls,
         op, arg, result);
@@ -968,7 +961,7 @@ static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_va
     find_source(active);
     note_failure(active, cr_session_run(active->session, record_args, &c));
     cr_sizes_of_values = false;
-    cr_status st = parts ? record_parts_only(op, arg, result)
+    cr_status st = parts ? cr_defer_by_parts(op, arg, result)
                          : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     bool of_values = cr_sizes_of_values;
     cr_sizes_of_values = outer;

@@ -685,6 +685,28 @@ static cr_status settle_others(const cr_op *op, const cr_value *arg)
     return st;
 }
 
+static handling defer_handling(const cr_op *op)
+{
+    if (CR_UNLIKELY(handling_of[op->index] == UNKNOWN))
+        handling_of[op->index] = (uint8_t)defer_classify(op);
+    return handling_of[op->index];
+}
+
+cr_status cr_defer_by_parts(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_status st;
+
+    if (op->defer.by_calls || (op->does != CR_DOES_WHOLE && defer_handling(op) == PASSES))
+        return op->kernel_stage(op, arg, result);
+    cr_defer_entry = op;
+    st = cr_defer_settle_all(op, arg);
+    cr_defer_entry = NULL;
+    cr_defer_pause(1);
+    st = st ? st : op->kernel_stage(op, arg, result);
+    cr_defer_pause(-1);
+    return st;
+}
+
 static cr_status run_opaque(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_defer_entry = op;
@@ -698,13 +720,11 @@ static cr_status run_opaque(const cr_op *op, const cr_value *arg, cr_value *resu
 cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_defer_thread *me = cr_defer_me();
-    handling how = handling_of[op->index];
+    handling how = defer_handling(op);
     bool yes = false;
 
     if (CR_UNLIKELY(!me))
         return CR_MEMORY;
-    if (CR_UNLIKELY(how == UNKNOWN))
-        how = handling_of[op->index] = (uint8_t)defer_classify(op);
     if (how == PASSES) {
         if (op->does == CR_DOES_WHOLE && !op->defer.by_calls)
             CR_TRY(settle_others(op, arg));

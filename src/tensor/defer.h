@@ -63,6 +63,9 @@ extern CR_THREAD const cr_op *cr_defer_entry;
  * flush or a call that runs at once: their arguments have bytes. */
 CR_MUST cr_status cr_defer_settle(cr_tensor *t);
 CR_MUST cr_status cr_defer_settle_all(const cr_op *op, const cr_value *arg);
+/* Runs an entry below all stages for a recorder, which gets the calls that it makes: those of a
+ * composition are deferred, those of an entry that may read elements are not. */
+CR_MUST cr_status cr_defer_by_parts(const cr_op *op, const cr_value *arg, cr_value *result);
 CR_MUST cr_status cr_defer_settle_storage(cr_storage *s);
 /* The same before bytes are written other than by a call: calls that read them run, too. */
 CR_MUST cr_status cr_defer_before_write(cr_storage *s);

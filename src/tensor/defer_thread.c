@@ -246,7 +246,7 @@ size_t cr_defer_pending(void) { return me && me->trace ? me->trace->calls.len : 
 
 bool cr_defer_active(void)
 {
-    uint32_t later = CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(PROFILE);
+    uint32_t later = CR_STAGE_BIT(PROFILE);
 
     return cr_defer_in_region() && !me->trace->flushing && !paused &&
            !(cr_thread.exclude & CR_STAGE_BIT(DEFER)) && !(cr_thread.include & later);

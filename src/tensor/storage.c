@@ -138,6 +138,13 @@ cr_storage *cr_storage_root(cr_storage *s)
     return s;
 }
 
+const void *cr_storage_key(cr_storage *s)
+{
+    const cr_storage *root = cr_storage_root(s);
+
+    return root->release ? (const void *)root->chunk : (const void *)root;
+}
+
 cr_status cr_storage_alias(cr_storage **out, cr_storage *of)
 {
     CR_TRY(cr_defer_before_write(of));
@@ -168,7 +175,7 @@ static CR_NOINLINE void storage_free(cr_storage *s)
 
 static CR_NOINLINE void drop_followed(cr_storage *s)
 {
-    const void *bytes = s->chunk ? (const void *)s->chunk : (const void *)s;
+    const void *bytes = cr_storage_key(s);
 
     if (atomic_fetch_sub_explicit(&s->count, 1, memory_order_acq_rel) == 1)
         storage_free(s);

@@ -115,7 +115,7 @@ extern bool (*cr_peer_revive)(cr_tensor *t);
  * recorder takes that reference. */
 extern bool (*cr_watched_dies)(cr_tensor *t);
 /* Set by graph/, called after a followed storage lost a reference.  The storage may already
- * have been freed.  `bytes` is the address of its bytes, or of the storage when it has none. */
+ * have been freed.  `bytes` is its cr_storage_key. */
 extern void (*cr_followed_loses)(const void *bytes);
 
 /* --- making --- */
@@ -202,12 +202,9 @@ CR_MUST static inline cr_status cr_reach(char **out, const cr_tensor *t)
 CR_MUST cr_status cr_reach_to_write(char **out, const cr_tensor *t);
 /* The first byte of `s`, to write or to read; NULL for storages without bytes. */
 CR_MUST cr_status cr_reach_storage(char **out, cr_storage *s);
-/* The same for all storages over the same bytes: the address of the bytes, or of the storage
- * when it has none. */
-static inline const void *cr_storage_key(const cr_storage *s)
-{
-    return s->chunk ? (const void *)s->chunk : (const void *)s;
-}
+/* The same for all storages over the same bytes, and the same before and after a flush: the
+ * address of foreign memory, or of the storage that owns the bytes. */
+const void *cr_storage_key(cr_storage *s);
 /* Whether both tensors start at the same byte, or have none. */
 static inline bool cr_same_start(const cr_tensor *a, const cr_tensor *b)
 {

@@ -212,9 +212,10 @@ class _Recording:
 
     def __init__(self, compiler, compiled, args, kwargs):
         self.compiler, self.compiled, self.args, self.kwargs = compiler, compiled, args, kwargs
-        self.fn = compiled._function
+        # A value that the call needs is an error under fullgraph=True, which a region of deferred calls knows.
+        self.fn = compiled._watched if compiler.fullgraph and compiler.own_programs else compiled._function
         self.observation = None
-        self.walk = Walk(self.fn, list(kwargs), compiler.varying)
+        self.walk = Walk(compiled._function, list(kwargs), compiler.varying)
 
     def result(self):
         """Returns the function's result and makes the entry."""
@@ -335,16 +336,12 @@ class _Recording:
             recorder.input(t)
             self.storages[node] = _C._storage_key(t)
 
-    @property
-    def own_programs(self):
-        return self.compiler.own_programs
-
     def let_gradients_go(self):
         """Drops gradients that the call replaces; meta tensors represent them from now on."""
         w = self.walk
         at = {node: i for i, (_, node) in enumerate(w.tensors)}
         for i, (leaf, node, before, own) in enumerate(self.grads):
-            if own not in at or not self.own_programs or type(before) is not Tensor or \
+            if own not in at or not self.compiler.own_programs or type(before) is not Tensor or \
                before.requires_grad or before.is_inference():
                 self.grads[i] = (leaf, node, (lambda x: lambda: x)(before), own)
                 continue
@@ -434,7 +431,7 @@ class _Recording:
             w.visit(x, "arg", -1, i)
         for i, x in enumerate(self.kwargs.values()):
             w.visit(x, "kwarg", -1, i)
-        w.root(self.fn)
+        w.root(self.compiled._function)
         w.close()
         self.plain = len(w.nodes)
         self.grads = w.gradients() if w.wants_gradients else []
@@ -685,7 +682,7 @@ def compile_function(fn, backend, backend_name, fullgraph, dynamic, settings=Non
     compiled = _C.CompiledFunction(fn, compiler.miss)
     compiled._compiler = compiler
     compiled._flushed = compiler.note_flushes
-    compiled._at_once = backend is not None
+    compiled._at_once, compiled._strict = backend is not None, fullgraph
     if settings:
         from .._inductor.settings import how
         compiled._how = how(settings)

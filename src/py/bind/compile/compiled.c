@@ -1135,6 +1135,16 @@ static PyObject *function_deferred(PyObject *x, PyObject *const *args, Py_ssize_
     return call_plain((function *)x, args, (size_t)positional, names);
 }
 
+/* watched(*args, **kwargs): the call in a region; under fullgraph=True a flush inside raises.
+ */
+static PyObject *function_watched(PyObject *x, PyObject *const *args, Py_ssize_t positional,
+                                  PyObject *names)
+{
+    function *f = (function *)x;
+
+    return cr_py_watched_call(&f->deferral, f->function, args, (size_t)positional, names);
+}
+
 /* measured() -> (deferred calls, flushes inside of them, seconds of a call that runs at once,
  * and of a deferred one; 0: not measured) */
 static PyObject *function_measured(PyObject *x, PyObject *unused)
@@ -1148,6 +1158,8 @@ static PyObject *function_measured(PyObject *x, PyObject *unused)
 static PyMethodDef function_methods[] = {
     {"_deferred", (PyCFunction)(void (*)(void))function_deferred, METH_FASTCALL | METH_KEYWORDS,
      "Calls the plain function; its operators are deferred."},
+    {"_watched", (PyCFunction)(void (*)(void))function_watched, METH_FASTCALL | METH_KEYWORDS,
+     "As _deferred(), but never at once and without measuring."},
     {"_measured", function_measured, METH_NOARGS,
      "The numbers of deferred calls and of flushes in them, and both ways' seconds."},
     {0}};
@@ -1184,6 +1196,8 @@ static PyMemberDef function_members[] = {
     {"_at_once", T_BOOL, offsetof(function, deferral.at_once), 0, "True: no call is deferred."},
     {"_failed", T_BOOL, offsetof(function, deferral.failed), 0,
      "True: `_flushed` has raised, and all calls are deferred."},
+    {"_strict", T_BOOL, offsetof(function, deferral.strict), 0,
+     "True: no call runs at once, because `_flushed` needs all flushes."},
     {"_how", T_UINT, offsetof(function, deferral.how), 0, "Flags of its programs."},
     {"_flushed", T_OBJECT, offsetof(function, deferral.flushed), 0,
      "Called with a list of the flushes inside of a deferred call."},

@@ -9,6 +9,7 @@
 #include "tensor/defer.h"
 
 enum { FIRST = 4, SOON = 16, LATE = 1024 };
+static CR_THREAD int calls; /* of compiled functions that the thread is in */
 
 /* --- the faster way --- */
 static void note_time(double *mean, double took)
@@ -16,15 +17,17 @@ static void note_time(double *mean, double took)
     *mean = *mean <= 0 || took < *mean ? took : *mean + 0.25 * (took - *mean);
 }
 
-/* The time of the last call is known when the next one begins. */
+/* The time of the last call is known when the next one begins.  A call of another thread is
+ * left out, because each thread has a clock. */
 static void close_last(cr_py_deferral *d)
 {
     double since = cr_defer_clock() - d->mark, *now = &d->seconds[d->way],
            *other = &d->seconds[!d->way];
+    bool known = d->open && d->thread == &calls;
 
-    if (!d->open)
-        return;
     d->open = false;
+    if (!known)
+        return;
     note_time(&d->seconds[d->last], d->took + (since > 0 ? since : 0));
     if (*now <= 0 || *other <= 0)
         return;
@@ -42,7 +45,7 @@ static void close_last(cr_py_deferral *d)
 
 static bool defers_now(const cr_py_deferral *d)
 {
-    if (d->failed)
+    if (d->failed || d->strict)
         return true;
     if (d->ran < FIRST + 2)
         return d->ran != FIRST;
@@ -54,6 +57,7 @@ static void open_next(cr_py_deferral *d, bool way, double took)
     d->open = d->ran++ >= FIRST;
     d->last = way;
     d->took = took;
+    d->thread = &calls;
     d->mark = cr_defer_clock();
 }
 
@@ -172,8 +176,6 @@ static PyObject *call_measured(cr_py_deferral *d, PyObject *f, PyObject *const *
     return out;
 }
 
-static CR_THREAD int calls;
-
 bool cr_py_in_deferred_call(void) { return calls > 0; }
 
 PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *args,
@@ -183,6 +185,16 @@ PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *a
         return PyObject_Vectorcall(f, args, flagged, names);
     calls++;
     PyObject *out = call_measured(d, f, args, flagged, names);
+    calls--;
+    return out;
+}
+
+PyObject *cr_py_watched_call(cr_py_deferral *d, PyObject *f, PyObject *const *args,
+                             size_t flagged, PyObject *names)
+{
+    calls++;
+    PyObject *out = cr_defer_in_region() ? call_watched(d, f, args, flagged, names)
+                                         : call_in_region(d, f, args, flagged, names);
     calls--;
     return out;
 }

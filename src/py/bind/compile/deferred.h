@@ -9,6 +9,7 @@
 typedef struct {
     bool at_once;                   /* calls are not deferred */
     bool failed;                    /* `flushed` raised: all are deferred, none is recorded */
+    bool strict;                    /* none runs at once, so that each flush is seen */
     PyObject *flushed;              /* called with the flushes inside of a call, or NULL */
     unsigned how;                   /* flags of the programs (compile/how.h) */
     unsigned ran, deferred, broken; /* calls; deferred ones; those with flushes inside */
@@ -17,6 +18,7 @@ typedef struct {
     unsigned gap, next;             /* the other one is tried at call `next` */
     bool open;                      /* the last call's time may still grow: */
     bool last;                      /* its way, */
+    const void *thread;             /* the thread that made it, */
     double took, mark;              /* its seconds, and the thread's clock at its end */
 } cr_py_deferral;
 
@@ -25,9 +27,14 @@ typedef struct {
 PyObject *cr_py_deferred_call(cr_py_deferral *d, PyObject *f, PyObject *const *args,
                               size_t flagged, PyObject *names);
 
+/* The same for a call that is recorded: it is deferred in any case, and not measured. */
+PyObject *cr_py_watched_call(cr_py_deferral *d, PyObject *f, PyObject *const *args,
+                             size_t flagged, PyObject *names);
+
 /* Whether the thread is in such a call. */
 bool cr_py_in_deferred_call(void);
-/* Runs what waits, and counts as a flush that the program wants, outside of such calls not. */
+/* Runs the calls that wait.  Inside of such a call the flush is one that the program wants, and
+ * is reported; outside of such calls nothing runs. */
 int cr_py_defer_break(PyObject *why);
 
 /* --- flushes inside of a call (py/bind/defer.c) --- */
