@@ -412,3 +412,75 @@ def test_a_number_is_searched_with_all_its_bits(dtype):
     row = torch.tensor([1, 2, 3]).to(dtype)
     for number, at in ((1e39, 3), (-1e39, 0), (2, 1), (1 + 1e-12, int(dtype == torch.float64)))[:3 + dtype.is_floating_point]:
         assert torch.bucketize(number, row).item() == torch.searchsorted(row, number).item() == at
+
+
+@pytest.mark.parametrize("row", ([0, 2, 3], [1, 0, 3], [0, 0, 3], [0, 0, 0], [0, 2, 0, 3, 0], [2, 3, 4]))
+def test_second_derivative_of_running_products_with_zeros(row):
+    x = torch.tensor(row).double()
+    weight = torch.arange(1.0, 1 + len(row)).double() ** 2
+
+    def products(t):
+        parts = [t[0]]
+        for k in range(1, len(row)):
+            parts.append(parts[-1] * t[k])
+        return torch.stack(parts)
+    for derivative in (torch.func.hessian, lambda f: torch.func.jacfwd(torch.func.jacfwd(f))):
+        equal(derivative(lambda t: (t.cumprod(0) * weight).sum())(x), derivative(lambda t: (products(t) * weight).sum())(x))
+
+
+WRITES = {
+    "scatter": lambda x, s, i: x.scatter(0, i, s), "index_put": lambda x, s, i: x.index_put((i,), s), "put": lambda x, s, i: x.put(i, s),
+    "index_copy": lambda x, s, i: x.index_copy(0, i, s), "scatter_": lambda x, s, i: x.clone().scatter_(0, i, s),
+    "put and add": lambda x, s, i: x.put(i, s, accumulate=True), "index_put and add": lambda x, s, i: x.index_put((i,), s, accumulate=True),
+    "index_add": lambda x, s, i: x.index_add(0, i, s), "scatter_add": lambda x, s, i: x.scatter_add(0, i, s),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_tangents_of_writes_with_equal_indices(name):
+    x, s, i = torch.arange(1.0, 6.0), torch.tensor([10.0, 20.0, 30.0]), torch.tensor([1, 1, 3])
+    dx, ds = x * 0.5, torch.tensor([0.5, 1.0, 1.5])
+    out, tangent = torch.func.jvp(lambda x, s: WRITES[name](x, s, i), (x, s), (dx, ds))
+    equal(out, WRITES[name](x, s, i))
+    equal(tangent, WRITES[name](dx, ds, i))
+
+
+@pytest.mark.parametrize("reduce", ("amax", "amin"))
+def test_an_extreme_without_self_has_no_share_for_self(reduce):
+    x, s = torch.tensor([1.0, 2.0, 3.0], requires_grad=True), torch.tensor([2.0, 2.0], requires_grad=True)
+    for y in (x.scatter_reduce(0, torch.tensor([1, 1]), s, reduce, include_self=False), x.index_reduce(0, torch.tensor([1, 1]), s, reduce, include_self=False)):
+        dx, ds = torch.autograd.grad(y.sum(), (x, s))
+        equal(dx, [1.0, 0.0, 1.0])
+        equal(ds, [0.5, 0.5])
+
+
+def test_the_gradient_of_a_mean_can_be_written():
+    x = torch.ones(2, 3, 4, requires_grad=True)
+    for y in (x.mean(), x.mean(1), F.adaptive_avg_pool2d(x, 1)):
+        g, = torch.autograd.grad(y.sum(), x)
+        g.mul_(2)
+        assert g.is_contiguous() and not (g - g[0, 0, 0]).any()
+
+
+@pytest.mark.parametrize("pool", (lambda x: F.avg_pool2d(x, 2), lambda x: F.adaptive_avg_pool2d(x, 2), lambda x: F.max_pool2d(x, 2)))
+def test_gradients_of_pools_keep_the_memory_format(pool):
+    x = torch.ones(2, 3, 4, 6).contiguous(memory_format=torch.channels_last).requires_grad_()
+    y = pool(x)
+    g, = torch.autograd.grad(y, x, torch.ones_like(y))
+    assert g.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_noise_around_a_complex_mean_is_complex():
+    for spread in (2.0, torch.tensor(2.0)):
+        torch.manual_seed(1)
+        x = torch.normal(torch.full((4,), 1 + 1j), spread)
+        equal(x, torch.tensor([1.935293 + 1.377488j, 1.087225 + 1.878675j, 0.360909 + 0.765056j, -1.153520 + 1.539782j]), atol=1e-5)
+
+
+def test_a_derivative_of_zero_needs_no_values():
+    x = torch.tensor([1.0, -2.0], requires_grad=True)
+    for f in (torch.sign, torch.floor, torch.round):
+        y = f(x)
+        y.sum().backward()
+        y.sum().backward()
+        equal(x.grad, [0.0, 0.0])

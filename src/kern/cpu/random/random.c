@@ -532,6 +532,22 @@ typedef struct {
     cr_dtype dtype, mean_type, std_type;
 } affine_context;
 
+static void complex_affine_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    const affine_context *c = context;
+
+    for (int64_t i = 0; i < n; i++) {
+        cr_complex x = cr_scalar_as_complex(cr_scalar_load(c->dtype, at[0] + i * step[0]));
+        cr_complex mean =
+            cr_scalar_as_complex(cr_scalar_load(c->mean_type, at[1] + i * step[1]));
+        double std = cr_scalar_as_double(cr_scalar_load(c->std_type, at[2] + i * step[2]));
+        cr_complex sum = {as_stored(cr_dtype_real(c->dtype), x.re * std) + mean.re,
+                          as_stored(cr_dtype_real(c->dtype), x.im * std) + mean.im};
+        cr_scalar_store((cr_scalar){.category = CR_CAT_COMPLEX, .c = sum}, c->dtype,
+                        at[0] + i * step[0]);
+    }
+}
+
 static void affine_row(void *context, char *const *at, const int64_t *step, int64_t n)
 {
     const affine_context *c = context;
@@ -600,7 +616,8 @@ cr_status cr_kern_normal_around(const cr_value *arg, cr_view *out)
     cr_broadcast_strides(stride, &std, out->ndim, out->size);
     cr_walk_add_strides(&w, std.data, stride, cr_view_item(&std));
     cr_walk_merge(&w);
-    cr_walk_run(&w, CR_WALK_GRAIN / 8, affine_row, &c);
+    cr_walk_run(&w, CR_WALK_GRAIN / 8,
+                cr_dtype_is_complex(c.dtype) ? complex_affine_row : affine_row, &c);
     return CR_OK;
 }
 
