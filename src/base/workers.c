@@ -70,9 +70,9 @@ static int64_t workers_now(void)
 }
 
 /* Spins until *word differs from `value`.  False when it did not within the time. */
-static bool changes_soon(const atomic_uint *word, unsigned value)
+static bool changes_soon(const atomic_uint *word, unsigned value, int64_t nanoseconds)
 {
-    int64_t end = workers_now() + spin_nanoseconds;
+    int64_t end = workers_now() + nanoseconds;
 
     do {
         for (int i = 0; i < 16; i++) {
@@ -92,8 +92,11 @@ static bool region_take(region *r, int p)
            !atomic_exchange_explicit(&r->taken[p], 1, memory_order_relaxed);
 }
 
-static void region_compute(region *r, slot *s, int first)
+/* Returns the number of parts that the calling thread computed. */
+static int region_compute(region *r, slot *s, int first)
 {
+    int computed = 0;
+
     inside = true;
     for (int k = 0; k < r->parts; k++) {
         int p = (first + k) % r->parts;
@@ -101,9 +104,11 @@ static void region_compute(region *r, slot *s, int first)
         if (region_take(r, p)) {
             atomic_fetch_sub(&s->left, 1);
             r->fn(r->context, r->n * p / r->parts, r->n * (p + 1) / r->parts);
+            computed++;
         }
     }
     inside = false;
+    return computed;
 }
 
 /* NULL when all slots are in use. */
@@ -127,7 +132,7 @@ static void slot_leave(slot *s)
 
     atomic_store(&s->now, NULL);
     while ((count = atomic_load(&s->inside))) {
-        if (changes_soon(&s->inside, count))
+        if (changes_soon(&s->inside, count, spin_nanoseconds))
             continue;
         if (atomic_compare_exchange_strong(&s->inside, &count, count | WORKERS_CALLER_SLEEPS)) {
             while ((count = atomic_load(&s->inside)) != WORKERS_CALLER_SLEEPS)
@@ -140,31 +145,45 @@ static void slot_leave(slot *s)
 
 /* --- workers --- */
 
-static void slot_help(slot *s, int id)
+/* Returns the number of parts that the worker computed. */
+static int slot_help(slot *s, int id)
 {
+    int computed = 0;
     region *r;
 
     if (atomic_load(&s->left) <= 0)
-        return;
+        return 0;
     atomic_fetch_add(&s->inside, 1);
     r = atomic_load(&s->now);
     if (r)
-        region_compute(r, s, id % r->parts);
+        computed = region_compute(r, s, id % r->parts);
     if (atomic_fetch_sub(&s->inside, 1) == (WORKERS_CALLER_SLEEPS | 1))
         workers_futex(&s->inside, FUTEX_WAKE, 1);
+    return computed;
 }
 
+static bool worker_spins(unsigned seen, int64_t nanoseconds)
+{
+    bool changed;
+
+    atomic_fetch_add(&spinning, 1);
+    changed = changes_soon(&posted, seen, nanoseconds);
+    atomic_fetch_sub(&spinning, 1);
+    return changed;
+}
+
+/* A worker that comes too late for a part, because regions are small or workers many, spins
+ * half as long the next time; one that computes a part spins as long as at first. */
 static void *worker_run(void *id)
 {
-    for (;;) {
+    for (int64_t spin = spin_nanoseconds;;) {
         unsigned seen = atomic_load(&posted);
+        int computed = 0;
 
         for (unsigned used = atomic_load(&used_slots); used; used &= used - 1)
-            slot_help(&slots[CR_CTZ(used)], (int)(intptr_t)id);
-        atomic_fetch_add(&spinning, 1);
-        bool changed = changes_soon(&posted, seen);
-        atomic_fetch_sub(&spinning, 1);
-        if (changed)
+            computed += slot_help(&slots[CR_CTZ(used)], (int)(intptr_t)id);
+        spin = computed ? spin_nanoseconds : spin / 2;
+        if (worker_spins(seen, spin))
             continue;
         atomic_fetch_add(&sleeping, 1);
         workers_futex(&posted, FUTEX_WAIT, seen);
