@@ -414,7 +414,7 @@ void opgen_quote(cr_text *out, const char *s, size_t n)
 /* --- the vocabulary of kernels --- */
 
 /* The texts of each part, in the order of jit/vocabulary.h. */
-static const char *const vocabulary[][4] = {
+static const char *const vocabulary[][5] = {
     {"vec.cuh"},
     {"../num/order.h", "vec.h", "vec_float.h", "vec_f32.h"},
     {"vec_f64.h"},
@@ -452,6 +452,11 @@ static const char *const vocabulary[][4] = {
      "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/plane/boxes_job.h", "../kern/cpu/plane/boxes_loops.inc",
      "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/each_job.h", "../kern/cpu/polynomial_loops.inc",
+     "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/each_job.h", "../kern/cpu/random/slopes.h",
+     "../kern/cpu/random/slopes_loops.inc", "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/each_job.h", "scale.cuh", "loops_run.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run
@@ -503,7 +508,7 @@ static cr_status save_vocabulary(generator *g, const char *table)
                        "#include \"jit/vocabulary.h\"\n\n"
                        "const char *const cr_vec_texts[CR_VEC_COUNT] = {\n");
     for (size_t i = 0; i < CR_LEN(vocabulary); i++) {
-        for (int k = 0; k < 4 && vocabulary[i][k]; k++)
+        for (int k = 0; k < 5 && vocabulary[i][k]; k++)
             CR_TRY(add_header(&text, table, vocabulary[i][k]));
         cr_text_put(&text, ",\n");
     }

@@ -12,6 +12,9 @@ typedef short int16_t;
 typedef int int32_t;
 typedef cm_i64 int64_t;
 #else
+extern "C" float fmaf(float, float, float), fabsf(float), cosf(float), sinf(float),
+    acosf(float);
+extern "C" double acos(double);
 extern "C" double floor(double), ceil(double), rint(double), round(double), fabs(double),
     fmod(double, double), cos(double), sin(double), sqrt(double), exp(double), log(double),
     log1p(double), pow(double, double), tan(double), fma(double, double, double);
@@ -21,8 +24,15 @@ extern "C" void *memset(void *, int, unsigned long),
 typedef unsigned char uint8_t;
 typedef unsigned uint32_t;
 typedef unsigned long uint64_t;
-#define FLT_MAX 0x1.fffffep127f
-#define NAN     __builtin_nan("")
+#define FLT_MAX   0x1.fffffep127f
+#define NAN       __builtin_nan("")
+#define INFINITY  __builtin_inf()
+#define CR_LEN(a) (sizeof(a) / sizeof *(a))
+#if CL_DOUBLE
+#define F(name) name
+#else
+#define F(name) name##f
+#endif
 
 typedef struct {
     uint64_t *word, number;

@@ -22,6 +22,9 @@ typedef enum {
     CR_LOOPS_ROI_POOL,
     CR_LOOPS_DEFORM,
     CR_LOOPS_BOXES,
+    CR_LOOPS_EACH,
+    CR_LOOPS_SLOPES,
+    CR_LOOPS_SCALE,
     CR_LOOPS_COUNT
 } cr_loops_text;
 

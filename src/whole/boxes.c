@@ -1,6 +1,6 @@
 /* torchvision's operators whose results are no tensors of known sizes. */
-#include "entry.h"
 #include "ops/shape.h"
+#include "whole/steps.h"
 #include "whole/whole_impl.h"
 
 static cr_status boxes_check(const cr_tensor *boxes, const cr_tensor *scores)
@@ -29,25 +29,17 @@ static cr_status boxes_check(const cr_tensor *boxes, const cr_tensor *scores)
  * Equal scores keep their order. */
 cr_status cr_do_nms(const cr_value *arg, cr_value *result)
 {
-    const cr_op *const step[] = {cr_entry.sort_stable, cr_entry.torchvision__nms_kept,
-                                 cr_entry.masked_select};
-    cr_value sorting[4] = {arg[1], cr_of_bool(true), cr_of_int(0), cr_of_bool(true)};
-    cr_value sorted[2], keeping[3] = {arg[0], cr_of_none(), arg[2]}, kept, picking[2];
+    cr_steps s = {.st = CR_OK};
+    cr_tensor *pair[2] = {arg[1].t};
 
     CR_TRY(boxes_check(arg[0].t, arg[1].t));
     cr_sizes_of_values = true;
     if (!cr_has_bytes(arg[0].t->device) || !cr_has_bytes(arg[1].t->device))
         return cr_fail(CR_RUNTIME, "nms: the size of the result depends on the values");
-    CR_TRY(step[0]->kernel_stage(step[0], sorting, sorted));
-    keeping[1] = picking[0] = sorted[1];
-    cr_status st = step[1]->kernel_stage(step[1], keeping, &kept);
-    if (!st) {
-        picking[1] = kept;
-        st = step[2]->kernel_stage(step[2], picking, result);
-        cr_drop_values(&kept, 1);
-    }
-    cr_drop_values(sorted, 2);
-    return st;
+    cr_step_all(&s, pair, cr_entry.sort_stable, 4,
+                (cr_value[]){arg[1], cr_of_bool(true), cr_of_int(0), cr_of_bool(true)});
+    cr_tensor *kept = CR_STEP(&s, torchvision__nms_kept, arg[0], T(pair[1]), arg[2]);
+    return cr_steps_give(&s, result, CR_STEP(&s, masked_select, T(pair[1]), T(kept)));
 }
 
 /* There is no kernel for CUDA. */

@@ -1,4 +1,5 @@
 /* nan_to_num: NaN and infinities replaced. */
+#include "whole/steps.h"
 #include "whole/whole_impl.h"
 #include <math.h>
 
@@ -36,15 +37,41 @@ static void replace_inexact(const replacement *r, char *data, int64_t n)
     }
 }
 
+/* --- elsewhere than in the host's memory --- */
+
+static cr_tensor *fill_masked(cr_steps *s, cr_tensor *t, cr_tensor *mask, double number)
+{
+    return CR_STEP(s, masked_fill_Scalar, T(t), T(mask), cr_of_number(cr_scalar_float(number)));
+}
+
+static cr_status nan_to_num_there(cr_tensor *t, const replacement *r, cr_value *result)
+{
+    bool both = cr_dtype_is_complex((cr_dtype)t->dtype);
+    cr_steps s = {.st = CR_OK};
+    cr_tensor *v = both ? CR_STEP(&s, view_as_real, T(t)) : t;
+    cr_tensor *nan = CR_STEP(&s, isnan, T(v));
+    cr_tensor *high = CR_STEP(&s, isposinf, T(v));
+    cr_tensor *low = CR_STEP(&s, isneginf, T(v));
+
+    v = fill_masked(&s, v, nan, r->nan);
+    v = fill_masked(&s, v, high, r->high);
+    v = fill_masked(&s, v, low, r->low);
+    if (both)
+        v = CR_STEP(&s, view_as_complex, T(v));
+    return cr_steps_give(&s, result, v);
+}
+
 cr_status cr_do_nan_to_num(const cr_value *arg, cr_value *result)
 {
-    const cr_tensor *t = arg[0].t;
+    cr_tensor *t = arg[0].t;
     double most = largest_of(t->dtype);
     replacement r = {cr_dtype_real(t->dtype), arg[1].tag == CR_NONE ? 0 : arg[1].d,
                      arg[2].tag == CR_NONE ? most : arg[2].d,
                      arg[3].tag == CR_NONE ? -most : arg[3].d};
     cr_tensor *made;
 
+    if (cr_dtype_is_inexact(t->dtype) && cr_has_bytes(t->device) && !cr_is_host(t->device))
+        return nan_to_num_there(t, &r, result);
     CR_TRY(cr_copy_as(&made, t, t->dtype, t->device, CR_FORMAT_PRESERVE));
     if (cr_dtype_is_inexact(t->dtype) && made->address)
         replace_inexact(&r, made->address, t->numel * (1 + cr_dtype_is_complex(t->dtype)));

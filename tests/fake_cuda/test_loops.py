@@ -89,3 +89,52 @@ def test_nothing_is_computed_on_the_host():
                           capture_output=True, text=True, env={**os.environ, "CR_LOG": "backend"})
     assert not made.returncode and " passed" in made.stdout, made.stdout
     assert "is computed on the host" not in made.stdout + made.stderr
+
+
+def on_both(f, *values, tolerance=0):
+    a, b = f(*values), f(*[v.cuda() for v in values])
+    assert b.is_cuda and a.dtype == b.dtype and a.shape == b.shape
+    assert torch.allclose(b.cpu(), a, tolerance, tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_polynomials_and_slopes(dtype):
+    torch.manual_seed(6)
+    x, n = torch.rand(60, dtype=dtype) * 2.4 - 1.2, torch.randint(0, 12, (60,)).to(dtype)
+    for name in ("chebyshev_polynomial_t", "chebyshev_polynomial_w", "hermite_polynomial_he", "laguerre_polynomial_l",
+                 "shifted_chebyshev_polynomial_u"):
+        on_both(getattr(torch.special, name), x, n, tolerance=1e-4)
+    shape = torch.rand(60, dtype=dtype) * 12
+    on_both(torch._standard_gamma_grad, shape, torch._standard_gamma(shape), tolerance=1e-5)
+    alpha = torch.rand(20, 3, dtype=dtype) * 8
+    on_both(torch._dirichlet_grad, torch._sample_dirichlet(alpha), alpha, alpha.sum(-1, True).expand_as(alpha), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("dims", [(3,), (0,), (1, 2), (3, 1), (0, 1, 2, 3)])
+def test_fourier_transforms(dtype, dims):
+    torch.manual_seed(7)
+    z = torch.randn(3, 4, 5, 6, dtype=dtype)
+    close = 1e-3 if dtype == torch.complex64 else 1e-11
+    for f in (torch.fft.fftn, torch.fft.irfftn):
+        on_both(lambda t: f(t, dim=dims, norm="ortho"), z, tolerance=close)
+    for f in (torch.fft.rfftn, torch.fft.ifftn):
+        on_both(lambda t: f(t, dim=dims), z.real.contiguous(), tolerance=close)
+    on_both(lambda t: torch.fft.irfft(t, n=7, dim=dims[0]), z.transpose(0, 1), tolerance=close)
+
+
+def test_compositions_beside_kernels_of_the_host():
+    torch.manual_seed(8)
+    on_both(lambda *v: torch.addmv(*v, beta=2), torch.randn(()), torch.randn(4, 5), torch.randn(5), tolerance=1e-5)
+    on_both(lambda *v: torch.addbmm(*v, alpha=3), torch.randn(3, 4), torch.randn(5, 3, 2), torch.randn(5, 2, 4), tolerance=1e-4)
+    on_both(torch.repeat_interleave, torch.tensor([2, 0, 3, 1], dtype=torch.int32))
+    on_both(torch.sparse.mm, torch.eye(4).to_sparse() * 3, torch.randn(4, 3))
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x = torch.randn(100).to(dtype)
+        on_both(lambda t: torch.histc(t, 7), x)
+        on_both(lambda t: torch.histc(t, 5, -1, 1), x)
+        x[:3] = torch.tensor([float("nan"), float("inf"), -float("inf")])
+        on_both(torch.nan_to_num, x)
+    on_both(lambda t: torch.histc(t, 5), torch.ones(4))
+    with pytest.raises(RuntimeError, match="torch.histc: range"):
+        torch.histc(torch.tensor([1., float("nan")]).cuda(), 5).cpu()

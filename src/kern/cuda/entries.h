@@ -66,6 +66,10 @@ const char *cr_cuda_class_entropy_backward(int device, const cr_given *arg,
 /* Steps of recurrent layers (recurrent.c). */
 const char *cr_cuda_rnn_steps(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_rnn_steps_backward(int device, const cr_given *arg, const cr_array *result);
+/* Fourier transforms (fft.c). */
+const char *cr_cuda_fft_c2c(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_fft_r2c(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_fft_c2r(int device, const cr_given *arg, const cr_array *result);
 /* Batch norm (norm.c). */
 const char *cr_cuda_batch_norm(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_batch_norm_given(int device, const cr_given *arg, const cr_array *result);

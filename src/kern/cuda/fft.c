@@ -1,0 +1,397 @@
+/* Fourier transforms by cuFFT.
+ *
+ * The dims of a transform are moved behind the others, which are its batch.  One plan
+ * transforms up to three of them; a transform between real and complex numbers is one of a
+ * single dim. Plans and their sizes of scratch memory are kept in one table for the process. */
+#include "base/map.h"
+#include "base/memory.h"
+#include "device/cuda/cuda.h"
+#include "device/cuda/driver.h"
+#include "kern/cpu/each_job.h"
+#include "kern/cuda/commands.h"
+#include "kern/cuda/entries.h"
+#include "kern/cuda/product.h"
+#include "num/dtype.h"
+#include "space/space.h"
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+enum { FFT_RANK = 3 };
+/* Values of the library's enumerations; those of double precision are FFT_DOUBLE higher. */
+enum { FFT_C2C = 0x29, FFT_R2C = 0x2a, FFT_C2R = 0x2c, FFT_DOUBLE = 0x40 };
+
+typedef struct {
+#define CR_CUFFT_CALL(name, symbol, arguments) int(*name) arguments;
+#include "kern/cuda/cufft.def"
+#undef CR_CUFFT_CALL
+} cufft_table;
+
+static const char *const cufft_names[] = {
+#define CR_CUFFT_CALL(name, symbol, arguments) #symbol,
+#include "kern/cuda/cufft.def"
+#undef CR_CUFFT_CALL
+};
+
+typedef struct {
+    int64_t index, type, rank, n[FFT_RANK], batch;
+} fft_key;
+
+typedef struct {
+    int plan;
+    size_t room;
+} fft_plan;
+
+static cufft_table cufft;
+static bool cufft_works;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cr_map plans; /* fft_key -> fft_plan */
+
+static void cufft_load(void)
+{
+    static const cr_cuda_library list[] = {
+        {"libcufft.so.12", "cu13", NULL},
+        {"libcufft.so.11", "cufft", NULL},
+        {"libcufft.so", NULL, NULL},
+    };
+    void *library = cr_cuda_open(list, (int)CR_LEN(list));
+
+    cufft_works =
+        library && cr_cuda_symbols(library, &cufft, cufft_names, (int)CR_LEN(cufft_names));
+}
+
+static bool cufft_is_there(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, cufft_load);
+    return cufft_works;
+}
+
+/* --- plans --- */
+
+/* The plan of a key; the caller holds the lock. */
+static const char *fft_plan_of(fft_plan **out, const fft_key *k)
+{
+    int64_t n[FFT_RANK] = {k->n[0], k->n[1], k->n[2]};
+
+    *out = cr_map_get(&plans, (const char *)k, sizeof *k);
+    if (*out)
+        return NULL;
+    fft_plan *p = cr_alloc_zero(sizeof *p);
+    if (!p)
+        return cr_error_message();
+    int failed = cufft.new_plan(&p->plan);
+    if (!failed)
+        failed = cufft.allocates(p->plan, 0);
+    if (!failed)
+        failed = cufft.make_plan(p->plan, (int)k->rank, n, NULL, 1, 0, NULL, 1, 0, (int)k->type,
+                                 k->batch, &p->room);
+    if (failed || cr_map_set(&plans, (const char *)k, sizeof *k, p)) {
+        cr_free(p);
+        return failed ? "cuFFT error: CUFFT_INTERNAL_ERROR" : cr_error_message();
+    }
+    *out = p;
+    return NULL;
+}
+
+static const char *fft_start(const fft_key *k, const fft_plan *p, void *from, void *to,
+                             void *room, bool forward)
+{
+    int failed = cufft.stream(p->plan, cr_cuda_stream((int)k->index));
+
+    if (!failed && p->room)
+        failed = cufft.room(p->plan, room);
+    if (!failed)
+        failed = cufft.run(p->plan, from, to, forward ? -1 : 1);
+    return failed ? "cuFFT error: CUFFT_EXEC_FAILED" : NULL;
+}
+
+static const char *fft_run(const fft_key *k, void *from, void *to, bool forward)
+{
+    uint32_t block = 0;
+    void *room = NULL;
+    fft_plan *p;
+    const char *error = cr_cuda_use((int)k->index);
+
+    if (error)
+        return error;
+    pthread_mutex_lock(&lock);
+    error = fft_plan_of(&p, k);
+    if (!error && p->room && !(room = cr_cuda_ops.get((int)k->index, p->room, &block)))
+        error = cr_cuda_no_memory((int)k->index, p->room);
+    if (!error)
+        error = fft_start(k, p, from, to, room, forward);
+    pthread_mutex_unlock(&lock);
+    if (room)
+        cr_cuda_ops.release((int)k->index, room, block);
+    return error;
+}
+
+/* --- arrays --- */
+
+/* A dense array of the device whose last dims are those that are transformed. */
+typedef struct {
+    int device, dtype, ndim;
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    char *data;
+    uint32_t block;
+} fft_array;
+
+static cr_array fft_view(const fft_array *a)
+{
+    return (cr_array){a->data, a->dtype, a->ndim, a->size, a->stride};
+}
+
+static const char *fft_take(fft_array *a)
+{
+    size_t bytes = (size_t)cr_dense_strides(a->stride, a->ndim, a->size) *
+                   cr_dtype_size((cr_dtype)a->dtype);
+
+    a->data = cr_cuda_ops.get(a->device, bytes, &a->block);
+    return a->data ? NULL : cr_cuda_no_memory(a->device, bytes);
+}
+
+static void fft_drop(fft_array *a)
+{
+    if (a->data)
+        cr_cuda_ops.release(a->device, a->data, a->block);
+    a->data = NULL;
+}
+
+/* The dims of a transform: `first` of the list, and those of `v` in the order that has them
+ * last. */
+typedef struct {
+    int count, order[CR_MAX_DIMS];
+} fft_dims;
+
+static fft_dims fft_order(const cr_array *v, const cr_given *dims)
+{
+    bool moved[CR_MAX_DIMS] = {false};
+    fft_dims d = {.count = (int)dims->count};
+    int at = 0;
+
+    for (int i = 0; i < d.count; i++) {
+        int64_t k = dims->ints[i] < 0 ? dims->ints[i] + v->ndim : dims->ints[i];
+        moved[k] = true;
+        d.order[v->ndim - d.count + i] = (int)k;
+    }
+    for (int k = 0; k < v->ndim; k++)
+        if (!moved[k])
+            d.order[at++] = k;
+    return d;
+}
+
+/* `v` with its dims in the order. */
+static cr_array fft_turned(const cr_array *v, const fft_dims *d, int64_t *size, int64_t *stride)
+{
+    for (int k = 0; k < v->ndim; k++) {
+        size[k] = v->size[d->order[k]];
+        stride[k] = v->stride[d->order[k]];
+    }
+    return (cr_array){v->data, v->dtype, v->ndim, size, stride};
+}
+
+/* A dense copy of `v` with its dims in the order, in another dtype. */
+static const char *fft_load(fft_array *a, int device, const cr_array *v, const fft_dims *d,
+                            int dtype)
+{
+    int64_t stride[CR_MAX_DIMS];
+    cr_array from = fft_turned(v, d, a->size, stride);
+
+    a->device = device;
+    a->dtype = dtype;
+    a->ndim = v->ndim;
+    const char *error = fft_take(a);
+    cr_array to = fft_view(a);
+    return error ? error : cr_cuda_ops.move(device, &to, &from);
+}
+
+/* Transforms the last `rank` dims but `left` of `a`, in place where from is to. */
+static const char *fft_last(const fft_array *a, int rank, int type, char *to, bool forward)
+{
+    fft_key k;
+
+    memset(&k, 0, sizeof k);
+    k.index = a->device;
+    k.type = type;
+    k.rank = rank;
+    k.batch = 1;
+    for (int d = 0; d < a->ndim; d++) {
+        if (d < a->ndim - rank)
+            k.batch *= a->size[d];
+        else
+            k.n[d - (a->ndim - rank)] = a->size[d];
+    }
+    return fft_run(&k, a->data, to, forward);
+}
+
+static int fft_type(int type, int dtype)
+{
+    return dtype == CR_C128 || dtype == CR_F64 ? type + FFT_DOUBLE : type;
+}
+
+/* Transforms the listed dims of a complex array: turns of up to three dims. */
+static const char *fft_complex(fft_array *a, int device, const int64_t *dims, int count,
+                               bool forward)
+{
+    const char *error = NULL;
+
+    for (int done = 0; done < count && !error; done += FFT_RANK) {
+        int rank = count - done < FFT_RANK ? count - done : FFT_RANK;
+        cr_given some = {.kind = CR_GIVEN_INTS, .count = (size_t)rank, .ints = dims + done};
+        cr_array v = fft_view(a), to;
+        int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+        fft_dims d = fft_order(&v, &some);
+        fft_array turned = {.data = NULL};
+        error = fft_load(&turned, device, &v, &d, a->dtype);
+        if (!error)
+            error = fft_last(&turned, rank, fft_type(FFT_C2C, a->dtype), turned.data, forward);
+        to = fft_turned(&v, &d, size, stride);
+        cr_array from = fft_view(&turned);
+        if (!error)
+            error = cr_cuda_ops.move(device, &to, &from);
+        fft_drop(&turned);
+    }
+    return error;
+}
+
+/* --- results --- */
+
+static double fft_scale(int64_t mode, const cr_array *v, const cr_given *dims)
+{
+    double n = 1;
+
+    for (size_t i = 0; i < dims->count; i++)
+        n *= (double)v->size[dims->ints[i] < 0 ? dims->ints[i] + v->ndim : dims->ints[i]];
+    return mode == 0 ? 1 : mode == 1 ? 1 / sqrt(n) : 1 / n;
+}
+
+/* Multiplies the dense result, whose real and imaginary parts are elements. */
+static const char *fft_multiply(int device, const cr_array *v, double scale)
+{
+    static const cr_loops loops = {CR_LOOPS_SCALE, "scaled", NULL, NULL, sizeof(cr_each)};
+    bool both = cr_dtype_is_complex((cr_dtype)v->dtype);
+    cr_dtype t = v->dtype == CR_C128 || v->dtype == CR_F64 ? CR_F64 : CR_F32;
+    cr_each job = {.in = {v->data}, .out = v->data, .number = scale};
+    int64_t n = both ? 2 : 1;
+
+    for (int d = 0; d < v->ndim; d++)
+        n *= v->size[d];
+    cr_device there = {.kind = CR_CUDA, .index = (uint8_t)device};
+    return scale == 1 || !cr_loops_run(there, &loops, t, n, 1, &job) ? NULL
+                                                                     : cr_error_message();
+}
+
+static bool fft_takes(const cr_array *v, const cr_array *result)
+{
+    int t = cr_dtype_is_complex((cr_dtype)v->dtype) ? v->dtype : result->dtype;
+
+    return cufft_is_there() && (t == CR_C64 || t == CR_C128);
+}
+
+static bool fft_is_empty(const cr_array *v)
+{
+    for (int d = 0; d < v->ndim; d++)
+        if (!v->size[d])
+            return true;
+    return false;
+}
+
+/* A result is dense, so it is an array that needs no room. */
+static fft_array fft_result(int device, const cr_array *result)
+{
+    fft_array a = {
+        .device = device, .dtype = result->dtype, .ndim = result->ndim, .data = result->data};
+
+    memcpy(a.size, result->size, (size_t)a.ndim * sizeof *a.size);
+    memcpy(a.stride, result->stride, (size_t)a.ndim * sizeof *a.stride);
+    return a;
+}
+
+/* (self, dim, normalization, forward) */
+const char *cr_cuda_fft_c2c(int device, const cr_given *arg, const cr_array *result)
+{
+    fft_array a = fft_result(device, result);
+
+    if (!fft_takes(&arg[0].array, result))
+        return cr_command_declines;
+    if (fft_is_empty(result))
+        return NULL;
+    const char *error = cr_cuda_ops.move(device, result, &arg[0].array);
+    if (!error)
+        error = fft_complex(&a, device, arg[1].ints, (int)arg[1].count, arg[3].i);
+    return error ? error : fft_multiply(device, result, fft_scale(arg[2].i, result, &arg[1]));
+}
+
+/* One dim, between a dense copy of `from` and `to`, of other dtype and size. */
+static const char *fft_real(int device, const cr_array *from, const cr_array *to, int64_t dim,
+                            int type)
+{
+    cr_given one = {.kind = CR_GIVEN_INTS, .count = 1, .ints = &dim};
+    fft_dims d = fft_order(from, &one);
+    fft_array in = {.data = NULL}, out = {.data = NULL};
+    int64_t stride[CR_MAX_DIMS];
+    const char *error = fft_load(&in, device, from, &d, from->dtype);
+    cr_array turned = fft_turned(to, &d, out.size, stride);
+
+    out.device = device, out.dtype = to->dtype, out.ndim = to->ndim;
+    if (!error)
+        error = fft_take(&out);
+    if (type == FFT_C2R)
+        in.size[in.ndim - 1] = out.size[out.ndim - 1];
+    if (!error)
+        error = fft_last(&in, 1, fft_type(type, from->dtype), out.data, type == FFT_R2C);
+    cr_array made = fft_view(&out);
+    if (!error)
+        error = cr_cuda_ops.move(device, &turned, &made);
+    fft_drop(&in);
+    fft_drop(&out);
+    return error;
+}
+
+/* (self, dim, normalization, onesided); both sides are a transform of complex numbers. */
+const char *cr_cuda_fft_r2c(int device, const cr_given *arg, const cr_array *result)
+{
+    const cr_array *self = &arg[0].array;
+    int count = (int)arg[1].count;
+    int64_t last = count ? arg[1].ints[count - 1] : 0;
+    fft_array a = fft_result(device, result);
+    cr_array real = *self;
+
+    if (!fft_takes(self, result) || !count)
+        return cr_command_declines;
+    if (fft_is_empty(result) || fft_is_empty(self))
+        return fft_is_empty(result) ? NULL : cr_command_declines;
+    if (real.dtype != (result->dtype == CR_C64 ? CR_F32 : CR_F64))
+        return cr_command_declines;
+    const char *error = arg[3].i ? fft_real(device, self, result, last, FFT_R2C)
+                                 : cr_cuda_ops.move(device, result, self);
+    if (!error)
+        error = fft_complex(&a, device, arg[1].ints, arg[3].i ? count - 1 : count, true);
+    return error ? error : fft_multiply(device, result, fft_scale(arg[2].i, self, &arg[1]));
+}
+
+/* (self, dim, normalization, last_dim_size) */
+const char *cr_cuda_fft_c2r(int device, const cr_given *arg, const cr_array *result)
+{
+    const cr_array *self = &arg[0].array;
+    int count = (int)arg[1].count;
+    fft_dims same = {.count = 0};
+    fft_array a = {.data = NULL};
+
+    if (!fft_takes(self, result) || !count)
+        return cr_command_declines;
+    if (fft_is_empty(result) || fft_is_empty(self))
+        return fft_is_empty(result) ? NULL : cr_command_declines;
+    for (int k = 0; k < self->ndim; k++)
+        same.order[k] = k;
+    const char *error = fft_load(&a, device, self, &same, self->dtype);
+    if (!error)
+        error = fft_complex(&a, device, arg[1].ints, count - 1, false);
+    cr_array half = fft_view(&a);
+    if (!error)
+        error = fft_real(device, &half, result, arg[1].ints[count - 1], FFT_C2R);
+    fft_drop(&a);
+    return error ? error : fft_multiply(device, result, fft_scale(arg[2].i, result, &arg[1]));
+}
