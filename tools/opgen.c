@@ -457,6 +457,8 @@ static const char *const vocabulary[][5] = {
     {"loops.cuh", "../kern/cpu/each_job.h", "../kern/cpu/random/slopes.h",
      "../kern/cpu/random/slopes_loops.inc", "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/each_job.h", "scale.cuh", "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/linalg/linalg_job.h", "../kern/cpu/linalg/linalg_loops.inc",
+     "loops_run.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

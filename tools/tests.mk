@@ -264,12 +264,18 @@ $(FAKE_CUDA)/libcublasLt.so.13: tests/fake_cuda/cublas.cpp $(FAKE_CUDA)/libcuda.
 	$(Q)$(CXX) -std=c++17 -O2 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ $(FAKE_CUDA)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 $(FAKE_CUDA)/libcufft.so.12: tests/fake_cuda/cufft.cpp $(FAKE_CUDA)/libcuda.so.1
 	$(Q)$(CXX) -std=c++17 -O2 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ $(FAKE_CUDA)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
+$(FAKE_CUDA)/libcusolver.so.12: tests/fake_cuda/cusolver.cpp $(FAKE_CUDA)/libcuda.so.1
+	$(Q)$(CXX) -std=c++17 -O2 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ $(FAKE_CUDA)/libcuda.so.1 -ldl -Wl,-rpath,'$$ORIGIN'
+# cublas<t>trsm.
+$(FAKE_CUDA)/libcublas.so.13: $(FAKE_CUDA)/libcusolver.so.12
+	@cp $< $@
 $(FAKE_CUDA)/libnvrtc.so.13: tests/fake_cuda/nvrtc.cpp | $(FAKE_CUDA)
 	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@
 $(FAKE_CUDA)/libnccl.so.2: tests/fake_cuda/nccl.cpp $(FAKE_CUDA)/libcuda.so.1
 	$(Q)$(CXX) -std=c++17 -O1 -Wall -Wextra -fPIC -shared -fvisibility=hidden $< -o $@ $(FAKE_CUDA)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 .PHONY: test-fake-cuda
-test-fake-cuda: pkg $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libcublasLt.so.13 $(FAKE_CUDA)/libcudnn.so.9 $(FAKE_CUDA)/libcufft.so.12 $(FAKE_CUDA)/libnvrtc.so.13 $(FAKE_CUDA)/libnccl.so.2
+test-fake-cuda: pkg $(FAKE_CUDA)/libcuda.so.1 $(FAKE_CUDA)/libcublasLt.so.13 $(FAKE_CUDA)/libcudnn.so.9 $(FAKE_CUDA)/libcufft.so.12 $(FAKE_CUDA)/libcusolver.so.12 \
+                $(FAKE_CUDA)/libcublas.so.13 $(FAKE_CUDA)/libnvrtc.so.13 $(FAKE_CUDA)/libnccl.so.2
 	@TOOLS="$(CLANG)" sh tools/deps.sh $(PYTHON) $(VENV)
 	$(MAKE) --no-print-directory -j$(JOBS) $(FAKE_CUDA_PARTS)
 	$(ON_FAKE_CUDA) FAKE_CUDA_DEVICES=4 $(PYTEST) tests/dist/test_nccl.py

@@ -25,6 +25,7 @@ typedef enum {
     CR_LOOPS_EACH,
     CR_LOOPS_SLOPES,
     CR_LOOPS_SCALE,
+    CR_LOOPS_LINALG,
     CR_LOOPS_COUNT
 } cr_loops_text;
 

@@ -12,6 +12,8 @@ const char *cr_cuda_windows(int device, const cr_windows *w);
 
 /* Registers the device that runs loops of the host (kern/loops.h). */
 void cr_cuda_install_loops(void);
+/* Registers the device's functions of LAPACK (kern/cpu/library/lapack.h). */
+void cr_cuda_install_solver(void);
 /* Fills the table of NVIDIA devices with functions that need generated kernels, and lists the
  * entries that have kernels there. */
 void cr_kern_install_cuda(void);

@@ -723,6 +723,21 @@ void cr_kern_install_cuda(void)
         {"_fft_c2c", cr_cuda_fft_c2c, NULL},
         {"_fft_r2c", cr_cuda_fft_r2c, NULL},
         {"_fft_c2r", cr_cuda_fft_c2r, NULL},
+        {"_la_cholesky", cr_device_runs_on_views, NULL},
+        {"_la_lu", cr_device_runs_on_views, NULL},
+        {"_la_permutation", cr_device_runs_on_views, NULL},
+        {"_la_lu_solve", cr_device_runs_on_views, NULL},
+        {"_la_solve", cr_device_runs_on_views, NULL},
+        {"_la_inv", cr_device_runs_on_views, NULL},
+        {"linalg_solve_triangular", cr_device_runs_on_views, NULL},
+        {"geqrf", cr_device_runs_on_views, NULL},
+        {"_la_qr", cr_device_runs_on_views, NULL},
+        {"_la_householder_product", cr_device_runs_on_views, NULL},
+        {"_la_ormqr", cr_device_runs_on_views, NULL},
+        {"_la_svd", cr_device_runs_on_views, NULL},
+        {"_la_eigh", cr_device_runs_on_views, NULL},
+        {"_la_eig", cr_device_runs_on_views, NULL},
+        {"_la_lstsq", cr_device_runs_on_views, NULL},
         {"_polynomial", cr_device_runs_on_views, NULL},
         {"_standard_gamma_grad", cr_device_runs_on_views, NULL},
         {"_dirichlet_grad", cr_device_runs_on_views, NULL},
@@ -750,6 +765,7 @@ void cr_kern_install_cuda(void)
 
     cr_cuda_install();
     cr_cuda_install_loops();
+    cr_cuda_install_solver();
     cr_cuda_ops.move = cr_cuda_move;
     cr_cuda_ops.fill = cr_cuda_fill_array;
     cr_cuda_ops.indexed = cr_cuda_indexed;

@@ -1,5 +1,6 @@
 /* LAPACK: loading, scratch memory, copies of matrices to and from column-major order. */
 #include "kern/cpu/library/lapack.h"
+#include "device/device.h"
 #include "kern/cpu/library/blas.h"
 #include "kern/cpu/library/library.h"
 #include "kern/cpu/pack.h"
@@ -34,6 +35,10 @@ static const cr_lapack_table *lapack_functions(void)
     return found && cr_blas() ? &table : NULL;
 }
 
+static cr_lapack_find finds[CR_DEVICE_COUNT];
+
+void cr_lapack_set_device(cr_device_kind kind, cr_lapack_find find) { finds[kind] = find; }
+
 cr_status cr_lapack_counts(const char *name, const cr_view *v, int last)
 {
     for (int d = v->ndim - last; d < v->ndim; d++)
@@ -45,13 +50,14 @@ cr_status cr_lapack_counts(const char *name, const cr_view *v, int last)
     return CR_OK;
 }
 
-cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like, int last)
+/* The functions of the device that has the matrices. */
+static cr_status lapack_of(cr_lapack_job *j, const char *name)
 {
-    *j = (cr_lapack_job){.l = lapack_functions(),
-                         .dtype = (cr_dtype)like->dtype,
-                         .batch = 1,
-                         .batch_dims = like->ndim - last,
-                         .batch_size = like->size};
+    if (!cr_is_host(j->device))
+        return finds[j->device.kind]
+                   ? finds[j->device.kind](&j->l, j->device.index, name)
+                   : cr_fail(CR_NOT_IMPLEMENTED, "%s is not implemented for the device", name);
+    j->l = lapack_functions();
     if (!j->l && !cr_library_has_room((size_t)1 << 29))
         return cr_fail(CR_MEMORY,
                        "not enough memory: %s needs the address space that LAPACK maps", name);
@@ -60,6 +66,17 @@ cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *lik
                        "Calling %s on a CPU tensor requires LAPACK, and neither %s nor %s "
                        "was found.",
                        name, names[0], names[1]);
+    return CR_OK;
+}
+
+cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like, int last)
+{
+    *j = (cr_lapack_job){.dtype = (cr_dtype)like->dtype,
+                         .batch = 1,
+                         .batch_dims = like->ndim - last,
+                         .batch_size = like->size,
+                         .device = like->device};
+    CR_TRY(lapack_of(j, name));
     CR_TRY(cr_lapack_counts(name, like, last));
     j->complex = cr_dtype_is_complex(j->dtype);
     /* entries refuse other dtypes before; here their element size would be wrong */
@@ -77,18 +94,34 @@ cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *lik
 
 void *cr_lapack_take(cr_lapack_job *j, int64_t count, size_t item)
 {
-    void *p = cr_aligned_alloc((size_t)(count > 0 ? count : 1) * item);
-
     CR_ASSERT(j->scratch_count < CR_LAPACK_SCRATCH);
-    if (p)
-        j->scratch[j->scratch_count++] = p;
-    return p;
+    cr_dense *d = &j->scratch[j->scratch_count];
+    if (cr_dense_take(d, j->device, (size_t)(count > 0 ? count : 1) * item))
+        return NULL;
+    j->scratch_count++;
+    return d->data;
 }
 
 void cr_lapack_end(cr_lapack_job *j)
 {
     while (j->scratch_count)
-        cr_aligned_free(j->scratch[--j->scratch_count]);
+        cr_dense_drop(&j->scratch[--j->scratch_count]);
+}
+
+cr_status cr_lapack_copy(const cr_lapack_job *j, void *to, const void *from, size_t n)
+{
+    if (!cr_is_host(j->device))
+        return cr_device_status(
+            cr_device_of((cr_device_kind)j->device.kind)->copy(j->device.index, to, from, n));
+    memcpy(to, from, n);
+    return CR_OK;
+}
+
+cr_status cr_lapack_clear(const cr_lapack_job *j, void *p, size_t n)
+{
+    cr_dense d = {.data = p, .device = j->device};
+
+    return n ? cr_dense_clear(&d, n) : CR_OK;
 }
 
 char *cr_lapack_at(const cr_lapack_job *j, const cr_view *v, int last, int64_t i)
@@ -114,27 +147,40 @@ static void in_both_orders(both_orders *b, const cr_lapack_job *j, const cr_view
     b->matrix.ndim = 2;
     b->columns = b->matrix;
     b->columns.data = columns;
+    b->columns.dtype = (uint8_t)j->dtype;
     b->stride[0] = 1;
     b->stride[1] = ld;
     b->columns.stride = b->stride;
 }
 
-void cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns,
-                    int64_t ld)
+/* Between two views of one device. */
+static cr_status copy_matrix(const cr_view *to, const cr_view *from)
+{
+    cr_array a = cr_array_of(to), b = cr_array_of(from);
+
+    if (!cr_is_host(to->device))
+        return cr_device_status(
+            cr_device_of((cr_device_kind)to->device.kind)->move(to->device.index, &a, &b));
+    cr_broadcast_copy(to, from);
+    return CR_OK;
+}
+
+cr_status cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns,
+                         int64_t ld)
 {
     both_orders b;
 
     in_both_orders(&b, j, v, i, columns, ld);
-    cr_broadcast_copy(&b.columns, &b.matrix);
+    return copy_matrix(&b.columns, &b.matrix);
 }
 
-void cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i, const void *columns,
-                     int64_t ld)
+cr_status cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i,
+                          const void *columns, int64_t ld)
 {
     both_orders b;
 
-    in_both_orders(&b, j, v, i, (void *)columns, ld);
-    cr_broadcast_copy(&b.matrix, &b.columns);
+    in_both_orders(&b, j, v, i, (void *)(uintptr_t)columns, ld);
+    return copy_matrix(&b.matrix, &b.columns);
 }
 
 int cr_lapack_answer(const cr_lapack_job *j, const void *work)

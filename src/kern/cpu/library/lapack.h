@@ -5,6 +5,7 @@
 #ifndef CR_KERN_LAPACK_H
 #define CR_KERN_LAPACK_H
 
+#include "kern/cpu/pack.h"
 #include "num/view.h"
 #include <limits.h>
 
@@ -29,9 +30,16 @@ typedef struct {
     int batch_dims;
     const int64_t *batch_size;
     int64_t batch;
-    void *scratch[CR_LAPACK_SCRATCH];
+    cr_device device; /* that has the matrices and the scratch memory */
+    cr_dense scratch[CR_LAPACK_SCRATCH];
     int scratch_count;
 } cr_lapack_job;
+
+/* The functions of a device, with LAPACK's arguments, for arrays in its memory; they are called
+ * by the thread that asked for them.  `info`, sizes, factors and the answers to queries are on
+ * the host, and scratch memory is not used.  Fails when a library is missing. */
+typedef cr_status (*cr_lapack_find)(const cr_lapack_table **out, int index, const char *name);
+void cr_lapack_set_device(cr_device_kind kind, cr_lapack_find find);
 
 /* Sizes in the type that LAPACK counts in.  A tensor with elements has no larger ones
  * (cr_lapack_counts). */
@@ -53,11 +61,15 @@ void cr_lapack_end(cr_lapack_job *j);
 /* The address of element i of the batch in `v`, whose last `last` dimensions are not batch
  * dimensions.  Missing dimensions and dimensions of size one broadcast. */
 char *cr_lapack_at(const cr_lapack_job *j, const cr_view *v, int last, int64_t i);
-/* Copies matrix i of `v` to columns with leading dimension `ld`, and back. */
-void cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns,
-                    int64_t ld);
-void cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i, const void *columns,
-                     int64_t ld);
+/* Copies matrix i of `v` to columns with leading dimension `ld`, and back.  Fails on a device
+ * only. */
+cr_status cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns,
+                         int64_t ld);
+cr_status cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i,
+                          const void *columns, int64_t ld);
+/* Copies bytes of the device's memory, and sets them to zero. */
+CR_MUST cr_status cr_lapack_copy(const cr_lapack_job *j, void *to, const void *from, size_t n);
+CR_MUST cr_status cr_lapack_clear(const cr_lapack_job *j, void *p, size_t n);
 /* The size that a workspace query returned in `work`. */
 int cr_lapack_answer(const cr_lapack_job *j, const void *work);
 

@@ -4,8 +4,10 @@
  * arguments of most entries are `check` (raise the error that LAPACK reports) and `name` (the
  * operator that messages name). */
 #include "base/integer.h"
+#include "device/device.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/library/lapack.h"
+#include "kern/cpu/linalg/linalg_job.h"
 #include "kern/cpu/pack.h"
 #include "kern/cpu/product/matmul.h"
 #include "kern/cpu/walk.h"
@@ -91,27 +93,40 @@ static cr_status check_info(const cr_value *arg, const char *family, const cr_la
     return fail_info(name, family, info, element, j->batch_dims > 0);
 }
 
-static void set_info(const cr_view *out, int64_t i, int info)
+static cr_status set_info(const cr_lapack_job *j, const cr_view *out, int64_t i, int info)
 {
-    if (out)
-        ((int32_t *)(void *)out->data)[i] = info;
+    int32_t *at = (int32_t *)(void *)out->data + i;
+
+    if (!cr_is_host(j->device))
+        return cr_device_copy_in(j->device, at, &info, sizeof info);
+    *at = info;
+    return CR_OK;
 }
 
+/* --- loops over elements of matrices --- */
+
+#define T       float
+#define NAME(x) f32_##x
+#include "kern/cpu/linalg/linalg_loops.inc"
+#define T       double
+#define NAME(x) f64_##x
+#include "kern/cpu/linalg/linalg_loops.inc"
+
 /* Clears the strict triangle above (or below) the diagonal of a column-major matrix. */
-static void clear_triangle(const cr_lapack_job *j, char *a, int m, int n, bool above)
+static cr_status clear_triangle(const cr_lapack_job *j, void *a, int64_t m, int64_t n,
+                                bool above)
 {
-    for (int64_t c = 0; c < n; c++) {
-        int64_t from = above ? 0 : c + 1, to = above ? (c < m ? c : m) : m;
-        if (to > from)
-            memset(a + (size_t)(c * m + from) * j->item, 0, (size_t)(to - from) * j->item);
-    }
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, triangle);
+    linalg_job w = {.to = a, .m = m, .n = n, .parts = 1 + j->complex, .above = above};
+
+    return cr_loops_run(j->device, &loops, cr_dtype_real(j->dtype), m * n, 1 << 20, &w);
 }
 
 /* The first NaN on the diagonal of a factor, counted from 1; 0 for none.  Some libraries go on
  * after a pivot that is NaN. */
 static int nan_pivot(const cr_lapack_job *j, const char *a, int n)
 {
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n && cr_is_host(j->device); k++) {
         const char *at = a + (size_t)k * (size_t)(n + 1) * j->item;
         if (j->real == sizeof(double) ? isnan(*(const double *)(const void *)at)
                                       : isnan(*(const float *)(const void *)at))
@@ -133,14 +148,14 @@ cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
     CR_TRY(cr_lapack_begin(&j, "linalg.cholesky", self, 2));
     TAKE(&j, a, (int64_t)n * n, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
-        cr_lapack_load(&j, self, i, a, n);
+        CR_GO(cr_lapack_load(&j, self, i, a, n));
         if (n)
             j.l->potrf[j.type](upper ? "U" : "L", &n, a, &n, &info, 1);
         info = info ? info : nan_pivot(&j, a, n);
         CR_GO(check_info(arg + 2, "cholesky", &j, info, i));
-        clear_triangle(&j, a, n, n, !upper);
-        cr_lapack_store(&j, &out[0], i, a, n);
-        set_info(&out[1], i, info);
+        CR_GO(clear_triangle(&j, a, n, n, !upper));
+        CR_GO(cr_lapack_store(&j, &out[0], i, a, n));
+        CR_GO(set_info(&j, &out[1], i, info));
     }
 done:
     cr_lapack_end(&j);
@@ -214,10 +229,19 @@ static int factor_lu(const cr_lapack_job *j, void *a, int m, int n, int *pivot, 
 
     if (!m || !n)
         return 0;
-    if (!exchange)
+    if (!exchange && cr_is_host(j->device))
         return plain_lu(j, a, m, n, pivot);
-    j->l->getrf[j->type](&m, &n, a, &m, pivot, &info);
+    j->l->getrf[j->type](&m, &n, a, &m, exchange ? pivot : NULL, &info);
     return info;
+}
+
+/* The numbers 1 to n, row by row, on a device. */
+static cr_status number_pivots(const cr_lapack_job *j, int32_t *to, int64_t rows, int64_t n)
+{
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, numbers);
+    linalg_job w = {.to = to, .n = n};
+
+    return cr_loops_run(j->device, &loops, CR_F32, rows * n, 1 << 20, &w);
 }
 
 /* (A, pivot, check, name) -> (LU, pivots, info) */
@@ -231,12 +255,14 @@ cr_status cr_kern_lu(const cr_value *arg, cr_view *out)
 
     CR_TRY(cr_lapack_begin(&j, "linalg.lu_factor", self, 2));
     TAKE(&j, a, (int64_t)m * n, j.item);
+    if (!arg[1].i)
+        CR_GO(number_pivots(&j, (int32_t *)(void *)out[1].data, j.batch, k));
     for (int64_t i = 0; i < j.batch; i++) {
-        cr_lapack_load(&j, self, i, a, m);
+        CR_GO(cr_lapack_load(&j, self, i, a, m));
         info = factor_lu(&j, a, m, n, (int *)(void *)out[1].data + i * k, arg[1].i);
         CR_GO(check_info(arg + 2, "lu_factor", &j, info, i));
-        cr_lapack_store(&j, &out[0], i, a, m);
-        set_info(&out[2], i, info);
+        CR_GO(cr_lapack_store(&j, &out[0], i, a, m));
+        CR_GO(set_info(&j, &out[2], i, info));
     }
 done:
     cr_lapack_end(&j);
@@ -283,6 +309,27 @@ static cr_status check_pivots(const char *name, const int32_t *at, int64_t count
     return CR_OK;
 }
 
+/* On a device wrong row numbers are replaced by the first one, and the error comes later. */
+static cr_status check_pivots_there(cr_lapack_job *j, const char *name, cr_view *pivots,
+                                    int64_t n)
+{
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, pivots);
+    linalg_job w = {.from = pivots->data, .n = n};
+    char text[200];
+    cr_status st;
+
+    snprintf(text, sizeof text,
+             "%s: pivots are expected to be between 1 and %lld, but \1 was given. "
+             "Did you properly pass the result of the factorization?",
+             name, (long long)n);
+    CR_TRY(cr_loops_error_begin(&w.wrong, j->device, CR_RUNTIME, text));
+    TAKE(j, w.to, cr_view_numel(pivots), sizeof(int32_t));
+    CR_GO(cr_loops_run(j->device, &loops, CR_F32, cr_view_numel(pivots), 1, &w));
+    pivots->data = w.to;
+done:
+    return st;
+}
+
 /* The view's elements as int32, in row-major order.  `held` and `stride` hold the memory of
  * *out. */
 static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride,
@@ -311,15 +358,18 @@ cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
 
     CR_TRY(cr_lapack_begin(&j, "linalg.lu_solve", out, 2));
     CR_GO(load_pivots(&pivots, &held, stride, arg[1].view));
-    CR_GO(check_pivots("linalg.lu_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots), n,
-                       false));
+    if (!cr_is_host(j.device))
+        CR_GO(check_pivots_there(&j, "linalg.lu_solve", &pivots, n));
+    else
+        CR_GO(check_pivots("linalg.lu_solve", (int *)(void *)pivots.data,
+                           cr_view_numel(&pivots), n, false));
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
-        cr_lapack_load(&j, lu, i, a, n);
-        cr_lapack_load(&j, b, i, x, n);
+        CR_GO(cr_lapack_load(&j, lu, i, a, n));
+        CR_GO(cr_lapack_load(&j, b, i, x, n));
         solve_lu(&j, n, nrhs, a, (int *)(void *)cr_lapack_at(&j, &pivots, 1, i), x, arg[3].i);
-        cr_lapack_store(&j, out, i, x, n);
+        CR_GO(cr_lapack_store(&j, out, i, x, n));
     }
 done:
     cr_dense_drop(&held);
@@ -328,35 +378,31 @@ done:
 }
 
 /* X A = B is solved as A^T X^T = B^T: `x` then holds B^T. */
-static void load_side(const cr_lapack_job *j, const cr_view *b, int64_t i, void *x, int n,
-                      bool left)
+static cr_status load_side(const cr_lapack_job *j, const cr_view *b, int64_t i, void *x, int n,
+                           bool left)
 {
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
     cr_view turned = *b;
 
-    if (left) {
-        cr_lapack_load(j, b, i, x, n);
-        return;
-    }
+    if (left)
+        return cr_lapack_load(j, b, i, x, n);
     memcpy(size, b->size, b->ndim * sizeof *size);
     memcpy(stride, b->stride, b->ndim * sizeof *stride);
     size[b->ndim - 2] = b->size[b->ndim - 1], size[b->ndim - 1] = b->size[b->ndim - 2];
     stride[b->ndim - 2] = b->stride[b->ndim - 1], stride[b->ndim - 1] = b->stride[b->ndim - 2];
     turned.size = size;
     turned.stride = stride;
-    cr_lapack_load(j, &turned, i, x, n);
+    return cr_lapack_load(j, &turned, i, x, n);
 }
 
-static void store_side(const cr_lapack_job *j, const cr_view *out, int64_t i, void *x, int n,
-                       bool left)
+static cr_status store_side(const cr_lapack_job *j, const cr_view *out, int64_t i, void *x,
+                            int n, bool left)
 {
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
     cr_view turned = *out;
 
-    if (left) {
-        cr_lapack_store(j, out, i, x, n);
-        return;
-    }
+    if (left)
+        return cr_lapack_store(j, out, i, x, n);
     memcpy(size, out->size, out->ndim * sizeof *size);
     memcpy(stride, out->stride, out->ndim * sizeof *stride);
     size[out->ndim - 2] = out->size[out->ndim - 1],
@@ -365,7 +411,7 @@ static void store_side(const cr_lapack_job *j, const cr_view *out, int64_t i, vo
     stride[out->ndim - 1] = out->stride[out->ndim - 2];
     turned.size = size;
     turned.stride = stride;
-    cr_lapack_store(j, &turned, i, x, n);
+    return cr_lapack_store(j, &turned, i, x, n);
 }
 
 /* (A, B, left, check, name) -> (X, info); B and X are matrices */
@@ -384,25 +430,26 @@ cr_status cr_kern_solve(const cr_value *arg, cr_view *out)
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     TAKE(&j, pivot, n, sizeof *pivot);
     for (int64_t i = 0; i < j.batch; i++) {
-        load_side(&j, self, i, a, n, left);
-        load_side(&j, b, i, x, n, left);
+        CR_GO(load_side(&j, self, i, a, n, left));
+        CR_GO(load_side(&j, b, i, x, n, left));
         info = factor_lu(&j, a, n, n, pivot, true);
         CR_GO(check_info(arg + 3, "solve", &j, info, i));
         if (!info)
             solve_lu(&j, n, nrhs, a, pivot, x, false);
-        store_side(&j, &out[0], i, x, n, left);
-        set_info(&out[1], i, info);
+        CR_GO(store_side(&j, &out[0], i, x, n, left));
+        CR_GO(set_info(&j, &out[1], i, info));
     }
 done:
     cr_lapack_end(&j);
     return st;
 }
 
-static void set_identity(const cr_lapack_job *j, char *x, int n)
+static cr_status set_identity(const cr_lapack_job *j, void *x, int64_t n)
 {
-    memset(x, 0, (size_t)n * (size_t)n * j->item);
-    for (int64_t i = 0; i < n; i++)
-        cr_scalar_store(cr_scalar_int(1), j->dtype, x + (size_t)(i * n + i) * j->item);
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, identity);
+    linalg_job w = {.to = x, .m = n, .n = n, .parts = 1 + j->complex};
+
+    return cr_loops_run(j->device, &loops, cr_dtype_real(j->dtype), n * n, 1 << 20, &w);
 }
 
 /* (A, check, name) -> (inverse, info) */
@@ -419,14 +466,14 @@ cr_status cr_kern_inv(const cr_value *arg, cr_view *out)
     TAKE(&j, x, (int64_t)n * n, j.item);
     TAKE(&j, pivot, n, sizeof *pivot);
     for (int64_t i = 0; i < j.batch; i++) {
-        cr_lapack_load(&j, self, i, a, n);
-        set_identity(&j, x, n);
+        CR_GO(cr_lapack_load(&j, self, i, a, n));
+        CR_GO(set_identity(&j, x, n));
         info = factor_lu(&j, a, n, n, pivot, true);
         CR_GO(check_info(arg + 1, "inv", &j, info, i));
         if (!info)
             solve_lu(&j, n, n, a, pivot, x, false);
-        cr_lapack_store(&j, &out[0], i, x, n);
-        set_info(&out[1], i, info);
+        CR_GO(cr_lapack_store(&j, &out[0], i, x, n));
+        CR_GO(set_info(&j, &out[1], i, info));
     }
 done:
     cr_lapack_end(&j);
@@ -449,11 +496,11 @@ cr_status cr_kern_solve_triangular(const cr_value *arg, cr_view *out)
     TAKE(&j, a, (int64_t)k * k, j.item);
     TAKE(&j, x, (int64_t)m * n, j.item);
     for (int64_t i = 0; i < j.batch && m && n; i++) {
-        cr_lapack_load(&j, self, i, a, k);
-        cr_lapack_load(&j, b, i, x, m);
+        CR_GO(cr_lapack_load(&j, self, i, a, k));
+        CR_GO(cr_lapack_load(&j, b, i, x, m));
         j.l->trsm[j.type](left ? "L" : "R", upper ? "U" : "L", "N", arg[4].i ? "U" : "N", &m,
                           &n, j.pair ? (void *)&one : (void *)&one_f, a, &k, x, &m, 1, 1, 1, 1);
-        cr_lapack_store(&j, out, i, x, m);
+        CR_GO(cr_lapack_store(&j, out, i, x, m));
     }
 done:
     cr_lapack_end(&j);
@@ -495,9 +542,9 @@ cr_status cr_kern_geqrf(const cr_value *arg, cr_view *out)
     CR_TRY(cr_lapack_begin(&j, "geqrf", self, 2));
     TAKE(&j, a, (int64_t)m * n, j.item);
     for (int64_t i = 0; i < j.batch && k; i++) {
-        cr_lapack_load(&j, self, i, a, m);
+        CR_GO(cr_lapack_load(&j, self, i, a, m));
         CR_GO(factor_qr(&j, m, n, a, out[1].data + i * k * (int64_t)j.item, &work, &size));
-        cr_lapack_store(&j, &out[0], i, a, m);
+        CR_GO(cr_lapack_store(&j, &out[0], i, a, m));
     }
 done:
     cr_lapack_end(&j);
@@ -541,18 +588,18 @@ cr_status cr_kern_qr(const cr_value *arg, cr_view *out)
     TAKE(&j, r, (int64_t)m * n, j.item);
     TAKE(&j, tau, k, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
-        cr_lapack_load(&j, self, i, a, m);
+        CR_GO(cr_lapack_load(&j, self, i, a, m));
         CR_GO(factor_qr(&j, m, n, a, tau, &work, &size));
-        memcpy(r, a, (size_t)m * (size_t)n * j.item);
-        clear_triangle(&j, r, m, n, false);
-        cr_lapack_store(&j, &out[1], i, r, m);
+        CR_GO(cr_lapack_copy(&j, r, a, (size_t)m * (size_t)n * j.item));
+        CR_GO(clear_triangle(&j, r, m, n, false));
+        CR_GO(cr_lapack_store(&j, &out[1], i, r, m));
         if (!arg[1].i)
             continue;
         if (!k)
-            set_identity(&j, a, width);
+            CR_GO(set_identity(&j, a, width));
         else
             CR_GO(form_q(&j, m, width, k, a, tau, &q_work, &q_size));
-        cr_lapack_store(&j, &out[0], i, a, m);
+        CR_GO(cr_lapack_store(&j, &out[0], i, a, m));
     }
 done:
     cr_lapack_end(&j);
@@ -573,9 +620,9 @@ cr_status cr_kern_householder_product(const cr_value *arg, cr_view *out)
     CR_GO(cr_dense_in(&t, tau, j.dtype));
     TAKE(&j, a, (int64_t)m * n, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
-        cr_lapack_load(&j, self, i, a, m);
+        CR_GO(cr_lapack_load(&j, self, i, a, m));
         CR_GO(form_q(&j, m, n, k, a, t.data + i * k * (int64_t)j.item, &work, &size));
-        cr_lapack_store(&j, out, i, a, m);
+        CR_GO(cr_lapack_store(&j, out, i, a, m));
     }
 done:
     cr_dense_drop(&t);
@@ -608,11 +655,11 @@ cr_status cr_kern_ormqr(const cr_value *arg, cr_view *out)
     size = cr_lapack_answer(&j, answer);
     TAKE(&j, work, size, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
-        cr_lapack_load(&j, self, i, a, lda);
-        cr_lapack_load(&j, other, i, c, m);
+        CR_GO(cr_lapack_load(&j, self, i, a, lda));
+        CR_GO(cr_lapack_load(&j, other, i, c, m));
         j.l->ormqr[j.type](side, turn, &m, &n, &k, a, &lda, t.data + i * k * (int64_t)j.item, c,
                            &m, work, &size, &info, 1, 1);
-        cr_lapack_store(&j, out, i, c, m);
+        CR_GO(cr_lapack_store(&j, out, i, c, m));
     }
 done:
     cr_dense_drop(&t);
@@ -632,7 +679,7 @@ static range range_of(const cr_lapack_job *j, const void *at, int64_t count)
     const float *f = at;
     range worst = FINITE;
 
-    count *= (int64_t)(j->item / j->real);
+    count *= cr_is_host(j->device) ? (int64_t)(j->item / j->real) : 0;
     for (int64_t i = 0; i < count && worst != NOT_A_NUMBER; i++) {
         double x = j->real == sizeof *f ? (double)f[i] : d[i];
         if (!isfinite(x))
@@ -730,19 +777,20 @@ cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
     CR_TRY(cr_lapack_begin(&j, "linalg.svd", self, 2));
     CR_GO(prepare_svd(&j, &c, full ? c.m : c.k, full ? c.n : c.k));
     for (int64_t i = 0; i < j.batch; i++) {
-        cr_lapack_load(&j, self, i, c.a, c.m);
+        CR_GO(cr_lapack_load(&j, self, i, c.a, c.m));
         if (c.k)
             CR_GO(check_info(checked, "svd", &j, find_svd(&j, &c, full ? c.m : c.k), i));
         if (c.k)
-            memcpy(out[1].data + (size_t)(i * c.k) * j.real, c.s, (size_t)c.k * j.real);
+            CR_GO(cr_lapack_copy(&j, out[1].data + (size_t)(i * c.k) * j.real, c.s,
+                                 (size_t)c.k * j.real));
         if (!vectors)
             continue;
         if (!c.k && full) {
-            set_identity(&j, c.u, c.m);
-            set_identity(&j, c.vt, c.n);
+            CR_GO(set_identity(&j, c.u, c.m));
+            CR_GO(set_identity(&j, c.vt, c.n));
         }
-        cr_lapack_store(&j, &out[0], i, c.u, c.ldu);
-        cr_lapack_store(&j, &out[2], i, c.vt, c.ldvt);
+        CR_GO(cr_lapack_store(&j, &out[0], i, c.u, c.ldu));
+        CR_GO(cr_lapack_store(&j, &out[2], i, c.vt, c.ldvt));
     }
 done:
     cr_lapack_end(&j);
@@ -808,13 +856,14 @@ cr_status cr_kern_eigh(const cr_value *arg, cr_view *out)
     CR_TRY(cr_lapack_begin(&j, "linalg.eigh", self, 2));
     CR_GO(prepare_eigh(&j, &c));
     for (int64_t i = 0; i < j.batch && c.n; i++) {
-        cr_lapack_load(&j, self, i, c.a, c.n);
+        CR_GO(cr_lapack_load(&j, self, i, c.a, c.n));
         CR_GO(check_info(checked, "eig", &j,
                          run_eigh(&j, &c, c.work, c.size, c.rwork, c.rsize, c.iwork, c.isize),
                          i));
-        memcpy(out[0].data + (size_t)(i * c.n) * j.real, c.w, (size_t)c.n * j.real);
+        CR_GO(cr_lapack_copy(&j, out[0].data + (size_t)(i * c.n) * j.real, c.w,
+                             (size_t)c.n * j.real));
         if (vectors)
-            cr_lapack_store(&j, &out[1], i, c.a, c.n);
+            CR_GO(cr_lapack_store(&j, &out[1], i, c.a, c.n));
     }
 done:
     cr_lapack_end(&j);
@@ -909,22 +958,21 @@ static int find_eig(const cr_lapack_job *j, eig_call *c)
     return r == NOT_A_NUMBER ? -4 : 0;
 }
 
-static void put_eig(const cr_lapack_job *j, const eig_call *c, cr_view *out, int64_t i,
-                    bool vectors)
+static cr_status put_eig(const cr_lapack_job *j, const eig_call *c, cr_view *out, int64_t i,
+                         bool vectors)
 {
     size_t item = cr_dtype_size((cr_dtype)out[0].dtype);
     char *w = out[0].data + (size_t)(i * c->n) * item;
 
     if (j->complex) {
-        memcpy(w, c->w, (size_t)c->n * item);
-        if (vectors)
-            cr_lapack_store(j, &out[1], i, c->v, c->n);
-        return;
+        CR_TRY(cr_lapack_copy(j, w, c->w, (size_t)c->n * item));
+        return vectors ? cr_lapack_store(j, &out[1], i, c->v, c->n) : CR_OK;
     }
     for (int64_t k = 0; k < c->n; k++)
         put_complex((cr_dtype)out[0].dtype, w, k, job_real(j, c->w, k), job_real(j, c->wi, k));
     if (vectors)
         put_vectors(j, c, &out[1], i);
+    return CR_OK;
 }
 
 /* (A, compute_v, name) -> (eigenvalues, eigenvectors), complex */
@@ -937,15 +985,19 @@ cr_status cr_kern_eig(const cr_value *arg, cr_view *out)
     cr_lapack_job j;
     cr_status st;
 
-    CR_TRY(cr_lapack_begin(&j, "linalg.eig", self, 2));
+    cr_view like = *self;
+
+    if (!cr_is_host(self->device))
+        like.dtype = out[0].dtype; /* a device computes real matrices as complex ones */
+    CR_TRY(cr_lapack_begin(&j, "linalg.eig", &like, 2));
     CR_GO(prepare_eig(&j, &c));
     for (int64_t i = 0; i < j.batch && c.n; i++) {
-        cr_lapack_load(&j, self, i, c.a, c.n);
+        CR_GO(cr_lapack_load(&j, self, i, c.a, c.n));
         if (vectors && range_of(&j, c.a, (int64_t)c.n * c.n) != FINITE)
             CR_GO(cr_fail(CR_RUNTIME,
                           "torch.linalg.eig: input tensor should not contain infs or NaNs."));
         CR_GO(check_info(checked, "eig", &j, find_eig(&j, &c), i));
-        put_eig(&j, &c, out, i, vectors);
+        CR_GO(put_eig(&j, &c, out, i, vectors));
     }
 done:
     cr_lapack_end(&j);
@@ -1058,18 +1110,21 @@ cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
     cr_lapack_job j;
     cr_status st;
 
+    if (!cr_is_host(self->device) && c.driver != GELS)
+        return cr_fail(CR_RUNTIME, "torch.linalg.lstsq: parameter `driver` should be one of "
+                                   "(gels) for matrices of a device");
     CR_TRY(cr_lapack_counts("linalg.lstsq", self, 2));
     CR_TRY(cr_lapack_begin(&j, "linalg.lstsq", out, 2));
     cr_scalar_store(cr_scalar_float(arg[2].d), cr_dtype_real(j.dtype), c.rcond);
     CR_GO(prepare_ls(&j, &c));
     for (int64_t i = 0; i < j.batch; i++) {
-        memset(c.b, 0, (size_t)c.ldb * (size_t)c.nrhs * j.item);
-        memset(c.iwork, 0, (size_t)c.n * sizeof *c.iwork);
-        cr_lapack_load(&j, self, i, c.a, c.m);
-        cr_lapack_load(&j, b, i, c.b, c.ldb);
+        CR_GO(cr_lapack_clear(&j, c.b, (size_t)c.ldb * (size_t)c.nrhs * j.item));
+        CR_GO(cr_lapack_clear(&j, c.iwork, (size_t)c.n * sizeof *c.iwork));
+        CR_GO(cr_lapack_load(&j, self, i, c.a, c.m));
+        CR_GO(cr_lapack_load(&j, b, i, c.b, c.ldb));
         if (c.m && c.n && c.nrhs)
             CR_GO(check_info(checked, "lstsq", &j, find_ls(&j, &c), i));
-        cr_lapack_store(&j, &out[0], i, c.b, c.ldb);
+        CR_GO(cr_lapack_store(&j, &out[0], i, c.b, c.ldb));
         if (c.driver != GELS)
             ((int64_t *)(void *)out[1].data)[i] = c.rank;
         if (k && (c.driver == GELSD || c.driver == GELSS))
@@ -1094,7 +1149,7 @@ cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
     CR_TRY(cr_lapack_begin(&j, "linalg.ldl_factor", self, 2));
     TAKE(&j, a, (int64_t)n * n, j.item);
     for (int64_t i = 0; !n && i < j.batch; i++)
-        set_info(&out[2], i, 0);
+        CR_GO(set_info(&j, &out[2], i, 0));
     if (!n)
         goto done;
     (arg[1].i ? j.l->hetrf : j.l->sytrf)[j.type]("L", &n, a, &n, (int *)(void *)out[1].data,
@@ -1102,13 +1157,13 @@ cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
     size = cr_lapack_answer(&j, answer);
     TAKE(&j, work, size, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
-        cr_lapack_load(&j, self, i, a, n);
-        clear_triangle(&j, a, n, n, true);
+        CR_GO(cr_lapack_load(&j, self, i, a, n));
+        CR_GO(clear_triangle(&j, a, n, n, true));
         (arg[1].i ? j.l->hetrf : j.l->sytrf)[j.type](
             "L", &n, a, &n, (int *)(void *)out[1].data + i * n, work, &size, &info, 1);
         CR_GO(check_info(arg + 2, "ldl_factor", &j, info, i));
-        cr_lapack_store(&j, &out[0], i, a, n);
-        set_info(&out[2], i, info);
+        CR_GO(cr_lapack_store(&j, &out[0], i, a, n));
+        CR_GO(set_info(&j, &out[2], i, info));
     }
 done:
     cr_lapack_end(&j);
@@ -1135,10 +1190,10 @@ cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     for (int64_t i = 0; i < j.batch && n && nrhs; i++) {
         int *p = (int *)(void *)cr_lapack_at(&j, &pivots, 1, i);
-        cr_lapack_load(&j, ld, i, a, n);
-        cr_lapack_load(&j, b, i, x, n);
+        CR_GO(cr_lapack_load(&j, ld, i, a, n));
+        CR_GO(cr_lapack_load(&j, b, i, x, n));
         (arg[3].i ? j.l->hetrs : j.l->sytrs)[j.type]("L", &n, &nrhs, a, &n, p, x, &n, &info, 1);
-        cr_lapack_store(&j, out, i, x, n);
+        CR_GO(cr_lapack_store(&j, out, i, x, n));
     }
 done:
     cr_dense_drop(&held);
@@ -1151,35 +1206,36 @@ done:
 /* (pivots, m) -> P, m x m in the dtype of the result */
 cr_status cr_kern_pivots_to_matrix(const cr_value *arg, cr_view *out)
 {
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, permutation);
     const cr_view *pivots = arg[0].view;
     int64_t k = pivots->size[pivots->ndim - 1], m = arg[1].i, batch = 1;
-    size_t item = cr_dtype_size((cr_dtype)out->dtype);
-    cr_dense p = {0};
-    int64_t *order = cr_alloc((size_t)m * sizeof *order);
-    cr_status st = order ? CR_OK : CR_MEMORY;
+    cr_dtype real = cr_dtype_real((cr_dtype)out->dtype);
+    cr_lapack_job j = {.device = out->device};
+    int64_t stride[CR_MAX_DIMS];
+    cr_dense p = {0}, order = {0};
+    cr_view held;
+    cr_status st;
 
-    CR_GO(st);
-    CR_GO(cr_dense_in(&p, pivots, CR_I32));
-    CR_GO(check_pivots("lu_unpack", (const int32_t *)(const void *)p.data,
-                       cr_view_numel(pivots), m, false));
     for (int d = 0; d + 1 < pivots->ndim; d++)
         batch *= pivots->size[d];
-    cr_zero_view(out);
-    for (int64_t b = 0; b < batch; b++) {
-        const int32_t *swap = (const int32_t *)(const void *)p.data + b * k;
-        for (int64_t i = 0; i < m; i++)
-            order[i] = i;
-        for (int64_t i = 0; i < k; i++) {
-            int64_t at = swap[i] - 1, was = order[i];
-            order[i] = order[at];
-            order[at] = was;
-        }
-        for (int64_t i = 0; i < m; i++)
-            cr_scalar_store(cr_scalar_int(1), (cr_dtype)out->dtype,
-                            out->data + (size_t)((b * m + order[i]) * m + i) * item);
-    }
+    CR_GO(load_pivots(&held, &p, stride, pivots));
+    if (!cr_is_host(out->device))
+        CR_GO(check_pivots_there(&j, "lu_unpack", &held, m));
+    else
+        CR_GO(check_pivots("lu_unpack", (const int32_t *)(const void *)held.data,
+                           cr_view_numel(pivots), m, false));
+    CR_GO(cr_dense_take(&order, out->device, (size_t)(batch * m) * sizeof(int64_t)));
+    CR_GO(cr_lapack_clear(&j, out->data, (size_t)cr_view_numel(out) * cr_view_item(out)));
+    linalg_job w = {.to = out->data,
+                    .from = held.data,
+                    .order = (int64_t *)(void *)order.data,
+                    .m = m,
+                    .n = k,
+                    .parts = 1 + cr_dtype_is_complex((cr_dtype)out->dtype)};
+    CR_GO(cr_loops_run(out->device, &loops, real, batch, 1, &w));
 done:
     cr_dense_drop(&p);
-    cr_free(order);
+    cr_dense_drop(&order);
+    cr_lapack_end(&j);
     return st;
 }

@@ -1,0 +1,95 @@
+"""Factorizations and solvers of matrices on a device, by cuSOLVER and cuBLAS, beside the host's LAPACK."""
+import pytest
+
+import cresset as torch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+L = torch.linalg
+FAKE = torch.cuda.is_available() and torch.cuda.get_device_name() == "Fake GPU"
+
+
+def compare(f, *values, tolerance=2e-3):
+    """Results of f, or its error, on both devices."""
+    found = []
+    for device in ("cpu", "cuda"):
+        try:
+            out = f(*[v.to(device) for v in values])
+        except RuntimeError as e:
+            found.append((type(e), str(e)))
+            continue
+        out = list(out) if isinstance(out, (tuple, list)) else [out]
+        assert all(o.device.type == device for o in out)
+        found.append([o.cpu() for o in out])
+    if isinstance(found[0], tuple):
+        assert found[0] == found[1]
+        return
+    for a, b in zip(*found):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        assert torch.allclose(a, b, tolerance, tolerance)
+
+
+def product_of_lu(a, b):
+    lu, pivots = L.lu_factor(a)
+    return L.lu_solve(lu, pivots, b)
+
+
+def reflectors(x, c):
+    a, tau = torch.geqrf(x)
+    return L.householder_product(a, tau).abs(), torch.ormqr(a, tau, c).abs()
+
+
+def parts_of_svd(x, full):
+    u, s, v = L.svd(x, full_matrices=full)
+    k = s.shape[-1]
+    return s, (u[..., :k] * s.to(u.dtype).unsqueeze(-2)) @ v[..., :k, :], u.abs()[..., :k], v.abs()[..., :k, :]
+
+
+def parts_of_eig(x):
+    w, v = L.eig(x)
+    return (v * w.unsqueeze(-2)) @ L.inv(v)
+
+
+def gradient_of_solve(a, b):
+    a = a.detach().clone().requires_grad_()
+    L.solve(a, b).abs().sum().backward()
+    return a.grad
+
+
+def sizes(x):
+    return [t.abs() for t in x]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+def test_square_matrices(dtype):
+    torch.manual_seed(1)
+    a, b = torch.randn(2, 4, 4, dtype=dtype), torch.randn(2, 4, 3, dtype=dtype)
+    p = a @ a.mH + torch.eye(4, dtype=dtype)
+    for f, *values in ((L.cholesky, p), (lambda x: L.cholesky(x, upper=True), p), (L.cholesky, -p), (L.cholesky_ex, -p), (L.inv, a),
+                       (L.inv, torch.zeros(2, 3, 3, dtype=dtype)), (L.solve, a, b), (L.lu_factor, a), (product_of_lu, a, b),
+                       (lambda x, y: L.solve(x, y, left=False), a, b.mT), (L.lu, torch.randn(5, 3, dtype=dtype)),
+                       (lambda x, y: L.solve_triangular(x.triu(), y, upper=True), p, b), (parts_of_eig, a),
+                       (lambda x, y: L.solve_triangular(x.tril(), y, upper=False, left=False), p, b.mT), (L.eigvalsh, p),
+                       (lambda x: sizes(L.eigh(x)), p), (gradient_of_solve, a, b), (L.det, a)):
+        compare(f, *values)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (0, 3)])
+def test_other_matrices(dtype, shape):
+    torch.manual_seed(2)
+    x, b = torch.randn(2, *shape, dtype=dtype), torch.randn(2, shape[0], 2, dtype=dtype)
+    for f, *values in ((lambda t: sizes(L.qr(t)), x), (lambda t: sizes(L.qr(t, mode="complete")), x), (L.svdvals, x),
+                       (lambda t: parts_of_svd(t, True), x), (lambda t: parts_of_svd(t, False), x)):
+        compare(f, *values)
+    if shape[0]:
+        compare(lambda t, c: L.lstsq(t, c, driver="gels").solution, x, b)
+        compare(reflectors, x[0], b[0])
+
+
+@pytest.mark.skipif(not FAKE, reason="the library may round pivots otherwise")
+def test_elimination_without_exchanges_and_wrong_pivots():
+    torch.manual_seed(3)
+    a = torch.randn(2, 4, 4)
+    compare(lambda x: L.lu_factor(x, pivot=False), a @ a.mT + torch.eye(4))
+    with pytest.raises(RuntimeError, match="pivots are expected to be between 1 and 3, but 9 was given"):
+        L.lu_solve(torch.eye(3).cuda(), torch.tensor([1, 9, 3], dtype=torch.int32).cuda(), torch.ones(3, 1).cuda()).cpu()
