@@ -35,25 +35,7 @@ void cr_classify_steady(cr_op *op);
 /* The dims of a reduction as bits; None and the empty list mean all. */
 CR_MUST cr_status cr_dim_mask(uint64_t *out, const cr_value *dim, int ndim);
 
-/* --- operands and tiles (tile.c) --- */
 enum { CR_MAX_OPERANDS = 16 };
-
-/* One operand of a kernel: its address, layout, stored dtype, and the kernel's dtype. */
-typedef struct {
-    char *data;
-    const int64_t *size, *stride; /* elements; broadcast against the iteration space */
-    uint8_t ndim, dtype, want;    /* stored dtype; dtype the kernel reads or writes */
-} cr_operand_view;
-
-static inline cr_operand_view cr_operand_of(const cr_tensor *t, cr_dtype want)
-{
-    return (cr_operand_view){t->address, t->size, t->stride, t->ndim, t->dtype, (uint8_t)want};
-}
-
-/* Runs a pointwise kernel over the space `size`; the first `outputs` operands are written. */
-CR_MUST cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, int count,
-                                  int outputs, int ndim, const int64_t *size,
-                                  const void *param);
 
 /* --- results --- */
 /* A result tensor for an elementwise call: strides follow the operands', as torch's do. */

@@ -4,7 +4,6 @@
  * kernel from the entry's C text. */
 #include "base/log.h"
 #include "base/map.h"
-#include "base/parallel.h"
 #include "emit/dialect.h"
 #include "jit/cache.h"
 #include "jit/entry.h"
@@ -211,13 +210,4 @@ cr_status cr_launch_space(const cr_placed_kernel *k, const cr_launch *how, const
     l.outer_size = size;
     l.outer_stride = stride;
     return cr_launch_kernel(k, &l);
-}
-
-void cr_share_out(cr_device device, int64_t n, int64_t grain,
-                  void (*fn)(void *context, int64_t begin, int64_t end), void *context)
-{
-    if (CR_LIKELY(cr_is_host(device)))
-        cr_parallel_for(n, grain, fn, context);
-    else if (n)
-        fn(context, 0, n);
 }

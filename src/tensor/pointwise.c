@@ -1,18 +1,25 @@
 /* Elementwise entries.
  *
  * The fast path is one kernel call without a plan, when all tensors are contiguous and have the
- * same size and the kernel's compute dtype.  All other calls go to the tile driver. */
+ * same size and the kernel's compute dtype.  All other calls are a command KERNEL. */
 #include "base/parallel.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <string.h>
 
+/* One operand of a kernel: its address and layout. */
+typedef struct {
+    char *data;
+    const int64_t *size, *stride; /* elements; broadcast against the iteration space */
+    int ndim;
+} operand_view;
+
 /* A call's operands: results, then tensors in schema order; numbers are values of the compute
  * type. */
 typedef struct {
     int count;
-    int param[CR_MAX_OPERANDS];
-    cr_operand_view view[CR_MAX_OPERANDS]; /* results first */
+    operand_view view[CR_MAX_OPERANDS];
+    cr_host_values values;
     _Alignas(16) char number[CR_MAX_OPERANDS][16];
 } operands;
 
@@ -22,26 +29,36 @@ static cr_dtype wanted(const cr_op *op, int param, cr_dtype compute)
     return op->mask_params >> param & 1 ? CR_BOOL : cr_dtype_compute(compute);
 }
 
-/* Collects operands after the first `results` entries. */
-static cr_status collect(operands *o, const cr_op *op, const cr_value *arg, cr_dtype compute,
-                         int results)
+static void put_tensor(operands *o, const cr_tensor *t, cr_dtype value)
 {
-    o->count = results;
+    o->view[o->count] = (operand_view){t->address, t->size, t->stride, t->ndim};
+    o->values.memory[o->count] = t->dtype;
+    o->values.value[o->count++] = (uint8_t)value;
+}
+
+static void put_number(operands *o, cr_scalar number, cr_dtype value)
+{
+    cr_scalar_store(number, value, o->number[o->count]);
+    o->view[o->count] = (operand_view){o->number[o->count], NULL, NULL, 0};
+    o->values.memory[o->count] = o->values.value[o->count] = (uint8_t)value;
+    o->count++;
+}
+
+/* Adds the arguments after the results. */
+static cr_status put_arguments(operands *o, const cr_op *op, const cr_value *arg,
+                               cr_dtype compute)
+{
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
         int i = (int)CR_CTZ(mask);
         const cr_value *v = &arg[i];
         cr_dtype want = wanted(op, i, compute);
-        int k = o->count++;
-        if (v->tag == CR_TENSOR) {
-            o->view[k] = cr_operand_of(v->t, want);
-        } else if (v->tag == CR_NUMBER) {
-            cr_scalar_store(v->number, want, o->number[k]);
-            o->view[k] =
-                (cr_operand_view){o->number[k], NULL, NULL, 0, (uint8_t)want, (uint8_t)want};
-        } else {
+        if (v->tag == CR_TENSOR)
+            put_tensor(o, v->t, want);
+        else if (v->tag == CR_NUMBER)
+            put_number(o, v->number, want);
+        else
             return cr_fail(CR_TYPE, "%s(): argument '%s' must be Tensor, not None", op->name,
                            op->param[i].name);
-        }
     }
     return CR_OK;
 }
@@ -138,7 +155,56 @@ static cr_status run_body_short(const cr_op *op, const cr_value *arg, cr_tensor 
     return CR_OK;
 }
 
-/* --- the tile driver --- */
+/* --- the command --- */
+
+/* Dims in the order of the first result's memory, merged where all operands allow it; steps are
+ * bytes. */
+static void lay_out(cr_space *s, const operands *o, int ndim, const int64_t *size)
+{
+    int64_t item[CR_MAX_OPERANDS];
+
+    for (int k = 0; k < o->count; k++)
+        item[k] = (int64_t)cr_dtype_size((cr_dtype)o->values.memory[k]);
+    cr_space_start(s, o->count);
+    for (int d = 0; d < ndim; d++) {
+        int64_t *step = cr_space_add(s, size[d], d);
+        for (int k = 0; k < o->count; k++) {
+            const operand_view *v = &o->view[k];
+            step[k] = cr_broadcast_step(v->ndim, v->size, v->stride, ndim, d) * item[k];
+        }
+    }
+    cr_space_order(s);
+    cr_space_merge(s, 0);
+}
+
+/* The last dims are the rows and the columns of the kernel. */
+static cr_status launch_operands(cr_kernel kernel, const operands *o, const cr_tensor *out,
+                                 const cr_params *params)
+{
+    cr_space s; /* not initialized: a space is long */
+    cr_placed_kernel k = {
+        .device = out->device, .fn = kernel, .cut = {.wide = true, .values = &o->values}};
+    void *ptr[CR_MAX_OPERANDS];
+    int64_t stride[2 * CR_MAX_OPERANDS];
+
+    lay_out(&s, o, out->ndim, out->size);
+    const cr_space_dim *row = cr_space_last(&s, 1), *column = cr_space_last(&s, 0);
+    for (int i = 0; i < o->count; i++) {
+        ptr[i] = o->view[i].data;
+        stride[2 * i] = row->step[i];
+        stride[2 * i + 1] = column->size == 1 && i < o->values.results
+                                ? (int64_t)cr_dtype_size((cr_dtype)o->values.memory[i])
+                                : column->step[i];
+    }
+    return cr_launch_space(&k,
+                           &(cr_launch){.operands = o->count,
+                                        .pointer = ptr,
+                                        .stride = stride,
+                                        .size = {row->size, column->size},
+                                        .param = params->slot,
+                                        .param_bytes = sizeof params->slot},
+                           &s, s.ndim > 2 ? s.ndim - 2 : 0);
+}
 
 static cr_status run_read(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                           cr_dtype compute, cr_kernel kernel, const cr_dtype *kernel_result)
@@ -148,12 +214,15 @@ static cr_status run_read(const cr_op *op, const cr_value *arg, cr_tensor *const
 
     if (!cr_is_host(out[0]->device))
         return cr_remote_body(op, arg, out, compute, kernel_result);
+    if (!out[0]->numel)
+        return CR_OK;
+    o.count = 0;
+    o.values.results = op->result_count;
     for (int k = 0; k < op->result_count; k++)
-        o.view[k] = cr_operand_of(out[k], kernel_result[k]);
-    CR_TRY(collect(&o, op, arg, compute, op->result_count));
+        put_tensor(&o, out[k], kernel_result[k]);
+    CR_TRY(put_arguments(&o, op, arg, compute));
     cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
-    return cr_operands_run(kernel, o.view, o.count, op->result_count, out[0]->ndim,
-                           out[0]->size, params.slot);
+    return launch_operands(kernel, &o, out[0], &params);
 }
 
 /* *v rounded to `t`; a tensor is a cast that the caller owns. */

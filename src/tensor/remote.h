@@ -62,27 +62,6 @@ CR_MUST cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *h
 CR_MUST cr_status cr_launch_space(const cr_placed_kernel *k, const cr_launch *how,
                                   const cr_space *s, int outer);
 
-/* `param` is CR_MAX_ARGS slots. */
-static inline cr_status cr_call_kernel(const cr_placed_kernel *k, int operands,
-                                       void *const *ptr, const int64_t *stride,
-                                       const int64_t *size, const void *param)
-{
-    if (CR_LIKELY(k->fn != NULL)) {
-        k->fn(ptr, stride, size, param);
-        return CR_OK;
-    }
-    return cr_launch_kernel(k, &(cr_launch){.operands = operands,
-                                            .pointer = ptr,
-                                            .stride = stride,
-                                            .size = {size[0], size[1]},
-                                            .param = param,
-                                            .param_bytes = CR_MAX_ARGS * CR_PARAM_BYTES});
-}
-
-/* cr_parallel_for on the host; one call of fn elsewhere. */
-void cr_share_out(cr_device device, int64_t n, int64_t grain,
-                  void (*fn)(void *context, int64_t begin, int64_t end), void *context);
-
 /* --- memory and copies --- */
 
 /* A block of a device's memory for the time of a call; `at` is NULL without bytes. */

@@ -9,21 +9,18 @@
 #include "tensor/internal.h"
 #include "tensor/kernel.h"
 #include "tensor/remote.h"
-#include <stdatomic.h>
 #include <string.h>
 
-/* Fewer columns than LEAST are lines of elements that are not adjacent.  A unit of columns has
- * STRIP of them.  Copies of at most SMALL bytes are on the stack. */
-enum { SCAN_GRAIN = 16384, SCAN_LEAST = 8, SCAN_STRIP = 512, SCAN_SMALL = 512 };
+/* Fewer columns than LEAST are lines of elements that are not adjacent.  Copies of at most
+ * SMALL bytes are on the stack. */
+enum { SCAN_LEAST = 8, SCAN_SMALL = 512 };
 
 /* Views of the operands in the kernel's layout; copies that were made for it. */
 typedef struct {
-    cr_placed_kernel kernel;
-    atomic_int status; /* cr_status; parts on several threads write it */
-    int operands;      /* results, then the input */
+    int operands; /* results, then the input */
     char *at[CR_MAX_RESULTS + 1];
     int64_t item[CR_MAX_RESULTS + 1];
-    int64_t n, inner, strips;
+    int64_t n, inner;
     bool copied[CR_MAX_RESULTS + 1];
     cr_view copy[CR_MAX_RESULTS + 1];
     cr_tensor *tensor[CR_MAX_RESULTS + 1]; /* of the copy; NULL when it is on the stack */
@@ -31,73 +28,42 @@ typedef struct {
     _Alignas(16) char small[CR_MAX_RESULTS + 1][SCAN_SMALL];
 } scan_job;
 
-/* A kernel's rows and columns, and the elements from one to the next. */
-typedef struct {
-    int64_t rows, columns, row_step, column_step;
-} scan_span;
-
-static void scan_part(scan_job *j, int64_t from, scan_span s)
+/* The command: outer dims for all lines that are not rows or columns of one call. */
+static cr_status scan_launch(const scan_job *j, const cr_placed_kernel *kernel, int64_t outer,
+                             bool columns)
 {
     static const cr_params none;
-    void *ptr[CR_MAX_RESULTS + 1];
-    int64_t stride[2 * (CR_MAX_RESULTS + 1)];
+    int64_t row = columns ? j->inner : j->inner == 1 ? j->n : 1;
+    int64_t column = columns ? 1 : j->inner;
+    int64_t stride[2 * (CR_MAX_RESULTS + 1)], *step;
+    cr_launch l = {.operands = j->operands,
+                   .pointer = (void *const *)j->at,
+                   .stride = stride,
+                   .param = none.slot,
+                   .param_bytes = sizeof none.slot};
+    cr_space s;
 
+    l.size[0] = columns ? j->n : j->inner == 1 ? outer : j->inner;
+    l.size[1] = columns ? j->inner : j->n;
+    cr_space_start(&s, j->operands);
+    step = cr_space_add(&s, j->inner == 1 ? 1 : outer, 0);
     for (int k = 0; k < j->operands; k++) {
-        ptr[k] = j->at[k] + from * j->item[k];
-        stride[2 * k] = s.row_step * j->item[k];
-        stride[2 * k + 1] = s.column_step * j->item[k];
+        stride[2 * k] = row * j->item[k];
+        stride[2 * k + 1] = column * j->item[k];
+        step[k] = j->n * j->inner * j->item[k];
     }
-    cr_status st = cr_call_kernel(&j->kernel, j->operands, ptr, stride,
-                                  (int64_t[]){s.rows, s.columns}, none.slot);
-    if (CR_UNLIKELY(st))
-        j->status = st;
+    return cr_launch_space(kernel, &l, &s, s.ndim);
 }
 
-static void scan_lines(void *context, int64_t begin, int64_t end)
+static cr_status scan_run(const scan_job *j, const cr_op *op, cr_dtype compute,
+                          cr_device device, int64_t outer)
 {
-    scan_job *j = context;
+    bool columns = j->inner >= SCAN_LEAST;
+    cr_placed_kernel kernel;
 
-    scan_part(j, begin * j->n, (scan_span){end - begin, j->n, j->n, 1});
-}
-
-/* Lines of which `inner` start at adjacent elements. */
-static void scan_few(void *context, int64_t begin, int64_t end)
-{
-    scan_job *j = context;
-
-    for (int64_t u = begin; u < end; u++)
-        scan_part(j, u * j->n * j->inner, (scan_span){j->inner, j->n, 1, j->inner});
-}
-
-/* Units are (outer, strip of columns). */
-static void scan_strips(void *context, int64_t begin, int64_t end)
-{
-    scan_job *j = context;
-
-    for (int64_t u = begin; u < end; u++) {
-        int64_t first = u % j->strips * SCAN_STRIP, left = j->inner - first;
-        int64_t columns = left < SCAN_STRIP ? left : SCAN_STRIP;
-        scan_part(j, u / j->strips * j->n * j->inner + first,
-                  (scan_span){j->n, columns, j->inner, 1});
-    }
-}
-
-static cr_status scan_run(scan_job *j, const cr_op *op, cr_dtype compute, cr_device device,
-                          int64_t outer)
-{
-    bool rows = j->inner < SCAN_LEAST;
-
-    CR_TRY(cr_place_kernel(&j->kernel, device, op, compute,
-                           rows ? CR_FORM_MAIN : CR_FORM_COLUMNS));
-    if (rows) {
-        cr_share_out(device, outer, 1 + SCAN_GRAIN / (j->n * j->inner),
-                     j->inner == 1 ? scan_lines : scan_few, j);
-    } else {
-        int64_t wide = j->inner < SCAN_STRIP ? j->inner : SCAN_STRIP;
-        j->strips = (j->inner + SCAN_STRIP - 1) / SCAN_STRIP;
-        cr_share_out(device, outer * j->strips, 1 + SCAN_GRAIN / (j->n * wide), scan_strips, j);
-    }
-    return (cr_status)atomic_load(&j->status);
+    CR_TRY(cr_place_kernel(&kernel, device, op, compute,
+                           columns ? CR_FORM_COLUMNS : CR_FORM_MAIN));
+    return scan_launch(j, &kernel, outer, columns);
 }
 
 /* --- layouts --- */
@@ -234,7 +200,6 @@ cr_status cr_run_scan(const cr_op *op, const cr_value *arg, cr_view *out)
 
     l.dim += l.dim < 0 ? self->ndim : 0;
     j.operands = op->result_count + 1;
-    atomic_init(&j.status, CR_OK);
     for (int k = 0; k < j.operands; k++) {
         j.copied[k] = false;
         j.tensor[k] = NULL;

@@ -3,6 +3,7 @@
  * `tensors[i][o, i, n]` is position i of the tensors one after another; `tensors[k][o, n]` is
  * the k-th tensor.  Each tensor fills a piece of the result along the axis that indexes the
  * list. */
+#include "base/parallel.h"
 #include "kern/move.h"
 #include "tensor/geometry.h"
 #include "tensor/remote.h"
@@ -128,6 +129,9 @@ cr_status cr_run_stated_list(const cr_op *op, const cr_value *arg, cr_view *out)
     CR_TRY(cr_stated_list(&c.of, op, arg, out));
     c.list = arg[c.of.param].list;
     n = arg[c.of.param].len;
-    cr_share_out(out->device, n, list_is_even(&c, n) ? 1 : n, list_pieces, &c);
+    if (cr_is_host(out->device))
+        cr_parallel_for(n, list_is_even(&c, n) ? 1 : n, list_pieces, &c);
+    else
+        list_pieces(&c, 0, n);
     return c.status;
 }

@@ -6,10 +6,12 @@
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "kern/move.h"
+#include "num/convert.h"
 #include <stdatomic.h>
 
-/* GRAIN: elements that are worth another thread.  GATHERED: elements of a copy. */
-enum { GRAIN = 32768, STRIP = 2048, GATHERED = CR_FOLD_ROW };
+/* GRAIN: elements that are worth another thread.  CHUNK: columns of a part of a single row.
+ * TILE, GATHERED: elements of a copy. */
+enum { GRAIN = 32768, STRIP = 2048, CHUNK = 4096, TILE = 1024, GATHERED = CR_FOLD_ROW };
 
 typedef struct {
     cr_kernel fn;
@@ -17,6 +19,7 @@ typedef struct {
     const cr_launch *l;
     const cr_space *s;
     int outer;
+    uint32_t staged;              /* bit k: operand k goes through tiles */
     int64_t block, parts, strips; /* of columns */
     _Atomic bool no_memory;
 } launch_job;
@@ -64,10 +67,122 @@ static void call_gathered(launch_job *j, void *const *ptr, const int64_t *stride
     cr_cpu_release(buffer, class);
 }
 
+/* --- tiles --- */
+
+/* A kernel reads and writes adjacent elements of its dtypes, and reads single ones. */
+static uint32_t find_staged(const cr_host_values *v, const cr_launch *l)
+{
+    uint32_t staged = 0;
+
+    for (int k = 0; k < l->operands; k++) {
+        int64_t step = l->stride[2 * k + 1];
+        bool fits = step == (int64_t)cr_dtype_size((cr_dtype)v->value[k]) || l->size[1] == 1 ||
+                    (!step && k >= v->results);
+        staged |= (uint32_t) !(fits && v->memory[k] == v->value[k]) << k;
+    }
+    return staged;
+}
+
+typedef struct {
+    _Alignas(64) char bytes[TILE * 16];
+} tile;
+
+/* An operand's rows in memory, and its tile. */
+typedef struct {
+    char *memory, *tile;
+    int64_t row, column, tile_row, tile_column; /* steps in bytes */
+    int64_t rows, columns;
+    cr_dtype memory_type, tile_type;
+} tile_rows;
+
+static tile_rows rows_of_tile(const launch_job *j, int k, char *memory, tile *t,
+                              const int64_t *stride, const int64_t *size)
+{
+    const cr_host_values *v = j->cut->values;
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)v->value[k]);
+    bool one = !stride[2 * k + 1] && k >= v->results;
+
+    return (tile_rows){.memory = memory,
+                       .tile = t->bytes,
+                       .row = stride[2 * k],
+                       .column = stride[2 * k + 1],
+                       .tile_row = one ? item : size[1] * item,
+                       .tile_column = one ? 0 : item,
+                       .rows = size[0],
+                       .columns = one ? 1 : size[1],
+                       .memory_type = (cr_dtype)v->memory[k],
+                       .tile_type = (cr_dtype)v->value[k]};
+}
+
+static void fill_tile(const tile_rows *t)
+{
+    cr_convert_fn convert = cr_convert_row(t->tile_type, t->memory_type);
+    int64_t item = (int64_t)cr_dtype_size(t->tile_type);
+
+    for (int64_t r = 0; r < t->rows; r++)
+        convert(t->tile + r * t->tile_row, item, t->memory + r * t->row, t->column, t->columns);
+}
+
+static void empty_tile(const tile_rows *t)
+{
+    cr_convert_fn convert = cr_convert_row(t->memory_type, t->tile_type);
+
+    for (int64_t r = 0; r < t->rows; r++)
+        convert(t->memory + r * t->row, t->column, t->tile + r * t->tile_row, t->tile_column,
+                t->columns);
+}
+
+/* At most TILE elements, through the tiles of the staged operands. */
+static void call_tile(const launch_job *j, tile *tiles, void *const *ptr, const int64_t *stride,
+                      const int64_t *size)
+{
+    tile_rows rows[CR_HOST_TILED];
+    void *at[CR_HOST_TILED];
+    int64_t step[2 * CR_HOST_TILED];
+    int results = j->cut->values->results;
+
+    for (int k = 0; k < j->l->operands; k++) {
+        at[k] = ptr[k];
+        step[2 * k] = stride[2 * k];
+        step[2 * k + 1] = stride[2 * k + 1];
+        if (!(j->staged >> k & 1))
+            continue;
+        rows[k] = rows_of_tile(j, k, ptr[k], &tiles[k], stride, size);
+        at[k] = rows[k].tile;
+        step[2 * k] = rows[k].tile_row;
+        step[2 * k + 1] = rows[k].tile_column;
+        if (k >= results)
+            fill_tile(&rows[k]);
+    }
+    j->fn(at, step, size, j->l->param);
+    for (uint32_t left = j->staged & ((1u << results) - 1); left; left &= left - 1)
+        empty_tile(&rows[CR_CTZ(left)]);
+}
+
+static void call_tiles(const launch_job *j, void *const *ptr, const int64_t *stride,
+                       const int64_t *size)
+{
+    tile tiles[CR_HOST_TILED];
+    int64_t wide = cr_least(size[1], TILE), high = TILE / wide;
+    void *at[CR_HOST_TILED];
+
+    for (int64_t r = 0; r < size[0]; r += high)
+        for (int64_t c = 0; c < size[1]; c += wide) {
+            for (int k = 0; k < j->l->operands; k++)
+                at[k] = (char *)ptr[k] + r * stride[2 * k] + c * stride[2 * k + 1];
+            call_tile(j, tiles, at, stride,
+                      (int64_t[]){cr_least(high, size[0] - r), cr_least(wide, size[1] - c)});
+        }
+}
+
+/* --- calls --- */
+
 static void launch_call(launch_job *j, void *const *ptr, const int64_t *stride,
                         const int64_t *size)
 {
-    if (CR_UNLIKELY(j->cut->gathers))
+    if (CR_UNLIKELY(j->staged))
+        call_tiles(j, ptr, stride, size);
+    else if (CR_UNLIKELY(j->cut->gathers))
         call_gathered(j, ptr, stride, size);
     else
         j->fn(ptr, stride, size, j->l->param);
@@ -92,6 +207,19 @@ static void launch_rows(void *context, int64_t begin, int64_t end)
         row = 0;
         cr_place_next(&p, j->s, j->outer);
     }
+}
+
+/* Parts of a single row; [begin, end) counts chunks of it. */
+static void launch_chunks(void *context, int64_t begin, int64_t end)
+{
+    launch_job *j = context;
+    const cr_launch *l = j->l;
+    int64_t from = begin * CHUNK;
+    void *at[CR_SPACE_OPERANDS];
+
+    for (int k = 0; k < l->operands; k++)
+        at[k] = (char *)l->pointer[k] + from * l->stride[2 * k + 1];
+    launch_call(j, at, l->stride, (int64_t[]){1, cr_least(end * CHUNK, l->size[1]) - from});
 }
 
 /* Block `part` of the rows, and a strip of columns from `first` on. */
@@ -137,18 +265,33 @@ static void launch_columns(launch_job *j, int64_t positions)
     cr_parallel_for(positions * j->parts * j->strips, 1 + GRAIN / unit, launch_strips, j);
 }
 
+static void launch_shared(launch_job *j)
+{
+    const cr_launch *l = j->l;
+    int64_t positions = cr_space_count(j->s, j->outer);
+
+    if (!positions || !l->size[0] || !l->size[1])
+        return;
+    if (j->cut->columns)
+        launch_columns(j, positions);
+    else if (j->cut->wide && positions * l->size[0] == 1)
+        cr_parallel_for((l->size[1] + CHUNK - 1) / CHUNK, GRAIN / CHUNK, launch_chunks, j);
+    else
+        cr_parallel_for(positions * l->size[0], 1 + GRAIN / l->size[1], launch_rows, j);
+}
+
+/* Few elements are one call. */
 cr_status cr_host_launch(cr_kernel fn, const cr_host_cut *cut, const cr_launch *l,
                          const cr_space *s, int outer)
 {
     launch_job j = {.fn = fn, .cut = cut, .l = l, .s = s, .outer = outer};
-    int64_t positions = cr_space_count(s, outer);
+    int64_t n = l->size[0] * l->size[1];
 
-    if (!positions || !l->size[0] || !l->size[1])
-        return CR_OK;
-    if (cut->columns)
-        launch_columns(&j, positions);
+    j.staged = cut->values ? find_staged(cut->values, l) : 0;
+    if (!outer && !cut->block && n && n <= GRAIN)
+        launch_call(&j, l->pointer, l->stride, l->size);
     else
-        cr_parallel_for(positions * l->size[0], 1 + GRAIN / l->size[1], launch_rows, &j);
+        launch_shared(&j);
     return j.no_memory /* another thread has the message */
                ? cr_fail(CR_MEMORY, "not enough memory for the buffer of a reduction")
                : CR_OK;
