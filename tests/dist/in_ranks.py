@@ -202,6 +202,47 @@ def derivatives(rank, size):
     assert x.grad.tolist() == [sum(range(1, size + 1)) if rank == 0 else 0] * 2
 
 
+def several_tensors_of_a_rank(rank, size):
+    """Gloo's calls of several tensors: each rank has `size * number` values."""
+    if dist.get_backend() != "gloo":
+        return
+    group, many = dist.group.WORLD, [torch.tensor([2.0 * rank]), torch.tensor([2.0 * rank + 1])]
+    for op, wanted in ((dist.ReduceOp.SUM, size * (2 * size - 1)), (dist.ReduceOp.MAX, 2 * size - 1), (dist.ReduceOp.MIN, 0)):
+        how, pair = dist.AllreduceOptions(), [t.clone() for t in many]
+        how.reduceOp = op
+        assert [t.item() for t in group.allreduce(pair, how).get_future().wait()] == [wanted] * 2
+    how = dist.BroadcastOptions()
+    how.rootRank, how.rootTensor = size - 1, 1
+    pair = [t.clone() for t in many]
+    group.broadcast(pair, how).wait()
+    assert [t.item() for t in pair] == [2 * size - 1] * 2
+    got = [[torch.empty(1) for _ in range(2 * size)] for _ in range(2)]
+    group.allgather(got, many).wait()
+    assert [[t.item() for t in outputs] for outputs in got] == [list(range(2 * size))] * 2
+    once = torch.ones(1)
+    dist.all_reduce_coalesced([once, once])
+    assert once.item() == size
+    sparse = torch.sparse_coo_tensor([[0, 0]], [1.0, 1.0], (2,))
+    dist.all_reduce(sparse)
+    assert sparse.is_coalesced() and sparse._values().tolist() == [2.0 * size]
+    with torch.inference_mode():  # results are copied in the thread of the group
+        x = torch.empty(2, 2).t()
+        assert group.broadcast([x], size - 1).get_future().wait()[0] is x
+    t = torch.ones
+    for call, words in (
+            (lambda: group.broadcast([t(1)], size), "ProcessGroupGloo::broadcast: invalid root rank"),
+            (lambda: group.broadcast([]), "invalid root tensor"), (lambda: group.allreduce([]), "requires non-empty tensor list"),
+            (lambda: group.allreduce([t(1), t(2)]), "invalid tensor size at index 1"),
+            (lambda: group.allreduce([t(1), t(1).long()]), "invalid tensor type at index 1"),
+            (lambda: group.allreduce_coalesced([t(1), t(1).to_sparse()]), "invalid tensor layout at index 1"),
+            (lambda: group.reduce([t(1), t(1)]), "requires a single-element tensor list"),
+            (lambda: group.allgather([[t(1)]], [t(1), t(1)]), "to have the same length"),
+            (lambda: group.gather([[t(1)]], [t(1)], rank), "Incorrect output list size 1"),
+            (lambda: group.scatter([t(1)], [[t(2)] * size], rank), "invalid tensor size at index 0"),
+            (lambda: group.scatter([t(1)], [[t(1)] * size], (rank + 1) % size), "requires empty input on non-root")):
+        expect(call, words)
+
+
 def objects_and_averages(rank, size):
     """Calls of objects that fail everywhere when a rank fails; averages over groups of growing sizes."""
     from cresset.distributed import collective_utils as utils
@@ -226,7 +267,8 @@ def objects_and_averages(rank, size):
 
 
 def everything(rank, size):
-    for part in (reductions, movements, sparse_sums_and_events, messages, groups, meshes, derivatives, objects_and_averages):
+    for part in (reductions, movements, sparse_sums_and_events, messages, groups, meshes, derivatives, objects_and_averages,
+                 several_tensors_of_a_rank):
         part(rank, size)
 
 

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+import cresset as torch
 import cresset.distributed as dist
 import ranks
 
@@ -36,3 +37,31 @@ def test_the_number_of_ranks_does_not_change_bits(tmp_path, count, sizes):
         passes("deterministic_ranks", size, BACKENDS[0], PARTS=str(count), BITS=str(tmp_path / "bits"))
     bits = [(tmp_path / f"bits.{size}").read_bytes() for size in sizes]
     assert len(bits[0]) > 20000 and all(b == bits[0] for b in bits)
+
+
+def test_hooks_that_cannot_work_are_refused():
+    from cresset.nn.parallel.distributed import _check_hook
+
+    def takes(state, bucket: int):
+        pass
+
+    def returns(state, bucket: dist.GradBucket) -> int:
+        pass
+
+    def works(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        pass
+    _check_hook(works)
+    for hook, kind, words in ((1, TypeError, "must be callable"), (takes, ValueError, "bucket annotation should be"),
+                              (returns, ValueError, "return annotation should be torch.futures.Future")):
+        with pytest.raises(kind, match=words):
+            _check_hook(hook)
+    dist.init_process_group("fake", rank=0, world_size=2, store=dist.HashStore())
+    try:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+        model.register_comm_hook(None, lambda state, bucket: 1)
+        with pytest.raises(RuntimeError, match="can only be called once"):
+            model.register_comm_hook(None, works)
+        with pytest.raises(RuntimeError, match="callback must return a torch.futures.Future object, but got int"):
+            model(torch.ones(1, 2)).sum().backward()
+    finally:
+        dist.destroy_process_group()

@@ -184,8 +184,12 @@ class _OwnWork(Work):
 
             def ended():
                 error = self.exception()
+                try:
+                    if error is None:
+                        self._finish()
+                except Exception as failure:
+                    error = self._error = failure
                 if error is None:
-                    self._finish()
                     future.set_result(self._results)
                 else:
                     future.set_exception(error)
@@ -242,8 +246,8 @@ def _contiguous(tensors):
 
 
 def _copy_back(copies):
-    with cresset.no_grad():
-        for tensor, made in copies:
+    for tensor, made in copies:  # maybe in the group's thread, where the program's modes do not hold
+        with cresset.inference_mode() if tensor.is_inference() else cresset.no_grad():
             tensor.copy_(made)
 
 
@@ -300,12 +304,14 @@ class ProcessGroup:
 
     def name(self):
         """Returns the backend's name."""
-        return self._handle.engine if self._handle is not None else self._get_backend_name()
+        return self.getBackendName()
 
-    def _get_backend_name(self):
+    def getBackendName(self):
+        """Returns the backend's name; classes of programs define it."""
         return type(self).__name__ if self._handle is None else self._handle.engine
 
-    getBackendName = _get_backend_name
+    def _get_backend_name(self):
+        return self.getBackendName()
 
     def _get_sequence_number_for_group(self):
         return self._need().sequence
@@ -429,17 +435,18 @@ class ProcessGroup:
         for t in tensors:
             event = self._profile("", [(KIND["ALL_REDUCE"], 0, -1, 0, 1.0, [], [t])])
             _C._comm_sparse_sum(self._need(), t)
+            _copy_back([(t, t.coalesce())])
             if event >= 0:
                 _C._profile_leave(event)
         return _Done(tensors)
 
     def allreduce_coalesced(self, tensors, opts=None):
         """Reduces several tensors over all ranks as one work."""
-        return self.allreduce(tensors, opts)
+        return ProcessGroup.allreduce(self, tensors, opts)
 
-    def broadcast(self, tensors, opts=None):
+    def broadcast(self, tensors, opts=None, root=None):
         """Copies the root's tensors to all ranks."""
-        tensors = [tensors] if isinstance(tensors, cresset.Tensor) else tensors
+        tensors, opts = [tensors] if isinstance(tensors, cresset.Tensor) else tensors, opts if root is None else root
         root = opts if isinstance(opts, int) else getattr(opts, "rootRank", 0)
         copies = []
         calls = [self._moving("BROADCAST", root, [], [_write(t, copies)]) for t in tensors]

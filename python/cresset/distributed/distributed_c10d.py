@@ -18,6 +18,7 @@ from ._errors import DistBackendError, DistError, DistNetworkError, DistStoreErr
 from ._groups import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions,
                       BarrierOptions, BroadcastOptions, GatherOptions, premul_sum as _make_nccl_premul_sum,
                       ProcessGroup, ReduceOp, ReduceOptions, ReduceScatterOptions, ScatterOptions, Work)
+from ._gloo import ProcessGroupGloo
 from ._stores import FileStore, HashStore, milliseconds, PrefixStore, Store, TCPStore
 from .constants import default_pg_nccl_timeout, default_pg_timeout
 from .rendezvous import register_rendezvous_handler, rendezvous  # noqa: F401
@@ -45,58 +46,6 @@ if not os.environ.get("CR_MPI") and os.path.exists(os.path.join(sys.prefix, "lib
 logger = logging.getLogger(__name__)
 GroupName = str
 _NOT_INITIALIZED = "Default process group has not been initialized, please make sure to call init_process_group."
-
-
-class ProcessGroupGloo(ProcessGroup):
-    """A group whose engine is Gloo: ProcessGroupGloo(store, rank, size, options or timeout)."""
-
-    class _Device:
-        """A network device, by its name, by a host's name, or the one that the environment names."""
-
-        def __init__(self, interface):
-            self.interface = interface
-
-    class _Options:
-        """Options of a gloo group.  The engine has one device, the first of `_devices`, and starts threads itself."""
-
-        def __init__(self, timeout=default_pg_timeout):
-            self._timeout, self._devices, self._threads = timeout, [], 2
-            self.global_ranks_in_group, self.group_name = [], ""
-
-    Options = _Options
-
-    def __init__(self, *args):
-        super().__init__(*[a for a in args if isinstance(a, int)])
-        if args and isinstance(args[0], Store):
-            self._open(*args)
-
-    def _open(self, store, rank, size, options=None):
-        if not isinstance(options, self._Options):
-            options = self._Options(default_pg_timeout if options is None else options)
-        device = options._devices[0].interface if options._devices else ""
-        self._store = store
-        self._handle = _C._comm_group("gloo", options.group_name, rank, size, tuple(options.global_ranks_in_group) or None,
-                                      store._handle, milliseconds(options._timeout), device)
-        self._handles, self._by_device = {"gloo": self._handle}, {"cpu": self._handle}
-
-    @property
-    def options(self):
-        """The group's options."""
-        made = self._Options(timedelta(milliseconds=self._need().timeout_ms))
-        made.group_name = self.group_name
-        return made
-
-    @staticmethod
-    def create_device(hostname="", interface="", lazy_init=None):
-        """Returns a device for options."""
-        if not hostname and not interface:
-            raise ValueError("Specify either `interface` or `hostname` argument.")
-        return ProcessGroupGloo._Device(interface or hostname)
-
-    @staticmethod
-    def create_default_device(lazy_init=None):
-        """Returns the device that a group without options has."""
-        return ProcessGroupGloo._Device("")
 
 
 # --- backends ----------------------------------------------------------------------------------------------------
@@ -582,7 +531,7 @@ def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local
         if default.rank() not in members:
             _world.group_count += 1
     if default.rank() not in members:
-        return GroupMember.NON_GROUP_MEMBER
+        return None if use_local_synchronization else GroupMember.NON_GROUP_MEMBER
     if timeout is None:
         timeout = timedelta(milliseconds=default._handle.timeout_ms) if default._handle is not None else default_pg_timeout
     return _make_group(members.index(default.rank()), len(members), members, backend or str(_world.pg_backend_config[default]),

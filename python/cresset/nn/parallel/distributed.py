@@ -1,4 +1,5 @@
 """Data parallelism over processes: every rank has the module, and gradients are averaged (src/dist/reducer.h)."""
+import inspect
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +59,25 @@ def _tensors_in(x, found=None):
         for name in x.__dataclass_fields__:
             _tensors_in(getattr(x, name, None), found)
     return found
+
+
+def _check_hook(hook):
+    """Refuses a hook that cannot be called, or whose annotations say that it takes or returns something else."""
+    from ...distributed._reducer import GradBucket
+    from ...futures import Future
+    if not callable(hook):
+        raise TypeError("Communication hook must be callable.")
+    try:
+        signature = inspect.signature(hook)
+    except ValueError:  # a builtin function without one
+        return
+    bucket = signature.parameters.get("bucket")
+    if bucket is not None and bucket.annotation not in (inspect.Parameter.empty, GradBucket, "GradBucket", "dist.GradBucket"):
+        raise ValueError("Communication hook: bucket annotation should be dist.GradBucket.")
+    returned = signature.return_annotation
+    kind = getattr(returned, "__origin__", returned)
+    if returned is not inspect.Signature.empty and kind is not Future and not isinstance(returned, str):
+        raise ValueError("Communication hook: return annotation should be torch.futures.Future[torch.Tensor].")
 
 
 class DistributedDataParallel(Module):
@@ -214,7 +234,7 @@ class DistributedDataParallel(Module):
                                         bool(self.gradient_as_bucket_view), bool(self.find_unused_parameters),
                                         bool(static_graph))
         if self._hook is not None:
-            self.register_comm_hook(*self._hook)
+            self._set_hook(*self._hook)
         elif self._reduce_dtype() is not None:
             from ...distributed.algorithms.ddp_comm_hooks.default_hooks import _compressed
             self._set_hook(None, lambda state, bucket: _compressed(self._reduce_dtype(), self.process_group, bucket))
@@ -325,17 +345,22 @@ class DistributedDataParallel(Module):
     # --- communication hooks ---
     def register_comm_hook(self, state, hook):
         """Makes hook(state, bucket) reduce buckets: it returns a future of the bucket's new elements."""
-        if not callable(hook):
-            raise TypeError("Communication hook must be callable.")
+        _check_hook(hook)
+        if self._hook is not None:
+            raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
         self._hook = (state, hook)
         self._set_hook(state, hook)
 
     def _set_hook(self, state, hook):
         from ...distributed._reducer import GradBucket
+        from ...futures import Future
 
         def start(i):
             bucket = GradBucket(i, self.reducer, self._parameters_list)
             self._futures[i] = hook(state, bucket)
+            if not isinstance(self._futures[i], Future):
+                raise RuntimeError("callback must return a torch.futures.Future object, but got "
+                                   f"{type(self._futures[i]).__name__}")
 
         def finish(i):
             result = self._futures.pop(i)
@@ -344,7 +369,7 @@ class DistributedDataParallel(Module):
             buffer = self.reducer.buffer(i)
             if result is not buffer:
                 with cresset.no_grad():
-                    buffer.copy_(result.reshape(buffer.shape))
+                    buffer.copy_(result if result.is_sparse else result.reshape(buffer.shape))
         self.reducer.set_hook(start, finish)
 
     def _register_comm_hook(self, state, hook):
