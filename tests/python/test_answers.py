@@ -484,3 +484,19 @@ def test_a_derivative_of_zero_needs_no_values():
         y.sum().backward()
         y.sum().backward()
         equal(x.grad, [0.0, 0.0])
+
+
+def test_handlers_are_asked_by_deletions_and_second_arguments():
+    asked = []
+
+    class Asking(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            asked.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+    x, plain = torch.ones(2).as_subclass(Asking).requires_grad_(), torch.ones(2, dtype=torch.float64)
+    asked.clear()
+    x.grad = torch.ones(2)
+    del x.grad
+    assert plain.type_as(x).dtype == torch.float32 and plain.is_same_size(x) and x.grad is None
+    assert asked == ["__set__", "__delete__", "type_as", "__get__", "is_same_size", "__get__"]

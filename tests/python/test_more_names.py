@@ -78,6 +78,9 @@ def test_lists_and_dicts_of_one_type():
     items.append(3)
     with pytest.raises(TypeError, match="Unable to cast <class 'str'> to int"):
         items.append("x")
+    with pytest.raises(TypeError):
+        items[:2] = [5, "x"]
+    assert list(items) == [1, 2, 3]
     names = torch.jit.script({"a": 1})
     assert type(names) is torch.ScriptDict and dict(names.items()) == {"a": 1} and "a" in names
     assert type(iter(items)) is torch.ScriptListIterator and type(iter(names)) is torch.ScriptDictKeyIterator
@@ -371,13 +374,13 @@ def test_ranges_in_a_database_of_nvprof(tmp_path):
         CREATE TABLE CUPTI_ACTIVITY_KIND_MARKER (id INTEGER, name INTEGER, timestamp INTEGER);
         CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (_id_ INTEGER, cbid INTEGER, start INTEGER, end INTEGER, correlationId INTEGER);
         CREATE TABLE CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL (start INTEGER, end INTEGER, name INTEGER, correlationId INTEGER);
-        INSERT INTO StringTable VALUES (1, 'add'), (2, 'kernel');
+        INSERT INTO StringTable VALUES (1, 'add'), (2, '_ZN4cuda3addIfEEvi');
         INSERT INTO CUPTI_ACTIVITY_KIND_MARKER VALUES (7, 1, 100), (7, 0, 500);
         INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1, 211, 150, 160, 9);
         INSERT INTO CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL VALUES (170, 210, 2, 9);""")
     database.commit()
     [event] = torch.autograd.profiler.load_nvprof(str(tmp_path / "p.db"))
-    assert event.name == "add" and [(k.name, k.duration) for k in event.kernels] == [("kernel", 40)]
+    assert event.name == "add" and [(k.name, k.duration) for k in event.kernels] == [("void cuda::add<float>(int)", 40)]
 
 
 def test_parts_of_a_backward_share_recomputed_values():

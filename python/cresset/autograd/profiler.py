@@ -288,7 +288,17 @@ def parse_nvprof_trace(path):
 
 
 def _demangled(name):
-    return name if not name.startswith("_Z") else name[2:].lstrip("0123456789")
+    """The C++ name; the name itself if it is none, or if no libstdc++ is installed."""
+    import ctypes
+    try:
+        demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+    except OSError:
+        return name
+    demangle.restype = ctypes.c_void_p
+    found = demangle(name.encode(), None, None, None) if name.startswith("_Z") else None
+    text = ctypes.string_at(found).decode() if found else name
+    ctypes.CDLL(None).free(ctypes.c_void_p(found))
+    return text
 
 
 def load_nvprof(path):

@@ -68,8 +68,14 @@ class ScriptList(_Shared, collections.abc.MutableSequence):
         if len(places) != len(values):
             raise RuntimeError(f"Left and right hand size of slice assignment have different sizes: {len(places)} != "
                                f"{len(values)}")
-        for i, x in zip(places, values):
-            self._items[i] = x
+        before = self._items.copy()[at]
+        try:
+            for i, x in zip(places, values):
+                self._items[i] = x
+        except BaseException:
+            for i, x in zip(places, before):
+                self._items[i] = x
+            raise
 
     def __delitem__(self, at):
         places = range(*at.indices(len(self))) if isinstance(at, slice) else [self._place(at)]

@@ -238,9 +238,9 @@ static int asking_set(PyObject *self, PyObject *value, void *before)
 {
     const PyGetSetDef *p = before;
 
-    if (CR_LIKELY(!value || !cr_py_asks(self)))
+    if (CR_LIKELY(!cr_py_asks(self)))
         return p->set(self, value, p->closure);
-    PyObject *function = property_function(p->name, "__set__");
+    PyObject *function = property_function(p->name, value ? "__set__" : "__delete__");
     PyObject *answer = ask_about(function, with_self(self, NULL, value), NULL);
     Py_XDECREF(function);
     Py_XDECREF(answer);

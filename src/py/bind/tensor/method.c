@@ -120,8 +120,22 @@ static PyObject *tensor_numel(PyObject *self, PyObject *unused)
     return n || PyErr_Occurred() ? n : PyLong_FromLongLong(SELF->numel);
 }
 
+/* Calls the __torch_function__ of `other`, the second argument. */
+static PyObject *call_handler(PyObject *self, PyObject *other, const char *name)
+{
+    PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);
+    PyObject *args[] = {self, other};
+    const cr_py_given g = {args, 2, NULL};
+    PyObject *out = function ? cr_py_override_call(function, &other, 1, &g) : NULL;
+
+    Py_XDECREF(function);
+    return out;
+}
+
 static PyObject *tensor_is_same_size(PyObject *self, PyObject *other)
 {
+    if (cr_py_overrides(Py_TYPE(other)))
+        return call_handler(self, other, "is_same_size");
     if (!cr_py_is_tensor(other))
         return PyErr_Format(
             PyExc_TypeError,
@@ -493,23 +507,11 @@ static PyObject *tensor_cuda(PyObject *self, PyObject *args, PyObject *kwargs)
     return st ? cr_py_raise(st) : convert_as(self, "cuda", &to);
 }
 
-/* Calls the handler of `other`, an object that is not a tensor but has a __torch_function__. */
-static PyObject *call_handler(PyObject *self, PyObject *other, const char *name)
-{
-    PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);
-    PyObject *args[] = {self, other};
-    const cr_py_given g = {args, 2, NULL};
-    PyObject *out = function ? cr_py_override_call(function, &other, 1, &g) : NULL;
-
-    Py_XDECREF(function);
-    return out;
-}
-
 static PyObject *tensor_type_as(PyObject *self, PyObject *other)
 {
     target to = {.dtype = -1, .format = -1};
 
-    if (!cr_py_is_tensor(other) && cr_py_overrides(Py_TYPE(other)))
+    if (cr_py_overrides(Py_TYPE(other)))
         return call_handler(self, other, "type_as");
     if (!cr_py_is_tensor(other))
         return PyErr_Format(PyExc_TypeError,
