@@ -1,7 +1,7 @@
 /* attention.cuh - scaled dot product attention of half types on an NVIDIA GPU.
  *
- * Follows move.cuh.  CA_ITEM is cm_f16 or cm_bf16, CA_WIDTH the width of a head, 64 or 128, to
- * which narrower ones are padded with zeros, CA_MASK one of the numbers below.
+ * Follows scores.cuh.  CA_ITEM is cm_f16 or cm_bf16, CA_WIDTH the width of a head, 64 or 128,
+ * to which narrower ones are padded with zeros.
  *
  * A block has four warps, and a warp one or two groups of 16 rows of the block's tile: an
  * operand that is loaded is multiplied with the rows of both.  Scores are never stored: the
@@ -13,20 +13,12 @@
 #ifndef CR_EMIT_ATTENTION_CUH
 #define CR_EMIT_ATTENTION_CUH
 
-#include "emit/move.cuh"
-
-CK_DYNAMIC;
-
-#define CA_NONE   0
-#define CA_TRUTH  1 /* bool: true keeps */
-#define CA_ADDED  2 /* of the item's type */
-#define CA_ADDED4 3 /* float32 */
+#include "emit/scores.cuh"
 
 enum {
     CA_GROUPS = CA_WIDTH == 64 ? 2 : 1,
     CA_OWN = 16 * CA_GROUPS, /* rows of a warp */
     CA_ROWS = 4 * CA_OWN,
-    CA_THREADS = 128,
     CA_STEP = CA_WIDTH + 8, /* of a tile in shared memory: rows are in different banks */
     CA_KS = CA_WIDTH / 16,
     CA_NS = CA_WIDTH / 8,
@@ -36,32 +28,11 @@ enum {
     CA_STAGES = 2
 };
 
-/* [batch, heads, rows, width]; steps in bytes, dense along the width. */
-struct ca_array {
-    char *at;
-    cm_i64 step[3];
-};
-struct ca_call {
-    ca_array q, k, v, out, grad, gq, gk, gv;
-    float *lse, *delta; /* [batch, heads, queries] */
-    const char *mask;
-    cm_i64 mask_step[4];
-    cm_i64 batch, heads, repeat; /* repeat: heads that share one of k and v */
-    int queries, keys, width, causal;
-    float scale;
-};
-
 /* --- matrices of a warp --- */
 
 /* Lane l has of an 8 x 8 matrix row l / 4, columns l % 4 * 2 and the next one.  A 16 x 16
  * operand has four such matrices. */
 #if defined(__CUDA_ARCH__)
-CV_FN unsigned ca_shared(const void *p)
-{
-    unsigned at;
-    asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(at) : "l"(p));
-    return at;
-}
 /* Lane 8 * j + i has the address of row i of matrix j. */
 CV_FN void ca_load(unsigned *r, const void *row)
 {
@@ -90,30 +61,6 @@ CV_FN void ca_multiply(float *c, const unsigned *a, const unsigned *b, cm_f16)
 {
     CA_MULTIPLY("f16");
 }
-/* Copies 16 bytes to shared memory without waiting; ca_wait waits for all but the last `left`
- * groups of copies, which ca_close ends. */
-CV_FN void ca_copy(void *to, const void *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ca_shared(to)), "l"(from)
-                 : "memory");
-}
-CV_FN void ca_close(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int left> CV_FN void ca_wait(void)
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
-}
-CV_FN float ca_exp2(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-CV_FN float ca_most(float x, float y)
-{
-    float z;
-    asm("max.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    return z;
-}
 /* Operands of products, whose NaN may have any bits. */
 CV_FN unsigned ca_round(float low, float high, cm_bf16)
 {
@@ -134,11 +81,6 @@ template <class T> CV_FN void ca_multiply(float *c, const unsigned *a, const uns
 {
     simt::multiply(c, a, b, [](unsigned short h) { return cm_real(T{h}); });
 }
-CV_FN void ca_copy(void *to, const void *from) { __builtin_memcpy(to, from, 16); }
-CV_FN void ca_close(void) {}
-template <int left> CV_FN void ca_wait(void) {}
-CV_FN float ca_exp2(float x) { return __builtin_exp2f(x); }
-CV_FN float ca_most(float x, float y) { return y > x || x != x ? y : x; }
 CV_FN unsigned ca_round(float low, float high, cm_bf16) { return ck_pair_bf16(low, high); }
 CV_FN unsigned ca_round(float low, float high, cm_f16) { return ck_pair_f16(low, high); }
 #endif
@@ -146,10 +88,6 @@ CV_FN unsigned ca_round(float low, float high, cm_f16) { return ck_pair_f16(low,
 CV_FN unsigned ca_pair(float low, float high, cm_bf16) { return ck_pair_bf16(low, high); }
 CV_FN unsigned ca_pair(float low, float high, cm_f16) { return ck_pair_f16(low, high); }
 
-CV_FN float ca_from_lane(float x, int lane)
-{
-    return ck_float((unsigned)CK_SHUFFLE_(ck_bits(x), lane));
-}
 /* Over the four lanes that have a row. */
 CV_FN float ca_row_most(float x)
 {
@@ -163,10 +101,6 @@ CV_FN float ca_row_sum(float x)
     x += ca_from_lane(x, lane ^ 1);
     return x + ca_from_lane(x, lane ^ 2);
 }
-
-struct ca_sixteen {
-    unsigned word[4];
-} __attribute__((aligned(16)));
 
 typedef unsigned short ca_row[CA_STEP];
 
@@ -282,44 +216,12 @@ CV_FN void ca_store(char *at, cm_i64 step, int row, int rows, int width, const f
 
 /* --- scores --- */
 
-#define CA_LOG2E 1.44269504088896340736f
-#define CA_LN2   0.69314718055994530942f
-
-CV_FN char *ca_head(const ca_array &a, cm_i64 b, cm_i64 h)
-{
-    return a.at + b * a.step[0] + h * a.step[1];
-}
-
 /* Where scores are: row r of them is query r0 + r and column c key c0 + c, or with KEYS the
  * other way round. */
 struct ca_scored {
     cm_i64 b, h;
     int row, column;
 };
-
-/* Exponents of 2 are scores times this, which is positive; those with a mask are multiplied
- * before it is added. */
-CV_FN float ca_factor(const ca_call &c) { return CA_MASK == CA_NONE ? c.scale * CA_LOG2E : 1; }
-
-/* A score with its mask; minus infinity where the key is hidden. */
-CV_FN float ca_exponent(const ca_call &c, float x, cm_i64 b, cm_i64 h, int query, int key)
-{
-    if (key >= c.keys || query >= c.queries || (c.causal && key > query))
-        return -__builtin_inff();
-#if CA_MASK != CA_NONE
-    const char *m = c.mask + b * c.mask_step[0] + h * c.mask_step[1] + query * c.mask_step[2] +
-                    key * c.mask_step[3];
-#if CA_MASK == CA_TRUTH
-    return *(const unsigned char *)m ? x : -__builtin_inff();
-#elif CA_MASK == CA_ADDED
-    return x + cm_real(*(const CA_ITEM *)m) * CA_LOG2E;
-#else
-    return x + *(const float *)m * CA_LOG2E;
-#endif
-#else
-    return x;
-#endif
-}
 
 /* Masks 16 rows of scores, n columns. */
 template <int n, bool KEYS>
@@ -341,20 +243,6 @@ CV_FN void ca_exponents(const ca_call &c, float (*s)[4], const ca_scored &w)
         s[j][e] = ca_exponent(c, CA_MASK == CA_NONE ? s[j][e] : s[j][e] * (c.scale * CA_LOG2E),
                               w.b, w.h, KEYS ? column : row, KEYS ? row : column);
     }
-}
-
-/* A block's tile of rows: its number, and the head.  The last tiles, which have the most
- * keys with a causal mask, come first. */
-struct ca_where {
-    int row;
-    cm_i64 b, h;
-};
-CV_FN ca_where ca_block(int rows, cm_i64 heads, bool last_first)
-{
-    const cm_i64 tiles = (rows + CA_ROWS - 1) / CA_ROWS, head = CK_BLOCK_(x) / tiles;
-    const cm_i64 tile = CK_BLOCK_(x) - head * tiles, b = head / heads;
-
-    return ca_where{(int)(last_first ? tiles - 1 - tile : tile) * CA_ROWS, b, head - b * heads};
 }
 
 /* --- forward --- */
@@ -422,7 +310,7 @@ CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
     ca_row *const query = (ca_row *)ck_dynamic;
     ca_row *const key = query + CA_ROWS, *const value = key + CA_STAGES * CA_FORWARD;
     const int warp = ck_x() / 32;
-    const ca_where w = ca_block(call.queries, call.heads, call.causal);
+    const ca_where w = ca_block(CA_ROWS, call.queries, call.heads, call.causal);
     const int own = w.row + warp * CA_OWN;
     const cm_i64 kv = w.h / call.repeat;
     const char *k = ca_head(call.k, w.b, kv), *v = ca_head(call.v, w.b, kv);
@@ -467,33 +355,6 @@ CK_KERNEL_OF(CA_THREADS, ca_forward, ca_call)
 }
 
 /* --- backward --- */
-
-/* delta: each row's sum of output times gradient.  A warp has a row. */
-CK_KERNEL_OF(CA_THREADS, ca_deltas, ca_call)
-{
-    const cm_i64 rows = call.batch * call.heads * call.queries, warps = CA_THREADS / 32;
-    const int lane = ck_x() % 32;
-
-    for (cm_i64 r = CK_BLOCK_(x) * warps + ck_x() / 32; r < rows; r += CK_BLOCKS_(x) * warps) {
-        const cm_i64 head = r / call.queries, row = r - head * call.queries;
-        const cm_i64 b = head / call.heads, h = head - b * call.heads;
-        const char *o = ca_head(call.out, b, h) + row * call.out.step[2];
-        const char *g = ca_head(call.grad, b, h) + row * call.grad.step[2];
-        float sum = 0;
-        for (int i = lane; i < call.width; i += 32)
-            sum += cm_real(((const CA_ITEM *)o)[i]) * cm_real(((const CA_ITEM *)g)[i]);
-        for (int by = 16; by > 0; by /= 2)
-            sum += ca_from_lane(sum, lane ^ by);
-        if (lane == 0)
-            call.delta[r] = sum;
-    }
-}
-
-/* The exponents' ends of one query: rows of which no key is seen have weights of zero. */
-CV_FN float ca_end_of(float lse)
-{
-    return lse == -__builtin_inff() ? __builtin_inff() : lse * CA_LOG2E;
-}
 
 /* The tiles of a block: rows of two arrays, and a stage of rows of two others. */
 struct ca_tiles {
@@ -601,8 +462,8 @@ CV_FN void ca_finish(const ca_call &c, const ca_where &w, int own, const ca_sums
  */
 template <bool KEYS> CV_FN void ca_backward(const ca_call &c, const ca_tiles &t)
 {
-    const ca_where w = ca_block(KEYS ? c.keys : c.queries, KEYS ? c.heads / c.repeat : c.heads,
-                                !KEYS && c.causal);
+    const ca_where w = ca_block(CA_ROWS, KEYS ? c.keys : c.queries,
+                                KEYS ? c.heads / c.repeat : c.heads, !KEYS && c.causal);
     const int own = w.row + ck_x() / 32 * CA_OWN, columns = KEYS ? c.queries : c.keys;
     const int from = KEYS && c.causal ? w.row / CA_BACKWARD : 0;
     const int end = !KEYS && c.causal && w.row + CA_ROWS < columns ? w.row + CA_ROWS : columns;

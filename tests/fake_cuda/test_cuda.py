@@ -524,7 +524,9 @@ torch.arange(9, device="cuda") + torch.linspace(0, 1, 9, device="cuda")""")
 ATTENTIONS = [((1, 2, 1, 140, 150, 64), True, None, "bfloat16"), ((1, 2, 1, 33, 90, 40), False, None, "float16"),
               ((1, 1, 1, 70, 40, 128), True, None, "bfloat16"), ((1, 1, 1, 40, 100, 104), False, None, "bfloat16"),
               ((2, 2, 2, 20, 37, 16), False, "bool", "bfloat16"), ((2, 2, 1, 20, 37, 16), False, "float32", "bfloat16"),
-              ((2, 2, 2, 20, 37, 16), False, "own", "float16"), ((1, 1, 1, 5, 3, 8), True, None, "float16")]
+              ((2, 2, 2, 20, 37, 16), False, "own", "float16"), ((1, 1, 1, 5, 3, 8), True, None, "float16"),
+              ((1, 2, 1, 70, 135, 64), True, None, "float32"), ((2, 2, 2, 66, 65, 20), False, "bool", "float32"),
+              ((1, 2, 2, 20, 37, 40), False, "float32", "float32")]
 
 
 def plain_attention(q, k, v, mask, causal):
@@ -550,7 +552,7 @@ def test_attention(sizes, causal, kind, dtype):
     given = [torch.randn(batch, queries, heads, width).transpose(1, 2), torch.randn(batch, shared, keys, width),
              torch.randn(batch, shared, width, keys).transpose(2, 3)]
     given = [x.to(dtype) for x in given]
-    here = [x.float().requires_grad_() for x in given]
+    here = [x.float().clone().requires_grad_() for x in given]
     there = [x.cuda().requires_grad_() for x in given]
     g = torch.randn(batch, heads, queries, width).to(dtype)
     want = plain_attention(*here, mask, causal)
@@ -562,7 +564,7 @@ def test_attention(sizes, causal, kind, dtype):
 
     made = attend(*there)
     made.backward(g.cuda())
-    eps = 2.0 ** -8 if dtype == torch.bfloat16 else 2.0 ** -11
+    eps = {torch.bfloat16: 2.0 ** -8, torch.float16: 2.0 ** -11, torch.float32: 2.0 ** -18}[dtype]
     for have, right in zip([made.detach()] + [x.grad for x in there], [want.detach()] + [x.grad for x in here]):
         assert have.dtype == dtype and (have.cpu().float() - right).abs().max() <= 2 * eps * right.abs().max() + eps
     with torch.no_grad():

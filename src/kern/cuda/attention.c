@@ -1,8 +1,10 @@
-/* Scaled dot product attention on NVIDIA devices; the kernels are in emit/attention.cuh.
+/* Scaled dot product attention on NVIDIA devices; the kernels are in emit/attention.cuh
+ * and emit/attention_f32.cuh.
  *
- * They take half types, a positive scale, heads of up to 128 elements in multiples of 8, and
- * rows that begin at multiples of 16 bytes; other layouts are copied, other problems are left
- * to the composition. cuDNN has such kernels, too, behind an interface of graphs.  These need
+ * They take a positive scale, heads of up to 128 elements of half types in multiples of 8, or
+ * of up to 64 of float32 in multiples of 4, and rows that begin at multiples of 16 bytes; other
+ * layouts are copied, other problems are left to the composition.
+ * cuDNN has such kernels, too, behind an interface of graphs.  These need
  * no library, and run under simt.h, so they are tested without a GPU. */
 #include "device/cuda/cuda.h"
 #include "device/facts.h"
@@ -26,6 +28,9 @@ enum {
     ATTENTION_FORWARD = 64,
     ATTENTION_BACKWARD = 16,
     ATTENTION_BACKWARD_NARROW = 32,
+    /* Of float32: a tile's rows and columns, and the least width. */
+    ATTENTION_WIDE_TILE = 64,
+    ATTENTION_WIDE_LEAST = 32,
     ATTENTION_BLOCKS = 1 << 30
 };
 
@@ -194,6 +199,18 @@ static bool device_is_capable(int device)
     return known[device] > 8;
 }
 
+/* The dtype and the width of heads are those of a kernel. */
+static bool attention_has_width(const cr_array *q)
+{
+    bool half = q->dtype == CR_F16 || q->dtype == CR_BF16;
+    int64_t width = q->ndim == ATTENTION_DIMS ? q->size[ATTENTION_DIMS - 1] : 0;
+
+    if (!half && q->dtype != CR_F32)
+        return false;
+    return width > 0 && width % (half ? 8 : 4) == 0 &&
+           width <= (half ? ATTENTION_WIDEST : ATTENTION_NARROW);
+}
+
 /* `arg` has query, key, value and the mask; false for problems that the kernels do not take. */
 static bool attention_begin(attention *t, int device, const cr_given *arg,
                             const cr_given *causal, const cr_given *scale)
@@ -203,10 +220,9 @@ static bool attention_begin(attention *t, int device, const cr_given *arg,
     memset(t, 0, sizeof *t);
     t->device = device;
     t->dtype = q->dtype;
-    if (!device_is_capable(device) || (q->dtype != CR_F16 && q->dtype != CR_BF16) ||
-        q->ndim != ATTENTION_DIMS || k->ndim != ATTENTION_DIMS || !k->size[1] ||
-        q->size[1] % k->size[1] || q->size[3] % 8 || !q->size[3] ||
-        q->size[3] > ATTENTION_WIDEST || q->size[2] > INT_MAX - ATTENTION_ROWS_NARROW ||
+    if (!device_is_capable(device) || !attention_has_width(q) || q->ndim != ATTENTION_DIMS ||
+        k->ndim != ATTENTION_DIMS || !k->size[1] || q->size[1] % k->size[1] ||
+        q->size[2] > INT_MAX - ATTENTION_ROWS_NARROW ||
         k->size[2] > INT_MAX - ATTENTION_ROWS_NARROW ||
         !has_sizes(k, q->dtype, q->size[0], k->size[1], k->size[2], q->size[3]) ||
         !has_sizes(v, q->dtype, q->size[0], k->size[1], k->size[2], q->size[3]))
@@ -235,22 +251,43 @@ static bool is_narrow(const attention *t) { return t->c.width <= ATTENTION_NARRO
 
 static int attention_rows(const attention *t)
 {
-    return is_narrow(t) ? ATTENTION_ROWS_NARROW : ATTENTION_ROWS;
+    return is_narrow(t) && t->dtype != CR_F32 ? ATTENTION_ROWS_NARROW : ATTENTION_ROWS;
+}
+
+static bool is_wide(const attention *t) { return t->dtype == CR_F32; }
+
+/* The width to which the heads are padded. */
+static int attention_width(const attention *t)
+{
+    if (is_wide(t) && t->c.width <= ATTENTION_WIDE_LEAST)
+        return ATTENTION_WIDE_LEAST;
+    return is_narrow(t) ? ATTENTION_NARROW : ATTENTION_WIDEST;
+}
+
+/* The bytes of a block's tiles of float32, and of weights (CA_TILE, CA_WEIGHTS). */
+static unsigned attention_shared_wide(const attention *t, attention_kernel kernel)
+{
+    int tile = ATTENTION_WIDE_TILE * (attention_width(t) + 4) + ATTENTION_WIDE_TILE / 2;
+    int weights = ATTENTION_WIDE_TILE * (ATTENTION_WIDE_TILE + 4);
+    int floats = (kernel == FORWARD ? 3 : 4) * tile + (kernel == KEYS ? 2 : 1) * weights;
+
+    return (unsigned)floats * sizeof(float);
 }
 
 /* The bytes of a block's tiles of half types, whose rows are 8 elements apart from each other
  * (CA_STEP). */
 static unsigned attention_shared(const attention *t, attention_kernel kernel)
 {
-    int width = is_narrow(t) ? ATTENTION_NARROW : ATTENTION_WIDEST;
     int rows = kernel == FORWARD ? attention_rows(t) : 2 * attention_rows(t);
     int tile = kernel == FORWARD ? ATTENTION_FORWARD
                : is_narrow(t)    ? ATTENTION_BACKWARD_NARROW
                                  : ATTENTION_BACKWARD;
 
-    return kernel == DELTAS
-               ? 0
-               : (unsigned)((rows + 2 * ATTENTION_STAGES * tile) * (width + 8) * 2);
+    if (kernel == DELTAS)
+        return 0;
+    if (is_wide(t))
+        return attention_shared_wide(t, kernel);
+    return (unsigned)((rows + 2 * ATTENTION_STAGES * tile) * (attention_width(t) + 8) * 2);
 }
 
 static const char *attention_launch(attention *t, attention_kernel kernel, int64_t blocks)
@@ -259,10 +296,10 @@ static const char *attention_launch(attention *t, attention_kernel kernel, int64
         .grid = {1, 1}, .block = {ATTENTION_THREADS, 1}, .shared = attention_shared(t, kernel)};
     cr_cuda_text k = {.print = attention_print,
                       .device = t->device,
-                      .part = CR_VEC_CUDA_ATTENTION,
+                      .part = is_wide(t) ? CR_VEC_CUDA_HEADS_F32 : CR_VEC_CUDA_ATTENTION,
                       .a = (int)kernel,
                       .b = t->dtype,
-                      .c = is_narrow(t) ? ATTENTION_NARROW : ATTENTION_WIDEST,
+                      .c = attention_width(t),
                       .d = (int)t->mask};
     const char *error = cr_cuda_find(&g.function, &k);
 
