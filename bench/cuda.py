@@ -1,23 +1,27 @@
 """Times operators on an NVIDIA GPU beside a copy and, where it is installed, beside torch.
 
     python bench/cuda.py [NAME...]              only the rows whose names contain a NAME
+    python bench/cuda.py --operators [NAME...]  operators at sizes that models use (operators.py), and optimizers
     python bench/cuda.py --programs [NAME...]   whole programs (programs.py); --compiled: compiled ones, too; --fast
 
 Rows are strict: convolutions and products of float32 are not rounded to TF32, in both systems.  With --fast, both may
 round convolutions, which is torch's default.  Other operators have the host's bits either way.  Rates count each large operand once.  Each system's time
 is the median of 20 runs between two events.  The rows of all systems are from one process, one after the other,
-with equal inputs.  The last column is torch's time divided by ours.
+with equal inputs.  The last column is torch's time divided by ours; after --operators its geometric mean and the rows
+that are slowest beside torch.
 
 Each program runs in a new process.  Its row has the milliseconds of a step, our time divided by torch's, the
 largest difference of the losses of the first steps, the peak of device memory, and, for each step of ours, how often
 an operator ran on the host and how often the host waited for the device."""
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
 import time
 
+import operators
 import programs
 
 import cresset as ours
@@ -104,6 +108,51 @@ def main(only):
             if name in theirs:
                 line += f"; torch {theirs[name][1]:.3f} ms, {theirs[name][1] / ms:.2f}"
             print(line, flush=True)
+
+
+# --- operators ---
+
+SLOWEST = 10
+
+
+def times(torch, only, host):
+    """Milliseconds by name: between events; or, with `host`, until the call has returned."""
+    found = {}
+    for name, f in (operators.steps if host else operators.rows)(torch):
+        if only and not any(word in name for word in only):
+            continue
+        found[name] = returned(torch, f) if host and name.startswith("small") else median(torch, f)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return found
+
+
+def returned(torch, f):
+    every = []
+    for _ in range(WARM + RUNS):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        f()
+        every.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(every[WARM:])
+
+
+def run_operators(only):
+    print(f"{ours.cuda.get_device_name()}, torch {peer.__version__ if peer else 'is missing'}; strict", flush=True)
+    ratios = {}
+    for host in (False, True):
+        mine = times(ours, only, host)
+        theirs = times(peer, only, host) if peer else {}
+        for name, ms in mine.items():
+            line = f"{name:60} {ms:9.4f} ms"
+            if name in theirs:
+                ratios[name] = theirs[name] / ms
+                line += f"  torch {theirs[name]:9.4f}  {ratios[name]:6.2f}"
+            print(line, flush=True)
+    if ratios:
+        mean = math.exp(statistics.fmean(map(math.log, ratios.values())))
+        slow = sorted(ratios, key=ratios.get)[:SLOWEST]
+        print(f"{len(ratios)} rows, geometric mean {mean:.2f}; slowest: " + ", ".join(f"{n} {ratios[n]:.2f}" for n in slow))
 
 
 # --- programs ---
@@ -193,6 +242,8 @@ def run_programs(only):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--worker"]:
         worker(sys.argv[2], sys.argv[3], bool(sys.argv[4]))
+    elif sys.argv[1:2] == ["--operators"]:
+        run_operators(sys.argv[2:])
     elif sys.argv[1:2] == ["--programs"]:
         run_programs(sys.argv[2:])
     else:
