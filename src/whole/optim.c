@@ -84,8 +84,9 @@ cr_status cr_fused_sgd(const cr_value *arg, cr_value *result)
 /* The numbers of steps, in tensors on any device. */
 typedef struct {
     const cr_value *list;
-    bool counts;   /* the entry counts the steps, not its caller */
-    double *value; /* set by steps_start() */
+    bool counts;         /* the entry counts the steps, not its caller */
+    const double *known; /* their values, or NULL: reading a device's makes the host wait */
+    double *value;       /* set by steps_start() */
 } update_steps;
 
 static cr_status steps_check(const update_steps *s, const cr_value *params)
@@ -107,7 +108,9 @@ static cr_status steps_read(update_steps *s)
 {
     for (uint32_t i = 0; i < s->list->len; i++) {
         cr_scalar number = cr_scalar_float(1);
-        if (cr_has_bytes(s->list->list[i].t->device))
+        if (s->known)
+            number = cr_scalar_float(s->known[i]);
+        else if (cr_has_bytes(s->list->list[i].t->device))
             CR_TRY(cr_tensor_item(&number, s->list->list[i].t));
         s->value[i] = cr_scalar_as_double(number);
     }
@@ -133,6 +136,18 @@ static cr_status steps_start(update_steps *s)
 {
     CR_TRY(steps_read(s));
     return s->counts ? steps_count_up(s) : CR_OK;
+}
+
+/* Sets the values that the caller knows. */
+static cr_status steps_know(update_steps *s, const cr_value *known)
+{
+    if (known->tag != CR_FLOATS)
+        return CR_OK;
+    if (known->len != s->list->len)
+        return cr_fail(CR_RUNTIME, "lists of %u steps and %u known values", s->list->len,
+                       known->len);
+    s->known = known->floats;
+    return CR_OK;
 }
 
 /* Runs the update; `s` is part of its context. */
@@ -181,10 +196,11 @@ static cr_status adam_start(const cr_update *u)
 
 /* (params, grads, means, squares, maxima, steps, lr, beta1, beta2, weight_decay, eps, amsgrad,
  * maximize, grad_scale, found_inf) */
-static cr_status run_adam(const cr_op *caller, const cr_value *arg, bool decoupled, bool counts)
+static cr_status run_adam(const cr_op *caller, const cr_value *arg, bool decoupled,
+                          const cr_value *known)
 {
     bool amsgrad = arg[11].i;
-    update_steps steps = {.list = &arg[5], .counts = counts};
+    update_steps steps = {.list = &arg[5], .counts = known != NULL};
     adam a = {&steps, arg[6].d, arg[7].d, arg[8].d, arg[9].d, arg[10], arg[12], decoupled};
     cr_update u = {.caller = caller,
                    .op = amsgrad ? cr_entry._amsgrad_step : cr_entry._adam_step,
@@ -195,26 +211,28 @@ static cr_status run_adam(const cr_op *caller, const cr_value *arg, bool decoupl
                    .start = adam_start,
                    .context = &a};
 
+    if (known)
+        CR_TRY(steps_know(&steps, known));
     return run_with_steps(&u, &steps, &arg[13], &arg[14]);
 }
 
 cr_status cr_fused_adam(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return run_adam(cr_entry._fused_adam_, arg, false, false);
+    return run_adam(cr_entry._fused_adam_, arg, false, NULL);
 }
 
 cr_status cr_fused_adamw(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return run_adam(cr_entry._fused_adamw_, arg, true, false);
+    return run_adam(cr_entry._fused_adamw_, arg, true, NULL);
 }
 
-/* The same arguments followed by `decoupled`; counts the steps. */
+/* The same arguments followed by `decoupled` and the known steps; counts the steps. */
 cr_status cr_counted_adam(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return run_adam(cr_entry._counted_adam_, arg, arg[15].i, true);
+    return run_adam(cr_entry._counted_adam_, arg, arg[15].i, &arg[16]);
 }
 
 /* --- Adagrad --- */
@@ -242,9 +260,9 @@ static cr_status adagrad_start(const cr_update *u)
 
 /* (params, grads, sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale,
  * found_inf) */
-static cr_status run_adagrad(const cr_op *caller, const cr_value *arg, bool counts)
+static cr_status run_adagrad(const cr_op *caller, const cr_value *arg, const cr_value *known)
 {
-    update_steps steps = {.list = &arg[3], .counts = counts};
+    update_steps steps = {.list = &arg[3], .counts = known != NULL};
     adagrad a = {&steps, arg[4].d, arg[5].d, arg[6], arg[7], arg[8]};
     cr_update u = {.caller = caller,
                    .op = cr_entry._adagrad_step,
@@ -255,19 +273,21 @@ static cr_status run_adagrad(const cr_op *caller, const cr_value *arg, bool coun
                    .start = adagrad_start,
                    .context = &a};
 
+    if (known)
+        CR_TRY(steps_know(&steps, known));
     return run_with_steps(&u, &steps, &arg[9], &arg[10]);
 }
 
 cr_status cr_fused_adagrad(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return run_adagrad(cr_entry._fused_adagrad_, arg, false);
+    return run_adagrad(cr_entry._fused_adagrad_, arg, NULL);
 }
 
 cr_status cr_counted_adagrad(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return run_adagrad(cr_entry._counted_adagrad_, arg, true);
+    return run_adagrad(cr_entry._counted_adagrad_, arg, &arg[11]);
 }
 
 /* --- RMSprop and Adadelta: their numbers are the same for every parameter --- */

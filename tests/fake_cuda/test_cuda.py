@@ -305,6 +305,29 @@ def test_long_reductions_have_the_hosts_bits():
         assert same(x.cuda().sum(dim), x.sum(dim)), (shape, dim)
 
 
+@pytest.mark.parametrize("name", ["AdamW", "Adagrad"])
+def test_fused_steps_are_read_once(name):
+    """Each read would make the host wait for all queued work.  A step with an infinite gradient is not counted."""
+    here, there = (torch.nn.Parameter(torch.arange(6.0, device=device)) for device in ("cpu", "cuda"))
+    plain, fused = getattr(torch.optim, name)([here], lr=0.1), getattr(torch.optim, name)([there], lr=0.1, fused=True)
+    found = torch.zeros((), device="cuda")
+    for i in range(5):
+        here.grad, there.grad = torch.full_like(here, i + 0.5), torch.full_like(there, i + 0.5)
+        if i == 2:
+            fused.load_state_dict(fused.state_dict())
+        if i == 3:
+            fused.grad_scale, fused.found_inf = torch.ones((), device="cuda"), found.fill_(1)
+            fused.step()
+            del fused.grad_scale, fused.found_inf
+        torch.cuda.set_sync_debug_mode("error" if i in (1, 4) else "default")
+        try:
+            fused.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        plain.step()
+    assert same(there.detach().cpu(), here.detach()) and fused.state[there]["step"].item() == 5 and fused.state[there]["step"].is_cuda
+
+
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float16", "bfloat16", "float64", "complex64"])
 def test_conversions(dtype):
     x = torch.tensor([0.0, -0.0, 1.5, -2.5, 65519.9, 1e-8, 3e9, -3e9, float("inf"), float("nan")])

@@ -77,10 +77,11 @@ class Adagrad(ElementwiseOptimizer):
             update(param, grad, state["sum"], rate, group)
 
     def _step_fused(self, group, params, grads, states):
-        ops._counted_adagrad_(
-            params, grads, [s["sum"] for s in states], [s["step"] for s in states],
+        steps = [s["step"] for s in states]
+        self._count(group, steps, lambda known: ops._counted_adagrad_(
+            params, grads, [s["sum"] for s in states], steps,
             lr=group["lr"], lr_decay=group["lr_decay"], weight_decay=group["weight_decay"],
-            eps=group["eps"], maximize=group["maximize"], **self._scaling())
+            eps=group["eps"], maximize=group["maximize"], known=known, **self._scaling()))
 
     def _update_dense(self, param, grad, total, rate, group):
         grad = _decayed(param, grad, group)

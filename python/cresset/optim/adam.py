@@ -101,12 +101,13 @@ class Adam(ElementwiseOptimizer):
 
     def _step_fused(self, group, params, grads, states):
         maxima = [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else []
-        ops._counted_adam_(
+        steps = [s["step"] for s in states]
+        self._count(group, steps, lambda known: ops._counted_adam_(
             params, grads, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states],
-            maxima, [s["step"] for s in states], lr=group["lr"], beta1=group["betas"][0],
+            maxima, steps, lr=group["lr"], beta1=group["betas"][0],
             beta2=group["betas"][1], weight_decay=group["weight_decay"], eps=group["eps"],
             amsgrad=group["amsgrad"], maximize=group["maximize"],
-            decoupled=group["decoupled_weight_decay"], **self._scaling())
+            decoupled=group["decoupled_weight_decay"], known=known, **self._scaling()))
 
     def _update(self, param, grad, state, group):
         """Updates one parameter by tensor operators, like the fused operator."""

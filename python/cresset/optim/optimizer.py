@@ -470,6 +470,23 @@ class ElementwiseOptimizer(Optimizer):
                 and not any(isinstance(group[name], Tensor) for name in self._fused_numbers)
                 and all(p.is_floating_point() for p in params))
 
+    def _count(self, group, steps, update):
+        """Runs update(values of the steps), which counts them up.  Those on a device are read
+        once, because a read makes the host wait; None on the host, and in programs, where
+        values change from run to run."""
+        if steps[0].is_cpu or cresset.compiler.is_compiling():
+            return update(None)
+        noted = self.__dict__.setdefault("_counts", {}).get(id(group), [])
+        if len(noted) == len(steps) and all(
+                note[0] is step and note[1] == step._version for note, step in zip(noted, steps)):
+            known = [note[2] for note in noted]
+        else:
+            known = [float(step) for step in steps]
+        before = [step._version for step in steps]
+        update(known)
+        self._counts[id(group)] = [(step, step._version, n + (step._version != version))
+                                   for step, n, version in zip(steps, known, before)]
+
     def _scaling(self):
         """Returns the values that amp's scaler leaves for a fused step."""
         found_inf = getattr(self, "found_inf", None)
