@@ -43,7 +43,7 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              # steps of these and of their derivatives (test_recurrent_layers.py)
              "_rnn_direction", "_rnn_direction_backward", "_rnn_previous", "_lstm_step", "_lstm_step_backward", "_lstm_step_gradient",
              "_gru_step", "_gru_step_backward", "_gru_step_gradient",
-             # attention of half types and its derivatives (tests/python/test_attention.py, tests/fake_cuda)
+             # attention on a device, of half types on the host, and its derivatives (tests/python/test_attention.py, tests/fake_cuda)
              "_attention", "_attention_scores", "_attention_scores_backward", "_attention_backward", "_attention_second",
              # batch norm and cross entropy of devices, and derivatives (tests/fake_cuda/test_norm.py, test_loss.py)
              "_batch_norm_channels", "_batch_norm_given", "_batch_norm_backward", "_batch_norm_second", "_class_entropy",
@@ -52,6 +52,8 @@ ELSEWHERE = {"_underived", "_underived_named", "_refused_where", "_standard_gamm
              "_pin_memory",
              # arguments that are integer tensors (test_more_names.py)
              "fake_quantize_per_channel_affine", "batch_norm_backward_elemt",
+             # recurrent layers on a device (tests/fake_cuda/test_recurrent.py)
+             "_rnn_steps", "_rnn_steps_backward",
              # derivatives of derivatives (test_table.py, test_missing_derivatives.py)
              "_logcumsumexp_tangent", "_grid_sampler_along", "_grid_sampler_along_input_grad", "_grid_sampler_along_grid_grad"}
 
