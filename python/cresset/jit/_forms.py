@@ -35,8 +35,15 @@ def _text(fn):
 def _of(fn):
     """Makes `fn` the form of the function of nn.functional with its name."""
     source, line = _text(fn)
-    _forms[fn.__name__] = Form(fn.__name__, "torch.nn.functional", source, line)
+    _forms[fn.__name__] = Form(fn.__name__, "torch.nn.functional", source, line, fn.__code__.co_filename, fn.__globals__)
     return fn
+
+
+def form_of_text(name, source, file, globals):
+    """Makes a text the form of a function of nn.functional, or of a method `Class.method`."""
+    own = source[len("def "):source.index("(")]
+    method = "." in name
+    (_methods if method else _forms)[name] = Form(own, "torch.nn" if method else "torch.nn.functional", source, 1, file, globals)
 
 
 def _named(name):
@@ -57,7 +64,7 @@ def _method(*names):
         name = names[0].rpartition(".")[2]
         source = source.replace(f"def {fn.__name__}(", f"def {name}(", 1)
         for full in names:
-            _methods[full] = Form(name, "torch.nn", source, line)
+            _methods[full] = Form(name, "torch.nn", source, line, fn.__code__.co_filename, fn.__globals__)
         return fn
     return mark
 
@@ -560,3 +567,6 @@ def __exit___of_no_grad(self, exc_type: Any, exc_value: Any, traceback: Any) -> 
 
 _class(torch.no_grad, "__torch__.torch.autograd.grad_mode.no_grad", [("prev", "bool")], __init___of_no_grad,
        __enter___of_no_grad, __exit___of_no_grad)
+
+
+from . import _forms_of_layers, _forms_of_losses  # noqa: E402 (they use this module)

@@ -238,6 +238,8 @@ def _define_overloads(cls, module, name):
 
 def member(cls, module, name):
     """A member of a module's class that the compiler asks for."""
+    if name in ("children", "named_children") and not _overrides(module, name):
+        return "attributes", ("items " if name == "named_children" else "") + " ".join(module._modules)
     if name in ("__iter__", "keys", "values", "items") and not _overrides(module, name):
         if isinstance(module, (ModuleList, Sequential)) and name == "__iter__":
             return "attributes", " ".join(module._modules)
