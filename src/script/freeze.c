@@ -155,7 +155,7 @@ static void freeze_operator(freezer *f, const cr_snode *n)
         if (p && p->written)
             freeze_keep_sites(f, n->input[i]);
         for (int k = 0; k < n->output_count && k < s->result_count; k++)
-            if (s->result[k].alias || cr_stype_has_var(s->result[k].type))
+            if ((s->result[k].alias && (!p || p->alias)) || cr_stype_has_var(s->result[k].type))
                 freeze_share(f, n->output[k], n->input[i]);
     }
 }

@@ -117,3 +117,38 @@ def test_archives_are_frozen():
     f = torch.jit.freeze(loaded)
     x = torch.ones(2)
     assert torch.equal(f(x), torch.jit.script(Whole()).eval()(x)) and "scale" not in names(f) and "self.base" in f.code
+
+
+@pytest.mark.parametrize("dims, bias, affine", [(1, True, True), (2, False, True), (3, True, False)])
+def test_batch_norms_become_part_of_convolutions(dims, bias, affine):
+    conv, norm = getattr(nn, f"Conv{dims}d"), getattr(nn, f"BatchNorm{dims}d")
+    torch.manual_seed(0)
+    m, x = nn.Sequential(conv(4, 6, 3, bias=bias, groups=2), norm(6, affine=affine), nn.Dropout(0.5), nn.ReLU()), \
+        torch.randn(2, 4, *[5] * dims)
+    for _ in range(3):
+        m(x)
+    if affine:
+        nn.init.normal_(m[1].weight)
+        nn.init.normal_(m[1].bias)
+    program, want = torch.jit.script(m.eval()), m(x)
+    exact = torch.jit.freeze(program, optimize_numerics=False)
+    assert torch.equal(exact(x), want) and exact.graph.findNode("aten::batch_norm")
+    for joined in (torch.jit.freeze(program), torch.jit.optimize_for_inference(program)):
+        assert not joined.graph.findNode("aten::batch_norm") and not joined.graph.findNode("aten::dropout")
+        torch.testing.assert_close(joined(x), want, rtol=1e-5, atol=1e-5)
+        again = torch.jit.load(io.BytesIO(joined.save_to_buffer()))
+        assert torch.equal(again(x), joined(x))
+
+
+def test_norms_of_values_that_others_read_stay():
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2)
+
+        def forward(self, x):
+            y = self.conv(x)
+            return self.norm(y) + y
+    m, x = Both().eval(), torch.randn(1, 2, 3, 3)
+    frozen = torch.jit.freeze(torch.jit.script(m))
+    assert frozen.graph.findNode("aten::batch_norm") and torch.equal(frozen(x), m(x))

@@ -211,7 +211,8 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
     """Returns a module in which attributes that nothing changes are constants of the program.
 
     Calls are in place, and branches that are not taken are gone.  `preserved_attrs` names attributes and methods that
-    stay; the others than `forward` are gone.
+    stay; the others than `forward` are gone.  `optimize_numerics` joins batch norms with the convolutions before them,
+    which changes rounding.
     """
     _deprecate("freeze")
     _need_script_module(mod, "Freezing")
@@ -220,7 +221,18 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
                            "Please call .eval() on your module before freezing.")
     from . import _frontend
     with _frontend.attempt():
-        return RecursiveScriptModule(mod._c.freeze(*(preserved_attrs or ())))
+        made = mod._c.freeze(*(preserved_attrs or ()))
+        if optimize_numerics:
+            made.optimize()
+        return RecursiveScriptModule(made)
+
+
+def run_frozen_optimizations(mod, optimize_numerics=True, preserved_methods=None):
+    """Joins batch norms of a frozen module that has not run with the convolutions before them."""
+    from . import _frontend
+    with _frontend.attempt():
+        if optimize_numerics:
+            mod._c.optimize()
 
 
 def optimize_for_inference(mod, other_methods=None):

@@ -1067,6 +1067,17 @@ static PyObject *script_freeze(PyObject *self, PyObject *args)
     return made;
 }
 
+/* optimize(): changes the methods of a frozen module that has not run. */
+static PyObject *script_optimize(PyObject *self, PyObject *none)
+{
+    cr_status st = cr_sobject_optimize(&((script_object *)self)->value);
+
+    (void)none;
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
 static PyObject *script_has(PyObject *self, PyObject *arg)
 {
     const char *name = PyUnicode_AsUTF8(arg);
@@ -1167,6 +1178,8 @@ static PyMethodDef script_object_methods[] = {
     {"inlined_graph", script_inlined_graph, METH_O, "The same without calls."},
     {"schema", script_schema, METH_O, "The declaration of a method."},
     {"freeze", script_freeze, METH_VARARGS, "A module with constants as attributes."},
+    {"optimize", script_optimize, METH_NOARGS,
+     "Joins batch norms of a frozen module with convolutions."},
     {"copy", script_copy, METH_NOARGS, "Another object with the same attributes."},
     {"hasattr", script_has, METH_O, "Whether the object has an attribute."},
     {"save", script_save, METH_VARARGS, "The bytes of an archive: save(folder, extra)."},
