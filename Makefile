@@ -45,7 +45,7 @@ TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c src/*/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
 # What opgen embeds of the host's loops.
 LOOPS     := $(wildcard src/kern/cpu/*_loops.inc src/kern/cpu/*_job.h src/kern/cpu/*/*_loops.inc src/kern/cpu/*/*_job.h) \
-             src/kern/cpu/plane/grid.h src/kern/cpu/random/slopes.h
+             src/kern/cpu/plane/grid.h $(wildcard src/kern/cpu/random/*.h)
 VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h src/emit/scan.h src/num/order.h
 
 # RUN_UNDER: environment variables of a flavour.

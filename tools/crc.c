@@ -121,7 +121,7 @@ static int env(void)
 static int usage(void)
 {
     fputs("usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
-          " kernels DIALECT [OP...] | ops | env\n"
+          " kernels DIALECT [OP...] | ops | host DEVICE | env\n"
           "passes: print simplify contract fuse verify schedule c across cuda; of a graph: "
           "print verify "
           "dead common fold"
@@ -137,11 +137,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } commands[] = {{"text", crc_text},
-                    {"run", crc_run},
-                    {"explain", crc_explain},
-                    {"ops", crc_ops},
-                    {"kernels", crc_kernels}};
+    } commands[] = {{"text", crc_text}, {"run", crc_run},         {"explain", crc_explain},
+                    {"ops", crc_ops},   {"kernels", crc_kernels}, {"host", crc_host}};
 
     if (argc < 2)
         return usage();

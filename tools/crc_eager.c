@@ -3,6 +3,7 @@
  * first result of the last line is compared with the program's first output. */
 #include "crc_eager.h"
 #include "crc.h"
+#include "device/facts.h"
 #include "tensor/tensor.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -132,4 +133,44 @@ cr_status crc_eager_run(const crc_eager *e, void *out, size_t bytes)
     for (int i = 0; i < x.count; i++)
         cr_drop(x.made[i].t);
     return st;
+}
+
+/* --- entries that the host computes for a kind of device --- */
+
+static bool has_kernel(cr_device_kind kind, const cr_op *op)
+{
+    const cr_device_entry *rows;
+    int n;
+
+    rows = cr_device_entries(kind, &n);
+    for (int i = 0; i < n; i++)
+        if (cr_ops_find(rows[i].entry) == op)
+            return true;
+    return false;
+}
+
+/* A function of C alone that has no kernel, or one on tensors that accesses bytes.  Lists of
+ * indices are commands. */
+static bool needs_host(cr_device_kind kind, const cr_op *op)
+{
+    if (op->does == CR_DOES_WHOLE)
+        return op->words & CR_WORD_HOST;
+    return op->does == CR_DOES_EXTERN && !(op->words & CR_WORD_HOST_INDICES) &&
+           !has_kernel(kind, op);
+}
+
+int crc_host(int argc, char **argv)
+{
+    int kind, index;
+
+    if (argc != 2 || cr_tensor_start() || cr_device_parse(argv[1], &kind, &index)) {
+        fputs("usage: crc host DEVICE\n", stderr);
+        return 2;
+    }
+    for (int i = 0; i < cr_ops_count(); i++) {
+        const cr_op *op = cr_ops_at(i);
+        if (needs_host((cr_device_kind)kind, op))
+            printf("%s%s%s\n", op->name, *op->overload ? "." : "", op->overload);
+    }
+    return 0;
 }

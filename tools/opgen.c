@@ -414,7 +414,7 @@ void opgen_quote(cr_text *out, const char *s, size_t n)
 /* --- the vocabulary of kernels --- */
 
 /* The texts of each part, in the order of jit/vocabulary.h. */
-static const char *const vocabulary[][5] = {
+static const char *const vocabulary[][8] = {
     {"vec.cuh"},
     {"../num/order.h", "vec.h", "vec_float.h", "vec_f32.h"},
     {"vec_f64.h"},
@@ -459,6 +459,13 @@ static const char *const vocabulary[][5] = {
      "../kern/cpu/random/slopes_loops.inc", "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/each_job.h", "scale.cuh", "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/linalg/linalg_job.h", "../kern/cpu/linalg/linalg_loops.inc",
+     "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/each_job.h", "draw.cuh", "../kern/cpu/random/binomial.h",
+     "../kern/cpu/random/gamma.h", "../kern/cpu/random/poisson.h", "draws.cuh",
+     "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/value/choices_job.h", "../kern/cpu/value/choices_loops.inc",
+     "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/value/choices_job.h", "../kern/cpu/value/xor_loops.inc",
      "loops_run.cuh"},
 };
 
@@ -511,7 +518,7 @@ static cr_status save_vocabulary(generator *g, const char *table)
                        "#include \"jit/vocabulary.h\"\n\n"
                        "const char *const cr_vec_texts[CR_VEC_COUNT] = {\n");
     for (size_t i = 0; i < CR_LEN(vocabulary); i++) {
-        for (int k = 0; k < 5 && vocabulary[i][k]; k++)
+        for (int k = 0; k < 8 && vocabulary[i][k]; k++)
             CR_TRY(add_header(&text, table, vocabulary[i][k]));
         cr_text_put(&text, ",\n");
     }

@@ -14,7 +14,8 @@ typedef cm_i64 int64_t;
 #else
 extern "C" float fmaf(float, float, float), fabsf(float), cosf(float), sinf(float),
     acosf(float);
-extern "C" double acos(double);
+extern "C" float log1pf(float);
+extern "C" double acos(double), lgamma(double);
 extern "C" double floor(double), ceil(double), rint(double), round(double), fabs(double),
     fmod(double, double), cos(double), sin(double), sqrt(double), exp(double), log(double),
     log1p(double), pow(double, double), tan(double), fma(double, double, double);

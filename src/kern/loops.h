@@ -26,6 +26,9 @@ typedef enum {
     CR_LOOPS_SLOPES,
     CR_LOOPS_SCALE,
     CR_LOOPS_LINALG,
+    CR_LOOPS_DRAWS,
+    CR_LOOPS_CHOICES,
+    CR_LOOPS_XOR,
     CR_LOOPS_COUNT
 } cr_loops_text;
 

@@ -138,3 +138,35 @@ def test_compositions_beside_kernels_of_the_host():
     on_both(lambda t: torch.histc(t, 5), torch.ones(4))
     with pytest.raises(RuntimeError, match="torch.histc: range"):
         torch.histc(torch.tensor([1., float("nan")]).cuda(), 5).cpu()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numbers_that_elements_draw(dtype):
+    """Means and variances of 4,000 numbers are within five standard errors; equal seeds give equal numbers."""
+    n = 4000
+    full = lambda x: torch.full((n,), x, dtype=dtype, device="cuda")
+    torch.cuda.manual_seed(5)
+    for f, mean, variance in ((lambda: torch.poisson(full(0.5)), 0.5, 0.5), (lambda: torch.poisson(full(30.)), 30, 30),
+                              (lambda: torch._standard_gamma(full(0.3)), 0.3, 0.3), (lambda: torch._standard_gamma(full(20.)), 20, 20),
+                              (lambda: torch.binomial(full(10.), full(0.3)), 3, 2.1), (lambda: torch.binomial(full(100.), full(0.8)), 80, 16)):
+        x = f().cpu().double()
+        assert abs(x.mean() - mean) < 5 * (variance / n) ** 0.5 and abs(x.var() / variance - 1) < 0.35
+    shares = torch._sample_dirichlet(torch.rand(50, 3, dtype=dtype).cuda() * 4 + 1)
+    assert shares.is_cuda and torch.allclose(shares.sum(-1).cpu(), torch.ones(50, dtype=dtype)) and shares.min() > 0
+    g = torch.Generator("cuda")
+    drawn = [torch.poisson(full(4.), g.manual_seed(3)) for _ in range(2)]
+    assert torch.equal(*drawn) and not torch.equal(drawn[0], torch.poisson(full(4.), g))
+    with pytest.raises(RuntimeError, match="invalid Poisson rate"):
+        torch.poisson(full(-1.)).cpu()
+
+
+def test_choices_and_bits():
+    for n, r in ((5, 1), (6, 3), (4, 4), (3, 5), (30, 2)):
+        for again in (False, True):
+            x = torch.arange(n)
+            assert torch.equal(torch.combinations(x.cuda(), r, again).cpu(), torch.combinations(x, r, again))
+    for dtype in (torch.float16, torch.float32, torch.int32, torch.bool):
+        x = (torch.randn(5, 6, 700) * 9).to(dtype)
+        for dims in ([], [1], [0, 2]):
+            a, b = (torch.hash_tensor(t, dims).cpu().view(torch.int64) for t in (x, x.cuda()))
+            assert torch.equal(a, b)

@@ -51,3 +51,12 @@ def test_kernels_prints_a_file_in_either_dialect():
     assert wrong.returncode == 2 and "usage: crc kernels c|cuda" in wrong.stderr
     absent = subprocess.run([CRC, "kernels", "c", "sum", "summ"], capture_output=True, text=True, check=False)
     assert absent.returncode == 1 and not absent.stdout and "no operator is called 'summ'" in absent.stderr
+
+
+def test_the_entries_that_the_host_computes_for_cuda_are_few_and_listed():
+    if not os.path.exists(CRC):
+        pytest.skip("make build/crc makes the command")
+    found = subprocess.run([CRC, "host", "cuda"], capture_output=True, text=True, check=True, cwd=TOP).stdout.split()
+    with open(os.path.join(TOP, "docs", "design", "device.md")) as page:
+        listed = page.read().split("`crc host cuda`:\n\n", 1)[1].split("\n\n", 1)[0].split()
+    assert sorted(found) == sorted(listed) and len(found) < 15

@@ -10,6 +10,8 @@ typedef struct {
     void *out;
     int64_t which; /* of several functions */
     double number;
+    uint64_t seed, block; /* of a device's draws: element i has the stream i from `block` on */
+    cr_loops_error wrong; /* an argument that the function refuses */
 } cr_each;
 
 /* clang-format off */

@@ -6,6 +6,16 @@
 #include "kern/cpu/walk.h"
 #include "num/generator.h"
 
+/* The source of the numbers of binomial.h, gamma.h and poisson.h. */
+typedef cr_generator cr_draw;
+#define cr_draw_double cr_generator_double
+#define cr_draw_normal cr_generator_normal
+/* A loop that devices have (emit/draws.cuh). */
+#define CR_DRAW_LOOPS(name)                                                                    \
+    {                                                                                          \
+        CR_LOOPS_DRAWS, #name, NULL, NULL, sizeof(cr_each)                                     \
+    }
+
 /* The generator that the user gave, or the default one. */
 static inline cr_generator *cr_generator_of(const cr_value *v)
 {

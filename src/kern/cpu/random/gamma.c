@@ -1,55 +1,14 @@
-/* Gamma and Dirichlet numbers.
- *
- * Marsaglia and Tsang, "A simple method for generating gamma variables" (2000): d v, where v is
- * the cube of a shifted normal number, is accepted or drawn again.  For alpha < 1 a number of
- * alpha + 1 is multiplied by a power of a uniform number.  A seed gives torch's numbers, so
- * parameters are rounded where torch rounds them, and its float constants stay floats. */
+/* Entries of gamma and Dirichlet numbers. */
+#include "kern/cpu/random/gamma.h"
 #include "base/memory.h"
+#include "kern/cpu/each.h"
 #include "kern/cpu/entries.h"
-#include "kern/cpu/random/draw.h"
 #include <float.h>
 
 typedef struct {
     cr_generator *g;
     cr_dtype dtype;
 } gamma_context;
-
-static double rounded(double x, bool single) { return single ? (double)(float)x : x; }
-
-static double open_uniform(cr_generator *g) { return 1 - cr_generator_double(g); }
-
-/* alpha is at least 1; the number is multiplied by `scale`. */
-static double accepted_gamma(cr_generator *g, double scale, double alpha, bool single)
-{
-    double d = rounded(alpha - (double)(1.0f / 3.0f), single), c = 1 / sqrt(9 * d);
-
-    for (;;) {
-        double x, y, u, v, square;
-        do {
-            x = cr_generator_normal(g);
-            y = 1 + c * x;
-        } while (y <= 0);
-        v = y * y * y;
-        u = open_uniform(g);
-        square = x * x;
-        if (u < 1 - (double)0.0331f * square * square ||
-            log(u) < 0.5 * square + d * (1 - v + log(v)))
-            return scale * d * v;
-    }
-}
-
-/* `single`: alpha is a float, as are sums with it. */
-static double gamma_number(cr_generator *g, double alpha, bool single)
-{
-    double scale;
-
-    if (!(alpha < 1))
-        return accepted_gamma(g, 1, alpha, single);
-    if (alpha == 0)
-        return 0;
-    scale = pow(open_uniform(g), rounded(1 / alpha, single));
-    return accepted_gamma(g, scale, rounded(alpha + 1, single), single);
-}
 
 /* A result is a positive normal number, also where alpha was negative or NaN. */
 static double smallest(cr_dtype t) { return t == CR_F32 ? (double)FLT_MIN : DBL_MIN; }
@@ -71,9 +30,12 @@ static void gamma_row(void *context, char *const *at, const int64_t *step, int64
 /* (self, generator) */
 cr_status cr_kern_standard_gamma(const cr_value *arg, cr_view *out)
 {
-    gamma_context c = {cr_generator_of(&arg[1]), (cr_dtype)out->dtype};
+    static const cr_loops loops = CR_DRAW_LOOPS(gamma);
     cr_walk w;
 
+    if (!cr_is_host(out->device))
+        return cr_each_draw(&loops, arg, 1, &arg[1], "", out);
+    gamma_context c = {cr_generator_of(&arg[1]), (cr_dtype)out->dtype};
     cr_walk_start(&w, out->ndim, out->size, -1);
     cr_walk_add(&w, out);
     cr_walk_add(&w, arg[0].view);

@@ -5,9 +5,11 @@
  * words for each element; uniform and normal numbers have float versions. */
 #include "kern/random.h"
 #include "base/memory.h"
+#include "kern/cpu/each.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/random/draw.h"
 #include "kern/cpu/random/normal.h"
+#include "kern/cpu/random/poisson.h"
 #include "space/shape_text.h"
 
 static const double PI = 3.14159265358979323846;
@@ -628,38 +630,6 @@ cr_status cr_kern_normal_sized(const cr_value *arg, cr_view *out)
     return fill_normal(out, &arg[3], arg[0].d, arg[1].d);
 }
 
-/* Poisson numbers: products of uniform numbers for small rates; for others Hoermann's
- * transformed rejection ("The transformed rejection method for generating Poisson random
- * variables", 1993). */
-
-static double small_poisson(cr_generator *g, double rate)
-{
-    double limit = exp(-rate), product = cr_generator_double(g), k = 0;
-
-    for (; product > limit; k++)
-        product *= cr_generator_double(g);
-    return k;
-}
-
-static double large_poisson(cr_generator *g, double rate)
-{
-    double root = sqrt(rate), logarithm = log(rate);
-    double b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
-    double inverse = 1.1239 + 1.1328 / (b - 3.4), quick = 0.9277 - 3.6224 / (b - 2);
-
-    for (;;) {
-        double u = cr_generator_double(g) - 0.5, v = cr_generator_double(g), us = 0.5 - fabs(u);
-        double k = floor((2 * a / us + b) * u + rate + 0.43);
-        if (us >= 0.07 && v <= quick)
-            return k;
-        if (k < 0 || (us < 0.013 && v > us))
-            continue;
-        if (log(v) + log(inverse) - log(a / (us * us) + b) <=
-            -rate + k * logarithm - lgamma(k + 1))
-            return k;
-    }
-}
-
 static void poisson_row(void *context, char *const *at, const int64_t *step, int64_t n)
 {
     bernoulli_context *c = context;
@@ -668,17 +638,19 @@ static void poisson_row(void *context, char *const *at, const int64_t *step, int
         double rate = cr_scalar_as_double(cr_scalar_load(c->p_type, at[1] + i * step[1]));
         c->wrong = !(rate >= 0);
         if (!c->wrong)
-            store_double(c->dtype, at[0] + i * step[0],
-                         rate == 0    ? 0
-                         : rate >= 10 ? large_poisson(c->g, rate)
-                                      : small_poisson(c->g, rate));
+            store_double(c->dtype, at[0] + i * step[0], poisson_number(c->g, rate));
     }
 }
 
 /* (self, generator) */
 cr_status cr_kern_poisson(const cr_value *arg, cr_view *out)
 {
+    static const cr_loops loops = CR_DRAW_LOOPS(poisson);
     const cr_view *self = arg[0].view;
+
+    if (!cr_is_host(out->device))
+        return cr_each_draw(&loops, arg, 1, &arg[1],
+                            "invalid Poisson rate, expected rate to be non-negative", out);
     bernoulli_context c = {cr_generator_of(&arg[1]), (cr_dtype)self->dtype,
                            (cr_dtype)out->dtype, false};
     cr_walk w;

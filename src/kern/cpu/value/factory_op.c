@@ -1,6 +1,7 @@
 /* Entries that make sequences and patterns. */
 #include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
+#include "kern/cpu/value/choices_job.h"
 #include "kern/cpu/value/factory.h"
 #include "kern/cpu/walk.h"
 
@@ -46,34 +47,21 @@ cr_status cr_kern_triu_indices(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Replaces a choice by the next one in order; false after the last. */
-static bool next_choice(int64_t *choice, int64_t n, int64_t r, bool again)
-{
-    int64_t k = r - 1;
+#define T       float
+#define NAME(x) f32_##x
+#include "kern/cpu/value/choices_loops.inc"
+#define T       double
+#define NAME(x) f64_##x
+#include "kern/cpu/value/choices_loops.inc"
 
-    while (k >= 0 && choice[k] == (again ? n - 1 : n - r + k))
-        k--;
-    if (k < 0)
-        return false;
-    choice[k]++;
-    for (int64_t j = k + 1; j < r; j++)
-        choice[j] = choice[j - 1] + !again;
-    return true;
-}
-
-/* (self, r, with_replacement).  Each row starts as a copy of the row before. */
+/* (self, r, with_replacement) */
 cr_status cr_kern_combinations(const cr_value *arg, cr_view *out)
 {
-    int64_t n = cr_view_numel(arg[0].view), r = arg[1].i, *row = (int64_t *)(void *)out->data;
-    bool again = arg[2].i;
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_CHOICES, choices_job, choices);
+    choices_job w = {(int64_t *)(void *)out->data, cr_view_numel(arg[0].view), arg[1].i,
+                     arg[2].i};
 
-    for (int64_t i = 0; i < out->size[0]; i++, row += r) {
-        for (int64_t k = 0; k < r; k++)
-            row[k] = i ? row[k - r] : again ? 0 : k;
-        if (i)
-            (void)next_choice(row, n, r, again);
-    }
-    return CR_OK;
+    return cr_loops_run(out->device, &loops, CR_F32, out->size[0], 4096, &w);
 }
 
 /* Windows: w(k) over `span` steps.  A periodic window is a symmetric one without its last

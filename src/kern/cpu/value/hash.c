@@ -1,59 +1,66 @@
 /* hash_tensor: the exclusive or of all elements, as 64 bits each.
  *
  * Floats count as doubles and integers as int64, so that equal numbers have equal bits in every
- * dtype. */
+ * dtype.  The elements of a result are brought next to each other; long lines are cut into
+ * parts, whose results are a line again. */
 #include "kern/cpu/entries.h"
+#include "kern/cpu/pack.h"
+#include "kern/cpu/value/choices_job.h"
 #include "kern/cpu/walk.h"
-#include "num/convert.h"
 
-enum { HASH_BLOCK = 256 };
+enum { HASH_PART = 256, HASH_PARTS = 4096 };
 
-/* Row by row: `to` is the result of the row's elements, or advances with them. */
-static void hash_row(void *context, char *const *at, const int64_t *step, int64_t n)
+#define T       float
+#define NAME(x) f32_##x
+#include "kern/cpu/value/xor_loops.inc"
+#define T       double
+#define NAME(x) f64_##x
+#include "kern/cpu/value/xor_loops.inc"
+
+/* The view with the dims that are reduced behind the others, and the length of its lines. */
+static int64_t hash_turn(cr_view *v, int64_t *size, int64_t *stride, const cr_value *dims)
 {
-    cr_dtype from = *(const cr_dtype *)context;
-    cr_convert_fn widen = cr_convert_row(cr_dtype_is_float(from) ? CR_F64 : CR_I64, from);
-    uint64_t bits[HASH_BLOCK];
-
-    for (int64_t i = 0; i < n; i += HASH_BLOCK) {
-        int64_t some = n - i < HASH_BLOCK ? n - i : HASH_BLOCK;
-        widen(bits, sizeof *bits, at[1] + i * step[1], step[1], some);
-        for (int64_t k = 0; k < some; k++)
-            *(uint64_t *)(void *)(at[0] + (i + k) * step[0]) ^= bits[k];
-    }
-}
-
-/* The result's strides over the dims of self, 0 for those that are reduced. */
-static void hash_strides(int64_t *stride, const cr_view *self, const cr_value *dims,
-                         bool keepdim, const cr_view *out)
-{
+    const cr_view self = *v;
     bool reduced[CR_MAX_DIMS] = {false};
+    int64_t length = 1;
     int at = 0;
 
-    for (int d = 0; d < self->ndim; d++)
+    for (int d = 0; d < self.ndim; d++)
         reduced[d] = !dims->len;
-    for (uint32_t i = 0; i < dims->len && self->ndim; i++)
-        reduced[dims->ints[i] < 0 ? dims->ints[i] + self->ndim : dims->ints[i]] = true;
-    for (int d = 0; d < self->ndim; d++) {
-        stride[d] = reduced[d] ? 0 : out->stride[at];
-        at += !reduced[d] || keepdim;
-    }
+    for (uint32_t i = 0; i < dims->len && self.ndim; i++)
+        reduced[dims->ints[i] < 0 ? dims->ints[i] + self.ndim : dims->ints[i]] = true;
+    for (int late = 0; late < 2; late++)
+        for (int d = 0; d < self.ndim; d++)
+            if (reduced[d] == (late == 1)) {
+                size[at] = self.size[d];
+                stride[at++] = self.stride[d];
+                length *= late ? self.size[d] : 1;
+            }
+    v->size = size;
+    v->stride = stride;
+    return length;
 }
 
 /* (self, dim, *, keepdim, mode) */
 cr_status cr_kern_hash_tensor(const cr_value *arg, cr_view *out)
 {
-    const cr_view *self = arg[0].view;
-    cr_dtype dtype = (cr_dtype)self->dtype;
-    int64_t stride[CR_MAX_DIMS];
-    cr_walk w;
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_XOR, xor_job, fold_bits);
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS], lines = cr_view_numel(out);
+    cr_view v = *arg[0].view;
+    int64_t length = hash_turn(&v, size, stride, &arg[1]);
+    int64_t parts = length / HASH_PART < HASH_PARTS ? length / HASH_PART + 1 : HASH_PARTS;
+    cr_dense from = {0}, part = {0};
+    cr_status st;
 
-    cr_zero_view(out);
-    hash_strides(stride, self, &arg[1], arg[2].i, out);
-    cr_walk_start(&w, self->ndim, self->size, -1);
-    cr_walk_add_strides(&w, out->data, stride, sizeof(uint64_t));
-    cr_walk_add(&w, self);
-    cr_walk_merge(&w);
-    cr_walk_all(&w, hash_row, &dtype);
-    return CR_OK;
+    CR_GO(cr_dense_in(&from, &v, cr_dtype_is_float((cr_dtype)v.dtype) ? CR_F64 : CR_I64));
+    CR_GO(cr_dense_take(&part, out->device, (size_t)(lines * parts) * sizeof(uint64_t)));
+    xor_job w = {(const uint64_t *)(const void *)from.data, (uint64_t *)(void *)part.data,
+                 length, parts};
+    CR_GO(cr_loops_run(out->device, &loops, CR_F64, lines * parts, 256, &w));
+    w = (xor_job){w.to, (uint64_t *)(void *)out->data, parts, 1};
+    CR_GO(cr_loops_run(out->device, &loops, CR_F64, lines, 4096, &w));
+done:
+    cr_dense_drop(&from);
+    cr_dense_drop(&part);
+    return st;
 }
