@@ -145,6 +145,7 @@ def test_random_numbers_with_strides():
     assert rand_strided((2, 2), (2, 1), torch.int64).dtype == torch.int64
 
 
+@pytest.mark.records("counts the calls of a flush")
 @pytest.mark.deferred_calls(0)
 def test_the_report_of_a_compiled_function():
     f = torch.compile(lambda x, mode: x.sin() + 1 if mode == "a" else x.cos(), name="wave")
