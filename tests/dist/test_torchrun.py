@@ -136,6 +136,14 @@ def test_options_have_defaults_in_the_environment(monkeypatch):
     assert parsed() == (3, True) and parsed("--foo", "4") == (4, True)
 
 
+@pytest.mark.parametrize("option, wanted", [([], "['--local-rank=1', 'a']"), (["--use-env"], "['a']")])
+def test_the_former_launcher_gives_local_ranks_as_arguments(tmp_path, option, wanted):
+    path = tmp_path / "program.py"
+    path.write_text("import os, sys\nif os.environ['LOCAL_RANK'] == '1': print(sys.argv[1:])\n")
+    out, _ = launch("--nproc-per-node", "2", "--standalone", *option, str(path), "a", module="cresset.distributed.launch").communicate(timeout=60)
+    assert out.strip() == wanted
+
+
 def test_numbers_may_be_text(program, monkeypatch, capfd):
     """accelerate's launch calls run() with a namespace of texts."""
     from cresset.distributed import run

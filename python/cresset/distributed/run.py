@@ -137,10 +137,10 @@ def run(args):
 
 
 @record
-def main(args=None):
-    """The command line.  Returns the exit status."""
+def main(args=None, parse=parse_args):
+    """The command line, read by `parse`.  Returns the exit status."""
     try:
-        run(parse_args(args))
+        run(parse(args))
     except ChildFailedError as error:
         print(error, file=sys.stderr, flush=True)
         return 1
