@@ -140,6 +140,20 @@ def test_dataclasses_have_their_functions():
     assert torch.jit.script(f)(3) == f(3) == (58, False, True, False, True)
 
 
+@dataclasses.dataclass
+class Share:
+    count: int
+    weight: Optional[torch.Tensor] = None
+    name: Optional[str] = None
+
+
+def test_dataclasses_compare_fields_that_may_be_none():
+    def f(x: torch.Tensor):
+        a, b = Share(1, x, "a"), Share(1, None, "a")
+        return a == Share(1, x + 0, "a"), a == b, b == a, b == Share(1, None, "a"), b == Share(1, None, None), a == Share(1, x + 1, "a")
+    assert torch.jit.script(f)(torch.ones(1)) == (True, False, False, True, False, False)
+
+
 def test_objects_are_copied_between_python_and_programs():
     def f(p: Point) -> Point:
         p.x += 1

@@ -6,6 +6,7 @@ methods.
 import dataclasses
 import inspect
 import types
+from typing import get_args
 
 import cresset
 
@@ -149,6 +150,14 @@ def _init_of(cls, fields):
     return f"def __init__({', '.join(params)}) -> None:\n" + "\n".join(lines or ["    pass"]) + "\n"
 
 
+def _difference_of(name, optional):
+    if not optional:
+        return f"    if self.{name} != other.{name}:\n        return False"
+    return (f"    a_{name} = self.{name}\n    b_{name} = other.{name}\n    if a_{name} is None or b_{name} is None:\n"
+            f"        if (a_{name} is None) != (b_{name} is None):\n            return False\n"
+            f"    elif a_{name} != b_{name}:\n        return False")
+
+
 def _comparison_of(name, sign, cls, fields, ordered):
     lines = []
     for f in fields:
@@ -158,7 +167,7 @@ def _comparison_of(name, sign, cls, fields, ordered):
             lines.append(f"    if self.{f.name} < other.{f.name}:\n        return {sign[0] == '<'}\n"
                          f"    elif self.{f.name} > other.{f.name}:\n        return {sign[0] == '>'}")
         else:
-            lines.append(f"    if self.{f.name} != other.{f.name}:\n        return False")
+            lines.append(_difference_of(f.name, type(None) in get_args(cls.__annotations__.get(f.name, f.type))))
     lines.append(f"    return {sign[-1] == '='}")
     return f"def {name}(self, other: {cls.__name__}) -> bool:\n" + "\n".join(lines) + "\n"
 
