@@ -589,6 +589,35 @@ static const char *product_addmm(int index, const cr_given *arg, const cr_array 
                          beta);
 }
 
+/* Matrix i of a batch. */
+static cr_array product_matrix_of(const cr_array *a, int64_t i)
+{
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)a->dtype);
+
+    return (cr_array){a->data + i * a->stride[0] * item, a->dtype, 2, a->size + 1,
+                      a->stride + 1};
+}
+
+/* Adds the products of a batch in order. */
+static const char *product_addbmm(int index, const cr_given *arg, const cr_array *result)
+{
+    cr_complex alpha, beta;
+
+    if (!product_given(&beta, &arg[3]) || !product_given(&alpha, &arg[4]) ||
+        arg[0].kind != CR_GIVEN_ARRAY || !arg[1].array.size[0])
+        return cr_command_declines;
+    const cr_array *self = &arg[0].array;
+    const char *error = NULL;
+    for (int64_t i = 0; i < arg[1].array.size[0] && !error; i++) {
+        cr_array a = product_matrix_of(&arg[1].array, i);
+        cr_array b = product_matrix_of(&arg[2].array, i);
+        error = product_added(index, self, &a, &b, result, alpha, beta);
+        self = result;
+        beta = (cr_complex){1, 0};
+    }
+    return error;
+}
+
 static const char *product_baddbmm(int index, const cr_given *arg, const cr_array *result)
 {
     return product_addmm(index, arg, result);
@@ -663,6 +692,7 @@ void cr_kern_install_cuda(void)
         {"bmm", product_bmm, NULL},
         {"addmm", product_addmm, NULL},
         {"baddbmm", product_baddbmm, NULL},
+        {"addbmm", product_addbmm, NULL},
         {"mv", product_mv, NULL},
         {"dot", product_dot, NULL},
         {"matmul", product_matmul, NULL},
