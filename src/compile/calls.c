@@ -27,6 +27,8 @@ typedef struct instance {
 typedef struct shared_call {
     struct shared_call *next;
     cr_compiled_call *call;
+    const cr_sizes *sizes; /* those of the call */
+    bool bounded; /* its sizes are not right everywhere: each new choice of sizes is compared */
 } shared_call;
 
 enum { MOST_TRIES = 4, MOST_SEEN = 4 };
@@ -252,17 +254,25 @@ static bool find_params(sharer *x)
     return z->params > 0;
 }
 
+/* Symbols as numbers; run-time numbers are those of the recording.  The caller frees them. */
+static cr_scalar *numbers_at(const cr_compiled_calls *c, const int64_t *symbol)
+{
+    cr_scalar *at = cr_alloc(numbers_of(c) * sizeof *at + 1);
+
+    for (size_t k = 0; at && k < numbers_of(c); k++) {
+        const cr_gnumber *n = &c->g->numbers.list.at[k];
+        bool is_float = is_symbol(n) && !is_size_symbol(n);
+        at[k] = is_float ? n->value : cr_scalar_int(symbol[k]);
+    }
+    return at;
+}
+
 static cr_status instantiate(sharer *x, int p)
 {
     const cr_compiled_calls *c = x->c;
-    cr_scalar *symbol = cr_alloc(numbers_of(c) * sizeof *symbol + 1);
+    cr_scalar *symbol = numbers_at(c, x->probe[p]);
     cr_status st = symbol ? CR_OK : CR_MEMORY;
 
-    for (size_t k = 0; !st && k < numbers_of(c); k++) {
-        const cr_gnumber *n = &c->g->numbers.list.at[k];
-        bool is_float = is_symbol(n) && !is_size_symbol(n);
-        symbol[k] = is_float ? n->value : cr_scalar_int(x->probe[p][k]);
-    }
     x->session[p] = st ? NULL : cr_session_new();
     if (!x->session[p])
         st = CR_MEMORY;
@@ -394,6 +404,55 @@ static cr_status make_call(cr_compiled_call **out, sharer *x)
     return st;
 }
 
+/* *agree: the recording has the shared call's sizes for these symbols, or none. */
+static cr_status compare_sizes(bool *agree, const cr_compiled_calls *c, const cr_sizes *sizes,
+                               const int64_t *now)
+{
+    cr_session *s = cr_session_new();
+    cr_scalar *symbol = numbers_at(c, now);
+    cr_graph *g = NULL;
+    cr_status st =
+        s && symbol ? cr_graph_instantiate_at(&g, s, c->g, symbol, !c->grad) : CR_MEMORY;
+
+    *agree = st || !g || cr_sizes_agree(sizes, symbol, g);
+    cr_graph_drop(g);
+    cr_session_release(s);
+    cr_free(symbol);
+    return st == CR_MEMORY ? st : CR_OK;
+}
+
+/* How many parameters are below parameter i; of equal ones, those with lower numbers count. */
+static int rank_of(const sharer *x, int i)
+{
+    int rank = 0;
+
+    for (int j = 0; j < x->sizes->params; j++) {
+        int64_t a = x->now[x->param[j]], b = x->now[x->param[i]];
+        rank += a < b || (a == b && j < i);
+    }
+    return rank;
+}
+
+/* Compares sizes at small and large parameters, in the present order and in the other one. */
+static cr_status compare_far(bool *agree, sharer *x)
+{
+    static const int64_t first[] = {3, 6, 1009};
+    int last = x->sizes->params - 1;
+    cr_status st = CR_OK;
+
+    *agree = true;
+    for (size_t n = 0; !st && *agree && n < 2 * CR_LEN(first); n++) {
+        int64_t by[CR_MOST_PARAMS] = {0}, least = first[n / 2];
+        for (int i = 0; i <= last; i++) {
+            int rank = n % 2 ? last - rank_of(x, i) : rank_of(x, i);
+            by[i] = least + rank * (least / 2) - x->now[x->param[i]];
+        }
+        if (change(x, 0, by))
+            st = compare_sizes(agree, x->c, x->sizes, x->probe[0]);
+    }
+    return st;
+}
+
 static cr_status make_shared(cr_compiled_calls *c, const int64_t *now)
 {
     sharer x = {.c = c, .now = now};
@@ -405,6 +464,14 @@ static cr_status make_shared(cr_compiled_calls *c, const int64_t *now)
         x.probe[p] = room + (size_t)p * numbers_of(c);
     if (!st)
         st = make_call(&f->call, &x);
+    if (!st) {
+        bool everywhere;
+        f->sizes = x.sizes;
+        st = compare_far(&everywhere, &x);
+        f->bounded = !everywhere;
+        if (st)
+            cr_compiled_call_drop(f->call);
+    }
     for (int p = 0; p < CR_MOST_PROBES; p++) {
         cr_graph_drop(x.graph[p]);
         cr_session_release(x.session[p]);
@@ -441,6 +508,11 @@ static cr_status find_shared(cr_compiled_call **out, cr_compiled_calls *c, const
     for (size_t k = 0; !st && k < numbers_of(c); k++)
         symbol[k] = cr_scalar_int(now[k]);
     for (const shared_call *f = c->shared; !st && f && !*out; f = f->next) {
+        bool agree = true;
+        if (f->bounded)
+            st = compare_sizes(&agree, c, f->sizes, now);
+        if (st || !agree)
+            continue;
         st = cr_compiled_call_resize(out, f->call, symbol);
         if (st && st != CR_MEMORY) {
             cr_log_line("graph", 2, "a shared program does not serve these sizes: %s",

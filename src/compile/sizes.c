@@ -369,6 +369,60 @@ static int read_number(cr_sizes *x, const cr_gnumber *n, int k, const cr_scalar 
     return apply_recorded(x, (cr_gnum_fn)n->fn, now[n->a], now[n->b]);
 }
 
+static void keep_computed(cr_sizes *x, cr_size_of size, const cr_scalar *at)
+{
+    size.number = cr_sizes_find(x, at);
+    if (size.number >= 0)
+        CR_PUSH(x->s, &x->computed, size);
+}
+
+static void read_results(cr_sizes *x, cr_graph *const *of, uint32_t node)
+{
+    const cr_gnode *n = of[0]->body->at[node];
+
+    for (int r = 0; r < n->result_count; r++)
+        for (int d = 0; d < n->result[r]->type.ndim; d++) {
+            cr_scalar at[CR_MOST_PROBES];
+            for (int p = 0; p < x->probes; p++)
+                at[p] = cr_scalar_int(of[p]->body->at[node]->result[r]->type.size[d]);
+            keep_computed(
+                x, (cr_size_of){node, (uint16_t)r, (uint16_t)d, .recorded = -1, .number = -1},
+                at);
+        }
+}
+
+static bool are_alike(const cr_graph *a, const cr_graph *b)
+{
+    if (a->body->len != b->body->len)
+        return false;
+    for (size_t i = 0; i < a->body->len; i++) {
+        const cr_gnode *n = a->body->at[i], *m = b->body->at[i];
+        if (n->result_count != m->result_count)
+            return false;
+        for (int r = 0; r < n->result_count; r++)
+            if (n->result[r]->type.ndim != m->result[r]->type.ndim)
+                return false;
+    }
+    return true;
+}
+
+/* The graphs of probes that are not alike are refused when they are compared. */
+static void read_computed(cr_sizes *x, const cr_graph *g, cr_graph *const *of)
+{
+    for (int p = 1; p < x->probes; p++)
+        if (!are_alike(of[0], of[p]))
+            return;
+    for (size_t k = 0; k < g->numbers.list.len; k++) {
+        cr_scalar at[CR_MOST_PROBES];
+        for (int p = 0; p < x->probes; p++)
+            at[p] = of[p]->numbers.list.at[k].value;
+        if (g->numbers.list.at[k].fn == CR_GNUM_SIZE)
+            keep_computed(x, (cr_size_of){.recorded = (int)k}, at);
+    }
+    for (size_t i = 0; i < of[0]->body->len; i++)
+        read_results(x, of, (uint32_t)i);
+}
+
 bool cr_sizes_read(cr_sizes *x, const cr_graph *g, cr_graph *const *of)
 {
     const cr_gnumbers *n = &g->numbers;
@@ -388,6 +442,7 @@ bool cr_sizes_read(cr_sizes *x, const cr_graph *g, cr_graph *const *of)
         guard.b = now[guard.b];
         add_guard(x, guard);
     }
+    read_computed(x, g, of);
     return true;
 }
 
@@ -409,6 +464,25 @@ bool cr_sizes_evaluate(const cr_sizes *x, const cr_scalar *symbol, cr_scalar *ou
             return false;
     }
     return true;
+}
+
+static int64_t size_in(const cr_graph *of, cr_size_of size)
+{
+    return size.recorded < 0 ? of->body->at[size.node]->result[size.result]->type.size[size.dim]
+                             : of->numbers.list.at[size.recorded].value.i;
+}
+
+bool cr_sizes_agree(const cr_sizes *x, const cr_scalar *symbol, const cr_graph *of)
+{
+    cr_scalar *value = cr_alloc((x->numbers.len + 1) * sizeof *value);
+    bool evaluated = value && cr_sizes_evaluate(x, symbol, value), agree = value;
+
+    for (size_t i = 0; evaluated && agree && i < x->computed.len; i++) {
+        cr_size_of size = x->computed.at[i];
+        agree = size_in(of, size) == value[size.number].i;
+    }
+    cr_free(value);
+    return agree;
 }
 
 /* --- graphs --- */

@@ -17,6 +17,14 @@ typedef struct {
     cr_scalar at[CR_MOST_PROBES];
 } cr_size_number;
 
+/* Number `number` is the size of dim `dim` of a node's result, or number `recorded` of the
+ * recording if that is not negative. */
+typedef struct {
+    uint32_t node;
+    uint16_t result, dim;
+    int recorded, number;
+} cr_size_of;
+
 typedef struct cr_sizes {
     cr_session own;
     cr_session *s; /* `own`, or another one */
@@ -35,6 +43,10 @@ typedef struct cr_sizes {
         size_t len, cap;
         double *at;
     } floats; /* arguments that are equal at all probes, such as momentums */
+    struct {
+        size_t len, cap;
+        cr_size_of *at;
+    } computed; /* sizes of the nodes' results, and numbers that were read from them */
 } cr_sizes;
 
 /* In its own session. */
@@ -49,6 +61,10 @@ int cr_sizes_find(cr_sizes *x, const cr_scalar *at);
  * probe p.  Symbol k is number k of g when that number is an input or the size of one.  False
  * when a number cannot be matched. */
 bool cr_sizes_read(cr_sizes *x, const cr_graph *g, cr_graph *const *of);
+/* Whether the recording's instance `of` for these symbols has the sizes that are computed from
+ * them here.  A size that is the lesser of two, as the length of a diagonal, follows one of
+ * them at the probes and another one elsewhere.  True also when a guard does not hold. */
+bool cr_sizes_agree(const cr_sizes *x, const cr_scalar *symbol, const cr_graph *of);
 /* Evaluates all numbers for other symbols; false if a guard does not hold, or a parameter is
  * below 2. */
 bool cr_sizes_evaluate(const cr_sizes *x, const cr_scalar *symbol, cr_scalar *out);

@@ -399,3 +399,21 @@ def test_a_guard_on_a_remainder_is_not_taken_for_a_constant():
     def f(x, n):
         return x + 1 if n % 3 else x - 1
     assert [f(torch.zeros(1), n).item() for n in range(1, 13)] == [1, 1, -1] * 4
+
+
+SIZES = [(3, 4), (3, 12), (12, 4), (5, 4), (3, 4), (12, 12), (2, 4), (40, 4), (4, 40)]
+
+
+@pytest.mark.parametrize("f", [lambda x: torch.var_mean(torch.diagonal(x)),
+                               lambda x: torch.diagonal(x) * torch.diagonal(x).numel(),
+                               lambda x: torch.diagonal(x, 2).mean(),
+                               lambda x: torch.topk(x, min(x.shape[0], 6), 0)[0].sum(0)],
+                         ids=["variance", "number", "offset", "bounded"])
+def test_the_lesser_of_two_sizes_is_neither_of_them(f):
+    compiled = torch.compile(f)
+    for size in SIZES:
+        x = torch.randn(size, dtype=torch.float64)
+        for _ in range(4):
+            got, wanted = compiled(x), f(x)
+            for a, b in zip(*[(v,) if isinstance(v, torch.Tensor) else v for v in (got, wanted)]):
+                assert a.equal(b) or (a.isnan() & b.isnan()).all(), size
