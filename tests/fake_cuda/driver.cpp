@@ -76,6 +76,7 @@ int number(const char *name, int preset)
     return text ? atoi(text) : preset;
 }
 
+int most_shared() { return number("FAKE_CUDA_SHARED", 227 << 10); }
 size_t heap_bytes() { return (size_t)number("FAKE_CUDA_MEMORY", 512) << 20; }
 
 double now()
@@ -206,6 +207,8 @@ API cuDeviceGetAttribute(int *value, int attribute, int)
                                              {75, 9},    {76, 0},   {82, 65536}};
     if (attribute == 39)
         return *value = number("FAKE_CUDA_THREADS", 2048), OK;
+    if (attribute == 97)
+        return *value = most_shared(), OK;
     auto found = known.find(attribute);
     *value = found == known.end() ? 0 : found->second;
     return OK;
@@ -463,8 +466,8 @@ extern "C" __attribute__((visibility("default"))) long fake_cuda_launches() { re
 /* Shared memory of launches is an array of simt.h. */
 API cuFuncSetAttribute(void *, int attribute, int value)
 {
-    enum { MOST_SHARED = 8, ALL = 227 << 10 };
-    return attribute == MOST_SHARED && value <= ALL ? OK : INVALID;
+    enum { MOST_SHARED = 8 };
+    return attribute == MOST_SHARED && value <= most_shared() ? OK : INVALID;
 }
 
 API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,

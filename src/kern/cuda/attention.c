@@ -188,15 +188,17 @@ static int64_t shared_by(int64_t heads, int64_t shared)
     return repeat * shared == heads ? repeat : 0;
 }
 
-/* The kernels' products and copies need compute capability 8.0. */
-static bool device_is_capable(int device)
+/* The bytes of shared memory that a block may have, and 1; 1 on devices before compute
+ * capability 8.0, which the kernels' products and copies need. */
+static int device_shared(int device)
 {
-    static _Atomic int known[CR_CUDA_DEVICES]; /* the major number + 1; 0: not asked */
+    static _Atomic int known[CR_CUDA_DEVICES]; /* 0: not asked */
     cr_cuda_properties p;
 
     if (!known[device])
-        known[device] = cr_cuda_property(&p, device) ? 1 : p.major + 1;
-    return known[device] > 8;
+        known[device] =
+            cr_cuda_property(&p, device) || p.major < 8 ? 1 : p.shared_of_block_optin + 1;
+    return known[device];
 }
 
 /* The dtype and the width of heads are those of a kernel. */
@@ -220,8 +222,8 @@ static bool attention_begin(attention *t, int device, const cr_given *arg,
     memset(t, 0, sizeof *t);
     t->device = device;
     t->dtype = q->dtype;
-    if (!device_is_capable(device) || !attention_has_width(q) || q->ndim != ATTENTION_DIMS ||
-        k->ndim != ATTENTION_DIMS || !k->size[1] || q->size[1] % k->size[1] ||
+    if (!attention_has_width(q) || q->ndim != ATTENTION_DIMS || k->ndim != ATTENTION_DIMS ||
+        !k->size[1] || q->size[1] % k->size[1] ||
         q->size[2] > INT_MAX - ATTENTION_ROWS_NARROW ||
         k->size[2] > INT_MAX - ATTENTION_ROWS_NARROW ||
         !has_sizes(k, q->dtype, q->size[0], k->size[1], k->size[2], q->size[3]) ||
@@ -290,6 +292,14 @@ static unsigned attention_shared(const attention *t, attention_kernel kernel)
     return (unsigned)((rows + 2 * ATTENTION_STAGES * tile) * (attention_width(t) + 8) * 2);
 }
 
+/* True if a block of the kernel has its tiles, and the two numbers of each of its rows. */
+static bool device_has_room(const attention *t, attention_kernel kernel)
+{
+    int numbers = 2 * attention_rows(t) * (int)sizeof(float);
+
+    return (int)attention_shared(t, kernel) + numbers < device_shared(t->device);
+}
+
 static const char *attention_launch(attention *t, attention_kernel kernel, int64_t blocks)
 {
     cr_cuda_grid g = {
@@ -323,7 +333,7 @@ const char *cr_cuda_attention(int device, const cr_given *arg, const cr_array *r
 {
     attention t;
 
-    if (!attention_begin(&t, device, arg, &arg[4], &arg[5]))
+    if (!attention_begin(&t, device, arg, &arg[4], &arg[5]) || !device_has_room(&t, FORWARD))
         return cr_command_declines;
     const char *error = attention_read(&t, arg);
     if (!error)
@@ -361,8 +371,9 @@ const char *cr_cuda_attention_backward(int device, const cr_given *arg, const cr
 {
     attention t;
 
-    if (!attention_begin(&t, device, arg + 1, &arg[7], &arg[8]) ||
-        arg[0].array.dtype != t.dtype || arg[5].array.dtype != t.dtype)
+    if (!attention_begin(&t, device, arg + 1, &arg[7], &arg[8]) || !device_has_room(&t, KEYS) ||
+        !device_has_room(&t, QUERIES) || arg[0].array.dtype != t.dtype ||
+        arg[5].array.dtype != t.dtype)
         return cr_command_declines;
     const char *error = attention_read(&t, arg + 1);
     if (!error)
