@@ -428,6 +428,15 @@ def test_second_derivative_of_running_products_with_zeros(row):
         equal(derivative(lambda t: (t.cumprod(0) * weight).sum())(x), derivative(lambda t: (products(t) * weight).sum())(x))
 
 
+@pytest.mark.parametrize("row, want", (
+    ([0, *[2] * 200], [inf, *[0] * 200]), ([0, 0, *[2] * 200], [1, *[0] * 201]), ([1, 1, 0, *[2] * 200], [2, 1, inf, *[0] * 200]),
+    ([0, inf, 2], [inf, 0, 0]), ([2, 0, inf, 3], [1, inf, 0, 0]), ([0, nan, 2], [nan, 0, 0]), ([2, 0, nan], [1, nan, 0]),
+    ([nan, 0, 2], [nan, nan, 0]), ([inf, 0, 2], [nan, inf, 0]), ([2, inf, 3], [inf, nan, inf])))
+def test_derivative_of_running_products_that_overflow_behind_zeros(row, want):
+    x = torch.tensor(row, dtype=torch.float32, requires_grad=True)
+    equal(torch.autograd.grad(x.cumprod(0).sum(), x)[0], torch.tensor(want, dtype=torch.float32))
+
+
 WRITES = {
     "scatter": lambda x, s, i: x.scatter(0, i, s), "index_put": lambda x, s, i: x.index_put((i,), s), "put": lambda x, s, i: x.put(i, s),
     "index_copy": lambda x, s, i: x.index_copy(0, i, s), "scatter_": lambda x, s, i: x.clone().scatter_(0, i, s),
