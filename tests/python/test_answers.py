@@ -407,6 +407,13 @@ def test_ldexp_of_exponents_whose_power_overflows():
     equal(torch.ldexp(torch.ones(1).double(), torch.tensor(0.5)), torch.tensor([2**0.5], dtype=torch.float64), rtol=1e-15)
 
 
+def test_ldexp_of_complex_numbers():
+    equal(torch.ldexp(torch.tensor([1 + 1j]), torch.tensor([2])), [4 + 4j])
+    equal(torch.ldexp(torch.tensor([1j]), torch.tensor([1.0])), [2j])
+    for x in (torch.tensor([2]), torch.tensor([2.0])):
+        equal(torch.ldexp(x, torch.tensor([1j])), [2 * 2**1j], rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", (torch.float16, torch.float32, torch.float64, torch.int64))
 def test_a_number_is_searched_with_all_its_bits(dtype):
     row = torch.tensor([1, 2, 3]).to(dtype)
