@@ -44,11 +44,28 @@ static cr_tensor *fill_masked(cr_steps *s, cr_tensor *t, cr_tensor *mask, double
     return CR_STEP(s, masked_fill_Scalar, T(t), T(mask), cr_of_number(cr_scalar_float(number)));
 }
 
-static cr_status nan_to_num_there(cr_tensor *t, const replacement *r, cr_value *result)
+/* The number that the dtype has for x: a mask takes no other. */
+static double rounded_to(cr_dtype dtype, double x)
+{
+    double element[2];
+
+    cr_scalar_store(cr_scalar_float(x), dtype, element);
+    return cr_scalar_load(dtype, element).d;
+}
+
+/* Masked elements have at least 16 bits; floats of 8 go through float32, which has all
+ * their numbers. */
+static cr_status nan_to_num_there(cr_tensor *t, const replacement *numbers, cr_value *result)
 {
     bool both = cr_dtype_is_complex((cr_dtype)t->dtype);
+    bool small = cr_dtype_size(numbers->dtype) == 1;
+    const replacement *r = &(replacement){
+        numbers->dtype, rounded_to(numbers->dtype, numbers->nan),
+        rounded_to(numbers->dtype, numbers->high), rounded_to(numbers->dtype, numbers->low)};
     cr_steps s = {.st = CR_OK};
     cr_tensor *v = both ? CR_STEP(&s, view_as_real, T(t)) : t;
+
+    v = small ? cr_step_cast(&s, v, CR_F32) : v;
     cr_tensor *nan = CR_STEP(&s, isnan, T(v));
     cr_tensor *high = CR_STEP(&s, isposinf, T(v));
     cr_tensor *low = CR_STEP(&s, isneginf, T(v));
@@ -58,6 +75,7 @@ static cr_status nan_to_num_there(cr_tensor *t, const replacement *r, cr_value *
     v = fill_masked(&s, v, low, r->low);
     if (both)
         v = CR_STEP(&s, view_as_complex, T(v));
+    v = small ? cr_step_cast(&s, v, numbers->dtype) : v;
     return cr_steps_give(&s, result, v);
 }
 

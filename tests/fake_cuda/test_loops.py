@@ -123,6 +123,14 @@ def test_fourier_transforms(dtype, dims):
     on_both(lambda t: torch.fft.irfft(t, n=7, dim=dims[0]), z.transpose(0, 1), tolerance=close)
 
 
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu", "float16", "bfloat16", "float32", "complex64"])
+def test_numbers_for_nan_are_those_of_the_dtype(name):
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.5, -2.0]).to(getattr(torch, name))
+    for numbers in ((), (1e6, 2e6, -3e6), (0.1, 0.3, -0.7), (1e300, float("nan"), 0)):
+        want, got = torch.nan_to_num(x, *numbers), torch.nan_to_num(x.cuda(), *numbers).cpu()
+        assert got.dtype == x.dtype and torch.equal(got.view(torch.uint8), want.view(torch.uint8))
+
+
 def test_compositions_beside_kernels_of_the_host():
     torch.manual_seed(8)
     on_both(lambda *v: torch.addmv(*v, beta=2), torch.randn(()), torch.randn(4, 5), torch.randn(5), tolerance=1e-5)
