@@ -1,4 +1,5 @@
-/* A stand-in for cuSOLVER and for cublas<t>trsm: LAPACK on the host, whose work is queued as that of a kernel is. */
+/* A stand-in for cuSOLVER and for cublas<t>trsm: LAPACK on the host, whose work is queued as that of a kernel is.
+ * Functions whose names contain the text of FAKE_CUSOLVER_FAILS return 7. */
 #include <complex>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +14,7 @@
 /* driver.cpp */
 extern "C" void fake_cuda_enqueue(void *stream, const std::function<void()> *run);
 
-enum { OK = 0, INVALID_VALUE = 3, ROOM = 16 };
+enum { OK = 0, INVALID_VALUE = 3, INTERNAL_ERROR = 7, ROOM = 16 };
 
 struct handle {
     void *stream = nullptr;
@@ -36,11 +37,16 @@ static void *lapack(char type, const char *real, const char *complex = nullptr)
 
 template <class... A> static void call(void *f, A... a) { ((void (*)(A...))f)(a...); }
 
-static int queue(void *h, const std::function<void()> &run)
+static int enqueue(const char *name, void *h, const std::function<void()> &run)
 {
+    const char *fails = getenv("FAKE_CUSOLVER_FAILS");
+
+    if (fails && *fails && strstr(name, fails))
+        return INTERNAL_ERROR;
     fake_cuda_enqueue(((handle *)h)->stream, &run);
     return OK;
 }
+#define queue(...) enqueue(__func__, __VA_ARGS__)
 
 static size_t item(char type) { return type == 's' ? 4 : type == 'z' ? 16 : 8; }
 static std::vector<char> room(char type, int n) { return std::vector<char>((size_t)(n + 64) * item(type)); }

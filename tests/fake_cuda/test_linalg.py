@@ -93,3 +93,20 @@ def test_elimination_without_exchanges_and_wrong_pivots():
     compare(lambda x: L.lu_factor(x, pivot=False), a @ a.mT + torch.eye(4))
     with pytest.raises(RuntimeError, match="pivots are expected to be between 1 and 3, but 9 was given"):
         L.lu_solve(torch.eye(3).cuda(), torch.tensor([1, 9, 3], dtype=torch.int32).cuda(), torch.ones(3, 1).cuda()).cpu()
+
+
+@pytest.mark.skipif(not FAKE, reason="the library does not fail on request")
+@pytest.mark.parametrize("name, f", [
+    ("potrf", L.cholesky), ("potrf", L.cholesky_ex), ("getrf", L.inv), ("getrf", L.inv_ex), ("getrs", L.inv),
+    ("getrf", L.lu_factor_ex), ("getrf", lambda x: L.solve(x, x)), ("getrs", lambda x: L.lu_solve(*L.lu_factor(x), x)),
+    ("trsm", lambda x: L.solve_triangular(x, x, upper=True)), ("geqrf", L.qr), ("geqrf", torch.geqrf), ("gqr", L.qr),
+    ("mqr", lambda x: torch.ormqr(x, x[0], x)), ("evd", L.eigh), ("gesvdj", L.svd), ("Xgeev", L.eig),
+    *((part, lambda x: L.lstsq(x, x, driver="gels")) for part in ("geqrf", "mqr", "trsm"))])
+def test_a_call_of_the_library_that_fails(name, f, monkeypatch):
+    x = torch.eye(3).cuda()
+    f(x)
+    monkeypatch.setenv("FAKE_CUSOLVER_FAILS", name)
+    with pytest.raises(RuntimeError, match="cublas error" if name == "trsm" else "cusolver error: CUSOLVER_STATUS_INTERNAL_ERROR"):
+        f(x)
+    monkeypatch.undo()
+    f(x)

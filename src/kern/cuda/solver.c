@@ -2,12 +2,16 @@
  *
  * A function with LAPACK's arguments calls the library's on the thread's stream and waits for
  * `info` where it tells more than wrong arguments.  Both libraries are opened at the first
- * call.  Handles are shared by threads, under one lock. */
+ * call.  A stream has handles for its work only, because they have scratch memory; threads
+ * share them under one lock.  After a call that fails, the thread's calls do nothing until the
+ * error is taken; `info` never holds it. */
+#include "base/map.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
 #include "kern/cpu/library/lapack.h"
 #include "kern/cpu/linalg/linalg_job.h"
 #include "kern/cuda/commands.h"
+#include "kern/cuda/product.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -74,11 +78,24 @@ static int (*solver_params)(void **params);
 static solver_table solver;
 static blas_table blas;
 static bool solver_works;
-static void *solver_handles[CR_CUDA_DEVICES], *blas_handles[CR_CUDA_DEVICES], *jacobi, *params;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Of a call that the thread makes: the device, and the first error. */
-static _Thread_local int solver_device;
+/* The handles of a stream. */
+typedef struct {
+    int device;
+    void *solver, *blas, *jacobi, *params;
+} solver_set;
+
+typedef struct {
+    int64_t device;
+    void *stream;
+} solver_key;
+
+static cr_map sets; /* solver_key -> solver_set */
+
+/* Of the calls that the thread makes: the handles, and the first error. */
+static _Thread_local const solver_set *now;
+static _Thread_local const char *solver_error;
 
 static void solver_load(void)
 {
@@ -112,19 +129,43 @@ static void solver_load(void)
 typedef struct {
     char *room;
     uint32_t block;
-    int failed;
+    int failed; /* a status of cuSOLVER, or any number after another error */
     void *handle;
 } solver_call;
 
 enum { SOLVER_INFO = 256 };
 
+/* The thread's first error. */
+static int solver_fail(const char *error)
+{
+    if (error && !solver_error)
+        solver_error = error;
+    return error != NULL;
+}
+
+/* Names a status of cuSOLVER. */
+static int solver_status(int status)
+{
+    static const char *const names[] = {
+#define NAMED(name) "cusolver error: CUSOLVER_STATUS_" #name
+        NAMED(NOT_INITIALIZED), NAMED(ALLOC_FAILED),
+        NAMED(INVALID_VALUE),   NAMED(ARCH_MISMATCH),
+        NAMED(MAPPING_ERROR),   NAMED(EXECUTION_FAILED),
+        NAMED(INTERNAL_ERROR),  NAMED(MATRIX_TYPE_NOT_SUPPORTED),
+        NAMED(NOT_SUPPORTED),
+#undef NAMED
+    };
+
+    if (status > 0 && status <= (int)CR_LEN(names))
+        return solver_fail(names[status - 1]);
+    return solver_fail(status ? "cusolver error: a function of cuSOLVER failed" : NULL);
+}
+
 static void solver_begin(solver_call *c)
 {
-    *c = (solver_call){.failed = cr_cuda_use(solver_device) != NULL};
+    *c = (solver_call){.handle = now->solver};
+    c->failed = solver_error != NULL || solver_fail(cr_cuda_use(now->device));
     pthread_mutex_lock(&lock);
-    c->handle = solver_handles[solver_device];
-    if (!c->failed)
-        c->failed = solver.stream(c->handle, cr_cuda_stream(solver_device));
 }
 
 /* `count` elements of scratch memory after `info`. */
@@ -132,22 +173,27 @@ static void *solver_room(solver_call *c, int64_t count, size_t item)
 {
     size_t bytes = SOLVER_INFO + (size_t)(count > 0 ? count : 1) * item;
 
-    c->room = c->failed ? NULL : cr_cuda_ops.get(solver_device, bytes, &c->block);
-    c->failed = c->failed || !c->room;
-    return c->room ? c->room + SOLVER_INFO : NULL;
+    if (c->failed)
+        return NULL;
+    c->room = cr_cuda_ops.get(now->device, bytes, &c->block);
+    if (c->room)
+        return c->room + SOLVER_INFO;
+    c->failed = solver_fail(cr_cuda_no_memory(now->device, bytes));
+    return NULL;
 }
 
-/* Adds `waits`: *info is the device's; otherwise it is 0, or INT_MAX after a failure. */
+/* Adds `waits`: *info is the device's; otherwise, and after a failure, it is 0. */
 static void solver_end(solver_call *c, int *info, bool waits)
 {
     *info = 0;
     pthread_mutex_unlock(&lock);
-    if (!c->failed && waits)
-        c->failed = cr_cuda_ops.copy_out(solver_device, info, c->room, sizeof *info) != NULL;
+    if (!solver_error)
+        c->failed = solver_status(c->failed);
+    if (!c->failed && waits &&
+        solver_fail(cr_cuda_ops.copy_out(now->device, info, c->room, sizeof *info)))
+        *info = 0;
     if (c->room)
-        cr_cuda_ops.release(solver_device, c->room, c->block);
-    if (c->failed)
-        *info = INT_MAX;
+        cr_cuda_ops.release(now->device, c->room, c->block);
 }
 
 static size_t solver_item(int type)
@@ -223,12 +269,10 @@ static void solver_trsm(int t, const char *side, const char *uplo, const char *t
     solver_call c;
 
     solver_begin(&c);
-    if (!c.failed)
-        c.failed = blas.blas_stream(blas_handles[solver_device], cr_cuda_stream(solver_device));
-    if (!c.failed)
-        c.failed =
-            blas.trsm[t](blas_handles[solver_device], solver_right(side), solver_upper(uplo),
-                         solver_turn(turn), *diagonal == 'U', m, n, alpha, a, lda, b, ldb);
+    if (!c.failed &&
+        blas.trsm[t](now->blas, solver_right(side), solver_upper(uplo), solver_turn(turn),
+                     *diagonal == 'U', m, n, alpha, a, lda, b, ldb))
+        c.failed = solver_fail("cublas error: a call of `cublas<t>trsm` failed");
     solver_end(&c, &ignored, false);
 }
 
@@ -316,7 +360,7 @@ static int solver_adjoint(int t, void *to, int to_row, const void *from, int fro
                           int n)
 {
     static const cr_loops loops = {CR_LOOPS_LINALG, "adjoint", NULL, NULL, sizeof(linalg_job)};
-    cr_device there = {.kind = CR_CUDA, .index = (uint8_t)solver_device};
+    cr_device there = {.kind = CR_CUDA, .index = (uint8_t)now->device};
     linalg_job w = {.to = to,
                     .from = from,
                     .m = m,
@@ -325,7 +369,9 @@ static int solver_adjoint(int t, void *to, int to_row, const void *from, int fro
                     .to_row = to_row,
                     .from_row = from_row};
 
-    return cr_loops_run(there, &loops, t & 1 ? CR_F64 : CR_F32, (int64_t)m * n, 1, &w);
+    return cr_loops_run(there, &loops, t & 1 ? CR_F64 : CR_F32, (int64_t)m * n, 1, &w)
+               ? solver_fail(cr_error_message())
+               : 0;
 }
 
 /* The library returns V, LAPACK its adjoint. */
@@ -342,12 +388,12 @@ static void solver_svd(int t, const char *job, int m, int n, void *a, int lda, v
     solver_begin(&c);
     if (!c.failed)
         c.failed = solver.svd_size[t](c.handle, vectors, econ, m, n, a, lda, s, u, ldu, vt, n,
-                                      &size, jacobi);
+                                      &size, now->jacobi);
     char *work = solver_room(&c, v + size, solver_item(t));
     if (!c.failed)
         c.failed = solver.svd[t](c.handle, vectors, econ, m, n, a, lda, s, u, ldu, work, n,
                                  work + (size_t)v * solver_item(t), size, (int *)(void *)c.room,
-                                 jacobi);
+                                 now->jacobi);
     if (!c.failed && vectors)
         c.failed = solver_adjoint(t, vt, ldvt, work, n, n, columns);
     solver_end(&c, info, true);
@@ -365,13 +411,15 @@ static void solver_geev(int pair, const char *job, int n, void *a, int lda, void
         return;
     solver_begin(&c);
     if (!c.failed)
-        c.failed = solver_eig_size(c.handle, params, 0, right, n, type, a, lda, type, w, type,
-                                   NULL, 1, type, v, ldv, type, &there, &here);
+        c.failed = solver_eig_size(c.handle, now->params, 0, right, n, type, a, lda, type, w,
+                                   type, NULL, 1, type, v, ldv, type, &there, &here);
     void *work = solver_room(&c, (int64_t)there, 1), *host = cr_alloc(here + 1);
+    if (!host)
+        c.failed = solver_fail(cr_error_message());
     if (!c.failed)
-        c.failed = !host || solver_eig(c.handle, params, 0, right, n, type, a, lda, type, w,
-                                       type, NULL, 1, type, v, ldv, type, work, there, host,
-                                       here, (int *)(void *)c.room);
+        c.failed =
+            solver_eig(c.handle, now->params, 0, right, n, type, a, lda, type, w, type, NULL, 1,
+                       type, v, ldv, type, work, there, host, here, (int *)(void *)c.room);
     solver_end(&c, info, true);
     cr_free(host);
 }
@@ -390,11 +438,13 @@ static void solver_gels(int t, int m, int n, int columns, void *a, int lda, void
 
     if (solver_answers(t, answer, query))
         return;
-    *info = INT_MAX;
-    char *room =
-        cr_cuda_ops.get(solver_device, (size_t)(k + 1) * (size_t)(big + 1) * item, &block);
-    if (!room)
+    *info = 0;
+    size_t bytes = (size_t)(k + 1) * (size_t)(big + 1) * item;
+    char *room = cr_cuda_ops.get(now->device, bytes, &block);
+    if (!room) {
+        solver_fail(cr_cuda_no_memory(now->device, bytes));
         return;
+    }
     char *tau = room + (size_t)k * (size_t)big * item;
     if (m >= n) {
         solver_geqrf(t, m, n, a, lda, tau, NULL, size, info);
@@ -405,7 +455,7 @@ static void solver_gels(int t, int m, int n, int columns, void *a, int lda, void
         solver_trsm(t, "L", "U", turn, "N", m, columns, alpha, room, n, b, ldb);
         solver_ormqr(t, "L", "N", n, columns, m, room, n, tau, b, ldb, NULL, size, info);
     }
-    cr_cuda_ops.release(solver_device, room, block);
+    cr_cuda_ops.release(now->device, room, block);
 }
 
 /* --- LAPACK's arguments --- */
@@ -459,20 +509,39 @@ static const cr_lapack_table table = {
 #undef TWO
 };
 
-/* The handles of a device; the caller holds the lock. */
-static int solver_handles_of(int index)
+static int solver_fill(solver_set *s, void *stream)
 {
-    int failed = 0;
+    int failed = solver.new_handle(&s->solver);
 
-    if (!solver_handles[index])
-        failed = solver.new_handle(&solver_handles[index]);
-    if (!failed && !blas_handles[index])
-        failed = blas.blas_handle(&blas_handles[index]);
-    if (!failed && !jacobi)
-        failed = solver.new_jacobi(&jacobi);
-    if (!failed && !params && solver_eig)
-        failed = solver_params(&params);
+    if (!failed)
+        failed = solver.stream(s->solver, stream);
+    if (!failed)
+        failed = blas.blas_handle(&s->blas);
+    if (!failed)
+        failed = blas.blas_stream(s->blas, stream);
+    if (!failed)
+        failed = solver.new_jacobi(&s->jacobi);
+    if (!failed && solver_eig)
+        failed = solver_params(&s->params);
     return failed;
+}
+
+/* The handles of the thread's stream, or NULL; the caller holds the lock. */
+static const solver_set *solver_set_of(int device)
+{
+    solver_key k;
+
+    memset(&k, 0, sizeof k);
+    k.device = device;
+    k.stream = cr_cuda_stream(device);
+    solver_set *s = cr_map_get(&sets, (const char *)&k, sizeof k);
+    if (s || !(s = cr_alloc_zero(sizeof *s)))
+        return s;
+    s->device = device;
+    if (!solver_fill(s, k.stream) && !cr_map_set(&sets, (const char *)&k, sizeof k, s))
+        return s;
+    cr_free(s);
+    return NULL;
 }
 
 static cr_status solver_find(const cr_lapack_table **out, int index, const char *name)
@@ -494,13 +563,24 @@ static cr_status solver_find(const cr_lapack_table **out, int index, const char 
     if (error)
         return cr_device_status(error);
     pthread_mutex_lock(&lock);
-    int failed = solver_handles_of(index);
+    now = solver_set_of(index);
     pthread_mutex_unlock(&lock);
-    solver_device = index;
+    solver_error = NULL;
     *out = &table;
-    return failed ? cr_fail(CR_RUNTIME, "cusolver error: CUSOLVER_STATUS_NOT_INITIALIZED, when "
-                                        "calling `cusolverDnCreate(handle)`")
-                  : CR_OK;
+    return now ? CR_OK
+               : cr_fail(CR_RUNTIME, "cusolver error: CUSOLVER_STATUS_NOT_INITIALIZED, when "
+                                     "calling `cusolverDnCreate(handle)`");
 }
 
-void cr_cuda_install_solver(void) { cr_lapack_set_device(CR_CUDA, solver_find); }
+static const char *solver_take_error(void)
+{
+    const char *error = solver_error;
+
+    solver_error = NULL;
+    return error;
+}
+
+void cr_cuda_install_solver(void)
+{
+    cr_lapack_set_device(CR_CUDA, solver_find, solver_take_error);
+}

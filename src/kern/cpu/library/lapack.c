@@ -36,8 +36,13 @@ static const cr_lapack_table *lapack_functions(void)
 }
 
 static cr_lapack_find finds[CR_DEVICE_COUNT];
+static cr_lapack_error errors[CR_DEVICE_COUNT];
 
-void cr_lapack_set_device(cr_device_kind kind, cr_lapack_find find) { finds[kind] = find; }
+void cr_lapack_set_device(cr_device_kind kind, cr_lapack_find find, cr_lapack_error error)
+{
+    finds[kind] = find;
+    errors[kind] = error;
+}
 
 cr_status cr_lapack_counts(const char *name, const cr_view *v, int last)
 {
@@ -108,8 +113,17 @@ void cr_lapack_end(cr_lapack_job *j)
         cr_dense_drop(&j->scratch[--j->scratch_count]);
 }
 
+/* The error of the job's functions. */
+static cr_status lapack_failed(const cr_lapack_job *j)
+{
+    cr_lapack_error error = errors[j->device.kind];
+
+    return cr_is_host(j->device) || !error ? CR_OK : cr_device_status(error());
+}
+
 cr_status cr_lapack_copy(const cr_lapack_job *j, void *to, const void *from, size_t n)
 {
+    CR_TRY(lapack_failed(j));
     if (!cr_is_host(j->device))
         return cr_device_status(
             cr_device_of((cr_device_kind)j->device.kind)->copy(j->device.index, to, from, n));
@@ -179,6 +193,7 @@ cr_status cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i,
 {
     both_orders b;
 
+    CR_TRY(lapack_failed(j));
     in_both_orders(&b, j, v, i, (void *)(uintptr_t)columns, ld);
     return copy_matrix(&b.matrix, &b.columns);
 }

@@ -39,7 +39,10 @@ typedef struct {
  * by the thread that asked for them.  `info`, sizes, factors and the answers to queries are on
  * the host, and scratch memory is not used.  Fails when a library is missing. */
 typedef cr_status (*cr_lapack_find)(const cr_lapack_table **out, int index, const char *name);
-void cr_lapack_set_device(cr_device_kind kind, cr_lapack_find find);
+/* The first error of the thread's functions since `find`, or NULL; takes it.  Functions set
+ * `info` to 0 after an error, and do nothing until it is taken. */
+typedef const char *(*cr_lapack_error)(void);
+void cr_lapack_set_device(cr_device_kind kind, cr_lapack_find find, cr_lapack_error error);
 
 /* Sizes in the type that LAPACK counts in.  A tensor with elements has no larger ones
  * (cr_lapack_counts). */
@@ -62,7 +65,7 @@ void cr_lapack_end(cr_lapack_job *j);
  * dimensions.  Missing dimensions and dimensions of size one broadcast. */
 char *cr_lapack_at(const cr_lapack_job *j, const cr_view *v, int last, int64_t i);
 /* Copies matrix i of `v` to columns with leading dimension `ld`, and back.  Fails on a device
- * only. */
+ * only; cr_lapack_store and cr_lapack_copy also with the error of an earlier function. */
 cr_status cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns,
                          int64_t ld);
 cr_status cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i,
