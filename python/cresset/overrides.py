@@ -1,5 +1,7 @@
 """__torch_function__: classes whose objects handle calls of functions."""
 import functools
+import sys
+from _thread import _local
 
 from . import _C
 from ._C import Tensor
@@ -10,20 +12,45 @@ __all__ = ["handle_torch_function", "has_torch_function", "has_torch_function_un
            "get_overridable_functions", "get_ignored_functions", "get_testing_overrides",
            "TorchFunctionMode"]
 
+_ASKING = frozenset(("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"))
 _disabled_torch_function_impl = _C._disabled_torch_function_impl
+
+
+class _Entered(_local):
+    """The thread's functions that look for no handlers, because a handler runs their operators: their code objects."""
+    codes = ()
+
+
+_entered = _Entered()
 
 
 def has_torch_function(args):
     """Returns whether an argument has a __torch_function__."""
-    return _C._has_torch_function(args)
+    return _C._has_torch_function(args) and sys._getframe(1).f_code not in _entered.codes
 
 
 def has_torch_function_unary(arg):
-    return _C._has_torch_function((arg,))
+    return _C._has_torch_function((arg,)) and sys._getframe(1).f_code not in _entered.codes
 
 
 def has_torch_function_variadic(*args):
-    return _C._has_torch_function(args)
+    return _C._has_torch_function(args) and sys._getframe(1).f_code not in _entered.codes
+
+
+def _asks(function):
+    """Whether it is a function of Python that looks for handlers, apart from those that _run_inside() runs now."""
+    code = getattr(function, "__code__", None)
+    return not _ASKING.isdisjoint(getattr(code, "co_names", ())) and code not in _entered.codes
+
+
+def _run_inside(function, args, kwargs):
+    """Calls a function of Python that does not look for handlers, so that a mode sees the operators inside of it."""
+    before = _entered.codes
+    _entered.codes = (*before, function.__code__)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _entered.codes = before
 
 
 def _overloaded(args):

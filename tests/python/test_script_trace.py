@@ -9,6 +9,7 @@ import pytest
 import cresset as torch
 from cresset import nn
 from cresset.nn import functional as F
+from cresset.overrides import handle_torch_function, has_torch_function
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -354,3 +355,61 @@ def test_further_names_of_operators_are_their_names_in_graphs():
     assert [n.kind() for n in f.graph.nodes() if n.kind() != "prim::Constant"] == \
         ["aten::clamp", "aten::div", "aten::abs", "aten::neg_"]
     assert f(torch.tensor([0., 4])).tolist() == [-0.25, -2]
+
+
+calls = 0
+
+
+def by_name(x):
+    global calls
+    calls += 1
+    if has_torch_function((x,)):
+        return handle_torch_function(by_name, (x,), x)
+    return x.sin() + 1
+
+
+def by_attribute(x, n=2):
+    global calls
+    calls += 1
+    if torch.overrides.has_torch_function((x,)):
+        return torch.overrides.handle_torch_function(by_attribute, (x,), x, n=n)
+    return by_attribute(x.sin(), n - 1) if n else x + 1
+
+
+def by_unary(x):
+    global calls
+    calls += 1
+    if torch.overrides.has_torch_function_unary(x):
+        return torch.overrides.handle_torch_function(by_unary, (x,), x)
+    return by_name(x) * by_variadic(x, x)
+
+
+def by_variadic(x, y):
+    if torch.overrides.has_torch_function_variadic(x, y):
+        return torch.overrides.handle_torch_function(by_variadic, (x, y), x, y)
+    return x.sin() * y
+
+
+@pytest.mark.parametrize("fn", [by_name, by_attribute, by_unary])
+def test_functions_of_programs_that_look_for_handlers_are_recorded_as_their_operators(fn):
+    before = calls
+    traced = torch.jit.trace(fn, torch.ones(2), check_trace=False)
+    assert calls > before + 1  # the program's own global
+    assert traced.inlined_graph.findNode("aten::sin")
+    x = torch.tensor([0.5, 2.])
+    torch.testing.assert_close(traced(x), fn(x), rtol=0, atol=0)
+
+
+def helper_asks(x):
+    return (lambda: torch.overrides.has_torch_function((x,)))()
+
+
+def by_helper(x):
+    if helper_asks(x) and torch.overrides.has_torch_function:
+        return torch.overrides.handle_torch_function(by_helper, (x,), x)
+    return x.sin()
+
+
+def test_a_function_that_asks_elsewhere_is_refused_by_name():
+    with pytest.raises(RuntimeError, match="Tracer cannot record 'by_helper'"):
+        torch.jit.trace(by_helper, torch.ones(2))

@@ -5,10 +5,12 @@ a frame: the values that it uses from outside become the parameters of its metho
 are used outside its results.  The methods are written as TorchScript and compiled.
 """
 import inspect
+import sys
 import types
 import warnings
 
 import cresset
+from cresset import overrides
 from cresset.nn import Module
 from cresset.nn.modules import module as _module
 from cresset.overrides import TorchFunctionMode
@@ -209,17 +211,17 @@ class Recorder(TorchFunctionMode):
             self.frame.items += [_Call(parts, values, several, effect), *later]
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        import sys
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if name == "__get__":
             return self.property(func, args[0], sys._getframe(1))
         wrapped = getattr(func, "__wrapped__", None)
-        if wrapped is None and "has_torch_function" in getattr(getattr(func, "__code__", None), "co_names", ()):
-            wrapped = _body(func)
         if wrapped is not None:
             with self:
                 return wrapped(*args, **kwargs)
+        if overrides._asks(func):
+            with self:
+                return overrides._run_inside(func, args, kwargs)
         if name == "tensor":
             note("tensor")
             return func(*args, **kwargs)
@@ -336,14 +338,6 @@ class Recorder(TorchFunctionMode):
 _CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
                 "cfloat", "cdouble", "chalf"}
 _VIEWS = {"data": "detach", "H": "matrix_H"}
-
-
-def _body(func):
-    """A function of Python that does not look for handlers, so that the operators inside of it are recorded."""
-    body = types.FunctionType(func.__code__, {**func.__globals__, "has_torch_function": lambda tensors: False},
-                              func.__name__, func.__defaults__, func.__closure__)
-    body.__kwdefaults__ = func.__kwdefaults__
-    return body
 
 
 def _listed(start, end, texts):
