@@ -331,8 +331,15 @@ static const char *fft_real(int device, const cr_array *from, const cr_array *to
     cr_given one = {.kind = CR_GIVEN_INTS, .count = 1, .ints = &dim};
     fft_dims d = fft_order(from, &one);
     fft_array in = {.data = NULL}, out = {.data = NULL};
-    int64_t stride[CR_MAX_DIMS];
-    const char *error = fft_load(&in, device, from, &d, from->dtype);
+    int64_t stride[CR_MAX_DIMS], size[CR_MAX_DIMS];
+    cr_array read = *from;
+
+    memcpy(size, from->size, (size_t)from->ndim * sizeof *size);
+    read.size = size;
+    int64_t *last = &size[d.order[from->ndim - 1]], half = to->size[d.order[to->ndim - 1]] / 2;
+    if (type == FFT_C2R && *last > half + 1)
+        *last = half + 1; /* the transform reads no other elements of a line */
+    const char *error = fft_load(&in, device, &read, &d, from->dtype);
     cr_array turned = fft_turned(to, &d, out.size, stride);
 
     out.device = device, out.dtype = to->dtype, out.ndim = to->ndim;
@@ -384,6 +391,9 @@ const char *cr_cuda_fft_c2r(int device, const cr_given *arg, const cr_array *res
         return cr_command_declines;
     if (fft_is_empty(result) || fft_is_empty(self))
         return fft_is_empty(result) ? NULL : cr_command_declines;
+    int64_t last = arg[1].ints[count - 1] + (arg[1].ints[count - 1] < 0 ? self->ndim : 0);
+    if (self->size[last] < result->size[last] / 2 + 1)
+        return cr_command_declines; /* whose error names the sizes */
     for (int k = 0; k < self->ndim; k++)
         same.order[k] = k;
     const char *error = fft_load(&a, device, self, &same, self->dtype);
