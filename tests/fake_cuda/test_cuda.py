@@ -541,7 +541,10 @@ F.embedding(t, x).sum().backward()
 F.interpolate(x[None], scale_factor=2.0, mode="linear").sum().backward()
 F.embedding_bag(t, x, t[:1]).sum().backward()
 torch.arange(9, device="cuda") + torch.linspace(0, 1, 9, device="cuda")""")
-    assert not on_the_device("""torch.eye(3, device="cuda").inverse()""")
+    # Entries of the host are told: any of these is enough, as each may get a kernel.
+    assert not on_the_device("""x = torch.eye(3, device="cuda")
+torch.linalg.ldl_factor(x), torch.linalg.matrix_exp(x), torch.special.bessel_j0(x), torch.logspace(0, 1, 3, device="cuda")
+F.ctc_loss(x[:, None].log_softmax(-1), torch.ones(1, 1, dtype=torch.int64, device="cuda"), [3], [1])""")
 
 
 ATTENTIONS = [((1, 2, 1, 140, 150, 64), True, None, "bfloat16"), ((1, 2, 1, 33, 90, 40), False, None, "float16"),
