@@ -26,7 +26,7 @@ static cr_status roi_check_images(const char *name, const cr_roi_call *c)
     for (int64_t k = 0; k < c->job.r.regions; k++) {
         double v = c->t == CR_F32 ? (double)((const float *)c->job.regions)[5 * k]
                                   : ((const double *)c->job.regions)[5 * k];
-        if (!(v > -1 && v < (double)c->job.r.images))
+        if (!cr_roi_has_image(&c->job.r, v))
             return cr_fail(CR_INDEX,
                            "%s: region %lld is of image %g, the input has %lld images", name,
                            (long long)k, v, (long long)c->job.r.images);

@@ -45,7 +45,12 @@ static inline int64_t cr_roi_results(const cr_roi *r)
 {
     return r->sensitive ? r->channels / cr_roi_bins(r) : r->channels;
 }
-/* The least and the largest channel after it of a range's number. */
+/* Whether a region's number is one of an image; -0.5 is image 0. */
+static inline bool cr_roi_has_image(const cr_roi *r, double number)
+{
+    return r->images && number > -1 && number < (double)r->images;
+}
+/* Units of `average` for a region. */
 static inline int64_t cr_roi_ranges(const roi_job *w)
 {
     return (cr_roi_results(&w->r) + w->each - 1) / w->each;
