@@ -48,7 +48,8 @@ struct rn_call {
     int rows, units, last, unused;
 };
 
-struct alignas(RN_VECTOR * sizeof(RN_ITEM)) rn_items {
+/* Callers align arrays to 16 bytes, also those of float64. */
+struct alignas(RN_VECTOR * sizeof(RN_ITEM) < 16 ? RN_VECTOR * sizeof(RN_ITEM) : 16) rn_items {
     RN_ITEM item[RN_VECTOR];
 };
 struct alignas(16) rn_quad {
@@ -176,7 +177,7 @@ CK_KERNEL_OF(RN_THREADS, rn_forward, rn_call)
     };
     CK_SHARED rn_real a[RN_ROWS * RN_PITCH] __attribute__((aligned(16)));
     CK_SHARED rn_real w[RN_GATES * RN_UNITS * RN_PITCH] __attribute__((aligned(16)));
-    const int row0 = CK_BLOCK_(y) * RN_ROWS, unit0 = CK_BLOCK_(x) * RN_UNITS;
+    const int row0 = CK_BLOCK_(x) * RN_ROWS, unit0 = CK_BLOCK_(y) * RN_UNITS;
     const int group = ck_x() / RN_SHARE, lane = ck_x() % RN_SHARE;
     const int unit = group % RN_UNITS, row = group / RN_UNITS;
     const rn_real *const rows[2] = {a + row * RN_PITCH, a + (row + RN_ROWS / 2) * RN_PITCH};
@@ -281,7 +282,7 @@ CK_KERNEL_OF(RN_THREADS, rn_backward, rn_call)
     };
     CK_SHARED rn_real a[RN_BACK_ROWS * RN_PITCH] __attribute__((aligned(16)));
     CK_SHARED rn_real w[RN_BACK_UNITS * RN_PITCH] __attribute__((aligned(16)));
-    const int row0 = CK_BLOCK_(y) * RN_BACK_ROWS, unit0 = CK_BLOCK_(x) * RN_BACK_UNITS;
+    const int row0 = CK_BLOCK_(x) * RN_BACK_ROWS, unit0 = CK_BLOCK_(y) * RN_BACK_UNITS;
     const int group = ck_x() / RN_BACK_SHARE, lane = ck_x() % RN_BACK_SHARE;
     const int unit = group % 2 * RN_QUAD, row = group / 2, depth = RN_GATES * call.units;
     const rn_real *const rows[2] = {a + row * RN_PITCH,

@@ -85,10 +85,14 @@ static bool direction_agrees(const direction *d, const cr_tensor *t)
     return !t || (t->dtype == d->w->dtype && cr_same_device(t->device, d->w->device));
 }
 
-/* True if the device has a kernel for the steps, which are not too large for it. */
+/* True if the device has a kernel for the steps, which are not too large for it.  Biases of
+ * other sizes than the gates' are left to the calls, which broadcast or refuse them. */
 static bool direction_has_kernel(const direction *d, const cr_op *op)
 {
     cr_device device = d->w->device;
+
+    if (d->b && !cr_has_sizes(d->b, 1, d->w->size))
+        return false;
 
     if (d->by_calls || d->records || cr_is_host(device) || !cr_has_bytes(device) ||
         !cr_remote_has_kernel(op, device) || !cr_dtype_is_float((cr_dtype)d->w->dtype))

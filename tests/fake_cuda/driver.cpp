@@ -474,7 +474,7 @@ API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
                    unsigned bz, unsigned, void *s, void **argument, void **)
 {
     LOCKED;
-    if (!gx || !gy || gy > 65535 || !bx || !by || bx * by > 1024 || gz != 1 || bz != 1)
+    if (!gx || !gy || gy > (unsigned)number("FAKE_CUDA_GRID", 65535) || !bx || !by || bx * by > 1024 || gz != 1 || bz != 1)
         return INVALID;
     launches++;
     kernel k = *(kernel *)function;

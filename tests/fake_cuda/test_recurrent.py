@@ -8,10 +8,11 @@ import cresset as torch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 LAYERS = [(torch.nn.LSTM, {}), (torch.nn.GRU, {}), (torch.nn.RNN, {}), (torch.nn.RNN, dict(nonlinearity="relu"))]
-DTYPES = [(torch.float32, 2e-5), (torch.float64, 1e-12), (torch.bfloat16, 0.1)]
+DTYPES = [(torch.float32, 2e-5), (torch.float64, 1e-12), (torch.bfloat16, 0.1), (torch.float16, 0.02)]
 SIZES = [(5, 8, 4, dict(bidirectional=True)), (17, 12, 3, dict(bias=False)), (1, 7, 2, dict(num_layers=2, batch_first=True))]
 CASES = [(layer, size, DTYPES[0]) for layer in LAYERS for size in SIZES] + [
-    (LAYERS[0], SIZES[1], DTYPES[1]), (LAYERS[1], SIZES[0], DTYPES[1]), (LAYERS[0], SIZES[0], DTYPES[2]), (LAYERS[2], SIZES[2], DTYPES[2])]
+    (LAYERS[0], SIZES[1], DTYPES[1]), (LAYERS[1], SIZES[0], DTYPES[1]), (LAYERS[0], SIZES[0], DTYPES[2]), (LAYERS[2], SIZES[2], DTYPES[2]),
+    (LAYERS[1], SIZES[1], DTYPES[3])]
 
 
 def results(layer, x, device, dtype):
@@ -58,4 +59,70 @@ def test_a_step_is_one_launch():
     assert launches(lambda: call(gates, h, c, w, None, 0, False)) == (9 if FAKE else 0)
     back = torch.ops.aten._rnn_direction_backward
     n = launches(lambda: back(torch.ones_like(y), torch.ones_like(y), y, cells, gates, h, c, w, None, 0, False))
-    assert n < 9 + 9 if FAKE else n == 0
+    share = launches(lambda: gates + torch.nn.functional.linear(torch.ops.aten._rnn_previous(y, h, False), w))
+    ones = launches(lambda: (torch.ones_like(y), torch.ones_like(y)))
+    assert n == (9 + 1 + share + ones if FAKE else 0)  # the last launch has the cotangents of the first states
+
+
+def given(rows, units, b=None, **how):
+    """Arguments of _rnn_steps for an lstm on the host: gates, states, weights, a bias."""
+    torch.manual_seed(74)
+    return [torch.randn(s, **how) for s in ((3, rows, 4 * units), (rows, units), (rows, units), (4 * units, units), b or (4 * units,))]
+
+
+def both(entry, args, *more):
+    """Results of an entry, or its error, on the host and on the device."""
+    out = []
+    for device in ("cpu", "cuda"):
+        try:
+            out.append([t.cpu() for t in entry(*[a.to(device) for a in args], *more)])
+        except RuntimeError as error:
+            out.append(str(error))
+    return out
+
+
+@pytest.mark.parametrize("b", [(3,), (0,), (1,), (2, 8), (2, 1)], ids=str)
+def test_biases_of_other_sizes(b):
+    here, there = both(torch.ops.aten._rnn_direction, given(2, 2, b), 0, False)
+    if isinstance(here, str):
+        assert there == here
+    else:
+        assert all((x - y).abs().max() < 1e-5 for x, y in zip(there, here))
+    for out in both(torch.ops.aten._rnn_steps, given(2, 2, b), 0, False):
+        assert "do not fit" in out
+
+
+def test_steps_of_arrays_that_are_not_dense():
+    args = given(3, 4)
+    for i in range(5):
+        gaps = [*args[:i], args[i].repeat_interleave(2, -1)[..., ::2], *args[i + 1:]]
+        turned = [*args[:i], args[i].transpose(0, -1).contiguous().transpose(0, -1), *args[i + 1:]]
+        for case in (gaps, turned):
+            here, there = both(torch.ops.aten._rnn_steps, case, 0, False)
+            assert all((x - y).abs().max() < 1e-5 for x, y in zip(there, here))
+
+
+def test_steps_check_their_arguments():
+    steps, back = torch.ops.aten._rnn_steps, torch.ops.aten._rnn_steps_backward
+    gates, h, c, w, b = args = [x.cuda() for x in given(2, 2)]
+    y, cells = steps(*args, 0, False)
+    right = [y, cells, y, cells, gates, gates, h, c, w, b]
+    back(*right, 0, False)
+    for i, wrong in [(1, torch.randn(50, 2)), (2, torch.randn(2, 3)), (3, w.double()), (0, gates[0]), (4, b[:3])]:
+        with pytest.raises(RuntimeError, match="do not fit|dtype|dimensions"):
+            steps(*args[:i], wrong.cuda(), *args[i + 1:], 0, False)
+    for kind, cell in ((7, c), (0, None), (1, None)):
+        with pytest.raises(RuntimeError, match="kind|cell|do not fit"):
+            steps(gates, h, cell, w, b, kind, False)
+    for i in range(10):
+        for wrong in (right[i][:0], right[i].double()):
+            with pytest.raises(RuntimeError, match="do not fit|dtype"):
+                back(*right[:i], wrong, *right[i + 1:], 0, False)
+
+
+@pytest.mark.skipif(not FAKE, reason="the limit of the stand-in")
+def test_rows_are_not_limited_by_the_second_number_of_a_grid(monkeypatch):
+    """That is at most 65,535 on devices, the first 2,147,483,647."""
+    monkeypatch.setenv("FAKE_CUDA_GRID", "1")
+    here, there = both(torch.ops.aten._rnn_direction, given(40, 4), 0, False)
+    assert all((x - y).abs().max() < 1e-5 for x, y in zip(there, here))

@@ -5,10 +5,13 @@
 #include "kern/cuda/entries.h"
 #include "kern/cuda/product.h"
 #include "num/dtype.h"
+#include "space/space.h"
+#include <limits.h>
 #include <stdio.h>
 
 enum { RNN_LSTM, RNN_GRU, RNN_THREADS = 256, RNN_VECTOR = 4, RNN_ALIGNED = 16 };
 enum { RNN_ROWS = 16, RNN_UNITS = 4, RNN_BACK_ROWS = 8, RNN_BACK_UNITS = 8 };
+enum { RNN_MOST_UNITS = 65535 * RNN_UNITS }; /* the grid's second number is at most 65,535 */
 
 /* rn_call of emit/recurrent.cuh */
 typedef struct {
@@ -46,6 +49,28 @@ static bool rnn_aligned(const void *const *at, int n)
     return bits % RNN_ALIGNED == 0;
 }
 
+static bool rnn_is_dense(const cr_given *g)
+{
+    const cr_array *a = &g->array;
+    int64_t dense[CR_MAX_DIMS];
+
+    if (g->kind != CR_GIVEN_ARRAY || !cr_dense_strides(dense, a->ndim, a->size))
+        return true;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->size[d] != 1 && a->stride[d] != dense[d])
+            return false;
+    return true;
+}
+
+/* True for arrays that the kernels read: row-major ones, rows and units that fit the grid. */
+static bool rnn_takes(const cr_given *arg, int n, const cr_array *hidden)
+{
+    for (int i = 0; i < n; i++)
+        if (!rnn_is_dense(&arg[i]))
+            return false;
+    return hidden->size[0] <= INT_MAX - RNN_ROWS && hidden->size[1] <= RNN_MOST_UNITS;
+}
+
 static const char *rnn_begin(rnn_steps *s, rnn_call *c, const cr_array *gates,
                              const cr_array *hidden, bool backward, bool aligned)
 {
@@ -65,8 +90,8 @@ static const char *rnn_begin(rnn_steps *s, rnn_call *c, const cr_array *gates,
     c->rows = (int)hidden->size[0];
     c->units = (int)hidden->size[1];
     s->grid =
-        (cr_cuda_grid){.grid = {rnn_parts(c->units, backward ? RNN_BACK_UNITS : RNN_UNITS),
-                                rnn_parts(c->rows, backward ? RNN_BACK_ROWS : RNN_ROWS)},
+        (cr_cuda_grid){.grid = {rnn_parts(c->rows, backward ? RNN_BACK_ROWS : RNN_ROWS),
+                                rnn_parts(c->units, backward ? RNN_BACK_UNITS : RNN_UNITS)},
                        .block = {RNN_THREADS, 1}};
     return cr_cuda_find(&s->grid.function, &k);
 }
@@ -98,6 +123,9 @@ const char *cr_cuda_rnn_steps(int device, const cr_given *arg, const cr_array *r
     rnn_call c = {.w = arg[3].array.data, .bias = rnn_optional(&arg[4])};
     const void *hidden = arg[1].array.data, *cell = rnn_optional(&arg[2]);
     const void *read[] = {hidden, c.w, result[0].data};
+
+    if (!rnn_takes(arg, 5, &arg[1].array))
+        return cr_command_declines;
     const char *error =
         rnn_begin(&s, &c, &arg[0].array, &arg[1].array, false, rnn_aligned(read, 3));
 
@@ -143,6 +171,9 @@ const char *cr_cuda_rnn_steps_backward(int device, const cr_given *arg, const cr
     rnn_call c = {
         .w = arg[8].array.data, .hidden_grad = result[2].data, .cell_grad = result[3].data};
     const void *read[] = {c.w, result[0].data, s.kind == RNN_GRU ? result[1].data : NULL};
+
+    if (!rnn_takes(arg, 10, &arg[6].array))
+        return cr_command_declines;
     const char *error =
         rnn_begin(&s, &c, &arg[4].array, &arg[6].array, true, rnn_aligned(read, 3));
     size_t bytes = (size_t)s.state * (s.item == 8 ? 8 : 4);
