@@ -87,6 +87,12 @@ void cr_tensor_set_layout(cr_tensor *t, int layout)
         t->stages &= ~CR_STAGE_BIT(SPARSE);
 }
 
+static bool sparse_parts_dense(const cr_sparse *parts)
+{
+    return !cr_is_sparse(parts->indices) && !cr_is_sparse(parts->values) &&
+           (!parts->compressed || !cr_is_sparse(parts->compressed));
+}
+
 cr_status cr_sparse_new(cr_tensor **out, cr_layout_kind layout, int ndim, const int64_t *size,
                         const cr_sparse *parts)
 {
@@ -97,6 +103,8 @@ cr_status cr_sparse_new(cr_tensor **out, cr_layout_kind layout, int ndim, const 
         if (size[d] < 0)
             return cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld",
                            (long long)size[d]);
+    if (!sparse_parts_dense(parts))
+        return cr_fail(CR_RUNTIME, "parts of a sparse tensor must be strided tensors");
     CR_TRY(sparse_storage_new(&s, parts));
     cr_status st =
         cr_tensor_over(out, s, (cr_dtype)parts->values->dtype, ndim, size, stride, 0);

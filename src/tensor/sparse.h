@@ -41,7 +41,7 @@ static inline int cr_sparse_dims(const cr_tensor *t)
 }
 
 /* A tensor of these parts, which fit the sizes; it keeps aliases of them without history.
- * CR_RUNTIME for a negative size. */
+ * CR_RUNTIME for a negative size or a part that has a sparse layout. */
 CR_MUST cr_status cr_sparse_new(cr_tensor **out, cr_layout_kind layout, int ndim,
                                 const int64_t *size, const cr_sparse *parts);
 /* Gives `t` the parts and the sizes of `from`, which has its layout and dtype. */

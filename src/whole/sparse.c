@@ -136,6 +136,14 @@ static void check_coalesced(cr_steps *s, cr_tensor *indices, const int64_t *size
                                             "correspond to uncoalesced COO tensor"));
 }
 
+static cr_status check_dense(const char *name, const cr_tensor *part)
+{
+    if (!cr_is_sparse(part))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "expected %s to be a dense tensor, but got %s of layout %s",
+                   name, name, cr_layout_text(part->layout));
+}
+
 /* A value without dims is a tensor of one value. */
 static cr_tensor *listed_values(cr_steps *s, cr_tensor *values)
 {
@@ -146,11 +154,14 @@ static cr_tensor *listed_values(cr_steps *s, cr_tensor *values)
 cr_status cr_do_sparse_coo(const cr_value *arg, cr_value *result)
 {
     cr_steps s = {0};
-    cr_tensor *values = listed_values(&s, arg[1].t), *indices = arg[0].t;
+    cr_tensor *values, *indices = arg[0].t;
     int64_t inferred[CR_MAX_DIMS];
     const int64_t *size = arg[2].tag == CR_NONE ? inferred : arg[2].ints;
     bool coalesced = cr_int_or(&arg[3], 0);
 
+    CR_TRY(check_dense("indices", arg[0].t));
+    CR_TRY(check_dense("values", arg[1].t));
+    values = listed_values(&s, arg[1].t);
     if (!s.st)
         cr_step_fail(
             &s, check_parts(indices, values, arg[2].tag == CR_NONE ? -1 : (int64_t)arg[2].len));
@@ -413,7 +424,8 @@ cr_status cr_do_sparse_with_values(const cr_value *arg, cr_value *result)
     cr_tensor *t = arg[0].t, *values = arg[1].t;
 
     CR_TRY(cr_expect_sparse("_sparse_with_values", t));
-    if (cr_is_sparse(values) || !fits_dense_dims(t, values))
+    CR_TRY(check_dense("values", values));
+    if (!fits_dense_dims(t, values))
         return cr_fail(CR_RUNTIME, "values do not have the sizes of the dense dims");
     if (values->size[0] != cr_sparse_count(t))
         return refuse_nnz(cr_sparse_count(t), values->size[0]);

@@ -61,9 +61,20 @@ static void check_compressed(cr_steps *s, cr_tensor *compressed, cr_tensor *plai
                                 csr ? "ncols" : "nrows"));
 }
 
+static cr_status check_strided(const char *name, const cr_tensor *part)
+{
+    if (!cr_is_sparse(part))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "expected %s to be a strided tensor but got %s tensor", name,
+                   cr_layout_text(part->layout));
+}
+
 static cr_status check_shapes(const cr_tensor *compressed, const cr_tensor *plain,
                               const cr_tensor *values, bool csr)
 {
+    CR_TRY(check_strided(compressed_name(csr), compressed));
+    CR_TRY(check_strided(plain_name(csr), plain));
+    CR_TRY(check_strided("values", values));
     if (compressed->ndim != 1 || plain->ndim != 1 || !values->ndim)
         return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
     if (!compressed->size[0])

@@ -2,6 +2,7 @@
 
 sparse_differing.txt lists the cases that differ, one `case -- reason` a line.
 """
+import itertools
 import json
 import pathlib
 
@@ -173,6 +174,30 @@ def test_invariants_are_checked_on_request():
     with torch.sparse.check_sparse_tensor_invariants(), pytest.raises(RuntimeError, match="found index 5"):
         make()
     make()
+
+
+def test_parts_of_a_sparse_layout_are_refused():
+    """By every entry that has parts as parameters, for each part, layout and check."""
+    good = {"indices": torch.zeros(2, 1, dtype=torch.int64), "compressed_indices": torch.tensor([0, 1]),
+            "plain_indices": torch.tensor([0]), "values": torch.ones(1), "size": (1, 1),
+            "self": torch.eye(1).to_sparse()}
+    made = 0
+    for record in torch._C._records():
+        names = [p["name"] for p in record["params"]]
+        if record["file"] != "sparse.op" or record["does"] != "whole" or "values" not in names:
+            continue
+        layouts = (torch.sparse_csr, torch.sparse_csc) if "layout" in names else (None,)
+        for layout, check in itertools.product(layouts, (False, True)):
+            known = {**good, "layout": layout, "check": check}
+            given = {name: known[name] for name in names if name in known}
+            call = lambda **changed: getattr(torch._C.ops, record["name"])(**{**given, **changed})
+            call()
+            for part in set(names) & {"indices", "compressed_indices", "plain_indices", "values"}:
+                for bad in (given[part].to_sparse(), torch.eye(1).to_sparse_csr(), torch.eye(1).to_sparse_csc()):
+                    with pytest.raises(RuntimeError, match=r"^expected \w+ to be a (dense|strided) tensor,? but got"):
+                        call(**{part: bad})
+                    made += 1
+    assert made >= 60
 
 
 def test_many_dims_need_no_fixed_room():
