@@ -107,26 +107,6 @@ static void check_sizes(cr_steps *s, int ndim, const int64_t *size)
             cr_step_fail(s, cr_fail(CR_RUNTIME, "numel: integer multiplication overflow"));
 }
 
-static void check_values(cr_steps *s, cr_tensor *indices, const cr_tensor *values,
-                         const int64_t *size)
-{
-    int64_t sparse = indices->size[0];
-
-    for (int i = 1; i < values->ndim; i++)
-        if (!s->st && values->size[i] != size[sparse + i - 1]) {
-            cr_text have = {0}, want = {0};
-            int64_t expected[CR_MAX_DIMS] = {values->size[0]};
-            memcpy(expected + 1, size + sparse, (size_t)(values->ndim - 1) * sizeof *size);
-            cr_print_sizes(&have, values->ndim, values->size);
-            cr_print_sizes(&want, values->ndim, expected);
-            cr_step_fail(s,
-                         cr_fail(CR_RUNTIME, "values has incorrect size, expected %s, got %s",
-                                 cr_text_str(&want), cr_text_str(&have)));
-            cr_text_drop(&have);
-            cr_text_drop(&want);
-        }
-}
-
 static void check_coalesced(cr_steps *s, cr_tensor *indices, const int64_t *size)
 {
     cr_tensor *flat = cr_step_flat(s, indices, (int)indices->size[0], size);
@@ -173,7 +153,8 @@ cr_status cr_do_sparse_coo(const cr_value *arg, cr_value *result)
     if (!s.st && arg[4].i)
         check_indices(&s, indices, size);
     if (!s.st)
-        check_values(&s, indices, values, size);
+        cr_step_fail(&s,
+                     cr_expect_value_sizes(values, values->ndim - 1, size + indices->size[0]));
     if (!s.st && arg[4].i && coalesced)
         check_coalesced(&s, indices, size);
     if (s.st)

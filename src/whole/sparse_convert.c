@@ -23,28 +23,36 @@ static int64_t read_int(cr_steps *s, cr_tensor *t)
     return n.i;
 }
 
-static bool all_within(cr_steps *s, cr_tensor *t, int64_t low, int64_t high)
+static bool all_within(cr_steps *s, cr_tensor *t, int64_t low, int64_t last)
 {
     if (s->st || !t->numel)
         return true;
     int64_t least = read_int(s, CR_STEP(s, amin, T(t)));
-    return least >= low && read_int(s, CR_STEP(s, amax, T(t))) < high;
+    return least >= low && read_int(s, CR_STEP(s, amax, T(t))) <= last;
+}
+
+/* The conditions that need no element, which later calls rely on. */
+static cr_status check_sizes(const cr_tensor *compressed, const cr_tensor *values, bool csr,
+                             int ndim, const int64_t *size)
+{
+    int64_t lines = size[!csr];
+
+    if (compressed->size[0] - 1 != lines)
+        return cr_fail(CR_RUNTIME,
+                       "%s.shape[-1] must be equal to the number of %s + 1 (=%lld), but got "
+                       "%lld",
+                       compressed_name(csr), csr ? "rows" : "columns",
+                       (long long)CR_WRAP_ADD(lines, 1), (long long)compressed->size[0]);
+    return cr_expect_value_sizes(values, ndim - 2, size + 2);
 }
 
 /* The conditions that torch.sparse.check_sparse_tensor_invariants checks. */
 static void check_compressed(cr_steps *s, cr_tensor *compressed, cr_tensor *plain, bool csr,
-                             int64_t lines, int64_t others)
+                             int64_t others)
 {
     const char *name = compressed_name(csr);
     int64_t n = plain->size[0];
 
-    if (!s->st && compressed->size[0] != lines + 1)
-        cr_step_fail(s,
-                     cr_fail(CR_RUNTIME,
-                             "%s.shape[-1] must be equal to the number of %s + 1 (=%lld), but "
-                             "got %lld",
-                             name, csr ? "rows" : "columns", (long long)lines + 1,
-                             (long long)compressed->size[0]));
     if (s->st)
         return;
     cr_tensor *first = CR_STEP(s, select_int, T(compressed), I(0), I(0));
@@ -52,11 +60,11 @@ static void check_compressed(cr_steps *s, cr_tensor *compressed, cr_tensor *plai
     require(s, read_int(s, first) == 0, "`%s[..., 0] == 0` is not satisfied.", name);
     require(s, read_int(s, last) == n, "`%s[..., -1] == nnz` is not satisfied.", name);
     cr_tensor *counts = CR_STEP(s, diff, T(compressed));
-    if (!s->st && !all_within(s, counts, 0, others + 1))
+    if (!s->st && !all_within(s, counts, 0, others))
         cr_step_fail(s, cr_fail(CR_RUNTIME,
                                 "`0 <= %s[..., 1:] - %s[..., :-1] <= %s` is not satisfied.",
                                 name, name, csr ? "ncols" : "nrows"));
-    if (!s->st && !all_within(s, plain, 0, others))
+    if (!s->st && !all_within(s, plain, 0, others > 0 ? others - 1 : -1))
         cr_step_fail(s, cr_fail(CR_RUNTIME, "`0 <= %s < %s` is not satisfied.", plain_name(csr),
                                 csr ? "ncols" : "nrows"));
 }
@@ -81,8 +89,9 @@ static cr_status check_shapes(const cr_tensor *compressed, const cr_tensor *plai
         return cr_fail(CR_RUNTIME, "%s must have at least one element", compressed_name(csr));
     if (plain->size[0] != values->size[0])
         return cr_fail(CR_RUNTIME,
-                       "number of elements in %s and values must match, but got %lld and %lld",
-                       plain_name(csr), (long long)plain->size[0], (long long)values->size[0]);
+                       "%s.shape[-1] must be equal to nnz (=%lld) as defined by "
+                       "values.shape[0], but got %lld",
+                       plain_name(csr), (long long)values->size[0], (long long)plain->size[0]);
     if (compressed->dtype != plain->dtype || (plain->dtype != CR_I64 && plain->dtype != CR_I32))
         return cr_fail(
             CR_RUNTIME, "%s and %s must be an int32 or int64 type, but got: %s and %s",
@@ -119,13 +128,15 @@ cr_status cr_do_sparse_compressed(const cr_value *arg, cr_value *result)
         memcpy(size, arg[3].ints, arg[3].len * sizeof *size);
     } else {
         int64_t most =
-            plain->numel && plain->address ? read_int(&s, CR_STEP(&s, amax, T(plain))) + 1 : 0;
+            plain->numel && plain->address ? read_int(&s, CR_STEP(&s, amax, T(plain))) : -1;
         size[csr ? 0 : 1] = compressed->size[0] - 1;
-        size[csr ? 1 : 0] = most;
+        size[csr ? 1 : 0] = CR_WRAP_ADD(most, 1);
         memcpy(size + 2, values->size + 1, (size_t)(values->ndim - 1) * sizeof *size);
     }
+    if (!s.st)
+        cr_step_fail(&s, check_sizes(compressed, values, csr, (int)ndim, size));
     if (arg[5].i)
-        check_compressed(&s, compressed, plain, csr, size[!csr], size[csr]);
+        check_compressed(&s, compressed, plain, csr, size[csr]);
     cr_sparse parts = {.compressed = compressed, .indices = plain, .values = values};
     if (!s.st)
         cr_step_fail(&s,

@@ -46,5 +46,7 @@ bool cr_same_indices(const cr_tensor *a, const cr_tensor *b);
 CR_MUST cr_status cr_expect_sparse(const char *name, const cr_tensor *t);
 /* CR_RUNTIME in torch's words unless `t` is a COO tensor. */
 CR_MUST cr_status cr_expect_coo(const char *name, const cr_tensor *t);
+/* CR_RUNTIME in torch's words unless each value has these sizes. */
+CR_MUST cr_status cr_expect_value_sizes(const cr_tensor *values, int dims, const int64_t *size);
 
 #endif

@@ -200,6 +200,23 @@ def test_parts_of_a_sparse_layout_are_refused():
     assert made >= 60
 
 
+@pytest.mark.parametrize("make, lines", [(torch.sparse_csr_tensor, 0), (torch.sparse_csc_tensor, 1)])
+def test_sizes_that_compressed_parts_do_not_fit_are_refused(make, lines):
+    """Also without checks of invariants, because later calls rely on the sizes."""
+    compressed, plain, values = torch.tensor([0, 1, 2]), torch.tensor([0, 0]), torch.ones(2, 2)
+    for check in (False, True):
+        assert make(compressed, plain, values, (2, 2, 2), check_invariants=check).shape == (2, 2, 2)
+        for n in (0, 1, 3, 2**63 - 1):
+            size = [2, 0, 2]
+            size[lines], size[1 - lines] = n, 0
+            with pytest.raises(RuntimeError, match=r"must be equal to the number of \w+ \+ 1"):
+                make(compressed, plain, values, size, check_invariants=check)
+        with pytest.raises(RuntimeError, match=r"^values has incorrect size, expected \[2, 5\], got \[2, 2\]"):
+            make(compressed, plain, values, (2, 2, 5), check_invariants=check)
+        with pytest.raises(RuntimeError, match=r"must be equal to nnz \(=1\) as defined by values.shape\[0\], but got 2"):
+            make(compressed, plain, values[:1], (2, 2, 2), check_invariants=check)
+
+
 def test_many_dims_need_no_fixed_room():
     n = 30
     s = torch.sparse_coo_tensor(torch.ones(n, 3, dtype=torch.int64), torch.tensor([1., 2., 3.]), (2,) * n)
