@@ -328,6 +328,26 @@ def test_fused_steps_are_read_once(name):
     assert same(there.detach().cpu(), here.detach()) and fused.state[there]["step"].item() == 5 and fused.state[there]["step"].is_cuda
 
 
+@pytest.mark.parametrize("alive", [False, True])
+def test_fused_steps_that_a_program_writes_are_read(alive):
+    """Writes through .data, while it is there or after, and through memory of others leave the version."""
+    results = []
+    for device in ("cpu", "cuda"):
+        p = torch.nn.Parameter(torch.arange(6.0, device=device))
+        optimizer = torch.optim.Adam([p], lr=0.1, fused=True)
+        for i in range(6):
+            p.grad = torch.full_like(p, i + 0.5)
+            optimizer.step()
+            if i == 0:
+                kept = optimizer.state[p]["step"].data if alive else None
+            if i in (2, 3):
+                (kept if alive else optimizer.state[p]["step"].data).fill_(i - 2)
+            if i == 4:
+                optimizer.state[p]["step"].data = torch.full((), 7.0, device=device)
+        results.append((p.detach().cpu(), optimizer.state[p]["step"].item()))
+    assert results[0][1] == results[1][1] == 8 and same(results[1][0], results[0][0])
+
+
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float16", "bfloat16", "float64", "complex64"])
 def test_conversions(dtype):
     x = torch.tensor([0.0, -0.0, 1.5, -2.5, 65519.9, 1e-8, 3e9, -3e9, float("inf"), float("nan")])

@@ -5,6 +5,7 @@ for each parameter.  Programs may edit both between steps, so nothing derived fr
 cached.
 """
 import warnings
+import weakref
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
 from functools import wraps
@@ -472,20 +473,22 @@ class ElementwiseOptimizer(Optimizer):
 
     def _count(self, group, steps, update):
         """Runs update(values of the steps), which counts them up.  Those on a device are read
-        once, because a read makes the host wait; None on the host, and in programs, where
-        values change from run to run."""
+        when something else changed them, because a read makes the host wait; None on the host,
+        and in programs, where values change from run to run."""
         if steps[0].is_cpu or cresset.compiler.is_compiling():
             return update(None)
         noted = self.__dict__.setdefault("_counts", {}).get(id(group), [])
+        before = [step._changes for step in steps]
         if len(noted) == len(steps) and all(
-                note[0] is step and note[1] == step._version for note, step in zip(noted, steps)):
+                note[0]() is step and note[1] == now is not None
+                for note, step, now in zip(noted, steps, before)):
             known = [note[2] for note in noted]
         else:
             known = [float(step) for step in steps]
-        before = [step._version for step in steps]
         update(known)
-        self._counts[id(group)] = [(step, step._version, n + (step._version != version))
-                                   for step, n, version in zip(steps, known, before)]
+        self._counts[id(group)] = [
+            (weakref.ref(step), step._changes, n + (step._changes != was))
+            for step, n, was in zip(steps, known, before)]
 
     def _scaling(self):
         """Returns the values that amp's scaler leaves for a fused step."""

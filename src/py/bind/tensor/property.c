@@ -216,6 +216,20 @@ GETTER(version)
     return st ? cr_py_raise(st) : PyLong_FromUnsignedLong(version);
 }
 
+/* (version, changes without a version, storage), which differ after each change of the bytes,
+ * or None where changes leave no trace. */
+GETTER(changes)
+{
+    const cr_storage *s = SELF->storage;
+
+    (void)unused;
+    cr_py_note_read(SELF, "_changes");
+    if (!s || !cr_storage_is_watched(s))
+        Py_RETURN_NONE;
+    return Py_BuildValue("IIK", s->version, atomic_load(&s->hidden),
+                         (unsigned long long)(uintptr_t)s);
+}
+
 GETTER(base)
 {
     (void)unused;
@@ -477,6 +491,7 @@ PyGetSetDef cr_py_properties[] = {
     {"retains_grad", get_retains_grad, NULL, NULL, NULL},
     {"output_nr", get_output_nr, NULL, NULL, NULL},
     {"_version", get_version, NULL, "The number of in-place changes.", NULL},
+    {"_changes", get_changes, NULL, NULL, NULL},
     {"_base", get_base, NULL, "The base of this view, or None.", NULL},
     {"_backward_hooks", get_backward_hooks, set_backward_hooks, NULL, NULL},
     {"data", get_data, set_data, "A tensor over the same memory, without history.", NULL},
