@@ -8,10 +8,11 @@
  */
 #include "base/log.h"
 #include "comm/group_impl.h"
+#include "comm/wait.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { SEGMENT = 1 << 19, PAIR_BYTES = 1 << 18, SLICE_MS = 100 };
+enum { SEGMENT = 1 << 19, PAIR_BYTES = 1 << 18, SLICE_MS = CR_WAIT_SLICE_MS };
 enum { HALVES_SEGMENT = 1 << 18, HALVES_AHEAD = 4 };
 enum { DATA_TAG, FRAME_TAG, RESULT_TAG };
 
@@ -75,6 +76,8 @@ cr_status cr_transfer_wait(cr_comm *g, void *transfer, double end, int *from)
             return CR_OK;
         if (cr_seconds() >= end || !g->engine->by_slices)
             return cr_fail(CR_COMM, "Timed out");
+        if (cr_interrupted())
+            return cr_fail(CR_COMM, "the wait was interrupted");
         int ended = g->peers ? cr_peers_ended(g->peers) : -1;
         if (ended >= 0)
             return cr_fail(CR_COMM, "the process of rank %d has ended", ended);

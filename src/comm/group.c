@@ -3,7 +3,9 @@
 #include "base/log.h"
 #include "comm/group_impl.h"
 #include "comm/net.h"
+#include "comm/wait.h"
 #include "device/device.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -90,17 +92,13 @@ static void group_free(cr_comm *g)
 static cr_comm *group_blank(const cr_comm_how *how)
 {
     cr_comm *g = cr_alloc_zero(sizeof *g);
-    pthread_condattr_t monotonic;
 
     if (!g)
         return NULL;
     g->count = 1;
     pthread_mutex_init(&g->lock, NULL);
     pthread_mutex_init(&g->starting, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&g->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cr_wait_start(&g->changed);
     g->process = getpid();
     g->rank = how->rank;
     g->size = how->size;
@@ -152,12 +150,12 @@ static cr_status group_memory(cr_comm *g, const cr_comm_how *how)
     return CR_OK;
 }
 
-static void group_pause(double end)
+/* True when the program ends the wait. */
+static bool group_pause(double end)
 {
     double left = end - cr_seconds();
 
-    if (left > 0)
-        usleep((useconds_t)(1e6 * left));
+    return cr_wait_pause(left > 0 ? (unsigned)(1e6 * left) : 0);
 }
 
 /* Takes up the store's error. */
@@ -185,8 +183,9 @@ static cr_status group_wait_open(cr_comm *g, int64_t timeout_ms)
         cr_status st = cr_store_wait(g->store, all, OPEN_SLICE_MS);
         if (st != CR_STORE)
             return st;
-        group_pause(slice_end); /* a store that fails, such as a file, does so at once */
-        bool over = cr_peers_ended(g->peers) >= 0 || cr_seconds() > end;
+        /* a store that fails, such as a file, does so at once */
+        bool over =
+            group_pause(slice_end) || cr_peers_ended(g->peers) >= 0 || cr_seconds() > end;
         if (over && !cr_store_wait(g->store, all, 0)) /* the last one came and ended */
             return CR_OK;
         if (over)
@@ -889,8 +888,8 @@ cr_status cr_comm_run(cr_comm *g, const cr_call_args *call, const char *where)
 cr_status cr_work_wait(cr_work *w, int64_t timeout_ms)
 {
     cr_comm *g = w->g;
-    struct timespec end = cr_moment_after(timeout_ms < 0 ? 0 : timeout_ms);
-    bool late = false;
+    double end = timeout_ms < 0 ? HUGE_VAL : cr_seconds() + 1e-3 * (double)timeout_ms;
+    cr_wake wake = CR_WAKE;
 
     if (is_inherited(g))
         return fail_inherited(g);
@@ -901,14 +900,12 @@ cr_status cr_work_wait(cr_work *w, int64_t timeout_ms)
     else
         transfer_watch(w);
     pthread_mutex_lock(&g->lock);
-    while (w->state != WORK_ENDED && !late) {
-        if (timeout_ms < 0)
-            pthread_cond_wait(&g->changed, &g->lock);
-        else
-            late = pthread_cond_timedwait(&g->changed, &g->lock, &end) != 0;
-    }
+    while (w->state != WORK_ENDED && wake == CR_WAKE)
+        wake = cr_wait_change(&g->changed, &g->lock, end);
     bool ended = w->state == WORK_ENDED;
     pthread_mutex_unlock(&g->lock);
+    if (wake == CR_WAKE_INTERRUPTED && !ended)
+        return cr_fail(CR_COMM, "the wait was interrupted");
     return ended ? work_status(w)
                  : cr_fail(CR_COMM, "Wait timeout: %s #%llu has not ended after %lldms",
                            cr_call_kind_name(w->calls[0].kind), (unsigned long long)w->sequence,

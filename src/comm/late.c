@@ -1,9 +1,10 @@
 /* Calls with time limits: a thread makes the call, and its caller may leave earlier. */
 #include "comm/late.h"
+#include "base/clock.h"
 #include "base/memory.h"
+#include "comm/wait.h"
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 
 typedef struct {
     pthread_mutex_t lock;
@@ -46,13 +47,12 @@ static void *limited_thread(void *at)
 /* True when the thread has ended within the limit. */
 static bool limited_wait(limited *l, int64_t ms)
 {
-    struct timespec end;
+    double end = cr_seconds() + (double)(ms / 1000 + 1);
+    cr_wake wake = CR_WAKE;
 
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += ms / 1000 + 1;
     pthread_mutex_lock(&l->lock);
-    while (!l->done && !pthread_cond_timedwait(&l->changed, &l->lock, &end))
-        ;
+    while (!l->done && wake == CR_WAKE)
+        wake = cr_wait_change(&l->changed, &l->lock, end);
     bool done = l->done;
     l->left = !done;
     pthread_mutex_unlock(&l->lock);
@@ -68,7 +68,7 @@ static cr_status limited_start(limited **out, cr_status (*work)(void *), void *c
     if (!l)
         return CR_MEMORY;
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->changed, NULL);
+    cr_wait_start(&l->changed);
     l->work = work;
     l->drop = drop;
     l->context = context;

@@ -1,8 +1,10 @@
 /* Sockets with time limits. */
 #include "comm/net.h"
 #include "base/clock.h"
+#include "comm/wait.h"
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -43,7 +45,7 @@ static bool is_loopback(const struct addrinfo *a)
 
 static int listen_at(const struct sockaddr *at, socklen_t len)
 {
-    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
 
     if (fd < 0)
         return -1;
@@ -93,21 +95,42 @@ int cr_net_port(int fd)
     return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
 }
 
-/* Milliseconds until `end`, for poll(). */
-static int net_left(double end)
+static cr_status take_failed(const char *call, int fd)
 {
-    double ms = 1e3 * (end - cr_seconds());
-
-    return ms <= 0 ? 0 : ms > 1e6 ? 1000000 : (int)ms + 1;
+    return cr_fail(CR_NETWORK, "%s failed for fd %d: (errno: %d - %s)", call, fd, errno,
+                   strerror(errno));
 }
 
-/* True when the socket is ready before `end`. */
+/* It does not block: a connection may be gone when the server accepts it. */
+cr_status cr_net_take(int fd, int port)
+{
+    struct sockaddr_storage at;
+    socklen_t n = sizeof at;
+
+    if (getsockname(fd, (struct sockaddr *)&at, &n))
+        return take_failed("getsockname", fd);
+    if (at.ss_family != AF_INET && at.ss_family != AF_INET6)
+        return cr_fail(CR_NETWORK, "listen fd %d is no socket of IPv4 or IPv6", fd);
+    int bound = cr_net_port(fd);
+    if (port && bound != port)
+        return cr_fail(CR_NETWORK,
+                       "listen fd %d is bound to port %d, expected to be bound to port %d", fd,
+                       bound, port);
+    if (listen(fd, BACKLOG))
+        return take_failed("listen", fd);
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+        return take_failed("fcntl", fd);
+    return CR_OK;
+}
+
+/* True when the socket is ready before `end`, else errno. */
 static bool net_ready(int fd, short events, double end)
 {
     struct pollfd p = {.fd = fd, .events = events};
 
     for (;;) {
-        int rc = poll(&p, 1, net_left(end));
+        int rc = poll(&p, 1, cr_wait_slice(end));
         if (rc > 0)
             return true;
         if (rc == 0 && cr_seconds() >= end) {
@@ -116,6 +139,10 @@ static bool net_ready(int fd, short events, double end)
         }
         if (rc < 0 && errno != EINTR)
             return false;
+        if (cr_interrupted()) {
+            errno = EINTR;
+            return false;
+        }
     }
 }
 
@@ -168,9 +195,8 @@ cr_status cr_net_connect(int *out, const char *host, int port, int64_t timeout_m
          pause = pause * 2 < LAST_PAUSE_US ? pause * 2 : LAST_PAUSE_US) {
         for (const struct addrinfo *a = list; a && fd < 0; a = a->ai_next)
             fd = connect_to(a, end);
-        if (fd >= 0 || cr_seconds() + 1e-6 * pause > end)
+        if (fd >= 0 || cr_seconds() + 1e-6 * pause > end || cr_wait_pause(pause))
             break;
-        usleep(pause);
     }
     freeaddrinfo(list);
     *out = fd;
@@ -181,9 +207,7 @@ cr_status cr_net_send(int fd, const void *at, size_t n, double end)
 {
     for (const char *p = at; n;) {
         ssize_t did = send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (did < 0 && errno == EAGAIN && net_ready(fd, POLLOUT, end))
-            continue;
-        if (did < 0 && errno == EINTR)
+        if (did < 0 && (errno == EAGAIN ? net_ready(fd, POLLOUT, end) : errno == EINTR))
             continue;
         if (did < 0)
             return cr_fail(CR_NETWORK, "failed to send: %s", strerror(errno));
@@ -197,9 +221,7 @@ cr_status cr_net_receive(int fd, void *at, size_t n, double end)
 {
     for (char *p = at; n;) {
         ssize_t did = recv(fd, p, n, MSG_DONTWAIT);
-        if (did < 0 && errno == EAGAIN && net_ready(fd, POLLIN, end))
-            continue;
-        if (did < 0 && errno == EINTR)
+        if (did < 0 && (errno == EAGAIN ? net_ready(fd, POLLIN, end) : errno == EINTR))
             continue;
         if (did <= 0)
             return cr_fail(CR_NETWORK, "failed to recv, got %zd bytes: %s",

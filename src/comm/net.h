@@ -7,6 +7,9 @@
 /* A socket that listens at host:port (port 0: a free one).  A host that is not an address of
  * the loopback device listens at all addresses.  CR_NETWORK. */
 CR_MUST cr_status cr_net_listen(int *fd, const char *host, int port);
+/* Makes a bound socket of the program listen, if it is bound to `port` (0: to any).  The caller
+ * owns it after a success only.  CR_NETWORK. */
+CR_MUST cr_status cr_net_take(int fd, int port);
 /* The port of a socket; 0 when it has none. */
 int cr_net_port(int fd);
 /* Connects, again and again until `timeout_ms` has passed.  CR_NETWORK. */

@@ -278,9 +278,10 @@ static cr_status server_open(cr_store_server *s, const cr_store_tcp_options *o)
     struct epoll_event wake = {.events = EPOLLIN, .data.ptr = &s->wake};
 
     CR_TRY(cr_table_new(&s->table));
-    if (o->listen_fd >= 0)
+    if (o->listen_fd >= 0) {
+        CR_TRY(cr_net_take(o->listen_fd, o->port));
         s->fd = o->listen_fd;
-    else
+    } else
         CR_TRY(cr_net_listen(&s->fd, o->host, o->port));
     s->port = cr_net_port(s->fd);
     s->poll = epoll_create1(EPOLL_CLOEXEC);

@@ -1,6 +1,7 @@
 /* Functions of all stores, and the kinds hash and prefix. */
 #include "base/clock.h"
 #include "comm/store_impl.h"
+#include "comm/wait.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -41,6 +42,12 @@ cr_status cr_store_timed_out(const cr_store_request *r, int64_t timeout_ms)
             cr_text_str(&keys));
     cr_text_drop(&keys);
     return CR_STORE;
+}
+
+cr_status cr_store_not_waited(const cr_store_request *r, int64_t timeout_ms, bool interrupted)
+{
+    return interrupted ? cr_fail(CR_STORE, "the wait was interrupted")
+                       : cr_store_timed_out(r, timeout_ms);
 }
 
 cr_status cr_store_call(cr_store *s, const cr_store_request *r, cr_store_reply *out)
@@ -129,16 +136,17 @@ typedef struct {
 static cr_status hash_answer(hash_store *h, const cr_store_request *r, cr_text *reply)
 {
     int64_t limit = cr_store_timeout(&h->head, r);
-    struct timespec end = cr_moment_after(limit);
-    bool blocked, late = false;
+    double end = cr_seconds() + 1e-3 * (double)limit;
+    cr_wake wake = CR_WAKE;
+    bool blocked;
 
     for (;;) {
         CR_TRY(cr_table_answer(h->table, r, reply, &blocked));
         if (!blocked)
             return CR_OK;
-        if (late)
-            return cr_store_timed_out(r, limit);
-        late = pthread_cond_timedwait(&h->changed, &h->lock, &end) != 0;
+        if (wake != CR_WAKE)
+            return cr_store_not_waited(r, limit, wake == CR_WAKE_INTERRUPTED);
+        wake = cr_wait_change(&h->changed, &h->lock, end);
     }
 }
 
@@ -167,7 +175,6 @@ cr_status cr_store_hash(cr_store **out)
 {
     static const cr_store_kind kind = {hash_call, hash_free};
     hash_store *h = cr_alloc_zero(sizeof *h);
-    pthread_condattr_t monotonic;
 
     if (!h)
         return CR_MEMORY;
@@ -178,10 +185,7 @@ cr_status cr_store_hash(cr_store **out)
     }
     cr_store_init(&h->head, &kind, CR_STORE_TIMEOUT_MS);
     pthread_mutex_init(&h->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cr_wait_start(&h->changed);
     *out = &h->head;
     return CR_OK;
 }

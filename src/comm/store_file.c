@@ -5,6 +5,7 @@
  * that is killed while it appends leaves part of a frame, which the next one cuts off. */
 #include "base/log.h"
 #include "comm/store_impl.h"
+#include "comm/wait.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,7 +23,7 @@ typedef struct {
 } file_store;
 
 static const char OPENED[] = "-opened", CLOSED[] = "-closed";
-enum { LONGEST_PAUSE_US = 10000 };
+enum { LOCK_PAUSE_US = 50, LONGEST_PAUSE_US = 10000, LOCK_MS = 1000 };
 
 static const bool changes[] = {
 #define CR_VERB(NAME, does_change, waits) does_change,
@@ -130,17 +131,34 @@ static cr_status file_answer(file_store *f, int fd, const cr_store_request *r, c
                             : cr_table_answer(f->table, r, reply, blocked);
 }
 
+static useconds_t longer(useconds_t pause)
+{
+    return pause * 2 < LONGEST_PAUSE_US ? pause * 2 : LONGEST_PAUSE_US;
+}
+
+/* Locks the file until `end`: a process that is stopped may hold the lock. */
+static cr_status file_lock(const file_store *f, int fd, double end)
+{
+    for (useconds_t pause = LOCK_PAUSE_US; flock(fd, LOCK_EX | LOCK_NB);
+         pause = longer(pause)) {
+        if (errno != EINTR && errno != EWOULDBLOCK)
+            return file_error(f, "flock");
+        if (cr_seconds() > end)
+            return cr_fail(CR_STORE, "flock(%s): another process holds the lock", f->path);
+        if (cr_wait_pause(pause))
+            return cr_fail(CR_STORE, "flock(%s): the wait was interrupted", f->path);
+    }
+    return CR_OK;
+}
+
 static cr_status file_try(file_store *f, const cr_store_request *r, cr_text *reply,
-                          bool *blocked)
+                          bool *blocked, double end)
 {
     int fd = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    cr_status st = CR_OK;
 
     if (fd < 0)
         return file_error(f, "open");
-    while (flock(fd, LOCK_EX) && !st)
-        if (errno != EINTR)
-            st = file_error(f, "flock");
+    cr_status st = file_lock(f, fd, end + 1e-3 * LOCK_MS);
     if (!st) {
         pthread_mutex_lock(&f->lock);
         st = file_answer(f, fd, r, reply, blocked);
@@ -157,14 +175,13 @@ static cr_status file_call(cr_store *s, const cr_store_request *r, cr_store_repl
     double end = cr_seconds() + 1e-3 * (double)limit;
     bool blocked;
 
-    for (useconds_t pause = 500;;
-         pause = pause * 2 < LONGEST_PAUSE_US ? pause * 2 : LONGEST_PAUSE_US) {
-        CR_TRY(file_try(f, r, &out->raw, &blocked));
+    for (useconds_t pause = 500;; pause = longer(pause)) {
+        CR_TRY(file_try(f, r, &out->raw, &blocked, end));
         if (!blocked)
             return cr_wire_read_reply(out);
-        if (cr_seconds() > end)
-            return cr_store_timed_out(r, limit);
-        usleep(pause);
+        bool late = cr_seconds() > end;
+        if (late || cr_wait_pause(pause))
+            return cr_store_not_waited(r, limit, !late);
     }
 }
 

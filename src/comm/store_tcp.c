@@ -7,6 +7,7 @@
 #include "base/env.h"
 #include "comm/net.h"
 #include "comm/store_impl.h"
+#include "comm/wait.h"
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,12 +46,12 @@ done:
     return st;
 }
 
-static cr_status tcp_hello(int fd)
+static cr_status tcp_hello(int fd, int64_t timeout_ms)
 {
     cr_bytes key = cr_bytes_of(cr_env(CR_ENV_CR_STORE_KEY));
     cr_store_request r = {.verb = CR_STORE_HELLO, .values = 1, .value = &key};
     cr_store_reply reply = {0};
-    cr_status st = tcp_exchange(fd, &r, &reply, cr_seconds() + 1e-3 * HELLO_MS);
+    cr_status st = tcp_exchange(fd, &r, &reply, cr_seconds() + 1e-3 * (double)timeout_ms);
 
     if (!st)
         st = cr_wire_read_reply(&reply);
@@ -63,7 +64,7 @@ static cr_status tcp_hello(int fd)
 static cr_status tcp_open(tcp_store *t, int *fd, int64_t timeout_ms)
 {
     CR_TRY(cr_net_connect(fd, t->host, t->port, timeout_ms));
-    cr_status st = tcp_hello(*fd);
+    cr_status st = tcp_hello(*fd, timeout_ms < HELLO_MS ? timeout_ms + GRACE_MS : HELLO_MS);
     if (st)
         close(*fd);
     return st;
@@ -150,7 +151,8 @@ static cr_status tcp_meet(tcp_store *t, const cr_store_tcp_options *o)
                            "clients joined.",
                            (long long)(o->timeout_ms / 1000), (long long)n,
                            (long long)o->world_size);
-        usleep(2000);
+        if (cr_wait_pause(2000))
+            return cr_fail(CR_STORE, "the wait for clients was interrupted");
         CR_TRY(cr_store_add(&t->head, key, 0, &n));
     }
     return CR_OK;

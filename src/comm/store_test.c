@@ -2,13 +2,19 @@
  */
 #include "base/clock.h"
 #include "base/test.h"
+#include "comm/net.h"
 #include "comm/store.h"
 #include "comm/store_impl.h"
+#include "comm/wait.h"
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -141,6 +147,66 @@ TEST(a_wait_sees_a_key_that_another_thread_sets)
         EQ(failed, NULL);
         cr_store_drop(s);
     }
+}
+
+static bool wait_over(void) { return true; }
+
+TEST(a_program_ends_the_waits_of_every_kind)
+{
+    cr_store_tcp_options nowhere = tcp_here(1, false);
+    cr_store *s = NULL;
+
+    for (int k = 0; make_store(k, &s); k++) {
+        double start = cr_seconds();
+        cr_wait_hook = wait_over;
+        CHECK(cr_store_wait(s, "never", 20000) != CR_OK);
+        cr_wait_hook = NULL;
+        CHECK(cr_seconds() - start < 10);
+        cr_store_drop(s);
+    }
+    cr_wait_hook = wait_over;
+    FAILS(CR_NETWORK, cr_store_tcp(&s, &nowhere));
+    cr_wait_hook = NULL;
+}
+
+TEST(a_file_that_a_stopped_process_locked_is_an_error_in_time)
+{
+    cr_store *s = NULL;
+
+    OK(cr_store_file(&s, test_path(), 0));
+    int fd = open(test_path(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    EQ(flock(fd, LOCK_EX), 0);
+    FAILS(CR_STORE, cr_store_wait(s, "never", 20));
+    CHECK(strstr(cr_error_message(), "holds the lock") != NULL);
+    close(fd);
+    cr_store_drop(s);
+    unlink(test_path());
+}
+
+TEST(a_server_takes_a_bound_socket_and_refuses_others)
+{
+    cr_store_tcp_options o = tcp_here(0, true);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    cr_store *s = NULL;
+    int pair[2];
+
+    EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    for (int *fd = (int[]){1000000, pair[0], -1}; *fd >= 0; fd++) {
+        o.listen_fd = *fd;
+        FAILS(CR_NETWORK, cr_store_tcp(&s, &o));
+    }
+    EQ(close(pair[0]), 0);
+    EQ(close(pair[1]), 0);
+    o.listen_fd = socket(AF_INET, SOCK_STREAM, 0);
+    EQ(bind(o.listen_fd, (struct sockaddr *)&at, sizeof at), 0);
+    o.port = 1;
+    FAILS(CR_NETWORK, cr_store_tcp(&s, &o));
+    CHECK(strstr(cr_error_message(), "expected to be bound to port 1") != NULL);
+    o.port = cr_net_port(o.listen_fd);
+    OK(cr_store_tcp(&s, &o));
+    OK(cr_store_set(s, "k", cr_bytes_of("v")));
+    is_value(s, "k", "v");
+    cr_store_drop(s);
 }
 
 TEST(many_keys_are_found_and_deleted)

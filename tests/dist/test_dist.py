@@ -1,6 +1,7 @@
 """Groups of processes: calls, messages, groups, and faults, by each engine that is here."""
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +22,23 @@ def alone():
     yield
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+@pytest.fixture
+def alarm():
+    """Runs a call that waits, with a signal whose handler raises."""
+    def handler(*args):
+        raise InterruptedError("alarm")
+
+    def run(call):
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(InterruptedError, match="alarm"):
+            call()
+
+    before = signal.signal(signal.SIGALRM, handler)
+    yield run
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def passes(name, size, backend, killed=(), **env):
@@ -143,6 +161,52 @@ def test_an_address_with_a_rank_takes_no_other_one(query, given):
 def test_a_store_refuses_ports_that_do_not_exist(port):
     with pytest.raises(ValueError, match=f"a port is a number from 0 to 65535, not {port}"):
         dist.TCPStore("127.0.0.1", port, None, True)
+
+
+def _tcp(**how):
+    return dist.TCPStore("127.0.0.1", 0, is_master=True, **how)
+
+
+@pytest.mark.parametrize("make", [
+    lambda path: dist.HashStore(), lambda path: dist.FileStore(path), lambda path: _tcp(),
+    lambda path: dist.PrefixStore("p", _tcp())], ids=["hash", "file", "tcp", "prefix"])
+def test_handlers_of_signals_end_waits_of_stores(make, tmp_path, alarm):
+    store = make(str(tmp_path / "store"))
+    for wait in (lambda: store.get("k"), lambda: store.wait(["k"]), lambda: store.multi_get(["k", "l"]),
+                 lambda: store.queue_pop("q"), lambda: store.barrier("b", 2)):
+        alarm(wait)
+    store.set("k", "v")
+    assert store.get("k") == b"v"
+
+
+def test_handlers_of_signals_end_the_making_of_stores_and_groups(alarm):
+    closed = socket.socket()
+    closed.bind(("127.0.0.1", 0))
+    alarm(lambda: dist.TCPStore("127.0.0.1", closed.getsockname()[1], 2))
+    alarm(lambda: _tcp(world_size=2))
+    for backend in BACKENDS:
+        alarm(lambda: dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=2))
+
+
+def test_a_handler_that_returns_leaves_a_wait_alone():
+    called, before = [], signal.signal(signal.SIGALRM, lambda *a: called.append(1))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(dist.DistStoreError, match="wait timeout after 400ms"):
+            dist.HashStore().wait(["k"], timedelta(milliseconds=400))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert called == [1]
+
+
+@pytest.mark.parametrize("use_libuv", [False, True])
+def test_a_tcp_store_takes_a_bound_socket(use_libuv):
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    port = bound.getsockname()[1]
+    store = dist.TCPStore("127.0.0.1", port, 1, True, master_listen_fd=bound.detach(), use_libuv=use_libuv)
+    store.set("k", "v")
+    assert store.get("k") == b"v" and store.port == port and store.libuvBackend == use_libuv
 
 
 def test_a_file_store_is_removed_by_the_last_of_its_world(tmp_path):

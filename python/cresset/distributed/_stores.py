@@ -189,13 +189,11 @@ class TCPStore(_Own):
 
     def __init__(self, host_name, port, world_size=None, is_master=False, timeout=timedelta(seconds=300),
                  wait_for_workers=True, multi_tenant=False, master_listen_fd=None, use_libuv=True):
-        del use_libuv  # there is one kind of server
+        self.libuvBackend = bool(use_libuv)  # as asked: there is one kind of server
         self._master = bool(is_master)
         self._adopt(_C._comm_tcp(host_name, port, -1 if world_size is None else world_size, is_master,
                                  wait_for_workers, multi_tenant, -1 if master_listen_fd is None else master_listen_fd,
                                  milliseconds(timeout)))
-
-    libuvBackend = True
 
     @property
     def host(self):
@@ -218,6 +216,8 @@ class PrefixStore(_Own):
     __module__ = _MODULE
 
     def __init__(self, prefix, store):
+        if store is None:
+            raise ValueError("store argument cannot be None")
         if not isinstance(store, Store):
             raise TypeError(f"PrefixStore needs a store, not {type(store).__name__}")
         self.underlying_store = store

@@ -22,4 +22,17 @@ int cr_py_add_names(PyObject *m, const char *name, const char *const *names, siz
         PyEval_RestoreThread(cr_py_saved);                                                     \
     } while (0)
 
+/* Runs a call that waits: handlers of signals run meanwhile.  The exception of one is the
+ * call's failure; if the call succeeds, the program gets it at its next instruction. */
+#define CR_PY_AWAITING(st, call)                                                               \
+    do {                                                                                       \
+        bool cr_py_before = cr_py_waits(true);                                                 \
+        CR_PY_WAITING(st = (call));                                                            \
+        st = cr_py_waited(st, cr_py_before);                                                   \
+    } while (0)
+/* Whether handlers run in waits of the program's first thread; returns the setting before. */
+bool cr_py_waits(bool on);
+/* Restores the setting; returns the status of a call that waited. */
+cr_status cr_py_waited(cr_status st, bool before);
+
 #endif

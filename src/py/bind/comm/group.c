@@ -105,7 +105,7 @@ static PyObject *work_wait(PyObject *self, PyObject *ms)
 
     if (timeout == -1 && PyErr_Occurred())
         return NULL;
-    CR_PY_WAITING(st = cr_work_wait(((py_work *)self)->w, timeout));
+    CR_PY_AWAITING(st, cr_work_wait(((py_work *)self)->w, timeout));
     if (st)
         return cr_py_raise(st);
     Py_RETURN_NONE;
@@ -343,7 +343,7 @@ static PyObject *group_begin(py_group *o, PyObject *tensors, const cr_call_args 
     cr_status st;
 
     group_where(where, sizeof where);
-    CR_PY_WAITING(st = cr_comm_start(&w, o->g, args, n, where, timeout, now));
+    CR_PY_AWAITING(st, cr_comm_start(&w, o->g, args, n, where, timeout, now));
     if (st)
         return cr_py_raise(st);
     PyObject *work = work_wrap(w, (PyObject *)o, tensors);
@@ -553,7 +553,7 @@ static PyObject *make_group(PyObject *m, PyObject *args)
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     how.global = global;
     how.timeout_ms = timeout;
-    CR_PY_WAITING(st = cr_comm_new(&g, &how));
+    CR_PY_AWAITING(st, cr_comm_new(&g, &how));
     PyMem_Free(global);
     return st ? cr_py_raise(st) : group_wrap(g);
 }

@@ -4,13 +4,53 @@
  * A store that a program's class implements is a kind of its own here: its requests call a
  * Python function. */
 #include "comm/store_impl.h"
+#include "comm/wait.h"
 #include "py/bind/comm/comm.h"
+#include <sys/types.h>
+#include <unistd.h>
 
 typedef struct {
     PyObject_HEAD cr_store *s;
 } py_store;
 
 static PyTypeObject store_type;
+
+/* --- handlers of signals --- */
+static bool handlers_run; /* written in the process's first thread alone */
+
+static bool is_first_thread(void) { return gettid() == getpid(); }
+
+bool cr_py_waits(bool on)
+{
+    bool before = handlers_run;
+
+    if (is_first_thread())
+        handlers_run = on;
+    return before;
+}
+
+cr_status cr_py_waited(cr_status st, bool before)
+{
+    cr_py_waits(before);
+    if (!PyErr_Occurred())
+        return st;
+    if (st)
+        return CR_PYTHON;
+    cr_py_raise_later();
+    return CR_OK;
+}
+
+/* An exception stays set until the call returns, so its other waits end at once. */
+static bool wait_hook(void)
+{
+    if (!is_first_thread() || !handlers_run)
+        return false;
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool ends = PyErr_Occurred() || PyErr_CheckSignals() < 0;
+
+    PyGILState_Release(state);
+    return ends;
+}
 
 cr_store *cr_py_store_of(PyObject *x)
 {
@@ -95,7 +135,7 @@ static PyObject *store_call(PyObject *self, PyObject *args)
     Py_ssize_t m = n < 0 ? -1 : store_bytes(values, &value);
     if (m >= 0) {
         cr_store_request r = {(cr_store_verb)verb, number, timeout, (int)n, (int)m, key, value};
-        CR_PY_WAITING(st = cr_store_call(((py_store *)self)->s, &r, &reply));
+        CR_PY_AWAITING(st, cr_store_call(((py_store *)self)->s, &r, &reply));
         result = st ? cr_py_raise(st) : store_answer(&reply);
         PyMem_Free(value);
     }
@@ -261,7 +301,7 @@ static PyObject *make_file(PyObject *m, PyObject *args)
     (void)m;
     if (!PyArg_ParseTuple(args, "sL", &path, &size))
         return NULL;
-    CR_PY_WAITING(st = cr_store_file(&s, path, size));
+    CR_PY_AWAITING(st, cr_store_file(&s, path, size));
     return store_made(st, s);
 }
 
@@ -282,7 +322,7 @@ static PyObject *make_tcp(PyObject *m, PyObject *args)
     o.server = server;
     o.wait = wait;
     o.shared = shared;
-    CR_PY_WAITING(st = cr_store_tcp(&s, &o));
+    CR_PY_AWAITING(st, cr_store_tcp(&s, &o));
     return store_made(st, s);
 }
 
@@ -332,6 +372,7 @@ int cr_py_comm_store_start(PyObject *m)
 #undef CR_VERB
     };
 
+    cr_wait_hook = wait_hook;
     if (cr_py_add_type(m, "_CommStore", &store_type) < 0 ||
         cr_py_add_names(m, "_comm_verbs", verbs, CR_LEN(verbs)) < 0)
         return -1;
