@@ -25,7 +25,7 @@ def compare(f, *values, tolerance=2e-3):
         return
     for a, b in zip(*found):
         assert a.dtype == b.dtype and a.shape == b.shape
-        assert torch.allclose(a, b, tolerance, tolerance)
+        assert torch.allclose(a, b, tolerance, tolerance, equal_nan=True)
 
 
 def product_of_lu(a, b):
@@ -110,3 +110,13 @@ def test_a_call_of_the_library_that_fails(name, f, monkeypatch):
         f(x)
     monkeypatch.undo()
     f(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_infinities_and_nan(dtype, number):
+    for place in range(3):
+        x = torch.eye(3, dtype=dtype)
+        x[place, place] = number
+        for f in (L.cholesky, L.cholesky_ex, L.eig, L.eigvals, L.svdvals, L.svd):
+            compare(f, x)

@@ -122,17 +122,56 @@ static cr_status clear_triangle(const cr_lapack_job *j, void *a, int64_t m, int6
     return cr_loops_run(j->device, &loops, cr_dtype_real(j->dtype), m * n, 1 << 20, &w);
 }
 
-/* The first NaN on the diagonal of a factor, counted from 1; 0 for none.  Some libraries go on
- * after a pivot that is NaN. */
-static int nan_pivot(const cr_lapack_job *j, const char *a, int n)
+/* The first NaN of `n` elements, counted from 1; 0 for none. */
+static int first_nan(const cr_lapack_job *j, const char *a, int n, int step)
 {
-    for (int k = 0; k < n && cr_is_host(j->device); k++) {
-        const char *at = a + (size_t)k * (size_t)(n + 1) * j->item;
+    for (int k = 0; k < n; k++) {
+        const char *at = a + (size_t)k * (size_t)step * j->item;
         if (j->real == sizeof(double) ? isnan(*(const double *)(const void *)at)
                                       : isnan(*(const float *)(const void *)at))
             return k + 1;
     }
     return 0;
+}
+
+/* Copies the diagonal of a device's matrix to the host. */
+static cr_status read_diagonal(const cr_lapack_job *j, char *to, const char *a, int n)
+{
+    int64_t size = n, step = n + 1, one = 1;
+    cr_array from = {(char *)(uintptr_t)a, j->dtype, 1, &size, &step}, dense = from;
+    cr_dense there = {0};
+    cr_status st;
+
+    CR_TRY(cr_dense_take(&there, j->device, (size_t)n * j->item));
+    dense.data = there.data;
+    dense.stride = &one;
+    CR_GO(cr_device_status(
+        cr_device_of((cr_device_kind)j->device.kind)->move(j->device.index, &dense, &from)));
+    CR_GO(cr_device_copy_out(to, j->device, there.data, (size_t)n * j->item));
+done:
+    cr_dense_drop(&there);
+    return st;
+}
+
+/* *info: unless it is set, the first NaN on the diagonal of a factor.  Some libraries go on
+ * after a pivot that is NaN. */
+static cr_status nan_pivot(const cr_lapack_job *j, const char *a, int n, int *info)
+{
+    cr_status st = CR_OK;
+
+    if (*info || !n)
+        return CR_OK;
+    if (cr_is_host(j->device)) {
+        *info = first_nan(j, a, n, n + 1);
+        return CR_OK;
+    }
+    char *diagonal = cr_alloc((size_t)n * j->item);
+    CR_GO(diagonal ? CR_OK : CR_MEMORY);
+    CR_GO(read_diagonal(j, diagonal, a, n));
+    *info = first_nan(j, diagonal, n, 1);
+done:
+    cr_free(diagonal);
+    return st;
 }
 
 /* (self, upper, check, name) -> (L, info) */
@@ -151,7 +190,7 @@ cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
         CR_GO(cr_lapack_load(&j, self, i, a, n));
         if (n)
             j.l->potrf[j.type](upper ? "U" : "L", &n, a, &n, &info, 1);
-        info = info ? info : nan_pivot(&j, a, n);
+        CR_GO(nan_pivot(&j, a, n, &info));
         CR_GO(check_info(arg + 2, "cholesky", &j, info, i));
         CR_GO(clear_triangle(&j, a, n, n, !upper));
         CR_GO(cr_lapack_store(&j, &out[0], i, a, n));
@@ -673,30 +712,60 @@ done:
  * are not called for such numbers. */
 typedef enum { FINITE, INFINITE, NOT_A_NUMBER } range;
 
-static range range_of(const cr_lapack_job *j, const void *at, int64_t count)
+static cr_status range_there(range *out, const cr_lapack_job *j, const void *at, int64_t count)
+{
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, not_finite);
+    int32_t found[2] = {0};
+    cr_dense flags = {0};
+    cr_status st;
+
+    CR_TRY(cr_dense_take(&flags, j->device, sizeof found));
+    CR_GO(cr_dense_clear(&flags, sizeof found));
+    linalg_job w = {.to = flags.data, .from = at};
+    CR_GO(cr_loops_run(j->device, &loops, cr_dtype_real(j->dtype), count, 1, &w));
+    CR_GO(cr_device_copy_out(found, j->device, flags.data, sizeof found));
+    *out = found[1] ? NOT_A_NUMBER : found[0] ? INFINITE : FINITE;
+done:
+    cr_dense_drop(&flags);
+    return st;
+}
+
+static cr_status range_of(range *out, const cr_lapack_job *j, const void *at, int64_t count)
 {
     const double *d = at;
     const float *f = at;
-    range worst = FINITE;
 
-    count *= cr_is_host(j->device) ? (int64_t)(j->item / j->real) : 0;
-    for (int64_t i = 0; i < count && worst != NOT_A_NUMBER; i++) {
+    *out = FINITE;
+    count *= (int64_t)(j->item / j->real);
+    if (!cr_is_host(j->device))
+        return range_there(out, j, at, count);
+    for (int64_t i = 0; i < count && *out != NOT_A_NUMBER; i++) {
         double x = j->real == sizeof *f ? (double)f[i] : d[i];
         if (!isfinite(x))
-            worst = isnan(x) ? NOT_A_NUMBER : INFINITE;
+            *out = isnan(x) ? NOT_A_NUMBER : INFINITE;
     }
-    return worst;
+    return CR_OK;
 }
 
 /* Writes `count` real NaNs. */
-static void fill_nan(const cr_lapack_job *j, void *at, int64_t count)
+static cr_status fill_nan(const cr_lapack_job *j, void *at, int64_t count)
 {
+    const double d = (double)NAN;
+    const float f = NAN;
+    int64_t one = 1;
+    cr_array a = {at, cr_dtype_real(j->dtype), 1, &count, &one};
+
+    if (!cr_is_host(j->device))
+        return cr_device_status(
+            cr_device_of((cr_device_kind)j->device.kind)
+                ->fill(j->device.index, &a, j->real == sizeof f ? (const void *)&f : &d));
     for (int64_t i = 0; i < count; i++) {
-        if (j->real == sizeof(float))
-            ((float *)at)[i] = NAN;
+        if (j->real == sizeof f)
+            ((float *)at)[i] = f;
         else
-            ((double *)at)[i] = (double)NAN;
+            ((double *)at)[i] = d;
     }
+    return CR_OK;
 }
 
 /* --- SVD --- */
@@ -723,19 +792,19 @@ static int run_svd(const cr_lapack_job *j, svd_call *c, void *work, int size)
 }
 
 /* Like run_svd; gives NaN for matrices with infinities. */
-static int find_svd(const cr_lapack_job *j, svd_call *c, int ucols)
+static cr_status find_svd(int *info, const cr_lapack_job *j, svd_call *c, int ucols)
 {
     int parts = (int)(j->item / j->real);
+    range r;
 
-    switch (range_of(j, c->a, (int64_t)c->m * c->n)) {
-    case FINITE: return run_svd(j, c, c->work, c->size);
-    case NOT_A_NUMBER: return -4; /* LAPACK's result: its fourth argument is wrong */
-    case INFINITE: break;
-    }
-    fill_nan(j, c->s, c->k);
-    fill_nan(j, c->u, (int64_t)c->ldu * cr_most(ucols, 1) * parts);
-    fill_nan(j, c->vt, (int64_t)c->ldvt * cr_most(c->n, 1) * parts);
-    return 0;
+    CR_TRY(range_of(&r, j, c->a, (int64_t)c->m * c->n));
+    /* -4 is LAPACK's result for NaN: its fourth argument is wrong */
+    *info = r == FINITE ? run_svd(j, c, c->work, c->size) : r == NOT_A_NUMBER ? -4 : 0;
+    if (r != INFINITE)
+        return CR_OK;
+    CR_TRY(fill_nan(j, c->s, c->k));
+    CR_TRY(fill_nan(j, c->u, (int64_t)c->ldu * cr_most(ucols, 1) * parts));
+    return fill_nan(j, c->vt, (int64_t)c->ldvt * cr_most(c->n, 1) * parts);
 }
 
 static cr_status prepare_svd(cr_lapack_job *j, svd_call *c, int ucols, int vrows)
@@ -768,6 +837,7 @@ cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
     const cr_view *self = arg[0].view;
     bool full = arg[1].i, vectors = arg[2].i;
     svd_call c = {.m = cr_lapack_rows(self), .n = cr_lapack_cols(self)};
+    int info = 0;
     cr_value checked[2] = {cr_of_bool(true), arg[3]};
     cr_lapack_job j;
     cr_status st;
@@ -779,7 +849,8 @@ cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
     for (int64_t i = 0; i < j.batch; i++) {
         CR_GO(cr_lapack_load(&j, self, i, c.a, c.m));
         if (c.k)
-            CR_GO(check_info(checked, "svd", &j, find_svd(&j, &c, full ? c.m : c.k), i));
+            CR_GO(find_svd(&info, &j, &c, full ? c.m : c.k));
+        CR_GO(check_info(checked, "svd", &j, info, i));
         if (c.k)
             CR_GO(cr_lapack_copy(&j, out[1].data + (size_t)(i * c.k) * j.real, c.s,
                                  (size_t)c.k * j.real));
@@ -946,16 +1017,20 @@ static void put_vectors(const cr_lapack_job *j, const eig_call *c, const cr_view
     }
 }
 
-/* Like run_eig; gives NaN for matrices with infinities. */
-static int find_eig(const cr_lapack_job *j, eig_call *c)
+/* Like run_eig; gives NaN for matrices with infinities, of which there are no vectors. */
+static cr_status find_eig(int *info, const cr_lapack_job *j, eig_call *c, bool vectors)
 {
-    range r = range_of(j, c->a, (int64_t)c->n * c->n);
+    range r;
 
+    CR_TRY(range_of(&r, j, c->a, (int64_t)c->n * c->n));
+    if (vectors && r != FINITE)
+        return cr_fail(CR_RUNTIME,
+                       "torch.linalg.eig: input tensor should not contain infs or NaNs.");
+    *info = r == FINITE ? run_eig(j, c, c->work, c->size) : r == NOT_A_NUMBER ? -4 : 0;
     if (r == FINITE)
-        return run_eig(j, c, c->work, c->size);
-    fill_nan(j, c->w, (int64_t)c->n * (int64_t)(j->item / j->real));
-    fill_nan(j, c->wi, c->n);
-    return r == NOT_A_NUMBER ? -4 : 0;
+        return CR_OK;
+    CR_TRY(fill_nan(j, c->w, (int64_t)c->n * (int64_t)(j->item / j->real)));
+    return fill_nan(j, c->wi, c->n);
 }
 
 static cr_status put_eig(const cr_lapack_job *j, const eig_call *c, cr_view *out, int64_t i,
@@ -982,6 +1057,7 @@ cr_status cr_kern_eig(const cr_value *arg, cr_view *out)
     bool vectors = arg[1].i;
     eig_call c = {.n = cr_lapack_cols(self), .job = vectors ? "V" : "N"};
     cr_value checked[2] = {cr_of_bool(true), arg[2]};
+    int info = 0;
     cr_lapack_job j;
     cr_status st;
 
@@ -993,10 +1069,8 @@ cr_status cr_kern_eig(const cr_value *arg, cr_view *out)
     CR_GO(prepare_eig(&j, &c));
     for (int64_t i = 0; i < j.batch && c.n; i++) {
         CR_GO(cr_lapack_load(&j, self, i, c.a, c.n));
-        if (vectors && range_of(&j, c.a, (int64_t)c.n * c.n) != FINITE)
-            CR_GO(cr_fail(CR_RUNTIME,
-                          "torch.linalg.eig: input tensor should not contain infs or NaNs."));
-        CR_GO(check_info(checked, "eig", &j, find_eig(&j, &c), i));
+        CR_GO(find_eig(&info, &j, &c, vectors));
+        CR_GO(check_info(checked, "eig", &j, info, i));
         CR_GO(put_eig(&j, &c, out, i, vectors));
     }
 done:
@@ -1042,11 +1116,14 @@ static int run_ls(const cr_lapack_job *j, ls_call *c, void *work, int size)
 }
 
 /* Like run_ls; drivers with an SVD or pivots refuse infinities and NaN. */
-static int find_ls(const cr_lapack_job *j, ls_call *c)
+static cr_status find_ls(int *info, const cr_lapack_job *j, ls_call *c)
 {
-    if (c->driver != GELS && range_of(j, c->a, (int64_t)c->m * c->n) != FINITE)
-        return -4;
-    return run_ls(j, c, c->work, c->size);
+    range r = FINITE;
+
+    if (c->driver != GELS)
+        CR_TRY(range_of(&r, j, c->a, (int64_t)c->m * c->n));
+    *info = r == FINITE ? run_ls(j, c, c->work, c->size) : -4;
+    return CR_OK;
 }
 
 /* The bounds of the work arrays in LAPACK's manual, for the smallest leaf size (25). */
@@ -1107,6 +1184,7 @@ cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
     cr_value name = {.tag = CR_STRING, .len = 12, .s = "linalg.lstsq"};
     cr_value checked[2] = {cr_of_bool(true), name};
     int64_t k = cr_least(c.m, c.n);
+    int info = 0;
     cr_lapack_job j;
     cr_status st;
 
@@ -1123,7 +1201,8 @@ cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
         CR_GO(cr_lapack_load(&j, self, i, c.a, c.m));
         CR_GO(cr_lapack_load(&j, b, i, c.b, c.ldb));
         if (c.m && c.n && c.nrhs)
-            CR_GO(check_info(checked, "lstsq", &j, find_ls(&j, &c), i));
+            CR_GO(find_ls(&info, &j, &c));
+        CR_GO(check_info(checked, "lstsq", &j, info, i));
         CR_GO(cr_lapack_store(&j, &out[0], i, c.b, c.ldb));
         if (c.driver != GELS)
             ((int64_t *)(void *)out[1].data)[i] = c.rank;
