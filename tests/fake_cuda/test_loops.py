@@ -147,6 +147,25 @@ def test_a_spectrum_of_too_few_elements():
             torch.ops.aten._fft_c2r(torch.ones(2, 10, dtype=torch.complex64, device=device), [1], 0, 30).cpu()
 
 
+def test_plans_of_transforms_are_limited():
+    plans = torch.backends.cuda.cufft_plan_cache[0]
+    plans.clear()
+    assert plans.size == 0 and plans.max_size == 4096
+    x = torch.ones(40, dtype=torch.complex64).cuda()
+    try:
+        for most, kept in ((4, 4), (0, 0), (30, 8)):
+            plans.max_size = most
+            for n in (*range(1, 9), 8, 1):
+                assert torch.fft.fft(x[:n]).cpu()[0] == n
+            assert plans.size == kept and plans.max_size == most
+        with pytest.raises(RuntimeError, match="must not be negative"):
+            plans.max_size = -1
+        plans.clear()
+        assert plans.size == 0 and plans.max_size == 30
+    finally:
+        plans.max_size = 4096
+
+
 def test_compositions_beside_kernels_of_the_host():
     torch.manual_seed(8)
     on_both(lambda *v: torch.addmv(*v, beta=2), torch.randn(()), torch.randn(4, 5), torch.randn(5), tolerance=1e-5)

@@ -183,20 +183,26 @@ class cuFFTPlanCacheAttrContextProp:
         self.setter(cache.device_index, value)
 
 
-_most_plans = {}  # {index of a device: what a program set}
+def _set_most_plans(index, most):
+    if most < 0:
+        raise RuntimeError(f"cufft_plan_cache: max_size must not be negative, but got {most}")
+    _C._cuda_fft_plans(index, most)
 
 
 class cuFFTPlanCache:
-    """The plans of transforms that cuFFT keeps: none, because transforms run on the host."""
+    """The plans of transforms that are kept for a device; those that were used last remain."""
 
     def __init__(self, device_index):
         self.device_index = device_index
 
-    size = cuFFTPlanCacheAttrContextProp(lambda index: 0, None)
-    max_size = cuFFTPlanCacheAttrContextProp(lambda index: _most_plans.get(index, 4096), _most_plans.__setitem__)
+    size = cuFFTPlanCacheAttrContextProp(lambda index: _C._cuda_fft_plans(index, -1)[0], None)
+    max_size = cuFFTPlanCacheAttrContextProp(lambda index: _C._cuda_fft_plans(index, -1)[1], _set_most_plans)
 
     def clear(self):
         """Drops the plans."""
+        most = self.max_size
+        self.max_size = 0
+        self.max_size = most
 
 
 class cuFFTPlanCacheManager:

@@ -2,8 +2,8 @@
  *
  * The dims of a transform are moved behind the others, which are its batch.  One plan
  * transforms up to three of them; a transform between real and complex numbers is one of a
- * single dim. Plans and their sizes of scratch memory are kept in one table for the process. */
-#include "base/map.h"
+ * single dim. A device has plans for each stream, the last used first, up to a number that the
+ * program sets. */
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
@@ -17,7 +17,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { FFT_RANK = 3 };
+enum { FFT_RANK = 3, FFT_PLANS = 4096 };
 /* Values of the library's enumerations; those of double precision are FFT_DOUBLE higher. */
 enum { FFT_C2C = 0x29, FFT_R2C = 0x2a, FFT_C2R = 0x2c, FFT_DOUBLE = 0x40 };
 
@@ -35,17 +35,25 @@ static const char *const cufft_names[] = {
 
 typedef struct {
     int64_t index, type, rank, n[FFT_RANK], batch;
+    void *stream;
 } fft_key;
 
-typedef struct {
+typedef struct fft_plan {
+    struct fft_plan *next;
+    fft_key key;
     int plan;
     size_t room;
 } fft_plan;
 
+typedef struct {
+    fft_plan *first;
+    int64_t count, most;
+} fft_cache;
+
 static cufft_table cufft;
 static bool cufft_works;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static cr_map plans; /* fft_key -> fft_plan */
+static fft_cache caches[CR_CUDA_DEVICES];
 
 static void cufft_load(void)
 {
@@ -56,6 +64,8 @@ static void cufft_load(void)
     };
     void *library = cr_cuda_open(list, (int)CR_LEN(list));
 
+    for (int i = 0; i < CR_CUDA_DEVICES; i++)
+        caches[i].most = FFT_PLANS;
     cufft_works =
         library && cr_cuda_symbols(library, &cufft, cufft_names, (int)CR_LEN(cufft_names));
 }
@@ -70,29 +80,87 @@ static bool cufft_is_there(void)
 
 /* --- plans --- */
 
-/* The plan of a key; the caller holds the lock. */
-static const char *fft_plan_of(fft_plan **out, const fft_key *k)
+/* Drops all plans but the `most` that were used last; the caller holds the lock. */
+static void fft_trim(fft_cache *c, int64_t most)
 {
-    int64_t n[FFT_RANK] = {k->n[0], k->n[1], k->n[2]};
+    fft_plan **at = &c->first, *p;
 
-    *out = cr_map_get(&plans, (const char *)k, sizeof *k);
-    if (*out)
-        return NULL;
-    fft_plan *p = cr_alloc_zero(sizeof *p);
-    if (!p)
-        return cr_error_message();
+    if (c->count <= most)
+        return;
+    for (int64_t i = 0; i < most; i++)
+        at = &(*at)->next;
+    while ((p = *at)) {
+        *at = p->next;
+        cufft.drop_plan(p->plan);
+        cr_free(p);
+        c->count--;
+    }
+}
+
+/* The kept plan of a key, which becomes the first, or NULL. */
+static fft_plan *fft_kept(fft_cache *c, const fft_key *k)
+{
+    for (fft_plan **at = &c->first, *p; (p = *at); at = &p->next) {
+        if (memcmp(&p->key, k, sizeof *k))
+            continue;
+        *at = p->next;
+        p->next = c->first;
+        return c->first = p;
+    }
+    return NULL;
+}
+
+static int fft_make(fft_plan *p)
+{
+    const fft_key *k = &p->key;
+    int64_t n[FFT_RANK] = {k->n[0], k->n[1], k->n[2]};
     int failed = cufft.new_plan(&p->plan);
-    if (!failed)
-        failed = cufft.allocates(p->plan, 0);
+
+    if (failed)
+        return failed;
+    failed = cufft.allocates(p->plan, 0);
     if (!failed)
         failed = cufft.make_plan(p->plan, (int)k->rank, n, NULL, 1, 0, NULL, 1, 0, (int)k->type,
                                  k->batch, &p->room);
-    if (failed || cr_map_set(&plans, (const char *)k, sizeof *k, p)) {
+    if (failed)
+        cufft.drop_plan(p->plan);
+    return failed;
+}
+
+/* The plan of a key; the caller holds the lock. */
+static const char *fft_plan_of(fft_plan **out, const fft_key *k)
+{
+    fft_cache *c = &caches[k->index];
+    fft_plan *p = *out = fft_kept(c, k);
+
+    if (p)
+        return NULL;
+    p = cr_alloc_zero(sizeof *p);
+    if (!p)
+        return cr_error_message();
+    memcpy(&p->key, k, sizeof *k);
+    if (fft_make(p)) {
         cr_free(p);
-        return failed ? "cuFFT error: CUFFT_INTERNAL_ERROR" : cr_error_message();
+        return "cuFFT error: CUFFT_INTERNAL_ERROR";
     }
-    *out = p;
+    p->next = c->first;
+    c->first = *out = p;
+    c->count++;
     return NULL;
+}
+
+int64_t cr_cuda_fft_plans(int device, int64_t *most)
+{
+    fft_cache *c = &caches[device];
+
+    cufft_is_there();
+    pthread_mutex_lock(&lock);
+    if (*most >= 0)
+        fft_trim(c, c->most = *most);
+    *most = c->most;
+    int64_t count = c->count;
+    pthread_mutex_unlock(&lock);
+    return count;
 }
 
 static const char *fft_start(const fft_key *k, const fft_plan *p, void *from, void *to,
@@ -122,6 +190,7 @@ static const char *fft_run(const fft_key *k, void *from, void *to, bool forward)
         error = cr_cuda_no_memory((int)k->index, p->room);
     if (!error)
         error = fft_start(k, p, from, to, room, forward);
+    fft_trim(&caches[k->index], caches[k->index].most);
     pthread_mutex_unlock(&lock);
     if (room)
         cr_cuda_ops.release((int)k->index, room, block);
@@ -214,6 +283,7 @@ static const char *fft_last(const fft_array *a, int rank, int type, char *to, bo
 
     memset(&k, 0, sizeof k);
     k.index = a->device;
+    k.stream = cr_cuda_stream(a->device);
     k.type = type;
     k.rank = rank;
     k.batch = 1;

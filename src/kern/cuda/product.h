@@ -26,4 +26,8 @@ const char *cr_cuda_conv_output(int index, const cr_given *arg, const cr_array *
 const char *cr_cuda_conv_input_grad(int index, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_conv_weight_grad(int index, const cr_given *arg, const cr_array *result);
 
+/* The number of plans for Fourier transforms that a device keeps.  *most: sets how many it may
+ * keep unless it is negative, and becomes that number. */
+int64_t cr_cuda_fft_plans(int device, int64_t *most);
+
 #endif

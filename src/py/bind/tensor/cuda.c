@@ -423,7 +423,24 @@ static PyObject *cuda_record_stream(PyObject *m, PyObject *args)
     return cuda_done(cr_cuda_memory_record(cr_py_tensor_of(x)->storage->size_class, stream));
 }
 
+/* fft_plans(device, most or -1) -> (kept plans, most) */
+static PyObject *cuda_fft_plans(PyObject *m, PyObject *args)
+{
+    long long most;
+    int index;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "iL", &index, &most))
+        return NULL;
+    if (index < 0 || index >= CR_CUDA_DEVICES)
+        return PyErr_Format(PyExc_RuntimeError, "cufft_plan_cache: device %d is out of range",
+                            index);
+    int64_t n = most, count = cr_cuda_fft_plans(index, &n);
+    return Py_BuildValue("(LL)", (long long)count, (long long)n);
+}
+
 static PyMethodDef functions[] = {
+    {"_cuda_fft_plans", cuda_fft_plans, METH_VARARGS, "Plans of transforms that are kept."},
     {"_cuda_count", cuda_count, METH_NOARGS, "The number of devices."},
     {"_cuda_current", cuda_current, METH_NOARGS, "The thread's device."},
     {"_cuda_is_initialized", cuda_is_initialized, METH_NOARGS, "Whether a device was used."},
