@@ -136,7 +136,7 @@ static void client_answer(cr_store_server *s, client *c)
     if (!st && blocked && !c->waits)
         c->limit = cr_seconds() + 1e-3 * (double)r.timeout_ms;
     if (!st && blocked && cr_seconds() >= c->limit) {
-        cr_wire_failure(&c->out, cr_store_timed_out(&r, r.timeout_ms));
+        cr_wire_failure(&c->out, cr_store_timed_out(&r, r.timeout_ms, "/"));
         blocked = false;
     }
     c->gone |= st || c->out.failed;

@@ -30,12 +30,12 @@ int64_t cr_store_timeout(const cr_store *s, const cr_store_request *r)
     return r->timeout_ms >= 0 ? r->timeout_ms : s->timeout_ms;
 }
 
-cr_status cr_store_timed_out(const cr_store_request *r, int64_t timeout_ms)
+cr_status cr_store_timed_out(const cr_store_request *r, int64_t timeout_ms, const char *root)
 {
     cr_text keys = {0};
 
     for (int i = 0; i < r->keys && i < 16; i++) {
-        cr_text_put(&keys, i ? ", " : "");
+        cr_text_printf(&keys, "%s%s", i ? ", " : "", root);
         cr_text_put_n(&keys, r->key[i].at, r->key[i].len);
     }
     cr_fail(CR_STORE, "wait timeout after %lldms, keys: %s", (long long)timeout_ms,
@@ -47,7 +47,7 @@ cr_status cr_store_timed_out(const cr_store_request *r, int64_t timeout_ms)
 cr_status cr_store_not_waited(const cr_store_request *r, int64_t timeout_ms, bool interrupted)
 {
     return interrupted ? cr_fail(CR_STORE, "the wait was interrupted")
-                       : cr_store_timed_out(r, timeout_ms);
+                       : cr_store_timed_out(r, timeout_ms, "");
 }
 
 cr_status cr_store_call(cr_store *s, const cr_store_request *r, cr_store_reply *out)

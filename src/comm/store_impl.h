@@ -49,8 +49,8 @@ void cr_store_server_drop(cr_store_server *s);
 void cr_store_init(cr_store *s, const cr_store_kind *kind, int64_t timeout_ms);
 /* The request's timeout, or the store's. */
 int64_t cr_store_timeout(const cr_store *s, const cr_store_request *r);
-/* Fails with the error of a request that waited too long. */
-cr_status cr_store_timed_out(const cr_store_request *r, int64_t timeout_ms);
+/* Fails with the error of a request that waited too long; `root` comes before each key. */
+cr_status cr_store_timed_out(const cr_store_request *r, int64_t timeout_ms, const char *root);
 /* The same, or the error of a wait that the program ended. */
 cr_status cr_store_not_waited(const cr_store_request *r, int64_t timeout_ms, bool interrupted);
 enum { CR_STORE_TIMEOUT_MS = 300000 };

@@ -220,6 +220,62 @@ def test_a_file_store_is_removed_by_the_last_of_its_world(tmp_path):
     assert not os.path.exists(path)
 
 
+def test_a_programs_store_may_leave_methods_out():
+    class Small(dist.Store):
+        def __init__(self):
+            super().__init__()
+            self.table = {}
+
+        def set(self, key, value):
+            self.table[key] = value
+
+        def get(self, key):
+            return self.table[key]
+
+        def compare_set(self, key, expected, desired):
+            if self.table.get(key, b"") == expected:
+                self.table[key] = desired
+            return self.table[key]
+
+    class Large(Small):
+        asked = ()
+
+        def multi_get(self, keys):
+            self.asked = keys
+            return [b"x"] * len(keys)
+
+        def has_extended_api(self):
+            return True
+
+    for store in (Small(), dist.PrefixStore("p", Small())):
+        store.append("k", "po")
+        store.append("k", b"tato")
+        store.multi_set(["a", "b"], ["1", b"2"])
+        assert store.multi_get(["k", "a", "b"]) == [b"potato", b"1", b"2"] and not store.has_extended_api()
+    for store in (dist.Store(), dist.PrefixStore("p", dist.Store())):
+        for call in (lambda: store.set("k", "v"), lambda: store.get("k"), lambda: store.append("k", "v"),
+                     lambda: store.multi_get(["k", "l"]), lambda: store.multi_set(["k", "l"], ["v", "w"]),
+                     lambda: store.add("k", 1), lambda: store.queue_len("k")):
+            with pytest.raises(RuntimeError, match="Not implemented."):
+                call()
+    large = Large()
+    store = dist.PrefixStore("p", large)
+    assert store.has_extended_api() and store.multi_get(["a", "b"]) == [b"x", b"x"] and large.asked == ["p/a", "p/b"]
+
+
+@pytest.mark.parametrize("make, key", [(_tcp, "/k"), (lambda: dist.PrefixStore("p", _tcp()), "/p/k")])
+def test_errors_of_tcp_stores_name_keys_as_torch_does(make, key):
+    store = make()
+    store.set_timeout(timedelta(milliseconds=20))
+    with pytest.raises(dist.DistStoreError, match=f"wait timeout after 20ms, keys: {key}$"):
+        store.get("k")
+
+
+def test_a_tcp_store_of_no_processes_is_refused():
+    with pytest.raises(ValueError, match="TCPStore world size cannot be 0"):
+        dist.TCPStore("127.0.0.1", 0, world_size=0, is_master=False)
+
+
 def test_a_programs_store_serves_groups():
     class Mine(dist.Store):
         def __init__(self):

@@ -38,10 +38,8 @@ class Store:
         self._handle = _C._comm_program(self._answer)
 
     def _ask(self, verb, keys=(), values=(), number=0, timeout=-1):
-        handle = self._handle
-        if handle is None:
-            raise NotImplementedError(f"{type(self).__name__} implements no {verb.lower()}")
-        return handle.call(_VERBS[verb], tuple(map(_key, keys)), tuple(map(_value, values)), number, timeout)
+        del verb, keys, values, number, timeout  # a program's class has no method for the request
+        raise NotImplementedError("Not implemented.")
 
     def set(self, key, value):
         """Stores a value under the key, in place of an earlier one."""
@@ -83,19 +81,19 @@ class Store:
         return [key.decode() for key in self._ask("LIST")[1]]
 
     def append(self, key, value):
-        """Appends to the value under the key."""
-        self._ask("APPEND", [key], [value])
+        """Appends to the value under the key: by compare_set, which does not tell an equal value from the new one."""
+        seen, wished = b"", _value(value)
+        while (now := _value(self.compare_set(key, seen, wished))) != wished:
+            seen, wished = now, now + _value(value)
 
     def multi_get(self, keys):
         """Waits for all keys and returns their values."""
-        return self._ask("GET", keys)[1]
+        return [self.get(key) for key in keys]
 
     def multi_set(self, keys, values):
         """Stores several values at once."""
-        if len(keys) != len(values):
-            raise ValueError(f"multi_set: {len(keys)} keys, but {len(values)} values")
-        if keys:
-            self._ask("SET", keys, values)
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, _value(value))
 
     def queue_push(self, key, value):
         """Appends a value to the queue of the key."""
@@ -116,8 +114,8 @@ class Store:
         self.wait([f"{key}/all"], *() if timeout is None else (timeout,))
 
     def has_extended_api(self):
-        """Returns whether append, multi_get, multi_set and queues exist: always."""
-        return True
+        """Returns whether append, multi_get and multi_set are single requests."""
+        return False
 
     def set_timeout(self, timeout):
         """Sets the limit of calls that wait."""
@@ -135,24 +133,24 @@ class Store:
     def _answer(self, verb, keys, values, number, timeout):
         """Answers a request of a group by the methods of a program's class."""
         names = [key.decode() for key in keys]
-        texts = [value.decode("latin-1") for value in values]
         name = next(n for n, v in _VERBS.items() if v == verb)
-        if name in ("SET", "APPEND"):
-            method = self.set if name == "SET" else self.append
-            for key, value in zip(names, values):
-                method(key, value)
+        if name == "APPEND":
+            self.append(names[0], values[0])
+            return 0, ()
+        if name == "SET":
+            self.set(names[0], values[0]) if len(names) == 1 else self.multi_set(names, values)
             return 0, ()
         if name == "GET":
-            return 0, tuple(_value(self.get(key)) for key in names)
+            return 0, tuple(map(_value, [self.get(names[0])] if len(names) == 1 else self.multi_get(names)))
         if name == "WAIT":
             self.wait(names, *() if timeout < 0 else (timedelta(milliseconds=timeout),))
             return 0, ()
         if name == "COMPARE_SET":
-            return 0, (_value(self.compare_set(names[0], *texts)),)
+            return 0, (_value(self.compare_set(names[0], *values)),)
         single = {"ADD": lambda: self.add(names[0], number), "DELETE": lambda: self.delete_key(names[0]),
                   "CHECK": lambda: self.check(names), "COUNT": self.num_keys}
         if name not in single:
-            raise NotImplementedError(f"a program's store has no {name.lower()}")
+            raise NotImplementedError("Not implemented.")
         return int(single[name]()), ()
 
 
@@ -161,6 +159,28 @@ class _Own(Store):
 
     def _adopt(self, handle):
         self._handle = handle
+
+    def _ask(self, verb, keys=(), values=(), number=0, timeout=-1):
+        return self._handle.call(_VERBS[verb], tuple(map(_key, keys)), tuple(map(_value, values)), number, timeout)
+
+    def append(self, key, value):
+        """Appends to the value under the key."""
+        self._ask("APPEND", [key], [value])
+
+    def multi_get(self, keys):
+        """Waits for all keys and returns their values."""
+        return self._ask("GET", keys)[1]
+
+    def multi_set(self, keys, values):
+        """Stores several values at once."""
+        if len(keys) != len(values):
+            raise ValueError(f"multi_set: {len(keys)} keys, but {len(values)} values")
+        if keys:
+            self._ask("SET", keys, values)
+
+    def has_extended_api(self):
+        """Returns whether append, multi_get and multi_set are single requests."""
+        return True
 
 
 class HashStore(_Own):
@@ -189,6 +209,8 @@ class TCPStore(_Own):
 
     def __init__(self, host_name, port, world_size=None, is_master=False, timeout=timedelta(seconds=300),
                  wait_for_workers=True, multi_tenant=False, master_listen_fd=None, use_libuv=True):
+        if world_size == 0:
+            raise ValueError("TCPStore world size cannot be 0")
         self.libuvBackend = bool(use_libuv)  # as asked: there is one kind of server
         self._master = bool(is_master)
         self._adopt(_C._comm_tcp(host_name, port, -1 if world_size is None else world_size, is_master,
@@ -223,6 +245,10 @@ class PrefixStore(_Own):
         self.underlying_store = store
         self.prefix = prefix
         self._adopt(_C._comm_prefix(prefix, store._handle))
+
+    def has_extended_api(self):
+        """Returns whether the other store has it."""
+        return self.underlying_store.has_extended_api()
 
     @property
     def _underlying_non_prefix_store(self):
