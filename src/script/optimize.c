@@ -61,6 +61,29 @@ static int optimize_dims_of(const cr_sblock *b, const cr_svalue *v)
     return found;
 }
 
+/* Whether a node computes `v.dim() != dims`. */
+static bool optimize_compares(const cr_snode *n, const cr_svalue *v, int64_t dims)
+{
+    const cr_snode *read = n && !strcmp(cr_snode_kind(n), "aten::ne") ? n->input[0]->by : NULL;
+    const cr_sconstant *number = read ? cr_svalue_constant(n->input[1]) : NULL;
+
+    return number && number->type->kind == CR_STYPE_INT && number->i == dims &&
+           !strcmp(cr_snode_kind(read), "aten::dim") && read->input[0] == v;
+}
+
+/* Whether the block raises an error unless the value has so many dims. */
+static bool optimize_refuses_others(const cr_sblock *b, const cr_svalue *v, int64_t dims)
+{
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        if (n->prim != CR_SPRIM_IF || !optimize_compares(n->input[0]->by, v, dims))
+            continue;
+        for (const cr_snode *inner = n->block[0]->first; inner; inner = inner->next)
+            if (cr_snode_raises(inner))
+                return true;
+    }
+    return false;
+}
+
 /* A constant that is a tensor, or None. */
 static bool optimize_is_known(const cr_svalue *v, bool none)
 {
@@ -77,7 +100,8 @@ static cr_tensor *optimize_tensor(const cr_svalue *v)
 }
 
 /* The convolution whose elements only this batch norm reads, with constants that can be joined;
- * NULL: there is none. */
+ * NULL: there is none.  The norm of an unbatched result is that of another dim than the
+ * convolution's channels, so a check must refuse it. */
 static cr_snode *optimize_conv_of(const cr_snode *n)
 {
     cr_snode *conv = n->prim == CR_SPRIM_OPERATOR && n->schema->op == cr_entry.batch_norm
@@ -99,7 +123,8 @@ static cr_snode *optimize_conv_of(const cr_snode *n)
     weight = optimize_tensor(conv->input[CONV_WEIGHT]);
     var = optimize_tensor(n->input[NORM_VAR]);
     return training && !training->i && eps && eps->type->kind == CR_STYPE_FLOAT &&
-                   weight->dtype == var->dtype && weight->size[0] == var->size[0]
+                   weight->dtype == var->dtype && weight->size[0] == var->size[0] &&
+                   optimize_refuses_others(n->owner, conv->output[0], weight->ndim)
                ? conv
                : NULL;
 }

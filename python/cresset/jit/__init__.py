@@ -211,8 +211,8 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
     """Returns a module in which attributes that nothing changes are constants of the program.
 
     Calls are in place, and branches that are not taken are gone.  `preserved_attrs` names attributes and methods that
-    stay; the others than `forward` are gone.  `optimize_numerics` joins batch norms with the convolutions before them,
-    which changes rounding.
+    stay; the others than `forward` are gone.  `optimize_numerics` joins batch norms that refuse
+    inputs without a batch (BatchNorm2d, BatchNorm3d) with the convolutions before them, which changes rounding.
     """
     _deprecate("freeze")
     _need_script_module(mod, "Freezing")
