@@ -461,6 +461,20 @@ def test_tangents_of_writes_with_equal_indices(name):
     equal(tangent, WRITES[name](dx, ds, i))
 
 
+@pytest.mark.parametrize("name", WRITES)
+def test_second_derivatives_of_writes_with_equal_indices(name):
+    """The gradient of s is that of the written places, also for elements that others replace."""
+    i = torch.tensor([1, 1, 3])
+    s = torch.tensor([1.0, 3.0, 2.0], requires_grad=True)
+    f = lambda s: (WRITES[name](torch.zeros(5), s, i) ** 2).sum()
+    g, = torch.autograd.grad(f(s), s, create_graph=True)
+    equal(g, [8.0, 8.0, 4.0] if "add" in name else [6.0, 6.0, 4.0])
+    for k, want in enumerate(([2.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 2.0])):
+        equal(torch.autograd.grad(g[k], s, retain_graph=True)[0], want)
+    forward = torch.func.jacfwd(torch.func.grad(f))(s.detach())  # tangents replace elements
+    equal(forward[:, 0], [2.0, 2.0, 0.0] if "add" in name else [0.0, 0.0, 0.0])
+
+
 @pytest.mark.parametrize("reduce", ("amax", "amin"))
 def test_an_extreme_without_self_has_no_share_for_self(reduce):
     x, s = torch.tensor([1.0, 2.0, 3.0], requires_grad=True), torch.tensor([2.0, 2.0], requires_grad=True)

@@ -207,6 +207,16 @@ def grad(func, argnums=0, has_aux=False):
 
 # --- forward mode ---
 
+def _push(pairs, v):
+    """Returns the derivative by v of the products with it, times the tangents: rules of the table see that these are
+    no cotangents."""
+    before = _C._set_pushes(True)
+    try:
+        return tape_gradients([g for g, _ in pairs], [v], [t for _, t in pairs], create_graph=True, allow_unused=True)[0]
+    finally:
+        _C._set_pushes(before)
+
+
 def push_forward(outs, inputs, tangents):
     """Returns the tangents of outputs for tangents of inputs, which are aliases, and the vectors that
     were differentiated by."""
@@ -219,8 +229,7 @@ def push_forward(outs, inputs, tangents):
         vectors.append(v)
         pulled = tape_gradients([y], inputs, [v], create_graph=True, allow_unused=True)
         pairs = [(g, t) for g, t in zip(pulled, tangents) if g is not None and g.requires_grad]
-        pushed = tape_gradients([g for g, _ in pairs], [v], [t for _, t in pairs], create_graph=True,
-                                allow_unused=True)[0] if pairs else None
+        pushed = _push(pairs, v) if pairs else None
         found.append(_C.zeros_like(y) if pushed is None else pushed)
     return found, vectors
 

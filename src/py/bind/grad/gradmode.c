@@ -222,10 +222,24 @@ static PyObject *set_grad_mode(PyObject *m, PyObject *x)
     Py_RETURN_NONE;
 }
 
+/* Says whether backward sends tangents on, and returns what was before. */
+static PyObject *set_pushes(PyObject *m, PyObject *x)
+{
+    int pushes = PyObject_IsTrue(x);
+    bool before = cr_thread.pushes;
+
+    (void)m;
+    if (pushes < 0)
+        return NULL;
+    cr_thread.pushes = pushes;
+    return PyBool_FromLong(before);
+}
+
 static PyMethodDef functions[] = {
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "True when operations are recorded."},
     {"is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, NULL},
     {"_set_grad_enabled", set_grad_mode, METH_O, NULL},
+    {"_set_pushes", set_pushes, METH_O, NULL},
     {0}};
 
 int cr_py_gradmode_start(PyObject *m)
