@@ -140,3 +140,12 @@ if __name__ == "__main__":
             ended = ends_early(batch, f"/tmp/internals_{os.getpid()}")
             if ended:
                 print(ended, flush=True)
+
+
+@pytest.mark.parametrize("name", ["_enter_dispatch_mode", "_push_function_mode"])
+def test_modes_have_handlers(name):
+    import cresset as torch
+    for mode in len, object(), int, torch.nn.Linear:
+        with pytest.raises(TypeError, match="expected a mode, whose class has __torch"):
+            getattr(torch._C, name)(mode)
+    assert torch.ones(2).sum() == 2

@@ -334,6 +334,8 @@ PyObject *cr_py_override_call(PyObject *function, PyObject *const *overloaded, i
 extern CR_THREAD int cr_py_override_off; /* > 0: subclasses are treated as plain tensors */
 /* > 0: a TorchFunctionMode is active and handles calls of `function`. */
 extern CR_THREAD int cr_py_mode_count;
+/* Whether the class of `mode` has the method; TypeError if not. */
+bool cr_py_has_handler(PyObject *mode, const char *method);
 PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g);
 /* True when a mode, or the class of the tensor `self`, handles calls of its methods. */
 static inline bool cr_py_asks(PyObject *self)

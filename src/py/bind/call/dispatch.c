@@ -326,7 +326,9 @@ static PyObject *dispatch_pop(PyObject *m, PyObject *unused)
 static PyObject *dispatch_enter(PyObject *m, PyObject *mode)
 {
     (void)m;
-    return dispatch_push_mode(mode) < 0 ? NULL : Py_NewRef(mode);
+    if (!cr_py_has_handler(mode, "__torch_dispatch__") || dispatch_push_mode(mode) < 0)
+        return NULL;
+    return Py_NewRef(mode);
 }
 
 static PyObject *dispatch_exit(PyObject *m, PyObject *args)

@@ -274,9 +274,21 @@ static PyObject *ask_mode_from_python(PyObject *m, PyObject *args)
                             : Py_NewRef(Py_NotImplemented);
 }
 
+bool cr_py_has_handler(PyObject *mode, const char *method)
+{
+    bool found = PyObject_HasAttrString((PyObject *)Py_TYPE(mode), method);
+
+    if (!found)
+        PyErr_Format(PyExc_TypeError, "expected a mode, whose class has %s, but got %s", method,
+                     Py_TYPE(mode)->tp_name);
+    return found;
+}
+
 static PyObject *push_mode(PyObject *m, PyObject *mode)
 {
     (void)m;
+    if (!cr_py_has_handler(mode, "__torch_function__"))
+        return NULL;
     if ((!modes && !(modes = PyList_New(0))) || PyList_Append(modes, mode) < 0)
         return NULL;
     cr_py_mode_count++;
