@@ -334,7 +334,7 @@ def test_library():
         if not re.search(r"^  words .*\blibrary\b", text, re.M):
             assert not re.search(r"^  extern +cr_kern_fft", text, re.M)
             continue
-        if re.search(r"^  kernel +devices", text, re.M):  # a device adds up in an order of its own
+        if re.search(r"^  kernel +devices", text, re.M):  # a device adds up in another order
             assert re.search(r"^  is ", text, re.M), text
             continue
         does, function = re.search(r"^  (extern|whole|kernel  cpu) +(\w+)", text, re.M).groups()

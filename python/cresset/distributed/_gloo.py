@@ -82,7 +82,7 @@ class ProcessGroupGloo(ProcessGroup):
         """Returns the device that a group without options has."""
         return ProcessGroupGloo._Device("")
 
-    # --- what is refused ---
+    # --- refusals ---
     def _root(self, call, opts):
         rank = opts if isinstance(opts, int) else getattr(opts, "rootRank", 0)
         if not 0 <= rank < self._size:

@@ -222,7 +222,7 @@ static PyObject *set_grad_mode(PyObject *m, PyObject *x)
     Py_RETURN_NONE;
 }
 
-/* Says whether backward sends tangents on, and returns what was before. */
+/* Sets whether backward computes tangents; returns the setting before. */
 static PyObject *set_pushes(PyObject *m, PyObject *x)
 {
     int pushes = PyObject_IsTrue(x);
