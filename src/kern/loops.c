@@ -19,6 +19,9 @@ cr_status cr_loops_run(cr_device d, const cr_loops *l, cr_dtype t, int64_t n, in
 {
     const cr_loops_device *there;
 
+    if (t != CR_F32 && t != CR_F64) /* other elements have another size */
+        return cr_fail(CR_NOT_IMPLEMENTED, "loops \"%s\" not implemented for '%s'", l->name,
+                       cr_dtype_name(t));
     if (!n)
         return CR_OK;
     if (cr_is_host(d)) {

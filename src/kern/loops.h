@@ -54,7 +54,8 @@ static inline void cr_loops_report(const cr_loops_error *e, int64_t index)
 {
     (void)e, (void)index;
 }
-/* Runs units [0, n) for element type F32 or F64.  `grain` is that of cr_parallel_for. */
+/* Runs units [0, n) for element type F32 or F64; other types are an error.  `grain` is that of
+ * cr_parallel_for. */
 CR_MUST cr_status cr_loops_run(cr_device d, const cr_loops *l, cr_dtype t, int64_t n,
                                int64_t grain, void *job);
 /* Registers the text of an error, in which CR_INDEX_MARK is the index's place.  Nothing on the

@@ -1282,16 +1282,24 @@ done:
 
 /* --- the permutation of an LU factorization --- */
 
+/* The dtype in which a loop writes a result: its own where the loops have it. */
+static cr_dtype permutation_dtype(cr_dtype t)
+{
+    cr_dtype wide = cr_dtype_is_complex(t) ? CR_C64 : CR_F32;
+
+    return t == CR_F64 || t == CR_C128 ? t : wide;
+}
+
 /* (pivots, m) -> P, m x m in the dtype of the result */
 cr_status cr_kern_pivots_to_matrix(const cr_value *arg, cr_view *out)
 {
     static const cr_loops loops = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, permutation);
     const cr_view *pivots = arg[0].view;
     int64_t k = pivots->size[pivots->ndim - 1], m = arg[1].i, batch = 1;
-    cr_dtype real = cr_dtype_real((cr_dtype)out->dtype);
+    cr_dtype t = permutation_dtype((cr_dtype)out->dtype);
     cr_lapack_job j = {.device = out->device};
     int64_t stride[CR_MAX_DIMS];
-    cr_dense p = {0}, order = {0};
+    cr_dense p = {0}, order = {0}, to = {0};
     cr_view held;
     cr_status st;
 
@@ -1304,17 +1312,20 @@ cr_status cr_kern_pivots_to_matrix(const cr_value *arg, cr_view *out)
         CR_GO(check_pivots("lu_unpack", (const int32_t *)(const void *)held.data,
                            cr_view_numel(pivots), m, false));
     CR_GO(cr_dense_take(&order, out->device, (size_t)(batch * m) * sizeof(int64_t)));
-    CR_GO(cr_lapack_clear(&j, out->data, (size_t)cr_view_numel(out) * cr_view_item(out)));
-    linalg_job w = {.to = out->data,
+    CR_GO(cr_dense_out(&to, out, t));
+    CR_GO(cr_dense_clear(&to, (size_t)cr_view_numel(out) * cr_dtype_size(t)));
+    linalg_job w = {.to = to.data,
                     .from = held.data,
                     .order = (int64_t *)(void *)order.data,
                     .m = m,
                     .n = k,
-                    .parts = 1 + cr_dtype_is_complex((cr_dtype)out->dtype)};
-    CR_GO(cr_loops_run(out->device, &loops, real, batch, 1, &w));
+                    .parts = 1 + cr_dtype_is_complex(t)};
+    CR_GO(cr_loops_run(out->device, &loops, cr_dtype_real(t), batch, 1, &w));
+    CR_GO(cr_dense_store(&to, out, t));
 done:
     cr_dense_drop(&p);
     cr_dense_drop(&order);
+    cr_dense_drop(&to);
     cr_lapack_end(&j);
     return st;
 }
