@@ -101,18 +101,26 @@ static float finished(const product *p, float sum, float old)
     return p->keep ? x + p->beta * old : x;
 }
 
+static void store_row(const product *p, const float *sums, float *c, int64_t columns)
+{
+    if (is_plain(p)) {
+        memcpy(c, sums, (size_t)columns * sizeof *c);
+    } else if (p->c_col == 1 && p->alpha == 1.0f && p->beta == 1.0f) {
+        CR_SIMD
+        for (int64_t s = 0; s < columns; s++)
+            c[s] = sums[s] + c[s];
+    } else {
+        for (int64_t s = 0; s < columns; s++)
+            c[s * p->c_col] = finished(p, sums[s], p->keep ? c[s * p->c_col] : 0.0f);
+    }
+}
+
 /* Stores sums of rows [i, i + rows) and columns [j, j + columns). */
 static void product_store(const product *p, const float *sums, int64_t width, int64_t i,
                           int64_t rows, int64_t j, int64_t columns)
 {
-    for (int64_t r = 0; r < rows; r++, sums += width) {
-        float *c = p->c + (i + r) * p->c_row + j * p->c_col;
-        if (is_plain(p))
-            memcpy(c, sums, (size_t)columns * sizeof *c);
-        else
-            for (int64_t s = 0; s < columns; s++)
-                c[s * p->c_col] = finished(p, sums[s], p->keep ? c[s * p->c_col] : 0.0f);
-    }
+    for (int64_t r = 0; r < rows; r++, sums += width)
+        store_row(p, sums, p->c + (i + r) * p->c_row + j * p->c_col, columns);
 }
 
 /* Adds sums of a part of k to the totals; afterwards `sums` has the rounded totals. */
