@@ -3,12 +3,14 @@
  * The memory of a device is protected except while a job runs, so a process whose library reads or
  * writes device memory ends.  A stream is a queue of jobs, which run with a delay: a call of the
  * driver runs up to two random jobs, and a wait runs all jobs that it needs.  So a missing wait
- * shows as a wrong result.
+ * shows as a wrong result.  A job that has to wait for another process says so and is tried again
+ * later: other streams and other threads go on.
  *
  *   FAKE_CUDA_DEVICES   how many devices there are (1)
  *   FAKE_CUDA_MEMORY    megabytes of a device (512)
  *   FAKE_CUDA_THREADS   threads that a processor runs at once (2048)
  *   FAKE_CUDA_LATE      0: jobs run at once */
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -38,9 +40,10 @@ struct event {
     double at = 0;
 };
 
-/* A job runs when the jobs before it in its stream have run, and its event has happened. */
+/* A job runs when the jobs before it in its stream have run, and its event has happened.  `run`
+ * gives false if it has to be tried again. */
 struct job {
-    std::function<void()> run;
+    std::function<bool()> run;
     event *waits = nullptr;
     long count = 0;
 };
@@ -64,6 +67,7 @@ struct kernel {
 };
 
 std::recursive_mutex lock;
+thread_local int held; /* how many times by this thread */
 device devices[8];
 std::map<void *, size_t> pinned;
 thread_local int current;
@@ -101,21 +105,41 @@ struct opening {
     }
 };
 
+struct holding {
+    holding() { lock.lock(), held++; }
+    ~holding() { held--, lock.unlock(); }
+};
+
+#define LOCKED holding guard
+
+/* Gives the lock away for a moment. */
+void pause()
+{
+    for (int i = 0; i < held; i++)
+        lock.unlock();
+    usleep(50);
+    for (int i = 0; i < held; i++)
+        lock.lock();
+}
+
+enum progress { NONE, AGAIN, MOVED };
+
 /* Runs the first job of a stream, if the event for which it waits has happened. */
-bool step(stream *s)
+progress step(stream *s)
 {
     if (s->jobs.empty())
-        return false;
-    job &j = s->jobs.front();
-    if (j.waits && j.waits->happened < j.count)
-        return false;
-    std::function<void()> run = j.run;
+        return NONE;
+    const job &first = s->jobs.front();
+    if (first.waits && first.waits->happened < first.count)
+        return NONE;
+    job j = std::move(s->jobs.front());
     s->jobs.pop_front();
-    if (run) {
+    if (j.run) {
         opening here;
-        run();
+        if (!j.run())
+            return s->jobs.push_front(std::move(j)), AGAIN;
     }
-    return true;
+    return MOVED;
 }
 
 std::vector<stream *> all_streams()
@@ -128,25 +152,33 @@ std::vector<stream *> all_streams()
     return all;
 }
 
-void settle(const std::function<bool()> &until)
+/* Runs jobs until no more can run, or `until` holds. */
+progress run_jobs(const std::function<bool()> &until)
 {
     std::vector<stream *> all = all_streams();
     opening here;
-    while (!until()) {
-        bool moved = false;
+    for (progress most = MOVED; !until();) {
+        if (most != MOVED)
+            return most;
+        most = NONE;
         for (stream *s : all)
-            moved = step(s) || moved;
-        if (!moved)
-            break;
+            most = std::max(most, step(s));
     }
+    return NONE;
+}
+
+void settle(const std::function<bool()> &until)
+{
+    while (run_jobs(until) == AGAIN)
+        pause();
 }
 
 stream *stream_of(void *s) { return s ? (stream *)s : &devices[current].first; }
 
-void enqueue(void *handle, std::function<void()> run, event *waits = nullptr, long count = 0)
+void enqueue_job(void *handle, const job &j)
 {
     stream *s = stream_of(handle);
-    s->jobs.push_back({run, waits, count});
+    s->jobs.push_back(j);
     if (!number("FAKE_CUDA_LATE", 1)) {
         settle([&] { return s->jobs.empty(); });
         return;
@@ -156,9 +188,12 @@ void enqueue(void *handle, std::function<void()> run, event *waits = nullptr, lo
         step(all[(size_t)rand_r(&seed) % all.size()]);
 }
 
-bool empty(stream *s) { return s->jobs.empty(); }
+void enqueue(void *handle, const std::function<void()> &run)
+{
+    enqueue_job(handle, {[run] { return run(), true; }});
+}
 
-#define LOCKED std::lock_guard<std::recursive_mutex> guard(lock)
+bool empty(stream *s) { return s->jobs.empty(); }
 
 } // namespace
 
@@ -392,7 +427,7 @@ API cuStreamWaitEvent(void *s, void *e, unsigned)
 {
     LOCKED;
     event *of = (event *)e;
-    enqueue(s, nullptr, of, of->recorded);
+    enqueue_job(s, {nullptr, of, of->recorded});
     return OK;
 }
 
@@ -428,6 +463,13 @@ extern "C" __attribute__((visibility("default"))) void fake_cuda_enqueue(void *s
 {
     LOCKED;
     enqueue(s, *run);
+}
+
+/* The same for work that may have to wait for other processes: `run` is called until it gives true. */
+extern "C" __attribute__((visibility("default"))) void fake_cuda_enqueue_tries(void *s, const std::function<bool()> *run)
+{
+    LOCKED;
+    enqueue_job(s, {*run});
 }
 
 /* --- kernels: an image is a magic word, a length and a shared object (nvrtc.cpp) --- */

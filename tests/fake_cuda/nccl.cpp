@@ -1,8 +1,9 @@
 /* A stand-in for NCCL: calls are jobs of the stand-in's streams, which exchange bytes with the other processes through a
  * file of shared memory.
  *
- * For each pair of ranks there is a box of one chunk.  A job that waits for a peer longer than FAKE_NCCL_LIMIT
- * milliseconds (3000), or whose communicator was aborted, gives up; ncclCommGetAsyncError then tells. */
+ * For each pair of ranks there is a box of one chunk.  A job does what the boxes allow and is tried again later.  One
+ * that waits for a peer longer than FAKE_NCCL_LIMIT milliseconds (3000), or whose communicator was aborted, gives up;
+ * ncclCommGetAsyncError then tells. */
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -11,7 +12,7 @@
 #include <ctime>
 #include <fcntl.h>
 #include <functional>
-#include <sched.h>
+#include <memory>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -19,7 +20,7 @@
 #define API extern "C" __attribute__((visibility("default")))
 
 /* driver.cpp */
-extern "C" void fake_cuda_enqueue(void *stream, const std::function<void()> *run);
+extern "C" void fake_cuda_enqueue_tries(void *stream, const std::function<bool()> *run);
 
 enum { OK = 0, SYSTEM = 2, REMOTE = 6, RANKS = 8, ABORTED = 99 };
 const size_t CHUNK = 1 << 16;
@@ -93,28 +94,52 @@ bool advance(comm *c, message &m)
 
 bool ended(const message &m) { return m.begun && m.done == m.bytes; }
 
-void exchange(comm *c, std::vector<message> list)
+/* Moves one chunk of each message that may move now: messages of a pair and direction keep their order. */
+bool advance_all(comm *c, std::vector<message> &list)
 {
-    double end = now() + limit();
-    for (bool all = false; !all && !c->error;) {
-        bool moved = false;
-        all = true;
-        for (size_t i = 0; i < list.size(); i++) {
-            bool first = true; /* of its pair and direction: messages keep their order */
-            for (size_t k = 0; k < i; k++)
-                first &= ended(list[k]) || list[k].peer != list[i].peer || list[k].sends != list[i].sends;
-            if (!ended(list[i]) && first)
-                moved |= advance(c, list[i]);
-            all &= ended(list[i]);
-        }
-        if (moved)
-            end = now() + limit();
-        else if (now() > end)
-            c->error = REMOTE;
-        else
-            sched_yield();
+    bool moved = false;
+    for (size_t i = 0; i < list.size(); i++) {
+        bool first = !ended(list[i]);
+        for (size_t k = 0; k < i; k++)
+            first &= ended(list[k]) || list[k].peer != list[i].peer || list[k].sends != list[i].sends;
+        if (first)
+            moved |= advance(c, list[i]);
     }
+    return moved;
 }
+
+/* One call of a stream: messages, which `begin` lists when it is the call's turn, and `end` after the last one. */
+struct call {
+    comm *c;
+    std::function<std::vector<message>()> begin;
+    std::function<void()> end;
+    bool begun = false;
+    std::vector<message> list = {};
+    double tried = 0, waited = 0; /* only time between tries that follow soon counts */
+
+    /* Has it ended, or given up? */
+    bool attempt()
+    {
+        if (!begun && !c->error)
+            list = begin(), begun = true, tried = now();
+        while (!c->error && advance_all(c, list))
+            waited = 0;
+        bool all = true;
+        for (const message &m : list)
+            all &= ended(m);
+        if (all && !c->error && end)
+            end();
+        return all || c->error || late();
+    }
+
+    bool late()
+    {
+        double at = now();
+        waited += at - tried < 100 ? at - tried : 100;
+        tried = at;
+        return waited > limit() && (c->error = REMOTE);
+    }
+};
 
 float half(uint16_t h)
 {
@@ -177,25 +202,26 @@ void put(char *at, int type, size_t i, double v)
     }
 }
 
-/* Every rank's bytes at every rank that `wants` them. */
-std::vector<std::vector<char>> everyone(comm *c, const char *own, size_t n, const std::function<bool(int)> &wants)
+typedef std::vector<std::vector<char>> parts; /* a rank's bytes each */
+
+/* Messages that bring every rank's bytes to the ranks that `wants` names. */
+std::vector<message> everyone(comm *c, parts &all, const char *own, size_t n, const std::function<bool(int)> &wants)
 {
-    std::vector<std::vector<char>> all(c->size, std::vector<char>(n + 1));
+    all.assign((size_t)c->size, std::vector<char>(n + 1));
     std::vector<message> list;
     for (int r = 0; r < c->size; r++) {
         if (r == c->rank)
-            memcpy(all[r].data(), own, n);
+            memcpy(all[(size_t)r].data(), own, n);
         else if (wants(r))
             list.push_back({(char *)own, n, 0, r, true, false});
         if (r != c->rank && wants(c->rank))
-            list.push_back({all[r].data(), n, 0, r, false, false});
+            list.push_back({all[(size_t)r].data(), n, 0, r, false, false});
     }
-    exchange(c, list);
-    return all;
+    return list;
 }
 
 /* Reduces elements [begin, begin + n) of all ranks' bytes. */
-void fold(comm *c, const std::vector<std::vector<char>> &all, char *out, size_t begin, size_t n, int type, int op)
+void fold(comm *c, const parts &all, char *out, size_t begin, size_t n, int type, int op)
 {
     double factor = op >= FIRST_MADE ? c->factors[(size_t)(op - FIRST_MADE)] : 1;
     for (size_t i = 0; i < n; i++) {
@@ -212,12 +238,29 @@ struct waiting {
     comm *c;
     void *stream;
     bool message_only;
-    struct message m;
-    std::function<void()> run;
+    message m;
+    call run;
 };
 
 thread_local int depth;
 thread_local std::vector<waiting> group;
+
+/* Messages of a group travel together. */
+call together(const std::vector<waiting> &all)
+{
+    std::vector<message> list, sent, taken; /* the latter two: to this rank itself */
+    comm *c = nullptr;
+    for (const waiting &w : all)
+        if (w.message_only && w.m.peer == (c = w.c)->rank)
+            (w.m.sends ? sent : taken).push_back(w.m);
+        else if (w.message_only)
+            list.push_back(w.m);
+    return {c, [=] {
+                for (size_t i = 0; i < sent.size() && i < taken.size(); i++)
+                    memmove(taken[i].at, sent[i].at, sent[i].bytes);
+                return list;
+            }, nullptr};
+}
 
 void flush()
 {
@@ -225,27 +268,19 @@ void flush()
     all.swap(group);
     if (all.empty())
         return;
-    std::function<void()> job = [all] {
-        std::vector<message> list;
-        comm *c = nullptr;
-        for (const waiting &w : all) {
-            if (!w.message_only)
-                w.run();
-            else if (c = w.c; w.m.peer == c->rank)
-                continue;
-            else
-                list.push_back(w.m);
-        }
-        std::vector<message> sent, taken; /* to this rank itself */
-        for (const waiting &w : all)
-            if (w.message_only && w.m.peer == w.c->rank)
-                (w.m.sends ? sent : taken).push_back(w.m);
-        for (size_t i = 0; i < sent.size() && i < taken.size(); i++)
-            memmove(taken[i].at, sent[i].at, sent[i].bytes);
-        if (c)
-            exchange(c, list);
+    auto calls = std::make_shared<std::vector<call>>();
+    for (const waiting &w : all)
+        if (!w.message_only)
+            calls->push_back(w.run);
+    if (call messages = together(all); messages.c)
+        calls->push_back(messages);
+    size_t next = 0;
+    std::function<bool()> job = [calls, next]() mutable {
+        while (next < calls->size() && (*calls)[next].attempt())
+            next++;
+        return next == calls->size();
     };
-    fake_cuda_enqueue(all[0].stream, &job);
+    fake_cuda_enqueue_tries(all[0].stream, &job);
 }
 
 int queue(waiting w)
@@ -256,6 +291,11 @@ int queue(waiting w)
     if (!depth)
         flush();
     return OK;
+}
+
+int queue_call(comm *c, void *stream, std::function<std::vector<message>()> begin, std::function<void()> end)
+{
+    return queue({c, stream, false, {}, {c, begin, end}});
 }
 
 } // namespace
@@ -308,60 +348,66 @@ API int ncclRedOpDestroy(int, comm *) { return OK; }
 
 API int ncclAllReduce(const void *in, void *out, size_t n, int type, int op, comm *c, void *stream)
 {
-    return queue({c, stream, false, {}, [=] {
-                      auto all = everyone(c, (const char *)in, n * width(type), [](int) { return true; });
-                      fold(c, all, (char *)out, 0, n, type, op);
-                  }});
+    auto all = std::make_shared<parts>();
+    return queue_call(
+        c, stream, [=] { return everyone(c, *all, (const char *)in, n * width(type), [](int) { return true; }); },
+        [=] { fold(c, *all, (char *)out, 0, n, type, op); });
 }
 
 API int ncclReduce(const void *in, void *out, size_t n, int type, int op, int root, comm *c, void *stream)
 {
-    return queue({c, stream, false, {}, [=] {
-                      auto all = everyone(c, (const char *)in, n * width(type), [=](int r) { return r == root; });
-                      if (c->rank == root)
-                          fold(c, all, (char *)out, 0, n, type, op);
-                  }});
+    auto all = std::make_shared<parts>();
+    return queue_call(
+        c, stream, [=] { return everyone(c, *all, (const char *)in, n * width(type), [=](int r) { return r == root; }); },
+        [=] {
+            if (c->rank == root)
+                fold(c, *all, (char *)out, 0, n, type, op);
+        });
 }
 
 API int ncclBroadcast(const void *in, void *out, size_t n, int type, int root, comm *c, void *stream)
 {
-    return queue({c, stream, false, {}, [=] {
-                      std::vector<message> list;
-                      for (int r = 0; r < c->size; r++)
-                          if (c->rank == root && r != root)
-                              list.push_back({(char *)in, n * width(type), 0, r, true, false});
-                      if (c->rank != root)
-                          list.push_back({(char *)out, n * width(type), 0, root, false, false});
-                      else if (in != out)
-                          memmove(out, in, n * width(type));
-                      exchange(c, list);
-                  }});
+    std::function<std::vector<message>()> begin = [=] {
+        std::vector<message> list;
+        for (int r = 0; r < c->size; r++)
+            if (c->rank == root && r != root)
+                list.push_back({(char *)in, n * width(type), 0, r, true, false});
+        if (c->rank != root)
+            list.push_back({(char *)out, n * width(type), 0, root, false, false});
+        else if (in != out)
+            memmove(out, in, n * width(type));
+        return list;
+    };
+    return queue_call(c, stream, begin, nullptr);
 }
 
 API int ncclAllGather(const void *in, void *out, size_t n, int type, comm *c, void *stream)
 {
-    return queue({c, stream, false, {}, [=] {
-                      size_t bytes = n * width(type);
-                      auto all = everyone(c, (const char *)in, bytes, [](int) { return true; });
-                      for (int r = 0; r < c->size; r++)
-                          memcpy((char *)out + (size_t)r * bytes, all[(size_t)r].data(), bytes);
-                  }});
+    auto all = std::make_shared<parts>();
+    size_t bytes = n * width(type);
+    return queue_call(
+        c, stream, [=] { return everyone(c, *all, (const char *)in, bytes, [](int) { return true; }); },
+        [=] {
+            for (int r = 0; r < c->size; r++)
+                memcpy((char *)out + (size_t)r * bytes, (*all)[(size_t)r].data(), bytes);
+        });
 }
 
 API int ncclReduceScatter(const void *in, void *out, size_t n, int type, int op, comm *c, void *stream)
 {
-    return queue({c, stream, false, {}, [=] {
-                      auto all = everyone(c, (const char *)in, n * width(type) * (size_t)c->size, [](int) { return true; });
-                      fold(c, all, (char *)out, n * (size_t)c->rank, n, type, op);
-                  }});
+    auto all = std::make_shared<parts>();
+    size_t bytes = n * width(type) * (size_t)c->size;
+    return queue_call(
+        c, stream, [=] { return everyone(c, *all, (const char *)in, bytes, [](int) { return true; }); },
+        [=] { fold(c, *all, (char *)out, n * (size_t)c->rank, n, type, op); });
 }
 
 API int ncclSend(const void *at, size_t n, int type, int peer, comm *c, void *stream)
 {
-    return queue({c, stream, true, {(char *)at, n * width(type), 0, peer, true, false}, nullptr});
+    return queue({c, stream, true, {(char *)at, n * width(type), 0, peer, true, false}, {}});
 }
 
 API int ncclRecv(void *at, size_t n, int type, int peer, comm *c, void *stream)
 {
-    return queue({c, stream, true, {(char *)at, n * width(type), 0, peer, false, false}, nullptr});
+    return queue({c, stream, true, {(char *)at, n * width(type), 0, peer, false, false}, {}});
 }
