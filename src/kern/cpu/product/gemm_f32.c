@@ -469,6 +469,13 @@ static bool are_dots(int64_t m, int64_t k, int64_t b_row)
     return b_row == 1 && m <= CR_F32_ROWS && k >= CR_F32_LANES * m;
 }
 
+static bool is_column(const cr_gemm *g) { return g->n == 1 && g->m != 1; }
+
+bool cr_gemm_f32_is_dots(const cr_gemm *g)
+{
+    return is_column(g) ? are_dots(1, g->k, g->a.col) : are_dots(g->m, g->k, g->b.row);
+}
+
 static void share_strips(product *p, int64_t width, cr_range_fn strips)
 {
     int64_t work = p->m * p->k < SHARE / width ? p->m * p->k * width : SHARE;
@@ -507,11 +514,10 @@ static cr_status multiply_narrow(product *p, bool dots)
 cr_status cr_gemm_f32(const cr_gemm *g)
 {
     product p = product_of(g);
-    bool dots;
+    bool dots = cr_gemm_f32_is_dots(g);
 
-    if (g->n == 1 && g->m != 1)
+    if (is_column(g))
         product_turn(&p);
-    dots = are_dots(p.m, p.k, p.b_row);
     if (dots || (p.m == 1 && p.b_col == 1))
         p.failed = (int)multiply_narrow(&p, dots);
     else

@@ -6,7 +6,7 @@
  * number of rows or on layouts; with AVX2 and AVX-512 each step is one fused multiply-add, and
  * they are equal there, too.  Where up to eight rows meet a transposed b, or one column meets a
  * whose rows have unit stride, elements are dot products, in the order of `dots` below.
- * (Products below 2048 multiplications are not computed here.) */
+ * (Other products below 2048 multiplications are not computed here.) */
 #ifndef CR_KERN_GEMM_F32_H
 #define CR_KERN_GEMM_F32_H
 
@@ -15,6 +15,9 @@
 
 /* The product of `g`, whose dtype is CR_F32, with k > 0.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_gemm_f32(const cr_gemm *g);
+
+/* Whether elements of c are dot products, which are fast for small sizes, too. */
+bool cr_gemm_f32_is_dots(const cr_gemm *g);
 
 /* Whether a copy of b by rows gives the same bits faster. */
 bool cr_gemm_f32_copies_b(const cr_gemm *g);

@@ -403,7 +403,7 @@ cr_status cr_gemm_run(const cr_gemm *g)
         return scale_only(g);
     switch (g->dtype) {
     case CR_BF16: return bf16(g);
-    case CR_F32: return is_tiny(g) ? loops(g) : cr_gemm_f32(g);
+    case CR_F32: return is_tiny(g) && !cr_gemm_f32_is_dots(g) ? loops(g) : cr_gemm_f32(g);
     case CR_F64:
     case CR_C64:
     case CR_C128: return is_tiny(g) ? loops(g) : by_blas(g);
