@@ -62,28 +62,26 @@ static cr_status conv_check_numbers(const call *c)
 
 static cr_status check_weight(const call *c)
 {
-    char w[CR_SIZES_TEXT], x[CR_SIZES_TEXT];
     int n = c->weight->ndim;
 
-    cr_sizes_text(w, n, c->weight->size);
     if (c->input->ndim != n)
         return cr_fail(CR_RUNTIME,
                        "Expected %d-dimensional input for %d-dimensional weight %s, but got "
                        "%d-dimensional input of size %s instead",
-                       n, n, w, c->input->ndim,
-                       cr_sizes_text(x, c->input->ndim, c->input->size));
+                       n, n, cr_shape_text(n, c->weight->size), c->input->ndim,
+                       cr_shape_text(c->input->ndim, c->input->size));
     if (c->weight->size[0] < c->groups)
         return cr_fail(
             CR_RUNTIME,
             "Given groups=%lld, expected weight to be at least %lld at dimension 0, but "
             "got weight of size %s instead",
-            (ll)c->groups, (ll)c->groups, w);
+            (ll)c->groups, (ll)c->groups, cr_shape_text(n, c->weight->size));
     if (c->weight->size[0] % c->groups)
         return cr_fail(
             CR_RUNTIME,
             "Given groups=%lld, expected weight to be divisible by %lld at dimension 0, "
             "but got weight of size [%s] instead",
-            (ll)c->groups, (ll)c->groups, w);
+            (ll)c->groups, (ll)c->groups, cr_shape_text(n, c->weight->size));
     return CR_OK;
 }
 

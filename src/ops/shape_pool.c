@@ -228,10 +228,8 @@ cr_status cr_shape_avg_pool(const cr_value *arg, cr_shape *out)
 static cr_status check_adaptive_input(const cr_view *v, const char *name, const char *got,
                                       int64_t dims)
 {
-    char text[CR_SIZES_TEXT];
     int64_t batch = v->ndim - dims - 1;
 
-    cr_sizes_text(text, v->ndim, v->size);
     if (dims == 1 && batch != 0 && batch != 1)
         return cr_fail(
             CR_RUNTIME,
@@ -240,14 +238,14 @@ static cr_status check_adaptive_input(const cr_view *v, const char *name, const 
             v->ndim, name);
     if (batch != 0 && batch != 1)
         return cr_fail(CR_RUNTIME, "%s%lldd(): Expected %lldD or %lldD tensor, but got%s %s",
-                       name, (ll)dims, (ll)(dims + 1), (ll)(dims + 2), got, text);
+                       name, (ll)dims, (ll)(dims + 1), (ll)(dims + 2), got, cr_view_text(v));
     for (int64_t d = v->ndim - dims; d < v->ndim; d++)
         if (v->size[d] == 0)
             return cr_fail(
                 CR_RUNTIME,
                 "%s%lldd(): Expected input to have non-zero size for non-batch dimensions, "
                 "but input has sizes %s with dimension %lld being empty",
-                name, (ll)(dims == 1 ? 2 : dims), text, (ll)d);
+                name, (ll)(dims == 1 ? 2 : dims), cr_view_text(v), (ll)d);
     return CR_OK;
 }
 
@@ -471,35 +469,32 @@ cr_status cr_shape_upsample(const cr_value *arg, cr_shape *out)
 cr_status cr_shape_grid_sampler(const cr_value *arg, cr_shape *out)
 {
     const cr_view *x = arg[0].view, *grid = arg[1].view;
-    char a[CR_SIZES_TEXT], b[CR_SIZES_TEXT];
     int dims = x->ndim - 2;
 
-    cr_sizes_text(a, x->ndim, x->size);
-    cr_sizes_text(b, grid->ndim, grid->size);
     if (grid->ndim == 0 || x->ndim == 0 || x->size[0] != grid->size[0])
         return cr_fail(
             CR_RUNTIME,
             "grid_sampler(): expected grid and input to have same batch size, but got "
             "input with sizes %s and grid with sizes %s",
-            a, b);
+            cr_view_text(x), cr_view_text(grid));
     if (grid->size[grid->ndim - 1] != dims)
         return cr_fail(
             CR_RUNTIME,
             "grid_sampler(): expected grid to have size %d in last dimension, but got grid "
             "with sizes %s",
-            dims, b);
+            dims, cr_view_text(grid));
     if ((dims != 2 && dims != 3) || x->ndim != grid->ndim)
         return cr_fail(CR_RUNTIME,
                        "grid_sampler(): expected 4D or 5D input and grid with same number of "
                        "dimensions, but got input with sizes %s and grid with sizes %s",
-                       a, b);
+                       cr_view_text(x), cr_view_text(grid));
     for (int d = 2; d < x->ndim; d++)
         if (x->size[d] <= 0)
             return cr_fail(
                 CR_RUNTIME,
                 "grid_sampler(): expected input to have non-empty spatial dimensions, but "
                 "input has sizes %s with dimension %d being empty",
-                a, d);
+                cr_view_text(x), d);
     if (arg[2].i < 0 || arg[2].i > 2 || arg[3].i < 0 || arg[3].i > 2)
         return cr_fail(
             CR_RUNTIME,

@@ -16,23 +16,21 @@ const char *cr_sizes_text(char buffer[CR_SIZES_TEXT], int64_t ndim, const int64_
 
 cr_status cr_check_expand(const cr_view *v, int ndim, const int64_t *size)
 {
-    char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
     int lead = ndim - v->ndim;
 
-    cr_sizes_text(have, v->ndim, v->size);
-    cr_sizes_text(want, ndim, size);
     if (lead < 0)
         return cr_fail(
             CR_RUNTIME,
             "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
             "be greater or equal to the number of dimensions in the tensor (%d)",
-            cr_legacy_name(v), have, want, ndim, v->ndim);
+            cr_legacy_name(v), cr_view_text(v), cr_shape_text(ndim, size), ndim, v->ndim);
     for (int d = v->ndim - 1; d >= 0; d--)
         if (v->size[d] != 1 && v->size[d] != size[lead + d])
             return cr_fail(
                 CR_RUNTIME,
                 "The expanded size of the tensor (%lld) must match the existing size "
                 "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
-                (long long)size[lead + d], (long long)v->size[d], lead + d, want, have);
+                (long long)size[lead + d], (long long)v->size[d], lead + d,
+                cr_shape_text(ndim, size), cr_view_text(v));
     return CR_OK;
 }
