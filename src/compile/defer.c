@@ -379,6 +379,7 @@ typedef struct {
     family *f;
     cr_compiled_call *call; /* one reference */
     cr_scalar *number;      /* the numbers of the call; owned */
+    size_t numbers;
 } chosen;
 
 static bool take_call(chosen *out, cr_compiled_call *call)
@@ -405,7 +406,8 @@ static cr_status find_instance(cr_compiled_call **out, const general *g, const f
 static bool general_take(chosen *out, general *g, const cr_traced *t)
 {
     const cr_gnumbers *n = &g->g->numbers;
-    cr_scalar *room = cr_alloc_zero(((size_t)n->inputs + n->list.len + 1) * sizeof *room);
+    size_t count = (size_t)n->inputs + n->list.len + 1;
+    cr_scalar *room = cr_alloc_zero(count * sizeof *room);
     cr_compiled_call *call = NULL;
 
     if (room && general_numbers(g, t, room, room + n->inputs) &&
@@ -423,6 +425,7 @@ static bool general_take(chosen *out, general *g, const cr_traced *t)
         return false;
     }
     out->number = room;
+    out->numbers = count;
     return take_call(out, call);
 }
 
@@ -509,40 +512,38 @@ typedef struct {
     uint32_t *version;
 } running;
 
-static cr_status chosen_run(const chosen *c, const cr_traced *t, running *r)
+static cr_status program_run(const cr_traced_program *p, cr_trace *x, running *r)
 {
-    const family *f = c->f;
-    cr_trace *x = t->x;
     cr_status st = CR_OK;
 
-    for (int i = 0; i < f->inputs; i++) {
-        size_t m = f->input[i];
-        CR_TRY(input_header(&r->input[i], x->memories.at[m]->real, t->base[m]));
+    for (int i = 0; i < p->inputs; i++) {
+        size_t m = p->input[i];
+        CR_TRY(input_header(&r->input[i], x->memories.at[m]->real, p->base[m]));
         r->version[i] = r->input[i]->storage->version;
     }
-    st = cr_compiled_call_run(c->call, r->input, c->number, r->output);
-    for (int i = 0; i < f->inputs; i++)
+    st = cr_compiled_call_run(p->call, r->input, p->number, r->output);
+    for (int i = 0; i < p->inputs; i++)
         r->input[i]->storage->version = r->version[i];
     CR_TRY(st);
-    for (int k = 0; k < f->outputs; k++) {
+    for (int k = 0; k < p->outputs; k++) {
         cr_tensor *made = r->output[k];
         r->output[k] = NULL;
-        cr_status one = bind_output(x->memories.at[f->output[k]], t->base[f->output[k]], made);
+        cr_status one = bind_output(x->memories.at[p->output[k]], p->base[p->output[k]], made);
         st = st ? st : one;
     }
     return st;
 }
 
-static cr_status run_chosen(const chosen *c, const cr_traced *t)
+static cr_status run_program(const cr_traced_program *p, cr_trace *x)
 {
-    size_t n = (size_t)(c->f->inputs + c->f->outputs + 1);
+    size_t n = (size_t)(p->inputs + p->outputs + 1);
     running r = {.input = cr_alloc_zero(2 * n * sizeof *r.input),
                  .version = cr_alloc_zero(n * sizeof *r.version)};
     cr_status st = r.input && r.version ? CR_OK : CR_MEMORY;
 
     r.output = r.input ? r.input + n : NULL;
     if (!st)
-        st = chosen_run(c, t, &r);
+        st = program_run(p, x, &r);
     for (size_t i = 0; r.input && i < 2 * n; i++)
         cr_drop(r.input[i]);
     cr_free(r.input);
@@ -562,7 +563,7 @@ static size_t live_calls(const cr_trace *x)
 
 static bool find_program(chosen *out, cr_traced *t, cr_trace *x)
 {
-    if (cr_traced_read(t, x)) {
+    if (cr_trace_spell_out(x) || cr_traced_read(t, x)) {
         cr_log_line("capture", 1, "%zu deferred calls have no graph: %s", x->calls.len,
                     cr_error_message());
         return false;
@@ -583,19 +584,29 @@ static void count_miss(void)
     pause_left = PAUSE;
 }
 
-static cr_status flush_by_program(cr_trace *x, bool *done)
+static cr_status run_chosen(const chosen *c, const cr_traced *t)
+{
+    const family *f = c->f;
+    cr_traced_program p = {.call = c->call,
+                           .number = c->number,
+                           .numbers = c->numbers,
+                           .input = f->input,
+                           .output = f->output,
+                           .inputs = f->inputs,
+                           .outputs = f->outputs,
+                           .base = t->base};
+
+    cr_traced_keep_known(t->x, &p);
+    return run_program(&p, t->x);
+}
+
+/* Looks the program up by the structure of the trace. */
+static cr_status flush_traced(cr_trace *x, bool *done)
 {
     cr_traced t = {0};
     chosen c = {0};
     cr_status st = CR_OK;
 
-    *done = false;
-    if (x->calls.len > MOST_TRACED || live_calls(x) < LEAST_CALLS)
-        return CR_OK;
-    if (pause_left && !x->measured) {
-        pause_left--;
-        return CR_OK;
-    }
     *done = find_program(&c, &t, x);
     if (*done) {
         misses = 0;
@@ -610,6 +621,24 @@ static cr_status flush_by_program(cr_trace *x, bool *done)
     cr_free(c.number);
     cr_traced_drop(&t);
     return st;
+}
+
+static cr_status flush_by_program(cr_trace *x, bool *done)
+{
+    cr_traced_program known;
+
+    *done = false;
+    if (x->calls.len > MOST_TRACED || live_calls(x) < LEAST_CALLS)
+        return CR_OK;
+    if (pause_left && !x->measured) {
+        pause_left--;
+        return CR_OK;
+    }
+    *done = cr_traced_find_known(&known, x);
+    if (!*done)
+        return flush_traced(x, done);
+    misses = 0;
+    return run_program(&known, x);
 }
 
 void cr_defer_use_programs(bool at_first_sight)

@@ -7,6 +7,7 @@
 #ifndef CR_COMPILE_TRACED_H
 #define CR_COMPILE_TRACED_H
 
+#include "compile/call.h"
 #include "graph/graph.h"
 #include "tensor/trace.h"
 
@@ -57,5 +58,21 @@ typedef struct {
  * stands for, or -1.  Bails with CR_VALUE. */
 cr_graph *cr_traced_graph(cr_session *s, const cr_traced *t, const cr_traced_varying *v,
                           const int32_t **source);
+
+/* --- programs of known calls (traced_known.c) --- */
+/* A program for a trace, and what of the trace it takes and makes. */
+typedef struct {
+    cr_compiled_call *call;
+    cr_scalar *number; /* the numbers of the call */
+    size_t numbers;
+    const size_t *input, *output; /* indices of memories */
+    int inputs, outputs;
+    const cr_tensor *const *base; /* by memory, of inputs and outputs: the geometry */
+} cr_traced_program;
+/* The program that ran an equal trace of known calls; false: there is none.  The trace is
+ * locked, and keeps the program. */
+bool cr_traced_find_known(cr_traced_program *out, cr_trace *x);
+/* Keeps the program for the trace, whose program cr_traced_find_known has not found. */
+void cr_traced_keep_known(cr_trace *x, const cr_traced_program *p);
 
 #endif

@@ -21,7 +21,11 @@ static const size_t MOST_BYTES = (size_t)256 << 20, MOST_COPIED = (size_t)1 << 2
 
 /* --- how an entry is handled --- */
 typedef enum { UNKNOWN, PASSES, AT_ONCE, OPAQUE, NOTED, NOTED_IF_WITHIN } handling;
-static uint8_t handling_of[CR_MOST_OPS];
+static struct {
+    _Atomic uint8_t how; /* handling; set last */
+    bool updates;        /* what is written depends on the arguments, too */
+    uint32_t written;
+} handled[CR_MOST_OPS];
 
 static bool has_tensor_results(const cr_op *op)
 {
@@ -63,12 +67,30 @@ static bool marks_written(const cr_op *op)
     return false;
 }
 
-bool cr_defer_writes(const cr_op *op, const cr_value *arg, int i)
+static handling defer_handling(const cr_op *op)
 {
-    bool updates = op->updates.params && (op->updates.when < 0 || arg[op->updates.when].i);
+    uint8_t how = atomic_load_explicit(&handled[op->index].how, memory_order_acquire);
+    uint32_t written = op->does == CR_DOES_INPLACE || op->words & CR_WORD_RESETS;
 
-    return op->param[i].written || (op->does == CR_DOES_INPLACE && !i) ||
-           (op->words & CR_WORD_RESETS && !i) || (updates && op->updates.params >> i & 1);
+    if (CR_LIKELY(how != UNKNOWN))
+        return how;
+    for (int i = 0; i < op->param_count; i++)
+        written |= (uint32_t)op->param[i].written << i;
+    handled[op->index].written = written;
+    handled[op->index].updates = op->updates.params != 0;
+    how = (uint8_t)defer_classify(op);
+    atomic_store_explicit(&handled[op->index].how, how, memory_order_release);
+    return how;
+}
+
+uint32_t cr_defer_written_params(const cr_op *op, const cr_value *arg)
+{
+    (void)defer_handling(op);
+    uint32_t written = handled[op->index].written;
+    bool updates =
+        handled[op->index].updates && (op->updates.when < 0 || arg[op->updates.when].i);
+
+    return updates ? written | op->updates.params : written;
 }
 
 /* --- arguments --- */
@@ -137,9 +159,9 @@ static cr_status run_at_once(const cr_op *op, const cr_value *arg, cr_value *res
     cr_defer_entry = op;
     for (uint32_t mask = op->tensor_params & ~op->defer.unread; mask; mask &= mask - 1)
         each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
-    for (uint32_t mask = op->tensor_params; mask && !st; mask &= mask - 1)
-        if (cr_defer_writes(op, arg, (int)CR_CTZ(mask)))
-            each_tensor_of(&arg[CR_CTZ(mask)], before_write, &st);
+    uint32_t written = op->tensor_params & cr_defer_written_params(op, arg);
+    for (uint32_t mask = written; mask && !st; mask &= mask - 1)
+        each_tensor_of(&arg[CR_CTZ(mask)], before_write, &st);
     cr_defer_entry = NULL;
     return st ? st : call_now(op, arg, result);
 }
@@ -225,27 +247,43 @@ static cr_status memory_copied(cr_memory **out, cr_trace *x, const cr_storage *s
     return st;
 }
 
+cr_status cr_memory_to_use(cr_memory **out, cr_trace *x, cr_storage *s)
+{
+    return CR_UNLIKELY(cr_storage_is_outside(s)) ? memory_copied(out, x, s)
+                                                 : memory_get(out, x, s);
+}
+
+cr_status cr_memory_to_make(cr_memory **out, cr_trace *x, cr_tensor *t)
+{
+    cr_storage *real = t->storage;
+
+    t->device.fake = real->device.fake = false;
+    t->stages = (t->stages & ~CR_STAGE_BIT(FAKE)) | CR_STAGE_BIT(DEFER);
+    CR_TRY(memory_new(out, x, real));
+    (*out)->made = true;
+    atomic_store(&real->pending, x->number);
+    x->bytes += real->size;
+    return CR_OK;
+}
+
 /* --- headers over stand-ins --- */
 typedef struct {
     cr_trace *x;
     cr_noted *n;
     cr_status st;
     int count;
-    struct {
-        cr_tensor *real, *shown;
-        cr_memory *memory;
-    } few[MOST_SHOWN], *at;
+    cr_shown few[MOST_SHOWN], *at;
 } showing;
 
-static cr_tensor *header_new(cr_trace *x, const cr_tensor *t, cr_memory *m)
+cr_tensor *cr_header_new(cr_arena *a, const cr_tensor *t, cr_memory *m)
 {
-    cr_tensor *h = cr_arena_get(&x->arena, sizeof *h);
+    cr_tensor *h = cr_arena_get(a, sizeof *h);
 
     if (!h)
         return NULL;
     h->size = h->dims;
     if (t->ndim > CR_INLINE_DIMS)
-        h->size = cr_arena_get(&x->arena, 2 * t->ndim * sizeof *h->size);
+        h->size = cr_arena_get(a, 2 * t->ndim * sizeof *h->size);
     if (!h->size)
         return NULL;
     h->stride = h->size + (t->ndim > CR_INLINE_DIMS ? t->ndim : CR_INLINE_DIMS);
@@ -254,7 +292,7 @@ static cr_tensor *header_new(cr_trace *x, const cr_tensor *t, cr_memory *m)
     atomic_init(&h->count, 1 << 20);
     h->dtype = t->dtype;
     h->ndim = t->ndim;
-    h->device = m->shown.device;
+    h->device = m ? m->shown.device : t->device;
     h->contiguous = t->contiguous;
     h->number = t->number;
     h->inference = t->inference;
@@ -262,7 +300,7 @@ static cr_tensor *header_new(cr_trace *x, const cr_tensor *t, cr_memory *m)
     h->neg = t->neg;
     h->offset = t->offset;
     h->numel = t->numel;
-    h->storage = &m->shown;
+    h->storage = m ? &m->shown : NULL;
     h->stages = CR_STAGE_BIT(FAKE) | (t->stages & CR_STAGE_BIT(CONJ));
     return h;
 }
@@ -280,11 +318,8 @@ static cr_status show_tensor(showing *s, cr_value *v)
     }
     if (s->count == MOST_IN_LISTS)
         return cr_fail(CR_RUNTIME, "too many tensors for a deferred call");
-    if (cr_storage_is_outside(t->storage))
-        CR_TRY(memory_copied(&m, s->x, t->storage));
-    else
-        CR_TRY(memory_get(&m, s->x, t->storage));
-    cr_tensor *h = header_new(s->x, t, m);
+    CR_TRY(cr_memory_to_use(&m, s->x, t->storage));
+    cr_tensor *h = cr_header_new(&s->x->arena, t, m);
     if (!h)
         return CR_MEMORY;
     m->shown.version = 0;
@@ -341,7 +376,11 @@ static cr_status show_all(showing *s, const cr_op *op, const cr_value *arg)
         if (to[i].tag == CR_TENSOR || to[i].tag >= CR_STRING)
             CR_TRY(show_value(s, &to[i]));
     }
-    return CR_OK;
+    s->n->uses = s->count;
+    s->n->use = cr_arena_get(&s->x->arena, (size_t)s->count * sizeof *s->n->use + 1);
+    for (int i = 0; s->n->use && i < s->count; i++)
+        s->n->use[i] = s->at[i].memory;
+    return s->n->use ? CR_OK : CR_MEMORY;
 }
 
 /* --- results --- */
@@ -380,23 +419,20 @@ static cr_status make_pending(showing *s, cr_tensor *t)
     cr_storage *real = t->storage;
     cr_memory *m;
 
-    t->device.fake = false;
-    t->stages &= ~CR_STAGE_BIT(FAKE);
     if (n->outs && n->out[n->outs - 1]->real == real) {
-        t->stages |= CR_STAGE_BIT(DEFER);
-        n->result[n->results] = header_new(s->x, t, n->out[n->outs - 1]);
+        t->device.fake = false;
+        t->stages = (t->stages & ~CR_STAGE_BIT(FAKE)) | CR_STAGE_BIT(DEFER);
+        n->result[n->results] = cr_header_new(&s->x->arena, t, n->out[n->outs - 1]);
         return CR_OK;
     }
-    real->device.fake = false;
-    if (!real->size)
+    if (!real->size) {
+        t->device.fake = real->device.fake = false;
+        t->stages &= ~CR_STAGE_BIT(FAKE);
         return CR_OK;
-    t->stages |= CR_STAGE_BIT(DEFER);
-    CR_TRY(memory_new(&m, s->x, real));
-    m->made = true;
-    atomic_store(&real->pending, s->x->number);
-    s->x->bytes += real->size;
+    }
+    CR_TRY(cr_memory_to_make(&m, s->x, t));
     n->out[n->outs] = m;
-    n->like[n->outs] = n->result[n->results] = header_new(s->x, t, m);
+    n->like[n->outs] = n->result[n->results] = cr_header_new(&s->x->arena, t, m);
     return n->like[n->outs++] ? CR_OK : CR_MEMORY;
 }
 
@@ -413,7 +449,7 @@ static cr_status take_result(showing *s, cr_value *v)
     if (at < 0)
         return made->storage->device.fake || made->device.fake ? make_pending(s, made) : CR_OK;
     CR_TRY(view_of_argument(&real, made, s->at[at].real->storage));
-    s->n->result[s->n->results] = header_new(s->x, real, s->at[at].memory);
+    s->n->result[s->n->results] = cr_header_new(&s->x->arena, real, s->at[at].memory);
     cr_drop(made);
     v->t = real;
     return CR_OK;
@@ -521,9 +557,10 @@ static bool tracks_views(const showing *s, const cr_value *result)
     return false;
 }
 
-/* *noted: false when the entry refused the stand-ins; nothing has changed then. */
+/* `key`: NULL when the call cannot be known.  *noted: false when the entry refused the
+ * stand-ins; nothing has changed then. */
 static cr_status note(cr_trace *x, const cr_op *op, const cr_value *arg, cr_value *result,
-                      bool *noted)
+                      const cr_call_key *key, bool *noted)
 {
     cr_noted n = {.inference = cr_thread.inference};
     showing s; /* its room is not cleared */
@@ -545,11 +582,12 @@ static cr_status note(cr_trace *x, const cr_op *op, const cr_value *arg, cr_valu
     if (!x->calls.len)
         cr_trace_started(x);
     cr_status st = take_results(&s, result);
-    for (int i = 0; i < op->param_count; i++)
-        if (op->tensor_params >> i & 1 && cr_defer_writes(op, arg, i)) {
-            n.writes = true;
-            each_tensor_of(&arg[i], mark_written, x);
-        }
+    uint32_t written = op->tensor_params & cr_defer_written_params(op, arg);
+    n.writes = written != 0;
+    for (uint32_t mask = written; mask; mask &= mask - 1)
+        each_tensor_of(&arg[CR_CTZ(mask)], mark_written, x);
+    if (key && !st)
+        cr_known_add(x, key, &n, s.at, result);
     move_versions(&s);
     cr_vec_put(&x->calls, n);
     return st;
@@ -559,16 +597,20 @@ static cr_status note_locked(cr_defer_thread *me, const cr_op *op, const cr_valu
                              cr_value *result)
 {
     cr_trace *x = me->trace;
-    bool noted, full;
+    cr_call_key key; /* its room is not cleared */
+    bool keyed = cr_call_key_make(&key, op, arg), noted = true, full;
 
     pthread_mutex_lock(&x->lock);
-    cr_status st = note(x, op, arg, result, &noted);
+    cr_known *k = keyed ? cr_known_find(x, &key) : NULL;
+    cr_status st = k ? cr_known_note(x, k, &key, result)
+                     : note(x, op, arg, result, keyed ? &key : NULL, &noted);
     full = x->calls.len >= MOST_CALLS || x->bytes > MOST_BYTES;
     pthread_mutex_unlock(&x->lock);
     CR_TRY(st);
     if (!noted)
         return run_at_once(op, arg, result);
     me->counts.noted++;
+    me->counts.known += k != NULL;
     return full ? cr_trace_flush(x, cr_defer_full) : CR_OK;
 }
 
@@ -617,11 +659,15 @@ static bool is_steering(const looked *l)
 static cr_status can_note(bool *out, const cr_trace *x, const cr_op *op, const cr_value *arg)
 {
     looking l = {.own = x};
+    uint32_t written = cr_defer_written_params(op, arg);
 
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
-        int i = (int)CR_CTZ(mask);
-        l.written = cr_defer_writes(op, arg, i);
-        each_tensor_of(&arg[i], look_at, &l);
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        l.written = written >> CR_CTZ(mask) & 1;
+        if (CR_LIKELY(v->tag == CR_TENSOR))
+            look_at(v->t, &l);
+        else
+            each_tensor_of(v, look_at, &l);
     }
     uint32_t others = CR_STAGE_BIT(KERNEL) | CR_STAGE_BIT(FAKE) | CR_STAGE_BIT(PYTHON);
     *out = l.sum.count && !l.sum.layout && !(l.sum.stages & others) && !l.sum.written_outside &&
@@ -683,13 +729,6 @@ static cr_status settle_others(const cr_op *op, const cr_value *arg)
     for (uint32_t mask = op->tensor_params & ~1u; mask; mask &= mask - 1)
         each_tensor_of(&arg[CR_CTZ(mask)], settle_argument, &st);
     return st;
-}
-
-static handling defer_handling(const cr_op *op)
-{
-    if (CR_UNLIKELY(handling_of[op->index] == UNKNOWN))
-        handling_of[op->index] = (uint8_t)defer_classify(op);
-    return handling_of[op->index];
 }
 
 cr_status cr_defer_by_parts(const cr_op *op, const cr_value *arg, cr_value *result)

@@ -43,6 +43,7 @@ void cr_defer_everywhere(void);
 /* What happened in the thread since the last call of cr_defer_take_counts. */
 typedef struct {
     int64_t noted; /* calls deferred */
+    int64_t known; /* of these, those whose results were known by their keys */
     int64_t ran;   /* calls that a flush ran */
     int64_t dead;  /* calls dropped because nobody can read their results */
     int64_t now;   /* calls of a region that ran at once */

@@ -71,15 +71,6 @@ void cr_noted_each(const cr_noted *n, void (*fn)(cr_tensor *, void *), void *con
         each_header(&n->arg[CR_CTZ(mask)], fn, context);
 }
 
-static void mark_needed(cr_tensor *t, void *context)
-{
-    cr_memory *m = cr_memory_of(t);
-
-    if (!m->last)
-        m->last = *(size_t *)context + 1;
-    m->needed = true;
-}
-
 /* References beside the trace's own. */
 static bool program_reads(const cr_memory *m)
 {
@@ -100,8 +91,10 @@ static void find_live(cr_trace *x)
         n->live = n->writes;
         for (int k = 0; k < n->outs; k++)
             n->live |= n->out[k]->needed;
-        if (n->live)
-            cr_noted_each(n, mark_needed, &i);
+        for (int k = 0; n->live && k < n->uses; k++) {
+            n->use[k]->needed = true;
+            n->use[k]->last = n->use[k]->last ? n->use[k]->last : i + 1;
+        }
     }
 }
 
@@ -191,6 +184,7 @@ static cr_status run_noted(cr_trace *x, cr_noted *n)
     cr_value result[CR_MAX_RESULTS] = {{0}};
     cr_status st = CR_OK;
 
+    CR_TRY(cr_noted_spell_out(x, n));
     cr_noted_each(n, header_is_real, &st);
     CR_TRY(st);
     cr_thread.inference = n->inference;
@@ -206,16 +200,18 @@ static cr_status run_noted(cr_trace *x, cr_noted *n)
 }
 
 /* --- the whole trace --- */
-static void release_one(cr_tensor *t, void *context)
+/* Drops what no later call than `i` uses. */
+static void release_used(const cr_noted *n, size_t i)
 {
-    cr_memory *m = cr_memory_of(t);
-
-    if (m->last != *(size_t *)context + 1 || !m->real)
-        return;
-    cr_storage *s = m->real;
-    m->real = NULL;
-    m->shown.chunk = NULL;
-    cr_storage_drop(s);
+    for (int k = 0; k < n->uses; k++) {
+        cr_memory *m = n->use[k];
+        if (m->last != i + 1 || !m->real)
+            continue;
+        cr_storage *s = m->real;
+        m->real = NULL;
+        m->shown.chunk = NULL;
+        cr_storage_drop(s);
+    }
 }
 
 static void fail_results(cr_noted *n, failure *f)
@@ -245,7 +241,7 @@ static cr_status run_all(cr_trace *x, cr_defer_counts *counts, failure **first)
         if (one)
             fail_results(n, *first);
         counts->ran++;
-        cr_noted_each(n, release_one, &i);
+        release_used(n, i);
     }
     return st;
 }
@@ -297,6 +293,7 @@ static void forget_all(cr_trace *x)
         memset(x->table, 0, x->table_size * sizeof *x->table);
     x->calls.len = 0;
     x->bytes = 0;
+    cr_known_trim(x);
 }
 
 static void stand_ins_are_fakes(cr_trace *x, bool yes)
@@ -380,32 +377,25 @@ cr_status cr_trace_flush(cr_trace *x, const char *why)
 /* --- a few calls --- */
 enum { MOST_ALONE = 64, MOST_ALONE_BYTES = 1 << 20 };
 
-static void any_needed(cr_tensor *t, void *context)
+static int tensors_in(const cr_value *v)
 {
-    *(bool *)context |= cr_memory_of(t)->needed;
-}
-static void any_other(cr_tensor *t, void *context)
-{
-    *(bool *)context |= cr_memory_of(t)->other;
+    int n = v->tag == CR_TENSOR;
+
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        n += tensors_in(&v->list[i]);
+    return n;
 }
 
-static void need(cr_tensor *t, void *unused)
+/* Whether storage `k` that the call uses is written by it. */
+static bool is_written(const cr_noted *n, int k)
 {
-    (void)unused;
-    cr_memory_of(t)->needed = true;
-}
+    int param = 0, left = k;
 
-static void is_others(cr_tensor *t, void *unused)
-{
-    (void)unused;
-    cr_memory_of(t)->other = true;
-}
-
-static void each_written(const cr_noted *n, void (*fn)(cr_tensor *, void *), void *context)
-{
-    for (uint32_t mask = n->writes ? n->op->tensor_params : 0; mask; mask &= mask - 1)
-        if (cr_defer_writes(n->op, n->arg, (int)CR_CTZ(mask)))
-            each_header(&n->arg[CR_CTZ(mask)], fn, context);
+    if (!n->writes || n->known)
+        return n->writes && n->known->written >> k & 1;
+    while ((left -= tensors_in(&n->arg[param])) >= 0)
+        param++;
+    return cr_defer_written_params(n->op, n->arg) >> param & 1;
 }
 
 static void forget_others(cr_trace *x)
@@ -425,14 +415,15 @@ static bool find_alone(cr_trace *x, cr_memory *target)
     for (size_t i = x->calls.len; i-- > 0;) {
         cr_noted *n = &x->calls.at[i];
         n->live = false;
-        each_written(n, any_needed, &n->live);
+        for (int k = 0; n->writes && k < n->uses; k++)
+            n->live |= n->use[k]->needed && is_written(n, k);
         for (int k = 0; k < n->outs; k++)
             n->live |= n->out[k]->needed;
         for (int k = 0; n->live && k < n->outs; k++)
             bytes += n->out[k]->real->size;
         calls += n->live;
-        if (n->live)
-            cr_noted_each(n, need, NULL);
+        for (int k = 0; n->live && k < n->uses; k++)
+            n->use[k]->needed = true;
     }
     return calls <= MOST_ALONE && bytes <= MOST_ALONE_BYTES && calls < x->calls.len;
 }
@@ -445,10 +436,11 @@ static bool overtakes(cr_trace *x)
     forget_others(x);
     for (size_t i = 0; i < x->calls.len && !yes; i++) {
         const cr_noted *n = &x->calls.at[i];
-        if (n->live)
-            each_written(n, any_other, &yes);
-        else
-            cr_noted_each(n, is_others, NULL);
+        for (int k = 0; k < n->uses; k++)
+            if (!n->live)
+                n->use[k]->other = true;
+            else
+                yes |= n->use[k]->other && is_written(n, k);
     }
     return yes;
 }
@@ -457,8 +449,11 @@ static bool overtakes(cr_trace *x)
 static void end_waiting(cr_trace *x)
 {
     forget_others(x);
-    for (size_t i = 0; i < x->calls.len; i++)
-        each_written(&x->calls.at[i], is_others, NULL);
+    for (size_t i = 0; i < x->calls.len; i++) {
+        const cr_noted *n = &x->calls.at[i];
+        for (int k = 0; n->writes && k < n->uses; k++)
+            n->use[k]->other |= is_written(n, k);
+    }
     for (size_t i = 0; i < x->memories.len; i++) {
         cr_memory *m = x->memories.at[i];
         if (!m->made && !m->other && atomic_load(&m->real->pending) == x->number)

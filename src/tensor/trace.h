@@ -13,6 +13,8 @@
 
 enum { CR_MOST_TRACES = 1024, CR_FAILED_TRACE = 0xffff };
 
+struct cr_known;
+
 /* A storage that calls of a trace read, write or make. */
 typedef struct {
     cr_storage *real; /* one reference; NULL once a flush has freed it */
@@ -26,15 +28,17 @@ typedef struct {
     bool other;  /* while some calls run alone: another call uses or writes it */
 } cr_memory;
 
+/* `arg`, `like` and `result` of a known call are NULL until cr_noted_spell_out. */
 typedef struct {
     const cr_op *op;
-    cr_value *arg;    /* tensors are headers over stand-ins */
+    const struct cr_known *known; /* the call as it was noted before; or NULL */
+    cr_memory **use;  /* the storages of the tensors among the arguments, in their order */
     cr_memory **out;  /* the storages that the results get, in the order of the results */
-    cr_tensor **like; /* a header of each, with the geometry that was promised */
-    int outs;
+    cr_value *arg;    /* tensors are headers over stand-ins */
+    cr_tensor **like; /* a header of each of `out`, with the geometry that was promised */
     cr_tensor *
         *result; /* a header of each tensor of the results; NULL: none, or without bytes */
-    int results;
+    int uses, outs, results;
     bool inference, writes, live;
 } cr_noted;
 
@@ -51,6 +55,8 @@ typedef struct cr_trace {
     size_t table_size;
     cr_arena arena;
     size_t bytes; /* of results and copies */
+    struct cr_known_calls *known;
+    void *programs; /* of compile/defer.c: programs by known calls */
 } cr_trace;
 
 /* A thread that made a call. */
@@ -79,11 +85,65 @@ cr_storage *cr_storage_root(cr_storage *s);
 bool cr_storage_is_outside(const cr_storage *s);
 cr_memory *cr_trace_find(const cr_trace *x, const cr_storage *real);
 
+/* The memory of an argument's storage: a copy, if code outside of the library may change it. */
+CR_MUST cr_status cr_memory_to_use(cr_memory **out, cr_trace *x, cr_storage *s);
+/* Makes a fake with a new storage pending; *out: its memory. */
+CR_MUST cr_status cr_memory_to_make(cr_memory **out, cr_trace *x, cr_tensor *t);
+/* A header like `t` over a stand-in; of `a`, without a storage if m is NULL.  NULL: memory is
+ * short. */
+cr_tensor *cr_header_new(cr_arena *a, const cr_tensor *t, cr_memory *m);
+
 /* The memory of a header of the trace. */
 static inline cr_memory *cr_memory_of(const cr_tensor *header)
 {
     return (cr_memory *)(void *)((char *)header->storage - offsetof(cr_memory, shown));
 }
+
+/* --- known calls (defer_known.c) --- */
+enum { CR_MOST_USES = 64, CR_MOST_KEY = 256 };
+/* A call that was noted: what its results are follows from the key. */
+typedef struct cr_known {
+    uint64_t id, hash;
+    struct cr_known *next; /* the call that followed the last time */
+    const cr_op *op;
+    uint64_t *word;
+    size_t words;
+    cr_value *arg; /* tensors are headers without storages */
+    int uses, outs;
+    uint64_t written;  /* bits of uses */
+    uint32_t *version; /* by use: how far the call moves the version of its storage */
+    struct cr_known_result *result;
+    bool writes;
+} cr_known;
+/* What a call's results depend on: entry, geometry of tensors, numbers, modes of the thread. */
+typedef struct {
+    const cr_op *op;
+    cr_tensor *use[CR_MOST_USES]; /* the tensors among the arguments */
+    int uses;
+    size_t words;
+    uint64_t word[CR_MOST_KEY]; /* not cleared */
+} cr_call_key;
+/* A tensor of a call's arguments, while the call is noted. */
+typedef struct {
+    cr_tensor *real, *shown;
+    cr_memory *memory;
+} cr_shown;
+/* False: such a call cannot be known. */
+bool cr_call_key_make(cr_call_key *out, const cr_op *op, const cr_value *arg);
+/* The trace is locked.  NULL: the call is not known. */
+cr_known *cr_known_find(cr_trace *x, cr_call_key *key);
+/* Notes a known call: its results become pending. */
+CR_MUST cr_status cr_known_note(cr_trace *x, cr_known *k, const cr_call_key *key,
+                                cr_value *result);
+/* The call `n` with this key has been noted, but not yet its versions; `at`: its tensors.  It
+ * is known from the second time on. */
+void cr_known_add(cr_trace *x, const cr_call_key *key, const cr_noted *n, const cr_shown *at,
+                  const cr_value *result);
+/* Gives a known call, or all of the trace, arguments and headers. */
+CR_MUST cr_status cr_noted_spell_out(cr_trace *x, cr_noted *n);
+CR_MUST cr_status cr_trace_spell_out(cr_trace *x);
+/* The trace has no calls any more: known calls are forgotten when they are many. */
+void cr_known_trim(cr_trace *x);
 
 /* --- bounds of elements (defer_bounds.c) --- */
 /* Whether the entry states the bounds in which elements of index tensors do not raise. */
@@ -98,7 +158,7 @@ bool cr_defer_within(const cr_op *op, const cr_value *arg);
 /* Set by compile/: runs the live calls as one program, with all their effects, if there is one
  * for the trace; else *done is false and nothing has happened. */
 extern cr_status (*cr_defer_by_program)(cr_trace *x, bool *done);
-/* Calls fn(header, context) for each argument of a call. */
+/* Calls fn(header, context) for each argument of a call that is spelled out. */
 void cr_noted_each(const cr_noted *n, void (*fn)(cr_tensor *, void *), void *context);
 void cr_header_device_is_real(cr_tensor *h, void *unused);
 /* Gives `s`, which is pending, the bytes of `from`; takes the block when it is the only owner.
@@ -106,8 +166,8 @@ void cr_header_device_is_real(cr_tensor *h, void *unused);
 CR_MUST cr_status cr_storage_bind(cr_storage *s, cr_storage *from);
 /* Runs the calls of a trace of any thread. */
 CR_MUST cr_status cr_trace_flush(cr_trace *x, const char *why);
-/* Whether the call writes parameter `i`. */
-bool cr_defer_writes(const cr_op *op, const cr_value *arg, int i);
+/* The parameters that the call writes, as bits. */
+uint32_t cr_defer_written_params(const cr_op *op, const cr_value *arg);
 /* cr_defer_settle, but of the thread's own trace only the calls that `t` needs run, if these
  * are few and none that waits on reads what they write. */
 CR_MUST cr_status cr_defer_settle_alone(cr_tensor *t);

@@ -1,0 +1,169 @@
+/* Programs of traces whose calls are all known (tensor/trace.h).
+ *
+ * A known call stands for an entry, its geometry and its numbers, so a trace of known calls is
+ * told by their ids, by the storages that they use and make, and by which of these the program
+ * can read.  The key of such a trace is short, and needs no headers. */
+#include "compile/traced.h"
+#include <string.h>
+
+enum { MOST_PROGRAMS = 32 };
+
+typedef struct {
+    uint64_t hash;
+    cr_traced_words key;
+    cr_traced_program program;
+    cr_arena arena;
+} known_program;
+
+typedef struct {
+    known_program at[MOST_PROGRAMS];
+    size_t count, oldest;
+    cr_traced_words key; /* of the trace that is flushed */
+    uint64_t hash;
+} known_programs;
+
+/* --- keys --- */
+static void put_memories(cr_traced_words *w, cr_memory *const *m, int n)
+{
+    for (int i = 0; i < n; i++)
+        w->at[w->len++] = m[i]->index;
+}
+
+/* False: a call is not known, or memory is short. */
+static bool put_calls(cr_traced_words *w, const cr_trace *x)
+{
+    for (size_t i = 0; i < x->calls.len; i++) {
+        const cr_noted *n = &x->calls.at[i];
+        if (!n->live)
+            continue;
+        if (!n->known || cr_vec_reserve(w, (size_t)(n->uses + n->outs + 1)))
+            return false;
+        w->at[w->len++] = n->known->id;
+        put_memories(w, n->use, n->uses);
+        put_memories(w, n->out, n->outs);
+    }
+    return true;
+}
+
+/* Which storages the calls make, and which of them the program reads. */
+static void put_ends(cr_traced_words *w, const cr_trace *x)
+{
+    uint64_t bits = 0;
+
+    for (size_t i = 0; i < x->memories.len; i++) {
+        const cr_memory *m = x->memories.at[i];
+        bits = bits << 2 | (uint64_t)m->made << 1 | (uint64_t)(m->last == SIZE_MAX);
+        if (i % 32 == 31)
+            w->at[w->len++] = bits;
+    }
+    w->at[w->len++] = bits;
+}
+
+static bool make_key(known_programs *p, const cr_trace *x)
+{
+    cr_traced_words *w = &p->key;
+
+    w->len = 0;
+    if (cr_vec_reserve(w, x->memories.len / 32 + 3))
+        return false;
+    w->at[w->len++] = x->how | (uint64_t)x->memories.len << 32;
+    put_ends(w, x);
+    return put_calls(w, x);
+}
+
+static uint64_t key_hash(const cr_traced_words *k)
+{
+    uint64_t h = k->len;
+
+    for (size_t i = 0; i < k->len; i++) {
+        h = (h ^ k->at[i]) * 0x9ddfea08eb382d69u;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+/* --- programs --- */
+bool cr_traced_find_known(cr_traced_program *out, cr_trace *x)
+{
+    known_programs *p = x->programs;
+
+    if (!p)
+        p = x->programs = cr_alloc_zero(sizeof *p);
+    if (!p || !make_key(p, x)) {
+        if (p)
+            p->key.len = 0;
+        return false;
+    }
+    p->hash = key_hash(&p->key);
+    for (size_t i = 0; i < p->count; i++) {
+        const known_program *k = &p->at[i];
+        if (k->hash == p->hash && k->key.len == p->key.len &&
+            !memcmp(k->key.at, p->key.at, p->key.len * sizeof *p->key.at)) {
+            *out = k->program;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void program_drop(known_program *k)
+{
+    cr_compiled_call_drop(k->program.call);
+    cr_vec_drop(&k->key);
+    cr_arena_drop(&k->arena);
+}
+
+static const size_t *kept_indices(known_program *k, const size_t *from, int n,
+                                  const cr_tensor **base, const cr_tensor *const *of)
+{
+    size_t *to = cr_arena_get(&k->arena, (size_t)n * sizeof *to + 1);
+
+    for (int i = 0; to && i < n; i++) {
+        to[i] = from[i];
+        base[to[i]] = cr_header_new(&k->arena, of[to[i]], NULL);
+        if (!base[to[i]])
+            return NULL;
+    }
+    return to;
+}
+
+static bool program_fill(known_program *k, const cr_trace *x, const cr_traced_program *from)
+{
+    cr_traced_program *p = &k->program;
+    const cr_tensor **base = cr_arena_get(&k->arena, (x->memories.len + 1) * sizeof *base);
+    size_t bytes = from->number ? from->numbers * sizeof *from->number : 0;
+
+    *p = *from;
+    p->call = cr_compiled_call_keep(from->call);
+    if (!base)
+        return false;
+    p->base = base;
+    p->input = kept_indices(k, from->input, from->inputs, base, from->base);
+    p->output =
+        p->input ? kept_indices(k, from->output, from->outputs, base, from->base) : NULL;
+    p->number = bytes ? cr_arena_get(&k->arena, bytes) : NULL;
+    if (p->number)
+        memcpy(p->number, from->number, bytes);
+    return p->output && (p->number || !bytes);
+}
+
+void cr_traced_keep_known(cr_trace *x, const cr_traced_program *p)
+{
+    known_programs *all = x->programs;
+
+    if (!all || !all->key.len)
+        return;
+    known_program made = {.hash = all->hash};
+    if (cr_vec_reserve(&made.key, all->key.len))
+        return;
+    memcpy(made.key.at, all->key.at, all->key.len * sizeof *made.key.at);
+    made.key.len = all->key.len;
+    if (!program_fill(&made, x, p)) {
+        program_drop(&made);
+        return;
+    }
+    size_t at = all->count < MOST_PROGRAMS ? all->count++ : all->oldest++ % MOST_PROGRAMS;
+    if (all->at[at].program.call)
+        program_drop(&all->at[at]);
+    all->at[at] = made;
+}

@@ -1,0 +1,150 @@
+"""Known calls (src/tensor/defer_known.c): one line is run with arguments and modes that differ in one point each time."""
+import itertools
+
+import numpy
+import pytest
+
+import cresset as torch
+from cresset import _C
+
+from .fresh import in_a_thread
+from .test_defer import outcome
+
+
+def again(f, *variants):
+    """What f gives for each variant, in turns, so that a key is known when another variant is next."""
+    return [outcome(lambda: f(*(v if isinstance(v, tuple) else (v,)))) for _ in range(4) for v in variants]
+
+
+def compare(f, *variants):
+    want = again(f, *variants)
+    _C._defer_counts()
+    with torch.lazy():
+        got = again(f, *variants)
+    assert repr(got) == repr(want)  # NaN is NaN, -0.0 is not 0.0
+    return _C._defer_counts()["known"]
+
+
+def grid(*size):
+    n = int(numpy.prod(size))
+    return torch.arange(n, dtype=torch.float32).reshape(size) - 3
+
+
+GEOMETRIES = [lambda: grid(4, 6), lambda: grid(6, 4).t(), lambda: grid(4, 12)[:, ::2], lambda: grid(5, 6)[1:],
+              lambda: grid(6).expand(4, 6), lambda: grid(4, 6).double(), lambda: grid(1, 6), lambda: grid(4, 0),
+              lambda: grid(2, 4, 6)[1], lambda: grid(4, 6).to(torch.complex64).conj(), lambda: grid(4, 6)._neg_view()]
+
+
+@in_a_thread
+def test_geometry():
+    made = list(itertools.product(GEOMETRIES, GEOMETRIES))
+    assert compare(lambda a, b: a() * b() + 1, *made) > 100
+
+
+@in_a_thread
+def test_numbers():
+    numbers = [2, 3, -0.0, 0.0, True, False, 1.5, float("nan"), 2 ** 40, 1j, 2 ** 70]
+    assert compare(lambda n: [grid(4, 6) * n, torch.add(grid(4), 1, alpha=n), grid(3).clamp(min=n)], *numbers) > 20
+
+
+@in_a_thread
+def test_writes_and_overlaps():
+    def whole(x):
+        return [x.add_(x), x]
+
+    def shifted(x):
+        return [x[1:].add_(x[:-1])]  # refused: an element is read after it was written
+
+    def apart(x):
+        return [x[1:].add_(x.clone()[:-1]), x]
+
+    def views(x):
+        return [x[1:].mul_(x[1:]), x]
+
+    assert compare(lambda f: f(grid(4, 6)), apart, shifted, whole, views, apart) > 8
+
+
+@in_a_thread
+def test_modes():
+    def with_default(dtype):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            return torch.ones(3, dtype=torch.int32) / torch.full((3,), 2, dtype=torch.int32)
+        finally:
+            torch.set_default_dtype(before)
+
+    def graded(on):
+        x = grid(4, 6).requires_grad_(True)
+        with torch.set_grad_enabled(on):
+            y = x * 2
+        return [y, y.requires_grad, y.is_leaf]
+
+    def inferred(on):
+        with torch.inference_mode(on):
+            y = grid(4, 6) * 2
+        return [y.is_inference(), y.tolist()]
+
+    def cast(on):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=on):
+            return grid(4, 6) @ grid(6, 4)
+
+    assert compare(with_default, torch.float32, torch.float64) >= 0
+    assert all(compare(f, True, False) > 0 for f in (graded, inferred, cast))
+
+
+@in_a_thread
+def test_memory_that_changes_elsewhere():
+    array = numpy.arange(24, dtype=numpy.float32).reshape(4, 6)
+    x = torch.from_numpy(array)
+    got = []
+    with torch.lazy():
+        for i in range(5):
+            array[:] = i
+            got.append(x * 2)
+    array[:] = 9
+    assert [y[0, 0].item() for y in got] == [0, 2, 4, 6, 8]
+
+
+@in_a_thread
+def test_equal_calls_of_other_structure():
+    """Programs of known calls: which tensors a call takes, and which results are kept, is part of their key."""
+    a, b = grid(4, 6), grid(4, 6) + 1
+
+    def f(x, y, keep):
+        p = x * y
+        q = p + x
+        r = q * p
+        return [p, q, r] if keep else [r]
+
+    assert compare(f, (a, b, False), (b, a, False), (a, a, False), (a, b, True)) > 20
+
+
+@in_a_thread
+def test_programs_follow_their_trace():
+    """Known traces run kept programs; they give the elements of the call, not of an earlier one."""
+    weights = [grid(6, 6) * (i + 1) for i in range(3)]
+    for turn in range(12):
+        x = grid(4, 6) + turn
+        with torch.lazy():
+            y = x
+            for w in weights:
+                y = (y @ w).relu() - turn % 2
+        want = x
+        for w in weights:
+            want = (want @ w).relu() - turn % 2
+        assert torch.equal(y, want), turn
+    counts = _C._defer_counts()
+    assert counts["programs"] >= 6 and counts["known"] > 50
+
+
+@in_a_thread
+def test_many_keys():
+    """More keys than are kept, in one trace and in many."""
+    for start in (0, 3000):
+        with torch.lazy():
+            sums = [(torch.ones(i % 2500 + 1) * 2).sum() for i in range(start, start + 3000)]
+        with torch.lazy():
+            again = [(torch.ones(i % 2500 + 1) * 2).sum() for i in range(start, start + 3000)]
+            want = [2.0 * (i % 2500 + 1) for i in range(start, start + 3000)]
+        assert [s.item() for s in sums] == [s.item() for s in again] == want
