@@ -45,6 +45,7 @@ static atomic_uint used_slots; /* a bit for each */
 
 static _Alignas(64) atomic_uint posted; /* changes with every region */
 static atomic_int started, spinning, sleeping;
+static atomic_int foreign; /* calls of libraries with threads of their own */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static CR_THREAD_COLD bool inside;
 
@@ -69,12 +70,15 @@ static int64_t workers_now(void)
     return t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Spins until *word differs from `value`.  False when it did not within the time. */
+/* Spins until *word differs from `value`.  False when it did not within the time, or when the
+ * threads of a library need the processors. */
 static bool changes_soon(const atomic_uint *word, unsigned value, int64_t nanoseconds)
 {
     int64_t end = workers_now() + nanoseconds;
 
     do {
+        if (atomic_load(&foreign))
+            return atomic_load(word) != value;
         for (int i = 0; i < 16; i++) {
             if (atomic_load(word) != value)
                 return true;
@@ -83,6 +87,9 @@ static bool changes_soon(const atomic_uint *word, unsigned value, int64_t nanose
     } while (workers_now() < end);
     return false;
 }
+
+void cr_workers_yield(void) { atomic_fetch_add(&foreign, 1); }
+void cr_workers_resume(void) { atomic_fetch_sub(&foreign, 1); }
 
 /* --- a region's parts --- */
 
@@ -197,6 +204,7 @@ static void workers_after_fork(void)
     atomic_store(&started, 0);
     atomic_store(&spinning, 0);
     atomic_store(&sleeping, 0);
+    atomic_store(&foreign, 0);
     atomic_store(&used_slots, 0);
     memset(slots, 0, sizeof slots);
     pthread_mutex_init(&starting, NULL);

@@ -15,6 +15,10 @@ enum { CR_MOST_PARTS = 1024 };
  * calling thread computes every part that no worker has begun, so it waits only for parts that
  * are being computed, and regions complete when no worker can be started. */
 void cr_workers_run(int64_t n, int parts, cr_range_fn fn, void *context);
+/* Between the two, workers that have no part sleep at once instead of spinning: the caller runs
+ * a library with threads of its own, which wait for processors otherwise.  Calls nest. */
+void cr_workers_yield(void);
+void cr_workers_resume(void);
 /* True in a thread that computes a part. */
 bool cr_workers_inside(void);
 

@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "base/workers.h"
 #include "kern/cpu/library/library.h"
 #include "kern/cpu/pack.h"
 #include <pthread.h>
@@ -283,6 +284,18 @@ typedef struct {
 
 static cr_status failed(void) { return cr_fail(CR_RUNTIME, "could not execute a primitive"); }
 
+static bool primitive_run(const runner *r, int n, const dnnl_exec_arg_t *args)
+{
+    bool alone = !cr_in_parallel(), done;
+
+    if (alone)
+        cr_workers_yield();
+    done = !table.dnnl_primitive_execute(r->run, table.stream, n, args);
+    if (alone)
+        cr_workers_resume();
+    return done;
+}
+
 /* args has n elements, and room for one more. */
 static cr_status execute(const runner *r, int n, dnnl_exec_arg_t *args)
 {
@@ -298,7 +311,7 @@ static cr_status execute(const runner *r, int n, dnnl_exec_arg_t *args)
             st = failed();
         args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, scratch};
     }
-    if (!st && table.dnnl_primitive_execute(r->run, table.stream, n, args))
+    if (!st && !primitive_run(r, n, args))
         st = failed();
     if (scratch)
         table.dnnl_memory_destroy(scratch);
