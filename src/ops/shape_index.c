@@ -136,23 +136,6 @@ cr_status cr_shape_masked_select(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-cr_status cr_shape_masked_scatter(const cr_value *arg, cr_shape *out)
-{
-    const cr_view *self = arg[0].view, *mask = arg[1].view, *source = arg[2].view;
-
-    if (self->dtype != source->dtype)
-        return cr_fail(
-            CR_RUNTIME,
-            "masked_scatter: expected self and source to have same dtypes but got%s and %s",
-            cr_legacy_name(self), cr_legacy_name(source));
-    if (mask->dtype != CR_BOOL)
-        return cr_fail(
-            CR_RUNTIME,
-            "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
-            cr_legacy_name(mask));
-    return broadcast_pair(out, mask, self);
-}
-
 /* Gather and scatter. */
 
 static cr_status check_index_dtype(const char *what, const cr_view *index)

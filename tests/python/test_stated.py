@@ -276,15 +276,11 @@ def calls():
                         rows.flatten(), w, bags, mode=mode, padding_idx=padding, scale_grad_by_freq=scaled), table)
         yield lambda: gradients(lambda w, s: F.embedding_bag(
             rows.flatten(), w, bags, mode="sum", per_sample_weights=s), table, draw(9, dtype=dtype))
-        for n in (0, 1, 2, 9):
-            yield lambda: [torch.hann_window(n, dtype=dtype), torch.blackman_window(n, False, dtype=dtype),
-                           torch.bartlett_window(n, dtype=dtype), torch.kaiser_window(n, False, 7.5, dtype=dtype)]
         for shape in ((), (3, 17), (0, 3)):
             yield lambda: [seeded(torch.rand, shape, dtype=dtype), seeded(torch.randn, shape, dtype=dtype),
                            seeded(torch.randint, -3, 9, shape, dtype=dtype), seeded(torch.normal, 2., 3., shape, dtype=dtype)]
         x = draw(3, 4, dtype=dtype)
         yield lambda: [x.masked_select(mask), x[0].masked_select(mask), x.t().masked_select(mask.t())]
-        yield lambda: [x.masked_scatter(mask, x), x.masked_scatter(mask[0], x), x.masked_scatter(mask & False, x[:0])]
         for repeats in (torch.tensor([1, 0, 2]), torch.tensor([2]), torch.zeros(3, dtype=torch.int32)):
             yield lambda: [x.repeat_interleave(repeats, 0), x.t().repeat_interleave(repeats, -1)]
         images = draw(2, 3, 7, 6, dtype=dtype)
@@ -294,13 +290,10 @@ def calls():
         places = numbers(12, 2, 3, 2, 3)
         yield lambda: ops._pool_scatter(draw(2, 3, 2, 3, dtype=dtype), places, [2, 3, 3, 4], 2)
         yield lambda: [torch.bucketize(x, torch.tensor([-1., 0., 1.]), right=True), torch.bucketize(x[:0], weight)]
-    for shape in ((3, 4, 0), (3, 4, 2), (3, 4, -2), (0, 4, 0), (5, 2, 9)):
-        yield lambda: [torch.tril_indices(*shape), torch.triu_indices(*shape, dtype=torch.int32)]
     yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, 9, 2]))
     yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, -9, 2]), weight=draw(4))
     yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, 2, 2], dtype=torch.int32))
     yield lambda: ops.embedding_dense_backward(draw(3, 4), torch.tensor([1, 7, 2]), 5, -1, False)
-    yield lambda: draw(3, 4).masked_scatter(mask | True, draw(1))
     yield lambda: ops._pool_scatter(draw(1, 3), torch.tensor([[0, 6, 1]]), [1, 5], 1)
     yield lambda: torch.bucketize(draw(3), draw(2, 2))
     yield lambda: torch.randint(300, (4,), dtype=torch.uint8)

@@ -357,49 +357,6 @@ cr_status cr_kern_masked_select(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-static void take_row(void *context, char *const *at, const int64_t *step, int64_t n)
-{
-    select_context *c = context;
-
-    for (int64_t i = 0; i < n; i++)
-        if (at[1][i * step[1]]) {
-            memcpy(at[0] + i * step[0], c->dense, c->item);
-            c->dense += c->item;
-        }
-}
-
-/* self may be broadcast to the mask's sizes, which are out's. */
-cr_status cr_kern_masked_scatter(const cr_value *arg, cr_view *out)
-{
-    const cr_view *self = arg[0].view, *mask = arg[1].view, *source = arg[2].view;
-    int64_t by[CR_MAX_DIMS], from[CR_MAX_DIMS], each = 1;
-    cr_view start = *self;
-    select_context c = {NULL, cr_view_item(self)};
-    char *values;
-    cr_walk w;
-
-    if (cr_view_numel(mask))
-        each = cr_view_numel(out) / cr_view_numel(mask);
-    if (cr_count_trues(mask) * each > cr_view_numel(source))
-        return cr_fail(CR_RUNTIME, "Number of elements of source < number of ones in mask");
-    values = c.dense = cr_dense_copy(source);
-    if (!values)
-        return CR_MEMORY;
-    cr_broadcast_strides(by, mask, out->ndim, out->size);
-    cr_broadcast_strides(from, self, out->ndim, out->size);
-    start.ndim = out->ndim;
-    start.size = out->size;
-    start.stride = from;
-    cr_start_from(out, &start);
-    cr_walk_start(&w, out->ndim, out->size, -1);
-    cr_walk_add(&w, out);
-    cr_walk_add_strides(&w, mask->data, by, 1);
-    cr_walk_merge(&w);
-    cr_walk_all(&w, take_row, &c);
-    cr_free(values);
-    return CR_OK;
-}
-
 /* Counting. */
 
 /* Weights are float32 or float64, which the entry's type rule ensures. */
