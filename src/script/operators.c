@@ -339,7 +339,10 @@ static cr_sschema *schema_parse(cr_sunit *u, const char *text)
 static struct {
     pthread_mutex_t lock;
     cr_sunit *unit;
-    cr_map names; /* cr_sschemas */
+    cr_map names;    /* cr_sschemas */
+    cr_map also;     /* the entry of each word of the clauses `also` */
+    cr_map builtins; /* names of builtins.def */
+    bool read;       /* these two are complete */
 } operators = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const builtins[] = {
@@ -385,31 +388,40 @@ static bool operators_have_out(const cr_op *op)
            op->result[0].type == CR_T_TENSOR;
 }
 
-static bool operators_has_word(const char *words, const char *word, size_t n)
-{
-    for (words += strspn(words, " "); *words; words += strspn(words, " ")) {
-        size_t len = strcspn(words, " ");
-        if (len == n && !strncmp(words, word, n))
-            return true;
-        words += len;
-    }
-    return false;
-}
-
 /* The entry that has this name, or has it in its clause `also`: of "clip", also of "clip_". */
 static const cr_op *operators_entry(const char *name)
 {
     const cr_op *op = cr_ops_find(name);
-    size_t n = strlen(name);
-    bool inplace = n > 1 && name[n - 1] == '_' && name[n - 2] != '_';
 
-    for (int i = 0; !op && i < cr_ops_count(); i++) {
-        const cr_op *at = cr_ops_at(i), *base = at->inplace_of ? at->inplace_of : at;
-        if (inplace == (at->inplace_of != NULL) &&
-            operators_has_word(base->text.also, name, n - inplace))
-            op = cr_ops_find(at->name);
+    return op ? op : cr_map_get(&operators.also, name, strlen(name));
+}
+
+static void operators_set_word(cr_session *s, const char *word, size_t len, const cr_op *op)
+{
+    char *key = cr_session_printf(s, "%.*s%s", (int)len, word, op->inplace_of ? "_" : "");
+
+    if (!cr_map_get(&operators.also, key, strlen(key)))
+        cr_session_check(
+            s, cr_map_set(&operators.also, key, strlen(key), (void *)cr_ops_find(op->name)));
+}
+
+/* Files have many unknown names, so a look-up does not go through all entries. */
+static void operators_read_names(cr_session *s, void *context)
+{
+    (void)context;
+    for (int i = 0; i < cr_ops_count(); i++) {
+        const cr_op *op = cr_ops_at(i);
+        const char *word = (op->inplace_of ? op->inplace_of : op)->text.also;
+        for (word += strspn(word, " "); *word; word += strspn(word, " ")) {
+            size_t len = strcspn(word, " ");
+            operators_set_word(s, word, len, op);
+            word += len;
+        }
     }
-    return op;
+    for (size_t i = 0; i < CR_LEN(builtins); i++)
+        cr_session_check(s, cr_map_set(&operators.builtins, builtins[i],
+                                       strcspn(builtins[i], "(."), (void *)builtins[i]));
+    operators.read = true;
 }
 
 /* torch's overloads of the entries with this name: "add", or "torchvision::nms". */
@@ -457,12 +469,19 @@ static void operators_find(cr_session *s, void *context)
 
 static const cr_sschemas no_schemas;
 
-static cr_status operators_get(const cr_sschemas **out, const char *name)
+static cr_status operators_start(void)
 {
     if (!operators.unit)
         operators.unit = cr_sunit_new();
     if (!operators.unit)
         return CR_MEMORY;
+    return operators.read
+               ? CR_OK
+               : cr_session_run(cr_sunit_session(operators.unit), operators_read_names, NULL);
+}
+
+static cr_status operators_get(const cr_sschemas **out, const char *name)
+{
     *out = cr_map_get(&operators.names, name, strlen(name));
     if (*out)
         return CR_OK;
@@ -476,12 +495,10 @@ static cr_status operators_get(const cr_sschemas **out, const char *name)
  * kept. */
 static bool operators_known(const char *name)
 {
-    if (strstr(name, "::") && operators_entry(strncmp(name, "aten::", 6) ? name : name + 6))
-        return true;
-    for (size_t i = 0; i < CR_LEN(builtins); i++)
-        if (operators_is_named(builtins[i], name))
-            return true;
-    return false;
+    const char *entry = strncmp(name, "aten::", 6) ? name : name + 6;
+
+    return (strstr(name, "::") && operators_entry(entry)) ||
+           cr_map_get(&operators.builtins, name, strlen(name));
 }
 
 /* "aten::clamp" of "aten::clip": graphs have the entry's name, as those of torch.  An entry of
@@ -496,17 +513,23 @@ static const char *operators_canonical(const char *name, char *room, size_t size
     return room;
 }
 
-cr_status cr_soperators(const cr_sschemas **out, const char *name)
+static cr_status operators_look_up(const cr_sschemas **out, const char *name)
 {
     char room[128];
+
+    CR_TRY(operators_start());
+    return operators_known(name)
+               ? operators_get(out, operators_canonical(name, room, sizeof room))
+               : CR_OK;
+}
+
+cr_status cr_soperators(const cr_sschemas **out, const char *name)
+{
     cr_status st;
 
     *out = &no_schemas;
-    if (!operators_known(name))
-        return CR_OK;
-    name = operators_canonical(name, room, sizeof room);
     pthread_mutex_lock(&operators.lock);
-    st = operators_get(out, name);
+    st = operators_look_up(out, name);
     pthread_mutex_unlock(&operators.lock);
     return st;
 }
