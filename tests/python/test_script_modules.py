@@ -488,3 +488,25 @@ def test_children_are_unrolled():
     m, x = Kids(), torch.randn(2, 3)
     found, want = torch.jit.script(m)(x), m(x)
     assert torch.equal(found[0], want[0]) and found[1] == want[1] == 3
+
+
+class Chosen(torch.nn.Module):
+    def __init__(self, twice):
+        super().__init__()
+        self.forward = self.twice if twice else self.plus
+
+    def twice(self, x):
+        return x * 2
+
+    def plus(self, x):
+        return x + self.more(x)
+
+    def more(self, x):
+        return x * 3
+
+
+def test_a_method_that_init_chooses_is_compiled():
+    """Modules whose objects chose different methods do not share a class."""
+    made = torch.jit.script(torch.nn.Sequential(Chosen(True), Chosen(False), Chosen(True)))
+    assert made(torch.ones(2)).tolist() == [16., 16.]
+    assert "more" in made[1].code and "more" not in made[0].code

@@ -189,7 +189,9 @@ class _Shape:
         constants = tuple((k, _constant_key(self.constants[k])) for k in sorted(self.constants))
         hooks = tuple((_Identity(hook), before) for hook, before in _hooks_of(module))
         own = _Identity(module) if _calls_python(type(module)) else None
-        return (type(module), hooks, own, tuple(self.attributes), constants,
+        methods = tuple((n, m.__func__) for n, m in vars(module).items()
+                        if isinstance(m, types.MethodType) and m.__self__ is module)
+        return (type(module), hooks, own, methods, tuple(self.attributes), constants,
                 tuple((n, c._c.name) for n, c in self.children), getattr(module, "_script_distinct", None))
 
 
@@ -217,6 +219,9 @@ def _find_method(module, name):
     if form is not None:
         return form
     found = inspect.getattr_static(type(module), name, None)
+    own = vars(module).get(name)
+    if isinstance(own, types.MethodType) and own.__self__ is module and found is not None:
+        return own.__func__  # self.forward = self.forward_slow
     if isinstance(found, (staticmethod, classmethod)):
         found = found.__func__
     return found if isinstance(found, types.FunctionType) else None
@@ -319,8 +324,7 @@ def _exported(module):
     names = []
     if isinstance(module, cresset.jit.ScriptModule):
         return [n for n in dir(type(module)) if hasattr(inspect.getattr_static(type(module), n, None), "_script_method")]
-    if _find_method(module, "forward") is not None and \
-            inspect.getattr_static(type(module), "forward", None) is not inspect.getattr_static(Module, "forward"):
+    if _find_method(module, "forward") not in (None, Module.forward):
         names.append("forward")
     for name in dir(type(module)):
         fn = inspect.getattr_static(type(module), name, None)
