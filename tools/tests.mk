@@ -169,6 +169,14 @@ test-graphs-hour: $(B)/fuzz/graph_fuzz
 	    seed=$$((seed + 10000000)); \
 	done
 
+# A million TorchScript archives and a million sources.  A run that fails prints its seed, with which it
+# can be repeated; SEED is the first one.
+.PHONY: test-scripts
+test-scripts: $(B)/fuzz/script_fuzz
+	@first=$(or $(SEED),$$(date +%s)000); export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1; \
+	seq $$first $$((first + $(or $(RUNS),200) - 1)) | xargs -P$(JOBS) -I{} \
+	    sh -c '$< 0 {} tests/data/script 5000 || { echo "script_fuzz: seed {} failed"; exit 1; }'
+
 test-flavour-c: $(TEST_BIN)
 	@sh tools/run_c_tests.sh $(TEST_BIN)
 test-flavour-python: pkg $(B)/crc
@@ -292,10 +300,10 @@ test-simt: $(B)/crc
 
 # Parts of test-full that may run side by side, the longest first.  The others use the installed files.
 FULL_PARTS = test-asan test-ulp-full test-mean test-digests test-tsan test-clang test-simt test-remez \
-             test-cuda-build test-calls
+             test-cuda-build test-calls test-scripts
 test-full: test
 	@TOOLS="clang-14" sh tools/deps.sh $(PYTHON) $(VENV) mpmath
-	$(MAKE) --no-print-directory $(B)/crc $(BACKEND) $(B)/fuzz/calls_fuzz
+	$(MAKE) --no-print-directory $(B)/crc $(BACKEND) $(B)/fuzz/calls_fuzz $(B)/fuzz/script_fuzz
 	$(MAKE) --no-print-directory test-cxx
 	$(MAKE) --no-print-directory test-valgrind
 	$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(FULL_PARTS)

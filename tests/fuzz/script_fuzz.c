@@ -4,9 +4,9 @@
  *
  * FOLDER has archives, tests/data/script unless given; COUNT ends the run after so many
  * archives and so many sources.  An archive has one record mutated and its checksums repaired.
- * A source is the code of an archive's class, or one of the functions below, as an archive's
- * file.  An accepted program is printed, called with few steps, frozen, saved and read
- * again.  Run it under asan and ubsan.  Prints the seed. */
+ * A source is the code of an archive's class, one of the functions below, or some of the
+ * statements below, as an archive's file.  An accepted program is printed, called with few
+ * steps, frozen, saved and read again.  Run it under asan and ubsan.  Prints the seed. */
 #include "autograd/autograd.h"
 #include "io/zip.h"
 #include "script/archive.h"
@@ -66,6 +66,39 @@ static const char *const functions[] = {
     "  def f(self: __torch__.M,\n    s: str) -> str:\n    a, b, = s[1:], torch.upper(s)\n"
     "    ops.prim.Print(a, b, sep=\"\")\n    if torch.eq(a, b):\n"
     "      ops.prim.RaiseException(\"no\", \"builtins.ValueError\")\n    return a[::-1]\n"};
+
+/* Statements of Python in the body of a method, of which TorchScript lacks some. */
+static const char *const statements[] = {
+    "if a < b <= c != d and not e:\n      x: int = 3\n    elif a not in b or b is not c:\n"
+    "      pass\n    else:\n      del a, b[0]\n",
+    "l = [i * j for i, j in zip(a, b) if i if j for k in i]\n",
+    "d = {k: v for k, v in a.items()}\n    e = {**d, 'a': 1, \"b\": (1, 2, *c)}\n",
+    "s = {i for i in x}\n    t = {1, *s, 3}\n    u = ()\n    v = (1,)\n",
+    "g = sum(i async for i in x)\n    h = lambda a, *b, c=1, **d: a if b else c\n",
+    "s = f\"a{x!r:>{n}}{{}}{y + 1:.3f}{z=}\" 'b' \"c\\n\"\n    t = rb'\\n' b'\\x41'\n",
+    "s = \"\"\"three\n    lines\"\"\" r'raw\\' u'\\u00e9\\N{DASH}'\n",
+    "y = x[1:, ::2, ..., None, a:b:c, :-1].T(z, k=1, *a, **b)\n",
+    "a, *b = c = d, e\n    a += 1; b @= c; d //= 2; e **= f; g <<= 1; h >>= 2\n",
+    "try:\n      x = 1\n    except (A, B) as e:\n      raise X(1) from e\n    except:\n"
+    "      raise\n    else:\n      pass\n    finally:\n      y = 2\n",
+    "with a as b, c(d) as (e, f):\n      pass\n    with (\n      a as b,\n      c,\n    ):\n"
+    "      pass\n    with (a, b):\n      pass\n",
+    "while a := f(b):\n      break\n    else:\n      continue\n",
+    "for i, (j, k) in a, b:\n      continue\n    else:\n      assert a, 'b'\n",
+    "import a.b.c as d, e\n    from ..a import (b as c, d,)\n    from . import *\n",
+    "match x, y:\n      case [1, *_] if a:\n        pass\n      case {'a': b, **c} | D(e=1):\n"
+    "        pass\n    match = 1\n    type = 2\n    type A[T] = List[T]\n",
+    "async def g[T](a: int = 1, /, b=2, *, c: str, **d: T) -> None:\n"
+    "      async with a as b:\n        await c\n      async for i in x:\n        yield i\n"
+    "      x = yield from y\n      return (yield)\n",
+    "def g(a, b):\n      # type: (int, List[int]) -> str\n      c = []  # type: List[int]\n"
+    "      global d\n      nonlocal e, f\n      return c\n",
+    "def g(a,  # type: int\n          b=2,  # type: Optional[int]\n          ):\n"
+    "      # type: (...) -> Tensor\n      return a\n",
+    "@a.b(1)\n    @c\n    class N[T](A, metaclass=B):\n      x: int = 1\n      y: 'str'\n"
+    "      def f(self): ...\n",
+    "x = 0xFF + 0o17 + 0b11 + 1_000 + 1e-3 + .5 + 2j + ~a ** -b // +c % d @ e\n",
+    "x = (a if b else c, (yield), (d := 1), not e, a[b][c].d, await f)\n    x = \\\n      1\n"};
 
 static const char *const words[] = {"Tensor",
                                     "int",
@@ -424,7 +457,14 @@ static void make_source(cr_text *out)
     }
     cr_text_put(out, "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
                      "  training : bool\n");
-    cr_text_put(out, functions[draw(CR_LEN(functions))]);
+    if (draw(3)) {
+        cr_text_put(out, functions[draw(CR_LEN(functions))]);
+        return;
+    }
+    cr_text_put(out, "  def f(self, x: Tensor, n: int):\n");
+    for (uint32_t i = 1 + draw(3); i; i--)
+        cr_text_printf(out, "    %s", statements[draw(CR_LEN(statements))]);
+    cr_text_put(out, "    return x\n");
 }
 
 static void use_class(cr_sunit *u, cr_sclass *cls)
