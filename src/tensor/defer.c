@@ -67,20 +67,24 @@ static bool marks_written(const cr_op *op)
     return false;
 }
 
-static handling defer_handling(const cr_op *op)
+static CR_NOINLINE handling decide_handling(const cr_op *op)
 {
-    uint8_t how = atomic_load_explicit(&handled[op->index].how, memory_order_acquire);
     uint32_t written = op->does == CR_DOES_INPLACE || op->words & CR_WORD_RESETS;
 
-    if (CR_LIKELY(how != UNKNOWN))
-        return how;
     for (int i = 0; i < op->param_count; i++)
         written |= (uint32_t)op->param[i].written << i;
     handled[op->index].written = written;
     handled[op->index].updates = op->updates.params != 0;
-    how = (uint8_t)defer_classify(op);
-    atomic_store_explicit(&handled[op->index].how, how, memory_order_release);
+    handling how = defer_classify(op);
+    atomic_store_explicit(&handled[op->index].how, (uint8_t)how, memory_order_release);
     return how;
+}
+
+static inline handling defer_handling(const cr_op *op)
+{
+    handling how = atomic_load_explicit(&handled[op->index].how, memory_order_acquire);
+
+    return CR_LIKELY(how != UNKNOWN) ? how : decide_handling(op);
 }
 
 uint32_t cr_defer_written_params(const cr_op *op, const cr_value *arg)
@@ -214,8 +218,10 @@ static cr_status memory_new(cr_memory **out, cr_trace *x, cr_storage *real)
     CR_TRY(table_grow(x));
     m->real = cr_storage_keep(real);
     atomic_fetch_add(&real->traces, 1);
-    m->shown = (cr_storage){
-        .count = 1 << 20, .size = real->size, .device = real->device, .chunk = real->chunk};
+    atomic_init(&m->shown.count, 1 << 20); /* the arena has cleared the rest */
+    m->shown.size = real->size;
+    m->shown.device = real->device;
+    m->shown.chunk = real->chunk;
     m->shown.device.fake = true;
     m->index = x->memories.len;
     size_t slot = memory_slot(x, real);

@@ -70,24 +70,36 @@ static inline int first_with(const cr_call_key *k, const cr_storage *s)
     return i;
 }
 
+/* dtype, dims, device and whether the tensor is row-major, as they are in its record. */
+static inline uint64_t kind_of(const cr_tensor *t)
+{
+    uint64_t kind = 0;
+
+    _Static_assert(offsetof(cr_tensor, contiguous) - offsetof(cr_tensor, dtype) < sizeof kind,
+                   "the kind of a tensor is one word");
+    memcpy(&kind, &t->dtype, offsetof(cr_tensor, contiguous) - offsetof(cr_tensor, dtype) + 1);
+    return kind;
+}
+
 static inline bool key_put_tensor(cr_call_key *k, cr_tensor *t)
 {
-    uint32_t device;
+    int n = t->ndim;
 
     if (CR_UNLIKELY(k->uses == CR_MOST_USES || t->layout ||
-                    k->words + 4 + 2 * (size_t)t->ndim > CR_MOST_KEY))
+                    k->words + 4 + 2 * (size_t)n > CR_MOST_KEY))
         return false;
-    memcpy(&device, &t->storage->device, sizeof device);
-    k->word[k->words++] = CR_TENSOR | (uint64_t)t->dtype << 8 | (uint64_t)t->ndim << 16 |
-                          (uint64_t)t->contiguous << 24 | (uint64_t)t->number << 25 |
-                          (uint64_t)t->inference << 26 | (uint64_t)t->conj << 27 |
-                          (uint64_t)t->neg << 28 | (uint64_t)device << 32;
-    k->word[k->words++] = (uint64_t)t->offset << 8 | (uint64_t)first_with(k, t->storage);
-    k->word[k->words++] = t->storage->size;
-    for (int d = 0; d < t->ndim; d++)
-        k->word[k->words++] = (uint64_t)t->size[d];
-    for (int d = 0; d < t->ndim; d++)
-        k->word[k->words++] = (uint64_t)t->stride[d];
+    uint64_t *w = &k->word[k->words];
+    w[0] = kind_of(t) | (uint64_t)CR_TENSOR << 56;
+    w[1] = (uint64_t)first_with(k, t->storage) | (uint64_t)t->number << 8 |
+           (uint64_t)t->inference << 9 | (uint64_t)t->conj << 10 | (uint64_t)t->neg << 11;
+    w[2] = (uint64_t)t->offset;
+    w[3] = t->storage->size;
+    w += 4;
+    for (int d = 0; d < n; d++) {
+        w[d] = (uint64_t)t->size[d];
+        w[n + d] = (uint64_t)t->stride[d];
+    }
+    k->words += 4 + 2 * (size_t)n;
     k->use[k->uses++] = t;
     return !t->number || key_put_literal(k, t);
 }
@@ -144,10 +156,6 @@ static void key_put_modes(cr_call_key *k)
 
 bool cr_call_key_make(cr_call_key *out, const cr_op *op, const cr_value *arg)
 {
-    const cr_op *of = op->does == CR_DOES_INPLACE ? op->inplace_of : op;
-
-    if (of->does == CR_DOES_WHOLE)
-        return false;
     out->op = op;
     out->uses = 0;
     out->words = 0;
@@ -284,33 +292,33 @@ static void known_writes(cr_trace *x, const cr_known *k, const cr_call_key *key)
 
 cr_status cr_known_note(cr_trace *x, cr_known *k, const cr_call_key *key, cr_value *result)
 {
-    cr_noted n = {.op = k->op,
-                  .known = k,
-                  .uses = k->uses,
-                  .results = k->op->result_count,
-                  .inference = cr_thread.inference,
-                  .writes = k->writes};
+    cr_status st = CR_OK;
     int r = 0;
 
     CR_TRY(cr_vec_reserve(&x->calls, 1));
-    n.use = cr_arena_get(&x->arena, (size_t)(k->uses + k->outs + 1) * sizeof *n.use);
-    if (!n.use)
+    cr_noted *n = &x->calls.at[x->calls.len];
+    *n = (cr_noted){.op = k->op,
+                    .known = k,
+                    .uses = k->uses,
+                    .results = k->op->result_count,
+                    .inference = cr_thread.inference,
+                    .writes = k->writes};
+    n->use = cr_arena_get(&x->arena, (size_t)(k->uses + k->outs + 1) * sizeof *n->use);
+    if (!n->use)
         return CR_MEMORY;
-    n.out = n.use + k->uses;
+    n->out = n->use + k->uses;
     for (int i = 0; i < k->uses; i++)
-        CR_TRY(cr_memory_to_use(&n.use[i], x, key->use[i]->storage));
-    cr_status st = CR_OK;
-    for (; r < n.results && !st; r++)
-        st = known_result(x, &n, &k->result[r], key, &result[r]);
+        CR_TRY(cr_memory_to_use(&n->use[i], x, key->use[i]->storage));
+    for (; r < n->results && !st; r++)
+        st = known_result(x, n, &k->result[r], key, &result[r]);
     if (CR_UNLIKELY(st)) {
         cr_drop_values(result, r);
         return st;
     }
     if (k->writes)
         known_writes(x, k, key);
-    if (!x->calls.len)
+    if (!x->calls.len++)
         cr_trace_started(x);
-    cr_vec_put(&x->calls, n);
     return CR_OK;
 }
 
