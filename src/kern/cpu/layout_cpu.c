@@ -42,7 +42,6 @@ static cr_status layout_pack(cr_layout_kernel *k, int i, void *plain, void *pref
 
 static cr_status layout_run(cr_layout_kernel *k, void *const *data, unsigned preferred)
 {
-    cr_dnnl(); /* sets the thread count of OpenMP */
     return cr_dnnl_run_own(layout_primitive(k), data, preferred);
 }
 

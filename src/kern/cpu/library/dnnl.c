@@ -55,15 +55,19 @@ static void dnnl_load(void)
 
 const cr_dnnl_table *cr_dnnl(void)
 {
-    int n;
-
     pthread_once(&once, dnnl_load);
-    if (!found)
-        return NULL;
-    n = cr_in_parallel() ? 1 : cr_threads();
+    return found ? &table : NULL;
+}
+
+/* The threads that oneDNN may use, at most `most`. */
+static int allow_threads(int most)
+{
+    int threads = cr_in_parallel() ? 1 : cr_threads();
+    int n = threads < most ? threads : most;
+
     if (table.omp_get_max_threads() != n)
         table.omp_set_num_threads(n);
-    return &table;
+    return n;
 }
 
 /* --- primitives --- */
@@ -83,6 +87,7 @@ typedef struct {
 
 struct cr_dnnl_primitive {
     _Atomic int count;
+    int threads; /* for which it was made */
     runner self; /* .run is NULL when oneDNN refused the key */
     int operands;
     operand operand[CR_DNNL_OPERANDS];
@@ -254,15 +259,16 @@ static cr_dnnl_primitive *usable(cr_dnnl_primitive *p)
     return NULL;
 }
 
-cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make)
+cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make, int most)
 {
     uint64_t hash = cr_hash(key, size);
-    int threads = cr_threads();
     cr_dnnl_primitive *p;
+    int threads;
 
     CR_ASSERT(size <= CR_DNNL_KEY_BYTES);
     if (!cr_dnnl() || cr_in_parallel())
         return NULL;
+    threads = allow_threads(most);
     p = primitive_cached(hash, key, size, threads, make);
     if (p)
         return usable(p);
@@ -270,6 +276,7 @@ cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make)
     if (!p)
         return NULL;
     p->count = 1;
+    p->threads = threads;
     primitive_build(p, key, make);
     primitive_remember(p, hash, key, size, threads, make);
     return usable(p);
@@ -363,6 +370,7 @@ cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsigned own)
     dnnl_exec_arg_t args[CR_DNNL_OPERANDS + 1];
     cr_status st;
 
+    allow_threads(p->threads);
     for (int i = 0; i < p->operands; i++) {
         CR_GO(operand_bind(&p->operand[i], &b[i], data[i], own >> i & 1));
         args[i] = (dnnl_exec_arg_t){p->operand[i].arg, b[i].own};
@@ -418,6 +426,7 @@ cr_status cr_dnnl_pack(cr_dnnl_primitive *p, int i, void *plain, void *own)
     binding b = {0};
     cr_status st = CR_OK;
 
+    allow_threads(p->threads);
     if (table.dnnl_memory_create(&b.plain, &o->plain, table.engine, plain) ||
         table.dnnl_memory_create(&b.own, &o->own, table.engine, own))
         st = failed();

@@ -20,8 +20,7 @@ typedef struct {
     dnnl_primitive_attr_t attr; /* for primitives without other attributes: see cr_dnnl_attr */
 } cr_dnnl_table;
 
-/* The functions and the CPU engine, or NULL when the system has no oneDNN.  Sets the number of
- * OpenMP threads of the calling thread to cr_threads(), and to 1 in a parallel region. */
+/* The functions and the CPU engine, or NULL when the system has no oneDNN. */
 const cr_dnnl_table *cr_dnnl(void);
 
 /* Makes attributes for primitives that take their scratch memory as an argument of every run.
@@ -51,9 +50,10 @@ typedef bool (*cr_dnnl_make)(const cr_dnnl_table *d, const void *key, cr_dnnl_re
 enum { CR_DNNL_KEY_BYTES = 512 };
 
 /* The primitive for `key` (initialized bytes, padding included; at most CR_DNNL_KEY_BYTES).
- * Makes a new primitive for a new key.  NULL when oneDNN is missing or refuses.  The caller
- * owns a reference and drops it with cr_dnnl_release. */
-cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make);
+ * Makes a new primitive for a new key.  It uses cr_threads() threads, at most `most`.  NULL
+ * when oneDNN is missing or refuses, and in a parallel region.  The caller owns a reference and
+ * drops it with cr_dnnl_release. */
+cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make, int most);
 void cr_dnnl_release(cr_dnnl_primitive *p);
 /* Runs on `data`, one pointer for each operand of the recipe.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_dnnl_run(cr_dnnl_primitive *p, void *const *data);

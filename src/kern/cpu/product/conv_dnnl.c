@@ -9,6 +9,8 @@
  * multiplies.  The gradient of the weight is a sum over the batch and is no part of this. */
 #include "kern/conv.h"
 #include "kern/cpu/library/dnnl.h"
+#include <limits.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -176,13 +178,25 @@ static bool too_few_channels(cr_conv_kind kind, const cr_conv *c)
     return c->groups == 1 && c->ic <= (kind == CR_CONV_X ? 4 : 1);
 }
 
+/* A thread more shortens the computation and lengthens the wait for all, so the time is least
+ * near the root of the work; half of that costs little, and much less when other programs use
+ * the processors.  Results for x and y do not depend on it (see above). */
+static int threads_by_work(const cr_conv *c)
+{
+    double work = (double)(c->batch * c->groups * c->ic * c->oc) *
+                  (double)(cr_conv_volume(c, c->out) * cr_conv_volume(c, c->kernel));
+    double n = ceil(sqrt(work / (1 << 17)));
+
+    return n < 1 ? 1 : n < INT_MAX ? (int)n : INT_MAX;
+}
+
 static cr_dnnl_primitive *primitive(cr_conv_kind kind, const cr_conv *c, cr_dtype t, bool bias)
 {
     conv_key key = {.conv = *c, .kind = kind, .dtype = t, .bias = bias};
 
     if ((t != CR_F32 && t != CR_BF16) || (t == CR_F32 && too_few_channels(kind, c)))
         return NULL;
-    return cr_dnnl_get(&key, sizeof key, conv_make_recipe);
+    return cr_dnnl_get(&key, sizeof key, conv_make_recipe, threads_by_work(c));
 }
 
 cr_dnnl_primitive *cr_conv_primitive(const cr_conv *c, cr_dtype t, bool bias)

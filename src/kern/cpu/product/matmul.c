@@ -362,7 +362,7 @@ static cr_status bf16(const cr_gemm *g)
         key.a[0] = g->k;
     if (g->n == 1)
         key.b[1] = 1;
-    p = cr_dnnl_get(&key, sizeof key, make_bf16);
+    p = cr_dnnl_get(&key, sizeof key, make_bf16, INT_MAX);
     if (!p)
         return gemm_widened(g);
     st = cr_dnnl_run(p, data);
