@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -99,13 +100,101 @@ def test_workers_end_with_the_launcher(program, number):
 
 
 def test_agents_of_two_hosts_meet(program):
-    from cresset.distributed.elastic._agent import free_port
-    port = free_port()
+    from cresset.distributed.elastic.utils.distributed import get_free_port
+    port = get_free_port()
     how = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}",
            "--rdzv-id", "two")
     runs = [launch(*how, program, "end") for _ in range(2)]
     texts = [run.communicate(timeout=60)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0] and "".join(texts).count("of 2 sum 1.0") == 2, texts
+
+
+def test_agents_of_two_hosts_restart_and_fail_together(program):
+    """A worker of one host fails: all start again, with one number of restarts; then both agents end."""
+    from cresset.distributed.elastic.utils.distributed import get_free_port
+    how = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "again", "--max-restarts", "1",
+           "--rdzv-endpoint", f"127.0.0.1:{get_free_port()}")
+    runs = [launch(*how, program, "raise") for _ in range(2)]
+    text = "".join(run.communicate(timeout=60)[0] for run in runs)
+    assert [run.returncode for run in runs] == [1, 1] and text.count("start 0") == text.count("start 1") == 2, text
+    assert "no luck" in text and ("workers of another node failed" in text or "the run again has ended" in text), text
+
+
+def _handlers(count, **how):
+    """Handlers of hosts that meet by one store, and their stores."""
+    from cresset.distributed import HashStore
+    from cresset.distributed.elastic.rendezvous import RendezvousParameters
+    from cresset.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
+    from cresset.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
+    store = HashStore()
+    return [create_handler(store, C10dRendezvousBackend(store, "run"), RendezvousParameters(
+        "c10d", "", "run", local_addr="127.0.0.1", join_timeout=20, **how)) for _ in range(count)], store
+
+
+def _meet(*handlers):
+    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(len(handlers)) as pool:
+        return list(pool.map(lambda handler: handler.next_rendezvous(), handlers))
+
+
+def test_hosts_come_and_die_between_the_least_and_the_most():
+    from cresset.distributed.elastic.rendezvous import RendezvousClosedError
+    (one, two, three), _ = _handlers(3, min_nodes=1, max_nodes=2, last_call_timeout=20, keep_alive_interval=1, keep_alive_max_attempt=3)
+    first = _meet(one, two)
+    assert sorted(info.rank for info in first) == [0, 1] and {info.world_size for info in first} == {2}
+    assert len({info.bootstrap_store_info.master_port for info in first}) == 1
+    two._stop_heartbeats()  # the host dies; the third one takes its place when the first one meets again
+    late = threading.Thread(target=three.next_rendezvous)
+    late.start()
+    end = time.monotonic() + 20
+    while one.num_nodes_waiting() == 0 and time.monotonic() < end:
+        time.sleep(0.05)
+    info = one.next_rendezvous()
+    late.join()
+    assert info.world_size == 2 and set(one._state_holder.state.participants) == {one._this_node, three._this_node}
+    assert one.shutdown() and one.is_closed()
+    with pytest.raises(RendezvousClosedError):
+        three.next_rendezvous()
+
+
+def test_a_state_has_no_other_objects():
+    import pickle
+    from cresset.distributed.elastic.rendezvous import RendezvousStateError
+    (handler,), store = _handlers(1, min_nodes=1, max_nodes=1)
+    handler._state_holder._backend.set_state(pickle.dumps(os.system))
+    with pytest.raises(RendezvousStateError, match="corrupt"):
+        handler.next_rendezvous()
+    store.set("torch.rendezvous.run", "???")
+    with pytest.raises(RendezvousStateError, match="corrupt"):
+        handler.is_closed()
+
+
+def _is_late(client, *args):
+    from cresset.distributed.elastic import timer
+    timer.configure(getattr(timer, client)(*args))
+    with timer.expires(after=60):
+        pass
+    with timer.expires(after=0.01, scope="late"):
+        time.sleep(60)
+
+
+@pytest.mark.parametrize("kind", ["Local", "File"])
+def test_a_late_worker_is_killed(kind, tmp_path):
+    import multiprocessing
+    from cresset.distributed.elastic import timer
+    context = multiprocessing.get_context("fork")
+    way = context.Queue() if kind == "Local" else str(tmp_path / "pipe")
+    server = getattr(timer, f"{kind}TimerServer")(way, *([] if kind == "Local" else ["run"]), max_interval=0.02)
+    server.start()
+    try:
+        process = context.Process(target=_is_late, args=(f"{kind}TimerClient", way))
+        process.start()
+        process.join(30)
+        assert process.exitcode == -signal.SIGKILL
+    finally:
+        server.stop()
+    with pytest.raises(RuntimeError, match="Configure timer client"), timer.expires(1):
+        pass
 
 
 def test_bad_arguments_are_refused(program):
@@ -183,7 +272,7 @@ def test_a_function_runs_in_processes_and_returns(tmp_path, monkeypatch):
     monkeypatch.setitem(handlers._log_handlers, "kept", events)
     assert elastic_launch(_config(tmp_path, event_log_handler="kept"), _times)(3) == {0: 0, 1: 3}
     assert [(tmp_path / f"one/attempt_0/{r}/stdout.log").read_text() for r in range(2)] == ["rank 0\n", "rank 1\n"]
-    assert [Event.deserialize(e.getMessage()).name for e in events.buffer] == ["started", "succeeded"]
+    assert [Event.deserialize(e.getMessage()).metadata["state"] for e in events.buffer] == ["SUCCEEDED"] * 3  # two workers, the agent
     with pytest.raises(ChildFailedError, match="no luck"):
         elastic_launch(_config(tmp_path), _raises)()
 
@@ -203,7 +292,6 @@ def test_lines_have_the_prefix_of_a_template_and_metrics_are_configured(tmp_path
 
 def test_letters_that_come_in_two_reads_are_printed(tmp_path):
     import io
-    import threading
     from cresset.distributed.elastic.multiprocessing.tail_log import tail_logfile
     path, to, ends = tmp_path / "log", io.StringIO(), threading.Event()
     path.write_bytes("a\u00e9".encode()[:2])
@@ -243,7 +331,6 @@ def test_a_value_that_is_sent_at_the_end_arrives_and_processes_are_ended_once(tm
 
 
 def test_a_launcher_runs_in_another_thread(tmp_path, caplog):
-    import threading
     from cresset.distributed.launcher import elastic_launch
     results, launch = [], elastic_launch(_config(tmp_path, start_method="fork"), _times)
     thread = threading.Thread(target=lambda: results.append(launch(3)))

@@ -4,10 +4,11 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from ..elastic import metrics
-from ..elastic._agent import Agent, Settings
-from ..elastic.multiprocessing import DefaultLogsSpecs
-from ..elastic.rendezvous import RendezvousParameters, get_rendezvous_handler
+from ..elastic import events, metrics
+from ..elastic.agent.server import LocalElasticAgent, WorkerSpec
+from ..elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from ..elastic.multiprocessing.errors import ChildFailedError
+from ..elastic.rendezvous import RendezvousParameters, registry
 
 __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 
@@ -43,27 +44,49 @@ class LaunchConfig:
         self.run_id = self.run_id or str(uuid.uuid4().int)
 
 
-def _settings(config, entrypoint, args, env=None, name=None):
-    """Returns an agent's settings."""
+def _get_entrypoint_name(entrypoint, args):
+    """Returns a function's name, or the script of a command; "" where there is none."""
+    if callable(entrypoint):
+        return entrypoint.__name__
+    if entrypoint == sys.executable:
+        return next((a for a in args if a[0] != "-"), "")
+    return entrypoint or ""
+
+
+def _spec(config, entrypoint, args):
+    """Returns what an agent runs."""
     parameters = RendezvousParameters(config.rdzv_backend, config.rdzv_endpoint, config.run_id, config.min_nodes, config.max_nodes,
                                       config.local_addr, **config.rdzv_configs)
-    if name is None:
-        name = entrypoint if isinstance(entrypoint, str) else getattr(entrypoint, "__qualname__", str(entrypoint))
-    return Settings(entrypoint, args, config.nproc_per_node, get_rendezvous_handler(parameters), config.role, config.max_restarts,
-                    config.monitor_interval, config.logs_specs, name, env or {}, config.start_method, config.event_log_handler,
-                    config.virtual_local_rank, config.log_line_prefix_template)
+    return WorkerSpec(config.role, config.nproc_per_node, registry.get_rendezvous_handler(parameters), None, entrypoint, tuple(args),
+                      config.max_restarts, config.monitor_interval, local_addr=config.local_addr,
+                      event_log_handler=config.event_log_handler, virtual_local_rank=config.virtual_local_rank)
 
 
 def launch_agent(config, entrypoint, args, env=None, name=None):
-    """Runs a function or a command.  Returns a function's values by rank; raises a ChildFailedError."""
+    """Runs a function or a command.  Returns a function's values by rank; raises a ChildFailedError.  A signal leaves the run
+    open: its other hosts may go on."""
     if not config.rdzv_endpoint and config.max_nodes == 1:
         config.rdzv_endpoint, config.rdzv_configs["is_host"] = "127.0.0.1:0", "1"
     metrics.initialize_metrics(metrics.MetricsConfig(config.metrics_cfg))
-    settings = _settings(config, entrypoint, args, env, name)
+    spec, ends = _spec(config, entrypoint, args), True
+    agent = LocalElasticAgent(spec, config.logs_specs, config.start_method, log_line_prefix_template=config.log_line_prefix_template, env=env)
     try:
-        return Agent(settings).run()
+        result = agent.run()
+        if result is None:  # this host was not needed
+            return None
+        if result.is_failed():
+            raise ChildFailedError(name or _get_entrypoint_name(entrypoint, args), result.failures)
+        events.record(agent.get_event_succeeded(), config.event_log_handler)
+        return result.return_values
+    except Exception as error:
+        ends = not isinstance(error, SignalException)
+        events.record(agent.get_event_failed(), config.event_log_handler)
+        raise
     finally:
-        settings.rendezvous.shutdown()
+        if ends:
+            spec.rdzv_handler.shutdown()
+        if hasattr(config.logs_specs, "remove"):
+            config.logs_specs.remove()
 
 
 class elastic_launch:

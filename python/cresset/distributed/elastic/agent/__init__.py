@@ -1,0 +1,1 @@
+"""Agents: processes that start and watch the workers of a host."""
