@@ -98,6 +98,22 @@ static cr_status bring_bad_device(const cr_tensor *t, const cr_target *to, cr_no
                    cr_device_print(to->device).text, cr_device_print(t->device).text);
 }
 
+/* As in torch, one number comes to its tensor's device: a gradient of a number on the host that
+ * was combined with tensors of another device. */
+static cr_status bring_to_device(cr_tensor **grad, const cr_target *to)
+{
+    cr_value arg[] = {cr_of_tensor(*grad),
+                      cr_of_none(),
+                      cr_of_none(),
+                      {.tag = CR_DEVICE_VAL, .i = cr_packed_device(to->device)}};
+    cr_tensor *made;
+
+    CR_TRY(cr_call_tensor(&made, cr_entry._to_copy, arg, CR_LEN(arg)));
+    cr_drop(*grad);
+    *grad = made;
+    return CR_OK;
+}
+
 cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from, uint32_t index)
 {
     cr_tensor *t = *grad, *made;
@@ -114,7 +130,7 @@ cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from, uint32_
         cr_drop(t);
         *grad = t = made;
     }
-    if (CR_UNLIKELY(!cr_same_device(t->device, to->device)))
-        return bring_bad_device(t, to, from, index);
-    return CR_OK;
+    if (CR_LIKELY(cr_same_device(t->device, to->device)))
+        return CR_OK;
+    return t->ndim ? bring_bad_device(t, to, from, index) : bring_to_device(grad, to);
 }

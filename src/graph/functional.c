@@ -928,10 +928,16 @@ static void write_to(walk *x, object *o, pair to, region *lender)
     o->aliases = false;
 }
 
-/* `p` with the dtype and sizes of `like`; sets *copy when that needed a copy. */
+/* `p` with the dtype, device and sizes of `like`; sets *copy when that needed a copy. */
 static pair fitted(walk *x, pair p, const cr_tensor *like, bool *copy)
 {
-    if (p.t->dtype != like->dtype) {
+    if (!cr_same_device(p.t->device, like->device)) {
+        cr_value device = {.tag = CR_DEVICE_VAL, .i = cr_packed_device(like->device)};
+        p = walk_call(x, cr_entry._to_copy,
+                      ARGS(TENSOR, cr_of_dtype((cr_dtype)like->dtype), cr_of_none(), device),
+                      &p);
+        *copy = true;
+    } else if (p.t->dtype != like->dtype) {
         p = walk_call(x, cr_entry._to_dtype, ARGS(TENSOR, cr_of_dtype((cr_dtype)like->dtype)),
                       &p);
         *copy = true;

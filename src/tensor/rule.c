@@ -489,6 +489,15 @@ static cr_status builtin_tensor(cr_frame *f, const cr_rule *r, const cr_value *v
     }
 }
 
+static cr_value device_value(const cr_value *v)
+{
+    if (v->tag != CR_TENSOR && v->tag != CR_VIEW)
+        return cr_of_none();
+    return (cr_value){.tag = CR_DEVICE_VAL,
+                      .i =
+                          cr_packed_device(v->tag == CR_VIEW ? v->view->device : v->t->device)};
+}
+
 static cr_value category_test(int builtin, const cr_value *v)
 {
     cr_dtype t = cr_value_dtype(v);
@@ -585,6 +594,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_dtype:
         *out = dtype_value(type_function(r->builtin, cr_value_dtype(v)));
         return CR_OK;
+    case CR_BUILTIN_device: *out = device_value(v); return CR_OK;
     case CR_BUILTIN_default_dtype: *out = cr_of_dtype(cr_default_dtype()); return CR_OK;
     case CR_BUILTIN_is_push: *out = cr_of_bool(cr_thread.pushes); return CR_OK;
     case CR_BUILTIN_legacy:

@@ -157,6 +157,16 @@ cr_status cr_do_to_copy(const cr_value *arg, cr_value *result)
                           cr_int_or(&arg[6], CR_FORMAT_PRESERVE));
 }
 
+/* Calls `_to_copy`, which is differentiable; returns self when nothing has to change. */
+cr_status cr_do_to_place(const cr_value *arg, cr_value *result)
+{
+    cr_value none = cr_of_none(), copy[] = {arg[0], arg[1], none, arg[2]};
+
+    if (arg[0].t->dtype == arg[1].i && cr_packed_device(arg[0].t->device) == arg[2].i)
+        return cr_give(result, arg[0].t);
+    return cr_call_given(result, cr_entry._to_copy, copy, CR_LEN(copy));
+}
+
 /* True when `from` broadcasts to exactly the sizes of `to`. */
 static bool fills(const cr_tensor *to, const cr_tensor *from)
 {

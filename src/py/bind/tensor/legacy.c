@@ -1,5 +1,6 @@
 /* Constructors of old programs: torch.Tensor(2, 3), torch.FloatTensor([1]), x.new(2),
  * x.type("torch.LongTensor"). */
+#include "device/facts.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -212,55 +213,59 @@ static PyObject *legacy_type_new(const char *name)
 
 /* --- x.type(...) --- */
 
-/* The dtype of a name such as "torch.FloatTensor". */
-static cr_dtype dtype_of_name(const char *name)
+/* The dtype and the kind of device of a name such as "torch.cuda.FloatTensor". */
+static cr_dtype dtype_of_name(const char *name, cr_device_kind *kind)
 {
-    size_t n = strlen(name);
-
-    if (!strcmp(name, "torch.Tensor"))
+    *kind = CR_CPU;
+    if (name && !strcmp(name, "torch.Tensor"))
         return cr_default_dtype();
-    if (n < 13 || strncmp(name, "torch.", 6) || strcmp(name + n - 6, "Tensor"))
-        return CR_DTYPE_NONE;
-    for (int t = 0; t < CR_DTYPE_COUNT; t++)
-        if (strlen(cr_dtype_infos[t].legacy) == n - 12 &&
-            !strncmp(name + 6, cr_dtype_infos[t].legacy, n - 12))
-            return (cr_dtype)t;
+    for (int k = 0; name && k < CR_DEVICE_COUNT; k++)
+        for (int t = 0; cr_device_of((cr_device_kind)k) && t < CR_DTYPE_COUNT; t++)
+            if (!strcmp(cr_device_type_name((cr_device_kind)k, (cr_dtype)t), name)) {
+                *kind = (cr_device_kind)k;
+                return (cr_dtype)t;
+            }
     return CR_DTYPE_NONE;
 }
 
-static cr_dtype dtype_named_by(PyObject *x)
+/* Types and names have a kind of device, dtypes leave *kind. */
+static cr_dtype dtype_named_by(PyObject *x, cr_device_kind *kind)
 {
-    if (Py_IS_TYPE(x, &tensor_type_type))
-        return legacy_dtype_of(x);
-    if (x == (PyObject *)cr_py_tensor_type)
-        return cr_default_dtype();
     if (PyUnicode_Check(x))
-        return dtype_of_name(PyUnicode_AsUTF8(x));
-    return cr_py_dtype_from(x);
+        return dtype_of_name(PyUnicode_AsUTF8(x), kind);
+    if (!Py_IS_TYPE(x, &tensor_type_type) && x != (PyObject *)cr_py_tensor_type)
+        return cr_py_dtype_from(x);
+    *kind = CR_CPU;
+    return Py_IS_TYPE(x, &tensor_type_type) ? legacy_dtype_of(x) : cr_default_dtype();
 }
 
 static PyObject *tensor_type_method(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"dtype", "non_blocking", NULL};
     PyObject *x = Py_None;
-    int unused;
+    int waits_not = 0;
+    cr_device_kind own = (cr_device_kind)cr_py_tensor_of(self)->device.kind, kind = own;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Op:type", names, &x, &unused))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Op:type", names, &x, &waits_not))
         return NULL;
     if (x == Py_None)
         return PyUnicode_FromString(cr_tensor_type_name(cr_py_tensor_of(self)));
-    cr_dtype t = dtype_named_by(x);
+    cr_dtype t = dtype_named_by(x, &kind);
     if (t == CR_DTYPE_NONE && PyUnicode_Check(x))
         return PyErr_Format(PyExc_ValueError, "invalid type: %R", x);
     if (t == CR_DTYPE_NONE)
         return PyErr_Format(PyExc_TypeError, "dtype must be a type, str, or dtype object");
-    return PyObject_CallMethod(self, "to", "O", cr_py_dtype_object(t));
+    if (kind != own)
+        return PyObject_CallMethod(self, "to", "sOi", cr_device_kind_name(kind),
+                                   cr_py_dtype_object(t), waits_not);
+    return PyObject_CallMethod(self, "to", "Oi", cr_py_dtype_object(t), waits_not);
 }
 
 /* The dtype of a type object, string or dtype, for set_default_tensor_type. */
 static PyObject *dtype_of_type(PyObject *m, PyObject *x)
 {
-    cr_dtype t = dtype_named_by(x);
+    cr_device_kind kind = CR_CPU;
+    cr_dtype t = dtype_named_by(x, &kind);
 
     (void)m;
     if (t == CR_DTYPE_NONE)
