@@ -7,7 +7,8 @@
  * A line of few elements: a thread counts those before its own.  Up to 256 * CO_ROUNDS
  * elements: a block of threads sorts a line in shared memory by digits.  Longer lines: keys of
  * 64 bits with the line's number, up to 32 bits of the element's key, and its place; elements
- * of 64 bits are sorted by their lower halves first. */
+ * of 64 bits are sorted by their lower halves first.  Of several longer lines, up to 1,024
+ * elements each are chosen before they are sorted. */
 #ifndef CR_EMIT_ORDER_CUH
 #define CR_EMIT_ORDER_CUH
 
@@ -107,6 +108,14 @@ CV_FN void co_put(const co_call &c, const co_line &l, cm_i64 rank, cm_i64 i)
         *(CO_ITEM *)(l.to + rank * c.to_step) = co_at(c, l, i);
     *(cm_i64 *)(l.index + rank * c.index_step) = i;
 }
+
+template <int bytes> struct co_of_bytes {
+    typedef unsigned type;
+};
+template <> struct co_of_bytes<8> {
+    typedef cs_key type;
+};
+typedef co_of_bytes<sizeof(CO_ITEM)>::type co_kept;
 
 #if CO_FORM == 0
 /* --- few elements --- */
@@ -234,16 +243,9 @@ CK_KERNEL(co_write, co_call)
 
 enum { CO_MOST = CS_DIGITS * CO_ROUNDS };
 
-template <int bytes> struct co_kept {
-    typedef unsigned type;
-};
-template <> struct co_kept<8> {
-    typedef cs_key type;
-};
-
 CK_KERNEL_OF(CS_DIGITS, co_lines, co_call)
 {
-    CK_SHARED co_kept<sizeof(CO_ITEM)>::type kept[CO_MOST];
+    CK_SHARED co_kept kept[CO_MOST];
     CK_SHARED unsigned short place[CO_MOST];
     CK_SHARED int seen[CS_WARPS][CS_DIGITS], begin[CS_DIGITS];
     const int first = ck_x() / 32 * 32 * CO_ROUNDS + ck_x() % 32, n = (int)call.n;
@@ -281,6 +283,149 @@ CK_KERNEL_OF(CS_DIGITS, co_lines, co_call)
         }
         for (int i = ck_x(); i < n && i < call.count; i += CS_DIGITS)
             co_put(call, l, i, place[i]);
+        __syncthreads();
+    }
+}
+#elif CO_FORM == 3
+/* --- the first of a long line --- */
+
+/* A block of threads has a line.  It finds the last key that is chosen, a digit of eight bits
+ * at a time, the highest first, by counting the keys that have the digits found so far.  Then
+ * it takes the keys below, and the first ones of those that are equal, and orders what it took.
+ */
+enum {
+    CO_CHOOSERS = 1024,
+    CO_CHOSEN = 1024,
+    CO_AT_ONCE = 4, /* elements of a thread that are read before they are used */
+    CO_WARPS = CO_CHOOSERS / 32
+};
+
+struct co_found {
+    int digit, left, equal; /* left: how many keys with the digits found are chosen */
+};
+
+CV_FN void co_count(const co_call &c, const co_line &l, cs_key found, int shift, int *seen)
+{
+    const bool all = shift + 8 == CO_BITS;
+    const int lane = ck_x() % 32;
+
+    for (cm_i64 first = 0; first < c.n; first += CO_CHOOSERS * CO_AT_ONCE) {
+        cs_key key[CO_AT_ONCE];
+        CV_ALL
+        for (int r = 0; r < CO_AT_ONCE; r++) {
+            const cm_i64 i = first + r * CO_CHOOSERS + ck_x();
+            key[r] = i < c.n ? co_key_at(c, l, i) : 0;
+        }
+        CV_ALL
+        for (int r = 0; r < CO_AT_ONCE; r++) {
+            const bool real = first + r * CO_CHOOSERS + ck_x() < c.n;
+            const unsigned digit = cs_digit(key[r], shift);
+            if (all) {
+                /* Few digits are common to most keys. */
+                const unsigned peers = cs_peers(digit, real);
+                if (real && !(peers & ((1u << lane) - 1)))
+                    CK_ATOMIC_ADD_(&seen[digit], __builtin_popcount(peers));
+            } else if (real && key[r] >> shift >> 8 == found) {
+                CK_ATOMIC_ADD_(&seen[digit], 1);
+            }
+        }
+    }
+}
+
+/* By one warp: the digit of the key of rank `left`, counted from 1. */
+CV_FN void co_find(const int *seen, int left, co_found *out)
+{
+    const int lane = ck_x(), each = CS_DIGITS / 32;
+    int own = 0;
+
+    for (int k = 0; k < each; k++)
+        own += seen[lane * each + k];
+    int sum = own;
+    for (int by = 1; by < 32; by *= 2) {
+        const int other = (int)CK_SHUFFLE_(sum, lane < by ? lane : lane - by);
+        sum += lane < by ? 0 : other;
+    }
+    int before = sum - own;
+    if (before >= left || sum < left)
+        return;
+    int digit = lane * each;
+    while (before + seen[digit] < left)
+        before += seen[digit++];
+    *out = {digit, left - before, seen[digit]};
+}
+
+/* How many threads before this one say yes; *all say it. */
+CV_FN int co_votes(bool yes, int *of_warp, int *all)
+{
+    const int lane = ck_x() % 32, warp = ck_x() / 32;
+    const unsigned votes = CK_BALLOT_(yes);
+    int before = __builtin_popcount(votes & ((1u << lane) - 1));
+
+    __syncthreads();
+    if (lane == 0)
+        of_warp[warp] = __builtin_popcount(votes);
+    __syncthreads();
+    *all = 0;
+    for (int w = 0; w < CO_WARPS; w++) {
+        before += w < warp ? of_warp[w] : 0;
+        *all += of_warp[w];
+    }
+    return before;
+}
+
+CK_KERNEL_OF(CO_CHOOSERS, co_choose, co_call)
+{
+    CK_SHARED int seen[CS_DIGITS], of_warp[CO_WARPS], taken, place[CO_CHOSEN];
+    CK_SHARED co_kept kept[CO_CHOSEN];
+    CK_SHARED co_found found;
+    const int me = ck_x(), count = (int)call.count;
+
+    for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x)) {
+        const co_line l = co_line_of(call, line);
+        cs_key last = 0;
+        int shift = CO_BITS, left = count, equal, before = 0;
+        do {
+            shift -= 8;
+            if (me < CS_DIGITS)
+                seen[me] = 0;
+            if (me == 0)
+                taken = 0;
+            __syncthreads();
+            co_count(call, l, last, shift, seen);
+            __syncthreads();
+            if (me < 32)
+                co_find(seen, left, &found);
+            __syncthreads();
+            last = last << 8 | (cs_key)found.digit;
+            left = found.left;
+            equal = found.equal;
+        } while (shift && left != equal);
+        for (cm_i64 first = 0; first < call.n; first += CO_CHOOSERS) {
+            const cm_i64 i = first + me;
+            const cs_key key = i < call.n ? co_key_at(call, l, i) : 0;
+            const bool below = i < call.n && key >> shift < last;
+            bool same = i < call.n && key >> shift == last;
+            if (left != equal && before < left) {
+                int all;
+                const int rank = before + co_votes(same, of_warp, &all);
+                same = same && rank < left;
+                before += all;
+            } else if (left != equal) {
+                same = false;
+            }
+            if (below || same) {
+                const int at = CK_ATOMIC_ADD_(&taken, 1);
+                kept[at] = (co_kept)key;
+                place[at] = (int)i;
+            }
+        }
+        __syncthreads();
+        if (me < count) {
+            int rank = 0;
+            for (int k = 0; k < count; k++)
+                rank += kept[k] < kept[me] || (kept[k] == kept[me] && place[k] < place[me]);
+            co_put(call, l, rank, place[me]);
+        }
         __syncthreads();
     }
 }

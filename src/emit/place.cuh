@@ -7,8 +7,11 @@
  * num/order.h: a thread folds a block of 64 entries, and, where a destination has several
  * blocks, a thread of a second launch folds their results.
  *
+ * Sums of integers need no order, so that their entries are added by atomic operations.
+ *
  * CP_HOW is one of the numbers below, CP_ITEM the type of elements.  CP_IN_ORDER: entries are
- * combined one by one, those of a destination by one thread. */
+ * combined one by one, those of a destination by one thread.  CP_ATOMIC: the text has sums of
+ * integers. */
 #ifndef CR_EMIT_PLACE_CUH
 #define CR_EMIT_PLACE_CUH
 
@@ -244,6 +247,34 @@ CK_KERNEL(cp_each, cp_call)
 {
     CP_EACH((void)inside; cp_combine((CP_ITEM *)(call.table + table), cp_value(call, dense)))
 }
+
+#ifdef CP_ATOMIC
+/* --- sums of integers, which have no order --- */
+
+CV_FN void cp_atomic(cm_i32 *to, cm_i32 x) { CK_ATOMIC_ADD_(to, x); }
+CV_FN void cp_atomic(cm_i64 *to, cm_i64 x) { CK_ATOMIC_ADD_64_(to, x); }
+
+CK_KERNEL(cp_sum, cp_call)
+{
+    CP_EACH(if (inside) cp_atomic((CP_ITEM *)(call.table + table), *cp_value(call, dense)))
+}
+
+/* Few destinations, `columns` of them: a block of threads has a sum for each. */
+enum { CP_CELLS = 4096 };
+CK_KERNEL_OF(256, cp_cells, cp_call)
+{
+    CK_SHARED CP_ITEM cell[CP_CELLS];
+
+    for (int k = ck_x(); k < call.columns; k += ck_wide())
+        cell[k] = 0;
+    __syncthreads();
+    CP_EACH(if (inside) cp_atomic(&cell[table / call.grain], *cp_value(call, dense)))
+    __syncthreads();
+    for (int k = ck_x(); k < call.columns; k += ck_wide())
+        if (cell[k])
+            cp_atomic((CP_ITEM *)(call.table + k * call.grain), cell[k]);
+}
+#endif
 
 #if CP_HOW != CP_DIVIDE
 /* --- folds of sorted entries --- */

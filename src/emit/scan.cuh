@@ -4,7 +4,8 @@
  * Follows move.cuh.  CN_ITEM is the type of elements, CN_OP one of the numbers below.  A line
  * is cut into blocks of 256 elements, a block into runs of 16.  A thread takes a run; results
  * of runs, then of blocks, are joined one after the other.  Where lines are few, the results of
- * their blocks are computed first, by a launch of many threads, and joined by another one. */
+ * their blocks are computed first, by a launch of many threads, and joined by another one, as
+ * CN_CHAIN says: in any order, one after the other, or by guesses with the same result. */
 #ifndef CR_EMIT_SCAN_CUH
 #define CR_EMIT_SCAN_CUH
 
@@ -15,6 +16,10 @@
 #define CN_ABOVE 2
 #define CN_BELOW 3
 #define CN_LOG   4
+
+#define CN_IN_TURN   0
+#define CN_ANY_ORDER 1
+#define CN_GUESSED   2
 
 /* --- running values --- */
 
@@ -190,10 +195,10 @@ CK_KERNEL_OF(CN_THREADS, cn_totals_rows, cn_call)
     }
 }
 
+#if CN_CHAIN != CN_GUESSED
 /* Running values of some[0] ... some[count - 1], each one before its element; *all are those
- * before, if `has`, and then all.  Sums and products of floats are joined in order by one
- * thread, which reads several before it writes any; others in any order. */
-#if CN_KEEPS || (CN_OP != CN_LOG && !defined(CN_FLOATS))
+ * before, if `has`, and then all. */
+#if CN_CHAIN == CN_ANY_ORDER
 CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
 {
     const int me = ck_x();
@@ -221,6 +226,7 @@ CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
     __syncthreads();
 }
 #else
+/* By one thread, which reads several before it writes any. */
 enum { CN_AHEAD = 16 };
 CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
 {
@@ -242,26 +248,233 @@ CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
     __syncthreads();
 }
 #endif
+#endif
 
+/* A step of totals: a thread has neighbouring ones. */
+enum { CN_OWN = CN_CHAIN == CN_IN_TURN ? 1 : 16, CN_STEP = CN_THREADS * CN_OWN };
+
+/* The thread's totals of the step at `at`; returns how many it has. */
+CV_FN int cn_own_totals(const cn_state *at, cm_i64 left, cn_state *own)
+{
+    const int begin = ck_x() * CN_OWN;
+
+    CV_ALL
+    for (int k = 0; k < CN_OWN; k++)
+        if (begin + k < left)
+            own[k] = at[begin + k];
+    return left <= begin ? 0 : (int)cn_least(CN_OWN, left - begin);
+}
+
+#if CN_CHAIN == CN_GUESSED
+/* Sums of floats, which must be added one after the other.  What is before a thread's totals is
+ * guessed by sums in another order.  The thread adds its totals to it: where every thread ends
+ * with what the next one began with, all sums are those of the order.  Where not, the guesses
+ * are shifted.  A sum that begins a few units in the last place higher ends as many higher,
+ * but for sums that are rounded from the middle of two numbers, whose direction depends on
+ * whether the shift is even.  So shifts for both cases are joined, and few rounds suffice. */
+struct cn_shift {
+    double even, odd; /* the shift of an end by an even and an odd shift before, beyond that */
+};
+enum { CN_TRIES = 24, CN_TRIES_AFTER_FAILURE = 3, CN_WARPS = CN_THREADS / 32 };
+
+CV_FN bool cn_is_odd(double x, double units) { return cm_to64(x * units) & 1; }
+CV_FN cn_shift cn_joined(cn_shift a, cn_shift b, double units)
+{
+    return {a.even + (cn_is_odd(a.even, units) ? b.odd : b.even),
+            a.odd + (cn_is_odd(a.odd, units) ? b.even : b.odd)};
+}
+CV_FN double cn_of_lane(double x, int lane)
+{
+    unsigned half[2];
+
+    __builtin_memcpy(half, &x, sizeof half);
+    half[0] = (unsigned)CK_SHUFFLE_(half[0], lane);
+    half[1] = (unsigned)CK_SHUFFLE_(half[1], lane);
+    __builtin_memcpy(&x, half, sizeof half);
+    return x;
+}
+
+/* The joined shifts of the threads before this one. */
+CV_FN cn_shift cn_before(cn_shift own, double units)
+{
+    CK_SHARED cn_shift of_warp[CN_WARPS];
+    const int lane = ck_x() % 32, warp = ck_x() / 32;
+    cn_shift before = {0, 0};
+
+    for (int by = 1; by < 32; by *= 2) {
+        const int from = lane < by ? lane : lane - by;
+        const cn_shift other = {cn_of_lane(own.even, from), cn_of_lane(own.odd, from)};
+        if (lane >= by)
+            own = cn_joined(other, own, units);
+    }
+    if (lane == 31)
+        of_warp[warp] = own;
+    __syncthreads();
+    for (int w = 0; w < warp; w++)
+        before = cn_joined(before, of_warp[w], units);
+    const int from = lane ? lane - 1 : 0;
+    own = {cn_of_lane(own.even, from), cn_of_lane(own.odd, from)};
+    return lane ? cn_joined(before, own, units) : before;
+}
+
+/* A unit in the last place of x. */
+CV_FN double cn_unit(double x)
+{
+    unsigned long long bits;
+
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    bits = bits >> 52 & 2047;
+    bits = (bits > 53 ? bits - 52 : 1) << 52;
+    __builtin_memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+/* The same bits, or both NaN. */
+CV_FN bool cn_equal(double a, double b)
+{
+    unsigned long long x, y;
+
+    __builtin_memcpy(&x, &a, sizeof x);
+    __builtin_memcpy(&y, &b, sizeof y);
+    return x == y || (a != a && b != b);
+}
+
+/* What is before the thread's totals, when `base` is before all; *end is after them.  False
+ * when too many tries fail. */
+CV_FN bool cn_guess(const double *own, int count, double base, int tries, double *start,
+                    double *end)
+{
+    CK_SHARED double begin[CN_THREADS];
+    CK_SHARED int wrong;
+    const int me = ck_x();
+    cn_shift shift = {0, 0};
+    double units = 1;
+
+    *start = base;
+    CV_ALL
+    for (int k = 0; k < CN_OWN; k++)
+        if (k < count)
+            shift.even += own[k];
+    shift.odd = shift.even;
+    while (tries-- > 0) {
+        const double by = cn_before(shift, units).even;
+        if (me)
+            *start += by;
+        begin[me] = *start;
+        if (me == 0)
+            wrong = 0;
+        __syncthreads();
+        double most = 0;
+        for (int k = 0; k < 3; k++) {
+            const double some = begin[k * (CN_THREADS - 1) / 2];
+            most = some > most ? some : -some > most ? -some : most;
+        }
+        const double unit = cn_unit(most);
+        double up = *start + unit;
+        units = 1 / unit;
+        *end = *start;
+        CV_ALL
+        for (int k = 0; k < CN_OWN; k++)
+            if (k < count) {
+                *end += own[k];
+                up += own[k];
+            }
+        const double next = me + 1 < CN_THREADS ? begin[me + 1] : *end;
+        shift = {*end - next, up - (next + unit)};
+        if (!cn_equal(*end, next))
+            CK_ATOMIC_ADD_(&wrong, 1);
+        __syncthreads();
+        if (!wrong)
+            return true;
+    }
+    return false;
+}
+
+/* The same by one thread. */
+CV_FN void cn_in_turn(const double *at, cm_i64 left, const double *own, int count, double base,
+                      double *start, double *end)
+{
+    CK_SHARED double begin[CN_THREADS];
+
+    for (int t = 0; ck_x() == 0 && t < CN_THREADS; t++) {
+        begin[t] = base;
+        CV_ALL
+        for (int k = 0; k < CN_OWN; k++)
+            if (t * CN_OWN + k < left)
+                base += at[t * CN_OWN + k];
+    }
+    __syncthreads();
+    *start = *end = begin[ck_x()];
+    CV_ALL
+    for (int k = 0; k < CN_OWN; k++)
+        if (k < count)
+            *end += own[k];
+}
+
+CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
+{
+    CK_SHARED double last;
+    double own[CN_OWN], start, end;
+
+    for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x)) {
+        double base = -0.0; /* -0.0 + x is x */
+        int tries = CN_TRIES;
+        for (cm_i64 first = 0; first < call.blocks; first += CN_STEP) {
+            cn_state *const at = call.totals + line * call.blocks + first;
+            const int count = cn_own_totals(at, call.blocks - first, own);
+            if (!cn_guess(own, count, base, tries, &start, &end)) {
+                cn_in_turn(at, call.blocks - first, own, count, base, &start, &end);
+                tries = CN_TRIES_AFTER_FAILURE;
+            }
+            CV_ALL
+            for (int k = 0; k < CN_OWN; k++)
+                if (k < count) {
+                    at[ck_x() * CN_OWN + k] = start;
+                    start += own[k];
+                }
+            if (ck_x() == CN_THREADS - 1)
+                last = end;
+            __syncthreads();
+            base = last;
+        }
+    }
+}
+#else
 /* Each block's total becomes that of the blocks before it. */
 CK_KERNEL_OF(CN_THREADS, cn_chain_rows, cn_call)
 {
     CK_SHARED cn_state some[CN_THREADS];
-    cn_state all;
+    cn_state own[CN_OWN], all, sum;
 
     for (cm_i64 line = CK_BLOCK_(x); line < call.lines; line += CK_BLOCKS_(x))
-        for (cm_i64 first = 0; first < call.blocks; first += CN_THREADS) {
+        for (cm_i64 first = 0; first < call.blocks; first += CN_STEP) {
             cn_state *const at = call.totals + line * call.blocks + first;
-            const int count = (int)cn_least(CN_THREADS, call.blocks - first);
-            if (ck_x() < count)
-                some[ck_x()] = at[ck_x()];
+            const cm_i64 left = call.blocks - first;
+            const int count = cn_own_totals(at, left, own);
+            const int threads = (int)cn_least(CN_THREADS, (left + CN_OWN - 1) / CN_OWN);
+            CV_ALL
+            for (int k = 0; k < CN_OWN; k++)
+                if (k < count)
+                    sum = k ? cn_join(sum, own[k]) : own[k];
+            if (count)
+                some[ck_x()] = sum;
             __syncthreads();
-            cn_chain(some, count, first > 0, &all);
-            if (ck_x() < count)
-                at[ck_x()] = some[ck_x()];
+            cn_chain(some, threads, first > 0, &all);
+            bool joins = first > 0 || ck_x() > 0;
+            if (count)
+                sum = some[ck_x()];
+            CV_ALL
+            for (int k = 0; k < CN_OWN; k++)
+                if (k < count) {
+                    if (joins)
+                        at[ck_x() * CN_OWN + k] = sum;
+                    sum = joins ? cn_join(sum, own[k]) : own[k];
+                    joins = true;
+                }
             __syncthreads();
         }
 }
+#endif
 
 /* What is before each block of the tile; *all is what is before the tile, in thread 0. */
 CV_FN void cn_join_blocks(const cn_call &c, cm_i64 line, cm_i64 first, int count,

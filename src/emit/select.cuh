@@ -17,13 +17,21 @@ enum {
     CL_TILE = CL_THREADS * CL_ROUNDS
 };
 
-/* Steps are in bytes.  `count` has a number for each tile, then that of all true elements. */
+/* Steps are in bytes, along merged dims.  `count` has a number for each tile, then that of all
+ * true elements.  Coordinates are those of `places` dims. */
 struct cl_call {
     const char *mask, *from;
     char *to;
     cm_i64 *count;
     cm_i64 n, tiles, ndim, size[CL_DIMS], mask_step[CL_DIMS], from_step[CL_DIMS];
+    cm_i64 places, place_size[CL_DIMS];
 };
+
+/* Of numbers that are not negative; division of 32 bits is much faster. */
+CV_FN cm_i64 cl_quotient(cm_i64 a, cm_i64 b)
+{
+    return (a | b) >> 32 ? a / b : (cm_i64)((unsigned)a / (unsigned)b);
+}
 
 struct cl_place {
     cm_i64 mask, from;
@@ -34,7 +42,7 @@ CV_FN cl_place cl_place_of(const cl_call &c, cm_i64 i)
     cl_place p = {0, 0};
 
     for (int d = (int)c.ndim - 1; d >= 0; d--) {
-        const cm_i64 up = d ? i / c.size[d] : 0, k = i - up * c.size[d];
+        const cm_i64 up = d ? cl_quotient(i, c.size[d]) : 0, k = i - up * c.size[d];
         p.mask += k * c.mask_step[d];
         p.from += k * c.from_step[d];
         i = up;
@@ -59,6 +67,7 @@ CK_KERNEL_OF(CL_THREADS, cl_count, cl_call)
         if (ck_x() == 0)
             sum = 0;
         __syncthreads();
+        CV_ALL
         for (int r = 0; r < CL_ROUNDS; r++) {
             const cm_i64 i = tile * CL_TILE + r * CL_THREADS + ck_x();
             trues += i < call.n && cl_is_true(call, i);
@@ -71,17 +80,23 @@ CK_KERNEL_OF(CL_THREADS, cl_count, cl_call)
     }
 }
 
-/* One block of threads. */
+/* One block of threads, each of which has neighbouring tiles. */
+enum { CL_OWN = 16 };
 CK_KERNEL_OF(CL_THREADS, cl_starts, cl_call)
 {
     CK_SHARED cm_i64 room[CL_THREADS];
     const int me = ck_x();
-    cm_i64 before = 0;
+    cm_i64 before = 0, own[CL_OWN];
 
-    for (cm_i64 first = 0; first < call.tiles; first += CL_THREADS) {
-        const cm_i64 own = first + me < call.tiles ? call.count[first + me] : 0;
-        cm_i64 sum = own;
-        room[me] = own;
+    for (cm_i64 first = 0; first < call.tiles; first += CL_THREADS * CL_OWN) {
+        const cm_i64 begin = first + me * CL_OWN;
+        cm_i64 sum = 0;
+        CV_ALL
+        for (int k = 0; k < CL_OWN; k++) {
+            own[k] = begin + k < call.tiles ? call.count[begin + k] : 0;
+            sum += own[k];
+        }
+        room[me] = sum;
         __syncthreads();
         for (int by = 1; by < CL_THREADS; by *= 2) {
             const cm_i64 other = me >= by ? room[me - by] : 0;
@@ -90,8 +105,13 @@ CK_KERNEL_OF(CL_THREADS, cl_starts, cl_call)
             room[me] = sum;
             __syncthreads();
         }
-        if (first + me < call.tiles)
-            call.count[first + me] = before + sum - own;
+        sum = before + (me ? room[me - 1] : 0);
+        CV_ALL
+        for (int k = 0; k < CL_OWN; k++) {
+            if (begin + k < call.tiles)
+                call.count[begin + k] = sum;
+            sum += own[k];
+        }
         before += room[CL_THREADS - 1];
         __syncthreads();
     }
@@ -172,12 +192,35 @@ CV_FN void cl_write(const cl_call &c, cm_i64 i, cm_i64 k)
 #if CL_BYTES
     ((cl_item *)c.to)[k] = *(const cl_item *)(c.from + cl_place_of(c, i).from);
 #else
-    for (int d = (int)c.ndim - 1; d >= 0; d--) {
-        const cm_i64 up = d ? i / c.size[d] : 0;
-        ((cm_i64 *)c.to)[k * c.ndim + d] = i - up * c.size[d];
+    for (int d = (int)c.places - 1; d >= 0; d--) {
+        const cm_i64 up = d ? cl_quotient(i, c.place_size[d]) : 0;
+        ((cm_i64 *)c.to)[k * c.places + d] = i - up * c.place_size[d];
         i = up;
     }
 #endif
+}
+
+/* The number of true elements before those of each 32 neighbours. */
+CV_FN void cl_begins(const unsigned *trues, int *begin)
+{
+    CK_SHARED int of_warp[CL_ROUNDS * CL_WARPS / 32];
+    const int me = ck_x(), lane = me % 32;
+    const int own = me < CL_ROUNDS * CL_WARPS ? __builtin_popcount(trues[me]) : 0;
+    int sum = own;
+
+    for (int by = 1; by < 32; by *= 2) {
+        const int other = (int)CK_SHUFFLE_(sum, lane < by ? lane : lane - by);
+        sum += lane < by ? 0 : other;
+    }
+    if (lane == 31 && me < CL_ROUNDS * CL_WARPS)
+        of_warp[me / 32] = sum;
+    __syncthreads();
+    if (me < CL_ROUNDS * CL_WARPS) {
+        for (int w = 0; w < me / 32; w++)
+            sum += of_warp[w];
+        begin[me] = sum - own;
+    }
+    __syncthreads();
 }
 
 /* trues: a bit for each of 32 neighbours; begin: the numbers of true ones before these. */
@@ -188,6 +231,7 @@ CK_KERNEL_OF(CL_THREADS, cl_put, cl_call)
     const int lane = ck_x() % 32, warp = ck_x() / 32;
 
     for (cm_i64 tile = CK_BLOCK_(x); tile < call.tiles; tile += CK_BLOCKS_(x)) {
+        CV_ALL
         for (int r = 0; r < CL_ROUNDS; r++) {
             const cm_i64 i = tile * CL_TILE + r * CL_THREADS + ck_x();
             const unsigned some = CK_BALLOT_(i < call.n && cl_is_true(call, i));
@@ -195,11 +239,7 @@ CK_KERNEL_OF(CL_THREADS, cl_put, cl_call)
                 trues[r * CL_WARPS + warp] = some;
         }
         __syncthreads();
-        for (int k = 0, sum = 0; ck_x() == 0 && k < CL_ROUNDS * CL_WARPS; k++) {
-            begin[k] = sum;
-            sum += __builtin_popcount(trues[k]);
-        }
-        __syncthreads();
+        cl_begins(trues, begin);
         for (int r = 0; r < CL_ROUNDS; r++) {
             const unsigned some = trues[r * CL_WARPS + warp];
             if (some >> lane & 1)

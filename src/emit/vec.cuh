@@ -273,6 +273,7 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 #define CK_BALLOT_(truth)       __nvvm_vote_ballot_sync(~0u, truth)
 #define CK_SYNC_WARP_()         __nvvm_bar_warp_sync(~0u)
 #define CK_ATOMIC_ADD_(p, x)    __nvvm_atom_add_gen_i(p, x)
+#define CK_ATOMIC_ADD_64_(p, x) __nvvm_atom_add_gen_ll(p, x)
 #else
 #define CK_THREAD_(axis)                        (int)threadIdx.axis
 #define CK_WIDTH_(axis)                         (int)blockDim.axis
@@ -285,6 +286,7 @@ CV_FN cv_lanes<double, N> cv_x_fma(cv_lanes<double, N> a, cv_lanes<double, N> b,
 #define CK_BALLOT_(truth)                       __ballot_sync(~0u, truth)
 #define CK_SYNC_WARP_()                         __syncwarp()
 #define CK_ATOMIC_ADD_(p, x)                    atomicAdd(p, x)
+#define CK_ATOMIC_ADD_64_(p, x)                 atomicAdd((unsigned long long *)(p), (unsigned long long)(x))
 #endif
 
 CV_FN int ck_x(void) { return CK_THREAD_(x); }

@@ -268,10 +268,10 @@ template <class F> static void multiply(float *c, const unsigned *a, const unsig
     }
 }
 
-static int add(int *p, int x)
+template <class T> static T add(T *p, T x)
 {
-    int was = *p;
-    *p = was + x;
+    T was = *p;
+    __builtin_add_overflow(was, x, p); /* wraps around */
     return was;
 }
 
@@ -291,7 +291,8 @@ static void most(unsigned long long *p, unsigned long long x) { *p = *p > x ? *p
 #define __nvvm_shfl_sync_down_i32(m, w, by, c)   simt::down(m, w, by, c)
 #define __nvvm_shfl_sync_idx_i32(m, w, which, c) simt::index(m, w, which, c)
 #define __nvvm_atom_max_gen_ull(p, x)            simt::most(p, x)
-#define __nvvm_atom_add_gen_i(p, x)              simt::add(p, x)
+#define __nvvm_atom_add_gen_i(p, x)              simt::add<int>(p, x)
+#define __nvvm_atom_add_gen_ll(p, x)             simt::add<__INT64_TYPE__>(p, x)
 #define __nvvm_vote_ballot_sync(m, truth)        simt::ballot(truth)
 #define __nvvm_bar_warp_sync(m)                  simt::shuffle(m, 0, simt::current % simt::WARP)
 #define __syncthreads()                          simt::barrier()

@@ -50,8 +50,6 @@ SCANS = {"cumsum": torch.cumsum, "cumprod": torch.cumprod, "cummax": torch.cumma
 LINES = [((3, 300), 1), ((2, 4400), 1), ((17000,), 0), ((300, 5), 0), ((2, 1300, 3), 1), ((7, 17), -1), ((1,), 0), ((), 0)]
 
 
-
-
 @pytest.mark.parametrize("name, dtypes", [("cumsum", (torch.float32, torch.bfloat16)), ("cumprod", (torch.complex64,)),
                                           ("cummax", (torch.float32, torch.uint8)), ("cummin", (torch.float16,))])
 def test_scans(name, dtypes):
@@ -73,6 +71,17 @@ def test_scans_of_other_dtypes(dtype, names):
         for name in names.split():
             a, b = SCANS[name](on_device(v), dim), SCANS[name](v, dim)
             assert all(same(p, q) for p, q in zip(a, b)) if name.startswith("cumm") else same(a, b), name
+
+
+# One line, whose blocks are joined by guesses: sums that are exact, rounded, rounded from the middle, and not numbers.
+@pytest.mark.parametrize("kind", ["normal", "positive", "double", "wide", "infinite", "zero", "whole"])
+def test_a_long_scan_adds_in_order(kind):
+    torch.manual_seed(9)
+    x = torch.randn(1_100_000 if kind in ("normal", "positive", "double") else 70_000)
+    if kind == "infinite":
+        x[30_000], x[50_000] = float("inf"), -float("inf")
+    x = {"positive": x.abs(), "double": x.double(), "wide": (x * 9).exp(), "zero": -torch.zeros(70_000), "whole": (x * 1e9).long()}.get(kind, x)
+    assert same(x.cuda().cumsum(0), x.cumsum(0))
 
 
 def test_logarithmic_sums():
@@ -112,6 +121,16 @@ def test_sorts_of_longer_lines(shape, dtype):
     if dtype == torch.int64:
         x[..., ::3] += 2 ** 40
     assert both(lambda t: t.sort(stable=True, descending=dtype == torch.float32), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.int64, torch.float64], ids=str)
+def test_the_first_of_long_lines(dtype):
+    """Some are chosen before they are ordered: distinct elements, ties that end inside, NaN, and other strides."""
+    for x in (torch.randn(2, 2500).mul(999).to(dtype), values((3, 2300), dtype), values((2100, 2), dtype).t()):
+        for k, largest in ((7, True), (1000, False), (1, True)):
+            v, i = x.cuda().topk(k, 1, largest)
+            order = x.sort(dim=1, descending=largest, stable=True)
+            assert same(v, order[0][:, :k]) and same(i, order[1][:, :k])
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.bfloat16, torch.float64], ids=str)
@@ -158,6 +177,27 @@ def test_places_of_true_elements(dtype):
         assert both(torch.nonzero, x)
         if x.dim() == 3:
             assert both(lambda t: t.transpose(0, 2).nonzero(), x) and both(lambda t: torch.nonzero(t, as_tuple=True), x)
+
+
+def test_places_in_many_tiles():
+    torch.manual_seed(6)
+    x = torch.randn(300, 1000)
+    for y in (x, x.t(), x[::2]):
+        assert same((on_device(x) > 1).nonzero(), (x > 1).nonzero())
+        assert same(on_device(y).masked_select(on_device(y) > 0), y.masked_select(y > 0)) and both(lambda t: t.gt(1).t().nonzero(), y)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_sums_of_integers(dtype):
+    """Few and many places, sums that wrap around, several columns, an index out of range."""
+    torch.manual_seed(10)
+    for n, places in ((9, 4), (6000, 250), (6000, 9000), (50, 9000)):
+        at, x = torch.randint(0, places, (n,)), torch.randint(-2 ** 31, 2 ** 31 - 1, (n, 3)).to(dtype) * 3
+        assert both(lambda t: t.new_zeros(places, 3).index_add(0, at.to(t.device), t, alpha=5), x)
+        assert both(lambda t: t.new_zeros(3, places).t().scatter_add(0, at.to(t.device)[:, None].expand(-1, 2), t), x)
+        assert both(torch.bincount, at.to(dtype))
+    with pytest.raises(RuntimeError, match="index 4 is out of bounds"):
+        x.new_zeros(4).cuda().index_add(0, torch.tensor([0, 4]).cuda(), x[:2, 0].cuda()).cpu()
 
 
 def test_selections():

@@ -16,7 +16,8 @@
 /* As in emit/order.cuh. */
 enum { ORDER_FEW = 64, ORDER_THREADS = 256, ORDER_MOST = 2048, ORDER_BLOCKS = 1 << 30 };
 typedef enum { KTH, MEDIAN, NAN_MEDIAN, MODE } order_pick;
-typedef enum { FEW, PICK, KEYS, UPPER, WRITE, LINES, SEARCH } order_kernel;
+enum { ORDER_CHOOSERS = 1024, ORDER_CHOSEN = 1024 };
+typedef enum { FEW, PICK, KEYS, UPPER, WRITE, LINES, SEARCH, CHOOSE } order_kernel;
 
 /* co_call of emit/order.cuh */
 typedef struct {
@@ -37,9 +38,9 @@ typedef struct {
 
 static void order_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"few",   "pick",  "keys",  "upper",
-                                       "write", "lines", "search"};
-    int form = k->a < (int)LINES ? 0 : k->a == (int)LINES ? 1 : 2;
+    static const char *const name[] = {"few",   "pick",  "keys",   "upper",
+                                       "write", "lines", "search", "choose"};
+    int form = k->a < (int)LINES ? 0 : k->a - (int)LINES + 1;
 
     cr_text_printf(out,
                    "#define CS_NO_KERNELS\n#define CO_FORM %d\n#define CO_ROUNDS %d\n"
@@ -81,6 +82,17 @@ static const char *order_lines(order_job *j)
     g.grid[0] = (unsigned)(j->call.lines < ORDER_BLOCKS ? j->call.lines : ORDER_BLOCKS);
     g.grid[1] = 1;
     const char *error = order_find(&g.function, j->device, LINES, j->dtype, rounds);
+    return error ? error : cr_cuda_launch(j->device, &g, &j->call);
+}
+
+/* The first elements of long lines. */
+static const char *order_choose(order_job *j)
+{
+    cr_cuda_grid g = {.block = {ORDER_CHOOSERS, 1}};
+    const char *error = order_find(&g.function, j->device, CHOOSE, j->dtype, 0);
+
+    g.grid[0] = (unsigned)(j->call.lines < ORDER_BLOCKS ? j->call.lines : ORDER_BLOCKS);
+    g.grid[1] = 1;
     return error ? error : cr_cuda_launch(j->device, &g, &j->call);
 }
 
@@ -152,7 +164,12 @@ static const char *order_run(order_job *j)
         return NULL;
     if (c->n <= ORDER_FEW)
         return order_each(j, FEW, c->lines * c->n);
-    return c->n <= ORDER_MOST ? order_lines(j) : order_long(j);
+    if (c->n <= ORDER_MOST)
+        return order_lines(j);
+    /* One line is sorted faster by all blocks than it is read five times by one. */
+    if (c->lines > 1 && c->count < c->n && c->count <= ORDER_CHOSEN && c->n <= INT32_MAX)
+        return order_choose(j);
+    return order_long(j);
 }
 
 /* --- entries: (self, ...) -> values and indices --- */

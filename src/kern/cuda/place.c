@@ -40,7 +40,9 @@ typedef struct {
 /* --- texts --- */
 
 enum { READ, SET, OWN, KEYS };
-enum { FOLD_EACH, FOLD_BLOCKS, FOLD_RUNS };
+enum { FOLD_EACH, FOLD_BLOCKS, FOLD_RUNS, SUM, CELLS };
+/* As in emit/place.cuh; a block of threads has at least so many entries. */
+enum { PLACE_CELLS = 4096, CELLS_THREADS = 256, CELLS_ENTRIES = 4096, CELLS_BLOCKS = 1024 };
 
 static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
@@ -54,10 +56,12 @@ static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 
 static void combine_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"each", "fold", "runs"};
+    static const char *const name[] = {"each", "fold", "runs", "sum", "cells"};
 
     cr_text_printf(out, "#define CP_HOW %d\n#define CP_ITEM cm_%s\n#define CP_IN_ORDER %d\n",
                    k->a, cr_dtype_infos[k->b].suffix, k->c);
+    if (k->d >= SUM)
+        cr_text_put(out, "#define CP_ATOMIC\n");
     snprintf(symbol, 32, "cp_%s", name[k->d]);
 }
 
@@ -74,8 +78,7 @@ static const char *place_launch(int device, place_call *c, int what)
     return error ? error : cr_cuda_launch_each(device, function, c->n, c);
 }
 
-static const char *combine_launch(int device, place_call *c, const cr_indexed *x, int kernel,
-                                  int64_t threads)
+static const char *combine_find(void **function, int device, const cr_indexed *x, int kernel)
 {
     cr_cuda_text k = {.print = combine_print,
                       .device = device,
@@ -84,8 +87,15 @@ static const char *combine_launch(int device, place_call *c, const cr_indexed *x
                       .b = x->dtype,
                       .c = kernel == FOLD_EACH || !x->index,
                       .d = kernel};
+
+    return cr_cuda_find(function, &k);
+}
+
+static const char *combine_launch(int device, place_call *c, const cr_indexed *x, int kernel,
+                                  int64_t threads)
+{
     void *function;
-    const char *error = cr_cuda_find(&function, &k);
+    const char *error = combine_find(&function, device, x, kernel);
 
     return error ? error : cr_cuda_launch_each(device, function, threads, c);
 }
@@ -431,6 +441,35 @@ static const char *combine_entries(int device, const cr_indexed *x)
     return error ? error : fold_sorted(device, &c, x, bits);
 }
 
+/* Few destinations of many entries. */
+static const char *sum_cells(int device, place_call *c, const cr_indexed *x)
+{
+    int64_t blocks = (c->n + CELLS_ENTRIES - 1) / CELLS_ENTRIES;
+    cr_cuda_grid g = {.grid = {(unsigned)(blocks < CELLS_BLOCKS ? blocks : CELLS_BLOCKS), 1},
+                      .block = {CELLS_THREADS, 1}};
+    const char *error = combine_find(&g.function, device, x, CELLS);
+
+    return error ? error : cr_cuda_launch(device, &g, c);
+}
+
+/* Sums of integers need no order. */
+static const char *sum_integers(int device, const cr_indexed *x)
+{
+    place_call c;
+
+    if (!place_whole(&c, x))
+        return cr_command_declines;
+    if (!c.n)
+        return NULL;
+    c.columns = place_span(&c);
+    const char *error = place_late(&c, device, x);
+    if (error)
+        return error;
+    return c.columns && c.columns <= PLACE_CELLS && c.n > c.columns
+               ? sum_cells(device, &c, x)
+               : combine_launch(device, &c, x, SUM, c.n);
+}
+
 /* True if all positions have places of their own: each dim's step, in either direction, is
  * beyond the dims of smaller steps. */
 static bool places_differ(const place_call *c)
@@ -480,5 +519,7 @@ const char *cr_cuda_combine(int device, const cr_indexed *x)
         return x->index ? set_at_index(device, x) : set_without_index(device, x);
     if (!has_kernel(x))
         return cr_command_declines;
+    if (x->index && x->how == CR_COMBINE_ADD && (x->dtype == CR_I32 || x->dtype == CR_I64))
+        return sum_integers(device, x);
     return x->index ? combine_entries(device, x) : combine_each(device, x);
 }

@@ -11,6 +11,8 @@
 /* As in emit/scan.cuh. */
 enum { SCAN_BLOCK = 256, SCAN_TILE = 4096 };
 typedef enum { SCAN_ADD, SCAN_MUL, SCAN_ABOVE, SCAN_BELOW, SCAN_LOG } scan_kind;
+/* How the results of blocks are joined; only sums and products of floats have an order. */
+typedef enum { IN_TURN, ANY_ORDER, GUESSED } scan_chain;
 typedef enum {
     TOTALS_ROWS,
     CHAIN_ROWS,
@@ -33,15 +35,22 @@ typedef struct {
     cr_cuda_dims dims;
 } scan_call;
 
+static scan_chain scan_chain_of(scan_kind kind, cr_dtype t)
+{
+    if (kind == SCAN_ABOVE || kind == SCAN_BELOW ||
+        (kind != SCAN_LOG && cr_dtype_category(t) < CR_CAT_FLOAT))
+        return ANY_ORDER;
+    return kind == SCAN_ADD && !cr_dtype_is_complex(t) ? GUESSED : IN_TURN;
+}
+
 static void scan_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
     static const char *const name[] = {"totals_rows",    "chain_rows",    "rows",
                                        "totals_columns", "chain_columns", "columns"};
 
-    cr_text_printf(out, "#define CN_OP %d\n#define CN_ITEM cm_%s\n", k->a,
+    cr_text_printf(out, "#define CN_OP %d\n#define CN_CHAIN %d\n#define CN_ITEM cm_%s\n", k->a,
+                   (int)scan_chain_of((scan_kind)k->a, (cr_dtype)k->b),
                    cr_dtype_infos[k->b].suffix);
-    if (cr_dtype_category((cr_dtype)k->b) >= CR_CAT_FLOAT)
-        cr_text_put(out, "#define CN_FLOATS\n");
     snprintf(symbol, 32, "cn_%s", name[k->c]);
 }
 

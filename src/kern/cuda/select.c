@@ -19,6 +19,7 @@ typedef struct {
     char *to;
     int64_t *count;
     int64_t n, tiles, ndim, size[SELECT_DIMS], mask_step[SELECT_DIMS], from_step[SELECT_DIMS];
+    int64_t places, place_size[SELECT_DIMS];
 } select_call;
 
 typedef struct {
@@ -52,9 +53,8 @@ static const char *select_launch(select_job *j, select_kernel kernel, int64_t bl
     return error ? error : cr_cuda_launch(j->device, &g, &j->call);
 }
 
-static int64_t select_step(const cr_array *a, int ndim, const int64_t *size, int d)
+static int64_t select_step(const cr_array *a, int ndim, int d)
 {
-    (void)size;
     return a ? cr_broadcast_step(a->ndim, a->size, a->stride, ndim, d) *
                    (int64_t)cr_dtype_size((cr_dtype)a->dtype)
              : 0;
@@ -65,20 +65,29 @@ static bool select_start(select_job *j, int device, const cr_array *mask, const 
                          int ndim, const int64_t *size)
 {
     select_call *c = &j->call;
+    cr_space s;
 
     *j = (select_job){.device = device, .mask = mask->dtype};
     c->mask = mask->data;
     c->from = from ? from->data : NULL;
-    c->n = 1;
     if (mask->dtype >= CR_DTYPE_KERNELS || ndim > SELECT_DIMS)
         return false;
+    cr_space_start(&s, 2);
     for (int d = 0; d < ndim; d++) {
-        c->n *= size[d];
-        c->size[d] = size[d];
-        c->mask_step[d] = select_step(mask, ndim, size, d);
-        c->from_step[d] = select_step(from, ndim, size, d);
+        int64_t *step = cr_space_add(&s, size[d], d);
+        step[0] = select_step(mask, ndim, d);
+        step[1] = select_step(from, ndim, d);
+        c->place_size[d] = size[d];
     }
-    c->ndim = ndim;
+    cr_space_merge(&s, 0);
+    for (int d = 0; d < s.ndim; d++) {
+        c->size[d] = s.dim[d].size;
+        c->mask_step[d] = s.dim[d].step[0];
+        c->from_step[d] = s.dim[d].step[1];
+    }
+    c->n = cr_space_count(&s, s.ndim);
+    c->ndim = s.ndim;
+    c->places = ndim;
     c->tiles = (c->n + SELECT_TILE - 1) / SELECT_TILE;
     return true;
 }
