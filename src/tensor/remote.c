@@ -523,6 +523,17 @@ static cr_status replace_masks(cr_value *list, uint32_t *n, const cr_tensor *sel
     return CR_OK;
 }
 
+/* True for (self, indices) with one mask of all elements: the entry reads those where it is
+ * true. */
+static bool reads_by_mask(const cr_op *op, const cr_value *list, uint32_t n,
+                          const cr_tensor *self)
+{
+    return op->param_count == 2 && n == 1 && is_mask(list) && list->t->dtype == CR_BOOL &&
+           list->t->ndim == self->ndim && masks_fit(list, n, self) &&
+           cr_has_bytes(self->device) &&
+           cr_remote_has_kernel(cr_entry.masked_select, self->device);
+}
+
 cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_value given[CR_MAX_ARGS], *list;
@@ -546,9 +557,13 @@ cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *resu
         st = cr_common_device(&device, op, given);
     if (!st && !cr_same_device(device, arg[0].t->device))
         st = cr_refuse_devices(arg[0].t->device, device);
-    if (!st)
+    if (!st && reads_by_mask(op, list, n, arg[0].t)) {
+        given[at] = list[0];
+        op = cr_entry.masked_select;
+    } else if (!st) {
         st = replace_masks(list, &n, arg[0].t, &made);
-    given[at].len = n;
+        given[at].len = n;
+    }
     if (!st)
         st = op->kernel_stage(op, given, result);
     for (size_t i = 0; i < made.len; i++)

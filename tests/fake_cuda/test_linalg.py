@@ -74,6 +74,24 @@ def test_square_matrices(dtype):
         compare(f, *values)
 
 
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 2e-3), (torch.float64, 1e-9)], ids=str)
+def test_batches_of_small_matrices(dtype, tolerance):
+    """All at once, with a thread for each; one of the matrices is singular, or has no root."""
+    torch.manual_seed(4)
+    for n in (1, 7):
+        a, b = torch.randn(2, 3, n, n, dtype=dtype), torch.randn(2, 3, n, 2, dtype=dtype)
+        p = a @ a.mT + torch.eye(n, dtype=dtype)
+        bad = a.clone()
+        bad[1, 0] = 0
+        wide = torch.randn(5, n, n + 2, dtype=dtype)
+        for f, *values in ((L.cholesky, p), (lambda x: L.cholesky(x, upper=True), p), (L.cholesky, -p), (L.cholesky_ex, bad @ bad.mT),
+                           (L.inv, a), (L.inv, bad), (L.inv_ex, bad), (L.solve, a, b), (L.solve, a.mT, b[0]), (L.solve, a, b[..., 0]),
+                           (lambda x, y: L.solve(x, y, left=False), a, b.mT), (L.solve, bad, b), (lambda x, y: L.solve_ex(x, y).info, bad, b),
+                           (L.lu_factor, a), (L.lu_factor, bad), (L.lu_factor_ex, bad), (L.lu_factor, wide), (L.lu_factor, wide.mT),
+                           (product_of_lu, a, b), (L.det, a), (L.det, bad), (gradient_of_solve, a, b)):
+            compare(f, *values, tolerance=tolerance)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (0, 3)])
 def test_other_matrices(dtype, shape):

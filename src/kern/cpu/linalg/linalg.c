@@ -174,6 +174,132 @@ done:
     return st;
 }
 
+/* --- batches of small real matrices on a device: all at once, a thread a matrix --- */
+
+enum { FEW_MATRICES = 4, SMALL_MATRIX = 32 };
+
+static bool is_at_once(const cr_lapack_job *j, int m, int n)
+{
+    return !cr_is_host(j->device) && !j->complex && j->batch >= FEW_MATRICES && m && n &&
+           m <= SMALL_MATRIX && n <= SMALL_MATRIX;
+}
+
+/* Copies all matrices of `v`, or their transposes, to columns, or back. */
+static cr_status move_all(const cr_lapack_job *j, const cr_view *v, void *columns, bool turned,
+                          bool back)
+{
+    int64_t size[CR_MAX_DIMS], mine[CR_MAX_DIMS], dense[CR_MAX_DIMS];
+    int last = j->batch_dims, lead = last - (v->ndim - 2);
+    int row = v->ndim - (turned ? 1 : 2), column = v->ndim - (turned ? 2 : 1);
+
+    for (int d = 0; d < last; d++) {
+        size[d] = j->batch_size[d];
+        mine[d] = d < lead || v->size[d - lead] == 1 ? 0 : v->stride[d - lead];
+    }
+    size[last] = v->size[row], mine[last] = v->stride[row], dense[last] = 1;
+    size[last + 1] = v->size[column], mine[last + 1] = v->stride[column];
+    dense[last + 1] = size[last];
+    int64_t step = size[last] * size[last + 1];
+    for (int d = last - 1; d >= 0; step *= size[d--])
+        dense[d] = step;
+    cr_array a = {v->data, v->dtype, last + 2, size, mine};
+    cr_array b = {columns, j->dtype, last + 2, size, dense};
+    return cr_device_status(cr_device_of((cr_device_kind)j->device.kind)
+                                ->move(j->device.index, back ? &a : &b, back ? &b : &a));
+}
+
+static cr_status run_at_once(const cr_lapack_job *j, const cr_loops *loops, int64_t units,
+                             linalg_job *w)
+{
+    return cr_loops_run(j->device, loops, j->dtype, units, 1, w);
+}
+
+/* Waits only for the arguments `check` and `name` to raise an error. */
+static cr_status check_all(const cr_value *arg, const char *family, const cr_lapack_job *j,
+                           const cr_view *info)
+{
+    int32_t *here;
+    cr_status st;
+
+    if (!arg[0].i)
+        return CR_OK;
+    here = cr_alloc((size_t)j->batch * sizeof *here);
+    CR_GO(here ? CR_OK : CR_MEMORY);
+    CR_GO(cr_device_copy_out(here, j->device, info->data, (size_t)j->batch * sizeof *here));
+    for (int64_t i = 0; i < j->batch; i++)
+        CR_GO(check_info(arg, family, j, here[i], i));
+done:
+    cr_free(here);
+    return st;
+}
+
+static cr_status cholesky_at_once(cr_lapack_job *j, const cr_value *arg, int n, cr_view *out)
+{
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, cholesky);
+    linalg_job w = {.n = n, .info = (int32_t *)(void *)out[1].data};
+    bool upper = arg[1].i;
+    cr_status st;
+
+    TAKE(j, w.to, j->batch * n * n, j->item);
+    CR_GO(move_all(j, arg[0].view, w.to, upper, false));
+    CR_GO(run_at_once(j, &loops, j->batch, &w));
+    CR_GO(check_all(arg + 2, "cholesky", j, &out[1]));
+    CR_GO(move_all(j, &out[0], w.to, upper, true));
+done:
+    return st;
+}
+
+/* Factors the matrices of `v`, or their transposes; w has m, n, pivots and info. */
+static cr_status factor_at_once(cr_lapack_job *j, linalg_job *w, const cr_view *v, bool turned)
+{
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, factor);
+    cr_status st;
+
+    TAKE(j, w->to, j->batch * w->m * w->n, j->item);
+    CR_GO(move_all(j, v, w->to, turned, false));
+    CR_GO(run_at_once(j, &loops, j->batch, w));
+done:
+    return st;
+}
+
+/* Solves the systems that w factored, for `sides` columns at x of each. */
+static cr_status substitute_at_once(const cr_lapack_job *j, const linalg_job *w, void *x,
+                                    int sides)
+{
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, substitute);
+    linalg_job s = *w;
+
+    s.from = w->to;
+    s.to = x;
+    s.sides = sides;
+    return run_at_once(j, &loops, j->batch * sides, &s);
+}
+
+/* Factors and substitutes; `b` NULL: the right sides are identities.  `check` and the next
+ * argument are as for check_info. */
+static cr_status solve_at_once(cr_lapack_job *j, const cr_value *check, const char *family,
+                               const cr_view *a, const cr_view *b, bool left, cr_view *out)
+{
+    static const cr_loops identity = CR_LOOPS(CR_LOOPS_LINALG, linalg_job, identity);
+    int n = cr_lapack_cols(a), sides = left ? cr_lapack_cols(out) : cr_lapack_rows(out);
+    linalg_job w = {.m = n, .n = n, .parts = 1, .info = (int32_t *)(void *)out[1].data};
+    linalg_job ones = w;
+    cr_status st;
+    void *x;
+
+    TAKE(j, w.pivots, j->batch * n, sizeof *w.pivots);
+    TAKE(j, x, j->batch * n * sides, j->item);
+    CR_GO(factor_at_once(j, &w, a, !left));
+    CR_GO(check_all(check, family, j, &out[1]));
+    ones.to = x;
+    CR_GO(b ? move_all(j, b, x, !left, false)
+            : run_at_once(j, &identity, j->batch * n * n, &ones));
+    CR_GO(substitute_at_once(j, &w, x, sides));
+    CR_GO(move_all(j, &out[0], x, !left, true));
+done:
+    return st;
+}
+
 /* (self, upper, check, name) -> (L, info) */
 cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
 {
@@ -185,6 +311,10 @@ cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
     char *a;
 
     CR_TRY(cr_lapack_begin(&j, "linalg.cholesky", self, 2));
+    if (is_at_once(&j, n, n)) {
+        CR_GO(cholesky_at_once(&j, arg, n, out));
+        goto done;
+    }
     TAKE(&j, a, (int64_t)n * n, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
         CR_GO(cr_lapack_load(&j, self, i, a, n));
@@ -283,6 +413,21 @@ static cr_status number_pivots(const cr_lapack_job *j, int32_t *to, int64_t rows
     return cr_loops_run(j->device, &loops, CR_F32, rows * n, 1 << 20, &w);
 }
 
+static cr_status lu_at_once(cr_lapack_job *j, const cr_value *arg, int m, int n, cr_view *out)
+{
+    linalg_job w = {.m = m,
+                    .n = n,
+                    .pivots = (int32_t *)(void *)out[1].data,
+                    .info = (int32_t *)(void *)out[2].data};
+    cr_status st;
+
+    CR_GO(factor_at_once(j, &w, arg[0].view, false));
+    CR_GO(check_all(arg + 2, "lu_factor", j, &out[2]));
+    CR_GO(move_all(j, &out[0], w.to, false, true));
+done:
+    return st;
+}
+
 /* (A, pivot, check, name) -> (LU, pivots, info) */
 cr_status cr_kern_lu(const cr_value *arg, cr_view *out)
 {
@@ -293,6 +438,10 @@ cr_status cr_kern_lu(const cr_value *arg, cr_view *out)
     char *a;
 
     CR_TRY(cr_lapack_begin(&j, "linalg.lu_factor", self, 2));
+    if (arg[1].i && is_at_once(&j, m, n)) {
+        CR_GO(lu_at_once(&j, arg, m, n, out));
+        goto done;
+    }
     TAKE(&j, a, (int64_t)m * n, j.item);
     if (!arg[1].i)
         CR_GO(number_pivots(&j, (int32_t *)(void *)out[1].data, j.batch, k));
@@ -383,6 +532,25 @@ static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride,
     return CR_OK;
 }
 
+/* Each position of the batch of X has its row numbers. */
+static cr_status lu_solve_at_once(cr_lapack_job *j, const cr_value *arg, int n,
+                                  const cr_view *pivots, cr_view *out)
+{
+    linalg_job w = {.m = n, .n = n, .pivots = (int32_t *)(void *)pivots->data};
+    int sides = cr_lapack_cols(out);
+    cr_status st;
+    void *x;
+
+    TAKE(j, w.to, j->batch * n * n, j->item);
+    TAKE(j, x, j->batch * n * sides, j->item);
+    CR_GO(move_all(j, arg[0].view, w.to, false, false));
+    CR_GO(move_all(j, arg[2].view, x, false, false));
+    CR_GO(substitute_at_once(j, &w, x, sides));
+    CR_GO(move_all(j, out, x, false, true));
+done:
+    return st;
+}
+
 /* (LU, pivots, B, adjoint) -> X; the batch of X covers both batches. */
 cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
 {
@@ -402,6 +570,10 @@ cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
     else
         CR_GO(check_pivots("linalg.lu_solve", (int *)(void *)pivots.data,
                            cr_view_numel(&pivots), n, false));
+    if (!arg[3].i && cr_view_numel(&pivots) == j.batch * n && is_at_once(&j, n, n)) {
+        CR_GO(lu_solve_at_once(&j, arg, n, &pivots, out));
+        goto done;
+    }
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
@@ -465,6 +637,10 @@ cr_status cr_kern_solve(const cr_value *arg, cr_view *out)
     char *a, *x;
 
     CR_TRY(cr_lapack_begin(&j, "linalg.solve", out, 2));
+    if (is_at_once(&j, n, n) && nrhs) {
+        CR_GO(solve_at_once(&j, arg + 3, "solve", self, b, left, out));
+        goto done;
+    }
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     TAKE(&j, pivot, n, sizeof *pivot);
@@ -501,6 +677,10 @@ cr_status cr_kern_inv(const cr_value *arg, cr_view *out)
     char *a, *x;
 
     CR_TRY(cr_lapack_begin(&j, "linalg.inv", self, 2));
+    if (is_at_once(&j, n, n)) {
+        CR_GO(solve_at_once(&j, arg + 1, "inv", self, NULL, true, out));
+        goto done;
+    }
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * n, j.item);
     TAKE(&j, pivot, n, sizeof *pivot);

@@ -13,6 +13,9 @@ typedef struct {
     int64_t from_row;
     bool above;
     cr_loops_error wrong;
+    /* Of a batch of matrices that are factored at once; int32_t, as LAPACK has them. */
+    int32_t *pivots, *info;
+    int64_t sides; /* columns of right sides of a matrix */
 } linalg_job;
 
 #endif
