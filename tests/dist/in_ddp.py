@@ -56,6 +56,25 @@ def equal_to_one_process(rank, size):
     assert model.reducer.bucket_count >= 2
 
 
+def replicated_modules(rank, size):
+    """replicate() of a module, or of parts that leave a rest to the whole, trains as DistributedDataParallel does."""
+    from cresset.distributed._composable import replicate
+    alone = train(net(), None, 1, 0, 5)
+    whole, parts, some = replicate(net(), bucket_cap_mb=1), net(), net()
+    for module in (parts[0], parts[2], parts):
+        replicate(module)
+    for model in (whole, parts):
+        assert list(model.state_dict()) == list(net().state_dict())
+        near(train(model, None, size, rank, 5), alone)
+    replicate(some, ignored_modules=[some[0]])
+    x, y = data()
+    F.cross_entropy(some(x[rank::size]), y[rank::size]).backward()
+    for at, alike in ((0, False), (2, True)):
+        grads = [torch.empty_like(some[at].weight) for _ in range(size)]
+        dist.all_gather(grads, some[at].weight.grad)
+        assert torch.equal(grads[0], grads[1]) == alike
+
+
 def no_sync_adds_up(rank, size):
     model, x, y = DDP(net()), *data()
     alone = net()
@@ -313,7 +332,7 @@ def flags_of_sparse_gradients(rank, size):
 
 
 def arguments_and_methods(rank, size):
-    for part in (flags_of_sparse_gradients, sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, unused_parameters, hooks, buffers_and_states, sampler_and_join, optimizers):
+    for part in (flags_of_sparse_gradients, sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, replicated_modules, unused_parameters, hooks, buffers_and_states, sampler_and_join, optimizers):
         part(rank, size)
 
 

@@ -39,6 +39,50 @@ def test_the_number_of_ranks_does_not_change_bits(tmp_path, count, sizes):
     assert len(bits[0]) > 20000 and all(b == bits[0] for b in bits)
 
 
+def test_functions_of_modules_are_applied_once_and_keep_names():
+    from cresset.distributed._composable import contract, replicate
+
+    @contract()
+    def marks(module):
+        marks.state(module).number = 7
+
+    @contract()
+    def wraps(module):
+        return torch.nn.Sequential(module)
+    model = torch.nn.Linear(2, 1)
+    assert marks(model) is model and marks.state(model).number == 7 and wraps.state(model) is None
+    with pytest.raises(AssertionError, match="marks has already been applied"):
+        marks(model)
+    with pytest.raises(RuntimeError, match="Checking parameters: Composable distributed API implementations cannot modify FQNs"):
+        wraps(model)
+    with pytest.raises(RuntimeError, match="Expected device_id to be int or torch.device"):
+        replicate(model, device_id="cpu")
+
+
+def test_optimizers_step_in_backward():
+    from cresset.distributed.optim import _apply_optimizer_in_backward, _get_in_backward_optimizers
+
+    def weights(in_backward):
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 3))
+        model[2].weight = model[0].weight
+        optimizers = []
+        for momentum in (0.5, 0.25):
+            if in_backward:
+                _apply_optimizer_in_backward(torch.optim.SGD, model.parameters(), {"lr": 0.1, "momentum": momentum})
+            else:
+                optimizers.append(torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum))
+        for _ in range(3):
+            model(torch.ones(2, 3)).square().sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+            assert not in_backward or all(p.grad is None for p in model.parameters())
+            model.zero_grad()
+        assert len(_get_in_backward_optimizers(model)) == 6 * in_backward
+        return list(model.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(weights(True), weights(False)))
+
+
 def test_hooks_that_cannot_work_are_refused():
     from cresset.nn.parallel.distributed import _check_hook
 

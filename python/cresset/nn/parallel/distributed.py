@@ -286,12 +286,15 @@ class DistributedDataParallel(Module):
         lower = {name: p.to(dtype) for name, p in self.module.named_parameters() if p.is_floating_point()}
         return cresset.func.functional_call(self.module, lower, _cast(inputs, dtype), _cast(kwargs, dtype))
 
-    def forward(self, *inputs, **kwargs):
-        """Calls the module."""
+    def _pre_forward(self, *inputs, **kwargs):
+        """What precedes a call of the module.  Returns the inputs on its device."""
         self._before_forward()
         if self.device_ids:
             inputs, kwargs = _moved(inputs, self.device), _moved(kwargs, self.device)
-        output = self._call_module(inputs, kwargs)
+        return inputs, kwargs
+
+    def _post_forward(self, output):
+        """What follows a call of the module.  Returns its output."""
         if self._batch is not None:
             return output
         sync = cresset.is_grad_enabled() and self.require_backward_grad_sync
@@ -303,6 +306,11 @@ class DistributedDataParallel(Module):
         else:
             self.require_forward_param_sync = False
         return output
+
+    def forward(self, *inputs, **kwargs):
+        """Calls the module."""
+        inputs, kwargs = self._pre_forward(*inputs, **kwargs)
+        return self._post_forward(self._call_module(inputs, kwargs))
 
     def parts(self, *tensors):
         """With deterministic="ranks": yields the parts of this rank's batch, one after the other.  Call the module and

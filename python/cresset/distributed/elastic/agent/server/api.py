@@ -191,6 +191,7 @@ class SimpleElasticAgent(ElasticAgent):
         self._worker_group, self._remaining_restarts = WorkerGroup(spec), spec.max_restarts
         self._store, self._exit_barrier_timeout, self._total_execution_time = None, exit_barrier_timeout, 0
         self._restart_count = 0  # the most of all agents: their workers have one number
+        self._agents = 1  # of the last meeting
 
     def get_worker_group(self, role="default"):
         return self._worker_group
@@ -218,6 +219,7 @@ class SimpleElasticAgent(ElasticAgent):
         spec = worker_group.spec
         info = spec.rdzv_handler.next_rendezvous()
         self._store = worker_group.store = info.store
+        self._agents = info.world_size
         worker_group.group_rank, worker_group.group_world_size = info.rank, info.world_size
         at = info.bootstrap_store_info or RendezvousStoreInfo.build(info.rank, info.store, spec.local_addr)
         worker_group.master_addr, worker_group.master_port = spec.master_addr or at.master_addr, spec.master_port or at.master_port
@@ -269,7 +271,7 @@ class SimpleElasticAgent(ElasticAgent):
 
     def _end_together(self, limit):
         try:
-            store_util.barrier(self._store, self._worker_group.group_world_size, _KEY + "ended", limit)
+            store_util.barrier(self._store, self._agents, _KEY + "ended", limit)
         except SignalException:
             raise
         except Exception as error:
@@ -286,7 +288,7 @@ class SimpleElasticAgent(ElasticAgent):
     def _end_alone(self):
         """Another agent that waits for this one's end does not wait any longer."""
         try:
-            store_util._is_last(self._store, _KEY + "ended", self._worker_group.group_world_size)
+            store_util._is_last(self._store, _KEY + "ended", self._agents)
         except RuntimeError as error:
             log.info("the other agents are not told of the end: %s", error)
 
@@ -308,7 +310,7 @@ class SimpleElasticAgent(ElasticAgent):
                 was_shut = True
                 raise
             except Exception:
-                if (self._worker_group.group_world_size or 1) > 1:
+                if self._agents > 1:
                     self._end_alone()
                 raise
             finally:
@@ -330,7 +332,7 @@ class SimpleElasticAgent(ElasticAgent):
                 if self._remaining_restarts == 0:
                     self._stop_workers(group)
                     group.state = WorkerState.FAILED
-                    if group.group_world_size > 1:
+                    if self._agents > 1:
                         self._give_up()
                     return result
                 self._remaining_restarts -= 1
@@ -339,7 +341,7 @@ class SimpleElasticAgent(ElasticAgent):
                 raise RuntimeError(f"[{group.spec.role}] Worker group in {result.state.name} state")
             elif group.spec.rdzv_handler.num_nodes_waiting() > 0:
                 self._restart_workers(group)
-            elif group.group_world_size > 1 and self._store.check([_KEY + "failed"]):
+            elif self._agents > 1 and self._store.check([_KEY + "failed"]):
                 raise RuntimeError("workers of another node failed")
 
     # --- measurements and events ---
