@@ -627,3 +627,21 @@ def test_the_gradient_of_a_target_in_a_full_backward_hook_is_zeros():
     x, y = torch.zeros(1, 2, requires_grad=True), torch.tensor([1])
     loss(x, y).backward()
     assert seen[0][0].tolist() == [[0.5, -0.5]] and seen[0][1].dtype == torch.int64 and seen[0][1].tolist() == [0]
+
+
+def test_a_module_gets_a_class_with_another_first_base():
+    class Mixin:
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    class Plus(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    m = Plus()
+    m.__class__ = type("Mixed", (Mixin, Plus), {})
+    assert m(1) == 4 and nn.Module.__bases__ == (object,)
+    m.register_forward_hook(lambda module, args, result: -result)
+    assert m(1) == -4
+    type(m).__call__ = lambda self, x: "mine"
+    assert m(1) == "mine" and Plus()(1) == 2

@@ -1,12 +1,18 @@
 """compile() and disable()."""
 import functools
+import sys
 
-from .. import _C
+from .. import _C, _root
 from . import config
 from .capture import compile_function
 
 OWN_NAMES = ("inductor", "cresset")  # names of the backend that is this package's programs
 default_backend = "inductor"
+
+
+def is_module(x):
+    modules = sys.modules.get(f"{_root.NAME}.nn.modules.module")
+    return modules is not None and isinstance(x, modules.Module)
 
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=None, options=None, name=None,
@@ -71,7 +77,7 @@ class How:
             self.backend = functools.partial(self.backend, **keywords)
 
     def __call__(self, fn):
-        if isinstance(fn, _C.ModuleBase):
+        if is_module(fn):
             from .optimized_module import OptimizedModule
             return OptimizedModule(fn, self)
         if isinstance(fn, type):
@@ -142,7 +148,7 @@ def disable(fn=None, recursive=True, *, reason=None):
     calls it; an error with fullgraph=True."""
     if fn is None:
         return lambda f: disable(f, recursive, reason=reason)
-    if isinstance(fn, _C.ModuleBase):
+    if is_module(fn):
         fn.forward = disable(fn.forward, recursive, reason=reason)
         return fn
     fn = getattr(fn, "_torchdynamo_orig_callable", fn)

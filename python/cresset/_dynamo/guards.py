@@ -22,7 +22,7 @@ from opcode import opmap
 from operator import attrgetter, is_, methodcaller
 
 from .. import Generator, Size, Tensor, _root, device, dtype, layout, memory_format
-from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code, _walk_items
+from .._C import CompiledFunction, Symbol, _facts_of_code, _walk_items
 
 
 class Refused(Exception):
@@ -272,7 +272,7 @@ class Walk:
         if isinstance(x, Tensor):
             return self.tensor(x, source, parent, key)
         self.kept.append(x)
-        if isinstance(x, ModuleBase):
+        if _is_of(_MODULE, "Module", x):
             return self.nn_module(x, source, parent, key)
         if _is_of(_OPTIM, "Optimizer", x):
             return self.optimizer(x, source, parent, key)

@@ -1,4 +1,4 @@
-/* The base type of nn.Module: the parts of a layer's call that must be fast.
+/* nn.Module: the parts of a layer's call that must be fast.
  *
  * A call checks for hooks and runs `forward`.  An attribute that neither the class nor the
  * instance has is looked up in the tables of parameters, modules and buffers.  Registration,
@@ -135,33 +135,51 @@ static PyObject *quicken(PyObject *m, PyObject *cls)
     Py_RETURN_NONE;
 }
 
-/* _set_module_parts(getattr, hooks...): sets the objects of nn/modules/module.py. */
+/* Makes module_call the class's `__call__`.  A slot wrapper, as of a type in C, lets CPython
+ * call the function directly.  A base type in C would change the layout of instances: objects
+ * could not be assigned a class with another first base. */
+static int set_call(PyObject *cls)
+{
+    PyObject *like = PyObject_GetAttrString((PyObject *)&PyFunction_Type, "__call__"), *call;
+    int failed;
+
+    if (!like)
+        return -1;
+    call = PyDescr_NewWrapper((PyTypeObject *)cls, ((PyWrapperDescrObject *)like)->d_base,
+                              (void *)module_call);
+    failed = call ? PyObject_SetAttrString(cls, "__call__", call) : -1;
+    Py_XDECREF(call);
+    Py_DECREF(like);
+    return failed;
+}
+
+/* _set_module_parts(Module, hooks...): sets the objects of nn/modules/module.py. */
 static PyObject *set_parts(PyObject *m, PyObject *args)
 {
+    PyObject *cls, *asked;
+
     (void)m;
-    if (PyTuple_GET_SIZE(args) != 1 + GLOBAL_HOOKS)
-        return PyErr_Format(PyExc_TypeError, "expected %d arguments", 1 + GLOBAL_HOOKS);
+    if (PyTuple_GET_SIZE(args) != 1 + GLOBAL_HOOKS || !PyType_Check(PyTuple_GET_ITEM(args, 0)))
+        return PyErr_Format(PyExc_TypeError, "expected a class and %d dicts", GLOBAL_HOOKS);
     for (int i = 0; i < GLOBAL_HOOKS; i++) {
         PyObject *hooks = PyTuple_GET_ITEM(args, i + 1);
         if (!PyDict_Check(hooks))
             return PyErr_Format(PyExc_TypeError, "hooks are in a dict");
         Py_XSETREF(global_hooks[i], Py_NewRef(hooks));
     }
-    Py_XSETREF(module_getattr, Py_NewRef(PyTuple_GET_ITEM(args, 0)));
+    cls = PyTuple_GET_ITEM(args, 0);
+    asked = PyObject_GetAttr(cls, getattr);
+    if (!asked || set_call(cls) < 0) {
+        Py_XDECREF(asked);
+        return NULL;
+    }
+    Py_XSETREF(module_getattr, asked);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {{"_quicken_module", quicken, METH_O, NULL},
                                   {"_set_module_parts", set_parts, METH_VARARGS, NULL},
                                   {0}};
-
-static PyType_Slot slots[] = {
-    {Py_tp_call, module_call},
-    {Py_tp_doc, (void *)(uintptr_t) "Calls and attribute lookups of nn.Module."},
-    {0}};
-static PyType_Spec spec = {.basicsize = sizeof(PyObject),
-                           .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                           .slots = slots};
 
 static int module_intern(PyObject **out, const char *const *names, int n)
 {
@@ -182,10 +200,5 @@ int cr_py_nn_module_start(PyObject *m)
         module_intern(name, others, CR_LEN(others)) < 0)
         return -1;
     forward = name[0], compiled = name[1], slow_call = name[2], getattr = name[3];
-    if (PyModule_AddFunctions(m, functions) < 0)
-        return -1;
-    spec.name = cr_py_full_name("_C.ModuleBase");
-    if (!spec.name)
-        return -1;
-    return PyModule_AddObject(m, "ModuleBase", PyType_FromSpec(&spec));
+    return PyModule_AddFunctions(m, functions);
 }

@@ -206,7 +206,7 @@ class _CallSignature:
         return inspect.Signature([kinds("args", kinds.VAR_POSITIONAL), kinds("kwargs", kinds.VAR_KEYWORD)])
 
 
-class Module(_C.ModuleBase):
+class Module:
     """Base class: define submodules and parameters in `__init__`, and compute in `forward`.
 
     Example::
@@ -252,9 +252,8 @@ class Module(_C.ModuleBase):
             return _HookedCall(self, args, kwargs).run()
         return self.forward(*args, **kwargs)
 
-    # `__call__` is _C.ModuleBase's: it calls the compiled form, or _call_impl when there are
-    # hooks, or forward.
-    _wrapped_call_impl = _C.ModuleBase.__call__
+    # `__call__` is set below to a function in C: it calls the compiled form, or _call_impl when
+    # there are hooks, or forward.
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -888,9 +887,10 @@ class Module(_C.ModuleBase):
         return f"{self._get_name()}({inside})"
 
 
-_C._set_module_parts(Module.__getattr__, _global_forward_hooks, _global_forward_pre_hooks,
+_C._set_module_parts(Module, _global_forward_hooks, _global_forward_pre_hooks,
                      _global_backward_hooks, _global_backward_pre_hooks)
 _C._quicken_module(Module)
+Module._wrapped_call_impl = Module.__call__
 
 
 def _check_module_dtype(dtype):
