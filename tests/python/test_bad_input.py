@@ -54,6 +54,34 @@ def test_a_refusal(kind, message, call):
         call()
 
 
+@pytest.mark.parametrize("call", [
+    lambda target: torch.nn.functional.binary_cross_entropy(torch.full((2,), 0.5), target),
+    lambda target: torch.nn.functional.binary_cross_entropy(torch.full((2,), 0.5), target, torch.ones(2), reduction="sum")])
+@pytest.mark.parametrize("value", [1.5, -0.1, float("nan"), float("inf")])
+def test_targets_that_are_no_probabilities(call, value):
+    for run in call, torch.compile(call):
+        with pytest.raises(RuntimeError, match="all elements of target should be between 0 and 1"):
+            run(torch.tensor([0.5, value]))
+        assert run(torch.tensor([0.0, 1.0])) > 0
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, n: torch.nn.functional.threshold(x, n, 0), lambda x, n: torch.nn.functional.threshold(x, 0, n),
+    lambda x, n: x.index_add(0, torch.tensor([0]), x[:1], alpha=n), lambda x, n: torch.addmv(x, torch.stack([x, x]), x, alpha=n),
+    lambda x, n: torch.addmv(x, torch.stack([x, x]), x, beta=n)])
+@pytest.mark.parametrize("dtype, number", [("int16", 10 ** 12), ("uint8", 300), ("int32", 1e10), ("float16", 70000.5)])
+def test_numbers_that_the_dtype_cannot_hold(call, dtype, number):
+    x = torch.ones(2, dtype=getattr(torch, dtype))
+    with pytest.raises(RuntimeError, match="value cannot be converted to type .* without overflow"):
+        call(x, number)
+    assert call(x, 2).dtype == x.dtype
+
+
+def test_rsub_of_integers_takes_no_float():
+    with pytest.raises(RuntimeError, match="argument alpha must not be a floating point number"):
+        torch.rsub(torch.ones(2, dtype=torch.int32), torch.ones(2, dtype=torch.int32), alpha=2.5)
+
+
 @pytest.mark.parametrize("call, size", [
     (lambda: torch.tril(torch.empty(2**33, 0)), (2**33, 0)),
     (lambda: torch.triu(torch.empty(3, 2**33, 0)), (3, 2**33, 0)),
