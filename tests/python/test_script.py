@@ -261,3 +261,12 @@ class WithRecipes(torch.nn.Module):
 def test_attributes_that_are_lists_and_dicts_of_objects():
     made = torch.jit.script(WithRecipes())
     assert made(torch.ones(4)).tolist() == [[2, 2, 2, 2]] and made(torch.ones(2, 2)).tolist() == [[3, 3, 3, 3]]
+
+
+def test_scripts_are_not_compiled():
+    def asks(x):
+        if not torch.jit.is_scripting() or torch.compiler.is_compiling() or torch.compiler.is_exporting():
+            return x + 1
+        return x
+
+    assert torch.jit.script(asks)(torch.ones(1)).item() == 1 and asks(torch.ones(1)).item() == 2

@@ -13,6 +13,9 @@ def is_compiling():
     return _C._is_compiling()
 
 
+is_compiling._script_special = "is_tracing"  # scripts are not compiled: False where they are read
+
+
 def graph_break(msg=""):
     """Ends the graph of the compiled function that calls it; an error with fullgraph=True."""
     _C._break_graph(f"graph_break() is called{': ' + msg if msg else ''}")

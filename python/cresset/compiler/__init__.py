@@ -64,6 +64,9 @@ def is_exporting():
     return False
 
 
+is_dynamo_compiling._script_special = is_exporting._script_special = is_compiling._script_special
+
+
 def nested_compile_region(fn=None, *, options=None, max_reuse_entries=8, reuse_hash_fn=None):
     """Marks a function that is called many times, as a decorator.
 

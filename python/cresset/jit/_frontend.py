@@ -248,6 +248,8 @@ def describe(obj):
         special = _specials().get(obj)
         if special is not None:
             return special
+    if isinstance(obj, types.FunctionType) and hasattr(obj, "_script_special"):
+        return "special", obj._script_special
     if obj is None or isinstance(obj, (bool, int, float, complex, str, cresset.dtype, cresset.device)):
         if isinstance(obj, enum.Enum):
             return "object", _handle(obj)
