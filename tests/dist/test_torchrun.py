@@ -169,6 +169,13 @@ def test_a_state_has_no_other_objects():
         handler.is_closed()
 
 
+def test_a_name_that_is_loopback_here_alone_is_served_at_all_addresses(monkeypatch):
+    from cresset.distributed.elastic.rendezvous.dynamic_rendezvous import _listening_address
+    assert [_listening_address(h) for h in ("localhost", "127.0.0.1", "::1")] == ["localhost", "127.0.0.1", "::1"]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, port: [(2, 1, 6, "", ("127.0.1.1" if host == "own" else "10.0.0.1", 0))])
+    assert [_listening_address(h) for h in ("own", "other")] == ["0.0.0.0", "other"]
+
+
 def _is_late(client, *args):
     from cresset.distributed.elastic import timer
     timer.configure(getattr(timer, client)(*args))

@@ -6,6 +6,7 @@ Hosts that come later wait for the next round, in the wait list, or in the redun
 Every host writes the time from time to time; a host that has not written for long is taken out of the state.
 """
 import io
+import ipaddress
 import logging
 import os
 import pickle
@@ -377,6 +378,17 @@ class _RendezvousKeepAliveOp:
 
 # --- the handler ---------------------------------------------------------------------------------------------------
 
+def _listening_address(host):
+    """Returns where a server of this host listens.  Some systems give their own name an address of the loopback device, but other
+    hosts do not: the server listens at all addresses then."""
+    try:
+        found = socket.getaddrinfo(host, None)[0][4][0]
+        here = host not in ("localhost", found) and ipaddress.ip_address(found).is_loopback
+    except (OSError, ValueError):
+        return host
+    return "0.0.0.0" if here else host
+
+
 def _beat(handler):
     """The timer's function: the timer does not keep a handler that the program has dropped."""
     found = handler()
@@ -463,7 +475,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
         return RendezvousStoreInfo.build(rank, store, local_addr=self._this_node.addr, server_port=port)
 
     def _create_tcp_store_server(self, master_addr, server_port=0):
-        return dist.TCPStore(master_addr, server_port, is_master=True, wait_for_workers=False)
+        return dist.TCPStore(_listening_address(master_addr), server_port, is_master=True, wait_for_workers=False)
 
     def _get_deadline(self, timeout):
         return time.monotonic() + timeout.total_seconds()
