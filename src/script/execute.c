@@ -4,13 +4,18 @@
  * the last step that reads it, so tensors are freed as early as in eager programs.  A value
  * that a nested block reads stays until the end of the step that has the block.
  *
- * Invariant: between steps, the registers own exactly the values that later steps may read. */
+ * Some registers borrow their values: parameters, which the caller holds, and attributes that
+ * no function sets, which the run holds from the first time that it reads them until its end.
+ * So threads that run one program do not change the reference counts of its weights in turn.
+ *
+ * Invariant: between steps, the other registers own exactly the values that later steps may
+ * read. */
 #include "base/clock.h"
 #include "script/execute_impl.h"
 #include <pthread.h>
 #include <string.h>
 
-enum { EXEC_DEEPEST = 500, EXEC_REGISTERS = 48, EXEC_ARGUMENTS = 32 };
+enum { EXEC_DEEPEST = 500, EXEC_REGISTERS = 48, EXEC_ARGUMENTS = 32, EXEC_HELD = 32 };
 
 typedef struct exec_step exec_step;
 
@@ -28,6 +33,7 @@ struct exec_step {
     cr_sop *op;       /* OPERATOR with an entry */
     int slot;         /* GET_ATTR, SET_ATTR: of the static class */
     cr_sfunction *callee;
+    bool borrows; /* GET_ATTR: its register borrows */
     int in_count, out_count, clear_count;
     uint32_t *in, *out, *clear;
     exec_block *block;
@@ -37,6 +43,8 @@ struct exec_step {
 typedef struct {
     cr_arena arena;
     unsigned registers;
+    int borrowed_count;
+    uint32_t *borrowed; /* registers */
     exec_block body;
 } exec_code;
 
@@ -53,6 +61,9 @@ typedef struct {
     int depth;
     double next_poll;         /* cr_seconds of the next call of cr_script_poll */
     CR_VEC(exec_place) trace; /* innermost first */
+    /* Values that the run holds, by their addresses: a table of `room` places. */
+    size_t held_count, room;
+    cr_ivalue *held, few[EXEC_HELD];
 } exec_run;
 
 /* --- preparing --- */
@@ -61,6 +72,8 @@ typedef struct {
     cr_arena *arena;
     const exec_step **last; /* by value: the last step of its home block that reads it */
     const cr_sblock **home; /* by value: the block that makes it */
+    bool *borrowed;         /* by value */
+    int borrowed_count;
 } exec_preparer;
 
 static cr_status exec_registers(exec_preparer *p, cr_svalue *const *value, int n,
@@ -70,6 +83,12 @@ static cr_status exec_registers(exec_preparer *p, cr_svalue *const *value, int n
     for (int i = 0; *out && i < n; i++)
         (*out)[i] = value[i]->id;
     return *out ? CR_OK : CR_MEMORY;
+}
+
+static void exec_borrow(exec_preparer *p, const cr_svalue *v)
+{
+    p->borrowed[v->id] = true;
+    p->borrowed_count++;
 }
 
 /* An operator that is missing is an error when it runs, because branches that never run may
@@ -104,6 +123,12 @@ static cr_status exec_prepare_step(exec_preparer *p, exec_step *s)
     switch ((cr_sprim)n->prim) {
     case CR_SPRIM_OPERATOR: return exec_prepare_operator(p, s);
     case CR_SPRIM_GET_ATTR:
+        s->slot = cls ? cr_sclass_attribute(cls, n->name) : -1;
+        /* values that replace each other are not held until the run ends */
+        s->borrows = s->slot >= 0 && !cls->attribute[s->slot].is_set;
+        if (s->borrows)
+            exec_borrow(p, n->output[0]);
+        break;
     case CR_SPRIM_SET_ATTR: s->slot = cls ? cr_sclass_attribute(cls, n->name) : -1; break;
     case CR_SPRIM_CALL_METHOD: s->callee = cls ? cr_sclass_method(cls, n->name) : NULL; break;
     case CR_SPRIM_CALL_FUNCTION:
@@ -162,6 +187,8 @@ static void exec_add_clear(exec_preparer *p, exec_block *out, const cr_sblock *b
 {
     exec_step *s = (exec_step *)p->last[v->id];
 
+    if (p->borrowed[v->id])
+        return;
     if (!s || exec_is_output(b, v))
         out->clear[out->clear_count++] = v->id;
     else
@@ -257,6 +284,15 @@ static void exec_drop_code(void *code)
     cr_free(c);
 }
 
+static cr_status exec_list_borrowed(const exec_preparer *p, exec_code *c)
+{
+    c->borrowed = cr_arena_get(p->arena, (size_t)p->borrowed_count * sizeof *c->borrowed + 1);
+    for (unsigned i = 0; c->borrowed && i < c->registers; i++)
+        if (p->borrowed[i])
+            c->borrowed[c->borrowed_count++] = i;
+    return c->borrowed ? CR_OK : CR_MEMORY;
+}
+
 static cr_status exec_prepare(exec_code **out, const cr_sgraph *g)
 {
     exec_code *c = cr_alloc_zero(sizeof *c);
@@ -270,8 +306,13 @@ static cr_status exec_prepare(exec_code **out, const cr_sgraph *g)
     c->registers = g->values;
     p.last = cr_arena_get(&temporary, g->values * sizeof *p.last + 1);
     p.home = cr_arena_get(&temporary, g->values * sizeof *p.home + 1);
-    if (p.last && p.home)
+    p.borrowed = cr_arena_get(&temporary, g->values * sizeof *p.borrowed + 1);
+    if (p.last && p.home && p.borrowed) {
+        for (int i = 0; i < g->body->input_count; i++)
+            exec_borrow(&p, g->body->input[i]);
         st = exec_prepare_block(&p, &c->body, g->body);
+        st = st ? st : exec_list_borrowed(&p, c);
+    }
     cr_arena_drop(&temporary);
     if (st)
         exec_drop_code(c);
@@ -309,6 +350,65 @@ static cr_status exec_code_of(exec_code **out, cr_sfunction *f)
     if (!f->graph)
         return cr_fail(CR_RUNTIME, "'%s' has no code", f->qualified);
     return exec_prepare_function(out, f);
+}
+
+/* --- values that a run holds --- */
+
+static bool exec_is_counted(const cr_ivalue *v)
+{
+    return v->kind == CR_IV_TENSOR || cr_iv_is_boxed(v);
+}
+
+/* The value's place in the table, or the free place for it. */
+static cr_ivalue *exec_held_place(const exec_run *run, const void *address)
+{
+    size_t mask = run->room - 1, at = ((uintptr_t)address >> 4) * 0x9E3779B97F4A7C15u >> 32;
+
+    while (exec_is_counted(&run->held[at & mask]) && run->held[at & mask].box != address)
+        at++;
+    return &run->held[at & mask];
+}
+
+static cr_status exec_hold_more(exec_run *run)
+{
+    exec_run old = *run;
+
+    run->room = old.room ? 2 * old.room : EXEC_HELD;
+    run->held = old.room ? cr_alloc_zero(run->room * sizeof *run->held) : run->few;
+    if (!run->held) {
+        run->held = old.held, run->room = old.room;
+        return CR_MEMORY;
+    }
+    for (size_t i = 0; i < old.room; i++)
+        if (exec_is_counted(&old.held[i]))
+            *exec_held_place(run, old.held[i].box) = old.held[i];
+    if (old.held != run->few)
+        cr_free(old.held);
+    return CR_OK;
+}
+
+/* Holds the value until the run ends.  On failure *v is None. */
+static cr_status exec_hold(exec_run *run, cr_ivalue *v)
+{
+    if (!exec_is_counted(v))
+        return CR_OK;
+    if (2 * run->held_count >= run->room && exec_hold_more(run)) {
+        *v = cr_iv_none();
+        return CR_MEMORY;
+    }
+    cr_ivalue *place = exec_held_place(run, v->box);
+    if (exec_is_counted(place))
+        return CR_OK;
+    *place = cr_ivalue_keep(*v);
+    run->held_count++;
+    return CR_OK;
+}
+
+static void exec_let_go(exec_run *run)
+{
+    cr_ivalues_drop(run->held, run->room);
+    if (run->held != run->few)
+        cr_free(run->held);
 }
 
 /* --- running --- */
@@ -455,6 +555,10 @@ static cr_status exec_get_attribute(exec_frame *f, const exec_step *s)
     cr_ivalue *slot;
 
     CR_TRY(exec_slot(f, s, &slot));
+    if (s->borrows) {
+        f->reg[s->out[0]] = *slot;
+        return exec_hold(f->run, &f->reg[s->out[0]]);
+    }
     exec_set(f, s->out[0], cr_ivalue_keep(*slot));
     return CR_OK;
 }
@@ -847,21 +951,31 @@ static cr_status exec_results(exec_frame *f, const exec_block *b, cr_ivalue *out
     return CR_OK;
 }
 
+static cr_status exec_bind_preset(exec_run *run, cr_ivalue *out, const cr_sconstant *c)
+{
+    cr_ivalue made;
+
+    CR_TRY(cr_ivalue_of_constant(&made, c));
+    *out = made;
+    cr_status st = exec_hold(run, out);
+    cr_ivalue_drop(made);
+    return st;
+}
+
 static cr_status exec_bind(exec_frame *f, cr_sfunction *callee, const exec_block *b,
                            const cr_ivalue *args, int count)
 {
     const cr_sschema *s = &callee->schema;
 
     for (int i = 0; i < b->input_count; i++) {
-        cr_ivalue v = cr_iv_none();
+        cr_ivalue *v = &f->reg[b->input[i]];
         if (i < count)
-            v = cr_ivalue_keep(args[i]);
+            *v = args[i];
         else if (i < s->param_count && s->param[i].preset)
-            CR_TRY(cr_ivalue_of_constant(&v, s->param[i].preset));
+            CR_TRY(exec_bind_preset(f->run, v, s->param[i].preset));
         else
             return cr_fail(CR_RUNTIME, "%s() is missing value for argument '%s'.", callee->name,
                            i < s->param_count ? s->param[i].name : "?");
-        exec_set(f, b->input[i], v);
     }
     return CR_OK;
 }
@@ -895,6 +1009,8 @@ static cr_status exec_call(exec_run *run, cr_sfunction *callee, const cr_ivalue 
     run->depth++;
     cr_status st = exec_in_frame(&f, callee, code, args, count, out, outs);
     run->depth--;
+    for (int i = 0; i < code->borrowed_count; i++)
+        f.reg[code->borrowed[i]] = cr_iv_none();
     cr_ivalues_drop(f.reg, code->registers);
     if (f.reg != local)
         cr_free(f.reg);
@@ -959,5 +1075,6 @@ cr_status cr_sfunction_run(cr_ivalue *out, cr_sfunction *f, const cr_ivalue *arg
     if (!st && !n)
         *out = cr_iv_none();
     cr_vec_drop(&run.trace);
+    exec_let_go(&run);
     return st;
 }

@@ -12,6 +12,7 @@ typedef struct {
     const char *name;
     const cr_stype *type;
     bool parameter, buffer;
+    bool is_set; /* a function of the unit sets it */
 } cr_sattribute;
 
 typedef struct {

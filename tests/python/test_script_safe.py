@@ -1,6 +1,8 @@
 """Compiled programs: values that archives cannot hold or share, loops of unequal length, compilers in several threads."""
+import gc
 import io
 import threading
+import weakref
 import zipfile
 
 import pytest
@@ -267,3 +269,58 @@ def test_one_thread_compiles_at_a_time():
     thread.join()
     assert compiled(1) == 6 and made[0](1) == 2
     assert not waits.overtaken
+
+
+# --- attributes that are replaced while a program that has read them runs ---
+
+class Replaced(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.held = torch.ones(3)
+
+    def forward(self, x):
+        old = self.held
+        x = replace(x)
+        return old + self.held * 10 + x
+
+
+@torch.jit.ignore
+def replace(x: torch.Tensor) -> torch.Tensor:
+    replacing.pop().held = torch.full((3,), 2.)
+    return x
+
+
+replacing = []
+
+
+def test_a_value_stays_when_its_attribute_is_replaced_by_python():
+    program = torch.jit.script(Replaced())
+    replacing.append(program)
+    assert program(torch.zeros(3)).tolist() == [21, 21, 21]
+    assert not replacing and program.held.tolist() == [2, 2, 2]
+
+
+class Many(nn.Module):
+    """More attributes than the executor's first table has places."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(40)])
+
+    def forward(self, x, n: int):
+        for _ in range(n):
+            for layer in self.layers:
+                x = x + layer(x)
+        return x
+
+
+def test_a_program_reads_many_attributes_many_times():
+    torch.manual_seed(0)
+    first, m = torch.jit.script(Many()), Many()  # a class keeps the module that it was made for
+    program, x = torch.jit.script(m), torch.ones(1, 2) / 1e6
+    assert not torch.equal(first(x, 1), program(x, 1))
+    assert torch.equal(program(x, 3), m(x, 3))
+    weight = weakref.ref(m.layers[39].weight)
+    del m, program
+    gc.collect()
+    assert weight() is None
