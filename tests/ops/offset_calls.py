@@ -3,6 +3,7 @@ not fit.  Each call gives results or raises.  Run by test_offsets.py in a proces
 
     offset_calls.py [NAME]
 """
+import os
 import resource
 import sys
 
@@ -11,7 +12,7 @@ import cresset as torch
 from table import ENTRIES, Draw, leaves
 from test_by_values import SAMPLES
 
-NUMBERS = (-1, 1, 3, 100, -2 ** 31, 2 ** 31 - 1, 2 ** 63 - 1, -2 ** 63)
+NUMBERS = (-1, 1, 3, 100, -2 ** 31, 2 ** 40, 2 ** 63 - 1, -2 ** 63)
 DTYPES = [getattr(torch, n) for n in ("uint8", "int8", "int16", "int32", "int64", "bool", "float16", "bfloat16", "float32",
                                       "float64", "complex32", "complex64", "complex128", "uint16", "uint64", "float8_e5m2")]
 
@@ -49,7 +50,7 @@ def variants(draw):
             for dtype in DTYPES:
                 yield {**draw.values, name: dtype}
         elif type(v) is int:
-            for number in NUMBERS[:-4] + (2 ** 40,):
+            for number in NUMBERS[:-4]:
                 yield {**draw.values, name: number}
 
 
@@ -75,7 +76,8 @@ def run(entry):
 
 if __name__ == "__main__":
     named = sys.argv[1:]
-    resource.setrlimit(resource.RLIMIT_AS, (3 << 30,) * 2)  # a count of 2 ** 31 classes is refused
+    if "MALLOC_CHECK_" in os.environ:  # a sanitizer needs more addresses, and refuses 2 ** 40 classes itself
+        resource.setrlimit(resource.RLIMIT_AS, (3 << 30,) * 2)
     for entry in (e for e in ENTRIES if "raises_by_values" in e.words and (not named or e.key in named)):
         print(entry.key, end=" ", flush=True)
         print(*run(entry), flush=True)
