@@ -165,7 +165,7 @@ static bool code_is_reserved(const char *name)
                                         "unchecked_cast"};
 
     for (size_t i = 0; i < CR_LEN(words); i++)
-        if (!strcmp(words[i], name))
+        if (*words[i] == *name && !strcmp(words[i], name))
             return true;
     return false;
 }

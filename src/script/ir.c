@@ -290,27 +290,34 @@ void cr_sblock_copy(cr_sblock *to, const cr_sblock *from, cr_svalue **map)
     copy_block(to, from, map, from->graph->values);
 }
 
-static void block_replace(cr_sblock *b, cr_svalue *from, cr_svalue *to)
+static void block_replace(cr_sblock *b, cr_snode *first, cr_svalue *from, cr_svalue *to);
+
+static void node_replace(cr_snode *n, cr_svalue *from, cr_svalue *to)
 {
-    for (cr_snode *n = b->first; n; n = n->next) {
-        for (int i = 0; i < n->input_count; i++)
-            if (n->input[i] == from)
-                cr_snode_set_input(n, i, to);
-        for (int i = 0; i < n->block_count; i++)
-            block_replace(n->block[i], from, to);
-    }
-    for (int i = 0; i < b->output_count; i++)
-        if (b->output[i] == from) {
-            b->output[i] = to;
-            from->uses--;
-            to->uses++;
-        }
+    for (int i = 0; i < n->input_count; i++)
+        if (n->input[i] == from)
+            cr_snode_set_input(n, i, to);
+    for (int i = 0; i < n->block_count; i++)
+        block_replace(n->block[i], n->block[i]->first, from, to);
 }
 
+/* In the nodes of `b` from `first` on, until nothing reads `from`. */
+static void block_replace(cr_sblock *b, cr_snode *first, cr_svalue *from, cr_svalue *to)
+{
+    for (cr_snode *n = first; n && from->uses; n = n->next)
+        node_replace(n, from, to);
+    for (int i = 0; i < b->output_count && from->uses; i++)
+        if (b->output[i] == from)
+            cr_sblock_set_output(b, i, to);
+}
+
+/* Most readers follow the node, in its block. */
 void cr_svalue_replace(cr_sgraph *g, cr_svalue *from, cr_svalue *to)
 {
+    if (from->uses && from->by)
+        block_replace(from->by->owner, from->by->next, from, to);
     if (from->uses)
-        block_replace(g->body, from, to);
+        block_replace(g->body, g->body->first, from, to);
 }
 
 cr_svalue *cr_sblock_constant(cr_sblock *b, const cr_sconstant *value, cr_srange range)

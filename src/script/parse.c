@@ -44,9 +44,11 @@ static size_t parse_length(const cr_stoken *t) { return t->end - t->start; }
 static bool parse_is(parser *p, const char *word)
 {
     const cr_stoken *t = parse_token(p);
+    const char *text = parse_text(p, t);
+    size_t n = parse_length(t);
 
-    return (t->kind == STOKEN_NAME || t->kind == STOKEN_SIGN) &&
-           parse_length(t) == strlen(word) && !strncmp(parse_text(p, t), word, parse_length(t));
+    return (t->kind == STOKEN_NAME || t->kind == STOKEN_SIGN) && *text == *word &&
+           n == strlen(word) && !memcmp(text, word, n);
 }
 
 /* True when the token after the next one is `word`. */
