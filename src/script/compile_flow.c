@@ -1437,18 +1437,32 @@ static cr_svalue *assert_message(compiler *c, const cr_sast *a)
     return string_constant(c, text, strlen(text), a->range);
 }
 
-static void compile_assert(compiler *c, const cr_sast *a)
+/* An assertion whose condition is known: behind one that fails, nothing is compiled. */
+static flow assert_known(compiler *c, const condition *k, const cr_sast *a)
+{
+    compile_assume(c, k->known ? k->yes : k->no, a->range);
+    if (k->known)
+        return FLOW_ON;
+    emit_raise(c, assert_message(c, a), NULL, a->range);
+    return FLOW_LEFT;
+}
+
+static flow compile_assert(compiler *c, const cr_sast *a)
 {
     condition *k = compile_condition(c, a->at[0]);
-    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
     cr_sblock *outer = c->block;
+    cr_snode *n;
 
+    if (c->env && k->known >= 0)
+        return assert_known(c, k, a);
+    n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
     cr_snode_input(n, k->value);
     cr_snode_block(n);
     c->block = cr_snode_block(n);
     emit_raise(c, assert_message(c, a), NULL, a->range);
     c->block = outer;
     compile_assume(c, k->yes, a->range);
+    return FLOW_ON;
 }
 
 static void compile_delete(compiler *c, const cr_sast *a)
@@ -1609,7 +1623,7 @@ static flow compile_statement(compiler *c, const cr_sast *a)
     case CR_SAST_IF: return compile_if(c, a);
     case CR_SAST_WITH: return compile_with(c, a);
     case CR_SAST_FUNCTION: compile_closure(c, a); return FLOW_ON;
-    case CR_SAST_ASSERT: compile_assert(c, a); return FLOW_ON;
+    case CR_SAST_ASSERT: return compile_assert(c, a);
     case CR_SAST_WHILE: compile_while(c, a); return FLOW_ON;
     case CR_SAST_FOR: return compile_for(c, a);
     case CR_SAST_DELETE: compile_delete(c, a); return FLOW_ON;

@@ -38,6 +38,7 @@ void cr_srange_place(cr_srange r, cr_splace *last, int *line, int *column)
 
 static void put_line(cr_text *out, const cr_ssource *s, size_t start)
 {
+    cr_text_pad(out, (size_t)s->indent, ' ');
     cr_text_put_n(out, s->text + start, line_end(s, start) - start);
     cr_text_char(out, '\n');
 }
@@ -58,7 +59,7 @@ static void put_mark(cr_text *out, const cr_ssource *s, size_t line, cr_srange r
 
     while (from < to && s->text[from] == ' ' && from > r.start)
         from++;
-    cr_text_pad(out, from - line, ' ');
+    cr_text_pad(out, (size_t)s->indent + from - line, ' ');
     cr_text_pad(out, to > from ? to - from : 1, '~');
 }
 

@@ -337,3 +337,39 @@ def test_the_fields_of_a_wrong_named_tuple_are_named():
     with pytest.raises(RuntimeError, match=r"found type 'Pair \(aka NamedTuple\(a, b\)\)'"):
         torch.jit.script(named)(Pair("3", "4"))
     assert torch.jit.script([]).__len__() == 0 and not torch.jit.script({})
+
+
+class Indented(torch.nn.Module):
+    def forward(self, x):
+        y = x + 1
+
+        # a comment behind an empty line
+        return y.no_such()
+
+
+def test_errors_show_lines_as_the_file_has_them():
+    with pytest.raises(RuntimeError) as e:
+        torch.jit.script(Indented())
+    line = Indented.forward.__code__.co_firstlineno + 4
+    place = (f"line {line}\n    \n        # a comment behind an empty line\n        return y.no_such()\n"
+             "               ~~~~~~~~~ <--- HERE\n")
+    assert place in str(e.value)
+
+
+class Headless(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = None
+
+    def forward(self, x):
+        if x.dim() > 1:
+            assert self.head is not None, "no head"
+            x = self.head(x)
+        return x + 1
+
+
+def test_nothing_is_compiled_behind_an_assertion_that_always_fails():
+    made = torch.jit.script(Headless())
+    assert made(torch.ones(1)).tolist() == [2.]
+    with pytest.raises(torch.jit.Error, match="AssertionError: no head"):
+        made(torch.ones(1, 1))

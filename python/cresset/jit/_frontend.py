@@ -73,9 +73,9 @@ def _source(fn):
     except OSError as e:
         raise OSError(f"Can't get source for {fn}. TorchScript requires source access in order to carry out "
                       "compilation, make sure original .py files are available.") from e
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    text = "".join(l[indent:] if not l[:indent].strip() else l for l in lines)
-    return text, inspect.getsourcefile(fn) or "<string>", max(line, 1), indent
+    indent = lines[0][:len(lines[0]) - len(lines[0].lstrip())]
+    text = "".join(l.removeprefix(indent) for l in lines)
+    return text, inspect.getsourcefile(fn) or "<string>", max(line, 1), len(indent)
 
 
 class _Scope:
