@@ -294,6 +294,37 @@ BUILTIN_REAL1(fabs, fabs(x))
 BUILTIN_REAL1(degrees, x * 180.0 / M_PI)
 BUILTIN_REAL1(radians, x *M_PI / 180.0)
 
+static cr_status builtin_modf(cr_scall *c)
+{
+    double whole;
+
+    if (c->count < 1 || c->outs < 2 || !builtin_real(c->arg))
+        return cr_builtin_misfit(c);
+    c->out[0] = cr_iv_float(modf(builtin_double(c->arg), &whole));
+    c->out[1] = cr_iv_float(whole);
+    return CR_OK;
+}
+
+static cr_status builtin_frexp(cr_scall *c)
+{
+    int exponent;
+
+    if (c->count < 1 || c->outs < 2 || !builtin_real(c->arg))
+        return cr_builtin_misfit(c);
+    c->out[0] = cr_iv_float(frexp(builtin_double(c->arg), &exponent));
+    c->out[1] = cr_iv_int(exponent);
+    return CR_OK;
+}
+
+static cr_status builtin_ldexp(cr_scall *c)
+{
+    if (!builtin_both_real(c) || c->arg[1].kind != CR_IV_INT)
+        return cr_builtin_misfit(c);
+    int64_t i = c->arg[1].i;
+    int exponent = i > 10000 ? 10000 : i < -10000 ? -10000 : (int)i;
+    return builtin_give(c, cr_iv_float(ldexp(builtin_double(c->arg), exponent)));
+}
+
 static cr_status builtin_log(cr_scall *c)
 {
     if (builtin_both_real(c))

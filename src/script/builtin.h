@@ -25,6 +25,7 @@ CR_MUST cr_status cr_builtin_text_at(cr_scall *c);
 CR_MUST cr_status cr_builtin_text_slice(cr_scall *c);
 CR_MUST cr_status cr_builtin_text_list(cr_scall *c);
 CR_MUST cr_status cr_builtin_text_count(cr_scall *c);
+CR_MUST cr_status cr_builtin_text_index(cr_scall *c);
 /* The bounds that arguments 1 to 3 give a slice of n items. */
 void cr_builtin_slice(const cr_scall *c, int64_t n, int64_t *start, int64_t *end,
                       int64_t *step);

@@ -271,6 +271,8 @@ static cr_status list_index(cr_scall *c)
 {
     int64_t i;
 
+    if (c->count > 1 && c->arg[0].kind == CR_IV_STRING)
+        return cr_builtin_text_index(c);
     CR_TRY(list_search(c, &i));
     if (i < 0) {
         cr_text text = {0};

@@ -78,15 +78,14 @@ static void text_bounds(const cr_scall *c, int at, int64_t n, int64_t *start, in
 static int64_t text_search(const cr_istring *s, const cr_istring *part, int64_t start,
                            int64_t end, bool last)
 {
-    int64_t found = -1;
+    int64_t most = end - (int64_t)part->len - start;
 
-    for (int64_t i = start; i + (int64_t)part->len <= end; i++)
-        if (!memcmp(s->at + i, part->at, part->len)) {
-            found = i;
-            if (!last)
-                break;
-        }
-    return found;
+    for (int64_t i = 0; i <= most; i++) {
+        int64_t at = last ? start + most - i : start + i;
+        if (!memcmp(s->at + at, part->at, part->len))
+            return at;
+    }
+    return -1;
 }
 
 static cr_status text_position(cr_scall *c, bool last, bool must)
@@ -103,6 +102,7 @@ static cr_status text_position(cr_scall *c, bool last, bool must)
 }
 static cr_status text_find(cr_scall *c) { return text_position(c, false, false); }
 static cr_status text_rfind(cr_scall *c) { return text_position(c, true, false); }
+cr_status cr_builtin_text_index(cr_scall *c) { return text_position(c, false, true); }
 static cr_status text_rindex(cr_scall *c) { return text_position(c, true, true); }
 
 cr_status cr_builtin_text_count(cr_scall *c)
@@ -177,6 +177,36 @@ static cr_status text_case(cr_scall *c, int (*is)(int), int (*opposite)(int))
 }
 static cr_status text_islower(cr_scall *c) { return text_case(c, islower, isupper); }
 static cr_status text_isupper(cr_scall *c) { return text_case(c, isupper, islower); }
+
+/* Letters and digits, as of Python 2 without `_`: torch's answer. */
+static cr_status text_isidentifier(cr_scall *c)
+{
+    CR_TRY(text_all(c, isalnum));
+    return text_give_value(
+        c, cr_iv_bool(c->out[0].i && !isdigit((unsigned char)text_arg(c, 0)->at[0])));
+}
+
+static cr_status text_isprintable(cr_scall *c)
+{
+    CR_TRY(text_all(c, isprint));
+    return text_give_value(c, cr_iv_bool(c->out[0].i || !text_arg(c, 0)->len));
+}
+
+/* True when every word begins with its only capital letter. */
+static cr_status text_istitle(cr_scall *c)
+{
+    bool inside = false, some = false, wrong = false;
+
+    if (!text_is(c, 0))
+        return cr_builtin_misfit(c);
+    for (size_t i = 0; i < text_arg(c, 0)->len; i++) {
+        int ch = (unsigned char)text_arg(c, 0)->at[i];
+        wrong |= inside ? isupper(ch) != 0 : islower(ch) != 0;
+        inside = isalpha(ch) != 0;
+        some |= inside;
+    }
+    return text_give_value(c, cr_iv_bool(some && !wrong));
+}
 
 static cr_status text_map(cr_scall *c, int (*map)(int))
 {
@@ -254,6 +284,27 @@ static cr_status text_zfill(cr_scall *c)
     return cr_istring_of_text(&c->out[0], &made);
 }
 
+/* Tabs end at multiples of the size, counted from the start of the text: torch's rule. */
+static cr_status text_expandtabs(cr_scall *c)
+{
+    int64_t size = c->count > 1 && c->arg[1].kind == CR_IV_INT ? c->arg[1].i : 8;
+    cr_text made = {0};
+
+    if (!text_is(c, 0))
+        return cr_builtin_misfit(c);
+    const cr_istring *s = text_arg(c, 0);
+    size_t most = s->len + (1 << 24), tab = size > 0 ? (size_t)size : 0;
+    for (size_t i = 0; i < s->len && made.len <= most; i++)
+        if (s->at[i] != '\t')
+            cr_text_char(&made, s->at[i]);
+        else if (tab)
+            cr_text_pad(&made, tab > most ? most + 1 : tab - made.len % tab, ' ');
+    if (made.len <= most)
+        return cr_istring_of_text(&c->out[0], &made);
+    cr_text_drop(&made);
+    return cr_fail(CR_RUNTIME, "expandtabs() made a text that is too long");
+}
+
 static cr_status text_trim(cr_scall *c, bool left, bool right)
 {
     static const char blanks[] = " \n\t\f\v";
@@ -322,6 +373,36 @@ static cr_status text_split(cr_scall *c)
         at = i + (int64_t)by->len;
     }
     return text_add_part(c, s->at + at, s->len - (size_t)at);
+}
+
+static void text_reverse(cr_ilist *l)
+{
+    for (size_t i = 0; i < l->len / 2; i++) {
+        cr_ivalue v = l->at[i];
+        l->at[i] = l->at[l->len - 1 - i];
+        l->at[l->len - 1 - i] = v;
+    }
+}
+
+static cr_status text_rsplit(cr_scall *c)
+{
+    if (!text_is(c, 0) || !text_is(c, 1))
+        return cr_builtin_misfit(c);
+    const cr_istring *s = text_arg(c, 0), *by = text_arg(c, 1);
+    int64_t most = c->count > 2 && c->arg[2].kind == CR_IV_INT ? c->arg[2].i : -1, i;
+    int64_t end = (int64_t)s->len;
+    if (!by->len)
+        return cr_fail(CR_RUNTIME, "ValueError: empty separator");
+    CR_TRY(cr_ilist_new(&c->out[0], NULL, 4));
+    for (int64_t n = 0; (most < 0 || n < most) && (i = text_search(s, by, 0, end, true)) >= 0;
+         n++) {
+        int64_t from = i + (int64_t)by->len;
+        CR_TRY(text_add_part(c, s->at + from, (size_t)(end - from)));
+        end = i;
+    }
+    CR_TRY(text_add_part(c, s->at, (size_t)end));
+    text_reverse(c->out[0].list);
+    return CR_OK;
 }
 
 static cr_status text_splitlines(cr_scall *c)
@@ -574,6 +655,11 @@ static const struct {
     {"aten::isdecimal", text_isdigit},
     {"aten::isnumeric", text_isdigit},
     {"aten::isspace", text_isspace},
+    {"aten::isidentifier", text_isidentifier},
+    {"aten::isprintable", text_isprintable},
+    {"aten::istitle", text_istitle},
+    {"aten::expandtabs", text_expandtabs},
+    {"aten::rsplit", text_rsplit},
     {"aten::islower", text_islower},
     {"aten::isupper", text_isupper},
     {"aten::lower", text_lower},

@@ -1,4 +1,5 @@
 """TorchScript archives that torch wrote (tests/data/script/record.py): loading, calls, training."""
+import math
 import io
 import os
 import signal
@@ -270,3 +271,29 @@ def test_scripts_are_not_compiled():
         return x
 
     assert torch.jit.script(asks)(torch.ones(1)).item() == 1 and asks(torch.ones(1)).item() == 2
+
+
+NUMBERS = ["atan2(a, b)", "fmod(a, b)", "copysign(a, -b)", "remainder(a, b)", "log(a, b)", "log(a, 3)", "log(2, b)", "ldexp(a, 3)",
+           "modf(a)[0]", "frexp(a)[1]", "factorial(5)", "atan2(1, 2)"]
+WORDS = ["swapcase()", "istitle()", "isprintable()", "isdecimal()", "isnumeric()", "expandtabs(3)", "rsplit(' ')", "rsplit('b', 1)",
+         "rsplit('ab', 2)", "partition('b')", "rpartition('b')", "index('b')", "rindex('b')"]
+
+
+@pytest.mark.parametrize("call", NUMBERS)
+def test_functions_of_math_are_those_of_python(call):
+    kind = "int" if call.startswith("f") and call != "fmod(a, b)" else "float"
+    f = torch.jit.CompilationUnit(f"def f(a: float, b: float) -> {kind}:\n    return math.{call}\n").f
+    for a, b in (2.5, 3.0), (0.25, 7.5):
+        assert f(a, b) == eval(f"math.{call}", {"math": math, "a": a, "b": b})
+
+
+@pytest.mark.parametrize("call", WORDS)
+def test_methods_of_strings_are_those_of_python(call):
+    value = eval(f"'ab'.{call}")
+    kind = {list: "List[str]", tuple: "Tuple[str, str, str]"}.get(type(value), type(value).__name__)
+    f = torch.jit.CompilationUnit(f"def f(s: str) -> {kind}:\n    return s.{call}\n").f
+    for s in "ab", "Ab Cd", "a\tb b", "b ab abab", "12b", "aBb c\x7f":
+        assert f(s) == eval(f"s.{call}", {"s": s}), s
+    if "index" in call:
+        with pytest.raises(RuntimeError, match="ValueError: substring not found"):
+            f("x")

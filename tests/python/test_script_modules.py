@@ -1,7 +1,7 @@
 """Modules and containers in compiled code: hooks, properties, interfaces, calls of Python, shared lists and dicts."""
 import io
 import zipfile
-from typing import Dict, List, Tuple
+from typing import Dict, List, Tuple, Union
 
 import pytest
 
@@ -510,3 +510,9 @@ def test_a_method_that_init_chooses_is_compiled():
     made = torch.jit.script(torch.nn.Sequential(Chosen(True), Chosen(False), Chosen(True)))
     assert made(torch.ones(2)).tolist() == [16., 16.]
     assert "more" in made[1].code and "more" not in made[0].code
+
+
+def test_isinstance_of_a_list_is_written_as_torch_reads_it():
+    def f(x: Union[torch.Tensor, List[torch.Tensor]]):
+        return x[0] if isinstance(x, list) else x
+    assert "isinstance(x, list)" in torch.jit.script(f).code

@@ -272,7 +272,7 @@ def describe(obj):
     if isinstance(obj, types.FunctionType):
         return _describe_function(obj)
     if getattr(obj, "__module__", None) == "math" and callable(obj):
-        return ("operator", f"aten::{obj.__name__}")
+        return "operator", "aten::mathremainder" if obj is math.remainder else f"aten::{obj.__name__}"
     if isinstance(obj, _operator_types) or type(obj).__module__.endswith("_C"):
         name = _operator(obj)
         if name is not None:
