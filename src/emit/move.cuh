@@ -289,6 +289,38 @@ template <class E, int P> CV_FN void cm_turn(const cm_turn_call &call)
     }
 }
 
+/* Whether element i of matrices, whose rows and columns are the last two dims, is in a
+ * triangle: `item` has the diagonal, and 1 for the upper triangle. */
+CV_FN bool cm_in_triangle(const cm_call &c, cm_i64 i)
+{
+    const cm_i64 *const side = (const cm_i64 *)c.item;
+    const cm_i64 columns = c.size[c.ndim - 1], rows = c.size[c.ndim - 2];
+    cm_i64 row, by;
+
+    if (c.n <= 0x7fffffff) {
+        const unsigned up = (unsigned)i / (unsigned)columns;
+        row = up % (unsigned)rows;
+        by = (cm_i64)((unsigned)i - up * (unsigned)columns) - row;
+    } else {
+        row = i / columns % rows;
+        by = i % columns - row;
+    }
+    return side[1] ? by >= side[0] : by <= side[0];
+}
+
+#define CM_DEFINE_TRIANGLE(bytes, T)                                                           \
+    CK_KERNEL(cm_triangle##bytes, cm_call)                                                     \
+    {                                                                                          \
+        const T zero = {};                                                                     \
+        CM_EACH(*(T *)(call.to + to) =                                                         \
+                    cm_in_triangle(call, i) ? *(const T *)(call.from + from) : zero)           \
+    }
+CM_DEFINE_TRIANGLE(1, unsigned char)
+CM_DEFINE_TRIANGLE(2, unsigned short)
+CM_DEFINE_TRIANGLE(4, unsigned)
+CM_DEFINE_TRIANGLE(8, cm_i64)
+CM_DEFINE_TRIANGLE(16, cm_pair8)
+
 #define CM_DEFINE_ITEM(bytes, T, pack)                                                         \
     CK_KERNEL(cm_copy##bytes, cm_call){CM_EACH(                                                \
         *(T *)(call.to + to) = *(const T *)(call.from + from))} CK_KERNEL(cm_fill##bytes,      \

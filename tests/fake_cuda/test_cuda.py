@@ -276,6 +276,26 @@ def test_autocast_uses_torchs_list_for_cuda():
         assert here.softmax(-1).dtype == here.exp().dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float32, torch.int64, torch.complex128], ids=str)
+def test_triangles_are_one_launch(dtype):
+    x = torch.arange(2 * 3 * 7).reshape(2, 3, 7).to(dtype)
+    for y in (x, x.transpose(1, 2), x[0, :, 1::2], x[:, :1], x[:0]):
+        for d in (-9, -1, 0, 2, 9):
+            for name in ("tril", "triu"):
+                got, want = getattr(y.cuda(), name)(d), getattr(y, name)(d)
+                assert same(got, want) and got.stride() == want.stride()
+                assert same(getattr(y.cuda(), name + "_")(d), want)
+    z = x.cuda()
+    assert launches(lambda: z.tril()) <= 1
+
+
+def test_a_result_of_a_composition_is_not_copied():
+    torch.empty(1 << 18, device="cuda")
+    first = torch.empty(1 << 18, device="cuda").data_ptr()  # freed, and the result's before the composition is called
+    x = torch.randn(1 << 18, device="cuda")
+    assert x.data_ptr() != first and x._version == 0 and 0.9 < x.std().item() < 1.1
+
+
 def test_compiled_planes_share_launches():
     torch.manual_seed(9)
     x, y = torch.randn(9, 5, 4, 6), torch.randn(9, 1, 4, 1)

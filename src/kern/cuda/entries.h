@@ -10,6 +10,9 @@
 const char *cr_cuda_arange(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_range(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_linspace(int device, const cr_given *arg, const cr_array *result);
+/* Triangles of matrices (move.c). */
+const char *cr_cuda_tril(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_triu(int device, const cr_given *arg, const cr_array *result);
 /* Random numbers (random.c). */
 const char *cr_cuda_uniform(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_normal(int device, const cr_given *arg, const cr_array *result);

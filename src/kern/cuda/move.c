@@ -9,6 +9,7 @@
 #include "device/cuda/cuda.h"
 #include "jit/cuda.h"
 #include "kern/cuda/commands.h"
+#include "kern/cuda/entries.h"
 #include "kern/cuda/product.h"
 #include "num/convert.h"
 #include "num/dtype.h"
@@ -42,7 +43,7 @@ typedef struct {
     int reads_packs, writes_packs;
 } turn_call;
 
-enum { MOVE_COPY = -1, MOVE_FILL = -2, MOVE_TURN = -3 };
+enum { MOVE_COPY = -1, MOVE_FILL = -2, MOVE_TURN = -3, MOVE_TRIANGLE = -4 };
 
 static int64_t move_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -53,7 +54,7 @@ static int64_t move_parts(int64_t n, int64_t by) { return (n + by - 1) / by; }
 /* a and b are dtypes; or a is bytes of an element, and b one of the numbers above. */
 static void move_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"copy", "fill", "turn"};
+    static const char *const name[] = {"copy", "fill", "turn", "triangle"};
 
     if (k->b >= 0) {
         cr_text_printf(out, "#define CM_TO cm_%s\n#define CM_FROM cm_%s\n",
@@ -326,6 +327,43 @@ const char *cr_cuda_move(int index, const cr_array *to, const cr_array *from)
         return NULL;
     return stored && to->dtype != from->dtype ? move_through_host(index, to, from)
                                               : move_elements(index, to, from);
+}
+
+/* --- triangles: (self, diagonal) --- */
+
+/* Dims are those of the result, unmerged; the composition computes what has more. */
+static const char *move_triangle(int index, const cr_given *arg, const cr_array *to, bool upper)
+{
+    const cr_array *self = &arg[0].array;
+    move_call c = {.to = to->data, .from = self->data, .n = move_count(to), .ndim = to->ndim};
+    const int64_t side[2] = {arg[1].i, upper};
+    int64_t item = item_bytes(to);
+    void *function;
+
+    if (arg[0].kind != CR_GIVEN_ARRAY || arg[1].kind != CR_GIVEN_INT ||
+        self->dtype != to->dtype || self->ndim != to->ndim || to->ndim < 2 ||
+        to->ndim > MOVE_DIMS)
+        return cr_command_declines;
+    for (int d = 0; d < to->ndim; d++) {
+        c.size[d] = to->size[d];
+        c.to_step[d] = to->stride[d] * item;
+        c.from_step[d] = self->stride[d] * item;
+    }
+    if (!c.n)
+        return NULL;
+    memcpy(c.item, side, sizeof side);
+    const char *error = move_find(&function, index, (int)item, MOVE_TRIANGLE);
+    return error ? error : move_launch(index, function, &c);
+}
+
+const char *cr_cuda_tril(int index, const cr_given *arg, const cr_array *result)
+{
+    return move_triangle(index, arg, result, false);
+}
+
+const char *cr_cuda_triu(int index, const cr_given *arg, const cr_array *result)
+{
+    return move_triangle(index, arg, result, true);
 }
 
 const char *cr_cuda_fill_array(int index, const cr_array *to, const void *element)

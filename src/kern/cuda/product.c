@@ -704,6 +704,8 @@ void cr_kern_install_cuda(void)
         {"arange.start_step", cr_cuda_arange, NULL},
         {"range.step", cr_cuda_range, NULL},
         {"linspace", cr_cuda_linspace, NULL},
+        {"tril", cr_cuda_tril, NULL},
+        {"triu", cr_cuda_triu, NULL},
         {"uniform_", cr_cuda_uniform, NULL},
         {"normal_", cr_cuda_normal, NULL},
         {"log_normal_", cr_cuda_log_normal, NULL},
