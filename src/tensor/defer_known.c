@@ -12,11 +12,12 @@
 
 enum { MOST_KNOWN = 2048, SIGHTS = 1024, LEAST_TABLE = 64 };
 
-typedef enum { KNOWN_NONE, KNOWN_ARGUMENT, KNOWN_ROW_MAJOR, KNOWN_STRIDED } known_way;
+typedef enum { KNOWN_NONE, KNOWN_ARGUMENT, KNOWN_MADE } known_way;
 struct cr_known_result {
     known_way way;
-    int use;
-    cr_tensor *like;
+    int use;         /* KNOWN_ARGUMENT: which one */
+    cr_tensor *like; /* KNOWN_MADE: a header of it, and the size of its storage */
+    size_t bytes;
 };
 
 struct cr_known_calls {
@@ -250,17 +251,6 @@ void cr_known_trim(cr_trace *x)
 }
 
 /* --- noting --- */
-static cr_status result_like(cr_tensor **out, const struct cr_known_result *r)
-{
-    const cr_tensor *t = r->like;
-    cr_device device = cr_as_fake(t->device);
-
-    return r->way == KNOWN_ROW_MAJOR
-               ? cr_tensor_new(out, (cr_dtype)t->dtype, device, t->ndim, t->size)
-               : cr_tensor_new_strided(out, (cr_dtype)t->dtype, device, t->ndim, t->size,
-                                       t->stride);
-}
-
 static cr_status known_result(cr_trace *x, cr_noted *n, const struct cr_known_result *r,
                               const cr_call_key *key, cr_value *result)
 {
@@ -270,11 +260,9 @@ static cr_status known_result(cr_trace *x, cr_noted *n, const struct cr_known_re
     if (r->way == KNOWN_ARGUMENT)
         t = cr_keep(key->use[r->use]);
     else if (r->way != KNOWN_NONE)
-        CR_TRY(result_like(&t, r));
+        CR_TRY(cr_tensor_without_bytes(&t, r->like, r->bytes));
     *result = cr_of_tensor(t);
-    if (r->way < KNOWN_ROW_MAJOR)
-        return CR_OK;
-    return cr_memory_to_make(&n->out[n->outs++], x, t);
+    return r->way == KNOWN_MADE ? cr_memory_to_make(&n->out[n->outs++], x, t) : CR_OK;
 }
 
 static void known_writes(cr_trace *x, const cr_known *k, const cr_call_key *key)
@@ -373,20 +361,6 @@ static bool is_like(const cr_tensor *made, const cr_tensor *t)
            a->size == b->size && a->version == b->version && !b->release;
 }
 
-static cr_status find_way(struct cr_known_result *r, const cr_tensor *t)
-{
-    for (known_way way = KNOWN_ROW_MAJOR; way <= KNOWN_STRIDED; way++) {
-        cr_tensor *made;
-        r->way = way;
-        CR_TRY(result_like(&made, r));
-        bool same = is_like(made, t);
-        cr_drop(made);
-        if (same)
-            return CR_OK;
-    }
-    return CR_VALUE;
-}
-
 static cr_status result_becomes_known(struct cr_known_result *r, cr_arena *a, const cr_noted *n,
                                       int k, const cr_shown *at, const cr_value *result)
 {
@@ -401,8 +375,16 @@ static cr_status result_becomes_known(struct cr_known_result *r, cr_arena *a, co
             *r = (struct cr_known_result){.way = KNOWN_ARGUMENT, .use = i};
             return CR_OK;
         }
+    r->way = KNOWN_MADE;
+    r->bytes = result->t->storage->size;
     r->like = cr_header_new(a, result->t, NULL);
-    return r->like ? find_way(r, result->t) : CR_MEMORY;
+    if (!r->like)
+        return CR_MEMORY;
+    cr_tensor *made;
+    CR_TRY(cr_tensor_without_bytes(&made, r->like, r->bytes));
+    bool same = is_like(made, result->t);
+    cr_drop(made);
+    return same ? CR_OK : CR_VALUE;
 }
 
 static cr_status results_become_known(cr_known *k, cr_arena *a, const cr_noted *n,
@@ -415,7 +397,7 @@ static cr_status results_become_known(cr_known *k, cr_arena *a, const cr_noted *
         return CR_MEMORY;
     for (int i = 0; i < n->results; i++) {
         CR_TRY(result_becomes_known(&k->result[i], a, n, i, at, &result[i]));
-        made += k->result[i].way >= KNOWN_ROW_MAJOR;
+        made += k->result[i].way == KNOWN_MADE;
     }
     k->outs = n->outs;
     return made == n->outs ? CR_OK : CR_VALUE;
@@ -551,7 +533,7 @@ static cr_status spell_results(cr_trace *x, cr_noted *n, const cr_value *arg)
         int use = r->use;
         if (r->way == KNOWN_ARGUMENT)
             n->result[i] = spelled_use(arg, n->op->param_count, &use);
-        if (r->way < KNOWN_ROW_MAJOR)
+        if (r->way != KNOWN_MADE)
             continue;
         n->result[i] = n->like[made] = cr_header_new(&x->arena, r->like, n->out[made]);
         if (!n->like[made++])

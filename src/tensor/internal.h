@@ -12,6 +12,11 @@ void cr_storage_leave(cr_storage *s);
 /* Gives an alias the bytes and the size that the storage behind it has now. */
 void cr_storage_follow(cr_storage *s);
 
+/* --- tensors (tensor.c) --- */
+/* A tensor like the header `t`, at the start of a new storage of so many bytes, which has no
+ * block, as that of a fake. */
+CR_MUST cr_status cr_tensor_without_bytes(cr_tensor **out, const cr_tensor *t, size_t bytes);
+
 /* --- deferred calls (defer.c) --- */
 CR_MUST cr_status cr_defer_stage(const cr_op *op, const cr_value *arg, cr_value *result);
 

@@ -232,6 +232,27 @@ cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device device, int n
     return CR_OK;
 }
 
+cr_status cr_tensor_without_bytes(cr_tensor **out, const cr_tensor *like, size_t bytes)
+{
+    cr_tensor *t = tensor_header_new((cr_dtype)like->dtype, like->device, like->ndim);
+
+    if (CR_UNLIKELY(!t))
+        return CR_MEMORY;
+    cr_status st = cr_storage_new(&t->storage, cr_as_fake(like->device), bytes);
+    if (CR_UNLIKELY(st)) {
+        header_free(t);
+        return st;
+    }
+    for (int i = 0; i < like->ndim; i++) {
+        t->size[i] = like->size[i];
+        t->stride[i] = like->stride[i];
+    }
+    t->numel = like->numel;
+    t->contiguous = like->contiguous;
+    *out = t;
+    return CR_OK;
+}
+
 static cr_status count_elements(int ndim, const int64_t *size, int64_t *numel)
 {
     bool overflow = false;
