@@ -608,6 +608,10 @@ static cr_status note_locked(cr_defer_thread *me, const cr_op *op, const cr_valu
 
     pthread_mutex_lock(&x->lock);
     cr_known *k = keyed ? cr_known_find(x, &key) : NULL;
+    if (k && k->refused) {
+        k = NULL;
+        keyed = false;
+    }
     cr_status st = k ? cr_known_note(x, k, &key, result)
                      : note(x, op, arg, result, keyed ? &key : NULL, &noted);
     full = x->calls.len >= MOST_CALLS || x->bytes > MOST_BYTES;

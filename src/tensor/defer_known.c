@@ -433,27 +433,30 @@ static cr_status versions_become_known(cr_known *k, cr_arena *a, const cr_shown 
     return k->version ? CR_OK : CR_MEMORY;
 }
 
-static cr_status known_new(cr_known **out, cr_arena *a, const cr_call_key *key,
-                           const cr_noted *n, const cr_shown *at, const cr_value *result)
+static cr_known *known_new(cr_arena *a, const cr_call_key *key)
 {
     cr_known *k = cr_arena_get(a, sizeof *k);
 
     if (!k || !(k->word = cr_arena_get(a, key->words * sizeof *k->word)))
-        return CR_MEMORY;
+        return NULL;
     memcpy(k->word, key->word, key->words * sizeof *k->word);
     k->words = key->words;
     k->hash = key_hash(key);
     k->id = atomic_fetch_add(&known_ids, 1) + 1;
-    k->op = n->op;
+    k->op = key->op;
+    return k;
+}
+
+static cr_status known_fill(cr_known *k, cr_arena *a, const cr_noted *n, const cr_shown *at,
+                            const cr_value *result)
+{
     k->uses = n->uses;
     k->writes = n->writes;
     k->arg = copied_values(a, n->arg, n->op->param_count);
     if (!k->arg || n->results != n->op->result_count)
         return k->arg ? CR_VALUE : CR_MEMORY;
     CR_TRY(versions_become_known(k, a, at));
-    CR_TRY(results_become_known(k, a, n, at, result));
-    *out = k;
-    return CR_OK;
+    return results_become_known(k, a, n, at, result);
 }
 
 /* Whether the key was seen before; it is from now on. */
@@ -477,9 +480,9 @@ void cr_known_add(cr_trace *x, const cr_call_key *key, const cr_noted *n, const 
         c = x->known = cr_alloc_zero(sizeof *c);
     if (!c || !was_seen(c, hash) || c->list.len >= MOST_KNOWN || n->uses != key->uses)
         return;
-    if (cr_vec_reserve(&c->list, 1) || known_table_grow(c) ||
-        known_new(&k, &c->arena, key, n, at, result))
+    if (cr_vec_reserve(&c->list, 1) || known_table_grow(c) || !(k = known_new(&c->arena, key)))
         return;
+    k->refused = known_fill(k, &c->arena, n, at, result) != CR_OK;
     size_t slot = known_slot(c, hash, NULL);
     cr_vec_put(&c->list, k);
     c->table[slot] = (uint32_t)c->list.len;

@@ -114,6 +114,7 @@ typedef struct cr_known {
     uint32_t *version; /* by use: how far the call moves the version of its storage */
     struct cr_known_result *result;
     bool writes;
+    bool refused; /* such results cannot be known: each call is noted in full */
 } cr_known;
 /* What a call's results depend on: entry, geometry of tensors, numbers, modes of the thread. */
 typedef struct {
