@@ -40,13 +40,10 @@ typedef struct {
 /* The bytes of a value by its type; 8 when the type is unknown. */
 static int64_t value_bytes(const cr_gvalue *v)
 {
-    int64_t n = 1;
-
     if (!v->type.known)
         return 8;
-    for (int i = 0; i < v->type.ndim; i++)
-        n *= v->type.size[i];
-    return n * (int64_t)cr_dtype_size((cr_dtype)v->type.dtype);
+    return cr_numel(v->type.ndim, v->type.size) *
+           (int64_t)cr_dtype_size((cr_dtype)v->type.dtype);
 }
 
 /* A reduction of at most so many bytes is recomputed: its cost is mostly the overhead of a

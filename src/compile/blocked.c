@@ -37,7 +37,6 @@ typedef struct {
 
 cr_blocked_operand cr_blocked_operand_of(const cr_gtype *space, const cr_gtype *in)
 {
-    int64_t n = 1;
     int lead = space->ndim - in->ndim;
 
     if (!in->known || !cr_gtype_is_contiguous(in) || lead < 0 || in->dtype != space->dtype ||
@@ -45,8 +44,7 @@ cr_blocked_operand cr_blocked_operand_of(const cr_gtype *space, const cr_gtype *
         return CR_BLOCKED_OTHER;
     if (!lead && !memcmp(in->size, space->size, in->ndim * sizeof *in->size))
         return CR_BLOCKED_FULL;
-    for (int d = 0; d < in->ndim; d++)
-        n *= in->size[d];
+    int64_t n = cr_numel(in->ndim, in->size);
     if (n == 1)
         return CR_BLOCKED_SCALAR;
     return lead <= 1 && in->size[1 - lead] == n && n == space->size[1] ? CR_BLOCKED_PER_CHANNEL

@@ -68,10 +68,8 @@ static int64_t bytes_made(const cr_step *s)
 
     for (uint32_t k = 0; k < s->results; k++) {
         const cr_gtype *t = &s->made_value[k]->type;
-        int64_t n = t->known ? (int64_t)cr_dtype_size((cr_dtype)t->dtype) : 0;
-        for (int d = 0; n && d < t->ndim; d++)
-            n *= t->size[d];
-        bytes += n;
+        if (t->known)
+            bytes += (int64_t)cr_dtype_size((cr_dtype)t->dtype) * cr_numel(t->ndim, t->size);
     }
     return bytes;
 }

@@ -82,11 +82,8 @@ static void find_lives(planner *x)
 
 static int64_t bytes_of(const cr_gtype *t)
 {
-    int64_t n = t->known ? (int64_t)cr_dtype_size((cr_dtype)t->dtype) : 0;
-
-    for (int d = 0; n && d < t->ndim; d++)
-        n *= t->size[d];
-    return n;
+    return t->known ? (int64_t)cr_dtype_size((cr_dtype)t->dtype) * cr_numel(t->ndim, t->size)
+                    : 0;
 }
 
 static bool same_type(const cr_gtype *a, const cr_gtype *b)

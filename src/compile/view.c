@@ -8,15 +8,6 @@
 
 static bool is_row_major(const cr_gtype *t) { return t->known && !t->stride; }
 
-static int64_t numel(const cr_gtype *t)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < t->ndim; d++)
-        n *= t->size[d];
-    return n;
-}
-
 static bool reshapes(const cr_step *s)
 {
     const cr_gtype *from = &s->node->arg[0].value->type, *to = &s->made_value[0]->type;
@@ -26,7 +17,7 @@ static bool reshapes(const cr_step *s)
     if ((s->op->words & CR_WORD_ITSELF) && from->ndim == to->ndim)
         return false; /* returns the tensor itself */
     return is_row_major(from) && is_row_major(to) && from->dtype == to->dtype &&
-           numel(from) == numel(to);
+           cr_numel(from->ndim, from->size) == cr_numel(to->ndim, to->size);
 }
 
 /* Runs the rule of a map entry on a fake tensor; false if the rule fails. */

@@ -436,20 +436,10 @@ static size_t cuda_call_bytes(const cr_emit_launch *how, bool outer)
     return (8 * words + 15) / 16 * 16 + 16 * (size_t)how->params;
 }
 
-/* The number of indices of the dims. */
-static int64_t cuda_count(const cuda_call *c)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < c->dims; d++)
-        n *= c->size[d];
-    return n;
-}
-
 /* Appends the outer dims. */
 static char *cuda_put_outer(char *begin, char *at, const cuda_call *c)
 {
-    int64_t head[2] = {cuda_count(c), c->dims};
+    int64_t head[2] = {cr_numel(c->dims, c->size), c->dims};
 
     at = cuda_put(begin, at, 8, head, sizeof head);
     at = cuda_put(begin, at, 8, c->size, sizeof c->size);
@@ -484,7 +474,7 @@ static const char *cuda_launch_dims(int index, cuda_kernel *k, cuda_call *c)
 {
     _Alignas(16) char call[CUDA_CALL_BYTES];
     bool columns = k->plain.how.kind == CR_LAUNCH_COLUMNS;
-    int64_t count = cuda_count(c),
+    int64_t count = cr_numel(c->dims, c->size),
             size[3] = {columns ? c->l->size[0] : count, c->l->size[1], c->first};
     cuda_variant *v;
     const char *error = cuda_choose(&v, index, k, c);
@@ -543,7 +533,8 @@ static const char *cuda_launch(int index, const cr_launch *l)
         return NULL;
     bool columns = how->kind == CR_LAUNCH_COLUMNS;
     int left = cuda_set_dims(&c, l, !columns);
-    return cuda_launch_slow(index, k, &c, left, cuda_count(&c) * (columns ? l->size[0] : 1));
+    return cuda_launch_slow(index, k, &c, left,
+                            cr_numel(c.dims, c.size) * (columns ? l->size[0] : 1));
 }
 
 /* --- texts of kern/cuda --- */

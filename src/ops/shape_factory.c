@@ -249,7 +249,7 @@ static cr_status choices(int64_t *out, int64_t n, int64_t r)
 cr_status cr_shape_combinations(const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view;
-    int64_t n = cr_shape_numel(self->ndim, self->size), r = arg[1].i;
+    int64_t n = cr_numel(self->ndim, self->size), r = arg[1].i;
 
     if (n < 0 || r < 0 || r > INT64_MAX - n)
         return cr_fail(CR_RUNTIME, "combinations: there are no %lld of %lld", (ll)r, (ll)n);

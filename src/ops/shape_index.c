@@ -43,7 +43,7 @@ static cr_status check_byte_mask(const cr_value *indices, const cr_view *values,
             return CR_OK;
         mask = indices->list[i].view;
     }
-    if (!mask || accumulate || cr_shape_numel(values->ndim, values->size) != 1)
+    if (!mask || accumulate || cr_numel(values->ndim, values->size) != 1)
         return CR_OK;
     return cr_fail(CR_RUNTIME,
                    "masked_fill_ only supports boolean masks, but got mask with dtype %s",
@@ -84,7 +84,7 @@ cr_status cr_shape_index_put(const cr_value *arg, cr_shape *out)
 static cr_status need_data(const cr_view *v, const char *what)
 {
     cr_sizes_of_values = true;
-    if (v->data || !cr_shape_numel(v->ndim, v->size))
+    if (v->data || !cr_numel(v->ndim, v->size))
         return CR_OK;
     return cr_fail(CR_RUNTIME, "%s: the size of the result depends on the values", what);
 }
@@ -130,9 +130,9 @@ cr_status cr_shape_masked_select(const cr_value *arg, cr_shape *out)
     CR_TRY(broadcast_pair(&wide, mask, self));
     out->ndim = 1;
     out->size[0] = 0;
-    if (cr_shape_numel(wide.ndim, wide.size))
-        out->size[0] = cr_count_trues(mask) * (cr_shape_numel(wide.ndim, wide.size) /
-                                               cr_shape_numel(mask->ndim, mask->size));
+    if (cr_numel(wide.ndim, wide.size))
+        out->size[0] = cr_count_trues(mask) *
+                       (cr_numel(wide.ndim, wide.size) / cr_numel(mask->ndim, mask->size));
     return CR_OK;
 }
 
@@ -140,7 +140,7 @@ cr_status cr_shape_masked_select(const cr_value *arg, cr_shape *out)
 
 static cr_status check_index_dtype(const char *what, const cr_view *index)
 {
-    if (cr_is_index_type(index) || !cr_shape_numel(index->ndim, index->size))
+    if (cr_is_index_type(index) || !cr_numel(index->ndim, index->size))
         return CR_OK;
     return cr_fail(CR_RUNTIME, "%s(): Expected dtype int32/int64 for index", what);
 }
@@ -158,7 +158,7 @@ cr_status cr_shape_gather(const cr_value *arg, cr_shape *out)
     CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
     CR_TRY(check_index_dtype("gather", index));
     cr_shape_like(out, index);
-    if (!cr_shape_numel(index->ndim, index->size))
+    if (!cr_numel(index->ndim, index->size))
         return CR_OK;
     if (dims_or_one(self) != dims_or_one(index))
         return cr_fail(CR_RUNTIME,
@@ -212,7 +212,7 @@ static cr_status scatter_shape(const cr_value *arg, const cr_view *src, cr_shape
     CR_TRY(check_index_dtype("scatter", index));
     if (src && src->dtype != self->dtype)
         return cr_fail(CR_RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype");
-    if (cr_shape_numel(index->ndim, index->size))
+    if (cr_numel(index->ndim, index->size))
         CR_TRY(check_scatter_sizes(self, index, src, dim));
     cr_shape_like(out, self);
     return CR_OK;
@@ -310,7 +310,7 @@ static cr_status check_slices(const cr_view *self, const cr_view *source, int64_
 static cr_status index_accumulate_shape(const char *what, const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view, *index = arg[2].view, *source = arg[3].view;
-    int64_t dim, n = cr_shape_numel(index->ndim, index->size);
+    int64_t dim, n = cr_numel(index->ndim, index->size);
 
     CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
     if (index->ndim > 1)
@@ -396,7 +396,7 @@ static cr_status check_copied_slices(const cr_view *self, const cr_view *source,
 static cr_status check_copy_dims(const cr_view *self, const cr_view *index,
                                  const cr_view *source)
 {
-    int64_t n = cr_shape_numel(index->ndim, index->size);
+    int64_t n = cr_numel(index->ndim, index->size);
 
     if (index->ndim > 1)
         return cr_fail(CR_INDEX, "index_copy_(): Index should have dimension 1 or 0 (got %d)",
@@ -418,7 +418,7 @@ static cr_status check_copy_dims(const cr_view *self, const cr_view *index,
 cr_status cr_shape_index_copy(const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view, *index = arg[2].view, *source = arg[3].view;
-    int64_t dim, n = cr_shape_numel(index->ndim, index->size);
+    int64_t dim, n = cr_numel(index->ndim, index->size);
 
     CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
     CR_TRY(check_copy_dims(self, index, source));
@@ -476,7 +476,7 @@ cr_status cr_shape_take(const cr_value *arg, cr_shape *out)
     if (index->dtype != CR_I64)
         return cr_fail(CR_RUNTIME, "take(): Expected a long tensor for index, but got %s",
                        cr_legacy_name(index));
-    if (!cr_shape_numel(self->ndim, self->size) && cr_shape_numel(index->ndim, index->size))
+    if (!cr_numel(self->ndim, self->size) && cr_numel(index->ndim, index->size))
         return cr_fail(CR_INDEX, "take(): tried to take from an empty tensor");
     cr_shape_like(out, index);
     return CR_OK;
@@ -485,8 +485,8 @@ cr_status cr_shape_take(const cr_value *arg, cr_shape *out)
 cr_status cr_shape_put(const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view, *index = arg[1].view, *source = arg[2].view;
-    int64_t n = cr_shape_numel(index->ndim, index->size);
-    int64_t m = cr_shape_numel(source->ndim, source->size);
+    int64_t n = cr_numel(index->ndim, index->size);
+    int64_t m = cr_numel(source->ndim, source->size);
 
     if (index->dtype != CR_I64)
         return cr_fail(CR_RUNTIME, "put_(): Expected a long tensor for index, but got %s",
@@ -503,7 +503,7 @@ cr_status cr_shape_put(const cr_value *arg, cr_shape *out)
             "put_(): Expected source and index to have the same number of elements, but got "
             "source.numel() = %lld, index.numel() = %lld",
             (ll)m, (ll)n);
-    if (n && !cr_shape_numel(self->ndim, self->size))
+    if (n && !cr_numel(self->ndim, self->size))
         return cr_fail(CR_INDEX, "put_(): Tried to put elements into an empty tensor");
     cr_shape_like(out, self);
     return CR_OK;
@@ -542,8 +542,8 @@ cr_status cr_shape_embedding_backward(const cr_value *arg, cr_shape *out)
             cr_legacy_name(indices));
     if (!cr_dtype_is_inexact((cr_dtype)grad->dtype))
         return cr_not_for_type("embedding_backward", grad);
-    if (!grad->ndim || cr_shape_numel(grad->ndim - 1, grad->size) !=
-                           cr_shape_numel(indices->ndim, indices->size))
+    if (!grad->ndim ||
+        cr_numel(grad->ndim - 1, grad->size) != cr_numel(indices->ndim, indices->size))
         return cr_fail(CR_RUNTIME,
                        "grad_output has sizes %s, expected a row for each index in %s",
                        cr_view_text(grad), cr_view_text(indices));
@@ -611,7 +611,7 @@ static cr_status check_sample_weights(const cr_view *weight, const cr_view *indi
             "Expected 1-dimensional tensor, but got %d-dimensional tensor for argument #1 "
             "'per_sample_weights' (while checking arguments for embedding_bag)",
             samples->ndim);
-    if (samples->size[0] != cr_shape_numel(indices->ndim, indices->size))
+    if (samples->size[0] != cr_numel(indices->ndim, indices->size))
         return cr_fail(CR_RUNTIME, "Expected per_sample_weights.value().numel() == "
                                    "indices.numel() to be true, but got false.  "
                                    "(Could this error message be improved?  If so, please "

@@ -184,7 +184,7 @@ static cr_status too_many_repeats(void)
 /* The sum of the counts; refuses negative counts. */
 static cr_status sum_counts(int64_t *out, const cr_view *repeats)
 {
-    int64_t n = cr_shape_numel(repeats->ndim, repeats->size);
+    int64_t n = cr_numel(repeats->ndim, repeats->size);
     int64_t step = repeats->ndim ? repeats->stride[0] : 0;
 
     if (!cr_is_index_type(repeats))
@@ -228,7 +228,7 @@ cr_status cr_shape_repeat_indices(const cr_value *arg, cr_shape *out)
 cr_status cr_shape_repeat_interleave_each(const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view, *repeats = arg[1].view;
-    int64_t dim, size, n = cr_shape_numel(repeats->ndim, repeats->size), total;
+    int64_t dim, size, n = cr_numel(repeats->ndim, repeats->size), total;
 
     CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
     size = cr_dim_size(self, dim);
@@ -368,7 +368,7 @@ cr_status cr_shape_as_strided_scatter(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view;
     int64_t offset = arg[4].tag == CR_NONE ? 0 : arg[4].i, last = offset;
     size_t item = cr_dtype_size((cr_dtype)self->dtype);
-    int64_t have = cr_shape_numel(self->ndim, self->size);
+    int64_t have = cr_numel(self->ndim, self->size);
     cr_shape slice = {.ndim = (int)arg[2].len};
 
     if (arg[2].len != arg[3].len)
@@ -393,7 +393,7 @@ cr_status cr_shape_as_strided_scatter(const cr_value *arg, cr_shape *out)
                            cr_shape_text((int)arg[3].len, arg[3].ints));
     }
     CR_TRY(check_part(arg[1].view, &slice));
-    if (cr_shape_numel(slice.ndim, slice.size) && (last >= have || offset < 0))
+    if (cr_numel(slice.ndim, slice.size) && (last >= have || offset < 0))
         return cr_fail(
             CR_RUNTIME,
             "setStorage: sizes %s, strides %s, storage offset %lld, and itemsize %zu "

@@ -35,9 +35,8 @@ static cr_status refuse_unsigned(const cr_view *v, const char *kernel)
 static cr_status refuse_product(const cr_view *a, const cr_view *b, const char *kernel)
 {
     CR_TRY(refuse_bool(a, kernel));
-    return cr_shape_numel(a->ndim, a->size) && cr_shape_numel(b->ndim, b->size)
-               ? refuse_unsigned(a, kernel)
-               : CR_OK;
+    return cr_numel(a->ndim, a->size) && cr_numel(b->ndim, b->size) ? refuse_unsigned(a, kernel)
+                                                                    : CR_OK;
 }
 
 static cr_status check_product(int64_t m, int64_t k, int64_t k2, int64_t n)

@@ -45,7 +45,7 @@ static cr_status arg_extreme_shape(const char *what, const cr_value *arg, cr_sha
     int64_t dim;
 
     if (arg[1].tag == CR_NONE) {
-        if (!cr_shape_numel(self->ndim, self->size))
+        if (!cr_numel(self->ndim, self->size))
             return cr_fail(CR_INDEX,
                            "%s(): Expected reduction dim to be specified for input.numel() "
                            "== 0.",

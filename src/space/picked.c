@@ -71,7 +71,7 @@ static cr_status plan_mask(cr_index_plan *p, const cr_view *self, const cr_view 
                 "The shape of the mask %s at index %d does not match the shape of the "
                 "indexed tensor %s at index %d",
                 cr_view_text(mask), d, cr_view_text(self), dim + d);
-    if (!mask->data && cr_shape_numel(mask->ndim, mask->size))
+    if (!mask->data && cr_numel(mask->ndim, mask->size))
         return cr_fail(CR_RUNTIME,
                        "the size of a result indexed by a mask depends on its values");
     p->index[p->count].trues = cr_count_trues(mask);
@@ -173,7 +173,7 @@ static cr_status plan_result(cr_index_plan *p, const cr_view *self)
 /* An empty result is allowed only when no index selects from an empty dimension. */
 static cr_status check_empty_picks(const cr_index_plan *p, const cr_view *self)
 {
-    int64_t picked = cr_shape_numel(p->picked.ndim, p->picked.size);
+    int64_t picked = cr_numel(p->picked.ndim, p->picked.size);
 
     for (int d = 0; d < self->ndim && picked; d++)
         if (p->by_index[d] && self->size[d] == 0)

@@ -21,15 +21,6 @@ void cr_shape_like(cr_shape *out, const cr_view *v)
     memcpy(out->size, v->size, v->ndim * sizeof *v->size);
 }
 
-int64_t cr_shape_numel(int ndim, const int64_t *size)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < ndim; d++)
-        n *= size[d];
-    return n;
-}
-
 bool cr_same_sizes(const cr_view *a, const cr_view *b)
 {
     return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);

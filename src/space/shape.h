@@ -2,8 +2,8 @@
 #ifndef CR_SPACE_SHAPE_H
 #define CR_SPACE_SHAPE_H
 
-#include "num/view.h"
 #include "space/shape_text.h"
+#include "space/space.h"
 
 /* Wraps a dimension from -n..n-1 to 0..n-1; a scalar counts as having one dimension.  Fails
  * with CR_INDEX. */
@@ -16,7 +16,6 @@ static inline bool cr_is_index_type(const cr_view *v)
 
 /* Sets *out to the sizes of v. */
 void cr_shape_like(cr_shape *out, const cr_view *v);
-int64_t cr_shape_numel(int ndim, const int64_t *size);
 bool cr_same_sizes(const cr_view *a, const cr_view *b);
 /* The size of a dimension; a scalar has size 1. */
 static inline int64_t cr_dim_size(const cr_view *v, int64_t dim)

@@ -105,6 +105,42 @@ static inline int64_t cr_space_run(const cr_space *s, int operand)
     return n;
 }
 
+static inline int64_t cr_numel(int ndim, const int64_t *size)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < ndim; d++)
+        n *= size[d];
+    return n;
+}
+
+/* True if elements follow each other in row-major order; of fewer than two, any strides are. */
+static inline bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride)
+{
+    int64_t step = 1;
+    bool right = true;
+
+    for (int d = ndim - 1; d >= 0; d--) {
+        if (size[d] == 0)
+            return true;
+        right &= size[d] == 1 || stride[d] == step;
+        step = CR_WRAP_MUL(step, size[d]);
+    }
+    return right;
+}
+
+/* The strides of an operand that is broadcast to dims. */
+static inline void cr_broadcast_strides(int64_t *stride, const cr_view *v, int ndim,
+                                        const int64_t *size)
+{
+    int missing = ndim - v->ndim;
+
+    for (int d = 0; d < ndim; d++) {
+        bool repeats = d < missing || (v->size[d - missing] == 1 && size[d] != 1);
+        stride[d] = repeats ? 0 : v->stride[d - missing];
+    }
+}
+
 /* The strides of elements in row-major order, which wrap around; returns the number of
  * elements. */
 static inline int64_t cr_dense_strides(int64_t *stride, int ndim, const int64_t *size)

@@ -2,15 +2,6 @@
 #include "tensor/geometry.h"
 #include <string.h>
 
-int64_t cr_numel(int ndim, const int64_t *size)
-{
-    int64_t n = 1;
-
-    for (int i = 0; i < ndim; i++)
-        n *= size[i];
-    return n;
-}
-
 /* The stride of the next outer dim.  Sizes that overflow are refused later. */
 static int64_t step_over(int64_t step, int64_t size)
 {
@@ -37,20 +28,6 @@ bool cr_is_row_major(int ndim, const int64_t *size, const int64_t *stride)
 
     cr_row_major(ndim, size, right);
     return !memcmp(stride, right, (size_t)ndim * sizeof *stride);
-}
-
-bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride)
-{
-    int64_t step = 1;
-    bool right = true;
-
-    for (int i = ndim - 1; i >= 0; i--) {
-        if (size[i] == 0)
-            return true;
-        right &= size[i] == 1 || stride[i] == step;
-        step = CR_WRAP_MUL(step, size[i]);
-    }
-    return right;
 }
 
 /* -1 when dim a is inside dim b, 1 when it is outside, 0 when strides do not decide (a zero

@@ -4,8 +4,6 @@
 
 #include "tensor/tensor.h"
 
-/* Elements of a size list; the sizes are known to be valid. */
-int64_t cr_numel(int ndim, const int64_t *size);
 /* True when `t` has exactly these sizes. */
 static inline bool cr_has_sizes(const cr_tensor *t, int ndim, const int64_t *size)
 {

@@ -44,12 +44,8 @@ static bool is_dense(const cr_view *v) { return cr_is_contiguous(v->ndim, v->siz
 static cr_view broadcast(const cr_view *from, const cr_view *to, int64_t *stride)
 {
     cr_view v = *from;
-    int lead = to->ndim - from->ndim;
 
-    for (int d = 0; d < to->ndim; d++)
-        stride[d] = d < lead || (from->size[d - lead] == 1 && to->size[d] != 1)
-                        ? 0
-                        : from->stride[d - lead];
+    cr_broadcast_strides(stride, from, to->ndim, to->size);
     v.ndim = to->ndim;
     v.size = to->size;
     v.stride = stride;

@@ -289,11 +289,7 @@ static const int64_t *value_sizes(const cr_value *v)
 
 static int64_t value_numel(const cr_value *v)
 {
-    int64_t n = 1;
-
-    for (int i = 0; i < value_ndim(v); i++)
-        n *= value_sizes(v)[i];
-    return n;
+    return cr_numel(value_ndim(v), value_sizes(v));
 }
 
 enum { LONGEST_RANGE = 1 << 24 };

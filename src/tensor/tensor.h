@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "device/device.h"
 #include "ops/ops.h"
+#include "space/space.h"
 #include <stdatomic.h>
 
 /* Stages of a call, first to last.  A call starts at the first stage whose bit is set in the
@@ -282,7 +283,6 @@ CR_MUST cr_status cr_call_dispatch_parts(const cr_op *op, const cr_value *arg,
                                          cr_value *result);
 
 /* --- properties --- */
-bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride);
 bool cr_is_channels_last(const cr_tensor *t); /* NCHW with NHWC strides */
 bool cr_is_dense(const cr_tensor *t);         /* no gaps, no overlap, in some order */
 /* True when elements share memory through a stride of 0. Like torch, it detects no other

@@ -1,13 +1,9 @@
-/* Dense copies of views.
- *
- * A view is copied row by row: a row function converts the `n` elements of the last dimension,
- * which has a stride; loops run over the outer dimensions.  Threads share the rows.  Every
- * element is written once, so any division is allowed. */
+/* Dense copies of views. */
 #include "kern/cpu/pack.h"
 #include "device/cpu/cpu.h"
 #include "device/device.h"
 #include "kern/cpu/walk.h"
-#include "num/convert.h"
+#include "kern/move.h"
 #include <string.h>
 
 enum { ALIGNMENT = 64 };
@@ -34,64 +30,7 @@ void cr_aligned_free(void *p)
     cr_cpu_release((char *)p - ALIGNMENT, size_class);
 }
 
-/* --- iteration --- */
-
-enum { TO, FROM, GRAIN_ELEMENTS = 32768 };
-
-typedef struct {
-    cr_convert_fn row;
-    char *at[2];
-    const cr_space_dim *column; /* the row's elements */
-    int rows;                   /* the number of other dims */
-    cr_space space;             /* steps in bytes */
-} packing;
-
-static void pack_line(void *context, char *const *at, const int64_t *step, int64_t n)
-{
-    const packing *p = context;
-
-    for (int64_t i = 0; i < n; i++)
-        p->row(at[TO] + i * step[TO], p->column->step[TO], at[FROM] + i * step[FROM],
-               p->column->step[FROM], p->column->size);
-}
-
-static void pack_rows(void *context, int64_t begin, int64_t end)
-{
-    const packing *p = context;
-
-    cr_space_walk(&p->space, p->rows, p->at, begin, end, pack_line, context);
-}
-
-static void pack_set_dims(packing *p, const cr_view *to, const cr_view *from)
-{
-    int64_t item[2] = {(int64_t)cr_view_item(to), (int64_t)cr_view_item(from)};
-
-    cr_space_start(&p->space, 2);
-    for (int d = 0; d < to->ndim; d++) {
-        int64_t *step = cr_space_add(&p->space, to->size[d], d);
-        int64_t along = cr_broadcast_step(from->ndim, from->size, from->stride, to->ndim, d);
-        step[TO] = CR_WRAP_MUL(to->stride[d], item[TO]);
-        step[FROM] = CR_WRAP_MUL(along, item[FROM]);
-    }
-    cr_space_merge(&p->space, 0);
-    p->column = cr_space_last(&p->space, 0);
-    p->rows = p->space.ndim ? p->space.ndim - 1 : 0;
-}
-
-/* Copies elements; `from` is broadcast to the sizes of `to`. */
-static void pack_views(const cr_view *to, const cr_view *from)
-{
-    packing p; /* not initialized: a space is long */
-
-    if (!cr_view_numel(to))
-        return;
-    p.row = cr_convert_row((cr_dtype)to->dtype, (cr_dtype)from->dtype);
-    p.at[TO] = to->data;
-    p.at[FROM] = from->data;
-    pack_set_dims(&p, to, from);
-    cr_parallel_for(cr_space_count(&p.space, p.rows), GRAIN_ELEMENTS / p.column->size + 1,
-                    pack_rows, &p);
-}
+/* --- dense copies --- */
 
 static cr_view row_major(void *data, cr_dtype t, const cr_view *like, int64_t *stride)
 {
@@ -109,7 +48,7 @@ void cr_pack(void *dst, cr_dtype to, const cr_view *v)
     int64_t stride[CR_MAX_DIMS];
     cr_view dense = row_major(dst, to, v, stride);
 
-    pack_views(&dense, v);
+    cr_copy_view(&dense, v);
 }
 
 void cr_unpack(const cr_view *v, const void *src, cr_dtype from)
@@ -117,10 +56,8 @@ void cr_unpack(const cr_view *v, const void *src, cr_dtype from)
     int64_t stride[CR_MAX_DIMS];
     cr_view dense = row_major((void *)(uintptr_t)src, from, v, stride);
 
-    pack_views(v, &dense);
+    cr_copy_view(v, &dense);
 }
-
-void cr_broadcast_copy(const cr_view *to, const cr_view *from) { pack_views(to, from); }
 
 /* --- dense arrays, on the host or on the view's device --- */
 
@@ -148,6 +85,10 @@ static cr_status dense_move(const cr_view *v, char *data, cr_dtype t, bool to_vi
     cr_view dense = row_major(data, t, v, stride);
     cr_array a = cr_array_of(v), b = cr_array_of(&dense);
 
+    if (cr_is_host(v->device)) {
+        cr_host_move(0, to_view ? &a : &b, to_view ? &b : &a);
+        return CR_OK;
+    }
     return cr_device_status(cr_device_of((cr_device_kind)v->device.kind)
                                 ->move(v->device.index, to_view ? &a : &b, to_view ? &b : &a));
 }
@@ -158,10 +99,7 @@ cr_status cr_dense_in(cr_dense *d, const cr_view *v, cr_dtype to)
     if (v->dtype == to && cr_view_is_contiguous(v))
         return CR_OK;
     CR_TRY(dense_room(d, v, to));
-    if (!cr_is_host(v->device))
-        return dense_move(v, d->data, to, false);
-    cr_pack(d->data, to, v);
-    return CR_OK;
+    return dense_move(v, d->data, to, false);
 }
 
 cr_status cr_dense_out(cr_dense *d, const cr_view *v, cr_dtype from)
@@ -172,11 +110,7 @@ cr_status cr_dense_out(cr_dense *d, const cr_view *v, cr_dtype from)
 
 cr_status cr_dense_store(const cr_dense *d, const cr_view *v, cr_dtype from)
 {
-    if (d->owned && !cr_is_host(d->device))
-        return dense_move(v, d->data, from, true);
-    if (d->owned)
-        cr_unpack(v, d->data, from);
-    return CR_OK;
+    return d->owned ? dense_move(v, d->data, from, true) : CR_OK;
 }
 
 cr_status cr_dense_clear(const cr_dense *d, size_t bytes)

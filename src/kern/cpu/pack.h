@@ -40,7 +40,4 @@ cr_status cr_dense_store(const cr_dense *d, const cr_view *v, cr_dtype from);
 CR_MUST cr_status cr_dense_clear(const cr_dense *d, size_t bytes);
 void cr_dense_drop(cr_dense *d);
 
-/* Copies `from` into the contiguous view `to` of the same dtype, broadcasting sizes. */
-void cr_broadcast_copy(const cr_view *to, const cr_view *from);
-
 #endif

@@ -57,16 +57,6 @@ void cr_walk_all(const cr_walk *w, cr_row_fn fn, void *context)
     cr_space_walk(&w->space, w->space.ndim, w->at, 0, w->total, fn, context);
 }
 
-void cr_broadcast_strides(int64_t *stride, const cr_view *v, int ndim, const int64_t *size)
-{
-    int missing = ndim - v->ndim;
-
-    for (int d = 0; d < ndim; d++) {
-        bool repeats = d < missing || (v->size[d - missing] == 1 && size[d] != 1);
-        stride[d] = repeats ? 0 : v->stride[d - missing];
-    }
-}
-
 char *cr_dense_copy(const cr_view *v)
 {
     int64_t stride[CR_MAX_DIMS];
@@ -78,27 +68,4 @@ char *cr_dense_copy(const cr_view *v)
     if (copy.data)
         cr_copy_view(&copy, v);
     return copy.data;
-}
-
-int64_t cr_view_numel(const cr_view *v)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < v->ndim; d++)
-        n *= v->size[d];
-    return n;
-}
-
-bool cr_view_is_contiguous(const cr_view *v)
-{
-    int64_t expected = 1;
-
-    for (int d = v->ndim - 1; d >= 0; d--) {
-        if (v->size[d] == 0)
-            return true;
-        if (v->size[d] != 1 && v->stride[d] != expected)
-            return false;
-        expected *= v->size[d];
-    }
-    return true;
 }

@@ -50,11 +50,12 @@ void cr_zero_view(const cr_view *to);
 /* A row-major copy of the elements of v; the caller frees it.  NULL and a CR_MEMORY record
  * without memory. */
 char *cr_dense_copy(const cr_view *v);
-/* The strides of v broadcast to `ndim` dimensions of `size`. */
-void cr_broadcast_strides(int64_t *stride, const cr_view *v, int ndim, const int64_t *size);
 
-int64_t cr_view_numel(const cr_view *v);
-bool cr_view_is_contiguous(const cr_view *v);
+static inline int64_t cr_view_numel(const cr_view *v) { return cr_numel(v->ndim, v->size); }
+static inline bool cr_view_is_contiguous(const cr_view *v)
+{
+    return cr_is_contiguous(v->ndim, v->size, v->stride);
+}
 static inline size_t cr_view_item(const cr_view *v)
 {
     return cr_dtype_size((cr_dtype)v->dtype);

@@ -4,7 +4,12 @@
 #define CR_KERN_CUDA_ENTRIES_H
 
 #include "cresset_backend.h"
-#include "num/view.h"
+#include "space/space.h"
+
+static inline bool cr_is_dense_array(const cr_array *a)
+{
+    return cr_is_contiguous(a->ndim, a->size, a->stride);
+}
 
 /* Ranges of numbers (sequence.c). */
 const char *cr_cuda_arange(int device, const cr_given *arg, const cr_array *result);

@@ -58,22 +58,13 @@ static bool entropy_rows(entropy_call *c, const cr_array *x)
     return true;
 }
 
-static bool is_dense(const cr_array *a)
-{
-    int64_t next = 1;
-
-    for (int d = a->ndim - 1; d >= 0; next *= a->size[d--])
-        if (a->size[d] > 1 && a->stride[d] != next)
-            return false;
-    return true;
-}
-
 static bool entropy_begin(entropy_call *c, const cr_array *x, const cr_given *target)
 {
     memset(c, 0, sizeof *c);
     if (x->ndim < 2 || x->ndim > ENTROPY_DIMS || x->dtype >= CR_DTYPE_KERNELS ||
         cr_dtype_category((cr_dtype)x->dtype) != CR_CAT_FLOAT || !entropy_rows(c, x) ||
-        !c->rows || !c->classes || target->array.dtype != CR_I64 || !is_dense(&target->array))
+        !c->rows || !c->classes || target->array.dtype != CR_I64 ||
+        !cr_is_dense_array(&target->array))
         return false;
     c->x = x->data;
     c->target = target->array.data;
@@ -143,10 +134,10 @@ const char *cr_cuda_class_entropy_backward(int device, const cr_given *arg,
     const cr_array *x = &arg[1].array;
     entropy_call c, out;
 
-    if (!entropy_begin(&c, x, &arg[2]) || c.rows > INT32_MAX || !is_dense(&arg[0].array) ||
-        !is_dense(&arg[3].array) || arg[0].array.dtype != x->dtype ||
-        !entropy_begin(&out, result, &arg[2]) || out.outer_step != c.outer_step ||
-        out.inner_step != c.inner_step || out.step != c.step)
+    if (!entropy_begin(&c, x, &arg[2]) || c.rows > INT32_MAX ||
+        !cr_is_dense_array(&arg[0].array) || !cr_is_dense_array(&arg[3].array) ||
+        arg[0].array.dtype != x->dtype || !entropy_begin(&out, result, &arg[2]) ||
+        out.outer_step != c.outer_step || out.inner_step != c.inner_step || out.step != c.step)
         return cr_command_declines;
     c.out = result->data;
     c.grad = arg[0].array.data;

@@ -344,10 +344,8 @@ static const char *fft_multiply(int device, const cr_array *v, double scale)
     bool both = cr_dtype_is_complex((cr_dtype)v->dtype);
     cr_dtype t = v->dtype == CR_C128 || v->dtype == CR_F64 ? CR_F64 : CR_F32;
     cr_each job = {.in = {v->data}, .out = v->data, .number = scale};
-    int64_t n = both ? 2 : 1;
+    int64_t n = (both ? 2 : 1) * cr_numel(v->ndim, v->size);
 
-    for (int d = 0; d < v->ndim; d++)
-        n *= v->size[d];
     cr_device there = {.kind = CR_CUDA, .index = (uint8_t)device};
     return scale == 1 || !cr_loops_run(there, &loops, t, n, 1, &job) ? NULL
                                                                      : cr_error_message();

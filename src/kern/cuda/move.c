@@ -268,15 +268,6 @@ static const char *move_elements(int index, const cr_array *to, const cr_array *
 
 /* --- conversions on the host, for dtypes without kernels --- */
 
-static int64_t move_count(const cr_array *a)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < a->ndim; d++)
-        n *= a->size[d];
-    return n;
-}
-
 /* A dense array at `data` with the sizes of `like`; the caller owns `stride`. */
 static cr_array move_dense(const cr_array *like, int dtype, char *data, int64_t *stride)
 {
@@ -287,7 +278,7 @@ static cr_array move_dense(const cr_array *like, int dtype, char *data, int64_t 
 static const char *move_through_host(int index, const cr_array *to, const cr_array *from)
 {
     const cr_device_ops *ops = cr_cuda_table();
-    int64_t stride[MOVE_MOST_DIMS], n = move_count(to);
+    int64_t stride[MOVE_MOST_DIMS], n = cr_numel(to->ndim, to->size);
     int64_t to_item = item_bytes(to), from_item = item_bytes(from);
     size_t most = (size_t)(n * (to_item > from_item ? to_item : from_item));
     char *host = cr_alloc((size_t)(n * (to_item + from_item)) + 1);
@@ -323,7 +314,7 @@ const char *cr_cuda_move(int index, const cr_array *to, const cr_array *from)
     bool stored =
         cr_dtype_is_stored((cr_dtype)to->dtype) || cr_dtype_is_stored((cr_dtype)from->dtype);
 
-    if (!move_count(to))
+    if (!cr_numel(to->ndim, to->size))
         return NULL;
     return stored && to->dtype != from->dtype ? move_through_host(index, to, from)
                                               : move_elements(index, to, from);
@@ -335,7 +326,10 @@ const char *cr_cuda_move(int index, const cr_array *to, const cr_array *from)
 static const char *move_triangle(int index, const cr_given *arg, const cr_array *to, bool upper)
 {
     const cr_array *self = &arg[0].array;
-    move_call c = {.to = to->data, .from = self->data, .n = move_count(to), .ndim = to->ndim};
+    move_call c = {.to = to->data,
+                   .from = self->data,
+                   .n = cr_numel(to->ndim, to->size),
+                   .ndim = to->ndim};
     const int64_t side[2] = {arg[1].i, upper};
     int64_t item = item_bytes(to);
     void *function;
@@ -373,7 +367,7 @@ const char *cr_cuda_fill_array(int index, const cr_array *to, const void *elemen
     void *function;
     cr_space s;
 
-    if (!move_count(to))
+    if (!cr_numel(to->ndim, to->size))
         return NULL;
     move_set_dims(&s, to, NULL, item, 0);
     if (move_is_dense(&s, TO, item) && item <= 4)

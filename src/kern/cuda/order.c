@@ -297,14 +297,10 @@ const char *cr_cuda_mode(int device, const cr_given *arg, const cr_array *result
 static const char *order_median_of_all(int device, const cr_array *self, const cr_array *result,
                                        order_pick how)
 {
-    int64_t n = 1, one = 1, item = (int64_t)cr_dtype_size((cr_dtype)self->dtype);
-    int64_t stride[CR_MAX_DIMS];
+    int64_t stride[CR_MAX_DIMS], n = cr_dense_strides(stride, self->ndim, self->size);
+    int64_t one = 1, item = (int64_t)cr_dtype_size((cr_dtype)self->dtype);
     uint32_t block;
 
-    for (int d = self->ndim - 1; d >= 0; d--) {
-        stride[d] = n;
-        n *= self->size[d];
-    }
     if (!n)
         return cr_command_declines;
     size_t bytes = (size_t)(n * item + 7) / 8 * 8;

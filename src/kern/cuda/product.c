@@ -381,14 +381,10 @@ static const char *product_readable(int index, cr_array *a, product_copy *copy)
     const cr_device_ops *ops = cr_cuda_table();
     product_matrix m = product_last(a);
     product_side side;
-    int64_t n = 1;
 
     if (product_side_of(&side, &m) && product_batch_is_even(a))
         return NULL;
-    for (int d = a->ndim - 1; d >= 0; d--) {
-        copy->stride[d] = n;
-        n *= a->size[d];
-    }
+    int64_t n = cr_dense_strides(copy->stride, a->ndim, a->size);
     copy->at = ops->get(index, (size_t)(n * product_item(a)), &copy->block);
     if (!copy->at)
         return cr_cuda_no_memory(index, (size_t)(n * product_item(a)));

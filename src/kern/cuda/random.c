@@ -303,25 +303,13 @@ static const char *random_each(random_job *j, const cr_given *generator)
     return cr_cuda_launch_each(j->text.device, function, blocks, &j->call);
 }
 
-static bool random_is_dense(const cr_array *a)
-{
-    int64_t step = 1;
-
-    for (int d = a->ndim - 1; d >= 0; d--) {
-        if (a->size[d] != 1 && a->stride[d] != step)
-            return false;
-        step *= a->size[d];
-    }
-    return true;
-}
-
 /* (input, probability to stay) */
 const char *cr_cuda_dropout_mask(int device, const cr_given *arg, const cr_array *result)
 {
     random_job j = {.call = {.to = result->data, .n = 1}};
     double kept;
 
-    if (!random_number(&kept, &arg[1]) || !random_is_dense(result))
+    if (!random_number(&kept, &arg[1]) || !cr_is_dense_array(result))
         return cr_command_declines;
     for (int d = 0; d < result->ndim; d++)
         j.call.n *= result->size[d];

@@ -49,24 +49,11 @@ static bool rnn_aligned(const void *const *at, int n)
     return bits % RNN_ALIGNED == 0;
 }
 
-static bool rnn_is_dense(const cr_given *g)
-{
-    const cr_array *a = &g->array;
-    int64_t dense[CR_MAX_DIMS];
-
-    if (g->kind != CR_GIVEN_ARRAY || !cr_dense_strides(dense, a->ndim, a->size))
-        return true;
-    for (int d = 0; d < a->ndim; d++)
-        if (a->size[d] != 1 && a->stride[d] != dense[d])
-            return false;
-    return true;
-}
-
 /* True for arrays that the kernels read: row-major ones, rows and units that fit the grid. */
 static bool rnn_takes(const cr_given *arg, int n, const cr_array *hidden)
 {
     for (int i = 0; i < n; i++)
-        if (!rnn_is_dense(&arg[i]))
+        if (arg[i].kind == CR_GIVEN_ARRAY && !cr_is_dense_array(&arg[i].array))
             return false;
     return hidden->size[0] <= INT_MAX - RNN_ROWS && hidden->size[1] <= RNN_MOST_UNITS;
 }

@@ -133,15 +133,6 @@ typedef struct {
     uint32_t block;
 } window_array;
 
-static int64_t array_count(const cr_array *a)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < a->ndim; d++)
-        n *= a->size[d];
-    return n;
-}
-
 static const char *array_begin(window_array *w, int device, const cr_array *given, bool filled)
 {
     int64_t next = 1;
@@ -308,7 +299,7 @@ const char *cr_cuda_windows(int device, const cr_windows *x)
 
     if (x->from.dtype >= CR_DTYPE_KERNELS || cr_dtype_is_complex((cr_dtype)x->from.dtype))
         return cr_command_declines;
-    if (!array_count(&x->from) || !array_count(&x->result))
+    if (!cr_numel(x->from.ndim, x->from.size) || !cr_numel(x->result.ndim, x->result.size))
         return windows_fill_zero(device, x);
     for (int k = 0; k < WINDOW_DIMS; k++)
         c.dim[k] = (window_axis){.size = x->dim[k].size, .in = x->dim[k].in};
@@ -400,8 +391,9 @@ const char *cr_cuda_pool_scatter(int device, const cr_given *arg, const cr_array
     const char *error, *ended;
 
     if (!spread_windows(&c, arg, result) || from->dtype >= CR_DTYPE_KERNELS ||
-        cr_dtype_is_complex((cr_dtype)from->dtype) || !array_count(from) ||
-        !array_count(result) || array_count(result) > UINT32_MAX / 2)
+        cr_dtype_is_complex((cr_dtype)from->dtype) || !cr_numel(from->ndim, from->size) ||
+        !cr_numel(result->ndim, result->size) ||
+        cr_numel(result->ndim, result->size) > UINT32_MAX / 2)
         return cr_command_declines;
     error = array_begin(&a[0], device, window_turn(&turned[0], from, last), true);
     ended = array_begin(&a[1], device, window_turn(&turned[1], result, last), false);
@@ -412,7 +404,7 @@ const char *cr_cuda_pool_scatter(int device, const cr_given *arg, const cr_array
     c.to = a[1].dense.data;
     c.which = (const int64_t *)a[2].dense.data;
     if (!error)
-        error = spread_launch(device, &c, from->dtype, array_count(result));
+        error = spread_launch(device, &c, from->dtype, cr_numel(result->ndim, result->size));
     for (int i = 0; i < WINDOW_ARRAYS; i++) {
         ended = array_end(&a[i], device, !error && i == 1);
         error = error ? error : ended;

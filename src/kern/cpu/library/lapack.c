@@ -175,7 +175,7 @@ static cr_status copy_matrix(const cr_view *to, const cr_view *from)
     if (!cr_is_host(to->device))
         return cr_device_status(
             cr_device_of((cr_device_kind)to->device.kind)->move(to->device.index, &a, &b));
-    cr_broadcast_copy(to, from);
+    cr_copy_view(to, from);
     return CR_OK;
 }
 

@@ -164,11 +164,9 @@ static cr_status check_bounds(const cr_index_plan *p, const cr_view *table)
 static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_view *table,
                               int64_t unit)
 {
-    int64_t n = 1;
+    int64_t n = cr_numel(p->picked.ndim, p->picked.size);
     cr_status st = CR_OK;
 
-    for (int d = 0; d < p->picked.ndim; d++)
-        n *= p->picked.size[d];
     *out = cr_alloc_zero((size_t)n * sizeof **out); /* zero when there is no index */
     if (!*out)
         return CR_MEMORY;

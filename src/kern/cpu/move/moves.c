@@ -281,15 +281,6 @@ static void index_elements_of(index_elements *e, const cr_indexed *m)
                         m->is32 ? CR_I32 : CR_I64,   CR_HOST, false};
 }
 
-static int64_t array_count(const cr_array *a)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < a->ndim; d++)
-        n *= a->size[d];
-    return n;
-}
-
 /* Replaces row-major numbers of elements by their offsets; returns the end of the offsets. */
 static int64_t unravel(int64_t *number, int64_t n, const cr_array *a)
 {
@@ -312,7 +303,7 @@ static void resolve(cr_indexed *made, int64_t *stride, int64_t *index, const cr_
                     const index_elements *e)
 {
     int64_t n = cr_view_numel(&e->view), next = 1;
-    int64_t limit = m->numbered ? array_count(m->numbered) : m->extent;
+    int64_t limit = m->numbered ? cr_numel(m->numbered->ndim, m->numbered->size) : m->extent;
 
     for (int64_t i = 0; i < n; i++)
         index[i] += index[i] < 0 ? limit : 0;
@@ -349,7 +340,7 @@ static const char *outside(const cr_indexed *m, int64_t index)
 static const char *run_resolved(const cr_indexed *m)
 {
     int64_t stride[CR_MAX_DIMS], bad, *index;
-    int64_t limit = m->numbered ? array_count(m->numbered) : m->extent;
+    int64_t limit = m->numbered ? cr_numel(m->numbered->ndim, m->numbered->size) : m->extent;
     index_elements e;
     cr_indexed made;
 

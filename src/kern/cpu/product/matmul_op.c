@@ -68,7 +68,7 @@ cr_status cr_kern_mm(const cr_value *arg, cr_view *out)
 static void put_term(const cr_view *out, const cr_view *term, cr_scalar beta)
 {
     if (cr_scalar_is_nonzero(beta))
-        cr_broadcast_copy(out, term);
+        cr_copy_view(out, term);
 }
 
 cr_status cr_kern_addmm(const cr_value *arg, cr_view *out)
@@ -276,7 +276,7 @@ cr_status cr_kern_linear(const cr_value *arg, cr_view *out)
                       weight->ndim == 1 ? 1 : weight->stride[0]};
     g.c = dense_rows(out, n);
     if (bias) {
-        cr_broadcast_copy(out, bias);
+        cr_copy_view(out, bias);
         g.beta = cr_scalar_int(1);
     }
     st = cr_gemm_run(&g);
