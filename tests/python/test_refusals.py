@@ -72,8 +72,16 @@ REFUSED = [
     (solve(ints(5), 2), RuntimeError,
      "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape [5] instead"),
     (solve(torch.ones(5)), RuntimeError, "torch.linalg.ldl_solve: Expected pivots to be integers. Got Float"),
-    (solve(ints(5) * 77), RuntimeError, "linalg.ldl_solve: pivots are expected to be between 1 and 5, but 77 was given. "
-                                        "Did you properly pass the result of the factorization?"),
+    (solve(ints(5) * 77), RuntimeError,
+     "Pivots given to ldl_solve must all satisfy |pivot| <= LD.size(-2). Did you properly pass the result of ldl_factor?"),
+    (solve(ints(5) * 0), RuntimeError,
+     "Pivots given to ldl_solve must all satisfy |pivot| >= 1. Did you properly pass the result of ldl_factor?"),
+    (lambda: torch.linalg.lu_solve(torch.eye(3), ints(3) * 0, torch.ones(3, 1)), RuntimeError,
+     "Pivots given to lu_solve must all be greater or equal to 1. Did you properly pass the result of lu_factor?"),
+    (lambda: torch.linalg.lu_solve(torch.eye(3), ints(3) * 9, torch.ones(3, 1)), RuntimeError,
+     "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). Did you properly pass the result of lu_factor?"),
+    (lambda: torch.lu_unpack(torch.eye(3), ints(3) * 9), RuntimeError,
+     "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of lu_factor?"),
     # an odd number of rows is no number of blocks; one negative row is half of one
     (solve(ints(5) * -3), RuntimeError, "linalg.ldl_solve: the pivots of a block of two rows are expected to be negative, "
                                         "both of them. Did you properly pass the result of the factorization?"),

@@ -468,22 +468,44 @@ static void solve_lu(const cr_lapack_job *j, int n, int nrhs, const void *lu, co
                              b, &n, &info, 1);
 }
 
+/* Errors of row numbers that are too low and too high. */
+typedef struct {
+    const char *low, *high;
+} pivot_words;
+
+static const pivot_words unpack_words = {
+    "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
+    "Did you properly pass the result of lu_factor?",
+    "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
+    "Did you properly pass the result of lu_factor?"};
+static const pivot_words lu_solve_words = {
+    "Pivots given to lu_solve must all be greater or equal to 1. "
+    "Did you properly pass the result of lu_factor?",
+    "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). "
+    "Did you properly pass the result of lu_factor?"};
+static const pivot_words ldl_solve_words = {
+    "Pivots given to ldl_solve must all satisfy |pivot| >= 1. "
+    "Did you properly pass the result of ldl_factor?",
+    "Pivots given to ldl_solve must all satisfy |pivot| <= LD.size(-2). "
+    "Did you properly pass the result of ldl_factor?"};
+
 /* Checks the row numbers of a factorization, because LAPACK's solvers use them as indices
- * unchecked.  Row numbers are 1 to n. */
-/* With `blocks`, two adjacent negative numbers stand for a block of two rows. */
-static cr_status check_pivots(const char *name, const int32_t *at, int64_t count, int64_t n,
-                              bool blocks)
+ * unchecked.  Row numbers are 1 to n; with `blocks`, also their negatives. */
+static cr_status check_pivots(const pivot_words *words, const int32_t *at, int64_t count,
+                              int64_t n, bool blocks)
 {
     for (int64_t i = 0; i < count; i++) {
         int64_t row = blocks && at[i] < 0 ? -(int64_t)at[i] : at[i];
         if (row < 1 || row > n)
-            return cr_fail(
-                CR_RUNTIME,
-                "%s: pivots are expected to be between 1 and %lld, but %d was given. "
-                "Did you properly pass the result of the factorization?",
-                name, (long long)n, (int)at[i]);
+            return cr_fail(CR_RUNTIME, "%s", row < 1 ? words->low : words->high);
     }
-    for (int64_t i = 0; blocks && i < count; i++) {
+    return CR_OK;
+}
+
+/* Two adjacent negative numbers stand for a block of two rows. */
+static cr_status check_blocks(const char *name, const int32_t *at, int64_t count, int64_t n)
+{
+    for (int64_t i = 0; i < count; i++) {
         if (at[i] > 0)
             continue;
         if (i % n == n - 1 || at[i + 1] > 0)
@@ -568,8 +590,8 @@ cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
     if (!cr_is_host(j.device))
         CR_GO(check_pivots_there(&j, "linalg.lu_solve", &pivots, n));
     else
-        CR_GO(check_pivots("linalg.lu_solve", (int *)(void *)pivots.data,
-                           cr_view_numel(&pivots), n, false));
+        CR_GO(check_pivots(&lu_solve_words, (int *)(void *)pivots.data, cr_view_numel(&pivots),
+                           n, false));
     if (!arg[3].i && cr_view_numel(&pivots) == j.batch * n && is_at_once(&j, n, n)) {
         CR_GO(lu_solve_at_once(&j, arg, n, &pivots, out));
         goto done;
@@ -1443,8 +1465,10 @@ cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
 
     CR_TRY(cr_lapack_begin(&j, "linalg.ldl_solve", out, 2));
     CR_GO(load_pivots(&pivots, &held, stride, arg[1].view));
-    CR_GO(check_pivots("linalg.ldl_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots),
-                       n, true));
+    CR_GO(check_pivots(&ldl_solve_words, (int *)(void *)pivots.data, cr_view_numel(&pivots), n,
+                       true));
+    CR_GO(check_blocks("linalg.ldl_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots),
+                       n));
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     for (int64_t i = 0; i < j.batch && n && nrhs; i++) {
@@ -1489,7 +1513,7 @@ cr_status cr_kern_pivots_to_matrix(const cr_value *arg, cr_view *out)
     if (!cr_is_host(out->device))
         CR_GO(check_pivots_there(&j, "lu_unpack", &held, m));
     else
-        CR_GO(check_pivots("lu_unpack", (const int32_t *)(const void *)held.data,
+        CR_GO(check_pivots(&unpack_words, (const int32_t *)(const void *)held.data,
                            cr_view_numel(pivots), m, false));
     CR_GO(cr_dense_take(&order, out->device, (size_t)(batch * m) * sizeof(int64_t)));
     CR_GO(cr_dense_out(&to, out, t));
