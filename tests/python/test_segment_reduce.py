@@ -129,3 +129,10 @@ def test_places_of_another_dtype(dtype):
         torch.ops.aten._segment_rows(torch.zeros(2, 4), places)
     with pytest.raises(RuntimeError, match="expected places to be Long or Int"):
         torch.ops.aten._segment_fold(torch.zeros(2, 4), places, torch.zeros(2, 4), "sum")
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin", "max", "min"])
+def test_complex_numbers_have_no_order(reduce):
+    rows = torch.zeros(2, 3, dtype=torch.complex64)
+    with pytest.raises(NotImplementedError, match="\"_segment_reduce_cpu\" not implemented for 'ComplexFloat'"):
+        torch.ops.aten._segment_fold(rows, torch.tensor([0, 1]), rows, reduce)

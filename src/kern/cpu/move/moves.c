@@ -426,6 +426,9 @@ static cr_status combine_places(const cr_indexed *m, bool gaps)
         copy_back(m, p.other, p.other_stride);
         return CR_OK;
     }
+    if (!cr_combine_for(m->how, (cr_dtype)m->dtype))
+        return cr_fail(CR_NOT_IMPLEMENTED, "\"combine\" not implemented for '%s'",
+                       cr_dtype_infos[m->dtype].legacy);
     for (int d = 0; d < m->ndim; d++)
         dims[d] = m->picked >> d & 1;
     if (m->index)
