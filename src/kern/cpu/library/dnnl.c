@@ -59,15 +59,39 @@ const cr_dnnl_table *cr_dnnl(void)
     return found ? &table : NULL;
 }
 
-/* The threads that oneDNN may use, at most `most`. */
-static int allow_threads(int most)
+/* --- OpenMP's threads --- */
+
+/* How many threads oneDNN may use, at most `most`. */
+static int threads_up_to(int most)
 {
     int threads = cr_in_parallel() ? 1 : cr_threads();
-    int n = threads < most ? threads : most;
 
-    if (table.omp_get_max_threads() != n)
-        table.omp_set_num_threads(n);
-    return n;
+    return threads < most ? threads : most;
+}
+
+typedef struct {
+    int threads, before; /* of the calling thread's regions: between begin and end, and else */
+} team;
+
+/* Until the end, regions of the calling thread have this many threads.  Other libraries of the
+ * program may use OpenMP, too. */
+static team team_begin(int threads)
+{
+    team t = {threads, table.omp_get_max_threads()};
+
+    if (threads != t.before)
+        table.omp_set_num_threads(threads);
+    if (threads > 1)
+        cr_workers_yield();
+    return t;
+}
+
+static void team_end(const team *t)
+{
+    if (t->threads > 1)
+        cr_workers_resume();
+    if (t->threads != t->before)
+        table.omp_set_num_threads(t->before);
 }
 
 /* --- primitives --- */
@@ -268,7 +292,7 @@ cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make, 
     CR_ASSERT(size <= CR_DNNL_KEY_BYTES);
     if (!cr_dnnl() || cr_in_parallel())
         return NULL;
-    threads = allow_threads(most);
+    threads = threads_up_to(most);
     p = primitive_cached(hash, key, size, threads, make);
     if (p)
         return usable(p);
@@ -277,7 +301,9 @@ cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make, 
         return NULL;
     p->count = 1;
     p->threads = threads;
+    team t = team_begin(threads);
     primitive_build(p, key, make);
+    team_end(&t);
     primitive_remember(p, hash, key, size, threads, make);
     return usable(p);
 }
@@ -290,18 +316,6 @@ typedef struct {
 } binding;
 
 static cr_status failed(void) { return cr_fail(CR_RUNTIME, "could not execute a primitive"); }
-
-static bool primitive_run(const runner *r, int n, const dnnl_exec_arg_t *args)
-{
-    bool alone = !cr_in_parallel(), done;
-
-    if (alone)
-        cr_workers_yield();
-    done = !table.dnnl_primitive_execute(r->run, table.stream, n, args);
-    if (alone)
-        cr_workers_resume();
-    return done;
-}
 
 /* args has n elements, and room for one more. */
 static cr_status execute(const runner *r, int n, dnnl_exec_arg_t *args)
@@ -318,7 +332,7 @@ static cr_status execute(const runner *r, int n, dnnl_exec_arg_t *args)
             st = failed();
         args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, scratch};
     }
-    if (!st && !primitive_run(r, n, args))
+    if (!st && table.dnnl_primitive_execute(r->run, table.stream, n, args))
         st = failed();
     if (scratch)
         table.dnnl_memory_destroy(scratch);
@@ -368,9 +382,9 @@ cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsigned own)
 {
     binding b[CR_DNNL_OPERANDS] = {{0}};
     dnnl_exec_arg_t args[CR_DNNL_OPERANDS + 1];
+    team t = team_begin(threads_up_to(p->threads));
     cr_status st;
 
-    allow_threads(p->threads);
     for (int i = 0; i < p->operands; i++) {
         CR_GO(operand_bind(&p->operand[i], &b[i], data[i], own >> i & 1));
         args[i] = (dnnl_exec_arg_t){p->operand[i].arg, b[i].own};
@@ -382,6 +396,7 @@ cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsigned own)
 done:
     for (int i = 0; i < p->operands; i++)
         unbind(&b[i]);
+    team_end(&t);
     return st;
 }
 
@@ -424,14 +439,15 @@ cr_status cr_dnnl_pack(cr_dnnl_primitive *p, int i, void *plain, void *own)
 {
     const operand *o = &p->operand[i];
     binding b = {0};
+    team t = team_begin(threads_up_to(p->threads));
     cr_status st = CR_OK;
 
-    allow_threads(p->threads);
     if (table.dnnl_memory_create(&b.plain, &o->plain, table.engine, plain) ||
         table.dnnl_memory_create(&b.own, &o->own, table.engine, own))
         st = failed();
     if (!st)
         st = reorder(o, &b, true);
     unbind(&b);
+    team_end(&t);
     return st;
 }

@@ -10,7 +10,6 @@
 #include "kern/conv.h"
 #include "kern/cpu/library/dnnl.h"
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -178,16 +177,16 @@ static bool too_few_channels(cr_conv_kind kind, const cr_conv *c)
     return c->groups == 1 && c->ic <= (kind == CR_CONV_X ? 4 : 1);
 }
 
-/* A thread more shortens the computation and lengthens the wait for all, so the time is least
- * near the root of the work; half of that costs little, and much less when other programs use
- * the processors.  Results for x and y do not depend on it (see above). */
+/* Threads cost more than they save in convolutions that take about ten microseconds.  Others
+ * get all threads and not a number between, because libgomp ends the threads that a smaller
+ * team does not need, and a larger one starts them again.  Results for x and y do not depend on
+ * it (see above). */
 static int threads_by_work(const cr_conv *c)
 {
-    double work = (double)(c->batch * c->groups * c->ic * c->oc) *
-                  (double)(cr_conv_volume(c, c->out) * cr_conv_volume(c, c->kernel));
-    double n = ceil(sqrt(work / (1 << 17)));
+    double products = (double)(c->batch * c->groups * c->ic * c->oc) *
+                      (double)(cr_conv_volume(c, c->out) * cr_conv_volume(c, c->kernel));
 
-    return n < 1 ? 1 : n < INT_MAX ? (int)n : INT_MAX;
+    return products < 1 << 18 ? 1 : INT_MAX;
 }
 
 static cr_dnnl_primitive *primitive(cr_conv_kind kind, const cr_conv *c, cr_dtype t, bool bias)
