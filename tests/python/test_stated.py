@@ -290,6 +290,8 @@ def calls():
         places = numbers(12, 2, 3, 2, 3)
         yield lambda: ops._pool_scatter(draw(2, 3, 2, 3, dtype=dtype), places, [2, 3, 3, 4], 2)
         yield lambda: [torch.bucketize(x, torch.tensor([-1., 0., 1.]), right=True), torch.bucketize(x[:0], weight)]
+    for shape in ((3, 4, 0), (3, 4, 2), (3, 4, -2), (0, 4, 0), (5, 2, 9)):
+        yield lambda: [torch.tril_indices(*shape), torch.triu_indices(*shape, dtype=torch.int32)]
     yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, 9, 2]))
     yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, -9, 2]), weight=draw(4))
     yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, 2, 2], dtype=torch.int32))
