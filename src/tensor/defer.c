@@ -599,6 +599,16 @@ static cr_status note(cr_trace *x, const cr_op *op, const cr_value *arg, cr_valu
     return st;
 }
 
+/* A call that the entry refused to do on stand-ins. */
+static cr_status run_refused(cr_trace *x, bool full, const cr_op *op, const cr_value *arg,
+                             cr_value *result)
+{
+    if (full)
+        CR_TRY(cr_trace_flush(x, cr_defer_full));
+    cr_trace_forget_refused(x);
+    return run_at_once(op, arg, result);
+}
+
 static cr_status note_locked(cr_defer_thread *me, const cr_op *op, const cr_value *arg,
                              cr_value *result)
 {
@@ -614,11 +624,12 @@ static cr_status note_locked(cr_defer_thread *me, const cr_op *op, const cr_valu
     }
     cr_status st = k ? cr_known_note(x, k, &key, result)
                      : note(x, op, arg, result, keyed ? &key : NULL, &noted);
-    full = x->calls.len >= MOST_CALLS || x->bytes > MOST_BYTES;
+    x->gone += !noted;
+    full = x->calls.len + x->gone >= MOST_CALLS || x->bytes > MOST_BYTES;
     pthread_mutex_unlock(&x->lock);
+    if (CR_UNLIKELY(!noted))
+        return st ? st : run_refused(x, full, op, arg, result);
     CR_TRY(st);
-    if (!noted)
-        return run_at_once(op, arg, result);
     me->counts.noted++;
     me->counts.known += k != NULL;
     return full ? cr_trace_flush(x, cr_defer_full) : CR_OK;

@@ -291,7 +291,7 @@ static void forget_all(cr_trace *x)
     }
     if (x->table)
         memset(x->table, 0, x->table_size * sizeof *x->table);
-    x->calls.len = 0;
+    x->calls.len = x->gone = 0;
     x->bytes = 0;
     cr_known_trim(x);
 }
@@ -346,6 +346,49 @@ static cr_status flush_locked(cr_trace *x, const char *why)
     return st;
 }
 
+/* What calls leave with a trace.  It is dropped after the lock. */
+typedef struct {
+    cr_arena arena;
+    cr_memory **memory;
+    size_t count;
+} leftovers;
+
+static leftovers leftovers_take(cr_trace *x)
+{
+    leftovers l = {x->arena, x->memories.at, x->memories.len};
+
+    x->arena = (cr_arena){0};
+    x->memories.at = NULL;
+    x->memories.len = x->memories.cap = 0;
+    return l;
+}
+
+static void leftovers_drop(leftovers *l)
+{
+    for (size_t i = 0; i < l->count; i++)
+        cr_storage_drop(l->memory[i]->real);
+    cr_free(l->memory);
+    cr_arena_drop(&l->arena);
+}
+
+/* The table is as large as the longest trace made it: to clear it would cost more than a call.
+ */
+void cr_trace_forget_refused(cr_trace *x)
+{
+    leftovers l = {0};
+
+    pthread_mutex_lock(&x->lock);
+    if (!x->calls.len) {
+        cr_free(x->table);
+        x->table = NULL;
+        x->table_size = 0;
+        forget_all(x);
+        l = leftovers_take(x);
+    }
+    pthread_mutex_unlock(&x->lock);
+    leftovers_drop(&l);
+}
+
 cr_status cr_trace_flush(cr_trace *x, const char *why)
 {
     if (!x || (x->flushing && cr_defer_me() && cr_defer_me()->trace == x))
@@ -360,17 +403,9 @@ cr_status cr_trace_flush(cr_trace *x, const char *why)
     cr_status st = flush_locked(x, why);
     cr_defer_clock_stop();
     snprintf(text, sizeof text, "%s", st ? cr_error_message() : "");
-    cr_arena arena = x->arena;
-    cr_memory **memories = x->memories.at;
-    size_t count = x->memories.len;
-    x->arena = (cr_arena){0};
-    x->memories.at = NULL;
-    x->memories.len = x->memories.cap = 0;
+    leftovers l = leftovers_take(x);
     pthread_mutex_unlock(&x->lock);
-    for (size_t i = 0; i < count; i++)
-        cr_storage_drop(memories[i]->real);
-    cr_free(memories);
-    cr_arena_drop(&arena);
+    leftovers_drop(&l);
     return st ? cr_fail(st, "%s", text) : CR_OK;
 }
 
@@ -477,6 +512,7 @@ static void run_alone(cr_trace *x)
             x->calls.at[kept++] = *n;
     }
     cr_defer_me()->counts.ran += (int64_t)(count - kept);
+    x->gone += count - kept;
     x->calls.len = kept;
     run_end(x, &was);
     stand_ins_are_fakes(x, true);

@@ -250,6 +250,15 @@ void cr_known_trim(cr_trace *x)
     x->known = NULL;
 }
 
+size_t cr_known_bytes(const cr_trace *x)
+{
+    const struct cr_known_calls *c = x->known;
+
+    return c ? sizeof *c + cr_arena_used(&c->arena) + c->list.cap * sizeof *c->list.at +
+                   c->table_size * sizeof *c->table
+             : 0;
+}
+
 /* --- noting --- */
 static cr_status known_result(cr_trace *x, cr_noted *n, const struct cr_known_result *r,
                               const cr_call_key *key, cr_value *result)

@@ -261,12 +261,23 @@ void cr_defer_everywhere(void)
         (void)!!cr_defer_me();
 }
 
+static size_t trace_bytes(cr_trace *x)
+{
+    pthread_mutex_lock(&x->lock);
+    size_t bytes =
+        cr_arena_used(&x->arena) + x->memories.len * sizeof *x->memories.at + cr_known_bytes(x);
+    pthread_mutex_unlock(&x->lock);
+    return bytes;
+}
+
 cr_defer_counts cr_defer_take_counts(void)
 {
     cr_defer_counts c = me ? me->counts : (cr_defer_counts){0};
 
     if (me)
         me->counts = (cr_defer_counts){0};
+    if (me && me->trace)
+        c.bytes = (int64_t)trace_bytes(me->trace);
     return c;
 }
 

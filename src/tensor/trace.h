@@ -50,6 +50,7 @@ typedef struct cr_trace {
     unsigned how;  /* flags of the compiler for its program */
     bool measured; /* a compiled function measures whether programs pay */
     CR_VEC(cr_noted) calls;
+    size_t gone; /* calls that ran before the next flush, or were refused: stand-ins stay */
     CR_VEC(cr_memory *) memories;
     uint32_t *table; /* hash table of memories by `real`: index + 1, or 0 */
     size_t table_size;
@@ -145,6 +146,8 @@ CR_MUST cr_status cr_noted_spell_out(cr_trace *x, cr_noted *n);
 CR_MUST cr_status cr_trace_spell_out(cr_trace *x);
 /* The trace has no calls any more: known calls are forgotten when they are many. */
 void cr_known_trim(cr_trace *x);
+/* Bytes of its known calls. */
+size_t cr_known_bytes(const cr_trace *x);
 
 /* --- bounds of elements (defer_bounds.c) --- */
 /* Whether the entry states the bounds in which elements of index tensors do not raise. */
@@ -167,6 +170,8 @@ void cr_header_device_is_real(cr_tensor *h, void *unused);
 CR_MUST cr_status cr_storage_bind(cr_storage *s, cr_storage *from);
 /* Runs the calls of a trace of any thread. */
 CR_MUST cr_status cr_trace_flush(cr_trace *x, const char *why);
+/* Drops the stand-ins of refused calls, unless calls wait.  The trace is not locked. */
+void cr_trace_forget_refused(cr_trace *x);
 /* The parameters that the call writes, as bits. */
 uint32_t cr_defer_written_params(const cr_op *op, const cr_value *arg);
 /* cr_defer_settle, but of the thread's own trace only the calls that `t` needs run, if these

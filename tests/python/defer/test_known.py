@@ -148,3 +148,53 @@ def test_many_keys():
             again = [(torch.ones(i % 2500 + 1) * 2).sum() for i in range(start, start + 3000)]
             want = [2.0 * (i % 2500 + 1) for i in range(start, start + 3000)]
         assert [s.item() for s in sums] == [s.item() for s in again] == want
+
+
+OUTSIDE = torch.from_numpy(numpy.zeros((64, 64), dtype=numpy.float32))
+
+
+def refused(f):
+    with pytest.raises(RuntimeError):
+        f()
+
+
+REPEATED = {
+    "known": lambda x: x * 2,
+    "results without elements": lambda x: x @ torch.zeros(6, 0),
+    "lists of results": lambda x: torch.split(x * 1, 2),
+    "lists of arguments": lambda x: torch._foreach_add([x, x.clone()], 1),
+    "views of arguments": lambda x: x[1:].add_(x[1:]),
+    "generators": lambda x: torch.rand(3, generator=torch.Generator()),
+    "another geometry": lambda x: x.transpose_(0, 1).transpose_(0, 1),
+    "an error": lambda x: refused(lambda: x @ x),
+    "an error with new tensors": lambda x: refused(lambda: torch.ones(4, 6) @ torch.ones(4, 6)),
+    "an error with outside memory": lambda x: refused(lambda: OUTSIDE @ x),
+    "masks": lambda x: torch.masked_select(x, x > 0),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+@in_a_thread
+def test_repeated_calls_leave_no_records(name):
+    x, kept = grid(4, 6), []
+    with torch.lazy():
+        for _ in range(3):
+            for _ in range(300):
+                REPEATED[name](x)
+            _C._defer_flush("a test")
+            kept.append(_C._defer_counts()["bytes"])
+    assert len(set(kept)) == 1, kept
+
+
+@in_a_thread
+def test_records_of_refused_calls_are_bounded():
+    """A call that waits keeps the records of its trace, but not of any number of calls after it."""
+    x, kept = grid(4, 6), []
+    with torch.lazy():
+        waits = x * 2
+        for _ in range(22):
+            for _ in range(1000):
+                refused(lambda: x @ x)
+            kept.append(_C._defer_counts()["bytes"])
+    assert max(kept[11:]) < 1.2 * max(kept[:11]), kept
+    assert torch.equal(waits, x * 2)
