@@ -136,6 +136,11 @@ cr_status cr_shape_masked_select(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
+cr_status cr_shape_masked_scatter(const cr_value *arg, cr_shape *out)
+{
+    return broadcast_pair(out, arg[1].view, arg[0].view);
+}
+
 /* Gather and scatter. */
 
 static cr_status check_index_dtype(const char *what, const cr_view *index)

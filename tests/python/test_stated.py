@@ -281,6 +281,7 @@ def calls():
                            seeded(torch.randint, -3, 9, shape, dtype=dtype), seeded(torch.normal, 2., 3., shape, dtype=dtype)]
         x = draw(3, 4, dtype=dtype)
         yield lambda: [x.masked_select(mask), x[0].masked_select(mask), x.t().masked_select(mask.t())]
+        yield lambda: [x.masked_scatter(mask, x), x.masked_scatter(mask[0], x), x.masked_scatter(mask & False, x[:0])]
         for repeats in (torch.tensor([1, 0, 2]), torch.tensor([2]), torch.zeros(3, dtype=torch.int32)):
             yield lambda: [x.repeat_interleave(repeats, 0), x.t().repeat_interleave(repeats, -1)]
         images = draw(2, 3, 7, 6, dtype=dtype)
@@ -296,6 +297,7 @@ def calls():
     yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, -9, 2]), weight=draw(4))
     yield lambda: F.nll_loss(draw(3, 4), torch.tensor([1, 2, 2], dtype=torch.int32))
     yield lambda: ops.embedding_dense_backward(draw(3, 4), torch.tensor([1, 7, 2]), 5, -1, False)
+    yield lambda: draw(3, 4).masked_scatter(mask | True, draw(1))
     yield lambda: ops._pool_scatter(draw(1, 3), torch.tensor([[0, 6, 1]]), [1, 5], 1)
     yield lambda: torch.bucketize(draw(3), draw(2, 2))
     yield lambda: torch.randint(300, (4,), dtype=torch.uint8)

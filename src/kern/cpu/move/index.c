@@ -355,6 +355,85 @@ cr_status cr_kern_masked_select(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
+static inline void take_items(select_context *c, char *const *at, const int64_t *step,
+                              int64_t n, size_t item)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (at[1][i * step[1]]) {
+            memcpy(at[0] + i * step[0], c->dense, item);
+            c->dense += item;
+        }
+}
+
+static void take_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    select_context *c = context;
+
+    switch (c->item) { /* copies of a constant size are moves */
+    case 2: take_items(c, at, step, n, 2); break;
+    case 4: take_items(c, at, step, n, 4); break;
+    case 8: take_items(c, at, step, n, 8); break;
+    default: take_items(c, at, step, n, c->item); break;
+    }
+}
+
+/* True when no byte from a's first element to its last is between b's. */
+static bool select_is_apart(const cr_view *a, const cr_view *b)
+{
+    const cr_view *v[] = {a, b};
+    const char *end[2];
+
+    for (int k = 0; k < 2; k++) {
+        if (!cr_view_numel(v[k])) /* may have no memory */
+            return true;
+        end[k] = v[k]->data + cr_view_item(v[k]);
+        for (int d = 0; d < v[k]->ndim; d++)
+            end[k] += (v[k]->size[d] - 1) * cr_view_step(v[k], d);
+    }
+    return end[0] <= b->data || end[1] <= a->data;
+}
+
+/* Writes the elements of `dense` where the mask is true, self's elsewhere. */
+static void scatter_masked(cr_view *out, const cr_view *self, const cr_view *mask, char *dense)
+{
+    int64_t by[CR_MAX_DIMS], from[CR_MAX_DIMS];
+    cr_view start = *self;
+    select_context c = {dense, cr_view_item(self)};
+    cr_walk w;
+
+    cr_broadcast_strides(by, mask, out->ndim, out->size);
+    cr_broadcast_strides(from, self, out->ndim, out->size);
+    start.ndim = out->ndim;
+    start.size = out->size;
+    start.stride = from;
+    cr_start_from(out, &start);
+    cr_walk_start(&w, out->ndim, out->size, -1);
+    cr_walk_add(&w, out);
+    cr_walk_add_strides(&w, mask->data, by, 1);
+    cr_walk_merge(&w);
+    cr_walk_all(&w, take_row, &c);
+}
+
+/* self may be broadcast to the mask's sizes, which are out's.  source is copied only where it
+ * has gaps or shares out's memory. */
+cr_status cr_kern_masked_scatter(const cr_value *arg, cr_view *out)
+{
+    const cr_view *mask = arg[1].view, *source = arg[2].view;
+    int64_t each = cr_view_numel(mask) ? cr_view_numel(out) / cr_view_numel(mask) : 1;
+    char *copy = NULL;
+
+    if (cr_count_trues(mask) * each > cr_view_numel(source))
+        return cr_fail(CR_RUNTIME, "Number of elements of source < number of ones in mask");
+    if (!cr_view_is_contiguous(source) || !select_is_apart(source, out)) {
+        copy = cr_dense_copy(source);
+        if (!copy)
+            return CR_MEMORY;
+    }
+    scatter_masked(out, arg[0].view, mask, copy ? copy : source->data);
+    cr_free(copy);
+    return CR_OK;
+}
+
 /* Counting. */
 
 /* Weights are float32 or float64, which the entry's type rule ensures. */

@@ -101,3 +101,29 @@ TEST(nonzero_is_row_major_and_minus_zero_is_zero)
     OK(cr_kern_nonzero(args, VIEW(out, CR_I64, 2, 2)));
     SAME_INTS(out, 0, 0, 1, 1);
 }
+
+TEST(masked_scatter_wants_enough_elements)
+{
+    float x[] = {0, 0, 0}, few[] = {1}, enough[] = {1, 2, 3}, out[3];
+    uint8_t mask[] = {1, 0, 1};
+
+    FAILS(CR_RUNTIME, cr_kern_masked_scatter(ARGS(of_view(VIEW(x, CR_F32, 3)),
+                                                  of_view(VIEW(mask, CR_BOOL, 3)),
+                                                  of_view(VIEW(few, CR_F32, 1))),
+                                             VIEW(out, CR_F32, 3)));
+    OK(cr_kern_masked_scatter(ARGS(of_view(VIEW(x, CR_F32, 3)), of_view(VIEW(mask, CR_BOOL, 3)),
+                                   of_view(VIEW(enough, CR_F32, 3))),
+                              VIEW(out, CR_F32, 3)));
+    SAME_FLOATS(out, 1, 0, 2);
+}
+
+TEST(masked_scatter_reads_a_source_that_shares_its_memory)
+{
+    float x[] = {1, 2, 3, 4};
+    uint8_t mask[] = {0, 1, 1, 1};
+
+    OK(cr_kern_masked_scatter(ARGS(of_view(VIEW(x, CR_F32, 4)), of_view(VIEW(mask, CR_BOOL, 4)),
+                                   of_view(VIEW(x, CR_F32, 4))),
+                              VIEW(x, CR_F32, 4)));
+    SAME_FLOATS(x, 1, 1, 2, 3);
+}
