@@ -60,7 +60,7 @@ cr_graph *cr_traced_graph(cr_session *s, const cr_traced *t, const cr_traced_var
                           const int32_t **source);
 
 /* --- programs of known calls (traced_known.c) --- */
-/* A program for a trace, and what of the trace it takes and makes. */
+/* A program for a trace, with its inputs and outputs. */
 typedef struct {
     cr_compiled_call *call;
     cr_scalar *number; /* the numbers of the call */
@@ -72,7 +72,7 @@ typedef struct {
 /* The program that ran an equal trace of known calls; false: there is none.  The trace is
  * locked, and keeps the program. */
 bool cr_traced_find_known(cr_traced_program *out, cr_trace *x);
-/* Keeps the program for the trace, whose program cr_traced_find_known has not found. */
+/* Keeps the program for the trace that cr_traced_find_known has searched for in vain. */
 void cr_traced_keep_known(cr_trace *x, const cr_traced_program *p);
 
 #endif

@@ -1,8 +1,8 @@
 /* Programs of traces whose calls are all known (tensor/trace.h).
  *
- * A known call stands for an entry, its geometry and its numbers, so a trace of known calls is
- * told by their ids, by the storages that they use and make, and by which of these the program
- * can read.  The key of such a trace is short, and needs no headers. */
+ * A known call stands for an entry, its geometry and its numbers.  So the key of a trace of
+ * known calls consists of their ids, the storages that they use and make, and which of these
+ * the program can read.  This key is short, and needs no headers. */
 #include "compile/traced.h"
 #include <string.h>
 

@@ -7,8 +7,8 @@
  * A line of few elements: a thread counts those before its own.  Up to 256 * CO_ROUNDS
  * elements: a block of threads sorts a line in shared memory by digits.  Longer lines: keys of
  * 64 bits with the line's number, up to 32 bits of the element's key, and its place; elements
- * of 64 bits are sorted by their lower halves first.  Of several longer lines, up to 1,024
- * elements each are chosen before they are sorted. */
+ * of 64 bits are sorted by their lower halves first.  Up to 1,024 first elements of several
+ * longer lines: a block of threads chooses them in a line, and sorts only these. */
 #ifndef CR_EMIT_ORDER_CUH
 #define CR_EMIT_ORDER_CUH
 
@@ -287,11 +287,11 @@ CK_KERNEL_OF(CS_DIGITS, co_lines, co_call)
     }
 }
 #elif CO_FORM == 3
-/* --- the first of a long line --- */
+/* --- the first elements of a long line --- */
 
 /* A block of threads has a line.  It finds the last key that is chosen, a digit of eight bits
  * at a time, the highest first, by counting the keys that have the digits found so far.  Then
- * it takes the keys below, and the first ones of those that are equal, and orders what it took.
+ * it takes the keys below, and the first of the equal keys, and sorts these.
  */
 enum {
     CO_CHOOSERS = 1024,
@@ -354,7 +354,7 @@ CV_FN void co_find(const int *seen, int left, co_found *out)
     *out = {digit, left - before, seen[digit]};
 }
 
-/* How many threads before this one say yes; *all say it. */
+/* How many threads before this one have `yes`; *all: how many of all threads. */
 CV_FN int co_votes(bool yes, int *of_warp, int *all)
 {
     const int lane = ck_x() % 32, warp = ck_x() / 32;

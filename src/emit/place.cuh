@@ -7,7 +7,7 @@
  * num/order.h: a thread folds a block of 64 entries, and, where a destination has several
  * blocks, a thread of a second launch folds their results.
  *
- * Sums of integers need no order, so that their entries are added by atomic operations.
+ * Sums of integers are the same in any order: their entries are added by atomic operations.
  *
  * CP_HOW is one of the numbers below, CP_ITEM the type of elements.  CP_IN_ORDER: entries are
  * combined one by one, those of a destination by one thread.  CP_ATOMIC: the text has sums of
@@ -259,7 +259,7 @@ CK_KERNEL(cp_sum, cp_call)
     CP_EACH(if (inside) cp_atomic((CP_ITEM *)(call.table + table), *cp_value(call, dense)))
 }
 
-/* Few destinations, `columns` of them: a block of threads has a sum for each. */
+/* For few destinations (`columns`): a block of threads has a sum for each. */
 enum { CP_CELLS = 4096 };
 CK_KERNEL_OF(256, cp_cells, cp_call)
 {

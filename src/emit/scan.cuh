@@ -4,8 +4,8 @@
  * Follows move.cuh.  CN_ITEM is the type of elements, CN_OP one of the numbers below.  A line
  * is cut into blocks of 256 elements, a block into runs of 16.  A thread takes a run; results
  * of runs, then of blocks, are joined one after the other.  Where lines are few, the results of
- * their blocks are computed first, by a launch of many threads, and joined by another one, as
- * CN_CHAIN says: in any order, one after the other, or by guesses with the same result. */
+ * their blocks are computed first, by a launch of many threads, and joined by another launch.
+ * CN_CHAIN tells how: one after the other, in any order, or by guesses that are checked. */
 #ifndef CR_EMIT_SCAN_CUH
 #define CR_EMIT_SCAN_CUH
 
@@ -250,7 +250,7 @@ CV_FN void cn_chain(cn_state *some, int count, bool has, cn_state *all)
 #endif
 #endif
 
-/* A step of totals: a thread has neighbouring ones. */
+/* A step has CN_STEP totals; a thread has CN_OWN neighbouring ones. */
 enum { CN_OWN = CN_CHAIN == CN_IN_TURN ? 1 : 16, CN_STEP = CN_THREADS * CN_OWN };
 
 /* The thread's totals of the step at `at`; returns how many it has. */
@@ -266,14 +266,14 @@ CV_FN int cn_own_totals(const cn_state *at, cm_i64 left, cn_state *own)
 }
 
 #if CN_CHAIN == CN_GUESSED
-/* Sums of floats, which must be added one after the other.  What is before a thread's totals is
- * guessed by sums in another order.  The thread adds its totals to it: where every thread ends
- * with what the next one began with, all sums are those of the order.  Where not, the guesses
- * are shifted.  A sum that begins a few units in the last place higher ends as many higher,
- * but for sums that are rounded from the middle of two numbers, whose direction depends on
- * whether the shift is even.  So shifts for both cases are joined, and few rounds suffice. */
+/* Sums of floats, which must be added one after the other.  A thread guesses the sum before its
+ * totals by adding in another order, and adds its totals to the guess.  If every thread ends
+ * with the next thread's guess, all sums have the bits of the sequential order.  Otherwise the
+ * guesses are shifted.  A sum that begins a few units in the last place higher ends as many
+ * units higher, except where it is rounded from the middle of two numbers: there the direction
+ * depends on whether the shift is even.  So both cases are joined, and few rounds suffice. */
 struct cn_shift {
-    double even, odd; /* the shift of an end by an even and an odd shift before, beyond that */
+    double even, odd; /* the end's shift less the start's, if the start's is even or odd */
 };
 enum { CN_TRIES = 24, CN_TRIES_AFTER_FAILURE = 3, CN_WARPS = CN_THREADS / 32 };
 
@@ -339,8 +339,8 @@ CV_FN bool cn_equal(double a, double b)
     return x == y || (a != a && b != b);
 }
 
-/* What is before the thread's totals, when `base` is before all; *end is after them.  False
- * when too many tries fail. */
+/* *start, *end: the sums before and after the thread's totals; `base`: the sum before the step.
+ * False when all tries fail. */
 CV_FN bool cn_guess(const double *own, int count, double base, int tries, double *start,
                     double *end)
 {

@@ -27,7 +27,7 @@ struct cl_call {
     cm_i64 places, place_size[CL_DIMS];
 };
 
-/* Of numbers that are not negative; division of 32 bits is much faster. */
+/* a / b of numbers that are not negative; division of 32 bits is much faster. */
 CV_FN cm_i64 cl_quotient(cm_i64 a, cm_i64 b)
 {
     return (a | b) >> 32 ? a / b : (cm_i64)((unsigned)a / (unsigned)b);
@@ -80,7 +80,7 @@ CK_KERNEL_OF(CL_THREADS, cl_count, cl_call)
     }
 }
 
-/* One block of threads, each of which has neighbouring tiles. */
+/* By one block; a thread has neighbouring tiles. */
 enum { CL_OWN = 16 };
 CK_KERNEL_OF(CL_THREADS, cl_starts, cl_call)
 {

@@ -1,12 +1,12 @@
-/* Members of commands, stated once for three ways: printed, read, and copied.
+/* Members of commands, stated once for printing, reading and copying.
  *
- * A function for a kind of command goes through its members in the order of the text.  The
- * functions for members print them, read them, or keep copies of all that they name; each
- * returns the member's value, which only reading and keeping change.
+ * Each kind of command has a function that visits its members in the order of the text.  The
+ * functions for members print a member, read it, or copy the memory that it points to.  They
+ * return the member's value, which only reading and copying change.
  *
- * After the first error the reader reads nothing: each function then returns at once, and all
- * that it has made so far is dropped with the plan.  A copy is one block that is filled twice:
- * first to measure it, with `block` NULL. */
+ * After the first error while reading, each function returns at once, and the memory of the
+ * members read so far is freed with the plan.  A copy is one block.  It is filled twice: the
+ * first pass, with `block` NULL, only measures it. */
 #include "plan/plan.h"
 #include "space/space.h"
 #include <ctype.h>
@@ -19,9 +19,9 @@ enum { OPERANDS = 64, PARAM_BYTES = 1024, MOST_ITEMS = 256 };
 typedef struct {
     enum { PRINTS, READS, KEEPS } way;
     cr_text *out;
-    const char *at, *text;                 /* the reader's */
+    const char *at, *text;                 /* READS: next character, all */
     CR_VEC(const cr_plan_kernel *) kernel; /* by number: those that were printed or read */
-    cr_plan *plan;                         /* that is read */
+    cr_plan *plan;                         /* READS: the plan that is made */
     cr_status failed;
     char *block;
     size_t used;
@@ -30,7 +30,7 @@ typedef struct {
 
 /* --- reading --- */
 
-/* The length of a text without the blanks around it, to whose first sign it moves. */
+/* Moves *text past leading blanks.  Returns its length without trailing blanks. */
 static int pass_trim(const char **text)
 {
     *text += strspn(*text, " ");
@@ -53,7 +53,7 @@ static void pass_fail(pass *p, const char *wanted)
     p->at = "";
 }
 
-/* Memory of the plan that is read, zeroed. */
+/* Zeroed memory in the arena of the plan that is read. */
 static void *pass_room(pass *p, size_t n)
 {
     void *made = cr_arena_get(&p->plan->arena, n + 1);
@@ -72,7 +72,7 @@ static char pass_next(pass *p)
     return *p->at;
 }
 
-/* True if the word or the sign is next, behind which the reader then is. */
+/* True if the word or the sign is next; the reader then moves past it. */
 static bool pass_meets(pass *p, const char *word)
 {
     size_t n = (size_t)pass_trim(&word);
@@ -85,7 +85,7 @@ static bool pass_meets(pass *p, const char *word)
     return true;
 }
 
-/* The end of a number that strtoll() or strtod() has read. */
+/* Moves to the end of a number, as strtoll() or strtod() found it. */
 static void pass_behind(pass *p, const char *end, const char *wanted)
 {
     if (end == p->at)
@@ -119,7 +119,7 @@ static void *pass_keep(pass *p, const void *from, size_t n)
     return to;
 }
 
-/* A lone struct that another one names. */
+/* One struct that a member points to. */
 static void *pass_alone(pass *p, const void *from, size_t n)
 {
     if (p->way != READS)
@@ -136,7 +136,7 @@ static void *pass_structs(pass *p, const void *from, size_t n, size_t most, size
 
 /* --- words and numbers --- */
 
-/* A text that is there if `set`; blanks around it are printed. */
+/* A text that is present if `set`; blanks around it are printed. */
 static bool pass_flag(pass *p, const char *text, bool set)
 {
     if (p->way == READS)
@@ -166,7 +166,7 @@ static int64_t pass_integer(pass *p, int64_t v)
     return v;
 }
 
-/* An integer behind its text. */
+/* An integer that follows a text. */
 static int64_t pass_count(pass *p, const char *text, int64_t v)
 {
     pass_sign(p, text);
@@ -209,7 +209,7 @@ static const char *pass_name(pass *p, const char *name)
     return p->failed ? "" : made;
 }
 
-/* One of the names, by its number. */
+/* The index of a name in a list. */
 static int pass_choice(pass *p, const char *const *names, int count, int v, const char *wanted)
 {
     if (p->way == PRINTS)
@@ -242,7 +242,7 @@ static size_t bytes_in_use(const char *bytes, size_t n)
     return n;
 }
 
-/* Bytes, in a room of at least `least` for those that are read. */
+/* Bytes; those that are read get memory for `least` bytes or more. */
 static const void *pass_bytes(pass *p, const void *bytes, size_t *count, size_t least)
 {
     const unsigned char *from = bytes;
@@ -276,7 +276,7 @@ static const void *pass_element(pass *p, const void *element)
     return element;
 }
 
-/* The same for one that is a member, which a copy already has. */
+/* The same for an array inside of the struct, which a copy of the struct contains. */
 static void pass_own_element(pass *p, char element[static 16])
 {
     const void *made = p->way == KEEPS ? NULL : pass_element(p, element);
@@ -312,7 +312,7 @@ static const char *read_string(pass *p, size_t *count)
     return made;
 }
 
-/* Ends with NUL where it is read, and where `ends` is 1. */
+/* A string; NUL-terminated when it is read, and in a copy if `ends` is 1. */
 static const char *pass_string(pass *p, const char *s, size_t *count, size_t ends)
 {
     if (p->way == READS)
@@ -325,8 +325,8 @@ static const char *pass_string(pass *p, const char *s, size_t *count, size_t end
 
 /* --- lists --- */
 
-/* True if item number i follows, of n items; a list that is read has as many as precede the
- * sign `end`, at most `most`. */
+/* True if the list has an item i: there are n items; when read, the items before the sign
+ * `end`, at most `most`. */
 static bool pass_item(pass *p, size_t i, size_t n, size_t most, const char *end)
 {
     if (p->way != READS) {
@@ -373,7 +373,7 @@ static const void *pass_list(pass *p, const void *list, int64_t *count, bool flo
     return p->way == PRINTS ? list : made;
 }
 
-/* Numbers of which there must be n. */
+/* A list of exactly n numbers. */
 static const void *pass_numbers(pass *p, const void *list, int64_t n, bool floats)
 {
     int64_t count = n;
@@ -410,7 +410,7 @@ static char *read_address(pass *p)
     return p->failed ? NULL : cr_plan_address((size_t)buffer, offset);
 }
 
-/* A copy looks an address up once, when it is filled. */
+/* A copy maps an address once, in the pass that fills it. */
 static char *pass_address(pass *p, const void *at)
 {
     char *address = (char *)(uintptr_t)at;
@@ -428,7 +428,7 @@ static char *pass_address(pass *p, const void *at)
     return address;
 }
 
-/* An address, with strides that it has along dims. */
+/* An address with its strides along the dims. */
 static char *pass_place(pass *p, const void *at, const int64_t **stride, int ndim)
 {
     char *address = pass_address(p, at);
@@ -465,7 +465,7 @@ static cr_array pass_array(pass *p, cr_array a)
 
 /* --- kernels --- */
 
-/* The number of a kernel; that of the next one if it has none. */
+/* The number of a kernel, or the next number for a new kernel. */
 static size_t kernel_number(const pass *p, const cr_plan_kernel *k)
 {
     size_t i = 0;
@@ -716,7 +716,7 @@ static bool is_float_ahead(const pass *p, const char *ends)
     return false;
 }
 
-/* The kind of the argument that is next; an item of a list is `inside`. */
+/* The kind of the next argument; `inside`: it is an item of a list. */
 static cr_given_kind kind_ahead(pass *p, bool inside)
 {
     char c = pass_next(p);
@@ -762,7 +762,7 @@ static cr_given pass_given(pass *p, cr_given g, bool inside)
     return g;
 }
 
-/* Items of a list are no lists. */
+/* Lists are not nested. */
 static const cr_given *pass_givens(pass *p, const cr_given *list, size_t *count, bool inside)
 {
     cr_given *made = pass_structs(p, list, *count, MOST_ITEMS, sizeof *list);
@@ -1025,7 +1025,7 @@ static void keep_array(pass *p, void *made, const void *from)
     *(cr_array *)made = pass_array(p, *(const cr_array *)from);
 }
 
-/* Copies all that `from` names, as `fill` does it, behind a copy of its n bytes. */
+/* Copies n bytes of `from`, and after them the memory that its members point to (`fill`). */
 static void *keep_all(const void *from, size_t n, const cr_keeping *how,
                       void (*fill)(pass *p, void *made, const void *from))
 {

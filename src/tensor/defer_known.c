@@ -1,10 +1,10 @@
-/* Known calls: what a noted call promises is found by its key.
+/* Known calls: the geometry of a noted call's results is found by the call's key.
  *
- * Programs make the same calls again and again.  Results of a call without bytes depend only on
- * its key: the entry, the geometry of its tensors, its numbers, and the modes of the thread.
- * The second call of a key is kept with the trace of its thread; later ones run no rules, and
- * take one short record: the known call, and the storages that it uses and makes.
- * cr_noted_spell_out makes arguments and headers of such records for a replay or a graph. */
+ * Programs repeat their calls.  The geometry of the results depends on the key alone: the
+ * entry, the geometry of its tensors, its numbers, and the modes of the thread.  The thread's
+ * trace keeps the second call with a key.  Later calls run no rules.  Each adds one short
+ * record: the kept call, and the storages that the call uses and makes.  cr_noted_spell_out
+ * makes arguments and headers of a record for a replay or a graph. */
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/trace.h"
@@ -15,9 +15,9 @@ enum { MOST_KNOWN = 2048, SIGHTS = 1024, LEAST_TABLE = 64 };
 typedef enum { KNOWN_NONE, KNOWN_ARGUMENT, KNOWN_MADE } known_way;
 struct cr_known_result {
     known_way way;
-    int use;         /* KNOWN_ARGUMENT: which one */
-    cr_tensor *like; /* KNOWN_MADE: a header of it, and the size of its storage */
-    size_t bytes;
+    int use;         /* KNOWN_ARGUMENT: its index among the tensors */
+    cr_tensor *like; /* KNOWN_MADE: a header like the result */
+    size_t bytes;    /* KNOWN_MADE: the size of its storage */
 };
 
 struct cr_known_calls {
@@ -54,14 +54,14 @@ static bool key_put_bytes(cr_call_key *k, const void *p, size_t n)
     return true;
 }
 
-/* A number in a tensor's place: its value is the program's. */
+/* The value of a number in a tensor's place is part of the key. */
 static bool key_put_literal(cr_call_key *k, const cr_tensor *t)
 {
     return t->address && t->numel == 1 &&
            key_put_bytes(k, t->address, cr_dtype_size((cr_dtype)t->dtype));
 }
 
-/* The first of the arguments with that storage: entries refuse to write what they also read. */
+/* Index of the first tensor over s: rules depend on which arguments share a storage. */
 static inline int first_with(const cr_call_key *k, const cr_storage *s)
 {
     int i = 0;
@@ -71,7 +71,7 @@ static inline int first_with(const cr_call_key *k, const cr_storage *s)
     return i;
 }
 
-/* dtype, dims, device and whether the tensor is row-major, as they are in its record. */
+/* dtype, number of dims, device and row-major flag, which are adjacent members. */
 static inline uint64_t kind_of(const cr_tensor *t)
 {
     uint64_t kind = 0;
@@ -356,7 +356,7 @@ static cr_value *copied_values(cr_arena *a, const cr_value *v, size_t n)
     return to;
 }
 
-/* Whether a tensor that is made like `t` is as `t`, which is pending. */
+/* Whether `made` has the properties of `t`, which is pending. */
 static bool is_like(const cr_tensor *made, const cr_tensor *t)
 {
     const cr_storage *a = made->storage, *b = t->storage;
@@ -422,7 +422,7 @@ static void mark_written_uses(cr_known *k, const cr_value *v, bool written, int 
         mark_written_uses(k, &v->list[i], written, use);
 }
 
-/* The versions of a storage move once. */
+/* Of the uses that share a storage, the first one counts the change of its version. */
 static cr_status versions_become_known(cr_known *k, cr_arena *a, const cr_shown *at)
 {
     uint32_t written = cr_defer_written_params(k->op, k->arg);
@@ -468,7 +468,7 @@ static cr_status known_fill(cr_known *k, cr_arena *a, const cr_noted *n, const c
     return results_become_known(k, a, n, at, result);
 }
 
-/* Whether the key was seen before; it is from now on. */
+/* Whether the key was seen before.  Remembers it. */
 static bool was_seen(struct cr_known_calls *c, uint64_t hash)
 {
     uint32_t *at = &c->seen[hash % SIGHTS], part = (uint32_t)(hash >> 32) | 1;

@@ -31,7 +31,7 @@ typedef struct {
 /* `arg`, `like` and `result` of a known call are NULL until cr_noted_spell_out. */
 typedef struct {
     const cr_op *op;
-    const struct cr_known *known; /* the call as it was noted before; or NULL */
+    const struct cr_known *known; /* the kept call with the same key, or NULL */
     cr_memory **use;  /* the storages of the tensors among the arguments, in their order */
     cr_memory **out;  /* the storages that the results get, in the order of the results */
     cr_value *arg;    /* tensors are headers over stand-ins */
@@ -102,7 +102,7 @@ static inline cr_memory *cr_memory_of(const cr_tensor *header)
 
 /* --- known calls (defer_known.c) --- */
 enum { CR_MOST_USES = 64, CR_MOST_KEY = 256 };
-/* A call that was noted: what its results are follows from the key. */
+/* A noted call that is kept: its key determines the geometry of its results. */
 typedef struct cr_known {
     uint64_t id, hash;
     struct cr_known *next; /* the call that followed the last time */
@@ -111,13 +111,13 @@ typedef struct cr_known {
     size_t words;
     cr_value *arg; /* tensors are headers without storages */
     int uses, outs;
-    uint64_t written;  /* bits of uses */
+    uint64_t written;  /* bit i: the call writes use i */
     uint32_t *version; /* by use: how far the call moves the version of its storage */
     struct cr_known_result *result;
     bool writes;
     bool refused; /* such results cannot be known: each call is noted in full */
 } cr_known;
-/* What a call's results depend on: entry, geometry of tensors, numbers, modes of the thread. */
+/* The key of a call: entry, geometry of tensors, numbers, modes of the thread. */
 typedef struct {
     const cr_op *op;
     cr_tensor *use[CR_MOST_USES]; /* the tensors among the arguments */
@@ -137,14 +137,14 @@ cr_known *cr_known_find(cr_trace *x, cr_call_key *key);
 /* Notes a known call: its results become pending. */
 CR_MUST cr_status cr_known_note(cr_trace *x, cr_known *k, const cr_call_key *key,
                                 cr_value *result);
-/* The call `n` with this key has been noted, but not yet its versions; `at`: its tensors.  It
- * is known from the second time on. */
+/* Keeps the call at the second time that its key is seen.  `n` is the noted call and `at` has
+ * its tensors; their versions have not moved yet. */
 void cr_known_add(cr_trace *x, const cr_call_key *key, const cr_noted *n, const cr_shown *at,
                   const cr_value *result);
-/* Gives a known call, or all of the trace, arguments and headers. */
+/* Makes the arguments and headers of a known call, or of all calls of the trace. */
 CR_MUST cr_status cr_noted_spell_out(cr_trace *x, cr_noted *n);
 CR_MUST cr_status cr_trace_spell_out(cr_trace *x);
-/* The trace has no calls any more: known calls are forgotten when they are many. */
+/* Forgets the kept calls when they are many.  The trace must have no calls. */
 void cr_known_trim(cr_trace *x);
 /* Bytes of its known calls. */
 size_t cr_known_bytes(const cr_trace *x);
