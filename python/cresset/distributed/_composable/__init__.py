@@ -1,4 +1,4 @@
-"""Functions that change modules in place, so that their processes work together: each at most once a module."""
+"""Functions that distribute a module in place.  Each is applied to a module at most once."""
 from .contract import _get_registry, contract
 from .replicate import replicate
 

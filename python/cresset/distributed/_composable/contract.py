@@ -1,4 +1,4 @@
-"""contract() makes a function of modules keep a state for each module, and checks that names stay."""
+"""contract(): functions that change modules in place keep a state for each module, and keep all names."""
 from functools import wraps
 
 from ...nn import Module
@@ -9,11 +9,11 @@ _STATES, _REGISTRY = "__composable_api_states", "__composable_api_registry"
 
 
 class _State:
-    """What a function keeps about modules."""
+    """The default state: an object without attributes."""
 
 
 class RegistryItem:
-    """Says that a function was applied."""
+    """Marks that a function was applied to a module."""
 
 
 def _get_registry(module):
@@ -39,8 +39,8 @@ def _check_names(before, after):
 
 
 def contract(state_cls=_State):
-    """Decorates a function whose first argument is a module, or a list of them, and that returns it.  `state(module)` of the
-    function is the object that it keeps about the modules of one call."""
+    """Decorates a function that takes a module, or a list of modules, as its first argument and returns it.  `state(module)` of
+    the function returns the object that the function keeps for the modules of one call."""
     def decorate(func):
         def enter(modules):
             state, item = state_cls(), RegistryItem()

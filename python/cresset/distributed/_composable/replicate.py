@@ -1,4 +1,4 @@
-"""replicate(module): data parallelism as in DistributedDataParallel, without a module around the module."""
+"""replicate(module): data parallelism as in DistributedDataParallel, without a wrapper."""
 import weakref
 
 import cresset
@@ -22,7 +22,7 @@ class _ReplicateState:
         module.register_forward_hook(self._after)
 
     def _parameters(self, module):
-        """Returns the parameters but those of modules that are ignored, or replicated by themselves."""
+        """Returns the parameters, except those of modules that are ignored or were replicated themselves."""
         if module in self._ignored or (module is not self.module() and "replicate" in (_get_registry(module) or ())):
             return []
         own = list(module.parameters(recurse=False))

@@ -19,7 +19,7 @@ _LOST = "The connection to the C10d store has failed. See inner exception for de
 class C10dRendezvousBackend(RendezvousBackend):
     """Keeps a state under one key of a store, as base64."""
 
-    _NONE = "-"  # no base64
+    _NONE = "-"  # not base64: no state was written
 
     def __init__(self, store, run_id):
         if not run_id:

@@ -1,9 +1,10 @@
 """Meetings of hosts that come, leave and die while a run goes on.
 
 All hosts change one state, which a backend keeps: a host reads it, decides on one action, and writes the new state if no other
-host has written in between.  A round is complete when the most hosts are here, or when enough are and a last call has ended.
-Hosts that come later wait for the next round, in the wait list, or in the redundancy list while a round has the most hosts.
-Every host writes the time from time to time; a host that has not written for long is taken out of the state.
+host has written in between.  A round is complete when `max_nodes` hosts have joined, or when `min_nodes` have joined and the
+last call has ended.  Hosts that come later wait in the wait list for the next round, or, while a round has `max_nodes` hosts,
+in the redundancy list.
+Every host writes heartbeats; a host whose last heartbeat is too old is removed from the state.
 """
 import io
 import ipaddress
@@ -52,7 +53,7 @@ class RendezvousBackend(ABC):
 
 
 class RendezvousTimeout:
-    """Limits of a meeting: to join, the last call after enough hosts are here, to close, to write a heartbeat."""
+    """Time limits of a meeting: of joining, of the last call after `min_nodes` hosts have joined, of closing, of a heartbeat."""
 
     def __init__(self, join=None, last_call=None, close=None, heartbeat=None):
         for name, limit, preset in (("join", join, 600), ("last_call", last_call, 30), ("close", close, 30),
@@ -103,7 +104,7 @@ class _NodeDescGenerator:
 
 
 class _RendezvousState:
-    """What all hosts know: the round, its participants with their ranks, hosts that wait, and the last heartbeats."""
+    """The shared state: the round, its participants with their ranks, hosts that wait, and the last heartbeats."""
 
     def __init__(self):
         self.round, self.complete, self.deadline, self.closed = 0, False, None, False
@@ -186,7 +187,7 @@ class _BackendRendezvousStateHolder(_RendezvousStateHolder):
         return has_set
 
     def _sanitize(self):
-        """Takes out hosts that have not written for long."""
+        """Removes hosts whose last heartbeat is too old."""
         s = self._settings
         oldest = datetime.now(timezone.utc) - s.keep_alive_interval * s.keep_alive_max_attempt
         for node, last in list(self._state.last_heartbeats.items()):
@@ -197,7 +198,7 @@ class _BackendRendezvousStateHolder(_RendezvousStateHolder):
 # --- actions -------------------------------------------------------------------------------------------------------
 
 class _Action(Enum):
-    """What a host does next."""
+    """The next action of a host."""
 
     KEEP_ALIVE = 1
     ADD_TO_PARTICIPANTS = 2
@@ -216,7 +217,7 @@ class _Action(Enum):
 
 @dataclass
 class _RendezvousContext:
-    """What an operation decides on."""
+    """The input of an operation."""
 
     node: _NodeDesc
     state: _RendezvousState
@@ -390,7 +391,7 @@ def _listening_address(host):
 
 
 def _beat(handler):
-    """The timer's function: the timer does not keep a handler that the program has dropped."""
+    """The timer's function.  Its reference is weak, so the timer does not keep a handler that the program has dropped."""
     found = handler()
     if found is not None:
         found._keep_alive()

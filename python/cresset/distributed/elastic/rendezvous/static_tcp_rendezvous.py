@@ -1,6 +1,6 @@
-"""The backend static: every host knows its number, and the address of the first one, which runs a TCP store.
+"""The backend static: every host is given its rank and the address of host 0, which runs a TCP store.
 
-A host counts itself in each round, so the others see that it waits for the next one.  Workers use the same store.
+A host adds itself to the counter of a round, so that the others see it wait.  Workers use the same store.
 """
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Limits of parts of programs: a worker that is late is killed by a server in another process.
+"""Time limits of parts of programs: a server in another process kills workers that exceed one.
 
     timer.configure(timer.LocalTimerClient(queue))  # in a worker; the server: timer.LocalTimerServer(queue).start()
     with timer.expires(after=60):

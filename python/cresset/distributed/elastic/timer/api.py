@@ -1,4 +1,4 @@
-"""Requests of workers, and a server that looks through them again and again."""
+"""Requests of workers, and a server that checks them periodically."""
 import logging
 import threading
 import time
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=True, frozen=True)
 class TimerRequest:
-    """A worker's limit of a scope, in seconds of time.time(); a negative one ends the scope."""
+    """The time, as of time.time(), at which a scope of a worker expires; a negative time ends the scope."""
 
     worker_id: object
     scope_id: str
@@ -38,7 +38,7 @@ class RequestQueue(ABC):
 
     @abstractmethod
     def size(self):
-        """Returns how many requests are here, about."""
+        """Returns the approximate number of waiting requests."""
 
     @abstractmethod
     def get(self, size, timeout):
@@ -117,7 +117,7 @@ def configure(timer_client):
 
 @contextmanager
 def expires(after, scope=None, client=None):
-    """A limit, in seconds, of the block.  Without a scope, that of the same line is set anew."""
+    """Limits a block to `after` seconds.  The default scope is the caller's file and line, so a line replaces its own limit."""
     client = client or _client[0]
     if client is None:
         raise RuntimeError("Configure timer client before using countdown timers.")

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class FileTimerRequest:
-    """A process's limit of a scope, and the signal that ends it; a negative time ends the scope."""
+    """The time at which a scope of a process expires, and the signal that ends the process; a negative time ends the scope."""
 
     worker_pid: int
     scope_id: str
@@ -78,7 +78,7 @@ class FileTimerServer(_Timers):
 
     def start(self):
         """Starts the thread."""
-        self._pipe = os.open(self._file_path, os.O_RDWR)  # a writer of our own, so the pipe has no end
+        self._pipe = os.open(self._file_path, os.O_RDWR)  # also for writing, so that reads never meet an end of file
         self._stop.clear()
         self._thread = threading.Thread(target=self._watchdog_loop, daemon=self._daemon)
         self._thread.start()
@@ -98,14 +98,14 @@ class FileTimerServer(_Timers):
         self._log_event("watchdog stopped", None)
 
     def run_once(self):
-        """Ends the thread when it has treated the requests that are here."""
+        """Handles the waiting requests, then ends the thread."""
         self._run_once = True
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def get_last_progress_time(self):
-        """Returns when requests were last treated."""
+        """Returns the time at which requests were last handled."""
         return self._last_progress_time
 
     @staticmethod

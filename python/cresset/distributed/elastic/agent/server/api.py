@@ -1,8 +1,8 @@
 """An agent starts the workers of its host, watches them, and restarts all after a failure.
 
-Agents of several hosts meet by a handler of rendezvous.  A round is one start of all workers: an agent whose worker fails meets
-the others again, which see that a host waits, and start the next round.  A class that derives from SimpleElasticAgent says how
-workers are started and watched.
+Agents of several hosts meet by a handler of rendezvous.  A round is one start of all workers.  When a worker fails, its agent
+joins the next round; the other agents see that a host waits, and join it too.  A class that derives from SimpleElasticAgent
+implements how workers are started and watched.
 """
 import json
 import logging
@@ -29,8 +29,8 @@ from ...utils import store as store_util
 __all__ = ["ElasticAgent", "RunResult", "SimpleElasticAgent", "Worker", "WorkerGroup", "WorkerSpec", "WorkerState"]
 
 log = logging.getLogger(__name__)
-_KEY = "torchelastic/"  # of all keys in a round's store
-_SECONDS_TO_SEE = 5  # that an agent with the store waits for others after a failure
+_KEY = "torchelastic/"  # prefix of the agents' keys in a round's store
+_SECONDS_TO_SEE = 5  # the other agents' time to see a failure, before the agent with the store ends
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -86,7 +86,7 @@ class Worker:
 
 
 class WorkerState(str, Enum):
-    """How the workers of a host are, together."""
+    """The state of all workers of a host."""
 
     UNKNOWN = "UNKNOWN"
     INIT = "INIT"
@@ -103,7 +103,7 @@ class WorkerState(str, Enum):
 
 
 class WorkerGroup:
-    """The workers of a host, and what the last meeting said."""
+    """The workers of a host, with the ranks and addresses of the last round."""
 
     def __init__(self, spec):
         self.spec, self.workers, self.state = spec, [Worker(i) for i in range(spec.local_world_size)], WorkerState.INIT
@@ -112,7 +112,7 @@ class WorkerGroup:
 
 @dataclass
 class _RoleInstanceInfo:
-    """What an agent tells the others: its role, its number, its workers."""
+    """A record that an agent publishes: its role, its rank, its number of workers."""
 
     role: str
     rank: int
@@ -169,7 +169,7 @@ class ElasticAgent(ABC):
 
 @contextmanager
 def _signals_raise():
-    """A signal that would end this process raises a SignalException inside."""
+    """Inside, a signal that would end this process raises a SignalException."""
     def got_signal(number, frame):
         raise SignalException(f"Process {os.getpid()} got signal: {number}", signal.Signals(number))
     before = {}
@@ -190,8 +190,8 @@ class SimpleElasticAgent(ElasticAgent):
     def __init__(self, spec, exit_barrier_timeout=300):
         self._worker_group, self._remaining_restarts = WorkerGroup(spec), spec.max_restarts
         self._store, self._exit_barrier_timeout, self._total_execution_time = None, exit_barrier_timeout, 0
-        self._restart_count = 0  # the most of all agents: their workers have one number
-        self._agents = 1  # of the last meeting
+        self._restart_count = 0  # the largest of all agents'; all workers get it
+        self._agents = 1  # in the last round
 
     def get_worker_group(self, role="default"):
         return self._worker_group
@@ -206,16 +206,16 @@ class SimpleElasticAgent(ElasticAgent):
 
     @abstractmethod
     def _monitor_workers(self, worker_group):
-        """Returns a RunResult of now."""
+        """Returns the current RunResult."""
 
     @abstractmethod
     def _shutdown(self, death_sig=signal.SIGTERM):
-        """Ends the workers and frees what the agent has."""
+        """Ends the workers and frees the resources of the agent."""
 
     # --- meetings ---
     @prof
     def _rendezvous(self, worker_group):
-        """Meets the other agents, and numbers the workers."""
+        """Joins a round with the other agents, and assigns ranks to the workers."""
         spec = worker_group.spec
         info = spec.rdzv_handler.next_rendezvous()
         self._store = worker_group.store = info.store
@@ -286,7 +286,7 @@ class SimpleElasticAgent(ElasticAgent):
         self._end_together(_SECONDS_TO_SEE)
 
     def _end_alone(self):
-        """Another agent that waits for this one's end does not wait any longer."""
+        """Counts this agent as ended, so that the other agents do not wait for it."""
         try:
             store_util._is_last(self._store, _KEY + "ended", self._agents)
         except RuntimeError as error:
@@ -354,7 +354,7 @@ class SimpleElasticAgent(ElasticAgent):
             put_metric(f"workers.{self._worker_group.spec.role}.{name}", int(value))
 
     def _record_flakiness_metric(self, is_failed=False):
-        """A percentage: how many of the starts that were allowed were needed beyond the first."""
+        """Records the restarts as a percentage of the allowed starts; 100 if the run failed."""
         most = self._worker_group.spec.max_restarts
         flakiness = 100.0 if is_failed else max(0.0, 100.0 - 100.0 * (self._remaining_restarts + 1) / (most + 1))
         put_metric(f"workers.{self._worker_group.spec.role}.flakiness", int(flakiness))

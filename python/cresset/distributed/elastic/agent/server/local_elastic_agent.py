@@ -27,7 +27,7 @@ class LocalElasticAgent(SimpleElasticAgent):
         self._logs_specs, self._start_method, self._prefix, self._env = logs_specs, start_method, log_line_prefix_template, env or {}
         self._pcontext = self._worker_watchdog = None
 
-    # --- the watchdog ends workers that are late at a place where they have set a limit ---
+    # --- the watchdog ends workers that exceed a time limit which they have set ---
     def _setup_local_watchdog(self, envs):
         if os.environ.get(TORCHELASTIC_ENABLE_FILE_TIMER) != "1":
             return
@@ -60,7 +60,7 @@ class LocalElasticAgent(SimpleElasticAgent):
         return {name: str(value) for name, value in env.items()}
 
     def _prefix_of(self, group, worker):
-        """Returns what stands before each printed line of a worker."""
+        """Returns the prefix of a worker's printed lines."""
         return Template(self._prefix or "[${role_name}${rank}]:").safe_substitute(
             role_name=group.spec.role, rank=worker.global_rank, local_rank=worker.local_rank)
 
