@@ -22,13 +22,11 @@ static cr_value replacement(cr_dtype dtype, const cr_value *given, double preset
     return cr_of_number(cr_scalar_float(cr_scalar_load(dtype, element).d));
 }
 
-/* Complex numbers have two parts; floats of 8 bits go through float32, which has all their
- * numbers. */
 cr_status cr_do_nan_to_num(const cr_value *arg, cr_value *result)
 {
     cr_tensor *t = arg[0].t, *made;
     cr_dtype part = cr_dtype_real((cr_dtype)t->dtype);
-    bool both = cr_dtype_is_complex((cr_dtype)t->dtype), small = cr_dtype_size(part) == 1;
+    bool both = cr_dtype_is_complex((cr_dtype)t->dtype);
     double most = largest_of((cr_dtype)t->dtype);
     cr_steps s = {.st = CR_OK};
 
@@ -38,10 +36,8 @@ cr_status cr_do_nan_to_num(const cr_value *arg, cr_value *result)
         return CR_OK;
     }
     cr_tensor *v = both ? CR_STEP(&s, view_as_real, T(t)) : t;
-    v = small ? cr_step_cast(&s, v, CR_F32) : v;
     v = CR_STEP(&s, _replace_not_finite, T(v), replacement(part, &arg[1], 0),
                 replacement(part, &arg[2], most), replacement(part, &arg[3], -most));
     v = both ? CR_STEP(&s, view_as_complex, T(v)) : v;
-    v = small ? cr_step_cast(&s, v, part) : v;
     return cr_steps_give(&s, result, v);
 }

@@ -77,6 +77,15 @@ def test_numbers_that_the_dtype_cannot_hold(call, dtype, number):
     assert call(x, 2).dtype == x.dtype
 
 
+@pytest.mark.parametrize("dtype, name", [("complex32", "ComplexHalf"), ("float8_e4m3fn", "Float8_e4m3fn"), ("float8_e5m2fnuz", "Float8_e5m2fnuz"),
+                                         ("float8_e8m0fnu", "Float8_e8m0fnu")])
+def test_nan_to_num_of_stored_dtypes(dtype, name):
+    x = torch.ones(2).to(getattr(torch, dtype))
+    for call in torch.nan_to_num, torch.Tensor.nan_to_num_, lambda x: torch.nan_to_num(x[:0], nan=1.0):
+        with pytest.raises(NotImplementedError, match=f"\"nan_to_num\" not implemented for '{name}'"):
+            call(x)
+
+
 def test_rsub_of_integers_takes_no_float():
     with pytest.raises(RuntimeError, match="argument alpha must not be a floating point number"):
         torch.rsub(torch.ones(2, dtype=torch.int32), torch.ones(2, dtype=torch.int32), alpha=2.5)
