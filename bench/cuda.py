@@ -118,6 +118,7 @@ SLOWEST = 10
 def times(torch, only, host):
     """Milliseconds by name: between events; or, with `host`, until the call has returned."""
     found = {}
+    torch.backends.cudnn.allow_tf32 = False
     for name, f in (operators.steps if host else operators.rows)(torch):
         if only and not any(word in name for word in only):
             continue
