@@ -38,7 +38,7 @@ extern "C" {
 #define CR_BACKEND_API __attribute__((visibility("default")))
 
 /* The version of this header. */
-enum { CR_BACKEND_ABI = 3 };
+enum { CR_BACKEND_ABI = 4 };
 
 /* An array with strides in elements, in memory of a device or of the host. dtype is a cr_dtype:
  * 0 bool, 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float16, 7 bfloat16, 8 float32, 9
@@ -255,6 +255,9 @@ typedef struct cr_device_ops {
     const char *(*lines)(int index, const cr_indexed *c, const cr_move_part *part, int parts);
     /* Gets calls for which no kernel is registered; it may return cr_command_declines. */
     const char *(*library)(int index, const cr_library *c);
+    /* Since version 4; may be NULL: `launch` is called n times.  n launches of one kernel, in
+     * any order; none reads or writes what another one writes. */
+    const char *(*launch_list)(int index, const cr_launch *l, int n);
 } cr_device_ops;
 
 /* Calls below return NULL, or the error's text, which lives until the thread's next error. */

@@ -189,10 +189,24 @@ static void cuda_vectors(cr_printer *p, const char *end, const char *step, bool 
                cost < CUDA_COST_ONCE ? CR_ACCESS_REST : CR_ACCESS_EITHER);
 }
 
+/* The block's part of an array of a list. */
+static void cuda_pointwise_part(cr_printer *p, const char *lane)
+{
+    cr_print_line(p, "const cv_s_i64 part = (cv_s_i64)%d * ck_wide() * CV_LANES_%s;",
+                  CR_EMIT_LIST_STEPS, lane);
+    cr_print_line(p, "const cv_s_i64 end = ck_least(columns, (nth + 1) * part);");
+    cr_print_line(p, "cv_s_i64 at = nth * part + ck_x() * CV_LANES_%s;", lane);
+    cuda_vectors(p, "end", cr_session_printf(p->s, "ck_wide() * CV_LANES_%s", lane), true);
+}
+
 static void cuda_pointwise(cr_printer *p)
 {
     const char *lane = cr_spell_dtype(p->lane);
 
+    if (p->choice.list) {
+        cuda_pointwise_part(p, lane);
+        return;
+    }
     cr_print_line(p, "cv_s_i64 at = ck_first_x() * CV_LANES_%s;", lane);
     cuda_vectors(p, "columns", cr_session_printf(p->s, "ck_step_x() * CV_LANES_%s", lane),
                  false);
@@ -594,9 +608,10 @@ static void cuda_open_row(cr_printer *p)
 {
     bool column[CR_EMIT_OPERANDS];
 
-    cr_print_open(p, cuda_reduces(p)
-                         ? "for (cv_s_i64 r = ck_first_row(); r < rows; r += ck_step_row())"
-                         : "for (cv_s_i64 r = ck_first_y(); r < rows; r += ck_step_y())");
+    cr_print_open(
+        p, cuda_reduces(p) && p->choice.list ? "for (cv_s_i64 r = nth; r < rows; r += rows)"
+           : cuda_reduces(p) ? "for (cv_s_i64 r = ck_first_row(); r < rows; r += ck_step_row())"
+                             : "for (cv_s_i64 r = ck_first_y(); r < rows; r += ck_step_y())");
     if (p->choice.outer)
         cr_print_line(p, "const ck_place<%d> place = ck_place_of(call, r);", CR_EMIT_OUTER);
     cr_print_pointers(p, true);
@@ -613,9 +628,20 @@ static int cuda_most_threads(int chunk)
     return chunk * CR_FOLD_CHUNKS < 256 ? 256 : chunk * CR_FOLD_CHUNKS;
 }
 
+/* How many arrays fit into a ck_list_call. */
+static int cuda_list_most(int operands, int params)
+{
+    int fixed = 16 * params + 16 * operands + 8, each = 8 * operands + 16 + 4;
+
+    return (CR_EMIT_CALL_BYTES - 16 - fixed) / each;
+}
+
 /* The type of the kernel's argument. */
 static const char *cuda_call(cr_printer *p, int params)
 {
+    if (p->choice.list)
+        return cr_session_printf(p->s, "ck_list_call<%d, %d, %d>", p->operands, params,
+                                 p->u->launch.most);
     if (p->choice.outer)
         return cr_session_printf(p->s, "ck_outer_call<%d, %d, %d>", p->operands, params,
                                  CR_EMIT_OUTER);
@@ -623,6 +649,20 @@ static const char *cuda_call(cr_printer *p, int params)
         return cr_session_printf(p->s, "ck_call<%d, %d, %d>", p->operands, params,
                                  cr_computed_dims(p));
     return cr_session_printf(p->s, "ck_call<%d, %d>", p->operands, params);
+}
+
+/* Declares what other kernels have in their argument, of the array at hand; `nth` is the number
+ * of the block in the array. */
+static void cuda_open_list(cr_printer *p)
+{
+    cr_print_line(p, "const int array = ck_array(call);");
+    cr_print_line(p, "const cv_s_i64 nth = (cv_s_i64)CK_BLOCK_(x) - call.first[array];");
+    cr_print_line(p, "const cv_s_i64 size[3] = {call.size[array][0], call.size[array][1]};");
+    cr_print_line(p, "const cv_s_i64 *const stride = call.stride;");
+    cr_print_line(p, "void *const ptr[%d] = {", p->operands);
+    for (int k = 0; k < p->operands; k++)
+        cr_print_line(p, "    call.ptr[array][%d],", k);
+    cr_print_line(p, "};");
 }
 
 static void cuda_open_kernel(cr_printer *p, const char *symbol)
@@ -649,7 +689,8 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
                          .operands = p->operands,
                          .params = params,
                          .computed = cr_computed_dims(p),
-                         .rows_fit = cr_nest_fits_registers(p->n)};
+                         .rows_fit = cr_nest_fits_registers(p->n),
+                         .most = p->choice.list ? cuda_list_most(p->operands, params) : 0};
     if (p->u->launch.kind == CR_LAUNCH_COLUMNS)
         cr_print_line(p, "/* columns of %d */", p->u->launch.threads);
     else if (p->u->launch.kind == CR_LAUNCH_ROWS)
@@ -664,8 +705,13 @@ static void cuda_open_kernel(cr_printer *p, const char *symbol)
         cr_print_line(p, "CK_KERNEL(CK(%s), %s)", symbol, call);
     cr_print_line(p, "{");
     p->indent++;
-    cr_print_line(p, "void *const *const ptr = call.ptr;");
-    cr_print_line(p, "const cv_s_i64 *const stride = call.stride, *const size = call.size;");
+    if (p->choice.list) {
+        cuda_open_list(p);
+    } else {
+        cr_print_line(p, "void *const *const ptr = call.ptr;");
+        cr_print_line(p,
+                      "const cv_s_i64 *const stride = call.stride, *const size = call.size;");
+    }
     cr_print_line(p, "const void *const param = call.param;");
 }
 

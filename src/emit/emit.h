@@ -10,6 +10,9 @@
 
 /* CR_EMIT_OUTER: the dims outside a launch that a kernel in CUDA C++ may have. */
 enum { CR_EMIT_OPERANDS = 32, CR_EMIT_OUTER = 6 };
+/* The vectors of a thread of a pointwise kernel over several arrays; the largest argument of a
+ * kernel that every CUDA device accepts. */
+enum { CR_EMIT_LIST_STEPS = 4, CR_EMIT_CALL_BYTES = 4096 };
 
 /* How a CUDA kernel is launched (kernel.cuh). */
 typedef enum { CR_LAUNCH_POINTWISE, CR_LAUNCH_ROWS, CR_LAUNCH_COLUMNS } cr_launch_kind;
@@ -24,6 +27,7 @@ typedef struct {
     uint8_t align[CR_EMIT_OPERANDS]; /* bytes of operand k's vectors, at most 16; 0: it has one
                                       * value a row */
     bool rows_fit;                   /* cr_dialect_cuda_rows prints the nest */
+    int most;                        /* arrays of its ck_list_call, or 0 */
 } cr_emit_launch;
 
 typedef struct {
@@ -48,6 +52,7 @@ typedef struct {
     bool whole;     /* cuda_rows: each chunk has CR_FOLD_LANES * steps columns or none, and all
                      * vectors are aligned */
     bool outer;     /* CUDA C++: the argument is a ck_outer_call */
+    bool list;      /* CUDA C++ but for columns: it is a ck_list_call */
     const uint8_t
         *stored; /* CUDA C++, or NULL: by operand, the dtype of its elements in memory,
                   * float16 or bfloat16 beside float32; 0: that of its values */

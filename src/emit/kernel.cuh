@@ -15,6 +15,10 @@
  *                  one part; the grid's y blocks share the parts of CR_FOLD_COLUMN rows, each
  *                  of which has a result
  *
+ * A kernel of a ck_list_call has several arrays, one after the other along the grid's x blocks:
+ * a block has a row of a reduction, or CR_EMIT_LIST_STEPS vectors for each thread of a
+ * pointwise kernel, which has one row.
+ *
  * A kernel of a ck_outer_call has several planes of rows.  Rows are numbered through the planes
  * (size[0] counts all of them), and the row is the fastest outer dim.  For columns, the grid's
  * y blocks share the parts of all planes.
@@ -41,6 +45,30 @@ template <int operands, int params, int dims> struct ck_outer_call {
     cv_s_i64 outer[dims], step[operands][dims];
     char param[16 * params] __attribute__((aligned(16)));
 };
+
+/* Calls that differ in addresses and sizes. */
+template <int operands, int params, int most> struct ck_list_call {
+    char param[16 * params] __attribute__((aligned(16)));
+    cv_s_i64 stride[2 * operands], arrays;
+    void *ptr[most][operands];
+    cv_s_i64 size[most][2];
+    int first[most]; /* the number of the array's first block */
+};
+
+/* The array of the block at hand. */
+template <class C> CV_FN int ck_array(const C &call)
+{
+    int low = 0, high = (int)call.arrays;
+
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (call.first[middle] <= (int)CK_BLOCK_(x))
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
 
 /* An index in each outer dim. */
 template <int dims> struct ck_place {

@@ -22,8 +22,7 @@
 #include <string.h>
 
 enum {
-    CUDA_CALL_BYTES = 4096, /* the largest kernel argument that every device accepts */
-    CUDA_BLOCK = 256,       /* threads of a block */
+    CUDA_BLOCK = 256, /* threads of a block */
     CUDA_MOST_X = 1 << 30,
     CUDA_MOST_Y = 65535,
     CUDA_CHUNKS = 8,
@@ -166,6 +165,7 @@ typedef struct {
     bool halves; /* its operands in memory have the dtypes `stored` */
     uint8_t stored[CR_EMIT_OPERANDS];
     _Atomic(cuda_variant *) variant[2][2][CUDA_FORMS]; /* [outer][whole][form] */
+    _Atomic(cuda_variant *) list;
 } cuda_kernel;
 
 static void cuda_kernel_drop(cuda_kernel *k)
@@ -204,7 +204,7 @@ static const char *cuda_build(int index, const cr_kernel_source *source, void **
 /* A form of a kernel. */
 typedef struct {
     int form;
-    bool whole, outer;
+    bool whole, outer, list;
 } cuda_form;
 
 static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_kernel *k,
@@ -215,6 +215,7 @@ static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_k
                              .lanes = (uint8_t)(narrow > 0 ? CR_FOLD_LANES >> narrow : 0),
                              .whole = f.whole,
                              .outer = f.outer,
+                             .list = f.list,
                              .stored = k->halves ? k->stored : NULL};
     cr_kernel_source *source;
     cuda_variant *v = cr_alloc(sizeof *v);
@@ -238,7 +239,7 @@ static const char *cuda_make_variant(cuda_variant **out, int index, const cuda_k
  */
 static const char *cuda_find_variant(cuda_variant **out, int index, cuda_kernel *k, cuda_form f)
 {
-    _Atomic(cuda_variant *) *at = &k->variant[f.outer][f.whole][f.form];
+    _Atomic(cuda_variant *) *at = f.list ? &k->list : &k->variant[f.outer][f.whole][f.form];
     cuda_variant *made = NULL, *none = NULL;
 
     *out = atomic_load_explicit(at, memory_order_acquire);
@@ -472,7 +473,7 @@ static void cuda_fill_call(char *call, const cr_emit_launch *how, const cuda_cal
 /* One launch of the driver. */
 static const char *cuda_launch_dims(int index, cuda_kernel *k, cuda_call *c)
 {
-    _Alignas(16) char call[CUDA_CALL_BYTES];
+    _Alignas(16) char call[CR_EMIT_CALL_BYTES];
     bool columns = k->plain.how.kind == CR_LAUNCH_COLUMNS;
     int64_t count = cr_numel(c->dims, c->size),
             size[3] = {columns ? c->l->size[0] : count, c->l->size[1], c->first};
@@ -537,6 +538,111 @@ static const char *cuda_launch(int index, const cr_launch *l)
                             cr_numel(c.dims, c.size) * (columns ? l->size[0] : 1));
 }
 
+/* --- lists of launches --- */
+
+/* Whether launches differ in addresses and sizes only, so that one kernel may have several. */
+static bool cuda_can_list(const cr_launch *l, int n)
+{
+    const cr_emit_launch *how = &((const cuda_kernel *)l->code)->plain.how;
+    size_t strides = 2 * (size_t)l->operands * sizeof *l->stride;
+    bool same =
+        how->kind != CR_LAUNCH_COLUMNS && !how->computed && how->operands == l->operands;
+
+    for (int i = 0; i < n && same; i++)
+        same = l[i].code == l->code && l[i].operands == l->operands && !l[i].numbers &&
+               !l[i].outer && !l[i].size[2] &&
+               (how->kind == CR_LAUNCH_ROWS || l[i].size[0] == 1) &&
+               !memcmp(l[i].stride, l->stride, strides) && l[i].param_bytes == l->param_bytes &&
+               !memcmp(l[i].param, l->param, l->param_bytes);
+    return same;
+}
+
+/* A ck_list_call that is being filled. */
+typedef struct {
+    const cr_emit_launch *how;
+    char *call;
+    int64_t arrays, blocks;
+} cuda_list;
+
+/* The addresses, sizes and first block numbers of a ck_list_call. */
+static char *cuda_list_addresses(const cuda_list *a)
+{
+    return a->call + 16 * (size_t)(a->how->params + a->how->operands) + 8;
+}
+static char *cuda_list_sizes(const cuda_list *a)
+{
+    return cuda_list_addresses(a) + 8 * (size_t)a->how->operands * (size_t)a->how->most;
+}
+static char *cuda_list_firsts(const cuda_list *a)
+{
+    return cuda_list_sizes(a) + 16 * (size_t)a->how->most;
+}
+
+static int64_t cuda_list_blocks(const cr_emit_launch *how, const cr_launch *l)
+{
+    if (how->kind == CR_LAUNCH_ROWS)
+        return l->size[0];
+    return cuda_parts(l->size[1], (int64_t)CR_EMIT_LIST_STEPS * CUDA_BLOCK * how->lanes);
+}
+
+/* False when there is no room. */
+static bool cuda_list_add(cuda_list *a, const cr_launch *l)
+{
+    int64_t blocks = l->size[1] ? cuda_list_blocks(a->how, l) : 0, k = a->arrays;
+    size_t pointers = 8 * (size_t)l->operands;
+    int32_t first = (int32_t)a->blocks;
+
+    if (!blocks)
+        return true;
+    if (k == a->how->most || a->blocks + blocks > CUDA_MOST_X)
+        return false;
+    memcpy(cuda_list_addresses(a) + (size_t)k * pointers, l->pointer, pointers);
+    memcpy(cuda_list_sizes(a) + 16 * (size_t)k, l->size, 16);
+    memcpy(cuda_list_firsts(a) + 4 * (size_t)k, &first, 4);
+    a->arrays++;
+    a->blocks += blocks;
+    return true;
+}
+
+/* One launch of the driver; returns how many of the n it has. */
+static const char *cuda_launch_some(int *taken, int index, const cuda_variant *v,
+                                    const cr_launch *l, int n)
+{
+    _Alignas(16) char call[CR_EMIT_CALL_BYTES] = {0};
+    cuda_list a = {.how = &v->how, .call = call};
+    size_t room = 16 * (size_t)v->how.params;
+    int threads = v->how.kind == CR_LAUNCH_ROWS ? CUDA_CHUNKS * v->how.threads : CUDA_BLOCK;
+
+    memcpy(call, l->param, room < l->param_bytes ? room : l->param_bytes);
+    memcpy(call + room, l->stride, 2 * (size_t)l->operands * sizeof *l->stride);
+    for (*taken = 0; *taken < n && cuda_list_add(&a, &l[*taken]);)
+        ++*taken;
+    if (!a.arrays)
+        return *taken ? NULL : "CUDA: an array is too long for a list of arrays";
+    memcpy(cuda_list_addresses(&a) - 8, &a.arrays, 8);
+    cr_cuda_grid g = {.function = v->function,
+                      .grid = {(unsigned)a.blocks, 1},
+                      .block = {(unsigned)threads, 1}};
+    return cr_cuda_launch(index, &g, call);
+}
+
+static const char *cuda_launch_list(int index, const cr_launch *l, int n)
+{
+    const char *error = NULL;
+    cuda_variant *v;
+    int taken;
+
+    if (n < 2 || !cuda_can_list(l, n)) {
+        for (int i = 0; i < n && !error; i++)
+            error = cuda_launch(index, &l[i]);
+        return error;
+    }
+    error = cuda_find_variant(&v, index, l->code, (cuda_form){.list = true});
+    for (int i = 0; i < n && !error; i += taken)
+        error = cuda_launch_some(&taken, index, v, &l[i], n - i);
+    return error;
+}
+
 /* --- texts of kern/cuda --- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -591,4 +697,5 @@ void cr_cuda_install(void)
 {
     cr_cuda_ops.build = cuda_build;
     cr_cuda_ops.launch = cuda_launch;
+    cr_cuda_ops.launch_list = cuda_launch_list;
 }

@@ -12,8 +12,8 @@ TEST(a_backend_of_another_version_is_refused)
     cr_device_ops table = {.bytes = sizeof table};
 
     CHECK(says(cr_backend_register(CR_BACKEND_ABI + 1, "other", &table),
-               "was built for version 4 of the interface of backends, and this library has "
-               "version 3"));
+               "was built for version 5 of the interface of backends, and this library has "
+               "version 4"));
     EQ(cr_device_of(CR_PRIVATEUSE1), NULL);
 }
 

@@ -23,4 +23,12 @@ void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dty
 /* Computes a body's results into given tensors (in-place and out= without a temporary). */
 CR_MUST cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *const *out);
 
+/* True if the tensors have one float dtype, elements without gaps, and one device, another one
+ * than the host. */
+bool cr_can_fold_list(const cr_value *list);
+/* Folds all elements of each of them by an entry without numbers: the vector *out has their
+ * results, in the dtype of the kernel's values.  Few launches do this for any number of
+ * tensors; the bits are those of the entry. */
+CR_MUST cr_status cr_fold_list(cr_tensor **out, const cr_op *op, const cr_value *list);
+
 #endif

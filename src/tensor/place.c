@@ -192,6 +192,21 @@ cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *how)
     return cr_device_status(cr_table_of(k->device)->launch(k->device.index, &l));
 }
 
+cr_status cr_launch_list(const cr_placed_kernel *k, cr_launch *l, int n)
+{
+    const cr_device_ops *ops = cr_table_of(k->device);
+    const char *error = NULL;
+
+    for (int i = 0; i < n; i++)
+        l[i].code = k->code;
+    if (ops->launch_list)
+        error = n ? ops->launch_list(k->device.index, l, n) : NULL;
+    else
+        for (int i = 0; i < n && !error; i++)
+            error = ops->launch(k->device.index, &l[i]);
+    return cr_device_status(error);
+}
+
 cr_status cr_launch_space(const cr_placed_kernel *k, const cr_launch *how, const cr_space *s,
                           int outer)
 {

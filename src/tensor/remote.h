@@ -61,6 +61,9 @@ CR_MUST cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *h
  * are bytes and whose operands are those of the kernel. */
 CR_MUST cr_status cr_launch_space(const cr_placed_kernel *k, const cr_launch *how,
                                   const cr_space *s, int outer);
+/* n launches on another device than the host, in any order: none reads or writes what another
+ * one writes.  Sets their `code`. */
+CR_MUST cr_status cr_launch_list(const cr_placed_kernel *k, cr_launch *l, int n);
 
 /* --- memory and copies --- */
 

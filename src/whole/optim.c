@@ -1,5 +1,6 @@
 /* Optimizer steps over lists of parameters: chooses the step's entry and computes its numbers.
  */
+#include "whole/steps.h"
 #include "whole/update.h"
 #include "whole/whole_impl.h"
 #include <math.h>
@@ -117,8 +118,39 @@ static cr_status steps_read(update_steps *s)
     return CR_OK;
 }
 
+/* True if all steps are floats on another device than the host. */
+static bool steps_are_elsewhere(const update_steps *s)
+{
+    bool elsewhere = s->list->len > 0;
+
+    for (uint32_t i = 0; i < s->list->len; i++) {
+        const cr_tensor *t = s->list->list[i].t;
+        elsewhere = elsewhere && !cr_is_host(t->device) && cr_has_bytes(t->device) &&
+                    cr_dtype_is_float((cr_dtype)t->dtype);
+    }
+    return elsewhere;
+}
+
+/* Adds one to each step by few launches. */
+static cr_status steps_add_one(update_steps *s)
+{
+    cr_update u = {.caller = cr_entry._counted_adam_,
+                   .op = cr_entry._count_step,
+                   .lists = 1,
+                   .written = 1,
+                   .list = {s->list}};
+
+    CR_TRY(cr_update_check(&u));
+    CR_TRY(cr_update_run(&u));
+    for (uint32_t i = 0; i < s->list->len; i++)
+        s->value[i]++;
+    return CR_OK;
+}
+
 static cr_status steps_count_up(update_steps *s)
 {
+    if (steps_are_elsewhere(s))
+        return steps_add_one(s);
     for (uint32_t i = 0; i < s->list->len; i++) {
         cr_tensor *t = s->list->list[i].t;
         cr_view v = cr_view_of(t);
@@ -360,4 +392,53 @@ cr_status cr_counted_adadelta(const cr_value *arg, cr_value *result)
 
     (void)result;
     return run_counted(&u, &c);
+}
+
+/* --- norms of gradients --- */
+
+static cr_tensor *norms_one_by_one(cr_steps *s, const cr_value *list)
+{
+    cr_tensor **norm = cr_step_room(s, list->len);
+    cr_tensor *joined = NULL;
+
+    for (uint32_t i = 0; i < list->len && norm; i++)
+        norm[i] = CR_STEP(s, linalg_vector_norm, list->list[i]);
+    if (!s->st)
+        joined = cr_step_join(s, cr_entry.stack, norm, list->len, 0);
+    cr_free(norm);
+    return joined;
+}
+
+static cr_tensor *norms_at_once(cr_steps *s, const cr_value *list)
+{
+    cr_tensor *squares = NULL;
+
+    cr_step_fail(s, cr_fold_list(&squares, cr_entry._sum_squares, list));
+    squares = s->st ? NULL : cr_step_own(s, squares);
+    return cr_step_cast(s, CR_STEP(s, sqrt, T(squares)), (cr_dtype)list->list[0].t->dtype);
+}
+
+/* (self) */
+cr_status cr_norms(const cr_value *arg, cr_value *result)
+{
+    cr_steps s = {.st = CR_OK};
+    cr_tensor *norms =
+        cr_can_fold_list(&arg[0]) ? norms_at_once(&s, &arg[0]) : norms_one_by_one(&s, &arg[0]);
+
+    return cr_steps_give(&s, result, norms);
+}
+
+/* (self, factor) */
+cr_status cr_scale_each(const cr_value *arg, cr_value *result)
+{
+    cr_update u = {.caller = cr_entry._scale_each_,
+                   .op = cr_entry._scale_step,
+                   .lists = 1,
+                   .written = 1,
+                   .list = {&arg[0]},
+                   .shared = arg[1].t};
+
+    (void)result;
+    CR_TRY(cr_update_check(&u));
+    return cr_update_run(&u);
 }

@@ -1,35 +1,43 @@
 /* Running one body over many parameters: the steps of optimizers.
  *
- * Parameters whose tensors are contiguous, have the entry's compute dtype and share the step's
- * numbers form a batch, which is one parallel region over spans of all of them, so that a
- * hundred small parameters cost one region and no dispatch.  Each other parameter is a call.
+ * Parameters whose tensors are contiguous, have a dtype of the entry's kernel and share the
+ * step's numbers form a batch, which is one parallel region over spans of all of them, so that
+ * a hundred small parameters cost one region and no dispatch.  On other devices a batch is a
+ * list of launches.  Each other parameter is a call.
  *
  * All checks and allocations come before the first write. */
 #include "whole/update.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "tensor/geometry.h"
+#include "tensor/remote.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* A call of the kernel costs about as much as a short span. */
 enum { SPAN = 256, GRAIN_SPANS = 128 };
 
+/* The kernel's operands: results, lists, and a tensor that is shared. */
+enum { OPERANDS = 2 * CR_UPDATE_LISTS + 1 };
+
 /* One parameter of a batch. */
 typedef struct {
-    char *ptr[CR_UPDATE_LISTS];
+    void *operand[OPERANDS];
     int64_t n, first; /* elements; the number of its first span in the batch */
 } piece;
 
 typedef struct {
     const cr_update *u;
-    cr_kernel kernel;
+    cr_placed_kernel kernel;
     cr_params params;
     cr_dtype dtype;
+    int operands;
+    int64_t stride[2 * OPERANDS];
     int64_t spans;
     uint32_t count;
     bool repeats;
-    piece *piece; /* room for all parameters */
+    piece *piece;      /* room for all parameters, */
+    cr_launch *launch; /* and for their launches on another device than the host */
 } batch;
 
 static cr_tensor *list_tensor(const cr_update *u, int list, uint32_t i)
@@ -112,18 +120,28 @@ static cr_status find_repeats(bool *out, const cr_update *u)
     return CR_OK;
 }
 
-/* Whether all tensors of a parameter are contiguous in host memory and have the compute dtype.
- */
+static bool can_share(const cr_update *u, cr_dtype dtype, cr_device device)
+{
+    const cr_tensor *t = u->shared;
+
+    return !t || (cr_kernel_accepts(device, (cr_dtype)t->dtype, cr_dtype_compute(dtype)) &&
+                  t->numel == 1 && t->address && cr_same_device(t->device, device));
+}
+
+/* Whether all tensors of a parameter are contiguous, in memory, and have a dtype that the
+ * kernel reads and writes. */
 static bool can_batch(const cr_update *u, uint32_t i)
 {
-    cr_dtype dtype = (cr_dtype)list_tensor(u, 0, i)->dtype;
+    const cr_tensor *param = list_tensor(u, 0, i);
+    cr_dtype dtype = (cr_dtype)param->dtype;
 
-    if (dtype != cr_dtype_compute(dtype))
+    if (!cr_has_bytes(param->device) ||
+        !cr_kernel_accepts(param->device, dtype, cr_dtype_compute(dtype)) ||
+        !can_share(u, dtype, param->device))
         return false;
     for (int k = 0; k < u->lists; k++) {
         const cr_tensor *t = list_tensor(u, k, i);
-        if (t->dtype != dtype || !t->contiguous || !cr_is_host(t->device) ||
-            (t->numel && !t->address))
+        if (t->dtype != dtype || !t->contiguous || cr_is_lazy(t) || (t->numel && !t->address))
             return false;
     }
     return true;
@@ -132,21 +150,12 @@ static bool can_batch(const cr_update *u, uint32_t i)
 /* Calls the kernel for the part [from, to) of a parameter. */
 static void update_part(const batch *b, const piece *p, int64_t from, int64_t to)
 {
-    void *ptr[CR_UPDATE_LISTS + CR_MAX_RESULTS];
-    int64_t stride[2 * (CR_UPDATE_LISTS + CR_MAX_RESULTS)], size[2] = {1, to - from};
-    int64_t width = (int64_t)cr_dtype_size(b->dtype);
-    int n = 0;
+    void *ptr[OPERANDS];
+    int64_t size[2] = {1, to - from};
 
-    for (int k = 0; k < b->u->lists; k++)
-        if (b->u->written >> k & 1)
-            ptr[n++] = p->ptr[k] + from * width;
-    for (int k = 0; k < b->u->lists; k++)
-        ptr[n++] = p->ptr[k] + from * width;
-    for (int k = 0; k < n; k++) {
-        stride[2 * k] = 0;
-        stride[2 * k + 1] = width;
-    }
-    b->kernel(ptr, stride, size, b->params.slot);
+    for (int k = 0; k < b->operands; k++)
+        ptr[k] = (char *)p->operand[k] + from * b->stride[2 * k + 1];
+    b->kernel.fn(ptr, b->stride, size, b->params.slot);
 }
 
 /* The parameter of span `s`. */
@@ -177,20 +186,69 @@ static void update_spans(void *context, int64_t begin, int64_t end)
     }
 }
 
-static void run_update_batch(batch *b)
+/* A launch for each parameter of the batch. */
+static cr_status update_launches(const batch *b)
 {
-    cr_parallel_for(b->spans, GRAIN_SPANS, update_spans, b);
+    int n = 0;
+
+    for (uint32_t i = 0; i < b->count; i++)
+        if (b->piece[i].n)
+            b->launch[n++] = (cr_launch){.operands = b->operands,
+                                         .pointer = b->piece[i].operand,
+                                         .stride = b->stride,
+                                         .size = {1, b->piece[i].n},
+                                         .param = b->params.slot,
+                                         .param_bytes = sizeof b->params.slot};
+    return cr_launch_list(&b->kernel, b->launch, n);
+}
+
+static cr_status run_update_batch(batch *b)
+{
+    cr_status st = CR_OK;
+
+    if (b->kernel.fn)
+        cr_parallel_for(b->spans, GRAIN_SPANS, update_spans, b);
+    else if (b->count)
+        st = update_launches(b);
     b->count = 0;
     b->spans = 0;
+    return st;
+}
+
+/* Starts an empty batch with the params. */
+static cr_status start_batch(batch *b, cr_dtype dtype, cr_device device)
+{
+    const cr_update *u = b->u;
+    cr_dtype compute = cr_dtype_compute(dtype);
+    cr_stored stored = {.any = false};
+    int n = u->lists;
+
+    for (unsigned left = u->written; left; left &= left - 1)
+        n++;
+    b->dtype = dtype;
+    b->operands = n + (u->shared != NULL);
+    for (int k = 0; k < b->operands; k++) {
+        b->stride[2 * k] = 0;
+        b->stride[2 * k + 1] = k < n ? (int64_t)cr_dtype_size(dtype) : 0;
+        cr_stored_note(&stored, k, k < n ? dtype : (cr_dtype)u->shared->dtype, compute);
+    }
+    return cr_place_stored(&b->kernel, device, u->op, dtype, CR_FORM_MAIN, &stored);
 }
 
 static void add_piece(batch *b, uint32_t i)
 {
     piece *p = &b->piece[b->count++];
+    const cr_update *u = b->u;
+    int n = 0;
 
-    for (int k = 0; k < b->u->lists; k++)
-        p->ptr[k] = list_tensor(b->u, k, i)->address;
-    p->n = list_tensor(b->u, 0, i)->numel;
+    for (int k = 0; k < u->lists; k++)
+        if (u->written >> k & 1)
+            p->operand[n++] = list_tensor(u, k, i)->address;
+    for (int k = 0; k < u->lists; k++)
+        p->operand[n++] = list_tensor(u, k, i)->address;
+    if (u->shared)
+        p->operand[n] = u->shared->address;
+    p->n = list_tensor(u, 0, i)->numel;
     p->first = b->spans;
     b->spans += (p->n + SPAN - 1) / SPAN;
 }
@@ -221,24 +279,29 @@ static cr_status run_one(batch *b, uint32_t i)
     cr_value arg[CR_MAX_ARGS];
     cr_params params = {0};
     cr_dtype dtype = (cr_dtype)list_tensor(u, 0, i)->dtype;
+    cr_device device = list_tensor(u, 0, i)->device;
+    int n = u->lists;
 
-    for (int k = 0; k < u->lists; k++)
+    for (int k = 0; k < n; k++)
         arg[k] = cr_of_tensor(list_tensor(u, k, i));
-    u->numbers(u, i, arg + u->lists);
+    if (u->shared)
+        arg[n++] = cr_of_tensor(u->shared);
+    if (u->numbers)
+        u->numbers(u, i, arg + n);
     raise_versions(u, i);
     if (!can_batch(u, i)) {
         if (b->repeats)
-            run_update_batch(b);
+            CR_TRY(run_update_batch(b));
         return run_alone(u, arg);
     }
-    cr_fill_params(&params, u->op, arg, dtype);
+    cr_fill_params(&params, u->op, arg, cr_dtype_compute(dtype));
     if (b->count &&
-        (b->repeats || dtype != b->dtype || memcmp(&params, &b->params, sizeof params)))
-        run_update_batch(b);
+        (b->repeats || dtype != b->dtype || !cr_same_device(device, b->kernel.device) ||
+         memcmp(&params, &b->params, sizeof params)))
+        CR_TRY(run_update_batch(b));
     if (!b->count) {
         b->params = params;
-        b->dtype = dtype;
-        CR_TRY(cr_find_kernel(&b->kernel, u->op, dtype, CR_FORM_MAIN));
+        CR_TRY(start_batch(b, dtype, device));
     }
     add_piece(b, i);
     return CR_OK;
@@ -253,15 +316,17 @@ cr_status cr_update_run(const cr_update *u)
     if (!n)
         return CR_OK;
     b.piece = cr_alloc(n * sizeof *b.piece);
-    if (!b.piece)
-        return CR_MEMORY;
+    b.launch = cr_alloc(n * sizeof *b.launch);
+    if (!b.piece || !b.launch)
+        CR_GO(CR_MEMORY);
     CR_GO(find_repeats(&b.repeats, u));
     if (u->start)
         CR_GO(u->start(u));
     for (uint32_t i = 0; i < n; i++)
         CR_GO(run_one(&b, i));
-    run_update_batch(&b);
+    CR_GO(run_update_batch(&b));
 done:
+    cr_free(b.launch);
     cr_free(b.piece);
     return st;
 }

@@ -1,7 +1,8 @@
 /* update.h - an elementwise entry over lists of parameters, gradients and states, in place.
  *
  * The entry's tensor parameters come first, one for each list; those in `written` are also its
- * results, in order.  The numbers that follow may differ between parameters. */
+ * results, in order.  A tensor of one element that all parameters share may follow.  The
+ * numbers that follow may differ between parameters. */
 #ifndef CR_WHOLE_UPDATE_H
 #define CR_WHOLE_UPDATE_H
 
@@ -17,7 +18,8 @@ struct cr_update {
     int lists;
     unsigned written; /* bit k: the entry writes list k */
     const cr_value *list[CR_UPDATE_LISTS];
-    /* Sets the entry's arguments after the tensors, for parameter i. */
+    cr_tensor *shared; /* or NULL */
+    /* Sets the entry's arguments after the tensors, for parameter i; NULL without numbers. */
     void (*numbers)(const cr_update *u, uint32_t i, cr_value *arg);
     /* Called after all allocations and before the first write; may be NULL. */
     cr_status (*start)(const cr_update *u);
@@ -27,7 +29,8 @@ struct cr_update {
 /* CR_RUNTIME when the lists differ in length, their tensors in sizes or device, or when a
  * tensor may not be written. */
 CR_MUST cr_status cr_update_check(const cr_update *u);
-/* Call it after the check.  Fails only with CR_MEMORY, and then without a write. */
+/* Call it after the check.  On the host it fails only with CR_MEMORY, and then without a write.
+ */
 CR_MUST cr_status cr_update_run(const cr_update *u);
 
 #endif

@@ -558,6 +558,45 @@ def on_the_device(f):
     return "computed on the host" not in r.stderr
 
 
+def parameters(dtype, device):
+    """More than one launch takes, with gradients: of several blocks, without elements, with gaps."""
+    torch.manual_seed(26)
+    made = []
+    for i in range(130):
+        size = (2, 8192) if i == 4 else (8192 + 3,) if i == 10 else [(1,), (7, 5), (2,), (0,), (9,), (30,)][i % 6]
+        p = torch.nn.Parameter(torch.randn(size).to(dtype).to(device))
+        g = torch.randn(size).to(dtype)
+        p.grad = g.t().contiguous().t().to(device) if i == 1 else torch.cat([g, g]).to(device)[::2] if i == 5 else g.to(device)
+        made.append(p)
+    return made
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_lists_of_parameters_take_few_launches(dtype):
+    here, there = parameters(dtype, "cpu"), parameters(dtype, "cuda")
+    for few, kept in ((False, slice(None)), (True, [i for i in range(130) if i % 6 not in (3, 5) and i != 1])):
+        a, b = ([x[i] for i in kept] if few else x for x in (here, there))
+        assert same(torch.nn.utils.get_total_norm([p.grad for p in b]), torch.nn.utils.get_total_norm([p.grad for p in a]))
+        assert same(torch.nn.utils.clip_grad_norm_(b, 0.5), torch.nn.utils.clip_grad_norm_(a, 0.5))
+        assert all(same(y.grad, x.grad) for x, y in zip(a, b))
+        assert not few or launches(lambda: torch.nn.utils.clip_grad_norm_(b, 0.5)) <= 20
+    for x, y in zip(here, there):
+        y.grad.copy_(x.grad)
+    for options in ({"fused": True}, {"amsgrad": True}):
+        steps = [torch.optim.AdamW(p, lr=0.1, **options) for p in (here, there)]
+        for _ in range(2):
+            for o in steps:
+                o.step()
+        assert all(same(y, x) for x, y in zip(here, there))
+        for name in steps[0].state[here[0]]:
+            assert all(torch.equal(steps[1].state[y][name].cpu(), steps[0].state[x][name]) for x, y in zip(here, there)), name
+    assert launches(torch.optim.AdamW([there[i] for i in kept], fused=True).step) <= 10
+    before = there[0]._version
+    torch.nn.utils.clip_grads_with_norm_([there[0], there[0]], 1.0, torch.tensor(4.0, dtype=dtype, device="cuda"))
+    torch.nn.utils.clip_grads_with_norm_([here[0], here[0]], 1.0, torch.tensor(4.0, dtype=dtype))
+    assert same(there[0].grad, here[0].grad) and there[0].grad._version and there[0]._version == before
+
+
 def test_losses_and_triangles_stay_on_the_device():
     torch.manual_seed(24)
     x, t, w = torch.randn(300, 17), torch.randint(0, 17, (300,)), torch.rand(17)

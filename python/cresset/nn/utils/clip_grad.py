@@ -13,6 +13,14 @@ def _as_list(tensors):
     return [tensors] if isinstance(tensors, Tensor) else list(tensors)
 
 
+def _as_one(tensors):
+    """True for tensors of which few launches of a device compute all norms."""
+    first = tensors[0]
+    return first.is_cuda and len(tensors) > 1 and not cresset.is_autocast_enabled("cuda") and all(
+        type(t) is Tensor and t.layout is cresset.strided and t.device == first.device and t.dtype == first.dtype
+        for t in tensors)
+
+
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """Returns the norm of all tensors as if they were one vector."""
     tensors, norm_type = _as_list(tensors), float(norm_type)
@@ -20,8 +28,11 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
         return cresset.tensor(0.0)
     device = tensors[0].device
     with cresset.no_grad():
-        norms = [cresset.linalg.vector_norm(t, norm_type).to(device) for t in tensors]
-        total = cresset.linalg.vector_norm(cresset.stack(norms), norm_type)
+        if norm_type == 2 and _as_one(tensors):
+            norms = cresset._C.ops._norms(tensors)
+        else:
+            norms = cresset.stack([cresset.linalg.vector_norm(t, norm_type).to(device) for t in tensors])
+        total = cresset.linalg.vector_norm(norms, norm_type)
     if error_if_nonfinite and not total.isfinite():
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
@@ -36,6 +47,9 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     with cresset.no_grad():
         # Multiplying by one is cheaper than reading the factor.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        if grads and _as_one([factor] + grads):
+            cresset._C.ops._scale_each_(grads, factor)
+            return
         for grad in grads:
             grad.mul_(factor.to(grad.device))
 
