@@ -204,6 +204,46 @@ def test_a_late_worker_is_killed(kind, tmp_path):
         pass
 
 
+@pytest.mark.parametrize("end", ["stop", "run_once"])
+def test_a_server_that_waits_for_requests_ends(end, tmp_path):
+    from cresset.distributed.elastic import timer
+    server = timer.FileTimerServer(str(tmp_path / "pipe"), "run", max_interval=1e6)
+    server.start()
+    ending = threading.Thread(target=getattr(server, end), daemon=True)
+    ending.start()
+    ending.join(60)
+    assert not ending.is_alive()
+    server.stop()
+    assert not os.path.exists(tmp_path / "pipe")
+
+
+SAVES = """
+import os, signal, sys, time
+from cresset.distributed.elastic import timer
+
+timer.configure(timer.FileTimerClient(os.environ["TORCHELASTIC_TIMER_FILE"]))
+def save(number, frame):
+    with timer.expires(after=60):
+        open(sys.argv[1], "w").close()
+    sys.exit()
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_worker_that_saves_at_its_end_may_set_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_ENABLE_FILE_TIMER", "1")
+    monkeypatch.setenv("TORCHELASTIC_TIMER_FILE", str(tmp_path / "pipe"))
+    (tmp_path / "saves.py").write_text(SAVES)
+    run = launch("--standalone", str(tmp_path / "saves.py"), str(tmp_path / "saved"))
+    while "ready" not in (line := run.stdout.readline()):
+        assert line
+    run.terminate()
+    out, _ = run.communicate(timeout=60)
+    assert (tmp_path / "saved").exists() and not (tmp_path / "pipe").exists() and "BrokenPipeError" not in out, out
+
+
 def test_bad_arguments_are_refused(program):
     run = launch("--nproc-per-node", "none", program)
     assert "Unsupported nproc_per_node value: none" in run.communicate(timeout=40)[0] and run.returncode == 1

@@ -6,6 +6,7 @@ import select
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from .api import TimerClient
@@ -78,7 +79,8 @@ class FileTimerServer(_Timers):
 
     def start(self):
         """Starts the thread."""
-        self._pipe = os.open(self._file_path, os.O_RDWR)  # also for writing, so that reads never meet an end of file
+        # also for writing, so that reads never meet an end of file; without blocking, so that _join() passes a full pipe
+        self._pipe = os.open(self._file_path, os.O_RDWR | os.O_NONBLOCK)
         self._stop.clear()
         self._thread = threading.Thread(target=self._watchdog_loop, daemon=self._daemon)
         self._thread.start()
@@ -87,9 +89,7 @@ class FileTimerServer(_Timers):
     def stop(self):
         """Ends the thread and removes the pipe."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._join()
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
@@ -100,9 +100,16 @@ class FileTimerServer(_Timers):
     def run_once(self):
         """Handles the waiting requests, then ends the thread."""
         self._run_once = True
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._join()
+
+    def _join(self):
+        """Waits for the thread's end.  The thread may wait for requests: an empty line wakes it."""
+        if self._thread is None:
+            return
+        with suppress(BlockingIOError):  # the pipe is full: the thread does not wait
+            os.write(self._pipe, b"\n")
+        self._thread.join()
+        self._thread = None
 
     def get_last_progress_time(self):
         """Returns the time at which requests were last handled."""
@@ -131,7 +138,7 @@ class FileTimerServer(_Timers):
         while select.select([self._pipe], [], [], 0)[0]:
             self._rest += os.read(self._pipe, 1 << 16)
         *lines, self._rest = self._rest.split(b"\n")
-        return [FileTimerRequest(**json.loads(line)) for line in lines]
+        return [FileTimerRequest(**json.loads(line)) for line in lines if line]
 
     def _run_watchdog(self, once=False):
         requests = self._requests(0 if once else self._max_interval)

@@ -97,7 +97,9 @@ class LocalElasticAgent(SimpleElasticAgent):
         return RunResult(WorkerState.SUCCEEDED, {ranks[r]: value for r, value in result.return_values.items()})
 
     def _shutdown(self, death_sig=signal.SIGTERM):
-        if self._worker_watchdog is not None:
-            self._worker_watchdog.stop()
-            self._worker_watchdog = None
-        self._close_workers(death_sig)
+        try:
+            self._close_workers(death_sig)  # first: workers that save at their end may set limits
+        finally:
+            if self._worker_watchdog is not None:
+                self._worker_watchdog.stop()
+                self._worker_watchdog = None
