@@ -217,6 +217,26 @@ def test_a_server_that_waits_for_requests_ends(end, tmp_path):
     assert not os.path.exists(tmp_path / "pipe")
 
 
+BAD_LINES = ["???", "[1]", "7", "\xff", '{"worker_pid": 1}', '{"pid": 1, "scope_id": "a", "expiration_time": 1}'] + [
+    f'{{"worker_pid": {pid}, "scope_id": {scope}, "expiration_time": {when}, "signal": {number}}}' for pid, scope, when, number in [
+        (-1, '"a"', 1, 0), (0, '"a"', 1, 0), (1 << 40, '"a"', 1, 0), ('"1"', '"a"', 1, 0), ("PID", "[]", 1, 0), ("PID", '"a"', '"1"', 0),
+        ("PID", '"a"', "null", 0), ("PID", '"a"', 1, 4096), ("PID", '"a"', 1, "9.5")]]
+
+
+@pytest.mark.parametrize("bad", BAD_LINES)
+def test_a_bad_line_leaves_the_requests_beside_it(bad, tmp_path, caplog):
+    from cresset.distributed.elastic import timer
+    ended = []
+    server = timer.FileTimerServer(str(tmp_path / "pipe"), "run", log_event=lambda name, request: request and ended.append(request.scope_id))
+    sent = [timer.FileTimerRequest(os.getpid(), *rest).to_json() for rest in [("in time", 1), ("late", 2), ("in time", -1)]]
+    server.start()
+    with open(tmp_path / "pipe", "wb") as pipe:
+        pipe.write("\n".join([*sent[:2], bad.replace("PID", str(os.getpid())), sent[2], ""]).encode("latin-1"))
+    server.run_once()
+    server.stop()
+    assert ended == ["late"] and caplog.text.count("no request is dropped") == 1
+
+
 SAVES = """
 import os, signal, sys, time
 from cresset.distributed.elastic import timer

@@ -33,6 +33,19 @@ class FileTimerRequest:
         return json.dumps(asdict(self))
 
 
+def _request_of(line):
+    """Reads a line.  An exception where a request of other types would fail later, with all that are read beside it."""
+    request = FileTimerRequest(**json.loads(line))
+    hash(request.scope_id)
+    if type(request.worker_pid) is not int or not 0 < request.worker_pid < 1 << 31:
+        raise ValueError(f"{request.worker_pid!r} is no process")
+    if type(request.signal) is not int or request.signal not in {0, *signal.valid_signals()}:
+        raise ValueError(f"{request.signal!r} is no signal")
+    if type(request.expiration_time) not in (int, float):
+        raise ValueError(f"{request.expiration_time!r} is no time")
+    return request
+
+
 class FileTimerClient(TimerClient):
     """Writes requests of this process to a pipe.  A late process gets a signal."""
 
@@ -138,7 +151,16 @@ class FileTimerServer(_Timers):
         while select.select([self._pipe], [], [], 0)[0]:
             self._rest += os.read(self._pipe, 1 << 16)
         *lines, self._rest = self._rest.split(b"\n")
-        return [FileTimerRequest(**json.loads(line)) for line in lines if line]
+        return [request for line in lines if line and (request := self._request(line))]
+
+    @staticmethod
+    def _request(line):
+        """Returns a line's request.  None for a bad line: the others must not be lost with it."""
+        try:
+            return _request_of(line)
+        except Exception as error:
+            log.warning("a line that is no request is dropped: %r: %s", line[:200], error)
+            return None
 
     def _run_watchdog(self, once=False):
         requests = self._requests(0 if once else self._max_interval)
