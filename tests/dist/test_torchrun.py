@@ -1,4 +1,5 @@
 """torchrun: environment, restarts, error files, signals, no process left."""
+import functools
 import os
 import signal
 import socket
@@ -322,6 +323,18 @@ def _times(rank_factor):
 
 def _raises():
     raise ValueError("no luck")
+
+
+@pytest.mark.parametrize("program, args", [(functools.partial(_raises, 1), ()), (sys.executable, ("-c", "", 1)), (sys.executable, (1,))])
+def test_a_failure_is_told_whatever_is_called(program, args, monkeypatch):
+    from cresset.distributed.elastic.agent.server import RunResult, WorkerState
+    from cresset.distributed.elastic.multiprocessing import ProcessFailure
+    from cresset.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from cresset.distributed.launcher import LaunchConfig, api, launch_agent
+    failed = RunResult(WorkerState.FAILED, failures={0: ProcessFailure(0, 7, 1, "")})
+    monkeypatch.setattr(api.LocalElasticAgent, "run", lambda self: failed)
+    with pytest.raises(ChildFailedError):
+        launch_agent(LaunchConfig(1, 1, 1, max_restarts=0), program, args)
 
 
 def _config(tmp_path, **how):

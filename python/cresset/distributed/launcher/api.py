@@ -45,11 +45,11 @@ class LaunchConfig:
 
 
 def _get_entrypoint_name(entrypoint, args):
-    """Returns a function's name, or the script of a command; "" where there is none."""
+    """Returns the name of a function, the text of another object that is called, or the script of a command; "" where there is none."""
     if callable(entrypoint):
-        return entrypoint.__name__
+        return getattr(entrypoint, "__name__", str(entrypoint))
     if entrypoint == sys.executable:
-        return next((a for a in args if a[0] != "-"), "")
+        return next((a for a in map(str, args) if a[:1] != "-"), "")
     return entrypoint or ""
 
 
