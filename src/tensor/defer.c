@@ -263,8 +263,8 @@ cr_status cr_memory_to_make(cr_memory **out, cr_trace *x, cr_tensor *t)
 {
     cr_storage *real = t->storage;
 
-    t->device.fake = real->device.fake = false;
-    t->stages = (t->stages & ~CR_STAGE_BIT(FAKE)) | CR_STAGE_BIT(DEFER);
+    cr_fake_becomes_real(t);
+    t->stages |= CR_STAGE_BIT(DEFER);
     CR_TRY(memory_new(out, x, real));
     (*out)->made = true;
     atomic_store(&real->pending, x->number);
@@ -432,8 +432,7 @@ static cr_status make_pending(showing *s, cr_tensor *t)
         return CR_OK;
     }
     if (!real->size) {
-        t->device.fake = real->device.fake = false;
-        t->stages &= ~CR_STAGE_BIT(FAKE);
+        cr_fake_becomes_real(t);
         return CR_OK;
     }
     CR_TRY(cr_memory_to_make(&m, s->x, t));

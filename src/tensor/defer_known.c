@@ -12,11 +12,11 @@
 
 enum { MOST_KNOWN = 2048, SIGHTS = 1024, LEAST_TABLE = 64 };
 
-typedef enum { KNOWN_NONE, KNOWN_ARGUMENT, KNOWN_MADE } known_way;
+typedef enum { KNOWN_NONE, KNOWN_ARGUMENT, KNOWN_EMPTY, KNOWN_MADE } known_way;
 struct cr_known_result {
     known_way way;
     int use;         /* KNOWN_ARGUMENT: its index among the tensors */
-    cr_tensor *like; /* KNOWN_MADE: a header like the result */
+    cr_tensor *like; /* KNOWN_EMPTY, KNOWN_MADE: a header like the result */
     size_t bytes;    /* KNOWN_MADE: the size of its storage */
 };
 
@@ -270,6 +270,8 @@ static cr_status known_result(cr_trace *x, cr_noted *n, const struct cr_known_re
         t = cr_keep(key->use[r->use]);
     else if (r->way != KNOWN_NONE)
         CR_TRY(cr_tensor_without_bytes(&t, r->like, r->bytes));
+    if (r->way == KNOWN_EMPTY)
+        cr_fake_becomes_real(t);
     *result = cr_of_tensor(t);
     return r->way == KNOWN_MADE ? cr_memory_to_make(&n->out[n->outs++], x, t) : CR_OK;
 }
@@ -370,6 +372,12 @@ static bool is_like(const cr_tensor *made, const cr_tensor *t)
            a->size == b->size && a->version == b->version && !b->release;
 }
 
+/* A result without elements, and no other tensor has its storage. */
+static bool is_empty(const cr_tensor *t)
+{
+    return t->storage && !t->storage->size && atomic_load(&t->storage->count) == 1;
+}
+
 static cr_status result_becomes_known(struct cr_known_result *r, cr_arena *a, const cr_noted *n,
                                       int k, const cr_shown *at, const cr_value *result)
 {
@@ -377,14 +385,14 @@ static cr_status result_becomes_known(struct cr_known_result *r, cr_arena *a, co
 
     if (result->tag == CR_NONE && !h)
         return CR_OK;
-    if (result->tag != CR_TENSOR || !h)
+    if (result->tag != CR_TENSOR || (!h && !is_empty(result->t)))
         return CR_VALUE;
-    for (int i = 0; i < n->uses; i++)
+    for (int i = 0; h && i < n->uses; i++)
         if (at[i].shown == h) {
             *r = (struct cr_known_result){.way = KNOWN_ARGUMENT, .use = i};
             return CR_OK;
         }
-    r->way = KNOWN_MADE;
+    r->way = h ? KNOWN_MADE : KNOWN_EMPTY;
     r->bytes = result->t->storage->size;
     r->like = cr_header_new(a, result->t, NULL);
     if (!r->like)

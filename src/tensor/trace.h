@@ -90,6 +90,12 @@ cr_memory *cr_trace_find(const cr_trace *x, const cr_storage *real);
 CR_MUST cr_status cr_memory_to_use(cr_memory **out, cr_trace *x, cr_storage *s);
 /* Makes a fake with a new storage pending; *out: its memory. */
 CR_MUST cr_status cr_memory_to_make(cr_memory **out, cr_trace *x, cr_tensor *t);
+/* `t` is a fake with a new storage. */
+static inline void cr_fake_becomes_real(cr_tensor *t)
+{
+    t->device.fake = t->storage->device.fake = false;
+    t->stages &= ~CR_STAGE_BIT(FAKE);
+}
 /* A header like `t` over a stand-in; of `a`, without a storage if m is NULL.  NULL: memory is
  * short. */
 cr_tensor *cr_header_new(cr_arena *a, const cr_tensor *t, cr_memory *m);

@@ -198,3 +198,37 @@ def test_records_of_refused_calls_are_bounded():
             kept.append(_C._defer_counts()["bytes"])
     assert max(kept[11:]) < 1.2 * max(kept[:11]), kept
     assert torch.equal(waits, x * 2)
+
+
+@in_a_thread
+def test_results_without_elements():
+    def products(x):
+        e = x @ x.new_zeros(6, 0)
+        return [e, e.stride(), e.is_contiguous(), e._version, (e @ e.t()).sum(0), torch.cat([e, x], 1)]
+
+    def written(x):
+        e = x @ x.new_zeros(6, 0)
+        e.resize_(2, 3).fill_(4)
+        e.mul_(x[:2, :3])
+        return [e, e._version]
+
+    def derived(x):
+        x = x.clone().requires_grad_(True)
+        e = x @ x.new_zeros(6, 0)
+        (e.sum() + x.sum()).backward()
+        return [e.shape, e.requires_grad, x.grad]
+
+    def apart(x):
+        a, b = (x @ x.new_zeros(6, 0) for _ in range(2))
+        a.resize_(3).fill_(1)
+        b.resize_(2).fill_(2)
+        return [a, b, torch.max(x[:, :0] * x[:, :0], 0)]
+
+    for f in (products, written, derived, apart):
+        assert compare(f, grid(4, 6), grid(8, 6)[::2], grid(4, 6).double()) > 10, f
+    x = grid(4, 6)
+    with torch.lazy():
+        for _ in range(3):
+            _C._defer_counts()
+            x @ torch.zeros(6, 0)
+    assert _C._defer_counts()["known"] == 1
