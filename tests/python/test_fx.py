@@ -85,9 +85,10 @@ def test_folders_are_imported(tmp_path, monkeypatch):
 
 def test_tracing_does_not_change_modules():
     call, getattribute = nn.Module.__call__, nn.Module.__getattr__
+    before = dict(vars(nn.Module))
     with pytest.raises(fx.proxy.TraceError):
         fx.symbolic_trace(lambda x: 1 if x else 2)
-    assert "__call__" not in vars(nn.Module)
+    assert dict(vars(nn.Module)) == before
     assert nn.Module.__call__ is call and nn.Module.__getattr__ is getattribute
     layer = nn.Linear(2, 2)
     assert layer.weight is layer._parameters["weight"]
