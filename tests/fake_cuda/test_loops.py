@@ -123,7 +123,15 @@ def test_fourier_transforms(dtype, dims):
     on_both(lambda t: torch.fft.irfft(t, n=7, dim=dims[0]), z.transpose(0, 1), tolerance=close)
 
 
-@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu", "float16", "bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"])
+def test_floats_of_eight_bits_are_refused_as_on_the_host(name):
+    x = torch.ones(2).to(getattr(torch, name))
+    for t in (x, x.cuda()):
+        with pytest.raises(NotImplementedError, match="\"nan_to_num\" not implemented for 'Float8_"):
+            torch.nan_to_num(t)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "complex64"])
 def test_numbers_for_nan_are_those_of_the_dtype(name):
     x = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.5, -2.0]).to(getattr(torch, name))
     for numbers in ((), (1e6, 2e6, -3e6), (0.1, 0.3, -0.7), (1e300, float("nan"), 0)):
