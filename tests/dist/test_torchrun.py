@@ -118,7 +118,10 @@ def test_agents_of_two_hosts_restart_and_fail_together(program):
     runs = [launch(*how, program, "raise") for _ in range(2)]
     text = "".join(run.communicate(timeout=60)[0] for run in runs)
     assert [run.returncode for run in runs] == [1, 1] and text.count("start 0") == text.count("start 1") == 2, text
-    assert "no luck" in text and ("workers of another node failed" in text or "the run again has ended" in text), text
+    # The worker of the other host fails, too, when its barrier ends; whether its agent sees that before it hears of the first
+    # failure is a matter of milliseconds.
+    assert "no luck" in text and ("workers of another node failed" in text or "the run again has ended" in text or
+                                  text.count("Root Cause") == 2), text
 
 
 def _handlers(count, **how):
