@@ -15,8 +15,9 @@ enum { CR_MOST_PARTS = 1024 };
  * calling thread computes every part that no worker has begun, so it waits only for parts that
  * are being computed, and regions complete when no worker can be started. */
 void cr_workers_run(int64_t n, int parts, cr_range_fn fn, void *context);
-/* Between the two, workers that have no part sleep at once instead of spinning: the caller runs
- * a library with threads of its own, which wait for processors otherwise.  Calls nest. */
+/* cr_workers_yield makes workers without a part sleep at once instead of spinning, until
+ * cr_workers_resume: the caller runs a library whose threads need the processors.  Several
+ * threads may do so at a time. */
 void cr_workers_yield(void);
 void cr_workers_resume(void);
 /* True in a thread that computes a part. */

@@ -23,7 +23,7 @@ static const size_t MOST_BYTES = (size_t)256 << 20, MOST_COPIED = (size_t)1 << 2
 typedef enum { UNKNOWN, PASSES, AT_ONCE, OPAQUE, NOTED, NOTED_IF_WITHIN } handling;
 static struct {
     _Atomic uint8_t how; /* handling; set last */
-    bool updates;        /* what is written depends on the arguments, too */
+    bool updates;        /* the arguments decide which tensors are written */
     uint32_t written;
 } handled[CR_MOST_OPS];
 

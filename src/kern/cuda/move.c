@@ -322,7 +322,8 @@ const char *cr_cuda_move(int index, const cr_array *to, const cr_array *from)
 
 /* --- triangles: (self, diagonal) --- */
 
-/* Dims are those of the result, unmerged; the composition computes what has more. */
+/* The kernel walks the result's dims without merging them.  Results with more dims than the
+ * call has room for are left to the composition. */
 static const char *move_triangle(int index, const cr_given *arg, const cr_array *to, bool upper)
 {
     const cr_array *self = &arg[0].array;

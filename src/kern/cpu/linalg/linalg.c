@@ -502,7 +502,7 @@ static cr_status check_pivots(const pivot_words *words, const int32_t *at, int64
     return CR_OK;
 }
 
-/* Two adjacent negative numbers stand for a block of two rows. */
+/* A pair of adjacent negative pivots means a diagonal block of 2 x 2, so none stands alone. */
 static cr_status check_blocks(const char *name, const int32_t *at, int64_t count, int64_t n)
 {
     for (int64_t i = 0; i < count; i++) {
