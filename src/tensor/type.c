@@ -375,9 +375,13 @@ cr_status cr_check_fits(cr_scalar value, cr_dtype dtype)
 
 cr_status cr_check_numbers(const cr_op *op, const cr_value *arg, cr_dtype compute)
 {
-    for (int i = 0; i < op->param_count; i++)
+    bool wide = op->rounds && cr_dtype_is_float(compute);
+
+    for (int i = 0; i < op->param_count; i++) {
+        cr_dtype t = wide && !(op->rounds >> i & 1) ? cr_dtype_compute(compute) : compute;
         if (arg[i].tag == CR_NUMBER)
-            CR_TRY(cr_check_fits(arg[i].number, compute));
+            CR_TRY(cr_check_fits(arg[i].number, t));
+    }
     return CR_OK;
 }
 

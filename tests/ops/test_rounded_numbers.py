@@ -19,7 +19,7 @@ def taken(entry, name):
     """The numbers, 0-d tensors and tensors that the parameter takes."""
     one = next(p for p in entry.params if p["name"] == name)
     if one["number"] or one["type"] == "Scalar":
-        yield from NUMBERS
+        yield from (x for x in NUMBERS if "fits" not in entry.words or x != 70001.0)
     if one["type"] == "Tensor":
         yield from (torch.tensor(x, dtype=t) for x in NUMBERS for t in (torch.float32, torch.float64))
         yield torch.tensor([3, 2049, 257, -2051, 70001, 0])
@@ -37,6 +37,7 @@ def test_a_number_is_rounded_first(entry, name, dtype):
 
     x = torch.tensor([0.1, 1 / 3, 2049.0, 70001.0, 0.0, 300.0]).to(dtype)
     others = {p["name"]: x + 1 for p in entry.params if p["type"] == "Tensor" and p["name"] not in ("self", name)}
+    others.update({p["name"]: 1 for p in entry.params if p["type"] == "Scalar" and p["name"] != name and not p["has_default"]})
     compiled = torch.compile(lambda x, y: call(x, **others, **{name: y}))
     for value in taken(entry, name):
         want = call(x, **others, **{name: plain(value, dtype)})

@@ -66,7 +66,7 @@ def test_targets_that_are_no_probabilities(call, value):
 
 
 @pytest.mark.parametrize("call", [
-    lambda x, n: torch.nn.functional.threshold(x, n, 0), lambda x, n: torch.nn.functional.threshold(x, 0, n),
+    lambda x, n: torch.nn.functional.threshold(x, 0, n),
     lambda x, n: x.index_add(0, torch.tensor([0]), x[:1], alpha=n), lambda x, n: torch.addmv(x, torch.stack([x, x]), x, alpha=n),
     lambda x, n: torch.addmv(x, torch.stack([x, x]), x, beta=n)])
 @pytest.mark.parametrize("dtype, number", [("int16", 10 ** 12), ("uint8", 300), ("int32", 1e10), ("float16", 70000.5)])
@@ -84,6 +84,16 @@ def test_nan_to_num_of_stored_dtypes(dtype, name):
     for call in torch.nan_to_num, torch.Tensor.nan_to_num_, lambda x: torch.nan_to_num(x[:0], nan=1.0):
         with pytest.raises(NotImplementedError, match=f"\"nan_to_num\" not implemented for '{name}'"):
             call(x)
+
+
+@pytest.mark.parametrize("dtype, taken, refused", [("float16", 1e10, 1e39), ("bfloat16", 3e38, 1e39), ("float32", 3e38, 1e39), ("uint8", 255, 300),
+                                                   ("int32", 2**31 - 1, 2**31)])
+def test_a_threshold_is_compared_in_float(dtype, taken, refused):
+    x = torch.ones(2, dtype=getattr(torch, dtype))
+    for call in torch.nn.functional.threshold, torch.compile(lambda x, n, v: torch.nn.functional.threshold(x, n, v)):
+        assert call(x, taken, 3).tolist() == [3, 3]
+        with pytest.raises(RuntimeError, match="value cannot be converted to type .* without overflow"):
+            call(x, refused, 3)
 
 
 def test_rsub_of_integers_takes_no_float():
