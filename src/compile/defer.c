@@ -634,7 +634,7 @@ static cr_status flush_by_program(cr_trace *x, bool *done)
         pause_left--;
         return CR_OK;
     }
-    *done = cr_traced_find_known(&known, x);
+    *done = x->found = cr_traced_find_known(&known, x);
     if (!*done)
         return flush_traced(x, done);
     misses = 0;

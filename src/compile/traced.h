@@ -72,7 +72,8 @@ typedef struct {
 /* The program that ran an equal trace of known calls; false: there is none.  The trace is
  * locked, and keeps the program. */
 bool cr_traced_find_known(cr_traced_program *out, cr_trace *x);
-/* Keeps the program for the trace that cr_traced_find_known has searched for in vain. */
+/* Keeps the program for the trace that cr_traced_find_known has searched for in vain, if it is
+ * the second time for the trace's key. */
 void cr_traced_keep_known(cr_trace *x, const cr_traced_program *p);
 
 #endif

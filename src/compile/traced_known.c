@@ -2,11 +2,15 @@
  *
  * A known call stands for an entry, its geometry and its numbers.  So the key of a trace of
  * known calls consists of their ids, the storages that they use and make, and which of these
- * the program can read.  This key is short, and needs no headers. */
+ * the program can read.  This key is short, and needs no headers.
+ *
+ * The hash of a key gives the row of a table where its program is.  A program is kept at the
+ * second sight of its key, so that keys which do not come again copy no program.  In a full row
+ * it replaces any other one: of a loop over more keys than there are places, some are found. */
 #include "compile/traced.h"
 #include <string.h>
 
-enum { MOST_PROGRAMS = 32 };
+enum { ROWS = 64, ROW = 8, SIGHTS = 16 };
 
 typedef struct {
     uint64_t hash;
@@ -16,9 +20,10 @@ typedef struct {
 } known_program;
 
 typedef struct {
-    known_program at[MOST_PROGRAMS];
-    size_t count, oldest;
-    cr_traced_words key; /* of the trace that is flushed */
+    known_program *at[ROWS][ROW]; /* NULL: free */
+    uint32_t seen[ROWS][SIGHTS];  /* parts of the hashes of the last keys without a program */
+    size_t count;                 /* of keys that were put there */
+    cr_traced_words key;          /* of the trace that is flushed */
     uint64_t hash;
 } known_programs;
 
@@ -83,6 +88,17 @@ static uint64_t key_hash(const cr_traced_words *k)
 }
 
 /* --- programs --- */
+static known_program *program_find(const known_programs *p)
+{
+    for (int i = 0; i < ROW; i++) {
+        known_program *k = p->at[p->hash % ROWS][i];
+        if (k && k->hash == p->hash && k->key.len == p->key.len &&
+            !memcmp(k->key.at, p->key.at, p->key.len * sizeof *p->key.at))
+            return k;
+    }
+    return NULL;
+}
+
 bool cr_traced_find_known(cr_traced_program *out, cr_trace *x)
 {
     known_programs *p = x->programs;
@@ -95,15 +111,11 @@ bool cr_traced_find_known(cr_traced_program *out, cr_trace *x)
         return false;
     }
     p->hash = key_hash(&p->key);
-    for (size_t i = 0; i < p->count; i++) {
-        const known_program *k = &p->at[i];
-        if (k->hash == p->hash && k->key.len == p->key.len &&
-            !memcmp(k->key.at, p->key.at, p->key.len * sizeof *p->key.at)) {
-            *out = k->program;
-            return true;
-        }
-    }
-    return false;
+    known_program *k = program_find(p);
+    if (!k)
+        return false;
+    *out = k->program;
+    return true;
 }
 
 static void program_drop(known_program *k)
@@ -111,6 +123,7 @@ static void program_drop(known_program *k)
     cr_compiled_call_drop(k->program.call);
     cr_vec_drop(&k->key);
     cr_arena_drop(&k->arena);
+    cr_free(k);
 }
 
 static const size_t *kept_indices(known_program *k, const size_t *from, int n,
@@ -147,23 +160,64 @@ static bool program_fill(known_program *k, const cr_trace *x, const cr_traced_pr
     return p->output && (p->number || !bytes);
 }
 
-void cr_traced_keep_known(cr_trace *x, const cr_traced_program *p)
+/* Whether the key was seen before.  Remembers it, in a free place of the row or in any other.
+ */
+static bool program_was_seen(known_programs *p)
 {
-    known_programs *all = x->programs;
+    uint32_t *row = p->seen[p->hash % ROWS], part = (uint32_t)(p->hash >> 32) | 1;
+    size_t at = ++p->count % SIGHTS;
 
-    if (!all || !all->key.len)
-        return;
-    known_program made = {.hash = all->hash};
-    if (cr_vec_reserve(&made.key, all->key.len))
-        return;
-    memcpy(made.key.at, all->key.at, all->key.len * sizeof *made.key.at);
-    made.key.len = all->key.len;
-    if (!program_fill(&made, x, p)) {
-        program_drop(&made);
-        return;
+    for (size_t i = 0; i < SIGHTS; i++) {
+        if (row[i] == part) {
+            row[i] = 0;
+            return true;
+        }
+        if (!row[i])
+            at = i;
     }
-    size_t at = all->count < MOST_PROGRAMS ? all->count++ : all->oldest++ % MOST_PROGRAMS;
-    if (all->at[at].program.call)
-        program_drop(&all->at[at]);
-    all->at[at] = made;
+    row[at] = part;
+    return false;
+}
+
+/* A free place of the row, or one of a program. */
+static known_program **place_for(known_programs *p)
+{
+    known_program **row = p->at[p->hash % ROWS];
+
+    for (int i = 0; i < ROW; i++)
+        if (!row[i])
+            return &row[i];
+    return &row[p->count % ROW];
+}
+
+static known_program *program_new(known_programs *p, const cr_trace *x,
+                                  const cr_traced_program *from)
+{
+    known_program *k = cr_alloc_zero(sizeof *k);
+
+    if (!k)
+        return NULL;
+    if (cr_vec_reserve(&k->key, p->key.len) || !program_fill(k, x, from)) {
+        program_drop(k);
+        return NULL;
+    }
+    memcpy(k->key.at, p->key.at, p->key.len * sizeof *k->key.at);
+    k->key.len = p->key.len;
+    k->hash = p->hash;
+    return k;
+}
+
+void cr_traced_keep_known(cr_trace *x, const cr_traced_program *from)
+{
+    known_programs *p = x->programs;
+
+    if (!p || !p->key.len || !program_was_seen(p))
+        return;
+    known_program *k = program_new(p, x, from);
+    if (!k)
+        return;
+    known_program **place = place_for(p);
+    if (*place)
+        program_drop(*place);
+    *place = k;
 }

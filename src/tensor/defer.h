@@ -49,6 +49,7 @@ typedef struct {
     int64_t now;   /* calls of a region that ran at once */
     int64_t flushes;
     int64_t programs; /* flushes that ran one program */
+    int64_t found;    /* of these, those whose program was found by known calls */
     int64_t bytes;    /* of the trace's records now */
 } cr_defer_counts;
 cr_defer_counts cr_defer_take_counts(void);

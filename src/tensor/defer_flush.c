@@ -272,6 +272,7 @@ static cr_status run_by_program(cr_trace *x, cr_defer_counts *counts, failure **
             fail_results(n, *first);
     }
     counts->programs++;
+    counts->found += x->found;
     return st;
 }
 

@@ -49,6 +49,7 @@ typedef struct cr_trace {
     bool flushing;
     unsigned how;  /* flags of the compiler for its program */
     bool measured; /* a compiled function measures whether programs pay */
+    bool found;    /* the program of the last flush was found by known calls */
     CR_VEC(cr_noted) calls;
     size_t gone; /* calls that ran before the next flush, or were refused: stand-ins stay */
     CR_VEC(cr_memory *) memories;

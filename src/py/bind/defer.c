@@ -246,11 +246,11 @@ static PyObject *defer_counts(PyObject *m, PyObject *unused)
 
     (void)m;
     (void)unused;
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "noted", (long long)c.noted,
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "noted", (long long)c.noted,
                          "known", (long long)c.known, "ran", (long long)c.ran, "dead",
                          (long long)c.dead, "now", (long long)c.now, "flushes",
-                         (long long)c.flushes, "programs", (long long)c.programs, "bytes",
-                         (long long)c.bytes);
+                         (long long)c.flushes, "programs", (long long)c.programs, "found",
+                         (long long)c.found, "bytes", (long long)c.bytes);
 }
 
 static PyObject *events_list(void)

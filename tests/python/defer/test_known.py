@@ -139,6 +139,28 @@ def test_programs_follow_their_trace():
 
 
 @in_a_thread
+@pytest.mark.parametrize("count", [3, 100, 200])
+def test_many_programs_in_turn(count):
+    """Traces that come in turn are found by their known calls, however many they are."""
+    x = grid(4, 6)
+
+    def trace(i):
+        y = x
+        for bit in range(9):
+            y = y * 1.5 if i >> bit & 1 else y + 1.5
+        return y
+
+    want = [trace(i) for i in range(count)]
+    with torch.lazy():
+        for turn in range(8):
+            _C._defer_counts()
+            for i in range(count):
+                assert torch.equal(trace(i), want[i]), (turn, i)
+    counts = _C._defer_counts()
+    assert counts["programs"] == count and counts["found"] > 0.9 * count
+
+
+@in_a_thread
 def test_many_keys():
     """More keys than are kept, in one trace and in many."""
     for start in (0, 3000):
