@@ -124,8 +124,9 @@ def test_equal_calls_of_other_structure():
 def test_programs_follow_their_trace():
     """Known traces run kept programs; they give the elements of the call, not of an earlier one."""
     weights = [grid(6, 6) * (i + 1) for i in range(3)]
-    for turn in range(12):
-        x = grid(4, 6) + turn
+    inputs = [grid(4, 6) + turn for turn in range(12)]
+    assert all(x[0, 0] == turn - 3 for turn, x in enumerate(inputs))  # their calls have run, with everything deferred too
+    for turn, x in enumerate(inputs):
         with torch.lazy():
             y = x
             for w in weights:
