@@ -32,6 +32,7 @@ def python_names(r):
 def facts(r):
     yield "kind", SPOKEN[r["does"]] + (", one fused kernel" if r["fused"] else "")
     yield "Python", python_names(r)
+    yield "sizes", f"`{r['sizes']}`" if "->" in r["sizes"] else r["sizes"]
     yield "dtypes", ", ".join(r["dtypes"]) if len(r["dtypes"]) < 12 else "all"
     yield "gradients", ", ".join(f"`{g}`" for g in r["grads"])
     yield "error bound", f"{r['ulp']:g} ulp" if r["ulp"] else ""
@@ -42,6 +43,7 @@ def facts(r):
 def entry(r):
     title = r["name"] + ("." + r["overload"] if r["overload"] else "")
     lines = [f"## {title}", "", r["doc"], "", f"    {r['schema']}", ""]
+    lines += [f"    {r['example']}", ""] if r["example"] else []
     lines += [f"- {name}: {value}" for name, value in facts(r) if value]
     return "\n".join(lines) + "\n"
 

@@ -38,6 +38,7 @@ static void each_text(image *m, text_fn fn)
         fn(m, &t->ref);
         fn(m, &t->sample);
         fn(m, &t->example);
+        fn(m, &t->sizes);
     }
 }
 

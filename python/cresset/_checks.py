@@ -21,7 +21,12 @@ def _check_with(error_type, cond, message):
 
 
 def _check(cond, message=None):
-    """Raises a RuntimeError unless cond is true."""
+    """Raises a RuntimeError unless cond is true.
+
+    Example::
+
+        >>> torch._check(1 < 2, lambda: "too small")
+    """
     _check_with(RuntimeError, cond, message)
 
 
@@ -116,7 +121,13 @@ def sym_ite(b, t, f):
 # --- devices ---
 
 def get_device_module(device=None):
-    """The module torch.<type> of a device; without a device, of the accelerator or the CPU."""
+    """The module torch.<type> of a device; without a device, of the accelerator or the CPU.
+
+    Example::
+
+        >>> torch.get_device_module("cpu").__name__.split(".")[-1]
+        'cpu'
+    """
     import importlib
     if device is None:
         from . import accelerator

@@ -40,7 +40,16 @@ def _grouped_mm(self, mat2, offs=None, bias=None, out_dtype=None):
 
 
 def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
-    """See torch._grouped_mm."""
+    """Products of groups of rows with a matrix each: rows before offs[0] with the first, and so on.
+
+    Shape: mat_a (n, k), mat_b (groups, k, m), offs (groups) of int32, of a floating dtype; output (n, m).
+
+    Example::
+
+        >>> a, b = torch.ones(3, 2), torch.tensor([1., 10.]).view(2, 1, 1).expand(2, 2, 1)
+        >>> F.grouped_mm(a, b, offs=torch.tensor([1, 3], dtype=torch.int32)).flatten()
+        tensor([ 2., 20., 20.])
+    """
     return _grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
 
 

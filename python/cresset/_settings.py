@@ -25,11 +25,26 @@ def set_default_tensor_type(t):
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Stores the setting.  Operators are always deterministic."""
+    """Stores the setting.  Operators are always deterministic.
+
+    Example::
+
+        >>> torch.use_deterministic_algorithms(True)
+        >>> torch.are_deterministic_algorithms_enabled()
+        True
+        >>> torch.use_deterministic_algorithms(False)
+    """
     _state.update(deterministic=bool(mode), warn_only=bool(warn_only))
 
 
 def are_deterministic_algorithms_enabled():
+    """The setting of use_deterministic_algorithms.
+
+    Example::
+
+        >>> torch.are_deterministic_algorithms_enabled()
+        False
+    """
     return _state["deterministic"]
 
 
@@ -98,7 +113,12 @@ def is_storage(obj):
 
 
 def _assert(condition, message):
-    """An assertion that tracing functions recognize."""
+    """An assertion that tracing functions recognize.
+
+    Example::
+
+        >>> torch._assert(True, "never")
+    """
     if type(condition) is not _C.Tensor and _C._has_torch_function((condition,)):
         from .overrides import handle_torch_function
         return handle_torch_function(_assert, (condition,), condition, message)

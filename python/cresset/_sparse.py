@@ -40,7 +40,14 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
                       pin_memory=False, requires_grad=False, check_invariants=None,
                       is_coalesced=None):
     """Makes a COO tensor of indices [sparse dims, n] and values [n, dense dims...], or an empty
-    one of a size."""
+    one of a size.
+
+    Example::
+
+        >>> torch.sparse_coo_tensor([[0, 1], [2, 0]], [3., 4.], (2, 3)).to_dense()
+        tensor([[0., 0., 3.],
+                [4., 0., 0.]])
+    """
     if values is None:
         if indices is not None and size is None:
             indices, size = None, indices

@@ -193,38 +193,74 @@ def __dir__(self):
 
 
 def _unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """Returns the distinct elements; see torch.unique."""
+    """Returns the distinct elements; see torch.unique.
+
+    Example::
+
+        >>> torch.tensor([3, 1, 3]).unique()
+        tensor([1, 3])
+    """
     from .functional import unique
     return unique(self, sorted, return_inverse, return_counts, dim)
 
 
 def _unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
-    """Replaces runs of equal elements by one; see torch.unique_consecutive."""
+    """Replaces runs of equal elements by one; see torch.unique_consecutive.
+
+    Example::
+
+        >>> torch.tensor([3, 3, 1]).unique_consecutive()
+        tensor([3, 1])
+    """
     from .functional import unique_consecutive
     return unique_consecutive(self, return_inverse, return_counts, dim)
 
 
 def _lu(self, pivot=True, get_infos=False):
-    """The LU factorization in compact form; see torch.lu."""
+    """The LU factorization in compact form; see torch.lu.
+
+    Example::
+
+        >>> torch.eye(2).lu()[0].diagonal()
+        tensor([1., 1.])
+    """
     from .functional import lu
     return lu(self, pivot=pivot, get_infos=get_infos)
 
 
 def _nonzero(self, *, as_tuple=False):
-    """The coordinates of the elements that are not zero; see torch.nonzero."""
+    """The coordinates of the elements that are not zero; see torch.nonzero.
+
+    Example::
+
+        >>> torch.tensor([0, 5, 7]).nonzero().flatten()
+        tensor([1, 2])
+    """
     from .functional import nonzero
     return nonzero(self, as_tuple=as_tuple)
 
 
 def _norm(self, p="fro", dim=None, keepdim=False, dtype=None):
-    """See torch.norm."""
+    """A vector or matrix norm; see torch.norm.
+
+    Example::
+
+        >>> torch.tensor([3., 4.]).norm()
+        tensor(5.)
+    """
     from .functional import norm
     return norm(self, p, dim, keepdim, dtype=dtype)
 
 
 def _stft(self, n_fft, hop_length=None, win_length=None, window=None, center=True,
           pad_mode="reflect", normalized=False, onesided=None, return_complex=None):
-    """See torch.stft."""
+    """The Fourier transforms of overlapping windows; see torch.stft.
+
+    Example::
+
+        >>> torch.ones(8).stft(4, window=torch.ones(4), return_complex=True).shape
+        torch.Size([3, 9])
+    """
     from .functional import stft
     return stft(self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided,
                 return_complex)
@@ -232,7 +268,14 @@ def _stft(self, n_fft, hop_length=None, win_length=None, window=None, center=Tru
 
 def _istft(self, n_fft, hop_length=None, win_length=None, window=None, center=True,
            normalized=False, onesided=None, length=None, return_complex=False):
-    """See torch.istft."""
+    """Inverts stft; see torch.istft.
+
+    Example::
+
+        >>> x = torch.ones(8).stft(4, window=torch.ones(4), return_complex=True)
+        >>> x.istft(4, window=torch.ones(4)).shape
+        torch.Size([8])
+    """
     from .functional import istft
     return istft(self, n_fft, hop_length, win_length, window, center, normalized, onesided, length,
                  return_complex)
@@ -327,7 +370,13 @@ def map2_(self, x, y, function):
 
 
 def resize(self, *sizes):
-    """The elements under other sizes (deprecated)."""
+    """The elements under other sizes (deprecated).
+
+    Example::
+
+        >>> torch.arange(4).resize(2, 2).shape
+        torch.Size([2, 2])
+    """
     import warnings
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
     return self.reshape(*sizes)

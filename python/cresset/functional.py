@@ -27,7 +27,15 @@ def _listed(tensors):
 
 @_export("broadcast_tensors")
 def broadcast_tensors(*tensors):
-    """Expands the tensors to their common shape."""
+    """Expands the tensors to their common sizes.
+
+    Sizes: (*) each -> the broadcast sizes each.
+
+    Example::
+
+        >>> [x.shape for x in torch.broadcast_tensors(torch.ones(3, 1), torch.ones(2))]
+        [torch.Size([3, 2]), torch.Size([3, 2])]
+    """
     if has_torch_function(tensors):
         return handle_torch_function(broadcast_tensors, tensors, *tensors)
     return ops.broadcast_tensors(_listed(tensors))
@@ -35,7 +43,13 @@ def broadcast_tensors(*tensors):
 
 @_export()
 def broadcast_shapes(*shapes):
-    """Returns the shape that all shapes broadcast to."""
+    """Returns the sizes that all sizes broadcast to.
+
+    Example::
+
+        >>> torch.broadcast_shapes((3, 1), (2,))
+        torch.Size([3, 2])
+    """
     shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     out = [1] * max(map(len, shapes), default=0)
     for number, shape in enumerate(shapes):
@@ -54,7 +68,17 @@ def broadcast_shapes(*shapes):
 
 @_export("split")
 def split(tensor, split_size_or_sections, dim=0):
-    """Splits into parts of one size (the last may be smaller), or of given sizes."""
+    """Splits along `dim` into parts of one size (the last may be smaller), or of given sizes.  The parts are views.
+
+    Sizes: (*) -> (*) with split_size_or_sections along dim.
+
+    Example::
+
+        >>> torch.split(torch.arange(5), 2)
+        (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+        >>> torch.split(torch.arange(5), [1, 4])
+        (tensor([0]), tensor([1, 2, 3, 4]))
+    """
     if has_torch_function((tensor,)):
         return handle_torch_function(split, (tensor,), tensor, split_size_or_sections, dim=dim)
     return tensor.split(split_size_or_sections, dim)
@@ -62,7 +86,18 @@ def split(tensor, split_size_or_sections, dim=0):
 
 @_export("nonzero")
 def nonzero(input, *, out=None, as_tuple=False):
-    """Returns the indices of nonzero elements: one row each, or one vector for each dim."""
+    """Returns the indices of nonzero elements: one row each, or with as_tuple one vector for each dim.
+
+    Sizes: (*) -> (n, number of dims) of int64; with as_tuple (n) for each dim.
+
+    Example::
+
+        >>> torch.nonzero(torch.tensor([0, 5, 7]))
+        tensor([[1],
+                [2]])
+        >>> torch.nonzero(torch.tensor([0, 5, 7]), as_tuple=True)
+        (tensor([1, 2]),)
+    """
     if has_torch_function((input,)):
         return handle_torch_function(nonzero, (input,), input, out=out, as_tuple=as_tuple)
     if not as_tuple:
@@ -74,7 +109,17 @@ def nonzero(input, *, out=None, as_tuple=False):
 
 @_export("meshgrid")
 def meshgrid(*tensors, indexing=None):
-    """Returns grids of the coordinates in vectors."""
+    """Returns grids of the coordinates in vectors; indexing "ij": the first vector along dim 0, "xy": along dim 1.
+
+    Sizes: (n), (m), ... -> (n, m, ...) each.
+
+    Example::
+
+        >>> x, y = torch.meshgrid(torch.tensor([1, 2]), torch.tensor([3, 4]), indexing="ij")
+        >>> x
+        tensor([[1, 1],
+                [2, 2]])
+    """
     tensors = _listed(tensors)
     if has_torch_function(tensors):
         return handle_torch_function(meshgrid, tensors, *tensors, indexing=indexing)
@@ -88,7 +133,16 @@ def meshgrid(*tensors, indexing=None):
 
 @_export("block_diag")
 def block_diag(*tensors):
-    """Returns a matrix with the tensors as blocks on its diagonal."""
+    """Returns a matrix with the tensors as blocks on its diagonal.
+
+    Sizes: (n, m) each, a vector is a row -> the sums of n and of m.
+
+    Example::
+
+        >>> torch.block_diag(torch.ones(1, 1), torch.full((1, 2), 2.))
+        tensor([[1., 0., 0.],
+                [0., 2., 2.]])
+    """
     if has_torch_function(tensors):
         return handle_torch_function(block_diag, tensors, *tensors)
     return ops.block_diag(list(tensors))
@@ -96,7 +150,16 @@ def block_diag(*tensors):
 
 @_export("cartesian_prod")
 def cartesian_prod(*tensors):
-    """Returns all combinations of the vectors' elements, as rows."""
+    """Returns all combinations of the vectors' elements, as rows.
+
+    Sizes: (n), (m), ... -> (n m ..., number of vectors).
+
+    Example::
+
+        >>> torch.cartesian_prod(torch.tensor([1, 2]), torch.tensor([3]))
+        tensor([[1, 3],
+                [2, 3]])
+    """
     if has_torch_function(tensors):
         return handle_torch_function(cartesian_prod, tensors, *tensors)
     return ops.cartesian_prod(_listed(tensors))
@@ -104,7 +167,15 @@ def cartesian_prod(*tensors):
 
 @_export("atleast_1d")
 def atleast_1d(*tensors):
-    """The tensors with at least one dimension."""
+    """The tensors with at least one dimension.
+
+    Sizes: () -> (1), others as they are.
+
+    Example::
+
+        >>> torch.atleast_1d(torch.tensor(3))
+        tensor([3])
+    """
     if has_torch_function(tensors):
         return handle_torch_function(atleast_1d, tensors, *tensors)
     return ops.atleast_1d(tensors[0] if len(tensors) == 1 else list(tensors))
@@ -112,7 +183,15 @@ def atleast_1d(*tensors):
 
 @_export("atleast_2d")
 def atleast_2d(*tensors):
-    """The tensors with at least two dimensions."""
+    """The tensors with at least two dimensions.
+
+    Sizes: () -> (1, 1), (n) -> (1, n), others as they are.
+
+    Example::
+
+        >>> torch.atleast_2d(torch.tensor([3, 4]))
+        tensor([[3, 4]])
+    """
     if has_torch_function(tensors):
         return handle_torch_function(atleast_2d, tensors, *tensors)
     return ops.atleast_2d(tensors[0] if len(tensors) == 1 else list(tensors))
@@ -120,7 +199,15 @@ def atleast_2d(*tensors):
 
 @_export("atleast_3d")
 def atleast_3d(*tensors):
-    """The tensors with at least three dimensions."""
+    """The tensors with at least three dimensions.
+
+    Sizes: () -> (1, 1, 1), (n) -> (1, n, 1), (n, m) -> (n, m, 1), others as they are.
+
+    Example::
+
+        >>> torch.atleast_3d(torch.tensor([3, 4])).shape
+        torch.Size([1, 2, 1])
+    """
     if has_torch_function(tensors):
         return handle_torch_function(atleast_3d, tensors, *tensors)
     return ops.atleast_3d(tensors[0] if len(tensors) == 1 else list(tensors))
@@ -128,7 +215,15 @@ def atleast_3d(*tensors):
 
 @_export("chain_matmul")
 def chain_matmul(*matrices, out=None):
-    """Returns the product of matrices, multiplied in the cheapest order."""
+    """Returns the product of matrices, multiplied in the cheapest order.
+
+    Sizes: (n, m), (m, k), (k, l) ... -> (n, l).
+
+    Example::
+
+        >>> torch.chain_matmul(torch.ones(1, 3), torch.ones(3, 2))
+        tensor([[3., 3.]])
+    """
     matrices = _listed(matrices)
     return ops.chain_matmul(matrices) if out is None else ops.chain_matmul(matrices, out=out)
 
@@ -154,7 +249,19 @@ def _sublists(args):
 
 @_export("einsum")
 def einsum(*args):
-    """Sums products of elements, in Einstein's notation."""
+    """Sums products of elements, in Einstein's notation: letters that the result lacks are summed.
+
+    Without `->` the result has the letters that occur once, in alphabetical order; `...` stands for further dims.
+
+    Sizes: one letter for each dim -> the result's letters.
+
+    Example::
+
+        >>> torch.einsum("ij,jk->ik", torch.ones(1, 3), torch.ones(3, 2))
+        tensor([[3., 3.]])
+        >>> torch.einsum("ii", torch.eye(3))
+        tensor(3.)
+    """
     if len(args) < 2:
         raise ValueError("einsum(): must specify the equation string and at least one operand, "
                          "or at least one operand and its subscripts list")
@@ -169,7 +276,16 @@ def einsum(*args):
 
 @_export("tensordot")
 def tensordot(a, b, dims=2, out=None):
-    """Sums products of elements along several dims."""
+    """Sums products of elements along several dims: the last `dims` of a and the first of b, or dims=(dims of a, dims of b).
+
+    Sizes: those of both without the summed dims.
+
+    Example::
+
+        >>> torch.tensordot(torch.ones(2, 3), torch.ones(3, 4)[:, :1], dims=1)
+        tensor([[3.],
+                [3.]])
+    """
     if has_torch_function((a, b)):
         return handle_torch_function(tensordot, (a, b), a, b, dims=dims, out=out)
     if isinstance(dims, Tensor):
@@ -191,7 +307,17 @@ def tensordot(a, b, dims=2, out=None):
 
 @_export("linalg_vector_norm")
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
-    """Returns a vector norm over `dim`, or a matrix norm for p="nuc"."""
+    """Returns a vector norm over `dim`, or a matrix norm for p="nuc"; "fro" is the root of the sum of squares.
+
+    Sizes: those of the tensor without the reduced dims; 1 there with keepdim.
+
+    Example::
+
+        >>> torch.norm(torch.tensor([3., 4.]))
+        tensor(5.)
+        >>> torch.norm(torch.tensor([[3., 4.]]), p=1, dim=1)
+        tensor([7.])
+    """
     if has_torch_function((input,)):
         return handle_torch_function(norm, (input,), input, p=p, dim=dim, keepdim=keepdim, out=out,
                                      dtype=dtype)
@@ -210,7 +336,17 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
 
 @_export("_unique2", "unique_dim")
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """Returns the distinct elements (or slices along dim), optionally with indices and counts."""
+    """Returns the distinct elements (or slices along dim), sorted, optionally with indices and counts.
+
+    Sizes: (*) -> (n); inverse (*), counts (n).
+
+    Example::
+
+        >>> torch.unique(torch.tensor([3, 1, 3]))
+        tensor([1, 3])
+        >>> torch.unique(torch.tensor([3, 1, 3]), return_counts=True)
+        (tensor([1, 3]), tensor([1, 2]))
+    """
     if has_torch_function((input,)):
         return handle_torch_function(unique, (input,), input, sorted=sorted, dim=dim,
                                      return_inverse=return_inverse, return_counts=return_counts)
@@ -223,7 +359,15 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
 
 @_export("unique_consecutive")
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
-    """Replaces every run of equal elements by one."""
+    """Replaces every run of equal elements by one.
+
+    Sizes: (*) -> (n); inverse (*), counts (n).
+
+    Example::
+
+        >>> torch.unique_consecutive(torch.tensor([3, 3, 1, 3]))
+        tensor([3, 1, 3])
+    """
     if has_torch_function((input,)):
         return handle_torch_function(unique_consecutive, (input,), input, dim=dim,
                                      return_inverse=return_inverse, return_counts=return_counts)
@@ -239,7 +383,15 @@ def _wanted(parts, inverse, counts):
 
 @_export("_lu_with_info")
 def lu(A, pivot=True, get_infos=False, out=None):
-    """Returns the LU factorization in compact form; with get_infos also LAPACK's status."""
+    """Returns the LU factorization in compact form; with get_infos also LAPACK's status.
+
+    Sizes: (*, n, m) -> (*, n, m), pivots (*, min(n, m)).
+
+    Example::
+
+        >>> torch.lu(torch.eye(2))[0].diagonal()
+        tensor([1., 1.])
+    """
     if has_torch_function((A,)):
         return handle_torch_function(lu, (A,), A, pivot=pivot, get_infos=get_infos, out=out)
     result = tuple(ops._lu_with_info(A, pivot=pivot))
@@ -257,7 +409,15 @@ def lu(A, pivot=True, get_infos=False, out=None):
 def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
          pad_mode="reflect", normalized=False, onesided=None, return_complex=None,
          align_to_window=None):
-    """Returns the Fourier transforms of overlapping windows of a signal."""
+    """Returns the Fourier transforms of overlapping windows of a signal.
+
+    Sizes: (L) or (B, L) -> (n_fft // 2 + 1, frames), or (n_fft, frames) with onesided=False; B in front.
+
+    Example::
+
+        >>> torch.stft(torch.ones(8), n_fft=4, window=torch.ones(4), return_complex=True).shape
+        torch.Size([3, 9])
+    """
     if center:
         if align_to_window is not None:
             raise RuntimeError("stft align_to_window should only be set when center = False.")
@@ -273,14 +433,32 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
 @_export("istft")
 def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
           normalized=False, onesided=None, length=None, return_complex=False):
-    """Inverts stft."""
+    """Inverts stft.
+
+    Sizes: (n_fft // 2 + 1, frames) -> (L); B in front.
+
+    Example::
+
+        >>> w = torch.ones(4)
+        >>> x = torch.stft(torch.ones(8), n_fft=4, window=w, return_complex=True)
+        >>> torch.istft(x, n_fft=4, window=w).shape
+        torch.Size([8])
+    """
     return ops.istft(input, n_fft, hop_length, win_length, window, center, normalized, onesided,
                      length, return_complex)
 
 
 @_export("arange")
 def unravel_index(indices, shape):
-    """Converts positions in a row-major tensor of this shape to indices."""
+    """Converts positions in a row-major tensor of this shape to indices.
+
+    Sizes: (*) of integers -> (*) for each dim of the shape.
+
+    Example::
+
+        >>> torch.unravel_index(torch.tensor([5]), (2, 3))
+        (tensor([1]), tensor([2]))
+    """
     if indices.is_complex() or indices.is_floating_point() or indices.dtype == _C.bool:
         raise TypeError("expected 'indices' to be integer dtype, but got " + str(indices.dtype))
     shape = [shape] if isinstance(shape, int) else list(shape)
@@ -370,7 +548,15 @@ def _one_sided(a, b, c, near, far):
 
 @_export("narrow", "cat")
 def gradient(input, *, spacing=1, dim=None, edge_order=1):
-    """Estimates derivatives along dims from values on a grid; a tuple of one tensor a dim."""
+    """Estimates derivatives along dims from values on a grid; a tuple of one tensor a dim.
+
+    Sizes: (*) -> (*) for each dim.
+
+    Example::
+
+        >>> torch.gradient(torch.tensor([1., 4., 9.]))
+        (tensor([3., 4., 5.]),)
+    """
     if has_torch_function((input,)):
         return handle_torch_function(gradient, (input,), input, spacing=spacing, dim=dim, edge_order=edge_order)
     spacings = _gradient_spacings(input, spacing, [dim] if isinstance(dim, int) else dim)
@@ -384,7 +570,15 @@ _CDIST_MODES = {"use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_
 
 @_export("cdist")
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
-    """The p-norm distances of each row of x1 to each row of x2."""
+    """The p-norm distances of each row of x1 to each row of x2.
+
+    Sizes: (*, n, d), (*, m, d) -> (*, n, m).
+
+    Example::
+
+        >>> torch.cdist(torch.zeros(1, 2), torch.tensor([[3., 4.]]))
+        tensor([[5.]])
+    """
     if has_torch_function((x1, x2)):
         return handle_torch_function(cdist, (x1, x2), x1, x2, p=p, compute_mode=compute_mode)
     if compute_mode not in _CDIST_MODES:

@@ -530,6 +530,15 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=DEFAULT_PROTOCOL,
 
     The file at a path becomes visible when it is complete and replaces an earlier one.  A path
     that ends in .safetensors gets this format; obj must then be a dict of tensors.
+
+    Example::
+
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> torch.save({"w": torch.ones(2)}, file)
+        >>> _ = file.seek(0)
+        >>> torch.load(file)["w"]
+        tensor([1., 1.])
     """
     if not _is_path(f) and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' "
@@ -643,6 +652,15 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     file.  By default classes and functions in the file must be allowed first by
     torch.serialization.add_safe_globals.  weights_only=False unpickles the file with pickle_module,
     which can run any code: only for files from sources that you trust.
+
+    Example::
+
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> torch.save({"w": torch.ones(2)}, file)
+        >>> _ = file.seek(0)
+        >>> torch.load(file)
+        {'w': tensor([1., 1.])}
     """
     only = _choose(weights_only, pickle_module)
     if pickle_load_args and only:

@@ -208,7 +208,7 @@ typedef enum {
 
 /* Texts of an entry, as the table has them; text.file and text.line are its place. */
 typedef struct {
-    cr_clause_text doc, ref, sample, example;
+    cr_clause_text doc, ref, sample, example, sizes;
     const char *tags;
     const char *also; /* further Python names of all overloads: "clip" */
     const char *file;
@@ -546,6 +546,11 @@ void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
                           const cr_overload *overload);
 /* Prints the schema line, which parses to an equal record. */
 void cr_op_print_schema(cr_text *out, const cr_op *op);
+
+/* The dtypes in which an entry computes, by class where it takes a whole one: "integer,
+ * float32", and "; others become floating" where its type rule is float(...).  Nothing where
+ * the entry does not tell. */
+void cr_op_print_dtypes(cr_text *out, const cr_op *op);
 void cr_rule_print(cr_text *out, const cr_rule *rule);
 /* Appends the text of a clause, its lines joined by blanks. */
 void cr_clause_put(cr_text *out, cr_clause_text text);

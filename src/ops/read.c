@@ -84,6 +84,7 @@ static cr_status read_doc(lexer *x, cr_op *op) { return set_rest(x, &op->text.do
 static cr_status read_ref(lexer *x, cr_op *op) { return set_rest(x, &op->text.ref); }
 static cr_status read_sample(lexer *x, cr_op *op) { return set_rest(x, &op->text.sample); }
 static cr_status read_example(lexer *x, cr_op *op) { return set_rest(x, &op->text.example); }
+static cr_status read_sizes(lexer *x, cr_op *op) { return set_rest(x, &op->text.sizes); }
 static cr_status read_tags(lexer *x, cr_op *op) { return rest_as_words(x, &op->text.tags); }
 static cr_status read_also(lexer *x, cr_op *op) { return rest_as_words(x, &op->text.also); }
 
@@ -183,6 +184,43 @@ static cr_status read_dtype_words(lexer *x, unsigned *dtypes)
 }
 
 static cr_status read_dtypes(lexer *x, cr_op *op) { return read_dtype_words(x, &op->dtypes); }
+
+static bool makes_float(const cr_op *op)
+{
+    return op->type && op->type->kind == CR_RULE_CALL && !strcmp(op->type->name, "float");
+}
+
+/* Functions and parts of an entry that states all dtypes may refuse some. */
+static bool dtypes_are_known(const cr_op *op)
+{
+    bool by_rule = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD ||
+                   op->does == CR_DOES_MAP || op->does == CR_DOES_LOOP ||
+                   op->does == CR_DOES_SCAN;
+
+    return op->tensor_params && (by_rule || (op->dtypes & ALL_DTYPES) != ALL_DTYPES);
+}
+
+void cr_op_print_dtypes(cr_text *out, const cr_op *op)
+{
+    static const word classes[] = {
+        {"bool", BOOLS},        {"integer", INTS},      {"floating", FLOATS},
+        {"complex", COMPLEXES}, {"unsigned", UNSIGNED}, {"float8", FLOAT8},
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
+    {torch, 1u << CR_##NAME},
+#include "num/dtype.def"
+#undef CR_DTYPE
+    };
+    const char *between = "";
+    unsigned left = dtypes_are_known(op) ? op->dtypes : 0;
+
+    for (size_t i = 0; i < CR_LEN(classes); i++)
+        if (left && (left & classes[i].bit) == classes[i].bit) {
+            cr_text_printf(out, "%s%s", between, classes[i].name);
+            between = ", ";
+            left &= ~classes[i].bit;
+        }
+    cr_text_put(out, *between && makes_float(op) ? "; others become floating" : "");
+}
 
 static cr_status read_stored(lexer *x, cr_op *op) { return read_dtype_words(x, &op->stored); }
 
@@ -879,64 +917,40 @@ static const struct {
     const char *name;
     cr_status (*read)(lexer *x, cr_op *op);
 } clauses[] = {
-    {"doc", read_doc},
-    {"ref", read_ref},
-    {"sample", read_sample},
-    {"example", read_example},
-    {"tags", read_tags},
-    {"forms", read_forms},
-    {"words", read_promises},
-    {"dtypes", read_dtypes},
-    {"stored", read_stored},
-    {"refuses", read_refuses},
-    {"numbers", read_number_params},
-    {"rounds", read_rounds},
-    {"type", read_type},
-    {"returns", read_returns},
-    {"shape", read_shape},
-    {"let", read_let},
-    {"check", read_check},
-    {"body", read_body},
-    {"fold", read_fold},
-    {"scan", read_scan},
-    {"scan_back", read_scan_back},
-    {"map", read_map},
-    {"is", read_is},
-    {"extern", read_extern},
-    {"whole", read_whole},
-    {"axes", read_axes},
-    {"loop", read_loop},
-    {"combine", read_combine},
-    {"index", read_index},
-    {"kernel", read_kernel},
-    {"fused", read_fused},
-    {"grad", read_grad},
-    {"ulp", read_ulp},
-    {"constant", read_constant},
-    {"also", read_also},
-    {"autocast", read_autocast},
-    {"autocast_cuda", read_autocast_cuda},
-    {"node", read_node_clause},
-    {"inverse", read_inverse},
-    {"neutral", read_neutral},
-    {"filled", read_filled},
-    {"format", read_format},
-    {"functional", read_functional},
-    {"scatter", read_scatter},
-    {"sparse", read_sparse},
-    {"updates", read_updates},
-    {"unread", read_unread},
-    {"within", read_within},
-    {"aten", overload_read},
-    {"flops", read_flops},
-    {"dispatch", read_dispatch},
+    {"doc", read_doc},           {"ref", read_ref},
+    {"sample", read_sample},     {"example", read_example},
+    {"sizes", read_sizes},       {"tags", read_tags},
+    {"forms", read_forms},       {"words", read_promises},
+    {"dtypes", read_dtypes},     {"stored", read_stored},
+    {"refuses", read_refuses},   {"numbers", read_number_params},
+    {"rounds", read_rounds},     {"type", read_type},
+    {"returns", read_returns},   {"shape", read_shape},
+    {"let", read_let},           {"check", read_check},
+    {"body", read_body},         {"fold", read_fold},
+    {"scan", read_scan},         {"scan_back", read_scan_back},
+    {"map", read_map},           {"is", read_is},
+    {"extern", read_extern},     {"whole", read_whole},
+    {"axes", read_axes},         {"loop", read_loop},
+    {"combine", read_combine},   {"index", read_index},
+    {"kernel", read_kernel},     {"fused", read_fused},
+    {"grad", read_grad},         {"ulp", read_ulp},
+    {"constant", read_constant}, {"also", read_also},
+    {"autocast", read_autocast}, {"autocast_cuda", read_autocast_cuda},
+    {"node", read_node_clause},  {"inverse", read_inverse},
+    {"neutral", read_neutral},   {"filled", read_filled},
+    {"format", read_format},     {"functional", read_functional},
+    {"scatter", read_scatter},   {"sparse", read_sparse},
+    {"updates", read_updates},   {"unread", read_unread},
+    {"within", read_within},     {"aten", overload_read},
+    {"flops", read_flops},       {"dispatch", read_dispatch},
     {"out", read_out},
 };
 
 static bool is_free_text(const char *name)
 {
     return !strcmp(name, "doc") || !strcmp(name, "ref") || !strcmp(name, "sample") ||
-           !strcmp(name, "example") || !strcmp(name, "tags") || !strcmp(name, "also");
+           !strcmp(name, "example") || !strcmp(name, "sizes") || !strcmp(name, "tags") ||
+           !strcmp(name, "also");
 }
 
 static cr_status read_clause(cr_op *op, const char *file, int line, const char *text,
@@ -975,10 +989,7 @@ static cr_status read_clause(cr_op *op, const char *file, int line, const char *
 /* The default of `dtypes`: the dtypes that the type rule can give. */
 static unsigned implied_dtypes(const cr_op *op)
 {
-    bool makes_float =
-        op->type && op->type->kind == CR_RULE_CALL && !strcmp(op->type->name, "float");
-
-    return makes_float ? (unsigned)(FLOATS | COMPLEXES) : (unsigned)ALL_DTYPES;
+    return makes_float(op) ? (unsigned)(FLOATS | COMPLEXES) : (unsigned)ALL_DTYPES;
 }
 
 /* Lists a record under its names: "max.dim", and "max" for the first of that name. */
@@ -1202,6 +1213,7 @@ static cr_status start_entry(cr_op **out, const char *file, int line, const char
     op->text.line = line;
     op->text.tags = op->text.also = "";
     op->text.doc.at = op->text.ref.at = op->text.sample.at = op->text.example.at = "";
+    op->text.sizes.at = "";
     op->kernel = no_kernels;
     CR_TRY(lex_start(&x, file, line, text, len, &table.arena));
     x.names = &table.names;

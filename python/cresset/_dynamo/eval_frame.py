@@ -35,6 +35,12 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=Non
         disable    True: returns `model`
         recompile_limit     most recordings, after which calls are deferred; None: torch._dynamo.config.recompile_limit
         isolate_recompiles  ignored: every call of compile() has separate recordings
+
+    Example::
+
+        >>> f = torch.compile(lambda x: torch.relu(x) * 2 + 1)
+        >>> f(torch.tensor([-1., 2.]))
+        tensor([1., 5.])
     """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")

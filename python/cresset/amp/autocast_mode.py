@@ -39,6 +39,14 @@ class autocast:
 
     device_type: "cpu" or "cuda"; dtype: the lower precision (bfloat16 on CPUs); enabled: False
     disables autocast inside; cache_enabled: True converts weights only once.
+
+    Example::
+
+        >>> with torch.autocast("cpu"):
+        ...     y = torch.ones(2, 3) @ torch.ones(3, 2)
+        ...
+        >>> y.dtype
+        torch.bfloat16
     """
 
     def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):

@@ -163,9 +163,24 @@ def multi_head_attention_forward(
         use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None,
         v_proj_weight=None, static_k=None, static_v=None, average_attn_weights=True,
         is_causal=False):
-    """Attention of several heads; inputs are (length, batch, embedding).
+    """Attention of num_heads heads: linear maps of query, key and value, scaled_dot_product_attention, a linear map.
 
-    Returns the output and, when `need_weights`, the attention weights (else None). """
+    Returns the output and, when `need_weights`, the attention weights, their mean over heads with
+    average_attn_weights (else None). nn.MultiheadAttention calls it.
+
+    Shape: query (L, N, E) or (L, E), key and value (S, N, E) or (S, E), key_padding_mask (N, S) or (S),
+        attn_mask (L, S) or (N num_heads, L, S), bool or floating; output (L, N, E) or (L, E), weights (N, L, S)
+        or (L, S).
+
+    Example::
+
+        >>> m = nn.MultiheadAttention(4, 2)
+        >>> x = torch.randn(3, 1, 4)
+        >>> y, w = F.multi_head_attention_forward(x, x, x, 4, 2, m.in_proj_weight, m.in_proj_bias, None, None, False,
+        ...     0.0, m.out_proj.weight, m.out_proj.bias)
+        >>> y.shape, w.shape
+        (torch.Size([3, 1, 4]), torch.Size([1, 3, 3]))
+    """
     batched = _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         same = query is key, key is value

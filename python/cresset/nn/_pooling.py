@@ -6,14 +6,33 @@ from .modules.utils import _list_with_default, _pair, _single, _triple
 
 def max_pool1d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1,
                             ceil_mode=False, return_indices=False):
-    """max_pool1d and where the maxima are."""
+    """max_pool1d and the positions of the maxima in their planes.
+
+    Shape: input (N, C, L) or (C, L); outputs as max_pool1d's, the second of int64.
+
+    Example::
+
+        >>> F.max_pool1d_with_indices(torch.tensor([[1., 3., 2., 4.]]), 2)
+        (tensor([[3., 4.]]), tensor([[1, 3]]))
+    """
     return ops.max_pool1d_with_indices(input, kernel_size, [] if stride is None else stride,
                                        padding, dilation, ceil_mode)
 
 
 def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
                return_indices=False):
-    """The maximum of every window of a sequence."""
+    """The maximum of every window of a sequence; stride is kernel_size where it is not given.
+
+    Padding counts as -inf. With return_indices also the positions, as max_unpool1d takes them.
+
+    Shape: input (N, C, L) or (C, L) of an integer or floating dtype; output the same but for each last size L,
+        floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1), or ceil with ceil_mode.
+
+    Example::
+
+        >>> F.max_pool1d(torch.tensor([[1., 3., 2., 4.]]), 2)
+        tensor([[3., 4.]])
+    """
     function = ops.max_pool1d_with_indices if return_indices else ops.max_pool1d
     return function(input, kernel_size, [] if stride is None else stride, padding, dilation,
                     ceil_mode)
@@ -21,14 +40,37 @@ def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 
 def max_pool2d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1,
                             ceil_mode=False, return_indices=False):
-    """max_pool2d and where the maxima are."""
+    """max_pool2d and the positions of the maxima in their planes.
+
+    Shape: input (N, C, H, W) or (C, H, W); outputs as max_pool2d's, the second of int64.
+
+    Example::
+
+        >>> F.max_pool2d_with_indices(torch.arange(16.).view(1, 4, 4), 2)
+        (tensor([[[ 5.,  7.],
+                 [13., 15.]]]), tensor([[[ 5,  7],
+                 [13, 15]]]))
+    """
     return ops.max_pool2d_with_indices(input, kernel_size, [] if stride is None else stride,
                                        padding, dilation, ceil_mode)
 
 
 def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
                return_indices=False):
-    """The maximum of every window of an image."""
+    """The maximum of every window of an image; stride is kernel_size where it is not given.
+
+    Padding counts as -inf. With return_indices also the positions, as max_unpool2d takes them.
+
+    Shape: input (N, C, H, W) or (C, H, W) of an integer or floating dtype; output the same but for each last
+        size L, floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1), or ceil with
+        ceil_mode.
+
+    Example::
+
+        >>> F.max_pool2d(torch.arange(16.).view(1, 4, 4), 2)
+        tensor([[[ 5.,  7.],
+                 [13., 15.]]])
+    """
     function = ops.max_pool2d_with_indices if return_indices else ops.max_pool2d
     return function(input, kernel_size, [] if stride is None else stride, padding, dilation,
                     ceil_mode)
@@ -36,14 +78,34 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 
 def max_pool3d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1,
                             ceil_mode=False, return_indices=False):
-    """max_pool3d and where the maxima are."""
+    """max_pool3d and the positions of the maxima in their planes.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); outputs as max_pool3d's, the second of int64.
+
+    Example::
+
+        >>> F.max_pool3d_with_indices(torch.arange(8.).view(1, 2, 2, 2), 2)
+        (tensor([[[[7.]]]]), tensor([[[[7]]]]))
+    """
     return ops.max_pool3d_with_indices(input, kernel_size, [] if stride is None else stride,
                                        padding, dilation, ceil_mode)
 
 
 def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
                return_indices=False):
-    """The maximum of every window of a volume."""
+    """The maximum of every window of a volume; stride is kernel_size where it is not given.
+
+    Padding counts as -inf. With return_indices also the positions, as max_unpool3d takes them.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W) of an integer or floating dtype; output the same but for each
+        last size L, floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1), or ceil with
+        ceil_mode.
+
+    Example::
+
+        >>> F.max_pool3d(torch.arange(8.).view(1, 2, 2, 2), 2)
+        tensor([[[[7.]]]])
+    """
     function = ops.max_pool3d_with_indices if return_indices else ops.max_pool3d
     return function(input, kernel_size, [] if stride is None else stride, padding, dilation,
                     ceil_mode)
@@ -94,20 +156,50 @@ def _unpool_arguments(expand, input, kernel_size, stride, padding, output_size):
 
 
 def max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    """Puts maxima back where max_pool1d found them; zero elsewhere."""
+    """Puts maxima back where max_pool1d found them; zero elsewhere.
+
+    Shape: input and indices (int64) as max_pool1d returns them; output (N, C, L) or (C, L), (L - 1) * stride -
+        2 * padding + kernel_size along each last dim, or output_size.
+
+    Example::
+
+        >>> F.max_unpool1d(*F.max_pool1d(torch.tensor([[1., 3., 2., 4.]]), 2, return_indices=True), 2)
+        tensor([[0., 3., 0., 4.]])
+    """
     size, _, _ = _unpool_arguments(_single, input, kernel_size, stride, padding, output_size)
     out = ops.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [*size, 1])
     return out.squeeze(-1)
 
 
 def max_unpool2d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    """Puts maxima back where max_pool2d found them; zero elsewhere."""
+    """Puts maxima back where max_pool2d found them; zero elsewhere.
+
+    Shape: input and indices (int64) as max_pool2d returns them; output (N, C, H, W) or (C, H, W), (L - 1) *
+        stride - 2 * padding + kernel_size along each last dim, or output_size.
+
+    Example::
+
+        >>> F.max_unpool2d(*F.max_pool2d(torch.arange(16.).view(1, 4, 4), 2, return_indices=True), 2)
+        tensor([[[ 0.,  0.,  0.,  0.],
+                 [ 0.,  5.,  0.,  7.],
+                 [ 0.,  0.,  0.,  0.],
+                 [ 0., 13.,  0., 15.]]])
+    """
     size, _, _ = _unpool_arguments(_pair, input, kernel_size, stride, padding, output_size)
     return ops.max_unpool2d(input, indices, size)
 
 
 def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    """Puts maxima back where max_pool3d found them; zero elsewhere."""
+    """Puts maxima back where max_pool3d found them; zero elsewhere.
+
+    Shape: input and indices (int64) as max_pool3d returns them; output (N, C, D, H, W) or (C, D, H, W), (L - 1)
+        * stride - 2 * padding + kernel_size along each last dim, or output_size.
+
+    Example::
+
+        >>> F.max_unpool3d(*F.max_pool3d(torch.arange(8.).view(1, 2, 2, 2), 2, return_indices=True), 2)[0, 1, 1]
+        tensor([0., 7.])
+    """
     size, stride, padding = _unpool_arguments(_triple, input, kernel_size, stride, padding,
                                               output_size)
     return ops.max_unpool3d(input, indices, size, stride, padding)
@@ -131,7 +223,16 @@ def _lp_pool(avg_pool, input, norm_type, kernel_size, count, stride, ceil_mode):
 
 
 def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
-    """The p-norm of every window of a sequence."""
+    """(sum of input ** p) ** (1 / p) of every window of a sequence, p = norm_type; infinite: the largest absolute value.
+
+    Shape: input (N, C, L) or (C, L) of a floating dtype; output the same but for each last size L, floor((L -
+        kernel_size) / stride + 1).
+
+    Example::
+
+        >>> F.lp_pool1d(torch.tensor([[1., 3., 2., 4.]]), 2, 2)
+        tensor([[3.1623, 4.4721]])
+    """
     out = _lp_limit(max_pool1d, input, norm_type, kernel_size, stride, ceil_mode)
     if out is not None:
         return out
@@ -140,7 +241,17 @@ def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
 
 
 def lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
-    """The p-norm of every window of an image."""
+    """(sum of input ** p) ** (1 / p) of every window of an image, p = norm_type; infinite: the largest absolute value.
+
+    Shape: input (N, C, H, W) or (C, H, W) of a floating dtype; output the same but for each last size L,
+        floor((L - kernel_size) / stride + 1).
+
+    Example::
+
+        >>> F.lp_pool2d(torch.arange(16.).view(1, 4, 4), 2, 2)
+        tensor([[[ 6.4807,  9.8995],
+                 [21.4009, 25.3377]]])
+    """
     out = _lp_limit(max_pool2d, input, norm_type, kernel_size, stride, ceil_mode)
     if out is not None:
         return out
@@ -149,7 +260,16 @@ def lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
 
 
 def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
-    """The p-norm of every window of a volume."""
+    """(sum of input ** p) ** (1 / p) of every window of a volume, p = norm_type; infinite: the largest absolute value.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W) of a floating dtype; output the same but for each last size L,
+        floor((L - kernel_size) / stride + 1).
+
+    Example::
+
+        >>> F.lp_pool3d(torch.arange(8.).view(1, 2, 2, 2), 2, 2)
+        tensor([[[[11.8322]]]])
+    """
     out = _lp_limit(max_pool3d, input, norm_type, kernel_size, stride, ceil_mode)
     if out is not None:
         return out
@@ -161,45 +281,115 @@ def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
 # Adaptive.
 
 def adaptive_max_pool1d_with_indices(input, output_size, return_indices=False):
-    """adaptive_max_pool1d and where the maxima are."""
+    """adaptive_max_pool1d and the positions of the maxima in their planes.
+
+    Shape: input (N, C, L) or (C, L); outputs as adaptive_max_pool1d's, the second of int64.
+
+    Example::
+
+        >>> F.adaptive_max_pool1d_with_indices(torch.tensor([[1., 3., 2., 4.]]), 1)
+        (tensor([[4.]]), tensor([[3]]))
+    """
     return ops.adaptive_max_pool1d(input, output_size)
 
 
 def adaptive_max_pool1d(input, output_size, return_indices=False):
-    """Maxima of as many windows as the output has elements."""
+    """Maxima of as many windows along each last dim as output_size says.
+
+    Shape: input (N, C, L) or (C, L) of a floating dtype; output the same but for the last size, output_size.
+
+    Example::
+
+        >>> F.adaptive_max_pool1d(torch.tensor([[1., 3., 2., 4.]]), 1)
+        tensor([[4.]])
+    """
     out = ops.adaptive_max_pool1d(input, output_size)
     return out if return_indices else out[0]
 
 
 def adaptive_max_pool2d_with_indices(input, output_size, return_indices=False):
-    """adaptive_max_pool2d and where the maxima are."""
+    """adaptive_max_pool2d and the positions of the maxima in their planes.
+
+    Shape: input (N, C, H, W) or (C, H, W); outputs as adaptive_max_pool2d's, the second of int64.
+
+    Example::
+
+        >>> F.adaptive_max_pool2d_with_indices(torch.arange(16.).view(1, 4, 4), 1)
+        (tensor([[[15.]]]), tensor([[[15]]]))
+    """
     return ops.adaptive_max_pool2d(input, _list_with_default(output_size, input.size()))
 
 
 def adaptive_max_pool2d(input, output_size, return_indices=False):
-    """Maxima of as many windows as the output has elements; None keeps a size."""
+    """Maxima of as many windows along each last dim as output_size says; None keeps a size.
+
+    Shape: input (N, C, H, W) or (C, H, W) of a floating dtype; output the same but for the last sizes,
+        output_size.
+
+    Example::
+
+        >>> F.adaptive_max_pool2d(torch.arange(16.).view(1, 4, 4), 2)
+        tensor([[[ 5.,  7.],
+                 [13., 15.]]])
+    """
     out = adaptive_max_pool2d_with_indices(input, output_size)
     return out if return_indices else out[0]
 
 
 def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
-    """adaptive_max_pool3d and where the maxima are."""
+    """adaptive_max_pool3d and the positions of the maxima in their planes.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); outputs as adaptive_max_pool3d's, the second of int64.
+
+    Example::
+
+        >>> F.adaptive_max_pool3d_with_indices(torch.arange(8.).view(1, 2, 2, 2), 1)
+        (tensor([[[[7.]]]]), tensor([[[[7]]]]))
+    """
     return ops.adaptive_max_pool3d(input, _list_with_default(output_size, input.size()))
 
 
 def adaptive_max_pool3d(input, output_size, return_indices=False):
-    """Maxima of as many windows as the output has elements; None keeps a size."""
+    """Maxima of as many windows along each last dim as output_size says; None keeps a size.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W) of a floating dtype; output the same but for the last sizes,
+        output_size.
+
+    Example::
+
+        >>> F.adaptive_max_pool3d(torch.arange(8.).view(1, 2, 2, 2), 1)
+        tensor([[[[7.]]]])
+    """
     out = adaptive_max_pool3d_with_indices(input, output_size)
     return out if return_indices else out[0]
 
 
 def adaptive_avg_pool2d(input, output_size):
-    """Means of as many windows as the output has elements; None keeps a size."""
+    """Means of as many windows along each last dim as output_size says; None keeps a size.
+
+    Shape: input (N, C, H, W) or (C, H, W) of a floating dtype; output the same but for the last sizes,
+        output_size.
+
+    Example::
+
+        >>> F.adaptive_avg_pool2d(torch.arange(16.).view(1, 4, 4), 2)
+        tensor([[[ 2.5000,  4.5000],
+                 [10.5000, 12.5000]]])
+    """
     return ops.adaptive_avg_pool2d(input, _list_with_default(output_size, input.size()))
 
 
 def adaptive_avg_pool3d(input, output_size):
-    """Means of as many windows as the output has elements; None keeps a size."""
+    """Means of as many windows along each last dim as output_size says; None keeps a size.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W) of a floating dtype; output the same but for the last sizes,
+        output_size.
+
+    Example::
+
+        >>> F.adaptive_avg_pool3d(torch.arange(8.).view(1, 2, 2, 2), 1)
+        tensor([[[[3.5000]]]])
+    """
     return ops.adaptive_avg_pool3d(input, _list_with_default(output_size, input.size()))
 
 
@@ -282,25 +472,63 @@ def _fractional(input, kernel_size, output_size, output_ratio, samples, dims):
 
 def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None,
                                        return_indices=False, _random_samples=None):
-    """fractional_max_pool2d and where the maxima are."""
+    """fractional_max_pool2d and the positions of the maxima in their planes.
+
+    Shape: input (N, C, H, W) or (C, H, W); outputs as fractional_max_pool2d's, the second of int64.
+
+    Example::
+
+        >>> [x.shape for x in F.fractional_max_pool2d_with_indices(torch.ones(1, 4, 4), 2, output_size=2)]
+        [torch.Size([1, 2, 2]), torch.Size([1, 2, 2])]
+    """
     return _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 2)
 
 
 def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
                           _random_samples=None):
-    """The maxima of windows at random places of an image."""
+    """Maxima of windows of kernel_size at random places of an image.
+
+    The number of windows is output_size, or output_ratio times the size.
+
+    Shape: input (N, C, H, W) or (C, H, W) of a floating dtype; output the same but for the last sizes,
+        output_size.
+
+    Example::
+
+        >>> F.fractional_max_pool2d(torch.ones(1, 4, 4), 2, output_size=2).shape
+        torch.Size([1, 2, 2])
+    """
     found = _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 2)
     return found if return_indices else found[0]
 
 
 def fractional_max_pool3d_with_indices(input, kernel_size, output_size=None, output_ratio=None,
                                        return_indices=False, _random_samples=None):
-    """fractional_max_pool3d and where the maxima are."""
+    """fractional_max_pool3d and the positions of the maxima in their planes.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W); outputs as fractional_max_pool3d's, the second of int64.
+
+    Example::
+
+        >>> [x.shape for x in F.fractional_max_pool3d_with_indices(torch.ones(1, 4, 4, 4), 2, output_size=2)]
+        [torch.Size([1, 2, 2, 2]), torch.Size([1, 2, 2, 2])]
+    """
     return _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 3)
 
 
 def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
                           _random_samples=None):
-    """The maxima of windows at random places of a volume."""
+    """Maxima of windows of kernel_size at random places of a volume.
+
+    The number of windows is output_size, or output_ratio times the size.
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W) of a floating dtype; output the same but for the last sizes,
+        output_size.
+
+    Example::
+
+        >>> F.fractional_max_pool3d(torch.ones(1, 4, 4, 4), 2, output_size=2).shape
+        torch.Size([1, 2, 2, 2])
+    """
     found = _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 3)
     return found if return_indices else found[0]

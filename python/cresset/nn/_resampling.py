@@ -85,7 +85,21 @@ def _antialiased(input, mode, size, align_corners, scales):
 
 def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None,
                 recompute_scale_factor=None, antialias=False):
-    """Resizes to `size` or by `scale_factor`."""
+    """Resizes the spatial dims to `size`, or by `scale_factor`.
+
+    mode: nearest, nearest-exact, area; linear (3 dims), bilinear, bicubic, lanczos (4 dims, lanczos with
+    antialias), trilinear (5 dims). align_corners puts the centres of corner elements on each other.
+
+    Shape: input (N, C, L), (N, C, H, W) or (N, C, D, H, W) of a floating dtype or uint8; output the same but
+        for the spatial sizes.
+
+    Example::
+
+        >>> F.interpolate(torch.tensor([[[1., 3.]]]), scale_factor=2)
+        tensor([[[1., 1., 3., 3.]]])
+        >>> F.interpolate(torch.tensor([[[1., 3.]]]), size=3, mode="linear", align_corners=True)
+        tensor([[[1., 2., 3.]]])
+    """
     if mode in ("nearest", "area", "nearest-exact"):
         if align_corners is not None:
             raise ValueError("align_corners option can only be set with the interpolating modes: "
@@ -118,19 +132,43 @@ def _deprecated(name):
 
 
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
-    """The old name of interpolate."""
+    """The old name of interpolate; warns.
+
+    Shape: as interpolate's.
+
+    Example::
+
+        >>> F.upsample(torch.tensor([[[1., 3.]]]), scale_factor=2)
+        tensor([[[1., 1., 3., 3.]]])
+    """
     _deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input, size=None, scale_factor=None):
-    """interpolate with mode "nearest"."""
+    """interpolate with mode "nearest"; an old name, warns.
+
+    Shape: as interpolate's.
+
+    Example::
+
+        >>> F.upsample_nearest(torch.tensor([[[1., 3.]]]), scale_factor=2)
+        tensor([[[1., 1., 3., 3.]]])
+    """
     _deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(input, size=None, scale_factor=None):
-    """interpolate with mode "bilinear" and aligned corners."""
+    """interpolate with mode "bilinear" and aligned corners; an old name, warns.
+
+    Shape: input (N, C, H, W) of a floating dtype; output the same but for H and W.
+
+    Example::
+
+        >>> F.upsample_bilinear(torch.tensor([[[[1., 3.]]]]), size=(1, 3))
+        tensor([[[[1., 2., 3.]]]])
+    """
     _deprecated("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
@@ -144,7 +182,18 @@ def _default_align_corners():
 
 
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    """The values of an image at the points of `grid` (coordinates in [-1, 1])."""
+    """The values of an image at the points of `grid`: x, y (and z) in [-1, 1], between elements by `mode`.
+
+    mode: bilinear, nearest, bicubic; padding_mode, of points outside: zeros, border, reflection.
+
+    Shape: input (N, C, H, W), grid (N, Ho, Wo, 2), output (N, C, Ho, Wo); or input (N, C, D, H, W), grid (N,
+        Do, Ho, Wo, 3), output (N, C, Do, Ho, Wo); floating.
+
+    Example::
+
+        >>> F.grid_sample(torch.tensor([[[[1., 3.]]]]), torch.tensor([[[[-1., 0.], [0., 0.]]]]), align_corners=True)
+        tensor([[[[1., 2.]]]])
+    """
     if mode not in GRID_SAMPLE_INTERPOLATION_MODES:
         raise ValueError("nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' "
                          f"or 'bicubic', but got: '{mode}'")
@@ -171,7 +220,17 @@ def _check_affine(theta, size):
 
 
 def affine_grid(theta, size, align_corners=None):
-    """The points that grid_sample reads for affine maps `theta` of images of `size`."""
+    """The points that grid_sample reads for affine maps `theta` of images of `size`.
+
+    Shape: theta (N, 2, 3) and size (N, C, H, W), output (N, H, W, 2); or (N, 3, 4) and (N, C, D, H, W), output
+        (N, D, H, W, 3).
+
+    Example::
+
+        >>> F.affine_grid(torch.tensor([[[1., 0., 0.], [0., 1., 0.]]]), (1, 1, 1, 2), align_corners=True)
+        tensor([[[[-1.,  0.],
+                  [ 1.,  0.]]]])
+    """
     if align_corners is None:
         align_corners = _default_align_corners()
     _check_affine(theta, size)

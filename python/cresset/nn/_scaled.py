@@ -46,7 +46,20 @@ def _blocks(scale, recipe, rows, columns):
 
 def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b, swizzle_a=None, swizzle_b=None, bias=None,
               output_dtype=_C.bfloat16, contraction_dim=(), use_fast_accum=False):
-    """(mat_a * scales) @ (mat_b * scales) + bias, in output_dtype; the products are added in float32."""
+    """(mat_a * scales) @ (mat_b * scales) + bias, in output_dtype; the products are added in float32.
+
+    The recipes (ScalingType) say which elements share a scale.
+
+    Shape: mat_a (n, k) and mat_b (k, m) of a float8 dtype, scales of float32: one number for TensorWise, (n, 1) and
+        (1, m) for RowWise; output (n, m).
+
+    Example::
+
+        >>> a, one = torch.ones(16, 16).to(torch.float8_e4m3fn), torch.tensor(2.)
+        >>> kind = F.ScalingType.TensorWise
+        >>> F.scaled_mm(a, a.t(), one, kind, one, kind)[0, 0]
+        tensor(64., dtype=torch.bfloat16)
+    """
     scale_a, scale_b = _one(scale_a, "scales"), _one(scale_b, "scales")
     recipe_a, recipe_b = (ScalingType(_one(r, "recipes")) for r in (scale_recipe_a, scale_recipe_b))
     if any(_one(s, "orders") for s in (swizzle_a, swizzle_b) if s is not None):
@@ -78,7 +91,19 @@ def _scaled_rows(matrix, scale, ends, name):
 def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b, swizzle_a=None, swizzle_b=None,
                       bias=None, offs=None, output_dtype=_C.bfloat16, contraction_dim=(), use_fast_accum=False):
     """Products of groups of matrices with a scale for each row of the first and each column of the second;
-    see grouped_mm for `offs`.  The products are added in float32."""
+    see grouped_mm for `offs`.  The products are added in float32.
+
+    Shape: mat_a (n, k) and mat_b (groups, k, m) of a float8 dtype, offs (groups) of int32, scales (n) and (groups, m)
+        of float32; output (n, m).
+
+    Example::
+
+        >>> a = torch.ones(16, 16).to(torch.float8_e4m3fn)
+        >>> b = torch.ones(2, 16, 16).to(torch.float8_e4m3fn).transpose(1, 2)
+        >>> rows, ends = F.ScalingType.RowWise, torch.tensor([8, 16], dtype=torch.int32)
+        >>> F.scaled_grouped_mm(a, b, torch.ones(16), rows, torch.ones(2, 16), rows, offs=ends).shape
+        torch.Size([16, 16])
+    """
     from .._grouped import grouped_mm
     scale_a, scale_b = _one(scale_a, "scales"), _one(scale_b, "scales")
     if any(ScalingType(_one(r, "recipes")) != ScalingType.RowWise for r in (scale_recipe_a, scale_recipe_b)):

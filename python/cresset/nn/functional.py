@@ -53,20 +53,51 @@ def _check_probability(p):
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
-    """Zeroes elements with probability `p` while training and scales the others up."""
+    """Zeroes elements with probability `p` while training and multiplies the others by 1 / (1 - p).
+
+    Without `training` the input is returned.
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.dropout(torch.ones(3), p=0.5, training=False)
+        tensor([1., 1., 1.])
+        >>> sorted(set(F.dropout(torch.ones(100), p=0.5).tolist()))
+        [0.0, 2.0]
+    """
     if p < 0.0 or p > 1.0:
         _check_probability(p)
     return ops.dropout_(input, p, training) if inplace else ops.dropout(input, p, training)
 
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
-    """Dropout that keeps mean and variance of self-normalizing networks."""
+    """Dropout that keeps mean and variance of self-normalizing networks (with selu).
+
+    Dropped elements become selu's limit, -1.7581; all are then scaled and shifted.
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.alpha_dropout(torch.ones(2, 3), training=True).shape
+        torch.Size([2, 3])
+    """
     _check_probability(p)
     return (ops.alpha_dropout_ if inplace else ops.alpha_dropout)(input, p, training)
 
 
 def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
-    """alpha_dropout of whole channels."""
+    """alpha_dropout of whole channels: all elements of a channel are dropped together.
+
+    Shape: input (N, C, *) of a floating dtype; output the same.
+
+    Example::
+
+        >>> x = F.feature_alpha_dropout(torch.ones(2, 3, 4), training=True)
+        >>> (x == x[..., :1]).all()
+        tensor(True)
+    """
     _check_probability(p)
     function = ops.feature_alpha_dropout_ if inplace else ops.feature_alpha_dropout
     return function(input, p, training)
@@ -82,7 +113,16 @@ def _feature_dropout(input, p, training, inplace, batched):
 
 
 def dropout1d(input, p=0.5, training=True, inplace=False):
-    """Zeroes whole channels of 2-D or 3-D inputs."""
+    """Zeroes whole channels with probability `p` while training and multiplies the others by 1 / (1 - p).
+
+    Shape: input (N, C, L) or (C, L) of a floating dtype; output the same.
+
+    Example::
+
+        >>> x = F.dropout1d(torch.ones(2, 3, 4))
+        >>> (x == x[..., :1]).all()
+        tensor(True)
+    """
     _check_probability(p)
     ndim = input.dim()
     if ndim not in (2, 3):
@@ -104,7 +144,16 @@ def _warn_dropout_dims(name, ndim, spatial, dims):
 
 
 def dropout2d(input, p=0.5, training=True, inplace=False):
-    """Zeroes whole channels of images."""
+    """Zeroes whole channels of images with probability `p` while training and multiplies the others by 1 / (1 - p).
+
+    Shape: input (N, C, H, W) of a floating dtype; output the same.
+
+    Example::
+
+        >>> x = F.dropout2d(torch.ones(2, 3, 4, 4))
+        >>> (x == x[..., :1, :1]).all()
+        tensor(True)
+    """
     _check_probability(p)
     ndim = input.dim()
     if ndim not in (3, 4):
@@ -121,7 +170,16 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
 
 
 def dropout3d(input, p=0.5, training=True, inplace=False):
-    """Zeroes whole channels of volumes."""
+    """Zeroes whole channels of volumes with probability `p` while training and multiplies the others by 1 / (1 - p).
+
+    Shape: input (N, C, D, H, W) or (C, D, H, W) of a floating dtype; output the same.
+
+    Example::
+
+        >>> x = F.dropout3d(torch.ones(2, 3, 2, 2, 2))
+        >>> (x == x[..., :1, :1, :1]).all()
+        tensor(True)
+    """
     _check_probability(p)
     ndim = input.dim()
     if ndim not in (4, 5):
@@ -132,7 +190,15 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
 # Activations.
 
 def _threshold(input, threshold, value, inplace=False):
-    """input where it is above `threshold`, else `value`."""
+    """input where it is above `threshold`, else `value`.
+
+    Shape: input (*) of an integer or floating dtype; output the same.
+
+    Example::
+
+        >>> F.threshold(torch.tensor([-1., 0.5, 2.]), 1, 20)
+        tensor([20., 20.,  2.])
+    """
     return (ops.threshold_ if inplace else ops.threshold)(input, threshold, value)
 
 
@@ -140,91 +206,227 @@ threshold = _threshold
 
 
 def relu(input, inplace=False):
-    """max(0, input)."""
+    """max(0, input); NaN stays.
+
+    Shape: input (*) of an integer or floating dtype; output the same.
+
+    Example::
+
+        >>> F.relu(torch.tensor([-1., 0., 2.]))
+        tensor([0., 0., 2.])
+    """
     return ops.relu_(input) if inplace else ops.relu(input)
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
-    """input, negative elements times a number between `lower` and `upper`."""
+    """input, negative elements times a number between `lower` and `upper`: drawn for each element while training, else their mean.
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.rrelu(torch.tensor([-12., 0., 2.]), 0.25, 0.5)
+        tensor([-4.5000,  0.0000,  2.0000])
+    """
     return (ops.rrelu_ if inplace else ops.rrelu)(input, lower, upper, training)
 
 
 def glu(input, dim=-1):
-    """The first half along `dim` times the sigmoid of the second."""
+    """The first half along `dim` times the sigmoid of the second half (gated linear unit).
+
+    Shape: input (*, 2 N, *) of a floating dtype; output (*, N, *), halved along `dim`.
+
+    Example::
+
+        >>> F.glu(torch.tensor([1., 2., 0., 0.]))
+        tensor([0.5000, 1.0000])
+    """
     if input.dim() == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
     return ops.glu(input, dim)
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    """input limited to [min_val, max_val]."""
+    """input limited to [min_val, max_val].
+
+    Shape: input (*) of an integer or floating dtype; output the same.
+
+    Example::
+
+        >>> F.hardtanh(torch.tensor([-3., 0.5, 3.]))
+        tensor([-1.0000,  0.5000,  1.0000])
+    """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     return (ops.hardtanh_ if inplace else ops.hardtanh)(input, min_val, max_val)
 
 
 def relu6(input, inplace=False):
-    """min(max(0, input), 6)."""
+    """min(max(0, input), 6).
+
+    Shape: input (*) of an integer or floating dtype; output the same.
+
+    Example::
+
+        >>> F.relu6(torch.tensor([-1., 5., 8.]))
+        tensor([0., 5., 6.])
+    """
     return (ops.hardtanh_ if inplace else ops.hardtanh)(input, 0.0, 6.0)
 
 
 def elu(input, alpha=1.0, inplace=False):
-    """input where positive, else alpha * (exp(input) - 1)."""
+    """input where positive, else alpha * (exp(input) - 1).
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.elu(torch.tensor([-1., 0., 2.]))
+        tensor([-0.6321,  0.0000,  2.0000])
+    """
     return ops.elu_(input, alpha) if inplace else ops.elu(input, alpha)
 
 
 def selu(input, inplace=False):
-    """elu with the two constants of self-normalizing networks."""
+    """scale * elu(input, alpha), scale = 1.0507 and alpha = 1.6733 (self-normalizing networks).
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.selu(torch.tensor([-1., 0., 2.]))
+        tensor([-1.1113,  0.0000,  2.1014])
+    """
     return ops.selu_(input) if inplace else ops.selu(input)
 
 
 def celu(input, alpha=1.0, inplace=False):
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    """max(0, input) + min(0, alpha * (exp(input / alpha) - 1)).
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.celu(torch.tensor([-1., 0., 2.]), alpha=2.0)
+        tensor([-0.7869,  0.0000,  2.0000])
+    """
     return ops.celu_(input, alpha) if inplace else ops.celu(input, alpha)
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False):
-    """input where positive, else negative_slope * input."""
+    """input where positive, else negative_slope * input.
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.leaky_relu(torch.tensor([-1., 0., 2.]), 0.1)
+        tensor([-0.1000,  0.0000,  2.0000])
+    """
     return (ops.leaky_relu_ if inplace else ops.leaky_relu)(input, negative_slope)
 
 
 def tanhshrink(input):
-    """input - tanh(input)."""
+    """input - tanh(input).
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.tanhshrink(torch.tensor([-1., 0., 2.]))
+        tensor([-0.2384,  0.0000,  1.0360])
+    """
     return input - input.tanh()
 
 
 def softsign(input):
-    """input / (1 + |input|)."""
+    """input / (1 + |input|).
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.softsign(torch.tensor([-1., 0., 3.]))
+        tensor([-0.5000,  0.0000,  0.7500])
+    """
     return input / (input.abs() + 1)
 
 
 def tanh(input):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent of each element.
+
+    Shape: input (*); output the same, integers become float32.
+
+    Example::
+
+        >>> F.tanh(torch.tensor([0., 1.]))
+        tensor([0.0000, 0.7616])
+    """
     return input.tanh()
 
 
 def sigmoid(input):
-    """1 / (1 + exp(-input))."""
+    """1 / (1 + exp(-input)).
+
+    Shape: input (*); output the same, integers become float32.
+
+    Example::
+
+        >>> F.sigmoid(torch.tensor([0., 2.]))
+        tensor([0.5000, 0.8808])
+    """
     return input.sigmoid()
 
 
 def hardsigmoid(input, inplace=False):
-    """relu6(input + 3) / 6."""
+    """relu6(input + 3) / 6.
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.hardsigmoid(torch.tensor([-4., 0., 1.5]))
+        tensor([0.0000, 0.5000, 0.7500])
+    """
     return ops.hardsigmoid_(input) if inplace else ops.hardsigmoid(input)
 
 
 def silu(input, inplace=False):
-    """input * sigmoid(input)."""
+    """input * sigmoid(input), also called swish.
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.silu(torch.tensor([-1., 0., 2.]))
+        tensor([-0.2689,  0.0000,  1.7616])
+    """
     return ops.silu_(input) if inplace else ops.silu(input)
 
 
 def mish(input, inplace=False):
-    """input * tanh(softplus(input))."""
+    """input * tanh(softplus(input)).
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.mish(torch.tensor([-1., 0., 2.]))
+        tensor([-0.3034,  0.0000,  1.9440])
+    """
     return ops.mish_(input) if inplace else ops.mish(input)
 
 
 def hardswish(input, inplace=False):
-    """input * relu6(input + 3) / 6."""
+    """input * relu6(input + 3) / 6.
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.hardswish(torch.tensor([-4., 0., 1.5]))
+        tensor([-0.0000, 0.0000, 1.1250])
+    """
     return ops.hardswish_(input) if inplace else ops.hardswish(input)
 
 
@@ -235,28 +437,63 @@ def _get_softmax_dim(name, ndim, stacklevel):
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
-    """softmax(-input)."""
+    """softmax(-input, dim): the smallest element has the largest share.
+
+    Shape: input (*) of a floating dtype; output the same, of `dtype` where given.
+
+    Example::
+
+        >>> F.softmin(torch.tensor([0., 1.]), dim=0)
+        tensor([0.7311, 0.2689])
+    """
     if dim is None:
         dim = _get_softmax_dim("softmin", input.dim(), _stacklevel)
     return ops.softmax(-input, dim, dtype)
 
 
 def softmax(input, dim=None, _stacklevel=3, dtype=None):
-    """exp(input) divided by its sum along `dim`."""
+    """exp(input) divided by its sum along `dim`, computed without overflow.
+
+    Shape: input (*) of a floating dtype; output the same, of `dtype` where given.
+
+    Example::
+
+        >>> F.softmax(torch.tensor([[0., 1.], [2., 2.]]), dim=1)
+        tensor([[0.2689, 0.7311],
+                [0.5000, 0.5000]])
+    """
     if dim is None:
         dim = _get_softmax_dim("softmax", input.dim(), _stacklevel)
     return ops.softmax(input, dim, dtype)
 
 
 def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
-    """log(softmax(input, dim)), computed without overflow."""
+    """log(softmax(input, dim)), computed without overflow.
+
+    Shape: input (*) of a floating dtype; output the same, of `dtype` where given.
+
+    Example::
+
+        >>> F.log_softmax(torch.tensor([0., 1.]), dim=0)
+        tensor([-1.3133, -0.3133])
+    """
     if dim is None:
         dim = _get_softmax_dim("log_softmax", input.dim(), _stacklevel)
     return ops.log_softmax(input, dim, dtype)
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
-    """A differentiable sample of the categorical distribution with these logits."""
+    """A differentiable sample of the categorical distribution with these logits: softmax((logits + noise) / tau).
+
+    With `hard` the value is one-hot and the gradient that of the soft sample.
+
+    Shape: logits (*, classes) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.gumbel_softmax(torch.zeros(2, 5), hard=True).sum(dim=1)
+        tensor([1., 1.])
+    """
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
     noise = cresset.empty_like(logits, memory_format=cresset.contiguous_format)
@@ -288,7 +525,18 @@ def _limit_rows(weight, input, max_norm, norm_type):
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
               scale_grad_by_freq=False, sparse=False):
-    """The rows of `weight` picked by `input`."""
+    """The rows of `weight` picked by `input`.
+
+    The row `padding_idx` has no gradient. Rows longer than `max_norm` are scaled down in `weight`.
+
+    Shape: input (*) of int64 or int32, weight (V, D); output (*, D) of weight's dtype.
+
+    Example::
+
+        >>> F.embedding(torch.tensor([2, 0]), torch.tensor([[0., 1.], [2., 3.], [4., 5.]]))
+        tensor([[4., 5.],
+                [0., 1.]])
+    """
     padding_idx = _embedding_padding(padding_idx, weight.size(0))
     if max_norm is not None:
         _limit_rows(weight, input, max_norm, norm_type)
@@ -331,7 +579,17 @@ def _bag_mode(mode, scale_grad_by_freq, sparse, per_sample_weights):
 def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2,
                   scale_grad_by_freq=False, mode="mean", sparse=False, per_sample_weights=None,
                   include_last_offset=False, padding_idx=None):
-    """Sums, means or maxima over bags of rows of `weight`."""
+    """Sums, means or maxima (`mode`) over bags of rows of `weight`, without the rows themselves.
+
+    Shape: input (B, N), or (N) with offsets (B) where bags begin, of int64 or int32; weight (V, D); output (B,
+        D).
+
+    Example::
+
+        >>> F.embedding_bag(torch.tensor([0, 1, 1]), torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([0, 2]))
+        tensor([[2., 3.],
+                [3., 4.]])
+    """
     if weight.dtype == cresset.long and input.is_floating_point():
         warnings.warn(
             "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag("
@@ -369,7 +627,19 @@ def _verify_batch_size(size):
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False,
                momentum=0.1, eps=1e-5):
-    """Normalizes every channel over batch and space, or with the running statistics."""
+    """(input - mean) / sqrt(var + eps) * weight + bias, with the statistics of each channel.
+
+    While `training` they are those of batch and space, and update running_mean and running_var by `momentum`;
+    else they are running_mean and running_var.
+
+    Shape: input (N, C, *) of a floating dtype, statistics, weight and bias (C); output as the input.
+
+    Example::
+
+        >>> F.batch_norm(torch.tensor([[1., 10.], [3., 30.]]), None, None, training=True)
+        tensor([[-1.0000, -1.0000],
+                [ 1.0000,  1.0000]])
+    """
     if training:
         _verify_batch_size(input.size())
         if eps <= 0.0:
@@ -383,7 +653,15 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None,
                   use_input_stats=True, momentum=0.1, eps=1e-5):
-    """Normalizes every channel of every sample over space."""
+    """batch_norm with statistics of each channel of each sample.
+
+    Shape: input (N, C, *) of a floating dtype, statistics, weight and bias (C); output as the input.
+
+    Example::
+
+        >>> F.instance_norm(torch.tensor([[[1., 3.]]]))
+        tensor([[[-1.0000,  1.0000]]])
+    """
     if use_input_stats and math.prod(input.size()[2:]) == 1:
         raise ValueError("Expected more than 1 spatial element when training, got input size "
                          f"{input.size()}")
@@ -392,17 +670,45 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    """Normalizes over the last dimensions, whose sizes are `normalized_shape`."""
+    """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims, whose sizes are `normalized_shape`.
+
+    Shape: input (*, *normalized_shape) of a floating dtype, weight and bias (*normalized_shape); output as the
+        input.
+
+    Example::
+
+        >>> F.layer_norm(torch.tensor([[1., 3.], [2., 6.]]), (2,))
+        tensor([[-1.0000,  1.0000],
+                [-1.0000,  1.0000]])
+    """
     return ops.layer_norm(input, normalized_shape, weight, bias, eps, True)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
-    """Divides by the root mean square over the last dimensions."""
+    """input / sqrt(mean(input ** 2) + eps) * weight, over the last dims, whose sizes are `normalized_shape`.
+
+    Without `eps` it is the dtype's machine epsilon.
+
+    Shape: input (*, *normalized_shape) of a floating dtype, weight (*normalized_shape); output as the input.
+
+    Example::
+
+        >>> F.rms_norm(torch.tensor([[3., 4.]]), (2,))
+        tensor([[0.8485, 1.1314]])
+    """
     return ops.rms_norm(input, normalized_shape, weight, eps)
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
-    """Normalizes every group of channels of every sample."""
+    """batch_norm with statistics of each group of C / num_groups channels of each sample.
+
+    Shape: input (N, C, *) of a floating dtype, weight and bias (C); output as the input.
+
+    Example::
+
+        >>> F.group_norm(torch.tensor([[1., 3., 2., 6.]]), 2)
+        tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
+    """
     if input.dim() < 2:
         raise RuntimeError("Expected at least 2 dimensions for input tensor but received "
                            f"{input.dim()}")
@@ -412,7 +718,16 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
-    """Divides by a power of the mean square of the neighbouring channels."""
+    """input / (k + alpha * mean of squares of the `size` nearest channels) ** beta.
+
+    Shape: input (N, C, *) of a floating dtype, at least 3 dims; output the same.
+
+    Example::
+
+        >>> F.local_response_norm(torch.ones(1, 2, 1), size=2, alpha=1.0)
+        tensor([[[0.7378],
+                 [0.5946]]])
+    """
     ndim = input.dim()
     if ndim < 3:
         raise ValueError("Expected 3D or higher dimensionality                          input "
@@ -432,7 +747,15 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
-    """input divided by its p-norm along `dim`."""
+    """input / max(norm, eps), norm the p-norm along `dim`.
+
+    Shape: input (*) of a floating dtype; output the same.
+
+    Example::
+
+        >>> F.normalize(torch.tensor([[3., 4.]]))
+        tensor([[0.6000, 0.8000]])
+    """
     norm = input.norm(p, dim, keepdim=True)
     if out is None:
         return input / norm.clamp_min(eps).expand_as(input)
@@ -442,23 +765,60 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
 # Rearranging.
 
 def pad(input, pad, mode="constant", value=None):
-    """Pads the last dimensions; `pad` holds (before, after) pairs, last dimension first."""
+    """Pads the last dims; `pad` has a pair (before, after) for each, that of the last dim first; negative numbers cut.
+
+    mode: constant (`value`), reflect, replicate, circular.
+
+    Shape: input (*, L) of any dtype; output (*, before + L + after).
+
+    Example::
+
+        >>> F.pad(torch.tensor([[1, 2]]), (1, 2))
+        tensor([[0, 1, 2, 0, 0]])
+        >>> F.pad(torch.tensor([[1., 2., 3.]]), (2, 0), mode="reflect")
+        tensor([[3., 2., 1., 2., 3.]])
+    """
     return ops.pad(input, pad, mode, value)
 
 
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """The sliding blocks of an image as columns."""
+    """The sliding blocks of an image as columns (im2col); fold adds them up again.
+
+    Shape: input (N, C, H, W) or (C, H, W); output (N, C kh kw, L) or (C kh kw, L), L blocks.
+
+    Example::
+
+        >>> F.unfold(torch.arange(6.).view(1, 1, 2, 3), kernel_size=2)
+        tensor([[[0., 1.],
+                 [1., 2.],
+                 [3., 4.],
+                 [4., 5.]]])
+    """
     return ops.im2col(input, _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride))
 
 
 def assert_int_or_pair(arg, arg_name, message):
-    """Raises unless `arg` is a number or has two items; {arg_name} in the message is replaced."""
+    """Raises unless `arg` is a number or has two items; {arg_name} in the message is replaced.
+
+    Example::
+
+        >>> F.assert_int_or_pair((1, 2), "kernel_size", "{} must be a number or a pair")
+    """
     if not (isinstance(arg, int) or len(arg) == 2):
         raise AssertionError(message.format(arg_name))
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """Adds columns of sliding blocks up into an image."""
+    """Adds columns of sliding blocks up into an image (col2im), the transpose of unfold.
+
+    Shape: input (N, C kh kw, L) or (C kh kw, L), L blocks; output (N, C, *output_size) or (C, *output_size).
+
+    Example::
+
+        >>> F.fold(torch.ones(1, 4, 2), output_size=(2, 3), kernel_size=2)
+        tensor([[[[1., 2., 1.],
+                  [1., 2., 1.]]]])
+    """
     return ops.col2im(input, _pair(output_size), _pair(kernel_size), _pair(dilation),
                       _pair(padding), _pair(stride))
 

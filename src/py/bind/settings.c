@@ -283,17 +283,34 @@ static PyMethodDef functions[] = {
     {"_get_math_sdp_allow_fp16_bf16_reduction", get_math_reduction, METH_NOARGS, NULL},
     {"_set_math_sdp_allow_fp16_bf16_reduction", set_math_reduction, METH_O, NULL},
     {"set_flush_denormal", set_flush_denormal, METH_O, "Flushes denormal numbers to zero."},
-    {"numel", call_numel, METH_O, "The number of elements."},
-    {"is_floating_point", call_is_floating_point, METH_O, NULL},
-    {"is_complex", call_is_complex, METH_O, NULL},
+    {"numel", call_numel, METH_O,
+     "The number of elements.\n\n"
+     "    >>> torch.numel(torch.ones(2, 3))\n"
+     "    6\n"},
+    {"is_floating_point", call_is_floating_point, METH_O,
+     "True when the dtype is floating.\n\n"
+     "    >>> torch.is_floating_point(torch.tensor([1., 2.]))\n"
+     "    True\n"},
+    {"is_complex", call_is_complex, METH_O,
+     "True when the dtype is complex.\n\n"
+     "    >>> torch.is_complex(torch.tensor([1j]))\n"
+     "    True\n"},
     {"is_signed", call_is_signed, METH_O, NULL},
     {"is_inference", call_is_inference, METH_O, NULL},
     {"is_conj", call_is_conj, METH_O, NULL},
     {"is_neg", call_is_neg, METH_O, NULL},
     {"get_device", call_get_device, METH_O, "The device's index, -1 for the CPU."},
-    {"detach_", call_detach_, METH_O, "Removes the history."},
-    {"get_default_dtype", get_default_dtype, METH_NOARGS, "The dtype of new floating tensors."},
-    {"set_default_dtype", set_default_dtype, METH_O, "Sets the dtype of new floating tensors."},
+    {"detach_", call_detach_, METH_O,
+     "Removes the history.\n\n"
+     "    >>> torch.ones(2, requires_grad=True).mul(2).detach_().requires_grad\n"
+     "    False\n"},
+    {"get_default_dtype", get_default_dtype, METH_NOARGS,
+     "The dtype of new floating tensors.\n\n"
+     "    >>> torch.get_default_dtype()\n"
+     "    torch.float32\n"},
+    {"set_default_dtype", set_default_dtype, METH_O,
+     "Sets the dtype of new floating tensors.\n\n"
+     "    >>> torch.set_default_dtype(torch.float32)\n"},
     {"get_num_threads", get_num_threads, METH_NOARGS,
      "The number of threads that one operator may use."},
     {"_set_thread_limit", set_thread_limit, METH_O,
@@ -304,7 +321,10 @@ static PyMethodDef functions[] = {
     {"can_cast", (PyCFunction)(void (*)(void))can_cast, METH_VARARGS | METH_KEYWORDS,
      "True when results of one dtype may be stored in another."},
     {"result_type", settings_result_type, METH_VARARGS, "The dtype of an operation on both."},
-    {"is_tensor", settings_is_tensor, METH_O, "True when the object is a Tensor."},
+    {"is_tensor", settings_is_tensor, METH_O,
+     "True when the object is a Tensor.\n\n"
+     "    >>> torch.is_tensor([1, 2])\n"
+     "    False\n"},
     {0}};
 
 int cr_py_settings_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

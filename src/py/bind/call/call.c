@@ -467,15 +467,36 @@ static PyObject *op_qualname(PyObject *self, void *unused)
     return o->method ? PyUnicode_FromFormat("Tensor.%U", o->name) : Py_NewRef(o->name);
 }
 
-/* The sizes of the result, where they follow from the entry's kind. */
-static const char *doc_sizes(const cr_op *op)
+/* The entry's sizes: its clause, or those that follow from its kind. */
+static void doc_sizes(cr_text *text, const cr_op *op)
 {
+    const char *implied = NULL;
+
+    if (op->does == CR_DOES_INPLACE)
+        implied = "those of self; other tensors are broadcast to it";
     if (op->does == CR_DOES_BODY)
-        return op->tensor_params & (op->tensor_params - 1) ? "those of the tensors, broadcast"
-                                                           : "those of the tensor";
+        implied = op->tensor_params & (op->tensor_params - 1)
+                      ? "those of the tensors, broadcast"
+                      : "those of the tensor";
     if (op->does == CR_DOES_FOLD)
-        return "those of the tensor without the reduced dims; 1 there with keepdim";
-    return NULL;
+        implied = "those of the tensor without the reduced dims; 1 there with keepdim";
+    if (op->text.sizes.len) {
+        cr_text_put(text, "    Sizes: ");
+        cr_clause_put(text, op->text.sizes);
+        cr_text_put(text, ".\n");
+    } else if (implied)
+        cr_text_printf(text, "    Sizes: %s.\n", implied);
+}
+
+static void doc_dtypes(cr_text *text, const cr_op *op)
+{
+    cr_text dtypes = {0};
+
+    cr_op_print_dtypes(&dtypes, op);
+    text->failed |= dtypes.failed;
+    if (dtypes.len)
+        cr_text_printf(text, "    Dtypes: %s.\n", cr_text_str(&dtypes));
+    cr_text_drop(&dtypes);
 }
 
 /* An example "expression -> result" as a session. */
@@ -499,12 +520,13 @@ static PyObject *op_doc(PyObject *self, void *unused)
 
     (void)unused;
     for (const cr_py_sig *s = o->chain; s; s = s->next) {
+        cr_text_put(&text, s == o->chain ? "" : "\n");
         cr_op_print_schema(&text, s->op);
         cr_text_put(&text, "\n    ");
         cr_clause_put(&text, s->op->text.doc);
         cr_text_char(&text, '\n');
-        if (doc_sizes(s->op))
-            cr_text_printf(&text, "    Sizes: %s.\n", doc_sizes(s->op));
+        doc_sizes(&text, s->op);
+        doc_dtypes(&text, s->op);
         doc_example(&text, s->op);
     }
     out = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));

@@ -224,18 +224,19 @@ PyObject *cr_py_record(const cr_op *op)
 
     cr_op_print_schema(&schema, op);
     made = Py_BuildValue(
-        "{s:s,s:s,s:s,s:N,s:N,s:N,s:N,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N,s:z,"
+        "{s:s,s:s,s:s,s:N,s:N,s:N,s:N,s:N,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N,"
+        "s:z,"
         "s:N,"
         "s:N,s:N,s:z,s:N,s:N,s:O,s:O,s:N,s:N,s:N}",
         "name", op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc",
         clause_text(op->text.doc), "ref", clause_text(op->text.ref), "sample",
-        clause_text(op->text.sample), "example", clause_text(op->text.example), "tags",
-        op->text.tags, "does", does[op->does], "file", op->text.file, "line", op->text.line,
-        "fused", op->fused ? Py_True : Py_False, "makes_float",
-        makes_float(op) ? Py_True : Py_False, "ulp", op->ulp, "params", params_list(op),
-        "results", names_list(op, false), "grads", names_list(op, true), "dtypes",
-        dtypes_list(op->dtypes), "forms", words_list(op->forms, forms, CR_LEN(forms)), "words",
-        words_list(op->words, words, CR_LEN(words)), "inverse", op->inverse.name,
+        clause_text(op->text.sample), "example", clause_text(op->text.example), "sizes",
+        clause_text(op->text.sizes), "tags", op->text.tags, "does", does[op->does], "file",
+        op->text.file, "line", op->text.line, "fused", op->fused ? Py_True : Py_False,
+        "makes_float", makes_float(op) ? Py_True : Py_False, "ulp", op->ulp, "params",
+        params_list(op), "results", names_list(op, false), "grads", names_list(op, true),
+        "dtypes", dtypes_list(op->dtypes), "forms", words_list(op->forms, forms, CR_LEN(forms)),
+        "words", words_list(op->words, words, CR_LEN(words)), "inverse", op->inverse.name,
         "inverse_dtypes", dtypes_list(op->inverse.dtypes), "neutral", neutral_pair(op),
         "filled", rule_text(op->filled), "scatter", op->scatter.name, "functional",
         rule_text(op->functional), "updates", updates_names(op), "raises_by_values",

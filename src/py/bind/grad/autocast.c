@@ -119,10 +119,15 @@ static PyObject *decrement(PyObject *m, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"is_autocast_enabled", is_enabled, METH_VARARGS,
-     "True when autocast is on for a device type."},
+     "True when autocast is on for a device type.\n\n"
+     "    >>> torch.is_autocast_enabled('cpu')\n"
+     "    False\n"},
     {"set_autocast_enabled", set_enabled, METH_VARARGS,
      "Turns autocast on or off for a device type."},
-    {"get_autocast_dtype", get_dtype, METH_O, "The lower precision of a device type."},
+    {"get_autocast_dtype", get_dtype, METH_O,
+     "The lower precision of a device type.\n\n"
+     "    >>> torch.get_autocast_dtype('cpu')\n"
+     "    torch.bfloat16\n"},
     {"set_autocast_dtype", set_dtype, METH_VARARGS,
      "Sets the lower precision of a device type."},
     {"is_autocast_cache_enabled", caches, METH_NOARGS,

@@ -460,9 +460,19 @@ static void free_stack(void *record)
 
 PyMethodDef cr_py_engine_methods[] = {
     {"backward", (PyCFunction)(void (*)(void))tensor_backward, METH_VARARGS | METH_KEYWORDS,
-     "Adds the gradients of this tensor to the .grad of the leaves."},
+     "Adds the gradients of this tensor to the .grad of the leaves.  Sizes: of one element, or "
+     "gradient has the tensor's.\n\n"
+     "    >>> x = torch.tensor(3., requires_grad=True)\n"
+     "    >>> (x * x).backward()\n"
+     "    >>> x.grad\n"
+     "    tensor(6.)\n"},
     {"register_hook", tensor_register_hook, METH_O,
-     "Calls hook(grad) when the gradient of this tensor is known."},
+     "Calls hook(grad) when the gradient of this tensor is known; a result takes its place.\n\n"
+     "    >>> x = torch.tensor(3., requires_grad=True)\n"
+     "    >>> handle = x.register_hook(lambda g: g * 10)\n"
+     "    >>> (x * x).backward()\n"
+     "    >>> x.grad\n"
+     "    tensor(60.)\n"},
     {"register_post_accumulate_grad_hook", tensor_register_accumulated, METH_O,
      "Calls hook(tensor) after .grad of this leaf was updated."},
     {0}};

@@ -189,12 +189,31 @@ static PyGetSetDef switch_getset[] = {{"mode", switch_mode, NULL, NULL, NULL}, {
     }
 
 static PyTypeObject switch_types[] = {
-    SWITCH_TYPE("no_grad", no_grad_new, "Disables recording inside."),
-    SWITCH_TYPE("enable_grad", enable_grad_new, "Enables recording inside."),
+    SWITCH_TYPE("no_grad", no_grad_new,
+                "Disables recording inside, in a with block or a decorated function.\n\n"
+                "    >>> x = torch.ones(2, requires_grad=True)\n"
+                "    >>> with torch.no_grad():\n"
+                "    ...     y = x * 2\n"
+                "    >>> y.requires_grad\n"
+                "    False\n"),
+    SWITCH_TYPE("enable_grad", enable_grad_new,
+                "Enables recording inside, in a with block or a decorated function.\n\n"
+                "    >>> x = torch.ones(2, requires_grad=True)\n"
+                "    >>> with torch.no_grad(), torch.enable_grad():\n"
+                "    ...     y = x * 2\n"
+                "    >>> y.requires_grad\n"
+                "    True\n"),
     SWITCH_TYPE("set_grad_enabled", set_grad_new,
-                "Enables or disables recording, at once and also inside a with block."),
+                "Enables or disables recording, at once and also inside a with block.\n\n"
+                "    >>> with torch.set_grad_enabled(False):\n"
+                "    ...     torch.is_grad_enabled()\n"
+                "    False\n"),
     SWITCH_TYPE("inference_mode", inference_new,
-                "Disables recording inside; tensors made inside can never be recorded."),
+                "Disables recording inside; tensors made inside can never be recorded.\n\n"
+                "    >>> with torch.inference_mode():\n"
+                "    ...     y = torch.ones(2)\n"
+                "    >>> y.is_inference()\n"
+                "    True\n"),
 };
 
 static PyObject *is_grad_enabled(PyObject *m, PyObject *unused)
@@ -236,7 +255,10 @@ static PyObject *set_pushes(PyObject *m, PyObject *x)
 }
 
 static PyMethodDef functions[] = {
-    {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "True when operations are recorded."},
+    {"is_grad_enabled", is_grad_enabled, METH_NOARGS,
+     "True when operations are recorded.\n\n"
+     "    >>> torch.is_grad_enabled()\n"
+     "    True\n"},
     {"is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, NULL},
     {"_set_grad_enabled", set_grad_mode, METH_O, NULL},
     {"_set_pushes", set_pushes, METH_O, NULL},

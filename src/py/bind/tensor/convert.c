@@ -247,8 +247,14 @@ static PyObject *tensor_format(PyObject *self, PyObject *spec)
 }
 
 PyMethodDef cr_py_convert_methods[] = {
-    {"item", tensor_item, METH_NOARGS, "The only element as a Python number."},
-    {"tolist", tensor_tolist, METH_NOARGS, "The elements as nested lists."},
+    {"item", tensor_item, METH_NOARGS,
+     "The only element as a Python number.  Sizes: of one element.\n\n"
+     "    >>> torch.tensor([1.5]).item()\n"
+     "    1.5\n"},
+    {"tolist", tensor_tolist, METH_NOARGS,
+     "The elements as nested lists; a number without dims.\n\n"
+     "    >>> torch.tensor([[1, 2], [3, 4]]).tolist()\n"
+     "    [[1, 2], [3, 4]]\n"},
     {"__complex__", tensor_complex, METH_NOARGS, NULL},
     {"__format__", tensor_format, METH_O, NULL},
     {0}};

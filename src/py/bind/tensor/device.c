@@ -218,7 +218,9 @@ PyTypeObject cr_py_device_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "device",
     .tp_basicsize = sizeof(cr_py_device),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "The device of a tensor's elements.",
+    .tp_doc = "The device of a tensor's elements: device(\"cuda\", 0), device(\"cpu\").\n\n"
+              "    >>> torch.ones(2).device == torch.device(\"cpu\")\n"
+              "    True\n",
     .tp_new = device_new,
     .tp_dealloc = device_dealloc,
     .tp_repr = device_repr,
@@ -256,7 +258,9 @@ static PyObject *get_default_device(PyObject *m, PyObject *unused)
 static PyMethodDef functions[] = {{"set_default_device", set_default_device, METH_O,
                                    "Sets the default device; None means the CPU."},
                                   {"get_default_device", get_default_device, METH_NOARGS,
-                                   "The default device of new tensors."},
+                                   "The default device of new tensors.\n\n"
+                                   "    >>> torch.get_default_device()\n"
+                                   "    device(type='cpu')\n"},
                                   {0}};
 
 int cr_py_device_start(PyObject *m)

@@ -267,6 +267,9 @@ static PyGetSetDef iinfo_getset[] = {{"dtype", info_dtype, NULL, NULL, NULL},
 
 static PyTypeObject finfo_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "finfo",
+    .tp_doc = "The limits of a floating or complex dtype.\n\n"
+              "    >>> torch.finfo(torch.float16).max\n"
+              "    65504.0\n",
     .tp_basicsize = sizeof(type_info),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = finfo_new,
@@ -276,6 +279,9 @@ static PyTypeObject finfo_type = {
 };
 static PyTypeObject iinfo_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "iinfo",
+    .tp_doc = "The limits of an integer dtype.\n\n"
+              "    >>> torch.iinfo(torch.int8).min\n"
+              "    -128\n",
     .tp_basicsize = sizeof(type_info),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = iinfo_new,

@@ -287,13 +287,25 @@ static PyObject *set_rng_state(PyObject *m, PyObject *x)
 }
 
 static PyMethodDef functions[] = {
-    {"manual_seed", manual_seed, METH_O, "Seeds the default generator and returns it."},
+    {"manual_seed", manual_seed, METH_O,
+     "Seeds the default generator and returns it.\n\n"
+     "    >>> torch.manual_seed(7).initial_seed()\n"
+     "    7\n"},
     {"_device_generator", device_generator, METH_O, "The default generator of a device."},
     {"_seed_devices", seed_devices, METH_O, "Seeds the generators of all devices but the CPU."},
     {"seed", seed, METH_NOARGS, "Seeds the default generator from the system's entropy."},
     {"initial_seed", initial_seed, METH_NOARGS, "The default generator's seed."},
-    {"get_rng_state", get_rng_state, METH_NOARGS, "The default generator's state."},
-    {"set_rng_state", set_rng_state, METH_O, "Sets the default generator's state."},
+    {"get_rng_state", get_rng_state, METH_NOARGS,
+     "The default generator's state: a uint8 tensor.\n\n"
+     "    >>> torch.get_rng_state().dtype\n"
+     "    torch.uint8\n"},
+    {"set_rng_state", set_rng_state, METH_O,
+     "Sets the default generator's state.\n\n"
+     "    >>> state = torch.get_rng_state()\n"
+     "    >>> x = torch.rand(2)\n"
+     "    >>> torch.set_rng_state(state)\n"
+     "    >>> torch.equal(x, torch.rand(2))\n"
+     "    True\n"},
     {0}};
 
 int cr_py_generator_start(PyObject *m)

@@ -274,10 +274,15 @@ static PyObject *dtype_of_type(PyObject *m, PyObject *x)
 }
 
 #define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
-PyMethodDef cr_py_legacy_methods[] = {
-    {"new", KEYWORDS(tensor_new), "A tensor of the same dtype, from sizes or data."},
-    {"type", KEYWORDS(tensor_type_method), "The type's name, or a conversion to a type."},
-    {0}};
+PyMethodDef cr_py_legacy_methods[] = {{"new", KEYWORDS(tensor_new),
+                                       "A tensor of the same dtype, from sizes or data.\n\n"
+                                       "    >>> torch.ones(2).new([1, 2])\n"
+                                       "    tensor([1., 2.])\n"},
+                                      {"type", KEYWORDS(tensor_type_method),
+                                       "The type's name, or a conversion to a type.\n\n"
+                                       "    >>> torch.ones(2).type(torch.int64)\n"
+                                       "    tensor([1, 1])\n"},
+                                      {0}};
 
 static PyMethodDef functions[] = {{"_dtype_of_type", dtype_of_type, METH_O, NULL}, {0}};
 

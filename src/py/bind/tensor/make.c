@@ -610,13 +610,29 @@ static PyObject *new_tensor(PyObject *self, PyObject *args, PyObject *kwargs)
 
 #define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
 static PyMethodDef functions[] = {
-    {"tensor", KEYWORDS(make_tensor), "A tensor with a copy of the data."},
-    {"as_tensor", KEYWORDS(as_tensor), "A tensor over the data, shared where possible."},
-    {"asarray", KEYWORDS(as_array), "A tensor over an array, a buffer or a sequence."},
+    {"tensor", KEYWORDS(make_tensor),
+     "A tensor with a copy of the data: numbers, nested sequences, arrays.  Sizes: the lengths "
+     "of the sequences.\n\nWithout dtype the numbers' own: bool, int64, the default dtype, "
+     "complex.\n\n"
+     "    >>> torch.tensor([[1, 2], [3, 4]])\n"
+     "    tensor([[1, 2],\n"
+     "            [3, 4]])\n"},
+    {"as_tensor", KEYWORDS(as_tensor),
+     "A tensor over the data, shared where dtype and device are the same.\n\n"
+     "    >>> torch.as_tensor([1., 2.])\n"
+     "    tensor([1., 2.])\n"},
+    {"asarray", KEYWORDS(as_array),
+     "A tensor over an array, a buffer or a sequence; copy=True copies, copy=False never "
+     "does.\n\n"
+     "    >>> torch.asarray([1, 2])\n"
+     "    tensor([1, 2])\n"},
     {0}};
 
-PyMethodDef cr_py_make_methods[] = {
-    {"new_tensor", KEYWORDS(new_tensor), "A tensor like this one with a copy of the data."},
-    {0}};
+PyMethodDef cr_py_make_methods[] = {{"new_tensor", KEYWORDS(new_tensor),
+                                     "A tensor with a copy of the data, of the same dtype and "
+                                     "device unless others are given.\n\n"
+                                     "    >>> torch.ones(2).new_tensor([1, 2])\n"
+                                     "    tensor([1., 2.])\n"},
+                                    {0}};
 
 int cr_py_make_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

@@ -727,7 +727,10 @@ PyMethodDef cr_py_methods[] = {
     {"__reversed__", tensor_reversed, METH_NOARGS, NULL},
     {"_make_subclass", KEYWORDS(make_subclass) | METH_STATIC, NULL},
     {"_swap_tensor", swap_tensor, METH_O, NULL},
-    {"as_subclass", as_subclass, METH_O, "The same tensor as an object of a subclass."},
+    {"as_subclass", as_subclass, METH_O,
+     "The same tensor as an object of a subclass.\n\n"
+     "    >>> type(torch.ones(2).as_subclass(nn.Parameter)).__name__\n"
+     "    'Parameter'\n"},
     {0}};
 
 const PyType_Slot cr_py_method_slots[] = {{Py_tp_iter, (void *)tensor_iter}, {0, NULL}};

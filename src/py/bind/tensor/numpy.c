@@ -484,12 +484,19 @@ static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
 static PyMethodDef functions[] = {
     {"_set_stand_in", set_stand_in, METH_O, NULL},
 
-    {"from_numpy", from_numpy, METH_O, "A tensor over the memory of a numpy.ndarray."},
+    {"from_numpy", from_numpy, METH_O,
+     "A tensor over the memory of a numpy.ndarray, of its sizes and dtype.\n\n"
+     "    >>> torch.from_numpy(torch.ones(2).numpy())\n"
+     "    tensor([1., 1.])\n"},
     {"frombuffer", KEYWORDS(from_buffer), "A vector over the memory of a buffer."},
     {0}};
 
 PyMethodDef cr_py_numpy_methods[] = {
-    {"numpy", KEYWORDS(tensor_numpy), "A numpy.ndarray over the tensor's memory."},
+    {"numpy", KEYWORDS(tensor_numpy),
+     "A numpy.ndarray over the tensor's memory; force=True detaches, copies to the host and "
+     "resolves conj first.\n\n"
+     "    >>> torch.tensor([1, 2]).numpy()\n"
+     "    array([1, 2])\n"},
     {"__array__", KEYWORDS(tensor_array), NULL},
     {0}};
 
