@@ -1,9 +1,10 @@
 /* Injects faults into groups of processes: faults COUNT SEED [MS]
  *
  * Each injection starts 2 to 4 ranks that repeat a random call, and lets one rank be killed,
- * end, stop, sleep, or call otherwise, at a random call or moment.  Every other rank must end
- * with an error within the timeout and a margin, and the error must name the rank and its
- * fault.  Prints every injection that breaks a promise, and a count.
+ * end, stop, sleep, call otherwise, or be killed after the store was lost, at a random call or
+ * moment.  Every other rank must end with an error within the timeout and a margin, and the
+ * error must name the rank and its fault.  Prints every injection that breaks a promise, and
+ * counts: by engine, and the processes that outlive their injection.
  *
  * MS (600) is the groups' timeout.  Healthy ranks must not be late where other programs take
  * the processors: the ranks first measure a few calls, and the slowest of these gives a longer
@@ -21,10 +22,11 @@
 
 static int timeout_ms = 600;
 enum { MARGIN_MS = 4000, CALLS = 12, MOST = 4, TEXT = 1500, MEASURED = 4, TIMES_SLOWEST = 10 };
-typedef enum { KILL, END, STOP, SLEEP, SIZE, DTYPE, KIND, FAULTS } fault;
+typedef enum { KILL, END, STOP, SLEEP, SIZE, DTYPE, KIND, LOST, FAULTS } fault;
 static const char *const fault_names[] = {"kill", "end",   "stop", "sleep",
-                                          "size", "dtype", "kind"};
+                                          "size", "dtype", "kind", "lost store and kill"};
 static const char *const engines[] = {"gloo", "mpi"};
+static int injected[CR_LEN(engines)];
 
 typedef struct {
     const char *engine;
@@ -105,13 +107,25 @@ static void signal_later(const plan *p, int number)
     }
 }
 
-static void commit_fault(const plan *p, cr_call_kind *kind, cr_dtype *dtype, int64_t *n)
+/* Asks the judge to end the store, and gives it time to do so. */
+static void lose_store(int report)
+{
+    if (write(report, "", 1) == 1)
+        usleep(200 * 1000);
+}
+
+static void commit_fault(const plan *p, int report, cr_call_kind *kind, cr_dtype *dtype,
+                         int64_t *n)
 {
     switch (p->what) {
     case KILL: signal_later(p, SIGKILL); break;
     case STOP: signal_later(p, SIGSTOP); break;
     case END: _exit(0);
     case SLEEP: usleep((useconds_t)(timeout_ms + MARGIN_MS) * 1000); _exit(0);
+    case LOST:
+        lose_store(report);
+        kill(getpid(), SIGKILL);
+        break;
     case SIZE: *n += 1; break;
     case DTYPE: *dtype = CR_I32; break;
     default: *kind = *kind == CR_CALL_BARRIER ? CR_CALL_ALL_REDUCE : CR_CALL_BARRIER; break;
@@ -164,7 +178,7 @@ static void rank_main(const plan *p, int rank, int report)
         int64_t n = p->elements;
         start = cr_seconds();
         if (i == p->at_call && rank == p->victim)
-            commit_fault(p, &kind, &dtype, &n);
+            commit_fault(p, report, &kind, &dtype, &n);
         out.st = call_once(g, kind, dtype, n, rank == p->victim ? "victim.py:1" : "other.py:1",
                            room);
     }
@@ -185,7 +199,7 @@ static const char *missing(const plan *p, const outcome *o)
         return "an error";
     if (o->ms > o->limit_ms)
         return "an end in time";
-    if (p->what == KILL || p->what == END || p->what == STOP) {
+    if (p->what == KILL || p->what == END || p->what == STOP || p->what == LOST) {
         snprintf(needed, sizeof needed, "rank %d (process", p->victim);
         if (!strstr(o->text, needed))
             return needed;
@@ -214,6 +228,34 @@ static bool judge(const plan *p, int rank, int from)
     return !lacks;
 }
 
+/* Waits until the victim asks, or ends. */
+static void end_store(cr_store **server, int from)
+{
+    char asked;
+
+    if (read(from, &asked, 1) == 1) {
+        cr_store_drop(*server);
+        *server = NULL;
+    }
+}
+
+/* Returns how many processes of an injection live on after a moment: ranks have been waited
+ * for, what they started comes to this process. */
+static int orphans(void)
+{
+    int left = 0;
+
+    for (int i = 0; i < 100; i++) {
+        pid_t p = waitpid(-1, NULL, WNOHANG);
+        if (p < 0)
+            return 0;
+        if (!p)
+            usleep(10000);
+        left = !p;
+    }
+    return left;
+}
+
 static bool inject(unsigned *seed)
 {
     plan p = draw_plan(seed);
@@ -237,6 +279,8 @@ static bool inject(unsigned *seed)
             rank_main(&p, r, pipes[r][1]);
         close(pipes[r][1]);
     }
+    if (p.what == LOST)
+        end_store(&server, pipes[p.victim][0]);
     for (int r = 0; r < p.size; r++)
         if (r != p.victim)
             good &= judge(&p, r, pipes[r][0]);
@@ -246,6 +290,12 @@ static bool inject(unsigned *seed)
         close(pipes[r][0]);
     }
     cr_store_drop(server);
+    injected[!strcmp(p.engine, engines[1])]++;
+    if (orphans()) {
+        printf("fault %s of rank %d (%s): a process outlives it\n", fault_names[p.what],
+               p.victim, p.engine);
+        good = false;
+    }
     return good;
 }
 
@@ -257,9 +307,11 @@ int main(int argc, char **argv)
     if (argc > 3)
         timeout_ms = atoi(argv[3]);
     signal(SIGPIPE, SIG_IGN);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     alarm((unsigned)(60 + count * (8 + timeout_ms / 500))); /* a hang of the program itself */
     for (int i = 0; i < count; i++)
         good += inject(&seed);
-    printf("faults: %d injected, %d as promised\n", count, good);
+    printf("faults: %d injected (gloo %d, mpi %d), %d as promised\n", count, injected[0],
+           injected[1], good);
     return good != count;
 }
