@@ -1,5 +1,6 @@
 """torchrun: environment, restarts, error files, signals, no process left."""
 import functools
+import json
 import os
 import signal
 import socket
@@ -208,21 +209,33 @@ def test_a_late_worker_is_killed(kind, tmp_path):
         pass
 
 
-@pytest.mark.parametrize("end", ["stop", "run_once"])
-def test_a_server_that_waits_for_requests_ends(end, tmp_path):
-    from cresset.distributed.elastic import timer
-    server = timer.FileTimerServer(str(tmp_path / "pipe"), "run", max_interval=1e6)
+def ends(server, end):
+    """Whether a server that waits for requests ends."""
     server.start()
     ending = threading.Thread(target=getattr(server, end), daemon=True)
     ending.start()
     ending.join(60)
-    assert not ending.is_alive()
+    return not ending.is_alive()
+
+
+def test_a_server_that_waits_for_a_queue_ends():
+    import multiprocessing
+
+    from cresset.distributed.elastic import timer
+    assert ends(timer.LocalTimerServer(multiprocessing.get_context("spawn").Queue(), max_interval=1e6), "stop")
+
+
+@pytest.mark.parametrize("end", ["stop", "run_once"])
+def test_a_server_that_waits_for_requests_ends(end, tmp_path):
+    from cresset.distributed.elastic import timer
+    server = timer.FileTimerServer(str(tmp_path / "pipe"), "run", max_interval=1e6)
+    assert ends(server, end)
     server.stop()
     assert not os.path.exists(tmp_path / "pipe")
 
 
-BAD_LINES = ["???", "[1]", "7", "\xff", '{"worker_pid": 1}', '{"pid": 1, "scope_id": "a", "expiration_time": 1}'] + [
-    f'{{"worker_pid": {pid}, "scope_id": {scope}, "expiration_time": {when}, "signal": {number}}}' for pid, scope, when, number in [
+BAD_LINES = ["???", "[1]", "7", "\xff", '{"pid": 1}', '{"worker_pid": 1, "scope_id": "a", "expiration_time": 1}'] + [
+    f'{{"pid": {pid}, "scope_id": {scope}, "expiration_time": {when}, "signal": {number}}}' for pid, scope, when, number in [
         (-1, '"a"', 1, 0), (0, '"a"', 1, 0), (1 << 40, '"a"', 1, 0), ('"1"', '"a"', 1, 0), ("PID", "[]", 1, 0), ("PID", '"a"', '"1"', 0),
         ("PID", '"a"', "null", 0), ("PID", '"a"', 1, 4096), ("PID", '"a"', 1, "9.5")]]
 
@@ -233,6 +246,7 @@ def test_a_bad_line_leaves_the_requests_beside_it(bad, tmp_path, caplog):
     ended = []
     server = timer.FileTimerServer(str(tmp_path / "pipe"), "run", log_event=lambda name, request: request and ended.append(request.scope_id))
     sent = [timer.FileTimerRequest(os.getpid(), *rest).to_json() for rest in [("in time", 1), ("late", 2), ("in time", -1)]]
+    assert json.loads(sent[1]) == {"version": 1, "pid": os.getpid(), "scope_id": "late", "expiration_time": 2, "signal": 0}
     server.start()
     with open(tmp_path / "pipe", "wb") as pipe:
         pipe.write("\n".join([*sent[:2], bad.replace("PID", str(os.getpid())), sent[2], ""]).encode("latin-1"))

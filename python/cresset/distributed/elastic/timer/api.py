@@ -44,6 +44,9 @@ class RequestQueue(ABC):
     def get(self, size, timeout):
         """Returns up to `size` requests that come within `timeout` seconds."""
 
+    def wake(self):
+        """Ends a get() that waits.  Queues that cannot do so let it wait."""
+
 
 class TimerServer(ABC):
     """Looks for late workers every `max_interval` seconds, in a thread."""
@@ -103,6 +106,7 @@ class TimerServer(ABC):
         """Ends the thread."""
         self._stop.set()
         if self._thread:
+            self._request_queue.wake()
             self._thread.join(self._max_interval + 1)
             self._thread = None
 

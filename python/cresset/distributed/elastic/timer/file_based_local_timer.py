@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from .api import TimerClient
 from .debug_info_logging import log_debug_info_for_expired_timers
@@ -30,12 +30,14 @@ class FileTimerRequest:
 
     def to_json(self):
         """Returns the request as a line's text."""
-        return json.dumps(asdict(self))
+        return json.dumps({"version": self.version, "pid": self.worker_pid, "scope_id": self.scope_id,
+                           "expiration_time": self.expiration_time, "signal": self.signal})
 
 
 def _request_of(line):
     """Reads a line.  An exception where a request of other types would fail later, with all that are read beside it."""
-    request = FileTimerRequest(**json.loads(line))
+    members = json.loads(line)
+    request = FileTimerRequest(members.pop("pid"), **members)
     hash(request.scope_id)
     if type(request.worker_pid) is not int or not 0 < request.worker_pid < 1 << 31:
         raise ValueError(f"{request.worker_pid!r} is no process")

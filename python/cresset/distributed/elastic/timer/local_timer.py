@@ -33,13 +33,19 @@ class MultiprocessingRequestQueue(RequestQueue):
     def size(self):
         return self._mp_queue.qsize()
 
+    def wake(self):
+        self._mp_queue.put(None)
+
     def get(self, size, timeout):
         requests, end = [], time.monotonic() + timeout
         while len(requests) < size and time.monotonic() <= end:
             try:
-                requests.append(self._mp_queue.get(block=True, timeout=max(0.0, end - time.monotonic())))
+                request = self._mp_queue.get(block=True, timeout=max(0.0, end - time.monotonic()))
             except Empty:
                 break
+            if request is None:
+                break
+            requests.append(request)
         return requests
 
 
