@@ -85,11 +85,26 @@ static cr_status check_item(const cr_update *u, uint32_t i)
     return CR_OK;
 }
 
+/* The shared tensor is broadcast to a parameter, and cast to its dtype. */
+static cr_status check_shared(const cr_update *u, uint32_t i)
+{
+    const cr_tensor *param = list_tensor(u, 0, i), *t = u->shared;
+
+    if (t->numel == 1 && t->ndim <= param->ndim && cr_same_device(t->device, param->device) &&
+        !cr_dtype_is_complex((cr_dtype)t->dtype))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "%s: the factor must be one real number on the tensors' device",
+                   u->caller->name);
+}
+
 cr_status cr_update_check(const cr_update *u)
 {
     CR_TRY(check_list_lengths(u));
-    for (uint32_t i = 0; i < u->list[0]->len; i++)
+    for (uint32_t i = 0; i < u->list[0]->len; i++) {
         CR_TRY(check_item(u, i));
+        if (u->shared)
+            CR_TRY(check_shared(u, i));
+    }
     return CR_OK;
 }
 

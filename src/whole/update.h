@@ -26,8 +26,8 @@ struct cr_update {
     const void *context;
 };
 
-/* CR_RUNTIME when the lists differ in length, their tensors in sizes or device, or when a
- * tensor may not be written. */
+/* CR_RUNTIME when the lists differ in length, their tensors in sizes or device, when a tensor
+ * may not be written, or when the shared tensor is not one real number on the same device. */
 CR_MUST cr_status cr_update_check(const cr_update *u);
 /* Call it after the check.  On the host it fails only with CR_MEMORY, and then without a write.
  */

@@ -490,3 +490,16 @@ def test_lists_of_different_lengths_are_refused():
     assert message(RuntimeError, lambda: ops._fused_adagrad_([p], [g], [s], [g], **rest)) == (
         "a step must be one number, and has 3 elements")
     assert p.tolist() == [1.0] * 3 and s.tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("factor", [torch.ones(0), torch.ones(3), torch.ones(1, 1), torch.ones((), device="meta"), torch.ones((), dtype=torch.complex64)],
+                         ids=str)
+def test_tensors_are_scaled_by_one_number(factor):
+    scale = torch._C.ops._scale_each_
+    for tensors in ([torch.ones(3)], [torch.ones(3), torch.ones(3, 2).t()[1]], [torch.tensor(2.0)], [torch.ones(2, dtype=torch.bfloat16)]):
+        with pytest.raises(RuntimeError, match="the factor must be one real number on the tensors' device"):
+            scale(tensors, factor)
+        for number in (torch.tensor(3), torch.tensor(3, dtype=torch.bfloat16)):
+            want = [3 * t for t in tensors]
+            scale(tensors, number)
+            assert all(torch.equal(t, w) for t, w in zip(tensors, want))
