@@ -136,18 +136,6 @@ static cr_status present_all(extern_call *c, const cr_op *op, const cr_value *ar
     return CR_OK;
 }
 
-static cr_status rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
-{
-    cr_value v;
-
-    CR_TRY(cr_frame_eval(f, rule, &v));
-    if (v.tag != CR_INTS || v.len > CR_MAX_DIMS)
-        return cr_fail(CR_RUNTIME, "%s(): the size rule gives no list of sizes", f->op->name);
-    out->ndim = (int)v.len;
-    memcpy(out->size, v.ints, v.len * sizeof *v.ints);
-    return CR_OK;
-}
-
 static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value *viewed,
                                const cr_value *arg, cr_device device, cr_frame *f)
 {
@@ -158,7 +146,7 @@ static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value 
                    : op->sizes.fn(viewed, shape);
     for (int k = 0; k < op->result_count; k++) {
         if (op->sizes.rule[k])
-            CR_TRY(rule_shape(&shape[k], op->sizes.rule[k], f));
+            CR_TRY(cr_rule_shape(&shape[k], op->sizes.rule[k], f));
         else if (op->sizes.rule[0])
             shape[k] = shape[0];
         else

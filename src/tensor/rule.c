@@ -476,8 +476,6 @@ static cr_status builtin_tensor(cr_frame *f, const cr_rule *r, const cr_value *v
     if (!value_is_tensor(&v[0]))
         return refuse_rule(f, r, "a tensor expected");
     switch (r->builtin) {
-    case CR_BUILTIN_size: return eval_size(v, r->count, out);
-    case CR_BUILTIN_ndim: *out = cr_of_int(value_ndim(v)); return CR_OK;
     case CR_BUILTIN_dims: return make_range(f, value_ndim(v), out);
     case CR_BUILTIN_numel: *out = cr_of_int(value_numel(v)); return CR_OK;
     case CR_BUILTIN_reduced: return reduced_sizes(f, v, r->count, out);
@@ -534,6 +532,16 @@ static cr_status joined_text(cr_frame *f, cr_value *out, const char *a, const ch
     snprintf(text, size, "%s%s%s%s", a, b, c, d);
     *out = text_value(text);
     return CR_OK;
+}
+
+/* A dtype that torch had no class for is named otherwise. */
+static cr_status class_name(cr_frame *f, const cr_value *v, cr_value *out)
+{
+    cr_dtype t = cr_value_dtype(v);
+    bool old = t <= CR_F64 && t != CR_BF16;
+
+    return joined_text(f, out, old ? "torch." : "CPU", cr_dtype_infos[t].legacy,
+                       old ? "Tensor" : "Type", "");
 }
 
 /* The first parameter decides whether dtypes are mixed, the others must have its dtype. */
@@ -599,6 +607,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_c_name:
         *out = text_value(cr_dtype_cpp_name(cr_value_dtype(v)));
         return CR_OK;
+    case CR_BUILTIN_class_name: return class_name(f, v, out);
     case CR_BUILTIN_mixed: return mixed_refusal(f, v, r->count, out);
     case CR_BUILTIN_listed: return listed(f, v, out);
     case CR_BUILTIN_epsilon: *out = cr_of_float(epsilon_of(cr_value_dtype(v))); return CR_OK;
@@ -626,8 +635,6 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_total:
     case CR_BUILTIN_wrap:
     case CR_BUILTIN_wraps: return builtin_list(f, r, v, out);
-    case CR_BUILTIN_size:
-    case CR_BUILTIN_ndim:
     case CR_BUILTIN_dims:
     case CR_BUILTIN_numel:
     case CR_BUILTIN_reduced:
@@ -819,6 +826,33 @@ static cr_status shape_argument(cr_frame *f, cr_type type, cr_value *v, cr_view 
     return CR_OK;
 }
 
+cr_status cr_rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
+{
+    cr_value v;
+
+    CR_TRY(cr_frame_eval(f, rule, &v));
+    if (v.tag != CR_INTS || v.len > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "%s(): the size rule gives no list of sizes", f->op->name);
+    out->ndim = (int)v.len;
+    memcpy(out->size, v.ints, v.len * sizeof *v.ints);
+    return CR_OK;
+}
+
+/* The sizes of the first result by rules.  Arguments are views, and the checks may refuse them.
+ */
+static cr_status rule_result_size(const cr_op *op, const cr_value *arg, cr_shape *out)
+{
+    cr_frame f;
+    cr_status st;
+
+    cr_frame_init(&f, op, arg);
+    CR_GO(cr_run_checks(op, &f));
+    CR_GO(cr_rule_shape(out, op->sizes.rule[0], &f));
+done:
+    cr_frame_drop(&f);
+    return st;
+}
+
 static cr_status eval_result_size(cr_frame *f, const cr_rule *call, cr_value *out)
 {
     const cr_op *op = call->op;
@@ -827,15 +861,16 @@ static cr_status eval_result_size(cr_frame *f, const cr_rule *call, cr_value *ou
     cr_shape shape[CR_MAX_RESULTS];
     int64_t *ints;
 
-    if (call->kind != CR_RULE_CALL || !op || !op->sizes.fn || call->count > op->param_count)
-        return refuse_rule(f, call, "no call of an entry with a shape function");
+    if (call->kind != CR_RULE_CALL || !op || !(op->sizes.fn || op->sizes.rule[0]) ||
+        call->count > op->param_count)
+        return refuse_rule(f, call, "no call of an entry with a shape rule");
     for (int i = 0; i < op->param_count; i++) {
         arg[i] = op->param[i].preset;
         if (i < call->count)
             CR_TRY(cr_frame_eval(f, call->args[i], &arg[i]));
         CR_TRY(shape_argument(f, (cr_type)op->param[i].type, &arg[i], &view[i]));
     }
-    CR_TRY(op->sizes.fn(arg, shape));
+    CR_TRY(op->sizes.fn ? op->sizes.fn(arg, shape) : rule_result_size(op, arg, shape));
     ints = frame_get(f, (size_t)(shape->ndim ? shape->ndim : 1) * sizeof *ints);
     if (!ints)
         return CR_MEMORY;
@@ -860,7 +895,7 @@ static bool is_none_test(const cr_rule *r, const cr_value *v)
 
 /* `and`, `or`, `not` on numbers skip unneeded operands; on tensors they are the logical
  * operators. */
-static cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     CR_TRY(cr_frame_eval(f, r->args[0], out));
     if (r->builtin == CR_BUILTIN_not) {
@@ -885,43 +920,107 @@ static inline cr_status eval_argument(cr_frame *f, const cr_rule *r, cr_value *o
         *out = f->arg[r->slot];
         return CR_OK;
     }
-    if (r->kind == CR_RULE_NONE) {
-        *out = cr_of_none();
+    if (r->kind == CR_RULE_NONE || r->kind == CR_RULE_INT) {
+        *out = (cr_value){.tag = r->kind == CR_RULE_INT ? CR_INT : CR_NONE, .i = r->integer};
         return CR_OK;
     }
     return cr_frame_eval(f, r, out);
 }
 
-/* True for `x == None` and `x != None`, which most type rules use. */
-static bool tests_none(const cr_rule *r)
+/* A built-in function or a call of an entry, whose arguments have been evaluated. */
+static inline cr_status apply_call(cr_frame *f, const cr_rule *r, const cr_value *v,
+                                   cr_value *out)
 {
-    return r->builtin == CR_BUILTIN_eq && r->args[1]->kind == CR_RULE_NONE;
-}
-
-static CR_NOINLINE cr_status eval_rule_call(cr_frame *f, const cr_rule *r, cr_value *out)
-{
-    cr_value v[CR_MAX_ARGS];
-
-    if (tests_none(r)) {
-        CR_TRY(eval_argument(f, r->args[0], &v[0]));
-        *out = cr_of_bool(v[0].tag == CR_NONE);
-        return CR_OK;
-    }
-
-    if (r->builtin >= CR_BUILTIN_and && r->builtin <= CR_BUILTIN_not)
-        return eval_rule_logic(f, r, out);
-    if (r->builtin == CR_BUILTIN_result_size)
-        return eval_result_size(f, r->args[0], out);
-    if (r->count > CR_MAX_ARGS)
-        return refuse_rule(f, r, "too many arguments");
-    for (int i = 0; i < r->count; i++)
-        CR_TRY(eval_argument(f, r->args[i], &v[i]));
     if (r->builtin < 0)
         return call_operator(f, r, v, out);
     if (r->op && r->builtin >= CR_BUILTIN_add && any_value_is_tensor(v, r->count) &&
         !is_none_test(r, v))
         return call_operator(f, r, v, out);
     return call_builtin(f, r, v, out);
+}
+
+static bool ints_compare(int builtin, int64_t a, int64_t b)
+{
+    switch (builtin) {
+    case CR_BUILTIN_eq: return a == b;
+    case CR_BUILTIN_ne: return a != b;
+    case CR_BUILTIN_lt: return a < b;
+    case CR_BUILTIN_le: return a <= b;
+    case CR_BUILTIN_gt: return a > b;
+    default: return a >= b;
+    }
+}
+
+static CR_NOINLINE cr_status compare_others(cr_frame *f, const cr_rule *r, const cr_value *v,
+                                            cr_value *out)
+{
+    return apply_call(f, r, v, out);
+}
+
+/* Most comparisons of checks and types are of integers, of dtypes, or with None. */
+static CR_NOINLINE cr_status eval_comparison(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    cr_value v[2];
+
+    CR_TRY(eval_argument(f, r->args[0], &v[0]));
+    if (r->builtin == CR_BUILTIN_eq && r->args[1]->kind == CR_RULE_NONE) {
+        *out = cr_of_bool(v[0].tag == CR_NONE);
+        return CR_OK;
+    }
+    CR_TRY(eval_argument(f, r->args[1], &v[1]));
+    if (v[0].tag != v[1].tag ||
+        (v[0].tag != CR_INT && (v[0].tag != CR_DTYPE_VAL || r->builtin > CR_BUILTIN_ne)))
+        return compare_others(f, r, v, out);
+    *out = cr_of_bool(ints_compare(r->builtin, v[0].i, v[1].i));
+    return CR_OK;
+}
+
+/* A size or the number of dims, which most checks read. */
+static CR_NOINLINE cr_status eval_measure(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    cr_value v[2];
+
+    CR_TRY(eval_argument(f, r->args[0], &v[0]));
+    if (!value_is_tensor(&v[0]))
+        return refuse_rule(f, r, "a tensor expected");
+    if (r->builtin == CR_BUILTIN_ndim) {
+        *out = cr_of_int(value_ndim(&v[0]));
+        return CR_OK;
+    }
+    if (r->count > 1)
+        CR_TRY(eval_argument(f, r->args[1], &v[1]));
+    return eval_size(v, r->count, out);
+}
+
+static CR_NOINLINE cr_status eval_rule_call(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    cr_value v[CR_MAX_ARGS];
+
+    if (r->builtin == CR_BUILTIN_result_size)
+        return eval_result_size(f, r->args[0], out);
+    if (r->count > CR_MAX_ARGS)
+        return refuse_rule(f, r, "too many arguments");
+    for (int i = 0; i < r->count; i++)
+        CR_TRY(eval_argument(f, r->args[i], &v[i]));
+    return apply_call(f, r, v, out);
+}
+
+static cr_status eval_any_call(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    switch (r->builtin) {
+    case CR_BUILTIN_and:
+    case CR_BUILTIN_or:
+    case CR_BUILTIN_not: return eval_rule_logic(f, r, out);
+    case CR_BUILTIN_eq:
+    case CR_BUILTIN_ne:
+    case CR_BUILTIN_lt:
+    case CR_BUILTIN_le:
+    case CR_BUILTIN_gt:
+    case CR_BUILTIN_ge: return eval_comparison(f, r, out);
+    case CR_BUILTIN_size:
+    case CR_BUILTIN_ndim: return eval_measure(f, r, out);
+    default: return eval_rule_call(f, r, out);
+    }
 }
 
 /* --- lists --- */
@@ -1059,7 +1158,7 @@ cr_status cr_frame_eval(cr_frame *f, const cr_rule *r, cr_value *out)
         *out = (cr_value){.tag = CR_STRING, .len = (uint32_t)strlen(r->name), .s = r->name};
         return CR_OK;
     case CR_RULE_LIST: return eval_list(f, r, out);
-    case CR_RULE_CALL: return eval_rule_call(f, r, out);
+    case CR_RULE_CALL: return eval_any_call(f, r, out);
     case CR_RULE_CHOOSE:
         CR_TRY(cr_frame_eval(f, r->args[0], out));
         return cr_frame_eval(f, r->args[truth_of(out) ? 1 : 2], out);

@@ -388,6 +388,8 @@ typedef struct cr_frame {
 void cr_frame_init(cr_frame *f, const cr_op *op, const cr_value *arg);
 /* *out is borrowed from the frame: keep a tensor before the frame is dropped. */
 CR_MUST cr_status cr_frame_eval(cr_frame *f, const cr_rule *rule, cr_value *out);
+/* Evaluates a clause `shape`, which must give a list of sizes. */
+CR_MUST cr_status cr_rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f);
 /* Gives a slot a value (a result, a cotangent); tensors stay borrowed from the caller. */
 static inline void cr_frame_set(cr_frame *f, int slot, cr_value v)
 {
