@@ -278,7 +278,7 @@ CK_KERNEL(cw_even_most, cw_call)
     }
 }
 
-/* --- the transpose of a fold to the greatest element --- */
+/* --- transposes of windows of one form --- */
 
 /* `channels` are beside each other in memory: 1, or all where they come last.  A thread has
  * CW_LANES channels, or CW_LANES elements of a line where there is one. */
@@ -309,68 +309,133 @@ CV_FN int cw_last(const cw_spread_axis &d, int p)
     return q < d.out ? q : d.out - 1;
 }
 
-/* A thread adds up what the windows that have its elements send to them, in row-major order of
- * the windows, as the host does. */
+/* A thread's elements: `left` of a line from (p0, p1, p2) on, or channels of that place. */
+struct cw_elements {
+    int p0, p1, p2, left;
+    unsigned number, channel; /* of the plane */
+    cm_i64 to;
+};
+
+CV_FN cw_elements cw_elements_of(const cw_spread_axis *d, cm_i64 channels, unsigned n)
+{
+    const bool lines = channels == 1;
+    const unsigned groups = lines ? 1 : (unsigned)channels / CW_LANES;
+    const int step = lines ? CW_LANES : 1, parts = (d[2].in + step - 1) / step;
+    const unsigned row = cw_quotient(n, groups), line = cw_quotient(row, (unsigned)parts);
+    const unsigned plane = cw_quotient(line, (unsigned)d[1].in);
+    cw_elements e;
+
+    e.number = cw_quotient(plane, (unsigned)d[0].in);
+    e.channel = (n - row * groups) * CW_LANES;
+    e.p2 = (int)(row - line * (unsigned)parts) * step;
+    e.p1 = (int)(line - plane * (unsigned)d[1].in);
+    e.p0 = (int)(plane - e.number * (unsigned)d[0].in);
+    e.left = d[2].in - e.p2 < step ? d[2].in - e.p2 : step;
+    e.to = lines ? (cm_i64)line * d[2].in + e.p2 : (cm_i64)row * channels + e.channel;
+    return e;
+}
+
+CV_FN void cw_store_elements(CW_ITEM *to, const cw_elements &e, bool lines, const cw_wide *sum)
+{
+    cw_vector out;
+
+    CV_ALL
+    for (int l = 0; l < CW_LANES; l++)
+        out.item[l] = cm_to<CW_ITEM>::of(sum[l]);
+    if ((!lines || e.left == CW_LANES) && (cm_i64)(to + e.to) % (cm_i64)sizeof out == 0)
+        *(cw_vector *)(to + e.to) = out;
+    else {
+        CV_ALL
+        for (int l = 0; l < CW_LANES; l++)
+            if (!lines || l < e.left)
+                to[e.to + l] = out.item[l];
+    }
+}
+
+/* Runs `text` for the windows (q0, q1, q2) with an element of `e`, in row-major order, as the
+ * host does; their results are at `place`. */
+#define CW_WINDOWS(channels, text)                                                             \
+    const int first = cw_first(d[2], e.p2), last = cw_last(d[2], e.p2 + e.left - 1);           \
+    for (int q0 = cw_first(d[0], e.p0); q0 <= cw_last(d[0], e.p0); q0++)                       \
+        for (int q1 = cw_first(d[1], e.p1); q1 <= cw_last(d[1], e.p1); q1++)                   \
+            for (int q2 = first; q2 <= last; q2++) {                                           \
+                const cm_i64 place =                                                           \
+                    ((((cm_i64)e.number * d[0].out + q0) * d[1].out + q1) * d[2].out + q2) *   \
+                        (channels) +                                                           \
+                    e.channel;                                                                 \
+                text                                                                           \
+            }
+
+/* The gradient of an extreme: a thread adds up what the windows that have its elements send to
+ * them. */
 CK_KERNEL(cw_spread, cw_spread_call)
 {
     const cw_spread_axis *const d = call.dim;
     const bool lines = call.channels == 1;
-    const unsigned groups = lines ? 1 : (unsigned)call.channels / CW_LANES;
-    const int step = lines ? CW_LANES : 1, parts = (d[2].in + step - 1) / step;
 
     for (cm_i64 m = ck_first_x(); m < call.n; m += ck_step_x()) {
-        const unsigned n = (unsigned)m, row = cw_quotient(n, groups);
-        const unsigned channel = (n - row * groups) * CW_LANES;
-        const unsigned line = cw_quotient(row, (unsigned)parts);
-        const unsigned plane = cw_quotient(line, (unsigned)d[1].in);
-        const unsigned number = cw_quotient(plane, (unsigned)d[0].in);
-        const int p2 = (int)(row - line * (unsigned)parts) * step;
-        const int p1 = (int)(line - plane * (unsigned)d[1].in);
-        const int p0 = (int)(plane - number * (unsigned)d[0].in);
-        const int at = (p0 * d[1].in + p1) * d[2].in + p2;
-        const int left = d[2].in - p2 < step ? d[2].in - p2 : step;
-        const int first = cw_first(d[2], p2), last = cw_last(d[2], p2 + left - 1);
+        const cw_elements e = cw_elements_of(d, call.channels, (unsigned)m);
+        const int at = (e.p0 * d[1].in + e.p1) * d[2].in + e.p2;
         cw_wide sum[CW_LANES];
 
         CV_ALL
         for (int l = 0; l < CW_LANES; l++)
             sum[l] = 0;
-        for (int q0 = cw_first(d[0], p0); q0 <= cw_last(d[0], p0); q0++)
-            for (int q1 = cw_first(d[1], p1); q1 <= cw_last(d[1], p1); q1++)
-                for (int q2 = first; q2 <= last; q2++) {
-                    const cm_i64 window =
-                        (((cm_i64)number * d[0].out + q0) * d[1].out + q1) * d[2].out + q2;
-                    const cm_i64 place = window * call.channels + (lines ? 0 : channel);
-                    if (lines) {
-                        const int which = (int)call.which[place] - at;
-                        const cw_wide x = (cw_wide)cm_real(call.from[place]);
-                        CV_ALL
-                        for (int l = 0; l < CW_LANES; l++)
-                            if (which == l)
-                                sum[l] = cw_add(sum[l], x);
-                        continue;
-                    }
-                    const cw_vector x = *(const cw_vector *)(call.from + place);
-                    const cw_numbers which = *(const cw_numbers *)(call.which + place);
-                    CV_ALL
-                    for (int l = 0; l < CW_LANES; l++)
-                        if ((int)which.item[l] == at)
-                            sum[l] = cw_add(sum[l], (cw_wide)cm_real(x.item[l]));
-                }
-        const cm_i64 to =
-            lines ? (cm_i64)line * d[2].in + p2 : (cm_i64)row * call.channels + channel;
-        cw_vector out;
-        CV_ALL
-        for (int l = 0; l < CW_LANES; l++)
-            out.item[l] = cm_to<CW_ITEM>::of(sum[l]);
-        if ((!lines || left == step) && (cm_i64)(call.to + to) % (cm_i64)sizeof out == 0)
-            *(cw_vector *)(call.to + to) = out;
-        else {
+        CW_WINDOWS(call.channels, {
+            if (lines) {
+                const int which = (int)call.which[place] - at;
+                const cw_wide x = (cw_wide)cm_real(call.from[place]);
+                CV_ALL
+                for (int l = 0; l < CW_LANES; l++)
+                    if (which == l)
+                        sum[l] = cw_add(sum[l], x);
+                continue;
+            }
+            const cw_vector x = *(const cw_vector *)(call.from + place);
+            const cw_numbers which = *(const cw_numbers *)(call.which + place);
             CV_ALL
             for (int l = 0; l < CW_LANES; l++)
-                if (!lines || l < left)
-                    call.to[to + l] = out.item[l];
-        }
+                if ((int)which.item[l] == at)
+                    sum[l] = cw_add(sum[l], (cw_wide)cm_real(x.item[l]));
+        })
+        cw_store_elements(call.to, e, lines, sum);
+    }
+}
+
+/* The gradient of a sum: a place of the result has the windows with this element. */
+CK_KERNEL(cw_shared, cw_call)
+{
+    const bool lines = call.channels == 1;
+    cw_spread_axis d[3];
+
+    CV_ALL
+    for (int k = 0; k < 3; k++)
+        d[k] = {(int)call.dim[k].size, (int)call.dim[k].in, call.dim[k].kernel,
+                call.dim[k].stride,    call.dim[k].pad,     1};
+    for (cm_i64 m = ck_first_x(); m < call.n; m += ck_step_x()) {
+        const cw_elements e = cw_elements_of(d, call.channels, (unsigned)m);
+        cw_wide sum[CW_LANES];
+
+        CV_ALL
+        for (int l = 0; l < CW_LANES; l++)
+            sum[l] = 0;
+        CW_WINDOWS(call.channels, {
+            const cw_wide by = call.shares ? cw_divisor(call, true, q0, q1, q2) : (cw_wide)1;
+            if (lines) {
+                const int from = e.p2 + d[2].pad - q2 * d[2].stride;
+                const cw_wide x = cw_over((cw_wide)cm_real(call.from[place]), by);
+                CV_ALL
+                for (int l = 0; l < CW_LANES; l++)
+                    if (from + l >= 0 && from + l < d[2].kernel)
+                        sum[l] = cw_add(sum[l], x);
+                continue;
+            }
+            const cw_vector x = *(const cw_vector *)(call.from + place);
+            CV_ALL
+            for (int l = 0; l < CW_LANES; l++)
+                sum[l] = cw_add(sum[l], cw_over((cw_wide)cm_real(x.item[l]), by));
+        })
+        cw_store_elements(call.result, e, lines, sum);
     }
 }
 

@@ -52,3 +52,39 @@ def test_max_pooling_and_its_gradient_are_one_launch_each():
         g = torch.ones_like(y)
         assert launches(lambda: torch.nn.functional.max_pool2d(x, 3, 2, 1)) == (1 if FAKE else 0)
         assert launches(lambda: torch.autograd.grad(y, x, g, retain_graph=True)) == (1 if FAKE else 0)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("size, how", [
+    ((2, 4, 9, 8), dict(kernel_size=3, stride=2, padding=1)), ((2, 4, 8, 6), dict(kernel_size=2)), ((2, 3, 7, 7), dict(kernel_size=(2, 3), stride=(3, 1), ceil_mode=True)),
+    ((1, 5, 9, 11), dict(kernel_size=2, stride=3)), ((2, 4, 8, 7), dict(kernel_size=3, stride=2, padding=1, count_include_pad=False)),
+    ((2, 3, 6, 6), dict(kernel_size=4, stride=1, padding=2, divisor_override=3)), ((1, 2, 4, 5, 6), dict(kernel_size=2, stride=1)), ((2, 3, 5, 5), dict(kernel_size=5))])
+def test_gradients_of_average_pooling(size, how, dtype, last):
+    pool = getattr(torch.nn.functional, f"avg_pool{len(size) - 2}d")
+    x = torch.randn(size, generator=torch.Generator().manual_seed(54)).to(dtype)
+    if last and len(size) == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    results = []
+    for device in ("cuda", "cpu"):
+        leaf = x.to(device).requires_grad_()
+        y = pool(leaf, **how)
+        g = torch.randn(y.shape, generator=torch.Generator().manual_seed(53)).to(dtype).to(device)
+        y.backward(g)
+        if device == "cuda":
+            assert launches(lambda: torch.autograd.grad(pool(leaf, **how), leaf, g)) <= 2 or last
+        results.append((y.detach(), leaf.grad))
+    for have, want in zip(*results):
+        assert same(have.cpu(), want) and have.stride() == want.stride()
+
+
+def test_gradients_of_adaptive_pooling():
+    for size in ((1, 1), (3, 5), (7, 7), (14, 3)):
+        x = torch.randn(2, 3, 7, 7)
+        grads = []
+        for device in ("cuda", "cpu"):
+            leaf = x.to(device).requires_grad_()
+            y = torch.nn.functional.adaptive_avg_pool2d(leaf, size)
+            y.backward(torch.arange(y.numel(), device=device).view(y.shape).float())
+            grads.append(leaf.grad.cpu())
+        assert same(*grads)

@@ -10,10 +10,17 @@
 #include "kern/cuda/entries.h"
 #include "kern/cuda/product.h"
 #include "num/dtype.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { WINDOW_DIMS = 3, WINDOW_MOST_DIMS = 64, WINDOW_ARRAYS = 3, WINDOW_ALIGNED = 16 };
+enum {
+    WINDOW_DIMS = 3,
+    WINDOW_MOST_DIMS = 64,
+    WINDOW_ARRAYS = 3,
+    WINDOW_ALIGNED = 16,
+    WINDOW_MOST_STEPS = 1 << 16 /* of the host, to find a form */
+};
 
 /* cw_axis and cw_call of emit/window.cuh */
 typedef struct {
@@ -30,11 +37,19 @@ typedef struct {
     window_axis dim[WINDOW_DIMS];
 } window_call;
 
-enum { WINDOW_SUM, WINDOW_MOST, WINDOW_EVEN_SUM, WINDOW_EVEN_MOST, WINDOW_SPREAD };
+enum {
+    WINDOW_SUM,
+    WINDOW_MOST,
+    WINDOW_EVEN_SUM,
+    WINDOW_EVEN_MOST,
+    WINDOW_SPREAD,
+    WINDOW_SHARED
+};
 
 static void window_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"sum", "most", "even_sum", "even_most", "spread"};
+    static const char *const name[] = {"sum",       "most",   "even_sum",
+                                       "even_most", "spread", "shared"};
 
     cr_text_printf(out, "#define CW_ITEM cm_%s\n#define CW_LANES %d\n",
                    cr_dtype_infos[k->a].suffix, k->c);
@@ -238,14 +253,80 @@ static bool even_axis(window_axis *d, const cr_window_axis *a, int64_t unit)
     return true;
 }
 
-static bool even_windows(window_call *c, const cr_windows *x)
+/* Finds the numbers of the windows of which the dim has the transpose: an element of the source
+ * is a window, and its positions are the places that have this element.  False if they are not
+ * adjacent places, or no windows of one form. */
+static bool shared_axis(window_axis *d, const cr_window_axis *a, int64_t unit)
+{
+    cr_window_axis turned = {.size = a->in, .in = a->size};
+    window_axis found = {.size = a->in, .in = a->size};
+    CR_VEC(int64_t) list = {0};
+    bool one = !cr_vec_reserve(&list, (size_t)(4 * a->in + 1));
+    int64_t *start = list.at, *range = one ? start + a->in + 1 : NULL;
+
+    for (int64_t q = 0; one && q < a->in; q++) {
+        start[q] = q;
+        memcpy(range + 3 * q, (int64_t[]){0, 1, 0}, 3 * sizeof *range);
+    }
+    for (int64_t p = 0, steps = 0; one && p < a->size; p++) {
+        const int64_t *r = a->range + 3 * a->start[p];
+        int64_t n = a->start[p + 1] > a->start[p] ? r[2] : 0;
+        one = a->start[p + 1] - a->start[p] < 2 && (n < 2 || r[1] == unit);
+        one = one && (steps += n) <= WINDOW_MOST_STEPS;
+        for (int64_t q = n ? r[0] / unit : 0; one && n > 0; q++, n--) {
+            int64_t *window = range + 3 * q;
+            window[0] = window[2] ? window[0] : p;
+            one = window[0] + window[2]++ == p;
+        }
+    }
+    for (int64_t q = 0; one && q < a->in; q++)
+        one = range[3 * q + 2] > 0;
+    if (one) {
+        start[a->in] = a->in;
+        turned.start = start, turned.range = range;
+        one = even_axis(&found, &turned, 1) && found.dilation == 1 && found.stride > 0;
+    }
+    cr_vec_drop(&list);
+    d->kernel = found.kernel, d->stride = found.stride, d->pad = found.pad, d->dilation = 1;
+    return one;
+}
+
+/* True if all dims have windows of one form, or transposes of these. */
+static bool windows_have_a_form(window_call *c, const cr_windows *x,
+                                bool axis(window_axis *, const cr_window_axis *, int64_t))
 {
     int64_t unit = 1;
 
+    if (x->in >= INT32_MAX || x->planes >= INT32_MAX / x->out)
+        return false;
     for (int k = WINDOW_DIMS - 1; k >= 0; unit *= x->dim[k--].in)
-        if (!even_axis(&c->dim[k], &x->dim[k], unit))
+        if (!axis(&c->dim[k], &x->dim[k], unit))
             return false;
-    return !x->shares && x->in < INT32_MAX && x->planes < INT32_MAX / x->out;
+    return true;
+}
+
+static int windows_kernel(window_call *c, const cr_windows *x)
+{
+    if (!x->shares && windows_have_a_form(c, x, even_axis))
+        return x->extreme ? WINDOW_EVEN_MOST : WINDOW_EVEN_SUM;
+    if (x->extreme)
+        return WINDOW_MOST;
+    return !x->divides && windows_have_a_form(c, x, shared_axis) ? WINDOW_SHARED : WINDOW_SUM;
+}
+
+/* Factors that are the same number become a part of the divisor, where the products of double
+ * are exact. */
+static void windows_join_factors(const double **list, int64_t n, int64_t *divisor)
+{
+    double product = *list && n ? (*list)[0] * (double)*divisor : 0;
+
+    for (int64_t i = 1; *list && i < n; i++)
+        if ((*list)[i] != (*list)[0])
+            return;
+    if (!*list || !n || !(fabs((*list)[0]) < 0x1p53) || !(fabs(product) < 0x1p53))
+        return;
+    *divisor = (int64_t)product;
+    *list = NULL;
 }
 
 /* True if the channels of the arrays come last. */
@@ -259,23 +340,26 @@ static bool even_last(const cr_windows *x)
 
 /* --- the command --- */
 
-static const char *windows_launch(int device, const cr_windows *x, window_call *c, bool even)
+static const char *windows_launch(int device, const cr_windows *x, window_call *c, int kernel)
 {
     window_words words = {.there = NULL};
     const void *aligned[] = {c->from, c->result, c->which};
-    int lanes = even ? window_lanes(x->from.dtype, c->channels, aligned) : 1;
+    bool ranges = kernel == WINDOW_SUM || kernel == WINDOW_MOST;
+    bool lines = kernel == WINDOW_SHARED && c->channels == 1;
+    int64_t line = c->dim[WINDOW_DIMS - 1].size;
+    int lanes = ranges ? 1 : window_lanes(x->from.dtype, lines ? 0 : c->channels, aligned);
     void *function;
-    int kernel = (even ? WINDOW_EVEN_SUM : WINDOW_SUM) + (x->extreme ? 1 : 0);
     const char *error = window_find(&function, device, x->from.dtype, kernel, lanes);
 
-    c->n = x->planes * x->out / lanes;
+    c->n = x->planes * x->out;
+    c->n = lines ? c->n / line * ((line + lanes - 1) / lanes) : c->n / lanes;
     c->in = x->in;
     c->out = x->out;
     c->divisor = x->divisor;
     c->divides = x->divides;
     c->shares = x->shares;
     if (!error)
-        error = words_copy(&words, device, c, x, even);
+        error = words_copy(&words, device, c, x, !ranges);
     if (!error)
         error = cr_cuda_launch_each(device, function, c->n, c);
     words_drop(&words, device);
@@ -290,8 +374,9 @@ static const char *windows_fill_zero(int device, const cr_windows *x)
     return error || !x->extreme ? error : cr_cuda_ops.fill(device, &x->which, zero);
 }
 
-const char *cr_cuda_windows(int device, const cr_windows *x)
+const char *cr_cuda_windows(int device, const cr_windows *given)
 {
+    cr_windows own = *given, *x = &own;
     window_array a[WINDOW_ARRAYS];
     window_turned turned[WINDOW_ARRAYS];
     window_call c;
@@ -303,7 +388,12 @@ const char *cr_cuda_windows(int device, const cr_windows *x)
         return windows_fill_zero(device, x);
     for (int k = 0; k < WINDOW_DIMS; k++)
         c.dim[k] = (window_axis){.size = x->dim[k].size, .in = x->dim[k].in};
-    bool even = even_windows(&c, x), turn = even && even_last(x);
+    for (int k = 0; k < WINDOW_DIMS; k++) {
+        windows_join_factors(&x->dim[k].count, x->dim[k].size, &x->divisor);
+        windows_join_factors(&x->dim[k].share, x->dim[k].in, &x->divisor);
+    }
+    int kernel = windows_kernel(&c, x);
+    bool turn = kernel != WINDOW_SUM && kernel != WINDOW_MOST && even_last(x);
     c.channels = turn ? x->from.size[1] : 1;
     error = array_begin(&a[0], device, window_turn(&turned[0], &x->from, turn), true);
     last = array_begin(&a[1], device, window_turn(&turned[1], &x->result, turn), false);
@@ -314,7 +404,7 @@ const char *cr_cuda_windows(int device, const cr_windows *x)
     c.result = a[1].dense.data;
     c.which = a[2].dense.data;
     if (!error)
-        error = windows_launch(device, x, &c, even);
+        error = windows_launch(device, x, &c, kernel);
     for (int i = 0; i < WINDOW_ARRAYS; i++) {
         last = array_end(&a[i], device, !error && (i == 1 || (i == 2 && x->extreme)));
         error = error ? error : last;
