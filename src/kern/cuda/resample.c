@@ -12,21 +12,23 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RESAMPLE_AXES = 3, RESAMPLE_DIMS = RESAMPLE_AXES + 2 };
+enum { RESAMPLE_AXES = 3, RESAMPLE_DIMS = RESAMPLE_AXES + 2, RESAMPLE_LANES = 4 };
 
 /* cu_axis and cu_call of emit/resample.cuh */
 typedef struct {
-    const int64_t *start, *index;
+    const int32_t *start, *index;
     const void *weight;
     int64_t step;
-    int dim, fraction;
+    int dim, fraction, one;
 } resample_axis;
 typedef struct {
     char *to;
     const char *from;
     int64_t n, size[RESAMPLE_DIMS], to_step[RESAMPLE_DIMS], from_step[RESAMPLE_DIMS];
+    int64_t to_lane, from_lane;
     resample_axis axis[RESAMPLE_AXES];
     double none;
+    int adjacent;
 } resample_call;
 
 /* The types of sums and weights for a dtype; false for those that are left to the host. */
@@ -59,14 +61,16 @@ static void resample_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
     resample_types(k->a, &tap, &wide, &weight);
     cr_text_printf(out, "#define CU_ITEM cm_%s\n#define CU_WIDE %s\n#define CU_WEIGHT %s\n",
                    cr_dtype_infos[k->a].suffix, wide, weight);
+    cr_text_printf(out, "#define CU_LANES %d\n", k->b);
     snprintf(symbol, 32, "cu_resample");
 }
 
 /* --- taps --- */
 
-/* Lists of taps in host memory, and where they are on the device. */
+/* Lists of taps in host memory, and where they are on the device: of an axis the starts, the
+ * indices and, from a multiple of 8 bytes on, the weights. */
 typedef struct {
-    CR_VEC(int64_t) word;
+    CR_VEC(int32_t) word;
     size_t start[RESAMPLE_AXES], index[RESAMPLE_AXES], weight[RESAMPLE_AXES];
     char *there;
     uint32_t block;
@@ -77,12 +81,14 @@ static size_t weight_bytes(cr_dtype tap) { return tap == CR_U8 ? 2 : cr_dtype_si
 static cr_status lists_reserve(resample_lists *l, int k, int64_t places, int64_t taps,
                                cr_dtype tap)
 {
-    size_t words = ((size_t)taps * weight_bytes(tap) + 7) / 8;
+    size_t words = ((size_t)taps * weight_bytes(tap) + 7) / 8 * 2;
 
-    CR_TRY(cr_vec_reserve(&l->word, (size_t)(places + 1 + taps) + words));
+    if (places > INT32_MAX / 8 || taps > INT32_MAX / 8)
+        return cr_fail(CR_RUNTIME, "CUDA: a dimension is resampled to too many elements");
+    CR_TRY(cr_vec_reserve(&l->word, (size_t)(places + 2 + taps) + words));
     l->start[k] = l->word.len;
     l->index[k] = l->start[k] + (size_t)places + 1;
-    l->weight[k] = l->index[k] + (size_t)taps;
+    l->weight[k] = (l->index[k] + (size_t)taps + 1) / 2 * 2;
     l->word.len = l->weight[k] + words;
     memset(l->word.at + l->start[k], 0, (l->word.len - l->start[k]) * sizeof *l->word.at);
     return CR_OK;
@@ -93,7 +99,7 @@ static void lists_put(resample_lists *l, int k, int64_t at, int64_t index,
 {
     size_t bytes = weight_bytes(tap);
 
-    l->word.at[l->index[k] + (size_t)at] = index;
+    l->word.at[l->index[k] + (size_t)at] = (int32_t)index;
     memcpy((char *)(l->word.at + l->weight[k]) + (size_t)at * bytes,
            (const char *)a->weight + (size_t)from * bytes, bytes);
 }
@@ -104,6 +110,15 @@ static bool axis_is_copied(const cr_upsample_axis *a, cr_dtype tap)
     return tap == CR_U8 && a->in == a->out && a->taps > 1;
 }
 
+/* True if the only tap of the only place has weight 1. */
+static bool axis_is_one(const cr_upsample_axis *a, cr_dtype tap)
+{
+    return a->in == 1 && a->out == 1 && a->taps == 1 &&
+           (tap == CR_F32   ? *(const float *)a->weight == 1
+            : tap == CR_F64 ? *(const double *)a->weight == 1
+                            : false);
+}
+
 /* One tap for each place, of weight 1. */
 static cr_status lists_add_copy(resample_lists *l, int k, const cr_upsample_axis *a,
                                 cr_dtype tap)
@@ -112,8 +127,8 @@ static cr_status lists_add_copy(resample_lists *l, int k, const cr_upsample_axis
 
     CR_TRY(lists_reserve(l, k, a->out, a->out, tap));
     for (int64_t o = 0; o < a->out; o++) {
-        l->word.at[l->start[k] + (size_t)o + 1] = o + 1;
-        l->word.at[l->index[k] + (size_t)o] = o;
+        l->word.at[l->start[k] + (size_t)o + 1] = (int32_t)o + 1;
+        l->word.at[l->index[k] + (size_t)o] = (int32_t)o;
         memcpy((char *)(l->word.at + l->weight[k]) + (size_t)o * sizeof one, &one, sizeof one);
     }
     return CR_OK;
@@ -125,7 +140,7 @@ static cr_status lists_add(resample_lists *l, int k, const cr_upsample_axis *a, 
         return lists_add_copy(l, k, a, tap);
     CR_TRY(lists_reserve(l, k, a->out, a->out * a->taps, tap));
     for (int64_t o = 0; o < a->out; o++) {
-        l->word.at[l->start[k] + (size_t)o + 1] = (o + 1) * a->taps;
+        l->word.at[l->start[k] + (size_t)o + 1] = (int32_t)((o + 1) * a->taps);
         for (int64_t t = o * a->taps; t < (o + 1) * a->taps; t++)
             lists_put(l, k, t, a->index[t], a, t, tap);
     }
@@ -136,7 +151,8 @@ static cr_status lists_add(resample_lists *l, int k, const cr_upsample_axis *a, 
 static cr_status lists_add_turned(resample_lists *l, int k, const cr_upsample_axis *a,
                                   cr_dtype tap)
 {
-    int64_t n = a->out * a->taps, *start;
+    int64_t n = a->out * a->taps;
+    int32_t *start;
 
     CR_TRY(lists_reserve(l, k, a->in, n, tap));
     start = l->word.at + l->start[k];
@@ -160,7 +176,7 @@ static const char *lists_copy(resample_lists *l, int device, resample_call *c)
     if (!l->there)
         return cr_cuda_no_memory(device, bytes);
     for (int k = 0; k < RESAMPLE_AXES; k++) {
-        const int64_t *there = (const int64_t *)(const void *)l->there;
+        const int32_t *there = (const int32_t *)(const void *)l->there;
         c->axis[k].start = there + l->start[k];
         c->axis[k].index = there + l->index[k];
         c->axis[k].weight = there + l->weight[k];
@@ -182,6 +198,7 @@ static cr_status lists_make(resample_lists *l, resample_call *c, const cr_upsamp
             st = back ? lists_add_turned(l, k, &a, tap) : lists_add(l, k, &a, tap);
         c->axis[k].dim = d;
         c->axis[k].fraction = a.fraction;
+        c->axis[k].one = !st && axis_is_one(&a, tap);
         cr_upsample_axis_drop(&a);
     }
     return st;
@@ -221,6 +238,34 @@ static void call_set_dims(resample_call *c, const cr_array *to, const cr_array *
     }
 }
 
+/* True if the groups of channels of an array are adjacent elements that one access reads. */
+static bool array_has_groups(const cr_array *a)
+{
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)a->dtype), bytes = RESAMPLE_LANES * item;
+    bool one = array_number(a, 1, true) == item && !((uintptr_t)a->data % (uintptr_t)bytes);
+
+    for (int d = 0; one && d < RESAMPLE_DIMS; d++)
+        one = d == 1 || array_number(a, d, false) == 1 || !(array_number(a, d, true) % bytes);
+    return one;
+}
+
+/* A thread has RESAMPLE_LANES channels, if they are groups of as many; returns how many. */
+static int call_join_channels(resample_call *c, const cr_array *to, const cr_array *from)
+{
+    int at = to->size[1] > 1 && to->stride[1] == 1 ? last_order[1] : rows_order[1];
+
+    if (to->size[1] % RESAMPLE_LANES)
+        return 1;
+    c->to_lane = c->to_step[at];
+    c->from_lane = c->from_step[at];
+    c->size[at] /= RESAMPLE_LANES;
+    c->to_step[at] *= RESAMPLE_LANES;
+    c->from_step[at] *= RESAMPLE_LANES;
+    c->n /= RESAMPLE_LANES;
+    c->adjacent = array_has_groups(to) && array_has_groups(from);
+    return RESAMPLE_LANES;
+}
+
 static cr_upsample resample_describe(const cr_array *in, const cr_array *out,
                                      const cr_given *arg)
 {
@@ -256,6 +301,7 @@ static const char *resample(int device, const cr_given *arg, const cr_array *fro
         return cr_command_declines;
     error = lists_make(&lists, &c, &u, tap, back) ? cr_error_message() : NULL;
     call_set_dims(&c, to, from);
+    text.b = call_join_channels(&c, to, from);
     if (!error && c.n) {
         error = cr_cuda_find(&function, &text);
         if (!error)
