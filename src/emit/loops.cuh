@@ -25,10 +25,11 @@ extern "C" void *memset(void *, int, unsigned long),
 typedef unsigned char uint8_t;
 typedef unsigned uint32_t;
 typedef unsigned long uint64_t;
-#define FLT_MAX   0x1.fffffep127f
-#define NAN       __builtin_nan("")
-#define INFINITY  __builtin_inf()
-#define CR_LEN(a) (sizeof(a) / sizeof *(a))
+#define FLT_MAX            0x1.fffffep127f
+#define NAN                __builtin_nan("")
+#define INFINITY           __builtin_inf()
+#define CR_LEN(a)          (sizeof(a) / sizeof *(a))
+#define CL_FOR(k, n, most) CV_ALL for (int64_t k = 0; k < (most); k++) if (k < (n))
 #if CL_DOUBLE
 #define F(name) name
 #else

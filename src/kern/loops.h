@@ -14,6 +14,10 @@
 #ifndef CV_MAKE
 #define CV_MAKE(type, ...) ((type){__VA_ARGS__})
 #endif
+/* For k from 0 to n - 1, n at most `most`: a device unrolls it, so arrays are registers. */
+#ifndef CL_FOR
+#define CL_FOR(k, n, most) for (int64_t k = 0; k < (n); k++)
+#endif
 
 /* The texts, in the order of jit/vocabulary.h. */
 typedef enum {

@@ -38,7 +38,7 @@ def compare(f, *values, tolerance=0):
 @pytest.mark.parametrize("samples", [0, 2])
 def test_regions(dtype, samples):
     torch.manual_seed(1)
-    x, regions = torch.randn(2, 8, 9, 11, dtype=dtype), torch.tensor(REGIONS, dtype=dtype)
+    x, regions = torch.randn(2, 12, 9, 11, dtype=dtype), torch.tensor(REGIONS, dtype=dtype)
     for aligned in (False, True):
         compare(lambda x: V.roi_align(x, regions.to(x.device), 0.7, 2, 2, samples, aligned), x)
     compare(lambda x: V.ps_roi_align(x, regions.to(x.device), 0.7, 2, 2, samples), x)

@@ -13,11 +13,11 @@
 #define NAME(x) f64_##x
 #include "kern/cpu/plane/boxes_loops.inc"
 
-/* On a device boxes are compared at once, and one thread goes through the words of bits. */
+/* On a device boxes are compared at once; 64 boxes at a time then put others out. */
 static cr_status boxes_choose_there(boxes_job *w, cr_dtype t, cr_device device)
 {
     static const cr_loops overlaps = CR_LOOPS(CR_LOOPS_BOXES, boxes_job, overlaps);
-    static const cr_loops choose = CR_LOOPS(CR_LOOPS_BOXES, boxes_job, choose_by_bits);
+    static const cr_loops choose = CR_LOOPS(CR_LOOPS_BOXES, boxes_job, choose_group);
     cr_dense bits = {0}, out_of = {0};
     size_t row = (size_t)w->words * sizeof(uint64_t);
     cr_status st;
@@ -27,7 +27,8 @@ static cr_status boxes_choose_there(boxes_job *w, cr_dtype t, cr_device device)
     CR_GO(cr_dense_clear(&out_of, row));
     w->overlaps = (uint64_t *)(void *)bits.data, w->out_of = (uint64_t *)(void *)out_of.data;
     CR_GO(cr_loops_run(device, &overlaps, t, w->n * w->words, 1, w));
-    CR_GO(cr_loops_run(device, &choose, t, 1, 1, w));
+    for (; w->group < w->words; w->group++)
+        CR_GO(cr_loops_run(device, &choose, t, w->words - w->group, 1, w));
 done:
     cr_dense_drop(&bits);
     cr_dense_drop(&out_of);

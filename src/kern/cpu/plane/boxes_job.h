@@ -4,7 +4,7 @@
 
 #include "kern/loops.h"
 
-enum { BOX_CORNERS = 12 };
+enum { BOX_CORNERS = 12, BOX_ROWS = 8 /* that are read at once */ };
 
 typedef struct {
     const void *a, *b; /* dense rows */
@@ -15,6 +15,7 @@ typedef struct {
     uint64_t *overlaps, *out_of;
     bool *kept;
     int64_t n, words, boxes;
+    int64_t group; /* of 64 boxes of the order */
     double most;
     cr_loops_error wrong; /* a number of the order that no box has */
 } boxes_job;

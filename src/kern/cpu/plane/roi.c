@@ -39,7 +39,7 @@ cr_status cr_roi_begin(cr_roi_call *c, const char *name, const cr_roi *r, const 
 {
     char text[160];
 
-    *c = (cr_roi_call){.job = {.r = *r, .parts = 1, .each = 1},
+    *c = (cr_roi_call){.job = {.r = *r, .each = 1},
                        .t = x->dtype == CR_F64 ? CR_F64 : CR_F32,
                        .device = out->device};
     CR_TRY(cr_dense_in(&c->x, x, c->t));
@@ -89,15 +89,40 @@ static cr_status roi_compute(cr_roi_call *c, const cr_view *out, bool back)
     static const cr_loops average = CR_LOOPS(CR_LOOPS_ROI, roi_job, average);
     static const cr_loops spread = CR_LOOPS(CR_LOOPS_ROI, roi_job, spread);
     roi_job *w = &c->job;
-    bool host = cr_is_host(c->device);
 
     if (!back) {
-        w->each = host && !w->r.sensitive ? ROI_CHANNELS : 1;
+        w->each = w->r.sensitive ? 1 : ROI_CHANNELS;
         return cr_loops_run(c->device, &average, c->t, w->r.regions * cr_roi_ranges(w), 4, w);
     }
-    w->parts = host ? 1 : w->r.rows;
     CR_TRY(cr_dense_clear(&c->out, (size_t)cr_view_numel(out) * cr_dtype_size(c->t)));
-    return cr_loops_run(c->device, &spread, c->t, w->r.images * w->r.channels * w->parts, 1, w);
+    return cr_loops_run(c->device, &spread, c->t, w->r.images * w->r.channels, 1, w);
+}
+
+/* A thread has a bin, or an element of the input, of several channels. */
+static cr_status roi_compute_there(cr_roi_call *c, bool back)
+{
+    static const cr_loops measure = CR_LOOPS(CR_LOOPS_ROI, roi_job, measure);
+    static const cr_loops average = CR_LOOPS(CR_LOOPS_ROI, roi_job, average);
+    static const cr_loops gather = CR_LOOPS(CR_LOOPS_ROI, roi_job, gather);
+    roi_job *w = &c->job;
+    size_t bytes = c->t == CR_F32 ? sizeof(f32_measured) : sizeof(f64_measured);
+    cr_dense measured = {0};
+    cr_status st;
+
+    CR_GO(cr_dense_take(&measured, c->device, (size_t)w->r.regions * bytes + 1));
+    w->measured = measured.data;
+    w->each = w->r.sensitive ? 1 : ROI_CHANNELS;
+    w->by_bin = true;
+    CR_GO(cr_loops_run(c->device, &measure, c->t, w->r.regions, 1, w));
+    if (back)
+        CR_GO(cr_loops_run(c->device, &gather, c->t,
+                           w->r.images * cr_roi_groups(w) * cr_roi_plane(&w->r), 1, w));
+    else
+        CR_GO(cr_loops_run(c->device, &average, c->t,
+                           w->r.regions * cr_roi_ranges(w) * cr_roi_bins(&w->r), 1, w));
+done:
+    cr_dense_drop(&measured);
+    return st;
 }
 
 /* The values of bins, or with `back` the derivative in the input, of which `out` has the
@@ -114,7 +139,7 @@ static cr_status roi_run(const char *name, const cr_roi *r, const cr_view *x,
     if (!st && cr_is_host(c.device))
         st = roi_make_taps(&c.job, &first, c.t);
     if (!st)
-        st = roi_compute(&c, out, back);
+        st = cr_is_host(c.device) ? roi_compute(&c, out, back) : roi_compute_there(&c, back);
     cr_free(first);
     cr_free((void *)(uintptr_t)c.job.taps);
     return cr_roi_end(&c, out, st);

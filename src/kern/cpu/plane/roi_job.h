@@ -28,8 +28,9 @@ typedef struct {
     const void *x, *regions; /* x: the input, or the cotangent of the result */
     void *out;
     int32_t *argmax;
-    int64_t each;         /* channels of a unit of `average`, at most ROI_CHANNELS */
-    int64_t parts;        /* of the rows of a plane, which `spread` computes apart */
+    int64_t each;         /* channels of a unit, at most ROI_CHANNELS */
+    bool by_bin;          /* a unit of `average` has one bin */
+    void *measured;       /* the regions, as `measure` writes them on a device, or NULL */
     cr_loops_error error; /* a region of an image that does not exist */
     cr_loops_error wrong_argmax;
     /* What the host makes once for all channels; NULL on a device. */
@@ -50,10 +51,15 @@ static inline bool cr_roi_has_image(const cr_roi *r, double number)
 {
     return r->images && number > -1 && number < (double)r->images;
 }
-/* Units of `average` for a region. */
+/* Units of `average` for a region and, by bin, for a bin of it. */
 static inline int64_t cr_roi_ranges(const roi_job *w)
 {
     return (cr_roi_results(&w->r) + w->each - 1) / w->each;
+}
+/* Units of `gather` for an element of an image. */
+static inline int64_t cr_roi_groups(const roi_job *w)
+{
+    return (w->r.channels + w->each - 1) / w->each;
 }
 
 #endif
