@@ -4,7 +4,9 @@
  *                             schedule, c or cuda;
  *                             a graph after print, verify, dead, common, fold, simplify,
  *                             functional, decompose, group, instantiate(0=4,1=0.5), cost,
- *                             plan or run
+ *                             plan or run;
+ *                             a graph of TorchScript after print and the passes of
+ *                             src/script/passes.def: dead, fold, common, peephole, ...
  *   crc text [-w] FILE...     golden tests; -w writes the results into the files
  *   crc run FILE [N=V]...     runs a program on every tier, compares and measures
  *   crc explain OP            prints everything that is derived from an entry of the table
@@ -79,6 +81,8 @@ cr_status crc_pass(cr_text *out, const char *passes, const char *text)
     cr_session s = {.status = CR_OK};
     cr_status st;
 
+    if (crc_is_script(text))
+        return crc_script_pass(out, passes, text);
     if (crc_is_graph(text))
         return crc_graph_pass(out, passes, text);
     snprintf(j.passes, sizeof j.passes, "%s", passes);

@@ -14,6 +14,10 @@ CR_MUST cr_status crc_pass(cr_text *out, const char *passes, const char *text);
 bool crc_is_graph(const char *text);
 CR_MUST cr_status crc_graph_pass(cr_text *out, const char *passes, const char *text);
 
+/* As crc_pass, for a graph of TorchScript, in torch's form: graph(%x : Tensor): ... */
+bool crc_is_script(const char *text);
+CR_MUST cr_status crc_script_pass(cr_text *out, const char *passes, const char *text);
+
 /* The commands.  Each returns the exit status. */
 int crc_text(int argc, char **argv);
 int crc_run(int argc, char **argv);

@@ -12,9 +12,13 @@
  * read. */
 #include "base/clock.h"
 #include "script/execute_impl.h"
+#include "script/passes.h"
 #include <pthread.h>
 #include <string.h>
 
+/* Graphs with more values run as they are: passes look at the readers of a value in all nodes.
+ */
+enum { EXEC_PREPARED = 4096 };
 enum { EXEC_DEEPEST = 500, EXEC_REGISTERS = 48, EXEC_ARGUMENTS = 32, EXEC_HELD = 32 };
 
 typedef struct exec_step exec_step;
@@ -41,6 +45,7 @@ struct exec_step {
 
 /* cr_sfunction.code */
 typedef struct {
+    cr_session session; /* of the copy of the graph */
     cr_arena arena;
     unsigned registers;
     int borrowed_count;
@@ -281,6 +286,7 @@ static void exec_drop_code(void *code)
     if (!c)
         return;
     cr_arena_drop(&c->arena);
+    cr_session_drop(&c->session);
     cr_free(c);
 }
 
@@ -293,16 +299,22 @@ static cr_status exec_list_borrowed(const exec_preparer *p, exec_code *c)
     return c->borrowed ? CR_OK : CR_MEMORY;
 }
 
-static cr_status exec_prepare(exec_code **out, const cr_sgraph *g)
+/* The graph after the passes.  The second copy has no numbers of values that went. */
+static void exec_simplify(cr_session *s, void *context)
 {
-    exec_code *c = cr_alloc_zero(sizeof *c);
-    exec_preparer p = {0};
+    const cr_sgraph **g = context;
+    cr_sgraph *copy = cr_sgraph_copy(s, *g);
+
+    cr_spasses_prepare(copy);
+    *g = cr_sgraph_copy(s, copy);
+}
+
+static cr_status exec_prepare_graph(exec_code *c, const cr_sgraph *g)
+{
+    exec_preparer p = {.arena = &c->arena};
     cr_arena temporary = {0};
     cr_status st = CR_MEMORY;
 
-    if (!c)
-        return CR_MEMORY;
-    p.arena = &c->arena;
     c->registers = g->values;
     p.last = cr_arena_get(&temporary, g->values * sizeof *p.last + 1);
     p.home = cr_arena_get(&temporary, g->values * sizeof *p.home + 1);
@@ -314,6 +326,19 @@ static cr_status exec_prepare(exec_code **out, const cr_sgraph *g)
         st = st ? st : exec_list_borrowed(&p, c);
     }
     cr_arena_drop(&temporary);
+    return st;
+}
+
+static cr_status exec_prepare(exec_code **out, const cr_sgraph *g)
+{
+    exec_code *c = cr_alloc_zero(sizeof *c);
+    cr_status st = CR_OK;
+
+    if (!c)
+        return CR_MEMORY;
+    if (g->values <= EXEC_PREPARED)
+        st = cr_session_run(&c->session, exec_simplify, &g);
+    st = st ? st : exec_prepare_graph(c, g);
     if (st)
         exec_drop_code(c);
     else

@@ -42,15 +42,27 @@ static cr_svalue *truth(program *p, cr_sblock *b, bool on)
     return cr_sblock_constant(b, c, nowhere);
 }
 
+/* A schema of `self` and `other` with one result, all of one type. */
+static cr_sschema *schema_of_two(program *p, const char *name, const cr_stype *type)
+{
+    cr_sschema *s = CR_NEW(p->s, cr_sschema);
+
+    *s = (cr_sschema){.name = name, .overload = "", .param_count = 2, .result_count = 1};
+    s->param = CR_NEW_N(p->s, cr_sparam, 2);
+    s->result = CR_NEW(p->s, cr_sparam);
+    s->param[0] = (cr_sparam){.name = "self", .type = type};
+    s->param[1] = (cr_sparam){.name = "other", .type = type};
+    *s->result = (cr_sparam){.type = type};
+    return s;
+}
+
 /* A call of a builtin with two arguments. */
 static cr_svalue *binary(program *p, cr_sblock *b, const char *name, cr_svalue *x, cr_svalue *y,
                          const cr_stype *type)
 {
-    cr_sschema *schema = CR_NEW(p->s, cr_sschema);
     cr_snode *n = cr_snode_new(b, CR_SPRIM_OPERATOR, nowhere);
 
-    *schema = (cr_sschema){.name = name, .overload = "", .builtin = 0};
-    n->schema = schema;
+    n->schema = schema_of_two(p, name, type);
     cr_snode_input(n, x);
     cr_snode_input(n, y);
     return cr_snode_output(n, NULL, type);
@@ -135,14 +147,9 @@ static void square(program *p)
     cr_sblock *body = p->graph->body;
     cr_svalue *x = cr_sblock_input(body, "x", CR_STYPE_OF(TENSOR));
     cr_snode *n = cr_snode_new(body, CR_SPRIM_OPERATOR, nowhere);
-    cr_sschema *schema = CR_NEW(p->s, cr_sschema);
+    cr_sschema *schema = schema_of_two(p, "aten::mul", CR_STYPE_OF(TENSOR));
 
-    *schema = (cr_sschema){.name = "aten::mul", .overload = "Tensor", .builtin = -1};
     schema->op = cr_ops_find("mul");
-    schema->param_count = 2;
-    schema->param = CR_NEW_N(p->s, cr_sparam, 2);
-    schema->param[0].name = "self";
-    schema->param[1].name = "other";
     n->schema = schema;
     cr_snode_input(n, x);
     cr_snode_input(n, x);

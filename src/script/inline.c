@@ -1,5 +1,6 @@
 /* Graphs with the graphs of the functions and methods that they call in place of the calls. */
 #include "script/inline.h"
+#include "script/passes.h"
 
 /* The function that a node calls, when it is known and has a graph; else NULL. */
 static const cr_sfunction *inline_callee(const cr_snode *n)
@@ -53,14 +54,8 @@ static void inline_in(cr_sblock *b)
 
 cr_sgraph *cr_sgraph_inlined(cr_session *s, const cr_sfunction *f)
 {
-    cr_sgraph *g = cr_sgraph_new(s, f->unit);
-    const cr_sblock *from = f->graph->body;
-    cr_svalue **map = CR_NEW_N(s, cr_svalue *, f->graph->values + 1);
+    cr_sgraph *g = cr_sgraph_copy(s, f->graph);
 
-    for (int i = 0; i < from->input_count; i++)
-        map[from->input[i]->id] =
-            cr_sblock_input(g->body, from->input[i]->name, from->input[i]->type);
-    cr_sblock_copy(g->body, from, map);
     inline_in(g->body);
     return g;
 }
@@ -68,18 +63,22 @@ cr_sgraph *cr_sgraph_inlined(cr_session *s, const cr_sfunction *f)
 typedef struct {
     const cr_sfunction *function;
     cr_text *out;
+    bool prepared;
 } inline_job;
 
 static void inline_print(cr_session *s, void *context)
 {
     inline_job *job = context;
+    cr_sgraph *g = cr_sgraph_inlined(s, job->function);
 
-    cr_sgraph_print(job->out, cr_sgraph_inlined(s, job->function), true);
+    if (job->prepared)
+        cr_spasses_prepare(g);
+    cr_sgraph_print(job->out, g, true);
 }
 
-cr_status cr_sfunction_print_inlined(cr_text *out, const cr_sfunction *f)
+cr_status cr_sfunction_print_inlined(cr_text *out, const cr_sfunction *f, bool prepared)
 {
-    inline_job job = {f, out};
+    inline_job job = {f, out, prepared};
     cr_session s = {0};
     cr_status st;
 

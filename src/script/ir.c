@@ -290,6 +290,19 @@ void cr_sblock_copy(cr_sblock *to, const cr_sblock *from, cr_svalue **map)
     copy_block(to, from, map, from->graph->values);
 }
 
+cr_sgraph *cr_sgraph_copy(cr_session *s, const cr_sgraph *g)
+{
+    cr_sgraph *out = cr_sgraph_new(s, g->unit);
+    const cr_sblock *from = g->body;
+    cr_svalue **map = CR_NEW_N(s, cr_svalue *, g->values + 1);
+
+    for (int i = 0; i < from->input_count; i++)
+        map[from->input[i]->id] =
+            cr_sblock_input(out->body, from->input[i]->name, from->input[i]->type);
+    cr_sblock_copy(out->body, from, map);
+    return out;
+}
+
 static void block_replace(cr_sblock *b, cr_snode *first, cr_svalue *from, cr_svalue *to);
 
 static void node_replace(cr_snode *n, cr_svalue *from, cr_svalue *to)
@@ -318,6 +331,11 @@ void cr_svalue_replace(cr_sgraph *g, cr_svalue *from, cr_svalue *to)
         block_replace(from->by->owner, from->by->next, from, to);
     if (from->uses)
         block_replace(g->body, g->body->first, from, to);
+}
+
+void cr_svalue_replace_after(cr_snode *n, cr_svalue *from, cr_svalue *to)
+{
+    block_replace(n->owner, n->next, from, to);
 }
 
 cr_svalue *cr_sblock_constant(cr_sblock *b, const cr_sconstant *value, cr_srange range)

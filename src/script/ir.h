@@ -156,8 +156,12 @@ void cr_sblock_inline(cr_sblock *b, cr_snode *at);
  * replace values; NULL where the value itself is meant.  Its room is for `from`'s graph; ids of
  * the copies are not in it. */
 void cr_sblock_copy(cr_sblock *to, const cr_sblock *from, cr_svalue **map);
+/* A copy of the graph, in the session. */
+cr_sgraph *cr_sgraph_copy(cr_session *s, const cr_sgraph *g);
 /* Every reader of `from` reads `to`. */
 void cr_svalue_replace(cr_sgraph *g, cr_svalue *from, cr_svalue *to);
+/* The nodes behind `n` in its block, and the block's results, read `to`. */
+void cr_svalue_replace_after(cr_snode *n, cr_svalue *from, cr_svalue *to);
 /* A constant at the end of `b`. */
 cr_svalue *cr_sblock_constant(cr_sblock *b, const cr_sconstant *value, cr_srange range);
 

@@ -240,6 +240,14 @@ static void optimize_norms(cr_sblock *b)
     }
 }
 
+void cr_spass_dropouts(cr_sgraph *g) { optimize_dropouts(g->body); }
+
+void cr_spass_norms(cr_sgraph *g)
+{
+    optimize_norms(g->body);
+    cr_spass_dead(g);
+}
+
 static void optimize_methods(cr_session *s, void *context)
 {
     const cr_sclass *cls = context;
@@ -249,9 +257,7 @@ static void optimize_methods(cr_session *s, void *context)
         cr_sfunction *f = cls->method[i];
         if (!f->graph || f->code) /* the executor reads a graph that has run */
             continue;
-        optimize_dropouts(f->graph->body);
-        optimize_norms(f->graph->body);
-        cr_spasses_tidy(f->graph);
+        cr_spasses_optimize(f->graph);
     }
 }
 

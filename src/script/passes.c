@@ -477,3 +477,51 @@ void cr_spasses_run(cr_sgraph *g)
     pass_loops(g);
     cr_spasses_tidy(g);
 }
+
+/* Loops first, whose bodies then have constants. */
+static void pass_simplify(cr_sgraph *g)
+{
+    cr_spass_unroll(g);
+    cr_spass_fold(g);
+    cr_spass_lists(g);
+    cr_spass_peephole(g);
+    cr_spass_fold(g);
+}
+
+void cr_spasses_prepare(cr_sgraph *g)
+{
+    pass_simplify(g);
+    cr_spass_common_numbers(g);
+    cr_spass_dead(g);
+}
+
+void cr_spasses_freeze(cr_sgraph *g)
+{
+    pass_simplify(g);
+    cr_spass_common(g);
+    cr_spasses_tidy(g);
+}
+
+void cr_spasses_optimize(cr_sgraph *g)
+{
+    cr_spass_dropouts(g);
+    cr_spass_norms(g);
+    cr_spasses_freeze(g);
+}
+
+cr_spass cr_spass_find(const char *name)
+{
+    static const struct {
+        const char *name;
+        cr_spass pass;
+    } all[] = {
+#define CR_SPASS(name, pass, text) {name, pass},
+#include "script/passes.def"
+#undef CR_SPASS
+    };
+
+    for (size_t i = 0; i < CR_LEN(all); i++)
+        if (!strcmp(all[i].name, name))
+            return all[i].pass;
+    return NULL;
+}

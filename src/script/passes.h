@@ -11,12 +11,38 @@ void cr_spasses_run(cr_sgraph *g);
 /* Those that a graph without calls needs again: tuples, constants, dead nodes. */
 void cr_spasses_tidy(cr_sgraph *g);
 
+/* Before a graph runs: results and gradients keep their bits, errors their text. */
+void cr_spasses_prepare(cr_sgraph *g);
+/* Of a frozen graph, whose equal nodes are computed once: results keep their bits. */
+void cr_spasses_freeze(cr_sgraph *g);
+/* The same without idle dropouts, and with batch norms in convolutions, which changes rounding.
+ */
+void cr_spasses_optimize(cr_sgraph *g);
+
+/* A pass of passes.def by its name; NULL: none has it. */
+typedef void (*cr_spass)(cr_sgraph *g);
+cr_spass cr_spass_find(const char *name);
+
 /* Removes RETURN, CONTINUATION and WITH nodes (exits.c). */
 void cr_spass_exits(cr_sgraph *g);
 /* Removes nodes without effect whose results are not read, and results of blocks. */
 void cr_spass_dead(cr_sgraph *g);
 /* Computes nodes whose arguments are constants of types that cannot be changed (fold.c). */
 void cr_spass_fold(cr_sgraph *g);
+
+/* Equal nodes are computed once; `numbers` leaves nodes that make tensors, whose gradients
+ * would be added in another order (common.c). */
+void cr_spass_common(cr_sgraph *g);
+void cr_spass_common_numbers(cr_sgraph *g);
+/* Nodes whose result is an argument, an item, a constant or a simpler node (peephole.c). */
+void cr_spass_peephole(cr_sgraph *g);
+/* Lists are made with the items that are appended, inserted and set (lists.c). */
+void cr_spass_lists(cr_sgraph *g);
+/* Loops of at most 8 iterations with at most 32 nodes become their bodies (unroll.c). */
+void cr_spass_unroll(cr_sgraph *g);
+/* Dropouts that do nothing go; batch norms join the convolutions before them (optimize.c). */
+void cr_spass_dropouts(cr_sgraph *g);
+void cr_spass_norms(cr_sgraph *g);
 
 /* The constant of a value, in the session; false for kinds that can change or that constants
  * lack. */

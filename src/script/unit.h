@@ -73,6 +73,10 @@ const struct cr_senv *cr_sunit_env(const cr_sunit *u);
 /* Keeps a reference of a unit whose types this one uses. */
 void cr_sunit_keep_unit(cr_sunit *u, cr_sunit *used);
 
+/* The graph that a text as of cr_sgraph_print states, in the unit; it has no places in a
+ * source. Bails from the unit's session with CR_VALUE. */
+cr_sgraph *cr_sgraph_parse(cr_sunit *u, const char *text);
+
 /* By qualified name; NULL when absent. */
 cr_sclass *cr_sunit_class(const cr_sunit *u, const char *name);
 cr_sfunction *cr_sunit_function(const cr_sunit *u, const char *name);

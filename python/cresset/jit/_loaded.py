@@ -52,8 +52,8 @@ class LoadedMethod:
         return Graph(self._object.inlined_graph(self.name))
 
     def graph_for(self, *args, **kwargs):
-        """The graph that a call runs."""
-        return self.inlined_graph
+        """The graph without calls, after the passes of the executor; arguments do not matter."""
+        return Graph(self._object.prepared_graph(self.name))
 
     @property
     def schema(self):
@@ -189,8 +189,8 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         return self.code, {}
 
     def graph_for(self, *args, **kwargs):
-        """The graph that a call runs."""
-        return self.inlined_graph
+        """The graph of `forward` without calls, after the passes of the executor; arguments do not matter."""
+        return self.forward.graph_for()
 
     def _children_in_order(self):
         """The modules of a list; other modules have no items."""

@@ -960,13 +960,23 @@ static PyObject *script_text_of(cr_text *text, cr_status st)
     return made;
 }
 
-static PyObject *script_inlined_graph(PyObject *self, PyObject *arg)
+static PyObject *script_print_inlined(PyObject *self, PyObject *arg, bool prepared)
 {
     const char *name = PyUnicode_AsUTF8(arg);
     cr_sfunction *f = name ? script_method(self, name) : NULL;
     cr_text text = {0};
 
-    return f ? script_text_of(&text, cr_sfunction_print_inlined(&text, f)) : NULL;
+    return f ? script_text_of(&text, cr_sfunction_print_inlined(&text, f, prepared)) : NULL;
+}
+
+static PyObject *script_inlined_graph(PyObject *self, PyObject *arg)
+{
+    return script_print_inlined(self, arg, false);
+}
+
+static PyObject *script_prepared_graph(PyObject *self, PyObject *arg)
+{
+    return script_print_inlined(self, arg, true);
 }
 
 static PyObject *script_schema(PyObject *self, PyObject *arg)
@@ -1176,6 +1186,7 @@ static PyMethodDef script_object_methods[] = {
     {"constants", script_constants, METH_NOARGS, "Constants of the class by name."},
     {"graph", script_graph, METH_O, "The graph of a method, as text."},
     {"inlined_graph", script_inlined_graph, METH_O, "The same without calls."},
+    {"prepared_graph", script_prepared_graph, METH_O, "The same after the executor's passes."},
     {"schema", script_schema, METH_O, "The declaration of a method."},
     {"freeze", script_freeze, METH_VARARGS, "A module with constants as attributes."},
     {"optimize", script_optimize, METH_NOARGS,
@@ -1477,20 +1488,25 @@ static PyObject *script_function_graph(PyObject *self, void *closure)
     return script_graph_object(script_text_of(&text, CR_OK));
 }
 
-static PyObject *script_function_inlined(PyObject *self, void *closure)
+static PyObject *script_function_print(PyObject *self, bool prepared)
 {
     cr_text text = {0};
 
+    return script_graph_object(script_text_of(
+        &text, cr_sfunction_print_inlined(&text, script_function_of(self), prepared)));
+}
+
+static PyObject *script_function_inlined(PyObject *self, void *closure)
+{
     (void)closure;
-    return script_graph_object(
-        script_text_of(&text, cr_sfunction_print_inlined(&text, script_function_of(self))));
+    return script_function_print(self, false);
 }
 
 static PyObject *script_function_graph_for(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)args;
     (void)kwargs;
-    return script_function_inlined(self, NULL);
+    return script_function_print(self, true);
 }
 
 /* The function in a module of jit._objects, whose method saves it. */
@@ -1519,7 +1535,8 @@ static PyObject *script_function_save_to_buffer(PyObject *self, PyObject *args,
 
 static PyMethodDef script_function_methods[] = {
     {"graph_for", (PyCFunction)(void (*)(void))script_function_graph_for,
-     METH_VARARGS | METH_KEYWORDS, "The graph that a call runs."},
+     METH_VARARGS | METH_KEYWORDS,
+     "The graph without calls, after the passes of the executor."},
     {"save", (PyCFunction)(void (*)(void))script_function_save, METH_VARARGS | METH_KEYWORDS,
      "Writes an archive with a module whose `forward` calls the function."},
     {"save_to_buffer", (PyCFunction)(void (*)(void))script_function_save_to_buffer,
