@@ -303,9 +303,9 @@ static bool int_fits(cr_scalar s, cr_dtype t)
 
     if ((t == CR_I64 || t == CR_U64) && s.category <= CR_CAT_INT)
         return t == CR_U64 || !s.large;
-    if (cr_dtype_is_stored(t) && s.category > CR_CAT_INT)
+    /* torch accepts a negative integer for an unsigned dtype when its absolute value fits */
+    if (!cr_dtype_is_signed(t) && s.category > CR_CAT_INT)
         return d >= 0 && d <= high[t];
-    /* torch accepts a negative number for an unsigned dtype when its absolute value fits */
     return cr_dtype_is_signed(t) ? d >= low[t] && d <= high[t] : fabs(d) <= high[t];
 }
 

@@ -369,6 +369,16 @@ typedef struct {
     cr_rule *calls;
 } cr_op_dispatch;
 
+/* Clause `fits`: which numbers of a call (parameters of type Scalar) are refused, where the
+ * entry has a compute type. */
+typedef enum {
+    CR_FITS_WIDE,    /* those that the compute type cannot hold; half dtypes hold what float32
+                        holds */
+    CR_FITS_EXACT,   /* those that the compute type cannot hold */
+    CR_FITS_NEGATED, /* those whose negative it cannot hold */
+    CR_FITS_ANY,     /* none */
+} cr_op_fits;
+
 /* Clauses `autocast` and `autocast_cuda`: cr_autocast_way of host and CUDA tensors. */
 typedef struct {
     uint8_t host, cuda;
@@ -392,6 +402,10 @@ struct cr_op {
     uint32_t rounds;        /* bit i: a kernel of a half or 8-bit float dtype reads parameter i
                              * rounded to this dtype (clause `rounds`) */
     cr_op_autocast autocast;
+    uint32_t scalar_params; /* bit i: parameter i is a Scalar whose number must fit (`fits`) */
+    uint32_t factors;       /* bit i: a factor of no higher kind than the compute type (clause
+                             * `factors`) */
+    uint8_t fits;           /* cr_op_fits */
     cr_op_typing typing;
     cr_kernel (*kernel)[CR_FORM_COUNT]; /* [CR_DTYPE_KERNELS] */
     cr_param *param;                    /* [param_count] */

@@ -259,6 +259,27 @@ static cr_status read_rounds(lexer *x, cr_op *op)
     return CR_OK;
 }
 
+static cr_status read_factors(lexer *x, cr_op *op)
+{
+    while (x->kind != TOKEN_END) {
+        int i;
+        CR_TRY(take_param(x, op, &i));
+        op->factors |= 1u << i;
+    }
+    return CR_OK;
+}
+
+static cr_status read_fits(lexer *x, cr_op *op)
+{
+    static const word ways[] = {
+        {"exact", CR_FITS_EXACT}, {"negated", CR_FITS_NEGATED}, {"any", CR_FITS_ANY}};
+    unsigned way = 0;
+
+    CR_TRY(read_words(x, ways, CR_LEN(ways), &way));
+    op->fits = (uint8_t)way;
+    return CR_OK;
+}
+
 static cr_status read_list(lexer *x, cr_rule **rules, int most, int *count)
 {
     bool more = true;
@@ -923,7 +944,8 @@ static const struct {
     {"forms", read_forms},       {"words", read_promises},
     {"dtypes", read_dtypes},     {"stored", read_stored},
     {"refuses", read_refuses},   {"numbers", read_number_params},
-    {"rounds", read_rounds},     {"type", read_type},
+    {"rounds", read_rounds},     {"factors", read_factors},
+    {"fits", read_fits},         {"type", read_type},
     {"returns", read_returns},   {"shape", read_shape},
     {"let", read_let},           {"check", read_check},
     {"body", read_body},         {"fold", read_fold},
@@ -1108,6 +1130,14 @@ bool cr_op_may_view(const cr_op *op)
     return (op->words & CR_WORD_VIEW) != 0;
 }
 
+/* Numbers are checked where the compute type is known.  Without tensors the clause decides. */
+static bool checks_numbers(const cr_op *op)
+{
+    return op->fits != CR_FITS_ANY && (op->fits || op->tensor_params) &&
+           op->does != CR_DOES_MAP && op->does != CR_DOES_WHOLE &&
+           (op->does != CR_DOES_IS || op->type);
+}
+
 static cr_status finish_entry(cr_op *op)
 {
     if (op->does == 0xff)
@@ -1118,6 +1148,8 @@ static cr_status finish_entry(cr_op *op)
         op->out.rule |= CR_OUT_ALIGNED;
     if (!op->dtypes)
         op->dtypes = implied_dtypes(op);
+    if (!checks_numbers(op))
+        op->scalar_params = 0;
     if ((op->dtypes | op->stored) & ~STORED & ~op->dtypes)
         return cr_fail(CR_VALUE, "%s:%d: %s: clause stored is for dtypes without kernels",
                        op->text.file, op->text.line, op->name);

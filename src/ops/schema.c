@@ -192,6 +192,8 @@ static cr_status schema_param(lexer *x, cr_op *op, cr_param *p, bool keyword_onl
         CR_TRY(parse_default(x, p));
     if (p->type == CR_T_TENSOR || p->type == CR_T_TENSORS)
         op->tensor_params |= 1u << op->param_count;
+    if (p->type == CR_T_SCALAR)
+        op->scalar_params |= 1u << op->param_count;
     return CR_OK;
 }
 

@@ -116,6 +116,20 @@ TEST(clauses_unread_within_and_by_calls_are_read)
     EQ(cr_ops_find("w_places")->defer.within->each, 0);
 }
 
+TEST(clause_fits_names_a_way)
+{
+    OK(read(
+        "op w_fits(Tensor self, Scalar n) -> Tensor\n  fits    exact\n  body    self + n\n"));
+    EQ(cr_ops_find("w_fits")->fits, CR_FITS_EXACT);
+    EQ(cr_ops_find("w_fits")->scalar_params, 2u);
+    OK(read("op w_wide(Tensor self, Scalar n) -> Tensor\n  body    self + n\n"));
+    EQ(cr_ops_find("w_wide")->fits, CR_FITS_WIDE);
+    OK(read("op w_any(Tensor self, Scalar n) -> Tensor\n  fits    any\n  body    self + n\n"));
+    EQ(cr_ops_find("w_any")->scalar_params, 0u);
+    EQ(read("op w_odd(Tensor self, Scalar n) -> Tensor\n  fits    odd\n  body    self + n\n"),
+       CR_VALUE);
+}
+
 TEST(clause_dispatch_is_a_call_or_a_composition)
 {
     OK(read("op w_seen(Tensor self) -> Tensor\n  dispatch call\n  is      self + 1\n"));

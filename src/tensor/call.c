@@ -388,6 +388,14 @@ static cr_status composition_results(const cr_op *op, cr_frame *f, cr_rule *cons
     return CR_OK;
 }
 
+static cr_status composition_check_numbers(const cr_op *op, cr_frame *f, const cr_value *arg)
+{
+    cr_dtype compute;
+
+    CR_TRY(cr_compute_type(&compute, op, arg, f));
+    return cr_check_numbers(op, arg, compute);
+}
+
 static cr_status composition_run(const cr_op *op, cr_rule *const *body, int count,
                                  const cr_value *arg, cr_value *result)
 {
@@ -396,6 +404,8 @@ static cr_status composition_run(const cr_op *op, cr_rule *const *body, int coun
 
     cr_frame_init(&f, op, arg);
     st = op->check_count ? cr_run_checks(op, &f) : CR_OK;
+    if (!st && op->scalar_params)
+        st = composition_check_numbers(op, &f, arg);
     if (!st)
         st = composition_results(op, &f, body, count, result);
     cr_frame_drop(&f);

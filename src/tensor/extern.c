@@ -443,8 +443,7 @@ static cr_status run_extern(const cr_op *op, const cr_value *arg, cr_tensor *int
     cr_frame_init(&f, op, arg);
     CR_GO(cr_run_checks(op, &f));
     CR_GO(extern_compute_type(&compute, op, arg, &f));
-    if (op->words & CR_WORD_FITS)
-        CR_GO(cr_check_numbers(op, arg, compute));
+    CR_GO(cr_check_numbers(op, arg, compute));
     CR_GO(present_all(&c, op, arg, compute));
     CR_GO(extern_results(out, op, arg, &c, compute, &f, into));
     CR_GO(call_extern(op, arg, &c, out, into));

@@ -366,7 +366,7 @@ CR_MUST cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype
                                   cr_dtype *dtypes);
 /* CR_RUNTIME when the dtype cannot hold the number. */
 CR_MUST cr_status cr_check_fits(cr_scalar value, cr_dtype dtype);
-/* The same for all numbers of a call. */
+/* The same for the numbers of a call, as the entry's clause `fits` says. */
 CR_MUST cr_status cr_check_numbers(const cr_op *op, const cr_value *arg, cr_dtype compute);
 /* Evaluates rule trees in an environment of slots (ops.h).  Used for compositions,
  * derivatives, shapes and checks.  A frame is a local variable; it allocates only for

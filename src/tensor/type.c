@@ -373,14 +373,53 @@ cr_status cr_check_fits(cr_scalar value, cr_dtype dtype)
                    cr_dtype_scalar_name(dtype));
 }
 
+/* torch's alpha_check. */
+static cr_status check_factor(const char *name, cr_scalar s, cr_dtype compute)
+{
+    cr_category most = cr_dtype_category(compute);
+
+    if (s.category == CR_CAT_BOOL && compute != CR_BOOL)
+        return cr_fail(CR_RUNTIME, "Boolean %s only supported for Boolean results.", name);
+    if (s.category <= CR_CAT_INT || s.category <= most)
+        return CR_OK;
+    if (most < CR_CAT_FLOAT)
+        return cr_fail(
+            CR_RUNTIME,
+            "For integral input tensors, argument %s must not be a floating point number.",
+            name);
+    return cr_fail(CR_RUNTIME,
+                   "For non-complex input tensors, argument %s must not be a complex number.",
+                   name);
+}
+
+static cr_scalar negative(cr_scalar s)
+{
+    s.large = false;
+    s.i = (int64_t)(0 - (uint64_t)s.i);
+    return s;
+}
+
+static cr_status check_number(const cr_op *op, int i, cr_scalar s, cr_dtype compute)
+{
+    bool wide = op->rounds ? !(op->rounds >> i & 1) : op->fits == CR_FITS_WIDE;
+
+    if (op->fits == CR_FITS_NEGATED && s.category == CR_CAT_INT)
+        s = negative(s);
+    return cr_check_fits(s, wide && cr_dtype_is_float(compute) ? cr_dtype_compute(compute)
+                                                               : compute);
+}
+
 cr_status cr_check_numbers(const cr_op *op, const cr_value *arg, cr_dtype compute)
 {
-    bool wide = op->rounds && cr_dtype_is_float(compute);
-
-    for (int i = 0; i < op->param_count; i++) {
-        cr_dtype t = wide && !(op->rounds >> i & 1) ? cr_dtype_compute(compute) : compute;
-        if (arg[i].tag == CR_NUMBER)
-            CR_TRY(cr_check_fits(arg[i].number, t));
+    for (uint32_t mask = op->scalar_params; mask; mask &= mask - 1) {
+        int i = CR_CTZ(mask);
+        cr_scalar s = arg[i].number;
+        if (arg[i].tag != CR_NUMBER)
+            continue;
+        if (op->factors >> i & 1)
+            CR_TRY(check_factor(op->param[i].name, s, compute));
+        if ((uint64_t)s.i > INT8_MAX || s.category > CR_CAT_INT) /* most are 1 */
+            CR_TRY(check_number(op, i, s, compute));
     }
     return CR_OK;
 }
@@ -414,7 +453,7 @@ cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *comput
                           cr_dtype *dtypes)
 {
     CR_TRY(decide_types(op, arg, compute, dtypes));
-    return CR_UNLIKELY(op->words & CR_WORD_FITS) ? cr_check_numbers(op, arg, *compute) : CR_OK;
+    return cr_check_numbers(op, arg, *compute);
 }
 
 /* --- checks --- */

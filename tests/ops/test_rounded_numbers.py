@@ -19,7 +19,7 @@ def taken(entry, name):
     """The numbers, 0-d tensors and tensors that the parameter takes."""
     one = next(p for p in entry.params if p["name"] == name)
     if one["number"] or one["type"] == "Scalar":
-        yield from (x for x in NUMBERS if "fits" not in entry.words or x != 70001.0)
+        yield from (x for x in NUMBERS if one["number"] or x != 70001.0)  # a Scalar must fit
     if one["type"] == "Tensor":
         yield from (torch.tensor(x, dtype=t) for x in NUMBERS for t in (torch.float32, torch.float64))
         yield torch.tensor([3, 2049, 257, -2051, 70001, 0])

@@ -50,6 +50,14 @@ static PyObject *preset_object(const cr_param *p)
     }
 }
 
+/* How the numbers of parameter i must fit; "" where all are taken. */
+static const char *param_fits(const cr_op *op, int i)
+{
+    static const char *const ways[] = {"wide", "exact", "negated"};
+
+    return op->scalar_params >> i & 1 ? ways[op->fits] : "";
+}
+
 static PyObject *param_object(const cr_op *op, int i)
 {
     const cr_param *p = &op->param[i];
@@ -58,8 +66,9 @@ static PyObject *param_object(const cr_op *op, int i)
     if (!preset)
         return NULL;
     made = Py_BuildValue(
-        "{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:N}", "name", p->name, "type",
-        cr_py_schema_type(p->type), "optional", p->optional ? Py_True : Py_False,
+        "{s:s,s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:N}", "name", p->name, "type",
+        cr_py_schema_type(p->type), "fits", param_fits(op, i), "factor",
+        op->factors >> i & 1 ? Py_True : Py_False, "optional", p->optional ? Py_True : Py_False,
         "keyword_only", p->keyword_only ? Py_True : Py_False, "number",
         p->number ? Py_True : Py_False, "written", p->written ? Py_True : Py_False, "mask",
         op->mask_params >> i & 1 ? Py_True : Py_False, "rounds",

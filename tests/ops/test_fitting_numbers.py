@@ -1,0 +1,103 @@
+"""Clauses `fits` and `factors`: numbers that the compute type cannot hold are refused, as are factors of a higher kind."""
+import pytest
+
+import cresset as torch
+
+from table import ENTRIES, INTS, Draw
+from test_by_values import SAMPLES
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+REFUSED = ("value cannot be converted to type .* without overflow|unsigned type with negative limits|must not be a|Boolean .* only|lambda must be"
+           "|not implemented for|non-complex scalar|must be real-valued|real number")
+
+
+def cases(entry):
+    """The texts of an entry's samples."""
+    text = SAMPLES.get(entry.key)
+    return [c for c in (entry.cases() if text is None else text.split("|")) if not c.strip().startswith("none")]
+
+
+def drawn(dtype):
+    """(entry, draw, name) of the numbers of entries that compute in the dtype: the entry has a type, and its result the dtype."""
+    for e in ENTRIES:
+        numbers = [p["name"] for p in e.params if p["fits"]]
+        for case in cases(e) if numbers and e.tensor_params and not e.name.startswith("_") else []:
+            draw = Draw(e, case.strip(), dtype)
+            names = [n for n in numbers if draw.values[n] is not None]
+            draw.values.update({n: 1 for n in names})
+            try:
+                made = draw.run()
+            except (RuntimeError, NotImplementedError, TypeError):
+                continue
+            if isinstance(made, torch.Tensor) and made.dtype == getattr(torch, dtype):
+                yield from ((e, draw, n) for n in names)
+
+
+def outside(dtype, negated):
+    """Numbers beyond an integer dtype; those whose negative is beyond it."""
+    info = torch.iinfo(getattr(torch, dtype))
+    numbers = [info.max + 1] + ([-info.max - 1] if info.min == 0 else [info.min - 1] if info.min > -2 ** 63 else [])
+    return [-n for n in numbers if n > -2 ** 63 and -n != -2 ** 63] if negated else numbers
+
+
+def refused(entry, draw, name, number):
+    with pytest.raises((RuntimeError, NotImplementedError), match=REFUSED):
+        draw.run({**draw.values, name: number})
+        pytest.fail(f"{entry.key}: {name}={number} is taken for {draw.dtype}")
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_integers_outside_are_refused(dtype):
+    tried = set()
+    for entry, draw, name in drawn(dtype):
+        for number in outside(dtype, next(p["fits"] for p in entry.params if p["name"] == name) == "negated"):
+            tried.add((entry.key, name))
+            refused(entry, draw, name, number)
+    assert len(tried) > 10
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_complex_and_too_large_numbers_are_refused(dtype):
+    tried = set()
+    for entry, draw, name in drawn(dtype):
+        for number in (1j,) + ((1e39,) if dtype != "float64" else ()):
+            tried.add((entry.key, name))
+            refused(entry, draw, name, number)
+    assert len(tried) > 30
+
+
+@pytest.mark.parametrize("dtype", INTS + FLOATS + ("complex64",))
+def test_truth_values_are_no_factors(dtype):
+    tried = set()
+    for entry, draw, name in drawn(dtype):
+        if next(p["factor"] for p in entry.params if p["name"] == name):
+            tried.add((entry.key, name))
+            with pytest.raises(RuntimeError, match=f"Boolean {name} only supported for Boolean results."):
+                draw.run({**draw.values, name: True})
+            if dtype in INTS:
+                with pytest.raises(RuntimeError, match=f"For integral input tensors, argument {name} must not be a floating point number."):
+                    draw.run({**draw.values, name: 2.0})
+    assert ("add", "alpha") in tried and ("addr", "beta") in tried
+
+
+def test_numbers_inside_are_taken():
+    x = torch.tensor([1, 2], dtype=torch.int8)
+    assert (x.add(x, alpha=-128) == x - 128 * x).all() and (x.addcmul(x, x, value=127) == x + 127 * x * x).all()
+    assert (x.sub(x, alpha=128) == x - 128 * x).all()  # -128 is added
+    u = torch.tensor([1, 2], dtype=torch.uint8)
+    assert u.add(u, alpha=-1).tolist() == [0, 0]  # a negative integer whose absolute value fits
+    assert (u.add(1000) == u + 232).all()  # `other` is cast
+    b = torch.tensor([True, False])
+    assert b.add(b, alpha=True).tolist() == [True, False]
+    h = torch.ones(2, 2, dtype=torch.float16)
+    assert torch.addmm(h, h, h, alpha=70000).isinf().all()  # a half dtype's factor is a float32
+    assert torch.nn.functional.hardtanh(u, 0, 255).tolist() == [1, 2]
+
+
+def test_two_truth_values_are_not_subtracted():
+    b = torch.tensor([True, False])
+    for call in (torch.sub, torch.rsub):
+        with pytest.raises(RuntimeError, match="with two bool tensors is not supported"):
+            call(b, b)
+        with pytest.raises(RuntimeError, match="with a bool tensor is not supported"):
+            call(b, b.int())
