@@ -20,7 +20,8 @@ legacy_contiguous_format = contiguous_format
 
 # Modules that are imported on first use, so that importing the package stays fast.
 _MODULES = frozenset((
-    "__config__", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
+    "__config__", "_dynamo", "_guards", "_higher_order_ops", "_inductor", "_jit_internal", "_logging", "_subclasses", "accelerator", "amp",
+    "ao", "autograd", "backends", "compiler",
     "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "functional", "futures", "fx", "hub", "jit",
     "library", "linalg", "masked", "monitor", "mps", "mtia", "multiprocessing", "nested", "nn", "numa", "onnx", "ops", "optim",
     "overrides", "package", "profiler", "quasirandom", "random", "return_types", "safetensors", "serialization", "signal",

@@ -662,6 +662,14 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
         >>> torch.load(file)
         {'w': tensor([1., 1.])}
     """
+    if _C._len_torch_dispatch_stack():
+        from ._guards import active_fake_mode
+        from ._subclasses.fake_tensor import unset_fake_temporarily
+        from .utils._pytree import tree_map_only
+        if active_fake_mode():
+            with unset_fake_temporarily() as mode:
+                found = load(f, map_location, pickle_module, weights_only=weights_only, mmap=mmap, **pickle_load_args)
+            return tree_map_only(_C.Tensor, mode.from_tensor, found)
     only = _choose(weights_only, pickle_module)
     if pickle_load_args and only:
         warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)

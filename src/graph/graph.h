@@ -332,8 +332,14 @@ void cr_gsizes_view(const cr_gsizes *x, int rule, int64_t *offset, const int64_t
  * Calls inside an operator are not recorded.  With `parts`, a composition without a derivative
  * is recorded as its parts, so that values saved by autograd are in the graph. */
 typedef struct cr_recorder cr_recorder;
+/* How recorders with parts record a call that a handler of Python takes: not at all, by the
+ * calls that the handler makes, or as one call.  `cr_recorder_handling` is set by py. */
+typedef enum { CR_HANDLED_NOT, CR_HANDLED_PARTS, CR_HANDLED_WHOLE } cr_handled;
+extern cr_handled (*cr_recorder_handling)(const cr_op *op, const cr_value *arg);
 CR_MUST cr_status cr_recorder_new(cr_recorder **out, bool parts);
 void cr_recorder_drop(cr_recorder *r);
+/* True while a recorder with parts records. */
+bool cr_recorder_has_parts(void);
 /* Makes the recorder watch tensors instead of keeping them alive.  Call it before the first
  * recorded call. */
 void cr_recorder_borrow(cr_recorder *r);

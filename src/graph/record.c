@@ -504,6 +504,8 @@ void cr_recorder_refuse(const char *why)
         note_failure(active, cr_fail(CR_RUNTIME, "%s", why));
 }
 
+bool cr_recorder_has_parts(void) { return active && active->parts; }
+
 bool cr_recorder_has_failed(void) { return active && active->failed; }
 
 static void record_cut(cr_session *s, void *context)
@@ -553,6 +555,14 @@ static bool has_parts(const cr_op *op)
             return false;
     return (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE) && !op->differentiable &&
            !op->fused && !(op->words & (CR_WORD_RANDOM | CR_WORD_CHECKS));
+}
+
+cr_handled (*cr_recorder_handling)(const cr_op *op, const cr_value *arg);
+
+static cr_handled record_handling(const cr_op *op, const cr_value *arg)
+{
+    return active->parts && cr_recorder_handling ? cr_recorder_handling(op, arg)
+                                                 : CR_HANDLED_NOT;
 }
 
 static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
@@ -722,7 +732,7 @@ static bool any_sparse(const cr_op *op, const cr_value *arg)
 
 static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    if (!active)
+    if (!active || record_handling(op, arg) == CR_HANDLED_PARTS)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     if (CR_UNLIKELY(op->words & CR_WORD_SPARSE || any_sparse(op, arg))) {
         cr_recorder_refuse("a sparse tensor is used");
@@ -811,7 +821,7 @@ static cr_status record_error(const cr_op *op, const cr_value *arg, cr_status st
         return st;
     }
     snprintf(text, sizeof text, "%s", cr_error_message());
-    if (r->g->numbers.list.len || !fails_without_bytes(op, arg))
+    if (st == CR_PYTHON || r->g->numbers.list.len || !fails_without_bytes(op, arg))
         note_failure(r, cr_fail(CR_RUNTIME,
                                 "%s raises an error that may depend on values, and the program "
                                 "catches it",
@@ -957,7 +967,8 @@ static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_va
     if (active->failed)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     /* Under autocast the arguments of the calls that an entry makes may be converted. */
-    parts = (active->parts || autocasts() || op->custom) && shown == arg && has_parts(op);
+    parts = (active->parts || autocasts() || op->custom) && shown == arg && has_parts(op) &&
+            record_handling(op, arg) != CR_HANDLED_WHOLE;
     find_source(active);
     note_failure(active, cr_session_run(active->session, record_args, &c));
     cr_sizes_of_values = false;

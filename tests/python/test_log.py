@@ -75,3 +75,37 @@ def test_an_unknown_topic_is_reported_once_with_the_list(logged):
     assert text.startswith("CR_LOG: there is no topic 'aott'\nCR_LOG: there is no topic 'loops'\nCR_LOG takes")
     for topic in ("graph", "aot", "fusion", "code", "cache", "recompile", "memory", "all"):
         assert text.count(f"\n  {topic} ") == 1
+
+
+def test_set_logs_selects_topics(logged, monkeypatch):
+    import logging
+
+    import cresset as torch
+    monkeypatch.setenv("CR_LOG", "")
+    torch._logging.set_logs(recompiles=True, graph_code=True, dynamo=logging.DEBUG, inductor=logging.WARNING)
+    assert os.environ["CR_LOG"] == "recompile:3,graph:3,capture:3"
+    torch._logging.set_logs(modules={"torch._inductor.scheduler": logging.INFO}, aot_graphs=True)
+    assert os.environ["CR_LOG"] == "fusion:2,code:2,cache:2,jit:2,aot:1"
+    assert logging.getLogger("torch._inductor.scheduler").level == logging.INFO
+    torch._logging.set_logs()
+    assert os.environ["CR_LOG"] == ""
+    for given, error, text in (({"graph": 3}, ValueError, "Expected bool to enable artifact graph, received 3"),
+                               ({"dynamo": True}, ValueError, "Unrecognized log level for log dynamo: True, valid level values "
+                                                              "are: 50,40,30,20,10,0"),
+                               ({"foo": 1}, TypeError, "unexpected keyword argument 'foo'")):
+        with pytest.raises(error, match=text):
+            torch._logging.set_logs(**given)
+    monkeypatch.setenv("CR_LOG", "graph")
+    with pytest.warns(UserWarning, match="ignoring call to set_logs"):
+        torch._logging.set_logs(aot=logging.DEBUG)
+    assert os.environ["CR_LOG"] == "graph"
+
+
+def test_set_logs_acts_in_the_process(tmp_path):
+    program = "import torch\ntorch._logging.set_logs(graph=True)\n" + PROGRAM.replace("import cresset as torch\n", "")
+    (tmp_path / "p.py").write_text(program.replace("cresset.", "torch."))
+    env = {**os.environ, "CR_CACHE": str(tmp_path / "cache")}
+    env.pop("CR_LOG", None)
+    done = subprocess.run([sys.executable, "-m", "cresset", "run", "p.py"], cwd=tmp_path, env=env, text=True, capture_output=True,
+                          timeout=120)
+    assert done.returncode == 0 and "[graph] recorded:" in done.stderr, done.stderr

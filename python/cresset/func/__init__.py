@@ -1,10 +1,11 @@
 """Derivatives and batches of functions; modules as functions of their parameters."""
 from .._functorch.eager_transforms import (debug_unwrap, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize,
                                            vjp)
+from .._functorch.functionalize import functionalize
 from .._functorch.vmap import vmap
 from ..nn.utils.stateless import _functional_call
 
-__all__ = ["debug_unwrap", "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp",
+__all__ = ["debug_unwrap", "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp",
            "linearize", "rearrange", "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap"]
 
 

@@ -123,6 +123,9 @@ def record(fn, tensors):
 
 def _parameter_names(fn, count):
     """Returns the names of a function's parameters; arg0, arg1 for parameters without names."""
+    plain = getattr(inspect.unwrap(fn), "__code__", None)  # a transform of a function has its names
+    if plain is not None and plain.co_argcount == count and not plain.co_flags & inspect.CO_VARARGS:
+        return list(plain.co_varnames[:count])
     code = getattr(fn, "__code__", None)
     if code is None or inspect.ismethod(fn) or code.co_flags & inspect.CO_VARARGS:
         return [f"arg{i}" for i in range(count)]

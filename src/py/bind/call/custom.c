@@ -32,11 +32,14 @@ static PyObject *custom_items(const cr_value *v)
     return out;
 }
 
+/* A device that this process lacks is refused by the operator that a handler calls with it. */
 static PyObject *custom_device(int64_t packed)
 {
     cr_device device;
-    cr_status st = cr_device_named(&device, packed);
 
+    if (!cr_device_of(cr_packed_kind(packed)))
+        return cr_py_device_object((int)cr_packed_kind(packed), cr_packed_index(packed));
+    cr_status st = cr_device_named(&device, packed);
     return st ? cr_py_raise(st) : cr_py_device_of(device);
 }
 

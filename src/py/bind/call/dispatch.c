@@ -10,7 +10,8 @@
 static CR_THREAD PyObject *dispatch_modes; /* list of active TorchDispatchModes; NULL: none */
 static CR_THREAD int dispatch_off;         /* number of active guards _DisableTorchDispatch */
 static PyObject *dispatch_caller;          /* set by _set_dispatch_caller */
-static PyObject *dispatch_name, *dispatch_disabled, *dispatch_records_name;
+static PyObject *dispatch_name, *dispatch_disabled, *dispatch_records_name,
+    *dispatch_whole_name;
 
 /* --- which calls --- */
 
@@ -60,31 +61,60 @@ static bool dispatch_is_recorded(const cr_op *op, const cr_value *arg)
     return any && !cr_thread.no_grad && !(cr_thread.exclude & CR_STAGE_BIT(AUTOGRAD));
 }
 
-/* True if the class of a tensor has the attribute `_records_parts`. */
-static bool dispatch_value_records_parts(const cr_value *v)
+/* True if the class of a tensor has an attribute. */
+static bool dispatch_value_has(const cr_value *v, PyObject *name)
 {
     for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        if (dispatch_value_records_parts(&v->list[i]))
+        if (dispatch_value_has(&v->list[i], name))
             return true;
     if (v->tag != CR_TENSOR || !cr_is_dispatched(v->t))
         return false;
     PyGILState_STATE locked = PyGILState_Ensure();
     PyObject *x = cr_py_wrap_keep(v->t);
-    bool has = x && PyObject_HasAttr((PyObject *)Py_TYPE(x), dispatch_records_name);
+    bool has = x && PyObject_HasAttr((PyObject *)Py_TYPE(x), name);
     Py_XDECREF(x);
     PyErr_Clear();
     PyGILState_Release(locked);
     return has;
 }
 
+static bool dispatch_args_have(const cr_op *op, const cr_value *arg, PyObject *name)
+{
+    for (uint32_t m = op->tensor_params; m; m &= m - 1)
+        if (dispatch_value_has(&arg[CR_CTZ(m)], name))
+            return true;
+    return false;
+}
+
 /* True if a handler calls operators with tensors that have other histories than the call's
  * arguments, so that autograd must record the calls that the call consists of. */
 static bool dispatch_records_parts(const cr_op *op, const cr_value *arg)
 {
-    for (uint32_t m = op->tensor_params; m; m &= m - 1)
-        if (dispatch_value_records_parts(&arg[CR_CTZ(m)]))
-            return true;
-    return false;
+    return dispatch_args_have(op, arg, dispatch_records_name);
+}
+
+/* True if the innermost mode's class, or the class of an argument, has an attribute. */
+static bool dispatch_handler_has(const cr_op *op, const cr_value *arg, PyObject *name)
+{
+    Py_ssize_t n = dispatch_modes ? PyList_GET_SIZE(dispatch_modes) : 0;
+
+    if (dispatch_off || cr_thread.exclude & CR_STAGE_BIT(PYTHON))
+        return false;
+    if (n &&
+        PyObject_HasAttr((PyObject *)Py_TYPE(PyList_GET_ITEM(dispatch_modes, n - 1)), name))
+        return true;
+    return dispatch_args_have(op, arg, name);
+}
+
+static cr_handled dispatch_handling(const cr_op *op, const cr_value *arg)
+{
+    PyGILState_STATE locked = PyGILState_Ensure();
+    cr_handled how = dispatch_handler_has(op, arg, dispatch_records_name) ? CR_HANDLED_PARTS
+                     : dispatch_handler_has(op, arg, dispatch_whole_name) ? CR_HANDLED_WHOLE
+                                                                          : CR_HANDLED_NOT;
+
+    PyGILState_Release(locked);
+    return how;
 }
 
 static bool dispatch_has_parts(const cr_op *op, const cr_value *arg)
@@ -285,7 +315,8 @@ static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *r
     PyGILState_STATE locked = PyGILState_Ensure();
     uint32_t was = cr_thread.exclude;
 
-    cr_recorder_refuse("__torch_dispatch__ handles a call");
+    if (!cr_recorder_has_parts() || !dispatch_handling(op, arg))
+        cr_recorder_refuse("__torch_dispatch__ handles a call");
     cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
     PyObject *out = dispatch_handlers(op, arg);
     cr_status st = out ? dispatch_results(result, op, arg, out) : CR_PYTHON;
@@ -365,9 +396,9 @@ static PyObject *dispatch_length(PyObject *m, PyObject *unused)
 /* A guard acts from its construction to its end: `with`, or `del`.  It acts on the thread that
  * made it, so only this thread can end it. */
 typedef struct {
-    PyObject_HEAD bool active;
+    PyObject_HEAD bool active, fakes; /* fakes: the thread's before */
     unsigned long thread;
-    uint32_t was; /* the thread's excluded stages before a guard of the second kind */
+    uint32_t was; /* the thread's excluded stages before */
 } dispatch_guard;
 
 static dispatch_guard *dispatch_guard_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -410,6 +441,26 @@ static void dispatch_off_end(const dispatch_guard *g)
     (void)g;
     dispatch_off--;
     dispatch_update_thread();
+}
+
+static PyObject *dispatch_fakes_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    dispatch_guard *g = (dispatch_guard *)dispatch_off_new(type, args, kwargs);
+
+    if (!g)
+        return NULL;
+    g->was = cr_thread.exclude;
+    g->fakes = cr_thread.fakes;
+    cr_thread.fakes = true;
+    cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
+    return (PyObject *)g;
+}
+
+static void dispatch_fakes_end(const dispatch_guard *g)
+{
+    cr_thread.fakes = g->fakes;
+    cr_thread.exclude = g->was;
+    dispatch_off_end(g);
 }
 
 static PyObject *dispatch_again_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -467,6 +518,10 @@ static PyObject *dispatch_guard_enter(PyObject *self, PyObject *unused)
 
 DISPATCH_GUARD(off, "_DisableTorchDispatch",
                "While it lives, no __torch_dispatch__ of a class or mode is called.");
+DISPATCH_GUARD(
+    fakes, "_FakesOnly",
+    "As _DisableTorchDispatch; operators that make tensors make fakes, and nothing records "
+    "the calls.");
 DISPATCH_GUARD(again, "_ReentrantDispatch",
                "While it lives, calls inside of a handler start at the first stage.");
 
@@ -592,12 +647,15 @@ static PyMethodDef dispatch_functions[] = {
 int cr_py_dispatch_start(PyObject *m)
 {
     cr_stage_fns[CR_STAGE_PYTHON] = dispatch_stage;
+    cr_recorder_handling = dispatch_handling;
     dispatch_name = PyUnicode_InternFromString("__torch_dispatch__");
     dispatch_records_name = PyUnicode_InternFromString("_records_parts");
-    if (!dispatch_name || !dispatch_records_name ||
+    dispatch_whole_name = PyUnicode_InternFromString("_recorded_whole");
+    if (!dispatch_name || !dispatch_records_name || !dispatch_whole_name ||
         PyModule_AddFunctions(m, dispatch_functions) < 0 ||
         cr_py_add_methods(m, dispatch_mode_methods) < 0 ||
         cr_py_add_type(m, "_DisableTorchDispatch", &dispatch_off_type) < 0 ||
+        cr_py_add_type(m, "_FakesOnly", &dispatch_fakes_type) < 0 ||
         cr_py_add_type(m, "_ReentrantDispatch", &dispatch_again_type) < 0)
         return -1;
     dispatch_disabled = PyObject_GetAttrString(m, "_disabled_torch_dispatch_impl");

@@ -387,20 +387,7 @@ static int read_options(const char *name, PyObject *dtype, PyObject *device, cr_
     return st ? cr_py_raise_int(st) : 0;
 }
 
-static PyObject *make_finish(cr_tensor *t, bool requires_grad)
-{
-    cr_status st;
-
-    if (!t)
-        return NULL;
-    st = requires_grad ? cr_py_ask_grad(t) : CR_OK;
-    if (!st)
-        return cr_py_wrap(t);
-    cr_drop(t);
-    return cr_py_raise(st);
-}
-
-/* The literal `t` (ownership taken) as a dispatch mode sees it; NULL with an exception. */
+/* New data `t` (ownership taken) as a dispatch mode sees it; NULL with an exception. */
 static cr_tensor *make_lifted(cr_tensor *t)
 {
     cr_value arg = cr_of_tensor(t), result;
@@ -411,6 +398,21 @@ static cr_tensor *make_lifted(cr_tensor *t)
         return result.t;
     cr_py_raise(st);
     return NULL;
+}
+
+static PyObject *make_finish(cr_tensor *t, bool requires_grad)
+{
+    cr_status st;
+
+    if (t && CR_UNLIKELY(cr_goes_to_python(t)))
+        t = make_lifted(t);
+    if (!t)
+        return NULL;
+    st = requires_grad ? cr_py_ask_grad(t) : CR_OK;
+    if (!st)
+        return cr_py_wrap(t);
+    cr_drop(t);
+    return cr_py_raise(st);
 }
 
 /* Raises torch's error for a keyword that is not in `names`. */
@@ -465,10 +467,7 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     cr_device where = o.placed                ? o.device
                       : cr_py_is_tensor(data) ? cr_py_tensor_of(data)->device
                                               : cr_thread.device;
-    cr_tensor *t = cr_py_tensor_from_data(data, o.dtype, where);
-    if (t && CR_UNLIKELY(cr_goes_to_python(t)))
-        t = make_lifted(t);
-    return make_finish(t, requires_grad);
+    return make_finish(cr_py_tensor_from_data(data, o.dtype, where), requires_grad);
 }
 
 /* Shares memory where possible: tensors, arrays, buffers. */

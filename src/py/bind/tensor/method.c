@@ -349,8 +349,18 @@ static PyObject *convert_as(PyObject *self, const char *name, const target *to)
     return out;
 }
 
+/* Tensors without elements also go to devices that this process lacks. */
+static cr_status target_device(target *to, PyObject *self, int kind, int index)
+{
+    to->moves = true;
+    if (cr_device_of((cr_device_kind)kind) || !SELF->device.fake)
+        return cr_device_to_copy_to(&to->device, cr_device_pack(kind, index));
+    to->device = (cr_device){.kind = (uint8_t)kind, .index = (uint8_t)(index < 0 ? 0 : index)};
+    return CR_OK;
+}
+
 /* Reads one positional argument of to(): a dtype, a device or a tensor.  0: none of these. */
-static int read_target(PyObject *x, target *to)
+static int read_target(PyObject *self, PyObject *x, target *to)
 {
     int kind, index;
 
@@ -368,8 +378,7 @@ static int read_target(PyObject *x, target *to)
     int done = cr_py_device_from(x, &kind, &index);
     if (done <= 0)
         return done;
-    to->moves = true;
-    cr_status st = cr_device_to_copy_to(&to->device, cr_device_pack(kind, index));
+    cr_status st = target_device(to, self, kind, index);
     return st ? cr_py_raise_int(st) : 1;
 }
 
@@ -397,7 +406,7 @@ static PyObject *bad_to(PyObject *x)
 }
 
 /* Reads the arguments of to() in all its forms; false with an exception. */
-static bool read_to(PyObject *args, PyObject *kwargs, target *to)
+static bool read_to(PyObject *self, PyObject *args, PyObject *kwargs, target *to)
 {
     static char *names[] = {"other",  "dtype",         "non_blocking", "copy",
                             "device", "memory_format", "tensor",       NULL};
@@ -411,7 +420,7 @@ static bool read_to(PyObject *args, PyObject *kwargs, target *to)
     first = first ? first : tensor;
     PyObject *things[] = {first, device};
     for (int i = 0; i < 2; i++) {
-        int done = things[i] && things[i] != Py_None ? read_target(things[i], to) : 1;
+        int done = things[i] && things[i] != Py_None ? read_target(self, things[i], to) : 1;
         if (!done)
             bad_to(things[i]);
         if (done <= 0)
@@ -444,12 +453,12 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
         const cr_py_given g = {all, n < 7 ? n + 1 : 8, NULL};
         if (function && !kwargs)
             out = cr_py_override_call(function, &self, 1, &g);
-        else if (function && read_to(args, kwargs, &to))
+        else if (function && read_to(self, args, kwargs, &to))
             out = method_convert(self, &to);
         Py_XDECREF(function);
         return out;
     }
-    return read_to(args, kwargs, &to) ? method_convert(self, &to) : NULL;
+    return read_to(self, args, kwargs, &to) ? method_convert(self, &to) : NULL;
 }
 
 /* x.half(), x.long() and others.  They accept memory_format=. */
@@ -499,8 +508,8 @@ static PyObject *tensor_cpu(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static PyObject *tensor_cuda(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    target to = {.dtype = -1, .format = -1, .moves = true};
-    cr_status st = cr_device_to_copy_to(&to.device, cr_device_pack(CR_CUDA, -1));
+    target to = {.dtype = -1, .format = -1};
+    cr_status st = target_device(&to, self, CR_CUDA, -1);
 
     (void)args;
     (void)kwargs;
@@ -517,7 +526,7 @@ static PyObject *tensor_type_as(PyObject *self, PyObject *other)
         return PyErr_Format(PyExc_TypeError,
                             "type_as(): argument 'other' (position 1) must be Tensor, not %s",
                             Py_TYPE(other)->tp_name);
-    read_target(other, &to);
+    read_target(self, other, &to);
     return convert_as(self, "type_as", &to);
 }
 
