@@ -157,7 +157,7 @@ cr_status cr_ivalue_text(char **out, const cr_ivalue *v)
 
     CR_TRY(script_need(out, "str", "out", "a string"));
     CR_TRY(script_need(v, "str", "value", "a value"));
-    return script_give(out, &text, cr_ivalue_print(&text, v, false));
+    return script_give(out, &text, cr_ivalue_print(&text, v));
 }
 
 /* --- reading and writing --- */

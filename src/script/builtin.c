@@ -747,8 +747,7 @@ static cr_status builtin_to_int(cr_scall *c)
     if (c->count >= 1 && c->arg->kind == CR_IV_STRING) {
         long long i = strtoll(c->arg->string->at, &end, 10);
         if (*end || end == c->arg->string->at)
-            return cr_fail(CR_RUNTIME, "invalid literal for int() with base 10: '%s'",
-                           c->arg->string->at);
+            return cr_fail(CR_RUNTIME, "stoll");
         return builtin_give(c, cr_iv_int(i));
     }
     CR_TRY(builtin_number(c, &s));
@@ -763,8 +762,7 @@ static cr_status builtin_to_float(cr_scall *c)
     if (c->count >= 1 && c->arg->kind == CR_IV_STRING) {
         double d = strtod(c->arg->string->at, &end);
         if (*end || end == c->arg->string->at)
-            return cr_fail(CR_RUNTIME, "could not convert string to float: '%s'",
-                           c->arg->string->at);
+            return cr_fail(CR_RUNTIME, "stod");
         return builtin_give(c, cr_iv_float(d));
     }
     CR_TRY(builtin_number(c, &s));
@@ -1079,7 +1077,7 @@ static cr_status builtin_print(cr_scall *c)
 
     for (int i = 0; !st && i < c->count; i++) {
         cr_text_put(&text, i ? " " : "");
-        st = cr_ivalue_print(&text, &c->arg[i], false);
+        st = cr_ivalue_print(&text, &c->arg[i]);
     }
     cr_text_char(&text, '\n');
     st = st ? st : cr_text_status(&text);
@@ -1176,7 +1174,7 @@ static cr_status builtin_device_part(cr_scall *c, bool kind)
     if (!kind)
         return builtin_give(c, index < 0 ? cr_iv_none() : cr_iv_int(index));
     cr_text text = {0};
-    CR_TRY(cr_ivalue_print(&text, c->arg, false));
+    CR_TRY(cr_ivalue_print(&text, c->arg));
     text.len = strcspn(cr_text_str(&text), ":");
     return cr_istring_of_text(&c->out[0], &text);
 }

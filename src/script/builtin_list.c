@@ -112,7 +112,7 @@ static cr_status list_len(cr_scall *c)
 static cr_status dict_missing(const cr_ivalue *key)
 {
     cr_text text = {0};
-    cr_status st = cr_ivalue_print(&text, key, false);
+    cr_status st = cr_ivalue_print(&text, key);
 
     st = st ? st : cr_fail(CR_RUNTIME, "KeyError: %s", cr_text_str(&text));
     cr_text_drop(&text);
@@ -276,7 +276,7 @@ static cr_status list_index(cr_scall *c)
     CR_TRY(list_search(c, &i));
     if (i < 0) {
         cr_text text = {0};
-        cr_status st = cr_ivalue_print(&text, &c->arg[1], false);
+        cr_status st = cr_ivalue_print(&text, &c->arg[1]);
         st = st ? st : cr_fail(CR_RUNTIME, "'%s' is not in list", cr_text_str(&text));
         cr_text_drop(&text);
         return st;

@@ -480,7 +480,7 @@ static cr_status text_rpartition(cr_scall *c) { return text_parts(c, true); }
 
 /* --- formatting --- */
 
-/* "{} of {}".format(...): the places in order. */
+/* "{} of {}".format(...): the places in order; further arguments are not used, as in torch. */
 static cr_status text_format(cr_scall *c)
 {
     cr_text made = {0};
@@ -496,12 +496,10 @@ static cr_status text_format(cr_scall *c)
             continue;
         }
         st = next < c->count
-                 ? cr_ivalue_print(&made, &c->arg[next++], false)
+                 ? cr_ivalue_print(&made, &c->arg[next++])
                  : cr_fail(CR_RUNTIME, "Too few arguments for format string: %s", s->at);
         i++;
     }
-    if (!st && next < c->count)
-        st = cr_fail(CR_RUNTIME, "Too many arguments for format string: %s", s->at);
     if (!st)
         return cr_istring_of_text(&c->out[0], &made);
     cr_text_drop(&made);
@@ -514,8 +512,7 @@ static cr_status text_percent_one(cr_text *out, char kind, const cr_ivalue *v)
     bool number = cr_ivalue_scalar(v, &s);
 
     switch (kind) {
-    case 's':
-    case 'r': return cr_ivalue_print(out, v, kind == 'r');
+    case 's': return cr_ivalue_print(out, v);
     case 'd':
     case 'i':
         if (!number)
@@ -525,9 +522,7 @@ static cr_status text_percent_one(cr_text *out, char kind, const cr_ivalue *v)
     case 'e':
     case 'E':
     case 'f':
-    case 'F':
-    case 'g':
-    case 'G': {
+    case 'F': {
         const char format[] = {'%', kind, 0};
         char text[400];
         if (!number)
@@ -538,7 +533,7 @@ static cr_status text_percent_one(cr_text *out, char kind, const cr_ivalue *v)
     }
     case 'c':
         if (v->kind == CR_IV_STRING && v->string->len == 1)
-            return cr_ivalue_print(out, v, false);
+            return cr_ivalue_print(out, v);
         if (v->kind == CR_IV_INT) {
             cr_text_char(out, (char)v->i);
             return CR_OK;
@@ -547,7 +542,7 @@ static cr_status text_percent_one(cr_text *out, char kind, const cr_ivalue *v)
     default: break;
     }
     const char *has = v->kind == CR_IV_STRING ? "String" : cr_ivalue_kind_name(v);
-    if (!strchr("diefgEFGc", kind))
+    if (!strchr("diefEFc", kind))
         return cr_fail(CR_RUNTIME,
                        "The specifier %%%c is not supported in TorchScript format strings",
                        kind);
@@ -555,15 +550,25 @@ static cr_status text_percent_one(cr_text *out, char kind, const cr_ivalue *v)
                    kind == 'c' ? "an int or char" : "a number", has);
 }
 
+/* The values of a format: the items of the only argument where that is a tuple. */
+static const cr_ivalue *percent_values(const cr_scall *c, size_t *count)
+{
+    bool tuple = c->count == 2 && c->arg[1].kind == CR_IV_TUPLE;
+
+    *count = tuple ? c->arg[1].list->len : (size_t)c->count - 1;
+    return tuple ? c->arg[1].list->at : c->arg + 1;
+}
+
 static cr_status text_percent(cr_scall *c)
 {
     cr_text made = {0};
-    int next = 1;
+    size_t next = 0, count;
     cr_status st = CR_OK;
 
     if (!text_is(c, 0))
         return cr_builtin_misfit(c);
     const cr_istring *s = text_arg(c, 0);
+    const cr_ivalue *value = percent_values(c, &count);
     for (size_t i = 0; !st && i < s->len; i++) {
         if (s->at[i] != '%') {
             cr_text_char(&made, s->at[i]);
@@ -573,14 +578,13 @@ static cr_status text_percent(cr_scall *c)
         } else if (i + 1 >= s->len) {
             st = cr_fail(CR_RUNTIME, "Incomplete format specifier");
         } else {
-            st = next < c->count
-                     ? text_percent_one(&made, s->at[++i], &c->arg[next])
-                     : cr_fail(CR_RUNTIME, "Too few arguments for format string: %s", s->at);
+            st = next < count ? text_percent_one(&made, s->at[++i], &value[next])
+                              : cr_fail(CR_RUNTIME, "Too few arguments for format string");
             next++;
         }
     }
-    if (!st && next < c->count)
-        st = cr_fail(CR_RUNTIME, "Too many arguments for format string: %s", s->at);
+    if (!st && next < count)
+        st = cr_fail(CR_RUNTIME, "Too many arguments for format string");
     if (!st)
         return cr_istring_of_text(&c->out[0], &made);
     cr_text_drop(&made);
@@ -593,7 +597,7 @@ static cr_status text_str(cr_scall *c)
 
     if (c->count < 1)
         return cr_builtin_misfit(c);
-    cr_status st = cr_ivalue_print(&made, c->arg, false);
+    cr_status st = cr_ivalue_print(&made, c->arg);
     if (!st)
         return cr_istring_of_text(&c->out[0], &made);
     cr_text_drop(&made);

@@ -97,15 +97,10 @@ cr_svalue *compile_as_value(compiler *c, term *t, cr_srange range)
         return compile_constant(c, &f, range);
     }
     if (t->kind == TERM_ITEMS) {
-        const cr_stype **type = CR_NEW_N(c->s, const cr_stype *, t->count + 1);
         cr_svalue **item = CR_NEW_N(c->s, cr_svalue *, t->count + 1);
-        for (int i = 0; i < t->count; i++) {
+        for (int i = 0; i < t->count; i++)
             item[i] = compile_as_value(c, t->items[i], range);
-            type[i] = item[i]->type;
-        }
-        return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
-                                 cr_stype_tuple(c->unit, t->count, type, NULL), t->count, item,
-                                 range);
+        return compile_tuple_of(c, t->count, item, range);
     }
     if (t->kind != TERM_VALUE)
         cr_srange_bail(c->s, CR_RUNTIME, range, "%s cannot be used as a value",
@@ -268,15 +263,9 @@ static cr_svalue *compile_list(compiler *c, const cr_sast *a, const cr_stype *hi
 static cr_svalue *compile_tuple(compiler *c, const cr_sast *a, const cr_stype *hint)
 {
     arguments items = {0};
-    const cr_stype **item;
 
     compile_items(c, a, compile_display_hint(c, hint, CR_STYPE_TUPLE, a->range), &items);
-    item = CR_NEW_N(c->s, const cr_stype *, items.len + 1);
-    for (size_t i = 0; i < items.len; i++)
-        item[i] = items.at[i].value->type;
-    return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
-                             cr_stype_tuple(c->unit, (int)items.len, item, NULL),
-                             (int)items.len, compile_item_values(c, &items), a->range);
+    return compile_tuple_of(c, (int)items.len, compile_item_values(c, &items), a->range);
 }
 
 static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hint)
@@ -419,27 +408,6 @@ static cr_svalue *compile_swapped(compiler *c, const char *name, cr_svalue *cons
     return NULL;
 }
 
-/* text % (a, b): the items are arguments. */
-static cr_svalue *percent_format(compiler *c, cr_svalue *const *both, cr_srange range)
-{
-    arguments args = {0};
-    const cr_stype *t = both[1]->type;
-    cr_snode *n;
-
-    CR_PUSH(c->s, &args, ((argument){.value = both[0], .range = range}));
-    if (t->kind != CR_STYPE_TUPLE) {
-        CR_PUSH(c->s, &args, ((argument){.value = both[1], .range = range}));
-        return compile_operator(c, "aten::percentFormat", &args, range)->value;
-    }
-    n = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
-    cr_snode_input(n, both[1]);
-    for (int i = 0; i < t->count; i++) {
-        cr_svalue *v = cr_snode_output(n, NULL, t->item[i]);
-        CR_PUSH(c->s, &args, ((argument){.value = v, .range = range}));
-    }
-    return compile_operator(c, "aten::percentFormat", &args, range)->value;
-}
-
 static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
 {
     const binary_operator *operator= binary_of(a->text);
@@ -454,8 +422,6 @@ static cr_svalue *compile_binary(compiler *c, const cr_sast *a)
     both[1] = compile_value(c, a->at[1], NULL);
     if (both[0]->type->kind == CR_STYPE_CLASS && operator->method)
         return compile_magic(c, operator->method, both[0], 1, &both[1], a->range);
-    if (!strcmp(a->text, "%") && both[0]->type->kind == CR_STYPE_STR && c->env)
-        return percent_format(c, both, a->range);
     if (!strcmp(a->text, "%") && both[0]->type->kind == CR_STYPE_STR)
         name = "aten::percentFormat";
     if (c->env && type_is_number(both[0]->type) && both[1]->type->kind == CR_STYPE_TENSOR) {
@@ -589,15 +555,16 @@ static cr_svalue *compile_choice(compiler *c, const cr_sast *a, const cr_stype *
 
 /* --- subscripts --- */
 
-/* The bounds of a slice: start, stop and step, NULL where absent. */
+/* The bounds of a slice: start, stop and step, NULL where absent; the range of the subscript.
+ */
 typedef struct {
     cr_svalue *part[3];
     cr_srange range;
 } slice_parts;
 
-static slice_parts slice_of(compiler *c, const cr_sast *a)
+static slice_parts slice_of(compiler *c, const cr_sast *a, cr_srange range)
 {
-    slice_parts s = {.range = a->range};
+    slice_parts s = {.range = range};
 
     for (int i = 0; i < 3 && i < a->count; i++)
         s.part[i] = a->at[i] ? compile_value(c, a->at[i], NULL) : NULL;
@@ -623,7 +590,7 @@ static cr_svalue *compile_slice(compiler *c, cr_svalue *v, cr_svalue *dim, const
     if (dim)
         arg[n++] = dim;
     for (int i = 0; i < 2; i++)
-        arg[n++] = s->part[i] ? s->part[i] : compile_none(c, s->range);
+        arg[n++] = s->part[i] ? s->part[i] : compile_none(c, (cr_srange){0});
     arg[n++] = step;
     return compile_one(c, "aten::slice", s->range, n, arg);
 }
@@ -665,7 +632,7 @@ static void slice_indices(compiler *c, const slice_parts *s, int64_t n, int64_t 
                            "tuple slice indices must be integer constants");
     bool down = bound[2] < 0;
     if (!bound[2])
-        cr_srange_bail(c->s, CR_RUNTIME, s->range, "slice step cannot be zero");
+        cr_srange_bail(c->s, CR_RUNTIME, s->range, "List slice should have non-zero step");
     for (int i = 0; i < 2; i++) {
         if (bound[i] == INT64_MIN) {
             bound[i] = i ? (down ? -1 : n) : (down ? n - 1 : 0);
@@ -682,25 +649,22 @@ static cr_svalue *compile_tuple_slice(compiler *c, cr_svalue *v, const slice_par
 {
     int64_t bound[3] = {INT64_MIN, INT64_MIN, 1}, n = v->type->count, count = 0;
     cr_svalue **item = CR_NEW_N(c->s, cr_svalue *, n + 1);
-    const cr_stype **type = CR_NEW_N(c->s, const cr_stype *, n + 1);
 
     slice_indices(c, s, n, bound);
     for (int64_t i = bound[0]; bound[2] > 0 ? i < bound[1] : i > bound[1]; i += bound[2]) {
         cr_svalue *both[] = {v, compile_int(c, i, s->range)};
-        type[count] = v->type->item[i];
         item[count++] =
             compile_construct(c, CR_SPRIM_TUPLE_INDEX, v->type->item[i], 2, both, s->range);
     }
-    return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
-                             cr_stype_tuple(c->unit, (int)count, type, NULL), (int)count, item,
-                             s->range);
+    return compile_tuple_of(c, (int)count, item, s->range);
 }
 
 /* Tensor indexing: integers select, slices slice, None unsqueezes, tensors index. */
 typedef struct {
     compiler *c;
     cr_svalue *v;
-    int64_t dim;
+    int64_t dim;       /* of the next index; behind an ellipsis counted from the end */
+    bool behind;       /* an ellipsis */
     arguments indices; /* for aten::index: None or a tensor for each dim */
     bool indexed;
     cr_srange whole; /* of the subscript */
@@ -734,6 +698,16 @@ static void index_slice(indexing *x, const slice_parts *s)
     x->dim++;
 }
 
+/* None: a new dim before the next. */
+static void index_new_dim(indexing *x)
+{
+    cr_svalue *dim = compile_int(x->c, x->dim - x->behind, x->whole);
+
+    x->v = compile_one(x->c, "aten::unsqueeze", x->whole, 2, (cr_svalue *[]){x->v, dim});
+    x->dim += !x->behind;
+}
+
+/* `after`: how many dims the indices behind this one take. */
 static void index_one(indexing *x, const cr_sast *a, int after)
 {
     compiler *c = x->c;
@@ -741,32 +715,32 @@ static void index_one(indexing *x, const cr_sast *a, int after)
     term *t;
 
     if (a->kind == CR_SAST_SLICE) {
-        slice_parts s = slice_of(c, a);
+        slice_parts s = slice_of(c, a, x->whole);
         index_slice(x, &s);
         return;
     }
     if (a->kind == CR_SAST_ELLIPSIS) {
         x->dim = -after;
+        x->behind = true;
         return;
     }
     t = compile_term(c, a, NULL);
     if (t->kind == TERM_SLICE) {
-        slice_parts s = term_slice(t, a->range);
+        slice_parts s = term_slice(t, x->whole);
         index_slice(x, &s);
         return;
     }
     i = compile_as_value(c, t, a->range);
     if (i->type->kind == CR_STYPE_LIST && c->env)
         i = index_tensor(c, i, a->range);
-    dim = compile_int(c, x->dim, a->range);
     if (i->type->kind == CR_STYPE_NONE) {
-        x->v = compile_one(c, "aten::unsqueeze", a->range, 2, (cr_svalue *[]){x->v, dim});
-        x->dim++;
+        index_new_dim(x);
     } else if (i->type->kind == CR_STYPE_INT) {
-        x->v = compile_one(c, "aten::select", a->range, 3, (cr_svalue *[]){x->v, dim, i});
-        x->dim += x->dim < 0;
+        dim = compile_int(c, x->dim, x->whole);
+        x->v = compile_one(c, "aten::select", x->whole, 3, (cr_svalue *[]){x->v, dim, i});
+        x->dim += x->behind;
     } else {
-        if (x->dim < 0)
+        if (x->behind)
             cr_srange_bail(c->s, CR_RUNTIME, x->whole,
                            "Ellipses followed by tensor indexing is currently not supported");
         index_skip_to(x, i, a->range);
@@ -779,9 +753,14 @@ static void index_one(indexing *x, const cr_sast *a, int after)
 static cr_svalue *index_tensors(indexing *x, const cr_sast *a)
 {
     const cr_stype *maybe = cr_stype_optional(x->c->unit, CR_STYPE_OF(TENSOR));
+    int after = 0;
 
     for (int i = 1; i < a->count; i++)
-        index_one(x, a->at[i], a->count - 1 - i);
+        after += a->at[i]->kind != CR_SAST_NONE;
+    for (int i = 1; i < a->count; i++) {
+        after -= a->at[i]->kind != CR_SAST_NONE;
+        index_one(x, a->at[i], after);
+    }
     if (!x->indexed)
         return NULL;
     return compile_construct(x->c, CR_SPRIM_LIST_CONSTRUCT, cr_stype_list(x->c->unit, maybe),
@@ -817,7 +796,7 @@ void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue
     cr_svalue *list = index_tensors(&x, a);
 
     if (c->env || list)
-        value = index_stored(c, x.v, value, a->range);
+        value = index_stored(c, x.v, value, (cr_srange){0});
     if (list)
         compile_one(c, "aten::index_put_", a->range, 3, (cr_svalue *[]){x.v, list, value});
     else
@@ -825,11 +804,17 @@ void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue
                     a->range, 2, (cr_svalue *[]){x.v, value});
 }
 
-/* Whether an index of a tensor copies its elements. */
-bool compile_index_copies(const cr_svalue *indexed)
+/* Where `indexed` is a copy of elements of a tensor, stores `value` in their place.  Errors of
+ * both have the range. */
+void compile_index_put(compiler *c, const cr_svalue *indexed, cr_svalue *value, cr_srange range)
 {
-    return indexed->by && indexed->by->prim == CR_SPRIM_OPERATOR &&
-           !strcmp(indexed->by->schema->name, "aten::index");
+    cr_snode *n = indexed->by;
+
+    if (n && n->prim == CR_SPRIM_OPERATOR && !strcmp(n->schema->name, "aten::index")) {
+        n->range = range;
+        compile_one(c, "aten::index_put_", range, 3,
+                    (cr_svalue *[]){n->input[0], n->input[1], value});
+    }
 }
 
 /* The modules of a list of modules; NULL for other objects. */
@@ -844,7 +829,7 @@ term *compile_modules(compiler *c, cr_svalue *v, cr_srange range)
 static term *items_slice(compiler *c, const term *t, const cr_sast *a)
 {
     int64_t bound[3] = {INT64_MIN, INT64_MIN, 1};
-    slice_parts s = slice_of(c, a);
+    slice_parts s = slice_of(c, a, a->range);
     term *made = CR_NEW(c->s, term);
 
     slice_indices(c, &s, t->count, bound);
@@ -932,7 +917,7 @@ static cr_svalue *subscript_item(compiler *c, cr_svalue *v, const cr_sast *a)
     cr_svalue *at;
 
     if (t->kind == TERM_SLICE) {
-        slice_parts s = term_slice(t, a->at[1]->range);
+        slice_parts s = term_slice(t, a->range);
         return subscript_slice(c, v, &s);
     }
     at = compile_as_value(c, t, a->at[1]->range);
@@ -962,7 +947,7 @@ static cr_svalue *compile_subscript(compiler *c, const cr_sast *a)
                        "Sliced expression not yet supported for a value of type %s",
                        cr_stype_annotation(v->type));
     if (a->at[1]->kind == CR_SAST_SLICE) {
-        slice_parts s = slice_of(c, a->at[1]);
+        slice_parts s = slice_of(c, a->at[1], a->range);
         return subscript_slice(c, v, &s);
     }
     return subscript_item(c, v, a);
@@ -1278,20 +1263,20 @@ static cr_svalue *special_fork(compiler *c, const cr_sast *a)
 static cr_svalue *special_convert(compiler *c, const cr_sast *a, const char *called,
                                   cr_stype_kind kind, const char *name)
 {
+    cr_srange range = a->at[0]->range;
     cr_svalue *v;
 
     want_arguments(c, a, 1);
     v = compile_value(c, a->at[1], NULL);
     if (v->type->kind == CR_STYPE_CLASS && kind != CR_STYPE_STR)
-        return compile_magic(c, cr_session_printf(c->s, "__%s__", called), v, 0, NULL,
-                             a->range);
-    if (v->type->kind == CR_STYPE_CLASS && compile_method(c, v->type->cls, "__str__", a->range))
-        return compile_magic(c, "__str__", v, 0, NULL, a->range);
+        return compile_magic(c, cr_session_printf(c->s, "__%s__", called), v, 0, NULL, range);
+    if (v->type->kind == CR_STYPE_CLASS && compile_method(c, v->type->cls, "__str__", range))
+        return compile_magic(c, "__str__", v, 0, NULL, range);
     if (kind == CR_STYPE_BOOL &&
         (v->type->kind == CR_STYPE_LIST || v->type->kind == CR_STYPE_DICT ||
          v->type->kind == CR_STYPE_STR))
-        return truth_of(c, v, a->range);
-    return v->type->kind == (uint8_t)kind ? v : compile_one(c, name, a->range, 1, &v);
+        return truth_of(c, v, range);
+    return v->type->kind == (uint8_t)kind ? v : compile_one(c, name, range, 1, &v);
 }
 
 /* slice(stop), slice(start, stop), slice(start, stop, step) */
@@ -1536,28 +1521,18 @@ static cr_sfunction *call_method_of(compiler *c, const term *t, cr_srange range)
                           t->value->type->cls->is_module ? "forward" : "__call__", range);
 }
 
-static cr_svalue *hooked_tuple(compiler *c, int count, cr_svalue *const *item, cr_srange range)
-{
-    const cr_stype **type = CR_NEW_N(c->s, const cr_stype *, count + 1);
-
-    for (int i = 0; i < count; i++)
-        type[i] = item[i]->type;
-    return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
-                             cr_stype_tuple(c->unit, count, type, NULL), count, item, range);
-}
-
 /* The inputs of a module as its hooks before `forward` leave them: a tuple. */
 static cr_svalue *hooked_input(compiler *c, cr_svalue *self, const arguments *args,
                                cr_srange range)
 {
     const cr_sclass *cls = self->type->cls;
-    cr_svalue *input = hooked_tuple(c, (int)args->len, compile_item_values(c, args), range);
+    cr_svalue *input = compile_tuple_of(c, (int)args->len, compile_item_values(c, args), range);
 
     for (size_t i = 0; i < cls->prehook_count; i++) {
         argument one = {.value = input, .range = range};
         cr_svalue *v = compile_call(c, cls->prehook[i], self, &(arguments){1, 1, &one}, range);
         if (v->type->kind != CR_STYPE_NONE)
-            input = v->type->kind == CR_STYPE_TUPLE ? v : hooked_tuple(c, 1, &v, range);
+            input = v->type->kind == CR_STYPE_TUPLE ? v : compile_tuple_of(c, 1, &v, range);
     }
     return input;
 }

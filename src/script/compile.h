@@ -126,6 +126,8 @@ cr_svalue **compile_fields(compiler *c, const cr_sclass *cls, const arguments *a
                            cr_srange range);
 cr_svalue *compile_construct(compiler *c, cr_sprim prim, const cr_stype *type, int count,
                              cr_svalue *const *item, cr_srange range);
+/* A tuple of values. */
+cr_svalue *compile_tuple_of(compiler *c, int count, cr_svalue *const *item, cr_srange range);
 
 /* --- expressions (compile.c) --- */
 /* Count levels of the C stack; entering bails when there are too many. */
@@ -150,7 +152,8 @@ cr_svalue *compile_one(compiler *c, const char *name, cr_srange range, int count
 
 /* x[i] = value of a tensor. */
 void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue *value);
-bool compile_index_copies(const cr_svalue *indexed);
+void compile_index_put(compiler *c, const cr_svalue *indexed, cr_svalue *value,
+                       cr_srange range);
 /* Whether an object has an attribute, constant, method or property. */
 bool compile_has(compiler *c, cr_svalue *v, const char *name, cr_srange range);
 /* The form with this name; SPECIAL_COUNT when there is none. */

@@ -1071,10 +1071,13 @@ static void assign_subscript(compiler *c, const cr_sast *target, cr_svalue *v)
         compile_tensor_store(c, object, target, v);
         return;
     }
-    if (target->count != 2 || target->at[1]->kind == CR_SAST_SLICE)
-        cr_srange_bail(c->s, CR_RUNTIME, target->range,
+    if (target->count != 2 || target->at[1]->kind == CR_SAST_SLICE) {
+        cr_srange range = target->range;
+        range.end -= c->env != NULL; /* without the bracket */
+        cr_srange_bail(c->s, CR_RUNTIME, range,
                        "Sliced expression not yet supported for subscripted assignment. File a "
                        "bug if you want this");
+    }
     compile_one(c, "aten::_set_item", target->range, 3,
                 (cr_svalue *[]){object, compile_value(c, target->at[1], NULL), v});
 }
@@ -1106,12 +1109,7 @@ static void assign_parts(compiler *c, const cr_sast *target, const cr_snode *n, 
             assign_target(c, to, compile_term_value(c, n->output[at++]), to->range);
             continue;
         }
-        const cr_stype **type = CR_NEW_N(c->s, const cr_stype *, rest + 1);
-        for (int k = 0; k < rest; k++)
-            type[k] = n->output[at + k]->type;
-        cr_svalue *made = compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
-                                            cr_stype_tuple(c->unit, rest, type, NULL), rest,
-                                            n->output + at, to->range);
+        cr_svalue *made = compile_tuple_of(c, rest, n->output + at, to->range);
         assign_target(c, to->at[0], compile_term_value(c, made), to->range);
         at += rest;
     }
@@ -1293,10 +1291,11 @@ static void compile_augmented(compiler *c, const cr_sast *a)
             compile_one(c, "aten::extend", a->range, 2, both);
             return;
         }
-        bool copied = compile_index_copies(both[0]);
         old = compile_one(c, in_place[i].name, a->range, 2, both);
-        if (a->at[0]->kind != CR_SAST_SUBSCRIPT || copied)
+        if (a->at[0]->kind != CR_SAST_SUBSCRIPT)
             assign_target(c, a->at[0], compile_term_value(c, old), a->range);
+        else
+            compile_index_put(c, both[0], old, a->range);
         return;
     }
     assign_target(
@@ -1393,17 +1392,17 @@ static const char *raise_class(compiler *c, const cr_sast *name)
 /* The texts of the arguments, one behind the other. */
 static cr_svalue *raise_message(compiler *c, const cr_sast *e)
 {
-    cr_svalue *message = NULL;
+    int count = e->kind == CR_SAST_CALL ? e->count - 1 : 0;
+    cr_svalue **part = CR_NEW_N(c->s, cr_svalue *, count + 1);
 
-    for (int i = 1; e->kind == CR_SAST_CALL && i < e->count; i++) {
-        cr_svalue *part = compile_value(c, e->at[i], NULL);
-        if (part->type->kind != CR_STYPE_STR)
-            part = compile_one(c, "aten::str", e->range, 1, &part);
-        message = message
-                      ? compile_one(c, "aten::add", e->range, 2, (cr_svalue *[]){message, part})
-                      : part;
-    }
-    return message ? message : string_constant(c, "", 0, e->range);
+    for (int i = 0; i < count; i++)
+        part[i] = compile_value(c, e->at[i + 1], NULL);
+    if (!count)
+        return string_constant(c, "", 0, e->range);
+    cr_svalue *message = count == 1 ? part[0] : compile_tuple_of(c, count, part, e->range);
+    if (message->type->kind == CR_STYPE_STR)
+        return message;
+    return compile_one(c, "aten::str", e->range, 1, &message);
 }
 
 /* raise ValueError("...") */
@@ -1570,10 +1569,14 @@ static flow compile_with(compiler *c, const cr_sast *a) { return with_items(c, a
 
 /* --- closures --- */
 
-/* A function inside a function is compiled where fork(f) calls it. */
+/* A function inside a function is compiled where fork(f) calls it.  torch has them in its own
+ * texts only. */
 static void compile_closure(compiler *c, const cr_sast *a)
 {
     term *t = CR_NEW(c->s, term);
+
+    if (a->range.source->python)
+        define_unsupported(c, a);
 
     *t = (term){.kind = TERM_CLOSURE, .name = a->text, .ast = a};
     compile_set(c, a->text, t, a->range);

@@ -94,6 +94,16 @@ cr_svalue *compile_construct(compiler *c, cr_sprim prim, const cr_stype *type, i
     return cr_snode_output(n, NULL, type);
 }
 
+cr_svalue *compile_tuple_of(compiler *c, int count, cr_svalue *const *item, cr_srange range)
+{
+    const cr_stype **type = CR_NEW_N(c->s, const cr_stype *, count + 1);
+
+    for (int i = 0; i < count; i++)
+        type[i] = item[i]->type;
+    return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT,
+                             cr_stype_tuple(c->unit, count, type, NULL), count, item, range);
+}
+
 static cr_svalue *match_list_of_tuple(compiler *c, cr_svalue *v, const cr_stype *list,
                                       cr_srange range)
 {
@@ -409,9 +419,10 @@ cr_svalue **compile_fields(compiler *c, const cr_sclass *cls, const arguments *a
     cr_text why = {0};
 
     for (int i = 0; i < s.param_count; i++)
-        s.param[i] = (cr_sparam){.name = cls->attribute[i].name,
-                                 .type = cls->attribute[i].type,
-                                 .preset = cls->preset ? cls->preset[i] : NULL};
+        s.param[i] =
+            (cr_sparam){.name = cls->attribute[i].name,
+                        .type = cls->attribute[i].type,
+                        .preset = cr_sclass_constant_value(cls, cls->attribute[i].name)};
     if (match_schema(&m))
         return m.value;
     m.why = &why;

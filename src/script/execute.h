@@ -33,8 +33,9 @@ CR_MUST cr_status cr_ivalue_device(cr_ivalue *out, const char *text);
 CR_MUST cr_status cr_imember_of(cr_ivalue *out, cr_sclass *cls, const cr_ivalue *value);
 /* Whether isinstance(v, type) holds. */
 bool cr_ivalue_is(const cr_ivalue *v, const cr_stype *type);
-/* The result of str(v) in a program. */
-CR_MUST cr_status cr_ivalue_print(cr_text *out, const cr_ivalue *v, bool quoted);
+/* Appends the result of str(v) in a program (print.c).  CR_NOT_IMPLEMENTED: a tensor on meta,
+ * or a sparse one. */
+CR_MUST cr_status cr_ivalue_print(cr_text *out, const cr_ivalue *v);
 
 /* Set by an upper room: called in loops, some times a second.  A failure ends the call with the
  * same status. */

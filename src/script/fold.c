@@ -27,7 +27,7 @@ bool cr_sconstant_of(cr_session *s, const cr_ivalue *v, cr_sconstant *out)
         out->len = v->string->len;
         return true;
     case CR_IV_DEVICE:
-        if (cr_ivalue_print(&text, v, false)) {
+        if (cr_ivalue_print(&text, v)) {
             cr_text_drop(&text);
             return false;
         }
@@ -107,7 +107,8 @@ static bool fold_call(const cr_snode *n, cr_ivalue *out)
 static bool fold_has_effect(const cr_snode *n)
 {
     return n->prim != CR_SPRIM_OPERATOR || n->schema->op || !n->schema->result_count ||
-           !n->input_count || !strncmp(n->schema->name, "aten::is_", 9) ||
+           !n->input_count || n->schema->any_params ||
+           !strncmp(n->schema->name, "aten::is_", 9) ||
            !strcmp(n->schema->name, "aten::_get_tracing_state");
 }
 

@@ -137,21 +137,45 @@ static uint32_t parse_last_end(const parser *p)
     return at ? p->tokens.at[at - 1].end : 0;
 }
 
+static bool is_whole_slice(const cr_sast *a)
+{
+    return a->kind == CR_SAST_SLICE && !a->at[0] && !a->at[1] && !a->at[2];
+}
+
 /* torch's mark of a node of Python ends where that of its last part does; that of a subscript
- * has one character more. */
+ * has one character more, and no part of a slice without bounds. */
 static void parse_mark_end(cr_sast *a)
 {
     bool display = a->kind == CR_SAST_LIST || a->kind == CR_SAST_DICT;
-    uint32_t end = display ? a->range.start + 1 : 0;
+    bool format = a->kind == CR_SAST_FSTRING;
+    uint32_t end = display || format ? a->range.start + 1 : 0;
 
-    if (a->kind == CR_SAST_ATTRIBUTE || a->kind == CR_SAST_FSTRING)
-        return;
-    for (int i = 0; i < a->count; i++)
-        if (a->at[i] && a->at[i]->range.end > end)
-            end = a->at[i]->range.end;
+    for (int i = 0; i < a->count; i++) {
+        const cr_sast *part = a->at[i];
+        if (!part || is_whole_slice(part) || (format && part->kind != CR_SAST_FIELD))
+            continue;
+        part = format ? part->at[0] : part;
+        end = part->range.end > end ? part->range.end : end;
+    }
     end += a->kind == CR_SAST_SUBSCRIPT;
     if (end && end < a->range.end)
         a->range.end = end;
+}
+
+/* torch's mark of an attribute: as long as the name, from the second character behind the mark
+ * of its object on, blanks left out. */
+static void parse_mark_attribute(cr_sast *a)
+{
+    const char *text = a->range.source->text;
+    uint32_t at = a->at[0]->range.end + 1;
+
+    if (!a->range.source->python)
+        return;
+    while (at < a->text_end && strchr(" \t\n\r", text[at]))
+        at++;
+    at += (uint32_t)a->len;
+    if (at <= a->text_end)
+        a->range.end = at;
 }
 
 /* A node from `start` to the last token that was read. */
@@ -692,7 +716,7 @@ static cr_sast *parse_subscript(parser *p, cr_sast *object)
         parse_add(p, &list, parse_index(p));
         comma = parse_take(p, ",");
     } while (comma && !parse_is(p, "]"));
-    if (comma && list.len == 2)
+    if (comma && list.len == 2 && list.at[1]->kind != CR_SAST_SLICE)
         list.at[1] = PARSE_NODE(p, TUPLE, start, list.at[1]);
     parse_want(p, "]");
     return parse_node(p, CR_SAST_SUBSCRIPT, object->range.start, &list);
@@ -716,6 +740,7 @@ static cr_sast *parse_postfix(parser *p)
             p->at++;
             a = parse_with_text(p, PARSE_NODE(p, ATTRIBUTE, a->range.start, a),
                                 parse_text(p, t), parse_length(t));
+            parse_mark_attribute(a);
         } else
             return await ? PARSE_NODE(p, AWAIT, start, a) : a;
     }

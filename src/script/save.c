@@ -158,9 +158,10 @@ static void save_attributes(cr_text *out, const cr_sclass *c)
     }
 }
 
+/* Archives have no defaults of named tuples: their calls name every field. */
 static void save_constants(cr_text *out, const cr_sclass *c, const cr_scode *how)
 {
-    for (size_t i = 0; i < c->constant_count; i++) {
+    for (size_t i = 0; c->type->kind != CR_STYPE_TUPLE && i < c->constant_count; i++) {
         const cr_sclass_constant *k = &c->constant[i];
         if (c->type->kind == CR_STYPE_ENUM) {
             cr_text_printf(out, "  %s = ", k->name);
@@ -567,7 +568,7 @@ static cr_status save_object(saver *s, const cr_iobject *o)
 static cr_status save_device(saver *s, const cr_ivalue *v)
 {
     cr_text text = {0};
-    cr_status st = cr_ivalue_print(&text, v, false);
+    cr_status st = cr_ivalue_print(&text, v);
 
     if (!st) {
         save_global(s, "torch", "device");

@@ -70,7 +70,7 @@ static void run(const cr_ivalue *module)
     cr_text text = {0};
 
     OK(cr_sfunction_run(&out, f, args, 3, &how));
-    OK(cr_ivalue_print(&text, &out, true));
+    OK(cr_ivalue_print(&text, &out));
     CHECK(strstr(cr_text_str(&text), "0 1 2 3 4"));
     cr_text_drop(&text);
     cr_ivalue_drop(out);

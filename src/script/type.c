@@ -381,6 +381,14 @@ static void print_tuple(cr_text *out, const cr_stype *t)
         if (cr_stype_field(t, i))
             cr_text_printf(out, "%s : ", cr_stype_field(t, i));
         cr_stype_print(out, t->item[i]);
+        const cr_sconstant *preset =
+            t->cls ? cr_sclass_constant_value(t->cls, cr_stype_field(t, i)) : NULL;
+        if (preset)
+            cr_text_put(out, " = ");
+        if (preset && preset->type->kind == CR_STYPE_STR)
+            cr_text_put_n(out, preset->s, preset->len);
+        else if (preset)
+            cr_sconstant_print(out, preset);
     }
     cr_text_put(out, ")");
 }

@@ -28,10 +28,10 @@ struct cr_sclass {
     cr_sunit *unit;
     bool is_module;
     size_t attribute_count, attribute_cap;
-    cr_sattribute *attribute;    /* in the order of slots; a named tuple: its fields */
-    const cr_sconstant **preset; /* named tuple: defaults of fields, or NULL */
+    cr_sattribute *attribute; /* in the order of slots; a named tuple: its fields */
     size_t constant_count, constant_cap;
-    cr_sclass_constant *constant; /* class constants; an enum: its members */
+    cr_sclass_constant *
+        constant; /* class constants; an enum: its members; a named tuple: defaults of fields */
     size_t method_count, method_cap;
     cr_sfunction **method;
     size_t hook_count, hook_cap, prehook_count, prehook_cap;

@@ -403,6 +403,14 @@ def _check_enum(cls):
         raise RuntimeError(f"Cannot create Enum with value type '{kinds[0]}', only int, float and string are supported")
 
 
+def _add_default(name, field, value):
+    if isinstance(value, cresset.Tensor):
+        raise RuntimeError("Tensors are not supported as default NamedTuple fields. Their mutability could lead to potential "
+                           "memory aliasing problems")
+    if not _C._script_add_constant(name, field, value):
+        raise RuntimeError(f"the default of field '{field}', {value!r}, is not a constant of TorchScript")
+
+
 def define_named_tuple(cls):
     """Defines a named tuple; returns its qualified name."""
     if cls not in _classes:
@@ -412,6 +420,8 @@ def define_named_tuple(cls):
         _C._script_add_class(name, "tuple")
         for field, text in fields:
             _C._script_add_attribute(name, field, text, False, False)
+        for field, value in getattr(cls, "_field_defaults", {}).items():
+            _add_default(name, field, value)
         _C._script_finish_tuple(name)
     return _classes[cls]
 

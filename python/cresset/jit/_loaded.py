@@ -192,20 +192,26 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         """The graph of `forward` without calls, after the passes of the executor; arguments do not matter."""
         return self.forward.graph_for()
 
-    def _children_in_order(self):
-        """The modules of a list; other modules have no items."""
-        if not all(name.isdigit() for name in self._modules):
-            raise NotImplementedError(f"'{self.original_name}' is not a list of modules")
+    def _items(self):
+        """The modules by key: a dict has its names, a list its places; other modules have no items."""
+        if self.original_name == "ModuleDict":
+            return self._modules
+        if not all(name.isdigit() for name in self._modules) or not (
+                self._modules or self.original_name in ("ModuleList", "Sequential")):
+            raise NotImplementedError(f"'{self.original_name}' has no items")
         return list(self._modules.values())
 
     def __len__(self):
-        return len(self._children_in_order())
+        return len(self._items())
 
     def __iter__(self):
-        return iter(self._children_in_order())
+        return iter(self._items())
 
-    def __getitem__(self, index):
-        return self._children_in_order()[index]
+    def __getitem__(self, key):
+        return self._items()[key]
+
+    def __contains__(self, item):
+        return item in self._items()
 
     def __bool__(self):
         return True

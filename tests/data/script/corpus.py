@@ -685,6 +685,74 @@ class M(nn.Module):
     ('def f(x: int):\n    return torch.add(x, [1])\n', []),
     ("def f(x: 'Foo'):\n    return x\n", []),
     ('def f(x: int) -> Tuple[int, str]:\n    return x, x\n', []),
+    ("""
+class P(NamedTuple):
+    x: torch.Tensor
+    y: int = 3
+    z: Optional[str] = None
+    w: float = 2.0
+
+def f(x):
+    a, b = P(x), P(x, 4, w=5.0)
+    return a, a.y + b.y, b.w, a.z is None
+""", ["torch.ones(1)"]),
+    ("""
+def f(a: int, s: str, t: Tuple[int, str]):
+    return "%d %s %%" % (a, s), "%s-%s" % t, "%d" % a, "%s" % [1.5, 2.0], "{} {}".format(1, 2, 3), "{0} {:.3f}".format(1, 2)
+""", ["3, 'b', (1, 'c')"]),
+    ("""
+def f(x, b: float, i: int):
+    return str(x), str(b), str([b, 1.0]), str({"a": b}), str((1, "a", None)), "{}".format(True), str(1j * 2), str(x.device)
+""", ["torch.tensor([1.0, 2.5]), 0.1, 1", "torch.arange(24.).reshape(2, 3, 4), 1e20, 1", "torch.tensor(3), -0.0, 1",
+      "torch.tensor([[1e5, 2e5 + 0.5], [1, 2]]), 1e-7, 1", "torch.tensor([100000.0, 200000.5]), float('inf'), 1",
+      "torch.tensor([[0.001, 0.002]]), 12345678.0, 1", "torch.arange(60).reshape(2, 30), 3.0, 1", "torch.zeros(2, 0), 3.5, 1",
+      "torch.tensor([float('nan'), float('inf'), -2.5]), float('nan'), 1", "torch.tensor(True), 1e16, 1",
+      "torch.tensor([1e-10, 1e20], dtype=torch.float64), 1 / 3, 1", "torch.tensor([1 + 2j]), 1.0, 1",
+      "torch.tensor(-1.5e-7), 1.0, 1", "torch.tensor([123456789, 1]), 1.0, 1",
+      "torch.arange(8.).reshape(2, 2, 2) * 1e6 + 0.5, 1.0, 1", "torch.ones(2, 2, dtype=torch.bfloat16), 1.0, 1",
+      "torch.arange(16.).reshape(2, 2, 2, 2), 1.0, 1", "torch.arange(120.).reshape(1, 2, 60) * 100.5, 1.0, 1"]),
+    ("""
+def f(x, i, l: List[int]):
+    x[i] += 1
+    x[0] *= 3
+    x[1:3] -= 1
+    x[i, i] += i
+    l[0] += 2
+    return x, l
+""", ["torch.ones(3, 3), torch.tensor([0, 2]), [1]", "torch.ones(3), torch.tensor([0, 2]), [1]"]),
+    ("""
+def f(x):
+    return x[1:2,], x[None, :, 0], x[..., 1:, None], x[..., None, 1], x[..., None, 0:2, None], x[None, ..., None], x[1][0]
+""", ["torch.ones(3, 3)"]),
+    ("""
+def f(x):
+    l = [1, 2, 3]
+    l[1:] = [2]
+    return l
+""", []),
+    ("""
+def f(x):
+    def inner(y):
+        return y + 1
+    return inner(x)
+""", []),
+    ("""
+def f(x, *, scale: float):
+    return x * scale
+""", ["torch.ones(1), scale=2.0", "torch.ones(1), 2.0"]),
+    ("""
+def f(x: int):
+    if x > 3:
+        raise ValueError("a", x, 1.0)
+    if x > 2:
+        raise ValueError("a", "b")
+    assert x > 1, f"x is {x}"
+    return x
+""", ["4", "3", "2", "1"]),
+    ("""
+def f(s: str):
+    return int(s), float(s)
+""", ["'5'", "'x'"]),
 ]
 
 HEAD = """import math

@@ -704,6 +704,16 @@ static int script_refuse_type(const cr_sfunction *f, int i, PyObject *x)
     return script_refuse_with(f, "\n", text, script_union_text(type, x));
 }
 
+/* The number of parameters that take positional arguments, without the first `self`. */
+static int script_positional(const cr_sschema *s, int self)
+{
+    int n = self;
+
+    while (n < s->param_count && !s->param[n].keyword_only)
+        n++;
+    return n - self;
+}
+
 /* The argument for parameter i, borrowed, or NULL.  `self`: 1 for methods. */
 static PyObject *script_argument(const cr_sschema *s, int i, int self, PyObject *args,
                                  PyObject *kwargs, Py_ssize_t *used)
@@ -730,6 +740,11 @@ static int script_bind(const cr_sfunction *f, PyObject *args, PyObject *kwargs,
             PyUnicode_FromFormat("expected at most %d argument(s) but received "
                                  "%zd argument(s).",
                                  s->param_count, given + self));
+    if (given > script_positional(s, self))
+        return script_refuse(
+            f, " ",
+            PyUnicode_FromFormat("takes %d positional argument(s) but %zd was/were given. ",
+                                 script_positional(s, self), given));
     for (int i = self; i < s->param_count; i++) {
         PyObject *x = script_argument(s, i, self, args, kwargs, &used);
         if (!x && !s->param[i].preset)
