@@ -1,6 +1,5 @@
 /* Graphs with the graphs of the functions and methods that they call in place of the calls. */
 #include "script/inline.h"
-#include "script/passes.h"
 
 /* The function that a node calls, when it is known and has a graph; else NULL. */
 static const cr_sfunction *inline_callee(const cr_snode *n)
@@ -60,31 +59,4 @@ cr_sgraph *cr_sgraph_inlined(cr_session *s, const cr_sfunction *f)
     return g;
 }
 
-typedef struct {
-    const cr_sfunction *function;
-    cr_text *out;
-    bool prepared;
-} inline_job;
-
-static void inline_print(cr_session *s, void *context)
-{
-    inline_job *job = context;
-    cr_sgraph *g = cr_sgraph_inlined(s, job->function);
-
-    if (job->prepared)
-        cr_spasses_prepare(g);
-    cr_sgraph_print(job->out, g, true);
-}
-
-cr_status cr_sfunction_print_inlined(cr_text *out, const cr_sfunction *f, bool prepared)
-{
-    inline_job job = {f, out, prepared};
-    cr_session s = {0};
-    cr_status st;
-
-    if (!f->graph)
-        return cr_fail(CR_RUNTIME, "'%s' has no graph", f->qualified);
-    st = cr_session_run(&s, inline_print, &job);
-    cr_session_drop(&s);
-    return st ? st : cr_text_status(out);
-}
+void cr_spass_inline(cr_sgraph *g) { inline_in(g->body); }

@@ -7,10 +7,7 @@
 /* A copy of the function's graph, in the session, in which calls are the graphs of the callees,
  * and so on inside.  The function is compiled. */
 cr_sgraph *cr_sgraph_inlined(cr_session *s, const cr_sfunction *f);
-/* torch's text of the function's graph in which calls are the graphs of the callees, and so on
- * inside; `prepared`: after the passes that a graph has before it runs.  The function is
- * compiled. */
-CR_MUST cr_status cr_sfunction_print_inlined(cr_text *out, const cr_sfunction *f,
-                                             bool prepared);
+/* Calls of the graph become the graphs of the callees, and so on inside. */
+void cr_spass_inline(cr_sgraph *g);
 
 #endif

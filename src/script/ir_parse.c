@@ -2,7 +2,7 @@
  *
  * A call has the first schema of its name whose parameters and results fit the types; missing
  * arguments are those with defaults.  A constant tensor is written by its sizes, <Tensor 2, 3>,
- * and its elements are ones. */
+ * and its elements are ones.  Classes have no methods. */
 #include "entry.h"
 #include "script/operators.h"
 #include <ctype.h>
@@ -133,6 +133,10 @@ static const cr_stype *gparse_named(gparser *p)
         };
         if (text[i] && !strcmp(text[i], name))
             return &cr_stype_plain[i];
+    }
+    if (!strncmp(name, "__torch__.", 10)) {
+        cr_sclass *cls = cr_sunit_class(p->unit, name);
+        return (cls ? cls : cr_sunit_add_class(p->unit, name, CR_STYPE_CLASS))->type;
     }
     p->at -= strlen(name);
     gparse_wrong(p, "a type");
@@ -296,7 +300,7 @@ static void gparse_tensor(gparser *p, cr_sconstant *out)
     int64_t size[CR_MAX_DIMS];
     int ndim = 0;
 
-    gparse_want(p, "<Tensor");
+    gparse_want(p, "<Tensor ");
     while (!gparse_take(p, ">")) {
         if (ndim == CR_MAX_DIMS)
             gparse_wrong(p, ">");

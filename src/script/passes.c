@@ -1,6 +1,7 @@
 /* Passes that clean the graph of a function. */
 #include "script/passes.h"
 #include "base/map.h"
+#include "script/inline.h"
 #include "script/operators.h"
 #include <string.h>
 
@@ -333,7 +334,7 @@ static void pool_in(cr_sgraph *g, pooled **pool, cr_sblock *b)
     }
 }
 
-static void pass_pool(cr_sgraph *g)
+void cr_spass_pool(cr_sgraph *g)
 {
     pooled *pool[POOL_CHAINS] = {0};
 
@@ -466,7 +467,7 @@ void cr_spasses_tidy(cr_sgraph *g)
 {
     pass_tuples(g);
     cr_spass_fold(g);
-    pass_pool(g);
+    cr_spass_pool(g);
     pass_order(g);
 }
 
@@ -478,14 +479,17 @@ void cr_spasses_run(cr_sgraph *g)
     cr_spasses_tidy(g);
 }
 
-/* Loops first, whose bodies then have constants. */
+/* Loops first, whose bodies then have constants.  The length of a list may be the number of a
+ * loop's iterations, hence two rounds. */
 static void pass_simplify(cr_sgraph *g)
 {
-    cr_spass_unroll(g);
-    cr_spass_fold(g);
-    cr_spass_lists(g);
-    cr_spass_peephole(g);
-    cr_spass_fold(g);
+    for (int round = 0; round < 2; round++) {
+        cr_spass_unroll(g);
+        cr_spass_fold(g);
+        cr_spass_lists(g);
+        cr_spass_peephole(g);
+        cr_spass_fold(g);
+    }
 }
 
 void cr_spasses_prepare(cr_sgraph *g)
@@ -509,11 +513,15 @@ void cr_spasses_optimize(cr_sgraph *g)
     cr_spasses_freeze(g);
 }
 
-cr_spass cr_spass_find(const char *name)
+/* --- passes by name --- */
+
+typedef void (*named_pass)(cr_sgraph *g);
+
+static named_pass pass_find(const char *name, size_t len)
 {
     static const struct {
         const char *name;
-        cr_spass pass;
+        named_pass pass;
     } all[] = {
 #define CR_SPASS(name, pass, text) {name, pass},
 #include "script/passes.def"
@@ -521,7 +529,70 @@ cr_spass cr_spass_find(const char *name)
     };
 
     for (size_t i = 0; i < CR_LEN(all); i++)
-        if (!strcmp(all[i].name, name))
+        if (strlen(all[i].name) == len && !strncmp(all[i].name, name, len))
             return all[i].pass;
     return NULL;
+}
+
+static void pass_run_named(cr_sgraph *g, const char *names)
+{
+    for (names += strspn(names, " "); *names; names += strspn(names, " ")) {
+        size_t len = strcspn(names, " ");
+        named_pass pass = pass_find(names, len);
+        if (!pass)
+            cr_bail(g->session, CR_VALUE, "no pass is called '%.*s'", (int)len, names);
+        pass(g);
+        names += len;
+    }
+}
+
+typedef struct {
+    cr_text *out;
+    const char *passes, *text;
+    const cr_sfunction *function;
+    cr_sunit *unit;
+} print_job;
+
+static void print_function_after(cr_session *s, void *context)
+{
+    const print_job *j = context;
+    cr_sgraph *g = cr_sgraph_copy(s, j->function->graph);
+
+    pass_run_named(g, j->passes);
+    cr_sgraph_print(j->out, g, true);
+}
+
+cr_status cr_sfunction_print_after(cr_text *out, const cr_sfunction *f, const char *passes)
+{
+    print_job j = {.out = out, .passes = passes, .function = f};
+    cr_session s = {0};
+    cr_status st;
+
+    if (!f->graph)
+        return cr_fail(CR_RUNTIME, "'%s' has no graph", f->qualified);
+    st = cr_session_run(&s, print_function_after, &j);
+    cr_session_drop(&s);
+    return st ? st : cr_text_status(out);
+}
+
+static void print_text_after(cr_session *s, void *context)
+{
+    const print_job *j = context;
+    cr_sgraph *g = cr_sgraph_parse(j->unit, j->text);
+
+    (void)s;
+    pass_run_named(g, j->passes);
+    cr_sgraph_print(j->out, g, false);
+}
+
+cr_status cr_sgraph_print_after(cr_text *out, const char *text, const char *passes)
+{
+    print_job j = {.out = out, .passes = passes, .text = text, .unit = cr_sunit_new()};
+    cr_status st;
+
+    if (!j.unit)
+        return CR_MEMORY;
+    st = cr_session_run(cr_sunit_session(j.unit), print_text_after, &j);
+    cr_sunit_release(j.unit);
+    return st ? st : cr_text_status(out);
 }

@@ -19,12 +19,17 @@ void cr_spasses_freeze(cr_sgraph *g);
  */
 void cr_spasses_optimize(cr_sgraph *g);
 
-/* A pass of passes.def by its name; NULL: none has it. */
-typedef void (*cr_spass)(cr_sgraph *g);
-cr_spass cr_spass_find(const char *name);
+/* Appends the graph after the passes of passes.def whose names `passes` has, with spaces
+ * between. CR_VALUE: an unknown name.  The function is compiled and stays as it is. */
+CR_MUST cr_status cr_sfunction_print_after(cr_text *out, const cr_sfunction *f,
+                                           const char *passes);
+/* The same for a graph's text, as cr_sgraph_print writes it.  CR_VALUE: no such graph. */
+CR_MUST cr_status cr_sgraph_print_after(cr_text *out, const char *text, const char *passes);
 
 /* Removes RETURN, CONTINUATION and WITH nodes (exits.c). */
 void cr_spass_exits(cr_sgraph *g);
+/* One node for equal constants, at the start of the graph. */
+void cr_spass_pool(cr_sgraph *g);
 /* Removes nodes without effect whose results are not read, and results of blocks. */
 void cr_spass_dead(cr_sgraph *g);
 /* Computes nodes whose arguments are constants of types that cannot be changed (fold.c). */

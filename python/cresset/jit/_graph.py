@@ -1,5 +1,8 @@
 """Graphs of compiled functions: values, nodes and blocks, read from the graph's text."""
+import functools
 import re
+
+from .. import _C
 
 _HEAD = re.compile(r"graph\((.*?)\):\n", re.S)
 _KIND = re.compile(r"([\w^]+::\w+|\^\w+)")
@@ -359,10 +362,20 @@ class _Reader:
 
 
 class Graph:
-    """The typed graph of a function.  Nodes are made from the text when they are first asked for."""
+    """The typed graph of a function.  Nodes are made from the text when they are first asked for.
 
-    def __init__(self, text):
-        self._text, self._made = text, None
+    `after` gives the text after passes, whose names are in one string; `passes` are those that ran.
+    """
+
+    def __init__(self, text, after=None, passes=()):
+        self._text, self._made, self._passes = text, None, list(passes)
+        self._after = after or functools.partial(_C._script_graph_after, text)
+
+    def _run(self, name):
+        """Runs a pass; nodes that were asked for before are those of the graph before it."""
+        self._text = self._after(" ".join(self._passes + [name]))
+        self._passes.append(name)
+        self._made = None
 
     def __str__(self):
         return self._text
@@ -407,7 +420,12 @@ class Graph:
 
     def copy(self):
         """Another graph with the same text."""
-        return Graph(self._text)
+        return Graph(self._text, self._after, self._passes)
+
+
+def graph_of(function, passes):
+    """The graph of a compiled function after passes."""
+    return Graph(function.graph_after(passes), function.graph_after, passes.split())
 
 
 def parse_ir(input, parse_tensor_constants=False):

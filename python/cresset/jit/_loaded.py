@@ -5,6 +5,7 @@ The program (classes, attributes, methods) is in C (`_C.ScriptObject`).  A loade
 the program's method.
 """
 import collections
+import functools
 import os
 
 from .. import _C
@@ -41,19 +42,23 @@ class LoadedMethod:
         """The source text in the archive."""
         return self._object.code(self.name)
 
+    def _graph(self, *passes):
+        after = functools.partial(self._object.graph_after, self.name)
+        return Graph(after(" ".join(passes)), after, passes)
+
     @property
     def graph(self):
         """The typed graph."""
-        return Graph(self._object.graph(self.name))
+        return self._graph()
 
     @property
     def inlined_graph(self):
         """The graph with the graphs of the functions that it calls."""
-        return Graph(self._object.inlined_graph(self.name))
+        return self._graph("inline")
 
     def graph_for(self, *args, **kwargs):
         """The graph without calls, after the passes of the executor; arguments do not matter."""
-        return Graph(self._object.prepared_graph(self.name))
+        return self._graph("inline", "prepare")
 
     @property
     def schema(self):
@@ -176,12 +181,12 @@ class ScriptModule(Module, metaclass=_CompilesItself):
     @property
     def graph(self):
         """The typed graph of `forward`."""
-        return Graph(self._c.graph("forward"))
+        return LoadedMethod(self._c, "forward").graph
 
     @property
     def inlined_graph(self):
         """The graph of `forward` with the graphs of the functions that it calls."""
-        return Graph(self._c.inlined_graph("forward"))
+        return LoadedMethod(self._c, "forward").inlined_graph
 
     @property
     def code_with_constants(self):
@@ -190,7 +195,7 @@ class ScriptModule(Module, metaclass=_CompilesItself):
 
     def graph_for(self, *args, **kwargs):
         """The graph of `forward` without calls, after the passes of the executor; arguments do not matter."""
-        return self.forward.graph_for()
+        return LoadedMethod(self._c, "forward").graph_for()
 
     def _items(self):
         """The modules by key: a dict has its names, a list its places; other modules have no items."""

@@ -7,6 +7,7 @@ import sys
 
 from .. import _C
 from . import _frontend
+from ._graph import graph_of  # noqa: F401  (a ScriptFunction asks for it)
 
 
 def python_class(qualified):

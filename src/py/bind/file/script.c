@@ -8,8 +8,8 @@
 #include "script/code.h"
 #include "script/execute.h"
 #include "script/freeze.h"
-#include "script/inline.h"
 #include "script/operators.h"
+#include "script/passes.h"
 #include "script/python.h"
 #include <string.h>
 
@@ -975,23 +975,15 @@ static PyObject *script_text_of(cr_text *text, cr_status st)
     return made;
 }
 
-static PyObject *script_print_inlined(PyObject *self, PyObject *arg, bool prepared)
+static PyObject *script_graph_after(PyObject *self, PyObject *args)
 {
-    const char *name = PyUnicode_AsUTF8(arg);
-    cr_sfunction *f = name ? script_method(self, name) : NULL;
+    const char *name, *passes;
     cr_text text = {0};
 
-    return f ? script_text_of(&text, cr_sfunction_print_inlined(&text, f, prepared)) : NULL;
-}
-
-static PyObject *script_inlined_graph(PyObject *self, PyObject *arg)
-{
-    return script_print_inlined(self, arg, false);
-}
-
-static PyObject *script_prepared_graph(PyObject *self, PyObject *arg)
-{
-    return script_print_inlined(self, arg, true);
+    if (!PyArg_ParseTuple(args, "ss", &name, &passes))
+        return NULL;
+    cr_sfunction *f = script_method(self, name);
+    return f ? script_text_of(&text, cr_sfunction_print_after(&text, f, passes)) : NULL;
 }
 
 static PyObject *script_schema(PyObject *self, PyObject *arg)
@@ -1200,8 +1192,7 @@ static PyMethodDef script_object_methods[] = {
     {"hooks", script_hooks, METH_O, "Names of hooks: hooks(before forward)."},
     {"constants", script_constants, METH_NOARGS, "Constants of the class by name."},
     {"graph", script_graph, METH_O, "The graph of a method, as text."},
-    {"inlined_graph", script_inlined_graph, METH_O, "The same without calls."},
-    {"prepared_graph", script_prepared_graph, METH_O, "The same after the executor's passes."},
+    {"graph_after", script_graph_after, METH_VARARGS, "The same after passes by name."},
     {"schema", script_schema, METH_O, "The declaration of a method."},
     {"freeze", script_freeze, METH_VARARGS, "A module with constants as attributes."},
     {"optimize", script_optimize, METH_NOARGS,
@@ -1482,46 +1473,33 @@ static PyObject *script_function_code(PyObject *self, void *closure)
     return script_text_of(&text, cr_scode_function(&text, script_function_of(self), NULL));
 }
 
-/* jit._graph.Graph(text); takes the text. */
-static PyObject *script_graph_object(PyObject *text)
+static PyObject *script_function_graph_after(PyObject *self, PyObject *passes)
 {
-    PyObject *module = text ? cr_py_import("jit._graph") : NULL, *made = NULL;
+    const char *names = PyUnicode_AsUTF8(passes);
+    cr_text text = {0};
 
-    if (module)
-        made = PyObject_CallMethod(module, "Graph", "O", text);
-    Py_XDECREF(module);
-    Py_XDECREF(text);
-    return made;
+    return names ? script_text_of(
+                       &text, cr_sfunction_print_after(&text, script_function_of(self), names))
+                 : NULL;
 }
 
 static PyObject *script_function_graph(PyObject *self, void *closure)
 {
-    cr_text text = {0};
-
     (void)closure;
-    cr_sgraph_print(&text, script_function_of(self)->graph, true);
-    return script_graph_object(script_text_of(&text, CR_OK));
-}
-
-static PyObject *script_function_print(PyObject *self, bool prepared)
-{
-    cr_text text = {0};
-
-    return script_graph_object(script_text_of(
-        &text, cr_sfunction_print_inlined(&text, script_function_of(self), prepared)));
+    return script_ask("graph_of", "(Os)", self, "");
 }
 
 static PyObject *script_function_inlined(PyObject *self, void *closure)
 {
     (void)closure;
-    return script_function_print(self, false);
+    return script_ask("graph_of", "(Os)", self, "inline");
 }
 
 static PyObject *script_function_graph_for(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)args;
     (void)kwargs;
-    return script_function_print(self, true);
+    return script_ask("graph_of", "(Os)", self, "inline prepare");
 }
 
 /* The function in a module of jit._objects, whose method saves it. */
@@ -1549,6 +1527,7 @@ static PyObject *script_function_save_to_buffer(PyObject *self, PyObject *args,
 }
 
 static PyMethodDef script_function_methods[] = {
+    {"graph_after", script_function_graph_after, METH_O, "The text of the graph after passes."},
     {"graph_for", (PyCFunction)(void (*)(void))script_function_graph_for,
      METH_VARARGS | METH_KEYWORDS,
      "The graph without calls, after the passes of the executor."},
@@ -2173,6 +2152,18 @@ static PyObject *script_extras(const cr_sextras *e)
     return made;
 }
 
+/* _script_graph_after(text, passes): the text of the graph after the passes. */
+static PyObject *script_text_after(PyObject *module, PyObject *args)
+{
+    const char *graph, *passes;
+    cr_text text = {0};
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "ss", &graph, &passes))
+        return NULL;
+    return script_text_of(&text, cr_sgraph_print_after(&text, graph, passes));
+}
+
 /* _script_load(file): (object, extra records). */
 static PyObject *script_load(PyObject *module, PyObject *file)
 {
@@ -2200,6 +2191,7 @@ static PyObject *script_load(PyObject *module, PyObject *file)
 }
 
 static PyMethodDef script_functions[] = {
+    {"_script_graph_after", script_text_after, METH_VARARGS, "A graph's text after passes."},
     {"_script_load", script_load, METH_O, "Reads a TorchScript archive."},
     {"_set_trace_hooks", cr_py_set_trace_hooks, METH_VARARGS, "Sets what a trace is told."},
     {"_script_define", script_define, METH_VARARGS, "Defines a function or a method."},
