@@ -486,3 +486,10 @@ def test_recurrent_functions_refuse_states_of_another_batch(name, gates):
     for _ in range(20):
         with pytest.raises(RuntimeError):
             getattr(torch, name)(torch.ones(4, 3, 3), (h, h) if name == "lstm" else h, params, True, 1, 0.0, False, False, False)
+
+
+@pytest.mark.parametrize("spec", [3, None, (".2f",), b".2f", torch.ones(1).untyped_storage()])
+def test_a_format_is_a_string(spec):
+    with pytest.raises(TypeError, match=r"__format__\(\) argument must be str"):
+        torch.ones(()).__format__(spec)
+    assert torch.ones(()).__format__(".2f") == "1.00"

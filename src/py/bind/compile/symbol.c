@@ -327,7 +327,8 @@ static PyObject *symbol_attribute(PyObject *a, PyObject *name)
 
 static PyObject *symbol_format(PyObject *a, PyObject *spec)
 {
-    PyObject *x = settled(a), *out = x ? PyObject_Format(x, spec) : NULL;
+    PyObject *x = settled(a);
+    PyObject *out = x ? PyObject_CallMethod(x, "__format__", "(O)", spec) : NULL;
 
     Py_XDECREF(x);
     return out;

@@ -241,7 +241,7 @@ static PyObject *tensor_format(PyObject *self, PyObject *spec)
         return PyObject_Str(self);
     }
     value = tensor_item(self, NULL);
-    out = value ? PyObject_Format(value, spec) : NULL;
+    out = value ? PyObject_CallMethod(value, "__format__", "(O)", spec) : NULL;
     Py_XDECREF(value);
     return out;
 }
