@@ -54,12 +54,14 @@ typedef struct {
     int device;
     void *before, *after; /* events: of the program's work, of the calls */
     bool started, done;
+    bool hurries;   /* the host needs the end: of a barrier, or of host buffers */
     uintptr_t room; /* of the stages */
     CR_VEC(nccl_stage) stages;
     int sender;
 } nccl_transfer;
 
-enum { YIELDS = 2000, PAUSE_US = 20, ASK_EVERY = 64, HAND_OVER_MS = 1000, DESTROY_MS = 2000 };
+enum { YIELDS = 2000, PAUSE_US = 20, LONGEST_PAUSE_US = 200, ASK_EVERY = 64 };
+enum { HAND_OVER_MS = 1000, DESTROY_MS = 2000 };
 
 /* --- the library --- */
 static bool nccl_bind(void *file)
@@ -672,6 +674,14 @@ static cr_status calls_start(nccl_link *l, const nccl_transfer *t, const cr_call
     return st;
 }
 
+static bool has_barrier(const cr_call_args *calls, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (calls[i].kind == CR_CALL_BARRIER)
+            return true;
+    return false;
+}
+
 static cr_status nccl_start(void *link, void *transfer, const cr_call_args *calls, int n)
 {
     nccl_link *l = link;
@@ -683,6 +693,7 @@ static cr_status nccl_start(void *link, void *transfer, const cr_call_args *call
     CR_TRY(nccl_cuda(cr_cuda_use(t->device)));
     CUDA_DO(stream_wait_event(l->stream, t->before, 0));
     CR_TRY(stage_in(l, t, calls, n));
+    t->hurries = t->stages.len || has_barrier(calls, n);
     CR_TRY(calls_start(l, t, calls, n));
     CUDA_DO(event_record(t->after, l->stream));
     t->started = true;
@@ -690,18 +701,16 @@ static cr_status nccl_start(void *link, void *transfer, const cr_call_args *call
 }
 
 /* --- waiting --- */
-/* A program that waits for a barrier wants its host to wait. */
 static cr_status nccl_order(void *link, void *transfer, const cr_call_args *calls, int n,
                             bool *ordered)
 {
     const nccl_transfer *t = transfer;
 
     (void)link;
+    (void)calls;
+    (void)n;
     *ordered = false;
-    for (int i = 0; i < n; i++)
-        if (calls[i].kind == CR_CALL_BARRIER)
-            return CR_OK;
-    if (t->stages.len)
+    if (t->hurries)
         return CR_OK;
     CR_TRY(nccl_cuda(cr_cuda_use(t->device)));
     CUDA_DO(stream_wait_event(cr_cuda_stream(t->device), t->after, 0));
@@ -731,6 +740,18 @@ static cr_status nccl_finish(nccl_link *l, nccl_transfer *t)
     return CR_OK;
 }
 
+/* Each look takes a lock of the driver, which the program's thread needs for its kernels: where
+ * the program goes on meanwhile, the pauses get longer. */
+static void nccl_pause(const nccl_transfer *t, int tries)
+{
+    int us = t->hurries ? PAUSE_US : PAUSE_US * (tries + 1);
+
+    if (t->hurries && tries < YIELDS)
+        sched_yield();
+    else
+        usleep((useconds_t)(us < LONGEST_PAUSE_US ? us : LONGEST_PAUSE_US));
+}
+
 static cr_status nccl_wait(void *link, void *transfer, int64_t ms, bool *done, int *from)
 {
     nccl_transfer *t = transfer;
@@ -747,10 +768,7 @@ static cr_status nccl_wait(void *link, void *transfer, int64_t ms, bool *done, i
             break;
         if (tries % ASK_EVERY == ASK_EVERY - 1)
             CR_TRY(nccl_ask(link));
-        if (tries < YIELDS)
-            sched_yield();
-        else
-            usleep(PAUSE_US);
+        nccl_pause(t, tries);
     }
     *done = t->done;
     if (from)
