@@ -184,26 +184,36 @@ static cr_frame *frame_of(const cr_running *c, int rank)
     return rank == c->g->rank ? frame_own(c->g) : frame_in(c->g, c->g->frames, rank);
 }
 
-static void gather_data(const cr_running *c, cr_frame *f)
+/* The counts that a frame tells instead of data. */
+static void gather_counts(const cr_running *c, cr_frame *f)
 {
     int n;
     const cr_buffer *b = contributed(c, &n);
-    size_t bytes = bytes_of(c, total(b, n)), at = 0;
 
     f->count = total(b, n);
-    f->whole = bytes <= c->g->frame_data && !tells_counts(c->args);
-    f->bytes = f->whole ? (uint32_t)bytes : 0;
-    for (int i = 0; i < n && f->whole; i++) {
-        size_t m = bytes_of(c, b[i].count);
-        if (m)
-            memcpy(f->data + at, b[i].at, m);
-        at += m;
-    }
     for (int i = 0; i < n && tells_counts(c->args); i++)
         if (counts_bytes(i + 1) <= c->g->frame_data) {
             memcpy(f->data + counts_bytes(i), &b[i].count, sizeof b[i].count);
             f->bytes = (uint32_t)counts_bytes(i + 1);
         }
+}
+
+static void gather_data(const cr_running *c, cr_frame *f)
+{
+    int n;
+    const cr_buffer *b = contributed(c, &n);
+    size_t bytes = bytes_of(c, f->count), at = 0;
+
+    f->whole = bytes <= c->g->frame_data && !tells_counts(c->args);
+    if (!f->whole)
+        return;
+    f->bytes = (uint32_t)bytes;
+    for (int i = 0; i < n; i++) {
+        size_t m = bytes_of(c, b[i].count);
+        if (m)
+            memcpy(f->data + at, b[i].at, m);
+        at += m;
+    }
 }
 
 static void describe(const cr_running *c, cr_frame *f)
@@ -218,7 +228,7 @@ static void describe(const cr_running *c, cr_frame *f)
     f->root = a->root;
     f->sizes = common_sizes(a);
     snprintf(f->where, sizeof f->where, "%s", c->where);
-    gather_data(c, f);
+    gather_counts(c, f);
 }
 
 /* --- comparing --- */
@@ -333,6 +343,7 @@ static cr_status meet(const cr_running *c, bool *whole)
     g->frames = g->other_frames;
     g->other_frames = other;
     describe(c, frame_own(g));
+    gather_data(c, frame_own(g));
     st = expect_frames(c, g->frames);
     for (int k = 1; k < g->size && !st; k++) {
         int r = (g->rank + k) % g->size;
@@ -348,6 +359,88 @@ static cr_status meet(const cr_running *c, bool *whole)
      * peer that has ended meanwhile is the next call's failure, not this one's. */
     if (g->engine->by_slices && expect_frames(c, g->other_frames))
         cr_log_line("comm", 2, "a peer has left: %s", cr_error_message());
+    return CR_OK;
+}
+
+/* --- comparing through the store --- */
+static void frame_key(char *key, size_t n, uint64_t sequence, int rank)
+{
+    snprintf(key, n, "calls/%llu/%d", (unsigned long long)sequence, rank);
+}
+
+static cr_status frame_publish(const cr_running *c)
+{
+    const cr_frame *f = frame_own(c->g);
+    char key[64];
+
+    frame_key(key, sizeof key, c->sequence, c->g->rank);
+    return cr_store_set(c->g->store, key, (cr_bytes){(const char *)f, sizeof *f + f->bytes});
+}
+
+/* Waits for a rank's frame by slices, and looks in between whether a rank has ended. */
+static cr_status frame_fetch(const cr_running *c, int rank, cr_text *out)
+{
+    const cr_comm *g = c->g;
+    char key[64];
+
+    frame_key(key, sizeof key, c->sequence, rank);
+    for (;;) {
+        int64_t ms = left_ms(c) < SLICE_MS ? left_ms(c) : SLICE_MS;
+        cr_status st = cr_store_get(g->store, key, ms, out);
+        if (st != CR_STORE)
+            return st;
+        int ended = g->peers ? cr_peers_ended(g->peers) : -1;
+        if (ended >= 0)
+            return cr_fail(CR_COMM, "the process of rank %d has ended", ended);
+        if (cr_seconds() >= c->end)
+            return cr_fail(CR_COMM, "Timed out");
+        if (cr_interrupted())
+            return cr_fail(CR_COMM, "the wait was interrupted");
+    }
+}
+
+static cr_status frame_take(const cr_running *c, int rank)
+{
+    cr_text t = {0};
+    cr_status st = frame_fetch(c, rank, &t);
+    cr_frame *f = frame_of(c, rank);
+
+    if (!st && (t.len < sizeof *f || t.len > cr_frame_bytes(c->g)))
+        st = cr_fail(CR_COMM, "the store has no call of rank %d", rank);
+    if (!st) {
+        memcpy(f, t.at, t.len);
+        f->bytes = (uint32_t)(t.len - sizeof *f);
+        st = compare(c, rank);
+    }
+    cr_text_drop(&t);
+    return st;
+}
+
+/* Every rank has read this rank's previous frame when all have written the next one. */
+static void frame_forget(const cr_running *c)
+{
+    char key[64];
+    cr_store_reply reply = {0};
+
+    frame_key(key, sizeof key, c->sequence - 1, c->g->rank);
+    cr_bytes k = cr_bytes_of(key);
+    cr_store_request r = {
+        .verb = CR_STORE_DELETE, .keys = 1, .key = &k, .timeout_ms = SLICE_MS};
+    if (cr_store_call(c->g->store, &r, &reply))
+        cr_log_line("comm", 2, "a call stays in the store: %s", cr_error_message());
+    cr_store_reply_drop(&reply);
+}
+
+cr_status cr_collective_compare(const cr_running *c)
+{
+    cr_frame *own = frame_own(c->g);
+
+    describe(c, own);
+    CR_TRY(frame_publish(c));
+    for (int r = 0; r < c->g->size; r++)
+        if (r != c->g->rank)
+            CR_TRY(frame_take(c, r));
+    frame_forget(c);
     return CR_OK;
 }
 

@@ -251,6 +251,10 @@ uint64_t cr_comm_sequence(const cr_comm *g)
     return n;
 }
 
+bool cr_comm_compares(const cr_comm *g) { return g->compares; }
+
+void cr_comm_set_compares(cr_comm *g, bool compares) { g->compares = compares; }
+
 void cr_comm_break(cr_comm *g, const char *why)
 {
     if (is_inherited(g))
@@ -544,13 +548,37 @@ static cr_status work_watch(cr_work *w)
     return st ? call_failed(&c, st) : CR_OK;
 }
 
+/* Messages have no counterpart at other ranks. */
+static cr_status work_compare(const cr_work *w)
+{
+    cr_comm *g = w->g;
+
+    for (int i = 0; i < w->n && g->compares && g->store; i++) {
+        cr_running c = running_of(w, i);
+        if (c.args->kind == CR_CALL_SEND || c.args->kind == CR_CALL_RECEIVE)
+            continue;
+        c.sequence = ++g->compared;
+        CR_TRY(cr_collective_compare(&c));
+    }
+    return CR_OK;
+}
+
+static cr_status work_begin(const cr_work *w)
+{
+    cr_comm *g = w->g;
+
+    if (is_broken(g))
+        return fail_broken(g);
+    CR_TRY(work_compare(w));
+    return g->engine->start(g->link, w->transfer, w->calls, w->n);
+}
+
 /* Starts a work in the program's thread.  Its failure is the work's, which the group's thread
  * ends: an engine that hangs here is ended from there, too. */
 static void work_hand(cr_work *w)
 {
     cr_comm *g = w->g;
-    cr_status st =
-        is_broken(g) ? fail_broken(g) : g->engine->start(g->link, w->transfer, w->calls, w->n);
+    cr_status st = work_begin(w);
 
     pthread_mutex_lock(&g->lock);
     w->start_status = st;

@@ -42,6 +42,10 @@ const char *cr_comm_engine(const cr_comm *g);
 cr_device_kind cr_comm_device(const cr_comm *g);
 int64_t cr_comm_timeout(const cr_comm *g);
 void cr_comm_set_timeout(cr_comm *g, int64_t timeout_ms);
+/* Whether calls are compared between the ranks before they start, where the engine does not
+ * compare them anyway.  Each call then waits for all ranks. */
+bool cr_comm_compares(const cr_comm *g);
+void cr_comm_set_compares(cr_comm *g, bool compares);
 /* Closes the link: calls in progress and later calls fail.  `why` becomes part of their errors.
  */
 void cr_comm_shut(cr_comm *g, const char *why);

@@ -61,6 +61,8 @@ struct cr_comm {
     bool told; /* the reason is complete: ranks and calls were looked up */
     cr_text why;
     pthread_mutex_t starting; /* held while an engine of a device starts a call */
+    _Atomic bool compares; /* calls of an engine of a device are compared before they start */
+    uint64_t compared;     /* calls; by the thread that starts */
     uint64_t sequence;
     cr_history_line *history; /* CR_HISTORY lines, by sequence */
 
@@ -90,6 +92,9 @@ static inline size_t cr_frame_bytes(const cr_comm *g)
 
 /* Runs a call by messages, or by the engine (collective.c). */
 CR_MUST cr_status cr_collective_run(const cr_running *c);
+/* Compares a call with those of the other ranks, through the group's store, and waits for them.
+ * c->sequence counts compared calls. */
+CR_MUST cr_status cr_collective_compare(const cr_running *c);
 /* How many of the first calls of c, which has n, travel as one; and runs them (join.c). */
 int cr_join_count(const cr_running *c, int n);
 CR_MUST cr_status cr_join_run(const cr_running *c, int n);

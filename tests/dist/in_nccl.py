@@ -223,6 +223,31 @@ def closed_while_connecting(rank, size):
     assert (torch.ones(2, device=cuda) * 2).tolist() == [2, 2]  # the device is usable
 
 
+def calls_that_differ(rank, size):
+    """With the level DETAIL calls are compared before they start: the errors name ranks, calls, and lines."""
+    cuda = here(rank)
+    store = dist.TCPStore("127.0.0.1", int(os.environ["RANKS_PORT"]), None, False)
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+    x = torch.ones(100, device=cuda)
+    wrong = {"kind": lambda: dist.broadcast(x, 0), "size": lambda: dist.all_reduce(x[:99]), "dtype": lambda: dist.all_reduce(x.int()),
+             "operation": lambda: dist.all_reduce(x, R.MAX), "order": lambda: (dist.barrier(), dist.all_reduce(x))}
+    for name, call in wrong.items():
+        dist.destroy_process_group()
+        dist.init_process_group("nccl", store=dist.PrefixStore(name, store), rank=rank, world_size=size)
+        parts = [torch.empty(2, device=cuda) for _ in range(size)]
+        dist.all_gather(parts, torch.full((2,), float(rank), device=cuda))
+        if rank < 2:  # messages are not compared
+            dist.send(x, 1) if rank == 0 else dist.recv(x, 0)
+        dist.all_reduce(x)
+        assert [p[0].item() for p in parts] == list(range(size)), name
+        try:
+            call() if rank == 1 else dist.all_reduce(x)
+        except dist.DistBackendError as error:
+            assert "calls differ" in str(error) and "rank 1 called" in str(error) and "in_nccl.py:" in str(error), error
+        else:
+            raise AssertionError(name)
+
+
 def both_devices(rank, size):
     """One group for tensors of the host and of GPUs."""
     cuda = here(rank)

@@ -20,7 +20,8 @@ import ranks  # noqa: E402
 
 AVAILABLE = torch.cuda.is_available() and dist.is_nccl_available()
 DEVICES = torch.cuda.device_count() if AVAILABLE else 0
-NAMES = ["reductions", "movements", "host_goes_on", "training", "refusals", "closed_while_connecting", "a_rank_dies"]
+NAMES = ["reductions", "movements", "host_goes_on", "training", "refusals", "closed_while_connecting", "calls_that_differ",
+         "a_rank_dies"]
 if any(dist.is_backend_available(b) for b in ("gloo", "mpi")):  # the other engine of a group for both devices
     NAMES.append("both_devices")
 

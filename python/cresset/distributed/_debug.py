@@ -4,7 +4,8 @@ import os
 
 
 class DebugLevel(enum.IntEnum):
-    """How much is checked and told.  Calls are compared between ranks at every level."""
+    """How much is checked and told.  Calls of Gloo and MPI are compared between ranks at every level, those of NCCL with DETAIL,
+    by groups that are made later: each call then waits for all ranks."""
     OFF, INFO, DETAIL = range(3)
 
 

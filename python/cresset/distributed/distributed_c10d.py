@@ -487,6 +487,7 @@ def _make_group(rank, size, ranks, backend, store, name, timeout, desc, options=
             under = None if inner is None else PrefixStore(other, inner)._handle if other != engine else inner._handle
             pg._handles[other] = _C._comm_group(other, desc, rank, size, tuple(ranks) if ranks else None, under,
                                                 milliseconds(timeout), "")
+            pg._handles[other].compares = get_debug_level() == DebugLevel.DETAIL
         pg._handle, pg._by_device = pg._handles[engine], {d: pg._handles[e] for d, e in config.device_backend_map.items()}
         pg._rank, pg._size, pg._store = pg._handle.rank, pg._handle.size, inner
     pg.group_name, pg.group_desc = name, desc

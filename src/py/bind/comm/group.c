@@ -479,6 +479,26 @@ static int group_set_timeout(PyObject *self, PyObject *value, void *unused)
     return 0;
 }
 
+static PyObject *group_get_compares(PyObject *self, void *unused)
+{
+    cr_comm *g = cr_py_comm_of(self);
+
+    (void)unused;
+    return g ? PyBool_FromLong(cr_comm_compares(g)) : NULL;
+}
+
+static int group_set_compares(PyObject *self, PyObject *value, void *unused)
+{
+    cr_comm *g = cr_py_comm_of(self);
+    int compares = value ? PyObject_IsTrue(value) : 0;
+
+    (void)unused;
+    if (!g || compares < 0)
+        return -1;
+    cr_comm_set_compares(g, compares);
+    return 0;
+}
+
 static PyMethodDef group_methods[] = {{"start", group_start, METH_VARARGS, NULL},
                                       {"shut", group_shut, METH_O, NULL},
                                       {"close", group_close_call, METH_NOARGS, NULL},
@@ -491,6 +511,7 @@ static PyGetSetDef group_getset[] = {
     {"sequence", group_sequence, NULL, NULL, NULL},
     {"device", group_device, NULL, NULL, NULL},
     {"timeout_ms", group_get_timeout, group_set_timeout, NULL, NULL},
+    {"compares", group_get_compares, group_set_compares, NULL, NULL},
     {0}};
 static PyTypeObject group_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C._CommGroup",
