@@ -353,7 +353,7 @@ static void call_method(const cr_ivalue *self, cr_sfunction *f)
         args[i] = argument_of(f->schema.param[i].type);
     if (!cr_sfunction_run(&result, f, args, n, &how)) {
         ran++;
-        sum += (unsigned long)cr_ivalue_print(&text, &result, true);
+        sum += (unsigned long)cr_ivalue_print(&text, &result);
     }
     cr_text_drop(&text);
     cr_ivalue_drop(result);
