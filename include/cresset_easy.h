@@ -193,6 +193,7 @@ CR_API cr_module *cr_easy_module(const char *file, int line, const char *kind,
 #define ct_MultiheadAttention(...)      ct_module("MultiheadAttention", __VA_ARGS__)
 #define ct_TransformerEncoderLayer(...) ct_module("TransformerEncoderLayer", __VA_ARGS__)
 #define ct_TransformerDecoderLayer(...) ct_module("TransformerDecoderLayer", __VA_ARGS__)
+#define ct_Transformer(...)             ct_module("Transformer", __VA_ARGS__)
 #define ct_MaxPool1d(...)               ct_module("MaxPool1d", __VA_ARGS__)
 #define ct_MaxPool2d(...)               ct_module("MaxPool2d", __VA_ARGS__)
 #define ct_AvgPool1d(...)               ct_module("AvgPool1d", __VA_ARGS__)
@@ -217,6 +218,37 @@ CR_API cr_module *cr_easy_sequential(const char *file, int line, cr_module *cons
     cr_easy_sequential(__FILE__, __LINE__, (cr_module *const[]){__VA_ARGS__},                  \
                        sizeof((cr_module *const[]){__VA_ARGS__}) / sizeof(cr_module *))
 #endif
+
+/* num_layers copies of a layer, then `norm` (or NULL): ct_TransformerEncoder(layer, 6, NULL).
+ */
+CR_API cr_module *cr_easy_stack(const char *file, int line, const char *kind, cr_module *layer,
+                                int64_t num_layers, cr_module *norm);
+#define ct_TransformerEncoder(layer, num_layers, norm)                                         \
+    cr_easy_stack(__FILE__, __LINE__, "TransformerEncoder", layer, num_layers, norm)
+#define ct_TransformerDecoder(layer, num_layers, norm)                                         \
+    cr_easy_stack(__FILE__, __LINE__, "TransformerDecoder", layer, num_layers, norm)
+/* Packed sequences, whose tensors the scope owns.  ct_forward_packed takes first states or NULL
+ * (an array: h_0, and c_0 of an LSTM), and gives the last ones:
+ *     cr_packed p = ct_pack_padded_sequence(x, lengths, false, true);
+ *     cr_tensor *last[2], *n;
+ *     cr_tensor *y = ct_pad_packed_sequence(ct_forward_packed(lstm, p, NULL, last, 2), false,
+ * &n); */
+CR_API cr_packed cr_easy_pack(const char *file, int line, cr_tensor *input, cr_tensor *lengths,
+                              bool batch_first, bool enforce_sorted);
+CR_API cr_tensor *cr_easy_pad(const char *file, int line, cr_packed packed, bool batch_first,
+                              cr_tensor **lengths);
+CR_API cr_packed cr_easy_forward_packed(const char *file, int line, cr_module *m,
+                                        cr_packed input, cr_tensor *const *hx,
+                                        cr_tensor **state, size_t states);
+#define ct_pack_padded_sequence(input, lengths, batch_first, enforce_sorted)                   \
+    cr_easy_pack(__FILE__, __LINE__, input, lengths, batch_first, enforce_sorted)
+#define ct_pad_packed_sequence(packed, batch_first, lengths)                                   \
+    cr_easy_pad(__FILE__, __LINE__, packed, batch_first, lengths)
+#define ct_forward_packed(m, input, hx, state, states)                                         \
+    cr_easy_forward_packed(__FILE__, __LINE__, m, input, hx, state, states)
+/* A copy of a module with its tensors. */
+CR_API cr_module *cr_easy_copy(const char *file, int line, cr_module *m);
+#define ct_copy_module(m) cr_easy_copy(__FILE__, __LINE__, m)
 
 /* The program of an archive of torch.jit.save as a module (cresset_script.h).  The scope owns
  * it.  ct_save_script writes such a module as an archive again. */

@@ -46,7 +46,11 @@ typedef struct cr_module cr_module;
  *     TransformerEncoderLayer  src, [src_mask], [src_key_padding_mask]       output
  *     TransformerDecoderLayer  tgt, memory, [tgt_mask], [memory_mask],
  *                              [tgt_key_padding_mask], [memory_key_padding_mask]   output
- * Packed sequences, add_bias_kv and add_zero_attn exist in Python only. */
+ *     Transformer              src, tgt, [src_mask], [tgt_mask], [memory_mask],
+ *                              [src_key_padding_mask], [tgt_key_padding_mask],
+ *                              [memory_key_padding_mask]                 output
+ * cr_module_stack makes TransformerEncoder (src, [mask], [src_key_padding_mask]) and
+ * TransformerDecoder (as its layers).  add_bias_kv and add_zero_attn exist in Python only. */
 CR_API CR_MUST cr_status cr_module_new(cr_module **out, const char *kind, const cr_arg *args);
 
 /* Computes *out (owned by the caller) from the input. */
@@ -75,6 +79,13 @@ CR_API void cr_module_drop(cr_module *m);
 /* Adds `child` as `name` and holds a reference on it; replaces an earlier child.  Fails with
  * CR_KEY for names that torch refuses, CR_VALUE when m would contain itself. */
 CR_API CR_MUST cr_status cr_module_add(cr_module *m, const char *name, cr_module *child);
+/* Copies a module and all modules below it with their tensors; tensors that occur twice are
+ * copied once.  Fails with CR_NOT_IMPLEMENTED for a module of the program. */
+CR_API CR_MUST cr_status cr_module_copy(cr_module **out, cr_module *m);
+/* Makes a "TransformerEncoder" or "TransformerDecoder": num_layers copies of a layer, then
+ * `norm`, or nothing where it is NULL.  Fails with CR_ATTRIBUTE for other kinds. */
+CR_API CR_MUST cr_status cr_module_stack(cr_module **out, const char *kind, cr_module *layer,
+                                         int64_t num_layers, cr_module *norm);
 /* Appends to a Sequential or another module.  The name is the number of children. */
 CR_API CR_MUST cr_status cr_module_append(cr_module *m, cr_module *child);
 /* Sets a parameter, which then requires a gradient, or a buffer, and holds a reference on it.
@@ -104,6 +115,29 @@ CR_API CR_MUST cr_status cr_module_forward(cr_tensor **out, cr_module *m, cr_ten
  * other numbers fail with CR_TYPE. */
 CR_API CR_MUST cr_status cr_module_call(cr_tensor **out, size_t outs, cr_module *m,
                                         cr_tensor *const *input, size_t inputs);
+/* Sequences of several lengths, for recurrent layers: `data` has the steps one after the other,
+ * batch_sizes[t] of them at step t.  `sorted` is the order in which the sequences were put, the
+ * longest first, and `unsorted` its inverse; both are NULL when they were in order.  The owner
+ * calls cr_packed_drop. */
+typedef struct {
+    cr_tensor *data, *batch_sizes, *sorted, *unsorted;
+} cr_packed;
+CR_API void cr_packed_drop(cr_packed *p);
+/* torch's pack_padded_sequence: `input` is (length, batch, ...), or (batch, length, ...) with
+ * batch_first, and `lengths` a vector of integers on the host.  enforce_sorted refuses lengths
+ * that increase. */
+CR_API CR_MUST cr_status cr_pack_padded(cr_packed *out, cr_tensor *input, cr_tensor *lengths,
+                                        bool batch_first, bool enforce_sorted);
+/* Its inverse.  *lengths, unless `lengths` is NULL, are the sequences' lengths; total_length -1
+ * means that of the longest. */
+CR_API CR_MUST cr_status cr_pad_packed(cr_tensor **out, cr_tensor **lengths,
+                                       const cr_packed *packed, bool batch_first,
+                                       double padding_value, int64_t total_length);
+/* Calls an RNN, LSTM or GRU.  `hx` has h_0 (and c_0 of an LSTM), or is NULL; state[0] is h_n,
+ * state[1] c_n, as far as `states` says. */
+CR_API CR_MUST cr_status cr_module_call_packed(cr_packed *out, cr_tensor **state, size_t states,
+                                               cr_module *m, const cr_packed *input,
+                                               cr_tensor *const *hx);
 /* Sets training mode (the initial mode) or evaluation mode for m and all modules below it. */
 CR_API CR_MUST cr_status cr_module_train(cr_module *m, bool on);
 CR_API bool cr_module_training(const cr_module *m);

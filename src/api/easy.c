@@ -676,6 +676,27 @@ cr_module *cr_easy_sequential(const char *file, int line, cr_module *const *modu
     return m;
 }
 
+cr_module *cr_easy_stack(const char *file, int line, const char *kind, cr_module *layer,
+                         int64_t num_layers, cr_module *norm)
+{
+    cr_module *m = NULL;
+
+    if (!ready(file, line, kind))
+        return NULL;
+    cr_status st = cr_module_stack(&m, kind, layer, num_layers, norm);
+    return easy_give(file, line, kind, st, m, drop_module);
+}
+
+cr_module *cr_easy_copy(const char *file, int line, cr_module *m)
+{
+    cr_module *made = NULL;
+
+    if (!ready(file, line, "ct_copy_module"))
+        return NULL;
+    cr_status st = cr_module_copy(&made, m);
+    return easy_give(file, line, "ct_copy_module", st, made, drop_module);
+}
+
 cr_module *cr_easy_add(const char *file, int line, cr_module *m, const char *name,
                        cr_module *child)
 {
@@ -908,6 +929,63 @@ void cr_easy_forward_many(const char *file, int line, cr_module *m, const cr_arg
         out[i] = NULL;
     if (ready(file, line, "ct_forward_many"))
         cr_easy_check(file, line, "ct_forward_many", easy_forward_many(m, input, out, outs));
+}
+
+/* The scope owns the tensors of a packed batch; all are NULL after an error. */
+static cr_packed easy_own_packed(const char *file, int line, const char *call, cr_status st,
+                                 cr_packed p)
+{
+    cr_tensor *part[] = {p.data, p.batch_sizes, p.sorted, p.unsorted};
+
+    for (size_t i = 0; i < CR_LEN(part); i++)
+        if (part[i])
+            st = easy_own(part[i], drop_tensor) && !st ? CR_MEMORY : st;
+    return cr_easy_check(file, line, call, st) ? p : (cr_packed){NULL, NULL, NULL, NULL};
+}
+
+cr_packed cr_easy_pack(const char *file, int line, cr_tensor *input, cr_tensor *lengths,
+                       bool batch_first, bool enforce_sorted)
+{
+    cr_packed p = {NULL, NULL, NULL, NULL};
+
+    if (!ready(file, line, "ct_pack_padded_sequence"))
+        return p;
+    cr_status st = cr_pack_padded(&p, input, lengths, batch_first, enforce_sorted);
+    return easy_own_packed(file, line, "ct_pack_padded_sequence", st, p);
+}
+
+cr_tensor *cr_easy_pad(const char *file, int line, cr_packed packed, bool batch_first,
+                       cr_tensor **lengths)
+{
+    cr_tensor *out = NULL, *n = NULL;
+
+    if (lengths)
+        *lengths = NULL;
+    if (!ready(file, line, "ct_pad_packed_sequence"))
+        return NULL;
+    cr_status st = cr_pad_packed(&out, &n, &packed, batch_first, 0, -1);
+    if (!st && lengths)
+        *lengths = n;
+    if (n)
+        st = easy_own(n, drop_tensor) && !st ? CR_MEMORY : st;
+    return easy_give(file, line, "ct_pad_packed_sequence", st, out, drop_tensor);
+}
+
+cr_packed cr_easy_forward_packed(const char *file, int line, cr_module *m, cr_packed input,
+                                 cr_tensor *const *hx, cr_tensor **last, size_t states)
+{
+    cr_packed p = {NULL, NULL, NULL, NULL};
+    cr_tensor *made[2] = {NULL, NULL}; /* hx and last may be one array */
+    cr_status st = CR_OK;
+
+    if (ready(file, line, "ct_forward_packed"))
+        st = cr_module_call_packed(&p, made, 2, m, &input, hx);
+    for (size_t i = 0; i < CR_LEN(made); i++)
+        if (made[i] && easy_own(made[i], drop_tensor))
+            st = CR_MEMORY;
+    for (size_t i = 0; last && i < states; i++)
+        last[i] = !st && i < CR_LEN(made) ? made[i] : NULL;
+    return p.data || st ? easy_own_packed(file, line, "ct_forward_packed", st, p) : p;
 }
 
 cr_loader *cr_easy_loader(const char *file, int line, const cr_arg *args)

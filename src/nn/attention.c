@@ -8,8 +8,7 @@
 
 /* --- weights --- */
 
-/* Uniform, with bounds from the sizes of the matrix. */
-static cr_status attention_draw(cr_tensor *t)
+cr_status nn_draw_xavier(cr_tensor *t)
 {
     if (!t)
         return CR_OK;
@@ -94,10 +93,10 @@ cr_status nn_make_attention(cr_module *m)
     CR_TRY(attention_name_projection(cr_module_at(m, "out_proj")));
     if (nn_is_on(m, "bias"))
         CR_TRY(nn_add_param(cr_module_at(m, "out_proj"), "bias", cr_entry.zeros, &n, 1));
-    CR_TRY(attention_draw(nn_own(m, "in_proj_weight")));
-    CR_TRY(attention_draw(nn_own(m, "q_proj_weight")));
-    CR_TRY(attention_draw(nn_own(m, "k_proj_weight")));
-    return attention_draw(nn_own(m, "v_proj_weight"));
+    CR_TRY(nn_draw_xavier(nn_own(m, "in_proj_weight")));
+    CR_TRY(nn_draw_xavier(nn_own(m, "q_proj_weight")));
+    CR_TRY(nn_draw_xavier(nn_own(m, "k_proj_weight")));
+    return nn_draw_xavier(nn_own(m, "v_proj_weight"));
 }
 
 /* --- forward --- */
@@ -110,9 +109,7 @@ typedef struct {
     int64_t batch, heads, width, length, source; /* width: of the embedding */
 } attention_call;
 
-/* The mask as numbers that are added: a bool mask becomes 0 and -inf. */
-static cr_tensor *attention_added(cr_steps *w, cr_tensor *mask, const char *name,
-                                  cr_dtype dtype)
+cr_tensor *nn_added_mask(cr_steps *w, cr_tensor *mask, const char *name, cr_dtype dtype)
 {
     if (!mask || cr_dtype_is_float((cr_dtype)mask->dtype))
         return mask;
@@ -422,8 +419,8 @@ cr_status nn_attention(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *co
     c.padding = inputs > 3 ? input[3] : NULL;
     c.mask = inputs > 4 ? input[4] : NULL;
     CR_TRY(attention_check_dims(&c));
-    c.padding = attention_added(&c.w, c.padding, "key_padding_mask", (cr_dtype)c.q->dtype);
-    c.mask = attention_added(&c.w, c.mask, "attn_mask", (cr_dtype)c.q->dtype);
+    c.padding = nn_added_mask(&c.w, c.padding, "key_padding_mask", (cr_dtype)c.q->dtype);
+    c.mask = nn_added_mask(&c.w, c.mask, "attn_mask", (cr_dtype)c.q->dtype);
     if (!c.w.st)
         attention_arrange(&c);
     if (!c.w.st)

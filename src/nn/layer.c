@@ -187,6 +187,14 @@ static cr_status make_group_norm(cr_module *m)
     return nn_add_optional(m, "bias", affine && nn_is_on(m, "bias"), cr_entry.zeros, size, 1);
 }
 
+static cr_status forward_list(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    (void)out;
+    (void)x;
+    return cr_fail(CR_NOT_IMPLEMENTED,
+                   "Module [%s] is missing the required \"forward\" function", m->kind);
+}
+
 /* Replaces an argument's value, as when a default depends on another argument. */
 static void set_arg(cr_module *m, const char *name, cr_value v)
 {
@@ -450,8 +458,7 @@ static cr_status find_schema(const cr_op **out, const char *schema)
     return st;
 }
 
-/* Copies lists and strings to the arena, because the caller's may be freed. */
-static cr_status copy_value(cr_value *v, cr_arena *arena)
+cr_status nn_copy_value(cr_value *v, cr_arena *arena)
 {
     size_t item = v->tag == CR_INTS || v->tag == CR_TRUTHS ? sizeof *v->ints
                   : v->tag == CR_FLOATS                    ? sizeof *v->floats
@@ -484,7 +491,7 @@ cr_status nn_bind(const cr_op **signature, cr_value *value, cr_arena *arena, con
     CR_TRY(st);
     CR_GO(cr_bind(&b, signature, *signature, name, args ? args : no_args));
     for (int i = 0; i < (*signature)->param_count; i++) {
-        CR_GO(copy_value(&b.value[i], arena));
+        CR_GO(nn_copy_value(&b.value[i], arena));
         value[i] = b.value[i];
     }
 done:

@@ -78,6 +78,11 @@ CR_MUST cr_status nn_add_child(cr_module *m, const char *name, const char *kind,
 CR_MUST cr_status nn_check_counts(const cr_module *m, size_t inputs, size_t least, size_t most,
                                   size_t outs, size_t results);
 
+/* Draws a matrix uniformly, with bounds from its sizes; NULL is left alone. */
+CR_MUST cr_status nn_draw_xavier(cr_tensor *t);
+/* Copies lists and strings to the arena, because the caller's may be freed. */
+CR_MUST cr_status nn_copy_value(cr_value *v, cr_arena *arena);
+
 cr_status nn_make_recurrent(cr_module *m);
 cr_status nn_recurrent(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
                        size_t inputs);
@@ -90,6 +95,14 @@ cr_status nn_encoder_layer(cr_tensor **out, size_t outs, cr_module *m, cr_tensor
 cr_status nn_make_decoder_layer(cr_module *m);
 cr_status nn_decoder_layer(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
                            size_t inputs);
+
+cr_status nn_encoder(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
+                     size_t inputs);
+cr_status nn_decoder(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
+                     size_t inputs);
+cr_status nn_make_transformer(cr_module *m);
+cr_status nn_transformer(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
+                         size_t inputs);
 
 /* The layer's tensor `name`, such as "weight"; borrowed.  NULL when the layer has none. */
 cr_tensor *nn_own(const cr_module *m, const char *name);

@@ -664,3 +664,97 @@ TEST(attention_refuses_wrong_arguments_and_inputs)
     cr_drop(y);
     cr_drop(x);
 }
+
+/* --- copies, stacks and packed sequences --- */
+
+static cr_tensor *whole_numbers(const int64_t *number, int64_t n)
+{
+    cr_tensor *t = NULL;
+
+    OK(cr_tensor_new(&t, CR_I64, CR_HOST, 1, &n));
+    memcpy(t->address, number, (size_t)n * sizeof *number);
+    return t;
+}
+
+TEST(a_copy_has_tensors_of_its_own_and_ties_those_that_were_tied)
+{
+    cr_module *net = small_net(), *copy = NULL;
+    cr_tensor *weight = cr_module_tensor(net, "0.weight");
+
+    OK(cr_module_set_parameter(net, "tied", weight));
+    OK(cr_module_train(net, false));
+    OK(cr_module_copy(&copy, net));
+    cr_tensor *twin = cr_module_tensor(copy, "0.weight");
+    CHECK(twin != weight && twin == cr_module_tensor(copy, "tied"));
+    CHECK(twin->requires_grad && !cr_module_training(copy));
+    CHECK(!memcmp(twin->address, weight->address, 6 * sizeof(float)));
+    CHECK(cr_module_tensor(copy, "2.running_mean") != cr_module_tensor(net, "2.running_mean"));
+    cr_module_drop(net);
+    cr_module_drop(copy);
+    copy = NULL;
+    OK(cr_module_define(&net, "Mine", NULL, NULL));
+    FAILS(CR_NOT_IMPLEMENTED, cr_module_copy(&copy, net));
+    says("Module [Mine] of the program cannot be copied");
+    EQ(copy, NULL);
+    cr_module_drop(net);
+}
+
+TEST(stacks_refuse_other_kinds_and_no_layers)
+{
+    cr_module *one = layer("Linear", CR_ARGS(2, 2)), *m = NULL;
+    cr_tensor *x = filled(1, 3, 8);
+
+    FAILS(CR_ATTRIBUTE, cr_module_stack(&m, "Stack", one, 2, NULL));
+    says("'Stack' is not a stack of layers");
+    EQ(m, NULL);
+    m = layer("TransformerEncoder", CR_ARGS(2));
+    FAILS(CR_ATTRIBUTE, call_many(m, 1, x, NULL, NULL, 1));
+    says("'TransformerEncoder' object has no layers: cr_module_stack makes it");
+    cr_module_drop(m);
+    m = layer("Transformer", CR_ARGS(8, 2, 1, 1, 16));
+    cr_tensor *narrow = filled(1, 3, 4);
+    FAILS(CR_RUNTIME, call_many(m, 1, x, narrow, NULL, 2));
+    says("the feature number of src and tgt must be equal to d_model");
+    OK(call_many(m, 1, x, x, NULL, 2));
+    cr_module_drop(m);
+    cr_module_drop(one);
+    cr_drop(narrow);
+    cr_drop(x);
+}
+
+TEST(packed_sequences_refuse_wrong_lengths_and_other_layers)
+{
+    cr_tensor *x = filled(1, 3, 2), *up = whole_numbers((int64_t[]){1, 3}, 2), *y = NULL;
+    cr_tensor *none = whole_numbers((int64_t[]){2, 0}, 2),
+              *one = whole_numbers((int64_t[]){3}, 1);
+    cr_packed p = {NULL, NULL, NULL, NULL}, q = p;
+    cr_module *line = layer("Linear", CR_ARGS(2, 2)), *gru = layer("GRU", CR_ARGS(2, 4));
+
+    FAILS(CR_RUNTIME, cr_pack_padded(&p, x, one, false, true));
+    says("Expected `len(lengths)` to be equal to batch_size, but got 1 (batch_size=2)");
+    FAILS(CR_RUNTIME, cr_pack_padded(&p, x, up, false, true));
+    FAILS(CR_RUNTIME, cr_pack_padded(&p, x, none, false, true));
+    says("Length of all samples has to be greater than 0, but found an element in 'lengths' "
+         "that "
+         "is <= 0");
+    EQ(p.data, NULL);
+    OK(cr_pack_padded(&p, x, up, false, false));
+    CHECK(p.data->size[0] == 4 && p.sorted && p.unsorted);
+    FAILS(CR_VALUE, cr_pad_packed(&y, NULL, &p, false, 0, 2));
+    OK(cr_pad_packed(&y, NULL, &p, true, -1, 5));
+    CHECK(y->ndim == 2 && y->size[0] == 2 && y->size[1] == 5);
+    NEAR(((float *)(void *)y->address)[y->stride[1]], -1, 0);
+    FAILS(CR_TYPE, cr_module_call_packed(&q, NULL, 0, line, &p, NULL));
+    says("Linear.forward() does not take a PackedSequence");
+    FAILS(CR_RUNTIME, cr_module_call_packed(&q, NULL, 0, gru, &p, NULL));
+    FAILS(CR_TYPE, cr_module_call_packed(&q, NULL, 0, gru, &q, NULL));
+    EQ(q.data, NULL);
+    cr_packed_drop(&p);
+    cr_module_drop(gru);
+    cr_module_drop(line);
+    cr_drop(one);
+    cr_drop(none);
+    cr_drop(up);
+    cr_drop(y);
+    cr_drop(x);
+}

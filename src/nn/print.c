@@ -95,15 +95,41 @@ static void print_layer(cr_text *out, const cr_module *m)
     }
 }
 
+static void print_module(cr_text *out, const cr_module *m, size_t indent);
+
+/* How many children from number i on have one text: Python prints equal items of lists once. */
+static size_t print_repeats(const cr_module *m, size_t i)
+{
+    cr_text first = {0};
+    size_t n = 1;
+    bool same = !strcmp(m->kind, "ModuleList");
+
+    if (same)
+        print_module(&first, m->children.at[i].m, 0);
+    for (; same && i + n < m->children.len; n += same) {
+        cr_text next = {0};
+        print_module(&next, m->children.at[i + n].m, 0);
+        same =
+            first.len == next.len && !memcmp(cr_text_str(&first), cr_text_str(&next), next.len);
+        cr_text_drop(&next);
+    }
+    cr_text_drop(&first);
+    return n;
+}
+
 static void print_module(cr_text *out, const cr_module *m, size_t indent)
 {
     cr_text_printf(out, "%s(", m->kind);
     if (m->layer)
         print_layer(out, m);
-    for (size_t i = 0; i < m->children.len; i++) {
+    for (size_t i = 0, n; i < m->children.len; i += n) {
+        n = print_repeats(m, i);
         cr_text_char(out, '\n');
         cr_text_pad(out, indent + 2, ' ');
-        cr_text_printf(out, "(%s): ", m->children.at[i].name);
+        if (n > 1)
+            cr_text_printf(out, "(%zu-%zu): %zu x ", i, i + n - 1, n);
+        else
+            cr_text_printf(out, "(%s): ", m->children.at[i].name);
         print_module(out, m->children.at[i].m, indent + 2);
     }
     if (m->children.len) {

@@ -161,8 +161,19 @@ static const cr_op *recurrent_operator(const cr_module *m)
                                                        : cr_entry.rnn_relu_input;
 }
 
-/* Calls the operator: result[0] is the output, the others are the last states. */
-static void recurrent_run(cr_steps *w, const recurrent_call *c, cr_tensor *x,
+static const cr_op *recurrent_packed_operator(const cr_module *m)
+{
+    if (!strcmp(m->kind, "LSTM"))
+        return cr_entry.lstm_data;
+    if (!strcmp(m->kind, "GRU"))
+        return cr_entry.gru_data;
+    return strcmp(nn_arg(m, "nonlinearity").s, "relu") ? cr_entry.rnn_tanh_data
+                                                       : cr_entry.rnn_relu_data;
+}
+
+/* Calls the operator, that of packed sequences with the sizes of their batches: result[0] is
+ * the output, the others are the last states. */
+static void recurrent_run(cr_steps *w, const recurrent_call *c, cr_tensor *x, cr_tensor *sizes,
                           cr_tensor *const *state, cr_tensor **result)
 {
     cr_module *m = c->m;
@@ -174,6 +185,7 @@ static void recurrent_run(cr_steps *w, const recurrent_call *c, cr_tensor *x,
     for (size_t i = 0; !w->st && i < m->params.len; i++)
         params[i] = cr_of_tensor(m->params.at[i].t);
     cr_value arg[] = {cr_maybe(x),
+                      cr_maybe(sizes),
                       c->states == 2 ? nn_list(pair, 2) : pair[0],
                       nn_list(params, m->params.len),
                       nn_arg(m, "bias"),
@@ -182,8 +194,42 @@ static void recurrent_run(cr_steps *w, const recurrent_call *c, cr_tensor *x,
                       cr_of_bool(m->training),
                       nn_arg(m, "bidirectional"),
                       cr_of_bool(c->first)};
-    cr_step_all(w, result, recurrent_operator(m), (int)CR_LEN(arg), arg);
+    if (sizes)
+        cr_step_all(w, result, recurrent_packed_operator(m), (int)CR_LEN(arg) - 1, arg);
+    arg[1] = arg[0];
+    if (!sizes)
+        cr_step_all(w, result, recurrent_operator(m), (int)CR_LEN(arg) - 1, arg + 1);
     cr_arena_drop(&arena);
+}
+
+void nn_recurrent_packed(cr_steps *w, cr_tensor **result, cr_module *m, const cr_packed *input,
+                         cr_tensor *const *hx)
+{
+    recurrent_call c = {.m = m, .states = !strcmp(m->kind, "LSTM") ? 2 : 1, .batched = true};
+    cr_tensor *state[2] = {NULL, NULL};
+    cr_scalar batch = {0};
+
+    if (input->data->ndim != 2) {
+        cr_step_fail(
+            w, cr_fail(CR_RUNTIME, "input must have 2 dimensions, got %d", input->data->ndim));
+        return;
+    }
+    cr_step_fail(w, recurrent_check_input(&c, input->data));
+    cr_tensor *first = CR_STEP(w, select_int, cr_of_tensor(input->batch_sizes), I(0), I(0));
+    if (!w->st)
+        w->st = cr_tensor_item(&batch, first);
+    c.batch = batch.i;
+    c.batched = true;
+    for (int i = 0; !w->st && i < c.states; i++) {
+        state[i] = recurrent_state(w, &c, hx ? hx[i] : NULL, i, input->data);
+        if (hx && hx[i] && input->sorted)
+            state[i] =
+                CR_STEP(w, index_select, cr_maybe(state[i]), I(1), cr_of_tensor(input->sorted));
+    }
+    recurrent_run(w, &c, input->data, input->batch_sizes, state, result);
+    for (int i = 1; !w->st && input->unsorted && i <= c.states; i++)
+        result[i] = CR_STEP(w, index_select, cr_of_tensor(result[i]), I(1),
+                            cr_of_tensor(input->unsorted));
 }
 
 cr_status nn_recurrent(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *const *input,
@@ -199,7 +245,7 @@ cr_status nn_recurrent(cr_tensor **out, size_t outs, cr_module *m, cr_tensor *co
         x = CR_STEP(&w, unsqueeze, cr_of_tensor(x), cr_of_int(c.first ? 0 : 1));
     for (int i = 0; x && i < c.states; i++)
         state[i] = recurrent_state(&w, &c, (size_t)i + 1 < inputs ? input[i + 1] : NULL, i, x);
-    recurrent_run(&w, &c, x, state, result);
+    recurrent_run(&w, &c, x, NULL, state, result);
     for (size_t i = 0; !w.st && !c.batched && i < outs; i++)
         result[i] =
             CR_STEP(&w, squeeze_dim, cr_of_tensor(result[i]), cr_of_int(i || !c.first ? 1 : 0));

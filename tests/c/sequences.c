@@ -41,6 +41,12 @@ static void try_layer(const char *name, cr_module *m, cr_tensors input, size_t o
     ct_forward_many(m, input, out, outs);
     for (size_t i = 0; i < outs; i++)
         put(name, "eval", i, out[i]);
+    ct_no_grad
+    {
+        ct_forward_many(m, input, out, outs);
+        for (size_t i = 0; i < outs; i++)
+            put(name, "still", i, out[i]);
+    }
 }
 
 /* Draws the layer's weights before the inputs. */
@@ -97,6 +103,72 @@ static void attention(void)
          ct_randn(4, 8), ct_randn(5, 8))
 }
 
+/* The last positions of two rows of five: none, and two. */
+static cr_tensor *tail(void)
+{
+    cr_tensor *row[] = {ct_zeros(1, 5), ct_cat(CT_TENSORS(ct_zeros(1, 3), ct_ones(1, 2)), 1)};
+
+    return ct_to_dtype(ct_cat(CT_TENSORS(row[0], row[1]), 0), CR_BOOL);
+}
+
+static void stacks(void)
+{
+    CASE("stack", ct_TransformerEncoder(ct_TransformerEncoderLayer(8, 2, 16), 2, NULL), 1,
+         ct_randn(5, 2, 8), causal(5))
+    CASE("stack-padded",
+         ct_TransformerEncoder(ct_TransformerEncoderLayer(8, 2, 16, CT(batch_first, true)), 2,
+                               ct_LayerNorm(8)),
+         1, ct_randn(2, 5, 8), NULL, tail())
+    CASE("stack-gaps",
+         ct_TransformerEncoder(ct_TransformerEncoderLayer(8, 2, 16, CT(batch_first, true)), 1,
+                               NULL),
+         1, ct_randn(2, 5, 8), NULL, ct_flip(tail(), 1))
+    CASE("decoders",
+         ct_TransformerDecoder(ct_TransformerDecoderLayer(8, 2, 16), 2, ct_LayerNorm(8)), 1,
+         ct_randn(4, 2, 8), ct_randn(5, 2, 8), causal(4))
+    CASE("transformer", ct_Transformer(8, 2, 2, 1, 16, CT(batch_first, true)), 1,
+         ct_randn(2, 5, 8), ct_randn(2, 4, 8), NULL, causal(4))
+}
+
+/* A recurrent layer on sequences of the lengths 4, 1 and 3, or sorted ones; then padded again.
+ */
+static void try_packed(const char *name, cr_module *m, bool sorted, bool first, size_t states)
+{
+    cr_tensor *x = first ? ct_randn(3, 4, 3) : ct_randn(4, 3, 3), *last[2], *n = NULL;
+    cr_tensor *lengths = ct_add(ct_arange(3, CT(dtype, CR_I64)), 2);
+    cr_tensors params = ct_parameters(m);
+
+    lengths = sorted ? ct_flip(lengths, 0) : ct_remainder(ct_mul(lengths, 2), 5);
+    cr_packed p = ct_pack_padded_sequence(x, lengths, first, sorted);
+    put(name, "data", 0, p.data);
+    put(name, "sizes", 0, p.batch_sizes);
+    cr_packed q = ct_forward_packed(m, p, NULL, last, states);
+    cr_tensor *y = ct_pad_packed_sequence(q, first, &n);
+    cr_tensor *loss = ct_sum(ct_mul(y, y));
+    put(name, "out", 0, y);
+    put(name, "lengths", 0, n);
+    for (size_t i = 0; i < states; i++) {
+        put(name, "state", i, last[i]);
+        loss = ct_add(loss, ct_sum(ct_mul(last[i], last[i])));
+    }
+    ct_backward(loss);
+    for (size_t i = 0; i < params.len; i++)
+        put(name, "grad", i, ct_grad(params.at[i]));
+    ct_no_grad put(name, "again", 0, ct_forward_packed(m, p, last, last, states).data);
+}
+
+static void packed(void)
+{
+    ct_scope
+    {
+        ct_manual_seed(1);
+        try_packed("packed-lstm", ct_LSTM(3, 4, CT(num_layers, 2), CT(bidirectional, true)),
+                   false, false, 2);
+        try_packed("packed-gru", ct_GRU(3, 4), true, true, 1);
+        try_packed("packed-rnn", ct_RNN(3, 4, CT(nonlinearity, "relu")), false, true, 1);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2)
@@ -104,10 +176,13 @@ int main(int argc, char **argv)
     ct_check(cr_state_new(&all));
     recurrent();
     attention();
+    stacks();
+    packed();
     ct_scope
     {
         ct_print(ct_LSTM(3, 4, CT(num_layers, 2), CT(batch_first, true), CT(proj_size, 2)));
         ct_print(ct_TransformerDecoderLayer(8, 2, 16));
+        ct_print(ct_Transformer(8, 2, 2, 1, 16));
     }
     ct_check(cr_state_write(all, argv[1]));
     cr_state_drop(all);

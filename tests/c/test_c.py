@@ -439,6 +439,11 @@ def causal(n):
     return torch.ones(n, n).triu(1).bool()
 
 
+def tail():
+    """The last positions of two rows of five: none, and two."""
+    return torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, 1, 1]]).bool()
+
+
 def shared():
     """The same input three times, drawn before the layer's weights."""
     x = torch.randn(5, 2, 8)
@@ -468,10 +473,19 @@ SEQUENCES = {
                       1, [randn(2, 5, 8), lambda: None, lambda: torch.randn(2, 5) > 1.5]),
     "decoder": (lambda: nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0), 1,
                 [randn(4, 2, 8), randn(5, 2, 8), lambda: causal(4)]),
+    "stack": (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2), 1, [randn(5, 2, 8), lambda: causal(5)]),
+    "stack-padded": (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, nn.LayerNorm(8)), 1,
+                     [randn(2, 5, 8), lambda: None, lambda: tail()]),
+    "stack-gaps": (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1), 1,
+                   [randn(2, 5, 8), lambda: None, lambda: tail().flip(1)]),
+    "decoders": (lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 2, nn.LayerNorm(8)), 1,
+                 [randn(4, 2, 8), randn(5, 2, 8), lambda: causal(4)]),
+    "transformer": (lambda: nn.Transformer(8, 2, 2, 1, 16, batch_first=True), 1,
+                    [randn(2, 5, 8), randn(2, 4, 8), lambda: None, lambda: causal(4)]),
     "decoder-first": (lambda: nn.TransformerDecoderLayer(8, 2, 16, norm_first=True), 1, [randn(4, 8), randn(5, 8)]),
 }
 SEQUENCE_TEXT = ["LSTM(3, 4, proj_size=2, num_layers=2, batch_first=True)",
-                 *str(nn.TransformerDecoderLayer(8, 2, 16)).splitlines()]
+                 *str(nn.TransformerDecoderLayer(8, 2, 16)).splitlines(), *str(nn.Transformer(8, 2, 2, 1, 16)).splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -508,10 +522,39 @@ def test_a_layer_of_sequences_gives_pythons_bits(sequences_from_c, name):
     want.update((f"grad.{i}", p.grad) for i, p in enumerate(layer.parameters()) if p.grad is not None)
     layer.eval()
     want.update((f"eval.{i}", out) for i, out in enumerate(flat_results(layer, args, results)))
+    with torch.no_grad():
+        want.update((f"still.{i}", out) for i, out in enumerate(flat_results(layer, args, results)))
     got = part(sequences_from_c[0], name)
     assert got.keys() == want.keys()
     for key in want:
         assert_same(got[key], want[key].detach().contiguous(), key)
+
+
+PACKED = {"packed-lstm": (lambda: nn.LSTM(3, 4, num_layers=2, bidirectional=True), False, False),
+          "packed-gru": (lambda: nn.GRU(3, 4), True, True),
+          "packed-rnn": (lambda: nn.RNN(3, 4, nonlinearity="relu"), False, True)}
+
+
+def test_packed_sequences_give_pythons_bits(sequences_from_c):
+    rnn = nn.utils.rnn
+    torch.manual_seed(1)
+    for name, (make, in_order, first) in PACKED.items():
+        layer = make()
+        x = torch.randn(3, 4, 3) if first else torch.randn(4, 3, 3)
+        lengths = torch.tensor([4, 3, 2] if in_order else [4, 1, 3])
+        packed = rnn.pack_padded_sequence(x, lengths, first, in_order)
+        out, state = layer(packed)
+        states = state if isinstance(state, tuple) else (state,)
+        y, n = rnn.pad_packed_sequence(out, first)
+        ((y * y).sum() + sum((s * s).sum() for s in states)).backward()
+        want = {"data.0": packed.data, "sizes.0": packed.batch_sizes, "out.0": y, "lengths.0": n}
+        want |= {f"state.{i}": s for i, s in enumerate(states)} | {f"grad.{i}": p.grad for i, p in enumerate(layer.parameters())}
+        with torch.no_grad():
+            want["again.0"] = layer(packed, state)[0].data
+        got = part(sequences_from_c[0], name)
+        assert got.keys() == want.keys()
+        for key in want:
+            assert_same(got[key], want[key].detach().contiguous(), f"{name}: {key}")
 
 
 def test_layers_of_sequences_are_printed_as_in_python(sequences_from_c):
