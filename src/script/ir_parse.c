@@ -1,8 +1,8 @@
 /* Graphs from their text, as cr_sgraph_print writes it.
  *
- * A call has the first schema of its name whose parameters and results fit the types; missing
- * arguments are those with defaults.  A constant tensor is written by its sizes, <Tensor 2, 3>,
- * and its elements are ones.  Classes have no methods. */
+ * A call has the first schema of its name whose parameters and results fit the types.  A
+ * constant tensor is written by its sizes, <Tensor 2, 3>, and its elements are ones.  Classes
+ * have no methods. */
 #include "entry.h"
 #include "script/operators.h"
 #include <ctype.h>
@@ -391,13 +391,10 @@ static bool gparse_fits(const cr_stype *formal, const cr_stype *actual)
 
 static bool gparse_matches(const cr_snode *n, const cr_sschema *s, const gparse_list *outs)
 {
-    if (n->input_count > s->param_count && !s->any_params)
+    if (n->input_count < s->param_count || (n->input_count > s->param_count && !s->any_params))
         return false;
     for (int i = 0; i < n->input_count && i < s->param_count; i++)
         if (!gparse_fits(s->param[i].type, n->input[i]->type))
-            return false;
-    for (int i = n->input_count; i < s->param_count; i++)
-        if (!s->param[i].preset)
             return false;
     for (int i = 0; i < outs->count && i < s->result_count; i++)
         if (!gparse_fits(s->result[i].type, outs->type[i]))
@@ -444,23 +441,79 @@ static void gparse_blocks(gparser *p, cr_snode *n)
     p->depth--;
 }
 
-/* What the passes take for granted of branches and loops. */
+/* --- what passes take for granted of nodes --- */
+
+static bool gparse_is(const cr_svalue *v, cr_stype_kind kind) { return v->type->kind == kind; }
+
+static bool gparse_check_if(const cr_snode *n, int outs)
+{
+    return n->input_count == 1 && n->block_count == 2 &&
+           gparse_is(n->input[0], CR_STYPE_BOOL) && !n->block[0]->input_count &&
+           !n->block[1]->input_count && n->block[0]->output_count == outs &&
+           n->block[1]->output_count == outs;
+}
+
+static bool gparse_check_loop(const cr_snode *n, int outs)
+{
+    const cr_sblock *b = n->block_count == 1 ? n->block[0] : NULL;
+
+    return b && n->input_count == outs + 2 && b->input_count == outs + 1 &&
+           b->output_count == outs + 1 && gparse_is(n->input[0], CR_STYPE_INT) &&
+           gparse_is(n->input[1], CR_STYPE_BOOL) && gparse_is(b->input[0], CR_STYPE_INT) &&
+           gparse_is(b->output[0], CR_STYPE_BOOL);
+}
+
+static bool gparse_check_tuple(const cr_snode *n, const gparse_list *outs)
+{
+    if (n->prim == CR_SPRIM_TUPLE_CONSTRUCT)
+        return outs->count == 1 && outs->type[0]->kind == CR_STYPE_TUPLE &&
+               outs->type[0]->count == n->input_count;
+    if (!n->input_count || !gparse_is(n->input[0], CR_STYPE_TUPLE))
+        return false;
+    switch ((cr_sprim)n->prim) {
+    case CR_SPRIM_TUPLE_UNPACK:
+        return n->input_count == 1 && outs->count == n->input[0]->type->count;
+    case CR_SPRIM_TUPLE_INDEX: return n->input_count == 2 && outs->count == 1;
+    default:
+        return n->input_count == 1 && outs->count == 1 && n->begin >= 0 && n->begin <= n->end &&
+               n->end <= n->input[0]->type->count;
+    }
+}
+
+static bool gparse_check_kind(const cr_snode *n, const gparse_list *outs)
+{
+    bool one = outs->count == 1;
+
+    switch ((cr_sprim)n->prim) {
+    case CR_SPRIM_OPERATOR: return outs->count == n->schema->result_count;
+    case CR_SPRIM_IF: return gparse_check_if(n, outs->count);
+    case CR_SPRIM_LOOP: return gparse_check_loop(n, outs->count);
+    case CR_SPRIM_CONSTANT: return one && !n->input_count;
+    case CR_SPRIM_GET_ATTR: return one && n->input_count == 1 && n->name;
+    case CR_SPRIM_SET_ATTR: return n->input_count == 2 && n->name;
+    case CR_SPRIM_CALL_METHOD: return n->input_count && n->name;
+    case CR_SPRIM_LIST_CONSTRUCT: return one && outs->type[0]->kind == CR_STYPE_LIST;
+    case CR_SPRIM_DICT_CONSTRUCT: return one && outs->type[0]->kind == CR_STYPE_DICT;
+    case CR_SPRIM_LIST_UNPACK:
+        return n->input_count == 1 && gparse_is(n->input[0], CR_STYPE_LIST);
+    case CR_SPRIM_TUPLE_CONSTRUCT:
+    case CR_SPRIM_TUPLE_UNPACK:
+    case CR_SPRIM_TUPLE_INDEX:
+    case CR_SPRIM_TUPLE_SLICE: return gparse_check_tuple(n, outs);
+    case CR_SPRIM_UNCHECKED_CAST:
+    case CR_SPRIM_IS_INSTANCE: return one && n->input_count == 1;
+    case CR_SPRIM_UNINITIALIZED:
+    case CR_SPRIM_CREATE_OBJECT: return one && !n->input_count;
+    default: return false;
+    }
+}
+
 static void gparse_check(gparser *p, const cr_snode *n, const gparse_list *outs)
 {
-    bool ok = true;
+    bool blocks = n->prim == CR_SPRIM_IF || n->prim == CR_SPRIM_LOOP;
 
-    if (n->prim == CR_SPRIM_IF)
-        ok = n->input_count == 1 && n->block_count == 2 &&
-             n->block[0]->output_count == outs->count &&
-             n->block[1]->output_count == outs->count;
-    if (n->prim == CR_SPRIM_LOOP)
-        ok = n->block_count == 1 && n->input_count == outs->count + 2 &&
-             n->block[0]->input_count == outs->count + 1 &&
-             n->block[0]->output_count == outs->count + 1;
-    if (n->prim == CR_SPRIM_CONSTANT)
-        ok = outs->count == 1 && !n->input_count;
-    if (!ok)
-        gparse_wrong(p, "a node with the inputs, results and blocks of its kind");
+    if ((n->block_count && !blocks) || !gparse_check_kind(n, outs))
+        cr_bail(p->s, CR_VALUE, "%s has other inputs, results or blocks", cr_snode_kind(n));
 }
 
 static void gparse_node(gparser *p, cr_sblock *b)

@@ -105,15 +105,18 @@ static void tuple_lower(cr_snode *n)
     cr_sgraph *g = n->owner->graph;
     const cr_snode *made = n->input_count ? n->input[0]->by : NULL;
     const cr_sconstant *at;
+    int64_t place;
 
     if (!made || made->prim != CR_SPRIM_TUPLE_CONSTRUCT)
         return;
     if (n->prim == CR_SPRIM_TUPLE_UNPACK)
         for (int i = 0; i < n->output_count; i++)
             cr_svalue_replace(g, n->output[i], made->input[i]);
-    if (n->prim == CR_SPRIM_TUPLE_INDEX && (at = cr_svalue_constant(n->input[1])))
-        cr_svalue_replace(g, n->output[0],
-                          made->input[at->i < 0 ? at->i + made->input_count : at->i]);
+    if (n->prim == CR_SPRIM_TUPLE_INDEX && (at = cr_svalue_constant(n->input[1]))) {
+        place = at->i < 0 ? at->i + made->input_count : at->i;
+        if (place >= 0 && place < made->input_count)
+            cr_svalue_replace(g, n->output[0], made->input[place]);
+    }
     if (n->prim == CR_SPRIM_TUPLE_SLICE)
         tuple_slice(n, made);
 }

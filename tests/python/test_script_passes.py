@@ -1,6 +1,8 @@
 """Random programs with lists, views, writes, branches and short loops: compiled and frozen, they give what Python gives."""
 import importlib.util
+import os
 import random
+import re
 
 import pytest
 
@@ -166,3 +168,24 @@ def test_passes_of_a_text():
         torch._C._script_graph_after("graph(%x : int):\n  return (%y)", "")
     with pytest.raises(ValueError, match="no pass is called 'sort'"):
         torch._C._script_graph_after("graph(%x : int):\n  return (%x)", "sort")
+
+
+def test_changed_texts_are_refused_or_give_graphs():
+    path = os.path.join(os.path.dirname(__file__), "..", "text", "script.txt")
+    with open(path) as f:
+        texts = [re.split(r"^== .*\n", part, flags=re.M)[0] for part in f.read().split("---\n")]
+    word = re.compile(r"[%\w:.<>\[\]?]+")
+    words, r, read = sorted(set(word.findall(" ".join(texts)))), random.Random(7), 0
+    for _ in range(400):
+        text = r.choice(texts)
+        for _ in range(r.randrange(1, 3)):
+            at = r.choice(list(word.finditer(text)))
+            text = text[:at.start()] + r.choice(words) + text[at.end():]
+        try:
+            graph = torch._C._script_graph_after(text, r.choice(["common", "peephole", "lists", "unroll fold", "prepare", "optimize"]))
+        except (ValueError, RuntimeError) as e:
+            assert str(e)
+            continue
+        assert "<Tensor>" in graph or torch._C._script_graph_after(graph, "") == graph
+        read += 1
+    assert read > 20
