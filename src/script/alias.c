@@ -78,13 +78,22 @@ static void alias_store(cr_salias *a, const cr_snode *n, int into)
             alias_share(a, n->input[into], n->input[i]);
 }
 
+/* Whether the entry changes the argument without a mark, as batch norms change running means.
+ */
+static bool alias_updates(const cr_sschema *s, const cr_sparam *p)
+{
+    int k = s->op && s->op->updates.params ? cr_op_find_param(s->op, p->name) : -1;
+
+    return k >= 0 && s->op->updates.params >> k & 1;
+}
+
 static void alias_operator(cr_salias *a, const cr_snode *n)
 {
     const cr_sschema *s = n->schema;
 
     for (int i = 0; i < n->input_count; i++) {
         const cr_sparam *p = i < s->param_count ? &s->param[i] : NULL;
-        if (p && p->written) {
+        if (p && (p->written || alias_updates(s, p))) {
             alias_change(a, n->input[i]->id);
             alias_store(a, n, i);
         }

@@ -36,7 +36,8 @@ static bool common_may_differ(const common_walk *w, const cr_snode *n)
             (!op || cr_salias_has_calls(w->alias)))
             return true;
     return !s->result_count || s->any_params || !n->input_count ||
-           (op && (cr_op_draws(op) || op->words & (CR_WORD_UNDEFINED | CR_WORD_CHECKS)));
+           (op && (op->updates.params || cr_op_draws(op) ||
+                   op->words & (CR_WORD_UNDEFINED | CR_WORD_CHECKS)));
 }
 
 static bool common_kind(const common_walk *w, const cr_snode *n)
