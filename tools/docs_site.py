@@ -172,6 +172,8 @@ def members(module):
             thing = getattr(module, name)
         except Exception:  # a name that needs another library
             continue
+        if inspect.isclass(thing) and module.__name__.endswith("functional"):
+            continue  # the module's helpers
         if not inspect.ismodule(thing) and callable(thing) and inspect.getdoc(thing) and \
                 (getattr(thing, "__module__", None) or "cresset").partition(".")[0] in (cresset.__name__, "cresset"):
             yield name, thing

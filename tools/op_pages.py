@@ -33,7 +33,10 @@ def facts(r):
     yield "kind", SPOKEN[r["does"]] + (", one fused kernel" if r["fused"] else "")
     yield "Python", python_names(r)
     yield "sizes", f"`{r['sizes']}`" if "->" in r["sizes"] else r["sizes"]
-    yield "dtypes", ", ".join(r["dtypes"]) if len(r["dtypes"]) < 12 else "all"
+    if len(r["dtypes"]) < 12:
+        yield "dtypes", ", ".join(r["dtypes"])
+    elif r["does"] in ("body", "fold", "map", "loop", "scan"):  # other entries may refuse some of them
+        yield "dtypes", "all"
     yield "gradients", ", ".join(f"`{g}`" for g in r["grads"])
     yield "error bound", f"{r['ulp']:g} ulp" if r["ulp"] else ""
     yield "reference", f"`{r['ref']}`" if r["ref"] else ""

@@ -168,6 +168,8 @@ def class_stub(cls, module):
     if any(b is not object and b.__name__ not in bases for b in cls.__bases__) and not issubclass(cls, cresset.nn.Module):
         lines.append("    def __getattr__(self, name: str) -> Any: ...")
     for name, value in sorted(vars(cls).items()):
+        if cls is cresset.nn.Module and name == "__call__":
+            continue  # below, with training
         if not is_name(name) or name.startswith("_") and name not in ("__init__", "__call__", "__len__", "__iter__", "__getitem__",
                                                                       "__setitem__", "__enter__", "__exit__", "__contains__"):
             continue

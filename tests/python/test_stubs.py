@@ -59,6 +59,14 @@ def test_tensor_has_its_methods(folder):
     assert {"Tensor", "add", "randn", "float32", "nn", "compile", "no_grad", "cat", "manual_seed"} <= names
 
 
+def test_classes_define_a_name_once(folder):
+    for stub in folder.rglob("*.pyi"):
+        for node in ast.walk(ast.parse(stub.read_text())):
+            if isinstance(node, ast.ClassDef):
+                names = [n.name for n in node.body if isinstance(n, ast.FunctionDef) and not n.decorator_list]
+                assert len(names) == len(set(names)), (stub, node.name, sorted(n for n in names if names.count(n) > 1))
+
+
 def test_every_stub_parses(folder):
     stubs = list(folder.rglob("*.pyi"))
     assert len(stubs) > 40
