@@ -126,7 +126,8 @@ CR_API const cr_ivalue *cr_ivalue_item(const cr_ivalue *v, size_t i);
 CR_API const cr_ivalue *cr_ivalue_key(const cr_ivalue *v, size_t i);
 /* A dict's value under a string; NULL when there is none. */
 CR_API const cr_ivalue *cr_ivalue_find(const cr_ivalue *v, const char *key);
-/* The value as programs print it; tensors as Python prints them.  Free *out with cr_free. */
+/* The value as programs print it, in the form of torch's C++ front end.  Free *out with
+ * cr_free. */
 CR_API CR_MUST cr_status cr_ivalue_text(char **out, const cr_ivalue *v);
 
 /* --- programs ---------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  *     cresset-run MODEL.pt INPUT.safetensors [-m METHOD] [-o OUTPUT.safetensors]
  *
  * Arguments are the file's tensors with the names of the method's parameters, or else with
- * their numbers, from "0" on.  Results are printed as Python prints them. */
+ * their numbers, from "0" on.  Results are printed as programs print them. */
 #include <cresset_script.h>
 #include <stdio.h>
 #include <string.h>

@@ -32,7 +32,7 @@ static void values(void)
     CHECK(!cr_ivalue_dict(&dict, keys, items, 2) && cr_ivalue_count(&dict) == 2);
     CHECK(cr_ivalue_find(&dict, "other")->i == 1 && !cr_ivalue_find(&dict, "none"));
     CHECK(!strcmp(cr_ivalue_string(cr_ivalue_key(&dict, 0), NULL), "key"));
-    CHECK(!cr_ivalue_text(&text, &dict) && !strcmp(text, "{'key': (1, 2.5), 'other': True}"));
+    CHECK(!cr_ivalue_text(&text, &dict) && !strcmp(text, "{key: (1, 2.5), other: True}"));
     cr_free(text);
     REFUSED(CR_TYPE, "unhashable type: 'Dict'", cr_ivalue_dict(&b, &dict, &dict, 1));
     REFUSED(CR_TYPE, "NoneType", cr_ivalue_of_text(&b, NULL));

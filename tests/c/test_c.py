@@ -622,7 +622,7 @@ def test_cresset_run_runs_an_archive(tmp_path):
         return subprocess.run([os.path.join(INSTALLED, "bin", "cresset-run"), *map(str, args)], capture_output=True, text=True)
     out = run(tmp_path / "scored.pt", tmp_path / "in.safetensors", "-m", "scores", "-o", tmp_path / "out.safetensors")
     want = net.scores(torch.ones(2, 3))
-    assert out.returncode == 0 and out.stdout.startswith("{'a': tensor(["), out.stderr
+    assert out.returncode == 0 and out.stdout.startswith("{a: ") and "[ CPUFloatType{2} ], b: " in out.stdout, out.stderr
     assert all(torch.equal(t, want[name]) for name, t in load_file(str(tmp_path / "out.safetensors")).items())
     assert "forward(__torch__.test_c.Scored self, Tensor x) -> Tensor" in run(tmp_path / "scored.pt").stdout
     bad = run(tmp_path / "in.safetensors", tmp_path / "in.safetensors")
