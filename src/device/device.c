@@ -81,24 +81,17 @@ const cr_device_entry *cr_device_entries(cr_device_kind kind, int *count)
 
 /* --- tables --- */
 
-static const cr_device_ops *_Atomic tables[CR_DEVICE_COUNT]; /* that were found */
+const cr_device_ops *_Atomic cr_device_tables[CR_DEVICE_COUNT];
 static char own_name[CR_DEVICE_NAME]; /* the name given to privateuseone; empty before */
 
-static const cr_device_ops *find_table(cr_device_kind kind)
+const cr_device_ops *cr_device_find(cr_device_kind kind)
 {
     const cr_device_facts *f = cr_device_facts_of(kind);
     const cr_device_ops *ops = f->find ? f->find() : f->ops;
 
     if (ops)
-        atomic_store_explicit(&tables[kind], ops, memory_order_release);
+        atomic_store_explicit(&cr_device_tables[kind], ops, memory_order_release);
     return ops;
-}
-
-const cr_device_ops *cr_device_of(cr_device_kind kind)
-{
-    const cr_device_ops *ops = atomic_load_explicit(&tables[kind], memory_order_acquire);
-
-    return CR_LIKELY(ops != NULL) ? ops : find_table(kind);
 }
 
 cr_status cr_device_no_memory(cr_device d, size_t size)
@@ -112,10 +105,8 @@ cr_status cr_device_no_memory(cr_device d, size_t size)
 
 /* --- tables from outside --- */
 
-cr_status cr_device_status(const char *error)
+cr_status cr_device_failed(const char *error)
 {
-    if (!error)
-        return CR_OK;
     return error == cr_error_message() ? cr_error_kind() : cr_fail(CR_RUNTIME, "%s", error);
 }
 
@@ -173,13 +164,13 @@ static bool is_complete(const cr_device_ops *ops)
 
 cr_status cr_device_register(const char *name, const cr_device_ops *ops)
 {
-    if (tables[CR_PRIVATEUSE1])
+    if (cr_device_tables[CR_PRIVATEUSE1])
         return cr_fail(CR_RUNTIME, "the backend '%s' is loaded already", names[CR_PRIVATEUSE1]);
     if (ops->bytes != sizeof *ops || !is_complete(ops))
         return cr_fail(CR_RUNTIME, "the backend '%s' has not filled its table of operations",
                        name);
     CR_TRY(cr_device_rename(name));
-    tables[CR_PRIVATEUSE1] = ops;
+    cr_device_tables[CR_PRIVATEUSE1] = ops;
     return CR_OK;
 }
 

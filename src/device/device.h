@@ -9,10 +9,20 @@
 #include "cresset_backend.h"
 #include "num/device.h"
 #include "num/view.h"
+#include <stdatomic.h>
 
+/* Tables that were found, and the search for another. */
+extern const cr_device_ops *_Atomic cr_device_tables[CR_DEVICE_COUNT];
+const cr_device_ops *cr_device_find(cr_device_kind kind);
 /* The operations of a kind, or NULL when there is no such device.  cpu has memory and copies of
  * bytes, and computes in functions of this library.  meta has an empty table. */
-const cr_device_ops *cr_device_of(cr_device_kind kind);
+static inline const cr_device_ops *cr_device_of(cr_device_kind kind)
+{
+    const cr_device_ops *ops =
+        atomic_load_explicit(&cr_device_tables[kind], memory_order_acquire);
+
+    return CR_LIKELY(ops != NULL) ? ops : cr_device_find(kind);
+}
 /* Fails because the device has no memory for `size` bytes, with torch's message: with
  * CR_DEVICE_MEMORY for CUDA, with CR_MEMORY for other kinds. */
 CR_MUST cr_status cr_device_no_memory(cr_device d, size_t size);
@@ -22,7 +32,11 @@ CR_MUST cr_status cr_device_register(const char *name, const cr_device_ops *ops)
 /* Gives privateuseone a name, once a process.  CR_RUNTIME in torch's words. */
 CR_MUST cr_status cr_device_rename(const char *name);
 /* The status of a text that a function of a table returned: CR_RUNTIME, or CR_OK for NULL. */
-CR_MUST cr_status cr_device_status(const char *error);
+CR_MUST cr_status cr_device_failed(const char *error);
+CR_MUST static inline cr_status cr_device_status(const char *error)
+{
+    return CR_LIKELY(!error) ? CR_OK : cr_device_failed(error);
+}
 /* Copies bytes from the host to a device, or from a device to the host.  The device may be the
  * host. */
 CR_MUST cr_status cr_device_copy_in(cr_device to, void *p, const void *host, size_t n);

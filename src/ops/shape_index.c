@@ -160,7 +160,7 @@ cr_status cr_shape_gather(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view, *index = arg[2].view;
     int64_t dim;
 
-    CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     CR_TRY(check_index_dtype("gather", index));
     cr_shape_like(out, index);
     if (!cr_numel(index->ndim, index->size))
@@ -213,7 +213,7 @@ static cr_status scatter_shape(const cr_value *arg, const cr_view *src, cr_shape
     const cr_view *self = arg[0].view, *index = arg[2].view;
     int64_t dim;
 
-    CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     CR_TRY(check_index_dtype("scatter", index));
     if (src && src->dtype != self->dtype)
         return cr_fail(CR_RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype");
@@ -281,7 +281,7 @@ cr_status cr_shape_index_select(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view, *index = arg[2].view;
     int64_t dim;
 
-    CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     if (index->ndim > 1)
         return cr_fail(CR_INDEX, "index_select(): Index is supposed to be a vector");
     if (!cr_is_index_type(index))
@@ -317,7 +317,7 @@ static cr_status index_accumulate_shape(const char *what, const cr_value *arg, c
     const cr_view *self = arg[0].view, *index = arg[2].view, *source = arg[3].view;
     int64_t dim, n = cr_numel(index->ndim, index->size);
 
-    CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     if (index->ndim > 1)
         return cr_fail(
             CR_INDEX,
@@ -425,7 +425,7 @@ cr_status cr_shape_index_copy(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view, *index = arg[2].view, *source = arg[3].view;
     int64_t dim, n = cr_numel(index->ndim, index->size);
 
-    CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     CR_TRY(check_copy_dims(self, index, source));
     if (index->dtype != CR_I64)
         return cr_fail(CR_RUNTIME,
@@ -453,7 +453,7 @@ cr_status cr_shape_index_fill(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view, *index = arg[2].view;
     int64_t dim;
 
-    CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     if (index->dtype != CR_I64)
         return cr_fail(CR_INDEX, "index_fill_(): Expected dtype int64 for index.");
     if (index->ndim > 1)

@@ -53,7 +53,7 @@ cr_status cr_shape_cat(const cr_value *arg, cr_shape *out)
         cr_shape_like(out, list->list[0].view);
         return CR_OK;
     }
-    CR_TRY(cr_shape_wrap(&dim, arg[1].i, first->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[1].i, first->ndim));
     for (uint32_t i = start; i < list->len; i++) {
         const cr_view *v = list->list[i].view;
         if (is_empty_vector(v))
@@ -78,7 +78,7 @@ cr_status cr_shape_stack(const cr_value *arg, cr_shape *out)
     if (!list->len)
         return cr_fail(CR_RUNTIME, "stack expects a non-empty TensorList");
     first = list->list[0].view;
-    CR_TRY(cr_shape_wrap(&dim, arg[1].i, first->ndim + 1));
+    CR_TRY(cr_wrap_dim(&dim, arg[1].i, first->ndim + 1));
     for (uint32_t i = 1; i < list->len; i++)
         if (!cr_same_sizes(first, list->list[i].view))
             return cr_fail(
@@ -100,7 +100,7 @@ static cr_status check_dims_differ(const cr_value *dims, int ndim)
     int64_t d;
 
     for (uint32_t i = 0; i < dims->len; i++) {
-        CR_TRY(cr_shape_wrap(&d, dims->ints[i], ndim));
+        CR_TRY(cr_wrap_dim(&d, dims->ints[i], ndim));
         if (seen[d])
             return cr_fail(CR_RUNTIME, "dim %lld appears multiple times in the list of dims",
                            (ll)d);
@@ -130,7 +130,7 @@ cr_status cr_shape_roll(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
                        (ll)arg[2].ints[0]);
     for (uint32_t i = 0; i < arg[2].len; i++)
-        CR_TRY(cr_shape_wrap(&d, arg[2].ints[i], self->ndim));
+        CR_TRY(cr_wrap_dim(&d, arg[2].ints[i], self->ndim));
     cr_shape_like(out, self);
     return CR_OK;
 }
@@ -166,7 +166,7 @@ cr_status cr_shape_repeat_interleave(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view;
     int64_t dim;
 
-    CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[2].i, self->ndim));
     if (arg[1].i < 0)
         return cr_fail(CR_RUNTIME, "Repeats must be non-negative");
     cr_shape_like(out, self);
@@ -230,7 +230,7 @@ cr_status cr_shape_repeat_interleave_each(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view, *repeats = arg[1].view;
     int64_t dim, size, n = cr_numel(repeats->ndim, repeats->size), total;
 
-    CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[2].i, self->ndim));
     size = cr_dim_size(self, dim);
     if (repeats->ndim > 1)
         return cr_fail(CR_RUNTIME, "repeats must be 0-dim or 1-dim tensor");
@@ -254,8 +254,8 @@ cr_status cr_shape_repeat_interleave_each(const cr_value *arg, cr_shape *out)
 
 static cr_status two_dims(int64_t *a, int64_t *b, int64_t dim1, int64_t dim2, int ndim)
 {
-    CR_TRY(cr_shape_wrap(a, dim1, ndim));
-    CR_TRY(cr_shape_wrap(b, dim2, ndim));
+    CR_TRY(cr_wrap_dim(a, dim1, ndim));
+    CR_TRY(cr_wrap_dim(b, dim2, ndim));
     if (*a == *b)
         return cr_fail(CR_RUNTIME, "diagonal dimensions cannot be identical %lld, %lld",
                        (ll)dim1, (ll)dim2);
@@ -322,7 +322,7 @@ cr_status cr_shape_select_scatter(const cr_value *arg, cr_shape *out)
 
     if (!self->ndim)
         return cr_fail(CR_INDEX, "select() cannot be applied to a 0-dim tensor.");
-    CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[2].i, self->ndim));
     if (index < -self->size[dim] || index >= self->size[dim])
         return cr_fail(CR_INDEX,
                        "select(): index %lld out of range for tensor of size %s at dimension "
@@ -351,7 +351,7 @@ cr_status cr_shape_slice_scatter(const cr_value *arg, cr_shape *out)
 
     if (!self->ndim)
         return cr_fail(CR_INDEX, "slice() cannot be applied to a 0-dim tensor.");
-    CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[2].i, self->ndim));
     if (step <= 0)
         return cr_fail(CR_RUNTIME, "slice step must be positive");
     start = clamped_bound(&arg[3], 0, self->size[dim]);

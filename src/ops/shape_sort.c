@@ -32,7 +32,7 @@ static cr_status refuse_empty(const char *what, const cr_view *self, int64_t dim
 static cr_status pair_of_lines(const char *what, const cr_view *self, int64_t dim, bool keep,
                                cr_shape *out)
 {
-    CR_TRY(cr_shape_wrap(&dim, dim, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, dim, self->ndim));
     CR_TRY(refuse_empty(what, self, dim));
     reduced(&out[0], self, dim, keep);
     out[1] = out[0];
@@ -55,7 +55,7 @@ static cr_status arg_extreme_shape(const char *what, const cr_value *arg, cr_sha
             out->size[d] = 1;
         return CR_OK;
     }
-    CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     CR_TRY(refuse_empty(what, self, dim));
     reduced(out, self, dim, arg[2].i);
     return CR_OK;
@@ -98,7 +98,7 @@ cr_status cr_shape_kthvalue(const cr_value *arg, cr_shape *out)
     int64_t dim;
 
     CR_TRY(pair_of_lines("kthvalue", self, arg[2].i, arg[3].i, out));
-    CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[2].i, self->ndim));
     if (arg[1].i < 1 || arg[1].i > cr_dim_size(self, dim))
         return cr_fail(CR_RUNTIME,
                        "kthvalue(): selected number k out of range for dimension %lld",
@@ -108,7 +108,7 @@ cr_status cr_shape_kthvalue(const cr_value *arg, cr_shape *out)
 
 static cr_status sorted_shape(const cr_view *self, int64_t dim, cr_shape *out)
 {
-    CR_TRY(cr_shape_wrap(&dim, dim, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, dim, self->ndim));
     cr_shape_like(&out[0], self);
     out[1] = out[0];
     return CR_OK;
@@ -129,7 +129,7 @@ cr_status cr_shape_topk(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view;
     int64_t dim;
 
-    CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[2].i, self->ndim));
     if (arg[1].i < 0 || arg[1].i > cr_dim_size(self, dim))
         return cr_fail(CR_RUNTIME, "selected index k out of range");
     cr_shape_like(&out[0], self);
@@ -145,7 +145,7 @@ cr_status cr_shape_scan(const cr_value *arg, cr_shape *out)
 {
     int64_t dim;
 
-    CR_TRY(cr_shape_wrap(&dim, arg[1].i, arg[0].view->ndim));
+    CR_TRY(cr_wrap_dim(&dim, arg[1].i, arg[0].view->ndim));
     cr_shape_like(out, arg[0].view);
     return CR_OK;
 }

@@ -2,23 +2,12 @@
 #include "space/shape.h"
 #include <string.h>
 
-cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim)
+cr_status cr_refuse_dim(int64_t dim, int64_t n)
 {
-    int64_t n = ndim ? ndim : 1;
-
-    if (dim < -n || dim >= n)
-        return cr_fail(
-            CR_INDEX,
-            "Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
-            (long long)-n, (long long)n - 1, (long long)dim);
-    *out = dim < 0 ? dim + n : dim;
-    return CR_OK;
-}
-
-void cr_shape_like(cr_shape *out, const cr_view *v)
-{
-    out->ndim = v->ndim;
-    memcpy(out->size, v->size, v->ndim * sizeof *v->size);
+    return cr_fail(
+        CR_INDEX,
+        "Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
+        (long long)-n, (long long)n - 1, (long long)dim);
 }
 
 bool cr_same_sizes(const cr_view *a, const cr_view *b)

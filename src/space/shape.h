@@ -4,10 +4,19 @@
 
 #include "space/shape_text.h"
 #include "space/space.h"
+#include <string.h>
 
+/* Fails with CR_INDEX: `dim` is not in -n..n-1. */
+CR_MUST cr_status cr_refuse_dim(int64_t dim, int64_t n);
 /* Wraps a dimension from -n..n-1 to 0..n-1; a scalar counts as having one dimension.  Fails
  * with CR_INDEX. */
-CR_MUST cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim);
+CR_MUST static inline cr_status cr_wrap_dim(int64_t *out, int64_t dim, int64_t ndim)
+{
+    int64_t n = ndim > 0 ? ndim : 1;
+
+    *out = dim < 0 ? dim + n : dim;
+    return CR_LIKELY(dim >= -n && dim < n) ? CR_OK : cr_refuse_dim(dim, n);
+}
 
 static inline bool cr_is_index_type(const cr_view *v)
 {
@@ -15,7 +24,11 @@ static inline bool cr_is_index_type(const cr_view *v)
 }
 
 /* Sets *out to the sizes of v. */
-void cr_shape_like(cr_shape *out, const cr_view *v);
+static inline void cr_shape_like(cr_shape *out, const cr_view *v)
+{
+    out->ndim = v->ndim;
+    memcpy(out->size, v->size, v->ndim * sizeof *v->size);
+}
 bool cr_same_sizes(const cr_view *a, const cr_view *b);
 /* The size of a dimension; a scalar has size 1. */
 static inline int64_t cr_dim_size(const cr_view *v, int64_t dim)

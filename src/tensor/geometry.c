@@ -210,19 +210,6 @@ bool cr_has_internal_overlap(const cr_tensor *t)
     return false;
 }
 
-cr_status cr_wrap_dim(int64_t *out, int64_t dim, int64_t ndim)
-{
-    int64_t n = ndim > 0 ? ndim : 1;
-
-    if (CR_UNLIKELY(dim < -n || dim >= n))
-        return cr_fail(CR_INDEX,
-                       "Dimension out of range (expected to be in range of [%lld, "
-                       "%lld], but got %lld)",
-                       (long long)-n, (long long)(n - 1), (long long)dim);
-    *out = dim < 0 ? dim + n : dim;
-    return CR_OK;
-}
-
 void cr_print_sizes(cr_text *out, int ndim, const int64_t *size)
 {
     cr_text_char(out, '[');

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "device/device.h"
 #include "ops/ops.h"
-#include "space/space.h"
+#include "space/shape.h"
 #include <stdatomic.h>
 
 /* Stages of a call, first to last.  A call starts at the first stage whose bit is set in the
@@ -297,8 +297,6 @@ CR_API cr_status cr_set_default_dtype(cr_dtype t);
 CR_MUST cr_status cr_promote_values(cr_dtype *out, const cr_value *v, int n);
 /* Broadcast of the sizes of the tensors in `v`.  CR_RUNTIME in torch's words. */
 CR_MUST cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n);
-/* Wraps a dimension; CR_INDEX in torch's words. */
-CR_MUST cr_status cr_wrap_dim(int64_t *out, int64_t dim, int64_t ndim);
 /* Sizes and strides of an elementwise result of these arguments, of which only geometry is
  * read. CR_RUNTIME where sizes do not fit each other. */
 CR_MUST cr_status cr_elementwise_geometry(cr_geometry *out, const cr_value *arg, int n);

@@ -200,6 +200,7 @@ cr_status cr_do_chunk(const cr_value *arg, cr_value *result)
 
 static cr_status check_split(const cr_tensor *t, int64_t dim, int64_t *wrapped)
 {
+    *wrapped = 0;
     if (t->ndim == 0)
         return cr_fail(CR_RUNTIME,
                        "tensor_split expected at least a 1-dimensional tensor, but got "
