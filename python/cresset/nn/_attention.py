@@ -169,8 +169,8 @@ def multi_head_attention_forward(
     average_attn_weights (else None). nn.MultiheadAttention calls it.
 
     Shape: query (L, N, E) or (L, E), key and value (S, N, E) or (S, E), key_padding_mask (N, S) or (S),
-        attn_mask (L, S) or (N num_heads, L, S), bool or floating; output (L, N, E) or (L, E), weights (N, L, S)
-        or (L, S).
+    attn_mask (L, S) or (N num_heads, L, S), bool or floating; output (L, N, E) or (L, E), weights (N, L, S)
+    or (L, S).
 
     Example::
 

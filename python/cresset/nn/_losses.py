@@ -37,7 +37,7 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     ignore_index count as nothing.
 
     Shape: input (C), (N, C) or (N, C, *), target the same without C, of int64, weight (C); output as the
-        target, or a scalar for reduction "mean" and "sum".
+    target, or a scalar for reduction "mean" and "sum".
 
     Example::
 
@@ -55,7 +55,7 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     label_smoothing mixes the target with the uniform distribution.
 
     Shape: input (C), (N, C) or (N, C, *); target without C, of int64, or as the input, floating; weight (C);
-        output as the input without C, or a scalar for reduction "mean" and "sum".
+    output as the input without C, or a scalar for reduction "mean" and "sum".
 
     Example::
 
@@ -96,7 +96,7 @@ def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weig
     options (nn.LinearCrossEntropyOptions) may ask for parts; the loss is computed at once, with the same value.
 
     Shape: input (N, F) or (F), linear_weight (C, F), target (N) or () of int64; output a scalar, or (N) for
-        reduction "none".
+    reduction "none".
 
     Example::
 
@@ -123,7 +123,7 @@ def poisson_nll_loss(input, target, log_input=True, full=False, size_average=Non
     full adds Stirling's approximation of log(target!).
 
     Shape: input and target (*) of a floating dtype; output the same, or a scalar for reduction "mean" and
-        "sum".
+    "sum".
 
     Example::
 
@@ -159,7 +159,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     """0.5 * (log(var) + (input - target) ** 2 / var), var limited to at least eps; full adds 0.5 * log(2 pi).
 
     Shape: input and target (*) of a floating dtype, var the same, (*) without or with 1 as the last size, or a
-        float; output as the input, or a scalar for reduction "mean" and "sum".
+    float; output as the input, or a scalar for reduction "mean" and "sum".
 
     Example::
 
@@ -184,7 +184,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     reduction "batchmean", the divergence's definition, divides the sum by the first size.
 
     Shape: input and target (*) of a floating dtype; output the same, or a scalar for reduction "mean" and
-        "sum".
+    "sum".
 
     Example::
 
@@ -212,7 +212,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     """-weight * (target * log(input) + (1 - target) * log(1 - input)); logarithms are limited to at least -100.
 
     Shape: input and target (*) of a floating dtype, input from 0 to 1; output the same, or a scalar for
-        reduction "mean" and "sum".
+    reduction "mean" and "sum".
 
     Example::
 
@@ -234,7 +234,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
     """binary_cross_entropy of sigmoid(input), computed without overflow; pos_weight multiplies the term of the target.
 
     Shape: input and target (*) of a floating dtype, weight and pos_weight broadcast with them; output the same,
-        or a scalar for reduction "mean" and "sum".
+    or a scalar for reduction "mean" and "sum".
 
     Example::
 
@@ -274,7 +274,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     """(input - target) ** 2.
 
     Shape: input and target (*) of a floating dtype; output the same, or a scalar for reduction "mean" and
-        "sum".
+    "sum".
 
     Example::
 
@@ -292,7 +292,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     """|input - target|.
 
     Shape: input and target (*) of a floating dtype; output the same, or a scalar for reduction "mean" and
-        "sum".
+    "sum".
 
     Example::
 
@@ -310,7 +310,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     """0.5 * d ** 2 / beta where d = |input - target| is below beta, else d - 0.5 * beta.
 
     Shape: input and target (*) of a floating dtype; output the same, or a scalar for reduction "mean" and
-        "sum".
+    "sum".
 
     Example::
 
@@ -328,7 +328,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """0.5 * d ** 2 where d = |input - target| is below delta, else delta * (d - 0.5 * delta).
 
     Shape: input and target (*) of a floating dtype; output the same, or a scalar for reduction "mean" and
-        "sum".
+    "sum".
 
     Example::
 
@@ -368,7 +368,7 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
     """input where target is 1, max(0, margin - input) where it is -1.
 
     Shape: input and target (*) of a floating dtype; output the same, or a scalar for reduction "mean" and
-        "sum".
+    "sum".
 
     Example::
 
@@ -383,7 +383,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     """log(1 + exp(-target * input)), target 1 or -1.
 
     Shape: input and target (*) of a floating dtype; output the same, or a scalar for reduction "mean" and
-        "sum".
+    "sum".
 
     Example::
 
@@ -398,7 +398,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     """Mean over the classes of -weight * (target * log(sigmoid(input)) + (1 - target) * log(sigmoid(-input))).
 
     Shape: input and target (N, C) of a floating dtype, target 0 or 1, weight (C); output (N), or a scalar for
-        reduction "mean" and "sum".
+    reduction "mean" and "sum".
 
     Example::
 
@@ -418,7 +418,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     """1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1.
 
     Shape: inputs (N, D) or (D) of a floating dtype, target (N) or (); output as the target, or a scalar for
-        reduction "mean" and "sum".
+    reduction "mean" and "sum".
 
     Example::
 
@@ -434,7 +434,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     """Mean over the classes i != target of weight[target] * max(0, margin - input[target] + input[i]) ** p.
 
     Shape: input (N, C) or (C) of a floating dtype, target (N) or () of int64, weight (C); output as the target,
-        or a scalar for reduction "mean" and "sum".
+    or a scalar for reduction "mean" and "sum".
 
     Example::
 
@@ -461,7 +461,7 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     swap takes the smaller one of the distances from anchor and from positive to negative.
 
     Shape: all three (N, D) or (D) of a floating dtype; output (N) or (), or a scalar for reduction "mean" and
-        "sum".
+    "sum".
 
     Example::
 
@@ -478,7 +478,7 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
     """triplet_margin_loss with the given distance function; pairwise_distance without one.
 
     Shape: all three (N, *) of a floating dtype; output as the distance's result, or a scalar for reduction
-        "mean" and "sum".
+    "mean" and "sum".
 
     Example::
 
@@ -507,7 +507,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     """Sum over labels y and other classes i of max(0, 1 - (input[y] - input[i])) / C; a -1 ends the labels.
 
     Shape: input and target (N, C) or (C), input of a floating dtype, target of int64; output (N) or (), or a
-        scalar for reduction "mean" and "sum".
+    scalar for reduction "mean" and "sum".
 
     Example::
 
@@ -524,7 +524,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     reduction "mean" divides each loss by its target's length first.
 
     Shape: log_probs (T, N, C) or (T, C) of a floating dtype, targets (N, S) or (sum of lengths), lengths (N);
-        output (N) or (), or a scalar for reduction "mean" and "sum".
+    output (N) or (), or a scalar for reduction "mean" and "sum".
 
     Example::
 

@@ -26,7 +26,7 @@ def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     Padding counts as -inf. With return_indices also the positions, as max_unpool1d takes them.
 
     Shape: input (N, C, L) or (C, L) of an integer or floating dtype; output the same but for each last size L,
-        floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1), or ceil with ceil_mode.
+    floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1), or ceil with ceil_mode.
 
     Example::
 
@@ -62,8 +62,8 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     Padding counts as -inf. With return_indices also the positions, as max_unpool2d takes them.
 
     Shape: input (N, C, H, W) or (C, H, W) of an integer or floating dtype; output the same but for each last
-        size L, floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1), or ceil with
-        ceil_mode.
+    size L, floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1), or ceil with
+    ceil_mode.
 
     Example::
 
@@ -98,8 +98,8 @@ def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     Padding counts as -inf. With return_indices also the positions, as max_unpool3d takes them.
 
     Shape: input (N, C, D, H, W) or (C, D, H, W) of an integer or floating dtype; output the same but for each
-        last size L, floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1), or ceil with
-        ceil_mode.
+    last size L, floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1), or ceil with
+    ceil_mode.
 
     Example::
 
@@ -159,7 +159,7 @@ def max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_siz
     """Puts maxima back where max_pool1d found them; zero elsewhere.
 
     Shape: input and indices (int64) as max_pool1d returns them; output (N, C, L) or (C, L), (L - 1) * stride -
-        2 * padding + kernel_size along each last dim, or output_size.
+    2 * padding + kernel_size along each last dim, or output_size.
 
     Example::
 
@@ -175,7 +175,7 @@ def max_unpool2d(input, indices, kernel_size, stride=None, padding=0, output_siz
     """Puts maxima back where max_pool2d found them; zero elsewhere.
 
     Shape: input and indices (int64) as max_pool2d returns them; output (N, C, H, W) or (C, H, W), (L - 1) *
-        stride - 2 * padding + kernel_size along each last dim, or output_size.
+    stride - 2 * padding + kernel_size along each last dim, or output_size.
 
     Example::
 
@@ -193,7 +193,7 @@ def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_siz
     """Puts maxima back where max_pool3d found them; zero elsewhere.
 
     Shape: input and indices (int64) as max_pool3d returns them; output (N, C, D, H, W) or (C, D, H, W), (L - 1)
-        * stride - 2 * padding + kernel_size along each last dim, or output_size.
+    * stride - 2 * padding + kernel_size along each last dim, or output_size.
 
     Example::
 
@@ -226,7 +226,7 @@ def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
     """(sum of input ** p) ** (1 / p) of every window of a sequence, p = norm_type; infinite: the largest absolute value.
 
     Shape: input (N, C, L) or (C, L) of a floating dtype; output the same but for each last size L, floor((L -
-        kernel_size) / stride + 1).
+    kernel_size) / stride + 1).
 
     Example::
 
@@ -244,7 +244,7 @@ def lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
     """(sum of input ** p) ** (1 / p) of every window of an image, p = norm_type; infinite: the largest absolute value.
 
     Shape: input (N, C, H, W) or (C, H, W) of a floating dtype; output the same but for each last size L,
-        floor((L - kernel_size) / stride + 1).
+    floor((L - kernel_size) / stride + 1).
 
     Example::
 
@@ -263,7 +263,7 @@ def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
     """(sum of input ** p) ** (1 / p) of every window of a volume, p = norm_type; infinite: the largest absolute value.
 
     Shape: input (N, C, D, H, W) or (C, D, H, W) of a floating dtype; output the same but for each last size L,
-        floor((L - kernel_size) / stride + 1).
+    floor((L - kernel_size) / stride + 1).
 
     Example::
 
@@ -324,7 +324,7 @@ def adaptive_max_pool2d(input, output_size, return_indices=False):
     """Maxima of as many windows along each last dim as output_size says; None keeps a size.
 
     Shape: input (N, C, H, W) or (C, H, W) of a floating dtype; output the same but for the last sizes,
-        output_size.
+    output_size.
 
     Example::
 
@@ -353,7 +353,7 @@ def adaptive_max_pool3d(input, output_size, return_indices=False):
     """Maxima of as many windows along each last dim as output_size says; None keeps a size.
 
     Shape: input (N, C, D, H, W) or (C, D, H, W) of a floating dtype; output the same but for the last sizes,
-        output_size.
+    output_size.
 
     Example::
 
@@ -368,7 +368,7 @@ def adaptive_avg_pool2d(input, output_size):
     """Means of as many windows along each last dim as output_size says; None keeps a size.
 
     Shape: input (N, C, H, W) or (C, H, W) of a floating dtype; output the same but for the last sizes,
-        output_size.
+    output_size.
 
     Example::
 
@@ -383,7 +383,7 @@ def adaptive_avg_pool3d(input, output_size):
     """Means of as many windows along each last dim as output_size says; None keeps a size.
 
     Shape: input (N, C, D, H, W) or (C, D, H, W) of a floating dtype; output the same but for the last sizes,
-        output_size.
+    output_size.
 
     Example::
 
@@ -491,7 +491,7 @@ def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=Non
     The number of windows is output_size, or output_ratio times the size.
 
     Shape: input (N, C, H, W) or (C, H, W) of a floating dtype; output the same but for the last sizes,
-        output_size.
+    output_size.
 
     Example::
 
@@ -523,7 +523,7 @@ def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=Non
     The number of windows is output_size, or output_ratio times the size.
 
     Shape: input (N, C, D, H, W) or (C, D, H, W) of a floating dtype; output the same but for the last sizes,
-        output_size.
+    output_size.
 
     Example::
 

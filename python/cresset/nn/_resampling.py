@@ -91,7 +91,7 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     antialias), trilinear (5 dims). align_corners puts the centres of corner elements on each other.
 
     Shape: input (N, C, L), (N, C, H, W) or (N, C, D, H, W) of a floating dtype or uint8; output the same but
-        for the spatial sizes.
+    for the spatial sizes.
 
     Example::
 
@@ -187,7 +187,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     mode: bilinear, nearest, bicubic; padding_mode, of points outside: zeros, border, reflection.
 
     Shape: input (N, C, H, W), grid (N, Ho, Wo, 2), output (N, C, Ho, Wo); or input (N, C, D, H, W), grid (N,
-        Do, Ho, Wo, 3), output (N, C, Do, Ho, Wo); floating.
+    Do, Ho, Wo, 3), output (N, C, Do, Ho, Wo); floating.
 
     Example::
 
@@ -223,7 +223,7 @@ def affine_grid(theta, size, align_corners=None):
     """The points that grid_sample reads for affine maps `theta` of images of `size`.
 
     Shape: theta (N, 2, 3) and size (N, C, H, W), output (N, H, W, 2); or (N, 3, 4) and (N, C, D, H, W), output
-        (N, D, H, W, 3).
+    (N, D, H, W, 3).
 
     Example::
 

@@ -51,7 +51,7 @@ def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b, sw
     The recipes (ScalingType) say which elements share a scale.
 
     Shape: mat_a (n, k) and mat_b (k, m) of a float8 dtype, scales of float32: one number for TensorWise, (n, 1) and
-        (1, m) for RowWise; output (n, m).
+    (1, m) for RowWise; output (n, m).
 
     Example::
 
@@ -94,7 +94,7 @@ def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_reci
     see grouped_mm for `offs`.  The products are added in float32.
 
     Shape: mat_a (n, k) and mat_b (groups, k, m) of a float8 dtype, offs (groups) of int32, scales (n) and (groups, m)
-        of float32; output (n, m).
+    of float32; output (n, m).
 
     Example::
 

@@ -582,7 +582,7 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2,
     """Sums, means or maxima (`mode`) over bags of rows of `weight`, without the rows themselves.
 
     Shape: input (B, N), or (N) with offsets (B) where bags begin, of int64 or int32; weight (V, D); output (B,
-        D).
+    D).
 
     Example::
 
@@ -673,7 +673,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims, whose sizes are `normalized_shape`.
 
     Shape: input (*, *normalized_shape) of a floating dtype, weight and bias (*normalized_shape); output as the
-        input.
+    input.
 
     Example::
 
