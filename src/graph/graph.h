@@ -384,6 +384,14 @@ void cr_recorder_literal(cr_tensor *t);
 /* Called when a graph cannot represent the program's action (it read an element): finishing
  * then fails with CR_RUNTIME and this text. */
 void cr_recorder_refuse(const char *why);
+/* Makes the recorder call ends(context, why) in such a case, and where the size of a result
+ * depends on values, instead of failing.  It stops the recorder, and may start another one.
+ * The recorder must outlive the call that ended its graph. */
+typedef void (*cr_recorder_end)(void *context, const char *why);
+void cr_recorder_ends(cr_recorder *r, cr_recorder_end ends, void *context);
+/* Number of results of recorded calls that are alive and have a peer; out[i], if not NULL,
+ * borrowed. */
+size_t cr_recorder_made(const cr_recorder *r, cr_tensor **out);
 /* Whether finishing the thread's recording would fail; false without a recording. */
 bool cr_recorder_has_failed(void);
 /* Ends the autograd history of `t`, which is recorded or has the elements of a recorded tensor:

@@ -41,6 +41,8 @@ struct cr_recorder {
     const char *source;
     cr_recorder_where where;
     void *where_context;
+    cr_recorder_end ends;
+    void *ends_context;
     cr_status failed; /* the first failure: the record is incomplete */
     char why[CR_SCRATCH_BYTES];
     uint32_t was_included;
@@ -498,9 +500,39 @@ void cr_recorder_literal(cr_tensor *t)
     cr_recorder_resume(r);
 }
 
+void cr_recorder_ends(cr_recorder *r, cr_recorder_end ends, void *context)
+{
+    r->ends = ends;
+    r->ends_context = context;
+}
+
+static bool is_made(const cr_recorder *r, size_t i)
+{
+    const cr_gvalue *v = r->held.at[i] == WATCHED || r->held.at[i] == COUNTED
+                             ? recorded_value(r, r->seen.at[i])
+                             : NULL;
+
+    return v && v->by && v->by->kind == CR_GNODE_CALL && r->seen.at[i]->peer;
+}
+
+size_t cr_recorder_made(const cr_recorder *r, cr_tensor **out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->seen.len; i++)
+        if (is_made(r, i)) {
+            if (out)
+                out[n] = r->seen.at[i];
+            n++;
+        }
+    return n;
+}
+
 void cr_recorder_refuse(const char *why)
 {
-    if (active && !active->failed)
+    if (active && active->ends)
+        active->ends(active->ends_context, why);
+    else if (active && !active->failed)
         note_failure(active, cr_fail(CR_RUNTIME, "%s", why));
 }
 
@@ -976,12 +1008,17 @@ static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_va
                          : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     bool of_values = cr_sizes_of_values;
     cr_sizes_of_values = outer;
+    if (active && active != c.r) /* the graph has ended in the call */
+        return st;
     if (st)
         return record_error(op, arg, st);
-    if (of_values && active)
-        note_failure(
-            active,
-            cr_fail(CR_RUNTIME, "%s: the size of the result depends on the values", op->name));
+    if (of_values && active) {
+        char why[CR_SCRATCH_BYTES];
+        snprintf(why, sizeof why, "%s: the size of the result depends on the values", op->name);
+        cr_recorder_refuse(why);
+        if (active != c.r)
+            return CR_OK;
+    }
     if (active && !parts && as == op && !view && has_lazy(result, op->result_count))
         note_failure(
             active,

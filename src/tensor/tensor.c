@@ -232,6 +232,29 @@ cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device device, int n
     return CR_OK;
 }
 
+void cr_tensor_exchange(cr_tensor *a, cr_tensor *b)
+{
+    cr_storage *storage = a->storage;
+    cr_grad_meta *grad = a->grad;
+    char *address = a->address;
+    int64_t offset = a->offset;
+    uint32_t stages = a->stages;
+    bool requires_grad = a->requires_grad;
+
+    a->storage = b->storage;
+    a->grad = b->grad;
+    a->address = b->address;
+    a->offset = b->offset;
+    a->stages = b->stages;
+    a->requires_grad = b->requires_grad;
+    b->storage = storage;
+    b->grad = grad;
+    b->address = address;
+    b->offset = offset;
+    b->stages = stages;
+    b->requires_grad = requires_grad;
+}
+
 cr_status cr_tensor_without_bytes(cr_tensor **out, const cr_tensor *like, size_t bytes)
 {
     cr_tensor *t = tensor_header_new((cr_dtype)like->dtype, like->device, like->ndim);

@@ -90,6 +90,9 @@ typedef struct cr_tensor {
     int64_t dims[2 * CR_INLINE_DIMS];
 } cr_tensor;
 
+/* Exchanges memory and history of two tensors with equal dtype, device, sizes and strides. */
+void cr_tensor_exchange(cr_tensor *a, cr_tensor *b);
+
 /* --- counting --- */
 CR_API void cr_drop(cr_tensor *t);
 static inline cr_tensor *cr_keep(cr_tensor *t)

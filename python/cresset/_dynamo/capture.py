@@ -52,6 +52,7 @@ class Compiler:
         self.place = None  # the instruction that the refusal is about, a places.Place
         self.flushes = {}  # by (code, instruction, whether only a call needed it): the first flush inside of a call
         self.records = []  # (Walk, CompiledEntry)
+        self.parts, self.alike = {}, Counter()  # of calls that another backend compiles in parts (parts.py)
         self.recompilations = []  # why no recording fitted a call that was recorded again
         self.seconds = 0.  # time of recorded calls and of making their programs
         self.put_away = {}  # backend forced by a stance -> its entries and records
@@ -96,6 +97,8 @@ class Compiler:
                 return arrays.call(self, args, kwargs)
         if _stance != "default" and self.stays_eager(compiled, args, kwargs):
             return compiled._function(*args, **kwargs)
+        if self.refusal is not None:
+            return self.in_parts(compiled, args, kwargs)
         if self.deferred < config.deferred_calls and self.own_programs and not _has_marks(args, kwargs):
             self.deferred += 1
             return compiled._deferred(*args, **kwargs)
@@ -110,8 +113,21 @@ class Compiler:
             self.seconds += perf_counter() - start
 
     @property
+    def other_backend(self):
+        """The backend; None: this package's programs."""
+        backend = self.backend if _forced_backend is None else _forced_backend
+        return None if backend is OWN_PROGRAMS else backend
+
+    @property
     def own_programs(self):
-        return (self.backend if _forced_backend is None else _forced_backend) in (None, OWN_PROGRAMS)
+        return self.other_backend is None
+
+    def in_parts(self, compiled, args, kwargs):
+        """A call without a recording."""
+        if self.own_programs:
+            return compiled._deferred(*args, **kwargs)
+        from .parts import call
+        return call(self, self.other_backend, compiled._function, args, kwargs)
 
     def note_flushes(self, flushes):
         """Notes the flushes inside of a deferred call: [(calls, needed value, code, instruction, whether only a
@@ -183,23 +199,24 @@ class Compiler:
     @property
     def wants_place(self):
         """Whether calls are observed, to name the instruction that keeps them from being a graph."""
-        return not self.own_programs and self.fullgraph or self.backend_name == "explain" or _C._log_wants("capture", 1)
+        return self.backend_name == "explain" or _C._log_wants("capture", 1)
 
     def refuse(self, compiled, why, place=None):
-        """All calls are deferred from now on.  Other backends need a recording: an error under fullgraph=True."""
+        """All calls are deferred from now on.  Other backends get their parts."""
         self.refusal, self.place = str(why), place
-        how = "is deferred" if self.own_programs else "runs eagerly"
+        how = "is deferred" if self.own_programs else "is compiled in parts"
         at = f"\n  at {place}" if place is not None else ""
         _C._log("graph", 1, f"{self.name} {how}: {why}")
         _C._log("capture", 1, f"{self.name} {how}: {why}{at}")
-        compiled._off = True
-        if self.own_programs:
-            return
-        counters["unimplemented" if self.fullgraph else "graph_break"][str(why)] += 1
-        if self.fullgraph:
-            from .exc import Unsupported
-            raise Unsupported(f"{self.name} cannot be one graph: {why}{at}")
-        warnings.warn(f"torch.compile: {self.name} runs eagerly: {why}", stacklevel=4)
+        compiled._off = self.own_programs
+        if not self.own_programs:
+            compiled._entries.clear()
+
+    @staticmethod
+    def at(frame):
+        """The instruction of a frame, for an error."""
+        from .places import Place
+        return f"\n  at {Place(frame.f_code, frame.f_lasti // 2)}" if frame else ""
 
 
 def _has_marks(args, kwargs):
@@ -222,7 +239,7 @@ class _Recording:
         try:
             self.look()
         except NotYet as why:
-            _C._log("graph", 1, f"{self.compiler.name}: this call runs eagerly: {why}")
+            _C._log("graph", 1, f"{self.compiler.name}: this call is not recorded: {why}")
             return self.compiled._deferred(*self.args, **self.kwargs)
         except Refused as why:
             return self.refused(why)
@@ -236,8 +253,15 @@ class _Recording:
         self.let_gradients_go()
         if is_autocast_enabled("cpu"):
             clear_autocast_cache()  # earlier conversions would be missing in the graph
-        out = self.run(recorder)
+        parts = self.parts(recorder)
         try:
+            out = self.run(recorder)
+        finally:
+            if parts is not None and parts.recorder is not recorder:
+                parts.finish()
+        try:
+            if parts is not None and parts.why is not None:
+                raise Refused(parts.why)
             self.finish(recorder, out)
         except NotYet as why:
             _C._log("graph", 1, f"{self.compiler.name}: this call ran eagerly: {why}")
@@ -247,15 +271,34 @@ class _Recording:
             from .exc import ConstraintViolationError, InternalTorchDynamoError, TorchDynamoException
             if isinstance(e, (TorchDynamoException, ConstraintViolationError)):
                 raise
-            if not config.suppress_errors and self.compiler.fullgraph:
+            if not config.suppress_errors and self.compiler.fullgraph and self.compiler.own_programs:
                 raise InternalTorchDynamoError(f"{type(e).__name__}: {e}") from e
             self.compiler.refuse(self.compiled, f"{type(e).__name__}: {e}")
+        if parts is not None:
+            if parts.recorder is recorder and self.compiler.refusal is not None:
+                parts.close()
+            parts.leave()
+            parts.check()
         return out
+
+    def parts(self, recorder):
+        """The parts of the recorded call, for another backend."""
+        c = self.compiler
+        if c.own_programs or self.walk.numbers or self.dynamic:
+            return None
+        from .parts import Parts
+        parts = Parts(c, c.other_backend, False)
+        names = _input_names([self.walk.path(n) for _, n in self.walk.tensors])
+        parts.named = [(name, t) for name, (t, _) in zip(names, self.walk.tensors)]
+        parts.inputs = {id(t): (t, t._version) for t, _ in self.walk.tensors}
+        parts.made = []
+        parts.follow(recorder)
+        return parts
 
     def refused(self, why):
         """Runs a call that the walk refused."""
         self.compiler.refuse(self.compiled, why)
-        return self.compiled._deferred(*self.args, **self.kwargs)
+        return self.compiler.in_parts(self.compiled, self.args, self.kwargs)
 
     # --- the instruction that a refusal is about ---
 
@@ -587,6 +630,11 @@ class _Recording:
         if backend is None or backend is OWN_PROGRAMS:
             return self.programs(graph, differentiate)
         from ..fx.experimental.proxy_tensor import to_graph_module
+        if not graph.numbers:
+            from .parts import plan_of
+            plan = plan_of(self.compiler, graph, given)
+            if plan is not None:
+                return plan
         slots = sorted((self.walk.nodes[n][5], n) for _, n in self.walk.tensors if self.walk.nodes[n][5] >= 0)
         numbers = [value for _, value in self.walk.numbers]
         names = _input_names([self.walk.path(n) for n, _ in self.walk.numbers + [(n, s) for s, n in slots]])
@@ -721,7 +769,7 @@ def reset():
         compiled._entries.clear()
         compiled._off = compiled._failed = False
         compiler.seconds = 0.
-        for seen in (compiler.records, compiler.recompilations, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
+        for seen in (compiler.records, compiler.recompilations, compiler.parts, compiler.alike, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
                      compiler.varying):
             seen.clear()
         compiler.attempts, compiler.deferred, compiler.refusal, compiler.place, compiler.said_limit = 0, 0, None, None, False

@@ -1314,6 +1314,37 @@ static PyObject *storage_key(PyObject *m, PyObject *x)
     return PyLong_FromVoidPtr(cr_py_tensor_of(x)->storage);
 }
 
+/* Whether the tensor is a result whose memory and history may become another tensor's. */
+static bool is_plain_result(PyObject *x)
+{
+    const cr_py_tensor *w = (const cr_py_tensor *)x;
+    const cr_grad_meta *g = w->t->grad;
+
+    return !w->hooks && !w->accumulated && !w->t->number && !w->t->layout && !w->t->conj &&
+           !w->t->neg && (!g || (!g->retains_grad && !g->grad && !g->accumulate));
+}
+
+/* _exchange_results(a, b): exchanges memory and history of two results with equal dtype, sizes
+ * and strides.  Code that is about to read `a` reads what b was. */
+static PyObject *exchange_results(PyObject *m, PyObject *args)
+{
+    PyObject *x, *y;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO", &x, &y))
+        return NULL;
+    if (!cr_py_is_tensor(x) || !cr_py_is_tensor(y))
+        return PyErr_Format(PyExc_TypeError, "_exchange_results() takes tensors");
+    cr_tensor *a = cr_py_tensor_of(x), *b = cr_py_tensor_of(y);
+    if (a == b || !is_plain_result(x) || !is_plain_result(y) || a->dtype != b->dtype ||
+        a->inference != b->inference || a->ndim != b->ndim ||
+        memcmp(a->size, b->size, a->ndim * sizeof *a->size) ||
+        memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride))
+        Py_RETURN_FALSE;
+    cr_tensor_exchange(a, b);
+    Py_RETURN_TRUE;
+}
+
 /* _log(topic, level, text) */
 static PyObject *log_line(PyObject *m, PyObject *args)
 {
@@ -1376,6 +1407,7 @@ static PyMethodDef functions[] = {
     {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
     {"_can_go_back", can_go_back, METH_O, NULL},
     {"_storage_key", storage_key, METH_O, NULL},
+    {"_exchange_results", exchange_results, METH_VARARGS, NULL},
     {"_log", log_line, METH_VARARGS, NULL},
     {"_log_wants", log_wants, METH_VARARGS, NULL},
     {"_symbol_of", cr_py_symbol_of, METH_O, NULL},

@@ -22,6 +22,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD cr_recorder *r;
     cr_py_where *where; /* or NULL */
+    PyObject *ends;     /* or NULL */
 } recorder_object;
 
 static PyTypeObject graph_type, recorder_type;
@@ -714,6 +715,7 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (!self)
         return NULL;
     self->r = NULL;
+    self->ends = NULL;
     self->where = sources ? cr_py_where_new() : NULL;
     cr_status st = CR_OK;
     if (!sources || self->where)
@@ -732,6 +734,7 @@ static void recorder_dealloc(PyObject *x)
 {
     cr_recorder_drop(((recorder_object *)x)->r);
     cr_py_where_drop(((recorder_object *)x)->where);
+    Py_XDECREF(((recorder_object *)x)->ends);
     PyObject_Free(x);
 }
 
@@ -826,6 +829,47 @@ static PyObject *recorder_foreign(PyObject *x, PyObject *unused)
         else
             PyList_SET_ITEM(out, (Py_ssize_t)i, t);
     }
+    return out;
+}
+
+static void recorder_graph_ends(void *context, const char *why)
+{
+    PyGILState_STATE lock = PyGILState_Ensure();
+    PyObject *type, *value, *trace;
+
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *out = PyObject_CallFunction(((recorder_object *)context)->ends, "s", why);
+    if (!out)
+        PyErr_WriteUnraisable(((recorder_object *)context)->ends);
+    Py_XDECREF(out);
+    PyErr_Restore(type, value, trace);
+    PyGILState_Release(lock);
+}
+
+/* ends(function) */
+static PyObject *recorder_ends(PyObject *x, PyObject *function)
+{
+    recorder_object *self = (recorder_object *)x;
+
+    Py_XSETREF(self->ends, Py_NewRef(function));
+    cr_recorder_ends(self->r, recorder_graph_ends, self);
+    Py_RETURN_NONE;
+}
+
+/* made() -> results of recorded calls that Python holds. */
+static PyObject *recorder_made(PyObject *x, PyObject *unused)
+{
+    const cr_recorder *r = ((recorder_object *)x)->r;
+    size_t n = cr_recorder_made(r, NULL), k = 0;
+    cr_tensor **made = PyMem_Calloc(n + 1, sizeof *made);
+    PyObject *out = made ? PyList_New((Py_ssize_t)n) : PyErr_NoMemory();
+
+    (void)unused;
+    if (out)
+        cr_recorder_made(r, made);
+    for (; out && k < n; k++)
+        PyList_SET_ITEM(out, (Py_ssize_t)k, cr_py_wrap_keep(made[k])); /* it has a wrapper */
+    PyMem_Free(made);
     return out;
 }
 
@@ -949,6 +993,12 @@ static PyMethodDef recorder_methods[] = {
     {"foreign", recorder_foreign, METH_NOARGS,
      "foreign() -> tensors that the calls read and that are neither inputs nor results of the "
      "calls."},
+    {"ends", recorder_ends, METH_O,
+     "ends(function): calls function(why), which stops the recorder, where no graph can "
+     "represent "
+     "what the program does.  The recorder must live until the call returns."},
+    {"made", recorder_made, METH_NOARGS,
+     "made() -> results of recorded calls that the program can still use."},
     {"input", recorder_input, METH_VARARGS,
      "input(tensor, name=None): adds an input to the graph."},
     {"start", recorder_start, METH_NOARGS, "Starts recording the calls of this thread."},
