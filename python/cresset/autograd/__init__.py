@@ -125,6 +125,6 @@ def __getattr__(name):
         module = import_module(f"{__name__}.gradcheck")
         globals()["gradcheck"], globals()["gradgradcheck"] = module.gradcheck, module.gradgradcheck
         return globals()[name]
-    if name in ("functional", "profiler", "profiler_util"):
+    if name in ("forward_ad", "functional", "profiler", "profiler_util"):
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -7,6 +7,7 @@ The graph contains the operators that ran for these arguments.
 import functools
 import inspect
 import operator
+import threading
 
 from ... import Tensor, _C, nn, no_grad
 from ..._ops import overload_of, split_arguments
@@ -15,7 +16,7 @@ from ..graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from ..graph_module import GraphModule
 from ..interpreter import Interpreter
 
-__all__ = ["make_fx"]
+__all__ = ["get_proxy_mode", "make_fx"]
 
 
 # --- from the recorded graph to fx ---
@@ -106,17 +107,27 @@ def to_graph_module(recorded, input_names, name="GraphModule", outputs=None, num
 
 # --- recording ---
 
+_thread = threading.local()  # `recorder` while make_fx records
+
+
+def get_proxy_mode():
+    """The recorder of the make_fx that the thread is in, or None."""
+    return getattr(_thread, "recorder", None)
+
+
 def record(fn, tensors):
     """Records fn() with the inputs `tensors`.  Returns (graph, leaves of the result, their
     structure)."""
     recorder = _C.Recorder(parts=True)
     for t in tensors:
         recorder.input(t)
+    outer, _thread.recorder = get_proxy_mode(), recorder
     recorder.start()
     try:
         out = fn()
     finally:
         recorder.stop()
+        _thread.recorder = outer
     leaves, spec = tree_flatten(out)
     return recorder.finish([x for x in leaves if isinstance(x, Tensor)]), leaves, spec
 
