@@ -685,7 +685,8 @@ cr_status cr_shape_bincount(const cr_value *arg, cr_shape *out)
         (arg[1].view->ndim != 1 || arg[1].view->size[0] != self->size[0]))
         return cr_fail(CR_RUNTIME, "weights should be 1-d and have the same length as input");
     CR_TRY(need_data(self, "bincount"));
-    step = self->stride[0] * (int64_t)cr_dtype_size((cr_dtype)self->dtype);
+    /* a single element's stride is any number */
+    step = CR_WRAP_MUL(self->stride[0], cr_dtype_size((cr_dtype)self->dtype));
     for (int64_t i = 0; i < self->size[0]; i++) {
         int64_t x = cr_integer_at(self, self->data + i * step);
         if (x < 0)

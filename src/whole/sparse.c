@@ -202,6 +202,17 @@ static cr_tensor *empty_coo(cr_steps *s, cr_dtype dtype, cr_device device, int n
                        new_part(s, dtype, device, ndim - sparse + 1, values), true);
 }
 
+int64_t cr_step_starts(cr_steps *s, int64_t rows)
+{
+    if (rows < INT64_MAX)
+        return rows + 1;
+    cr_step_fail(s, cr_fail(CR_RUNTIME,
+                            "a sparse tensor of %lld rows has more row starts than a size "
+                            "can tell",
+                            (long long)rows));
+    return 0;
+}
+
 static cr_tensor *empty_compressed(cr_steps *s, cr_dtype dtype, cr_device device,
                                    cr_layout_kind layout, int ndim, const int64_t *size)
 {
@@ -216,7 +227,7 @@ static cr_tensor *empty_compressed(cr_steps *s, cr_dtype dtype, cr_device device
                              ndim));
     if (s->st)
         return NULL;
-    lines = size[layout == CR_LAYOUT_CSR ? 0 : 1] + 1;
+    lines = cr_step_starts(s, size[layout == CR_LAYOUT_CSR ? 0 : 1]);
     cr_sparse parts = {.compressed = new_part(s, CR_I64, device, 1, &lines),
                        .indices = new_part(s, CR_I64, device, 1, &none),
                        .values = new_part(s, dtype, device, 1, &none)};

@@ -224,7 +224,7 @@ static cr_tensor *compress(cr_steps *s, cr_tensor *coo, cr_layout_kind layout)
         return NULL;
     p = cr_sparse_of(coo);
     cr_tensor *lines = cr_step_row(s, p->indices, 0);
-    cr_tensor *starts = cr_step_arange(s, coo->size[0] + 1, coo);
+    cr_tensor *starts = cr_step_arange(s, cr_step_starts(s, coo->size[0]), coo);
     int64_t size[CR_MAX_DIMS];
     memcpy(size, coo->size, (size_t)coo->ndim * sizeof *size);
     size[0] = coo->size[!csr];

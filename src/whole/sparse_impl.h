@@ -13,6 +13,9 @@ cr_tensor *cr_step_coo(cr_steps *s, int ndim, const int64_t *size, cr_tensor *in
 /* The same with the sizes of `like`. */
 cr_tensor *cr_step_coo_like(cr_steps *s, const cr_tensor *like, cr_tensor *indices,
                             cr_tensor *values, bool coalesced);
+/* The number of row starts of a compressed tensor: rows + 1.  Fails where an int64 cannot hold
+ * it. */
+int64_t cr_step_starts(cr_steps *s, int64_t rows);
 /* Row r of the indices. */
 cr_tensor *cr_step_row(cr_steps *s, cr_tensor *indices, int64_t r);
 /* The positions, row-major, that the indices of the first `dims` dims address. */

@@ -36,7 +36,8 @@ static cr_tensor *row_starts(cr_steps *s, cr_tensor *t)
 {
     cr_tensor *rows = CR_STEP(s, contiguous, T(cr_step_row(s, cr_sparse_of(t)->indices, 0)));
 
-    return CR_STEP(s, searchsorted_Tensor, T(rows), T(cr_step_arange(s, t->size[0] + 1, t)));
+    return CR_STEP(s, searchsorted_Tensor, T(rows),
+                   T(cr_step_arange(s, cr_step_starts(s, t->size[0]), t)));
 }
 
 /* The product of two COO matrices: each item of `a` meets the items of a row of `b`. */

@@ -315,6 +315,20 @@ def test_pads_that_cut_more_than_the_input():
     assert y.shape == (1, 2, 3, 2) and (y == x[..., 3:]).all()
 
 
+@pytest.mark.parametrize("call", [
+    lambda: torch.ops.aten.empty.memory_format([2, MOST], layout=torch.sparse_csc), lambda: torch.zeros(MOST, 2, layout=torch.sparse_csr),
+    lambda: torch.sparse_coo_tensor(torch.tensor([[1], [0]]), torch.ones(1), (MOST, 2)).to_sparse_csr(),
+    lambda: torch.sparse.mm(*[torch.sparse_coo_tensor(torch.tensor([[1], [1]]), torch.ones(1), s) for s in ((2, MOST), (MOST, 2))])])
+def test_sparse_tensors_of_more_rows_than_can_be_counted(call):
+    with pytest.raises(RuntimeError, match="of 9223372036854775807 rows has more row starts than a size can tell|numel: integer multiplication overflow"):
+        call()
+
+
+def test_a_single_element_may_have_any_stride():
+    x = torch.as_strided(torch.tensor([3, 5]), (1,), (MOST - 1,))
+    assert torch.bincount(x, torch.tensor([2.0])).tolist() == [0, 0, 0, 2]
+
+
 def test_steps_past_the_end():
     assert torch.slice_scatter(torch.zeros(3), torch.ones(1), 0, None, None, MOST).tolist() == [1, 0, 0]
     x = torch.ones(3, 4, requires_grad=True)
