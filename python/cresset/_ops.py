@@ -69,6 +69,9 @@ class FunctionSchema:
         self.arguments = [self._argument(p, made, 1 << i)
                           for i, p in enumerate(made["record"]["params"])
                           if not made["absent"] >> i & 1]
+        # parameters that only the overload takes by position: add.Scalar's alpha
+        self._keywords = [a.name for i, p in enumerate(made["record"]["params"]) if made["positional"] >> i & 1
+                          for a in self.arguments if a.name == p["name"]]
         self.returns = [Argument(name, kind) for name, kind in made["returns"]]
         self.is_mutable = any(argument.is_write for argument in self.arguments)
         self._mark_aliases()
@@ -89,12 +92,17 @@ class FunctionSchema:
         kind = "Scalar" if made["scalars"] & bit else p["type"]
         return Argument(p["name"], kind, optional=p["optional"], default=p["default"],
                         has_default=p["has_default"] and not made["required"] & bit,
-                        kwarg_only=p["keyword_only"], written=p["written"])
+                        kwarg_only=p["keyword_only"] and not made["positional"] & bit, written=p["written"])
 
     def __str__(self):
         return self._text
 
     __repr__ = __str__
+
+    def named(self, args):
+        """The last of these arguments by the names under which the operator takes them."""
+        names = [a.name for a in self.arguments[:len(args)]]
+        return {name: value for name, value in zip(names, args) if name in self._keywords}
 
     def refuse(self, args, kwargs):
         """Raises for a call with too many, missing or unknown arguments."""
@@ -140,7 +148,10 @@ class OpOverload:
             return self._op(*args, **kwargs)
         except TypeError:
             self._schema.refuse(args, kwargs)
-            raise
+            named = self._schema.named(args)
+            if not named:
+                raise
+        return self._op(*args[:-len(named)], **named, **kwargs)
 
     @property
     def tags(self):

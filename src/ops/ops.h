@@ -154,10 +154,11 @@ typedef struct {
 typedef struct {
     const char *name;
     /* Differences from the entry; bit i is for parameter i. */
-    uint32_t scalars;  /* it is a Scalar; the entry also accepts a Tensor */
-    uint32_t numbers;  /* it is a Tensor, and torch also accepts a Python number */
-    uint32_t absent;   /* it does not exist */
-    uint32_t required; /* it has no default */
+    uint32_t scalars;    /* it is a Scalar; the entry also accepts a Tensor */
+    uint32_t numbers;    /* it is a Tensor, and torch also accepts a Python number */
+    uint32_t absent;     /* it does not exist */
+    uint32_t required;   /* it has no default */
+    uint32_t positional; /* it is no keyword-only parameter */
 } cr_overload;
 
 typedef enum { CR_OPERAND_FULL, CR_OPERAND_ROW, CR_OPERAND_COLUMN } cr_operand;

@@ -24,16 +24,17 @@ static cr_status add_overload(cr_overload **list, int *count, cr_arena *arena, c
     return CR_OK;
 }
 
-/* name, -name, +name or =name. */
+/* name, -name, +name, =name or *name. */
 static cr_status read_difference(lexer *x, const cr_op *op, cr_overload *one)
 {
     const char *name;
-    bool minus, plus, equals;
+    bool minus, plus, equals, star;
     int i;
 
     CR_TRY(lex_take(x, "-", &minus));
     CR_TRY(lex_take(x, "+", &plus));
     CR_TRY(lex_take(x, "=", &equals));
+    CR_TRY(lex_take(x, "*", &star));
     CR_TRY(lex_name(x, &name));
     i = cr_op_find_param(op, name);
     if (i < 0)
@@ -41,6 +42,7 @@ static cr_status read_difference(lexer *x, const cr_op *op, cr_overload *one)
     *(minus    ? &one->absent
       : plus   ? &one->required
       : equals ? &one->numbers
+      : star   ? &one->positional
                : &one->scalars) |= 1u << i;
     return CR_OK;
 }

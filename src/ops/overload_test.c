@@ -45,6 +45,15 @@ TEST(an_entry_that_takes_numbers_is_two_overloads)
                               "aten::plus.Scalar(Tensor self, Scalar other) -> Tensor\n");
 }
 
+TEST(a_star_makes_a_keyword_positional)
+{
+    OK(read("op scaled(Tensor self, Tensor other, *, Scalar by=1) -> Tensor\n"
+            "  numbers other\n  aten    Tensor Scalar(other *by)\n  body    self + other\n"));
+    EQ_STR(overloads("scaled"),
+           "aten::scaled.Tensor(Tensor self, Tensor other, *, Scalar by=1) -> Tensor\n"
+           "aten::scaled.Scalar(Tensor self, Scalar other, Scalar by=1) -> Tensor\n");
+}
+
 TEST(clause_aten_states_overloads_that_the_rule_does_not_give)
 {
     OK(read("op most(Tensor self, int? dim=None, *, bool keep=False) -> Tensor\n"

@@ -351,6 +351,8 @@ static void print_schema_params(cr_text *out, const cr_op *op, const cr_overload
         cr_param p = op->param[i];
         if (differs->absent >> i & 1)
             continue;
+        if (differs->positional >> i & 1)
+            p.keyword_only = false;
         cr_text_put(out, comma);
         cr_text_put(out, p.keyword_only && !keywords ? "*, " : "");
         if (differs->scalars >> i & 1)

@@ -323,3 +323,12 @@ def test_random_programs(seed):
             }.items():
         got = outputs(made, x, y)
         assert all(map(torch.equal, got, want)), name
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "rsub"])
+def test_alpha_of_a_scalar_overload_has_a_place(name):
+    x, overload = torch.tensor([1.0, 2.0]), getattr(torch.ops.aten, name).Scalar
+    assert torch.equal(overload(x, 2, 3), overload(x, 2, alpha=3)) and not torch.equal(overload(x, 2, 3), overload(x, 2))
+    assert str(overload._schema) == f"aten::{name}.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"
+    with pytest.raises(RuntimeError, match="expected at most 3 argument"):
+        overload(x, 2, 3, 4)

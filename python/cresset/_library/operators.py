@@ -148,7 +148,7 @@ class Operator:
                 if "is in the table twice" not in str(error):
                     raise RuntimeError(str(error)) from None
         made.update(name=self.overload, schema=shown(f"{internal}{dot}{schema}"), absent=0, scalars=0, required=0,
-                    numbers=0, random=False, view=False)
+                    positional=0, numbers=0, random=False, view=False)
         self.index, params = made["index"], made["record"]["params"]
         self.params = [p["name"] for p in params]
         self.keyword_only = {p["name"] for p in params if p["keyword_only"]}

@@ -40,11 +40,12 @@ static PyObject *overload_object(const cr_op *op, const char *name, const cr_ove
 {
     const cr_op *entry = op->inplace_of ? op->inplace_of : op;
 
-    return Py_BuildValue("{s:s,s:N,s:N,s:N,s:N,s:I,s:I,s:I,s:I,s:O,s:O}", "name", o->name,
+    return Py_BuildValue("{s:s,s:N,s:N,s:N,s:N,s:I,s:I,s:I,s:I,s:I,s:O,s:O}", "name", o->name,
                          "schema", schema_text(op, name, o), "callable", callable_of(op, name),
                          "record", cr_py_record(op), "returns", cr_py_op_results(op), "scalars",
                          (unsigned)o->scalars, "numbers", (unsigned)o->numbers, "absent",
-                         (unsigned)o->absent, "required", (unsigned)o->required, "random",
+                         (unsigned)o->absent, "required", (unsigned)o->required, "positional",
+                         (unsigned)o->positional, "random",
                          entry->words & CR_WORD_RANDOM ? Py_True : Py_False, "view",
                          op->does == CR_DOES_MAP ? Py_True : Py_False);
 }
