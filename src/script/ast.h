@@ -38,6 +38,19 @@ void cr_srange_place(cr_srange r, cr_splace *last, int *line, int *column);
 void cr_srange_mark(cr_text *out, cr_srange r);
 /* The same of a place in a running function. */
 void cr_srange_mark_in(cr_text *out, cr_srange r, const char *function);
+/* A function or class of Python that is being compiled: session->place is the innermost. Errors
+ * name those that made the compiler begin with it. */
+typedef struct cr_scaller cr_scaller;
+struct cr_scaller {
+    const char *name;
+    cr_srange at;    /* the statement or expression that is being compiled */
+    cr_srange asked; /* the name whose meaning was asked for */
+    cr_scaller *outer;
+};
+
+/* Appends, from `innermost` on: 'g' is being compiled since it was called from 'f', and marks.
+ */
+void cr_scallers_put(cr_text *out, const cr_scaller *innermost);
 /* Bails with torch's text "\nMESSAGE:\n" and the mark. */
 CR_NORETURN void cr_srange_bail(cr_session *s, cr_status kind, cr_srange r, const char *fmt,
                                 ...) CR_PRINTF(4, 5);

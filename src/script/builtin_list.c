@@ -616,7 +616,7 @@ static cr_status list_popitem(cr_scall *c)
     if (!dict_is(c) || !c->arg->dict->len)
         return cr_fail(CR_RUNTIME, "popitem(): dictionary is empty");
     CR_TRY(cr_ituple_new(&made, NULL, 2));
-    cr_ivalue key = c->arg->dict->at[c->arg->dict->len - 1].key;
+    cr_ivalue key = c->arg->dict->at[0].key;
     if (cr_idict_take(c->arg->dict, &key, &item)) {
         made.list->at[0] = item.key;
         made.list->at[1] = item.value;

@@ -627,6 +627,25 @@ static void code_plain(coder *c, const cr_snode *n)
         code_split_long(c, n->output[0]);
 }
 
+/* x : T = v */
+static void code_assign_typed(coder *c, const cr_svalue *to, const cr_svalue *from, bool typed,
+                              const char *colon)
+{
+    code_indent(c);
+    cr_text_put(c->out, code_of(c, to));
+    if (typed) {
+        cr_text_put(c->out, colon);
+        cr_stype_annotate(c->out, to->type);
+    }
+    cr_text_printf(c->out, " = %s\n", code_of(c, from));
+}
+
+static bool code_is_union(const cr_stype *t)
+{
+    return t->kind == CR_STYPE_OPTIONAL || t->kind == CR_STYPE_UNION;
+}
+
+/* torch writes the type of a result that is the only one, in the first branch. */
 static void code_if(coder *c, const cr_snode *n)
 {
     code_name_all(c, n->output, n->output_count);
@@ -636,7 +655,11 @@ static void code_if(coder *c, const cr_snode *n)
         cr_text_printf(c->out, i ? "else:\n" : "if %s:\n", condition);
         c->level++;
         code_block(c, n->block[i], n->output_count > 0);
-        code_assign(c, n->output, n->block[i]->output, n->output_count);
+        if (!i && n->output_count == 1)
+            code_assign_typed(c, n->output[0], n->block[0]->output[0],
+                              code_is_union(n->output[0]->type), " : ");
+        else
+            code_assign(c, n->output, n->block[i]->output, n->output_count);
         c->level--;
     }
 }
@@ -651,7 +674,8 @@ static void code_loop(coder *c, const cr_snode *n)
     for (int i = 0; i < n->output_count; i++)
         c->text[b->input[i + 1]->id] = code_of(c, n->output[i]);
     for (int i = 0; i < n->output_count; i++)
-        code_assign(c, n->output + i, n->input + 2 + i, 1);
+        code_assign_typed(c, n->output[i], n->input[2 + i],
+                          !cr_stype_equal(n->output[i]->type, n->input[2 + i]->type), ": ");
     code_name_all(c, b->input, 1);
     if (!counted)
         code_assign(c, b->input, n->input + 1, 1);

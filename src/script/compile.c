@@ -115,6 +115,7 @@ cr_svalue *compile_as_value(compiler *c, term *t, cr_srange range)
 
 cr_svalue *compile_value(compiler *c, const cr_sast *a, const cr_stype *hint)
 {
+    compile_note(c, a->range);
     return compile_as_value(c, compile_term(c, a, hint), a->range);
 }
 
@@ -205,6 +206,16 @@ const cr_stype *compile_display_hint(compiler *c, const cr_stype *hint, cr_stype
     return NULL;
 }
 
+/* A display has the type of its annotation, of which its own is a member. */
+cr_svalue *compile_display_cast(compiler *c, cr_svalue *made, const cr_stype *hint,
+                                cr_srange range)
+{
+    if (!c->env || !hint || (hint->kind != CR_STYPE_OPTIONAL && hint->kind != CR_STYPE_UNION) ||
+        !cr_stype_is_subtype(made->type, hint))
+        return made;
+    return compile_construct(c, CR_SPRIM_UNCHECKED_CAST, hint, 1, &made, range);
+}
+
 /* Values of the items; a starred tuple gives several. */
 static void compile_items(compiler *c, const cr_sast *a, const cr_stype *list, arguments *out)
 {
@@ -255,9 +266,12 @@ static cr_svalue *compile_list(compiler *c, const cr_sast *a, const cr_stype *hi
     }
     item = item ? item : CR_STYPE_OF(TENSOR);
     item = !list && item->kind == CR_STYPE_TENSOR ? CR_STYPE_OF(TENSOR) : item;
-    return compile_construct(c, CR_SPRIM_LIST_CONSTRUCT,
-                             list ? list : cr_stype_list(c->unit, item), (int)items.len,
-                             compile_item_values(c, &items), a->range);
+    return compile_display_cast(c,
+                                compile_construct(c, CR_SPRIM_LIST_CONSTRUCT,
+                                                  list ? list : cr_stype_list(c->unit, item),
+                                                  (int)items.len,
+                                                  compile_item_values(c, &items), a->range),
+                                hint, a->range);
 }
 
 static cr_svalue *compile_tuple(compiler *c, const cr_sast *a, const cr_stype *hint)
@@ -291,9 +305,12 @@ static cr_svalue *compile_dict(compiler *c, const cr_sast *a, const cr_stype *hi
                            cr_stype_annotation(want), cr_stype_annotation(v[i]->type));
         *(i % 2 ? &value : &key) = joined;
     }
-    return compile_construct(c, CR_SPRIM_DICT_CONSTRUCT,
-                             dict ? dict : cr_stype_dict(c->unit, key, value), a->count, v,
-                             a->range);
+    return compile_display_cast(
+        c,
+        compile_construct(c, CR_SPRIM_DICT_CONSTRUCT,
+                          dict ? dict : cr_stype_dict(c->unit, key, value), a->count, v,
+                          a->range),
+        hint, a->range);
 }
 
 /* --- operators --- */
@@ -336,7 +353,7 @@ static const binary_operator *binary_of(const char *sign)
 /* text.find(part, 0, len(text)) != -1 */
 static cr_svalue *contains_text(compiler *c, cr_svalue *text, cr_svalue *part, cr_srange range)
 {
-    cr_svalue *minus = compile_int(c, -1, range), *zero = compile_int(c, 0, range);
+    cr_svalue *zero = compile_int(c, 0, range), *minus = compile_int(c, -1, range);
     cr_svalue *len = compile_one(c, "aten::len", range, 1, &text);
     cr_svalue *at =
         compile_one(c, "aten::find", range, 4, (cr_svalue *[]){text, part, zero, len});
@@ -707,32 +724,26 @@ static void index_new_dim(indexing *x)
     x->dim += !x->behind;
 }
 
-/* `after`: how many dims the indices behind this one take. */
-static void index_one(indexing *x, const cr_sast *a, int after)
+/* What an index means, before views are made: NULL of a slice of the source or an ellipsis. */
+static term *index_term(compiler *c, const cr_sast *a)
 {
-    compiler *c = x->c;
-    cr_svalue *dim, *i;
     term *t;
 
-    if (a->kind == CR_SAST_SLICE) {
-        slice_parts s = slice_of(c, a, x->whole);
-        index_slice(x, &s);
-        return;
-    }
-    if (a->kind == CR_SAST_ELLIPSIS) {
-        x->dim = -after;
-        x->behind = true;
-        return;
-    }
+    if (a->kind == CR_SAST_SLICE || a->kind == CR_SAST_ELLIPSIS)
+        return NULL;
     t = compile_term(c, a, NULL);
-    if (t->kind == TERM_SLICE) {
-        slice_parts s = term_slice(t, x->whole);
-        index_slice(x, &s);
-        return;
-    }
-    i = compile_as_value(c, t, a->range);
-    if (i->type->kind == CR_STYPE_LIST && c->env)
-        i = index_tensor(c, i, a->range);
+    if (t->kind == TERM_SLICE)
+        return t;
+    cr_svalue *i = compile_as_value(c, t, a->range);
+    return compile_term_value(
+        c, i->type->kind == CR_STYPE_LIST && c->env ? index_tensor(c, i, a->range) : i);
+}
+
+static void index_value(indexing *x, cr_svalue *i, cr_srange range)
+{
+    compiler *c = x->c;
+    cr_svalue *dim;
+
     if (i->type->kind == CR_STYPE_NONE) {
         index_new_dim(x);
     } else if (i->type->kind == CR_STYPE_INT) {
@@ -743,37 +754,63 @@ static void index_one(indexing *x, const cr_sast *a, int after)
         if (x->behind)
             cr_srange_bail(c->s, CR_RUNTIME, x->whole,
                            "Ellipses followed by tensor indexing is currently not supported");
-        index_skip_to(x, i, a->range);
+        index_skip_to(x, i, range);
         x->indexed = true;
         x->dim++;
     }
 }
 
-/* The list of indices for aten::index; NULL when views are all that is needed. */
-static cr_svalue *index_tensors(indexing *x, const cr_sast *a)
+/* `after`: how many dims the indices behind this one take. */
+static void index_one(indexing *x, const cr_sast *a, const term *t, int after)
 {
-    const cr_stype *maybe = cr_stype_optional(x->c->unit, CR_STYPE_OF(TENSOR));
+    if (a->kind == CR_SAST_ELLIPSIS) {
+        x->dim = -after;
+        x->behind = true;
+        return;
+    }
+    if (t && t->kind != TERM_SLICE) {
+        index_value(x, t->value, a->range);
+        return;
+    }
+    slice_parts s = t ? term_slice(t, x->whole) : slice_of(x->c, a, x->whole);
+    index_slice(x, &s);
+}
+
+/* Makes the views; true when elements are indexed, too. */
+static bool index_views(indexing *x, const cr_sast *a)
+{
+    term **t = CR_NEW_N(x->c->s, term *, a->count);
     int after = 0;
 
-    for (int i = 1; i < a->count; i++)
+    for (int i = 1; i < a->count; i++) {
+        t[i] = index_term(x->c, a->at[i]);
         after += a->at[i]->kind != CR_SAST_NONE;
+    }
     for (int i = 1; i < a->count; i++) {
         after -= a->at[i]->kind != CR_SAST_NONE;
-        index_one(x, a->at[i], after);
+        index_one(x, a->at[i], t[i], after);
     }
-    if (!x->indexed)
-        return NULL;
+    return x->indexed;
+}
+
+/* The list of indices for aten::index. */
+static cr_svalue *index_list(indexing *x, cr_srange range)
+{
+    const cr_stype *maybe = cr_stype_optional(x->c->unit, CR_STYPE_OF(TENSOR));
+
     return compile_construct(x->c, CR_SPRIM_LIST_CONSTRUCT, cr_stype_list(x->c->unit, maybe),
                              (int)x->indices.len, compile_item_values(x->c, &x->indices),
-                             a->range);
+                             range);
 }
 
 static cr_svalue *compile_tensor_index(compiler *c, cr_svalue *v, const cr_sast *a)
 {
     indexing x = {.c = c, .v = v, .whole = a->range};
-    cr_svalue *list = index_tensors(&x, a);
 
-    return list ? compile_one(c, "aten::index", a->range, 2, (cr_svalue *[]){x.v, list}) : x.v;
+    if (!index_views(&x, a))
+        return x.v;
+    return compile_one(c, "aten::index", a->range, 2,
+                       (cr_svalue *[]){x.v, index_list(&x, a->range)});
 }
 
 /* A value for elements of a tensor: numbers as a tensor of its dtype. */
@@ -793,28 +830,33 @@ static cr_svalue *index_stored(compiler *c, cr_svalue *into, cr_svalue *v, cr_sr
 void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue *value)
 {
     indexing x = {.c = c, .v = v, .whole = a->range};
-    cr_svalue *list = index_tensors(&x, a);
+    bool indexed = index_views(&x, a);
 
-    if (c->env || list)
+    if (c->env || indexed)
         value = index_stored(c, x.v, value, (cr_srange){0});
-    if (list)
-        compile_one(c, "aten::index_put_", a->range, 3, (cr_svalue *[]){x.v, list, value});
+    if (indexed)
+        compile_one(c, "aten::index_put_", a->range, 3,
+                    (cr_svalue *[]){x.v, index_list(&x, a->range), value});
     else
         compile_one(c, value->type->kind == CR_STYPE_TENSOR ? "aten::copy_" : "aten::fill_",
                     a->range, 2, (cr_svalue *[]){x.v, value});
 }
 
-/* Where `indexed` is a copy of elements of a tensor, stores `value` in their place.  Errors of
- * both have the range. */
-void compile_index_put(compiler *c, const cr_svalue *indexed, cr_svalue *value, cr_srange range)
+void compile_tensor_update(compiler *c, cr_svalue *v, const cr_sast *a, const char *name,
+                           const cr_sast *by, cr_srange range)
 {
-    cr_snode *n = indexed->by;
+    indexing x = {.c = c, .v = v, .whole = a->range};
+    bool indexed = index_views(&x, a);
+    cr_svalue *value = compile_value(c, by, NULL), *list;
 
-    if (n && n->prim == CR_SPRIM_OPERATOR && !strcmp(n->schema->name, "aten::index")) {
-        n->range = range;
-        compile_one(c, "aten::index_put_", range, 3,
-                    (cr_svalue *[]){n->input[0], n->input[1], value});
+    if (!indexed) {
+        compile_one(c, name, range, 2, (cr_svalue *[]){x.v, value});
+        return;
     }
+    list = index_list(&x, a->range);
+    v = compile_one(c, "aten::index", range, 2, (cr_svalue *[]){x.v, list});
+    v = compile_one(c, name, range, 2, (cr_svalue *[]){v, value});
+    compile_one(c, "aten::index_put_", range, 3, (cr_svalue *[]){x.v, list, v});
 }
 
 /* The modules of a list of modules; NULL for other objects. */
@@ -1437,19 +1479,39 @@ static cr_svalue *constant_device(compiler *c, const cr_svalue *text, cr_srange 
     return compile_constant(c, &value, range);
 }
 
-/* A list of the items is what len() measures. */
-static cr_svalue *tuple_length(compiler *c, cr_svalue *tuple, cr_srange range)
+/* What len() measures of tuples is a list of the items; of values without a length, as in
+ * torch, a list of the value. */
+static cr_svalue *listed_length(compiler *c, cr_svalue *v, cr_srange range)
 {
-    cr_snode *n = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
-    cr_svalue *list;
+    const cr_stype *type = cr_stype_list(c->unit, CR_STYPE_OF(ANY));
+    cr_svalue *const *item = &v, *list;
+    int count = 1;
 
-    cr_snode_input(n, tuple);
-    for (int i = 0; i < tuple->type->count; i++)
-        cr_snode_output(n, NULL, tuple->type->item[i]);
-    list =
-        compile_construct(c, CR_SPRIM_LIST_CONSTRUCT, cr_stype_list(c->unit, CR_STYPE_OF(ANY)),
-                          n->output_count, n->output, range);
+    if (v->type->kind == CR_STYPE_TUPLE) {
+        cr_snode *n = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
+        cr_snode_input(n, v);
+        for (int i = 0; i < v->type->count; i++)
+            cr_snode_output(n, NULL, v->type->item[i]);
+        item = n->output;
+        count = n->output_count;
+    }
+    list = compile_construct(c, CR_SPRIM_LIST_CONSTRUCT, type, count, item, range);
     return compile_one(c, "aten::len", range, 1, &list);
+}
+
+static bool length_is_listed(const compiler *c, const cr_stype *t)
+{
+    switch (t->kind) {
+    case CR_STYPE_TUPLE: return true;
+    case CR_STYPE_INT:
+    case CR_STYPE_FLOAT:
+    case CR_STYPE_BOOL:
+    case CR_STYPE_COMPLEX:
+    case CR_STYPE_NONE:
+    case CR_STYPE_OPTIONAL:
+    case CR_STYPE_UNION: return c->env != NULL;
+    default: return false;
+    }
 }
 
 /* len(x), abs(x) and the like of an object call the method of its name; NULL: x is none. */
@@ -1497,8 +1559,8 @@ static term *call_operator(compiler *c, term *t, const arguments *args, cr_srang
     if (!strcmp(t->name, "aten::device") && args->len == 1 && constant_text(args->at[0].value))
         return compile_term_value(c, constant_device(c, args->at[0].value, range));
     if (!strcmp(t->name, "aten::len") && args->len == 1 &&
-        args->at[0].value->type->kind == CR_STYPE_TUPLE)
-        return compile_term_value(c, tuple_length(c, args->at[0].value, range));
+        length_is_listed(c, args->at[0].value->type))
+        return compile_term_value(c, listed_length(c, args->at[0].value, range));
     if (t->casts)
         return cast_call(c, t, range);
     term *magic = call_magic(c, t, args, range);
@@ -1633,7 +1695,9 @@ static term *compile_apply(compiler *c, const cr_sast *a, const cr_stype *hint)
             c, compile_construct(c, CR_SPRIM_CREATE_OBJECT, t->type, 0, NULL, range));
     if (t->kind == TERM_SPECIAL)
         return compile_special(c, t->name, a, hint);
+    cr_srange at = c->caller ? c->caller->at : range;
     compile_arguments(c, a, 1, &args);
+    compile_note(c, at);
     return apply_term(c, t, &args, range);
 }
 

@@ -86,6 +86,7 @@ typedef struct {
     const cr_stype *declared; /* the result's declared type, or NULL */
     const cr_stype *result;   /* of the returns so far; NULL: there is none */
     struct looping *loop;     /* the innermost loop */
+    cr_scaller *caller;       /* the function, for errors of those that it calls; or NULL */
 } compiler;
 
 /* An argument of a call; name NULL: positional. */
@@ -130,6 +131,12 @@ cr_svalue *compile_construct(compiler *c, cr_sprim prim, const cr_stype *type, i
 cr_svalue *compile_tuple_of(compiler *c, int count, cr_svalue *const *item, cr_srange range);
 
 /* --- expressions (compile.c) --- */
+/* Notes the place of a call that may compile another function. */
+static inline void compile_note(compiler *c, cr_srange at)
+{
+    if (c->caller)
+        c->caller->at = at;
+}
 /* Count levels of the C stack; entering bails when there are too many. */
 void compile_enter(compiler *c, cr_srange range);
 void compile_leave(compiler *c);
@@ -139,6 +146,9 @@ cr_svalue *compile_value(compiler *c, const cr_sast *a, const cr_stype *hint);
  * is none, or several.  Annotations without one are refused. */
 const cr_stype *compile_display_hint(compiler *c, const cr_stype *hint, cr_stype_kind kind,
                                      cr_srange range);
+/* The display, cast to an annotation of several types. */
+cr_svalue *compile_display_cast(compiler *c, cr_svalue *made, const cr_stype *hint,
+                                cr_srange range);
 term *compile_term_value(compiler *c, cr_svalue *v);
 cr_svalue *compile_as_value(compiler *c, term *t, cr_srange range);
 cr_svalue *compile_constant(compiler *c, const cr_sconstant *value, cr_srange range);
@@ -152,8 +162,9 @@ cr_svalue *compile_one(compiler *c, const char *name, cr_srange range, int count
 
 /* x[i] = value of a tensor. */
 void compile_tensor_store(compiler *c, cr_svalue *v, const cr_sast *a, cr_svalue *value);
-void compile_index_put(compiler *c, const cr_svalue *indexed, cr_svalue *value,
-                       cr_srange range);
+/* x[i] += value of a tensor: `name` is the operator in place. */
+void compile_tensor_update(compiler *c, cr_svalue *v, const cr_sast *a, const char *name,
+                           const cr_sast *by, cr_srange range);
 /* Whether an object has an attribute, constant, method or property. */
 bool compile_has(compiler *c, cr_svalue *v, const char *name, cr_srange range);
 /* The form with this name; SPECIAL_COUNT when there is none. */

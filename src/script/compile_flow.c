@@ -813,18 +813,19 @@ static cr_svalue *comprehension_run(compiler *c, loop_work *w, const cr_sast *ov
     cr_stype_kind kind = w->pairs ? CR_STYPE_DICT : CR_STYPE_LIST;
     size_t mark = c->log.len;
     const cr_stype *type = compile_display_hint(c, hint, kind, w->loop->range);
+    term *pairs = NULL;
     iteration it;
 
     w->typed = type && type->kind == (uint8_t)kind;
     if (!w->typed)
         type = w->pairs ? cr_stype_dict(c->unit, CR_STYPE_OF(STR), CR_STYPE_OF(TENSOR))
                         : cr_stype_list(c->unit, CR_STYPE_OF(TENSOR));
-    if (!w->element && w->pairs) /* dict(pairs) makes the pairs first */
-        it = iterate_over(c, over, w->loop->range);
+    if (!w->element && w->pairs && !iterable_call(c, over)) /* dict(pairs): the pairs first */
+        pairs = compile_term(c, over, NULL);
     w->list = compile_construct(c, w->pairs ? CR_SPRIM_DICT_CONSTRUCT : CR_SPRIM_LIST_CONSTRUCT,
                                 type, 0, NULL, w->loop->range);
-    if (w->element || !w->pairs)
-        it = iterate_over(c, over, w->loop->range);
+    it =
+        pairs ? iterate_value(c, pairs, w->loop->range) : iterate_over(c, over, w->loop->range);
     loop_over(c, &it, w);
     compile_undo(c, mark);
     return w->list;
@@ -833,7 +834,8 @@ static cr_svalue *comprehension_run(compiler *c, loop_work *w, const cr_sast *ov
 static const cr_sast *comprehension_loop(compiler *c, const cr_sast *a, int at)
 {
     if (a->count == at + 1 && a->at[at]->count != 2)
-        define_refuse(c, "NotSupportedError", a->range,
+        define_refuse(c, "NotSupportedError",
+                      (cr_srange){a->range.source, a->range.start, a->range.start},
                       "Comprehension ifs are not supported yet");
     if (a->count != at + 1)
         define_refuse(c, "NotSupportedError", a->range,
@@ -858,7 +860,7 @@ cr_svalue *compile_dict_comprehension(compiler *c, const cr_sast *a, const cr_st
                    .loop = a,
                    .pairs = true};
 
-    return comprehension_run(c, &w, loop->at[1], hint);
+    return compile_display_cast(c, comprehension_run(c, &w, loop->at[1], hint), hint, a->range);
 }
 
 /* --- list(x), dict(x) --- */
@@ -1003,7 +1005,7 @@ static int assign_new_attribute(compiler *c, cr_sclass *cls, const char *name,
     if (c->block->by)
         cr_srange_bail(c->s, CR_RUNTIME, range,
                        "First assignment cannot be in a control-flow block. Initialize the "
-                       "field at the top level first.");
+                       "field at the top level first");
     cr_sclass_add_attribute(cls, (cr_sattribute){.name = name, .type = type});
     return cr_sclass_attribute(cls, name);
 }
@@ -1098,18 +1100,19 @@ static int assign_star(compiler *c, const cr_sast *target)
     return star;
 }
 
-/* The results of an unpacking node; those that a starred target takes are a tuple. */
-static void assign_parts(compiler *c, const cr_sast *target, const cr_snode *n, int star)
+/* The items of what is unpacked; those that a starred target takes are a tuple. */
+static void assign_parts(compiler *c, const cr_sast *target, cr_svalue *const *part, int count,
+                         int star)
 {
-    int rest = star < 0 ? 0 : n->output_count - (target->count - 1), at = 0;
+    int rest = star < 0 ? 0 : count - (target->count - 1), at = 0;
 
     for (int i = 0; i < target->count; i++) {
         const cr_sast *to = target->at[i];
         if (i != star) {
-            assign_target(c, to, compile_term_value(c, n->output[at++]), to->range);
+            assign_target(c, to, compile_term_value(c, part[at++]), to->range);
             continue;
         }
-        cr_svalue *made = compile_tuple_of(c, rest, n->output + at, to->range);
+        cr_svalue *made = compile_tuple_of(c, rest, part + at, to->range);
         assign_target(c, to->at[0], compile_term_value(c, made), to->range);
         at += rest;
     }
@@ -1140,12 +1143,16 @@ static void assign_tuple(compiler *c, const cr_sast *target, cr_svalue *v, cr_sr
                            ? "need %d values to unpack but found only %d"
                            : "too many values to unpack: need %d but found %d",
                        target->count, v->type->count);
+    if (c->env && v->by && v->by->prim == CR_SPRIM_TUPLE_CONSTRUCT) {
+        assign_parts(c, target, v->by->input, v->by->input_count, star);
+        return;
+    }
     n = cr_snode_new(c->block, list ? CR_SPRIM_LIST_UNPACK : CR_SPRIM_TUPLE_UNPACK,
                      target->range);
     cr_snode_input(n, v);
     for (int i = 0; i < (list ? target->count : v->type->count); i++)
         cr_snode_output(n, NULL, list ? v->type->item[0] : v->type->item[i]);
-    assign_parts(c, target, n, star);
+    assign_parts(c, target, n->output, n->output_count, star);
 }
 
 static void assign_target(compiler *c, const cr_sast *target, term *t, cr_srange range)
@@ -1257,51 +1264,92 @@ static void compile_assign(compiler *c, const cr_sast *a)
                       a->at[i]->kind == CR_SAST_TUPLE ? a->at[0]->range : a->range);
 }
 
-/* x += y: in place for tensors and lists. */
+typedef struct {
+    const char *sign, *name, *in_place;
+} augmented_operator;
+
+/* The operator of x += y; NULL for those without a form in place. */
+static const augmented_operator *augmented_of(const char *sign)
+{
+    static const augmented_operator all[] = {{"+", "aten::add", "aten::add_"},
+                                             {"-", "aten::sub", "aten::sub_"},
+                                             {"*", "aten::mul", "aten::mul_"},
+                                             {"/", "aten::div", "aten::div_"}};
+
+    for (size_t i = 0; i < CR_LEN(all); i++)
+        if (!strcmp(all[i].sign, sign))
+            return &all[i];
+    return NULL;
+}
+
+/* An item of a list or dict: it is read, changed, and stored. */
+static void augmented_stored(compiler *c, cr_svalue *object, const cr_sast *a,
+                             const augmented_operator *op)
+{
+    const cr_stype *item = object->type->item[object->type->kind == CR_STYPE_DICT];
+    cr_svalue *at = compile_value(c, a->at[0]->at[1], NULL);
+    cr_svalue *by = compile_value(c, a->at[1], NULL), *v;
+
+    v = compile_one(c, "aten::__getitem__", a->range, 2, (cr_svalue *[]){object, at});
+    v = compile_one(c, item->kind == CR_STYPE_TENSOR ? op->in_place : op->name, a->range, 2,
+                    (cr_svalue *[]){v, by});
+    compile_one(c, "aten::_set_item", a->range, 3, (cr_svalue *[]){object, at, v});
+}
+
+/* x[i] += y of tensors, lists and dicts, whose parts are computed once; false for objects. */
+static bool augmented_item(compiler *c, const cr_sast *a, const augmented_operator *op)
+{
+    const cr_sast *target = a->at[0];
+    cr_svalue *object = compile_value(c, target->at[0], NULL);
+
+    switch (object->type->kind) {
+    case CR_STYPE_CLASS: return false;
+    case CR_STYPE_TENSOR:
+        compile_tensor_update(c, object, target, op->in_place, a->at[1], a->range);
+        return true;
+    case CR_STYPE_LIST:
+    case CR_STYPE_DICT:
+        if (target->count != 2 || target->at[1]->kind == CR_SAST_SLICE)
+            return false;
+        augmented_stored(c, object, a, op);
+        return true;
+    default:
+        cr_srange_bail(c->s, CR_RUNTIME, target->range,
+                       "%s does not support augmented assignment.",
+                       cr_stype_annotation(object->type));
+    }
+}
+
+/* x += y of tensors and lists changes x itself; false for others. */
+static bool augmented_in_place(compiler *c, const cr_sast *a, const augmented_operator *op)
+{
+    cr_svalue *both[2] = {compile_value(c, a->at[0], NULL)};
+    uint8_t kind = both[0]->type->kind;
+
+    if (kind != CR_STYPE_TENSOR && kind != CR_STYPE_LIST)
+        return false;
+    both[1] = compile_value(c, a->at[1], NULL);
+    if (kind == CR_STYPE_LIST) {
+        compile_one(c, "aten::extend", a->range, 2, both);
+        return true;
+    }
+    assign_target(c, a->at[0],
+                  compile_term_value(c, compile_one(c, op->in_place, a->range, 2, both)),
+                  a->range);
+    return true;
+}
+
 static void compile_augmented(compiler *c, const cr_sast *a)
 {
-    cr_sast sum = {.kind = CR_SAST_BINARY,
-                   .range = a->range,
-                   .count = 2,
-                   .at = a->at,
-                   .text = a->text,
-                   .len = a->len};
-    static const struct {
-        const char *sign, *name;
-    } in_place[] = {
-        {"+", "aten::add_"}, {"-", "aten::sub_"}, {"*", "aten::mul_"}, {"/", "aten::div_"}};
-    cr_svalue *old, *both[2];
+    const augmented_operator *op = augmented_of(a->text);
+    cr_sast *sum = cr_session_copy(c->s, a, sizeof *a);
 
-    if (a->at[0]->kind == CR_SAST_SUBSCRIPT && a->at[0]->at[0]->kind == CR_SAST_NAME) {
-        old = compile_value(c, a->at[0]->at[0], NULL);
-        if (old->type->kind == CR_STYPE_TUPLE)
-            cr_srange_bail(c->s, CR_RUNTIME, a->at[0]->range,
-                           "%s does not support augmented assignment.",
-                           cr_stype_annotation(old->type));
-    }
-    for (size_t i = 0; i < CR_LEN(in_place); i++) {
-        if (strcmp(in_place[i].sign, a->text))
-            continue;
-        old = compile_value(c, a->at[0], NULL);
-        if (old->type->kind != CR_STYPE_TENSOR && old->type->kind != CR_STYPE_LIST)
-            break;
-        both[0] = old;
-        both[1] = compile_value(c, a->at[1], NULL);
-        if (old->type->kind == CR_STYPE_LIST) {
-            compile_one(c, "aten::extend", a->range, 2, both);
-            return;
-        }
-        old = compile_one(c, in_place[i].name, a->range, 2, both);
-        if (a->at[0]->kind != CR_SAST_SUBSCRIPT)
-            assign_target(c, a->at[0], compile_term_value(c, old), a->range);
-        else
-            compile_index_put(c, both[0], old, a->range);
+    if (op && (a->at[0]->kind == CR_SAST_SUBSCRIPT ? augmented_item(c, a, op)
+                                                   : augmented_in_place(c, a, op)))
         return;
-    }
-    assign_target(
-        c, a->at[0],
-        compile_term_value(c, compile_value(c, cr_session_copy(c->s, &sum, sizeof sum), NULL)),
-        a->range);
+    sum->kind = CR_SAST_BINARY;
+    sum->count = 2;
+    assign_target(c, a->at[0], compile_term_value(c, compile_value(c, sum, NULL)), a->range);
 }
 
 /* --- other statements --- */
@@ -1615,6 +1663,7 @@ static flow compile_statement(compiler *c, const cr_sast *a)
 {
     if (++c->steps > MOST_STEPS)
         cr_srange_bail(c->s, CR_RUNTIME, a->range, "the function is too long");
+    compile_note(c, a->range);
     switch (a->kind) {
     case CR_SAST_EXPRESSION: return compile_expression(c, a);
     case CR_SAST_ASSIGN: compile_assign(c, a); return FLOW_ON;

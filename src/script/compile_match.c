@@ -10,6 +10,7 @@ typedef struct {
     const char *name[MOST_VARS];
     const cr_stype *type[MOST_VARS];
     int count;
+    const char *why; /* of a type that does not match; NULL: "Cannot match" both */
 } match_vars;
 
 /* --- type variables --- */
@@ -27,6 +28,11 @@ static bool match_bind(compiler *c, match_vars *vars, const char *name, const cr
     for (int i = 0; i < vars->count; i++)
         if (!strcmp(vars->name[i], name)) {
             const cr_stype *joined = cr_stype_join(c->unit, vars->type[i], actual);
+            if (!joined)
+                vars->why = cr_session_printf(
+                    c->s,
+                    "Type variable '%s' previously matched to type %s is matched to type %s",
+                    name, cr_stype_annotation(vars->type[i]), cr_stype_annotation(actual));
             vars->type[i] = joined ? joined : vars->type[i];
             return joined;
         }
@@ -52,8 +58,13 @@ static bool match_type(compiler *c, match_vars *vars, const cr_stype *formal,
                 return false;
         return actual->count > 0;
     }
-    if (formal->kind != actual->kind || formal->count != actual->count)
+    if (formal->kind != actual->kind || formal->count != actual->count) {
+        vars->why = cr_session_printf(
+            c->s, "Cannot match %s to %s",
+            formal->kind == CR_STYPE_DICT ? "a dict" : cr_stype_annotation(formal),
+            cr_stype_annotation(actual));
         return false;
+    }
     for (int i = 0; i < formal->count; i++)
         if (!match_type(c, vars, formal->item[i], actual->item[i]))
             return false;
@@ -181,24 +192,41 @@ static bool match_fail(matching *m, const char *fmt, ...)
     return false;
 }
 
+/* The text of an argument whose type was not written. */
+static const char *match_inferred(const matching *m, const cr_sparam *p, const cr_svalue *v)
+{
+    if (p->type == &cr_stype_inferred)
+        return cr_session_printf(m->c->s,
+                                 ".\nInferred '%s' to be of type 'Tensor' because it was not "
+                                 "annotated with an explicit type",
+                                 p->name);
+    if (v->type == &cr_stype_inferred)
+        return cr_session_printf(
+            m->c->s,
+            ".\nInferred the value for argument '%s' to be of type 'Tensor' "
+            "because it was not annotated with an explicit type",
+            p->name);
+    return "";
+}
+
 static bool match_value(matching *m, int i, cr_svalue *v, cr_srange range)
 {
     const cr_sparam *p = &m->schema->param[i];
     const cr_stype *to;
 
     if (!match_type(m->c, &m->vars, p->type, v->type))
-        return match_fail(
-            m, "Could not match type %s to %s in argument '%s': Cannot match %s to %s",
-            cr_stype_annotation(v->type), cr_stype_annotation(p->type), p->name,
-            cr_stype_annotation(p->type), cr_stype_annotation(v->type));
+        return match_fail(m, "Could not match type %s to %s in argument '%s': %s",
+                          cr_stype_annotation(v->type), cr_stype_annotation(p->type), p->name,
+                          m->vars.why ? m->vars.why : "they differ");
     to = match_replace(m->c, &m->vars, p->type);
     if (!to)
         return match_fail(m, "Type variable in argument '%s' cannot be inferred", p->name);
     v = compile_convert(m->c, v, to, m->implicit, range);
     if (!cr_stype_is_subtype(v->type, to))
         return match_fail(
-            m, "Expected a value of type '%s' for argument '%s' but instead found type '%s'",
-            cr_stype_annotation(to), p->name, cr_stype_annotation(v->type));
+            m, "Expected a value of type '%s' for argument '%s' but instead found type '%s'%s",
+            cr_stype_annotation(p->type), p->name, cr_stype_annotation(v->type),
+            match_inferred(m, p, v));
     m->value[i] = v;
     return true;
 }
@@ -443,6 +471,15 @@ static term *match_emit(matching *m)
     return match_results(m, n);
 }
 
+static void match_indent(cr_text *text, const char *lines)
+{
+    for (; *lines; lines++) {
+        cr_text_char(text, *lines);
+        if (*lines == '\n' && lines[1])
+            cr_text_put(text, "  ");
+    }
+}
+
 /* Appends every schema with the reason why it does not take the arguments. */
 static void match_explain(compiler *c, cr_text *text, const cr_sschemas *all,
                           const arguments *args, cr_srange range)
@@ -456,7 +493,7 @@ static void match_explain(compiler *c, cr_text *text, const cr_sschemas *all,
         cr_sschema_print(text, all->at[i]);
         cr_text_put(text, ":\n  ");
         (void)match_schema(&m);
-        cr_text_put(text, cr_text_str(&why));
+        match_indent(text, cr_text_str(&why));
         cr_text_drop(&why);
     }
 }
@@ -475,6 +512,7 @@ static CR_NORETURN void match_report(compiler *c, const cr_sschemas *all, const 
     }
     cr_text_put(&text, "\nThe original call is:\n");
     cr_srange_mark(&text, range);
+    cr_scallers_put(&text, c->s->place);
     kept = cr_session_take_text(c->s, &text);
     cr_bail(c->s, CR_RUNTIME,
             "\nArguments for call are not valid.\nThe following variants are available:\n%s",
@@ -618,11 +656,15 @@ cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arg
     m.schema = &f->schema;
     compile_function(c, f, range);
     if (!match_schema(&m)) {
+        cr_sschema shown = f->schema;
+        shown.name = f->name;
+        shown.overload = "";
         m.why = &why;
         m.used = 0;
+        cr_sschema_print(&why, &shown);
+        cr_text_put(&why, ":\n");
         (void)match_schema(&m);
-        char *kept = cr_session_take_text(c->s, &why);
-        cr_srange_bail(c->s, CR_RUNTIME, range, "\n%s(...):\n%s", f->name, kept);
+        cr_srange_bail(c->s, CR_RUNTIME, range, "\n%s", cr_session_take_text(c->s, &why));
     }
     n = match_call_node(&m, f);
     match_inputs(&m, n);

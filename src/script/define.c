@@ -57,10 +57,20 @@ static term *define_term(compiler *c, const cr_sname *n, cr_srange range)
     }
 }
 
+/* What is compiled to answer a question about this name was called from there. */
+static void define_ask(compiler *c, cr_srange range)
+{
+    cr_scaller *caller = c->s->place;
+
+    if (caller)
+        caller->asked = range;
+}
+
 term *define_name(compiler *c, const char *name, cr_srange range)
 {
     cr_sname n = {0};
 
+    define_ask(c, range);
     cr_session_check(c->s, c->env->name(define_function(c), name, &n));
     return define_term(c, &n, range);
 }
@@ -70,6 +80,7 @@ term *define_attribute(compiler *c, const term *object, const char *name, cr_sra
     cr_sname n = {0};
     term *t;
 
+    define_ask(c, range);
     cr_session_check(c->s, c->env->attribute(object->handle, name, &n));
     t = define_term(c, &n, range);
     if (!t)
@@ -140,6 +151,7 @@ term *define_member(compiler *c, cr_svalue *self, const cr_sclass *cls, const ch
 
     if (!c->env)
         return NULL;
+    define_ask(c, range);
     cr_session_check(c->s, c->env->member(cls->name, name, &n));
     if (n.kind == CR_SNAME_ATTRIBUTES)
         return define_items(c, self, n.name, range);
@@ -168,8 +180,12 @@ CR_NORETURN void define_refuse(compiler *c, const char *kind, cr_srange range, c
 
     if (!c->env)
         cr_srange_bail(c->s, CR_RUNTIME, range, "%s", what);
+    const cr_scaller *caller = c->s->place;
+
     cr_text_printf(&text, "%s:\n", what);
     cr_srange_mark(&text, range);
+    cr_scallers_put(&text,
+                    caller ? caller->outer : NULL); /* torch refuses it before it begins */
     cr_status st = c->env->refuse(kind, cr_session_take_text(c->s, &text));
     cr_session_check(c->s, st ? st : CR_RUNTIME);
     cr_bail(c->s, CR_RUNTIME, "%s", what);
@@ -213,9 +229,11 @@ const cr_stype *define_type(compiler *c, const cr_sast *a)
     const cr_stype *type;
     char *text = NULL;
 
+    define_ask(c, a->range);
     cr_session_check(c->s, env->type(define_function(c), define_text(c, a), &text));
     if (!text)
-        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Unknown type name '%s'", define_text(c, a));
+        cr_srange_bail(c->s, CR_RUNTIME, a->range, "Unknown type name '%s'",
+                       a->kind == CR_SAST_NAME ? a->text : define_text(c, a));
     *source = (cr_ssource){.text = text, .len = strlen(text), .first_line = 1};
     c->env = NULL; /* the text has no free names */
     type = compile_type(c, cr_sast_parse_expression(c->s, source));
@@ -234,6 +252,29 @@ const cr_sconstant *define_constant(compiler *c, const cr_sast *a)
 }
 
 /* --- entry points --- */
+
+cr_status cr_sunit_enter(cr_sunit *u, const char *name)
+{
+    cr_session *s = cr_sunit_session(u);
+    cr_scaller *outer = s->place, *c = cr_arena_get(&s->keep, sizeof *c);
+    char *kept = cr_arena_text(&s->keep, name, strlen(name));
+
+    if (!c || !kept)
+        return CR_MEMORY;
+    *c = (cr_scaller){.name = kept, .outer = outer};
+    if (outer)
+        c->at = outer->asked;
+    s->place = c;
+    return CR_OK;
+}
+
+void cr_sunit_leave(cr_sunit *u)
+{
+    cr_session *s = cr_sunit_session(u);
+    const cr_scaller *c = s->place;
+
+    s->place = c ? c->outer : NULL;
+}
 
 typedef struct {
     cr_sunit *unit;

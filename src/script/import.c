@@ -294,6 +294,7 @@ static void function_params(compiler *c, cr_sfunction *f, const cr_sast *params)
         to->keyword_only = keywords;
         to->type = p->at[0]                          ? compile_type(c, p->at[0])
                    : f->owner && s->param_count == 1 ? f->owner->type
+                   : c->env                          ? &cr_stype_inferred
                                                      : CR_STYPE_OF(TENSOR);
         to->fixed = p->at[0] ? param_fixed(p->at[0]) : 0;
         to->preset = p->at[1] ? param_preset(c, constant_of(c, p->at[1], to->type), to) : NULL;
@@ -337,6 +338,39 @@ static void compile_new_function(compiler *c, cr_sfunction *f)
     f->compiling = false;
 }
 
+/* "f", "A.f" of a method of class A. */
+static const char *function_short_name(compiler *c, const cr_sfunction *f)
+{
+    const char *dot = f->owner ? strrchr(f->owner->name, '.') : NULL;
+
+    if (!f->owner)
+        return f->name;
+    return cr_session_printf(c->s, "%s.%s", dot ? dot + 1 : f->owner->name, f->name);
+}
+
+/* torch compiles the modules inside of a module before it, so errors do not name their callers.
+ */
+static bool function_comes_first(const compiler *from, const cr_sfunction *f)
+{
+    return f->owner && f->owner->is_module && !strcmp(f->name, "forward") && from->function &&
+           from->function->owner != f->owner;
+}
+
+/* Compiles it as called from what is being compiled now. */
+static void compile_called(compiler *from, compiler *c, cr_sfunction *f)
+{
+    cr_scaller *outer = c->s->place;
+
+    if (c->env) {
+        c->caller = CR_NEW(c->s, cr_scaller);
+        c->caller->name = function_short_name(c, f);
+        c->caller->outer = function_comes_first(from, f) ? NULL : outer;
+        c->s->place = c->caller;
+    }
+    compile_new_function(c, f);
+    c->s->place = outer;
+}
+
 void compile_function(compiler *from, cr_sfunction *f, cr_srange range)
 {
     compiler *c;
@@ -356,7 +390,7 @@ void compile_function(compiler *from, cr_sfunction *f, cr_srange range)
                     .nesting = from->nesting};
     if (!strncmp(f->qualified, LIBRARY ".", sizeof LIBRARY))
         c->archive = NULL; /* it means today's operators */
-    compile_new_function(c, f);
+    compile_called(from, c, f);
 }
 
 cr_sfunction *compile_method(compiler *c, cr_sclass *cls, const char *name, cr_srange range)

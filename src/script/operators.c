@@ -274,18 +274,29 @@ static void schema_read_result(schema_reader *r, schema_params *list)
     CR_PUSH(r->session, list, p);
 }
 
+/* "(int, int)" are two results, "(int, int)[]" is one: something stands behind the parentheses.
+ */
+static bool schema_is_results(schema_reader *r)
+{
+    size_t start = r->at;
+    int depth = 0;
+
+    do {
+        depth += schema_is(r, "(");
+        depth -= schema_is(r, ")");
+        r->at++;
+    } while (depth && r->tokens.at[r->at].kind != STOKEN_END);
+    bool all = r->tokens.at[r->at].kind == STOKEN_END;
+    r->at = start;
+    return all;
+}
+
 static void schema_read_results(schema_reader *r, cr_sschema *s)
 {
     schema_params list = {0};
-    size_t after = r->at;
 
     schema_want(r, "->");
-    while (!schema_is(r, ")") && r->tokens.at[r->at].kind != STOKEN_END)
-        r->at++;
-    /* "(int, int)" are two results, "(int, int)[]" is one. */
-    bool one = schema_is(r, ")") && r->tokens.at[r->at + 1].kind != STOKEN_END;
-    r->at = after + 1;
-    if (!one && schema_take(r, "(")) {
+    if (schema_is(r, "(") && schema_is_results(r) && schema_take(r, "(")) {
         while (!schema_take(r, ")")) {
             schema_read_result(r, &list);
             schema_take(r, ",");

@@ -45,6 +45,9 @@ typedef struct cr_senv {
  * yet.  The texts are copied. */
 CR_MUST cr_status cr_sunit_define(cr_sunit *u, const char *qualified, cr_sclass *owner,
                                   const cr_ssource *source, cr_sfunction **out);
+/* Begin and end the compilation of a class, which errors in its methods then name. */
+CR_MUST cr_status cr_sunit_enter(cr_sunit *u, const char *name);
+void cr_sunit_leave(cr_sunit *u);
 /* Makes a function that is not compiled a declaration, as methods of interfaces are: without a
  * body, and with a result, a tensor unless it is declared.  Fails when the body is not `pass`.
  */

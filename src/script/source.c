@@ -68,6 +68,7 @@ void cr_srange_mark(cr_text *out, cr_srange r) { cr_srange_mark_in(out, r, NULL)
 void cr_srange_mark_in(cr_text *out, cr_srange r, const char *function)
 {
     const cr_ssource *s = r.source;
+    bool marked = r.end != r.start; /* empty ranges have no mark, as in torch */
     size_t first, line, end;
     int number, column;
 
@@ -86,15 +87,26 @@ void cr_srange_mark_in(cr_text *out, cr_srange r, const char *function)
     for (line = first;; line = end + 1) {
         end = line_end(s, line);
         put_line(out, s, line);
+        if (!marked)
+            break;
         put_mark(out, s, line, r);
         if (end + 1 >= r.end || end >= s->len)
             break;
         cr_text_char(out, '\n');
     }
-    cr_text_put(out, " <--- HERE\n");
+    cr_text_put(out, marked ? " <--- HERE\n" : "");
     for (int i = 0; i < 2 && end < s->len; i++, end = line_end(s, end + 1))
         if (end + 1 < s->len)
             put_line(out, s, end + 1);
+}
+
+void cr_scallers_put(cr_text *out, const cr_scaller *innermost)
+{
+    for (const cr_scaller *c = innermost; c && c->outer; c = c->outer) {
+        cr_text_printf(out, "'%s' is being compiled since it was called from '%s'\n", c->name,
+                       c->outer->name);
+        cr_srange_mark(out, c->outer->at);
+    }
 }
 
 void cr_srange_bail(cr_session *s, cr_status kind, cr_srange r, const char *fmt, ...)
@@ -108,5 +120,6 @@ void cr_srange_bail(cr_session *s, cr_status kind, cr_srange r, const char *fmt,
     va_end(args);
     cr_text_printf(&text, "\n%s:\n", cr_error_message());
     cr_srange_mark(&text, r);
+    cr_scallers_put(&text, s->place);
     cr_bail(s, st, "%s", cr_session_take_text(s, &text));
 }

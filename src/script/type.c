@@ -451,6 +451,8 @@ void cr_stype_annotate(cr_text *out, const cr_stype *t)
     }
 }
 
+const cr_stype cr_stype_inferred = {.kind = CR_STYPE_TENSOR, .weight = 1};
+
 static const char *text_in_scratch(const cr_stype *t, type_printer print)
 {
     char *at = cr_error_scratch();
@@ -466,5 +468,6 @@ const char *cr_stype_text(const cr_stype *t) { return text_in_scratch(t, cr_styp
 
 const char *cr_stype_annotation(const cr_stype *t)
 {
-    return text_in_scratch(t, cr_stype_annotate);
+    return t == &cr_stype_inferred ? "Tensor (inferred)"
+                                   : text_in_scratch(t, cr_stype_annotate);
 }

@@ -46,6 +46,8 @@ struct cr_stype {
 
 /* The types without members: CR_STYPE_OF(INT). */
 extern const cr_stype cr_stype_plain[CR_STYPE_COUNT];
+/* Tensor, of a parameter without an annotation: equal to it, but errors say "(inferred)". */
+extern const cr_stype cr_stype_inferred;
 #define CR_STYPE_OF(NAME) (&cr_stype_plain[CR_STYPE_##NAME])
 
 /* Types with members, made in the unit's session: they bail when memory is short, and when the

@@ -6,6 +6,7 @@
 cr_status cr_session_run(cr_session *s, cr_session_fn fn, void *context)
 {
     jmp_buf here, *outer = s->way_out;
+    void *place = s->place;
     cr_status st = CR_OK;
 
     s->way_out = &here;
@@ -14,6 +15,7 @@ cr_status cr_session_run(cr_session *s, cr_session_fn fn, void *context)
     else
         st = s->status;
     s->way_out = outer;
+    s->place = place;
     return st;
 }
 

@@ -15,6 +15,7 @@ typedef struct cr_session {
     cr_arena keep;           /* results; freed by cr_session_drop */
     cr_status status;        /* status of the bail in progress */
     jmp_buf *way_out;        /* set by the innermost cr_session_run */
+    void *place;             /* what the pass works on, for texts of errors; run restores it */
     _Atomic int32_t holders; /* refcount of a session made by cr_session_new */
 } cr_session;
 

@@ -248,7 +248,7 @@ class Derived(Late):
 @pytest.mark.parametrize("made, text", [
     (missing, "object has no attribute or method 'nothing'"),
     (Late, "Tried to set nonexistent attribute: y. Did you forget to initialize it in __init__()?"),
-    (Branch, "First assignment cannot be in a control-flow block. Initialize the field at the top level first."),
+    (Branch, "First assignment cannot be in a control-flow block. Initialize the field at the top level first"),
     (Retyped, "Wrong type for attribute assignment. Expected int but got str"),
     (Derived, "TorchScript classes does not support inheritance yet"),
 ])

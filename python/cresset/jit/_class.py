@@ -87,6 +87,15 @@ def define(cls, names=None, wanted=False):
     names = {**(names or {}), **_closure_names(cls), cls.__name__: cls}
     qualified = _frontend._classes[cls] = _frontend.qualified_name(cls)
     _C._script_add_class(qualified, "class")
+    _C._script_enter(qualified)
+    try:
+        _define_methods(cls, qualified, names)
+    finally:
+        _C._script_leave()
+    return qualified
+
+
+def _define_methods(cls, qualified, names):
     unused = getattr(cls, "__jit_unused_properties__", ())
     methods = []
     for name, value in _members(cls):
@@ -98,7 +107,6 @@ def define(cls, names=None, wanted=False):
     init = f"{qualified}.__init__"
     for method in sorted(methods, key=lambda m: m != init):
         _C._script_compile(method)
-    return qualified
 
 
 def define_interface(cls, names=None):

@@ -566,10 +566,9 @@ def _on_type(function, text):
         return None
     try:
         t = scope.evaluate(text)
+        t = scope.evaluate(t) if isinstance(t, str) else t
     except NameError:
         return None
-    if isinstance(t, str):
-        t = scope.evaluate(t)
     return annotation(t)
 
 

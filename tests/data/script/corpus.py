@@ -753,6 +753,322 @@ def f(x: int):
 def f(s: str):
     return int(s), float(s)
 """, ["'5'", "'x'"]),
+    ("""
+def f(n: int):
+    x: Optional[int] = None
+    y: Optional[int] = None
+    if n > 2:
+        x = n
+        y = n
+    else:
+        y = 3
+    return x, y
+""", ["3", "1"]),
+    ("""
+def f(n: int):
+    x: Optional[int] = None
+    for i in range(n):
+        x = i
+    return x
+""", ["2"]),
+    ("""
+def f(n: int):
+    x: Union[int, str] = n
+    for i in range(n):
+        if i > 2:
+            x = 'a'
+    return x
+""", ["2", "5"]),
+    ("""
+def f(n: int):
+    x: List[Optional[int]] = [n]
+    y: Optional[List[int]] = [n]
+    if n > 2:
+        y = None
+    return x, y
+""", ["1", "3"]),
+    ("""
+def f(x):
+    x[0, x[0] > 0] = 1
+    x[[0, 1], 1:] = 2.0
+    x[x > 2] -= 3
+    x[0, [1, 2]] *= 2
+    return x[None, [1, 0], 1:]
+""", ["torch.arange(6.0).view(2, 3) - 1"]),
+    ("""
+def f(x, y):
+    a, b = x.max(1)
+    c, d = y.topk(2)
+    (e, g), h = x.max(0), 3
+    return a, d, e, h
+""", ["torch.arange(6.0).view(2, 3), torch.arange(4.0)"]),
+    ("""
+def f(x: Optional[torch.Tensor], n: int):
+    if x is None:
+        x = torch.zeros(2)
+    if n > 1:
+        x = x + 1
+    return x
+""", ["None, 1", "torch.ones(2), 3"]),
+    ("""
+def f(n: int):
+    x: Optional[int] = 3
+    while n > 2:
+        x = None
+        n -= 1
+    return x
+""", ["3"]),
+    ("""
+def f(n: int, m: Optional[int]):
+    x: Optional[int] = m
+    if n > 2:
+        x = m
+    else:
+        x = None
+    y: Optional[int] = m
+    if n > 3:
+        y = None
+    if n > 4:
+        y = 5
+    return x, y
+""", ["1, None", "5, 7"]),
+    ("""
+def f(n: int):
+    y: Optional[Dict[str, int]] = {'a': n}
+    z: Optional[List[int]] = [i for i in range(n)]
+    w: Union[List[int], int] = [n]
+    if n > 2:
+        y = None
+        z = None
+        w = 1
+    return y, z, w
+""", ["1", "3"]),
+    ("""
+def f(n: int) -> Optional[List[int]]:
+    return [n]
+""", ["1"]),
+    ("""
+def g(x: Optional[List[int]]):
+    return x
+def f(n: int):
+    return g([n])
+""", ["1"]),
+    ("""
+def f(n: int):
+    x: Optional[int] = n
+    if n > 2:
+        a = n
+    else:
+        a = None
+    return a
+""", ["1"]),
+    ("""
+def f(n: int):
+    a = n if n > 2 else None
+    b = None if n > 2 else n
+    return a, b
+""", ["1", "3"]),
+    ("""
+def f(n: int):
+    if n > 2:
+        a = None
+    else:
+        a = n
+    return a
+""", ["1", "3"]),
+    ("""
+def f(x: int):
+    return f'{x}'.foo()
+""", []),
+    ("""
+def f(x: int):
+    a = [b for b in range(x) if b > 1]
+    return a
+""", []),
+    ("""
+def f(x: Optional[List[int]], y: int, z: Optional[str]):
+    return len(x), len(y), len(z)
+""", ["[1, 2], 3, 'abc'"]),
+    ("""
+def f(x: float, y: Optional[torch.Tensor]):
+    return len(x), len(y)
+""", ["1.5, None"]),
+    ("""
+def f(x: List[int], y: Tuple[int, int], z: Dict[str, int]):
+    x[y]
+    return x['a'], z[1]
+""", []),
+    ("""
+def f(x: 'Foo'):
+    return x
+""", []),
+    ("""
+def f(x):
+    y: Foo = x
+    return y
+""", []),
+    ("""
+def f(x):
+    return x.foo, x.bar()
+""", []),
+    ("""
+def f(x: torch.Tensor):
+    return (x + 1).bar()
+""", []),
+    ("""
+def f(x):
+    return x + 'a'
+""", []),
+    ("""
+def f(x):
+    if x.sum() > 2:
+        y = x
+    else:
+        y = 'a'
+    return y.foo()
+""", []),
+    ("""
+def f(x):
+    return foo(x, y=2)
+""", []),
+    ("""
+def f(x: int):
+    y = x.z
+    x.z = 3
+    return y
+""", []),
+    ("""
+def f(n: int, m: Optional[int], k: Optional[int]):
+    if n > 2:
+        x = m
+    else:
+        x = k
+    return x
+""", ["1, 2, None", "3, 4, 5"]),
+    ("""
+def f(n: int, m: Union[int, str], k: Union[int, str]):
+    if n > 2:
+        x = m
+    else:
+        x = k
+    return x
+""", ["1, 2, 'a'"]),
+    ("""
+def f(n: int, m: Union[int, str], k: Any):
+    x: Any = k
+    if n > 2:
+        x = m
+    return x
+""", ["1, 2, 'a'", "3, 'b', 2.5"]),
+    ("""
+def g(x):
+    return x.foo()
+def f(x):
+    return g(x) + 1
+""", []),
+    ("""
+def h(x):
+    return bar(x)
+def g(x):
+    y = h(x) + 1
+    return y
+def f(x):
+    return g(x) + 1
+""", []),
+    ("""
+class S(nn.Module):
+    def forward(self, x):
+        return x.foo
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.s = S()
+    def forward(self, x):
+        return self.s(x)
+""", []),
+    ("""
+class M(nn.Module):
+    def h(self, x):
+        return x.foo
+    def forward(self, x):
+        return self.h(x)
+""", []),
+    ("""
+class M(nn.Module):
+    def h(self, x):
+        return g(x)
+    def forward(self, x):
+        return self.h(x)
+def g(x):
+    return x.foo
+""", []),
+    ("""
+class A:
+    def __init__(self, x: int):
+        self.x = x.foo
+def f(n: int):
+    return A(n).x
+""", []),
+    ("""
+class M(nn.Module):
+    def forward(self, x):
+        return F.relu(x, 3, 4)
+""", []),
+    ("""
+def g(x: int) -> str:
+    return x
+def f(x: int):
+    y = g(x)
+    return y
+""", []),
+    ("""
+def g(x: int):
+    return x
+def f(x):
+    return g('a')
+""", []),
+    ("""
+def f(l: List[int], d: Dict[str, float], x: List[torch.Tensor]):
+    l[0] += 2
+    l[-1] *= 3
+    d['a'] -= 0.5
+    d['a'] /= 2
+    x[0] += 1
+    return l, d, x
+""", ["[1, 2], {'a': 1.5}, [torch.ones(2)]"]),
+    ("""
+def f(l: List[int], n: int):
+    l[n - 1] += n
+    l[l[0]] -= 1
+    return l
+""", ["[1, 2, 3], 2"]),
+    ("""
+def f(x, y):
+    x[0] += y
+    x[..., 1] -= y[0]
+    x[y > 1, 0] *= 2
+    x[0, 0] /= 4
+    return x
+""", ["torch.ones(2, 2), torch.tensor([1.0, 3.0])"]),
+    ("""
+def f(t: Tuple[int, int]):
+    t[0] += 1
+    return t
+""", []),
+    ("""
+def f(d: Dict[int, str]):
+    a, b = d.popitem()
+    return a, b, d
+""", ["{1: 'a', 2: 'b'}"]),
+    ("""
+class Pair(NamedTuple):
+    a: int
+    b: Optional[str] = None
+    c: float = 2.5
+def f(n: int):
+    p = Pair(n)
+    return p.b is None, p.c, Pair(n, 'x').b, Pair(n, c=1.5).c
+""", ["1"]),
 ]
 
 HEAD = """import math

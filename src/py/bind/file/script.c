@@ -1708,6 +1708,12 @@ static PyObject *script_compile(PyObject *module, PyObject *arg)
     return st ? cr_py_raise(st) : script_wrap_function(f);
 }
 
+/* The annotation of a parameter in source text. */
+static const char *script_annotation_of(const cr_sparam *p)
+{
+    return cr_stype_annotation(p->type == &cr_stype_inferred ? CR_STYPE_OF(TENSOR) : p->type);
+}
+
 /* (name, annotation, text of the default or None) */
 static PyObject *script_param_row(const cr_sparam *p)
 {
@@ -1716,7 +1722,7 @@ static PyObject *script_param_row(const cr_sparam *p)
 
     if (p->preset)
         cr_sconstant_print(&text, p->preset);
-    made = Py_BuildValue("(ssz)", p->name, cr_stype_annotation(p->type),
+    made = Py_BuildValue("(ssz)", p->name, script_annotation_of(p),
                          p->preset ? cr_text_str(&text) : NULL);
     cr_text_drop(&text);
     return made;
@@ -1748,7 +1754,7 @@ static PyObject *script_parameters_of(const cr_sschema *s)
 
     for (int i = 0; list && i < s->param_count; i++) {
         const cr_sparam *p = &s->param[i];
-        PyObject *one = Py_BuildValue("(ssiN)", p->name, cr_stype_annotation(p->type), p->fixed,
+        PyObject *one = Py_BuildValue("(ssiN)", p->name, script_annotation_of(p), p->fixed,
                                       PyBool_FromLong(!p->keyword_only));
         if (!one || PyList_Append(list, one) < 0)
             Py_CLEAR(list);
@@ -1928,6 +1934,26 @@ static PyObject *script_finish_tuple(PyObject *module, PyObject *arg)
     cr_status st = cr_sclass_finish_tuple(cls);
     if (st)
         return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+static PyObject *script_enter(PyObject *module, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+
+    (void)module;
+    if (!name || !script_start())
+        return NULL;
+    cr_status st = cr_sunit_enter(script_unit, name);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+static PyObject *script_leave(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    cr_sunit_leave(script_unit);
     Py_RETURN_NONE;
 }
 
@@ -2210,6 +2236,8 @@ static PyMethodDef script_functions[] = {
     {"_script_call_python", script_call_python, METH_VARARGS,
      "Makes a function one of Python."},
     {"_script_finish_tuple", script_finish_tuple, METH_O, "Makes the type of a named tuple."},
+    {"_script_enter", script_enter, METH_O, "Begins the compilation of a class."},
+    {"_script_leave", script_leave, METH_NOARGS, "Ends it."},
     {"_script_share", script_share, METH_O, "A list or dict that programs change."},
     {"_script_new", script_new, METH_VARARGS, "Makes an object."},
     {NULL, NULL, 0, NULL}};
