@@ -6,6 +6,7 @@
 #include "script/builtin.h"
 #include "autograd/autograd.h"
 #include "entry.h"
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -745,9 +746,13 @@ static cr_status builtin_to_int(cr_scall *c)
     char *end;
 
     if (c->count >= 1 && c->arg->kind == CR_IV_STRING) {
+        errno = 0;
         long long i = strtoll(c->arg->string->at, &end, 10);
-        if (*end || end == c->arg->string->at)
+        if (errno || end == c->arg->string->at)
             return cr_fail(CR_RUNTIME, "stoll");
+        if (*end)
+            return cr_fail(CR_RUNTIME, "invalid literal for int() with base 10: '%s'",
+                           c->arg->string->at);
         return builtin_give(c, cr_iv_int(i));
     }
     CR_TRY(builtin_number(c, &s));
@@ -760,9 +765,13 @@ static cr_status builtin_to_float(cr_scall *c)
     char *end;
 
     if (c->count >= 1 && c->arg->kind == CR_IV_STRING) {
+        errno = 0;
         double d = strtod(c->arg->string->at, &end);
-        if (*end || end == c->arg->string->at)
+        if (errno || end == c->arg->string->at)
             return cr_fail(CR_RUNTIME, "stod");
+        if (*end)
+            return cr_fail(CR_RUNTIME, "could not convert string to float: '%s'",
+                           c->arg->string->at);
         return builtin_give(c, cr_iv_float(d));
     }
     CR_TRY(builtin_number(c, &s));

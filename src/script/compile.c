@@ -776,6 +776,12 @@ static void index_one(indexing *x, const cr_sast *a, const term *t, int after)
     index_slice(x, &s);
 }
 
+/* A value of None takes no dim of the tensor. */
+static bool index_takes_dim(const term *t)
+{
+    return !t || t->kind == TERM_SLICE || t->value->type->kind != CR_STYPE_NONE;
+}
+
 /* Makes the views; true when elements are indexed, too. */
 static bool index_views(indexing *x, const cr_sast *a)
 {
@@ -784,10 +790,10 @@ static bool index_views(indexing *x, const cr_sast *a)
 
     for (int i = 1; i < a->count; i++) {
         t[i] = index_term(x->c, a->at[i]);
-        after += a->at[i]->kind != CR_SAST_NONE;
+        after += index_takes_dim(t[i]);
     }
     for (int i = 1; i < a->count; i++) {
-        after -= a->at[i]->kind != CR_SAST_NONE;
+        after -= index_takes_dim(t[i]);
         index_one(x, a->at[i], t[i], after);
     }
     return x->indexed;

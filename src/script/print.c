@@ -207,10 +207,29 @@ static cr_status print_tensor(cr_text *out, const cr_tensor *t)
 
 /* --- other values --- */
 
+/* A whole number of up to 19 digits, those after the 17th as zeros. */
+static void print_whole(cr_text *out, double d)
+{
+    char text[32];
+    long point;
+
+    snprintf(text, sizeof text, "%.16e", d == 0 ? 0 : d);
+    point = strtol(strchr(text, 'e') + 1, NULL, 10);
+    for (const char *s = text; *s != 'e' && point >= 0; s++) {
+        if (*s == '.')
+            continue;
+        cr_text_char(out, *s);
+        point -= *s != '-';
+    }
+    for (; point >= 0; point--)
+        cr_text_char(out, '0');
+    cr_text_char(out, '.');
+}
+
 static void print_float(cr_text *out, double d)
 {
-    if (isfinite(d) && fabs(d) < 1e17 && d == floor(d))
-        cr_text_printf(out, "%lld.", (long long)d);
+    if (fabs(d) < 0x1p63 && d == floor(d))
+        print_whole(out, d);
     else if (isnan(d))
         cr_text_put(out, "nan"); /* of either sign */
     else

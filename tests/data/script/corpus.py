@@ -722,7 +722,8 @@ def f(x, i, l: List[int]):
 """, ["torch.ones(3, 3), torch.tensor([0, 2]), [1]", "torch.ones(3), torch.tensor([0, 2]), [1]"]),
     ("""
 def f(x):
-    return x[1:2,], x[None, :, 0], x[..., 1:, None], x[..., None, 1], x[..., None, 0:2, None], x[None, ..., None], x[1][0]
+    n = None
+    return x[..., n, 0], x[..., 0, n, n], x[1:2,], x[None, :, 0], x[..., 1:, None], x[..., None, 1], x[..., None, 0:2, None], x[None, ..., None], x[1][0]
 """, ["torch.ones(3, 3)"]),
     ("""
 def f(x):
@@ -1069,6 +1070,10 @@ def f(n: int):
     p = Pair(n)
     return p.b is None, p.c, Pair(n, 'x').b, Pair(n, c=1.5).c
 """, ["1"]),
+    ("def f(s: str):\n    return int(s)\n", ["'12a'", "'99999999999999999999'", "' 7'"]),
+    ("def f(s: str):\n    return float(s)\n", ["'1.5x'", "'1e999'", "' 2.5'"]),
+    ("def f(x: float):\n    return str(x), str([x])\n",
+     ["1e17", "123456789012345678.0", "9e18", "1e19", "-1e18", "-3.0", "0.0", "-9.9e15"]),
 ]
 
 HEAD = """import math
