@@ -98,6 +98,121 @@ bool cr_gnode_may_view(const cr_gnode *n)
            (!op->fused && (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE));
 }
 
+/* --- results that share memory with arguments --- */
+
+/* A composition that is read, inside of those that call it. */
+typedef struct sharing sharing;
+struct sharing {
+    const sharing *outer;
+    const cr_op *op;
+    uint64_t slots; /* names whose values may share memory with an argument */
+};
+
+static bool op_shares(const cr_op *op, const sharing *outer);
+static bool rule_shares(sharing *in, const cr_rule *r);
+
+static bool some_rule_shares(sharing *in, const cr_rule *r)
+{
+    for (int i = 0; i < r->count; i++)
+        if (rule_shares(in, r->args[i]))
+            return true;
+    return false;
+}
+
+/* The arguments choose one of the overloads. */
+static bool some_overload_shares(const cr_op *op, const sharing *in)
+{
+    for (; op; op = op->next)
+        if (op_shares(op, in))
+            return true;
+    return false;
+}
+
+/* Functions that read sizes make numbers; others, such as real(), may give their argument. */
+static bool call_shares(sharing *in, const cr_rule *r)
+{
+    bool is_size = cr_builtin_reads_only(r->builtin, CR_READS_SHAPE) &&
+                   !cr_builtin_reads_only(r->builtin, CR_READS_TYPE);
+    bool is_entry = r->op && (r->builtin < 0 || r->builtin >= CR_BUILTIN_add);
+
+    return !is_size && (!is_entry || some_overload_shares(r->op, in)) &&
+           some_rule_shares(in, r);
+}
+
+static bool each_shares(sharing *in, const cr_rule *r)
+{
+    if (rule_shares(in, r->args[0]))
+        in->slots |= (uint64_t)1 << r->slot;
+    return rule_shares(in, r->args[1]);
+}
+
+static bool rule_shares(sharing *in, const cr_rule *r)
+{
+    switch (r->kind) {
+    case CR_RULE_NAME: return r->slot >= 0 && in->slots >> r->slot & 1;
+    case CR_RULE_CHOOSE: return rule_shares(in, r->args[1]) || rule_shares(in, r->args[2]);
+    case CR_RULE_INDEX: return rule_shares(in, r->args[0]);
+    case CR_RULE_CALL: return call_shares(in, r);
+    case CR_RULE_EACH: return each_shares(in, r);
+    default: return some_rule_shares(in, r);
+    }
+}
+
+/* Of an entry that calls itself the answer is yes. */
+static bool composition_shares(const cr_op *op, const sharing *outer)
+{
+    sharing in = {outer, op, op->tensor_params};
+
+    for (; outer; outer = outer->outer)
+        if (outer->op == op)
+            return true;
+    for (int i = 0; i < op->let_count; i++)
+        if (rule_shares(&in, op->lets[i].rule))
+            in.slots |= (uint64_t)1 << op->lets[i].slot;
+    for (int k = 0; k < op->body_count; k++)
+        if (op->body[k] && rule_shares(&in, op->body[k]))
+            return true;
+    return false;
+}
+
+/* Entries with kernels allocate results before they compute them; their sparse forms call such
+ * entries on the values. */
+static bool find_op_shares(const cr_op *op, const sharing *outer)
+{
+    if (op->custom || cr_op_may_view(op))
+        return true;
+    if (op->words & CR_WORD_COPY)
+        return false;
+    switch ((cr_does)op->does) {
+    case CR_DOES_BODY:
+    case CR_DOES_FOLD:
+    case CR_DOES_LOOP:
+    case CR_DOES_SCAN:
+    case CR_DOES_STEPS:
+    case CR_DOES_EXTERN: return false;
+    case CR_DOES_IS:
+        return composition_shares(op, outer) ||
+               (op->sparse.op && op_shares(op->sparse.op, outer));
+    default: return true;
+    }
+}
+
+/* Threads, and compositions that call each other, may store a yes where another order of the
+ * questions gives a no: both are safe. */
+static bool op_shares(const cr_op *op, const sharing *outer)
+{
+    static _Atomic uint8_t facts[CR_MOST_OPS];
+    uint8_t known = atomic_load_explicit(&facts[op->index], memory_order_relaxed);
+
+    if (!known) {
+        known = find_op_shares(op, outer) ? 2 : 1;
+        atomic_store_explicit(&facts[op->index], known, memory_order_relaxed);
+    }
+    return known == 2;
+}
+
+bool cr_op_may_share(const cr_op *op) { return op_shares(op, NULL); }
+
 /* --- writes --- */
 
 /* True when the call updates tensors by clause `updates`. */

@@ -252,6 +252,10 @@ bool cr_graph_writes(const cr_graph *g);
 /* True when the entry calls only pointwise entries, views, copies and fills: recomputing it
  * costs about as much as reading its result. */
 bool cr_op_is_cheap(const cr_op *op);
+/* False when results always have memory of their own: a kernel computes them, or the entry
+ * promises it (`copy`), or its composition gives no argument and no view of one.  True for
+ * C functions on tensors and for entries that programs add, unless they promise it. */
+bool cr_op_may_share(const cr_op *op);
 /* True when a result may share memory with an argument. */
 bool cr_gnode_may_view(const cr_gnode *n);
 /* True for a copy to an input or a constant, as at the end of functional graphs. */

@@ -1,6 +1,7 @@
 /* Which values may share memory: sets that grow by what each node may do, whatever the order in
  * which nodes run.  One set has all that code outside of the graph may hold. */
 #include "script/alias.h"
+#include "graph/graph.h"
 
 struct cr_salias {
     unsigned outside; /* the set of arguments, attributes, constants and results of calls */
@@ -87,13 +88,48 @@ static bool alias_updates(const cr_sschema *s, const cr_sparam *p)
     return k >= 0 && s->op->updates.params >> k & 1;
 }
 
+bool cr_stype_holds_tensors(const cr_stype *t)
+{
+    for (int i = 0; i < t->count; i++)
+        if (cr_stype_holds_tensors(t->item[i]))
+            return true;
+    return t->kind == CR_STYPE_TENSOR;
+}
+
+/* Whether a builtin's result may be any tensor, such as a tensor's gradient; results of a
+ * variable type are parts of the arguments. */
+static bool alias_is_unknown(const cr_snode *n, int k)
+{
+    bool is_part = k < n->schema->result_count && cr_stype_has_var(n->schema->result[k].type);
+
+    return n->output[k]->type->kind == CR_STYPE_TENSOR ||
+           (!is_part && cr_stype_holds_tensors(n->output[k]->type));
+}
+
+/* Results that are arguments, parts of each other, or of the program's memory. */
+static void alias_results(cr_salias *a, const cr_snode *n)
+{
+    const cr_op *op = n->schema->op;
+
+    for (int k = 0; k < n->output_count; k++) {
+        for (int i = 0; op && cr_op_may_share(op) && i < n->input_count; i++)
+            alias_share(a, n->output[k], n->input[i]);
+        if (op && (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE))
+            alias_share(a, n->output[k], n->output[0]);
+        if (op ? op->custom : alias_is_unknown(n, k))
+            alias_share_outside(a, &n->output[k], 1);
+    }
+}
+
 static void alias_operator(cr_salias *a, const cr_snode *n)
 {
     const cr_sschema *s = n->schema;
+    bool changes = false;
 
     for (int i = 0; i < n->input_count; i++) {
         const cr_sparam *p = i < s->param_count ? &s->param[i] : NULL;
         if (p && (p->written || alias_updates(s, p))) {
+            changes = true;
             alias_change(a, n->input[i]->id);
             alias_store(a, n, i);
         }
@@ -102,13 +138,9 @@ static void alias_operator(cr_salias *a, const cr_snode *n)
                 cr_stype_has_var(s->result[k].type))
                 alias_share(a, n->output[k], n->input[i]);
     }
-    for (int k = 0; s->op && cr_op_may_view(s->op) && k < n->output_count; k++)
-        for (int i = 0; i < n->input_count; i++)
-            alias_share(a, n->output[k], n->input[i]);
-    if (!s->op) /* such as a tensor's gradient */
-        for (int k = 0; k < n->output_count; k++)
-            if (n->output[k]->type->kind == CR_STYPE_TENSOR)
-                alias_share_outside(a, &n->output[k], 1);
+    alias_results(a, n);
+    /* An operator that only has an effect, such as a change of the mode. */
+    a->has_calls |= !s->result_count && !changes && !cr_snode_raises(n);
 }
 
 static void alias_call(cr_salias *a, const cr_snode *n)

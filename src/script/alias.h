@@ -25,5 +25,7 @@ bool cr_salias_is_fixed_list(const cr_salias *a, const cr_svalue *v);
 bool cr_snode_reads_list(const cr_snode *n, int i);
 /* Whether values of the type can be changed, or have memory that can. */
 bool cr_stype_can_change(const cr_stype *t);
+/* Whether the type is a tensor, or has one among its items. */
+bool cr_stype_holds_tensors(const cr_stype *t);
 
 #endif

@@ -32,8 +32,8 @@ static bool common_may_differ(const common_walk *w, const cr_snode *n)
         if (s->param[i].written)
             return true;
     for (int i = 0; i < n->output_count; i++)
-        if (n->output[i]->type->kind == CR_STYPE_TENSOR &&
-            (!op || cr_salias_has_calls(w->alias)))
+        if ((n->output[i]->type->kind == CR_STYPE_TENSOR && !op) ||
+            (cr_stype_holds_tensors(n->output[i]->type) && cr_salias_has_calls(w->alias)))
             return true;
     return !s->result_count || s->any_params || !n->input_count ||
            (op && (op->updates.params || cr_op_draws(op) ||

@@ -299,14 +299,34 @@ static cr_status exec_list_borrowed(const exec_preparer *p, exec_code *c)
     return c->borrowed ? CR_OK : CR_MEMORY;
 }
 
-/* The graph after the passes.  The second copy has no numbers of values that went. */
-static void exec_simplify(cr_session *s, void *context)
+static void exec_run_passes(cr_session *s, void *context)
 {
     const cr_sgraph **g = context;
     cr_sgraph *copy = cr_sgraph_copy(s, *g);
 
     cr_spasses_prepare(copy);
-    *g = cr_sgraph_copy(s, copy);
+    *g = copy;
+}
+
+static void exec_copy(cr_session *s, void *context)
+{
+    const cr_sgraph **g = context;
+    cr_sgraph *copy = cr_sgraph_copy(s, *g);
+
+    cr_sgraph_own_constants(copy);
+    *g = copy;
+}
+
+/* The graph after the passes, in the code's session: without the numbers of values that went,
+ * and without the memory of the passes. */
+static cr_status exec_simplify(exec_code *c, const cr_sgraph **g)
+{
+    cr_session passes = {0};
+    cr_status st = cr_session_run(&passes, exec_run_passes, g);
+
+    st = st ? st : cr_session_run(&c->session, exec_copy, g);
+    cr_session_drop(&passes);
+    return st;
 }
 
 static cr_status exec_prepare_graph(exec_code *c, const cr_sgraph *g)
@@ -337,7 +357,7 @@ static cr_status exec_prepare(exec_code **out, const cr_sgraph *g)
     if (!c)
         return CR_MEMORY;
     if (g->values <= EXEC_PREPARED)
-        st = cr_session_run(&c->session, exec_simplify, &g);
+        st = exec_simplify(c, &g);
     st = st ? st : exec_prepare_graph(c, g);
     if (st)
         exec_drop_code(c);

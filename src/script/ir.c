@@ -303,6 +303,43 @@ cr_sgraph *cr_sgraph_copy(cr_session *s, const cr_sgraph *g)
     return out;
 }
 
+static void constant_copy(cr_session *s, cr_sconstant *out, const cr_sconstant *from)
+{
+    *out = *from;
+    switch (from->type->kind) {
+    case CR_STYPE_DEVICE: out->s = cr_session_text(s, from->s); return;
+    case CR_STYPE_STR:
+    case CR_STYPE_ENUM:
+        out->s = memcpy(CR_NEW_N(s, char, from->len + 1), from->s, from->len);
+        return;
+    case CR_STYPE_LIST:
+    case CR_STYPE_TUPLE:
+    case CR_STYPE_DICT: {
+        cr_sconstant *item = CR_NEW_N(s, cr_sconstant, from->count + 1);
+        for (int i = 0; i < from->count; i++)
+            constant_copy(s, &item[i], &from->item[i]);
+        out->item = item;
+        return;
+    }
+    default: return;
+    }
+}
+
+static void block_own_constants(cr_sblock *b)
+{
+    for (cr_snode *n = b->first; n; n = n->next) {
+        if (n->value) {
+            cr_sconstant *own = CR_NEW(b->graph->session, cr_sconstant);
+            constant_copy(b->graph->session, own, n->value);
+            n->value = own;
+        }
+        for (int i = 0; i < n->block_count; i++)
+            block_own_constants(n->block[i]);
+    }
+}
+
+void cr_sgraph_own_constants(cr_sgraph *g) { block_own_constants(g->body); }
+
 static void block_replace(cr_sblock *b, cr_snode *first, cr_svalue *from, cr_svalue *to);
 
 static void node_replace(cr_snode *n, cr_svalue *from, cr_svalue *to)

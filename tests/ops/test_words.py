@@ -71,6 +71,27 @@ def test_copy(key):
         assert home(made) != home(x)
 
 
+def homes(value):
+    return [home(t) for t in leaves(value) if t.layout == torch.strided and not t.is_meta and t.numel()]
+
+
+def test_results_of_kernels_and_of_compositions_that_end_in_them_are_fresh():
+    """They share memory neither with arguments nor, if a kernel makes them, with each other."""
+    fresh = [e for e in ENTRIES if not e.may_share and e.can_be_drawn() and e.tensor_params]
+    ran = set()
+    for entry in fresh:
+        for case in entry.cases():
+            draw = Draw(entry, case, next((d for d in ("float32", "complex64", "int64") if d in entry.dtypes), "bool"))
+            try:
+                made = homes(draw.run())
+            except (RuntimeError, NotImplementedError):
+                continue  # a check or a rule refuses this dtype
+            ran.add(entry.key)
+            assert not set(made) & set(homes(list(draw.values.values()))), entry.key
+            assert entry.does == "is" or len(set(made)) == len(made), entry.key
+    assert len(ran) > 0.9 * len(fresh) > 400
+
+
 @having("identity")
 def test_identity(key):
     for x, made, _ in cases(BY_KEY[key]):

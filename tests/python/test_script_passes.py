@@ -122,6 +122,73 @@ def test_compiled_and_frozen_programs_give_what_python_gives(programs):
     assert ran > PROGRAMS * 0.8 and changed > PROGRAMS / 2
 
 
+# Results that are x, or a view of it, though the schemas do not say so.
+SHARED = ["x.type_as(x0)", "x.sum_to_size([2, 2])", "torch.dropout(x, 0.5, False)", "nn.functional.dropout2d(x, 0.5, False)",
+          "torch.alpha_dropout(x, 0.5, False)", "torch.atleast_1d(x)", "torch.atleast_3d(x)", "torch.einsum('ij->ji', [x])",
+          "torch.meshgrid([x.view(-1)])[0]", "torch.cartesian_prod([x.view(-1)])", "torch.unsafe_split(x, 1)[0]",
+          "torch.pixel_shuffle(x[None, None], 1)", "torch.channel_shuffle(x[None, :, :, None], 1)", "torch.conj_physical(x)"]
+
+
+def written(name, made):
+    return f"""
+class {name}(nn.Module):
+    def forward(self, x0: Tensor):
+        x = x0 + 0
+        z = x0 + 0
+        v = {made}
+        p, a = torch.equal(x, z), x.sum()
+        v.fill_(7.0)
+        return p, torch.equal(x, z), a + 0, x.sum() + 0
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_writes_to_a_result_that_is_its_argument_are_seen(tmp_path):
+    path = tmp_path / "programs_of_writes.py"
+    path.write_text(HEAD + "".join(written(f"W{i}", made) for i, made in enumerate(SHARED)))
+    spec = importlib.util.spec_from_file_location("programs_of_writes", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x = torch.tensor([[1., 2.], [3., 4.]])
+    for i, made in enumerate(SHARED):
+        m = getattr(module, f"W{i}")().eval()
+        compiled = torch.jit.script(m)
+        want = m(x)
+        assert want[:2] == (True, False), made
+        assert compiled(x) == want and torch.jit.freeze(compiled)(x) == want, made
+
+
+@torch.jit.script
+def constants(x):
+    text = "ab" + "cd"
+    nested = (1, ("left" + "right", 2.5), text)
+    word = "long enough for " + "an allocation by itself"
+    return x.to(torch.device("cpu")), text, nested, [word + text], len(text)
+
+
+def test_constants_of_passes_outlive_their_memory():
+    for _ in range(3):
+        x, *rest = constants(torch.ones(1))
+        assert x.device.type == "cpu" and rest == ["abcd", (1, ("leftright", 2.5), "abcd"), ["long enough for an allocation by itselfabcd"], 4]
+
+
+class Switches(torch.nn.Module):
+    def forward(self, x):
+        y = x * 2
+        torch.set_grad_enabled(False)
+        z = x * 2
+        parts = (x * 3).split(1)
+        torch.set_grad_enabled(True)
+        others = (x * 3).split(1)
+        return y, z, parts[0], others[0]
+
+
+def test_calls_before_and_after_a_change_of_the_mode_stay_two():
+    m = Switches().eval()
+    for f in (m, torch.jit.script(m), torch.jit.freeze(torch.jit.script(m))):
+        assert [t.requires_grad for t in f(torch.ones(2, requires_grad=True))] == [True, False, False, True]
+
+
 @torch.jit.script
 def twice(x):
     return torch.relu(x) + torch.relu(x)
