@@ -95,14 +95,15 @@ CV_FN void cu_line(const cu_call &c, const char *at, int p,
 template <class I> CV_FN void cu_element(const cu_call &c, I i)
 {
     cm_i64 to = 0, from = 0;
-    int place[5], at[3];
+    I place[5];
+    int at[3];
     cu_sums sum;
     cu_vector out;
 
     CV_ALL
     for (int d = 4; d >= 0; d--) {
         const I next = d ? c.size[d] == 1 ? i : i / (I)c.size[d] : 0;
-        place[d] = (int)(i - next * (I)c.size[d]);
+        place[d] = i - next * (I)c.size[d];
         to += place[d] * c.to_step[d];
         from += place[d] * c.from_step[d];
         i = next;
@@ -112,7 +113,7 @@ template <class I> CV_FN void cu_element(const cu_call &c, I i)
         at[k] = 0;
         CV_ALL
         for (int d = 0; d < 5; d++)
-            at[k] = d == c.axis[k].dim ? place[d] : at[k];
+            at[k] = d == c.axis[k].dim ? (int)place[d] : at[k];
     }
     cu_volume(c, c.from + from, at[0], at[1], at[2], sum);
     CU_EACH out.item[l] = cm_to<CU_ITEM>::of(sum.of[l]);

@@ -740,6 +740,14 @@ def test_resampling(mode, dims, dtype):
                 assert same(there.grad, here.grad), way
 
 
+def test_resampling_names_its_limit():
+    x = torch.ones(1, 1, 1, dtype=torch.float16, device="cuda")
+    resample = torch.nn.functional.interpolate
+    with pytest.raises(RuntimeError, match="of 2147483648 elements is resampled to 4 elements .* at most 2\\^31 - 1 of each"):
+        resample(x.expand(1, 1, 2 ** 31), size=4)
+    assert resample(x.expand(1, 1, 2 ** 31 - 1), size=4).tolist() == [[[1.0] * 4]]
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_bags(mode, dtype):

@@ -78,13 +78,17 @@ typedef struct {
 
 static size_t weight_bytes(cr_dtype tap) { return tap == CR_U8 ? 2 : cr_dtype_size(tap); }
 
-static cr_status lists_reserve(resample_lists *l, int k, int64_t places, int64_t taps,
-                               cr_dtype tap)
+/* Reserves lists of an axis; the places of elements and taps have 32 bits. */
+static cr_status lists_reserve(resample_lists *l, int k, const cr_upsample_axis *a,
+                               int64_t places, int64_t taps, cr_dtype tap)
 {
     size_t words = ((size_t)taps * weight_bytes(tap) + 7) / 8 * 2;
 
-    if (places > INT32_MAX / 8 || taps > INT32_MAX / 8)
-        return cr_fail(CR_RUNTIME, "CUDA: a dimension is resampled to too many elements");
+    if (a->in > INT32_MAX || a->out > INT32_MAX || taps > INT32_MAX)
+        return cr_fail(CR_RUNTIME,
+                       "CUDA: a dimension of %lld elements is resampled to %lld elements with "
+                       "%lld taps, expected at most 2^31 - 1 of each",
+                       (long long)a->in, (long long)a->out, (long long)taps);
     CR_TRY(cr_vec_reserve(&l->word, (size_t)(places + 2 + taps) + words));
     l->start[k] = l->word.len;
     l->index[k] = l->start[k] + (size_t)places + 1;
@@ -125,7 +129,7 @@ static cr_status lists_add_copy(resample_lists *l, int k, const cr_upsample_axis
 {
     int16_t one = (int16_t)(1 << a->fraction);
 
-    CR_TRY(lists_reserve(l, k, a->out, a->out, tap));
+    CR_TRY(lists_reserve(l, k, a, a->out, a->out, tap));
     for (int64_t o = 0; o < a->out; o++) {
         l->word.at[l->start[k] + (size_t)o + 1] = (int32_t)o + 1;
         l->word.at[l->index[k] + (size_t)o] = (int32_t)o;
@@ -138,7 +142,7 @@ static cr_status lists_add(resample_lists *l, int k, const cr_upsample_axis *a, 
 {
     if (axis_is_copied(a, tap))
         return lists_add_copy(l, k, a, tap);
-    CR_TRY(lists_reserve(l, k, a->out, a->out * a->taps, tap));
+    CR_TRY(lists_reserve(l, k, a, a->out, a->out * a->taps, tap));
     for (int64_t o = 0; o < a->out; o++) {
         l->word.at[l->start[k] + (size_t)o + 1] = (int32_t)((o + 1) * a->taps);
         for (int64_t t = o * a->taps; t < (o + 1) * a->taps; t++)
@@ -154,7 +158,7 @@ static cr_status lists_add_turned(resample_lists *l, int k, const cr_upsample_ax
     int64_t n = a->out * a->taps;
     int32_t *start;
 
-    CR_TRY(lists_reserve(l, k, a->in, n, tap));
+    CR_TRY(lists_reserve(l, k, a, a->in, n, tap));
     start = l->word.at + l->start[k];
     for (int64_t t = 0; t < n; t++)
         start[a->index[t] + 1]++;
