@@ -3,6 +3,8 @@
  * Most entries promote their tensor arguments, or promote them and convert integers to the
  * default dtype.  These two rules are recognized and not evaluated. */
 #include "tensor/internal.h"
+#include <float.h>
+#include <math.h>
 
 static cr_dtype number_dtype(cr_category category)
 {
@@ -409,6 +411,17 @@ static cr_status check_number(const cr_op *op, int i, cr_scalar s, cr_dtype comp
                                                                : compute);
 }
 
+/* True for most numbers of most calls: small integers, and floats where float32 or a wider
+ * dtype computes. */
+static inline bool fits_surely(cr_scalar s, cr_dtype compute)
+{
+    const uint32_t wide = 1u << CR_F32 | 1u << CR_F64 | 1u << CR_C64 | 1u << CR_C128;
+
+    if (s.category == CR_CAT_FLOAT)
+        return (wide >> compute & 1) && fabs(s.d) <= (double)FLT_MAX;
+    return s.category <= CR_CAT_INT && (uint64_t)s.i <= INT8_MAX;
+}
+
 cr_status cr_check_numbers(const cr_op *op, const cr_value *arg, cr_dtype compute)
 {
     for (uint32_t mask = op->scalar_params; mask; mask &= mask - 1) {
@@ -418,7 +431,7 @@ cr_status cr_check_numbers(const cr_op *op, const cr_value *arg, cr_dtype comput
             continue;
         if (op->factors >> i & 1)
             CR_TRY(check_factor(op->param[i].name, s, compute));
-        if ((uint64_t)s.i > INT8_MAX || s.category > CR_CAT_INT) /* most are 1 */
+        if (CR_UNLIKELY(!fits_surely(s, compute)))
             CR_TRY(check_number(op, i, s, compute));
     }
     return CR_OK;
