@@ -388,26 +388,59 @@ static cr_status composition_results(const cr_op *op, cr_frame *f, cr_rule *cons
     return CR_OK;
 }
 
-static cr_status composition_check_numbers(const cr_op *op, cr_frame *f, const cr_value *arg)
+static bool composition_is_complex(const cr_value *v)
+{
+    return v->tag == CR_NUMBER && v->number.category == CR_CAT_COMPLEX;
+}
+
+/* `unreal`: the numbers that are complex although the compute type is not; they fit, so they
+ * have no imaginary part. */
+static cr_status composition_check_numbers(uint32_t *unreal, const cr_op *op, cr_frame *f,
+                                           const cr_value *arg)
 {
     cr_dtype compute;
 
     CR_TRY(cr_compute_type(&compute, op, arg, f));
-    return cr_check_numbers(op, arg, compute);
+    CR_TRY(cr_check_numbers(op, arg, compute));
+    for (uint32_t mask = op->scalar_params; mask; mask &= mask - 1)
+        if (!cr_dtype_is_complex(compute) && composition_is_complex(&arg[CR_CTZ(mask)]))
+            *unreal |= mask & (0 - mask);
+    return CR_OK;
+}
+
+/* Bodies promote numbers with tensors, so a complex number would make results complex. */
+static cr_status composition_run_real(const cr_op *op, cr_rule *const *body, int count,
+                                      const cr_value *arg, uint32_t unreal, cr_value *result)
+{
+    cr_value own[32]; /* as many parameters as a mask has bits */
+    cr_frame f;
+    cr_status st;
+
+    memcpy(own, arg, (size_t)op->param_count * sizeof *own);
+    for (; unreal; unreal &= unreal - 1) {
+        cr_scalar *s = &own[CR_CTZ(unreal)].number;
+        *s = cr_scalar_float(s->c.re);
+    }
+    cr_frame_init(&f, op, own);
+    st = composition_results(op, &f, body, count, result);
+    cr_frame_drop(&f);
+    return st;
 }
 
 static cr_status composition_run(const cr_op *op, cr_rule *const *body, int count,
                                  const cr_value *arg, cr_value *result)
 {
+    uint32_t unreal = 0;
     cr_frame f;
     cr_status st;
 
     cr_frame_init(&f, op, arg);
     st = op->check_count ? cr_run_checks(op, &f) : CR_OK;
     if (!st && op->scalar_params)
-        st = composition_check_numbers(op, &f, arg);
+        st = composition_check_numbers(&unreal, op, &f, arg);
     if (!st)
-        st = composition_results(op, &f, body, count, result);
+        st = CR_UNLIKELY(unreal) ? composition_run_real(op, body, count, arg, unreal, result)
+                                 : composition_results(op, &f, body, count, result);
     cr_frame_drop(&f);
     return st;
 }

@@ -1,4 +1,7 @@
 """Clauses `fits` and `factors`: numbers that the compute type cannot hold are refused, as are factors of a higher kind."""
+import math
+import re
+
 import pytest
 
 import cresset as torch
@@ -78,6 +81,48 @@ def test_truth_values_are_no_factors(dtype):
                 with pytest.raises(RuntimeError, match=f"For integral input tensors, argument {name} must not be a floating point number."):
                     draw.run({**draw.values, name: 2.0})
     assert ("add", "alpha") in tried and ("addr", "beta") in tried
+
+
+def answer(entry, draw, name, number):
+    """The numbers of a result, or the words of the error."""
+    try:
+        made = draw.run({**draw.values, name: number})
+    except (RuntimeError, NotImplementedError) as e:
+        return str(e)
+    return [made.dtype, made.nan_to_num(0, 1, -1).tolist()]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_complex_numbers_without_imaginary_part_are_real(dtype):
+    tried = set()
+    for entry, draw, name in drawn(dtype):
+        made, want = answer(entry, draw, name, 2 + 0j), answer(entry, draw, name, 2.0)
+        if isinstance(made, str) and re.search("not implemented for 'Complex|Converting complex|must not be a complex", made):
+            continue  # as in torch: bounds of clamp promote, factors have the kind of the result
+        assert made == want, (entry.key, name)
+        tried.add(entry.key)
+    assert {"softshrink", "hardshrink", "elu", "elu_backward", "softplus", "addcmul"} <= tried
+
+
+@pytest.mark.parametrize("dtype, above", [("float32", "refused"), ("float64", "taken")])
+def test_the_largest_float32_is_a_limit_of_float32(dtype, above):
+    tried = set()
+    largest = 3.4028234663852886e38
+    for entry, draw, name in drawn(dtype):
+        for number in (largest, -largest, math.nextafter(largest, math.inf), math.nextafter(-largest, -math.inf)):
+            made = answer(entry, draw, name, number)
+            other = isinstance(made, str) and re.search("must be larger|must be in range .* found -", made)
+            assert other or isinstance(made, str) == (abs(number) > largest and above == "refused"), (entry.key, name, number, made)
+        tried.add((entry.key, name))
+    assert len(tried) > 30
+
+
+def test_softshrink_has_torchs_messages():
+    x = torch.ones(2)
+    with pytest.raises(RuntimeError, match="^value cannot be converted to type double without overflow"):
+        torch.nn.functional.softshrink(x, -1 + 1j)
+    with pytest.raises(RuntimeError, match=r"^lambda must be in range \[0, 3.40282e\+38\] for input dtype Float, but found -1"):
+        torch.nn.functional.softshrink(x, -1 + 0j)
 
 
 def test_numbers_inside_are_taken():
