@@ -11,7 +11,8 @@
  *
  * CP_HOW is one of the numbers below, CP_ITEM the type of elements.  CP_IN_ORDER: entries are
  * combined one by one, those of a destination by one thread.  CP_ATOMIC: the text has sums of
- * integers. */
+ * integers.  CP_LANES: a column of `cp_fold` is so many adjacent elements.  CP_FLAT: entries
+ * have one dim. */
 #ifndef CR_EMIT_PLACE_CUH
 #define CR_EMIT_PLACE_CUH
 
@@ -38,6 +39,7 @@ struct cp_call {
     cm_i64 numbered, nsize[CM_DIMS], nstep[CM_DIMS]; /* dims of the array, or -1 */
     cm_i64 unit, extent, item, grain; /* grain: destinations are multiples of so many bytes */
     cm_i64 *heads;                    /* of windows of 64 keys: the first of several blocks */
+    cm_i64 *blocks, *list;            /* how many blocks there are, and their first keys */
     void *parts;                      /* results of these blocks, for each column */
     int is32, wraps, shift, unused;
     char value[16] __attribute__((aligned(16)));
@@ -62,6 +64,7 @@ template <class I> CV_FN bool cp_find(const cp_call &c, I i, cm_i64 *dense, cm_i
     cm_i64 index = 0, at;
 
     *dense = *table = 0;
+    CV_LOOP
     for (int d = (int)c.ndim - 1; d >= 0; d--) {
         I next = d ? i / (I)c.size[d] : 0, k = i - next * (I)c.size[d];
         *dense += (cm_i64)k * c.dense_step[d];
@@ -101,18 +104,41 @@ struct cp_pair8 {
     cm_i64 part[2];
 };
 template <class T> CV_FN T cp_zero(void) { return T(); }
+enum { CP_READS = 2 };
 
 CK_KERNEL(cp_own, cp_call)
 {
     CP_EACH(if (inside) CK_ATOMIC_MOST(&call.owner[table / call.grain], (cp_key)i + 1))
 }
 
+/* A thread finds several elements before it reads the first of them. */
+template <class T> CV_FN void cp_read(const cp_call &call)
+{
+    const cm_i64 step = ck_step_x();
+
+    for (cm_i64 first = ck_first_x(); first < call.n; first += CP_READS * step) {
+        cm_i64 dense[CP_READS], table[CP_READS];
+        bool inside[CP_READS];
+        T x[CP_READS];
+        CV_ALL
+        for (int k = 0; k < CP_READS; k++)
+            inside[k] = first + k * step < call.n &&
+                        cp_find_any(call, first + k * step, &dense[k], &table[k]);
+        CV_ALL
+        for (int k = 0; k < CP_READS; k++)
+            x[k] = inside[k] ? *(const T *)(call.table + table[k]) : cp_zero<T>();
+        CV_ALL
+        for (int k = 0; k < CP_READS; k++)
+            if (first + k * step < call.n)
+                *(T *)(call.dense + dense[k]) = x[k];
+    }
+}
+
 /* An index out of range reads zero, and writes nothing.  Of the elements that are written to
  * one place, the last one owns it. */
 #define CP_DEFINE(bytes, T)                                                                    \
-    CK_KERNEL(cp_read##bytes, cp_call){CP_EACH(                                                \
-        *(T *)(call.dense + dense) = inside ? *(const T *)(call.table + table)                 \
-                                            : cp_zero<T>())} CK_KERNEL(cp_set##bytes, cp_call) \
+    CK_KERNEL(cp_read##bytes, cp_call) { cp_read<T>(call); }                                   \
+    CK_KERNEL(cp_set##bytes, cp_call)                                                          \
     {                                                                                          \
         CP_EACH(if (inside && call.owner[table / call.grain] == (cp_key)i + 1) *               \
                     (T *)(call.table + table) =                                                \
@@ -293,6 +319,9 @@ CV_FN cm_i64 cp_dense(const cp_call &c, cm_i64 i)
 {
     cm_i64 dense = 0;
 
+    if (CP_FLAT)
+        return i * c.dense_step[0];
+    CV_LOOP
     for (int d = (int)c.ndim - 1; d >= 0; d--) {
         const cm_i64 next = d ? i / c.size[d] : 0;
         dense += (i - next * c.size[d]) * c.dense_step[d];
@@ -304,6 +333,7 @@ CV_FN cm_i64 cp_dense(const cp_call &c, cm_i64 i)
 CV_FN void cp_column(const cp_call &c, cm_i64 i, cm_i64 *dense, cm_i64 *table)
 {
     *dense = *table = 0;
+    CV_LOOP
     for (int d = (int)c.cdim - 1; d >= 0; d--) {
         const cm_i64 next = d ? i / c.csize[d] : 0, k = i - next * c.csize[d];
         *dense += k * c.cdense_step[d];
@@ -334,14 +364,15 @@ CK_KERNEL(cp_fold, cp_call)
     }
 }
 #else
-enum { CP_BLOCK = 64 };
+enum { CP_BLOCK = 64, CP_BATCH = CP_FLAT ? 8 : 4 };
 
-CV_FN cp_cell cp_four(const cp_cell *a) { return CP_OP(CP_OP(a[0], a[1]), CP_OP(a[2], a[3])); }
-
-CV_FN cp_cell cp_element(const cp_call &c, cm_i64 k, cm_i64 dense)
-{
-    return cp_as<cp_cell>::of(*cp_value(c, dense + cp_dense(c, cp_entry(c, k))));
-}
+/* The columns of a thread: CP_LANES adjacent elements. */
+struct alignas(CP_LANES * sizeof(CP_ITEM)) cp_vector {
+    CP_ITEM item[CP_LANES];
+};
+struct cp_sums {
+    cp_cell of[CP_LANES];
+};
 
 #ifdef CP_NONE
 CV_FN cm_i64 cp_number(cm_i64 *, double re, double) { return (cm_i64)re; }
@@ -350,29 +381,41 @@ CV_FN double cp_number(double *, double re, double) { return re; }
 CV_FN cm_c64 cp_number(cm_c64 *, double re, double im) { return cm_c64{(float)re, (float)im}; }
 CV_FN cm_c128 cp_number(cm_c128 *, double re, double im) { return cm_c128{re, im}; }
 CV_FN cp_cell cp_none(void) { return cp_number((cp_cell *)0, CP_NONE); }
-CV_FN cp_cell cp_start(const cp_call &, cm_i64, cm_i64) { return cp_none(); }
+CV_FN cp_cell cp_start(CP_ITEM) { return cp_none(); }
 #else
 /* An extreme of a number and itself is the number. */
-CV_FN cp_cell cp_start(const cp_call &c, cm_i64 k, cm_i64 dense)
-{
-    return cp_element(c, k, dense);
-}
+CV_FN cp_cell cp_start(CP_ITEM x) { return cp_as<cp_cell>::of(x); }
 #endif
 
-/* The fold of the block of entries that begins with key k. */
-CV_FN cp_cell cp_block(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 dense)
+/* The fold of the block of entries that begins with key k.  The entries of a batch are read
+ * before the first of them is combined. */
+CV_FN void cp_block(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 dense, cp_sums &out)
 {
-    const cp_cell start = cp_start(c, k, dense);
-    cp_cell acc[4] = {start, start, start, start};
+    cp_cell acc[4][CP_LANES];
 
-    for (int n = 0; n < CP_BLOCK; n += 4)
+    for (int n = 0, m = CP_BATCH; n < CP_BLOCK && m == CP_BATCH; n += CP_BATCH) {
+        cp_vector x[CP_BATCH];
+        m = 0;
         CV_ALL
-    for (int q = 0; q < 4; q++) {
-        if (!cp_has(c, k + n + q, dest))
-            return cp_four(acc);
-        acc[q] = CP_OP(acc[q], cp_element(c, k + n + q, dense));
+        for (int q = 0; q < CP_BATCH; q++)
+            if (cp_has(c, k + n + q, dest)) {
+                x[q] = *(const cp_vector *)cp_value(c, dense +
+                                                           cp_dense(c, cp_entry(c, k + n + q)));
+                m = q + 1;
+            }
+        CV_ALL
+        for (int q = 0; q < CP_BATCH; q++)
+            CV_ALL
+        for (int l = 0; l < CP_LANES; l++) {
+            if (!n && q < 4)
+                acc[q][l] = cp_start(x[0].item[l]);
+            if (q < m)
+                acc[q % 4][l] = CP_OP(acc[q % 4][l], cp_as<cp_cell>::of(x[q].item[l]));
+        }
     }
-    return cp_four(acc);
+    CV_ALL
+    for (int l = 0; l < CP_LANES; l++)
+        out.of[l] = CP_OP(CP_OP(acc[0][l], acc[1][l]), CP_OP(acc[2][l], acc[3][l]));
 }
 
 /* The first key of the destination that key k has. */
@@ -394,7 +437,7 @@ CV_FN cm_i64 cp_first(const cp_call &c, cm_i64 k, cp_key dest)
  * have results begin a run, or do not. */
 CV_FN cp_cell *cp_part(const cp_call &c, cm_i64 k, bool first)
 {
-    return (cp_cell *)c.parts + (2 * (k / CP_BLOCK) + first) * c.columns;
+    return (cp_cell *)c.parts + (2 * (k / CP_BLOCK) + first) * c.columns * CP_LANES;
 }
 
 CV_FN void cp_put(const cp_call &c, cp_key dest, cm_i64 table, cp_cell sum)
@@ -404,29 +447,71 @@ CV_FN void cp_put(const cp_call &c, cp_key dest, cm_i64 table, cp_cell sum)
     *to = cm_to<CP_ITEM>::of(CP_OP(cp_as<cp_cell>::of(*to), sum));
 }
 
-/* Blocks of 64 entries of each destination, for each column.  A destination's only block is
- * combined with it. */
+/* True if a block of 64 entries of a destination begins with key k. */
+CV_FN bool cp_begins(const cp_call &c, cm_i64 k)
+{
+    cp_key dest;
+
+    if (k >= c.n || !cp_destination(c, k, &dest))
+        return false;
+    if (!k || !cp_has(c, k - 1, dest)) {
+        if (cp_has(c, k + CP_BLOCK, dest))
+            c.heads[k / CP_BLOCK] = k + 1;
+        return true;
+    }
+    return k >= CP_BLOCK && cp_has(c, k - CP_BLOCK, dest) &&
+           (k - cp_first(c, k, dest)) % CP_BLOCK == 0;
+}
+
+/* Lists the keys with which blocks begin, in any order. */
+CK_KERNEL(cp_list, cp_call)
+{
+    CK_SHARED int count;
+    CK_SHARED cm_i64 from;
+
+    for (cm_i64 first = ck_first_x() - ck_x(); first < call.n; first += ck_step_x()) {
+        const cm_i64 k = first + ck_x();
+        const bool begins = cp_begins(call, k);
+        if (!ck_x())
+            count = 0;
+        __syncthreads();
+        const int at = begins ? CK_ATOMIC_ADD_(&count, 1) : 0;
+        __syncthreads();
+        if (!ck_x())
+            from = (cm_i64)CK_ATOMIC_ADD_64_(call.blocks, (cm_i64)count);
+        __syncthreads();
+        if (begins)
+            call.list[from + at] = k;
+    }
+}
+
+/* The blocks of the list, for each vector of columns.  A destination's only block is combined
+ * with it. */
 CK_KERNEL(cp_fold, cp_call)
 {
-    for (cm_i64 i = ck_first_x(); i < call.n * call.columns; i += ck_step_x()) {
-        const cm_i64 k = i / call.columns, column = i - k * call.columns;
+    const cm_i64 n = *call.blocks * call.columns;
+
+    for (cm_i64 i = ck_first_x(); i < n; i += ck_step_x()) {
+        const cm_i64 block =
+            n <= 0x7fffffff ? (unsigned)i / (unsigned)call.columns : i / call.columns;
+        const cm_i64 k = call.list[block], column = i - block * call.columns;
         cm_i64 dense, table;
+        cp_sums sum;
         cp_key dest;
-        if (!cp_destination(call, k, &dest))
-            continue;
+        cp_destination(call, k, &dest);
         const bool first = !k || !cp_has(call, k - 1, dest);
-        if (!first && (k < CP_BLOCK || !cp_has(call, k - CP_BLOCK, dest) ||
-                       (k - cp_first(call, k, dest)) % CP_BLOCK))
-            continue;
         cp_column(call, column, &dense, &table);
-        const cp_cell sum = cp_block(call, k, dest, dense);
+        cp_block(call, k, dest, dense, sum);
         if (first && !cp_has(call, k + CP_BLOCK, dest)) {
-            cp_put(call, dest, table, sum);
+            cp_vector *to = (cp_vector *)(call.table + (cm_i64)dest * call.grain + table);
+            cp_vector x = *to;
+            CV_ALL
+            for (int l = 0; l < CP_LANES; l++)
+                x.item[l] = cm_to<CP_ITEM>::of(CP_OP(cp_as<cp_cell>::of(x.item[l]), sum.of[l]));
+            *to = x;
             continue;
         }
-        cp_part(call, k, first)[column] = sum;
-        if (first && !column)
-            call.heads[k / CP_BLOCK] = k + 1;
+        ((cp_sums *)cp_part(call, k, first))[column] = sum;
     }
 }
 
@@ -442,7 +527,7 @@ struct cp_tower {
 CV_FN cp_cell cp_close(const cp_cell *a, int level, int n)
 {
     if (level % 2)
-        return cp_four(a);
+        return CP_OP(CP_OP(a[0], a[1]), CP_OP(a[2], a[3]));
     const cp_cell even = n > 2 ? CP_OP(a[0], a[2]) : a[0];
     const cp_cell odd = n > 3 ? CP_OP(a[1], a[3]) : a[1];
     return n > 1 ? CP_OP(even, odd) : even;

@@ -15,11 +15,13 @@
 #define CV_FMAF __builtin_fmaf
 #define CV_FMAD __builtin_fma
 #define CV_ALL  _Pragma("clang loop unroll(full)")
+#define CV_LOOP _Pragma("clang loop unroll(disable)")
 #else
 #define CV_LIBM extern "C"
 #define CV_FMAF __fmaf_rn
 #define CV_FMAD __fma_rn
 #define CV_ALL  _Pragma("unroll")
+#define CV_LOOP _Pragma("unroll 1")
 #endif
 
 /* List initialization, because NVRTC has no compound literals. */

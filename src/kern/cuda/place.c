@@ -31,7 +31,8 @@ typedef struct {
     int64_t columns, cdim, csize[PLACE_DIMS], cdense_step[PLACE_DIMS], ctable_step[PLACE_DIMS];
     int64_t numbered, nsize[PLACE_DIMS], nstep[PLACE_DIMS];
     int64_t unit, extent, item, grain;
-    int64_t *heads;
+    int64_t *heads, *blocks;
+    uint64_t *list;
     void *parts;
     int is32, wraps, shift, unused;
     _Alignas(16) char value[16];
@@ -40,9 +41,11 @@ typedef struct {
 /* --- texts --- */
 
 enum { READ, SET, OWN, KEYS };
-enum { FOLD_EACH, FOLD_BLOCKS, FOLD_RUNS, SUM, CELLS };
+enum { FOLD_EACH, FOLD_LIST, FOLD_BLOCKS, FOLD_RUNS, SUM, CELLS };
 /* As in emit/place.cuh; a block of threads has at least so many entries. */
 enum { PLACE_CELLS = 4096, CELLS_THREADS = 256, CELLS_ENTRIES = 4096, CELLS_BLOCKS = 1024 };
+enum { PLACE_READS = 2 /* CP_READS */ };
+enum { FOLD_THREADS = 1 << 20 }; /* at most; how many blocks there are is not known */
 
 static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
@@ -56,13 +59,14 @@ static void place_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 
 static void combine_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"each", "fold", "runs", "sum", "cells"};
+    static const char *const name[] = {"each", "list", "fold", "runs", "sum", "cells"};
 
     cr_text_printf(out, "#define CP_HOW %d\n#define CP_ITEM cm_%s\n#define CP_IN_ORDER %d\n",
-                   k->a, cr_dtype_infos[k->b].suffix, k->c);
-    if (k->d >= SUM)
+                   k->a, cr_dtype_infos[k->b].suffix, k->c & 1);
+    cr_text_printf(out, "#define CP_LANES %d\n#define CP_FLAT %d\n", 1 << k->d % 4, k->c >> 1);
+    if (k->d / 4 >= SUM)
         cr_text_put(out, "#define CP_ATOMIC\n");
-    snprintf(symbol, 32, "cp_%s", name[k->d]);
+    snprintf(symbol, 32, "cp_%s", name[k->d / 4]);
 }
 
 static const char *place_launch(int device, place_call *c, int what)
@@ -75,18 +79,21 @@ static const char *place_launch(int device, place_call *c, int what)
     void *function;
     const char *error = cr_cuda_find(&function, &k);
 
-    return error ? error : cr_cuda_launch_each(device, function, c->n, c);
+    int64_t threads = what == READ ? (c->n + PLACE_READS - 1) / PLACE_READS : c->n;
+    return error ? error : cr_cuda_launch_each(device, function, threads, c);
 }
 
-static const char *combine_find(void **function, int device, const cr_indexed *x, int kernel)
+/* `lanes` is the exponent of CP_LANES. */
+static const char *combine_find(void **function, int device, const cr_indexed *x, int kernel,
+                                int lanes, bool flat)
 {
     cr_cuda_text k = {.print = combine_print,
                       .device = device,
                       .part = CR_VEC_CUDA_PLACE,
                       .a = (int)x->how,
                       .b = x->dtype,
-                      .c = kernel == FOLD_EACH || !x->index,
-                      .d = kernel};
+                      .c = (kernel == FOLD_EACH || !x->index) + 2 * flat,
+                      .d = 4 * kernel + lanes};
 
     return cr_cuda_find(function, &k);
 }
@@ -95,9 +102,49 @@ static const char *combine_launch(int device, place_call *c, const cr_indexed *x
                                   int64_t threads)
 {
     void *function;
-    const char *error = combine_find(&function, device, x, kernel);
+    const char *error = combine_find(&function, device, x, kernel, 0, false);
 
     return error ? error : cr_cuda_launch_each(device, function, threads, c);
+}
+
+/* The exponent of the number of adjacent columns that one access reads: up to four of at most
+ * 16 bytes. */
+static int columns_lanes(const place_call *c)
+{
+    int64_t d = c->cdim - 1, bits = (int64_t)(intptr_t)c->dense | (int64_t)(intptr_t)c->table;
+    int lanes = 2;
+
+    if (d < 0 || !c->dense || c->cdense_step[d] != c->item || c->ctable_step[d] != c->item)
+        return 0;
+    for (int k = 0; k < c->ndim; k++)
+        bits |= c->dense_step[k];
+    for (int k = 0; k < d; k++)
+        bits |= c->cdense_step[k] | c->ctable_step[k];
+    bits |= c->grain | c->csize[d] * c->item;
+    while (lanes && (c->item << lanes > 16 || bits % (c->item << lanes)))
+        lanes--;
+    return lanes;
+}
+
+/* A thread has several columns where they are adjacent. */
+static const char *fold_launch(int device, const place_call *given, const cr_indexed *x)
+{
+    int lanes = columns_lanes(given);
+    place_call c = *given;
+    void *function;
+    const char *error =
+        combine_find(&function, device, x, FOLD_BLOCKS, lanes, given->ndim == 1);
+
+    if (lanes) {
+        c.columns >>= lanes;
+        c.csize[c.cdim - 1] >>= lanes;
+        c.cdense_step[c.cdim - 1] <<= lanes;
+        c.ctable_step[c.cdim - 1] <<= lanes;
+    }
+    int64_t threads = c.n * c.columns;
+    return error ? error
+                 : cr_cuda_launch_each(device, function,
+                                       threads < FOLD_THREADS ? threads : FOLD_THREADS, &c);
 }
 
 /* --- dims --- */
@@ -354,13 +401,13 @@ static int64_t cell_bytes(int dtype)
                                                                   : 8;
 }
 
-/* Memory for two lists of keys, and for the results of the blocks of destinations of more than
- * one. */
+/* Memory for two lists of keys, of which the second becomes the list of blocks, and for the
+ * results of the blocks of destinations of more than one. */
 static const char *fold_memory(char **room, uint32_t *block, int device, place_call *c,
                                const cr_indexed *x)
 {
     int64_t windows = x->index && c->n > PLACE_BLOCK ? c->n / PLACE_BLOCK + 1 : 0;
-    int64_t bytes = 16 * c->n + 8 * windows, heads = 16 * c->n;
+    int64_t bytes = 16 * c->n + 8 * (windows + 1), heads = 16 * c->n;
     void *at;
 
     bytes = (bytes + 15) / 16 * 16;
@@ -370,10 +417,26 @@ static const char *fold_memory(char **room, uint32_t *block, int device, place_c
         return error;
     *room = at;
     c->keys = at;
-    c->heads = windows ? (int64_t *)(void *)(*room + heads) : NULL;
+    c->blocks = (int64_t *)(void *)(*room + heads);
+    c->heads = windows ? c->blocks + 1 : NULL;
     c->parts = *room + bytes;
     const int zero = 0;
-    return windows ? cr_cuda_fill(device, c->heads, &zero, 4, 2 * (size_t)windows) : NULL;
+    return cr_cuda_fill(device, c->blocks, &zero, 4, 2 * (size_t)(windows + 1));
+}
+
+/* The blocks of sorted keys; without an index, entries are combined one by one. */
+static const char *fold_keys(int device, place_call *c, const cr_indexed *x)
+{
+    const char *error;
+
+    if (!x->index)
+        return combine_launch(device, c, x, FOLD_BLOCKS, c->n * c->columns);
+    error = combine_launch(device, c, x, FOLD_LIST, c->n);
+    if (!error)
+        error = fold_launch(device, c, x);
+    return error || !c->heads
+               ? error
+               : combine_launch(device, c, x, FOLD_RUNS, (c->n / PLACE_BLOCK + 1) * c->columns);
 }
 
 static const char *fold_sorted(int device, place_call *c, const cr_indexed *x, int bits)
@@ -389,11 +452,10 @@ static const char *fold_sorted(int device, place_call *c, const cr_indexed *x, i
     if (!error) {
         uint64_t *spare = c->keys + c->n;
         error = cr_cuda_sort(device, &c->keys, &spare, c->n, c->shift, bits);
+        c->list = spare;
     }
     if (!error)
-        error = combine_launch(device, c, x, FOLD_BLOCKS, c->n * c->columns);
-    if (!error && c->heads)
-        error = combine_launch(device, c, x, FOLD_RUNS, (c->n / PLACE_BLOCK + 1) * c->columns);
+        error = fold_keys(device, c, x);
     cr_cuda_memory_release(device, room, block);
     return error;
 }
@@ -447,7 +509,7 @@ static const char *sum_cells(int device, place_call *c, const cr_indexed *x)
     int64_t blocks = (c->n + CELLS_ENTRIES - 1) / CELLS_ENTRIES;
     cr_cuda_grid g = {.grid = {(unsigned)(blocks < CELLS_BLOCKS ? blocks : CELLS_BLOCKS), 1},
                       .block = {CELLS_THREADS, 1}};
-    const char *error = combine_find(&g.function, device, x, CELLS);
+    const char *error = combine_find(&g.function, device, x, CELLS, 0, false);
 
     return error ? error : cr_cuda_launch(device, &g, c);
 }
