@@ -112,7 +112,7 @@ template <int bytes> CV_FN void cm_store(void *to, const void *from)
 
 /* --- kernels --- */
 
-enum { CM_DIMS = 8 };
+enum { CM_DIMS = 8, CM_COPIES = 4 };
 
 /* The argument of a kernel; a fill writes `item`. */
 struct cm_call {
@@ -127,6 +127,7 @@ struct cm_call {
 template <class I> CV_FN void cm_place(const cm_call &c, I i, cm_i64 *to, cm_i64 *from)
 {
     *to = *from = 0;
+    CV_LOOP
     for (int d = (int)c.ndim - 1; d > 0; d--) {
         I next = i / (I)c.size[d], k = i - next * (I)c.size[d];
         *to += (cm_i64)k * c.to_step[d];
@@ -289,31 +290,62 @@ template <class E, int P> CV_FN void cm_turn(const cm_turn_call &call)
     }
 }
 
-/* Whether element i of matrices, whose rows and columns are the last two dims, is in a
- * triangle: `item` has the diagonal, and 1 for the upper triangle. */
-CV_FN bool cm_in_triangle(const cm_call &c, cm_i64 i)
+/* --- triangles --- */
+
+/* Elements that one access moves. */
+template <class T> struct alignas(16) cm_row {
+    T item[16 / sizeof(T)];
+};
+
+/* The column less the row of pack i of matrices, whose rows and columns are the last two dims;
+ * a pack has `wide` columns. */
+CV_FN cm_i64 cm_beyond_diagonal(const cm_call &c, cm_i64 i, int wide)
 {
-    const cm_i64 *const side = (const cm_i64 *)c.item;
     const cm_i64 columns = c.size[c.ndim - 1], rows = c.size[c.ndim - 2];
-    cm_i64 row, by;
 
     if (c.n <= 0x7fffffff) {
         const unsigned up = (unsigned)i / (unsigned)columns;
-        row = up % (unsigned)rows;
-        by = (cm_i64)((unsigned)i - up * (unsigned)columns) - row;
-    } else {
-        row = i / columns % rows;
-        by = i % columns - row;
+        return (cm_i64)((unsigned)i - up * (unsigned)columns) * wide - up % (unsigned)rows;
     }
+    return i % columns * wide - i / columns % rows;
+}
+
+/* `item` has the diagonal, and 1 for the upper triangle. */
+CV_FN bool cm_in_triangle(const cm_call &c, cm_i64 by)
+{
+    const cm_i64 *const side = (const cm_i64 *)c.item;
+
     return side[1] ? by >= side[0] : by <= side[0];
+}
+
+/* Reads nothing where no element of the pack is in the triangle. */
+template <class T>
+CV_FN void cm_triangle_row(const cm_call &c, cm_i64 i, void *to, const void *from)
+{
+    const int wide = 16 / sizeof(T);
+    const cm_i64 by = cm_beyond_diagonal(c, i, wide);
+    cm_row<T> v = {};
+
+    if (cm_in_triangle(c, by) || cm_in_triangle(c, by + wide - 1))
+        v = *(const cm_row<T> *)from;
+    CV_ALL
+    for (int k = 0; k < wide; k++)
+        if (!cm_in_triangle(c, by + k))
+            v.item[k] = T();
+    cm_store<16>(to, &v);
 }
 
 #define CM_DEFINE_TRIANGLE(bytes, T)                                                           \
     CK_KERNEL(cm_triangle##bytes, cm_call)                                                     \
     {                                                                                          \
         const T zero = {};                                                                     \
-        CM_EACH(*(T *)(call.to + to) =                                                         \
-                    cm_in_triangle(call, i) ? *(const T *)(call.from + from) : zero)           \
+        CM_EACH(*(T *)(call.to + to) = cm_in_triangle(call, cm_beyond_diagonal(call, i, 1))    \
+                                           ? *(const T *)(call.from + from)                    \
+                                           : zero)                                             \
+    }                                                                                          \
+    CK_KERNEL(cm_triangle_row##bytes, cm_call)                                                 \
+    {                                                                                          \
+        CM_EACH(cm_triangle_row<T>(call, i, call.to + to, call.from + from))                   \
     }
 CM_DEFINE_TRIANGLE(1, unsigned char)
 CM_DEFINE_TRIANGLE(2, unsigned short)
@@ -321,10 +353,37 @@ CM_DEFINE_TRIANGLE(4, unsigned)
 CM_DEFINE_TRIANGLE(8, cm_i64)
 CM_DEFINE_TRIANGLE(16, cm_pair8)
 
+/* --- copies and fills --- */
+
+/* A thread reads several elements before it writes the first of them. */
+template <class T> CV_FN void cm_copy(const cm_call &call)
+{
+    const cm_i64 step = ck_step_x();
+
+    for (cm_i64 first = ck_first_x(); first < call.n; first += CM_COPIES * step) {
+        cm_i64 to[CM_COPIES], from;
+        T x[CM_COPIES];
+        CV_ALL
+        for (int k = 0; k < CM_COPIES; k++) {
+            const cm_i64 i = first + k * step;
+            if (i >= call.n)
+                continue;
+            if (call.n <= 0x7fffffff)
+                cm_place(call, (unsigned)i, &to[k], &from);
+            else
+                cm_place(call, i, &to[k], &from);
+            x[k] = *(const T *)(call.from + from);
+        }
+        CV_ALL
+        for (int k = 0; k < CM_COPIES; k++)
+            if (first + k * step < call.n)
+                *(T *)(call.to + to[k]) = x[k];
+    }
+}
+
 #define CM_DEFINE_ITEM(bytes, T, pack)                                                         \
-    CK_KERNEL(cm_copy##bytes, cm_call){CM_EACH(                                                \
-        *(T *)(call.to + to) = *(const T *)(call.from + from))} CK_KERNEL(cm_fill##bytes,      \
-                                                                          cm_call){CM_EACH(    \
+    CK_KERNEL(cm_copy##bytes, cm_call) { cm_copy<T>(call); }                                   \
+    CK_KERNEL(cm_fill##bytes, cm_call){CM_EACH(                                                \
         *(T *)(call.to + to) = *(const T *)call.item)} CK_KERNEL(cm_turn##bytes, cm_turn_call) \
     {                                                                                          \
         cm_turn<T, pack>(call);                                                                \

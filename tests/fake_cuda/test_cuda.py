@@ -285,6 +285,9 @@ def test_triangles_are_one_launch(dtype):
                 got, want = getattr(y.cuda(), name)(d), getattr(y, name)(d)
                 assert same(got, want) and got.stride() == want.stride()
                 assert same(getattr(y.cuda(), name + "_")(d), want)
+    wide = torch.arange(2 * 5 * 16).reshape(2, 5, 16).to(dtype)  # rows of accesses of 16 bytes
+    for d in range(-5, 17, 3):
+        assert same(wide.cuda().tril(d), wide.tril(d)) and same(wide.cuda().triu(d), wide.triu(d))
     z = x.cuda()
     assert launches(lambda: z.tril()) <= 1
 

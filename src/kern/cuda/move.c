@@ -24,6 +24,7 @@ enum {
     MOVE_BLOCKS = 1 << 30,
     MOVE_WIDEST = 16, /* bytes of an access */
     MOVE_TURNED = 8,  /* the least sizes of dims that are moved by tiles */
+    MOVE_COPIES = 4   /* CM_COPIES */
 };
 
 /* cm_call of emit/move.cuh */
@@ -43,7 +44,7 @@ typedef struct {
     int reads_packs, writes_packs;
 } turn_call;
 
-enum { MOVE_COPY = -1, MOVE_FILL = -2, MOVE_TURN = -3, MOVE_TRIANGLE = -4 };
+enum { MOVE_COPY = -1, MOVE_FILL = -2, MOVE_TURN = -3, MOVE_TRIANGLE = -4, MOVE_ROWS = -5 };
 
 static int64_t move_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -54,7 +55,7 @@ static int64_t move_parts(int64_t n, int64_t by) { return (n + by - 1) / by; }
 /* a and b are dtypes; or a is bytes of an element, and b one of the numbers above. */
 static void move_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"copy", "fill", "turn", "triangle"};
+    static const char *const name[] = {"copy", "fill", "turn", "triangle", "triangle_row"};
 
     if (k->b >= 0) {
         cr_text_printf(out, "#define CM_TO cm_%s\n#define CM_FROM cm_%s\n",
@@ -141,18 +142,19 @@ static int64_t move_join_pairs(cr_space *s, move_call *c, int64_t item)
 
 /* --- launches --- */
 
-static const char *move_launch(int index, void *function, move_call *c)
+/* A thread takes `each` elements, eight of a dense conversion. */
+static const char *move_launch(int index, void *function, move_call *c, int each)
 {
     cr_cuda_grid g = {.function = function, .grid = {1, 1}, .block = {MOVE_BLOCK, 1}};
 
-    /* A thread of a dense conversion takes eight elements; others loop. */
-    g.grid[0] = (unsigned)move_least(
-        MOVE_BLOCKS, move_parts(c->n, c->ndim == 1 ? 8 * MOVE_BLOCK : MOVE_BLOCK));
+    each = c->ndim == 1 ? 8 : each;
+    g.grid[0] = (unsigned)move_least(MOVE_BLOCKS, move_parts(c->n, each * MOVE_BLOCK));
     return cr_cuda_launch(index, &g, c);
 }
 
 /* Runs the kernel once, or, beyond MOVE_DIMS dims, once for each index of the outer dims. */
-static const char *move_dims(int index, void *function, move_call *c, const cr_space *s)
+static const char *move_dims(int index, void *function, move_call *c, const cr_space *s,
+                             int each)
 {
     int outer = s->ndim > MOVE_DIMS ? s->ndim - MOVE_DIMS : 0;
     int64_t launches = cr_space_count(s, outer);
@@ -172,7 +174,7 @@ static const char *move_dims(int index, void *function, move_call *c, const cr_s
     for (int64_t i = 0; i < launches && c->n && !error; i++, cr_place_next(&p, s, outer)) {
         c->to = p.at[TO];
         c->from = p.at[FROM];
-        error = move_launch(index, function, c);
+        error = move_launch(index, function, c, each);
     }
     return error;
 }
@@ -245,7 +247,7 @@ static const char *move_same(int index, move_call *c, cr_space *s, int64_t item)
         return turn_run(index, c, s, item, f);
     item = move_join_pairs(s, c, item);
     const char *error = move_find(&function, index, (int)item, MOVE_COPY);
-    return error ? error : move_dims(index, function, c, s);
+    return error ? error : move_dims(index, function, c, s, MOVE_COPIES);
 }
 
 static const char *move_elements(int index, const cr_array *to, const cr_array *from)
@@ -263,7 +265,7 @@ static const char *move_elements(int index, const cr_array *to, const cr_array *
     if (same)
         return move_same(index, &c, &s, to_item);
     const char *error = move_find(&function, index, to->dtype, from->dtype);
-    return error ? error : move_dims(index, function, &c, &s);
+    return error ? error : move_dims(index, function, &c, &s, 1);
 }
 
 /* --- conversions on the host, for dtypes without kernels --- */
@@ -322,6 +324,32 @@ const char *cr_cuda_move(int index, const cr_array *to, const cr_array *from)
 
 /* --- triangles: (self, diagonal) --- */
 
+/* True if rows are adjacent elements that accesses of MOVE_WIDEST bytes divide. */
+static bool triangle_has_rows(const move_call *c, int64_t item)
+{
+    int64_t d = c->ndim - 1, bits = (int64_t)(intptr_t)c->to | (int64_t)(intptr_t)c->from;
+
+    for (int64_t k = 0; k < d; k++)
+        bits |= c->to_step[k] | c->from_step[k];
+    return item < MOVE_WIDEST && c->to_step[d] == item && c->from_step[d] == item &&
+           (bits | c->size[d] * item) % MOVE_WIDEST == 0;
+}
+
+static const char *triangle_launch(int index, move_call *c, int64_t item)
+{
+    bool rows = triangle_has_rows(c, item);
+    void *function;
+
+    if (rows) {
+        c->n = c->n * item / MOVE_WIDEST;
+        c->size[c->ndim - 1] = c->size[c->ndim - 1] * item / MOVE_WIDEST;
+        c->to_step[c->ndim - 1] = c->from_step[c->ndim - 1] = MOVE_WIDEST;
+    }
+    const char *error =
+        move_find(&function, index, (int)item, rows ? MOVE_ROWS : MOVE_TRIANGLE);
+    return error ? error : move_launch(index, function, c, 1);
+}
+
 /* The kernel walks the result's dims without merging them.  Results with more dims than the
  * call has room for are left to the composition. */
 static const char *move_triangle(int index, const cr_given *arg, const cr_array *to, bool upper)
@@ -333,7 +361,6 @@ static const char *move_triangle(int index, const cr_given *arg, const cr_array 
                    .ndim = to->ndim};
     const int64_t side[2] = {arg[1].i, upper};
     int64_t item = item_bytes(to);
-    void *function;
 
     if (arg[0].kind != CR_GIVEN_ARRAY || arg[1].kind != CR_GIVEN_INT ||
         self->dtype != to->dtype || self->ndim != to->ndim || to->ndim < 2 ||
@@ -347,8 +374,7 @@ static const char *move_triangle(int index, const cr_given *arg, const cr_array 
     if (!c.n)
         return NULL;
     memcpy(c.item, side, sizeof side);
-    const char *error = move_find(&function, index, (int)item, MOVE_TRIANGLE);
-    return error ? error : move_launch(index, function, &c);
+    return triangle_launch(index, &c, item);
 }
 
 const char *cr_cuda_tril(int index, const cr_given *arg, const cr_array *result)
@@ -377,5 +403,5 @@ const char *cr_cuda_fill_array(int index, const cr_array *to, const void *elemen
     memcpy(c.item, element, (size_t)item);
     item = move_join_pairs(&s, &c, item);
     const char *error = move_find(&function, index, (int)item, MOVE_FILL);
-    return error ? error : move_dims(index, function, &c, &s);
+    return error ? error : move_dims(index, function, &c, &s, 1);
 }
