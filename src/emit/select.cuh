@@ -41,6 +41,7 @@ CV_FN cl_place cl_place_of(const cl_call &c, cm_i64 i)
 {
     cl_place p = {0, 0};
 
+    CV_LOOP
     for (int d = (int)c.ndim - 1; d >= 0; d--) {
         const cm_i64 up = d ? cl_quotient(i, c.size[d]) : 0, k = i - up * c.size[d];
         p.mask += k * c.mask_step[d];
@@ -57,21 +58,65 @@ CV_FN bool cl_is_true(const cl_call &c, cm_i64 i)
     return cm_real(x) != 0 || cm_imag(x) != 0;
 }
 
+/* True if an access reads the elements of a thread, which has CL_ROUNDS neighbours then. */
+CV_FN bool cl_is_dense(const cl_call &c)
+{
+    return sizeof(CL_MASK) == 1 && c.ndim == 1 && c.mask_step[0] == 1 &&
+           ((cm_i64)c.mask & 15) == 0;
+}
+
+struct alignas(16) cl_bytes {
+    unsigned word[CL_ROUNDS / 4];
+};
+
+/* A bit for each of the CL_ROUNDS elements of a dense mask from i on. */
+CV_FN unsigned cl_bits(const cl_call &c, cm_i64 i)
+{
+    unsigned bits = 0;
+
+    if (i + CL_ROUNDS > c.n) {
+        CV_LOOP
+        for (int k = 0; i + k < c.n; k++)
+            bits |= (unsigned)(c.mask[i + k] != 0) << k;
+        return bits;
+    }
+    const cl_bytes v = *(const cl_bytes *)(c.mask + i);
+    CV_ALL
+    for (int k = 0; k < CL_ROUNDS / 4; k++) {
+        /* The upper bits of bytes that are not zero, then the same bits side by side. */
+        const unsigned x = v.word[k];
+        const unsigned some = (((x & 0x7f7f7f7f) + 0x7f7f7f7f) | x) & 0x80808080;
+        bits |= (some >> 7) * 0x10204080u >> 28 << (4 * k);
+    }
+    return bits;
+}
+
 #if CL_FORM == 0
+CV_FN int cl_trues(const cl_call &c, cm_i64 tile)
+{
+    int trues = 0;
+
+    if (cl_is_dense(c)) {
+        const cm_i64 i = tile * CL_TILE + ck_x() * CL_ROUNDS;
+        return i < c.n ? __builtin_popcount(cl_bits(c, i)) : 0;
+    }
+    CV_ALL
+    for (int r = 0; r < CL_ROUNDS; r++) {
+        const cm_i64 i = tile * CL_TILE + r * CL_THREADS + ck_x();
+        trues += i < c.n && cl_is_true(c, i);
+    }
+    return trues;
+}
+
 CK_KERNEL_OF(CL_THREADS, cl_count, cl_call)
 {
     CK_SHARED int sum;
 
     for (cm_i64 tile = CK_BLOCK_(x); tile < call.tiles; tile += CK_BLOCKS_(x)) {
-        int trues = 0;
+        const int trues = cl_trues(call, tile);
         if (ck_x() == 0)
             sum = 0;
         __syncthreads();
-        CV_ALL
-        for (int r = 0; r < CL_ROUNDS; r++) {
-            const cm_i64 i = tile * CL_TILE + r * CL_THREADS + ck_x();
-            trues += i < call.n && cl_is_true(call, i);
-        }
         CK_ATOMIC_ADD_(&sum, trues);
         __syncthreads();
         if (ck_x() == 0)
@@ -192,6 +237,12 @@ CV_FN void cl_write(const cl_call &c, cm_i64 i, cm_i64 k)
 #if CL_BYTES
     ((cl_item *)c.to)[k] = *(const cl_item *)(c.from + cl_place_of(c, i).from);
 #else
+    if (c.places == 2 && ((cm_i64)c.to & 15) == 0) {
+        const cm_i64 up = cl_quotient(i, c.place_size[1]);
+        const cm_i64 pair[2] = {up, i - up * c.place_size[1]};
+        cm_store<16>(c.to + 16 * k, pair);
+        return;
+    }
     for (int d = (int)c.places - 1; d >= 0; d--) {
         const cm_i64 up = d ? cl_quotient(i, c.place_size[d]) : 0;
         ((cm_i64 *)c.to)[k * c.places + d] = i - up * c.place_size[d];
@@ -231,12 +282,18 @@ CK_KERNEL_OF(CL_THREADS, cl_put, cl_call)
     const int lane = ck_x() % 32, warp = ck_x() / 32;
 
     for (cm_i64 tile = CK_BLOCK_(x); tile < call.tiles; tile += CK_BLOCKS_(x)) {
-        CV_ALL
-        for (int r = 0; r < CL_ROUNDS; r++) {
-            const cm_i64 i = tile * CL_TILE + r * CL_THREADS + ck_x();
-            const unsigned some = CK_BALLOT_(i < call.n && cl_is_true(call, i));
-            if (lane == 0)
-                trues[r * CL_WARPS + warp] = some;
+        if (cl_is_dense(call)) {
+            const cm_i64 i = tile * CL_TILE + ck_x() * CL_ROUNDS;
+            ((unsigned short *)trues)[ck_x()] =
+                (unsigned short)(i < call.n ? cl_bits(call, i) : 0);
+        } else {
+            CV_ALL
+            for (int r = 0; r < CL_ROUNDS; r++) {
+                const cm_i64 i = tile * CL_TILE + r * CL_THREADS + ck_x();
+                const unsigned some = CK_BALLOT_(i < call.n && cl_is_true(call, i));
+                if (lane == 0)
+                    trues[r * CL_WARPS + warp] = some;
+            }
         }
         __syncthreads();
         cl_begins(trues, begin);

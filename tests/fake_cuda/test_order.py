@@ -219,6 +219,9 @@ def test_selections():
     assert same(a.grad, b.grad)
     with pytest.raises(IndexError, match="The shape of the mask"):
         x.cuda()[mask[:3].cuda()]
+    for size, first in (((3, 2731), 0), ((8193,), 0), ((9, 16), 0), ((70,), 1)):  # sixteen elements of a mask are one access
+        some = torch.rand(size) > 0.5
+        assert both(torch.nonzero, some[first:]) and both(torch.nonzero, some[first:].to(torch.uint8) * 128)
 
 
 def test_groups_of_equal_elements():
