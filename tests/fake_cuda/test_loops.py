@@ -111,7 +111,7 @@ def test_polynomials_and_slopes(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
-@pytest.mark.parametrize("dims", [(3,), (0,), (1, 2), (3, 1), (0, 1, 2, 3)])
+@pytest.mark.parametrize("dims", [(3,), (0,), (1, 2), (2, 3), (3, 1), (0, 1, 2, 3)])
 def test_fourier_transforms(dtype, dims):
     torch.manual_seed(7)
     z = torch.randn(3, 4, 5, 6, dtype=dtype)
@@ -121,6 +121,12 @@ def test_fourier_transforms(dtype, dims):
     for f in (torch.fft.rfftn, torch.fft.ifftn):
         on_both(lambda t: f(t, dim=dims), z.real.contiguous(), tolerance=close)
     on_both(lambda t: torch.fft.irfft(t, n=7, dim=dims[0]), z.transpose(0, 1), tolerance=close)
+    flat = z.reshape(-1)
+    on_both(lambda t: torch.fft.fft(t[1:8]), flat, tolerance=close)  # not aligned
+    for f in (torch.fft.fftn, torch.fft.irfftn):  # whose argument stays as it is
+        there = z.cuda()
+        f(there, dim=dims)
+        assert torch.equal(there.cpu(), z)
 
 
 @pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"])

@@ -261,6 +261,27 @@ static cr_array fft_turned(const cr_array *v, const fft_dims *d, int64_t *size, 
     return (cr_array){v->data, v->dtype, v->ndim, size, stride};
 }
 
+/* True if the library may work on `v` as it is: its dims are in the order, dense, and aligned.
+ */
+static bool fft_is_plain(const cr_array *v, const fft_dims *d)
+{
+    for (int k = 0; k < v->ndim; k++)
+        if (d->order[k] != k)
+            return false;
+    return cr_is_contiguous(v->ndim, v->size, v->stride) &&
+           (uintptr_t)v->data % sizeof(double[2]) == 0;
+}
+
+/* `v` itself; fft_drop must not get it. */
+static fft_array fft_lent(int device, const cr_array *v)
+{
+    fft_array a = {.device = device, .dtype = v->dtype, .ndim = v->ndim, .data = v->data};
+
+    memcpy(a.size, v->size, (size_t)a.ndim * sizeof *a.size);
+    memcpy(a.stride, v->stride, (size_t)a.ndim * sizeof *a.stride);
+    return a;
+}
+
 /* A dense copy of `v` with its dims in the order, in another dtype. */
 static const char *fft_load(fft_array *a, int device, const cr_array *v, const fft_dims *d,
                             int dtype)
@@ -314,6 +335,10 @@ static const char *fft_complex(fft_array *a, int device, const int64_t *dims, in
         int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
         fft_dims d = fft_order(&v, &some);
         fft_array turned = {.data = NULL};
+        if (fft_is_plain(&v, &d)) {
+            error = fft_last(a, rank, fft_type(FFT_C2C, a->dtype), a->data, forward);
+            continue;
+        }
         error = fft_load(&turned, device, &v, &d, a->dtype);
         if (!error)
             error = fft_last(&turned, rank, fft_type(FFT_C2C, a->dtype), turned.data, forward);
@@ -366,35 +391,33 @@ static bool fft_is_empty(const cr_array *v)
     return false;
 }
 
-/* A result is dense, so it is an array that needs no room. */
-static fft_array fft_result(int device, const cr_array *result)
-{
-    fft_array a = {
-        .device = device, .dtype = result->dtype, .ndim = result->ndim, .data = result->data};
-
-    memcpy(a.size, result->size, (size_t)a.ndim * sizeof *a.size);
-    memcpy(a.stride, result->stride, (size_t)a.ndim * sizeof *a.stride);
-    return a;
-}
-
 /* (self, dim, normalization, forward) */
 const char *cr_cuda_fft_c2c(int device, const cr_given *arg, const cr_array *result)
 {
-    fft_array a = fft_result(device, result);
+    fft_array a = fft_lent(device, result), from = fft_lent(device, &arg[0].array);
+    fft_dims d = fft_order(result, &arg[1]);
+    const char *error;
 
     if (!fft_takes(&arg[0].array, result))
         return cr_command_declines;
     if (fft_is_empty(result))
         return NULL;
-    const char *error = cr_cuda_ops.move(device, result, &arg[0].array);
-    if (!error)
+    /* A result is dense. */
+    bool direct = arg[0].array.dtype == result->dtype && d.count > 0 && d.count <= FFT_RANK &&
+                  fft_is_plain(&arg[0].array, &d) && fft_is_plain(result, &d);
+    if (direct)
+        error = fft_last(&from, d.count, fft_type(FFT_C2C, a.dtype), a.data, arg[3].i);
+    else
+        error = cr_cuda_ops.move(device, result, &arg[0].array);
+    if (!error && !direct)
         error = fft_complex(&a, device, arg[1].ints, (int)arg[1].count, arg[3].i);
     return error ? error : fft_multiply(device, result, fft_scale(arg[2].i, result, &arg[1]));
 }
 
-/* One dim, between a dense copy of `from` and `to`, of other dtype and size. */
+/* One dim, between `from` and `to`, of other dtype and size.  Transforms to real numbers
+ * destroy their source, of which a copy is made unless it is `spare`. */
 static const char *fft_real(int device, const cr_array *from, const cr_array *to, int64_t dim,
-                            int type)
+                            int type, bool spare)
 {
     cr_given one = {.kind = CR_GIVEN_INTS, .count = 1, .ints = &dim};
     fft_dims d = fft_order(from, &one);
@@ -407,21 +430,32 @@ static const char *fft_real(int device, const cr_array *from, const cr_array *to
     int64_t *last = &size[d.order[from->ndim - 1]], half = to->size[d.order[to->ndim - 1]] / 2;
     if (type == FFT_C2R && *last > half + 1)
         *last = half + 1; /* the transform reads no other elements of a line */
-    const char *error = fft_load(&in, device, &read, &d, from->dtype);
+    bool reads = (type == FFT_R2C || spare) && fft_is_plain(&read, &d);
+    bool writes = fft_is_plain(to, &d);
+    const char *error = NULL;
+
+    if (reads)
+        in = fft_lent(device, &read);
+    else
+        error = fft_load(&in, device, &read, &d, from->dtype);
     cr_array turned = fft_turned(to, &d, out.size, stride);
 
     out.device = device, out.dtype = to->dtype, out.ndim = to->ndim;
-    if (!error)
+    if (writes)
+        out = fft_lent(device, to);
+    else if (!error)
         error = fft_take(&out);
     if (type == FFT_C2R)
         in.size[in.ndim - 1] = out.size[out.ndim - 1];
     if (!error)
         error = fft_last(&in, 1, fft_type(type, from->dtype), out.data, type == FFT_R2C);
     cr_array made = fft_view(&out);
-    if (!error)
+    if (!error && !writes)
         error = cr_cuda_ops.move(device, &turned, &made);
-    fft_drop(&in);
-    fft_drop(&out);
+    if (!reads)
+        fft_drop(&in);
+    if (!writes)
+        fft_drop(&out);
     return error;
 }
 
@@ -431,7 +465,7 @@ const char *cr_cuda_fft_r2c(int device, const cr_given *arg, const cr_array *res
     const cr_array *self = &arg[0].array;
     int count = (int)arg[1].count;
     int64_t last = count ? arg[1].ints[count - 1] : 0;
-    fft_array a = fft_result(device, result);
+    fft_array a = fft_lent(device, result);
     cr_array real = *self;
 
     if (!fft_takes(self, result) || !count)
@@ -440,7 +474,7 @@ const char *cr_cuda_fft_r2c(int device, const cr_given *arg, const cr_array *res
         return fft_is_empty(result) ? NULL : cr_command_declines;
     if (real.dtype != (result->dtype == CR_C64 ? CR_F32 : CR_F64))
         return cr_command_declines;
-    const char *error = arg[3].i ? fft_real(device, self, result, last, FFT_R2C)
+    const char *error = arg[3].i ? fft_real(device, self, result, last, FFT_R2C, false)
                                  : cr_cuda_ops.move(device, result, self);
     if (!error)
         error = fft_complex(&a, device, arg[1].ints, arg[3].i ? count - 1 : count, true);
@@ -469,7 +503,7 @@ const char *cr_cuda_fft_c2r(int device, const cr_given *arg, const cr_array *res
         error = fft_complex(&a, device, arg[1].ints, count - 1, false);
     cr_array half = fft_view(&a);
     if (!error)
-        error = fft_real(device, &half, result, arg[1].ints[count - 1], FFT_C2R);
+        error = fft_real(device, &half, result, arg[1].ints[count - 1], FFT_C2R, true);
     fft_drop(&a);
     return error ? error : fft_multiply(device, result, fft_scale(arg[2].i, result, &arg[1]));
 }
