@@ -1,6 +1,9 @@
 """Operators under the names of libraries by which torch computes them: cuDNN's for CUDA tensors, oneDNN's for the host's."""
+from contextlib import contextmanager
+
 from . import _C
 from ._C import Tensor
+from .backends import cudnn
 
 __all__ = ["cudnn_affine_grid_generator", "cudnn_batch_norm", "cudnn_convolution", "cudnn_convolution_add_relu",
            "cudnn_convolution_relu", "cudnn_convolution_transpose", "cudnn_grid_sampler", "mkldnn_convolution", "native_norm"]
@@ -13,17 +16,27 @@ def _expect_device(name, kind, *tensors):
                                       f"'{x.device.type.upper()}' backend: it is for tensors on {kind}")
 
 
+@contextmanager
+def _switches(benchmark, deterministic, allow_tf32):
+    """The switches of cuDNN for one call."""
+    with cudnn.flags(cudnn.enabled, benchmark, cudnn.benchmark_limit, deterministic, allow_tf32):
+        cudnn._round(allow_tf32)
+        yield
+
+
 def cudnn_convolution(input, weight, padding, stride, dilation, groups, benchmark, deterministic, allow_tf32, *, out=None):
     """The convolution of CUDA tensors without a bias."""
     _expect_device("cudnn_convolution", "cuda", input, weight)
-    made = _C.convolution(input, weight, None, stride, padding, dilation, False, [0] * (input.dim() - 2), groups)
+    with _switches(benchmark, deterministic, allow_tf32):
+        made = _C.convolution(input, weight, None, stride, padding, dilation, False, [0] * (input.dim() - 2), groups)
     return made if out is None else out.resize_(made.shape).copy_(made)
 
 
 def cudnn_convolution_transpose(input, weight, padding, output_padding, stride, dilation, groups, benchmark, deterministic, allow_tf32):
     """The transposed convolution of CUDA tensors without a bias."""
     _expect_device("cudnn_convolution_transpose", "cuda", input, weight)
-    return _C.convolution(input, weight, None, stride, padding, dilation, True, output_padding, groups)
+    with _switches(benchmark, deterministic, allow_tf32):
+        return _C.convolution(input, weight, None, stride, padding, dilation, True, output_padding, groups)
 
 
 def cudnn_convolution_relu(input, weight, bias, stride, padding, dilation, groups):

@@ -585,16 +585,17 @@ CV_FN cp_cell cp_run(const cp_call &c, cm_i64 k, cp_key dest, cm_i64 column)
 /* Destinations of several blocks. */
 CK_KERNEL(cp_runs, cp_call)
 {
-    const cm_i64 windows = call.n / CP_BLOCK + 1;
+    const cm_i64 windows = call.n / CP_BLOCK + 1, columns = call.columns * CP_LANES;
 
-    for (cm_i64 i = ck_first_x(); i < windows * call.columns; i += ck_step_x()) {
-        const cm_i64 window = i / call.columns, column = i - window * call.columns;
+    for (cm_i64 i = ck_first_x(); i < windows * columns; i += ck_step_x()) {
+        const cm_i64 window = i / columns, column = i - window * columns;
         cm_i64 k = call.heads[window] - 1, dense, table;
         cp_key dest;
         if (k < 0)
             continue;
         cp_destination(call, k, &dest);
-        cp_column(call, column, &dense, &table);
+        cp_column(call, column / CP_LANES, &dense, &table);
+        table += column % CP_LANES * (cm_i64)sizeof(CP_ITEM);
         cp_put(call, dest, table, cp_run(call, k, dest, column));
     }
 }

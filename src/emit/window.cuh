@@ -352,6 +352,11 @@ CV_FN void cw_store_elements(CW_ITEM *to, const cw_elements &e, bool lines, cons
     }
 }
 
+CV_FN cw_spread_axis cw_places(const cw_axis &d)
+{
+    return {(int)d.size, (int)d.in, d.kernel, d.stride, d.pad, d.dilation};
+}
+
 /* Runs `text` for the windows (q0, q1, q2) with an element of `e`, in row-major order, as the
  * host does; their results are at `place`. */
 #define CW_WINDOWS(channels, text)                                                             \
@@ -410,8 +415,7 @@ CK_KERNEL(cw_shared, cw_call)
 
     CV_ALL
     for (int k = 0; k < 3; k++)
-        d[k] = {(int)call.dim[k].size, (int)call.dim[k].in, call.dim[k].kernel,
-                call.dim[k].stride,    call.dim[k].pad,     1};
+        d[k] = cw_places(call.dim[k]);
     for (cm_i64 m = ck_first_x(); m < call.n; m += ck_step_x()) {
         const cw_elements e = cw_elements_of(d, call.channels, (unsigned)m);
         cw_wide sum[CW_LANES];
@@ -436,6 +440,91 @@ CK_KERNEL(cw_shared, cw_call)
                 sum[l] = cw_add(sum[l], cw_over((cw_wide)cm_real(x.item[l]), by));
         })
         cw_store_elements(call.result, e, lines, sum);
+    }
+}
+
+/* --- windows of one form, of neighbours of a line --- */
+
+/* Runs `text` for each position `at` of element l of `e`. */
+#define CW_LINES(text)                                                                         \
+    const cw_axis *const dim = call.dim;                                                       \
+    const cw_line a = cw_positions(dim[0], e.p0), b = cw_positions(dim[1], e.p1);              \
+    const CW_ITEM *const plane = call.from + (cm_i64)e.number * call.in;                       \
+    cw_line own[CW_LANES];                                                                     \
+    CV_ALL                                                                                     \
+    for (int l = 0; l < CW_LANES; l++) {                                                       \
+        own[l] = cw_positions(dim[2], e.p2 + l);                                               \
+        own[l].n = l < e.left ? own[l].n : 0;                                                  \
+    }                                                                                          \
+    CV_LOOP                                                                                    \
+    for (int i = 0; i < a.n; i++)                                                              \
+        for (int j = 0; j < b.n; j++) {                                                        \
+            const int row = ((a.first + i * dim[0].dilation) * (int)dim[1].in + b.first +      \
+                             j * dim[1].dilation) *                                            \
+                            (int)dim[2].in;                                                    \
+            CV_ALL                                                                             \
+            for (int l = 0; l < CW_LANES; l++)                                                 \
+                for (int k = 0, at = row + own[l].first; k < own[l].n;                         \
+                     k++, at += dim[2].dilation) {                                             \
+                    text                                                                       \
+                }                                                                              \
+        }
+
+CK_KERNEL(cw_line_sum, cw_call)
+{
+    const cw_spread_axis d[3] = {cw_places(call.dim[0]), cw_places(call.dim[1]),
+                                 cw_places(call.dim[2])};
+
+    for (cm_i64 m = ck_first_x(); m < call.n; m += ck_step_x()) {
+        const cw_elements e = cw_elements_of(d, 1, (unsigned)m);
+        cw_wide sum[CW_LANES];
+        CV_ALL
+        for (int l = 0; l < CW_LANES; l++)
+            sum[l] = 0;
+        CW_LINES(sum[l] = cw_add(sum[l], (cw_wide)cm_real(plane[at]));)
+        CV_ALL
+        for (int l = 0; l < CW_LANES; l++)
+            if (call.divides && a.n > 0 && b.n > 0 && own[l].n > 0)
+                sum[l] = cw_over(sum[l], cw_divisor(call, false, e.p0, e.p1, e.p2 + l));
+        cw_store_elements(call.result, e, true, sum);
+    }
+}
+
+CK_KERNEL(cw_line_most, cw_call)
+{
+    const cw_spread_axis d[3] = {cw_places(call.dim[0]), cw_places(call.dim[1]),
+                                 cw_places(call.dim[2])};
+
+    for (cm_i64 m = ck_first_x(); m < call.n; m += ck_step_x()) {
+        const cw_elements e = cw_elements_of(d, 1, (unsigned)m);
+        cw_wide most[CW_LANES];
+        int which[CW_LANES];
+        CV_ALL
+        for (int l = 0; l < CW_LANES; l++) {
+            most[l] = cw_lowest((cw_wide)0);
+            which[l] = -1;
+        }
+        CW_LINES({
+            const cw_wide x = (cw_wide)cm_real(plane[at]);
+            if (x > most[l] || x != x || which[l] < 0) {
+                most[l] = x;
+                which[l] = at;
+            }
+        })
+        cm_i64 *const to = call.which + e.to;
+        if (e.left == CW_LANES && (cm_i64)to % 16 == 0) {
+            cw_numbers numbers;
+            CV_ALL
+            for (int l = 0; l < CW_LANES; l++)
+                numbers.item[l] = which[l];
+            *(cw_numbers *)to = numbers;
+        } else {
+            CV_ALL
+            for (int l = 0; l < CW_LANES; l++)
+                if (l < e.left)
+                    to[l] = which[l];
+        }
+        cw_store_elements(call.result, e, true, most);
     }
 }
 

@@ -1292,6 +1292,16 @@ def test_a_linear_layer_is_one_product_and_no_copy_of_its_bias():
     assert launches(lambda: layer(x)) == 0 and products(lambda: layer(x)) == FAKE
 
 
+def test_a_convolution_of_cudnn_has_its_own_switches(monkeypatch):
+    seen, rounds = [], torch.backends.cudnn._round
+    monkeypatch.setattr(torch.backends.cudnn, "_round", lambda on: (seen.append(on), rounds(on)))
+    x, w = torch.rand(1, 1, 3, 3).cuda(), torch.rand(1, 1, 2, 2).cuda()
+    for on in (False, True):
+        seen.clear()
+        torch.cudnn_convolution(x, w, [0, 0], [1, 1], [1, 1], 1, True, True, on)
+        assert seen[0] is on and seen[-1] is False and not torch.backends.cudnn.deterministic and torch.backends.cudnn.allow_tf32
+
+
 def test_operators_under_the_names_of_cudnn():
     x, w, b = torch.rand(2, 4, 5, 5), torch.rand(4, 2, 3, 3), torch.rand(4)
     X, W, B = x.cuda(), w.cuda(), b.cuda()

@@ -126,27 +126,6 @@ static int columns_lanes(const place_call *c)
     return lanes;
 }
 
-/* A thread has several columns where they are adjacent. */
-static const char *fold_launch(int device, const place_call *given, const cr_indexed *x)
-{
-    int lanes = columns_lanes(given);
-    place_call c = *given;
-    void *function;
-    const char *error =
-        combine_find(&function, device, x, FOLD_BLOCKS, lanes, given->ndim == 1);
-
-    if (lanes) {
-        c.columns >>= lanes;
-        c.csize[c.cdim - 1] >>= lanes;
-        c.cdense_step[c.cdim - 1] <<= lanes;
-        c.ctable_step[c.cdim - 1] <<= lanes;
-    }
-    int64_t threads = c.n * c.columns;
-    return error ? error
-                 : cr_cuda_launch_each(device, function,
-                                       threads < FOLD_THREADS ? threads : FOLD_THREADS, &c);
-}
-
 /* --- dims --- */
 
 enum { DENSE, TABLE, INDEX };
@@ -424,19 +403,39 @@ static const char *fold_memory(char **room, uint32_t *block, int device, place_c
     return cr_cuda_fill(device, c->blocks, &zero, 4, 2 * (size_t)(windows + 1));
 }
 
-/* The blocks of sorted keys; without an index, entries are combined one by one. */
-static const char *fold_keys(int device, place_call *c, const cr_indexed *x)
+/* Columns of 1 << lanes adjacent elements. */
+static void fold_join_columns(place_call *c, int lanes)
 {
-    const char *error;
+    int64_t d = c->cdim - 1;
+
+    if (!lanes)
+        return;
+    c->columns >>= lanes;
+    c->csize[d] >>= lanes;
+    c->cdense_step[d] <<= lanes;
+    c->ctable_step[d] <<= lanes;
+}
+
+/* The blocks of sorted keys; without an index, entries are combined one by one. */
+static const char *fold_keys(int device, const place_call *given, const cr_indexed *x)
+{
+    static const int kernel[] = {FOLD_LIST, FOLD_BLOCKS, FOLD_RUNS};
+    int lanes = x->index ? columns_lanes(given) : 0, launches = given->heads ? 3 : 2;
+    place_call c = *given;
+    const char *error = NULL;
 
     if (!x->index)
-        return combine_launch(device, c, x, FOLD_BLOCKS, c->n * c->columns);
-    error = combine_launch(device, c, x, FOLD_LIST, c->n);
-    if (!error)
-        error = fold_launch(device, c, x);
-    return error || !c->heads
-               ? error
-               : combine_launch(device, c, x, FOLD_RUNS, (c->n / PLACE_BLOCK + 1) * c->columns);
+        return combine_launch(device, &c, x, FOLD_BLOCKS, c.n * c.columns);
+    fold_join_columns(&c, lanes);
+    int64_t blocks = c.n * c.columns < FOLD_THREADS ? c.n * c.columns : FOLD_THREADS;
+    int64_t threads[] = {c.n, blocks, (c.n / PLACE_BLOCK + 1) * given->columns};
+    for (int i = 0; i < launches && !error; i++) {
+        void *function;
+        error = combine_find(&function, device, x, kernel[i], lanes, c.ndim == 1);
+        if (!error)
+            error = cr_cuda_launch_each(device, function, threads[i], &c);
+    }
+    return error;
 }
 
 static const char *fold_sorted(int device, place_call *c, const cr_indexed *x, int bits)

@@ -43,13 +43,15 @@ enum {
     WINDOW_EVEN_SUM,
     WINDOW_EVEN_MOST,
     WINDOW_SPREAD,
-    WINDOW_SHARED
+    WINDOW_SHARED,
+    WINDOW_LINE_SUM,
+    WINDOW_LINE_MOST
 };
 
 static void window_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
 {
-    static const char *const name[] = {"sum",       "most",   "even_sum",
-                                       "even_most", "spread", "shared"};
+    static const char *const name[] = {"sum",    "most",   "even_sum", "even_most",
+                                       "spread", "shared", "line_sum", "line_most"};
 
     cr_text_printf(out, "#define CW_ITEM cm_%s\n#define CW_LANES %d\n",
                    cr_dtype_infos[k->a].suffix, k->c);
@@ -345,12 +347,14 @@ static const char *windows_launch(int device, const cr_windows *x, window_call *
     window_words words = {.there = NULL};
     const void *aligned[] = {c->from, c->result, c->which};
     bool ranges = kernel == WINDOW_SUM || kernel == WINDOW_MOST;
-    bool lines = kernel == WINDOW_SHARED && c->channels == 1;
+    bool lines = !ranges && c->channels == 1;
     int64_t line = c->dim[WINDOW_DIMS - 1].size;
     int lanes = ranges ? 1 : window_lanes(x->from.dtype, lines ? 0 : c->channels, aligned);
     void *function;
-    const char *error = window_find(&function, device, x->from.dtype, kernel, lanes);
 
+    if (lines && kernel != WINDOW_SHARED)
+        kernel = x->extreme ? WINDOW_LINE_MOST : WINDOW_LINE_SUM;
+    const char *error = window_find(&function, device, x->from.dtype, kernel, lanes);
     c->n = x->planes * x->out;
     c->n = lines ? c->n / line * ((line + lanes - 1) / lanes) : c->n / lanes;
     c->in = x->in;

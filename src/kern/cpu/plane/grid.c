@@ -21,7 +21,11 @@ static cr_status grid_sample(grid_job *w, cr_dtype t, const cr_dense *out)
 {
     static const cr_loops loops = CR_LOOPS(CR_LOOPS_GRID, grid_job, sample);
 
-    return cr_loops_run(out->device, &loops, t, w->g.batch * w->g.points, grain(&w->g), w);
+    w->parts = cr_is_host(out->device) || w->g.channels < GRID_CHANNELS
+                   ? 1
+                   : (w->g.channels + GRID_CHANNELS - 1) / GRID_CHANNELS;
+    return cr_loops_run(out->device, &loops, t, w->g.batch * w->parts * w->g.points,
+                        grain(&w->g), w);
 }
 
 /* The derivative in x: writes all of it. */

@@ -20,6 +20,8 @@ typedef struct {
     bool align_corners;
 } cr_grid;
 
+enum { GRID_FEW = 8, GRID_CHANNELS = 16 /* of a unit on a device */ };
+
 /* Arrays are row-major memory of the device that runs the loops. */
 typedef struct {
     cr_grid g;
@@ -27,7 +29,7 @@ typedef struct {
     const void *along; /* a direction for each point, or NULL */
     void *out;
     int64_t plane; /* elements of a channel */
-    int64_t parts; /* of the channels of an image, which `spread` computes apart */
+    int64_t parts; /* of the channels of an image, which are computed apart */
 } grid_job;
 
 #endif
