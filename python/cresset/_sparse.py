@@ -93,14 +93,16 @@ def sparse_csc_tensor(ccol_indices, row_indices, values, size=None, **options):
                                     layout=_C.sparse_csc, **options)
 
 
-def spmm(input, mat2):
-    """The product of two matrices, of which one may be sparse."""
-    return ops.mm(input, mat2)
+def spmm(input, mat2, *, out=None):
+    """The product of two matrices, of which one may be sparse: another name of mm."""
+    return ops.mm(input, mat2) if out is None else ops.mm(input, mat2, out=out)
 
 
-dsmm = hsmm = spmm
+dsmm = spmm
+hsmm = ops.hspmm
 
 
 def saddmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
     """See torch.sparse.addmm."""
-    return ops.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    return ops.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha,
+                        **({} if out is None else {"out": out}))

@@ -279,3 +279,15 @@ def test_cat_refuses_tensors_without_dims():
     for tensors, dim in (([x, x], 0), ([x, x], -1), ([x, torch.ones(2).to_sparse()], 0)):
         with pytest.raises(IndexError, match=r"Dimension out of range \(expected to be in range of \[-1, 0\], but got 1\)"):
             torch.cat(tensors, dim)
+
+
+def test_other_names_of_mm_are_recorded_as_mm():
+    x, y = torch.randn(2, 3), torch.randn(3, 4)
+    for call in (torch.spmm, torch.dsmm):
+        made = torch.jit.trace(lambda a, b: call(a, b), (x, y))
+        assert [n.kind() for n in made.graph.nodes()] == ["aten::mm"]
+        assert "torch.mm(a, b);" in torch.fx.symbolic_trace(lambda a, b: call(a, b)).code
+        out = torch.empty(2, 4)
+        assert call(x, y, out=out) is out and torch.equal(out, x @ y)
+    assert not hasattr(torch.ops.aten, "spmm")
+    assert torch.hsmm(x.to_sparse(), y).sparse_dim() == 1
