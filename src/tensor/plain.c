@@ -9,7 +9,8 @@ cr_status cr_new_like(cr_tensor **out, const cr_tensor *like, cr_dtype dtype, cr
 {
     int64_t stride[CR_MAX_DIMS];
 
-    if (format == CR_FORMAT_CONTIGUOUS || (format == CR_FORMAT_PRESERVE && like->contiguous))
+    if (format == CR_FORMAT_CONTIGUOUS ||
+        (format == CR_FORMAT_PRESERVE && cr_is_row_major(like->ndim, like->size, like->stride)))
         return cr_tensor_new(out, dtype, device, like->ndim, like->size);
     if (format == CR_FORMAT_PRESERVE)
         cr_like_strides(like->ndim, like->size, like->stride, stride);

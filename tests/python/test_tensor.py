@@ -213,6 +213,17 @@ def test_to_in_all_forms():
     assert x.to(memory_format=torch.preserve_format) is x
 
 
+@pytest.mark.parametrize("size, stride", [
+    ((2, 3, 1, 1), (3, 1, 3, 3)), ((4, 1, 2, 3), (6, 1, 3, 1)), ((2, 1, 3), (3, 7, 1)), ((1, 4), (9, 1)), ((4, 1), (1, 9)), ((1, 1, 1), (5, 2, 3)),
+    ((1, 3), (0, 1)), ((2, 3, 0), (5, 7, 9)), ((4, 0, 3), (1, 12, 4))])
+def test_copies_keep_strides_of_dims_of_size_1_and_of_no_elements(size, stride):
+    x = torch.arange(24.).as_strided(size, stride)
+    for made in (x.clone(), x.double(), x.to(torch.float32, copy=True), torch.empty_like(x), torch.zeros_like(x, dtype=torch.int64)):
+        assert made.stride() == stride and made.is_contiguous() == x.is_contiguous()
+    assert torch.equal(x.clone(), x) and torch.equal(torch.compile(lambda v: v.clone() + 0)(x), x)
+    assert x.clone(memory_format=torch.contiguous_format).stride() == torch.empty(size).stride()
+
+
 # --- arithmetic in expressions ---
 
 def test_operators_and_numbers():
