@@ -194,6 +194,18 @@ static bool is_complex_number(const cr_value *v)
     return v->tag == CR_NUMBER && v->number.category == CR_CAT_COMPLEX;
 }
 
+/* torch reads a complex number without an imaginary part as a real one. */
+static cr_status real_arithmetic(const cr_frame *f, const cr_rule *r, cr_complex a,
+                                 cr_complex b, cr_value *out)
+{
+    if (r->builtin != CR_BUILTIN_least && r->builtin != CR_BUILTIN_most)
+        return refuse_rule(f, r, "not defined for complex numbers");
+    if (a.im != 0 || b.im != 0)
+        return cr_fail(CR_RUNTIME, "value cannot be converted to type double without overflow");
+    float_arithmetic(r, a.re, b.re, out);
+    return CR_OK;
+}
+
 static cr_status complex_arithmetic(const cr_frame *f, const cr_rule *r, cr_complex a,
                                     cr_complex b, cr_value *out)
 {
@@ -209,7 +221,7 @@ static cr_status complex_arithmetic(const cr_frame *f, const cr_rule *r, cr_comp
     case CR_BUILTIN_div:
         c = (cr_complex){(a.re * b.re + a.im * b.im) / d, (a.im * b.re - a.re * b.im) / d};
         break;
-    default: return refuse_rule(f, r, "not defined for complex numbers");
+    default: return real_arithmetic(f, r, a, b, out);
     }
     *out = cr_of_number((cr_scalar){.category = CR_CAT_COMPLEX, .c = c});
     return CR_OK;

@@ -146,3 +146,13 @@ def test_two_truth_values_are_not_subtracted():
             call(b, b)
         with pytest.raises(RuntimeError, match="with a bool tensor is not supported"):
             call(b, b.int())
+
+
+@pytest.mark.parametrize("call", (torch.var, torch.std, lambda *x, **k: torch.var_mean(*x, **k)[0], lambda *x, **k: torch.std_mean(*x, **k)[0]))
+def test_corrections_may_be_complex_without_an_imaginary_part(call):
+    x = torch.tensor([[1., 2.], [4., 8.]], requires_grad=True)
+    assert torch.equal(call(x, correction=2 + 0j), call(x, correction=2.0))
+    a, b = (torch.autograd.grad(call(x, correction=c), x)[0] for c in (2 + 0j, 2.0))
+    assert torch.equal(a, b)
+    with pytest.raises(RuntimeError, match="value cannot be converted to type double without overflow"):
+        call(x, correction=2 + 1j)
