@@ -211,3 +211,15 @@ def test_an_object_of_another_class_is_not_replaced():
             return torch.Tensor.as_subclass(a, Plain)
     with pytest.raises(RuntimeError, match="is already associated to a python object of type"):
         torch.func.vmap(other)(torch.ones(2))
+
+
+@pytest.mark.parametrize("padding, options", [(1, {}), (-1, {}), (1, {"scale_grad_by_freq": True}), (None, {})])
+def test_embedding_sends_on_the_tangent_of_its_padding_row(padding, options):
+    weight, tangent, rows = torch.arange(6.).reshape(3, 2), torch.arange(6.).reshape(3, 2) + 1, torch.tensor([0, 1, 2, 1])
+    f = lambda w: torch.nn.functional.embedding(rows, w, padding_idx=padding, **options)
+    assert torch.equal(jvp(f, (weight,), (tangent,))[1], tangent[rows])
+    with forward_ad.dual_level():
+        assert torch.equal(forward_ad.unpack_dual(f(forward_ad.make_dual(weight, tangent))).tangent, tangent[rows])
+    kept = [0 if padding is not None and r == padding % 3 else 1 for r in range(3)]
+    if not options:
+        assert vjp(f, weight)[1](torch.ones(4, 2))[0].tolist() == [[k * n] * 2 for k, n in zip(kept, (1, 2, 1))]
