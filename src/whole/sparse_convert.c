@@ -267,8 +267,8 @@ static cr_status to_layout(cr_value *result, cr_tensor *t, int64_t layout, int64
                        cr_layout_text((int)layout));
     if (layout != CR_LAYOUT_COO && dense != t->ndim - 2)
         return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
-    return cr_call_given(result, cr_entry._to_sparse, (cr_value[]){T(t), I(layout), I(dense)},
-                         3);
+    return cr_call_given(result, cr_entry._to_sparse,
+                         (cr_value[]){T(t), {.tag = CR_LAYOUT_VAL, .i = layout}, I(dense)}, 3);
 }
 
 /* self, layout, blocksize, dense_dim */

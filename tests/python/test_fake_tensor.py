@@ -126,6 +126,53 @@ def test_indices_and_masks():
             x[x > 0]
 
 
+def test_indices_on_the_host_of_tensors_on_a_device():
+    with FakeTensorMode():
+        x, at = torch.ones(3, 4, device="cuda", requires_grad=True), torch.tensor([0, 1])
+        for index, size in (((at,), (2, 4)), ((at, at), (2,)), ((slice(None), at), (3, 2)), ((at.cuda(), at), (2,))):
+            y = x[index]
+            assert y.shape == size and y.device.type == "cuda"
+        y.sum().backward()
+        assert x.grad.shape == x.shape and x.grad.device.type == "cuda"
+        z = torch.empty(3, device="cuda").index_put_((at,), torch.tensor(1.))
+        assert repr(z) == "FakeTensor(..., device='cuda:0', size=(3,))"
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.empty(3)[at.cuda()]
+
+
+def test_parts_of_one_memory_with_other_dtypes():
+    mode, bytes_ = FakeTensorMode(), torch.zeros(7, dtype=torch.uint8)
+    parts = bytes_[:4].view(torch.int32), bytes_[5:], bytes_
+    fakes = [mode.from_tensor(x) for x in parts]
+    assert [(x.dtype, x.shape, x.storage_offset()) for x in fakes] == [(x.dtype, x.shape, x.storage_offset()) for x in parts]
+
+
+def test_fakes_have_the_state_of_their_tensors():
+    mode, z, leaf = FakeTensorMode(), torch.zeros(3, dtype=torch.complex64), torch.ones(4, requires_grad=True)
+    (leaf * leaf).sum().backward()
+    result = leaf * 2
+    given = (z, z.conj(), z.conj()[1:], torch._neg_view(z), z.conj().imag, leaf, result, result[1:], result[::2])
+    for x in given:
+        y = mode.from_tensor(x)
+        assert (y.is_conj(), y.is_neg(), y.is_leaf, y.requires_grad) == (x.is_conj(), x.is_neg(), x.is_leaf, x.requires_grad)
+        assert (y.dtype, y.shape, y.stride(), y.storage_offset()) == (x.dtype, x.shape, x.stride(), x.storage_offset())
+    assert repr(mode.from_tensor(leaf).grad) == "FakeTensor(..., size=(4,))"
+
+
+def test_numbers_that_lists_and_keywords_write_are_not_known():
+    for write in (lambda n, x: torch._foreach_add_([n], [x]), lambda n, x: torch.add(x, 1, out=n)):
+        with FakeTensorMode():
+            n = torch.tensor(3.)
+            write(n, torch.empty(()))
+            with pytest.raises(DataDependentOutputException):
+                n.item()
+
+
+def test_sparse_forms_depend_on_elements():
+    with FakeTensorMode(), pytest.raises(DynamicOutputShapeException, match="aten._to_sparse.default"):
+        torch.ones(3).to_sparse()
+
+
 def test_graphs_of_fakes():
     mode = FakeTensorMode()
     with mode:

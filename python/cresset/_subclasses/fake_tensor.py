@@ -156,6 +156,16 @@ def _check_devices(func, fakes):
                                             f"{found[0]} and {found[1]}!")
 
 
+def _with_indices_there(func, args):
+    """Returns arguments whose indices on the host are fakes on the indexed tensor's device."""
+    if "host_indices" not in func.words or not isinstance(args[0], FakeTensor) or args[0].device.type == "cpu":
+        return args
+
+    def there(x):
+        return FakeTensor(x.fake_mode, x, args[0].device) if x.device.type == "cpu" else x
+    return args[0], tree_map_only(FakeTensor, there, args[1]), *args[2:]
+
+
 class FakeTensorMode(TorchDispatchMode):
     """Inside, new tensors are fakes and operators compute sizes, dtypes and devices only.
 
@@ -200,16 +210,34 @@ class FakeTensorMode(TorchDispatchMode):
         return self._fakes[key][1]
 
     def _fake_of(self, tensor):
-        whole, place = self._whole_of(tensor), tensor.storage_offset()
-        made = FakeTensor(self, tensor, tensor.device)
-        if place:
-            with _C._DisableTorchDispatch(), _C.no_grad():
-                made = whole.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), place)
-            made = self._marked(made.detach()).requires_grad_(tensor.requires_grad)
-        else:
-            _C._share_storage(made, whole)
+        whole = self._whole_of(tensor)
+        made = self._part_of(whole, tensor)
         made._whole = whole
-        return nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else made
+        if isinstance(tensor, nn.Parameter):
+            made = nn.Parameter(made, tensor.requires_grad)
+        elif tensor.requires_grad and tensor.is_leaf:
+            made.requires_grad_()
+        elif tensor.requires_grad:
+            with self, _C.enable_grad():  # a result has a history
+                made.copy_(_C.empty_like(made).requires_grad_())
+        if tensor.is_leaf and tensor.grad is not None:
+            made.grad = self.from_tensor(tensor.grad)
+        return made
+
+    def _part_of(self, whole, tensor):
+        """Returns the fake of a tensor without a history as a part of its storage's."""
+        place, bits = tensor.storage_offset(), tensor.is_conj() or tensor.is_neg()
+        if not (place or bits):
+            made = FakeTensor(self, tensor.detach(), tensor.device)
+            _C._share_storage(made, whole)
+            return made
+        size = tensor.element_size()
+        with _C._DisableTorchDispatch(), _C.no_grad():
+            made = whole[:whole.numel() // size * size].view(tensor.dtype)
+            made = made.as_strided(tensor.shape, tensor.stride(), place)
+            made = made.conj() if tensor.is_conj() else made
+            made = _C._neg_view(made) if tensor.is_neg() else made
+        return self._marked(made.detach())
 
     def _whole_of(self, tensor):
         """Returns the fake of all elements of a tensor's storage."""
@@ -217,8 +245,7 @@ class FakeTensorMode(TorchDispatchMode):
         address = storage.data_ptr()
         whole = self._wholes.get(address) if address else None
         if whole is None or not any(of() is not None for of in whole._of):
-            count = storage.nbytes() // tensor.element_size()
-            whole = FakeTensor(self, _C.empty(count, dtype=tensor.dtype, device="meta"), tensor.device)
+            whole = FakeTensor(self, _C.empty(storage.nbytes(), dtype=_C.uint8, device="meta"), tensor.device)
             whole._of = []
             self._wholes[address] = whole
         whole._of.append(weakref.ref(tensor))
@@ -245,7 +272,8 @@ class FakeTensorMode(TorchDispatchMode):
         fakes = [x for x in tree_leaves((args, kwargs)) if isinstance(x, FakeTensor)]
         if self._keeps_constants(func, fakes, kwargs):
             return self._of_constants(func, args, kwargs, fakes)
-        self._forget_constants(func, args)
+        self._forget_constants(func, args, kwargs)
+        args = _with_indices_there(func, args)
         _check_devices(func, fakes)
         if fakes and func._schema.returns and not any("Tensor" in r.type for r in func._schema.returns):
             raise DataDependentOutputException(func)
@@ -312,10 +340,11 @@ class FakeTensorMode(TorchDispatchMode):
                 self._set_constant(x, value)
         return out
 
-    def _forget_constants(self, func, args):
+    def _forget_constants(self, func, args, kwargs):
         """The numbers that a call writes are not known afterwards."""
-        written = [x.constant for a, x in zip(func._schema.arguments, args)
-                   if a.is_write and isinstance(x, FakeTensor) and x.constant is not None]
+        named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+        written = [x.constant for x in tree_leaves([named.get(a.name) for a in func._schema.arguments if a.is_write])
+                   if isinstance(x, FakeTensor) and x.constant is not None]
         for address in [value.untyped_storage().data_ptr() for value in written]:
             for fake in list(self._constants.values()):
                 if fake.constant is not None and fake.constant.untyped_storage().data_ptr() == address:
