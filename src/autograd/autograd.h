@@ -163,6 +163,8 @@ bool cr_edge_wanted(const cr_node *n, uint32_t i);
 /* Saved value `i` of an operator's node, for `_saved_NAME`.  *name is NULL after the last.  A
  * tensor in *out is owned.  Fails with CR_RUNTIME when the values were released. */
 CR_MUST cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i);
+/* Number of results that an operator's node has saved over the storage. */
+int cr_node_results_over(const cr_node *n, const cr_storage *s);
 
 /* *out: true when a backward from `t` would need saved values that were released. */
 CR_MUST cr_status cr_history_is_released(bool *out, cr_tensor *t);

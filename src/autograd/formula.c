@@ -606,6 +606,21 @@ cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i)
     return CR_OK;
 }
 
+int cr_node_results_over(const cr_node *n, const cr_storage *s)
+{
+    const formula *f = (const formula *)n;
+    int count = 0;
+
+    if (n->kind->apply != formula_apply || f->released)
+        return 0;
+    for (int k = 0; k < f->held_count; k++) {
+        const cr_saved *one = &f->held[k].saved;
+        count += f->held[k].as == HELD_TENSOR && one->is_result && one->tensor &&
+                 one->tensor->storage == s;
+    }
+    return count;
+}
+
 cr_status cr_formula_start(void)
 {
     return cr_derivative_plans_start(formula_apply, formula_release);

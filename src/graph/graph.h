@@ -396,6 +396,8 @@ void cr_recorder_ends(cr_recorder *r, cr_recorder_end ends, void *context);
 /* Number of results of recorded calls that are alive and have a peer; out[i], if not NULL,
  * borrowed. */
 size_t cr_recorder_made(const cr_recorder *r, cr_tensor **out);
+/* Number of dead tensors over t's storage that the recorder keeps. */
+int cr_recorder_kept(const cr_recorder *r, const cr_tensor *t);
 /* Whether finishing the thread's recording would fail; false without a recording. */
 bool cr_recorder_has_failed(void);
 /* Ends the autograd history of `t`, which is recorded or has the elements of a recorded tensor:

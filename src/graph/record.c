@@ -528,6 +528,11 @@ size_t cr_recorder_made(const cr_recorder *r, cr_tensor **out)
     return n;
 }
 
+int cr_recorder_kept(const cr_recorder *r, const cr_tensor *t)
+{
+    return count_taken(r, bytes_key(t), t->storage);
+}
+
 void cr_recorder_refuse(const char *why)
 {
     if (active && active->ends)

@@ -184,3 +184,118 @@ def test_no_results_stay():
         del x, y
         gc.collect()
         assert [r() for r in seen] == [None, None]
+
+
+MAKES = ["{n} = {a} * 2", "{n} = {a}.detach()", "{n} = {a} + {b}", "{n} = {a}.view(-1)", "{n} = {a}[0:2]", "{n} = torch.tanh({a})",
+         "{n} = {a}.data", "{n} = {a}.reshape(2, 2)", "{n} = {a}.contiguous()", "{n} = {a}.type_as({b})", "{n} = {a}.view_as({a})",
+         "{n} = torch.sigmoid({a}).view(2, 2)", "q = {a}.reshape(-1).split(2); {n} = torch.cat(q) + q[0].repeat(2)"]
+WRITES = ["{a}.detach().add_(1)", "{a}.add_(k)", "{a}.view(-1)[0:1].fill_(3.)", "{a}.data.mul_(2)", "{a}[0] = 5.",
+          "m = {a}.detach().numpy()", "m += 1"]
+ENDS = ["k = float({a}.sum())", "k = {a}.detach().sum().item()", "torch._dynamo.graph_break()", "k = {a}.tolist() and 2."]
+
+
+def generated(seed):
+    """A function of random lines: results and views of results, writes, and ends of parts."""
+    draw, names, lines = random.Random(seed), ["x"], []
+    for _ in range(draw.randint(4, 10)):
+        kind, n = draw.choices((MAKES, WRITES, ENDS), (5, 3, 3))[0], f"v{len(names)}"
+        lines.append(draw.choice(kind).format(n=n, a=draw.choice(names), b=draw.choice(names)))
+        names += [n] * (kind is MAKES)
+    kept = [n for n in names if draw.random() < 0.6] or names
+    text = "\n    ".join(["def f(x):", "k, m = 1., torch.zeros(4).numpy()", *lines, f"return [{', '.join(kept)}], m, k"])
+    space = {"torch": torch}
+    exec(text, space)
+    return text, space["f"]
+
+
+def seen(f, seed, grad):
+    """Results, gradients, and which results change when one of them is written."""
+    torch.manual_seed(seed)
+    x = torch.randn(2, 2)
+    x = x.requires_grad_() * 1 if grad else x
+    try:
+        results, m, k = f(x)
+        tensors = [x, *results]
+        ends = [t for t in tensors if t.requires_grad]
+        wanted = [x, *[t for t in ends if t is not x][:2]]
+        gradients = torch.autograd.grad([(t * t).sum() for t in ends], wanted, allow_unused=True) if ends else ()
+    except (RuntimeError, ValueError, IndexError) as error:
+        return type(error), str(error)
+    values = repr([t.detach() for t in tensors] + [m, k, gradients])
+    for t in tensors:
+        t.detach().reshape(-1)[:1].add_(1)  # a view, where these have no gaps
+    return values, repr([t.detach() for t in tensors]), repr(m), [t.requires_grad for t in tensors]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_generated_programs_are_eager(grad):
+    for seed in range(20):
+        text, f = generated(seed)
+        compiled = torch.compile(f, backend=lambda graph, inputs: graph.forward)
+        for call in range(3):
+            assert seen(compiled, call, grad) == seen(f, call, grad), f"seed {seed}, call {call}:\n{text}"
+
+
+def detaches(x):
+    y = x * 2
+    z = y.detach()
+    z.add_(z.sum().item())
+    return y + 1
+
+
+def writes_an_array(x):
+    y = x * 2
+    y.detach().numpy()[0] = 100
+    return y + 1
+
+
+def keeps_a_storage(x):
+    y = x * 2
+    s = y.untyped_storage()
+    float(y.sum())
+    y.zero_()
+    return torch.empty(0).set_(s, 0, x.shape, x.stride()) + y
+
+
+def watches(x):
+    y = x * 2
+    if y.requires_grad:
+        y.retain_grad()
+    z = y * y.sum().item()
+    if y.requires_grad:
+        z.sum().backward()
+    return z.detach(), y.grad
+
+
+@pytest.mark.parametrize("f", [detaches, writes_an_array, keeps_a_storage, watches], ids=lambda f: f.__name__)
+def test_memory_that_something_else_has_stays(f):
+    compiled = torch.compile(f, backend=Backend())
+    for grad in (False, True):
+        for call in range(3):
+            x = torch.arange(4.).requires_grad_(grad)
+            assert repr(compiled(x)) == repr(f(x))
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_results_that_a_backend_keeps_or_shares(kept):
+    """Its tensors stay its own: the noted calls make the results."""
+    held = []
+
+    def backend(graph, inputs):
+        def run(*given):
+            out = list(graph(*given))
+            if kept:
+                held.extend((t, t.tolist()) for t in out)
+                return out
+            return [out[0]] * len(out)
+        return run
+
+    def f(x):
+        y, z = x * 2, x * 2
+        float(x.sum())
+        y.add_(1)
+        return y, z
+    compiled, x = torch.compile(f, backend=backend), torch.ones(2)
+    for _ in range(3):
+        assert [t.tolist() for t in compiled(x)] == [[3., 3.], [2., 2.]]
+    assert bool(held) == kept and all(t.tolist() == was for t, was in held)

@@ -290,7 +290,7 @@ class _Recording:
         parts = Parts(c, c.other_backend, False)
         names = _input_names([self.walk.path(n) for _, n in self.walk.tensors])
         parts.named = [(name, t) for name, (t, _) in zip(names, self.walk.tensors)]
-        parts.inputs = {id(t): (t, t._version) for t, _ in self.walk.tensors}
+        parts.inputs = {id(t): (t, None) for t, _ in self.walk.tensors}
         parts.made = []
         parts.follow(recorder)
         return parts

@@ -4,7 +4,7 @@ A call that cannot be skipped as a whole runs its Python code each time, and its
 part ends where the program needs a value, and with the call.  The backend gets the graph of each part that it
 has not compiled.  The operators of the call are deferred, so that the backend's function makes the results of a
 part that Python still holds, with their histories.  A part that draws random numbers, or writes to its inputs,
-is run by the operators themselves.
+is run by the operators themselves, and so is a part with a result that shares memory with anything else.
 """
 import inspect
 import sys
@@ -54,7 +54,7 @@ class Parts:
             if id(t) not in self.inputs and not _C._is_meta_or_subclass(t) and t.layout == _C.strided and \
                not t.is_conj() and not t.is_neg():
                 recorder.input(t)
-                self.inputs[id(t)] = t, t._version
+                self.inputs[id(t)] = t, _C._storage_state(t)
         self.made = list(map(ref, made))
         self.follow(recorder)
         recorder.start()
@@ -128,7 +128,7 @@ class Parts:
             plan = self.compiler.parts[key] = self.compile(graph, inputs, order)
         self.count += 1
         if self.deferred and not graph.draws and self.writes_nothing(graph, inputs):
-            self.supply(plan.run(inputs), made, inputs)
+            self.supply(plan, inputs, made)
 
     def may_compile(self, graph):
         """Graphs of the same operators, for other sizes and numbers, are as many as recordings may be."""
@@ -140,7 +140,8 @@ class Parts:
         """Whether the part leaves its inputs as they are."""
         if not graph.writes:
             return True
-        return all(self.inputs.get(id(t), (t, -1))[1] == t._version for t in inputs)
+        before = [self.inputs.get(id(t), (t, None))[1] for t in inputs]
+        return None not in before and before == [_C._storage_state(t) for t in inputs]
 
     def compile(self, graph, inputs, order):
         from ..fx.experimental.proxy_tensor import to_graph_module
@@ -162,13 +163,19 @@ class Parts:
             self.error.__cause__ = why
             raise
 
-    def supply(self, results, made, inputs):
-        """The results of a plan become those of the deferred calls, which are dropped unrun."""
-        keys = [_C._storage_key(t) for t in made]
-        shared = {key for key in keys if keys.count(key) > 1} | {_C._storage_key(t) for t in inputs}
-        for t, key, out in zip(made, keys, results):
-            if key not in shared and isinstance(out, Tensor) and type(t) is Tensor and tensor_facts(t) == tensor_facts(out):
-                _C._exchange_results(t, out)
+    def supply(self, plan, inputs, made):
+        """The results of a plan become those of the deferred calls, which are dropped unrun.  All of them or none
+        do: a history leads through one of the two.  Results that share memory stay as they are."""
+        alone = self.recorder.sole
+        if not made or any(type(t) is not Tensor for t in made) or not alone(made):
+            return
+        results = plan.run(inputs)
+        if not isinstance(results, (list, tuple)):
+            return
+        results = list(results)
+        if len(results) == len(made) and all(type(x) is Tensor for x in results) and alone(results) and \
+           all(tensor_facts(t) == tensor_facts(x) for t, x in zip(made, results)):
+            _C._exchange_results(made, results)
 
 
 def _user_frame():

@@ -1314,35 +1314,59 @@ static PyObject *storage_key(PyObject *m, PyObject *x)
     return PyLong_FromVoidPtr(cr_py_tensor_of(x)->storage);
 }
 
-/* Whether the tensor is a result whose memory and history may become another tensor's. */
-static bool is_plain_result(PyObject *x)
+/* _storage_state(t): changes with every write to the tensor's memory; None when such a write
+ * can happen without it, through another storage or an array. */
+static PyObject *storage_state(PyObject *m, PyObject *x)
 {
-    const cr_py_tensor *w = (const cr_py_tensor *)x;
+    (void)m;
+    if (!cr_py_is_tensor(x))
+        return PyErr_Format(PyExc_TypeError, "_storage_state() takes a tensor");
+    const cr_storage *s = cr_py_tensor_of(x)->storage;
+    if (!s || !cr_storage_is_watched(s))
+        Py_RETURN_NONE;
+    return Py_BuildValue("II", s->version, (unsigned)atomic_load(&s->hidden));
+}
+
+/* Whether the tensor is a result whose memory and history may become another tensor's. */
+static bool is_plain_result(const cr_py_tensor *w)
+{
     const cr_grad_meta *g = w->t->grad;
 
     return !w->hooks && !w->accumulated && !w->t->number && !w->t->layout && !w->t->conj &&
-           !w->t->neg && (!g || (!g->retains_grad && !g->grad && !g->accumulate));
+           !w->t->neg &&
+           (!g || (!g->retains_grad && !g->grad && !g->accumulate &&
+                   (!g->grad_fn || (!g->grad_fn->extra && !g->grad_fn->peer))));
 }
 
-/* _exchange_results(a, b): exchanges memory and history of two results with equal dtype, sizes
- * and strides.  Code that is about to read `a` reads what b was. */
+static bool is_exchangeable(PyObject *x, PyObject *y)
+{
+    if (!cr_py_is_tensor(x) || !cr_py_is_tensor(y))
+        return false;
+    const cr_tensor *a = cr_py_tensor_of(x), *b = cr_py_tensor_of(y);
+    return Py_REFCNT(y) == 1 && is_plain_result((const cr_py_tensor *)x) &&
+           is_plain_result((const cr_py_tensor *)y) && a->dtype == b->dtype &&
+           a->inference == b->inference && a->ndim == b->ndim &&
+           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+           !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
+}
+
+/* _exchange_results(a, b): exchanges memory and history of the results in two lists, if all
+ * pairs have equal dtype, sizes and strides and only the list refers to b[i]; otherwise of
+ * none.  Code that is about to read a[i] reads what b[i] was. */
 static PyObject *exchange_results(PyObject *m, PyObject *args)
 {
-    PyObject *x, *y;
+    PyObject *a, *b;
 
     (void)m;
-    if (!PyArg_ParseTuple(args, "OO", &x, &y))
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &a, &PyList_Type, &b))
         return NULL;
-    if (!cr_py_is_tensor(x) || !cr_py_is_tensor(y))
-        return PyErr_Format(PyExc_TypeError, "_exchange_results() takes tensors");
-    cr_tensor *a = cr_py_tensor_of(x), *b = cr_py_tensor_of(y);
-    if (a == b || !is_plain_result(x) || !is_plain_result(y) || a->dtype != b->dtype ||
-        a->inference != b->inference || a->ndim != b->ndim ||
-        memcmp(a->size, b->size, a->ndim * sizeof *a->size) ||
-        memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride))
-        Py_RETURN_FALSE;
-    cr_tensor_exchange(a, b);
-    Py_RETURN_TRUE;
+    bool fit = PyList_GET_SIZE(a) == PyList_GET_SIZE(b);
+    for (Py_ssize_t i = 0; fit && i < PyList_GET_SIZE(a); i++)
+        fit = is_exchangeable(PyList_GET_ITEM(a, i), PyList_GET_ITEM(b, i));
+    for (Py_ssize_t i = 0; fit && i < PyList_GET_SIZE(a); i++)
+        cr_tensor_exchange(cr_py_tensor_of(PyList_GET_ITEM(a, i)),
+                           cr_py_tensor_of(PyList_GET_ITEM(b, i)));
+    return PyBool_FromLong(fit);
 }
 
 /* _log(topic, level, text) */
@@ -1407,6 +1431,7 @@ static PyMethodDef functions[] = {
     {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
     {"_can_go_back", can_go_back, METH_O, NULL},
     {"_storage_key", storage_key, METH_O, NULL},
+    {"_storage_state", storage_state, METH_O, NULL},
     {"_exchange_results", exchange_results, METH_VARARGS, NULL},
     {"_log", log_line, METH_VARARGS, NULL},
     {"_log_wants", log_wants, METH_VARARGS, NULL},

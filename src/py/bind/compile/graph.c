@@ -3,11 +3,13 @@
  * A Graph keeps alive the object that owns the session of its nodes: the recorder, or the graph
  * that a pass was applied to. */
 #include "aot/aot.h"
+#include "autograd/autograd.h"
 #include "compile/compile.h"
 #include "graph/cost.h"
 #include "py/bind/bind.h"
 #include "py/bind/compile/compiled.h"
 #include "py/bind/compile/where.h"
+#include "tensor/defer.h"
 
 /* --- graphs --- */
 
@@ -873,6 +875,39 @@ static PyObject *recorder_made(PyObject *x, PyObject *unused)
     return out;
 }
 
+/* Whether `t` has memory that no other tensor or object of the program can reach.  Deferred
+ * calls, the history of `t` and the recorder may refer to it. */
+static bool recorder_is_sole(const cr_recorder *r, const cr_tensor *t)
+{
+    const cr_storage *s = t->storage;
+    const cr_grad_meta *g = t->grad;
+
+    if (!s || !cr_storage_is_watched(s))
+        return false;
+    int32_t others =
+        atomic_load(&s->count) - 1 - cr_defer_references(s) - cr_recorder_kept(r, t);
+    if (g && g->base)
+        others -= g->base->storage == s && !g->base->peer;
+    else if (g && g->grad_fn)
+        others -= cr_node_results_over(g->grad_fn, s);
+    return others <= 0;
+}
+
+/* sole(tensors) */
+static PyObject *recorder_sole(PyObject *x, PyObject *list)
+{
+    bool yes = true;
+
+    if (!PyList_Check(list))
+        return PyErr_Format(PyExc_TypeError, "sole() takes a list");
+    for (Py_ssize_t i = 0; yes && i < PyList_GET_SIZE(list); i++) {
+        PyObject *t = PyList_GET_ITEM(list, i);
+        yes = cr_py_is_tensor(t) &&
+              recorder_is_sole(((recorder_object *)x)->r, cr_py_tensor_of(t));
+    }
+    return PyBool_FromLong(yes);
+}
+
 /* number(value) -> Symbol: adds a number input. */
 static PyObject *recorder_number(PyObject *x, PyObject *value)
 {
@@ -999,6 +1034,8 @@ static PyMethodDef recorder_methods[] = {
      "what the program does.  The recorder must live until the call returns."},
     {"made", recorder_made, METH_NOARGS,
      "made() -> results of recorded calls that the program can still use."},
+    {"sole", recorder_sole, METH_O,
+     "sole(tensors) -> bool: whether nothing else in the program has memory of these tensors."},
     {"input", recorder_input, METH_VARARGS,
      "input(tensor, name=None): adds an input to the graph."},
     {"start", recorder_start, METH_NOARGS, "Starts recording the calls of this thread."},
