@@ -62,3 +62,25 @@ def test_comparisons_with_the_number_that_made_a_tensor(dtype):
 def test_products_and_quotients_read_the_number_itself(dtype):
     x = torch.tensor([3.0]).to(dtype)
     assert (x * 0.1).item() == torch.tensor(3 * 0.1).to(dtype).item() and (x / 0.1).item() == torch.tensor(3 / 0.1).to(dtype).item()
+
+
+WITH_NUMBER = [(e, p["name"]) for e in ENTRIES if "function" in e.forms and len(e.tensor_params) == 2
+               for p in e.params if p["type"] == "Tensor" and p["number"]]
+
+
+@pytest.mark.parametrize("entry, name", WITH_NUMBER, ids=str)
+def test_gradients_beside_a_number_are_those_beside_a_tensor(entry, name):
+    other = next(p["name"] for p in entry.tensor_params if p["name"] != name)
+    x = torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64, requires_grad=True)
+    for number in (2.0, 0.5):
+        try:
+            want = entry.call((), {other: x, name: torch.tensor(number, dtype=torch.float64)})
+            want = torch.autograd.grad(want.sum(), x)[0]
+        except (RuntimeError, TypeError, NotImplementedError) as error:  # no derivative, or other dtypes
+            want = str(error)
+        try:
+            got = torch.autograd.grad(entry.call((), {other: x, name: number}).sum(), x)[0]
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            got = str(error)
+        assert isinstance(want, str) or torch.allclose(want, got), (number, got)
+        assert isinstance(want, str) == isinstance(got, str), (want, got)
