@@ -74,7 +74,7 @@ class CompilationUnit:
 # --- compiling ---
 
 def _deprecate(name, advice="Please use `torch.compile` instead."):
-    warnings.warn(f"`torch.jit.{name}` is deprecated. {advice}", DeprecationWarning, stacklevel=3)
+    warnings.warn(f"`torch.jit.{name}` is deprecated. {advice}", DeprecationWarning, stacklevel=2)
 
 
 _COMPILE_OR_EXPORT = "Please switch to `torch.compile` or `torch.export`."
