@@ -120,6 +120,8 @@ class Parts:
         given = list(self.inputs.values())
         origins = graph.lift()
         inputs = [given[o][0] if isinstance(o, int) else o for o in origins]
+        if any(t.is_conj() or t.is_neg() for t in inputs):  # graphs do not have these bits
+            return
         key, inputs, order = _key(graph, inputs)
         plan = self.compiler.parts.get(key)
         if plan is None:
