@@ -744,12 +744,14 @@ static cr_status nccl_finish(nccl_link *l, nccl_transfer *t)
  * the program goes on meanwhile, the pauses get longer. */
 static void nccl_pause(const nccl_transfer *t, int tries)
 {
-    int us = t->hurries ? PAUSE_US : PAUSE_US * (tries + 1);
+    bool longest = tries >= LONGEST_PAUSE_US / PAUSE_US;
 
     if (t->hurries && tries < YIELDS)
         sched_yield();
+    else if (t->hurries)
+        usleep(PAUSE_US);
     else
-        usleep((useconds_t)(us < LONGEST_PAUSE_US ? us : LONGEST_PAUSE_US));
+        usleep((useconds_t)(longest ? LONGEST_PAUSE_US : PAUSE_US * (tries + 1)));
 }
 
 static cr_status nccl_wait(void *link, void *transfer, int64_t ms, bool *done, int *from)

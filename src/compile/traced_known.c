@@ -1,8 +1,8 @@
 /* Programs of traces whose calls are all known (tensor/trace.h).
  *
- * A known call stands for an entry, its geometry and its numbers.  So the key of a trace of
- * known calls consists of their ids, the storages that they use and make, and which of these
- * the program can read.  This key is short, and needs no headers.
+ * The id of a known call names an entry with certain sizes, strides and numbers.  So the key of
+ * a trace of known calls consists of their ids, the storages that they use and make, and which
+ * of these the program can read.  This key is short, and needs no headers.
  *
  * The hash of a key gives the row of a table where its program is.  A program is kept at the
  * second sight of its key, so that keys which do not come again copy no program.  In a full row

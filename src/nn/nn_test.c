@@ -722,6 +722,33 @@ TEST(stacks_refuse_other_kinds_and_no_layers)
     cr_drop(x);
 }
 
+TEST(packed_sequences_refuse_sizes_that_do_not_fit)
+{
+    cr_tensor *data = filled(0, 4, 2), *wrong[5], *y = NULL, *n = NULL;
+    cr_module *gru = layer("GRU", CR_ARGS(2, 4));
+    cr_packed q = {NULL, NULL, NULL, NULL};
+
+    wrong[0] = whole_numbers((int64_t[]){5}, 1);
+    wrong[1] = whole_numbers((int64_t[]){-1, 5}, 2);
+    wrong[2] = whole_numbers((int64_t[]){1, 3}, 2);
+    wrong[3] = whole_numbers((int64_t[]){2, 1}, 2);
+    wrong[4] = whole_numbers((int64_t[]){4, 0}, 2);
+    for (int i = 0; i < 5; i++) {
+        cr_packed p = {data, wrong[i], NULL, NULL};
+        FAILS(CR_RUNTIME, cr_pad_packed(&y, &n, &p, false, 0, -1));
+        FAILS(CR_RUNTIME, cr_module_call_packed(&q, NULL, 0, gru, &p, NULL));
+        CHECK(!y && !n && !q.data);
+    }
+    cr_packed none = {wrong[0], data, NULL, NULL};
+    FAILS(CR_RUNTIME, cr_pad_packed(&y, &n, &none, false, 0, -1));
+    says("pad_packed_sequence: data must have at least one dim and batch_sizes one, got 1 and "
+         "2");
+    for (int i = 0; i < 5; i++)
+        cr_drop(wrong[i]);
+    cr_module_drop(gru);
+    cr_drop(data);
+}
+
 TEST(packed_sequences_refuse_wrong_lengths_and_other_layers)
 {
     cr_tensor *x = filled(1, 3, 2), *up = whole_numbers((int64_t[]){1, 3}, 2), *y = NULL;

@@ -240,6 +240,36 @@ static cr_tensor *packed_lengths(cr_steps *w, const int64_t *size, int64_t steps
     return made ? cr_step_own(w, made) : NULL;
 }
 
+/* A caller may have filled the struct: its tensors have the right numbers of dims. */
+static cr_status packed_need(const cr_packed *p, const char *function, const char *name)
+{
+    CR_TRY(nn_need(p && p->data ? p->batch_sizes : NULL, function, name, "PackedSequence"));
+    if (p->data->ndim < 1 || p->batch_sizes->ndim != 1)
+        return cr_fail(CR_RUNTIME,
+                       "%s: data must have at least one dim and batch_sizes one, got %d and %d",
+                       function, p->data->ndim, p->batch_sizes->ndim);
+    return CR_OK;
+}
+
+/* The sizes are positive, do not grow, and are the length of the data together. */
+static cr_status packed_check_sizes(const int64_t *size, int64_t steps, int64_t length)
+{
+    int64_t left = length;
+
+    for (int64_t t = 0; t < steps; t++) {
+        if (size[t] <= 0 || size[t] > left || (t && size[t] > size[t - 1]))
+            return cr_fail(CR_RUNTIME,
+                           "batch_sizes must be positive, must not grow, and must add up to "
+                           "the %lld rows of data, got %lld at step %lld",
+                           (long long)length, (long long)size[t], (long long)t);
+        left -= size[t];
+    }
+    if (left)
+        return cr_fail(CR_RUNTIME, "batch_sizes add up to %lld of the %lld rows of data",
+                       (long long)(length - left), (long long)length);
+    return CR_OK;
+}
+
 cr_status cr_pad_packed(cr_tensor **out, cr_tensor **lengths, const cr_packed *packed,
                         bool batch_first, double padding_value, int64_t total_length)
 {
@@ -249,8 +279,7 @@ cr_status cr_pad_packed(cr_tensor **out, cr_tensor **lengths, const cr_packed *p
     cr_status st;
 
     CR_TRY(nn_need(out, "pad_packed_sequence", "out", "Tensor"));
-    CR_TRY(nn_need(packed && packed->data ? packed->batch_sizes : NULL, "pad_packed_sequence",
-                   "sequence", "PackedSequence"));
+    CR_TRY(packed_need(packed, "pad_packed_sequence", "sequence"));
     int64_t steps = packed->batch_sizes->size[0];
     if (total_length >= 0 && total_length < steps)
         return cr_fail(
@@ -259,6 +288,7 @@ cr_status cr_pad_packed(cr_tensor **out, cr_tensor **lengths, const cr_packed *p
             "in input, but got total_length=%lld and max sequence length being %lld",
             (long long)total_length, (long long)steps);
     CR_GO(packed_numbers(&size, &w, packed->batch_sizes));
+    CR_GO(packed_check_sizes(size, steps, packed->data->size[0]));
     x = packed_spread(&w, packed, size, steps, total_length < 0 ? steps : total_length,
                       padding_value);
     n = packed_lengths(&w, size, steps);
@@ -286,8 +316,7 @@ cr_status cr_module_call_packed(cr_packed *out, cr_tensor **state, size_t states
 
     CR_TRY(nn_need(m, "forward", "self", "Module"));
     CR_TRY(nn_need(out, "forward", "out", "PackedSequence"));
-    CR_TRY(nn_need(input && input->data ? input->batch_sizes : NULL, "forward", "input",
-                   "PackedSequence"));
+    CR_TRY(packed_need(input, "forward", "input"));
     if (!m->layer || m->layer->many != nn_recurrent)
         return cr_fail(CR_TYPE, "%s.forward() does not take a PackedSequence", m->kind);
     nn_recurrent_packed(&w, result, m, input, hx);

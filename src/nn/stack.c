@@ -197,7 +197,7 @@ static bool stack_skips(cr_module *layer)
            nn_own(attention, "in_proj_bias") && nn_arg(layer, "nhead").i % 2 == 0;
 }
 
-/* The positions that are padding where each row ends with all of its own, or NULL. */
+/* The mask of padding, where all padding of each row is at its end; else NULL. */
 static cr_tensor *stack_padding(cr_steps *w, cr_tensor *padding)
 {
     cr_tensor *kept = CR_STEP(w, logical_not, cr_of_tensor(padding));

@@ -1100,7 +1100,7 @@ static int assign_star(compiler *c, const cr_sast *target)
     return star;
 }
 
-/* The items of what is unpacked; those that a starred target takes are a tuple. */
+/* Assigns the items of a tuple or list; a starred target gets a tuple of the rest. */
 static void assign_parts(compiler *c, const cr_sast *target, cr_svalue *const *part, int count,
                          int star)
 {

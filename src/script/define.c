@@ -57,7 +57,7 @@ static term *define_term(compiler *c, const cr_sname *n, cr_srange range)
     }
 }
 
-/* What is compiled to answer a question about this name was called from there. */
+/* Notes the place of a name, for errors of the functions that its look-up compiles. */
 static void define_ask(compiler *c, cr_srange range)
 {
     cr_scaller *caller = c->s->place;

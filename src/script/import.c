@@ -356,7 +356,7 @@ static bool function_comes_first(const compiler *from, const cr_sfunction *f)
            from->function->owner != f->owner;
 }
 
-/* Compiles it as called from what is being compiled now. */
+/* Compiles f; its errors name the function whose compilation needs it. */
 static void compile_called(compiler *from, compiler *c, cr_sfunction *f)
 {
     cr_scaller *outer = c->s->place;
