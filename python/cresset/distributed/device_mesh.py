@@ -113,7 +113,7 @@ class DeviceMesh:
     def __repr__(self):
         names = self.mesh_dim_names
         shape = f"({', '.join(f'{n}={s}' for n, s in zip(names, self.shape))})" if names else str(self.shape)
-        return f"DeviceMesh({shape}, device: '{self.device_type}', stride: {tuple(self.mesh.stride())})"
+        return f"DeviceMesh({shape}, '{self.device_type}', stride={tuple(self.mesh.stride())})"
 
 
 def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_override=None):

@@ -520,7 +520,7 @@ def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local
         if len(ranks) > size:
             raise ValueError("the new group's world size should be less or equal to the world size set by init_process_group")
         if len(set(ranks)) != len(ranks):
-            raise ValueError(f"new_group: a rank is named twice in {ranks}")
+            raise ValueError(f"ranks list must not contain duplicate entries, got {ranks}")
         for r in ranks:
             if r < 0 or r >= size:
                 raise ValueError(f"Rank {r} is out of range. Valid ranks are 0 to {size - 1} (world_size={size})")
@@ -676,7 +676,9 @@ def _ensure_all_tensors_same_dtype(*tensors):
 
 
 def _check_op(op, tensors, name):
-    op = op.op if isinstance(op, ReduceOp) else op
+    if not isinstance(op, ReduceOp):
+        raise TypeError(f"{name}(): argument 'op' must be ReduceOp, not {type(op).__name__}")
+    op = op.op
     for tensor in _flat(tensors):
         if tensor.is_complex() and not supports_complex(op):
             raise ValueError(f"{name} does not support {op} on complex tensors")

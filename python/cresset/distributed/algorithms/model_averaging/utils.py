@@ -34,6 +34,4 @@ def get_params_to_average(params):
 
 def average_parameters_or_parameter_groups(params, process_group):
     """Averages the parameters that have gradients."""
-    found = get_params_to_average(itertools.chain(params))
-    if found:
-        average_parameters(found, process_group)
+    average_parameters(get_params_to_average(itertools.chain(params)), process_group)
