@@ -377,7 +377,7 @@ cr_status cr_script_get(cr_ivalue *out, const cr_script *m, const char *path)
 
     CR_TRY(script_need(out, "getattr", "out", "a value"));
     CR_TRY(script_find_slot(&slot, m, path, &attribute));
-    *out = cr_ivalue_keep(*slot);
+    *out = cr_islot_get(slot);
     return CR_OK;
 }
 
@@ -394,7 +394,7 @@ cr_status cr_script_set(cr_script *m, const char *path, const cr_ivalue *v)
         return cr_fail(CR_TYPE, "Could not cast attribute '%s' to type %s: it is a %s", path,
                        cr_stype_annotation(attribute->type), cr_ivalue_kind_name(v));
     }
-    cr_ivalue_set(slot, held);
+    cr_islot_set(slot, held);
     return CR_OK;
 }
 

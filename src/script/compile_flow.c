@@ -1051,7 +1051,7 @@ static void assign_attribute(compiler *c, const cr_sast *target, cr_svalue *v, c
                        cr_stype_annotation(type), cr_stype_annotation(v->type));
     n = cr_snode_new(c->block, CR_SPRIM_SET_ATTR, target->range);
     n->name = object->type->cls->attribute[slot].name;
-    object->type->cls->attribute[slot].is_set = true;
+    cr_sclass_note_set(object->type->cls, slot);
     cr_snode_input(n, object);
     cr_snode_input(n, v);
 }

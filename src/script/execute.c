@@ -130,7 +130,7 @@ static cr_status exec_prepare_step(exec_preparer *p, exec_step *s)
     case CR_SPRIM_GET_ATTR:
         s->slot = cls ? cr_sclass_attribute(cls, n->name) : -1;
         /* values that replace each other are not held until the run ends */
-        s->borrows = s->slot >= 0 && !cls->attribute[s->slot].is_set;
+        s->borrows = s->slot >= 0 && !cr_sclass_sets(cls, s->slot);
         if (s->borrows)
             exec_borrow(p, n->output[0]);
         break;
@@ -604,7 +604,7 @@ static cr_status exec_get_attribute(exec_frame *f, const exec_step *s)
         f->reg[s->out[0]] = *slot;
         return exec_hold(f->run, &f->reg[s->out[0]]);
     }
-    exec_set(f, s->out[0], cr_ivalue_keep(*slot));
+    exec_set(f, s->out[0], cr_islot_get(slot));
     return CR_OK;
 }
 
@@ -613,7 +613,7 @@ static cr_status exec_set_attribute(exec_frame *f, const exec_step *s)
     cr_ivalue *slot;
 
     CR_TRY(exec_slot(f, s, &slot));
-    cr_ivalue_set(slot, cr_ivalue_keep(*exec_in(f, s, 1)));
+    cr_islot_set(slot, cr_ivalue_keep(*exec_in(f, s, 1)));
     return CR_OK;
 }
 

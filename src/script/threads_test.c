@@ -20,7 +20,10 @@ static const char source[] =
     "      torch._set_item(seen, torch.format(\"{}\", i), i)\n"
     "    return (y, torch.join(\" \", torch.keys(seen)))\n"
     "  def step(self: __torch__.M,\n    y: Tensor) -> Tensor:\n"
-    "    return torch.add(y, self.w, alpha=2)\n";
+    "    return torch.add(y, self.w, alpha=2)\n"
+    "class Last(Module):\n  __parameters__ = []\n  __buffers__ = []\n  x : Tensor\n"
+    "  def forward(self: __torch__.Last,\n    x: Tensor) -> Tensor:\n"
+    "    self.x = torch.neg(x)\n    return torch.add(self.x, self.x)\n";
 
 static cr_status read_source(void *context, const char *qualifier, const char **text,
                              size_t *len)
@@ -44,20 +47,28 @@ static cr_tensor *ones(bool grad)
     return x;
 }
 
-/* A module whose parameter requires gradients. */
-static cr_ivalue module_of_source(void)
+/* An object whose attributes are None. */
+static cr_ivalue object_of(const char *name)
 {
     cr_sarchive a = {read_source, NULL, NULL, 0, 10};
     cr_sunit *u = cr_sunit_new();
     cr_sclass *cls = NULL;
     cr_ivalue v = cr_iv_none();
 
-    OK(cr_sunit_import(u, &a, "__torch__.M", &cls));
+    OK(cr_sunit_import(u, &a, name, &cls));
     OK(cr_iobject_new(&v, cls->type, u, cls->attribute_count));
+    cr_sunit_release(u);
+    return v;
+}
+
+/* A module whose parameter requires gradients. */
+static cr_ivalue module_of_source(void)
+{
+    cr_ivalue v = object_of("__torch__.M");
+
     cr_ivalue_set(&v.object->slot[0], cr_iv_tensor(ones(true)));
     cr_ivalue_set(&v.object->slot[1], cr_iv_bool(false));
     cr_ivalue_set(&v.object->slot[2], cr_iv_int(2));
-    cr_sunit_release(u);
     return v;
 }
 
@@ -150,4 +161,28 @@ TEST(threads_compile_at_once)
 {
     start();
     in_threads(compile_and_run, NULL);
+}
+
+static void *set_and_read(void *module)
+{
+    const cr_ivalue *m = module;
+    cr_sfunction *f = cr_sclass_method(m->object->type->cls, "forward");
+
+    for (int i = 0; i < ROUNDS; i++) {
+        cr_ivalue args[] = {cr_ivalue_keep(*m), cr_iv_tensor(ones(false))}, out = cr_iv_none();
+        OK(cr_sfunction_run(&out, f, args, 2, NULL));
+        CHECK(((float *)out.t->address)[0] == -1);
+        cr_ivalue_drop(out);
+        cr_ivalues_drop(args, 2);
+    }
+    return NULL;
+}
+
+TEST(threads_set_one_attribute)
+{
+    start();
+    cr_ivalue module = object_of("__torch__.Last");
+    in_threads(set_and_read, &module);
+    cr_iobject_clear(module.object);
+    cr_ivalue_drop(module);
 }

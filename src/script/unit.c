@@ -177,13 +177,21 @@ size_t cr_sunit_function_count(const cr_sunit *u) { return u->function_count; }
 cr_sfunction *cr_sunit_function_at(const cr_sunit *u, size_t i) { return u->function_list[i]; }
 struct cr_sfile **cr_sunit_files(cr_sunit *u) { return &u->files; }
 
+/* Threads that run programs of the unit may read a list meanwhile: its memory is stored before
+ * the item, and the item before the count that has it. */
 #define CLASS_PUSH(c, list, item)                                                              \
     do {                                                                                       \
         if ((c)->list##_count == (c)->list##_cap)                                              \
-            (c)->list = cr_session_grow((c)->unit->session, (c)->list, (c)->list##_count,      \
-                                        &(c)->list##_cap, sizeof *(c)->list);                  \
-        (c)->list[(c)->list##_count++] = (item);                                               \
+            __atomic_store_n(&(c)->list,                                                       \
+                             cr_session_grow((c)->unit->session, (c)->list, (c)->list##_count, \
+                                             &(c)->list##_cap, sizeof *(c)->list),             \
+                             __ATOMIC_RELEASE);                                                \
+        (c)->list[(c)->list##_count] = (item);                                                 \
+        __atomic_store_n(&(c)->list##_count, (c)->list##_count + 1, __ATOMIC_RELEASE);         \
     } while (0)
+/* The count is read first: the memory read after it has so many items. */
+#define CLASS_COUNT(c, list) __atomic_load_n(&(c)->list##_count, __ATOMIC_ACQUIRE)
+#define CLASS_LIST(c, list)  __atomic_load_n(&(c)->list, __ATOMIC_ACQUIRE)
 
 void cr_sclass_add_attribute(cr_sclass *c, cr_sattribute a)
 {
@@ -210,10 +218,23 @@ void cr_sclass_add_hook(cr_sclass *c, cr_sfunction *f, bool before)
 
 int cr_sclass_attribute(const cr_sclass *c, const char *name)
 {
-    for (size_t i = 0; i < c->attribute_count; i++)
-        if (!strcmp(c->attribute[i].name, name))
+    size_t n = CLASS_COUNT(c, attribute);
+    const cr_sattribute *at = CLASS_LIST(c, attribute);
+
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(at[i].name, name))
             return (int)i;
     return -1;
+}
+
+bool cr_sclass_sets(const cr_sclass *c, int slot)
+{
+    return __atomic_load_n(&CLASS_LIST(c, attribute)[slot].is_set, __ATOMIC_RELAXED);
+}
+
+void cr_sclass_note_set(cr_sclass *c, int slot)
+{
+    __atomic_store_n(&c->attribute[slot].is_set, true, __ATOMIC_RELAXED);
 }
 
 const cr_sconstant *cr_sclass_constant_value(const cr_sclass *c, const char *name)
@@ -226,8 +247,11 @@ const cr_sconstant *cr_sclass_constant_value(const cr_sclass *c, const char *nam
 
 cr_sfunction *cr_sclass_method(const cr_sclass *c, const char *name)
 {
-    for (size_t i = 0; i < c->method_count; i++)
-        if (!strcmp(c->method[i]->name, name))
-            return c->method[i];
+    size_t n = CLASS_COUNT(c, method);
+    cr_sfunction *const *at = CLASS_LIST(c, method);
+
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(at[i]->name, name))
+            return at[i];
     return NULL;
 }

@@ -1,8 +1,10 @@
 /* unit.h - a compilation unit: classes and functions, by qualified name.
  *
  * A unit is counted.  It owns its types, classes, functions, sources and graphs, which are in
- * one session.  Only one thread may add to a unit, and no other thread may read it meanwhile. A
- * caller that keeps a type or a function of a unit must hold a reference to the unit. */
+ * one session.  Only one thread may add to a unit, and no other thread may read it meanwhile,
+ * but to run functions that are compiled: cr_sclass_attribute, cr_sclass_sets and
+ * cr_sclass_method see a class before or after an addition.  A caller that keeps a type or a
+ * function of a unit must hold a reference to the unit. */
 #ifndef CR_SCRIPT_UNIT_H
 #define CR_SCRIPT_UNIT_H
 
@@ -101,6 +103,9 @@ void cr_sclass_add_method(cr_sclass *c, cr_sfunction *f);
 void cr_sclass_add_hook(cr_sclass *c, cr_sfunction *f, bool before);
 /* The slot of an attribute, or -1. */
 int cr_sclass_attribute(const cr_sclass *c, const char *name);
+/* Whether a function of the unit sets the attribute; notes that one does. */
+bool cr_sclass_sets(const cr_sclass *c, int slot);
+void cr_sclass_note_set(cr_sclass *c, int slot);
 const cr_sconstant *cr_sclass_constant_value(const cr_sclass *c, const char *name);
 cr_sfunction *cr_sclass_method(const cr_sclass *c, const char *name);
 

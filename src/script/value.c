@@ -5,6 +5,7 @@
 #include "script/value.h"
 #include "base/map.h"
 #include "script/unit.h"
+#include <pthread.h>
 #include <string.h>
 
 /* --- refcounts --- */
@@ -81,6 +82,42 @@ void cr_ivalues_drop(cr_ivalue *v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         cr_ivalue_drop(v[i]);
+}
+
+/* --- slots --- */
+
+/* Slots share locks, by their addresses. */
+enum { VALUE_LOCKS = 16 };
+#define VALUE_LOCKS_4                                                                          \
+    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,           \
+        PTHREAD_MUTEX_INITIALIZER
+static pthread_mutex_t value_locks[VALUE_LOCKS] = {VALUE_LOCKS_4, VALUE_LOCKS_4, VALUE_LOCKS_4,
+                                                   VALUE_LOCKS_4};
+
+static pthread_mutex_t *value_lock_of(const cr_ivalue *slot)
+{
+    return &value_locks[((uintptr_t)slot / sizeof *slot) % VALUE_LOCKS];
+}
+
+cr_ivalue cr_islot_get(cr_ivalue *slot)
+{
+    pthread_mutex_t *lock = value_lock_of(slot);
+
+    pthread_mutex_lock(lock);
+    cr_ivalue v = cr_ivalue_keep(*slot);
+    pthread_mutex_unlock(lock);
+    return v;
+}
+
+void cr_islot_set(cr_ivalue *slot, cr_ivalue v)
+{
+    pthread_mutex_t *lock = value_lock_of(slot);
+
+    pthread_mutex_lock(lock);
+    cr_ivalue old = *slot;
+    *slot = v;
+    pthread_mutex_unlock(lock);
+    cr_ivalue_drop(old);
 }
 
 /* --- making --- */

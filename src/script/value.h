@@ -155,6 +155,10 @@ static inline void cr_ivalue_set(cr_ivalue *at, cr_ivalue v)
 }
 /* Drops n values of an array. */
 void cr_ivalues_drop(cr_ivalue *v, size_t n);
+/* A slot of an object that several threads may read and set: its value with one more reference,
+ * and its value replaced by `v`, which is taken. */
+cr_ivalue cr_islot_get(cr_ivalue *slot);
+void cr_islot_set(cr_ivalue *slot, cr_ivalue v);
 
 /* --- making; fail with CR_MEMORY --- */
 CR_MUST cr_status cr_istring_new(cr_ivalue *out, const char *at, size_t len);

@@ -844,7 +844,12 @@ static PyObject *script_get(PyObject *self, PyObject *arg)
     const char *name = PyUnicode_AsUTF8(arg);
     int slot = name ? script_slot(self, name) : -1;
 
-    return slot < 0 ? NULL : script_to_python(&script_of(self)->slot[slot]);
+    if (slot < 0)
+        return NULL;
+    cr_ivalue v = cr_islot_get(&script_of(self)->slot[slot]);
+    PyObject *made = script_to_python(&v);
+    cr_ivalue_drop(v);
+    return made;
 }
 
 static PyObject *script_set(PyObject *self, PyObject *args)
@@ -866,7 +871,7 @@ static PyObject *script_set(PyObject *self, PyObject *args)
                      name, cr_stype_annotation(type), Py_TYPE(x)->tp_name);
     if (done <= 0)
         return NULL;
-    cr_ivalue_set(&script_of(self)->slot[slot], v);
+    cr_islot_set(&script_of(self)->slot[slot], v);
     Py_RETURN_NONE;
 }
 
