@@ -3,11 +3,14 @@
 FOLDER becomes the stub package cresset-stubs.  Signatures of operators come from the table, those of classes and
 functions in Python from their code; a parameter's type is its annotation or that of its default.
 """
+import ast
 import importlib
 import inspect
 import keyword
 import os
+import re
 import sys
+import textwrap
 
 import cresset
 from cresset import _C
@@ -20,7 +23,7 @@ serialization safetensors cuda cpu accelerator fx hub backends multiprocessing o
 HEAD = '''# mypy: disable-error-code="override, overload-overlap, overload-cannot-match, misc"
 """Written by tools/stubs.py."""
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, Self, overload
 '''
 TYPES = {"Tensor": "Tensor", "int": "_int", "bool": "_bool", "float": "_float", "str": "str", "Scalar": "Number",
          "ScalarType": "_dtype", "Device": "DeviceLike", "Layout": "_layout", "MemoryFormat": "_memory_format",
@@ -52,7 +55,25 @@ def result_type(schema):
         base = part.partition("(")[0] + ("[]" if part.endswith("[]") else "")
         types.append({"": "None", "Tensor": "Tensor", "Tensor[]": "tuple[Tensor, ...]", "bool": "_bool", "int": "_int",
                       "float": "_float", "Scalar": "Number", "ScalarType": "_dtype"}.get(base, "Any"))
-    return types[0] if len(types) == 1 else f"tuple[{', '.join(types)}]"
+    if len(types) == 1:
+        return types[0]
+    named = tuple(p.rpartition(" ")[2] for p in text.strip("()").split(", ") if " " in p)
+    if set(types) != {"Tensor"} or len(named) != len(types) or not all(map(is_name, named)):
+        return f"tuple[{', '.join(types)}]"
+    NAMED_RESULTS.add(named)
+    return named_result(named)
+
+
+NAMED_RESULTS = set()  # the names of results of several tensors, as (values, indices)
+
+
+def named_result(names):
+    return f"Results_{'_'.join(names)}"
+
+
+def named_results():
+    return "".join(f"class {named_result(names)}(NamedTuple):\n" + "".join(f"    {n}: Tensor\n" for n in names)
+                   for names in sorted(NAMED_RESULTS))
 
 
 def parameter(p, name):
@@ -152,9 +173,57 @@ def python_def(name, function, indent, returns, in_class):
     return f"{decorator}{indent}def {name}({', '.join(out)}) -> {known or returns}: ..."
 
 
+# Methods of modules and optimizers: their results.
+MODULE_RESULTS = {name: "Self" for name in "apply bfloat16 cpu cuda double eval float half requires_grad_ to to_empty train type "
+                  "share_memory xpu ipu append extend insert".split()}
+MODULE_RESULTS |= {"parameters": "Iterator[Parameter]", "named_parameters": "Iterator[tuple[str, Parameter]]",
+                   "buffers": "Iterator[Tensor]", "named_buffers": "Iterator[tuple[str, Tensor]]", "modules": "Iterator[Module]",
+                   "named_modules": "Iterator[tuple[str, Module]]", "children": "Iterator[Module]",
+                   "named_children": "Iterator[tuple[str, Module]]", "state_dict": "dict[str, Any]", "zero_grad": "None",
+                   "extra_repr": "str", "get_parameter": "Parameter", "get_buffer": "Tensor", "get_submodule": "Module",
+                   "register_parameter": "None", "register_buffer": "None", "add_module": "None", "reset_parameters": "None"}
+
+
+def attribute_type(value):
+    """The type of an attribute that is assigned this expression."""
+    called = value.func if isinstance(value, ast.Call) else None
+    if called is not None and (getattr(called, "id", None) or getattr(called, "attr", None)) == "Parameter":
+        return "Parameter"
+    return "Any"
+
+
+REGISTERS = {"register_parameter": "Parameter", "register_buffer": "Tensor"}
+
+
+def attributes(cls):
+    """The public attributes that a class's methods give their objects, with types."""
+    found = {}
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):
+        return found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For):  # for name in ("weight", "bias"): self.register_parameter(name, ...)
+            kinds = [k for text in map(ast.unparse, node.body) for word, k in REGISTERS.items() if f"self.{word}(" in text]
+            found |= dict.fromkeys((n.value for n in ast.walk(node.iter) if isinstance(n, ast.Constant) and isinstance(n.value, str)),
+                                   kinds[0]) if kinds else {}
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and getattr(target.value, "id", None) == "self":
+                    found.setdefault(target.attr, attribute_type(node.value))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args and isinstance(node.args[0], ast.Constant):
+            kind = REGISTERS.get(node.func.attr)
+            if kind and isinstance(node.args[0].value, str):
+                found[node.args[0].value] = kind
+    return {name: kind for name, kind in found.items() if is_name(name) and name[0] != "_" and name != "training" and
+            not hasattr(cls, name)}
+
+
 def method_result(cls, name):
     if name == "__init__":
         return "None"
+    if issubclass(cls, cresset.nn.Module) and name in MODULE_RESULTS:
+        return MODULE_RESULTS[name]
     if issubclass(cls, cresset.nn.Module) and name in ("forward", "__call__"):
         return "Any"
     return {"__len__": "_int", "__repr__": "str", "__str__": "str", "__bool__": "_bool", "__hash__": "_int", "__eq__": "_bool",
@@ -179,6 +248,7 @@ def class_stub(cls, module):
             lines.append(python_def(name, value, "    ", method_result(cls, name), True))
         elif name != "__getattr__":
             lines.append(f"    {name}: Any")
+    lines += [f"    {name}: {kind}" for name, kind in sorted(attributes(cls).items())]
     if issubclass(cls, cresset.nn.Module):
         if cls is cresset.nn.Module:
             lines.append("    training: _bool\n    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...\n"
@@ -230,7 +300,7 @@ def module_lines(module, tensor_functions):
         elif inspect.isfunction(value) or type(value).__name__ == "overridable":
             lines.append(python_def(name, value, "", "Tensor" if tensor_functions else "Any", False))
         elif isinstance(value, _C.dtype):
-            lines.append(f"{name}: _dtype")
+            lines.append(f"{name}: dtype")
         else:
             lines.append(f"{name}: { {int: '_int', float: '_float', bool: '_bool', str: 'str'}.get(type(value), 'Any')}")
     return lines, classes
@@ -262,7 +332,7 @@ def ordered(classes):
     return out
 
 
-TYPING = ("Callable", "Iterable", "Iterator", "Sequence", "Any", "Literal", "NamedTuple", "overload", "Number")
+TYPING = ("Callable", "Iterable", "Iterator", "Sequence", "Any", "Literal", "NamedTuple", "Self", "overload", "Number")
 COMMON = ("DeviceLike", "Generator", "Number", "Size", "Tensor", "_bool", "_device", "_dtype", "_float", "_int", "_layout",
           "_memory_format")
 TENSOR_MODULES = ("nn.functional", "fft", "linalg", "special", "signal")
@@ -273,7 +343,11 @@ def module_text(name):
     lines, classes = module_lines(module, name in TENSOR_MODULES)
     body = [line for cls in ordered(classes) for line in class_stub(cls, module)]
     text = "\n".join(lines + body)
+    for name, home in (("Parameter", "nn.parameter"), ("Module", "nn.modules.module")):
+        if re.search(rf"[ \[]{name}\b", text) and not re.search(rf"^class {name}\b", text, re.M):
+            text = f"from cresset.{home} import {name} as {name}\n{text}"
     common = [n for n in COMMON if f"from cresset._C import {n} as {n}\n" not in text + "\n"]
+    common += sorted(named_result(names) for names in NAMED_RESULTS if f"-> {named_result(names)}:" in text)
     return f"{HEAD}from cresset._C import {', '.join(common)}\n\n{text}\n"
 
 
@@ -355,11 +429,12 @@ class Generator:
 def main():
     folder = sys.argv[1]
     packages = {m for m in MODULES if any(other.startswith(m + ".") for other in MODULES)}
-    files = {"_C.pyi": HEAD + OBJECTS + "\n".join(tensor_stub()) + "\ndef __getattr__(name: str) -> Any: ...\n",
-             "__init__.pyi": module_text(""), "py.typed": "partial\n"}
+    files = {"__init__.pyi": module_text(""), "py.typed": "partial\n"}
     for name in MODULES:
         path = name.replace(".", "/")
         files[f"{path}/__init__.pyi" if name in packages else f"{path}.pyi"] = module_text(name)
+    methods = "\n".join(tensor_stub())  # after all modules: it has the results that they name
+    files["_C.pyi"] = f"{HEAD}{OBJECTS}{named_results()}{methods}\ndef __getattr__(name: str) -> Any: ...\n"
     for path, text in files.items():
         path = os.path.join(folder, path)
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)

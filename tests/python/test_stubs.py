@@ -67,6 +67,40 @@ def test_classes_define_a_name_once(folder):
                 assert len(names) == len(set(names)), (stub, node.name, sorted(n for n in names if names.count(n) > 1))
 
 
+@pytest.mark.parametrize("make", ["Linear(3, 4)", "Conv2d(1, 2, 3)", "BatchNorm1d(3)", "Embedding(3, 4)", "LayerNorm(3)", "PReLU()", "Dropout(0.5)"])
+def test_modules_have_their_attributes(folder, make):
+    _, classes = names_in(stub_of(folder, "nn"))
+    module = eval(f"nn.{make}", {"nn": cresset.nn})
+    named = {n for m in type(module).__mro__ for n in classes.get(m.__name__, ())}
+    held = {*vars(module), *module._parameters, *module._buffers, *module._modules}
+    assert {n for n in held if n[0] != "_"} - named == set()
+
+
+# What completion must offer where a line ends, and the type that it must find.
+COMPLETED = {"torch.rand": "randn_like", "x.sum().me": "median", "m.wei": "weight", "m.weight.gr": "grad", "m(x).soft": "softmax",
+             "net.fc.bi": "bias", "x.max(dim=0).val": "values", "torch.topk(x, 1).ind": "indices", "torch.float32.is_": "is_signed",
+             "next(net.parameters()).req": "requires_grad", "net.train().st": "state_dict", "x.shape.num": "numel",
+             "torch.utils.data.DataL": "DataLoader", "torch.optim.lr_scheduler.Ste": "StepLR"}
+NET = '''
+import cresset as torch
+from cresset import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 4)
+x, m, net = torch.randn(2, 3), nn.Linear(3, 4), Net()
+'''
+
+
+def test_jedi_completes(folder, tmp_path):
+    jedi = pytest.importorskip("jedi")
+    shutil.copytree(folder, tmp_path / "cresset-stubs")
+    project = jedi.Project(tmp_path, added_sys_path=[str(Path(cresset.__file__).parents[1])])
+    for line, name in COMPLETED.items():
+        offered = [c.name for c in jedi.Script(NET + line, path=tmp_path / "program.py", project=project).complete()]
+        assert name in offered, (line, offered)
+
+
 def test_every_stub_parses(folder):
     stubs = list(folder.rglob("*.pyi"))
     assert len(stubs) > 40
