@@ -11,9 +11,6 @@
 /* Effects of an instruction on sources; opcodes.txt states one for every instruction. */
 typedef enum {
     FLOW_LOST,
-    FLOW_DROP,
-    FLOW_PEEK,     /* reads the top entry and leaves it there */
-    FLOW_CONTENTS, /* may read what its operands contain, to any depth */
     FLOW_COPY,
     FLOW_SWAP,
     FLOW_CONST,

@@ -26,12 +26,6 @@ typedef struct {
     int source;
 } shadow_slot;
 
-/* A list that is followed, and whether the program read it. */
-typedef struct {
-    const PyObject *list;
-    int read;
-} shadow_list;
-
 /* A followed frame: its locals, then its value stack, are the slots from `base` on. */
 typedef struct {
     const cr_live_frame *frame;
@@ -59,9 +53,7 @@ struct cr_shadow {
     PyObject *folders; /* of code that may read modules, types and functions in C */
     int watched;       /* the index of the first one found, or -1 */
     cr_access found;   /* and where: code and at */
-    SHADOW_LIST(shadow_list) lists; /* sorted by address */
-    int deep;                       /* contents of containers were read without loading them */
-    int *table;                     /* hash table of sources */
+    int *table;        /* hash table of sources */
     size_t table_size;
     int log, broken; /* broken: no memory; the shadow then follows nothing more */
     uint64_t events, compared, differences;
@@ -580,9 +572,6 @@ static void shadow_flow(cr_shadow *s, const shadow_step *x)
 
     switch ((cr_code_flow)x->step->flow) {
     case FLOW_LOST:
-    case FLOW_DROP:
-    case FLOW_PEEK:
-    case FLOW_CONTENTS:
     case FLOW_CALL:
     case FLOW_CALL_SPREAD:
     case FLOW_FORMAT: shadow_lost(s, x); break;
@@ -791,192 +780,6 @@ static void shadow_calls(cr_shadow *s, const shadow_frame *f, int at)
         shadow_look(s, f->code, at, PyTuple_GET_ITEM(spread, i));
 }
 
-/* --- uses of lists --- */
-
-static int shadow_order(const void *a, const void *b)
-{
-    const shadow_list *x = a, *y = b;
-
-    return ((uintptr_t)x->list > (uintptr_t)y->list) -
-           ((uintptr_t)x->list < (uintptr_t)y->list);
-}
-
-int cr_shadow_follow_lists(cr_shadow *s, PyObject *const *list, size_t count)
-{
-    s->lists.count = 0;
-    if (!SHADOW_ROOM(s, lists, count))
-        return -1;
-    for (; s->lists.count < count; s->lists.count++)
-        s->lists.item[s->lists.count] = (shadow_list){list[s->lists.count], 0};
-    qsort(s->lists.item, count, sizeof *s->lists.item, shadow_order);
-    return 0;
-}
-
-static shadow_list *shadow_followed(const cr_shadow *s, const PyObject *x)
-{
-    shadow_list key = {x, 0};
-
-    return x && s->lists.count && PyList_CheckExact(x)
-               ? bsearch(&key, s->lists.item, s->lists.count, sizeof key, shadow_order)
-               : NULL;
-}
-
-int cr_shadow_list_was_read(const cr_shadow *s, const PyObject *list)
-{
-    const shadow_list *x = shadow_followed(s, list);
-
-    return s->broken || s->deep || !x || x->read;
-}
-
-static void shadow_read_list(cr_shadow *s, const PyObject *x)
-{
-    shadow_list *found = shadow_followed(s, x);
-
-    if (found)
-        found->read = 1;
-}
-
-static void shadow_read_items(cr_shadow *s, PyObject *x)
-{
-    PyObject *key, *item;
-    Py_ssize_t at = 0;
-
-    if (x && PyTuple_Check(x))
-        for (; at < PyTuple_GET_SIZE(x); at++)
-            shadow_read_list(s, PyTuple_GET_ITEM(x, at));
-    else if (x && PyDict_Check(x))
-        while (PyDict_Next(x, &at, &key, &item))
-            shadow_read_list(s, item);
-}
-
-static int shadow_is_container(const PyObject *x)
-{
-    return x && (PyTuple_Check(x) || PyList_Check(x) || PyDict_Check(x) || PyAnySet_Check(x));
-}
-
-/* Whether reading the contents of x could read a list.  Objects of classes are compared by
- * identity or by Python code. */
-static int shadow_may_hold_list(PyObject *x)
-{
-    PyObject *key, *item;
-    Py_ssize_t at = 0;
-
-    if (!shadow_is_container(x) || PyAnySet_Check(x))
-        return 0;
-    if (PyDict_Check(x)) {
-        while (PyDict_Next(x, &at, &key, &item))
-            if (shadow_is_container(item))
-                return 1;
-        return 0;
-    }
-    for (; at < PySequence_Fast_GET_SIZE(x); at++)
-        if (shadow_is_container(PySequence_Fast_GET_ITEM(x, at)))
-            return 1;
-    return 0;
-}
-
-static int shadow_is_python(PyObject *x)
-{
-    while (x && PyMethod_Check(x))
-        x = PyMethod_GET_FUNCTION(x);
-    return x && PyFunction_Check(x);
-}
-
-static int shadow_is_append(PyObject *x)
-{
-    const char *name = NULL;
-
-    if (x && PyCFunction_Check(x) && PyCFunction_GET_SELF(x) &&
-        PyList_CheckExact(PyCFunction_GET_SELF(x)))
-        name = ((PyCFunctionObject *)x)->m_ml->ml_name;
-    else if (x && Py_TYPE(x) == &PyMethodDescr_Type &&
-             ((PyMethodDescrObject *)x)->d_common.d_type == &PyList_Type)
-        name = ((PyMethodDescrObject *)x)->d_method->ml_name;
-    return name && (!strcmp(name, "append") || !strcmp(name, "extend"));
-}
-
-/* The object that a function in C is bound to, such as the list of [].__len__; borrowed, or
- * NULL. */
-static PyObject *shadow_bound_to(PyObject *x)
-{
-    PyObject *self;
-
-    if (PyCFunction_Check(x))
-        return PyCFunction_GET_SELF(x);
-    if (!shadow_is_bound_slot(x))
-        return NULL;
-    self = PyObject_GetAttrString(x, "__self__");
-    PyErr_Clear();
-    Py_XDECREF(self); /* x has a reference */
-    return self;
-}
-
-/* A call reads the lists that it passes to a function in C, apart from the one appended to. */
-static void shadow_call_lists(cr_shadow *s, const cr_code_step *step, PyObject *const *real)
-{
-    int base = step->depth - cr_code_step_pops(step), first = real[base] ? base : base + 1;
-
-    if (!real[first] || shadow_is_python(real[first]))
-        return;
-    if (!shadow_is_append(real[first]))
-        shadow_read_list(s, shadow_bound_to(real[first]));
-    for (int i = first + 1; i < step->depth; i++) {
-        if (i == first + 1 && shadow_is_append(real[first]) &&
-            Py_TYPE(real[first]) == &PyMethodDescr_Type)
-            continue;
-        shadow_read_list(s, real[i]);
-        if (step->flow == FLOW_CALL_SPREAD)
-            shadow_read_items(s, real[i]);
-    }
-}
-
-/* Whether the instruction moves its operands without reading them. */
-static int shadow_moves(const shadow_frame *f, const cr_code_step *step)
-{
-    switch ((cr_code_flow)step->flow) {
-    case FLOW_DROP:
-    case FLOW_COPY:
-    case FLOW_SWAP:
-    case FLOW_SET_LOCAL:
-    case FLOW_SET_LOCAL_LOCAL:
-    case FLOW_SET_LOCAL_SET_LOCAL:
-    case FLOW_SET_CELL:
-    case FLOW_SET_GLOBAL:
-    case FLOW_PRECALL: return 1;
-    case FLOW_ATTRIBUTE: {
-        int index = step->arg >> (PY_VERSION_HEX >= 0x030c0000);
-        PyObject *names = f->code->co_names;
-        PyObject *name =
-            index < PyTuple_GET_SIZE(names) ? PyTuple_GET_ITEM(names, index) : NULL;
-        return name && (PyUnicode_CompareWithASCIIString(name, "append") == 0 ||
-                        PyUnicode_CompareWithASCIIString(name, "extend") == 0);
-    }
-    default: return 0;
-    }
-}
-
-/* Notes which followed lists the instruction is about to read. */
-static void shadow_use_lists(cr_shadow *s, const shadow_frame *f, int at)
-{
-    const cr_code_step *step = &f->facts->step[at];
-    int base = step->depth - cr_code_step_pops(step);
-    PyObject *const *real = cr_frame_stack(f->frame);
-
-    if (step->depth < 0 || base < 0 || shadow_moves(f, step))
-        return;
-    if (step->flow == FLOW_CALL || step->flow == FLOW_CALL_SPREAD) {
-        shadow_call_lists(s, step, real);
-        return;
-    }
-    if (step->flow == FLOW_PEEK && step->depth)
-        base = step->depth - 1;
-    for (int i = base; i < step->depth; i++) {
-        shadow_read_list(s, real[i]);
-        if (step->flow == FLOW_CONTENTS && shadow_may_hold_list(real[i]))
-            s->deep = 1;
-    }
-}
-
 /* Counts an instruction whose depth is unknown or, where CPython stores it, another one. */
 static void shadow_check_depth(cr_shadow *s, const shadow_frame *f, int at)
 {
@@ -1010,8 +813,6 @@ static void shadow_instruction(void *context, const cr_live_frame *frame, int at
     if (s->log && f->facts->step[at].flow >= FLOW_CALL &&
         f->facts->step[at].flow <= FLOW_FORMAT)
         shadow_calls(s, f, at);
-    if (s->lists.count)
-        shadow_use_lists(s, f, at);
 }
 
 cr_observer cr_shadow_observer(cr_shadow *s)
@@ -1056,7 +857,6 @@ void cr_shadow_drop(cr_shadow *s)
     PyMem_RawFree(s->calls.item);
     PyMem_RawFree(s->identities.item);
     PyMem_RawFree(s->watch);
-    PyMem_RawFree(s->lists.item);
     PyMem_RawFree(s->sources.item);
     PyMem_RawFree(s->frames.item);
     PyMem_RawFree(s->slots.item);

@@ -65,12 +65,6 @@ int cr_shadow_watch(cr_shadow *s, PyObject *const *object, size_t count, PyObjec
 /* -1 until one of them is in an observed frame, then its index; the instruction is in `code`
  * (borrowed) and `at`. */
 int cr_shadow_watched(const cr_shadow *s, PyCodeObject **code, int *at);
-/* Follows lists, which the caller keeps alive; 0, or -1 without memory. */
-int cr_shadow_follow_lists(cr_shadow *s, PyObject *const *list, size_t count);
-/* Whether Python code may have read a followed list, other than to append to it, or read
- * containers in a way that does not load their items.  Functions in C that were called may have
- * read lists that they reached through their arguments. */
-int cr_shadow_list_was_read(const cr_shadow *s, const PyObject *list);
 /* The path of a source as text, such as "self.layers[0]"; a new reference, NULL with an
  * exception. */
 PyObject *cr_shadow_path(const cr_shadow *s, int source);

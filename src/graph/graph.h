@@ -361,8 +361,6 @@ int cr_recorder_plain_number(cr_recorder *r, cr_scalar value);
 /* The answer for the present values, which becomes a guard. */
 bool cr_recorder_ask(cr_recorder *r, cr_gnum_test test, int a, int b);
 cr_scalar cr_recorder_value(const cr_recorder *r, int k);
-/* Number k, valid until the next one is added. */
-const cr_gnumber *cr_recorder_number_at(const cr_recorder *r, int k);
 /* Makes `r` the thread's recorder; fails with CR_RUNTIME when there is one. */
 CR_MUST cr_status cr_recorder_start(cr_recorder *r);
 void cr_recorder_stop(cr_recorder *r);

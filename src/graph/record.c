@@ -1139,11 +1139,6 @@ cr_scalar cr_recorder_value(const cr_recorder *r, int k)
     return r->g->numbers.list.at[k].value;
 }
 
-const cr_gnumber *cr_recorder_number_at(const cr_recorder *r, int k)
-{
-    return &r->g->numbers.list.at[k];
-}
-
 /* --- from start to end --- */
 
 typedef struct {

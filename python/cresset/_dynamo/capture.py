@@ -305,15 +305,12 @@ class _Recording:
     def call(self, args, kwargs):
         """Calls the function, observed if the guard leaves out objects or items of lists, or if a refusal
         names its instruction."""
-        changes = self.compiler.attempts > 0  # an earlier call changed what it reads
-        if not self.compiler.wants_place and not self.walk.deferred and not changes:
+        if not self.compiler.wants_place and not self.walk.deferred:
             return self.fn(*args, **kwargs)
         observation = _C.Observation()
         self.modules = len(sys.modules)
         watched = [x for x, _ in self.walk.deferred]
         observation.watch(watched, _TRUSTED)
-        if changes:
-            observation.follow_lists([x for x in self.walk.holders.values() if type(x) is list])
         if not observation.start():  # a debugger has the hooks
             return self.fn(*args, **kwargs)
         self.observation = observation
@@ -358,18 +355,18 @@ class _Recording:
             finally:
                 self.put_back(replaced)
                 if self.walk.numbers or self.dynamic:
-                    self.walk.settle(recorder)
+                    self.walk.settle()
             return _without_symbols(out) if self.walk.numbers or self.dynamic else out
         finally:
             recorder.stop()
 
     def put_back(self, replaced):
-        """Replaces symbols by their numbers where the call stored nothing else."""
+        """Replaces symbols by their numbers.  Notes where the call stored something else."""
         for node, value, symbol in replaced:
             if self.walk.now(node) is symbol:
                 self.walk.replace(node, value)
             else:
-                self.walk.note_written(node)
+                self.walk.overwritten = node
 
     # --- before the call ---
 
@@ -537,20 +534,8 @@ class _Recording:
                 raise Refused(f"{deferred[0][1]}, or so may {name}", place=place)
         deferred.clear()
 
-    def leave_out_lists(self):
-        """Leaves lists out of the guard to which the call appended and which it did not read."""
-        if self.observation is None:
-            return
-        from .classified import is_shallow
-        grown = self.walk.grown()
-        if grown and all(is_shallow(*call[:3]) for call in self.observation.calls()):
-            for node, x in grown:
-                if not self.observation.list_was_read(x):
-                    self.walk.leave_out_items(node)
-
     def finish(self, recorder, out):
         self.check_deferred()
-        self.leave_out_lists()
         if not self.check_unchanged():
             self.compiler.note(self.walk)
             return
@@ -562,7 +547,7 @@ class _Recording:
         places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
         puts = []
         for kind, node, key, x in self.new_gradients() + self.walk.stores():
-            puts.append((kind, node, key, x if type(x) is tuple else -1 if x is None else len(tensors)))
+            puts.append((kind, node, key, -1 if x is None else len(tensors)))
             if isinstance(x, Tensor):
                 tensors.append(x)
                 places.append(-1)
@@ -583,18 +568,13 @@ class _Recording:
 
     def new_gradients(self):
         """Returns .grad of leaves that the call set or removed, in the form of Walk.stores()."""
-        found = [("grad", node, own, leaf.grad) for leaf, node, before, own in self.grads
-                 if leaf.grad is not before() or type(before) is ref and before() is None]
-        if any(node in self.walk.left_out for _, node, *_ in found):
-            raise Refused("it changes the gradient of an item of a list that it appends to")
-        return found
+        return [("grad", node, own, leaf.grad) for leaf, node, before, own in self.grads
+                if leaf.grad is not before() or type(before) is ref and before() is None]
 
     def compile(self, graph, tensors, leaves, places, returns, unflatten, puts, differentiate):
         origins = graph.lift()
         inputs = [self.walk.tensors[o] if isinstance(o, int) else None for o in origins]
         constants = [None if isinstance(o, int) else o for o in origins]
-        if any(found and found[1] in self.walk.left_out for found in inputs):
-            raise Refused("it reads an item of a list that it appends to")
         for slot, found in enumerate(inputs):
             if found:
                 self.walk.nodes[found[1]][5] = slot

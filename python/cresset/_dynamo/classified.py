@@ -51,32 +51,6 @@ def _is_type(t):
     return all(base in _BASES or issubclass(base, BaseException) or base.__flags__ & heap for base in t.__mro__)
 
 
-# Functions and methods in C that read at most their arguments and the items of these, no deeper.
-_SHALLOW = {
-    "builtins": frozenset(("abs", "callable", "chr", "divmod", "getattr", "hasattr", "isinstance", "issubclass", "len", "ord",
-                           "pow", "round")),
-    "math": None,
-}
-_SHALLOW_TYPES = frozenset((bool, complex, dict, enumerate, float, frozenset, int, list, object, range, reversed, set, slice,
-                            super, tuple, type, zip, collections.OrderedDict))
-_SHALLOW_METHODS = frozenset(("add", "append", "clear", "copy", "endswith", "extend", "get", "items", "keys", "lower", "pop",
-                              "popitem", "setdefault", "split", "startswith", "strip", "update", "upper", "values",
-                              "__getitem__", "__setitem__", "__init__", "__len__", "__setattr__", "__getattribute__"))
-_NESTED = frozenset(("as_tensor", "asarray", "tensor"))  # ours: these read nested lists
-
-
-def is_shallow(kind, what, owner):
-    """Whether a function in C that _C.Observation.calls() lists reads no list that it is not given, nor one
-    that is an item of an item of its arguments."""
-    if kind == "f" and not isinstance(owner, type):
-        names = _SHALLOW.get(owner, ())
-        return _is_ours(owner) and what not in _NESTED or names is None or what in names
-    if kind in "fd":
-        holder, name = (owner, what) if kind == "f" else (what.__objclass__, what.__name__)
-        return _is_ours(holder.__module__) and name not in _NESTED or holder in _BASES and name in _SHALLOW_METHODS
-    return kind == "t" and (what in _SHALLOW_TYPES or _is_ours(what.__module__)) or kind == "o" and _is_ours(what.__module__)
-
-
 def is_classified(kind, what, owner):
     """Whether a call that _C.Observation.calls() lists is of a function that this table states."""
     if kind == "f":

@@ -47,9 +47,6 @@ _ATOMS = (type(None), bool, type, type(Ellipsis), type(NotImplemented), types.Bu
 _VALUES = (int, float, complex, str, bytes, device)
 _ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
 
-# Types of values that never change: a later call may store the same object.
-_CONSTANT_SET = frozenset((*_VALUES, type(None), bool, type(Ellipsis), dtype, layout, memory_format))
-
 # Names of attributes and functions that read or write .grad.
 _TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_",
                               "clip_grads_with_norm_"))
@@ -190,10 +187,6 @@ def plain(x):
     return x.__class__(x)
 
 
-def _is_constant(x):
-    return type(x) in _CONSTANT_SET or type(x) in (tuple, Size) and all(map(_is_constant, x))
-
-
 def tensor_facts(t):
     """Returns the properties of a tensor that a guard checks, without the tensor."""
     return type(t), t.dtype, t.shape, t.stride(), t.requires_grad, t.device
@@ -217,9 +210,7 @@ class Walk:
         self.holders = {}  # node -> its dict, list or cell
         self.slotted = []  # objects with attributes outside __dict__
         self.before = []  # from snapshot(): (node or None, container, copy of its contents)
-        self.appended, self.left_out = set(), set()  # nodes of lists, and of what they contain
-        self.written = set()  # (id of a container, key) of the call's numbers that it replaced
-        self.computed = {}  # id of a container -> {key: how a number is computed that the call stored}
+        self.overwritten = None  # the node of a varying number that the call replaced
         self.paths = {}  # node -> path
         self.known = {}  # id -> node, for tensors and containers
         self.names = set()  # all names in the visited code
@@ -340,10 +331,6 @@ class Walk:
             self.holders[parent].cell_contents = x
         else:
             self.holders[parent][key] = x
-
-    def note_written(self, node):
-        source, parent, key = self.nodes[node][:3]
-        self.written.add((id(self.holders[parent]), "cell_contents" if source == "cell" else key))
 
     def now(self, node):
         """The object that is in the place of a number now, None if the call emptied the place."""
@@ -538,15 +525,15 @@ class Walk:
         self.bare = [t for t, node in self.tensors if self.nodes[node][0] != "grad" and not t.__dict__]
 
     def stores(self):
-        """Returns what the call stored: [(kind, node of the container, key, what)].  what: a tensor, ("value",
-        a constant), or ("number", how it is computed from the call's numbers).
+        """Returns the tensors that the call stored: [(kind, node of the container, key, tensor)].
 
-        Refuses the recording when the call stored other objects where the program can see them.
+        Refuses the recording when the call stored or removed other objects where the program can see them.
         """
+        if self.overwritten is not None:
+            raise Refused(f"it changes {self.path(self.overwritten)}")
         found = []
         for node, holder, before in self.before:
-            computed = self.computed.get(id(holder), _NOTHING)
-            if isinstance(holder, dict) and len(holder) == len(before) and not self.written and not computed and \
+            if isinstance(holder, dict) and len(holder) == len(before) and \
                all(map(is_, dict.values(holder), before.values())) and all(map(is_, holder, before)):
                 continue
             now = _contents(holder)
@@ -555,18 +542,11 @@ class Walk:
             kind = "cell" if isinstance(holder, types.CellType) else "at" if isinstance(holder, list) else "item"
             for key, x in now.items():
                 old = before.get(key, self)
-                if key in computed:
-                    found.append((kind, node, key, ("number", computed[key])))
+                if old is x or type(old) is type(x) and type(x) in _VALUE_SET and (old == x or old != old and x != x):
                     continue
-                if (old is x or type(old) is type(x) and type(x) in _VALUE_SET and
-                        (old == x or old != old and x != x)) and (id(holder), key) not in self.written:
-                    continue
-                added = kind == "at" and key >= len(before)
-                if node is None or node in self.left_out or type(x) is not Tensor and not _is_constant(x) or \
-                   added and node not in self.appended:
+                if node is None or type(x) is not Tensor or kind == "at" and key >= len(before):
                     raise Refused(f"it changes {self.holder_name(node, holder)}, at {key!r}")
-                what = x if type(x) is Tensor else ("value", x)
-                found.append(("append", node, None, what) if added else (kind, node, key, what))
+                found.append((kind, node, key, x))
         if any(t.__dict__ for t in self.bare):
             raise Refused("it sets an attribute of a tensor")
         return found
@@ -578,41 +558,14 @@ class Walk:
         except Refused:
             return True
 
-    def grown(self):
-        """The lists to which the call appended: [(node, list)]."""
-        return [(node, x) for node, x, before in self.before if node is not None and type(x) is list and
-                len(x) > len(before) and all(map(is_, x, before.values()))]
-
-    def leave_out_items(self, node):
-        """Leaves the length and the items of a list out of the guard, because the call only appends to it.
-        Other paths to an item keep the guard as it is."""
-        inside = {node}
-        for i in range(node + 1, len(self.nodes)):
-            if self.nodes[i][1] in inside:
-                inside.add(i)
-        inside.remove(node)
-        if any(check == "same" and expected in inside and i not in inside
-               for i, (_, _, _, check, expected, *_) in enumerate(self.nodes)):
-            return
-        self.nodes[node][3:5] = "instance", list
-        for i in inside:
-            self.nodes[i][:] = "const", -1, None, "any", None, -1
-        self.appended.add(node)
-        self.left_out |= inside
-
-    def settle(self, recorder):
-        """Replaces symbols that the call stored by plain numbers.  A later call computes them again; where it
-        cannot, the recording is fixed to the number."""
-        for node, holder, before in self.before:
+    def settle(self):
+        """Replaces symbols that the call stored by plain numbers, to which the recording is then fixed."""
+        for _, holder, _ in self.before:
             for key, x in _contents(holder).items():
                 if type(x) in (tuple, Size) and any(type(i) is Symbol for i in x):
                     self.put(holder, key, type(x)([plain(i) if type(i) is Symbol else i for i in x]))
-                if type(x) is not Symbol:
-                    continue
-                made = recorder.formula(x) if node is not None and key in before else None
-                if made is not None:
-                    self.computed.setdefault(id(holder), {})[key] = made[0]
-                self.put(holder, key, plain(x) if made is None else made[1])
+                elif type(x) is Symbol:
+                    self.put(holder, key, plain(x))
 
     def put(self, holder, key, x):
         if isinstance(holder, types.CellType):

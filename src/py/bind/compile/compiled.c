@@ -259,17 +259,13 @@ static PyTypeObject calls_type = {
 enum { FEW = 16 };
 typedef enum { RETURNS_ONE, RETURNS_TUPLE, RETURNS_LIST, RETURNS_TREE } returns_kind;
 
-/* A tensor, number or constant that the recorded call stored in an object. */
-typedef enum { PUT_GRAD, PUT_ITEM, PUT_AT, PUT_CELL, PUT_APPENDED } put_kind;
-enum { PUT_STEPS = 32 };
+/* A tensor that the recorded call stored in an object. */
+typedef enum { PUT_GRAD, PUT_ITEM, PUT_AT, PUT_CELL } put_kind;
 typedef struct {
     put_kind kind;
     int node, output; /* node: of the guard; output -1: no tensor; .grad becomes None */
     PyObject *key;    /* of a dict item */
     Py_ssize_t place; /* index in a list; PUT_GRAD: the guard's node of the earlier gradient */
-    PyObject *value;  /* a constant, or NULL */
-    int steps;        /* a number: the last of the steps, each computed from earlier ones */
-    cr_gnumber *step;
 } put;
 
 typedef struct {
@@ -319,10 +315,8 @@ static int entry_traverse(PyObject *x, visitproc visit, void *arg)
     Py_VISIT(e->constants);
     Py_VISIT(e->leaves);
     Py_VISIT(e->unflatten);
-    for (int k = 0; e->put && k < e->puts; k++) {
+    for (int k = 0; e->put && k < e->puts; k++)
         Py_VISIT(e->put[k].key);
-        Py_VISIT(e->put[k].value);
-    }
     return cr_guard_traverse(e->guard, visit, arg);
 }
 
@@ -340,10 +334,8 @@ static int entry_clear(PyObject *x)
     Py_CLEAR(e->constants);
     Py_CLEAR(e->leaves);
     Py_CLEAR(e->unflatten);
-    for (int k = 0; e->put && k < e->puts; k++) {
+    for (int k = 0; e->put && k < e->puts; k++)
         Py_CLEAR(e->put[k].key);
-        Py_CLEAR(e->put[k].value);
-    }
     return 0;
 }
 
@@ -355,8 +347,6 @@ static void entry_dealloc(PyObject *x)
     entry_clear(x);
     PyMem_Free(e->origin);
     PyMem_Free(e->place);
-    for (int k = 0; k < e->puts; k++)
-        PyMem_Free(e->put[k].step);
     PyMem_Free(e->put);
     Py_TYPE(x)->tp_free(x);
 }
@@ -370,75 +360,13 @@ static int read_outputs(entry *e, PyObject *places)
     return e->place && !PyErr_Occurred() ? 0 : -1;
 }
 
-/* One step of a number: ("input", index), ("const", number), or an operation and the places of
- * earlier steps, as Recorder.formula() gives them. */
-static int read_step(cr_gnumber *n, int place, int numbers, PyObject *from)
+static int read_put(put *p, PyObject *from)
 {
-    const char *name;
-    PyObject *a = NULL;
-    int b = 0, fn = CR_GNUM_ADD;
-
-    if (!PyArg_ParseTuple(from, "sO|i", &name, &a, &b))
-        return -1;
-    if (!strcmp(name, "const")) {
-        n->fn = CR_GNUM_CONST;
-        return cr_py_scalar_from(a, &n->value) == CR_PY_FITS ? 0 : -1;
-    }
-    n->a = (int)PyLong_AsLong(a);
-    n->b = b;
-    if (!strcmp(name, "input")) {
-        n->fn = CR_GNUM_INPUT;
-        return n->a >= 0 && n->a < numbers ? 0 : -1;
-    }
-    while (fn < CR_GNUM_FN_COUNT && strcmp(cr_gnum_fn_name[fn], name))
-        fn++;
-    n->fn = (uint8_t)fn;
-    return fn < CR_GNUM_FN_COUNT && n->a >= 0 && n->a < place && b >= 0 && b < place ? 0 : -1;
-}
-
-static int read_steps(put *p, PyObject *steps, int numbers)
-{
-    Py_ssize_t n = PyTuple_Check(steps) ? PyTuple_GET_SIZE(steps) : 0;
-
-    p->step = n > 0 && n <= PUT_STEPS ? PyMem_Calloc((size_t)n, sizeof *p->step) : NULL;
-    for (; p->step && p->steps < n; p->steps++)
-        if (read_step(&p->step[p->steps], p->steps, numbers,
-                      PyTuple_GET_ITEM(steps, p->steps)) < 0)
-            break;
-    if (p->step && p->steps == n)
-        return 0;
-    if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "the steps of a stored number are wrong");
-    return -1;
-}
-
-/* The stored object: the number of an output, ("value", constant) or ("number", steps). */
-static int read_stored(put *p, PyObject *what, int numbers)
-{
+    static const char *const kinds[] = {"grad", "item", "at", "cell"};
     const char *kind;
-    PyObject *x;
-
-    p->output = -1;
-    if (PyLong_Check(what)) {
-        p->output = (int)PyLong_AsLong(what);
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    if (!PyArg_ParseTuple(what, "sO", &kind, &x))
-        return -1;
-    if (!strcmp(kind, "number"))
-        return read_steps(p, x, numbers);
-    p->value = Py_NewRef(x);
-    return 0;
-}
-
-static int read_put(put *p, PyObject *from, int numbers)
-{
-    static const char *const kinds[] = {"grad", "item", "at", "cell", "append"};
-    const char *kind;
-    PyObject *what;
     size_t k = 0;
 
-    if (!PyArg_ParseTuple(from, "siOO", &kind, &p->node, &p->key, &what)) {
+    if (!PyArg_ParseTuple(from, "siOi", &kind, &p->node, &p->key, &p->output)) {
         p->key = NULL;
         return -1;
     }
@@ -450,7 +378,7 @@ static int read_put(put *p, PyObject *from, int numbers)
     p->kind = (put_kind)k;
     if ((p->kind == PUT_AT || p->kind == PUT_GRAD) && (p->place = PyLong_AsSsize_t(p->key)) < 0)
         return -1;
-    return read_stored(p, what, numbers);
+    return 0;
 }
 
 static int read_puts(entry *e, PyObject *all)
@@ -459,7 +387,7 @@ static int read_puts(entry *e, PyObject *all)
     if (!e->put)
         return -1;
     while (e->puts < PyList_GET_SIZE(all)) {
-        int bad = read_put(&e->put[e->puts], PyList_GET_ITEM(all, e->puts), e->numbers);
+        int bad = read_put(&e->put[e->puts], PyList_GET_ITEM(all, e->puts));
         e->puts++; /* after an error too, so that the references already read are released */
         if (bad)
             return -1;
@@ -630,36 +558,6 @@ static bool find_call(entry *e, match *m)
            cr_compiled_call_holds(m->call, m->number);
 }
 
-/* Computes a stored number from the call's numbers; false when it has no value. */
-static bool put_number(const put *p, const cr_scalar *number, cr_scalar *out)
-{
-    cr_scalar x[PUT_STEPS];
-
-    for (int k = 0; k < p->steps; k++) {
-        const cr_gnumber *n = &p->step[k];
-        if (n->fn == CR_GNUM_INPUT)
-            x[k] = number[n->a];
-        else if (n->fn == CR_GNUM_CONST)
-            x[k] = n->value;
-        else if (!cr_gnum_apply((cr_gnum_fn)n->fn, x[n->a], x[n->b], &x[k]))
-            return false;
-    }
-    *out = x[p->steps - 1];
-    return true;
-}
-
-/* Whether all numbers that the call stores have values.  Asked before the call changes
- * anything. */
-static bool puts_have_values(const entry *e, const cr_scalar *number)
-{
-    cr_scalar unused;
-
-    for (int k = 0; k < e->puts; k++)
-        if (e->put[k].steps && !put_number(&e->put[k], number, &unused))
-            return false;
-    return true;
-}
-
 static bool entry_fits_call(entry *e, PyObject *const *args, Py_ssize_t positional,
                             PyObject *names, match *m)
 {
@@ -675,8 +573,7 @@ static bool entry_fits_call(entry *e, PyObject *const *args, Py_ssize_t position
         if (constant != Py_None)
             m->input[i] = cr_py_tensor_of(constant);
     }
-    return (!e->origin || same_origins(e, m->input)) && puts_have_values(e, m->number) &&
-           find_call(e, m);
+    return (!e->origin || same_origins(e, m->input)) && find_call(e, m);
 }
 
 /* Puts the outputs into a copy of the leaves.  Takes ownership of the outputs. */
@@ -724,23 +621,7 @@ static void find_targets(const entry *e, PyObject **target)
         target[k] = Py_NewRef(cr_guard_object(e->guard, e->put[k].node));
 }
 
-/* The object that is stored, a new reference. */
-static PyObject *put_object(const put *p, cr_tensor *const *output, const cr_scalar *number)
-{
-    cr_scalar s;
-
-    if (p->value)
-        return Py_NewRef(p->value);
-    if (!p->steps)
-        return cr_py_wrap_keep(output[p->output]);
-    if (put_number(p, number, &s))
-        return cr_py_scalar_object(s);
-    PyErr_SetString(PyExc_OverflowError, "a stored number has no value");
-    return NULL;
-}
-
-static int put_one(const put *p, PyObject *target, cr_tensor *const *output,
-                   const cr_scalar *number)
+static int put_one(const put *p, PyObject *target, cr_tensor *const *output)
 {
     int bad = -1;
 
@@ -749,14 +630,13 @@ static int put_one(const put *p, PyObject *target, cr_tensor *const *output,
             cr_set_grad(cr_py_tensor_of(target), p->output < 0 ? NULL : output[p->output]);
         return st ? cr_py_raise_int(st) : 0;
     }
-    PyObject *x = put_object(p, output, number);
+    PyObject *x = cr_py_wrap_keep(output[p->output]);
     if (!x)
         return -1;
     switch (p->kind) {
     case PUT_ITEM: bad = PyDict_SetItem(target, p->key, x); break;
     case PUT_CELL: bad = PyCell_Set(target, x); break;
     case PUT_AT: return PyList_SetItem(target, p->place, x);
-    case PUT_APPENDED: bad = PyList_Append(target, x); break;
     case PUT_GRAD: break;
     }
     Py_DECREF(x);
@@ -764,11 +644,10 @@ static int put_one(const put *p, PyObject *target, cr_tensor *const *output,
 }
 
 /* In the order in which the recorded call stored them. */
-static int put_all(const entry *e, PyObject *const *target, cr_tensor *const *output,
-                   const cr_scalar *number)
+static int put_all(const entry *e, PyObject *const *target, cr_tensor *const *output)
 {
     for (int k = 0; k < e->puts; k++)
-        if (put_one(&e->put[k], target[k], output, number) < 0)
+        if (put_one(&e->put[k], target[k], output) < 0)
             return -1;
     return 0;
 }
@@ -893,7 +772,7 @@ static PyObject *entry_run(entry *e, match *m)
     if (entry_compute(e, m, target, output) < 0) {
         m->undone = m->call && !e->draws && versions == input_versions(e, m);
         entry_drop_tensors(output, e->outputs);
-    } else if (put_all(e, target, output, m->number) == 0) {
+    } else if (put_all(e, target, output) == 0) {
         out = entry_pack(e, output);
     } else {
         entry_drop_tensors(output, e->outputs);

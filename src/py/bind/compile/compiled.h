@@ -26,8 +26,6 @@ PyObject *cr_py_walk_items(PyObject *module, PyObject *args);
 
 /* The Symbol of the recorder's number `k`. */
 PyObject *cr_py_symbol(cr_recorder *r, int k);
-/* The recorder's index of the number that a Symbol represents; -1 for other objects. */
-int cr_py_symbol_index(PyObject *x, const cr_recorder *r);
 /* _symbol_of(number): see graph.c. */
 PyObject *cr_py_symbol_of(PyObject *m, PyObject *x);
 /* 1: the guards of a _C.Graph hold for these inputs and numbers; 0: one fails; -1: raised. */

@@ -923,73 +923,6 @@ static PyObject *recorder_number(PyObject *x, PyObject *value)
     return st ? cr_py_raise(st) : cr_py_symbol(r, k);
 }
 
-/* Numbers of a recorder in the order in which they are computed; the last one is the result. */
-enum { FORMULA_MOST = 32 };
-typedef struct {
-    int k[FORMULA_MOST], count;
-} number_formula;
-
-static int formula_place(const number_formula *f, int k)
-{
-    for (int i = 0; i < f->count; i++)
-        if (f->k[i] == k)
-            return i;
-    return -1;
-}
-
-/* Adds number k after those that it is computed from.  False when it depends on a size, or when
- * the formula is too long. */
-static bool formula_add(number_formula *f, const cr_recorder *r, int k, int depth)
-{
-    const cr_gnumber *n = cr_recorder_number_at(r, k);
-    bool leaf = n->fn == CR_GNUM_INPUT || n->fn == CR_GNUM_CONST;
-
-    if (formula_place(f, k) >= 0)
-        return true;
-    if (n->fn == CR_GNUM_SIZE || depth == FORMULA_MOST)
-        return false;
-    if (!leaf &&
-        (!formula_add(f, r, n->a, depth + 1) ||
-         (!cr_gnum_is_unary((cr_gnum_fn)n->fn) && !formula_add(f, r, n->b, depth + 1))))
-        return false;
-    if (f->count == FORMULA_MOST)
-        return false;
-    f->k[f->count++] = k;
-    return true;
-}
-
-static PyObject *formula_tuple(const number_formula *f, const cr_recorder *r)
-{
-    PyObject *out = PyTuple_New(f->count);
-
-    for (int i = 0; out && i < f->count; i++) {
-        cr_gnumber n = *cr_recorder_number_at(r, f->k[i]);
-        if (n.fn != CR_GNUM_INPUT && n.fn != CR_GNUM_CONST) {
-            n.a = formula_place(f, n.a);
-            n.b = cr_gnum_is_unary((cr_gnum_fn)n.fn) ? 0 : formula_place(f, n.b);
-        }
-        PyObject *one = number_tuple(&n);
-        if (one)
-            PyTuple_SET_ITEM(out, i, one);
-        else
-            Py_CLEAR(out);
-    }
-    return out;
-}
-
-/* formula(symbol): see the method's text. */
-static PyObject *recorder_formula(PyObject *x, PyObject *symbol)
-{
-    const cr_recorder *r = ((recorder_object *)x)->r;
-    number_formula f = {.count = 0};
-    int k = cr_py_symbol_index(symbol, r);
-
-    if (k < 0 || !formula_add(&f, r, k, 0))
-        Py_RETURN_NONE;
-    return Py_BuildValue("(NN)", formula_tuple(&f, r),
-                         cr_py_scalar_object(cr_recorder_value(r, k)));
-}
-
 /* dynamic(tensor, dims): makes the sizes of an input symbols, for the dims in the mask. */
 static PyObject *recorder_dynamic(PyObject *x, PyObject *args)
 {
@@ -1017,12 +950,6 @@ static PyGetSetDef recorder_getset[] = {
     {0}};
 static PyMethodDef recorder_methods[] = {
     {"number", recorder_number, METH_O, "number(value) -> Symbol: adds a number input."},
-    {"formula", recorder_formula, METH_O,
-     "formula(symbol) -> (how it is computed from the inputs, in the form of Graph.numbers; "
-     "its "
-     "present value), or None when it depends on a size or the formula is long.  The symbol is "
-     "not "
-     "fixed."},
     {"dynamic", recorder_dynamic, METH_VARARGS,
      "dynamic(tensor, dims): makes the sizes of an input symbols, for the dims in the mask."},
     {"foreign", recorder_foreign, METH_NOARGS,

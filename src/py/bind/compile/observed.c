@@ -15,7 +15,6 @@ typedef struct {
     int at;               /* and the instruction */
     bool started;         /* the hook has a reference */
     PyObject *watched;    /* the objects and the folders that the shadow borrows */
-    PyObject *lists;      /* and the lists */
 } observed_object;
 
 /* Remembers the user's instruction in execution at the first event after the failure. */
@@ -76,7 +75,6 @@ static void observed_dealloc(PyObject *x)
     Py_XDECREF(self->folder);
     Py_XDECREF((PyObject *)self->failed);
     Py_XDECREF(self->watched);
-    Py_XDECREF(self->lists);
     Py_TYPE(x)->tp_free(x);
 }
 
@@ -179,29 +177,6 @@ static PyObject *observed_watch(PyObject *x, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* follow_lists(lists): a list of lists, kept alive until the observation is freed */
-static PyObject *observed_follow_lists(PyObject *x, PyObject *lists)
-{
-    observed_object *self = (observed_object *)x;
-
-    if (!PyList_CheckExact(lists))
-        return PyErr_Format(PyExc_TypeError, "follow_lists() takes a list");
-    lists = PyList_AsTuple(lists);
-    if (!lists)
-        return NULL;
-    Py_XSETREF(self->lists, lists);
-    if (cr_shadow_follow_lists(self->shadow, ((PyTupleObject *)lists)->ob_item,
-                               (size_t)PyTuple_GET_SIZE(lists)) < 0)
-        return PyErr_NoMemory();
-    Py_RETURN_NONE;
-}
-
-/* list_was_read(list) -> bool, see shadow.h */
-static PyObject *observed_list_was_read(PyObject *x, PyObject *list)
-{
-    return PyBool_FromLong(cr_shadow_list_was_read(((observed_object *)x)->shadow, list));
-}
-
 /* The first watched object that was in a frame as (index, (code, instruction)), or None. */
 static PyObject *observed_watched(PyObject *x, void *unused)
 {
@@ -235,15 +210,12 @@ static PyObject *observed_calls(PyObject *x, PyObject *unused)
     return out;
 }
 
-static PyMethodDef observed_methods[] = {
-    {"start", observed_start, METH_NOARGS, NULL},
-    {"stop", observed_stop, METH_NOARGS, NULL},
-    {"accesses", observed_accesses, METH_NOARGS, NULL},
-    {"watch", observed_watch, METH_VARARGS, NULL},
-    {"follow_lists", observed_follow_lists, METH_O, NULL},
-    {"list_was_read", observed_list_was_read, METH_O, NULL},
-    {"calls", observed_calls, METH_NOARGS, NULL},
-    {0}};
+static PyMethodDef observed_methods[] = {{"start", observed_start, METH_NOARGS, NULL},
+                                         {"stop", observed_stop, METH_NOARGS, NULL},
+                                         {"accesses", observed_accesses, METH_NOARGS, NULL},
+                                         {"watch", observed_watch, METH_VARARGS, NULL},
+                                         {"calls", observed_calls, METH_NOARGS, NULL},
+                                         {0}};
 
 static PyGetSetDef observed_properties[] = {{"failed", observed_failed, NULL, NULL, NULL},
                                             {"events", observed_events, NULL, NULL, NULL},

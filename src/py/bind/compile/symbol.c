@@ -31,11 +31,6 @@ PyObject *cr_py_symbol(cr_recorder *r, int k)
     return (PyObject *)s;
 }
 
-int cr_py_symbol_index(PyObject *x, const cr_recorder *r)
-{
-    return is_symbol_object(x) && ((symbol *)x)->r == r ? ((symbol *)x)->k : -1;
-}
-
 static bool is_live(const symbol *s) { return s->r && s->r == cr_recorder_active(); }
 
 static PyObject *symbol_plain(const symbol *s) { return cr_py_scalar_object(s->value); }
