@@ -237,6 +237,8 @@ CR_MUST cr_status cr_hook_before(cr_hook **out, cr_node *n, const cr_hook_call *
 CR_MUST cr_status cr_hook_after(cr_hook **out, cr_node *n, const cr_hook_call *call);
 /* The context of a node's hook with this function, before or after the node; NULL: none. */
 void *cr_hook_find(const cr_node *n, bool after, cr_grad_hook fn);
+/* True when a backward pass that reaches the leaf `t` calls a hook; false for other tensors. */
+bool cr_leaf_has_hooks(const cr_tensor *t);
 void cr_hook_remove(cr_hook *h); /* further calls do nothing */
 void cr_hook_drop(cr_hook *h);   /* drops the handle; the hook stays */
 
@@ -276,6 +278,8 @@ bool cr_anomaly_on(void);
 bool cr_anomaly_checks_nan(void);
 
 /* Functions that py/ sets; NULL in C programs. */
+/* A hook runs on the calling thread. */
+extern void (*cr_hook_runs)(void);
 /* `t`, which has a Python object, got another grad_fn.  Hooks added later belong to the new
  * node; earlier hooks stay with the old node. */
 extern void (*cr_history_changed)(cr_tensor *t);

@@ -97,6 +97,22 @@ cr_status cr_hook_after(cr_hook **out, cr_node *n, const cr_hook_call *call)
     return hook_append(out, &extra->after, call, 0);
 }
 
+static bool hooks_live(const cr_hook *h)
+{
+    while (h && !h->call.fn)
+        h = h->next;
+    return h;
+}
+
+bool cr_leaf_has_hooks(const cr_tensor *t)
+{
+    const cr_node *n = t->grad ? t->grad->accumulate : NULL;
+    const struct cr_node_extra *e = n ? n->extra : NULL;
+
+    return e && (hooks_live(e->tensor_hooks) || hooks_live(e->before) || hooks_live(e->after) ||
+                 hooks_live(e->accumulated));
+}
+
 void *cr_hook_find(const cr_node *n, bool after, cr_grad_hook fn)
 {
     cr_hook *h = !n->extra ? NULL : after ? n->extra->after : n->extra->before;
@@ -115,6 +131,8 @@ static cr_status hook_run(cr_hook *h, cr_tensor **grads, int n, cr_tensor *const
 
     if (!call.fn)
         return CR_OK;
+    if (cr_hook_runs)
+        cr_hook_runs();
     atomic_fetch_add(&h->count, 1);
     cr_lock(call.python);
     cr_status st = call.fn(call.context, grads, n, given, given_n);

@@ -163,6 +163,7 @@ cr_status cr_retain_grad(cr_tensor *t)
 
 /* --- history --- */
 void (*cr_history_changed)(cr_tensor *t);
+void (*cr_hook_runs)(void);
 
 static void meta_drop(cr_grad_meta *m)
 {

@@ -54,6 +54,30 @@ def equal_to_one_process(rank, size):
         for other in first:  # the same bits at every rank
             assert all(torch.equal(a, b) for a, b in zip(other, first[0])), how
     assert model.reducer.bucket_count >= 2
+    near(train(torch.compile(DDP(net())), None, size, rank), alone)
+    near(train(DDP(torch.compile(net())), None, size, rank), alone)
+    compiled_step(size, rank, alone)
+
+
+def compiled_step(size, rank, alone):
+    """A compiled function that holds forward, backward and the optimizer's step."""
+    model = DDP(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    x, y = data()
+
+    @torch.compile
+    def step():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x[rank::size]), y[rank::size])
+        loss.backward()
+        optimizer.step()
+        return loss.detach().clone()
+    losses = []
+    for _ in range(STEPS):
+        mean = step()
+        dist.all_reduce(mean, dist.ReduceOp.AVG)
+        losses.append(mean.item())
+    near(losses, alone)
 
 
 def replicated_modules(rank, size):

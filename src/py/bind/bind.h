@@ -154,6 +154,8 @@ void cr_py_note_read(const cr_tensor *t, const char *by);
 /* `by` of a call between ranks: it needs elements, but neither sizes nor Python code depend on
  * them. */
 extern const char cr_py_call_between_ranks[];
+/* A call whose effect is outside of tensors is made: a recording of it gives no graph. */
+void cr_py_note_outside(void);
 /* Symbols of a recording (symbol.c).  cr_py_symbol_scalar encodes a symbol as an argument
  * (graph/number.h).  cr_py_symbol_value gives its value and fixes it by a guard.  Both return
  * false when x is not a symbol. */

@@ -28,6 +28,8 @@ void cr_py_note_read(const cr_tensor *t, const char *by)
     cr_recorder_refuse(why);
 }
 
+void cr_py_note_outside(void) { cr_recorder_refuse(cr_py_call_between_ranks); }
+
 /* --- the report --- */
 enum { KEPT = 1000 };
 static CR_THREAD cr_py_flush *events; /* while _C._defer_watch is on */

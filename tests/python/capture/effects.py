@@ -274,3 +274,15 @@ def an_effect_before_an_error(compile):
         return x + n
     for n in (1, 2, 1, 2):
         yield attempt(f, torch.ones(2), n), list(seen)
+
+
+@program(FAMILY)
+def adds_to_a_store_of_ranks(compile):
+    store = torch.distributed.HashStore()
+
+    @compile
+    def f(x):
+        store.add("calls", 1)
+        return x * 2
+    for i in range(4):
+        yield f(torch.ones(2)), store.add("calls", 0)

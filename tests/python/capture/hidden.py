@@ -163,8 +163,7 @@ def a_hook_of_a_leaf_that_is_added_later(compile):
         yield w.grad
 
 
-@program("hooks",
-         wrong="the hooks of leaves are not guarded")
+@program("hooks")
 def a_training_step_with_a_hook_that_is_added_later(compile):
     w = torch.ones(2, requires_grad=True)
 

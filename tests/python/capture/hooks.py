@@ -260,3 +260,19 @@ def saved_tensor_hooks_of_the_caller(compile):
             y = f(x)
         y.backward()
         yield x.grad, len(packed) > 0
+
+
+@program(FAMILY)
+def hooks_of_a_leaf_in_a_training_step(compile):
+    calls = []
+    w, v = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    w.register_hook(lambda g: calls.append("grad") or g * 2)
+    v.register_post_accumulate_grad_hook(lambda p: calls.append("sum"))
+
+    @compile
+    def step(x):
+        w.grad = v.grad = None
+        (x * w * v).sum().backward()
+        return w.grad + v.grad
+    for i in range(4):
+        yield step(torch.full((2,), float(i))), list(calls)

@@ -105,6 +105,7 @@ static PyObject *work_wait(PyObject *self, PyObject *ms)
 
     if (timeout == -1 && PyErr_Occurred())
         return NULL;
+    cr_py_note_outside();
     CR_PY_AWAITING(st, cr_work_wait(((py_work *)self)->w, timeout));
     if (st)
         return cr_py_raise(st);
@@ -114,6 +115,7 @@ static PyObject *work_wait(PyObject *self, PyObject *ms)
 static PyObject *work_is_done(PyObject *self, PyObject *unused)
 {
     (void)unused;
+    cr_py_note_outside();
     return PyBool_FromLong(cr_work_is_done(((py_work *)self)->w));
 }
 
@@ -134,6 +136,7 @@ static PyObject *work_then(PyObject *self, PyObject *callable)
 {
     cr_status st;
 
+    cr_py_note_outside();
     Py_INCREF(callable);
     CR_PY_WAITING(st = cr_work_then(((py_work *)self)->w, work_follow, callable));
     if (st) {
@@ -367,6 +370,7 @@ static PyObject *group_start(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!Lp", &PyTuple_Type, &calls, &timeout, &now) ||
         !cr_py_comm_of(self))
         return NULL;
+    cr_py_note_outside();
     cr_device_kind kind = cr_comm_device(((py_group *)self)->g);
     size_t n = (size_t)PyTuple_GET_SIZE(calls), lists = count_tensors(calls);
     if (n > CR_LEN(few))
@@ -392,6 +396,7 @@ static PyObject *group_shut(PyObject *self, PyObject *why)
 
     if (!g)
         return NULL;
+    cr_py_note_outside();
     CR_PY_WAITING(cr_comm_shut(g, text));
     Py_RETURN_NONE;
 }
@@ -400,6 +405,7 @@ static PyObject *group_shut(PyObject *self, PyObject *why)
 static PyObject *group_close_call(PyObject *self, PyObject *unused)
 {
     (void)unused;
+    cr_py_note_outside();
     group_close((py_group *)self);
     Py_RETURN_NONE;
 }

@@ -9,7 +9,11 @@ typedef struct {
 
 static PyTypeObject reducer_type;
 
-static cr_reducer *reducer_of(PyObject *x) { return ((py_reducer *)x)->r; }
+static cr_reducer *reducer_of(PyObject *x)
+{
+    cr_py_note_outside();
+    return ((py_reducer *)x)->r;
+}
 
 static int reducer_traverse(PyObject *self, visitproc visit, void *arg)
 {

@@ -131,6 +131,7 @@ static PyObject *store_call(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iO!O!LL", &verb, &PyTuple_Type, &keys, &PyTuple_Type, &values,
                           &number, &timeout))
         return NULL;
+    cr_py_note_outside();
     Py_ssize_t n = store_bytes(keys, &key);
     Py_ssize_t m = n < 0 ? -1 : store_bytes(values, &value);
     if (m >= 0) {

@@ -43,7 +43,7 @@ static const char *const check_names[] = {"any",   "is",     "same",    "instanc
 typedef struct {
     uint8_t dtype, ndim;
     cr_device device;
-    bool contiguous, row_major, requires_grad, inference;
+    bool contiguous, row_major, requires_grad, inference, hooks;
     bool bare;     /* the Python object has no attributes */
     uint64_t dims; /* dims whose size may be anything but 0 and 1 */
     int64_t *size; /* sizes and strides */
@@ -114,7 +114,8 @@ static int set_facts(tensor_facts *f, const cr_tensor *t)
                         .contiguous = t->contiguous,
                         .row_major = cr_is_row_major(t->ndim, t->size, t->stride),
                         .requires_grad = cr_requires_grad(t),
-                        .inference = t->inference};
+                        .inference = t->inference,
+                        .hooks = cr_leaf_has_hooks(t)};
     f->size = PyMem_Malloc(2 * bytes + 1);
     if (!f->size) {
         PyErr_NoMemory();
@@ -273,8 +274,8 @@ static bool has_facts(const tensor_facts *f, const cr_tensor *t)
 {
     return t->dtype == f->dtype && t->ndim == f->ndim && cr_same_device(t->device, f->device) &&
            t->contiguous == f->contiguous && cr_requires_grad(t) == f->requires_grad &&
-           t->inference == f->inference && !t->number && !t->layout && !cr_is_lazy(t) &&
-           has_sizes(f, t) && has_strides(f, t);
+           t->inference == f->inference && cr_leaf_has_hooks(t) == f->hooks && !t->number &&
+           !t->layout && !cr_is_lazy(t) && has_sizes(f, t) && has_strides(f, t);
 }
 
 static bool equals(PyObject *o, PyObject *expected);

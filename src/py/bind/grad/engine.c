@@ -491,9 +491,12 @@ static PyMethodDef functions[] = {
 /* The dict belongs to the earlier history; its C hook keeps it alive. */
 static void forget_hooks(cr_tensor *t) { ((cr_py_tensor *)t->peer)->hooks = NULL; }
 
+static void refuse_hook(void) { cr_recorder_refuse("a hook runs in the backward pass"); }
+
 int cr_py_engine_start(PyObject *m)
 {
     cr_history_changed = forget_hooks;
+    cr_hook_runs = refuse_hook;
     cr_lock_python = lock_python;
     cr_unlock_python = unlock_python;
     cr_anomaly_record = record_stack;
