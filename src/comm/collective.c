@@ -15,6 +15,8 @@
 enum { SEGMENT = 1 << 19, PAIR_BYTES = 1 << 18, SLICE_MS = CR_WAIT_SLICE_MS };
 enum { HALVES_SEGMENT = 1 << 18, HALVES_AHEAD = 4 };
 enum { DATA_TAG, FRAME_TAG, RESULT_TAG };
+enum { KEY_BYTES = 64 };
+#define LEFT_KEY "calls/left" /* ranks that compare no more */
 
 /* --- transfers --- */
 static int64_t left_ms(const cr_running *c)
@@ -371,24 +373,76 @@ static void frame_key(char *key, size_t n, uint64_t sequence, int rank)
 static cr_status frame_publish(const cr_running *c)
 {
     const cr_frame *f = frame_own(c->g);
-    char key[64];
+    char key[KEY_BYTES];
 
     frame_key(key, sizeof key, c->sequence, c->g->rank);
     return cr_store_set(c->g->store, key, (cr_bytes){(const char *)f, sizeof *f + f->bytes});
 }
 
-/* Waits for a rank's frame by slices, and looks in between whether a rank has ended. */
-static cr_status frame_fetch(const cr_running *c, int rank, cr_text *out)
+static cr_status frame_take(const cr_running *c, int rank, cr_bytes text)
+{
+    cr_frame *f = frame_of(c, rank);
+
+    if (text.len < sizeof *f || text.len > cr_frame_bytes(c->g))
+        return cr_fail(CR_COMM, "the store has no call of rank %d", rank);
+    memcpy(f, text.at, text.len);
+    f->bytes = (uint32_t)(text.len - sizeof *f);
+    return compare(c, rank);
+}
+
+/* The keys of frames, in one block that the caller frees. */
+static cr_bytes *frame_keys(uint64_t sequence, const int *rank, int n)
+{
+    cr_bytes *key = cr_alloc((size_t)n * (sizeof *key + KEY_BYTES) + 1);
+    char *at = (char *)(key + n);
+
+    for (int i = 0; key && i < n; i++, at += KEY_BYTES) {
+        frame_key(at, KEY_BYTES, sequence, rank[i]);
+        key[i] = cr_bytes_of(at);
+    }
+    return key;
+}
+
+/* Takes the frames of n ranks by one request: CR_STORE if they are not there in time. */
+static cr_status frames_take(const cr_running *c, const int *rank, int n, int64_t ms)
+{
+    cr_store_reply reply = {0};
+    cr_bytes *key = frame_keys(c->sequence, rank, n);
+    cr_store_request r = {.verb = CR_STORE_GET, .keys = n, .key = key, .timeout_ms = ms};
+    cr_status st = key ? cr_store_call(c->g->store, &r, &reply) : CR_MEMORY;
+
+    if (!st && reply.value.len != (size_t)n)
+        st = cr_fail(CR_COMM, "the store has lost calls");
+    for (int i = 0; i < n && !st; i++)
+        st = frame_take(c, rank[i], reply.value.at[i]);
+    cr_store_reply_drop(&reply);
+    cr_free(key);
+    return st;
+}
+
+/* Compares with those ranks that have come, so that a difference is told although another rank
+ * never comes. */
+static cr_status frames_look(const cr_running *c, const int *rank, int n)
+{
+    for (int i = 0; i < n; i++) {
+        cr_status st = frames_take(c, &rank[i], 1, 0);
+        if (st && st != CR_STORE)
+            return st;
+    }
+    return CR_OK;
+}
+
+/* Waits for frames by slices, and looks in between whether a rank has ended. */
+static cr_status frames_wait(const cr_running *c, const int *rank, int n)
 {
     const cr_comm *g = c->g;
-    char key[64];
 
-    frame_key(key, sizeof key, c->sequence, rank);
     for (;;) {
         int64_t ms = left_ms(c) < SLICE_MS ? left_ms(c) : SLICE_MS;
-        cr_status st = cr_store_get(g->store, key, ms, out);
+        cr_status st = frames_take(c, rank, n, ms);
         if (st != CR_STORE)
             return st;
+        CR_TRY(frames_look(c, rank, n));
         int ended = g->peers ? cr_peers_ended(g->peers) : -1;
         if (ended >= 0)
             return cr_fail(CR_COMM, "the process of rank %d has ended", ended);
@@ -399,49 +453,87 @@ static cr_status frame_fetch(const cr_running *c, int rank, cr_text *out)
     }
 }
 
-static cr_status frame_take(const cr_running *c, int rank)
+static cr_status store_delete(cr_store *s, const cr_bytes *key, int n)
 {
-    cr_text t = {0};
-    cr_status st = frame_fetch(c, rank, &t);
-    cr_frame *f = frame_of(c, rank);
+    cr_store_reply reply = {0};
+    cr_store_request r = {
+        .verb = CR_STORE_DELETE, .keys = n, .key = key, .timeout_ms = SLICE_MS};
+    cr_status st = cr_store_call(s, &r, &reply);
 
-    if (!st && (t.len < sizeof *f || t.len > cr_frame_bytes(c->g)))
-        st = cr_fail(CR_COMM, "the store has no call of rank %d", rank);
-    if (!st) {
-        memcpy(f, t.at, t.len);
-        f->bytes = (uint32_t)(t.len - sizeof *f);
-        st = compare(c, rank);
-    }
-    cr_text_drop(&t);
+    cr_store_reply_drop(&reply);
     return st;
 }
 
 /* Every rank has read this rank's previous frame when all have written the next one. */
 static void frame_forget(const cr_running *c)
 {
-    char key[64];
-    cr_store_reply reply = {0};
+    char key[KEY_BYTES];
 
     frame_key(key, sizeof key, c->sequence - 1, c->g->rank);
     cr_bytes k = cr_bytes_of(key);
-    cr_store_request r = {
-        .verb = CR_STORE_DELETE, .keys = 1, .key = &k, .timeout_ms = SLICE_MS};
-    if (cr_store_call(c->g->store, &r, &reply))
+    if (store_delete(c->g->store, &k, 1))
         cr_log_line("comm", 2, "a call stays in the store: %s", cr_error_message());
-    cr_store_reply_drop(&reply);
 }
 
 cr_status cr_collective_compare(const cr_running *c)
 {
     cr_frame *own = frame_own(c->g);
+    int *rank = cr_alloc((size_t)c->g->size * sizeof *rank), n = 0;
+    cr_status st;
 
-    describe(c, own);
-    CR_TRY(frame_publish(c));
+    if (!rank)
+        return CR_MEMORY;
     for (int r = 0; r < c->g->size; r++)
         if (r != c->g->rank)
-            CR_TRY(frame_take(c, r));
+            rank[n++] = r;
+    describe(c, own);
+    CR_GO(frame_publish(c));
+    if (n)
+        CR_GO(frames_wait(c, rank, n));
     frame_forget(c);
-    return CR_OK;
+done:
+    cr_free(rank);
+    return st;
+}
+
+/* Adds this rank to those that have left; the sum. */
+static cr_status frames_leave(cr_comm *g, int64_t *left)
+{
+    cr_store_reply reply = {0};
+    cr_bytes key = cr_bytes_of(LEFT_KEY);
+    cr_store_request r = {
+        .verb = CR_STORE_ADD, .number = 1, .keys = 1, .key = &key, .timeout_ms = SLICE_MS};
+    cr_status st = cr_store_call(g->store, &r, &reply);
+
+    *left = reply.number;
+    cr_store_reply_drop(&reply);
+    return st;
+}
+
+/* Deletes all ranks' frames of the last calls, which a failure may have left one apart. */
+static cr_status frames_clear(cr_comm *g)
+{
+    cr_bytes left = cr_bytes_of(LEFT_KEY);
+    cr_status st = store_delete(g->store, &left, 1);
+
+    for (int r = 0; r < g->size && !st; r++)
+        for (uint64_t k = 0; k < 3 && !st; k++) {
+            cr_bytes *key = frame_keys(g->compared - 1 + k, &r, 1);
+            st = key ? store_delete(g->store, key, 1) : CR_MEMORY;
+            cr_free(key);
+        }
+    return st;
+}
+
+void cr_collective_leave(cr_comm *g)
+{
+    int64_t left = 0;
+    cr_status st = g->compared && g->store ? frames_leave(g, &left) : CR_OK;
+
+    if (!st && left == g->size)
+        st = frames_clear(g);
+    if (st)
+        cr_log_line("comm", 2, "calls stay in the store: %s", cr_error_message());
 }
 
 /* --- small calls --- */

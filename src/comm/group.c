@@ -299,8 +299,10 @@ void cr_comm_end(cr_comm *g)
     g->ends = true;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    if (joins)
-        pthread_join(g->thread, NULL);
+    if (!joins)
+        return;
+    pthread_join(g->thread, NULL);
+    cr_collective_leave(g);
 }
 
 void cr_comm_drop(cr_comm *g)

@@ -246,6 +246,10 @@ def calls_that_differ(rank, size):
             assert "calls differ" in str(error) and "rank 1 called" in str(error) and "in_nccl.py:" in str(error), error
         else:
             raise AssertionError(name)
+    dist.destroy_process_group()
+    store.barrier("all groups have ended", size)
+    assert not [key for key in store.list_keys() if "calls/" in key], sorted(store.list_keys())
+    dist.init_process_group("nccl", store=dist.PrefixStore("end", store), rank=rank, world_size=size)
 
 
 def both_devices(rank, size):
