@@ -186,20 +186,25 @@ static void scale_half(cr_dtype dtype, char *at, int64_t n, double factor)
     }
 }
 
+CR_WIDE static void scale_f32(float *at, int64_t n, float factor)
+{
+    CR_SIMD for (int64_t i = 0; i < n; i++) at[i] *= factor;
+}
+
+CR_WIDE static void scale_f64(double *at, int64_t n, double factor)
+{
+    CR_SIMD for (int64_t i = 0; i < n; i++) at[i] *= factor;
+}
+
 void cr_reduce_scale(cr_dtype dtype, void *at, int64_t n, double factor)
 {
-    bool complex = cr_dtype_is_complex(dtype);
     cr_dtype real = cr_dtype_real(dtype);
-    float *f = at;
-    double *d = at;
 
-    n = complex ? 2 * n : n;
+    n = cr_dtype_is_complex(dtype) ? 2 * n : n;
     if (real == CR_F32)
-        for (int64_t i = 0; i < n; i++)
-            f[i] *= (float)factor;
+        scale_f32(at, n, (float)factor);
     else if (real == CR_F64)
-        for (int64_t i = 0; i < n; i++)
-            d[i] *= factor;
+        scale_f64(at, n, factor);
     else
         scale_half(real, at, n, factor);
 }

@@ -1,9 +1,9 @@
 /* Reducing gradients by buckets.
  *
  * A hook on each parameter runs after its gradient was added.  It copies the gradient to its
- * place in a bucket and counts; a complete bucket starts when all buckets before it have
- * started.  A function at the end of backward waits for the buckets and gives the averages
- * back.
+ * place in a bucket and counts.  Neighbours in a bucket make a piece, which is one call; a
+ * complete piece starts when all pieces before it have started.  A function at the end of
+ * backward waits for the pieces and gives the averages back.
  *
  * A backward is armed by cr_reducer_after_forward and disarmed at its end; one that ends with
  * buckets that never started stays armed, which the next forward reports. */
@@ -20,18 +20,25 @@ typedef struct {
     cr_reducer *r;
     cr_tensor *t, *view; /* view: its place in the bucket */
     cr_hook *hook;
-    int index, bucket;
+    int index, bucket, piece;
     bool ready, unused, sparse;
     bool touched;    /* has a gradient of a backward that did not reduce */
     int fires, left; /* of a static graph: hooks of a backward, hooks to come */
 } member;
 
+/* Members of a bucket, from `first`, whose `n` elements are reduced by one call. */
+typedef struct {
+    int first, members;
+    int64_t at, n;
+    int pending;
+    cr_work *work;
+} piece;
+
 typedef struct {
     cr_tensor *flat; /* of a sparse parameter, its bucket's only one: the gradient */
     CR_VEC(int) members;
-    int pending;
-    bool started;
-    cr_work *work;
+    CR_VEC(piece) pieces;
+    int pending, begun; /* members to come; pieces that have started */
 } bucket;
 
 struct cr_reducer {
@@ -49,13 +56,20 @@ struct cr_reducer {
     cr_work *used_work;
 };
 
+/* Where a call is cheap beside its bytes, few of which are then left at the end of backward. */
+enum { HOST_PIECE_BYTES = 4 << 20 };
+
 /* --- buckets --- */
 static void bucket_drop(bucket *b)
 {
-    if (b->work && cr_work_wait(b->work, -1))
-        cr_log_line("dist", 1, "a bucket of a reducer that ends: %s", cr_error_message());
-    cr_work_drop(b->work);
+    for (size_t i = 0; i < b->pieces.len; i++) {
+        cr_work *w = b->pieces.at[i].work;
+        if (w && cr_work_wait(w, -1))
+            cr_log_line("dist", 1, "a bucket of a reducer that ends: %s", cr_error_message());
+        cr_work_drop(w);
+    }
     cr_drop(b->flat);
+    cr_vec_drop(&b->pieces);
     cr_vec_drop(&b->members);
 }
 
@@ -135,19 +149,43 @@ static bool bucket_is_sparse(const cr_reducer *r, const bucket *b)
     return r->at[b->members.at[0]].sparse;
 }
 
+/* Adds the bucket's member `k`, whose elements start at `at`, to the last piece or to a new
+ * one.
+ */
+static cr_status piece_add(const cr_reducer *r, bucket *b, int k, int64_t at)
+{
+    member *m = &r->at[b->members.at[k]];
+    piece *last = b->pieces.len ? &b->pieces.at[b->pieces.len - 1] : NULL;
+    size_t size = cr_dtype_size((cr_dtype)m->t->dtype);
+
+    if (!last ||
+        (cr_comm_device(r->comm) == CR_CPU && (size_t)last->n * size >= HOST_PIECE_BYTES)) {
+        CR_TRY(cr_vec_reserve(&b->pieces, 1));
+        cr_vec_put(&b->pieces, ((piece){.first = k, .at = at}));
+        last = &b->pieces.at[b->pieces.len - 1];
+    }
+    m->piece = (int)b->pieces.len - 1;
+    last->members++;
+    last->n += m->t->numel;
+    return CR_OK;
+}
+
 static cr_status bucket_fill(cr_reducer *r, bucket *b)
 {
     int64_t n = 0, at = 0;
     const cr_tensor *first = r->at[b->members.at[0]].t;
 
-    if (bucket_is_sparse(r, b))
+    if (bucket_is_sparse(r, b)) {
+        CR_TRY(piece_add(r, b, 0, 0));
         return cr_sparse_zeros(&b->flat, first);
+    }
     for (size_t i = 0; i < b->members.len; i++)
         n += r->at[b->members.at[i]].t->numel;
     CR_TRY(cr_tensor_new(&b->flat, (cr_dtype)first->dtype, first->device, 1, &n));
     for (size_t i = 0; i < b->members.len; i++) {
         member *m = &r->at[b->members.at[i]];
         CR_TRY(member_place(m, b->flat, at));
+        CR_TRY(piece_add(r, b, (int)i, at));
         at += m->t->numel;
     }
     return CR_OK;
@@ -174,12 +212,17 @@ static cr_status bucket_average_sparse(const cr_reducer *r, bucket *b, const cha
     return CR_OK;
 }
 
-static cr_status bucket_average(const cr_reducer *r, bucket *b, const char *where)
+/* Starts the average of `n` elements of a bucket. */
+static cr_status bucket_average(cr_work **out, const cr_reducer *r, bucket *b, int64_t at,
+                                int64_t n, const char *where)
 {
     char *flat;
+    if (bucket_is_sparse(r, b))
+        return bucket_average_sparse(r, b, where);
     CR_TRY(cr_reach(&flat, b->flat));
-    cr_buffer all = {flat, b->flat->numel};
-    bool half = cr_dtype_size((cr_dtype)b->flat->dtype) < 4;
+    size_t size = cr_dtype_size((cr_dtype)b->flat->dtype);
+    cr_buffer part = {flat + (size_t)at * size, n};
+    bool half = size < 4;
     cr_call_args call = {.kind = CR_CALL_ALL_REDUCE,
                          .op = half ? CR_REDUCE_PREMUL_SUM
                                     : CR_REDUCE_AVG, /* a sum may overflow */
@@ -188,11 +231,9 @@ static cr_status bucket_average(const cr_reducer *r, bucket *b, const char *wher
                          .root = -1,
                          .factor = 1.0 / cr_comm_size(r->comm),
                          .outs = 1,
-                         .out = &all};
+                         .out = &part};
 
-    if (bucket_is_sparse(r, b))
-        return bucket_average_sparse(r, b, where);
-    return cr_comm_start(&b->work, r->comm, &call, 1, where, -1, false);
+    return cr_comm_start(out, r->comm, &call, 1, where, -1, false);
 }
 
 /* The event of a bucket in a profile; -1 without one.  The last character of its name marks
@@ -207,31 +248,51 @@ static int32_t bucket_profile(const cr_reducer *r)
     return cr_profile_enter(CR_PROFILE_USER, name, -1);
 }
 
-static cr_status bucket_start(cr_reducer *r, int i)
+/* The call of the hook instead of the average. */
+static cr_status bucket_hook(const cr_reducer *r, cr_status (*hook)(void *context, int bucket),
+                             int i)
+{
+    if (r->hook.python)
+        cr_lock_python();
+    cr_status st = hook(r->hook.context, i);
+    if (r->hook.python)
+        cr_unlock_python();
+    return st;
+}
+
+static cr_status piece_start(const cr_reducer *r, int i, piece *p)
 {
     char where[64];
 
-    r->buckets.at[i].started = true;
-    if (r->hook.start) {
-        if (r->hook.python)
-            cr_lock_python();
-        cr_status st = r->hook.start(r->hook.context, i);
-        if (r->hook.python)
-            cr_unlock_python();
-        return st;
-    }
     snprintf(where, sizeof where, "bucket %d of gradients, in backward()", i);
     int32_t event = bucket_profile(r);
-    cr_status st = bucket_average(r, &r->buckets.at[i], where);
+    cr_status st = bucket_average(&p->work, r, &r->buckets.at[i], p->at, p->n, where);
     if (event >= 0)
         cr_profile_leave(event);
     return st;
 }
 
+/* Starts what is complete of bucket i: with a hook, all or nothing. */
+static cr_status bucket_start(const cr_reducer *r, int i, bool *whole)
+{
+    bucket *b = &r->buckets.at[i];
+
+    *whole = b->pending == 0;
+    if (r->hook.start)
+        return *whole ? bucket_hook(r, r->hook.start, i) : CR_OK;
+    while (b->begun < (int)b->pieces.len && b->pieces.at[b->begun].pending == 0)
+        CR_TRY(piece_start(r, i, &b->pieces.at[b->begun++]));
+    return CR_OK;
+}
+
 static cr_status start_complete(cr_reducer *r)
 {
-    while (r->next < (int)r->buckets.len && r->buckets.at[r->next].pending == 0)
-        CR_TRY(bucket_start(r, r->next++));
+    bool whole = true;
+
+    while (r->next < (int)r->buckets.len && whole) {
+        CR_TRY(bucket_start(r, r->next, &whole));
+        r->next += whole;
+    }
     return CR_OK;
 }
 
@@ -310,7 +371,9 @@ static cr_status member_ready(member *m)
         CR_TRY(cr_set_grad(m->t, m->view));
     if (!r->rebuilt)
         cr_vec_put(&r->order, m->index);
-    r->buckets.at[m->bucket].pending--;
+    bucket *b = &r->buckets.at[m->bucket];
+    b->pending--;
+    b->pieces.at[m->piece].pending--;
     return start_complete(r);
 }
 
@@ -382,32 +445,33 @@ static cr_status give_back(cr_reducer *r, member *m)
     return st;
 }
 
-static cr_status bucket_wait(bucket *b)
+static cr_status piece_wait(piece *p)
 {
-    cr_status st = b->work ? cr_work_wait(b->work, -1) : CR_OK;
+    cr_status st = p->work ? cr_work_wait(p->work, -1) : CR_OK;
 
-    cr_work_drop(b->work);
-    b->work = NULL;
+    cr_work_drop(p->work);
+    p->work = NULL;
     return st;
+}
+
+/* Gives a piece back while later ones travel. */
+static cr_status piece_finish(cr_reducer *r, const bucket *b, piece *p)
+{
+    CR_TRY(piece_wait(p));
+    for (int k = 0; k < p->members; k++)
+        CR_TRY(give_back(r, &r->at[b->members.at[p->first + k]]));
+    return CR_OK;
 }
 
 static cr_status bucket_finish(cr_reducer *r, int i)
 {
     bucket *b = &r->buckets.at[i];
-    cr_status st = CR_OK;
 
-    if (r->hook.finish) {
-        if (r->hook.python)
-            cr_lock_python();
-        st = r->hook.finish(r->hook.context, i);
-        if (r->hook.python)
-            cr_unlock_python();
-    }
-    if (!st)
-        st = bucket_wait(b);
-    for (size_t k = 0; k < b->members.len && !st; k++)
-        st = give_back(r, &r->at[b->members.at[k]]);
-    return st;
+    if (r->hook.finish)
+        CR_TRY(bucket_hook(r, r->hook.finish, i));
+    for (size_t k = 0; k < b->pieces.len; k++)
+        CR_TRY(piece_finish(r, b, &b->pieces.at[k]));
+    return CR_OK;
 }
 
 /* Adds up over the ranks which parameters they used. */
@@ -473,18 +537,42 @@ static cr_status bucket_zero(const cr_reducer *r, bucket *b)
     return cr_sparse_zeros(&b->flat, r->at[b->members.at[0]].t);
 }
 
+/* The calls of the other ranks for bucket i, with zeros. */
+static cr_status bucket_join(const cr_reducer *r, int i)
+{
+    bucket *b = &r->buckets.at[i];
+
+    CR_TRY(bucket_zero(r, b));
+    if (r->hook.start)
+        return bucket_hook(r, r->hook.start, i);
+    for (size_t k = 0; k < b->pieces.len; k++) {
+        piece *p = &b->pieces.at[k];
+        CR_TRY(bucket_average(&p->work, r, b, p->at, p->n, "join() of a rank without inputs"));
+    }
+    return CR_OK;
+}
+
+static cr_status bucket_join_end(const cr_reducer *r, int i)
+{
+    const bucket *b = &r->buckets.at[i];
+
+    if (r->hook.finish)
+        CR_TRY(bucket_hook(r, r->hook.finish, i));
+    for (size_t k = 0; k < b->pieces.len; k++)
+        CR_TRY(piece_wait(&b->pieces.at[k]));
+    return CR_OK;
+}
+
 cr_status cr_reducer_idle(cr_reducer *r)
 {
-    for (size_t i = 0; i < r->buckets.len; i++) {
-        CR_TRY(bucket_zero(r, &r->buckets.at[i]));
-        CR_TRY(bucket_average(r, &r->buckets.at[i], "join() of a rank without inputs"));
-    }
+    for (int i = 0; i < (int)r->buckets.len; i++)
+        CR_TRY(bucket_join(r, i));
     memset(r->used, 0, (size_t)r->count * sizeof *r->used);
     if (r->find_unused && !r->static_graph)
         CR_TRY(start_used(r));
     CR_TRY(finish_used(r));
-    for (size_t i = 0; i < r->buckets.len; i++)
-        CR_TRY(bucket_wait(&r->buckets.at[i]));
+    for (int i = 0; i < (int)r->buckets.len; i++)
+        CR_TRY(bucket_join_end(r, i));
     return CR_OK;
 }
 
@@ -553,8 +641,10 @@ static void reducer_arm(cr_reducer *r)
     }
     for (size_t i = 0; i < r->buckets.len; i++) {
         bucket *b = &r->buckets.at[i];
-        b->started = false;
+        b->begun = 0;
         b->pending = (int)b->members.len;
+        for (size_t k = 0; k < b->pieces.len; k++)
+            b->pieces.at[k].pending = b->pieces.at[k].members;
     }
 }
 

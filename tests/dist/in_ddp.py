@@ -80,6 +80,34 @@ def compiled_step(size, rank, alone):
     near(losses, alone)
 
 
+def pieces_of_a_bucket(rank, size):
+    """A bucket of many bytes is reduced by several calls, the first of which start before the last gradient is there."""
+    from cresset.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+    from cresset.profiler import profile
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(1000, 1100), nn.ReLU(), nn.Linear(1100, 1000), nn.ReLU(), nn.Linear(1000, 1100))
+    x = torch.randn(2 * size, 1000)
+    net(x).square().mean().backward()
+    alone = [p.grad.clone() for p in net.parameters()]
+    for how in ({}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}, {"hook": True}):
+        hooked = how.pop("hook", False)
+        model = DDP(net, **how)
+        if hooked:
+            model.register_comm_hook(None, allreduce_hook)
+        for step in range(2):
+            net.zero_grad()
+            with profile() as made:
+                model(x[rank::size]).square().mean().backward()
+            assert all(torch.allclose(p.grad, a, rtol=1e-4, atol=1e-8) for p, a in zip(net.parameters(), alone)), (how, step)
+        calls = sum(e.count for e in made.key_averages() if e.key.endswith(":all_reduce"))
+        assert model.reducer.bucket_count == 2 and (hooked or calls > 2), (how, calls)
+        with model.join():
+            for step in range(2 if rank else 1):  # rank 0 ends earlier
+                net.zero_grad()
+                model(x[rank::size]).square().mean().backward()
+        assert not rank or all(p.grad.abs().sum() < a.abs().sum() for p, a in zip(net.parameters(), alone)), how
+
+
 def replicated_modules(rank, size):
     """replicate() of a module, or of parts that leave a rest to the whole, trains as DistributedDataParallel does."""
     from cresset.distributed._composable import replicate
@@ -356,7 +384,7 @@ def flags_of_sparse_gradients(rank, size):
 
 
 def arguments_and_methods(rank, size):
-    for part in (flags_of_sparse_gradients, sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, replicated_modules, unused_parameters, hooks, buffers_and_states, sampler_and_join, optimizers):
+    for part in (flags_of_sparse_gradients, sparse_gradients, mixed_precision, delayed_parameters, no_sync_adds_up, pieces_of_a_bucket, replicated_modules, unused_parameters, hooks, buffers_and_states, sampler_and_join, optimizers):
         part(rank, size)
 
 
