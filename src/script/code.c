@@ -428,11 +428,17 @@ static void code_get_attribute(const coder *c, cr_text *out, const cr_snode *n)
     cr_text_put(out, ")");
 }
 
+/* A function that stands for an operator is written as the operator. */
+static bool code_is_operator(const cr_sconstant *f)
+{
+    return f && f->type->kind == CR_STYPE_FUNCTION && f->function->stands_for;
+}
+
 static void code_call(const coder *c, cr_text *out, const cr_snode *n)
 {
     const cr_sconstant *f =
         n->prim == CR_SPRIM_CALL_FUNCTION ? cr_svalue_constant(n->input[0]) : NULL;
-    bool known = f && f->type->kind == CR_STYPE_FUNCTION && f->function->stands_for;
+    bool known = code_is_operator(f);
 
     if (known)
         cr_text_printf(out, "torch.%s(", strstr(f->function->stands_for, "::") + 2);
@@ -618,7 +624,8 @@ static void code_plain(coder *c, const cr_snode *n)
     code_expression(c, &text, n);
     kept = cr_session_take_text(c->s, &text);
     bool inside = n->output_count == 1 && c->inside[n->output[0]->id];
-    if (!inside || (code_is_constant(n) && code_is_long(c, kept))) {
+    bool apart = code_is_constant(n) && !code_is_operator(n->value) && code_is_long(c, kept);
+    if (!inside || apart) {
         code_define(c, n, kept);
         return;
     }

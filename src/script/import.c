@@ -389,7 +389,7 @@ void compile_function(compiler *from, cr_sfunction *f, cr_srange range)
                     .env = cr_sunit_env(from->unit),
                     .nesting = from->nesting};
     if (!strncmp(f->qualified, LIBRARY ".", sizeof LIBRARY))
-        c->archive = NULL; /* it means today's operators */
+        c->archive = NULL, c->env = NULL; /* it means today's operators, by names of archives */
     compile_called(from, c, f);
 }
 
@@ -568,6 +568,14 @@ static cr_sfunction *library_function(compiler *c, const char *source)
     const cr_sast *a = f ? NULL : file_find(c, name, CR_SAST_FUNCTION);
 
     return a ? import_define(c, name, NULL, a) : f;
+}
+
+bool cr_slibrary_has(const char *name)
+{
+    for (size_t k = 0; k < CR_LEN(library); k++)
+        if (!library[k].last && !strcmp(library[k].name, name))
+            return true;
+    return false;
 }
 
 cr_sfunction *import_operator(compiler *c, const char *name, bool known, int i)

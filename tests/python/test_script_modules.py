@@ -462,13 +462,65 @@ def _layers():
                 ("UpsamplingNearest2d(scale_factor=2)", (image,)), ("UpsamplingBilinear2d(size=7)", (image,)))
 
 
-@pytest.mark.parametrize("text, inputs", [*_pools(1), *_pools(2), *_pools(3), *_losses(), *_layers()],
-                         ids=lambda x: x if isinstance(x, str) else "")
+def _fractional(d):
+    for options in ("output_size=3", "output_ratio=0.5, return_indices=True"):
+        yield f"FractionalMaxPool{d}d(2, {options})", (torch.randn(2, 4, *(8, 9, 7)[:d]),)
+    yield f"FractionalMaxPool{d}d(2, output_size=1)", (torch.randn(4, *(8, 9, 7)[:d]),)
+
+
+def _attention():
+    x, y, hidden = torch.randn(3, 5, 8), torch.randn(3, 7, 8), torch.rand(5, 5) > 0.8
+    padded = torch.arange(5).expand(3, 5) > torch.tensor([[4], [2], [3]])
+    turned, short = x.transpose(0, 1).contiguous(), x[0]
+    for options in ("batch_first=True", "batch_first=True, bias=False", "add_bias_kv=True, add_zero_attn=True, batch_first=True"):
+        text = f"MultiheadAttention(8, 2, {options})"
+        yield from ((text, (x, x, x)), (text, (x, y, y)), (text, (x, x.clone(), x.clone())), (text, (short, short, short)),
+                    (text, (x, x, x, padded, True, hidden, False)), (text, (x, x, x, padded, False)))
+    yield from (("MultiheadAttention(8, 2)", (turned, turned, turned)), ("MultiheadAttention(8, 2, kdim=6, vdim=4)",
+                (torch.randn(5, 3, 8), torch.randn(7, 3, 6), torch.randn(7, 3, 4))))
+    mask = nn.Transformer.generate_square_subsequent_mask(5)
+    layer = "nn.TransformerEncoderLayer(8, 2, 16, activation='gelu', batch_first=True)"
+    yield from (("TransformerEncoderLayer(8, 2, 16, norm_first=True, batch_first=True)", (x, mask)),
+                (f"TransformerEncoder({layer}, 2, nn.LayerNorm(8))", (x, mask)), (f"TransformerEncoder({layer}, 2)", (x, None, padded)),
+                ("TransformerDecoderLayer(8, 2, 16, activation=nn.ReLU())", (turned, turned)),
+                ("Transformer(8, 2, 1, 2, 16, batch_first=True)", (x, x, None, mask)))
+
+
+@pytest.mark.parametrize("text, inputs", [*_pools(1), *_pools(2), *_pools(3), *_losses(), *_layers(), *_fractional(2), *_fractional(3),
+                                          *_attention()], ids=lambda x: x if isinstance(x, str) else "")
 def test_modules_compute_the_same_compiled(text, inputs):
     m = eval(f"nn.{text}", {"nn": nn}).eval()
-    found, want = torch.jit.script(m)(*inputs), m(*inputs)
+    made = torch.jit.script(m)
+    torch.manual_seed(0)
+    found = made(*inputs)
+    torch.manual_seed(0)
+    want = m(*inputs)
     pairs = list(zip(found, want)) if isinstance(want, tuple) else [(found, want)]
-    assert all(torch.equal(a, b) for a, b in pairs)
+    assert all(a is b if b is None else torch.equal(a, b) for a, b in pairs)
+
+
+class Applies(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def test_modules_that_hold_other_functions_have_other_classes():
+    x = torch.randn(5)
+    for function in (torch.relu, torch.nn.functional.gelu, torch.tanh, torch.relu):
+        assert torch.equal(torch.jit.script(Applies(function))(x), function(x))
+
+
+def test_operators_that_functions_of_the_library_compute_are_saved_by_their_names():
+    made = torch.jit.script(nn.FractionalMaxPool2d(2, output_size=3))
+    with zipfile.ZipFile(io.BytesIO(made.save_to_buffer())) as archive:
+        code = "".join(archive.read(n).decode() for n in archive.namelist() if n.endswith(".py"))
+    assert "torch.fractional_max_pool2d(" in code and "__library__" not in code
+    with pytest.raises(torch.jit.Error, match=r"fractional_max_pool2d\(\): pool height 2 too large relative to input height 3"):
+        made(torch.ones(1, 1, 3, 3))
 
 
 def test_children_are_unrolled():

@@ -49,6 +49,36 @@ for _d in (1, 2, 3):
             f"        return torch.ops.aten.{_operator}(input, {_given})\n"
             f"    return torch.nn.functional.{_name}{_d}d(input, {_given})\n", __file__, globals())
 
+for _d in (2, 3):
+    _given = f"input: Tensor, kernel_size: BroadcastingList{_d}[int], output_size: Optional[BroadcastingList{_d}[int]] = None, " \
+             f"output_ratio: Optional[BroadcastingList{_d}[float]] = None, return_indices: bool = False, " \
+             "_random_samples: Optional[Tensor] = None"
+    form_of_text(
+        f"fractional_max_pool{_d}d_with_indices",
+        f"def fractional_max_pool{_d}d_with_indices({_given}) -> Tuple[Tensor, Tensor]:\n"
+        "    if output_size is None and output_ratio is None:\n"
+        f"        raise ValueError('fractional_max_pool{_d}d requires specifying either an output_size or an output_ratio')\n"
+        "    if output_size is None:\n"
+        "        assert output_ratio is not None\n"
+        f"        output_size = [{', '.join(f'int(input.size({k - _d}) * output_ratio[{k}])' for k in range(_d))}]\n"
+        "    if _random_samples is None:\n"
+        f"        n = 1 if input.dim() == {_d + 1} else input.size(0)\n"
+        f"        _random_samples = torch.rand(n, input.size(-{_d + 1}), {_d}, dtype=input.dtype, device=input.device)\n"
+        f"    return torch.ops.aten.fractional_max_pool{_d}d(input, kernel_size, output_size, _random_samples)\n", __file__, globals())
+    form_of_text(
+        f"fractional_max_pool{_d}d",
+        f"def fractional_max_pool{_d}d({_given}) -> Tensor:\n"
+        f"    return torch.nn.functional.fractional_max_pool{_d}d_with_indices(input, kernel_size, output_size, output_ratio, "
+        "False, _random_samples)[0]\n", __file__, globals())
+    form_of_text(
+        f"FractionalMaxPool{_d}d.forward",
+        "def forward(self, input: Tensor):\n"
+        f"    found = torch.nn.functional.fractional_max_pool{_d}d_with_indices(input, self.kernel_size, self.output_size, "
+        "self.output_ratio, self.return_indices, self._random_samples)\n"
+        "    if self.return_indices:\n"
+        "        return found\n"
+        "    return found[0]\n", __file__, globals())
+
 # --- convolutions ---
 
 

@@ -515,7 +515,8 @@ def _on_attribute(handle, name):
     if isinstance(obj, types.ModuleType) and obj is cresset and name in ("ops", "classes"):
         return "object", _handle(found)
     if _is_package(obj) and not hasattr(obj, name):
-        return None
+        full = f"{getattr(obj, 'name', '')}::{name}"
+        return ("operator", full) if _C._script_has_operator(full) else None
     if type(obj).__name__ == "_OpNamespace":
         return "operator", f"{obj.name}::{name}"
     if found is _absent:

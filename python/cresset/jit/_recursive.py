@@ -1,7 +1,7 @@
 """Compiling modules: the class of a module's kind, its attributes, methods and submodules.
 
 Modules of one Python class share a compiled class when their attributes have equal types, their
-constants equal values and their submodules equal classes.
+constants equal values, their submodules equal classes, and the functions that they hold are the same.
 """
 import enum
 import inspect
@@ -189,9 +189,9 @@ class _Shape:
         constants = tuple((k, _constant_key(self.constants[k])) for k in sorted(self.constants))
         hooks = tuple((_Identity(hook), before) for hook, before in _hooks_of(module))
         own = _Identity(module) if _calls_python(type(module)) else None
-        methods = tuple((n, m.__func__) for n, m in vars(module).items()
-                        if isinstance(m, types.MethodType) and m.__self__ is module)
-        return (type(module), hooks, own, methods, tuple(self.attributes), constants,
+        methods = {n: m.__func__ for n, m in vars(module).items() if isinstance(m, types.MethodType) and m.__self__ is module}
+        called = tuple((n, _Identity(f)) for n, f in vars(module).items() if n in self.failed and n not in methods and callable(f))
+        return (type(module), hooks, own, tuple(methods.items()), called, tuple(self.attributes), constants,
                 tuple((n, c._c.name) for n, c in self.children), getattr(module, "_script_distinct", None))
 
 

@@ -1800,7 +1800,7 @@ static PyObject *script_has_operator(PyObject *module, PyObject *arg)
     if (!name)
         return NULL;
     cr_status st = cr_soperators(&all, name);
-    return st ? cr_py_raise(st) : PyBool_FromLong(all->len > 0);
+    return st ? cr_py_raise(st) : PyBool_FromLong(all->len > 0 || cr_slibrary_has(name));
 }
 
 /* --- classes and objects --- */
