@@ -412,3 +412,73 @@ def test_an_object_that_only_the_first_call_reads_while_it_fills_a_cache():
         return x * len(sys.modules)
     deferred = torch.compile(reads_always, fullgraph=True)
     assert deferred(x).tolist() == deferred._function(x).tolist() and "it uses the module 'sys'" in deferred._compiler.refusal
+
+
+# --- guards after several calls, when unchanged dicts are not read again ---
+
+class Holder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(2, 2)
+        self.scales = {"a": {"b": 2.}, "c": 1}
+        self.order = collections.OrderedDict(x=1., y=2.)
+        self.pair, self.tags = ([3.], (4., {"z": 5.})), {"one"}
+
+    def forward(self, x):
+        y = self.inner(x) * self.scales["a"]["b"] + self.pair[0][0] * self.pair[1][1]["z"] + FACTORS["f"] * OFFSET
+        for i, v in enumerate(self.order.values()):
+            y = y + i * v
+        return y * 2 if "one" in self.tags else y
+
+
+FACTORS, OFFSET = {"f": 1.}, 1.
+
+
+def _replace_state(m):
+    m.__dict__ = {**m.__dict__, "scales": {"a": {"b": 7.}, "c": 1}}
+
+
+def _hook(m):
+    m.inner.register_forward_hook(lambda module, args, out: out + 1)
+
+
+CHANGES = {
+    "an item": lambda m: m.scales["a"].update(b=3.),
+    "an item that is deleted": lambda m: m.scales.pop("c", None),
+    "a dict": lambda m: m.scales.update(a={"b": 5.}),
+    "all attributes": _replace_state,
+    "an order": lambda m: m.order.move_to_end("x"),
+    "an item of a list": lambda m: m.pair[0].__setitem__(0, 9.),
+    "an item below a tuple": lambda m: m.pair[1][1].update(z=6.),
+    "a set": lambda m: m.tags.clear(),
+    "a parameter": lambda m: setattr(m.inner, "bias", torch.nn.Parameter(torch.ones(2))),
+    "a parameter's elements": lambda m: m.inner.weight.data.add_(1),
+    "a parameter's memory": lambda m: setattr(m.inner.weight, "data", torch.ones(2, 2)),
+    "requires_grad": lambda m: m.inner.requires_grad_(False),
+    "a module": lambda m: setattr(m, "inner", torch.nn.Linear(2, 2)),
+    "a hook": _hook,
+    "a method of the instance": lambda m: setattr(m.inner, "forward", lambda x: x + 1),
+    "a global": lambda m: globals().update(OFFSET=OFFSET + 1),
+    "a dict in a global": lambda m: FACTORS.update(f=FACTORS["f"] + 1),
+}
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 6])
+@pytest.mark.parametrize("change", CHANGES, ids=lambda x: x)
+def test_a_change_after_calls_that_read_unchanged_dicts(change, calls):
+    def run(compile):
+        torch.manual_seed(0)
+        m = Holder()
+        FACTORS["f"], globals()["OFFSET"] = 1., 1.
+        f, found = compile(m), []
+        for k in range(3 * calls):
+            if k and k % calls == 0:
+                CHANGES[change](m)
+            out = f(torch.full((1, 2), float(k)))
+            found.append((out.tolist(), out.requires_grad))
+        return found
+    wanted = run(lambda m: m)
+    assert len({str(x) for x in wanted}) > 1
+    for deferred in (0, 1):
+        with torch._dynamo.config.patch(deferred_calls=deferred):
+            assert run(torch.compile) == wanted

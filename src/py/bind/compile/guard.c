@@ -52,6 +52,7 @@ typedef struct {
 typedef struct {
     uint8_t source, check;
     bool stable; /* the dict or tuple contains the objects of the last check */
+    bool kept;   /* while the kept dicts are unchanged, `seen` is the object */
     int parent, slot;
     int leaves;        /* number of following nodes that check plain values in this container */
     Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_AT */
@@ -66,10 +67,24 @@ typedef struct {
     PyObject *held; /* a reference on an attribute object that the check created */
 } node;
 
+/* A dict that contained what the nodes below it found when it had this version. */
+typedef struct {
+    PyObject **owner; /* the place of an object's __dict__, or NULL */
+    PyObject *dict;
+    uint64_t version;
+} kept_dict;
+
 struct cr_guard {
     int count;
     node *at;
     PyObject *failed;
+    kept_dict *kept; /* NULL: none are kept */
+    int keeps;
+    int *step; /* nodes to check: `firsts` before the kept dicts, the others after them */
+    int firsts, steps; /* while no kept dict has changed, all other nodes hold */
+    int vain;          /* checks in a row that found a kept dict changed */
+    int leading;       /* nodes at the start that are arguments without contents */
+    bool passed;       /* the last check of all nodes passed */
 };
 
 /* A number that changes with every change of any dict; 0 where Python has none. */
@@ -206,6 +221,13 @@ static void count_leaves(cr_guard *g)
             g->at[i].leaves++;
 }
 
+static bool is_plain_argument(const node *d)
+{
+    return (d->source == FROM_ARG || d->source == FROM_KWARG) &&
+           (d->check == IS_TENSOR || d->check == IS_NUMBER || d->check == IS_EQUAL ||
+            d->check == IS_OBJECT);
+}
+
 cr_guard *cr_guard_new(PyObject *nodes)
 {
     cr_guard *g = PyMem_Calloc(1, sizeof *g);
@@ -223,6 +245,8 @@ cr_guard *cr_guard_new(PyObject *nodes)
             return NULL;
         }
     count_leaves(g);
+    while (g->leading < g->count && is_plain_argument(&g->at[g->leading]))
+        g->leading++;
     return g;
 }
 
@@ -236,6 +260,8 @@ void cr_guard_drop(cr_guard *g)
         Py_XDECREF(g->at[i].held);
         PyMem_Free(g->at[i].facts.size);
     }
+    PyMem_Free(g->kept);
+    PyMem_Free(g->step);
     PyMem_Free(g->at);
     PyMem_Free(g);
 }
@@ -530,6 +556,206 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
     return false;
 }
 
+/* Finds and checks the object of a node. */
+static bool node_holds(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t positional,
+                       cr_tensor **input, cr_scalar *number)
+{
+    PyObject *o = guard_find(g, d, args, positional);
+
+    g->failed = o;
+    if (!o || !guard_holds(g, d, o, input, number))
+        return false;
+    d->stable = is_stable(g, d, o);
+    d->seen = o;
+    return true;
+}
+
+/* --- kept dicts --- */
+
+enum { KEPT_AHEAD = 24, KEPT_IN_VAIN = 8 };
+/* How the object of a node is known.  OPEN: it has to be found.  SURE: it is a constant, or one
+ * of the first nodes finds that it is the expected one.  KEPT: no dict on its path has changed.
+ */
+typedef enum { OPEN, SURE, KEPT } knowledge;
+
+/* Dicts of which a guard uses some items change often: globals and namespaces. */
+static bool is_open_dict(const node *d)
+{
+    return d->check == IS_ANY || !PyDict_Check(d->seen) || !dict_version(d->seen);
+}
+
+static knowledge knowledge_of(const cr_guard *g, const node *d, const uint8_t *known)
+{
+    const node *up = d->parent >= 0 ? &g->at[d->parent] : NULL;
+    knowledge above = up ? (knowledge)known[d->parent] : OPEN;
+
+    switch ((source_kind)d->source) {
+    case FROM_CONST: return SURE;
+    case FROM_ARG:
+    case FROM_KWARG: return d - g->at < g->leading && d->check == IS_OBJECT ? SURE : OPEN;
+    case FROM_DICT:
+        return !is_open_dict(d) ? (above ? KEPT : OPEN) : above == SURE ? SURE : OPEN;
+    case FROM_ITEM:
+    case FROM_NONE:
+        if (above && !is_open_dict(up))
+            return KEPT;
+        return above == SURE && d->source == FROM_ITEM && d->check == IS_OBJECT ? SURE : OPEN;
+    case FROM_AT: return above && PyTuple_CheckExact(up->seen) ? KEPT : OPEN;
+    default: return OPEN;
+    }
+}
+
+/* Whether a node of a known object holds without a check. */
+static bool holds_always(const node *d, const uint8_t *known)
+{
+    switch ((check_kind)d->check) {
+    case IS_ANY: return !PyDict_Check(d->seen);
+    case IS_EQUAL: return true;
+    case IS_OBJECT: return true;
+    case IS_SAME: return known[d->wanted] != OPEN;
+    case IS_LIST: return PyTuple_CheckExact(d->seen);
+    case IS_MAPPING: /* move_to_end() changes an order and no version */
+        return !is_open_dict(d) &&
+               (PyDict_CheckExact(d->seen) ||
+                (Py_IS_TYPE(d->seen, &PyODict_Type) && PyDict_GET_SIZE(d->seen) < 2));
+    default: return false;
+    }
+}
+
+static void keep_dict(cr_guard *g, node *d)
+{
+    PyObject **owner =
+        d->source == FROM_DICT ? _PyObject_GetDictPtr(g->at[d->parent].seen) : NULL;
+
+    d->stable = true;
+    g->kept[g->keeps++] = (kept_dict){owner, d->seen, dict_version(d->seen)};
+}
+
+/* Whether the node is checked before the kept dicts are read. */
+static bool is_first(const node *d, const uint8_t *known, int i)
+{
+    return known[i] == SURE && (d->parent < 0 || known[d->parent] == SURE) &&
+           (d->source != FROM_CONST || (PyDict_Check(d->seen) && is_open_dict(d)));
+}
+
+static void keep_all(cr_guard *g, uint8_t *known)
+{
+    for (int i = 0; i < g->count; i++) {
+        known[i] = (uint8_t)knowledge_of(g, &g->at[i], known);
+        g->at[i].kept = known[i] == KEPT;
+        if (i >= g->leading && is_first(&g->at[i], known, i))
+            g->step[g->steps++] = i;
+    }
+    g->firsts = g->steps;
+    for (int i = g->leading; i < g->count; i++) {
+        if (known[i] && PyDict_Check(g->at[i].seen) && !is_open_dict(&g->at[i]))
+            keep_dict(g, &g->at[i]);
+        if (!is_first(&g->at[i], known, i) && !(known[i] && holds_always(&g->at[i], known)))
+            g->step[g->steps++] = i;
+    }
+}
+
+/* Notes the versions of dicts after a check that passed.  Without memory none are kept. */
+static void keep_dicts(cr_guard *g)
+{
+    size_t n = (size_t)g->count + 1;
+    uint8_t *known = PyMem_Malloc(n);
+
+    g->keeps = g->steps = g->firsts = 0;
+    if (!g->kept)
+        g->kept = PyMem_Malloc(n * sizeof *g->kept);
+    if (!g->step)
+        g->step = PyMem_Malloc(n * sizeof *g->step);
+    if (known && g->kept && g->step)
+        keep_all(g, known);
+    PyMem_Free(known);
+}
+
+/* A kept dict is alive while those before it are unchanged. */
+static bool are_kept(const cr_guard *g)
+{
+    const kept_dict *k = g->kept, *end = k + g->keeps;
+
+    for (; k < end; k++) {
+        if (end - k > KEPT_AHEAD)
+            __builtin_prefetch(&((PyDictObject *)k[KEPT_AHEAD].dict)->ma_used);
+        if ((k->owner && *k->owner != k->dict) || dict_version(k->dict) != k->version)
+            return false;
+    }
+    return true;
+}
+
+static const node *step_at(const cr_guard *g, int k)
+{
+    return k < g->steps ? &g->at[g->step[k]] : NULL;
+}
+
+static void fetch_lines(const void *at, int bytes)
+{
+    const char *end = (const char *)at + bytes - 1;
+
+    for (const char *p = at; p && p < end; p += 64)
+        __builtin_prefetch(p);
+    if (at)
+        __builtin_prefetch(end);
+}
+
+/* Fetches what the checks of the next steps read: after other work all of it is in memory. */
+static void fetch_ahead(const cr_guard *g, int k)
+{
+    const node *d = step_at(g, k + 32);
+
+    fetch_lines(d, (int)sizeof *d);
+    d = step_at(g, k + 24);
+    if (d) {
+        fetch_lines(d->seen, (int)sizeof(PyObject) + 16);
+        fetch_lines(d->facts.size, 1);
+    }
+    d = step_at(g, k + 16);
+    if (d && d->kept && d->check == IS_TENSOR)
+        fetch_lines(((cr_py_tensor *)d->seen)->t, (int)sizeof(cr_tensor));
+    d = step_at(g, k + 8);
+    if (d && d->kept && d->check == IS_TENSOR)
+        fetch_lines(((cr_py_tensor *)d->seen)->t->storage, (int)sizeof(cr_storage));
+}
+
+static bool steps_hold(cr_guard *g, int from, int to, PyObject *const *args,
+                       Py_ssize_t positional, cr_tensor **input, cr_scalar *number)
+{
+    bool fetch = to == g->steps;
+
+    for (int k = from; k < to; k++) {
+        if (fetch)
+            fetch_ahead(g, k);
+        if (!node_holds(g, &g->at[g->step[k]], args, positional, input, number))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the guard holds because no kept dict has changed.  If not, all nodes are checked. */
+static bool quick_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional,
+                        cr_tensor **input, cr_scalar *number)
+{
+    if (!g->keeps)
+        return false;
+    if (steps_hold(g, 0, g->firsts, args, positional, input, number) && are_kept(g)) {
+        g->vain = 0;
+        return steps_hold(g, g->firsts, g->steps, args, positional, input, number);
+    }
+    g->vain++;
+    return false;
+}
+
+/* The steps of a quick check that failed have read some dicts again, but not all nodes below.
+ */
+static void forget_steps(cr_guard *g)
+{
+    for (int k = 0; k < g->steps; k++)
+        g->at[g->step[k]].version = 0;
+    g->keeps = g->steps = 0;
+}
+
 /* Forgets all objects, so that the next check looks into unchanged dicts, too. */
 static void guard_forget(cr_guard *g)
 {
@@ -538,24 +764,31 @@ static void guard_forget(cr_guard *g)
         g->at[i].version = 0;
         g->at[i].seen = NULL;
     }
+    g->keeps = g->steps = 0;
+    g->passed = false;
 }
 
 int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr_tensor **input,
                    cr_scalar *number)
 {
-    for (int i = 0; i < g->count; i++) {
+    for (int i = 0; i < g->leading; i++) /* a call of other sizes: what is known stays known */
+        if (!node_holds(g, &g->at[i], args, positional, input, number))
+            return i;
+    if (quick_check(g, args, positional, input, number))
+        return -1;
+    forget_steps(g);
+    for (int i = g->leading; i < g->count; i++) {
         node *d = &g->at[i];
-        PyObject *o = guard_find(g, d, args, positional);
-        if (!o || !guard_holds(g, d, o, input, number)) {
+        if (!node_holds(g, d, args, positional, input, number)) {
             guard_forget(g);
-            g->failed = o;
             return i;
         }
-        d->stable = is_stable(g, d, o);
-        d->seen = o;
         if (d->stable)
             i += d->leaves;
     }
+    if (g->passed && g->vain < KEPT_IN_VAIN)
+        keep_dicts(g);
+    g->passed = true;
     return -1;
 }
 
