@@ -4,6 +4,7 @@ import os
 import sys
 import uuid
 
+from ..numa.binding import AffinityMode, NumaOptions
 from .argparse_util import check_env, env
 from .elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
 from .elastic.multiprocessing.errors import ChildFailedError, record
@@ -45,7 +46,7 @@ def get_args_parser():
     option("--master-port", default=29500, type=int, help="port of rank 0, with the static backend")
     option("--local-addr", default=None, help="this host's address")
     option("--virtual-local-rank", action=check_env, help="LOCAL_RANK is 0 in each process")
-    option("--numa-binding", default=None, help="is not implemented")
+    option("--numa-binding", default=None, choices=[m.value for m in AffinityMode], help="the processors of each process")
     option("--duplicate-stdout-filters", default=None, help="is not implemented")
     p.add_argument("training_script", type=str, help="the program")
     p.add_argument("training_script_args", nargs=argparse.REMAINDER, help="its arguments")
@@ -109,19 +110,19 @@ def _config(args):
     low, high = (1, 1) if args.standalone else parse_min_max_nnodes(args.nnodes)
     if not 0 < low <= high:
         raise ValueError(f"nnodes: 0 < MIN <= MAX is needed, not {args.nnodes}")
-    for name in ("numa_binding", "duplicate_stdout_filters"):
-        if getattr(args, name, None):
-            raise NotImplementedError(f"torchrun: --{name.replace('_', '-')} is not implemented")
+    if getattr(args, "duplicate_stdout_filters", None):
+        raise NotImplementedError("torchrun: --duplicate-stdout-filters is not implemented")
     if int(args.max_restarts) < 0:
         raise ValueError("max_restarts must not be negative")
     shown = {int(r) for r in args.local_ranks_filter.split(",")} if args.local_ranks_filter else None
     backend, endpoint, conf = _meeting(args)
+    binding = getattr(args, "numa_binding", None)
     return LaunchConfig(low, high, determine_local_world_size(args.nproc_per_node),
                         DefaultLogsSpecs(args.log_dir, Std.from_str(args.redirects), Std.from_str(args.tee), shown),
                         str(uuid.uuid4()) if args.standalone else args.rdzv_id, args.role, endpoint, backend, conf,
                         start_method=args.start_method, max_restarts=int(args.max_restarts), monitor_interval=float(args.monitor_interval),
                         local_addr=args.local_addr, event_log_handler=args.event_log_handler,
-                        virtual_local_rank=args.virtual_local_rank)
+                        numa_options=NumaOptions(AffinityMode(binding)) if binding else None, virtual_local_rank=args.virtual_local_rank)
 
 
 def run(args):

@@ -34,6 +34,7 @@ class LaunchConfig:
     metrics_cfg: dict = field(default_factory=dict)
     local_addr: Optional[str] = None
     event_log_handler: str = "null"
+    numa_options: Any = None
     virtual_local_rank: bool = False
 
     def __post_init__(self):
@@ -59,7 +60,7 @@ def _spec(config, entrypoint, args):
                                       config.local_addr, **config.rdzv_configs)
     return WorkerSpec(config.role, config.nproc_per_node, registry.get_rendezvous_handler(parameters), None, entrypoint, tuple(args),
                       config.max_restarts, config.monitor_interval, local_addr=config.local_addr,
-                      event_log_handler=config.event_log_handler, virtual_local_rank=config.virtual_local_rank)
+                      event_log_handler=config.event_log_handler, numa_options=config.numa_options, virtual_local_rank=config.virtual_local_rank)
 
 
 def launch_agent(config, entrypoint, args, env=None, name=None):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 
 from ....multiprocessing import get_context
+from ....numa import binding
 from .errors import ProcessFailure, record
 from .redirects import redirect
 from .tail_log import TailLog
@@ -245,14 +246,19 @@ def _validate_full_rank(d, nprocs, what):
 class SubprocessContext(PContext):
     """Processes that run a command."""
 
+    def __init__(self, name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, numa_options=None):
+        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes)
+        self._numa_options = numa_options
+
     def _start(self):
         with ExitStack() as files:
             for rank in range(self.nprocs):
                 out, err = (files.enter_context(open(path, "ab")) if path else None
                             for path in (self.dest.stdouts[rank], self.dest.stderrs[rank]))
                 command = [self.entrypoint, *map(str, self.args[rank])]
-                self._processes[rank] = subprocess.Popen(command, env={**os.environ, **self.envs[rank]}, stdout=out, stderr=err,
-                                                         preexec_fn=_die_with_parent, start_new_session=True)
+                with binding.bound(self._numa_options, rank, self.nprocs):
+                    self._processes[rank] = subprocess.Popen(command, env={**os.environ, **self.envs[rank]}, stdout=out, stderr=err,
+                                                             preexec_fn=_die_with_parent, start_new_session=True)
 
     def _exitcodes(self):
         return {rank: p.poll() for rank, p in self._processes.items()}
@@ -267,10 +273,11 @@ class SubprocessContext(PContext):
             pass
 
 
-def _run_function(entrypoint, args, env, stdout, stderr, results):
-    """Runs in the new process."""
+def _run_function(entrypoint, args, env, stdout, stderr, results, place):
+    """Runs in the new process, on the processors that `place` tells."""
     os.setsid()
     _die_with_parent()
+    binding.bind(*place)
     os.environ.update(env)
     with ExitStack() as files:
         for std, path in (("stdout", stdout), ("stderr", stderr)):
@@ -282,16 +289,17 @@ def _run_function(entrypoint, args, env, stdout, stderr, results):
 class MultiprocessContext(PContext):
     """Processes that run a function."""
 
-    def __init__(self, name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes=None):
+    def __init__(self, name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes=None, numa_options=None):
         super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes)
-        self.start_method, self._pipes, self._values = start_method, {}, {}
+        self.start_method, self._pipes, self._values, self._numa_options = start_method, {}, {}, numa_options
 
     def _start(self):
         context = get_context(self.start_method)
         for rank in range(self.nprocs):
             self._pipes[rank], end = context.Pipe(duplex=False)
             self._processes[rank] = context.Process(target=_run_function, name=f"{self.name}_{rank}", args=(
-                self.entrypoint, self.args[rank], self.envs[rank], self.dest.stdouts[rank], self.dest.stderrs[rank], end))
+                self.entrypoint, self.args[rank], self.envs[rank], self.dest.stdouts[rank], self.dest.stderrs[rank], end,
+                (self._numa_options, rank, self.nprocs)))
             self._processes[rank].start()
             end.close()
 
@@ -325,11 +333,9 @@ class MultiprocessContext(PContext):
 
 def start_processes(name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, start_method="spawn", numa_options=None):
     """Starts a process for each key 0, 1, ... of args and envs: a function, or a command, with its arguments."""
-    if numa_options is not None:
-        raise NotImplementedError("start_processes: numa_options are not implemented")
     if isinstance(entrypoint, str):
-        context = SubprocessContext(name, entrypoint, args, envs, logs_specs, log_line_prefixes)
+        context = SubprocessContext(name, entrypoint, args, envs, logs_specs, log_line_prefixes, numa_options)
     else:
-        context = MultiprocessContext(name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes)
+        context = MultiprocessContext(name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes, numa_options)
     context.start()
     return context

@@ -65,8 +65,6 @@ class WorkerSpec:
             self.entrypoint = self.fn
         if not self.entrypoint or self.local_world_size <= 0 or self.monitor_interval <= 0:
             raise AssertionError("WorkerSpec: an entrypoint, a local_world_size above 0 and a monitor_interval above 0 are needed")
-        if self.numa_options is not None:
-            raise NotImplementedError("WorkerSpec: numa_options are not implemented")
 
     def get_entrypoint_name(self):
         """Returns the name of the function, or the command."""

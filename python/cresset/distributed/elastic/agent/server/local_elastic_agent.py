@@ -71,7 +71,8 @@ class LocalElasticAgent(SimpleElasticAgent):
         self._setup_local_watchdog(envs)
         self._pcontext = start_processes(
             spec.role, spec.entrypoint, {w.local_rank: tuple(macros.substitute(spec.args, str(w.local_rank))) for w in workers}, envs,
-            self._logs_specs, {w.local_rank: self._prefix_of(worker_group, w) for w in workers}, self._start_method)
+            self._logs_specs, {w.local_rank: self._prefix_of(worker_group, w) for w in workers}, self._start_method,
+            spec.numa_options)
         return self._pcontext.pids()
 
     @prof
