@@ -43,7 +43,7 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
              "_check_tensor_all_with", "sym_int", "sym_float", "sym_not", "sym_max", "sym_min",
              "sym_sum", "sym_sqrt", "sym_ite", "get_device_module"), "_checks"),
          **dict.fromkeys(("sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor",
-                         "sparse_csc_tensor", "spmm", "dsmm", "hsmm", "saddmm"), "_sparse"),
+                         "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor", "spmm", "dsmm", "hsmm", "saddmm"), "_sparse"),
          **dict.fromkeys((
              "AnyType", "AwaitType", "BoolType", "ClassType", "ComplexType", "DeviceObjType", "DictType", "EnumType", "FloatType",
              "FutureType", "InferredType", "IntType", "InterfaceType", "ListType", "NoneType", "NumberType", "OptionalType",

@@ -7,23 +7,23 @@ ExcludeDispatchKeyGuard ExecutionPlan Gradient GraphExecutorState IODescriptor L
 OperatorInfo ParameterDict ScriptClass ScriptClassFunction ScriptMethod ScriptModuleSerializer ScriptObjectProperty
 SerializationStorageContext StaticModule Tensor.grad_dtype Tensor.index Tensor.int_repr Tensor.q_per_channel_axis
 Tensor.q_per_channel_scales Tensor.q_per_channel_zero_points Tensor.q_scale Tensor.q_zero_point Tensor.qscheme
-Tensor.to_mkldnn Tensor.to_padded_tensor Tensor.to_sparse_bsc Tensor.to_sparse_bsr TracingState
-_C._distributed_c10d.Reducer _dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint
-_inductor.cudagraph_mark_step_begin _make_per_tensor_quantized_tensor accelerator.Graph ao.quantization.convert
-ao.quantization.default_observer ao.quantization.default_per_channel_weight_observer
-ao.quantization.default_weight_observer ao.quantization.fuse_modules ao.quantization.fuse_modules_qat
-ao.quantization.fx._decomposed ao.quantization.get_default_qat_qconfig ao.quantization.prepare
-ao.quantization.prepare_qat autograd.profiler.emit_itt backends.cuda.blas_workspace_size
-backends.cuda.cublas_workspace_size backends.cuda.cublaslt_workspace_size backends.cudnn.m backends.mkldnn.m
-backends.mps.get_core_count backends.mps.get_name backends.opt_einsum.m backends.python_native backends.quantized
-backends.quantized.engine backends.quantized.supported_engines bit bits16 bits1x8 bits2x4 bits4x2 bits8
-choose_qparams_optimized cpp cuda.CUDAGraph cuda.CUDAPluggableAllocator cuda.GreenContext cuda.MemPool
-cuda.caching_allocator_disabled cuda.caching_allocator_enable cuda.change_current_allocator cuda.cudart
-cuda.current_blas_handle cuda.current_solver_handle cuda.graph_pool_handle cuda.graphs.CUDAGraph
-cuda.graphs.graph_pool_handle cuda.graphs.make_graphed_callables cuda.jiterator cuda.make_graphed_callables
-cuda.memory.CUDAPluggableAllocator cuda.memory.MemPool cuda.memory.caching_allocator_disabled
-cuda.memory.caching_allocator_enable cuda.memory.change_current_allocator cuda.memory.use_mem_pool cuda.nccl
-cuda.tunable cuda.use_mem_pool distributed._composable.fsdp.FSDPModule distributed._composable.fsdp.fully_shard
+Tensor.to_mkldnn Tensor.to_padded_tensor TracingState _C._distributed_c10d.Reducer
+_dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint _inductor.cudagraph_mark_step_begin
+_make_per_tensor_quantized_tensor accelerator.Graph ao.quantization.convert ao.quantization.default_observer
+ao.quantization.default_per_channel_weight_observer ao.quantization.default_weight_observer
+ao.quantization.fuse_modules ao.quantization.fuse_modules_qat ao.quantization.fx._decomposed
+ao.quantization.get_default_qat_qconfig ao.quantization.prepare ao.quantization.prepare_qat
+autograd.profiler.emit_itt backends.cuda.blas_workspace_size backends.cuda.cublas_workspace_size
+backends.cuda.cublaslt_workspace_size backends.cudnn.m backends.mkldnn.m backends.mps.get_core_count
+backends.mps.get_name backends.opt_einsum.m backends.python_native backends.quantized backends.quantized.engine
+backends.quantized.supported_engines bit bits16 bits1x8 bits2x4 bits4x2 bits8 choose_qparams_optimized cpp
+cuda.CUDAGraph cuda.CUDAPluggableAllocator cuda.GreenContext cuda.MemPool cuda.caching_allocator_disabled
+cuda.caching_allocator_enable cuda.change_current_allocator cuda.cudart cuda.current_blas_handle
+cuda.current_solver_handle cuda.graph_pool_handle cuda.graphs.CUDAGraph cuda.graphs.graph_pool_handle
+cuda.graphs.make_graphed_callables cuda.jiterator cuda.make_graphed_callables cuda.memory.CUDAPluggableAllocator
+cuda.memory.MemPool cuda.memory.caching_allocator_disabled cuda.memory.caching_allocator_enable
+cuda.memory.change_current_allocator cuda.memory.use_mem_pool cuda.nccl cuda.tunable cuda.use_mem_pool
+distributed._composable.fsdp.FSDPModule distributed._composable.fsdp.fully_shard
 distributed._functional_collectives.AsyncCollectiveTensor distributed._tensor.DTensor
 distributed._tensor.experimental.implicit_replication
 distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointImpl
@@ -104,15 +104,14 @@ q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qint32 qint8
 quantize_per_tensor quantize_per_tensor_dynamic quantized_batch_norm quantized_gru_cell quantized_lstm_cell
 quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d quantized_rnn_relu_cell quantized_rnn_tanh_cell
 quint2x4 quint4x2 quint8 sparse.SparseSemiStructuredTensor sparse.SparseSemiStructuredTensorCUSPARSELT
-sparse.SparseSemiStructuredTensorCUTLASS sparse.solve sparse.to_sparse_semi_structured sparse_bsc_tensor
-sparse_bsr_tensor uint1 uint2 uint3 uint4 uint5 uint6 uint7 utils._sympy.numbers.IntInfinity
-utils._sympy.value_ranges.ValueRanges utils.cmake_prefix_path xpu.Event xpu.MemPool xpu.Stream xpu.XPUGraph
-xpu.XPUPluggableAllocator xpu.can_device_access_peer xpu.change_current_allocator xpu.clock_rate xpu.current_device
-xpu.current_stream xpu.device_memory_used xpu.get_device_capability xpu.get_device_name xpu.get_device_properties
-xpu.get_per_process_memory_fraction xpu.get_rng_state xpu.get_stream_from_external xpu.graph xpu.graph_pool_handle
-xpu.init xpu.initial_seed xpu.make_graphed_callables xpu.mem_get_info xpu.memory_snapshot xpu.memory_usage
-xpu.power_draw xpu.set_device xpu.set_per_process_memory_fraction xpu.set_stream xpu.synchronize xpu.temperature
-xpu.use_mem_pool xpu.utilization
+sparse.SparseSemiStructuredTensorCUTLASS sparse.solve sparse.to_sparse_semi_structured uint1 uint2 uint3 uint4 uint5
+uint6 uint7 utils._sympy.numbers.IntInfinity utils._sympy.value_ranges.ValueRanges utils.cmake_prefix_path xpu.Event
+xpu.MemPool xpu.Stream xpu.XPUGraph xpu.XPUPluggableAllocator xpu.can_device_access_peer xpu.change_current_allocator
+xpu.clock_rate xpu.current_device xpu.current_stream xpu.device_memory_used xpu.get_device_capability
+xpu.get_device_name xpu.get_device_properties xpu.get_per_process_memory_fraction xpu.get_rng_state
+xpu.get_stream_from_external xpu.graph xpu.graph_pool_handle xpu.init xpu.initial_seed xpu.make_graphed_callables
+xpu.mem_get_info xpu.memory_snapshot xpu.memory_usage xpu.power_draw xpu.set_device
+xpu.set_per_process_memory_fraction xpu.set_stream xpu.synchronize xpu.temperature xpu.use_mem_pool xpu.utilization
 """.split())
 
 

@@ -69,7 +69,7 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
 def sparse_compressed_tensor(compressed_indices, plain_indices, values, size=None, *, dtype=None,
                              layout=None, device=None, pin_memory=False, requires_grad=False,
                              check_invariants=None):
-    """Makes a tensor of a compressed layout: CSR or CSC."""
+    """Makes a tensor of a compressed layout: CSR, CSC, BSR or BSC."""
     if layout is None:
         raise TypeError("sparse_compressed_tensor expected sparse compressed tensor layout but got none")
     values = _part(values, "values", dtype, device)
@@ -91,6 +91,18 @@ def sparse_csc_tensor(ccol_indices, row_indices, values, size=None, **options):
     """Makes a CSC tensor: the values of each column one after the other."""
     return sparse_compressed_tensor(ccol_indices, row_indices, values, size,
                                     layout=_C.sparse_csc, **options)
+
+
+def sparse_bsr_tensor(crow_indices, col_indices, values, size=None, **options):
+    """Makes a BSR tensor: the blocks of each row of blocks one after the other, values [n, height, width]."""
+    return sparse_compressed_tensor(crow_indices, col_indices, values, size,
+                                    layout=_C.sparse_bsr, **options)
+
+
+def sparse_bsc_tensor(ccol_indices, row_indices, values, size=None, **options):
+    """Makes a BSC tensor: the blocks of each column of blocks one after the other, values [n, height, width]."""
+    return sparse_compressed_tensor(ccol_indices, row_indices, values, size,
+                                    layout=_C.sparse_bsc, **options)
 
 
 def spmm(input, mat2, *, out=None):

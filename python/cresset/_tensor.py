@@ -4,6 +4,7 @@ The class itself is in C; importing this module completes it.
 """
 from . import _C
 from ._C import Tensor
+from ._tensor_str import SPARSE_PARTS
 
 __all__ = ["Tensor"]
 
@@ -50,12 +51,9 @@ def _rebuild_args(self):
     if self.layout == _C.sparse_coo:
         return _utils._rebuild_sparse_tensor, (
             self.layout, (self._indices(), self._values(), self.size(), self.is_coalesced()))
-    if self.layout == _C.sparse_csr:
-        return _utils._rebuild_sparse_tensor, (
-            self.layout, (self.crow_indices(), self.col_indices(), self.values(), self.size()))
-    if self.layout == _C.sparse_csc:
-        return _utils._rebuild_sparse_tensor, (
-            self.layout, (self.ccol_indices(), self.row_indices(), self.values(), self.size()))
+    if self.layout != _C.strided:
+        parts = [getattr(self, name)() for name in SPARSE_PARTS[self.layout]]
+        return _utils._rebuild_sparse_tensor, (self.layout, (*parts, self.size()))
     place = self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad, OrderedDict()
     bits = {name: True for name, on in (("conj", self.is_conj()), ("neg", self.is_neg())) if on}
     bits = (bits,) if bits else ()

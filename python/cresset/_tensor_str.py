@@ -75,13 +75,13 @@ def _part_text(part, name, indent):
     return f"{name}=tensor({text})"
 
 
-_PARTS = {"sparse_coo": ("_indices", "_values"),
-          "sparse_csr": ("crow_indices", "col_indices", "values"),
-          "sparse_csc": ("ccol_indices", "row_indices", "values")}
+_ROWS, _COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
+SPARSE_PARTS = {_C.sparse_coo: ("_indices", "_values"), _C.sparse_csr: _ROWS, _C.sparse_bsr: _ROWS,
+                _C.sparse_csc: _COLUMNS, _C.sparse_bsc: _COLUMNS}
 
 
 def _sparse_contents(tensor, indent):
-    names = _PARTS[str(tensor.layout).partition(".")[2]]
+    names = SPARSE_PARTS[tensor.layout]
     return (",\n" + " " * indent).join(
         _part_text(getattr(tensor, name)(), name.lstrip("_"), indent) for name in names)
 

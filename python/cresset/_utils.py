@@ -49,7 +49,7 @@ def _rebuild_sparse_tensor(layout, data):
         indices, values, size = data[:3]
         return _sparse.sparse_coo_tensor(indices, values, size, check_invariants=True,
                                          is_coalesced=data[3] if len(data) > 3 else None)
-    if layout in (_C.sparse_csr, _C.sparse_csc):
+    if layout in (_C.sparse_csr, _C.sparse_csc, _C.sparse_bsr, _C.sparse_bsc):
         return _sparse.sparse_compressed_tensor(*data, layout=layout, check_invariants=True)
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 

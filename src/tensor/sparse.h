@@ -7,6 +7,9 @@
  *                 more than once (its values are added) unless the tensor is coalesced
  *   sparse_csr    compressed [rows + 1], indices [n] (columns), values [n, dense dims...]
  *   sparse_csc    the same with rows and columns exchanged
+ *   sparse_bsr    as sparse_csr for rows and columns of blocks: values [n, height, width,
+ *                 dense dims...]
+ *   sparse_bsc    the same with rows and columns of blocks exchanged
  *
  * Every call with such a tensor goes through the stage SPARSE, which no caller can skip.  Thus
  * code behind it, which reads the bytes of its arguments, sees dense tensors only. */
@@ -26,6 +29,15 @@ static inline bool cr_is_coo(const cr_tensor *t) { return t->layout == CR_LAYOUT
 static inline bool cr_is_compressed(const cr_tensor *t)
 {
     return t->layout == CR_LAYOUT_CSR || t->layout == CR_LAYOUT_CSC;
+}
+static inline bool cr_is_blocked(const cr_tensor *t)
+{
+    return t->layout == CR_LAYOUT_BSR || t->layout == CR_LAYOUT_BSC;
+}
+/* Whether the compressed part of a layout has the starts of rows, not of columns. */
+static inline bool cr_by_rows(int layout)
+{
+    return layout == CR_LAYOUT_CSR || layout == CR_LAYOUT_BSR;
 }
 /* The parts of a sparse tensor, borrowed from it. */
 static inline cr_sparse *cr_sparse_of(const cr_tensor *t) { return t->storage->owner; }

@@ -227,7 +227,7 @@ static cr_tensor *empty_compressed(cr_steps *s, cr_dtype dtype, cr_device device
                              ndim));
     if (s->st)
         return NULL;
-    lines = cr_step_starts(s, size[layout == CR_LAYOUT_CSR ? 0 : 1]);
+    lines = cr_step_starts(s, size[!cr_by_rows(layout)]);
     cr_sparse parts = {.compressed = new_part(s, CR_I64, device, 1, &lines),
                        .indices = new_part(s, CR_I64, device, 1, &none),
                        .values = new_part(s, dtype, device, 1, &none)};
@@ -245,7 +245,9 @@ static cr_status give_empty(cr_value *result, cr_dtype dtype, cr_device device, 
         return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions, not %d", CR_MAX_DIMS,
                        ndim);
     if (layout != CR_LAYOUT_COO && layout != CR_LAYOUT_CSR && layout != CR_LAYOUT_CSC)
-        return cr_fail(CR_NOT_IMPLEMENTED, "tensors of the layout %s are not implemented",
+        return cr_fail(CR_RUNTIME,
+                       "empty_sparse_compressed expected sparse compressed (non-block) tensor "
+                       "layout but got %s",
                        cr_layout_text((int)layout));
     for (int i = 0; i < ndim; i++)
         if (size[i] < 0)
@@ -356,35 +358,34 @@ cr_status cr_do_coalesced_values(const cr_value *arg, cr_value *result)
     return give_part(result, cr_sparse_of(arg[0].t)->values);
 }
 
-static cr_status give_compressed(cr_value *result, cr_tensor *t, cr_layout_kind layout,
-                                 const char *name, bool compressed)
+static cr_status give_compressed(cr_value *result, cr_tensor *t, bool rows, const char *name,
+                                 bool compressed)
 {
-    if (t->layout != layout)
+    if (!cr_is_sparse(t) || cr_is_coo(t) || cr_by_rows(t->layout) != rows)
         return cr_fail(CR_RUNTIME, "%s expected sparse %s compressed tensor layout but got %s",
-                       name, layout == CR_LAYOUT_CSR ? "row" : "column",
-                       cr_layout_text(t->layout));
+                       name, rows ? "row" : "column", cr_layout_text(t->layout));
     return give_part(result,
                      compressed ? cr_sparse_of(t)->compressed : cr_sparse_of(t)->indices);
 }
 
 cr_status cr_do_crow_indices(const cr_value *arg, cr_value *result)
 {
-    return give_compressed(result, arg[0].t, CR_LAYOUT_CSR, "crow_indices", true);
+    return give_compressed(result, arg[0].t, true, "crow_indices", true);
 }
 
 cr_status cr_do_col_indices(const cr_value *arg, cr_value *result)
 {
-    return give_compressed(result, arg[0].t, CR_LAYOUT_CSR, "col_indices", false);
+    return give_compressed(result, arg[0].t, true, "col_indices", false);
 }
 
 cr_status cr_do_ccol_indices(const cr_value *arg, cr_value *result)
 {
-    return give_compressed(result, arg[0].t, CR_LAYOUT_CSC, "ccol_indices", true);
+    return give_compressed(result, arg[0].t, false, "ccol_indices", true);
 }
 
 cr_status cr_do_row_indices(const cr_value *arg, cr_value *result)
 {
-    return give_compressed(result, arg[0].t, CR_LAYOUT_CSC, "row_indices", false);
+    return give_compressed(result, arg[0].t, false, "row_indices", false);
 }
 
 /* --- copies --- */
@@ -401,14 +402,13 @@ static cr_status with_values(cr_value *result, const cr_tensor *t, cr_tensor *va
     return CR_OK;
 }
 
-/* Whether values have the sizes of the dense dims of `t`. */
-static bool fits_dense_dims(const cr_tensor *t, const cr_tensor *values)
+/* Whether each value has the sizes of those of `t`. */
+static bool fits_values(const cr_tensor *t, const cr_tensor *values)
 {
-    int sparse = cr_sparse_dims(t);
+    const cr_tensor *own = cr_sparse_of(t)->values;
 
-    return cr_has_sizes(values, t->ndim - sparse + 1, values->size) &&
-           !memcmp(values->size + 1, t->size + sparse,
-                   (size_t)(t->ndim - sparse) * sizeof *t->size);
+    return values->ndim == own->ndim && !memcmp(values->size + 1, own->size + 1,
+                                                (size_t)(own->ndim - 1) * sizeof *own->size);
 }
 
 cr_status cr_do_sparse_with_values(const cr_value *arg, cr_value *result)
@@ -417,7 +417,7 @@ cr_status cr_do_sparse_with_values(const cr_value *arg, cr_value *result)
 
     CR_TRY(cr_expect_sparse("_sparse_with_values", t));
     CR_TRY(check_dense("values", values));
-    if (!fits_dense_dims(t, values))
+    if (!fits_values(t, values))
         return cr_fail(CR_RUNTIME, "values do not have the sizes of the dense dims");
     if (values->size[0] != cr_sparse_count(t))
         return refuse_nnz(cr_sparse_count(t), values->size[0]);
@@ -553,13 +553,34 @@ cr_status cr_do_sparse_become(const cr_value *arg, cr_value *result)
     return st;
 }
 
+/* A tensor with the blocks' sizes of `t` and no block. */
+static cr_status give_no_blocks(cr_value *result, cr_tensor *t, cr_dtype dtype)
+{
+    const cr_sparse *p = cr_sparse_of(t);
+    cr_steps s = {0};
+    cr_tensor *made = NULL;
+    cr_sparse parts = {.compressed = CR_STEP(&s, zeros_like, T(p->compressed)),
+                       .indices = CR_STEP(&s, narrow, T(p->indices), I(0), I(0), I(0)),
+                       .values = CR_STEP(&s, narrow, T(p->values), I(0), I(0), I(0))};
+
+    parts.indices = CR_STEP(&s, clone, T(parts.indices));
+    parts.values = CR_STEP(&s, _to_copy, T(parts.values), cr_of_dtype(dtype));
+    if (!s.st)
+        cr_step_fail(&s,
+                     cr_sparse_new(&made, (cr_layout_kind)t->layout, t->ndim, t->size, &parts));
+    if (!s.st)
+        cr_step_own(&s, made);
+    return cr_steps_give(&s, result, made);
+}
+
 static cr_status become_empty(cr_value *result, cr_tensor *self, int ndim, const int64_t *size,
                               int sparse)
 {
     cr_value made;
 
-    CR_TRY(give_empty(&made, (cr_dtype)self->dtype, self->device, self->layout, ndim, size,
-                      sparse));
+    CR_TRY(cr_is_blocked(self) ? give_no_blocks(&made, self, (cr_dtype)self->dtype)
+                               : give_empty(&made, (cr_dtype)self->dtype, self->device,
+                                            self->layout, ndim, size, sparse));
     cr_status st = cr_sparse_assign(self, made.t);
     cr_drop_values(&made, 1);
     return st ? st : cr_give(result, self);
@@ -588,6 +609,8 @@ cr_status cr_do_sparse_zeros_like(const cr_value *arg, cr_value *result)
                                           cr_of_dtype((cr_dtype)cr_int_or(&arg[1], t->dtype)),
                                           cr_of_none(), arg[3]},
                              4);
+    if (cr_is_blocked(t) && layout == t->layout && arg[3].tag == CR_NONE)
+        return give_no_blocks(result, t, (cr_dtype)cr_int_or(&arg[1], t->dtype));
     return give_empty(result, (cr_dtype)cr_int_or(&arg[1], t->dtype), device, layout, t->ndim,
                       t->size, cr_is_coo(t) ? cr_sparse_dims(t) : t->ndim);
 }

@@ -4,6 +4,11 @@
 
 /* --- construction of compressed tensors --- */
 
+static bool layout_blocked(int64_t layout)
+{
+    return layout == CR_LAYOUT_BSR || layout == CR_LAYOUT_BSC;
+}
+
 static const char *compressed_name(bool csr) { return csr ? "crow_indices" : "ccol_indices"; }
 static const char *plain_name(bool csr) { return csr ? "col_indices" : "row_indices"; }
 
@@ -31,11 +36,25 @@ static bool all_within(cr_steps *s, cr_tensor *t, int64_t low, int64_t last)
     return least >= low && read_int(s, CR_STEP(s, amax, T(t))) <= last;
 }
 
-/* The conditions that need no element, which later calls rely on. */
-static cr_status check_sizes(const cr_tensor *compressed, const cr_tensor *values, bool csr,
-                             int ndim, const int64_t *size)
+static cr_status check_divisible(const int64_t *size, const int64_t *block)
 {
-    int64_t lines = size[!csr];
+    for (int d = 0; d < 2; d++)
+        if (size[d] % block[d])
+            return cr_fail(CR_RUNTIME,
+                           "tensor shape[%d] (=%lld) must be divisible with blocksize[%d] "
+                           "(=%lld) as defined by values shape",
+                           d, (long long)size[d], d, (long long)block[d]);
+    return CR_OK;
+}
+
+/* The conditions that need no element, which later calls rely on.  `block` has the sizes of a
+ * block, 1 and 1 where values are elements. */
+static cr_status check_sizes(const cr_tensor *compressed, const cr_tensor *values, bool csr,
+                             int ndim, const int64_t *size, const int64_t *block)
+{
+    int64_t lines = size[!csr] / block[!csr], blocked[CR_MAX_DIMS + 2] = {block[0], block[1]};
+
+    CR_TRY(check_divisible(size, block));
 
     if (compressed->size[0] - 1 != lines)
         return cr_fail(CR_RUNTIME,
@@ -43,7 +62,10 @@ static cr_status check_sizes(const cr_tensor *compressed, const cr_tensor *value
                        "%lld",
                        compressed_name(csr), csr ? "rows" : "columns",
                        (long long)CR_WRAP_ADD(lines, 1), (long long)compressed->size[0]);
-    return cr_expect_value_sizes(values, ndim - 2, size + 2);
+    if (values->ndim != ndim + 1)
+        return cr_expect_value_sizes(values, ndim - 2, size + 2);
+    memcpy(blocked + 2, size + 2, (size_t)(ndim - 2) * sizeof *size);
+    return cr_expect_value_sizes(values, ndim, blocked);
 }
 
 /* The conditions that torch.sparse.check_sparse_tensor_invariants checks. */
@@ -104,18 +126,37 @@ static cr_status check_shapes(const cr_tensor *compressed, const cr_tensor *plai
     return CR_OK;
 }
 
+/* The sizes of the blocks that values of a layout have; 1 and 1 of one without blocks. */
+static cr_status block_of_values(int64_t *block, const cr_tensor *values, int64_t layout)
+{
+    block[0] = block[1] = 1;
+    if (!layout_blocked(layout))
+        return CR_OK;
+    if (values->ndim < 3)
+        return cr_fail(CR_RUNTIME,
+                       "values must have dimensionality > sum of batch and block "
+                       "dimensionalities (=0 + 2), but got %d",
+                       values->ndim);
+    memcpy(block, values->size + 1, 2 * sizeof *block);
+    if (block[0] > 0 && block[1] > 0)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "blocksize needs to be positive, but got [%lld, %lld]",
+                   (long long)block[0], (long long)block[1]);
+}
+
 /* compressed_indices, plain_indices, values, size, layout, check */
 cr_status cr_do_sparse_compressed(const cr_value *arg, cr_value *result)
 {
     cr_tensor *compressed = arg[0].t, *plain = arg[1].t, *values = arg[2].t, *made = NULL;
-    bool csr = arg[4].i == CR_LAYOUT_CSR;
-    int64_t size[CR_MAX_DIMS], ndim = values->ndim + 1;
+    bool csr = cr_by_rows((int)arg[4].i), blocked = layout_blocked(arg[4].i);
+    int64_t size[CR_MAX_DIMS], ndim = values->ndim + (blocked ? -1 : 1), block[2];
     cr_steps s = {0};
 
-    if (!csr && arg[4].i != CR_LAYOUT_CSC)
+    if (!csr && arg[4].i != CR_LAYOUT_CSC && !blocked)
         return cr_fail(CR_NOT_IMPLEMENTED, "tensors of the layout %s are not implemented",
                        cr_layout_text((int)arg[4].i));
     CR_TRY(check_shapes(compressed, plain, values, csr));
+    CR_TRY(block_of_values(block, values, arg[4].i));
     if (ndim > CR_MAX_DIMS)
         return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions, not %lld", CR_MAX_DIMS,
                        (long long)ndim);
@@ -129,14 +170,18 @@ cr_status cr_do_sparse_compressed(const cr_value *arg, cr_value *result)
     } else {
         int64_t most =
             plain->numel && plain->address ? read_int(&s, CR_STEP(&s, amax, T(plain))) : -1;
-        size[csr ? 0 : 1] = compressed->size[0] - 1;
-        size[csr ? 1 : 0] = CR_WRAP_ADD(most, 1);
-        memcpy(size + 2, values->size + 1, (size_t)(values->ndim - 1) * sizeof *size);
+        size[!csr] = compressed->size[0] - 1;
+        size[csr] = CR_WRAP_ADD(most, 1);
+        for (int d = 0; d < 2; d++)
+            if (CR_MUL_OVERFLOW(size[d], block[d], &size[d]) && !s.st)
+                cr_step_fail(&s, cr_fail(CR_RUNTIME, "numel: integer multiplication overflow"));
+        memcpy(size + 2, values->size + values->ndim - (ndim - 2),
+               (size_t)(ndim - 2) * sizeof *size);
     }
     if (!s.st)
-        cr_step_fail(&s, check_sizes(compressed, values, csr, (int)ndim, size));
+        cr_step_fail(&s, check_sizes(compressed, values, csr, (int)ndim, size, block));
     if (arg[5].i)
-        check_compressed(&s, compressed, plain, csr, size[csr]);
+        check_compressed(&s, compressed, plain, csr, size[csr] / block[csr]);
     cr_sparse parts = {.compressed = compressed, .indices = plain, .values = values};
     if (!s.st)
         cr_step_fail(&s,
@@ -195,23 +240,109 @@ static cr_tensor *strided_to_coo(cr_steps *s, cr_tensor *t, int dims)
     return cr_step_coo_like(s, t, indices, s->st ? NULL : cr_step_at(s, t, place), true);
 }
 
+/* --- blocks --- */
+
+/* The sizes [rows of blocks, columns of blocks, height, width, dense dims...]. */
+static void grid_sizes(int64_t *grid, const cr_tensor *t, const int64_t *block)
+{
+    for (int d = 0; d < 2; d++) {
+        grid[d] = t->size[d] / block[d];
+        grid[2 + d] = block[d];
+    }
+    memcpy(grid + 4, t->size + 2, (size_t)(t->ndim - 2) * sizeof *grid);
+}
+
+/* A strided matrix as a grid of blocks. */
+static cr_tensor *strided_to_grid(cr_steps *s, cr_tensor *t, const int64_t *block)
+{
+    int64_t grid[CR_MAX_DIMS + 2], order[CR_MAX_DIMS + 2] = {0, 2, 1, 3};
+    size_t n = (size_t)t->ndim + 2;
+
+    grid_sizes(grid, t, block);
+    int64_t split = grid[1];
+    grid[1] = grid[2];
+    grid[2] = split;
+    for (size_t d = 4; d < n; d++)
+        order[d] = (int64_t)d;
+    t = CR_STEP(s, reshape, T(t), cr_of_ints(grid, n));
+    return CR_STEP(s, permute, T(t), cr_of_ints(order, n));
+}
+
+/* The sorted distinct numbers of `t`, and for each number its place among them. */
+static cr_tensor *distinct(cr_steps *s, cr_tensor *t, cr_tensor **place)
+{
+    cr_value found[CR_MAX_RESULTS];
+
+    *place = NULL;
+    if (!s->st)
+        cr_step_fail(s,
+                     cr_call_given(found, cr_entry._unique2,
+                                   (cr_value[]){T(t), cr_of_bool(true), cr_of_bool(true)}, 3));
+    if (s->st)
+        return NULL;
+    for (int k = 0; k < 3; k++)
+        cr_step_own(s, found[k].t);
+    *place = found[1].t;
+    return found[0].t;
+}
+
+/* The elements of a COO matrix as a COO grid of blocks. */
+static cr_tensor *coo_to_grid(cr_steps *s, cr_tensor *coo, const int64_t *block)
+{
+    int64_t grid[CR_MAX_DIMS + 2], size[CR_MAX_DIMS + 1];
+    cr_tensor *line[2], *within[2], *place, *kept;
+
+    if (s->st)
+        return NULL;
+    const cr_sparse *p = cr_sparse_of(coo);
+    grid_sizes(grid, coo, block);
+    for (int d = 0; d < 2; d++) {
+        cr_value row = T(cr_step_row(s, p->indices, d));
+        cr_value number = cr_of_number(cr_scalar_int(block[d]));
+        line[d] = CR_STEP(s, floor_divide, row, number);
+        within[d] = CR_STEP(s, remainder, row, number);
+    }
+    kept = CR_STEP(s, mul, T(line[0]), cr_of_number(cr_scalar_int(grid[1])));
+    kept = distinct(s, CR_STEP(s, add, T(kept), T(line[1])), &place);
+    if (s->st)
+        return NULL;
+    size[0] = kept->size[0];
+    memcpy(size + 1, grid + 2, (size_t)coo->ndim * sizeof *size);
+    for (int d = 0; d < 2; d++) {
+        place = CR_STEP(s, mul, T(place), cr_of_number(cr_scalar_int(block[d])));
+        place = CR_STEP(s, add, T(place), T(within[d]));
+    }
+    cr_tensor *values = cr_step_add_rows(s, p->values, place, cr_step_product(s, 3, size));
+    values = CR_STEP(s, view, T(values), cr_of_ints(size, (size_t)coo->ndim + 1));
+    cr_tensor *indices = cr_step_unflat(s, kept, 2, grid);
+    return cr_step_coo(s, coo->ndim + 2, grid, indices, values, true);
+}
+
 /* --- COO to compressed --- */
+
+static void expect_matrix(cr_steps *s, const cr_tensor *coo, int layout)
+{
+    static const char *const word[] = {[CR_LAYOUT_CSR] = "csr",
+                                       [CR_LAYOUT_CSC] = "csc",
+                                       [CR_LAYOUT_BSR] = "bsr",
+                                       [CR_LAYOUT_BSC] = "bsc"};
+
+    if (!s->st && cr_sparse_dims(coo) != 2)
+        cr_step_fail(s,
+                     cr_fail(CR_RUNTIME,
+                             "coo_to_sparse_%s: conversion from Sparse to %s for input tensors "
+                             "with sparse_dim()!=2 is not supported",
+                             word[layout], cr_layout_text(layout)));
+}
 
 static cr_tensor *compress(cr_steps *s, cr_tensor *coo, cr_layout_kind layout)
 {
     bool csr = layout == CR_LAYOUT_CSR;
     cr_tensor *made;
 
+    expect_matrix(s, coo, layout);
     if (s->st)
         return NULL;
-    if (cr_sparse_dims(coo) != 2) {
-        cr_step_fail(s,
-                     cr_fail(CR_RUNTIME,
-                             "coo_to_sparse_%s: conversion from Sparse to %s for input tensors "
-                             "with sparse_dim()!=2 is not supported",
-                             csr ? "csr" : "csc", cr_layout_text(layout)));
-        return NULL;
-    }
     const cr_sparse *p = cr_sparse_of(coo);
     if (!csr) { /* sorted by columns: the transpose, coalesced */
         int64_t size[CR_MAX_DIMS] = {coo->size[1], coo->size[0]}, zero = 0;
@@ -238,54 +369,151 @@ static cr_tensor *compress(cr_steps *s, cr_tensor *coo, cr_layout_kind layout)
     return s->st ? NULL : cr_step_own(s, made);
 }
 
-/* --- the entries --- */
+/* A tensor of blocks: its parts are those of the compressed grid of blocks. */
+static cr_tensor *to_blocks(cr_steps *s, cr_tensor *t, int layout, const int64_t *block)
+{
+    cr_tensor *made, *grid;
 
-/* self, layout, dense_dim: self has another layout */
+    if (cr_is_sparse(t)) {
+        t = cr_step_as_coo(s, t);
+        expect_matrix(s, t, layout);
+        grid = coo_to_grid(s, t, block);
+    } else {
+        grid = strided_to_grid(s, t, block);
+        grid = s->st ? NULL : strided_to_coo(s, grid, 2);
+    }
+    grid = compress(s, grid, cr_by_rows(layout) ? CR_LAYOUT_CSR : CR_LAYOUT_CSC);
+    if (s->st)
+        return NULL;
+    cr_step_fail(
+        s, cr_sparse_new(&made, (cr_layout_kind)layout, t->ndim, t->size, cr_sparse_of(grid)));
+    return s->st ? NULL : cr_step_own(s, made);
+}
+
+static const char *source_text(const cr_tensor *t)
+{
+    return !cr_is_sparse(t) ? "dense" : cr_is_coo(t) ? "coo" : "sparse_compressed";
+}
+
+/* Blocks of these sizes divide a matrix. */
+static cr_status check_blocks(const cr_tensor *t, int64_t layout, const int64_t *block)
+{
+    const char *from = source_text(t), *to = layout == CR_LAYOUT_BSR ? "bsr" : "bsc";
+
+    if (block[0] <= 0 || block[1] <= 0)
+        return cr_fail(CR_RUNTIME,
+                       "%s_to_sparse_%s: blocksize needs to be positive, but got [%lld, %lld]",
+                       from, to, (long long)block[0], (long long)block[1]);
+    if (t->ndim < 2 || t->ndim + 2 > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "%s_to_sparse_%s: a tensor of %d dims has no such layout",
+                       from, to, t->ndim);
+    if (t->size[0] % block[0] || t->size[1] % block[1])
+        return cr_fail(CR_RUNTIME,
+                       "%s_to_sparse_%s: tensor sparse size (%lld,%lld) must be divisible by "
+                       "given blocksize (%lld,%lld)",
+                       from, to, (long long)t->size[0], (long long)t->size[1],
+                       (long long)block[0], (long long)block[1]);
+    return CR_OK;
+}
+
+/* self, layout, dense_dim, blocksize: self has another layout */
 cr_status cr_do_to_sparse_layout(const cr_value *arg, cr_value *result)
 {
     cr_tensor *t = arg[0].t;
     cr_steps s = {0};
 
-    if (arg[1].i < CR_LAYOUT_COO || arg[1].i > CR_LAYOUT_CSC || arg[2].i < 0 ||
-        arg[2].i > t->ndim)
+    if (arg[1].i < CR_LAYOUT_COO || arg[1].i > CR_LAYOUT_BSC || arg[2].i < 0 ||
+        arg[2].i > t->ndim || layout_blocked(arg[1].i) != (arg[3].tag != CR_NONE))
         return cr_fail(CR_RUNTIME, "_to_sparse: no such layout or number of dense dims");
-    t = cr_is_sparse(t) ? cr_step_as_coo(&s, t)
-                        : strided_to_coo(&s, t, t->ndim - (int)arg[2].i);
+    if (layout_blocked(arg[1].i)) {
+        CR_TRY(check_blocks(t, arg[1].i, arg[3].ints));
+        return cr_steps_give(&s, result, to_blocks(&s, t, (int)arg[1].i, arg[3].ints));
+    }
+    t = cr_is_blocked(t)  ? cr_step_indexed(&s, t)
+        : cr_is_sparse(t) ? cr_step_as_coo(&s, t)
+                          : strided_to_coo(&s, t, t->ndim - (int)arg[2].i);
     if (arg[1].i != CR_LAYOUT_COO)
         t = compress(&s, t, (cr_layout_kind)arg[1].i);
     return cr_steps_give(&s, result, t);
 }
 
-static cr_status to_layout(cr_value *result, cr_tensor *t, int64_t layout, int64_t dense)
+/* The conversions of tensors of blocks that torch has: to COO, and with the same blocks. */
+static cr_status check_reblock(const cr_tensor *t, int64_t layout, const cr_value *block)
 {
+    const char *to = cr_layout_text((int)layout);
+
+    if (!cr_is_blocked(t) || layout == CR_LAYOUT_COO)
+        return CR_OK;
+    const int64_t *own = cr_sparse_of(t)->values->size + 1;
+    if (!layout_blocked(layout))
+        return cr_fail(CR_RUNTIME,
+                       "sparse_compressed_to_sparse_%s: expected SparseCsr or SparseCsc layout "
+                       "but got %s",
+                       layout == CR_LAYOUT_CSR ? "csr" : "csc", cr_layout_text(t->layout));
+    if (block->tag == CR_NONE || !memcmp(own, block->ints, 2 * sizeof *own))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME,
+                   "%s_%s: conversion from %s to %s with blocksize changed from [%lld, %lld] "
+                   "to [%lld, %lld] is not supported",
+                   t->layout == layout ? "to_sparse" : "sparse_compressed_to_sparse",
+                   layout == CR_LAYOUT_BSR ? "bsr" : "bsc", cr_layout_text(t->layout), to,
+                   (long long)own[0], (long long)own[1], (long long)block->ints[0],
+                   (long long)block->ints[1]);
+}
+
+static cr_status to_layout(cr_value *result, cr_tensor *t, int64_t layout, int64_t dense,
+                           const cr_value *blocksize)
+{
+    cr_value block = *blocksize;
+
     if (layout == CR_LAYOUT_STRIDED)
         return cr_call_given(result, cr_entry.to_dense, (cr_value[]){T(t)}, 1);
+    CR_TRY(check_reblock(t, layout, &block));
     if (t->layout == layout)
         return cr_give(result, t);
-    if (layout != CR_LAYOUT_COO && layout != CR_LAYOUT_CSR && layout != CR_LAYOUT_CSC)
-        return cr_fail(CR_NOT_IMPLEMENTED, "tensors of the layout %s are not implemented",
-                       cr_layout_text((int)layout));
+    if (cr_is_blocked(t) && layout_blocked(layout))
+        block = cr_of_ints(cr_sparse_of(t)->values->size + 1, 2);
+    if (layout_blocked(layout) != (block.tag != CR_NONE))
+        return cr_fail(CR_RUNTIME,
+                       "%s_to_sparse: conversion from %s to %s %s blocksize argument given is "
+                       "not supported",
+                       source_text(t), cr_layout_text(t->layout), cr_layout_text((int)layout),
+                       layout_blocked(layout) ? "without" : "with");
     if (layout != CR_LAYOUT_COO && dense != t->ndim - 2)
         return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
-    return cr_call_given(result, cr_entry._to_sparse,
-                         (cr_value[]){T(t), {.tag = CR_LAYOUT_VAL, .i = layout}, I(dense)}, 3);
+    return cr_call_given(
+        result, cr_entry._to_sparse,
+        (cr_value[]){T(t), {.tag = CR_LAYOUT_VAL, .i = layout}, I(dense), block}, 4);
 }
 
 /* self, layout, blocksize, dense_dim */
 cr_status cr_do_to_sparse(const cr_value *arg, cr_value *result)
 {
-    return to_layout(result, arg[0].t, cr_int_or(&arg[1], CR_LAYOUT_COO),
-                     cr_int_or(&arg[3], 0));
+    return to_layout(result, arg[0].t, cr_int_or(&arg[1], CR_LAYOUT_COO), cr_int_or(&arg[3], 0),
+                     &arg[2]);
 }
 
 cr_status cr_do_to_sparse_csr(const cr_value *arg, cr_value *result)
 {
-    return to_layout(result, arg[0].t, CR_LAYOUT_CSR, cr_int_or(&arg[1], 0));
+    return to_layout(result, arg[0].t, CR_LAYOUT_CSR, cr_int_or(&arg[1], 0),
+                     &(cr_value){.tag = CR_NONE});
 }
 
 cr_status cr_do_to_sparse_csc(const cr_value *arg, cr_value *result)
 {
-    return to_layout(result, arg[0].t, CR_LAYOUT_CSC, cr_int_or(&arg[1], 0));
+    return to_layout(result, arg[0].t, CR_LAYOUT_CSC, cr_int_or(&arg[1], 0),
+                     &(cr_value){.tag = CR_NONE});
+}
+
+/* self, blocksize, dense_dim */
+cr_status cr_do_to_sparse_bsr(const cr_value *arg, cr_value *result)
+{
+    return to_layout(result, arg[0].t, CR_LAYOUT_BSR, cr_int_or(&arg[2], 0), &arg[1]);
+}
+
+cr_status cr_do_to_sparse_bsc(const cr_value *arg, cr_value *result)
+{
+    return to_layout(result, arg[0].t, CR_LAYOUT_BSC, cr_int_or(&arg[2], 0), &arg[1]);
 }
 
 /* self, sparse_dim */
@@ -371,6 +599,7 @@ cr_status cr_do_sparse_values_like(const cr_value *arg, cr_value *result)
 {
     CR_TRY(cr_expect_sparse("sparse_mask", arg[1].t));
     cr_tensor *self = arg[0].t, *mask = arg[1].t, *values;
+    const cr_tensor *stored = cr_sparse_of(mask)->values;
     cr_steps s = {0};
 
     if (cr_is_sparse(self) && cr_same_indices(self, mask))
@@ -385,6 +614,8 @@ cr_status cr_do_sparse_values_like(const cr_value *arg, cr_value *result)
     } else {
         values = s.st ? NULL : cr_step_at(&s, self, mask);
     }
+    if (cr_is_blocked(arg[1].t))
+        values = CR_STEP(&s, reshape, T(values), cr_of_ints(stored->size, stored->ndim));
     return cr_steps_give(&s, result, values);
 }
 

@@ -28,7 +28,8 @@ bool cr_step_increases(cr_steps *s, cr_tensor *flat);
 cr_tensor *cr_step_coalesced(cr_steps *s, cr_tensor *t);
 /* The COO form of a sparse tensor, coalesced if it was compressed. */
 cr_tensor *cr_step_as_coo(cr_steps *s, cr_tensor *t);
-/* The COO form with the values in the order in which they are stored. */
+/* The COO form with the values in the order in which they are stored; of blocks, each element
+ * is a value. */
 cr_tensor *cr_step_indexed(cr_steps *s, cr_tensor *t);
 /* The places of the positions `flat` in a coalesced tensor, and whether it has them. */
 cr_tensor *cr_step_find(cr_steps *s, cr_tensor *coo, cr_tensor *flat, cr_tensor **found);
@@ -40,6 +41,9 @@ cr_tensor *cr_step_at(cr_steps *s, cr_tensor *dense, const cr_tensor *coo);
 cr_tensor *cr_step_arange(cr_steps *s, int64_t n, const cr_tensor *like);
 /* A list of tensors concatenated. */
 cr_tensor *cr_step_cat(cr_steps *s, const cr_value *list, uint32_t n, int64_t dim);
+
+/* `made` in the layout of `like`, which is compressed, with blocks of its sizes. */
+cr_tensor *cr_step_as_layout(cr_steps *s, cr_tensor *made, const cr_tensor *like);
 
 /* The product of n sizes.  Steps fail when it does not fit int64. */
 int64_t cr_step_product(cr_steps *s, int n, const int64_t *size);

@@ -194,7 +194,7 @@ cr_status cr_do_sparse_add(const cr_value *arg, cr_value *result)
     CR_TRY(cr_promote_values(&dtype, arg, 2));
     if (!cr_is_sparse(self))
         CR_TRY(cr_expect_sparse("add", other));
-    if (cr_is_compressed(self) && !cr_is_sparse(other)) {
+    if (cr_is_sparse(self) && !cr_is_coo(self) && !cr_is_sparse(other)) {
         self = scaled(&s, other, &arg[2], dtype); /* alpha * other + self */
         if (s.st)
             return cr_steps_give(&s, result, NULL);
@@ -204,11 +204,10 @@ cr_status cr_do_sparse_add(const cr_value *arg, cr_value *result)
     }
     CR_TRY(check_add(self, other));
     if (cr_is_sparse(self)) {
-        bool csr = cr_is_compressed(self);
         cr_tensor *b = cr_step_as_coo(&s, other);
         sum = add_coo(&s, cr_step_as_coo(&s, self), b, &arg[2], dtype);
-        if (csr)
-            sum = CR_STEP(&s, _to_sparse, T(sum), I(self->layout));
+        if (!cr_is_coo(self))
+            sum = cr_step_as_layout(&s, sum, self);
         return cr_steps_give(&s, result, sum);
     }
     sum = CR_STEP(&s, _to_copy, T(self), cr_of_dtype(dtype));
@@ -258,9 +257,10 @@ static cr_tensor *mul_strided(cr_steps *s, cr_tensor *sparse, cr_tensor *dense)
 
     if (s->st)
         return NULL;
-    cr_tensor *values = cr_step_at(s, full, coo);
-    values = CR_STEP(s, mul, T(cr_sparse_of(sparse)->values), T(values));
-    return with_values(s, sparse, values);
+    cr_tensor *stored = cr_sparse_of(sparse)->values, *values = cr_step_at(s, full, coo);
+    if (cr_is_blocked(sparse))
+        values = CR_STEP(s, reshape, T(values), cr_of_ints(stored->size, stored->ndim));
+    return with_values(s, sparse, CR_STEP(s, mul, T(stored), T(values)));
 }
 
 /* The items of `a` that `b`, which becomes coalesced, has, too. */
@@ -311,13 +311,16 @@ cr_status cr_do_sparse_mul(const cr_value *arg, cr_value *result)
         made = with_values(&s, self, CR_STEP(&s, mul, T(cr_sparse_of(self)->values), arg[1]));
     else if (!cr_is_sparse(other))
         made = mul_strided(&s, self, other);
-    else if (cr_is_compressed(self)) {
+    else if (!cr_is_coo(self)) {
         CR_TRY(check_mul(self, other));
         other = cr_step_as_coo(&s, other);
         made = s.st ? NULL : mul_sparse(&s, cr_step_as_coo(&s, self), other);
-        made = CR_STEP(&s, _to_sparse, T(made), I(self->layout));
+        made = cr_step_as_layout(&s, made, self);
     } else {
         CR_TRY(check_mul(self, other));
+        other = cr_step_as_coo(&s, other);
+        if (s.st)
+            return cr_steps_give(&s, result, NULL);
         bool swap = cr_sparse_of(self)->coalesced && !cr_sparse_of(other)->coalesced;
         made = swap ? mul_sparse(&s, other, self) : mul_sparse(&s, self, other);
     }

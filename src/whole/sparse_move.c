@@ -22,19 +22,30 @@ static cr_tensor *rows_ordered(cr_steps *s, const cr_tensor *t, const int64_t *o
     return n ? CR_STEP(s, stack, list) : cr_sparse_of(t)->indices;
 }
 
-/* The transpose of a compressed matrix: the same parts in the other layout. */
+/* The transpose of a compressed matrix: the same parts, each block transposed, in the other
+ * layout. */
 static cr_status give_swapped(cr_value *result, const cr_tensor *t)
 {
+    static const uint8_t other[] = {[CR_LAYOUT_CSR] = CR_LAYOUT_CSC,
+                                    [CR_LAYOUT_CSC] = CR_LAYOUT_CSR,
+                                    [CR_LAYOUT_BSR] = CR_LAYOUT_BSC,
+                                    [CR_LAYOUT_BSC] = CR_LAYOUT_BSR};
     int64_t size[CR_MAX_DIMS];
-    cr_tensor *made;
+    cr_sparse parts = *cr_sparse_of(t);
+    cr_tensor *made = NULL;
+    cr_steps s = {0};
 
     memcpy(size, t->size, (size_t)t->ndim * sizeof *size);
     size[0] = t->size[1];
     size[1] = t->size[0];
-    CR_TRY(cr_sparse_new(&made, t->layout == CR_LAYOUT_CSR ? CR_LAYOUT_CSC : CR_LAYOUT_CSR,
-                         t->ndim, size, cr_sparse_of(t)));
-    *result = T(made);
-    return CR_OK;
+    if (cr_is_blocked(t))
+        parts.values = CR_STEP(&s, transpose_int, T(parts.values), I(1), I(2));
+    if (!s.st)
+        cr_step_fail(
+            &s, cr_sparse_new(&made, (cr_layout_kind)other[t->layout], t->ndim, size, &parts));
+    if (!s.st)
+        cr_step_own(&s, made);
+    return cr_steps_give(&s, result, made);
 }
 
 /* self, dim0, dim1 */
@@ -51,7 +62,7 @@ cr_status cr_do_sparse_transpose(const cr_value *arg, cr_value *result)
         return cr_do_sparse_alias(arg, result);
     if (a >= cr_sparse_dims(self) || b >= cr_sparse_dims(self))
         return refuse_dims(self, a, b);
-    if (cr_is_compressed(self))
+    if (!cr_is_coo(self))
         return give_swapped(result, self);
     for (int d = 0; d < self->ndim; d++)
         order[d] = d == a ? b : d == b ? a : d;
@@ -114,7 +125,7 @@ cr_status cr_do_sparse_permute(const cr_value *arg, cr_value *result)
     cr_steps s = {0};
 
     CR_TRY(permute_order(order, self, &arg[1]));
-    if (cr_is_compressed(self)) {
+    if (!cr_is_coo(self)) {
         if (self->ndim != 2)
             return cr_sparse_refuse(cr_entry.permute, arg);
         return order[0] ? give_swapped(result, self) : cr_do_sparse_alias(arg, result);

@@ -123,7 +123,7 @@ cr_status cr_do_sparse_mm(const cr_value *arg, cr_value *result)
         cr_tensor *right = cr_step_as_coo(&s, b);
         made = cr_step_as_coo(&s, a);
         made = s.st ? NULL : times_sparse(&s, made, right);
-        made = csr ? CR_STEP(&s, _to_sparse, T(made), I(a->layout)) : made;
+        made = csr ? cr_step_as_layout(&s, made, a) : made;
     }
     return cr_steps_give(&s, result, made);
 }

@@ -169,19 +169,60 @@ cr_tensor *cr_step_coalesced(cr_steps *s, cr_tensor *t)
     return s->st ? NULL : coalesced_of(s, t, flat);
 }
 
+/* The row or column of each element of the blocks that begin at the multiples `line`. */
+static cr_tensor *block_places(cr_steps *s, cr_tensor *line, const int64_t *block, int axis)
+{
+    if (s->st)
+        return NULL;
+    int64_t size[] = {line->size[0], block[0], block[1]}, outer[] = {line->size[0], 1, 1};
+    int64_t inner[] = {1, 1, 1}, all = cr_step_product(s, 3, size);
+    inner[1 + axis] = block[axis];
+    cr_tensor *within = cr_step_arange(s, block[axis], line);
+    within = CR_STEP(s, reshape, T(within), cr_of_ints(inner, 3));
+    line = CR_STEP(s, mul, T(line), sparse_number(block[axis]));
+    line = CR_STEP(s, add, T(CR_STEP(s, reshape, T(line), cr_of_ints(outer, 3))), T(within));
+    line = CR_STEP(s, expand, T(line), cr_of_ints(size, 3));
+    return CR_STEP(s, reshape, T(line), cr_of_ints(&all, 1));
+}
+
+/* The values of blocks as one list of elements. */
+static cr_tensor *block_elements(cr_steps *s, cr_tensor *values)
+{
+    int64_t size[CR_MAX_DIMS];
+
+    size[0] = cr_step_product(s, 3, values->size);
+    memcpy(size + 1, values->size + 3, (size_t)(values->ndim - 3) * sizeof *size);
+    return CR_STEP(s, reshape, T(values), cr_of_ints(size, (size_t)values->ndim - 2));
+}
+
+cr_tensor *cr_step_as_layout(cr_steps *s, cr_tensor *made, const cr_tensor *like)
+{
+    const int64_t *block = cr_sparse_of(like)->values->size + 1;
+
+    return CR_STEP(s, _to_sparse, T(made), I(like->layout), I(0),
+                   cr_is_blocked(like) ? cr_of_ints(block, 2) : cr_of_none());
+}
+
 cr_tensor *cr_step_indexed(cr_steps *s, cr_tensor *t)
 {
     if (s->st || cr_is_coo(t))
         return s->st ? NULL : t;
     const cr_sparse *p = cr_sparse_of(t);
-    bool columns = t->layout == CR_LAYOUT_CSC;
+    cr_tensor *values = p->values;
+    bool columns = !cr_by_rows(t->layout);
     cr_tensor *other = CR_STEP(s, to_dtype, T(p->indices), cr_of_dtype(CR_I64));
     cr_tensor *counts = CR_STEP(s, diff, T(p->compressed));
     cr_tensor *lines = CR_STEP(s, repeat_interleave_Tensor, T(counts));
     lines = CR_STEP(s, to_dtype, T(lines), cr_of_dtype(CR_I64));
-    cr_value rows[] = {T(columns ? other : lines), T(columns ? lines : other)};
+    cr_tensor *place[] = {columns ? other : lines, columns ? lines : other};
+    if (cr_is_blocked(t)) {
+        for (int axis = 0; axis < 2; axis++)
+            place[axis] = block_places(s, place[axis], values->size + 1, axis);
+        values = block_elements(s, values);
+    }
+    cr_value rows[] = {T(place[0]), T(place[1])};
     cr_value list = {.tag = CR_TENSORS, .len = 2, .list = rows};
-    return cr_step_coo_like(s, t, CR_STEP(s, stack, list), p->values, false);
+    return cr_step_coo_like(s, t, CR_STEP(s, stack, list), values, false);
 }
 
 cr_tensor *cr_step_as_coo(cr_steps *s, cr_tensor *t)

@@ -5,6 +5,7 @@ sparse_differing.txt lists the cases that differ, one `case -- reason` a line.
 import itertools
 import json
 import pathlib
+import pickle
 
 import cresset as torch
 import pytest
@@ -215,6 +216,88 @@ def test_sizes_that_compressed_parts_do_not_fit_are_refused(make, lines):
             make(compressed, plain, values, (2, 2, 5), check_invariants=check)
         with pytest.raises(RuntimeError, match=r"must be equal to nnz \(=1\) as defined by values.shape\[0\], but got 2"):
             make(compressed, plain, values[:1], (2, 2, 2), check_invariants=check)
+
+
+BLOCKED = [(torch.sparse_bsr, "to_sparse_bsr"), (torch.sparse_bsc, "to_sparse_bsc")]
+
+
+@pytest.mark.parametrize("layout, convert", BLOCKED, ids=["bsr", "bsc"])
+@pytest.mark.parametrize("block", [(1, 1), (2, 2), (3, 2), (2, 4), (6, 8)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.complex64], ids=str)
+def test_tensors_of_blocks_compute_as_dense_ones(layout, convert, block, dtype):
+    coo = random_coo(6, 8, 7).coalesce()
+    dense = coo.to_dense() if dtype.is_complex or dtype.is_floating_point else coo.to_dense() * 3
+    dense, b = dense.to(dtype), torch.arange(16).reshape(8, 2).to(dtype)
+    blocks = dense.reshape(6 // block[0], block[0], 8 // block[1], block[1]).permute(0, 2, 1, 3)
+    kept = (blocks != 0).flatten(2).any(2)
+    made = getattr(dense, convert)(block)
+    order = kept.nonzero() if layout == torch.sparse_bsr else kept.t().nonzero().flip(1)
+    assert (made.layout, made.shape, made.dtype, made._nnz()) == (layout, dense.shape, dtype, int(kept.sum()))
+    assert torch.equal(made.values(), blocks[order[:, 0], order[:, 1]])
+    for source in (dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_csc(), made):
+        assert torch.equal(getattr(source, convert)(block).values(), made.values())
+    parts = ("crow_indices", "col_indices") if layout == torch.sparse_bsr else ("ccol_indices", "row_indices")
+    compressed, plain = (getattr(made, name)() for name in parts)
+    again = torch.sparse_compressed_tensor(compressed, plain, made.values(), dense.shape, layout=layout, check_invariants=True)
+    other = made.t()
+    assert other.layout != layout and torch.equal(other.to_dense(), dense.t())
+    for got, want in [(made.to_dense(), dense), (again.to_dense(), dense), (made.to_sparse().to_dense(), dense),
+                      ((made + made).to_dense(), dense + dense), ((dense + made), dense + dense), ((made * made).to_dense(), dense * dense),
+                      ((made * dense).to_dense(), dense * dense), (dense.sparse_mask(made).to_dense(), dense),
+                      (made.clone().zero_().to_dense(), torch.zeros_like(dense)), (torch.zeros_like(made).to_dense(), torch.zeros_like(dense)),
+                      ((dense.to_sparse() * made).to_dense(), dense * dense), ((dense.to_sparse() + made).to_dense(), dense + dense),
+                      (made.to(torch.complex128).to_dense(), dense.to(torch.complex128)), (pickle.loads(pickle.dumps(made)).to_dense(), dense)]:
+        assert got.dtype == want.dtype and torch.equal(got, want)
+    if dtype is not torch.bool:
+        for got, want in [(made @ b, dense @ b), (b.t() @ other, b.t() @ dense.t()), (made @ b[:, 0], dense @ b[:, 0]),
+                          ((made * 2).to_dense(), dense * 2), ((-other).to_dense(), -dense.t()), (made.sum(), dense.sum()),
+                          (torch.addmm(b[:6], made, b), torch.addmm(b[:6], dense, b)), ((made @ dense.t().to_sparse()).to_dense(), dense @ dense.t())]:
+            assert close(got, want)
+
+
+@pytest.mark.parametrize("layout, convert", BLOCKED, ids=["bsr", "bsc"])
+def test_gradients_pass_through_tensors_of_blocks(layout, convert):
+    x, w = (torch.randn(4, 6, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    kept = torch.tensor([[1., 0, 1], [0, 1, 0]], dtype=torch.float64).repeat_interleave(2, 0).repeat_interleave(2, 1)
+    (getattr(x * kept, convert)((2, 2)).to_dense() ** 2).sum().backward()
+    assert close(x.grad, 2 * x.detach() * kept)
+    sparse = getattr(kept, convert)((2, 2))
+    (sparse @ w.t()).square().sum().backward()
+    assert close(w.grad, 2 * (w @ kept.t() @ kept))
+    values = sparse.values().clone().requires_grad_()
+    parts = (sparse.crow_indices(), sparse.col_indices()) if layout == torch.sparse_bsr else (sparse.ccol_indices(), sparse.row_indices())
+    torch.sparse_compressed_tensor(*parts, values, (4, 6), layout=layout).to_dense().mul(3).sum().backward()
+    assert values.grad.tolist() == torch.full_like(values, 3).tolist()
+
+
+def test_a_dense_dim_of_blocks():
+    x = torch.arange(24.).reshape(2, 4, 3)
+    made = x.to_sparse_bsr((1, 2), dense_dim=1)
+    assert (made.dense_dim(), made.values().shape, made.shape) == (1, (4, 1, 2, 3), x.shape)
+    assert torch.equal(made.to_dense(), x) and torch.equal(torch.zeros(2, 0, 3).to_sparse_bsr((2, 2), dense_dim=1).to_dense(), x[:, :0])
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda a: a.to_sparse_bsr((3, 3)), r"dense_to_sparse_bsr: tensor sparse size \(4,6\) must be divisible by given blocksize \(3,3\)"),
+    (lambda a: a.to_sparse_bsc((0, 1)), r"dense_to_sparse_bsc: blocksize needs to be positive, but got \[0, 1\]"),
+    (lambda a: a.to_sparse(layout=torch.sparse_bsr), "dense_to_sparse: conversion from Strided to SparseBsr without blocksize argument"),
+    (lambda a: a.to_sparse(layout=torch.sparse_csr, blocksize=(2, 3)), "conversion from Strided to SparseCsr with blocksize argument"),
+    (lambda a: a.to_sparse_bsr((2, 3)).to_sparse_csr(), "sparse_compressed_to_sparse_csr: expected SparseCsr or SparseCsc layout"),
+    (lambda a: a.to_sparse_bsr((2, 3)).to_sparse_bsr((2, 2)), r"blocksize changed from \[2, 3\] to \[2, 2\] is not supported"),
+    (lambda a: a.to_sparse_bsr((2, 3)).ccol_indices(), "ccol_indices expected sparse column compressed tensor layout but got SparseBsr"),
+    (lambda a: a.to_sparse_bsc((2, 3)).stride(), "Sparse BSC tensors do not have strides"),
+    (lambda a: torch.zeros(4, 4, layout=torch.sparse_bsr), r"expected sparse compressed \(non-block\) tensor layout but got SparseBsr"),
+    (lambda a: torch.sparse_bsr_tensor([0, 1, 2], [0, 5], torch.ones(2, 2, 2), (4, 4), check_invariants=True), "col_indices < ncols"),
+    (lambda a: torch.sparse_bsr_tensor([0, 1, 2], [0, 1], torch.ones(2, 0, 2), (0, 4)), "blocksize needs to be positive"),
+    (lambda a: torch.sparse_bsr_tensor([0, 1, 2], [0, 1], torch.ones(2, 2, 2), (5, 4)), r"tensor shape\[0\] \(=5\) must be divisible"),
+    (lambda a: torch.sparse_bsr_tensor([0, 1, 2], [0, 2**62], torch.ones(2, 2, 2)), "overflow"),
+    (lambda a: torch.sparse_bsr_tensor([0, 1, 2], [0, 1], torch.ones(2)), "values must have dimensionality"),
+    (lambda a: torch.sparse_bsr_tensor([0, 1, 2], [0, 1], torch.ones(2, 2, 2, 3), (4, 4, 2)), "values has incorrect size"),
+    (lambda a: torch.sparse_bsr_tensor([0, 1, 2], [0, 9], torch.ones(2, 2, 2), (4, 4)).to_dense(), "out of range|out of bounds"),
+])
+def test_what_blocks_cannot_be_is_refused(call, text):
+    with pytest.raises((RuntimeError, IndexError), match=text):
+        call(torch.ones(4, 6))
 
 
 def test_many_dims_need_no_fixed_room():

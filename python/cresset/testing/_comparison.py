@@ -3,6 +3,7 @@ from collections.abc import Mapping, Sequence
 
 from .. import _C
 from .._C import Tensor
+from .._tensor_str import SPARSE_PARTS
 
 _TOLERANCES = {_C.float16: (1e-3, 1e-5), _C.bfloat16: (1.6e-2, 1e-5), _C.float32: (1.3e-6, 1e-5),
                _C.float64: (1e-7, 1e-7), _C.complex64: (1.3e-6, 1e-5),
@@ -112,9 +113,7 @@ def _compare_sparse(a, b, options):
     if a._nnz() != b._nnz() and not a.is_sparse:
         raise _Fail(AssertionError, f"The number of specified values in {name} tensors does not "
                     f"match: {a._nnz()} != {b._nnz()}")
-    parts = {_C.sparse_coo: ("indices", "values"),
-             _C.sparse_csr: ("crow_indices", "col_indices", "values"),
-             _C.sparse_csc: ("ccol_indices", "row_indices", "values")}[a.layout]
+    parts = ("indices", "values") if a.is_sparse else SPARSE_PARTS[a.layout]
     if a.is_sparse:
         a, b = a.coalesce(), b.coalesce()
         if a._nnz() != b._nnz():

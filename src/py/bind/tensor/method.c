@@ -56,8 +56,9 @@ static PyObject *tensor_size(PyObject *self, PyObject *args, PyObject *kwargs)
 static PyObject *tensor_stride(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     if (cr_is_sparse(SELF) && !cr_is_coo(SELF))
-        return PyErr_Format(PyExc_RuntimeError, "Sparse %s tensors do not have strides",
-                            SELF->layout == CR_LAYOUT_CSR ? "CSR" : "CSC");
+        return PyErr_Format(PyExc_RuntimeError, "Sparse %c%c%c tensors do not have strides",
+                            cr_is_blocked(SELF) ? 'B' : 'C', 'S',
+                            cr_by_rows(SELF->layout) ? 'R' : 'C');
     return all_or_one(self, args, kwargs, SELF->stride, false);
 }
 
