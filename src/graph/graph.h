@@ -376,6 +376,9 @@ void cr_recorder_at(cr_recorder *r, const char *source);
 typedef const char *(*cr_recorder_where)(void *context, cr_session *s);
 void cr_recorder_follow(cr_recorder *r, cr_recorder_where where, void *context);
 cr_recorder *cr_recorder_active(void);
+/* A number that no other recorder has, also not one made later at the same address; 0 of NULL.
+ */
+uint64_t cr_recorder_serial(const cr_recorder *r);
 /* Between the two, the thread's recording sees nothing: of an operator whose inside is not part
  * of the graph.  The pair nests. */
 cr_recorder *cr_recorder_pause(void);

@@ -15,6 +15,7 @@
 #include "ops/shape.h"
 #include "tensor/autocast.h"
 #include "tensor/defer.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ typedef struct {
 
 struct cr_recorder {
     cr_session *session;
+    uint64_t serial;
     bool parts, backward;
     cr_graph *g;
     cr_map values;   /* cr_tensor * -> cr_gvalue */
@@ -58,6 +60,8 @@ static char gone; /* value of freed tensors in the maps */
 
 cr_recorder *cr_recorder_active(void) { return active; }
 
+uint64_t cr_recorder_serial(const cr_recorder *r) { return r ? r->serial : 0; }
+
 cr_recorder *cr_recorder_pause(void)
 {
     cr_recorder *r = active;
@@ -78,11 +82,13 @@ static void new_graph(cr_session *s, void *context)
 
 cr_status cr_recorder_new(cr_recorder **out, bool parts)
 {
+    static atomic_uint_fast64_t last;
     cr_recorder *r = cr_alloc_zero(sizeof *r);
     cr_status st;
 
     if (!r)
         return CR_MEMORY;
+    r->serial = atomic_fetch_add(&last, 1) + 1;
     r->parts = parts;
     r->session = cr_session_new();
     st = r->session ? cr_session_run(r->session, new_graph, r) : CR_MEMORY;

@@ -116,6 +116,11 @@ def _may_read_state(root):
     return root in _STDLIB and root != "__main__" and root not in _PURE_MODULES
 
 
+def _has_state_in_c(t):
+    """Whether a class of the program derives from a class in C of the standard library, as arrays of ctypes do."""
+    return any(base.__module__.startswith("_") and _may_read_state(_root_of(base)) for base in t.__mro__[1:-1])
+
+
 def _is_unknown_c(x):
     """Whether a function in C may read more than its arguments, or the object to which it is bound."""
     root, bound = _root_of(x), getattr(x, "__self__", None)
@@ -476,7 +481,7 @@ class Walk:
             raise Refused(why)
         if t is _CACHED:
             return self.cached(x, source, parent, key)
-        if isinstance(x, _MUTABLE) or _may_read_state(_root_of(t)):
+        if isinstance(x, _MUTABLE) or _may_read_state(_root_of(t)) or _has_state_in_c(t):
             why = f"it reads an object of type {t.__name__}"
             if isinstance(x, _BY_IDENTITY) or _root_of(t) not in _BY_CONTENTS:
                 return self.unread(x, source, parent, key, why)
@@ -559,13 +564,21 @@ class Walk:
             return True
 
     def settle(self):
-        """Replaces symbols that the call stored by plain numbers, to which the recording is then fixed."""
-        for _, holder, _ in self.before:
+        """Replaces symbols that the call stored, also in objects that it made, by plain numbers, to which the recording
+        is then fixed."""
+        left = [(holder, before) for _, holder, before in self.before]
+        seen = {id(holder) for holder, _ in left}
+        for holder, before in left:
             for key, x in _contents(holder).items():
                 if type(x) in (tuple, Size) and any(type(i) is Symbol for i in x):
                     self.put(holder, key, type(x)([plain(i) if type(i) is Symbol else i for i in x]))
                 elif type(x) is Symbol:
                     self.put(holder, key, plain(x))
+                elif x is not before.get(key):
+                    inner = x if isinstance(x, (list, dict)) else getattr(x, "__dict__", None)
+                    if isinstance(inner, (list, dict)) and id(inner) not in seen:
+                        seen.add(id(inner))
+                        left.append((inner, {}))
 
     def put(self, holder, key, x):
         if isinstance(holder, types.CellType):

@@ -175,6 +175,7 @@ class Operator:
             self.kernels["autograd"] = function
         elif key in _DEVICE_KEYS:
             self.kernels[_DEVICE_KEYS[key]] = function
+            self.make_opaque()
         else:
             raise RuntimeError(f"could not parse dispatch key: {key}")
 

@@ -5,7 +5,7 @@ import cresset as torch
 from cresset._dynamo import config
 
 from . import (aliases, arrays, changes, classes, containers, effects, errors, hidden, hooks, iteration, orders,  # noqa: F401
-               process, protocols, symbols, threads, unforeseen, unread)
+               process, protocols, state, symbols, threads, unforeseen, unread)
 from .harness import PROGRAMS, observed, plain
 
 

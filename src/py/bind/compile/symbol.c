@@ -7,7 +7,7 @@
 #include "py/bind/compile/compiled.h"
 
 typedef struct {
-    PyObject_HEAD const cr_recorder *r; /* only compared */
+    PyObject_HEAD uint64_t serial; /* of its recorder */
     int k;
     cr_scalar value;
 } symbol;
@@ -25,13 +25,17 @@ PyObject *cr_py_symbol(cr_recorder *r, int k)
     s = PyObject_New(symbol, &cr_py_symbol_type);
     if (!s)
         return NULL;
-    s->r = r;
+    s->serial = cr_recorder_serial(r);
     s->k = k;
     s->value = cr_recorder_value(r, k);
     return (PyObject *)s;
 }
 
-static bool is_live(const symbol *s) { return s->r && s->r == cr_recorder_active(); }
+/* A program may keep a symbol: it is a plain number when its recording has ended. */
+static bool is_live(const symbol *s)
+{
+    return s->serial == cr_recorder_serial(cr_recorder_active());
+}
 
 static PyObject *symbol_plain(const symbol *s) { return cr_py_scalar_object(s->value); }
 
@@ -141,7 +145,7 @@ static int symbol_operand(cr_recorder *r, PyObject *x)
 {
     cr_scalar s;
 
-    if (is_symbol_object(x) && ((symbol *)x)->r == r)
+    if (is_symbol_object(x) && ((symbol *)x)->serial == cr_recorder_serial(r))
         return ((symbol *)x)->k;
     if (!(PyLong_Check(x) || PyFloat_Check(x)) || cr_py_scalar_from(x, &s) != CR_PY_FITS) {
         PyErr_Clear();

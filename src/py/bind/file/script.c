@@ -3,6 +3,7 @@
  * Values are copied between Python and programs, except tensors and objects, which both share.
  * A call runs without the interpreter lock. */
 #include "base/map.h"
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 #include "script/archive.h"
 #include "script/code.h"
@@ -26,6 +27,13 @@ static cr_iobject *script_of(PyObject *x) { return ((script_object *)x)->value.o
 static int script_status(cr_status st) { return st ? cr_py_raise_int(st) : 1; }
 
 /* --- values to Python --- */
+
+/* Scripted code and its objects have state that no guard of a compiled function checks. */
+static void script_note_outside(void)
+{
+    if (!cr_py_trace_call)
+        cr_recorder_refuse("a scripted function or object is used");
+}
 
 static PyObject *script_to_python(const cr_ivalue *v);
 
@@ -794,6 +802,7 @@ static PyObject *script_call_bound(PyObject *self, cr_sfunction *f, PyObject *ar
 
     if (!value)
         return PyErr_NoMemory();
+    script_note_outside();
     if (self)
         value[0] = ((script_object *)self)->value;
     int count = script_bind(f, args, kwargs, value);
@@ -833,6 +842,7 @@ static int script_slot(PyObject *self, const char *name)
 {
     int slot = cr_sclass_attribute(script_of(self)->type->cls, name);
 
+    script_note_outside();
     if (slot < 0)
         PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%s'",
                      script_of(self)->type->cls->name, name);
@@ -1982,7 +1992,11 @@ static PyObject *script_new(PyObject *module, PyObject *args)
 
 /* --- the type of shared lists and dicts --- */
 
-static cr_ivalue *script_items_of(PyObject *self) { return &((script_shared *)self)->value; }
+static cr_ivalue *script_items_of(PyObject *self)
+{
+    script_note_outside();
+    return &((script_shared *)self)->value;
+}
 
 /* The value of an item from Python; -1 with a TypeError when it is of another type. */
 static int script_item_from(PyObject *x, const cr_stype *type, cr_ivalue *out)
@@ -2022,7 +2036,7 @@ static PyObject *script_share(PyObject *module, PyObject *x)
 
 static void script_items_dealloc(PyObject *self)
 {
-    cr_ivalue_drop(*script_items_of(self));
+    cr_ivalue_drop(((script_shared *)self)->value);
     PyObject_Free(self);
 }
 
