@@ -261,3 +261,8 @@ def hooks_of_saved_tensors_and_checkpoints():
         z.sum().backward()
         return y.grad
     return f, lambda: list(calls)
+
+
+@stateful
+def texts_of_tensors():
+    return lambda x: x * 3 + len(repr(x * 3)) + len(f"{x * x}"), lambda: None

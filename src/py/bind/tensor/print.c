@@ -17,6 +17,9 @@ static PyObject *tensor_elements(PyObject *m, PyObject *args)
         return NULL;
     if (!cr_py_is_tensor(tensor))
         return PyErr_Format(PyExc_TypeError, "expected a tensor");
+    cr_py_note_read(cr_py_tensor_of(tensor), "a text of a tensor");
+    if (PyErr_Occurred())
+        return NULL;
     o.edge_items = edge < 0 ? 0 : edge;
     o.line_width = width;
     o.precision = o.precision < 0 ? 0 : o.precision;
