@@ -149,12 +149,9 @@ static bool has_kernel(cr_device_kind kind, const cr_op *op)
     return false;
 }
 
-/* A function of C alone that has no kernel, or one on tensors that accesses bytes.  Lists of
- * indices are commands. */
+/* A function of C alone that has no kernel.  Lists of indices are commands. */
 static bool needs_host(cr_device_kind kind, const cr_op *op)
 {
-    if (op->does == CR_DOES_WHOLE)
-        return op->words & CR_WORD_HOST;
     return op->does == CR_DOES_EXTERN && !(op->words & CR_WORD_HOST_INDICES) &&
            !has_kernel(kind, op);
 }

@@ -443,6 +443,7 @@ static const char *const vocabulary[][8] = {
     {"sort.cuh", "order.cuh"},
     {"select.cuh"},
     {"recurrent.cuh"},
+    {"integer.cuh"},
     {"loops.cuh", "../kern/cpu/plane/grid.h", "../kern/cpu/plane/grid_loops.inc",
      "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/plane/roi_job.h", "../kern/cpu/plane/roi_loops.inc",

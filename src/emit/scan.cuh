@@ -84,6 +84,36 @@ CV_SLOW double cn_join(double a, double b)
         return low;
     return high + __builtin_log1p(__builtin_exp(low - high));
 }
+#ifndef __CUDACC_RTC__
+extern "C" double cos(double), sin(double), hypot(double, double), atan2(double, double);
+#endif
+/* The same for complex numbers, whose real parts are compared. */
+CV_FN cm_c128 cn_exp(cm_c128 x)
+{
+    const double r = __builtin_exp(x.re);
+
+    if (r == 0)
+        return {0, 0};
+    return {x.im == 0 ? r : r * cos(x.im), x.im == 0 ? x.im : r * sin(x.im)};
+}
+CV_FN cm_c128 cn_log(cm_c128 x)
+{
+    return {__builtin_log(hypot(x.re, x.im)), atan2(x.im, x.re)};
+}
+CV_SLOW cm_c128 cn_join(cm_c128 a, cm_c128 b)
+{
+    const cm_c128 low = b.re < a.re ? b : a, high = b.re < a.re ? a : b;
+
+    if (a.re != a.re || a.im != a.im || b.re != b.re || b.im != b.im)
+        return {__builtin_nan(""), __builtin_nan("")};
+    if (low.re == high.re && low.re - high.re != 0) {
+        const cm_c128 x = cn_exp(low), y = cn_exp(high);
+        return low.re < 0 ? low : cn_log({x.re + y.re, x.im + y.im});
+    }
+    const cm_c128 less = cn_exp({low.re - high.re, low.im - high.im});
+    const cm_c128 more = cn_log({1 + less.re, less.im});
+    return {high.re + more.re, high.im + more.im};
+}
 #elif CN_OP == CN_ADD
 template <class S> CV_FN S cn_join(S a, S b) { return a + b; }
 CV_FN cm_c128 cn_join(cm_c128 a, cm_c128 b) { return {a.re + b.re, a.im + b.im}; }

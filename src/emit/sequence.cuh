@@ -9,11 +9,12 @@
 #define CQ_ARANGE   0
 #define CQ_RANGE    1
 #define CQ_LINSPACE 2
+#define CQ_LOGSPACE 3
 
 struct cq_call {
     char *to;
     cm_i64 n, step, int_start, int_by; /* step: bytes */
-    double start, end, by;
+    double start, end, by, base;
 };
 
 /* wide: the type of arithmetic; group: elements of 32 bytes. */
@@ -63,24 +64,54 @@ CV_FN CQ_ITEM cq_element(const cq_call &c, cm_i64 i, double)
 {
     return cm_to<CQ_ITEM>::of(c.start + (double)i * c.by);
 }
-#else
-CV_FN CQ_ITEM cq_steps(double from, double by, double n, cm_f32)
+#elif CQ_FORM == CQ_LINSPACE
+struct cq_half {
+};
+template <class T> struct cq_way {
+    typedef double type;
+};
+template <> struct cq_way<cm_f32> {
+    typedef float type;
+};
+template <> struct cq_way<cm_c64> {
+    typedef float type;
+};
+template <> struct cq_way<cm_f16> {
+    typedef cq_half type;
+};
+template <> struct cq_way<cm_bf16> {
+    typedef cq_half type;
+};
+CV_FN CQ_ITEM cq_steps(double from, double by, double n, float)
 {
     return cm_to<CQ_ITEM>::of(CV_FMAF((float)by, (float)n, (float)from));
 }
-CV_FN CQ_ITEM cq_steps(double from, double by, double n, cm_f64)
+CV_FN CQ_ITEM cq_steps(double from, double by, double n, double)
 {
     return cm_to<CQ_ITEM>::of(CV_FMAD(by, n, from));
 }
-template <class T> CV_FN CQ_ITEM cq_steps(double from, double by, double n, T)
+CV_FN CQ_ITEM cq_steps(double from, double by, double n, cq_half)
 {
     return cm_to<CQ_ITEM>::of(from + cq_round(by * cq_round(n)));
 }
 /* Each half is computed from the nearer end. */
 template <class W> CV_FN CQ_ITEM cq_element(const cq_call &c, cm_i64 i, W)
 {
-    return i < c.n / 2 ? cq_steps(c.start, c.by, (double)i, CQ_ITEM())
-                       : cq_steps(c.end, c.by, -(double)(c.n - 1 - i), CQ_ITEM());
+    typedef typename cq_way<CQ_ITEM>::type way;
+
+    return i < c.n / 2 ? cq_steps(c.start, c.by, (double)i, way())
+                       : cq_steps(c.end, c.by, -(double)(c.n - 1 - i), way());
+}
+#else
+#ifndef __CUDACC_RTC__
+extern "C" double pow(double, double);
+#endif
+/* Powers in double precision for every dtype, by the device's library: bits may differ from the
+ * host's. */
+template <class W> CV_FN CQ_ITEM cq_element(const cq_call &c, cm_i64 i, W)
+{
+    return cm_to<CQ_ITEM>::of(pow(c.base, i < c.n / 2 ? c.start + c.by * (double)i
+                                                      : c.end - c.by * (double)(c.n - 1 - i)));
 }
 #endif
 

@@ -137,20 +137,18 @@ cr_status cr_refuse_devices(cr_device a, cr_device b)
  * host. */
 static cr_status remote_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    bool whole = op->does == CR_DOES_WHOLE && !(op->words & CR_WORD_HOST);
     cr_device device;
 
     if (op->does == CR_DOES_BODY)
         return cr_run_body_planned(op, arg, result);
-    if (whole || op->does == CR_DOES_MAP || (op->does == CR_DOES_IS && !op->fused))
+    if (op->does == CR_DOES_WHOLE || op->does == CR_DOES_MAP ||
+        (op->does == CR_DOES_IS && !op->fused))
         return op->kernel_stage(op, arg, result);
     if (op->words & CR_WORD_HOST_INDICES)
         return cr_remote_indices(op, arg, result);
     CR_TRY(cr_common_device(&device, op, arg));
     if (op->does == CR_DOES_INPLACE && !cr_same_device(device, arg[0].t->device))
         return cr_refuse_devices(arg[0].t->device, device);
-    if (op->words & CR_WORD_HOST && op->does == CR_DOES_WHOLE)
-        return cr_remote_whole(op, arg, result, device);
     return op->kernel_stage(op, arg, result);
 }
 

@@ -39,15 +39,15 @@ static handling defer_classify(const cr_op *op)
 {
     const cr_op *of = op->does == CR_DOES_INPLACE ? op->inplace_of : op;
     unsigned words = op->words | of->words;
-    unsigned now = CR_WORD_HOST | CR_WORD_SIZED_BY_VALUES | CR_WORD_RAISES_BY_VALUES |
-                   CR_WORD_RANDOM | CR_WORD_SPARSE | CR_WORD_RESETS | CR_WORD_CHECKS;
+    unsigned now = CR_WORD_SIZED_BY_VALUES | CR_WORD_RAISES_BY_VALUES | CR_WORD_RANDOM |
+                   CR_WORD_SPARSE | CR_WORD_RESETS | CR_WORD_CHECKS;
 
     if (op->custom)
         return OPAQUE;
     if (op->does == CR_DOES_MAP || (op->does == CR_DOES_WHOLE && words & CR_WORD_VIEW &&
                                     !(words & (now & ~CR_WORD_RAISES_BY_VALUES))))
         return PASSES;
-    if (of->does == CR_DOES_IS && !of->fused && !(words & (CR_WORD_HOST | CR_WORD_SPARSE)))
+    if (of->does == CR_DOES_IS && !of->fused && !(words & CR_WORD_SPARSE))
         return PASSES;
     if (op->defer.by_calls)
         return PASSES;

@@ -127,24 +127,13 @@ static cr_status copy_into(cr_tensor *self, cr_tensor *from)
     return cr_has_elements(self) && cr_has_elements(from) ? cr_copy_tensor(self, from) : CR_OK;
 }
 
-/* A function that reads elements gets copies on the host. */
-static cr_status functional_form(const cr_op *op, const cr_value *arg, cr_value *made)
-{
-    cr_device device = arg[0].t->device;
-    bool host = op->does == CR_DOES_WHOLE && op->words & CR_WORD_HOST;
-
-    return host && cr_has_bytes(device) && !cr_is_host(device)
-               ? cr_remote_whole(op, arg, made, device)
-               : op->kernel_stage(op, arg, made);
-}
-
 /* *changed: false for a composition that returned self, as dropout of no element does. */
 static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg, bool *changed)
 {
     cr_tensor *self = arg[0].t;
     cr_value made[CR_MAX_RESULTS];
 
-    CR_TRY(functional_form(op, arg, made));
+    CR_TRY(op->kernel_stage(op, arg, made));
     cr_tensor *from = made[0].t;
     cr_status st = CR_OK;
     *changed = from != self;

@@ -446,6 +446,12 @@ static cr_status run_check(const running *r)
     return cr_stated_check(b, r->op, r->arg, low, high);
 }
 
+/* Of a call that reads and writes no element, only the host checks the index. */
+static cr_status run_check_empty(const running *r)
+{
+    return r->index && !r->p->box.len && cr_is_host(r->out->device) ? run_check(r) : CR_OK;
+}
+
 static cr_status run_outside(const running *r)
 {
     CR_TRY(run_check(r));
@@ -546,7 +552,7 @@ static cr_status run_reads(running *r)
         run_place(r, i);
         CR_TRY(run_box(r, &p->box.at[i], part));
     }
-    return r->index && !p->box.len ? run_check(r) : CR_OK;
+    return run_check_empty(r);
 }
 
 /* --- writing --- */
@@ -635,8 +641,7 @@ static cr_status run_writes(running *r)
     cr_stated_combination c;
 
     CR_TRY(combination_of(&c, r->op, r->arg));
-    if (r->index && !p->box.len)
-        CR_TRY(run_check(r));
+    CR_TRY(run_check_empty(r));
     r->dense = p->plain >= 0 ? r->arg[p->plain].view->data : NULL;
     r->table = r->out->data;
     CR_TRY(run_start(r));
@@ -677,9 +682,6 @@ static cr_status run_windows(running *r)
 
 /* --- calls --- */
 
-/* The most commands of a call on another device. */
-enum { MOST_COMMANDS = 64 };
-
 /* A parameter's elements are on the device; a tensor without dims may be on the host. */
 static bool run_is_there(const running *r, int param)
 {
@@ -696,14 +698,11 @@ static bool run_fits(const running *r)
     if (!run_is_there(r, p->from) || !run_is_there(r, p->plain) || !run_is_there(r, p->index) ||
         (start && start->kind == CR_RULE_NAME && !run_is_there(r, start->slot)))
         return false;
-
     if (p->window)
         return r->ops->windows != NULL;
     if (r->op->loop.start && !r->ops->combine)
         return false;
-    if (p->index >= 0 && (!r->ops->indexed || !p->box.len))
-        return false;
-    return p->box.len + p->part.len <= MOST_COMMANDS;
+    return p->index < 0 || r->ops->indexed;
 }
 
 static void run_begin(running *r, cr_stated_plan *p, const cr_op *op, const cr_value *arg,

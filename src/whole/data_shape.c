@@ -60,6 +60,16 @@ static cr_status make_inverse_and_counts(cr_value *result, cr_tensor *self, cons
     return CR_OK;
 }
 
+static cr_status check_unique_dtype(const cr_tensor *self)
+{
+    cr_dtype t = (cr_dtype)self->dtype;
+
+    return cr_dtype_is_complex(t) || cr_dtype_is_float8(t)
+               ? cr_fail(CR_NOT_IMPLEMENTED, "\"unique\" not implemented for '%s'",
+                         cr_dtype_infos[t].legacy)
+               : CR_OK;
+}
+
 /* Groups elements when dim is NULL, slices along dim when it is not. */
 static cr_status unique(cr_value *result, cr_tensor *self, const int64_t *dim, bool sorted,
                         bool inverse, bool counts)
@@ -71,9 +81,7 @@ static cr_status unique(cr_value *result, cr_tensor *self, const int64_t *dim, b
     cr_sizes_of_values = true;
     if (!cr_has_bytes(self->device))
         return cr_fail(CR_RUNTIME, "unique: the size of the result depends on the values");
-    if (cr_dtype_is_complex((cr_dtype)self->dtype) || cr_dtype_is_float8((cr_dtype)self->dtype))
-        return cr_fail(CR_NOT_IMPLEMENTED, "\"unique\" not implemented for '%s'",
-                       cr_dtype_infos[self->dtype].legacy);
+    CR_TRY(check_unique_dtype(self));
     memset(result, 0, 3 * sizeof *result);
     CR_TRY(dim ? cr_group_slices(&g, &v, *dim, sorted) : cr_group_elements(&g, &v, sorted));
     st = pick_group_firsts(&result[0], self, &g, dim, dim ? *dim : 0);
@@ -92,8 +100,10 @@ static cr_value number_of(int64_t i)
     return (cr_value){.tag = CR_NUMBER, .number = cr_scalar_int(i)};
 }
 
-/* The places in v, a vector, that begin a group of equal neighbours; *first is true there. */
-static cr_tensor *group_places(cr_steps *s, cr_tensor **first, cr_tensor *v, int64_t n)
+/* The places in v, a vector, that begin a group of equal neighbours; *first is true there.
+ * `alone`, unless it is NULL, is true where an element equals no other one. */
+static cr_tensor *group_places(cr_steps *s, cr_tensor **first, cr_tensor *v, cr_tensor *alone,
+                               int64_t n)
 {
     static const int64_t flat = -1, before[2] = {1, 0};
     cr_tensor *next = CR_STEP(s, slice_Tensor, T(v), I(0), I(1), I(n), I(1));
@@ -101,42 +111,139 @@ static cr_tensor *group_places(cr_steps *s, cr_tensor **first, cr_tensor *v, int
     cr_tensor *differ = CR_STEP(s, ne, T(next), T(last));
 
     *first = CR_STEP(s, constant_pad_nd, T(differ), cr_of_ints(before, 2), number_of(1));
+    if (alone)
+        *first = CR_STEP(s, logical_or, T(*first), T(alone));
     return CR_STEP(s, reshape, T(CR_STEP(s, nonzero, T(*first))), cr_of_ints(&flat, 1));
 }
 
 /* The number of each element's group; order[i] is the element at place i. */
-static cr_tensor *group_numbers(cr_steps *s, cr_tensor *self, cr_tensor *first,
-                                cr_tensor *order)
+static cr_tensor *group_numbers(cr_steps *s, cr_tensor *first, cr_tensor *order)
 {
     cr_tensor *number =
         CR_STEP(s, sub, T(CR_STEP(s, cumsum, T(first), I(0))), number_of(1), number_of(1));
 
-    if (order)
-        number = CR_STEP(s, index_copy, T(CR_STEP(s, empty_like, T(number))), I(0), T(order),
-                         T(number));
-    return CR_STEP(s, reshape, T(number), cr_of_ints(self->size, self->ndim));
+    return order ? CR_STEP(s, index_copy, T(CR_STEP(s, empty_like, T(number))), I(0), T(order),
+                           T(number))
+                 : number;
 }
 
-static cr_status unique_by_steps(cr_value *result, cr_tensor *self, bool sorted, bool inverse,
-                                 bool counts)
-{
-    static const int64_t flat = -1, none = 0, after[2] = {0, 1};
-    int64_t n = self->numel;
-    cr_steps s = {.st = CR_OK};
-    cr_tensor *first, *pair[2] = {NULL, NULL}, *made[3];
+typedef struct {
+    bool sorted, inverse, counts;
+} unique_call;
 
-    pair[0] = CR_STEP(&s, reshape, T(self), cr_of_ints(&flat, 1));
-    if (sorted)
-        cr_step_all(&s, pair, cr_entry.sort_stable, 4,
-                    (cr_value[]){T(pair[0]), cr_of_bool(true), I(0), cr_of_bool(false)});
-    cr_tensor *at = group_places(&s, &first, pair[0], n);
-    made[0] = CR_STEP(&s, index_select, T(pair[0]), I(0), T(at));
-    made[1] = inverse ? group_numbers(&s, self, first, pair[1])
-                      : CR_STEP(&s, new_empty, T(at), cr_of_ints(&none, 1));
-    cr_tensor *ends = CR_STEP(&s, constant_pad_nd, T(at), cr_of_ints(after, 2), number_of(n));
-    made[2] = counts ? CR_STEP(&s, diff, T(ends))
-                     : CR_STEP(&s, new_empty, T(at), cr_of_ints(&none, 1));
+static cr_tensor *nothing(cr_steps *s, cr_tensor *like)
+{
+    static const int64_t none = 0;
+
+    return CR_STEP(s, new_empty, T(like), cr_of_ints(&none, 1));
+}
+
+/* Groups the elements of the vector `by`: made[0] gets the place of the first one of each
+ * group, made[1] the numbers of the elements' groups, made[2] the groups' sizes. */
+static void group_by_steps(cr_steps *s, cr_tensor **made, cr_tensor *by, cr_tensor *alone,
+                           unique_call c)
+{
+    static const int64_t after[2] = {0, 1};
+    cr_tensor *first, *pair[2] = {by, NULL};
+    int64_t n = s->st ? 0 : by->numel;
+
+    if (c.sorted)
+        cr_step_all(s, pair, cr_entry.sort_stable, 4,
+                    (cr_value[]){T(by), cr_of_bool(true), I(0), cr_of_bool(false)});
+    if (c.sorted && alone)
+        alone = CR_STEP(s, index_select, T(alone), I(0), T(pair[1]));
+    cr_tensor *at = group_places(s, &first, pair[0], alone, n);
+    made[0] = c.sorted ? CR_STEP(s, index_select, T(pair[1]), I(0), T(at)) : at;
+    made[1] = c.inverse ? group_numbers(s, first, pair[1]) : nothing(s, at);
+    cr_tensor *ends = CR_STEP(s, constant_pad_nd, T(at), cr_of_ints(after, 2), number_of(n));
+    made[2] = c.counts ? CR_STEP(s, diff, T(ends)) : nothing(s, at);
+}
+
+static cr_status unique_by_steps(cr_value *result, cr_tensor *self, unique_call c)
+{
+    static const int64_t flat = -1;
+    cr_steps s = {.st = CR_OK};
+    cr_tensor *made[3], *all = CR_STEP(&s, reshape, T(self), cr_of_ints(&flat, 1));
+
+    group_by_steps(&s, made, all, NULL, c);
+    made[0] = CR_STEP(&s, index_select, T(all), I(0), T(made[0]));
+    if (c.inverse)
+        made[1] = CR_STEP(&s, reshape, T(made[1]), cr_of_ints(self->size, self->ndim));
     return cr_steps_give_all(&s, result, made, 3);
+}
+
+/* Numbers in the order of the elements, from 0 to *count - 1. */
+static cr_tensor *rank_elements(cr_steps *s, cr_tensor *t, int64_t *count)
+{
+    cr_tensor *made[3] = {NULL};
+
+    cr_step_all(s, made, cr_entry._unique2, 4,
+                (cr_value[]){T(t), cr_of_bool(true), cr_of_bool(true), cr_of_bool(false)});
+    *count = s->st ? 0 : made[0]->numel;
+    return made[1];
+}
+
+/* Numbers in the lexicographic order of the rows of t, a matrix: the ranks of two adjacent
+ * columns are the digits of one number, whose rank replaces them, until one column is left.
+ * NaNs have one rank, the last. */
+static cr_tensor *rank_rows(cr_steps *s, cr_tensor *t, cr_tensor *nan)
+{
+    static const int64_t flat = -1, after[2] = {0, 1};
+    int64_t count, m = s->st ? 0 : t->size[1];
+    cr_tensor *rank = rank_elements(s, t, &count);
+
+    if (nan)
+        rank = CR_STEP(s, masked_fill_Scalar, T(rank), T(nan), number_of(count));
+    for (count++; m > 1 && !s->st; m = (m + 1) / 2) {
+        if (m % 2)
+            rank = CR_STEP(s, constant_pad_nd, T(rank), cr_of_ints(after, 2), number_of(0));
+        cr_tensor *high = CR_STEP(s, slice_Tensor, T(rank), I(1), I(0), I(m), I(2));
+        cr_tensor *low = CR_STEP(s, slice_Tensor, T(rank), I(1), I(1), I(m + 1), I(2));
+        rank = CR_STEP(s, mul, T(high), number_of(count));
+        rank = CR_STEP(s, add, T(rank), T(low), number_of(1));
+        if (m > 2)
+            rank = rank_elements(s, rank, &count);
+    }
+    return CR_STEP(s, reshape, T(rank), cr_of_ints(&flat, 1));
+}
+
+static cr_status unique_rows_by_steps(cr_value *result, cr_tensor *self, int64_t dim,
+                                      unique_call c)
+{
+    static const int64_t one = 1;
+    const int64_t size[2] = {self->size[dim], -1};
+    cr_steps s = {.st = CR_OK};
+    cr_tensor *made[3], *nan = NULL, *alone = NULL;
+    cr_tensor *rows = CR_STEP(&s, movedim_int, T(self), I(dim), I(0));
+
+    rows = CR_STEP(&s, reshape, T(rows), cr_of_ints(size, 2));
+    if (cr_dtype_category((cr_dtype)self->dtype) == CR_CAT_FLOAT) {
+        nan = CR_STEP(&s, isnan, T(rows));
+        alone = CR_STEP(&s, any, T(nan), cr_of_ints(&one, 1));
+    }
+    group_by_steps(&s, made, rank_rows(&s, rows, nan), alone, c);
+    made[0] = CR_STEP(&s, index_select, T(self), I(dim), T(made[0]));
+    return cr_steps_give_all(&s, result, made, 3);
+}
+
+static cr_status unique_of_nothing(cr_value *result, cr_tensor *self, bool rows, unique_call c)
+{
+    static const int64_t none = 0;
+    bool sizes = c.inverse && !rows;
+
+    cr_tensor *t;
+    cr_status st;
+
+    memset(result, 0, 3 * sizeof *result);
+    CR_TRY(cr_tensor_new(&t, (cr_dtype)self->dtype, self->device, rows ? self->ndim : 1,
+                         rows ? self->size : &none));
+    result[0] = cr_of_tensor(t);
+    st = int64_tensor(&result[1], self, sizes ? self->ndim : 1, sizes ? self->size : &none);
+    if (!st)
+        st = int64_tensor(&result[2], self, 1, &none);
+    if (st)
+        cr_drop_values(result, 3);
+    return st;
 }
 
 /* True when the elements are not the host's. */
@@ -145,56 +252,62 @@ static bool is_elsewhere(const cr_tensor *t)
     return cr_has_bytes(t->device) && !cr_is_host(t->device);
 }
 
-static cr_status unique_flat(const cr_op *op, const cr_value *arg, cr_value *result,
-                             bool sorted, bool inverse, bool counts)
+/* Ranks of pairs are products of two numbers of elements. */
+enum { UNIQUE_MOST = INT32_MAX };
+
+/* Groups elements when dim is NULL, slices along dim when it is not; on the device, where it
+ * finds true elements. */
+static cr_status unique_anywhere(const cr_op *op, const cr_value *arg, const int64_t *dim,
+                                 unique_call c, cr_value *result)
 {
     cr_tensor *self = arg[0].t;
 
     if (!is_elsewhere(self))
-        return unique(result, self, NULL, sorted, inverse, counts);
+        return unique(result, self, dim, c.sorted, c.inverse, c.counts);
     cr_sizes_of_values = true;
-    return self->numel && !cr_dtype_is_complex((cr_dtype)self->dtype) &&
-                   cr_remote_has_kernel(cr_entry.nonzero, self->device)
-               ? unique_by_steps(result, self, sorted, inverse, counts)
-               : cr_remote_whole(op, arg, result, self->device);
+    CR_TRY(check_unique_dtype(self));
+    if (!self->numel)
+        return unique_of_nothing(result, self, dim != NULL, c);
+    if (!cr_remote_has_kernel(cr_entry.nonzero, self->device) ||
+        (dim && self->numel > UNIQUE_MOST))
+        return cr_remote_whole(op, arg, result, self->device);
+    return dim ? unique_rows_by_steps(result, self, *dim, c) : unique_by_steps(result, self, c);
 }
 
 /* (self, sorted, return_inverse, return_counts) */
 cr_status cr_do_unique2(const cr_value *arg, cr_value *result)
 {
-    return unique_flat(cr_entry._unique2, arg, result, true, arg[2].i, arg[3].i);
+    return unique_anywhere(cr_entry._unique2, arg, NULL,
+                           (unique_call){true, arg[2].i, arg[3].i}, result);
 }
 
-static cr_status unique_along(const cr_value *arg, int64_t dim, bool sorted, bool inverse,
-                              bool counts, cr_value *result)
+static cr_status unique_along(const cr_op *op, const cr_value *arg, int64_t dim, unique_call c,
+                              cr_value *result)
 {
     const cr_tensor *self = arg[0].t;
 
     CR_TRY(cr_wrap_dim(&dim, dim, self->ndim));
-    if (!self->ndim)
-        return unique(result, arg[0].t, NULL, sorted, inverse, counts);
     for (int d = 0; d < self->ndim; d++)
         if (d != dim && self->size[d] == 0 && self->size[dim] != 0)
             return cr_fail(CR_RUNTIME,
                            "There are 0 sized dimensions, and they aren't selected, so "
                            "unique cannot be applied");
-    return unique(result, arg[0].t, &dim, sorted, inverse, counts);
+    return unique_anywhere(op, arg, self->ndim ? &dim : NULL, c, result);
 }
 
 /* (self, dim, sorted, return_inverse, return_counts) */
 cr_status cr_do_unique_dim(const cr_value *arg, cr_value *result)
 {
-    return is_elsewhere(arg[0].t)
-               ? cr_remote_whole(cr_entry.unique_dim, arg, result, arg[0].t->device)
-               : unique_along(arg, arg[1].i, true, arg[3].i, arg[4].i, result);
+    return unique_along(cr_entry.unique_dim, arg, arg[1].i,
+                        (unique_call){true, arg[3].i, arg[4].i}, result);
 }
 
 /* (self, return_inverse, return_counts, dim) */
 cr_status cr_do_unique_consecutive(const cr_value *arg, cr_value *result)
 {
-    if (arg[3].tag == CR_NONE)
-        return unique_flat(cr_entry.unique_consecutive, arg, result, false, arg[1].i, arg[2].i);
-    if (is_elsewhere(arg[0].t))
-        return cr_remote_whole(cr_entry.unique_consecutive, arg, result, arg[0].t->device);
-    return unique_along(arg, arg[3].i, false, arg[1].i, arg[2].i, result);
+    unique_call c = {false, arg[1].i, arg[2].i};
+
+    return arg[3].tag == CR_NONE
+               ? unique_anywhere(cr_entry.unique_consecutive, arg, NULL, c, result)
+               : unique_along(cr_entry.unique_consecutive, arg, arg[3].i, c, result);
 }

@@ -352,7 +352,8 @@ static cr_status rnn_read_sizes(const cr_tensor *t, int64_t rows, int64_t **out)
     int64_t sum = 0, before = INT64_MAX;
     char *sizes;
 
-    if (t->ndim != 1 || t->dtype != CR_I64 || !t->numel || !cr_has_bytes(t->device))
+    if (t->ndim != 1 || t->dtype != CR_I64 || !t->numel || !cr_has_bytes(t->device) ||
+        !cr_is_host(t->device))
         return cr_fail(CR_RUNTIME, "batch_sizes must be a 1-D tensor of int64 on the CPU");
     CR_TRY(cr_reach(&sizes, t));
     *out = cr_alloc((size_t)t->numel * sizeof **out);

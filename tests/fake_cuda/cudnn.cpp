@@ -225,7 +225,7 @@ API cudnnSetConvolutionNdDescriptor(void *c, int n, const int *pad, const int *s
 API cudnnSetConvolutionGroupCount(void *c, int groups) { return ((convolution *)c)->groups = groups, OK; }
 API cudnnSetConvolutionMathType(void *c, int math) 
 {
-    return ((convolution *)c)->math = math, math == FMA || math == TENSOR ? OK : BAD_PARAM;
+    return ((convolution *)c)->math = math, math >= 0 && math <= FMA ? OK : BAD_PARAM;
 }
 
 API cudnnGetConvolutionForwardAlgorithm_v7(void *, void *, void *, void *c, void *, int, int *n, void *out)

@@ -15,6 +15,7 @@ static inline bool cr_is_dense_array(const cr_array *a)
 const char *cr_cuda_arange(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_range(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_linspace(int device, const cr_given *arg, const cr_array *result);
+const char *cr_cuda_logspace(int device, const cr_given *arg, const cr_array *result);
 /* Triangles of matrices (move.c). */
 const char *cr_cuda_tril(int device, const cr_given *arg, const cr_array *result);
 const char *cr_cuda_triu(int device, const cr_given *arg, const cr_array *result);

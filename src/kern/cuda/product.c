@@ -13,6 +13,7 @@
 #include "space/space.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -262,7 +263,7 @@ static int product_alignment(const product_matrix *a, const product_matrix *b,
 
 typedef struct {
     int index, dtype;
-    cr_complex alpha, beta;
+    cr_scalar alpha, beta;
     const char *bias; /* a number for each column, added to the product; or NULL */
 } product_call;
 
@@ -274,11 +275,16 @@ const char *cr_cuda_no_memory(int index, size_t bytes)
 }
 
 /* The number as the library reads it beside operands of the dtype. */
-static void product_number(void *out, int dtype, cr_complex x)
+static void product_number(void *out, int dtype, cr_scalar x)
 {
-    cr_dtype t = dtype == CR_F16 || dtype == CR_BF16 ? CR_F32 : (cr_dtype)dtype;
+    cr_scalar_store(x, dtype == CR_F16 || dtype == CR_BF16 ? CR_F32 : (cr_dtype)dtype, out);
+}
 
-    cr_scalar_store((cr_scalar){.category = CR_CAT_COMPLEX, .c = x}, t, out);
+static bool product_is(cr_scalar x, double number)
+{
+    cr_complex c = cr_scalar_as_complex(x);
+
+    return c.re == number && c.im == 0;
 }
 
 static const char *product_start(const product_call *p, const product_plan *plan,
@@ -309,6 +315,64 @@ static const char *product_start(const product_call *p, const product_plan *plan
                   : NULL;
 }
 
+/* --- integers, which the library does not multiply --- */
+
+/* ci_call of emit/integer.cuh */
+typedef struct {
+    char *c;
+    const char *a, *b;
+    int64_t m, n, k, batch, c_row, c_column, c_batch, a_row, a_column, a_batch, b_row, b_column,
+        b_batch;
+    uint64_t alpha, beta;
+} integer_call;
+
+enum { INTEGER_SIDE = 32, INTEGER_THREADS = 256, INTEGER_BLOCKS = 1 << 30 };
+
+static void integer_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
+{
+    cr_text_printf(out, "#define CI_ITEM cm_%s\n", cr_dtype_infos[k->a].suffix);
+    snprintf(symbol, 32, "ci_product");
+}
+
+static bool is_integer(int dtype)
+{
+    return dtype < CR_DTYPE_KERNELS && cr_dtype_category((cr_dtype)dtype) == CR_CAT_INT;
+}
+
+static const char *integer_run(const product_call *p, const product_matrix *a,
+                               const product_matrix *b, const product_matrix *c, int64_t batch)
+{
+    integer_call call = {c->data,
+                         a->data,
+                         b->data,
+                         c->rows,
+                         c->columns,
+                         a->columns,
+                         batch,
+                         c->row,
+                         c->column,
+                         c->batch,
+                         a->row,
+                         a->column,
+                         a->batch,
+                         b->row,
+                         b->column,
+                         b->batch,
+                         (uint64_t)cr_scalar_as_int(p->alpha),
+                         (uint64_t)cr_scalar_as_int(p->beta)};
+    int64_t tiles = (call.m + INTEGER_SIDE - 1) / INTEGER_SIDE *
+                    ((call.n + INTEGER_SIDE - 1) / INTEGER_SIDE) * batch;
+    cr_cuda_text k = {
+        .print = integer_print, .device = p->index, .part = CR_VEC_CUDA_INTEGER, .a = p->dtype};
+    cr_cuda_grid g = {.block = {INTEGER_THREADS, 1},
+                      .grid = {(unsigned)(tiles < INTEGER_BLOCKS ? tiles : INTEGER_BLOCKS), 1}};
+    const char *error = cr_cuda_find(&g.function, &k);
+
+    return error ? error : cr_cuda_launch(p->index, &g, &call);
+}
+
+/* --- products of matrices --- */
+
 /* c = beta c + alpha a b, for `batch` matrices.  The caller has copied operands that the
  * library cannot read. */
 static const char *product_run(const product_call *p, const product_matrix *a,
@@ -317,6 +381,8 @@ static const char *product_run(const product_call *p, const product_matrix *a,
     product_key key;
     product_plan *plan = NULL;
 
+    if (is_integer(p->dtype))
+        return integer_run(p, a, b, c, batch);
     memset(&key, 0, sizeof key);
     key.index = p->index;
     key.dtype = p->dtype;
@@ -382,7 +448,7 @@ static const char *product_readable(int index, cr_array *a, product_copy *copy)
     product_matrix m = product_last(a);
     product_side side;
 
-    if (product_side_of(&side, &m) && product_batch_is_even(a))
+    if (is_integer(a->dtype) || (product_side_of(&side, &m) && product_batch_is_even(a)))
         return NULL;
     int64_t n = cr_dense_strides(copy->stride, a->ndim, a->size);
     copy->at = ops->get(index, (size_t)(n * product_item(a)), &copy->block);
@@ -470,24 +536,19 @@ static bool product_is_empty(const cr_array *a)
     return false;
 }
 
-/* c = beta c + alpha a b, over batches. */
-static const char *product(const product_call *p, const cr_array *given_a,
-                           const cr_array *given_b, const cr_array *given_c)
+static bool product_can(int dtype)
+{
+    return is_integer(dtype) || (cublas_is_there() && product_type_of(dtype));
+}
+
+/* c = beta c + alpha a b, over batches, for operands of some elements. */
+static const char *product_of(const product_call *p, const cr_array *given_a,
+                              const cr_array *given_b, const cr_array *given_c)
 {
     cr_array a = *given_a, b = *given_b, c = *given_c;
     product_copy copy_a = {.at = NULL}, copy_b = {.at = NULL};
     int64_t a_size[2], a_stride[2], c_size[2], c_stride[2];
-    _Alignas(16) static const char zero[16];
 
-    if (!cublas_is_there() || !product_type_of(p->dtype) || a.dtype != p->dtype ||
-        b.dtype != p->dtype)
-        return cr_command_declines;
-    if (product_is_empty(&c))
-        return NULL;
-    if (product_is_empty(&a))
-        return p->beta.re == 0 && p->beta.im == 0 && !p->bias
-                   ? cr_cuda_table()->fill(p->index, &c, zero)
-                   : cr_command_declines;
     if (b.ndim == 2 && a.ndim > 2 && a.ndim == c.ndim) {
         cr_array whole = a, result = c;
         if (product_flatten(&whole, a_size, a_stride) &&
@@ -506,17 +567,54 @@ static const char *product(const product_call *p, const cr_array *given_a,
     return error;
 }
 
+/* The same for operands without elements, whose product is zero: that of a column and a row of
+ * zeros. */
+static const char *product_nothing(const product_call *p, const cr_array *c)
+{
+    const cr_device_ops *ops = cr_cuda_table();
+    _Alignas(16) static const char zero[16];
+    int64_t still[2] = {0, 0}, column[2] = {c->size[c->ndim - 2], 1};
+    int64_t row[2] = {1, c->size[c->ndim - 1]};
+    uint32_t block;
+
+    if (product_is(p->beta, 0))
+        return ops->fill(p->index, c, zero);
+    if (product_is(p->beta, 1))
+        return NULL;
+    char *at = ops->get(p->index, sizeof zero, &block);
+    if (!at)
+        return cr_cuda_no_memory(p->index, sizeof zero);
+    cr_array a = {at, c->dtype, 2, column, still}, b = {at, c->dtype, 2, row, still};
+    const char *error = cr_cuda_fill(p->index, at, zero, 1, sizeof zero);
+    if (!error)
+        error = product_of(p, &a, &b, c);
+    ops->release(p->index, at, block);
+    return error;
+}
+
+static const char *product(const product_call *p, const cr_array *a, const cr_array *b,
+                           const cr_array *c)
+{
+    if (!product_can(p->dtype) || a->dtype != p->dtype || b->dtype != p->dtype)
+        return cr_command_declines;
+    if (product_is_empty(c))
+        return NULL;
+    return product_is_empty(a) ? product_nothing(p, c) : product_of(p, a, b, c);
+}
+
 /* --- entries --- */
 
 static product_call product_plain(int index, const cr_array *result)
 {
-    return (product_call){.index = index, .dtype = result->dtype, .alpha = {1, 0}};
+    return (product_call){.index = index,
+                          .dtype = result->dtype,
+                          .alpha = cr_scalar_int(1),
+                          .beta = cr_scalar_int(0)};
 }
 
-static bool product_given(cr_complex *out, const cr_given *g)
+static bool product_given(cr_scalar *out, const cr_given *g)
 {
-    out->im = 0;
-    out->re = g->kind == CR_GIVEN_INT ? (double)g->i : g->d;
+    *out = g->kind == CR_GIVEN_INT ? cr_scalar_int(g->i) : cr_scalar_float(g->d);
     return g->kind == CR_GIVEN_INT || g->kind == CR_GIVEN_FLOAT;
 }
 
@@ -539,15 +637,15 @@ static bool product_takes_bias(const product_call *p, const cr_array *self,
     bool real = p->dtype == CR_F32 || p->dtype == CR_F16 || p->dtype == CR_BF16;
     uintptr_t at = (uintptr_t)self->data;
 
-    return real && p->alpha.re == 1 && p->beta.re == 1 && self->ndim == 1 &&
+    return real && product_is(p->alpha, 1) && product_is(p->beta, 1) && self->ndim == 1 &&
            self->size[0] == result->size[result->ndim - 1] &&
            (self->stride[0] == 1 || self->size[0] == 1) && at % PRODUCT_BIAS_ALIGN == 0;
 }
 
 /* beta * self + alpha * a b: self is first copied to the result, unless the library adds it. */
 static const char *product_added(int index, const cr_array *self, const cr_array *a,
-                                 const cr_array *b, const cr_array *result, cr_complex alpha,
-                                 cr_complex beta)
+                                 const cr_array *b, const cr_array *result, cr_scalar alpha,
+                                 cr_scalar beta)
 {
     const cr_device_ops *ops = cr_cuda_table();
     product_call p = product_plain(index, result);
@@ -556,17 +654,17 @@ static const char *product_added(int index, const cr_array *self, const cr_array
 
     p.alpha = alpha;
     p.beta = beta;
-    if (!cublas_is_there() || self->dtype != result->dtype)
+    if (!product_can(p.dtype) || self->dtype != result->dtype)
         return cr_command_declines;
-    if (product_takes_bias(&p, self, result)) {
+    if (!product_is_empty(a) && product_takes_bias(&p, self, result)) {
         p.bias = self->data;
-        p.beta.re = 0;
+        p.beta = cr_scalar_int(0);
         return product(&p, a, b, result);
     }
     for (int d = 0; d < result->ndim; d++)
         stride[d] = d < lead || self->size[d - lead] == 1 ? 0 : self->stride[d - lead];
     cr_array spread = {self->data, self->dtype, result->ndim, result->size, stride};
-    if ((beta.re != 0 || beta.im != 0) && self->data != result->data) {
+    if (!product_is(beta, 0) && self->data != result->data) {
         const char *error = ops->move(index, result, &spread);
         if (error)
             return error;
@@ -576,7 +674,7 @@ static const char *product_added(int index, const cr_array *self, const cr_array
 
 static const char *product_addmm(int index, const cr_given *arg, const cr_array *result)
 {
-    cr_complex alpha, beta;
+    cr_scalar alpha, beta;
 
     if (!product_given(&beta, &arg[3]) || !product_given(&alpha, &arg[4]) ||
         arg[0].kind != CR_GIVEN_ARRAY)
@@ -597,7 +695,7 @@ static cr_array product_matrix_of(const cr_array *a, int64_t i)
 /* Adds the products of a batch in order. */
 static const char *product_addbmm(int index, const cr_given *arg, const cr_array *result)
 {
-    cr_complex alpha, beta;
+    cr_scalar alpha, beta;
 
     if (!product_given(&beta, &arg[3]) || !product_given(&alpha, &arg[4]) ||
         arg[0].kind != CR_GIVEN_ARRAY || !arg[1].array.size[0])
@@ -609,7 +707,7 @@ static const char *product_addbmm(int index, const cr_given *arg, const cr_array
         cr_array b = product_matrix_of(&arg[2].array, i);
         error = product_added(index, self, &a, &b, result, alpha, beta);
         self = result;
-        beta = (cr_complex){1, 0};
+        beta = cr_scalar_int(1);
     }
     return error;
 }
@@ -619,66 +717,79 @@ static const char *product_baddbmm(int index, const cr_given *arg, const cr_arra
     return product_addmm(index, arg, result);
 }
 
-/* A vector as a matrix of one row or one column. */
-static cr_array product_vector(const cr_array *v, bool row, int64_t *size, int64_t *stride)
-{
-    int64_t n = v->ndim ? v->size[0] : 1, step = v->ndim ? v->stride[0] : 1;
+/* The dims of an array, where vectors are matrices of one row or one column. */
+typedef struct {
+    int64_t size[PRODUCT_DIMS], stride[PRODUCT_DIMS];
+} product_dims;
 
-    size[0] = row ? 1 : n;
-    size[1] = row ? n : 1;
-    stride[0] = row ? n * step : step;
-    stride[1] = row ? step : 1;
-    return (cr_array){v->data, v->dtype, 2, size, stride};
+/* Inserts a dim of size 1 before dim `at`. */
+static cr_array product_wider(product_dims *d, const cr_array *a, int at)
+{
+    for (int i = 0, from = 0; i <= a->ndim; i++) {
+        d->size[i] = i == at ? 1 : a->size[from];
+        d->stride[i] = i == at ? 1 : a->stride[from];
+        from += i != at;
+    }
+    return (cr_array){a->data, a->dtype, a->ndim + 1, d->size, d->stride};
+}
+
+/* self, unless it is NULL, and a product of which each operand may be a vector: the first one
+ * as a row, the second one as a column. */
+static const char *product_any(int index, const cr_array *self, const cr_array *given_a,
+                               const cr_array *given_b, const cr_array *result)
+{
+    cr_array a = *given_a, b = *given_b, c = *result, add;
+    product_dims dims[6];
+    int row = a.ndim == 1, column = b.ndim == 1;
+
+    if (a.ndim < 1 || b.ndim < 1 || c.ndim + 2 > PRODUCT_DIMS ||
+        (self && self->ndim > c.ndim + row))
+        return cr_command_declines;
+    add = self ? *self : c;
+    if (row) {
+        a = product_wider(&dims[0], &a, 0);
+        c = product_wider(&dims[1], &c, c.ndim - (column ? 0 : 1));
+    }
+    if (column) {
+        b = product_wider(&dims[2], &b, 1);
+        c = product_wider(&dims[3], &c, c.ndim);
+        add = product_wider(&dims[4], &add, add.ndim);
+    }
+    if (self)
+        return product_added(index, &add, &a, &b, &c, cr_scalar_int(1), cr_scalar_int(1));
+    product_call p = product_plain(index, result);
+    return product(&p, &a, &b, &c);
+}
+
+static const char *product_matmul(int index, const cr_given *arg, const cr_array *result)
+{
+    return product_any(index, NULL, &arg[0].array, &arg[1].array, result);
 }
 
 static const char *product_mv(int index, const cr_given *arg, const cr_array *result)
 {
-    int64_t size[2][2], stride[2][2];
-    cr_array b = product_vector(&arg[1].array, false, size[0], stride[0]);
-    cr_array c = product_vector(result, false, size[1], stride[1]);
-    product_call p = product_plain(index, result);
-
-    return product(&p, &arg[0].array, &b, &c);
+    return product_matmul(index, arg, result);
 }
 
 static const char *product_dot(int index, const cr_given *arg, const cr_array *result)
 {
-    int64_t size[3][2], stride[3][2];
-    cr_array a = product_vector(&arg[0].array, true, size[0], stride[0]);
-    cr_array b = product_vector(&arg[1].array, false, size[1], stride[1]);
-    cr_array c = product_vector(result, false, size[2], stride[2]);
-    product_call p = product_plain(index, result);
-
-    return product(&p, &a, &b, &c);
-}
-
-/* Products of vectors with batches are left to the host. */
-static const char *product_matmul(int index, const cr_given *arg, const cr_array *result)
-{
-    int a = arg[0].array.ndim, b = arg[1].array.ndim;
-
-    if (a == 1 && b == 1)
-        return product_dot(index, arg, result);
-    if (a == 2 && b == 1)
-        return product_mv(index, arg, result);
-    return a < 2 || b < 2 ? cr_command_declines : product_mm(index, arg, result);
+    return product_matmul(index, arg, result);
 }
 
 /* linear(input, weight, bias): input weight' + bias */
 static const char *product_linear(int index, const cr_given *arg, const cr_array *result)
 {
-    const cr_array *x = &arg[0].array, *w = &arg[1].array;
+    const cr_array *w = &arg[1].array, *bias = &arg[2].array;
+    bool matrix = w->ndim == 2;
 
-    if (x->ndim < 2 || w->ndim != 2)
+    if (w->ndim < 1 || w->ndim > 2 ||
+        (arg[2].kind != CR_GIVEN_ARRAY && arg[2].kind != CR_GIVEN_NONE))
         return cr_command_declines;
-    int64_t size[2] = {w->size[1], w->size[0]}, stride[2] = {w->stride[1], w->stride[0]};
-    cr_array turned = {w->data, w->dtype, 2, size, stride};
-    cr_given plain[2] = {arg[0], {.kind = CR_GIVEN_ARRAY, .array = turned}};
-    if (arg[2].kind != CR_GIVEN_ARRAY)
-        return arg[2].kind == CR_GIVEN_NONE ? product_mm(index, plain, result)
-                                            : cr_command_declines;
-    return product_added(index, &arg[2].array, x, &turned, result, (cr_complex){1, 0},
-                         (cr_complex){1, 0});
+    int64_t size[2] = {w->size[matrix], w->size[0]},
+            stride[2] = {w->stride[matrix], w->stride[0]};
+    cr_array turned = {w->data, w->dtype, w->ndim, size, stride};
+    return product_any(index, arg[2].kind == CR_GIVEN_ARRAY ? bias : NULL, &arg[0].array,
+                       &turned, result);
 }
 
 void cr_kern_install_cuda(void)
@@ -700,6 +811,7 @@ void cr_kern_install_cuda(void)
         {"arange.start_step", cr_cuda_arange, NULL},
         {"range.step", cr_cuda_range, NULL},
         {"linspace", cr_cuda_linspace, NULL},
+        {"logspace", cr_cuda_logspace, NULL},
         {"tril", cr_cuda_tril, NULL},
         {"triu", cr_cuda_triu, NULL},
         {"uniform_", cr_cuda_uniform, NULL},

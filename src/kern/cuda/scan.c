@@ -136,7 +136,7 @@ static const char *scan(int device, const cr_given *arg, const cr_array *result,
 
     if (self->dtype != result->dtype || self->dtype >= CR_DTYPE_KERNELS ||
         (!keeps && self->dtype == CR_BOOL) ||
-        (kind >= SCAN_ABOVE && cr_dtype_is_complex((cr_dtype)self->dtype)) ||
+        (keeps && cr_dtype_is_complex((cr_dtype)self->dtype)) ||
         !cr_cuda_lines(&c->dims, &c->lines, operand, dim))
         return cr_command_declines;
     c->to = result->data;

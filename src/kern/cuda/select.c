@@ -233,15 +233,16 @@ static const char *select_extremes(select_job *j, int64_t extremes[2])
     return error;
 }
 
-/* The host's function raises the errors, and adds weights one after the other: sums of a device
- * have another order. */
+/* The host's function raises the errors. */
 const char *cr_cuda_bincount_sizes(int device, const cr_given *arg, cr_shape *out)
 {
     const cr_array *self = &arg[0].array;
     int64_t extremes[2] = {0, -1}, least = arg[2].i;
     select_job j;
 
-    if (self->ndim != 1 || least < 0 || arg[1].kind == CR_GIVEN_ARRAY ||
+    const cr_array *weights = arg[1].kind == CR_GIVEN_ARRAY ? &arg[1].array : NULL;
+    if (self->ndim != 1 || least < 0 ||
+        (weights && (weights->ndim != 1 || weights->size[0] != self->size[0])) ||
         cr_dtype_category((cr_dtype)self->dtype) != CR_CAT_INT ||
         !select_start(&j, device, self, NULL, 1, self->size))
         return cr_command_declines;
@@ -255,17 +256,45 @@ const char *cr_cuda_bincount_sizes(int device, const cr_given *arg, cr_shape *ou
     return NULL;
 }
 
-/* Ones are added to zeros at the places that self names. */
-const char *cr_cuda_bincount(int device, const cr_given *arg, const cr_array *result)
+/* A dense vector of the elements of another dtype. */
+typedef struct {
+    cr_array array;
+    int64_t stride;
+    uint32_t block;
+} select_cast;
+
+static const char *select_cast_to(select_cast *c, int device, const cr_array *from, int dtype)
 {
-    const cr_array *self = &arg[0].array;
+    size_t bytes = cr_dtype_size((cr_dtype)dtype) * (size_t)from->size[0];
+
+    c->stride = 1;
+    c->array = *from;
+    if (from->dtype == dtype)
+        return NULL;
+    c->array = (cr_array){cr_cuda_memory_get(device, bytes, &c->block), dtype, 1, from->size,
+                          &c->stride};
+    return c->array.data ? cr_cuda_ops.move(device, &c->array, from)
+                         : cr_cuda_no_memory(device, bytes);
+}
+
+static void select_cast_end(const select_cast *c, int device, const cr_array *from)
+{
+    if (c->array.data && c->array.data != from->data)
+        cr_cuda_memory_release(device, c->array.data, c->block);
+}
+
+/* Ones, or weights, are added to zeros at the places that self names. */
+static const char *select_add(int device, const cr_array *self, const cr_array *weights,
+                              const cr_array *result)
+{
     const int64_t one = 1, still = 0, zero[2] = {0, 0};
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)result->dtype);
     cr_indexed c = {.how = CR_COMBINE_ADD,
                     .dtype = result->dtype,
                     .ndim = 1,
                     .size = self->size,
-                    .dense_stride = &still,
+                    .dense = weights ? weights->data : NULL,
+                    .dense_stride = weights ? weights->stride : &still,
                     .table = result->data,
                     .table_stride = &still,
                     .index = self->data,
@@ -276,9 +305,26 @@ const char *cr_cuda_bincount(int device, const cr_given *arg, const cr_array *re
                     .picked = 1,
                     .outside_kind = CR_RUNTIME};
 
-    if ((self->dtype != CR_I64 && self->dtype != CR_I32) || arg[1].kind == CR_GIVEN_ARRAY)
-        return cr_command_declines;
     *(int64_t *)(void *)c.item = one;
     const char *error = cr_cuda_ops.fill(device, result, zero);
     return error || !self->size[0] ? error : cr_cuda_ops.combine(device, &c);
+}
+
+/* Weights of one number are added in order P, and not one after the other as on the host. */
+const char *cr_cuda_bincount(int device, const cr_given *arg, const cr_array *result)
+{
+    const cr_array *self = &arg[0].array;
+    const cr_array *weights = arg[1].kind == CR_GIVEN_ARRAY ? &arg[1].array : NULL;
+    select_cast index = {.stride = 1}, sum = {.stride = 1};
+
+    const char *error =
+        select_cast_to(&index, device, self, self->dtype == CR_I32 ? CR_I32 : CR_I64);
+    if (!error && weights)
+        error = select_cast_to(&sum, device, weights, result->dtype);
+    if (!error)
+        error = select_add(device, &index.array, weights ? &sum.array : NULL, result);
+    select_cast_end(&index, device, self);
+    if (weights)
+        select_cast_end(&sum, device, weights);
+    return error;
 }

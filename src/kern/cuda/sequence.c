@@ -5,13 +5,18 @@
 #include <stdio.h>
 
 /* CQ_ARANGE ... of emit/sequence.cuh */
-typedef enum { SEQUENCE_ARANGE, SEQUENCE_RANGE, SEQUENCE_LINSPACE } sequence_form;
+typedef enum {
+    SEQUENCE_ARANGE,
+    SEQUENCE_RANGE,
+    SEQUENCE_LINSPACE,
+    SEQUENCE_LOGSPACE
+} sequence_form;
 
 /* cq_call of emit/sequence.cuh */
 typedef struct {
     char *to;
     int64_t n, step, int_start, int_by;
-    double start, end, by;
+    double start, end, by, base;
 } sequence_call;
 
 static void sequence_print(cr_text *out, char symbol[32], const cr_cuda_text *k)
@@ -84,19 +89,46 @@ const char *cr_cuda_range(int device, const cr_given *arg, const cr_array *resul
                : cr_command_declines;
 }
 
-/* (start, end, steps); the ends have the dtype's precision, and the step, too. */
-const char *cr_cuda_linspace(int device, const cr_given *arg, const cr_array *result)
+/* The step has the dtype's precision; in integers, and among exponents, that of double. */
+static double sequence_step(int t, double distance, double n, bool exponents)
+{
+    bool whole = cr_dtype_category((cr_dtype)t) <= CR_CAT_INT;
+
+    distance = whole ? distance : round_to(t, distance);
+    return whole || exponents ? distance / n : round_to(t, distance / round_to(t, n));
+}
+
+/* (start, end, steps): the ends have the dtype's precision. */
+static const char *sequence_spaced(int device, sequence_call *c, const cr_given *arg,
+                                   const cr_array *result, sequence_form form)
 {
     int t = result->dtype;
-    sequence_call c = {.n = 0};
     int64_t n = result->ndim ? result->size[0] : 1, unused;
 
-    if (t >= CR_DTYPE_KERNELS || cr_dtype_category((cr_dtype)t) != CR_CAT_FLOAT ||
-        !sequence_number(&c.start, &unused, &arg[0]) ||
-        !sequence_number(&c.end, &unused, &arg[1]))
+    if (t >= CR_DTYPE_KERNELS || !sequence_number(&c->start, &unused, &arg[0]) ||
+        !sequence_number(&c->end, &unused, &arg[1]))
         return cr_command_declines;
-    c.start = round_to(t, c.start);
-    c.end = n == 1 ? c.start : round_to(t, c.end);
-    c.by = round_to(t, round_to(t, c.end - c.start) / round_to(t, n > 1 ? (double)(n - 1) : 1));
-    return sequence_run(device, &c, result, SEQUENCE_LINSPACE);
+    if (n > 1 || form == SEQUENCE_LINSPACE)
+        c->start = round_to(t, c->start);
+    c->end = n == 1 ? c->start : round_to(t, c->end);
+    c->by = sequence_step(t, c->end - c->start, n > 1 ? (double)(n - 1) : 1,
+                          form == SEQUENCE_LOGSPACE);
+    return sequence_run(device, c, result, form);
+}
+
+const char *cr_cuda_linspace(int device, const cr_given *arg, const cr_array *result)
+{
+    sequence_call c = {.n = 0};
+
+    return sequence_spaced(device, &c, arg, result, SEQUENCE_LINSPACE);
+}
+
+/* (start, end, steps, base): complex powers have no kernel. */
+const char *cr_cuda_logspace(int device, const cr_given *arg, const cr_array *result)
+{
+    sequence_call c = {.base = arg[3].kind == CR_GIVEN_INT ? (double)arg[3].i : arg[3].d};
+
+    return cr_dtype_is_complex((cr_dtype)result->dtype)
+               ? cr_command_declines
+               : sequence_spaced(device, &c, arg, result, SEQUENCE_LOGSPACE);
 }
