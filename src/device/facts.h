@@ -21,6 +21,9 @@ typedef struct {
     bool has_generators; /* random numbers are a function of a seed and an offset, for each
                             device */
     bool has_fallback;   /* an entry without a kernel is always computed on the host */
+    /* Of errors of entries without a kernel: torch's name of the backend, or NULL, and what
+     * else to say. */
+    const char *backend, *fallback_advice;
 
     /* --- names and defaults of torch --- */
     const char *const *type_name; /* by dtype: "torch.FloatTensor" */

@@ -3,6 +3,7 @@
  * The device copies between two layouts of its memory; between a device and the host, elements
  * are copied as one dense block. */
 #include "tensor/remote.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "device/generators.h"
@@ -193,15 +194,29 @@ static void tell_fallback(const cr_op *op, cr_device device)
                 op->name, cr_device_kind_name((cr_device_kind)device.kind));
 }
 
+static bool has_fallback(cr_device device)
+{
+    return cr_kind_facts(device)->has_fallback || atomic_load(&fallback) ||
+           cr_env_int(CR_ENV_CR_HOST_FALLBACK);
+}
+
+static cr_status refuse_fallback(const cr_op *op, cr_device device)
+{
+    const cr_device_facts *f = cr_kind_facts(device);
+
+    return cr_fail(CR_NOT_IMPLEMENTED,
+                   "Could not run 'aten::%s' with arguments from the '%s' backend. "
+                   "This could be because the operator doesn't exist for this backend, or was "
+                   "omitted during the selective/custom build process (if using custom build)."
+                   "%s",
+                   op->name, f->backend ? f->backend : "PrivateUse1",
+                   f->fallback_advice ? f->fallback_advice : "");
+}
+
 static cr_status check_fallback(const cr_op *op, cr_device device)
 {
-    if (!cr_kind_facts(device)->has_fallback && !atomic_load(&fallback))
-        return cr_fail(
-            CR_NOT_IMPLEMENTED,
-            "Could not run 'aten::%s' with arguments from the 'PrivateUse1' backend. "
-            "This could be because the operator doesn't exist for this backend, or was "
-            "omitted during the selective/custom build process (if using custom build).",
-            op->name);
+    if (!has_fallback(device))
+        return refuse_fallback(op, device);
     tell_fallback(op, device);
     return CR_OK;
 }
@@ -314,7 +329,9 @@ static cr_status host_generator(cr_generator **made, const cr_op *op, int i, cr_
     return CR_OK;
 }
 
-static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *out)
+/* `returns`: copies what is computed to the device. */
+static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *out,
+                                bool returns)
 {
     cr_generator *generator[CR_MAX_ARGS] = {0};
     cr_value given[CR_MAX_ARGS];
@@ -334,9 +351,9 @@ static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *o
         result[k] = made[k].here;
     }
     CR_GO(cr_run_on_views(op, given, result));
-    for (size_t i = 0; op->updates.params && i < all.len; i++)
+    for (size_t i = 0; returns && op->updates.params && i < all.len; i++)
         CR_GO(mirror_return(all.at[i]));
-    for (int k = 0; k < op->result_count; k++)
+    for (int k = 0; returns && k < op->result_count; k++)
         CR_GO(mirror_return(&made[k]));
 done:
     for (int i = 0; i < op->param_count; i++)
@@ -354,8 +371,14 @@ cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out, c
     CR_TRY(cr_remote_library(op, arg, out, device, &declined));
     if (!declined)
         return CR_OK;
-    CR_TRY(check_fallback(op, device));
-    return extern_on_host(op, arg, out);
+    if (has_fallback(device)) {
+        tell_fallback(op, device);
+        return extern_on_host(op, arg, out, true);
+    }
+    /* A kernel declines arguments that are wrong; the host's function has the error. */
+    if (cr_remote_has_kernel(op, device) || op->does == CR_DOES_LOOP)
+        CR_TRY(extern_on_host(op, arg, out, false));
+    return refuse_fallback(op, device);
 }
 
 static cr_status bring(cr_value *v, cr_device to)

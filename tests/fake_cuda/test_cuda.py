@@ -169,7 +169,7 @@ def test_fused_steps_are_on_the_device(name):
     assert same(w.detach(), here.detach())
 
 
-def test_ctc_loss_takes_targets_and_lengths_of_either_device():
+def test_ctc_loss_takes_targets_and_lengths_of_either_device(host_fallback):
     torch.manual_seed(12)
     x = torch.randn(5, 2, 4).log_softmax(-1)
     targets, steps, lengths = torch.tensor([[1, 2], [1, 3]]), torch.tensor([5, 4]), torch.tensor([2, 1])
@@ -179,7 +179,19 @@ def test_ctc_loss_takes_targets_and_lengths_of_either_device():
             assert same(torch.nn.functional.ctc_loss(x.cuda(), t, *n), want)
 
 
-def test_empty_factorizations_and_histograms_of_integers():
+def test_an_entry_without_a_kernel_raises():
+    x = torch.eye(3, device="cuda")
+    image = torch.ones(1, 1, 3, 3, dtype=torch.int64, device="cuda")
+    for f, name in ((lambda: torch.linalg.matrix_exp(x), "linalg_matrix_exp"), (lambda: torch.conv2d(image, image), "convolution")):
+        with pytest.raises(NotImplementedError, match=f"Could not run 'aten::{name}' with arguments from the 'CUDA' backend.*"
+                           r"enable_host_fallback\(True\), or CR_HOST_FALLBACK=1"):
+            f()
+        torch.backends.cuda.enable_host_fallback(True)
+        assert f().is_cuda
+        torch.backends.cuda.enable_host_fallback(False)
+
+
+def test_empty_factorizations_and_histograms_of_integers(host_fallback):
     assert torch.linalg.ldl_factor_ex(torch.zeros(2, 0, 0, device="cuda"))[2].tolist() == [0, 0]
     x = torch.tensor([1, 2, 3, 2, 9, -4])
     for dtype in (torch.int32, torch.int64, torch.int16):
@@ -556,7 +568,8 @@ def test_windows(name, dtype):
 def on_the_device(f):
     """No entry of f takes the host (CR_LOG=backend names those that do)."""
     code = f"import cresset as torch\nimport cresset.nn.functional as F\n{f}\ntorch.cuda.synchronize()"
-    r = subprocess.run([sys.executable, "-c", code], env={**os.environ, "CR_LOG": "backend"}, capture_output=True, text=True, timeout=120)
+    r = subprocess.run([sys.executable, "-c", code], env={**os.environ, "CR_LOG": "backend", "CR_HOST_FALLBACK": "1"}, capture_output=True,
+                       text=True, timeout=120)
     assert r.returncode == 0, r.stderr
     return "computed on the host" not in r.stderr
 
@@ -1290,6 +1303,52 @@ def test_a_linear_layer_is_one_product_and_no_copy_of_its_bias():
     layer = torch.nn.Linear(5, 8).cuda()
     x = torch.randn(6, 5, device="cuda")
     assert launches(lambda: layer(x)) == 0 and products(lambda: layer(x)) == FAKE
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int16, torch.uint8, torch.float32, torch.complex64], ids=str)
+def test_products_of_any_dims(dtype):
+    """Vectors as rows and columns, batches, operands without elements; integers have a kernel of their own."""
+    def of(*size):
+        return (torch.rand(size) * 9).to(dtype)
+    for a, b in (([4], [4, 5]), ([3, 4], [4]), ([4], [4]), ([4], [2, 4, 5]), ([2, 3, 4], [4]), ([2, 1, 3, 4], [5, 4, 6]), ([3, 0], [0, 2]), ([0, 4], [4]),
+                 ([40, 70], [70, 33])):
+        a, b = of(*a), of(*b)
+        assert torch.allclose((a.cuda() @ b.cuda()).cpu(), a @ b)
+        assert torch.allclose((a.cuda() @ b.cuda().t().contiguous().t()).cpu(), a @ b) if b.ndim == 2 else True
+    for x, w, bias in (([4], [5, 4], [5]), ([2, 4], [4], None), ([4], [4], None), ([3, 0], [5, 0], [5])):
+        x, w, bias = of(*x), of(*w), None if bias is None else of(*bias)
+        assert torch.allclose(torch.nn.functional.linear(x.cuda(), w.cuda(), None if bias is None else bias.cuda()).cpu(),
+                              torch.nn.functional.linear(x, w, bias))
+    c, a, b = of(2, 3, 5), of(2, 3, 4), of(2, 4, 5)
+    assert torch.allclose(torch.baddbmm(c.cuda(), a.cuda(), b.cuda(), beta=2, alpha=3).cpu(), torch.baddbmm(c, a, b, beta=2, alpha=3))
+    assert torch.allclose(torch.addmm(c[0].cuda(), a[0, :, :0].cuda(), b[0, :0].cuda(), beta=3).cpu(), c[0] * 3)
+
+
+def test_factors_of_products_of_integers_are_exact():
+    x = torch.tensor([[2 ** 62 + 1, 3]])
+    want = torch.addmm(x, x[:, :1], torch.ones(1, 2, dtype=torch.int64), beta=2 ** 61 + 1, alpha=2 ** 60 + 1)
+    assert same(torch.addmm(x.cuda(), x.cuda()[:, :1], torch.ones(1, 2, dtype=torch.int64, device="cuda"), beta=2 ** 61 + 1, alpha=2 ** 60 + 1), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8], ids=str)
+def test_powers_at_equal_distances(dtype):
+    for start, end, n in ((0, 2, 7), (1.5, 1.9, 1), (0, 1, 0)):
+        want = torch.logspace(start, end, n, base=3, dtype=dtype)
+        assert torch.allclose(torch.logspace(start, end, n, base=3, dtype=dtype, device="cuda").cpu(), want, rtol=1e-6)
+
+
+def test_packed_sequences_of_recurrent_layers():
+    for kind in (torch.nn.LSTM, torch.nn.GRU):
+        net = kind(3, 4, bidirectional=True)
+        rows = [torch.randn(n, 3) for n in (4, 2, 3)]
+        packed = torch.nn.utils.rnn.pack_sequence(rows, enforce_sorted=False)
+        want = net(packed)[0].data
+        out = net.cuda()(packed.to("cuda"))[0].data
+        assert torch.allclose(out.cpu(), want, atol=1e-5)
+        out.sum().backward()
+        assert net.weight_ih_l0.grad.is_cuda
+    with pytest.raises(RuntimeError, match="batch_sizes must be a 1-D tensor of int64 on the CPU"):
+        torch.gru(packed.data.cuda(), packed.batch_sizes.cuda(), torch.zeros(2, 3, 4).cuda(), list(net.parameters()), True, 1, 0.0, False, True)
 
 
 def test_a_convolution_of_cudnn_has_its_own_switches(monkeypatch):

@@ -218,7 +218,7 @@ def test_numbers_that_elements_draw(dtype):
 
 
 def test_choices_of_too_few():
-    """An index_select of no elements, which the host answers."""
+    """An index_select of no elements."""
     assert torch.combinations(torch.arange(3).cuda(), 5).cpu().shape == (0, 5)
 
 

@@ -9,6 +9,13 @@ def is_built():
     return _C._cuda_count() > 0
 
 
+def enable_host_fallback(enabled):
+    """Whether the host computes operators that have no kernel for CUDA: their arguments are copied to the host and their
+    results back.  Without it, which is the default, such a call raises NotImplementedError.  `CR_HOST_FALLBACK=1` in the
+    environment has the same effect, and `CR_LOG=backend` names the operators.  cresset only."""
+    _C._backend_fallback(bool(enabled))
+
+
 class cuBLASModule:
     """The switches of products: backends.cuda.matmul."""
 

@@ -38,7 +38,10 @@ const cr_device_facts cr_cuda_facts = {.find = cr_cuda_table,
                                        .lacks_complex = true,
                                        .folds_parts = true,
                                        .has_generators = true,
-                                       .has_fallback = true,
+                                       .backend = "CUDA",
+                                       .fallback_advice =
+                                           " torch.backends.cuda.enable_host_fallback(True), "
+                                           "or CR_HOST_FALLBACK=1, lets the host compute it.",
                                        .type_name = type_names,
                                        .low_precision = CR_F16,
                                        .has_autocast_list = true,
