@@ -299,3 +299,22 @@ def test_results_that_a_backend_keeps_or_shares(kept):
     for _ in range(3):
         assert [t.tolist() for t in compiled(x)] == [[3., 3.], [2., 2.]]
     assert bool(held) == kept and all(t.tolist() == was for t, was in held)
+
+
+def test_the_first_call_gives_its_graph_when_no_recording_stays():
+    seen, box = [], {"n": 0}
+
+    def appends(x):
+        seen.append(x + 1)
+        return x * 2
+
+    def counts(x):
+        box["n"] += 1
+        return x * 2 + 1
+    for f in (appends, counts):
+        backend = Backend()
+        g = torch.compile(f, backend=backend)
+        for _ in range(4):
+            assert torch.equal(g(torch.ones(2)), torch.full((2,), 2. if f is appends else 3.))
+            assert len(backend.graphs) == 1
+    assert len(seen) == box["n"] == 4

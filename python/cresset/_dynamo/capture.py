@@ -253,7 +253,7 @@ class _Recording:
         self.let_gradients_go()
         if is_autocast_enabled("cpu"):
             clear_autocast_cache()  # earlier conversions would be missing in the graph
-        parts = self.parts(recorder)
+        parts, recorded = self.parts(recorder), len(self.compiler.records)
         try:
             out = self.run(recorder)
         finally:
@@ -275,7 +275,7 @@ class _Recording:
                 raise InternalTorchDynamoError(f"{type(e).__name__}: {e}") from e
             self.compiler.refuse(self.compiled, f"{type(e).__name__}: {e}")
         if parts is not None:
-            if parts.recorder is recorder and self.compiler.refusal is not None:
+            if parts.recorder is recorder and len(self.compiler.records) == recorded:
                 parts.close()
             parts.leave()
             parts.check()
