@@ -507,3 +507,19 @@ def test_a_format_is_a_string(spec):
     with pytest.raises(TypeError, match=r"__format__\(\) argument must be str"):
         torch.ones(()).__format__(spec)
     assert torch.ones(()).__format__(".2f") == "1.00"
+
+
+@pytest.mark.parametrize("name", ["numel", "is_floating_point", "is_complex", "is_signed", "is_inference", "is_conj", "is_neg",
+                                  "get_device"])
+def test_functions_of_one_tensor_take_it_by_name(name):
+    f, x = getattr(torch, name), torch.ones(2)
+    assert f(input=x) == f(x)
+    for args, named, text in (((), {}, 'missing 1 required positional arguments: "input"'),
+                              ((), {"x": x}, 'missing 1 required positional arguments: "input"'),
+                              ((x, x), {}, "takes 1 positional argument but 2 were given"),
+                              ((x,), {"input": x}, "got multiple values for argument 'input'"),
+                              ((x,), {"x": x}, "got an unexpected keyword argument 'x'"),
+                              ((1,), {}, r"argument 'input' \(position 1\) must be Tensor, not int"),
+                              ((), {"input": 1}, "argument 'input' must be Tensor, not int")):
+        with pytest.raises(TypeError, match=text):
+            f(*args, **named)

@@ -11,6 +11,7 @@ import cresset
 from .. import overrides  # handles calls of overridable functions
 from .._C import overridable
 from .._ops import bind, ops
+from . import _reduction as _Reduction  # noqa: F401
 from ._attention import (_canonical_mask, _in_projection, _in_projection_packed,
                          _mha_shape_check, _none_or_dtype, multi_head_attention_forward)
 from ._losses import (binary_cross_entropy, binary_cross_entropy_with_logits,

@@ -173,9 +173,33 @@ static PyObject *settings_is_tensor(PyObject *m, PyObject *x)
     return PyBool_FromLong(cr_py_is_tensor(x));
 }
 
-/* torch.numel(x) and others: calls the method of the same name. */
-static PyObject *by_method(PyObject *m, PyObject *x, const char *name)
+/* The argument `input`, by position or by its name; NULL with an exception. */
+static PyObject *only_input(const char *name, PyObject *const *args, Py_ssize_t n,
+                            PyObject *names)
 {
+    Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+    PyObject *first = named ? PyTuple_GET_ITEM(names, 0) : NULL;
+    bool is_input = first && !PyUnicode_CompareWithASCIIString(first, "input");
+
+    if (n + named == 1 && (n || is_input))
+        return args[0];
+    if (!n)
+        return PyErr_Format(PyExc_TypeError,
+                            "%s() missing 1 required positional arguments: \"input\"", name);
+    if (n > 1)
+        return PyErr_Format(PyExc_TypeError,
+                            "%s() takes 1 positional argument but %zd were given", name, n);
+    return PyErr_Format(PyExc_TypeError,
+                        is_input ? "%s() got multiple values for argument '%U'"
+                                 : "%s() got an unexpected keyword argument '%U'",
+                        name, first);
+}
+
+/* torch.numel(x) and others: calls the method of the same name. */
+static PyObject *by_method(PyObject *m, PyObject *x, bool by_name, const char *name)
+{
+    if (!x)
+        return NULL;
     if (CR_UNLIKELY(cr_py_overrides(Py_TYPE(x)))) {
         const cr_py_given g = {&x, 1, NULL};
         PyObject *function = PyObject_GetAttrString(m, name);
@@ -184,14 +208,17 @@ static PyObject *by_method(PyObject *m, PyObject *x, const char *name)
         return out;
     }
     if (!cr_py_is_tensor(x))
-        return PyErr_Format(PyExc_TypeError,
-                            "%s(): argument 'input' (position 1) must be Tensor, not %s", name,
-                            Py_TYPE(x)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "%s(): argument 'input'%s must be Tensor, not %s",
+                            name, by_name ? "" : " (position 1)", Py_TYPE(x)->tp_name);
     return PyObject_CallMethod(x, name, NULL);
 }
 
 #define BY_METHOD(name)                                                                        \
-    static PyObject *call_##name(PyObject *m, PyObject *x) { return by_method(m, x, #name); }
+    static PyObject *call_##name(PyObject *m, PyObject *const *args, Py_ssize_t n,             \
+                                 PyObject *names)                                              \
+    {                                                                                          \
+        return by_method(m, only_input(#name, args, n, names), n == 0, #name);                 \
+    }
 BY_METHOD(numel)
 BY_METHOD(is_floating_point)
 BY_METHOD(is_complex)
@@ -274,6 +301,10 @@ static PyObject *set_flush_denormal(PyObject *m, PyObject *on)
 #endif
 }
 
+#define BY_KEYWORD(name, function, doc)                                                        \
+    {                                                                                          \
+        name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, doc        \
+    }
 static PyMethodDef functions[] = {
     {"_memory_stats", memory_stats, METH_NOARGS, NULL},
     {"_reset_peak_memory", reset_peak_memory, METH_NOARGS, NULL},
@@ -283,27 +314,27 @@ static PyMethodDef functions[] = {
     {"_get_math_sdp_allow_fp16_bf16_reduction", get_math_reduction, METH_NOARGS, NULL},
     {"_set_math_sdp_allow_fp16_bf16_reduction", set_math_reduction, METH_O, NULL},
     {"set_flush_denormal", set_flush_denormal, METH_O, "Flushes denormal numbers to zero."},
-    {"numel", call_numel, METH_O,
-     "The number of elements.\n\n"
-     "    >>> torch.numel(torch.ones(2, 3))\n"
-     "    6\n"},
-    {"is_floating_point", call_is_floating_point, METH_O,
-     "True when the dtype is floating.\n\n"
-     "    >>> torch.is_floating_point(torch.tensor([1., 2.]))\n"
-     "    True\n"},
-    {"is_complex", call_is_complex, METH_O,
-     "True when the dtype is complex.\n\n"
-     "    >>> torch.is_complex(torch.tensor([1j]))\n"
-     "    True\n"},
-    {"is_signed", call_is_signed, METH_O, NULL},
-    {"is_inference", call_is_inference, METH_O, NULL},
-    {"is_conj", call_is_conj, METH_O, NULL},
-    {"is_neg", call_is_neg, METH_O, NULL},
-    {"get_device", call_get_device, METH_O, "The device's index, -1 for the CPU."},
-    {"detach_", call_detach_, METH_O,
-     "Removes the history.\n\n"
-     "    >>> torch.ones(2, requires_grad=True).mul(2).detach_().requires_grad\n"
-     "    False\n"},
+    BY_KEYWORD("numel", call_numel,
+               "The number of elements.\n\n"
+               "    >>> torch.numel(torch.ones(2, 3))\n"
+               "    6\n"),
+    BY_KEYWORD("is_floating_point", call_is_floating_point,
+               "True when the dtype is floating.\n\n"
+               "    >>> torch.is_floating_point(torch.tensor([1., 2.]))\n"
+               "    True\n"),
+    BY_KEYWORD("is_complex", call_is_complex,
+               "True when the dtype is complex.\n\n"
+               "    >>> torch.is_complex(torch.tensor([1j]))\n"
+               "    True\n"),
+    BY_KEYWORD("is_signed", call_is_signed, NULL),
+    BY_KEYWORD("is_inference", call_is_inference, NULL),
+    BY_KEYWORD("is_conj", call_is_conj, NULL),
+    BY_KEYWORD("is_neg", call_is_neg, NULL),
+    BY_KEYWORD("get_device", call_get_device, "The device's index, -1 for the CPU."),
+    BY_KEYWORD("detach_", call_detach_,
+               "Removes the history.\n\n"
+               "    >>> torch.ones(2, requires_grad=True).mul(2).detach_().requires_grad\n"
+               "    False\n"),
     {"get_default_dtype", get_default_dtype, METH_NOARGS,
      "The dtype of new floating tensors.\n\n"
      "    >>> torch.get_default_dtype()\n"
