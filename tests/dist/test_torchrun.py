@@ -476,3 +476,23 @@ def test_what_hosts_say_of_their_meeting_is_checked():
                         (lambda: Std.from_str("4"), "does not match")):
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def test_ranks_that_do_not_come_to_a_barrier_are_named():
+    from multiprocessing.pool import ThreadPool
+    import cresset.distributed as dist
+    from cresset.distributed.elastic.utils import store as meeting
+    store = dist.HashStore()
+
+    def come(rank):
+        assert meeting.synchronize(store, f"data{rank}", rank, 2, "a") == [b"data0", b"data1"]
+        meeting.barrier(store, 2, "a")  # the same prefix
+        try:
+            meeting.barrier(store, 3, "b", 0.1, rank, "host {}".format, 0.01)
+        except dist.DistStoreError as error:
+            return str(error)
+    with ThreadPool(2) as pool:
+        first, second = pool.map(come, range(2))
+    assert "missing_ranks=[host 2]" in first and "check rank 0 (host 0)" in second
+    with pytest.raises(AssertionError, match="Tracing requires rank information"):
+        meeting.barrier(store, 3, "c", 0.1, rank_tracing_decoder=str)
