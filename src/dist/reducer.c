@@ -56,8 +56,8 @@ struct cr_reducer {
     cr_work *used_work;
 };
 
-/* Where a call is cheap beside its bytes, few of which are then left at the end of backward. */
-enum { HOST_PIECE_BYTES = 4 << 20 };
+/* Of the shortest piece on the host, for each rank: the steps of a call grow with the ranks. */
+enum { PIECE_BYTES_A_RANK = 2 << 20 };
 
 /* --- buckets --- */
 static void bucket_drop(bucket *b)
@@ -149,6 +149,13 @@ static bool bucket_is_sparse(const cr_reducer *r, const bucket *b)
     return r->at[b->members.at[0]].sparse;
 }
 
+/* Whether a piece takes no more members.  On GPUs buckets stay whole. */
+static bool piece_is_full(const cr_reducer *r, const piece *p, size_t size)
+{
+    return cr_comm_device(r->comm) == CR_CPU &&
+           (size_t)p->n * size >= PIECE_BYTES_A_RANK * (size_t)cr_comm_size(r->comm);
+}
+
 /* Adds the bucket's member `k`, whose elements start at `at`, to the last piece or to a new
  * one.
  */
@@ -156,10 +163,8 @@ static cr_status piece_add(const cr_reducer *r, bucket *b, int k, int64_t at)
 {
     member *m = &r->at[b->members.at[k]];
     piece *last = b->pieces.len ? &b->pieces.at[b->pieces.len - 1] : NULL;
-    size_t size = cr_dtype_size((cr_dtype)m->t->dtype);
 
-    if (!last ||
-        (cr_comm_device(r->comm) == CR_CPU && (size_t)last->n * size >= HOST_PIECE_BYTES)) {
+    if (!last || piece_is_full(r, last, cr_dtype_size((cr_dtype)m->t->dtype))) {
         CR_TRY(cr_vec_reserve(&b->pieces, 1));
         cr_vec_put(&b->pieces, ((piece){.first = k, .at = at}));
         last = &b->pieces.at[b->pieces.len - 1];
