@@ -22,9 +22,9 @@ static const size_t MOST_BYTES = (size_t)256 << 20, MOST_COPIED = (size_t)1 << 2
 /* --- how an entry is handled --- */
 typedef enum { UNKNOWN, PASSES, AT_ONCE, OPAQUE, NOTED, NOTED_IF_WITHIN } handling;
 static struct {
-    _Atomic uint8_t how; /* handling; set last */
-    bool updates;        /* the arguments decide which tensors are written */
-    uint32_t written;
+    _Atomic uint8_t how;  /* handling; set last */
+    _Atomic bool updates; /* the arguments decide which tensors are written */
+    _Atomic uint32_t written;
 } handled[CR_MOST_OPS];
 
 static bool has_tensor_results(const cr_op *op)
@@ -73,8 +73,10 @@ static CR_NOINLINE handling decide_handling(const cr_op *op)
 
     for (int i = 0; i < op->param_count; i++)
         written |= (uint32_t)op->param[i].written << i;
-    handled[op->index].written = written;
-    handled[op->index].updates = op->updates.params != 0;
+    /* threads that decide at the same time store the same values */
+    atomic_store_explicit(&handled[op->index].written, written, memory_order_relaxed);
+    atomic_store_explicit(&handled[op->index].updates, op->updates.params != 0,
+                          memory_order_relaxed);
     handling how = defer_classify(op);
     atomic_store_explicit(&handled[op->index].how, (uint8_t)how, memory_order_release);
     return how;
@@ -90,9 +92,9 @@ static inline handling defer_handling(const cr_op *op)
 uint32_t cr_defer_written_params(const cr_op *op, const cr_value *arg)
 {
     (void)defer_handling(op);
-    uint32_t written = handled[op->index].written;
-    bool updates =
-        handled[op->index].updates && (op->updates.when < 0 || arg[op->updates.when].i);
+    uint32_t written = atomic_load_explicit(&handled[op->index].written, memory_order_relaxed);
+    bool updates = atomic_load_explicit(&handled[op->index].updates, memory_order_relaxed) &&
+                   (op->updates.when < 0 || arg[op->updates.when].i);
 
     return updates ? written | op->updates.params : written;
 }
