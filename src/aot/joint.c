@@ -13,6 +13,7 @@ typedef struct {
     const bool *reached; /* one per output; NULL: all outputs */
     int roots;
     bool plain;  /* true: no gradients */
+    bool copies; /* those that autograd makes before a write are calls of the graph */
     bool hidden; /* see joint_new */
 } replay;
 
@@ -147,6 +148,8 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
     cr_status st;
 
     CR_TRY(make_inputs(x));
+    if (x->copies)
+        cr_recorder_record_copies(x->r);
     CR_TRY(cr_recorder_start(x->r));
     cr_thread.inference = false;
     cr_thread.no_grad = x->plain;
@@ -167,12 +170,16 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
 
 /* Sets *hidden when the backward pass reads a tensor that no call made. */
 static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *reached,
-                           bool plain, bool *hidden)
+                           bool plain, bool copies, bool *hidden)
 {
     size_t in = (size_t)g->input_count, outs = (size_t)g->body->output_count;
     cr_tensor **room = cr_alloc_zero((3 * in + 3 * outs + 1) * sizeof *room);
-    replay x = {
-        .g = g, .inputs = (int)in, .outputs = (int)outs, .reached = reached, .plain = plain};
+    replay x = {.g = g,
+                .inputs = (int)in,
+                .outputs = (int)outs,
+                .reached = reached,
+                .plain = plain,
+                .copies = copies};
     cr_status st = room ? cr_recorder_new(&x.r, true) : CR_MEMORY;
 
     *out = (cr_aot_joint){0};
@@ -219,16 +226,21 @@ static bool joint_has_no_grad_nodes(const cr_graph *g)
 }
 
 /* When a saved tensor is overwritten, autograd copies it inside an operator, and the copy is a
- * hidden tensor.  The functional form of the graph has no writes, hence no such copy. */
+ * hidden tensor.  The functional form of the graph has no writes, hence no such copy.  Where
+ * the graph has no such form, the copies become calls. */
 cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reached)
 {
+    const cr_graph *functional = g;
     bool hidden = false;
-    cr_status st = joint_new(out, g, reached, false, &hidden);
+    cr_status st = joint_new(out, g, reached, false, false, &hidden);
 
-    if (!hidden || joint_has_no_grad_nodes(g) ||
-        cr_session_run(g->session, joint_functional, &g) || cr_graph_writes(g))
+    if (!hidden)
         return st;
-    return joint_new(out, g, reached, false, &hidden);
+    if (!joint_has_no_grad_nodes(g) &&
+        !cr_session_run(g->session, joint_functional, &functional) &&
+        !cr_graph_writes(functional))
+        return joint_new(out, functional, reached, false, false, &hidden);
+    return joint_new(out, g, reached, false, true, &hidden);
 }
 
 cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g)
@@ -240,7 +252,7 @@ cr_status cr_aot_parts_new(cr_aot_joint *out, const cr_graph *g)
 {
     bool hidden;
 
-    return joint_new(out, g, NULL, true, &hidden);
+    return joint_new(out, g, NULL, true, false, &hidden);
 }
 
 void cr_aot_joint_drop(cr_aot_joint *j)

@@ -341,6 +341,8 @@ typedef struct cr_recorder cr_recorder;
 typedef enum { CR_HANDLED_NOT, CR_HANDLED_PARTS, CR_HANDLED_WHOLE } cr_handled;
 extern cr_handled (*cr_recorder_handling)(const cr_op *op, const cr_value *arg);
 CR_MUST cr_status cr_recorder_new(cr_recorder **out, bool parts);
+/* Records the copies that autograd makes of tensors before they are overwritten, too. */
+void cr_recorder_record_copies(cr_recorder *r);
 void cr_recorder_drop(cr_recorder *r);
 /* True while a recorder with parts records. */
 bool cr_recorder_has_parts(void);

@@ -29,7 +29,7 @@ typedef struct {
 struct cr_recorder {
     cr_session *session;
     uint64_t serial;
-    bool parts, backward;
+    bool parts, backward, copies;
     cr_graph *g;
     cr_map values;   /* cr_tensor * -> cr_gvalue */
     cr_map storages; /* bytes -> index + 1 of the last tensor of `seen` over them */
@@ -99,6 +99,8 @@ cr_status cr_recorder_new(cr_recorder **out, bool parts)
     *out = r;
     return CR_OK;
 }
+
+void cr_recorder_record_copies(cr_recorder *r) { r->copies = true; }
 
 /* At most one recorder watches a tensor. */
 void cr_recorder_borrow(cr_recorder *r)
@@ -1015,8 +1017,11 @@ static cr_status record_plain_call(const cr_op *op, const cr_op *as, const cr_va
     find_source(active);
     note_failure(active, cr_session_run(active->session, record_args, &c));
     cr_sizes_of_values = false;
-    cr_status st = parts ? cr_defer_by_parts(op, arg, result)
-                         : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    cr_status st =
+        parts ? cr_defer_by_parts(op, arg, result)
+        : active->copies && op->does == CR_DOES_INPLACE
+            ? cr_call_past(CR_STAGE_CAPTURE, op, arg, result) /* its copies are recorded */
+            : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     bool of_values = cr_sizes_of_values;
     cr_sizes_of_values = outer;
     if (active && active != c.r) /* the graph has ended in the call */
