@@ -421,36 +421,42 @@ static cr_status frames_take(const cr_running *c, const int *rank, int n, int64_
 }
 
 /* Compares with those ranks that have come, so that a difference is told although another rank
- * never comes. */
-static cr_status frames_look(const cr_running *c, const int *rank, int n)
+ * never comes, and takes them off the list. */
+static cr_status frames_look(const cr_running *c, int *rank, int *n)
 {
-    for (int i = 0; i < n; i++) {
+    int left = 0;
+
+    for (int i = 0; i < *n; i++) {
         cr_status st = frames_take(c, &rank[i], 1, 0);
         if (st && st != CR_STORE)
             return st;
+        if (st)
+            rank[left++] = rank[i];
     }
+    *n = left;
     return CR_OK;
 }
 
 /* Waits for frames by slices, and looks in between whether a rank has ended. */
-static cr_status frames_wait(const cr_running *c, const int *rank, int n)
+static cr_status frames_wait(const cr_running *c, int *rank, int n)
 {
     const cr_comm *g = c->g;
 
-    for (;;) {
+    while (n) {
         int64_t ms = left_ms(c) < SLICE_MS ? left_ms(c) : SLICE_MS;
         cr_status st = frames_take(c, rank, n, ms);
         if (st != CR_STORE)
             return st;
-        CR_TRY(frames_look(c, rank, n));
-        int ended = g->peers ? cr_peers_ended(g->peers) : -1;
+        CR_TRY(frames_look(c, rank, &n));
+        int ended = n && g->peers ? cr_peers_ended(g->peers) : -1;
         if (ended >= 0)
             return cr_fail(CR_COMM, "the process of rank %d has ended", ended);
-        if (cr_seconds() >= c->end)
+        if (n && cr_seconds() >= c->end)
             return cr_fail(CR_COMM, "Timed out");
-        if (cr_interrupted())
+        if (n && cr_interrupted())
             return cr_fail(CR_COMM, "the wait was interrupted");
     }
+    return CR_OK;
 }
 
 static cr_status store_delete(cr_store *s, const cr_bytes *key, int n)
@@ -488,8 +494,7 @@ cr_status cr_collective_compare(const cr_running *c)
             rank[n++] = r;
     describe(c, own);
     CR_GO(frame_publish(c));
-    if (n)
-        CR_GO(frames_wait(c, rank, n));
+    CR_GO(frames_wait(c, rank, n));
     frame_forget(c);
 done:
     cr_free(rank);
