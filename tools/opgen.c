@@ -468,6 +468,8 @@ static const char *const vocabulary[][8] = {
      "loops_run.cuh"},
     {"loops.cuh", "../kern/cpu/value/choices_job.h", "../kern/cpu/value/xor_loops.inc",
      "loops_run.cuh"},
+    {"loops.cuh", "../kern/cpu/value/ctc_job.h", "../kern/cpu/value/ctc_loops.inc",
+     "loops_run.cuh"},
 };
 
 /* Quotes text without comments, because the text is hashed, compared and compiled at run

@@ -107,11 +107,24 @@ template <class W> CV_FN CQ_ITEM cq_element(const cq_call &c, cm_i64 i, W)
 extern "C" double pow(double, double);
 #endif
 /* Powers in double precision for every dtype, by the device's library: bits may differ from the
- * host's. */
+ * host's.  Whole powers are products, so integers are not truncated to the number below. */
+CV_FN double cq_power(double base, double exponent)
+{
+    double r = 1;
+
+    if (!(exponent >= -1023 && exponent <= 1023) || exponent != (double)(int)exponent)
+        return pow(base, exponent);
+    for (int n = exponent < 0 ? -(int)exponent : (int)exponent; n; n /= 2) {
+        r = n % 2 ? r * base : r;
+        base *= base;
+    }
+    return exponent < 0 ? 1 / r : r;
+}
 template <class W> CV_FN CQ_ITEM cq_element(const cq_call &c, cm_i64 i, W)
 {
-    return cm_to<CQ_ITEM>::of(pow(c.base, i < c.n / 2 ? c.start + c.by * (double)i
-                                                      : c.end - c.by * (double)(c.n - 1 - i)));
+    return cm_to<CQ_ITEM>::of(cq_power(c.base, i < c.n / 2
+                                                   ? c.start + c.by * (double)i
+                                                   : c.end - c.by * (double)(c.n - 1 - i)));
 }
 #endif
 

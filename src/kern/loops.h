@@ -33,6 +33,7 @@ typedef enum {
     CR_LOOPS_DRAWS,
     CR_LOOPS_CHOICES,
     CR_LOOPS_XOR,
+    CR_LOOPS_CTC,
     CR_LOOPS_COUNT
 } cr_loops_text;
 

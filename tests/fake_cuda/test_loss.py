@@ -75,3 +75,20 @@ def test_wrong_classes_are_raised_by_the_next_wait():
     with pytest.raises(IndexError, match="Target 4 is out of bounds."):
         torch.cuda.synchronize()
     assert entropy(x, torch.tensor([-100, 2, 1], device="cuda")).isfinite()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_alignments_of_labels(dtype):
+    """ctc_loss and its gradient: lengths of zero, equal neighbours, targets as rows and one after another."""
+    torch.manual_seed(3)
+    x, steps, labels = torch.randn(7, 4, 5, dtype=dtype).log_softmax(-1), torch.tensor([7, 5, 0, 2]), torch.tensor([3, 2, 0, 3])
+    for targets in (torch.randint(1, 5, (4, 3)), torch.tensor([1, 1, 2, 3, 3, 4, 4, 2])):
+        for zero in (False, True):
+            here, there = x.clone().requires_grad_(), x.cuda().requires_grad_()
+            want = torch.nn.functional.ctc_loss(here, targets, steps, labels, reduction="none", zero_infinity=zero)
+            made = torch.nn.functional.ctc_loss(there, targets.cuda(), steps, labels, reduction="none", zero_infinity=zero)
+            want.sum().backward()
+            made.sum().backward()
+            assert torch.allclose(made.cpu(), want) and torch.allclose(there.grad.cpu(), here.grad, atol=1e-6, equal_nan=True)
+    with pytest.raises(IndexError, match="the target 9 is out of range for 5 classes"):
+        torch.nn.functional.ctc_loss(x.cuda(), torch.tensor([1, 1, 2, 3, 3, 4, 9, 2]).cuda(), steps, labels).item()

@@ -883,6 +883,8 @@ void cr_kern_install_cuda(void)
         {"_standard_gamma", cr_device_runs_on_views, NULL},
         {"_combination_indices", cr_device_runs_on_views, NULL},
         {"hash_tensor", cr_device_runs_on_views, NULL},
+        {"_ctc_loss", cr_device_runs_on_views, NULL},
+        {"_ctc_loss_backward", cr_device_runs_on_views, NULL},
         {"_polynomial", cr_device_runs_on_views, NULL},
         {"_standard_gamma_grad", cr_device_runs_on_views, NULL},
         {"_dirichlet_grad", cr_device_runs_on_views, NULL},

@@ -3,130 +3,120 @@
  *
  * Labels alternate with blanks: state 2k + 1 is label k, even states are blanks.  alpha[t, s]
  * is the log-probability of all paths from the start to state s at step t; beta[t, s] that of
- * all paths from there to the end.  Both include the probability of the step itself.  Each
- * sample is computed in double. */
+ * all paths from there to the end.  Both include the probability of the step itself. */
 #include "base/memory.h"
+#include "device/device.h"
+#include "device/facts.h"
 #include "kern/cpu/entries.h"
-#include "kern/cpu/value/real.h"
+#include "kern/cpu/pack.h"
+#include "kern/cpu/value/ctc_job.h"
+#include "kern/cpu/walk.h"
 #include <math.h>
+#include <stdio.h>
 
+#define T       float
+#define NAME(x) f32_##x
+#include "kern/cpu/value/ctc_loops.inc"
+#define T       double
+#define NAME(x) f64_##x
+#include "kern/cpu/value/ctc_loops.inc"
+
+/* A call: the job, and the memory of its arrays. */
 typedef struct {
-    const cr_view *logp, *targets;
-    const int64_t *steps, *labels; /* lengths, one for each sample */
-    int64_t blank, first;          /* first: where the targets of this sample begin */
-    int64_t n, time, states;
-} sample;
+    ctc_job job;
+    cr_device device;
+    cr_dtype dtype; /* of the elements in the job */
+    cr_dense logp, targets, length, alpha, beta, share;
+} ctc_call;
 
-static int64_t label_at(const cr_view *v, int64_t at)
+static void ctc_drop(ctc_call *c)
 {
-    size_t item = cr_dtype_size((cr_dtype)v->dtype);
-
-    return cr_scalar_as_int(cr_scalar_load((cr_dtype)v->dtype, v->data + at * (int64_t)item));
+    cr_dense_drop(&c->logp);
+    cr_dense_drop(&c->targets);
+    cr_dense_drop(&c->length);
+    cr_dense_drop(&c->alpha);
+    cr_dense_drop(&c->beta);
+    cr_dense_drop(&c->share);
 }
 
-static int64_t state_class(const sample *x, int64_t s)
+/* steps, labels: lengths of each sample */
+static cr_status ctc_lengths(ctc_call *c, const cr_value *steps, const cr_value *labels,
+                             const cr_view *targets)
 {
-    const cr_view *v = x->targets;
+    int64_t n = c->job.samples, row = targets->ndim == 2 ? targets->size[1] : 0, sum = 0;
+    size_t bytes = 3 * (size_t)n * sizeof(int64_t);
+    int64_t *all = cr_alloc(bytes + 1);
+    cr_status st = all ? CR_OK : CR_MEMORY;
 
-    return s & 1 ? label_at(v, x->first + s / 2 * v->stride[v->ndim - 1]) : x->blank;
-}
-
-static double step_at(const sample *x, int64_t t, int64_t class)
-{
-    const cr_view *v = x->logp;
-
-    return cr_real_get(v, t * v->stride[0] + x->n * v->stride[1] + class * v->stride[2]);
-}
-
-static double log_sum(double a, double b)
-{
-    double most = a > b ? a : b, least = a > b ? b : a;
-
-    return isinf(most) && most < 0 ? most : most + log1p(exp(least - most));
-}
-
-/* Two equal labels in sequence need the blank between them. */
-static bool may_skip(const sample *x, int64_t s)
-{
-    return s >= 2 && (s & 1) && state_class(x, s) != state_class(x, s - 2);
-}
-
-static void forwards(const sample *x, double *alpha)
-{
-    for (int64_t s = 0; s < x->states; s++)
-        alpha[s] = s < 2 ? step_at(x, 0, state_class(x, s)) : -HUGE_VAL;
-    for (int64_t t = 1; t < x->time; t++) {
-        const double *was = alpha + (t - 1) * x->states;
-        double *now = alpha + t * x->states;
-        for (int64_t s = 0; s < x->states; s++) {
-            double p = s ? log_sum(was[s], was[s - 1]) : was[s];
-            if (may_skip(x, s))
-                p = log_sum(p, was[s - 2]);
-            now[s] = p + step_at(x, t, state_class(x, s));
-        }
+    c->job.states = 1;
+    for (int64_t i = 0; !st && i < n; i++) {
+        int64_t count = labels->ints[i];
+        all[3 * i] = steps->ints[i];
+        all[3 * i + 1] = count;
+        all[3 * i + 2] = row ? i * row : sum;
+        sum += count;
+        c->job.states = 2 * count + 1 > c->job.states ? 2 * count + 1 : c->job.states;
     }
+    if (!st)
+        st = cr_dense_take(&c->length, c->device, bytes);
+    if (!st && bytes)
+        st = cr_device_copy_in(c->device, c->length.data, all, bytes);
+    c->job.length = (const int64_t *)(const void *)c->length.data;
+    cr_free(all);
+    return st;
 }
 
-static void backwards(const sample *x, double *beta)
+static cr_status ctc_check_labels(const ctc_job *w)
 {
-    double *last = beta + (x->time - 1) * x->states;
-
-    for (int64_t s = 0; s < x->states; s++)
-        last[s] = s + 2 >= x->states ? step_at(x, x->time - 1, state_class(x, s)) : -HUGE_VAL;
-    for (int64_t t = x->time - 1; t-- > 0;) {
-        const double *next = beta + (t + 1) * x->states;
-        double *now = beta + t * x->states;
-        for (int64_t s = 0; s < x->states; s++) {
-            double p = s + 1 < x->states ? log_sum(next[s], next[s + 1]) : next[s];
-            if (s + 2 < x->states && may_skip(x, s + 2))
-                p = log_sum(p, next[s + 2]);
-            now[s] = p + step_at(x, t, state_class(x, s));
+    for (int64_t n = 0; n < w->samples; n++)
+        for (int64_t i = 0; i < w->length[3 * n + 1]; i++) {
+            int64_t label = w->targets[w->length[3 * n + 2] + i];
+            if (label < 0 || label >= w->classes)
+                return cr_fail(CR_INDEX,
+                               "ctc_loss: the target %lld is out of range for %lld classes",
+                               (long long)label, (long long)w->classes);
         }
-    }
-}
-
-static double total(const sample *x, const double *alpha)
-{
-    const double *last = alpha + (x->time - 1) * x->states;
-
-    if (!x->time)
-        return x->states == 1 ? 0 : -HUGE_VAL;
-    return x->states == 1 ? last[0] : log_sum(last[x->states - 1], last[x->states - 2]);
-}
-
-/* arg: log_probs, targets, input lengths, target lengths, blank */
-static sample sample_at(const cr_value *arg, int64_t n)
-{
-    sample x = {.logp = arg[0].view,
-                .targets = arg[1].view,
-                .steps = arg[2].ints,
-                .labels = arg[3].ints,
-                .blank = arg[4].i,
-                .n = n};
-
-    x.time = x.steps[n];
-    x.states = 2 * x.labels[n] + 1;
-    if (x.targets->ndim == 2)
-        x.first = n * x.targets->stride[0];
-    for (int64_t i = 0; x.targets->ndim == 1 && i < n; i++)
-        x.first += x.labels[i] * x.targets->stride[0];
-    return x;
-}
-
-static cr_status check_labels(const sample *x)
-{
-    for (int64_t s = 1; s < x->states; s += 2)
-        if (state_class(x, s) < 0 || state_class(x, s) >= x->logp->size[2])
-            return cr_fail(CR_INDEX,
-                           "ctc_loss: the target %lld is out of range for %lld classes",
-                           (long long)state_class(x, s), (long long)x->logp->size[2]);
     return CR_OK;
 }
 
-static cr_status table_of(double **out, const sample *x)
+static cr_status ctc_error(ctc_call *c)
 {
-    *out = cr_alloc((size_t)(x->time * x->states) * sizeof **out + 1);
-    return *out ? CR_OK : CR_MEMORY;
+    char text[128];
+
+    if (cr_is_host(c->device))
+        return ctc_check_labels(&c->job);
+    snprintf(text, sizeof text, "ctc_loss: the target %c is out of range for %lld classes",
+             CR_INDEX_MARK, (long long)c->job.classes);
+    return cr_loops_error_begin(&c->job.wrong, c->device, CR_INDEX, text);
+}
+
+static cr_status ctc_doubles(cr_dense *d, double **out, const ctc_call *c, int64_t n)
+{
+    CR_TRY(cr_dense_take(d, c->device, (size_t)n * sizeof **out));
+    *out = (double *)(void *)d->data;
+    return CR_OK;
+}
+
+/* arg: log_probs, targets, input lengths, target lengths, blank.  The caller drops the call,
+ * also after a failure. */
+static cr_status ctc_start(ctc_call *c, const cr_value *arg)
+{
+    const cr_view *logp = arg[0].view, *targets = arg[1].view;
+
+    *c = (ctc_call){.device = logp->device,
+                    .dtype = logp->dtype == CR_F64 ? CR_F64 : CR_F32,
+                    .job = {.steps = logp->size[0],
+                            .samples = logp->size[1],
+                            .classes = logp->size[2],
+                            .blank = arg[4].i}};
+    CR_TRY(cr_dense_in(&c->logp, logp, c->dtype));
+    CR_TRY(cr_dense_in(&c->targets, targets, CR_I64));
+    c->job.logp = c->logp.data;
+    c->job.targets = (const int64_t *)(const void *)c->targets.data;
+    CR_TRY(ctc_lengths(c, &arg[2], &arg[3], targets));
+    CR_TRY(ctc_doubles(&c->alpha, &c->job.alpha, c,
+                       c->job.samples * c->job.steps * c->job.states));
+    return ctc_error(c);
 }
 
 /* _ctc_loss: from log_probs [T, N, C], targets [N, S] or concatenated, input lengths, target
@@ -134,88 +124,58 @@ static cr_status table_of(double **out, const sample *x)
  * label out of range. */
 cr_status cr_kern_ctc_loss(const cr_value *arg, cr_view *out)
 {
-    const cr_view *logs = &out[1];
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_CTC, ctc_job, ctc);
+    cr_dense loss = {0}, table = {0};
+    ctc_call c;
+    cr_status st;
 
-    for (int64_t n = 0; n < arg[0].view->size[1]; n++) {
-        sample x = sample_at(arg, n);
-        double *alpha;
-        CR_TRY(check_labels(&x));
-        CR_TRY(table_of(&alpha, &x));
-        if (x.time)
-            forwards(&x, alpha);
-        cr_real_put(&out[0], n * out[0].stride[0], -total(&x, alpha));
-        for (int64_t t = 0; t < logs->size[1]; t++)
-            for (int64_t s = 0; s < logs->size[2]; s++)
-                cr_real_put(logs,
-                            n * logs->stride[0] + t * logs->stride[1] + s * logs->stride[2],
-                            t < x.time && s < x.states ? alpha[t * x.states + s] : -HUGE_VAL);
-        cr_free(alpha);
-    }
-    return CR_OK;
-}
-
-/* The logarithm of the share of each class in all alignments at step t. */
-static void class_shares(const sample *x, const double *alpha, const double *beta, int64_t t,
-                         double *share)
-{
-    for (int64_t c = 0; c < x->logp->size[2]; c++)
-        share[c] = -HUGE_VAL;
-    for (int64_t s = 0; s < x->states; s++) {
-        double *to = &share[state_class(x, s)];
-        *to = log_sum(*to, alpha[t * x->states + s] + beta[t * x->states + s]);
-    }
-}
-
-static void slopes(const sample *x, const double *alpha, const double *beta, double *share,
-                   double loss, double g, const cr_view *out)
-{
-    for (int64_t t = 0; t < x->time; t++) {
-        class_shares(x, alpha, beta, t, share);
-        for (int64_t c = 0; c < x->logp->size[2]; c++) {
-            double p = step_at(x, t, c);
-            cr_real_put(out, t * out->stride[0] + x->n * out->stride[1] + c * out->stride[2],
-                        (exp(p) - exp(share[c] + loss - p)) * g);
-        }
-    }
-}
-
-static cr_status backward_sample(const sample *x, double g, double loss, const cr_view *out)
-{
-    double *alpha = NULL, *beta = NULL,
-           *share = cr_alloc((size_t)x->logp->size[2] * sizeof *share + 1);
-    cr_status st = share ? CR_OK : CR_MEMORY;
-
-    CR_GO(st);
-    CR_GO(table_of(&alpha, x));
-    CR_GO(table_of(&beta, x));
-    if (x->time) {
-        forwards(x, alpha);
-        backwards(x, beta);
-    }
-    slopes(x, alpha, beta, share, loss, g, out);
+    CR_GO(ctc_start(&c, arg));
+    CR_GO(cr_dense_out(&loss, &out[0], c.dtype));
+    CR_GO(cr_dense_out(&table, &out[1], c.dtype));
+    c.job.loss = loss.data;
+    c.job.log_alpha = table.data;
+    CR_GO(cr_loops_run(c.device, &loops, c.dtype, c.job.samples, 1, &c.job));
+    CR_GO(cr_dense_store(&loss, &out[0], c.dtype));
+    CR_GO(cr_dense_store(&table, &out[1], c.dtype));
 done:
-    cr_free(share);
-    cr_free(alpha);
-    cr_free(beta);
+    cr_dense_drop(&loss);
+    cr_dense_drop(&table);
+    ctc_drop(&c);
     return st;
+}
+
+static cr_status ctc_run_backward(ctc_call *c)
+{
+    static const cr_loops loops = CR_LOOPS(CR_LOOPS_CTC, ctc_job, ctc_backward);
+
+    CR_TRY(
+        ctc_doubles(&c->beta, &c->job.beta, c, c->job.samples * c->job.steps * c->job.states));
+    CR_TRY(ctc_doubles(&c->share, &c->job.share, c, c->job.samples * c->job.classes));
+    return cr_loops_run(c->device, &loops, c->dtype, c->job.samples, 1, &c->job);
 }
 
 /* grad, then the arguments of cr_kern_ctc_loss, its losses, zero_infinity. */
 cr_status cr_kern_ctc_loss_backward(const cr_value *arg, cr_view *out)
 {
-    const cr_view *grad = arg[0].view, *losses = arg[6].view, *to = &out[0];
+    cr_dense grad = {0}, loss = {0}, slope = {0};
+    ctc_call c;
+    cr_status st;
 
-    for (int64_t t = 0; t < to->size[0]; t++)
-        for (int64_t n = 0; n < to->size[1]; n++)
-            for (int64_t c = 0; c < to->size[2]; c++)
-                cr_real_put(to, t * to->stride[0] + n * to->stride[1] + c * to->stride[2], 0);
-    for (int64_t n = 0; n < to->size[1]; n++) {
-        sample x = sample_at(arg + 1, n);
-        double loss = cr_real_get(losses, n * losses->stride[0]);
-        CR_TRY(check_labels(&x));
-        if (arg[7].i && isinf(loss))
-            continue;
-        CR_TRY(backward_sample(&x, cr_real_get(grad, n * grad->stride[0]), loss, to));
-    }
-    return CR_OK;
+    CR_GO(ctc_start(&c, arg + 1));
+    CR_GO(cr_dense_in(&grad, arg[0].view, c.dtype));
+    CR_GO(cr_dense_in(&loss, arg[6].view, c.dtype));
+    CR_GO(cr_dense_out(&slope, &out[0], c.dtype));
+    CR_GO(cr_dense_clear(&slope, (size_t)cr_view_numel(&out[0]) * cr_dtype_size(c.dtype)));
+    c.job.grad = grad.data;
+    c.job.loss = loss.data;
+    c.job.slope = slope.data;
+    c.job.skips = arg[7].i;
+    CR_GO(ctc_run_backward(&c));
+    CR_GO(cr_dense_store(&slope, &out[0], c.dtype));
+done:
+    cr_dense_drop(&grad);
+    cr_dense_drop(&loss);
+    cr_dense_drop(&slope);
+    ctc_drop(&c);
+    return st;
 }
