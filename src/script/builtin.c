@@ -1061,7 +1061,7 @@ static cr_status builtin_unwrap(cr_scall *c)
     if (c->count < 1)
         return cr_builtin_misfit(c);
     if (c->arg->kind == CR_IV_NONE)
-        return cr_fail(CR_RUNTIME, "AssertionError: Unwrapping null optional");
+        return cr_fail(CR_RUNTIME, "Unwrapping null optional");
     return builtin_give(c, cr_ivalue_keep(*c->arg));
 }
 

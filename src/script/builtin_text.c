@@ -28,8 +28,12 @@ cr_status cr_builtin_text_at(cr_scall *c)
     const cr_istring *s = text_arg(c, 0);
     int64_t i = c->arg[1].i < 0 ? c->arg[1].i + (int64_t)s->len : c->arg[1].i;
 
-    if (c->arg[1].kind != CR_IV_INT || i < 0 || i >= (int64_t)s->len)
-        return cr_fail(CR_RUNTIME, "string index out of range");
+    if (c->arg[1].kind != CR_IV_INT)
+        return cr_builtin_misfit(c);
+    if (i < 0 || i >= (int64_t)s->len)
+        return cr_fail(CR_RUNTIME,
+                       "basic_string::at: __n (which is %llu) >= this->size() (which is %zu)",
+                       (unsigned long long)i, s->len);
     return text_give(c, s->at + i, 1);
 }
 
@@ -40,10 +44,13 @@ cr_status cr_builtin_text_slice(cr_scall *c)
     int64_t start, end, step;
 
     cr_builtin_slice(c, (int64_t)s->len, &start, &end, &step);
-    if (step <= 0)
-        return cr_fail(CR_RUNTIME, "a slice of a string needs a positive step");
-    for (int64_t i = start; i < end; i += step < end - i ? step : end - i)
+    if (!step)
+        return cr_fail(CR_RUNTIME, "slice step cannot be zero");
+    for (int64_t i = start; step > 0 ? i < end : i > end; i += step) {
         cr_text_char(&made, s->at[i]);
+        if (CR_ADD_OVERFLOW(i, step, &(int64_t){0}))
+            break;
+    }
     return cr_istring_of_text(&c->out[0], &made);
 }
 
@@ -416,10 +423,10 @@ static cr_status text_splitlines(cr_scall *c)
         size_t end = at;
         while (end < s->len && s->at[end] != '\n' && s->at[end] != '\r')
             end++;
-        size_t next = end < s->len ? end + 1 : end;
-        next += end + 1 < s->len && s->at[end] == '\r' && s->at[end + 1] == '\n';
-        CR_TRY(text_add_part(c, s->at + at, (keep ? next : end) - at));
-        at = next;
+        CR_TRY(text_add_part(c, s->at + at, end - at));
+        if (keep && end < s->len)
+            CR_TRY(text_add_part(c, s->at + end, 1));
+        at = end + 1;
     }
     return CR_OK;
 }

@@ -89,6 +89,11 @@ static cr_svalue *compile_string(compiler *c, const char *s, size_t len, cr_sran
     return compile_constant(c, &value, range);
 }
 
+static bool term_is_enum(const term *t)
+{
+    return t->kind == TERM_CLASS && t->type->kind == CR_STYPE_ENUM;
+}
+
 cr_svalue *compile_as_value(compiler *c, term *t, cr_srange range)
 {
     if (t->kind == TERM_FUNCTION) {
@@ -104,7 +109,8 @@ cr_svalue *compile_as_value(compiler *c, term *t, cr_srange range)
     }
     if (t->kind != TERM_VALUE)
         cr_srange_bail(c->s, CR_RUNTIME, range, "%s cannot be used as a value",
-                       t->kind == TERM_PATH       ? "module"
+                       term_is_enum(t)            ? "EnumClass"
+                       : t->kind == TERM_PATH     ? "module"
                        : t->kind == TERM_OPERATOR ? "builtin"
                        : t->kind == TERM_METHOD   ? "method"
                        : t->kind == TERM_CLASS    ? "class"
@@ -620,12 +626,23 @@ static bool constant_int(const cr_svalue *v, int64_t *out)
     return true;
 }
 
+static bool tuple_is_uniform(const cr_stype *t)
+{
+    for (int i = 1; i < t->count; i++)
+        if (!cr_stype_equal(t->item[0], t->item[i]))
+            return false;
+    return true;
+}
+
 static cr_svalue *compile_tuple_index(compiler *c, cr_svalue *v, cr_svalue *index,
                                       const cr_sast *a)
 {
     cr_svalue *both[] = {v, index};
     int64_t i, n = v->type->count;
 
+    if (!constant_int(index, &i) && index->type->kind == CR_STYPE_INT && n &&
+        tuple_is_uniform(v->type))
+        return compile_construct(c, CR_SPRIM_TUPLE_INDEX, v->type->item[0], 2, both, a->range);
     if (!constant_int(index, &i))
         cr_srange_bail(c->s, CR_RUNTIME, a->range,
                        "Cannot index into a %s with a non-integer literal because we cannot "
@@ -1042,6 +1059,8 @@ static term *class_function(compiler *c, const cr_sclass *cls, const char *name)
         cr_sunit_function(c->unit, cr_session_printf(c->s, "%s.%s", cls->name, name));
     term *t;
 
+    if (!f && c->env)
+        f = define_static(c, cls, name);
     if (!f || f->owner)
         return NULL;
     t = term_named(c, TERM_FUNCTION, name);
@@ -1464,7 +1483,8 @@ static cr_svalue *compile_new(compiler *c, const cr_stype *type, const arguments
         return compile_construct(c, CR_SPRIM_TUPLE_CONSTRUCT, type, type->count,
                                  compile_fields(c, type->cls, args, range), range);
     if (type->kind != CR_STYPE_CLASS)
-        cr_srange_bail(c->s, CR_RUNTIME, range, "%s cannot be constructed", type->cls->name);
+        cr_srange_bail(c->s, CR_RUNTIME, range, "cannot call a %s",
+                       type->kind == CR_STYPE_ENUM ? "EnumClass" : "class");
     made = compile_construct(c, CR_SPRIM_CREATE_OBJECT, type, 0, NULL, range);
     if (init)
         compile_call(c, init, made, args, range);
@@ -1597,8 +1617,8 @@ static cr_svalue *hooked_input(compiler *c, cr_svalue *self, const arguments *ar
     cr_svalue *input = compile_tuple_of(c, (int)args->len, compile_item_values(c, args), range);
 
     for (size_t i = 0; i < cls->prehook_count; i++) {
-        argument one = {.value = input, .range = range};
-        cr_svalue *v = compile_call(c, cls->prehook[i], self, &(arguments){1, 1, &one}, range);
+        argument both[] = {{.value = self, .range = range}, {.value = input, .range = range}};
+        cr_svalue *v = compile_call(c, cls->prehook[i], NULL, &(arguments){2, 2, both}, range);
         if (v->type->kind != CR_STYPE_NONE)
             input = v->type->kind == CR_STYPE_TUPLE ? v : compile_tuple_of(c, 1, &v, range);
     }
@@ -1622,8 +1642,10 @@ static cr_svalue *hooked_call(compiler *c, cr_sfunction *forward, cr_svalue *sel
     }
     result = compile_call(c, forward, self, &unpacked, range);
     for (size_t i = 0; i < cls->hook_count; i++) {
-        argument both[] = {{.value = input, .range = range}, {.value = result, .range = range}};
-        cr_svalue *v = compile_call(c, cls->hook[i], self, &(arguments){2, 2, both}, range);
+        argument all[] = {{.value = self, .range = range},
+                          {.value = input, .range = range},
+                          {.value = result, .range = range}};
+        cr_svalue *v = compile_call(c, cls->hook[i], NULL, &(arguments){3, 3, all}, range);
         result = v->type->kind == CR_STYPE_NONE ? result : v;
     }
     return result;

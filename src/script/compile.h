@@ -219,6 +219,8 @@ const char *define_exception(compiler *c, const term *object, cr_srange range);
 /* A member that the class lacks: NULL, or a method or constant that the class gets now. */
 term *define_member(compiler *c, cr_svalue *self, const cr_sclass *cls, const char *name,
                     cr_srange range);
+/* A function of the class without self, which the class has in Python; or NULL. */
+cr_sfunction *define_static(compiler *c, const cr_sclass *cls, const char *name);
 const cr_stype *define_type(compiler *c, const cr_sast *a);
 const cr_sconstant *define_constant(compiler *c, const cr_sast *a);
 /* Refuse syntax, with torch's class of the error. */

@@ -183,6 +183,17 @@ static const cr_stype *instance_members(compiler *c, const cr_stype *t, const ty
     return n ? cr_stype_union(c->unit, n, item) : NULL;
 }
 
+/* The types in the order of a union, as torch has them. */
+static void instance_sort(compiler *c, type_list *types)
+{
+    const cr_stype *all = cr_stype_union(c->unit, (int)types->len, types->at);
+
+    if (c->env && all->kind == CR_STYPE_UNION) {
+        types->at = cr_session_copy(c->s, all->item, (size_t)all->count * sizeof *all->item);
+        types->len = (size_t)all->count;
+    }
+}
+
 static condition *condition_instance(compiler *c, const cr_sast *a)
 {
     cr_svalue *v = compile_value(c, a->at[1], NULL);
@@ -198,6 +209,7 @@ static condition *condition_instance(compiler *c, const cr_sast *a)
         return condition_known(c, yes != NULL, a->range);
     n = cr_snode_new(c->block, CR_SPRIM_IS_INSTANCE, a->range);
     cr_snode_input(n, v);
+    instance_sort(c, &types);
     n->types = types.at;
     n->type_count = (int)types.len;
     made = condition_of(c, cr_snode_output(n, NULL, CR_STYPE_OF(BOOL)), -1);

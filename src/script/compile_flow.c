@@ -588,6 +588,20 @@ static iteration iterate_parts(compiler *c, const cr_sast *over, bool counts, cr
     return it;
 }
 
+/* The members of an enum: a constant list. */
+static cr_svalue *enum_members(compiler *c, const cr_stype *type, cr_srange range)
+{
+    int n = (int)type->cls->constant_count;
+    cr_sconstant *item = CR_NEW_N(c->s, cr_sconstant, n + 1);
+    cr_sconstant all = {.type = cr_stype_list(c->unit, type), .count = n, .item = item};
+
+    for (int i = 0; i < n; i++) {
+        const char *name = type->cls->constant[i].name;
+        item[i] = (cr_sconstant){.type = type, .s = name, .len = strlen(name)};
+    }
+    return compile_constant(c, &all, range);
+}
+
 static iteration iterate_value(compiler *c, term *t, cr_srange range)
 {
     iteration it = {0};
@@ -597,7 +611,9 @@ static iteration iterate_value(compiler *c, term *t, cr_srange range)
         it.items = t;
         return it;
     }
-    it.list = compile_as_value(c, t, range);
+    it.list = c->env && t->kind == TERM_CLASS && t->type->kind == CR_STYPE_ENUM
+                  ? enum_members(c, t->type, range)
+                  : compile_as_value(c, t, range);
     type = it.list->type;
     if (type->kind == CR_STYPE_CLASS && (it.items = compile_modules(c, it.list, range)))
         return it;
@@ -1395,11 +1411,19 @@ static void body_end(compiler *c, const cr_sast *def)
     emit_return(c, compile_none(c, def->range), def->range);
 }
 
+/* The value of a call that raises, in a branch: nothing is returned there. */
+static bool return_is_not_reached(const compiler *c, const cr_svalue *v)
+{
+    return c->depth && v->by && v->by->prim == CR_SPRIM_UNINITIALIZED;
+}
+
 static void compile_return(compiler *c, const cr_sast *a)
 {
-    emit_return(c,
-                a->at[0] ? compile_value(c, a->at[0], c->declared) : compile_none(c, a->range),
-                a->range);
+    cr_svalue *v =
+        a->at[0] ? compile_value(c, a->at[0], c->declared) : compile_none(c, a->range);
+
+    if (!return_is_not_reached(c, v))
+        emit_return(c, v, a->range);
 }
 
 static void emit_raise(compiler *c, cr_svalue *message, const char *class, cr_srange range)
@@ -1474,8 +1498,8 @@ static cr_svalue *assert_message(compiler *c, const cr_sast *a)
     cr_svalue *both[2];
 
     if (m && m->kind != CR_SAST_STRING && m->kind != CR_SAST_NUMBER) {
-        both[0] = string_constant(c, "AssertionError: ", 16, a->range);
         both[1] = compile_value(c, m, NULL);
+        both[0] = string_constant(c, "AssertionError: ", 16, a->range);
         if (both[1]->type->kind != CR_STYPE_STR)
             both[1] = compile_one(c, "aten::str", a->range, 1, &both[1]);
         return compile_one(c, "aten::add", a->range, 2, both);
@@ -1498,17 +1522,18 @@ static flow compile_assert(compiler *c, const cr_sast *a)
 {
     condition *k = compile_condition(c, a->at[0]);
     cr_sblock *outer = c->block;
+    changes l[2] = {{0}};
     cr_snode *n;
 
     if (c->env && k->known >= 0)
         return assert_known(c, k, a);
     n = cr_snode_new(c->block, CR_SPRIM_IF, a->range);
     cr_snode_input(n, k->value);
-    cr_snode_block(n);
+    branch_compile(c, cr_snode_block(n), (statements){0}, k->yes, a->range, &l[0]);
     c->block = cr_snode_block(n);
     emit_raise(c, assert_message(c, a), NULL, a->range);
     c->block = outer;
-    compile_assume(c, k->yes, a->range);
+    branches_join(c, n, &l[0], &l[1], (flow[]){FLOW_ON, FLOW_LEFT});
     return FLOW_ON;
 }
 
@@ -1573,10 +1598,11 @@ static cr_sfunction *with_method(compiler *c, cr_svalue *object, const char *nam
                           : NULL;
 
     if (object->type->kind != CR_STYPE_CLASS)
-        cr_srange_bail(c->s, CR_RUNTIME, range, "With item expression must be an object");
+        cr_srange_bail(c->s, CR_RUNTIME, range, "With item expression must return an object");
     if (!f)
         cr_srange_bail(c->s, CR_RUNTIME, range,
-                       "Object returned by with statement item does not define %s()", name);
+                       "Object returned by with item expression does not define __enter__ and "
+                       "__exit__ methods");
     compile_function(c, f, range);
     if (f->schema.param_count != params)
         cr_srange_bail(c->s, CR_RUNTIME, range, "%s() must have %s", name,

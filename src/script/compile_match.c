@@ -605,7 +605,7 @@ static cr_snode *match_call_node(matching *m, cr_sfunction *f)
     cr_svalue *callee;
     cr_snode *n;
 
-    if (f->owner) {
+    if (f->owner && !f->is_hook) {
         n = cr_snode_new(m->c->block, CR_SPRIM_CALL_METHOD, m->range);
         n->name = f->name;
         return n;
@@ -640,6 +640,18 @@ static cr_sfunction *match_overload(compiler *c, cr_sfunction *f, const argument
     return f;
 }
 
+/* A function marked with `unused`: its call raises. */
+static cr_svalue *call_dropped(compiler *c, const cr_sfunction *f, cr_srange range)
+{
+    static const char why[] =
+        "This Python function is annotated to be ignored and cannot be run";
+    cr_sconstant text = {.type = CR_STYPE_OF(STR), .s = why, .len = sizeof why - 1};
+    cr_svalue *both[] = {compile_constant(c, &text, range), compile_none(c, range)};
+
+    compile_one(c, "prim::RaiseException", range, 2, both);
+    return compile_construct(c, CR_SPRIM_UNINITIALIZED, f->schema.result->type, 0, NULL, range);
+}
+
 cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arguments *args,
                         cr_srange range)
 {
@@ -666,6 +678,8 @@ cr_svalue *compile_call(compiler *c, cr_sfunction *f, cr_svalue *self, const arg
         (void)match_schema(&m);
         cr_srange_bail(c->s, CR_RUNTIME, range, "\n%s", cr_session_take_text(c->s, &why));
     }
+    if (f->dropped)
+        return call_dropped(c, f, range);
     n = match_call_node(&m, f);
     match_inputs(&m, n);
     return match_results(&m, n)->value;

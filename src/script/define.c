@@ -163,6 +163,14 @@ term *define_member(compiler *c, cr_svalue *self, const cr_sclass *cls, const ch
     return t;
 }
 
+cr_sfunction *define_static(compiler *c, const cr_sclass *cls, const char *name)
+{
+    cr_sname n = {0};
+
+    cr_session_check(c->s, c->env->member(cls->name, name, &n));
+    return n.kind == CR_SNAME_FUNCTION ? cr_sunit_function(c->unit, n.name) : NULL;
+}
+
 static char *define_text(compiler *c, const cr_sast *a)
 {
     const cr_ssource *s = a->range.source;

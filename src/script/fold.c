@@ -129,13 +129,19 @@ static void fold_operator(cr_snode *n)
 static void fold_tuple(cr_snode *n)
 {
     cr_sgraph *g = n->owner->graph;
-    cr_sconstant value = {.type = n->output[0]->type}, *item;
+    cr_sconstant value = {0}, *item;
 
-    if (!n->input_count || n->output[0]->type->cls || !fold_inputs(n))
+    const cr_stype **type;
+
+    if (n->output[0]->type->cls || n->output[0]->type->field || !fold_inputs(n))
         return;
-    item = CR_NEW_N(g->session, cr_sconstant, n->input_count);
-    for (int i = 0; i < n->input_count; i++)
+    item = CR_NEW_N(g->session, cr_sconstant, n->input_count + 1);
+    type = CR_NEW_N(g->session, const cr_stype *, n->input_count + 1);
+    for (int i = 0; i < n->input_count; i++) {
         item[i] = *n->input[i]->by->value;
+        type[i] = item[i].type;
+    }
+    value.type = cr_stype_tuple(g->unit, n->input_count, type, NULL);
     value.count = n->input_count;
     value.item = item;
     cr_svalue_replace(g, n->output[0], fold_insert(n, &value));
@@ -271,4 +277,25 @@ void cr_spass_fold(cr_sgraph *g)
 {
     fold_in(g->body);
     cr_spass_dead(g);
+}
+
+static size_t fold_count(const cr_sblock *b)
+{
+    size_t count = 0;
+
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        count++;
+        for (int i = 0; i < n->block_count; i++)
+            count += fold_count(n->block[i]);
+    }
+    return count;
+}
+
+void cr_spass_propagate(cr_sgraph *g)
+{
+    size_t values = g->values, nodes = fold_count(g->body);
+
+    fold_in(g->body);
+    if (g->values != values || fold_count(g->body) != nodes)
+        cr_spass_dead(g);
 }

@@ -379,9 +379,8 @@ void compile_function(compiler *from, cr_sfunction *f, cr_srange range)
         return;
     if (f->compiling)
         cr_srange_bail(from->s, CR_RUNTIME, range,
-                       "function '%s' is called recursively. Recursive calls are not "
-                       "supported",
-                       f->name);
+                       "%s '%s' is called recursively. Recursive calls are not supported",
+                       f->owner ? "method" : "function", f->name);
     c = CR_NEW(from->s, compiler);
     *c = (compiler){.s = from->s,
                     .unit = from->unit,

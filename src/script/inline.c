@@ -1,5 +1,14 @@
 /* Graphs with the graphs of the functions and methods that they call in place of the calls. */
 #include "script/inline.h"
+#include "script/passes.h"
+
+/* The graphs of callees as they are inserted, by function. */
+typedef struct inlined inlined;
+struct inlined {
+    inlined *next;
+    const cr_sfunction *function;
+    cr_sgraph *graph;
+};
 
 /* The function that a node calls, when it is known and has a graph; else NULL. */
 static const cr_sfunction *inline_callee(const cr_snode *n)
@@ -16,11 +25,11 @@ static const cr_sfunction *inline_callee(const cr_snode *n)
 }
 
 /* Copies the callee's body before the call, whose results are then the body's. */
-static void inline_call(cr_snode *call, const cr_sfunction *f)
+static void inline_call(cr_snode *call, const cr_sgraph *callee)
 {
     cr_sgraph *g = call->owner->graph;
-    const cr_sblock *from = f->graph->body;
-    cr_svalue **map = CR_NEW_N(g->session, cr_svalue *, f->graph->values + 1);
+    const cr_sblock *from = callee->body;
+    cr_svalue **map = CR_NEW_N(g->session, cr_svalue *, callee->values + 1);
     cr_snode *holder = cr_snode_before(call, CR_SPRIM_WITH, call->range);
     cr_sblock *to = cr_snode_block(holder);
     int skip = call->prim == CR_SPRIM_CALL_FUNCTION;
@@ -36,18 +45,36 @@ static void inline_call(cr_snode *call, const cr_sfunction *f)
     cr_snode_remove(call);
 }
 
-static void inline_in(cr_sblock *b)
+static void inline_in(cr_sblock *b, inlined **all);
+
+/* The callee's graph without calls, with the passes that torch runs before it inserts it. */
+static const cr_sgraph *inline_graph(cr_session *s, const cr_sfunction *f, inlined **all)
+{
+    inlined *one = *all;
+
+    while (one && one->function != f)
+        one = one->next;
+    if (one)
+        return one->graph;
+    cr_sgraph *g = cr_sgraph_copy(s, f->graph);
+    inline_in(g->body, all);
+    cr_spass_propagate(g);
+    cr_spass_pool(g);
+    one = CR_NEW(s, inlined);
+    *one = (inlined){*all, f, g};
+    *all = one;
+    return g;
+}
+
+static void inline_in(cr_sblock *b, inlined **all)
 {
     for (cr_snode *n = b->first, *next; n; n = next) {
         const cr_sfunction *f = inline_callee(n);
-        cr_snode *before = n->prev;
-        for (int i = 0; i < n->block_count; i++)
-            inline_in(n->block[i]);
         next = n->next;
-        if (!f)
-            continue;
-        inline_call(n, f);
-        next = before ? before->next : b->first;
+        for (int i = 0; i < n->block_count; i++)
+            inline_in(n->block[i], all);
+        if (f)
+            inline_call(n, inline_graph(b->graph->session, f, all));
     }
 }
 
@@ -55,8 +82,13 @@ cr_sgraph *cr_sgraph_inlined(cr_session *s, const cr_sfunction *f)
 {
     cr_sgraph *g = cr_sgraph_copy(s, f->graph);
 
-    inline_in(g->body);
+    cr_spass_inline(g);
     return g;
 }
 
-void cr_spass_inline(cr_sgraph *g) { inline_in(g->body); }
+void cr_spass_inline(cr_sgraph *g)
+{
+    inlined *all = NULL;
+
+    inline_in(g->body, &all);
+}

@@ -277,10 +277,13 @@ void cr_sschema_print(cr_text *out, const cr_sschema *s)
         print_param(out, &s->param[i]);
     }
     cr_text_put(out, s->any_params ? s->param_count ? ", ...) -> " : "...) -> " : ") -> ");
-    cr_text_put(out, s->result_count == 1 ? "" : "(");
+    /* so that one tuple is not read as several results */
+    bool bare = s->result_count == 1 && (s->result->type->kind != CR_STYPE_TUPLE ||
+                                         s->result->type->cls || s->result->type->field);
+    cr_text_put(out, bare ? "" : "(");
     for (int i = 0; i < s->result_count; i++) {
         cr_text_put(out, i ? ", " : "");
         print_param(out, &s->result[i]);
     }
-    cr_text_put(out, s->result_count == 1 ? "" : ")");
+    cr_text_put(out, bare ? "" : ")");
 }

@@ -34,6 +34,8 @@ void cr_spass_pool(cr_sgraph *g);
 void cr_spass_dead(cr_sgraph *g);
 /* Computes nodes whose arguments are constants of types that cannot be changed (fold.c). */
 void cr_spass_fold(cr_sgraph *g);
+/* The same, but nodes that were not read before go only where something is computed. */
+void cr_spass_propagate(cr_sgraph *g);
 
 /* Equal nodes are computed once; `numbers` leaves nodes that make tensors, whose gradients
  * would be added in another order (common.c). */

@@ -60,7 +60,8 @@ static cr_status save_block(saver *s, const cr_sblock *b)
         for (int i = 0; i < n->type_count; i++)
             CR_TRY(save_type(s, n->types[i]));
         if (n->prim == CR_SPRIM_CONSTANT && n->value->type->kind == CR_STYPE_FUNCTION)
-            CR_TRY(save_function(s, n->value->function));
+            CR_TRY(n->value->function->owner ? save_class(s, n->value->function->owner)
+                                             : save_function(s, n->value->function));
         for (int i = 0; i < n->block_count; i++)
             CR_TRY(save_block(s, n->block[i]));
     }

@@ -466,8 +466,24 @@ static const char *text_in_scratch(const cr_stype *t, type_printer print)
 
 const char *cr_stype_text(const cr_stype *t) { return text_in_scratch(t, cr_stype_print); }
 
+const char *cr_stype_in_source(const cr_stype *t)
+{
+    return text_in_scratch(t, cr_stype_annotate);
+}
+
+static void print_named(cr_text *out, const cr_stype *t)
+{
+    switch (t->kind) {
+    case CR_STYPE_ENUM: cr_stype_print(out, t); break;
+    case CR_STYPE_CLASS:
+        cr_text_printf(out, "%s (of Python compilation unit at: %p)", t->cls->name,
+                       (void *)t->cls->unit);
+        break;
+    default: cr_stype_annotate(out, t);
+    }
+}
+
 const char *cr_stype_annotation(const cr_stype *t)
 {
-    return t == &cr_stype_inferred ? "Tensor (inferred)"
-                                   : text_in_scratch(t, cr_stype_annotate);
+    return t == &cr_stype_inferred ? "Tensor (inferred)" : text_in_scratch(t, print_named);
 }

@@ -83,6 +83,8 @@ void cr_stype_print(cr_text *out, const cr_stype *t);
 void cr_stype_annotate(cr_text *out, const cr_stype *t);
 /* The same in a scratch buffer (cr_error_scratch). */
 const char *cr_stype_text(const cr_stype *t);
+const char *cr_stype_in_source(const cr_stype *t);
+/* As errors name a type: a class with the unit that it is in, in a scratch buffer. */
 const char *cr_stype_annotation(const cr_stype *t);
 
 #endif

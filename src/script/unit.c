@@ -210,6 +210,7 @@ void cr_sclass_add_method(cr_sclass *c, cr_sfunction *f) { CLASS_PUSH(c, method,
 
 void cr_sclass_add_hook(cr_sclass *c, cr_sfunction *f, bool before)
 {
+    f->is_hook = true;
     if (before)
         CLASS_PUSH(c, prehook, f);
     else

@@ -54,6 +54,8 @@ struct cr_sfunction {
     bool compiling;
     void *caller; /* a function of the caller's language, which cr_script_call_out calls; or
                      NULL */
+    bool is_hook; /* a method that calls name as a function */
+    bool dropped; /* a declaration that is not called: a call raises */
     void *code;   /* of the executor, which frees it through cr_sunit_set_drop */
     const char *stands_for; /* the operator that the table lacks, "aten::complex"; or NULL */
 };

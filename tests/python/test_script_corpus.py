@@ -3,6 +3,7 @@ import importlib.util
 import json
 import lzma
 import os
+import re
 import subprocess
 import sys
 
@@ -34,6 +35,9 @@ def load_corpus():
 SOURCES = {name: source for name, source, _ in load_corpus().cases()}
 with lzma.open(os.path.join(DATA, "corpus.json.xz"), "rt") as _file:
     RECORDED = json.load(_file)
+for _made in RECORDED.values():
+    if "error" in _made:
+        _made["error"] = re.sub(r"0x[0-9a-f]+", "0x", _made["error"])
 with open(os.path.join(DATA, "corpus_differing.txt")) as _file:
     # name and part: the first part, of error, results, code, graph and inlined (graph), that is not torch's
     DIFFERING = dict(line.split() for line in _file if line.strip() and not line.startswith("#"))

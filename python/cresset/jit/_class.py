@@ -55,7 +55,7 @@ def _define_function(cls, qualified, name, value, names):
         return None
     fn = _forms.unused(fn) if _modifier(fn).startswith("unused") else fn
     if isinstance(value, staticmethod):
-        _frontend.define(fn, names=names, qualified=f"{qualified}.{name}")
+        _frontend._statics[qualified, name] = _frontend.define(fn, names=names)
         return None
     if isinstance(value, classmethod):
         return None
@@ -83,7 +83,8 @@ def define(cls, names=None, wanted=False):
     if wanted and issubclass(cls, cresset.nn.Module):
         raise RuntimeError(f"Type '{cls}' cannot be compiled since it inherits from nn.Module, consider passing an "
                            "instance instead")
-    _refuse_bases(cls)
+    if wanted:
+        _refuse_bases(cls)
     names = {**(names or {}), **_closure_names(cls), cls.__name__: cls}
     qualified = _frontend._classes[cls] = _frontend.qualified_name(cls)
     _C._script_add_class(qualified, "class")
@@ -92,6 +93,7 @@ def define(cls, names=None, wanted=False):
         _define_methods(cls, qualified, names)
     finally:
         _C._script_leave()
+    _frontend._complete.add(cls)
     return qualified
 
 

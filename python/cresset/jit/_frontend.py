@@ -27,6 +27,7 @@ _objects = []      # objects by handle
 _handles = {}      # id -> handle
 _taken = set()     # qualified names
 _mangled = [0]
+_statics = {}      # (qualified name of a class, name) -> qualified name of a function without self
 
 
 # --- names and sources ---
@@ -174,8 +175,11 @@ _tables = _functions, _classes, _modules, _shared
 _compiling = threading.RLock()  # the compiler has one session, and its questions run Python
 
 
+_complete = set()  # classes whose definition succeeded
+
+
 class attempt:
-    """A compilation, the only one at its time: what it defined is forgotten when it fails."""
+    """A compilation, the only one at its time: what it began to define is forgotten when it fails."""
 
     def __enter__(self):
         _compiling.acquire()
@@ -184,8 +188,10 @@ class attempt:
     def __exit__(self, kind, value, trace):
         if kind is not None:
             for table, old in zip(_tables, self.before):
+                kept = {k: v for k, v in table.items() if table is _classes and k in _complete}
                 table.clear()
                 table.update(old)
+                table.update(kept)
         _compiling.release()
 
 
@@ -294,9 +300,7 @@ def _is_package(obj):
 
 def _describe_function(fn):
     modifier = getattr(fn, "_torchscript_modifier", "")
-    if modifier.startswith("unused"):
-        return "function", define(_forms.unused(fn))
-    if modifier.startswith("ignore"):
+    if modifier.startswith(("ignore", "unused")):
         return "function", define_python(fn)
     overloads = overloads_of(fn)
     if overloads:
@@ -321,9 +325,9 @@ def join_overloads(names):
         _C._script_overload(name, following)
 
 
-def define_python(fn, qualified=None, skip_self=False):
-    """Defines a function that programs call in Python; returns its qualified name.  Parameters without an annotation,
-    and such results, are tensors."""
+def define_python(fn, qualified=None):
+    """Defines a function that programs call in Python, or one that they lack because `unused` marks it; returns its
+    qualified name.  Parameters without an annotation, and such results, are tensors."""
     key = fn if qualified is None else qualified
     if key in _functions:
         return _functions[key]
@@ -340,7 +344,8 @@ def define_python(fn, qualified=None, skip_self=False):
                        scope.globals)
     qualified = qualified or qualified_name(fn)
     _functions[key] = define(form, qualified=qualified)
-    _C._script_call_python(qualified, fn)
+    dropped = getattr(fn, "_torchscript_modifier", "").startswith("unused")
+    _C._script_call_python(qualified, None if dropped else fn)
     return qualified
 
 
@@ -390,6 +395,7 @@ def define_enum(cls):
         for member in cls:
             if not _C._script_add_constant(name, member.name, member.value):
                 raise RuntimeError(f"Could not convert the value of {member} to a TorchScript constant")
+        _complete.add(cls)
     return _classes[cls]
 
 
@@ -423,6 +429,7 @@ def define_named_tuple(cls):
         for field, value in getattr(cls, "_field_defaults", {}).items():
             _add_default(name, field, value)
         _C._script_finish_tuple(name)
+        _complete.add(cls)
     return _classes[cls]
 
 
@@ -546,6 +553,8 @@ def _on_member(cls, name):
 
 def _class_attribute(qualified, name):
     """Attributes of classes, which programs lack."""
+    if (qualified, name) in _statics:
+        return "function", _statics[qualified, name]
     cls = next((c for c, known in _classes.items() if known == qualified), None)
     value = vars(cls).get(name, _absent) if isinstance(cls, type) else _absent
     if value is _absent or callable(value) or isinstance(value, (staticmethod, classmethod, property)) or name.startswith("__") \

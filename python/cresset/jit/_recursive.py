@@ -46,15 +46,20 @@ def infer(value):
         inner = [infer(v) for v in value]
         return None if None in inner else f"Tuple[{', '.join(inner) or '()'}]"
     if isinstance(value, list):
-        inner = {infer(v) for v in value}
-        if len(inner) == 2 and "NoneType" in inner and None not in inner:
-            return f"List[Optional[{next(t for t in inner if t != 'NoneType')}]]"
-        return f"List[{inner.pop()}]" if len(inner) == 1 and None not in inner else None
+        inner = _one_of(value)
+        return inner and f"List[{inner}]"
     if isinstance(value, dict):
-        keys, values = {infer(k) for k in value}, {infer(v) for v in value.values()}
-        if len(keys) == 1 and len(values) == 1 and None not in keys | values:
-            return f"Dict[{keys.pop()}, {values.pop()}]"
+        key, item = _one_of(value), _one_of(value.values())
+        return f"Dict[{key}, {item}]" if key and item else None
     return None
+
+
+def _one_of(values):
+    """The type that all values have, of None and another one the optional; None: there is none."""
+    kinds = {infer(v) for v in values}
+    if len(kinds) == 2 and "NoneType" in kinds and None not in kinds:
+        return f"Optional[{(kinds - {'NoneType'}).pop()}]"
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _annotations(cls):
@@ -276,11 +281,9 @@ def member(cls, module, name):
         why = _why_absent(module, name)
         return why and ("refused", why)
     modifier = getattr(fn, "_torchscript_modifier", "")
-    if modifier.startswith("ignore"):
+    if modifier.startswith(("ignore", "unused")):
         bound = fn if isinstance(static, staticmethod) else types.MethodType(fn, module)
         return "function", _frontend.define_python(bound, f"{cls}.{name}")
-    if modifier.startswith("unused"):
-        fn = _forms.unused(fn)
     if isinstance(static, staticmethod):
         return "function", _frontend.define(fn)
     return "function", _frontend.define(fn, cls, name)
@@ -301,6 +304,29 @@ def _accessor(cls, module, name):
     return "function", _frontend.define(fn, cls, name)
 
 
+def _why_untyped(value):
+    """Why a value has no type in programs; None when it has one."""
+    if isinstance(value, Module):
+        return "Cannot infer concrete type of torch.nn.Module"
+    if isinstance(value, (list, dict)) and not value:
+        return "List trace inputs must have elements" if isinstance(value, list) else "Dictionary inputs must have entries"
+    if isinstance(value, (list, tuple, dict)):
+        groups = (list(value), list(value.values())) if isinstance(value, dict) else (list(value),)
+        inner = next((why for group in groups for x in group if (why := _why_untyped(x))), None)
+        if inner is not None:
+            return f"Could not infer type of list element: {inner}" if isinstance(value, list) else inner
+        kinds = [[infer(x) for x in group] for group in groups]
+        first, other = next(((g[0], k) for g in kinds for k in g if k != g[0]), (None, None))
+        if first is not None and not isinstance(value, tuple):
+            kind = "List inputs to traced functions must have consistent element" if isinstance(value, list) else \
+                "Dictionary inputs to traced functions must have consistent"
+            return f"{kind} type. Found {first} and {other}"
+    if infer(value) is not None:
+        return None
+    return ("Only tensors and (possibly nested) tuples of tensors, lists, or dicts are supported as inputs or outputs of "
+            f"traced functions, but instead got value of type {type(value).__name__}.")
+
+
 def _why_absent(module, name):
     """Why an attribute of a module is none of the program's module; None when the module lacks it, too."""
     head = f"Module '{type(module).__name__}' has no attribute '{name}' "
@@ -311,13 +337,8 @@ def _why_absent(module, name):
         return None
     kind = type(value)
     shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-    if kind in (list, tuple) and any(isinstance(x, Module) for x in value):
-        reason = f"Could not infer type of {kind.__name__} element: Cannot infer concrete type of torch.nn.Module"
-    else:
-        reason = ("Only tensors and (possibly nested) tuples of tensors, lists, or dicts are supported as inputs or outputs of "
-                  f"traced functions, but instead got value of type {kind.__name__}.")
     return (f"{head}(This attribute exists on the Python module, but we failed to convert Python type: '{shown}' to a "
-            f"TorchScript type. {reason}. Its type was inferred; try adding a type annotation for the attribute.)")
+            f"TorchScript type. {_why_untyped(value)}. Its type was inferred; try adding a type annotation for the attribute.)")
 
 
 def _exported(module):

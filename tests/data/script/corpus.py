@@ -1122,7 +1122,7 @@ def plain(x, torch):
 
 def error_text(e, path):
     """The part of an error that does not depend on the machine."""
-    return str(e).replace(path, "FILE").strip()
+    return re.sub(r"0x[0-9a-f]+", "0x", str(e).replace(path, "FILE")).strip()
 
 
 def outcome(name, source, calls, torch, folder):

@@ -550,15 +550,30 @@ static int script_from_member(PyObject *x, const cr_stype *type, cr_ivalue *out)
     return done;
 }
 
+/* The type of the compiled class of a Python object; NULL: none. */
+static const cr_stype *script_class_of(PyObject *x)
+{
+    PyObject *name = script_ask("class_of", "(O)", x);
+    const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    const cr_sclass *cls = text ? cr_sunit_class(script_unit, text) : NULL;
+
+    if (!name)
+        PyErr_Clear();
+    Py_XDECREF(name);
+    return cls ? cls->type : NULL;
+}
+
 static int script_from_object(PyObject *x, const cr_stype *type, cr_ivalue *out)
 {
     PyObject *inner =
         Py_IS_TYPE(x, &script_object_type) ? Py_NewRef(x) : PyObject_GetAttrString(x, "_c");
 
-    if (!inner)
-        return !cr_py_forget_error()          ? -1
-               : type->kind == CR_STYPE_CLASS ? script_from_instance(x, type, out)
-                                              : 0;
+    if (!inner && !cr_py_forget_error())
+        return -1;
+    if (!inner) {
+        const cr_stype *cls = type->kind == CR_STYPE_CLASS ? type : script_class_of(x);
+        return cls && cr_stype_is_subtype(cls, type) ? script_from_instance(x, cls, out) : 0;
+    }
     cr_ivalue v =
         Py_IS_TYPE(inner, &script_object_type) ? ((script_object *)inner)->value : cr_iv_none();
     bool fits = v.kind == CR_IV_OBJECT && cr_ivalue_fit(&v, type);
@@ -682,10 +697,71 @@ static PyObject *script_union_text(const cr_stype *want, PyObject *x)
                : PyUnicode_FromString("");
 }
 
+/* torch's line on the Python error that a conversion such as tuple(x) raises; NULL: none. */
+static PyObject *script_conversion_text(PyObject *x, PyTypeObject *to)
+{
+    PyObject *made = PyObject_CallOneArg((PyObject *)to, x), *kind, *why, *trace, *text = NULL;
+
+    Py_XDECREF(made);
+    if (made)
+        return NULL;
+    PyErr_Fetch(&kind, &why, &trace);
+    text = PyUnicode_FromFormat(" Python error details: %s: %S",
+                                ((PyTypeObject *)kind)->tp_name, why ? why : Py_None);
+    Py_XDECREF(kind);
+    Py_XDECREF(why);
+    Py_XDECREF(trace);
+    return text;
+}
+
+static PyObject *script_attribute_text(const cr_stype *want, PyObject *x)
+{
+    const cr_sclass *cls = want->cls;
+
+    for (size_t i = 0; i < cls->attribute_count; i++)
+        if (!PyObject_HasAttrString(x, cls->attribute[i].name))
+            return PyUnicode_FromFormat(
+                "Cast error details: Tried to cast object to type %s but object was missing "
+                "attribute %s",
+                cr_stype_annotation(want), cls->attribute[i].name);
+    return PyUnicode_FromString("");
+}
+
+/* torch's last lines of an error for an argument: how the conversion failed. */
+static PyObject *script_cast_text(const cr_stype *want, PyObject *x)
+{
+    PyObject *text = NULL;
+
+    switch (want->kind) {
+    case CR_STYPE_OPTIONAL: return script_cast_text(want->item[0], x);
+    case CR_STYPE_UNION: return script_union_text(want, x);
+    case CR_STYPE_CLASS: return script_attribute_text(want, x);
+    case CR_STYPE_TENSOR:
+        return PyUnicode_FromFormat("Cast error details: Unable to cast %S to Tensor", x);
+    case CR_STYPE_DICT: text = script_conversion_text(x, &PyDict_Type); break;
+    case CR_STYPE_TUPLE:
+        text = script_conversion_text(x, &PyTuple_Type);
+        if (!text && !PyErr_Occurred() && PyObject_Size(x) != want->count)
+            text = PyUnicode_FromFormat("Cast error details: Object %S had a different number "
+                                        "of elements than type %s",
+                                        x, cr_stype_annotation(want));
+        PyErr_Clear(); /* an object without a length */
+        break;
+    default: break;
+    }
+    return text ? text
+                : PyUnicode_FromFormat(
+                      "Cast error details: Unable to cast Python instance of type %R to C++ "
+                      "type '?' (#define PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug "
+                      "mode for details)",
+                      (PyObject *)Py_TYPE(x));
+}
+
 /* The name of an object's type; of a named tuple, with its fields. */
 static PyObject *script_type_name(PyObject *x)
 {
-    const char *name = Py_TYPE(x)->tp_name;
+    const char *full = Py_TYPE(x)->tp_name, *dot = strrchr(full, '.');
+    const char *name = dot ? dot + 1 : full;
     PyObject *fields = PyTuple_Check(x) ? PyObject_GetAttrString(x, "_fields") : NULL;
     PyObject *comma = fields ? PyUnicode_FromString(", ") : NULL;
     PyObject *joined = comma ? PyUnicode_Join(comma, fields) : NULL;
@@ -702,14 +778,20 @@ static int script_refuse_type(const cr_sfunction *f, int i, PyObject *x)
 {
     const cr_stype *type = f->schema.param[i].type;
     PyObject *name = script_type_name(x), *text = NULL;
+    bool inferred = type == &cr_stype_inferred;
 
     if (name)
         text = PyUnicode_FromFormat(
             "Expected a value of type '%s' for argument '%s' but instead found "
-            "type '%U'.\nPosition: %d\nValue: %R",
-            cr_stype_annotation(type), f->schema.param[i].name, name, i, x);
+            "type '%U'.%s%s%s\nPosition: %d\nValue: %R",
+            cr_stype_annotation(type), f->schema.param[i].name, name,
+            inferred ? "\nInferred '" : "", inferred ? f->schema.param[i].name : "",
+            inferred ? "' to be of type 'Tensor' because it was not annotated with an explicit "
+                       "type."
+                     : "",
+            i, x);
     Py_XDECREF(name);
-    return script_refuse_with(f, "\n", text, script_union_text(type, x));
+    return script_refuse_with(f, "\n", text, script_cast_text(type, x));
 }
 
 /* The number of parameters that take positional arguments, without the first `self`. */
@@ -895,7 +977,7 @@ static PyObject *script_attribute_rows(const cr_sclass *cls)
         const cr_sattribute *a = &cls->attribute[i];
         bool module = a->type->kind == CR_STYPE_CLASS && a->type->cls->is_module;
         PyObject *row = Py_BuildValue(
-            "(ssOOO)", a->name, cr_stype_annotation(a->type), a->parameter ? Py_True : Py_False,
+            "(ssOOO)", a->name, cr_stype_in_source(a->type), a->parameter ? Py_True : Py_False,
             a->buffer ? Py_True : Py_False, module ? Py_True : Py_False);
         if (!row || PyList_Append(made, row) < 0)
             Py_CLEAR(made);
@@ -1616,15 +1698,16 @@ static cr_status script_call_out(const cr_sfunction *f, const cr_ivalue *args, i
 
     if (!done)
         PyErr_Format(PyExc_RuntimeError,
-                     "'%s' returned a value of type '%s', but its declared result is '%s'",
-                     f->name, Py_TYPE(x)->tp_name, cr_stype_annotation(type));
+                     " expected value of type %s for return value but instead got value of "
+                     "type %s.\nValue: %R",
+                     cr_stype_annotation(type), Py_TYPE(x)->tp_name, x);
     Py_XDECREF(x);
     PyGILState_Release(state);
     return done > 0 ? CR_OK : CR_PYTHON;
 }
 
-/* _script_call_python(qualified, callable): the function, which is defined, is that of Python.
- */
+/* _script_call_python(qualified, callable): the function, which is defined, is that of Python;
+ * None: calls raise. */
 static PyObject *script_call_python(PyObject *module, PyObject *args)
 {
     const char *name;
@@ -1637,7 +1720,8 @@ static PyObject *script_call_python(PyObject *module, PyObject *args)
     if (!f || !f->schema.result_count)
         return PyErr_Format(PyExc_RuntimeError, "'%s' has no declared result", name);
     f->ast = NULL;
-    f->caller = Py_NewRef(callable); /* the unit is never freed */
+    f->dropped = callable == Py_None;
+    f->caller = f->dropped ? NULL : Py_NewRef(callable); /* the unit is never freed */
     Py_RETURN_NONE;
 }
 
@@ -1726,7 +1810,7 @@ static PyObject *script_compile(PyObject *module, PyObject *arg)
 /* The annotation of a parameter in source text. */
 static const char *script_annotation_of(const cr_sparam *p)
 {
-    return cr_stype_annotation(p->type == &cr_stype_inferred ? CR_STYPE_OF(TENSOR) : p->type);
+    return cr_stype_in_source(p->type);
 }
 
 /* (name, annotation, text of the default or None) */
