@@ -304,7 +304,9 @@ static void exec_run_passes(cr_session *s, void *context)
     const cr_sgraph **g = context;
     cr_sgraph *copy = cr_sgraph_copy(s, *g);
 
-    cr_spasses_prepare(copy);
+    cr_spass_wrapped(copy);
+    if (copy->values <= EXEC_PREPARED)
+        cr_spasses_prepare(copy);
     *g = copy;
 }
 
@@ -356,8 +358,7 @@ static cr_status exec_prepare(exec_code **out, const cr_sgraph *g)
 
     if (!c)
         return CR_MEMORY;
-    if (g->values <= EXEC_PREPARED)
-        st = exec_simplify(c, &g);
+    st = exec_simplify(c, &g);
     st = st ? st : exec_prepare_graph(c, g);
     if (st)
         exec_drop_code(c);

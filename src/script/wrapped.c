@@ -1,0 +1,71 @@
+/* Constant tensors without dims count as Python's numbers in type promotion, as in torch: a
+ * trace records the 2.5 of `x * 2.5` as such a tensor.  Where an operator has an overload that
+ * takes a number, the node becomes a call of it. */
+#include "script/operators.h"
+#include "script/passes.h"
+#include <string.h>
+
+/* The number of a constant tensor without dims on the host. */
+static bool wrapped_number(const cr_svalue *v, cr_sconstant *out)
+{
+    const cr_sconstant *c = cr_svalue_constant(v);
+    const cr_tensor *t = c && c->type->kind == CR_STYPE_TENSOR ? c->tensor : NULL;
+    cr_scalar x;
+
+    if (!t || t->ndim || t->device.kind != CR_CPU || cr_tensor_item(&x, t) || x.large)
+        return false;
+    switch (x.category) {
+    case CR_CAT_BOOL: *out = (cr_sconstant){.type = CR_STYPE_OF(BOOL), .i = x.i}; break;
+    case CR_CAT_INT: *out = (cr_sconstant){.type = CR_STYPE_OF(INT), .i = x.i}; break;
+    case CR_CAT_FLOAT: *out = (cr_sconstant){.type = CR_STYPE_OF(FLOAT), .d = {x.d}}; break;
+    default: *out = (cr_sconstant){.type = CR_STYPE_OF(COMPLEX), .d = {x.c.re, x.c.im}}; break;
+    }
+    return true;
+}
+
+/* The schema that takes a number where `s` takes a tensor at i, and else the same; or NULL. */
+static const cr_sschema *wrapped_schema(const cr_sschema *s, int i)
+{
+    const cr_sschemas *all;
+
+    if (cr_soperators(&all, s->name))
+        return NULL;
+    for (size_t k = 0; k < all->len; k++) {
+        const cr_sschema *one = all->at[k];
+        bool same = one->op == s->op && one->param_count == s->param_count &&
+                    one->param[i].type->kind == CR_STYPE_NUMBER;
+        for (int n = 0; same && n < s->param_count; n++)
+            same = n == i || cr_stype_equal(one->param[n].type, s->param[n].type);
+        if (same)
+            return one;
+    }
+    return NULL;
+}
+
+/* Only of the second argument: torch.where(c, x, 2.5) keeps the tensor. */
+static void wrapped_node(cr_snode *n)
+{
+    const cr_sschema *s = n->schema, *with = NULL;
+    cr_sconstant value;
+
+    if (n->input_count < 2 || s->param_count < 2 || s->param[1].type->kind != CR_STYPE_TENSOR)
+        return;
+    if (!wrapped_number(n->input[1], &value) || !(with = wrapped_schema(s, 1)))
+        return;
+    cr_snode *made = cr_snode_before(n, CR_SPRIM_CONSTANT, n->range);
+    made->value = cr_session_copy(n->owner->graph->session, &value, sizeof value);
+    cr_snode_set_input(n, 1, cr_snode_output(made, NULL, value.type));
+    n->schema = with;
+}
+
+static void wrapped_in(cr_sblock *b)
+{
+    for (cr_snode *n = b->first; n; n = n->next) {
+        if (n->prim == CR_SPRIM_OPERATOR && n->schema->op)
+            wrapped_node(n);
+        for (int i = 0; i < n->block_count; i++)
+            wrapped_in(n->block[i]);
+    }
+}
+
+void cr_spass_wrapped(cr_sgraph *g) { wrapped_in(g->body); }
