@@ -100,7 +100,7 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         for name, _, parameter, buffer, module in object.attributes():
             value = object.get(name)
             if module:
-                self._modules[name] = LoadedModule(value)
+                self._modules[name] = self._inner(value)
             elif parameter:
                 self._parameters[name] = value
             elif buffer:
@@ -147,6 +147,8 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         if f"__{name}_setter" in made.get("_method_names", ()):
             self._c.call(f"__{name}_setter", (value,))
             return
+        if name in made.get("_constant_values", ()):
+            raise RuntimeError(f"Can't set constant '{name}' which has value:{made['_constant_values'][name]}")
         super().__setattr__(name, value)
         if "_c" not in made:
             return
@@ -230,11 +232,7 @@ class ScriptModule(Module, metaclass=_CompilesItself):
         return copied
 
     def __getstate__(self):
-        import pickle
-        raise pickle.PickleError(
-            "ScriptModules cannot be deepcopied using copy.deepcopy or saved using torch.save. Mixed serialization of "
-            "script and non-script modules is not supported. For purely script modules use "
-            "my_script_module.save(<filename>) instead.")
+        raise RuntimeError(f"Tried to serialize object {self._c.name} which does not have a __getstate__ method defined!")
 
     def save(self, f, _extra_files=None):
         """Writes an archive, which torch reads too."""
@@ -263,7 +261,21 @@ class RecursiveScriptModule(ScriptModule):
         return self._c.call("forward", args, kwargs)
 
 
-LoadedModule = RecursiveScriptModule
+LoadedModule = ScriptModule._inner = RecursiveScriptModule
+
+
+class TracedModule(RecursiveScriptModule):
+    """A module inside of one that `trace` compiled."""
+
+    def _get_name(self):
+        return self.original_name
+
+
+class TopLevelTracedModule(TracedModule):
+    """A module that `trace` compiled."""
+
+
+TracedModule._inner = TracedModule
 
 
 def _open(f):
@@ -286,8 +298,8 @@ def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
             object, records = _C._script_load(file.fileno())
     if _extra_files is not None:
         for name in _extra_files:
-            if name in records:
-                _extra_files[name] = records[name]
+            given = _extra_files[name]
+            _extra_files[name] = records.get(name, given.encode() if isinstance(given, str) else given)
     module = LoadedModule(object)
     return module if map_location is None else module.to(map_location)
 

@@ -5,6 +5,7 @@ a frame: the values that it uses from outside become the parameters of its metho
 are used outside its results.  The methods are written as TorchScript and compiled.
 """
 import inspect
+import keyword
 import sys
 import types
 import warnings
@@ -47,6 +48,7 @@ class _Value:
     def __init__(self, frame, name=None, attribute=None, constant=None, kind=None):
         self.frame, self.name, self.attribute, self.constant = frame, name, attribute, constant
         self.kind = kind  # of a parameter that is no tensor: its type's text
+        self.hint = None  # the variable of the program that has it when it is first read
 
 
 class _Call:
@@ -80,7 +82,7 @@ class Recorder(TorchFunctionMode):
 
     def __init__(self, module):
         self.top = self.frame = _Frame(module, None)
-        self.values, self.kept, self.constants, self.scripted = {}, [], {}, {}
+        self.values, self.kept, self.constants, self.scripted, self.numbers = {}, [], {}, {}, {}
         self.quiet = False  # tensors become numbers without a warning
         if module is not None:
             for table in (module.named_parameters, module.named_buffers):
@@ -101,7 +103,19 @@ class Recorder(TorchFunctionMode):
             name = f"_constant{len(self.constants)}"
             self.constants[name] = tensor.detach()
             found = self.bind(tensor, _Value(None, constant=name))
+        elif found.frame is not None and found.hint is None:
+            found.hint = _variable_of(tensor)
         return found
+
+    def number_constant(self, x):
+        """The parts of a number that stands where an operator takes a tensor: a constant tensor, as in torch."""
+        kind = type(x)
+        if (kind, x) not in self.numbers:
+            dtype = {bool: cresset.bool, int: cresset.int64, float: cresset.float64, complex: cresset.complex128}[kind]
+            self.quiet = True
+            self.numbers[kind, x] = cresset.full((), x, dtype=dtype)
+            self.quiet = False
+        return [self.value(self.numbers[kind, x])]
 
     # --- calls ---
 
@@ -171,6 +185,8 @@ class Recorder(TorchFunctionMode):
         texts, given, named = [], [], {}
         for i, x in enumerate(_gathered(args, schemas)):
             text, value = self.argument(x, {p[i][1] for p in schemas if i < len(p)})
+            if i == 1 and not kwargs and name.rstrip("_") in _TAKE_TENSORS and type(x) in (bool, int, float, complex):
+                text = self.number_constant(x)
             texts.append(text)
             given.append(value)
         for key, x in kwargs.items():
@@ -335,6 +351,7 @@ class Recorder(TorchFunctionMode):
         self.record(_listed(f"{name}(", ")", texts), result, effect=True)
 
 
+_TAKE_TENSORS = {"add", "sub", "mul", "div"}  # calls of Python whose second argument is a tensor also where it is a number
 _CONVERSIONS = {"to", "cpu", "cuda", "float", "double", "half", "long", "int", "short", "char", "byte", "bool", "bfloat16",
                 "cfloat", "cdouble", "chalf"}
 _VIEWS = {"data": "detach", "H": "matrix_H"}
@@ -356,6 +373,23 @@ def _gathered(args, schemas):
                 (kinds == {"List[Tensor]"} and isinstance(x, cresset.Tensor)):
             return [*args[:i], list(args[i:])]
     return args
+
+
+def _variable_of(tensor):
+    """The variable that has the tensor where the program now is, or None: in functions of the package only `input`."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename in _OWN_FILES:
+        frame = frame.f_back
+    for name, x in frame.f_locals.items() if frame is not None else ():
+        if x is tensor:
+            own = _frontend.ours(frame.f_globals.get("__name__"))
+            meant = not name.isidentifier() or name[0] == "_" or name in _RESERVED or keyword.iskeyword(name)
+            return None if meant or (own and name != "input") else name
+    return None
+
+
+_RESERVED = {"self", "torch", "ops", "annotate", "getattr", "int", "float", "bool", "complex", "str"}  # of traced sources
+_OWN_FILES = {__file__, overrides.__file__}
 
 
 def note(kind):
@@ -507,7 +541,7 @@ class _Writer:
         names, gets, body = {}, [], []
         for i, v in enumerate(parameters):
             names[v] = v.name or f"argument_{i + 1}"
-        number = [0]
+        number, last, owners, at = [0], self.last_reads(frame, result), {name: v for v, name in names.items()}, [0]
 
         def get(path):
             name = path.rpartition(".")[2]
@@ -534,16 +568,20 @@ class _Writer:
         def text(parts):
             return "".join(p if isinstance(p, str) else read(p) for p in parts)
 
-        def define(values):
+        def define(values, named=True):
             taken = {line for line, _ in gets}
             for v in values:
-                while f"_{number[0]}" in taken:
+                before = owners.get(v.hint)
+                if named and v.hint is not None and v.hint not in taken and (before is None or last.get(before, -1) <= at[0]):
+                    names[v], owners[v.hint] = v.hint, v
+                    continue
+                while f"_{number[0]}" in taken or f"_{number[0]}" in owners:
                     number[0] += 1
                 names[v] = f"_{number[0]}"
                 number[0] += 1
             return ", ".join(names[v] for v in values)
 
-        for item in frame.items:
+        for at[0], item in enumerate(frame.items):
             if isinstance(item, _Call):
                 line = text(item.parts)
                 if item.results:
@@ -560,13 +598,30 @@ class _Writer:
                 several = len(self.results(item)) > 1
             results = self.results(item)
             if results:
-                line = define(results) + (", = " if several else " = ") + line
+                line = define(results, named=False) + (", = " if several else " = ") + line
             body.append(line)
         returned = result(read)
         lines = [f"{name} = {path}" for name, path in reversed(gets)] + body + [f"return {returned}"]
         head = ["self"] if frame.module is not None else []
-        params = [names[v] if v.kind is None else f"{names[v]}: {v.kind}" for v in parameters]
+        params = [f"{names[v]}: {v.kind or 'Tensor'}" for v in parameters]
         return head, "".join(f"    {line}\n" for line in lines), params
+
+    def last_reads(self, frame, result):
+        """The number of the last item of a frame that reads a value; behind the last one what the frame returns."""
+        last = {}
+        for i, item in enumerate(frame.items):
+            reads = item.operands() if isinstance(item, _Call) else \
+                [p for parts in item.arguments for p in parts if isinstance(p, _Value)] if item.arguments is not None else \
+                self.inputs(item)
+            last.update(dict.fromkeys(reads, i))
+
+        def note_read(v):
+            last[v] = len(frame.items)
+            return "x"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result(note_read)
+        return last
 
     def module_path(self, module, child):
         for path, m in module.named_modules(remove_duplicate=False):
@@ -770,20 +825,35 @@ def _check_input(types):
                            "and Tuples of Tensors can be traced")
 
 
-def _bind_input(recorder, x, text, parameters):
-    """A copy of an input whose tensors the recorder knows by the text that reads them."""
+def _bind_input(recorder, x, name, parameters):
+    """A copy of an input whose tensors the recorder knows: a parameter, or parts of one that is a container."""
     if isinstance(x, cresset.Tensor):
         copy = x.view_as(x)
-        value = recorder.bind(copy, _Value(recorder.top, text if parameters is not None else None))
-        if parameters is None:
-            recorder.top.items.append(_Call([text], [value]))
-        else:
-            parameters.append(value)
+        parameters.append(recorder.bind(copy, _Value(recorder.top, name)))
         return copy
+    return _bind_parts(recorder, x, [name])
+
+
+def _bind_parts(recorder, x, text):
+    """A copy of a container that the text reads, whose tensors the recorder knows."""
+    values, copies = [], []
+    for item in x.values() if isinstance(x, dict) else x:
+        value = _Value(recorder.top)
+        values.append(value)
+        if isinstance(item, cresset.Tensor):
+            copies.append(item.view_as(item))
+            recorder.bind(copies[-1], value)
     if isinstance(x, dict):
-        return {k: _bind_input(recorder, v, f"{text}[{k!r}]", None) for k, v in x.items()}
-    items = [_bind_input(recorder, v, f"{text}[{i}]", None) for i, v in enumerate(x)]
-    return items if isinstance(x, list) else type(x)(*items) if hasattr(x, "_fields") else tuple(items)
+        for key, value in zip(x, values):
+            recorder.top.items.append(_Call([*text, f"[{key!r}]"], [value]))
+    elif values:
+        recorder.top.items.append(_Call(text, values, several=True))
+    tensors = iter(copies)
+    made = [next(tensors) if isinstance(item, cresset.Tensor) else _bind_parts(recorder, item, [value])
+            for item, value in zip(x.values() if isinstance(x, dict) else x, values)]
+    if isinstance(x, dict):
+        return dict(zip(x, made))
+    return made if isinstance(x, list) else type(x)(*made) if hasattr(x, "_fields") else tuple(made)
 
 
 def _run(fn, module, inputs, kwargs):
@@ -797,7 +867,7 @@ def _run(fn, module, inputs, kwargs):
     for name, kind, x in zip(names, kinds, [*inputs, *kwargs.values()]):
         if kind != "Tensor":
             parameters.append(_Value(recorder.top, name, kind=kind))
-        given.append(_bind_input(recorder, x, name, parameters if kind == "Tensor" else None))
+        given.append(_bind_input(recorder, x, name, parameters))
     with _Hooks(recorder), recorder:
         outputs = fn(*given[:len(inputs)], **dict(zip(kwargs, given[len(inputs):])))
     return recorder, parameters, outputs
@@ -854,7 +924,7 @@ def _compare_graphs(traced, again):
     import re
     one, two = (re.sub(r"\.___torch_mangle_\d+", "", re.sub(r" # .*", "", str(g))).splitlines(True) for g in (traced, again))
     if one != two:
-        raise cresset.jit.TracingCheckError("Graphs differed across invocations!\n\tGraph diff:\n" +
+        raise cresset.jit.TracingCheckError("ERROR: Graphs differed across invocations!\n\tGraph diff:\n" +
                                             "".join("\t\t" + line for line in difflib.ndiff(one, two)), None)
 
 
@@ -870,7 +940,7 @@ def _trace_function(fn, inputs, kwargs, strict):
 
 def _trace_methods(module, calls, strict):
     """The module whose methods are those of `calls`: {name: (arguments, named arguments)}."""
-    from ._loaded import LoadedModule
+    from ._loaded import TopLevelTracedModule
     made, counts = [], {}
     value = _traced_object(module, made)
     classes = {id(m): cls for m, cls, _ in made}
@@ -882,7 +952,7 @@ def _trace_methods(module, calls, strict):
         head, body, names = writer.method(recorder.top, parameters, lambda read: _returned(outputs, recorder, read, strict))
         _C._script_compile(_define(recorder, classes[id(module)], name, head, names, body))
     _compile_exports(made)
-    return LoadedModule(value)
+    return TopLevelTracedModule(value)
 
 
 def trace_methods(module, calls, checks, tolerance, strict=True):
