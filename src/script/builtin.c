@@ -169,7 +169,7 @@ static cr_status builtin_floordiv(cr_scall *c)
 
     if (builtin_both_whole(c)) {
         if (!b->i)
-            return builtin_by_zero(c, "ZeroDivisionError: integer division or modulo by zero");
+            return builtin_by_zero(c, "division by 0");
         return builtin_give(c, cr_iv_int(floor_quotient(a->i, b->i)));
     }
     if (builtin_both_real(c))

@@ -781,6 +781,9 @@ static void index_value(indexing *x, cr_svalue *i, cr_srange range)
 static void index_one(indexing *x, const cr_sast *a, const term *t, int after)
 {
     if (a->kind == CR_SAST_ELLIPSIS) {
+        if (x->behind)
+            cr_srange_bail(x->c->s, CR_RUNTIME, x->whole,
+                           "An index can only have a single ellipsis ('...')");
         x->dim = -after;
         x->behind = true;
         return;
@@ -1040,11 +1043,19 @@ static term *term_named(compiler *c, term_kind kind, const char *name)
 /* The operator behind a property of a tensor or a device, x.dtype: prim::dtype(Tensor a). */
 static const char *property_name(compiler *c, const cr_stype *type, const char *name)
 {
+    /* attributes of tensors that are operators: archives call these */
+    static const struct {
+        const char *name, *operator;
+    } attributes[] = {{"shape", "aten::size"}, {"T", "aten::numpy_T"},
+                      {"H", "aten::matrix_H"}, {"mT", "aten::mT"},
+                      {"mH", "aten::mH"},      {"real", "aten::real"},
+                      {"imag", "aten::imag"},  {"is_leaf", "aten::is_leaf"}};
     const char *full = cr_session_printf(c->s, "prim::%s", name);
     const cr_sschemas *all;
 
-    if (type->kind == CR_STYPE_TENSOR && !strcmp(name, "shape"))
-        return "aten::size";
+    for (size_t i = 0; type->kind == CR_STYPE_TENSOR && i < CR_LEN(attributes); i++)
+        if (!strcmp(name, attributes[i].name) && (c->env || !i))
+            return attributes[i].operator;
     cr_session_check(c->s, cr_soperators(&all, full));
     for (size_t i = 0; i < all->len; i++)
         if (all->at[i]->param_count == 1 && cr_stype_equal(all->at[i]->param[0].type, type))
@@ -1163,7 +1174,8 @@ static term *value_attribute(compiler *c, cr_svalue *v, const char *name, cr_sra
     if (t->casts)
         return t;
     cr_session_check(c->s, cr_soperators(&all, t->name));
-    if (!all->len || (c->env && cr_stype_is_subtype(v->type, CR_STYPE_OF(NUMBER))))
+    if ((!all->len && !import_operator(c, t->name, false, 0)) ||
+        (c->env && cr_stype_is_subtype(v->type, CR_STYPE_OF(NUMBER))))
         cr_srange_bail(c->s, CR_RUNTIME, range, "'%s' object has no attribute or method '%s'.",
                        cr_stype_annotation(v->type), name);
     return t;
@@ -1576,6 +1588,9 @@ static term *call_operator(compiler *c, term *t, const arguments *args, cr_srang
 {
     arguments all = {0};
 
+    if (!strcmp(t->name, "prim::abs") && args->len &&
+        args->at[0].value->type->kind == CR_STYPE_TENSOR)
+        return compile_operator(c, "aten::abs", args, range);
     if (!strcmp(t->name, "prim::unchecked_unwrap_optional") && args->len == 1) {
         cr_svalue *v = args->at[0].value;
         const cr_stype *type = v->type->kind == CR_STYPE_OPTIONAL ? v->type->item[0] : v->type;
@@ -1763,7 +1778,9 @@ static cr_svalue *compile_fstring(compiler *c, const cr_sast *a)
             cr_text_drop(&text);
             define_refuse(c, "NotSupportedError",
                           (cr_srange){a->range.source, a->range.start, a->range.start + 1},
-                          "Don't support formatting in JoinedStr");
+                          part->kind == CR_SAST_FIELD && *part->text == '!'
+                              ? "Don't support conversion in JoinedStr"
+                              : "Don't support formatting in JoinedStr");
         }
         cr_text_put(&text, "{}");
         char *so_far = cr_session_take_text(c->s, &text);

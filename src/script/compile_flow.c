@@ -621,11 +621,11 @@ static iteration iterate_value(compiler *c, term *t, cr_srange range)
         it.items = CR_NEW(c->s, term);
         *it.items = (term){.kind = TERM_ITEMS, .count = type->count};
         it.items->items = CR_NEW_N(c->s, term *, type->count + 1);
+        cr_snode *unpack = cr_snode_new(c->block, CR_SPRIM_TUPLE_UNPACK, range);
+        cr_snode_input(unpack, it.list);
         for (int i = 0; i < type->count; i++)
-            it.items->items[i] = compile_term_value(
-                c,
-                compile_construct(c, CR_SPRIM_TUPLE_INDEX, type->item[i], 2,
-                                  (cr_svalue *[]){it.list, compile_int(c, i, range)}, range));
+            it.items->items[i] =
+                compile_term_value(c, cr_snode_output(unpack, NULL, type->item[i]));
         return it;
     }
     if (type->kind == CR_STYPE_DICT)

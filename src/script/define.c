@@ -311,7 +311,9 @@ static void define_it(cr_session *s, void *context)
     source->name = source->name ? cr_session_text(s, source->name) : NULL;
     body = cr_sast_parse(s, source);
     if (body->count != 1 || body->at[0]->kind != CR_SAST_FUNCTION)
-        cr_bail(s, CR_RUNTIME, "Expected a single top-level function");
+        cr_bail(s, CR_RUNTIME, "Expected a single top-level function%s%s%s",
+                source->name ? ": " : "", source->name ? source->name : "",
+                source->name ? cr_session_printf(s, ":%d", source->first_line) : "");
     d->function = import_define(c, d->qualified, d->owner, body->at[0]);
     if (d->owner)
         cr_sclass_add_method(d->owner, d->function);

@@ -160,7 +160,7 @@ TEST(recursion_is_refused)
     method_is("class M(Module):\n"
               "  def f(self: __torch__.M) -> int:\n    return (self).f()\n",
               "f",
-              "\nfunction 'f' is called recursively. Recursive calls are not supported:\n"
+              "\nmethod 'f' is called recursively. Recursive calls are not supported:\n"
               "  File \"code/__torch__.py\", line 3\n"
               "class M(Module):\n"
               "  def f(self: __torch__.M) -> int:\n"

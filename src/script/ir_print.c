@@ -1,4 +1,5 @@
 /* torch's text of graphs, constants and schemas. */
+#include "script/execute.h"
 #include "script/unit.h"
 #include <math.h>
 #include <string.h>
@@ -102,12 +103,30 @@ static void print_name(graph_printer *p, const cr_svalue *v)
         cr_text_printf(p->out, "%%%u", n);
 }
 
+/* The type of a constant tensor: all that is known of it. */
+static void print_tensor_type(cr_text *out, const cr_tensor *t)
+{
+    cr_stype_tensor known = {.dtype = t->dtype,
+                             .ndim = t->ndim,
+                             .size = t->size,
+                             .stride = t->stride,
+                             .requires = 0,
+                             .device = "cpu"};
+    cr_stype type = {.kind = CR_STYPE_TENSOR, .tensor = &known};
+
+    cr_stype_print(out, &type);
+}
+
 static void print_definition(graph_printer *p, const cr_svalue *v)
 {
     p->number[v->id] = ++p->numbers;
     print_name(p, v);
     cr_text_put(p->out, " : ");
-    cr_stype_print(p->out, v->type);
+    const cr_sconstant *c = cr_svalue_constant(v);
+    if (c && c->type->kind == CR_STYPE_TENSOR && c->tensor)
+        print_tensor_type(p->out, c->tensor);
+    else
+        cr_stype_print(p->out, v->type);
 }
 
 static void print_uses(graph_printer *p, cr_svalue *const *v, int n)
@@ -118,6 +137,30 @@ static void print_uses(graph_printer *p, cr_svalue *const *v, int n)
         print_name(p, v[i]);
     }
     cr_text_put(p->out, ")");
+}
+
+enum { TENSOR_MOST = 10 }; /* elements of a tensor that is printed */
+
+/* {1} for one number; a few numbers in one line, as str() has them. */
+static void print_tensor(cr_text *out, cr_tensor *t)
+{
+    cr_ivalue v = cr_iv_tensor(t);
+    cr_text text = {0};
+    int64_t n = t->numel;
+    const char *end;
+
+    if (n > TENSOR_MOST || cr_ivalue_print(&text, &v)) {
+        cr_text_put(out, "<Tensor>");
+        cr_text_drop(&text);
+        return;
+    }
+    end = strchr(cr_text_str(&text), '\n');
+    if (n == 1 && end)
+        cr_text_printf(out, "{%.*s}", (int)(end - cr_text_str(&text)), cr_text_str(&text));
+    else
+        for (const char *at = cr_text_str(&text); *at; at++)
+            cr_text_char(out, *at == '\n' ? ' ' : *at);
+    cr_text_drop(&text);
 }
 
 static void print_value(graph_printer *p, const cr_sconstant *c)
@@ -131,6 +174,8 @@ static void print_value(graph_printer *p, const cr_sconstant *c)
         cr_text_put(p->out, "[value=");
         if (c->type->kind == CR_STYPE_BOOL)
             cr_text_put(p->out, c->i ? "1" : "0");
+        else if (c->type->kind == CR_STYPE_TENSOR && c->tensor)
+            print_tensor(p->out, c->tensor);
         else
             cr_sconstant_print(p->out, c);
     }
@@ -261,7 +306,10 @@ static void print_param(cr_text *out, const cr_sparam *p)
         cr_text_printf(out, " %s", p->name);
     if (p->preset) {
         cr_text_put(out, "=");
-        cr_sconstant_print(out, p->preset);
+        if (p->preset->type->kind == CR_STYPE_DEVICE)
+            cr_text_put_n(out, p->preset->s, p->preset->len);
+        else
+            cr_sconstant_print(out, p->preset);
     }
 }
 

@@ -1280,8 +1280,8 @@ static void parse_type_params(parser *p)
 
 /* (int, str) -> Tensor behind a function's line: types of the parameters that have none, but
  * not of self; with one dim, `...` leaves them. */
-static void parse_signature(parser *p, const cr_stoken *comment, cr_sast *params,
-                            cr_sast **result)
+static void parse_signature(parser *p, const cr_stoken *comment, cr_srange head,
+                            cr_sast *params, cr_sast **result)
 {
     const char *arrow = NULL, *text = parse_text(p, comment);
     cr_sast *types;
@@ -1299,6 +1299,12 @@ static void parse_signature(parser *p, const cr_stoken *comment, cr_sast *params
     if (types->count == 1 && types->at[0]->kind == CR_SAST_ELLIPSIS)
         return;
     skip = params->count == types->count + 1;
+    if (params->count != types->count + skip ||
+        (skip && (!params->at[0]->text || strcmp(params->at[0]->text, "self"))))
+        cr_srange_bail(p->session, CR_RUNTIME, head,
+                       "Number of type annotations (%d) did not match the number of function "
+                       "parameters (%d)",
+                       types->count, params->count);
     for (int i = 0; i < types->count && i + skip < params->count; i++)
         if (params->at[i + skip]->count && !params->at[i + skip]->at[0])
             params->at[i + skip]->at[0] = types->at[i];
@@ -1350,7 +1356,8 @@ static cr_sast *parse_function(parser *p, uint32_t start, const parse_list *deco
         result = parse_test(p);
     body = parse_body_after(p, &comment);
     if (comment)
-        parse_signature(p, comment, params, &result);
+        parse_signature(p, comment, (cr_srange){p->source, start, params->range.end}, params,
+                        &result);
     parse_add(p, &list, params);
     parse_add(p, &list, result);
     parse_add(p, &list, body);

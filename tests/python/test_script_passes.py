@@ -253,6 +253,6 @@ def test_changed_texts_are_refused_or_give_graphs():
         except (ValueError, RuntimeError) as e:
             assert str(e)
             continue
-        assert "<Tensor>" in graph or torch._C._script_graph_after(graph, "") == graph
+        assert re.search(r"<Tensor>|value={|Type{", graph) or torch._C._script_graph_after(graph, "") == graph
         read += 1
     assert read > 20

@@ -1,5 +1,6 @@
 """Futures: values that another thread or a callback will set."""
 import threading
+from types import GenericAlias
 from typing import Generic, TypeVar
 
 __all__ = ["Future", "collect_all", "wait_all"]
@@ -9,6 +10,8 @@ T = TypeVar("T")
 
 class _Future:
     """The result of work that may not have finished yet."""
+
+    __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(self):
         self._finished = threading.Condition()

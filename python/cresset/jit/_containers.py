@@ -8,6 +8,11 @@ class _Shared:
     """The items are those of a program, with one type; a call of a compiled function changes them for both."""
 
     def __init__(self, items):
+        from . import Error
+        from ._recursive import _why_untyped
+        why = _why_untyped(items) if items else None
+        if why is not None:
+            raise Error(f"Unable to infer type of {'list' if isinstance(items, list) else 'dictionary'}: {why}")
         self._items = _C._script_share(items)
 
     def __len__(self):

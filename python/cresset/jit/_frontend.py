@@ -101,7 +101,7 @@ class _Scope:
         if name in self.globals:
             return self.globals[name]
         known = getattr(builtins, name, _absent)
-        return known if isinstance(known, type) and issubclass(known, BaseException) else _absent
+        return known if isinstance(known, type) and issubclass(known, (BaseException, complex)) else _absent
 
     def table(self):
         """All names, as one dict."""
@@ -232,7 +232,7 @@ def _specials():
         jit.wait: ("operator", "aten::wait"), jit.fork: ("special", "fork"),
         jit._unwrap_optional: ("operator", "aten::_unwrap_optional"),
         cresset.device: ("operator", "aten::device"), cresset.set_grad_enabled: ("operator", "aten::set_grad_enabled"), typing.cast: ("special", "annotate"),
-        builtins.print: ("operator", "prim::Print"), builtins.int: ("special", "int"),
+        builtins.complex: ("operator", "aten::Complex"), builtins.print: ("operator", "prim::Print"), builtins.int: ("special", "int"),
         builtins.float: ("special", "float"), builtins.bool: ("special", "bool"),
         builtins.str: ("special", "str"), builtins.slice: ("special", "slice"), builtins.list: ("special", "list"),
         builtins.dict: ("special", "dict"), builtins.tuple: ("special", "tuple"), builtins.hasattr: ("special", "hasattr"),

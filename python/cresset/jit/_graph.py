@@ -418,6 +418,10 @@ class Graph:
         """The nodes of a kind, in order."""
         return self.block().findAllNodes(kind, recurse)
 
+    def lint(self):
+        """Checks the text: raises for a value that is not defined."""
+        self.block()
+
     def copy(self):
         """Another graph with the same text."""
         return Graph(self._text, self._after, self._passes)

@@ -6,6 +6,7 @@ import enum
 import sys
 
 from .. import _C
+from .._ops import Argument, FunctionSchema
 from . import _frontend
 from ._graph import graph_of  # noqa: F401  (a ScriptFunction asks for it)
 
@@ -80,6 +81,30 @@ def member(qualified, name, value):
             _made_enums[key] = enum.Enum(qualified.rpartition(".")[2], {name: value})
         cls = _made_enums[key]
     return cls[name]
+
+
+# --- schemas ---
+
+class ScriptSchema(FunctionSchema):
+    """The declaration of a compiled function."""
+
+    def __init__(self, text, name, arguments, returns):
+        self._text, self.name, self.overload_name = text, name, ""
+        self.arguments, self.returns, self.is_mutable = arguments, returns, False
+
+    def __eq__(self, other):
+        return isinstance(other, FunctionSchema) and str(self) == str(other)
+
+    __hash__ = None
+
+
+def schema_of(text, name, params, results):
+    """The schema of rows (name, type, is keyword-only) and the default, where there is one."""
+    def made(name, kind, kwarg_only, *default):
+        argument = Argument(name, kind, default=default[0] if default else None, has_default=bool(default), kwarg_only=kwarg_only)
+        argument.type = kind
+        return argument
+    return ScriptSchema(text, name, [made(*row) for row in params], [made(*row) for row in results])
 
 
 # --- functions in archives ---

@@ -263,7 +263,12 @@ def member(cls, module, name):
     if name == "__iter__":
         return None
     if name in vars(module) and callable(vars(module)[name]):
-        described = _frontend.describe(vars(module)[name])
+        try:
+            described = _frontend.describe(vars(module)[name])
+        except RuntimeError as e:
+            return "refused", (f"Module '{type(module).__name__}' has no attribute '{name}' (This function exists as an "
+                               "attribute on the Python module, but we failed to compile it to a TorchScript function. \n"
+                               f"The error stack is reproduced here:\n{e})")
         if described is not None and described[0] in ("function", "operator"):
             return described
     static = inspect.getattr_static(type(module), name, None)
@@ -442,7 +447,22 @@ def _define_hooks(module, cls):
 
 
 def _check_hook(cls, name, hook, before):
+    """Compiles a hook, which takes the inputs of `forward` as a tuple."""
     _C._script_compile(f"{cls}.{name}")
+    kinds = [kind for _, kind, _ in _C._script_params(f"{cls}.{name}")]
+    if len(kinds) < 2 or kinds[1].startswith("Tuple["):
+        return
+    owner = type(_frontend._modules[cls]).__name__
+    kind, word = ("Pre-hook", "forward pre-hook") if before else ("Hook", "forward hook")
+    inputs = f"Tuple[{', '.join(kind for _, kind, _ in _C._script_params(f'{cls}.forward')[1:])}]"
+    result = _C._script_result(f"{cls}.forward")
+    results = f"'{result}', or '{inputs}'" if before else f"'{result}'"
+    head = f"{name}(self, input: {inputs}" + (")" if before else f", result: {result})")
+    raise RuntimeError(
+        f"{kind} '{name}' on module '{owner}' expected the input argument to be typed as a Tuple but found type: '{kinds[1]}' "
+        f"instead.\nThis error occurred while scripting the {word} '{name}' on module '{owner}'. If you did not want to script "
+        f"this {kind.lower()} remove it from the original NN module before scripting. {kind}s for module '{owner}' are expected "
+        f"to have the following signature: {head} with a return type of either 'None', {results}.")
 
 
 # --- subclasses of ScriptModule ---

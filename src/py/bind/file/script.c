@@ -385,7 +385,7 @@ static int script_from_sequence(PyObject *x, const cr_stype *type, cr_ivalue *ou
     cr_ivalue made;
     int done = 1;
 
-    if (tuple ? !PyTuple_Check(x) : !PyList_Check(x) && !PyTuple_Check(x) && !PyRange_Check(x))
+    if (!PyTuple_Check(x) && !PyList_Check(x) && (tuple || !PyRange_Check(x)))
         return tuple ? 0 : script_from_shared(x, CR_IV_LIST, type, out);
     Py_ssize_t n = PySequence_Size(x);
     if (tuple && n != type->count)
@@ -697,14 +697,11 @@ static PyObject *script_union_text(const cr_stype *want, PyObject *x)
                : PyUnicode_FromString("");
 }
 
-/* torch's line on the Python error that a conversion such as tuple(x) raises; NULL: none. */
-static PyObject *script_conversion_text(PyObject *x, PyTypeObject *to)
+/* torch's line on the Python error that is set, which is cleared. */
+static PyObject *script_error_text(void)
 {
-    PyObject *made = PyObject_CallOneArg((PyObject *)to, x), *kind, *why, *trace, *text = NULL;
+    PyObject *kind, *why, *trace, *text;
 
-    Py_XDECREF(made);
-    if (made)
-        return NULL;
     PyErr_Fetch(&kind, &why, &trace);
     text = PyUnicode_FromFormat(" Python error details: %s: %S",
                                 ((PyTypeObject *)kind)->tp_name, why ? why : Py_None);
@@ -712,6 +709,15 @@ static PyObject *script_conversion_text(PyObject *x, PyTypeObject *to)
     Py_XDECREF(why);
     Py_XDECREF(trace);
     return text;
+}
+
+/* The error that a conversion such as tuple(x) raises; NULL: none. */
+static PyObject *script_conversion_text(PyObject *x, PyTypeObject *to)
+{
+    PyObject *made = PyObject_CallOneArg((PyObject *)to, x);
+
+    Py_XDECREF(made);
+    return made ? NULL : script_error_text();
 }
 
 static PyObject *script_attribute_text(const cr_stype *want, PyObject *x)
@@ -732,10 +738,19 @@ static PyObject *script_cast_text(const cr_stype *want, PyObject *x)
 {
     PyObject *text = NULL;
 
+    PyObject *kind = (PyObject *)Py_TYPE(x), *value;
+
     switch (want->kind) {
     case CR_STYPE_OPTIONAL: return script_cast_text(want->item[0], x);
     case CR_STYPE_UNION: return script_union_text(want, x);
     case CR_STYPE_CLASS: return script_attribute_text(want, x);
+    case CR_STYPE_ENUM:
+        value = PyObject_GetAttrString(x, "value");
+        if (!value)
+            return script_error_text();
+        kind = (PyObject *)Py_TYPE(value);
+        Py_DECREF(value);
+        break;
     case CR_STYPE_TENSOR:
         return PyUnicode_FromFormat("Cast error details: Unable to cast %S to Tensor", x);
     case CR_STYPE_DICT: text = script_conversion_text(x, &PyDict_Type); break;
@@ -754,7 +769,7 @@ static PyObject *script_cast_text(const cr_stype *want, PyObject *x)
                       "Cast error details: Unable to cast Python instance of type %R to C++ "
                       "type '?' (#define PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug "
                       "mode for details)",
-                      (PyObject *)Py_TYPE(x));
+                      kind);
 }
 
 /* The name of an object's type; of a named tuple, with its fields. */
@@ -778,14 +793,18 @@ static int script_refuse_type(const cr_sfunction *f, int i, PyObject *x)
 {
     const cr_stype *type = f->schema.param[i].type;
     PyObject *name = script_type_name(x), *text = NULL;
-    bool inferred = type == &cr_stype_inferred;
+    bool ours = !strncmp(f->qualified, "__torch__.torch.", 16);
+    bool inferred = type == &cr_stype_inferred && !ours; /* torch's are annotated */
 
     if (name)
         text = PyUnicode_FromFormat(
             "Expected a value of type '%s' for argument '%s' but instead found "
             "type '%U'.%s%s%s\nPosition: %d\nValue: %R",
-            cr_stype_annotation(type), f->schema.param[i].name, name,
-            inferred ? "\nInferred '" : "", inferred ? f->schema.param[i].name : "",
+            cr_stype_annotation(inferred                     ? type
+                                : type == &cr_stype_inferred ? CR_STYPE_OF(TENSOR)
+                                                             : type),
+            f->schema.param[i].name, name, inferred ? "\nInferred '" : "",
+            inferred ? f->schema.param[i].name : "",
             inferred ? "' to be of type 'Tensor' because it was not annotated with an explicit "
                        "type."
                      : "",
@@ -815,6 +834,27 @@ static PyObject *script_argument(const cr_sschema *s, int i, int self, PyObject 
     return found;
 }
 
+static int script_refuse_keyword(const cr_sfunction *f, PyObject *kwargs)
+{
+    PyObject *declared = script_declared(&f->schema), *key, *value;
+    Py_ssize_t at = 0;
+
+    while (declared && PyDict_Next(kwargs, &at, &key, &value)) {
+        const char *name = PyUnicode_AsUTF8(key);
+        bool known = false;
+        for (int i = 0; name && i < f->schema.param_count; i++)
+            known |= !strcmp(f->schema.param[i].name, name);
+        if (known)
+            continue;
+        PyErr_Format(PyExc_RuntimeError,
+                     "Unknown keyword argument '%U' for operator '%s'. Schema: %U", key,
+                     f->name, declared);
+        break;
+    }
+    Py_XDECREF(declared);
+    return -1;
+}
+
 /* Fills value[1..] and returns the number of values; -1 with an exception.  Parameters without
  * an argument have their defaults, made by the executor; they must be the last ones. */
 static int script_bind(const cr_sfunction *f, PyObject *args, PyObject *kwargs,
@@ -824,12 +864,13 @@ static int script_bind(const cr_sfunction *f, PyObject *args, PyObject *kwargs,
     int self = f->owner ? 1 : 0;
     Py_ssize_t given = PyTuple_GET_SIZE(args), used = 0;
 
-    if (given + self > s->param_count)
+    Py_ssize_t all = given + self + (kwargs ? PyDict_Size(kwargs) : 0);
+    if (all > s->param_count)
         return script_refuse(
             f, " ",
             PyUnicode_FromFormat("expected at most %d argument(s) but received "
                                  "%zd argument(s).",
-                                 s->param_count, given + self));
+                                 s->param_count, all));
     if (given > script_positional(s, self))
         return script_refuse(
             f, " ",
@@ -847,7 +888,7 @@ static int script_bind(const cr_sfunction *f, PyObject *args, PyObject *kwargs,
             return done < 0 ? -1 : script_refuse_type(f, i, x);
     }
     if (kwargs && used < PyDict_Size(kwargs))
-        return script_refuse(f, " ", PyUnicode_FromString("has unknown keyword arguments."));
+        return script_refuse_keyword(f, kwargs);
     return s->param_count;
 }
 
@@ -1083,12 +1124,57 @@ static PyObject *script_graph_after(PyObject *self, PyObject *args)
     return f ? script_text_of(&text, cr_sfunction_print_after(&text, f, passes)) : NULL;
 }
 
+/* A parameter, or a result, as (name, annotation, is keyword-only, default), the last where
+ * there is one. */
+static PyObject *script_schema_row(const cr_sparam *p)
+{
+    const char *name = p->name ? p->name : "", *type = cr_stype_in_source(p->type);
+    cr_ivalue v;
+
+    if (!p->preset)
+        return Py_BuildValue("(ssO)", name, type, p->keyword_only ? Py_True : Py_False);
+    cr_status st = cr_ivalue_of_constant(&v, p->preset);
+    PyObject *value = st ? cr_py_raise(st) : script_to_python(&v);
+    cr_ivalue_drop(v);
+    return value ? Py_BuildValue("(ssON)", name, type, p->keyword_only ? Py_True : Py_False,
+                                 value)
+                 : NULL;
+}
+
+static PyObject *script_schema_rows(const cr_sparam *p, int count)
+{
+    PyObject *made = PyList_New(0);
+
+    for (int i = 0; made && i < count; i++) {
+        PyObject *row = script_schema_row(&p[i]);
+        if (!row || PyList_Append(made, row) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(row);
+    }
+    return made;
+}
+
+static PyObject *script_schema_object(const cr_sschema *s)
+{
+    PyObject *text = script_declared(s);
+    PyObject *params = script_schema_rows(s->param, s->param_count);
+    PyObject *results = script_schema_rows(s->result, s->result_count);
+    PyObject *made = text && params && results
+                         ? script_ask("schema_of", "(OsOO)", text, s->name, params, results)
+                         : NULL;
+
+    Py_XDECREF(results);
+    Py_XDECREF(params);
+    Py_XDECREF(text);
+    return made;
+}
+
 static PyObject *script_schema(PyObject *self, PyObject *arg)
 {
     const char *name = PyUnicode_AsUTF8(arg);
     cr_sfunction *f = name ? script_method(self, name) : NULL;
 
-    return f ? script_declared(&f->schema) : NULL;
+    return f ? script_schema_object(&f->schema) : NULL;
 }
 
 /* The lines of a method in the archive's text, with the indent of the class removed. */
@@ -1100,8 +1186,7 @@ static PyObject *script_code(PyObject *self, PyObject *arg)
 
     if (!f)
         return NULL;
-    cr_status st = cr_sunit_env(f->unit) || !f->ast ? cr_scode_function(&text, f, NULL)
-                                                    : cr_sarchive_method_text(&text, f);
+    cr_status st = cr_scode_function(&text, f, NULL);
     PyObject *made = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(&text));
     cr_text_drop(&text);
     return made;
@@ -1637,7 +1722,7 @@ static PyMethodDef script_function_methods[] = {
 static PyObject *script_function_schema(PyObject *self, void *closure)
 {
     (void)closure;
-    return script_declared(&script_function_of(self)->schema);
+    return script_schema_object(&script_function_of(self)->schema);
 }
 
 static PyObject *script_function_name(PyObject *self, void *closure)
@@ -1662,7 +1747,7 @@ static PyGetSetDef script_function_getset[] = {
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyTypeObject script_function_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C._ScriptFunction",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "torch.jit.ScriptFunction",
     .tp_basicsize = sizeof(script_function),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_call = script_function_call,
@@ -1688,6 +1773,23 @@ static PyObject *script_call_caller(const cr_sfunction *f, const cr_ivalue *args
     return made;
 }
 
+/* What a Python function returned is not of its declared type. */
+static cr_status script_refuse_result(const cr_stype *type, PyObject *x)
+{
+    PyObject *why = script_cast_text(type, x), *text = NULL;
+    cr_status st = CR_PYTHON;
+
+    if (why)
+        text = PyUnicode_FromFormat(" expected value of type %s for return value but instead "
+                                    "got value of type %s.\nValue: %R\n%U",
+                                    cr_stype_annotation(type), Py_TYPE(x)->tp_name, x, why);
+    if (text)
+        st = cr_fail(CR_RUNTIME, "%s", PyUnicode_AsUTF8(text));
+    Py_XDECREF(text);
+    Py_XDECREF(why);
+    return st;
+}
+
 static cr_status script_call_out(const cr_sfunction *f, const cr_ivalue *args, int count,
                                  cr_ivalue *out)
 {
@@ -1696,14 +1798,10 @@ static cr_status script_call_out(const cr_sfunction *f, const cr_ivalue *args, i
     const cr_stype *type = f->schema.result->type;
     int done = x ? script_from_python(x, type, out) : -1;
 
-    if (!done)
-        PyErr_Format(PyExc_RuntimeError,
-                     " expected value of type %s for return value but instead got value of "
-                     "type %s.\nValue: %R",
-                     cr_stype_annotation(type), Py_TYPE(x)->tp_name, x);
+    cr_status st = done > 0 ? CR_OK : done ? CR_PYTHON : script_refuse_result(type, x);
     Py_XDECREF(x);
     PyGILState_Release(state);
-    return done > 0 ? CR_OK : CR_PYTHON;
+    return st;
 }
 
 /* _script_call_python(qualified, callable): the function, which is defined, is that of Python;
@@ -1844,6 +1942,18 @@ static PyObject *script_params(PyObject *module, PyObject *arg)
         Py_XDECREF(row);
     }
     return made;
+}
+
+/* _script_result(qualified): the annotation of a function's result. */
+static PyObject *script_result(PyObject *module, PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    cr_sfunction *f = name && script_start() ? cr_sunit_function(script_unit, name) : NULL;
+
+    (void)module;
+    if (!f && !PyErr_Occurred())
+        PyErr_Format(PyExc_RuntimeError, "function '%s' is not defined", name);
+    return f ? PyUnicode_FromString(cr_stype_in_source(f->schema.result->type)) : NULL;
 }
 
 /* (name, annotation, fixed length of a list, may be given by position) of each parameter. */
@@ -2328,6 +2438,7 @@ static PyMethodDef script_functions[] = {
     {"_script_overload", script_overload, METH_VARARGS, "Adds an overload of a function."},
     {"_script_compile", script_compile, METH_O, "Compiles a function."},
     {"_script_params", script_params, METH_O, "Parameters of a function."},
+    {"_script_result", script_result, METH_O, "The annotation of a function's result."},
     {"_script_parameters", script_parameters, METH_O, "Parameters of an operator's schemas."},
     {"_script_has_operator", script_has_operator, METH_O, "Whether programs have an operator."},
     {"_script_add_class", script_add_class, METH_VARARGS, "Adds a class to the programs."},
