@@ -1712,3 +1712,20 @@ def test_sizes_vary_while_dims_of_size_one_keep_their_strides():
         assert x.is_contiguous() and x.stride(1) == 8
         assert torch.equal(c(x), (x * 2 + 1).sum(-1))
     assert len(entries(c)) == 2 and used(c) == 16
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("activation", [nn.SiLU, nn.Hardswish, nn.LeakyReLU, nn.ReLU])
+def test_an_activation_in_place_of_a_batch_norm_trains(activation, fullgraph):
+    """The gradient of most of these reads a copy of what they overwrite."""
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), activation(inplace=True), nn.Conv2d(4, 4, 1))
+    part = copy.deepcopy(plain)
+    f = torch.compile(part, fullgraph=fullgraph)
+    for k in range(4):
+        x = torch.randn(2, 3, 6, 6)
+        for m, g in ((plain, plain), (part, f)):
+            m.zero_grad()
+            g(x).square().sum().backward()
+        assert all(torch.equal(p.grad, q.grad) for p, q in zip(plain.parameters(), part.parameters()))
+        assert all(torch.equal(p, q) for p, q in zip(plain.buffers(), part.buffers()))

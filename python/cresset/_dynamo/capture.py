@@ -632,11 +632,19 @@ class _Recording:
         """Makes this package's programs.  Settings other than the defaults are rare."""
         changes = self.compiler.settings
         if not changes and _INDUCTOR_CONFIG not in sys.modules:
-            return graph.call(differentiate)
+            return self.call_of(graph, differentiate)
         from .._inductor import settings
-        call = graph.call(differentiate, settings.how(changes))
+        call = self.call_of(graph, differentiate, settings.how(changes))
         settings.write_trace(changes, self.compiler.name, graph, call)
         return call
+
+    @staticmethod
+    def call_of(graph, *how):
+        """Refuses a graph of which no programs can be made, such as one whose gradient reads a copy that no call made."""
+        try:
+            return graph.call(*how)
+        except RuntimeError as why:
+            raise Refused(str(why)) from None
 
 
 def _watch_messages():

@@ -49,7 +49,7 @@ plain = torch._dynamo.disable(lambda x: x * 2)
 @pytest.mark.parametrize("f, needed", [
     (lambda x: x + 1 if x.sum() > 0 else x - 1, "data-dependent branching"), (lambda x: x * x.sum().item(), r"item\(\)"),
     (lambda x: x + len((x + 1).tolist()), r"tolist\(\)"), (lambda x: x[x > 0], "index"),
-    (lambda x: x + torch.nonzero(x * 2).shape[0], "nonzero"), (lambda x: x + len(str(x + 1)), "a value|tolist|item"),
+    (lambda x: x + torch.nonzero(x * 2).shape[0], "nonzero"), (lambda x: x + len(str(x + 1)), "a text"),
     (lambda x: x + (x + 1).numpy().sum(), "numpy"), (lambda x: (torch._dynamo.graph_break(), x)[1], "graph_break"),
     (lambda x: plain(x + 1), "is disabled")])
 def test_a_value_in_the_middle_is_an_error_of_one_graph(f, needed):
