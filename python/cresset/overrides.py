@@ -10,7 +10,7 @@ __all__ = ["handle_torch_function", "has_torch_function", "has_torch_function_un
            "has_torch_function_variadic", "get_default_nowrap_functions", "is_tensor_like",
            "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
            "get_overridable_functions", "get_ignored_functions", "get_testing_overrides",
-           "TorchFunctionMode"]
+           "TorchFunctionMode", "enable_reentrant_dispatch"]
 
 _ASKING = frozenset(("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"))
 _disabled_torch_function_impl = _C._disabled_torch_function_impl

@@ -17,6 +17,8 @@ def _all_return_types():
 
 
 def __getattr__(name):
+    if name == "__all__":  # import *
+        return ["all_return_types", "pytree_register_structseq", *_all_names()]
     value = _all_return_types() if name == "all_return_types" else _type(name)
     if value is None:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

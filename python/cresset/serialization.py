@@ -26,7 +26,9 @@ __all__ = [
     "storage_to_tensor_type", "register_package", "validate_cuda_device", "save", "load",
     "StorageType", "LoadEndianness", "get_crc32_options", "set_crc32_options",
     "get_default_load_endianness", "set_default_load_endianness", "clear_safe_globals",
-    "get_safe_globals", "add_safe_globals", "safe_globals", "get_unsafe_globals_in_checkpoint"]
+    "get_safe_globals", "add_safe_globals", "safe_globals", "get_unsafe_globals_in_checkpoint",
+    "get_default_mmap_options", "set_default_mmap_options", "skip_data", "SourceChangeWarning",
+    "check_module_version_greater_or_equal", "validate_hpu_device"]
 
 # For annotations.
 MAP_LOCATION = Union[Callable, device, str, dict, None]

@@ -1,7 +1,7 @@
 """The version of torch that this package follows, and its own."""
 from .torch_version import TorchVersion
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "debug", "cuda", "git_version", "hip", "rocm", "xpu"]
 
 cresset = "0.1.0"  # this package's own
 # Programs compare it with torch's versions and treat the part after the plus as a build name.

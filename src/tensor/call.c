@@ -490,6 +490,8 @@ static cr_status call_run_map(const cr_op *op, const cr_value *arg, cr_value *re
     CR_TRY(cr_tensor_over(&made, self->storage, (cr_dtype)self->dtype, g.ndim, g.size, g.stride,
                           CR_WRAP_ADD(self->offset, g.offset)));
     cr_storage_keep(self->storage);
+    if (CR_UNLIKELY(made->inference != self->inference))
+        cr_tensor_set_inference(made, self->inference);
     if (CR_UNLIKELY(cr_is_lazy(self)))
         cr_tensor_set_bits(made, self->conj, self->neg);
     result[0] = cr_of_tensor(made);

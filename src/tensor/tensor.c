@@ -36,13 +36,13 @@ static inline void release_dims(cr_tensor *t)
         cr_free(t->size);
 }
 
-/* Marks an inference tensor.  Outside inference mode the autograd stage refuses to change or to
- * save it. */
 static inline void set_inference(cr_tensor *t, bool on)
 {
     t->inference = on;
     t->stages = (t->stages & ~CR_STAGE_BIT(AUTOGRAD)) | (uint32_t)on << CR_STAGE_AUTOGRAD;
 }
+
+void cr_tensor_set_inference(cr_tensor *t, bool on) { set_inference(t, on); }
 
 /* The stages of calls with a tensor on the device. */
 static inline uint32_t device_stages(cr_device d)

@@ -135,6 +135,9 @@ CR_MUST cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype 
                                  const int64_t *size, const int64_t *stride, int64_t offset);
 /* A tensor over the storage of `base`; g->offset counts from base's first element. */
 CR_MUST cr_status cr_tensor_view(cr_tensor **out, const cr_tensor *base, const cr_geometry *g);
+/* Marks a new tensor without history as an inference tensor, or as none.  Outside inference
+ * mode the autograd stage refuses to change or to save one.  A view is what its base is. */
+void cr_tensor_set_inference(cr_tensor *t, bool on);
 /* A 0-d tensor holding `s` as `dtype`; `number` marks it weak in promotion. */
 CR_MUST cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool number);
 CR_MUST cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size);

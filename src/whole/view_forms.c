@@ -87,7 +87,7 @@ static cr_status over_same(cr_value *result, const cr_tensor *t, cr_dtype dtype,
 
     CR_TRY(cr_tensor_over(&made, t->storage, dtype, g->ndim, g->size, g->stride, g->offset));
     cr_storage_keep(t->storage);
-    made->inference = t->inference;
+    cr_tensor_set_inference(made, t->inference);
     if (CR_UNLIKELY(cr_is_lazy(t)))
         cr_tensor_set_bits(made, t->conj && cr_dtype_is_complex(dtype), t->neg);
     *result = cr_of_tensor(made);

@@ -101,6 +101,29 @@ def test_modes():
     assert y.is_inference() and not torch.is_inference_mode_enabled()
 
 
+VIEWS = {"view": lambda x: x.view(6), "select": lambda x: x[0], "t": lambda x: x.t(), "expand": lambda x: x.expand(2, 2, 3),
+         "split": lambda x: x.split(1)[0], "unbind": lambda x: x.unbind()[0], "narrow": lambda x: x.narrow(0, 0, 1),
+         "detach": lambda x: x.detach(), "data": lambda x: x.data, "alias": lambda x: torch.ops.aten.alias(x), "diagonal": torch.diagonal,
+         "dtype": lambda x: x.view(torch.int32), "as_strided": lambda x: x.as_strided((2,), (1,)), "unsqueeze": lambda x: x.unsqueeze(0)}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_are_inference_tensors_where_their_bases_are(name):
+    view, normal = VIEWS[name], torch.ones(2, 3)
+    with torch.inference_mode():
+        made = torch.ones(2, 3)
+        inside, of_normal = view(made), view(normal)
+        assert inside.is_inference() and made.add_(1).is_inference()
+    assert not of_normal.is_inference() and view(made).is_inference()
+    if name not in ("detach", "data", "expand"):
+        with pytest.raises(RuntimeError, match="^Inplace update to inference tensor outside InferenceMode"):
+            view(made).add_(1)
+    if of_normal.is_floating_point():  # it may be saved for a derivative
+        w = torch.ones(of_normal.shape, requires_grad=True)
+        (of_normal * w).sum().backward()
+        assert torch.equal(w.grad, of_normal)
+
+
 def test_modes_survive_exceptions():
     with pytest.raises(ValueError):
         with torch.no_grad():

@@ -223,3 +223,35 @@ def test_embedding_sends_on_the_tangent_of_its_padding_row(padding, options):
     kept = [0 if padding is not None and r == padding % 3 else 1 for r in range(3)]
     if not options:
         assert vjp(f, weight)[1](torch.ones(4, 2))[0].tolist() == [[k * n] * 2 for k, n in zip(kept, (1, 2, 1))]
+
+
+@pytest.mark.parametrize("call", [torch.nonzero, torch.unique, torch.unique_consecutive, lambda a: a[a > 0], lambda a: torch.where(a > 0)[0],
+                                  lambda a: torch.masked_select(a, a > 0), lambda a: torch.unique(a, return_inverse=True)[1]])
+@pytest.mark.parametrize("x", [torch.tensor([[1., 2.], [2., 3.]]), torch.tensor([1., 2.])], ids=["vectors", "numbers"])
+def test_results_whose_sizes_are_values_have_no_batches(call, x):
+    """Also where the sizes agree for these examples: nonzero of 2 batched numbers had the shape (2, 1, 0)."""
+    with pytest.raises(RuntimeError, match="^vmap: We do not support batching operators that can (output|support) dynamic shape"):
+        vmap(call)(x)
+
+
+PAIR = torch.tensor([1., 2.])
+ONES = lambda a: torch.ones(2)
+
+
+@pytest.mark.parametrize("call, kind, text", [
+    (lambda f: f.jacobian(ONES, PAIR, strict=True), RuntimeError, "Output 0 of the user-provided function does not require gradients."),
+    (lambda f: f.jacobian(lambda a: (a, torch.ones(2)), PAIR, strict=True), RuntimeError, "Output 1 of the user-provided function does not"),
+    (lambda f: f.jacobian(lambda a, b: a * 2, (PAIR, PAIR), strict=True), RuntimeError, "Output 0 .* is independent of input 1"),
+    (lambda f: f.hessian(torch.sum, PAIR, strict=True), RuntimeError, "found that the jacobian .* with respect to input 0 is independent"),
+    (lambda f: f.hvp(torch.sum, PAIR, PAIR, strict=True), RuntimeError, "found that the jacobian .* with respect to input 0 is independent"),
+    (lambda f: f.vjp(torch.sin, PAIR), RuntimeError, "v can only be None if the user-provided function returns a single Tensor with a single"),
+    (lambda f: f.jvp(torch.sin, PAIR), RuntimeError, "v can only be None if the input to the user-provided function is a single Tensor"),
+    (lambda f: f.vjp(torch.sin, PAIR, (PAIR, PAIR)), RuntimeError, "The given v should contain a single Tensor"),
+    (lambda f: f.hvp(torch.sin, PAIR, PAIR), RuntimeError, "The Tensor returned by the function given to hvp should contain a single element"),
+    (lambda f: f.jacobian(lambda a: [a], PAIR), TypeError, "the given outputs of the user-provided function has type <class 'list'>"),
+    (lambda f: f.jacobian(torch.sin, PAIR, strategy="forward-mode"), NotImplementedError, "only implemented for `vectorize=True`"),
+    (lambda f: f.jacobian(torch.sin, PAIR, strategy="x"), AssertionError, 'Expected strategy to be either "forward-mode" or'),
+])
+def test_what_autograd_functional_refuses(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call(torch.autograd.functional)

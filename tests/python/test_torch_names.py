@@ -1,5 +1,8 @@
 """Names of torch that are functions, classes and switches in Python, by their results."""
+import importlib
 import threading
+import types
+from pathlib import Path
 
 import pytest
 
@@ -280,3 +283,27 @@ def test_binding_of_processes():
     assert AffinityMode.NODE == "node" and maybe_wrap_command_args_with_numa_binding(["a"], gpu_index=0, numa_options=None) == ("a",)
     made = maybe_wrap_command_args_with_numa_binding(["a"], gpu_index=0, numa_options=NumaOptions(AffinityMode.NODE, True))
     assert made[-1] == "a"
+
+
+# Names that come from elsewhere or that `import *` leaves out: modules, and those of namespaces without __all__ in torch.
+OUTSIDE = {"numbers", "torch", "Tensor", "TYPE_CHECKING", "mkdtemp", "m", "amp_definitely_not_available"}
+
+
+def test_import_star_brings_names_that_are_made_on_first_use():
+    listed = {}
+    for line in (Path(__file__).parents[1] / "libraries" / "names" / "public.txt").read_text().splitlines():
+        if len(line.split()) == 2:
+            listed.setdefault(line.split()[0], []).append(line.split()[1])
+    missing = {}
+    for name in listed.keys() - {"torch", "torch.distributed", "torch.nn.functional", "torch.cuda", "torch.utils"}:
+        try:
+            module = importlib.import_module(name.replace("torch", "cresset", 1))
+        except ImportError:
+            continue
+        brought = {}
+        exec(f"from {module.__name__} import *", brought)
+        for n in listed[name]:
+            value = getattr(module, n, module) if n[0] != "_" and n not in OUTSIDE else module
+            if n not in brought and not isinstance(value, types.ModuleType):
+                missing.setdefault(name, []).append(n)
+    assert len(listed) > 80 and missing == {}

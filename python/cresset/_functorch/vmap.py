@@ -97,6 +97,8 @@ def _is_at(x, level):
 
 # --- calls for a batch ---
 
+# Operators of which an example's sizes say nothing about another's: refused even where the sizes happen to agree.
+_DYNAMIC = {"nonzero", "_unique2", "unique_dim", "unique_consecutive", "masked_select"}
 VmapInfo = namedtuple("VmapInfo", ["batch_size", "randomness"])
 
 
@@ -110,6 +112,11 @@ def _call_batch(func, args, kwargs, level):
     if getattr(func, "_batching", None) is not None:
         return call.registered(func._batching)
     call.check_writes()
+    if func._opname in _DYNAMIC:
+        call.refuse_dynamic()
+    if func._opname == "index" and any(call.is_batch(x) and x.dtype in (_C.bool, _C.uint8) for x in call.given["indices"]):
+        raise RuntimeError("vmap: We do not support batching operators that can support dynamic shape. Attempting to batch over "
+                           "indexing with a boolean mask.")
     for rule in _rules(func):
         result = rule(call)
         if result is not NotImplemented:
@@ -208,13 +215,15 @@ class _Call:
             return _Batched(_C.empty(0, *x.shape, dtype=x.dtype, device=device), self.level)
         return tree_map(lambda x: empty(x) if isinstance(x, Tensor) else x, self.func(*args, **kwargs))
 
+    def refuse_dynamic(self):
+        raise RuntimeError(
+            "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
+            f"{self.func._schema.name}. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature.")
+
     def stack(self, parts):
         """Returns the batch of the examples' results."""
         if any(x.shape != parts[0].shape for x in parts):
-            raise RuntimeError(
-                "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
-                f"{self.func._schema.name}. Please voice your support in "
-                "https://github.com/pytorch/functorch/issues/256")
+            self.refuse_dynamic()
         return _Batched(_C.stack(parts), self.level)
 
 

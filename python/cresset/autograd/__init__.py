@@ -12,7 +12,8 @@ from .variable import Variable
 
 __all__ = ["backward", "grad", "Function", "Variable", "no_grad", "enable_grad",
            "set_grad_enabled", "inference_mode", "detect_anomaly", "set_detect_anomaly",
-           "gradcheck", "gradgradcheck", "functional", "graph"]
+           "gradcheck", "gradgradcheck", "functional", "graph", "grad_mode", "NestedIOFunction",
+           "enforce_grad_layout_policy", "set_multithreading_enabled", "variable"]
 
 is_grad_enabled = _C.is_grad_enabled
 _profiler_enabled, _disable_profiler = _C._profile_enabled, _C._profile_stop

@@ -43,7 +43,7 @@ def make_dual(tensor, tangent, *, level=None):
     if not _levels:
         raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, make sure to "
                            "enter_dual_level() first.")
-    for name, x in (("tensor", tensor), ("tangent", tangent)):
+    for name, x in (("primal", tensor), ("tangent", tangent)):
         if not (x.is_floating_point() or x.is_complex()):
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {x.dtype}")
     check_tangent(tensor, tangent)

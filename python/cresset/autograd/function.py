@@ -6,7 +6,7 @@ from .. import _C
 from .._C import Tensor
 
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable",
-           "BackwardCFunction"]
+           "BackwardCFunction", "FunctionMeta", "NestedIOFunction"]
 
 
 class FunctionCtx(_C._FunctionBase):

@@ -8,7 +8,9 @@ from .._C import Node, Tensor
 from ..utils.hooks import RemovableHandle
 
 __all__ = ["Node", "get_gradient_edge", "GradientEdge", "saved_tensors_hooks", "save_on_cpu",
-           "disable_saved_tensors_hooks", "register_multi_grad_hook", "increment_version"]
+           "disable_saved_tensors_hooks", "register_multi_grad_hook", "increment_version",
+           "allow_mutation_on_saved_tensors", "region_activation_memory_budget", "set_override_stale_capture_stream",
+           "set_warn_on_accumulate_grad_stream_mismatch"]
 
 
 class GradientEdge(tuple):

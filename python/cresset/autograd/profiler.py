@@ -7,7 +7,7 @@ from .profiler_util import (MEMORY_EVENT_NAME, EventList, FunctionEvent, MemReco
                             _format_time)
 
 __all__ = ["profile", "record_function", "emit_nvtx", "EventList", "FunctionEvent", "MemRecordsAcc",
-           "KinetoStepTracker"]
+           "KinetoStepTracker", "EnforceUnique", "load_nvprof", "parse_nvprof_trace"]
 
 # Kinds of events of tensor/profile.h.
 _OP, _NODE, _APPLY, _GROUP, _USER = range(5)

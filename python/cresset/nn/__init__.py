@@ -28,3 +28,6 @@ def factory_kwargs(kwargs):
             raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
         out[name] = kwargs[name]
     return out
+
+
+__all__ = [*(name for name in globals() if name[0] != "_"), "DataParallel"]

@@ -6,7 +6,7 @@ from .. import Tensor
 from .._C import _disabled_torch_function_impl
 from .._utils import _rebuild_parameter, _rebuild_parameter_with_state
 
-__all__ = ["Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "is_lazy"]
+__all__ = ["Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "UninitializedTensorMixin", "is_lazy"]
 
 
 class _ParameterMeta(type(Tensor)):

@@ -84,7 +84,7 @@ class _KinetoProfile:
                  with_flops=False, with_modules=False, experimental_config=None,
                  execution_trace_observer=None, acc_events=False, custom_trace_id_callback=None,
                  post_processing_timeout_s=None):
-        self.activities = set(activities) if activities else supported_activities()
+        self.activities = supported_activities() if activities is None else set(activities)
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.with_flops, self.with_stack, self.with_modules = with_flops, with_stack, with_modules
         self.acc_events = acc_events
@@ -125,7 +125,7 @@ class _KinetoProfile:
 
     def _need(self):
         if not self.profiler:
-            raise AssertionError("Profiler must be initialized before its results are read")
+            raise AssertionError("Profiler must be initialized before getting key averages")
         return self.profiler
 
     def export_chrome_trace(self, path):

@@ -23,7 +23,9 @@ from ..random import fork_rng
 __all__ = ["checkpoint", "checkpoint_sequential", "CheckpointError", "CheckpointFunction",
            "check_backward_validity", "detach_variable", "get_device_states",
            "set_device_states", "noop_context_fn", "set_checkpoint_early_stop",
-           "set_checkpoint_debug_enabled", "DefaultDeviceType", "GraphExecGroup"]
+           "set_checkpoint_debug_enabled", "DefaultDeviceType", "GraphExecGroup",
+           "CheckpointPolicy", "SelectiveCheckpointContext", "SAC_IGNORED_OPS",
+           "create_selective_checkpoint_contexts"]
 
 
 

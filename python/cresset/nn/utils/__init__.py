@@ -15,6 +15,8 @@ _LATER = {
     "convert_conv3d_weight_memory_format": "memory_format"}
 _MODULES = ("parametrizations", "parametrize", "stateless", "fusion", "memory_format", "init", "prune")
 
+__all__ = [*(name for name in globals() if name[0] != "_"), *_LATER, "parametrizations", "stateless"]
+
 
 def __getattr__(name):
     from importlib import import_module

@@ -283,10 +283,11 @@ GETTER(data)
         return cr_py_raise(st);
     st = cr_tensor_over(&made, alias, (cr_dtype)t->dtype, t->ndim, t->size, t->stride,
                         t->offset);
-    if (!st)
+    if (!st) {
+        cr_tensor_set_inference(made, t->inference);
         cr_tensor_set_bits(made, t->conj, t->neg);
-    if (!st)
         cr_recorder_cut(made);
+    }
     if (!st && !Py_IS_TYPE(self, cr_py_tensor_type) && cr_py_overrides(Py_TYPE(self)))
         return cr_py_wrap_as(Py_TYPE(self), made);
     if (!st)
