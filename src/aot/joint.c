@@ -69,6 +69,18 @@ static cr_status check_gradient(const replay *x, int k)
                    wanted ? "a" : "no", wanted ? "none" : "one");
 }
 
+/* A cotangent's layout is its output's, as sums of it have eager's order; row-major where sizes
+ * may vary. */
+static cr_status joint_fake_cotangent(cr_tensor **out, const cr_graph *g, const cr_tensor *t)
+{
+    cr_device fake = cr_as_fake(t->device);
+
+    return t->contiguous || g->numbers.list.len || !cr_is_dense(t)
+               ? cr_tensor_new(out, (cr_dtype)t->dtype, fake, t->ndim, t->size)
+               : cr_tensor_new_strided(out, (cr_dtype)t->dtype, fake, t->ndim, t->size,
+                                       t->stride);
+}
+
 static cr_status make_cotangents(replay *x)
 {
     for (int k = 0; k < x->outputs; k++) {
@@ -76,8 +88,7 @@ static cr_status make_cotangents(replay *x)
         CR_TRY(check_gradient(x, k));
         if (!t || !t->requires_grad || seen_before(x, t, k) || (x->reached && !x->reached[k]))
             continue;
-        CR_TRY(cr_tensor_new(&x->cotangent[x->roots], (cr_dtype)t->dtype, cr_as_fake(t->device),
-                             t->ndim, t->size));
+        CR_TRY(joint_fake_cotangent(&x->cotangent[x->roots], x->g, t));
         CR_TRY(cr_recorder_input(x->r, x->cotangent[x->roots], "cotangent"));
         x->root[x->roots++] = t;
         x->differentiable[k] = true;

@@ -256,6 +256,19 @@ static bool may_grow(const cr_tensor *t, const cr_tensor *by)
            cr_is_dense(t);
 }
 
+/* True when was + grad, a call, has the layout of grad.  A recorded pass makes that call, and
+ * later sums have an order by layout. */
+static bool adds_in_layout(const cr_tensor *was, const cr_tensor *grad)
+{
+    bool same = true, expanded = true;
+
+    for (int i = 0; i < was->ndim; i++) {
+        same = same && (was->stride[i] == grad->stride[i] || was->size[i] <= 1);
+        expanded = expanded && (was->stride[i] == 0 || was->size[i] <= 1);
+    }
+    return same || expanded;
+}
+
 /* *sum += grad.  Takes ownership of both. */
 static cr_status task_add(cr_tensor **sum, cr_tensor *grad)
 {
@@ -267,7 +280,7 @@ static cr_status task_add(cr_tensor **sum, cr_tensor *grad)
         cr_drop(grad);
         return st;
     }
-    if (may_grow(grad, was)) {
+    if (may_grow(grad, was) && adds_in_layout(was, grad)) {
         st = cr_call_add_inplace(grad, was);
         *sum = grad;
         cr_drop(was);

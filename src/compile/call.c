@@ -42,6 +42,7 @@ struct cr_compiled_call {
     bool *wants;  /* by input: has a gradient */
     bool *differentiable; /* by output: has a cotangent */
     bool *plain;          /* by output: had no gradient in the recorded call */
+    int64_t **stride;     /* by output, of its cotangent; NULL: row-major.  NULL: all are */
 };
 
 static bool is_made(const cr_compiled_call *c)
@@ -75,6 +76,33 @@ static void cut(cr_session *s, void *context)
                       : cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
 }
 
+/* Notes the cotangents that are not row-major in the joint graph. */
+static cr_status keep_strides(cr_compiled_call *c)
+{
+    int k = c->inputs;
+
+    c->stride = cr_alloc_zero((size_t)(c->outputs + 1) * sizeof *c->stride);
+    if (!c->stride)
+        return CR_MEMORY;
+    for (int i = 0; i < c->outputs; i++) {
+        const cr_gtype *t = c->differentiable[i] ? &c->joint.graph->input[k++]->type : NULL;
+        if (!t || !t->stride)
+            continue;
+        c->stride[i] = cr_alloc(t->ndim * sizeof *t->stride + 1);
+        if (!c->stride[i])
+            return CR_MEMORY;
+        memcpy(c->stride[i], t->stride, t->ndim * sizeof *t->stride);
+    }
+    return CR_OK;
+}
+
+static void drop_strides(cr_compiled_call *c)
+{
+    for (int i = 0; c->stride && i < c->outputs; i++)
+        cr_free(c->stride[i]);
+    cr_free(c->stride);
+}
+
 static cr_status keep_training(cr_compiled_call *c, const cr_graph *g, const cr_aot_parts *like)
 {
     job j = {.c = c, .like = like};
@@ -90,6 +118,7 @@ static cr_status keep_training(cr_compiled_call *c, const cr_graph *g, const cr_
     memcpy(c->differentiable, c->joint.differentiable, (size_t)c->outputs);
     for (int i = 0; i < c->inputs; i++)
         c->wants[i] = g->input[i]->type.requires_grad;
+    CR_TRY(keep_strides(c));
     if (c->cotangents > 1)
         keep_recorded(c, g);
     cr_show_graph("aot", "joint", c->joint.graph);
@@ -515,6 +544,7 @@ void cr_compiled_call_drop(cr_compiled_call *c)
     cr_compiled_call_drop(c->of);
     cr_sizes_drop(c->sizes);
     cr_free(c->symbol);
+    drop_strides(c);
     cr_free(c->marks);
     cr_free(c->plain);
     cr_free(c);
@@ -755,7 +785,27 @@ static cr_status load_saved(call_node *n, cr_tensor **out)
     return CR_OK;
 }
 
-/* Collects the cotangents, row-major as in the graph. reached[k]: output k has one. */
+/* *out is g with these strides; NULL: row-major. */
+static cr_status with_strides(cr_tensor **out, cr_tensor *g, const int64_t *stride)
+{
+    cr_value arg[CR_MAX_ARGS], result;
+
+    if (stride ? !memcmp(g->stride, stride, g->ndim * sizeof *stride) : g->contiguous) {
+        *out = cr_keep(g);
+        return CR_OK;
+    }
+    if (stride) {
+        CR_TRY(cr_tensor_new_strided(out, (cr_dtype)g->dtype, g->device, g->ndim, g->size,
+                                     stride));
+        return cr_copy_tensor(*out, g);
+    }
+    arg[0] = cr_of_tensor(g);
+    CR_TRY(cr_call_named("contiguous", arg, 1, &result));
+    *out = result.t;
+    return CR_OK;
+}
+
+/* Collects the cotangents, with the strides of the graph. reached[k]: output k has one. */
 static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tensor **out,
                                  bool *reached)
 {
@@ -763,18 +813,10 @@ static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tenso
     int k = 0;
 
     for (int i = 0; i < c->outputs; i++) {
-        cr_value arg[CR_MAX_ARGS], result;
         cr_tensor *g = c->differentiable[i] ? grads[i] : NULL;
         reached[i] = g != NULL;
-        if (!g)
-            continue;
-        if (g->contiguous) {
-            out[k++] = cr_keep(g);
-        } else {
-            arg[0] = cr_of_tensor(g);
-            CR_TRY(cr_call_named("contiguous", arg, 1, &result));
-            out[k++] = result.t;
-        }
+        if (g)
+            CR_TRY(with_strides(&out[k++], g, c->stride ? c->stride[i] : NULL));
     }
     return CR_OK;
 }
