@@ -601,6 +601,3 @@ def __getattr__(name):
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from . import _lowrank
     return getattr(_lowrank, name)
-
-
-__all__ += ["pca_lowrank", "svd_lowrank"]

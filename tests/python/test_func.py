@@ -225,13 +225,21 @@ def test_embedding_sends_on_the_tangent_of_its_padding_row(padding, options):
         assert vjp(f, weight)[1](torch.ones(4, 2))[0].tolist() == [[k * n] * 2 for k, n in zip(kept, (1, 2, 1))]
 
 
-@pytest.mark.parametrize("call", [torch.nonzero, torch.unique, torch.unique_consecutive, lambda a: a[a > 0], lambda a: torch.where(a > 0)[0],
+@pytest.mark.parametrize("call", [torch.unique, torch.unique_consecutive, lambda a: a[a > 0],
                                   lambda a: torch.masked_select(a, a > 0), lambda a: torch.unique(a, return_inverse=True)[1]])
 @pytest.mark.parametrize("x", [torch.tensor([[1., 2.], [2., 3.]]), torch.tensor([1., 2.])], ids=["vectors", "numbers"])
 def test_results_whose_sizes_are_values_have_no_batches(call, x):
-    """Also where the sizes agree for these examples: nonzero of 2 batched numbers had the shape (2, 1, 0)."""
+    """Also where the sizes agree for these examples."""
     with pytest.raises(RuntimeError, match="^vmap: We do not support batching operators that can (output|support) dynamic shape"):
         vmap(call)(x)
+
+
+def test_places_of_equally_many_elements_have_a_batch():
+    x = torch.tensor([[1., 0., 2.], [0., 3., 4.]])
+    assert vmap(torch.argwhere)(x).tolist() == [[[0], [2]], [[1], [2]]]
+    assert vmap(lambda a: torch.nonzero_static(a, size=2))(x).tolist() == [[[0], [2]], [[1], [2]]]
+    with pytest.raises(RuntimeError, match="^vmap: We do not support batching operators that can output dynamic shape"):
+        vmap(torch.argwhere)(torch.tensor([[1., 0.], [1., 2.]]))
 
 
 PAIR = torch.tensor([1., 2.])

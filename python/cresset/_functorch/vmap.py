@@ -97,8 +97,8 @@ def _is_at(x, level):
 
 # --- calls for a batch ---
 
-# Operators of which an example's sizes say nothing about another's: refused even where the sizes happen to agree.
-_DYNAMIC = {"nonzero", "_unique2", "unique_dim", "unique_consecutive", "masked_select"}
+# Refused even where the sizes of the examples' results happen to agree.  nonzero is not: argwhere and nonzero_static call it.
+_DYNAMIC = {"_unique2", "unique_dim", "unique_consecutive", "masked_select"}
 VmapInfo = namedtuple("VmapInfo", ["batch_size", "randomness"])
 
 
