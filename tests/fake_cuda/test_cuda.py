@@ -1377,3 +1377,18 @@ def test_operators_under_the_names_of_cudnn():
     assert torch.equal(normed[0], torch.nn.functional.batch_norm(X, None, None, B, B, True)) and len(normed) == 4
     with pytest.raises(NotImplementedError, match="cudnn_convolution"):
         torch.cudnn_convolution(x, w, [1, 1], [2, 2], [1, 1], 2, False, False, False)
+
+
+@pytest.mark.parametrize("size, weight", [((0, 3, 5, 5), (4, 3, 3, 3)), ((2, 0, 5, 5), (4, 0, 3, 3))], ids=["no image", "no channel"])
+def test_convolutions_of_no_element(size, weight):
+    bias = torch.rand(4)
+    for b in (bias, None):
+        made = []
+        for device in ("cpu", "cuda"):
+            x, w = torch.rand(size, device=device, requires_grad=True), torch.rand(weight, device=device, requires_grad=True)
+            y = torch.nn.functional.conv2d(x, w, b if b is None else b.to(device))
+            y.sum().backward()
+            made.append([t.cpu() for t in (y, x.grad, w.grad)])
+        assert all(torch.equal(p, q) for p, q in zip(*made))
+    c = torch.rand(3, 5)
+    assert same(torch.addbmm(c.cuda(), torch.rand(0, 3, 4).cuda(), torch.rand(0, 4, 5).cuda(), beta=2), c * 2)

@@ -458,10 +458,39 @@ static const char *conv_run_as(const conv_key *key, conv_call c)
     return error;
 }
 
+static bool conv_is_empty(const cr_array *a)
+{
+    for (int d = 0; d < a->ndim; d++)
+        if (!a->size[d])
+            return true;
+    return false;
+}
+
+/* The result where an operand has no elements: the bias, or zeros. */
+static const char *conv_of_nothing(int index, const conv_call *c, const cr_array *result)
+{
+    const cr_device_ops *ops = cr_cuda_table();
+    _Alignas(16) static const char zero[16];
+    int64_t stride[CONV_ALL] = {0};
+
+    if (conv_is_empty(result))
+        return NULL;
+    if (!c->biased)
+        return ops->fill(index, result, zero);
+    stride[1] = c->bias.stride[0];
+    cr_array spread = {c->bias.data, c->bias.dtype, result->ndim, result->size, stride};
+    return ops->move(index, result, &spread);
+}
+
 static const char *conv_run(int index, conv_call *c)
 {
+    const cr_array *array[CONV_WAYS] = {
+        [CONV_OUTPUT] = &c->y, [CONV_INPUT] = &c->x, [CONV_WEIGHT] = &c->w};
     conv_key key;
 
+    for (int i = 0; i < CONV_WAYS; i++)
+        if (array[i]->ndim <= CONV_ALL && conv_is_empty(array[i]))
+            return conv_of_nothing(index, c, array[c->way]);
     if (!cudnn_is_there() || !conv_key_of(&key, index, c))
         return cr_command_declines;
     const char *error = conv_run_as(&key, *c);

@@ -692,16 +692,30 @@ static cr_array product_matrix_of(const cr_array *a, int64_t i)
                       a->stride + 1};
 }
 
+/* beta * self, by matrices without columns and rows. */
+static const char *product_added_nothing(int index, const cr_array *self,
+                                         const cr_array *result, cr_scalar alpha,
+                                         cr_scalar beta)
+{
+    int64_t a_size[2] = {result->size[0], 0}, b_size[2] = {0, result->size[1]}, one[2] = {1, 1};
+    cr_array a = {result->data, result->dtype, 2, a_size, one};
+    cr_array b = {result->data, result->dtype, 2, b_size, one};
+
+    return product_added(index, self, &a, &b, result, alpha, beta);
+}
+
 /* Adds the products of a batch in order. */
 static const char *product_addbmm(int index, const cr_given *arg, const cr_array *result)
 {
     cr_scalar alpha, beta;
 
     if (!product_given(&beta, &arg[3]) || !product_given(&alpha, &arg[4]) ||
-        arg[0].kind != CR_GIVEN_ARRAY || !arg[1].array.size[0])
+        arg[0].kind != CR_GIVEN_ARRAY)
         return cr_command_declines;
     const cr_array *self = &arg[0].array;
     const char *error = NULL;
+    if (!arg[1].array.size[0])
+        return product_added_nothing(index, self, result, alpha, beta);
     for (int64_t i = 0; i < arg[1].array.size[0] && !error; i++) {
         cr_array a = product_matrix_of(&arg[1].array, i);
         cr_array b = product_matrix_of(&arg[2].array, i);
@@ -739,7 +753,7 @@ static const char *product_any(int index, const cr_array *self, const cr_array *
                                const cr_array *given_b, const cr_array *result)
 {
     cr_array a = *given_a, b = *given_b, c = *result, add;
-    product_dims dims[6];
+    product_dims dims[5];
     int row = a.ndim == 1, column = b.ndim == 1;
 
     if (a.ndim < 1 || b.ndim < 1 || c.ndim + 2 > PRODUCT_DIMS ||
