@@ -736,6 +736,9 @@ static cr_status builtin_to_bool(cr_scall *c)
 {
     cr_scalar s;
 
+    if (c->count && c->arg->kind == CR_IV_TENSOR && c->arg->t->numel > 1)
+        return cr_fail(CR_RUNTIME,
+                       "Boolean value of Tensor with more than one value is ambiguous");
     CR_TRY(builtin_number(c, &s));
     return builtin_give(c, cr_iv_bool(cr_scalar_is_nonzero(s)));
 }

@@ -58,6 +58,21 @@ static void wrapped_node(cr_snode *n)
     n->schema = with;
 }
 
+/* A node writes to a constant: its elements are not those that the graph begins with. */
+static bool wrapped_is_written(const cr_sblock *b)
+{
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; n->prim == CR_SPRIM_OPERATOR && i < n->input_count; i++)
+            if (i < n->schema->param_count && n->schema->param[i].written &&
+                cr_svalue_constant(n->input[i]))
+                return true;
+        for (int i = 0; i < n->block_count; i++)
+            if (wrapped_is_written(n->block[i]))
+                return true;
+    }
+    return false;
+}
+
 static void wrapped_in(cr_sblock *b)
 {
     for (cr_snode *n = b->first; n; n = n->next) {
@@ -68,4 +83,8 @@ static void wrapped_in(cr_sblock *b)
     }
 }
 
-void cr_spass_wrapped(cr_sgraph *g) { wrapped_in(g->body); }
+void cr_spass_wrapped(cr_sgraph *g)
+{
+    if (!wrapped_is_written(g->body))
+        wrapped_in(g->body);
+}

@@ -413,3 +413,24 @@ def by_helper(x):
 def test_a_function_that_asks_elsewhere_is_refused_by_name():
     with pytest.raises(RuntimeError, match="Tracer cannot record 'by_helper'"):
         torch.jit.trace(by_helper, torch.ones(2))
+
+
+def test_numbers_of_traces_do_not_widen_the_dtype_also_when_loaded():
+    import io
+    traced = torch.jit.trace(lambda x: (x * 2.5, x - 1, x + True), torch.ones(2))
+    file = io.BytesIO()
+    torch.jit.save(traced, file)
+    for program in (traced, torch.jit.load(io.BytesIO(file.getvalue()))):
+        for x in (torch.ones(2), torch.ones(2, dtype=torch.int64), torch.tensor(1.0), torch.ones(2, dtype=torch.float16)):
+            for made, want in zip(program(x), (x * 2.5, x - 1, x + True)):
+                assert made.dtype == want.dtype and torch.equal(made, want)
+
+
+def test_a_constant_that_the_program_writes_is_read_where_it_is_used():
+    total = torch.tensor(1.0)
+
+    def count(x):
+        total.add_(1)
+        return x * total
+    program = torch.jit.script(count)
+    assert [program(torch.ones(1)).item() for _ in range(3)] == [2, 3, 4]
