@@ -86,11 +86,13 @@ CV_FN cv_f64 cv_expreduce_f64(cv_f64 x, cv_f64 low, cv_f64 *t, cv_f64 *tail)
     return f;
 }
 
+/* Lanes whose result is zero compute something else, as those of float32. */
 CV_FN cv_f64 cv_exp_f64(cv_f64 x)
 {
-    cv_f64 a = cv_clamp_f64(x, -746.0, 710.0), t, tail, f;
-    f = cv_expreduce_f64(a, CV_MAKE(cv_f64, 0), &t, &tail);
-    return cv_scale_f64(1.0 + (f + tail), t);
+    cv_m64 none = cv_lt_f64(x, CV_D(-746.0));
+    cv_f64 zero = {0}, a = cv_lesser_f64(CV_D(710.0), cv_select_f64(none, zero, x)), t, tail;
+    cv_f64 f = cv_expreduce_f64(a, zero, &t, &tail);
+    return cv_select_f64(none, zero, cv_scale_f64(1.0 + (f + tail), t));
 }
 
 CV_FN cv_f64 cv_exp2_f64(cv_f64 x)
