@@ -366,11 +366,13 @@ static cr_tensor *coo_of(fuzz_shape s, cr_dtype dtype, cr_device device)
 }
 
 /* Replaces *t by the result of an entry on it, if the call succeeds. */
-static void convert(cr_tensor **t, const char *entry, int layout)
+static void convert(cr_tensor **t, const char *entry, const cr_value *more, int n)
 {
-    cr_value arg[3] = {cr_of_tensor(*t), cr_of_int(layout), cr_of_int(0)}, made;
+    cr_value arg[4] = {cr_of_tensor(*t)}, made;
 
-    if (cr_call_named(entry, arg, layout ? 3 : 1, &made)) {
+    for (int i = 0; i < n; i++)
+        arg[1 + i] = more[i];
+    if (cr_call_named(entry, arg, n + 1, &made)) {
         forget_error();
         return;
     }
@@ -390,15 +392,32 @@ static void spoil(cr_tensor *t)
     parts->coalesced |= cr_is_coo(t) && one_in(3);
 }
 
+/* Any compressed layout, with blocks of one element, or of half a row or column, or of all. */
+static void compress(cr_tensor **t)
+{
+    static const int layouts[] = {CR_LAYOUT_CSR, CR_LAYOUT_CSC, CR_LAYOUT_BSR, CR_LAYOUT_BSC};
+    int layout = layouts[draw(CR_LEN(layouts))];
+    int64_t block[2];
+
+    for (int d = 0; d < 2; d++) {
+        int64_t size = (*t)->size[d];
+        block[d] = !size || one_in(3) ? 1 : size % 2 == 0 && one_in(2) ? size / 2 : size;
+    }
+    bool blocked = layout == CR_LAYOUT_BSR || layout == CR_LAYOUT_BSC;
+    convert(t, "_to_sparse",
+            (cr_value[]){cr_of_int(layout), cr_of_int(0),
+                         blocked ? cr_of_ints(block, 2) : cr_of_none()},
+            3);
+}
+
 static cr_tensor *sparse_of(fuzz_shape s, cr_dtype dtype)
 {
-    static const int layouts[] = {CR_LAYOUT_CSR, CR_LAYOUT_CSC};
     cr_tensor *t = coo_of(s, dtype, common.meta || one_in(60) ? CR_META_DEVICE : CR_HOST);
 
     if (one_in(3))
-        convert(&t, "coalesce", 0);
+        convert(&t, "coalesce", NULL, 0);
     if (s.ndim == 2 && cr_sparse_dims(t) == 2 && one_in(3))
-        convert(&t, "_to_sparse", layouts[draw(CR_LEN(layouts))]);
+        compress(&t);
     if (!common.small && one_in(6))
         spoil(t);
     return t;
@@ -1008,18 +1027,28 @@ static void describe_step(const char *step)
 
 static bool is_sound(const cr_tensor *t);
 
+/* Whether blocks of these sizes divide a matrix. */
+static bool blocks_fit(const cr_tensor *t, const int64_t *block)
+{
+    return block[0] > 0 && block[1] > 0 && t->size[0] % block[0] == 0 &&
+           t->size[1] % block[1] == 0;
+}
+
 /* Whether the sizes of the parts go with those of the tensor. */
 static bool parts_fit(const cr_tensor *t, const cr_sparse *s)
 {
-    int sparse = cr_sparse_dims(t);
+    int sparse = cr_sparse_dims(t), first = cr_is_blocked(t) ? 3 : 1,
+        line = !cr_by_rows(t->layout);
+    const int64_t one[2] = {1, 1}, *block = cr_is_blocked(t) ? s->values->size + 1 : one;
 
-    if (s->values->ndim != 1 + t->ndim - sparse || s->indices->ndim != 2 - !cr_is_coo(t) ||
+    if (s->values->ndim != first + t->ndim - sparse || s->indices->ndim != 2 - !cr_is_coo(t) ||
         s->indices->size[cr_is_coo(t)] != s->values->size[0])
         return false;
     for (int d = sparse; d < t->ndim; d++)
-        if (s->values->size[1 + d - sparse] != t->size[d])
+        if (s->values->size[first + d - sparse] != t->size[d])
             return false;
-    return !s->compressed || s->compressed->size[0] == t->size[t->layout == CR_LAYOUT_CSC] + 1;
+    return !s->compressed || (s->compressed->ndim == 1 && blocks_fit(t, block) &&
+                              s->compressed->size[0] == t->size[line] / block[line] + 1);
 }
 
 /* A sparse tensor has parts, which are checked, and no bytes. */
