@@ -1,5 +1,6 @@
 /* Sparse tensors: conversions between layouts, coalescing, and masks. */
 #include "whole/sparse_impl.h"
+#include <stdio.h>
 #include <string.h>
 
 /* --- construction of compressed tensors --- */
@@ -320,19 +321,24 @@ static cr_tensor *coo_to_grid(cr_steps *s, cr_tensor *coo, const int64_t *block)
 
 /* --- COO to compressed --- */
 
-static void expect_matrix(cr_steps *s, const cr_tensor *coo, int layout)
+static const char *layout_word(int layout)
 {
     static const char *const word[] = {[CR_LAYOUT_CSR] = "csr",
                                        [CR_LAYOUT_CSC] = "csc",
                                        [CR_LAYOUT_BSR] = "bsr",
                                        [CR_LAYOUT_BSC] = "bsc"};
 
+    return word[layout];
+}
+
+static void expect_matrix(cr_steps *s, const cr_tensor *coo, int layout)
+{
     if (!s->st && cr_sparse_dims(coo) != 2)
         cr_step_fail(s,
                      cr_fail(CR_RUNTIME,
                              "coo_to_sparse_%s: conversion from Sparse to %s for input tensors "
                              "with sparse_dim()!=2 is not supported",
-                             word[layout], cr_layout_text(layout)));
+                             layout_word(layout), cr_layout_text(layout)));
 }
 
 static cr_tensor *compress(cr_steps *s, cr_tensor *coo, cr_layout_kind layout)
@@ -374,6 +380,11 @@ static cr_tensor *to_blocks(cr_steps *s, cr_tensor *t, int layout, const int64_t
 {
     cr_tensor *made, *grid;
 
+    if (t->ndim + 2 > CR_MAX_DIMS)
+        cr_step_fail(s, cr_fail(CR_RUNTIME, "a tensor of %d dims has no layout %s", t->ndim,
+                                cr_layout_text(layout)));
+    if (s->st)
+        return NULL;
     if (cr_is_sparse(t)) {
         t = cr_step_as_coo(s, t);
         expect_matrix(s, t, layout);
@@ -390,130 +401,207 @@ static cr_tensor *to_blocks(cr_steps *s, cr_tensor *t, int layout, const int64_t
     return s->st ? NULL : cr_step_own(s, made);
 }
 
-static const char *source_text(const cr_tensor *t)
+/* --- conversions between layouts --- */
+
+/* A conversion that a call asks for. */
+typedef struct conversion {
+    cr_tensor *t;
+    int64_t layout;
+    const char *suffix;            /* of the entry's name: "" or "_csr" */
+    const cr_value *block, *dense; /* CR_NONE where the call does not give them */
+} conversion;
+
+static const char *conversion_prefix(const conversion *c)
 {
-    return !cr_is_sparse(t) ? "dense" : cr_is_coo(t) ? "coo" : "sparse_compressed";
+    if (c->t->layout == c->layout)
+        return "";
+    if (!cr_is_sparse(c->t))
+        return "dense_";
+    if (!cr_is_coo(c->t))
+        return "sparse_compressed_";
+    return *c->suffix ? "coo_" : "sparse_coo_";
 }
 
-/* Blocks of these sizes divide a matrix. */
-static cr_status check_blocks(const cr_tensor *t, int64_t layout, const int64_t *block)
+static cr_status refuse_conversion(const conversion *c, const char *why)
 {
-    const char *from = source_text(t), *to = layout == CR_LAYOUT_BSR ? "bsr" : "bsc";
+    return cr_fail(CR_RUNTIME, "%sto_sparse%s: conversion from %s to %s %s is not supported",
+                   conversion_prefix(c), c->suffix, cr_layout_text(c->t->layout),
+                   cr_layout_text((int)c->layout), why);
+}
 
+static cr_status check_block_kept(const conversion *c, const int64_t *block)
+{
+    const int64_t *own = cr_sparse_of(c->t)->values->size + 1;
+    char why[160];
+
+    if (own[0] == block[0] && own[1] == block[1])
+        return CR_OK;
+    snprintf(why, sizeof why, "with blocksize changed from [%lld, %lld] to [%lld, %lld]",
+             (long long)own[0], (long long)own[1], (long long)block[0], (long long)block[1]);
+    return refuse_conversion(c, why);
+}
+
+/* The number of dense dims that the conversion gives to the result. */
+static int64_t conversion_dense(const conversion *c)
+{
+    return cr_is_sparse(c->t) ? c->t->ndim - cr_sparse_dims(c->t) : cr_int_or(c->dense, 0);
+}
+
+static cr_status check_block_divides(const conversion *c, const int64_t *block)
+{
+    int64_t dim[2], dense = conversion_dense(c), size[2];
+
+    for (int d = 0; d < 2; d++) {
+        dim[d] = CR_WRAP_SUB(d - 2, dense);
+        if (!c->t->ndim)
+            return cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
+                           (long long)dim[d]);
+        CR_TRY(cr_wrap_dim(&dim[d], dim[d], c->t->ndim));
+        size[d] = c->t->size[dim[d]];
+    }
+    if (size[0] % block[0] == 0 && size[1] % block[1] == 0)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME,
+                   "%sto_sparse%s: tensor sparse size (%lld,%lld) must be divisible by given "
+                   "blocksize (%lld,%lld)",
+                   conversion_prefix(c), c->suffix, (long long)size[0], (long long)size[1],
+                   (long long)block[0], (long long)block[1]);
+}
+
+static cr_status check_block(const conversion *c)
+{
+    const int64_t *block = c->block->ints;
+
+    if (c->block->tag == CR_NONE)
+        return layout_blocked(c->layout)
+                   ? refuse_conversion(c, "without blocksize argument given")
+                   : CR_OK;
+    if (c->block->len != 2)
+        return cr_fail(CR_RUNTIME,
+                       "%sto_sparse%s: blocksize needs to be a tuple of size 2, but got %u",
+                       conversion_prefix(c), c->suffix, c->block->len);
     if (block[0] <= 0 || block[1] <= 0)
+        return cr_fail(
+            CR_RUNTIME, "%sto_sparse%s: blocksize needs to be positive, but got [%lld, %lld]",
+            conversion_prefix(c), c->suffix, (long long)block[0], (long long)block[1]);
+    if (!layout_blocked(c->layout))
+        return refuse_conversion(c, "with blocksize argument given");
+    return cr_is_blocked(c->t) ? check_block_kept(c, block) : check_block_divides(c, block);
+}
+
+static cr_status check_dense(const conversion *c)
+{
+    int most = c->t->ndim - (c->layout == CR_LAYOUT_COO ? 0 : 2);
+
+    if (c->dense->tag == CR_NONE)
+        return CR_OK;
+    if (cr_is_sparse(c->t))
+        return refuse_conversion(c, "with dense_dim argument given");
+    if (c->dense->i < 0 || c->dense->i > most)
         return cr_fail(CR_RUNTIME,
-                       "%s_to_sparse_%s: blocksize needs to be positive, but got [%lld, %lld]",
-                       from, to, (long long)block[0], (long long)block[1]);
-    if (t->ndim < 2 || t->ndim + 2 > CR_MAX_DIMS)
-        return cr_fail(CR_RUNTIME, "%s_to_sparse_%s: a tensor of %d dims has no such layout",
-                       from, to, t->ndim);
-    if (t->size[0] % block[0] || t->size[1] % block[1])
+                       "%sto_sparse%s: dense_dim argument must be in [0,%d] range, but %lld is "
+                       "given",
+                       conversion_prefix(c), c->suffix, most, (long long)c->dense->i);
+    if (c->t->ndim && c->dense->i == c->t->ndim)
         return cr_fail(CR_RUNTIME,
-                       "%s_to_sparse_%s: tensor sparse size (%lld,%lld) must be divisible by "
-                       "given blocksize (%lld,%lld)",
-                       from, to, (long long)t->size[0], (long long)t->size[1],
-                       (long long)block[0], (long long)block[1]);
+                       "%sto_sparse%s: dense_dim argument must be !=self.dim() when "
+                       "self.dim()>0",
+                       conversion_prefix(c), c->suffix);
     return CR_OK;
+}
+
+/* The conditions in the order in which torch states them. */
+static cr_status check_conversion(const conversion *c)
+{
+    int64_t one = 1;
+
+    if (cr_is_coo(c->t) && c->layout != CR_LAYOUT_COO && cr_sparse_dims(c->t) != 2)
+        return refuse_conversion(c, "for input tensors with sparse_dim()!=2");
+    CR_TRY(check_block(c));
+    CR_TRY(check_dense(c));
+    if (c->layout == CR_LAYOUT_STRIDED || c->layout == CR_LAYOUT_COO)
+        return CR_OK;
+    if (cr_is_blocked(c->t) && !layout_blocked(c->layout))
+        return cr_fail(CR_RUNTIME,
+                       "sparse_compressed_to_sparse_%s: expected SparseCsr or SparseCsc layout "
+                       "but got %s",
+                       layout_word((int)c->layout), cr_layout_text(c->t->layout));
+    return c->t->ndim < 2 ? cr_wrap_dim(&one, one, c->t->ndim) : CR_OK;
+}
+
+static cr_status give_conversion(cr_value *result, const conversion *c)
+{
+    CR_TRY(check_conversion(c));
+    if (c->t->layout == c->layout)
+        return cr_give(result, c->t);
+    if (c->layout == CR_LAYOUT_STRIDED)
+        return cr_call_given(result, cr_entry.to_dense, (cr_value[]){T(c->t)}, 1);
+    return cr_call_given(
+        result, cr_entry._to_sparse,
+        (cr_value[]){
+            T(c->t), {.tag = CR_LAYOUT_VAL, .i = c->layout}, I(conversion_dense(c)), *c->block},
+        4);
 }
 
 /* self, layout, dense_dim, blocksize: self has another layout */
 cr_status cr_do_to_sparse_layout(const cr_value *arg, cr_value *result)
 {
     cr_tensor *t = arg[0].t;
+    int64_t layout = arg[1].i;
+    bool matrix = layout != CR_LAYOUT_COO && !cr_is_sparse(t);
     cr_steps s = {0};
 
-    if (arg[1].i < CR_LAYOUT_COO || arg[1].i > CR_LAYOUT_BSC || arg[2].i < 0 ||
-        arg[2].i > t->ndim || layout_blocked(arg[1].i) != (arg[3].tag != CR_NONE))
+    if (layout < CR_LAYOUT_COO || layout > CR_LAYOUT_BSC || arg[2].i < 0 || arg[2].i > t->ndim)
         return cr_fail(CR_RUNTIME, "_to_sparse: no such layout or number of dense dims");
-    if (layout_blocked(arg[1].i)) {
-        CR_TRY(check_blocks(t, arg[1].i, arg[3].ints));
-        return cr_steps_give(&s, result, to_blocks(&s, t, (int)arg[1].i, arg[3].ints));
-    }
+    CR_TRY(check_block(&(conversion){t, layout, "", &arg[3], &arg[2]}));
+    if (matrix && arg[2].i != t->ndim - 2)
+        return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
+    if (layout_blocked(layout))
+        return cr_steps_give(&s, result, to_blocks(&s, t, (int)layout, arg[3].ints));
     t = cr_is_blocked(t)  ? cr_step_indexed(&s, t)
         : cr_is_sparse(t) ? cr_step_as_coo(&s, t)
                           : strided_to_coo(&s, t, t->ndim - (int)arg[2].i);
-    if (arg[1].i != CR_LAYOUT_COO)
-        t = compress(&s, t, (cr_layout_kind)arg[1].i);
+    if (layout != CR_LAYOUT_COO)
+        t = compress(&s, t, (cr_layout_kind)layout);
     return cr_steps_give(&s, result, t);
-}
-
-/* The conversions of tensors of blocks that torch has: to COO, and with the same blocks. */
-static cr_status check_reblock(const cr_tensor *t, int64_t layout, const cr_value *block)
-{
-    const char *to = cr_layout_text((int)layout);
-
-    if (!cr_is_blocked(t) || layout == CR_LAYOUT_COO)
-        return CR_OK;
-    const int64_t *own = cr_sparse_of(t)->values->size + 1;
-    if (!layout_blocked(layout))
-        return cr_fail(CR_RUNTIME,
-                       "sparse_compressed_to_sparse_%s: expected SparseCsr or SparseCsc layout "
-                       "but got %s",
-                       layout == CR_LAYOUT_CSR ? "csr" : "csc", cr_layout_text(t->layout));
-    if (block->tag == CR_NONE || !memcmp(own, block->ints, 2 * sizeof *own))
-        return CR_OK;
-    return cr_fail(CR_RUNTIME,
-                   "%s_%s: conversion from %s to %s with blocksize changed from [%lld, %lld] "
-                   "to [%lld, %lld] is not supported",
-                   t->layout == layout ? "to_sparse" : "sparse_compressed_to_sparse",
-                   layout == CR_LAYOUT_BSR ? "bsr" : "bsc", cr_layout_text(t->layout), to,
-                   (long long)own[0], (long long)own[1], (long long)block->ints[0],
-                   (long long)block->ints[1]);
-}
-
-static cr_status to_layout(cr_value *result, cr_tensor *t, int64_t layout, int64_t dense,
-                           const cr_value *blocksize)
-{
-    cr_value block = *blocksize;
-
-    if (layout == CR_LAYOUT_STRIDED)
-        return cr_call_given(result, cr_entry.to_dense, (cr_value[]){T(t)}, 1);
-    CR_TRY(check_reblock(t, layout, &block));
-    if (t->layout == layout)
-        return cr_give(result, t);
-    if (cr_is_blocked(t) && layout_blocked(layout))
-        block = cr_of_ints(cr_sparse_of(t)->values->size + 1, 2);
-    if (layout_blocked(layout) != (block.tag != CR_NONE))
-        return cr_fail(CR_RUNTIME,
-                       "%s_to_sparse: conversion from %s to %s %s blocksize argument given is "
-                       "not supported",
-                       source_text(t), cr_layout_text(t->layout), cr_layout_text((int)layout),
-                       layout_blocked(layout) ? "without" : "with");
-    if (layout != CR_LAYOUT_COO && dense != t->ndim - 2)
-        return cr_fail(CR_RUNTIME, "batches of sparse compressed tensors are not supported");
-    return cr_call_given(
-        result, cr_entry._to_sparse,
-        (cr_value[]){T(t), {.tag = CR_LAYOUT_VAL, .i = layout}, I(dense), block}, 4);
 }
 
 /* self, layout, blocksize, dense_dim */
 cr_status cr_do_to_sparse(const cr_value *arg, cr_value *result)
 {
-    return to_layout(result, arg[0].t, cr_int_or(&arg[1], CR_LAYOUT_COO), cr_int_or(&arg[3], 0),
-                     &arg[2]);
+    int64_t layout = cr_int_or(&arg[1], CR_LAYOUT_COO);
+
+    return give_conversion(result, &(conversion){arg[0].t, layout, "", &arg[2], &arg[3]});
 }
 
+/* self, dense_dim */
 cr_status cr_do_to_sparse_csr(const cr_value *arg, cr_value *result)
 {
-    return to_layout(result, arg[0].t, CR_LAYOUT_CSR, cr_int_or(&arg[1], 0),
-                     &(cr_value){.tag = CR_NONE});
+    cr_value none = cr_of_none();
+
+    return give_conversion(result,
+                           &(conversion){arg[0].t, CR_LAYOUT_CSR, "_csr", &none, &arg[1]});
 }
 
 cr_status cr_do_to_sparse_csc(const cr_value *arg, cr_value *result)
 {
-    return to_layout(result, arg[0].t, CR_LAYOUT_CSC, cr_int_or(&arg[1], 0),
-                     &(cr_value){.tag = CR_NONE});
+    cr_value none = cr_of_none();
+
+    return give_conversion(result,
+                           &(conversion){arg[0].t, CR_LAYOUT_CSC, "_csc", &none, &arg[1]});
 }
 
 /* self, blocksize, dense_dim */
 cr_status cr_do_to_sparse_bsr(const cr_value *arg, cr_value *result)
 {
-    return to_layout(result, arg[0].t, CR_LAYOUT_BSR, cr_int_or(&arg[2], 0), &arg[1]);
+    return give_conversion(result,
+                           &(conversion){arg[0].t, CR_LAYOUT_BSR, "_bsr", &arg[1], &arg[2]});
 }
 
 cr_status cr_do_to_sparse_bsc(const cr_value *arg, cr_value *result)
 {
-    return to_layout(result, arg[0].t, CR_LAYOUT_BSC, cr_int_or(&arg[2], 0), &arg[1]);
+    return give_conversion(result,
+                           &(conversion){arg[0].t, CR_LAYOUT_BSC, "_bsc", &arg[1], &arg[2]});
 }
 
 /* self, sparse_dim */

@@ -69,9 +69,10 @@ cr_tensor *cr_step_unflat(cr_steps *s, cr_tensor *flat, int dims, const int64_t 
     if (dims == 1)
         return CR_STEP(s, unsqueeze, T(flat), I(0));
     for (int d = dims - 1; d >= 0; d--) {
-        row[d] = T(d ? CR_STEP(s, remainder, T(flat), sparse_number(size[d])) : flat);
+        cr_value divisor = sparse_number(size[d] ? size[d] : 1); /* no position where 0 */
+        row[d] = T(d ? CR_STEP(s, remainder, T(flat), divisor) : flat);
         if (d)
-            flat = CR_STEP(s, floor_divide, T(flat), sparse_number(size[d]));
+            flat = CR_STEP(s, floor_divide, T(flat), divisor);
     }
     if (!dims) {
         int64_t none[2] = {0, s->st ? 0 : flat->size[0]};

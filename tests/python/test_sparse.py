@@ -284,6 +284,8 @@ def test_a_dense_dim_of_blocks():
     (lambda a: a.to_sparse(layout=torch.sparse_csr, blocksize=(2, 3)), "conversion from Strided to SparseCsr with blocksize argument"),
     (lambda a: a.to_sparse_bsr((2, 3)).to_sparse_csr(), "sparse_compressed_to_sparse_csr: expected SparseCsr or SparseCsc layout"),
     (lambda a: a.to_sparse_bsr((2, 3)).to_sparse_bsr((2, 2)), r"blocksize changed from \[2, 3\] to \[2, 2\] is not supported"),
+    (lambda a: torch.ops.aten._to_sparse(a, torch.sparse_bsr, 0, (2,)), "blocksize needs to be a tuple of size 2, but got 1"),
+    (lambda a: torch.ops.aten._to_sparse(a.expand(2, 4, 6), torch.sparse_bsr, 0, (2, 2)), "batches of sparse compressed tensors"),
     (lambda a: a.to_sparse_bsr((2, 3)).ccol_indices(), "ccol_indices expected sparse column compressed tensor layout but got SparseBsr"),
     (lambda a: a.to_sparse_bsc((2, 3)).stride(), "Sparse BSC tensors do not have strides"),
     (lambda a: torch.zeros(4, 4, layout=torch.sparse_bsr), r"expected sparse compressed \(non-block\) tensor layout but got SparseBsr"),
