@@ -440,6 +440,7 @@ class Walk:
 
     def nn_module(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        self.add("class", node, "__class__", "is", type(x))
         self.hooks_of_all_modules()
         state = x.__dict__
         inner = self.add("dict", node, None, "mapping", (dict, tuple(state)))
@@ -772,7 +773,7 @@ class Walk:
             return str(key)
         if source == "dict":
             return up
-        if source in ("attr", "type", "grad"):
+        if source in ("attr", "type", "grad", "class"):
             return f"{up}.{key}"
         if source in ("item", "none") and self.nodes[parent][0] == "dict":
             return f"{up}.{key}"

@@ -674,3 +674,25 @@ def a_setter_that_reads_a_global(compile):
     f = compile(put)
     for SCALE["setter"] in (1, 3, 1):
         yield f(torch.ones(2))
+
+
+@program("classes")
+def a_module_gets_another_class(compile):
+    class Doubled(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    class Shifted(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x) + 100
+    torch.manual_seed(0)
+    m = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+    f = compile(m)
+    for k in range(8):
+        if k == 3:
+            m[0].__class__ = Doubled
+        if k == 5:
+            m.__class__ = Shifted
+        if k == 7:
+            m[0].__class__ = nn.Linear
+        yield f(torch.ones(1, 2)).detach()

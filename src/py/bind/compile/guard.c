@@ -17,7 +17,8 @@ typedef enum {
     FROM_ATTR,
     FROM_TYPE,
     FROM_CODE,
-    FROM_GRAD
+    FROM_GRAD,
+    FROM_CLASS
 } source_kind;
 typedef enum {
     IS_ANY,
@@ -34,8 +35,9 @@ typedef enum {
     IS_TENSOR
 } check_kind;
 
-static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none", "at",
-                                           "cell", "dict",  "attr",  "type", "code", "grad"};
+static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none",
+                                           "at",   "cell",  "dict",  "attr", "type",
+                                           "code", "grad",  "class"};
 static const char *const check_names[] = {"any",   "is",     "same",    "instance",
                                           "equal", "number", "list",    "mapping",
                                           "set",   "lacks",  "returns", "tensor"};
@@ -487,6 +489,7 @@ static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssiz
         return _PyType_Lookup((PyTypeObject *)(PyType_Check(o) ? o : (PyObject *)Py_TYPE(o)),
                               d->key);
     case FROM_CODE: return PyFunction_GET_CODE(o);
+    case FROM_CLASS: return (PyObject *)Py_TYPE(o);
     case FROM_GRAD: {
         cr_tensor *grad = cr_grad_of(cr_py_tensor_of(o));
         return grad ? (grad->peer ? (PyObject *)grad->peer
