@@ -57,6 +57,25 @@ def test_shares_are_disjoint_and_failures_may_be_ignored(host):
     assert binding._chosen(NumaOptions(AffinityMode.NODE, True), 0, 1) is None
 
 
+def test_commands_of_several_gpus_share_nothing(host, monkeypatch):
+    monkeypatch.setattr(binding.cuda, "device_count", lambda: 7)
+    lists = [binding.maybe_wrap_command_args_with_numa_binding(("a",), gpu_index=i, numa_options=NumaOptions(AffinityMode.EXCLUSIVE))[2]
+             for i in range(7)]
+    assert sorted(int(p) for text in lists for p in text.split(",")) == sorted(set(range(24)) - {3})
+    assert binding.maybe_wrap_command_args_with_numa_binding(("a",), gpu_index=0, numa_options=None) == ("a",)
+
+
+def test_a_system_that_refuses_binding(host, monkeypatch):
+    def refuse(thread, processors):
+        raise PermissionError("not permitted")
+    monkeypatch.setattr(binding.os, "sched_setaffinity", refuse)
+    for options in (None, NumaOptions(AffinityMode.NODE, True)):
+        with binding.bound(options, 0, 1):
+            binding.bind(options, 0, 1)
+    with pytest.raises(PermissionError), binding.bound(NumaOptions(AffinityMode.NODE), 0, 1):
+        pass
+
+
 def processors():
     return sorted(os.sched_getaffinity(0))
 

@@ -3,8 +3,10 @@ of memory."""
 import enum
 import logging
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+
+from .. import cuda
 
 __all__ = ["AffinityMode", "NumaOptions", "maybe_wrap_command_args_with_numa_binding"]
 
@@ -130,13 +132,28 @@ def _chosen(options, index, count):
         return None
 
 
+def _moved(options, index, threads, processors):
+    """Binds threads, but those that have ended.  Returns False after a failure that is no error."""
+    try:
+        for thread in threads:
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, processors)
+        return True
+    except OSError:
+        if not options.should_fall_back_if_binding_fails:
+            raise
+        logger.warning("process %d is not bound to processors", index, exc_info=True)
+        return False
+
+
 @contextmanager
 def bound(options, index, count):
     """The calling thread, and processes that it starts, run on the processors of a process that a launcher starts."""
     processors = _chosen(options, index, count)
-    before = os.sched_getaffinity(0)
-    if processors:
-        os.sched_setaffinity(0, processors)
+    before = os.sched_getaffinity(0) if processors else None
+    if not processors or not _moved(options, index, [0], processors):
+        yield
+        return
     try:
         yield
     finally:
@@ -146,13 +163,13 @@ def bound(options, index, count):
 def bind(options, index, count):
     """This process's threads, and those that they start, run on these processors from now on."""
     processors = _chosen(options, index, count)
-    for thread in os.listdir("/proc/self/task") if processors else ():
-        os.sched_setaffinity(int(thread), processors)
+    if processors:
+        _moved(options, index, map(int, os.listdir("/proc/self/task")), processors)
 
 
 def maybe_wrap_command_args_with_numa_binding(command_args, *, gpu_index, numa_options):
     """A command that runs on the processors of the options; the same command without options."""
-    processors = _chosen(numa_options, gpu_index, gpu_index + 1)
+    processors = _chosen(numa_options, gpu_index, max(gpu_index + 1, cuda.device_count()))
     if not processors:
         return tuple(command_args)
     return ("taskset", "--cpu-list", ",".join(map(str, processors)), *command_args)
