@@ -35,6 +35,7 @@ static const char *before_dot(compiler *c, const char *name)
 /* --- operators that are functions --- */
 
 #define LIBRARY "__library__"
+#define CR_SWRAPPED(name)
 
 static const char library_text[] = ""
 #define CR_SLIBRARY(name, last, source) source
@@ -51,6 +52,7 @@ static const struct {
 #include "script/library.def"
 #undef CR_SLIBRARY
 };
+#undef CR_SWRAPPED
 
 static const cr_sast *file_body(compiler *c, const char *qualifier)
 {

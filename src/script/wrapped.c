@@ -1,6 +1,6 @@
 /* Constant tensors without dims count as Python's numbers in type promotion, as in torch: a
- * trace records the 2.5 of `x * 2.5` as such a tensor.  Where an operator has an overload that
- * takes a number, the node becomes a call of it. */
+ * trace records the 2.5 of `x * 2.5` as such a tensor.  A node of an operator that library.def
+ * names becomes a call of the overload that takes a number. */
 #include "script/operators.h"
 #include "script/passes.h"
 #include <string.h>
@@ -42,13 +42,32 @@ static const cr_sschema *wrapped_schema(const cr_sschema *s, int i)
     return NULL;
 }
 
-/* Only of the second argument: torch.where(c, x, 2.5) keeps the tensor. */
+/* Whether library.def names the operator.  In-place forms and those with out= read the tensor,
+ * as in torch: their results have a dtype anyway. */
+static bool wrapped_takes_number(const cr_sschema *s)
+{
+    static const char *const names[] = {
+#define CR_SLIBRARY(name, last, source)
+#define CR_SWRAPPED(name) name,
+#include "script/library.def"
+#undef CR_SWRAPPED
+#undef CR_SLIBRARY
+    };
+    bool known = false;
+
+    for (size_t i = 0; i < CR_LEN(names) && !known; i++)
+        known = !strcmp(s->op->name, names[i]) && !*s->op->overload;
+    for (int i = 0; known && i < s->param_count; i++)
+        known = !s->param[i].written;
+    return known;
+}
+
 static void wrapped_node(cr_snode *n)
 {
     const cr_sschema *s = n->schema, *with = NULL;
     cr_sconstant value;
 
-    if (n->input_count < 2 || s->param_count < 2 || s->param[1].type->kind != CR_STYPE_TENSOR)
+    if (n->input_count < 2 || s->param_count < 2 || !wrapped_takes_number(s))
         return;
     if (!wrapped_number(n->input[1], &value) || !(with = wrapped_schema(s, 1)))
         return;

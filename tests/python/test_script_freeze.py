@@ -119,6 +119,46 @@ def test_archives_are_frozen():
     assert torch.equal(f(x), torch.jit.script(Whole()).eval()(x)) and "scale" not in names(f) and "self.base" in f.code
 
 
+# Whether torch.jit.freeze gives the function the number of a constant tensor without dims, which does not widen the dtype.
+COUNTS = {
+    True: (lambda x, c: x + c, lambda x, c: x - c, lambda x, c: x * c, lambda x, c: x / c, torch.subtract, torch.multiply,
+           torch.divide, torch.true_divide, lambda x, c: torch.add(x, c, alpha=2), lambda x, c: torch.sub(x, c, alpha=2)),
+    False: (torch.floor_divide, torch.remainder, torch.fmod, torch.pow, torch.float_power, torch.rsub, torch.maximum,
+            torch.atan2, torch.xlogy, torch.copysign, torch.logical_and, lambda x, c: c + x, lambda x, c: c * x,
+            lambda x, c: torch.div(x, c, rounding_mode="floor"), lambda x, c: torch.div(x, c, rounding_mode="trunc"),
+            lambda x, c: torch.div(x, c, rounding_mode=None), lambda x, c: x > c, lambda x, c: x < c, lambda x, c: x >= c,
+            lambda x, c: x <= c, lambda x, c: x == c, lambda x, c: x != c, lambda x, c: x.masked_fill(x > 1, c),
+            lambda x, c: x.float().clone().add_(c), lambda x, c: x.float().clone().sub_(c),
+            lambda x, c: x.float().clone().mul_(c), lambda x, c: x.float().clone().div_(c),
+            lambda x, c: x.float().clone().pow_(c), lambda x, c: x.float().clone().fmod_(c)),
+}
+
+
+class Calls(nn.Module):
+    """All functions of one kind, of a constant."""
+
+    def __init__(self, counts, c):
+        super().__init__()
+        self.counts = counts
+        self.register_buffer("c", c)
+
+    def forward(self, x):
+        return tuple(f(x, self.c) for f in COUNTS[self.counts])
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+@pytest.mark.parametrize("x", [torch.tensor([2, 3]), torch.tensor(0.1), torch.tensor([0.1, 2.5])], ids=["i", "f0", "f"])
+def test_a_constant_without_dims_counts_as_a_number_where_torch_gives_one(counts, x):
+    for c in (torch.tensor(0.1, dtype=torch.float64), torch.tensor(2.5).half(),
+              torch.tensor(2.0000001, dtype=torch.float64), torch.tensor(2), torch.tensor(2.5, dtype=torch.bfloat16)):
+        frozen = torch.jit.freeze(torch.jit.trace(Calls(counts, c).eval(), x, check_trace=False))
+        loaded = torch.jit.load(io.BytesIO(frozen.save_to_buffer()))
+        expected = [f(x, c.item() if counts else c) for f in COUNTS[counts]]
+        for made in (frozen(x), loaded(x)):
+            for i, (a, b) in enumerate(zip(made, expected, strict=True)):
+                assert a.dtype == b.dtype and torch.equal(a, b), (i, c, a, b)
+
+
 @pytest.mark.parametrize("dims, bias, affine", [(2, False, True), (3, True, False)])
 def test_batch_norms_become_part_of_convolutions(dims, bias, affine):
     conv, norm = getattr(nn, f"Conv{dims}d"), getattr(nn, f"BatchNorm{dims}d")
