@@ -121,6 +121,9 @@ $(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/cpu/random/dropout.o
 # One copy of the loops of float32 products for each instruction set, with fused multiply-adds.
 $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: OPT = -O3))
 $(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/product/gemm_f32_$(i).o: CFLAGS_ALL += $(ISA_$(i)) -ffp-contract=fast))
+# The same of rows of attention; fused multiply-adds are spelled.
+$(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/attention/rows_$(i).o: OPT = -O3))
+$(foreach i,$(ISAS),$(eval $(B)/obj/kern/cpu/attention/rows_$(i).o: CFLAGS_ALL += $(ISA_$(i))))
 # sqrtf as an instruction: no number here is negative.
 $(B)/obj/kern/cpu/random/normal.o: OPT = -O3 -fno-math-errno
 LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)

@@ -68,7 +68,7 @@ test-frame-quick:
 	@$(MAKE) --no-print-directory FRAME_TESTS=--quick test-frame
 
 # A device outside the library (examples/backend): its own tests, and every operator's results and
-# gradients on it, which must have the host's bits.
+# gradients on it, which must have the host's bits (near numbers: word other_order).
 BACKEND      = $(B)/examples/libdemo.so
 $(BACKEND): $(wildcard examples/backend/*.[ch]) include/cresset_backend.h
 	$(Q)$(MAKE) -s -C examples/backend OUT=$(abspath $(B))/examples CC=$(CC)

@@ -299,6 +299,7 @@ typedef struct {
     cr_extern_fn on_views;
     cr_whole_fn on_tensors;
     cr_map_fn on_geometry;
+    unsigned dtypes; /* of results that on_views of STEPS computes; 0: all */
 } cr_op_function;
 
 /* Clause `inverse`: an entry that, called on the result with the same further arguments,

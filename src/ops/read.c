@@ -825,8 +825,9 @@ static cr_status read_scan_back(lexer *x, cr_op *op)
     return read_scan(x, op);
 }
 
-/* `kernel cpu NAME`: a faster function beside a loop or a composition.  `kernel devices`: the
- * host computes the composition, devices may have kernels. */
+/* `kernel cpu NAME`: a faster function beside a loop or a composition; `kernel cpu NAME
+ * DTYPE...` beside a composition, for results of these dtypes.  `kernel devices`: the host
+ * computes the composition, devices may have kernels. */
 static cr_status read_kernel(lexer *x, cr_op *op)
 {
     if (op->does == CR_DOES_IS && lex_is(x, "devices")) {
@@ -836,8 +837,11 @@ static cr_status read_kernel(lexer *x, cr_op *op)
     CR_TRY(lex_expect(x, "cpu"));
     if (op->does != CR_DOES_LOOP && op->does != CR_DOES_IS)
         return lex_error(x, "a kernel follows the loop or the composition that states it");
-    op->does = op->does == CR_DOES_IS ? CR_DOES_STEPS : op->does;
-    return lex_name(x, &op->fn.name);
+    CR_TRY(lex_name(x, &op->fn.name));
+    if (op->does == CR_DOES_LOOP)
+        return CR_OK;
+    op->does = CR_DOES_STEPS;
+    return read_dtype_words(x, &op->fn.dtypes);
 }
 
 /* `whole NAME`, `whole NAME by calls` */
@@ -1099,6 +1103,8 @@ static const char *contradiction(const cr_op *op)
         return "`functional` is for an entry that writes self";
     if ((w & CR_WORD_RESETS) && !(op->param_count && op->param[0].written))
         return "`resets` is for an entry that writes self";
+    if ((w & CR_WORD_OTHER_ORDER) && !(op->does == CR_DOES_STEPS && op->fn.name))
+        return "`other_order` is for a composition with a function of the host";
     if (op->out.rule && !(op->forms & (CR_AS_OUT | CR_AS_INPLACE)))
         return "`out` is for an entry with the form out or inplace";
     if (op->format.rule && !cr_op_on_views(op))

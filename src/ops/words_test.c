@@ -60,6 +60,8 @@ TEST(words_that_contradict_each_other_or_the_schema_are_refused)
             "test.op:1: w_h: `neutral` is about another parameter than self");
     REFUSED("op w_i(Tensor self) -> Tensor\n  neutral self = x\n  body    self\n",
             "test.op:2: a number expected");
+    REFUSED("op w_r(Tensor self) -> Tensor\n  words   other_order\n  is      self\n",
+            "test.op:1: w_r: `other_order` is for a composition with a function of the host");
 }
 
 TEST(clause_format_names_tensors)

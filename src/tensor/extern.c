@@ -351,13 +351,20 @@ done:
     return st;
 }
 
+/* Whether the host has a function beside the composition for results of this dtype. */
+static bool extern_has_function(const cr_op *op, cr_dtype t)
+{
+    return op->fn.on_views && !extern_prefers_statement &&
+           (!op->fn.dtypes || op->fn.dtypes >> t & 1);
+}
+
 static cr_status extern_run_on(const cr_op *op, const cr_value *arg, extern_call *c,
                                cr_tensor *const *out, cr_view *views)
 {
     bool declined = true;
 
     if (cr_is_host(c->device))
-        return op->does == CR_DOES_STEPS && (extern_prefers_statement || !op->fn.on_views)
+        return op->does == CR_DOES_STEPS && !extern_has_function(op, (cr_dtype)out[0]->dtype)
                    ? extern_run_composition(op, arg, out)
                    : cr_run_on_views(op, c->arg, views);
     if (op->does == CR_DOES_FOLD || (op->does == CR_DOES_SCAN && cr_has_scans(c->device)))

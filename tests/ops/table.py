@@ -42,6 +42,10 @@ class Entry:
     def can_be_drawn(self):
         return not self.sample.startswith("none")
 
+    def has_other_order(self, dtype):
+        """The host adds in another order than the composition, of results of this dtype."""
+        return "other_order" in self.words and (not self.kernel_dtypes or dtype in self.kernel_dtypes)
+
 
 ENTRIES = [Entry(r) for r in _C._records()]
 BY_KEY = {e.key: e for e in ENTRIES}

@@ -2,7 +2,10 @@
 and `filled`."""
 import glob
 import os
+import pickle
 import re
+import subprocess
+import sys
 
 import numpy
 import pytest
@@ -341,10 +344,10 @@ def test_entries_that_write_self_state_their_functional_form():
 
 
 def test_library():
-    """The C functions are in the folders of products, factorizations and FFTs, or call entries of theirs."""
+    """The C functions are in the folders of products, attention, factorizations and FFTs, or call entries of theirs."""
     root = os.path.join(os.path.dirname(__file__), "..", "..", "src")
     defined = {}
-    for folder in ("product", "linalg", "fft"):
+    for folder in ("product", "attention", "linalg", "fft"):
         path = os.path.join(root, "kern", "cpu", folder)
         for name in os.listdir(path):
             for function in re.findall(r"^cr_status (\w+)\(", open(os.path.join(path, name)).read(), re.M):
@@ -362,6 +365,43 @@ def test_library():
         assert does == "whole" or function in defined, text
         folders.add(defined.get(function))
     assert {"product", "linalg", "fft"} <= folders
+
+
+def composed():
+    """{(entry, case, dtype): results} of entries with a composition beside a function of the host."""
+    found = {}
+    for e in ENTRIES:
+        if e.does != "steps" or "random" in e.words or not e.can_be_drawn():
+            continue
+        for case in e.cases():
+            for dtype in ("float32", "bfloat16", "int64"):
+                try:
+                    made = list(leaves(Draw(e, case, dtype).run()))
+                except (ValueError, RuntimeError, TypeError, NotImplementedError):
+                    continue
+                found[e.key, case, dtype] = [(t.double().numpy(), bits(t)) for t in made if t.layout == torch.strided]
+    return found
+
+
+def test_other_order(tmp_path):
+    """The function and the composition differ in the last bits, and those of other entries and dtypes do not."""
+    path = str(tmp_path / "composed")
+    write = "import pickle, sys, test_words\npickle.dump(test_words.composed(), open(sys.argv[1], 'wb'))"
+    subprocess.run([sys.executable, "-c", write, path], cwd=os.path.dirname(os.path.abspath(__file__)), check=True,
+                   env=dict(os.environ, CR_STATED="1"))
+    with open(path, "rb") as f:
+        stated = pickle.load(f)
+    have, differ = composed(), set()
+    assert have.keys() == stated.keys() and len(have) > 30
+    for key, made in have.items():
+        if [b for _, b in made] == [b for _, b in stated[key]]:
+            continue
+        entry = BY_KEY[key[0]]
+        assert entry.has_other_order(key[2]), key
+        differ.add(entry.key)
+        for (a, _), (b, _) in zip(made, stated[key]):
+            numpy.testing.assert_allclose(a, b, 1e-5, 1e-5)
+    assert differ == {e.key for e in ENTRIES if "other_order" in e.words and e.can_be_drawn()}
 
 
 @having("bits")
