@@ -29,7 +29,8 @@ enum {
     COPY = 8,             /* multiplications in the time of copying a number */
     MORE_ROWS = 8,        /* times more blocks below each other than SIDE needs, at most */
     REUSED = 4,           /* tiles that make a panel worth its copy */
-    NEAR = 256, /* a distance of rows of b at which caches hold a strip without a copy */
+    A_NEAR = 1024, /* a distance of adjacent columns of a at which copying takes longer */
+    NEAR = 256,    /* a distance of rows of b at which caches hold a strip without a copy */
     WIDTH = CR_F32_WIDTH,
     STACK_FLOATS = 4096
 };
@@ -42,7 +43,9 @@ typedef struct {
     float *c;
     int64_t c_row, c_col;
     float alpha, beta;
-    bool keep; /* beta is not zero: c is read */
+    bool keep;         /* beta is not zero: c is read */
+    const float *bias; /* or NULL */
+    int64_t bias_col;
     const cr_f32_loops *loops;
     int64_t rows, columns; /* of a block of c */
     _Atomic int failed;    /* cr_status */
@@ -68,6 +71,7 @@ static void product_turn(product *p)
     p->a = was.b, p->a_row = was.b_col, p->a_col = was.b_row;
     p->b = was.a, p->b_row = was.a_col, p->b_col = was.a_row;
     p->c_row = was.c_col, p->c_col = was.c_row;
+    p->bias_col = 0;
 }
 
 static product product_of(const cr_gemm *g)
@@ -84,15 +88,23 @@ static product product_of(const cr_gemm *g)
                      .c = (float *)(void *)g->c.data,
                      .c_row = g->c.row,
                      .c_col = 1,
+                     .bias_col = 1,
                      .alpha = (float)cr_scalar_as_double(g->alpha),
                      .beta = (float)cr_scalar_as_double(g->beta),
                      .keep = cr_scalar_is_nonzero(g->beta),
+                     .bias = (const float *)(const void *)g->bias,
                      .loops = loops_chosen()};
 }
 
 /* --- sums to results --- */
 
 static bool is_plain(const product *p) { return p->c_col == 1 && p->alpha == 1.0f && !p->keep; }
+
+/* Whether results are c and sums, which one block of k adds to c. */
+static bool is_added(const product *p)
+{
+    return p->c_col == 1 && p->alpha == 1.0f && p->keep && p->beta == 1.0f && p->k <= K_BLOCK;
+}
 
 static float finished(const product *p, float sum, float old)
 {
@@ -101,9 +113,13 @@ static float finished(const product *p, float sum, float old)
     return p->keep ? x + p->beta * old : x;
 }
 
-static void store_row(const product *p, const float *sums, float *c, int64_t columns)
+/* Stores sums from column j on. */
+static void store_row(const product *p, const float *sums, float *c, int64_t j, int64_t columns)
 {
-    if (is_plain(p)) {
+    if (p->bias) {
+        for (int64_t s = 0; s < columns; s++)
+            c[s * p->c_col] = finished(p, sums[s], 0.0f) + p->bias[(j + s) * p->bias_col];
+    } else if (is_plain(p)) {
         memcpy(c, sums, (size_t)columns * sizeof *c);
     } else if (p->c_col == 1 && p->alpha == 1.0f && p->beta == 1.0f) {
         CR_SIMD
@@ -120,7 +136,7 @@ static void product_store(const product *p, const float *sums, int64_t width, in
                           int64_t rows, int64_t j, int64_t columns)
 {
     for (int64_t r = 0; r < rows; r++, sums += width)
-        store_row(p, sums, p->c + (i + r) * p->c_row + j * p->c_col, columns);
+        store_row(p, sums, p->c + (i + r) * p->c_row + j * p->c_col, j, columns);
 }
 
 /* Adds sums of a part of k to the totals; afterwards `sums` has the rounded totals. */
@@ -180,16 +196,19 @@ static void block_describe(block *t, const product *p, int64_t i, int64_t j)
     t->tile = tile_rows(p->loops, t->rows);
     t->vectors = p->loops->vectors(t->tile);
     t->width = t->vectors * CR_F32_LANES;
-    t->in_c = is_plain(p) && p->k <= LONGEST;
+    t->in_c = is_added(p) || (is_plain(p) && p->k <= LONGEST);
     t->sums = t->a = NULL;
     t->total = NULL;
 }
+
+/* Whether tiles read columns of a as fast as rows. */
+static bool has_near_columns(const product *p) { return p->a_row == 1 && p->a_col <= A_NEAR; }
 
 static cr_status block_memory(block *t)
 {
     size_t sums = (size_t)(t->rows * own_columns(t)) * sizeof *t->sums;
     size_t total = t->p->k <= LONGEST ? 0 : 2 * sums;
-    bool copies_a = t->p->a_col != 1 && t->columns > t->width;
+    bool copies_a = t->p->a_col != 1 && t->columns > t->width && !has_near_columns(t->p);
     size_t a = copies_a ? (size_t)(t->rows * A_ROW) * sizeof *t->a : 0;
     char *bytes;
 
@@ -251,11 +270,9 @@ static void copy_a(const block *t, int64_t p, int64_t k)
 /* The vectors of a strip with `columns` columns. */
 static int strip_vectors(const block *t, int64_t columns)
 {
-    int vectors = t->vectors;
+    int64_t needed = (columns + CR_F32_LANES - 1) / CR_F32_LANES;
 
-    while (vectors > 1 && columns <= vectors / 2 * CR_F32_LANES)
-        vectors /= 2;
-    return vectors;
+    return needed < t->vectors ? (int)needed : t->vectors;
 }
 
 /* Where the sums of the strip from column j on go. */
@@ -265,8 +282,8 @@ static cr_f32_sums strip_sums(const block *t, int64_t j)
     int64_t own = first_own(t);
 
     if (j < own)
-        return (cr_f32_sums){g->c + t->i * g->c_row + t->j + j, g->c_row, false};
-    return (cr_f32_sums){t->sums + j - own, own_columns(t), false};
+        return (cr_f32_sums){.at = g->c + t->i * g->c_row + t->j + j, .row = g->c_row};
+    return (cr_f32_sums){.at = t->sums + j - own, .row = own_columns(t)};
 }
 
 /* Adds columns [p, p + k) of a times the same rows of b to the sums. */
@@ -282,7 +299,8 @@ static void block_add(block *t, int64_t p, int64_t k)
         const float *b = strip_of_b(t, j, p, k, &step);
         int vectors = strip_vectors(t, t->columns - j);
         cr_f32_sums to = strip_sums(t, j);
-        to.add = p % LONGEST != 0;
+        to.add = p % LONGEST != 0 || (g->keep && j < first_own(t));
+        to.bias = j < first_own(t) && p + k == g->k && g->bias ? g->bias + t->j + j : NULL;
         for (int64_t i = 0; i < t->rows; i += t->tile, to.at += t->tile * to.row) {
             int rows = (int)(t->rows - i < t->tile ? t->rows - i : t->tile);
             g->loops->tile(&to, rows, vectors, a + i * a_row, a_row, a_col, b, step, k);

@@ -26,11 +26,12 @@ bool cr_gemm_f32_copies_b(const cr_gemm *g);
 enum { CR_F32_LANES = 16, CR_F32_ROWS = 8, CR_F32_WIDTH = 64, CR_F32_DOT_ROWS = 4 };
 
 /* A matrix for sums, whose rows are `row` numbers apart.  Sums are added to its numbers if
- * `add` is set, and replace them otherwise. */
+ * `add` is set, and replace them otherwise.  Then the bias is added to each row. */
 typedef struct {
     float *at;
     int64_t row;
     bool add;
+    const float *bias; /* or NULL */
 } cr_f32_sums;
 
 /* The loops, compiled once for each instruction set (gemm_f32_loops.inc). */

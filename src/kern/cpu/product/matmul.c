@@ -395,15 +395,38 @@ static bool is_tiny(const cr_gemm *g)
            g->m * g->n * g->k <= TINY;
 }
 
+/* The same product with the bias in c. */
+static cr_status gemm_run_filled(const cr_gemm *g)
+{
+    size_t item = cr_dtype_size(g->dtype);
+    cr_gemm filled = *g;
+
+    for (int64_t i = 0; i < g->m; i++)
+        memcpy(g->c.data + (size_t)(i * g->c.row) * item, g->bias, (size_t)g->n * item);
+    filled.bias = NULL;
+    filled.beta = cr_scalar_int(1);
+    return cr_gemm_run(&filled);
+}
+
+/* Whether gemm_f32.c computes the product. */
+static bool is_f32(const cr_gemm *g)
+{
+    return g->dtype == CR_F32 && g->k > 0 && (!is_tiny(g) || cr_gemm_f32_is_dots(g));
+}
+
 cr_status cr_gemm_run(const cr_gemm *g)
 {
     if (g->m == 0 || g->n == 0)
         return CR_OK;
+    if (is_f32(g))
+        return cr_gemm_f32(g);
+    if (g->bias)
+        return gemm_run_filled(g);
     if (g->k == 0)
         return scale_only(g);
     switch (g->dtype) {
     case CR_BF16: return bf16(g);
-    case CR_F32: return is_tiny(g) && !cr_gemm_f32_is_dots(g) ? loops(g) : cr_gemm_f32(g);
+    case CR_F32: return loops(g);
     case CR_F64:
     case CR_C64:
     case CR_C128: return is_tiny(g) ? loops(g) : by_blas(g);

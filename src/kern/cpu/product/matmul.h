@@ -16,12 +16,14 @@ typedef struct {
 } cr_matrix;
 
 /* c = beta * c + alpha * a b, with a of m x k and b of k x n; c is m x n with unit column
- * stride.  With beta 0, c may be uninitialized.  c overlaps neither operand. */
+ * stride.  With beta 0, c may be uninitialized.  c overlaps neither operand. With a bias, which
+ * is n adjacent numbers, beta is 0, and the bias takes the place of each row of beta * c. */
 typedef struct {
     cr_dtype dtype; /* of a, b and c; not BOOL */
     int64_t m, n, k;
     cr_matrix a, b, c;
     cr_scalar alpha, beta;
+    const char *bias; /* or NULL */
 } cr_gemm;
 
 /* Fails with CR_MEMORY only. */

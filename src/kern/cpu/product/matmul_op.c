@@ -275,7 +275,9 @@ cr_status cr_kern_linear(const cr_value *arg, cr_view *out)
     g.b = (cr_matrix){weight->data, weight->stride[weight->ndim - 1],
                       weight->ndim == 1 ? 1 : weight->stride[0]};
     g.c = dense_rows(out, n);
-    if (bias) {
+    if (bias && bias->ndim == 1 && bias->size[0] == n && bias->stride[0] == 1) {
+        g.bias = bias->data;
+    } else if (bias) {
         cr_copy_view(out, bias);
         g.beta = cr_scalar_int(1);
     }

@@ -136,6 +136,49 @@ static void randomize(matrix *m)
                         m->bytes + (size_t)i * cr_dtype_size((cr_dtype)m->view.dtype));
 }
 
+/* Whether the bias is what c holds before a product with beta 1. */
+static bool bias_is_added(cr_dtype t, int64_t m, int64_t n, int64_t k, double alpha)
+{
+    size_t item = cr_dtype_size(t);
+    matrix a, b, c, d, bias;
+    cr_gemm g = cr_gemm_plain(t, m, n, k), filled;
+
+    make(&a, t, m, k, false, 0);
+    make(&b, t, k, n, true, 0);
+    make(&c, t, m, n, false, 3);
+    make(&d, t, m, n, false, 3);
+    make(&bias, t, 1, n, false, 0);
+    randomize(&a), randomize(&b), randomize(&bias);
+    g.a = (cr_matrix){a.bytes, k, 1}, g.b = (cr_matrix){b.bytes, 1, k};
+    g.c = (cr_matrix){c.bytes, n + 3, 1}, g.alpha = cr_scalar_float(alpha);
+    filled = g, filled.beta = cr_scalar_int(1), filled.c.data = d.bytes;
+    for (int64_t i = 0; i < m; i++)
+        memcpy(d.bytes + (size_t)(i * (n + 3)) * item, bias.bytes, (size_t)n * item);
+    g.bias = bias.bytes;
+    OK(cr_gemm_run(&g));
+    OK(cr_gemm_run(&filled));
+    bool same = !memcmp(c.bytes, d.bytes, (size_t)(m * (n + 3)) * item);
+    cr_free(a.bytes), cr_free(b.bytes), cr_free(c.bytes), cr_free(d.bytes), cr_free(bias.bytes);
+    return same;
+}
+
+TEST(a_bias_is_added_to_every_row_of_a_product)
+{
+    static const cr_dtype types[] = {CR_F32, CR_F64, CR_BF16, CR_I64};
+    static const int64_t size[][3] = {{4, 3, 2},      {1, 70, 90},    {90, 1, 70},
+                                      {5, 40, 200},   {130, 70, 256}, {50, 49, 300},
+                                      {9, 33, 17000}, {3, 5, 0}};
+
+    for (size_t t = 0; t < CR_LEN(types); t++)
+        for (size_t s = 0; s < CR_LEN(size); s++)
+            for (int alpha = 1; alpha < 3; alpha++) {
+                cr_test_compared();
+                if (!bias_is_added(types[t], size[s][0], size[s][1], size[s][2], alpha))
+                    cr_test_failed(__FILE__, __LINE__, "%s, size %zu", cr_dtype_name(types[t]),
+                                   s);
+            }
+}
+
 static bool same_bits_for_threads(cr_dtype t, int64_t m, int64_t n, int64_t k, bool turned)
 {
     matrix a, b, c, d;
