@@ -405,6 +405,7 @@ def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_
         raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
     place = _C.get_default_device() if device is None else device
     return _C._make_wrapper(cls, tuple(size), None if strides is None else tuple(strides),
+                            0 if storage_offset is None else storage_offset,
                             _C.get_default_dtype() if dtype is None else dtype, place, requires_grad)
 
 

@@ -93,6 +93,25 @@ typedef struct {
 } cr_layout;
 CR_MUST cr_status cr_layout_of(cr_layout *out, const cr_tensor *t);
 void cr_layout_drop(cr_layout *l);
+/* Makes both layouts as tensors over one new block, which is zeroed when `zero` is set. */
+CR_MUST cr_status cr_layout_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
+                                 const cr_layout *view, bool zero);
+/* True for a tensor without bytes of its own: a batch or a level of derivatives. */
+static inline bool cr_only_wraps(const cr_tensor *t)
+{
+    return cr_is_dispatched(t) && !cr_has_elements(t);
+}
+/* True if gather and scatter of `t` have no bytes to copy, so that they are calls. */
+static inline bool cr_layout_needs_calls(const cr_tensor *t, const cr_layout *base)
+{
+    return cr_only_wraps(t) || (base->device.fake && !t->device.fake);
+}
+/* layout_calls.c: gather and scatter by calls.  CR_RUNTIME where the view shows other memory
+ * than the base's elements, or has another dtype. */
+CR_MUST cr_status cr_layout_gather_called(cr_tensor **out, cr_tensor *t, const cr_layout *base,
+                                          const cr_layout *view);
+CR_MUST cr_status cr_layout_scatter_called(cr_tensor **out, cr_tensor *t, const cr_layout *base,
+                                           const cr_layout *view);
 /* Copies `t` (shape and dtype of the base) to the base's layout.  *view_out is the view of the
  * copy. */
 CR_MUST cr_status cr_layout_spread(cr_tensor **out, cr_tensor **view_out, cr_tensor *t,

@@ -94,9 +94,8 @@ static cr_status layout_zero(cr_storage *s, int64_t bytes)
     return v.data ? cr_fill_elements(&v, cr_scalar_int(0)) : CR_OK;
 }
 
-/* Makes both layouts as tensors over one new block, which is zeroed when `zero` is set. */
-static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
-                           const cr_layout *view, bool zero)
+cr_status cr_layout_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
+                         const cr_layout *view, bool zero)
 {
     int64_t start = first_byte(base) < first_byte(view) ? first_byte(base) : first_byte(view);
     int64_t end = end_byte(base) > end_byte(view) ? end_byte(base) : end_byte(view);
@@ -119,7 +118,7 @@ static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
 
 static cr_status layout_copy_elements(cr_tensor *to, cr_tensor *from)
 {
-    if (cr_is_dispatched(from) && !cr_has_elements(from))
+    if (cr_only_wraps(from))
         return cr_fail(CR_RUNTIME,
                        "the derivative of an in-place change of a view, or of a view "
                        "by strides, is not available for tensors that wrap others");
@@ -131,7 +130,7 @@ cr_status cr_layout_spread(cr_tensor **out, cr_tensor **view_out, cr_tensor *t,
 {
     cr_tensor *b, *v;
 
-    CR_TRY(make_pair(&b, &v, base, view, true));
+    CR_TRY(cr_layout_pair(&b, &v, base, view, true));
     cr_status st = layout_copy_elements(b, t);
     if (st) {
         cr_drop(v);
@@ -320,7 +319,7 @@ cr_status cr_layout_scatter(cr_tensor **out, cr_tensor *t, const cr_layout *base
     bool was = cr_thread.no_grad;
     cr_tensor *b, *v;
 
-    CR_TRY(make_pair(&b, &v, base, view, true));
+    CR_TRY(cr_layout_pair(&b, &v, base, view, true));
     cr_thread.no_grad = true;
     cr_status st = scatter_into(v, t);
     if (!st)
@@ -442,6 +441,8 @@ cr_status cr_layout_gather_recorded(cr_tensor **out, cr_tensor *t, const cr_layo
 {
     cr_tensor *made;
 
+    if (cr_layout_needs_calls(t, base))
+        return cr_layout_gather_called(out, t, base, view);
     CR_TRY(layout_gather(&made, t, base, view));
     cr_status st = recorded(made, t, &view_kind, base, view);
     if (st)
@@ -456,6 +457,8 @@ cr_status cr_layout_scatter_recorded(cr_tensor **out, cr_tensor *t, const cr_lay
 {
     cr_tensor *made;
 
+    if (cr_layout_needs_calls(t, base))
+        return cr_layout_scatter_called(out, t, base, view);
     CR_TRY(cr_layout_scatter(&made, t, base, view));
     cr_status st = recorded(made, t, &scatter_kind, base, view);
     if (st)

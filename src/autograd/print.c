@@ -315,7 +315,10 @@ cr_status cr_print_elements(cr_text *out, cr_tensor *t, int64_t indent)
     st = st ? st : print_bring(&p);
     cr_thread.no_grad = before;
     st = st ? st : cr_reach(&at, p.shown);
-    if (!st) {
+    if (!st && !at) { /* a tensor that only wraps others */
+        cr_text_put(out, "...");
+        st = cr_text_status(out);
+    } else if (!st) {
         p.at = at;
         choose_format(&p);
         put_dim(&p, 0, 0, indent);

@@ -194,7 +194,8 @@ cr_status cr_set_result_history(cr_tensor *t, cr_node *node, uint32_t output)
 
 /* The gradient of the changed part from the operation, in the view's shape; zeros when the
  * operation gives none. */
-static cr_status changed_part(cr_tensor **out, const copy_slices *c, cr_tensor **inner)
+static cr_status changed_part(cr_tensor **out, const copy_slices *c, cr_tensor **inner,
+                              cr_device device)
 {
     cr_target to = {c->view.size, c->view.ndim, c->view.dtype, c->view.device};
 
@@ -203,23 +204,24 @@ static cr_status changed_part(cr_tensor **out, const copy_slices *c, cr_tensor *
         *inner = NULL;
         return cr_bring(out, &to, c->fn, (uint32_t)c->self_edge);
     }
-    return cr_filled_tensor(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size,
+    return cr_filled_tensor(out, (cr_dtype)to.dtype, device, to.ndim, to.size,
                             cr_scalar_int(0));
 }
 
 /* A boolean mask over the base: true at the view's elements. */
-static cr_status mask_of(cr_tensor **out, const copy_slices *c)
+static cr_status mask_of(cr_tensor **out, const copy_slices *c, cr_device device)
 {
+    cr_layout base = c->base, view = c->view;
     cr_tensor *ones = NULL, *places = NULL;
     cr_view v;
     cr_status st;
 
-    CR_GO(cr_tensor_new(&ones, (cr_dtype)c->view.dtype, c->view.device, c->view.ndim,
-                        c->view.size));
+    base.device = view.device = device;
+    CR_GO(cr_tensor_new(&ones, (cr_dtype)view.dtype, device, view.ndim, view.size));
     CR_GO(cr_reach_view(&v, ones));
     if (v.data)
         CR_GO(cr_fill_elements(&v, cr_scalar_int(1)));
-    CR_GO(cr_layout_scatter(&places, ones, &c->base, &c->view));
+    CR_GO(cr_layout_scatter(&places, ones, &base, &view));
     CR_GO(cr_call_cast(out, places, CR_BOOL));
 done:
     cr_drop(places);
@@ -249,7 +251,7 @@ static cr_status chosen(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
 {
     cr_tensor *mask = NULL;
 
-    CR_TRY(mask_of(&mask, c));
+    CR_TRY(mask_of(&mask, c, cr_device_beside(cr_only_wraps(grad) ? grad : spread)));
     cr_status st = cr_call_where(out, mask, spread, grad);
     cr_drop(mask);
     return st;
@@ -279,7 +281,8 @@ static cr_status base_gradient(cr_tensor **out, const copy_slices *c, cr_tensor 
 {
     cr_tensor *spread = NULL;
 
-    if (!cr_recording())
+    if (!cr_recording() && !cr_layout_needs_calls(grad, &c->base) &&
+        !cr_layout_needs_calls(part, &c->base))
         return view_replaced(out, c, grad, part);
     CR_TRY(cr_layout_scatter_recorded(&spread, part, &c->base, &c->view));
     cr_status st = c->base.dtype == c->view.dtype ? chosen(out, c, grad, spread)
@@ -300,7 +303,8 @@ static cr_status slices_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **o
     CR_GO(apply_inner(c, slice, out));
     if (c->self_edge >= 0) {
         bool own = c->self_edge < (int)c->fn->edge_count;
-        CR_GO(changed_part(&part, c, own ? &out[c->self_edge] : &none));
+        CR_GO(
+            changed_part(&part, c, own ? &out[c->self_edge] : &none, cr_device_beside(slice)));
         CR_GO(base_gradient(&out[c->self_edge], c, grads[0], slice, part));
     }
 done:

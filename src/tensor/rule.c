@@ -636,7 +636,10 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
                           (v->tag == CR_VIEW && cr_is_host(v->view->device)));
         return CR_OK;
     case CR_BUILTIN_needs_grad:
-        *out = cr_of_bool(v->tag == CR_TENSOR && v->t->requires_grad);
+        /* the tensors that it wraps may require a gradient */
+        *out = cr_of_bool(
+            v->tag == CR_TENSOR &&
+            (v->t->requires_grad || (cr_is_dispatched(v->t) && !cr_has_elements(v->t))));
         return CR_OK;
     case CR_BUILTIN_conj: return conjugate(f, v, out);
     case CR_BUILTIN_range: return make_range(f, v[0].i, out);

@@ -270,12 +270,32 @@ def test_layers_and_custom_operators():
     assert F.relu(LoggingTensor(x)).inner.equal(F.relu(x))
 
 
-def test_a_derivative_by_bytes_is_refused_for_wrappers():
+def test_a_change_of_a_part_has_a_derivative_for_wrappers():
     x = LoggingTensor(torch.ones(2, 2), requires_grad=True)
     y = x * 1
     y[0] = 3
-    with pytest.raises(RuntimeError, match="not available for tensors that wrap others"):
-        y.sum().backward()
+    y[:, 1].mul_(4)
+    y.sum().backward()
+    assert x.grad.inner.tolist() == [[0, 0], [1, 4]]
+
+
+def test_a_wrapper_is_printed_without_elements():
+    x = LoggingTensor(torch.ones(4)[2:])
+    assert repr(x) == "LoggingTensor(...)" and x.storage_offset() == 2
+
+
+def test_changes_of_wrappers_are_counted():
+    x = LoggingTensor(torch.ones(2, 2), requires_grad=True)
+    y = x * 1
+    assert y._version == 0
+    y.add_(1)
+    with LoggingMode():
+        y[0] = 3
+    assert y._version == 2 and y.inner.tolist() == [[3, 3], [2, 2]]
+    z = y.sin()
+    y.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
 
 
 def test_trees_of_results():
@@ -317,6 +337,8 @@ def test_guards_end_on_their_thread_and_arguments_are_checked():
     with pytest.raises(TypeError, match="expected Dict"):
         torch._C._disabled_torch_dispatch_impl(torch.add, (), (torch.ones(1), torch.ones(1)), 5)
     with pytest.raises(TypeError, match="does not inherit from Tensor"):
-        torch._C._make_wrapper(int, (2,), None, torch.float32, torch.device("cpu"), False)
+        torch._C._make_wrapper(int, (2,), None, 0, torch.float32, torch.device("cpu"), False)
     with pytest.raises(TypeError, match="must be torch.dtype, not int"):
-        torch._C._make_wrapper(torch.Tensor, (2,), None, 3, torch.device("cpu"), False)
+        torch._C._make_wrapper(torch.Tensor, (2,), None, 0, 3, torch.device("cpu"), False)
+    with pytest.raises(RuntimeError, match="invalid storage offset -1"):
+        torch._C._make_wrapper(LoggingTensor, (2,), None, -1, torch.float32, torch.device("cpu"), False)

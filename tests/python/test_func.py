@@ -263,3 +263,77 @@ ONES = lambda a: torch.ones(2)
 def test_what_autograd_functional_refuses(call, kind, text):
     with pytest.raises(kind, match=text):
         call(torch.autograd.functional)
+
+
+def set_row(a, b):
+    c = a.clone()
+    c[0] = b
+    c[:, 1] *= 2
+    return (c ** 2).sum(0)
+
+
+def test_changed_parts_have_derivatives_in_batches():
+    a, b = torch.arange(6.).view(2, 3), torch.ones(3)
+    by_a = torch.tensor([[[0., 0., 0.], [6., 0., 0.]], [[0., 0., 0.], [0., 32., 0.]], [[0., 0., 0.], [0., 0., 10.]]])
+    by_b = torch.tensor([2., 8., 2.]).diag()
+    assert torch.equal(jacrev(set_row)(a, b), by_a) and torch.equal(jacfwd(set_row)(a, b), by_a)
+    assert torch.equal(jacrev(set_row, 1)(a, b), by_b) and torch.equal(jacfwd(set_row, 1)(a, b), by_b)
+    assert torch.equal(hessian(lambda a, b: set_row(a, b).sum())(a, b)[1, :, 1, :], torch.tensor([2., 8., 2.]).diag())
+    assert torch.equal(vmap(grad(lambda a, b: set_row(a, b).sum()), (0, None))(torch.stack([a, a + 1]), b)[1, 1],
+                       torch.tensor([8., 40., 12.]))
+    assert jacrev(lambda a: a.as_strided((2, 2), (1, 1)))(torch.ones(3)).sum(2).tolist() == [[1, 1], [1, 1]]
+
+
+def changed_and_read(a):
+    c = a.clone()
+    v = c[:, 1]
+    v.mul_(2)
+    return (v ** 2).sum() + (c ** 2).sum()
+
+
+def written_back(a):
+    c = a * 2
+    c[:, 1] *= 2
+    c[0] = c[1] * 3
+    c.diagonal().sin_()
+    return (c ** 3).sum()
+
+
+@pytest.mark.parametrize("f", [changed_and_read, written_back])
+def test_views_know_of_changes_in_batches(f):
+    x = torch.arange(12.).view(2, 2, 3) / 12
+    assert torch.allclose(vmap(grad(f))(x), torch.stack([grad(f)(one) for one in x]))
+    assert torch.allclose(vmap(grad(f), -1)(x.movedim(0, -1).contiguous()), torch.stack([grad(f)(one) for one in x]))
+
+
+def test_changes_of_saved_tensors_are_noticed_in_batches():
+    def f(a):
+        c = a * 1
+        s = c.sin()
+        c.mul_(2)
+        return s.sum()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        vmap(grad(f))(torch.ones(2, 3))
+
+
+def test_a_changed_real_part_is_refused_in_batches():
+    def doubled(a):
+        z = torch.complex(a, a)
+        z.real.mul_(2)
+        return z.abs()
+    with pytest.raises(RuntimeError, match="is not available for tensors that wrap others"):
+        jacrev(doubled)(torch.ones(2))
+
+
+def test_a_number_of_a_number_has_a_jacobian():
+    x = torch.tensor(1.)
+    assert jacrev(torch.sin)(x).shape == jacfwd(torch.sin)(x).shape == hessian(torch.sin)(x).shape == ()
+    assert hessian(torch.sin)(x) == -x.sin()
+
+
+def test_products_of_reflectors_have_derivatives_by_batches():
+    x, tau = torch.arange(12.).view(2, 3, 2) / 12, torch.tensor([[.5, 1.], [1.5, .25]])
+    product = torch.linalg.householder_product
+    got = grad(lambda x, tau: vmap(product)(x, tau).pow(2).sum(), (0, 1))(x, tau)
+    want = grad(lambda x, tau: product(x, tau).pow(2).sum(), (0, 1))(x, tau)
+    assert all(torch.allclose(one, other) for one, other in zip(got, want))

@@ -327,7 +327,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
         split = [f.split([y.numel() for y in outs]) for f in found]
         result = []
         for k, y in enumerate(outs):
-            parts = [split[i][k].reshape(*y.shape, *x.shape) for i, x in enumerate(leaves)]
+            parts = [split[i][k].reshape((*y.shape, *x.shape)) for i, x in enumerate(leaves)]
             whole = tree_unflatten(parts, spec)
             result.append(whole if isinstance(argnums, tuple) else whole[0])
         result = tree_unflatten(result, out_spec)
@@ -354,7 +354,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error
         result = []
         for f in outs:
             parts, shape = f.split([x.numel() for x in leaves]), f.shape[1:]
-            parts = [p.movedim(0, -1).reshape(*shape, *x.shape) for p, x in zip(parts, leaves)]
+            parts = [p.movedim(0, -1).reshape((*shape, *x.shape)) for p, x in zip(parts, leaves)]
             whole = tree_unflatten(parts, spec)
             result.append(whole if isinstance(argnums, tuple) else whole[0])
         result = tree_unflatten(result, out_spec)

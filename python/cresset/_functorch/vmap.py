@@ -29,7 +29,7 @@ class _Batched(Tensor):
     @staticmethod
     def __new__(cls, inner, level):
         made = Tensor._make_wrapper_subclass(cls, inner.shape[1:], strides=inner.stride()[1:], dtype=inner.dtype,
-                                             device=inner.device)
+                                             storage_offset=inner, device=inner.device)
         made.inner, made.level = inner, level
         return made
 

@@ -310,16 +310,46 @@ static cr_status dispatch_results(cr_value *result, const cr_op *op, const cr_va
     return CR_OK;
 }
 
+/* Versions of the tensors without elements that a call writes. */
+typedef struct {
+    const cr_tensor *of[CR_MAX_ARGS];
+    uint32_t was[CR_MAX_ARGS];
+    int n;
+} dispatch_versions;
+
+static void dispatch_versions_before(dispatch_versions *v, const cr_op *op, const cr_value *arg)
+{
+    v->n = 0;
+    for (int i = 0; i < op->param_count; i++)
+        if ((op->param[i].written || (!i && op->does == CR_DOES_INPLACE)) &&
+            arg[i].tag == CR_TENSOR && !cr_has_elements(arg[i].t) && arg[i].t->storage) {
+            v->of[v->n] = arg[i].t;
+            v->was[v->n++] = arg[i].t->storage->version;
+        }
+}
+
+/* A handler writes the tensors inside, so the versions outside increase here; not when it has
+ * made a call of the operator, which did it. */
+static void dispatch_versions_after(const dispatch_versions *v)
+{
+    for (int i = 0; i < v->n; i++)
+        v->of[i]->storage->version += v->of[i]->storage->version == v->was[i];
+}
+
 static cr_status dispatch_call(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     PyGILState_STATE locked = PyGILState_Ensure();
     uint32_t was = cr_thread.exclude;
+    dispatch_versions versions;
 
     if (!cr_recorder_has_parts() || !dispatch_handling(op, arg))
         cr_recorder_refuse("__torch_dispatch__ handles a call");
     cr_thread.exclude |= CR_STAGES_UP_TO(CR_STAGE_AUTOGRAD);
+    dispatch_versions_before(&versions, op, arg);
     PyObject *out = dispatch_handlers(op, arg);
     cr_status st = out ? dispatch_results(result, op, arg, out) : CR_PYTHON;
+    if (!st)
+        dispatch_versions_after(&versions);
     Py_XDECREF(out);
     cr_thread.exclude = was;
     PyGILState_Release(locked);
@@ -568,18 +598,34 @@ static bool dispatch_is_wrapper_class(PyObject *cls, PyObject *dtype)
     return false;
 }
 
-/* _make_wrapper(cls, size, stride or None, dtype, device, requires_grad) */
+static bool dispatch_offset(int64_t *out, PyObject *offset)
+{
+    if (cr_py_is_tensor(offset))
+        *out = cr_py_tensor_of(offset)->offset;
+    else
+        *out = PyLong_AsLongLong(offset);
+    if (*out < 0 && !PyErr_Occurred())
+        PyErr_Format(PyExc_RuntimeError, "Tensor: invalid storage offset %lld",
+                     (long long)*out);
+    return *out >= 0;
+}
+
+/* _make_wrapper(cls, size, stride or None, offset, dtype, device, requires_grad); the offset is
+ * a number, or that of a tensor. */
 static PyObject *dispatch_make_wrapper(PyObject *m, PyObject *args)
 {
-    PyObject *cls, *size, *stride, *dtype, *device;
+    PyObject *cls, *size, *stride, *place_in, *dtype, *device;
     int64_t sizes[CR_MAX_DIMS], strides[CR_MAX_DIMS];
     int requires_grad, n = 0, k = 0, kind, index;
+    int64_t offset;
     cr_tensor *t;
     cr_status st;
 
     (void)m;
-    if (!PyArg_ParseTuple(args, "OOOOOp", &cls, &size, &stride, &dtype, &device,
+    if (!PyArg_ParseTuple(args, "OOOOOOp", &cls, &size, &stride, &place_in, &dtype, &device,
                           &requires_grad))
+        return NULL;
+    if (!dispatch_offset(&offset, place_in))
         return NULL;
     if (cr_py_ints_from(size, sizes, CR_MAX_DIMS, &n) != CR_PY_FITS ||
         (stride != Py_None && cr_py_ints_from(stride, strides, CR_MAX_DIMS, &k) != CR_PY_FITS))
@@ -599,6 +645,7 @@ static PyObject *dispatch_make_wrapper(PyObject *m, PyObject *args)
                            : cr_tensor_new_strided(&t, type, place, n, sizes, strides);
     if (st)
         return cr_py_raise(st);
+    t->offset = offset;
     t->stages |= CR_DISPATCH_BITS;
     st = requires_grad ? cr_py_ask_grad(t) : CR_OK;
     if (!st)
