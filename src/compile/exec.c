@@ -53,12 +53,13 @@ static inline void put(const machine *m, uint32_t slot, cr_tensor *t)
 }
 
 /* True when a result may be written to the memory of `t`: the run has the only reference to the
- * tensor and to its storage, the storage has no more bytes, and the type is the planned one. */
+ * tensor and to its storage, the storage has no more bytes, and the type is the planned one,
+ * which strides without elements do not show. */
 static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
 {
     return t && atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer &&
            !t->grad && atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 &&
-           !t->storage->release && cr_tensor_is_of(t, type) && t->contiguous &&
+           !t->storage->release && cr_tensor_is_of(t, type) && t->contiguous && t->numel &&
            t->storage->size == (size_t)t->numel * cr_dtype_size((cr_dtype)t->dtype);
 }
 

@@ -229,6 +229,13 @@ void cr_gblock_return(cr_graph *g, cr_gblock *b, const cr_garg *output, int n)
 
 /* --- types --- */
 
+/* Results of tensors without elements have the strides that eager calls give them, though any
+ * strides are contiguous. */
+static bool type_omits_strides(const cr_tensor *t)
+{
+    return t->contiguous && (t->numel || cr_is_row_major(t->ndim, t->size, t->stride));
+}
+
 cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t)
 {
     size_t bytes = t->ndim * sizeof *t->size;
@@ -239,7 +246,8 @@ cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t)
                       .device = {.kind = t->device.kind, .index = t->device.index},
                       .ndim = t->ndim,
                       .size = cr_session_copy(s, t->size, bytes),
-                      .stride = t->contiguous ? NULL : cr_session_copy(s, t->stride, bytes)};
+                      .stride =
+                          type_omits_strides(t) ? NULL : cr_session_copy(s, t->stride, bytes)};
 }
 
 cr_gtype cr_gtype_of_input(cr_session *s, const cr_tensor *t)

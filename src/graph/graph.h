@@ -175,7 +175,8 @@ static inline int cr_gnode_blocks(const cr_gnode *n)
     return n->kind == CR_GNODE_IF ? 2 : n->kind == CR_GNODE_GROUP;
 }
 void cr_gblock_return(cr_graph *g, cr_gblock *b, const cr_garg *output, int n);
-/* The type of `t`, with sizes in the session's memory. */
+/* The type of `t`, with sizes in the session's memory.  It has strides where the elements are
+ * not in row-major order, and where there are no elements and the strides are not row-major. */
 cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t);
 /* The same with strides, unless they are those of a new tensor: strides of dims of size 1
  * cannot be inferred from the graph, and views and results of calls may pass them on. */

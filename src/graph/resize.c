@@ -115,11 +115,20 @@ static bool type_is_alike(int ndim, const int64_t *a, const int64_t *b)
     return true;
 }
 
+/* True if both have strides or both have none; a type without elements may have some, though
+ * all strides are contiguous then. */
+static bool type_strides_are_like(const cr_gtype *type, const cr_tensor *t)
+{
+    bool empty = type->stride && t->stride && !cr_numel(t->ndim, t->size);
+
+    return empty || !type->stride == t->contiguous;
+}
+
 /* True if a pass or a plan made for the type is also valid for `t`. */
 static bool type_is_like(const cr_gtype *type, const cr_tensor *t)
 {
     return type->known && type->dtype == t->dtype && type->ndim == t->ndim &&
-           !type->stride == t->contiguous && type_is_alike(t->ndim, type->size, t->size);
+           type_strides_are_like(type, t) && type_is_alike(t->ndim, type->size, t->size);
 }
 
 static cr_status type_check_like(const cr_gtype *type, const cr_tensor *t, const cr_gvalue *v)
@@ -675,7 +684,7 @@ static bool class_has(const cr_gtype *type, const cr_tensor *t)
 {
     size_t bytes = t->ndim * sizeof *t->size;
 
-    return type->dtype == t->dtype && type->ndim == t->ndim && !type->stride == t->contiguous &&
+    return type->dtype == t->dtype && type->ndim == t->ndim && type_strides_are_like(type, t) &&
            !memcmp(type->size, t->size, bytes) &&
            (!type->stride || !memcmp(type->stride, t->stride, bytes));
 }
@@ -858,7 +867,7 @@ static cr_status rule_body(cr_gsizes *x, size_rule *r)
     cr_geometry g;
 
     if (!alike)
-        CR_TRY(cr_elementwise_geometry(&g, r->arg, r->n->arg_count));
+        CR_TRY(cr_elementwise_geometry(&g, r->n->op, r->arg));
     for (int k = 0; k < r->n->result_count; k++)
         CR_TRY(alike ? rule_meet(x, r, k, t->ndim, t->size, NULL)
                      : rule_meet(x, r, k, g.ndim, g.size, g.stride));

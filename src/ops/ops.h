@@ -199,12 +199,16 @@ typedef cr_status (*cr_shape_fn)(const cr_value *arg, cr_shape *out);
 /* --- clauses of a record --- */
 
 /* Clause `format`: row-major results; channels_last (or channels_last_3d) where one of the
- * tensors is, of a list all; self's order of dims. */
+ * tensors is, of a list all; self's order of dims.  Results of a body have the order of the
+ * operands' dims, those named by LAST after the others. */
 typedef enum {
     CR_FORMAT_RULE_NONE,
     CR_FORMAT_RULE_CHANNELS,
     CR_FORMAT_RULE_IMAGES, /* channels_last alone */
-    CR_FORMAT_RULE_LIKE
+    CR_FORMAT_RULE_LIKE,
+    CR_FORMAT_RULE_OPERANDS, /* of a function: as of a body without the clause */
+    CR_FORMAT_RULE_LAST,
+    CR_FORMAT_RULE_ROW_MAJOR
 } cr_format_rule;
 
 /* Texts of an entry, as the table has them; text.file and text.line are its place. */
@@ -407,7 +411,8 @@ struct cr_op {
     uint32_t scalar_params; /* bit i: parameter i is a Scalar whose number must fit (`fits`) */
     uint32_t factors;       /* bit i: a factor of no higher kind than the compute type (clause
                              * `factors`) */
-    uint8_t fits;           /* cr_op_fits */
+    bool factors_real; /* of a real compute type, a complex factor counts as its real part */
+    uint8_t fits;      /* cr_op_fits */
     cr_op_typing typing;
     cr_kernel (*kernel)[CR_FORM_COUNT]; /* [CR_DTYPE_KERNELS] */
     cr_param *param;                    /* [param_count] */

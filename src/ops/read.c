@@ -261,6 +261,7 @@ static cr_status read_rounds(lexer *x, cr_op *op)
 
 static cr_status read_factors(lexer *x, cr_op *op)
 {
+    CR_TRY(lex_take(x, "real", &op->factors_real));
     while (x->kind != TOKEN_END) {
         int i;
         CR_TRY(take_param(x, op, &i));
@@ -375,21 +376,29 @@ static cr_status read_unread(lexer *x, cr_op *op)
     return CR_OK;
 }
 
-/* `format channels_last TENSOR...`, `format images TENSOR...`, `format like TENSOR` */
+/* `format channels_last TENSOR...`, `format images TENSOR...`, `format like TENSOR`,
+ * `format operands`, and of a body `format last TENSOR`, `format row_major` */
 static cr_status read_format(lexer *x, cr_op *op)
 {
     static const char *const names[] = {[CR_FORMAT_RULE_CHANNELS] = "channels_last",
                                         [CR_FORMAT_RULE_IMAGES] = "images",
-                                        [CR_FORMAT_RULE_LIKE] = "like"};
+                                        [CR_FORMAT_RULE_LIKE] = "like",
+                                        [CR_FORMAT_RULE_OPERANDS] = "operands",
+                                        [CR_FORMAT_RULE_LAST] = "last",
+                                        [CR_FORMAT_RULE_ROW_MAJOR] = "row_major"};
     bool found = false;
     int param;
 
-    for (int i = CR_FORMAT_RULE_CHANNELS; i <= CR_FORMAT_RULE_LIKE && !found; i++) {
+    for (int i = CR_FORMAT_RULE_CHANNELS; i <= CR_FORMAT_RULE_ROW_MAJOR && !found; i++) {
         CR_TRY(lex_take(x, names[i], &found));
         op->format.rule = (uint8_t)i;
     }
     if (!found)
-        return lex_error(x, "channels_last, images or like expected");
+        return lex_error(x,
+                         "channels_last, images, like, operands, last or row_major expected");
+    if (op->format.rule == CR_FORMAT_RULE_ROW_MAJOR ||
+        op->format.rule == CR_FORMAT_RULE_OPERANDS)
+        return CR_OK;
     do {
         CR_TRY(take_param(x, op, &param));
         if (op->param[param].type != CR_T_TENSOR && op->param[param].type != CR_T_TENSORS)
@@ -1107,9 +1116,14 @@ static const char *contradiction(const cr_op *op)
         return "`other_order` is for a composition with a function of the host";
     if (op->out.rule && !(op->forms & (CR_AS_OUT | CR_AS_INPLACE)))
         return "`out` is for an entry with the form out or inplace";
-    if (op->format.rule && !cr_op_on_views(op))
-        return "`format` is for an entry whose results are allocated: a loop or a C function "
-               "on views";
+    if (op->format.rule && !cr_op_on_views(op) && op->does != CR_DOES_BODY)
+        return "`format` is for an entry whose results are allocated: a body, a loop or a C "
+               "function on views";
+    if (op->format.rule > CR_FORMAT_RULE_OPERANDS && op->does != CR_DOES_BODY)
+        return "`format last` and `format row_major` are for a body";
+    if (op->format.rule && op->format.rule != CR_FORMAT_RULE_LIKE &&
+        op->format.rule <= CR_FORMAT_RULE_OPERANDS && op->does == CR_DOES_BODY)
+        return "`format` of a body is like, last or row_major";
     if ((op->out.rule & CR_OUT_TYPED) && cr_op_find_param(op, "dtype") < 0)
         return "`out typed` is for an entry with the parameter dtype";
     if (op->neutral.param >= 0 && (!from_tensor || !to_tensor || op->neutral.param == 0))

@@ -74,8 +74,8 @@ TEST(clause_format_names_tensors)
             "test.op:2: 'n' is no tensor");
     REFUSED(
         "op w_n(Tensor self) -> Tensor\n  format like self\n  whole cr_do_clone\n",
-        "test.op:1: w_n: `format` is for an entry whose results are allocated: a loop or a C "
-        "function on views");
+        "test.op:1: w_n: `format` is for an entry whose results are allocated: a body, a loop "
+        "or a C function on views");
 }
 
 TEST(clauses_functional_and_updates_are_read)

@@ -184,6 +184,8 @@ static int64_t argument_format(const cr_value *v)
 static bool format_strides(int64_t *stride, const cr_op *op, const cr_value *arg,
                            const cr_shape *shape)
 {
+    if (op->format.rule == CR_FORMAT_RULE_OPERANDS)
+        return cr_body_strides(stride, shape, op, arg);
     if (op->format.rule != CR_FORMAT_RULE_LIKE && shape->ndim != 4 && shape->ndim != 5)
         return false;
     for (int i = 0; op->format.params >> i; i++) {
@@ -196,9 +198,7 @@ static bool format_strides(int64_t *stride, const cr_op *op, const cr_value *arg
                 (ndim == 4 || op->format.rule == CR_FORMAT_RULE_CHANNELS) &&
                 !cr_format_strides(format, shape->ndim, shape->size, stride))
                 return true;
-        } else if (arg[i].tag == CR_TENSOR && !arg[i].t->contiguous &&
-                   cr_has_sizes(arg[i].t, shape->ndim, shape->size)) {
-            cr_like_strides(shape->ndim, shape->size, arg[i].t->stride, stride);
+        } else if (arg[i].tag == CR_TENSOR && cr_strides_like(stride, shape, arg[i].t)) {
             return true;
         }
     }

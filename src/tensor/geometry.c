@@ -24,10 +24,14 @@ void cr_row_major(int ndim, const int64_t *size, int64_t *stride)
 
 bool cr_is_row_major(int ndim, const int64_t *size, const int64_t *stride)
 {
-    int64_t right[CR_MAX_DIMS];
+    int64_t step = 1;
 
-    cr_row_major(ndim, size, right);
-    return !memcmp(stride, right, (size_t)ndim * sizeof *stride);
+    for (int d = ndim - 1; d >= 0; d--) {
+        if (stride[d] != step)
+            return false;
+        step = step_over(step, size[d]);
+    }
+    return true;
 }
 
 /* -1 when dim a is inside dim b, 1 when it is outside, 0 when strides do not decide (a zero

@@ -43,9 +43,17 @@ CR_MUST cr_status cr_dim_mask(uint64_t *out, const cr_value *dim, int ndim);
 enum { CR_MAX_OPERANDS = 16 };
 
 /* --- results --- */
-/* A result tensor for an elementwise call: strides follow the operands', as torch's do. */
+/* A result tensor for an elementwise call of `op` (NULL: a copy of v[0]): strides follow the
+ * operands', as torch's do. */
 CR_MUST cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device device,
-                                 const cr_shape *shape, const cr_value *v, int n);
+                                 const cr_shape *shape, const cr_op *op, const cr_value *v);
+/* Strides of a result of `op` (NULL: a copy of v[0]) by its clause `format` and the operands;
+ * false: it is row-major. */
+bool cr_body_strides(int64_t *stride, const cr_shape *shape, const cr_op *op,
+                     const cr_value *v);
+/* Strides without gaps in the order of the tensor's; false: these are row-major, or it has
+ * other sizes. */
+bool cr_strides_like(int64_t *stride, const cr_shape *shape, const cr_tensor *t);
 /* The device of the tensors in a call.  CR_RUNTIME when they differ. */
 CR_MUST cr_status cr_common_device(cr_device *out, const cr_op *op, const cr_value *arg);
 /* CR_RUNTIME in torch's words: a call has tensors on both devices. */

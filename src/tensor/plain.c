@@ -67,7 +67,7 @@ cr_status cr_cast_plain(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
     cr_shape shape = {.ndim = t->ndim};
     memcpy(shape.size, t->size, t->ndim * sizeof *t->size);
     cr_value v = cr_of_tensor(t);
-    CR_TRY(cr_result_like(&made, dtype, t->device, &shape, &v, 1));
+    CR_TRY(cr_result_like(&made, dtype, t->device, &shape, NULL, &v));
     st = cr_copy_tensor(made, t);
     if (st) {
         cr_drop(made);

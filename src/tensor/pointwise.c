@@ -3,6 +3,7 @@
  * The fast path is one kernel call without a plan, when all tensors are contiguous and have the
  * same size and the kernel's compute dtype.  All other calls are a command KERNEL. */
 #include "base/parallel.h"
+#include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <string.h>
@@ -66,15 +67,19 @@ static cr_status put_arguments(operands *o, const cr_op *op, const cr_value *arg
 /* --- the fast path --- */
 
 /* The first tensor when all tensor arguments are contiguous, of one size and of the compute
- * type, or else NULL. */
+ * type, and the result is row-major, or else NULL.  Beside a number, or where the result is
+ * `like` a tensor, strides of dims of size 1 matter. */
 static const cr_tensor *same_everywhere(const cr_op *op, const cr_value *arg, cr_dtype compute)
 {
     const cr_tensor *first = NULL;
+    bool exact = op->format.rule == CR_FORMAT_RULE_LIKE;
 
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
         const cr_value *v = &arg[CR_CTZ(mask)];
-        if (v->tag == CR_NUMBER)
+        if (v->tag == CR_NUMBER) {
+            exact = true;
             continue;
+        }
         if (v->tag != CR_TENSOR)
             return NULL;
         const cr_tensor *t = v->t;
@@ -86,7 +91,10 @@ static const cr_tensor *same_everywhere(const cr_op *op, const cr_value *arg, cr
                  memcmp(t->size, first->size, t->ndim * sizeof *t->size))
             return NULL;
     }
-    return first;
+    return first && exact && first->ndim > 1 &&
+                   !cr_is_row_major(first->ndim, first->size, first->stride)
+               ? NULL
+               : first;
 }
 
 typedef struct {
@@ -288,7 +296,7 @@ static cr_status make_results(const cr_op *op, const cr_value *arg, const cr_dty
     CR_TRY(cr_broadcast(&shape, arg, op->param_count));
     CR_TRY(cr_common_device(&device, op, arg));
     for (int k = 0; k < op->result_count; k++) {
-        cr_status st = cr_result_like(&out[k], dtypes[k], device, &shape, arg, op->param_count);
+        cr_status st = cr_result_like(&out[k], dtypes[k], device, &shape, op, arg);
         if (st) {
             while (k--)
                 cr_drop(out[k]);

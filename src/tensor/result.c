@@ -153,48 +153,112 @@ static const cr_tensor *first_tensor(const cr_value *v)
     return v->t;
 }
 
-/* Strides of a result of these sizes; false: it is row-major. */
-static bool result_strides(int64_t *stride, const cr_shape *shape, const cr_value *v, int n)
+/* torch takes a number as one more operand, which has other sizes than the result. */
+static bool has_number(const cr_op *op, const cr_value *v)
+{
+    bool found = false;
+
+    for (uint32_t mask = op ? op->tensor_params : 0; mask; mask &= mask - 1)
+        found |= v[CR_CTZ(mask)].tag == CR_NUMBER;
+    return found;
+}
+
+static bool all_row_major(const cr_value *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (v[i].tag == CR_TENSOR &&
+            !cr_is_row_major(v[i].t->ndim, v[i].t->size, v[i].t->stride))
+            return false;
+    return true;
+}
+
+static void strides_by_operands(int64_t *stride, const cr_shape *shape, const cr_value *v,
+                                int n)
 {
     int order[CR_MAX_DIMS];
     int64_t step = 1;
 
-    if (lie_alike(shape, v, n, operand_is_row_major))
-        return false;
-    if (shape->ndim == 4 && lie_alike(shape, v, n, operand_is_channels_last) &&
-        !cr_format_strides(CR_FORMAT_CHANNELS_LAST, 4, shape->size, stride))
-        return true;
-    if (lie_alike(shape, v, n, is_dense_alike)) {
-        memcpy(stride, first_tensor(v)->stride, (size_t)shape->ndim * sizeof *stride);
-        return true;
-    }
     order_operand_dims(order, shape, v, n);
     for (int i = 0; i < shape->ndim; i++) {
         stride[order[i]] = step;
         step = CR_WRAP_MUL(step, shape->size[order[i]] > 1 ? shape->size[order[i]] : 1);
     }
+}
+
+/* Strides of a result of these sizes; false: it is row-major. */
+static bool result_strides(int64_t *stride, const cr_shape *shape, const cr_value *v, int n,
+                           bool number)
+{
+    if (number ? lie_alike(shape, v, n, operand_is_row_major) && all_row_major(v, n)
+               : lie_alike(shape, v, n, operand_is_row_major))
+        return false;
+    if (!number && shape->ndim == 4 && lie_alike(shape, v, n, operand_is_channels_last) &&
+        !cr_format_strides(CR_FORMAT_CHANNELS_LAST, 4, shape->size, stride))
+        return true;
+    if (!number && lie_alike(shape, v, n, is_dense_alike))
+        memcpy(stride, first_tensor(v)->stride, (size_t)shape->ndim * sizeof *stride);
+    else
+        strides_by_operands(stride, shape, v, n);
     return true;
 }
 
-cr_status cr_elementwise_geometry(cr_geometry *out, const cr_value *v, int n)
+bool cr_strides_like(int64_t *stride, const cr_shape *shape, const cr_tensor *t)
+{
+    if (!cr_has_sizes(t, shape->ndim, shape->size) ||
+        cr_is_row_major(t->ndim, t->size, t->stride))
+        return false;
+    cr_like_strides(shape->ndim, shape->size, t->stride, stride);
+    return true;
+}
+
+/* The tensors of a call, those of `last` after the others. */
+static int sort_operands(cr_value *out, const cr_op *op, const cr_value *v, uint32_t last)
+{
+    int n = 0;
+
+    for (int round = 0; round < 2; round++)
+        for (uint32_t m = op->tensor_params & (round ? last : ~last); m; m &= m - 1)
+            if (v[CR_CTZ(m)].tag == CR_TENSOR)
+                out[n++] = v[CR_CTZ(m)];
+    return n;
+}
+
+bool cr_body_strides(int64_t *stride, const cr_shape *shape, const cr_op *op, const cr_value *v)
+{
+    cr_value sorted[CR_MAX_OPERANDS];
+
+    switch (op ? op->format.rule : CR_FORMAT_RULE_NONE) {
+    case CR_FORMAT_RULE_ROW_MAJOR: return false;
+    case CR_FORMAT_RULE_LIKE:
+        return cr_strides_like(stride, shape, v[CR_CTZ(op->format.params)].t);
+    case CR_FORMAT_RULE_LAST:
+        return result_strides(stride, shape, sorted,
+                              sort_operands(sorted, op, v, op->format.params),
+                              has_number(op, v));
+    default:
+        return result_strides(stride, shape, v, op ? op->param_count : 1, has_number(op, v));
+    }
+}
+
+cr_status cr_elementwise_geometry(cr_geometry *out, const cr_op *op, const cr_value *arg)
 {
     cr_shape shape;
 
-    CR_TRY(cr_broadcast(&shape, v, n));
+    CR_TRY(cr_broadcast(&shape, arg, op->param_count));
     out->ndim = shape.ndim;
     out->offset = 0;
     memcpy(out->size, shape.size, (size_t)shape.ndim * sizeof *shape.size);
-    if (!result_strides(out->stride, &shape, v, n))
+    if (!cr_body_strides(out->stride, &shape, op, arg))
         cr_row_major(shape.ndim, shape.size, out->stride);
     return CR_OK;
 }
 
 cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device device,
-                         const cr_shape *shape, const cr_value *v, int n)
+                         const cr_shape *shape, const cr_op *op, const cr_value *v)
 {
     int64_t stride[CR_MAX_DIMS];
 
-    return result_strides(stride, shape, v, n)
+    return cr_body_strides(stride, shape, op, v)
                ? cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size, stride)
                : cr_tensor_new(out, dtype, device, shape->ndim, shape->size);
 }

@@ -303,9 +303,10 @@ CR_API cr_status cr_set_default_dtype(cr_dtype t);
 CR_MUST cr_status cr_promote_values(cr_dtype *out, const cr_value *v, int n);
 /* Broadcast of the sizes of the tensors in `v`.  CR_RUNTIME in torch's words. */
 CR_MUST cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n);
-/* Sizes and strides of an elementwise result of these arguments, of which only geometry is
+/* Sizes and strides of a result of a body with these arguments, of which only geometry is
  * read. CR_RUNTIME where sizes do not fit each other. */
-CR_MUST cr_status cr_elementwise_geometry(cr_geometry *out, const cr_value *arg, int n);
+CR_MUST cr_status cr_elementwise_geometry(cr_geometry *out, const cr_op *op,
+                                          const cr_value *arg);
 /* Whether the entry's checks have the same answer for tensors of other sizes, with the same
  * dtypes, numbers of dims and arguments but for those of bits `varying`. */
 bool cr_checks_ignore_sizes(const cr_op *op, uint32_t varying);

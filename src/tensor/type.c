@@ -376,7 +376,7 @@ cr_status cr_check_fits(cr_scalar value, cr_dtype dtype)
 }
 
 /* torch's alpha_check. */
-static cr_status check_factor(const char *name, cr_scalar s, cr_dtype compute)
+static cr_status check_factor(const char *name, cr_scalar s, cr_dtype compute, bool as_real)
 {
     cr_category most = cr_dtype_category(compute);
 
@@ -389,6 +389,8 @@ static cr_status check_factor(const char *name, cr_scalar s, cr_dtype compute)
             CR_RUNTIME,
             "For integral input tensors, argument %s must not be a floating point number.",
             name);
+    if (as_real) /* check_number refuses an imaginary part */
+        return CR_OK;
     return cr_fail(CR_RUNTIME,
                    "For non-complex input tensors, argument %s must not be a complex number.",
                    name);
@@ -430,7 +432,7 @@ cr_status cr_check_numbers(const cr_op *op, const cr_value *arg, cr_dtype comput
         if (arg[i].tag != CR_NUMBER)
             continue;
         if (op->factors >> i & 1)
-            CR_TRY(check_factor(op->param[i].name, s, compute));
+            CR_TRY(check_factor(op->param[i].name, s, compute, op->factors_real));
         if (CR_UNLIKELY(!fits_surely(s, compute)))
             CR_TRY(check_number(op, i, s, compute));
     }

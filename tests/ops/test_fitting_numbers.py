@@ -101,7 +101,7 @@ def test_complex_numbers_without_imaginary_part_are_real(dtype):
             continue  # as in torch: bounds of clamp promote, factors have the kind of the result
         assert made == want, (entry.key, name)
         tried.add(entry.key)
-    assert {"softshrink", "hardshrink", "elu", "elu_backward", "softplus", "addcmul"} <= tried
+    assert {"softshrink", "hardshrink", "elu", "elu_backward", "softplus", "addcmul", "addr"} <= tried
 
 
 @pytest.mark.parametrize("dtype, above", [("float32", "refused"), ("float64", "taken")])
