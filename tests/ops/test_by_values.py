@@ -9,6 +9,8 @@ import cresset as torch
 from table import BY_KEY, ENTRIES, INTS, Draw, leaves
 
 SQUARE = "self = t(3, 3)"
+PACKED = ("data = t(3, 3); batch_sizes = torch.tensor([2, 1]); has_biases = True; num_layers = 1; dropout = 0.0; "
+          "train = False; bidirectional = False; ")
 # Entries that are not drawn elsewhere: their derivatives or references want other arguments.
 SAMPLES = {
     "_embedding_bag": "weight = t(5, 4); indices = i(5, 6); offsets = torch.tensor([0, 3])",
@@ -55,6 +57,10 @@ SAMPLES = {
     "linalg_ldl_solve": "LD = torch.eye(3); pivots = torch.tensor([1, 2, 3], dtype=int32); B = t(3, 2)",
     "linalg_cholesky_ex": SQUARE, "linalg_qr": "A = t(3, 3)", "linalg_svd": "A = t(3, 3)",
     "linalg_eigh": "self = torch.eye(3)", "linalg_pinv": SQUARE,
+    "lstm.data": PACKED + "hx = [t(1, 2, 2), t(1, 2, 2)]; params = [t(8, 3), t(8, 2), t(8), t(8)]",
+    "gru.data": PACKED + "hx = t(1, 2, 2); params = [t(6, 3), t(6, 2), t(6), t(6)]",
+    "rnn_tanh.data": PACKED + "hx = t(1, 2, 2); params = [t(2, 3), t(2, 2), t(2), t(2)]",
+    "rnn_relu.data": PACKED + "hx = t(1, 2, 2); params = [t(2, 3), t(2, 2), t(2), t(2)]",
     "linalg_lu_factor": "A = t(3, 3)", "linalg_cond": SQUARE, "linalg_slogdet": "A = t(3, 3)",
 }
 WAYS = ("zero", "large", "small", "nan", "inf")
