@@ -96,7 +96,7 @@ void cr_layout_drop(cr_layout *l);
 /* Makes both layouts as tensors over one new block, which is zeroed when `zero` is set. */
 CR_MUST cr_status cr_layout_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
                                  const cr_layout *view, bool zero);
-/* True for a tensor without bytes of its own: a batch or a level of derivatives. */
+/* True for a tensor that wraps another one: a batch or a level of derivatives. */
 static inline bool cr_only_wraps(const cr_tensor *t)
 {
     return cr_is_dispatched(t) && !cr_has_elements(t);

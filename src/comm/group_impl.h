@@ -95,7 +95,7 @@ CR_MUST cr_status cr_collective_run(const cr_running *c);
 /* Compares a call with those of the other ranks, through the group's store, and waits for them.
  * c->sequence counts compared calls. */
 CR_MUST cr_status cr_collective_compare(const cr_running *c);
-/* A rank that compares no more; the last one deletes what is left of calls in the store. */
+/* A rank leaves the comparison; the last one deletes the remaining frames from the store. */
 void cr_collective_leave(cr_comm *g);
 /* How many of the first calls of c, which has n, travel as one; and runs them (join.c). */
 int cr_join_count(const cr_running *c, int n);

@@ -78,14 +78,16 @@ typedef struct {
     bool is32, first;   /* first: sets the offsets, later ones add */
 } add_context;
 
-/* One function for each width of index, and for the first index, which sets the offsets. */
+/* One function for each width of index, and for the first index, which sets the offsets.
+ * Indices of a result without elements are not checked, and their offsets not read; they may
+ * overflow. */
 #define ADD(name, type, assign)                                                                \
     static void name(const add_context *c, char *const *at, const int64_t *step, int64_t n)    \
     {                                                                                          \
         for (int64_t i = 0; i < n; i++) {                                                      \
             int64_t x = *(const type *)(at[1] + i * step[1]);                                  \
-            x = (x < 0 ? x + c->size : x) * c->step;                                           \
-            *(int64_t *)(at[0] + i * step[0]) assign x;                                        \
+            uint64_t offset = (uint64_t)(x < 0 ? x + c->size : x) * (uint64_t)c->step;         \
+            *(uint64_t *)(at[0] + i * step[0]) assign offset;                                  \
         }                                                                                      \
     }
 ADD(set_32, int32_t, =)
