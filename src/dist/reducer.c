@@ -277,7 +277,7 @@ static cr_status piece_start(const cr_reducer *r, int i, piece *p)
     return st;
 }
 
-/* Starts what is complete of bucket i: with a hook, all or nothing. */
+/* Starts the complete pieces of bucket i.  A bucket with a hook starts as a whole. */
 static cr_status bucket_start(const cr_reducer *r, int i, bool *whole)
 {
     bucket *b = &r->buckets.at[i];

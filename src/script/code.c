@@ -428,7 +428,7 @@ static void code_get_attribute(const coder *c, cr_text *out, const cr_snode *n)
     cr_text_put(out, ")");
 }
 
-/* A function that stands for an operator is written as the operator. */
+/* A function that replaces an operator is printed as that operator. */
 static bool code_is_operator(const cr_sconstant *f)
 {
     return f && f->type->kind == CR_STYPE_FUNCTION && f->function->stands_for;

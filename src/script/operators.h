@@ -14,7 +14,7 @@ typedef struct {
  * unknown.  They are made at first use and stay until the process ends.  Any thread may call.
  */
 CR_MUST cr_status cr_soperators(const cr_sschemas **out, const char *name);
-/* Whether a function of library.def stands for an operator of this name, which the table lacks.
+/* Whether a function of library.def replaces an operator of this name, which the table lacks.
  */
 bool cr_slibrary_has(const char *name);
 

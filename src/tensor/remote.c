@@ -329,7 +329,7 @@ static cr_status host_generator(cr_generator **made, const cr_op *op, int i, cr_
     return CR_OK;
 }
 
-/* `returns`: copies what is computed to the device. */
+/* With `returns`, copies the results to the device. */
 static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *out,
                                 bool returns)
 {

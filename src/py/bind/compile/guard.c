@@ -774,7 +774,8 @@ static void guard_forget(cr_guard *g)
 int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr_tensor **input,
                    cr_scalar *number)
 {
-    for (int i = 0; i < g->leading; i++) /* a call of other sizes: what is known stays known */
+    /* Arguments first: a call of other sizes fails here and keeps the list of versions. */
+    for (int i = 0; i < g->leading; i++)
         if (!node_holds(g, &g->at[i], args, positional, input, number))
             return i;
     if (quick_check(g, args, positional, input, number))
