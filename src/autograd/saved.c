@@ -32,7 +32,8 @@ void cr_saved_hooks_pop(void)
 
 static uint32_t version_of(const cr_tensor *t) { return t->storage ? t->storage->version : 0; }
 
-/* Hooks are disabled while they run, so that the tensors they compute are not packed again. */
+/* While a hook runs, hooks and gradients are off: what it computes is neither packed nor recorded,
+ * and it may read the tensor as an array. */
 static cr_status saved_pack(cr_saved *out, cr_tensor *t, bool is_result)
 {
     cr_saved_hooks *h = hooks;
@@ -46,8 +47,12 @@ static cr_status saved_pack(cr_saved *out, cr_tensor *t, bool is_result)
     if (!st && !is_result)
         st = cr_edge_of(&p->edge, t);
     if (!st) {
+        bool no_grad = cr_thread.no_grad;
+
         hooks = NULL;
+        cr_thread.no_grad = true;
         st = h->pack(h->context, seen, &p->object);
+        cr_thread.no_grad = no_grad;
         hooks = h;
     }
     cr_drop(seen);

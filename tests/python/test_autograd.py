@@ -452,3 +452,27 @@ def test_anomaly_mode_names_the_operation():
         with pytest.warns(UserWarning, match="Error detected in SqrtBackward0. Traceback of forward call"):
             with pytest.raises(RuntimeError, match="Function 'SqrtBackward0' returned nan values in its 0th output"):
                 x.sqrt().sum().backward()
+
+
+def test_hooks_that_pack_run_without_gradients():
+    modes = []
+
+    def pack(tensor):
+        modes.append(torch.is_grad_enabled())
+        return tensor.numpy().copy()  # refused for a tensor that requires a gradient in grad mode
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, torch.from_numpy):
+        y = x * x.exp()
+    assert torch.is_grad_enabled() and modes and not any(modes)
+    y.sum().backward()
+    expected = (1 + x.detach()) * x.detach().exp()
+    assert torch.allclose(x.grad, expected)
+
+
+def test_edge_of_a_gradient_is_a_named_tuple():
+    x = torch.ones(2, requires_grad=True)
+    edge = torch.autograd.graph.get_gradient_edge(x.exp())
+    node, output, token = edge
+    assert (node.name(), output, token) == ("ExpBackward0", 0, None)
+    assert repr(edge).startswith("GradientEdge(node=<ExpBackward0 object at ")

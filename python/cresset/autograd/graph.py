@@ -2,6 +2,7 @@
 import contextlib
 import functools
 import threading
+import typing
 
 from .. import _C
 from .._C import Node, Tensor
@@ -13,16 +14,13 @@ __all__ = ["Node", "get_gradient_edge", "GradientEdge", "saved_tensors_hooks", "
            "set_warn_on_accumulate_grad_stream_mismatch"]
 
 
-class GradientEdge(tuple):
-    """A node and the index of one of its inputs."""
+class GradientEdge(typing.NamedTuple):
+    """A node and the index of one of its inputs.  `ownership_token` keeps the graph of a custom
+    function alive; here the node does, and it is None."""
 
-    __slots__ = ()
-
-    def __new__(cls, node, output_nr):
-        return super().__new__(cls, (node, output_nr))
-
-    node = property(lambda self: self[0])
-    output_nr = property(lambda self: self[1])
+    node: Node
+    output_nr: int
+    ownership_token: object = None
 
 
 def get_gradient_edge(tensor):
