@@ -32,8 +32,8 @@ void cr_saved_hooks_pop(void)
 
 static uint32_t version_of(const cr_tensor *t) { return t->storage ? t->storage->version : 0; }
 
-/* While a hook runs, hooks and gradients are off: what it computes is neither packed nor recorded,
- * and it may read the tensor as an array. */
+/* While a hook runs, hooks and gradients are off: what it computes is neither packed nor
+ * recorded, and it may read the tensor as an array. */
 static cr_status saved_pack(cr_saved *out, cr_tensor *t, bool is_result)
 {
     cr_saved_hooks *h = hooks;
