@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <vector>
 
 #define API extern "C" __attribute__((visibility("default"))) int
 
@@ -282,5 +284,217 @@ API cudnnAddTensor(void *h, const void *, void *a, const void *pa, const void *,
         }
     };
     fake_cuda_enqueue(((handle *)h)->stream, &job);
+    return OK;
+}
+
+/* --- the graph interface: objects with attributes --- */
+
+namespace
+{
+
+enum { CONV = 1, ENGINE = 2, CONFIG = 3, CHOICE = 4, PLAN = 5, FORWARD = 10, FILTER = 11, DATA = 12, GRAPH = 15, PACK = 16, TENSOR = 17 };
+enum { NOTE = 11, OBJECT = 15 };
+/* Bytes of an element of each type of attribute. */
+const size_t bytes_of[] = {8, 4, 1, 8, 4, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 8};
+
+struct attribute {
+    int type;
+    std::vector<char> bytes;
+    long count() const { return (long)(bytes.size() / bytes_of[type]); }
+};
+
+struct object {
+    int kind;
+    bool ended = false;
+    int engine = 0; /* of an engine and a configuration: 0 is not deterministic, 1 is */
+    std::map<int, attribute> at;
+
+    template <class T> T one(int name) const
+    {
+        T v = {};
+        auto found = at.find(name);
+        if (found != at.end() && found->second.bytes.size() >= sizeof v)
+            memcpy(&v, found->second.bytes.data(), sizeof v);
+        return v;
+    }
+    const object *part(int name) const { return one<object *>(name); }
+    std::vector<int64_t> ints(int name) const
+    {
+        auto found = at.find(name);
+        std::vector<int64_t> v(found == at.end() ? 0 : (size_t)found->second.count());
+        if (!v.empty())
+            memcpy(v.data(), found->second.bytes.data(), v.size() * sizeof v[0]);
+        return v;
+    }
+};
+
+tensor tensor_of(const object *o)
+{
+    tensor t;
+    auto size = o->ints(902), stride = o->ints(903);
+    t.type = o->one<int>(901);
+    t.n = (int)size.size();
+    for (int d = 0; d < t.n; d++)
+        t.size[d] = (int)size[(size_t)d], t.stride[d] = (int)stride[(size_t)d];
+    return t;
+}
+
+bool is_tensor(const object *o)
+{
+    int type = o->one<int>(901);
+    auto size = o->ints(902), stride = o->ints(903);
+    tensor t = {}, like = {};
+    if (size.size() < 4 || size.size() > MOST || stride.size() != size.size() || (type > DOUBLE && type != BFLOAT16) ||
+        !o->one<int64_t>(906) || !o->one<int64_t>(900))
+        return false;
+    t = like = tensor_of(o);
+    for (int last = 0; last < 2; last++) {
+        set_strides(&like, last);
+        if (!memcmp(t.stride, like.stride, (size_t)t.n * sizeof(int)))
+            return true;
+    }
+    return false;
+}
+
+/* The first attribute of an operation: alpha, beta, the convolution, w, x and y follow. */
+int first_of(int kind) { return kind == FORWARD ? 700 : kind == DATA ? 706 : 712; }
+
+/* The sizes of y are those that x, w and the convolution give. */
+bool fits(const object *o)
+{
+    int first = first_of(o->kind);
+    const object *part[4];
+    for (int i = 0; i < 4; i++) {
+        part[i] = o->part(first + 2 + i);
+        if (!part[i] || !part[i]->ended || part[i]->kind != (i ? TENSOR : CONV))
+            return false;
+    }
+    tensor w = tensor_of(part[1]), x = tensor_of(part[2]), y = tensor_of(part[3]);
+    auto dilation = part[0]->ints(102), stride = part[0]->ints(103), after = part[0]->ints(104), before = part[0]->ints(105);
+    size_t n = (size_t)part[0]->one<int64_t>(106);
+    if (o->at.find(first) == o->at.end() || o->at.find(first + 1) == o->at.end() || part[0]->one<int>(101) != 1 ||
+        dilation.size() != n || stride.size() != n || after != before || before.size() != n || n + 2 != (size_t)x.n)
+        return false;
+    if (x.size[0] != y.size[0] || y.size[1] != w.size[0] || x.size[1] % w.size[1])
+        return false;
+    for (size_t d = 0; d < n; d++) {
+        long room = x.size[d + 2] + before[d] + after[d] - (w.size[d + 2] - 1) * dilation[d] - 1;
+        if (room / stride[d] + 1 != y.size[d + 2])
+            return false;
+    }
+    return true;
+}
+
+bool can_end(const object *o)
+{
+    switch (o->kind) {
+    case TENSOR:
+        return is_tensor(o);
+    case FORWARD: case FILTER: case DATA:
+        return fits(o);
+    case GRAPH:
+        return o->part(801) && o->part(801)->ended && o->one<void *>(800);
+    case CHOICE:
+        return o->part(201) && o->part(201)->ended && o->at.count(200);
+    case PLAN:
+        return o->part(401) && o->part(401)->ended && o->one<void *>(400);
+    case PACK:
+        return o->ints(1000).size() == 3 && o->ints(1001).size() == 3 && o->one<void *>(1003);
+    default:
+        return true;
+    }
+}
+
+const object *operation_of(const object *config) { return config->part(201)->part(801); }
+
+} // namespace
+
+API cudnnBackendCreateDescriptor(int kind, void **o)
+{
+    object *made = new object;
+    made->kind = kind;
+    return *o = made, OK;
+}
+API cudnnBackendDestroyDescriptor(void *o) { return delete (object *)o, OK; }
+
+API cudnnBackendSetAttribute(void *o, int name, int type, int64_t n, const void *p)
+{
+    object *to = (object *)o;
+    if (to->ended || n < 1 || type < 0 || type > OBJECT)
+        return BAD_PARAM;
+    attribute &a = to->at[name];
+    a.type = type;
+    a.bytes.assign((const char *)p, (const char *)p + (size_t)n * bytes_of[type]);
+    return OK;
+}
+
+API cudnnBackendFinalize(void *o)
+{
+    object *to = (object *)o;
+    if (to->ended || !can_end(to))
+        return BAD_PARAM;
+    if (to->kind == PLAN) { /* a choice that fails only here */
+        const object *work = operation_of(to->part(401));
+        int first = first_of(work->kind);
+        if (is_refused(tensor_of(work->part(first + 4)), tensor_of(work->part(first + 3))))
+            return 3000;
+    }
+    to->ended = true;
+    return OK;
+}
+
+/* Two proposals, of which the first is faster, but not deterministic. */
+API cudnnBackendGetAttribute(void *o, int name, int, int64_t most, int64_t *n, void *p)
+{
+    object *from = (object *)o;
+    if (from->kind == CHOICE && name == 202) {
+        for (int i = 0; i < 2 && i < most; i++) {
+            object *config = ((object **)p)[i];
+            config->engine = i;
+            config->ended = true;
+            config->at = from->at;
+        }
+        return *n = 2, OK;
+    }
+    if (from->kind == CONFIG && name == 300)
+        return ((object **)p)[0]->engine = from->engine, *n = 1, OK;
+    if (from->kind == ENGINE && name == 1303) {
+        ((int *)p)[0] = from->engine ? 9 : 4;
+        return *n = 1, OK;
+    }
+    if (from->kind == PLAN && name == 402 && from->ended)
+        return *(int64_t *)p = 1000, *n = 1, OK;
+    return BAD_PARAM;
+}
+
+API cudnnBackendExecute(void *h, void *plan, void *pack)
+{
+    object *with = (object *)pack;
+    const object *config = ((object *)plan)->part(401);
+    if (!with->ended || config->engine != 1)
+        return BAD_PARAM;
+    const object *work = operation_of(config);
+    int first = first_of(work->kind);
+    convolution c = {};
+    const object *conv = work->part(first + 2);
+    c.n = (int)conv->one<int64_t>(106);
+    for (int d = 0; d < c.n; d++) {
+        c.dilation[d] = (int)conv->ints(102)[(size_t)d];
+        c.stride[d] = (int)conv->ints(103)[(size_t)d];
+        c.pad[d] = (int)conv->ints(105)[(size_t)d];
+    }
+    const object *role[3] = {work->part(first + 3), work->part(first + 4), work->part(first + 5)};
+    void *at[3] = {};
+    auto ids = with->ints(1000), pointers = with->ints(1001);
+    for (int r = 0; r < 3; r++)
+        for (size_t i = 0; i < ids.size(); i++)
+            if (ids[i] == role[r]->one<int64_t>(906))
+                at[r] = (void *)pointers[i];
+    for (int r = 0; r < 3; r++)
+        if (!at[r] || (uintptr_t)at[r] % (uintptr_t)role[r]->one<int64_t>(900))
+            return BAD_PARAM;
+    tensor w = tensor_of(role[0]), x = tensor_of(role[1]), y = tensor_of(role[2]);
+    c.groups = x.size[1] / w.size[1];
+    run(h, x, w, y, c, at[1], at[0], at[2], work->kind == FORWARD ? at[2] : work->kind == DATA ? at[1] : at[0]);
     return OK;
 }

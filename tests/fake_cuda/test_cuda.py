@@ -1128,6 +1128,27 @@ def test_convolutions_with_the_channels_last(dtype, last, groups):
         assert torch.equal(a, b)
 
 
+ENGINES = """
+import cresset as torch
+conv = torch.nn.functional.conv2d
+x, w = (torch.randn(n).cuda() for n in ((1 + 2 * 4 * 5 * 6,), (8, 4, 3, 3)))
+whole, shifted = x[:-1].view(2, 4, 5, 6), x[1:].view(2, 4, 5, 6)
+for image in (whole, shifted, whole):  # of the shifted one, no vector is aligned
+    assert torch.allclose(conv(image, w).cpu(), conv(image.cpu(), w.cpu()), atol=1e-5)
+a_channel_a_group = torch.ones(8, 1, 3, 3).cuda().to(torch.bfloat16)
+last = torch.ones(2, 8, 5, 5).cuda().to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
+assert torch.equal(conv(last, a_channel_a_group, groups=8), torch.full((2, 8, 3, 3), 9.).cuda().bfloat16())
+"""
+
+
+def test_a_key_of_a_convolution_has_one_engine():
+    """The first proposal of cuDNN is not deterministic, so the second is taken; it declines groups of one channel."""
+    done = subprocess.run([sys.executable, "-c", ENGINES], env={**os.environ, "CR_LOG": "cuda"}, capture_output=True, text=True)
+    assert not done.returncode, done.stderr[-1000:]
+    assert done.stderr.count("a convolution takes choice 1 of 2, 1000 bytes") == 3
+    assert "choice 0" not in done.stderr and "no engine" not in done.stderr
+
+
 def test_transposed_convolution_and_other_layouts():
     torch.manual_seed(5)
     x, w, b = torch.randn(2, 4, 5, 6), torch.randn(4, 3, 3, 2), torch.randn(6)

@@ -4,7 +4,8 @@
  * sizes, strides of the convolution.  cuDNN's heuristics choose it among the algorithms whose
  * results do not change from call to call, and one table for the process keeps it, so eager and
  * compiled programs get the same bits.  float32 is not rounded to TF32 unless a program allows
- * it.
+ * it.  A key has an engine of the graph interface (conv_engine.c), or, where the library has
+ * none, an algorithm of its older functions.
  *
  * Half types, and arrays that are channels_last, are computed in the library's channels-last
  * layout, because its fast algorithms read it; other arrays row by row.  Arrays of another
@@ -14,6 +15,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
 #include "device/facts.h"
+#include "kern/cuda/cudnn.h"
 #include "kern/cuda/product.h"
 #include "num/dtype.h"
 #include <limits.h>
@@ -34,14 +36,7 @@ enum {
     CUDNN_NOT_SUPPORTED = 3000 /* and the numbers up to 3999 */
 };
 
-/* Two or three dims of an image, after the batch and the channels. */
-enum { CONV_DIMS = 3, CONV_ALL = CONV_DIMS + 2, CONV_ALGORITHMS = 10 };
-
-typedef struct {
-#define CR_CUDNN_CALL(type, name, symbol, arguments) type(*name) arguments;
-#include "kern/cuda/cudnn.def"
-#undef CR_CUDNN_CALL
-} cudnn_table;
+enum { CONV_ALGORITHMS = 10 };
 
 static const char *const cudnn_names[] = {
 #define CR_CUDNN_CALL(type, name, symbol, arguments) #symbol,
@@ -49,7 +44,7 @@ static const char *const cudnn_names[] = {
 #undef CR_CUDNN_CALL
 };
 
-static cudnn_table cudnn;
+static cr_cudnn cudnn;
 static bool cudnn_works;
 /* A handle has one stream at a time, so a call holds the lock until its work is queued. */
 static void *handles[CR_CUDA_DEVICES];
@@ -80,20 +75,6 @@ int cr_cuda_cudnn_version(void) { return cudnn_is_there() ? cudnn.version() : 0;
 
 /* --- keys and plans --- */
 
-/* What is computed: the output, or a gradient. */
-typedef enum { CONV_OUTPUT, CONV_INPUT, CONV_WEIGHT, CONV_WAYS } conv_way;
-
-/* The arrays are x (input), w (weight) and y (output), all in one layout: row-major, or with
- * the channels last.  int32_t, because the library has ints and a key is compared by its bytes.
- */
-typedef struct {
-    int32_t index, way, dtype, dims, groups;
-    int32_t last; /* the channels have unit stride */
-    int32_t tf32; /* operands of float32 may be rounded to TF32 */
-    int32_t x[CONV_ALL], w[CONV_ALL], y[CONV_ALL];
-    int32_t stride[CONV_DIMS], pad[CONV_DIMS], dilation[CONV_DIMS];
-} conv_key;
-
 /* cudnnConvolutionFwdAlgoPerf_t and its siblings */
 typedef struct {
     int algorithm, status;
@@ -103,12 +84,13 @@ typedef struct {
 } conv_found;
 
 typedef struct {
-    void *x, *w, *y, *bias, *conv;
+    void *x, *w, *y, *conv;
+    void *result, *bias;
     conv_found found;
+    conv_engine engine;
 } conv_plan;
 
-/* The library's dtype, and the dtype of alpha, beta and sums. */
-static bool conv_type(int dtype, int *type, int *compute)
+bool cr_conv_type(int dtype, int *type, int *compute)
 {
     static const struct {
         int dtype, type, compute;
@@ -123,8 +105,7 @@ static bool conv_type(int dtype, int *type, int *compute)
     return false;
 }
 
-/* The dim at a place of the layout, from the innermost. */
-static int conv_dim(int place, int n, bool last)
+int cr_conv_dim(int place, int n, bool last)
 {
     if (last && place < n - 1)
         return place ? n - place : 1;
@@ -136,19 +117,24 @@ static int conv_tensor(void **out, int type, int n, const int32_t *size, bool la
     int stride[CONV_ALL], step = 1, failed = cudnn.new_tensor(out);
 
     for (int i = 0; i < n; i++) {
-        int d = conv_dim(i, n, last);
+        int d = cr_conv_dim(i, n, last);
         stride[d] = step;
         step *= size[d];
     }
     return failed ? failed : cudnn.set_tensor(*out, type, n, size, stride);
 }
 
-static int conv_bias_tensor(void **out, int type, const conv_key *k)
+/* The result and the bias of a call that adds one. */
+static int conv_describe_bias(conv_plan *p, const conv_key *k)
 {
     int32_t size[CONV_ALL] = {1, 1, 1, 1, 1};
+    const int32_t *result = k->way == CONV_INPUT ? k->x : k->y;
+    int type = 0, compute, n = k->dims + 2;
 
-    size[1] = k->way == CONV_INPUT ? k->x[1] : k->y[1];
-    return conv_tensor(out, type, k->dims + 2, size, k->last);
+    cr_conv_type(k->dtype, &type, &compute);
+    size[1] = result[1];
+    int failed = conv_tensor(&p->result, type, n, result, k->last);
+    return failed ? failed : conv_tensor(&p->bias, type, n, size, k->last);
 }
 
 static int conv_math(const conv_key *k)
@@ -158,16 +144,15 @@ static int conv_math(const conv_key *k)
     return CUDNN_MATH_TENSOR;
 }
 
+/* What the older functions take. */
 static int conv_describe(conv_plan *p, const conv_key *k)
 {
     int type = 0, compute = 0, failed, n = k->dims + 2;
 
-    conv_type(k->dtype, &type, &compute);
+    cr_conv_type(k->dtype, &type, &compute);
     failed = conv_tensor(&p->x, type, n, k->x, k->last);
     if (!failed)
         failed = conv_tensor(&p->y, type, n, k->y, k->last);
-    if (!failed)
-        failed = conv_bias_tensor(&p->bias, type, k);
     if (!failed)
         failed = cudnn.new_filter(&p->w);
     if (!failed)
@@ -208,17 +193,25 @@ static int conv_find(conv_plan *p, const conv_key *k, void *handle)
     return failed ? failed : 1;
 }
 
+static int conv_choose(conv_plan *p, const conv_key *k)
+{
+    int failed = conv_describe(p, k);
+
+    return failed ? failed : conv_find(p, k, handles[k->index]);
+}
+
 static void conv_forget(conv_plan *p)
 {
-    void *tensor[3] = {p->x, p->y, p->bias};
+    void *tensor[4] = {p->x, p->y, p->result, p->bias};
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (tensor[i])
             cudnn.drop_tensor(tensor[i]);
     if (p->w)
         cudnn.drop_filter(p->w);
     if (p->conv)
         cudnn.drop_conv(p->conv);
+    cr_conv_engine_drop(&p->engine, &cudnn);
     cr_free(p);
 }
 
@@ -236,7 +229,8 @@ static const char *conv_plan_of(conv_plan **out, const conv_key *k)
     p = cr_alloc_zero(sizeof *p);
     if (!p)
         return cr_error_message();
-    if (conv_describe(p, k) || conv_find(p, k, handles[k->index])) {
+    cr_conv_engine_find(&p->engine, &cudnn, handles[k->index], k);
+    if (conv_describe_bias(p, k) || (!p->engine.plan && conv_choose(p, k))) {
         conv_forget(p);
         return cr_command_declines;
     }
@@ -262,7 +256,7 @@ static bool conv_has_layout(const cr_array *a, bool last)
     int64_t step = 1;
 
     for (int i = 0; i < a->ndim; i++) {
-        int d = conv_dim(i, a->ndim, last);
+        int d = cr_conv_dim(i, a->ndim, last);
         if (a->size[d] != 1 && a->stride[d] != step)
             return false;
         step *= a->size[d];
@@ -279,7 +273,7 @@ static const char *conv_make_dense(int index, cr_array *a, conv_copy *copy, bool
     if (conv_has_layout(a, last))
         return NULL;
     for (int i = 0; i < a->ndim; i++) {
-        int d = conv_dim(i, a->ndim, last);
+        int d = cr_conv_dim(i, a->ndim, last);
         copy->stride[d] = n;
         n *= a->size[d];
     }
@@ -304,6 +298,11 @@ typedef struct {
     conv_way way;
 } conv_call;
 
+static size_t conv_room(const conv_plan *p)
+{
+    return p->engine.plan ? p->engine.room : p->found.room;
+}
+
 static int conv_start(const conv_plan *p, const conv_key *k, const conv_call *c, void *room)
 {
     static const double one = 1, zero = 0;
@@ -315,7 +314,10 @@ static int conv_start(const conv_plan *p, const conv_key *k, const conv_call *c,
     int algorithm = p->found.algorithm, failed;
     size_t bytes = p->found.room;
 
-    if (k->way == CONV_OUTPUT)
+    if (p->engine.plan)
+        failed =
+            cr_conv_engine_run(&p->engine, &cudnn, h, c->x.data, c->w.data, c->y.data, room);
+    else if (k->way == CONV_OUTPUT)
         failed = cudnn.run_output(h, alpha, p->x, c->x.data, p->w, c->w.data, p->conv,
                                   algorithm, room, bytes, beta, p->y, c->y.data);
     else if (k->way == CONV_INPUT)
@@ -326,15 +328,28 @@ static int conv_start(const conv_plan *p, const conv_key *k, const conv_call *c,
                                   algorithm, room, bytes, beta, p->w, c->w.data);
     if (failed || !c->biased)
         return failed;
-    return k->way == CONV_INPUT
-               ? cudnn.add(h, alpha, p->bias, c->bias.data, alpha, p->x, c->x.data)
-               : cudnn.add(h, alpha, p->bias, c->bias.data, alpha, p->y, c->y.data);
+    return cudnn.add(h, alpha, p->bias, c->bias.data, alpha, p->result,
+                     k->way == CONV_INPUT ? c->x.data : c->y.data);
 }
 
 static const char *conv_error(int status)
 {
     return cr_fail(CR_RUNTIME, "cuDNN error: %s", cudnn.error_text(status)) ? cr_error_message()
                                                                             : NULL;
+}
+
+/* The handle keeps its stream from call to call. */
+static int conv_set_stream(int index, void *stream)
+{
+    static void *set[CR_CUDA_DEVICES];
+    static bool known[CR_CUDA_DEVICES];
+
+    if (known[index] && set[index] == stream)
+        return 0;
+    int failed = cudnn.set_stream(handles[index], stream);
+    known[index] = !failed;
+    set[index] = stream;
+    return failed;
 }
 
 static const char *conv_with_plan(const conv_key *k, const conv_call *c)
@@ -346,11 +361,11 @@ static const char *conv_with_plan(const conv_key *k, const conv_call *c)
 
     if (error)
         return error;
-    size_t bytes = p->found.room;
+    size_t bytes = conv_room(p);
     void *room = bytes ? ops->get(k->index, bytes, &block) : NULL;
     if (bytes && !room)
         return cr_cuda_no_memory(k->index, bytes);
-    int failed = cudnn.set_stream(handles[k->index], ops->stream(k->index));
+    int failed = conv_set_stream(k->index, ops->stream(k->index));
     if (!failed)
         failed = conv_start(p, k, c, room);
     if (room)
@@ -420,7 +435,7 @@ static bool conv_key_of(conv_key *k, int index, const conv_call *c)
     k->groups = (int32_t)c->groups;
     k->last = conv_is_last(c);
     k->tf32 = k->dtype == CR_F32 && atomic_load(&convolutions_of_tf32);
-    if (dims < 1 || dims > CONV_DIMS || !conv_type(k->dtype, &type, &compute) ||
+    if (dims < 1 || dims > CONV_DIMS || !cr_conv_type(k->dtype, &type, &compute) ||
         c->x.dtype != k->dtype || c->y.dtype != k->dtype || c->x.ndim != c->w.ndim)
         return false;
     if (c->biased && c->bias.dtype != k->dtype)
@@ -429,6 +444,13 @@ static bool conv_key_of(conv_key *k, int index, const conv_call *c)
            conv_steps(k->stride, &c->step[0], dims, k->dims, 1) &&
            conv_steps(k->pad, &c->step[1], dims, k->dims, 0) &&
            conv_steps(k->dilation, &c->step[2], dims, k->dims, 1);
+}
+
+static bool conv_is_aligned(const conv_call *c)
+{
+    uintptr_t bits = (uintptr_t)c->x.data | (uintptr_t)c->w.data | (uintptr_t)c->y.data;
+
+    return bits % CONV_ALIGN == 0;
 }
 
 /* Runs the convolution with arrays in the layout of the key. */
@@ -446,8 +468,10 @@ static const char *conv_run_as(const conv_key *key, conv_call c)
     if (!error && c.biased)
         error = conv_make_dense(index, &c.bias, &copy[CONV_WAYS], false, true);
     if (!error) {
+        conv_key given = *key;
+        given.aligned = conv_is_aligned(&c);
         pthread_mutex_lock(&lock);
-        error = conv_with_plan(key, &c);
+        error = conv_with_plan(&given, &c);
         pthread_mutex_unlock(&lock);
     }
     if (!error && copy[c.way].at)

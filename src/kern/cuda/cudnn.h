@@ -1,0 +1,64 @@
+/* cudnn.h - cuDNN's functions, the key of a convolution, and its engine.
+ *
+ * An engine is a plan of cuDNN's graph interface: the library prepares all that a call needs
+ * when the plan is made.  Its older functions prepare it at each call, which takes the host
+ * longer than a small convolution takes the device. */
+#ifndef CR_KERN_CUDA_CUDNN_H
+#define CR_KERN_CUDA_CUDNN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+#define CR_CUDNN_CALL(type, name, symbol, arguments) type(*name) arguments;
+#include "kern/cuda/cudnn.def"
+#undef CR_CUDNN_CALL
+} cr_cudnn;
+
+/* Two or three dims of an image, after the batch and the channels. */
+enum { CONV_DIMS = 3, CONV_ALL = CONV_DIMS + 2 };
+
+/* What is computed: the output, or a gradient. */
+typedef enum { CONV_OUTPUT, CONV_INPUT, CONV_WEIGHT, CONV_WAYS } conv_way;
+
+/* The arrays are x (input), w (weight) and y (output), all in one layout: row-major, or with
+ * the channels last.  int32_t, because the library has ints and a key is compared by its bytes.
+ */
+typedef struct {
+    int32_t index, way, dtype, dims, groups;
+    int32_t last;    /* the channels have unit stride */
+    int32_t tf32;    /* operands of float32 may be rounded to TF32 */
+    int32_t aligned; /* all addresses are multiples of CONV_ALIGN */
+    int32_t x[CONV_ALL], w[CONV_ALL], y[CONV_ALL];
+    int32_t stride[CONV_DIMS], pad[CONV_DIMS], dilation[CONV_DIMS];
+} conv_key;
+
+enum { CONV_ALIGN = 16 };
+
+/* The library's dtype, and the dtype of alpha, beta and sums. */
+bool cr_conv_type(int dtype, int *type, int *compute);
+/* The dim at a place of the layout of n dims, from the innermost. */
+int cr_conv_dim(int place, int n, bool last);
+
+/* Objects of the library that a plan is made of. */
+enum { CONV_OBJECTS = 12 };
+
+typedef struct {
+    void *plan;
+    size_t room; /* bytes that a call needs */
+    void *object[CONV_OBJECTS];
+    int count;
+} conv_engine;
+
+/* Makes the first engine that the library proposes and that is allowed: its results do not
+ * change from call to call, it does not round its operands, and float32 is not rounded to TF32
+ * unless the key says so.  engine->plan is NULL if there is none. */
+void cr_conv_engine_find(conv_engine *engine, const cr_cudnn *cudnn, void *handle,
+                         const conv_key *k);
+void cr_conv_engine_drop(conv_engine *engine, const cr_cudnn *cudnn);
+/* Queues the work on the handle's stream; returns the library's status. */
+int cr_conv_engine_run(const conv_engine *engine, const cr_cudnn *cudnn, void *handle, void *x,
+                       void *w, void *y, void *room);
+
+#endif
