@@ -1,7 +1,10 @@
 """Calls between ranks and data-parallel training, beside torch in the same run.
 
     bench/dist.py --peer PYTHON [--ranks N] [--backends gloo,mpi] [--rounds R] [--only calls|training]
-    bench/dist.py --peer PYTHON --nccl [--ranks N]      on GPUs; --ranks 1 is the baseline of scaling
+    bench/dist.py --peer PYTHON --nccl [--ranks 1,2]    on GPUs; with --ranks 1,N also the scaling from 1 to N ranks
+
+Beside the step of a net is its step under no_sync(), without calls between ranks: the difference is communication that the backward
+does not hide.
 
 The packages take turns, R rounds each, because the machine's load changes; a figure is the best of a rank 0's rounds, with the middle
 one beside it.  On a machine with other work, the processor's time of rank 0 (its middle round) says more than the clock: it is what a
@@ -131,17 +134,23 @@ def step_times(torch, dist, rounds):
             optimizer.zero_grad()
             loss_of(model(x)).backward()
             optimizer.step()
+
+        def alone():
+            with model.no_sync():
+                step()
+        measured = {name: (step, Round(5)), f"{name} alone": (alone, Round(5))}
         for _ in range(3):
             step()
-        measured = Round(5)
+            alone()
         for _ in range(rounds):
-            dist.barrier()
-            ended(torch)
-            with measured:
-                for _ in range(5):
-                    step()
+            for run, times in measured.values():
+                dist.barrier()
                 ended(torch)
-        found[name] = measured.times
+                with times:
+                    for _ in range(5):
+                        run()
+                    ended(torch)
+        found.update((row, times.times) for row, (_, times) in measured.items())
     return found
 
 
@@ -197,25 +206,8 @@ def figures(times):
     return min(clocks), statistics.median(clocks), statistics.median(processors)
 
 
-def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--peer", required=True)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--backends", default="gloo,mpi")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--nccl", action="store_true")
-    o = parser.parse_args()
-    peer_backend = "nccl" if o.nccl else "gloo"
-    o.backends = "nccl" if o.nccl else o.backends
-    rows = {}
-    for _ in range(o.turns):
-        turns = [("torch", peer_backend, o.peer), *(("cresset", b, sys.executable) for b in o.backends.split(","))]
-        for package, backend, python in turns:
-            for name, times in run(python, package, backend, o.ranks, o.rounds, o.only).items():
-                rows.setdefault(name, {}).setdefault((package, backend), []).extend(times)
-    print(f"{o.ranks} ranks, us: best/middle/processor's; times torch's speed by the best, and by the processor's time")
+def print_rows(rows, peer_backend):
+    """Prints a line for each row, and geometric means."""
     ratios = {}
     for name, row in rows.items():
         peer = figures(row[("torch", peer_backend)])
@@ -224,13 +216,60 @@ def main():
             if package == "cresset":
                 own = figures(times)
                 ratio = peer[0] / own[0], peer[2] / own[2]
-                ratios.setdefault((backend, "/" in name), []).append(ratio)
+                kind = "calls" if "/" in name else "steps without calls" if name.endswith(" alone") else "training steps"
+                ratios.setdefault((backend, kind), []).append(ratio)
                 line += f"  {backend} " + "/".join(f"{t * 1e6:7.0f}" for t in own) + f" {ratio[0]:5.2f}x {ratio[1]:5.2f}x"
         print(line)
-    for (backend, calls), found in ratios.items():
+    for (backend, kind), found in ratios.items():
         by_clock, by_processor = (math.exp(sum(map(math.log, r)) / len(r)) for r in zip(*found))
-        print(f"{backend}: {'calls' if calls else 'training steps'}: {by_clock:.2f} times torch's speed, {by_processor:.2f} by the "
-              "processor's time (geometric means)")
+        print(f"{backend}: {kind}: {by_clock:.2f} times torch's speed, {by_processor:.2f} by the processor's time (geometric means)")
+
+
+def print_exposed(rows):
+    """Prints the communication of each net's step that the backward does not hide."""
+    for name, row in rows.items():
+        alone = rows.get(f"{name} alone")
+        if alone:
+            print(f"{name:24} exposed communication, ms, best/middle: " + "  ".join(
+                f"{package} {backend} " + "/".join(f"{(a - b) * 1e3:.2f}" for a, b in zip(figures(times)[:2], figures(alone[key])[:2]))
+                for key, times in row.items() for package, backend in [key]))
+
+
+def print_scaling(one, many, ranks):
+    """Prints the part of `ranks` times one rank's speed that the ranks have, with the same batch for each."""
+    for name, row in many.items():
+        if "/" not in name and not name.endswith(" alone"):
+            print(f"{name:24} scaling from 1 to {ranks} ranks, best/middle: " + "  ".join(
+                f"{package} {backend} " + "/".join(f"{100 * a / b:.1f} %" for a, b in zip(figures(one[name][key])[:2], figures(times)[:2]))
+                for key, times in row.items() for package, backend in [key]))
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--peer", required=True)
+    parser.add_argument("--ranks", default="2")
+    parser.add_argument("--backends", default="gloo,mpi")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--nccl", action="store_true")
+    o = parser.parse_args()
+    peer_backend = "nccl" if o.nccl else "gloo"
+    o.backends = "nccl" if o.nccl else o.backends
+    by_ranks = {int(ranks): {} for ranks in o.ranks.split(",")}
+    for _ in range(o.turns):
+        for ranks, rows in by_ranks.items():
+            turns = [("torch", peer_backend, o.peer), *(("cresset", b, sys.executable) for b in o.backends.split(","))]
+            for package, backend, python in turns:
+                for name, times in run(python, package, backend, ranks, o.rounds, o.only).items():
+                    rows.setdefault(name, {}).setdefault((package, backend), []).extend(times)
+    for ranks, rows in by_ranks.items():
+        print(f"{ranks} ranks, us: best/middle/processor's; times torch's speed by the best, and by the processor's time")
+        print_rows(rows, peer_backend)
+        if ranks > 1:
+            print_exposed(rows)
+            if 1 in by_ranks:
+                print_scaling(by_ranks[1], rows, ranks)
 
 
 if __name__ == "__main__":
