@@ -287,10 +287,51 @@ def test_bad_arguments_are_refused(program):
     assert "Unsupported nproc_per_node value: none" in run.communicate(timeout=40)[0] and run.returncode == 1
 
 
-def test_options_without_an_effect_are_refused(program):
-    from cresset.distributed.run import parse_args, run
-    with pytest.raises(NotImplementedError, match="--duplicate-stdout-filters is not implemented"):
-        run(parse_args(["--duplicate-stdout-filters", "x", program]))
+FILTERED = """
+import os, sys
+for line in ("apple", "pear", "a, b", "plum"):
+    sys.stdout.write(f"{line} {os.environ['RANK']}\\n")
+    sys.stderr.write(f"no {line} {os.environ['RANK']}\\n")
+"""
+
+
+def test_lines_with_a_filters_text_are_written_to_a_file_as_well(tmp_path):
+    (tmp_path / "program.py").write_text(FILTERED)
+    run = launch("--nproc-per-node", "2", "--standalone", "--log-dir", str(tmp_path / "logs"), "--tee", "3",
+                 "--duplicate-stdout-filters", "apple,a,, b", "--duplicate-stderr-filters", "plum", str(tmp_path / "program.py"))
+    out = run.communicate(timeout=60)[0]
+    assert run.returncode == 0 and all(f"[default{r}]:{line} {r}" in out for r in (0, 1) for line in ("apple", "pear", "a, b", "plum"))
+    [stdout], [stderr] = (list((tmp_path / "logs").glob(f"*/attempt_0/filtered_{name}.log")) for name in ("stdout", "stderr"))
+    assert sorted(stdout.read_text().splitlines()) == sorted(f"[default{r}]:{line} {r}" for r in (0, 1) for line in ("apple", "a, b"))
+    assert sorted(stderr.read_text().splitlines()) == ["[default0]:no plum 0", "[default1]:no plum 1"]
+
+
+IGNORES = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGUSR1, lambda *_: (sys.stdout.write("got the signal\\n"), sys.stdout.flush()))
+print("ready pid", os.getpid(), flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+def test_signals_that_the_command_names_reach_workers_which_end_by_force_at_a_limit(tmp_path):
+    (tmp_path / "program.py").write_text(IGNORES)
+    run = launch("--standalone", "--signals-to-handle", "SIGUSR1,SIGNONE", "--shutdown-timeout", "1", str(tmp_path / "program.py"))
+    text = ""
+    while "ready" not in text:
+        text += run.stdout.readline()
+    run.send_signal(signal.SIGUSR1)
+    text += run.communicate(timeout=60)[0]
+    assert run.returncode == 128 + signal.SIGUSR1 and "got the signal" in text and "there is no signal SIGNONE" in text
+    assert all_gone(pids_of(text))
+
+
+def test_files_of_a_run_are_those_of_a_packages_class(program):
+    run = launch("--standalone", "--logs-specs", "nowhere", program, "end")
+    text = run.communicate(timeout=40)[0]
+    assert run.returncode == 1 and "Could not find entrypoint under 'torchrun.logs_specs[nowhere]' key" in text
 
 
 def test_options_have_defaults_in_the_environment(monkeypatch):

@@ -47,10 +47,30 @@ def get_args_parser():
     option("--local-addr", default=None, help="this host's address")
     option("--virtual-local-rank", action=check_env, help="LOCAL_RANK is 0 in each process")
     option("--numa-binding", default=None, choices=[m.value for m in AffinityMode], help="the processors of each process")
-    option("--duplicate-stdout-filters", default=None, help="is not implemented")
+    option("--duplicate-stdout-filters", default=[], type=_texts,
+           help="TEXT,...: lines of printed output with one of the texts go to LOG_DIR/.../filtered_stdout.log as well; ,, is a comma")
+    option("--duplicate-stderr-filters", default=[], type=_texts, help="the same for errors, filtered_stderr.log")
+    option("--logs-specs", default=None, help="a LogsSpecs by its name among packages' entry points torchrun.logs_specs")
+    option("--signals-to-handle", default="SIGTERM,SIGINT,SIGHUP,SIGQUIT", help="signals that end the run and are passed on")
+    option("--shutdown-timeout", default=None, type=int, help="seconds in which processes end themselves, or 30")
     p.add_argument("training_script", type=str, help="the program")
     p.add_argument("training_script_args", nargs=argparse.REMAINDER, help="its arguments")
     return p
+
+
+def _texts(text):
+    """Splits a list at its commas; two commas are a comma of a text."""
+    return [part.replace("\0", ",") for part in text.replace(",,", "\0").split(",")]
+
+
+def _logs_specs(name):
+    """Returns the class of a run's files: the usual one, or that of a package, by name."""
+    if name is None:
+        return DefaultLogsSpecs
+    from importlib.metadata import entry_points
+    for point in entry_points(group="torchrun.logs_specs", name=name):
+        return point.load()
+    raise ValueError(f"Could not find entrypoint under 'torchrun.logs_specs[{name}]' key")
 
 
 def parse_args(args):
@@ -72,7 +92,10 @@ def determine_local_world_size(nproc_per_node):
     if text in ("auto", "cpu"):
         return os.cpu_count()
     if text == "gpu":
-        raise ValueError("Cuda is not available.")
+        from .. import cuda
+        if not cuda.is_available():
+            raise ValueError("Cuda is not available.")
+        return cuda.device_count()
     try:
         count = int(text)
     except ValueError:
@@ -110,19 +133,22 @@ def _config(args):
     low, high = (1, 1) if args.standalone else parse_min_max_nnodes(args.nnodes)
     if not 0 < low <= high:
         raise ValueError(f"nnodes: 0 < MIN <= MAX is needed, not {args.nnodes}")
-    if getattr(args, "duplicate_stdout_filters", None):
-        raise NotImplementedError("torchrun: --duplicate-stdout-filters is not implemented")
     if int(args.max_restarts) < 0:
         raise ValueError("max_restarts must not be negative")
     shown = {int(r) for r in args.local_ranks_filter.split(",")} if args.local_ranks_filter else None
     backend, endpoint, conf = _meeting(args)
     binding = getattr(args, "numa_binding", None)
     return LaunchConfig(low, high, determine_local_world_size(args.nproc_per_node),
-                        DefaultLogsSpecs(args.log_dir, Std.from_str(args.redirects), Std.from_str(args.tee), shown),
+                        _logs_specs(getattr(args, "logs_specs", None))(
+                            log_dir=args.log_dir, redirects=Std.from_str(args.redirects), tee=Std.from_str(args.tee),
+                            local_ranks_filter=shown),
                         str(uuid.uuid4()) if args.standalone else args.rdzv_id, args.role, endpoint, backend, conf,
                         start_method=args.start_method, max_restarts=int(args.max_restarts), monitor_interval=float(args.monitor_interval),
                         local_addr=args.local_addr, event_log_handler=args.event_log_handler,
-                        numa_options=NumaOptions(AffinityMode(binding)) if binding else None, virtual_local_rank=args.virtual_local_rank)
+                        numa_options=NumaOptions(AffinityMode(binding)) if binding else None, virtual_local_rank=args.virtual_local_rank,
+                        **{name: getattr(args, name) for name in ("signals_to_handle", "duplicate_stdout_filters",
+                                                                  "duplicate_stderr_filters", "shutdown_timeout")
+                           if getattr(args, name, None) is not None})
 
 
 def run(args):

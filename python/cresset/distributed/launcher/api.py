@@ -1,4 +1,5 @@
 """elastic_launch(config, function)(*args) runs a function in processes and returns its values by rank."""
+import os
 import sys
 import uuid
 from dataclasses import dataclass, field
@@ -35,13 +36,21 @@ class LaunchConfig:
     local_addr: Optional[str] = None
     event_log_handler: str = "null"
     numa_options: Any = None
+    signals_to_handle: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+    duplicate_stdout_filters: Optional[list] = None  # texts of lines that are written to filtered_stdout.log
+    duplicate_stderr_filters: Optional[list] = None
     virtual_local_rank: bool = False
+    shutdown_timeout: Optional[int] = None  # seconds in which workers end themselves
 
     def __post_init__(self):
         if self.rdzv_timeout != -1:
             self.rdzv_configs["timeout"] = self.rdzv_timeout
         self.rdzv_configs.setdefault("timeout", 900)
         self.logs_specs = self.logs_specs or DefaultLogsSpecs()
+        if self.shutdown_timeout is None:
+            self.shutdown_timeout = int(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30"))
+        if self.shutdown_timeout < 0:
+            raise ValueError(f"shutdown_timeout must be non-negative, got {self.shutdown_timeout}")
         self.run_id = self.run_id or str(uuid.uuid4().int)
 
 
@@ -60,7 +69,9 @@ def _spec(config, entrypoint, args):
                                       config.local_addr, **config.rdzv_configs)
     return WorkerSpec(config.role, config.nproc_per_node, registry.get_rendezvous_handler(parameters), None, entrypoint, tuple(args),
                       config.max_restarts, config.monitor_interval, local_addr=config.local_addr,
-                      event_log_handler=config.event_log_handler, numa_options=config.numa_options, virtual_local_rank=config.virtual_local_rank)
+                      event_log_handler=config.event_log_handler, numa_options=config.numa_options,
+                      duplicate_stdout_filters=config.duplicate_stdout_filters, duplicate_stderr_filters=config.duplicate_stderr_filters,
+                      virtual_local_rank=config.virtual_local_rank)
 
 
 def launch_agent(config, entrypoint, args, env=None, name=None):
@@ -68,9 +79,11 @@ def launch_agent(config, entrypoint, args, env=None, name=None):
     open: its other hosts may go on."""
     if not config.rdzv_endpoint and config.max_nodes == 1:
         config.rdzv_endpoint, config.rdzv_configs["is_host"] = "127.0.0.1:0", "1"
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = config.signals_to_handle
     metrics.initialize_metrics(metrics.MetricsConfig(config.metrics_cfg))
     spec, ends = _spec(config, entrypoint, args), True
-    agent = LocalElasticAgent(spec, config.logs_specs, config.start_method, log_line_prefix_template=config.log_line_prefix_template, env=env)
+    agent = LocalElasticAgent(spec, config.logs_specs, config.start_method, log_line_prefix_template=config.log_line_prefix_template,
+                              shutdown_timeout=config.shutdown_timeout, env=env)
     try:
         result = agent.run()
         if result is None:  # this host was not needed

@@ -70,6 +70,8 @@ class LogsDest:
     tee_stdouts: dict = field(default_factory=dict)
     tee_stderrs: dict = field(default_factory=dict)
     error_files: dict = field(default_factory=dict)
+    filtered_stdout: str = ""  # files of all ranks' lines that match a filter
+    filtered_stderr: str = ""
 
 
 class LogsSpecs(ABC):
@@ -89,7 +91,8 @@ class LogsSpecs(ABC):
 
 
 class DefaultLogsSpecs(LogsSpecs):
-    """Files LOG_DIR/RUN/attempt_N/LOCAL_RANK/stdout.log, stderr.log, error.json.  Without a LOG_DIR they are temporary."""
+    """Files LOG_DIR/RUN/attempt_N/LOCAL_RANK/stdout.log, stderr.log, error.json, and beside these folders filtered_stdout.log
+    and filtered_stderr.log.  Without a LOG_DIR they are temporary."""
 
     def __init__(self, log_dir=None, redirects=Std.NONE, tee=Std.NONE, local_ranks_filter=None):
         if log_dir and os.path.exists(log_dir) and not os.path.isdir(log_dir):
@@ -106,7 +109,7 @@ class DefaultLogsSpecs(LogsSpecs):
         if self._temporary:
             shutil.rmtree(self._root_log_dir, ignore_errors=True)
 
-    def _folder(self, rank, env):
+    def _folder(self, env, rank=""):
         run, attempt = env.get("TORCHELASTIC_RUN_ID", "none"), env.get("TORCHELASTIC_RESTART_COUNT", "0")
         folder = os.path.join(self._root_log_dir, run, f"attempt_{attempt}", str(rank))
         os.makedirs(folder, exist_ok=True)
@@ -116,7 +119,7 @@ class DefaultLogsSpecs(LogsSpecs):
         dest, n = LogsDest(), len(envs)
         redirects, tee, shown = to_map(self._redirects, n), to_map(self._tee, n), self._local_ranks_filter
         for rank, env in envs.items():
-            folder = self._folder(rank, env)
+            folder = self._folder(env, rank)
             hidden = shown is not None and rank not in shown
             for bit, files, tees, name in ((Std.OUT, dest.stdouts, dest.tee_stdouts, "stdout.log"),
                                            (Std.ERR, dest.stderrs, dest.tee_stderrs, "stderr.log")):
@@ -125,6 +128,8 @@ class DefaultLogsSpecs(LogsSpecs):
                 if tee[rank] & bit and not hidden:
                     tees[rank] = path
             dest.error_files[rank] = os.path.join(folder, "error.json")
+        common = self._folder(next(iter(envs.values()), {}))
+        dest.filtered_stdout, dest.filtered_stderr = (os.path.join(common, f"filtered_{name}.log") for name in ("stdout", "stderr"))
         return dest
 
 
@@ -151,15 +156,23 @@ def _die_with_parent():
 class PContext(ABC):
     """Processes that run one function, or one command, with arguments and environments by local rank."""
 
-    def __init__(self, name, entrypoint, args, envs, logs_specs, log_line_prefixes=None):
+    def __init__(self, name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, duplicate_stdout_filters=None,
+                 duplicate_stderr_filters=None):
         self.name, self.entrypoint, self.args, self.nprocs = name, entrypoint, args, len(args)
         _validate_full_rank(args, self.nprocs, "args")
         _validate_full_rank(envs, self.nprocs, "envs")
         self.dest = logs_specs.reify(envs)
         self._processes, self._closed = {}, False
         self.envs = {rank: {**env, "TORCHELASTIC_ERROR_FILE": self.dest.error_files[rank]} for rank, env in envs.items()}
-        self._tails = [TailLog(name, self.dest.tee_stdouts, sys.stdout, log_line_prefixes=log_line_prefixes),
-                       TailLog(name, self.dest.tee_stderrs, sys.stderr, log_line_prefixes=log_line_prefixes)]
+        self._filtered = ExitStack()
+        self._tails = [TailLog(name, self.dest.tee_stdouts, sys.stdout, log_line_prefixes),
+                       TailLog(name, self.dest.tee_stderrs, sys.stderr, log_line_prefixes)]
+        for filters, sources, path in ((duplicate_stdout_filters, self.dest.tee_stdouts, self.dest.filtered_stdout),
+                                       (duplicate_stderr_filters, self.dest.tee_stderrs, self.dest.filtered_stderr)):
+            if filters:
+                file = self._filtered.enter_context(open(path, "w", errors="replace", buffering=1))
+                self._tails.append(TailLog(name, sources, file, log_line_prefixes,
+                                           log_line_filter=lambda line, filters=filters: any(text in line for text in filters)))
 
     def start(self):
         """Starts the processes."""
@@ -235,6 +248,7 @@ class PContext(ABC):
         for tail in self._tails:
             if not tail.stopped():
                 tail.stop()
+        self._filtered.close()
 
 
 def _validate_full_rank(d, nprocs, what):
@@ -246,8 +260,10 @@ def _validate_full_rank(d, nprocs, what):
 class SubprocessContext(PContext):
     """Processes that run a command."""
 
-    def __init__(self, name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, numa_options=None):
-        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes)
+    def __init__(self, name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, numa_options=None,
+                 duplicate_stdout_filters=None, duplicate_stderr_filters=None):
+        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes, duplicate_stdout_filters,
+                         duplicate_stderr_filters)
         self._numa_options = numa_options
 
     def _start(self):
@@ -289,8 +305,10 @@ def _run_function(entrypoint, args, env, stdout, stderr, results, place):
 class MultiprocessContext(PContext):
     """Processes that run a function."""
 
-    def __init__(self, name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes=None, numa_options=None):
-        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes)
+    def __init__(self, name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes=None, numa_options=None,
+                 duplicate_stdout_filters=None, duplicate_stderr_filters=None):
+        super().__init__(name, entrypoint, args, envs, logs_specs, log_line_prefixes, duplicate_stdout_filters,
+                         duplicate_stderr_filters)
         self.start_method, self._pipes, self._values, self._numa_options = start_method, {}, {}, numa_options
 
     def _start(self):
@@ -331,11 +349,16 @@ class MultiprocessContext(PContext):
         self._processes[rank].join(limit)
 
 
-def start_processes(name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, start_method="spawn", numa_options=None):
-    """Starts a process for each key 0, 1, ... of args and envs: a function, or a command, with its arguments."""
+def start_processes(name, entrypoint, args, envs, logs_specs, log_line_prefixes=None, start_method="spawn", numa_options=None,
+                    duplicate_stdout_filters=None, duplicate_stderr_filters=None):
+    """Starts a process for each key 0, 1, ... of args and envs: a function, or a command, with its arguments.
+
+    Lines of printed output that have one of the filters' texts are written to a file of all processes as well.
+    """
+    more = log_line_prefixes, numa_options, duplicate_stdout_filters, duplicate_stderr_filters
     if isinstance(entrypoint, str):
-        context = SubprocessContext(name, entrypoint, args, envs, logs_specs, log_line_prefixes, numa_options)
+        context = SubprocessContext(name, entrypoint, args, envs, logs_specs, *more)
     else:
-        context = MultiprocessContext(name, entrypoint, args, envs, start_method, logs_specs, log_line_prefixes, numa_options)
+        context = MultiprocessContext(name, entrypoint, args, envs, start_method, logs_specs, *more)
     context.start()
     return context

@@ -9,8 +9,9 @@ __all__ = ["TailLog", "tail_logfile"]
 log = logging.getLogger(__name__)
 
 
-def tail_logfile(header, file, dst, finished, interval_sec):
-    """Copies a file's lines, also those that come later, to a stream, each after a header, until `finished` is set."""
+def tail_logfile(header, file, dst, finished, interval_sec, log_line_filter=None):
+    """Copies a file's lines, also those that come later, to a stream, each after a header, until `finished` is set.
+    With a filter only the lines for which it is true."""
     while not os.path.exists(file):
         if finished.wait(interval_sec):
             return
@@ -23,7 +24,8 @@ def tail_logfile(header, file, dst, finished, interval_sec):
             if ends and rest:
                 lines, rest = [*lines, rest], b""
             if lines:
-                dst.write("".join(header + line.decode(errors="replace") for line in lines))
+                texts = (line.decode(errors="replace") for line in lines)
+                dst.write("".join(header + text for text in texts if log_line_filter is None or log_line_filter(text)))
                 dst.flush()
             elif ends:
                 return
@@ -34,15 +36,18 @@ def tail_logfile(header, file, dst, finished, interval_sec):
 class TailLog:
     """Prints several files' lines, by ranks, in threads, between start() and stop()."""
 
-    def __init__(self, name, log_files, dst, interval_sec=0.1, log_line_prefixes=None):
-        self._files, self._dst, self._interval = log_files, dst, interval_sec
+    def __init__(self, name, log_files, dst, log_line_prefixes=None, interval_sec=0.1, log_line_filter=None):
+        self._files, self._dst, self._interval, self._filter = log_files, dst, interval_sec, log_line_filter
         self._headers = {rank: (log_line_prefixes or {}).get(rank, f"[{name}{rank}]:") for rank in log_files}
         self._finished, self._stopped, self._futures = threading.Event(), False, []
         self._threadpool = ThreadPoolExecutor(max_workers=len(log_files), thread_name_prefix=f"TailLog_{name}") if log_files else None
 
     def start(self):
         """Starts the threads."""
-        self._futures = [self._threadpool.submit(tail_logfile, self._headers[rank], file, self._dst, self._finished, self._interval)
+        if not self._dst:
+            return self
+        self._futures = [self._threadpool.submit(tail_logfile, self._headers[rank], file, self._dst, self._finished, self._interval,
+                                                 self._filter)
                          for rank, file in self._files.items()]
         return self
 

@@ -31,7 +31,17 @@ __all__ = ["ElasticAgent", "RunResult", "SimpleElasticAgent", "Worker", "WorkerG
 log = logging.getLogger(__name__)
 _KEY = "torchelastic/"  # prefix of the agents' keys in a round's store
 _SECONDS_TO_SEE = 5  # the other agents' time to see a failure, before the agent with the store ends
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+
+
+def _handled_signals():
+    """Returns the signals that end a run: of the environment, or the usual ones.  Unknown names are warned of."""
+    names = [name.strip() for name in os.environ.get("TORCHELASTIC_SIGNALS_TO_HANDLE", _SIGNALS).split(",")]
+    for name in names:
+        if not name.startswith("SIG") or not hasattr(signal, name):
+            log.warning("signals to handle: there is no signal %s", name)
+    return [getattr(signal, name) for name in names if name.startswith("SIG") and hasattr(signal, name)]
+
 
 
 def _get_fq_hostname():
@@ -57,6 +67,8 @@ class WorkerSpec:
     local_addr: str | None = None
     event_log_handler: str = "null"
     numa_options: Any = None
+    duplicate_stdout_filters: list | None = None  # texts of lines that are written to filtered_stdout.log
+    duplicate_stderr_filters: list | None = None
     virtual_local_rank: bool = False
 
     def __post_init__(self):
@@ -172,7 +184,7 @@ def _signals_raise():
         raise SignalException(f"Process {os.getpid()} got signal: {number}", signal.Signals(number))
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {n: signal.signal(n, got_signal) for n in _SIGNALS}
+        before = {n: signal.signal(n, got_signal) for n in _handled_signals()}
     else:
         log.warning("signals are not passed on to workers: the agent runs outside of the main thread")
     try:
@@ -185,7 +197,8 @@ def _signals_raise():
 class SimpleElasticAgent(ElasticAgent):
     """Runs workers of one role."""
 
-    def __init__(self, spec, exit_barrier_timeout=300):
+    def __init__(self, spec, exit_barrier_timeout=300, shutdown_timeout=30):
+        self._shutdown_timeout = shutdown_timeout  # seconds of workers between the signal that asks them to end and their end by force
         self._worker_group, self._remaining_restarts = WorkerGroup(spec), spec.max_restarts
         self._store, self._exit_barrier_timeout, self._total_execution_time = None, exit_barrier_timeout, 0
         self._restart_count = 0  # the largest of all agents'; all workers get it
@@ -207,8 +220,8 @@ class SimpleElasticAgent(ElasticAgent):
         """Returns the current RunResult."""
 
     @abstractmethod
-    def _shutdown(self, death_sig=signal.SIGTERM):
-        """Ends the workers and frees the resources of the agent."""
+    def _shutdown(self, death_sig=signal.SIGTERM, timeout=30):
+        """Ends the workers, by force after `timeout` seconds, and frees the resources of the agent."""
 
     # --- meetings ---
     @prof
@@ -304,7 +317,7 @@ class SimpleElasticAgent(ElasticAgent):
             except RendezvousGracefulExitError as error:
                 log.info("this host is not needed: %s", error)
             except SignalException as error:
-                self._shutdown(error.sigval)
+                self._shutdown(error.sigval, timeout=self._shutdown_timeout)
                 was_shut = True
                 raise
             except Exception:
@@ -314,7 +327,7 @@ class SimpleElasticAgent(ElasticAgent):
             finally:
                 self._total_execution_time = int(time.monotonic() - start)
                 if not was_shut:
-                    self._shutdown()
+                    self._shutdown(timeout=self._shutdown_timeout)
 
     def _invoke_run(self, role="default"):
         group = self._worker_group

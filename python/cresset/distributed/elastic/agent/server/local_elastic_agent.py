@@ -22,8 +22,9 @@ TORCHELASTIC_TIMER_FILE = "TORCHELASTIC_TIMER_FILE"
 class LocalElasticAgent(SimpleElasticAgent):
     """Runs a function, or a command, in processes.  `env` is added to their environments."""
 
-    def __init__(self, spec, logs_specs, start_method="spawn", exit_barrier_timeout=300, log_line_prefix_template=None, env=None):
-        super().__init__(spec, exit_barrier_timeout)
+    def __init__(self, spec, logs_specs, start_method="spawn", exit_barrier_timeout=300, log_line_prefix_template=None,
+                 shutdown_timeout=30, env=None):
+        super().__init__(spec, exit_barrier_timeout, shutdown_timeout)
         self._logs_specs, self._start_method, self._prefix, self._env = logs_specs, start_method, log_line_prefix_template, env or {}
         self._pcontext = self._worker_watchdog = None
 
@@ -72,16 +73,16 @@ class LocalElasticAgent(SimpleElasticAgent):
         self._pcontext = start_processes(
             spec.role, spec.entrypoint, {w.local_rank: tuple(macros.substitute(spec.args, str(w.local_rank))) for w in workers}, envs,
             self._logs_specs, {w.local_rank: self._prefix_of(worker_group, w) for w in workers}, self._start_method,
-            spec.numa_options)
+            spec.numa_options, spec.duplicate_stdout_filters, spec.duplicate_stderr_filters)
         return self._pcontext.pids()
 
     @prof
     def _stop_workers(self, worker_group, is_restart=False):
-        self._close_workers()
+        self._close_workers(timeout=self._shutdown_timeout)
 
-    def _close_workers(self, death_sig=signal.SIGTERM):
+    def _close_workers(self, death_sig=signal.SIGTERM, timeout=30):
         if self._pcontext is not None:
-            self._pcontext.close(death_sig)
+            self._pcontext.close(death_sig, timeout)
             self._pcontext = None
 
     @prof
@@ -97,9 +98,9 @@ class LocalElasticAgent(SimpleElasticAgent):
             return RunResult(WorkerState.FAILED, failures={ranks[r]: failure for r, failure in result.failures.items()})
         return RunResult(WorkerState.SUCCEEDED, {ranks[r]: value for r, value in result.return_values.items()})
 
-    def _shutdown(self, death_sig=signal.SIGTERM):
+    def _shutdown(self, death_sig=signal.SIGTERM, timeout=30):
         try:
-            self._close_workers(death_sig)  # first: workers that save at their end may set limits
+            self._close_workers(death_sig, timeout)  # first: workers that save at their end may set limits
         finally:
             if self._worker_watchdog is not None:
                 self._worker_watchdog.stop()
