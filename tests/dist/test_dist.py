@@ -395,7 +395,7 @@ def test_a_registered_backend_gets_the_calls():
 
         def getBackendName(self):
             return "mine"
-    dist.Backend.register_backend("mine", lambda store, rank, size, timeout: Mine(rank, size))
+    dist.Backend.register_backend("mine", lambda store, rank, size, timeout: Mine(rank, size), devices=["cpu"])
     dist.init_process_group("mine", store=dist.HashStore(), rank=0, world_size=1)
     x = torch.ones(2)
     dist.all_reduce(x)

@@ -36,7 +36,9 @@ _LAZY = ("_functional_collectives", "_shard", "algorithms", "autograd", "checkpo
          "rendezvous", "rpc", "run", "tensor", "utils", "nn", "optim", "c10d_logger", "collective_utils", "argparse_util")
 _NAMES = {"DeviceMesh": "device_mesh", "init_device_mesh": "device_mesh", "GradBucket": "_reducer", "Reducer": "_reducer",
           "Logger": "_reducer", "BuiltinCommHookType": "_reducer", "_ControlCollectives": "_store_collectives",
-          "_StoreCollectives": "_store_collectives"}
+          "_StoreCollectives": "_store_collectives",
+          **dict.fromkeys(("_broadcast_coalesced", "_compute_bucket_assignment_by_size", "_verify_params_across_processes",
+                           "_DEFAULT_FIRST_BUCKET_BYTES"), "_reducer")}
 
 
 def __getattr__(name):

@@ -22,10 +22,7 @@ __all__ = ["wait_tensor", "broadcast", "all_reduce", "all_gather_tensor", "all_g
 
 def _resolve_process_group(group_name):
     """Returns the group of a name."""
-    for pg, name in dist._world.pg_names.items():
-        if name == group_name:
-            return pg
-    raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}")
+    return dist._resolve_process_group(group_name)
 
 
 def _resolve_group(group, tag=""):
@@ -80,6 +77,16 @@ def _started(result, work):
     elif work is not None:
         work.wait()
     return result
+
+
+def _register_work(tensor, work):
+    """Makes wait_tensor of a tensor wait for a work."""
+    _started(tensor, work)
+
+
+def _get_work_registry_size():
+    """Returns the number of calls that nobody has waited for."""
+    return len(_pending)
 
 
 def _wait(tensor):

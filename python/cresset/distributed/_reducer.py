@@ -1,14 +1,18 @@
 """Names of the reducer that programs use: buckets of gradients, kinds of built-in hooks."""
 import enum
 
+import cresset
+
 from .. import _C
+from . import distributed_c10d as dist
 
 Reducer = _C._Reducer
+_DEFAULT_FIRST_BUCKET_BYTES = 1024 * 1024
 
 
 class BuiltinCommHookType(enum.Enum):
     """Built-in communication hooks."""
-    ALLREDUCE, FP16_COMPRESS = range(2)
+    ALLREDUCE, FP16_COMPRESS = range(1, 3)
 
 
 class Logger:
@@ -51,3 +55,64 @@ class GradBucket:
     def is_last(self):
         """Returns whether this is the last bucket of a backward."""
         return self._index == self._reducer.bucket_count - 1
+
+
+def _compute_bucket_assignment_by_size(tensors, bucket_size, expect_sparse_gradient=(), tensor_indices=(), logger=None):
+    """Returns buckets of tensors' numbers, and each bucket's limit in bytes.
+
+    A bucket has tensors of one dtype and device, and is full from its limit on; the i-th full bucket of a dtype and device
+    has the i-th limit, later ones the last.  Gradients that are sparse have buckets of their own, without a limit.
+    """
+    if not tensors:
+        raise RuntimeError("Expected tensors.size() > 0 to be true, but got false.")
+    if not bucket_size:
+        raise RuntimeError("Expected bucket_size_limits.size() > 0 to be true, but got false.")
+    if expect_sparse_gradient and len(expect_sparse_gradient) != len(tensors):
+        raise RuntimeError("Expected expect_sparse_gradient.empty() || (tensors.size() == expect_sparse_gradient.size()) to be "
+                           "true, but got false.")
+    made, open_buckets, full = [], {}, {}
+    for i, tensor in enumerate(tensors):
+        if tensor.is_sparse:
+            raise RuntimeError("No support for sparse tensors.")
+        number = tensor_indices[i] if tensor_indices else i
+        if expect_sparse_gradient and expect_sparse_gradient[number]:
+            made.append(([number], 0))
+            continue
+        key = tensor.dtype, tensor.device
+        limit = bucket_size[min(full.get(key, 0), len(bucket_size) - 1)]
+        members, size = open_buckets.get(key, ([], 0))[:2]
+        members.append(number)
+        open_buckets[key] = members, size + tensor.numel() * tensor.element_size(), limit
+        if open_buckets[key][1] >= limit:
+            del open_buckets[key]
+            full[key] = full.get(key, 0) + 1
+            made.append((members, limit))
+    made += [(members, limit) for members, _, limit in open_buckets.values()]
+    if not tensor_indices:
+        made.sort(key=lambda bucket: min(bucket[0]))
+    return [members for members, _ in made], [limit for _, limit in made]
+
+
+def _broadcast_coalesced(process_group, tensors, buffer_size=0, src=0):
+    """Copies rank src's tensors to all ranks, as one work.  Neighbours of one dtype travel together."""
+    if tensors:
+        with cresset.no_grad(), dist._coalescing_manager(process_group):
+            for tensor in sorted(tensors, key=lambda t: str(t.dtype)):
+                dist.broadcast(tensor.detach(), group=process_group, group_src=src)
+
+
+def _verify_params_across_processes(process_group, params, logger=None, names=()):
+    """Raises an error at every rank unless all ranks have the same numbers, sizes and dtypes of parameters."""
+    own = [(tuple(p.shape), str(p.dtype)) for p in params]
+    every = [None] * dist.get_world_size(process_group)
+    dist.all_gather_object(every, own, process_group)
+    rank = dist.get_rank(process_group)
+    for other, theirs in enumerate(every):
+        if len(theirs) != len(own):
+            raise RuntimeError(f"DDP expects same model across all ranks, but Rank {rank} has {len(own)} params, while "
+                               f"rank {other} has inconsistent {len(theirs)} params.")
+        for i, (mine, their) in enumerate(zip(own, theirs)):
+            if mine != their:
+                name = f" ({names[i]})" if names else ""
+                raise RuntimeError(f"[{rank}]: params[{i}]{name} in this process with sizes {list(mine[0])} ({mine[1]}) appears "
+                                   f"not to match sizes of the same param in process {other}: {list(their[0])} ({their[1]}).")

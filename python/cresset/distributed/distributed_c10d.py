@@ -80,19 +80,20 @@ class Backend(str):
     def register_backend(cls, name, func, extended_api=False, devices=None):
         """Registers a backend: func(store, rank, size, timeout) returns a ProcessGroup.  With the extended API it
         gets an object of these facts, and options."""
-        if name != Backend.UCC or (name == Backend.UCC and is_ucc_available()):
-            if hasattr(cls, name.upper()):
-                raise AssertionError(f"{name.upper()} c10d backend already exist")
-            if name.upper() in cls._plugins:
-                raise AssertionError(f"{name.upper()} c10d backend creator function already exist")
-        setattr(cls, name.upper(), name.lower())
-        Backend.backend_list.append(name.lower())
+        if not hasattr(cls, name.upper()):
+            setattr(cls, name.upper(), name.lower())
+        if name.lower() not in Backend.backend_list:
+            Backend.backend_list.append(name.lower())
         devices = [devices] if isinstance(devices, str) else devices
         for device in devices or ():
-            if device not in Backend.default_device_backend_map:
+            now = Backend.default_device_backend_map.get(device)
+            if now is None or now == Backend.FAKE != name.lower():
                 Backend.default_device_backend_map[device] = name.lower()
+        if devices is None:
+            warnings.warn(f"Device capability of {name} unspecified, assuming `cpu` and `cuda` or `xpu`. Please specify it via the "
+                          "`devices` argument of `register_backend`.", stacklevel=2)
         Backend.backend_type_map[name.lower()] = ProcessGroup.BackendType.CUSTOM
-        Backend.backend_capability[name.lower()] = list(devices or ["cpu", "cuda", "hpu", "xpu"])
+        Backend.backend_capability[name.lower()] = list(devices or ["cpu", "cuda"])
         Backend._plugins[name.upper()] = Backend._BackendPlugin(func, extended_api)
 
     class _BackendPlugin:
@@ -635,10 +636,28 @@ def _get_process_group_name(pg):
 def _resolve_process_group(group_name):
     if isinstance(group_name, ProcessGroup):
         return group_name
-    for pg, name in _world.pg_names.items():
+    for pg, name in [*_world.pg_names.items(), *((pg, name) for name, pg in _named_groups.items())]:
         if name == group_name:
             return pg
     raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}")
+
+
+_named_groups = {}  # that programs registered, by name
+
+
+def _register_process_group(group_name, group):
+    """Makes a group one that operators of graphs find by its name."""
+    _named_groups[group_name] = group
+
+
+def _unregister_process_group(group_name):
+    """Undoes _register_process_group."""
+    _named_groups.pop(group_name, None)
+
+
+def _unregister_all_process_groups():
+    """Undoes all calls of _register_process_group."""
+    _named_groups.clear()
 
 
 # --- checks ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from ..modules.module import Module
 __all__ = ["DistributedDataParallel"]
 
 logger = logging.getLogger(__name__)
-_FIRST_BUCKET_BYTES = 1024 * 1024
 _DEFAULT_BUCKET_MB = 25
 
 
@@ -195,38 +194,23 @@ class DistributedDataParallel(Module):
 
     def _check_parameters_fit(self):
         """All ranks must have the same parameters."""
-        from ... import distributed as dist
-        own = [(tuple(p.shape), str(p.dtype)) for p in self._parameters_list]
-        every = [None] * dist.get_world_size(self.process_group)
-        dist.all_gather_object(every, own, self.process_group)
-        rank = dist.get_rank(self.process_group)
-        for other, theirs in enumerate(every):
-            if len(theirs) != len(own):
-                raise RuntimeError(f"DDP expects same model across all ranks, but Rank {rank} has {len(own)} params, while "
-                                   f"rank {other} has inconsistent {len(theirs)} params.")
-            for i, (mine, their) in enumerate(zip(own, theirs)):
-                if mine != their:
-                    raise RuntimeError(f"[{rank}]: params[{i}] ({self._names[i]}) in this process with sizes "
-                                       f"{list(mine[0])} ({mine[1]}) appears not to match sizes of the same param in process "
-                                       f"{other}: {list(their[0])} ({their[1]}).")
+        from ...distributed._reducer import _verify_params_across_processes
+        _verify_params_across_processes(self.process_group, self._parameters_list, names=self._names)
 
     def _synced_buffers(self):
         return [b for name, b in self.module.named_buffers() if name not in self.parameters_to_ignore]
 
     def _broadcast(self, tensors):
-        """Copies rank 0's tensors to all ranks, as one work.  Neighbours of one dtype travel together."""
-        from ... import distributed as dist
-        if tensors:
-            with cresset.no_grad(), dist._coalescing_manager(self.process_group):
-                for tensor in sorted(tensors, key=lambda t: str(t.dtype)):
-                    dist.broadcast(tensor.detach(), group=self.process_group, group_src=0)
+        from ...distributed._reducer import _broadcast_coalesced
+        _broadcast_coalesced(self.process_group, tensors)
 
     def _sync_module_states(self):
         self._broadcast([p for name, p in self.module.named_parameters() if name not in self.parameters_to_ignore]
                         + self._synced_buffers())
 
     def _make_reducer(self, static_graph):
-        first = _FIRST_BUCKET_BYTES if self.bucket_bytes_cap_default else self.bucket_bytes_cap
+        from ...distributed._reducer import _DEFAULT_FIRST_BUCKET_BYTES
+        first = _DEFAULT_FIRST_BUCKET_BYTES if self.bucket_bytes_cap_default else self.bucket_bytes_cap
         self.static_graph = static_graph
         sparse = self._sparse_parameters()
         self.reducer = _C._comm_reducer(self.process_group._by_device.get(self.device_type, self.process_group._handle), tuple(self._parameters_list),

@@ -1,0 +1,106 @@
+"""torch._C._distributed_c10d: the names that libraries import from it."""
+import pytest
+
+import cresset as torch
+import cresset.distributed as dist
+import cresset._C._distributed_c10d as c10d
+from cresset.futures import Future
+
+
+@pytest.fixture(autouse=True)
+def alone():
+    yield
+    c10d._unregister_all_process_groups()
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def empty(*sizes):
+    return [torch.empty(n) for n in sizes]
+
+
+MIXED = [torch.empty(n, dtype=d) for n, d in ((50, torch.float32), (25, torch.float64)) * 3]
+
+
+# torch 2.13 gives these
+@pytest.mark.parametrize("arguments, buckets, limits", [
+    ((empty(100, 200, 100, 50), [400]), [[0], [1], [2], [3]], [400] * 4),
+    ((empty(100, 200, 100, 50), [400, 1000]), [[0], [1, 2], [3]], [400, 1000, 1000]),
+    ((MIXED, [400]), [[0, 2], [1, 3], [4], [5]], [400] * 4),
+    ((empty(50, 25, 50, 25), [200, 400], [False, True, False, False]), [[0], [1], [2, 3]], [200, 0, 400]),
+    ((empty(50, 25, 50, 25), [200, 400], [], [3, 2, 1, 0]), [[3], [2, 1, 0]], [200, 400]),
+    ((empty(50, 25, 50, 25), [200, 400], [False, True, False, False], [3, 2, 1, 0]), [[3], [1], [2, 0]], [200, 0, 400]),
+    ((empty(10, 10, 10, 10, 10), [80, 1000]), [[0, 1], [2, 3, 4]], [80, 1000])])
+def test_buckets_are_torchs(arguments, buckets, limits):
+    assert dist._compute_bucket_assignment_by_size(*arguments) == (buckets, limits)
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (([], [4]), r"tensors.size\(\) > 0"), ((empty(2), []), r"bucket_size_limits.size\(\) > 0"),
+    ((empty(2), [4], [True, False]), "expect_sparse_gradient"), (([torch.ones(2).to_sparse()], [4]), "No support for sparse tensors.")])
+def test_bad_buckets_are_refused(arguments, words):
+    with pytest.raises(RuntimeError, match=words):
+        dist._compute_bucket_assignment_by_size(*arguments)
+
+
+def test_works_of_futures_and_functions():
+    future = Future()
+    work = c10d._create_work_from_future(future)
+    assert not work.is_completed() and work.get_future() is future
+    future.set_result([torch.ones(2)])
+    assert work.wait() is True and work.is_completed() and work.is_success() and work.result()[0].tolist() == [1, 1]
+    failed = Future()
+    failed.set_exception(ValueError("no"))
+    work = c10d._create_work_from_future(failed)
+    assert not work.is_success() and isinstance(work.exception(), ValueError)
+    with pytest.raises(ValueError, match="no"):
+        work.wait()
+    answers = [False, True]
+    work = c10d.PythonCallbackWork(lambda timeout: answers.pop(0))
+    assert [work.wait(), work.is_completed(), work.wait(), work.is_completed()] == [False, False, True, True]
+
+
+def test_a_fake_group_is_a_backend_that_programs_register():
+    def make(facts, options):
+        return c10d.FakeProcessGroup._create_internal(facts.group_rank, facts.group_size, options)
+    plugins = dict(dist.Backend._plugins)
+    dist.Backend.register_backend(dist.Backend.FAKE, make, extended_api=True, devices=["cpu", "cuda"])
+    try:
+        assert dist.Backend.default_device_backend_map["cpu"] == "gloo"  # a fake backend takes no device away
+        options = c10d.FakeProcessGroup.Options()
+        dist.init_process_group("fake", store=dist.HashStore(), rank=2, world_size=8, pg_options=options)
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        assert dist.get_world_size() == 8 and dist.get_rank() == 2 and x.shape == (3,)
+        options.error_on_collective = True
+        with pytest.raises(RuntimeError, match="error_on_collective=True"):
+            dist.all_reduce(x)
+    finally:
+        dist.Backend._plugins.clear()
+        dist.Backend._plugins.update(plugins)
+
+
+def test_groups_are_found_by_the_names_that_programs_register():
+    dist.init_process_group("fake", store=dist.HashStore(), rank=0, world_size=2)
+    group = dist.new_group([0, 1])
+    c10d._register_process_group("mine", group)
+    assert c10d._resolve_process_group("mine") is group
+    assert torch.ops._c10d_functional.all_reduce(torch.ones(2), "sum", "mine").shape == (2,)
+    c10d._unregister_process_group("mine")
+    with pytest.raises(RuntimeError, match="registered under the name mine"):
+        c10d._resolve_process_group("mine")
+
+
+def test_operators_wait_for_works_that_programs_register():
+    future, x = Future(), torch.ones(2)
+    before = c10d._get_work_registry_size()
+    c10d._register_work(x, c10d._create_work_from_future(future))
+    assert c10d._get_work_registry_size() == before + 1
+    future.set_result(None)
+    assert torch.ops._c10d_functional.wait_tensor(x).tolist() == [1, 1] and c10d._get_work_registry_size() == before
+
+
+def test_kinds_have_torchs_numbers():
+    assert dict(c10d.OpType.__members__)["BARRIER"] == 15 and c10d.OpType.UNKNOWN == 100
+    assert [c10d.BuiltinCommHookType.ALLREDUCE.value, c10d.BuiltinCommHookType.FP16_COMPRESS.value] == [1, 2]
+    assert [int(e) for e in c10d.ErrorType] == [0, 1, 2, 3]
