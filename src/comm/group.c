@@ -189,26 +189,28 @@ static cr_status group_wait_open(cr_comm *g, int64_t timeout_ms)
         if (over && !cr_store_wait(g->store, all, 0)) /* the last one came and ended */
             return CR_OK;
         if (over)
-            return cr_report_open(g, fail_not_open());
+            return fail_not_open();
     }
 }
 
-static cr_status group_open(cr_comm *g, const cr_comm_how *how)
+static cr_status group_connect(cr_comm *g, const cr_comm_how *how)
 {
     char interface[256] = "";
 
-    CR_TRY(cr_engine_find(&g->engine, how->engine));
     if (g->store && g->rank >= 0 && !g->engine->alone)
         CR_TRY(cr_peers_meet(&g->peers, g->store, g->rank, g->size, how->timeout_ms));
     CR_TRY(
         group_interface(g, how->interface ? how->interface : "", interface, sizeof interface));
     cr_link_how link = {g->rank, g->size, how->global, g->store, how->timeout_ms, interface};
-    cr_status st = g->engine->open(&g->link, &link, &g->rank, &g->size);
-    if (st)
-        return cr_report_open(g, st);
-    if (g->peers)
-        CR_TRY(group_wait_open(g, how->timeout_ms));
-    return group_memory(g, how);
+    CR_TRY(g->engine->open(&g->link, &link, &g->rank, &g->size));
+    return g->peers ? group_wait_open(g, how->timeout_ms) : CR_OK;
+}
+
+static cr_status group_open(cr_comm *g, const cr_comm_how *how)
+{
+    CR_TRY(cr_engine_find(&g->engine, how->engine));
+    cr_status st = group_connect(g, how);
+    return st ? cr_report_open(g, how->name, st) : group_memory(g, how);
 }
 
 cr_status cr_comm_new(cr_comm **out, const cr_comm_how *how)
@@ -474,7 +476,7 @@ static cr_running running_of(const cr_work *w, int i)
                         now,      now + 1e-3 * (double)w->timeout_ms};
 }
 
-static cr_status fail_broken(cr_comm *g)
+static cr_status fail_broken(cr_comm *g, const cr_call_args *call, const char *where)
 {
     cr_text why = {0};
     struct timespec end = cr_moment_after(LOOK_UP_MS);
@@ -485,8 +487,9 @@ static cr_status fail_broken(cr_comm *g)
         ;
     cr_text_put(&why, cr_text_str(&g->why));
     pthread_mutex_unlock(&g->lock);
-    cr_fail(CR_COMM, "the group '%s' of rank %d is closed since: %s", g->name, g->rank,
-            cr_text_str(&why));
+    cr_fail(CR_COMM, "%s%s%s%s of rank %d: the group '%s' is closed since: %s",
+            cr_call_kind_name(call->kind), *where ? " (" : "", where, *where ? ")" : "",
+            g->rank, g->name, cr_text_str(&why));
     cr_text_drop(&why);
     return CR_COMM;
 }
@@ -570,7 +573,7 @@ static cr_status work_begin(const cr_work *w)
     cr_comm *g = w->g;
 
     if (is_broken(g))
-        return fail_broken(g);
+        return fail_broken(g, w->calls, w->where);
     CR_TRY(work_compare(w));
     return g->engine->start(g->link, w->transfer, w->calls, w->n);
 }
@@ -616,7 +619,7 @@ static void work_run(cr_work *w)
         cr_running c = running_of(w, i);
         joined = cr_join_count(&c, w->n - i);
         if (is_broken(w->g))
-            st = fail_broken(w->g);
+            st = fail_broken(w->g, c.args, w->where);
         else if ((st = cr_join_run(&c, joined)))
             st = call_failed(&c, st);
     }
@@ -877,7 +880,7 @@ cr_status cr_comm_start(cr_work **out, cr_comm *g, const cr_call_args *calls, in
     for (int i = 0; i < n; i++)
         CR_TRY(check_call(g, &calls[i]));
     if (is_broken(g) || has_ended(g))
-        return fail_broken(g);
+        return fail_broken(g, calls, where);
     cr_work *w = work_new(g, calls, n, where, timeout_ms);
     if (!w)
         return CR_MEMORY;

@@ -107,8 +107,8 @@ CR_MUST cr_status cr_transfer_wait(cr_comm *g, void *transfer, double end, int *
 /* Replaces the thread's error by one that says which call failed, and where the other ranks are
  * (report.c).  The group is broken already. */
 cr_status cr_report(const cr_running *c, cr_status st);
-/* The same for a link that cannot be opened: names a rank that has ended. */
-cr_status cr_report_open(const cr_comm *g, cr_status st);
+/* The same for a group that cannot be made: names it, and a rank that has ended. */
+cr_status cr_report_open(const cr_comm *g, const char *name, cr_status st);
 /* Whether another rank has reported a failure. */
 bool cr_is_broken_elsewhere(const cr_comm *g);
 #define CR_BROKEN_KEY "broken"

@@ -1,7 +1,13 @@
 /* Processes of a group's ranks.  A process is its number and its start time, because numbers
- * are used again; a host is its boot and its name space of process numbers. */
+ * are used again; a host is its boot and its name space of process numbers.
+ *
+ * A rank that cannot join writes the reason to the store (a refusal), with which the waiting
+ * ranks fail, too.  The ranks then wait for each other for a moment, because the process of one
+ * of them may run the store, and the rank that refused deletes the refusal: the group may be
+ * tried again. */
 #include "comm/peers.h"
 #include "base/clock.h"
+#include "comm/wait.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,10 +15,18 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HOST_BYTES = 128 };
+enum {
+    HOST_BYTES = 128,
+    MEET_SLICE_MS = 100,
+    LEAVE_MS = 1000,
+    LEAVE_PAUSE_US = 5000,
+    STORE_MS = 300
+};
+
+static const char refusal_key[] = "refusal", left_key[] = "refusal/left";
 
 typedef struct {
-    int process;
+    int process, size; /* of the group, as this process states it */
     unsigned long long start;
     char host[HOST_BYTES];
 } peer;
@@ -59,30 +73,40 @@ static void host_read(char *out)
 
 static void peer_key(char *out, int rank) { snprintf(out, 32, "peer/%d", rank); }
 
+/* Sets a key that has no value.  *other, if not NULL: the value of another process (owned). */
+static cr_status set_first(cr_store *store, const char *key, const char *text, char **other)
+{
+    cr_store_reply reply = {0};
+    cr_bytes k = cr_bytes_of(key), value[2] = {{"", 0}, cr_bytes_of(text)};
+    cr_store_request r = {CR_STORE_COMPARE_SET, 0, -1, 1, 2, &k, value};
+    cr_status st = cr_store_call(store, &r, &reply);
+    const cr_bytes *now = st || !reply.value.len ? NULL : reply.value.at;
+    bool mine = now && now->len == value[1].len && !memcmp(now->at, text, now->len);
+
+    *other = now && !mine ? cr_strdup(now->at) : NULL;
+    st = st || mine || *other ? st : CR_MEMORY;
+    cr_store_reply_drop(&reply);
+    return st;
+}
+
 static cr_status peer_write(peer *own, cr_store *store, int rank)
 {
-    char key[32], text[HOST_BYTES + 64], state = 0;
-    cr_bytes k, value[2] = {{"", 0}, {0}};
-    cr_store_reply reply = {0};
+    char key[32], text[HOST_BYTES + 64], state = 0, *other = NULL;
 
     own->process = getpid();
     process_read(own->process, &state, &own->start);
     host_read(own->host);
-    snprintf(text, sizeof text, "%d %llu %s", own->process, own->start, own->host);
+    snprintf(text, sizeof text, "%d %llu %d %s", own->process, own->start, own->size,
+             own->host);
     peer_key(key, rank);
-    k = cr_bytes_of(key);
-    value[1] = cr_bytes_of(text);
-    cr_store_request r = {CR_STORE_COMPARE_SET, 0, -1, 1, 2, &k, value};
-    cr_status st = cr_store_call(store, &r, &reply);
-    bool mine = !st && reply.value.len && reply.value.at[0].len == value[1].len &&
-                !memcmp(reply.value.at[0].at, text, value[1].len);
-    int other = st || mine ? 0 : atoi(reply.value.at[0].at);
-    cr_store_reply_drop(&reply);
-    return st || mine ? st
-                      : cr_fail(CR_COMM,
-                                "rank %d is process %d already: two processes (this one is "
-                                "%d) have the same rank",
-                                rank, other, own->process);
+    CR_TRY(set_first(store, key, text, &other));
+    if (!other)
+        return CR_OK;
+    int process = atoi(other);
+    cr_free(other);
+    return cr_fail(
+        CR_COMM, "rank %d is process %d already: two processes (%d and %d) have the same rank",
+        rank, process, process, own->process);
 }
 
 /* Fails with the ranks that have not written themselves. */
@@ -117,10 +141,129 @@ static cr_status peer_find(peer *p, cr_store *store, int rank, int64_t ms)
 
     peer_key(key, rank);
     cr_status st = cr_store_get(store, key, ms, &text);
-    if (!st && sscanf(cr_text_str(&text), "%d %llu %127s", &p->process, &p->start, p->host) < 2)
+    if (!st && sscanf(cr_text_str(&text), "%d %llu %d %127s", &p->process, &p->start, &p->size,
+                      p->host) < 3)
         st = cr_fail(CR_COMM, "the store has no process of rank %d", rank);
     cr_text_drop(&text);
     return st;
+}
+
+/* --- refusals --- */
+/* Fails with the refusal of another rank, if there is one. */
+static cr_status refusal_read(cr_store *store)
+{
+    cr_text text = {0};
+    bool there = false;
+    int kind = 0, begin = 0;
+
+    CR_TRY(cr_store_check(store, refusal_key, &there));
+    if (!there || cr_store_get(store, refusal_key, 0, &text))
+        return CR_OK; /* it may be deleted meanwhile */
+    cr_status st = CR_OK;
+    if (sscanf(cr_text_str(&text), "%d %n", &kind, &begin) == 1 && kind > CR_OK &&
+        kind < CR_KIND_COUNT)
+        st = cr_fail((cr_status)kind, "%s", cr_text_str(&text) + begin);
+    cr_text_drop(&text);
+    return st;
+}
+
+/* Writes the thread's error; true if it is the first refusal. */
+static bool refusal_write(cr_store *store, cr_status kind)
+{
+    cr_text text = {0};
+    char *other = NULL;
+
+    cr_text_printf(&text, "%d %s", (int)kind, cr_error_message());
+    bool first = !set_first(store, refusal_key, cr_text_str(&text), &other) && !other;
+    cr_free(other);
+    cr_text_drop(&text);
+    return first;
+}
+
+/* The answer to a request about a key; false where the store is lost, for which a rank that
+ * leaves does not wait. */
+static bool ask_shortly(cr_store *store, cr_store_verb verb, const char *key, int64_t number,
+                        int64_t *answer)
+{
+    cr_store_reply reply = {0};
+    cr_bytes k = cr_bytes_of(key);
+    cr_store_request r = {verb, number, STORE_MS, 1, 0, &k, NULL};
+    bool answered = !cr_store_call(store, &r, &reply);
+
+    *answer = reply.number;
+    cr_store_reply_drop(&reply);
+    return answered;
+}
+
+/* How many ranks have come; 0 where the store is lost. */
+static int peers_there(cr_store *store, int size)
+{
+    int n = 0;
+
+    for (int r = 0; r < size; r++) {
+        char key[32];
+        int64_t there;
+        peer_key(key, r);
+        if (!ask_shortly(store, CR_STORE_CHECK, key, 0, &there))
+            return 0;
+        n += there != 0;
+    }
+    return n;
+}
+
+/* Waits until the ranks that have come know of the refusal.  `counted`: this process is one of
+ * them; `first`: it refused. */
+static void peers_leave(cr_store *store, int size, bool counted, bool first)
+{
+    double end = cr_seconds() + 1e-3 * LEAVE_MS;
+    int64_t left, there = 1, unused;
+
+    if (!ask_shortly(store, CR_STORE_ADD, left_key, counted, &left))
+        return;
+    while (there && cr_seconds() < end && !cr_wait_pause(LEAVE_PAUSE_US)) {
+        if (!ask_shortly(store, first ? CR_STORE_ADD : CR_STORE_CHECK,
+                         first ? left_key : refusal_key, 0, &there))
+            return;
+        there = first ? there < peers_there(store, size) : there;
+    }
+    if (first && ask_shortly(store, CR_STORE_DELETE, refusal_key, 0, &unused))
+        (void)ask_shortly(store, CR_STORE_DELETE, left_key, 0, &unused);
+}
+
+/* Waits for a rank; *over: the time has passed, or the program ends the wait. */
+static cr_status peer_wait(peer *p, cr_store *store, int rank, double end, bool *over)
+{
+    for (;;) {
+        double start = cr_seconds(), left = 1e3 * (end - start);
+        int64_t ms = left < 0 ? 0 : left < MEET_SLICE_MS ? (int64_t)left : MEET_SLICE_MS;
+        cr_status st = peer_find(p, store, rank, ms);
+        if (st != CR_STORE)
+            return st;
+        CR_TRY(refusal_read(store));
+        /* a store that fails, such as a file, does so at once */
+        double pause = 1e6 * (start - cr_seconds()) + 1e3 * (double)ms;
+        *over = cr_wait_pause(pause > 0 ? (unsigned)pause : 0) || cr_seconds() >= end;
+        if (*over)
+            return CR_OK;
+    }
+}
+
+static cr_status peers_find(cr_peers *p, cr_store *store, double end, int64_t timeout_ms)
+{
+    const peer *own = &p->at[p->rank];
+
+    for (int r = 0; r < p->size; r++) {
+        bool over = false;
+        CR_TRY(peer_wait(&p->at[r], store, r, end, &over));
+        if (over)
+            return peers_missing(store, p->size, timeout_ms);
+        if (p->at[r].size != own->size)
+            return cr_fail(CR_COMM,
+                           "the ranks state different sizes of the group: rank %d has %d "
+                           "ranks, rank %d has %d",
+                           p->rank, own->size, r, p->at[r].size);
+    }
+    return CR_OK;
 }
 
 cr_status cr_peers_meet(cr_peers **out, cr_store *store, int rank, int size, int64_t timeout_ms)
@@ -131,13 +274,16 @@ cr_status cr_peers_meet(cr_peers **out, cr_store *store, int rank, int size, int
     if (!p)
         return CR_MEMORY;
     p->rank = rank;
-    p->size = size;
+    p->size = p->at[rank].size = size;
     cr_status st = peer_write(&p->at[rank], store, rank);
-    for (int r = 0; r < size && !st; r++) {
-        double left = 1e3 * (end - cr_seconds());
-        st = peer_find(&p->at[r], store, r, left > 0 ? (int64_t)left : 0);
-        if (st == CR_STORE)
-            st = peers_missing(store, size, timeout_ms);
+    bool counted = !st;
+    if (!st)
+        st = peers_find(p, store, end, timeout_ms);
+    if (st == CR_COMM || st == CR_STORE) {
+        char *why = cr_strdup(cr_error_message());
+        peers_leave(store, size, counted, refusal_write(store, st));
+        cr_fail(st, "%s", why ? why : "no memory for a message");
+        cr_free(why);
     }
     if (st)
         cr_peers_free(p);

@@ -11,7 +11,8 @@ typedef enum { CR_PEER_UNKNOWN, CR_PEER_RUNS, CR_PEER_STOPPED, CR_PEER_ENDED } c
 
 typedef struct cr_peers cr_peers;
 /* Writes this rank to the store, and waits until all `size` ranks have.  CR_STORE names the
- * ranks that never came; CR_COMM when two processes have one rank. */
+ * ranks that never came; CR_COMM when two processes have one rank, or the ranks state different
+ * sizes.  A failure of one rank is that of all ranks that wait. */
 CR_MUST cr_status cr_peers_meet(cr_peers **out, cr_store *store, int rank, int size,
                                 int64_t timeout_ms);
 cr_peer_state cr_peers_state(const cr_peers *p, int rank);

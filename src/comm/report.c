@@ -144,15 +144,17 @@ bool cr_is_broken_elsewhere(const cr_comm *g)
     return broken;
 }
 
-cr_status cr_report_open(const cr_comm *g, cr_status st)
+cr_status cr_report_open(const cr_comm *g, const char *name, cr_status st)
 {
     int ended = g->peers ? cr_peers_ended(g->peers) : -1;
-    char why[PLACE_BYTES];
+    char why[2 * PLACE_BYTES], who[64] = "";
 
-    if (ended < 0)
-        return st;
     snprintf(why, sizeof why, "%s", cr_error_message());
-    return cr_fail(st,
-                   "rank %d cannot connect to its group: rank %d (process %d) has ended: %s",
-                   g->rank, ended, cr_peers_process(g->peers, ended), why);
+    if (ended >= 0)
+        snprintf(who, sizeof who, "rank %d (process %d) has ended: ", ended,
+                 cr_peers_process(g->peers, ended));
+    return g->rank < 0
+               ? cr_fail(st, "this process cannot join the group '%s': %s%s", name, who, why)
+               : cr_fail(st, "rank %d cannot join the group '%s': %s%s", g->rank, name, who,
+                         why);
 }

@@ -315,6 +315,20 @@ def differences(rank, size):
             (lambda g: dist.broadcast(torch.ones(4), 0, g), lambda g: dist.broadcast(torch.ones(4), 1, g), ["root 0", "root 1"])):
         group = G()
         expect(lambda: (other if rank == 1 else call)(group), *words)
+    expect(lambda: coalesced(rank, G()), "the ranks' calls differ", "(in_ranks.py:")
+    expect(lambda: dist.all_reduce(torch.eye(3).to_sparse() if rank == 1 else torch.eye(3), group=G()),
+           "rank 1 called all_gather #1 with 1 elements of int64 (in_ranks.py:")
+    group = G()
+    dist.destroy_process_group(group)
+    expect(lambda: dist.all_reduce(torch.ones(2), group=group), "all_reduce (in_ranks.py:", f"of rank {rank}",
+           "is closed since: it was destroyed")
+
+
+def coalesced(rank, group):
+    with dist._coalescing_manager(group):
+        dist.all_reduce(torch.ones(2), group=group)
+        if rank == 1:
+            dist.all_reduce(torch.ones(3), group=group)
 
 
 def one_dies(rank, size):

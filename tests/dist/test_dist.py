@@ -78,6 +78,74 @@ def test_a_late_rank_is_named(backend):
     passes("one_is_late", 2, backend, timeout=1.0)
 
 
+JOIN = """
+import sys
+from datetime import timedelta
+import cresset.distributed as dist
+url, rank, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+try:
+    dist.init_process_group(sys.argv[4], init_method=url, rank=rank, world_size=size, timeout=timedelta(seconds=float(sys.argv[5])))
+    print("joined")
+except (dist.DistError, ValueError) as error:
+    print(type(error).__name__, error)
+"""
+
+
+def join(url, places, seconds):
+    """Processes of these (rank, size) try to make a group; returns what each says."""
+    processes = [subprocess.Popen([sys.executable, "-c", JOIN, url, str(r), str(n), BACKENDS[0], str(seconds)], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r, n in places]
+    try:
+        return [p.communicate(timeout=seconds + ranks.LIMIT)[0].strip() for p in processes]
+    finally:
+        for p in processes:
+            p.kill()
+
+
+@pytest.fixture(params=["tcp", "file"])
+def url(request, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return f"tcp://127.0.0.1:{port}" if request.param == "tcp" else f"file://{tmp_path}/store"
+
+
+def test_ranks_that_state_other_sizes_say_so(url):
+    texts = join(url, [(0, 3), (1, 3), (2, 4)], 60)
+    for rank, text in enumerate(texts):
+        assert text.startswith(f"DistBackendError rank {rank} cannot join the group 'default_pg': ") and (
+            "different sizes" in text), texts
+    assert "rank 2 has 4" in texts[0] and "rank 2 has 4 ranks, rank 0 has 3" in texts[2], texts
+
+
+def test_two_processes_of_one_rank_are_named_at_all_ranks(url):
+    texts = join(url, [(0, 3), (1, 3), (1, 3)], 60)
+    assert all("rank 1 is process" in text and "have the same rank" in text for text in texts), texts
+    assert texts[0].startswith("DistBackendError rank 0 cannot join the group 'default_pg': "), texts
+
+
+def test_a_rank_that_never_comes_is_named_at_all_others(url):
+    texts = join(url, [(0, 3), (1, 3)], 4)
+    for rank, text in enumerate(texts):
+        assert text == (f"DistStoreError rank {rank} cannot join the group 'default_pg': Timed out after 4000ms: 1 of 3 ranks "
+                        "have not joined the group (rank 2)"), texts
+
+
+@pytest.mark.parametrize("rank", [-2, 3])
+def test_a_rank_outside_of_the_run_is_refused_at_once(rank):
+    with pytest.raises(ValueError, match=f"rank {rank} is not in a run of 3 ranks"):
+        dist.init_process_group(BACKENDS[0], init_method="tcp://127.0.0.1:1", rank=rank, world_size=3)
+
+
+def test_a_group_that_was_refused_can_be_made_again():
+    store = dist.HashStore()
+    how = {"store": store, "rank": 0, "world_size": 2, "timeout": timedelta(milliseconds=50)}
+    for _ in range(2):
+        with pytest.raises(dist.DistStoreError, match=r"1 of 2 ranks have not joined the group \(rank 1\)"):
+            dist.init_process_group(BACKENDS[0], **how)
+    assert not [key for key in store.list_keys() if "refusal" in key]
+
+
 def test_monitored_barrier_names_missing_ranks():
     passes("barrier_names_missing", 3, BACKENDS[0])
 

@@ -1,4 +1,5 @@
 """Groups of processes and their calls, with torch's names."""
+import contextlib
 import functools
 import inspect
 import io
@@ -21,7 +22,7 @@ from ._groups import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOpti
 from ._gloo import ProcessGroupGloo
 from ._stores import FileStore, HashStore, milliseconds, PrefixStore, Store, TCPStore
 from .constants import default_pg_nccl_timeout, default_pg_timeout
-from .rendezvous import register_rendezvous_handler, rendezvous  # noqa: F401
+from .rendezvous import _rendezvous_of_group, register_rendezvous_handler, rendezvous  # noqa: F401
 from ._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 
 __all__ = [
@@ -39,7 +40,7 @@ __all__ = [
     "get_process_group_ranks", "reduce_op", "all_gather_single", "all_gather_into_tensor", "reduce_scatter_single",
     "reduce_scatter_tensor", "get_node_local_rank", "split_group", "shrink_group", "record_comm", "ProcessGroupGloo"]
 
-_C._comm_set_folder(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
+_C._comm_set_inner_files(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, contextlib.__file__)
 if not os.environ.get("CR_MPI") and os.path.exists(os.path.join(sys.prefix, "lib", "libmpi_abi.so.1")):
     os.environ["CR_MPI"] = os.path.join(sys.prefix, "lib", "libmpi_abi.so.1")
 
@@ -436,13 +437,19 @@ def init_process_group(backend=None, init_method=None, timeout=None, world_size=
                          timeout, "default_pg", pg_options)
     else:
         if store is None:
-            store, rank, world_size = next(rendezvous(init_method or "env://", rank, world_size, timeout=timeout))
+            store, rank, world_size = next(_meeting_place(backend)(init_method or "env://", rank, world_size, timeout=timeout))
             store.set_timeout(timeout)
             if rank < 0 or world_size < 1 or rank >= world_size:
                 raise ValueError(f"rank {rank} is not in a run of {world_size} ranks")
             store = PrefixStore("default_pg", store)
         pg = _make_group(rank, world_size, None, backend, store, "0", timeout, "default_pg", pg_options)
     _world._default_pg = pg
+
+
+def _meeting_place(backend):
+    """Returns how ranks find their store: engines' groups meet there, those of programs' backends may not."""
+    backends = BackendConfig(backend).device_backend_map.values()
+    return rendezvous if any(name.upper() in Backend._plugins for name in backends) else _rendezvous_of_group
 
 
 def _mpi_launched():

@@ -46,6 +46,12 @@ def rendezvous(url, rank=-1, world_size=-1, **kwargs):
     return _handlers[parts.scheme](url, **kwargs)
 
 
+def _rendezvous_of_group(url, rank, world_size, timeout):
+    """The same for ranks that meet in the store afterwards: the store's process does not wait for the others before."""
+    known = isinstance(url, str) and _handlers.get(urlparse(url).scheme) in (_tcp, _env)
+    return rendezvous(url, rank, world_size, timeout=timeout, **({"wait_for_workers": False} if known else {}))
+
+
 def _file(url, **kwargs):
     parts, query = urlparse(url), _query(url)
     path = parts.path
@@ -62,17 +68,19 @@ def _has_agent():
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
 
 
-def _tcp_store(host, port, rank, world_size, timeout, use_libuv=True):
+def _tcp_store(host, port, rank, world_size, timeout, wait_for_workers, use_libuv=True):
     """Returns the store at an address; under torchrun's agent, a part of the agent's store."""
+    if rank < 0 or 0 < world_size <= rank:
+        raise ValueError(f"rank {rank} is not in a run of {world_size} ranks")
     if not 0 <= port < 2 ** 16:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
     if _has_agent():
         store = TCPStore(host, port, world_size, False, timeout, use_libuv=use_libuv)
         return PrefixStore(f"/worker/attempt_{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
-    return TCPStore(host, port, world_size, rank == 0, timeout, multi_tenant=True, use_libuv=use_libuv)
+    return TCPStore(host, port, world_size, rank == 0, timeout, wait_for_workers, multi_tenant=True, use_libuv=use_libuv)
 
 
-def _tcp(url, timeout=default_pg_timeout, **kwargs):
+def _tcp(url, timeout=default_pg_timeout, wait_for_workers=True, **kwargs):
     parts, query = urlparse(url), _query(url)
     if parts.port is None:
         raise _error("tcp", "port number missing")
@@ -80,11 +88,11 @@ def _tcp(url, timeout=default_pg_timeout, **kwargs):
         if name not in query:
             raise _error("tcp", text)
     rank, size = int(query["rank"]), int(query["world_size"])
-    yield _tcp_store(parts.hostname, parts.port, rank, size, timeout), rank, size
+    yield _tcp_store(parts.hostname, parts.port, rank, size, timeout, wait_for_workers), rank, size
     raise RuntimeError("Unable to perform re-rendezvous using tcp:// method")
 
 
-def _env(url, timeout=default_pg_timeout, **kwargs):
+def _env(url, timeout=default_pg_timeout, wait_for_workers=True, **kwargs):
     query = _query(url)
 
     def value(name, variable):
@@ -95,7 +103,7 @@ def _env(url, timeout=default_pg_timeout, **kwargs):
         return text
     rank, size = int(value("rank", "RANK")), int(value("world_size", "WORLD_SIZE"))
     host, port = value(None, "MASTER_ADDR"), int(value(None, "MASTER_PORT"))
-    yield _tcp_store(host, port, rank, size, timeout), rank, size
+    yield _tcp_store(host, port, rank, size, timeout, wait_for_workers), rank, size
     raise RuntimeError("Unable to perform re-rendezvous using env:// method")
 
 

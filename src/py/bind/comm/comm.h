@@ -9,6 +9,9 @@
 cr_store *cr_py_store_of(PyObject *x);
 /* The group of a _CommGroup, borrowed; NULL with an exception, also when it was closed. */
 cr_comm *cr_py_comm_of(PyObject *x);
+/* The program's file and line, for the messages of calls; "" where it has no frame. */
+enum { CR_PY_WHERE_BYTES = 160 };
+void cr_py_comm_where(char *out, size_t size);
 
 /* Adds a tuple of names to a module.  -1 with an exception. */
 int cr_py_add_names(PyObject *m, const char *name, const char *const *names, size_t n);

@@ -31,20 +31,27 @@ cr_comm *cr_py_comm_of(PyObject *x)
 }
 
 /* --- the program's line --- */
-static PyObject *package_folder;
+/* How the names of files begin whose frames are not the program's: this package, and
+ * contextlib, through which `with` enters and leaves it. */
+static PyObject *inner_files;
 
 static bool is_inside(PyCodeObject *code)
 {
-    Py_ssize_t n, m;
-    const char *folder = package_folder ? PyUnicode_AsUTF8AndSize(package_folder, &n) : NULL;
-    const char *file = PyUnicode_AsUTF8AndSize(code->co_filename, &m);
+    Py_ssize_t count = inner_files ? PyTuple_GET_SIZE(inner_files) : 0;
 
-    if (!file)
-        PyErr_Clear();
-    return folder && file && m > n && !memcmp(folder, file, (size_t)n);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_ssize_t end = PyUnicode_GET_LENGTH(PyTuple_GET_ITEM(inner_files, i));
+        int same = (int)PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(inner_files, i),
+                                            0, end, -1);
+        if (same < 0)
+            PyErr_Clear();
+        if (same > 0)
+            return true;
+    }
+    return false;
 }
 
-static void group_where(char *out, size_t size)
+void cr_py_comm_where(char *out, size_t size)
 {
     PyFrameObject *f = PyEval_GetFrame();
 
@@ -65,10 +72,15 @@ static void group_where(char *out, size_t size)
     PyErr_Clear();
 }
 
-static PyObject *set_folder(PyObject *m, PyObject *text)
+static PyObject *set_inner_files(PyObject *m, PyObject *args)
 {
     (void)m;
-    Py_XSETREF(package_folder, Py_NewRef(text));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++)
+        if (!PyUnicode_Check(PyTuple_GET_ITEM(args, i))) {
+            PyErr_SetString(PyExc_TypeError, "names of files are texts");
+            return NULL;
+        }
+    Py_XSETREF(inner_files, Py_NewRef(args));
     Py_RETURN_NONE;
 }
 
@@ -341,11 +353,11 @@ static size_t count_tensors(PyObject *calls)
 static PyObject *group_begin(py_group *o, PyObject *tensors, const cr_call_args *args, int n,
                              long long timeout, int now)
 {
-    char where[160];
+    char where[CR_PY_WHERE_BYTES];
     cr_work *w = NULL;
     cr_status st;
 
-    group_where(where, sizeof where);
+    cr_py_comm_where(where, sizeof where);
     CR_PY_AWAITING(st, cr_comm_start(&w, o->g, args, n, where, timeout, now));
     if (st)
         return cr_py_raise(st);
@@ -606,11 +618,12 @@ static PyObject *need_engine(PyObject *m, PyObject *name)
     Py_RETURN_NONE;
 }
 
-static PyMethodDef group_functions[] = {{"_comm_group", make_group, METH_VARARGS, NULL},
-                                        {"_comm_is_available", is_available, METH_O, NULL},
-                                        {"_comm_need", need_engine, METH_O, NULL},
-                                        {"_comm_set_folder", set_folder, METH_O, NULL},
-                                        {0}};
+static PyMethodDef group_functions[] = {
+    {"_comm_group", make_group, METH_VARARGS, NULL},
+    {"_comm_is_available", is_available, METH_O, NULL},
+    {"_comm_need", need_engine, METH_O, NULL},
+    {"_comm_set_inner_files", set_inner_files, METH_VARARGS, NULL},
+    {0}};
 
 int cr_py_add_names(PyObject *m, const char *name, const char *const *names, size_t n)
 {

@@ -144,7 +144,9 @@ static PyObject *sparse_sum(PyObject *m, PyObject *args)
     if (!cr_py_is_tensor(x) || !cr_is_coo(cr_py_tensor_of(x)))
         return PyErr_Format(PyExc_RuntimeError,
                             "only sparse_coo tensors are summed over ranks");
-    CR_PY_UNLOCKED(st = cr_sparse_sum(&sum, comm, cr_py_tensor_of(x), 1, "all_reduce"));
+    char where[CR_PY_WHERE_BYTES];
+    cr_py_comm_where(where, sizeof where);
+    CR_PY_UNLOCKED(st = cr_sparse_sum(&sum, comm, cr_py_tensor_of(x), 1, where));
     if (!st)
         st = cr_sparse_assign(cr_py_tensor_of(x), sum);
     cr_drop(sum);
