@@ -116,7 +116,12 @@ static float finished(const product *p, float sum, float old)
 /* Stores sums from column j on. */
 static void store_row(const product *p, const float *sums, float *c, int64_t j, int64_t columns)
 {
-    if (p->bias) {
+    if (p->bias && is_plain(p) && p->bias_col == 1) {
+        const float *bias = p->bias + j;
+        CR_SIMD
+        for (int64_t s = 0; s < columns; s++)
+            c[s] = sums[s] + bias[s];
+    } else if (p->bias) {
         for (int64_t s = 0; s < columns; s++)
             c[s * p->c_col] = finished(p, sums[s], 0.0f) + p->bias[(j + s) * p->bias_col];
     } else if (is_plain(p)) {
