@@ -92,7 +92,7 @@ def test_an_output_that_needs_a_cotangent_is_refused():
 
 
 def test_a_graph_that_writes_is_refused():
-    graph = _C.Graph("graph(%x: float32[2], %g: float32[2]) { %y = add_(%x, 1) %z = mul(%y, %g) return %y, %z }")
+    graph = _C.RecordedGraph("graph(%x: float32[2], %g: float32[2]) { %y = add_(%x, 1) %z = mul(%y, %g) return %y, %z }")
     with pytest.raises(RuntimeError, match="a graph that writes to tensors cannot be cut"):
         graph.partition(1, 1)
 
@@ -175,7 +175,7 @@ def test_views_of_an_overwritten_input_are_made_from_the_saved_clone():
 @pytest.mark.parametrize("recompute", [False, True])
 def test_the_clone_of_an_overwritten_input_keeps_its_strides(recompute):
     """Positions are columns of one tensor; type_as returns its argument."""
-    graph = _C.Graph("""graph(%state: float32[2, 2], %like: int64[1]) {
+    graph = _C.RecordedGraph("""graph(%state: float32[2, 2], %like: int64[1]) {
       %row: int64[4] by [2], %column: int64[4] by [2] = where.condition(%state)
       %double: float32[2, 2] = mul(%state, 2)
       %sum: float32[] = sum(%double)
@@ -216,7 +216,7 @@ def test_a_swap_and_a_closed_over_counter():
         b.copy_(t)
         return x * a * b * t
     check_effects(f, [leaf(3), torch.randn(3), torch.randn(3)], [0])
-    graph = _C.Graph("""graph(%x: float32[2], %g: float32[2]) {
+    graph = _C.RecordedGraph("""graph(%x: float32[2], %g: float32[2]) {
       %c: float32[2] = constant(1.0, 2.0)
       %y: float32[2] = mul(%x, %c)
       %z: float32[2] = mul(%g, %c)
@@ -268,6 +268,6 @@ def test_a_long_chain_is_partitioned_in_time():
     lines = ["%v0 = sin(%x)"] + [f"%v{k} = sin(%v{k - 1})" for k in range(1, n)]
     lines += ["%b0 = mul(%g, %v0)"] + [f"%b{k} = mul(%b{k - 1}, %v{k})" for k in range(1, n)]
     body = "\n".join(lines)
-    graph = _C.Graph(f"graph(%x: float32[2], %g: float32[2]) {{ {body} return %v{n - 1}, %b{n - 1} }}")
+    graph = _C.RecordedGraph(f"graph(%x: float32[2], %g: float32[2]) {{ {body} return %v{n - 1}, %b{n - 1} }}")
     forward, backward, saved, nbytes, twice = graph.partition(1, 1)
     assert saved == 1 and nbytes == 0 and twice == n  # recomputed from the input alone

@@ -150,7 +150,7 @@ def test_lift_drops_unread_inputs_and_appends_constants():
     assert graph.inputs == ("arg", "arg_2", "constant", "constant_1") and graph.size == 3
     assert torch.equal(graph.run([a, b, found, other])[0], out)
     assert graph.lift() == [0, 1, 2, 3]
-    assert torch.equal(_C.Graph(str(graph)).run([a, b, found, other])[0], out)
+    assert torch.equal(_C.RecordedGraph(str(graph)).run([a, b, found, other])[0], out)
 
 
 def test_a_lifted_constant_that_is_written_is_cloned_in_every_call():
@@ -188,7 +188,7 @@ def test_a_recorder_drops_its_tensors():
 def test_text_reads_back_as_the_same_graph():
     torch.manual_seed(4)
     graph, out = record(PROGRAMS["norms"], torch.randn(4, 4), torch.randn(4, 4))
-    again = _C.Graph(str(graph))
+    again = _C.RecordedGraph(str(graph))
     assert str(again) == str(graph)
     x, y = torch.randn(4, 4), torch.randn(4, 4)
     assert torch.equal(again.run([x, y])[0], PROGRAMS["norms"](x, y))
@@ -210,7 +210,7 @@ def test_text_reads_back_as_the_same_graph():
 ])
 def test_bad_text_is_refused_with_its_line(text, message):
     with pytest.raises(ValueError, match=message):
-        _C.Graph(text)
+        _C.RecordedGraph(text)
 
 
 def symbolic(f, *inputs, dims=1, numbers=()):
@@ -242,23 +242,23 @@ def test_symbols_read_back():
     text = str(graph)
     for part in ("  $0: 4 = size(%", "= number(1)\n", "= floordiv($", "= abs($", "  guard ", "[$"):
         assert part in text, (part, text)
-    assert str(_C.Graph(text)) == text
+    assert str(_C.RecordedGraph(text)) == text
     with pytest.raises(ValueError, match="sizes of the graph are symbols: it takes an instance"):
-        _C.Graph(text).apply("simplify")
+        _C.RecordedGraph(text).apply("simplify")
     with pytest.raises(ValueError, match="a graph with symbols runs as an instance"):
-        _C.Graph(text).run([torch.randn(4, 6), torch.randn(3)])
-    assert "floordiv" in str(_C.Graph(text).apply("dead"))
+        _C.RecordedGraph(text).run([torch.randn(4, 6), torch.randn(3)])
+    assert "floordiv" in str(_C.RecordedGraph(text).apply("dead"))
 
 
 def test_the_depth_of_nested_blocks_is_limited():
     text = "graph(%x: bool[]) { " + "".join(f"%v{k} = if %x {{ " for k in range(5000))
     with pytest.raises(ValueError, match="blocks are nested too deeply"):
-        _C.Graph(text)
+        _C.RecordedGraph(text)
 
 
 def test_a_negative_zero_is_not_the_default_zero():
-    graph = _C.Graph("graph(%x) { %y = nan_to_num(%x, -0.0) return %y }")
-    assert "-0.0" in str(graph) and str(_C.Graph(str(graph))) == str(graph)
+    graph = _C.RecordedGraph("graph(%x) { %y = nan_to_num(%x, -0.0) return %y }")
+    assert "-0.0" in str(graph) and str(_C.RecordedGraph(str(graph))) == str(graph)
 
 
 def test_a_constant_that_requires_a_gradient_is_not_folded():
@@ -272,7 +272,7 @@ def test_a_constant_that_requires_a_gradient_is_not_folded():
 
 
 def test_wrong_inputs_and_passes_are_refused():
-    graph = _C.Graph("graph(%x) { %y = neg(%x) return %y }")
+    graph = _C.RecordedGraph("graph(%x) { %y = neg(%x) return %y }")
     with pytest.raises(TypeError, match="takes 1 inputs, not 2"):
         graph.run([torch.ones(1), torch.ones(1)])
     with pytest.raises(TypeError, match="input 0 must be Tensor, not int"):
@@ -311,7 +311,7 @@ def random_program(r, length):
 
 def build(lines, outputs):
     body = "\n  ".join(lines)
-    return _C.Graph(f"graph(%x: float32[3, 3], %y: float32[3, 3]) {{\n  {body}\n  return {', '.join(outputs)}\n}}")
+    return _C.RecordedGraph(f"graph(%x: float32[3, 3], %y: float32[3, 3]) {{\n  {body}\n  return {', '.join(outputs)}\n}}")
 
 
 def differs(lines, outputs, inputs):
@@ -559,11 +559,11 @@ def test_a_group_counts_only_the_bytes_of_its_inputs_and_outputs():
       %b: float32[8, 4] = exp(%a)
       return %b
     }"""
-    graph = _C.Graph(text)
+    graph = _C.RecordedGraph(text)
     assert cost(graph)[-1] == "sum: 64 flops, reads 384 bytes, writes 256"
     grouped = text.replace("%a: float32[8, 4] = mul", "%g: float32[8, 4] = group {\n%a: float32[8, 4] = mul").replace(
         "return %b", "return %b\n}\nreturn %g")
-    assert cost(_C.Graph(grouped))[-1] == "sum: 64 flops, reads 256 bytes, writes 128"
+    assert cost(_C.RecordedGraph(grouped))[-1] == "sum: 64 flops, reads 256 bytes, writes 128"
 
 
 def test_sizes_that_cannot_vary_have_no_expression():

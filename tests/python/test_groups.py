@@ -199,7 +199,7 @@ def layers(n):
 @pytest.mark.parametrize("make", [chain, diamonds, layers])
 def test_large_graphs_are_a_few_programs(make):
     lines = make(100000)
-    graph = _C.Graph("graph(%x: float32[8, 4], %w: float32[4, 4], %b: float32[4]) { " + "\n".join(lines) +
+    graph = _C.RecordedGraph("graph(%x: float32[8, 4], %w: float32[4, 4], %b: float32[4]) { " + "\n".join(lines) +
                      f" return %v{len(lines) - 1} }}")
     compiled = graph.compile()
     assert len(compiled.sources) > 1000 and compiled.built <= 16

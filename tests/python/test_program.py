@@ -34,7 +34,7 @@ def agree(graph, inputs, program=None):
 
 
 def parsed(*lines, outputs, inputs="%x: float32[6, 8], %y: float32[6, 8]"):
-    return _C.Graph(f"graph({inputs}) {{\n" + "\n".join(lines) + f"\nreturn {outputs}\n}}")
+    return _C.RecordedGraph(f"graph({inputs}) {{\n" + "\n".join(lines) + f"\nreturn {outputs}\n}}")
 
 
 def two():

@@ -2,7 +2,7 @@
 
 The first call of a compiled function is deferred (`tensor/defer.h`): Python runs, operators wait, and
 equal traces run as one program.  The next call runs eagerly while its operators are recorded; the
-caller gets the eager result.  The recording becomes programs (`_C.Graph.call`) or is given to a
+caller gets the eager result.  The recording becomes programs (`_C.RecordedGraph.call`) or is given to a
 backend.  Later calls use it when all objects that the function can read are unchanged
 (`guards.Walk`).  A call that fits no recording is recorded again, up to `config.recompile_limit`
 times.  Where the walk refuses, or a recording fails, all calls are deferred.

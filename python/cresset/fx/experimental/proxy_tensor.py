@@ -27,7 +27,7 @@ _ARITHMETIC = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "d
 
 
 class _Builder:
-    """Builds an fx graph from a `_C.Graph`.  `env` maps every value to its fx node."""
+    """Builds an fx graph from a `_C.RecordedGraph`.  `env` maps every value to its fx node."""
 
     def __init__(self, recorded):
         self.recorded, self.numbers = recorded, recorded.numbers
@@ -96,7 +96,7 @@ class _Builder:
 
 
 def to_graph_module(recorded, input_names, name="GraphModule", outputs=None, numbers=0):
-    """Returns a GraphModule with the nodes of a `_C.Graph`.  Its inputs have the names
+    """Returns a GraphModule with the nodes of a `_C.RecordedGraph`.  Its inputs have the names
     `input_names`; the first `numbers` of them are numbers."""
     b = _Builder(recorded)
     b.placeholders(input_names, numbers)

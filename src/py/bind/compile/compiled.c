@@ -1,6 +1,6 @@
 /* Compiled functions: Python callables that replay recorded calls.
  *
- *     _C.Graph.call(grad, how) a Call: the programs of a recording (compile/call.h)
+ *     _C.RecordedGraph.call(grad, how) a Call: the programs of a recording (compile/call.h)
  *     _C.CompiledEntry        a Call, its guard, and how its outputs form the return value
  *     _C.CompiledFunction     the function and its entries.  A call that fits no entry goes to
  *                             `miss`, which is Python code (_dynamo/capture.py) */

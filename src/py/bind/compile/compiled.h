@@ -28,7 +28,8 @@ PyObject *cr_py_walk_items(PyObject *module, PyObject *args);
 PyObject *cr_py_symbol(cr_recorder *r, int k);
 /* _symbol_of(number): see graph.c. */
 PyObject *cr_py_symbol_of(PyObject *m, PyObject *x);
-/* 1: the guards of a _C.Graph hold for these inputs and numbers; 0: one fails; -1: raised. */
+/* 1: the guards of a _C.RecordedGraph hold for these inputs and numbers; 0: one fails; -1:
+ * raised. */
 int cr_py_graph_fits(PyObject *graph, cr_tensor *const *input, const cr_scalar *number);
 int cr_py_compiled_start(PyObject *m);
 int cr_py_symbol_start(PyObject *m);

@@ -1,7 +1,7 @@
-/* cresset._C.Recorder and cresset._C.Graph: recorded calls as a graph (graph/graph.h).
+/* cresset._C.Recorder and cresset._C.RecordedGraph: recorded calls as a graph (graph/graph.h).
  *
- * A Graph keeps alive the object that owns the session of its nodes: the recorder, or the graph
- * that a pass was applied to. */
+ * A RecordedGraph keeps alive the object that owns the session of its nodes: the recorder, or
+ * the graph that a pass was applied to. */
 #include "aot/aot.h"
 #include "autograd/autograd.h"
 #include "compile/compile.h"
@@ -300,7 +300,7 @@ static void gather_groups(cr_session *s, void *context)
     cr_graph_verify(j->out);
 }
 
-/* compile() -> Graph: pointwise nodes in fusion groups that have code. */
+/* compile() -> RecordedGraph: pointwise nodes in fusion groups that have code. */
 static PyObject *graph_compile(PyObject *x, PyObject *unused)
 {
     graph_job j = {.from = ((graph_object *)x)->g};
@@ -484,7 +484,7 @@ static PyObject *graph_partition(PyObject *x, PyObject *args)
                          (long long)j.parts.saved_bytes, j.parts.recomputed);
 }
 
-/* Graph(text) */
+/* RecordedGraph(text) */
 static PyObject *graph_parse(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     graph_job j = {0};
@@ -494,7 +494,8 @@ static PyObject *graph_parse(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
     (void)type;
     if (kwargs || !PyArg_ParseTuple(args, "s", &j.text))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "Graph() takes a text");
+        return PyErr_Occurred() ? NULL
+                                : PyErr_Format(PyExc_TypeError, "RecordedGraph() takes a text");
     s = cr_session_new();
     st = s ? cr_session_run(s, graph_parse_text, &j) : CR_MEMORY;
     if (st)
@@ -654,14 +655,15 @@ static PyMethodDef graph_methods[] = {
      "raises an operator's error."},
     {"cost", graph_cost_text, METH_NOARGS,
      "cost() -> str: operations and bytes of every node, and their sums."},
-    {"apply", graph_apply, METH_O, "apply(name) -> Graph: runs the pass of this name."},
+    {"apply", graph_apply, METH_O, "apply(name) -> RecordedGraph: runs the pass of this name."},
     {"partition", graph_partition, METH_VARARGS,
      "partition(primals, outputs, recompute=True) -> (forward, backward, number of saved "
      "values, their\n"
      "bytes without primals, number of recomputed nodes): partitions a joint graph "
      "(aot/aot.h)."},
     {"compile", graph_compile, METH_NOARGS,
-     "compile() -> Graph: pointwise nodes in fusion groups, which run as tiles at once and as "
+     "compile() -> RecordedGraph: pointwise nodes in fusion groups, which run as tiles at once "
+     "and as "
      "native\n"
      "code when it is ready, with the same bits as the separate nodes."},
     {"program", graph_program, METH_NOARGS,
@@ -692,10 +694,11 @@ static PyGetSetDef graph_getset[] = {
     {"built", graph_built, NULL, "Number of programs that compile() built.", NULL},
     {0}};
 static PyTypeObject graph_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Graph",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.RecordedGraph",
     .tp_basicsize = sizeof(graph_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Graph(text): operator calls in single assignment form; str() gives the text.",
+    .tp_doc =
+        "RecordedGraph(text): operator calls in single assignment form; str() gives the text.",
     .tp_new = graph_parse,
     .tp_dealloc = graph_dealloc,
     .tp_repr = graph_repr,
@@ -969,7 +972,7 @@ static PyMethodDef recorder_methods[] = {
     {"stop", recorder_stop, METH_NOARGS, "Stops recording."},
     {"at", recorder_at, METH_O,
      "at(source): sets the source of the next calls, \"file.py:12\"."},
-    {"finish", recorder_finish, METH_O, "finish(outputs) -> Graph."},
+    {"finish", recorder_finish, METH_O, "finish(outputs) -> RecordedGraph."},
     {0}};
 static PyTypeObject recorder_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_C.Recorder",
@@ -989,7 +992,7 @@ static PyTypeObject recorder_type = {
 int cr_py_graph_start(PyObject *m)
 {
     cr_graph_start();
-    if (cr_py_add_type(m, "Graph", &graph_type) < 0)
+    if (cr_py_add_type(m, "RecordedGraph", &graph_type) < 0)
         return -1;
     return cr_py_add_type(m, "Recorder", &recorder_type);
 }
