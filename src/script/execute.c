@@ -4,9 +4,13 @@
  * the last step that reads it, so tensors are freed as early as in eager programs.  A value
  * that a nested block reads stays until the end of the step that has the block.
  *
- * Some registers borrow their values: parameters, which the caller holds, and attributes that
- * no function sets, which the run holds from the first time that it reads them until its end.
- * So threads that run one program do not change the reference counts of its weights in turn.
+ * Some registers borrow their values: parameters, which the caller holds, constants, which the
+ * code holds, and attributes that no function sets, which the run holds from the first time
+ * that it reads them until its end.  So threads that run one program do not change the
+ * reference counts of its weights in turn.
+ *
+ * Constants are in their registers before the first step.  Only lists, tuples and dicts, which
+ * a program may change, and constants that have no value are made by steps.
  *
  * Invariant: between steps, the other registers own exactly the values that later steps may
  * read. */
@@ -48,8 +52,9 @@ typedef struct {
     cr_session session; /* of the copy of the graph */
     cr_arena arena;
     unsigned registers;
-    int borrowed_count;
-    uint32_t *borrowed; /* registers */
+    cr_ivalue *start; /* the registers before the first step: constants, else None */
+    int owning_count;
+    uint32_t *owning; /* the registers that do not borrow */
     exec_block body;
 } exec_code;
 
@@ -78,7 +83,7 @@ typedef struct {
     const exec_step **last; /* by value: the last step of its home block that reads it */
     const cr_sblock **home; /* by value: the block that makes it */
     bool *borrowed;         /* by value */
-    int borrowed_count;
+    cr_ivalue *start;
 } exec_preparer;
 
 static cr_status exec_registers(exec_preparer *p, cr_svalue *const *value, int n,
@@ -90,10 +95,30 @@ static cr_status exec_registers(exec_preparer *p, cr_svalue *const *value, int n
     return *out ? CR_OK : CR_MEMORY;
 }
 
-static void exec_borrow(exec_preparer *p, const cr_svalue *v)
+static void exec_borrow(exec_preparer *p, const cr_svalue *v) { p->borrowed[v->id] = true; }
+
+static bool exec_is_changeable(const cr_sconstant *c)
 {
-    p->borrowed[v->id] = true;
-    p->borrowed_count++;
+    return c->type->kind == CR_STYPE_LIST || c->type->kind == CR_STYPE_TUPLE ||
+           c->type->kind == CR_STYPE_DICT;
+}
+
+/* Stores constants in their registers.  One that has no value stays a step, which fails. */
+static void exec_set_constants(exec_preparer *p, const cr_sblock *b)
+{
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->block_count; i++)
+            exec_set_constants(p, n->block[i]);
+        if (n->prim == CR_SPRIM_CONSTANT && !exec_is_changeable(n->value) &&
+            !cr_ivalue_of_constant(&p->start[n->output[0]->id], n->value))
+            exec_borrow(p, n->output[0]);
+    }
+}
+
+/* Whether the node has no step. */
+static bool exec_is_done(const exec_preparer *p, const cr_snode *n)
+{
+    return n->prim == CR_SPRIM_CONSTANT && p->borrowed[n->output[0]->id];
 }
 
 /* An operator that is missing is an error when it runs, because branches that never run may
@@ -243,10 +268,12 @@ static void exec_find_clears(exec_preparer *p, exec_block *out, const cr_sblock 
 
     for (int i = 0; i < b->input_count; i++)
         exec_set_home(p, b, b->input[i], NULL);
-    for (const cr_snode *n = b->first; n; n = n->next, s++) {
+    for (const cr_snode *n = b->first; n; n = n->next) {
+        if (exec_is_done(p, n))
+            continue;
         for (int i = 0; i < n->output_count; i++)
             exec_set_home(p, b, n->output[i], s);
-        exec_note_node(p, b, n, s);
+        exec_note_node(p, b, n, s++);
     }
     for (int i = 0; i < b->input_count; i++)
         exec_add_clear(p, out, b, b->input[i]);
@@ -260,7 +287,7 @@ static cr_status exec_prepare_block(exec_preparer *p, exec_block *out, const cr_
     int n = 0;
 
     for (const cr_snode *at = b->first; at; at = at->next)
-        n++;
+        n += !exec_is_done(p, at);
     *out = (exec_block){
         .count = n, .input_count = b->input_count, .output_count = b->output_count};
     out->step = cr_arena_get(p->arena, (size_t)n * sizeof *out->step + 1);
@@ -270,10 +297,13 @@ static cr_status exec_prepare_block(exec_preparer *p, exec_block *out, const cr_
     CR_TRY(exec_registers(p, b->input, b->input_count, &out->input));
     CR_TRY(exec_registers(p, b->output, b->output_count, &out->output));
     exec_step *s = out->step;
-    for (const cr_snode *at = b->first; at; at = at->next, s++) {
+    for (const cr_snode *at = b->first; at; at = at->next) {
+        if (exec_is_done(p, at))
+            continue;
         CR_TRY(exec_fill_step(p, s, at));
         for (int i = 0; i < at->block_count; i++)
             CR_TRY(exec_prepare_block(p, &s->block[i], at->block[i]));
+        s++;
     }
     exec_find_clears(p, out, b);
     return CR_OK;
@@ -285,18 +315,19 @@ static void exec_drop_code(void *code)
 
     if (!c)
         return;
+    cr_ivalues_drop(c->start, c->start ? c->registers : 0);
     cr_arena_drop(&c->arena);
     cr_session_drop(&c->session);
     cr_free(c);
 }
 
-static cr_status exec_list_borrowed(const exec_preparer *p, exec_code *c)
+static cr_status exec_list_owning(const exec_preparer *p, exec_code *c)
 {
-    c->borrowed = cr_arena_get(p->arena, (size_t)p->borrowed_count * sizeof *c->borrowed + 1);
-    for (unsigned i = 0; c->borrowed && i < c->registers; i++)
-        if (p->borrowed[i])
-            c->borrowed[c->borrowed_count++] = i;
-    return c->borrowed ? CR_OK : CR_MEMORY;
+    c->owning = cr_arena_get(p->arena, (size_t)c->registers * sizeof *c->owning + 1);
+    for (unsigned i = 0; c->owning && i < c->registers; i++)
+        if (!p->borrowed[i])
+            c->owning[c->owning_count++] = i;
+    return c->owning ? CR_OK : CR_MEMORY;
 }
 
 static void exec_run_passes(cr_session *s, void *context)
@@ -338,14 +369,16 @@ static cr_status exec_prepare_graph(exec_code *c, const cr_sgraph *g)
     cr_status st = CR_MEMORY;
 
     c->registers = g->values;
+    c->start = p.start = cr_arena_get(&c->arena, g->values * sizeof *p.start + 1);
     p.last = cr_arena_get(&temporary, g->values * sizeof *p.last + 1);
     p.home = cr_arena_get(&temporary, g->values * sizeof *p.home + 1);
     p.borrowed = cr_arena_get(&temporary, g->values * sizeof *p.borrowed + 1);
-    if (p.last && p.home && p.borrowed) {
+    if (p.start && p.last && p.home && p.borrowed) {
+        exec_set_constants(&p, g->body);
         for (int i = 0; i < g->body->input_count; i++)
             exec_borrow(&p, g->body->input[i]);
         st = exec_prepare_block(&p, &c->body, g->body);
-        st = st ? st : exec_list_borrowed(&p, c);
+        st = st ? st : exec_list_owning(&p, c);
     }
     cr_arena_drop(&temporary);
     return st;
@@ -1050,14 +1083,12 @@ static cr_status exec_call(exec_run *run, cr_sfunction *callee, const cr_ivalue 
         f.reg = cr_alloc(code->registers * sizeof *f.reg);
     if (!f.reg)
         return CR_MEMORY;
-    for (unsigned i = 0; i < code->registers; i++)
-        f.reg[i] = cr_iv_none();
+    memcpy(f.reg, code->start, code->registers * sizeof *f.reg);
     run->depth++;
     cr_status st = exec_in_frame(&f, callee, code, args, count, out, outs);
     run->depth--;
-    for (int i = 0; i < code->borrowed_count; i++)
-        f.reg[code->borrowed[i]] = cr_iv_none();
-    cr_ivalues_drop(f.reg, code->registers);
+    for (int i = 0; i < code->owning_count; i++)
+        cr_ivalue_drop(f.reg[code->owning[i]]);
     if (f.reg != local)
         cr_free(f.reg);
     return st;
